@@ -1,0 +1,218 @@
+//! The command line.
+
+use std::path::PathBuf;
+
+use clap::{Args, Parser, Subcommand, ValueEnum};
+use lab::{
+    plan::{AcceleratorChoice, Request, UsageError},
+    show::Format,
+};
+use linux::qemu::Accelerator;
+use report::Target;
+use units::Bytes;
+
+/// The laboratory for memory management: the benchmarks that kernel developers trust, on this machine's kernel and on
+/// kernels booted under QEMU, side by side, with the arithmetic of every zone beside the kernel's.
+#[derive(Debug, Parser)]
+#[command(version, after_help = "Start with:  pagelab run fault-storm\nWhat there is:  pagelab list experiments")]
+pub(crate) struct Pagelab {
+    #[command(subcommand)]
+    pub(crate) command: Command,
+}
+
+#[derive(Debug, Subcommand)]
+pub(crate) enum Command {
+    /// Run an experiment and print its tables
+    Run(Run),
+    /// Print the tables of a result again, without running anything
+    Show {
+        /// A result directory
+        result: PathBuf,
+        /// How to print it
+        #[arg(long, value_enum, default_value_t = FormatArg::Text)]
+        format: FormatArg,
+    },
+    /// Machines as files
+    #[command(subcommand)]
+    Machine(Machine),
+    /// List what there is
+    List {
+        /// What to list
+        #[arg(value_enum)]
+        what: Listed,
+    },
+    /// (inside) Work on one cell: an order on stdin, a line on stdout
+    #[command(hide = true, name = linux::worker::CELL_COMMAND)]
+    Cell,
+    /// (inside) Be one task of a workload
+    #[command(hide = true, name = linux::process::TASK_COMMAND)]
+    Task {
+        /// Which entry
+        entry: String,
+    },
+    /// (inside) Put back what was changed when stdin closes
+    #[command(hide = true, name = linux::guard::GUARD_COMMAND)]
+    Guard,
+}
+
+/// Run an experiment and print its tables.
+///
+/// Without --target, it runs on this machine's kernel (host) and, where QEMU and a kernel image are there, in a guest
+/// (vm); a target that cannot be had is reported as skipped. A target asked for by name must be there.
+#[derive(Debug, Args)]
+#[command(after_help = "\
+Examples:
+  pagelab run fault-storm
+  pagelab run fault-storm --target vm --kernel ./bzImage --kernel 6.1 --machine two-node-2g --format csv
+  pagelab run fault-storm --target vm --replayable --seeds 3
+  pagelab run fault-storm --set tasks=1,2 --set page=huge --set vm.min_free_kbytes=131072
+
+Results: one line per cell in DIR/result.jsonl, written when the cell is done. `-o DIR` on an unfinished result of the
+same run goes on from there; `pagelab show DIR` prints its tables again.
+Exit status: 0 done, 1 a cell failed, 2 wrong input or a target that cannot be had, 130 interrupted.")]
+pub(crate) struct Run {
+    /// Name or path of an experiment (`pagelab list experiments`)
+    pub(crate) experiment: String,
+    /// Where to run; may be given several times [default: those of the experiment that can be had]
+    #[arg(long, value_enum)]
+    target: Vec<TargetArg>,
+    /// Kernel for target vm: a version in the cache (`cargo xtask kernel 6.1` puts one there) or the path of a bzImage;
+    /// may be given several times, the first is the baseline
+    #[arg(long)]
+    kernel: Vec<String>,
+    /// Machine for target vm: a name or path (`pagelab list machines`)
+    #[arg(long)]
+    machine: Option<String>,
+    /// A kernel setting (`pagelab list knobs`) or a parameter of the workload (`pagelab list workloads`; several values
+    /// with commas). On the host a setting is put back at the end, whatever the end is
+    #[arg(long, value_name = "NAME=VALUE")]
+    set: Vec<String>,
+    /// Repeat everything with seeds 1 to N
+    #[arg(long, value_name = "N", default_value_t = 1, value_parser = clap::value_parser!(u64).range(1..=10_000))]
+    seeds: u64,
+    /// Memory that a workload may use on the host, such as 2GiB [default: a quarter of MemAvailable]
+    #[arg(long, value_name = "SIZE")]
+    memory: Option<Bytes>,
+    /// What runs a guest's instructions
+    #[arg(long, value_enum, default_value_t = AccelArg::Auto, conflicts_with = "replayable")]
+    accel: AccelArg,
+    /// Guests with one CPU and time counted in instructions, each taking 2^SHIFT ns: the same run gives the same bytes
+    #[arg(long, value_name = "SHIFT", num_args = 0..=1, default_missing_value = "4",
+          value_parser = clap::value_parser!(u8).range(0..=10))]
+    replayable: Option<u8>,
+    /// Seconds that a guest's boot or one cell may take
+    #[arg(long, value_name = "SECONDS", default_value_t = 900, value_parser = clap::value_parser!(u64).range(1..=1_000_000))]
+    timeout: u64,
+    /// Result directory [default: results/EXPERIMENT-DATE-TIME]
+    #[arg(short, long, value_name = "DIR")]
+    output: Option<PathBuf>,
+    /// How to print the tables
+    #[arg(long, value_enum, default_value_t = FormatArg::Text)]
+    pub(crate) format: FormatArg,
+}
+
+#[derive(Debug, Subcommand)]
+pub(crate) enum Machine {
+    /// Write the machine file of this machine, or of a copy of its /proc and /sys files
+    Import {
+        /// A directory with copies of /proc and /sys files (zoneinfo, meminfo, version, sys/vm/*, node/*/*), or a root
+        /// with proc/ and sys/ in it [default: this machine]
+        #[arg(long, value_name = "DIR")]
+        from: Option<PathBuf>,
+        /// What to call the machine
+        #[arg(long, default_value = "here")]
+        name: String,
+        /// Where to write it [default: stdout]
+        #[arg(short, long, value_name = "FILE")]
+        output: Option<PathBuf>,
+    },
+}
+
+#[derive(Clone, Copy, Debug, ValueEnum)]
+pub(crate) enum TargetArg {
+    /// The kernel of this machine
+    Host,
+    /// A kernel booted under QEMU
+    Vm,
+}
+
+#[derive(Clone, Copy, Debug, ValueEnum)]
+pub(crate) enum AccelArg {
+    /// KVM where it boots the kernel, else translation
+    Auto,
+    /// The host's processor
+    Kvm,
+    /// QEMU's translation: counters are trustworthy, times are not
+    Tcg,
+}
+
+#[derive(Clone, Copy, Debug, ValueEnum)]
+pub(crate) enum FormatArg {
+    /// Tables in mmtests' layout, to paste into a mail
+    Text,
+    /// experiment,metric,case,kernel,value,low,high
+    Csv,
+    /// Everything, for programs
+    Json,
+}
+
+#[derive(Clone, Copy, Debug, ValueEnum)]
+pub(crate) enum Listed {
+    /// Kernels whose rules the arithmetic knows
+    Variants,
+    /// Machine files
+    Machines,
+    /// Benchmarks, with their parameters
+    Workloads,
+    /// Runnable specs
+    Experiments,
+    /// Counters of /proc/vmstat on this machine
+    Counters,
+    /// Kernel settings that --set and machine files know
+    Knobs,
+    /// Kernel images in the cache
+    Kernels,
+}
+
+impl From<FormatArg> for Format {
+    fn from(format: FormatArg) -> Self {
+        match format {
+            FormatArg::Text => Self::Text,
+            FormatArg::Csv => Self::Csv,
+            FormatArg::Json => Self::Json,
+        }
+    }
+}
+
+impl Run {
+    /// What the user asks for, in the laboratory's words.
+    pub(crate) fn request(&self) -> Result<Request, UsageError> {
+        let target = |target: &TargetArg| match target {
+            TargetArg::Host => Target::Host,
+            TargetArg::Vm => Target::Vm,
+        };
+        let accelerator = match (self.replayable, self.accel) {
+            (Some(shift), _) => AcceleratorChoice::Only(Accelerator::Replayable { shift }),
+            (None, AccelArg::Auto) => AcceleratorChoice::Auto,
+            (None, AccelArg::Kvm) => AcceleratorChoice::Only(Accelerator::Kvm),
+            (None, AccelArg::Tcg) => AcceleratorChoice::Only(Accelerator::Tcg),
+        };
+        let targets: Vec<_> = self.target.iter().map(target).collect();
+        if !targets.is_empty() && !targets.contains(&Target::Vm) && (!self.kernel.is_empty() || self.machine.is_some())
+        {
+            return Err(UsageError("--kernel and --machine are for target vm, which --target leaves out".to_owned()));
+        }
+        Ok(Request {
+            experiment: self.experiment.clone(),
+            targets,
+            kernels: self.kernel.clone(),
+            machine: self.machine.clone(),
+            sets: self.set.clone(),
+            seeds: self.seeds,
+            memory: self.memory,
+            accelerator,
+            timeout_s: self.timeout,
+            out: self.output.clone(),
+        })
+    }
+}

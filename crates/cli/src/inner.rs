@@ -1,0 +1,35 @@
+//! The hidden subcommands: this program as worker, as task and as guard.
+
+use std::{
+    io::{self, Read, Write},
+    process::ExitCode,
+};
+
+use anyhow::{Context, anyhow};
+
+/// One cell: an order on stdin, one line on stdout.
+pub(crate) fn cell() -> anyhow::Result<ExitCode> {
+    let mut order = Vec::new();
+    io::stdin().read_to_end(&mut order).context("cannot read the order")?;
+    let line = lab::cell::work(&order).map_err(|problem| anyhow!(problem))?;
+    crate::print(&(line + "\n"))
+}
+
+/// One task of a workload, started by a worker.
+pub(crate) fn task(entry: &str) -> anyhow::Result<ExitCode> {
+    linux::process::run_task(|os, params| lab::cell::run_entry(os, entry, params))
+        .map_err(|problem| anyhow!(problem))?;
+    Ok(ExitCode::SUCCESS)
+}
+
+/// The guard: what it could not put back goes to stdout, where the one who started it reads.
+pub(crate) fn guard() -> ExitCode {
+    match linux::guard::serve(io::stdin().lock(), io::stdout()) {
+        Ok(()) => ExitCode::SUCCESS,
+        Err(failures) => {
+            let _ = writeln!(io::stdout(), "{failures}");
+            let _ = writeln!(io::stderr(), "pagelab: not everything could be put back: {failures}");
+            ExitCode::FAILURE
+        }
+    }
+}

@@ -1,0 +1,58 @@
+//! `pagelab list`: names and one line each, aligned.
+
+use lab::source::{self, Kind};
+
+use crate::args::Listed;
+
+/// What `pagelab list` prints.
+pub(crate) fn text(what: Listed) -> String {
+    match what {
+        Listed::Variants => columns(lab::show::variants()),
+        Listed::Machines => columns(source::list(Kind::Machine)),
+        Listed::Experiments => columns(source::list(Kind::Experiment)),
+        Listed::Workloads => workloads(),
+        Listed::Knobs => {
+            columns(linux::setting::KNOBS.iter().map(|knob| (knob.name.to_owned(), knob.about.to_owned())))
+        }
+        Listed::Counters => counters(),
+        Listed::Kernels => kernels(),
+    }
+}
+
+fn columns(rows: impl IntoIterator<Item = (String, String)>) -> String {
+    let rows: Vec<_> = rows.into_iter().collect();
+    let width = rows.iter().map(|(name, _)| name.len()).max().unwrap_or(0);
+    rows.iter().map(|(name, about)| format!("{name:width$}  {about}").trim_end().to_owned() + "\n").collect()
+}
+
+fn workloads() -> String {
+    let mut text = String::new();
+    for workload in lab::workloads() {
+        text += &format!("{}  {}\n", workload.name, workload.about);
+        let params = workload.params.iter();
+        let rows = params.map(|param| {
+            let about = format!("{}: {} [default: {}]", param.about, param.expects, param.default);
+            (format!("  {}", param.name), about)
+        });
+        text += &columns(rows);
+    }
+    text
+}
+
+fn counters() -> String {
+    match linux::procfs::Capture::live().and_then(|capture| {
+        let text = capture.text("vmstat")?.to_owned();
+        linux::procfs::vmstat::parse(&text)
+    }) {
+        Ok(counters) => counters.keys().map(|name| format!("{name}\n")).collect(),
+        Err(error) => format!("this machine's /proc/vmstat: {error}\n"),
+    }
+}
+
+fn kernels() -> String {
+    match linux::kernel_image::list_cached() {
+        Ok(releases) if releases.is_empty() => "none; `cargo xtask kernel 6.1` fetches one\n".to_owned(),
+        Ok(releases) => releases.iter().map(|release| format!("{release}\n")).collect(),
+        Err(error) => format!("{error}\n"),
+    }
+}

@@ -1,0 +1,108 @@
+//! The `pagelab` command: parsing what the user writes, printing what the laboratory says.
+
+mod args;
+mod inner;
+mod list;
+mod progress;
+
+use std::{
+    io::{self, Write},
+    path::Path,
+    process::ExitCode,
+    sync::{Arc, atomic::AtomicBool},
+};
+
+use clap::Parser;
+use lab::{
+    plan::UsageError,
+    run::{self, RunError},
+    show,
+};
+
+use crate::args::{Command, Machine, Pagelab};
+
+/// A user's mistake, or a target asked for by name that cannot be had.
+const USAGE: u8 = 2;
+/// 128 + SIGINT, as shells report it.
+const INTERRUPTED: u8 = 130;
+
+fn main() -> ExitCode {
+    // Process 1 is init, and init is us only inside our own guests.
+    if std::process::id() == 1 {
+        linux::guest::main();
+    }
+    let command = match Pagelab::try_parse() {
+        Ok(pagelab) => pagelab.command,
+        // clap prints help to stdout with status 0 and mistakes to stderr with status 2.
+        Err(error) => error.exit(),
+    };
+    match dispatch(command) {
+        Ok(code) => code,
+        Err(error) => {
+            let _ = writeln!(io::stderr(), "pagelab: {error:#}");
+            ExitCode::from(status(&error))
+        }
+    }
+}
+
+fn status(error: &anyhow::Error) -> u8 {
+    if error.is::<UsageError>() {
+        return USAGE;
+    }
+    match error.downcast_ref::<RunError>() {
+        Some(RunError::Usage(_)) => USAGE,
+        Some(RunError::Interrupted(_)) => INTERRUPTED,
+        Some(RunError::Failed(_)) | None => 1,
+    }
+}
+
+fn dispatch(command: Command) -> anyhow::Result<ExitCode> {
+    match command {
+        Command::Run(run) => run_experiment(&run),
+        Command::Show { result, format } => print(&show::render(&result, format.into())?),
+        Command::Machine(Machine::Import { from, name, output }) => import(from.as_deref(), &name, output.as_deref()),
+        Command::List { what } => print(&list::text(what)),
+        Command::Cell => inner::cell(),
+        Command::Task { entry } => inner::task(&entry),
+        Command::Guard => Ok(inner::guard()),
+    }
+}
+
+fn run_experiment(args: &args::Run) -> anyhow::Result<ExitCode> {
+    let stop = Arc::new(AtomicBool::new(false));
+    lab::interrupt::set_on_signal(&stop)?;
+    let mut progress = progress::Terminal::new();
+    let finished = run::run(&args.request()?, &stop, &mut progress);
+    progress.clear();
+    let finished = finished?;
+    let code = print(&show::render(&finished.directory, args.format.into())?)?;
+    let mut stderr = io::stderr();
+    for failure in &finished.failures {
+        writeln!(stderr, "pagelab: failed: {failure}")?;
+    }
+    writeln!(stderr, "pagelab: results are in {}", finished.directory.display())?;
+    Ok(if finished.failures.is_empty() { code } else { ExitCode::FAILURE })
+}
+
+fn import(
+    from: Option<&Path>,
+    name: &str,
+    output: Option<&Path>,
+) -> anyhow::Result<ExitCode> {
+    let text = lab::import::machine_file(from, name)?;
+    match output {
+        None => print(&text),
+        Some(path) => {
+            report::write_whole(path, text.as_bytes()).map_err(|error| UsageError(error.to_string()))?;
+            Ok(ExitCode::SUCCESS)
+        }
+    }
+}
+
+/// Writes to stdout; a reader that closed the pipe early (`| head`) is content, not an error.
+fn print(text: &str) -> anyhow::Result<ExitCode> {
+    match io::stdout().lock().write_all(text.as_bytes()) {
+        Err(error) if error.kind() != io::ErrorKind::BrokenPipe => Err(error.into()),
+        _ => Ok(ExitCode::SUCCESS),
+    }
+}

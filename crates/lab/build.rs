@@ -1,0 +1,58 @@
+//! Puts the program hash and the commit into the binary.
+//!
+//! The program hash is that of everything a simulated result depends on: the sources of units, mm, os, workloads and sim
+//! and the lock file. Two binaries with the same hash give the same bytes.
+
+use std::{
+    fs,
+    path::{Path, PathBuf},
+    process::Command,
+};
+
+const HASHED: [&str; 5] = ["units", "mm", "os", "workloads", "sim"];
+
+fn main() {
+    let crates = Path::new(env!("CARGO_MANIFEST_DIR")).parent().expect("this crate lies in crates/");
+    let root = crates.parent().expect("crates/ lies in the repository");
+    let mut files = vec![root.join("Cargo.lock")];
+    for name in HASHED {
+        let sources = crates.join(name).join("src");
+        println!("cargo::rerun-if-changed={}", sources.display());
+        collect(&sources, &mut files);
+    }
+    println!("cargo::rerun-if-changed={}", root.join("Cargo.lock").display());
+    files.sort();
+    let mut hasher = blake3::Hasher::new();
+    for file in files {
+        let name = file.strip_prefix(root).expect("all files lie in the repository");
+        let contents = fs::read(&file).unwrap_or_default();
+        // The lengths keep a byte that moves between two files from going unnoticed.
+        hasher.update(name.to_string_lossy().as_bytes());
+        hasher.update(&(contents.len() as u64).to_le_bytes());
+        hasher.update(&contents);
+    }
+    println!("cargo::rustc-env=PAGELAB_PROGRAM_HASH={}", &hasher.finalize().to_hex()[..16]);
+    for embedded in ["machines", "experiments"] {
+        println!("cargo::rerun-if-changed={}", root.join(embedded).display());
+    }
+    println!("cargo::rerun-if-changed={}", root.join(".git/HEAD").display());
+    println!("cargo::rerun-if-changed={}", root.join(".git/logs/HEAD").display());
+    println!("cargo::rustc-env=PAGELAB_COMMIT={}", commit(root).unwrap_or_else(|| "unknown".to_owned()));
+}
+
+fn collect(directory: &Path, files: &mut Vec<PathBuf>) {
+    let Ok(entries) = fs::read_dir(directory) else { return };
+    for path in entries.filter_map(|entry| Some(entry.ok()?.path())) {
+        if path.is_dir() {
+            collect(&path, files);
+        } else {
+            files.push(path);
+        }
+    }
+}
+
+fn commit(root: &Path) -> Option<String> {
+    let output = Command::new("git").arg("-C").arg(root).args(["rev-parse", "--short=12", "HEAD"]).output().ok()?;
+    let text = String::from_utf8(output.stdout).ok()?;
+    Some(text.trim().to_owned()).filter(|text| output.status.success() && !text.is_empty())
+}

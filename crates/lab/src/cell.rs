@@ -1,0 +1,152 @@
+//! One cell, on the worker's side: an order on standard input, one self-describing line on standard output.
+//!
+//! The same code works in a worker on this machine and in a worker inside a guest.
+
+use std::collections::BTreeMap;
+
+use linux::host::{self, Linux, block_on};
+use os::Os;
+use report::{Cell, Check, Key, Measured, Record, Run, SCHEMA, Skip};
+use serde::{Deserialize, Serialize};
+use units::{Bytes, Picos};
+use workloads::{Outcome, Workload};
+
+use crate::{metrics, provenance};
+
+/// What a worker is told.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Order {
+    /// Which cell it is.
+    pub key: Key,
+    /// How much memory the workload may map.
+    pub cap: Bytes,
+    /// Whether to watch an equally long idle window afterwards, and to take its counts off: on a machine that others use.
+    pub idle_window: bool,
+}
+
+/// A counter whose idle movement is more than this share of its movement under the workload says nothing about the
+/// workload: 0.1 %.
+const NOISE_PER_MILLE: u64 = 1;
+
+/// Works on one cell and returns its line.
+pub fn work(order: &[u8]) -> Result<String, String> {
+    let order: Order = serde_json::from_slice(order).map_err(|error| format!("the order is malformed: {error}"))?;
+    let workload = parse(&order.key)?;
+    let os = Linux::new(host::usable_cpus(), order.cap);
+    let date = provenance::now();
+    let outcome = block_on(workload.run(os.clone())).map_err(|error| error.to_string())?;
+    let idle = if order.idle_window { Some(idle_movement(&os, outcome.window)?) } else { None };
+    let measured = measure(&workload, outcome, idle.as_ref());
+    let run = Run {
+        date,
+        wall_s: os.now().since(units::Time(0)).as_secs_f64(),
+        boot_s: None,
+        host: host::host_name(),
+        commit: provenance::COMMIT.to_owned(),
+        max_rss_kib: host::max_rss_kib(),
+    };
+    let cell = Record::Cell(Cell { schema: SCHEMA, key: order.key, measured, run });
+    serde_json::to_string(&cell).map_err(|error| error.to_string())
+}
+
+/// Runs one task of a workload in a process of its own: parameters and result are JSON.
+pub fn run_entry(os: Linux, entry: &str, params: &[u8]) -> Result<Vec<u8>, String> {
+    let result = block_on(workloads::run_entry(os, entry, params)).ok_or_else(|| format!("no entry {entry:?}"))?;
+    result.map_err(|error| format!("{entry}: {error}"))
+}
+
+/// The workload of a key. Keys carry settings too, which workloads do not see.
+pub(crate) fn parse(key: &Key) -> Result<Workload, String> {
+    let params = key.params.iter().filter(|(name, _)| !crate::plan::is_setting(name));
+    Workload::parse(&key.workload, params.map(|(name, value)| (name.as_str(), value.as_str())))
+        .map_err(|error| error.to_string())
+}
+
+/// How far the counters move while nothing of ours runs, for as long as the workload ran.
+fn idle_movement(os: &Linux, window: Picos) -> Result<BTreeMap<String, i64>, String> {
+    let read = || block_on(os.vmstat()).map_err(|error| format!("reading /proc/vmstat: {error}"));
+    let before = read()?;
+    block_on(os.sleep(window));
+    Ok(read()?.since(&before))
+}
+
+fn measure(workload: &Workload, outcome: Outcome, idle: Option<&BTreeMap<String, i64>>) -> Measured {
+    let (counters, skipped) = take_off_idle(&outcome.counters, idle);
+    let mut checks = vec![fault_check(
+        "faults by getrusage",
+        outcome.tasks.iter().map(|task| task.faults).sum(),
+        outcome.tasks.iter().map(|task| task.rusage.faults()).sum(),
+    )];
+    if let Some(found) = counters.get("pgfault").and_then(|moved| u64::try_from(*moved).ok()) {
+        checks.push(fault_check("pgfault of /proc/vmstat", checks[0].expected, found));
+    }
+    Measured {
+        scored: workload.scored(),
+        metrics: metrics::of(workload, &outcome),
+        counters,
+        checks,
+        skipped,
+        detail: serde_json::to_value(outcome.tasks).expect("outcomes serialise"),
+    }
+}
+
+/// The tolerance for faults of a fixed program: 0.5 % plus 400 (the kernel's own spread between repetitions is 0.1 %, and
+/// reading the counters costs up to 400 faults of its own).
+fn fault_check(name: &str, expected: u64, found: u64) -> Check {
+    let within = expected.abs_diff(found) * 200 <= expected + 400 * 200;
+    Check { name: name.to_owned(), expected, found, tolerance: "0.5 % + 400".to_owned(), within }
+}
+
+/// Leaves out gauges, takes the idle movement off every counter, and reports those that are too noisy as skipped.
+fn take_off_idle(
+    moved: &BTreeMap<String, i64>,
+    idle: Option<&BTreeMap<String, i64>>,
+) -> (BTreeMap<String, i64>, Vec<Skip>) {
+    let mut counters = BTreeMap::new();
+    let mut skipped = Vec::new();
+    for (name, moved) in moved.iter().filter(|(name, moved)| !is_gauge(name) && **moved != 0) {
+        let idle = idle.and_then(|idle| idle.get(name)).copied().unwrap_or(0);
+        if idle.unsigned_abs() * 1000 > moved.unsigned_abs() * NOISE_PER_MILLE {
+            let reason = format!("an idle window of the same length moved it by {idle}, more than 0.1 % of {moved}");
+            skipped.push(Skip { what: format!("vmstat {name}"), reason });
+        } else {
+            counters.insert(name.clone(), moved - idle);
+        }
+    }
+    (counters, skipped)
+}
+
+/// Names in /proc/vmstat that start with `nr_` are states, not events, but for these (mm/vmstat.c, v6.1).
+fn is_gauge(name: &str) -> bool {
+    const EVENTS: [&str; 5] =
+        ["nr_vmscan_write", "nr_vmscan_immediate_reclaim", "nr_dirtied", "nr_written", "nr_throttled_written"];
+    (name.starts_with("nr_") && !EVENTS.contains(&name)) || name == "workingset_nodes"
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn counters(pairs: &[(&str, i64)]) -> BTreeMap<String, i64> {
+        pairs.iter().map(|(name, moved)| ((*name).to_owned(), *moved)).collect()
+    }
+
+    #[test]
+    fn idle_movement_is_taken_off_and_noise_is_skipped() {
+        let moved = counters(&[("pgfault", 100_000), ("pgfree", 1_000), ("nr_free_pages", -7), ("pgalloc_dma", 0)]);
+        let idle = counters(&[("pgfault", 100), ("pgfree", 2)]);
+        let (kept, skipped) = take_off_idle(&moved, Some(&idle));
+        assert_eq!(kept, counters(&[("pgfault", 99_900)]));
+        assert_eq!(skipped.len(), 1);
+        assert_eq!(skipped[0].what, "vmstat pgfree");
+        assert!(skipped[0].reason.contains("moved it by 2, more than 0.1 % of 1000"), "{}", skipped[0].reason);
+    }
+
+    #[test]
+    fn faults_may_be_off_by_half_a_percent_and_400() {
+        assert!(fault_check("", 100_000, 100_900).within);
+        assert!(!fault_check("", 100_000, 100_901).within);
+        assert!(fault_check("", 100_000, 99_100).within);
+        assert!(!fault_check("", 100_000, 99_099).within);
+    }
+}

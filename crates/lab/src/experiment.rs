@@ -1,0 +1,214 @@
+//! An experiment as data: a workload, its parameters' values, and where it runs. Files: `experiments/NAME.toml`.
+
+use workloads::{ParamError, WORKLOADS, Workload, WorkloadInfo};
+
+use crate::source::{self, Kind, OneOrMore, Source, SourceError, TableReader, unknown};
+
+const KEYS: &[&str] = &["about", "workload", "targets", "machine", "kernel", "params"];
+
+/// Where an experiment can run.
+pub const TARGETS: &[&str] = &["host", "vm"];
+
+/// A grid of runs of one workload.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Experiment {
+    /// The name of its file.
+    pub name: String,
+    /// One line on what it asks.
+    pub about: String,
+    /// The workload's name.
+    pub workload: String,
+    /// Where it runs: some of [`TARGETS`].
+    pub targets: Vec<String>,
+    /// The machine of target vm: a name or path.
+    pub machine: String,
+    /// The kernel of target vm.
+    pub kernel: String,
+    /// Parameters with at least one value each, in the file's order. Those not given take the workload's defaults.
+    pub params: Vec<(String, Vec<String>)>,
+}
+
+impl Experiment {
+    /// The experiment of a name or path.
+    pub fn load(name_or_path: &str) -> Result<Self, SourceError> {
+        Self::from_source(&source::lookup(Kind::Experiment, name_or_path)?)
+    }
+
+    /// Reads and validates an experiment file, parameters and their values included.
+    pub fn from_source(source: &Source) -> Result<Self, SourceError> {
+        let document = source.parse()?;
+        let root = document.root().only("key", KEYS)?;
+        let workload = workload(&root)?;
+        Ok(Self {
+            name: source.name().to_owned(),
+            about: root.required("about")?,
+            workload: workload.name.to_owned(),
+            targets: targets(&root)?,
+            machine: machine(&root)?,
+            kernel: root.required("kernel")?,
+            params: params(&root, workload)?,
+        })
+    }
+
+    /// Every combination of the parameters' values, the last parameter changing fastest.
+    pub fn grid(&self) -> Vec<Vec<(String, String)>> {
+        let mut grid = vec![Vec::new()];
+        for (name, values) in &self.params {
+            let with = |cell: &Vec<(String, String)>, value: &String| {
+                let mut cell = cell.clone();
+                cell.push((name.clone(), value.clone()));
+                cell
+            };
+            grid = grid.iter().flat_map(|cell| values.iter().map(move |value| with(cell, value))).collect();
+        }
+        grid
+    }
+}
+
+fn workload(root: &TableReader<'_>) -> Result<&'static WorkloadInfo, SourceError> {
+    let name: String = root.required("workload")?;
+    let names: Vec<_> = WORKLOADS.iter().map(|workload| workload.name).collect();
+    let found = WORKLOADS.iter().find(|workload| workload.name == name);
+    found.ok_or_else(|| root.error("workload", unknown("workload", &name, &names)))
+}
+
+fn targets(root: &TableReader<'_>) -> Result<Vec<String>, SourceError> {
+    let OneOrMore(targets) = root.required("targets")?;
+    match targets.iter().find(|target| !TARGETS.contains(&target.as_str())) {
+        None => Ok(targets),
+        Some(target) => Err(root.error("targets", unknown("target", target, TARGETS))),
+    }
+}
+
+/// The machine's own file is validated when it is loaded; that it exists is this file's business.
+fn machine(root: &TableReader<'_>) -> Result<String, SourceError> {
+    let machine: String = root.required("machine")?;
+    match source::lookup(Kind::Machine, &machine) {
+        Ok(_) => Ok(machine),
+        Err(SourceError { file: Some(file), message, .. }) => Err(root.error("machine", format!("{file} {message}"))),
+        Err(SourceError { message, .. }) => Err(root.error("machine", message)),
+    }
+}
+
+fn params(root: &TableReader<'_>, workload: &WorkloadInfo) -> Result<Vec<(String, Vec<String>)>, SourceError> {
+    let names: Vec<_> = workload.params.iter().map(|param| param.name).collect();
+    let Some(table) = root.table("params")? else { return Ok(Vec::new()) };
+    let table = table.only("parameter", &names)?;
+    let mut params = Vec::new();
+    for name in table.keys() {
+        let OneOrMore(values) = table.required(name)?;
+        for value in &values {
+            Workload::parse(workload.name, [(name, value.as_str())]).map_err(|error| match error {
+                ParamError::BadValue { expects, found, .. } => {
+                    table.error(name, format!("expected {expects}, found {found:?}"))
+                }
+                error => table.error(name, error.to_string()),
+            })?;
+        }
+        params.push((name.to_owned(), values));
+    }
+    Ok(params)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const GOOD: &str = r#"about = "a test"
+workload = "fault-storm"
+targets = ["host", "vm"]
+machine = "two-node-2g"
+kernel = "6.1"
+[params]
+page = ["base", "huge"]
+iterations = 8
+model = ["threads", "processes"]
+"#;
+
+    fn read(text: &str) -> Result<Experiment, SourceError> {
+        Experiment::from_source(&Source::from_text("experiments/x.toml", text))
+    }
+
+    #[test]
+    fn the_grid_is_the_product_of_the_values() {
+        let experiment = read(GOOD).unwrap();
+        assert_eq!((experiment.name.as_str(), experiment.about.as_str()), ("x", "a test"));
+        let names: Vec<_> = experiment.params.iter().map(|(name, _)| name.as_str()).collect();
+        assert_eq!(names, ["page", "iterations", "model"], "in the order of the file");
+        let grid: Vec<_> = experiment
+            .grid()
+            .iter()
+            .map(|cell| cell.iter().map(|(_, value)| value.as_str()).collect::<Vec<_>>().join(" "))
+            .collect();
+        assert_eq!(grid, ["base 8 threads", "base 8 processes", "huge 8 threads", "huge 8 processes"]);
+        assert_eq!(Experiment { params: Vec::new(), ..experiment }.grid(), [vec![]], "defaults are one cell");
+    }
+
+    #[test]
+    fn every_mistake_is_one_message() {
+        let machines = "(valid machines: four-node-2g, one-node-4g, one-node-512m, two-node-2g)";
+        let machine = format!("4: machine: unknown machine \"laptop\" {machines}");
+        let near = format!("4: machine: unknown machine \"two-node-2\"; did you mean \"two-node-2g\"? {machines}");
+        let cases: &[(&str, &str, &str)] = &[
+            ("about = \"a test\"\n", "", "1: about: missing; expected a string"),
+            (
+                "kernel",
+                "kernal",
+                "5: unknown key \"kernal\"; did you mean \"kernel\"? \
+                 (valid keys: about, workload, targets, machine, kernel, params)",
+            ),
+            (
+                "fault-storm",
+                "fault-strom",
+                "2: workload: unknown workload \"fault-strom\"; did you mean \"fault-storm\"? \
+                 (valid workloads: fault-storm)",
+            ),
+            ("\"vm\"", "\"wm\"", "3: targets: unknown target \"wm\"; did you mean \"vm\"? (valid targets: host, vm)"),
+            ("\"vm\"", "\"host\"", "3: targets: \"host\" is listed twice"),
+            ("[\"host\", \"vm\"]", "[]", "3: targets: the list is empty"),
+            ("two-node-2g", "laptop", &machine),
+            ("two-node-2g", "two-node-2", &near),
+            (
+                "two-node-2g",
+                "no/such.toml",
+                "4: machine: no/such.toml cannot be read: No such file or directory (os error 2)",
+            ),
+            (
+                "page",
+                "pages",
+                "7: params: unknown parameter \"pages\"; did you mean \"page\"? \
+                 (valid parameters: page, model, tasks, iterations, size, duration)",
+            ),
+            ("\"huge\"", "\"large\"", "7: params.page: expected \"base\" or \"huge\", found \"large\""),
+            ("\"huge\"", "\"base\"", "7: params.page: \"base\" is listed twice"),
+            ("iterations = 8", "iterations = []", "8: params.iterations: the list is empty"),
+            (
+                "iterations = 8",
+                "iterations = {}",
+                "8: params.iterations: expected a string, number or boolean, or a list of them, found a table",
+            ),
+            (
+                "iterations = 8",
+                "iterations = 0",
+                "8: params.iterations: expected a whole number from 1 to 1000000, found \"0\"",
+            ),
+        ];
+        for (from, to, expected) in cases {
+            assert!(GOOD.contains(from), "{from}");
+            let error = read(&GOOD.replacen(from, to, 1)).expect_err(to).to_string();
+            assert_eq!(error, format!("experiments/x.toml:{expected}"), "{from} -> {to}");
+        }
+    }
+
+    #[test]
+    fn the_built_in_fault_storm_has_four_cells() {
+        let experiment = Experiment::load("fault-storm").unwrap();
+        assert_eq!(experiment.workload, "fault-storm");
+        assert_eq!(experiment.targets, TARGETS);
+        assert_eq!((experiment.machine.as_str(), experiment.kernel.as_str()), ("two-node-2g", "6.1"));
+        let cells = experiment.grid();
+        assert_eq!(cells.len(), 4);
+        let params = [("page", "base"), ("model", "threads"), ("iterations", "8"), ("size", "128MiB")];
+        assert_eq!(cells[0], params.map(|(name, value)| (name.to_owned(), value.to_owned())));
+    }
+}

@@ -1,0 +1,19 @@
+//! An experiment is workload × variant × machine × state × target × seed. This crate knows every other one.
+
+pub mod arithmetic;
+pub mod cell;
+pub mod experiment;
+pub mod import;
+pub mod interrupt;
+pub mod machine;
+mod metrics;
+pub mod plan;
+pub mod provenance;
+pub mod run;
+pub mod show;
+pub mod source;
+
+/// Every workload there is, with its parameters.
+pub fn workloads() -> &'static [workloads::WorkloadInfo] {
+    workloads::WORKLOADS
+}

@@ -1,0 +1,106 @@
+//! A machine as data: NUMA nodes, CPUs, memory, distances, kernel settings. Files: `machines/NAME.toml`.
+
+mod cpulist;
+mod read;
+#[cfg(test)]
+mod tests;
+mod write;
+
+use units::{Bytes, CpuId, Frames, NodeId};
+
+use crate::source::{self, Kind, Source, SourceError};
+
+/// A node's distance to itself, and to others when nothing says otherwise (ACPI's SLIT; LOCAL_DISTANCE and
+/// REMOTE_DISTANCE in Linux).
+pub(crate) const LOCAL_DISTANCE: u32 = 10;
+pub(crate) const REMOTE_DISTANCE: u32 = 20;
+
+/// A machine: what a run needs to know of it, whichever target builds it.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Machine {
+    /// The name of its file.
+    pub name: String,
+    /// One line on what it is.
+    pub about: String,
+    /// NUMA nodes; node i has id i.
+    pub nodes: Vec<Node>,
+    /// The hardware threads of each core; empty when each core has one.
+    pub threads: Vec<Vec<CpuId>>,
+    /// Kernel settings by the kernel's names, such as `transparent_hugepage/enabled`; in the file's order.
+    pub settings: Vec<(String, String)>,
+    /// Kernel modules that a guest of this shape needs.
+    pub modules: Vec<String>,
+    /// Release of the kernel that it was imported from.
+    pub kernel: Option<String>,
+}
+
+/// One NUMA node.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Node {
+    /// Its number.
+    pub id: NodeId,
+    /// Its CPUs; none when it has only memory.
+    pub cpus: Vec<CpuId>,
+    /// Its memory.
+    pub memory: Bytes,
+    /// Distance to each node, as in ACPI's SLIT: 10 to itself.
+    pub distance: Vec<u32>,
+    /// Its zones as a kernel laid them out; empty when not known.
+    pub zones: Vec<ZoneFacts>,
+}
+
+/// What a kernel said about a zone in /proc/zoneinfo.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct ZoneFacts {
+    /// The kernel's name: DMA, DMA32, Normal, Movable.
+    pub name: String,
+    /// Its first frame.
+    pub start_pfn: u64,
+    /// Frames from first to last, holes included.
+    pub spanned: Frames,
+    /// Frames without the holes.
+    pub present: Frames,
+    /// Frames that the page allocator got.
+    pub managed: Frames,
+}
+
+impl Machine {
+    /// The machine of a name or path. `known` are the settings that a kernel can have.
+    pub fn load(name_or_path: &str, known: &[&str]) -> Result<Self, SourceError> {
+        Self::from_source(&source::lookup(Kind::Machine, name_or_path)?, known)
+    }
+
+    /// Reads and validates a machine file. `known` are the settings that a kernel can have.
+    pub fn from_source(source: &Source, known: &[&str]) -> Result<Self, SourceError> {
+        read::machine(source, known)
+    }
+
+    /// The machine as the text of a file, which [`Self::from_source`] reads back.
+    pub fn to_toml(&self) -> String {
+        write::machine(self)
+    }
+
+    /// Every CPU, in order.
+    pub fn cpus(&self) -> Vec<CpuId> {
+        let mut cpus: Vec<_> = self.nodes.iter().flat_map(|node| node.cpus.iter().copied()).collect();
+        cpus.sort_unstable();
+        cpus
+    }
+
+    /// The memory of all nodes.
+    pub fn memory(&self) -> Bytes {
+        self.nodes.iter().map(|node| node.memory).sum()
+    }
+
+    /// The same machine with CPU 0 only, as the replayable mode wants it; other nodes keep their memory.
+    #[must_use]
+    pub fn with_one_cpu(&self) -> Self {
+        let mut machine = self.clone();
+        for node in &mut machine.nodes {
+            node.cpus.retain(|&cpu| cpu == CpuId(0));
+        }
+        machine.threads.clear();
+        assert_eq!(machine.cpus(), [CpuId(0)], "machine {} has a CPU 0", self.name);
+        machine
+    }
+}

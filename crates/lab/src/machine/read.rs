@@ -1,0 +1,191 @@
+//! Reads and validates a machine file.
+
+use std::collections::BTreeMap;
+
+use units::{Bytes, CpuId, Frames, NodeId};
+
+use super::{LOCAL_DISTANCE, Machine, Node, REMOTE_DISTANCE, ZoneFacts, cpulist};
+use crate::source::{Scalar, Source, SourceError, TableReader};
+
+const KEYS: &[&str] = &["about", "kernel", "modules", "threads", "node", "settings"];
+const NODE_KEYS: &[&str] = &["id", "memory", "cpus", "distance", "zone"];
+const ZONE_KEYS: &[&str] = &["name", "start_pfn", "spanned", "present", "managed"];
+
+/// Less than this and a 6.1 kernel runs out of memory while it boots.
+const NODE_MEMORY_MIN: Bytes = Bytes::mib(64);
+
+/// ACPI's SLIT: 255 means unreachable.
+const DISTANCE_MAX: u32 = 254;
+
+pub(super) fn machine(source: &Source, known: &[&str]) -> Result<Machine, SourceError> {
+    let document = source.parse()?;
+    let root = document.root().only("key", KEYS)?;
+    let about = root.required("about")?;
+    let tables =
+        root.tables("node")?.into_iter().map(|table| table.only("key", NODE_KEYS)).collect::<Result<Vec<_>, _>>()?;
+    if tables.is_empty() {
+        return Err(root.error("node", "a machine has at least one [[node]], found none"));
+    }
+    let mut nodes = Vec::with_capacity(tables.len());
+    for (table, id) in tables.iter().zip(0..) {
+        nodes.push(node(table, NodeId(id))?);
+    }
+    let owners = owners(&tables, &nodes)?;
+    read_distances(&tables, &mut nodes)?;
+    Ok(Machine {
+        name: source.name().to_owned(),
+        about,
+        threads: threads(&root, &owners)?,
+        settings: settings(&root, known)?,
+        modules: root.optional("modules")?.unwrap_or_default(),
+        kernel: root.optional("kernel")?,
+        nodes,
+    })
+}
+
+/// All of a node but its distances, which make sense only next to those of the other nodes.
+fn node(table: &TableReader<'_>, id: NodeId) -> Result<Node, SourceError> {
+    let found: u64 = table.required("id")?;
+    if found != u64::from(id.0) {
+        return Err(table.error("id", format!("nodes are numbered from 0 in order: expected {id}, found {found}")));
+    }
+    let memory: Bytes = table.required("memory")?;
+    if memory < NODE_MEMORY_MIN {
+        let message =
+            format!("expected at least {NODE_MEMORY_MIN} (a 6.1 kernel does not boot in less), found {memory}");
+        return Err(table.error("memory", message));
+    }
+    if !memory.0.is_multiple_of(Bytes::PAGE.0) {
+        return Err(table.error("memory", format!("expected a multiple of {}, found {memory}", Bytes::PAGE)));
+    }
+    let cpus = cpulist::parse(&table.required::<String>("cpus")?).map_err(|message| table.error("cpus", message))?;
+    let zones = table.tables("zone")?.into_iter().map(zone).collect::<Result<_, _>>()?;
+    Ok(Node { id, cpus, memory, distance: Vec::new(), zones })
+}
+
+fn zone(table: TableReader<'_>) -> Result<ZoneFacts, SourceError> {
+    let table = table.only("key", ZONE_KEYS)?;
+    let frames = |key| table.required(key).map(Frames);
+    let zone = ZoneFacts {
+        name: table.required("name")?,
+        start_pfn: table.required("start_pfn")?,
+        spanned: frames("spanned")?,
+        present: frames("present")?,
+        managed: frames("managed")?,
+    };
+    for (key, part, whole_key, whole) in
+        [("present", zone.present, "spanned", zone.spanned), ("managed", zone.managed, "present", zone.present)]
+    {
+        if part > whole {
+            return Err(table.error(key, format!("expected at most {whole_key} ({whole} frames), found {part}")));
+        }
+    }
+    Ok(zone)
+}
+
+/// Which node each CPU is on: CPUs are numbered from 0 without gaps, and each is on one node.
+fn owners(tables: &[TableReader<'_>], nodes: &[Node]) -> Result<BTreeMap<CpuId, NodeId>, SourceError> {
+    let mut owners = BTreeMap::new();
+    for (table, node) in tables.iter().zip(nodes) {
+        for &cpu in &node.cpus {
+            if let Some(owner) = owners.insert(cpu, node.id) {
+                return Err(table.error("cpus", format!("CPU {cpu} is already on node {owner}")));
+            }
+        }
+    }
+    if owners.is_empty() {
+        return Err(tables[0].error("cpus", "expected at least one CPU in the machine, found none on any node"));
+    }
+    for ((&cpu, &owner), expected) in owners.iter().zip(0..) {
+        if cpu.0 != expected {
+            let message = format!("CPUs are numbered from 0 without gaps: there is a CPU {cpu}, but no CPU {expected}");
+            return Err(tables[owner.0 as usize].error("cpus", message));
+        }
+    }
+    Ok(owners)
+}
+
+/// Distances are given by every node or by none.
+fn read_distances(tables: &[TableReader<'_>], nodes: &mut [Node]) -> Result<(), SourceError> {
+    let given = tables.iter().any(|table| table.has("distance"));
+    for at in 0..nodes.len() {
+        nodes[at].distance = if given {
+            distances(&tables[at], &nodes[..at], nodes.len())?
+        } else {
+            (0..nodes.len()).map(|to| if to == at { LOCAL_DISTANCE } else { REMOTE_DISTANCE }).collect()
+        };
+    }
+    Ok(())
+}
+
+/// The distances of the node after the `earlier` ones.
+fn distances(table: &TableReader<'_>, earlier: &[Node], nodes: usize) -> Result<Vec<u32>, SourceError> {
+    let found: Vec<u64> = table.required("distance")?;
+    let error = |message: String| Err(table.error("distance", message));
+    if found.len() != nodes {
+        return error(format!("expected one distance per node ({nodes}), found {}", found.len()));
+    }
+    let here = earlier.len();
+    let mut row = Vec::with_capacity(nodes);
+    for (to, distance) in found.into_iter().enumerate() {
+        let valid = if to == here { LOCAL_DISTANCE..=LOCAL_DISTANCE } else { LOCAL_DISTANCE + 1..=DISTANCE_MAX };
+        let Some(distance) = u32::try_from(distance).ok().filter(|distance| valid.contains(distance)) else {
+            let (low, high) = valid.into_inner();
+            let range = if low == high { low.to_string() } else { format!("{low} to {high}") };
+            return error(format!("expected {range} as the distance from node {here} to node {to}, found {distance}"));
+        };
+        match earlier.get(to) {
+            Some(node) if node.distance[here] != distance => {
+                let back = node.distance[here];
+                return error(format!(
+                    "node {here} to node {to} is {distance}, but node {to} to node {here} is {back}"
+                ));
+            }
+            _ => row.push(distance),
+        }
+    }
+    Ok(row)
+}
+
+/// Cores that list their hardware threads: all CPUs or none, each once, and a core is on one node.
+fn threads(root: &TableReader<'_>, owners: &BTreeMap<CpuId, NodeId>) -> Result<Vec<Vec<CpuId>>, SourceError> {
+    let Some(lists) = root.optional::<Vec<String>>("threads")? else { return Ok(Vec::new()) };
+    let error = |message: String| Err(root.error("threads", message));
+    let mut unlisted = owners.clone();
+    let mut cores = Vec::with_capacity(lists.len());
+    for list in lists {
+        let core = cpulist::parse(&list).map_err(|message| root.error("threads", message))?;
+        if core.is_empty() {
+            return error("expected at least one CPU on each core, found an empty list".to_owned());
+        }
+        for &cpu in &core {
+            match (owners.get(&cpu), unlisted.remove(&cpu)) {
+                (None, _) => return error(format!("CPU {cpu} is not on any node")),
+                (Some(_), None) => return error(format!("CPU {cpu} is listed twice")),
+                (Some(node), Some(_)) if *node != owners[&core[0]] => {
+                    return error(format!("CPUs {} and {cpu} share a core, but not a node", core[0]));
+                }
+                _ => {}
+            }
+        }
+        cores.push(core);
+    }
+    match unlisted.first_key_value() {
+        Some((cpu, _)) if !cores.is_empty() => error(format!("CPU {cpu} is on no core; list each CPU, or none")),
+        _ => Ok(cores),
+    }
+}
+
+fn settings(root: &TableReader<'_>, known: &[&str]) -> Result<Vec<(String, String)>, SourceError> {
+    let Some(table) = root.table("settings")? else { return Ok(Vec::new()) };
+    for key in table.keys() {
+        // `vm.min_free_kbytes = 1` without quotes is a table to TOML.
+        if let Ok(Some(inner)) = table.table(key) {
+            let name = format!("{key}.{}", inner.keys().join("."));
+            return Err(table.error(key, format!("a setting's name with a dot in it needs quotes: {name:?}")));
+        }
+    }
+    let table = table.only("setting", known)?;
+    let read = |name: &str| Ok((name.to_owned(), table.required::<Scalar>(name)?.0));
+    table.keys().into_iter().map(read).collect()
+}

@@ -1,0 +1,224 @@
+//! Machine files: every mistake is one exact message, and what is written reads back.
+
+use super::*;
+
+const KNOWN: &[&str] = &["transparent_hugepage/enabled", "vm.min_free_kbytes", "vm.lowmem_reserve_ratio"];
+
+/// A valid file; each case of the table below spoils one line of it.
+const GOOD: &str = r#"about = "a test"
+threads = ["0,2", "1"]
+modules = ["nvme"]
+[[node]]
+id = 0
+memory = "512MiB"
+cpus = "0,2"
+distance = [10, 21]
+[[node.zone]]
+name = "DMA32"
+start_pfn = 4096
+spanned = 126944
+present = 126944
+managed = 117747
+[[node]]
+id = 1
+memory = "64MiB"
+cpus = "1"
+distance = [21, 10]
+[settings]
+"vm.min_free_kbytes" = 67584
+"transparent_hugepage/enabled" = "always"
+"#;
+
+fn read(text: &str) -> Result<Machine, SourceError> {
+    Machine::from_source(&Source::from_text("machines/x.toml", text), KNOWN)
+}
+
+#[test]
+fn a_valid_file_is_read() {
+    let machine = read(GOOD).unwrap();
+    assert_eq!(machine.name, "x");
+    assert_eq!(machine.about, "a test");
+    assert_eq!(machine.cpus(), [CpuId(0), CpuId(1), CpuId(2)]);
+    assert_eq!(machine.memory(), Bytes::mib(576));
+    assert_eq!(machine.threads, [vec![CpuId(0), CpuId(2)], vec![CpuId(1)]]);
+    assert_eq!(machine.modules, ["nvme"]);
+    assert_eq!(machine.kernel, None);
+    let settings = [("vm.min_free_kbytes", "67584"), ("transparent_hugepage/enabled", "always")];
+    assert_eq!(machine.settings, settings.map(|(name, value)| (name.to_owned(), value.to_owned())));
+    assert_eq!(machine.nodes[1].distance, [21, 10]);
+    let zone = ZoneFacts {
+        name: "DMA32".to_owned(),
+        start_pfn: 4096,
+        spanned: Frames(126_944),
+        present: Frames(126_944),
+        managed: Frames(117_747),
+    };
+    assert_eq!(machine.nodes[0].zones, [zone]);
+}
+
+/// What to replace in the good file, by what, and the message without its file name.
+const MISTAKES: &[(&str, &str, &str)] = &[
+    ("about = \"a test\"\n", "", "1: about: missing; expected a string"),
+    (
+        "modules",
+        "module",
+        "3: unknown key \"module\"; did you mean \"modules\"? \
+         (valid keys: about, kernel, modules, threads, node, settings)",
+    ),
+    ("[\"nvme\"]", "\"nvme\"", "3: modules: expected a list, each item a string, found the string \"nvme\""),
+    // Nodes and their memory.
+    ("id = 1", "id = 2", "16: node.id: nodes are numbered from 0 in order: expected 1, found 2"),
+    ("id = 0\n", "", "4: node.id: missing; expected a whole number"),
+    (
+        "memory = \"512MiB\"",
+        "memory = 512",
+        "6: node.memory: expected a size such as \"512MiB\", found the integer 512",
+    ),
+    ("memory = \"512MiB\"\n", "", "4: node.memory: missing; expected a size such as \"512MiB\""),
+    (
+        "memory =",
+        "memroy =",
+        "6: node: unknown key \"memroy\"; did you mean \"memory\"? (valid keys: id, memory, cpus, distance, zone)",
+    ),
+    (
+        "\"64MiB\"",
+        "\"65535KiB\"",
+        "17: node.memory: expected at least 64MiB (a 6.1 kernel does not boot in less), found 65535KiB",
+    ),
+    ("\"64MiB\"", "\"65538KiB\"", "17: node.memory: expected a multiple of 4KiB, found 65538KiB"),
+    // CPUs.
+    ("cpus = \"1\"\n", "", "15: node.cpus: missing; expected a string"),
+    (
+        "cpus = \"1\"",
+        "cpus = \"1-\"",
+        "18: node.cpus: expected CPUs in ascending order such as \"0-1,4\", found \"1-\"",
+    ),
+    ("cpus = \"1\"", "cpus = \"2\"", "18: node.cpus: CPU 2 is already on node 0"),
+    (
+        "cpus = \"0,2\"",
+        "cpus = \"0,0\"",
+        "7: node.cpus: expected CPUs in ascending order such as \"0-1,4\", found \"0,0\"",
+    ),
+    (
+        "cpus = \"1\"",
+        "cpus = \"\"",
+        "7: node.cpus: CPUs are numbered from 0 without gaps: there is a CPU 2, but no CPU 1",
+    ),
+    (
+        "cpus = \"1\"",
+        "cpus = \"3-4\"",
+        "7: node.cpus: CPUs are numbered from 0 without gaps: there is a CPU 2, but no CPU 1",
+    ),
+    // Hardware threads.
+    ("\"0,2\", \"1\"", "\"0,2\", \"1,3\"", "2: threads: CPU 3 is not on any node"),
+    ("\"0,2\", \"1\"", "\"0,2\", \"2\"", "2: threads: CPU 2 is listed twice"),
+    ("\"0,2\", \"1\"", "\"0,1\", \"2\"", "2: threads: CPUs 0 and 1 share a core, but not a node"),
+    ("\"0,2\", \"1\"", "\"0,2\"", "2: threads: CPU 1 is on no core; list each CPU, or none"),
+    (
+        "\"0,2\", \"1\"",
+        "\"0,2\", \"1\", \"\"",
+        "2: threads: expected at least one CPU on each core, found an empty list",
+    ),
+    ("\"0,2\", \"1\"", "\"0;2\"", "2: threads: expected CPUs in ascending order such as \"0-1,4\", found \"0;2\""),
+    // Distances.
+    ("distance = [10, 21]\n", "", "4: node.distance: missing; expected a list, each item a whole number"),
+    ("[10, 21]", "[10]", "8: node.distance: expected one distance per node (2), found 1"),
+    ("[10, 21]", "[11, 21]", "8: node.distance: expected 10 as the distance from node 0 to node 0, found 11"),
+    ("[10, 21]", "[10, 10]", "8: node.distance: expected 11 to 254 as the distance from node 0 to node 1, found 10"),
+    ("[10, 21]", "[10, 255]", "8: node.distance: expected 11 to 254 as the distance from node 0 to node 1, found 255"),
+    ("[21, 10]", "[20, 10]", "19: node.distance: node 1 to node 0 is 20, but node 0 to node 1 is 21"),
+    // Zones.
+    ("managed = 117747\n", "", "9: node.zone.managed: missing; expected a whole number"),
+    (
+        "managed = 117747",
+        "managed = 126945",
+        "14: node.zone.managed: expected at most present (126944 frames), found 126945",
+    ),
+    (
+        "present = 126944",
+        "present = 126945",
+        "13: node.zone.present: expected at most spanned (126944 frames), found 126945",
+    ),
+    // Settings.
+    ("67584", "[1]", "21: settings.\"vm.min_free_kbytes\": expected a string, number or boolean, found a list"),
+    (
+        "\"vm.min_free_kbytes\"",
+        "vm.min_free_kbytes",
+        "21: settings.vm: a setting's name with a dot in it needs quotes: \"vm.min_free_kbytes\"",
+    ),
+    (
+        "vm.min_free_kbytes",
+        "vm.min_free_kbyte",
+        "21: settings: unknown setting \"vm.min_free_kbyte\"; did you mean \"vm.min_free_kbytes\"? \
+             (valid settings: transparent_hugepage/enabled, vm.min_free_kbytes, vm.lowmem_reserve_ratio)",
+    ),
+    ("\"transparent_hugepage/enabled\"", "\"vm.min_free_kbytes\"", "22: the key \"vm.min_free_kbytes\" is given twice"),
+];
+
+#[test]
+fn every_mistake_is_one_message() {
+    for (from, to, expected) in MISTAKES {
+        assert!(GOOD.contains(from), "{from}");
+        let text = GOOD.replacen(from, to, 1);
+        let error = read(&text).expect_err(&text).to_string();
+        assert_eq!(error, format!("machines/x.toml:{expected}"), "{from} -> {to}");
+    }
+}
+
+#[test]
+fn a_machine_has_nodes_and_cpus() {
+    let message = |text| read(text).unwrap_err().to_string();
+    assert_eq!(message("about = ''"), "machines/x.toml:1: node: a machine has at least one [[node]], found none");
+    assert_eq!(
+        message("about = ''\n[[node]]\nid = 0\nmemory = '1GiB'\ncpus = ''\n"),
+        "machines/x.toml:5: node.cpus: expected at least one CPU in the machine, found none on any node"
+    );
+}
+
+#[test]
+fn distances_default_to_ten_and_twenty() {
+    let machine = read(&GOOD.replace("distance = [10, 21]\n", "").replace("distance = [21, 10]\n", "")).unwrap();
+    let distances: Vec<_> = machine.nodes.iter().map(|node| node.distance.as_slice()).collect();
+    assert_eq!(distances, [[10, 20], [20, 10]]);
+}
+
+#[test]
+fn what_is_written_reads_back() {
+    let mut machine = read(GOOD).unwrap();
+    machine.about = "a \"quoted\" text with \\, \t and\nlines, µs".to_owned();
+    machine.kernel = Some("6.1.0-50-cloud-amd64".to_owned());
+    for value in ["256\t256\t32\t0\t0", "007", "-1", "", "1.5", "true", "99999999999999999999"] {
+        machine.settings[0].1 = value.to_owned();
+        assert_eq!(read(&machine.to_toml()).as_ref(), Ok(&machine), "{}", machine.to_toml());
+    }
+    assert!(machine.to_toml().starts_with("# A machine for pagelab"));
+}
+
+#[test]
+fn the_replayable_mode_keeps_one_cpu() {
+    let machine = read(GOOD).unwrap();
+    let one = machine.with_one_cpu();
+    assert_eq!(one.cpus(), [CpuId(0)]);
+    assert_eq!(one.nodes[1].cpus, []);
+    assert_eq!(one.memory(), machine.memory());
+    assert_eq!(read(&one.to_toml()), Ok(one));
+}
+
+#[test]
+fn the_built_in_machines_are_what_their_names_say() {
+    let shape = |name: &str| {
+        let source = Source::from_text(
+            format!("{name}.toml"),
+            std::fs::read_to_string(format!("{}/../../machines/{name}.toml", env!("CARGO_MANIFEST_DIR"))).unwrap(),
+        );
+        let machine = Machine::from_source(&source, KNOWN).unwrap();
+        assert_eq!(machine.settings, [("transparent_hugepage/enabled".to_owned(), "always".to_owned())], "{name}");
+        assert!(machine.nodes.iter().all(|node| node.distance.iter().all(|distance| [10, 20].contains(distance))));
+        let cpus: Vec<_> = machine.nodes.iter().map(|node| node.cpus.len()).collect();
+        (cpus, machine.memory())
+    };
+    assert_eq!(shape("one-node-512m"), (vec![2], Bytes::mib(512)));
+    assert_eq!(shape("one-node-4g"), (vec![2], Bytes::gib(4)));
+    assert_eq!(shape("two-node-2g"), (vec![1, 1], Bytes::gib(2)));
+    assert_eq!(shape("four-node-2g"), (vec![1; 4], Bytes::gib(2)));
+}

@@ -1,0 +1,74 @@
+//! A machine as the text of its file.
+
+use super::{Machine, Node, ZoneFacts, cpulist};
+
+/// The whole file. Root keys come first: after a table header, TOML would read them as the table's.
+pub(super) fn machine(machine: &Machine) -> String {
+    let mut text = String::from("# A machine for pagelab: NUMA nodes, CPUs, memory and kernel settings.\n");
+    if machine.kernel.is_some() {
+        text += "# Written from what a running kernel said about itself; `kernel` is its release.\n";
+    }
+    line(&mut text, "about", &string(&machine.about));
+    if let Some(kernel) = &machine.kernel {
+        line(&mut text, "kernel", &string(kernel));
+    }
+    if !machine.modules.is_empty() {
+        line(&mut text, "modules", &list(machine.modules.iter().map(|module| string(module))));
+    }
+    if !machine.threads.is_empty() {
+        text += "# One entry per core: the CPUs that share it.\n";
+        line(&mut text, "threads", &list(machine.threads.iter().map(|core| string(&cpulist::print(core)))));
+    }
+    for node in &machine.nodes {
+        write_node(&mut text, node);
+    }
+    if !machine.settings.is_empty() {
+        text += "\n[settings]\n";
+        for (name, value) in &machine.settings {
+            line(&mut text, &string(name), &setting(value));
+        }
+    }
+    text
+}
+
+fn write_node(text: &mut String, node: &Node) {
+    *text += "\n[[node]]\n";
+    line(text, "id", &node.id.to_string());
+    line(text, "memory", &string(&node.memory.to_string()));
+    line(text, "cpus", &string(&cpulist::print(&node.cpus)));
+    line(text, "distance", &list(node.distance.iter().map(u32::to_string)));
+    for ZoneFacts { name, start_pfn, spanned, present, managed } in &node.zones {
+        *text += "[[node.zone]]\n";
+        line(text, "name", &string(name));
+        line(text, "start_pfn", &start_pfn.to_string());
+        line(text, "spanned", &spanned.to_string());
+        line(text, "present", &present.to_string());
+        line(text, "managed", &managed.to_string());
+    }
+}
+
+fn line(text: &mut String, key: &str, value: &str) {
+    text.extend([key, " = ", value, "\n"]);
+}
+
+/// Numbers without quotes, if they read back as the same text.
+fn setting(value: &str) -> String {
+    match value.parse::<i64>() {
+        Ok(number) if number.to_string() == value => value.to_owned(),
+        _ => string(value),
+    }
+}
+
+fn list(items: impl Iterator<Item = String>) -> String {
+    format!("[{}]", items.collect::<Vec<_>>().join(", "))
+}
+
+/// A quoted string of one line.
+fn string(text: &str) -> String {
+    let escape = |c: char| match c {
+        '"' | '\\' => format!("\\{c}"),
+        c if c.is_control() => format!("\\u{:04X}", u32::from(c)),
+        c => c.to_string(),
+    };
+    format!("\"{}\"", text.chars().map(escape).collect::<String>())
+}

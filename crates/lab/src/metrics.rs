@@ -1,0 +1,49 @@
+//! From a workload's integers to the metrics of the result.
+
+use report::{Better, Metric};
+use units::Picos;
+use workloads::{Outcome, TaskOutcome, Workload};
+
+/// The metrics of one cell, in the order in which tables show them.
+pub(crate) fn of(workload: &Workload, outcome: &Outcome) -> Vec<Metric> {
+    match workload {
+        Workload::FaultStorm(_) => fault_storm(outcome),
+    }
+}
+
+fn fault_storm(outcome: &Outcome) -> Vec<Metric> {
+    let elapsed = outcome.elapsed();
+    let all = |count: fn(&TaskOutcome) -> u64| outcome.tasks.iter().map(count).sum::<u64>();
+    let own = |task: &TaskOutcome| rate(task.faults, task.end.since(task.start));
+    let latencies = outcome.tasks.iter().flat_map(|task| &task.iterations);
+    vec![
+        metric("faults_per_second", "faults/s", Better::Higher, vec![rate(all(|task| task.faults), elapsed)]),
+        metric(
+            "faults_per_second_per_task",
+            "faults/s",
+            Better::Higher,
+            vec![harmonic_mean(outcome.tasks.iter().map(own))],
+        ),
+        metric(
+            "fault_latency_ns",
+            "ns",
+            Better::Lower,
+            latencies.map(|iteration| iteration.faulting.0 as f64 / 1e3 / iteration.faults as f64).collect(),
+        ),
+        metric("page_stores_per_second", "base pages/s", Better::Higher, vec![rate(all(|task| task.stores), elapsed)]),
+    ]
+}
+
+fn metric(name: &str, unit: &str, better: Better, samples: Vec<f64>) -> Metric {
+    Metric { name: name.to_owned(), unit: unit.to_owned(), better, samples }
+}
+
+/// The mean of rates over tasks: what one task of a set of equals would show. (The rates themselves are in `detail`.)
+fn harmonic_mean(rates: impl ExactSizeIterator<Item = f64>) -> f64 {
+    let count = rates.len() as f64;
+    count / rates.map(|rate| 1.0 / rate).sum::<f64>()
+}
+
+fn rate(count: u64, span: Picos) -> f64 {
+    count as f64 / span.as_secs_f64()
+}

@@ -1,0 +1,194 @@
+//! From what a user asks to the cells that will run: everything that can be wrong is found here, before anything runs.
+
+mod grid;
+mod session;
+
+use std::path::PathBuf;
+
+use linux::{kernel_image::KernelImage, qemu::Accelerator};
+use report::{Key, Skipped, Target};
+use serde::{Deserialize, Serialize};
+use units::Bytes;
+
+pub use self::grid::task_counts;
+use crate::{
+    experiment::Experiment,
+    machine::Machine,
+    provenance,
+    source::{SourceError, unknown},
+};
+
+/// What a user asks for.
+#[derive(Clone, Debug)]
+pub struct Request {
+    /// Name or path of an experiment.
+    pub experiment: String,
+    /// Targets asked for by name; empty means those of the experiment, each only if it can be had.
+    pub targets: Vec<Target>,
+    /// Kernels for target vm: versions in the cache or paths of images; empty means that of the experiment.
+    pub kernels: Vec<String>,
+    /// Name or path of the machine for target vm.
+    pub machine: Option<String>,
+    /// `NAME=VALUE`: a kernel setting, or a parameter of the workload.
+    pub sets: Vec<String>,
+    /// How often everything is repeated, with seeds 1 to this.
+    pub seeds: u64,
+    /// How much memory a workload may map on this machine; a quarter of MemAvailable when not given.
+    pub memory: Option<Bytes>,
+    /// What runs a guest's instructions.
+    pub accelerator: AcceleratorChoice,
+    /// Seconds that one cell may take.
+    pub timeout_s: u64,
+    /// Where results go; a run that stopped there is resumed.
+    pub out: Option<PathBuf>,
+}
+
+/// What runs a guest's instructions, as asked for.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum AcceleratorChoice {
+    /// KVM where it boots the kernel, else translation.
+    Auto,
+    /// This one.
+    Only(Accelerator),
+}
+
+/// A user's mistake: one message, exit status 2.
+#[derive(Debug, thiserror::Error)]
+#[error("{0}")]
+pub struct UsageError(pub String);
+
+impl From<SourceError> for UsageError {
+    fn from(error: SourceError) -> Self {
+        Self(error.to_string())
+    }
+}
+
+/// Everything that will run.
+#[derive(Debug)]
+pub struct Plan {
+    /// The experiment, as read.
+    pub experiment: Experiment,
+    /// Kernel settings from `--set`.
+    pub settings: Vec<(String, String)>,
+    /// One per kernel and machine.
+    pub sessions: Vec<Session>,
+    /// What the default run would have done but cannot.
+    pub skipped: Vec<Skipped>,
+    /// Seconds that one cell may take.
+    pub timeout_s: u64,
+}
+
+/// All cells on one kernel and machine.
+#[derive(Debug)]
+pub struct Session {
+    /// The machine.
+    pub machine: Machine,
+    /// The label of the kernel.
+    pub kernel: String,
+    /// Where it runs.
+    pub place: Place,
+    /// How much memory a workload may map there.
+    pub cap: Bytes,
+    /// Its cells, in the order in which they run.
+    pub keys: Vec<Key>,
+}
+
+/// Where a session runs.
+#[derive(Debug)]
+pub enum Place {
+    /// On the kernel of this machine.
+    Host {
+        /// The kernel's files when the plan was made.
+        capture: linux::procfs::Capture,
+    },
+    /// In a guest.
+    Vm {
+        /// Its kernel.
+        image: KernelImage,
+        /// What runs its instructions.
+        accelerator: Accelerator,
+    },
+}
+
+impl Session {
+    /// Host or vm.
+    pub fn target(&self) -> Target {
+        match self.place {
+            Place::Host { .. } => Target::Host,
+            Place::Vm { .. } => Target::Vm,
+        }
+    }
+}
+
+/// What a result directory says about the run it holds, so that a resumed run is the same run.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Identity {
+    /// Hash of the program's sources.
+    pub program: String,
+    /// Every cell, in the order of the experiment.
+    pub keys: Vec<Key>,
+    /// The machine of each session, as a machine file, and what runs its instructions.
+    pub machines: Vec<(String, String)>,
+}
+
+impl Plan {
+    /// Makes the plan. `probe` says what runs the instructions of a guest with this kernel when the user leaves it open.
+    pub fn new(request: &Request, probe: impl FnMut(&KernelImage) -> Accelerator) -> Result<Self, UsageError> {
+        let experiment = Experiment::load(&request.experiment)?;
+        let (settings, params) = split_sets(request, &experiment)?;
+        let mut planner = session::Planner { request, experiment: &experiment, settings: &settings, params, probe };
+        let (sessions, skipped) = planner.sessions()?;
+        Ok(Self { settings, sessions, skipped, timeout_s: request.timeout_s, experiment })
+    }
+
+    /// The number of cells.
+    pub fn cells(&self) -> usize {
+        self.sessions.iter().map(|session| session.keys.len()).sum()
+    }
+
+    /// What makes two runs the same run. The machine imported from this host is left out: its free memory and its
+    /// automatic settings move by themselves.
+    pub fn identity(&self) -> Identity {
+        let machine = |session: &Session| match &session.place {
+            Place::Host { .. } => (String::new(), "host".to_owned()),
+            Place::Vm { accelerator, .. } => (session.machine.to_toml(), accelerator.name()),
+        };
+        Identity {
+            program: provenance::PROGRAM_HASH.to_owned(),
+            keys: self.sessions.iter().flat_map(|session| session.keys.iter().cloned()).collect(),
+            machines: self.sessions.iter().map(machine).collect(),
+        }
+    }
+}
+
+/// Whether a name after `--set` means a kernel setting: those have a dot or a slash, parameters of workloads do not.
+pub fn is_setting(name: &str) -> bool {
+    name.contains(['.', '/'])
+}
+
+type Settings = Vec<(String, String)>;
+type Params = Vec<(String, Vec<String>)>;
+
+/// Sorts `--set NAME=VALUE` into kernel settings and parameters, and refuses unknown names.
+fn split_sets(request: &Request, experiment: &Experiment) -> Result<(Settings, Params), UsageError> {
+    let workload = workloads::WORKLOADS.iter().find(|workload| workload.name == experiment.workload);
+    let params: Vec<_> = workload.expect("experiments are checked").params.iter().map(|param| param.name).collect();
+    let settings = linux::setting::names();
+    let mut sets = (Vec::new(), Vec::new());
+    for set in &request.sets {
+        let Some((name, value)) = set.split_once('=').filter(|(name, value)| !name.is_empty() && !value.is_empty())
+        else {
+            return Err(UsageError(format!("--set {set}: expected NAME=VALUE, as in --set vm.swappiness=10")));
+        };
+        let complain = |noun: &str, valid: &[&str]| UsageError(format!("--set: {}", unknown(noun, name, valid)));
+        match is_setting(name) {
+            true if settings.contains(&name) => sets.0.push((name.to_owned(), value.to_owned())),
+            true => return Err(complain("setting", &settings)),
+            false if params.contains(&name) => {
+                sets.1.push((name.to_owned(), value.split(',').map(str::to_owned).collect()));
+            }
+            false => return Err(complain("parameter", &params)),
+        }
+    }
+    Ok(sets)
+}

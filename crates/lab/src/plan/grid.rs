@@ -1,0 +1,153 @@
+//! The grid of an experiment: which cases there are, and which of them fit a machine.
+
+use std::collections::BTreeMap;
+
+use report::Key;
+use units::Bytes;
+use workloads::Workload;
+
+use super::{UsageError, is_setting};
+use crate::{experiment::Experiment, provenance};
+
+/// How many tasks are tried on a machine of this many CPUs: every number up to 8, beyond that mmtests' "large stride"
+/// from 1 (mmtests shellpacks/common.sh of 2023, read for behaviour).
+pub fn task_counts(cpus: u32) -> Vec<u32> {
+    let mut counts: Vec<u32> = match cpus {
+        0..=8 => (1..=cpus).collect(),
+        9..=32 => [1, 3, 5, 7].into_iter().chain((12..=cpus).step_by(6)).collect(),
+        _ => [1, 4, 7, 12, 21, 30].into_iter().chain((48..=cpus).step_by(31)).collect(),
+    };
+    if counts.last() != Some(&cpus) {
+        counts.push(cpus);
+    }
+    counts
+}
+
+/// What a grid is laid over.
+pub(super) struct Ground<'a> {
+    /// Everything of the key but case, parameters and seed.
+    pub(super) key: Key,
+    pub(super) cpus: u32,
+    pub(super) cap: Bytes,
+    /// What `cap` is, for messages.
+    pub(super) cap_from: &'a str,
+    pub(super) settings: &'a [(String, String)],
+    pub(super) seeds: u64,
+}
+
+/// The cells of an experiment, and the cases that do not fit with the reason.
+pub(super) struct Grid {
+    pub(super) keys: Vec<Key>,
+    pub(super) misfits: Vec<(String, String)>,
+}
+
+/// Lays the grid. Parameters in `given` come from the user and replace those of the experiment; a case that the user
+/// asked for and that does not fit is an error, one that only the default grid has is left out.
+pub(super) fn lay(
+    experiment: &Experiment,
+    given: &[(String, Vec<String>)],
+    ground: &Ground<'_>,
+) -> Result<Grid, UsageError> {
+    let mut whole = experiment.clone();
+    for (name, values) in given {
+        match whole.params.iter_mut().find(|(known, _)| known == name) {
+            Some((_, old)) => old.clone_from(values),
+            None => whole.params.push((name.clone(), values.clone())),
+        }
+    }
+    if !whole.params.iter().any(|(name, _)| name == "tasks") {
+        let counts = task_counts(ground.cpus).iter().map(u32::to_string).collect();
+        whole.params.push(("tasks".to_owned(), counts));
+    }
+    let asked = given.iter().any(|(name, _)| name == "tasks" || name == "size");
+    let mut grid = Grid { keys: Vec::new(), misfits: Vec::new() };
+    for params in whole.grid() {
+        let key = case(&ground.key, params, ground.settings)?;
+        let workload = crate::cell::parse(&key).map_err(UsageError)?;
+        let need = workload.memory();
+        if need > ground.cap {
+            let reason = format!("{} needs {}, {} is {}", key.case, mib(need), ground.cap_from, mib(ground.cap));
+            if asked {
+                return Err(UsageError(reason));
+            }
+            grid.misfits.push((key.case, reason));
+            continue;
+        }
+        grid.keys.push(key);
+    }
+    let seeds = |seed| grid.keys.iter().map(move |key| Key { seed, ..key.clone() });
+    grid.keys = (1..=ground.seeds).flat_map(seeds).collect();
+    Ok(grid)
+}
+
+fn mib(size: Bytes) -> String {
+    format!("{} MiB", size.as_mib())
+}
+
+fn case(base: &Key, params: Vec<(String, String)>, settings: &[(String, String)]) -> Result<Key, UsageError> {
+    let words = params.iter().map(|(name, value)| (name.as_str(), value.as_str()));
+    let workload: Workload = Workload::parse(&base.workload, words).map_err(|error| UsageError(error.to_string()))?;
+    let params: BTreeMap<_, _> = params.into_iter().chain(settings.iter().cloned()).collect();
+    assert!(settings.iter().all(|(name, _)| is_setting(name)), "settings and parameters share no names");
+    Ok(Key { case: workload.case(), params, ..base.clone() })
+}
+
+/// The part of a key that all cells of a session share.
+pub(super) fn base_key(experiment: &Experiment, target: report::Target, kernel: &str, machine: &str) -> Key {
+    Key {
+        experiment: experiment.name.clone(),
+        workload: experiment.workload.clone(),
+        case: String::new(),
+        params: BTreeMap::new(),
+        // A real kernel is what it is; variants are kernels as data, for the simulator.
+        variant: "none".to_owned(),
+        machine: machine.to_owned(),
+        state: "booted".to_owned(),
+        target,
+        kernel: kernel.to_owned(),
+        seed: 0,
+        program: provenance::PROGRAM_HASH.to_owned(),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn task_counts_follow_the_large_stride_rule_beyond_eight() {
+        assert_eq!(task_counts(1), [1]);
+        assert_eq!(task_counts(2), [1, 2]);
+        assert_eq!(task_counts(8), [1, 2, 3, 4, 5, 6, 7, 8]);
+        assert_eq!(task_counts(12), [1, 3, 5, 7, 12]);
+        assert_eq!(task_counts(32), [1, 3, 5, 7, 12, 18, 24, 30, 32]);
+        assert_eq!(task_counts(48), [1, 4, 7, 12, 21, 30, 48]);
+        assert_eq!(task_counts(128), [1, 4, 7, 12, 21, 30, 48, 79, 110, 128]);
+    }
+
+    fn ground(cap: Bytes) -> Ground<'static> {
+        let experiment = Experiment::load("fault-storm").unwrap();
+        let key = base_key(&experiment, report::Target::Host, "6.1", "here");
+        Ground { key, cpus: 2, cap, cap_from: "the cap", settings: &[], seeds: 1 }
+    }
+
+    #[test]
+    fn the_default_grid_is_pages_by_models_by_tasks() {
+        let grid = lay(&Experiment::load("fault-storm").unwrap(), &[], &ground(Bytes::gib(1))).unwrap();
+        let cases: Vec<_> = grid.keys.iter().map(|key| key.case.as_str()).collect();
+        assert_eq!(cases[..4], ["base-threads-1", "base-threads-2", "base-processes-1", "base-processes-2"]);
+        assert_eq!(cases.len(), 8);
+        assert!(grid.misfits.is_empty());
+    }
+
+    #[test]
+    fn what_does_not_fit_is_left_out_unless_asked_for() {
+        let experiment = Experiment::load("fault-storm").unwrap();
+        let grid = lay(&experiment, &[], &ground(Bytes::mib(200))).unwrap();
+        assert_eq!(grid.keys.len(), 4);
+        assert_eq!(grid.misfits.len(), 4);
+        let tasks = [("tasks".to_owned(), vec!["2".to_owned()])];
+        let error = lay(&experiment, &tasks, &ground(Bytes::mib(200))).err().unwrap();
+        assert_eq!(error.to_string(), "base-threads-2 needs 256 MiB, the cap is 200 MiB");
+    }
+}

@@ -1,0 +1,161 @@
+//! Which kernels and machines a run goes to, and what it cannot go to.
+
+use linux::{
+    kernel_image::{self, KernelImage},
+    procfs::{Capture, Snapshot},
+    qemu::{self, Accelerator},
+};
+use report::{SCHEMA, Skipped, Target};
+use units::Bytes;
+
+use super::{
+    AcceleratorChoice, Place, Request, Session, UsageError,
+    grid::{self, Ground},
+};
+use crate::{experiment::Experiment, import, machine::Machine};
+
+/// The name of the machine that is imported from this host.
+const HERE: &str = "here";
+
+pub(super) struct Planner<'a, P> {
+    pub(super) request: &'a Request,
+    pub(super) experiment: &'a Experiment,
+    pub(super) settings: &'a [(String, String)],
+    pub(super) params: Vec<(String, Vec<String>)>,
+    pub(super) probe: P,
+}
+
+/// A session, or why there is none: the user's mistake, or something this host lacks.
+enum Refusal {
+    Mistake(UsageError),
+    Lacking(String),
+}
+
+impl<P: FnMut(&KernelImage) -> Accelerator> Planner<'_, P> {
+    pub(super) fn sessions(&mut self) -> Result<(Vec<Session>, Vec<Skipped>), UsageError> {
+        let by_name = !self.request.targets.is_empty();
+        let targets = if by_name { self.request.targets.clone() } else { self.default_targets() };
+        let mut sessions = Vec::new();
+        let mut skipped = Vec::new();
+        for target in targets {
+            match self.session(target, &mut skipped) {
+                Ok(more) => sessions.extend(more),
+                Err(Refusal::Mistake(error)) => return Err(error),
+                Err(Refusal::Lacking(reason)) if by_name => {
+                    return Err(UsageError(format!("target {target}: {reason}")));
+                }
+                Err(Refusal::Lacking(reason)) => {
+                    let what = format!("all of {}", self.experiment.name);
+                    skipped.push(Skipped { schema: SCHEMA, target, what, reason });
+                }
+            }
+        }
+        Ok((sessions, skipped))
+    }
+
+    fn default_targets(&self) -> Vec<Target> {
+        let known = [Target::Host, Target::Vm, Target::Sim];
+        known.into_iter().filter(|target| self.experiment.targets.iter().any(|name| name == target.name())).collect()
+    }
+
+    fn session(&mut self, target: Target, skipped: &mut Vec<Skipped>) -> Result<Vec<Session>, Refusal> {
+        match target {
+            Target::Host => Ok(vec![self.host(skipped)?]),
+            Target::Vm => self.vms(skipped),
+            Target::Sim => Err(Refusal::Lacking("the simulator is not built yet".to_owned())),
+        }
+    }
+
+    fn host(&self, skipped: &mut Vec<Skipped>) -> Result<Session, Refusal> {
+        let capture = Capture::live().map_err(|error| Refusal::Lacking(error.to_string()))?;
+        let snapshot = Snapshot::parse(&capture).map_err(|error| Refusal::Lacking(error.to_string()))?;
+        for (name, _) in self.settings {
+            let check = linux::setting::check_writable(name);
+            check.map_err(|error| Refusal::Mistake(UsageError(format!("--set {error}"))))?;
+        }
+        let (cap, cap_from) = match self.request.memory {
+            Some(cap) => (cap, "--memory"),
+            None => (Bytes::kib(available_kib(&snapshot) / 4), "a quarter of this machine's MemAvailable"),
+        };
+        let session = Session {
+            machine: import::import(&snapshot, HERE),
+            kernel: snapshot.version.text.clone(),
+            place: Place::Host { capture },
+            cap,
+            keys: Vec::new(),
+        };
+        let cpus = u32::try_from(linux::host::usable_cpus().len()).expect("fewer than 2^32 CPUs");
+        self.fill(session, cpus, cap_from, skipped)
+    }
+
+    fn vms(&mut self, skipped: &mut Vec<Skipped>) -> Result<Vec<Session>, Refusal> {
+        let name = self.request.machine.as_deref().unwrap_or(&self.experiment.machine);
+        let machine = Machine::load(name, &linux::setting::names()).map_err(|error| Refusal::Mistake(error.into()))?;
+        qemu::find_emulator().map_err(|error| Refusal::Lacking(error.to_string()))?;
+        let kernels: Vec<_> = if self.request.kernels.is_empty() {
+            vec![self.experiment.kernel.clone()]
+        } else {
+            self.request.kernels.clone()
+        };
+        let mut sessions: Vec<Session> = Vec::new();
+        for name in kernels {
+            // An image that the user named must be one; the experiment's own may be missing from the cache.
+            let image = self.image(&name)?;
+            let accelerator = match self.request.accelerator {
+                AcceleratorChoice::Only(accelerator) => accelerator,
+                AcceleratorChoice::Auto => (self.probe)(&image),
+            };
+            let replayable = matches!(accelerator, Accelerator::Replayable { .. });
+            let machine = if replayable { machine.with_one_cpu() } else { machine.clone() };
+            // Two images may say the same release: then the path tells them apart.
+            let same = sessions.iter().any(|session| session.kernel == image.release);
+            let kernel = if same { format!("{} ({name})", image.release) } else { image.release.clone() };
+            let cap = Bytes(machine.memory().0 / 4 * 3);
+            let cpus = u32::try_from(machine.cpus().len()).expect("fewer than 2^32 CPUs");
+            let place = Place::Vm { image, accelerator };
+            let session = Session { machine, kernel, place, cap, keys: Vec::new() };
+            sessions.push(self.fill(session, cpus, "three quarters of the guest's memory", skipped)?);
+        }
+        Ok(sessions)
+    }
+
+    /// An image that the user named must be one; the experiment's own may be missing from the cache.
+    fn image(&self, name: &str) -> Result<KernelImage, Refusal> {
+        kernel_image::resolve(name).map_err(|error| {
+            if self.request.kernels.is_empty() {
+                Refusal::Lacking(error.to_string())
+            } else {
+                Refusal::Mistake(UsageError(format!("--kernel {name}: {error}")))
+            }
+        })
+    }
+
+    fn fill(
+        &self,
+        mut session: Session,
+        cpus: u32,
+        cap_from: &str,
+        skipped: &mut Vec<Skipped>,
+    ) -> Result<Session, Refusal> {
+        let target = session.target();
+        let ground = Ground {
+            key: grid::base_key(self.experiment, target, &session.kernel, &session.machine.name),
+            cpus,
+            cap: session.cap,
+            cap_from,
+            settings: self.settings,
+            seeds: self.request.seeds,
+        };
+        let grid = grid::lay(self.experiment, &self.params, &ground).map_err(Refusal::Mistake)?;
+        session.keys = grid.keys;
+        let skip = |(what, reason)| Skipped { schema: SCHEMA, target, what, reason };
+        skipped.extend(grid.misfits.into_iter().map(skip));
+        Ok(session)
+    }
+}
+
+/// Free memory in KiB, as the kernel estimates it; kernels before 3.14 do not.
+fn available_kib(snapshot: &Snapshot) -> u64 {
+    let of = |name: &str| snapshot.meminfo.get(name).copied();
+    of("MemAvailable").or_else(|| of("MemFree")).unwrap_or(0)
+}

@@ -1,0 +1,370 @@
+//! Carrying out a plan: cell by cell into a result directory, on this kernel and in guests.
+
+use std::{
+    collections::BTreeSet,
+    io,
+    os::unix::fs::DirBuilderExt,
+    path::{Path, PathBuf},
+    sync::atomic::AtomicBool,
+};
+
+use linux::{
+    guard::Guard,
+    guest::{Fault, GuestRecord, Plan as GuestPlan, PlannedNode},
+    kernel_image::KernelImage,
+    kvm,
+    procfs::Capture,
+    qemu::{self, Accelerator, Boot, Guest, GuestError},
+    setting::SettingError,
+    worker::{self, WorkerError},
+};
+use report::{Key, Record, Run, SCHEMA, Skipped, Store, StoreError, System};
+
+use crate::{
+    cell::Order,
+    plan::{Identity, Place, Plan, Request, Session, UsageError},
+    provenance,
+};
+
+/// The file of a result directory that says what run it holds.
+pub const IDENTITY_FILE: &str = "run.json";
+/// Where results go when the user does not say.
+const RESULTS: &str = "results";
+/// A guest that has not come to its first operation by then never will, even on a busy machine.
+const BOOT_TIMEOUT_S: u64 = 180;
+/// For tests: a fault that the next guest shall have (`panic`, `hang`, `exit`).
+const INJECT: &str = "PAGELAB_INJECT";
+
+/// Why a run ended before its end.
+#[derive(Debug, thiserror::Error)]
+pub enum RunError {
+    /// The user's mistake; exit status 2.
+    #[error(transparent)]
+    Usage(#[from] UsageError),
+    /// The user interrupted; exit status 130.
+    #[error("interrupted; the finished cells are in {dir}, and `-o {dir}` goes on from there", dir = .0.display())]
+    Interrupted(PathBuf),
+    /// Something else; exit status 1.
+    #[error("{0}")]
+    Failed(String),
+}
+
+/// What a run tells while it runs.
+pub trait Progress {
+    /// So many of so many cells are done; this is being done now.
+    fn step(&mut self, done: usize, total: usize, doing: &str);
+    /// Something worth a line of its own.
+    fn note(&mut self, text: &str);
+}
+
+/// A finished run.
+#[derive(Debug)]
+pub struct Finished {
+    /// Its result directory.
+    pub directory: PathBuf,
+    /// Cells that gave no result, with the reason.
+    pub failures: Vec<String>,
+}
+
+/// Runs what the user asked for.
+pub fn run(request: &Request, stop: &AtomicBool, progress: &mut dyn Progress) -> Result<Finished, RunError> {
+    let plan = Plan::new(request, |image| choose_accelerator(image, stop, progress))?;
+    let directory = request.out.clone().unwrap_or_else(|| default_directory(&plan));
+    let (store, done) = open(&directory, &plan)?;
+    let done: BTreeSet<Key> = done.into_iter().collect();
+    if !done.is_empty() {
+        progress.note(&format!("resuming {}: {} of {} cells are there", directory.display(), done.len(), plan.cells()));
+    }
+    let mut runner = Runner { plan: &plan, store, done, finished: 0, failures: Vec::new(), stop, progress };
+    runner.finished = runner.done.len();
+    let outcome = plan.sessions.iter().try_for_each(|session| runner.session(session));
+    let failures = runner.failures;
+    match outcome {
+        Ok(()) => Ok(Finished { directory, failures }),
+        Err(Stopped::Interrupted) => Err(RunError::Interrupted(directory)),
+        Err(Stopped::Failed(message)) => Err(RunError::Failed(message)),
+    }
+}
+
+fn default_directory(plan: &Plan) -> PathBuf {
+    Path::new(RESULTS).join(format!("{}-{}", plan.experiment.name, provenance::stamp()))
+}
+
+/// Makes the result directory, or opens it to go on with the same run; returns the cells that are already there.
+fn open(directory: &Path, plan: &Plan) -> Result<(Store, Vec<Key>), UsageError> {
+    let usage = |error: StoreError| UsageError(error.to_string());
+    let identity = plan.identity();
+    let file = directory.join(IDENTITY_FILE);
+    if !file.exists() {
+        let mut store = Store::create(directory).map_err(usage)?;
+        for skipped in &plan.skipped {
+            store.append(&Record::Skipped(skipped.clone())).map_err(usage)?;
+        }
+        let text = serde_json::to_vec_pretty(&identity).expect("an identity serialises");
+        report::write_whole(&file, &text).map_err(usage)?;
+        return Ok((store, Vec::new()));
+    }
+    if read_identity(directory)? != identity {
+        let place = directory.display();
+        return Err(UsageError(format!(
+            "{place} holds a different run (other cells, machine or program); give another directory with -o"
+        )));
+    }
+    let (store, contents) = Store::open(directory).map_err(usage)?;
+    Ok((store, report::cells(contents.records).into_iter().map(|cell| cell.key).collect()))
+}
+
+/// What the result in `directory` is the result of.
+pub fn read_identity(directory: &Path) -> Result<Identity, UsageError> {
+    let file = directory.join(IDENTITY_FILE);
+    let text = std::fs::read(&file).map_err(|error| UsageError(format!("{}: {error}", file.display())))?;
+    serde_json::from_slice(&text).map_err(|error| UsageError(format!("{}: {error}", file.display())))
+}
+
+/// KVM where it boots the kernel, else translation.
+fn choose_accelerator(image: &KernelImage, stop: &AtomicBool, progress: &mut dyn Progress) -> Accelerator {
+    progress.step(0, 0, "finding out whether KVM works here");
+    let verdict = scratch().map_err(|error| error.to_string()).and_then(|(guard, scratch)| {
+        let verdict = kvm::probe(image, &scratch, stop);
+        guard.finish().and(verdict)
+    });
+    match verdict {
+        Ok(()) => Accelerator::Kvm,
+        Err(reason) => {
+            progress.note(&format!("KVM does not work here ({reason}); guests run by translation"));
+            Accelerator::Tcg
+        }
+    }
+}
+
+/// A scratch directory that goes away however we end, and the guard that sees to it.
+fn scratch() -> io::Result<(Guard, PathBuf)> {
+    let mut guard = Guard::start()?;
+    let name = format!("pagelab-{}-{}", std::process::id(), linux::host::monotonic_ns());
+    let directory = std::env::temp_dir().join(name);
+    // Known to the guard before it exists, so that there is no moment at which it could be left behind.
+    guard.remove_at_end(&directory)?;
+    std::fs::DirBuilder::new().mode(0o700).create(&directory)?;
+    Ok((guard, directory))
+}
+
+/// Why a session ended before its end.
+enum Stopped {
+    Interrupted,
+    Failed(String),
+}
+
+impl From<StoreError> for Stopped {
+    fn from(error: StoreError) -> Self {
+        Self::Failed(error.to_string())
+    }
+}
+
+struct Runner<'a> {
+    plan: &'a Plan,
+    store: Store,
+    done: BTreeSet<Key>,
+    finished: usize,
+    failures: Vec<String>,
+    stop: &'a AtomicBool,
+    progress: &'a mut dyn Progress,
+}
+
+impl Runner<'_> {
+    fn session(&mut self, session: &Session) -> Result<(), Stopped> {
+        let missing: Vec<_> = session.keys.iter().filter(|key| !self.done.contains(key)).cloned().collect();
+        if missing.is_empty() {
+            return Ok(());
+        }
+        match &session.place {
+            Place::Host { capture } => self.host(session, capture, &missing),
+            Place::Vm { image, accelerator } => {
+                let seeds: BTreeSet<u64> = missing.iter().map(|key| key.seed).collect();
+                seeds.into_iter().try_for_each(|seed| self.vm(session, image, *accelerator, seed))
+            }
+        }
+    }
+
+    fn step(&mut self, session: &Session, doing: &str) {
+        let doing = format!("{} {}: {doing}", session.target(), session.kernel);
+        self.progress.step(self.finished, self.plan.cells(), &doing);
+    }
+
+    /// Stores a cell and counts it. One that is there already (a replayed boot repeats all of its cells) stays as it is.
+    fn keep(&mut self, record: &Record) -> Result<(), Stopped> {
+        if let Record::Cell(cell) = record {
+            if !self.done.insert(cell.key.clone()) {
+                return Ok(());
+            }
+            self.finished += 1;
+        }
+        self.store.append(record)?;
+        Ok(())
+    }
+
+    fn host(&mut self, session: &Session, capture: &Capture, missing: &[Key]) -> Result<(), Stopped> {
+        let mut guard = None;
+        if !self.plan.settings.is_empty() {
+            let mut settings =
+                Guard::start().map_err(|error| Stopped::Failed(format!("the guard process: {error}")))?;
+            for (name, value) in linux::setting::in_order(&self.plan.settings) {
+                settings.set(&name, &value).map_err(|error: SettingError| Stopped::Failed(format!("--set {error}")))?;
+            }
+            guard = Some(settings);
+        }
+        self.keep(&Record::System(system(session, None, capture_json([("live", capture)]))))?;
+        for key in missing {
+            self.step(session, &key.case);
+            let order = Order { key: key.clone(), cap: session.cap, idle_window: true };
+            let order = serde_json::to_vec(&order).expect("an order serialises");
+            match worker::run(&order, Some(self.plan.timeout_s), self.stop) {
+                Ok(line) => match serde_json::from_str(&line) {
+                    Ok(record) => self.keep(&record)?,
+                    Err(error) => self.failures.push(format!("host {}: unreadable result: {error}", key.case)),
+                },
+                Err(WorkerError::Interrupted) => return Err(Stopped::Interrupted),
+                Err(error) => self.failures.push(format!("host {}: {error}", key.case)),
+            }
+        }
+        guard.map_or(Ok(()), |guard| guard.finish().map_err(Stopped::Failed))
+    }
+
+    /// One boot: all cells of one seed.
+    fn vm(
+        &mut self,
+        session: &Session,
+        image: &KernelImage,
+        accelerator: Accelerator,
+        seed: u64,
+    ) -> Result<(), Stopped> {
+        let replayable = matches!(accelerator, Accelerator::Replayable { .. });
+        // A replayable boot is one thing: a part of it would not be the same run.
+        let wanted = |key: &&Key| key.seed == seed && (replayable || !self.done.contains(*key));
+        let keys: Vec<Key> = session.keys.iter().filter(wanted).cloned().collect();
+        let plan = guest_plan(session, &self.plan.settings, &keys).map_err(Stopped::Failed)?;
+        let guest = Guest {
+            kernel: image,
+            accelerator,
+            distances: session.machine.nodes.iter().map(|node| node.distance.clone()).collect(),
+            modules: &session.machine.modules,
+            plan: &plan,
+            boot_timeout_s: BOOT_TIMEOUT_S.min(self.plan.timeout_s),
+            job_timeout_s: self.plan.timeout_s,
+        };
+        let (guard, scratch) = scratch().map_err(|error| Stopped::Failed(format!("scratch directory: {error}")))?;
+        let label = format!("booting on {} ({})", session.machine.name, accelerator.name());
+        self.step(session, &label);
+        let mut captures = Vec::new();
+        let mut broken = Ok(());
+        let stop = self.stop;
+        let boot = qemu::boot(&guest, &scratch, stop, |record| match record {
+            GuestRecord::Capture { phase, files } => captures.push((phase, files)),
+            GuestRecord::FirstOperation => self.step(session, &keys[0].case),
+            GuestRecord::Job { index, outcome } => {
+                broken = std::mem::replace(&mut broken, Ok(())).and(self.guest_cell(session, &keys, index, outcome));
+            }
+            GuestRecord::Exit { .. } => {}
+        });
+        guard.finish().map_err(Stopped::Failed)?;
+        broken?;
+        match boot {
+            Ok(boot) => {
+                let files = capture_json(captures.iter().map(|(phase, files)| (phase.as_str(), files)));
+                let system = system(session, Some((accelerator, &boot)), files);
+                self.store.append(&Record::System(system))?;
+                Ok(())
+            }
+            Err(GuestError::Interrupted) => Err(Stopped::Interrupted),
+            Err(error) => {
+                self.failures.push(format!("vm {} on {}: {error}", session.kernel, session.machine.name));
+                Ok(())
+            }
+        }
+    }
+
+    fn guest_cell(
+        &mut self,
+        session: &Session,
+        keys: &[Key],
+        index: usize,
+        outcome: Result<serde_json::Value, String>,
+    ) -> Result<(), Stopped> {
+        let case = keys.get(index).map_or("?", |key| key.case.as_str());
+        match outcome.and_then(|line| serde_json::from_value(line).map_err(|error| error.to_string())) {
+            Ok(record) => self.keep(&record)?,
+            Err(problem) => self.failures.push(format!("vm {} {case}: {problem}", session.kernel)),
+        }
+        if let Some(next) = keys.get(index + 1) {
+            self.step(session, &next.case);
+        }
+        Ok(())
+    }
+}
+
+fn guest_plan(session: &Session, settings: &[(String, String)], keys: &[Key]) -> Result<GuestPlan, String> {
+    let planned = |node: &crate::machine::Node| PlannedNode { memory: node.memory, cpus: node.cpus.clone() };
+    let order = |key: &Key| {
+        let order = Order { key: key.clone(), cap: session.cap, idle_window: false };
+        serde_json::to_value(order).expect("an order serialises")
+    };
+    let inject = match std::env::var(INJECT) {
+        Ok(fault) => Some(
+            serde_json::from_value::<Fault>(serde_json::Value::String(fault))
+                .map_err(|error| format!("{INJECT}: {error}"))?,
+        ),
+        Err(_) => None,
+    };
+    Ok(GuestPlan {
+        nodes: session.machine.nodes.iter().map(planned).collect(),
+        settings: [session.machine.settings.clone(), settings.to_vec()].concat(),
+        jobs: keys.iter().map(order).collect(),
+        inject,
+    })
+}
+
+fn capture_json<'a>(captures: impl IntoIterator<Item = (&'a str, &'a Capture)>) -> serde_json::Value {
+    let files = |(phase, files): (&str, &Capture)| {
+        (phase.to_owned(), serde_json::to_value(files).expect("a capture serialises"))
+    };
+    serde_json::Value::Object(captures.into_iter().map(files).collect())
+}
+
+fn system(session: &Session, boot: Option<(Accelerator, &Boot)>, captures: serde_json::Value) -> System {
+    let mut notes = Vec::new();
+    if let Some((Accelerator::Replayable { .. }, boot)) = boot {
+        notes.push(format!("stream of {} bytes, blake3 {}", boot.stream.len(), blake3::hash(&boot.stream).to_hex()));
+    }
+    System {
+        schema: SCHEMA,
+        target: session.target(),
+        machine: session.machine.name.clone(),
+        kernel: session.kernel.clone(),
+        release: session.kernel.split(' ').next().unwrap_or_default().to_owned(),
+        accelerator: boot.map(|(accelerator, _)| accelerator.name()),
+        settings: session.keys.first().map(settings_of).unwrap_or_default(),
+        captures,
+        notes,
+        run: Run {
+            date: provenance::now(),
+            wall_s: 0.0,
+            boot_s: boot.map(|(_, boot)| boot.first_operation_ns as f64 / 1e9),
+            host: linux::host::host_name(),
+            commit: provenance::COMMIT.to_owned(),
+            max_rss_kib: linux::host::max_rss_kib(),
+        },
+    }
+}
+
+fn settings_of(key: &Key) -> std::collections::BTreeMap<String, String> {
+    let settings = key.params.iter().filter(|(name, _)| crate::plan::is_setting(name));
+    settings.map(|(name, value)| (name.clone(), value.clone())).collect()
+}
+
+/// What was left out, for the end of a report.
+pub fn skips(records: &[Record]) -> Vec<Skipped> {
+    let skipped = |record: &Record| match record {
+        Record::Skipped(skipped) => Some(skipped.clone()),
+        Record::Cell(_) | Record::System(_) => None,
+    };
+    records.iter().filter_map(skipped).collect()
+}

@@ -1,0 +1,113 @@
+//! The second table of a run: every zone's marks, protection and per-CPU limits, the kernel's and ours.
+
+use linux::procfs::{Capture, Snapshot};
+use mm::{PcpHigh, Variant};
+use report::{CsvLine, System};
+use serde::Serialize;
+use units::Frames;
+
+use crate::arithmetic::{self, Figures, Phase, ZoneComparison};
+
+/// Phases of a system in the order in which they are shown.
+const PHASES: [(&str, Phase); 3] =
+    [("recomputed", Phase::Recomputed), ("live", Phase::Live), ("booted", Phase::Booted)];
+
+/// The comparisons of one system, one per moment at which its files were read.
+#[derive(Debug, Serialize)]
+pub(super) struct ZoneTables {
+    target: report::Target,
+    kernel: String,
+    machine: String,
+    comparisons: Vec<ZoneComparison>,
+    /// Why a moment has none.
+    problems: Vec<String>,
+}
+
+impl ZoneTables {
+    pub(super) fn of(system: &System) -> Self {
+        let mut tables = Self {
+            target: system.target,
+            kernel: system.kernel.clone(),
+            machine: system.machine.clone(),
+            comparisons: Vec::new(),
+            problems: Vec::new(),
+        };
+        for (name, phase) in PHASES {
+            let Some(files) = system.captures.get(name) else { continue };
+            match compare(files, phase) {
+                Ok(comparison) => tables.comparisons.push(comparison),
+                Err(problem) => tables.problems.push(format!("{name}: {problem}")),
+            }
+        }
+        tables
+    }
+
+    pub(super) fn text(&self) -> String {
+        let mut text = String::new();
+        for comparison in &self.comparisons {
+            text += &format!("Zones of {} {} on {}\n", self.target, self.kernel, self.machine);
+            text += &(comparison.table().join("\n") + "\n\n");
+        }
+        for problem in &self.problems {
+            text += &format!("skipped: zones of {} {}: {problem}\n", self.target, self.kernel);
+        }
+        text
+    }
+}
+
+fn compare(files: &serde_json::Value, phase: Phase) -> Result<ZoneComparison, String> {
+    let capture: Capture = serde_json::from_value(files.clone()).map_err(|error| error.to_string())?;
+    let snapshot = Snapshot::parse(&capture).map_err(|error| error.to_string())?;
+    let variant = Variant::for_version(snapshot.version.major, snapshot.version.minor);
+    let variant = variant.map_err(|error| error.to_string())?;
+    arithmetic::compare(&snapshot, variant, phase).map_err(|error| error.to_string())
+}
+
+/// Lines for the CSV: metric `zone.PHASE.FIGURE`, case the zone, and a column of ours beside each kernel's.
+pub(super) fn csv(tables: &[ZoneTables], experiment: &str) -> Vec<CsvLine> {
+    let mut lines = Vec::new();
+    for table in tables {
+        let kernel = format!("{}:{}", table.target, table.kernel);
+        for comparison in &table.comparisons {
+            let ours = format!("{kernel}:rules {}", comparison.variant);
+            let mut line = |figure: &str, case: &str, kernel: &str, value: u64| {
+                let phase = serde_json::to_value(comparison.phase).expect("a phase serialises");
+                lines.push(CsvLine {
+                    experiment: experiment.to_owned(),
+                    metric: format!("zone.{}.{figure}", phase.as_str().expect("a phase is a word")),
+                    case: case.to_owned(),
+                    kernel: kernel.to_owned(),
+                    value: value.to_string(),
+                });
+            };
+            for row in &comparison.zones {
+                let zone = format!("node{}.{}", row.node, row.kind.name());
+                for (who, figures) in [(&kernel, &row.kernel), (&ours, &row.ours)] {
+                    for (figure, frames) in named(figures) {
+                        line(&figure, &zone, who, frames.0);
+                    }
+                }
+            }
+            line("min_free_kbytes", "all", &kernel, comparison.min_free_kbytes.kernel_kib);
+            line("min_free_kbytes", "all", &ours, comparison.min_free_kbytes.automatic_kib);
+        }
+    }
+    lines
+}
+
+/// Every figure of a zone with its name, in frames.
+fn named(figures: &Figures) -> Vec<(String, Frames)> {
+    let marks = figures.marks;
+    let mut named = vec![("min".to_owned(), marks.min), ("low".to_owned(), marks.low), ("high".to_owned(), marks.high)];
+    named.extend(marks.promo.map(|promo| ("promo".to_owned(), promo)));
+    named.extend(figures.protection.iter().enumerate().map(|(entry, frames)| (format!("protection{entry}"), *frames)));
+    named.extend(figures.pcp_batch.map(|batch| ("pcp_batch".to_owned(), batch)));
+    match figures.pcp_high {
+        Some(PcpHigh::Fixed(high)) => named.push(("pcp_high".to_owned(), high)),
+        Some(PcpHigh::Tuned { min, max }) => {
+            named.extend([("pcp_high_min".to_owned(), min), ("pcp_high_max".to_owned(), max)]);
+        }
+        None => {}
+    }
+    named
+}

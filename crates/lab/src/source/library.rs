@@ -1,0 +1,148 @@
+//! Machines and experiments by name: the folder of the working directory first, then the files inside the binary.
+
+use std::{
+    collections::BTreeSet,
+    path::{Path, PathBuf},
+};
+
+use include_dir::{Dir, include_dir};
+
+use super::{Source, SourceError, unknown};
+
+static MACHINES: Dir<'_> = include_dir!("$CARGO_MANIFEST_DIR/../../machines");
+static EXPERIMENTS: Dir<'_> = include_dir!("$CARGO_MANIFEST_DIR/../../experiments");
+
+/// What a name names.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Kind {
+    /// A machine, in `machines/`.
+    Machine,
+    /// An experiment, in `experiments/`.
+    Experiment,
+}
+
+/// The source of a name, or of a path: something that contains a `/` or ends in `.toml`.
+pub fn lookup(kind: Kind, name_or_path: &str) -> Result<Source, SourceError> {
+    lookup_in(Path::new("."), kind, name_or_path)
+}
+
+/// Every name that [`lookup`] knows, with the line that its file says about itself; sorted by name.
+pub fn list(kind: Kind) -> Vec<(String, String)> {
+    let names = names_in(Path::new("."), kind).into_iter();
+    names.map(|name| (name.clone(), about(lookup(kind, &name)))).collect()
+}
+
+impl Kind {
+    fn noun(self) -> &'static str {
+        match self {
+            Self::Machine => "machine",
+            Self::Experiment => "experiment",
+        }
+    }
+
+    fn folder(self) -> &'static str {
+        match self {
+            Self::Machine => "machines",
+            Self::Experiment => "experiments",
+        }
+    }
+
+    fn built_in(self) -> &'static Dir<'static> {
+        match self {
+            Self::Machine => &MACHINES,
+            Self::Experiment => &EXPERIMENTS,
+        }
+    }
+}
+
+fn lookup_in(root: &Path, kind: Kind, name_or_path: &str) -> Result<Source, SourceError> {
+    if name_or_path.contains('/') || is_toml(Path::new(name_or_path)) {
+        return Source::read(Path::new(name_or_path));
+    }
+    let file = format!("{name_or_path}.toml");
+    // Without the root in front, so that messages say `machines/x.toml` and not `./machines/x.toml`.
+    let path = if root == Path::new(".") { PathBuf::new() } else { root.to_owned() }.join(kind.folder()).join(&file);
+    if path.exists() {
+        return Source::read(&path);
+    }
+    if let Some(text) = kind.built_in().get_file(&file).and_then(|file| file.contents_utf8()) {
+        return Ok(Source::from_text(format!("built-in {}/{file}", kind.folder()), text));
+    }
+    let names = names_in(root, kind);
+    let names: Vec<&str> = names.iter().map(String::as_str).collect();
+    Err(SourceError { file: None, line: None, key: None, message: unknown(kind.noun(), name_or_path, &names) })
+}
+
+fn names_in(root: &Path, kind: Kind) -> Vec<String> {
+    // A folder that is missing or unreadable has no names; reading one of its files by name gives the reason.
+    let folder = std::fs::read_dir(root.join(kind.folder())).into_iter().flatten().flatten().map(|entry| entry.path());
+    let built_in = kind.built_in().files().map(|file| file.path().to_owned());
+    let files = folder.chain(built_in).filter(|path| is_toml(path));
+    let names = files.filter_map(|path| Some(path.file_stem()?.to_str()?.to_owned()));
+    names.collect::<BTreeSet<_>>().into_iter().collect()
+}
+
+fn about(source: Result<Source, SourceError>) -> String {
+    let about = source.and_then(|source| source.parse()?.root().required("about"));
+    about.unwrap_or_else(|error| error.to_string())
+}
+
+fn is_toml(path: &Path) -> bool {
+    path.extension().is_some_and(|extension| extension == "toml")
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_folder_of_the_user_comes_before_the_built_in_files() {
+        let root = tempfile::tempdir().unwrap();
+        let built_in = lookup_in(root.path(), Kind::Machine, "one-node-4g").unwrap();
+        assert_eq!(built_in.file(), "built-in machines/one-node-4g.toml");
+        assert_eq!(built_in.name(), "one-node-4g");
+
+        std::fs::create_dir(root.path().join("machines")).unwrap();
+        std::fs::write(root.path().join("machines/one-node-4g.toml"), "about = 'mine'").unwrap();
+        std::fs::write(root.path().join("machines/laptop.toml"), "").unwrap();
+        std::fs::write(root.path().join("machines/notes.txt"), "").unwrap();
+        let mine = lookup_in(root.path(), Kind::Machine, "one-node-4g");
+        assert_eq!(mine.as_ref().map(Source::name), Ok("one-node-4g"));
+        assert_eq!(about(mine), "mine");
+        let names = names_in(root.path(), Kind::Machine);
+        assert_eq!(names, ["four-node-2g", "laptop", "one-node-4g", "one-node-512m", "two-node-2g"]);
+    }
+
+    #[test]
+    fn an_unknown_name_lists_the_nearest() {
+        let root = tempfile::tempdir().unwrap();
+        let error = lookup_in(root.path(), Kind::Machine, "two-nodes-2g").unwrap_err();
+        assert_eq!(
+            error.to_string(),
+            "unknown machine \"two-nodes-2g\"; did you mean \"two-node-2g\"? \
+             (valid machines: four-node-2g, one-node-4g, one-node-512m, two-node-2g)"
+        );
+        let error = lookup_in(root.path(), Kind::Experiment, "storm").unwrap_err();
+        assert!(error.to_string().starts_with("unknown experiment \"storm\" (valid experiments: "), "{error}");
+    }
+
+    #[test]
+    fn what_looks_like_a_path_is_one() {
+        for path in ["no/such", "such.toml"] {
+            let error = lookup(Kind::Machine, path).unwrap_err();
+            assert_eq!(error.to_string(), format!("{path}: cannot be read: No such file or directory (os error 2)"));
+        }
+    }
+
+    #[test]
+    fn every_listed_file_says_what_it_is() {
+        for kind in [Kind::Machine, Kind::Experiment] {
+            for file in kind.built_in().files() {
+                let text = file.contents_utf8().unwrap();
+                let about = Source::from_text("x", text).parse().unwrap().root().required::<String>("about");
+                assert!(about.is_ok(), "{}: {about:?}", file.path().display());
+            }
+        }
+        assert!(list(Kind::Experiment).iter().any(|(name, about)| name == "fault-storm" && about.contains("fault")));
+    }
+}

@@ -1,0 +1,242 @@
+//! `Os` by system calls: on this machine, and inside a guest by the same binary.
+
+use std::{
+    future::Future,
+    sync::{
+        Arc, Mutex,
+        atomic::{AtomicU64, Ordering},
+    },
+    task::{Context, Poll, Waker},
+};
+
+use nix::{
+    sched::{CpuSet, sched_getaffinity, sched_setaffinity},
+    sys::resource::{UsageWho, getrusage},
+    time::{ClockId, clock_gettime},
+    unistd::Pid,
+};
+use os::{Advice, Barrier, Died, MapSpec, Os, Placement, Rusage, VmRange, VmStat, Wire};
+use units::{Bytes, CpuId, Errno, Picos, Time};
+
+use crate::{barrier::SharedBarrier, memory, process, procfs};
+
+/// A handle on the Linux kernel that this program runs on.
+#[derive(Clone, Debug)]
+pub struct Linux {
+    pub(crate) shared: Arc<Shared>,
+}
+
+/// What all tasks of one process share.
+#[derive(Debug)]
+pub(crate) struct Shared {
+    /// `CLOCK_MONOTONIC` at the start of the run, in ns; the same in every process of the run.
+    pub(crate) epoch_ns: u64,
+    /// The CPUs of the run, cores before their second hardware threads.
+    pub(crate) cpus: Vec<CpuId>,
+    /// Bytes that this process may still map.
+    pub(crate) left: AtomicU64,
+    /// Barriers that somebody here made or used.
+    pub(crate) barriers: Mutex<Vec<Arc<SharedBarrier>>>,
+}
+
+impl Linux {
+    /// A handle for a new run on `cpus` (in the order in which tasks are spread over them) that maps at most `cap` bytes.
+    pub fn new(cpus: Vec<CpuId>, cap: Bytes) -> Self {
+        Self::resume(monotonic_ns(), cpus, cap)
+    }
+
+    /// A handle for a process of a run that started elsewhere at `epoch_ns`.
+    pub(crate) fn resume(epoch_ns: u64, cpus: Vec<CpuId>, cap: Bytes) -> Self {
+        assert!(!cpus.is_empty(), "a run needs at least one CPU");
+        let left = AtomicU64::new(cap.0);
+        Self { shared: Arc::new(Shared { epoch_ns, cpus, left, barriers: Mutex::default() }) }
+    }
+
+    pub(crate) fn barrier_of(&self, handle: Barrier) -> Result<Arc<SharedBarrier>, Errno> {
+        let mut barriers = self.shared.barriers.lock().expect("no task panics while it holds the list of barriers");
+        if let Some(known) = barriers.iter().find(|known| known.handle() == handle) {
+            return Ok(Arc::clone(known));
+        }
+        let barrier = Arc::new(SharedBarrier::open(handle)?);
+        barriers.push(Arc::clone(&barrier));
+        Ok(barrier)
+    }
+
+    /// Tells everybody who waits for the dead that they wait in vain.
+    pub(crate) fn cancel_all(&self) {
+        for barrier in self.shared.barriers.lock().expect("no task panics while it holds the list").iter() {
+            barrier.cancel();
+        }
+    }
+}
+
+/// The CPUs that this process may run on, first hardware threads of all cores first.
+pub fn usable_cpus() -> Vec<CpuId> {
+    let allowed = sched_getaffinity(Pid::from_raw(0)).expect("the affinity of the calling thread can be read");
+    let mut cpus: Vec<_> = (0..u32::try_from(CpuSet::count()).expect("CPU sets are small"))
+        .filter(|cpu| allowed.is_set(*cpu as usize).unwrap_or(false))
+        .map(|cpu| (thread_in_core(CpuId(cpu)), CpuId(cpu)))
+        .collect();
+    cpus.sort_unstable();
+    cpus.into_iter().map(|(_, cpu)| cpu).collect()
+}
+
+/// 0 for the first hardware thread of a core, 1 for the second, ...; 0 where the topology is not exposed.
+fn thread_in_core(cpu: CpuId) -> usize {
+    let file = format!("/sys/devices/system/cpu/cpu{cpu}/topology/thread_siblings_list");
+    std::fs::read_to_string(&file)
+        .ok()
+        .and_then(|text| procfs::list::cpus(&file, &text).ok())
+        .and_then(|siblings| siblings.iter().position(|sibling| *sibling == cpu))
+        .unwrap_or(0)
+}
+
+/// The most memory this process has had resident, in KiB (`ru_maxrss`, getrusage(2)).
+pub fn max_rss_kib() -> u64 {
+    getrusage(UsageWho::RUSAGE_SELF).map_or(0, |usage| usage.max_rss().cast_unsigned())
+}
+
+/// The name of this computer (`uname -n`).
+pub fn host_name() -> String {
+    nix::unistd::gethostname().map_or_else(|_| "unknown".to_owned(), |name| name.to_string_lossy().into_owned())
+}
+
+/// Pins the calling thread.
+pub(crate) fn place(cpus: &[CpuId], on: Placement) {
+    let Placement::Spread(index) = on else { return };
+    let cpu = cpus[index as usize % cpus.len()];
+    let mut set = CpuSet::new();
+    set.set(cpu.0 as usize).expect("the CPU came from a CPU set");
+    // A CPU that went offline since leaves the task where it is: the run goes on, only less evenly spread.
+    let _ = sched_setaffinity(Pid::from_raw(0), &set);
+}
+
+/// `CLOCK_MONOTONIC` in nanoseconds.
+pub fn monotonic_ns() -> u64 {
+    let now = clock_gettime(ClockId::CLOCK_MONOTONIC).expect("every Linux has a monotonic clock");
+    now.tv_sec().cast_unsigned() * 1_000_000_000 + now.tv_nsec().cast_unsigned()
+}
+
+/// Runs a future of this target to its end. Every operation of the target completes inside its first poll, so there is
+/// nothing to wake.
+///
+/// # Panics
+/// When the future suspends: then it awaited something that is not of this target.
+pub fn block_on<F: Future>(future: F) -> F::Output {
+    let mut future = std::pin::pin!(future);
+    match future.as_mut().poll(&mut Context::from_waker(Waker::noop())) {
+        Poll::Ready(output) => output,
+        Poll::Pending => panic!("an operation of the linux target suspended"),
+    }
+}
+
+pub(crate) fn errno(errno: nix::errno::Errno) -> Errno {
+    Errno(errno as i32)
+}
+
+impl Os for Linux {
+    fn now(&self) -> Time {
+        Time(Picos::from_nanos(monotonic_ns() - self.shared.epoch_ns).0)
+    }
+
+    fn cpus(&self) -> u32 {
+        u32::try_from(self.shared.cpus.len()).expect("fewer than 2^32 CPUs")
+    }
+
+    async fn sleep(&self, span: Picos) {
+        std::thread::sleep(std::time::Duration::from_nanos(span.as_nanos()));
+    }
+
+    async fn mmap(&self, len: Bytes, spec: MapSpec) -> Result<VmRange, Errno> {
+        let MapSpec::Anonymous = spec;
+        let reserve = |left: u64| left.checked_sub(len.0);
+        self.shared.left.fetch_update(Ordering::Relaxed, Ordering::Relaxed, reserve).map_err(|_| Errno::NOMEM)?;
+        let mapped = memory::map_anonymous(len);
+        if mapped.is_err() {
+            self.shared.left.fetch_add(len.0, Ordering::Relaxed);
+        }
+        mapped
+    }
+
+    async fn munmap(&self, range: VmRange) -> Result<(), Errno> {
+        memory::unmap(range)?;
+        self.shared.left.fetch_add(range.len.0, Ordering::Relaxed);
+        Ok(())
+    }
+
+    async fn madvise(&self, range: VmRange, advice: Advice) -> Result<(), Errno> {
+        memory::advise(range, advice)
+    }
+
+    async fn store(&self, range: VmRange, stride: Bytes) -> Result<(), Errno> {
+        memory::store(range, stride);
+        Ok(())
+    }
+
+    async fn mincore(&self, range: VmRange) -> Result<Vec<bool>, Errno> {
+        memory::resident(range)
+    }
+
+    async fn rusage(&self) -> Result<Rusage, Errno> {
+        let usage = getrusage(UsageWho::RUSAGE_THREAD).map_err(errno)?;
+        let picos = |time: nix::sys::time::TimeVal| {
+            Picos::from_micros(time.tv_sec().cast_unsigned() * 1_000_000 + time.tv_usec().cast_unsigned())
+        };
+        Ok(Rusage {
+            minor_faults: usage.minor_page_faults().cast_unsigned(),
+            major_faults: usage.major_page_faults().cast_unsigned(),
+            user: picos(usage.user_time()),
+            system: picos(usage.system_time()),
+        })
+    }
+
+    async fn vmstat(&self) -> Result<VmStat, Errno> {
+        let text = std::fs::read_to_string("/proc/vmstat").map_err(|_| Errno::NOSYS)?;
+        procfs::vmstat::parse(&text).map(VmStat).map_err(|_| Errno::INVAL)
+    }
+
+    async fn barrier(&self, parties: u32) -> Result<Barrier, Errno> {
+        let barrier = Arc::new(SharedBarrier::new(parties)?);
+        let handle = barrier.handle();
+        self.shared.barriers.lock().expect("no task panics while it holds the list of barriers").push(barrier);
+        Ok(handle)
+    }
+
+    async fn arrive(&self, barrier: Barrier) -> Result<(), Errno> {
+        self.barrier_of(barrier)?.arrive()
+    }
+
+    async fn cancel(&self, barrier: Barrier) {
+        if let Ok(barrier) = self.barrier_of(barrier) {
+            barrier.cancel();
+        }
+    }
+
+    fn spawn<T: Send + 'static>(
+        &self,
+        on: Placement,
+        body: impl AsyncFnOnce(Self) -> T + Send + 'static,
+    ) -> impl Future<Output = Result<T, Died>> + 'static {
+        let os = self.clone();
+        let survivors = self.clone();
+        let thread = std::thread::spawn(move || {
+            place(&os.shared.cpus, on);
+            block_on(body(os))
+        });
+        async move {
+            thread.join().map_err(|_| {
+                survivors.cancel_all();
+                Died { reason: "the thread panicked".to_owned() }
+            })
+        }
+    }
+
+    fn spawn_process<P: Wire, T: Wire>(
+        &self,
+        on: Placement,
+        entry: &'static str,
+        params: P,
+    ) -> impl Future<Output = Result<T, Died>> + 'static {
+        process::spawn(self, on, entry, &params)
+    }
+}

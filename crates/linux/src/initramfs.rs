@@ -1,0 +1,101 @@
+//! The guest's file system: this program as `/init`, the libraries it maps, the modules its kernel needs, and the plan.
+
+use std::{
+    collections::BTreeSet,
+    error::Error,
+    fs,
+    path::{Path, PathBuf},
+};
+
+use object::read::elf::{ElfFile64, FileHeader, ProgramHeader};
+
+use crate::{
+    guest::{MODULES_PATH, PLAN_PATH, Plan},
+    kernel_image::KernelImage,
+    module::{Module, ModuleTree},
+    newc::{DeviceNumber, Newc},
+};
+
+/// The plan is padded to a multiple of this, so that plans of different length give archives of one size, and with it the
+/// same layout of the guest's memory.
+const PLAN_PADDING: usize = 64 << 10;
+
+/// Builds the archive. The same program, kernel and plan give the same bytes.
+pub(crate) fn build(kernel: &KernelImage, modules: &[String], plan: &Plan) -> Result<Vec<u8>, String> {
+    let mut archive = Newc::new();
+    pack(kernel, modules, plan, &mut archive).map_err(|problem| format!("building the initramfs: {problem}"))?;
+    Ok(archive.finish())
+}
+
+fn pack(kernel: &KernelImage, modules: &[String], plan: &Plan, archive: &mut Newc) -> Result<(), Box<dyn Error>> {
+    for directory in ["dev", "proc", "sys", "tmp", MODULES_PATH] {
+        archive.directory(directory, 0o755)?;
+    }
+    archive.char_device("dev/console", 0o600, DeviceNumber::CONSOLE)?;
+    archive.char_device("dev/null", 0o666, DeviceNumber::NULL)?;
+    let program = read(Path::new("/proc/self/exe"))?;
+    for library in libraries(&program)? {
+        let name = library.strip_prefix("/").unwrap_or(&library).to_string_lossy().into_owned();
+        archive.file(&name, 0o755, &read(&library)?)?;
+    }
+    archive.file("init", 0o755, &program)?;
+    for (place, module) in load_order(kernel, modules)?.into_iter().enumerate() {
+        archive.file(&format!("{MODULES_PATH}/{place:02}-{}.ko", module.name), 0o644, &module.bytes)?;
+    }
+    let mut plan = serde_json::to_vec(plan)?;
+    plan.resize(plan.len().next_multiple_of(PLAN_PADDING), b' ');
+    archive.file(PLAN_PATH, 0o644, &plan)?;
+    Ok(())
+}
+
+fn load_order(kernel: &KernelImage, wanted: &[String]) -> Result<Vec<Module>, Box<dyn Error>> {
+    if wanted.is_empty() {
+        return Ok(Vec::new());
+    }
+    let directory = kernel.modules.as_ref().ok_or_else(|| {
+        format!("{} has no modules beside it, but the machine needs {}", kernel.path.display(), wanted.join(", "))
+    })?;
+    let wanted: Vec<&str> = wanted.iter().map(String::as_str).collect();
+    Ok(ModuleTree::open(directory)?.closure(&wanted)?)
+}
+
+fn read(path: &Path) -> Result<Vec<u8>, String> {
+    fs::read(path).map_err(|error| format!("{}: {error}", path.display()))
+}
+
+/// The interpreter that the program names, and every library that this process has mapped, at the paths where the
+/// interpreter looks for them.
+fn libraries(program: &[u8]) -> Result<BTreeSet<PathBuf>, String> {
+    let maps = fs::read_to_string("/proc/self/maps").map_err(|error| format!("/proc/self/maps: {error}"))?;
+    let program_path = fs::read_link("/proc/self/exe").map_err(|error| format!("/proc/self/exe: {error}"))?;
+    let mapped = maps.lines().filter_map(|line| Some(PathBuf::from(&line[line.find('/')?..])));
+    Ok(mapped.filter(|path| *path != program_path && is_elf(path)).chain(interpreter(program)?).collect())
+}
+
+fn is_elf(path: &Path) -> bool {
+    fs::File::open(path).is_ok_and(|mut file| {
+        let mut magic = [0; 4];
+        std::io::Read::read_exact(&mut file, &mut magic).is_ok() && magic == *b"\x7fELF"
+    })
+}
+
+fn interpreter(program: &[u8]) -> Result<Option<PathBuf>, String> {
+    let file = ElfFile64::<object::Endianness>::parse(program).map_err(|error| format!("this program: {error}"))?;
+    let endian = file.endian();
+    let headers = file.elf_header().program_headers(endian, program).map_err(|error| error.to_string())?;
+    let path = headers.iter().find_map(|header| header.interpreter(endian, program).ok().flatten());
+    Ok(path.map(|path| PathBuf::from(String::from_utf8_lossy(path).into_owned())))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn this_program_needs_an_interpreter_and_a_c_library() {
+        let program = read(Path::new("/proc/self/exe")).unwrap();
+        let libraries = libraries(&program).unwrap();
+        assert!(libraries.contains(&interpreter(&program).unwrap().unwrap()));
+        assert!(libraries.iter().any(|path| path.to_string_lossy().contains("libc.so")), "{libraries:?}");
+    }
+}

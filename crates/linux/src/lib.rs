@@ -1,0 +1,27 @@
+//! The real thing: `Os` by system calls, `/proc` and `/sys` as data, and QEMU guests that run this same binary.
+//!
+//! | file | what |
+//! |---|---|
+//! | `host.rs`, `memory.rs`, `barrier.rs`, `process.rs` | `Os` by system calls; tasks as threads and as processes |
+//! | `worker.rs`, `guard.rs` | one process per cell; one process that puts back what was changed |
+//! | `setting.rs`, `procfs/` | kernel settings by name; what /proc and /sys say |
+//! | `kernel_image.rs`, `module.rs`, `newc.rs`, `initramfs.rs` | what a guest is made of |
+//! | `qemu.rs`, `guest.rs` | booting a guest from outside, and being its init inside |
+//!
+//! `unsafe` lives in this crate only, each block with its `SAFETY:` line.
+
+mod barrier;
+pub mod guard;
+pub mod guest;
+pub mod host;
+mod initramfs;
+pub mod kernel_image;
+pub mod kvm;
+mod memory;
+pub mod module;
+pub mod newc;
+pub mod process;
+pub mod procfs;
+pub mod qemu;
+pub mod setting;
+pub mod worker;

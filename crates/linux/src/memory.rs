@@ -1,0 +1,68 @@
+//! Mapping, advising, touching and asking about memory of this process.
+
+use std::{num::NonZeroUsize, os::raw::c_void, ptr::NonNull};
+
+use nix::sys::mman::{MapFlags, MmapAdvise, ProtFlags, madvise, mmap_anonymous, munmap};
+use os::{Advice, VmRange};
+use units::{Bytes, Errno, VirtAddr};
+
+use crate::host::errno;
+
+fn length(len: Bytes) -> Result<usize, Errno> {
+    usize::try_from(len.0).ok().filter(|len| *len > 0).ok_or(Errno::INVAL)
+}
+
+fn pointer(range: VmRange) -> Result<NonNull<c_void>, Errno> {
+    let address = usize::try_from(range.start.0).map_err(|_| Errno::INVAL)?;
+    NonNull::new(std::ptr::with_exposed_provenance_mut(address)).ok_or(Errno::INVAL)
+}
+
+pub(crate) fn map_anonymous(len: Bytes) -> Result<VmRange, Errno> {
+    let bytes = NonZeroUsize::new(length(len)?).ok_or(Errno::INVAL)?;
+    let flags = MapFlags::MAP_PRIVATE | MapFlags::MAP_NORESERVE;
+    #[expect(unsafe_code, reason = "a system call")]
+    // SAFETY: a new private anonymous mapping at an address of the kernel's choice touches no existing memory.
+    let start = unsafe { mmap_anonymous(None, bytes, ProtFlags::PROT_READ | ProtFlags::PROT_WRITE, flags) };
+    let start = start.map_err(errno)?.as_ptr().expose_provenance();
+    Ok(VmRange { start: VirtAddr(start as u64), len })
+}
+
+pub(crate) fn unmap(range: VmRange) -> Result<(), Errno> {
+    #[expect(unsafe_code, reason = "a system call")]
+    // SAFETY: ranges come from `map_anonymous`, hold only workload bytes, and no reference into them exists.
+    unsafe { munmap(pointer(range)?, length(range.len)?) }.map_err(errno)
+}
+
+pub(crate) fn advise(range: VmRange, advice: Advice) -> Result<(), Errno> {
+    let advice = match advice {
+        Advice::HugePage => MmapAdvise::MADV_HUGEPAGE,
+        Advice::NoHugePage => MmapAdvise::MADV_NOHUGEPAGE,
+    };
+    #[expect(unsafe_code, reason = "a system call")]
+    // SAFETY: neither advice changes the contents of the range.
+    unsafe { madvise(pointer(range)?, length(range.len)?, advice) }.map_err(errno)
+}
+
+/// Stores one byte at the start of every `stride` bytes. The stores are volatile: they are the measurement.
+pub(crate) fn store(range: VmRange, stride: Bytes) {
+    let start: *mut u8 =
+        std::ptr::with_exposed_provenance_mut(usize::try_from(range.start.0).expect("addresses fit a pointer"));
+    let (len, stride) = (usize::try_from(range.len.0).unwrap(), usize::try_from(stride.0).unwrap());
+    for offset in (0..len).step_by(stride) {
+        #[expect(unsafe_code, reason = "touching memory is what the workload asks for")]
+        // SAFETY: the offset is inside the range, which `map_anonymous` mapped writable and nobody else refers to.
+        unsafe {
+            start.add(offset).write_volatile(1);
+        }
+    }
+}
+
+pub(crate) fn resident(range: VmRange) -> Result<Vec<bool>, Errno> {
+    let len = length(range.len)?;
+    let mut pages = vec![0_u8; usize::try_from(range.pages(Bytes::PAGE)).map_err(|_| Errno::INVAL)?];
+    #[expect(unsafe_code, reason = "nix does not wrap mincore")]
+    // SAFETY: the kernel writes one byte per page of the range into `pages`, which has exactly that many.
+    let status = unsafe { libc::mincore(pointer(range)?.as_ptr(), len, pages.as_mut_ptr()) };
+    nix::errno::Errno::result(status).map_err(errno)?;
+    Ok(pages.into_iter().map(|page| page & 1 == 1).collect())
+}

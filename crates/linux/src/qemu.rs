@@ -1,0 +1,401 @@
+//! Booting a guest: QEMU's command line, the stream of records, and every way in which a boot can end.
+
+use std::{
+    fs::{self, File},
+    io::{self, Read},
+    path::{Path, PathBuf},
+    process::{Child, Command, ExitStatus, Stdio},
+    sync::atomic::{AtomicBool, Ordering},
+    thread,
+    time::Duration,
+};
+
+use units::{Bytes, NodeId};
+
+use crate::{
+    guest::{GuestRecord, Plan},
+    host::monotonic_ns,
+    initramfs,
+    kernel_image::KernelImage,
+    process::{die_with_parent, ending},
+};
+
+/// The emulator's name on PATH.
+pub const EMULATOR: &str = "qemu-system-x86_64";
+
+/// How often the stream is looked at.
+const LOOK_UP: Duration = Duration::from_millis(5);
+/// How long a guest that has sent its exit record may take to power off before it is ended.
+const POWER_OFF_S: u64 = 10;
+/// Lines of the guest's console shown with an error.
+const TAIL: usize = 16;
+
+/// What runs the guest's instructions.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Accelerator {
+    /// The host's processor.
+    Kvm,
+    /// QEMU's own translation: counters are trustworthy, times are not.
+    Tcg,
+    /// Translation on one CPU with time counted in instructions: the same run gives the same bytes.
+    Replayable {
+        /// log2 of the nanoseconds that one instruction takes (QEMU's icount shift).
+        shift: u8,
+    },
+}
+
+impl Accelerator {
+    /// A word for tables and results.
+    pub fn name(self) -> String {
+        match self {
+            Self::Kvm => "kvm".to_owned(),
+            Self::Tcg => "tcg".to_owned(),
+            Self::Replayable { shift } => format!("tcg,icount={shift}"),
+        }
+    }
+}
+
+/// One guest, ready to boot.
+#[derive(Clone, Debug)]
+pub struct Guest<'a> {
+    /// Its kernel.
+    pub kernel: &'a KernelImage,
+    /// What runs its instructions.
+    pub accelerator: Accelerator,
+    /// Distances between nodes, one row per node of the plan.
+    pub distances: Vec<Vec<u32>>,
+    /// Modules that the kernel needs on this machine.
+    pub modules: &'a [String],
+    /// What it is to do, and the nodes it has.
+    pub plan: &'a Plan,
+    /// Seconds from the start of QEMU to the first operation.
+    pub boot_timeout_s: u64,
+    /// Seconds for each job.
+    pub job_timeout_s: u64,
+}
+
+/// What a boot gave besides its records.
+#[derive(Clone, Debug)]
+pub struct Boot {
+    /// Nanoseconds from the start of QEMU to the first-operation record.
+    pub first_operation_ns: u64,
+    /// The stream, byte for byte.
+    pub stream: Vec<u8>,
+}
+
+/// Why a boot gave no complete stream.
+#[derive(Debug, thiserror::Error)]
+pub enum GuestError {
+    /// The emulator is not installed.
+    #[error("{EMULATOR} is not on PATH; Debian's package qemu-system-x86 has it")]
+    NoEmulator,
+    /// Building the initramfs or talking to QEMU failed.
+    #[error("{0}")]
+    Setup(String),
+    /// The user wants to stop.
+    #[error("interrupted")]
+    Interrupted,
+    /// The guest ended without the exit record.
+    #[error("the guest ended without an exit record (QEMU {how}); its last lines:\n{tail}")]
+    Ended {
+        /// How QEMU ended.
+        how: String,
+        /// The guest's last lines.
+        tail: String,
+    },
+    /// The guest is silent.
+    #[error("no {awaited} from the guest within {seconds} s; its last lines:\n{tail}")]
+    Silent {
+        /// What did not come.
+        awaited: String,
+        /// How long it was waited for.
+        seconds: u64,
+        /// The guest's last lines.
+        tail: String,
+    },
+    /// The guest's init gave up and said why.
+    #[error("the guest gave up: {message}; its last lines:\n{tail}")]
+    GaveUp {
+        /// Why.
+        message: String,
+        /// The guest's last lines.
+        tail: String,
+    },
+    /// The stream is not what a guest sends.
+    #[error("the guest's stream is damaged: {problem}; its last lines:\n{tail}")]
+    Damaged {
+        /// What is wrong.
+        problem: String,
+        /// The guest's last lines.
+        tail: String,
+    },
+}
+
+/// Where the emulator is.
+pub fn find_emulator() -> Result<PathBuf, GuestError> {
+    let path = std::env::var_os("PATH").unwrap_or_default();
+    let candidate = |directory: PathBuf| Some(directory.join(EMULATOR)).filter(|file| file.is_file());
+    std::env::split_paths(&path).find_map(candidate).ok_or(GuestError::NoEmulator)
+}
+
+/// QEMU while it runs. Dropping it ends it.
+struct Emulator {
+    child: Child,
+}
+
+impl Emulator {
+    fn ended(&mut self) -> Result<Option<ExitStatus>, GuestError> {
+        self.child.try_wait().map_err(|error| GuestError::Setup(format!("waiting for {EMULATOR}: {error}")))
+    }
+}
+
+impl Drop for Emulator {
+    fn drop(&mut self) {
+        // Both fail only when it is gone already.
+        let _ = self.child.kill();
+        let _ = self.child.wait();
+    }
+}
+
+/// Boots the guest, hands over each record as it comes, and returns when the guest has powered off.
+///
+/// Files go to `scratch`. Must be called from a thread that lives as long as the guest: QEMU dies with it.
+pub fn boot(
+    guest: &Guest<'_>,
+    scratch: &Path,
+    stop: &AtomicBool,
+    mut each: impl FnMut(GuestRecord),
+) -> Result<Boot, GuestError> {
+    let emulator = find_emulator()?;
+    let setup = |what: &str, error: &dyn std::fmt::Display| GuestError::Setup(format!("{what}: {error}"));
+    let initramfs = initramfs::build(guest.kernel, guest.modules, guest.plan).map_err(GuestError::Setup)?;
+    let archive = scratch.join("initramfs");
+    fs::write(&archive, initramfs).map_err(|error| setup("writing the initramfs", &error))?;
+    let files = Files::create(scratch).map_err(|error| setup("creating the guest's ports", &error))?;
+    let log = File::create(&files.log).map_err(|error| setup("creating QEMU's log", &error))?;
+    let mut command = Command::new(emulator);
+    command.args(arguments(guest, &archive, &files)).stdin(Stdio::null()).stdout(Stdio::null()).stderr(log);
+    let start = monotonic_ns();
+    let child = die_with_parent(&mut command).spawn().map_err(|error| setup("starting QEMU", &error))?;
+    let mut emulator = Emulator { child };
+    let mut watch = Watch { guest, files: &files, start, since: start, first_operation: None, records: 0, jobs: 0 };
+    let stream = watch.follow(&mut emulator, stop, &mut each)?;
+    power_off(&mut emulator)?;
+    let first_operation = watch.first_operation.ok_or_else(|| watch.damaged("no first operation".to_owned()))?;
+    Ok(Boot { first_operation_ns: first_operation - start, stream })
+}
+
+fn power_off(emulator: &mut Emulator) -> Result<(), GuestError> {
+    let deadline = monotonic_ns() + POWER_OFF_S * 1_000_000_000;
+    while emulator.ended()?.is_none() && monotonic_ns() < deadline {
+        thread::sleep(LOOK_UP);
+    }
+    Ok(())
+}
+
+/// Files that QEMU writes.
+struct Files {
+    console: PathBuf,
+    data: PathBuf,
+    log: PathBuf,
+}
+
+impl Files {
+    fn create(scratch: &Path) -> io::Result<Self> {
+        let files =
+            Self { console: scratch.join("console"), data: scratch.join("data"), log: scratch.join("qemu.log") };
+        // They must exist before QEMU opens them: what an earlier boot left would be read as this one's.
+        File::create(&files.console)?;
+        File::create(&files.data)?;
+        Ok(files)
+    }
+
+    /// The last lines of the console, then QEMU's own.
+    fn tail(&self) -> String {
+        let console = fs::read(&self.console).unwrap_or_default();
+        let log = fs::read(&self.log).unwrap_or_default();
+        let text = String::from_utf8_lossy(&console).into_owned() + &String::from_utf8_lossy(&log);
+        let lines: Vec<_> = text
+            .lines()
+            .map(|line| line.chars().filter(|c| !c.is_control()).collect::<String>())
+            .filter(|line| !line.trim().is_empty())
+            .collect();
+        if lines.is_empty() {
+            return "  (it printed nothing)".to_owned();
+        }
+        lines[lines.len().saturating_sub(TAIL)..].iter().map(|line| format!("  {line}")).collect::<Vec<_>>().join("\n")
+    }
+}
+
+/// Follows one boot from its first to its last record.
+struct Watch<'a> {
+    guest: &'a Guest<'a>,
+    files: &'a Files,
+    start: u64,
+    /// When the last step ended: the start, the first operation, or the last job.
+    since: u64,
+    first_operation: Option<u64>,
+    records: usize,
+    jobs: usize,
+}
+
+impl Watch<'_> {
+    fn damaged(&self, problem: String) -> GuestError {
+        GuestError::Damaged { problem, tail: self.files.tail() }
+    }
+
+    fn follow(
+        &mut self,
+        emulator: &mut Emulator,
+        stop: &AtomicBool,
+        each: &mut impl FnMut(GuestRecord),
+    ) -> Result<Vec<u8>, GuestError> {
+        let mut data = File::open(&self.files.data)
+            .map_err(|error| GuestError::Setup(format!("the guest's data port: {error}")))?;
+        let mut stream = Vec::new();
+        let mut read = 0;
+        loop {
+            // Asked first: what it wrote before it ended is then all there.
+            let ended = emulator.ended()?;
+            data.read_to_end(&mut stream)
+                .map_err(|error| GuestError::Setup(format!("reading the guest's data port: {error}")))?;
+            while let Some(length) = stream[read..].iter().position(|byte| *byte == b'\n') {
+                let line = &stream[read..read + length];
+                read += length + 1;
+                if self.take(line, each)? {
+                    return Ok(stream);
+                }
+            }
+            if let Some(status) = ended {
+                return Err(GuestError::Ended { how: ending(status), tail: self.files.tail() });
+            }
+            if stop.load(Ordering::Relaxed) {
+                return Err(GuestError::Interrupted);
+            }
+            self.check_patience()?;
+            thread::sleep(LOOK_UP);
+        }
+    }
+
+    /// Handles one record; true after the exit record.
+    fn take(&mut self, line: &[u8], each: &mut impl FnMut(GuestRecord)) -> Result<bool, GuestError> {
+        let record: GuestRecord = serde_json::from_slice(line)
+            .map_err(|error| self.damaged(format!("record {} is not readable: {error}", self.records + 1)))?;
+        match &record {
+            GuestRecord::FirstOperation => {
+                self.since = monotonic_ns();
+                self.first_operation = Some(self.since);
+            }
+            GuestRecord::Job { .. } => {
+                self.since = monotonic_ns();
+                self.jobs += 1;
+            }
+            GuestRecord::Exit { error: Some(message), .. } => {
+                return Err(GuestError::GaveUp { message: message.clone(), tail: self.files.tail() });
+            }
+            GuestRecord::Exit { records, error: None } => {
+                if (*records, self.jobs) != (self.records, self.guest.plan.jobs.len()) {
+                    let (sent, got) = (*records, self.records);
+                    return Err(self.damaged(format!("the guest sent {sent} records, {got} arrived")));
+                }
+                return Ok(true);
+            }
+            GuestRecord::Capture { .. } => {}
+        }
+        self.records += 1;
+        each(record);
+        Ok(false)
+    }
+
+    fn check_patience(&self) -> Result<(), GuestError> {
+        let (seconds, awaited) = match self.first_operation {
+            None => (self.guest.boot_timeout_s, "first operation".to_owned()),
+            Some(_) => (self.guest.job_timeout_s, format!("result of job {}", self.jobs + 1)),
+        };
+        // KVM that cannot emulate an instruction stops the guest but not QEMU.
+        let stopped = self.first_operation.is_none()
+            && self.guest.accelerator == Accelerator::Kvm
+            && fs::read_to_string(&self.files.log).is_ok_and(|log| log.contains("KVM internal error"));
+        if stopped {
+            let how =
+                format!("stopped with a KVM internal error after {} s", (monotonic_ns() - self.start) / 1_000_000_000);
+            return Err(GuestError::Ended { how, tail: self.files.tail() });
+        }
+        if monotonic_ns() > self.since + seconds * 1_000_000_000 {
+            return Err(GuestError::Silent { awaited, seconds, tail: self.files.tail() });
+        }
+        Ok(())
+    }
+}
+
+fn arguments(guest: &Guest<'_>, archive: &Path, files: &Files) -> Vec<String> {
+    let nodes = &guest.plan.nodes;
+    let cpus: usize = nodes.iter().map(|node| node.cpus.len()).sum();
+    let memory: Bytes = nodes.iter().map(|node| node.memory).sum();
+    let mut words = Words::default();
+    words.flags(&["-nodefaults", "-no-reboot", "-no-user-config"]);
+    words.pair("-display", "none");
+    words.pair("-monitor", "none");
+    words.pair("-seed", "1");
+    words.pair("-smp", cpus.to_string());
+    words.pair("-m", format!("{}M", memory.as_mib()));
+    // A file, not a pipe: QEMU retries a full pipe at an instant of the host's, which a replayable run must not see.
+    words.pair("-serial", format!("file:{}", files.console.display()));
+    words.pair("-serial", format!("file:{}", files.data.display()));
+    words.pair("-kernel", guest.kernel.path.display().to_string());
+    words.pair("-initrd", archive.display().to_string());
+    for (id, node) in (0..).map(NodeId).zip(nodes) {
+        words.pair("-object", format!("memory-backend-ram,size={}M,id=m{id}", node.memory.as_mib()));
+        let cpus: String = node.cpus.iter().map(|cpu| format!(",cpus={cpu}")).collect();
+        words.pair("-numa", format!("node,nodeid={id},memdev=m{id}{cpus}"));
+    }
+    for (from, row) in guest.distances.iter().enumerate() {
+        for (to, distance) in row.iter().enumerate().filter(|(to, _)| *to != from) {
+            words.pair("-numa", format!("dist,src={from},dst={to},val={distance}"));
+        }
+    }
+    accelerate(guest.accelerator, &mut words);
+    words.0
+}
+
+/// The accelerator, its CPU model, and the kernel's command line that goes with them.
+fn accelerate(accelerator: Accelerator, words: &mut Words) {
+    const ALWAYS: &str = "console=ttyS0 quiet panic=-1 mitigations=off";
+    // Features 112, 297 and 580 are rep_good, erms and fsrm: translated `rep stos` clears one word per iteration, which
+    // would make clearing pages the whole run. By number, because kernels before 5.19 know no names here.
+    const TRANSLATED: &str = "clearcpuid=112,297,580 tsc=reliable clocksource=tsc";
+    match accelerator {
+        Accelerator::Kvm => {
+            words.pair("-accel", "kvm");
+            words.pair("-cpu", "host");
+            words.pair("-append", ALWAYS);
+        }
+        Accelerator::Tcg => {
+            words.pair("-accel", "tcg,thread=multi");
+            // Without cx16: QEMU 7.2 translates cmpxchg16b wrongly now and then, and 6.12 crashes on it.
+            words.pair("-cpu", "max,-cx16");
+            words.pair("-append", format!("{ALWAYS} {TRANSLATED}"));
+        }
+        Accelerator::Replayable { shift } => {
+            words.pair("-accel", "tcg,thread=single");
+            words.pair("-icount", format!("shift={shift},sleep=off"));
+            words.pair("-rtc", "base=2026-01-01,clock=vm");
+            words.pair("-cpu", "max,-cx16,-rdrand,-rdseed");
+            words.pair("-append", format!("{ALWAYS} {TRANSLATED} nokaslr random.trust_cpu=0"));
+        }
+    }
+}
+
+/// A command line under construction.
+#[derive(Default)]
+struct Words(Vec<String>);
+
+impl Words {
+    fn flags(&mut self, flags: &[&str]) {
+        self.0.extend(flags.iter().map(|flag| (*flag).to_owned()));
+    }
+
+    fn pair(&mut self, flag: &str, value: impl Into<String>) {
+        self.0.extend([flag.to_owned(), value.into()]);
+    }
+}

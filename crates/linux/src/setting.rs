@@ -1,0 +1,214 @@
+//! Kernel settings under their kernel names: reading, writing, and what exists.
+//!
+//! `vm.swappiness` is `/proc/sys/vm/swappiness`; `transparent_hugepage/enabled` is below `/sys/kernel/mm`.
+//! (Documentation/admin-guide/sysctl/vm.rst and Documentation/admin-guide/mm/transhuge.rst, v6.1.)
+
+use std::{fs, io, path::PathBuf};
+
+use crate::procfs;
+
+/// A setting that pagelab knows, for `pagelab list knobs` and for suggestions.
+#[derive(Clone, Copy, Debug)]
+pub struct Knob {
+    /// The kernel's name.
+    pub name: &'static str,
+    /// What it does, in one line.
+    pub about: &'static str,
+}
+
+/// The setting that is written before all others: switching huge pages on recomputes `vm.min_free_kbytes`.
+pub const THP_ENABLED: &str = "transparent_hugepage/enabled";
+
+const fn knob(name: &'static str, about: &'static str) -> Knob {
+    Knob { name, about }
+}
+
+/// Settings that can be given in a machine file or with `--set`.
+pub const KNOBS: &[Knob] = &[
+    knob(THP_ENABLED, "huge pages for faults: always, madvise or never"),
+    knob("transparent_hugepage/defrag", "effort of a huge fault: always, defer, defer+madvise, madvise or never"),
+    knob("transparent_hugepage/use_zero_page", "huge zero page for read faults: 0 or 1"),
+    knob("transparent_hugepage/khugepaged/defrag", "whether khugepaged may compact and reclaim: 0 or 1"),
+    knob("transparent_hugepage/khugepaged/pages_to_scan", "pages khugepaged scans per wake-up"),
+    knob("transparent_hugepage/khugepaged/scan_sleep_millisecs", "sleep between scans"),
+    knob("transparent_hugepage/khugepaged/alloc_sleep_millisecs", "sleep after a failed allocation"),
+    knob("transparent_hugepage/khugepaged/max_ptes_none", "empty PTEs that a collapse may fill"),
+    knob("lru_gen/enabled", "multi-generational LRU: 0 is the classic LRU"),
+    knob("vm.min_free_kbytes", "memory kept free, from which the min marks follow"),
+    knob("vm.watermark_scale_factor", "distance between marks in 1/10000 of a zone"),
+    knob("vm.watermark_boost_factor", "boost of the high mark after fragmentation, in 1/10000; 0 is off"),
+    knob("vm.lowmem_reserve_ratio", "protection of lower zones, one ratio per zone"),
+    knob("vm.percpu_pagelist_fraction", "per-CPU lists up to 5.13: high is zone/fraction; 0 is automatic"),
+    knob("vm.percpu_pagelist_high_fraction", "per-CPU lists from 5.14: high is zone/fraction/CPUs; 0 is automatic"),
+    knob("vm.swappiness", "weight of anonymous against file pages in reclaim"),
+    knob("vm.extfrag_threshold", "fragmentation index above which compaction beats reclaim"),
+    knob("vm.compaction_proactiveness", "background compaction; 0 is off"),
+    knob("vm.compact_unevictable_allowed", "whether compaction moves mlocked pages"),
+    knob("vm.zone_reclaim_mode", "reclaim locally before going to another node"),
+    knob("vm.dirty_ratio", "dirty memory at which writers wait, in percent"),
+    knob("vm.dirty_background_ratio", "dirty memory at which flushers start, in percent"),
+    knob("vm.dirty_expire_centisecs", "age at which dirty data is written"),
+    knob("vm.dirty_writeback_centisecs", "period of the flushers"),
+    knob("vm.vfs_cache_pressure", "weight of dentries and inodes in reclaim"),
+    knob("vm.page-cluster", "log2 of the pages read ahead from swap"),
+    knob("vm.overcommit_memory", "address space overcommit: 0 heuristic, 1 always, 2 never"),
+    knob("vm.max_map_count", "mappings one process may have"),
+    knob("kernel.numa_balancing", "automatic NUMA balancing: 0 is off"),
+];
+
+/// The names of all known settings.
+pub fn names() -> Vec<&'static str> {
+    KNOBS.iter().map(|knob| knob.name).collect()
+}
+
+/// Why a setting could not be read or written.
+#[derive(Debug, thiserror::Error)]
+pub enum SettingError {
+    /// This kernel does not have it.
+    #[error("{name}: this kernel has no such setting ({path} does not exist)")]
+    Absent {
+        /// The setting.
+        name: String,
+        /// Its file.
+        path: PathBuf,
+    },
+    /// The user may not write it.
+    #[error("{name}: no permission to write {path}; settings of a real host need root")]
+    Permission {
+        /// The setting.
+        name: String,
+        /// Its file.
+        path: PathBuf,
+    },
+    /// The kernel refused the value.
+    #[error("{name}: the kernel refused the value {value:?}; it is {current:?} now")]
+    Refused {
+        /// The setting.
+        name: String,
+        /// What was written.
+        value: String,
+        /// What it still is.
+        current: String,
+    },
+    /// The kernel took something else.
+    #[error("{name}: wrote {value:?}, but the kernel made it {found:?}")]
+    Altered {
+        /// The setting.
+        name: String,
+        /// What was written.
+        value: String,
+        /// What is read back.
+        found: String,
+    },
+    /// Anything else.
+    #[error("{name}: {path}: {source}")]
+    Io {
+        /// The setting.
+        name: String,
+        /// Its file.
+        path: PathBuf,
+        /// The system's error.
+        source: io::Error,
+    },
+}
+
+fn path(name: &str) -> PathBuf {
+    match name.split_once('.') {
+        Some((group @ ("vm" | "kernel"), rest)) => PathBuf::from("/proc/sys").join(group).join(rest),
+        _ => PathBuf::from("/sys/kernel/mm").join(name),
+    }
+}
+
+fn explain(name: &str, path: PathBuf, source: io::Error) -> SettingError {
+    let name = name.to_owned();
+    match source.kind() {
+        io::ErrorKind::NotFound => SettingError::Absent { name, path },
+        io::ErrorKind::PermissionDenied | io::ErrorKind::ReadOnlyFilesystem => SettingError::Permission { name, path },
+        _ => SettingError::Io { name, path, source },
+    }
+}
+
+/// Folds white space, picks the chosen word of a bracketed list, and reads lru_gen's hexadecimal mask as 0 or 1.
+fn canonical(name: &str, text: &str) -> String {
+    if let Ok(chosen) = procfs::list::choice(name, text) {
+        return chosen.to_owned();
+    }
+    if name == "lru_gen/enabled" {
+        return if text.trim().trim_start_matches("0x").chars().all(|digit| digit == '0') { "0" } else { "1" }
+            .to_owned();
+    }
+    text.split_whitespace().collect::<Vec<_>>().join(" ")
+}
+
+/// The value in force, in the form in which it can be written back.
+pub fn read(name: &str) -> Result<String, SettingError> {
+    let path = path(name);
+    match fs::read_to_string(&path) {
+        Ok(text) => Ok(canonical(name, &text)),
+        Err(error) => Err(explain(name, path, error)),
+    }
+}
+
+/// Checks that a setting exists and may be written, without changing it.
+pub fn check_writable(name: &str) -> Result<(), SettingError> {
+    let path = path(name);
+    fs::OpenOptions::new().write(true).open(&path).map(drop).map_err(|error| explain(name, path, error))
+}
+
+/// Writes a setting and reads it back: a value that the kernel silently altered is an error.
+pub fn write(name: &str, value: &str) -> Result<(), SettingError> {
+    let path = path(name);
+    if let Err(error) = fs::write(&path, value) {
+        return Err(match error.raw_os_error() {
+            Some(libc::EINVAL | libc::ERANGE) => {
+                SettingError::Refused { name: name.to_owned(), value: value.to_owned(), current: read(name)? }
+            }
+            _ => explain(name, path, error),
+        });
+    }
+    let found = read(name)?;
+    let kept = found == canonical(name, value) || found.starts_with(&format!("{} ", canonical(name, value)));
+    if kept { Ok(()) } else { Err(SettingError::Altered { name: name.to_owned(), value: value.to_owned(), found }) }
+}
+
+/// Puts `transparent_hugepage/enabled` first and keeps the order of the rest.
+pub fn in_order(settings: &[(String, String)]) -> Vec<(String, String)> {
+    let (first, rest): (Vec<_>, Vec<_>) = settings.iter().cloned().partition(|(name, _)| name == THP_ENABLED);
+    [first, rest].concat()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn names_become_paths_as_sysctl_does_it() {
+        assert_eq!(path("vm.page-cluster"), PathBuf::from("/proc/sys/vm/page-cluster"));
+        assert_eq!(
+            path("transparent_hugepage/khugepaged/defrag"),
+            PathBuf::from("/sys/kernel/mm/transparent_hugepage/khugepaged/defrag")
+        );
+    }
+
+    #[test]
+    fn values_are_read_in_the_form_in_which_they_are_written() {
+        assert_eq!(canonical(THP_ENABLED, "always [madvise] never\n"), "madvise");
+        assert_eq!(canonical("vm.lowmem_reserve_ratio", "256\t256\t32\t0\t0\n"), "256 256 32 0 0");
+        assert_eq!(canonical("lru_gen/enabled", "0x0007\n"), "1");
+        assert_eq!(canonical("lru_gen/enabled", "0x0000\n"), "0");
+    }
+
+    #[test]
+    fn an_unknown_setting_is_absent_and_a_real_one_reads() {
+        assert!(matches!(read("vm.no_such_setting"), Err(SettingError::Absent { .. })));
+        assert!(read("vm.min_free_kbytes").unwrap().parse::<u64>().is_ok());
+    }
+
+    #[test]
+    fn huge_pages_come_first() {
+        let settings = [("vm.swappiness", "1"), (THP_ENABLED, "always"), ("vm.page-cluster", "0")]
+            .map(|(name, value)| (name.to_owned(), value.to_owned()));
+        let names: Vec<_> = in_order(&settings).into_iter().map(|(name, _)| name).collect();
+        assert_eq!(names, [THP_ENABLED, "vm.swappiness", "vm.page-cluster"]);
+    }
+}

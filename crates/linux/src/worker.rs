@@ -1,0 +1,107 @@
+//! A cell's worker: this program as `pagelab cell`, its order on standard input, one line of result on standard output.
+//! One process per cell gives each its own memory figure, and confines a crash or an OOM kill to it.
+
+use std::{
+    io::{self, Read, Write},
+    process::{Child, Command, ExitStatus, Stdio},
+    sync::{
+        atomic::{AtomicBool, Ordering},
+        mpsc,
+    },
+    thread,
+    time::Duration,
+};
+
+use nix::{
+    sys::signal::{Signal, kill},
+    unistd::Pid,
+};
+
+use crate::{
+    host::monotonic_ns,
+    process::{die_with_parent, ending},
+};
+
+/// The hidden subcommand that works on one cell.
+pub const CELL_COMMAND: &str = "cell";
+
+/// How often a waiting loop looks whether it should stop.
+const LOOK_UP: Duration = Duration::from_millis(50);
+
+/// Why a worker gave no line.
+#[derive(Debug, thiserror::Error)]
+pub enum WorkerError {
+    /// The user wants to stop.
+    #[error("interrupted")]
+    Interrupted,
+    /// It took too long.
+    #[error("no result within {0} s")]
+    Timeout(u64),
+    /// It died; the text says how, and what it said last.
+    #[error("the worker {0}")]
+    Died(String),
+    /// It could not be started or talked to.
+    #[error("cannot run a worker: {0}")]
+    Io(#[from] io::Error),
+}
+
+/// Runs one cell and returns its line.
+///
+/// `timeout_s`: how long to wait; `None` waits for ever and does not look at `stop`, for a guest whose host does both.
+/// Must be called from a thread that lives as long as the worker: the worker dies with it.
+pub fn run(order: &[u8], timeout_s: Option<u64>, stop: &AtomicBool) -> Result<String, WorkerError> {
+    let mut command = Command::new("/proc/self/exe");
+    command.arg(CELL_COMMAND).stdin(Stdio::piped()).stdout(Stdio::piped()).stderr(Stdio::piped());
+    let mut child = die_with_parent(&mut command).spawn()?;
+    let output = reader(child.stdout.take());
+    let complaints = reader(child.stderr.take());
+    // An order is far smaller than a pipe's buffer, so this does not block on a worker that does not read.
+    let sent = child.stdin.take().expect("the worker's input is a pipe").write_all(order);
+    let status = wait(child, timeout_s, stop);
+    let line = output.join().expect("the reading thread does not panic");
+    let complaints = complaints.join().expect("the reading thread does not panic");
+    let status = status?;
+    if status.success() {
+        sent?;
+        return Ok(line.trim_end().to_owned());
+    }
+    let said = complaints.trim();
+    let said = if said.is_empty() { String::new() } else { format!(": {said}") };
+    Err(WorkerError::Died(format!("{}{said}", ending(status))))
+}
+
+fn reader(stream: Option<impl Read + Send + 'static>) -> thread::JoinHandle<String> {
+    let mut stream = stream.expect("the worker's streams are pipes");
+    thread::spawn(move || {
+        let mut bytes = Vec::new();
+        // What was read before an error is still worth showing.
+        let _ = stream.read_to_end(&mut bytes);
+        String::from_utf8_lossy(&bytes).into_owned()
+    })
+}
+
+fn wait(mut child: Child, timeout_s: Option<u64>, stop: &AtomicBool) -> Result<ExitStatus, WorkerError> {
+    let pid = Pid::from_raw(child.id().cast_signed());
+    let (ended, end) = mpsc::channel();
+    thread::spawn(move || ended.send(child.wait()));
+    let Some(timeout_s) = timeout_s else {
+        return Ok(end.recv().expect("the waiting thread sends before it ends")?);
+    };
+    let deadline = monotonic_ns() + timeout_s * 1_000_000_000;
+    loop {
+        if let Ok(status) = end.recv_timeout(LOOK_UP) {
+            return Ok(status?);
+        }
+        let verdict = if stop.load(Ordering::Relaxed) {
+            WorkerError::Interrupted
+        } else if monotonic_ns() > deadline {
+            WorkerError::Timeout(timeout_s)
+        } else {
+            continue;
+        };
+        // The worker may end by itself at this moment; either way it is reaped below.
+        let _ = kill(pid, Signal::SIGKILL);
+        end.recv().expect("the waiting thread sends before it ends")?;
+        return Err(verdict);
+    }
+}

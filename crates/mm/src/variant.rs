@@ -1,0 +1,247 @@
+//! Linux: the history of mm/page_alloc.c and mm/khugepaged.c (v3.9 to v6.18).
+//! Differs: one constant per release in which a rule changed or that an experiment names; development kernels between
+//! two releases have the older one's rules.
+
+use std::fmt;
+
+use serde::Serialize;
+use units::{Bytes, Frames};
+
+/// A kernel's rules as data: each is its parent plus a difference.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
+pub struct Variant {
+    /// The variant's name, such as "v6.1".
+    pub name: &'static str,
+    /// The first release (major, minor) with these rules.
+    pub since: (u32, u32),
+    /// Distance between two watermarks.
+    pub mark_step: MarkStep,
+    /// Is there a mark above high, for promotion between memory tiers?
+    pub promo_mark: bool,
+    /// How ZONE_MOVABLE takes part in `min_free_kbytes`.
+    pub movable_marks: MovableMarks,
+    /// What a `vm.lowmem_reserve_ratio` of 0 means.
+    pub reserve_ratio_zero: RatioZero,
+    /// What a zone without managed frames keeps in reserve.
+    pub empty_zone_reserve: EmptyReserve,
+    /// Where a CPU's `batch` stops growing with the zone.
+    pub pcp_batch_limit: Bytes,
+    /// How long a CPU's list may grow.
+    pub pcp_high: PcpHighRule,
+    /// The most that the kernel chooses for `vm.min_free_kbytes` by the size of memory, in KiB.
+    pub min_free_kbytes_max: u64,
+    /// Zones that count in the `min_free_kbytes` recommended for transparent huge pages.
+    pub thp_zones: ThpZones,
+}
+
+/// Distance from min to low, and from low to high.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
+pub enum MarkStep {
+    /// A quarter of min each.
+    QuarterOfMin,
+    /// A quarter of min, or `vm.watermark_scale_factor` of the zone when that is more.
+    ScaleFactor,
+}
+
+/// How ZONE_MOVABLE takes part in `min_free_kbytes`.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
+pub enum MovableMarks {
+    /// It takes its share like any other zone.
+    Share,
+    /// The other zones share all of it; Movable has a small min mark of its own, even when empty.
+    Clamped,
+}
+
+/// What a `vm.lowmem_reserve_ratio` of 0 means.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
+pub enum RatioZero {
+    /// The same as 1: all of the higher zones' frames are kept.
+    One,
+    /// Nothing is kept.
+    NoReserve,
+}
+
+/// What a zone without managed frames keeps in reserve.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
+pub enum EmptyReserve {
+    /// The same formula as for other zones.
+    Formula,
+    /// Nothing.
+    Nothing,
+}
+
+/// How long a CPU's list may grow.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
+pub enum PcpHighRule {
+    /// Six batches.
+    SixBatches,
+    /// The zone's low mark, divided among the CPUs of its node.
+    LowMarkPerCpu,
+    /// Tuned at run time, from the low mark per CPU up to an eighth of the zone per CPU.
+    Tuned,
+}
+
+/// Zones that count in the `min_free_kbytes` recommended for transparent huge pages.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
+pub enum ThpZones {
+    /// Every populated zone.
+    Populated,
+    /// Populated zones up to Normal: all pages in Movable are movable anyway.
+    UpToNormal,
+}
+
+/// 3.9, the oldest that we know.
+pub const V3_9: Variant = Variant {
+    name: "v3.9",
+    since: (3, 9),
+    mark_step: MarkStep::QuarterOfMin,
+    promo_mark: false,
+    movable_marks: MovableMarks::Share,
+    reserve_ratio_zero: RatioZero::One,
+    empty_zone_reserve: EmptyReserve::Formula,
+    pcp_batch_limit: Bytes::kib(512),
+    pcp_high: PcpHighRule::SixBatches,
+    min_free_kbytes_max: 65536,
+    thp_zones: ThpZones::Populated,
+};
+
+/// 4.1: the arithmetic of 3.9.
+pub const V4_1: Variant = Variant { name: "v4.1", since: (4, 1), ..V3_9 };
+
+/// 4.6 adds `vm.watermark_scale_factor`.
+pub const V4_6: Variant = Variant { name: "v4.6", since: (4, 6), mark_step: MarkStep::ScaleFactor, ..V4_1 };
+
+/// 4.17 lets a reserve ratio be 0, and leaves Movable out of the recommendation for transparent huge pages.
+pub const V4_17: Variant = Variant {
+    name: "v4.17",
+    since: (4, 17),
+    reserve_ratio_zero: RatioZero::NoReserve,
+    thp_zones: ThpZones::UpToNormal,
+    ..V4_6
+};
+
+/// 4.19 doubles the largest batch.
+pub const V4_19: Variant = Variant { name: "v4.19", since: (4, 19), pcp_batch_limit: Bytes::mib(1), ..V4_17 };
+
+/// 4.20: the arithmetic of 4.19.
+pub const V4_20: Variant = Variant { name: "v4.20", since: (4, 20), ..V4_19 };
+
+/// 5.8 chooses a larger `min_free_kbytes` on large machines, and clears the reserve of empty zones.
+pub const V5_8: Variant = Variant {
+    name: "v5.8",
+    since: (5, 8),
+    empty_zone_reserve: EmptyReserve::Nothing,
+    min_free_kbytes_max: 262_144,
+    ..V4_20
+};
+
+/// 5.10: the arithmetic of 5.8.
+pub const V5_10: Variant = Variant { name: "v5.10", since: (5, 10), ..V5_8 };
+
+/// 5.14 sizes per-CPU lists by the zone and its CPUs.
+pub const V5_14: Variant = Variant { name: "v5.14", since: (5, 14), pcp_high: PcpHighRule::LowMarkPerCpu, ..V5_10 };
+
+/// 6.1, with the promo mark that 5.18 added above high.
+pub const V6_1: Variant = Variant { name: "v6.1", since: (6, 1), promo_mark: true, ..V5_14 };
+
+/// 6.6 takes Movable out of the shares of `min_free_kbytes` ("mm/page_alloc: fix min_free_kbytes calculation regarding
+/// ZONE_MOVABLE"); the recordings of 6.12 and 6.18 show it, those of 6.1 do not.
+pub const V6_6: Variant = Variant { name: "v6.6", since: (6, 6), movable_marks: MovableMarks::Clamped, ..V6_1 };
+
+/// 6.7 tunes the length of per-CPU lists at run time.
+pub const V6_7: Variant = Variant { name: "v6.7", since: (6, 7), pcp_high: PcpHighRule::Tuned, ..V6_6 };
+
+/// 6.18: the arithmetic of 6.7.
+pub const V6_18: Variant = Variant { name: "v6.18", since: (6, 18), ..V6_7 };
+
+/// Every variant, oldest first.
+pub static ALL: [&Variant; 13] =
+    [&V3_9, &V4_1, &V4_6, &V4_17, &V4_19, &V4_20, &V5_8, &V5_10, &V5_14, &V6_1, &V6_6, &V6_7, &V6_18];
+
+/// No rules for this kernel.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum UnknownRelease {
+    /// The text does not start with two numbers.
+    Form(String),
+    /// Older than the oldest variant.
+    TooOld(u32, u32),
+}
+
+impl fmt::Display for UnknownRelease {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Form(text) => write!(f, "expected a kernel release such as \"6.1.0-50-cloud-amd64\", found {text:?}"),
+            Self::TooOld(major, minor) => {
+                write!(f, "kernel {major}.{minor} is older than {}, the oldest whose rules we know", V3_9.name)
+            }
+        }
+    }
+}
+
+impl std::error::Error for UnknownRelease {}
+
+impl Variant {
+    /// The newest rules that are not newer than a release as `uname -r` prints it ("6.1.0-50-cloud-amd64", "6.18").
+    pub fn for_release(release: &str) -> Result<&'static Self, UnknownRelease> {
+        let (major, minor) = major_minor(release).ok_or_else(|| UnknownRelease::Form(release.to_owned()))?;
+        Self::for_version(major, minor)
+    }
+
+    /// The newest rules that are not newer than release `major.minor`.
+    pub fn for_version(major: u32, minor: u32) -> Result<&'static Self, UnknownRelease> {
+        let newest = ALL.into_iter().rfind(|variant| variant.since <= (major, minor));
+        newest.ok_or(UnknownRelease::TooOld(major, minor))
+    }
+
+    /// Where a CPU's batch stops growing, in frames.
+    pub fn pcp_batch_limit_frames(&self) -> Frames {
+        self.pcp_batch_limit.frames()
+    }
+}
+
+fn major_minor(release: &str) -> Option<(u32, u32)> {
+    let (major, rest) = release.split_once('.')?;
+    let minor = rest.split(|c: char| !c.is_ascii_digit()).next()?;
+    Some((major.parse().ok()?, minor.parse().ok()?))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_release_gets_the_newest_rules_that_are_not_newer() {
+        for (release, name) in [
+            ("3.9.0", "v3.9"),
+            ("3.16.0-4-amd64", "v3.9"),
+            ("4.1.0-rc2+", "v4.1"),
+            ("4.20", "v4.20"),
+            ("5.4.0-200-generic", "v4.20"),
+            ("5.10.0-32-cloud-amd64", "v5.10"),
+            ("5.15.0", "v5.14"),
+            ("6.1.0-50-cloud-amd64", "v6.1"),
+            ("6.12.95+deb12-cloud-amd64", "v6.7"),
+            ("6.18", "v6.18"),
+            ("7.2-rc1", "v6.18"),
+        ] {
+            assert_eq!(Variant::for_release(release).map(|v| v.name), Ok(name), "{release}");
+        }
+        assert_eq!(Variant::for_version(6, 6).map(|v| v.name), Ok("v6.6"));
+    }
+
+    #[test]
+    fn other_releases_are_refused() {
+        assert_eq!(Variant::for_release("3.8.13"), Err(UnknownRelease::TooOld(3, 8)));
+        for text in ["", "6", "6.", "linux", "v6.1", "-6.1", "6.x"] {
+            assert_eq!(Variant::for_release(text), Err(UnknownRelease::Form(text.to_owned())));
+        }
+    }
+
+    #[test]
+    fn variants_are_sorted_and_named_after_their_release() {
+        assert!(ALL.is_sorted_by(|a, b| a.since < b.since));
+        for variant in ALL {
+            assert_eq!(variant.name, format!("v{}.{}", variant.since.0, variant.since.1));
+        }
+    }
+}

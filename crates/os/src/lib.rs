@@ -1,0 +1,81 @@
+//! `trait Os`: everything a workload may ask of an operating system, and nothing else.
+//!
+//! The simulator, a guest and this machine implement it; a workload is an `async fn` over it and sees no target.
+//! One task awaits one operation at a time; concurrency comes only from [`Os::spawn`] and [`Os::spawn_process`]. What a
+//! target lacks is `ENOSYS`. The trait grows with its workloads: nothing is declared here before something uses it.
+
+mod counters;
+mod memory;
+mod task;
+
+use std::future::Future;
+
+pub use counters::{Rusage, VmStat};
+pub use memory::{Advice, MapSpec, VmRange};
+use serde::{Serialize, de::DeserializeOwned};
+pub use task::{Barrier, Died, Placement};
+use units::{Bytes, Errno, Picos, Time};
+
+/// What crosses a process border: a value that goes through a pipe.
+pub trait Wire: Serialize + DeserializeOwned + Send + 'static {}
+impl<T: Serialize + DeserializeOwned + Send + 'static> Wire for T {}
+
+/// One task's handle on its operating system.
+pub trait Os: Clone + Send + 'static {
+    /// The time since the start of the run: virtual in the simulator, monotonic elsewhere. Comparable between all tasks
+    /// of a run, also across processes.
+    fn now(&self) -> Time;
+
+    /// The number of CPUs this run may use.
+    fn cpus(&self) -> u32;
+
+    /// Sleeps for at least `span`.
+    fn sleep(&self, span: Picos) -> impl Future<Output = ()>;
+
+    /// Maps `len` bytes (rounded up to whole pages). `ENOMEM` also when the run's memory cap would be exceeded.
+    fn mmap(&self, len: Bytes, spec: MapSpec) -> impl Future<Output = Result<VmRange, Errno>>;
+
+    /// Unmaps any part of one or more mappings.
+    fn munmap(&self, range: VmRange) -> impl Future<Output = Result<(), Errno>>;
+
+    /// Gives advice about a range.
+    fn madvise(&self, range: VmRange, advice: Advice) -> impl Future<Output = Result<(), Errno>>;
+
+    /// Stores one byte at the start of every `stride` bytes of the range, in address order.
+    fn store(&self, range: VmRange, stride: Bytes) -> impl Future<Output = Result<(), Errno>>;
+
+    /// Which pages of the range are resident, one entry per page.
+    fn mincore(&self, range: VmRange) -> impl Future<Output = Result<Vec<bool>, Errno>>;
+
+    /// What the calling task has used so far (not its siblings or children).
+    fn rusage(&self) -> impl Future<Output = Result<Rusage, Errno>>;
+
+    /// The counters of `/proc/vmstat`, machine-wide.
+    fn vmstat(&self) -> impl Future<Output = Result<VmStat, Errno>>;
+
+    /// A new barrier for `parties` tasks, in this process or in ones spawned from it.
+    fn barrier(&self, parties: u32) -> impl Future<Output = Result<Barrier, Errno>>;
+
+    /// Waits until all parties have arrived. `ECANCELED` when one of them died or gave up, so that nobody waits for
+    /// ever.
+    fn arrive(&self, barrier: Barrier) -> impl Future<Output = Result<(), Errno>>;
+
+    /// Makes everybody who waits at the barrier, now or later, return `ECANCELED`: for a task that will not arrive.
+    fn cancel(&self, barrier: Barrier) -> impl Future<Output = ()>;
+
+    /// Starts a task that shares this address space, like a thread. It runs from now on, awaited or not.
+    fn spawn<T: Send + 'static>(
+        &self,
+        on: Placement,
+        body: impl AsyncFnOnce(Self) -> T + Send + 'static,
+    ) -> impl Future<Output = Result<T, Died>> + 'static;
+
+    /// Starts a task in a new process by re-executing the program at the named entry, for benchmarks that fork before
+    /// they allocate. It runs from now on, awaited or not.
+    fn spawn_process<P: Wire, T: Wire>(
+        &self,
+        on: Placement,
+        entry: &'static str,
+        params: P,
+    ) -> impl Future<Output = Result<T, Died>> + 'static;
+}

@@ -1,0 +1,76 @@
+//! Tables of counters: how far each one moved, as mmtests prints its monitors.
+
+use std::collections::{BTreeMap, BTreeSet};
+
+use crate::group::{Group, distinct, groups, interval};
+use crate::record::{Better, Cell};
+use crate::stats;
+use crate::table::{Kind, Row, Table, Value};
+
+/// One table per experiment and workload. A value is the mean over the runs of an operation (its
+/// seeds). A counter is shown, for every operation, if somewhere it moved by at least `threshold`, up
+/// or down; at a threshold of 0 all are. A run without the counter says nothing about it.
+pub fn counters(records: &[Cell], threshold: u64) -> Vec<Table> {
+    let tables = groups(records).into_iter().map(|group| table(&group, threshold));
+    tables.filter(|table| !table.rows.is_empty()).collect()
+}
+
+/// Movements by counter, operation and column; by seed within those.
+type Movements<'a> = BTreeMap<(&'a str, &'a str, usize), BTreeMap<u64, Vec<f64>>>;
+
+fn table(group: &Group<'_>, threshold: u64) -> Table {
+    let movements = movements(group);
+    let shown: BTreeSet<&str> = movements
+        .iter()
+        .filter(|(_, seeds)| mean(seeds).is_some_and(|mean| mean.abs() >= threshold as f64))
+        .map(|((counter, ..), _)| *counter)
+        .collect();
+    let operations = distinct(group.cells.iter().map(|placed| placed.operation.as_str()));
+    let row = |counter: &str, operation: &str| {
+        let value = |column| movements.get(&(counter, operation, column)).and_then(value);
+        let cells: Vec<Option<Value>> = (0..group.columns.len()).map(value).collect();
+        cells.iter().any(Option::is_some).then(|| Row {
+            metric: counter.to_owned(),
+            case: operation.to_owned(),
+            stat: "Ops".to_owned(),
+            operation: format!("{counter} {operation}"),
+            better: Better::None,
+            cells,
+        })
+    };
+    let rows = shown
+        .iter()
+        .flat_map(|counter| operations.iter().filter_map(|operation| row(counter, operation)).collect::<Vec<Row>>());
+    Table {
+        experiment: group.experiment.to_owned(),
+        title: format!("{} Counters", group.title),
+        kind: Kind::Counters,
+        unit: "movement of the counter per run".to_owned(),
+        better: Better::None,
+        columns: group.columns.clone(),
+        rows: rows.collect(),
+    }
+}
+
+fn movements<'a>(group: &'a Group<'_>) -> Movements<'a> {
+    let mut movements = Movements::new();
+    for placed in &group.cells {
+        for (counter, &moved) in &placed.cell.measured.counters {
+            let place = (counter.as_str(), placed.operation.as_str(), placed.column);
+            let seeds = movements.entry(place).or_default();
+            seeds.entry(placed.cell.key.seed).or_default().push(moved as f64);
+        }
+    }
+    movements
+}
+
+/// Sums of whole numbers are exact, so their order does not matter.
+fn mean(seeds: &BTreeMap<u64, Vec<f64>>) -> Option<f64> {
+    stats::amean(&seeds.values().flatten().copied().collect::<Vec<f64>>())
+}
+
+fn value(seeds: &BTreeMap<u64, Vec<f64>>) -> Option<Value> {
+    let of_seeds: Vec<f64> = seeds.values().filter_map(|runs| stats::amean(runs)).collect();
+    let (low, high) = interval(&of_seeds);
+    Some(Value { value: mean(seeds)?, low, high, star: false })
+}

@@ -1,0 +1,69 @@
+//! Comma-separated values: one line per value, for programs.
+
+use csv::Writer;
+
+use crate::table::Report;
+
+/// The columns, those of the published tables.
+const COLUMNS: [&str; 7] = ["experiment", "metric", "case", "kernel", "value", "low", "high"];
+
+/// A value that is not part of a report: whoever knows more than cells adds its own lines.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct CsvLine {
+    /// The experiment.
+    pub experiment: String,
+    /// What the value is.
+    pub metric: String,
+    /// Of what it is that.
+    pub case: String,
+    /// The column: target and kernel.
+    pub kernel: String,
+    /// The value.
+    pub value: String,
+}
+
+/// All values of a report, unrounded, then `more`.
+///
+/// `metric` is `fault_latency_ns.Amean`, a counter's name, or `check.<name>.expected`, `.found` and
+/// `.within` (how many runs, of how many in `.cells`); `kernel` is `host:6.18.44`, and then the machine
+/// if there are several.
+///
+/// # Panics
+/// Never: writing to memory does not fail, and every line has as many fields.
+pub fn to_csv(report: &Report, more: &[CsvLine]) -> String {
+    let mut writer = Writer::from_writer(Vec::new());
+    let mut line = |fields: [&str; 7]| writer.write_record(fields).expect("memory takes it");
+    line(COLUMNS);
+    for table in &report.tables {
+        for row in &table.rows {
+            for (head, value) in table.columns.iter().zip(&row.cells) {
+                let Some(value) = value else { continue };
+                let kernel = head.lines.join(":");
+                let [number, low, high] = [Some(value.value), value.low, value.high]
+                    .map(|number| number.map_or_else(String::new, |number| number.to_string()));
+                line([&table.experiment, &row.metric, &row.case, &kernel, &number, &low, &high]);
+            }
+        }
+    }
+    for table in &report.checks {
+        for row in &table.rows {
+            let kernel = row.column.join(":");
+            let numbers = [
+                ("expected", row.check.expected),
+                ("found", row.check.found),
+                ("within", row.cells_within),
+                ("cells", row.cells),
+            ];
+            for (what, number) in numbers {
+                let metric = format!("check.{}.{what}", row.check.name);
+                let number = number.to_string();
+                line([&table.experiment, &metric, &row.case, &kernel, &number, "", ""]);
+            }
+        }
+    }
+    for more in more {
+        line([&more.experiment, &more.metric, &more.case, &more.kernel, &more.value, "", ""]);
+    }
+    let bytes = writer.into_inner().expect("memory takes it");
+    String::from_utf8(bytes).expect("made of strings")
+}

@@ -1,0 +1,120 @@
+//! Cells that share tables: those of one experiment and workload, placed in columns and operations.
+
+use std::collections::{BTreeMap, BTreeSet};
+
+use crate::record::{Cell, Column, Key};
+use crate::stats;
+use crate::table::ColumnHead;
+
+/// The cells of one experiment and workload, and the columns that they span.
+pub(crate) struct Group<'a> {
+    pub(crate) experiment: &'a str,
+    /// What titles begin with: the workload, after the experiment if there are several.
+    pub(crate) title: String,
+    pub(crate) columns: Vec<ColumnHead>,
+    pub(crate) cells: Vec<Placed<'a>>,
+}
+
+/// A cell and its place in the tables.
+pub(crate) struct Placed<'a> {
+    pub(crate) cell: &'a Cell,
+    pub(crate) column: usize,
+    /// The case, and whatever else tells apart cells that would fall together by mistake.
+    pub(crate) operation: String,
+}
+
+/// Groups in order of first appearance.
+pub(crate) fn groups(cells: &[Cell]) -> Vec<Group<'_>> {
+    let names: Vec<(&str, &str)> = distinct(cells.iter().map(name));
+    let several = names.iter().any(|(experiment, _)| *experiment != names[0].0);
+    let group = |(experiment, workload)| {
+        let title =
+            if several && experiment != workload { format!("{experiment} {workload}") } else { String::from(workload) };
+        let mine = cells.iter().filter(|cell| name(cell) == (experiment, workload));
+        place(experiment, title, mine.collect())
+    };
+    names.into_iter().map(group).collect()
+}
+
+/// The items without their repetitions, in order of first appearance.
+pub(crate) fn distinct<T: PartialEq>(items: impl Iterator<Item = T>) -> Vec<T> {
+    let mut seen = Vec::new();
+    for item in items {
+        if !seen.contains(&item) {
+            seen.push(item);
+        }
+    }
+    seen
+}
+
+/// 2.5 % and 97.5 % points of one number per seed, if there is more than one.
+pub(crate) fn interval(of_seeds: &[f64]) -> (Option<f64>, Option<f64>) {
+    match of_seeds.len() {
+        0 | 1 => (None, None),
+        _ => (stats::percentile(of_seeds, 2.5), stats::percentile(of_seeds, 97.5)),
+    }
+}
+
+fn name(cell: &Cell) -> (&str, &str) {
+    (&cell.key.experiment, &cell.key.workload)
+}
+
+fn place<'a>(experiment: &'a str, title: String, cells: Vec<&'a Cell>) -> Group<'a> {
+    let columns = distinct(cells.iter().map(|cell| cell.key.column()));
+    let varying = varying_traits(&cells);
+    let cells = cells.into_iter().map(|cell| Placed {
+        cell,
+        column: position(&columns, &cell.key.column()),
+        operation: operation(&cell.key, &varying),
+    });
+    Group { experiment, title, cells: cells.collect(), columns: heads(&columns) }
+}
+
+fn position(columns: &[Column], column: &Column) -> usize {
+    columns.iter().position(|other| other == column).expect("made from the same cells")
+}
+
+fn heads(columns: &[Column]) -> Vec<ColumnHead> {
+    let several_machines = columns.iter().any(|column| column.machine != columns[0].machine);
+    let head = |column: &Column| {
+        let mut lines = vec![column.target.to_string(), column.kernel.clone()];
+        if several_machines {
+            lines.push(column.machine.clone());
+        }
+        let pairs = |other: &Column| (other.target, &other.machine) == (column.target, &column.machine);
+        let baseline = columns.iter().position(pairs).expect("a column pairs with itself");
+        ColumnHead { lines, baseline }
+    };
+    columns.iter().map(head).collect()
+}
+
+/// Per case, the traits that differ between cells of one column: pooling those cells without naming
+/// the trait would average two different things.
+fn varying_traits<'a>(cells: &[&'a Cell]) -> BTreeMap<&'a str, BTreeSet<String>> {
+    let mut first: BTreeMap<(&str, Column), BTreeMap<String, String>> = BTreeMap::new();
+    let mut varying: BTreeMap<&str, BTreeSet<String>> = BTreeMap::new();
+    for cell in cells {
+        let traits = traits(&cell.key);
+        let place = (cell.key.case.as_str(), cell.key.column());
+        let first = first.entry(place).or_insert_with(|| traits.clone());
+        let names = first.keys().chain(traits.keys());
+        let differing = names.filter(|name| first.get(*name) != traits.get(*name));
+        varying.entry(&cell.key.case).or_default().extend(differing.cloned());
+    }
+    varying
+}
+
+/// Everything of a key that neither its column nor its operation shows, but for the seed.
+fn traits(key: &Key) -> BTreeMap<String, String> {
+    let mut traits = key.params.clone();
+    traits.insert("state".to_owned(), key.state.clone());
+    traits.insert("variant".to_owned(), key.variant.clone());
+    traits.insert("program".to_owned(), key.program.chars().take(8).collect());
+    traits
+}
+
+fn operation(key: &Key, varying: &BTreeMap<&str, BTreeSet<String>>) -> String {
+    let traits = traits(key);
+    let shown = varying[key.case.as_str()].iter().filter_map(|name| traits.get_key_value(name));
+    shown.fold(key.case.clone(), |text, (name, value)| format!("{text},{name}={value}"))
+}

@@ -1,0 +1,238 @@
+//! Tables of metrics: mmtests' blocks of rows, one block per statistic, one row per operation.
+
+use std::collections::BTreeMap;
+
+use crate::group::{Group, distinct, groups, interval};
+use crate::record::{Better, Cell, Metric};
+use crate::stats::{self, Pair, Spread};
+use crate::table::{ColumnHead, Kind, Row, Table, Value};
+
+/// One table per experiment, workload and metric, in order of first appearance. The samples of all
+/// seeds are pooled.
+///
+/// Metrics where higher is better get harmonic means, unless a sample is zero or negative somewhere in
+/// the table: such samples have no harmonic mean. Then, and for all others, means are arithmetic.
+pub fn tables(records: &[Cell]) -> Vec<Table> {
+    groups(records).iter().flat_map(group_tables).collect()
+}
+
+fn group_tables(group: &Group<'_>) -> Vec<Table> {
+    let metrics = group.cells.iter().flat_map(|placed| &placed.cell.measured.metrics);
+    let metrics = metrics.filter(|metric| !metric.samples.is_empty()).map(Identity::of);
+    distinct(metrics).into_iter().map(|metric| table(group, metric)).collect()
+}
+
+fn table(group: &Group<'_>, metric: Identity<'_>) -> Table {
+    let operations = operations(group, metric);
+    let pools = || operations.iter().flat_map(|operation| operation.pools.iter().flatten());
+    let positive = pools().all(|pool| pool.samples.iter().all(|&sample| sample > 0.0));
+    let average = if metric.better == Better::Higher && positive { Average::Harmonic } else { Average::Arithmetic };
+    let blocks =
+        if pools().all(|pool| pool.samples.len() == 1) { &[Statistic::Mean][..] } else { &Statistic::BLOCKS[..] };
+    let block = |&statistic: &Statistic| {
+        let block = Block { metric, average, statistic };
+        operations.iter().map(move |operation| block.row(&group.columns, operation))
+    };
+    Table {
+        experiment: group.experiment.to_owned(),
+        title: format!("{} {}", group.title, metric.title()),
+        kind: Kind::Metric,
+        unit: metric.unit.to_owned(),
+        better: metric.better,
+        columns: group.columns.clone(),
+        rows: blocks.iter().flat_map(block).collect(),
+    }
+}
+
+/// What makes two metrics the same: numbers of different units never meet in a table.
+#[derive(Clone, Copy, PartialEq)]
+struct Identity<'a> {
+    name: &'a str,
+    unit: &'a str,
+    better: Better,
+}
+
+impl<'a> Identity<'a> {
+    fn of(metric: &'a Metric) -> Self {
+        Self { name: &metric.name, unit: &metric.unit, better: metric.better }
+    }
+
+    /// `fault_latency_ns`, in ns, becomes `Fault Latency`.
+    fn title(self) -> String {
+        let unit = self.unit.to_lowercase();
+        let stem = self.name.strip_suffix(&unit).and_then(|stem| stem.strip_suffix('_'));
+        let word = |word: &str| {
+            let mut letters = word.chars();
+            let first = letters.next().map(|letter| letter.to_ascii_uppercase());
+            first.into_iter().chain(letters).collect::<String>()
+        };
+        let words: Vec<String> = stem.unwrap_or(self.name).split('_').map(word).collect();
+        words.join(" ")
+    }
+}
+
+/// The samples of one operation.
+struct Operation<'a> {
+    name: &'a str,
+    /// One per column.
+    pools: Vec<Option<Pool>>,
+}
+
+/// The samples of one operation in one column; there is at least one.
+#[derive(Default)]
+struct Pool {
+    /// Those of all seeds, sorted.
+    samples: Vec<f64>,
+    /// The same by seed, sorted.
+    of_seed: BTreeMap<u64, Vec<f64>>,
+}
+
+fn operations<'a>(group: &'a Group<'_>, metric: Identity<'_>) -> Vec<Operation<'a>> {
+    let mut operations: Vec<Operation<'_>> = Vec::new();
+    for placed in &group.cells {
+        let metrics = placed.cell.measured.metrics.iter();
+        for found in metrics.filter(|found| Identity::of(found) == metric) {
+            if found.samples.is_empty() {
+                continue;
+            }
+            let known = operations.iter().position(|known| known.name == placed.operation);
+            let index = known.unwrap_or_else(|| {
+                let pools = group.columns.iter().map(|_| None).collect();
+                operations.push(Operation { name: &placed.operation, pools });
+                operations.len() - 1
+            });
+            let pool = operations[index].pools[placed.column].get_or_insert_default();
+            pool.samples.extend(&found.samples);
+            pool.of_seed.entry(placed.cell.key.seed).or_default().extend(&found.samples);
+        }
+    }
+    let pools = operations.iter_mut().flat_map(|operation| operation.pools.iter_mut().flatten());
+    for pool in pools {
+        // Sums must not depend on the order in which cells finished.
+        pool.samples.sort_by(f64::total_cmp);
+        pool.of_seed.values_mut().for_each(|samples| samples.sort_by(f64::total_cmp));
+    }
+    operations
+}
+
+#[derive(Clone, Copy)]
+enum Average {
+    Arithmetic,
+    Harmonic,
+}
+
+#[derive(Clone, Copy, PartialEq)]
+enum Statistic {
+    Min,
+    Mean,
+    Stddev,
+    CoeffVar,
+    Max,
+    BestMean,
+}
+
+impl Statistic {
+    /// The blocks of a table with more than one sample somewhere, in mmtests' order.
+    const BLOCKS: [Self; 6] = [Self::Min, Self::Mean, Self::Stddev, Self::CoeffVar, Self::Max, Self::BestMean];
+}
+
+/// The rows of one statistic.
+#[derive(Clone, Copy)]
+struct Block<'a> {
+    metric: Identity<'a>,
+    average: Average,
+    statistic: Statistic,
+}
+
+impl Block<'_> {
+    fn row(self, columns: &[ColumnHead], operation: &Operation<'_>) -> Row {
+        let cell = |(pool, head): (&Option<Pool>, &ColumnHead)| {
+            let pool = pool.as_ref()?;
+            let mut value = self.value(pool)?;
+            let baseline = operation.pools[head.baseline].as_ref();
+            value.star = baseline.is_some_and(|baseline| self.star(Pair { baseline, new: pool }));
+            Some(value)
+        };
+        Row {
+            metric: format!("{}.{}", self.metric.name, self.name()),
+            case: operation.name.to_owned(),
+            stat: self.name().to_owned(),
+            operation: operation.name.to_owned(),
+            better: self.better(),
+            cells: operation.pools.iter().zip(columns).map(cell).collect(),
+        }
+    }
+
+    fn name(self) -> &'static str {
+        match (self.statistic, self.average) {
+            (Statistic::Min, _) => "Min",
+            (Statistic::Mean, Average::Arithmetic) => "Amean",
+            (Statistic::Mean, Average::Harmonic) => "Hmean",
+            (Statistic::Stddev, Average::Arithmetic) => "Stddev",
+            (Statistic::Stddev, Average::Harmonic) => "HStddev",
+            (Statistic::CoeffVar, Average::Arithmetic) => "CoeffVar",
+            (Statistic::CoeffVar, Average::Harmonic) => "HCoeffVar",
+            (Statistic::Max, _) => "Max",
+            (Statistic::BestMean, Average::Arithmetic) => "BAmean.95",
+            (Statistic::BestMean, Average::Harmonic) => "BHmean.95",
+        }
+    }
+
+    /// A spread is better low, whatever spreads.
+    fn better(self) -> Better {
+        match (self.statistic, self.metric.better) {
+            (Statistic::Stddev | Statistic::CoeffVar, Better::Lower | Better::Higher) => Better::Lower,
+            (_, better) => better,
+        }
+    }
+
+    fn value(self, pool: &Pool) -> Option<Value> {
+        let samples = &pool.samples;
+        let value = match self.statistic {
+            Statistic::Min => stats::min(samples),
+            Statistic::Mean => self.mean(samples),
+            Statistic::Stddev => self.spread(samples)?.stddev,
+            Statistic::CoeffVar => stats::coeff_var(self.spread(samples)?),
+            Statistic::Max => stats::max(samples),
+            Statistic::BestMean => match self.average {
+                Average::Arithmetic => stats::bamean95(samples, self.metric.better),
+                Average::Harmonic => stats::bhmean95(samples, self.metric.better),
+            },
+        };
+        let (low, high) = if self.statistic == Statistic::Mean {
+            let means = pool.of_seed.values().filter_map(|samples| self.mean(samples));
+            interval(&means.collect::<Vec<f64>>())
+        } else {
+            (None, None)
+        };
+        Some(Value { value: value?, low, high, star: false })
+    }
+
+    fn mean(self, samples: &[f64]) -> Option<f64> {
+        match self.average {
+            Average::Arithmetic => stats::amean(samples),
+            Average::Harmonic => stats::hmean(samples),
+        }
+    }
+
+    fn spread(self, samples: &[f64]) -> Option<Spread> {
+        let stddev = match self.average {
+            Average::Arithmetic => stats::stddev(samples),
+            Average::Harmonic => stats::hstddev(samples),
+        };
+        Some(Spread { mean: self.mean(samples)?, stddev })
+    }
+
+    /// Only mean rows have stars, and only where a direction is better.
+    fn star(self, pair: Pair<&Pool>) -> bool {
+        if self.statistic != Statistic::Mean || self.metric.better == Better::None {
+            return false;
+        }
+        let baseline = self.spread(&pair.baseline.samples);
+        let new = self.spread(&pair.new.samples);
+        match (baseline, new) {
+            (Some(baseline), Some(new)) => stats::significant(Pair { baseline, new }),
+            _ => false,
+        }
+    }
+}

@@ -1,0 +1,250 @@
+//! The result schema: one self-describing JSON line per record, the same for every target.
+
+use std::collections::BTreeMap;
+
+use serde::{Deserialize, Serialize};
+
+/// The version of the schema that this build writes, and the only one it reads.
+pub const SCHEMA: u32 = 1;
+
+/// One line of a result file.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[serde(tag = "record", rename_all = "snake_case")]
+pub enum Record {
+    /// A workload ran and was measured.
+    Cell(Cell),
+    /// A kernel that cells ran on, as found.
+    System(System),
+    /// Something the run would have done by default but could not.
+    Skipped(Skipped),
+}
+
+impl Record {
+    /// The schema version that the record was written with.
+    pub fn schema(&self) -> u32 {
+        match self {
+            Self::Cell(cell) => cell.schema,
+            Self::System(system) => system.schema,
+            Self::Skipped(skipped) => skipped.schema,
+        }
+    }
+}
+
+/// The cells among the records, in order.
+pub fn cells(records: Vec<Record>) -> Vec<Cell> {
+    let cell = |record| match record {
+        Record::Cell(cell) => Some(cell),
+        Record::System(_) | Record::Skipped(_) => None,
+    };
+    records.into_iter().filter_map(cell).collect()
+}
+
+/// One workload on one kernel and machine, from one state and seed.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct Cell {
+    /// [`SCHEMA`].
+    pub schema: u32,
+    /// Which cell it is.
+    pub key: Key,
+    /// What a rerun on a deterministic target repeats byte for byte.
+    pub measured: Measured,
+    /// What differs from run to run.
+    pub run: Run,
+}
+
+/// What identifies a cell: a stopped sweep resumes by it.
+#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
+pub struct Key {
+    /// Name of the experiment.
+    pub experiment: String,
+    /// Name of the workload.
+    pub workload: String,
+    /// Name of the point of the experiment's grid, such as `base-threads-1`; tables call it the
+    /// operation.
+    pub case: String,
+    /// Parameters of the workload, as written in the experiment.
+    pub params: BTreeMap<String, String>,
+    /// Name of the kernel variant.
+    pub variant: String,
+    /// Name of the machine.
+    pub machine: String,
+    /// Name of the memory state that the workload starts from.
+    pub state: String,
+    /// Where it ran.
+    pub target: Target,
+    /// Label of the kernel in column heads, such as `6.18.44`.
+    pub kernel: String,
+    /// The seed of every random stream of the cell.
+    pub seed: u64,
+    /// Hash of the program's sources and lock file, in hexadecimal.
+    pub program: String,
+}
+
+impl Key {
+    /// The table column that the cell belongs to.
+    pub fn column(&self) -> Column {
+        Column { target: self.target, kernel: self.kernel.clone(), machine: self.machine.clone() }
+    }
+}
+
+/// One column of a table: everything measured on one kernel, machine and target.
+#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
+pub struct Column {
+    /// Where it ran.
+    pub target: Target,
+    /// Label of the kernel.
+    pub kernel: String,
+    /// Name of the machine.
+    pub machine: String,
+}
+
+/// Where a cell runs.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Target {
+    /// The kernel that this program runs on.
+    Host,
+    /// A kernel booted in a virtual machine.
+    Vm,
+    /// The simulator.
+    Sim,
+}
+
+impl Target {
+    /// Its name, as in result lines and column heads.
+    pub fn name(self) -> &'static str {
+        match self {
+            Self::Host => "host",
+            Self::Vm => "vm",
+            Self::Sim => "sim",
+        }
+    }
+}
+
+impl std::fmt::Display for Target {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.write_str(self.name())
+    }
+}
+
+/// What a cell measured.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct Measured {
+    /// Whether the numbers may be scored against those of another target.
+    pub scored: bool,
+    /// The metrics, in the order in which tables show them.
+    pub metrics: Vec<Metric>,
+    /// How far each counter moved while the workload ran, by its name in `/proc/vmstat`.
+    pub counters: BTreeMap<String, i64>,
+    /// Numbers known beforehand, against the numbers found.
+    pub checks: Vec<Check>,
+    /// What this cell could not measure.
+    pub skipped: Vec<Skip>,
+    /// Whatever else the workload reports; tables do not read it.
+    pub detail: serde_json::Value,
+}
+
+/// One measured quantity.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct Metric {
+    /// Its name, unit last, such as `fault_latency_ns`.
+    pub name: String,
+    /// Its unit, such as `ns`.
+    pub unit: String,
+    /// Which direction is better.
+    pub better: Better,
+    /// Every sample, in `unit`, in the order taken. All are finite.
+    pub samples: Vec<f64>,
+}
+
+/// Which direction of a number is better.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Better {
+    /// Lower is better: a latency.
+    Lower,
+    /// Higher is better: a rate.
+    Higher,
+    /// Neither: a number that describes. Tables print it without a percentage.
+    None,
+}
+
+/// A number known beforehand, and what was found.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Check {
+    /// What is counted.
+    pub name: String,
+    /// How many the workload must cause, by its own arithmetic.
+    pub expected: u64,
+    /// How many were found.
+    pub found: u64,
+    /// How far the two may be apart, in words such as `±1 %`.
+    pub tolerance: String,
+    /// Whether they are no further apart than that.
+    pub within: bool,
+}
+
+/// Something a cell could not measure.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Skip {
+    /// What was not measured.
+    pub what: String,
+    /// Why not.
+    pub reason: String,
+}
+
+/// The circumstances of one run; never part of what a rerun must repeat.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct Run {
+    /// When it began, in RFC 3339.
+    pub date: String,
+    /// How long it took by the wall clock, in seconds.
+    pub wall_s: f64,
+    /// How long the kernel took to boot, in seconds, where one was booted.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub boot_s: Option<f64>,
+    /// Name of the computer that ran it.
+    pub host: String,
+    /// Commit of the program.
+    pub commit: String,
+    /// Most resident memory of the process that ran it, in KiB (`ru_maxrss`, getrusage(2)).
+    pub max_rss_kib: u64,
+}
+
+/// A kernel that cells ran on.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct System {
+    /// [`SCHEMA`].
+    pub schema: u32,
+    /// Where it ran.
+    pub target: Target,
+    /// Name of the machine.
+    pub machine: String,
+    /// Label of the kernel in column heads: [`Key::kernel`] of its cells.
+    pub kernel: String,
+    /// What `uname -r` says.
+    pub release: String,
+    /// What executes a guest's instructions, such as `kvm` or `tcg`; absent where there is no guest.
+    pub accelerator: Option<String>,
+    /// Every setting that was changed for the run: path or sysctl name, and the value applied.
+    pub settings: BTreeMap<String, String>,
+    /// Files read from the kernel: phase, then path, then content.
+    pub captures: serde_json::Value,
+    /// What a reader should know.
+    pub notes: Vec<String>,
+    /// What differs from run to run.
+    pub run: Run,
+}
+
+/// Something that a run would have done by default but could not.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Skipped {
+    /// [`SCHEMA`].
+    pub schema: u32,
+    /// The target that it needed.
+    pub target: Target,
+    /// What was not done.
+    pub what: String,
+    /// Why not.
+    pub reason: String,
+}

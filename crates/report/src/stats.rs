@@ -1,0 +1,256 @@
+//! Statistics of mmtests at HEAD, as plain functions on slices.
+//!
+//! Only + - * / and sqrt, which IEEE 754 rounds the same on every CPU. The order of summation
+//! matters to the last bit, so callers pass sorted samples where results must be repeatable.
+
+use crate::record::Better;
+
+/// Half-width of the 95 % interval of a normal distribution, in standard deviations: `qnorm(0.975)`.
+const NORMAL_95: f64 = 1.959_963_984_540_054;
+
+/// Two numbers to compare, so that they cannot be swapped unseen.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct Pair<T> {
+    /// What is compared with.
+    pub baseline: T,
+    /// What is compared.
+    pub new: T,
+}
+
+/// A mean and the standard deviation of the samples around it, both in the unit of the samples.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct Spread {
+    /// The mean.
+    pub mean: f64,
+    /// The standard deviation; none for a single sample.
+    pub stddev: Option<f64>,
+}
+
+/// The smallest sample.
+pub fn min(samples: &[f64]) -> Option<f64> {
+    samples.iter().copied().min_by(f64::total_cmp)
+}
+
+/// The largest sample.
+pub fn max(samples: &[f64]) -> Option<f64> {
+    samples.iter().copied().max_by(f64::total_cmp)
+}
+
+/// The arithmetic mean.
+pub fn amean(samples: &[f64]) -> Option<f64> {
+    (!samples.is_empty()).then(|| samples.iter().sum::<f64>() / samples.len() as f64)
+}
+
+/// The harmonic mean; none if any sample is zero or negative.
+pub fn hmean(samples: &[f64]) -> Option<f64> {
+    if samples.is_empty() || samples.iter().any(|&x| x <= 0.0) {
+        return None;
+    }
+    Some(samples.len() as f64 / samples.iter().map(|x| 1.0 / x).sum::<f64>())
+}
+
+/// The standard deviation of the samples around their arithmetic mean, divisor n - 1; none for n = 1.
+pub fn stddev(samples: &[f64]) -> Option<f64> {
+    if samples.len() < 2 {
+        return None;
+    }
+    let mean = amean(samples)?;
+    let squares: f64 = samples.iter().map(|x| (x - mean) * (x - mean)).sum();
+    Some((squares / (samples.len() - 1) as f64).sqrt())
+}
+
+/// The standard deviation that belongs to the harmonic mean H, sqrt(H⁴/n · Σ(1/x - 1/H)²); none for
+/// n = 1.
+pub fn hstddev(samples: &[f64]) -> Option<f64> {
+    if samples.len() < 2 {
+        return None;
+    }
+    let mean = hmean(samples)?;
+    let squares: f64 = samples.iter().map(|x| (1.0 / x - 1.0 / mean) * (1.0 / x - 1.0 / mean)).sum();
+    Some((mean * mean * mean * mean / samples.len() as f64 * squares).sqrt())
+}
+
+/// The coefficient of variation, 100 · stddev / mean, in percent; 0 if the mean is 0.
+pub fn coeff_var(spread: Spread) -> Option<f64> {
+    let stddev = spread.stddev?;
+    Some(if spread.mean == 0.0 { 0.0 } else { 100.0 * stddev / spread.mean })
+}
+
+/// The best int(0.95 n) of the samples, at least one, best first: the only trimming that mmtests does.
+/// Where no direction is better, the lowest count as best, as in mmtests.
+pub fn best95(samples: &[f64], better: Better) -> Vec<f64> {
+    let mut best = samples.to_vec();
+    match better {
+        Better::Lower | Better::None => best.sort_by(f64::total_cmp),
+        Better::Higher => best.sort_by(|a, b| b.total_cmp(a)),
+    }
+    best.truncate((samples.len() * 95 / 100).max(1));
+    best
+}
+
+/// The arithmetic mean of [`best95`].
+pub fn bamean95(samples: &[f64], better: Better) -> Option<f64> {
+    amean(&best95(samples, better))
+}
+
+/// The harmonic mean of [`best95`].
+pub fn bhmean95(samples: &[f64], better: Better) -> Option<f64> {
+    hmean(&best95(samples, better))
+}
+
+/// The given percent point, interpolated linearly between order statistics (R's default, type 7).
+///
+/// # Panics
+/// When `percent` is not from 0 to 100.
+pub fn percentile(samples: &[f64], percent: f64) -> Option<f64> {
+    assert!((0.0..=100.0).contains(&percent), "{percent} is no percent point");
+    let last = samples.len().checked_sub(1)?;
+    let mut sorted = samples.to_vec();
+    sorted.sort_by(f64::total_cmp);
+    let rank = percent * last as f64 / 100.0;
+    #[expect(clippy::cast_possible_truncation, clippy::cast_sign_loss, reason = "0 <= rank <= last")]
+    let below = rank as usize;
+    let above = (below + 1).min(last);
+    let (low, high) = (sorted[below], sorted[above]);
+    Some(low + (rank - below as f64) * (high - low))
+}
+
+/// How much better the new number is, in percent of the baseline: positive is better. None where no
+/// direction is better.
+///
+/// mmtests' special cases are kept: equal numbers give 0, so does a number of exactly -1 (its mark
+/// for "no data"); lower is better: new = 0 gives 100, baseline = 0 gives -99; higher is better:
+/// new = 0 gives 0, baseline = 0 gives 100.
+pub fn percent_change(better: Better, pair: Pair<f64>) -> Option<f64> {
+    let Pair { baseline, new } = pair;
+    #[expect(clippy::float_cmp, reason = "exact values are the special cases")]
+    let unchanged = baseline == new || baseline == -1.0 || new == -1.0;
+    match better {
+        Better::None => None,
+        _ if unchanged => Some(0.0),
+        Better::Lower if new == 0.0 => Some(100.0),
+        Better::Lower if baseline == 0.0 => Some(-99.0),
+        Better::Lower => Some(100.0 - 100.0 * new / baseline),
+        Better::Higher if new == 0.0 => Some(0.0),
+        Better::Higher if baseline == 0.0 => Some(100.0),
+        Better::Higher => Some(100.0 * new / baseline - 100.0),
+    }
+}
+
+/// Whether mmtests at HEAD (since 2024-11-28) marks the difference with a star: the 95 % intervals of
+/// the *samples* do not overlap. Without any spread the means must differ by more than 1; a side with
+/// one sample never gets a star.
+pub fn significant(pair: Pair<Spread>) -> bool {
+    let (Some(baseline), Some(new)) = (pair.baseline.stddev, pair.new.stddev) else {
+        return false;
+    };
+    let difference = (pair.baseline.mean - pair.new.mean).abs();
+    if baseline == 0.0 && new == 0.0 {
+        return difference > 1.0;
+    }
+    difference > NORMAL_95 * (baseline + new)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// Equal to the digits that worked examples print.
+    fn assert_near(found: Option<f64>, expected: f64) {
+        let found = found.expect("a number");
+        assert!((found - expected).abs() < 5e-6, "found {found}, expected {expected}");
+    }
+
+    #[test]
+    fn arithmetic_statistics_of_a_worked_example() {
+        // Mean 5, sum of squares 32, so the sample variance is 32/7.
+        let samples = [2.0, 4.0, 4.0, 4.0, 5.0, 5.0, 7.0, 9.0];
+        assert_near(amean(&samples), 5.0);
+        assert_near(stddev(&samples), 2.138_090);
+        let spread = Spread { mean: 5.0, stddev: stddev(&samples) };
+        assert_near(coeff_var(spread), 42.761_799);
+        assert_eq!((min(&samples), max(&samples)), (Some(2.0), Some(9.0)));
+    }
+
+    #[test]
+    fn harmonic_statistics_of_a_worked_example() {
+        // 40 and 60 km/h over equal ways average 48 km/h.
+        assert_near(hmean(&[40.0, 60.0]), 48.0);
+        // H = 3; 1/2 - 1/3 = 1/6 = -(1/6 - 1/3); 81/2 * 2/36 = 2.25.
+        assert_near(hmean(&[2.0, 6.0]), 3.0);
+        assert_near(hstddev(&[2.0, 6.0]), 1.5);
+    }
+
+    #[test]
+    fn what_is_undefined_is_none() {
+        assert_eq!(amean(&[]), None);
+        assert_eq!(min(&[]), None);
+        assert_eq!(hmean(&[]), None);
+        assert_eq!(hmean(&[3.0, 0.0]), None);
+        assert_eq!(hmean(&[3.0, -1.0]), None);
+        assert_eq!(stddev(&[7.0]), None);
+        assert_eq!(hstddev(&[7.0]), None);
+        assert_eq!(percentile(&[], 50.0), None);
+        assert_eq!(coeff_var(Spread { mean: 7.0, stddev: None }), None);
+        assert_eq!(coeff_var(Spread { mean: 0.0, stddev: Some(1.0) }), Some(0.0));
+    }
+
+    #[test]
+    fn trimming_drops_the_worst_twentieth() {
+        let samples: Vec<f64> = (1..=20).map(f64::from).collect();
+        assert_near(bamean95(&samples, Better::Lower), 10.0); // 1..=19
+        assert_near(bamean95(&samples, Better::Higher), 11.0); // 2..=20
+        assert_near(bhmean95(&[6.0, 3.0, 2.0], Better::Higher), 4.0); // of 6 and 3
+        assert_near(bamean95(&[6.0, 2.0], Better::Lower), 2.0); // int(1.9) = 1
+        assert_near(bamean95(&[6.0], Better::Lower), 6.0); // at least one
+        assert_eq!(bamean95(&[], Better::Lower), None);
+    }
+
+    #[test]
+    fn percent_points_interpolate() {
+        let samples = [40.0, 10.0, 30.0, 20.0];
+        assert_near(percentile(&samples, 0.0), 10.0);
+        assert_near(percentile(&samples, 50.0), 25.0);
+        assert_near(percentile(&samples, 75.0), 32.5);
+        assert_near(percentile(&samples, 100.0), 40.0);
+        assert_near(percentile(&[7.0], 97.5), 7.0);
+        let hundred: Vec<f64> = (0..=100).map(f64::from).collect();
+        assert_near(percentile(&hundred, 2.5), 2.5);
+    }
+
+    #[test]
+    fn percent_change_is_positive_where_better() {
+        let change = |better, baseline, new| percent_change(better, Pair { baseline, new });
+        assert_near(change(Better::Lower, 2271.0, 1675.0), 26.243_945);
+        assert_near(change(Better::Higher, 200_699.07, 210_699.11), 4.982_604);
+        assert_eq!(change(Better::None, 1.0, 2.0), None);
+    }
+
+    #[test]
+    fn percent_change_keeps_the_special_cases() {
+        let change = |better, baseline, new| percent_change(better, Pair { baseline, new });
+        assert_eq!(change(Better::Lower, 0.0, 0.0), Some(0.0));
+        assert_eq!(change(Better::Lower, 5.0, 0.0), Some(100.0));
+        assert_eq!(change(Better::Lower, 0.0, 5.0), Some(-99.0));
+        assert_eq!(change(Better::Higher, 5.0, 0.0), Some(0.0));
+        assert_eq!(change(Better::Higher, 0.0, 5.0), Some(100.0));
+        assert_eq!(change(Better::Lower, -1.0, 5.0), Some(0.0));
+        assert_eq!(change(Better::Higher, 5.0, -1.0), Some(0.0));
+    }
+
+    #[test]
+    fn a_star_needs_intervals_apart() {
+        let star = |a: (f64, Option<f64>), b: (f64, Option<f64>)| {
+            let baseline = Spread { mean: a.0, stddev: a.1 };
+            significant(Pair { baseline, new: Spread { mean: b.0, stddev: b.1 } })
+        };
+        // The row of reference section 6.4: 685.53 apart, 1.96 * 243.88 = 478.
+        assert!(star((2499.13, Some(100.96)), (1813.60, Some(142.92))));
+        assert!(star((0.0, Some(1.0)), (3.93, Some(1.0))));
+        assert!(!star((0.0, Some(1.0)), (3.91, Some(1.0))));
+        assert!(star((10.0, Some(0.0)), (8.9, Some(0.0))));
+        assert!(!star((10.0, Some(0.0)), (9.0, Some(0.0))));
+        assert!(!star((10.0, Some(1.0)), (900.0, None)));
+        assert!(!star((10.0, None), (900.0, Some(1.0))));
+    }
+}

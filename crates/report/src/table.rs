@@ -1,0 +1,103 @@
+//! What a report consists of: plain data, ready for any renderer.
+
+use serde::Serialize;
+
+use crate::checks::{CheckTable, checks};
+use crate::counters::counters;
+use crate::metrics::tables;
+use crate::record::{Better, Cell};
+
+/// Everything that is shown of a set of cells.
+#[derive(Clone, Debug, PartialEq, Serialize)]
+pub struct Report {
+    /// Tables of metrics, then those of counters.
+    pub tables: Vec<Table>,
+    /// Tables of checks.
+    pub checks: Vec<CheckTable>,
+}
+
+impl Report {
+    /// Makes all tables, in the order in which the cells first mention what is in them: cells that
+    /// were run in parallel must be brought into the experiment's order first.
+    pub fn new(cells: &[Cell], counter_threshold: u64) -> Self {
+        let mut all = tables(cells);
+        all.extend(counters(cells, counter_threshold));
+        Self { tables: all, checks: checks(cells) }
+    }
+}
+
+/// One table: rows of one metric (or of counters), one column per kernel.
+#[derive(Clone, Debug, PartialEq, Serialize)]
+pub struct Table {
+    /// The experiment that the cells belong to.
+    pub experiment: String,
+    /// Its title line.
+    pub title: String,
+    /// What its rows are.
+    pub kind: Kind,
+    /// The unit of its values (of all but `CoeffVar` rows, which are percentages).
+    pub unit: String,
+    /// Which direction is better.
+    pub better: Better,
+    /// The columns.
+    pub columns: Vec<ColumnHead>,
+    /// The rows.
+    pub rows: Vec<Row>,
+}
+
+/// What the rows of a table are.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Kind {
+    /// Statistics of a metric.
+    Metric,
+    /// Movements of counters.
+    Counters,
+}
+
+/// The head of a column.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+pub struct ColumnHead {
+    /// Target, kernel and, if the table has several, machine.
+    pub lines: Vec<String>,
+    /// Index of the column that percentages of this one refer to: the first one of the same target
+    /// and machine, which may be this one.
+    pub baseline: usize,
+}
+
+impl ColumnHead {
+    /// The lines as one, such as `host 6.18.44`.
+    pub fn label(&self) -> String {
+        self.lines.join(" ")
+    }
+}
+
+/// One row of a table.
+#[derive(Clone, Debug, PartialEq, Serialize)]
+pub struct Row {
+    /// What the row shows, for programs: `fault_latency_ns.Amean`, or a counter's name.
+    pub metric: String,
+    /// The case that it shows it of, for programs.
+    pub case: String,
+    /// First word of the row: a statistic, or `Ops`.
+    pub stat: String,
+    /// What follows it: the case, for a counter after its name.
+    pub operation: String,
+    /// Which direction of this row is better: that of the table, but always lower for spreads.
+    pub better: Better,
+    /// One value per column; none where there is nothing to show.
+    pub cells: Vec<Option<Value>>,
+}
+
+/// One value of a table.
+#[derive(Clone, Copy, Debug, PartialEq, Serialize)]
+pub struct Value {
+    /// The value, in the table's unit.
+    pub value: f64,
+    /// 2.5 % point of the same statistic of single seeds; only for means over more than one seed.
+    pub low: Option<f64>,
+    /// 97.5 % point of the same.
+    pub high: Option<f64>,
+    /// Whether it differs from its baseline by more than the samples spread.
+    pub star: bool,
+}

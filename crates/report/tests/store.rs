@@ -1,0 +1,216 @@
+//! The result directory: what survives a stopped writer, and what is refused.
+
+use std::collections::BTreeMap;
+use std::fs;
+use std::path::PathBuf;
+use std::sync::atomic::{AtomicU32, Ordering};
+
+use pagelab_report::{
+    Better, Cell, Key, Measured, Metric, RESULT_FILE, Record, Run, SCHEMA, Skipped, Store, StoreError, System, Target,
+    Torn, write_whole,
+};
+
+/// A directory of its own for one test, removed with it.
+struct Scratch(PathBuf);
+
+impl Scratch {
+    fn new() -> Self {
+        static NEXT: AtomicU32 = AtomicU32::new(0);
+        let name = format!("pagelab-report-{}-{}", std::process::id(), NEXT.fetch_add(1, Ordering::Relaxed));
+        let dir = std::env::temp_dir().join(name);
+        fs::create_dir_all(&dir).expect("a scratch directory");
+        Self(dir)
+    }
+
+    fn file(&self) -> PathBuf {
+        self.0.join(RESULT_FILE)
+    }
+}
+
+impl Drop for Scratch {
+    fn drop(&mut self) {
+        let _ = fs::remove_dir_all(&self.0);
+    }
+}
+
+fn skipped(what: &str) -> Record {
+    Record::Skipped(Skipped { schema: SCHEMA, target: Target::Vm, what: what.into(), reason: "no kernel".into() })
+}
+
+fn run() -> Run {
+    Run {
+        date: "2026-01-02T03:04:05Z".into(),
+        wall_s: 0.25,
+        boot_s: None,
+        host: "builder".into(),
+        commit: "abc".into(),
+        max_rss_kib: 1,
+    }
+}
+
+fn cell(sample: f64) -> Record {
+    let key = Key {
+        experiment: "e".into(),
+        workload: "w".into(),
+        case: "c".into(),
+        params: BTreeMap::from([("threads".into(), "4".into())]),
+        variant: "v".into(),
+        machine: "m".into(),
+        state: "s".into(),
+        target: Target::Sim,
+        kernel: "6.1".into(),
+        seed: u64::MAX,
+        program: "p".into(),
+    };
+    let metric = Metric { name: "x".into(), unit: "ns".into(), better: Better::Lower, samples: vec![sample] };
+    let measured = Measured {
+        scored: true,
+        metrics: vec![metric],
+        counters: BTreeMap::from([("nr_free_pages".into(), -5)]),
+        checks: vec![],
+        skipped: vec![],
+        detail: serde_json::json!({ "tasks": [1, 2] }),
+    };
+    Record::Cell(Cell { schema: SCHEMA, key, measured, run: run() })
+}
+
+fn system() -> Record {
+    Record::System(System {
+        schema: SCHEMA,
+        target: Target::Vm,
+        machine: "m".into(),
+        kernel: "6.1".into(),
+        release: "6.1.0-1-amd64".into(),
+        accelerator: Some("kvm".into()),
+        settings: BTreeMap::from([("vm.swappiness".into(), "0".into())]),
+        captures: serde_json::json!({ "start": { "/proc/buddyinfo": "Node 0" } }),
+        notes: vec!["a note".into()],
+        run: Run { boot_s: Some(1.5), ..run() },
+    })
+}
+
+#[test]
+fn records_come_back_as_written() {
+    let dir = Scratch::new();
+    let records = [system(), skipped("6.18"), cell(0.1), cell(37_487.0 / 15.0)];
+    let mut store = Store::create(&dir.0).expect("an empty directory");
+    for record in &records {
+        store.append(record).expect("appended");
+    }
+    // A reader needs no lock and sees whole lines while the writer lives.
+    assert_eq!(Store::read(&dir.0).expect("readable").records, records);
+    drop(store);
+
+    let (mut store, contents) = Store::open(&dir.0).expect("reopened");
+    assert_eq!((contents.records.as_slice(), contents.torn), (&records[..], None));
+    store.append(&skipped("more")).expect("appended");
+    assert_eq!(Store::read(&dir.0).expect("readable").records.len(), 5);
+}
+
+#[test]
+fn a_line_describes_itself() {
+    let line = serde_json::to_string(&skipped("6.18")).expect("JSON");
+    assert_eq!(line, r#"{"record":"skipped","schema":1,"target":"vm","what":"6.18","reason":"no kernel"}"#);
+    let line = serde_json::to_string(&cell(1.5)).expect("JSON");
+    let measured = r#""metrics":[{"name":"x","unit":"ns","better":"lower","samples":[1.5]}]"#;
+    assert!(line.starts_with(r#"{"record":"cell","schema":1,"key":{"experiment":"e","#), "{line}");
+    assert!(line.contains(measured), "{line}");
+    assert!(!line.contains("boot_s"), "{line}");
+}
+
+#[test]
+fn a_torn_last_line_is_cut_off() {
+    let whole = serde_json::to_string(&skipped("a")).expect("JSON");
+    // Without its end; whole but for the newline; not JSON; not text.
+    for torn in [&whole.as_bytes()[..20], whole.as_bytes(), b"{\"rec\n", b"\xff\xfe\n", b"\n"] {
+        let dir = Scratch::new();
+        fs::write(dir.file(), [whole.as_bytes(), b"\n", torn].concat()).expect("written");
+        let expected = Some(Torn { line: 2, bytes: torn.len() as u64 });
+
+        let read = Store::read(&dir.0).expect("readable");
+        assert_eq!((read.records.len(), read.torn), (1, expected));
+        let (mut store, contents) = Store::open(&dir.0).expect("opened");
+        assert_eq!((contents.records.len(), contents.torn), (1, expected));
+        store.append(&skipped("b")).expect("appended");
+        let after = Store::read(&dir.0).expect("readable");
+        assert_eq!((after.records, after.torn), (vec![skipped("a"), skipped("b")], None));
+    }
+}
+
+#[test]
+fn a_malformed_line_is_named() {
+    let whole = serde_json::to_string(&skipped("a")).expect("JSON");
+    let message = |lines: &[&str]| {
+        let dir = Scratch::new();
+        fs::write(dir.file(), lines.join("\n") + "\n").expect("written");
+        let error = Store::open(&dir.0).expect_err("refused").to_string();
+        error.strip_prefix(&dir.file().display().to_string()).expect("names the file").to_owned()
+    };
+    assert_eq!(message(&[&whole, "{\"rec", &whole]), ":2: not a result record: EOF while parsing a string at column 5");
+    // Whole JSON is never cut off, not even at the end: a newer program may have written it.
+    assert_eq!(message(&[&whole, "{}"]), ":2: not a result record: missing field `record`");
+    assert_eq!(message(&[&whole.replace(":1,", ":2,")]), ":1: expected schema 1, found 2");
+}
+
+#[test]
+fn only_one_process_writes() {
+    let dir = Scratch::new();
+    let first = Store::create(&dir.0).expect("an empty directory");
+    assert!(matches!(Store::open(&dir.0), Err(StoreError::Busy { path }) if path == dir.file()));
+    assert!(matches!(Store::create(&dir.0), Err(StoreError::Exists { path }) if path == dir.file()));
+    drop(first);
+    assert!(Store::open(&dir.0).is_ok());
+}
+
+#[test]
+fn a_directory_that_cannot_be_written_is_named_with_the_reason() {
+    let dir = Scratch::new();
+    let file = dir.0.join("file");
+    fs::write(&file, "").expect("written");
+    let below = file.join("results");
+    let message = Store::create(&below).expect_err("below a file").to_string();
+    assert_eq!(message, format!("cannot create {}: Not a directory (os error 20)", below.display()));
+    let absent = dir.0.join("absent");
+    let message = Store::open(&absent).expect_err("nothing there").to_string();
+    let path = absent.join(RESULT_FILE);
+    assert_eq!(message, format!("cannot open {}: No such file or directory (os error 2)", path.display()));
+}
+
+#[test]
+fn a_number_that_json_lacks_is_refused_and_nothing_is_written() {
+    let dir = Scratch::new();
+    let mut store = Store::create(&dir.0).expect("an empty directory");
+    assert!(matches!(store.append(&cell(f64::NAN)), Err(StoreError::Unreadable { .. })));
+    assert_eq!(fs::read(dir.file()).expect("readable"), b"");
+}
+
+#[test]
+fn a_file_is_replaced_whole_and_leaves_no_remnant() {
+    let dir = Scratch::new();
+    let path = dir.0.join("table.txt");
+    write_whole(&path, b"first, and longer").expect("written");
+    write_whole(&path, b"second").expect("written");
+    assert_eq!(fs::read(&path).expect("readable"), b"second");
+    assert_eq!(fs::read_dir(&dir.0).expect("listed").count(), 1);
+
+    // A directory in its place cannot be renamed over.
+    let taken = dir.0.join("taken");
+    fs::create_dir(&taken).expect("made");
+    let message = write_whole(&taken, b"x").expect_err("refused").to_string();
+    assert!(message.starts_with(&format!("cannot write {}: ", taken.display())), "{message}");
+    assert_eq!(fs::read_dir(&dir.0).expect("listed").count(), 2);
+}
+
+#[test]
+fn numbers_come_back_to_the_last_bit() {
+    let dir = Scratch::new();
+    // Quotients with nothing round about them, as rates have.
+    let samples: Vec<f64> = (1..=20_000).map(|i| 1e9 * f64::from(i) / f64::from(7 * i + 12_345)).collect();
+    let Record::Cell(mut cell) = cell(0.0) else { panic!("a cell") };
+    cell.measured.metrics[0].samples.clone_from(&samples);
+    Store::create(&dir.0).expect("an empty directory").append(&Record::Cell(cell)).expect("appended");
+    let records = Store::read(&dir.0).expect("readable").records;
+    let back = &pagelab_report::cells(records)[0].measured.metrics[0].samples;
+    let changed = back.iter().zip(&samples).filter(|(back, sample)| back.to_bits() != sample.to_bits()).count();
+    assert_eq!(changed, 0, "of {}", samples.len());
+}

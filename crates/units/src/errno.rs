@@ -1,0 +1,45 @@
+//! Errors of system calls, by the kernel's names.
+
+use std::fmt;
+
+use serde::{Deserialize, Serialize};
+
+/// A Linux error number. The named ones are those that a workload may meet and tell apart.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
+#[serde(transparent)]
+pub struct Errno(pub i32);
+
+impl Errno {
+    /// The caller is not allowed to do this.
+    pub const PERM: Self = Self(1);
+    /// No memory, or the run's memory cap is reached.
+    pub const NOMEM: Self = Self(12);
+    /// An argument makes no sense.
+    pub const INVAL: Self = Self(22);
+    /// The target does not have this operation.
+    pub const NOSYS: Self = Self(38);
+    /// Another task of the run died, so what this one waits for will never come.
+    pub const CANCELED: Self = Self(125);
+
+    fn name(self) -> Option<&'static str> {
+        Some(match self {
+            Self::PERM => "EPERM",
+            Self::NOMEM => "ENOMEM",
+            Self::INVAL => "EINVAL",
+            Self::NOSYS => "ENOSYS",
+            Self::CANCELED => "ECANCELED",
+            _ => return None,
+        })
+    }
+}
+
+impl fmt::Display for Errno {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self.name() {
+            Some(name) => f.write_str(name),
+            None => write!(f, "errno {}", self.0),
+        }
+    }
+}
+
+impl std::error::Error for Errno {}

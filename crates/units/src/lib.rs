@@ -1,0 +1,12 @@
+//! Numbers that mean something. Every quantity that crosses a crate border is one of these, so that bytes are never
+//! mistaken for frames, nor a time for a count.
+
+mod errno;
+mod ids;
+mod size;
+mod time;
+
+pub use errno::Errno;
+pub use ids::{CpuId, NodeId, VirtAddr};
+pub use size::{Bytes, FRAME_SHIFT, Frames, ParseSizeError};
+pub use time::{Picos, Time};

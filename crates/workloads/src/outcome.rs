@@ -1,0 +1,58 @@
+//! What a workload measured, as integers; rates and means are made from it when it is reported.
+
+use std::collections::BTreeMap;
+
+use os::Rusage;
+use serde::{Deserialize, Serialize};
+use units::{Picos, Time};
+
+/// The outcome of one workload run.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Outcome {
+    /// One entry per task, in the order they were spawned.
+    pub tasks: Vec<TaskOutcome>,
+    /// How far the machine-wide counters moved between the common start and the common end.
+    pub counters: BTreeMap<String, i64>,
+    /// The time between the two readings of the counters.
+    pub window: Picos,
+}
+
+/// What one task did.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct TaskOutcome {
+    /// When its first iteration began.
+    pub start: Time,
+    /// When its last iteration ended.
+    pub end: Time,
+    /// Stores, one per base page and iteration: what will-it-scale counts.
+    pub stores: u64,
+    /// Faults that those stores must have taken, by the program's own count.
+    pub faults: u64,
+    /// Huge-page faults among them.
+    pub huge_faults: u64,
+    /// Per iteration: the time of the stores that fault, and how many faults those were.
+    pub iterations: Vec<Iteration>,
+    /// What the kernel counted for this task over the same iterations.
+    pub rusage: Rusage,
+}
+
+/// One iteration of one task.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Iteration {
+    /// Time of the stores that take a fault.
+    pub faulting: Picos,
+    /// How many faults they took.
+    pub faults: u64,
+}
+
+impl Outcome {
+    /// From the first task's start to the last task's end.
+    ///
+    /// # Panics
+    /// When there are no tasks.
+    pub fn elapsed(&self) -> Picos {
+        let start = self.tasks.iter().map(|task| task.start).min().expect("a workload has at least one task");
+        let end = self.tasks.iter().map(|task| task.end).max().expect("a workload has at least one task");
+        end.since(start)
+    }
+}

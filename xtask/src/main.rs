@@ -1,0 +1,72 @@
+//! Developer commands of pagelab. CI runs `cargo xtask test` and nothing else.
+#![expect(clippy::print_stdout, clippy::print_stderr, reason = "a command line program talks to a person")]
+
+mod apt;
+mod kernel;
+mod test;
+mod tidy;
+
+use std::{path::PathBuf, process::ExitCode};
+
+use anyhow::{Context, Result};
+use cargo_metadata::{Metadata, MetadataCommand};
+use clap::{Parser, Subcommand};
+
+/// Developer commands of pagelab.
+#[derive(Parser)]
+#[command(name = "cargo xtask", bin_name = "cargo xtask")]
+struct Arguments {
+    #[command(subcommand)]
+    command: Command,
+}
+
+#[derive(Subcommand)]
+enum Command {
+    /// Everything that CI checks: fmt, tidy, clippy, build, tests; then what was skipped and why
+    ///
+    /// A failed stage does not keep the later ones from running. Exits with 1 when anything failed.
+    Test {
+        /// Run only the tests whose name contains this (the other stages run whole)
+        filter: Option<String>,
+    },
+    /// The checks that clippy does not have: crate arrows, file names and sizes, banned words, manifest comments
+    Tidy,
+    /// Fetch a Debian cloud kernel into the cache, without root, for tests and `--kernel VERSION`
+    ///
+    /// The cache is $PAGELAB_CACHE, else $XDG_CACHE_HOME/pagelab, else ~/.cache/pagelab; the kernel arrives there whole
+    /// or not at all. Packages come from the Debian mirrors of this system's own apt configuration, with its keyrings.
+    Kernel(kernel::Options),
+}
+
+fn main() -> ExitCode {
+    match run(Arguments::parse().command) {
+        Ok(code) => code,
+        Err(error) => {
+            eprintln!("xtask: {error:#}");
+            ExitCode::FAILURE
+        }
+    }
+}
+
+fn run(command: Command) -> Result<ExitCode> {
+    match command {
+        Command::Test { filter } => test::run(&workspace()?, filter.as_deref()),
+        Command::Tidy => Ok(code(tidy::run(&workspace()?)?)),
+        Command::Kernel(options) => kernel::run(&options).map(|()| ExitCode::SUCCESS),
+    }
+}
+
+/// 1 when anything was found, as every check here reports itself.
+fn code(findings: usize) -> ExitCode {
+    if findings == 0 { ExitCode::SUCCESS } else { ExitCode::FAILURE }
+}
+
+/// The workspace around the current directory.
+fn workspace() -> Result<Metadata> {
+    MetadataCommand::new().no_deps().exec().context("cargo metadata; run this inside the pagelab workspace")
+}
+
+/// The program `name` on PATH.
+fn program(name: &str) -> Option<PathBuf> {
+    std::env::split_paths(&std::env::var_os("PATH")?).map(|dir| dir.join(name)).find(|path| path.is_file())
+}

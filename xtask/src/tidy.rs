@@ -1,0 +1,60 @@
+//! `cargo xtask tidy`: the house rules that the compiler and clippy do not know.
+
+mod arrows;
+mod manifest;
+mod source;
+mod tree;
+
+use std::{fmt, fs, path::Path};
+
+use anyhow::{Context, Result};
+use cargo_metadata::Metadata;
+
+/// One breach of a rule.
+#[derive(Debug, PartialEq, Eq, PartialOrd, Ord)]
+struct Finding {
+    /// Relative to the workspace.
+    path: String,
+    line: usize,
+    message: String,
+}
+
+impl Finding {
+    fn new(path: &str, line: usize, message: impl Into<String>) -> Self {
+        Self { path: path.to_owned(), line, message: message.into() }
+    }
+}
+
+impl fmt::Display for Finding {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{}:{}: {}", self.path, self.line, self.message)
+    }
+}
+
+/// Prints what it finds and returns how much that was.
+pub(crate) fn run(workspace: &Metadata) -> Result<usize> {
+    let root = workspace.workspace_root.as_std_path();
+    let mut findings = arrows::check(workspace)?;
+    findings.extend(manifest::check("Cargo.toml", &read(root, "Cargo.toml")?));
+    for path in tree::files(root)? {
+        findings.extend(tree::check_name(&path));
+        let Ok(bytes) = fs::read(root.join(&path)) else {
+            continue; // deleted, and git does not know yet; or a link to nowhere
+        };
+        let Ok(text) = str::from_utf8(&bytes) else {
+            continue;
+        };
+        findings.extend(tree::check_paths_in(&path, text));
+        findings.extend(source::check(&path, text));
+    }
+    findings.sort();
+    for finding in &findings {
+        println!("{finding}");
+    }
+    println!("tidy: {} found", findings.len());
+    Ok(findings.len())
+}
+
+fn read(root: &Path, path: &str) -> Result<String> {
+    fs::read_to_string(root.join(path)).with_context(|| path.to_owned())
+}

@@ -1,0 +1,83 @@
+//! Which crate may use which: house style, 1.1. Tests and benches may use what they like.
+
+use anyhow::Result;
+use cargo_metadata::{DependencyKind, Metadata};
+
+use super::{Finding, read};
+
+/// From user to used. A crate that is not here may not exist.
+const ARROWS: [(&str, &[&str]); 9] = [
+    ("cli", &["lab", "linux", "report", "units"]),
+    ("lab", &["workloads", "mm", "linux", "report", "os", "units"]),
+    ("workloads", &["os", "units"]),
+    ("linux", &["os", "units"]),
+    ("report", &["units"]),
+    ("mm", &["units"]),
+    ("os", &["units"]),
+    ("units", &[]),
+    ("xtask", &["linux", "lab"]),
+];
+
+/// Every arrow between two crates of the workspace; crates go by their folder's name.
+pub(super) fn check(workspace: &Metadata) -> Result<Vec<Finding>> {
+    let root = &workspace.workspace_root;
+    let mut findings = Vec::new();
+    for package in workspace.workspace_packages() {
+        let manifest = package.manifest_path.strip_prefix(root).unwrap_or(&package.manifest_path).as_str();
+        let from = package.manifest_path.parent().and_then(|dir| dir.file_name()).unwrap_or_default();
+        let text = read(root.as_std_path(), manifest)?;
+        if !ARROWS.iter().any(|(known, _)| *known == from) {
+            findings.push(Finding::new(manifest, 1, format!("crate {from} is not in the table of arrows")));
+        }
+        for dependency in package.dependencies.iter().filter(|d| d.kind != DependencyKind::Development) {
+            let Some(to) = dependency.path.as_ref().and_then(|path| path.file_name()) else {
+                continue;
+            };
+            if !is_allowed(from, to) {
+                let key = dependency.rename.as_deref().unwrap_or(&dependency.name);
+                let message = format!("{from} may not depend on {to}: house style, 1.1");
+                findings.push(Finding::new(manifest, line_of(&text, key), message));
+            }
+        }
+    }
+    Ok(findings)
+}
+
+fn is_allowed(from: &str, to: &str) -> bool {
+    ARROWS.iter().any(|(user, may_use)| *user == from && may_use.contains(&to))
+}
+
+/// The line where a manifest names this dependency.
+fn line_of(manifest: &str, key: &str) -> usize {
+    let names_it = |line: &str| line.strip_prefix(key).is_some_and(|rest| rest.starts_with(['.', ' ', '=']));
+    manifest.lines().position(names_it).map_or(1, |at| at + 1)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn arrows_point_from_user_to_used() {
+        assert!(is_allowed("lab", "mm") && is_allowed("workloads", "os") && is_allowed("xtask", "linux"));
+        for (from, to) in [("workloads", "mm"), ("mm", "os"), ("units", "os"), ("linux", "lab"), ("new", "units")] {
+            assert!(!is_allowed(from, to), "{from} -> {to}");
+        }
+    }
+
+    #[test]
+    fn the_table_has_no_cycle() {
+        let mut left: Vec<&str> = ARROWS.iter().map(|(user, _)| *user).collect();
+        for _ in 0..ARROWS.len() {
+            let uses_one_left = |from: &str| left.iter().any(|to| is_allowed(from, to));
+            left = left.iter().copied().filter(|user| uses_one_left(user)).collect();
+        }
+        assert!(left.is_empty(), "{left:?}");
+    }
+
+    #[test]
+    fn findings_point_at_the_line() {
+        let manifest = "[dependencies]\nmmap.workspace = true\nmm.workspace = true\nos = { path = \"../os\" }\n";
+        assert_eq!((line_of(manifest, "mm"), line_of(manifest, "os"), line_of(manifest, "lab")), (3, 4, 1));
+    }
+}
