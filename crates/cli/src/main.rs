@@ -84,11 +84,7 @@ fn run_experiment(args: &args::Run) -> anyhow::Result<ExitCode> {
     Ok(if finished.failures.is_empty() { code } else { ExitCode::FAILURE })
 }
 
-fn import(
-    from: Option<&Path>,
-    name: &str,
-    output: Option<&Path>,
-) -> anyhow::Result<ExitCode> {
+fn import(from: Option<&Path>, name: &str, output: Option<&Path>) -> anyhow::Result<ExitCode> {
     let text = lab::import::machine_file(from, name)?;
     match output {
         None => print(&text),

@@ -12,7 +12,7 @@ use linux::{
     guard::Guard,
     guest::{Fault, GuestRecord, Plan as GuestPlan, PlannedNode},
     kernel_image::KernelImage,
-    kvm,
+    kvm::{self, NoKvm},
     procfs::Capture,
     qemu::{self, Accelerator, Boot, Guest, GuestError},
     setting::SettingError,
@@ -32,7 +32,7 @@ pub const IDENTITY_FILE: &str = "run.json";
 const RESULTS: &str = "results";
 /// A guest that has not come to its first operation by then never will, even on a busy machine.
 const BOOT_TIMEOUT_S: u64 = 180;
-/// For tests: a fault that the next guest shall have (`panic`, `hang`, `exit`).
+/// For tests: a fault that guests shall have (`panic`, `hang`, `exit`, `oom`).
 const INJECT: &str = "PAGELAB_INJECT";
 
 /// Why a run ended before its end.
@@ -126,15 +126,17 @@ fn choose_accelerator(image: &KernelImage, stop: &AtomicBool, progress: &mut dyn
     progress.step(0, 0, "finding out whether KVM works here");
     let verdict = scratch().map_err(|error| error.to_string()).and_then(|(guard, scratch)| {
         let verdict = kvm::probe(image, &scratch, stop);
-        guard.finish().and(verdict)
+        guard.finish().map(|()| verdict)
     });
     match verdict {
-        Ok(()) => Accelerator::Kvm,
-        Err(reason) => {
+        Ok(Ok(())) => return Accelerator::Kvm,
+        Ok(Err(NoKvm { reason, news: true })) => {
             progress.note(&format!("KVM does not work here ({reason}); guests run by translation"));
-            Accelerator::Tcg
         }
+        Ok(Err(NoKvm { news: false, .. })) => {}
+        Err(problem) => progress.note(&format!("cannot find out whether KVM works: {problem}")),
     }
+    Accelerator::Tcg
 }
 
 /// A scratch directory that goes away however we end, and the guard that sees to it.
@@ -254,6 +256,7 @@ impl Runner<'_> {
         let (guard, scratch) = scratch().map_err(|error| Stopped::Failed(format!("scratch directory: {error}")))?;
         let label = format!("booting on {} ({})", session.machine.name, accelerator.name());
         self.step(session, &label);
+        let failures = self.failures.len();
         let mut captures = Vec::new();
         let mut broken = Ok(());
         let stop = self.stop;
@@ -267,11 +270,15 @@ impl Runner<'_> {
         });
         guard.finish().map_err(Stopped::Failed)?;
         broken?;
+        let failed = self.failures.len() > failures;
         match boot {
             Ok(boot) => {
                 let files = capture_json(captures.iter().map(|(phase, files)| (phase.as_str(), files)));
                 let system = system(session, Some((accelerator, &boot)), files);
                 self.store.append(&Record::System(system))?;
+                if let Some(failure) = self.failures.last_mut().filter(|_| failed) {
+                    *failure += &format!("; the guest's last lines:\n{}", boot.tail);
+                }
                 Ok(())
             }
             Err(GuestError::Interrupted) => Err(Stopped::Interrupted),

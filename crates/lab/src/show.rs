@@ -33,6 +33,7 @@ pub enum Format {
 
 /// A result as read, in the order of its experiment.
 struct Shown {
+    experiment: String,
     cells: Vec<Cell>,
     systems: Vec<System>,
     skipped: Vec<Skipped>,
@@ -46,7 +47,7 @@ pub fn render(directory: &Path, format: Format) -> Result<String, UsageError> {
     let shown = read(directory)?;
     Ok(match format {
         Format::Text => text(&shown),
-        Format::Csv => report::to_csv(&shown.report, &zones::csv(&shown.zones, experiment_name(&shown))),
+        Format::Csv => report::to_csv(&shown.report, &zones::csv(&shown.zones, &shown.experiment)),
         Format::Json => json(&shown),
     })
 }
@@ -76,11 +77,16 @@ fn read(directory: &Path) -> Result<Shown, UsageError> {
     cells.sort_by_key(|cell| place.get(&cell.key).copied());
     let report = Report::new(&cells, COUNTER_THRESHOLD);
     let zones = systems.iter().map(ZoneTables::of).collect();
-    Ok(Shown { missing: identity.keys.len().saturating_sub(cells.len()), cells, systems, skipped, report, zones })
-}
-
-fn experiment_name(shown: &Shown) -> &str {
-    shown.cells.first().map_or("", |cell| cell.key.experiment.as_str())
+    let experiment = identity.keys.first().map_or_else(String::new, |key| key.experiment.clone());
+    Ok(Shown {
+        experiment,
+        missing: identity.keys.len().saturating_sub(cells.len()),
+        cells,
+        systems,
+        skipped,
+        report,
+        zones,
+    })
 }
 
 fn text(shown: &Shown) -> String {

@@ -23,6 +23,7 @@ use serde::{Deserialize, Serialize};
 use units::{Bytes, CpuId, NodeId};
 
 use crate::{
+    memory,
     procfs::{Capture, Snapshot},
     setting, worker,
 };
@@ -66,6 +67,8 @@ pub enum Fault {
     Hang,
     /// init ends without the exit record.
     Exit,
+    /// Nearly all memory is taken before the first job, so that the OOM killer ends its worker.
+    Oom,
 }
 
 /// What the guest says, one JSON line each.
@@ -173,6 +176,7 @@ fn work(port: &mut Port) -> Result<(), String> {
             std::thread::park();
         },
         Some(Fault::Exit) => std::process::exit(0),
+        Some(Fault::Oom) => take_memory(&recomputed)?,
     }
     port.send(&GuestRecord::FirstOperation)?;
     for (phase, files) in [("booted", booted), ("recomputed", recomputed)] {
@@ -192,6 +196,15 @@ fn run_job(job: &serde_json::Value) -> Result<serde_json::Value, String> {
     let order = serde_json::to_vec(job).map_err(|error| error.to_string())?;
     let line = worker::run(&order, None, &AtomicBool::new(false)).map_err(|error| error.to_string())?;
     serde_json::from_str(&line).map_err(|error| format!("the worker's line is not JSON: {error}"))
+}
+
+/// Takes all memory but 48 MiB, for good. The OOM killer never picks init, so it picks the worker.
+fn take_memory(capture: &Capture) -> Result<(), String> {
+    let snapshot = Snapshot::parse(capture).map_err(|error| error.to_string())?;
+    let available = Bytes::kib(snapshot.meminfo.get("MemAvailable").copied().unwrap_or(0));
+    let range = memory::map_anonymous(Bytes(available.0.saturating_sub(Bytes::mib(48).0).max(Bytes::PAGE.0)));
+    memory::store(range.map_err(|errno| format!("taking memory: {errno}"))?, Bytes::PAGE);
+    Ok(())
 }
 
 /// Loads the packed modules in the order of their names.

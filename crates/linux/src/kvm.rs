@@ -9,7 +9,7 @@ use units::{Bytes, CpuId};
 use crate::{
     guest::{Plan, PlannedNode},
     kernel_image::{KernelImage, cache_dir},
-    qemu::{self, Accelerator, Guest},
+    qemu::{self, Accelerator, Guest, GuestError},
 };
 
 /// How long the trial boot may take; under KVM it takes about one second.
@@ -25,14 +25,24 @@ struct Verdict {
     problem: Option<String>,
 }
 
+/// Why KVM is not used.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct NoKvm {
+    /// The reason.
+    pub reason: String,
+    /// Whether it was found out just now, so that it is worth telling.
+    pub news: bool,
+}
+
 /// Whether this kernel boots under KVM here; the error says why not. The answer is remembered until the host reboots.
-pub fn probe(image: &KernelImage, scratch: &Path, stop: &AtomicBool) -> Result<(), String> {
-    fs::OpenOptions::new().read(true).write(true).open(DEVICE).map_err(|error| format!("{DEVICE}: {error}"))?;
+pub fn probe(image: &KernelImage, scratch: &Path, stop: &AtomicBool) -> Result<(), NoKvm> {
+    let device = fs::OpenOptions::new().read(true).write(true).open(DEVICE);
+    device.map_err(|error| NoKvm { reason: format!("{DEVICE}: {error}"), news: false })?;
     let boot_id = fs::read_to_string("/proc/sys/kernel/random/boot_id").unwrap_or_default().trim().to_owned();
     let file = cache_dir().ok().map(|cache| cache.join("kvm-probe.json"));
     let known = file.as_ref().and_then(|file| serde_json::from_slice::<Verdict>(&fs::read(file).ok()?).ok());
     if let Some(known) = known.filter(|known| known.boot_id == boot_id && known.release == image.release) {
-        return known.problem.map_or(Ok(()), Err);
+        return known.problem.map_or(Ok(()), |reason| Err(NoKvm { reason, news: false }));
     }
     let outcome = try_boot(image, scratch, stop);
     if !stop.load(std::sync::atomic::Ordering::Relaxed) {
@@ -43,7 +53,7 @@ pub fn probe(image: &KernelImage, scratch: &Path, stop: &AtomicBool) -> Result<(
             let _ = fs::write(file, serde_json::to_vec(&verdict).expect("a verdict serialises"));
         }
     }
-    outcome
+    outcome.map_err(|reason| NoKvm { reason, news: true })
 }
 
 fn try_boot(image: &KernelImage, scratch: &Path, stop: &AtomicBool) -> Result<(), String> {
@@ -59,6 +69,10 @@ fn try_boot(image: &KernelImage, scratch: &Path, stop: &AtomicBool) -> Result<()
         job_timeout_s: PATIENCE_S,
     };
     let boot = qemu::boot(&guest, scratch, stop, |_| ());
-    let first_line = |error: qemu::GuestError| error.to_string().lines().next().unwrap_or_default().to_owned();
-    boot.map(drop).map_err(first_line)
+    boot.map(drop).map_err(|error| match error {
+        // The console says nothing about KVM.
+        GuestError::Ended { how, .. } => format!("a trial boot ended: QEMU {how}"),
+        GuestError::Silent { seconds, .. } => format!("a trial boot did not finish within {seconds} s"),
+        other => other.to_string(),
+    })
 }

@@ -28,7 +28,9 @@ const LOOK_UP: Duration = Duration::from_millis(5);
 /// How long a guest that has sent its exit record may take to power off before it is ended.
 const POWER_OFF_S: u64 = 10;
 /// Lines of the guest's console shown with an error.
-const TAIL: usize = 16;
+const TAIL: usize = 12;
+/// What the kernel prints where a long complaint begins.
+const CAUSES: [&str; 3] = ["Kernel panic", "Oops", "Out of memory"];
 
 /// What runs the guest's instructions.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -81,6 +83,8 @@ pub struct Boot {
     pub first_operation_ns: u64,
     /// The stream, byte for byte.
     pub stream: Vec<u8>,
+    /// The last lines of the guest's console, for the explanation of a job that failed.
+    pub tail: String,
 }
 
 /// Why a boot gave no complete stream.
@@ -182,7 +186,7 @@ pub fn boot(
     let stream = watch.follow(&mut emulator, stop, &mut each)?;
     power_off(&mut emulator)?;
     let first_operation = watch.first_operation.ok_or_else(|| watch.damaged("no first operation".to_owned()))?;
-    Ok(Boot { first_operation_ns: first_operation - start, stream })
+    Ok(Boot { first_operation_ns: first_operation - start, stream, tail: files.tail() })
 }
 
 fn power_off(emulator: &mut Emulator) -> Result<(), GuestError> {
@@ -223,7 +227,11 @@ impl Files {
         if lines.is_empty() {
             return "  (it printed nothing)".to_owned();
         }
-        lines[lines.len().saturating_sub(TAIL)..].iter().map(|line| format!("  {line}")).collect::<Vec<_>>().join("\n")
+        let from = lines.len().saturating_sub(TAIL);
+        // A panic is followed by more lines than anybody wants; its first one says why.
+        let why = lines[..from].iter().find(|line| CAUSES.iter().any(|cause| line.contains(cause)));
+        let shown = why.into_iter().chain(&lines[from..]);
+        shown.map(|line| format!("  {line}")).collect::<Vec<_>>().join("\n")
     }
 }
 
