@@ -12,7 +12,8 @@ pub(crate) fn text(what: Listed) -> String {
         Listed::Experiments => columns(source::list(Kind::Experiment)),
         Listed::Workloads => workloads(),
         Listed::Knobs => {
-            columns(linux::setting::KNOBS.iter().map(|knob| (knob.name.to_owned(), knob.about.to_owned())))
+            let about = |knob: &linux::setting::Knob| format!("{}: {}", knob.about, knob.takes.expects());
+            columns(linux::setting::KNOBS.iter().map(|knob| (knob.name.to_owned(), about(knob))))
         }
         Listed::Counters => counters(),
         Listed::Kernels => kernels(),

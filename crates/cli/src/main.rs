@@ -51,7 +51,7 @@ fn status(error: &anyhow::Error) -> u8 {
     }
     match error.downcast_ref::<RunError>() {
         Some(RunError::Usage(_)) => USAGE,
-        Some(RunError::Interrupted(_)) => INTERRUPTED,
+        Some(RunError::Interrupted(_) | RunError::InterruptedEarly) => INTERRUPTED,
         Some(RunError::Failed(_)) | None => 1,
     }
 }

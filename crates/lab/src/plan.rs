@@ -182,7 +182,10 @@ fn split_sets(request: &Request, experiment: &Experiment) -> Result<(Settings, P
         };
         let complain = |noun: &str, valid: &[&str]| UsageError(format!("--set: {}", unknown(noun, name, valid)));
         match is_setting(name) {
-            true if settings.contains(&name) => sets.0.push((name.to_owned(), value.to_owned())),
+            true if settings.contains(&name) => {
+                linux::setting::check_form(name, value).map_err(|problem| UsageError(format!("--set {problem}")))?;
+                sets.0.push((name.to_owned(), value.to_owned()));
+            }
             true => return Err(complain("setting", &settings)),
             false if params.contains(&name) => {
                 sets.1.push((name.to_owned(), value.split(',').map(str::to_owned).collect()));

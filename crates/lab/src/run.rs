@@ -44,6 +44,9 @@ pub enum RunError {
     /// The user interrupted; exit status 130.
     #[error("interrupted; the finished cells are in {dir}, and `-o {dir}` goes on from there", dir = .0.display())]
     Interrupted(PathBuf),
+    /// The same, before the first cell was done.
+    #[error("interrupted before the first cell was done; nothing is left behind")]
+    InterruptedEarly,
     /// Something else; exit status 1.
     #[error("{0}")]
     Failed(String),
@@ -75,15 +78,29 @@ pub fn run(request: &Request, stop: &AtomicBool, progress: &mut dyn Progress) ->
     if !done.is_empty() {
         progress.note(&format!("resuming {}: {} of {} cells are there", directory.display(), done.len(), plan.cells()));
     }
-    let mut runner = Runner { plan: &plan, store, done, finished: 0, failures: Vec::new(), stop, progress };
-    runner.finished = runner.done.len();
+    let finished = done.len();
+    let mut runner = Runner { plan: &plan, store, done, finished, failures: Vec::new(), stop, progress };
     let outcome = plan.sessions.iter().try_for_each(|session| runner.session(session));
-    let failures = runner.failures;
+    let Runner { failures, done, .. } = runner;
+    if outcome.is_err() && done.is_empty() {
+        discard(&directory);
+    }
     match outcome {
         Ok(()) => Ok(Finished { directory, failures }),
+        Err(Stopped::Interrupted) if done.is_empty() => Err(RunError::InterruptedEarly),
         Err(Stopped::Interrupted) => Err(RunError::Interrupted(directory)),
+        Err(Stopped::Mistake(error)) => Err(RunError::Usage(error)),
         Err(Stopped::Failed(message)) => Err(RunError::Failed(message)),
     }
+}
+
+/// Removes a result without a single cell: there is nothing to resume, and it would only be in the way. Only our own files
+/// go, and the directory if nothing else is in it; what cannot be removed stays.
+fn discard(directory: &Path) {
+    for file in [report::RESULT_FILE, IDENTITY_FILE] {
+        let _ = std::fs::remove_file(directory.join(file));
+    }
+    let _ = std::fs::remove_dir(directory);
 }
 
 fn default_directory(plan: &Plan) -> PathBuf {
@@ -94,24 +111,29 @@ fn default_directory(plan: &Plan) -> PathBuf {
 fn open(directory: &Path, plan: &Plan) -> Result<(Store, Vec<Key>), UsageError> {
     let usage = |error: StoreError| UsageError(error.to_string());
     let identity = plan.identity();
-    let file = directory.join(IDENTITY_FILE);
-    if !file.exists() {
-        let mut store = Store::create(directory).map_err(usage)?;
-        for skipped in &plan.skipped {
-            store.append(&Record::Skipped(skipped.clone())).map_err(usage)?;
+    let place = directory.display();
+    if !directory.join(IDENTITY_FILE).exists() {
+        // Before the first line, so that a run that is killed at once can be resumed too.
+        if directory.join(report::RESULT_FILE).exists() {
+            return Err(UsageError(format!("{place} holds lines of a run that is not known; give another directory")));
         }
+        std::fs::create_dir_all(directory).map_err(|error| UsageError(format!("cannot create {place}: {error}")))?;
         let text = serde_json::to_vec_pretty(&identity).expect("an identity serialises");
-        report::write_whole(&file, &text).map_err(usage)?;
-        return Ok((store, Vec::new()));
-    }
-    if read_identity(directory)? != identity {
-        let place = directory.display();
+        report::write_whole(&directory.join(IDENTITY_FILE), &text).map_err(usage)?;
+    } else if read_identity(directory)? != identity {
         return Err(UsageError(format!(
             "{place} holds a different run (other cells, machine or program); give another directory with -o"
         )));
     }
-    let (store, contents) = Store::open(directory).map_err(usage)?;
-    Ok((store, report::cells(contents.records).into_iter().map(|cell| cell.key).collect()))
+    if directory.join(report::RESULT_FILE).exists() {
+        let (store, contents) = Store::open(directory).map_err(usage)?;
+        return Ok((store, report::cells(contents.records).into_iter().map(|cell| cell.key).collect()));
+    }
+    let mut store = Store::create(directory).map_err(usage)?;
+    for skipped in &plan.skipped {
+        store.append(&Record::Skipped(skipped.clone())).map_err(usage)?;
+    }
+    Ok((store, Vec::new()))
 }
 
 /// What the result in `directory` is the result of.
@@ -153,7 +175,13 @@ fn scratch() -> io::Result<(Guard, PathBuf)> {
 /// Why a session ended before its end.
 enum Stopped {
     Interrupted,
+    /// The kernel refused what the user asked for.
+    Mistake(UsageError),
     Failed(String),
+}
+
+fn mistake(error: &SettingError) -> Stopped {
+    Stopped::Mistake(UsageError(format!("--set {error}")))
 }
 
 impl From<StoreError> for Stopped {
@@ -210,7 +238,7 @@ impl Runner<'_> {
             let mut settings =
                 Guard::start().map_err(|error| Stopped::Failed(format!("the guard process: {error}")))?;
             for (name, value) in linux::setting::in_order(&self.plan.settings) {
-                settings.set(&name, &value).map_err(|error: SettingError| Stopped::Failed(format!("--set {error}")))?;
+                settings.set(&name, &value).map_err(|error: SettingError| mistake(&error))?;
             }
             guard = Some(settings);
         }

@@ -36,6 +36,8 @@ struct Shown {
     experiment: String,
     cells: Vec<Cell>,
     systems: Vec<System>,
+    /// Seconds from QEMU's start to the first operation, one per boot, with the kernel.
+    boots: Vec<(String, f64)>,
     skipped: Vec<Skipped>,
     missing: usize,
     report: Report,
@@ -64,10 +66,12 @@ fn read(directory: &Path) -> Result<Shown, UsageError> {
     let place: BTreeMap<_, _> = identity.keys.iter().zip(0..).collect();
     let skipped = run::skips(&contents.records);
     let mut systems: Vec<System> = Vec::new();
+    let mut boots = Vec::new();
     for record in &contents.records {
         if let Record::System(system) = record {
             // A resumed run or a further seed boots again; what the kernel computes of its zones is the same.
             let same = |known: &System| (known.target, &known.kernel) == (system.target, &system.kernel);
+            boots.extend(system.run.boot_s.map(|boot_s| (system.kernel.clone(), boot_s)));
             if !systems.iter().any(same) {
                 systems.push(system.clone());
             }
@@ -83,6 +87,7 @@ fn read(directory: &Path) -> Result<Shown, UsageError> {
         missing: identity.keys.len().saturating_sub(cells.len()),
         cells,
         systems,
+        boots,
         skipped,
         report,
         zones,
@@ -113,7 +118,7 @@ fn head(shown: &Shown) -> String {
     for system in &shown.systems {
         let mut words = vec![format!("{:<5}{} on {}", system.target.name(), system.kernel, system.machine)];
         words.extend(system.accelerator.as_ref().map(|accelerator| format!("under QEMU ({accelerator})")));
-        words.extend(system.run.boot_s.map(|boot| format!("first operation {boot:.2} s after QEMU's start")));
+        words.extend(first_operation(shown, &system.kernel));
         words.extend(system.notes.iter().cloned());
         for (name, value) in &system.settings {
             words.push(format!("{name}={value}"));
@@ -125,6 +130,19 @@ fn head(shown: &Shown) -> String {
             "In a guest under translation counters are trustworthy, times are not; compare times within one column.\n";
     }
     text + "\n"
+}
+
+/// How long the boots took, where there were any.
+fn first_operation(shown: &Shown, kernel: &str) -> Option<String> {
+    let boots: Vec<f64> = shown.boots.iter().filter(|(of, _)| of == kernel).map(|(_, seconds)| *seconds).collect();
+    let median = report::stats::percentile(&boots, 50.0)?;
+    let range = match (report::stats::min(&boots), report::stats::max(&boots)) {
+        (Some(min), Some(max)) if boots.len() > 1 => {
+            format!(" (median of {} boots, {min:.2} to {max:.2})", boots.len())
+        }
+        _ => String::new(),
+    };
+    Some(format!("first operation {median:.2} s after QEMU's start{range}"))
 }
 
 /// What is not there, and why.

@@ -7,54 +7,110 @@ use std::{fs, io, path::PathBuf};
 
 use crate::procfs;
 
-/// A setting that pagelab knows, for `pagelab list knobs` and for suggestions.
+/// A setting that pagelab knows, for `pagelab list knobs`, for suggestions and for checking values.
 #[derive(Clone, Copy, Debug)]
 pub struct Knob {
     /// The kernel's name.
     pub name: &'static str,
+    /// What values it takes; the kernel knows the range.
+    pub takes: Takes,
     /// What it does, in one line.
     pub about: &'static str,
+}
+
+/// The form of a setting's value.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Takes {
+    /// A whole number.
+    Number,
+    /// Whole numbers separated by blanks.
+    Numbers,
+    /// One of these words.
+    Word(&'static [&'static str]),
+}
+
+impl Takes {
+    /// What to write, for messages.
+    pub fn expects(self) -> String {
+        match self {
+            Self::Number => "a whole number".to_owned(),
+            Self::Numbers => "whole numbers separated by blanks".to_owned(),
+            Self::Word(words) => format!("one of {}", words.join(", ")),
+        }
+    }
+
+    fn accepts(self, value: &str) -> bool {
+        let number = |word: &str| word.parse::<i64>().is_ok();
+        match self {
+            Self::Number => number(value),
+            Self::Numbers => !value.trim().is_empty() && value.split_whitespace().all(number),
+            Self::Word(words) => words.contains(&value),
+        }
+    }
 }
 
 /// The setting that is written before all others: switching huge pages on recomputes `vm.min_free_kbytes`.
 pub const THP_ENABLED: &str = "transparent_hugepage/enabled";
 
-const fn knob(name: &'static str, about: &'static str) -> Knob {
-    Knob { name, about }
+const fn number(name: &'static str, about: &'static str) -> Knob {
+    Knob { name, takes: Takes::Number, about }
+}
+
+const fn word(name: &'static str, words: &'static [&'static str], about: &'static str) -> Knob {
+    Knob { name, takes: Takes::Word(words), about }
 }
 
 /// Settings that can be given in a machine file or with `--set`.
 pub const KNOBS: &[Knob] = &[
-    knob(THP_ENABLED, "huge pages for faults: always, madvise or never"),
-    knob("transparent_hugepage/defrag", "effort of a huge fault: always, defer, defer+madvise, madvise or never"),
-    knob("transparent_hugepage/use_zero_page", "huge zero page for read faults: 0 or 1"),
-    knob("transparent_hugepage/khugepaged/defrag", "whether khugepaged may compact and reclaim: 0 or 1"),
-    knob("transparent_hugepage/khugepaged/pages_to_scan", "pages khugepaged scans per wake-up"),
-    knob("transparent_hugepage/khugepaged/scan_sleep_millisecs", "sleep between scans"),
-    knob("transparent_hugepage/khugepaged/alloc_sleep_millisecs", "sleep after a failed allocation"),
-    knob("transparent_hugepage/khugepaged/max_ptes_none", "empty PTEs that a collapse may fill"),
-    knob("lru_gen/enabled", "multi-generational LRU: 0 is the classic LRU"),
-    knob("vm.min_free_kbytes", "memory kept free, from which the min marks follow"),
-    knob("vm.watermark_scale_factor", "distance between marks in 1/10000 of a zone"),
-    knob("vm.watermark_boost_factor", "boost of the high mark after fragmentation, in 1/10000; 0 is off"),
-    knob("vm.lowmem_reserve_ratio", "protection of lower zones, one ratio per zone"),
-    knob("vm.percpu_pagelist_fraction", "per-CPU lists up to 5.13: high is zone/fraction; 0 is automatic"),
-    knob("vm.percpu_pagelist_high_fraction", "per-CPU lists from 5.14: high is zone/fraction/CPUs; 0 is automatic"),
-    knob("vm.swappiness", "weight of anonymous against file pages in reclaim"),
-    knob("vm.extfrag_threshold", "fragmentation index above which compaction beats reclaim"),
-    knob("vm.compaction_proactiveness", "background compaction; 0 is off"),
-    knob("vm.compact_unevictable_allowed", "whether compaction moves mlocked pages"),
-    knob("vm.zone_reclaim_mode", "reclaim locally before going to another node"),
-    knob("vm.dirty_ratio", "dirty memory at which writers wait, in percent"),
-    knob("vm.dirty_background_ratio", "dirty memory at which flushers start, in percent"),
-    knob("vm.dirty_expire_centisecs", "age at which dirty data is written"),
-    knob("vm.dirty_writeback_centisecs", "period of the flushers"),
-    knob("vm.vfs_cache_pressure", "weight of dentries and inodes in reclaim"),
-    knob("vm.page-cluster", "log2 of the pages read ahead from swap"),
-    knob("vm.overcommit_memory", "address space overcommit: 0 heuristic, 1 always, 2 never"),
-    knob("vm.max_map_count", "mappings one process may have"),
-    knob("kernel.numa_balancing", "automatic NUMA balancing: 0 is off"),
+    word(THP_ENABLED, &["always", "madvise", "never"], "huge pages for faults"),
+    word(
+        "transparent_hugepage/defrag",
+        &["always", "defer", "defer+madvise", "madvise", "never"],
+        "effort of a huge fault",
+    ),
+    number("transparent_hugepage/use_zero_page", "huge zero page for read faults: 0 or 1"),
+    number("transparent_hugepage/khugepaged/defrag", "whether khugepaged may compact and reclaim: 0 or 1"),
+    number("transparent_hugepage/khugepaged/pages_to_scan", "pages khugepaged scans per wake-up"),
+    number("transparent_hugepage/khugepaged/scan_sleep_millisecs", "sleep between scans"),
+    number("transparent_hugepage/khugepaged/alloc_sleep_millisecs", "sleep after a failed allocation"),
+    number("transparent_hugepage/khugepaged/max_ptes_none", "empty PTEs that a collapse may fill"),
+    number("lru_gen/enabled", "multi-generational LRU: 0 is the classic LRU"),
+    number("vm.min_free_kbytes", "memory kept free, from which the min marks follow"),
+    number("vm.watermark_scale_factor", "distance between marks in 1/10000 of a zone"),
+    number("vm.watermark_boost_factor", "boost of the high mark after fragmentation, in 1/10000; 0 is off"),
+    Knob {
+        name: "vm.lowmem_reserve_ratio",
+        takes: Takes::Numbers,
+        about: "protection of lower zones, one ratio per zone",
+    },
+    number("vm.percpu_pagelist_fraction", "per-CPU lists up to 5.13: high is zone/fraction; 0 is automatic"),
+    number("vm.percpu_pagelist_high_fraction", "per-CPU lists from 5.14: high is zone/fraction/CPUs; 0 is automatic"),
+    number("vm.swappiness", "weight of anonymous against file pages in reclaim"),
+    number("vm.extfrag_threshold", "fragmentation index above which compaction beats reclaim"),
+    number("vm.compaction_proactiveness", "background compaction; 0 is off"),
+    number("vm.compact_unevictable_allowed", "whether compaction moves mlocked pages"),
+    number("vm.zone_reclaim_mode", "reclaim locally before going to another node"),
+    number("vm.dirty_ratio", "dirty memory at which writers wait, in percent"),
+    number("vm.dirty_background_ratio", "dirty memory at which flushers start, in percent"),
+    number("vm.dirty_expire_centisecs", "age at which dirty data is written"),
+    number("vm.dirty_writeback_centisecs", "period of the flushers"),
+    number("vm.vfs_cache_pressure", "weight of dentries and inodes in reclaim"),
+    number("vm.page-cluster", "log2 of the pages read ahead from swap"),
+    number("vm.overcommit_memory", "address space overcommit: 0 heuristic, 1 always, 2 never"),
+    number("vm.max_map_count", "mappings one process may have"),
+    number("kernel.numa_balancing", "automatic NUMA balancing: 0 is off"),
 ];
+
+/// Why a value cannot be this setting's, found out without a kernel: an unknown name or a value of the wrong form.
+pub fn check_form(name: &str, value: &str) -> Result<(), String> {
+    match KNOBS.iter().find(|knob| knob.name == name) {
+        None => Err(format!("unknown setting {name:?}")),
+        Some(knob) if !knob.takes.accepts(value) => {
+            Err(format!("{name}: expected {}, found {value:?}", knob.takes.expects()))
+        }
+        Some(_) => Ok(()),
+    }
+}
 
 /// The names of all known settings.
 pub fn names() -> Vec<&'static str> {
@@ -202,6 +258,21 @@ mod tests {
     fn an_unknown_setting_is_absent_and_a_real_one_reads() {
         assert!(matches!(read("vm.no_such_setting"), Err(SettingError::Absent { .. })));
         assert!(read("vm.min_free_kbytes").unwrap().parse::<u64>().is_ok());
+    }
+
+    #[test]
+    fn values_of_the_wrong_form_are_refused_without_a_kernel() {
+        assert_eq!(check_form("vm.swappiness", "10"), Ok(()));
+        assert_eq!(check_form("vm.lowmem_reserve_ratio", "256 256 32 0 0"), Ok(()));
+        assert_eq!(check_form("transparent_hugepage/defrag", "defer+madvise"), Ok(()));
+        assert_eq!(
+            check_form("vm.swappiness", "10%"),
+            Err("vm.swappiness: expected a whole number, found \"10%\"".to_owned())
+        );
+        assert_eq!(
+            check_form(THP_ENABLED, "on"),
+            Err("transparent_hugepage/enabled: expected one of always, madvise, never, found \"on\"".to_owned())
+        );
     }
 
     #[test]

@@ -186,6 +186,10 @@ fn settings(root: &TableReader<'_>, known: &[&str]) -> Result<Vec<(String, Strin
         }
     }
     let table = table.only("setting", known)?;
-    let read = |name: &str| Ok((name.to_owned(), table.required::<Scalar>(name)?.0));
+    let read = |name: &str| {
+        let value = table.required::<Scalar>(name)?.0;
+        linux::setting::check_form(name, &value).map_err(|problem| table.error(name, problem))?;
+        Ok((name.to_owned(), value))
+    };
     table.keys().into_iter().map(read).collect()
 }
