@@ -89,7 +89,7 @@ fn closing_line(stages: &[Stage], tally: Tally, skips: usize) -> (String, usize)
     let counted_twice = usize::from(test_stage_failed && tally.failed > 0);
     let failed = tally.failed + failed_stages - counted_twice;
     let passed = tally.passed.saturating_sub(skips);
-    (format!("xtask test: {passed} passed, {failed} failed, {} skipped", tally.ignored + skips), failed)
+    (format!("total: {passed} passed, {failed} failed, {} skipped", tally.ignored + skips), failed)
 }
 
 #[expect(clippy::disallowed_methods, reason = "wall time of a stage, for a person to read")]
@@ -201,10 +201,10 @@ mod tests {
     fn the_closing_line_counts_stages_tests_and_skips() {
         let tally = Tally { passed: 10, failed: 0, ignored: 1 };
         let line = |stages: &[Stage], tally| closing_line(stages, tally, 2);
-        assert_eq!(line(&[stage("fmt", "")], tally), ("xtask test: 8 passed, 0 failed, 3 skipped".to_owned(), 0));
+        assert_eq!(line(&[stage("fmt", "")], tally), ("total: 8 passed, 0 failed, 3 skipped".to_owned(), 0));
         let stages = [stage("fmt", "bad"), stage("tests", "2 tests failed")];
         let failing = Tally { failed: 2, ..tally };
-        assert_eq!(line(&stages, failing), ("xtask test: 8 passed, 3 failed, 3 skipped".to_owned(), 3));
+        assert_eq!(line(&stages, failing), ("total: 8 passed, 3 failed, 3 skipped".to_owned(), 3));
         let stages = [stage("tests", "cargo test: it does not compile"), stage("vm", "vm_boot skipped")];
         assert_eq!(line(&stages, Tally::default()).1, 2);
     }

@@ -3,8 +3,8 @@
 //! | Linux                  | here           | left out                                                              |
 //! |------------------------|----------------|-----------------------------------------------------------------------|
 //! | `include/linux/mmzone.h` | `zone.rs`    | HighMem (64-bit only), zone contents: only sizes so far               |
-//! | `mm/page_alloc.c`      | `watermark.rs` | boost, `zone_watermark_ok`, `totalreserve_pages`, hugetlb and khugepaged's per-size switches |
-//! | `mm/khugepaged.c`      | `watermark.rs` | everything but the recommended `min_free_kbytes`                      |
+//! | `mm/page_alloc.c`      | `watermark.rs` | boost, `zone_watermark_ok`, `totalreserve_pages`                      |
+//! | `mm/khugepaged.c`      | `watermark.rs` | all but the recommended `min_free_kbytes`; its per-size switches too  |
 //! | `mm/page_alloc.c`      | `pcp.rs`       | the lists themselves, tuning of `high` at run time, CPU hotplug       |
 //! | (several)              | `variant.rs`   | 32-bit rules, configurations without SMP                              |
 //!
