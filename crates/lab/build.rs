@@ -17,10 +17,12 @@ fn main() {
     let mut files = vec![root.join("Cargo.lock")];
     for name in HASHED {
         let sources = crates.join(name).join("src");
-        println!("cargo::rerun-if-changed={}", sources.display());
+        watch(&sources);
         collect(&sources, &mut files);
     }
-    println!("cargo::rerun-if-changed={}", root.join("Cargo.lock").display());
+    for watched in ["Cargo.lock", "machines", "experiments", ".git/HEAD", ".git/logs/HEAD"] {
+        watch(&root.join(watched));
+    }
     files.sort();
     let mut hasher = blake3::Hasher::new();
     for file in files {
@@ -32,12 +34,14 @@ fn main() {
         hasher.update(&contents);
     }
     println!("cargo::rustc-env=PAGELAB_PROGRAM_HASH={}", &hasher.finalize().to_hex()[..16]);
-    for embedded in ["machines", "experiments"] {
-        println!("cargo::rerun-if-changed={}", root.join(embedded).display());
-    }
-    println!("cargo::rerun-if-changed={}", root.join(".git/HEAD").display());
-    println!("cargo::rerun-if-changed={}", root.join(".git/logs/HEAD").display());
     println!("cargo::rustc-env=PAGELAB_COMMIT={}", commit(root).unwrap_or_else(|| "unknown".to_owned()));
+}
+
+/// A path that does not exist would make cargo run this on every build.
+fn watch(path: &Path) {
+    if path.exists() {
+        println!("cargo::rerun-if-changed={}", path.display());
+    }
 }
 
 fn collect(directory: &Path, files: &mut Vec<PathBuf>) {

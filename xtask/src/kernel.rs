@@ -9,10 +9,7 @@ use std::{
 use anyhow::{Context, Result, bail, ensure};
 use linux::kernel_image::{KernelCache, KernelImage, cache_dir, compare_versions, release_matches};
 
-use crate::{
-    apt::{self, Apt, Source},
-    program,
-};
+use crate::apt::{self, Apt, Source};
 
 /// What to fetch, and from where.
 #[derive(clap::Args)]
@@ -62,13 +59,18 @@ pub(crate) fn run(options: &Options) -> Result<()> {
 fn require_tools(cache: &KernelCache) -> Result<()> {
     for tool in ["apt-get", "apt-cache", "apt-config", "dpkg-deb"] {
         ensure!(
-            program(tool).is_some(),
+            is_on_path(tool),
             "no {tool} on PATH: kernels are fetched with Debian's tools; elsewhere, put an x86-64 bzImage and its \
              modules into {}/{{vmlinuz,modules/}}, or name one by its path",
             cache.release_dir("RELEASE").display()
         );
     }
     Ok(())
+}
+
+fn is_on_path(program: &str) -> bool {
+    let path = std::env::var_os("PATH").unwrap_or_default();
+    std::env::split_paths(&path).any(|dir| dir.join(program).is_file())
 }
 
 /// Downloads the newest matching package: from the system's own suites, else from other suites of the same mirrors.

@@ -6,7 +6,7 @@ mod kernel;
 mod test;
 mod tidy;
 
-use std::{path::PathBuf, process::ExitCode};
+use std::process::ExitCode;
 
 use anyhow::{Context, Result};
 use cargo_metadata::{Metadata, MetadataCommand};
@@ -64,9 +64,4 @@ fn code(findings: usize) -> ExitCode {
 /// The workspace around the current directory.
 fn workspace() -> Result<Metadata> {
     MetadataCommand::new().no_deps().exec().context("cargo metadata; run this inside the pagelab workspace")
-}
-
-/// The program `name` on PATH.
-fn program(name: &str) -> Option<PathBuf> {
-    std::env::split_paths(&std::env::var_os("PATH")?).map(|dir| dir.join(name)).find(|path| path.is_file())
 }

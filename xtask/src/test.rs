@@ -1,7 +1,7 @@
 //! `cargo xtask test`: all that CI checks, stage by stage, and an honest account at the end.
 
 use std::{
-    collections::BTreeMap,
+    collections::{BTreeMap, BTreeSet},
     fs,
     io::{self, BufRead, BufReader, Write},
     process::{Command, ExitCode, Stdio},
@@ -10,12 +10,17 @@ use std::{
 
 use anyhow::{Context, Result};
 use cargo_metadata::Metadata;
-use linux::kernel_image::{self, release_matches};
+use linux::{
+    kernel_image::{self, release_matches},
+    qemu,
+};
 
-use crate::{code, program, tidy};
+use crate::{code, tidy};
 
 /// Variable that names the file to which tests append `NAME\tREASON` when they skip.
 const SKIPS_VARIABLE: &str = "PAGELAB_SKIPS";
+/// How the names of tests begin that boot a guest.
+const VM_PREFIX: &str = "vm_";
 
 /// How one stage ended.
 struct Stage {
@@ -25,12 +30,14 @@ struct Stage {
     complaint: String,
 }
 
-/// Sums of cargo's `test result:` lines.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+/// Sums of cargo's `test result:` lines, and what its `test NAME ... ok` lines tell of guests.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
 struct Tally {
     passed: usize,
     failed: usize,
     ignored: usize,
+    /// Tests that boot a guest and that cargo calls ok: they passed, or they skipped.
+    vm_ok: BTreeSet<String>,
 }
 
 /// Runs every stage, also after one failed.
@@ -56,18 +63,14 @@ pub(crate) fn run(workspace: &Metadata, filter: Option<&str>) -> Result<ExitCode
     let text = fs::read_to_string(skips_file.path()).context("the file of skips")?;
     let skips = parse_skips(&text);
     if vm_can_run() {
-        let complaints = skips.iter().filter(|(name, reason)| is_vm_excuse(name, reason));
-        stages.extend(complaints.map(|(name, _)| Stage {
-            name: "vm",
-            wall: Duration::ZERO,
-            complaint: format!("{name} skipped, though QEMU and a 6.1 kernel are here"),
-        }));
+        let complaints = vm_complaints(filter, &tally.vm_ok, &skips);
+        stages.extend(complaints.into_iter().map(|complaint| Stage { name: "vm", wall: Duration::ZERO, complaint }));
     }
-    Ok(code(summarize(&stages, tally, &skips)))
+    Ok(code(summarize(&stages, &tally, &skips)))
 }
 
 /// Prints the account and returns how much failed.
-fn summarize(stages: &[Stage], tally: Tally, skips: &BTreeMap<&str, &str>) -> usize {
+fn summarize(stages: &[Stage], tally: &Tally, skips: &BTreeMap<&str, &str>) -> usize {
     println!();
     for (name, reason) in skips {
         println!("skipped {name}: {reason}");
@@ -83,7 +86,7 @@ fn summarize(stages: &[Stage], tally: Tally, skips: &BTreeMap<&str, &str>) -> us
 
 /// A failed stage counts once, except that failed tests are counted instead of their stage. To cargo, a test that
 /// skips has passed; here it has not.
-fn closing_line(stages: &[Stage], tally: Tally, skips: usize) -> (String, usize) {
+fn closing_line(stages: &[Stage], tally: &Tally, skips: usize) -> (String, usize) {
     let failed_stages = stages.iter().filter(|stage| !stage.complaint.is_empty()).count();
     let test_stage_failed = stages.iter().any(|stage| stage.name == "tests" && !stage.complaint.is_empty());
     let counted_twice = usize::from(test_stage_failed && tally.failed > 0);
@@ -134,11 +137,17 @@ fn run_tests(mut command: Command, terminal: &mut impl Write, tally: &mut Tally)
 }
 
 impl Tally {
-    /// Reads `test result: ok. 3 passed; 0 failed; 1 ignored; 0 measured; ...`, with or without colours.
+    /// Reads one line, with or without colours.
     fn add(&mut self, line: &str) {
-        let Some(results) = line.trim_start().strip_prefix("test result: ") else {
-            return;
-        };
+        let Some(line) = line.trim_start().strip_prefix("test ") else { return };
+        match line.strip_prefix("result: ") {
+            Some(results) => self.add_results(results),
+            None => self.vm_ok.extend(ok_name(line).filter(|name| name.starts_with(VM_PREFIX)).map(str::to_owned)),
+        }
+    }
+
+    /// Reads `ok. 3 passed; 0 failed; 1 ignored; 0 measured; ...`.
+    fn add_results(&mut self, results: &str) {
         let words: Vec<&str> = results.split([' ', ';']).filter(|word| !word.is_empty()).collect();
         for pair in words.windows(2) {
             let Ok(count) = pair[0].parse::<usize>() else {
@@ -154,6 +163,13 @@ impl Tally {
     }
 }
 
+/// The name in `NAME ... ok`, perhaps with ` - should panic` after it.
+fn ok_name(line: &str) -> Option<&str> {
+    let (name, verdict) = line.trim_end().split_once(" ... ")?;
+    let is_ok = verdict.split('\u{1b}').any(|part| part == "ok" || part.ends_with("mok"));
+    name.split(' ').next().filter(|_| is_ok)
+}
+
 /// Skipped tests and their reasons; one that skips several parts counts once.
 fn parse_skips(text: &str) -> BTreeMap<&str, &str> {
     text.lines().map(|line| line.split_once('\t').unwrap_or((line, "no reason given"))).collect()
@@ -162,7 +178,20 @@ fn parse_skips(text: &str) -> BTreeMap<&str, &str> {
 /// Whether this machine has what the tests of real kernels need.
 fn vm_can_run() -> bool {
     let cached = kernel_image::list_cached().unwrap_or_default();
-    program("qemu-system-x86_64").is_some() && cached.iter().any(|release| release_matches(release, "6.1"))
+    qemu::find_emulator().is_ok() && cached.iter().any(|release| release_matches(release, "6.1"))
+}
+
+/// What is wrong with the tests of real kernels on a machine that can run them. Without a filter, some must have passed:
+/// else a run where they are gone would look like one where they are well.
+fn vm_complaints(filter: Option<&str>, vm_ok: &BTreeSet<String>, skips: &BTreeMap<&str, &str>) -> Vec<String> {
+    const HERE: &str = "though QEMU and a 6.1 kernel are here";
+    let excuses = skips.iter().filter(|(name, reason)| is_vm_excuse(name, reason));
+    let mut complaints: Vec<String> = excuses.map(|(name, _)| format!("{name} skipped, {HERE}")).collect();
+    let some_passed = vm_ok.iter().any(|name| !skips.contains_key(name.as_str()));
+    if filter.is_none() && !some_passed {
+        complaints.push(format!("no test named {VM_PREFIX}... ran and passed, {HERE}"));
+    }
+    complaints
 }
 
 /// Whether a test of real kernels skipped for want of QEMU or of the 6.1 kernel. The first version in a reason tells
@@ -194,19 +223,40 @@ mod tests {
         ] {
             tally.add(line);
         }
-        assert_eq!(tally, Tally { passed: 5, failed: 5, ignored: 1 });
+        assert_eq!(tally, Tally { passed: 5, failed: 5, ignored: 1, vm_ok: BTreeSet::new() });
+    }
+
+    #[test]
+    fn guests_that_are_ok_are_known_by_name() {
+        let mut tally = Tally::default();
+        for line in [
+            "test vm_plain ... ok\n",
+            "test vm_coloured ... \u{1b}[32mok\u{1b}(B\u{1b}[m\n",
+            "test vm_panics - should panic ... ok\n",
+            "test vm_fails ... FAILED\n",
+            "test vm_fails_in_red ... \u{1b}[31mFAILED\u{1b}[m\n",
+            "test vm_later ... ignored, no time\n",
+            "test vm_slow has been running for over 60 seconds\n",
+            "test no_vm_ ... ok\n",
+            "test vm::boots ... ok\n",
+            "the test vm_told ... ok\n",
+        ] {
+            tally.add(line);
+        }
+        let names: Vec<&str> = tally.vm_ok.iter().map(String::as_str).collect();
+        assert_eq!(names, ["vm_coloured", "vm_panics", "vm_plain"]);
     }
 
     #[test]
     fn the_closing_line_counts_stages_tests_and_skips() {
-        let tally = Tally { passed: 10, failed: 0, ignored: 1 };
-        let line = |stages: &[Stage], tally| closing_line(stages, tally, 2);
-        assert_eq!(line(&[stage("fmt", "")], tally), ("total: 8 passed, 0 failed, 3 skipped".to_owned(), 0));
+        let tally = Tally { passed: 10, ignored: 1, ..Tally::default() };
+        let line = |stages: &[Stage], tally: &Tally| closing_line(stages, tally, 2);
+        assert_eq!(line(&[stage("fmt", "")], &tally), ("total: 8 passed, 0 failed, 3 skipped".to_owned(), 0));
         let stages = [stage("fmt", "bad"), stage("tests", "2 tests failed")];
         let failing = Tally { failed: 2, ..tally };
-        assert_eq!(line(&stages, failing), ("total: 8 passed, 3 failed, 3 skipped".to_owned(), 3));
+        assert_eq!(line(&stages, &failing), ("total: 8 passed, 3 failed, 3 skipped".to_owned(), 3));
         let stages = [stage("tests", "cargo test: it does not compile"), stage("vm", "vm_boot skipped")];
-        assert_eq!(line(&stages, Tally::default()).1, 2);
+        assert_eq!(line(&stages, &Tally::default()).1, 2);
     }
 
     #[test]
@@ -231,6 +281,20 @@ mod tests {
         let skips = parse_skips("vm_boot\tno QEMU\nvm_boot\tno QEMU\nother\n");
         assert_eq!(skips.len(), 2);
         assert_eq!(skips["other"], "no reason given");
+    }
+
+    #[test]
+    fn where_guests_can_run_some_test_of_them_must_pass() {
+        let skips = parse_skips("vm_a\tthe host has no huge pages\nvm_b\tno qemu-system-x86_64 on PATH");
+        let complaints = |filter, names: &[&str]| {
+            vm_complaints(filter, &names.iter().map(|name| (*name).to_owned()).collect(), &skips)
+        };
+        let excuse = "vm_b skipped, though QEMU and a 6.1 kernel are here";
+        let none = "no test named vm_... ran and passed, though QEMU and a 6.1 kernel are here";
+        assert_eq!(complaints(None, &["vm_a", "vm_b", "vm_c"]), [excuse]);
+        assert_eq!(complaints(None, &["vm_a", "vm_b"]), [excuse, none], "to cargo, tests that skip are ok");
+        assert_eq!(complaints(None, &[]), [excuse, none]);
+        assert_eq!(complaints(Some("units"), &[]), [excuse]);
     }
 
     #[test]

@@ -25,6 +25,10 @@ pub(crate) enum Command {
     /// Run an experiment and print its tables
     Run(Run),
     /// Print the tables of a result again, without running anything
+    #[command(after_help = "\
+Examples:
+  pagelab show results/mine
+  pagelab show results/mine --format csv > mine.csv")]
     Show {
         /// A result directory
         result: PathBuf,
@@ -33,9 +37,10 @@ pub(crate) enum Command {
         format: FormatArg,
     },
     /// Machines as files
-    #[command(subcommand)]
+    #[command(subcommand, after_help = "Examples:\n  pagelab machine import -o machines/here.toml")]
     Machine(Machine),
     /// List what there is
+    #[command(after_help = "Examples:\n  pagelab list experiments\n  pagelab list knobs")]
     List {
         /// What to list
         #[arg(value_enum)]
@@ -114,6 +119,10 @@ pub(crate) struct Run {
 #[derive(Debug, Subcommand)]
 pub(crate) enum Machine {
     /// Write the machine file of this machine, or of a copy of its /proc and /sys files
+    #[command(after_help = "\
+Examples:
+  pagelab machine import -o machines/here.toml
+  pagelab machine import --from copy/ --name laptop -o machines/laptop.toml")]
     Import {
         /// A directory with copies of /proc and /sys files (zoneinfo, meminfo, version, sys/vm/*, node/*/*), or a root
         /// with proc/ and sys/ in it [default: this machine]

@@ -27,8 +27,11 @@ pub(crate) fn guard() -> ExitCode {
     match linux::guard::serve(io::stdin().lock(), io::stdout()) {
         Ok(()) => ExitCode::SUCCESS,
         Err(failures) => {
-            let _ = writeln!(io::stdout(), "{failures}");
-            let _ = writeln!(io::stderr(), "pagelab: not everything could be put back: {failures}");
+            let told = writeln!(io::stdout(), "{failures}");
+            if told.is_err() {
+                // The one who started us is gone; the user may still see this.
+                let _ = writeln!(io::stderr(), "pagelab: not everything could be put back: {failures}");
+            }
             ExitCode::FAILURE
         }
     }

@@ -27,8 +27,8 @@ const USAGE: u8 = 2;
 const INTERRUPTED: u8 = 130;
 
 fn main() -> ExitCode {
-    // Process 1 is init, and init is us only inside our own guests.
-    if std::process::id() == 1 {
+    // Process 1 of a container is no init of ours: only our own guests have the mark on their kernel's command line.
+    if linux::guest::is_init() {
         linux::guest::main();
     }
     let command = match Pagelab::try_parse() {

@@ -32,6 +32,7 @@ const NOISE_PER_MILLE: u64 = 1;
 pub fn work(order: &[u8]) -> Result<String, String> {
     let order: Order = serde_json::from_slice(order).map_err(|error| format!("the order is malformed: {error}"))?;
     let workload = parse(&order.key)?;
+    host::volunteer_for_oom();
     let os = Linux::new(host::usable_cpus(), order.cap);
     let date = provenance::now();
     let outcome = block_on(workload.run(os.clone())).map_err(|error| error.to_string())?;

@@ -177,7 +177,7 @@ model = ["threads", "processes"]
                 "page",
                 "pages",
                 "7: params: unknown parameter \"pages\"; did you mean \"page\"? \
-                 (valid parameters: page, model, tasks, iterations, size, duration)",
+                 (valid parameters: page, model, tasks, iterations, warmup, size, duration)",
             ),
             ("\"huge\"", "\"large\"", "7: params.page: expected \"base\" or \"huge\", found \"large\""),
             ("\"huge\"", "\"base\"", "7: params.page: \"base\" is listed twice"),

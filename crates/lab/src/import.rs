@@ -5,11 +5,15 @@ use std::{
     path::Path,
 };
 
-use linux::procfs::{self, Capture, Snapshot};
+use linux::{
+    procfs::{self, Capture, Snapshot},
+    setting,
+};
 use units::{CpuId, Frames, NodeId};
 
 use crate::machine::{LOCAL_DISTANCE, Machine, Node, REMOTE_DISTANCE, ZoneFacts};
 use crate::plan::UsageError;
+use crate::source::{Source, SourceError};
 
 /// Settings that shape how memory is handed out, in the order in which the file lists them.
 const KEPT: [&str; 6] = [
@@ -31,7 +35,24 @@ pub fn machine_file(from: Option<&Path>, name: &str) -> Result<String, UsageErro
     let snapshot = capture.and_then(|capture| Snapshot::parse(&capture));
     let place = from.map_or_else(String::new, |from| format!("{}: ", from.display()));
     let snapshot = snapshot.map_err(|error| UsageError(format!("{place}{error}")))?;
-    Ok(import(&snapshot, name).to_toml())
+    let text = import(&snapshot, name).to_toml();
+    check(&snapshot, &text).map_err(|problem| UsageError(format!("{place}{problem}")))?;
+    Ok(text)
+}
+
+/// Each file of a copy may be well-formed and the whole be no machine: a CPU on two nodes, a row of distances cut short.
+fn check(snapshot: &Snapshot, text: &str) -> Result<(), String> {
+    let nodes = snapshot.nodes.len();
+    let cut = |node: &&procfs::Node| !node.distances.is_empty() && node.distances.len() != nodes;
+    if let Some(node) = snapshot.nodes.iter().find(cut) {
+        let found = node.distances.len();
+        return Err(format!("node/node{}/distance, line 1: expected {nodes} distances, found {found}", node.id));
+    }
+    match Machine::from_source(&Source::from_text("imported", text), &setting::names()) {
+        Ok(_) => Ok(()),
+        // Its line is that of a file that is not written.
+        Err(error) => Err(SourceError { file: None, line: None, ..error }.to_string()),
+    }
 }
 
 /// The machine of a snapshot. Offline nodes and CPUs are left out, and the others numbered from 0 without gaps. A node's
@@ -105,11 +126,9 @@ fn threads(snapshot: &Snapshot, numbers: &BTreeMap<CpuId, CpuId>) -> Vec<Vec<Cpu
 mod tests {
     use std::path::Path;
 
-    use linux::{procfs::Capture, setting};
     use units::Bytes;
 
     use super::*;
-    use crate::source::Source;
 
     fn snapshot(recording: &str) -> Snapshot {
         let dir = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/proc").join(recording);
@@ -192,6 +211,25 @@ mod tests {
         snapshot.nodes[1].distances.clear();
         let distances = |machine: Machine| machine.nodes.into_iter().map(|node| node.distance).collect::<Vec<_>>();
         assert_eq!(distances(import(&snapshot, "x")), [[10, 20], [20, 10]]);
+    }
+
+    #[test]
+    fn well_formed_files_that_make_no_machine_are_refused() {
+        let refused = |change: &dyn Fn(&mut Snapshot)| {
+            let mut snapshot = snapshot("6.1-2n-2g/booted");
+            change(&mut snapshot);
+            check(&snapshot, &import(&snapshot, "x").to_toml()).unwrap_err()
+        };
+        assert_eq!(
+            refused(&|snapshot| snapshot.nodes[1].distances = vec![10]),
+            "node/node1/distance, line 1: expected 2 distances, found 1"
+        );
+        assert_eq!(
+            refused(&|snapshot| snapshot.nodes[1].distances = vec![30, 10]),
+            "node.distance: node 1 to node 0 is 30, but node 0 to node 1 is 20"
+        );
+        let twice = refused(&|snapshot| snapshot.nodes[1].cpus = snapshot.nodes[0].cpus.clone());
+        assert_eq!(twice, "node.cpus: CPU 0 is already on node 0");
     }
 
     #[test]

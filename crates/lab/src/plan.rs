@@ -97,10 +97,7 @@ pub struct Session {
 #[derive(Debug)]
 pub enum Place {
     /// On the kernel of this machine.
-    Host {
-        /// The kernel's files when the plan was made.
-        capture: linux::procfs::Capture,
-    },
+    Host,
     /// In a guest.
     Vm {
         /// Its kernel.
@@ -114,7 +111,7 @@ impl Session {
     /// Host or vm.
     pub fn target(&self) -> Target {
         match self.place {
-            Place::Host { .. } => Target::Host,
+            Place::Host => Target::Host,
             Place::Vm { .. } => Target::Vm,
         }
     }
@@ -138,6 +135,10 @@ impl Plan {
         let (settings, params) = split_sets(request, &experiment)?;
         let mut planner = session::Planner { request, experiment: &experiment, settings: &settings, params, probe };
         let (sessions, skipped) = planner.sessions()?;
+        if sessions.iter().all(|session| session.keys.is_empty()) {
+            let reasons: Vec<_> = skipped.iter().map(|skip| format!("{}: {}", skip.target, skip.reason)).collect();
+            return Err(UsageError(format!("nothing can run here: {}", reasons.join("; "))));
+        }
         Ok(Self { settings, sessions, skipped, timeout_s: request.timeout_s, experiment })
     }
 
@@ -150,7 +151,7 @@ impl Plan {
     /// automatic settings move by themselves.
     pub fn identity(&self) -> Identity {
         let machine = |session: &Session| match &session.place {
-            Place::Host { .. } => (String::new(), "host".to_owned()),
+            Place::Host => (String::new(), "host".to_owned()),
             Place::Vm { accelerator, .. } => (session.machine.to_toml(), accelerator.name()),
         };
         Identity {
@@ -168,18 +169,22 @@ pub fn is_setting(name: &str) -> bool {
 
 type Settings = Vec<(String, String)>;
 type Params = Vec<(String, Vec<String>)>;
+type Sets = (Settings, Params);
 
 /// Sorts `--set NAME=VALUE` into kernel settings and parameters, and refuses unknown names.
-fn split_sets(request: &Request, experiment: &Experiment) -> Result<(Settings, Params), UsageError> {
+fn split_sets(request: &Request, experiment: &Experiment) -> Result<Sets, UsageError> {
     let workload = workloads::WORKLOADS.iter().find(|workload| workload.name == experiment.workload);
     let params: Vec<_> = workload.expect("experiments are checked").params.iter().map(|param| param.name).collect();
     let settings = linux::setting::names();
-    let mut sets = (Vec::new(), Vec::new());
+    let mut sets: Sets = (Vec::new(), Vec::new());
     for set in &request.sets {
         let Some((name, value)) = set.split_once('=').filter(|(name, value)| !name.is_empty() && !value.is_empty())
         else {
             return Err(UsageError(format!("--set {set}: expected NAME=VALUE, as in --set vm.swappiness=10")));
         };
+        if sets.0.iter().any(|(known, _)| known == name) || sets.1.iter().any(|(known, _)| known == name) {
+            return Err(UsageError(format!("--set {name}: given twice; several values of a parameter go with commas")));
+        }
         let complain = |noun: &str, valid: &[&str]| UsageError(format!("--set: {}", unknown(noun, name, valid)));
         match is_setting(name) {
             true if settings.contains(&name) => {

@@ -72,7 +72,7 @@ pub struct Finished {
 /// Runs what the user asked for.
 pub fn run(request: &Request, stop: &AtomicBool, progress: &mut dyn Progress) -> Result<Finished, RunError> {
     let plan = Plan::new(request, |image| choose_accelerator(image, stop, progress))?;
-    let directory = request.out.clone().unwrap_or_else(|| default_directory(&plan));
+    let directory = request.out.clone().map_or_else(|| fresh_directory(&plan), Ok)?;
     let (store, done) = open(&directory, &plan)?;
     let done: BTreeSet<Key> = done.into_iter().collect();
     if !done.is_empty() {
@@ -101,10 +101,27 @@ fn discard(directory: &Path) {
         let _ = std::fs::remove_file(directory.join(file));
     }
     let _ = std::fs::remove_dir(directory);
+    if directory.parent() == Some(Path::new(RESULTS)) {
+        let _ = std::fs::remove_dir(RESULTS);
+    }
 }
 
-fn default_directory(plan: &Plan) -> PathBuf {
-    Path::new(RESULTS).join(format!("{}-{}", plan.experiment.name, provenance::stamp()))
+/// A directory for a run that names none. Runs that begin in the same second are numbered: else the second would go on
+/// from the first.
+fn fresh_directory(plan: &Plan) -> Result<PathBuf, UsageError> {
+    const AT_ONCE_MAX: usize = 1000;
+    let usage = |place: &Path, error: &io::Error| UsageError(format!("cannot create {}: {error}", place.display()));
+    std::fs::create_dir_all(RESULTS).map_err(|error| usage(Path::new(RESULTS), &error))?;
+    let first = Path::new(RESULTS).join(format!("{}-{}", plan.experiment.name, provenance::stamp()));
+    let others = (2..=AT_ONCE_MAX).map(|number| PathBuf::from(format!("{}-{number}", first.display())));
+    for directory in std::iter::once(first.clone()).chain(others) {
+        match std::fs::create_dir(&directory) {
+            Err(error) if error.kind() == io::ErrorKind::AlreadyExists => {}
+            Err(error) => return Err(usage(&directory, &error)),
+            Ok(()) => return Ok(directory),
+        }
+    }
+    Err(UsageError(format!("{} and {AT_ONCE_MAX} more exist; give a directory with -o", first.display())))
 }
 
 /// Makes the result directory, or opens it to go on with the same run; returns the cells that are already there.
@@ -168,7 +185,10 @@ fn scratch() -> io::Result<(Guard, PathBuf)> {
     let directory = std::env::temp_dir().join(name);
     // Known to the guard before it exists, so that there is no moment at which it could be left behind.
     guard.remove_at_end(&directory)?;
-    std::fs::DirBuilder::new().mode(0o700).create(&directory)?;
+    let made = std::fs::DirBuilder::new().mode(0o700).create(&directory);
+    made.map_err(|error| {
+        io::Error::new(error.kind(), format!("{}: {error} (TMPDIR chooses the place)", directory.display()))
+    })?;
     Ok((guard, directory))
 }
 
@@ -207,7 +227,7 @@ impl Runner<'_> {
             return Ok(());
         }
         match &session.place {
-            Place::Host { capture } => self.host(session, capture, &missing),
+            Place::Host => self.host(session, &missing),
             Place::Vm { image, accelerator } => {
                 let seeds: BTreeSet<u64> = missing.iter().map(|key| key.seed).collect();
                 seeds.into_iter().try_for_each(|seed| self.vm(session, image, *accelerator, seed))
@@ -232,7 +252,7 @@ impl Runner<'_> {
         Ok(())
     }
 
-    fn host(&mut self, session: &Session, capture: &Capture, missing: &[Key]) -> Result<(), Stopped> {
+    fn host(&mut self, session: &Session, missing: &[Key]) -> Result<(), Stopped> {
         let mut guard = None;
         if !self.plan.settings.is_empty() {
             let mut settings =
@@ -242,7 +262,9 @@ impl Runner<'_> {
             }
             guard = Some(settings);
         }
-        self.keep(&Record::System(system(session, None, capture_json([("live", capture)]))))?;
+        // After the settings: the zones that are shown are those that the cells ran on.
+        let capture = Capture::live().map_err(|error| Stopped::Failed(error.to_string()))?;
+        self.keep(&Record::System(system(session, None, capture_json([("live", &capture)]))))?;
         for key in missing {
             self.step(session, &key.case);
             let order = Order { key: key.clone(), cap: session.cap, idle_window: true };
@@ -299,17 +321,32 @@ impl Runner<'_> {
         guard.finish().map_err(Stopped::Failed)?;
         broken?;
         let failed = self.failures.len() > failures;
+        if !captures.is_empty() {
+            // Also of a guest that died later: its finished cells are of use only with what it was.
+            let files = capture_json(captures.iter().map(|(phase, files)| (phase.as_str(), files)));
+            let system = system(session, Some((accelerator, boot.as_ref().ok())), files);
+            self.store.append(&Record::System(system))?;
+        }
         match boot {
             Ok(boot) => {
-                let files = capture_json(captures.iter().map(|(phase, files)| (phase.as_str(), files)));
-                let system = system(session, Some((accelerator, &boot)), files);
-                self.store.append(&Record::System(system))?;
                 if let Some(failure) = self.failures.last_mut().filter(|_| failed) {
                     *failure += &format!("; the guest's last lines:\n{}", boot.tail);
                 }
                 Ok(())
             }
             Err(GuestError::Interrupted) => Err(Stopped::Interrupted),
+            Err(GuestError::Refused(problem)) => Err(Stopped::Mistake(UsageError(format!(
+                "vm {} on {}: {problem}",
+                session.kernel, session.machine.name
+            )))),
+            Err(error @ (GuestError::Ended { .. } | GuestError::Silent { .. }))
+                if captures.is_empty() && !image.checksum_matches() =>
+            {
+                let path = image.path.display();
+                Err(Stopped::Mistake(UsageError(format!(
+                    "{path} does not boot, and its checksum does not match: is it damaged? {error}"
+                ))))
+            }
             Err(error) => {
                 self.failures.push(format!("vm {} on {}: {error}", session.kernel, session.machine.name));
                 Ok(())
@@ -352,6 +389,7 @@ fn guest_plan(session: &Session, settings: &[(String, String)], keys: &[Key]) ->
     Ok(GuestPlan {
         nodes: session.machine.nodes.iter().map(planned).collect(),
         settings: [session.machine.settings.clone(), settings.to_vec()].concat(),
+        seed: keys.first().map_or(1, |key| key.seed),
         jobs: keys.iter().map(order).collect(),
         inject,
     })
@@ -364,9 +402,13 @@ fn capture_json<'a>(captures: impl IntoIterator<Item = (&'a str, &'a Capture)>) 
     serde_json::Value::Object(captures.into_iter().map(files).collect())
 }
 
-fn system(session: &Session, boot: Option<(Accelerator, &Boot)>, captures: serde_json::Value) -> System {
+/// `boot`: of a guest, what ran its instructions, and how its boot went if it ended well.
+fn system(session: &Session, boot: Option<(Accelerator, Option<&Boot>)>, captures: serde_json::Value) -> System {
     let mut notes = Vec::new();
-    if let Some((Accelerator::Replayable { .. }, boot)) = boot {
+    if boot.is_some() && !session.machine.threads.is_empty() {
+        notes.push("hardware threads of the machine file are not given to the guest".to_owned());
+    }
+    if let Some((Accelerator::Replayable { .. }, Some(boot))) = boot {
         notes.push(format!("stream of {} bytes, blake3 {}", boot.stream.len(), blake3::hash(&boot.stream).to_hex()));
     }
     System {
@@ -382,7 +424,7 @@ fn system(session: &Session, boot: Option<(Accelerator, &Boot)>, captures: serde
         run: Run {
             date: provenance::now(),
             wall_s: 0.0,
-            boot_s: boot.map(|(_, boot)| boot.first_operation_ns as f64 / 1e9),
+            boot_s: boot.and_then(|(_, boot)| boot).map(|boot| boot.first_operation_ns as f64 / 1e9),
             host: linux::host::host_name(),
             commit: provenance::COMMIT.to_owned(),
             max_rss_kib: linux::host::max_rss_kib(),

@@ -5,6 +5,7 @@
 //! in reverse order and ends. It is a session of its own, so that Ctrl-C does not reach it.
 
 use std::{
+    fs::File,
     io::{self, BufRead, BufReader, Write},
     os::unix::process::CommandExt,
     path::{Path, PathBuf},
@@ -12,12 +13,13 @@ use std::{
 };
 
 use nix::{
+    fcntl::Flock,
     sys::signal::{SigSet, Signal},
     unistd::setsid,
 };
 use serde::{Deserialize, Serialize};
 
-use crate::setting;
+use crate::setting::{self, SettingError};
 
 /// The hidden subcommand that runs [`serve`].
 pub const GUARD_COMMAND: &str = "guard";
@@ -36,7 +38,10 @@ pub struct Guard {
     child: Child,
     orders: Option<ChildStdin>,
     answers: BufReader<ChildStdout>,
-    restores: Vec<String>,
+    /// What the guard knows, in case it dies before us.
+    undos: Vec<Undo>,
+    /// Settings that are ours while these are open.
+    reserved: Vec<Flock<File>>,
 }
 
 impl Guard {
@@ -56,35 +61,56 @@ impl Guard {
         let mut child = command.spawn()?;
         let orders = child.stdin.take();
         let answers = BufReader::new(child.stdout.take().expect("the guard's output is a pipe"));
-        Ok(Self { child, orders, answers, restores: Vec::new() })
+        Ok(Self { child, orders, answers, undos: Vec::new(), reserved: Vec::new() })
     }
 
-    /// Changes a setting; the value it has now is put back at the end, once, however often it is changed.
-    pub fn set(&mut self, name: &str, value: &str) -> Result<(), setting::SettingError> {
+    /// Changes a setting. The value it has now is put back at the end, once, however often it is changed; so are those of
+    /// the settings that change with it.
+    pub fn set(&mut self, name: &str, value: &str) -> Result<(), SettingError> {
         setting::check_writable(name)?;
-        if !self.restores.iter().any(|known| known == name) {
-            let old = setting::read(name)?;
-            self.order(&Undo::Restore { name: name.to_owned(), value: old }).map_err(|source| {
-                setting::SettingError::Io { name: name.to_owned(), path: PathBuf::from("the guard process"), source }
-            })?;
-            self.restores.push(name.to_owned());
+        for disturbed in setting::disturbed_by(name) {
+            match self.note(disturbed) {
+                // A kernel without it cannot disturb it.
+                Err(SettingError::Absent { .. }) => {}
+                noted => noted?,
+            }
         }
+        self.note(name)?;
         setting::write(name, value)
+    }
+
+    /// Has the value that a setting has now put back at the end. What is noted first is put back last.
+    fn note(&mut self, name: &str) -> Result<(), SettingError> {
+        if self.undos.iter().any(|undo| matches!(undo, Undo::Restore { name: known, .. } if known == name)) {
+            return Ok(());
+        }
+        let reserved = setting::reserve(name)?.ok_or_else(|| SettingError::Busy { name: name.to_owned() })?;
+        self.reserved.push(reserved);
+        let value = setting::read(name)?;
+        self.order(Undo::Restore { name: name.to_owned(), value }).map_err(|source| SettingError::Io {
+            name: name.to_owned(),
+            path: PathBuf::from("the guard process"),
+            source,
+        })
     }
 
     /// Removes a directory with all its contents at the end.
     pub fn remove_at_end(&mut self, directory: &Path) -> io::Result<()> {
-        self.order(&Undo::Remove { directory: directory.to_owned() })
+        self.order(Undo::Remove { directory: directory.to_owned() })
     }
 
-    fn order(&mut self, undo: &Undo) -> io::Result<()> {
+    fn order(&mut self, undo: Undo) -> io::Result<()> {
         let orders = self.orders.as_mut().expect("orders are only closed when the guard is dropped");
-        let mut line = serde_json::to_vec(undo)?;
+        let mut line = serde_json::to_vec(&undo)?;
         line.push(b'\n');
         orders.write_all(&line)?;
         let mut answer = String::new();
         self.answers.read_line(&mut answer)?;
-        if answer == "noted\n" { Ok(()) } else { Err(io::Error::other("the guard process died")) }
+        if answer != "noted\n" {
+            return Err(io::Error::other("the guard process died"));
+        }
+        self.undos.push(undo);
+        Ok(())
     }
 
     /// Undoes everything now. The error lists what could not be undone.
@@ -98,11 +124,12 @@ impl Guard {
         }
         let mut failures = String::new();
         let read = io::Read::read_to_string(&mut self.answers, &mut failures);
-        let status = self.child.wait();
-        match (read, status) {
-            (Ok(_), Ok(status)) if status.success() => Ok(()),
-            (Ok(_), Ok(_)) => Err(failures.trim_end().to_owned()),
-            (Err(error), _) | (_, Err(error)) => Err(error.to_string()),
+        let ended = self.child.wait();
+        match ended {
+            Ok(status) if status.success() => Ok(()),
+            Ok(status) if status.code().is_some() && read.is_ok() => Err(failures.trim_end().to_owned()),
+            // It was killed: what it would have done is ours to do.
+            _ => undo_all(&self.undos),
         }
     }
 }
@@ -129,12 +156,19 @@ pub fn serve(input: impl BufRead, mut output: impl Write) -> Result<(), String> 
             break;
         }
     }
+    undo_all(&undos)
+}
+
+/// In reverse order, each whether or not the others succeed.
+fn undo_all(undos: &[Undo]) -> Result<(), String> {
     let failures: Vec<_> = undos.iter().rev().filter_map(|undo| perform(undo).err()).collect();
     if failures.is_empty() { Ok(()) } else { Err(failures.join("; ")) }
 }
 
 fn perform(undo: &Undo) -> Result<(), String> {
     match undo {
+        // Writing even the same value can mean something: min_free_kbytes counts as set by the user from then on.
+        Undo::Restore { name, value } if setting::read(name).is_ok_and(|now| now == *value) => Ok(()),
         Undo::Restore { name, value } => setting::write(name, value).map_err(|error| error.to_string()),
         Undo::Remove { directory } => match std::fs::remove_dir_all(directory) {
             Err(error) if error.kind() != io::ErrorKind::NotFound => Err(format!("{}: {error}", directory.display())),

@@ -20,7 +20,7 @@ use nix::{
     },
 };
 use serde::{Deserialize, Serialize};
-use units::{Bytes, CpuId, NodeId};
+use units::{Bytes, CpuId, Frames, NodeId};
 
 use crate::{
     memory,
@@ -42,6 +42,9 @@ pub struct Plan {
     pub nodes: Vec<PlannedNode>,
     /// Settings, by kernel name, in the order in which they are written.
     pub settings: Vec<(String, String)>,
+    /// The seed: from 2 on, init takes some frames before the first job and keeps them, so that another seed is another
+    /// layout of free memory. Seed 1 takes none.
+    pub seed: u64,
     /// Orders for workers, opaque to this crate.
     pub jobs: Vec<serde_json::Value>,
     /// A fault to inject before the first job, for tests.
@@ -71,6 +74,22 @@ pub enum Fault {
     Oom,
 }
 
+/// Why a guest did not get to its jobs' end.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum Problem {
+    /// The kernel refused, or does not have, a setting that was asked for.
+    Refused(String),
+    /// Anything else.
+    Failed(String),
+}
+
+impl From<String> for Problem {
+    fn from(message: String) -> Self {
+        Self::Failed(message)
+    }
+}
+
 /// What the guest says, one JSON line each.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(tag = "record", rename_all = "kebab-case")]
@@ -96,8 +115,16 @@ pub enum GuestRecord {
         /// How many records came before this one.
         records: usize,
         /// What went wrong outside of jobs.
-        error: Option<String>,
+        error: Option<Problem>,
     },
+}
+
+/// The word on the kernel's command line that marks our guests; the kernel hands it to init as an environment variable.
+pub(crate) const MARK: &str = "PAGELAB_GUEST";
+
+/// Whether this process is the init of one of our guests: process 1, marked, and with the plan at the root.
+pub fn is_init() -> bool {
+    std::process::id() == 1 && std::env::var_os(MARK).is_some() && Path::new("/").join(PLAN_PATH).exists()
 }
 
 /// What init does as process 1. Never returns.
@@ -158,15 +185,16 @@ fn prepare() -> Result<Port, String> {
     Port::open()
 }
 
-fn work(port: &mut Port) -> Result<(), String> {
+fn work(port: &mut Port) -> Result<(), Problem> {
     let plan = fs::read(Path::new("/").join(PLAN_PATH)).map_err(|error| format!("{PLAN_PATH}: {error}"))?;
     let plan: Plan = serde_json::from_slice(&plan).map_err(|error| format!("{PLAN_PATH}: {error}"))?;
     let booted = Capture::live().map_err(|error| error.to_string())?;
     load_modules()?;
     for (name, value) in setting::in_order(&plan.settings) {
-        setting::write(&name, &value).map_err(|error| error.to_string())?;
+        setting::write(&name, &value).map_err(|error| Problem::Refused(error.to_string()))?;
     }
     recompute()?;
+    take(held(plan.seed))?;
     let recomputed = Capture::live().map_err(|error| error.to_string())?;
     check_shape(&plan, &recomputed)?;
     match plan.inject {
@@ -178,10 +206,10 @@ fn work(port: &mut Port) -> Result<(), String> {
         Some(Fault::Exit) => std::process::exit(0),
         Some(Fault::Oom) => take_memory(&recomputed)?,
     }
-    port.send(&GuestRecord::FirstOperation)?;
     for (phase, files) in [("booted", booted), ("recomputed", recomputed)] {
         port.send(&GuestRecord::Capture { phase: phase.to_owned(), files })?;
     }
+    port.send(&GuestRecord::FirstOperation)?;
     // The port empties in the background; the first job must not share the machine with it.
     port.drain()?;
     for (index, job) in plan.jobs.iter().enumerate() {
@@ -198,13 +226,27 @@ fn run_job(job: &serde_json::Value) -> Result<serde_json::Value, String> {
     serde_json::from_str(&line).map_err(|error| format!("the worker's line is not JSON: {error}"))
 }
 
+/// The frames that init holds for a seed: fewer than 16 MiB, and different for any 4,093 seeds in a row (a prime).
+fn held(seed: u64) -> Frames {
+    Frames(seed.saturating_sub(1) * 61 % 4093)
+}
+
+/// Takes memory for good.
+fn take(frames: Frames) -> Result<(), String> {
+    if frames == Frames(0) {
+        return Ok(());
+    }
+    let range = memory::map_anonymous(frames.bytes()).map_err(|errno| format!("taking {frames} frames: {errno}"))?;
+    memory::advise(range, os::Advice::NoHugePage).map_err(|errno| format!("taking {frames} frames: {errno}"))?;
+    memory::store(range, Bytes::PAGE);
+    Ok(())
+}
+
 /// Takes all memory but 48 MiB, for good. The OOM killer never picks init, so it picks the worker.
 fn take_memory(capture: &Capture) -> Result<(), String> {
     let snapshot = Snapshot::parse(capture).map_err(|error| error.to_string())?;
     let available = Bytes::kib(snapshot.meminfo.get("MemAvailable").copied().unwrap_or(0));
-    let range = memory::map_anonymous(Bytes(available.0.saturating_sub(Bytes::mib(48).0).max(Bytes::PAGE.0)));
-    memory::store(range.map_err(|errno| format!("taking memory: {errno}"))?, Bytes::PAGE);
-    Ok(())
+    take(Bytes(available.0.saturating_sub(Bytes::mib(48).0)).frames())
 }
 
 /// Loads the packed modules in the order of their names.
@@ -246,8 +288,7 @@ fn check_shape(plan: &Plan, capture: &Capture) -> Result<(), String> {
         if found.cpus != asked.cpus {
             return Err(format!("node {id}: asked for CPUs {:?}, the kernel has {:?}", asked.cpus, found.cpus));
         }
-        let managed: units::Frames =
-            snapshot.zones.iter().filter(|zone| zone.node == id).map(|zone| zone.managed).sum();
+        let managed: Frames = snapshot.zones.iter().filter(|zone| zone.node == id).map(|zone| zone.managed).sum();
         if managed.bytes() + LOST_AT_MOST.max(Bytes(asked.memory.0 / 16)) < asked.memory {
             let managed = managed.bytes().as_mib();
             return Err(format!("node {id}: asked for {}, the kernel manages {managed} MiB", asked.memory));

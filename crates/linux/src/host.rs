@@ -70,13 +70,22 @@ impl Linux {
     }
 }
 
+const ONLINE: &str = "/sys/devices/system/cpu/online";
+
 /// The CPUs that this process may run on, first hardware threads of all cores first.
 pub fn usable_cpus() -> Vec<CpuId> {
-    let allowed = sched_getaffinity(Pid::from_raw(0)).expect("the affinity of the calling thread can be read");
-    let mut cpus: Vec<_> = (0..u32::try_from(CpuSet::count()).expect("CPU sets are small"))
-        .filter(|cpu| allowed.is_set(*cpu as usize).unwrap_or(false))
-        .map(|cpu| (thread_in_core(CpuId(cpu)), CpuId(cpu)))
-        .collect();
+    // A machine with more possible CPUs than the set holds refuses the call; then all that are online may be used.
+    let allowed: Vec<CpuId> = match sched_getaffinity(Pid::from_raw(0)) {
+        Ok(allowed) => {
+            let all = (0..u32::try_from(CpuSet::count()).expect("CPU sets are small")).map(CpuId);
+            all.filter(|cpu| allowed.is_set(cpu.0 as usize).unwrap_or(false)).collect()
+        }
+        Err(_) => std::fs::read_to_string(ONLINE)
+            .ok()
+            .and_then(|text| procfs::list::cpus(ONLINE, &text).ok())
+            .unwrap_or_else(|| vec![CpuId(0)]),
+    };
+    let mut cpus: Vec<_> = allowed.into_iter().map(|cpu| (thread_in_core(cpu), cpu)).collect();
     cpus.sort_unstable();
     cpus.into_iter().map(|(_, cpu)| cpu).collect()
 }
@@ -96,6 +105,26 @@ pub fn max_rss_kib() -> u64 {
     getrusage(UsageWho::RUSAGE_SELF).map_or(0, |usage| usage.max_rss().cast_unsigned())
 }
 
+/// What the memory cgroup of this process leaves, where there is one with a limit (cgroup v2, `memory.max` of it and of
+/// its ancestors; Documentation/admin-guide/cgroup-v2.rst).
+pub fn memory_limit() -> Option<Bytes> {
+    let of = std::fs::read_to_string("/proc/self/cgroup").ok()?;
+    let path = of.lines().find_map(|line| line.strip_prefix("0::/"))?;
+    let number = |file: std::path::PathBuf| std::fs::read_to_string(file).ok()?.trim().parse::<u64>().ok();
+    let root = std::path::Path::new("/sys/fs/cgroup");
+    let left = |group: &std::path::Path| {
+        let (max, now) = (number(group.join("memory.max"))?, number(group.join("memory.current"))?);
+        Some(Bytes(max.saturating_sub(now)))
+    };
+    root.join(path).ancestors().take_while(|group| group.starts_with(root)).filter_map(left).min()
+}
+
+/// Offers this process and its children to the OOM killer first: on a machine that others use, it should pick us.
+pub fn volunteer_for_oom() {
+    // Raising one's own score needs no privilege; where /proc is restricted, the default stays.
+    let _ = std::fs::write("/proc/self/oom_score_adj", "1000");
+}
+
 /// The name of this computer (`uname -n`).
 pub fn host_name() -> String {
     nix::unistd::gethostname().map_or_else(|_| "unknown".to_owned(), |name| name.to_string_lossy().into_owned())
@@ -103,7 +132,7 @@ pub fn host_name() -> String {
 
 /// Pins the calling thread.
 pub(crate) fn place(cpus: &[CpuId], on: Placement) {
-    let Placement::Spread(index) = on else { return };
+    let Placement::Spread(index) = on;
     let cpu = cpus[index as usize % cpus.len()];
     let mut set = CpuSet::new();
     set.set(cpu.0 as usize).expect("the CPU came from a CPU set");
@@ -132,6 +161,17 @@ pub fn block_on<F: Future>(future: F) -> F::Output {
 
 pub(crate) fn errno(errno: nix::errno::Errno) -> Errno {
     Errno(errno as i32)
+}
+
+/// Frees the others when its thread panics: they may be waiting for it at a barrier.
+struct CancelOnPanic(Linux);
+
+impl Drop for CancelOnPanic {
+    fn drop(&mut self) {
+        if std::thread::panicking() {
+            self.0.cancel_all();
+        }
+    }
 }
 
 impl Os for Linux {
@@ -218,17 +258,13 @@ impl Os for Linux {
         body: impl AsyncFnOnce(Self) -> T + Send + 'static,
     ) -> impl Future<Output = Result<T, Died>> + 'static {
         let os = self.clone();
-        let survivors = self.clone();
+        let alarm = CancelOnPanic(self.clone());
         let thread = std::thread::spawn(move || {
+            let _alarm = alarm;
             place(&os.shared.cpus, on);
             block_on(body(os))
         });
-        async move {
-            thread.join().map_err(|_| {
-                survivors.cancel_all();
-                Died { reason: "the thread panicked".to_owned() }
-            })
-        }
+        async move { thread.join().map_err(|_| Died { reason: "the thread panicked".to_owned() }) }
     }
 
     fn spawn_process<P: Wire, T: Wire>(
@@ -238,5 +274,34 @@ impl Os for Linux {
         params: P,
     ) -> impl Future<Output = Result<T, Died>> + 'static {
         process::spawn(self, on, entry, &params)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_thread_that_panics_frees_those_who_wait_for_it() {
+        let os = Linux::new(usable_cpus(), Bytes::mib(1));
+        let meet = block_on(os.barrier(2)).unwrap();
+        let task = os.spawn(Placement::Spread(0), async move |_: Linux| panic!("on purpose"));
+        assert_eq!(block_on(os.arrive(meet)), Err(Errno::CANCELED));
+        assert!(block_on(task).is_err());
+    }
+
+    #[test]
+    fn the_cap_holds_and_unmapping_gives_back() {
+        let os = Linux::new(usable_cpus(), Bytes::mib(4));
+        let first = block_on(os.mmap(Bytes::mib(3), MapSpec::Anonymous)).unwrap();
+        assert_eq!(block_on(os.mmap(Bytes::mib(2), MapSpec::Anonymous)), Err(Errno::NOMEM));
+        block_on(os.munmap(first)).unwrap();
+        let range = block_on(os.mmap(Bytes::mib(4), MapSpec::Anonymous)).unwrap();
+        assert!(block_on(os.mincore(range)).unwrap().iter().all(|resident| !resident));
+        let before = block_on(os.rusage()).unwrap().faults();
+        block_on(os.madvise(range, Advice::NoHugePage)).unwrap();
+        block_on(os.store(range, Bytes::PAGE)).unwrap();
+        assert!(block_on(os.rusage()).unwrap().faults() >= before + range.pages(Bytes::PAGE));
+        assert!(block_on(os.mincore(range)).unwrap().iter().all(|resident| *resident));
     }
 }

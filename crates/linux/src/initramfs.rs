@@ -14,13 +14,13 @@ use object::read::elf::{ElfFile64, FileHeader, ProgramHeader};
 use crate::{
     guest::{MODULES_PATH, PLAN_PATH, Plan},
     kernel_image::KernelImage,
-    module::{Module, ModuleTree},
+    module,
     newc::{DeviceNumber, Newc},
 };
 
-/// The plan is padded to a multiple of this, so that plans of different length give archives of one size, and with it the
-/// same layout of the guest's memory.
-const PLAN_PADDING: usize = 64 << 10;
+/// The archive is padded with zeros to a multiple of this, which the kernel skips: plans of slightly different length then
+/// give the same layout of the guest's memory.
+const PADDING: usize = 64 << 10;
 
 /// Builds the archive. The same program, kernel and plan give the same bytes.
 pub(crate) fn build(kernel: &KernelImage, modules: &[String], plan: &Plan) -> Result<Vec<u8>, String> {
@@ -30,7 +30,9 @@ pub(crate) fn build(kernel: &KernelImage, modules: &[String], plan: &Plan) -> Re
     // megabytes more of it would move the automatic min_free_kbytes by one percent.
     let mut compressed = GzEncoder::new(Vec::new(), Compression::default());
     let written = compressed.write_all(&archive.finish()).and_then(|()| compressed.finish());
-    written.map_err(|error| format!("compressing the initramfs: {error}"))
+    let mut archive = written.map_err(|error| format!("compressing the initramfs: {error}"))?;
+    archive.resize(archive.len().next_multiple_of(PADDING), 0);
+    Ok(archive)
 }
 
 fn pack(kernel: &KernelImage, modules: &[String], plan: &Plan, archive: &mut Newc) -> Result<(), Box<dyn Error>> {
@@ -43,26 +45,17 @@ fn pack(kernel: &KernelImage, modules: &[String], plan: &Plan, archive: &mut New
     for library in libraries(&program)? {
         let name = library.strip_prefix("/").unwrap_or(&library).to_string_lossy().into_owned();
         archive.file(&name, 0o755, &read(&library)?)?;
+        for link in names_of(&library) {
+            let (link, name) = (link.to_string_lossy(), format!("/{name}"));
+            archive.symlink(link.trim_start_matches('/'), &name)?;
+        }
     }
     archive.file("init", 0o755, &program)?;
-    for (place, module) in load_order(kernel, modules)?.into_iter().enumerate() {
+    for (place, module) in module::of_kernel(kernel, modules)?.into_iter().enumerate() {
         archive.file(&format!("{MODULES_PATH}/{place:02}-{}.ko", module.name), 0o644, &module.bytes)?;
     }
-    let mut plan = serde_json::to_vec(plan)?;
-    plan.resize(plan.len().next_multiple_of(PLAN_PADDING), b' ');
-    archive.file(PLAN_PATH, 0o644, &plan)?;
+    archive.file(PLAN_PATH, 0o644, &serde_json::to_vec(plan)?)?;
     Ok(())
-}
-
-fn load_order(kernel: &KernelImage, wanted: &[String]) -> Result<Vec<Module>, Box<dyn Error>> {
-    if wanted.is_empty() {
-        return Ok(Vec::new());
-    }
-    let directory = kernel.modules.as_ref().ok_or_else(|| {
-        format!("{} has no modules beside it, but the machine needs {}", kernel.path.display(), wanted.join(", "))
-    })?;
-    let wanted: Vec<&str> = wanted.iter().map(String::as_str).collect();
-    Ok(ModuleTree::open(directory)?.closure(&wanted)?)
 }
 
 fn read(path: &Path) -> Result<Vec<u8>, String> {
@@ -76,6 +69,15 @@ fn libraries(program: &[u8]) -> Result<BTreeSet<PathBuf>, String> {
     let program_path = fs::read_link("/proc/self/exe").map_err(|error| format!("/proc/self/exe: {error}"))?;
     let mapped = maps.lines().filter_map(|line| Some(PathBuf::from(&line[line.find('/')?..])));
     Ok(mapped.filter(|path| *path != program_path && is_elf(path)).chain(interpreter(program)?).collect())
+}
+
+/// Symbolic links beside a library that lead to it: the interpreter looks for `libc.so.6`, the file may be `libc-2.31.so`.
+fn names_of(library: &Path) -> Vec<PathBuf> {
+    let Some(entries) = library.parent().and_then(|directory| fs::read_dir(directory).ok()) else { return Vec::new() };
+    let links = entries.filter_map(|entry| Some(entry.ok()?.path())).filter(|path| path.is_symlink());
+    let mut names: Vec<_> = links.filter(|link| fs::canonicalize(link).is_ok_and(|file| file == library)).collect();
+    names.sort();
+    names
 }
 
 fn is_elf(path: &Path) -> bool {

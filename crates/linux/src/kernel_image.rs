@@ -202,6 +202,19 @@ impl KernelCache {
 }
 
 impl KernelImage {
+    /// Whether the checksum that the build appends to an image is right: the CRC-32 of the whole file leaves no remainder
+    /// (Documentation/x86/boot.rst, "The image checksum", v6.1). A signed image, and one of a kernel that dropped the
+    /// checksum, do not match either, so this only explains an image that does not boot.
+    pub fn checksum_matches(&self) -> bool {
+        // The usual final inversion turns a remainder of zero into all ones.
+        const NO_REMAINDER: u32 = u32::MAX;
+        fs::read(&self.path).is_ok_and(|image| {
+            let mut crc = flate2::Crc::new();
+            crc.update(&image);
+            crc.sum() == NO_REMAINDER
+        })
+    }
+
     /// Reads the boot header of the image at `path` and finds the modules beside it.
     pub fn open(path: &Path) -> Result<Self, KernelImageError> {
         let broken = |source: io::Error| match source.kind() {

@@ -1,7 +1,7 @@
 //! Whether KVM works here, found out by booting: a device that is there may still fail at the first instruction it has
 //! to emulate, as some nested ones do.
 
-use std::{fs, path::Path, sync::atomic::AtomicBool};
+use std::{collections::BTreeMap, fs, path::Path, sync::atomic::AtomicBool};
 
 use serde::{Deserialize, Serialize};
 use units::{Bytes, CpuId};
@@ -16,13 +16,19 @@ use crate::{
 const PATIENCE_S: u64 = 15;
 const DEVICE: &str = "/dev/kvm";
 
-/// What the trial said, kept for as long as this host stays up.
-#[derive(Debug, PartialEq, Eq, Serialize, Deserialize)]
-struct Verdict {
+/// What trials said, kept for as long as this host stays up.
+#[derive(Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+struct Memory {
     boot_id: String,
-    release: String,
-    /// Why it does not work; none when it does.
-    problem: Option<String>,
+    /// For each release, why it does not work; none when it does.
+    problems: BTreeMap<String, Option<String>>,
+}
+
+/// A trial that ended for a reason that says nothing about KVM (a full disk, an interrupt) is not remembered.
+enum Trial {
+    Works,
+    Fails(String),
+    SaysNothing(String),
 }
 
 /// Why KVM is not used.
@@ -40,25 +46,37 @@ pub fn probe(image: &KernelImage, scratch: &Path, stop: &AtomicBool) -> Result<(
     device.map_err(|error| NoKvm { reason: format!("{DEVICE}: {error}"), news: false })?;
     let boot_id = fs::read_to_string("/proc/sys/kernel/random/boot_id").unwrap_or_default().trim().to_owned();
     let file = cache_dir().ok().map(|cache| cache.join("kvm-probe.json"));
-    let known = file.as_ref().and_then(|file| serde_json::from_slice::<Verdict>(&fs::read(file).ok()?).ok());
-    if let Some(known) = known.filter(|known| known.boot_id == boot_id && known.release == image.release) {
-        return known.problem.map_or(Ok(()), |reason| Err(NoKvm { reason, news: false }));
+    let known = file.as_ref().and_then(|file| serde_json::from_slice::<Memory>(&fs::read(file).ok()?).ok());
+    let mut memory = known.filter(|known| known.boot_id == boot_id).unwrap_or_default();
+    if let Some(problem) = memory.problems.get(&image.release) {
+        return problem.clone().map_or(Ok(()), |reason| Err(NoKvm { reason, news: false }));
     }
-    let outcome = try_boot(image, scratch, stop);
-    if !stop.load(std::sync::atomic::Ordering::Relaxed) {
-        let verdict = Verdict { boot_id, release: image.release.clone(), problem: outcome.clone().err() };
+    let problem = match try_boot(image, scratch, stop) {
+        Trial::Works => None,
+        Trial::Fails(reason) => Some(reason),
+        Trial::SaysNothing(reason) => return Err(NoKvm { reason, news: true }),
+    };
+    memory.boot_id = boot_id;
+    memory.problems.insert(image.release.clone(), problem.clone());
+    if let Some(file) = file {
         // Without a cache the question is asked again next time.
-        if let Some(file) = file {
-            let _ = file.parent().map(fs::create_dir_all);
-            let _ = fs::write(file, serde_json::to_vec(&verdict).expect("a verdict serialises"));
-        }
+        let _ = remember(&file, &memory);
     }
-    outcome.map_err(|reason| NoKvm { reason, news: true })
+    problem.map_or(Ok(()), |reason| Err(NoKvm { reason, news: true }))
 }
 
-fn try_boot(image: &KernelImage, scratch: &Path, stop: &AtomicBool) -> Result<(), String> {
+/// Whole or absent: another run may be reading.
+fn remember(file: &Path, memory: &Memory) -> std::io::Result<()> {
+    let directory = file.parent().unwrap_or(Path::new("."));
+    fs::create_dir_all(directory)?;
+    let partial = directory.join(format!(".kvm-probe.{}", std::process::id()));
+    fs::write(&partial, serde_json::to_vec(memory)?)?;
+    fs::rename(&partial, file)
+}
+
+fn try_boot(image: &KernelImage, scratch: &Path, stop: &AtomicBool) -> Trial {
     let node = PlannedNode { memory: Bytes::mib(512), cpus: vec![CpuId(0)] };
-    let plan = Plan { nodes: vec![node], settings: Vec::new(), jobs: Vec::new(), inject: None };
+    let plan = Plan { nodes: vec![node], settings: Vec::new(), seed: 1, jobs: Vec::new(), inject: None };
     let guest = Guest {
         kernel: image,
         accelerator: Accelerator::Kvm,
@@ -68,11 +86,13 @@ fn try_boot(image: &KernelImage, scratch: &Path, stop: &AtomicBool) -> Result<()
         boot_timeout_s: PATIENCE_S,
         job_timeout_s: PATIENCE_S,
     };
-    let boot = qemu::boot(&guest, scratch, stop, |_| ());
-    boot.map(drop).map_err(|error| match error {
+    match qemu::boot(&guest, scratch, stop, |_| ()) {
+        Ok(_) => Trial::Works,
         // The console says nothing about KVM.
-        GuestError::Ended { how, .. } => format!("a trial boot ended: QEMU {how}"),
-        GuestError::Silent { seconds, .. } => format!("a trial boot did not finish within {seconds} s"),
-        other => other.to_string(),
-    })
+        Err(GuestError::Ended { how, .. }) => Trial::Fails(format!("a trial boot ended: QEMU {how}")),
+        Err(GuestError::Silent { seconds, .. }) => {
+            Trial::SaysNothing(format!("a trial boot did not finish within {seconds} s"))
+        }
+        Err(other) => Trial::SaysNothing(other.to_string()),
+    }
 }

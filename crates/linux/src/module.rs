@@ -15,6 +15,8 @@ use liblzma::read::XzDecoder;
 use object::{Object, ObjectSection};
 use thiserror::Error;
 
+use crate::kernel_image::KernelImage;
+
 /// A module ready for `init_module`.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Module {
@@ -64,6 +66,14 @@ pub enum ModuleError {
         /// A module of the circle.
         name: String,
     },
+    /// The kernel came without modules.
+    #[error("{} has no modules beside it, but these are needed: {}", kernel.display(), wanted.join(", "))]
+    None {
+        /// The image.
+        kernel: PathBuf,
+        /// What is needed.
+        wanted: Vec<String>,
+    },
     /// Reading failed.
     #[error("{}: cannot be read: {source}", path.display())]
     Io {
@@ -72,6 +82,24 @@ pub enum ModuleError {
         /// What the system or the decompressor said.
         source: io::Error,
     },
+}
+
+/// The wanted modules of a kernel with all that they depend on, in load order.
+pub fn of_kernel(kernel: &KernelImage, wanted: &[String]) -> Result<Vec<Module>, ModuleError> {
+    if wanted.is_empty() {
+        return Ok(Vec::new());
+    }
+    let dir = kernel
+        .modules
+        .as_ref()
+        .ok_or_else(|| ModuleError::None { kernel: kernel.path.clone(), wanted: wanted.to_vec() })?;
+    let wanted: Vec<&str> = wanted.iter().map(String::as_str).collect();
+    ModuleTree::open(dir)?.closure(&wanted)
+}
+
+/// Whether a kernel has the wanted modules.
+pub fn check(kernel: &KernelImage, wanted: &[String]) -> Result<(), ModuleError> {
+    of_kernel(kernel, wanted).map(drop)
 }
 
 /// The modules of one kernel, by name.

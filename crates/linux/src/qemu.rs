@@ -13,7 +13,7 @@ use std::{
 use units::{Bytes, NodeId};
 
 use crate::{
-    guest::{GuestRecord, Plan},
+    guest::{GuestRecord, Plan, Problem},
     host::monotonic_ns,
     initramfs,
     kernel_image::KernelImage,
@@ -117,6 +117,9 @@ pub enum GuestError {
         /// The guest's last lines.
         tail: String,
     },
+    /// The guest's kernel does not take a setting that was asked for.
+    #[error("{0}")]
+    Refused(String),
     /// The guest's init gave up and said why.
     #[error("the guest gave up: {message}; its last lines:\n{tail}")]
     GaveUp {
@@ -214,6 +217,12 @@ impl Files {
         Ok(files)
     }
 
+    /// Whether the kernel's decompressor gave up: it says so and halts, and nothing more would ever come
+    /// (arch/x86/boot/compressed/error.c, v6.1).
+    fn halted(&self) -> bool {
+        fs::read(&self.console).is_ok_and(|console| String::from_utf8_lossy(&console).contains("-- System halted"))
+    }
+
     /// The last lines of the console, then QEMU's own.
     fn tail(&self) -> String {
         let console = fs::read(&self.console).unwrap_or_default();
@@ -298,13 +307,19 @@ impl Watch<'_> {
                 self.since = monotonic_ns();
                 self.jobs += 1;
             }
-            GuestRecord::Exit { error: Some(message), .. } => {
+            GuestRecord::Exit { error: Some(Problem::Refused(message)), .. } => {
+                return Err(GuestError::Refused(message.clone()));
+            }
+            GuestRecord::Exit { error: Some(Problem::Failed(message)), .. } => {
                 return Err(GuestError::GaveUp { message: message.clone(), tail: self.files.tail() });
             }
             GuestRecord::Exit { records, error: None } => {
                 if (*records, self.jobs) != (self.records, self.guest.plan.jobs.len()) {
-                    let (sent, got) = (*records, self.records);
-                    return Err(self.damaged(format!("the guest sent {sent} records, {got} arrived")));
+                    let (jobs, of) = (self.jobs, self.guest.plan.jobs.len());
+                    let arrived = self.records;
+                    return Err(self.damaged(format!(
+                        "the guest sent {records} records and {arrived} arrived, with {jobs} of {of} results"
+                    )));
                 }
                 return Ok(true);
             }
@@ -324,6 +339,10 @@ impl Watch<'_> {
         let stopped = self.first_operation.is_none()
             && self.guest.accelerator == Accelerator::Kvm
             && fs::read_to_string(&self.files.log).is_ok_and(|log| log.contains("KVM internal error"));
+        if self.first_operation.is_none() && self.files.halted() {
+            let how = "halted before it ran anything".to_owned();
+            return Err(GuestError::Ended { how, tail: self.files.tail() });
+        }
         if stopped {
             let how =
                 format!("stopped with a KVM internal error after {} s", (monotonic_ns() - self.start) / 1_000_000_000);
@@ -346,14 +365,14 @@ fn arguments(guest: &Guest<'_>, archive: &Path, files: &Files) -> Vec<String> {
     words.pair("-monitor", "none");
     words.pair("-seed", "1");
     words.pair("-smp", cpus.to_string());
-    words.pair("-m", format!("{}M", memory.as_mib()));
+    words.pair("-m", format!("{}K", memory.as_kib()));
     // A file, not a pipe: QEMU retries a full pipe at an instant of the host's, which a replayable run must not see.
     words.pair("-serial", format!("file:{}", files.console.display()));
     words.pair("-serial", format!("file:{}", files.data.display()));
     words.pair("-kernel", guest.kernel.path.display().to_string());
     words.pair("-initrd", archive.display().to_string());
     for (id, node) in (0..).map(NodeId).zip(nodes) {
-        words.pair("-object", format!("memory-backend-ram,size={}M,id=m{id}", node.memory.as_mib()));
+        words.pair("-object", format!("memory-backend-ram,size={}K,id=m{id}", node.memory.as_kib()));
         let cpus: String = node.cpus.iter().map(|cpu| format!(",cpus={cpu}")).collect();
         words.pair("-numa", format!("node,nodeid={id},memdev=m{id}{cpus}"));
     }
@@ -368,7 +387,8 @@ fn arguments(guest: &Guest<'_>, archive: &Path, files: &Files) -> Vec<String> {
 
 /// The accelerator, its CPU model, and the kernel's command line that goes with them.
 fn accelerate(accelerator: Accelerator, words: &mut Words) {
-    const ALWAYS: &str = "console=ttyS0 quiet panic=-1 mitigations=off";
+    // earlyprintk: what the decompressor says of a broken image would otherwise be lost. The last word is `guest::MARK`.
+    const ALWAYS: &str = "console=ttyS0 earlyprintk=ttyS0 quiet panic=-1 mitigations=off PAGELAB_GUEST=1";
     // Features 112, 297 and 580 are rep_good, erms and fsrm: translated `rep stos` clears one word per iteration, which
     // would make clearing pages the whole run. By number, because kernels before 5.19 know no names here.
     const TRANSLATED: &str = "clearcpuid=112,297,580 tsc=reliable clocksource=tsc";

@@ -5,6 +5,8 @@
 
 use std::{fs, io, path::PathBuf};
 
+use nix::fcntl::{Flock, FlockArg};
+
 use crate::procfs;
 
 /// A setting that pagelab knows, for `pagelab list knobs`, for suggestions and for checking values.
@@ -16,6 +18,18 @@ pub struct Knob {
     pub takes: Takes,
     /// What it does, in one line.
     pub about: &'static str,
+}
+
+/// Settings that change when this one is written, and so must be put back after it: switching huge pages on raises
+/// `min_free_kbytes` (mm/khugepaged.c, v6.1), and of each ratio and its bytes only one counts, the other becomes 0
+/// (mm/page-writeback.c, v6.1).
+pub fn disturbed_by(name: &str) -> &'static [&'static str] {
+    match name {
+        THP_ENABLED => &["vm.min_free_kbytes"],
+        "vm.dirty_ratio" => &["vm.dirty_bytes"],
+        "vm.dirty_background_ratio" => &["vm.dirty_background_bytes"],
+        _ => &[],
+    }
 }
 
 /// The form of a setting's value.
@@ -156,6 +170,12 @@ pub enum SettingError {
         /// What is read back.
         found: String,
     },
+    /// Another run has changed it and will put it back.
+    #[error("{name}: another run has changed it and will put it back; wait for its end")]
+    Busy {
+        /// The setting.
+        name: String,
+    },
     /// Anything else.
     #[error("{name}: {path}: {source}")]
     Io {
@@ -194,6 +214,18 @@ fn canonical(name: &str, text: &str) -> String {
             .to_owned();
     }
     text.split_whitespace().collect::<Vec<_>>().join(" ")
+}
+
+/// Reserves a setting for as long as the returned file is open, so that two runs do not put back each other's values.
+/// `None` when another run has it.
+pub fn reserve(name: &str) -> Result<Option<Flock<fs::File>>, SettingError> {
+    let path = path(name);
+    let file = fs::File::open(&path).map_err(|error| explain(name, path.clone(), error))?;
+    match Flock::lock(file, FlockArg::LockExclusiveNonblock) {
+        Ok(lock) => Ok(Some(lock)),
+        Err((_, nix::errno::Errno::EWOULDBLOCK)) => Ok(None),
+        Err((_, errno)) => Err(explain(name, path, errno.into())),
+    }
 }
 
 /// The value in force, in the form in which it can be written back.

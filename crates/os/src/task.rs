@@ -5,8 +5,6 @@ use serde::{Deserialize, Serialize};
 /// Where a new task may run.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub enum Placement {
-    /// On any CPU of the run.
-    Any,
     /// Pinned to CPU `n` modulo the CPUs of the run, cores before hardware threads, as will-it-scale does.
     Spread(u32),
 }

@@ -5,7 +5,7 @@ use std::collections::BTreeMap;
 use serde::Serialize;
 
 use crate::group::{Group, groups};
-use crate::record::{Cell, Check};
+use crate::record::{Cell, Check, Column};
 
 /// The checks of one experiment and workload.
 #[derive(Clone, Debug, PartialEq, Serialize)]
@@ -14,15 +14,17 @@ pub struct CheckTable {
     pub experiment: String,
     /// Its title line.
     pub title: String,
-    /// The rows: by operation, then check, then column.
+    /// The rows: those that failed first; within each part by operation, then check, then column.
     pub rows: Vec<CheckRow>,
 }
 
 /// One check of one operation in one column; of several seeds, the one furthest from what it should be.
 #[derive(Clone, Debug, PartialEq, Serialize)]
 pub struct CheckRow {
-    /// Target, kernel and, if the table has several, machine.
-    pub column: Vec<String>,
+    /// Where it was made.
+    pub column: Column,
+    /// How texts show that: target, kernel and, if the table has several, machine.
+    pub lines: Vec<String>,
     /// The operation.
     pub case: String,
     /// What is counted, how many, and how far off that may be.
@@ -34,6 +36,11 @@ pub struct CheckRow {
 }
 
 impl CheckRow {
+    /// Whether some cell was not within the tolerance.
+    pub fn failed(&self) -> bool {
+        self.cells_within < self.cells
+    }
+
     /// 100 · (found - expected) / expected, in percent; none where nothing was expected but some found.
     pub fn difference_percent(&self) -> Option<f64> {
         let (expected, found) = (self.check.expected, self.check.found);
@@ -61,7 +68,8 @@ fn table(group: &Group<'_>) -> CheckTable {
             let rank = names.len();
             let name = *names.entry(&check.name).or_insert(rank);
             let row = rows.entry((operation, name, placed.column)).or_insert_with(|| CheckRow {
-                column: group.columns[placed.column].lines.clone(),
+                column: group.columns[placed.column].column.clone(),
+                lines: group.columns[placed.column].lines.clone(),
                 case: placed.operation.clone(),
                 check: check.clone(),
                 cells: 0,
@@ -74,11 +82,9 @@ fn table(group: &Group<'_>) -> CheckTable {
             }
         }
     }
-    CheckTable {
-        experiment: group.experiment.to_owned(),
-        title: format!("{} Checks", group.title),
-        rows: rows.into_values().collect(),
-    }
+    let mut rows: Vec<CheckRow> = rows.into_values().collect();
+    rows.sort_by_key(|row| !row.failed());
+    CheckTable { experiment: group.experiment.to_owned(), title: format!("{} Checks", group.title), rows }
 }
 
 /// A total order, so that the row does not depend on the order in which cells finished.

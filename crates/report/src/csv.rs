@@ -16,7 +16,7 @@ pub struct CsvLine {
     pub metric: String,
     /// Of what it is that.
     pub case: String,
-    /// The column: target and kernel.
+    /// The column: its [`label`](crate::Column::label), and what follows if it is not measured there.
     pub kernel: String,
     /// The value.
     pub value: String,
@@ -25,8 +25,8 @@ pub struct CsvLine {
 /// All values of a report, unrounded, then `more`.
 ///
 /// `metric` is `fault_latency_ns.Amean`, a counter's name, or `check.<name>.expected`, `.found` and
-/// `.within` (how many runs, of how many in `.cells`); `kernel` is `host:6.18.44`, and then the machine
-/// if there are several.
+/// `.within` (how many runs, of how many in `.cells`); `kernel` is the column's
+/// [`label`](crate::Column::label), such as `host:6.18.44:here`.
 ///
 /// # Panics
 /// Never: writing to memory does not fail, and every line has as many fields.
@@ -38,7 +38,7 @@ pub fn to_csv(report: &Report, more: &[CsvLine]) -> String {
         for row in &table.rows {
             for (head, value) in table.columns.iter().zip(&row.cells) {
                 let Some(value) = value else { continue };
-                let kernel = head.lines.join(":");
+                let kernel = head.column.label();
                 let [number, low, high] = [Some(value.value), value.low, value.high]
                     .map(|number| number.map_or_else(String::new, |number| number.to_string()));
                 line([&table.experiment, &row.metric, &row.case, &kernel, &number, &low, &high]);
@@ -47,7 +47,7 @@ pub fn to_csv(report: &Report, more: &[CsvLine]) -> String {
     }
     for table in &report.checks {
         for row in &table.rows {
-            let kernel = row.column.join(":");
+            let kernel = row.column.label();
             let numbers = [
                 ("expected", row.check.expected),
                 ("found", row.check.found),

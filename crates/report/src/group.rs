@@ -83,7 +83,7 @@ fn heads(columns: &[Column]) -> Vec<ColumnHead> {
         }
         let pairs = |other: &Column| (other.target, &other.machine) == (column.target, &column.machine);
         let baseline = columns.iter().position(pairs).expect("a column pairs with itself");
-        ColumnHead { lines, baseline }
+        ColumnHead { column: column.clone(), lines, baseline }
     };
     columns.iter().map(head).collect()
 }

@@ -1,14 +1,13 @@
 //! From run to table: result records and their store, statistics, tables, and their renderers.
 //!
 //! A run appends one [`Record`] per cell to a [`Store`]; [`Report::new`] is a pure function from
-//! cells to tables; [`to_text`], [`to_csv`] and [`to_json`] turn those into bytes. Nothing here
-//! runs anything or knows how a target works.
+//! cells to tables; [`to_text`] and [`to_csv`] turn those into bytes, and programs may have them as they
+//! are. Nothing here runs anything or knows how a target works.
 
 pub mod checks;
 pub mod counters;
 pub mod csv;
 mod group;
-pub mod json;
 pub mod metrics;
 pub mod mmtests;
 pub mod record;
@@ -19,7 +18,6 @@ pub mod table;
 pub use self::checks::{CheckRow, CheckTable, checks};
 pub use self::counters::counters;
 pub use self::csv::{CsvLine, to_csv};
-pub use self::json::to_json;
 pub use self::metrics::tables;
 pub use self::mmtests::to_text;
 pub use self::record::{

@@ -1,7 +1,8 @@
 //! Text in the layout of mmtests' compare-kernels.sh at HEAD, as people paste it into a mail.
 //!
 //! Differs: columns grow and header lines stay whole where mmtests shifts a row or drops a letter; a
-//! value that is not there is blank instead of zero; a last line gives unit and direction.
+//! value that is not there is blank instead of zero; a table where every column is its own baseline
+//! has no percentages, which would all be 0.00%; a last line gives unit and direction.
 
 use crate::checks::{CheckRow, CheckTable};
 use crate::record::Better;
@@ -45,7 +46,7 @@ pub fn table_text(table: &Table) -> String {
     lines.join("\n")
 }
 
-/// mmtests: F = 18 for results and `Duration`, 15 for vmstat; results have a percentage after it.
+/// mmtests: F = 18 for results and `Duration`, 15 for vmstat; results that are compared have a percentage after it.
 fn number_width(table: &Table) -> usize {
     match table.kind {
         Kind::Metric => 18,
@@ -55,12 +56,13 @@ fn number_width(table: &Table) -> usize {
 
 fn row_cells(table: &Table, row: &Row) -> Vec<String> {
     let width = number_width(table);
+    let compares = table.compares();
     let cell = |(cell, head): (&Option<Value>, &ColumnHead)| {
         let Some(value) = cell else {
             return String::new();
         };
         let number = format!("{:width$.2}", value.value);
-        if table.better == Better::None {
+        if !compares {
             return number;
         }
         let baseline = row.cells[head.baseline].map(|baseline| baseline.value);
@@ -76,7 +78,7 @@ fn row_cells(table: &Table, row: &Row) -> Vec<String> {
 
 /// mmtests' width, or more if something would touch what is left of it.
 fn column_width(table: &Table, rows: &[Vec<String>], column: usize) -> usize {
-    let percent = if table.better == Better::None { 0 } else { PERCENT_WIDTH };
+    let percent = if table.compares() { PERCENT_WIDTH } else { 0 };
     let cells = rows.iter().map(|cells| cells[column].trim_start());
     let head = table.columns[column].lines.iter().map(String::as_str);
     (number_width(table) + percent).max(1 + widest(cells.chain(head)))
@@ -115,7 +117,7 @@ fn check_fields(row: &CheckRow) -> [String; 8] {
     [
         row.case.clone(),
         row.check.name.clone(),
-        row.column.join(" "),
+        row.lines.join(" "),
         row.check.expected.to_string(),
         row.check.found.to_string(),
         difference.map_or_else(String::new, |percent| format!("{percent:.2}%")),

@@ -19,17 +19,6 @@ pub enum Record {
     Skipped(Skipped),
 }
 
-impl Record {
-    /// The schema version that the record was written with.
-    pub fn schema(&self) -> u32 {
-        match self {
-            Self::Cell(cell) => cell.schema,
-            Self::System(system) => system.schema,
-            Self::Skipped(skipped) => skipped.schema,
-        }
-    }
-}
-
 /// The cells among the records, in order.
 pub fn cells(records: Vec<Record>) -> Vec<Cell> {
     let cell = |record| match record {
@@ -96,6 +85,13 @@ pub struct Column {
     pub kernel: String,
     /// Name of the machine.
     pub machine: String,
+}
+
+impl Column {
+    /// What programs call it, whatever else is in the result: `host:6.18.44:here`.
+    pub fn label(&self) -> String {
+        format!("{}:{}:{}", self.target, self.kernel, self.machine)
+    }
 }
 
 /// Where a cell runs.
@@ -234,6 +230,13 @@ pub struct System {
     pub notes: Vec<String>,
     /// What differs from run to run.
     pub run: Run,
+}
+
+impl System {
+    /// The table column of the cells that ran on it.
+    pub fn column(&self) -> Column {
+        Column { target: self.target, kernel: self.kernel.clone(), machine: self.machine.clone() }
+    }
 }
 
 /// Something that a run would have done by default but could not.

@@ -5,7 +5,7 @@ use serde::Serialize;
 use crate::checks::{CheckTable, checks};
 use crate::counters::counters;
 use crate::metrics::tables;
-use crate::record::{Better, Cell};
+use crate::record::{Better, Cell, Column};
 
 /// Everything that is shown of a set of cells.
 #[derive(Clone, Debug, PartialEq, Serialize)]
@@ -45,6 +45,14 @@ pub struct Table {
     pub rows: Vec<Row>,
 }
 
+impl Table {
+    /// Whether values are compared: a direction is better, and some column has a baseline other than itself.
+    pub fn compares(&self) -> bool {
+        let other = |(index, head): (usize, &ColumnHead)| head.baseline != index;
+        self.better != Better::None && self.columns.iter().enumerate().any(other)
+    }
+}
+
 /// What the rows of a table are.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "snake_case")]
@@ -58,18 +66,13 @@ pub enum Kind {
 /// The head of a column.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 pub struct ColumnHead {
-    /// Target, kernel and, if the table has several, machine.
+    /// What was measured where.
+    pub column: Column,
+    /// How texts show it: target, kernel and, if the table has several, machine.
     pub lines: Vec<String>,
     /// Index of the column that percentages of this one refer to: the first one of the same target
     /// and machine, which may be this one.
     pub baseline: usize,
-}
-
-impl ColumnHead {
-    /// The lines as one, such as `host 6.18.44`.
-    pub fn label(&self) -> String {
-        self.lines.join(" ")
-    }
 }
 
 /// One row of a table.

@@ -4,8 +4,7 @@ use std::collections::BTreeMap;
 
 use pagelab_report::mmtests::{checks_text, table_text};
 use pagelab_report::{
-    Better, Cell, Check, Key, Measured, Metric, Report, Run, SCHEMA, Target, checks, counters, tables, to_csv, to_json,
-    to_text,
+    Better, Cell, Check, Key, Measured, Metric, Report, Run, SCHEMA, Target, checks, counters, tables, to_csv, to_text,
 };
 
 fn cell(target: Target, kernel: &str, case: &str) -> Cell {
@@ -170,6 +169,29 @@ unit: KiB, no direction is better
 }
 
 #[test]
+fn a_table_without_comparisons_has_no_percentages() {
+    let cells = [
+        latency(cell(Target::Host, "6.18", "base-1"), &[200.0, 220.0]),
+        latency(cell(Target::Vm, "6.1", "base-1"), &[400.0]),
+    ];
+    let expected = "\
+fault-storm Fault Latency
+                              host                vm
+                              6.18               6.1
+Min       base-1            200.00            400.00
+Amean     base-1            210.00            400.00
+Stddev    base-1             14.14                 \x20
+CoeffVar  base-1              6.73                 \x20
+Max       base-1            220.00            400.00
+BAmean.95 base-1            200.00            400.00
+unit: ns, lower is better
+";
+    assert_eq!(only_table(&cells), expected);
+    let again = latency(cell(Target::Vm, "6.12", "base-1"), &[400.0]);
+    assert_eq!(only_table(&[&cells[..], &[again]].concat()).matches("0.00%)").count(), 6 + 2 * 4);
+}
+
+#[test]
 fn each_target_and_machine_has_its_own_baseline() {
     let machine = |mut cell: Cell, name: &str| {
         cell.key.machine = name.into();
@@ -186,7 +208,7 @@ fn each_target_and_machine_has_its_own_baseline() {
     let table = &tables(&cells)[0];
     let baselines: Vec<usize> = table.columns.iter().map(|head| head.baseline).collect();
     assert_eq!(baselines, [0, 1, 0, 1, 4]);
-    assert_eq!(table.columns[3].label(), "sim v6.19 laptop");
+    assert_eq!(table.columns[3].column.label(), "sim:v6.19:laptop");
     let text = table_text(table);
     let lines: Vec<&str> = text.lines().collect();
     assert_eq!(lines[3].split_whitespace().collect::<Vec<_>>(), ["laptop", "laptop", "laptop", "laptop", "server"]);
@@ -300,7 +322,7 @@ fn checked(mut cell: Cell, found: u64, within: bool) -> Cell {
 }
 
 #[test]
-fn checks_show_the_run_furthest_off() {
+fn checks_show_the_run_furthest_off_and_failures_first() {
     let cells = [
         checked(cell(Target::Host, "6.18", "base-1"), 4097, true),
         checked(cell(Target::Host, "6.18", "base-16"), 4096, true),
@@ -310,9 +332,9 @@ fn checks_show_the_run_furthest_off() {
     let expected = "\
 fault-storm Checks
 case     check    column     expected  found  difference  tolerance  within
-base-1   pgfault  host 6.18      4096   4097       0.02%  ±1 %       yes
 base-1   pgfault  sim v6.18      4096      0    -100.00%  ±1 %       no
 base-16  pgfault  host 6.18      4096   2048     -50.00%  ±1 %       no (1 of 2 runs)
+base-1   pgfault  host 6.18      4096   4097       0.02%  ±1 %       yes
 unit: as counted, of the run furthest off; found should equal expected
 ";
     assert_eq!(checks_text(&checks(&cells)[0]), expected);
@@ -328,34 +350,51 @@ fn csv_has_every_value_and_its_labels() {
     ];
     let expected = "\
 experiment,metric,case,kernel,value,low,high
-faults,fault_latency_ns.Min,base-1,host:6.18.44,10,,
-faults,fault_latency_ns.Min,base-1,\"sim:v6.18, tuned\",12.5,,
-faults,fault_latency_ns.Amean,base-1,host:6.18.44,15,10.25,19.75
-faults,fault_latency_ns.Amean,base-1,\"sim:v6.18, tuned\",12.5,,
-faults,fault_latency_ns.Stddev,base-1,host:6.18.44,7.0710678118654755,,
-faults,fault_latency_ns.CoeffVar,base-1,host:6.18.44,47.14045207910317,,
-faults,fault_latency_ns.Max,base-1,host:6.18.44,20,,
-faults,fault_latency_ns.Max,base-1,\"sim:v6.18, tuned\",12.5,,
-faults,fault_latency_ns.BAmean.95,base-1,host:6.18.44,10,,
-faults,fault_latency_ns.BAmean.95,base-1,\"sim:v6.18, tuned\",12.5,,
-faults,pgfault,base-1,host:6.18.44,4096,,
-faults,check.pgfault.expected,base-1,host:6.18.44,4096,,
-faults,check.pgfault.found,base-1,host:6.18.44,4096,,
-faults,check.pgfault.within,base-1,host:6.18.44,1,,
-faults,check.pgfault.cells,base-1,host:6.18.44,1,,
+faults,fault_latency_ns.Min,base-1,host:6.18.44:laptop,10,,
+faults,fault_latency_ns.Min,base-1,\"sim:v6.18, tuned:laptop\",12.5,,
+faults,fault_latency_ns.Amean,base-1,host:6.18.44:laptop,15,10.25,19.75
+faults,fault_latency_ns.Amean,base-1,\"sim:v6.18, tuned:laptop\",12.5,,
+faults,fault_latency_ns.Stddev,base-1,host:6.18.44:laptop,7.0710678118654755,,
+faults,fault_latency_ns.CoeffVar,base-1,host:6.18.44:laptop,47.14045207910317,,
+faults,fault_latency_ns.Max,base-1,host:6.18.44:laptop,20,,
+faults,fault_latency_ns.Max,base-1,\"sim:v6.18, tuned:laptop\",12.5,,
+faults,fault_latency_ns.BAmean.95,base-1,host:6.18.44:laptop,10,,
+faults,fault_latency_ns.BAmean.95,base-1,\"sim:v6.18, tuned:laptop\",12.5,,
+faults,pgfault,base-1,host:6.18.44:laptop,4096,,
+faults,check.pgfault.expected,base-1,host:6.18.44:laptop,4096,,
+faults,check.pgfault.found,base-1,host:6.18.44:laptop,4096,,
+faults,check.pgfault.within,base-1,host:6.18.44:laptop,1,,
+faults,check.pgfault.cells,base-1,host:6.18.44:laptop,1,,
 ";
     assert_eq!(to_csv(&Report::new(&cells, 1), &[]), expected);
 }
 
 #[test]
+fn csv_calls_a_column_the_same_whatever_else_is_there() {
+    let here = checked(latency(cell(Target::Host, "6.18.44", "base-1"), &[10.0]), 4096, true);
+    let mut there = here.clone();
+    there.key.machine = "server".into();
+    let names = |cells: &[Cell]| {
+        let csv = to_csv(&Report::new(cells, 1), &[]);
+        let names = csv.lines().skip(1).map(|line| line.split(',').nth(3).expect("a kernel").to_owned());
+        names.collect::<std::collections::BTreeSet<String>>()
+    };
+    assert_eq!(names(std::slice::from_ref(&here)), ["host:6.18.44:laptop".to_owned()].into());
+    let both = ["host:6.18.44:laptop", "host:6.18.44:server"].map(str::to_owned);
+    assert_eq!(names(&[here, there]), both.into());
+}
+
+#[test]
 fn json_is_the_tables_as_they_are() {
     let cells = [latency(cell(Target::Host, "6.18.44", "base-1"), &[10.0])];
-    let json: serde_json::Value = serde_json::from_str(&to_json(&Report::new(&cells, 1))).expect("JSON");
+    let json = serde_json::to_value(Report::new(&cells, 1)).expect("JSON");
     let table = &json["tables"][0];
     assert_eq!(table["title"], "fault-storm Fault Latency");
     assert_eq!(table["unit"], "ns");
     assert_eq!(table["better"], "lower");
     assert_eq!(table["columns"][0]["lines"], serde_json::json!(["host", "6.18.44"]));
+    let column = serde_json::json!({ "target": "host", "kernel": "6.18.44", "machine": "laptop" });
+    assert_eq!(table["columns"][0]["column"], column);
     assert_eq!(table["rows"][0]["cells"][0]["value"], 10.0);
 }
 

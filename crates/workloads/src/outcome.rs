@@ -45,6 +45,13 @@ pub struct Iteration {
     pub faults: u64,
 }
 
+impl TaskOutcome {
+    /// The outcome of a task that has done nothing yet.
+    pub(crate) fn starting(start: Time, rusage: Rusage) -> Self {
+        Self { start, end: start, stores: 0, faults: 0, huge_faults: 0, iterations: Vec::new(), rusage }
+    }
+}
+
 impl Outcome {
     /// From the first task's start to the last task's end.
     ///

@@ -25,11 +25,12 @@ const DETERMINISTIC: &[&str] = &["units", "os", "workloads", "mm"];
 const SINGLE_THREADED: &[&str] = &["workloads", "mm"];
 
 #[rustfmt::skip]
-const BANS: [Ban; 17] = [
+const BANS: [Ban; 22] = [
     Ban { needle: "Instant::now", crates: DETERMINISTIC, instead: "time is an input" },
     Ban { needle: "SystemTime", crates: DETERMINISTIC, instead: "time is an input" },
     Ban { needle: "HashMap", crates: DETERMINISTIC, instead: "order is an input: BTreeMap, or an index" },
     Ban { needle: "HashSet", crates: DETERMINISTIC, instead: "order is an input: BTreeSet, or an index" },
+    Ban { needle: "rand::", crates: ALL, instead: "randomness is an input: a seeded stream" },
     Ban { needle: "std::sync", crates: SINGLE_THREADED, instead: "tasks speak through the Os" },
     Ban { needle: "std::thread", crates: SINGLE_THREADED, instead: "tasks come from the Os" },
     Ban { needle: "#[cfg(feature", crates: ALL, instead: "variants are values" },
@@ -43,6 +44,10 @@ const BANS: [Ban; 17] = [
     Ban { needle: ".cos(", crates: ALL, instead: "bits differ between CPUs: crate libm" },
     Ban { needle: ".log2(", crates: ALL, instead: "bits differ between CPUs: crate libm" },
     Ban { needle: ".log10(", crates: ALL, instead: "bits differ between CPUs: crate libm" },
+    Ban { needle: ".exp2(", crates: ALL, instead: "bits differ between CPUs: crate libm" },
+    Ban { needle: ".tan(", crates: ALL, instead: "bits differ between CPUs: crate libm" },
+    Ban { needle: ".cbrt(", crates: ALL, instead: "bits differ between CPUs: crate libm" },
+    Ban { needle: ".powi(", crates: ALL, instead: "bits differ between compilers: crate libm" },
 ];
 
 /// Checks one file; files that are not ours to check, or not Rust, have no findings.
@@ -133,6 +138,11 @@ mod tests {
             ("crates/cli/src/main.rs", "dbg!(x);"),
             ("crates/cli/tests/a.rs", "#[cfg(feature = \"x\")]"),
             ("crates/report/src/a.rs", "x.powf(2.0)"),
+            ("crates/report/src/a.rs", "x.powi(2)"),
+            ("crates/report/src/a.rs", "x.exp2()"),
+            ("crates/units/src/a.rs", "x.tan()"),
+            ("crates/lab/src/a.rs", "x.cbrt()"),
+            ("crates/linux/src/a.rs", "let x = rand::random();"),
         ] {
             assert_eq!(check(path, code).len(), 1, "{path}: {code}");
         }
@@ -141,6 +151,7 @@ mod tests {
             ("crates/os/src/a.rs", "use std::sync::Arc;"),
             ("crates/os/src/a.rs", "// no Instant::now here"),
             ("crates/cli/src/a.rs", "my_todo!(); x.expect(y);"),
+            ("crates/cli/src/a.rs", "use operand::Operand; x.atan2(y);"),
             ("xtask/src/a.rs", "dbg!(x)"),
             ("crates/os/notes.md", "todo!"),
         ] {

@@ -86,7 +86,8 @@ fn mib(size: Bytes) -> String {
 
 fn case(base: &Key, params: Vec<(String, String)>, settings: &[(String, String)]) -> Result<Key, UsageError> {
     let words = params.iter().map(|(name, value)| (name.as_str(), value.as_str()));
-    let workload: Workload = Workload::parse(&base.workload, words).map_err(|error| UsageError(error.to_string()))?;
+    // The experiment's own values were checked when it was read, so a bad one came with --set.
+    let workload = Workload::parse(&base.workload, words).map_err(|error| UsageError(format!("--set {error}")))?;
     let params: BTreeMap<_, _> = params.into_iter().chain(settings.iter().cloned()).collect();
     assert!(settings.iter().all(|(name, _)| is_setting(name)), "settings and parameters share no names");
     Ok(Key { case: workload.case(), params, ..base.clone() })

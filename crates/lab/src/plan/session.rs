@@ -34,11 +34,17 @@ enum Refusal {
 impl<P: FnMut(&KernelImage) -> Accelerator> Planner<'_, P> {
     pub(super) fn sessions(&mut self) -> Result<(Vec<Session>, Vec<Skipped>), UsageError> {
         let by_name = !self.request.targets.is_empty();
-        let targets = if by_name { self.request.targets.clone() } else { self.default_targets() };
+        let mut targets = if by_name { self.request.targets.clone() } else { self.default_targets() };
+        targets.sort_unstable();
+        targets.dedup();
         let mut sessions = Vec::new();
         let mut skipped = Vec::new();
         for target in targets {
             match self.session(target, &mut skipped) {
+                Ok(more) if by_name && more.iter().all(|session| session.keys.is_empty()) => {
+                    let reasons: Vec<_> = skipped.iter().map(|skip: &Skipped| skip.reason.as_str()).collect();
+                    return Err(UsageError(format!("target {target}: no case fits: {}", reasons.join("; "))));
+                }
                 Ok(more) => sessions.extend(more),
                 Err(Refusal::Mistake(error)) => return Err(error),
                 Err(Refusal::Lacking(reason)) if by_name => {
@@ -73,14 +79,20 @@ impl<P: FnMut(&KernelImage) -> Accelerator> Planner<'_, P> {
             let check = linux::setting::check_writable(name);
             check.map_err(|error| Refusal::Mistake(UsageError(format!("--set {error}"))))?;
         }
+        let available =
+            linux::host::memory_limit().unwrap_or(Bytes(u64::MAX)).min(Bytes::kib(available_kib(&snapshot)));
         let (cap, cap_from) = match self.request.memory {
+            Some(cap) if cap > available => {
+                let message = format!("--memory {cap}: more than the {} MiB that are available", available.as_mib());
+                return Err(Refusal::Mistake(UsageError(message)));
+            }
             Some(cap) => (cap, "--memory"),
-            None => (Bytes::kib(available_kib(&snapshot) / 4), "a quarter of this machine's MemAvailable"),
+            None => (Bytes(available.0 / 4), "a quarter of the memory that is available"),
         };
         let session = Session {
             machine: import::import(&snapshot, HERE),
             kernel: snapshot.version.text.clone(),
-            place: Place::Host { capture },
+            place: Place::Host,
             cap,
             keys: Vec::new(),
         };
@@ -92,31 +104,36 @@ impl<P: FnMut(&KernelImage) -> Accelerator> Planner<'_, P> {
         let name = self.request.machine.as_deref().unwrap_or(&self.experiment.machine);
         let machine = Machine::load(name, &linux::setting::names()).map_err(|error| Refusal::Mistake(error.into()))?;
         qemu::find_emulator().map_err(|error| Refusal::Lacking(error.to_string()))?;
-        let kernels: Vec<_> = if self.request.kernels.is_empty() {
-            vec![self.experiment.kernel.clone()]
-        } else {
-            self.request.kernels.clone()
+        check_emulated(&machine)?;
+        let kernels = match self.request.kernels.as_slice() {
+            [] => vec![self.experiment.kernel.clone()],
+            kernels => kernels.to_vec(),
         };
         let mut sessions: Vec<Session> = Vec::new();
         for name in kernels {
-            // An image that the user named must be one; the experiment's own may be missing from the cache.
-            let image = self.image(&name)?;
-            let accelerator = match self.request.accelerator {
-                AcceleratorChoice::Only(accelerator) => accelerator,
-                AcceleratorChoice::Auto => (self.probe)(&image),
-            };
-            let replayable = matches!(accelerator, Accelerator::Replayable { .. });
-            let machine = if replayable { machine.with_one_cpu() } else { machine.clone() };
-            // Two images may say the same release: then the path tells them apart.
-            let same = sessions.iter().any(|session| session.kernel == image.release);
-            let kernel = if same { format!("{} ({name})", image.release) } else { image.release.clone() };
-            let cap = Bytes(machine.memory().0 / 4 * 3);
-            let cpus = u32::try_from(machine.cpus().len()).expect("fewer than 2^32 CPUs");
-            let place = Place::Vm { image, accelerator };
-            let session = Session { machine, kernel, place, cap, keys: Vec::new() };
+            let session = self.vm(&name, &machine, &sessions)?;
+            let cpus = u32::try_from(session.machine.cpus().len()).expect("fewer than 2^32 CPUs");
             sessions.push(self.fill(session, cpus, "three quarters of the guest's memory", skipped)?);
         }
         Ok(sessions)
+    }
+
+    fn vm(&mut self, name: &str, machine: &Machine, others: &[Session]) -> Result<Session, Refusal> {
+        let image = self.image(name)?;
+        linux::module::check(&image, &machine.modules)
+            .map_err(|error| Refusal::Mistake(UsageError(format!("machine {}: modules: {error}", machine.name))))?;
+        let accelerator = match self.request.accelerator {
+            AcceleratorChoice::Only(accelerator) => accelerator,
+            AcceleratorChoice::Auto => (self.probe)(&image),
+        };
+        let replayable = matches!(accelerator, Accelerator::Replayable { .. });
+        let machine = if replayable { machine.with_one_cpu() } else { machine.clone() };
+        // Two images may say the same release, or one may be given twice: a number tells them apart.
+        let same = others.iter().filter(|session| session.kernel.split(' ').next() == Some(&image.release)).count();
+        let kernel = if same == 0 { image.release.clone() } else { format!("{} #{}", image.release, same + 1) };
+        // A guest's kernel needs some itself, and reclaim is not what fault-storm measures.
+        let cap = Bytes(machine.memory().0 / 4 * 3);
+        Ok(Session { machine, kernel, place: Place::Vm { image, accelerator }, cap, keys: Vec::new() })
     }
 
     /// An image that the user named must be one; the experiment's own may be missing from the cache.
@@ -152,6 +169,21 @@ impl<P: FnMut(&KernelImage) -> Accelerator> Planner<'_, P> {
         skipped.extend(grid.misfits.into_iter().map(skip));
         Ok(session)
     }
+}
+
+/// What QEMU's `pc` machine can be: 255 CPUs (8-bit APIC ids) and 128 nodes (MAX_NODES, include/sysemu/numa.h, 7.2).
+fn check_emulated(machine: &Machine) -> Result<(), Refusal> {
+    const CPUS_MAX: usize = 255;
+    const NODES_MAX: usize = 128;
+    let (cpus, nodes) = (machine.cpus().len(), machine.nodes.len());
+    if cpus <= CPUS_MAX && nodes <= NODES_MAX {
+        return Ok(());
+    }
+    let message = format!(
+        "machine {}: a guest has at most {CPUS_MAX} CPUs and {NODES_MAX} nodes, found {cpus} and {nodes}",
+        machine.name
+    );
+    Err(Refusal::Mistake(UsageError(message)))
 }
 
 /// Free memory in KiB, as the kernel estimates it; kernels before 3.14 do not.

@@ -2,7 +2,7 @@
 
 use linux::procfs::{Capture, Snapshot};
 use mm::{PcpHigh, Variant};
-use report::{CsvLine, System};
+use report::{Column, CsvLine, System};
 use serde::Serialize;
 use units::Frames;
 
@@ -15,9 +15,8 @@ const PHASES: [(&str, Phase); 3] =
 /// The comparisons of one system, one per moment at which its files were read.
 #[derive(Debug, Serialize)]
 pub(super) struct ZoneTables {
-    target: report::Target,
-    kernel: String,
-    machine: String,
+    #[serde(flatten)]
+    column: Column,
     comparisons: Vec<ZoneComparison>,
     /// Why a moment has none.
     problems: Vec<String>,
@@ -25,13 +24,7 @@ pub(super) struct ZoneTables {
 
 impl ZoneTables {
     pub(super) fn of(system: &System) -> Self {
-        let mut tables = Self {
-            target: system.target,
-            kernel: system.kernel.clone(),
-            machine: system.machine.clone(),
-            comparisons: Vec::new(),
-            problems: Vec::new(),
-        };
+        let mut tables = Self { column: system.column(), comparisons: Vec::new(), problems: Vec::new() };
         for (name, phase) in PHASES {
             let Some(files) = system.captures.get(name) else { continue };
             match compare(files, phase) {
@@ -43,13 +36,14 @@ impl ZoneTables {
     }
 
     pub(super) fn text(&self) -> String {
+        let Column { target, kernel, machine } = &self.column;
         let mut text = String::new();
         for comparison in &self.comparisons {
-            text += &format!("Zones of {} {} on {}\n", self.target, self.kernel, self.machine);
+            text += &format!("Zones of {target} {kernel} on {machine}\n");
             text += &(comparison.table().join("\n") + "\n\n");
         }
         for problem in &self.problems {
-            text += &format!("skipped: zones of {} {}: {problem}\n", self.target, self.kernel);
+            text += &format!("skipped: zones of {target} {kernel}: {problem}\n");
         }
         text
     }
@@ -63,11 +57,12 @@ fn compare(files: &serde_json::Value, phase: Phase) -> Result<ZoneComparison, St
     arithmetic::compare(&snapshot, variant, phase).map_err(|error| error.to_string())
 }
 
-/// Lines for the CSV: metric `zone.PHASE.FIGURE`, case the zone, and a column of ours beside each kernel's.
+/// Lines for the CSV: metric `zone.PHASE.FIGURE`, case the zone, and a column of ours beside each kernel's, which
+/// is called as everywhere else.
 pub(super) fn csv(tables: &[ZoneTables], experiment: &str) -> Vec<CsvLine> {
     let mut lines = Vec::new();
     for table in tables {
-        let kernel = format!("{}:{}", table.target, table.kernel);
+        let kernel = table.column.label();
         for comparison in &table.comparisons {
             let ours = format!("{kernel}:rules {}", comparison.variant);
             let mut line = |figure: &str, case: &str, kernel: &str, value: u64| {

@@ -51,7 +51,7 @@ pub enum ProcError {
         file: String,
     },
     /// A file that every Linux has cannot be read.
-    #[error("cannot read {}", path.display())]
+    #[error("cannot read {}: {source}", path.display())]
     Read {
         /// The file.
         path: PathBuf,
