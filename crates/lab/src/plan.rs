@@ -188,7 +188,8 @@ fn split_sets(request: &Request, experiment: &Experiment) -> Result<Sets, UsageE
         let complain = |noun: &str, valid: &[&str]| UsageError(format!("--set: {}", unknown(noun, name, valid)));
         match is_setting(name) {
             true if settings.contains(&name) => {
-                linux::setting::check_form(name, value).map_err(|problem| UsageError(format!("--set {name}: {problem}")))?;
+                linux::setting::check_form(name, value)
+                    .map_err(|problem| UsageError(format!("--set {name}: {problem}")))?;
                 sets.0.push((name.to_owned(), value.to_owned()));
             }
             true => return Err(complain("setting", &settings)),

@@ -119,9 +119,7 @@ pub const KNOBS: &[Knob] = &[
 pub fn check_form(name: &str, value: &str) -> Result<(), String> {
     match KNOBS.iter().find(|knob| knob.name == name) {
         None => Err("unknown setting".to_owned()),
-        Some(knob) if !knob.takes.accepts(value) => {
-            Err(format!("expected {}, found {value:?}", knob.takes.expects()))
-        }
+        Some(knob) if !knob.takes.accepts(value) => Err(format!("expected {}, found {value:?}", knob.takes.expects())),
         Some(_) => Ok(()),
     }
 }
@@ -297,10 +295,7 @@ mod tests {
         assert_eq!(check_form("vm.swappiness", "10"), Ok(()));
         assert_eq!(check_form("vm.lowmem_reserve_ratio", "256 256 32 0 0"), Ok(()));
         assert_eq!(check_form("transparent_hugepage/defrag", "defer+madvise"), Ok(()));
-        assert_eq!(
-            check_form("vm.swappiness", "10%"),
-            Err("expected a whole number, found \"10%\"".to_owned())
-        );
+        assert_eq!(check_form("vm.swappiness", "10%"), Err("expected a whole number, found \"10%\"".to_owned()));
         assert_eq!(
             check_form(THP_ENABLED, "on"),
             Err("expected one of always, madvise, never, found \"on\"".to_owned())

@@ -11,6 +11,8 @@
 //! So far the crate is arithmetic only: [`zone_figures`] says what a kernel writes into its zones, given nothing but
 //! present and managed frames, CPUs and settings.
 
+pub mod cost;
+pub mod event;
 pub mod pcp;
 pub mod variant;
 pub mod watermark;

@@ -7,6 +7,6 @@ mod size;
 mod time;
 
 pub use errno::Errno;
-pub use ids::{CpuId, NodeId, VirtAddr};
+pub use ids::{CpuId, NodeId, Order, Pfn, VirtAddr, Vpn};
 pub use size::{Bytes, FRAME_SHIFT, Frames, ParseSizeError};
 pub use time::{Picos, Time};

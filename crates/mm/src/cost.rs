@@ -1,0 +1,214 @@
+//! Linux: none; this is what real time does by itself.
+//! Differs: prices are integers from the machine file, one per primitive operation.
+//!
+//! A clock moves only through [`Cx::work`] and [`Cx::wait`], each under a [`Cause`], so the parts of a latency sum to it by
+//! construction. Algorithms never name a price: the primitives they are made of charge themselves.
+
+use units::{CpuId, Picos, Time};
+
+use crate::event::{Counters, Event};
+
+macro_rules! works {
+    ($($(#[$doc:meta])* $work:ident = $name:literal, $cause:ident;)*) => {
+        /// A primitive operation that takes time.
+        #[derive(Clone, Copy, Debug, PartialEq, Eq)]
+        pub enum Work { $($(#[$doc])* $work,)* }
+
+        impl Work {
+            /// Every operation, in the order of declaration.
+            pub const ALL: &[Work] = &[$(Work::$work,)*];
+
+            /// Its name in the `[prices]` of a machine file.
+            pub const fn name(self) -> &'static str {
+                match self { $(Work::$work => $name,)* }
+            }
+
+            /// What it is charged to where no scope says otherwise.
+            pub const fn cause(self) -> Cause {
+                match self { $(Work::$work => Cause::$cause,)* }
+            }
+        }
+    };
+}
+
+works! {
+    /// A store or load of user code that hits mapped memory, per page touched.
+    UserTouch = "user_touch", User;
+    /// Entering the kernel for a fault and leaving it again.
+    Trap = "trap", Trap;
+    /// Entering the kernel for a system call and leaving it again.
+    SystemCall = "system_call", Trap;
+    /// Finding or making a VMA.
+    VmaUpdate = "vma_update", PageTable;
+    /// Writing one page-table entry.
+    PteWrite = "pte_write", PageTable;
+    /// Reading one page-table entry while walking a range.
+    PteScan = "pte_scan", PageTable;
+    /// Flushing the TLB of this CPU, once per batch.
+    TlbFlush = "tlb_flush", PageTable;
+    /// Clearing a frame that is not in a cache.
+    ClearFrame = "clear_frame", Clear;
+    /// Copying a frame.
+    CopyFrame = "copy_frame", Copy;
+    /// Allocating from a per-CPU list that is not empty: a composite whose parts are known.
+    AllocFast = "alloc_fast", Allocator;
+    /// Freeing to a per-CPU list: a composite whose parts are known.
+    FreeFast = "free_fast", Allocator;
+    /// Moving one block between free lists: taking, splitting one order, merging one order.
+    ListMove = "list_move", Allocator;
+    /// Taking and releasing a free spin lock.
+    LockPair = "lock_pair", Allocator;
+    /// Putting a folio on an LRU list, or taking it off.
+    LruMove = "lru_move", LruLock;
+}
+
+/// Why time passed.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Cause {
+    /// User code.
+    User,
+    /// Entering and leaving the kernel.
+    Trap,
+    /// Page tables and VMAs.
+    PageTable,
+    /// Waiting for a zone's lock.
+    ZoneLock,
+    /// The LRU lists and their lock.
+    LruLock,
+    /// Waiting for an mmap lock.
+    MmapLock,
+    /// The page allocator.
+    Allocator,
+    /// Clearing memory.
+    Clear,
+    /// Copying memory.
+    Copy,
+}
+
+const CAUSES: usize = Cause::Copy as usize + 1;
+const WORKS: usize = Work::ALL.len();
+
+/// What each primitive operation takes on a machine.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Prices([Picos; WORKS]);
+
+impl Prices {
+    /// Prices as `of` gives them.
+    pub fn new(of: impl Fn(Work) -> Picos) -> Self {
+        let mut prices = [Picos(0); WORKS];
+        for work in Work::ALL {
+            prices[*work as usize] = of(*work);
+        }
+        Self(prices)
+    }
+
+    /// Nothing takes time: for tests of mechanisms.
+    pub fn free() -> Self {
+        Self([Picos(0); WORKS])
+    }
+}
+
+/// Time spent, by cause.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Spent([Picos; CAUSES]);
+
+impl Spent {
+    /// Time spent on one cause.
+    pub fn on(&self, cause: Cause) -> Picos {
+        self.0[cause as usize]
+    }
+
+    /// Time spent on all of them.
+    pub fn total(&self) -> Picos {
+        self.0.iter().copied().sum()
+    }
+}
+
+/// What a mechanism gets: when and where it runs, and the only way to let time pass and to count.
+#[derive(Debug)]
+pub struct Cx<'a> {
+    cpu: CpuId,
+    start: Time,
+    spent: Spent,
+    total: Picos,
+    scope: Option<Cause>,
+    prices: &'a Prices,
+    counters: &'a mut Counters,
+}
+
+impl<'a> Cx<'a> {
+    /// A context for one step that starts at `now` on `cpu`.
+    pub fn new(cpu: CpuId, now: Time, prices: &'a Prices, counters: &'a mut Counters) -> Self {
+        Self { cpu, start: now, spent: Spent::default(), total: Picos(0), scope: None, prices, counters }
+    }
+
+    /// The CPU this runs on.
+    pub fn cpu(&self) -> CpuId {
+        self.cpu
+    }
+
+    /// The time: the start of the step plus what was spent since.
+    pub fn now(&self) -> Time {
+        self.start + self.total
+    }
+
+    /// Does `n` times a primitive operation.
+    #[inline]
+    pub fn work(&mut self, work: Work, n: u64) {
+        let span = Picos(self.prices.0[work as usize].0 * n);
+        self.spent.0[self.scope.unwrap_or(work.cause()) as usize] += span;
+        self.total += span;
+    }
+
+    /// Waits until an instant; one that is past already takes no time.
+    pub fn wait(&mut self, until: Time, cause: Cause) {
+        if until > self.now() {
+            let span = until.since(self.now());
+            self.spent.0[cause as usize] += span;
+            self.total += span;
+        }
+    }
+
+    /// Charges everything inside `body` to one cause.
+    pub fn because<T>(&mut self, cause: Cause, body: impl FnOnce(&mut Self) -> T) -> T {
+        let outer = self.scope.replace(cause);
+        let result = body(self);
+        self.scope = outer;
+        result
+    }
+
+    /// Counts an event.
+    #[inline]
+    pub fn count(&mut self, event: Event, n: u64) {
+        self.counters.count(event, n);
+    }
+
+    /// What was spent since the step began.
+    pub fn spent(&self) -> Spent {
+        debug_assert_eq!(self.spent.total(), self.total, "the parts of a latency sum to it");
+        self.spent
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn parts_sum_to_the_latency() {
+        let prices = Prices::new(|work| Picos(1 + work as u64 * 1000));
+        let mut counters = Counters::default();
+        let mut cx = Cx::new(CpuId(0), Time(5), &prices, &mut counters);
+        cx.work(Work::Trap, 1);
+        cx.because(Cause::Copy, |cx| cx.work(Work::ClearFrame, 512));
+        cx.wait(cx.now() + Picos(7), Cause::ZoneLock);
+        cx.wait(Time(0), Cause::ZoneLock);
+        cx.count(Event::Pgfault, 2);
+        let spent = cx.spent();
+        assert_eq!(spent.on(Cause::ZoneLock), Picos(7));
+        assert_eq!(spent.on(Cause::Clear), Picos(0));
+        assert_eq!(spent.on(Cause::Copy), Picos((1 + Work::ClearFrame as u64 * 1000) * 512));
+        assert_eq!(cx.now().since(Time(5)), spent.total());
+        assert_eq!(counters.get(Event::Pgfault), 2);
+    }
+}

@@ -1,0 +1,94 @@
+//! Linux: include/linux/vm_event_item.h, mm/vmstat.c (v6.1).
+//! Differs: one set of totals instead of one per CPU; only events of mechanisms that exist here.
+//!
+//! Events are counted, never read back: no mechanism may depend on one.
+
+/// Makes the enum, the kernel's names and the doc lines from one table, so that they cannot drift apart.
+macro_rules! vm_events {
+    ($($(#[$doc:meta])* $event:ident = $name:literal,)*) => {
+        /// Something the kernel counts in `/proc/vmstat`.
+        #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+        pub enum Event { $($(#[$doc])* $event,)* }
+
+        impl Event {
+            /// Every event, in the order of declaration.
+            pub const ALL: &[Event] = &[$(Event::$event,)*];
+
+            /// The kernel's name, byte for byte; names of our own start with `sim_`.
+            pub const fn name(self) -> &'static str {
+                match self { $(Event::$event => $name,)* }
+            }
+        }
+    };
+}
+
+vm_events! {
+    /// Frames allocated from a DMA zone, 2^order per allocation.
+    PgallocDma = "pgalloc_dma",
+    /// Frames allocated from a DMA32 zone.
+    PgallocDma32 = "pgalloc_dma32",
+    /// Frames allocated from a Normal zone.
+    PgallocNormal = "pgalloc_normal",
+    /// Frames allocated from a Movable zone.
+    PgallocMovable = "pgalloc_movable",
+    /// Frames freed.
+    Pgfree = "pgfree",
+    /// Page faults, retries counted again.
+    Pgfault = "pgfault",
+    /// Allocations served by the preferred node.
+    NumaHit = "numa_hit",
+    /// Allocations served here though another node was preferred.
+    NumaMiss = "numa_miss",
+    /// Allocations that preferred this node and went elsewhere.
+    NumaForeign = "numa_foreign",
+    /// Allocations from the node of the running CPU.
+    NumaLocal = "numa_local",
+    /// Allocations from another node than that of the running CPU.
+    NumaOther = "numa_other",
+    /// Huge pages allocated by faults.
+    ThpFaultAlloc = "thp_fault_alloc",
+    /// Faults that wanted a huge page and did without.
+    ThpFaultFallback = "thp_fault_fallback",
+    /// Mappings of the huge zero page made by read faults.
+    ThpZeroPageAlloc = "thp_zero_page_alloc",
+    /// PMDs split into 512 PTEs.
+    ThpSplitPmd = "thp_split_pmd",
+    /// Huge pages queued for a split when memory is short.
+    ThpDeferredSplitPage = "thp_deferred_split_page",
+    /// Huge pages split into base pages.
+    ThpSplitPage = "thp_split_page",
+    /// A free block was taken from another migrate type's list (the tracepoint `mm_page_alloc_extfrag`).
+    SimExtfrag = "sim_mm_page_alloc_extfrag",
+    /// The same with a fallback order below that of a pageblock: the block is shared from now on.
+    SimExtfragFragmenting = "sim_mm_page_alloc_extfrag_fragmenting",
+}
+
+const EVENTS: usize = Event::ALL.len();
+
+/// How often each event happened.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Counters([u64; EVENTS]);
+
+impl Default for Counters {
+    fn default() -> Self {
+        Self([0; EVENTS])
+    }
+}
+
+impl Counters {
+    /// Counts an event `n` times.
+    #[inline]
+    pub fn count(&mut self, event: Event, n: u64) {
+        self.0[event as usize] += n;
+    }
+
+    /// How often it happened.
+    pub fn get(&self, event: Event) -> u64 {
+        self.0[event as usize]
+    }
+
+    /// Every event with its count, in the order of declaration.
+    pub fn iter(&self) -> impl Iterator<Item = (Event, u64)> + '_ {
+        Event::ALL.iter().map(|event| (*event, self.get(*event)))
+    }
+}
