@@ -118,6 +118,13 @@ impl Spent {
         self.0[cause as usize]
     }
 
+    /// Adds what a further step spent.
+    pub fn add(&mut self, step: &Self) {
+        for (sum, part) in self.0.iter_mut().zip(step.0) {
+            *sum += part;
+        }
+    }
+
     /// Time spent on all of them.
     pub fn total(&self) -> Picos {
         self.0.iter().copied().sum()

@@ -2,7 +2,7 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use crate::record::{Cell, Column, Key};
+use crate::record::{Cell, Column, Key, Target};
 use crate::stats;
 use crate::table::ColumnHead;
 
@@ -81,11 +81,20 @@ fn heads(columns: &[Column]) -> Vec<ColumnHead> {
         if several_machines {
             lines.push(column.machine.clone());
         }
-        let pairs = |other: &Column| (other.target, &other.machine) == (column.target, &column.machine);
-        let baseline = columns.iter().position(pairs).expect("a column pairs with itself");
+        let baseline = baseline(columns, column);
         ColumnHead { column: column.clone(), lines, baseline }
     };
     columns.iter().map(head).collect()
+}
+
+/// What a column is compared with: the first of the same target and machine, and a simulator's the last real one of its
+/// machine before it, whose twin it is.
+fn baseline(columns: &[Column], column: &Column) -> usize {
+    let own = columns.iter().position(|other| other == column).expect("a column is among its table's");
+    let real = |other: &Column| other.target != Target::Sim && other.machine == column.machine;
+    let twin_of = columns[..own].iter().rposition(real).filter(|_| column.target == Target::Sim);
+    let pairs = |other: &Column| (other.target, &other.machine) == (column.target, &column.machine);
+    twin_of.unwrap_or_else(|| columns.iter().position(pairs).expect("a column pairs with itself"))
 }
 
 /// Per case, the traits that differ between cells of one column: pooling those cells without naming
@@ -117,4 +126,28 @@ fn operation(key: &Key, varying: &BTreeMap<&str, BTreeSet<String>>) -> String {
     let traits = traits(key);
     let shown = varying[key.case.as_str()].iter().filter_map(|name| traits.get_key_value(name));
     shown.fold(key.case.clone(), |text, (name, value)| format!("{text},{name}={value}"))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn column(target: Target, kernel: &str, machine: &str) -> Column {
+        Column { target, kernel: kernel.to_owned(), machine: machine.to_owned() }
+    }
+
+    #[test]
+    fn a_simulator_is_compared_with_the_real_kernel_of_its_machine() {
+        let columns = [
+            column(Target::Host, "6.18", "here"),
+            column(Target::Sim, "v6.18", "here"),
+            column(Target::Vm, "6.1", "two-node-2g"),
+            column(Target::Vm, "6.12", "two-node-2g"),
+            column(Target::Sim, "v6.1", "two-node-2g"),
+            column(Target::Sim, "v6.1", "alone"),
+            column(Target::Sim, "v6.18", "alone"),
+        ];
+        let baselines: Vec<_> = columns.iter().map(|column| baseline(&columns, column)).collect();
+        assert_eq!(baselines, [0, 0, 2, 2, 3, 5, 5]);
+    }
 }

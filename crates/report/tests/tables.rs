@@ -207,15 +207,15 @@ fn each_target_and_machine_has_its_own_baseline() {
     ];
     let table = &tables(&cells)[0];
     let baselines: Vec<usize> = table.columns.iter().map(|head| head.baseline).collect();
-    assert_eq!(baselines, [0, 1, 0, 1, 4]);
+    assert_eq!(baselines, [0, 0, 0, 2, 4]);
     assert_eq!(table.columns[3].column.label(), "sim:v6.19:laptop");
     let text = table_text(table);
     let lines: Vec<&str> = text.lines().collect();
     assert_eq!(lines[3].split_whitespace().collect::<Vec<_>>(), ["laptop", "laptop", "laptop", "laptop", "server"]);
     assert_eq!(
         lines[4],
-        "Amean c            100.00 (   0.00%)             80.00 (   0.00%)             50.00 (  50.00%)\
-         \x20            60.00 (  25.00%)             10.00 (   0.00%)"
+        "Amean c            100.00 (   0.00%)             80.00 (  20.00%)             50.00 (  50.00%)\
+         \x20            60.00 ( -20.00%)             10.00 (   0.00%)"
     );
 }
 

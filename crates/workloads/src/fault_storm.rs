@@ -365,6 +365,12 @@ mod tests {
     }
 
     #[test]
+    fn the_defaults_that_are_listed_are_those_in_force() {
+        let listed = INFO.params.iter().map(|param| (param.name, param.default)).filter(|(_, text)| *text != "none");
+        assert_eq!(Params::parse(listed), Params::parse([]));
+    }
+
+    #[test]
     fn huge_pages_need_room_to_align() {
         let params = Params::parse([("page", "huge"), ("tasks", "3")]).unwrap();
         assert_eq!(params.memory(), Bytes::mib(390));

@@ -6,9 +6,10 @@ use cargo_metadata::{DependencyKind, Metadata};
 use super::{Finding, read};
 
 /// From user to used. A crate that is not here may not exist.
-const ARROWS: [(&str, &[&str]); 9] = [
+const ARROWS: [(&str, &[&str]); 10] = [
     ("cli", &["lab", "linux", "report", "units"]),
-    ("lab", &["workloads", "mm", "linux", "report", "os", "units"]),
+    ("lab", &["workloads", "sim", "mm", "linux", "report", "os", "units"]),
+    ("sim", &["mm", "os", "units"]),
     ("workloads", &["os", "units"]),
     ("linux", &["os", "units"]),
     ("report", &["units"]),
