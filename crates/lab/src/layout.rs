@@ -105,15 +105,14 @@ mod tests {
     /// The recorded machines of 6.1, with and without what the kernel said of their zones.
     #[test]
     fn the_usual_map_is_that_of_recorded_guests() {
-        for shape in ["1n-512m", "2n-2g", "1n-4g", "4n-2g"] {
+        for (shape, mib) in [("1n-512m", 512), ("2n-2g", 2048), ("1n-4g", 4096), ("4n-2g", 2048)] {
             let dir = Path::new(env!("CARGO_MANIFEST_DIR")).join(format!("tests/proc/6.1-{shape}/booted"));
             let recorded = import(&Snapshot::parse(&Capture::from_dir(&dir).unwrap()).unwrap(), shape);
             let mut bare = recorded.clone();
-            let whole = if shape == "1n-4g" { 4096 } else { if shape == "1n-512m" { 512 } else { 2048 } };
             let nodes = bare.nodes.len() as u64;
             for node in &mut bare.nodes {
                 node.zones.clear();
-                node.memory = Bytes::mib(whole / nodes);
+                node.memory = Bytes::mib(mib / nodes);
             }
             for (ours, theirs) in zones(&bare).iter().zip(zones(&recorded)) {
                 assert_eq!(ours.len(), theirs.len(), "{shape}");
