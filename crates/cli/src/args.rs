@@ -88,6 +88,9 @@ pub(crate) struct Run {
     /// Machine for target vm: a name or path (`pagelab list machines`)
     #[arg(long)]
     machine: Option<String>,
+    /// Variant for target sim alone (`pagelab list variants`); may be given several times
+    #[arg(long)]
+    variant: Vec<String>,
     /// A kernel setting (`pagelab list knobs`) or a parameter of the workload (`pagelab list workloads`; several values
     /// with commas). On the host a setting is put back at the end, whatever the end is
     #[arg(long, value_name = "NAME=VALUE")]
@@ -143,6 +146,8 @@ pub(crate) enum TargetArg {
     Host,
     /// A kernel booted under QEMU
     Vm,
+    /// The simulator; beside a real target, its twin on the same machine
+    Sim,
 }
 
 #[derive(Clone, Copy, Debug, ValueEnum)]
@@ -199,6 +204,7 @@ impl Run {
         let target = |target: &TargetArg| match target {
             TargetArg::Host => Target::Host,
             TargetArg::Vm => Target::Vm,
+            TargetArg::Sim => Target::Sim,
         };
         let accelerator = match (self.replayable, self.accel) {
             (Some(shift), _) => AcceleratorChoice::Only(Accelerator::Replayable { shift }),
@@ -207,15 +213,24 @@ impl Run {
             (None, AccelArg::Tcg) => AcceleratorChoice::Only(Accelerator::Tcg),
         };
         let targets: Vec<_> = self.target.iter().map(target).collect();
-        if !targets.is_empty() && !targets.contains(&Target::Vm) && (!self.kernel.is_empty() || self.machine.is_some())
-        {
-            return Err(UsageError("--kernel and --machine are for target vm, which --target leaves out".to_owned()));
+        let leaves_out = |target| !targets.is_empty() && !targets.contains(&target);
+        if leaves_out(Target::Vm) && !self.kernel.is_empty() {
+            return Err(UsageError("--kernel is for target vm, which --target leaves out".to_owned()));
+        }
+        if leaves_out(Target::Vm) && leaves_out(Target::Sim) && self.machine.is_some() {
+            return Err(UsageError("--machine is for targets vm and sim, which --target leaves out".to_owned()));
+        }
+        if !self.variant.is_empty() && targets != [Target::Sim] {
+            return Err(UsageError(
+                "--variant is for --target sim alone; a twin has the rules of its kernel".to_owned(),
+            ));
         }
         Ok(Request {
             experiment: self.experiment.clone(),
             targets,
             kernels: self.kernel.clone(),
             machine: self.machine.clone(),
+            variants: self.variant.clone(),
             sets: self.set.clone(),
             seeds: self.seeds,
             memory: self.memory,

@@ -11,7 +11,7 @@ use serde::{Deserialize, Serialize};
 use units::{Bytes, Picos};
 use workloads::{Outcome, Workload};
 
-use crate::{metrics, provenance};
+use crate::{machine::Machine, metrics, provenance, source::Source};
 
 /// What a worker is told.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
@@ -22,6 +22,8 @@ pub struct Order {
     pub cap: Bytes,
     /// Whether to watch an equally long idle window afterwards, and to take its counts off: on a machine that others use.
     pub idle_window: bool,
+    /// The machine to simulate, as a machine file; none on a real kernel.
+    pub machine: Option<String>,
 }
 
 /// A counter whose idle movement is more than this share of its movement under the workload says nothing about the
@@ -33,14 +35,15 @@ pub fn work(order: &[u8]) -> Result<String, String> {
     let order: Order = serde_json::from_slice(order).map_err(|error| format!("the order is malformed: {error}"))?;
     let workload = parse(&order.key)?;
     host::volunteer_for_oom();
-    let os = Linux::new(host::usable_cpus(), order.cap);
     let date = provenance::now();
-    let outcome = block_on(workload.run(os.clone())).map_err(|error| error.to_string())?;
-    let idle = if order.idle_window { Some(idle_movement(&os, outcome.window)?) } else { None };
-    let measured = measure(&workload, outcome, idle.as_ref());
+    let start = host::monotonic_ns();
+    let measured = match &order.machine {
+        None => real(&workload, &order)?,
+        Some(machine) => simulated(&workload, &order, machine)?,
+    };
     let run = Run {
         date,
-        wall_s: os.now().since(units::Time(0)).as_secs_f64(),
+        wall_s: Picos::from_nanos(host::monotonic_ns() - start).as_secs_f64(),
         boot_s: None,
         host: host::host_name(),
         commit: provenance::COMMIT.to_owned(),
@@ -48,6 +51,37 @@ pub fn work(order: &[u8]) -> Result<String, String> {
     };
     let cell = Record::Cell(Cell { schema: SCHEMA, key: order.key, measured, run });
     serde_json::to_string(&cell).map_err(|error| error.to_string())
+}
+
+/// On the kernel that this program runs on.
+fn real(workload: &Workload, order: &Order) -> Result<Measured, String> {
+    let os = Linux::new(host::usable_cpus(), order.cap);
+    let outcome = block_on(workload.run(os.clone())).map_err(|error| error.to_string())?;
+    let idle = if order.idle_window { Some(idle_movement(&os, outcome.window)?) } else { None };
+    Ok(measure(workload, outcome, idle.as_ref()))
+}
+
+/// In the simulator.
+fn simulated(workload: &Workload, order: &Order, machine: &str) -> Result<Measured, String> {
+    let source = Source::from_text(format!("{}.toml", order.key.machine), machine);
+    let machine = Machine::from_source(&source, &linux::setting::names()).map_err(|error| error.to_string())?;
+    let variant = mm::variant::ALL.iter().copied().find(|variant| variant.name == order.key.variant);
+    let variant = variant.ok_or_else(|| format!("unknown variant {}", order.key.variant))?;
+    let config = crate::simulated::config(&machine, variant, order.cap)?;
+    let workload_there = workload.clone();
+    let (outcome, finish) = sim::simulate(&config, entry, async move |os| workload_there.run(os).await);
+    let outcome = outcome.map_err(|error| error.to_string())?;
+    let mut measured = measure(workload, outcome, None);
+    measured.detail = serde_json::json!({ "tasks": measured.detail, "run_hash": finish.hash });
+    Ok(measured)
+}
+
+/// The entries of spawned processes, for the simulator.
+fn entry(name: &'static str, params: Vec<u8>) -> sim::EntryFuture {
+    Box::pin(async move {
+        let result = workloads::run_entry(sim::Sim, name, &params).await.ok_or_else(|| format!("no entry {name:?}"))?;
+        result.map_err(|error| format!("{name}: {error}"))
+    })
 }
 
 /// Runs one task of a workload in a process of its own: parameters and result are JSON.

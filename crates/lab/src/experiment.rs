@@ -7,7 +7,7 @@ use crate::source::{self, Kind, OneOrMore, Source, SourceError, TableReader, unk
 const KEYS: &[&str] = &["about", "workload", "targets", "machine", "kernel", "params"];
 
 /// Where an experiment can run.
-pub const TARGETS: &[&str] = &["host", "vm"];
+pub const TARGETS: &[&str] = &["host", "vm", "sim"];
 
 /// A grid of runs of one workload.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -163,7 +163,11 @@ model = ["threads", "processes"]
                 "2: workload: unknown workload \"fault-strom\"; did you mean \"fault-storm\"? \
                  (valid workloads: fault-storm)",
             ),
-            ("\"vm\"", "\"wm\"", "3: targets: unknown target \"wm\"; did you mean \"vm\"? (valid targets: host, vm)"),
+            (
+                "\"vm\"",
+                "\"wm\"",
+                "3: targets: unknown target \"wm\"; did you mean \"vm\"? (valid targets: host, vm, sim)",
+            ),
             ("\"vm\"", "\"host\"", "3: targets: \"host\" is listed twice"),
             ("[\"host\", \"vm\"]", "[]", "3: targets: the list is empty"),
             ("two-node-2g", "laptop", &machine),

@@ -13,6 +13,7 @@ pub mod prices;
 pub mod provenance;
 pub mod run;
 pub mod show;
+pub mod simulated;
 pub mod source;
 
 /// Every workload there is, with its parameters.

@@ -27,8 +27,10 @@ pub struct Request {
     pub targets: Vec<Target>,
     /// Kernels for target vm: versions in the cache or paths of images; empty means that of the experiment.
     pub kernels: Vec<String>,
-    /// Name or path of the machine for target vm.
+    /// Name or path of the machine for targets vm and sim.
     pub machine: Option<String>,
+    /// Variants for target sim alone; empty means the newest rules not newer than the experiment's kernel.
+    pub variants: Vec<String>,
     /// `NAME=VALUE`: a kernel setting, or a parameter of the workload.
     pub sets: Vec<String>,
     /// How often everything is repeated, with seeds 1 to this.
@@ -105,6 +107,13 @@ pub enum Place {
         /// What runs its instructions.
         accelerator: Accelerator,
     },
+    /// In the simulator.
+    Sim {
+        /// The kernel as data.
+        variant: &'static mm::Variant,
+        /// Whether it is the twin of the session before it: on the same machine, as that kernel found it.
+        twin: bool,
+    },
 }
 
 impl Session {
@@ -113,6 +122,7 @@ impl Session {
         match self.place {
             Place::Host => Target::Host,
             Place::Vm { .. } => Target::Vm,
+            Place::Sim { .. } => Target::Sim,
         }
     }
 }
@@ -151,7 +161,8 @@ impl Plan {
     /// automatic settings move by themselves.
     pub fn identity(&self) -> Identity {
         let machine = |session: &Session| match &session.place {
-            Place::Host => (String::new(), "host".to_owned()),
+            Place::Host | Place::Sim { twin: true, .. } => (String::new(), session.target().to_string()),
+            Place::Sim { twin: false, .. } => (session.machine.to_toml(), "sim".to_owned()),
             Place::Vm { accelerator, .. } => (session.machine.to_toml(), accelerator.name()),
         };
         Identity {

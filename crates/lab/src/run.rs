@@ -13,7 +13,7 @@ use linux::{
     guest::{Fault, GuestRecord, Plan as GuestPlan, PlannedNode},
     kernel_image::KernelImage,
     kvm::{self, NoKvm},
-    procfs::Capture,
+    procfs::{Capture, Snapshot},
     qemu::{self, Accelerator, Boot, Guest, GuestError},
     setting::SettingError,
     worker::{self, WorkerError},
@@ -22,6 +22,8 @@ use report::{Key, Record, Run, SCHEMA, Skipped, Store, StoreError, System};
 
 use crate::{
     cell::Order,
+    import::import,
+    machine::Machine,
     plan::{Identity, Place, Plan, Request, Session, UsageError},
     provenance,
 };
@@ -228,6 +230,7 @@ impl Runner<'_> {
         }
         match &session.place {
             Place::Host => self.host(session, &missing),
+            Place::Sim { twin, .. } => self.sim(session, *twin, &missing),
             Place::Vm { image, accelerator } => {
                 let seeds: BTreeSet<u64> = missing.iter().map(|key| key.seed).collect();
                 seeds.into_iter().try_for_each(|seed| self.vm(session, image, *accelerator, seed))
@@ -267,7 +270,7 @@ impl Runner<'_> {
         self.keep(&Record::System(system(session, None, capture_json([("live", &capture)]))))?;
         for key in missing {
             self.step(session, &key.case);
-            let order = Order { key: key.clone(), cap: session.cap, idle_window: true };
+            let order = Order { key: key.clone(), cap: session.cap, idle_window: true, machine: None };
             let order = serde_json::to_vec(&order).expect("an order serialises");
             match worker::run(&order, Some(self.plan.timeout_s), self.stop) {
                 Ok(line) => match serde_json::from_str(&line) {
@@ -279,6 +282,48 @@ impl Runner<'_> {
             }
         }
         guard.map_or(Ok(()), |guard| guard.finish().map_err(Stopped::Failed))
+    }
+
+    /// Each cell in a worker of its own, on the machine that the real session before it found, or on that of its file.
+    fn sim(&mut self, session: &Session, twin: bool, missing: &[Key]) -> Result<(), Stopped> {
+        let machine = if twin { self.found(session)? } else { Some(session.machine.clone()) };
+        let Some(machine) = machine else {
+            // The real one failed, and has said why.
+            return Ok(());
+        };
+        for key in missing {
+            self.step(session, &key.case);
+            let order =
+                Order { key: key.clone(), cap: session.cap, idle_window: false, machine: Some(machine.to_toml()) };
+            let order = serde_json::to_vec(&order).expect("an order serialises");
+            match worker::run(&order, Some(self.plan.timeout_s), self.stop) {
+                Ok(line) => match serde_json::from_str(&line) {
+                    Ok(record) => self.keep(&record)?,
+                    Err(error) => self.failures.push(format!("sim {}: unreadable result: {error}", key.case)),
+                },
+                Err(WorkerError::Interrupted) => return Err(Stopped::Interrupted),
+                Err(error) => self.failures.push(format!("sim {} on {}: {error}", key.case, session.machine.name)),
+            }
+        }
+        Ok(())
+    }
+
+    /// The machine of a twin: as its real kernel said it is, in the last capture.
+    fn found(&self, session: &Session) -> Result<Option<Machine>, Stopped> {
+        let directory = self.store.path().parent().unwrap_or(Path::new("."));
+        let records = Store::read(directory)?.records;
+        let captures = records.iter().rev().find_map(|record| match record {
+            Record::System(system) if system.machine == session.machine.name => Some(&system.captures),
+            _ => None,
+        });
+        let Some(files) = captures.and_then(|captures| captures.get("recomputed").or_else(|| captures.get("live")))
+        else {
+            return Ok(None);
+        };
+        let capture: Capture =
+            serde_json::from_value(files.clone()).map_err(|error| Stopped::Failed(error.to_string()))?;
+        let snapshot = Snapshot::parse(&capture).map_err(|error| Stopped::Failed(error.to_string()))?;
+        Ok(Some(import(&snapshot, &session.machine.name)))
     }
 
     /// One boot: all cells of one seed.
@@ -376,7 +421,7 @@ impl Runner<'_> {
 fn guest_plan(session: &Session, settings: &[(String, String)], keys: &[Key]) -> Result<GuestPlan, String> {
     let planned = |node: &crate::machine::Node| PlannedNode { memory: node.memory, cpus: node.cpus.clone() };
     let order = |key: &Key| {
-        let order = Order { key: key.clone(), cap: session.cap, idle_window: false };
+        let order = Order { key: key.clone(), cap: session.cap, idle_window: false, machine: None };
         serde_json::to_value(order).expect("an order serialises")
     };
     let inject = match std::env::var(INJECT) {

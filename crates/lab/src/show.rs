@@ -4,7 +4,7 @@ mod zones;
 
 use std::{collections::BTreeMap, io::ErrorKind, path::Path};
 
-use report::{Cell, CheckRow, Record, Report, Skipped, Store, System, Target};
+use report::{Cell, CheckRow, Column, Record, Report, Skipped, Store, System, Target};
 use serde::Serialize;
 
 use self::zones::ZoneTables;
@@ -130,11 +130,29 @@ fn head(shown: &Shown) -> String {
         }
         text += &(words.join(", ") + "\n");
     }
+    for column in simulated(shown) {
+        text += &format!(
+            "sim  {} on {}: memory all free at the start; prices are generic, not calibrated: counters are predictions, \
+             times are not yet\n",
+            column.kernel, column.machine
+        );
+    }
     if shown.systems.iter().any(|system| system.target == Target::Vm) {
         text +=
             "In a guest under translation counters are trustworthy, times are not; compare times within one column.\n";
     }
     text + "\n"
+}
+
+/// The simulator's columns.
+fn simulated(shown: &Shown) -> Vec<Column> {
+    let mut columns: Vec<Column> = Vec::new();
+    for cell in shown.cells.iter().filter(|cell| cell.key.target == Target::Sim) {
+        if !columns.contains(&cell.key.column()) {
+            columns.push(cell.key.column());
+        }
+    }
+    columns
 }
 
 /// How long the boots took, where there were any.

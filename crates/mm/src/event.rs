@@ -49,7 +49,7 @@ vm_events! {
     ThpFaultAlloc = "thp_fault_alloc",
     /// Faults that wanted a huge page and did without.
     ThpFaultFallback = "thp_fault_fallback",
-    /// Mappings of the huge zero page made by read faults.
+    /// Allocations of the huge zero page, which is shared by all; its mappings are not counted.
     ThpZeroPageAlloc = "thp_zero_page_alloc",
     /// PMDs split into 512 PTEs.
     ThpSplitPmd = "thp_split_pmd",

@@ -1,30 +1,80 @@
 //! The Linux physical-memory manager: mechanism and policy, without clock, I/O or threads.
 //!
-//! | Linux                  | here           | left out                                                              |
-//! |------------------------|----------------|-----------------------------------------------------------------------|
-//! | `include/linux/mmzone.h` | `zone.rs`    | HighMem (64-bit only), zone contents: only sizes so far               |
-//! | `mm/page_alloc.c`      | `watermark.rs` | boost, `zone_watermark_ok`, `totalreserve_pages`                      |
-//! | `mm/khugepaged.c`      | `watermark.rs` | all but the recommended `min_free_kbytes`; its per-size switches too  |
-//! | `mm/page_alloc.c`      | `pcp.rs`       | the lists themselves, tuning of `high` at run time, CPU hotplug       |
-//! | (several)              | `variant.rs`   | 32-bit rules, configurations without SMP                              |
+//! | Linux                    | here            | left out                                                            |
+//! |--------------------------|-----------------|---------------------------------------------------------------------|
+//! | `include/linux/mmzone.h` | `zone.rs`       | HighMem (64-bit only)                                               |
+//! | `include/linux/mmzone.h` | `zone_state.rs` | LRU lists, boost, compaction state, HIGHATOMIC reserve              |
+//! | `include/linux/mmzone.h` | `pageblock.rs`  | skip bits                                                           |
+//! | `include/linux/mm_types.h` | `frame.rs`    | files, slabs                                                        |
+//! | `include/linux/list.h`   | `list.rs`       |                                                                     |
+//! | `include/linux/gfp.h`    | `gfp.rs`        | reclaim, I/O, reserves                                              |
+//! | `mm/page_alloc.c`        | `alloc.rs`      | the slow path, dirty limits, zone reclaim, fair zones (up to 4.7)   |
+//! | `mm/page_alloc.c`        | `buddy.rs`      | shuffling, reporting, capture                                       |
+//! | `mm/page_alloc.c`        | `fallback.rs`   | CMA, boost; nobody makes RESERVE or HIGHATOMIC pageblocks yet       |
+//! | `mm/page_alloc.c`        | `pcp.rs`, `pcp/lists.rs` | tuning of `high` and batch at run time, CPU hotplug        |
+//! | `mm/page_alloc.c`        | `node.rs`       | hotplug                                                             |
+//! | `mm/page_alloc.c`        | `watermark.rs`  | boost, privileged requests, `totalreserve_pages`                    |
+//! | `mm/mmap.c`, `mm/madvise.c` | `vma.rs`, `address_space.rs` | files, shared and fixed mappings, mremap, mprotect  |
+//! | `mm/memory.c`            | `page_table.rs`, `pte.rs`, `unmap.rs`, `fork.rs`, `fault.rs` | files, swap            |
+//! | `mm/mmu_gather.c`        | `mmu_gather.rs` | other CPUs                                                          |
+//! | `mm/huge_memory.c`       | `thp.rs`        | folio splits, huge copies on write (up to 5.7)                      |
+//! | `mm/rmap.c`              | `rmap.rs`       | walks from a frame to its pages                                     |
+//! | `mm/khugepaged.c`        | `watermark.rs`  | all but the recommended `min_free_kbytes`; its per-size switches too |
+//! | (several)                | `variant.rs`    | 32-bit rules, configurations without SMP                            |
 //!
-//! So far the crate is arithmetic only: [`zone_figures`] says what a kernel writes into its zones, given nothing but
-//! present and managed frames, CPUs and settings.
+//! [`zone_figures`] says what a kernel writes into its zones, given nothing but present and managed frames, CPUs and
+//! settings. [`Mm`] is the memory itself.
 
+pub mod address_space;
+pub mod alloc;
+pub mod buddy;
+pub mod check;
 pub mod cost;
 pub mod event;
+pub mod fallback;
+pub mod fault;
+pub mod fork;
+pub mod frame;
+pub mod gfp;
+pub mod list;
+mod mmu_gather;
+pub mod node;
+pub mod page_table;
+pub mod pageblock;
 pub mod pcp;
+mod primitive;
+pub mod pte;
+pub mod rmap;
+pub mod step;
+pub mod thp;
+pub mod touch;
+pub mod unmap;
 pub mod variant;
+pub mod vma;
 pub mod watermark;
 pub mod zone;
+pub mod zone_state;
 
 use serde::{Deserialize, Serialize};
-use units::{Frames, NodeId};
+use units::{CpuId, Frames, NodeId, Order, Pfn, Time};
 
+pub use fallback::Extfrag;
+pub use frame::{ControlId, FamilyId, Frame, FrameTable};
+pub use gfp::{AllocRequest, Mark, Mobility};
+pub use node::{MachineSpec, NodeSpec, ZoneSpec};
+pub use pageblock::MigrateType;
 pub use pcp::{PcpHigh, PcpLimits};
 pub use variant::{UnknownRelease, Variant};
 pub use watermark::{Marks, automatic_min_free_kbytes};
 pub use zone::{MachineView, NodeView, Settings, ZoneKind, ZoneView};
+pub use zone_state::ZoneState;
+
+use cost::{Cx, Prices};
+use event::Counters;
+use node::Zonelist;
+use pageblock::ZoneIndex;
+use rmap::Rmap;
+use thp::Thp;
 
 /// What one zone's arithmetic comes to. All quantities are frames.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
@@ -40,6 +90,112 @@ pub struct ZoneFigures {
     pub protection: Vec<Frames>,
     /// Limits of each CPU's page list; `zone_set_pageset_high_and_batch`, mm/page_alloc.c (v6.1).
     pub pcp: PcpLimits,
+}
+
+/// The memory of one machine.
+#[derive(Clone, Debug)]
+pub struct Mm {
+    /// Every frame.
+    pub frames: FrameTable,
+    /// Who maps anonymous memory.
+    pub rmap: Rmap,
+    /// Transparent huge pages.
+    pub thp: Thp,
+    zones: Vec<ZoneState>,
+    /// By position of the preferred node.
+    zonelists: Vec<Zonelist>,
+    nodes: Vec<NodeId>,
+    cpu_nodes: Vec<NodeId>,
+    variant: Variant,
+}
+
+impl Mm {
+    /// The memory of a machine that has just booted: all that is managed is free and Movable.
+    pub fn new(machine: &MachineSpec, variant: Variant, settings: &Settings) -> Self {
+        let mut frames = FrameTable::new(machine.end(), machine.pageblock_order, machine.max_order);
+        let cpu_nodes = cpu_nodes(machine);
+        let figures = zone_figures(&machine.view(), settings, &variant);
+        let prices = Prices::free();
+        let mut counters = Counters::default();
+        let mut cx = Cx::new(CpuId(0), Time(0), &prices, &mut counters);
+        let mut zones = Vec::new();
+        let mut places = Vec::new();
+        for (position, node) in machine.nodes.iter().enumerate() {
+            for spec in node.zones.iter().filter(|zone| zone.managed > Frames(0)) {
+                let figures = figures.iter().find(|f| f.node == node.id && f.kind == spec.kind);
+                let figures = figures.expect("there are figures for every zone");
+                let mut zone = ZoneState::new(spec, figures, machine.max_order, cpu_nodes.len());
+                zone.can_spread = spec.kind == ZoneKind::Normal && machine.has_below_normal(node);
+                let index = ZoneIndex(u16::try_from(zones.len()).expect("fewer zones than numbers for them"));
+                zone.release(&mut frames, &mut cx, index, spec.managed_range(), &variant);
+                zones.push(zone);
+                places.push((position, spec.kind));
+            }
+        }
+        let zonelists = node::zonelists(machine, &places);
+        let nodes = machine.nodes.iter().map(|node| node.id).collect();
+        Self { frames, rmap: Rmap::default(), thp: Thp::default(), zones, zonelists, nodes, cpu_nodes, variant }
+    }
+
+    /// The kernel's rules.
+    pub fn variant(&self) -> &Variant {
+        &self.variant
+    }
+
+    /// Every zone with memory: by node, lowest first.
+    pub fn zones(&self) -> &[ZoneState] {
+        &self.zones
+    }
+
+    /// The node of a frame that the buddy allocator manages.
+    pub fn node_of(&self, pfn: Pfn) -> NodeId {
+        let zone = self.frames.blocks.zone(pfn).expect("a reserved frame is of no node");
+        self.zones[zone.position()].node
+    }
+
+    /// The node of a CPU.
+    #[inline]
+    pub fn node_of_cpu(&self, cpu: CpuId) -> NodeId {
+        self.cpu_nodes[cpu.0 as usize]
+    }
+
+    /// The largest order of the buddy allocator.
+    pub fn max_order(&self) -> Order {
+        self.zones[0].buddy.max_order()
+    }
+
+    /// Starts or stops keeping what falls back, in every zone.
+    pub fn trace_extfrag(&mut self, on: bool) {
+        for zone in &mut self.zones {
+            zone.buddy.trace = on.then(Vec::new);
+        }
+    }
+
+    /// What fell back since this was last asked, by zone.
+    pub fn take_extfrag(&mut self) -> Vec<Extfrag> {
+        self.zones.iter_mut().filter_map(|zone| zone.buddy.trace.as_mut()).flat_map(std::mem::take).collect()
+    }
+
+    #[inline]
+    fn node_index(&self, node: NodeId) -> usize {
+        let guess = node.0 as usize;
+        if self.nodes.get(guess) == Some(&node) {
+            return guess;
+        }
+        self.nodes.iter().position(|known| *known == node).expect("the node is one of the machine's")
+    }
+}
+
+/// The node of each CPU, by number.
+fn cpu_nodes(machine: &MachineSpec) -> Vec<NodeId> {
+    let count = machine.nodes.iter().flat_map(|node| &node.cpus).map(|cpu| cpu.0 as usize + 1).max().unwrap_or(1);
+    let mut nodes = vec![machine.nodes[0].id; count];
+    for node in &machine.nodes {
+        for cpu in &node.cpus {
+            nodes[cpu.0 as usize] = node.id;
+        }
+    }
+    nodes
 }
 
 /// The figures of every zone, in the order of the machine's nodes and their zones.

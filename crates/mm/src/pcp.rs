@@ -1,5 +1,7 @@
 //! Linux: mm/page_alloc.c (v3.9 to v6.18).
-//! Differs: limits only, no lists yet; `high` within its bounds is left to the kernel.
+//! Differs: `high` within its bounds is left to the kernel.
+
+pub mod lists;
 
 use serde::{Deserialize, Serialize};
 use units::Frames;

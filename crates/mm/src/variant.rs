@@ -7,6 +7,8 @@ use std::fmt;
 use serde::Serialize;
 use units::{Bytes, Frames};
 
+use crate::{buddy::End, vma::MmapAlign};
+
 /// A kernel's rules as data: each is its parent plus a difference.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
 pub struct Variant {
@@ -32,6 +34,89 @@ pub struct Variant {
     pub min_free_kbytes_max: u64,
     /// Zones that count in the `min_free_kbytes` recommended for transparent huge pages.
     pub thp_zones: ThpZones,
+    /// How mappings without an address are placed.
+    pub mmap_align: MmapAlign,
+    /// What a request does that finds no free block of its own type.
+    pub fallback: FallbackRules,
+    /// Where it turns when there is no other type either.
+    pub last_resort: LastResort,
+    /// What a request for more than one frame must find above a watermark.
+    pub watermark_orders: WatermarkOrders,
+    /// Does a request for the Normal zone rather go to the same node's DMA32 than break up a pageblock of another type
+    /// (`ALLOC_NOFRAGMENT`)?
+    pub nofragment: bool,
+    /// Where blocks go that nobody just used: those given at boot, those moved between types.
+    pub moved_end: End,
+    /// Which blocks per-CPU lists hold.
+    pub pcp_lists: PcpLists,
+    /// How a per-CPU list decides how much to give back.
+    pub pcp_free: PcpFree,
+    /// In which order the lists of a CPU give back.
+    pub pcp_drain: PcpDrain,
+}
+
+/// What a request does that finds no free block of its own type.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
+pub enum FallbackRules {
+    /// It breaks the largest block of another type; reclaimable requests take the free frames around it, others only
+    /// from large blocks; half a pageblock makes it theirs.
+    ReclaimableSteals,
+    /// The same, with the right of reclaimable requests for unmovable ones.
+    KernelSteals,
+    /// Allocated frames of a like kind count towards the half, and a movable request that may not take more than it
+    /// found breaks the smallest block.
+    CountsAlike,
+}
+
+/// Where a request turns when no other type has a block for it either.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
+pub enum LastResort {
+    /// To pageblocks kept for this.
+    Reserve,
+    /// It fails.
+    Nothing,
+}
+
+/// What a request for more than one frame must find above a watermark.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
+pub enum WatermarkOrders {
+    /// Without the blocks of each smaller order, half the mark for each.
+    HalvedPerOrder,
+    /// Any free block that is large enough.
+    AnyLargeEnough,
+}
+
+/// Which blocks per-CPU lists hold.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
+pub enum PcpLists {
+    /// Single frames; lists in the order unmovable, reclaimable, movable.
+    BaseReclaimableFirst,
+    /// Single frames; lists in the order unmovable, movable, reclaimable.
+    Base,
+    /// Orders 0 to 3, and huge pages by type.
+    HugeByType,
+    /// Orders 0 to 3, and huge pages on one list for all types.
+    HugeTogether,
+}
+
+/// How a per-CPU list decides how much to give back.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
+pub enum PcpFree {
+    /// One batch.
+    Batch,
+    /// Twice as much each time, until an allocation halves it again.
+    Doubling,
+    /// The same, and everything when larger blocks (but not huge ones) are freed in a row.
+    DoublingAllOfHigh,
+}
+
+/// In which order the lists of a CPU give back.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
+pub enum PcpDrain {
+    /// In turn, more from one the more empty ones were passed.
+    RoundRobin,
+    /// The list just freed to as far as it goes, then the others.
+    RequestedFirst,
 }
 
 /// Distance from min to low, and from low to high.
@@ -103,13 +188,36 @@ pub const V3_9: Variant = Variant {
     pcp_high: PcpHighRule::SixBatches,
     min_free_kbytes_max: 65536,
     thp_zones: ThpZones::Populated,
+    mmap_align: MmapAlign::Base,
+    fallback: FallbackRules::ReclaimableSteals,
+    last_resort: LastResort::Reserve,
+    watermark_orders: WatermarkOrders::HalvedPerOrder,
+    nofragment: false,
+    moved_end: End::Head,
+    pcp_lists: PcpLists::BaseReclaimableFirst,
+    pcp_free: PcpFree::Batch,
+    pcp_drain: PcpDrain::RoundRobin,
 };
 
-/// 4.1: the arithmetic of 3.9.
-pub const V4_1: Variant = Variant { name: "v4.1", since: (4, 1), ..V3_9 };
+/// 4.1: unmovable requests take free frames of other types from blocks of any size.
+pub const V4_1: Variant = Variant { name: "v4.1", since: (4, 1), fallback: FallbackRules::KernelSteals, ..V3_9 };
+
+/// 4.4 keeps HIGHATOMIC pageblocks instead of RESERVE ones, simplifies the watermark test of higher orders, and renumbers
+/// the migrate types.
+pub const V4_4: Variant = Variant {
+    name: "v4.4",
+    since: (4, 4),
+    last_resort: LastResort::Nothing,
+    watermark_orders: WatermarkOrders::AnyLargeEnough,
+    pcp_lists: PcpLists::Base,
+    ..V4_1
+};
 
 /// 4.6 adds `vm.watermark_scale_factor`.
-pub const V4_6: Variant = Variant { name: "v4.6", since: (4, 6), mark_step: MarkStep::ScaleFactor, ..V4_1 };
+pub const V4_6: Variant = Variant { name: "v4.6", since: (4, 6), mark_step: MarkStep::ScaleFactor, ..V4_4 };
+
+/// 4.12 counts like frames when a request falls back, and lets movable ones break the smallest block.
+pub const V4_12: Variant = Variant { name: "v4.12", since: (4, 12), fallback: FallbackRules::CountsAlike, ..V4_6 };
 
 /// 4.17 lets a reserve ratio be 0, and leaves Movable out of the recommendation for transparent huge pages.
 pub const V4_17: Variant = Variant {
@@ -117,7 +225,7 @@ pub const V4_17: Variant = Variant {
     since: (4, 17),
     reserve_ratio_zero: RatioZero::NoReserve,
     thp_zones: ThpZones::UpToNormal,
-    ..V4_6
+    ..V4_12
 };
 
 /// 4.19 doubles the largest batch.
@@ -126,37 +234,60 @@ pub const V4_19: Variant = Variant { name: "v4.19", since: (4, 19), pcp_batch_li
 /// 4.20: the arithmetic of 4.19.
 pub const V4_20: Variant = Variant { name: "v4.20", since: (4, 20), ..V4_19 };
 
+/// 5.0 avoids fallbacks inside Normal while DMA32 has free memory.
+pub const V5_0: Variant = Variant { name: "v5.0", since: (5, 0), nofragment: true, ..V4_20 };
+
 /// 5.8 chooses a larger `min_free_kbytes` on large machines, and clears the reserve of empty zones.
 pub const V5_8: Variant = Variant {
     name: "v5.8",
     since: (5, 8),
     empty_zone_reserve: EmptyReserve::Nothing,
     min_free_kbytes_max: 262_144,
-    ..V4_20
+    ..V5_0
 };
 
-/// 5.10: the arithmetic of 5.8.
-pub const V5_10: Variant = Variant { name: "v5.10", since: (5, 10), ..V5_8 };
+/// 5.10: blocks given at boot or moved between types go to the tail of their list.
+pub const V5_10: Variant = Variant { name: "v5.10", since: (5, 10), moved_end: End::Tail, ..V5_8 };
 
-/// 5.14 sizes per-CPU lists by the zone and its CPUs.
-pub const V5_14: Variant = Variant { name: "v5.14", since: (5, 14), pcp_high: PcpHighRule::LowMarkPerCpu, ..V5_10 };
+/// 5.14 sizes per-CPU lists by the zone and its CPUs, puts larger blocks on them, and gives back more the longer frames
+/// are freed in a row.
+pub const V5_14: Variant = Variant {
+    name: "v5.14",
+    since: (5, 14),
+    pcp_high: PcpHighRule::LowMarkPerCpu,
+    pcp_lists: PcpLists::HugeByType,
+    pcp_free: PcpFree::Doubling,
+    ..V5_10
+};
 
-/// 6.1, with the promo mark that 5.18 added above high.
-pub const V6_1: Variant = Variant { name: "v6.1", since: (6, 1), promo_mark: true, ..V5_14 };
+/// 6.1, with the promo mark that 5.18 added above high, and its order of giving back from per-CPU lists.
+pub const V6_1: Variant = Variant {
+    name: "v6.1",
+    since: (6, 1),
+    promo_mark: true,
+    pcp_lists: PcpLists::HugeTogether,
+    pcp_free: PcpFree::DoublingAllOfHigh,
+    pcp_drain: PcpDrain::RequestedFirst,
+    ..V5_14
+};
 
 /// 6.6 takes Movable out of the shares of `min_free_kbytes` ("mm/page_alloc: fix min_free_kbytes calculation regarding
 /// ZONE_MOVABLE"); the recordings of 6.12 and 6.18 show it, those of 6.1 do not.
 pub const V6_6: Variant = Variant { name: "v6.6", since: (6, 6), movable_marks: MovableMarks::Clamped, ..V6_1 };
 
-/// 6.7 tunes the length of per-CPU lists at run time.
-pub const V6_7: Variant = Variant { name: "v6.7", since: (6, 7), pcp_high: PcpHighRule::Tuned, ..V6_6 };
+/// 6.7 tunes the length of per-CPU lists at run time, and aligns anonymous mappings of at least 2 MiB to huge pages.
+pub const V6_7: Variant =
+    Variant { name: "v6.7", since: (6, 7), pcp_high: PcpHighRule::Tuned, mmap_align: MmapAlign::LargeAtHuge, ..V6_6 };
 
-/// 6.18: the arithmetic of 6.7.
-pub const V6_18: Variant = Variant { name: "v6.18", since: (6, 18), ..V6_7 };
+/// 6.18: the arithmetic of 6.7. Only mappings of whole huge pages are aligned ("mm, mmap: limit THP alignment of anonymous
+/// mappings to PMD-aligned sizes", 6.12; there is no variant between).
+pub const V6_18: Variant = Variant { name: "v6.18", since: (6, 18), mmap_align: MmapAlign::MultiplesAtHuge, ..V6_7 };
 
 /// Every variant, oldest first.
-pub static ALL: [&Variant; 13] =
-    [&V3_9, &V4_1, &V4_6, &V4_17, &V4_19, &V4_20, &V5_8, &V5_10, &V5_14, &V6_1, &V6_6, &V6_7, &V6_18];
+pub static ALL: [&Variant; 16] = [
+    &V3_9, &V4_1, &V4_4, &V4_6, &V4_12, &V4_17, &V4_19, &V4_20, &V5_0, &V5_8, &V5_10, &V5_14, &V6_1, &V6_6, &V6_7,
+    &V6_18,
+];
 
 /// No rules for this kernel.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -216,7 +347,7 @@ mod tests {
             ("3.16.0-4-amd64", "v3.9"),
             ("4.1.0-rc2+", "v4.1"),
             ("4.20", "v4.20"),
-            ("5.4.0-200-generic", "v4.20"),
+            ("5.4.0-200-generic", "v5.0"),
             ("5.10.0-32-cloud-amd64", "v5.10"),
             ("5.15.0", "v5.14"),
             ("6.1.0-50-cloud-amd64", "v6.1"),

@@ -1,11 +1,14 @@
 //! Linux: mm/page_alloc.c, and the recommendation in mm/khugepaged.c (v3.9 to v6.18).
-//! Differs: marks are a function of today's sizes; the kernel sets them when a setting is written and keeps them.
+//! Differs: marks are a function of today's sizes; the kernel sets them when a setting is written and keeps them. No boost,
+//! no privileged requests, no HIGHATOMIC reserve.
 
 use serde::{Deserialize, Serialize};
-use units::Frames;
+use units::{Frames, Order};
 
 use crate::{
-    variant::{EmptyReserve, MarkStep, MovableMarks, RatioZero, ThpZones, Variant},
+    buddy::Buddy,
+    pageblock::MigrateType,
+    variant::{EmptyReserve, MarkStep, MovableMarks, RatioZero, ThpZones, Variant, WatermarkOrders},
     zone::{MachineView, NodeView, Settings, ZoneKind, ZoneView},
 };
 
@@ -139,6 +142,32 @@ fn min_free_kbytes_for_thp(machine: &MachineView, settings: &Settings, by_size: 
     let above_high = |zone: &ZoneView| Frames(zone.managed.0.saturating_sub(shares.marks(zone, rules).high.0));
     let buffer: Frames = machine.zones().filter(|zone| zone.kind.holds_user()).map(above_high).sum();
     (PAGEBLOCK * zones * THP_PAGEBLOCKS).min(Frames(buffer.0 / THP_PART)).kib()
+}
+
+/// Would a zone with these free blocks stay above `mark`, and above what it `keeps` from such requests, after a block of
+/// `order` was taken? `zone_watermark_ok`, mm/page_alloc.c (v3.9 to v6.1).
+#[inline]
+pub fn is_ok(buddy: &Buddy, order: Order, mark: u64, keeps: u64, rules: &Variant) -> bool {
+    let spared = u64::from(order.frames() - 1);
+    buddy.free_frames() > spared + mark + keeps && (order == Order::BASE || has_order(buddy, order, mark, rules))
+}
+
+/// The part of the test that looks for large blocks.
+fn has_order(buddy: &Buddy, order: Order, mark: u64, rules: &Variant) -> bool {
+    match rules.watermark_orders {
+        WatermarkOrders::HalvedPerOrder => {
+            let mut free = buddy.free_frames().saturating_sub(u64::from(order.frames() - 1));
+            (0..order.0).map(Order).all(|smaller| {
+                free = free.saturating_sub(buddy.area(smaller).nr_free() * u64::from(smaller.frames()));
+                free > mark >> (smaller.0 + 1)
+            })
+        }
+        WatermarkOrders::AnyLargeEnough => {
+            let types = MigrateType::ALL.into_iter().filter(|list| list.is_requestable());
+            let has_any = |order: u8| types.clone().any(|list| !buddy.area(Order(order)).list(list).is_empty());
+            (order.0..=buddy.max_order().0).any(has_any)
+        }
+    }
 }
 
 #[cfg(test)]

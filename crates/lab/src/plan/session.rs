@@ -5,14 +5,14 @@ use linux::{
     procfs::{Capture, Snapshot},
     qemu::{self, Accelerator},
 };
-use report::{SCHEMA, Skipped, Target};
+use report::{Key, SCHEMA, Skipped, Target};
 use units::Bytes;
 
 use super::{
     AcceleratorChoice, Place, Request, Session, UsageError,
     grid::{self, Ground},
 };
-use crate::{experiment::Experiment, import, machine::Machine};
+use crate::{experiment::Experiment, import, machine::Machine, source::unknown};
 
 /// The name of the machine that is imported from this host.
 const HERE: &str = "here";
@@ -39,11 +39,26 @@ impl<P: FnMut(&KernelImage) -> Accelerator> Planner<'_, P> {
         targets.dedup();
         let mut sessions = Vec::new();
         let mut skipped = Vec::new();
+        let simulated = targets.contains(&Target::Sim);
         for target in targets {
+            if target == Target::Sim && !sessions.is_empty() {
+                // Each real session has its twin already.
+                continue;
+            }
             match self.session(target, &mut skipped) {
                 Ok(more) if by_name && more.iter().all(|session| session.keys.is_empty()) => {
                     let reasons: Vec<_> = skipped.iter().map(|skip: &Skipped| skip.reason.as_str()).collect();
                     return Err(UsageError(format!("target {target}: no case fits: {}", reasons.join("; "))));
+                }
+                Ok(more) if simulated && target != Target::Sim => {
+                    for session in more {
+                        let twin = twin(&session);
+                        sessions.push(session);
+                        match twin {
+                            Ok(twin) => sessions.push(twin),
+                            Err(reason) => skipped.push(reason),
+                        }
+                    }
                 }
                 Ok(more) => sessions.extend(more),
                 Err(Refusal::Mistake(error)) => return Err(error),
@@ -68,8 +83,35 @@ impl<P: FnMut(&KernelImage) -> Accelerator> Planner<'_, P> {
         match target {
             Target::Host => Ok(vec![self.host(skipped)?]),
             Target::Vm => self.vms(skipped),
-            Target::Sim => Err(Refusal::Lacking("the simulator is not built yet".to_owned())),
+            Target::Sim => self.sims(skipped),
         }
+    }
+
+    fn sims(&self, skipped: &mut Vec<Skipped>) -> Result<Vec<Session>, Refusal> {
+        let name = self.request.machine.as_deref().unwrap_or(&self.experiment.machine);
+        let machine = Machine::load(name, &linux::setting::names()).map_err(|error| Refusal::Mistake(error.into()))?;
+        let variants = match self.request.variants.as_slice() {
+            [] => vec![format!("v{}", self.experiment.kernel)],
+            variants => variants.to_vec(),
+        };
+        let mut sessions = Vec::new();
+        for name in variants {
+            let known: Vec<_> = mm::variant::ALL.iter().map(|variant| variant.name).collect();
+            let found = mm::variant::ALL.iter().copied().find(|variant| variant.name == name);
+            let variant = found.ok_or_else(|| Refusal::Mistake(UsageError(unknown("variant", &name, &known))))?;
+            let cap = Bytes(machine.memory().0 / 4 * 3);
+            let cpus = u32::try_from(machine.cpus().len()).expect("fewer than 2^32 CPUs");
+            let place = Place::Sim { variant, twin: false };
+            let session =
+                Session { machine: machine.clone(), kernel: variant.name.to_owned(), place, cap, keys: Vec::new() };
+            let mut session = self.fill(session, cpus, "three quarters of the machine's memory", skipped)?;
+            for key in &mut session.keys {
+                variant.name.clone_into(&mut key.variant);
+                "fresh".clone_into(&mut key.state);
+            }
+            sessions.push(session);
+        }
+        Ok(sessions)
     }
 
     fn host(&self, skipped: &mut Vec<Skipped>) -> Result<Session, Refusal> {
@@ -169,6 +211,27 @@ impl<P: FnMut(&KernelImage) -> Accelerator> Planner<'_, P> {
         skipped.extend(grid.misfits.into_iter().map(skip));
         Ok(session)
     }
+}
+
+/// The simulator on the machine of a real session, with the newest rules not newer than its kernel.
+fn twin(real: &Session) -> Result<Session, Skipped> {
+    let what = format!("the twin of {} {}", real.target(), real.kernel);
+    let skip = |reason: String| Skipped { schema: SCHEMA, target: Target::Sim, what: what.clone(), reason };
+    let variant = mm::Variant::for_release(&real.kernel).map_err(|error| skip(error.to_string()))?;
+    let key = |key: &Key| Key {
+        target: Target::Sim,
+        kernel: variant.name.to_owned(),
+        variant: variant.name.to_owned(),
+        state: "fresh".to_owned(),
+        ..key.clone()
+    };
+    Ok(Session {
+        machine: real.machine.clone(),
+        kernel: variant.name.to_owned(),
+        place: Place::Sim { variant, twin: true },
+        cap: real.cap,
+        keys: real.keys.iter().map(key).collect(),
+    })
 }
 
 /// What QEMU's `pc` machine can be: 255 CPUs (8-bit APIC ids) and 128 nodes (MAX_NODES, include/sysemu/numa.h, 7.2).

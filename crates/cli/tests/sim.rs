@@ -1,0 +1,73 @@
+//! The simulator: the same bytes every time, and the counters of the real kernels beside it.
+
+mod support;
+
+use std::collections::BTreeMap;
+
+use report::{Cell, Target};
+use support::{document::Document, guests, room::Room, words};
+
+fn run(room: &Room, arguments: &[&str]) -> BTreeMap<(Target, String), Cell> {
+    let answer = room.run(&words(&[&["run", "fault-storm", "--format", "json"], arguments])).expect(0);
+    let cells = Document::parse(&answer.stdout).cells;
+    cells.into_iter().map(|cell| ((cell.key.target, cell.key.case.clone()), cell)).collect()
+}
+
+#[test]
+fn the_simulator_repeats_itself_byte_for_byte() {
+    let room = Room::new();
+    let once = run(&room, &["--target", "sim", "-o", "once"]);
+    let again = run(&room, &["--target", "sim", "-o", "again"]);
+    assert_eq!(once.len(), 8);
+    for (key, cell) in &once {
+        assert_eq!(cell.measured, again[key].measured, "{key:?}");
+    }
+    // The control: another machine is another run.
+    let other = run(&room, &["--target", "sim", "--machine", "one-node-4g", "--set", "tasks=1", "-o", "other"]);
+    let hash = |cell: &Cell| cell.measured.detail["run_hash"].as_str().expect("a run hash").to_owned();
+    for (key, cell) in &other {
+        assert_ne!(hash(cell), hash(&once[key]), "{key:?}");
+    }
+}
+
+/// Counters of a fixed program are the kernel's within 0.5 % plus 400.
+fn assert_twins(cells: &BTreeMap<(Target, String), Cell>, real: Target) {
+    let counter =
+        |cell: &Cell, name: &str| cell.measured.counters.get(name).and_then(|moved| u64::try_from(*moved).ok());
+    let zones = ["pgalloc_dma", "pgalloc_dma32", "pgalloc_normal", "pgalloc_movable"];
+    let allocated = |cell: &Cell| zones.iter().filter_map(|name| counter(cell, name)).sum::<u64>();
+    let mut compared = 0;
+    for ((target, case), theirs) in cells.iter().filter(|((target, _), _)| *target == real) {
+        let ours = &cells[&(Target::Sim, case.clone())];
+        let mut pairs = vec![("pgalloc", Some(allocated(theirs)), allocated(ours))];
+        for name in ["pgfault", "pgfree", "thp_fault_alloc"] {
+            pairs.push((name, counter(theirs, name), counter(ours, name).unwrap_or(0)));
+        }
+        // A counter that was too noisy on a shared host is no yardstick, and one that did not move is not listed.
+        for (name, theirs, ours) in pairs.into_iter().filter_map(|(name, theirs, ours)| Some((name, theirs?, ours))) {
+            assert!(theirs.abs_diff(ours) * 200 <= theirs + 400 * 200, "{target} {case} {name}: {theirs} or {ours}");
+            compared += 1;
+        }
+    }
+    assert!(compared >= 8, "only {compared} counters could be compared");
+}
+
+#[test]
+fn vm_counters_are_those_of_the_twin() {
+    let Some(_turn) = guests::turn("vm_counters_are_those_of_the_twin") else { return };
+    let room = Room::new();
+    let arguments = ["--target", "vm", "--target", "sim", "--accel", "tcg", "--set", "iterations=2"];
+    assert_twins(&run(&room, &arguments), Target::Vm);
+}
+
+#[test]
+fn memory_that_runs_out_ends_the_task_and_says_so() {
+    let room = Room::new();
+    let machine = "about = 'small'\n[[node]]\nid = 0\nmemory = '96MiB'\ncpus = '0-1'\n";
+    let path = room.give("small.toml", machine);
+    // It fits the cap of three quarters, but not beside what boot keeps.
+    let sets = ["--set", "size=72MiB", "--set", "tasks=1", "--set", "page=base"];
+    let answer = room.run(&words(&[&["run", "fault-storm", "--target", "sim", "--machine", &path], &sets]));
+    let answer = answer.expect(1);
+    assert!(answer.stderr.contains("out of memory"), "{}", answer.stderr);
+}

@@ -1,0 +1,81 @@
+//! A machine file as the simulator's machine: where its memory lies, and the settings that shape its zones.
+
+use mm::{MachineSpec, MachineView, NodeSpec, Settings, Variant, ZoneKind, ZoneSpec};
+use units::{Bytes, Order, Pfn};
+
+use crate::{
+    layout,
+    machine::{Machine, ZoneFacts},
+    prices,
+};
+
+/// The largest order of the buddy allocator of x86-64 (MAX_ORDER - 1, include/linux/mmzone.h, v6.1).
+const MAX_ORDER: Order = Order(10);
+
+/// The machine as the memory manager wants it; zones that the file does not give are laid out as usual.
+pub fn spec(machine: &Machine) -> Result<MachineSpec, String> {
+    let zones = layout::zones(machine);
+    let nodes = machine.nodes.iter().zip(zones).map(|(node, zones)| {
+        let zones = zones.iter().map(zone).collect::<Result<_, _>>()?;
+        Ok(NodeSpec { id: node.id, cpus: node.cpus.clone(), distance: node.distance.clone(), zones })
+    });
+    let nodes = nodes.collect::<Result<_, String>>()?;
+    Ok(MachineSpec { pageblock_order: Order::HUGE, max_order: MAX_ORDER, nodes })
+}
+
+/// Everything that the simulator needs to know.
+pub fn config(machine: &Machine, variant: &Variant, cap: Bytes) -> Result<sim::Config, String> {
+    let spec = spec(machine)?;
+    let settings = settings(machine, &spec.view(), variant);
+    let cpus = machine.cpus().len();
+    Ok(sim::Config { machine: spec, variant: *variant, settings, prices: prices::generic(), cpus, cap })
+}
+
+fn zone(facts: &ZoneFacts) -> Result<ZoneSpec, String> {
+    let kind = ZoneKind::from_name(&facts.name).ok_or_else(|| format!("no rules for zone {}", facts.name))?;
+    let start = u32::try_from(facts.start_pfn).map_err(|_| format!("zone {} begins beyond 16 TiB", facts.name))?;
+    let (spanned, present, managed) = (facts.spanned, facts.present, facts.managed);
+    Ok(ZoneSpec { kind, start: Pfn(start), spanned, present, managed })
+}
+
+/// The settings of a machine file; `min_free_kbytes` follows from the pages where the file does not set it.
+pub fn settings(machine: &Machine, view: &MachineView, variant: &Variant) -> Settings {
+    let of = |name: &str| machine.settings.iter().find(|(known, _)| known == name).map(|(_, value)| value.as_str());
+    let number = |name: &str| of(name).and_then(|value| value.parse().ok());
+    let mut settings = Settings { thp: of("transparent_hugepage/enabled") != Some("never"), ..Settings::default() };
+    if let Some(factor) = number("vm.watermark_scale_factor") {
+        settings.watermark_scale_factor = factor;
+    }
+    if let Some(ratios) = of("vm.lowmem_reserve_ratio") {
+        settings.lowmem_reserve_ratio = ratios.split_whitespace().filter_map(|ratio| ratio.parse().ok()).collect();
+    }
+    let fraction = number("vm.percpu_pagelist_high_fraction").or_else(|| number("vm.percpu_pagelist_fraction"));
+    if let Some(fraction) = fraction {
+        settings.percpu_pagelist_high_fraction = fraction;
+    }
+    settings.min_free_kbytes = of("vm.min_free_kbytes")
+        .and_then(|value| value.parse().ok())
+        .unwrap_or_else(|| mm::automatic_min_free_kbytes(view, &settings, variant));
+    settings
+}
+
+#[cfg(test)]
+mod tests {
+    use units::Frames;
+
+    use super::*;
+
+    #[test]
+    fn the_built_in_machines_are_machines() {
+        for (name, _) in crate::source::list(crate::source::Kind::Machine) {
+            let machine = Machine::load(&name, &linux::setting::names()).unwrap();
+            let spec = spec(&machine).unwrap();
+            let settings = settings(&machine, &spec.view(), &mm::variant::V6_1);
+            let managed: Frames = spec.nodes.iter().flat_map(|node| &node.zones).map(|zone| zone.managed).sum();
+            assert!(managed.bytes() < machine.memory() && managed.bytes().0 * 10 > machine.memory().0 * 8, "{name}");
+            assert!(settings.min_free_kbytes > 1000, "{name}");
+            let mm = mm::Mm::new(&spec, mm::variant::V6_1, &settings);
+            assert_eq!(mm.zones().len(), spec.nodes.iter().map(|node| node.zones.len()).sum::<usize>(), "{name}");
+        }
+    }
+}

@@ -1,0 +1,169 @@
+//! Linux: struct mm_struct, include/linux/mm_types.h; mm/mmap.c, mm/madvise.c, mm/mincore.c (v6.1).
+//! Differs: private anonymous mappings only; the mmap lock is the caller's, held across the steps of an operation.
+
+use units::{Errno, Order, Vpn};
+
+use crate::{
+    Mm,
+    cost::Cx,
+    frame::FamilyId,
+    page_table::{PageTables, Pmd},
+    primitive,
+    step::Step,
+    unmap::Unmap,
+    vma::{HugeAdvice, PageRange, VmaSet},
+};
+
+/// Pages of the user half of the addresses that four levels translate, less the last.
+// TASK_SIZE_MAX, arch/x86/include/asm/page_64_types.h (v6.1).
+pub const TASK_PAGES: u64 = (1 << 35) - 1;
+
+/// Where mappings start to grow down without randomisation: below the least gap for the stack, 128 MiB.
+// mmap_base, arch/x86/mm/mmap.c (v6.1).
+pub const MMAP_BASE: Vpn = Vpn(TASK_PAGES - (128 << 20 >> 12));
+
+/// Every page that a process may map.
+pub(crate) const EVERYTHING: PageRange = PageRange { start: Vpn(0), end: Vpn(TASK_PAGES) };
+
+/// One process's memory.
+#[derive(Clone, Debug)]
+pub struct AddressSpace {
+    /// The processes it is related to by fork.
+    pub family: FamilyId,
+    /// What is mapped.
+    pub vmas: VmaSet,
+    /// Where it is.
+    pub tables: PageTables,
+    pub(crate) rss: u64,
+    pub(crate) uses_huge_zero: bool,
+    mmap_base: Vpn,
+}
+
+impl AddressSpace {
+    /// An empty one, whose mappings grow down from `mmap_base`.
+    pub fn new(mm: &mut Mm, cx: &mut Cx, mmap_base: Vpn) -> Result<Self, Errno> {
+        let family = mm.rmap.new_family().ok_or(Errno::NOMEM)?;
+        let Some(tables) = PageTables::new(mm, cx) else {
+            mm.rmap.leave_family(family);
+            return Err(Errno::NOMEM);
+        };
+        Ok(Self { family, vmas: VmaSet::default(), tables, rss: 0, uses_huge_zero: false, mmap_base })
+    }
+
+    /// An empty member of the same family with the same VMAs: a child before its pages are copied.
+    pub(crate) fn related(&self, mm: &mut Mm, cx: &mut Cx) -> Result<Self, Errno> {
+        let tables = PageTables::new(mm, cx).ok_or(Errno::NOMEM)?;
+        mm.rmap.join_family(self.family);
+        Ok(Self { vmas: self.vmas.forked(), tables, rss: 0, uses_huge_zero: false, ..*self })
+    }
+
+    /// Base pages of anonymous memory that are mapped (`RssAnon`), without zero pages.
+    pub fn rss_pages(&self) -> u64 {
+        self.rss
+    }
+
+    /// Maps `pages` pages where the kernel would.
+    pub fn mmap(&mut self, mm: &Mm, cx: &mut Cx, pages: u64) -> Result<PageRange, Errno> {
+        if pages == 0 {
+            return Err(Errno::INVAL);
+        }
+        let start = self.vmas.unmapped_area(self.mmap_base, pages, mm.variant().mmap_align).ok_or(Errno::NOMEM)?;
+        let range = PageRange::new(start, pages);
+        primitive::update_vma(cx);
+        self.vmas.insert(range)?;
+        Ok(range)
+    }
+
+    /// Unmaps any part of any mappings at once: all the steps of [`Unmap`].
+    pub fn munmap(&mut self, mm: &mut Mm, cx: &mut Cx, range: PageRange) -> Result<(), Errno> {
+        let mut unmap = Unmap::new(range);
+        // Bound: each step that is not the last passes some of the range's entries.
+        loop {
+            match unmap.step(mm, self, cx, cx.now()) {
+                Step::More => {}
+                Step::Block(wait) => unreachable!("unmapping does not wait, but for {wait:?}"),
+                Step::Done(result) => return result,
+            }
+        }
+    }
+
+    /// Gives advice about the mapped parts of a range; `ENOMEM` where there are holes, after the rest was done.
+    pub fn madvise(&mut self, mm: &mut Mm, cx: &mut Cx, range: PageRange, advice: HugeAdvice) -> Result<(), Errno> {
+        let mut from = range.start;
+        let mut holes = false;
+        // Bound: each turn passes one VMA.
+        while let Some(vma) = self.vmas.first_in(PageRange { start: from, end: range.end }) {
+            let part = PageRange { start: vma.start.max(from), end: vma.end().min(range.end) };
+            holes |= part.start > from;
+            if vma.advice != advice {
+                primitive::update_vma(cx);
+                self.split_vma(mm, cx, part.start)?;
+                self.split_vma(mm, cx, part.end)?;
+                self.vmas.advise(part, advice);
+            }
+            from = part.end;
+        }
+        if holes || from < range.end { Err(Errno::NOMEM) } else { Ok(()) }
+    }
+
+    /// Which pages of a range are resident; `ENOMEM` where something is not mapped.
+    pub fn mincore(&self, cx: &mut Cx, range: PageRange) -> Result<Vec<bool>, Errno> {
+        let mapped: u64 = self.vmas.overlapping(range).map(|vma| overlap(vma.range(), range)).sum();
+        if mapped < range.pages() {
+            return Err(Errno::NOMEM);
+        }
+        let mut resident = vec![false; usize::try_from(range.pages()).expect("memory addresses them")];
+        let mut rest = range;
+        // Bound: each turn passes one PMD entry.
+        while let Some((part, slot)) = self.tables.next_pmd(rest) {
+            let at = usize::try_from(part.start.0 - range.start.0).expect("inside");
+            let page = |n: usize| Vpn(part.start.0 + n as u64);
+            let pages = &mut resident[at..][..usize::try_from(part.pages()).expect("at most 512")];
+            match self.tables.pmd(slot) {
+                Pmd::None => {}
+                Pmd::Huge(_) => {
+                    primitive::scan_ptes(cx, 1);
+                    pages.fill(true);
+                }
+                Pmd::Table(table) => {
+                    primitive::scan_ptes(cx, part.pages());
+                    for (n, is_resident) in pages.iter_mut().enumerate() {
+                        *is_resident = self.tables.pte(table, page(n)).is_present();
+                    }
+                }
+            }
+            rest.start = part.end;
+        }
+        Ok(resident)
+    }
+
+    /// The process ends: everything is unmapped, and the root table goes too.
+    pub fn exit(mut self, mm: &mut Mm, cx: &mut Cx) {
+        self.munmap(mm, cx, EVERYTHING).expect("nothing is split when everything goes");
+        self.end(mm, cx);
+    }
+
+    /// The end of a process that has unmapped everything.
+    pub fn end(self, mm: &mut Mm, cx: &mut Cx) {
+        assert!(self.vmas.is_empty() && self.rss == 0, "{} pages are still mapped", self.rss);
+        mm.put_huge_zero(&self);
+        mm.rmap.leave_family(self.family);
+        self.tables.free_root(mm, cx);
+    }
+
+    /// Makes `at` a border between VMAs (`split_vma`); no huge page is mapped across it after.
+    pub(crate) fn split_vma(&mut self, mm: &mut Mm, cx: &mut Cx, at: Vpn) -> Result<(), Errno> {
+        if self.vmas.split_at(at)?.is_some() {
+            primitive::update_vma(cx);
+            self.split_pmd_across(mm, cx, at);
+        }
+        Ok(())
+    }
+
+    /// Pages of a huge page, for those who count in base pages.
+    pub(crate) const HUGE_PAGES: u64 = Order::HUGE.frames() as u64;
+}
+
+fn overlap(a: PageRange, b: PageRange) -> u64 {
+    a.end.min(b.end).0.saturating_sub(a.start.max(b.start).0)
+}

@@ -1,0 +1,145 @@
+//! Linux: mm/page_alloc.c (v3.9 to v6.1).
+//! Differs: no slow path yet: who passes no Low mark is tried once more with Min, and then gets nothing; no dirty limits,
+//! no zone reclaim, no fair zone policy (up to 4.7), no cpusets.
+
+use units::{NodeId, Order, Pfn};
+
+use crate::{
+    Mm,
+    buddy::Block,
+    cost::Cx,
+    event::Event,
+    fallback::Want,
+    frame::{Frame, FrameTable},
+    gfp::{AllocRequest, Mark},
+    pageblock::ZoneIndex,
+    variant::Variant,
+    zone::ZoneKind,
+    zone_state::ZoneState,
+};
+
+impl Mm {
+    /// Allocates a block of frames, which is `Frame::Kernel` until the caller says what it is; `__alloc_pages`. None when
+    /// no zone has one above its Min mark.
+    pub fn alloc(&mut self, cx: &mut Cx<'_>, request: &AllocRequest) -> Option<Pfn> {
+        let node = self.node_index(request.node);
+        let Self { frames, zones, zonelists, cpu_nodes, variant, .. } = self;
+        let list = zonelists[node].zones(request.highest, request.this_node_only);
+        let preferred = *list.first()?;
+        let home = &mut zones[preferred.position()];
+        let local = cpu_nodes[cx.cpu().0 as usize];
+        // What most requests come to: the first zone is well, and the CPU's list is not empty.
+        if request.order == Order::BASE
+            && home.is_ok(Order::BASE, request.mark, request.highest, variant)
+            && let Some(pfn) = home.take_listed(frames, cx, request.mobility, variant)
+        {
+            frames.set(pfn, Frame::Kernel { order: Order::BASE, mobility: request.mobility });
+            count_alloc(cx, home, home.node, local, Order::BASE);
+            return Some(pfn);
+        }
+        let (pfn, zone) = take_by_passes(frames, zones, list, cx, request, variant)?;
+        frames.set(pfn, Frame::Kernel { order: request.order, mobility: request.mobility });
+        count_alloc(cx, &zones[zone.position()], zones[preferred.position()].node, local, request.order);
+        Some(pfn)
+    }
+
+    /// Frees a block that its caller owns; `__free_pages`.
+    pub fn free(&mut self, cx: &mut Cx<'_>, pfn: Pfn, order: Order) {
+        // The same for every order; but most are single frames, and to them the sizes are constants.
+        if order == Order::BASE { self.free_block(cx, pfn, Order::BASE) } else { self.free_block(cx, pfn, order) }
+    }
+
+    #[inline(always)]
+    #[expect(clippy::inline_always, reason = "once for single frames, once for all others")]
+    fn free_block(&mut self, cx: &mut Cx<'_>, pfn: Pfn, order: Order) {
+        assert!(
+            self.frames.allocated(pfn) == Some(order) && pfn.is_aligned(order),
+            "frame {pfn} is freed with order {order}, but it is {:?}",
+            self.frames.get(pfn)
+        );
+        assert!(
+            order == Order::BASE || self.frames.raw_state(pfn.plus(1)) == 0,
+            "frame {pfn} is freed, but a frame behind it still says what it is"
+        );
+        assert!(self.frames.raw_links(pfn) == 0, "frame {pfn} is freed, but it is still on a list");
+        let zone = self.frames.blocks.zone(pfn).expect("an allocated frame is in a zone");
+        cx.count(Event::Pgfree, order.frames().into());
+        self.zones[zone.position()].give(&mut self.frames, cx, Block { pfn, order }, &self.variant);
+    }
+}
+
+/// One pass over a zonelist.
+#[derive(Clone, Copy, Debug)]
+struct Pass {
+    /// What it leaves in a zone.
+    mark: Mark,
+    /// Take no less than a pageblock from another type, and stay on the node of the first zone (`ALLOC_NOFRAGMENT`).
+    whole_blocks_only: bool,
+}
+
+/// The passes that a request may make, until one finds a block.
+#[inline(never)]
+fn take_by_passes(
+    frames: &mut FrameTable,
+    zones: &mut [ZoneState],
+    list: &[ZoneIndex],
+    cx: &mut Cx<'_>,
+    request: &AllocRequest,
+    rules: &Variant,
+) -> Option<(Pfn, ZoneIndex)> {
+    // Rather another zone of the node than pageblocks broken up; rather that than another node.
+    let spares_blocks = rules.nofragment && zones[list.first()?.position()].can_spread;
+    let mut try_with = |pass| take_in_turn(frames, zones, list, cx, request, pass, rules);
+    let first = Pass { mark: request.mark, whole_blocks_only: false };
+    if spares_blocks { try_with(Pass { whole_blocks_only: true, ..first }) } else { None }
+        .or_else(|| try_with(first))
+        .or_else(|| if request.mark == Mark::Min { None } else { try_with(Pass { mark: Mark::Min, ..first }) })
+}
+
+/// A block from the first zone that stays above the mark, and has one; `get_page_from_freelist`.
+#[inline]
+fn take_in_turn(
+    frames: &mut FrameTable,
+    zones: &mut [ZoneState],
+    list: &[ZoneIndex],
+    cx: &mut Cx<'_>,
+    request: &AllocRequest,
+    pass: Pass,
+    rules: &Variant,
+) -> Option<(Pfn, ZoneIndex)> {
+    let AllocRequest { order, highest, mobility, .. } = *request;
+    let want = Want { order, list: mobility.migrate_type(), whole_blocks_only: pass.whole_blocks_only };
+    let home = zones[list.first()?.position()].node;
+    for index in list {
+        let zone = &mut zones[index.position()];
+        if pass.whole_blocks_only && zone.node != home {
+            return None;
+        }
+        if zone.is_ok(order, pass.mark, highest, rules)
+            && let Some(pfn) = zone.take(frames, cx, want, rules)
+        {
+            return Some((pfn, *index));
+        }
+    }
+    None
+}
+
+/// `zone_statistics` and the allocation counters of `rmqueue`.
+#[inline]
+fn count_alloc(cx: &mut Cx<'_>, zone: &ZoneState, preferred: NodeId, local: NodeId, order: Order) {
+    let event = match zone.kind {
+        ZoneKind::Dma => Event::PgallocDma,
+        ZoneKind::Dma32 => Event::PgallocDma32,
+        ZoneKind::Normal => Event::PgallocNormal,
+        ZoneKind::Movable => Event::PgallocMovable,
+        ZoneKind::Device => unreachable!("no zonelist has a device's memory"),
+    };
+    cx.count(event, order.frames().into());
+    if zone.node == preferred {
+        cx.count(Event::NumaHit, 1);
+    } else {
+        cx.count(Event::NumaMiss, 1);
+        cx.count(Event::NumaForeign, 1);
+    }
+    cx.count(if zone.node == local { Event::NumaLocal } else { Event::NumaOther }, 1);
+}

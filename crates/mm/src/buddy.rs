@@ -1,0 +1,213 @@
+//! Linux: mm/page_alloc.c (v3.9 to v6.1).
+//! Differs: no shuffling, no capture by compaction, no page reporting; `nr_free` is kept by order and type.
+
+use serde::Serialize;
+use units::{Order, Pfn};
+
+use crate::{
+    cost::{Cx, Work},
+    fallback::Extfrag,
+    frame::{Frame, FrameTable},
+    list::List,
+    pageblock::MigrateType,
+};
+
+/// Orders there can be, from one frame to 2^10 (`MAX_ORDER` of these kernels).
+pub const ORDERS: usize = 11;
+
+/// Which end of a free list.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
+pub enum End {
+    /// Allocated next.
+    Head,
+    /// Allocated last.
+    Tail,
+}
+
+/// The free blocks of one order, a list for each type.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct FreeArea {
+    lists: [List; MigrateType::COUNT],
+}
+
+impl FreeArea {
+    /// The list of one type.
+    #[inline]
+    pub fn list(&self, list: MigrateType) -> &List {
+        &self.lists[list as usize]
+    }
+
+    /// Blocks on all of its lists (`nr_free`, a column of /proc/buddyinfo).
+    pub fn nr_free(&self) -> u64 {
+        self.lists.iter().map(|list| u64::from(list.len())).sum()
+    }
+}
+
+/// The free blocks of a zone.
+#[derive(Clone, Debug)]
+pub struct Buddy {
+    areas: [FreeArea; ORDERS],
+    free: u64,
+    max_order: Order,
+    /// What fell back, when someone wants to know.
+    pub(crate) trace: Option<Vec<Extfrag>>,
+}
+
+impl Buddy {
+    pub(crate) fn new(max_order: Order) -> Self {
+        assert!(usize::from(max_order.0) < ORDERS, "order {max_order} is beyond the largest");
+        Self { areas: [FreeArea::default(); ORDERS], free: 0, max_order, trace: None }
+    }
+
+    /// Frames on all the lists (`NR_FREE_PAGES`).
+    #[inline]
+    pub fn free_frames(&self) -> u64 {
+        self.free
+    }
+
+    /// The largest order.
+    #[inline]
+    pub fn max_order(&self) -> Order {
+        self.max_order
+    }
+
+    /// The blocks of one order.
+    #[inline]
+    pub fn area(&self, order: Order) -> &FreeArea {
+        &self.areas[usize::from(order.0)]
+    }
+
+    /// Takes a block of `order` from a list, or splits the smallest larger block of that type; `__rmqueue_smallest`.
+    /// Until the caller says what it is, the block is the interior of nothing.
+    #[inline]
+    pub(crate) fn take_smallest(
+        &mut self,
+        frames: &mut FrameTable,
+        cx: &mut Cx<'_>,
+        order: Order,
+        list: MigrateType,
+    ) -> Option<Pfn> {
+        let found = (order.0..=self.max_order.0).find(|o| !self.area(Order(*o)).list(list).is_empty()).map(Order)?;
+        let pfn = self.area(found).list(list).first()?;
+        self.take(frames, cx, Block { pfn, order: found }, order, list);
+        Some(pfn)
+    }
+
+    /// Takes a given free block and splits it down to `order`; what is left goes to the lists of type `rest`.
+    pub(crate) fn take(
+        &mut self,
+        frames: &mut FrameTable,
+        cx: &mut Cx<'_>,
+        block: Block,
+        order: Order,
+        rest: MigrateType,
+    ) {
+        self.remove(frames, block);
+        // Upper halves first, each to the head: the lowest part is what the caller gets. `expand`.
+        for half in (order.0..block.order.0).rev().map(Order) {
+            let upper = Block { pfn: block.pfn.plus(half.frames()), order: half };
+            self.add(frames, upper, rest, End::Head);
+        }
+        cx.work(Work::ListMove, 1 + u64::from(block.order.0 - order.0));
+    }
+
+    /// Gives a block back, merging it with its free buddies; `__free_one_page`. `end`: where it goes regardless of how
+    /// likely it is to merge once more.
+    #[inline]
+    pub(crate) fn give(
+        &mut self,
+        frames: &mut FrameTable,
+        cx: &mut Cx<'_>,
+        block: Block,
+        list: MigrateType,
+        end: Option<End>,
+    ) {
+        assert!(block.pfn.is_aligned(block.order), "frame {} is no block of order {}", block.pfn, block.order);
+        let mut merged = block;
+        while merged.order < self.max_order && may_merge(frames, merged, list) {
+            let buddy = merged.pfn.buddy(merged.order);
+            self.remove(frames, Block { pfn: buddy, order: merged.order });
+            merged = Block { pfn: merged.pfn.min(buddy), order: Order(merged.order.0 + 1) };
+        }
+        let end = end.unwrap_or_else(|| self.likely_end(frames, merged));
+        self.add(frames, merged, list, end);
+        cx.work(Work::ListMove, 1 + u64::from(merged.order.0 - block.order.0));
+    }
+
+    /// Moves a free block to one end of another type's list; `move_to_free_list`.
+    pub(crate) fn move_to(
+        &mut self,
+        frames: &mut FrameTable,
+        cx: &mut Cx<'_>,
+        block: Block,
+        list: MigrateType,
+        end: End,
+    ) {
+        self.remove(frames, block);
+        self.add(frames, block, list, end);
+        cx.work(Work::ListMove, 1);
+    }
+
+    /// To the tail when the block is likely to merge soon: the buddy of what it would merge to is free already.
+    /// `buddy_merge_likely`.
+    fn likely_end(&self, frames: &FrameTable, block: Block) -> End {
+        if block.order.0 + 1 >= self.max_order.0 {
+            return End::Head;
+        }
+        let above = Order(block.order.0 + 1);
+        let beside = block.pfn.align_down(above).buddy(above);
+        if is_free_near(frames, beside, above, block.pfn) { End::Tail } else { End::Head }
+    }
+
+    fn add(&mut self, frames: &mut FrameTable, block: Block, list: MigrateType, end: End) {
+        frames.set(block.pfn, Frame::Free { order: block.order, list, reported: false });
+        let threads = frames.free_threads(block.order);
+        let to = &mut self.areas[usize::from(block.order.0)].lists[list as usize];
+        match end {
+            End::Head => to.push_head(threads, block.pfn),
+            End::Tail => to.push_tail(threads, block.pfn),
+        }
+        self.free += u64::from(block.order.frames());
+    }
+
+    fn remove(&mut self, frames: &mut FrameTable, Block { pfn, order }: Block) {
+        let list = frames.free_list(pfn, order);
+        self.areas[usize::from(order.0)].lists[list as usize].remove(frames.free_threads(order), pfn);
+        frames.clear_free(pfn, order);
+        self.free -= u64::from(order.frames());
+    }
+}
+
+/// Takes the zone's lock, to release it again when done.
+#[inline]
+pub(crate) fn lock(cx: &mut Cx<'_>) {
+    cx.work(Work::LockPair, 1);
+}
+
+/// A run of frames that starts at a multiple of its size.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Block {
+    pub(crate) pfn: Pfn,
+    pub(crate) order: Order,
+}
+
+/// Is its buddy free, and may the two become one? Above pageblock order, types that no request asks for keep to
+/// themselves.
+#[inline]
+fn may_merge(frames: &FrameTable, block: Block, list: MigrateType) -> bool {
+    let buddy = block.pfn.buddy(block.order);
+    if !is_free_near(frames, buddy, block.order, block.pfn) {
+        return false;
+    }
+    if block.order < frames.blocks.order() {
+        return true;
+    }
+    let other = frames.blocks.migrate_type(buddy);
+    list == other || (list.is_requestable() && other.is_requestable())
+}
+
+/// Does a free block of `order` start at `pfn`, in the zone of the frame `near`? `page_is_buddy`.
+#[inline]
+fn is_free_near(frames: &FrameTable, pfn: Pfn, order: Order, near: Pfn) -> bool {
+    frames.is_free(pfn, order) && (order < frames.blocks.order() || frames.blocks.zone(pfn) == frames.blocks.zone(near))
+}

@@ -1,0 +1,209 @@
+//! Linux: none; CONFIG_DEBUG_VM and CONFIG_DEBUG_LIST check single pages and links.
+//! Differs: walks the whole state, and reads it only through `FrameTable::get`, the raw words and the ends of lists: none
+//! of what it checks helps it.
+
+use std::fmt;
+
+use units::{CpuId, Order, Pfn};
+
+use crate::{
+    Mm,
+    frame::{Frame, NIL},
+    list::List,
+    pageblock::{MigrateType, ZoneIndex},
+    zone_state::ZoneState,
+};
+
+/// What does not hold.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Broken {
+    /// The frame where it shows, if it is about one.
+    pub pfn: Option<Pfn>,
+    /// What was found there.
+    pub what: String,
+}
+
+impl fmt::Display for Broken {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self.pfn {
+            Some(pfn) => write!(f, "frame {pfn}: {}", self.what),
+            None => f.write_str(&self.what),
+        }
+    }
+}
+
+impl std::error::Error for Broken {}
+
+/// Walks every list and every frame.
+pub fn walk(mm: &Mm) -> Result<(), Broken> {
+    let mut walk = Walk { mm, listed: vec![false; mm.frames.len() as usize], free: vec![0; mm.zones().len()] };
+    for (index, zone) in mm.zones().iter().enumerate() {
+        let index = ZoneIndex(u16::try_from(index).expect("fewer zones than numbers for them"));
+        walk.free_lists(index, zone)?;
+        walk.pcp_lists(index, zone)?;
+    }
+    walk.all_frames()?;
+    for (zone, free) in mm.zones().iter().zip(&walk.free) {
+        let counted = zone.buddy.free_frames();
+        ensure(counted == *free, None, || format!("{} counts {counted} free frames, not {free}", name(zone)))?;
+    }
+    Ok(())
+}
+
+struct Walk<'a> {
+    mm: &'a Mm,
+    /// Seen on a list, by frame.
+    listed: Vec<bool>,
+    /// Free frames met, by zone.
+    free: Vec<u64>,
+}
+
+impl Walk<'_> {
+    fn free_lists(&mut self, index: ZoneIndex, zone: &ZoneState) -> Result<(), Broken> {
+        for order in (0..=zone.buddy.max_order().0).map(Order) {
+            let is_big = order >= self.mm.frames.blocks.order();
+            for list in MigrateType::ALL {
+                let wanted =
+                    move |frame| matches!(frame, Frame::Free { order: o, list: l, .. } if o == order && l == list);
+                let what = || format!("the free list of {}, order {order}, {list:?}", name(zone));
+                self.list(zone.buddy.area(order).list(list), index, is_big, &wanted, &what)?;
+            }
+        }
+        Ok(())
+    }
+
+    fn pcp_lists(&mut self, index: ZoneIndex, zone: &ZoneState) -> Result<(), Broken> {
+        for (number, pcp) in (0..).zip(&zone.pcps) {
+            let mut frames = 0;
+            for list in pcp.lists() {
+                let wanted = move |frame| matches!(frame, Frame::Pcp { cpu, .. } if cpu == CpuId(number));
+                let what = || format!("a list of {}, CPU {number}", name(zone));
+                frames += self.list(list, index, false, &wanted, &what)?;
+            }
+            let count = pcp.count();
+            ensure(u64::from(count) == frames, None, || {
+                format!("{}, CPU {number}: counts {count} frames on its lists, not {frames}", name(zone))
+            })?;
+        }
+        Ok(())
+    }
+
+    /// Walks one list and returns its frames. Bounded: no frame may be on two lists, or twice on one.
+    fn list(
+        &mut self,
+        list: &List,
+        zone: ZoneIndex,
+        is_big: bool,
+        wanted: &dyn Fn(Frame) -> bool,
+        what: &dyn Fn() -> String,
+    ) -> Result<u64, Broken> {
+        let frames = &self.mm.frames;
+        let (mut previous, mut at, mut count, mut total) = (NIL, list.first().unwrap_or(NIL), 0, 0);
+        while at != NIL {
+            ensure(at.0 < frames.len(), None, || format!("{} leads to frame {at}, which is none", what()))?;
+            let frame = frames.get(at);
+            ensure(wanted(frame), Some(at), || format!("on {}, but {frame:?}", what()))?;
+            ensure(!self.listed[at.0 as usize], Some(at), || format!("on {} for the second time", what()))?;
+            ensure(frames.blocks.zone(at) == Some(zone), Some(at), || format!("on {}, of another zone", what()))?;
+            self.listed[at.0 as usize] = true;
+            let word = if is_big { frames.raw_block(at).1 } else { frames.raw_links(at) };
+            let [next, prev] = [word >> 32, word & u64::from(u32::MAX)];
+            ensure(prev == u64::from(previous.0), Some(at), || {
+                format!("on {} behind {previous}, but its link says {prev}", what())
+            })?;
+            total += u64::from(frames.order_of(frame).frames());
+            count += 1;
+            previous = at;
+            at = Pfn(u32::try_from(next).expect("half a word"));
+        }
+        let (end, len) = (list.last().unwrap_or(NIL), list.len());
+        ensure(end == previous, None, || format!("{} ends with {previous}, but it says {end}", what()))?;
+        ensure(len == count, None, || format!("{} has {count} blocks, but it says {len}", what()))?;
+        Ok(total)
+    }
+
+    fn all_frames(&mut self) -> Result<(), Broken> {
+        let frames = &self.mm.frames;
+        let mut at = Pfn(0);
+        // Bounded by the table: each block is at least a frame.
+        while at.0 < frames.len() {
+            let frame = frames.get(at);
+            let order = frames.order_of(frame);
+            let listed = self.listed[at.0 as usize];
+            match frame {
+                Frame::Interior | Frame::Tail { .. } => broken(Some(at), || format!("{frame:?} of no block"))?,
+                Frame::Reserved => ensure(frames.raw_links(at) == 0, Some(at), || "reserved, but linked".to_owned())?,
+                Frame::Free { .. } => {
+                    ensure(listed, Some(at), || format!("{frame:?}, but on no list"))?;
+                    self.count_free(at, order)?;
+                    self.is_merged(at, frame)?;
+                }
+                Frame::Pcp { .. } => ensure(listed, Some(at), || format!("{frame:?}, but on no list"))?,
+                _ => {}
+            }
+            self.is_whole(at, frame)?;
+            at = at.plus(order.frames());
+        }
+        Ok(())
+    }
+
+    fn count_free(&mut self, pfn: Pfn, order: Order) -> Result<(), Broken> {
+        match self.mm.frames.blocks.zone(pfn) {
+            Some(zone) => self.free[usize::from(zone.0)] += u64::from(order.frames()),
+            None => broken(Some(pfn), || "free, but in no zone".to_owned())?,
+        }
+        Ok(())
+    }
+
+    /// Is a block where a block can be, inside one zone, and is nothing else inside it?
+    fn is_whole(&self, head: Pfn, frame: Frame) -> Result<(), Broken> {
+        let frames = &self.mm.frames;
+        let (order, block) = (frames.order_of(frame), frames.blocks.order());
+        ensure(order <= self.mm.max_order(), Some(head), || format!("{frame:?} is larger than any block"))?;
+        ensure(head.is_aligned(order), Some(head), || format!("{frame:?} starts here"))?;
+        let is_allocated = !matches!(frame, Frame::Free { .. } | Frame::Pcp { .. });
+        let is_big_free = matches!(frame, Frame::Free { .. }) && order >= block;
+        for pfn in (head.0..head.0 + order.frames()).map(Pfn) {
+            let inside = frames.blocks.zone(pfn) == frames.blocks.zone(head);
+            ensure(inside, Some(pfn), || format!("part of {frame:?} at {head}, but in another zone"))?;
+            let is_head = pfn == head;
+            let is_tail = is_allocated && matches!(frames.get(pfn), Frame::Tail { .. });
+            let clean = (is_head && !is_big_free) || is_tail || frames.raw(pfn) == (0, 0);
+            ensure(clean, Some(pfn), || format!("part of {frame:?} at {head}, but {:x?}", frames.raw(pfn)))?;
+            let clean = !pfn.is_aligned(block) || (is_head && is_big_free) || frames.raw_block(pfn) == (0, 0);
+            ensure(clean, Some(pfn), || {
+                format!("its pageblock is part of {frame:?} at {head}, but {:x?}", frames.raw_block(pfn))
+            })?;
+        }
+        Ok(())
+    }
+
+    /// Two free buddies would be one block.
+    fn is_merged(&self, head: Pfn, frame: Frame) -> Result<(), Broken> {
+        let frames = &self.mm.frames;
+        let order = frames.order_of(frame);
+        let buddy = head.buddy(order);
+        if order >= self.mm.max_order() || frames.blocks.zone(buddy) != frames.blocks.zone(head) {
+            return Ok(());
+        }
+        let is_free = matches!(frames.get(buddy), Frame::Free { order: o, .. } if o == order);
+        let keeps_apart = order >= frames.blocks.order()
+            && [head, buddy].into_iter().any(|pfn| !frames.blocks.migrate_type(pfn).is_requestable());
+        ensure(!is_free || keeps_apart, Some(head), || format!("{frame:?}, and so is its buddy {buddy}"))
+    }
+}
+
+fn name(zone: &ZoneState) -> String {
+    format!("node {} {}", zone.node, zone.kind)
+}
+
+fn ensure(holds: bool, pfn: Option<Pfn>, what: impl FnOnce() -> String) -> Result<(), Broken> {
+    if holds { Ok(()) } else { broken(pfn, what) }
+}
+
+fn broken(pfn: Option<Pfn>, what: impl FnOnce() -> String) -> Result<(), Broken> {
+    Err(Broken { pfn, what: what() })
+}
+
+#[cfg(test)]
+mod tests;

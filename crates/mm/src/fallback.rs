@@ -1,0 +1,272 @@
+//! Linux: mm/page_alloc.c (v3.10, v4.1, v4.12 to v6.1).
+//! Differs: no CMA; no watermark boost; page grouping is always on.
+
+use units::{Order, Pfn};
+
+use crate::{
+    buddy::{Block, Buddy, End},
+    cost::Cx,
+    event::Event,
+    frame::{Frame, FrameTable},
+    pageblock::MigrateType,
+    variant::{FallbackRules, LastResort, Variant},
+};
+
+/// A free block was taken from another type's list: the tracepoint `mm_page_alloc_extfrag`.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Extfrag {
+    /// The block that was found.
+    pub pfn: Pfn,
+    /// The order asked for.
+    pub alloc_order: Order,
+    /// The order found.
+    pub fallback_order: Order,
+    /// The type asked for.
+    pub alloc_type: MigrateType,
+    /// The type found.
+    pub fallback_type: MigrateType,
+    /// The block found was smaller than a pageblock: the pageblock is shared, or was.
+    pub fragmenting: bool,
+    /// The pageblock is of the type asked for from now on.
+    pub change_ownership: bool,
+}
+
+/// How much of a pageblock a request may take over.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Steal {
+    /// What was found is one pageblock or more, all free: they change type.
+    FreeBlocks,
+    /// The whole of it changes type, and its free frames change lists.
+    WholeBlock,
+    /// Its free frames change lists, its type stays.
+    FreeFrames,
+    /// Only the block that was found.
+    FoundOnly,
+}
+
+/// What is in a pageblock, in frames.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct BlockCensus {
+    /// On free lists.
+    pub free: u32,
+    /// Allocated, and can be migrated.
+    pub movable: u32,
+    /// All frames of a pageblock.
+    pub size: u32,
+}
+
+/// What a zone's free lists are asked for.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Want {
+    pub(crate) order: Order,
+    pub(crate) list: MigrateType,
+    /// Take nothing that is smaller than a pageblock from other types (`ALLOC_NOFRAGMENT`).
+    pub(crate) whole_blocks_only: bool,
+}
+
+/// The types that a request of type `from` turns to, in this order.
+pub const fn fallbacks(from: MigrateType) -> [MigrateType; 2] {
+    use MigrateType::{Movable, Reclaimable, Unmovable};
+    match from {
+        Movable => [Reclaimable, Unmovable],
+        Reclaimable => [Unmovable, Movable],
+        _ => [Reclaimable, Movable],
+    }
+}
+
+/// May a request of type `from` take over more than the block of order `found` that it found? `can_steal_fallback`.
+pub fn can_steal(rules: FallbackRules, found: Order, from: MigrateType, pageblock: Order) -> bool {
+    let is_large = found.0 >= pageblock.0 / 2;
+    match rules {
+        FallbackRules::ReclaimableSteals => is_large || from == MigrateType::Reclaimable,
+        FallbackRules::KernelSteals | FallbackRules::CountsAlike => is_large || from != MigrateType::Movable,
+    }
+}
+
+/// How much of a pageblock of type `block`, smaller than which a block was found, a request of type `from` takes over
+/// when it [may](can_steal) take more than it found. `steal_suitable_fallback`.
+pub fn may_steal(rules: FallbackRules, from: MigrateType, block: MigrateType, census: BlockCensus) -> Steal {
+    let alike = match (rules, from, block) {
+        (FallbackRules::ReclaimableSteals | FallbackRules::KernelSteals, ..) => 0,
+        (_, MigrateType::Movable, _) => census.movable,
+        (_, _, MigrateType::Movable) => census.size - (census.free + census.movable),
+        _ => 0,
+    };
+    match census.free {
+        0 => Steal::FoundOnly,
+        free if free + alike >= census.size / 2 => Steal::WholeBlock,
+        _ => Steal::FreeFrames,
+    }
+}
+
+/// A block of another type's list.
+#[derive(Clone, Copy, Debug)]
+struct Found {
+    block: Block,
+    list: MigrateType,
+}
+
+impl Buddy {
+    /// Takes a block of its own type, or else of another; `__rmqueue`. `end`: one past the last frame of the zone.
+    pub(crate) fn take_or_fall_back(
+        &mut self,
+        frames: &mut FrameTable,
+        cx: &mut Cx<'_>,
+        want: Want,
+        end: Pfn,
+        rules: &Variant,
+    ) -> Option<Pfn> {
+        self.take_smallest(frames, cx, want.order, want.list)
+            .or_else(|| self.fall_back(frames, cx, want, end, rules))
+            .or_else(|| match rules.last_resort {
+                LastResort::Reserve => self.take_smallest(frames, cx, want.order, MigrateType::Reserve),
+                LastResort::Nothing => None,
+            })
+    }
+
+    /// `__rmqueue_fallback`.
+    fn fall_back(
+        &mut self,
+        frames: &mut FrameTable,
+        cx: &mut Cx<'_>,
+        want: Want,
+        end: Pfn,
+        rules: &Variant,
+    ) -> Option<Pfn> {
+        let found = self.find_fallback(want, frames.blocks.order(), rules.fallback)?;
+        let steal = verdict(frames, found.block, want.list, end, rules.fallback);
+        self.steal(frames, cx, found.block, want.list, (steal, rules.moved_end));
+        let pfn = match rules.fallback {
+            // The whole remainder goes to the requester's lists, stolen or not.
+            FallbackRules::ReclaimableSteals | FallbackRules::KernelSteals => {
+                self.take(frames, cx, found.block, want.order, want.list);
+                found.block.pfn
+            }
+            FallbackRules::CountsAlike => {
+                let taken = self.take_smallest(frames, cx, want.order, want.list);
+                taken.expect("what was found is on the list of the type wanted now")
+            }
+        };
+        self.record(frames, cx, found, want);
+        Some(pfn)
+    }
+
+    /// The block to fall back to: the first of the largest order, except where a movable request that may not take over
+    /// more is better off with the smallest.
+    fn find_fallback(&self, want: Want, pageblock: Order, rules: FallbackRules) -> Option<Found> {
+        let least = if want.whole_blocks_only { want.order.max(pageblock) } else { want.order };
+        let largest = (least.0..=self.max_order().0).rev().find_map(|o| self.first_fallback(Order(o), want.list))?;
+        let prefers_smallest = rules == FallbackRules::CountsAlike
+            && want.list == MigrateType::Movable
+            && !can_steal(rules, largest.block.order, want.list, pageblock);
+        if prefers_smallest {
+            (want.order.0..=self.max_order().0).find_map(|o| self.first_fallback(Order(o), want.list))
+        } else {
+            Some(largest)
+        }
+    }
+
+    /// `find_suitable_fallback`.
+    fn first_fallback(&self, order: Order, from: MigrateType) -> Option<Found> {
+        fallbacks(from).into_iter().find_map(|list| {
+            let pfn = self.area(order).list(list).first()?;
+            Some(Found { block: Block { pfn, order }, list })
+        })
+    }
+
+    /// Puts what was found, and as much around it as was decided, on one end of the lists of type `from`.
+    fn steal(
+        &mut self,
+        frames: &mut FrameTable,
+        cx: &mut Cx<'_>,
+        found: Block,
+        from: MigrateType,
+        (steal, end): (Steal, End),
+    ) {
+        match steal {
+            Steal::FreeBlocks => {
+                for start in (0..found.order.frames()).step_by(frames.blocks.order().frames() as usize) {
+                    frames.blocks.set_migrate_type(found.pfn.plus(start), from);
+                }
+                self.move_to(frames, cx, found, from, end);
+            }
+            Steal::WholeBlock => {
+                frames.blocks.set_migrate_type(found.pfn, from);
+                self.move_free_frames(frames, cx, found.pfn, from, end);
+            }
+            Steal::FreeFrames => self.move_free_frames(frames, cx, found.pfn, from, end),
+            Steal::FoundOnly => self.move_to(frames, cx, found, from, end),
+        }
+    }
+
+    /// Moves every free block of a pageblock to the lists of type `to`; `move_freepages_block`.
+    fn move_free_frames(&mut self, frames: &mut FrameTable, cx: &mut Cx<'_>, pfn: Pfn, to: MigrateType, end: End) {
+        let start = pfn.align_down(frames.blocks.order());
+        let mut at = 0;
+        while at < frames.blocks.order().frames() {
+            let head = start.plus(at);
+            let frame = frames.get(head);
+            let order = frames.order_of(frame);
+            if matches!(frame, Frame::Free { .. }) {
+                self.move_to(frames, cx, Block { pfn: head, order }, to, end);
+            }
+            at += order.frames();
+        }
+    }
+
+    fn record(&mut self, frames: &FrameTable, cx: &mut Cx<'_>, found: Found, want: Want) {
+        let fragmenting = found.block.order < frames.blocks.order();
+        cx.count(Event::SimExtfrag, 1);
+        cx.count(Event::SimExtfragFragmenting, u64::from(fragmenting));
+        if let Some(trace) = &mut self.trace {
+            trace.push(Extfrag {
+                pfn: found.block.pfn,
+                alloc_order: want.order,
+                fallback_order: found.block.order,
+                alloc_type: want.list,
+                fallback_type: found.list,
+                fragmenting,
+                change_ownership: frames.blocks.migrate_type(found.block.pfn) == want.list,
+            });
+        }
+    }
+}
+
+/// How much a request of type `from` takes over around a block that it found.
+fn verdict(frames: &FrameTable, found: Block, from: MigrateType, end: Pfn, rules: FallbackRules) -> Steal {
+    let owner = frames.blocks.migrate_type(found.pfn);
+    if owner == MigrateType::HighAtomic {
+        Steal::FoundOnly
+    } else if found.order >= frames.blocks.order() {
+        Steal::FreeBlocks
+    } else if can_steal(rules, found.order, from, frames.blocks.order()) {
+        may_steal(rules, from, owner, census(frames, found.pfn, end))
+    } else {
+        Steal::FoundOnly
+    }
+}
+
+/// Counts a pageblock. One that reaches beyond its zone has nothing to take.
+fn census(frames: &FrameTable, pfn: Pfn, end: Pfn) -> BlockCensus {
+    let size = frames.blocks.order().frames();
+    let start = pfn.align_down(frames.blocks.order());
+    let mut census = BlockCensus { size, ..BlockCensus::default() };
+    if start.0 + size > end.0 {
+        return census;
+    }
+    let mut at = 0;
+    while at < size {
+        let frame = frames.get(start.plus(at));
+        let count = frames.order_of(frame).frames();
+        match frame {
+            Frame::Free { .. } => census.free += count,
+            Frame::Anon { .. } => census.movable += count,
+            _ => {}
+        }
+        at += count;
+    }
+    census
+}
+
+#[cfg(test)]
+mod tests;

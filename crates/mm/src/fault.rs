@@ -1,0 +1,297 @@
+//! Linux: handle_mm_fault() and below in mm/memory.c, do_huge_pmd_anonymous_page() in mm/huge_memory.c (v6.1).
+//! Differs: anonymous memory only; memory that is out is reported, where the kernel would call the OOM killer.
+
+use units::{NodeId, Order, Pfn, Vpn};
+
+use crate::{
+    Mm,
+    address_space::AddressSpace,
+    cost::Cx,
+    event::Event,
+    gfp::AllocRequest,
+    page_table::{Pmd, PmdSlot, TableId},
+    primitive,
+    pte::Pte,
+    step::Step,
+    thp::huge_range,
+};
+
+/// What user code tried.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Access {
+    /// A load.
+    Read,
+    /// A store.
+    Write,
+}
+
+/// How a fault ended.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum FaultDone {
+    /// The access can be tried again; nearly always it succeeds.
+    Handled,
+    /// Nothing is mapped there: SIGSEGV.
+    BadAddress,
+    /// No memory for a page or a table.
+    OutOfMemory,
+}
+
+/// One page fault.
+#[derive(Clone, Debug)]
+pub struct FaultControl {
+    vpn: Vpn,
+    access: Access,
+    phase: Phase,
+}
+
+/// What comes next; `mechanisms.md` D1 by number.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Phase {
+    /// Enter the kernel, find the VMA, make the upper tables.
+    Enter,
+    /// 1: is a huge page there, or allowed?
+    Pmd,
+    /// 2: map the huge zero page.
+    HugeZero,
+    /// 3: allocate a huge page.
+    HugeAlloc,
+    /// 4, 5: clear it. Nobody else sees it yet.
+    HugeClear { frame: Pfn },
+    /// 5: map it, if nobody else was faster.
+    HugeMap { frame: Pfn, deposit: TableId },
+    /// 7: a store to a huge page that may not be written.
+    HugeWrite { slot: PmdSlot, huge: Pte },
+    /// 6: a base page.
+    Base,
+}
+
+/// What one phase leads to.
+enum Next {
+    Phase(Phase),
+    /// The next phase, after others may have run.
+    Later(Phase),
+    Done(FaultDone),
+}
+
+impl From<Option<()>> for Next {
+    /// Nothing is no memory.
+    fn from(handled: Option<()>) -> Self {
+        Self::Done(if handled.is_some() { FaultDone::Handled } else { FaultDone::OutOfMemory })
+    }
+}
+
+const _: () = assert!(size_of::<FaultControl>() <= 1024, "a task's kernel half is small");
+
+impl FaultControl {
+    /// A fault at `vpn`. The caller holds the mmap lock for read from the first step on.
+    pub fn new(vpn: Vpn, access: Access) -> Self {
+        Self { vpn, access, phase: Phase::Enter }
+    }
+
+    /// The rest of a fault that was entered, at a page whose tables are there.
+    pub(crate) fn again(vpn: Vpn, access: Access) -> Self {
+        Self { vpn, access, phase: Phase::Base }
+    }
+
+    /// Goes on until others may run.
+    pub fn step(&mut self, mm: &mut Mm, space: &mut AddressSpace, cx: &mut Cx) -> Step<FaultDone> {
+        // Bound: phases only go forward.
+        loop {
+            match self.run_phase(mm, space, cx) {
+                Next::Phase(phase) => self.phase = phase,
+                Next::Later(phase) => {
+                    self.phase = phase;
+                    return Step::More;
+                }
+                Next::Done(done) => return Step::Done(done),
+            }
+        }
+    }
+
+    /// Frees what the fault holds.
+    pub fn abort(&mut self, mm: &mut Mm, space: &mut AddressSpace, cx: &mut Cx) {
+        match std::mem::replace(&mut self.phase, Phase::Enter) {
+            Phase::HugeClear { frame } => mm.free(cx, frame, Order::HUGE),
+            Phase::HugeMap { frame, deposit } => {
+                space.tables.free_pte_table(mm, cx, deposit);
+                mm.free(cx, frame, Order::HUGE);
+            }
+            _ => {}
+        }
+    }
+
+    fn run_phase(&mut self, mm: &mut Mm, space: &mut AddressSpace, cx: &mut Cx) -> Next {
+        match self.phase {
+            Phase::Enter => self.enter(mm, space, cx),
+            Phase::Pmd => self.look_at_pmd(mm, space),
+            Phase::HugeZero => self.map_huge_zero(mm, space, cx),
+            Phase::HugeAlloc => self.alloc_huge(mm, space, cx),
+            Phase::HugeClear { frame } => Self::clear_huge(mm, space, cx, frame),
+            Phase::HugeMap { frame, deposit } => self.map_huge(mm, space, cx, frame, deposit),
+            Phase::HugeWrite { slot, huge } => Self::write_huge(mm, space, cx, slot, huge),
+            Phase::Base => self.base(mm, space, cx),
+        }
+    }
+
+    fn enter(&self, mm: &mut Mm, space: &mut AddressSpace, cx: &mut Cx) -> Next {
+        primitive::page_fault(cx);
+        if space.vmas.find(self.vpn).is_none() {
+            return Next::Done(FaultDone::BadAddress);
+        }
+        match space.tables.make_pmd_slot(mm, cx, self.vpn) {
+            Some(_) => Next::Phase(Phase::Pmd),
+            None => Next::Done(FaultDone::OutOfMemory),
+        }
+    }
+
+    fn look_at_pmd(&self, mm: &Mm, space: &mut AddressSpace) -> Next {
+        let slot = space.tables.pmd_slot(self.vpn).expect("made on entry");
+        match space.tables.pmd(slot) {
+            Pmd::Huge(huge) if self.access == Access::Write && !huge.is_writable() => {
+                Next::Phase(Phase::HugeWrite { slot, huge })
+            }
+            Pmd::Huge(_) => Next::Done(FaultDone::Handled),
+            Pmd::Table(_) => Next::Phase(Phase::Base),
+            Pmd::None => {
+                let vma = space.vmas.find(self.vpn).expect("found on entry");
+                if !mm.is_thp_eligible(vma, self.vpn) {
+                    return Next::Phase(Phase::Base);
+                }
+                space.vmas.prepare_anon(self.vpn);
+                let zero = self.access == Access::Read && mm.thp.use_zero_page;
+                Next::Phase(if zero { Phase::HugeZero } else { Phase::HugeAlloc })
+            }
+        }
+    }
+
+    fn map_huge_zero(&self, mm: &mut Mm, space: &mut AddressSpace, cx: &mut Cx) -> Next {
+        let Some(deposit) = space.tables.alloc_pte_table(mm, cx) else {
+            return Next::Done(FaultDone::OutOfMemory);
+        };
+        let Some(frame) = mm.get_huge_zero(cx, space) else {
+            space.tables.free_pte_table(mm, cx, deposit);
+            return fall_back(cx);
+        };
+        install_huge(space, cx, self.vpn, Pte::zero_huge(frame), deposit);
+        Next::Done(FaultDone::Handled)
+    }
+
+    fn alloc_huge(&self, mm: &mut Mm, space: &mut AddressSpace, cx: &mut Cx) -> Next {
+        debug_assert_eq!(space.tables.pmd_of(self.vpn), Pmd::None, "looked at in the same step");
+        let request = AllocRequest::gfp_transhuge_light(mm.node_of_cpu(cx.cpu())).this_node();
+        match mm.alloc(cx, &request) {
+            Some(frame) => Next::Phase(Phase::HugeClear { frame }),
+            None => fall_back(cx),
+        }
+    }
+
+    fn clear_huge(mm: &mut Mm, space: &mut AddressSpace, cx: &mut Cx, frame: Pfn) -> Next {
+        let Some(deposit) = space.tables.alloc_pte_table(mm, cx) else {
+            mm.free(cx, frame, Order::HUGE);
+            return Next::Done(FaultDone::OutOfMemory);
+        };
+        primitive::clear(cx, Order::HUGE);
+        Next::Later(Phase::HugeMap { frame, deposit })
+    }
+
+    fn map_huge(&self, mm: &mut Mm, space: &mut AddressSpace, cx: &mut Cx, frame: Pfn, deposit: TableId) -> Next {
+        let at = huge_range(self.vpn);
+        let is_mapped = space.vmas.find(self.vpn).is_some_and(|vma| vma.range().covers(at));
+        if !is_mapped || space.tables.pmd_of(self.vpn) != Pmd::None {
+            space.tables.free_pte_table(mm, cx, deposit);
+            mm.free(cx, frame, Order::HUGE);
+            return Next::Done(FaultDone::Handled);
+        }
+        mm.map_new_folio(frame, space.family, at.start, Order::HUGE);
+        install_huge(space, cx, self.vpn, Pte::written_huge(frame), deposit);
+        space.rss += AddressSpace::HUGE_PAGES;
+        cx.count(Event::ThpFaultAlloc, 1);
+        Next::Done(FaultDone::Handled)
+    }
+
+    /// The only one who maps a huge page may write it; else its PMD is split and one base page copied (from 5.8 on).
+    fn write_huge(mm: &mut Mm, space: &mut AddressSpace, cx: &mut Cx, slot: PmdSlot, huge: Pte) -> Next {
+        if !huge.is_zero_page() && mm.folio_mappings(huge.pfn()) == 1 {
+            space.tables.set_pmd(cx, slot, huge.rewritten());
+            return Next::Done(FaultDone::Handled);
+        }
+        space.split_pmd(mm, cx, slot);
+        Next::Phase(Phase::Base)
+    }
+
+    fn base(&self, mm: &mut Mm, space: &mut AddressSpace, cx: &mut Cx) -> Next {
+        let slot = space.tables.pmd_slot(self.vpn).expect("made on entry");
+        let Some(table) = space.tables.make_pte_table(mm, cx, slot) else {
+            return Next::Done(FaultDone::OutOfMemory);
+        };
+        let pte = space.tables.pte(table, self.vpn);
+        match self.access {
+            Access::Write if !pte.is_present() => {
+                space.vmas.prepare_anon(self.vpn);
+                map_base(mm, space, cx, table, self.vpn, mm.node_of_cpu(cx.cpu())).into()
+            }
+            Access::Write if !pte.is_writable() => write_protected(mm, space, cx, table, self.vpn).into(),
+            Access::Read if !pte.is_present() => {
+                space.tables.set_pte(cx, table, self.vpn, Pte::ZERO);
+                Next::Done(FaultDone::Handled)
+            }
+            _ => Next::Done(FaultDone::Handled),
+        }
+    }
+}
+
+/// A new page where nothing was (`do_anonymous_page`); nothing when memory is out.
+#[inline]
+pub(crate) fn map_base(
+    mm: &mut Mm,
+    space: &mut AddressSpace,
+    cx: &mut Cx,
+    table: TableId,
+    vpn: Vpn,
+    node: NodeId,
+) -> Option<()> {
+    let frame = mm.alloc(cx, &AllocRequest::gfp_highuser_movable(node))?;
+    primitive::clear(cx, Order::BASE);
+    mm.map_new_folio(frame, space.family, vpn, Order::BASE);
+    space.tables.set_pte(cx, table, vpn, Pte::written(frame));
+    space.rss += 1;
+    Some(())
+}
+
+/// A store to a page that may only be read (`do_wp_page`): the only one who maps its folio keeps it, others get a copy;
+/// nothing when memory is out.
+fn write_protected(mm: &mut Mm, space: &mut AddressSpace, cx: &mut Cx, table: TableId, vpn: Vpn) -> Option<()> {
+    let was = space.tables.pte(table, vpn);
+    if !was.is_zero_page() && mm.folio_mappings(was.pfn()) == 1 {
+        space.tables.set_pte(cx, table, vpn, was.rewritten());
+        return Some(());
+    }
+    space.vmas.prepare_anon(vpn);
+    let frame = mm.alloc(cx, &AllocRequest::gfp_highuser_movable(mm.node_of_cpu(cx.cpu())))?;
+    mm.map_new_folio(frame, space.family, vpn, Order::BASE);
+    if was.is_zero_page() {
+        primitive::clear(cx, Order::BASE);
+        space.rss += 1;
+    } else {
+        primitive::copy(cx);
+    }
+    primitive::flush_tlb(cx);
+    space.tables.set_pte(cx, table, vpn, Pte::written(frame));
+    if !was.is_zero_page()
+        && let Some(folio) = mm.unmap_base(cx, was.pfn())
+    {
+        mm.free(cx, folio.head, folio.order);
+    }
+    Some(())
+}
+
+fn fall_back(cx: &mut Cx) -> Next {
+    cx.count(Event::ThpFaultFallback, 1);
+    Next::Phase(Phase::Base)
+}
+
+fn install_huge(space: &mut AddressSpace, cx: &mut Cx, vpn: Vpn, huge: Pte, deposit: TableId) {
+    let slot = space.tables.pmd_slot(vpn).expect("made on entry");
+    space.tables.deposit(slot, deposit);
+    space.tables.set_pmd(cx, slot, huge);
+}

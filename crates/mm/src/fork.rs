@@ -1,0 +1,127 @@
+//! Linux: dup_mmap() in kernel/fork.c, copy_page_range() in mm/memory.c (v6.1).
+//! Differs: no pinned pages, so nothing is copied at once.
+
+use units::{Errno, Time, Vpn};
+
+use crate::{
+    Mm,
+    address_space::{AddressSpace, EVERYTHING},
+    cost::Cx,
+    page_table::{Pmd, PmdSlot, TableId},
+    primitive,
+    step::Step,
+    vma::PageRange,
+};
+
+/// Copying a parent's address space: the child maps the same frames, and neither may write them without a fault.
+#[derive(Clone, Debug)]
+pub struct Fork {
+    child: Option<AddressSpace>,
+    /// The parent's pages below were passed.
+    from: Vpn,
+}
+
+impl Fork {
+    #[expect(clippy::new_without_default, reason = "an operation, not a value")]
+    /// Nothing is copied yet. The caller holds the parent's mmap lock for write from the first step on.
+    pub fn new() -> Self {
+        Self { child: None, from: Vpn(0) }
+    }
+
+    /// Goes on until `horizon`, at least by the pages of one table; `ENOMEM` when memory is out, with nothing left of it.
+    pub fn step(
+        &mut self,
+        mm: &mut Mm,
+        parent: &mut AddressSpace,
+        cx: &mut Cx,
+        horizon: Time,
+    ) -> Step<Result<AddressSpace, Errno>> {
+        let mut child = match self.child.take() {
+            Some(child) => child,
+            None => match parent.related(mm, cx) {
+                Ok(child) => child,
+                Err(error) => return Step::Done(Err(error)),
+            },
+        };
+        // Bound: each turn passes a PMD entry of the parent.
+        while let Some((part, slot)) = next_to_copy(parent, self.from) {
+            let copied = match parent.tables.pmd(slot) {
+                Pmd::None => Ok(()),
+                Pmd::Huge(_) => parent.share_huge(&mut child, mm, cx, slot, part.start),
+                Pmd::Table(table) => parent.share_base(&mut child, mm, cx, table, part),
+            };
+            if let Err(error) = copied {
+                primitive::flush_tlb(cx);
+                child.exit(mm, cx);
+                return Step::Done(Err(error));
+            }
+            self.from = part.end;
+            if cx.now() >= horizon {
+                self.child = Some(child);
+                return Step::More;
+            }
+        }
+        primitive::flush_tlb(cx);
+        Step::Done(Ok(child))
+    }
+
+    /// Takes back what was copied.
+    pub fn abort(&mut self, mm: &mut Mm, cx: &mut Cx) {
+        if let Some(child) = self.child.take() {
+            child.exit(mm, cx);
+        }
+    }
+}
+
+/// The next PMD entry at or above `from` in a VMA that may hold anonymous pages; others are faulted in again.
+fn next_to_copy(parent: &AddressSpace, from: Vpn) -> Option<(PageRange, PmdSlot)> {
+    let rest = PageRange { start: from, end: EVERYTHING.end };
+    let mut vmas = parent.vmas.overlapping(rest).filter(|vma| vma.anon.is_some());
+    vmas.find_map(|vma| parent.tables.next_pmd(PageRange { start: vma.start.max(from), end: vma.end() }))
+}
+
+impl AddressSpace {
+    /// A child with the same memory: all the steps of [`Fork`].
+    pub fn fork(&mut self, mm: &mut Mm, cx: &mut Cx) -> Result<Self, Errno> {
+        let mut fork = Fork::new();
+        // Bound: each step that is not the last passes some of the parent's entries.
+        loop {
+            match fork.step(mm, self, cx, cx.now()) {
+                Step::More => {}
+                Step::Block(wait) => unreachable!("copying does not wait, but for {wait:?}"),
+                Step::Done(result) => return result,
+            }
+        }
+    }
+
+    /// Shares the base pages of one table with a child (`copy_pte_range`).
+    fn share_base(
+        &mut self,
+        child: &mut Self,
+        mm: &mut Mm,
+        cx: &mut Cx,
+        table: TableId,
+        part: PageRange,
+    ) -> Result<(), Errno> {
+        let slot = child.tables.make_pmd_slot(mm, cx, part.start).ok_or(Errno::NOMEM)?;
+        let to = child.tables.make_pte_table(mm, cx, slot).ok_or(Errno::NOMEM)?;
+        primitive::scan_ptes(cx, part.pages());
+        let first = usize::try_from(part.start.0 % Self::HUGE_PAGES).expect("below 512");
+        let pages = first..first + usize::try_from(part.pages()).expect("at most 512");
+        let ours = &mut self.tables.ptes_mut(table)[pages.clone()];
+        let theirs = &mut child.tables.ptes_mut(to)[pages];
+        let mut written = 0;
+        for (ours, theirs) in ours.iter_mut().zip(theirs).filter(|(ours, _)| ours.is_present()) {
+            if !ours.is_zero_page() {
+                written += u64::from(ours.is_writable());
+                *ours = ours.write_protected();
+                mm.map_base_again(ours.pfn());
+                child.rss += 1;
+            }
+            *theirs = *ours;
+            written += 1;
+        }
+        primitive::write_ptes(cx, written);
+        Ok(())
+    }
+}

@@ -1,0 +1,485 @@
+//! Linux: struct page, include/linux/mm_types.h (v6.1).
+//! Differs: 16 bytes per frame at rest; the interior of a block is all zero; free blocks of at least a pageblock live in
+//! a table of their own, so that a machine is built without touching its frames.
+
+use units::{CpuId, Order, Pfn, Vpn};
+
+use crate::{
+    gfp::Mobility,
+    pageblock::{MigrateType, Pageblocks, ZoneIndex},
+};
+
+/// Processes related by fork, which may share anonymous frames. 12 bits.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub struct FamilyId(pub u16);
+
+/// The operation that holds isolated frames.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub struct ControlId(pub u32);
+
+/// What a frame is. The head of a block speaks for all of it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Frame {
+    /// Inside a block, free or allocated, whose head says what it is.
+    Interior,
+    /// Head of a block on a free list of the buddy allocator.
+    Free {
+        /// The block's order.
+        order: Order,
+        /// The list that it is on; not always the type of its pageblock.
+        list: MigrateType,
+        /// The hypervisor knows that it is free.
+        reported: bool,
+    },
+    /// Head of a block on a per-CPU list.
+    Pcp {
+        /// Whose list.
+        cpu: CpuId,
+        /// The block's order.
+        order: Order,
+        /// The free list that it will go back to.
+        list: MigrateType,
+    },
+    /// Head of a folio of anonymous memory.
+    Anon {
+        /// Who may map it.
+        family: FamilyId,
+        /// Where they map it.
+        vpn: Vpn,
+        /// The folio's order.
+        order: Order,
+    },
+    /// A page table.
+    PageTable,
+    /// Head of an allocated block about which no more is known; so every allocation begins.
+    Kernel {
+        /// The block's order.
+        order: Order,
+        /// What was asked for.
+        mobility: Mobility,
+    },
+    /// Head of a block taken off its list by a running operation.
+    Isolated {
+        /// The operation.
+        owner: ControlId,
+        /// The block's order.
+        order: Order,
+    },
+    /// Head of the huge zero page, of pageblock order.
+    ZeroHuge,
+    /// A tail frame that lends its words to its folio.
+    Tail {
+        /// A number that the folio keeps here, such as how many of its frames are mapped.
+        count: u32,
+    },
+    /// Not the buddy allocator's: a hole, or taken before it started.
+    Reserved,
+}
+
+/// Neighbours on a list; [`NIL`] at its ends.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Links {
+    /// Towards the head.
+    pub prev: Pfn,
+    /// Towards the tail.
+    pub next: Pfn,
+}
+
+/// No frame: the end of a list. The last number that a `Pfn` can have is no frame of any machine.
+pub const NIL: Pfn = Pfn(u32::MAX);
+
+/// Every frame of a machine: two words each, and two more for each pageblock.
+#[derive(Clone, Debug)]
+pub struct FrameTable {
+    state: Vec<u64>,
+    links: Vec<u64>,
+    /// State of a free block of at least pageblock order, by the pageblock that it starts with; else zero.
+    block_state: Vec<u64>,
+    block_links: Vec<u64>,
+    /// Facts about whole pageblocks.
+    pub blocks: Pageblocks,
+}
+
+impl FrameTable {
+    /// What a frame takes at rest.
+    pub const BYTES_PER_FRAME: usize = 2 * size_of::<u64>();
+
+    /// The largest map count that a frame's flags hold.
+    pub const MAP_COUNT_MAX: u8 = 3;
+
+    /// A table for the frames below `end`, rounded up to whole blocks of `max_order`, all reserved. Touches none of them.
+    pub fn new(end: Pfn, pageblock_order: Order, max_order: Order) -> Self {
+        assert!(pageblock_order > Order::BASE && pageblock_order <= max_order, "pageblocks are blocks");
+        let frames = end.0.next_multiple_of(max_order.frames());
+        let blocks = (frames >> pageblock_order.0) as usize;
+        let words = |n| vec![0; n];
+        Self {
+            state: words(frames as usize),
+            links: words(frames as usize),
+            block_state: words(blocks),
+            block_links: words(blocks),
+            blocks: Pageblocks::new(pageblock_order, blocks),
+        }
+    }
+
+    /// Frames in the table.
+    pub fn len(&self) -> u32 {
+        u32::try_from(self.state.len()).expect("a frame number has 32 bits")
+    }
+
+    /// Whether there is no frame at all.
+    pub fn is_empty(&self) -> bool {
+        self.state.is_empty()
+    }
+
+    /// What a frame is.
+    #[inline]
+    pub fn get(&self, pfn: Pfn) -> Frame {
+        let state = self.state[pfn.0 as usize];
+        if state == 0 { self.get_zero(pfn) } else { unpack(state) }
+    }
+
+    /// All-zero is an interior, unless the pageblock says more.
+    fn get_zero(&self, pfn: Pfn) -> Frame {
+        let block = self.blocks.index(pfn);
+        if pfn.is_aligned(self.blocks.order()) && self.block_state[block] != 0 {
+            return unpack(self.block_state[block]);
+        }
+        if self.blocks.zone(pfn).is_some() { Frame::Interior } else { Frame::Reserved }
+    }
+
+    /// Says what a frame is from now on, which is on no free list: only the buddy allocator takes it off one. Flags are
+    /// cleared, links stay.
+    #[inline(always)]
+    #[expect(clippy::inline_always, reason = "most callers know the kind, and then this is a store")]
+    pub fn set(&mut self, pfn: Pfn, frame: Frame) {
+        if let Frame::Free { order, .. } = frame
+            && order >= self.blocks.order()
+        {
+            // The frame's own word is zero already, and stays untouched.
+            assert!(pfn.is_aligned(order), "frame {pfn} is no block of order {order}");
+            let block = self.blocks.index(pfn);
+            self.block_state[block] = pack(frame);
+            return;
+        }
+        self.state[pfn.0 as usize] = pack(frame);
+    }
+
+    /// The order of the allocated block that starts here, if one does.
+    #[inline]
+    pub fn allocated(&self, pfn: Pfn) -> Option<Order> {
+        let state = self.state[pfn.0 as usize];
+        let kind = state & KIND_MASK;
+        if ALLOCATED >> kind & 1 == 0 {
+            None
+        } else if kind == ZERO_HUGE {
+            Some(self.blocks.order())
+        } else {
+            Some(unpack_order(state))
+        }
+    }
+
+    /// A free block of `order` is taken off its list: its head is an interior, until someone says of what.
+    #[inline]
+    pub(crate) fn clear_free(&mut self, pfn: Pfn, order: Order) {
+        debug_assert!(self.is_free(pfn, order), "no free block of order {order} starts at frame {pfn}");
+        if order >= self.blocks.order() {
+            let block = self.blocks.index(pfn);
+            self.block_state[block] = 0;
+        } else {
+            self.state[pfn.0 as usize] = 0;
+        }
+    }
+
+    /// The list that a free block of `order` is on.
+    #[inline]
+    pub(crate) fn free_list(&self, pfn: Pfn, order: Order) -> MigrateType {
+        let state = if order >= self.blocks.order() {
+            self.block_state[self.blocks.index(pfn)]
+        } else {
+            self.state[pfn.0 as usize]
+        };
+        assert!(
+            state & (KIND_MASK | ORDER_MASK) == FREE | u64::from(order.0) << ORDER_SHIFT,
+            "no free block of order {order} starts at frame {pfn}, which is {:?}",
+            self.get(pfn)
+        );
+        MigrateType::from_index((state >> PAYLOAD_SHIFT & TYPE_MASK) as usize)
+    }
+
+    /// Gives the pageblocks of frames from `start` to before `end` to a zone. In those that also hold others, the others
+    /// become reserved.
+    pub(crate) fn reserve_edges(&mut self, start: Pfn, end: Pfn, zone: ZoneIndex) {
+        let order = self.blocks.order();
+        let first = start.align_down(order);
+        let after = Pfn(end.0.next_multiple_of(order.frames()));
+        for block in (first.0..after.0).step_by(order.frames() as usize) {
+            self.blocks.set_zone(Pfn(block), zone);
+        }
+        for pfn in (first.0..start.0).chain(end.0..after.0) {
+            self.set(Pfn(pfn), Frame::Reserved);
+        }
+    }
+
+    /// Is this the head of a free block of just this order?
+    #[inline]
+    pub fn is_free(&self, pfn: Pfn, order: Order) -> bool {
+        let state = if order >= self.blocks.order() {
+            self.block_state[self.blocks.index(pfn)]
+        } else {
+            self.state[pfn.0 as usize]
+        };
+        state & (KIND_MASK | ORDER_MASK) == FREE | u64::from(order.0) << ORDER_SHIFT
+    }
+
+    /// The order of the block that a head speaks for; of other frames, that of one frame.
+    pub fn order_of(&self, frame: Frame) -> Order {
+        match frame {
+            Frame::Free { order, .. }
+            | Frame::Pcp { order, .. }
+            | Frame::Anon { order, .. }
+            | Frame::Kernel { order, .. }
+            | Frame::Isolated { order, .. } => order,
+            Frame::ZeroHuge => self.blocks.order(),
+            Frame::Interior | Frame::PageTable | Frame::Tail { .. } | Frame::Reserved => Order::BASE,
+        }
+    }
+
+    /// Whether a flag is set.
+    pub fn has(&self, pfn: Pfn, flag: FrameFlag) -> bool {
+        self.state[pfn.0 as usize] & flag.mask() != 0
+    }
+
+    /// Sets or clears a flag of a frame that is something.
+    pub fn mark(&mut self, pfn: Pfn, flag: FrameFlag, on: bool) {
+        let state = &mut self.state[pfn.0 as usize];
+        assert!(*state != 0, "frame {pfn} has no flags: it speaks for nothing");
+        if on { *state |= flag.mask() } else { *state &= !flag.mask() }
+    }
+
+    /// How often a folio is mapped, up to [`Self::MAP_COUNT_MAX`], which means that or more.
+    #[inline]
+    pub fn map_count(&self, pfn: Pfn) -> u8 {
+        let count = self.state[pfn.0 as usize] >> MAP_COUNT_SHIFT & MAP_COUNT_MASK;
+        u8::try_from(count).expect("two bits")
+    }
+
+    /// Says how often a folio is mapped.
+    #[inline]
+    pub fn set_map_count(&mut self, pfn: Pfn, count: u8) {
+        assert!(count <= Self::MAP_COUNT_MAX, "a map count of {count} does not fit");
+        let state = &mut self.state[pfn.0 as usize];
+        assert!(*state & KIND_MASK == ANON, "frame {pfn} is not the head of a mapped folio");
+        *state = *state & !(MAP_COUNT_MASK << MAP_COUNT_SHIFT) | u64::from(count) << MAP_COUNT_SHIFT;
+    }
+
+    /// The links of frames: per-CPU lists, LRU lists, isolated frames.
+    pub fn threads(&mut self) -> Threads<'_> {
+        Threads { words: &mut self.links, shift: 0 }
+    }
+
+    /// The links of free blocks of one order.
+    #[inline]
+    pub fn free_threads(&mut self, order: Order) -> Threads<'_> {
+        if order >= self.blocks.order() {
+            Threads { shift: u32::from(self.blocks.order().0), words: &mut self.block_links }
+        } else {
+            self.threads()
+        }
+    }
+
+    /// Neighbours of a frame on the list that it is on.
+    pub fn links(&self, pfn: Pfn) -> Links {
+        let in_block = self.state[pfn.0 as usize] == 0 && matches!(self.get(pfn), Frame::Free { .. });
+        unpack_links(if in_block { self.block_links[self.blocks.index(pfn)] } else { self.links[pfn.0 as usize] })
+    }
+
+    /// The words of one frame, state and links, as they are: for checks.
+    pub fn raw(&self, pfn: Pfn) -> (u64, u64) {
+        (self.raw_state(pfn), self.raw_links(pfn))
+    }
+
+    /// The state word of one frame, as it is: for checks.
+    pub fn raw_state(&self, pfn: Pfn) -> u64 {
+        self.state[pfn.0 as usize]
+    }
+
+    /// The links word of one frame, as it is: for checks.
+    pub fn raw_links(&self, pfn: Pfn) -> u64 {
+        self.links[pfn.0 as usize]
+    }
+
+    /// The words of the pageblock that holds a frame, state and links, as they are: for checks.
+    pub fn raw_block(&self, pfn: Pfn) -> (u64, u64) {
+        let block = self.blocks.index(pfn);
+        (self.block_state[block], self.block_links[block])
+    }
+}
+
+const _: () = assert!(FrameTable::BYTES_PER_FRAME <= 16);
+
+/// For tests that damage a state on purpose.
+#[cfg(test)]
+impl FrameTable {
+    /// State and links of one frame.
+    pub(crate) fn raw_mut(&mut self, pfn: Pfn) -> (&mut u64, &mut u64) {
+        (&mut self.state[pfn.0 as usize], &mut self.links[pfn.0 as usize])
+    }
+
+    /// State and links of the pageblock that holds a frame.
+    pub(crate) fn raw_block_mut(&mut self, pfn: Pfn) -> (&mut u64, &mut u64) {
+        let block = self.blocks.index(pfn);
+        (&mut self.block_state[block], &mut self.block_links[block])
+    }
+}
+
+/// A column of links, by frame or by pageblock.
+#[derive(Debug)]
+pub struct Threads<'a> {
+    words: &'a mut [u64],
+    shift: u32,
+}
+
+impl Threads<'_> {
+    /// The neighbours of a frame.
+    #[inline]
+    pub fn get(&self, pfn: Pfn) -> Links {
+        unpack_links(self.words[(pfn.0 >> self.shift) as usize])
+    }
+
+    /// Gives a frame both neighbours.
+    #[inline]
+    pub fn set(&mut self, pfn: Pfn, links: Links) {
+        self.words[(pfn.0 >> self.shift) as usize] = u64::from(links.next.0) << NEXT_SHIFT | u64::from(links.prev.0);
+    }
+
+    /// Gives a frame another neighbour towards the head.
+    #[inline]
+    pub fn set_prev(&mut self, pfn: Pfn, prev: Pfn) {
+        let word = &mut self.words[(pfn.0 >> self.shift) as usize];
+        *word = *word & NEXT_MASK | u64::from(prev.0);
+    }
+
+    /// Gives a frame another neighbour towards the tail.
+    #[inline]
+    pub fn set_next(&mut self, pfn: Pfn, next: Pfn) {
+        let word = &mut self.words[(pfn.0 >> self.shift) as usize];
+        *word = *word & !NEXT_MASK | u64::from(next.0) << NEXT_SHIFT;
+    }
+
+    /// Back to all-zero.
+    #[inline]
+    pub fn clear(&mut self, pfn: Pfn) {
+        self.words[(pfn.0 >> self.shift) as usize] = 0;
+    }
+}
+
+/// A flag of a frame beside what it is.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum FrameFlag {
+    /// A huge page of which some base pages are no longer mapped.
+    PartlyMapped,
+    /// Written to since it was last cleaned.
+    Dirty,
+}
+
+impl FrameFlag {
+    const fn mask(self) -> u64 {
+        match self {
+            Self::PartlyMapped => 1 << (FLAGS_SHIFT + 1),
+            Self::Dirty => 1 << (FLAGS_SHIFT + 2),
+        }
+    }
+}
+
+// State word: kind 4 bits, order 4, flags 8, payload 48. 4 and 5 are kept for files and slabs.
+const INTERIOR: u64 = 0;
+const FREE: u64 = 1;
+const PCP: u64 = 2;
+const ANON: u64 = 3;
+const PAGE_TABLE: u64 = 6;
+const KERNEL: u64 = 7;
+const ISOLATED: u64 = 8;
+const ZERO_HUGE: u64 = 9;
+const TAIL: u64 = 10;
+const RESERVED: u64 = 15;
+
+/// Kinds that head an allocated block, one bit each.
+const ALLOCATED: u64 = 1 << ANON | 1 << PAGE_TABLE | 1 << KERNEL | 1 << ISOLATED | 1 << ZERO_HUGE;
+
+const KIND_MASK: u64 = 0xf;
+const ORDER_SHIFT: u32 = 4;
+const ORDER_MASK: u64 = 0xf << ORDER_SHIFT;
+const FLAGS_SHIFT: u32 = 8;
+const REPORTED: u64 = 1 << FLAGS_SHIFT;
+/// The upper two flags of Anon: how often the folio is mapped.
+const MAP_COUNT_SHIFT: u32 = FLAGS_SHIFT + 6;
+const MAP_COUNT_MASK: u64 = FrameTable::MAP_COUNT_MAX as u64;
+const PAYLOAD_SHIFT: u32 = 16;
+/// Payload of Anon: page number 36 bits, family 12. Of Pcp: type 8 bits, CPU 32.
+const FAMILY_SHIFT: u32 = 36;
+const FAMILY_MAX: u16 = (1 << (48 - FAMILY_SHIFT)) - 1;
+const VPN_MASK: u64 = (1 << FAMILY_SHIFT) - 1;
+const CPU_SHIFT: u32 = 8;
+const TYPE_MASK: u64 = 0xff;
+const NEXT_SHIFT: u32 = 32;
+const NEXT_MASK: u64 = (u32::MAX as u64) << NEXT_SHIFT;
+
+#[inline(always)]
+#[expect(clippy::inline_always, reason = "most callers know the kind, and then this is a constant")]
+fn pack(frame: Frame) -> u64 {
+    let (kind, order, rest) = match frame {
+        Frame::Interior => (INTERIOR, Order::BASE, 0),
+        Frame::Free { order, list, reported } => {
+            let flag = if reported { REPORTED } else { 0 };
+            (FREE, order, (list as u64) << PAYLOAD_SHIFT | flag)
+        }
+        Frame::Pcp { cpu, order, list } => (PCP, order, (u64::from(cpu.0) << CPU_SHIFT | list as u64) << PAYLOAD_SHIFT),
+        Frame::Anon { family, vpn, order } => {
+            assert!(family.0 <= FAMILY_MAX && vpn.0 <= VPN_MASK, "{frame:?} does not fit into its payload");
+            (ANON, order, (u64::from(family.0) << FAMILY_SHIFT | vpn.0) << PAYLOAD_SHIFT)
+        }
+        Frame::PageTable => (PAGE_TABLE, Order::BASE, 0),
+        Frame::Kernel { order, mobility } => (KERNEL, order, (mobility as u64) << PAYLOAD_SHIFT),
+        Frame::Isolated { owner, order } => (ISOLATED, order, u64::from(owner.0) << PAYLOAD_SHIFT),
+        Frame::ZeroHuge => (ZERO_HUGE, Order::BASE, 0),
+        Frame::Tail { count } => (TAIL, Order::BASE, u64::from(count) << PAYLOAD_SHIFT),
+        Frame::Reserved => (RESERVED, Order::BASE, 0),
+    };
+    kind | u64::from(order.0) << ORDER_SHIFT | rest
+}
+
+#[inline]
+#[expect(clippy::cast_possible_truncation, reason = "each field is masked, or was put in with this width")]
+fn unpack(state: u64) -> Frame {
+    let order = unpack_order(state);
+    let payload = state >> PAYLOAD_SHIFT;
+    let list = || MigrateType::from_index((payload & TYPE_MASK) as usize);
+    match state & KIND_MASK {
+        INTERIOR => Frame::Interior,
+        FREE => Frame::Free { order, list: list(), reported: state & REPORTED != 0 },
+        PCP => Frame::Pcp { cpu: CpuId((payload >> CPU_SHIFT) as u32), order, list: list() },
+        ANON => Frame::Anon { family: FamilyId((payload >> FAMILY_SHIFT) as u16), vpn: Vpn(payload & VPN_MASK), order },
+        PAGE_TABLE => Frame::PageTable,
+        KERNEL => Frame::Kernel { order, mobility: Mobility::from_index(payload as usize) },
+        ISOLATED => Frame::Isolated { owner: ControlId(payload as u32), order },
+        ZERO_HUGE => Frame::ZeroHuge,
+        TAIL => Frame::Tail { count: payload as u32 },
+        RESERVED => Frame::Reserved,
+        kind => panic!("no frame is of kind {kind} (state {state:#x})"),
+    }
+}
+
+#[inline]
+fn unpack_order(state: u64) -> Order {
+    Order(((state & ORDER_MASK) >> ORDER_SHIFT) as u8)
+}
+
+#[inline]
+#[expect(clippy::cast_possible_truncation, reason = "the lower half is the neighbour towards the head")]
+fn unpack_links(word: u64) -> Links {
+    Links { prev: Pfn(word as u32), next: Pfn((word >> NEXT_SHIFT) as u32) }
+}
+
+#[cfg(test)]
+mod tests;

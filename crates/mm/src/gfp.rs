@@ -1,0 +1,110 @@
+//! Linux: include/linux/gfp.h, include/linux/gfp_types.h (v6.1).
+//! Differs: a request is typed fields instead of a mask; only the bits whose mechanisms exist.
+
+use units::{NodeId, Order};
+
+use crate::{pageblock::MigrateType, zone::ZoneKind};
+
+/// Can the frames be moved or given back later? Decides which pageblocks they are grouped in.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub enum Mobility {
+    /// They stay where they are: page tables, stacks, most kernel objects.
+    Unmovable,
+    /// They can be migrated: user memory, page cache (`__GFP_MOVABLE`).
+    Movable,
+    /// They can be given back under pressure: inodes, dentries (`__GFP_RECLAIMABLE`).
+    Reclaimable,
+}
+
+impl Mobility {
+    /// Every mobility.
+    pub const ALL: [Self; 3] = [Self::Unmovable, Self::Movable, Self::Reclaimable];
+
+    /// The type of the pageblocks that such frames belong in.
+    #[inline]
+    pub const fn migrate_type(self) -> MigrateType {
+        match self {
+            Self::Unmovable => MigrateType::Unmovable,
+            Self::Movable => MigrateType::Movable,
+            Self::Reclaimable => MigrateType::Reclaimable,
+        }
+    }
+
+    pub(crate) fn from_index(index: usize) -> Self {
+        Self::ALL[index]
+    }
+}
+
+/// A watermark that a zone must stay above for a request.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub enum Mark {
+    /// `WMARK_MIN`: the slow path's.
+    Min,
+    /// `WMARK_LOW`: the fast path's.
+    Low,
+    /// `WMARK_HIGH`.
+    High,
+}
+
+/// One allocation's wish.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct AllocRequest {
+    /// log2 of the frames wanted.
+    pub order: Order,
+    /// Which pageblocks they belong in.
+    pub mobility: Mobility,
+    /// The highest zone that may serve it.
+    pub highest: ZoneKind,
+    /// The node preferred.
+    pub node: NodeId,
+    /// No other node will do (`__GFP_THISNODE`).
+    pub this_node_only: bool,
+    /// What the first try leaves in a zone. A request that finds no zone above it tries again with Min.
+    pub mark: Mark,
+}
+
+impl AllocRequest {
+    /// `GFP_KERNEL`: the kernel's own memory, one frame.
+    pub const fn gfp_kernel(node: NodeId) -> Self {
+        Self {
+            order: Order::BASE,
+            mobility: Mobility::Unmovable,
+            highest: ZoneKind::Normal,
+            node,
+            this_node_only: false,
+            mark: Mark::Low,
+        }
+    }
+
+    /// `GFP_PGTABLE_USER`: a user's page table, one frame.
+    pub const fn gfp_pgtable_user(node: NodeId) -> Self {
+        Self::gfp_kernel(node)
+    }
+
+    /// `GFP_KERNEL | __GFP_RECLAIMABLE`: what a shrinker can give back, one frame.
+    pub const fn gfp_kernel_reclaimable(node: NodeId) -> Self {
+        Self { mobility: Mobility::Reclaimable, ..Self::gfp_kernel(node) }
+    }
+
+    /// `GFP_HIGHUSER_MOVABLE`: user memory, one frame.
+    pub const fn gfp_highuser_movable(node: NodeId) -> Self {
+        Self { mobility: Mobility::Movable, highest: ZoneKind::Movable, ..Self::gfp_kernel(node) }
+    }
+
+    /// `GFP_TRANSHUGE_LIGHT`: user memory of huge-page order, without any reclaim.
+    pub const fn gfp_transhuge_light(node: NodeId) -> Self {
+        Self { order: Order::HUGE, ..Self::gfp_highuser_movable(node) }
+    }
+
+    /// The same wish for a block of `order`.
+    #[must_use]
+    pub const fn of_order(self, order: Order) -> Self {
+        Self { order, ..self }
+    }
+
+    /// The same wish from its node or not at all (`__GFP_THISNODE`).
+    #[must_use]
+    pub const fn this_node(self) -> Self {
+        Self { this_node_only: true, ..self }
+    }
+}

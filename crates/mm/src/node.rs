@@ -1,0 +1,175 @@
+//! Linux: include/linux/mmzone.h, and the zonelists of mm/page_alloc.c (v6.1).
+//! Differs: nodes do not come and go; the penalty of a node that others of equal distance already turn to first is one
+//! per list (5.17 and later; before, it shrank from list to list).
+
+use std::collections::BTreeSet;
+
+use units::{CpuId, Frames, NodeId, Order, Pfn};
+
+use crate::{
+    pageblock::ZoneIndex,
+    zone::{MachineView, NodeView, ZoneKind, ZoneView},
+};
+
+/// The memory and CPUs of a machine.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct MachineSpec {
+    /// log2 of the frames grouped by mobility; 9 on x86-64.
+    pub pageblock_order: Order,
+    /// The largest order of the buddy allocator; 10 on x86-64.
+    pub max_order: Order,
+    /// Its nodes, by number.
+    pub nodes: Vec<NodeSpec>,
+}
+
+/// One node.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct NodeSpec {
+    /// Its number.
+    pub id: NodeId,
+    /// Its CPUs.
+    pub cpus: Vec<CpuId>,
+    /// Its distance to each node of the machine, in their order; 10 to itself.
+    pub distance: Vec<u32>,
+    /// Its zones, lowest first; empty ones may be left out.
+    pub zones: Vec<ZoneSpec>,
+}
+
+/// One zone.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct ZoneSpec {
+    /// Which of the node's zones.
+    pub kind: ZoneKind,
+    /// Its first frame.
+    pub start: Pfn,
+    /// Frames from the first to the last.
+    pub spanned: Frames,
+    /// Frames that exist: the zone's first ones, if some do not.
+    pub present: Frames,
+    /// Frames that the buddy allocator is given: the last of those that exist, if not all.
+    pub managed: Frames,
+}
+
+impl MachineSpec {
+    /// The machine as the arithmetic of watermarks sees it.
+    pub fn view(&self) -> MachineView {
+        let nodes = self.nodes.iter().map(|node| NodeView {
+            id: node.id,
+            cpus: u32::try_from(node.cpus.len()).expect("fewer CPUs than numbers for them"),
+            zones: ZoneKind::ALL.into_iter().map(|kind| node.zone_view(kind)).collect(),
+        });
+        MachineView { nodes: nodes.collect() }
+    }
+
+    /// Is there a DMA32 zone to spread to from the Normal zone of a node? On a machine of one node Linux does not look.
+    pub(crate) fn has_below_normal(&self, node: &NodeSpec) -> bool {
+        self.nodes.len() == 1 || node.zone_view(ZoneKind::Dma32).is_populated()
+    }
+
+    /// One past the last frame of any zone.
+    pub fn end(&self) -> Pfn {
+        let zones = self.nodes.iter().flat_map(|node| &node.zones);
+        zones.map(ZoneSpec::end).max().unwrap_or(Pfn(0))
+    }
+}
+
+impl NodeSpec {
+    fn zone_view(&self, kind: ZoneKind) -> ZoneView {
+        let zone = self.zones.iter().find(|zone| zone.kind == kind);
+        let (present, managed) = zone.map_or((Frames(0), Frames(0)), |zone| (zone.present, zone.managed));
+        ZoneView { kind, present, managed }
+    }
+
+    fn has_memory(&self) -> bool {
+        self.zones.iter().any(|zone| zone.managed > Frames(0))
+    }
+}
+
+impl ZoneSpec {
+    /// A zone all of whose frames are the buddy allocator's.
+    pub fn whole(kind: ZoneKind, start: Pfn, frames: u32) -> Self {
+        let all = Frames(frames.into());
+        Self { kind, start, spanned: all, present: all, managed: all }
+    }
+
+    /// One past its last frame.
+    pub fn end(&self) -> Pfn {
+        self.start.plus(count(self.spanned))
+    }
+
+    /// The frames that the buddy allocator is given, from the first to one past the last.
+    pub fn managed_range(&self) -> (Pfn, Pfn) {
+        assert!(self.managed <= self.present && self.present <= self.spanned, "sizes of {self:?} are in order");
+        let end = self.start.plus(count(self.present));
+        (Pfn(end.0 - count(self.managed)), end)
+    }
+}
+
+fn count(frames: Frames) -> u32 {
+    u32::try_from(frames.0).expect("a zone's frames have 32-bit numbers")
+}
+
+/// The zones to try for requests that prefer one node, best first, for each highest zone.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Zonelist {
+    by_highest: [Vec<ZoneIndex>; ZoneKind::ALL.len()],
+    /// How many of each, from the first, are the node's own.
+    own: [usize; ZoneKind::ALL.len()],
+}
+
+impl Zonelist {
+    /// The zones of a request.
+    #[inline]
+    pub fn zones(&self, highest: ZoneKind, this_node_only: bool) -> &[ZoneIndex] {
+        let zones = &self.by_highest[highest as usize];
+        if this_node_only { &zones[..self.own[highest as usize]] } else { zones }
+    }
+}
+
+/// Zonelists of a machine, by position of the node; `build_all_zonelists`. `zones`: all zones with memory, each with its
+/// node's position and its kind.
+pub(crate) fn zonelists(machine: &MachineSpec, zones: &[(usize, ZoneKind)]) -> Vec<Zonelist> {
+    let mut loads = vec![0; machine.nodes.len()];
+    let mut lists = Vec::new();
+    for local in 0..machine.nodes.len() {
+        let order = node_order(machine, local, &mut loads);
+        let within = |node: usize, highest: ZoneKind| {
+            let of = zones.iter().enumerate().filter(move |(_, zone)| zone.0 == node && zone.1 <= highest);
+            of.rev().map(|(index, _)| ZoneIndex(u16::try_from(index).expect("fewer zones than numbers for them")))
+        };
+        lists.push(Zonelist {
+            by_highest: ZoneKind::ALL
+                .map(|highest| order.iter().copied().flat_map(|node| within(node, highest)).collect()),
+            own: ZoneKind::ALL.map(|highest| within(local, highest).count()),
+        });
+    }
+    lists
+}
+
+/// Nodes with memory by distance from `local`, itself first; `build_zonelists` and `find_next_best_node`.
+fn node_order(machine: &MachineSpec, local: usize, loads: &mut [u64]) -> Vec<usize> {
+    let nodes = &machine.nodes;
+    let distance = |to: usize| u64::from(nodes[local].distance[to]);
+    let mut left: BTreeSet<usize> = (0..nodes.len()).filter(|node| nodes[*node].has_memory()).collect();
+    let mut order = Vec::new();
+    let mut previous = local;
+    if left.remove(&local) {
+        order.push(local);
+    }
+    // Bounded by the nodes: each round takes one.
+    while let Some(best) = left.iter().copied().min_by_key(|node| {
+        let penalty = u64::from(*node < local) + u64::from(!nodes[*node].cpus.is_empty());
+        (distance(*node) + penalty, loads[*node], *node)
+    }) {
+        if distance(best) != distance(previous) {
+            loads[best] += 1;
+        }
+        left.remove(&best);
+        order.push(best);
+        previous = best;
+    }
+    order
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,117 @@
+//! Linux: include/linux/mmzone.h, include/linux/pageblock-flags.h (v6.1).
+//! Differs: no skip bits yet; the zone of a pageblock stands here too, where Linux keeps it in each page's flags; two
+//! zones never share a pageblock.
+
+use serde::Serialize;
+use units::{Order, Pfn};
+
+/// What a pageblock, and each free list, is for (`enum migratetype`).
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize)]
+pub enum MigrateType {
+    /// Frames that stay where they are.
+    Unmovable,
+    /// Frames that can be migrated; what every pageblock is at first.
+    Movable,
+    /// Frames that can be given back under pressure.
+    Reclaimable,
+    /// Kept for atomic requests of higher orders (4.4 and later).
+    HighAtomic,
+    /// Kept for those who would else get nothing (up to 4.3).
+    Reserve,
+    /// Kept for contiguous allocations, lent to movable frames.
+    Cma,
+    /// Being emptied; nothing is allocated from it.
+    Isolate,
+}
+
+impl MigrateType {
+    /// How many there are.
+    pub const COUNT: usize = 7;
+    /// Every type, in the order of declaration.
+    pub const ALL: [Self; Self::COUNT] =
+        [Self::Unmovable, Self::Movable, Self::Reclaimable, Self::HighAtomic, Self::Reserve, Self::Cma, Self::Isolate];
+
+    #[inline]
+    pub(crate) fn from_index(index: usize) -> Self {
+        Self::ALL[index]
+    }
+
+    /// Is it one of those that requests ask for, whose blocks merge with each other (`migratetype_is_mergeable`)?
+    #[inline]
+    pub const fn is_requestable(self) -> bool {
+        matches!(self, Self::Unmovable | Self::Movable | Self::Reclaimable)
+    }
+}
+
+/// A zone of the machine: its position in `Mm::zones`.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub struct ZoneIndex(pub u16);
+
+impl ZoneIndex {
+    #[inline]
+    pub(crate) fn position(self) -> usize {
+        usize::from(self.0)
+    }
+}
+
+const NO_ZONE: u16 = u16::MAX;
+
+/// What is known about one pageblock.
+#[derive(Clone, Copy, Debug)]
+struct Facts {
+    zone: u16,
+    migrate_type: MigrateType,
+}
+
+/// Facts about whole pageblocks, by number.
+#[derive(Clone, Debug)]
+pub struct Pageblocks {
+    order: Order,
+    facts: Vec<Facts>,
+}
+
+impl Pageblocks {
+    /// `count` pageblocks, Movable, of no zone.
+    pub(crate) fn new(order: Order, count: usize) -> Self {
+        Self { order, facts: vec![Facts { zone: NO_ZONE, migrate_type: MigrateType::Movable }; count] }
+    }
+
+    /// Their order (`pageblock_order`).
+    #[inline]
+    pub fn order(&self) -> Order {
+        self.order
+    }
+
+    /// The number of the pageblock that holds a frame.
+    #[inline]
+    pub fn index(&self, pfn: Pfn) -> usize {
+        (pfn.0 >> self.order.0) as usize
+    }
+
+    /// What the pageblock of a frame is for.
+    #[inline]
+    pub fn migrate_type(&self, pfn: Pfn) -> MigrateType {
+        self.facts[self.index(pfn)].migrate_type
+    }
+
+    /// Says what the pageblock of a frame is for.
+    pub fn set_migrate_type(&mut self, pfn: Pfn, to: MigrateType) {
+        let index = self.index(pfn);
+        self.facts[index].migrate_type = to;
+    }
+
+    /// The zone whose allocator manages the pageblock of a frame, or some of it.
+    #[inline]
+    pub fn zone(&self, pfn: Pfn) -> Option<ZoneIndex> {
+        let zone = self.facts[self.index(pfn)].zone;
+        (zone != NO_ZONE).then_some(ZoneIndex(zone))
+    }
+
+    /// Gives the pageblock of a frame to a zone.
+    pub(crate) fn set_zone(&mut self, pfn: Pfn, zone: ZoneIndex) {
+        let index = self.index(pfn);
+        let facts = &mut self.facts[index];
+        assert!(facts.zone == NO_ZONE || facts.zone == zone.0, "two zones share the pageblock of frame {pfn}");
+        facts.zone = zone.0;
+    }
+}

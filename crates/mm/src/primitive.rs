@@ -1,0 +1,57 @@
+//! Linux: arch/x86/mm/fault.c, include/linux/highmem.h (v6.1).
+//! Differs: nothing is cleared or copied; it is priced.
+//!
+//! The operations that faults and system calls on address spaces are made of. They charge themselves.
+
+use units::Order;
+
+use crate::{
+    cost::{Cx, Work},
+    event::Event,
+};
+
+/// Entering the kernel for a page fault, and leaving it.
+#[inline]
+pub(crate) fn page_fault(cx: &mut Cx) {
+    cx.work(Work::Trap, 1);
+    cx.count(Event::Pgfault, 1);
+}
+
+/// `n` loads or stores of user code that find their page mapped.
+#[inline]
+pub(crate) fn user_touch(cx: &mut Cx, n: u64) {
+    cx.work(Work::UserTouch, n);
+}
+
+/// Clearing a run of frames.
+#[inline]
+pub(crate) fn clear(cx: &mut Cx, order: Order) {
+    cx.work(Work::ClearFrame, u64::from(order.frames()));
+}
+
+/// Copying one frame to another.
+pub(crate) fn copy(cx: &mut Cx) {
+    cx.work(Work::CopyFrame, 1);
+}
+
+/// Making, changing or removing a VMA.
+pub(crate) fn update_vma(cx: &mut Cx) {
+    cx.work(Work::VmaUpdate, 1);
+}
+
+/// Flushing this CPU's TLB, whole or a part.
+pub(crate) fn flush_tlb(cx: &mut Cx) {
+    cx.work(Work::TlbFlush, 1);
+}
+
+/// Writing `n` page-table entries.
+#[inline]
+pub(crate) fn write_ptes(cx: &mut Cx, n: u64) {
+    cx.work(Work::PteWrite, n);
+}
+
+/// Reading `n` page-table entries on a walk over a range.
+#[inline]
+pub(crate) fn scan_ptes(cx: &mut Cx, n: u64) {
+    cx.work(Work::PteScan, n);
+}

@@ -1,0 +1,136 @@
+//! Linux: arch/x86/include/asm/pgtable_types.h (v6.1).
+//! Differs: an entry that points to a table holds the table's index in the address space's arena, not its frame.
+
+use units::Pfn;
+
+/// One entry of a page table of any level, with the bits where x86-64 has them.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Pte(u64);
+
+impl Pte {
+    /// Nothing is mapped here.
+    pub const NONE: Self = Self(0);
+    /// The base zero page, read-only. It belongs to the kernel's image: no frame of ours.
+    pub const ZERO: Self = Self(Self::PRESENT | Self::SPECIAL | Self::ACCESSED);
+
+    const PRESENT: u64 = 1;
+    const WRITABLE: u64 = 1 << 1;
+    const ACCESSED: u64 = 1 << 5;
+    const DIRTY: u64 = 1 << 6;
+    const HUGE: u64 = 1 << 7;
+    const SPECIAL: u64 = 1 << 9;
+    const PFN_SHIFT: u32 = 12;
+
+    /// A page of user memory that was just written: writable, accessed, dirty.
+    #[inline]
+    pub const fn written(pfn: Pfn) -> Self {
+        Self(Self::at(pfn) | Self::PRESENT | Self::WRITABLE | Self::ACCESSED | Self::DIRTY)
+    }
+
+    /// A huge page that was just written.
+    pub const fn written_huge(pfn: Pfn) -> Self {
+        Self(Self::written(pfn).0 | Self::HUGE)
+    }
+
+    /// The huge zero page, read-only.
+    pub const fn zero_huge(pfn: Pfn) -> Self {
+        Self(Self::at(pfn) | Self::ZERO.0 | Self::HUGE)
+    }
+
+    pub(crate) const fn table(index: u32) -> Self {
+        Self(Self::at(Pfn(index)) | Self::PRESENT | Self::WRITABLE)
+    }
+
+    pub(crate) const fn table_index(self) -> u32 {
+        self.pfn().0
+    }
+
+    const fn at(pfn: Pfn) -> u64 {
+        (pfn.0 as u64) << Self::PFN_SHIFT
+    }
+
+    /// The first frame that is mapped; of no meaning for the base zero page.
+    #[inline]
+    pub const fn pfn(self) -> Pfn {
+        Pfn((self.0 >> Self::PFN_SHIFT & 0xffff_ffff) as u32)
+    }
+
+    /// Is anything mapped?
+    #[inline]
+    pub const fn is_present(self) -> bool {
+        self.0 & Self::PRESENT != 0
+    }
+
+    /// May user code store here without a fault?
+    #[inline]
+    pub const fn is_writable(self) -> bool {
+        self.0 & Self::WRITABLE != 0
+    }
+
+    /// Does it map a huge page?
+    pub const fn is_huge(self) -> bool {
+        self.0 & Self::HUGE != 0
+    }
+
+    /// Does it map a zero page, base or huge?
+    #[inline]
+    pub const fn is_zero_page(self) -> bool {
+        self.0 & Self::SPECIAL != 0
+    }
+
+    /// Was it read or written through?
+    pub const fn is_accessed(self) -> bool {
+        self.0 & Self::ACCESSED != 0
+    }
+
+    /// Was it written through?
+    pub const fn is_dirty(self) -> bool {
+        self.0 & Self::DIRTY != 0
+    }
+
+    /// The same without the right to store (`pte_wrprotect`).
+    #[must_use]
+    pub const fn write_protected(self) -> Self {
+        Self(self.0 & !Self::WRITABLE)
+    }
+
+    /// The same as user code has just stored through it (`pte_mkwrite`, `pte_mkdirty`, `pte_mkyoung`).
+    #[must_use]
+    pub const fn rewritten(self) -> Self {
+        Self(self.0 | Self::WRITABLE | Self::ACCESSED | Self::DIRTY)
+    }
+
+    /// The entry for base page `n` of this huge one, with the same rights and history.
+    #[must_use]
+    pub const fn base_part(self, n: u32) -> Self {
+        if self.is_zero_page() {
+            return Self::ZERO;
+        }
+        Self((self.0 & !Self::HUGE) + ((n as u64) << Self::PFN_SHIFT))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn an_entry_says_what_it_maps() {
+        let pte = Pte::written(Pfn(u32::MAX));
+        assert_eq!(pte.pfn(), Pfn(u32::MAX));
+        assert!(pte.is_present() && pte.is_writable() && pte.is_dirty() && pte.is_accessed());
+        assert!(!pte.is_huge() && !pte.is_zero_page());
+        let shared = pte.write_protected();
+        assert!(shared.is_present() && !shared.is_writable() && shared.is_dirty());
+        assert_eq!(shared.rewritten(), pte);
+        assert!(!Pte::NONE.is_present());
+    }
+
+    #[test]
+    fn a_huge_entry_splits_into_base_entries() {
+        let huge = Pte::written_huge(Pfn(1024)).write_protected();
+        assert_eq!(huge.base_part(3), Pte::written(Pfn(1027)).write_protected());
+        assert_eq!(Pte::zero_huge(Pfn(512)).base_part(7), Pte::ZERO);
+        assert!(Pte::ZERO.is_zero_page() && !Pte::ZERO.is_writable() && !Pte::ZERO.is_dirty());
+    }
+}

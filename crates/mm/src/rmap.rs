@@ -1,0 +1,230 @@
+//! Linux: mm/rmap.c, mm/huge_memory.c (v6.1).
+//! Differs: what maps a folio is only counted; nothing walks from a frame to its pages yet. Counts of a huge page that is
+//! mapped by base entries sit in a table of their own, made at its first PMD split.
+
+use std::collections::BTreeMap;
+
+use units::{Order, Pfn, Vpn};
+
+use crate::{
+    Mm,
+    cost::Cx,
+    event::Event,
+    frame::{FamilyId, Frame, FrameTable},
+};
+
+const BASE_PER_HUGE: usize = Order::HUGE.frames() as usize;
+
+/// Families are numbered in 12 bits.
+const FAMILIES: u16 = 1 << 12;
+
+/// From here on a frame's own count says only "look into `Rmap::many`".
+const MANY: u8 = FrameTable::MAP_COUNT_MAX;
+
+/// Who maps anonymous folios.
+#[derive(Clone, Debug, Default)]
+pub struct Rmap {
+    /// Processes of each family, related by fork.
+    families: BTreeMap<FamilyId, u32>,
+    /// Map counts that do not fit into the frame.
+    many: BTreeMap<Pfn, u32>,
+    /// Huge pages of which some process maps base pages, by head frame.
+    by_base: BTreeMap<Pfn, BaseMapped>,
+    /// Huge pages to split when memory is short, oldest first (`deferred_split_queue`).
+    deferred: BTreeMap<u64, Pfn>,
+    deferrals: u64,
+}
+
+/// A huge page's base entries.
+#[derive(Clone, Debug)]
+struct BaseMapped {
+    /// How many base entries map each of its frames.
+    of_frame: Box<[u16; BASE_PER_HUGE]>,
+    /// Their sum.
+    total: u32,
+    /// Its place in the queue of deferred splits.
+    deferred: Option<u64>,
+}
+
+/// A folio that nobody maps any more.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Unmapped {
+    /// Its first frame.
+    pub head: Pfn,
+    /// Its size.
+    pub order: Order,
+}
+
+impl Rmap {
+    /// A process that is related to no other; nothing when all family numbers are taken.
+    pub fn new_family(&mut self) -> Option<FamilyId> {
+        let family = (0..FAMILIES).map(FamilyId).find(|family| !self.families.contains_key(family))?;
+        self.families.insert(family, 1);
+        Some(family)
+    }
+
+    /// A process of `family` forks.
+    pub fn join_family(&mut self, family: FamilyId) {
+        *self.families.get_mut(&family).expect("the parent lives") += 1;
+    }
+
+    /// A process of `family` ends.
+    pub fn leave_family(&mut self, family: FamilyId) {
+        let members = self.families.get_mut(&family).expect("the process lives");
+        *members -= 1;
+        if *members == 0 {
+            self.families.remove(&family);
+        }
+    }
+
+    /// Huge pages that wait for a split, oldest first.
+    pub fn deferred_splits(&self) -> impl Iterator<Item = Pfn> + '_ {
+        self.deferred.values().copied()
+    }
+
+    fn defer_split(&mut self, cx: &mut Cx, head: Pfn) {
+        let mapped = self.by_base.get_mut(&head).expect("only a huge page with base entries is mapped in part");
+        if mapped.deferred.is_none() {
+            self.deferrals += 1;
+            mapped.deferred = Some(self.deferrals);
+            self.deferred.insert(self.deferrals, head);
+            cx.count(Event::ThpDeferredSplitPage, 1);
+        }
+    }
+
+    /// Forgets a huge page that nobody maps.
+    fn forget(&mut self, head: Pfn) {
+        if let Some(place) = self.by_base.remove(&head).and_then(|mapped| mapped.deferred) {
+            self.deferred.remove(&place);
+        }
+    }
+}
+
+impl Mm {
+    /// A folio that was just allocated gets its first mapping (`page_add_new_anon_rmap`).
+    #[inline]
+    pub(crate) fn map_new_folio(&mut self, head: Pfn, family: FamilyId, vpn: Vpn, order: Order) {
+        self.frames.set(head, Frame::Anon { family, vpn, order });
+        self.frames.set_map_count(head, 1);
+    }
+
+    /// A frame gets one more base entry (`page_try_dup_anon_rmap`).
+    pub(crate) fn map_base_again(&mut self, pfn: Pfn) {
+        let (head, order) = self.anon_folio(pfn);
+        if order == Order::BASE {
+            self.set_count(head, self.count(head) + 1);
+        } else {
+            let mapped = self.rmap.by_base.get_mut(&head).expect("it has a base entry already");
+            mapped.of_frame[(pfn.0 - head.0) as usize] += 1;
+            mapped.total += 1;
+        }
+    }
+
+    /// A huge page gets one more huge entry.
+    pub(crate) fn map_huge_again(&mut self, head: Pfn) {
+        self.set_count(head, self.count(head) + 1);
+    }
+
+    /// A huge entry becomes 512 base entries.
+    pub(crate) fn map_huge_by_base(&mut self, head: Pfn) {
+        self.set_count(head, self.count(head) - 1);
+        let none = || BaseMapped { of_frame: Box::new([0; BASE_PER_HUGE]), total: 0, deferred: None };
+        let mapped = self.rmap.by_base.entry(head).or_insert_with(none);
+        for count in mapped.of_frame.iter_mut() {
+            *count += 1;
+        }
+        mapped.total += Order::HUGE.frames();
+    }
+
+    /// A base entry goes away (`page_remove_rmap`); says which folio has lost its last mapping.
+    #[inline]
+    pub(crate) fn unmap_base(&mut self, cx: &mut Cx, pfn: Pfn) -> Option<Unmapped> {
+        if let Frame::Anon { order: Order::BASE, .. } = self.frames.get(pfn) {
+            if self.frames.map_count(pfn) == 1 {
+                self.frames.set_map_count(pfn, 0);
+                return Some(Unmapped { head: pfn, order: Order::BASE });
+            }
+            self.set_count(pfn, self.count(pfn) - 1);
+            return None;
+        }
+        self.unmap_base_of_huge(cx, pfn)
+    }
+
+    fn unmap_base_of_huge(&mut self, cx: &mut Cx, pfn: Pfn) -> Option<Unmapped> {
+        let (head, order) = self.anon_folio(pfn);
+        let by_huge = self.count(head);
+        let mapped = self.rmap.by_base.get_mut(&head).expect("a base entry was counted");
+        let of_frame = &mut mapped.of_frame[(pfn.0 - head.0) as usize];
+        *of_frame -= 1;
+        mapped.total -= 1;
+        if *of_frame == 0 && by_huge == 0 {
+            // The kernel queues it here even when this was the last entry, and freeing takes it off again.
+            let is_last = mapped.total == 0;
+            self.rmap.defer_split(cx, head);
+            if is_last {
+                self.rmap.forget(head);
+                return Some(Unmapped { head, order });
+            }
+        }
+        None
+    }
+
+    /// A huge entry goes away; says whether that was the folio's last mapping.
+    pub(crate) fn unmap_huge(&mut self, cx: &mut Cx, head: Pfn) -> Option<Unmapped> {
+        let by_huge = self.count(head) - 1;
+        self.set_count(head, by_huge);
+        if by_huge > 0 {
+            return None;
+        }
+        let Some(mapped) = self.rmap.by_base.get(&head).filter(|mapped| mapped.total > 0) else {
+            self.rmap.forget(head);
+            return Some(Unmapped { head, order: Order::HUGE });
+        };
+        if mapped.of_frame.contains(&0) {
+            self.rmap.defer_split(cx, head);
+        }
+        None
+    }
+
+    /// How many entries map any part of the folio that holds `pfn`.
+    pub fn folio_mappings(&self, pfn: Pfn) -> u32 {
+        let (head, _) = self.anon_folio(pfn);
+        self.count(head) + self.rmap.by_base.get(&head).map_or(0, |mapped| mapped.total)
+    }
+
+    /// How many entries map this frame.
+    pub fn frame_mappings(&self, pfn: Pfn) -> u32 {
+        let (head, _) = self.anon_folio(pfn);
+        let by_base = self.rmap.by_base.get(&head);
+        self.count(head) + by_base.map_or(0, |mapped| u32::from(mapped.of_frame[(pfn.0 - head.0) as usize]))
+    }
+
+    /// The anonymous folio that holds `pfn`.
+    fn anon_folio(&self, pfn: Pfn) -> (Pfn, Order) {
+        if let Frame::Anon { order, .. } = self.frames.get(pfn) {
+            return (pfn, order);
+        }
+        let head = pfn.align_down(Order::HUGE);
+        match self.frames.get(head) {
+            Frame::Anon { order: Order::HUGE, .. } => (head, Order::HUGE),
+            other => panic!("frame {pfn} is mapped as anonymous memory, and {head} is {other:?}"),
+        }
+    }
+
+    fn count(&self, head: Pfn) -> u32 {
+        match self.frames.map_count(head) {
+            MANY => self.rmap.many[&head],
+            count => u32::from(count),
+        }
+    }
+
+    fn set_count(&mut self, head: Pfn, count: u32) {
+        let small = u8::try_from(count).unwrap_or(MANY).min(MANY);
+        if small == MANY {
+            self.rmap.many.insert(head, count);
+        } else if self.frames.map_count(head) == MANY {
+            self.rmap.many.remove(&head);
+        }
+        self.frames.set_map_count(head, small);
+    }
+}

@@ -1,0 +1,22 @@
+//! Linux: none; the kernel is preempted or sleeps where our controls return.
+//! Differs: waits are added with the mechanism that needs them.
+
+use units::Time;
+
+/// What one bounded step of a long operation came to.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Step<T> {
+    /// There is more to do; others may run first, and nothing that was read before is true after.
+    More,
+    /// Nothing can be done before this happens.
+    Block(Wait),
+    /// The operation has ended.
+    Done(T),
+}
+
+/// What a blocked operation waits for.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Wait {
+    /// An instant.
+    Until(Time),
+}

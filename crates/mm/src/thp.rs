@@ -1,0 +1,165 @@
+//! Linux: mm/huge_memory.c, include/linux/huge_mm.h (v6.1).
+//! Differs: no memcg, no khugepaged, no split of the folio itself; a write to a shared huge page splits its PMD (from 5.8).
+
+use units::{Errno, Order, Pfn, Vpn};
+
+use crate::{
+    Mm,
+    address_space::AddressSpace,
+    cost::Cx,
+    event::Event,
+    frame::Frame,
+    gfp::{AllocRequest, Mobility},
+    page_table::{Pmd, PmdSlot},
+    primitive,
+    vma::{HugeAdvice, PageRange, Vma},
+    zone::ZoneKind,
+};
+
+/// `/sys/kernel/mm/transparent_hugepage/enabled`.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum ThpEnabled {
+    /// For every mapping that does not refuse.
+    Always,
+    /// For mappings with `MADV_HUGEPAGE`.
+    Madvise,
+    /// For none.
+    Never,
+}
+
+/// Transparent huge pages: settings, and the one huge zero page.
+#[derive(Clone, Debug)]
+pub struct Thp {
+    /// `enabled`.
+    pub enabled: ThpEnabled,
+    /// `use_zero_page`.
+    pub use_zero_page: bool,
+    zero: Option<HugeZero>,
+}
+
+#[derive(Clone, Debug)]
+struct HugeZero {
+    frame: Pfn,
+    /// Address spaces that have mapped it.
+    users: u32,
+}
+
+impl Default for Thp {
+    /// The kernel's defaults where the build says `always`.
+    fn default() -> Self {
+        Self { enabled: ThpEnabled::Always, use_zero_page: true, zero: None }
+    }
+}
+
+impl Thp {
+    /// The frame of the huge zero page, once it was needed.
+    pub fn huge_zero_frame(&self) -> Option<Pfn> {
+        self.zero.as_ref().map(|zero| zero.frame)
+    }
+}
+
+/// The huge page that holds `vpn`.
+pub fn huge_range(vpn: Vpn) -> PageRange {
+    PageRange::new(vpn.huge_start(), u64::from(Order::HUGE.frames()))
+}
+
+impl Mm {
+    /// May a fault at `vpn` map a huge page (`hugepage_vma_check`, `transhuge_vma_suitable`)?
+    pub fn is_thp_eligible(&self, vma: &Vma, vpn: Vpn) -> bool {
+        let wanted = match (self.thp.enabled, vma.advice) {
+            (ThpEnabled::Never, _) | (_, HugeAdvice::NoHugePage) => false,
+            (ThpEnabled::Always, _) => true,
+            (ThpEnabled::Madvise, advice) => advice == HugeAdvice::HugePage,
+        };
+        // Machines with small pageblocks, for tests, have no huge pages.
+        wanted && self.frames.blocks.order() == Order::HUGE && vma.range().covers(huge_range(vpn))
+    }
+
+    /// The huge zero page for one more address space (`mm_get_huge_zero_page`); nothing when memory is out.
+    pub(crate) fn get_huge_zero(&mut self, cx: &mut Cx, space: &mut AddressSpace) -> Option<Pfn> {
+        if self.thp.zero.is_none() {
+            let user = AllocRequest::gfp_transhuge_light(self.node_of_cpu(cx.cpu()));
+            let request = AllocRequest { mobility: Mobility::Unmovable, highest: ZoneKind::Normal, ..user };
+            let frame = self.alloc(cx, &request)?;
+            self.frames.set(frame, Frame::ZeroHuge);
+            primitive::clear(cx, Order::HUGE);
+            cx.count(Event::ThpZeroPageAlloc, 1);
+            self.thp.zero = Some(HugeZero { frame, users: 0 });
+        }
+        let zero = self.thp.zero.as_mut().expect("made above");
+        if !space.uses_huge_zero {
+            space.uses_huge_zero = true;
+            zero.users += 1;
+        }
+        Some(zero.frame)
+    }
+
+    /// An address space ends (`mm_put_huge_zero_page`). The page stays until memory is short.
+    pub(crate) fn put_huge_zero(&mut self, space: &AddressSpace) {
+        if space.uses_huge_zero {
+            self.thp.zero.as_mut().expect("the space had it").users -= 1;
+        }
+    }
+
+    /// Frees the huge zero page if nobody uses it, as its shrinker does; says whether.
+    pub fn shrink_huge_zero(&mut self, cx: &mut Cx) -> bool {
+        let unused = self.thp.zero.take_if(|zero| zero.users == 0);
+        if let Some(zero) = &unused {
+            self.free(cx, zero.frame, Order::HUGE);
+        }
+        unused.is_some()
+    }
+}
+
+impl AddressSpace {
+    /// Splits the PMD that maps a huge page across `at`, where a VMA is about to end (`vma_adjust_trans_huge`).
+    pub(crate) fn split_pmd_across(&mut self, mm: &mut Mm, cx: &mut Cx, at: Vpn) {
+        if at != at.huge_start()
+            && let Some(slot) = self.tables.pmd_slot(at)
+            && let Pmd::Huge(_) = self.tables.pmd(slot)
+        {
+            self.split_pmd(mm, cx, slot);
+        }
+    }
+
+    /// Maps the base pages of a huge page one by one, through the table kept for this (`__split_huge_pmd_locked`).
+    pub(crate) fn split_pmd(&mut self, mm: &mut Mm, cx: &mut Cx, slot: PmdSlot) {
+        let Pmd::Huge(huge) = self.tables.pmd(slot) else { unreachable!("only a huge page is split") };
+        cx.count(Event::ThpSplitPmd, 1);
+        let table = self.tables.withdraw(slot);
+        for (n, pte) in (0..).zip(self.tables.ptes_mut(table)) {
+            *pte = huge.base_part(n);
+        }
+        primitive::write_ptes(cx, u64::from(Order::HUGE.frames()));
+        self.tables.link_pte_table(cx, slot, table);
+        primitive::flush_tlb(cx);
+        if !huge.is_zero_page() {
+            mm.map_huge_by_base(huge.pfn());
+        }
+    }
+
+    /// Shares the huge page at `slot` of the parent with a child (`copy_huge_pmd`).
+    pub(crate) fn share_huge(
+        &mut self,
+        child: &mut Self,
+        mm: &mut Mm,
+        cx: &mut Cx,
+        slot: PmdSlot,
+        at: Vpn,
+    ) -> Result<(), Errno> {
+        let Pmd::Huge(huge) = self.tables.pmd(slot) else { unreachable!("the caller looked") };
+        let to = child.tables.make_pmd_slot(mm, cx, at).ok_or(Errno::NOMEM)?;
+        let deposit = child.tables.alloc_pte_table(mm, cx).ok_or(Errno::NOMEM)?;
+        let shared = huge.write_protected();
+        if huge.is_zero_page() {
+            mm.get_huge_zero(cx, child).expect("the parent has it");
+        } else {
+            mm.map_huge_again(huge.pfn());
+            child.rss += u64::from(Order::HUGE.frames());
+            self.tables.set_pmd(cx, slot, shared);
+        }
+        child.tables.deposit(to, deposit);
+        child.tables.set_pmd(cx, to, shared);
+        Ok(())
+    }
+}

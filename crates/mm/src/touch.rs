@@ -1,0 +1,132 @@
+//! Linux: none; the loads and stores of user code, and the faults that they take.
+//! Differs: a range at a time; nothing is loaded or stored.
+
+use units::{Bytes, Time, VirtAddr, Vpn};
+
+use crate::{
+    Mm,
+    address_space::AddressSpace,
+    cost::Cx,
+    fault::{self, Access, FaultControl, FaultDone},
+    page_table::{Pmd, TableId},
+    primitive,
+    step::Step,
+    vma::PageRange,
+};
+
+/// User code that accesses one byte at the start of every `stride` bytes of a range, in address order.
+#[derive(Clone, Debug)]
+pub struct Touch {
+    next: u64,
+    end: u64,
+    stride: u64,
+    access: Access,
+    fault: Option<FaultControl>,
+}
+
+impl Touch {
+    /// Accesses to the `len` bytes from `start` on, `stride` bytes (not 0) apart.
+    pub fn new(start: VirtAddr, len: Bytes, stride: Bytes, access: Access) -> Self {
+        assert!(stride.0 > 0, "accesses are some bytes apart");
+        Self { next: start.0, end: start.0 + len.0, stride: stride.0, access, fault: None }
+    }
+
+    /// One access to each page.
+    pub fn pages(range: PageRange, access: Access) -> Self {
+        let len = Bytes(range.pages() * Bytes::PAGE.0);
+        Self::new(VirtAddr(range.start.0 * Bytes::PAGE.0), len, Bytes::PAGE, access)
+    }
+
+    /// The first byte that was not accessed yet.
+    pub fn next(&self) -> VirtAddr {
+        VirtAddr(self.next)
+    }
+
+    /// Is a fault under way, for which the mmap lock is held for read?
+    pub fn is_in_fault(&self) -> bool {
+        self.fault.is_some()
+    }
+
+    /// Goes on until `horizon`, at least by one page or one phase of a fault. `Handled` when all is accessed.
+    pub fn step(&mut self, mm: &mut Mm, space: &mut AddressSpace, cx: &mut Cx, horizon: Time) -> Step<FaultDone> {
+        // Bound: each turn passes a page, or starts a fault, or ends one.
+        while self.next < self.end {
+            match &mut self.fault {
+                None => self.advance(mm, space, cx, horizon),
+                Some(fault) => match fault.step(mm, space, cx) {
+                    Step::More => return Step::More,
+                    Step::Block(wait) => return Step::Block(wait),
+                    Step::Done(FaultDone::Handled) => self.fault = None,
+                    Step::Done(failed) => return Step::Done(failed),
+                },
+            }
+            if self.next < self.end && cx.now() >= horizon {
+                return Step::More;
+            }
+        }
+        Step::Done(FaultDone::Handled)
+    }
+
+    /// Frees what a fault under way holds.
+    pub fn abort(&mut self, mm: &mut Mm, space: &mut AddressSpace, cx: &mut Cx) {
+        if let Some(mut fault) = self.fault.take() {
+            fault.abort(mm, space, cx);
+        }
+    }
+
+    fn vpn(&self) -> Vpn {
+        Vpn(self.next / Bytes::PAGE.0)
+    }
+
+    fn advance(&mut self, mm: &mut Mm, space: &mut AddressSpace, cx: &mut Cx, horizon: Time) {
+        let vpn = self.vpn();
+        match space.tables.pmd_of(vpn) {
+            Pmd::Huge(huge) if self.access == Access::Read || huge.is_writable() => {
+                let end = vpn.huge_start().plus(AddressSpace::HUGE_PAGES);
+                self.touch_below(cx, end);
+            }
+            Pmd::Table(table) => self.advance_in_table(mm, space, cx, table, horizon),
+            Pmd::None | Pmd::Huge(_) => self.fault = Some(FaultControl::new(vpn, self.access)),
+        }
+    }
+
+    /// Base pages of one table and one VMA. The first store to a page, the fault that is by far the most frequent, is
+    /// taken here: the same work in the same order as `FaultControl` does once a table is there.
+    fn advance_in_table(&mut self, mm: &mut Mm, space: &mut AddressSpace, cx: &mut Cx, table: TableId, horizon: Time) {
+        let first = self.vpn();
+        let quick = space.vmas.find(first).filter(|vma| vma.anon.is_some()).map(crate::vma::Vma::end);
+        let table_end = first.huge_start().plus(AddressSpace::HUGE_PAGES);
+        let end = quick.map_or(table_end, |vma_end| vma_end.min(table_end));
+        let node = mm.node_of_cpu(cx.cpu());
+        // Bound: each turn passes a page.
+        while self.next < self.end && self.vpn() < end {
+            let vpn = self.vpn();
+            let pte = space.tables.pte(table, vpn);
+            if !pte.is_present() && self.access == Access::Write && quick.is_some() {
+                primitive::page_fault(cx);
+                if fault::map_base(mm, space, cx, table, vpn, node).is_none() {
+                    // Out of memory: the fault says so once more, and is not counted twice.
+                    self.fault = Some(FaultControl::again(vpn, self.access));
+                    return;
+                }
+            } else if !pte.is_present() || (self.access == Access::Write && !pte.is_writable()) {
+                self.fault = Some(FaultControl::new(vpn, self.access));
+                return;
+            }
+            self.touch_below(cx, vpn.plus(1));
+            if cx.now() >= horizon {
+                return;
+            }
+        }
+    }
+
+    /// The accesses to mapped pages below `end`.
+    #[inline]
+    fn touch_below(&mut self, cx: &mut Cx, end: Vpn) {
+        let end = (end.0 * Bytes::PAGE.0).min(self.end);
+        let span = end - self.next;
+        let touches = if span <= self.stride { 1 } else { span.div_ceil(self.stride) };
+        primitive::user_touch(cx, touches);
+        self.next += touches * self.stride;
+    }
+}

@@ -1,0 +1,148 @@
+//! Linux: struct zone, include/linux/mmzone.h (v6.1).
+//! Differs: counts are exact, not spread over CPUs; no boost, no LRU lists, no compaction state yet.
+
+use units::{CpuId, NodeId, Order, Pfn};
+
+use crate::{
+    ZoneFigures,
+    buddy::{self, Block, Buddy},
+    cost::Cx,
+    fallback::Want,
+    frame::{Frame, FrameTable},
+    gfp::{Mark, Mobility},
+    node::ZoneSpec,
+    pageblock::{MigrateType, ZoneIndex},
+    pcp::lists::{Pcp, Source, holds},
+    variant::Variant,
+    watermark::{self, Marks},
+    zone::ZoneKind,
+};
+
+/// A zone with memory, as it runs.
+#[derive(Clone, Debug)]
+pub struct ZoneState {
+    /// Its node.
+    pub node: NodeId,
+    /// Which of the node's zones.
+    pub kind: ZoneKind,
+    /// Its first frame.
+    pub start: Pfn,
+    /// One past its last frame.
+    pub end: Pfn,
+    /// Its watermarks.
+    pub marks: Marks,
+    /// Frames kept from requests whose highest zone is the n-th kind (`lowmem_reserve`).
+    pub protection: [u64; ZoneKind::ALL.len()],
+    /// The node has another zone that can take requests instead of this one (`alloc_flags_nofragment`).
+    pub can_spread: bool,
+    /// Its free blocks.
+    pub buddy: Buddy,
+    /// Each CPU's lists, by CPU number.
+    pub pcps: Vec<Pcp>,
+}
+
+impl ZoneState {
+    pub(crate) fn new(spec: &ZoneSpec, figures: &ZoneFigures, max_order: Order, cpus: usize) -> Self {
+        let mut protection = [0; ZoneKind::ALL.len()];
+        for (kept, frames) in protection.iter_mut().zip(&figures.protection) {
+            *kept = frames.0;
+        }
+        Self {
+            node: figures.node,
+            kind: spec.kind,
+            start: spec.start,
+            end: spec.end(),
+            marks: figures.marks,
+            protection,
+            can_spread: false,
+            buddy: Buddy::new(max_order),
+            pcps: vec![Pcp::new(figures.pcp); cpus],
+        }
+    }
+
+    /// Gives the zone its managed frames at boot, largest blocks first; `__free_pages_memory`, mm/memblock.c.
+    pub(crate) fn release(
+        &mut self,
+        frames: &mut FrameTable,
+        cx: &mut Cx<'_>,
+        zone: ZoneIndex,
+        (start, end): (Pfn, Pfn),
+        rules: &Variant,
+    ) {
+        if start == end {
+            return;
+        }
+        frames.reserve_edges(start, end, zone);
+        let mut at = start;
+        // Bounded by the zone: each block is at least a frame.
+        while at < end {
+            let aligned = if at.0 == 0 { u32::BITS } else { at.0.trailing_zeros() };
+            let fits = (end.0 - at.0).ilog2();
+            let order = aligned.min(fits).min(self.buddy.max_order().0.into());
+            let order = Order(u8::try_from(order).expect("at most the largest order"));
+            self.buddy.give(frames, cx, Block { pfn: at, order }, MigrateType::Movable, Some(rules.moved_end));
+            at = at.plus(order.frames());
+        }
+    }
+
+    /// Would the zone stay above a mark?
+    #[inline]
+    pub(crate) fn is_ok(&self, order: Order, mark: Mark, highest: ZoneKind, rules: &Variant) -> bool {
+        let mark = match mark {
+            Mark::Min => self.marks.min,
+            Mark::Low => self.marks.low,
+            Mark::High => self.marks.high,
+        };
+        watermark::is_ok(&self.buddy, order, mark.0, self.protection[highest as usize], rules)
+    }
+
+    /// Takes a frame from the CPU's list, if there is one on it.
+    #[inline]
+    pub(crate) fn take_listed(
+        &mut self,
+        frames: &mut FrameTable,
+        cx: &mut Cx<'_>,
+        mobility: Mobility,
+        rules: &Variant,
+    ) -> Option<Pfn> {
+        let pcp = &mut self.pcps[cx.cpu().0 as usize];
+        pcp.take_listed(frames, cx, Order::BASE, mobility.migrate_type(), rules.pcp_lists)
+    }
+
+    /// Takes a block from the CPU's list or from the free lists; `rmqueue`.
+    #[inline]
+    pub(crate) fn take(
+        &mut self,
+        frames: &mut FrameTable,
+        cx: &mut Cx<'_>,
+        want: Want,
+        rules: &Variant,
+    ) -> Option<Pfn> {
+        let cpu = cx.cpu();
+        if holds(rules.pcp_lists, want.order, frames.blocks.order()) {
+            let mut source = Source { buddy: &mut self.buddy, frames, rules, cpu, end: self.end };
+            return self.pcps[cpu.0 as usize].take(&mut source, cx, want);
+        }
+        buddy::lock(cx);
+        self.buddy.take_or_fall_back(frames, cx, want, self.end, rules)
+    }
+
+    /// Gives a block to the CPU's list or to the free lists; `free_unref_page`, `free_one_page`.
+    #[inline(always)]
+    #[expect(clippy::inline_always, reason = "once for single frames, once for all others")]
+    pub(crate) fn give(&mut self, frames: &mut FrameTable, cx: &mut Cx<'_>, block: Block, rules: &Variant) {
+        let cpu: CpuId = cx.cpu();
+        let list = frames.blocks.migrate_type(block.pfn);
+        if holds(rules.pcp_lists, block.order, frames.blocks.order()) && list != MigrateType::Isolate {
+            let pcp = &mut self.pcps[cpu.0 as usize];
+            if pcp.put(frames, cx, block, list, rules) {
+                let mut to = Source { buddy: &mut self.buddy, frames, rules, cpu, end: self.end };
+                pcp.give_back(&mut to, cx, block.order, list);
+            }
+        } else {
+            frames.set(block.pfn, Frame::Interior);
+            buddy::lock(cx);
+            self.buddy.give(frames, cx, block, list, None);
+        }
+    }
+}

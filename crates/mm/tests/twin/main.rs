@@ -1,0 +1,273 @@
+//! The allocator against its naive twin: the same frame and the same order on every list after every operation, and a
+//! whole walk of the state.
+
+extern crate pagelab_mm as mm;
+
+mod model;
+mod stream;
+
+use mm::{
+    AllocRequest, FamilyId, Frame, Mark, MigrateType, Mm, Mobility, Settings, Variant, ZoneKind, ZoneSpec, check,
+    cost::{Cx, Prices},
+    event::Counters,
+    variant,
+};
+use units::{CpuId, NodeId, Order, Pfn, Time, Vpn};
+
+use model::{Model, Wish};
+use stream::{Numbers, Weights};
+
+/// Streams on zones of up to `SMALL` frames, looked at after every operation.
+const SMALL_SEEDS: u64 = 200;
+const SMALL_OPS: u32 = 5_000;
+const SMALL: u32 = 4_096;
+/// Streams on `LARGE` frames, looked at now and then.
+const LARGE_SEEDS: u64 = 12;
+const LARGE_OPS: u32 = 20_000;
+const LARGE: u32 = 65_536;
+const LARGE_EVERY: u32 = 1_000;
+
+/// One for each form of the rules.
+const VARIANTS: [&Variant; 7] =
+    [&variant::V3_9, &variant::V4_1, &variant::V4_4, &variant::V4_20, &variant::V5_10, &variant::V5_14, &variant::V6_1];
+
+/// The real one and its twin.
+#[derive(Clone)]
+struct Pair {
+    mm: Mm,
+    model: Model,
+    /// What is allocated, oldest first.
+    live: Vec<Pfn>,
+    cpus: u32,
+}
+
+impl Pair {
+    fn new(machine: &mm::MachineSpec, variant: Variant, settings: &Settings) -> Self {
+        let cpus = u32::try_from(machine.nodes.iter().map(|node| node.cpus.len()).sum::<usize>()).unwrap();
+        let pair = Self {
+            mm: Mm::new(machine, variant, settings),
+            model: Model::new(machine, variant, settings),
+            live: Vec::new(),
+            cpus,
+        };
+        pair.compare();
+        pair
+    }
+
+    fn with<T>(&mut self, cpu: u32, body: impl FnOnce(&mut Mm, &mut Cx<'_>) -> T) -> T {
+        let (prices, mut counters) = (Prices::free(), Counters::default());
+        body(&mut self.mm, &mut Cx::new(CpuId(cpu), Time(0), &prices, &mut counters))
+    }
+
+    fn alloc(&mut self, cpu: u32, wish: Wish) {
+        let request = AllocRequest {
+            order: Order(u8::try_from(wish.order).unwrap()),
+            mobility: wish.mobility,
+            highest: wish.highest,
+            node: NodeId(wish.node),
+            this_node_only: wish.only,
+            mark: Mark::Low,
+        };
+        let got = self.with(cpu, |mm, cx| mm.alloc(cx, &request));
+        let expected = self.model.alloc(cpu as usize, wish);
+        assert_eq!(got.map(|pfn| pfn.0), expected, "{wish:?} on CPU {cpu}");
+        self.live.extend(got);
+    }
+
+    fn free(&mut self, cpu: u32, at: usize) {
+        if at < self.live.len() {
+            let pfn = self.live.remove(at);
+            let order = self.mm.frames.order_of(self.mm.frames.get(pfn));
+            self.with(cpu, |mm, cx| mm.free(cx, pfn, order));
+            self.model.free(cpu as usize, pfn.0);
+        }
+    }
+
+    /// A block becomes user memory, which could be migrated.
+    fn make_movable(&mut self, at: usize) {
+        if let Some(pfn) = self.live.get(at).copied() {
+            let order = self.mm.frames.order_of(self.mm.frames.get(pfn));
+            let vpn = Vpn(u64::from(pfn.0));
+            self.mm.frames.set(pfn, Frame::Anon { family: FamilyId(1), vpn, order });
+            self.model.taken.get_mut(&pfn.0).unwrap().on_lru = true;
+        }
+    }
+
+    fn compare(&self) {
+        for (zone, twin) in self.mm.zones().iter().zip(&self.model.zones) {
+            for order in 0..=self.model.max {
+                for list in MigrateType::ALL {
+                    let ours = zone.buddy.area(Order(u8::try_from(order).unwrap())).list(list);
+                    let theirs = twin.free.get(&(order, list)).map_or(&[][..], Vec::as_slice);
+                    let same = ours.iter(&self.mm.frames).map(|pfn| pfn.0).eq(theirs.iter().copied());
+                    assert!(same, "{} order {order} {list:?}: {:?}, not {theirs:?}", zone.kind, self.listed(ours));
+                }
+            }
+            for (ours, theirs) in zone.pcps.iter().zip(&twin.pcps) {
+                assert_eq!(ours.count(), theirs.count());
+                for (ours, theirs) in ours.lists().iter().zip(&theirs.lists) {
+                    let same = ours.iter(&self.mm.frames).map(|pfn| pfn.0).eq(theirs.iter().map(|block| block.0));
+                    assert!(same, "{} per CPU: {:?}, not {theirs:?}", zone.kind, self.listed(ours));
+                }
+            }
+        }
+        for pfn in (0..self.mm.frames.len()).step_by(1 << self.model.pageblock) {
+            assert_eq!(self.mm.frames.blocks.migrate_type(Pfn(pfn)), self.model.type_at(pfn), "pageblock of {pfn}");
+        }
+        for (pfn, taken) in &self.model.taken {
+            let order = self.mm.frames.order_of(self.mm.frames.get(Pfn(*pfn)));
+            assert_eq!(u32::from(order.0), taken.order, "frame {pfn}");
+        }
+        check::walk(&self.mm).unwrap();
+    }
+
+    fn listed(&self, list: &mm::list::List) -> Vec<u32> {
+        list.iter(&self.mm.frames).map(|pfn| pfn.0).collect()
+    }
+}
+
+/// What a stream can do.
+const OPERATIONS: usize = 7;
+
+fn wish(pair: &Pair, numbers: &mut Numbers, sizes: &Weights) -> Wish {
+    let order = u32::try_from(sizes.pick(numbers)).unwrap().min(pair.model.max);
+    let mobility = numbers.pick(&Mobility::ALL);
+    let allowed = if mobility == Mobility::Movable { ZoneKind::Movable } else { ZoneKind::Normal };
+    let highest = if numbers.one_in(6) { ZoneKind::Dma32 } else { allowed };
+    Wish { order, mobility, highest, node: numbers.below(pair.cpus), only: numbers.one_in(5) }
+}
+
+fn operate(pair: &mut Pair, numbers: &mut Numbers, weights: &Weights, sizes: &Weights) {
+    let cpu = numbers.below(pair.cpus);
+    let live = u32::try_from(pair.live.len()).unwrap();
+    match weights.pick(numbers) {
+        0 => {
+            let wish = wish(pair, numbers, sizes);
+            pair.alloc(cpu, wish);
+        }
+        1 => {
+            // A burst of one kind: zones fill up, and types fall back to each other.
+            let wish = wish(pair, numbers, sizes);
+            for _ in 0..numbers.below(12) {
+                pair.alloc(cpu, wish);
+            }
+        }
+        2 => pair.free(cpu, numbers.below(live.max(1)) as usize),
+        3 => pair.free(cpu, pair.live.len().saturating_sub(1)),
+        4 | 5 => pair.make_movable(numbers.below(live.max(1)) as usize),
+        _ => {
+            // A burst from one place: per-CPU lists overflow, and blocks merge.
+            let at = numbers.below(live.max(1)) as usize;
+            for _ in 0..numbers.below(12) {
+                pair.free(cpu, at);
+            }
+        }
+    }
+}
+
+fn run(seed: u64, most: u32, ops: u32, every: u32) -> u32 {
+    let mut numbers = Numbers(seed);
+    let frames = if most > SMALL { most } else { most >> numbers.below(6) };
+    let variant = VARIANTS[usize::try_from(seed).unwrap() % VARIANTS.len()];
+    let machine = stream::machine(&mut numbers, frames);
+    let settings = stream::settings(&mut numbers, frames);
+    let mut pair = Pair::new(&machine, *variant, &settings);
+    let weights = Weights::new(&mut numbers, OPERATIONS);
+    let sizes = Weights::new(&mut numbers, usize::from(machine.max_order.0) + 1);
+    pair.mm.trace_extfrag(true);
+    for op in 0..ops {
+        operate(&mut pair, &mut numbers, &weights, &sizes);
+        if op % every == 0 {
+            pair.compare();
+        }
+    }
+    while !pair.live.is_empty() {
+        pair.free(0, pair.live.len() - 1);
+    }
+    pair.compare();
+    u32::try_from(pair.mm.take_extfrag().len()).unwrap()
+}
+
+/// Runs one seed and says which it was when it fails.
+fn run_named(seed: u64, most: u32, ops: u32, every: u32) -> u32 {
+    std::panic::catch_unwind(|| run(seed, most, ops, every)).unwrap_or_else(|panic| {
+        #[expect(clippy::print_stdout, reason = "the command that replays a failure")]
+        let () = println!("seed {seed}, {most} frames: cargo test -p pagelab-mm --release --test twin");
+        std::panic::resume_unwind(panic)
+    })
+}
+
+#[test]
+fn small_zones_agree_after_every_operation() {
+    let fallbacks: u32 = (0..SMALL_SEEDS).map(|seed| run_named(seed, SMALL, SMALL_OPS, 1)).sum();
+    assert!(fallbacks > 1_000, "{fallbacks} fallbacks are too few to have tested anything");
+}
+
+#[test]
+fn large_zones_agree() {
+    let fallbacks: u32 = (0..LARGE_SEEDS).map(|seed| run_named(seed, LARGE, LARGE_OPS, LARGE_EVERY)).sum();
+    assert!(fallbacks > 1_000, "{fallbacks} fallbacks are too few to have tested anything");
+}
+
+// ---- every sequence of six operations on sixteen frames
+
+const DEPTH: u32 = 6;
+/// Order and mobility of what each operation allocates; the operations after these free or change.
+const ALLOCATIONS: [(u32, Mobility); 6] = [
+    (0, Mobility::Unmovable),
+    (0, Mobility::Movable),
+    (0, Mobility::Reclaimable),
+    (1, Mobility::Unmovable),
+    (2, Mobility::Movable),
+    (3, Mobility::Movable),
+];
+
+fn every_sequence(pair: &Pair, depth: u32) -> u64 {
+    if depth == DEPTH {
+        return 1;
+    }
+    let mut sequences = 0;
+    for operation in 0..ALLOCATIONS.len() + 4 {
+        let mut next = pair.clone();
+        match (ALLOCATIONS.get(operation), operation - ALLOCATIONS.len().min(operation)) {
+            (Some((order, mobility)), _) => {
+                let (order, mobility, highest) = (*order, *mobility, ZoneKind::Movable);
+                next.alloc(0, Wish { order, mobility, highest, node: 0, only: false });
+            }
+            (_, 0) => next.free(0, 0),
+            (_, 1) => next.free(0, 1),
+            (_, 2) => next.free(0, next.live.len().saturating_sub(1)),
+            _ => next.make_movable(0),
+        }
+        next.compare();
+        sequences += every_sequence(&next, depth + 1);
+    }
+    sequences
+}
+
+fn sixteen_frames(variant: &Variant) {
+    let node = mm::NodeSpec {
+        id: NodeId(0),
+        cpus: vec![CpuId(0)],
+        distance: vec![10],
+        zones: vec![ZoneSpec::whole(ZoneKind::Normal, Pfn(0), 16)],
+    };
+    let machine = mm::MachineSpec { pageblock_order: Order(2), max_order: Order(3), nodes: vec![node] };
+    let pair = Pair::new(&machine, *variant, &Settings { min_free_kbytes: 0, ..Settings::default() });
+    assert_eq!(every_sequence(&pair, 0), 10_u64.pow(DEPTH));
+}
+
+#[test]
+fn every_six_operations_on_sixteen_frames_v3_9() {
+    sixteen_frames(&variant::V3_9);
+}
+
+#[test]
+fn every_six_operations_on_sixteen_frames_v4_20() {
+    sixteen_frames(&variant::V4_20);
+}
+
+#[test]
+fn every_six_operations_on_sixteen_frames_v6_1() {
+    sixteen_frames(&variant::V6_1);
+}

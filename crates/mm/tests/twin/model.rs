@@ -1,0 +1,455 @@
+//! The allocator once more, as plainly as it can be said: lists are vectors with the head first, what is allocated is a
+//! map. It shares nothing with the real one but names, sizes of zones, and the arithmetic of marks and limits.
+
+use std::collections::BTreeMap;
+
+use mm::{
+    MachineSpec, MigrateType, Mobility, PcpHigh, Settings, Variant, ZoneKind,
+    variant::{FallbackRules, LastResort, PcpDrain, PcpFree, PcpLists, WatermarkOrders},
+};
+
+/// What an allocated block is, as far as the allocator can tell.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Taken {
+    pub(crate) order: u32,
+    /// It could be migrated.
+    pub(crate) on_lru: bool,
+}
+
+/// One request.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Wish {
+    pub(crate) order: u32,
+    pub(crate) mobility: Mobility,
+    pub(crate) highest: ZoneKind,
+    pub(crate) node: u32,
+    pub(crate) only: bool,
+}
+
+#[derive(Clone, Debug)]
+pub(crate) struct Model {
+    rules: Variant,
+    pub(crate) pageblock: u32,
+    pub(crate) max: u32,
+    pub(crate) zones: Vec<Zone>,
+    /// Type of each pageblock by its first frame; Movable when absent.
+    types: BTreeMap<u32, MigrateType>,
+    pub(crate) taken: BTreeMap<u32, Taken>,
+    distances: Vec<Vec<u32>>,
+}
+
+#[derive(Clone, Debug)]
+pub(crate) struct Zone {
+    pub(crate) node: u32,
+    pub(crate) kind: ZoneKind,
+    range: (u32, u32),
+    spanned_end: u32,
+    min: u64,
+    low: u64,
+    protection: Vec<u64>,
+    pub(crate) free: BTreeMap<(u32, MigrateType), Vec<u32>>,
+    pub(crate) pcps: Vec<Pcp>,
+}
+
+#[derive(Clone, Debug)]
+pub(crate) struct Pcp {
+    /// First frame, order, and the type to go back to.
+    pub(crate) lists: Vec<Vec<(u32, u32, MigrateType)>>,
+    batch: u32,
+    high: u32,
+    factor: u32,
+}
+
+impl Pcp {
+    pub(crate) fn count(&self) -> u32 {
+        self.lists.iter().flatten().map(|block| 1 << block.1).sum()
+    }
+}
+
+const REQUESTABLE: [MigrateType; 3] = [MigrateType::Unmovable, MigrateType::Movable, MigrateType::Reclaimable];
+
+fn type_of(mobility: Mobility) -> MigrateType {
+    match mobility {
+        Mobility::Unmovable => MigrateType::Unmovable,
+        Mobility::Movable => MigrateType::Movable,
+        Mobility::Reclaimable => MigrateType::Reclaimable,
+    }
+}
+
+impl Zone {
+    fn list(&mut self, order: u32, list: MigrateType) -> &mut Vec<u32> {
+        self.free.entry((order, list)).or_default()
+    }
+
+    fn free_frames(&self) -> u64 {
+        self.free.iter().map(|((order, _), blocks)| (blocks.len() as u64) << order).sum()
+    }
+
+    fn blocks_of(&self, order: u32) -> u64 {
+        self.free.iter().filter(|((o, _), _)| *o == order).map(|(_, blocks)| blocks.len() as u64).sum()
+    }
+
+    /// The type of the list that a free block is on.
+    fn find(&self, pfn: u32, order: u32) -> Option<MigrateType> {
+        let on = |((o, _), blocks): &(&(u32, MigrateType), &Vec<u32>)| *o == order && blocks.contains(&pfn);
+        self.free.iter().find(on).map(|((_, list), _)| *list)
+    }
+
+    fn put(&mut self, pfn: u32, order: u32, list: MigrateType, tail: bool) {
+        let blocks = self.list(order, list);
+        let at = if tail { blocks.len() } else { 0 };
+        blocks.insert(at, pfn);
+    }
+
+    fn take_off(&mut self, pfn: u32, order: u32) {
+        let list = self.find(pfn, order).unwrap();
+        self.list(order, list).retain(|other| *other != pfn);
+    }
+}
+
+impl Model {
+    pub(crate) fn new(machine: &MachineSpec, rules: Variant, settings: &Settings) -> Self {
+        let mut model = Self {
+            rules,
+            pageblock: machine.pageblock_order.0.into(),
+            max: machine.max_order.0.into(),
+            zones: Vec::new(),
+            types: BTreeMap::new(),
+            taken: BTreeMap::new(),
+            distances: machine.nodes.iter().map(|node| node.distance.clone()).collect(),
+        };
+        let cpus = machine.nodes.iter().map(|node| node.cpus.len()).sum();
+        for figures in mm::zone_figures(&machine.view(), settings, &rules) {
+            let node = &machine.nodes[figures.node.0 as usize];
+            let Some(spec) = node.zones.iter().find(|zone| zone.kind == figures.kind && zone.managed.0 > 0) else {
+                continue;
+            };
+            let [spanned, present, managed] =
+                [spec.spanned, spec.present, spec.managed].map(|n| u32::try_from(n.0).unwrap());
+            let end = spec.start.0 + present;
+            let high = match figures.pcp.high {
+                PcpHigh::Fixed(high) | PcpHigh::Tuned { min: high, .. } => high,
+            };
+            let lists = if rules.pcp_lists == PcpLists::HugeByType { 15 } else { 13 };
+            let pcp = Pcp {
+                lists: vec![Vec::new(); lists],
+                batch: u32::try_from(figures.pcp.batch.0).unwrap(),
+                high: u32::try_from(high.0).unwrap(),
+                factor: 0,
+            };
+            model.zones.push(Zone {
+                node: figures.node.0,
+                kind: figures.kind,
+                range: (end - managed, end),
+                spanned_end: spec.start.0 + spanned,
+                min: figures.marks.min.0,
+                low: figures.marks.low.0,
+                protection: figures.protection.iter().map(|frames| frames.0).collect(),
+                free: BTreeMap::new(),
+                pcps: vec![pcp; cpus],
+            });
+            model.boot(end - managed, end);
+        }
+        model
+    }
+
+    /// From the first frame up: each time the largest block that may start there and fits.
+    fn boot(&mut self, start: u32, end: u32) {
+        let zone = self.zones.last_mut().unwrap();
+        let mut at = start;
+        while at < end {
+            let order = (0..=self.max).rev().find(|o| at.is_multiple_of(1 << o) && at + (1 << o) <= end).unwrap();
+            zone.put(at, order, MigrateType::Movable, self.rules.moved_end == mm::buddy::End::Tail);
+            at += 1 << order;
+        }
+    }
+
+    pub(crate) fn type_at(&self, pfn: u32) -> MigrateType {
+        let block = pfn >> self.pageblock << self.pageblock;
+        self.types.get(&block).copied().unwrap_or(MigrateType::Movable)
+    }
+
+    // What a request goes through.
+
+    pub(crate) fn alloc(&mut self, cpu: usize, wish: Wish) -> Option<u32> {
+        let mut order: Vec<usize> = (0..self.zones.len()).filter(|z| self.zones[*z].kind <= wish.highest).collect();
+        order.retain(|z| !wish.only || self.zones[*z].node == wish.node);
+        let distances = &self.distances[wish.node as usize];
+        order.sort_by_key(|z| (distances[self.zones[*z].node as usize], std::cmp::Reverse(self.zones[*z].kind)));
+        let home = self.zones[*order.first()?].node;
+        let has_dma32 = self.zones.iter().any(|zone| zone.node == home && zone.kind == ZoneKind::Dma32);
+        let careful = self.rules.nofragment
+            && self.zones[order[0]].kind == ZoneKind::Normal
+            && (self.distances.len() == 1 || has_dma32);
+        let own: Vec<usize> = order.iter().copied().take_while(|z| self.zones[*z].node == home).collect();
+        let first = if careful { self.walk(cpu, wish, &own, true, false) } else { None };
+        let pfn = first
+            .or_else(|| self.walk(cpu, wish, &order, false, false))
+            .or_else(|| self.walk(cpu, wish, &order, false, true))?;
+        assert!(self.taken.insert(pfn, Taken { order: wish.order, on_lru: false }).is_none());
+        Some(pfn)
+    }
+
+    fn walk(&mut self, cpu: usize, wish: Wish, order: &[usize], careful: bool, at_min: bool) -> Option<u32> {
+        order.iter().copied().find_map(|z| {
+            let mark = if at_min { self.zones[z].min } else { self.zones[z].low };
+            if !self.passes(z, wish, mark) {
+                return None;
+            }
+            if self.has_list(wish.order) {
+                self.take_listed(z, cpu, wish, careful)
+            } else {
+                self.take_free(z, wish.order, type_of(wish.mobility), careful)
+            }
+        })
+    }
+
+    fn passes(&self, z: usize, wish: Wish, mark: u64) -> bool {
+        let zone = &self.zones[z];
+        let mut free = i128::from(zone.free_frames()) - (1 << wish.order) + 1;
+        let keeps = zone.protection[ZoneKind::ALL.iter().position(|kind| *kind == wish.highest).unwrap()];
+        if free <= i128::from(mark + keeps) {
+            return false;
+        }
+        match self.rules.watermark_orders {
+            WatermarkOrders::HalvedPerOrder => {
+                let mut min = i128::from(mark);
+                for o in 0..wish.order {
+                    free -= i128::from(zone.blocks_of(o)) << o;
+                    min >>= 1;
+                    if free <= min {
+                        return false;
+                    }
+                }
+                true
+            }
+            WatermarkOrders::AnyLargeEnough => {
+                let is_one = |o: u32, list: &MigrateType| o >= wish.order && REQUESTABLE.contains(list);
+                wish.order == 0 || zone.free.iter().any(|((o, list), blocks)| is_one(*o, list) && !blocks.is_empty())
+            }
+        }
+    }
+
+    fn has_list(&self, order: u32) -> bool {
+        match self.rules.pcp_lists {
+            PcpLists::BaseReclaimableFirst | PcpLists::Base => order == 0,
+            PcpLists::HugeByType | PcpLists::HugeTogether => order <= 3 || order == self.pageblock,
+        }
+    }
+
+    /// The number of a per-CPU list.
+    pub(crate) fn number(&self, order: u32, list: MigrateType) -> usize {
+        let types = match self.rules.pcp_lists {
+            PcpLists::BaseReclaimableFirst => [MigrateType::Unmovable, MigrateType::Reclaimable, MigrateType::Movable],
+            _ => REQUESTABLE,
+        };
+        let movable = types.iter().position(|t| *t == MigrateType::Movable).unwrap();
+        let kind = types.iter().position(|t| *t == list).unwrap_or(movable);
+        match (order, self.rules.pcp_lists) {
+            (0..=3, _) => order as usize * 3 + kind,
+            (_, PcpLists::HugeTogether) => 12,
+            _ => 12 + kind,
+        }
+    }
+
+    fn take_listed(&mut self, z: usize, cpu: usize, wish: Wish, careful: bool) -> Option<u32> {
+        let list = type_of(wish.mobility);
+        let number = self.number(wish.order, list);
+        self.zones[z].pcps[cpu].factor /= 2;
+        if self.zones[z].pcps[cpu].lists[number].is_empty() {
+            let batch = self.zones[z].pcps[cpu].batch;
+            let wanted = if batch == 1 { 1 } else { u32::max(batch / (1 << wish.order), 2) };
+            for _ in 0..wanted {
+                let Some(pfn) = self.take_free(z, wish.order, list, careful) else { break };
+                self.zones[z].pcps[cpu].lists[number].push((pfn, wish.order, list));
+            }
+        }
+        let blocks = &mut self.zones[z].pcps[cpu].lists[number];
+        if blocks.is_empty() { None } else { Some(blocks.remove(0).0) }
+    }
+
+    fn take_free(&mut self, z: usize, order: u32, list: MigrateType, careful: bool) -> Option<u32> {
+        if let Some(pfn) = self.smallest(z, order, list) {
+            return Some(pfn);
+        }
+        if let Some(pfn) = self.fall_back(z, order, list, careful) {
+            return Some(pfn);
+        }
+        match self.rules.last_resort {
+            LastResort::Reserve => self.smallest(z, order, MigrateType::Reserve),
+            LastResort::Nothing => None,
+        }
+    }
+
+    fn smallest(&mut self, z: usize, order: u32, list: MigrateType) -> Option<u32> {
+        let found = (order..=self.max).find(|o| !self.zones[z].list(*o, list).is_empty())?;
+        let pfn = self.zones[z].list(found, list)[0];
+        self.split(z, pfn, (found, order), list);
+        Some(pfn)
+    }
+
+    fn split(&mut self, z: usize, pfn: u32, (from, to): (u32, u32), list: MigrateType) {
+        self.zones[z].take_off(pfn, from);
+        for half in (to..from).rev() {
+            self.zones[z].put(pfn + (1 << half), half, list, false);
+        }
+    }
+
+    // Other types.
+
+    fn fall_back(&mut self, z: usize, order: u32, want: MigrateType, careful: bool) -> Option<u32> {
+        let others: [MigrateType; 2] = match want {
+            MigrateType::Movable => [MigrateType::Reclaimable, MigrateType::Unmovable],
+            MigrateType::Reclaimable => [MigrateType::Unmovable, MigrateType::Movable],
+            _ => [MigrateType::Reclaimable, MigrateType::Movable],
+        };
+        let zone = &mut self.zones[z];
+        let first = |zone: &mut Zone, o| others.iter().find_map(|list| zone.list(o, *list).first().copied());
+        let least = if careful { u32::max(order, self.pageblock) } else { order };
+        let mut found = (least..=self.max).rev().find(|o| first(zone, *o).is_some())?;
+        let modern = self.rules.fallback == FallbackRules::CountsAlike;
+        let greedy = found >= self.pageblock / 2
+            || match self.rules.fallback {
+                FallbackRules::ReclaimableSteals => want == MigrateType::Reclaimable,
+                FallbackRules::KernelSteals | FallbackRules::CountsAlike => want != MigrateType::Movable,
+            };
+        if modern && !greedy && found > order {
+            found = (order..=self.max).find(|o| first(zone, *o).is_some()).unwrap();
+        }
+        let pfn = first(zone, found).unwrap();
+        self.steal(z, pfn, found, want, greedy);
+        if modern {
+            return self.smallest(z, order, want);
+        }
+        self.split(z, pfn, (found, order), want);
+        Some(pfn)
+    }
+
+    fn steal(&mut self, z: usize, pfn: u32, order: u32, want: MigrateType, greedy: bool) {
+        let size = 1 << self.pageblock;
+        let start = pfn / size * size;
+        let old = self.type_at(pfn);
+        if old == MigrateType::HighAtomic {
+            return self.regroup(z, pfn, order, want);
+        }
+        if order >= self.pageblock {
+            for block in (pfn..pfn + (1 << order)).step_by(size as usize) {
+                self.types.insert(block, want);
+            }
+            return self.regroup(z, pfn, order, want);
+        }
+        if !greedy || start + size > self.zones[z].spanned_end {
+            return self.regroup(z, pfn, order, want);
+        }
+        let mut free: Vec<(u32, u32)> = Vec::new();
+        for ((o, _), blocks) in &self.zones[z].free {
+            free.extend(blocks.iter().filter(|at| **at / size * size == start).map(|at| (*at, *o)));
+        }
+        free.sort_unstable();
+        let count: u32 = free.iter().map(|(_, o)| 1 << o).sum();
+        let movable = self.taken.range(start..start + size).filter(|(_, taken)| taken.on_lru);
+        let movable: u32 = movable.map(|(_, taken)| 1 << taken.order).sum();
+        let alike = match self.rules.fallback {
+            FallbackRules::CountsAlike if want == MigrateType::Movable => movable,
+            FallbackRules::CountsAlike if old == MigrateType::Movable => size - count - movable,
+            _ => 0,
+        };
+        for (at, o) in free {
+            self.regroup(z, at, o, want);
+        }
+        if count + alike >= size / 2 {
+            self.types.insert(start, want);
+        }
+    }
+
+    fn regroup(&mut self, z: usize, pfn: u32, order: u32, to: MigrateType) {
+        self.zones[z].take_off(pfn, order);
+        self.zones[z].put(pfn, order, to, self.rules.moved_end == mm::buddy::End::Tail);
+    }
+
+    // The way back.
+
+    pub(crate) fn free(&mut self, cpu: usize, pfn: u32) {
+        let Taken { order, .. } = self.taken.remove(&pfn).unwrap();
+        let z = self.zones.iter().position(|zone| (zone.range.0..zone.range.1).contains(&pfn)).unwrap();
+        let list = self.type_at(pfn);
+        if !self.has_list(order) {
+            return self.merge(z, pfn, order, list);
+        }
+        let number = self.number(order, list);
+        let doubling = self.rules.pcp_free != PcpFree::Batch;
+        let pcp = &mut self.zones[z].pcps[cpu];
+        pcp.lists[number].insert(0, (pfn, order, list));
+        let in_a_row = self.rules.pcp_free == PcpFree::DoublingAllOfHigh && pcp.factor > 0;
+        if in_a_row && (1..=3).contains(&order) {
+            let all = pcp.count();
+            self.drain(z, cpu, all, number);
+        } else if pcp.count() >= pcp.high {
+            let mut amount = pcp.batch;
+            if doubling && pcp.high < pcp.batch {
+                amount = 1;
+            } else if doubling {
+                amount <<= pcp.factor;
+                if amount < pcp.high - pcp.batch {
+                    pcp.factor += 1;
+                }
+                amount = amount.max(pcp.batch).min(pcp.high - pcp.batch);
+            }
+            let amount = amount.min(pcp.count());
+            self.drain(z, cpu, amount, number);
+        }
+    }
+
+    fn drain(&mut self, z: usize, cpu: usize, amount: u32, requested: usize) {
+        let lists = match self.rules.pcp_lists {
+            PcpLists::BaseReclaimableFirst | PcpLists::Base => 3,
+            PcpLists::HugeByType => 15,
+            PcpLists::HugeTogether => 13,
+        };
+        let mut left = i64::from(amount);
+        let mut number = if self.rules.pcp_drain == PcpDrain::RequestedFirst { requested + lists - 1 } else { 0 };
+        let mut turns = 0;
+        while left > 0 {
+            loop {
+                number = (number + 1) % lists;
+                turns += 1;
+                if !self.zones[z].pcps[cpu].lists[number].is_empty() {
+                    break;
+                }
+            }
+            if turns >= i64::try_from(lists).unwrap() || self.rules.pcp_drain == PcpDrain::RequestedFirst {
+                turns = left;
+            }
+            loop {
+                let (pfn, order, list) = self.zones[z].pcps[cpu].lists[number].pop().unwrap();
+                self.merge(z, pfn, order, list);
+                left -= 1 << order;
+                turns -= 1;
+                if left <= 0 || turns == 0 || self.zones[z].pcps[cpu].lists[number].is_empty() {
+                    break;
+                }
+            }
+        }
+    }
+
+    fn merge(&mut self, z: usize, pfn: u32, order: u32, list: MigrateType) {
+        let (mut pfn, mut order) = (pfn, order);
+        while order < self.max {
+            let buddy = pfn ^ (1 << order);
+            if self.zones[z].find(buddy, order).is_none() {
+                break;
+            }
+            let other = self.type_at(buddy);
+            let mixes = REQUESTABLE.contains(&other) && REQUESTABLE.contains(&list);
+            if order >= self.pageblock && list != other && !mixes {
+                break;
+            }
+            self.zones[z].take_off(buddy, order);
+            pfn = pfn.min(buddy);
+            order += 1;
+        }
+        let above = pfn >> (order + 1) << (order + 1) ^ (1 << (order + 1));
+        let likely = order + 1 < self.max && self.zones[z].find(above, order + 1).is_some();
+        self.zones[z].put(pfn, order, list, likely);
+    }
+}

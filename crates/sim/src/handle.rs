@@ -1,0 +1,164 @@
+//! `Os` on top of the simulated machine: a handle is nothing but the right to be polled inside a run.
+
+use std::{
+    cell::RefCell,
+    future::Future,
+    pin::Pin,
+    rc::Rc,
+    task::{Context, Poll},
+};
+
+use os::{Advice, Barrier, Died, MapSpec, Os, Placement, Rusage, VmRange, VmStat, Wire};
+use units::{Bytes, Errno, Picos, Time};
+
+use crate::{
+    executor,
+    task::{Answer, Meeting, Request, TaskId},
+    world::{self, with},
+};
+
+/// The simulator's handle on its operating system. All handles are alike: which task asks is known from who is polled.
+#[derive(Clone, Copy, Debug)]
+pub struct Sim;
+
+/// A request under way: submits at the first poll, and completes at the one that follows the answer.
+struct Call(Option<Request>);
+
+impl Future for Call {
+    type Output = Answer;
+
+    fn poll(mut self: Pin<&mut Self>, _: &mut Context<'_>) -> Poll<Answer> {
+        if let Some(request) = self.0.take() {
+            with(|world| world.submit(request));
+        }
+        // Some requests are answered at once.
+        with(world::World::take_answer).map_or(Poll::Pending, Poll::Ready)
+    }
+}
+
+async fn unit(request: Request) -> Result<(), Errno> {
+    match Call(Some(request)).await {
+        Answer::Unit(result) => result,
+        other => unreachable!("{other:?} answers no request for nothing"),
+    }
+}
+
+/// The join half of a spawned task.
+async fn join<T: 'static>(task: TaskId, slot: Rc<RefCell<Option<Result<T, Died>>>>) -> Result<T, Died> {
+    // A task that has ended cannot refuse to be joined.
+    let _ = unit(Request::Join(task)).await;
+    // A task that the kernel ended has left nothing.
+    slot.take().unwrap_or_else(|| {
+        let reason = with(|world| world.killed(task)).expect("a task that ends by itself leaves its result");
+        Err(Died { reason: reason.to_owned() })
+    })
+}
+
+impl Os for Sim {
+    fn now(&self) -> Time {
+        with(|world| world.now())
+    }
+
+    fn cpus(&self) -> u32 {
+        with(|world| u32::try_from(world.cpus.len()).expect("fewer than 2^32 CPUs"))
+    }
+
+    async fn sleep(&self, span: Picos) {
+        // A sleep cannot fail.
+        let _ = unit(Request::Sleep(span)).await;
+    }
+
+    async fn mmap(&self, len: Bytes, spec: MapSpec) -> Result<VmRange, Errno> {
+        let MapSpec::Anonymous = spec;
+        match Call(Some(Request::Mmap(len))).await {
+            Answer::Range(result) => result,
+            other => unreachable!("{other:?} answers no mmap"),
+        }
+    }
+
+    async fn munmap(&self, range: VmRange) -> Result<(), Errno> {
+        unit(Request::Munmap(range)).await
+    }
+
+    async fn madvise(&self, range: VmRange, advice: Advice) -> Result<(), Errno> {
+        unit(Request::Madvise(range, advice)).await
+    }
+
+    async fn store(&self, range: VmRange, stride: Bytes) -> Result<(), Errno> {
+        unit(Request::Store(range, stride)).await
+    }
+
+    async fn mincore(&self, range: VmRange) -> Result<Vec<bool>, Errno> {
+        match Call(Some(Request::Mincore(range))).await {
+            Answer::Resident(result) => result,
+            other => unreachable!("{other:?} answers no mincore"),
+        }
+    }
+
+    async fn rusage(&self) -> Result<Rusage, Errno> {
+        Ok(with(|world| world.current().rusage()))
+    }
+
+    async fn vmstat(&self) -> Result<VmStat, Errno> {
+        let name = |(event, count): (mm::event::Event, u64)| (event.name().to_owned(), count);
+        Ok(VmStat(with(|world| world.counters.iter().map(name).collect())))
+    }
+
+    async fn barrier(&self, parties: u32) -> Result<Barrier, Errno> {
+        Ok(with(|world| {
+            let id = u32::try_from(world.meetings.len()).expect("fewer than 2^32 barriers");
+            world.meetings.push(Meeting { parties, ..Meeting::default() });
+            Barrier { id, parties }
+        }))
+    }
+
+    async fn arrive(&self, barrier: Barrier) -> Result<(), Errno> {
+        unit(Request::Arrive(barrier)).await
+    }
+
+    async fn cancel(&self, barrier: Barrier) {
+        with(|world| world.cancel(barrier));
+    }
+
+    fn spawn<T: Send + 'static>(
+        &self,
+        on: Placement,
+        body: impl AsyncFnOnce(Self) -> T + Send + 'static,
+    ) -> impl Future<Output = Result<T, Died>> + 'static {
+        let slot = Rc::new(RefCell::new(None));
+        let result = Rc::clone(&slot);
+        let task = with(|world| {
+            let space = world.current().space;
+            world.create_task(on, space)
+        });
+        executor::adopt(task, Box::pin(async move { *result.borrow_mut() = Some(Ok(body(Sim).await)) }));
+        join(task, slot)
+    }
+
+    fn spawn_process<P: Wire, T: Wire>(
+        &self,
+        on: Placement,
+        entry: &'static str,
+        params: P,
+    ) -> impl Future<Output = Result<T, Died>> + 'static {
+        let slot = Rc::new(RefCell::new(None));
+        let result = Rc::clone(&slot);
+        let task = with(|world| {
+            let space = world.create_space();
+            world.create_task(on, space)
+        });
+        // Through JSON, as on the other targets: what does not cross a pipe there must not cross it here.
+        let params = serde_json::to_vec(&params).expect("parameters serialise");
+        let body = executor::entry(entry, params);
+        executor::adopt(
+            task,
+            Box::pin(async move {
+                let output = body.await.and_then(|output| {
+                    serde_json::from_slice(&output).map_err(|error| format!("its result is not readable: {error}"))
+                });
+                *result.borrow_mut() = Some(output.map_err(|reason| Died { reason }));
+            }),
+        );
+        join(task, slot)
+    }
+}

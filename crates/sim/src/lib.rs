@@ -1,0 +1,86 @@
+//! The machine: virtual time, CPUs and tasks; implements `Os` on top of the memory manager.
+//!
+//! | file | what |
+//! |---|---|
+//! | `clock.rs` | the one order: timers and CPUs by time, horizon and quantum |
+//! | `world.rs` | everything of a run that is data; turns and steps |
+//! | `task.rs`, `operation.rs` | the kernel half of tasks; what they can be inside of |
+//! | `mmap_lock.rs` | the lock of an address space |
+//! | `executor.rs`, `handle.rs` | the user half: futures over `Os` |
+//! | `run_hash.rs` | (time, cpu, event) folded into 64 bits |
+//!
+//! Not there yet: slices, weights and preemption (a CPU runs a task until it blocks), contended locks, interrupts, daemons.
+
+mod clock;
+mod executor;
+mod handle;
+mod mmap_lock;
+mod operation;
+mod run_hash;
+mod task;
+mod world;
+
+use std::{cell::RefCell, rc::Rc};
+
+use mm::{MachineSpec, Mm, Settings, Variant, cost::Prices, event::Counters};
+use os::Placement;
+use units::{Bytes, CpuId, Picos};
+
+pub use executor::{Entries, EntryFuture};
+pub use handle::Sim;
+use run_hash::Mark;
+use world::World;
+
+/// No CPU runs ahead of another by more than this: 2 us, about one page fault.
+pub const QUANTUM: Picos = Picos::from_micros(2);
+
+/// A machine with a kernel, ready to run something.
+#[derive(Clone, Debug)]
+pub struct Config {
+    /// Nodes and zones.
+    pub machine: MachineSpec,
+    /// The kernel as data.
+    pub variant: Variant,
+    /// Its settings.
+    pub settings: Settings,
+    /// What primitive operations take.
+    pub prices: Prices,
+    /// How many CPUs tasks are spread over.
+    pub cpus: usize,
+    /// How much may be mapped.
+    pub cap: Bytes,
+}
+
+/// What is left of a run besides its result.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Finish {
+    /// The run hash, in hexadecimal.
+    pub hash: String,
+    /// All events of the run.
+    pub counters: Counters,
+}
+
+/// Runs `main` as the first task of a freshly booted machine, and everything that it spawns, to the end.
+///
+/// # Panics
+/// When an invariant breaks, or when tasks wait for each other for ever.
+pub fn simulate<T: 'static>(
+    config: &Config,
+    entries: Entries,
+    main: impl AsyncFnOnce(Sim) -> T + 'static,
+) -> (T, Finish) {
+    let mm = Mm::new(&config.machine, config.variant, &config.settings);
+    let mut world = World::new(mm, config.cpus, config.prices.clone(), QUANTUM, config.cap);
+    let space = world.create_space();
+    world.create_task(Placement::Spread(0), space);
+    let slot = Rc::new(RefCell::new(None));
+    let result = Rc::clone(&slot);
+    let main = Box::pin(async move { *result.borrow_mut() = Some(main(Sim).await) });
+    let mut world = executor::run(world, entries, main);
+    let end = world.latest();
+    for (_, count) in world.counters.clone().iter() {
+        world.hash.fold(end, CpuId(0), Mark::Counter, count);
+    }
+    let result = slot.take().expect("the first task has ended");
+    (result, Finish { hash: world.hash.hex(), counters: world.counters })
+}

@@ -1,0 +1,140 @@
+//! What a task can be inside of: operations of the kernel as data, each taken in bounded steps.
+
+use mm::{
+    Mm,
+    address_space::AddressSpace,
+    cost::{Cx, Work},
+    fault::{Access, FaultDone},
+    step::Step,
+    touch::Touch,
+    unmap::Unmap,
+    vma::{HugeAdvice, PageRange},
+};
+use os::{Advice, VmRange};
+use units::{Bytes, Errno, Time, VirtAddr, Vpn};
+
+use crate::{
+    mmap_lock::Mode,
+    task::{Answer, Request},
+};
+
+/// An operation under way.
+#[derive(Clone, Debug)]
+pub(crate) enum Operation {
+    Mmap { len: Bytes },
+    Munmap { range: VmRange, unmap: Unmap, entered: bool },
+    Madvise { range: VmRange, advice: Advice },
+    Touch(Touch),
+    Mincore { range: VmRange },
+}
+
+/// What a step came to.
+#[derive(Clone, Debug)]
+pub(crate) enum Progress {
+    More,
+    Done(Answer),
+    /// The kernel ends the task; the text says why.
+    Killed(&'static str),
+}
+
+impl Operation {
+    /// # Panics
+    /// When the request is not one that takes steps.
+    pub(crate) fn new(request: Request) -> Self {
+        match request {
+            Request::Mmap(len) => Self::Mmap { len },
+            Request::Munmap(range) => Self::Munmap { range, unmap: Unmap::new(pages(range)), entered: false },
+            Request::Madvise(range, advice) => Self::Madvise { range, advice },
+            Request::Store(range, stride) => Self::Touch(Touch::new(range.start, range.len, stride, Access::Write)),
+            Request::Mincore(range) => Self::Mincore { range },
+            Request::Sleep(_) | Request::Arrive(_) | Request::Join(_) => unreachable!("{request:?} only waits"),
+        }
+    }
+
+    /// How the lock of the address space must be held for a step.
+    pub(crate) fn needs(&self) -> Mode {
+        match self {
+            Self::Mmap { .. } | Self::Munmap { .. } | Self::Madvise { .. } => Mode::Write,
+            Self::Touch(_) | Self::Mincore { .. } => Mode::Read,
+        }
+    }
+
+    /// Whether the lock stays held until the next step.
+    pub(crate) fn keeps_lock(&self) -> bool {
+        match self {
+            Self::Munmap { .. } => true,
+            Self::Touch(touch) => touch.is_in_fault(),
+            Self::Mmap { .. } | Self::Madvise { .. } | Self::Mincore { .. } => false,
+        }
+    }
+
+    /// Goes on, at most up to `horizon` where the operation is a long one. `left`: bytes that may still be mapped.
+    pub(crate) fn step(
+        &mut self,
+        mm: &mut Mm,
+        space: &mut AddressSpace,
+        cx: &mut Cx<'_>,
+        horizon: Time,
+        left: &mut Bytes,
+    ) -> Progress {
+        match self {
+            Self::Mmap { len } => {
+                cx.work(Work::SystemCall, 1);
+                Progress::Done(Answer::Range(map(mm, space, cx, *len, left)))
+            }
+            Self::Munmap { range, unmap, entered } => {
+                if !std::mem::replace(entered, true) {
+                    cx.work(Work::SystemCall, 1);
+                }
+                match unmap.step(mm, space, cx, horizon) {
+                    Step::More => Progress::More,
+                    Step::Block(wait) => unreachable!("unmapping does not wait, but for {wait:?}"),
+                    Step::Done(result) => {
+                        left.0 += if result.is_ok() { range.len.0 } else { 0 };
+                        Progress::Done(Answer::Unit(result))
+                    }
+                }
+            }
+            Self::Madvise { range, advice } => {
+                cx.work(Work::SystemCall, 1);
+                let advice = match advice {
+                    Advice::HugePage => HugeAdvice::HugePage,
+                    Advice::NoHugePage => HugeAdvice::NoHugePage,
+                };
+                Progress::Done(Answer::Unit(space.madvise(mm, cx, pages(*range), advice)))
+            }
+            Self::Mincore { range } => {
+                cx.work(Work::SystemCall, 1);
+                Progress::Done(Answer::Resident(space.mincore(cx, pages(*range))))
+            }
+            Self::Touch(touch) => match touch.step(mm, space, cx, horizon) {
+                Step::More => Progress::More,
+                Step::Block(wait) => unreachable!("faults do not wait yet, but for {wait:?}"),
+                Step::Done(FaultDone::Handled) => Progress::Done(Answer::Unit(Ok(()))),
+                Step::Done(FaultDone::OutOfMemory) => Progress::Killed("out of memory"),
+                Step::Done(FaultDone::BadAddress) => Progress::Killed("killed by signal 11 (SIGSEGV)"),
+            },
+        }
+    }
+
+    /// Frees what an operation that will not go on holds.
+    pub(crate) fn abort(&mut self, mm: &mut Mm, space: &mut AddressSpace, cx: &mut Cx<'_>) {
+        match self {
+            Self::Touch(touch) => touch.abort(mm, space, cx),
+            Self::Munmap { unmap, .. } => unmap.abort(mm, cx),
+            Self::Mmap { .. } | Self::Madvise { .. } | Self::Mincore { .. } => {}
+        }
+    }
+}
+
+fn map(mm: &Mm, space: &mut AddressSpace, cx: &mut Cx<'_>, len: Bytes, left: &mut Bytes) -> Result<VmRange, Errno> {
+    let rest = left.0.checked_sub(len.0).ok_or(Errno::NOMEM)?;
+    let pages = len.0.div_ceil(Bytes::PAGE.0);
+    let range = space.mmap(mm, cx, pages)?;
+    *left = Bytes(rest);
+    Ok(VmRange { start: VirtAddr(range.start.0 * Bytes::PAGE.0), len })
+}
+
+fn pages(range: VmRange) -> PageRange {
+    PageRange::new(Vpn(range.start.0 / Bytes::PAGE.0), range.len.0.div_ceil(Bytes::PAGE.0))
+}

@@ -1,0 +1,389 @@
+//! The simulated machine: CPUs, tasks, address spaces and the memory manager, all of it data.
+//!
+//! The world of a run is a thread-local that only this file touches, so that the simulator's handle on `Os` is a task's
+//! number, and runs on different threads are kept apart.
+
+use std::cell::RefCell;
+
+use mm::{
+    Mm,
+    address_space::{AddressSpace, MMAP_BASE},
+    cost::{Cx, Prices},
+    event::{Counters, Event},
+};
+use os::{Barrier, Placement};
+use units::{Bytes, CpuId, Errno, Picos, Time};
+
+use crate::{
+    clock::{Clock, Next},
+    mmap_lock::{MmapLock, Mode},
+    operation::{Operation, Progress},
+    run_hash::{Mark, RunHash},
+    task::{Answer, Cpu, Meeting, Request, SpaceId, Task, TaskId, TaskState},
+};
+
+/// Everything of a run but the user halves of its tasks.
+#[derive(Debug)]
+pub(crate) struct World {
+    pub(crate) mm: Mm,
+    pub(crate) prices: Prices,
+    pub(crate) counters: Counters,
+    /// None once the process has ended.
+    pub(crate) spaces: Vec<Option<AddressSpace>>,
+    /// The lock of each.
+    pub(crate) locks: Vec<MmapLock>,
+    pub(crate) tasks: Vec<Task>,
+    pub(crate) cpus: Vec<Cpu>,
+    pub(crate) meetings: Vec<Meeting>,
+    pub(crate) clock: Clock,
+    pub(crate) hash: RunHash,
+    /// Bytes that may still be mapped.
+    pub(crate) left: Bytes,
+    /// The task whose user half runs.
+    current: TaskId,
+}
+
+/// What the executor is to do.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Turn {
+    /// Poll this task's user half.
+    Poll(TaskId),
+    /// Drop this task's user half: the kernel has ended it.
+    Drop(TaskId),
+    /// Nothing: a step was taken inside the world.
+    Again,
+    /// Everything has come to its end.
+    Over,
+}
+
+impl World {
+    pub(crate) fn new(mm: Mm, cpus: usize, prices: Prices, quantum: Picos, cap: Bytes) -> Self {
+        Self {
+            mm,
+            prices,
+            counters: Counters::default(),
+            spaces: Vec::new(),
+            locks: Vec::new(),
+            tasks: Vec::new(),
+            cpus: vec![Cpu::default(); cpus],
+            meetings: Vec::new(),
+            clock: Clock::new(quantum),
+            hash: RunHash::default(),
+            left: cap,
+            current: TaskId(0),
+        }
+    }
+
+    /// A new task, runnable from the current task's time on.
+    pub(crate) fn create_task(&mut self, on: Placement, space: SpaceId) -> TaskId {
+        let Placement::Spread(index) = on;
+        let cpus = u32::try_from(self.cpus.len()).expect("fewer than 2^32 CPUs");
+        let id = TaskId(u32::try_from(self.tasks.len()).expect("fewer than 2^32 tasks"));
+        let from = if self.tasks.is_empty() { Time(0) } else { self.now() };
+        self.tasks.push(Task::new(CpuId(index % cpus), space));
+        self.wake(id, from);
+        id
+    }
+
+    /// A new, empty address space: a new process, related to no other.
+    ///
+    /// # Panics
+    /// When a machine has no memory for one page table, or for more than 4,096 families.
+    pub(crate) fn create_space(&mut self) -> SpaceId {
+        let id = u32::try_from(self.spaces.len()).expect("fewer than 2^32 processes");
+        let (cpu, now) = if self.tasks.is_empty() { (CpuId(0), Time(0)) } else { (self.current().cpu, self.now()) };
+        let mut cx = Cx::new(cpu, now, &self.prices, &mut self.counters);
+        let space = AddressSpace::new(&mut self.mm, &mut cx, MMAP_BASE);
+        self.spaces.push(Some(space.expect("a fresh process needs one page table")));
+        self.locks.push(MmapLock::default());
+        SpaceId(id)
+    }
+
+    /// The latest clock of any CPU.
+    pub(crate) fn latest(&self) -> Time {
+        self.cpus.iter().map(|cpu| cpu.clock).max().unwrap_or(Time(0))
+    }
+
+    /// The clock of the CPU of the task whose user half runs.
+    pub(crate) fn now(&self) -> Time {
+        self.cpus[self.cpu_of(self.current)].clock
+    }
+
+    pub(crate) fn current(&self) -> &Task {
+        &self.tasks[self.current.0 as usize]
+    }
+
+    fn cpu_of(&self, task: TaskId) -> usize {
+        self.tasks[task.0 as usize].cpu.0 as usize
+    }
+
+    /// The current task asks for something; its user half stops here.
+    pub(crate) fn submit(&mut self, request: Request) {
+        let task = self.current;
+        let (at, cpu) = (self.now(), self.current().cpu);
+        self.hash.fold(at, cpu, Mark::Begin, u64::from(task.0));
+        self.tasks[task.0 as usize].state = match request {
+            Request::Sleep(span) => {
+                self.clock.arm(at + span, task);
+                TaskState::Blocked
+            }
+            Request::Arrive(barrier) => self.arrive(task, barrier, at),
+            Request::Join(other) if matches!(self.tasks[other.0 as usize].state, TaskState::Ended) => {
+                TaskState::Answered(Answer::Unit(Ok(())))
+            }
+            Request::Join(other) => {
+                self.tasks[other.0 as usize].joiners.push(task);
+                TaskState::Blocked
+            }
+            operation => TaskState::Kernel(Operation::new(operation)),
+        };
+    }
+
+    /// The answer to the current task's request, once there is one.
+    pub(crate) fn take_answer(&mut self) -> Option<Answer> {
+        let state = &mut self.tasks[self.current.0 as usize].state;
+        match std::mem::replace(state, TaskState::User) {
+            TaskState::Answered(answer) => Some(answer),
+            other => {
+                *state = other;
+                None
+            }
+        }
+    }
+
+    fn arrive(&mut self, task: TaskId, barrier: Barrier, at: Time) -> TaskState {
+        let meeting = &mut self.meetings[barrier.id as usize];
+        if meeting.cancelled {
+            return TaskState::Answered(Answer::Unit(Err(Errno::CANCELED)));
+        }
+        if meeting.waiting.len() + 1 < meeting.parties as usize {
+            meeting.waiting.push(task);
+            return TaskState::Blocked;
+        }
+        for other in std::mem::take(&mut meeting.waiting) {
+            self.answer(other, Answer::Unit(Ok(())), at);
+        }
+        TaskState::Answered(Answer::Unit(Ok(())))
+    }
+
+    /// Frees everybody at a barrier with `ECANCELED`.
+    pub(crate) fn cancel(&mut self, barrier: Barrier) {
+        let at = self.now();
+        let meeting = &mut self.meetings[barrier.id as usize];
+        meeting.cancelled = true;
+        for task in std::mem::take(&mut meeting.waiting) {
+            self.answer(task, Answer::Unit(Err(Errno::CANCELED)), at);
+        }
+    }
+
+    /// Ends the wait of a blocked task.
+    fn answer(&mut self, task: TaskId, answer: Answer, at: Time) {
+        self.tasks[task.0 as usize].state = TaskState::Answered(answer);
+        self.wake(task, at);
+    }
+
+    /// Queues a task on its CPU, which runs from `at` on if it was idle.
+    fn wake(&mut self, task: TaskId, at: Time) {
+        let id = self.tasks[task.0 as usize].cpu;
+        let cpu = &mut self.cpus[id.0 as usize];
+        let idle = cpu.queue.is_empty();
+        cpu.queue.push_back(task);
+        if idle {
+            cpu.clock = cpu.clock.max(at);
+            self.clock.ready(id, cpu.clock);
+        }
+    }
+
+    /// The current task has ended, by itself or because the kernel ended it. The last task of a process takes its memory
+    /// with it.
+    pub(crate) fn end(&mut self) {
+        let id = self.current;
+        let space = self.current().space;
+        self.tasks[id.0 as usize].state = TaskState::Ended;
+        self.locks[space.0 as usize].leave(id);
+        let lives = |task: &Task| task.space == space && !matches!(task.state, TaskState::Ended);
+        if !self.tasks.iter().any(lives) {
+            let cpu = self.current().cpu;
+            let mut cx = Cx::new(cpu, self.cpus[cpu.0 as usize].clock, &self.prices, &mut self.counters);
+            let space = self.spaces[space.0 as usize].take().expect("a live task has an address space");
+            space.exit(&mut self.mm, &mut cx);
+            self.cpus[cpu.0 as usize].clock = cx.now();
+        }
+        let at = self.now();
+        for joiner in std::mem::take(&mut self.tasks[id.0 as usize].joiners) {
+            self.answer(joiner, Answer::Unit(Ok(())), at);
+        }
+    }
+
+    /// The kernel has ended the current task: nobody shall wait for it.
+    pub(crate) fn end_killed(&mut self) {
+        for id in 0..self.meetings.len() {
+            let parties = self.meetings[id].parties;
+            self.cancel(Barrier { id: u32::try_from(id).expect("barriers have 32-bit numbers"), parties });
+        }
+        self.end();
+    }
+
+    /// Takes the next turn of the one order. The CPU that ran last is put back by [`Self::settle`].
+    pub(crate) fn turn(&mut self) -> Turn {
+        match self.clock.next() {
+            Next::Nothing => Turn::Over,
+            Next::Timer { at, task } => {
+                self.answer(task, Answer::Unit(Ok(())), at);
+                Turn::Again
+            }
+            Next::Cpu { cpu, horizon, .. } => {
+                let task = *self.cpus[cpu.0 as usize].queue.front().expect("a ready CPU has a task");
+                self.current = task;
+                match self.tasks[task.0 as usize].state {
+                    TaskState::Kernel(_) => {
+                        if !self.lock(task, cpu) {
+                            self.settle(cpu);
+                            return Turn::Again;
+                        }
+                        let killed = self.step(task, cpu, horizon);
+                        if killed {
+                            return Turn::Drop(task);
+                        }
+                        self.settle(cpu);
+                        Turn::Again
+                    }
+                    _ => Turn::Poll(task),
+                }
+            }
+        }
+    }
+
+    /// After a user half was polled: puts its CPU back into the order.
+    pub(crate) fn settle_current(&mut self) {
+        self.settle(self.current().cpu);
+    }
+
+    fn settle(&mut self, id: CpuId) {
+        let cpu = &mut self.cpus[id.0 as usize];
+        let task = *cpu.queue.front().expect("the CPU ran a task");
+        if matches!(self.tasks[task.0 as usize].state, TaskState::Blocked | TaskState::LockWait(_) | TaskState::Ended) {
+            cpu.queue.pop_front();
+        }
+        if !cpu.queue.is_empty() {
+            self.clock.ready(id, cpu.clock);
+        }
+    }
+
+    /// Takes the lock that the next step of a task needs, unless it holds it from the last one. False when the task has to
+    /// wait; its CPU is then free for others.
+    fn lock(&mut self, id: TaskId, cpu: CpuId) -> bool {
+        let task = &mut self.tasks[id.0 as usize];
+        let TaskState::Kernel(operation) = &task.state else {
+            unreachable!("only operations take locks");
+        };
+        if task.holds.is_some() {
+            return true;
+        }
+        let mode = operation.needs();
+        let clock = &mut self.cpus[cpu.0 as usize].clock;
+        let lock = &mut self.locks[task.space.0 as usize];
+        let Some(from) = lock.acquire(id, mode, *clock) else {
+            let TaskState::Kernel(operation) = std::mem::replace(&mut task.state, TaskState::Blocked) else {
+                unreachable!("it was an operation above");
+            };
+            task.state = TaskState::LockWait(operation);
+            return false;
+        };
+        *clock = from;
+        task.holds = Some(mode);
+        // A reader lets the readers behind it in as well.
+        let next = lock.next().filter(|_| mode == Mode::Read);
+        self.let_try(next, from);
+        true
+    }
+
+    /// Lets go of a task's lock at an instant.
+    fn unlock(&mut self, id: TaskId, at: Time) {
+        let task = &mut self.tasks[id.0 as usize];
+        if let Some(mode) = task.holds.take() {
+            let next = self.locks[task.space.0 as usize].release(mode, at);
+            self.let_try(next, at);
+        }
+    }
+
+    /// A task that waits for a lock tries again.
+    fn let_try(&mut self, task: Option<TaskId>, at: Time) {
+        let Some(id) = task else { return };
+        let state = &mut self.tasks[id.0 as usize].state;
+        match std::mem::replace(state, TaskState::Blocked) {
+            TaskState::LockWait(operation) => {
+                *state = TaskState::Kernel(operation);
+                self.wake(id, at);
+            }
+            // It was told already, and has not run yet.
+            other => *state = other,
+        }
+    }
+
+    /// One step of the operation that a task is in; true when the kernel ends the task. Its effects happen at its start,
+    /// its price is paid after.
+    fn step(&mut self, id: TaskId, cpu: CpuId, horizon: Time) -> bool {
+        let task = &mut self.tasks[id.0 as usize];
+        let TaskState::Kernel(operation) = &mut task.state else {
+            unreachable!("only operations are stepped");
+        };
+        let start = self.cpus[cpu.0 as usize].clock;
+        let faults_before = self.counters.get(Event::Pgfault);
+        let mut cx = Cx::new(cpu, start, &self.prices, &mut self.counters);
+        let space = self.spaces[task.space.0 as usize].as_mut().expect("a live task has an address space");
+        let progress = operation.step(&mut self.mm, space, &mut cx, horizon, &mut self.left);
+        if let Progress::Killed(_) = progress {
+            operation.abort(&mut self.mm, space, &mut cx);
+        }
+        let (end, spent) = (cx.now(), cx.spent());
+        // Reporting, not mechanism: `ru_minflt` of the task is its share of the machine's count.
+        let faults = self.counters.get(Event::Pgfault) - faults_before;
+        task.faults += faults;
+        task.spent.add(&spent);
+        self.cpus[cpu.0 as usize].clock = end;
+        self.hash.fold(end, cpu, Mark::Faults, faults);
+        let keeps = matches!(progress, Progress::More) && operation.keeps_lock();
+        if !keeps {
+            self.unlock(id, end);
+        }
+        let task = &mut self.tasks[id.0 as usize];
+        match progress {
+            Progress::More => false,
+            Progress::Done(answer) => {
+                task.state = TaskState::Answered(answer);
+                self.hash.fold(end, cpu, Mark::End, u64::from(id.0));
+                false
+            }
+            Progress::Killed(reason) => {
+                task.killed = Some(reason);
+                true
+            }
+        }
+    }
+
+    /// Why the kernel ended a task, if it did.
+    pub(crate) fn killed(&self, task: TaskId) -> Option<&'static str> {
+        self.tasks[task.0 as usize].killed
+    }
+}
+
+thread_local! {
+    static WORLD: RefCell<Option<World>> = const { RefCell::new(None) };
+}
+
+/// Runs `body` with the world of this thread's run.
+///
+/// # Panics
+/// When no run is under way on this thread: a handle escaped its run.
+pub(crate) fn with<T>(body: impl FnOnce(&mut World) -> T) -> T {
+    WORLD.with_borrow_mut(|world| body(world.as_mut().expect("a simulated task runs inside its run")))
+}
+
+/// Makes `world` the world of this thread while `body` runs, and hands it back.
+pub(crate) fn scoped(world: World, body: impl FnOnce()) -> World {
+    let outer = WORLD.replace(Some(world));
+    assert!(outer.is_none(), "one run at a time on a thread");
+    body();
+    WORLD.take().expect("nobody else takes the world")
+}
