@@ -19,8 +19,30 @@ pub fn spec(machine: &Machine) -> Result<MachineSpec, String> {
         let zones = zones.iter().map(zone).collect::<Result<_, _>>()?;
         Ok(NodeSpec { id: node.id, cpus: node.cpus.clone(), distance: node.distance.clone(), zones })
     });
-    let nodes = nodes.collect::<Result<_, String>>()?;
+    let nodes = nodes.collect::<Result<Vec<NodeSpec>, String>>()?;
+    check_borders(&nodes)?;
     Ok(MachineSpec { pageblock_order: Order::HUGE, max_order: MAX_ORDER, nodes })
+}
+
+/// A pageblock belongs to one zone; a border inside of one is possible on real machines, but not here yet.
+fn check_borders(nodes: &[NodeSpec]) -> Result<(), String> {
+    let zones = nodes.iter().flat_map(|node| node.zones.iter().map(move |zone| (node.id, zone)));
+    let mut zones: Vec<_> = zones.filter(|(_, zone)| zone.spanned.0 > 0).collect();
+    zones.sort_by_key(|(_, zone)| zone.start);
+    for pair in zones.windows(2) {
+        let [(lower_node, lower), (upper_node, upper)] = pair else { unreachable!("windows of two") };
+        let last = Pfn(lower.end().0 - 1);
+        if last.align_down(Order::HUGE) >= upper.start.align_down(Order::HUGE) {
+            return Err(format!(
+                "node {lower_node} {} and node {upper_node} {} meet inside a pageblock, at frame {}; memory of nodes must \
+                 be a multiple of 2MiB",
+                lower.kind.name(),
+                upper.kind.name(),
+                upper.start
+            ));
+        }
+    }
+    Ok(())
 }
 
 /// Everything that the simulator needs to know.
@@ -64,6 +86,15 @@ mod tests {
     use units::Frames;
 
     use super::*;
+
+    #[test]
+    fn nodes_that_meet_inside_a_pageblock_are_refused() {
+        let node = |id: u32| format!("[[node]]\nid = {id}\nmemory = '262148KiB'\ncpus = '{id}'\n");
+        let source = crate::source::Source::from_text("x.toml", format!("about = ''\n{}{}", node(0), node(1)));
+        let machine = Machine::from_source(&source, &linux::setting::names()).unwrap();
+        let error = spec(&machine).unwrap_err();
+        assert!(error.starts_with("node 0 DMA32 and node 1 DMA32 meet inside a pageblock, at frame 65537"), "{error}");
+    }
 
     #[test]
     fn the_built_in_machines_are_machines() {

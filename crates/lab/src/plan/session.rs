@@ -94,6 +94,8 @@ impl<P: FnMut(&KernelImage) -> Accelerator> Planner<'_, P> {
             [] => vec![format!("v{}", self.experiment.kernel)],
             variants => variants.to_vec(),
         };
+        crate::simulated::spec(&machine)
+            .map_err(|problem| Refusal::Mistake(UsageError(format!("machine {}: {problem}", machine.name))))?;
         let mut sessions = Vec::new();
         for name in variants {
             let known: Vec<_> = mm::variant::ALL.iter().map(|variant| variant.name).collect();
