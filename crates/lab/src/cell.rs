@@ -65,7 +65,7 @@ fn real(workload: &Workload, order: &Order) -> Result<Measured, String> {
 fn simulated(workload: &Workload, order: &Order, machine: &str) -> Result<Measured, String> {
     let source = Source::from_text(format!("{}.toml", order.key.machine), machine);
     let machine = Machine::from_source(&source, &linux::setting::names()).map_err(|error| error.to_string())?;
-    let variant = mm::variant::ALL.iter().copied().find(|variant| variant.name == order.key.variant);
+    let variant = mm::Variant::named(&order.key.variant);
     let variant = variant.ok_or_else(|| format!("unknown variant {}", order.key.variant))?;
     let config = crate::simulated::config(&machine, variant, order.cap)?;
     let workload_there = workload.clone();

@@ -268,19 +268,8 @@ impl Runner<'_> {
         // After the settings: the zones that are shown are those that the cells ran on.
         let capture = Capture::live().map_err(|error| Stopped::Failed(error.to_string()))?;
         self.keep(&Record::System(system(session, None, capture_json([("live", &capture)]))))?;
-        for key in missing {
-            self.step(session, &key.case);
-            let order = Order { key: key.clone(), cap: session.cap, idle_window: true, machine: None };
-            let order = serde_json::to_vec(&order).expect("an order serialises");
-            match worker::run(&order, Some(self.plan.timeout_s), self.stop) {
-                Ok(line) => match serde_json::from_str(&line) {
-                    Ok(record) => self.keep(&record)?,
-                    Err(error) => self.failures.push(format!("host {}: unreadable result: {error}", key.case)),
-                },
-                Err(WorkerError::Interrupted) => return Err(Stopped::Interrupted),
-                Err(error) => self.failures.push(format!("host {}: {error}", key.case)),
-            }
-        }
+        let order = |key: &Key| Order { key: key.clone(), cap: session.cap, idle_window: true, machine: None };
+        self.workers(session, missing, order)?;
         guard.map_or(Ok(()), |guard| guard.finish().map_err(Stopped::Failed))
     }
 
@@ -291,18 +280,33 @@ impl Runner<'_> {
             // The real one failed, and has said why.
             return Ok(());
         };
-        for key in missing {
+        let machine = machine.to_toml();
+        let order = |key: &Key| Order {
+            key: key.clone(),
+            cap: session.cap,
+            idle_window: false,
+            machine: Some(machine.clone()),
+        };
+        self.workers(session, missing, order)
+    }
+
+    /// Each cell in a worker of its own on this host. One that gives no result is a failure, and the others go on.
+    fn workers(&mut self, session: &Session, keys: &[Key], order: impl Fn(&Key) -> Order) -> Result<(), Stopped> {
+        for key in keys {
             self.step(session, &key.case);
-            let order =
-                Order { key: key.clone(), cap: session.cap, idle_window: false, machine: Some(machine.to_toml()) };
-            let order = serde_json::to_vec(&order).expect("an order serialises");
+            let order = serde_json::to_vec(&order(key)).expect("an order serialises");
+            // There is one host, but there may be several simulated machines.
+            let who = match session.place {
+                Place::Sim { .. } => format!("sim {} on {}", key.case, session.machine.name),
+                Place::Host | Place::Vm { .. } => format!("{} {}", session.target(), key.case),
+            };
             match worker::run(&order, Some(self.plan.timeout_s), self.stop) {
                 Ok(line) => match serde_json::from_str(&line) {
                     Ok(record) => self.keep(&record)?,
-                    Err(error) => self.failures.push(format!("sim {}: unreadable result: {error}", key.case)),
+                    Err(error) => self.failures.push(format!("{who}: unreadable result: {error}")),
                 },
                 Err(WorkerError::Interrupted) => return Err(Stopped::Interrupted),
-                Err(error) => self.failures.push(format!("sim {} on {}: {error}", key.case, session.machine.name)),
+                Err(error) => self.failures.push(format!("{who}: {error}")),
             }
         }
         Ok(())

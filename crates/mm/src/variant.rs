@@ -324,6 +324,11 @@ impl Variant {
         newest.ok_or(UnknownRelease::TooOld(major, minor))
     }
 
+    /// The rules of this name.
+    pub fn named(name: &str) -> Option<&'static Self> {
+        ALL.into_iter().find(|variant| variant.name == name)
+    }
+
     /// Where a CPU's batch stops growing, in frames.
     pub fn pcp_batch_limit_frames(&self) -> Frames {
         self.pcp_batch_limit.frames()

@@ -99,9 +99,9 @@ impl<P: FnMut(&KernelImage) -> Accelerator> Planner<'_, P> {
         let mut sessions = Vec::new();
         for name in variants {
             let known: Vec<_> = mm::variant::ALL.iter().map(|variant| variant.name).collect();
-            let found = mm::variant::ALL.iter().copied().find(|variant| variant.name == name);
-            let variant = found.ok_or_else(|| Refusal::Mistake(UsageError(unknown("variant", &name, &known))))?;
-            let cap = Bytes(machine.memory().0 / 4 * 3);
+            let variant = mm::Variant::named(&name);
+            let variant = variant.ok_or_else(|| Refusal::Mistake(UsageError(unknown("variant", &name, &known))))?;
+            let cap = cap_of(&machine);
             let cpus = u32::try_from(machine.cpus().len()).expect("fewer than 2^32 CPUs");
             let place = Place::Sim { variant, twin: false };
             let session =
@@ -175,8 +175,7 @@ impl<P: FnMut(&KernelImage) -> Accelerator> Planner<'_, P> {
         // Two images may say the same release, or one may be given twice: a number tells them apart.
         let same = others.iter().filter(|session| session.kernel.split(' ').next() == Some(&image.release)).count();
         let kernel = if same == 0 { image.release.clone() } else { format!("{} #{}", image.release, same + 1) };
-        // A guest's kernel needs some itself, and reclaim is not what fault-storm measures.
-        let cap = Bytes(machine.memory().0 / 4 * 3);
+        let cap = cap_of(&machine);
         Ok(Session { machine, kernel, place: Place::Vm { image, accelerator }, cap, keys: Vec::new() })
     }
 
@@ -234,6 +233,11 @@ fn twin(real: &Session) -> Result<Session, Skipped> {
         cap: real.cap,
         keys: real.keys.iter().map(key).collect(),
     })
+}
+
+/// What a workload may map of a machine: its kernel needs some itself, and reclaim is not what fault-storm measures.
+fn cap_of(machine: &Machine) -> Bytes {
+    Bytes(machine.memory().0 / 4 * 3)
 }
 
 /// What QEMU's `pc` machine can be: 255 CPUs (8-bit APIC ids) and 128 nodes (MAX_NODES, include/sysemu/numa.h, 7.2).
