@@ -71,3 +71,16 @@ fn memory_that_runs_out_ends_the_task_and_says_so() {
     let answer = answer.expect(1);
     assert!(answer.stderr.contains("out of memory"), "{}", answer.stderr);
 }
+
+#[test]
+fn settings_reach_the_simulator_or_are_refused() {
+    let room = Room::new();
+    let never = ["--target", "sim", "--set", "page=huge", "--set", "tasks=1", "--set"];
+    let cells = run(&room, &[never.as_slice(), &["transparent_hugepage/enabled=never"]].concat());
+    for cell in cells.values() {
+        assert_eq!(cell.measured.counters.get("thp_fault_alloc"), None, "{}", cell.key.case);
+        assert_eq!(cell.measured.counters["pgfault"], 262_144, "{}", cell.key.case);
+    }
+    let answer = room.run(&words(&[&["run", "fault-storm"], &never, &["vm.swappiness=10"]])).expect(2);
+    assert!(answer.stderr.contains("the simulator does not model it yet"), "{}", answer.stderr);
+}

@@ -6,7 +6,7 @@ mod session;
 use std::path::PathBuf;
 
 use linux::{kernel_image::KernelImage, qemu::Accelerator};
-use report::{Key, Skipped, Target};
+use report::{Column, Key, Skipped, Target};
 use serde::{Deserialize, Serialize};
 use units::Bytes;
 
@@ -111,8 +111,8 @@ pub enum Place {
     Sim {
         /// The kernel as data.
         variant: &'static mm::Variant,
-        /// Whether it is the twin of the session before it: on the same machine, as that kernel found it.
-        twin: bool,
+        /// The real session whose twin it is: on the same machine, as that kernel found it.
+        twin_of: Option<Column>,
     },
 }
 
@@ -161,8 +161,8 @@ impl Plan {
     /// automatic settings move by themselves.
     pub fn identity(&self) -> Identity {
         let machine = |session: &Session| match &session.place {
-            Place::Host | Place::Sim { twin: true, .. } => (String::new(), session.target().to_string()),
-            Place::Sim { twin: false, .. } => (session.machine.to_toml(), "sim".to_owned()),
+            Place::Host | Place::Sim { twin_of: Some(_), .. } => (String::new(), session.target().to_string()),
+            Place::Sim { twin_of: None, .. } => (session.machine.to_toml(), "sim".to_owned()),
             Place::Vm { accelerator, .. } => (session.machine.to_toml(), accelerator.name()),
         };
         Identity {

@@ -18,7 +18,7 @@ use linux::{
     setting::SettingError,
     worker::{self, WorkerError},
 };
-use report::{Key, Record, Run, SCHEMA, Skipped, Store, StoreError, System};
+use report::{Column, Key, Record, Run, SCHEMA, Skipped, Store, StoreError, System};
 
 use crate::{
     cell::Order,
@@ -230,7 +230,7 @@ impl Runner<'_> {
         }
         match &session.place {
             Place::Host => self.host(session, &missing),
-            Place::Sim { twin, .. } => self.sim(session, *twin, &missing),
+            Place::Sim { twin_of, .. } => self.sim(session, twin_of.as_ref(), &missing),
             Place::Vm { image, accelerator } => {
                 let seeds: BTreeSet<u64> = missing.iter().map(|key| key.seed).collect();
                 seeds.into_iter().try_for_each(|seed| self.vm(session, image, *accelerator, seed))
@@ -274,12 +274,19 @@ impl Runner<'_> {
     }
 
     /// Each cell in a worker of its own, on the machine that the real session before it found, or on that of its file.
-    fn sim(&mut self, session: &Session, twin: bool, missing: &[Key]) -> Result<(), Stopped> {
-        let machine = if twin { self.found(session)? } else { Some(session.machine.clone()) };
-        let Some(machine) = machine else {
+    fn sim(&mut self, session: &Session, twin_of: Option<&Column>, missing: &[Key]) -> Result<(), Stopped> {
+        let machine = match twin_of {
+            Some(real) => self.found(real)?,
+            None => Some(session.machine.clone()),
+        };
+        let Some(mut machine) = machine else {
             // The real one failed, and has said why.
             return Ok(());
         };
+        for (name, value) in &self.plan.settings {
+            machine.settings.retain(|(known, _)| known != name);
+            machine.settings.push((name.clone(), value.clone()));
+        }
         let machine = machine.to_toml();
         let order = |key: &Key| Order {
             key: key.clone(),
@@ -312,12 +319,16 @@ impl Runner<'_> {
         Ok(())
     }
 
-    /// The machine of a twin: as its real kernel said it is, in the last capture.
-    fn found(&self, session: &Session) -> Result<Option<Machine>, Stopped> {
+    /// The machine of a twin: as its real kernel said it is, in its last capture.
+    fn found(&self, real: &Column) -> Result<Option<Machine>, Stopped> {
         let directory = self.store.path().parent().unwrap_or(Path::new("."));
         let records = Store::read(directory)?.records;
         let captures = records.iter().rev().find_map(|record| match record {
-            Record::System(system) if system.machine == session.machine.name => Some(&system.captures),
+            Record::System(system)
+                if (system.target, &system.kernel, &system.machine) == (real.target, &real.kernel, &real.machine) =>
+            {
+                Some(&system.captures)
+            }
             _ => None,
         });
         let Some(files) = captures.and_then(|captures| captures.get("recomputed").or_else(|| captures.get("live")))
@@ -327,7 +338,7 @@ impl Runner<'_> {
         let capture: Capture =
             serde_json::from_value(files.clone()).map_err(|error| Stopped::Failed(error.to_string()))?;
         let snapshot = Snapshot::parse(&capture).map_err(|error| Stopped::Failed(error.to_string()))?;
-        Ok(Some(import(&snapshot, &session.machine.name)))
+        Ok(Some(import(&snapshot, &real.machine)))
     }
 
     /// One boot: all cells of one seed.

@@ -1,6 +1,6 @@
 //! A machine file as the simulator's machine: where its memory lies, and the settings that shape its zones.
 
-use mm::{MachineSpec, MachineView, NodeSpec, Settings, Variant, ZoneKind, ZoneSpec};
+use mm::{MachineSpec, MachineView, NodeSpec, Settings, Variant, ZoneKind, ZoneSpec, thp::ThpEnabled};
 use units::{Bytes, Order, Pfn};
 
 use crate::{
@@ -45,12 +45,41 @@ fn check_borders(nodes: &[NodeSpec]) -> Result<(), String> {
     Ok(())
 }
 
+/// Settings whose mechanism the simulator has.
+const MODELLED: [&str; 7] = [
+    linux::setting::THP_ENABLED,
+    "transparent_hugepage/use_zero_page",
+    "vm.min_free_kbytes",
+    "vm.watermark_scale_factor",
+    "vm.lowmem_reserve_ratio",
+    "vm.percpu_pagelist_fraction",
+    "vm.percpu_pagelist_high_fraction",
+];
+
+/// Refuses what a user sets and the simulator would ignore: a prediction that leaves it out would be of another machine.
+pub fn check_settings(settings: &[(String, String)]) -> Result<(), String> {
+    match settings.iter().find(|(name, _)| !MODELLED.contains(&name.as_str())) {
+        Some((name, _)) => {
+            Err(format!("{name}: the simulator does not model it yet (it models {})", MODELLED.join(", ")))
+        }
+        None => Ok(()),
+    }
+}
+
 /// Everything that the simulator needs to know.
 pub fn config(machine: &Machine, variant: &Variant, cap: Bytes) -> Result<sim::Config, String> {
     let spec = spec(machine)?;
     let settings = settings(machine, &spec.view(), variant);
     let cpus = machine.cpus().len();
-    Ok(sim::Config { machine: spec, variant: *variant, settings, prices: prices::generic(), cpus, cap })
+    let of = |name: &str| machine.settings.iter().find(|(known, _)| known == name).map(|(_, value)| value.as_str());
+    let thp_enabled = match of(linux::setting::THP_ENABLED) {
+        Some("never") => ThpEnabled::Never,
+        Some("madvise") => ThpEnabled::Madvise,
+        _ => ThpEnabled::Always,
+    };
+    let use_zero_page = of("transparent_hugepage/use_zero_page") != Some("0");
+    let prices = prices::generic();
+    Ok(sim::Config { machine: spec, variant: *variant, settings, thp_enabled, use_zero_page, prices, cpus, cap })
 }
 
 fn zone(facts: &ZoneFacts) -> Result<ZoneSpec, String> {

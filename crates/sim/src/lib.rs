@@ -22,7 +22,7 @@ mod world;
 
 use std::{cell::RefCell, rc::Rc};
 
-use mm::{MachineSpec, Mm, Settings, Variant, cost::Prices, event::Counters};
+use mm::{MachineSpec, Mm, Settings, Variant, cost::Prices, event::Counters, thp::ThpEnabled};
 use os::Placement;
 use units::{Bytes, CpuId, Picos};
 
@@ -43,6 +43,10 @@ pub struct Config {
     pub variant: Variant,
     /// Its settings.
     pub settings: Settings,
+    /// `transparent_hugepage/enabled`.
+    pub thp_enabled: ThpEnabled,
+    /// `transparent_hugepage/use_zero_page`.
+    pub use_zero_page: bool,
     /// What primitive operations take.
     pub prices: Prices,
     /// How many CPUs tasks are spread over.
@@ -69,7 +73,9 @@ pub fn simulate<T: 'static>(
     entries: Entries,
     main: impl AsyncFnOnce(Sim) -> T + 'static,
 ) -> (T, Finish) {
-    let mm = Mm::new(&config.machine, config.variant, &config.settings);
+    let mut mm = Mm::new(&config.machine, config.variant, &config.settings);
+    mm.thp.enabled = config.thp_enabled;
+    mm.thp.use_zero_page = config.use_zero_page;
     let mut world = World::new(mm, config.cpus, config.prices.clone(), QUANTUM, config.cap);
     let space = world.create_space();
     world.create_task(Placement::Spread(0), space);

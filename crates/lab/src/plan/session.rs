@@ -5,14 +5,14 @@ use linux::{
     procfs::{Capture, Snapshot},
     qemu::{self, Accelerator},
 };
-use report::{Key, SCHEMA, Skipped, Target};
+use report::{Column, Key, SCHEMA, Skipped, Target};
 use units::Bytes;
 
 use super::{
     AcceleratorChoice, Place, Request, Session, UsageError,
     grid::{self, Ground},
 };
-use crate::{experiment::Experiment, import, machine::Machine, source::unknown};
+use crate::{experiment::Experiment, import, machine::Machine, simulated, source::unknown};
 
 /// The name of the machine that is imported from this host.
 const HERE: &str = "here";
@@ -39,7 +39,7 @@ impl<P: FnMut(&KernelImage) -> Accelerator> Planner<'_, P> {
         targets.dedup();
         let mut sessions = Vec::new();
         let mut skipped = Vec::new();
-        let simulated = targets.contains(&Target::Sim);
+        let with_twins = targets.contains(&Target::Sim);
         for target in targets {
             if target == Target::Sim && !sessions.is_empty() {
                 // Each real session has its twin already.
@@ -50,9 +50,9 @@ impl<P: FnMut(&KernelImage) -> Accelerator> Planner<'_, P> {
                     let reasons: Vec<_> = skipped.iter().map(|skip: &Skipped| skip.reason.as_str()).collect();
                     return Err(UsageError(format!("target {target}: no case fits: {}", reasons.join("; "))));
                 }
-                Ok(more) if simulated && target != Target::Sim => {
+                Ok(more) if with_twins && target != Target::Sim => {
                     for session in more {
-                        let twin = twin(&session);
+                        let twin = twin(&session, self.settings, &sessions);
                         sessions.push(session);
                         match twin {
                             Ok(twin) => sessions.push(twin),
@@ -91,10 +91,15 @@ impl<P: FnMut(&KernelImage) -> Accelerator> Planner<'_, P> {
         let name = self.request.machine.as_deref().unwrap_or(&self.experiment.machine);
         let machine = Machine::load(name, &linux::setting::names()).map_err(|error| Refusal::Mistake(error.into()))?;
         let variants = match self.request.variants.as_slice() {
-            [] => vec![format!("v{}", self.experiment.kernel)],
+            [] => {
+                let newest = mm::Variant::for_release(&self.experiment.kernel);
+                vec![newest.map_err(|error| Refusal::Lacking(error.to_string()))?.name.to_owned()]
+            }
             variants => variants.to_vec(),
         };
-        crate::simulated::spec(&machine)
+        simulated::check_settings(self.settings)
+            .map_err(|problem| Refusal::Mistake(UsageError(format!("--set {problem}"))))?;
+        simulated::spec(&machine)
             .map_err(|problem| Refusal::Mistake(UsageError(format!("machine {}: {problem}", machine.name))))?;
         let mut sessions = Vec::new();
         for name in variants {
@@ -103,7 +108,7 @@ impl<P: FnMut(&KernelImage) -> Accelerator> Planner<'_, P> {
             let variant = variant.ok_or_else(|| Refusal::Mistake(UsageError(unknown("variant", &name, &known))))?;
             let cap = cap_of(&machine);
             let cpus = u32::try_from(machine.cpus().len()).expect("fewer than 2^32 CPUs");
-            let place = Place::Sim { variant, twin: false };
+            let place = Place::Sim { variant, twin_of: None };
             let session =
                 Session { machine: machine.clone(), kernel: variant.name.to_owned(), place, cap, keys: Vec::new() };
             let mut session = self.fill(session, cpus, "three quarters of the machine's memory", skipped)?;
@@ -215,10 +220,18 @@ impl<P: FnMut(&KernelImage) -> Accelerator> Planner<'_, P> {
 }
 
 /// The simulator on the machine of a real session, with the newest rules not newer than its kernel.
-fn twin(real: &Session) -> Result<Session, Skipped> {
+fn twin(real: &Session, settings: &[(String, String)], others: &[Session]) -> Result<Session, Skipped> {
     let what = format!("the twin of {} {}", real.target(), real.kernel);
     let skip = |reason: String| Skipped { schema: SCHEMA, target: Target::Sim, what: what.clone(), reason };
+    simulated::check_settings(settings).map_err(&skip)?;
     let variant = mm::Variant::for_release(&real.kernel).map_err(|error| skip(error.to_string()))?;
+    let same = |other: &&Session| {
+        let place = (other.target(), &other.kernel, &other.machine.name);
+        place == (Target::Sim, &variant.name.to_owned(), &real.machine.name)
+    };
+    if others.iter().any(|other| same(&other)) {
+        return Err(skip(format!("{} on {} is there already", variant.name, real.machine.name)));
+    }
     let key = |key: &Key| Key {
         target: Target::Sim,
         kernel: variant.name.to_owned(),
@@ -226,10 +239,11 @@ fn twin(real: &Session) -> Result<Session, Skipped> {
         state: "fresh".to_owned(),
         ..key.clone()
     };
+    let column = Column { target: real.target(), kernel: real.kernel.clone(), machine: real.machine.name.clone() };
     Ok(Session {
         machine: real.machine.clone(),
         kernel: variant.name.to_owned(),
-        place: Place::Sim { variant, twin: true },
+        place: Place::Sim { variant, twin_of: Some(column) },
         cap: real.cap,
         keys: real.keys.iter().map(key).collect(),
     })
