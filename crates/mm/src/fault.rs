@@ -190,7 +190,7 @@ impl FaultControl {
             mm.free(cx, frame, Order::HUGE);
             return Next::Done(FaultDone::OutOfMemory);
         };
-        primitive::clear(cx, Order::HUGE);
+        primitive::clear(&mut mm.frames, cx, frame, Order::HUGE);
         Next::Later(Phase::HugeMap { frame, deposit })
     }
 
@@ -251,7 +251,7 @@ pub(crate) fn map_base(
     node: NodeId,
 ) -> Option<()> {
     let frame = mm.alloc(cx, &AllocRequest::gfp_highuser_movable(node))?;
-    primitive::clear(cx, Order::BASE);
+    primitive::clear(&mut mm.frames, cx, frame, Order::BASE);
     mm.map_new_folio(frame, space.family, vpn, Order::BASE);
     space.tables.set_pte(cx, table, vpn, Pte::written(frame));
     space.rss += 1;
@@ -270,10 +270,10 @@ fn write_protected(mm: &mut Mm, space: &mut AddressSpace, cx: &mut Cx, table: Ta
     let frame = mm.alloc(cx, &AllocRequest::gfp_highuser_movable(mm.node_of_cpu(cx.cpu())))?;
     mm.map_new_folio(frame, space.family, vpn, Order::BASE);
     if was.is_zero_page() {
-        primitive::clear(cx, Order::BASE);
+        primitive::clear(&mut mm.frames, cx, frame, Order::BASE);
         space.rss += 1;
     } else {
-        primitive::copy(cx);
+        primitive::copy(&mut mm.frames, cx, was.pfn(), frame);
     }
     primitive::flush_tlb(cx);
     space.tables.set_pte(cx, table, vpn, Pte::written(frame));

@@ -96,6 +96,8 @@ pub struct FrameTable {
     /// State of a free block of at least pageblock order, by the pageblock that it starts with; else zero.
     block_state: Vec<u64>,
     block_links: Vec<u64>,
+    /// What each frame holds, in a word: a column for tests, empty unless asked for.
+    contents: Vec<u64>,
     /// Facts about whole pageblocks.
     pub blocks: Pageblocks,
 }
@@ -118,6 +120,7 @@ impl FrameTable {
             links: words(frames as usize),
             block_state: words(blocks),
             block_links: words(blocks),
+            contents: Vec::new(),
             blocks: Pageblocks::new(pageblock_order, blocks),
         }
     }
@@ -292,6 +295,36 @@ impl FrameTable {
     pub fn links(&self, pfn: Pfn) -> Links {
         let in_block = self.state[pfn.0 as usize] == 0 && matches!(self.get(pfn), Frame::Free { .. });
         unpack_links(if in_block { self.block_links[self.blocks.index(pfn)] } else { self.links[pfn.0 as usize] })
+    }
+
+    /// From now on each frame holds a word, and clears and copies move it: for tests. Before the first clear a frame
+    /// holds `dirt`.
+    pub fn keep_contents(&mut self, dirt: u64) {
+        self.contents = vec![dirt; self.state.len()];
+    }
+
+    /// What a frame holds, where contents are kept.
+    pub fn content(&self, pfn: Pfn) -> u64 {
+        self.contents[pfn.0 as usize]
+    }
+
+    /// User code stores to a frame, where contents are kept.
+    pub fn store(&mut self, pfn: Pfn, content: u64) {
+        self.contents[pfn.0 as usize] = content;
+    }
+
+    #[inline]
+    pub(crate) fn clear_contents(&mut self, pfn: Pfn, order: Order) {
+        if !self.contents.is_empty() {
+            self.contents[pfn.0 as usize..][..order.frames() as usize].fill(0);
+        }
+    }
+
+    #[inline]
+    pub(crate) fn copy_content(&mut self, from: Pfn, to: Pfn) {
+        if !self.contents.is_empty() {
+            self.contents[to.0 as usize] = self.contents[from.0 as usize];
+        }
     }
 
     /// The words of one frame, state and links, as they are: for checks.

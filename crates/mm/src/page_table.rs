@@ -321,7 +321,7 @@ impl PageTables {
 
     fn alloc_table(&mut self, mm: &mut Mm, cx: &mut Cx, level: Level) -> Option<TableId> {
         let frame = mm.alloc(cx, &AllocRequest::gfp_pgtable_user(mm.node_of_cpu(cx.cpu())))?;
-        primitive::clear(cx, Order::BASE);
+        primitive::clear(&mut mm.frames, cx, frame, Order::BASE);
         mm.frames.set(frame, Frame::PageTable);
         self.counts[level as usize] += 1;
         if let Some(id) = self.spare.pop() {

@@ -1,13 +1,14 @@
 //! Linux: arch/x86/mm/fault.c, include/linux/highmem.h (v6.1).
-//! Differs: nothing is cleared or copied; it is priced.
+//! Differs: nothing is cleared or copied but the words that tests keep; it is priced.
 //!
 //! The operations that faults and system calls on address spaces are made of. They charge themselves.
 
-use units::Order;
+use units::{Order, Pfn};
 
 use crate::{
     cost::{Cx, Work},
     event::Event,
+    frame::FrameTable,
 };
 
 /// Entering the kernel for a page fault, and leaving it.
@@ -25,12 +26,14 @@ pub(crate) fn user_touch(cx: &mut Cx, n: u64) {
 
 /// Clearing a run of frames.
 #[inline]
-pub(crate) fn clear(cx: &mut Cx, order: Order) {
+pub(crate) fn clear(frames: &mut FrameTable, cx: &mut Cx, pfn: Pfn, order: Order) {
+    frames.clear_contents(pfn, order);
     cx.work(Work::ClearFrame, u64::from(order.frames()));
 }
 
 /// Copying one frame to another.
-pub(crate) fn copy(cx: &mut Cx) {
+pub(crate) fn copy(frames: &mut FrameTable, cx: &mut Cx, from: Pfn, to: Pfn) {
+    frames.copy_content(from, to);
     cx.work(Work::CopyFrame, 1);
 }
 

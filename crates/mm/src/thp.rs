@@ -82,7 +82,7 @@ impl Mm {
             let request = AllocRequest { mobility: Mobility::Unmovable, highest: ZoneKind::Normal, ..user };
             let frame = self.alloc(cx, &request)?;
             self.frames.set(frame, Frame::ZeroHuge);
-            primitive::clear(cx, Order::HUGE);
+            primitive::clear(&mut self.frames, cx, frame, Order::HUGE);
             cx.count(Event::ThpZeroPageAlloc, 1);
             self.thp.zero = Some(HugeZero { frame, users: 0 });
         }

@@ -5,6 +5,7 @@ use std::collections::BTreeMap;
 
 use mm::{
     MachineSpec, MigrateType, Mobility, PcpHigh, Settings, Variant, ZoneKind,
+    event::Event,
     variant::{FallbackRules, LastResort, PcpDrain, PcpFree, PcpLists, WatermarkOrders},
 };
 
@@ -26,9 +27,21 @@ pub(crate) struct Wish {
     pub(crate) only: bool,
 }
 
+impl Wish {
+    /// One frame for the kernel itself.
+    pub(crate) fn kernel(node: u32) -> Self {
+        Self { order: 0, mobility: Mobility::Unmovable, highest: ZoneKind::Normal, node, only: false }
+    }
+
+    /// One frame for a process.
+    pub(crate) fn user(node: u32) -> Self {
+        Self { mobility: Mobility::Movable, highest: ZoneKind::Movable, ..Self::kernel(node) }
+    }
+}
+
 #[derive(Clone, Debug)]
 pub(crate) struct Model {
-    rules: Variant,
+    pub(crate) rules: Variant,
     pub(crate) pageblock: u32,
     pub(crate) max: u32,
     pub(crate) zones: Vec<Zone>,
@@ -36,6 +49,8 @@ pub(crate) struct Model {
     types: BTreeMap<u32, MigrateType>,
     pub(crate) taken: BTreeMap<u32, Taken>,
     distances: Vec<Vec<u32>>,
+    cpu_nodes: Vec<u32>,
+    counts: BTreeMap<Event, u64>,
 }
 
 #[derive(Clone, Debug)]
@@ -117,8 +132,10 @@ impl Model {
             types: BTreeMap::new(),
             taken: BTreeMap::new(),
             distances: machine.nodes.iter().map(|node| node.distance.clone()).collect(),
+            cpu_nodes: machine.nodes.iter().flat_map(|node| vec![node.id.0; node.cpus.len()]).collect(),
+            counts: BTreeMap::new(),
         };
-        let cpus = machine.nodes.iter().map(|node| node.cpus.len()).sum();
+        let cpus = model.cpu_nodes.len();
         for figures in mm::zone_figures(&machine.view(), settings, &rules) {
             let node = &machine.nodes[figures.node.0 as usize];
             let Some(spec) = node.zones.iter().find(|zone| zone.kind == figures.kind && zone.managed.0 > 0) else {
@@ -169,6 +186,18 @@ impl Model {
         self.types.get(&block).copied().unwrap_or(MigrateType::Movable)
     }
 
+    pub(crate) fn node_of(&self, cpu: usize) -> u32 {
+        self.cpu_nodes[cpu]
+    }
+
+    pub(crate) fn count(&mut self, event: Event, n: u64) {
+        *self.counts.entry(event).or_insert(0) += n;
+    }
+
+    pub(crate) fn counted(&self, event: Event) -> u64 {
+        self.counts.get(&event).copied().unwrap_or(0)
+    }
+
     // What a request goes through.
 
     pub(crate) fn alloc(&mut self, cpu: usize, wish: Wish) -> Option<u32> {
@@ -183,24 +212,43 @@ impl Model {
             && (self.distances.len() == 1 || has_dma32);
         let own: Vec<usize> = order.iter().copied().take_while(|z| self.zones[*z].node == home).collect();
         let first = if careful { self.walk(cpu, wish, &own, true, false) } else { None };
-        let pfn = first
+        let (z, pfn) = first
             .or_else(|| self.walk(cpu, wish, &order, false, false))
             .or_else(|| self.walk(cpu, wish, &order, false, true))?;
         assert!(self.taken.insert(pfn, Taken { order: wish.order, on_lru: false }).is_none());
+        self.count_alloc(cpu, z, home, 1 << wish.order);
         Some(pfn)
     }
 
-    fn walk(&mut self, cpu: usize, wish: Wish, order: &[usize], careful: bool, at_min: bool) -> Option<u32> {
+    fn count_alloc(&mut self, cpu: usize, z: usize, home: u32, frames: u64) {
+        let Zone { node, kind, .. } = self.zones[z];
+        let of_zone = match kind {
+            ZoneKind::Dma => Event::PgallocDma,
+            ZoneKind::Dma32 => Event::PgallocDma32,
+            ZoneKind::Normal => Event::PgallocNormal,
+            _ => Event::PgallocMovable,
+        };
+        self.count(of_zone, frames);
+        let [hit, elsewhere] = [u64::from(node == home), u64::from(node != home)];
+        self.count(Event::NumaHit, hit);
+        self.count(Event::NumaMiss, elsewhere);
+        self.count(Event::NumaForeign, elsewhere);
+        let is_local = node == self.cpu_nodes[cpu];
+        self.count(if is_local { Event::NumaLocal } else { Event::NumaOther }, 1);
+    }
+
+    fn walk(&mut self, cpu: usize, wish: Wish, order: &[usize], careful: bool, at_min: bool) -> Option<(usize, u32)> {
         order.iter().copied().find_map(|z| {
             let mark = if at_min { self.zones[z].min } else { self.zones[z].low };
             if !self.passes(z, wish, mark) {
                 return None;
             }
-            if self.has_list(wish.order) {
+            let taken = if self.has_list(wish.order) {
                 self.take_listed(z, cpu, wish, careful)
             } else {
                 self.take_free(z, wish.order, type_of(wish.mobility), careful)
-            }
+            };
+            Some((z, taken?))
         })
     }
 
@@ -317,6 +365,8 @@ impl Model {
             found = (order..=self.max).find(|o| first(zone, *o).is_some()).unwrap();
         }
         let pfn = first(zone, found).unwrap();
+        self.count(Event::SimExtfrag, 1);
+        self.count(Event::SimExtfragFragmenting, u64::from(found < self.pageblock));
         self.steal(z, pfn, found, want, greedy);
         if modern {
             return self.smallest(z, order, want);
@@ -371,6 +421,7 @@ impl Model {
 
     pub(crate) fn free(&mut self, cpu: usize, pfn: u32) {
         let Taken { order, .. } = self.taken.remove(&pfn).unwrap();
+        self.count(Event::Pgfree, 1 << order);
         let z = self.zones.iter().position(|zone| (zone.range.0..zone.range.1).contains(&pfn)).unwrap();
         let list = self.type_at(pfn);
         if !self.has_list(order) {
