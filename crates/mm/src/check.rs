@@ -2,6 +2,8 @@
 //! Differs: walks the whole state, and reads it only through `FrameTable::get`, the raw words and the ends of lists: none
 //! of what it checks helps it.
 
+mod spaces;
+
 use std::fmt;
 
 use units::{CpuId, Order, Pfn};
@@ -13,6 +15,8 @@ use crate::{
     pageblock::{MigrateType, ZoneIndex},
     zone_state::ZoneState,
 };
+
+pub use spaces::walk_spaces;
 
 /// What does not hold.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -163,14 +167,18 @@ impl Walk<'_> {
         ensure(head.is_aligned(order), Some(head), || format!("{frame:?} starts here"))?;
         let is_allocated = !matches!(frame, Frame::Free { .. } | Frame::Pcp { .. });
         let is_big_free = matches!(frame, Frame::Free { .. }) && order >= block;
+        let zone = frames.blocks.zone(head);
         for pfn in (head.0..head.0 + order.frames()).map(Pfn) {
-            let inside = frames.blocks.zone(pfn) == frames.blocks.zone(head);
-            ensure(inside, Some(pfn), || format!("part of {frame:?} at {head}, but in another zone"))?;
             let is_head = pfn == head;
-            let is_tail = is_allocated && matches!(frames.get(pfn), Frame::Tail { .. });
-            let clean = (is_head && !is_big_free) || is_tail || frames.raw(pfn) == (0, 0);
+            let is_tail = || is_allocated && matches!(frames.get(pfn), Frame::Tail { .. });
+            let clean = (is_head && !is_big_free) || frames.raw(pfn) == (0, 0) || is_tail();
             ensure(clean, Some(pfn), || format!("part of {frame:?} at {head}, but {:x?}", frames.raw(pfn)))?;
-            let clean = !pfn.is_aligned(block) || (is_head && is_big_free) || frames.raw_block(pfn) == (0, 0);
+            if !pfn.is_aligned(block) {
+                continue;
+            }
+            let inside = frames.blocks.zone(pfn) == zone;
+            ensure(inside, Some(pfn), || format!("part of {frame:?} at {head}, but in another zone"))?;
+            let clean = (is_head && is_big_free) || frames.raw_block(pfn) == (0, 0);
             ensure(clean, Some(pfn), || {
                 format!("its pageblock is part of {frame:?} at {head}, but {:x?}", frames.raw_block(pfn))
             })?;

@@ -65,6 +65,11 @@ impl Fork {
         Step::Done(Ok(child))
     }
 
+    /// The child between two steps: for checks.
+    pub fn child(&self) -> Option<&AddressSpace> {
+        self.child.as_ref()
+    }
+
     /// Takes back what was copied.
     pub fn abort(&mut self, mm: &mut Mm, cx: &mut Cx) {
         if let Some(child) = self.child.take() {

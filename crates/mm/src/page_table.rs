@@ -113,6 +113,22 @@ impl PageTables {
         (0..).zip(&self.arena).filter(move |(id, _)| !spare.contains(id)).map(|(_, table)| table.frame)
     }
 
+    /// The index of the root among the raw tables: for checks.
+    pub fn raw_root(&self) -> usize {
+        self.root.0 as usize
+    }
+
+    /// A table as it is: its frame, its entries, and the indices of the tables kept with it. For checks.
+    pub fn raw(&self, index: usize) -> (Pfn, &[Pte; ENTRIES], impl ExactSizeIterator<Item = usize> + '_) {
+        let table = &self.arena[index];
+        (table.frame, &table.entries, table.deposits.iter().map(|id| id.0 as usize))
+    }
+
+    /// How many tables there are, linked or not: for checks.
+    pub fn raw_len(&self) -> usize {
+        self.arena.len() - self.spare.len()
+    }
+
     // PMD entries.
 
     /// The PMD entry for `vpn`, if the tables above exist.

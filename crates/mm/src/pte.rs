@@ -55,6 +55,12 @@ impl Pte {
         Pfn((self.0 >> Self::PFN_SHIFT & 0xffff_ffff) as u32)
     }
 
+    /// The word as it is: for checks.
+    #[inline]
+    pub const fn raw(self) -> u64 {
+        self.0
+    }
+
     /// Is anything mapped?
     #[inline]
     pub const fn is_present(self) -> bool {

@@ -82,6 +82,22 @@ impl Rmap {
         self.deferred.values().copied()
     }
 
+    /// Map counts that frames do not hold, as they are: for checks.
+    pub(crate) fn raw_many(&self) -> &BTreeMap<Pfn, u32> {
+        &self.many
+    }
+
+    /// Counts of base entries of huge pages, and their sums, as they are: for checks.
+    pub(crate) fn raw_by_base(&self) -> impl Iterator<Item = (Pfn, &[u16; BASE_PER_HUGE], u32)> {
+        self.by_base.iter().map(|(head, mapped)| (*head, &*mapped.of_frame, mapped.total))
+    }
+
+    /// Loses the queue, for tests that damage a state on purpose.
+    #[cfg(test)]
+    pub(crate) fn forget_deferred(&mut self) {
+        self.deferred.clear();
+    }
+
     fn defer_split(&mut self, cx: &mut Cx, head: Pfn) {
         let mapped = self.by_base.get_mut(&head).expect("only a huge page with base entries is mapped in part");
         if mapped.deferred.is_none() {

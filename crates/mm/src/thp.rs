@@ -56,6 +56,11 @@ impl Thp {
     pub fn huge_zero_frame(&self) -> Option<Pfn> {
         self.zero.as_ref().map(|zero| zero.frame)
     }
+
+    /// The address spaces that use the huge zero page, as it is: for checks.
+    pub(crate) fn raw_zero_users(&self) -> u32 {
+        self.zero.as_ref().map_or(0, |zero| zero.users)
+    }
 }
 
 /// The huge page that holds `vpn`.

@@ -12,10 +12,10 @@ const SEEDS: u32 = 40;
 const OPERATIONS: u32 = 400;
 
 /// Numbers that depend on a seed alone.
-struct Numbers(u32);
+pub(super) struct Numbers(pub(super) u32);
 
 impl Numbers {
-    fn below(&mut self, n: usize) -> usize {
+    pub(super) fn below(&mut self, n: usize) -> usize {
         self.0 = self.0.wrapping_mul(1_664_525).wrapping_add(1_013_904_223);
         (self.0 >> 8) as usize % n
     }

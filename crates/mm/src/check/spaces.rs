@@ -1,0 +1,271 @@
+//! Linux: none; check_mm() in kernel/fork.c counts what a dead process has left behind.
+//! Differs: walks every page table of every process, and reads only words: none of what it checks helps it.
+
+use units::{Order, Pfn};
+
+use super::{Broken, broken, ensure};
+use crate::{
+    Mm,
+    address_space::{AddressSpace, TASK_PAGES},
+    frame::{Frame, FrameTable},
+    pte::Pte,
+};
+
+// Bits of an entry, once more.
+const PRESENT: u64 = 1;
+const WRITABLE: u64 = 1 << 1;
+const HUGE: u64 = 1 << 7;
+const ZERO: u64 = 1 << 9;
+const PFN_SHIFT: u32 = 12;
+
+const HUGE_PAGES: u32 = 512;
+
+/// Walks the page tables of `spaces`, which are all that there are: every entry and its frame agree, each frame is mapped
+/// as often as is counted, and each table has one place. Returns the heads of the allocated blocks that none of them
+/// owns, in order: somebody else must.
+pub fn walk_spaces<'a>(mm: &Mm, spaces: impl IntoIterator<Item = &'a AddressSpace>) -> Result<Vec<Pfn>, Broken> {
+    let zeros = |()| vec![0; mm.frames.len() as usize];
+    let tables = vec![false; mm.frames.len() as usize];
+    let [by_base, by_huge] = [(); 2].map(zeros);
+    let mut walk = Walk { mm, by_base, by_huge, writable: Vec::new(), tables, zero_users: 0 };
+    for space in spaces {
+        walk.space(space)?;
+    }
+    walk.exclusive_writers()?;
+    walk.side_tables()?;
+    ensure(walk.zero_users == mm.thp.raw_zero_users(), None, || {
+        format!("{} processes use the huge zero page, not {}", walk.zero_users, mm.thp.raw_zero_users())
+    })?;
+    walk.owners()
+}
+
+struct Walk<'a> {
+    mm: &'a Mm,
+    /// Base entries that map each frame.
+    by_base: Vec<u32>,
+    /// Huge entries that map each frame as their first.
+    by_huge: Vec<u32>,
+    /// Frames with an entry through which user code may store, and how many frames it maps.
+    writable: Vec<(Pfn, u32)>,
+    /// Seen as a table.
+    tables: Vec<bool>,
+    zero_users: u32,
+}
+
+/// What one space's tables came to.
+#[derive(Default)]
+struct Sums {
+    tables: usize,
+    resident: u64,
+    zero: bool,
+}
+
+impl Walk<'_> {
+    fn space(&mut self, space: &AddressSpace) -> Result<(), Broken> {
+        let mut sums = Sums::default();
+        self.table(space, space.tables.raw_root(), 3, 0, &mut sums)?;
+        let (rss, resident) = (space.rss_pages(), sums.resident);
+        ensure(rss == resident, None, || format!("a process maps {resident} pages, but it counts {rss}"))?;
+        let len = space.tables.raw_len();
+        ensure(sums.tables <= len, None, || format!("a process has {len} tables, but {} are linked", sums.tables))?;
+        ensure(space.uses_huge_zero || !sums.zero, None, || {
+            "the huge zero page is mapped, but not counted".to_owned()
+        })?;
+        self.zero_users += u32::from(space.uses_huge_zero);
+        let mut free_from = 0;
+        for vma in space.vmas.iter() {
+            let is_apart = vma.start.0 >= free_from && vma.pages > 0 && vma.end().0 <= TASK_PAGES;
+            ensure(is_apart, None, || format!("{vma:?} begins below page {free_from}"))?;
+            free_from = vma.end().0;
+        }
+        Ok(())
+    }
+
+    /// A table of `level`, 0 for base pages, whose first entry is for page `at`.
+    fn table(
+        &mut self,
+        space: &AddressSpace,
+        index: usize,
+        level: u32,
+        at: u64,
+        sums: &mut Sums,
+    ) -> Result<(), Broken> {
+        let (frame, entries, deposits) = space.tables.raw(index);
+        self.own_table(frame, sums)?;
+        let mut huge = 0;
+        for (n, entry) in (0_u64..).zip(entries).filter(|(_, entry)| **entry != Pte::NONE) {
+            let (word, vpn) = (entry.raw(), at + (n << (level * 9)));
+            ensure(word & PRESENT != 0, Some(frame), || format!("entry {n} of a table is {word:#x}"))?;
+            if level == 0 {
+                ensure(word & HUGE == 0, Some(frame), || format!("a base entry is {word:#x}"))?;
+                self.base_entry(space, word, vpn, sums)?;
+            } else if word & HUGE != 0 {
+                ensure(level == 1, Some(frame), || format!("an entry of level {level} is {word:#x}"))?;
+                huge += 1;
+                self.huge_entry(space, word, vpn, sums)?;
+            } else {
+                self.table(space, frame_of(word).0 as usize, level - 1, vpn, sums)?;
+            }
+        }
+        let kept = deposits.len();
+        ensure(kept == huge, Some(frame), || format!("{kept} tables are kept for {huge} huge pages"))?;
+        for deposit in deposits {
+            let (frame, entries, _) = space.tables.raw(deposit);
+            self.own_table(frame, sums)?;
+            let is_empty = entries.iter().all(|entry| *entry == Pte::NONE);
+            ensure(is_empty, Some(frame), || "a table that is kept has entries".to_owned())?;
+        }
+        Ok(())
+    }
+
+    fn own_table(&mut self, frame: Pfn, sums: &mut Sums) -> Result<(), Broken> {
+        self.exists(frame)?;
+        let is = self.mm.frames.get(frame);
+        ensure(is == Frame::PageTable, Some(frame), || format!("a page table, but {is:?}"))?;
+        let seen = std::mem::replace(&mut self.tables[frame.0 as usize], true);
+        sums.tables += 1;
+        ensure(!seen, Some(frame), || "a page table in two places".to_owned())
+    }
+
+    fn base_entry(&mut self, space: &AddressSpace, word: u64, vpn: u64, sums: &mut Sums) -> Result<(), Broken> {
+        if word & ZERO != 0 {
+            return ensure(word & WRITABLE == 0, None, || format!("page {vpn}: the zero page can be written"));
+        }
+        let pfn = frame_of(word);
+        self.exists(pfn)?;
+        let is_base = matches!(self.mm.frames.get(pfn), Frame::Anon { order: Order::BASE, .. });
+        let head = if is_base { pfn } else { Pfn(pfn.0 & !(HUGE_PAGES - 1)) };
+        let order = if is_base { Order::BASE } else { Order::HUGE };
+        self.is_folio(space, head, order, vpn.wrapping_sub(u64::from(pfn.0 - head.0)))?;
+        self.by_base[pfn.0 as usize] += 1;
+        if word & WRITABLE != 0 {
+            self.writable.push((pfn, 1));
+        }
+        sums.resident += 1;
+        Ok(())
+    }
+
+    fn huge_entry(&mut self, space: &AddressSpace, word: u64, vpn: u64, sums: &mut Sums) -> Result<(), Broken> {
+        let head = frame_of(word);
+        self.exists(head)?;
+        if word & ZERO != 0 {
+            sums.zero = true;
+            let is = self.mm.frames.get(head);
+            let holds = is == Frame::ZeroHuge && self.mm.thp.huge_zero_frame() == Some(head) && word & WRITABLE == 0;
+            return ensure(holds, Some(head), || format!("mapped as the huge zero page by {word:#x}, but {is:?}"));
+        }
+        self.is_folio(space, head, Order::HUGE, vpn)?;
+        self.by_huge[head.0 as usize] += 1;
+        if word & WRITABLE != 0 {
+            self.writable.push((head, HUGE_PAGES));
+        }
+        sums.resident += u64::from(HUGE_PAGES);
+        Ok(())
+    }
+
+    fn exists(&self, pfn: Pfn) -> Result<(), Broken> {
+        ensure(pfn.0 < self.mm.frames.len(), None, || format!("an entry leads to frame {pfn}, which is none"))
+    }
+
+    fn is_folio(&self, space: &AddressSpace, head: Pfn, order: Order, at: u64) -> Result<(), Broken> {
+        let is = self.mm.frames.get(head);
+        let fits = |vpn: u64| vpn == at;
+        let holds =
+            matches!(is, Frame::Anon { family, vpn, order: o } if family == space.family && fits(vpn.0) && o == order);
+        ensure(holds, Some(head), || format!("mapped at page {at} by {:?} with {order:?}, but {is:?}", space.family))
+    }
+
+    /// Who may store has the frame alone.
+    fn exclusive_writers(&self) -> Result<(), Broken> {
+        for (first, count) in &self.writable {
+            let head = Pfn(first.0 & !(HUGE_PAGES - 1));
+            let huge = self.by_huge[head.0 as usize];
+            for pfn in (first.0..first.0 + count).map(Pfn) {
+                let mappings = huge + self.by_base[pfn.0 as usize];
+                ensure(mappings == 1, Some(pfn), || format!("it can be written, but has {mappings} entries"))?;
+            }
+        }
+        Ok(())
+    }
+
+    /// The counts that no frame holds are about frames that need them.
+    fn side_tables(&self) -> Result<(), Broken> {
+        let rmap = &self.mm.rmap;
+        for (head, count) in rmap.raw_many() {
+            let held = state_count(&self.mm.frames, *head);
+            let holds = held == Some(FrameTable::MAP_COUNT_MAX.into()) && *count >= FrameTable::MAP_COUNT_MAX.into();
+            ensure(holds, Some(*head), || {
+                format!("counted aside as mapped {count} times, but its own count is {held:?}")
+            })?;
+        }
+        let mut partly = Vec::new();
+        for (head, counts, total) in rmap.raw_by_base() {
+            let is = self.mm.frames.get(head);
+            let is_huge = matches!(is, Frame::Anon { order: Order::HUGE, .. });
+            ensure(is_huge, Some(head), || format!("base entries are counted, but {is:?}"))?;
+            let found = &self.by_base[head.0 as usize..][..HUGE_PAGES as usize];
+            let same = found.iter().zip(counts).all(|(found, count)| *found == u32::from(*count));
+            ensure(same, Some(head), || "its base entries are not as counted".to_owned())?;
+            let sum: u32 = found.iter().sum();
+            ensure(sum == total, Some(head), || format!("{sum} base entries, but {total} are counted"))?;
+            if sum > 0 && self.by_huge[head.0 as usize] == 0 && counts.contains(&0) {
+                partly.push(head);
+            }
+        }
+        let mut deferred: Vec<Pfn> = rmap.deferred_splits().collect();
+        deferred.sort_unstable();
+        ensure(deferred == partly, None, || format!("{deferred:?} wait for a split, but {partly:?} are mapped in part"))
+    }
+
+    /// Every allocated block is owned; every folio is mapped as often as it says.
+    fn owners(&self) -> Result<Vec<Pfn>, Broken> {
+        let frames = &self.mm.frames;
+        let mut others = Vec::new();
+        let mut at = Pfn(0);
+        // Bounded by the table: each block is at least a frame.
+        while at.0 < frames.len() {
+            let frame = frames.get(at);
+            let order = frames.order_of(frame);
+            let is_owned = match frame {
+                Frame::Anon { order, .. } => self.folio(at, order)?,
+                Frame::PageTable => self.tables[at.0 as usize],
+                Frame::ZeroHuge => self.mm.thp.huge_zero_frame() == Some(at),
+                Frame::Kernel { .. } | Frame::Isolated { .. } => false,
+                _ => true,
+            };
+            if !is_owned {
+                others.push(at);
+            }
+            at = at.plus(order.frames());
+        }
+        Ok(others)
+    }
+
+    /// Compares a folio's counts with the entries that were met; says whether there are any.
+    fn folio(&self, head: Pfn, order: Order) -> Result<bool, Broken> {
+        let by_base = &self.by_base[head.0 as usize..][..order.frames() as usize];
+        let own = if order == Order::BASE { by_base[0] } else { self.by_huge[head.0 as usize] };
+        let small = state_count(&self.mm.frames, head).unwrap_or(0);
+        let counted =
+            if small == FrameTable::MAP_COUNT_MAX.into() { self.mm.rmap.raw_many().get(&head) } else { Some(&small) };
+        ensure(counted == Some(&own), Some(head), || format!("{own} entries, but {counted:?} are counted"))?;
+        let in_part = order > Order::BASE && by_base.iter().any(|count| *count > 0);
+        if in_part && !self.mm.rmap.raw_by_base().any(|(other, ..)| other == head) {
+            broken(Some(head), || "it has base entries, but none are counted".to_owned())?;
+        }
+        Ok(own > 0 || in_part)
+    }
+}
+
+/// The map count in a frame's own word: two flags of Anon.
+fn state_count(frames: &FrameTable, pfn: Pfn) -> Option<u32> {
+    let is_anon = matches!(frames.get(pfn), Frame::Anon { .. });
+    is_anon.then(|| u32::try_from(frames.raw_state(pfn) >> 14 & 3).expect("two bits"))
+}
+
+fn frame_of(word: u64) -> Pfn {
+    Pfn(u32::try_from(word >> PFN_SHIFT & 0xffff_ffff).expect("half a word"))
+}
+
+#[cfg(test)]
+mod tests;
