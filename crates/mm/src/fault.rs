@@ -134,10 +134,11 @@ impl FaultControl {
     }
 
     fn enter(&self, mm: &mut Mm, space: &mut AddressSpace, cx: &mut Cx) -> Next {
-        primitive::page_fault(cx);
         if space.vmas.find(self.vpn).is_none() {
+            primitive::bad_access(cx);
             return Next::Done(FaultDone::BadAddress);
         }
+        primitive::page_fault(cx);
         match space.tables.make_pmd_slot(mm, cx, self.vpn) {
             Some(_) => Next::Phase(Phase::Pmd),
             None => Next::Done(FaultDone::OutOfMemory),

@@ -11,7 +11,12 @@ use crate::{
     frame::FrameTable,
 };
 
-/// Entering the kernel for a page fault, and leaving it.
+/// Entering the kernel for an access that nothing is mapped for, and leaving it.
+pub(crate) fn bad_access(cx: &mut Cx) {
+    cx.work(Work::Trap, 1);
+}
+
+/// Entering the kernel for a page fault in a mapping, and leaving it. Only these are counted (`handle_mm_fault`).
 #[inline]
 pub(crate) fn page_fault(cx: &mut Cx) {
     cx.work(Work::Trap, 1);
