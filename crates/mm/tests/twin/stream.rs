@@ -35,13 +35,13 @@ impl Numbers {
 const LEAST: u32 = 68;
 
 /// One to four nodes of about `frames` frames in all, with reserved frames at starts, holes at ends, and zones that may be
-/// missing.
-pub(crate) fn machine(numbers: &mut Numbers, frames: u32) -> MachineSpec {
-    let nodes = 1 + numbers.below(4);
-    let pageblock = if frames > 4096 { 5 + numbers.below(5) } else { 2 + numbers.below(4) };
+/// missing, none larger than `most`; pageblocks of order `pageblock`.
+pub(crate) fn machine(numbers: &mut Numbers, (frames, most): (u32, u32), pageblock: u32) -> MachineSpec {
+    // Fewer where pageblocks are huge: one that must hold the kernel's own memory is no place for huge pages.
+    let nodes = numbers.pick(if pageblock == 9 { &[1, 1, 1, 2, 2, 4] } else { &[1, 2, 3, 4] });
     let max = pageblock + 1 + u32::from(numbers.one_in(4));
     let [pageblock_order, max_order] = [pageblock, max].map(|order| Order(u8::try_from(order.min(10)).unwrap()));
-    let mut start = 0;
+    let (mut start, mut cpus) = (0, 0);
     let mut spec = MachineSpec { pageblock_order, max_order, nodes: Vec::new() };
     for id in 0..nodes {
         let mut kinds = vec![ZoneKind::Normal];
@@ -54,7 +54,7 @@ pub(crate) fn machine(numbers: &mut Numbers, frames: u32) -> MachineSpec {
         if nodes > 1 && numbers.one_in(8) {
             kinds.clear();
         }
-        let share = u32::max(frames / nodes / u32::try_from(kinds.len().max(1)).unwrap(), LEAST);
+        let share = u32::max(frames / nodes / u32::try_from(kinds.len().max(1)).unwrap(), LEAST).min(most);
         let zones = kinds.into_iter().map(|kind| {
             let zone = zone(numbers, kind, start, share);
             let gap = numbers.below(2) * pageblock_order.frames();
@@ -62,15 +62,17 @@ pub(crate) fn machine(numbers: &mut Numbers, frames: u32) -> MachineSpec {
             zone
         });
         let zones = zones.collect();
+        let first = cpus;
+        cpus += 1 + u32::from(numbers.one_in(3));
         spec.nodes.push(NodeSpec {
             id: NodeId(id),
-            cpus: vec![CpuId(id)],
+            cpus: (first..cpus).map(CpuId).collect(),
             distance: (0..nodes).map(|other| distance(id, other)).collect(),
             zones,
         });
     }
     if spec.nodes.iter().all(|node| node.zones.is_empty()) {
-        spec.nodes[0].zones.push(zone(numbers, ZoneKind::Normal, 0, frames));
+        spec.nodes[0].zones.push(zone(numbers, ZoneKind::Normal, 0, frames.min(most)));
     }
     spec
 }
@@ -112,6 +114,22 @@ impl Weights {
             weights[0] = 1;
         }
         Self { weights }
+    }
+
+    /// The same, but some things at least now and then.
+    pub(crate) fn with(mut self, which: &[usize]) -> Self {
+        for which in which {
+            self.weights[*which] = self.weights[*which].max(4);
+        }
+        self
+    }
+
+    /// The same, but some things never.
+    pub(crate) fn without(mut self, which: &[usize]) -> Self {
+        for which in which {
+            self.weights[*which] = 0;
+        }
+        self
     }
 
     pub(crate) fn pick(&self, numbers: &mut Numbers) -> usize {

@@ -1,0 +1,235 @@
+//! The comparison after an operation. Of the real one it reads frames, raw words and the ends of lists.
+
+use mm::{
+    FrameTable, MigrateType, ZoneState, address_space::AddressSpace, check, event::Event, frame::NIL, list::List,
+    pte::Pte,
+};
+use units::{Order, Pfn};
+
+use crate::{
+    model::Zone,
+    pair::{Operation, Pair},
+    processes::{Entry, HUGE, Page, Process},
+};
+
+// Bits of an entry: arch/x86/include/asm/pgtable_types.h.
+const PRESENT: u64 = 1;
+const WRITABLE: u64 = 1 << 1;
+const HUGE_BIT: u64 = 1 << 7;
+const ZERO: u64 = 1 << 9;
+
+impl Pair {
+    /// Both agree in everything, and the real one with itself.
+    pub(crate) fn compare(&self) {
+        check::walk(&self.mm).unwrap();
+        let others = check::walk_spaces(&self.mm, self.all_spaces().map(|(_, space)| space)).unwrap();
+        assert!(others.iter().map(|pfn| pfn.0).eq(self.owned_by_others()), "{others:?} are owned by no process");
+        self.compare_memory();
+        self.compare_processes();
+        let huge_zero = self.mm.thp.huge_zero_frame().map(|pfn| pfn.0);
+        assert_eq!(huge_zero, self.twin.huge_zero);
+        assert!(self.mm.rmap.deferred_splits().map(|pfn| pfn.0).eq(self.twin.deferred.iter().copied()));
+        for event in Event::ALL {
+            assert_eq!(self.counters.get(*event), self.twin.memory.counted(*event), "{}", event.name());
+        }
+    }
+
+    fn compare_memory(&self) {
+        let (frames, model) = (&self.mm.frames, &self.twin.memory);
+        for (zone, twin) in self.mm.zones().iter().zip(&model.zones) {
+            for order in 0..=model.max {
+                let is_big = order >= model.pageblock;
+                for list in MigrateType::ALL {
+                    let ours = zone.buddy.area(Order(u8::try_from(order).unwrap())).list(list);
+                    let theirs = twin.free.get(&(order, list)).map_or(&[][..], Vec::as_slice);
+                    let same = listed(frames, ours, is_big).eq(theirs.iter().copied());
+                    assert!(
+                        same,
+                        "{} order {order} {list:?}: {:?}, not {theirs:?}",
+                        zone.kind,
+                        all(frames, ours, is_big)
+                    );
+                }
+            }
+            compare_pcps(frames, zone, twin);
+        }
+        for pfn in (0..frames.len()).step_by(1 << model.pageblock) {
+            assert_eq!(frames.blocks.migrate_type(Pfn(pfn)), model.type_at(pfn), "pageblock of {pfn}");
+        }
+        for (pfn, taken) in &model.taken {
+            let order = frames.order_of(frames.get(Pfn(*pfn)));
+            assert_eq!(u32::from(order.0), taken.order, "frame {pfn}");
+        }
+    }
+
+    fn compare_processes(&self) {
+        let mut spaces = 0;
+        for (id, space) in self.all_spaces() {
+            let process = &self.twin.processes[&id];
+            let tables = Tables { frames: &self.mm.frames, space, process };
+            tables.compare();
+            compare_mappings(space, process);
+            spaces += 1;
+        }
+        assert_eq!(spaces, self.twin.processes.len());
+    }
+
+    /// Each process reads what it wrote, and what it inherited.
+    pub(crate) fn compare_contents(&self) {
+        for (id, space) in self.all_spaces().filter(|(id, _)| self.reads_back(*id)) {
+            let process = &self.twin.processes[&id];
+            Tables { frames: &self.mm.frames, space, process }.compare_contents();
+        }
+    }
+
+    /// Is the process in a state to read what it wrote: not half forked, and not half unmapped?
+    fn reads_back(&self, id: u32) -> bool {
+        self.running.iter().all(|running| match &running.work {
+            Operation::Touch(..) => true,
+            Operation::Unmap(..) => running.id != id,
+            Operation::Fork(_, model) => model.child != id,
+        })
+    }
+}
+
+fn compare_pcps(frames: &FrameTable, zone: &ZoneState, twin: &Zone) {
+    for (ours, theirs) in zone.pcps.iter().zip(&twin.pcps) {
+        assert_eq!(ours.count(), theirs.count());
+        for (ours, theirs) in ours.lists().iter().zip(&theirs.lists) {
+            let same = listed(frames, ours, false).eq(theirs.iter().map(|block| block.0));
+            assert!(same, "{} per CPU: {:?}, not {theirs:?}", zone.kind, all(frames, ours, false));
+        }
+    }
+}
+
+/// A list by its raw links.
+fn listed(frames: &FrameTable, list: &List, is_big: bool) -> impl Iterator<Item = u32> {
+    let next = move |pfn: &u32| {
+        let word = if is_big { frames.raw_block(Pfn(*pfn)).1 } else { frames.raw_links(Pfn(*pfn)) };
+        u32::try_from(word >> 32).ok().filter(|next| *next != NIL.0)
+    };
+    std::iter::successors(list.first().map(|pfn| pfn.0), next)
+}
+
+fn all(frames: &FrameTable, list: &List, is_big: bool) -> Vec<u32> {
+    listed(frames, list, is_big).collect()
+}
+
+fn compare_mappings(space: &AddressSpace, process: &Process) {
+    assert_eq!(u32::from(space.family.0), process.family);
+    assert_eq!(space.rss_pages(), process.rss);
+    assert_eq!(space.vmas.len(), process.vmas.len());
+    for (vma, twin) in space.vmas.iter().zip(&process.vmas) {
+        let ours = (vma.start.0, vma.end().0, vma.advice, vma.anon.is_some());
+        assert_eq!(ours, (twin.start, twin.end, twin.advice, twin.tie.is_some()));
+    }
+}
+
+/// The tables of one process.
+struct Tables<'a> {
+    frames: &'a FrameTable,
+    space: &'a AddressSpace,
+    process: &'a Process,
+}
+
+impl Tables<'_> {
+    /// Each table is in the same frame, and each entry says the same.
+    fn compare(&self) {
+        let process = self.process;
+        let mut met = (0, 0, 0);
+        let (root, entries, _) = self.space.tables.raw(self.space.tables.raw_root());
+        assert_eq!(root.0, process.root);
+        for (pgd, pud) in used(entries) {
+            let (frame, entries, _) = self.space.tables.raw(number_in(pud));
+            assert_eq!(process.puds.get(&pgd), Some(&frame.0));
+            met.0 += 1;
+            for (n, pmd) in used(entries) {
+                let number = pgd * HUGE + n;
+                let (frame, entries, kept) = self.space.tables.raw(number_in(pmd));
+                let twin = &process.pmds[&number];
+                assert_eq!(frame.0, twin.frame);
+                assert!(kept.map(|at| self.space.tables.raw(at).0.0).eq(twin.kept.iter().copied()));
+                met.1 += 1;
+                for (n, entry) in used(entries) {
+                    self.compare_entry(entry, number * HUGE + n);
+                    met.2 += 1;
+                }
+            }
+        }
+        assert_eq!(met, (process.puds.len(), process.pmds.len(), process.entries.len()));
+    }
+
+    fn compare_entry(&self, entry: u64, number: u64) {
+        match &self.process.entries[&number] {
+            Entry::Huge { frame, zero, writable } => {
+                let wanted = huge_bits(*zero, *writable) | u64::from(*frame) << 12;
+                assert_eq!(entry & !0x60, wanted, "huge page {number}");
+            }
+            Entry::Table { frame, pages } => {
+                assert!(entry & HUGE_BIT == 0, "huge page {number} is {entry:#x}, not a table");
+                let (ours, entries, _) = self.space.tables.raw(number_in(entry));
+                assert_eq!(ours.0, *frame);
+                let differs = entries.iter().zip(pages).position(|(ours, page)| !is_same(*ours, *page));
+                if let Some(n) = differs {
+                    panic!("page {n} of huge page {number}: {:#x}, not {:?}", entries[n].raw(), pages[n]);
+                }
+            }
+        }
+    }
+
+    /// Each page holds what the process has put there, through whatever frame; and tables are clear.
+    fn compare_contents(&self) {
+        let nothing = vec![0; usize::try_from(HUGE).unwrap()];
+        for (number, entry) in &self.process.entries {
+            let words = self.process.contents.get(number).unwrap_or(&nothing);
+            for (n, word) in (0..).zip(words) {
+                let frame = match entry {
+                    Entry::Huge { zero: true, .. } => None,
+                    Entry::Huge { frame, .. } => Some(frame + n),
+                    Entry::Table { pages, .. } => match pages[n as usize] {
+                        Page::Frame { pfn, .. } => Some(pfn),
+                        Page::Nothing | Page::Zero => None,
+                    },
+                };
+                let reads = frame.map_or(0, |pfn| self.frames.content(Pfn(pfn)));
+                assert_eq!(reads, *word, "page {n} of huge page {number} in frame {frame:?}");
+            }
+        }
+        for number in self.process.contents.keys() {
+            assert!(self.process.entries.contains_key(number), "huge page {number} was written, and is not mapped");
+        }
+        let bases = self.process.entries.values().filter_map(|entry| match entry {
+            Entry::Table { frame, .. } => Some(*frame),
+            Entry::Huge { .. } => None,
+        });
+        let above =
+            self.process.pmds.values().flat_map(|table| [table.frame].into_iter().chain(table.kept.iter().copied()));
+        for table in bases.chain(above).chain(self.process.puds.values().copied()).chain([self.process.root]) {
+            assert_eq!(self.frames.content(Pfn(table)), 0, "table {table} was not cleared");
+        }
+    }
+}
+
+/// The entries of a table that say something.
+fn used(entries: &[Pte; 512]) -> impl Iterator<Item = (u64, u64)> + '_ {
+    (0..).zip(entries).map(|(n, entry)| (n, entry.raw())).filter(|(_, word)| *word != 0)
+}
+
+/// A table's place beside its frame.
+fn number_in(entry: u64) -> usize {
+    usize::try_from(entry >> 12).unwrap()
+}
+
+fn huge_bits(zero: bool, writable: bool) -> u64 {
+    PRESENT | HUGE_BIT | if zero { ZERO } else { 0 } | if writable { WRITABLE } else { 0 }
+}
+
+/// Does an entry say this of a base page? Accessed and dirty are not the twin's.
+fn is_same(entry: Pte, page: Page) -> bool {
+    let word = entry.raw() & !0x60;
+    match page {
+        Page::Nothing => entry.raw() == 0,
+        Page::Zero => word == PRESENT | ZERO,
+        Page::Frame { pfn, writable } => word == u64::from(pfn) << 12 | PRESENT | if writable { WRITABLE } else { 0 },
+    }
+}
