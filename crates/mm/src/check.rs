@@ -2,6 +2,8 @@
 //! Differs: walks the whole state, and reads it only through `FrameTable::get`, the raw words and the ends of lists: none
 //! of what it checks helps it.
 
+mod lru;
+
 use std::fmt;
 
 use units::{CpuId, Order, Pfn};
@@ -36,12 +38,15 @@ impl std::error::Error for Broken {}
 
 /// Walks every list and every frame.
 pub fn walk(mm: &Mm) -> Result<(), Broken> {
-    let mut walk = Walk { mm, listed: vec![false; mm.frames.len() as usize], free: vec![0; mm.zones().len()] };
+    let none = || vec![false; mm.frames.len() as usize];
+    let mut walk = Walk { mm, listed: none(), batched: none(), free: vec![0; mm.zones().len()] };
     for (index, zone) in mm.zones().iter().enumerate() {
         let index = ZoneIndex(u16::try_from(index).expect("fewer zones than numbers for them"));
         walk.free_lists(index, zone)?;
         walk.pcp_lists(index, zone)?;
     }
+    walk.lru_lists()?;
+    walk.lru_batches()?;
     walk.all_frames()?;
     for (zone, free) in mm.zones().iter().zip(&walk.free) {
         let counted = zone.buddy.free_frames();
@@ -54,31 +59,35 @@ struct Walk<'a> {
     mm: &'a Mm,
     /// Seen on a list, by frame.
     listed: Vec<bool>,
+    /// Seen in an LRU batch, by frame.
+    batched: Vec<bool>,
     /// Free frames met, by zone.
     free: Vec<u64>,
 }
 
 impl Walk<'_> {
     fn free_lists(&mut self, index: ZoneIndex, zone: &ZoneState) -> Result<(), Broken> {
+        let here = |zone: usize| zone == index.position();
         for order in (0..=zone.buddy.max_order().0).map(Order) {
             let is_big = order >= self.mm.frames.blocks.order();
             for list in MigrateType::ALL {
                 let wanted =
                     move |frame| matches!(frame, Frame::Free { order: o, list: l, .. } if o == order && l == list);
                 let what = || format!("the free list of {}, order {order}, {list:?}", name(zone));
-                self.list(zone.buddy.area(order).list(list), index, is_big, &wanted, &what)?;
+                self.list(zone.buddy.area(order).list(list), &here, is_big, &wanted, &what)?;
             }
         }
         Ok(())
     }
 
     fn pcp_lists(&mut self, index: ZoneIndex, zone: &ZoneState) -> Result<(), Broken> {
+        let here = |zone: usize| zone == index.position();
         for (number, pcp) in (0..).zip(&zone.pcps) {
             let mut frames = 0;
             for list in pcp.lists() {
                 let wanted = move |frame| matches!(frame, Frame::Pcp { cpu, .. } if cpu == CpuId(number));
                 let what = || format!("a list of {}, CPU {number}", name(zone));
-                frames += self.list(list, index, false, &wanted, &what)?;
+                frames += self.list(list, &here, false, &wanted, &what)?;
             }
             let count = pcp.count();
             ensure(u64::from(count) == frames, None, || {
@@ -92,7 +101,7 @@ impl Walk<'_> {
     fn list(
         &mut self,
         list: &List,
-        zone: ZoneIndex,
+        here: &dyn Fn(usize) -> bool,
         is_big: bool,
         wanted: &dyn Fn(Frame) -> bool,
         what: &dyn Fn() -> String,
@@ -104,7 +113,8 @@ impl Walk<'_> {
             let frame = frames.get(at);
             ensure(wanted(frame), Some(at), || format!("on {}, but {frame:?}", what()))?;
             ensure(!self.listed[at.0 as usize], Some(at), || format!("on {} for the second time", what()))?;
-            ensure(frames.blocks.zone(at) == Some(zone), Some(at), || format!("on {}, of another zone", what()))?;
+            let is_here = frames.blocks.zone(at).is_some_and(|zone| here(zone.position()));
+            ensure(is_here, Some(at), || format!("on {}, of another zone", what()))?;
             self.listed[at.0 as usize] = true;
             let word = if is_big { frames.raw_block(at).1 } else { frames.raw_links(at) };
             let [next, prev] = [word >> 32, word & u64::from(u32::MAX)];
@@ -139,6 +149,7 @@ impl Walk<'_> {
                     self.is_merged(at, frame)?;
                 }
                 Frame::Pcp { .. } => ensure(listed, Some(at), || format!("{frame:?}, but on no list"))?,
+                Frame::Anon { .. } => self.is_where_it_says(at, listed)?,
                 _ => {}
             }
             self.is_whole(at, frame)?;

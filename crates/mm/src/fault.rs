@@ -1,6 +1,7 @@
 //! Linux: handle_mm_fault() and below in mm/memory.c, do_huge_pmd_anonymous_page() in mm/huge_memory.c (v6.1).
 //! Differs: anonymous memory only; memory that is out is reported, where the kernel would call the OOM killer.
 
+use serde::{Deserialize, Serialize};
 use units::{NodeId, Order, Pfn, Vpn};
 
 use crate::{
@@ -8,6 +9,7 @@ use crate::{
     address_space::AddressSpace,
     cost::Cx,
     event::Event,
+    frame::FrameFlag,
     gfp::AllocRequest,
     page_table::{Pmd, PmdSlot, TableId},
     primitive,
@@ -202,7 +204,7 @@ impl FaultControl {
             mm.free(cx, frame, Order::HUGE);
             return Next::Done(FaultDone::Handled);
         }
-        mm.map_new_folio(frame, space.family, at.start, Order::HUGE);
+        mm.map_new_folio(cx, frame, space.family, at.start, Order::HUGE);
         install_huge(space, cx, self.vpn, Pte::written_huge(frame), deposit);
         space.rss += AddressSpace::HUGE_PAGES;
         cx.count(Event::ThpFaultAlloc, 1);
@@ -211,7 +213,7 @@ impl FaultControl {
 
     /// The only one who maps a huge page may write it; else its PMD is split and one base page copied (from 5.8 on).
     fn write_huge(mm: &mut Mm, space: &mut AddressSpace, cx: &mut Cx, slot: PmdSlot, huge: Pte) -> Next {
-        if !huge.is_zero_page() && mm.folio_mappings(huge.pfn()) == 1 {
+        if !huge.is_zero_page() && mm.may_reuse(cx, huge.pfn()) {
             space.tables.set_pmd(cx, slot, huge.rewritten());
             return Next::Done(FaultDone::Handled);
         }
@@ -252,7 +254,7 @@ pub(crate) fn map_base(
 ) -> Option<()> {
     let frame = mm.alloc(cx, &AllocRequest::gfp_highuser_movable(node))?;
     primitive::clear(cx, Order::BASE);
-    mm.map_new_folio(frame, space.family, vpn, Order::BASE);
+    mm.map_new_folio(cx, frame, space.family, vpn, Order::BASE);
     space.tables.set_pte(cx, table, vpn, Pte::written(frame));
     space.rss += 1;
     Some(())
@@ -262,13 +264,13 @@ pub(crate) fn map_base(
 /// nothing when memory is out.
 fn write_protected(mm: &mut Mm, space: &mut AddressSpace, cx: &mut Cx, table: TableId, vpn: Vpn) -> Option<()> {
     let was = space.tables.pte(table, vpn);
-    if !was.is_zero_page() && mm.folio_mappings(was.pfn()) == 1 {
+    if !was.is_zero_page() && mm.may_reuse(cx, was.pfn()) {
         space.tables.set_pte(cx, table, vpn, was.rewritten());
         return Some(());
     }
     space.vmas.prepare_anon(vpn);
     let frame = mm.alloc(cx, &AllocRequest::gfp_highuser_movable(mm.node_of_cpu(cx.cpu())))?;
-    mm.map_new_folio(frame, space.family, vpn, Order::BASE);
+    mm.map_new_folio(cx, frame, space.family, vpn, Order::BASE);
     if was.is_zero_page() {
         primitive::clear(cx, Order::BASE);
         space.rss += 1;
@@ -280,9 +282,34 @@ fn write_protected(mm: &mut Mm, space: &mut AddressSpace, cx: &mut Cx, table: Ta
     if !was.is_zero_page()
         && let Some(folio) = mm.unmap_base(cx, was.pfn())
     {
-        mm.free(cx, folio.head, folio.order);
+        mm.put_folio(cx, folio);
     }
     Some(())
+}
+
+/// Whose pages a store to a shared page takes over instead of copying them.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum CowReuse {
+    /// Those of folios that nobody else maps (`reuse_swap_page`).
+    ByMappings,
+    /// Those to whose folio there is no other reference, such as that of a CPU's batch of new folios.
+    ByReferences,
+    /// The same, after this CPU's batch was drained.
+    ByReferencesDrained,
+}
+
+impl Mm {
+    /// May the only process that maps a page of this frame's folio write to it without a copy?
+    fn may_reuse(&mut self, cx: &mut Cx, pfn: Pfn) -> bool {
+        let head = self.folio_head(pfn);
+        match self.variant().cow_reuse {
+            CowReuse::ByMappings => return self.folio_mappings(head) == 1,
+            CowReuse::ByReferencesDrained if self.frames.has(head, FrameFlag::InBatch) => self.lru_add_drain(cx),
+            CowReuse::ByReferences | CowReuse::ByReferencesDrained => {}
+        }
+        self.folio_references(head) == 1
+    }
 }
 
 fn fall_back(cx: &mut Cx) -> Next {

@@ -245,12 +245,23 @@ impl FrameTable {
         }
     }
 
+    /// A folio that was just allocated becomes anonymous memory, mapped once and in a batch: [`Self::set`], the map count
+    /// and the flag in one store.
+    #[inline]
+    pub(crate) fn set_new_anon(&mut self, pfn: Pfn, family: FamilyId, vpn: Vpn, order: Order) {
+        let state = &mut self.state[pfn.0 as usize];
+        assert!(*state & KIND_MASK == KERNEL || *state & KIND_MASK == ISOLATED, "frame {pfn} was not just allocated");
+        *state = pack(Frame::Anon { family, vpn, order }) | 1 << MAP_COUNT_SHIFT | FrameFlag::InBatch.mask();
+    }
+
     /// Whether a flag is set.
+    #[inline]
     pub fn has(&self, pfn: Pfn, flag: FrameFlag) -> bool {
         self.state[pfn.0 as usize] & flag.mask() != 0
     }
 
     /// Sets or clears a flag of a frame that is something.
+    #[inline]
     pub fn mark(&mut self, pfn: Pfn, flag: FrameFlag, on: bool) {
         let state = &mut self.state[pfn.0 as usize];
         assert!(*state != 0, "frame {pfn} has no flags: it speaks for nothing");
@@ -377,17 +388,23 @@ impl Threads<'_> {
 /// A flag of a frame beside what it is.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum FrameFlag {
-    /// A huge page of which some base pages are no longer mapped.
-    PartlyMapped,
-    /// Written to since it was last cleaned.
-    Dirty,
+    /// On an LRU list (`PG_lru`).
+    OnLru,
+    /// On, or to be put on, an active one (`PG_active`).
+    Active,
+    /// In a CPU's batch of folios on their way to the LRU lists, which holds a reference.
+    InBatch,
+    /// The batch's reference is the last.
+    Dropped,
 }
 
 impl FrameFlag {
     const fn mask(self) -> u64 {
         match self {
-            Self::PartlyMapped => 1 << (FLAGS_SHIFT + 1),
-            Self::Dirty => 1 << (FLAGS_SHIFT + 2),
+            Self::OnLru => 1 << (FLAGS_SHIFT + 1),
+            Self::Active => 1 << (FLAGS_SHIFT + 2),
+            Self::InBatch => 1 << (FLAGS_SHIFT + 3),
+            Self::Dropped => 1 << (FLAGS_SHIFT + 4),
         }
     }
 }

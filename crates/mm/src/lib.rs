@@ -3,7 +3,7 @@
 //! | Linux                    | here            | left out                                                            |
 //! |--------------------------|-----------------|---------------------------------------------------------------------|
 //! | `include/linux/mmzone.h` | `zone.rs`       | HighMem (64-bit only)                                               |
-//! | `include/linux/mmzone.h` | `zone_state.rs` | LRU lists, boost, compaction state, HIGHATOMIC reserve              |
+//! | `include/linux/mmzone.h` | `zone_state.rs` | boost, compaction state, HIGHATOMIC reserve              |
 //! | `include/linux/mmzone.h` | `pageblock.rs`  | skip bits                                                           |
 //! | `include/linux/mm_types.h` | `frame.rs`    | files, slabs                                                        |
 //! | `include/linux/list.h`   | `list.rs`       |                                                                     |
@@ -18,6 +18,7 @@
 //! | `mm/memory.c`            | `page_table.rs`, `pte.rs`, `unmap.rs`, `fork.rs`, `fault.rs` | files, swap            |
 //! | `mm/mmu_gather.c`        | `mmu_gather.rs` | other CPUs                                                          |
 //! | `mm/huge_memory.c`       | `thp.rs`        | folio splits, huge copies on write (up to 5.7)                      |
+//! | `mm/swap.c`              | `lru.rs`        | files, activation, rotation                                         |
 //! | `mm/rmap.c`              | `rmap.rs`       | walks from a frame to its pages                                     |
 //! | `mm/khugepaged.c`        | `watermark.rs`  | all but the recommended `min_free_kbytes`; its per-size switches too |
 //! | (several)                | `variant.rs`    | 32-bit rules, configurations without SMP                            |
@@ -37,6 +38,7 @@ pub mod fork;
 pub mod frame;
 pub mod gfp;
 pub mod list;
+pub mod lru;
 mod mmu_gather;
 pub mod node;
 pub mod page_table;
@@ -71,6 +73,7 @@ pub use zone_state::ZoneState;
 
 use cost::{Cx, Prices};
 use event::Counters;
+use lru::Lru;
 use node::Zonelist;
 use pageblock::ZoneIndex;
 use rmap::Rmap;
@@ -101,6 +104,8 @@ pub struct Mm {
     pub rmap: Rmap,
     /// Transparent huge pages.
     pub thp: Thp,
+    /// LRU lists.
+    pub lru: Lru,
     zones: Vec<ZoneState>,
     /// By position of the preferred node.
     zonelists: Vec<Zonelist>,
@@ -134,7 +139,9 @@ impl Mm {
         }
         let zonelists = node::zonelists(machine, &places);
         let nodes = machine.nodes.iter().map(|node| node.id).collect();
-        Self { frames, rmap: Rmap::default(), thp: Thp::default(), zones, zonelists, nodes, cpu_nodes, variant }
+        let node_of_zone: Vec<usize> = places.iter().map(|(node, _)| *node).collect();
+        let lru = Lru::new(variant.lru.by, &node_of_zone, cpu_nodes.len());
+        Self { frames, rmap: Rmap::default(), thp: Thp::default(), lru, zones, zonelists, nodes, cpu_nodes, variant }
     }
 
     /// The kernel's rules.

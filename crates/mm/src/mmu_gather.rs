@@ -76,12 +76,14 @@ impl MmuGather {
     }
 }
 
-/// Frees a batch: huge pages as they come, then base pages from the last, so that the first is the next to be used.
+/// Frees a batch: huge pages as they come, then base pages from the last, so that the first is the next to be used. Before
+/// that, this CPU's new folios go to their lists (`free_pages_and_swap_cache`).
 fn release(mm: &mut Mm, cx: &mut Cx, batch: &[Unmapped]) {
+    mm.lru_add_drain(cx);
     for folio in batch.iter().filter(|folio| folio.order > Order::BASE) {
-        mm.free(cx, folio.head, folio.order);
+        mm.put_folio(cx, *folio);
     }
     for folio in batch.iter().rev().filter(|folio| folio.order == Order::BASE) {
-        mm.free(cx, folio.head, folio.order);
+        mm.put_folio(cx, *folio);
     }
 }

@@ -101,11 +101,12 @@ impl Rmap {
 }
 
 impl Mm {
-    /// A folio that was just allocated gets its first mapping (`page_add_new_anon_rmap`).
+    /// A folio that was just allocated gets its first mapping (`page_add_new_anon_rmap`), and goes on its way to the LRU
+    /// lists (`lru_cache_add_inactive_or_unevictable`).
     #[inline]
-    pub(crate) fn map_new_folio(&mut self, head: Pfn, family: FamilyId, vpn: Vpn, order: Order) {
-        self.frames.set(head, Frame::Anon { family, vpn, order });
-        self.frames.set_map_count(head, 1);
+    pub(crate) fn map_new_folio(&mut self, cx: &mut Cx, head: Pfn, family: FamilyId, vpn: Vpn, order: Order) {
+        self.frames.set_new_anon(head, family, vpn, order);
+        self.lru_add(cx, head, order);
     }
 
     /// A frame gets one more base entry (`page_try_dup_anon_rmap`).
@@ -197,6 +198,11 @@ impl Mm {
         let (head, _) = self.anon_folio(pfn);
         let by_base = self.rmap.by_base.get(&head);
         self.count(head) + by_base.map_or(0, |mapped| u32::from(mapped.of_frame[(pfn.0 - head.0) as usize]))
+    }
+
+    /// The first frame of the anonymous folio that holds `pfn`.
+    pub(crate) fn folio_head(&self, pfn: Pfn) -> Pfn {
+        self.anon_folio(pfn).0
     }
 
     /// The anonymous folio that holds `pfn`.

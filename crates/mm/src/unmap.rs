@@ -59,6 +59,8 @@ impl Unmap {
                 Ok(Some(removed)) => self.range = removed,
                 Err(error) => return Step::Done(Err(error)),
             }
+            // `unmap_region` and `exit_mmap` begin with this.
+            mm.lru_add_drain(cx);
             self.phase = Phase::Zap { from: self.range.start };
         }
         if let Phase::Zap { from } = self.phase {

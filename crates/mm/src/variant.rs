@@ -7,7 +7,12 @@ use std::fmt;
 use serde::Serialize;
 use units::{Bytes, Frames};
 
-use crate::{buddy::End, vma::MmapAlign};
+use crate::{
+    buddy::End,
+    fault::CowReuse,
+    lru::{LruBy, LruKind, LruRules},
+    vma::MmapAlign,
+};
 
 /// A kernel's rules as data: each is its parent plus a difference.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
@@ -53,6 +58,10 @@ pub struct Variant {
     pub pcp_free: PcpFree,
     /// In which order the lists of a CPU give back.
     pub pcp_drain: PcpDrain,
+    /// How LRU lists are kept.
+    pub lru: LruRules,
+    /// Whose pages a store to a shared page takes over.
+    pub cow_reuse: CowReuse,
 }
 
 /// What a request does that finds no free block of its own type.
@@ -197,6 +206,9 @@ pub const V3_9: Variant = Variant {
     pcp_lists: PcpLists::BaseReclaimableFirst,
     pcp_free: PcpFree::Batch,
     pcp_drain: PcpDrain::RoundRobin,
+    // PAGEVEC_SIZE, include/linux/pagevec.h (v3.9).
+    lru: LruRules { batch: 14, huge_drains: false, by: LruBy::Zone, new_anon: LruKind::ActiveAnon },
+    cow_reuse: CowReuse::ByMappings,
 };
 
 /// 4.1: unmovable requests take free frames of other types from blocks of any size.
@@ -216,8 +228,19 @@ pub const V4_4: Variant = Variant {
 /// 4.6 adds `vm.watermark_scale_factor`.
 pub const V4_6: Variant = Variant { name: "v4.6", since: (4, 6), mark_step: MarkStep::ScaleFactor, ..V4_4 };
 
+/// 4.7 drains the batch at huge pages ("mm/swap.c: flush lru pvecs on compound page arrival").
+pub const V4_7: Variant =
+    Variant { name: "v4.7", since: (4, 7), lru: LruRules { huge_drains: true, ..V4_6.lru }, ..V4_6 };
+
+/// 4.8 keeps LRU lists by node.
+pub const V4_8: Variant =
+    Variant { name: "v4.8", since: (4, 8), lru: LruRules { by: LruBy::Node, ..V4_7.lru }, ..V4_7 };
+
 /// 4.12 counts like frames when a request falls back, and lets movable ones break the smallest block.
-pub const V4_12: Variant = Variant { name: "v4.12", since: (4, 12), fallback: FallbackRules::CountsAlike, ..V4_6 };
+pub const V4_12: Variant = Variant { name: "v4.12", since: (4, 12), fallback: FallbackRules::CountsAlike, ..V4_8 };
+
+/// 4.15 puts 15 folios into a batch.
+pub const V4_15: Variant = Variant { name: "v4.15", since: (4, 15), lru: LruRules { batch: 15, ..V4_12.lru }, ..V4_12 };
 
 /// 4.17 lets a reserve ratio be 0, and leaves Movable out of the recommendation for transparent huge pages.
 pub const V4_17: Variant = Variant {
@@ -225,7 +248,7 @@ pub const V4_17: Variant = Variant {
     since: (4, 17),
     reserve_ratio_zero: RatioZero::NoReserve,
     thp_zones: ThpZones::UpToNormal,
-    ..V4_12
+    ..V4_15
 };
 
 /// 4.19 doubles the largest batch.
@@ -246,8 +269,18 @@ pub const V5_8: Variant = Variant {
     ..V5_0
 };
 
+/// 5.9 begins with new anonymous folios on the inactive list ("mm/vmscan: protect the workingset on anonymous LRU"), and
+/// copies a page as long as anybody else has a reference to it ("mm: do_wp_page() simplification").
+pub const V5_9: Variant = Variant {
+    name: "v5.9",
+    since: (5, 9),
+    lru: LruRules { new_anon: LruKind::InactiveAnon, ..V5_8.lru },
+    cow_reuse: CowReuse::ByReferences,
+    ..V5_8
+};
+
 /// 5.10: blocks given at boot or moved between types go to the tail of their list.
-pub const V5_10: Variant = Variant { name: "v5.10", since: (5, 10), moved_end: End::Tail, ..V5_8 };
+pub const V5_10: Variant = Variant { name: "v5.10", since: (5, 10), moved_end: End::Tail, ..V5_9 };
 
 /// 5.14 sizes per-CPU lists by the zone and its CPUs, puts larger blocks on them, and gives back more the longer frames
 /// are freed in a row.
@@ -260,15 +293,19 @@ pub const V5_14: Variant = Variant {
     ..V5_10
 };
 
-/// 6.1, with the promo mark that 5.18 added above high, and its order of giving back from per-CPU lists.
+/// 5.18 adds the promo mark above high, and drains the CPU's batch before it copies a page for its sake ("mm: optimize
+/// do_wp_page() for fresh pages in local LRU pagevecs").
+pub const V5_18: Variant =
+    Variant { name: "v5.18", since: (5, 18), promo_mark: true, cow_reuse: CowReuse::ByReferencesDrained, ..V5_14 };
+
+/// 6.1 and its order of giving back from per-CPU lists.
 pub const V6_1: Variant = Variant {
     name: "v6.1",
     since: (6, 1),
-    promo_mark: true,
     pcp_lists: PcpLists::HugeTogether,
     pcp_free: PcpFree::DoublingAllOfHigh,
     pcp_drain: PcpDrain::RequestedFirst,
-    ..V5_14
+    ..V5_18
 };
 
 /// 6.6 takes Movable out of the shares of `min_free_kbytes` ("mm/page_alloc: fix min_free_kbytes calculation regarding
@@ -279,14 +316,17 @@ pub const V6_6: Variant = Variant { name: "v6.6", since: (6, 6), movable_marks: 
 pub const V6_7: Variant =
     Variant { name: "v6.7", since: (6, 7), pcp_high: PcpHighRule::Tuned, mmap_align: MmapAlign::LargeAtHuge, ..V6_6 };
 
+/// 6.10 doubles the batch of new folios ("mm: increase folio batch size"; the release is from memory).
+pub const V6_10: Variant = Variant { name: "v6.10", since: (6, 10), lru: LruRules { batch: 31, ..V6_7.lru }, ..V6_7 };
+
 /// 6.18: the arithmetic of 6.7. Only mappings of whole huge pages are aligned ("mm, mmap: limit THP alignment of anonymous
 /// mappings to PMD-aligned sizes", 6.12; there is no variant between).
-pub const V6_18: Variant = Variant { name: "v6.18", since: (6, 18), mmap_align: MmapAlign::MultiplesAtHuge, ..V6_7 };
+pub const V6_18: Variant = Variant { name: "v6.18", since: (6, 18), mmap_align: MmapAlign::MultiplesAtHuge, ..V6_10 };
 
 /// Every variant, oldest first.
-pub static ALL: [&Variant; 16] = [
-    &V3_9, &V4_1, &V4_4, &V4_6, &V4_12, &V4_17, &V4_19, &V4_20, &V5_0, &V5_8, &V5_10, &V5_14, &V6_1, &V6_6, &V6_7,
-    &V6_18,
+pub static ALL: [&Variant; 22] = [
+    &V3_9, &V4_1, &V4_4, &V4_6, &V4_7, &V4_8, &V4_12, &V4_15, &V4_17, &V4_19, &V4_20, &V5_0, &V5_8, &V5_9, &V5_10,
+    &V5_14, &V5_18, &V6_1, &V6_6, &V6_7, &V6_10, &V6_18,
 ];
 
 /// No rules for this kernel.
@@ -356,7 +396,7 @@ mod tests {
             ("5.10.0-32-cloud-amd64", "v5.10"),
             ("5.15.0", "v5.14"),
             ("6.1.0-50-cloud-amd64", "v6.1"),
-            ("6.12.95+deb12-cloud-amd64", "v6.7"),
+            ("6.12.95+deb12-cloud-amd64", "v6.10"),
             ("6.18", "v6.18"),
             ("7.2-rc1", "v6.18"),
         ] {

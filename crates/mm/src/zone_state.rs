@@ -1,5 +1,5 @@
 //! Linux: struct zone, include/linux/mmzone.h (v6.1).
-//! Differs: counts are exact, not spread over CPUs; no boost, no LRU lists, no compaction state yet.
+//! Differs: counts are exact, not spread over CPUs; no boost, no compaction state yet.
 
 use units::{CpuId, NodeId, Order, Pfn};
 

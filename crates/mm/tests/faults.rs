@@ -11,6 +11,7 @@ use pagelab_mm::{
     thp::ThpEnabled,
     touch::Touch,
     unmap::Unmap,
+    variant,
     vma::{HugeAdvice, PageRange},
 };
 use small_machine::SmallMachine;
@@ -180,6 +181,22 @@ fn after_fork_the_first_store_copies_and_the_sole_owner_reuses() {
     let (_, _, copied) = machine.touch(&mut parent, range, Access::Write);
     assert_eq!((copied, machine.count(Event::Pgfault)), (0, faults + 9));
     end(machine, vec![parent]);
+}
+
+#[test]
+fn a_new_page_in_a_batch_is_copied_by_kernels_that_count_references() {
+    for (rules, copies) in [(variant::V5_8, 0), (variant::V5_9, 1), (variant::V5_18, 0)] {
+        let mut machine = SmallMachine::with(2048, rules);
+        machine.mm.thp.enabled = ThpEnabled::Never;
+        let mut parent = machine.space();
+        let range = machine.map(&mut parent, 1);
+        write(&mut machine, &mut parent, range);
+        let mut child = machine.run(|mm, cx| parent.fork(mm, cx)).0.unwrap();
+        write(&mut machine, &mut child, range);
+        let (_, _, copied) = machine.touch(&mut parent, range, Access::Write);
+        assert_eq!(copied, copies, "{}", rules.name);
+        end(machine, vec![parent, child]);
+    }
 }
 
 #[test]
