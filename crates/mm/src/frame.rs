@@ -179,10 +179,10 @@ impl FrameTable {
         }
     }
 
-    /// A free block of `order` is taken off its list: its head is an interior, until someone says of what.
+    /// A free block of `order`, of which [`Self::free_list`] was asked, is taken off its list: its head is an interior, until
+    /// someone says of what.
     #[inline]
     pub(crate) fn clear_free(&mut self, pfn: Pfn, order: Order) {
-        debug_assert!(self.is_free(pfn, order), "no free block of order {order} starts at frame {pfn}");
         if order >= self.blocks.order() {
             let block = self.blocks.index(pfn);
             self.block_state[block] = 0;
@@ -273,6 +273,41 @@ impl FrameTable {
     pub fn map_count(&self, pfn: Pfn) -> u8 {
         let count = self.state[pfn.0 as usize] >> MAP_COUNT_SHIFT & MAP_COUNT_MASK;
         u8::try_from(count).expect("two bits")
+    }
+
+    /// A base page that is mapped once loses its mapping; false, and nothing happens, when it is anything else.
+    #[inline]
+    pub(crate) fn unmap_only(&mut self, pfn: Pfn) -> bool {
+        const COUNT: u64 = MAP_COUNT_MASK << MAP_COUNT_SHIFT;
+        let state = &mut self.state[pfn.0 as usize];
+        let is_only = *state & (KIND_MASK | ORDER_MASK | COUNT) == ANON | 1 << MAP_COUNT_SHIFT;
+        *state &= if is_only { !COUNT } else { !0 };
+        is_only
+    }
+
+    /// A folio leaves its batch. If others want it, it is on an LRU list from now on, which the caller puts it on, and its
+    /// order is returned.
+    #[inline]
+    pub(crate) fn leave_batch(&mut self, pfn: Pfn, is_active: bool) -> Option<Order> {
+        const IN_BATCH: u64 = FrameFlag::InBatch.mask();
+        let state = &mut self.state[pfn.0 as usize];
+        assert!(*state & (KIND_MASK | IN_BATCH) == ANON | IN_BATCH, "frame {pfn} is no folio in a batch");
+        *state &= !IN_BATCH;
+        if *state & FrameFlag::Dropped.mask() != 0 {
+            return None;
+        }
+        *state |= FrameFlag::OnLru.mask() | if is_active { FrameFlag::Active.mask() } else { 0 };
+        Some(unpack_order(*state))
+    }
+
+    /// A folio on an LRU list is on none from now on, the caller taking it off; says whether it was active. Nothing
+    /// when it is on none.
+    #[inline]
+    pub(crate) fn leave_lru(&mut self, pfn: Pfn) -> Option<bool> {
+        let state = &mut self.state[pfn.0 as usize];
+        let is_listed = *state & FrameFlag::OnLru.mask() != 0;
+        *state &= !FrameFlag::OnLru.mask();
+        is_listed.then_some(*state & FrameFlag::Active.mask() != 0)
     }
 
     /// Says how often a folio is mapped.

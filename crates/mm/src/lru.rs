@@ -10,7 +10,7 @@ use units::{CpuId, Order, Pfn};
 use crate::{
     Mm,
     cost::{Cause, Cx, Work},
-    frame::{Frame, FrameFlag},
+    frame::{FrameFlag, FrameTable},
     list::List,
     rmap::Unmapped,
 };
@@ -73,6 +73,18 @@ impl Lruvec {
     /// The frames of its folios (`nr_inactive_anon` and so on).
     pub fn frames(&self, kind: LruKind) -> u64 {
         self.frames[kind as usize]
+    }
+
+    #[inline]
+    fn insert(&mut self, frames: &mut FrameTable, kind: LruKind, head: Pfn, order: Order) {
+        self.lists[kind as usize].push_head(frames.threads(), head);
+        self.frames[kind as usize] += u64::from(order.frames());
+    }
+
+    #[inline]
+    fn remove(&mut self, frames: &mut FrameTable, kind: LruKind, head: Pfn, order: Order) {
+        self.lists[kind as usize].remove(frames.threads(), head);
+        self.frames[kind as usize] -= u64::from(order.frames());
     }
 }
 
@@ -154,23 +166,23 @@ impl Mm {
             return;
         }
         cx.because(Cause::LruLock, |cx| cx.work(Work::LockPair, 1));
-        let mut wanted = 0;
+        let kind = self.variant.lru.new_anon;
+        let mut dropped = [Pfn(0); BATCH_MAX];
+        let mut drops = 0;
         for head in folios[..count].iter().copied() {
-            self.frames.mark(head, FrameFlag::InBatch, false);
-            if !self.frames.has(head, FrameFlag::Dropped) {
-                self.lru_insert(head);
-                wanted += 1;
+            if let Some(order) = self.frames.leave_batch(head, kind == LruKind::ActiveAnon) {
+                let at = self.lruvec_of(head);
+                self.lru.lruvecs[at].insert(&mut self.frames, kind, head, order);
+            } else {
+                dropped[drops] = head;
+                drops += 1;
             }
         }
-        cx.work(Work::LruMove, wanted);
-        if wanted < count as u64 {
-            // The last is freed first, as `release_pages` does it.
-            for head in folios[..count].iter().rev().copied() {
-                if self.frames.has(head, FrameFlag::Dropped) {
-                    let order = self.frames.allocated(head).expect("a dropped folio is not freed yet");
-                    self.free(cx, head, order);
-                }
-            }
+        cx.work(Work::LruMove, (count - drops) as u64);
+        // The last is freed first, as `release_pages` does it.
+        for head in dropped[..drops].iter().rev().copied() {
+            let order = self.frames.allocated(head).expect("a dropped folio is not freed yet");
+            self.free(cx, head, order);
         }
     }
 
@@ -179,8 +191,10 @@ impl Mm {
     #[inline]
     pub(crate) fn put_folio(&mut self, cx: &mut Cx, folio: Unmapped) {
         let Unmapped { head, order } = folio;
-        if self.frames.has(head, FrameFlag::OnLru) {
-            self.lru_remove(head, order);
+        if let Some(is_active) = self.frames.leave_lru(head) {
+            let kind = if is_active { LruKind::ActiveAnon } else { LruKind::InactiveAnon };
+            let at = self.lruvec_of(head);
+            self.lru.lruvecs[at].remove(&mut self.frames, kind, head, order);
             cx.work(Work::LruMove, 1);
         } else if self.frames.has(head, FrameFlag::InBatch) {
             self.frames.mark(head, FrameFlag::Dropped, true);
@@ -192,31 +206,6 @@ impl Mm {
     /// References to a folio: its mappings, and a batch (`folio_ref_count`).
     pub(crate) fn folio_references(&self, head: Pfn) -> u32 {
         self.folio_mappings(head) + u32::from(self.frames.has(head, FrameFlag::InBatch))
-    }
-
-    #[inline]
-    fn lru_insert(&mut self, head: Pfn) {
-        let kind = self.variant.lru.new_anon;
-        let Frame::Anon { order, .. } = self.frames.get(head) else { panic!("frame {head} is no anonymous folio") };
-        let at = self.lruvec_of(head);
-        let lruvec = &mut self.lru.lruvecs[at];
-        lruvec.lists[kind as usize].push_head(self.frames.threads(), head);
-        lruvec.frames[kind as usize] += u64::from(order.frames());
-        self.frames.mark(head, FrameFlag::OnLru, true);
-        if kind == LruKind::ActiveAnon {
-            self.frames.mark(head, FrameFlag::Active, true);
-        }
-    }
-
-    #[inline]
-    fn lru_remove(&mut self, head: Pfn, order: Order) {
-        let is_active = self.frames.has(head, FrameFlag::Active);
-        let kind = if is_active { LruKind::ActiveAnon } else { LruKind::InactiveAnon };
-        let at = self.lruvec_of(head);
-        let lruvec = &mut self.lru.lruvecs[at];
-        lruvec.lists[kind as usize].remove(self.frames.threads(), head);
-        lruvec.frames[kind as usize] -= u64::from(order.frames());
-        self.frames.mark(head, FrameFlag::OnLru, false);
     }
 
     #[inline]

@@ -140,11 +140,10 @@ impl Mm {
     /// A base entry goes away (`page_remove_rmap`); says which folio has lost its last mapping.
     #[inline]
     pub(crate) fn unmap_base(&mut self, cx: &mut Cx, pfn: Pfn) -> Option<Unmapped> {
+        if self.frames.unmap_only(pfn) {
+            return Some(Unmapped { head: pfn, order: Order::BASE });
+        }
         if let Frame::Anon { order: Order::BASE, .. } = self.frames.get(pfn) {
-            if self.frames.map_count(pfn) == 1 {
-                self.frames.set_map_count(pfn, 0);
-                return Some(Unmapped { head: pfn, order: Order::BASE });
-            }
             self.set_count(pfn, self.count(pfn) - 1);
             return None;
         }

@@ -142,13 +142,20 @@ impl Pcp {
     fn refill(&mut self, from: &mut Source<'_>, cx: &mut Cx<'_>, want: Want, at: usize) {
         let blocks = if self.batch > 1 { (self.batch >> want.order.0).max(LEAST_REFILL) } else { 1 };
         buddy::lock(cx);
-        for _ in 0..blocks {
-            let Some(pfn) = from.buddy.take_or_fall_back(from.frames, cx, want, from.end, from.rules) else {
-                break;
-            };
-            from.frames.set(pfn, Frame::Pcp { cpu: from.cpu, order: want.order, list: want.list });
-            self.lists[at].push_tail(from.frames.threads(), pfn);
-            self.count += want.order.frames();
+        let mut left = blocks;
+        // Bound: each turn draws a block at least.
+        while left > 0 {
+            let run = from.buddy.take_run(from.frames, cx, want.order, want.list, left).or_else(|| {
+                let pfn = from.buddy.take_or_fall_back(from.frames, cx, want, from.end, from.rules)?;
+                Some((pfn, 1))
+            });
+            let Some((first, count)) = run else { break };
+            for pfn in (0..count).map(|n| first.plus(n << want.order.0)) {
+                from.frames.set(pfn, Frame::Pcp { cpu: from.cpu, order: want.order, list: want.list });
+                self.lists[at].push_tail(from.frames.threads(), pfn);
+            }
+            self.count += count << want.order.0;
+            left -= count;
         }
     }
 
