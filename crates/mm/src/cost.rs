@@ -163,8 +163,10 @@ impl<'a> Cx<'a> {
     #[inline]
     pub fn work(&mut self, work: Work, n: u64) {
         let span = Picos(self.prices.0[work as usize].0 * n);
-        self.spent.0[self.scope.unwrap_or(work.cause()) as usize] += span;
         self.total += span;
+        // A part is no more than the total, whose sum is checked.
+        let part = &mut self.spent.0[self.scope.unwrap_or(work.cause()) as usize].0;
+        *part = part.wrapping_add(span.0);
     }
 
     /// Waits until an instant; one that is past already takes no time.

@@ -79,7 +79,9 @@ impl Counters {
     /// Counts an event `n` times.
     #[inline]
     pub fn count(&mut self, event: Event, n: u64) {
-        self.0[event as usize] += n;
+        // Nothing counts to 2^64.
+        let counter = &mut self.0[event as usize];
+        *counter = counter.wrapping_add(n);
     }
 
     /// How often it happened.

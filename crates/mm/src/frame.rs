@@ -191,6 +191,15 @@ impl FrameTable {
         }
     }
 
+    /// A block on a per-CPU list is taken off it, and is the interior of nothing until someone says of what: its order, and
+    /// the free list that it goes back to.
+    #[inline]
+    pub(crate) fn leave_pcp(&mut self, pfn: Pfn) -> (Order, MigrateType) {
+        let state = std::mem::take(&mut self.state[pfn.0 as usize]);
+        assert!(state & KIND_MASK == PCP, "frame {pfn} is on a per-CPU list, but its state is {state:#x}");
+        (unpack_order(state), MigrateType::from_index((state >> PAYLOAD_SHIFT & TYPE_MASK) as usize))
+    }
+
     /// The list that a free block of `order` is on.
     #[inline]
     pub(crate) fn free_list(&self, pfn: Pfn, order: Order) -> MigrateType {

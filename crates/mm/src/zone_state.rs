@@ -7,6 +7,7 @@ use crate::{
     ZoneFigures,
     buddy::{self, Block, Buddy},
     cost::Cx,
+    event::Event,
     fallback::Want,
     frame::{Frame, FrameTable},
     gfp::{Mark, Mobility},
@@ -25,6 +26,8 @@ pub struct ZoneState {
     pub node: NodeId,
     /// Which of the node's zones.
     pub kind: ZoneKind,
+    /// What an allocation from it counts as.
+    pub(crate) alloc_event: Event,
     /// Its first frame.
     pub start: Pfn,
     /// One past its last frame.
@@ -50,6 +53,13 @@ impl ZoneState {
         Self {
             node: figures.node,
             kind: spec.kind,
+            alloc_event: match spec.kind {
+                ZoneKind::Dma => Event::PgallocDma,
+                ZoneKind::Dma32 => Event::PgallocDma32,
+                ZoneKind::Normal => Event::PgallocNormal,
+                ZoneKind::Movable => Event::PgallocMovable,
+                ZoneKind::Device => unreachable!("no machine allocates from a device's memory"),
+            },
             start: spec.start,
             end: spec.end(),
             marks: figures.marks,
@@ -127,12 +137,18 @@ impl ZoneState {
         self.buddy.take_or_fall_back(frames, cx, want, self.end, rules)
     }
 
-    /// Gives a block to the CPU's list or to the free lists; `free_unref_page`, `free_one_page`.
+    /// Gives a block of a pageblock of type `list` to the CPU's list or to the free lists; `free_unref_page`, `free_one_page`.
     #[inline(always)]
     #[expect(clippy::inline_always, reason = "once for single frames, once for all others")]
-    pub(crate) fn give(&mut self, frames: &mut FrameTable, cx: &mut Cx<'_>, block: Block, rules: &Variant) {
+    pub(crate) fn give(
+        &mut self,
+        frames: &mut FrameTable,
+        cx: &mut Cx<'_>,
+        block: Block,
+        list: MigrateType,
+        rules: &Variant,
+    ) {
         let cpu: CpuId = cx.cpu();
-        let list = frames.blocks.migrate_type(block.pfn);
         if holds(rules.pcp_lists, block.order, frames.blocks.order()) && list != MigrateType::Isolate {
             let pcp = &mut self.pcps[cpu.0 as usize];
             if pcp.put(frames, cx, block, list, rules) {

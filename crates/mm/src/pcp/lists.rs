@@ -248,10 +248,7 @@ impl Pcp {
     /// Gives back the block at the tail of a list and returns its frames.
     fn give_back_last(&mut self, to: &mut Source<'_>, cx: &mut Cx<'_>, at: usize) -> u32 {
         let pfn = self.lists[at].pop_tail(to.frames.threads()).expect("the list is not empty");
-        let Frame::Pcp { order, list, .. } = to.frames.get(pfn) else {
-            panic!("frame {pfn} is on a per-CPU list: {:?}", to.frames.get(pfn));
-        };
-        to.frames.set(pfn, Frame::Interior);
+        let (order, list) = to.frames.leave_pcp(pfn);
         self.count -= order.frames();
         to.buddy.give(to.frames, cx, Block { pfn, order }, list, None);
         order.frames()
