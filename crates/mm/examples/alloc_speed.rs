@@ -11,7 +11,7 @@ use mm::{
     AllocRequest, MachineSpec, Mm, NodeSpec, Settings, ZoneKind, ZoneSpec,
     cost::{Cx, Prices, Work},
     event::Counters,
-    variant::{V4_1, V6_1},
+    variant::named,
 };
 use units::{Bytes, CpuId, NodeId, Order, Pfn, Picos, Time};
 
@@ -21,19 +21,19 @@ const ROUNDS: usize = 7;
 fn main() {
     let before = resident_kib();
     let start = cpu_ns();
-    let mm = Mm::new(&machine(8, Bytes::gib(128)), V6_1, &Settings::default());
+    let mm = Mm::new(&machine(8, Bytes::gib(128)), *named("v6.1"), &Settings::default());
     let (span, held) = (cpu_ns() - start, resident_kib() - before);
     println!("1 TiB in 8 nodes: {:.1} ms, {:.1} MiB resident", span as f64 / 1e6, held as f64 / 1024.0);
     drop(mm);
     for (name, size) in [("4 GiB", Bytes::gib(4)), ("1 TiB", Bytes::gib(1024))] {
-        for rules in [V4_1, V6_1] {
-            let mut mm = Mm::new(&machine(1, size), rules, &Settings { min_free_kbytes: 65536, ..Settings::default() });
+        for rules in ["v4.1", "v6.1"] {
+            let mut mm =
+                Mm::new(&machine(1, size), *named(rules), &Settings { min_free_kbytes: 65536, ..Settings::default() });
             let hot = median(|| pair_of(&mut mm, 1));
             let batched = median(|| pair_of(&mut mm, 4096));
             let touch = touch_quarter(&mut mm);
             println!(
-                "{name}, {}: {hot:.1} ns per pair, {batched:.1} ns in bursts of 4096, {touch:.1} ns per frame of a quarter",
-                rules.name
+                "{name}, {rules}: {hot:.1} ns per pair, {batched:.1} ns in bursts of 4096, {touch:.1} ns per frame of a quarter"
             );
         }
     }

@@ -231,7 +231,7 @@ mod tests {
         };
         let machine = MachineView { nodes: vec![node(0, 2, 4 << 20), node(3, 0, 1 << 20)] };
         let settings = Settings { min_free_kbytes: 67584, ..Settings::default() };
-        let figures = zone_figures(&machine, &settings, &variant::V6_1);
+        let figures = zone_figures(&machine, &settings, variant::named("v6.1"));
         let order: Vec<_> = figures.iter().map(|f| (f.node.0, f.kind)).collect();
         let both = |node| [(node, ZoneKind::Normal), (node, ZoneKind::Movable)];
         assert_eq!(order, [both(0), both(3)].concat());
