@@ -1,7 +1,7 @@
 //! Puts the program hash and the commit into the binary.
 //!
 //! The program hash is that of everything a simulated result depends on: the sources of units, mm, os, workloads and sim,
-//! the built-in variants and the lock file. Two binaries with the same hash give the same bytes.
+//! the built-in variants, the generic prices and the lock file. Two binaries with the same hash give the same bytes.
 
 use std::{
     fs,
@@ -16,7 +16,7 @@ fn main() {
     let root = crates.parent().expect("crates/ lies in the repository");
     let mut files = vec![root.join("Cargo.lock")];
     let sources = HASHED.map(|name| crates.join(name).join("src"));
-    for folder in sources.into_iter().chain([root.join("variants")]) {
+    for folder in sources.into_iter().chain(["variants", "machines/prices"].map(|folder| root.join(folder))) {
         watch(&folder);
         collect(&folder, &mut files);
     }

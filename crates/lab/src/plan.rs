@@ -15,7 +15,7 @@ pub use self::grid::task_counts;
 use crate::{
     experiment::Experiment,
     machine::Machine,
-    provenance,
+    prices, provenance,
     source::{SourceError, unknown},
     variant::Recorded,
 };
@@ -137,6 +137,7 @@ impl Session {
             variant: Recorded::of(variant),
             chosen_for: chosen_for.clone(),
             twin_of: twin_of.clone(),
+            prices: prices::all(&self.machine.prices),
         })
     }
 }
@@ -166,6 +167,8 @@ pub struct Simulated {
     pub chosen_for: Option<String>,
     /// The real column whose twin it is.
     pub twin_of: Option<Column>,
+    /// What primitive operations take.
+    pub prices: Vec<prices::Used>,
 }
 
 impl Plan {

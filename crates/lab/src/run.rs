@@ -284,7 +284,8 @@ impl Runner<'_> {
         missing: &[Key],
     ) -> Result<(), Stopped> {
         let machine = match twin_of {
-            Some(real) => self.found(real)?,
+            // A kernel does not say what operations take; the file of its machine may.
+            Some(real) => self.found(real)?.map(|found| Machine { prices: session.machine.prices.clone(), ..found }),
             None => Some(session.machine.clone()),
         };
         let Some(mut machine) = machine else {

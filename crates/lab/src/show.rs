@@ -11,7 +11,7 @@ use self::zones::ZoneTables;
 use crate::{
     experiment::Experiment,
     plan::{Simulated, UsageError},
-    provenance,
+    prices, provenance,
     run::{self, IDENTITY_FILE, read_identity},
 };
 
@@ -144,8 +144,8 @@ fn simulated(what: &Simulated) -> String {
     words.extend(what.twin_of.as_ref().map(twin));
     words.extend(what.chosen_for.as_ref().map(|release| format!("the newest rules not newer than {release}")));
     words.push(what.variant.difference.clone());
-    let worth =
-        "memory all free at the start; prices are generic, not calibrated: counters are predictions, times are not yet";
+    let prices = prices::summary(&what.prices);
+    let worth = format!("memory all free at the start; {prices}: counters are predictions, times are not yet");
     format!("{}\n     {worth}\n", words.join(", "))
 }
 

@@ -78,7 +78,7 @@ pub fn config(machine: &Machine, variant: &Variant, cap: Bytes) -> Result<sim::C
         _ => ThpEnabled::Always,
     };
     let use_zero_page = of("transparent_hugepage/use_zero_page") != Some("0");
-    let prices = prices::generic();
+    let prices = prices::prices(&machine.prices);
     Ok(sim::Config { machine: spec, variant: *variant, settings, thp_enabled, use_zero_page, prices, cpus, cap })
 }
 
