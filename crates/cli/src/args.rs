@@ -88,7 +88,8 @@ pub(crate) struct Run {
     /// Machine for target vm: a name or path (`pagelab list machines`)
     #[arg(long)]
     machine: Option<String>,
-    /// Variant for target sim alone (`pagelab list variants`); may be given several times
+    /// Variant for target sim alone: a name or path (`pagelab list variants`), or `host`, the newest rules not newer than this
+    /// kernel; may be given several times
     #[arg(long)]
     variant: Vec<String>,
     /// A kernel setting (`pagelab list knobs`) or a parameter of the workload (`pagelab list workloads`; several values
@@ -172,7 +173,7 @@ pub(crate) enum FormatArg {
 
 #[derive(Clone, Copy, Debug, ValueEnum)]
 pub(crate) enum Listed {
-    /// Kernels whose rules the arithmetic knows
+    /// Kernels as data: each its parent plus what differs
     Variants,
     /// Machine files
     Machines,

@@ -84,3 +84,31 @@ fn settings_reach_the_simulator_or_are_refused() {
     let answer = room.run(&words(&[&["run", "fault-storm"], &never, &["vm.swappiness=10"]])).expect(2);
     assert!(answer.stderr.contains("the simulator does not model it yet"), "{}", answer.stderr);
 }
+
+#[test]
+fn a_variant_of_ones_own_explains_itself_and_is_not_confused_with_another() {
+    let room = Room::new();
+    let text = |rule: &str| format!("about = 'mine'\nparent = 'v5.10'\n[rules]\n{rule}\n");
+    let mine = room.give("mine.toml", text("pcp_batch_limit = '16KiB'"));
+    let sets = ["--set", "tasks=1", "--set", "size=8MiB", "--set", "page=base", "-o", "result"];
+    let arguments =
+        words(&[&["run", "fault-storm", "--target", "sim", "--variant", &mine, "--variant", "v5.10"], &sets]);
+    let text_shown = room.run(&arguments).expect(0).stdout;
+    let head = "sim  mine on two-node-2g, v5.10 with pcp_batch_limit = 16KiB\n";
+    assert!(text_shown.contains(head), "{text_shown}");
+    assert!(text_shown.contains(" prices are assumed; 0 are the machine's, "), "{text_shown}");
+    let cells = Document::parse(&room.run(&["show", "result", "--format", "json"]).expect(0).stdout).cells;
+    let [mine_hash, parents_hash] = ["mine", "v5.10"].map(|name| {
+        let cell = cells.iter().find(|cell| cell.key.variant == name).expect("a cell of each");
+        cell.measured.detail["run_hash"].clone()
+    });
+    assert_ne!(mine_hash, parents_hash, "a rule that changes nothing");
+
+    // The same name with other rules is another run.
+    room.give("mine.toml", text("pcp_batch_limit = '32KiB'"));
+    let answer = room.run(&arguments).expect(2);
+    assert!(answer.stderr.contains("holds a different run"), "{}", answer.stderr);
+    room.give("mine.toml", text("pcp_batch = '32KiB'"));
+    let answer = room.run(&arguments).expect(2);
+    assert!(answer.stderr.contains("mine.toml:4: rules: unknown rule \"pcp_batch\""), "{}", answer.stderr);
+}

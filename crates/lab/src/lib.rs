@@ -15,6 +15,7 @@ pub mod run;
 pub mod show;
 pub mod simulated;
 pub mod source;
+pub mod variant;
 
 /// Every workload there is, with its parameters.
 pub fn workloads() -> &'static [workloads::WorkloadInfo] {

@@ -18,14 +18,16 @@ use linux::{
     setting::SettingError,
     worker::{self, WorkerError},
 };
+use mm::variant::Named;
 use report::{Column, Key, Record, Run, SCHEMA, Skipped, Store, StoreError, System};
 
 use crate::{
-    cell::Order,
+    cell::{Order, Simulated},
     import::import,
     machine::Machine,
     plan::{Identity, Place, Plan, Request, Session, UsageError},
     provenance,
+    variant::Recorded,
 };
 
 /// The file of a result directory that says what run it holds.
@@ -141,7 +143,7 @@ fn open(directory: &Path, plan: &Plan) -> Result<(Store, Vec<Key>), UsageError> 
         report::write_whole(&directory.join(IDENTITY_FILE), &text).map_err(usage)?;
     } else if read_identity(directory)? != identity {
         return Err(UsageError(format!(
-            "{place} holds a different run (other cells, machine or program); give another directory with -o"
+            "{place} holds a different run (other cells, machine, variant or program); give another directory with -o"
         )));
     }
     if directory.join(report::RESULT_FILE).exists() {
@@ -230,7 +232,7 @@ impl Runner<'_> {
         }
         match &session.place {
             Place::Host => self.host(session, &missing),
-            Place::Sim { twin_of, .. } => self.sim(session, twin_of.as_ref(), &missing),
+            Place::Sim { variant, twin_of, .. } => self.sim(session, variant, twin_of.as_ref(), &missing),
             Place::Vm { image, accelerator } => {
                 let seeds: BTreeSet<u64> = missing.iter().map(|key| key.seed).collect();
                 seeds.into_iter().try_for_each(|seed| self.vm(session, image, *accelerator, seed))
@@ -268,15 +270,22 @@ impl Runner<'_> {
         // After the settings: the zones that are shown are those that the cells ran on.
         let capture = Capture::live().map_err(|error| Stopped::Failed(error.to_string()))?;
         self.keep(&Record::System(system(session, None, capture_json([("live", &capture)]))))?;
-        let order = |key: &Key| Order { key: key.clone(), cap: session.cap, idle_window: true, machine: None };
+        let order = |key: &Key| Order { key: key.clone(), cap: session.cap, idle_window: true, simulated: None };
         self.workers(session, missing, order)?;
         guard.map_or(Ok(()), |guard| guard.finish().map_err(Stopped::Failed))
     }
 
     /// Each cell in a worker of its own, on the machine that the real session before it found, or on that of its file.
-    fn sim(&mut self, session: &Session, twin_of: Option<&Column>, missing: &[Key]) -> Result<(), Stopped> {
+    fn sim(
+        &mut self,
+        session: &Session,
+        variant: &Named,
+        twin_of: Option<&Column>,
+        missing: &[Key],
+    ) -> Result<(), Stopped> {
         let machine = match twin_of {
-            Some(real) => self.found(real)?,
+            // A kernel does not say what operations take; the file of its machine may.
+            Some(real) => self.found(real)?.map(|found| Machine { prices: session.machine.prices.clone(), ..found }),
             None => Some(session.machine.clone()),
         };
         let Some(mut machine) = machine else {
@@ -287,13 +296,9 @@ impl Runner<'_> {
             machine.settings.retain(|(known, _)| known != name);
             machine.settings.push((name.clone(), value.clone()));
         }
-        let machine = machine.to_toml();
-        let order = |key: &Key| Order {
-            key: key.clone(),
-            cap: session.cap,
-            idle_window: false,
-            machine: Some(machine.clone()),
-        };
+        let simulated = Some(Simulated { machine: machine.to_toml(), variant: Recorded::of(variant) });
+        let order =
+            |key: &Key| Order { key: key.clone(), cap: session.cap, idle_window: false, simulated: simulated.clone() };
         self.workers(session, missing, order)
     }
 
@@ -436,7 +441,7 @@ impl Runner<'_> {
 fn guest_plan(session: &Session, settings: &[(String, String)], keys: &[Key]) -> Result<GuestPlan, String> {
     let planned = |node: &crate::machine::Node| PlannedNode { memory: node.memory, cpus: node.cpus.clone() };
     let order = |key: &Key| {
-        let order = Order { key: key.clone(), cap: session.cap, idle_window: false, machine: None };
+        let order = Order { key: key.clone(), cap: session.cap, idle_window: false, simulated: None };
         serde_json::to_value(order).expect("an order serialises")
     };
     let inject = match std::env::var(INJECT) {

@@ -78,7 +78,7 @@ pub fn config(machine: &Machine, variant: &Variant, cap: Bytes) -> Result<sim::C
         _ => ThpEnabled::Always,
     };
     let use_zero_page = of("transparent_hugepage/use_zero_page") != Some("0");
-    let prices = prices::generic();
+    let prices = prices::prices(&machine.prices);
     Ok(sim::Config { machine: spec, variant: *variant, settings, thp_enabled, use_zero_page, prices, cpus, cap })
 }
 
@@ -130,11 +130,11 @@ mod tests {
         for (name, _) in crate::source::list(crate::source::Kind::Machine) {
             let machine = Machine::load(&name, &linux::setting::names()).unwrap();
             let spec = spec(&machine).unwrap();
-            let settings = settings(&machine, &spec.view(), &mm::variant::V6_1);
+            let settings = settings(&machine, &spec.view(), mm::variant::named("v6.1"));
             let managed: Frames = spec.nodes.iter().flat_map(|node| &node.zones).map(|zone| zone.managed).sum();
             assert!(managed.bytes() < machine.memory() && managed.bytes().0 * 10 > machine.memory().0 * 8, "{name}");
             assert!(settings.min_free_kbytes > 1000, "{name}");
-            let mm = mm::Mm::new(&spec, mm::variant::V6_1, &settings);
+            let mm = mm::Mm::new(&spec, *mm::variant::named("v6.1"), &settings);
             assert_eq!(mm.zones().len(), spec.nodes.iter().map(|node| node.zones.len()).sum::<usize>(), "{name}");
         }
     }

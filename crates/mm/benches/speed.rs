@@ -18,7 +18,7 @@ use mm::{
     step::Step,
     thp::ThpEnabled,
     touch::Touch,
-    variant::{V4_1, V6_1},
+    variant::named,
 };
 use nix::{sys::time::TimeValLike, time::ClockId};
 use units::{Bytes, CpuId, NodeId, Order, Pfn, Picos, Time};
@@ -34,23 +34,22 @@ fn main() {
     if let [_, command, gib, rules] = arguments.as_slice()
         && command == TOUCH
     {
-        let rules = if rules == V4_1.name { V4_1 } else { V6_1 };
-        return touch_quarter(Bytes::gib(gib.parse().expect("a number of GiB")), rules);
+        return touch_quarter(Bytes::gib(gib.parse().expect("a number of GiB")), *named(rules));
     }
     fresh_machine();
-    for rules in [V4_1, V6_1] {
-        let mut mm = Mm::new(&machine(1, Bytes::gib(4)), rules, &settings());
+    for rules in ["v4.1", "v6.1"] {
+        let mut mm = Mm::new(&machine(1, Bytes::gib(4)), *named(rules), &settings());
         let [hot, burst] = [1, 4096].map(|burst| median(|| pair(&mut mm, burst)));
-        println!("order-0 pair, {}: {hot:.1} ns (wanted: at most 10), {burst:.1} ns in bursts of 4096", rules.name);
+        println!("order-0 pair, {}: {hot:.1} ns (wanted: at most 10), {burst:.1} ns in bursts of 4096", rules);
     }
-    for rules in [V4_1, V6_1] {
-        let small: Vec<Touched> = (0..ROUNDS).map(|_| in_new_process(4, rules.name)).collect();
-        let large: Vec<Touched> = (0..3).map(|_| in_new_process(1024, rules.name)).collect();
+    for rules in ["v4.1", "v6.1"] {
+        let small: Vec<Touched> = (0..ROUNDS).map(|_| in_new_process(4, rules)).collect();
+        let large: Vec<Touched> = (0..3).map(|_| in_new_process(1024, rules)).collect();
         let [small_ns, large_ns] = [small, large.clone()].map(|runs| middle(runs.iter().map(|run| run.ns).collect()));
         println!(
             "a quarter touched, {}: {small_ns:.1} ns per page at 4 GiB, {large_ns:.1} ns at 1 TiB: ratio {:.2} (wanted: at \
              most 1.3); {:.1} bytes per touched frame at 1 TiB (wanted: at most 32)",
-            rules.name,
+            rules,
             large_ns / small_ns,
             large[0].bytes
         );
@@ -84,7 +83,7 @@ fn machine(nodes: u32, each: Bytes) -> MachineSpec {
 fn fresh_machine() {
     let before = resident_kib();
     let start = cpu_ns();
-    let mm = Mm::new(&machine(8, Bytes::gib(128)), V6_1, &Settings::default());
+    let mm = Mm::new(&machine(8, Bytes::gib(128)), *named("v6.1"), &Settings::default());
     let (span, held) = (cpu_ns() - start, resident_kib() - before);
     println!(
         "a fresh machine of 1 TiB in 8 nodes: {:.1} ms (wanted: under 500), {:.1} MiB resident (wanted: under 64)",

@@ -1,7 +1,7 @@
 //! Linux: handle_mm_fault() and below in mm/memory.c, do_huge_pmd_anonymous_page() in mm/huge_memory.c (v6.1).
 //! Differs: anonymous memory only; memory that is out is reported, where the kernel would call the OOM killer.
 
-use serde::{Deserialize, Serialize};
+use serde::Serialize;
 use units::{NodeId, Order, Pfn, Vpn};
 
 use crate::{
@@ -288,8 +288,7 @@ fn write_protected(mm: &mut Mm, space: &mut AddressSpace, cx: &mut Cx, table: Ta
 }
 
 /// Whose pages a store to a shared page takes over instead of copying them.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
-#[serde(rename_all = "kebab-case")]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
 pub enum CowReuse {
     /// Those of folios that nobody else maps (`reuse_swap_page`).
     ByMappings,

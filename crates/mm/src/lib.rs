@@ -140,7 +140,7 @@ impl Mm {
         let zonelists = node::zonelists(machine, &places);
         let nodes = machine.nodes.iter().map(|node| node.id).collect();
         let node_of_zone: Vec<usize> = places.iter().map(|(node, _)| *node).collect();
-        let lru = Lru::new(variant.lru.by, &node_of_zone, cpu_nodes.len());
+        let lru = Lru::new(variant.lru_by, &node_of_zone, cpu_nodes.len());
         Self { frames, rmap: Rmap::default(), thp: Thp::default(), lru, zones, zonelists, nodes, cpu_nodes, variant }
     }
 
@@ -238,7 +238,7 @@ mod tests {
         };
         let machine = MachineView { nodes: vec![node(0, 2, 4 << 20), node(3, 0, 1 << 20)] };
         let settings = Settings { min_free_kbytes: 67584, ..Settings::default() };
-        let figures = zone_figures(&machine, &settings, &variant::V6_1);
+        let figures = zone_figures(&machine, &settings, variant::named("v6.1"));
         let order: Vec<_> = figures.iter().map(|f| (f.node.0, f.kind)).collect();
         let both = |node| [(node, ZoneKind::Normal), (node, ZoneKind::Movable)];
         assert_eq!(order, [both(0), both(3)].concat());

@@ -4,7 +4,7 @@
 //! A new folio first waits in a batch of its CPU, which holds a reference to it, and is on no list: nobody can isolate it,
 //! and it is freed when the batch is drained if nobody else wants it any more.
 
-use serde::{Deserialize, Serialize};
+use serde::Serialize;
 use units::{CpuId, Order, Pfn};
 
 use crate::{
@@ -18,23 +18,8 @@ use crate::{
 /// The most folios that a batch of any version holds.
 const BATCH_MAX: usize = 31;
 
-/// How a kernel keeps its LRU lists.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
-#[serde(rename_all = "kebab-case", deny_unknown_fields)]
-pub struct LruRules {
-    /// Folios that a CPU's batch holds (`PAGEVEC_SIZE`), at most 31.
-    pub batch: u8,
-    /// Does a huge page drain the batch at once?
-    pub huge_drains: bool,
-    /// Who has lists.
-    pub by: LruBy,
-    /// The list for new anonymous folios.
-    pub new_anon: LruKind,
-}
-
 /// Who has LRU lists.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
-#[serde(rename_all = "kebab-case")]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
 pub enum LruBy {
     /// Each zone.
     Zone,
@@ -43,8 +28,7 @@ pub enum LruBy {
 }
 
 /// An LRU list (`enum lru_list`).
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
-#[serde(rename_all = "kebab-case")]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
 pub enum LruKind {
     /// Anonymous memory to be looked at next.
     InactiveAnon,
@@ -146,11 +130,11 @@ impl Mm {
     /// A new folio, marked [`FrameFlag::InBatch`], goes into the CPU's batch (`folio_add_lru`).
     #[inline]
     pub(crate) fn lru_add(&mut self, cx: &mut Cx, head: Pfn, order: Order) {
-        let rules = &self.variant.lru;
+        let rules = &self.variant;
         let batch = &mut self.lru.batches[cx.cpu().0 as usize];
         batch.folios[usize::from(batch.len)] = head;
         batch.len += 1;
-        if batch.len == rules.batch || (order > Order::BASE && rules.huge_drains) {
+        if u64::from(batch.len) == rules.lru_batch || (order > Order::BASE && rules.lru_huge_drains) {
             self.lru_add_drain(cx);
         }
     }
@@ -166,7 +150,7 @@ impl Mm {
             return;
         }
         cx.because(Cause::LruLock, |cx| cx.work(Work::LockPair, 1));
-        let kind = self.variant.lru.new_anon;
+        let kind = self.variant.lru_new_anon;
         let mut dropped = [Pfn(0); BATCH_MAX];
         let mut drops = 0;
         for head in folios[..count].iter().copied() {

@@ -185,8 +185,8 @@ fn after_fork_the_first_store_copies_and_the_sole_owner_reuses() {
 
 #[test]
 fn a_new_page_in_a_batch_is_copied_by_kernels_that_count_references() {
-    for (rules, copies) in [(variant::V5_8, 0), (variant::V5_9, 1), (variant::V5_18, 0)] {
-        let mut machine = SmallMachine::with(2048, rules);
+    for (name, copies) in [("v5.8", 0), ("v5.9", 1), ("v5.18", 0)] {
+        let mut machine = SmallMachine::with(2048, *variant::named(name));
         machine.mm.thp.enabled = ThpEnabled::Never;
         let mut parent = machine.space();
         let range = machine.map(&mut parent, 1);
@@ -194,7 +194,7 @@ fn a_new_page_in_a_batch_is_copied_by_kernels_that_count_references() {
         let mut child = machine.run(|mm, cx| parent.fork(mm, cx)).0.unwrap();
         write(&mut machine, &mut child, range);
         let (_, _, copied) = machine.touch(&mut parent, range, Access::Write);
-        assert_eq!(copied, copies, "{}", rules.name);
+        assert_eq!(copied, copies, "{name}");
         end(machine, vec![parent, child]);
     }
 }

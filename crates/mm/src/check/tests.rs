@@ -5,7 +5,7 @@ use crate::{
     AllocRequest, FamilyId, MachineSpec, Mobility, NodeSpec, Settings, ZoneKind, ZoneSpec,
     cost::{Cx, Prices},
     event::Counters,
-    variant::V6_1,
+    variant::named,
 };
 
 const SEEDS: u32 = 40;
@@ -31,7 +31,7 @@ fn used(numbers: &mut Numbers) -> (Mm, Mm) {
     let zone = ZoneSpec { managed: Frames(500), ..ZoneSpec::whole(ZoneKind::Normal, Pfn(0), 512) };
     let node = NodeSpec { id: NodeId(0), cpus: vec![CpuId(0)], distance: vec![10], zones: vec![zone] };
     let machine = MachineSpec { pageblock_order: Order(4), max_order: Order(5), nodes: vec![node] };
-    let mut mm = Mm::new(&machine, V6_1, &Settings { min_free_kbytes: 0, ..Settings::default() });
+    let mut mm = Mm::new(&machine, *named("v6.1"), &Settings { min_free_kbytes: 0, ..Settings::default() });
     let mut earlier = mm.clone();
     let mut live = Vec::new();
     for operation in 0..OPERATIONS {

@@ -52,38 +52,34 @@ fn listed(mm: &Mm, lruvec: usize, kind: LruKind) -> Vec<Pfn> {
 
 #[test]
 fn a_full_batch_goes_to_the_list_with_the_newest_at_the_head() {
-    for rules in [variant::V4_1, variant::V4_15, variant::V6_1, variant::V6_18] {
-        let mut mm = machine(&rules);
-        let full = usize::from(rules.lru.batch);
+    for name in ["v4.1", "v4.15", "v6.1", "v6.18"] {
+        let rules = variant::named(name);
+        let mut mm = machine(rules);
+        let full = usize::try_from(rules.lru_batch).unwrap();
         let mut folios: Vec<Pfn> = (1..full).map(|_| fault(&mut mm, 1, Order::BASE)).collect();
-        assert_eq!(mm.lru.batch(CpuId(1)), folios, "{}: none is on a list yet", rules.name);
+        assert_eq!(mm.lru.batch(CpuId(1)), folios, "{}: none is on a list yet", name);
         folios.push(fault(&mut mm, 1, Order::BASE));
         assert!(mm.lru.batch(CpuId(1)).is_empty());
         folios.reverse();
         let lruvec = mm.lru.lruvecs().len() - 1;
-        assert_eq!(listed(&mm, lruvec, rules.lru.new_anon), folios, "{}", rules.name);
-        assert_eq!(mm.lru.lruvecs()[lruvec].frames(rules.lru.new_anon), full as u64);
+        assert_eq!(listed(&mm, lruvec, rules.lru_new_anon), folios, "{}", name);
+        assert_eq!(mm.lru.lruvecs()[lruvec].frames(rules.lru_new_anon), full as u64);
         let gone = folios.remove(3);
         unmap(&mut mm, 0, gone);
-        assert_eq!(
-            listed(&mm, lruvec, rules.lru.new_anon),
-            folios,
-            "{}: it left the list when it was freed",
-            rules.name
-        );
+        assert_eq!(listed(&mm, lruvec, rules.lru_new_anon), folios, "{}: it left the list when it was freed", name);
     }
 }
 
 #[test]
 fn a_huge_page_takes_the_batch_along() {
-    for (rules, waits) in [(variant::V4_6, true), (variant::V4_7, false)] {
-        let mut mm = machine(&rules);
+    for (name, waits) in [("v4.6", true), ("v4.7", false)] {
+        let mut mm = machine(variant::named(name));
         let base = fault(&mut mm, 0, Order::BASE);
         let huge = fault(&mut mm, 0, Order::HUGE);
         let waiting = if waits { vec![base, huge] } else { vec![] };
-        assert_eq!(mm.lru.batch(CpuId(0)), waiting, "{}", rules.name);
+        assert_eq!(mm.lru.batch(CpuId(0)), waiting, "{}", name);
     }
-    let mut mm = machine(&variant::V6_1);
+    let mut mm = machine(variant::named("v6.1"));
     let huge = fault(&mut mm, 0, Order::HUGE);
     assert_eq!(mm.lru.lruvecs()[0].frames(LruKind::InactiveAnon), 512);
     unmap(&mut mm, 0, huge);
@@ -92,14 +88,14 @@ fn a_huge_page_takes_the_batch_along() {
 
 #[test]
 fn lists_are_by_zone_and_later_by_node() {
-    assert_eq!(machine(&variant::V4_7).lru.lruvecs().len(), 3);
-    let mm = machine(&variant::V4_8);
+    assert_eq!(machine(variant::named("v4.7")).lru.lruvecs().len(), 3);
+    let mm = machine(variant::named("v4.8"));
     assert_eq!((mm.lru.lruvecs().len(), mm.lru.of_zone(0), mm.lru.of_zone(1), mm.lru.of_zone(2)), (2, 0, 0, 1));
 }
 
 #[test]
 fn a_folio_in_another_cpus_batch_is_freed_when_that_is_drained() {
-    let mut mm = machine(&variant::V6_1);
+    let mut mm = machine(variant::named("v6.1"));
     let [kept, gone] = [0, 0].map(|cpu| fault(&mut mm, cpu, Order::BASE));
     unmap(&mut mm, 1, gone);
     assert_eq!(mm.frames.allocated(gone), Some(Order::BASE), "the batch still holds it");
@@ -111,7 +107,7 @@ fn a_folio_in_another_cpus_batch_is_freed_when_that_is_drained() {
 
 #[test]
 fn nobody_frees_what_a_gather_still_holds() {
-    let mut mm = machine(&variant::V6_1);
+    let mut mm = machine(variant::named("v6.1"));
     let folio = fault(&mut mm, 0, Order::BASE);
     let unmapped = on(&mut mm, 1, |mm, cx| mm.unmap_base(cx, folio)).unwrap();
     on(&mut mm, 0, Mm::lru_add_drain);

@@ -23,7 +23,7 @@ pub(crate) struct SmallMachine {
 #[allow(dead_code, reason = "each test file uses its part")]
 impl SmallMachine {
     pub(crate) fn new(frames: u32) -> Self {
-        Self::with(frames, variant::V6_7)
+        Self::with(frames, *variant::named("v6.7"))
     }
 
     pub(crate) fn with(frames: u32, variant: Variant) -> Self {
