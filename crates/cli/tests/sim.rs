@@ -2,7 +2,7 @@
 
 mod support;
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 
 use report::{Cell, Target};
 use support::{document::Document, guests, room::Room, words};
@@ -111,4 +111,30 @@ fn a_variant_of_ones_own_explains_itself_and_is_not_confused_with_another() {
     room.give("mine.toml", text("pcp_batch = '32KiB'"));
     let answer = room.run(&arguments).expect(2);
     assert!(answer.stderr.contains("mine.toml:4: rules: unknown rule \"pcp_batch\""), "{}", answer.stderr);
+}
+
+#[test]
+fn seeds_are_other_runs_of_the_same_counters() {
+    let room = Room::new();
+    let sets = ["--set", "size=16MiB", "--set", "model=threads", "--set", "iterations=2"];
+    let seeds = |directory: &str| {
+        let run = ["run", "fault-storm", "--target", "sim", "--seeds", "5", "--format", "json", "-o", directory];
+        Document::parse(&room.run(&words(&[&run, &sets])).expect(0).stdout).cells
+    };
+    let cells = seeds("once");
+    assert_eq!(cells.len(), 4 * 5);
+    for (cell, again) in cells.iter().zip(seeds("again")) {
+        assert_eq!(cell.measured, again.measured, "{:?}", cell.key);
+    }
+    for first in cells.iter().filter(|cell| cell.key.seed == 1) {
+        let of_case = || cells.iter().filter(|cell| cell.key.case == first.key.case);
+        let hashes: BTreeSet<_> = of_case().map(|cell| cell.measured.detail["run_hash"].to_string()).collect();
+        assert_eq!(hashes.len(), 5, "{}", first.key.case);
+        for cell in of_case() {
+            for name in ["pgfault", "pgfree", "pgalloc_dma32"] {
+                let [ours, theirs] = [cell, first].map(|cell| cell.measured.counters[name].unsigned_abs());
+                assert!(ours.abs_diff(theirs) * 200 <= theirs + 400 * 200, "{:?} {name}: {ours} or {theirs}", cell.key);
+            }
+        }
+    }
 }

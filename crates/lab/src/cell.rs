@@ -74,7 +74,7 @@ fn real(workload: &Workload, order: &Order) -> Result<Measured, String> {
 fn simulated(workload: &Workload, order: &Order, what: &Simulated) -> Result<Measured, String> {
     let source = Source::from_text(format!("{}.toml", order.key.machine), what.machine.as_str());
     let machine = Machine::from_source(&source, &linux::setting::names()).map_err(|error| error.to_string())?;
-    let config = crate::simulated::config(&machine, &what.variant.rules()?, order.cap)?;
+    let config = crate::simulated::config(&machine, &what.variant.rules()?, order.cap, order.key.seed)?;
     let workload_there = workload.clone();
     let (outcome, finish) = sim::simulate(&config, entry, async move |os| workload_there.run(os).await);
     let outcome = outcome.map_err(|error| error.to_string())?;

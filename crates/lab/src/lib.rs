@@ -12,6 +12,7 @@ pub mod plan;
 pub mod prices;
 pub mod provenance;
 pub mod run;
+mod seed;
 pub mod show;
 pub mod simulated;
 pub mod source;

@@ -26,7 +26,7 @@ use crate::{
     import::import,
     machine::Machine,
     plan::{Identity, Place, Plan, Request, Session, UsageError},
-    provenance,
+    provenance, seed,
     variant::Recorded,
 };
 
@@ -454,7 +454,7 @@ fn guest_plan(session: &Session, settings: &[(String, String)], keys: &[Key]) ->
     Ok(GuestPlan {
         nodes: session.machine.nodes.iter().map(planned).collect(),
         settings: [session.machine.settings.clone(), settings.to_vec()].concat(),
-        seed: keys.first().map_or(1, |key| key.seed),
+        held: seed::held(keys.first().map_or(1, |key| key.seed)),
         jobs: keys.iter().map(order).collect(),
         inject,
     })

@@ -6,7 +6,7 @@ use units::{Bytes, Order, Pfn};
 use crate::{
     layout,
     machine::{Machine, ZoneFacts},
-    prices,
+    prices, seed,
 };
 
 /// The largest order of the buddy allocator of x86-64 (MAX_ORDER - 1, include/linux/mmzone.h, v6.1).
@@ -67,7 +67,7 @@ pub fn check_settings(settings: &[(String, String)]) -> Result<(), String> {
 }
 
 /// Everything that the simulator needs to know.
-pub fn config(machine: &Machine, variant: &Variant, cap: Bytes) -> Result<sim::Config, String> {
+pub fn config(machine: &Machine, variant: &Variant, cap: Bytes, seed: u64) -> Result<sim::Config, String> {
     let spec = spec(machine)?;
     let settings = settings(machine, &spec.view(), variant);
     let cpus = machine.cpus().len();
@@ -79,7 +79,18 @@ pub fn config(machine: &Machine, variant: &Variant, cap: Bytes) -> Result<sim::C
     };
     let use_zero_page = of("transparent_hugepage/use_zero_page") != Some("0");
     let prices = prices::prices(&machine.prices);
-    Ok(sim::Config { machine: spec, variant: *variant, settings, thp_enabled, use_zero_page, prices, cpus, cap })
+    Ok(sim::Config {
+        machine: spec,
+        variant: *variant,
+        settings,
+        thp_enabled,
+        use_zero_page,
+        prices,
+        cpus,
+        cap,
+        seed,
+        held: seed::held(seed),
+    })
 }
 
 fn zone(facts: &ZoneFacts) -> Result<ZoneSpec, String> {

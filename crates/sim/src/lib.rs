@@ -7,11 +7,13 @@
 //! | `task.rs`, `operation.rs` | the kernel half of tasks; what they can be inside of |
 //! | `mmap_lock.rs` | the lock of an address space |
 //! | `executor.rs`, `handle.rs` | the user half: futures over `Os` |
+//! | `draw.rs` | what follows from the seed |
 //! | `run_hash.rs` | (time, cpu, event) folded into 64 bits |
 //!
 //! Not there yet: slices, weights and preemption (a CPU runs a task until it blocks), contended locks, interrupts, daemons.
 
 mod clock;
+mod draw;
 mod executor;
 mod handle;
 mod mmap_lock;
@@ -24,12 +26,16 @@ use std::{cell::RefCell, rc::Rc};
 
 use mm::{MachineSpec, Mm, Settings, Variant, cost::Prices, event::Counters, thp::ThpEnabled};
 use os::Placement;
-use units::{Bytes, CpuId, Picos};
+use units::{Bytes, CpuId, Frames, Picos};
 
+use draw::Draws;
 pub use executor::{Entries, EntryFuture};
 pub use handle::Sim;
 use run_hash::Mark;
 use world::World;
+
+/// A timer tick of the usual configurations is 1 ms (1000 HZ) to 10 ms; the clocks of CPUs start within the shortest.
+const TICK: Picos = Picos::from_micros(1000);
 
 /// No CPU runs ahead of another by more than this: 2 us, about one page fault.
 pub const QUANTUM: Picos = Picos::from_micros(2);
@@ -53,6 +59,10 @@ pub struct Config {
     pub cpus: usize,
     /// How much may be mapped.
     pub cap: Bytes,
+    /// What the draws of the run follow from.
+    pub seed: u64,
+    /// Frames that init takes one by one before the first task starts, and keeps: another layout of free memory.
+    pub held: Frames,
 }
 
 /// What is left of a run besides its result.
@@ -67,7 +77,7 @@ pub struct Finish {
 /// Runs `main` as the first task of a freshly booted machine, and everything that it spawns, to the end.
 ///
 /// # Panics
-/// When an invariant breaks, or when tasks wait for each other for ever.
+/// When an invariant breaks, when tasks wait for each other for ever, or when the machine is too small for what init holds.
 pub fn simulate<T: 'static>(
     config: &Config,
     entries: Entries,
@@ -77,6 +87,8 @@ pub fn simulate<T: 'static>(
     mm.thp.enabled = config.thp_enabled;
     mm.thp.use_zero_page = config.use_zero_page;
     let mut world = World::new(mm, config.cpus, config.prices.clone(), QUANTUM, config.cap);
+    world.start_clocks(Draws::new(config.seed));
+    world.hold(config.held);
     let space = world.create_space();
     world.create_task(Placement::Spread(0), space);
     let slot = Rc::new(RefCell::new(None));

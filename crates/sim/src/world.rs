@@ -10,12 +10,18 @@ use mm::{
     address_space::{AddressSpace, MMAP_BASE},
     cost::{Cx, Prices},
     event::{Counters, Event},
+    fault::{Access, FaultDone},
+    step::Step,
+    touch::Touch,
+    vma::HugeAdvice,
 };
 use os::{Barrier, Placement};
-use units::{Bytes, CpuId, Errno, Picos, Time};
+use units::{Bytes, CpuId, Errno, Frames, Picos, Time};
 
 use crate::{
+    TICK,
     clock::{Clock, Next},
+    draw::{Draws, Purpose},
     mmap_lock::{MmapLock, Mode},
     operation::{Operation, Progress},
     run_hash::{Mark, RunHash},
@@ -71,6 +77,37 @@ impl World {
             hash: RunHash::default(),
             left: cap,
             current: TaskId(0),
+        }
+    }
+
+    /// Each CPU's clock starts at an instant of its own within a tick, as nothing starts all CPUs of a machine at once.
+    pub(crate) fn start_clocks(&mut self, draws: Draws) {
+        for (id, cpu) in (0..).zip(&mut self.cpus) {
+            cpu.clock = Time(draws.below(TICK.0, id, Purpose::ClockOffset, 0));
+        }
+    }
+
+    /// Init maps and stores into so many base pages, and never gives them back: as our guests do. It is done before the
+    /// clocks start.
+    ///
+    /// # Panics
+    /// When the machine has not that much free memory.
+    pub(crate) fn hold(&mut self, frames: Frames) {
+        if frames == Frames(0) {
+            return;
+        }
+        let id = self.create_space();
+        let mut cx = Cx::new(CpuId(0), Time(0), &self.prices, &mut self.counters);
+        let space = self.spaces[id.0 as usize].as_mut().expect("it was just made");
+        let range = space.mmap(&self.mm, &mut cx, frames.0).expect("an empty address space has room");
+        space.madvise(&mut self.mm, &mut cx, range, HugeAdvice::NoHugePage).expect("the range was just mapped");
+        let mut touch = Touch::pages(range, Access::Write);
+        loop {
+            match touch.step(&mut self.mm, space, &mut cx, Time(u64::MAX)) {
+                Step::More => {}
+                Step::Done(FaultDone::Handled) => return,
+                other => panic!("the machine has not the {frames} frames that init holds: {other:?}"),
+            }
         }
     }
 
