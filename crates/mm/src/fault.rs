@@ -134,7 +134,7 @@ impl FaultControl {
     }
 
     fn enter(&self, mm: &mut Mm, space: &mut AddressSpace, cx: &mut Cx) -> Next {
-        primitive::page_fault(cx);
+        primitive::page_fault(cx, self.vpn);
         if space.vmas.find(self.vpn).is_none() {
             return Next::Done(FaultDone::BadAddress);
         }

@@ -9,13 +9,14 @@ use mm::{
     Mm,
     address_space::{AddressSpace, MMAP_BASE},
     cost::{Cx, Prices},
-    event::{Counters, Event},
+    event::Counters,
 };
 use os::{Barrier, Placement};
 use units::{Bytes, CpuId, Errno, Picos, Time};
 
 use crate::{
     clock::{Clock, Next},
+    inject::Injector,
     mmap_lock::{MmapLock, Mode},
     operation::{Operation, Progress},
     run_hash::{Mark, RunHash},
@@ -37,6 +38,7 @@ pub(crate) struct World {
     pub(crate) meetings: Vec<Meeting>,
     pub(crate) clock: Clock,
     pub(crate) hash: RunHash,
+    pub(crate) injector: Injector,
     /// Bytes that may still be mapped.
     pub(crate) left: Bytes,
     /// The task whose user half runs.
@@ -69,6 +71,7 @@ impl World {
             meetings: Vec::new(),
             clock: Clock::new(quantum),
             hash: RunHash::default(),
+            injector: Injector::default(),
             left: cap,
             current: TaskId(0),
         }
@@ -94,6 +97,7 @@ impl World {
         let (cpu, now) = if self.tasks.is_empty() { (CpuId(0), Time(0)) } else { (self.current().cpu, self.now()) };
         let mut cx = Cx::new(cpu, now, &self.prices, &mut self.counters);
         let space = AddressSpace::new(&mut self.mm, &mut cx, MMAP_BASE);
+        self.cpus[cpu.0 as usize].clock = cx.now();
         self.spaces.push(Some(space.expect("a fresh process needs one page table")));
         self.locks.push(MmapLock::default());
         SpaceId(id)
@@ -203,16 +207,27 @@ impl World {
         self.locks[space.0 as usize].leave(id);
         let lives = |task: &Task| task.space == space && !matches!(task.state, TaskState::Ended);
         if !self.tasks.iter().any(lives) {
-            let cpu = self.current().cpu;
-            let mut cx = Cx::new(cpu, self.cpus[cpu.0 as usize].clock, &self.prices, &mut self.counters);
-            let space = self.spaces[space.0 as usize].take().expect("a live task has an address space");
-            space.exit(&mut self.mm, &mut cx);
-            self.cpus[cpu.0 as usize].clock = cx.now();
+            self.exit(id, space);
         }
         let at = self.now();
         for joiner in std::mem::take(&mut self.tasks[id.0 as usize].joiners) {
             self.answer(joiner, Answer::Unit(Ok(())), at);
         }
+    }
+
+    /// The last task of a process has ended.
+    fn exit(&mut self, id: TaskId, space: SpaceId) {
+        let cpu = self.current().cpu;
+        let loss = self.injector.begin(&self.counters);
+        let mut cx = Cx::new(cpu, self.cpus[cpu.0 as usize].clock, &self.prices, &mut self.counters);
+        let space = self.spaces[space.0 as usize].take().expect("a live task has an address space");
+        space.exit(&mut self.mm, &mut cx);
+        let (mut end, spent) = (cx.now(), cx.spent());
+        if let Some(loss) = loss {
+            end = self.injector.lose(loss, &mut self.counters, end, &spent);
+        }
+        self.cpus[cpu.0 as usize].clock = end;
+        self.hash.fold(end, cpu, Mark::Exit, u64::from(id.0));
     }
 
     /// The kernel has ended the current task: nobody shall wait for it.
@@ -329,20 +344,21 @@ impl World {
             unreachable!("only operations are stepped");
         };
         let start = self.cpus[cpu.0 as usize].clock;
-        let faults_before = self.counters.get(Event::Pgfault);
+        let loss = self.injector.begin(&self.counters);
         let mut cx = Cx::new(cpu, start, &self.prices, &mut self.counters);
         let space = self.spaces[task.space.0 as usize].as_mut().expect("a live task has an address space");
         let progress = operation.step(&mut self.mm, space, &mut cx, horizon, &mut self.left);
         if let Progress::Killed(_) = progress {
             operation.abort(&mut self.mm, space, &mut cx);
         }
-        let (end, spent) = (cx.now(), cx.spent());
-        // Reporting, not mechanism: `ru_minflt` of the task is its share of the machine's count.
-        let faults = self.counters.get(Event::Pgfault) - faults_before;
-        task.faults += faults;
+        let (mut end, spent, faults) = (cx.now(), cx.spent(), cx.faults());
+        if let Some(loss) = loss {
+            end = self.injector.lose(loss, &mut self.counters, end, &spent);
+        }
+        task.faults += faults.taken;
         task.spent.add(&spent);
         self.cpus[cpu.0 as usize].clock = end;
-        self.hash.fold(end, cpu, Mark::Faults, faults);
+        self.hash.fold(end, cpu, Mark::Faults, faults.fold);
         let keeps = matches!(progress, Progress::More) && operation.keeps_lock();
         if !keeps {
             self.unlock(id, end);
