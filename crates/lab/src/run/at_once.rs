@@ -118,15 +118,11 @@ mod tests {
     fn a_failure_stops_what_has_not_begun() {
         let items: Vec<u64> = (0..1000).collect();
         let mut begun = 0;
-        let result = in_order(
-            &items,
-            2,
-            |item| *item,
-            |item, news| {
-                begun += u64::from(matches!(news, News::Began));
-                if matches!(news, News::Done(_)) && *item >= 3 { Err(*item) } else { Ok(()) }
-            },
-        );
+        let work = |_: &u64| thread::sleep(Duration::from_millis(1));
+        let result = in_order(&items, 2, work, |item, news| {
+            begun += u64::from(matches!(news, News::Began));
+            if matches!(news, News::Done(_)) && *item >= 3 { Err(*item) } else { Ok(()) }
+        });
         assert_eq!(result, Err(3));
         assert!(begun < 1000, "{begun}");
     }
