@@ -35,6 +35,8 @@ vm_events! {
     Pgfree = "pgfree",
     /// Page faults, retries counted again.
     Pgfault = "pgfault",
+    /// Write faults on a base page that nobody else maps: it is kept, not copied (since 5.10).
+    Pgreuse = "pgreuse",
     /// Allocations served by the preferred node.
     NumaHit = "numa_hit",
     /// Allocations served here though another node was preferred.

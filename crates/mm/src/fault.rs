@@ -264,6 +264,7 @@ fn write_protected(mm: &mut Mm, space: &mut AddressSpace, cx: &mut Cx, table: Ta
     let was = space.tables.pte(table, vpn);
     if !was.is_zero_page() && mm.folio_mappings(was.pfn()) == 1 {
         space.tables.set_pte(cx, table, vpn, was.rewritten());
+        cx.count(Event::Pgreuse, 1);
         return Some(());
     }
     space.vmas.prepare_anon(vpn);

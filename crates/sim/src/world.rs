@@ -39,8 +39,9 @@ pub(crate) struct World {
     pub(crate) clock: Clock,
     pub(crate) hash: RunHash,
     pub(crate) injector: Injector,
-    /// Bytes that may still be mapped.
-    pub(crate) left: Bytes,
+    /// Bytes that each process may still map.
+    pub(crate) left: Vec<Bytes>,
+    cap: Bytes,
     /// The task whose user half runs.
     current: TaskId,
 }
@@ -72,7 +73,8 @@ impl World {
             clock: Clock::new(quantum),
             hash: RunHash::default(),
             injector: Injector::default(),
-            left: cap,
+            left: Vec::new(),
+            cap,
             current: TaskId(0),
         }
     }
@@ -93,14 +95,28 @@ impl World {
     /// # Panics
     /// When a machine has no memory for one page table, or for more than 4,096 families.
     pub(crate) fn create_space(&mut self) -> SpaceId {
-        let id = u32::try_from(self.spaces.len()).expect("fewer than 2^32 processes");
         let (cpu, now) = if self.tasks.is_empty() { (CpuId(0), Time(0)) } else { (self.current().cpu, self.now()) };
         let mut cx = Cx::new(cpu, now, &self.prices, &mut self.counters);
         let space = AddressSpace::new(&mut self.mm, &mut cx, MMAP_BASE);
         self.cpus[cpu.0 as usize].clock = cx.now();
-        self.spaces.push(Some(space.expect("a fresh process needs one page table")));
+        self.add_space(space.expect("a fresh process needs one page table"))
+    }
+
+    /// A process, which may map as much as the one that made it.
+    fn add_space(&mut self, space: AddressSpace) -> SpaceId {
+        let id = u32::try_from(self.spaces.len()).expect("fewer than 2^32 processes");
+        let left = if self.tasks.is_empty() { self.cap } else { self.left[self.current().space.0 as usize] };
+        self.spaces.push(Some(space));
         self.locks.push(MmapLock::default());
+        self.left.push(left);
         SpaceId(id)
+    }
+
+    /// Whether the current task is the only one of its process.
+    fn is_alone(&self) -> bool {
+        let space = self.current().space;
+        let lives = |task: &&Task| task.space == space && !matches!(task.state, TaskState::Ended);
+        self.tasks.iter().filter(lives).count() == 1
     }
 
     /// The latest clock of any CPU.
@@ -139,6 +155,7 @@ impl World {
                 self.tasks[other.0 as usize].joiners.push(task);
                 TaskState::Blocked
             }
+            Request::Fork if !self.is_alone() => TaskState::Answered(Answer::Space(Err(Errno::INVAL))),
             operation => TaskState::Kernel(Operation::new(operation)),
         };
     }
@@ -347,7 +364,7 @@ impl World {
         let loss = self.injector.begin(&self.counters);
         let mut cx = Cx::new(cpu, start, &self.prices, &mut self.counters);
         let space = self.spaces[task.space.0 as usize].as_mut().expect("a live task has an address space");
-        let progress = operation.step(&mut self.mm, space, &mut cx, horizon, &mut self.left);
+        let progress = operation.step(&mut self.mm, space, &mut cx, horizon, &mut self.left[task.space.0 as usize]);
         if let Progress::Killed(_) = progress {
             operation.abort(&mut self.mm, space, &mut cx);
         }
@@ -363,8 +380,13 @@ impl World {
         if !keeps {
             self.unlock(id, end);
         }
+        let progress = match progress {
+            Progress::Forked(child) => Progress::Done(Answer::Space(Ok(self.add_space(child)))),
+            other => other,
+        };
         let task = &mut self.tasks[id.0 as usize];
         match progress {
+            Progress::Forked(_) => unreachable!("it was taken in above"),
             Progress::More => false,
             Progress::Done(answer) => {
                 task.state = TaskState::Answered(answer);
