@@ -112,6 +112,10 @@ pub(crate) struct Run {
     /// Seconds that a guest's boot or one cell may take
     #[arg(long, value_name = "SECONDS", default_value_t = 900, value_parser = clap::value_parser!(u64).range(1..=1_000_000))]
     timeout: u64,
+    /// Simulated cells at a time [default: one per CPU]. Results and their order do not depend on it; cells on real
+    /// kernels run one at a time
+    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u16).range(1..=4096))]
+    workers: Option<u16>,
     /// Result directory [default: results/EXPERIMENT-DATE-TIME]
     #[arg(short, long, value_name = "DIR")]
     output: Option<PathBuf>,
@@ -237,6 +241,7 @@ impl Run {
             memory: self.memory,
             accelerator,
             timeout_s: self.timeout,
+            workers: self.workers.map(usize::from),
             out: self.output.clone(),
         })
     }

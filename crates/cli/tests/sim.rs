@@ -8,7 +8,11 @@ use report::{Cell, Target};
 use support::{document::Document, guests, room::Room, words};
 
 fn run(room: &Room, arguments: &[&str]) -> BTreeMap<(Target, String), Cell> {
-    let answer = room.run(&words(&[&["run", "fault-storm", "--format", "json"], arguments])).expect(0);
+    run_experiment(room, "fault-storm", arguments)
+}
+
+fn run_experiment(room: &Room, experiment: &str, arguments: &[&str]) -> BTreeMap<(Target, String), Cell> {
+    let answer = room.run(&words(&[&["run", experiment, "--format", "json"], arguments])).expect(0);
     let cells = Document::parse(&answer.stdout).cells;
     cells.into_iter().map(|cell| ((cell.key.target, cell.key.case.clone()), cell)).collect()
 }
@@ -40,9 +44,11 @@ fn assert_twins(cells: &BTreeMap<(Target, String), Cell>, real: Target) {
     for ((target, case), theirs) in cells.iter().filter(|((target, _), _)| *target == real) {
         let ours = &cells[&(Target::Sim, case.clone())];
         let mut pairs = vec![("pgalloc", Some(allocated(theirs)), allocated(ours))];
-        for name in ["pgfault", "pgfree", "thp_fault_alloc"] {
+        for name in ["pgfault", "pgfree", "thp_fault_alloc", "thp_split_pmd"] {
             pairs.push((name, counter(theirs, name), counter(ours, name).unwrap_or(0)));
         }
+        let tables = |cell: &Cell| cell.measured.gauges.get("nr_page_table_pages").map(|tables| tables.unsigned_abs());
+        pairs.push(("nr_page_table_pages", tables(theirs), tables(ours).unwrap_or(0)));
         // A counter that was too noisy on a shared host is no yardstick, and one that did not move is not listed.
         for (name, theirs, ours) in pairs.into_iter().filter_map(|(name, theirs, ours)| Some((name, theirs?, ours))) {
             assert!(theirs.abs_diff(ours) * 200 <= theirs + 400 * 200, "{target} {case} {name}: {theirs} or {ours}");
@@ -58,6 +64,49 @@ fn vm_counters_are_those_of_the_twin() {
     let room = Room::new();
     let arguments = ["--target", "vm", "--target", "sim", "--accel", "tcg", "--set", "iterations=2"];
     assert_twins(&run(&room, &arguments), Target::Vm);
+}
+
+#[test]
+fn vm_fork_counts_as_its_twin_does() {
+    let Some(_turn) = guests::turn("vm_fork_counts_as_its_twin_does") else { return };
+    let room = Room::new();
+    let cells = run_experiment(&room, "fork-storm", &["--target", "vm", "--target", "sim", "--accel", "tcg"]);
+    assert_eq!(cells.len(), 4);
+    assert_twins(&cells, Target::Vm);
+    // Base pages that the parent had to itself again; the guest's other processes reuse a few, too.
+    let reused = |target| cells[&(target, "base".to_owned())].measured.counters["pgreuse"];
+    assert_eq!(reused(Target::Sim), 4 * 32_768);
+    assert!(
+        reused(Target::Vm) >= 4 * 32_768 && reused(Target::Vm) < 4 * 32_768 * 1005 / 1000,
+        "{}",
+        reused(Target::Vm)
+    );
+}
+
+#[test]
+fn fork_on_this_kernel_takes_the_faults_that_it_must() {
+    let room = Room::new();
+    let cells = run_experiment(&room, "fork-storm", &["--target", "host", "--set", "size=32MiB"]);
+    assert_eq!(cells.len(), 2);
+    for cell in cells.values() {
+        let check = &cell.measured.checks[0];
+        assert!(check.name == "faults by getrusage" && check.within, "{}: {check:?}", cell.key.case);
+        assert!(cell.measured.metrics.iter().all(|metric| metric.samples.len() == 4), "{}", cell.key.case);
+    }
+    room.assert_nothing_left("forking");
+}
+
+/// One task maps 128 MiB, in 64 tables of base pages or deposits of huge ones; two have twice as many.
+#[test]
+fn page_tables_are_counted_while_everything_is_mapped() {
+    let room = Room::new();
+    for (key, cell) in run(&room, &["--target", "sim"]) {
+        let tasks: i64 = cell.key.params["tasks"].parse().expect("a number");
+        let tables = cell.measured.gauges["nr_page_table_pages"];
+        assert!((64 * tasks..=70 * tasks).contains(&tables), "{key:?}: {tables}");
+    }
+    let without = ["--target", "sim", "--set", "warmup=0", "--set", "tasks=1"];
+    assert!(run(&room, &without).values().all(|cell| cell.measured.gauges.is_empty()));
 }
 
 #[test]

@@ -43,6 +43,8 @@ pub struct Request {
     pub accelerator: AcceleratorChoice,
     /// Seconds that one cell may take.
     pub timeout_s: u64,
+    /// Simulated cells at a time; one per CPU of this host when not given.
+    pub workers: Option<usize>,
     /// Where results go; a run that stopped there is resumed.
     pub out: Option<PathBuf>,
 }
@@ -80,6 +82,8 @@ pub struct Plan {
     pub skipped: Vec<Skipped>,
     /// Seconds that one cell may take.
     pub timeout_s: u64,
+    /// Simulated cells at a time.
+    pub workers: usize,
 }
 
 /// All cells on one kernel and machine.
@@ -182,7 +186,8 @@ impl Plan {
             let reasons: Vec<_> = skipped.iter().map(|skip| format!("{}: {}", skip.target, skip.reason)).collect();
             return Err(UsageError(format!("nothing can run here: {}", reasons.join("; "))));
         }
-        Ok(Self { settings, sessions, skipped, timeout_s: request.timeout_s, experiment })
+        let workers = request.workers.unwrap_or_else(|| linux::host::usable_cpus().len());
+        Ok(Self { settings, sessions, skipped, timeout_s: request.timeout_s, workers, experiment })
     }
 
     /// The number of cells.

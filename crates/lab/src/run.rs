@@ -1,5 +1,7 @@
 //! Carrying out a plan: cell by cell into a result directory, on this kernel and in guests.
 
+mod at_once;
+
 use std::{
     collections::BTreeSet,
     io,
@@ -21,6 +23,7 @@ use linux::{
 use mm::variant::Named;
 use report::{Column, Key, Record, Run, SCHEMA, Skipped, Store, StoreError, System};
 
+use self::at_once::{News, in_order};
 use crate::{
     cell::{Order, Simulated},
     import::import,
@@ -303,23 +306,45 @@ impl Runner<'_> {
     }
 
     /// Each cell in a worker of its own on this host. One that gives no result is a failure, and the others go on.
-    fn workers(&mut self, session: &Session, keys: &[Key], order: impl Fn(&Key) -> Order) -> Result<(), Stopped> {
-        for key in keys {
-            self.step(session, &key.case);
+    fn workers(
+        &mut self,
+        session: &Session,
+        keys: &[Key],
+        order: impl Fn(&Key) -> Order + Sync,
+    ) -> Result<(), Stopped> {
+        // Cells that are measured on this host would disturb each other; simulated ones have a time of their own.
+        let at_once = match session.place {
+            Place::Sim { .. } => self.plan.workers,
+            Place::Host | Place::Vm { .. } => 1,
+        };
+        let (timeout_s, stop) = (self.plan.timeout_s, self.stop);
+        let work = |key: &Key| {
             let order = serde_json::to_vec(&order(key)).expect("an order serialises");
-            // There is one host, but there may be several simulated machines.
-            let who = match session.place {
-                Place::Sim { .. } => format!("sim {} on {}", key.case, session.machine.name),
-                Place::Host | Place::Vm { .. } => format!("{} {}", session.target(), key.case),
-            };
-            match worker::run(&order, Some(self.plan.timeout_s), self.stop) {
-                Ok(line) => match serde_json::from_str(&line) {
-                    Ok(record) => self.keep(&record)?,
-                    Err(error) => self.failures.push(format!("{who}: unreadable result: {error}")),
-                },
-                Err(WorkerError::Interrupted) => return Err(Stopped::Interrupted),
-                Err(error) => self.failures.push(format!("{who}: {error}")),
+            worker::run(&order, Some(timeout_s), stop)
+        };
+        in_order(keys, at_once, work, |key, news| match news {
+            News::Began => {
+                self.step(session, &key.case);
+                Ok(())
             }
+            News::Done(result) => self.worked(session, key, result),
+        })
+    }
+
+    /// What a worker has left.
+    fn worked(&mut self, session: &Session, key: &Key, result: Result<String, WorkerError>) -> Result<(), Stopped> {
+        // There is one host, but there may be several simulated machines.
+        let who = match session.place {
+            Place::Sim { .. } => format!("sim {} on {}", key.case, session.machine.name),
+            Place::Host | Place::Vm { .. } => format!("{} {}", session.target(), key.case),
+        };
+        match result {
+            Ok(line) => match serde_json::from_str(&line) {
+                Ok(record) => self.keep(&record)?,
+                Err(error) => self.failures.push(format!("{who}: unreadable result: {error}")),
+            },
+            Err(WorkerError::Interrupted) => return Err(Stopped::Interrupted),
+            Err(error) => self.failures.push(format!("{who}: {error}")),
         }
         Ok(())
     }

@@ -266,6 +266,7 @@ mod tests {
             scored: true,
             metrics: Vec::new(),
             counters: BTreeMap::new(),
+            gauges: BTreeMap::new(),
             checks: vec![check],
             skipped: Vec::new(),
             detail: serde_json::Value::Null,

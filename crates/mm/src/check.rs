@@ -38,8 +38,9 @@ impl std::error::Error for Broken {}
 
 /// Walks every list and every frame.
 pub fn walk(mm: &Mm) -> Result<(), Broken> {
+    let zones = mm.zones().len();
     let none = || vec![false; mm.frames.len() as usize];
-    let mut walk = Walk { mm, listed: none(), batched: none(), free: vec![0; mm.zones().len()] };
+    let mut walk = Walk { mm, listed: none(), batched: none(), free: vec![0; zones], page_tables: vec![0; zones] };
     for (index, zone) in mm.zones().iter().enumerate() {
         let index = ZoneIndex(u16::try_from(index).expect("fewer zones than numbers for them"));
         walk.free_lists(index, zone)?;
@@ -52,6 +53,10 @@ pub fn walk(mm: &Mm) -> Result<(), Broken> {
         let counted = zone.buddy.free_frames();
         ensure(counted == *free, None, || format!("{} counts {counted} free frames, not {free}", name(zone)))?;
     }
+    for (zone, found) in mm.zones().iter().zip(&walk.page_tables) {
+        let counted = zone.page_tables.0;
+        ensure(counted == *found, None, || format!("{} counts {counted} page tables, not {found}", name(zone)))?;
+    }
     Ok(())
 }
 
@@ -63,6 +68,8 @@ struct Walk<'a> {
     batched: Vec<bool>,
     /// Free frames met, by zone.
     free: Vec<u64>,
+    /// Page tables met, by zone.
+    page_tables: Vec<u64>,
 }
 
 impl Walk<'_> {
@@ -145,23 +152,16 @@ impl Walk<'_> {
                 Frame::Reserved => ensure(frames.raw_links(at) == 0, Some(at), || "reserved, but linked".to_owned())?,
                 Frame::Free { .. } => {
                     ensure(listed, Some(at), || format!("{frame:?}, but on no list"))?;
-                    self.count_free(at, order)?;
+                    count(&mut self.free, frames.blocks.zone(at), at, order.frames())?;
                     self.is_merged(at, frame)?;
                 }
                 Frame::Pcp { .. } => ensure(listed, Some(at), || format!("{frame:?}, but on no list"))?,
                 Frame::Anon { .. } => self.is_where_it_says(at, listed)?,
+                Frame::PageTable => count(&mut self.page_tables, frames.blocks.zone(at), at, 1)?,
                 _ => {}
             }
             self.is_whole(at, frame)?;
             at = at.plus(order.frames());
-        }
-        Ok(())
-    }
-
-    fn count_free(&mut self, pfn: Pfn, order: Order) -> Result<(), Broken> {
-        match self.mm.frames.blocks.zone(pfn) {
-            Some(zone) => self.free[usize::from(zone.0)] += u64::from(order.frames()),
-            None => broken(Some(pfn), || "free, but in no zone".to_owned())?,
         }
         Ok(())
     }
@@ -202,6 +202,15 @@ impl Walk<'_> {
             && [head, buddy].into_iter().any(|pfn| !frames.blocks.migrate_type(pfn).is_requestable());
         ensure(!is_free || keeps_apart, Some(head), || format!("{frame:?}, and so is its buddy {buddy}"))
     }
+}
+
+/// Counts frames for their zone.
+fn count(counts: &mut [u64], zone: Option<ZoneIndex>, pfn: Pfn, frames: u32) -> Result<(), Broken> {
+    match zone {
+        Some(zone) => counts[usize::from(zone.0)] += u64::from(frames),
+        None => broken(Some(pfn), || "in use or free, but in no zone".to_owned())?,
+    }
+    Ok(())
 }
 
 fn name(zone: &ZoneState) -> String {

@@ -136,7 +136,7 @@ impl FaultControl {
     }
 
     fn enter(&self, mm: &mut Mm, space: &mut AddressSpace, cx: &mut Cx) -> Next {
-        primitive::page_fault(cx);
+        primitive::page_fault(cx, self.vpn);
         if space.vmas.find(self.vpn).is_none() {
             return Next::Done(FaultDone::BadAddress);
         }
@@ -266,6 +266,7 @@ fn write_protected(mm: &mut Mm, space: &mut AddressSpace, cx: &mut Cx, table: Ta
     let was = space.tables.pte(table, vpn);
     if !was.is_zero_page() && mm.may_reuse(cx, was.pfn()) {
         space.tables.set_pte(cx, table, vpn, was.rewritten());
+        cx.count(Event::Pgreuse, 1);
         return Some(());
     }
     space.vmas.prepare_anon(vpn);

@@ -154,6 +154,18 @@ impl Mm {
         &self.zones
     }
 
+    /// The machine's gauges, by their names in `/proc/vmstat`: each is kept by the zones and only viewed here.
+    pub fn gauges(&self) -> [(&'static str, u64); 1] {
+        let page_tables: Frames = self.zones.iter().map(|zone| zone.page_tables).sum();
+        [("nr_page_table_pages", page_tables.0)]
+    }
+
+    /// The zone of a frame that the buddy allocator manages.
+    pub(crate) fn zone_of_mut(&mut self, pfn: Pfn) -> &mut ZoneState {
+        let zone = self.frames.blocks.zone(pfn).expect("a reserved frame is of no zone");
+        &mut self.zones[zone.position()]
+    }
+
     /// The node of a frame that the buddy allocator manages.
     pub fn node_of(&self, pfn: Pfn) -> NodeId {
         let zone = self.frames.blocks.zone(pfn).expect("a reserved frame is of no node");

@@ -323,6 +323,7 @@ impl PageTables {
         let frame = mm.alloc(cx, &AllocRequest::gfp_pgtable_user(mm.node_of_cpu(cx.cpu())))?;
         primitive::clear(cx, Order::BASE);
         mm.frames.set(frame, Frame::PageTable);
+        mm.zone_of_mut(frame).page_tables.0 += 1;
         self.counts[level as usize] += 1;
         if let Some(id) = self.spare.pop() {
             self.arena[id.0 as usize].frame = frame;
@@ -337,6 +338,7 @@ impl PageTables {
         let table = self.table(id);
         assert!(*table.entries == [Pte::NONE; ENTRIES], "a table of level {level:?} is freed with entries");
         assert!(table.deposits.is_empty(), "a table of level {level:?} is freed with deposits");
+        mm.zone_of_mut(table.frame).page_tables.0 -= 1;
         mm.free(cx, table.frame, Order::BASE);
         self.counts[level as usize] -= 1;
         self.spare.push(id);

@@ -3,18 +3,15 @@
 //!
 //! The operations that faults and system calls on address spaces are made of. They charge themselves.
 
-use units::Order;
+use units::{Order, Vpn};
 
-use crate::{
-    cost::{Cx, Work},
-    event::Event,
-};
+use crate::cost::{Cx, Work};
 
-/// Entering the kernel for a page fault, and leaving it.
+/// Entering the kernel for a page fault at a page, and leaving it.
 #[inline]
-pub(crate) fn page_fault(cx: &mut Cx) {
+pub(crate) fn page_fault(cx: &mut Cx, vpn: Vpn) {
+    cx.fault(vpn);
     cx.work(Work::Trap, 1);
-    cx.count(Event::Pgfault, 1);
 }
 
 /// `n` loads or stores of user code that find their page mapped.

@@ -103,7 +103,7 @@ impl Touch {
             let vpn = self.vpn();
             let pte = space.tables.pte(table, vpn);
             if !pte.is_present() && self.access == Access::Write && quick.is_some() {
-                primitive::page_fault(cx);
+                primitive::page_fault(cx, vpn);
                 if fault::map_base(mm, space, cx, table, vpn, node).is_none() {
                     // Out of memory: the fault says so once more, and is not counted twice.
                     self.fault = Some(FaultControl::again(vpn, self.access));

@@ -1,7 +1,7 @@
 //! Linux: struct zone, include/linux/mmzone.h (v6.1).
 //! Differs: counts are exact, not spread over CPUs; no boost, no compaction state yet.
 
-use units::{CpuId, NodeId, Order, Pfn};
+use units::{CpuId, Frames, NodeId, Order, Pfn};
 
 use crate::{
     ZoneFigures,
@@ -38,6 +38,8 @@ pub struct ZoneState {
     pub protection: [u64; ZoneKind::ALL.len()],
     /// The node has another zone that can take requests instead of this one (`alloc_flags_nofragment`).
     pub can_spread: bool,
+    /// Its frames that are page tables (`NR_PAGETABLE`).
+    pub page_tables: Frames,
     /// Its free blocks.
     pub buddy: Buddy,
     /// Each CPU's lists, by CPU number.
@@ -65,6 +67,7 @@ impl ZoneState {
             marks: figures.marks,
             protection,
             can_spread: false,
+            page_tables: Frames(0),
             buddy: Buddy::new(max_order),
             pcps: vec![Pcp::new(figures.pcp); cpus],
         }

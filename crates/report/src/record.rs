@@ -132,6 +132,9 @@ pub struct Measured {
     pub metrics: Vec<Metric>,
     /// How far each counter moved while the workload ran, by its name in `/proc/vmstat`.
     pub counters: BTreeMap<String, i64>,
+    /// How far apart gauges of `/proc/vmstat` were with nothing mapped and with all of the workload's memory mapped.
+    #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
+    pub gauges: BTreeMap<String, i64>,
     /// Numbers known beforehand, against the numbers found.
     pub checks: Vec<Check>,
     /// What this cell could not measure.

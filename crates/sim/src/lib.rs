@@ -9,6 +9,7 @@
 //! | `executor.rs`, `handle.rs` | the user half: futures over `Os` |
 //! | `draw.rs` | what follows from the seed |
 //! | `run_hash.rs` | (time, cpu, event) folded into 64 bits |
+//! | `inject.rs` | for tests: one step of a run loses something |
 //!
 //! Not there yet: slices, weights and preemption (a CPU runs a task until it blocks), contended locks, interrupts, daemons.
 
@@ -16,6 +17,7 @@ mod clock;
 mod draw;
 mod executor;
 mod handle;
+mod inject;
 mod mmap_lock;
 mod operation;
 mod run_hash;
@@ -31,6 +33,8 @@ use units::{Bytes, CpuId, Frames, Picos};
 use draw::Draws;
 pub use executor::{Entries, EntryFuture};
 pub use handle::Sim;
+use inject::Injector;
+pub use inject::{Injection, Lost};
 use run_hash::Mark;
 use world::World;
 
@@ -74,6 +78,15 @@ pub struct Finish {
     pub counters: Counters,
 }
 
+/// What became of an [`Injection`].
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Loss {
+    /// Steps that the run took.
+    pub steps: u64,
+    /// The step had what it was to lose, and has lost it.
+    pub done: bool,
+}
+
 /// Runs `main` as the first task of a freshly booted machine, and everything that it spawns, to the end.
 ///
 /// # Panics
@@ -83,12 +96,28 @@ pub fn simulate<T: 'static>(
     entries: Entries,
     main: impl AsyncFnOnce(Sim) -> T + 'static,
 ) -> (T, Finish) {
+    let (result, finish, _) = simulate_with_loss(config, None, entries, main);
+    (result, finish)
+}
+
+/// The same with a loss. The third part says whether the step that should have lost something had it, and how many steps
+/// the run took.
+///
+/// # Panics
+/// As [`simulate`].
+pub fn simulate_with_loss<T: 'static>(
+    config: &Config,
+    loss: Option<Injection>,
+    entries: Entries,
+    main: impl AsyncFnOnce(Sim) -> T + 'static,
+) -> (T, Finish, Loss) {
     let mut mm = Mm::new(&config.machine, config.variant, &config.settings);
     mm.thp.enabled = config.thp_enabled;
     mm.thp.use_zero_page = config.use_zero_page;
     let mut world = World::new(mm, config.cpus, config.prices.clone(), QUANTUM, config.cap);
     world.start_clocks(Draws::new(config.seed));
     world.hold(config.held);
+    world.injector.wanted = loss;
     let space = world.create_space();
     world.create_task(Placement::Spread(0), space);
     let slot = Rc::new(RefCell::new(None));
@@ -100,5 +129,6 @@ pub fn simulate<T: 'static>(
         world.hash.fold(end, CpuId(0), Mark::Counter, count);
     }
     let result = slot.take().expect("the first task has ended");
-    (result, Finish { hash: world.hash.hex(), counters: world.counters })
+    let Injector { steps, done, .. } = world.injector;
+    (result, Finish { hash: world.hash.hex(), counters: world.counters }, Loss { steps, done })
 }

@@ -5,6 +5,7 @@ use mm::{
     address_space::AddressSpace,
     cost::{Cx, Work},
     fault::{Access, FaultDone},
+    fork::Fork,
     step::Step,
     touch::Touch,
     unmap::Unmap,
@@ -26,6 +27,7 @@ pub(crate) enum Operation {
     Madvise { range: VmRange, advice: Advice },
     Touch(Touch),
     Mincore { range: VmRange },
+    Fork { fork: Fork, entered: bool },
 }
 
 /// What a step came to.
@@ -33,6 +35,8 @@ pub(crate) enum Operation {
 pub(crate) enum Progress {
     More,
     Done(Answer),
+    /// A child has the memory of the calling process.
+    Forked(AddressSpace),
     /// The kernel ends the task; the text says why.
     Killed(&'static str),
 }
@@ -47,6 +51,7 @@ impl Operation {
             Request::Madvise(range, advice) => Self::Madvise { range, advice },
             Request::Store(range, stride) => Self::Touch(Touch::new(range.start, range.len, stride, Access::Write)),
             Request::Mincore(range) => Self::Mincore { range },
+            Request::Fork => Self::Fork { fork: Fork::new(), entered: false },
             Request::Sleep(_) | Request::Arrive(_) | Request::Join(_) => unreachable!("{request:?} only waits"),
         }
     }
@@ -54,7 +59,7 @@ impl Operation {
     /// How the lock of the address space must be held for a step.
     pub(crate) fn needs(&self) -> Mode {
         match self {
-            Self::Mmap { .. } | Self::Munmap { .. } | Self::Madvise { .. } => Mode::Write,
+            Self::Mmap { .. } | Self::Munmap { .. } | Self::Madvise { .. } | Self::Fork { .. } => Mode::Write,
             Self::Touch(_) | Self::Mincore { .. } => Mode::Read,
         }
     }
@@ -62,7 +67,7 @@ impl Operation {
     /// Whether the lock stays held until the next step.
     pub(crate) fn keeps_lock(&self) -> bool {
         match self {
-            Self::Munmap { .. } => true,
+            Self::Munmap { .. } | Self::Fork { .. } => true,
             Self::Touch(touch) => touch.is_in_fault(),
             Self::Mmap { .. } | Self::Madvise { .. } | Self::Mincore { .. } => false,
         }
@@ -107,6 +112,17 @@ impl Operation {
                 cx.work(Work::SystemCall, 1);
                 Progress::Done(Answer::Resident(space.mincore(cx, pages(*range))))
             }
+            Self::Fork { fork, entered } => {
+                if !std::mem::replace(entered, true) {
+                    cx.work(Work::SystemCall, 1);
+                }
+                match fork.step(mm, space, cx, horizon) {
+                    Step::More => Progress::More,
+                    Step::Block(wait) => unreachable!("copying does not wait, but for {wait:?}"),
+                    Step::Done(Ok(child)) => Progress::Forked(child),
+                    Step::Done(Err(errno)) => Progress::Done(Answer::Space(Err(errno))),
+                }
+            }
             Self::Touch(touch) => match touch.step(mm, space, cx, horizon) {
                 Step::More => Progress::More,
                 Step::Block(wait) => unreachable!("faults do not wait yet, but for {wait:?}"),
@@ -122,6 +138,7 @@ impl Operation {
         match self {
             Self::Touch(touch) => touch.abort(mm, space, cx),
             Self::Munmap { unmap, .. } => unmap.abort(mm, cx),
+            Self::Fork { fork, .. } => fork.abort(mm, cx),
             Self::Mmap { .. } | Self::Madvise { .. } | Self::Mincore { .. } => {}
         }
     }

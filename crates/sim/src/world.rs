@@ -9,7 +9,7 @@ use mm::{
     Mm,
     address_space::{AddressSpace, MMAP_BASE},
     cost::{Cx, Prices},
-    event::{Counters, Event},
+    event::Counters,
     fault::{Access, FaultDone},
     step::Step,
     touch::Touch,
@@ -22,6 +22,7 @@ use crate::{
     TICK,
     clock::{Clock, Next},
     draw::{Draws, Purpose},
+    inject::Injector,
     mmap_lock::{MmapLock, Mode},
     operation::{Operation, Progress},
     run_hash::{Mark, RunHash},
@@ -43,8 +44,10 @@ pub(crate) struct World {
     pub(crate) meetings: Vec<Meeting>,
     pub(crate) clock: Clock,
     pub(crate) hash: RunHash,
-    /// Bytes that may still be mapped.
-    pub(crate) left: Bytes,
+    pub(crate) injector: Injector,
+    /// Bytes that each process may still map.
+    pub(crate) left: Vec<Bytes>,
+    cap: Bytes,
     /// The task whose user half runs.
     current: TaskId,
 }
@@ -75,7 +78,9 @@ impl World {
             meetings: Vec::new(),
             clock: Clock::new(quantum),
             hash: RunHash::default(),
-            left: cap,
+            injector: Injector::default(),
+            left: Vec::new(),
+            cap,
             current: TaskId(0),
         }
     }
@@ -127,13 +132,28 @@ impl World {
     /// # Panics
     /// When a machine has no memory for one page table, or for more than 4,096 families.
     pub(crate) fn create_space(&mut self) -> SpaceId {
-        let id = u32::try_from(self.spaces.len()).expect("fewer than 2^32 processes");
         let (cpu, now) = if self.tasks.is_empty() { (CpuId(0), Time(0)) } else { (self.current().cpu, self.now()) };
         let mut cx = Cx::new(cpu, now, &self.prices, &mut self.counters);
         let space = AddressSpace::new(&mut self.mm, &mut cx, MMAP_BASE);
-        self.spaces.push(Some(space.expect("a fresh process needs one page table")));
+        self.cpus[cpu.0 as usize].clock = cx.now();
+        self.add_space(space.expect("a fresh process needs one page table"))
+    }
+
+    /// A process, which may map as much as the one that made it.
+    fn add_space(&mut self, space: AddressSpace) -> SpaceId {
+        let id = u32::try_from(self.spaces.len()).expect("fewer than 2^32 processes");
+        let left = if self.tasks.is_empty() { self.cap } else { self.left[self.current().space.0 as usize] };
+        self.spaces.push(Some(space));
         self.locks.push(MmapLock::default());
+        self.left.push(left);
         SpaceId(id)
+    }
+
+    /// Whether the current task is the only one of its process.
+    fn is_alone(&self) -> bool {
+        let space = self.current().space;
+        let lives = |task: &&Task| task.space == space && !matches!(task.state, TaskState::Ended);
+        self.tasks.iter().filter(lives).count() == 1
     }
 
     /// The latest clock of any CPU.
@@ -172,6 +192,7 @@ impl World {
                 self.tasks[other.0 as usize].joiners.push(task);
                 TaskState::Blocked
             }
+            Request::Fork if !self.is_alone() => TaskState::Answered(Answer::Space(Err(Errno::INVAL))),
             operation => TaskState::Kernel(Operation::new(operation)),
         };
     }
@@ -240,16 +261,27 @@ impl World {
         self.locks[space.0 as usize].leave(id);
         let lives = |task: &Task| task.space == space && !matches!(task.state, TaskState::Ended);
         if !self.tasks.iter().any(lives) {
-            let cpu = self.current().cpu;
-            let mut cx = Cx::new(cpu, self.cpus[cpu.0 as usize].clock, &self.prices, &mut self.counters);
-            let space = self.spaces[space.0 as usize].take().expect("a live task has an address space");
-            space.exit(&mut self.mm, &mut cx);
-            self.cpus[cpu.0 as usize].clock = cx.now();
+            self.exit(id, space);
         }
         let at = self.now();
         for joiner in std::mem::take(&mut self.tasks[id.0 as usize].joiners) {
             self.answer(joiner, Answer::Unit(Ok(())), at);
         }
+    }
+
+    /// The last task of a process has ended.
+    fn exit(&mut self, id: TaskId, space: SpaceId) {
+        let cpu = self.current().cpu;
+        let loss = self.injector.begin(&self.counters);
+        let mut cx = Cx::new(cpu, self.cpus[cpu.0 as usize].clock, &self.prices, &mut self.counters);
+        let space = self.spaces[space.0 as usize].take().expect("a live task has an address space");
+        space.exit(&mut self.mm, &mut cx);
+        let (mut end, spent) = (cx.now(), cx.spent());
+        if let Some(loss) = loss {
+            end = self.injector.lose(loss, &mut self.counters, end, &spent);
+        }
+        self.cpus[cpu.0 as usize].clock = end;
+        self.hash.fold(end, cpu, Mark::Exit, u64::from(id.0));
     }
 
     /// The kernel has ended the current task: nobody shall wait for it.
@@ -366,26 +398,32 @@ impl World {
             unreachable!("only operations are stepped");
         };
         let start = self.cpus[cpu.0 as usize].clock;
-        let faults_before = self.counters.get(Event::Pgfault);
+        let loss = self.injector.begin(&self.counters);
         let mut cx = Cx::new(cpu, start, &self.prices, &mut self.counters);
         let space = self.spaces[task.space.0 as usize].as_mut().expect("a live task has an address space");
-        let progress = operation.step(&mut self.mm, space, &mut cx, horizon, &mut self.left);
+        let progress = operation.step(&mut self.mm, space, &mut cx, horizon, &mut self.left[task.space.0 as usize]);
         if let Progress::Killed(_) = progress {
             operation.abort(&mut self.mm, space, &mut cx);
         }
-        let (end, spent) = (cx.now(), cx.spent());
-        // Reporting, not mechanism: `ru_minflt` of the task is its share of the machine's count.
-        let faults = self.counters.get(Event::Pgfault) - faults_before;
-        task.faults += faults;
+        let (mut end, spent, faults) = (cx.now(), cx.spent(), cx.faults());
+        if let Some(loss) = loss {
+            end = self.injector.lose(loss, &mut self.counters, end, &spent);
+        }
+        task.faults += faults.taken;
         task.spent.add(&spent);
         self.cpus[cpu.0 as usize].clock = end;
-        self.hash.fold(end, cpu, Mark::Faults, faults);
+        self.hash.fold(end, cpu, Mark::Faults, faults.fold);
         let keeps = matches!(progress, Progress::More) && operation.keeps_lock();
         if !keeps {
             self.unlock(id, end);
         }
+        let progress = match progress {
+            Progress::Forked(child) => Progress::Done(Answer::Space(Ok(self.add_space(child)))),
+            other => other,
+        };
         let task = &mut self.tasks[id.0 as usize];
         match progress {
+            Progress::Forked(_) => unreachable!("it was taken in above"),
             Progress::More => false,
             Progress::Done(answer) => {
                 task.state = TaskState::Answered(answer);

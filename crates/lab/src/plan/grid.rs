@@ -55,7 +55,9 @@ pub(super) fn lay(
             None => whole.params.push((name.clone(), values.clone())),
         }
     }
-    if !whole.params.iter().any(|(name, _)| name == "tasks") {
+    let workload = workloads::WORKLOADS.iter().find(|workload| workload.name == whole.workload);
+    let has_tasks = workload.is_some_and(|workload| workload.params.iter().any(|param| param.name == "tasks"));
+    if has_tasks && !whole.params.iter().any(|(name, _)| name == "tasks") {
         let counts = task_counts(ground.cpus).iter().map(u32::to_string).collect();
         whole.params.push(("tasks".to_owned(), counts));
     }

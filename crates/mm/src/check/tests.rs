@@ -90,7 +90,7 @@ fn allocated(mm: &Mm, numbers: &mut Numbers) -> Pfn {
     any(mm, numbers, "an allocated frame", |_, frame| matches!(frame, Frame::Kernel { .. }))
 }
 
-const DAMAGES: [(&str, Damage); 14] = [
+const DAMAGES: [(&str, Damage); 15] = [
     ("a link towards the tail", |mm, _, n| {
         let pfn = small_free(mm, n);
         *mm.frames.raw_mut(pfn).1 ^= 1 << (32 + n.below(32));
@@ -141,6 +141,10 @@ const DAMAGES: [(&str, Damage); 14] = [
     }),
     ("free lists of yesterday", |mm, earlier, _| mm.zones[0].buddy = earlier.zones[0].buddy.clone()),
     ("per-CPU lists of yesterday", |mm, earlier, _| mm.zones[0].pcps = earlier.zones[0].pcps.clone()),
+    ("a page table that was not counted", |mm, _, n| {
+        let pfn = allocated(mm, n);
+        mm.frames.set(pfn, Frame::PageTable);
+    }),
 ];
 
 #[test]
