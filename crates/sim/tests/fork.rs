@@ -9,7 +9,7 @@ use mm::{
 };
 use os::{Advice, MapSpec, Os, Placement};
 use pagelab_sim::{Config, EntryFuture, Sim, simulate};
-use units::{Bytes, CpuId, Errno, NodeId, Order, Pfn, Picos};
+use units::{Bytes, CpuId, Errno, Frames, NodeId, Order, Pfn, Picos};
 
 /// Two CPUs and so many frames.
 fn machine(frames: u32) -> Config {
@@ -18,13 +18,15 @@ fn machine(frames: u32) -> Config {
     let node = NodeSpec { id: NodeId(0), cpus, distance: vec![10], zones: vec![zone] };
     Config {
         machine: MachineSpec { pageblock_order: Order::HUGE, max_order: Order(10), nodes: vec![node] },
-        variant: variant::V6_1,
+        variant: *variant::named("v6.1"),
         settings: Settings { min_free_kbytes: 128, ..Settings::default() },
         thp_enabled: ThpEnabled::Madvise,
         use_zero_page: true,
         prices: Prices::new(|work| Picos(100_000 + work as u64)),
         cpus: 2,
         cap: Bytes::mib(64),
+        seed: 1,
+        held: Frames(0),
     }
 }
 

@@ -8,7 +8,7 @@ use mm::{
     variant,
 };
 use pagelab_sim::{Config, EntryFuture, Finish, Injection, Loss, Lost, Sim, simulate, simulate_with_loss};
-use units::{Bytes, CpuId, NodeId, Order, Pfn, Picos};
+use units::{Bytes, CpuId, Frames, NodeId, Order, Pfn, Picos};
 use workloads::{Outcome, Workload};
 
 /// Each primitive has a price of its own, none of them zero.
@@ -23,13 +23,15 @@ fn machine() -> Config {
     let node = NodeSpec { id: NodeId(0), cpus, distance: vec![10], zones: vec![zone] };
     Config {
         machine: MachineSpec { pageblock_order: Order::HUGE, max_order: Order(10), nodes: vec![node] },
-        variant: variant::V6_1,
+        variant: *variant::named("v6.1"),
         settings: Settings { min_free_kbytes: 1024, ..Settings::default() },
         thp_enabled: ThpEnabled::Always,
         use_zero_page: true,
         prices: prices(),
         cpus: 2,
         cap: Bytes::mib(32),
+        seed: 1,
+        held: Frames(0),
     }
 }
 
