@@ -2,6 +2,8 @@
 //! Differs: walks the whole state, and reads it only through `FrameTable::get`, the raw words and the ends of lists: none
 //! of what it checks helps it.
 
+mod owners;
+
 use std::fmt;
 
 use units::{CpuId, Order, Pfn};
@@ -13,6 +15,8 @@ use crate::{
     pageblock::{MigrateType, ZoneIndex},
     zone_state::ZoneState,
 };
+
+pub use owners::{Owners, walk_owners};
 
 /// What does not hold.
 #[derive(Clone, Debug, PartialEq, Eq)]

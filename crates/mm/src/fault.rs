@@ -8,6 +8,7 @@ use crate::{
     address_space::AddressSpace,
     cost::Cx,
     event::Event,
+    frame::{Frame, Held, Holdings},
     gfp::AllocRequest,
     page_table::{Pmd, PmdSlot, TableId},
     primitive,
@@ -103,20 +104,31 @@ impl FaultControl {
                     self.phase = phase;
                     return Step::More;
                 }
-                Next::Done(done) => return Step::Done(done),
+                Next::Done(done) => {
+                    self.phase = Phase::Enter;
+                    return Step::Done(done);
+                }
             }
+        }
+    }
+
+    /// The blocks that the fault holds between two steps, beside `space`.
+    pub fn holdings(&self, space: &AddressSpace) -> Holdings {
+        match self.phase {
+            Phase::HugeMap { frame, deposit } => {
+                let table = Held { pfn: space.tables.frame(deposit), order: Order::BASE };
+                Holdings { isolated: vec![Held { pfn: frame, order: Order::HUGE }, table], gathered: Vec::new() }
+            }
+            _ => Holdings::default(),
         }
     }
 
     /// Frees what the fault holds.
     pub fn abort(&mut self, mm: &mut Mm, space: &mut AddressSpace, cx: &mut Cx) {
-        match std::mem::replace(&mut self.phase, Phase::Enter) {
-            Phase::HugeClear { frame } => mm.free(cx, frame, Order::HUGE),
-            Phase::HugeMap { frame, deposit } => {
-                space.tables.free_pte_table(mm, cx, deposit);
-                mm.free(cx, frame, Order::HUGE);
-            }
-            _ => {}
+        if let Phase::HugeMap { frame, deposit } = std::mem::replace(&mut self.phase, Phase::Enter) {
+            mm.assert_isolated(cx, frame, Order::HUGE);
+            space.tables.free_pte_table(mm, cx, deposit);
+            mm.free(cx, frame, Order::HUGE);
         }
     }
 
@@ -191,10 +203,13 @@ impl FaultControl {
             return Next::Done(FaultDone::OutOfMemory);
         };
         primitive::clear(cx, Order::HUGE);
+        mm.isolate(cx, frame, Order::HUGE);
+        mm.isolate(cx, space.tables.frame(deposit), Order::BASE);
         Next::Later(Phase::HugeMap { frame, deposit })
     }
 
     fn map_huge(&self, mm: &mut Mm, space: &mut AddressSpace, cx: &mut Cx, frame: Pfn, deposit: TableId) -> Next {
+        mm.assert_isolated(cx, frame, Order::HUGE);
         let at = huge_range(self.vpn);
         let is_mapped = space.vmas.find(self.vpn).is_some_and(|vma| vma.range().covers(at));
         if !is_mapped || space.tables.pmd_of(self.vpn) != Pmd::None {
@@ -203,6 +218,7 @@ impl FaultControl {
             return Next::Done(FaultDone::Handled);
         }
         mm.map_new_folio(frame, space.family, at.start, Order::HUGE);
+        mm.frames.set(space.tables.frame(deposit), Frame::PageTable);
         install_huge(space, cx, self.vpn, Pte::written_huge(frame), deposit);
         space.rss += AddressSpace::HUGE_PAGES;
         cx.count(Event::ThpFaultAlloc, 1);

@@ -21,11 +21,24 @@ use crate::{
 /// An operation under way.
 #[derive(Clone, Debug)]
 pub(crate) enum Operation {
-    Mmap { len: Bytes },
-    Munmap { range: VmRange, unmap: Unmap, entered: bool },
-    Madvise { range: VmRange, advice: Advice },
+    Mmap {
+        len: Bytes,
+    },
+    Munmap {
+        range: VmRange,
+        unmap: Unmap,
+        entered: bool,
+    },
+    Madvise {
+        range: VmRange,
+        advice: Advice,
+    },
     Touch(Touch),
-    Mincore { range: VmRange },
+    Mincore {
+        range: VmRange,
+    },
+    /// The last task of a process has ended.
+    Exit(Unmap),
 }
 
 /// What a step came to.
@@ -33,6 +46,8 @@ pub(crate) enum Operation {
 pub(crate) enum Progress {
     More,
     Done(Answer),
+    /// Nothing is left of the address space but its root.
+    Exited,
     /// The kernel ends the task; the text says why.
     Killed(&'static str),
 }
@@ -51,10 +66,15 @@ impl Operation {
         }
     }
 
+    /// The end of a process's last task.
+    pub(crate) fn exit() -> Self {
+        Self::Exit(Unmap::everything())
+    }
+
     /// How the lock of the address space must be held for a step.
     pub(crate) fn needs(&self) -> Mode {
         match self {
-            Self::Mmap { .. } | Self::Munmap { .. } | Self::Madvise { .. } => Mode::Write,
+            Self::Mmap { .. } | Self::Munmap { .. } | Self::Madvise { .. } | Self::Exit(_) => Mode::Write,
             Self::Touch(_) | Self::Mincore { .. } => Mode::Read,
         }
     }
@@ -62,7 +82,7 @@ impl Operation {
     /// Whether the lock stays held until the next step.
     pub(crate) fn keeps_lock(&self) -> bool {
         match self {
-            Self::Munmap { .. } => true,
+            Self::Munmap { .. } | Self::Exit(_) => true,
             Self::Touch(touch) => touch.is_in_fault(),
             Self::Mmap { .. } | Self::Madvise { .. } | Self::Mincore { .. } => false,
         }
@@ -107,6 +127,14 @@ impl Operation {
                 cx.work(Work::SystemCall, 1);
                 Progress::Done(Answer::Resident(space.mincore(cx, pages(*range))))
             }
+            Self::Exit(unmap) => match unmap.step(mm, space, cx, horizon) {
+                Step::More => Progress::More,
+                Step::Block(wait) => unreachable!("unmapping does not wait, but for {wait:?}"),
+                Step::Done(result) => {
+                    result.expect("nothing is split when everything goes");
+                    Progress::Exited
+                }
+            },
             Self::Touch(touch) => match touch.step(mm, space, cx, horizon) {
                 Step::More => Progress::More,
                 Step::Block(wait) => unreachable!("faults do not wait yet, but for {wait:?}"),
@@ -117,11 +145,21 @@ impl Operation {
         }
     }
 
+    /// The frames that it holds between two steps.
+    #[cfg(test)]
+    pub(crate) fn holdings(&self, space: &AddressSpace) -> mm::frame::Holdings {
+        match self {
+            Self::Touch(touch) => touch.holdings(space),
+            Self::Munmap { unmap, .. } | Self::Exit(unmap) => unmap.holdings(),
+            Self::Mmap { .. } | Self::Madvise { .. } | Self::Mincore { .. } => mm::frame::Holdings::default(),
+        }
+    }
+
     /// Frees what an operation that will not go on holds.
     pub(crate) fn abort(&mut self, mm: &mut Mm, space: &mut AddressSpace, cx: &mut Cx<'_>) {
         match self {
             Self::Touch(touch) => touch.abort(mm, space, cx),
-            Self::Munmap { unmap, .. } => unmap.abort(mm, cx),
+            Self::Munmap { unmap, .. } | Self::Exit(unmap) => unmap.abort(mm, cx),
             Self::Mmap { .. } | Self::Madvise { .. } | Self::Mincore { .. } => {}
         }
     }

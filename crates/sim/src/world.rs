@@ -6,7 +6,7 @@
 use std::cell::RefCell;
 
 use mm::{
-    Mm,
+    ControlId, Mm,
     address_space::{AddressSpace, MMAP_BASE},
     cost::{Cx, Prices},
     event::{Counters, Event},
@@ -194,22 +194,23 @@ impl World {
         }
     }
 
-    /// The current task has ended, by itself or because the kernel ended it. The last task of a process takes its memory
-    /// with it.
+    /// The current task has ended, by itself or because the kernel ended it. The last task of a process first takes its
+    /// memory with it, step by step.
     pub(crate) fn end(&mut self) {
         let id = self.current;
         let space = self.current().space;
-        self.tasks[id.0 as usize].state = TaskState::Ended;
         self.locks[space.0 as usize].leave(id);
+        self.tasks[id.0 as usize].state = TaskState::Ended;
         let lives = |task: &Task| task.space == space && !matches!(task.state, TaskState::Ended);
-        if !self.tasks.iter().any(lives) {
-            let cpu = self.current().cpu;
-            let mut cx = Cx::new(cpu, self.cpus[cpu.0 as usize].clock, &self.prices, &mut self.counters);
-            let space = self.spaces[space.0 as usize].take().expect("a live task has an address space");
-            space.exit(&mut self.mm, &mut cx);
-            self.cpus[cpu.0 as usize].clock = cx.now();
+        if self.tasks.iter().any(lives) {
+            self.tell_joiners(id, self.now());
+        } else {
+            self.tasks[id.0 as usize].state = TaskState::Kernel(Operation::exit());
         }
-        let at = self.now();
+    }
+
+    /// A task is no more: those who wait for it go on.
+    fn tell_joiners(&mut self, id: TaskId, at: Time) {
         for joiner in std::mem::take(&mut self.tasks[id.0 as usize].joiners) {
             self.answer(joiner, Answer::Unit(Ok(())), at);
         }
@@ -330,11 +331,16 @@ impl World {
         };
         let start = self.cpus[cpu.0 as usize].clock;
         let faults_before = self.counters.get(Event::Pgfault);
-        let mut cx = Cx::new(cpu, start, &self.prices, &mut self.counters);
+        let mut cx = Cx::new(cpu, start, &self.prices, &mut self.counters).acting_for(ControlId(id.0));
         let space = self.spaces[task.space.0 as usize].as_mut().expect("a live task has an address space");
         let progress = operation.step(&mut self.mm, space, &mut cx, horizon, &mut self.left);
-        if let Progress::Killed(_) = progress {
-            operation.abort(&mut self.mm, space, &mut cx);
+        match progress {
+            Progress::Killed(_) => operation.abort(&mut self.mm, space, &mut cx),
+            Progress::Exited => {
+                let space = self.spaces[task.space.0 as usize].take().expect("it has just exited");
+                space.end(&mut self.mm, &mut cx);
+            }
+            Progress::More | Progress::Done(_) => {}
         }
         let (end, spent) = (cx.now(), cx.spent());
         // Reporting, not mechanism: `ru_minflt` of the task is its share of the machine's count.
@@ -348,23 +354,50 @@ impl World {
             self.unlock(id, end);
         }
         let task = &mut self.tasks[id.0 as usize];
-        match progress {
+        let killed = match progress {
             Progress::More => false,
             Progress::Done(answer) => {
                 task.state = TaskState::Answered(answer);
                 self.hash.fold(end, cpu, Mark::End, u64::from(id.0));
                 false
             }
+            Progress::Exited => {
+                task.state = TaskState::Ended;
+                self.hash.fold(end, cpu, Mark::End, u64::from(id.0));
+                self.tell_joiners(id, end);
+                false
+            }
             Progress::Killed(reason) => {
                 task.killed = Some(reason);
                 true
             }
-        }
+        };
+        #[cfg(test)]
+        self.check();
+        killed
     }
 
     /// Why the kernel ended a task, if it did.
     pub(crate) fn killed(&self, task: TaskId) -> Option<&'static str> {
         self.tasks[task.0 as usize].killed
+    }
+}
+
+/// The frames of a world, and whose they are.
+#[cfg(test)]
+impl World {
+    fn check(&self) {
+        let spaces = self.spaces.iter().flatten().collect();
+        let holdings = |(id, task): (u32, &Task)| match &task.state {
+            TaskState::Kernel(operation) | TaskState::LockWait(operation) => {
+                let space = self.spaces[task.space.0 as usize].as_ref().expect("a live task has an address space");
+                Some((ControlId(id), operation.holdings(space)))
+            }
+            _ => None,
+        };
+        let controls = (0..).zip(&self.tasks).filter_map(holdings).collect();
+        mm::check::walk(&self.mm).unwrap();
+        mm::check::walk_owners(&self.mm, &mm::check::Owners { spaces, controls }).unwrap();
     }
 }
 
