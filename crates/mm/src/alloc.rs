@@ -11,7 +11,7 @@ use crate::{
     event::Event,
     fallback::Want,
     frame::{Frame, FrameTable},
-    gfp::{AllocRequest, Mark},
+    gfp::{AllocRequest, Mark, Urgency},
     pageblock::ZoneIndex,
     variant::Variant,
     zone::ZoneKind,
@@ -30,7 +30,7 @@ impl Mm {
         let local = cpu_nodes[cx.cpu().0 as usize];
         // What most requests come to: the first zone is well, and the CPU's list is not empty.
         if request.order == Order::BASE
-            && home.is_ok(Order::BASE, request.mark, request.highest, variant)
+            && home.is_ok(Order::BASE, request.mark, request.highest, Urgency::Normal, variant)
             && let Some(pfn) = home.take_listed(frames, cx, request.mobility, variant)
         {
             frames.set(pfn, Frame::Kernel { order: Order::BASE, mobility: request.mobility });
@@ -108,6 +108,7 @@ fn take_in_turn(
     rules: &Variant,
 ) -> Option<(Pfn, ZoneIndex)> {
     let AllocRequest { order, highest, mobility, .. } = *request;
+    let urgency = if pass.mark == Mark::Min { request.urgency } else { Urgency::Normal };
     let want = Want { order, list: mobility.migrate_type(), whole_blocks_only: pass.whole_blocks_only };
     let home = zones[list.first()?.position()].node;
     for index in list {
@@ -115,9 +116,12 @@ fn take_in_turn(
         if pass.whole_blocks_only && zone.node != home {
             return None;
         }
-        if zone.is_ok(order, pass.mark, highest, rules)
-            && let Some(pfn) = zone.take(frames, cx, want, rules)
+        if zone.is_ok(order, pass.mark, highest, urgency, rules)
+            && let Some(pfn) = zone.take(frames, cx, want, urgency, rules)
         {
+            if order > Order::BASE && urgency.is_harder() {
+                zone.reserve_high_atomic(frames, cx, pfn, rules);
+            }
             return Some((pfn, *index));
         }
     }

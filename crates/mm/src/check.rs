@@ -10,6 +10,7 @@ use units::{CpuId, Order, Pfn};
 
 use crate::{
     Mm,
+    buddy::types_merge,
     frame::{Frame, NIL},
     list::List,
     pageblock::{MigrateType, ZoneIndex},
@@ -191,9 +192,16 @@ impl Walk<'_> {
             return Ok(());
         }
         let is_free = matches!(frames.get(buddy), Frame::Free { order: o, .. } if o == order);
+        let types = [head, buddy].map(|pfn| frames.blocks.migrate_type(pfn));
         let keeps_apart = order >= frames.blocks.order()
-            && [head, buddy].into_iter().any(|pfn| !frames.blocks.migrate_type(pfn).is_requestable());
+            && (self.has_unmerged(head) || !types_merge(types[0], types[1], self.mm.variant().merging));
         ensure(!is_free || keeps_apart, Some(head), || format!("{frame:?}, and so is its buddy {buddy}"))
+    }
+}
+
+impl Walk<'_> {
+    fn has_unmerged(&self, pfn: Pfn) -> bool {
+        self.mm.frames.blocks.zone(pfn).is_some_and(|zone| self.mm.zones()[usize::from(zone.0)].has_unmerged)
     }
 }
 

@@ -40,6 +40,10 @@ pub struct Variant {
     pub fallback: FallbackRules,
     /// Where it turns when there is no other type either.
     pub last_resort: LastResort,
+    /// What an atomic request for more than one frame leaves for the next one.
+    pub high_atomic: HighAtomic,
+    /// Which free pageblocks become one block.
+    pub merging: Merging,
     /// What a request for more than one frame must find above a watermark.
     pub watermark_orders: WatermarkOrders,
     /// Does a request for the Normal zone rather go to the same node's DMA32 than break up a pageblock of another type
@@ -71,10 +75,33 @@ pub enum FallbackRules {
 /// Where a request turns when no other type has a block for it either.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
 pub enum LastResort {
+    /// To pageblocks kept for this. Frames of theirs that a per-CPU list drew and gives back go to the type that they
+    /// were drawn for ("mm/page_alloc: prevent MIGRATE_RESERVE pages from being misplaced", 3.16, ends that).
+    ReserveMisplaced,
     /// To pageblocks kept for this.
     Reserve,
     /// It fails.
     Nothing,
+}
+
+/// What an atomic request for more than one frame leaves for the next one (`MIGRATE_HIGHATOMIC`).
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
+pub enum HighAtomic {
+    /// Nothing.
+    Nothing,
+    /// Its pageblock; the next one looks there first, but for orders that per-CPU lists hold.
+    Pageblock,
+    /// Its pageblock; the next one looks there first, after the per-CPU list of its order.
+    PageblockAfterPcp,
+}
+
+/// Which free pageblocks become one block.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
+pub enum Merging {
+    /// All, but those being emptied with others.
+    AllButIsolated,
+    /// Those of types that requests ask for, and those of the same type.
+    Requestable,
 }
 
 /// What a request for more than one frame must find above a watermark.
@@ -190,7 +217,9 @@ pub const V3_9: Variant = Variant {
     thp_zones: ThpZones::Populated,
     mmap_align: MmapAlign::Base,
     fallback: FallbackRules::ReclaimableSteals,
-    last_resort: LastResort::Reserve,
+    last_resort: LastResort::ReserveMisplaced,
+    high_atomic: HighAtomic::Nothing,
+    merging: Merging::AllButIsolated,
     watermark_orders: WatermarkOrders::HalvedPerOrder,
     nofragment: false,
     moved_end: End::Head,
@@ -199,8 +228,15 @@ pub const V3_9: Variant = Variant {
     pcp_drain: PcpDrain::RoundRobin,
 };
 
-/// 4.1: unmovable requests take free frames of other types from blocks of any size.
-pub const V4_1: Variant = Variant { name: "v4.1", since: (4, 1), fallback: FallbackRules::KernelSteals, ..V3_9 };
+/// 4.1: unmovable requests take free frames of other types from blocks of any size; kept frames go back to where they are
+/// kept (3.16).
+pub const V4_1: Variant = Variant {
+    name: "v4.1",
+    since: (4, 1),
+    fallback: FallbackRules::KernelSteals,
+    last_resort: LastResort::Reserve,
+    ..V3_9
+};
 
 /// 4.4 keeps HIGHATOMIC pageblocks instead of RESERVE ones, simplifies the watermark test of higher orders, and renumbers
 /// the migrate types.
@@ -208,6 +244,7 @@ pub const V4_4: Variant = Variant {
     name: "v4.4",
     since: (4, 4),
     last_resort: LastResort::Nothing,
+    high_atomic: HighAtomic::Pageblock,
     watermark_orders: WatermarkOrders::AnyLargeEnough,
     pcp_lists: PcpLists::Base,
     ..V4_1
@@ -260,11 +297,14 @@ pub const V5_14: Variant = Variant {
     ..V5_10
 };
 
-/// 6.1, with the promo mark that 5.18 added above high, and its order of giving back from per-CPU lists.
+/// 6.1, with the promo mark that 5.18 added above high, and its order of giving back from per-CPU lists. HIGHATOMIC
+/// pageblocks no longer merge with others (5.18), and serve after per-CPU lists too (6.0).
 pub const V6_1: Variant = Variant {
     name: "v6.1",
     since: (6, 1),
     promo_mark: true,
+    high_atomic: HighAtomic::PageblockAfterPcp,
+    merging: Merging::Requestable,
     pcp_lists: PcpLists::HugeTogether,
     pcp_free: PcpFree::DoublingAllOfHigh,
     pcp_drain: PcpDrain::RequestedFirst,

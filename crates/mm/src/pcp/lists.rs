@@ -85,12 +85,19 @@ fn index(rules: PcpLists, order: Order, list: MigrateType) -> usize {
 
 impl Pcp {
     pub(crate) fn new(limits: PcpLimits) -> Self {
+        let mut pcp = Self { lists: [List::default(); LISTS], count: 0, batch: 0, high: 0, free_factor: 0 };
+        pcp.set_limits(limits);
+        pcp
+    }
+
+    /// Takes over new limits (`pageset_update`).
+    pub(crate) fn set_limits(&mut self, limits: PcpLimits) {
         let high = match limits.high {
             PcpHigh::Fixed(high) => high,
             PcpHigh::Tuned { min, .. } => min,
         };
         let [batch, high] = [limits.batch, high].map(|frames| u32::try_from(frames.0).unwrap_or(u32::MAX));
-        Self { lists: [List::default(); LISTS], count: 0, batch, high, free_factor: 0 }
+        (self.batch, self.high) = (batch, high);
     }
 
     /// Frames on all the lists.
@@ -143,10 +150,10 @@ impl Pcp {
         let blocks = if self.batch > 1 { (self.batch >> want.order.0).max(LEAST_REFILL) } else { 1 };
         buddy::lock(cx);
         for _ in 0..blocks {
-            let Some(pfn) = from.buddy.take_or_fall_back(from.frames, cx, want, from.end, from.rules) else {
+            let Some((pfn, list)) = from.buddy.take_or_fall_back(from.frames, cx, want, from.end, from.rules) else {
                 break;
             };
-            from.frames.set(pfn, Frame::Pcp { cpu: from.cpu, order: want.order, list: want.list });
+            from.frames.set(pfn, Frame::Pcp { cpu: from.cpu, order: want.order, list });
             self.lists[at].push_tail(from.frames.threads(), pfn);
             self.count += want.order.frames();
         }
@@ -246,7 +253,7 @@ impl Pcp {
         };
         to.frames.set(pfn, Frame::Interior);
         self.count -= order.frames();
-        to.buddy.give(to.frames, cx, Block { pfn, order }, list, None);
+        to.buddy.give(to.frames, cx, Block { pfn, order }, list, None, to.rules);
         order.frames()
     }
 }
