@@ -18,7 +18,8 @@
 //! | `mm/mmap.c`, `mm/madvise.c` | `vma.rs`, `address_space.rs` | files, shared and fixed mappings, mremap, mprotect  |
 //! | `mm/memory.c`            | `page_table.rs`, `pte.rs`, `unmap.rs`, `fork.rs`, `fault.rs` | files, swap            |
 //! | `mm/mmu_gather.c`        | `mmu_gather.rs` | other CPUs                                                          |
-//! | `mm/huge_memory.c`       | `thp.rs`        | folio splits, huge copies on write (up to 5.7)                      |
+//! | `mm/huge_memory.c`       | `thp.rs`        | folio splits                                                        |
+//! | `mm/huge_memory.c`       | `huge_cow.rs`   |                                                                     |
 //! | `mm/rmap.c`              | `rmap.rs`       | walks from a frame to its pages                                     |
 //! | `mm/khugepaged.c`        | `watermark.rs`  | all but the recommended `min_free_kbytes`; its per-size switches too |
 //! | (several)                | `variant.rs`    | 32-bit rules, configurations without SMP                            |
@@ -37,6 +38,7 @@ pub mod fault;
 pub mod fork;
 pub mod frame;
 pub mod gfp;
+mod huge_cow;
 pub mod list;
 mod mmu_gather;
 pub mod node;

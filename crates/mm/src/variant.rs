@@ -36,6 +36,8 @@ pub struct Variant {
     pub thp_zones: ThpZones,
     /// How mappings without an address are placed.
     pub mmap_align: MmapAlign,
+    /// What a store to a huge page does that others map too.
+    pub huge_cow: HugeCow,
     /// What a request does that finds no free block of its own type.
     pub fallback: FallbackRules,
     /// Where it turns when there is no other type either.
@@ -57,6 +59,15 @@ pub struct Variant {
     pub pcp_free: PcpFree,
     /// In which order the lists of a CPU give back.
     pub pcp_drain: PcpDrain,
+}
+
+/// What a store to a huge page does that others map too, or to the huge zero page.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
+pub enum HugeCow {
+    /// It gets a huge page of its own; without one, 512 base pages.
+    Copy,
+    /// The PMD is split, and the store gets one base page ("thp: change CoW semantics for anon-THP", 5.8).
+    SplitPmd,
 }
 
 /// What a request does that finds no free block of its own type.
@@ -216,6 +227,7 @@ pub const V3_9: Variant = Variant {
     min_free_kbytes_max: 65536,
     thp_zones: ThpZones::Populated,
     mmap_align: MmapAlign::Base,
+    huge_cow: HugeCow::Copy,
     fallback: FallbackRules::ReclaimableSteals,
     last_resort: LastResort::ReserveMisplaced,
     high_atomic: HighAtomic::Nothing,
@@ -274,12 +286,14 @@ pub const V4_20: Variant = Variant { name: "v4.20", since: (4, 20), ..V4_19 };
 /// 5.0 avoids fallbacks inside Normal while DMA32 has free memory.
 pub const V5_0: Variant = Variant { name: "v5.0", since: (5, 0), nofragment: true, ..V4_20 };
 
-/// 5.8 chooses a larger `min_free_kbytes` on large machines, and clears the reserve of empty zones.
+/// 5.8 chooses a larger `min_free_kbytes` on large machines, clears the reserve of empty zones, and splits shared huge pages
+/// on a store.
 pub const V5_8: Variant = Variant {
     name: "v5.8",
     since: (5, 8),
     empty_zone_reserve: EmptyReserve::Nothing,
     min_free_kbytes_max: 262_144,
+    huge_cow: HugeCow::SplitPmd,
     ..V5_0
 };
 

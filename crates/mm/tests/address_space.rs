@@ -345,7 +345,8 @@ fn frame_at(space: &AddressSpace, vpn: Vpn) -> Option<Pfn> {
 }
 
 fn run_stream(seed: u64, enabled: ThpEnabled, operations: u32) -> SmallMachine {
-    let mut world = World::new(seed, enabled, if seed.is_multiple_of(2) { variant::V6_1 } else { variant::V6_18 });
+    let variants = [variant::V6_1, variant::V6_18, variant::V4_20];
+    let mut world = World::new(seed, enabled, variants[usize::try_from(seed / 3 % 3).unwrap()]);
     for n in 0..operations {
         world.step();
         if n % 8 == 0 {

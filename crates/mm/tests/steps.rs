@@ -11,10 +11,12 @@ use pagelab_mm::{
     fault::{Access, FaultControl, FaultDone},
     fork::Fork,
     frame::Holdings,
+    page_table::Pmd,
     step::Step,
     thp::ThpEnabled,
     unmap::Unmap,
-    vma::PageRange,
+    variant,
+    vma::{HugeAdvice, PageRange},
 };
 use small_machine::SmallMachine;
 use units::{CpuId, Errno, NodeId, Order, Time};
@@ -200,4 +202,149 @@ fn a_fork_without_memory_takes_itself_back_in_short_steps() {
     assert_eq!(child.unwrap_err(), Errno::NOMEM);
     assert!(steps > 4 * HUGE / 32, "{steps}: it found some of its tables, and took them down again");
     assert_eq!(machine.allocated(), allocated);
+}
+
+/// The huge page in a mapping that is not aligned to one.
+fn huge_part(range: PageRange) -> PageRange {
+    PageRange::new(range.start.plus(HUGE - 1).huge_start(), HUGE)
+}
+
+/// A parent and a child that share one huge page, before 5.8; with a full memory but for `spare` frames if it says so.
+fn sharing(spare: Option<u8>) -> (SmallMachine, AddressSpace, AddressSpace, PageRange) {
+    let mut machine = SmallMachine::with(16 * 512, variant::V4_20);
+    let mut parent = machine.space();
+    let range = huge_part(machine.map(&mut parent, 2 * HUGE));
+    assert_eq!(machine.touch(&mut parent, range, Access::Write).0, FaultDone::Handled);
+    let child = machine.run(|mm, cx| parent.fork(mm, cx)).0.unwrap();
+    if let Some(order) = spare {
+        let kernel = AllocRequest::gfp_kernel(NodeId(0));
+        let pieces: Vec<_> = (0..1 << order >> 8)
+            .map(|_| machine.run(|mm, cx| mm.alloc(cx, &kernel.of_order(Order(8)))).0.unwrap())
+            .collect();
+        // What separates the pieces keeps them from becoming a huge page again.
+        for order in (0..=10).rev().map(Order) {
+            while machine.run(|mm, cx| mm.alloc(cx, &kernel.of_order(order))).0.is_some() {}
+        }
+        for piece in pieces.into_iter().step_by(2) {
+            machine.run(|mm, cx| mm.free(cx, piece, Order(8)));
+        }
+    }
+    (machine, parent, child, range)
+}
+
+/// Takes all steps of a store's fault, and asks everybody between them; says how many there were, and what was copied.
+fn store_by_steps(
+    machine: &mut SmallMachine,
+    space: &mut AddressSpace,
+    other: &AddressSpace,
+    page: PageRange,
+) -> (u64, u64) {
+    let mut fault = FaultControl::new(page.start, Access::Write);
+    let (mut steps, mut copied) = (0, 0);
+    loop {
+        let (done, price) = step(machine, |mm, cx| (fault.step(mm, space, cx), cx.spent().total().0));
+        (steps, copied) = (steps + 1, copied + price / 1_000_000);
+        match done {
+            Step::More => owners(machine, &[&*space, other], fault.holdings(space)).unwrap(),
+            end => {
+                assert_eq!(end, Step::Done(FaultDone::Handled));
+                owners(machine, &[&*space, other], Holdings::default()).unwrap();
+                return (steps, copied);
+            }
+        }
+    }
+}
+
+#[test]
+fn before_5_8_a_store_copies_the_whole_huge_page() {
+    let (mut machine, parent, mut child, range) = sharing(None);
+    let page = PageRange::new(range.start.plus(3), 1);
+    assert_eq!(store_by_steps(&mut machine, &mut child, &parent, page), (2, HUGE));
+    assert_eq!(
+        [Event::ThpFaultAlloc, Event::ThpFaultFallback, Event::ThpSplitPmd].map(|e| machine.count(e)),
+        [2, 0, 0]
+    );
+    assert!(matches!(child.tables.pmd_of(range.start), Pmd::Huge(huge) if huge.is_writable()));
+    assert_ne!(child.tables.lookup(range.start).pfn(), parent.tables.lookup(range.start).pfn());
+    for space in [parent, child] {
+        assert_eq!(space.rss_pages(), HUGE);
+        machine.run(|mm, cx| space.exit(mm, cx));
+    }
+    assert_eq!(machine.allocated(), 0);
+}
+
+#[test]
+fn without_a_huge_page_it_copies_512_base_pages() {
+    let (mut machine, mut parent, mut child, range) = sharing(Some(11));
+    let before = machine.allocated();
+    let page = PageRange::new(range.start.plus(3), 1);
+    assert_eq!(
+        store_by_steps(&mut machine, &mut child, &parent, page),
+        (18, HUGE),
+        "a try in vain, sixteen runs, and the mapping"
+    );
+    assert_eq!(
+        [Event::ThpFaultAlloc, Event::ThpFaultFallback, Event::ThpSplitPmd].map(|e| machine.count(e)),
+        [1, 1, 0]
+    );
+    assert_eq!((machine.allocated() - before, child.rss_pages()), (HUGE, HUGE));
+    assert!(child.tables.lookup(range.start.plus(HUGE - 1)).is_writable());
+    let (_, _, copied) = machine.touch(&mut parent, range, Access::Write);
+    assert_eq!(copied, 0, "the other one is alone with it now");
+    machine.run(|mm, cx| child.exit(mm, cx));
+    machine.run(|mm, cx| parent.exit(mm, cx));
+}
+
+#[test]
+fn without_512_base_pages_it_splits_the_pmd_and_copies_one() {
+    let (mut machine, parent, mut child, range) = sharing(Some(9));
+    let page = PageRange::new(range.start.plus(3), 1);
+    let (steps, copied) = store_by_steps(&mut machine, &mut child, &parent, page);
+    assert!(steps > 8, "{steps}: some pages came and went");
+    assert_eq!(copied, 1);
+    assert_eq!(
+        [Event::ThpFaultAlloc, Event::ThpFaultFallback, Event::ThpSplitPmd].map(|e| machine.count(e)),
+        [1, 1, 1]
+    );
+}
+
+#[test]
+fn a_copy_that_somebody_else_was_faster_with_is_given_back() {
+    for (spare, steps) in [(None, 1), (Some(11), 4)] {
+        let (mut machine, parent, mut child, range) = sharing(spare);
+        let mut slow = FaultControl::new(range.start, Access::Write);
+        for _ in 0..steps {
+            assert_eq!(step(&mut machine, |mm, cx| slow.step(mm, &mut child, cx)), Step::More);
+        }
+        let held = slow.holdings(&child);
+        let mut killed = slow.clone();
+        let mut other = (machine.mm.clone(), child.clone());
+        // A thread changes the advice of a part, which splits the PMD.
+        let part = PageRange::new(range.start.plus(9), 1);
+        machine.run(|mm, cx| child.madvise(mm, cx, part, HugeAdvice::NoHugePage)).0.unwrap();
+        while step(&mut machine, |mm, cx| slow.step(mm, &mut child, cx)) == Step::More {
+            owners(&machine, &[&parent, &child], slow.holdings(&child)).unwrap();
+        }
+        owners(&machine, &[&parent, &child], Holdings::default()).unwrap();
+        assert_eq!(child.rss_pages(), HUGE);
+        // And a task that is killed gives back what it has.
+        assert!(!held.isolated.is_empty());
+        std::mem::swap(&mut machine.mm, &mut other.0);
+        step(&mut machine, |mm, cx| killed.abort(mm, &mut other.1, cx));
+        owners(&machine, &[&parent, &other.1], Holdings::default()).unwrap();
+    }
+}
+
+#[test]
+fn before_5_8_a_store_to_the_huge_zero_page_clears_a_huge_page() {
+    let mut machine = SmallMachine::with(16 * 512, variant::V4_20);
+    let mut space = machine.space();
+    let range = huge_part(machine.map(&mut space, 2 * HUGE));
+    machine.touch(&mut space, range, Access::Read);
+    let (_, cleared, copied) = machine.touch(&mut space, PageRange::new(range.start, 1), Access::Write);
+    assert_eq!((cleared, copied, space.rss_pages()), (HUGE, 0, HUGE));
+    assert_eq!([Event::ThpFaultAlloc, Event::ThpSplitPmd].map(|event| machine.count(event)), [1, 0]);
+    machine.run(|mm, cx| space.exit(mm, cx));
+    machine.run(Mm::shrink_huge_zero);
+    assert_eq!(machine.allocated(), 0);
 }
