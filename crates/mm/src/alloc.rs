@@ -11,7 +11,7 @@ use crate::{
     event::Event,
     fallback::Want,
     frame::{Frame, FrameTable},
-    gfp::{AllocRequest, Mark},
+    gfp::{AllocRequest, Mark, Urgency},
     pageblock::ZoneIndex,
     variant::Variant,
     zone_state::ZoneState,
@@ -34,7 +34,7 @@ impl Mm {
         let node = self.node_index(request.node);
         let list = self.zonelists[node].zones(request.highest, request.this_node_only);
         let home = &mut self.zones[list.first()?.position()];
-        if !home.is_ok(Order::BASE, request.mark, request.highest, &self.variant) {
+        if !home.is_ok(Order::BASE, request.mark, request.highest, Urgency::Normal, &self.variant) {
             return None;
         }
         let pfn = home.take_listed(&mut self.frames, cx, request.mobility, &self.variant)?;
@@ -123,6 +123,7 @@ fn take_in_turn(
     rules: &Variant,
 ) -> Option<(Pfn, ZoneIndex)> {
     let AllocRequest { order, highest, mobility, .. } = *request;
+    let urgency = if pass.mark == Mark::Min { request.urgency } else { Urgency::Normal };
     let want = Want { order, list: mobility.migrate_type(), whole_blocks_only: pass.whole_blocks_only };
     let home = zones[list.first()?.position()].node;
     for index in list {
@@ -130,9 +131,12 @@ fn take_in_turn(
         if pass.whole_blocks_only && zone.node != home {
             return None;
         }
-        if zone.is_ok(order, pass.mark, highest, rules)
-            && let Some(pfn) = zone.take(frames, cx, want, rules)
+        if zone.is_ok(order, pass.mark, highest, urgency, rules)
+            && let Some(pfn) = zone.take(frames, cx, want, urgency, rules)
         {
+            if order > Order::BASE && urgency.is_harder() {
+                zone.reserve_high_atomic(frames, cx, pfn, rules);
+            }
             return Some((pfn, *index));
         }
     }

@@ -10,6 +10,7 @@ use crate::{
     frame::{Frame, FrameTable},
     list::List,
     pageblock::MigrateType,
+    variant::{Merging, Variant},
 };
 
 /// Orders there can be, from one frame to 2^10 (`MAX_ORDER` of these kernels).
@@ -167,10 +168,11 @@ impl Buddy {
         block: Block,
         list: MigrateType,
         end: Option<End>,
+        rules: &Variant,
     ) {
         assert!(block.pfn.is_aligned(block.order), "frame {} is no block of order {}", block.pfn, block.order);
         let mut merged = block;
-        while merged.order < self.max_order && may_merge(frames, merged, list) {
+        while merged.order < self.max_order && may_merge(frames, merged, list, rules.merging) {
             let buddy = merged.pfn.buddy(merged.order);
             self.remove(frames, Block { pfn: buddy, order: merged.order });
             merged = Block { pfn: merged.pfn.min(buddy), order: Order(merged.order.0 + 1) };
@@ -237,10 +239,9 @@ pub(crate) struct Block {
     pub(crate) order: Order,
 }
 
-/// Is its buddy free, and may the two become one? Above pageblock order, types that no request asks for keep to
-/// themselves.
+/// Is its buddy free, and may the two become one?
 #[inline]
-fn may_merge(frames: &FrameTable, block: Block, list: MigrateType) -> bool {
+fn may_merge(frames: &FrameTable, block: Block, list: MigrateType, rules: Merging) -> bool {
     let buddy = block.pfn.buddy(block.order);
     if !is_free_near(frames, buddy, block.order, block.pfn) {
         return false;
@@ -248,8 +249,17 @@ fn may_merge(frames: &FrameTable, block: Block, list: MigrateType) -> bool {
     if block.order < frames.blocks.order() {
         return true;
     }
-    let other = frames.blocks.migrate_type(buddy);
-    list == other || (list.is_requestable() && other.is_requestable())
+    types_merge(list, frames.blocks.migrate_type(buddy), rules)
+}
+
+/// May free blocks of at least pageblock order become one?
+pub(crate) fn types_merge(one: MigrateType, other: MigrateType, rules: Merging) -> bool {
+    let types = [one, other];
+    one == other
+        || match rules {
+            Merging::AllButIsolated => !types.contains(&MigrateType::Isolate),
+            Merging::Requestable => types.into_iter().all(MigrateType::is_requestable),
+        }
 }
 
 /// Does a free block of `order` start at `pfn`, in the zone of the frame `near`? `page_is_buddy`.

@@ -6,7 +6,10 @@
 
 use units::{CpuId, Picos, Time, Vpn};
 
-use crate::event::{Counters, Event};
+use crate::{
+    event::{Counters, Event},
+    frame::ControlId,
+};
 
 macro_rules! works {
     ($($(#[$doc:meta])* $work:ident = $name:literal, $cause:ident;)*) => {
@@ -160,6 +163,7 @@ impl Faults {
 #[derive(Debug)]
 pub struct Cx<'a> {
     cpu: CpuId,
+    control: ControlId,
     start: Time,
     spent: Spent,
     total: Picos,
@@ -170,15 +174,35 @@ pub struct Cx<'a> {
 }
 
 impl<'a> Cx<'a> {
-    /// A context for one step that starts at `now` on `cpu`.
+    /// A context for one step that starts at `now` on `cpu`, of the control with number 0.
     pub fn new(cpu: CpuId, now: Time, prices: &'a Prices, counters: &'a mut Counters) -> Self {
-        let (spent, faults) = (Spent::default(), Faults::default());
-        Self { cpu, start: now, spent, total: Picos(0), scope: None, faults, prices, counters }
+        Self {
+            cpu,
+            control: ControlId(0),
+            start: now,
+            spent: Spent::default(),
+            total: Picos(0),
+            scope: None,
+            faults: Faults::default(),
+            prices,
+            counters,
+        }
     }
 
     /// The CPU this runs on.
     pub fn cpu(&self) -> CpuId {
         self.cpu
+    }
+
+    /// The same for a step of another control. Who calls a control's steps numbers it: a task, by its own number.
+    #[must_use]
+    pub fn acting_for(self, control: ControlId) -> Self {
+        Self { control, ..self }
+    }
+
+    /// Whose step this is: the owner of the frames that it holds until its next one.
+    pub fn control(&self) -> ControlId {
+        self.control
     }
 
     /// The time: the start of the step plus what was spent since.

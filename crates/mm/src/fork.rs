@@ -7,9 +7,11 @@ use crate::{
     Mm,
     address_space::{AddressSpace, EVERYTHING},
     cost::Cx,
+    frame::Holdings,
     page_table::{Pmd, PmdSlot, TableId},
     primitive,
-    step::Step,
+    step::{RUN, Step},
+    unmap::Unmap,
     vma::PageRange,
 };
 
@@ -19,16 +21,18 @@ pub struct Fork {
     child: Option<AddressSpace>,
     /// The parent's pages below were passed.
     from: Vpn,
+    /// Memory is out: the child goes again.
+    undo: Option<Unmap>,
 }
 
 impl Fork {
     #[expect(clippy::new_without_default, reason = "an operation, not a value")]
     /// Nothing is copied yet. The caller holds the parent's mmap lock for write from the first step on.
     pub fn new() -> Self {
-        Self { child: None, from: Vpn(0) }
+        Self { child: None, from: Vpn(0), undo: None }
     }
 
-    /// Goes on until `horizon`, at least by the pages of one table; `ENOMEM` when memory is out, with nothing left of it.
+    /// Goes on until `horizon`, at least by one run of pages; `ENOMEM` when memory is out, with nothing left of it.
     pub fn step(
         &mut self,
         mm: &mut Mm,
@@ -43,17 +47,33 @@ impl Fork {
                 Err(error) => return Step::Done(Err(error)),
             },
         };
-        // Bound: each turn passes a PMD entry of the parent.
-        while let Some((part, slot)) = next_to_copy(parent, self.from) {
+        if let Some(undo) = &mut self.undo {
+            return match undo.step(mm, &mut child, cx, horizon) {
+                Step::Done(_) => {
+                    child.end(mm, cx);
+                    Step::Done(Err(Errno::NOMEM))
+                }
+                Step::More | Step::Block(_) => {
+                    self.child = Some(child);
+                    Step::More
+                }
+            };
+        }
+        // Bound: each turn passes pages that a PMD entry of the parent covers.
+        while let Some((mut part, slot)) = next_to_copy(parent, self.from) {
             let copied = match parent.tables.pmd(slot) {
                 Pmd::None => Ok(()),
                 Pmd::Huge(_) => parent.share_huge(&mut child, mm, cx, slot, part.start),
-                Pmd::Table(table) => parent.share_base(&mut child, mm, cx, table, part),
+                Pmd::Table(table) => {
+                    part.end = part.end.min(part.start.plus(RUN));
+                    parent.share_base(&mut child, mm, cx, table, part)
+                }
             };
-            if let Err(error) = copied {
+            if copied.is_err() {
                 primitive::flush_tlb(cx);
-                child.exit(mm, cx);
-                return Step::Done(Err(error));
+                self.child = Some(child);
+                self.undo = Some(Unmap::everything());
+                return Step::More;
             }
             self.from = part.end;
             if cx.now() >= horizon {
@@ -65,9 +85,22 @@ impl Fork {
         Step::Done(Ok(child))
     }
 
-    /// Takes back what was copied.
+    /// The child so far.
+    pub fn child(&self) -> Option<&AddressSpace> {
+        self.child.as_ref()
+    }
+
+    /// The frames that the operation holds between two steps, beside the child.
+    pub fn holdings(&self) -> Holdings {
+        self.undo.as_ref().map_or_else(Holdings::default, Unmap::holdings)
+    }
+
+    /// Takes back what was copied, all at once.
     pub fn abort(&mut self, mm: &mut Mm, cx: &mut Cx) {
         if let Some(child) = self.child.take() {
+            if let Some(mut undo) = self.undo.take() {
+                undo.abort(mm, cx);
+            }
             child.exit(mm, cx);
         }
     }
@@ -94,7 +127,7 @@ impl AddressSpace {
         }
     }
 
-    /// Shares the base pages of one table with a child (`copy_pte_range`).
+    /// Shares a run of base pages of one table with a child (`copy_pte_range`).
     fn share_base(
         &mut self,
         child: &mut Self,

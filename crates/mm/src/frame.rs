@@ -13,7 +13,7 @@ use crate::{
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub struct FamilyId(pub u16);
 
-/// The operation that holds isolated frames.
+/// The operation that holds isolated frames; `Cx::control` says which one takes a step.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub struct ControlId(pub u32);
 
@@ -74,6 +74,25 @@ pub enum Frame {
     },
     /// Not the buddy allocator's: a hole, or taken before it started.
     Reserved,
+}
+
+/// A block of frames.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub struct Held {
+    /// Its first frame.
+    pub pfn: Pfn,
+    /// Its order.
+    pub order: Order,
+}
+
+/// What a control holds between two of its steps, so that a check can tell whose every frame is.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Holdings {
+    /// Blocks that nobody else sees: `Frame::Isolated`, with the control as owner.
+    pub isolated: Vec<Held>,
+    /// Folios that lost their last mapping and wait for a flush of the TLB: still `Frame::Anon`, and where they were on
+    /// lists, but mapped by nobody.
+    pub gathered: Vec<Held>,
 }
 
 /// Neighbours on a list; [`NIL`] at its ends.

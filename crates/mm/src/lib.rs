@@ -3,21 +3,23 @@
 //! | Linux                    | here            | left out                                                            |
 //! |--------------------------|-----------------|---------------------------------------------------------------------|
 //! | `include/linux/mmzone.h` | `zone.rs`       | HighMem (64-bit only)                                               |
-//! | `include/linux/mmzone.h` | `zone_state.rs` | boost, compaction state, HIGHATOMIC reserve              |
+//! | `include/linux/mmzone.h` | `zone_state.rs` | boost, compaction state                                             |
 //! | `include/linux/mmzone.h` | `pageblock.rs`  | skip bits                                                           |
 //! | `include/linux/mm_types.h` | `frame.rs`    | files, slabs                                                        |
 //! | `include/linux/list.h`   | `list.rs`       |                                                                     |
 //! | `include/linux/gfp.h`    | `gfp.rs`        | reclaim, I/O, reserves                                              |
 //! | `mm/page_alloc.c`        | `alloc.rs`      | the slow path, dirty limits, zone reclaim, fair zones (up to 4.7)   |
 //! | `mm/page_alloc.c`        | `buddy.rs`      | shuffling, reporting, capture                                       |
-//! | `mm/page_alloc.c`        | `fallback.rs`   | CMA, boost; nobody makes RESERVE or HIGHATOMIC pageblocks yet       |
+//! | `mm/page_alloc.c`        | `fallback.rs`   | CMA, boost                                                          |
+//! | `mm/page_alloc.c`        | `reserve.rs`    | the limits of 6.8 and later                                         |
 //! | `mm/page_alloc.c`        | `pcp.rs`, `pcp/lists.rs` | tuning of `high` and batch at run time, CPU hotplug        |
 //! | `mm/page_alloc.c`        | `node.rs`       | hotplug                                                             |
-//! | `mm/page_alloc.c`        | `watermark.rs`  | boost, privileged requests, `totalreserve_pages`                    |
+//! | `mm/page_alloc.c`        | `watermark.rs`  | boost, OOM victims, `totalreserve_pages`                            |
 //! | `mm/mmap.c`, `mm/madvise.c` | `vma.rs`, `address_space.rs` | files, shared and fixed mappings, mremap, mprotect  |
 //! | `mm/memory.c`            | `page_table.rs`, `pte.rs`, `unmap.rs`, `fork.rs`, `fault.rs` | files, swap            |
 //! | `mm/mmu_gather.c`        | `mmu_gather.rs` | other CPUs                                                          |
-//! | `mm/huge_memory.c`       | `thp.rs`        | folio splits, huge copies on write (up to 5.7)                      |
+//! | `mm/huge_memory.c`       | `thp.rs`        | folio splits                                                        |
+//! | `mm/huge_memory.c`       | `huge_cow.rs`   |                                                                     |
 //! | `mm/swap.c`              | `lru.rs`        | files, activation, rotation                                         |
 //! | `mm/rmap.c`              | `rmap.rs`       | walks from a frame to its pages                                     |
 //! | `mm/khugepaged.c`        | `watermark.rs`  | all but the recommended `min_free_kbytes`; its per-size switches too |
@@ -37,6 +39,7 @@ pub mod fault;
 pub mod fork;
 pub mod frame;
 pub mod gfp;
+mod huge_cow;
 pub mod list;
 pub mod lru;
 mod mmu_gather;
@@ -46,6 +49,7 @@ pub mod pageblock;
 pub mod pcp;
 mod primitive;
 pub mod pte;
+mod reserve;
 pub mod rmap;
 pub mod step;
 pub mod thp;
@@ -62,7 +66,7 @@ use units::{CpuId, Frames, NodeId, Order, Pfn, Time};
 
 pub use fallback::Extfrag;
 pub use frame::{ControlId, FamilyId, Frame, FrameTable};
-pub use gfp::{AllocRequest, Mark, Mobility};
+pub use gfp::{AllocRequest, Mark, Mobility, Urgency};
 pub use node::{MachineSpec, NodeSpec, ZoneSpec};
 pub use pageblock::MigrateType;
 pub use pcp::{PcpHigh, PcpLimits};
@@ -133,6 +137,7 @@ impl Mm {
                 zone.can_spread = spec.kind == ZoneKind::Normal && machine.has_below_normal(node);
                 let index = ZoneIndex(u16::try_from(zones.len()).expect("fewer zones than numbers for them"));
                 zone.release(&mut frames, &mut cx, index, spec.managed_range(), &variant);
+                zone.setup_migrate_reserve(&mut frames, &mut cx, &variant);
                 zones.push(zone);
                 places.push((position, spec.kind));
             }
@@ -142,6 +147,18 @@ impl Mm {
         let node_of_zone: Vec<usize> = places.iter().map(|(node, _)| *node).collect();
         let lru = Lru::new(variant.lru_by, &node_of_zone, cpu_nodes.len());
         Self { frames, rmap: Rmap::default(), thp: Thp::default(), lru, zones, zonelists, nodes, cpu_nodes, variant }
+    }
+
+    /// Takes over settings that marks, reserves and limits depend on: a write to `vm.min_free_kbytes` and its like;
+    /// `setup_per_zone_wmarks`, mm/page_alloc.c (v6.1). `machine`: the one that this was made for.
+    pub fn apply_settings(&mut self, cx: &mut Cx<'_>, machine: &MachineView, settings: &Settings) {
+        for figures in zone_figures(machine, settings, &self.variant) {
+            let is_its = |zone: &&mut ZoneState| zone.node == figures.node && zone.kind == figures.kind;
+            if let Some(zone) = self.zones.iter_mut().find(is_its) {
+                zone.set_figures(&figures);
+                zone.setup_migrate_reserve(&mut self.frames, cx, &self.variant);
+            }
+        }
     }
 
     /// The kernel's rules.

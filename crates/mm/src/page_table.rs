@@ -67,6 +67,13 @@ struct Table {
     deposits: VecDeque<TableId>,
 }
 
+/// Which tables go, and how many more in this step.
+struct Sweep {
+    /// Tables that cover nothing outside it.
+    gap: PageRange,
+    left: u64,
+}
+
 /// Where the PMD entry of a page is.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct PmdSlot {
@@ -111,6 +118,11 @@ impl PageTables {
     pub fn frames(&self) -> impl Iterator<Item = Pfn> + '_ {
         let spare: BTreeSet<u32> = self.spare.iter().map(|id| id.0).collect();
         (0..).zip(&self.arena).filter(move |(id, _)| !spare.contains(id)).map(|(_, table)| table.frame)
+    }
+
+    /// The frame of a table.
+    pub(crate) fn frame(&self, table: TableId) -> Pfn {
+        self.table(table).frame
     }
 
     // PMD entries.
@@ -260,8 +272,16 @@ impl PageTables {
 
     /// Frees the tables below the root that cover some of `range` and nothing outside `gap`, in which nothing is mapped
     /// (`free_pgtables`).
-    pub fn free_tables(&mut self, mm: &mut Mm, cx: &mut Cx, range: PageRange, gap: PageRange) {
-        self.free_children(mm, cx, self.root, Level::Pgd, range, gap);
+    /// Not more than `most` of them; says where to go on, or nothing when all are gone.
+    pub fn free_tables(
+        &mut self,
+        mm: &mut Mm,
+        cx: &mut Cx,
+        range: PageRange,
+        gap: PageRange,
+        most: u64,
+    ) -> Option<Vpn> {
+        self.free_children(mm, cx, (self.root, Level::Pgd), range, &mut Sweep { gap, left: most })
     }
 
     /// Frees the root, the last table.
@@ -274,11 +294,10 @@ impl PageTables {
         &mut self,
         mm: &mut Mm,
         cx: &mut Cx,
-        parent: TableId,
-        level: Level,
+        (parent, level): (TableId, Level),
         range: PageRange,
-        gap: PageRange,
-    ) {
+        sweep: &mut Sweep,
+    ) -> Option<Vpn> {
         let mut from = range.start;
         // Bound: the entries of one table.
         while from < range.end {
@@ -286,9 +305,16 @@ impl PageTables {
             if let Some(child) = self.child(parent, level.index(from)) {
                 if level > Level::Pmd {
                     let part = PageRange { start: from, end: covered.end.min(range.end) };
-                    self.free_children(mm, cx, child, level.below(), part, gap);
+                    let stopped = self.free_children(mm, cx, (child, level.below()), part, sweep);
+                    if stopped.is_some() {
+                        return stopped;
+                    }
                 }
-                if gap.covers(covered) {
+                if sweep.gap.covers(covered) {
+                    if sweep.left == 0 {
+                        return Some(from);
+                    }
+                    sweep.left -= 1;
                     primitive::write_ptes(cx, 1);
                     self.arena[parent.0 as usize].entries[level.index(from)] = Pte::NONE;
                     self.free_table(mm, cx, child, level.below());
@@ -296,6 +322,7 @@ impl PageTables {
             }
             from = covered.end;
         }
+        None
     }
 
     #[inline]

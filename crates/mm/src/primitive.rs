@@ -26,9 +26,9 @@ pub(crate) fn clear(cx: &mut Cx, order: Order) {
     cx.work(Work::ClearFrame, u64::from(order.frames()));
 }
 
-/// Copying one frame to another.
-pub(crate) fn copy(cx: &mut Cx) {
-    cx.work(Work::CopyFrame, 1);
+/// Copying a run of frames to another.
+pub(crate) fn copy(cx: &mut Cx, order: Order) {
+    cx.work(Work::CopyFrame, u64::from(order.frames()));
 }
 
 /// Making, changing or removing a VMA.

@@ -8,6 +8,7 @@ use crate::{
     address_space::AddressSpace,
     cost::Cx,
     fault::{self, Access, FaultControl, FaultDone},
+    frame::Holdings,
     page_table::{Pmd, TableId},
     primitive,
     step::Step,
@@ -65,6 +66,11 @@ impl Touch {
             }
         }
         Step::Done(FaultDone::Handled)
+    }
+
+    /// What a fault under way holds between two steps.
+    pub fn holdings(&self, space: &AddressSpace) -> Holdings {
+        self.fault.as_ref().map_or_else(Holdings::default, |fault| fault.holdings(space))
     }
 
     /// Frees what a fault under way holds.

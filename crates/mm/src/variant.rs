@@ -125,10 +125,16 @@ rules! {
     thp_zones: ThpZones,
     /// How mappings without an address are placed.
     mmap_align: MmapAlign,
+    /// What a store to a huge page does that others map too.
+    huge_cow: HugeCow,
     /// What a request does that finds no free block of its own type.
     fallback: FallbackRules,
     /// Where it turns when there is no other type either.
     last_resort: LastResort,
+    /// What an atomic request for more than one frame leaves for the next one.
+    high_atomic: HighAtomic,
+    /// Which free pageblocks become one block.
+    merging: Merging,
     /// What a request for more than one frame must find above a watermark.
     watermark_orders: WatermarkOrders,
     /// Does a request for Normal rather go to its node's DMA32 than break up another type's pageblock (`ALLOC_NOFRAGMENT`)?
@@ -153,6 +159,15 @@ rules! {
     cow_reuse: CowReuse,
 }
 
+/// What a store to a huge page does that others map too, or to the huge zero page.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
+pub enum HugeCow {
+    /// It gets a huge page of its own; without one, 512 base pages.
+    Copy,
+    /// The PMD is split, and the store gets one base page ("thp: change CoW semantics for anon-THP", 5.8).
+    SplitPmd,
+}
+
 /// What a request does that finds no free block of its own type.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
 pub enum FallbackRules {
@@ -169,10 +184,33 @@ pub enum FallbackRules {
 /// Where a request turns when no other type has a block for it either.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
 pub enum LastResort {
+    /// To pageblocks kept for this. Frames of theirs that a per-CPU list drew and gives back go to the type that they
+    /// were drawn for ("mm/page_alloc: prevent MIGRATE_RESERVE pages from being misplaced", 3.16, ends that).
+    ReserveMisplaced,
     /// To pageblocks kept for this.
     Reserve,
     /// It fails.
     Nothing,
+}
+
+/// What an atomic request for more than one frame leaves for the next one (`MIGRATE_HIGHATOMIC`).
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
+pub enum HighAtomic {
+    /// Nothing.
+    Nothing,
+    /// Its pageblock; the next one looks there first, but for orders that per-CPU lists hold.
+    Pageblock,
+    /// Its pageblock; the next one looks there first, after the per-CPU list of its order.
+    PageblockAfterPcp,
+}
+
+/// Which free pageblocks become one block.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
+pub enum Merging {
+    /// All, but those being emptied with others.
+    AllButIsolated,
+    /// Those of types that requests ask for, and those of the same type.
+    Requestable,
 }
 
 /// What a request for more than one frame must find above a watermark.
@@ -378,7 +416,21 @@ words! {
         KernelSteals = "kernel-steals",
         CountsAlike = "counts-alike",
     }
+    HugeCow {
+        Copy = "copy",
+        SplitPmd = "split-pmd",
+    }
+    HighAtomic {
+        Nothing = "nothing",
+        Pageblock = "pageblock",
+        PageblockAfterPcp = "pageblock-after-pcp",
+    }
+    Merging {
+        AllButIsolated = "all-but-isolated",
+        Requestable = "requestable",
+    }
     LastResort {
+        ReserveMisplaced = "reserve-misplaced",
         Reserve = "reserve",
         Nothing = "nothing",
     }

@@ -22,6 +22,8 @@ mod mmap_lock;
 mod operation;
 mod run_hash;
 mod task;
+#[cfg(test)]
+mod tests;
 mod world;
 
 use std::{cell::RefCell, rc::Rc};

@@ -22,12 +22,28 @@ use crate::{
 /// An operation under way.
 #[derive(Clone, Debug)]
 pub(crate) enum Operation {
-    Mmap { len: Bytes },
-    Munmap { range: VmRange, unmap: Unmap, entered: bool },
-    Madvise { range: VmRange, advice: Advice },
+    Mmap {
+        len: Bytes,
+    },
+    Munmap {
+        range: VmRange,
+        unmap: Unmap,
+        entered: bool,
+    },
+    Madvise {
+        range: VmRange,
+        advice: Advice,
+    },
     Touch(Touch),
-    Mincore { range: VmRange },
-    Fork { fork: Fork, entered: bool },
+    Mincore {
+        range: VmRange,
+    },
+    Fork {
+        fork: Fork,
+        entered: bool,
+    },
+    /// The last task of a process has ended.
+    Exit(Unmap),
 }
 
 /// What a step came to.
@@ -37,6 +53,8 @@ pub(crate) enum Progress {
     Done(Answer),
     /// A child has the memory of the calling process.
     Forked(AddressSpace),
+    /// Nothing is left of the address space but its root.
+    Exited,
     /// The kernel ends the task; the text says why.
     Killed(&'static str),
 }
@@ -56,10 +74,17 @@ impl Operation {
         }
     }
 
+    /// The end of a process's last task.
+    pub(crate) fn exit() -> Self {
+        Self::Exit(Unmap::everything())
+    }
+
     /// How the lock of the address space must be held for a step.
     pub(crate) fn needs(&self) -> Mode {
         match self {
-            Self::Mmap { .. } | Self::Munmap { .. } | Self::Madvise { .. } | Self::Fork { .. } => Mode::Write,
+            Self::Mmap { .. } | Self::Munmap { .. } | Self::Madvise { .. } | Self::Fork { .. } | Self::Exit(_) => {
+                Mode::Write
+            }
             Self::Touch(_) | Self::Mincore { .. } => Mode::Read,
         }
     }
@@ -67,7 +92,7 @@ impl Operation {
     /// Whether the lock stays held until the next step.
     pub(crate) fn keeps_lock(&self) -> bool {
         match self {
-            Self::Munmap { .. } | Self::Fork { .. } => true,
+            Self::Munmap { .. } | Self::Fork { .. } | Self::Exit(_) => true,
             Self::Touch(touch) => touch.is_in_fault(),
             Self::Mmap { .. } | Self::Madvise { .. } | Self::Mincore { .. } => false,
         }
@@ -123,6 +148,14 @@ impl Operation {
                     Step::Done(Err(errno)) => Progress::Done(Answer::Space(Err(errno))),
                 }
             }
+            Self::Exit(unmap) => match unmap.step(mm, space, cx, horizon) {
+                Step::More => Progress::More,
+                Step::Block(wait) => unreachable!("unmapping does not wait, but for {wait:?}"),
+                Step::Done(result) => {
+                    result.expect("nothing is split when everything goes");
+                    Progress::Exited
+                }
+            },
             Self::Touch(touch) => match touch.step(mm, space, cx, horizon) {
                 Step::More => Progress::More,
                 Step::Block(wait) => unreachable!("faults do not wait yet, but for {wait:?}"),
@@ -133,11 +166,31 @@ impl Operation {
         }
     }
 
+    /// The frames that it holds between two steps.
+    #[cfg(test)]
+    pub(crate) fn holdings(&self, space: &AddressSpace) -> mm::frame::Holdings {
+        match self {
+            Self::Touch(touch) => touch.holdings(space),
+            Self::Munmap { unmap, .. } | Self::Exit(unmap) => unmap.holdings(),
+            Self::Fork { fork, .. } => fork.holdings(),
+            Self::Mmap { .. } | Self::Madvise { .. } | Self::Mincore { .. } => mm::frame::Holdings::default(),
+        }
+    }
+
+    /// The child that is being made, if it is a fork.
+    #[cfg(test)]
+    pub(crate) fn child(&self) -> Option<&AddressSpace> {
+        match self {
+            Self::Fork { fork, .. } => fork.child(),
+            _ => None,
+        }
+    }
+
     /// Frees what an operation that will not go on holds.
     pub(crate) fn abort(&mut self, mm: &mut Mm, space: &mut AddressSpace, cx: &mut Cx<'_>) {
         match self {
             Self::Touch(touch) => touch.abort(mm, space, cx),
-            Self::Munmap { unmap, .. } => unmap.abort(mm, cx),
+            Self::Munmap { unmap, .. } | Self::Exit(unmap) => unmap.abort(mm, cx),
             Self::Fork { fork, .. } => fork.abort(mm, cx),
             Self::Mmap { .. } | Self::Madvise { .. } | Self::Mincore { .. } => {}
         }

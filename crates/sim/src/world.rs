@@ -6,7 +6,7 @@
 use std::cell::RefCell;
 
 use mm::{
-    Mm,
+    ControlId, Mm,
     address_space::{AddressSpace, MMAP_BASE},
     cost::{Cx, Prices},
     event::Counters,
@@ -252,36 +252,26 @@ impl World {
         }
     }
 
-    /// The current task has ended, by itself or because the kernel ended it. The last task of a process takes its memory
-    /// with it.
+    /// The current task has ended, by itself or because the kernel ended it. The last task of a process first takes its
+    /// memory with it, step by step.
     pub(crate) fn end(&mut self) {
         let id = self.current;
         let space = self.current().space;
-        self.tasks[id.0 as usize].state = TaskState::Ended;
         self.locks[space.0 as usize].leave(id);
+        self.tasks[id.0 as usize].state = TaskState::Ended;
         let lives = |task: &Task| task.space == space && !matches!(task.state, TaskState::Ended);
-        if !self.tasks.iter().any(lives) {
-            self.exit(id, space);
-        }
-        let at = self.now();
-        for joiner in std::mem::take(&mut self.tasks[id.0 as usize].joiners) {
-            self.answer(joiner, Answer::Unit(Ok(())), at);
+        if self.tasks.iter().any(lives) {
+            self.tell_joiners(id, self.now());
+        } else {
+            self.tasks[id.0 as usize].state = TaskState::Kernel(Operation::exit());
         }
     }
 
-    /// The last task of a process has ended.
-    fn exit(&mut self, id: TaskId, space: SpaceId) {
-        let cpu = self.current().cpu;
-        let loss = self.injector.begin(&self.counters);
-        let mut cx = Cx::new(cpu, self.cpus[cpu.0 as usize].clock, &self.prices, &mut self.counters);
-        let space = self.spaces[space.0 as usize].take().expect("a live task has an address space");
-        space.exit(&mut self.mm, &mut cx);
-        let (mut end, spent) = (cx.now(), cx.spent());
-        if let Some(loss) = loss {
-            end = self.injector.lose(loss, &mut self.counters, end, &spent);
+    /// A task is no more: those who wait for it go on.
+    fn tell_joiners(&mut self, id: TaskId, at: Time) {
+        for joiner in std::mem::take(&mut self.tasks[id.0 as usize].joiners) {
+            self.answer(joiner, Answer::Unit(Ok(())), at);
         }
-        self.cpus[cpu.0 as usize].clock = end;
-        self.hash.fold(end, cpu, Mark::Exit, u64::from(id.0));
     }
 
     /// The kernel has ended the current task: nobody shall wait for it.
@@ -399,11 +389,16 @@ impl World {
         };
         let start = self.cpus[cpu.0 as usize].clock;
         let loss = self.injector.begin(&self.counters);
-        let mut cx = Cx::new(cpu, start, &self.prices, &mut self.counters);
+        let mut cx = Cx::new(cpu, start, &self.prices, &mut self.counters).acting_for(ControlId(id.0));
         let space = self.spaces[task.space.0 as usize].as_mut().expect("a live task has an address space");
         let progress = operation.step(&mut self.mm, space, &mut cx, horizon, &mut self.left[task.space.0 as usize]);
-        if let Progress::Killed(_) = progress {
-            operation.abort(&mut self.mm, space, &mut cx);
+        match progress {
+            Progress::Killed(_) => operation.abort(&mut self.mm, space, &mut cx),
+            Progress::Exited => {
+                let space = self.spaces[task.space.0 as usize].take().expect("it has just exited");
+                space.end(&mut self.mm, &mut cx);
+            }
+            Progress::More | Progress::Done(_) | Progress::Forked(_) => {}
         }
         let (mut end, spent, faults) = (cx.now(), cx.spent(), cx.faults());
         if let Some(loss) = loss {
@@ -422,7 +417,7 @@ impl World {
             other => other,
         };
         let task = &mut self.tasks[id.0 as usize];
-        match progress {
+        let killed = match progress {
             Progress::Forked(_) => unreachable!("it was taken in above"),
             Progress::More => false,
             Progress::Done(answer) => {
@@ -430,16 +425,47 @@ impl World {
                 self.hash.fold(end, cpu, Mark::End, u64::from(id.0));
                 false
             }
+            Progress::Exited => {
+                task.state = TaskState::Ended;
+                self.hash.fold(end, cpu, Mark::Exit, u64::from(id.0));
+                self.tell_joiners(id, end);
+                false
+            }
             Progress::Killed(reason) => {
                 task.killed = Some(reason);
                 true
             }
-        }
+        };
+        #[cfg(test)]
+        self.check();
+        killed
     }
 
     /// Why the kernel ended a task, if it did.
     pub(crate) fn killed(&self, task: TaskId) -> Option<&'static str> {
         self.tasks[task.0 as usize].killed
+    }
+}
+
+/// The frames of a world, and whose they are.
+#[cfg(test)]
+impl World {
+    fn check(&self) {
+        let children = self.tasks.iter().filter_map(|task| match &task.state {
+            TaskState::Kernel(operation) | TaskState::LockWait(operation) => operation.child(),
+            _ => None,
+        });
+        let spaces = self.spaces.iter().flatten().chain(children).collect();
+        let holdings = |(id, task): (u32, &Task)| match &task.state {
+            TaskState::Kernel(operation) | TaskState::LockWait(operation) => {
+                let space = self.spaces[task.space.0 as usize].as_ref().expect("a live task has an address space");
+                Some((ControlId(id), operation.holdings(space)))
+            }
+            _ => None,
+        };
+        let controls = (0..).zip(&self.tasks).filter_map(holdings).collect();
+        mm::check::walk(&self.mm).unwrap();
+        mm::check::walk_owners(&self.mm, &mm::check::Owners { spaces, controls }).unwrap();
     }
 }
 

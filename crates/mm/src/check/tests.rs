@@ -180,7 +180,7 @@ fn buddies_that_are_both_free_are_noticed() {
         let blocks = mm.frames.raw_block(upper);
         *mm.frames.raw_block_mut(upper).0 = 0;
         mm.frames.set(upper, Frame::PageTable);
-        buddy.give(&mut mm.frames, cx, crate::buddy::Block { pfn, order: half }, list, None);
+        buddy.give(&mut mm.frames, cx, crate::buddy::Block { pfn, order: half }, list, None, named("v6.1"));
         *mm.frames.raw_mut(upper).0 = words.0;
         *mm.frames.raw_block_mut(upper).0 = blocks.0;
         assert_eq!(mm.frames.get(upper), was);

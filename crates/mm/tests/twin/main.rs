@@ -7,7 +7,8 @@ mod model;
 mod stream;
 
 use mm::{
-    AllocRequest, FamilyId, Frame, Mark, MigrateType, Mm, Mobility, Settings, Variant, ZoneKind, ZoneSpec, check,
+    AllocRequest, FamilyId, Frame, Mark, MigrateType, Mm, Mobility, Settings, Urgency, Variant, ZoneKind, ZoneSpec,
+    check,
     cost::{Cx, Prices},
     event::Counters,
     variant,
@@ -38,6 +39,8 @@ struct Pair {
     /// What is allocated, oldest first.
     live: Vec<Pfn>,
     cpus: u32,
+    machine: mm::MachineSpec,
+    settings: Settings,
 }
 
 impl Pair {
@@ -48,6 +51,8 @@ impl Pair {
             model: Model::new(machine, variant, settings),
             live: Vec::new(),
             cpus,
+            machine: machine.clone(),
+            settings: settings.clone(),
         };
         pair.compare();
         pair
@@ -59,18 +64,23 @@ impl Pair {
     }
 
     fn alloc(&mut self, cpu: u32, wish: Wish) {
-        let request = AllocRequest {
-            order: Order(u8::try_from(wish.order).unwrap()),
-            mobility: wish.mobility,
-            highest: wish.highest,
-            node: NodeId(wish.node),
-            this_node_only: wish.only,
-            mark: Mark::Low,
-        };
-        let got = self.with(cpu, |mm, cx| mm.alloc(cx, &request));
+        let got = self.with(cpu, |mm, cx| mm.alloc(cx, &request(wish)));
         let expected = self.model.alloc(cpu as usize, wish);
         assert_eq!(got.map(|pfn| pfn.0), expected, "{wish:?} on CPU {cpu}");
         self.live.extend(got);
+    }
+
+    /// A request is about to fail, and gets what was kept for atomic ones.
+    fn unreserve(&mut self, wish: Wish, force: bool) {
+        let got = self.with(0, |mm, cx| mm.unreserve_high_atomic(cx, &request(wish), force));
+        assert_eq!(got, self.model.give_up_kept(wish, force), "{wish:?}");
+    }
+
+    /// Somebody writes another `min_free_kbytes`.
+    fn set_min_free(&mut self, min_free_kbytes: u64) {
+        let (machine, settings) = (self.machine.clone(), Settings { min_free_kbytes, ..self.settings.clone() });
+        self.with(0, |mm, cx| mm.apply_settings(cx, &machine.view(), &settings));
+        self.model.set_marks(&machine, &settings);
     }
 
     fn free(&mut self, cpu: u32, at: usize) {
@@ -102,6 +112,7 @@ impl Pair {
                     assert!(same, "{} order {order} {list:?}: {:?}, not {theirs:?}", zone.kind, self.listed(ours));
                 }
             }
+            assert_eq!(zone.high_atomic, twin.high_atomic, "{}", zone.kind);
             for (ours, theirs) in zone.pcps.iter().zip(&twin.pcps) {
                 assert_eq!(ours.count(), theirs.count());
                 for (ours, theirs) in ours.lists().iter().zip(&theirs.lists) {
@@ -125,15 +136,28 @@ impl Pair {
     }
 }
 
+fn request(wish: Wish) -> AllocRequest {
+    AllocRequest {
+        order: Order(u8::try_from(wish.order).unwrap()),
+        mobility: wish.mobility,
+        highest: wish.highest,
+        node: NodeId(wish.node),
+        this_node_only: wish.only,
+        mark: Mark::Low,
+        urgency: wish.urgency,
+    }
+}
+
 /// What a stream can do.
-const OPERATIONS: usize = 7;
+const OPERATIONS: usize = 9;
 
 fn wish(pair: &Pair, numbers: &mut Numbers, sizes: &Weights) -> Wish {
     let order = u32::try_from(sizes.pick(numbers)).unwrap().min(pair.model.max);
     let mobility = numbers.pick(&Mobility::ALL);
     let allowed = if mobility == Mobility::Movable { ZoneKind::Movable } else { ZoneKind::Normal };
     let highest = if numbers.one_in(6) { ZoneKind::Dma32 } else { allowed };
-    Wish { order, mobility, highest, node: numbers.below(pair.cpus), only: numbers.one_in(5) }
+    let urgency = if numbers.one_in(3) { numbers.pick(&Urgency::ALL) } else { Urgency::Normal };
+    Wish { order, mobility, highest, node: numbers.below(pair.cpus), only: numbers.one_in(5), urgency }
 }
 
 fn operate(pair: &mut Pair, numbers: &mut Numbers, weights: &Weights, sizes: &Weights) {
@@ -154,6 +178,11 @@ fn operate(pair: &mut Pair, numbers: &mut Numbers, weights: &Weights, sizes: &We
         2 => pair.free(cpu, numbers.below(live.max(1)) as usize),
         3 => pair.free(cpu, pair.live.len().saturating_sub(1)),
         4 | 5 => pair.make_movable(numbers.below(live.max(1)) as usize),
+        6 if numbers.one_in(4) => {
+            let wish = wish(pair, numbers, sizes);
+            pair.unreserve(wish, numbers.one_in(2));
+        }
+        7 if numbers.one_in(16) => pair.set_min_free(u64::from(4 * numbers.below(pair.mm.frames.len() / 16))),
         _ => {
             // A burst from one place: per-CPU lists overflow, and blocks merge.
             let at = numbers.below(live.max(1)) as usize;
@@ -231,7 +260,7 @@ fn every_sequence(pair: &Pair, depth: u32) -> u64 {
         match (ALLOCATIONS.get(operation), operation - ALLOCATIONS.len().min(operation)) {
             (Some((order, mobility)), _) => {
                 let (order, mobility, highest) = (*order, *mobility, ZoneKind::Movable);
-                next.alloc(0, Wish { order, mobility, highest, node: 0, only: false });
+                next.alloc(0, Wish { order, mobility, highest, node: 0, only: false, urgency: Urgency::Normal });
             }
             (_, 0) => next.free(0, 0),
             (_, 1) => next.free(0, 1),

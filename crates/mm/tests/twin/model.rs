@@ -4,8 +4,8 @@
 use std::collections::BTreeMap;
 
 use mm::{
-    MachineSpec, MigrateType, Mobility, PcpHigh, Settings, Variant, ZoneKind,
-    variant::{FallbackRules, LastResort, PcpDrain, PcpFree, PcpLists, WatermarkOrders},
+    MachineSpec, MigrateType, Mobility, PcpHigh, Settings, Urgency, Variant, ZoneKind,
+    variant::{FallbackRules, HighAtomic, LastResort, Merging, PcpDrain, PcpFree, PcpLists, WatermarkOrders},
 };
 
 /// What an allocated block is, as far as the allocator can tell.
@@ -24,6 +24,7 @@ pub(crate) struct Wish {
     pub(crate) highest: ZoneKind,
     pub(crate) node: u32,
     pub(crate) only: bool,
+    pub(crate) urgency: Urgency,
 }
 
 #[derive(Clone, Debug)]
@@ -43,7 +44,10 @@ pub(crate) struct Zone {
     pub(crate) node: u32,
     pub(crate) kind: ZoneKind,
     range: (u32, u32),
-    spanned_end: u32,
+    spanned: (u32, u32),
+    /// RESERVE pageblocks wanted, and frames of HIGHATOMIC ones.
+    reserve: u64,
+    pub(crate) high_atomic: u64,
     min: u64,
     low: u64,
     protection: Vec<u64>,
@@ -141,7 +145,9 @@ impl Model {
                 node: figures.node.0,
                 kind: figures.kind,
                 range: (end - managed, end),
-                spanned_end: spec.start.0 + spanned,
+                spanned: (spec.start.0, spec.start.0 + spanned),
+                reserve: 0,
+                high_atomic: 0,
                 min: figures.marks.min.0,
                 low: figures.marks.low.0,
                 protection: figures.protection.iter().map(|frames| frames.0).collect(),
@@ -149,6 +155,7 @@ impl Model {
                 pcps: vec![pcp; cpus],
             });
             model.boot(end - managed, end);
+            model.keep_reserve(model.zones.len() - 1);
         }
         model
     }
@@ -172,10 +179,7 @@ impl Model {
     // What a request goes through.
 
     pub(crate) fn alloc(&mut self, cpu: usize, wish: Wish) -> Option<u32> {
-        let mut order: Vec<usize> = (0..self.zones.len()).filter(|z| self.zones[*z].kind <= wish.highest).collect();
-        order.retain(|z| !wish.only || self.zones[*z].node == wish.node);
-        let distances = &self.distances[wish.node as usize];
-        order.sort_by_key(|z| (distances[self.zones[*z].node as usize], std::cmp::Reverse(self.zones[*z].kind)));
+        let order = self.zonelist(wish);
         let home = self.zones[*order.first()?].node;
         let has_dma32 = self.zones.iter().any(|zone| zone.node == home && zone.kind == ZoneKind::Dma32);
         let careful = self.rules.nofragment
@@ -190,23 +194,55 @@ impl Model {
         Some(pfn)
     }
 
+    fn zonelist(&self, wish: Wish) -> Vec<usize> {
+        let mut order: Vec<usize> = (0..self.zones.len()).filter(|z| self.zones[*z].kind <= wish.highest).collect();
+        order.retain(|z| !wish.only || self.zones[*z].node == wish.node);
+        let distances = &self.distances[wish.node as usize];
+        order.sort_by_key(|z| (distances[self.zones[*z].node as usize], std::cmp::Reverse(self.zones[*z].kind)));
+        order
+    }
+
     fn walk(&mut self, cpu: usize, wish: Wish, order: &[usize], careful: bool, at_min: bool) -> Option<u32> {
         order.iter().copied().find_map(|z| {
-            let mark = if at_min { self.zones[z].min } else { self.zones[z].low };
-            if !self.passes(z, wish, mark) {
+            let (mark, urgency) =
+                if at_min { (self.zones[z].min, wish.urgency) } else { (self.zones[z].low, Urgency::Normal) };
+            if !self.passes(z, wish, mark, urgency) {
                 return None;
             }
-            if self.has_list(wish.order) {
-                self.take_listed(z, cpu, wish, careful)
+            let harder = wish.order > 0 && [Urgency::Harder, Urgency::Atomic].contains(&urgency);
+            let listed = if self.has_list(wish.order) { self.take_listed(z, cpu, wish, careful) } else { None };
+            let asks_on = match self.rules.high_atomic {
+                HighAtomic::PageblockAfterPcp => harder,
+                _ => false,
+            };
+            let pfn = if listed.is_some() || (self.has_list(wish.order) && !asks_on) {
+                listed?
             } else {
-                self.take_free(z, wish.order, type_of(wish.mobility), careful)
+                let kept = if harder { self.smallest(z, wish.order, MigrateType::HighAtomic) } else { None };
+                let taken = |model: &mut Self| model.take_free(z, wish.order, type_of(wish.mobility), careful);
+                kept.or_else(|| Some(taken(self)?.0))?
+            };
+            if harder && self.rules.high_atomic != HighAtomic::Nothing {
+                self.keep_for_atomic(z, pfn);
             }
+            Some(pfn)
         })
     }
 
-    fn passes(&self, z: usize, wish: Wish, mark: u64) -> bool {
+    fn passes(&self, z: usize, wish: Wish, mark: u64, urgency: Urgency) -> bool {
         let zone = &self.zones[z];
+        let harder = [Urgency::Harder, Urgency::Atomic].contains(&urgency);
+        let mut mark = mark;
+        if [Urgency::High, Urgency::Atomic].contains(&urgency) {
+            mark -= mark / 2;
+        }
+        if harder {
+            mark -= mark / 4;
+        }
         let mut free = i128::from(zone.free_frames()) - (1 << wish.order) + 1;
+        if !harder {
+            free -= i128::from(zone.high_atomic);
+        }
         let keeps = zone.protection[ZoneKind::ALL.iter().position(|kind| *kind == wish.highest).unwrap()];
         if free <= i128::from(mark + keeps) {
             return false;
@@ -224,7 +260,9 @@ impl Model {
                 true
             }
             WatermarkOrders::AnyLargeEnough => {
-                let is_one = |o: u32, list: &MigrateType| o >= wish.order && REQUESTABLE.contains(list);
+                let may =
+                    |list: &MigrateType| REQUESTABLE.contains(list) || (harder && *list == MigrateType::HighAtomic);
+                let is_one = |o: u32, list: &MigrateType| o >= wish.order && may(list);
                 wish.order == 0 || zone.free.iter().any(|((o, list), blocks)| is_one(*o, list) && !blocks.is_empty())
             }
         }
@@ -260,25 +298,128 @@ impl Model {
             let batch = self.zones[z].pcps[cpu].batch;
             let wanted = if batch == 1 { 1 } else { u32::max(batch / (1 << wish.order), 2) };
             for _ in 0..wanted {
-                let Some(pfn) = self.take_free(z, wish.order, list, careful) else { break };
-                self.zones[z].pcps[cpu].lists[number].push((pfn, wish.order, list));
+                let Some((pfn, back)) = self.take_free(z, wish.order, list, careful) else { break };
+                self.zones[z].pcps[cpu].lists[number].push((pfn, wish.order, back));
             }
         }
         let blocks = &mut self.zones[z].pcps[cpu].lists[number];
         if blocks.is_empty() { None } else { Some(blocks.remove(0).0) }
     }
 
-    fn take_free(&mut self, z: usize, order: u32, list: MigrateType, careful: bool) -> Option<u32> {
+    /// A block, and the type that it goes back to from a per-CPU list.
+    fn take_free(&mut self, z: usize, order: u32, list: MigrateType, careful: bool) -> Option<(u32, MigrateType)> {
         if let Some(pfn) = self.smallest(z, order, list) {
-            return Some(pfn);
+            return Some((pfn, list));
         }
         if let Some(pfn) = self.fall_back(z, order, list, careful) {
-            return Some(pfn);
+            return Some((pfn, list));
         }
         match self.rules.last_resort {
-            LastResort::Reserve => self.smallest(z, order, MigrateType::Reserve),
+            LastResort::ReserveMisplaced => Some((self.smallest(z, order, MigrateType::Reserve)?, list)),
+            LastResort::Reserve => Some((self.smallest(z, order, MigrateType::Reserve)?, MigrateType::Reserve)),
             LastResort::Nothing => None,
         }
+    }
+
+    // Pageblocks that are kept.
+
+    /// The first pageblocks of which every frame is managed, as many as the min mark fills, at most two.
+    fn keep_reserve(&mut self, z: usize) {
+        let size = 1 << self.pageblock;
+        let wanted = u64::min(self.zones[z].min.div_ceil(size), 2);
+        let kept = self.zones[z].reserve;
+        if self.rules.last_resort == LastResort::Nothing || wanted == kept {
+            return;
+        }
+        self.zones[z].reserve = wanted;
+        let (spanned, range) = (self.zones[z].spanned, self.zones[z].range);
+        let size = u32::try_from(size).unwrap();
+        let starts = (0..spanned.1).step_by(size as usize).filter(|start| *start >= spanned.0);
+        let whole = |start: &u32| *start >= range.0 && u32::min(start + size, spanned.1) <= range.1;
+        let starts: Vec<u32> = starts.collect();
+        let mut left = wanted;
+        for start in starts {
+            let kind = self.type_at(start);
+            let suits = [MigrateType::Movable, MigrateType::Reserve].contains(&kind) && whole(&start);
+            if left > 0 && suits {
+                left -= 1;
+                if kind == MigrateType::Movable {
+                    self.retype(z, start, MigrateType::Reserve);
+                }
+            } else if left == 0 && kind == MigrateType::Reserve {
+                self.retype(z, start, MigrateType::Movable);
+            }
+        }
+    }
+
+    pub(crate) fn set_marks(&mut self, machine: &MachineSpec, settings: &Settings) {
+        for figures in mm::zone_figures(&machine.view(), settings, &self.rules) {
+            let is_its = |zone: &Zone| zone.node == figures.node.0 && zone.kind == figures.kind;
+            let Some(z) = self.zones.iter().position(is_its) else { continue };
+            let zone = &mut self.zones[z];
+            (zone.min, zone.low) = (figures.marks.min.0, figures.marks.low.0);
+            zone.protection = figures.protection.iter().map(|frames| frames.0).collect();
+            for pcp in &mut zone.pcps {
+                pcp.high = match figures.pcp.high {
+                    PcpHigh::Fixed(high) | PcpHigh::Tuned { min: high, .. } => u32::try_from(high.0).unwrap(),
+                };
+            }
+            self.keep_reserve(z);
+        }
+    }
+
+    fn keep_for_atomic(&mut self, z: usize, pfn: u32) {
+        let size = 1 << self.pageblock;
+        let zone = &mut self.zones[z];
+        let managed = u64::from(zone.range.1 - zone.range.0);
+        if zone.high_atomic < managed / 100 + size && REQUESTABLE.contains(&self.type_at(pfn)) {
+            self.zones[z].high_atomic += size;
+            self.retype(z, pfn, MigrateType::HighAtomic);
+        }
+    }
+
+    pub(crate) fn give_up_kept(&mut self, wish: Wish, force: bool) -> bool {
+        let size = 1 << self.pageblock;
+        for z in self.zonelist(wish) {
+            if self.zones[z].high_atomic <= if force { 0 } else { size } {
+                continue;
+            }
+            for order in 0..=self.max {
+                let Some(pfn) = self.zones[z].list(order, MigrateType::HighAtomic).first().copied() else { continue };
+                if self.type_at(pfn) == MigrateType::HighAtomic {
+                    let zone = &mut self.zones[z];
+                    zone.high_atomic = zone.high_atomic.saturating_sub(size);
+                }
+                if self.retype(z, pfn, type_of(wish.mobility)) {
+                    return true;
+                }
+            }
+        }
+        false
+    }
+
+    /// A pageblock changes its type, and its free blocks their lists, unless it reaches beyond the zone.
+    fn retype(&mut self, z: usize, pfn: u32, to: MigrateType) -> bool {
+        let start = pfn >> self.pageblock << self.pageblock;
+        self.types.insert(start, to);
+        if start + (1 << self.pageblock) > self.zones[z].spanned.1 {
+            return false;
+        }
+        for (at, order) in self.free_in(z, start) {
+            self.regroup(z, at, order, to);
+        }
+        true
+    }
+
+    /// Free blocks that start in a pageblock, from the first.
+    fn free_in(&self, z: usize, start: u32) -> Vec<(u32, u32)> {
+        let mut free: Vec<(u32, u32)> = Vec::new();
+        for ((order, _), blocks) in &self.zones[z].free {
+            let inside = blocks.iter().filter(|at| **at >> self.pageblock << self.pageblock == start);
+            free.extend(inside.map(|at| (*at, *order)));
+        }
+        free.sort_unstable();
+        free
     }
 
     fn smallest(&mut self, z: usize, order: u32, list: MigrateType) -> Option<u32> {
@@ -338,14 +479,10 @@ impl Model {
             }
             return self.regroup(z, pfn, order, want);
         }
-        if !greedy || start + size > self.zones[z].spanned_end {
+        if !greedy || start + size > self.zones[z].spanned.1 {
             return self.regroup(z, pfn, order, want);
         }
-        let mut free: Vec<(u32, u32)> = Vec::new();
-        for ((o, _), blocks) in &self.zones[z].free {
-            free.extend(blocks.iter().filter(|at| **at / size * size == start).map(|at| (*at, *o)));
-        }
-        free.sort_unstable();
+        let free = self.free_in(z, start);
         let count: u32 = free.iter().map(|(_, o)| 1 << o).sum();
         let movable = self.taken.range(start..start + size).filter(|(_, taken)| taken.on_lru);
         let movable: u32 = movable.map(|(_, taken)| 1 << taken.order).sum();
@@ -440,7 +577,10 @@ impl Model {
                 break;
             }
             let other = self.type_at(buddy);
-            let mixes = REQUESTABLE.contains(&other) && REQUESTABLE.contains(&list);
+            let mixes = match self.rules.merging {
+                Merging::AllButIsolated => true,
+                Merging::Requestable => REQUESTABLE.contains(&other) && REQUESTABLE.contains(&list),
+            };
             if order >= self.pageblock && list != other && !mixes {
                 break;
             }
