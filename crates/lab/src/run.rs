@@ -29,10 +29,13 @@ use crate::{
     machine::Machine,
     plan::{Identity, Place, Plan, Request, Session, UsageError},
     provenance,
+    simulated::with_settings,
 };
 
 /// The file of a result directory that says what run it holds.
 pub const IDENTITY_FILE: &str = "run.json";
+/// In the captures of a simulated system: the machine file that it was made from.
+const SIMULATED_MACHINE: &str = "machine";
 /// Where results go when the user does not say.
 const RESULTS: &str = "results";
 /// A guest that has not come to its first operation by then never will, even on a busy machine.
@@ -282,15 +285,13 @@ impl Runner<'_> {
             Some(real) => self.found(real)?,
             None => Some(session.machine.clone()),
         };
-        let Some(mut machine) = machine else {
+        let Some(machine) = machine else {
             // The real one failed, and has said why.
             return Ok(());
         };
-        for (name, value) in &self.plan.settings {
-            machine.settings.retain(|(known, _)| known != name);
-            machine.settings.push((name.clone(), value.clone()));
-        }
-        let machine = machine.to_toml();
+        let machine = with_settings(machine, &self.plan.settings).to_toml();
+        // What was simulated, whole: a twin's machine is nowhere else, as it was found during this run.
+        self.keep(&Record::System(system(session, None, serde_json::json!({ SIMULATED_MACHINE: machine }))))?;
         let order = |key: &Key| Order {
             key: key.clone(),
             cap: session.cap,
