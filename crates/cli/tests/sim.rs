@@ -131,6 +131,28 @@ fn a_result_holds_the_machine_that_was_simulated() {
     assert_eq!(measured(&Document::parse(&again.stdout)), measured(&document));
 }
 
+#[test]
+fn trace_events_are_lines_beside_the_result() {
+    let room = Room::new();
+    let run = ["--target", "sim", "--set", "tasks=1", "--set", "page=base", "--set", "model=threads", "--trace"];
+    let cells = run_experiment(&room, "fault-storm", &[&run[..], &["-o", "traced"]].concat());
+    let trace = room.here().join("traced/trace-two-node-2g-v6.1-base-threads-1-1.txt");
+    let trace = std::fs::read_to_string(trace).expect("a trace");
+    let lines: Vec<_> = trace.lines().collect();
+    // The first page table finds nothing but Movable blocks.
+    assert!(
+        lines[0].contains(" mm_page_alloc_extfrag: page=0xffffea") && lines[0].contains("fallback_migratetype=1"),
+        "{trace}"
+    );
+    assert!(lines.len() < 100 && lines.iter().all(|line| line.contains("pageblock_order=9")), "{trace}");
+    // Watching changes nothing.
+    let unwatched = run_experiment(&room, "fault-storm", &run[..run.len() - 1]);
+    for (key, cell) in &cells {
+        assert_eq!(cell.measured, unwatched[key].measured);
+    }
+    room.run(&words(&[&["run", "fault-storm", "--target", "host", "--trace"]])).expect(2).says(&["--trace is for"]);
+}
+
 /// A machine of 96 MiB with little that its kernel keeps for itself: three quarters of it are below what user pages can have.
 const SMALL: &str = "about = 'small'\n[[node]]\nid = 0\nmemory = '96MiB'\ncpus = '0-1'\n";
 

@@ -2,7 +2,7 @@
 //!
 //! The same code works in a worker on this machine and in a worker inside a guest.
 
-use std::collections::BTreeMap;
+use std::{collections::BTreeMap, path::PathBuf};
 
 use linux::host::{self, Linux, block_on};
 use os::Os;
@@ -24,7 +24,13 @@ pub struct Order {
     pub idle_window: bool,
     /// The machine to simulate, as a machine file; none on a real kernel.
     pub machine: Option<String>,
+    /// Where the simulator's trace events go, if anywhere.
+    #[serde(default)]
+    pub trace: Option<PathBuf>,
 }
+
+/// Trace events of one cell that are kept: some ten megabytes.
+const TRACE_LINES: usize = 65_536;
 
 /// A counter whose idle movement is more than this share of its movement under the workload says nothing about the
 /// workload: 0.1 %.
@@ -69,7 +75,13 @@ fn simulated(workload: &Workload, order: &Order, machine: &str) -> Result<Measur
     let variant = variant.ok_or_else(|| format!("unknown variant {}", order.key.variant))?;
     let config = crate::simulated::config(&machine, variant, order.cap)?;
     let workload_there = workload.clone();
-    let (outcome, finish) = sim::simulate(&config, entry, async move |os| workload_there.run(os).await);
+    let options = sim::Options { trace_lines: order.trace.as_ref().map(|_| TRACE_LINES), ..sim::Options::default() };
+    let main = async move |os| workload_there.run(os).await;
+    let (outcome, finish, extra) = sim::simulate_with(&config, options, entry, main);
+    // Also of a run that failed: it may show why.
+    if let (Some(file), Some(trace)) = (&order.trace, extra.trace) {
+        report::write_whole(file, trace.as_bytes()).map_err(|error| error.to_string())?;
+    }
     let outcome = outcome.map_err(|error| error.to_string())?;
     let mut measured = measure(workload, outcome, None);
     measured.detail = serde_json::json!({ "tasks": measured.detail, "run_hash": finish.hash });

@@ -274,7 +274,8 @@ impl Runner<'_> {
         // After the settings: the zones that are shown are those that the cells ran on.
         let capture = Capture::live().map_err(|error| Stopped::Failed(error.to_string()))?;
         self.keep(&Record::System(system(session, None, capture_json([("live", &capture)]))))?;
-        let order = |key: &Key| Order { key: key.clone(), cap: session.cap, idle_window: true, machine: None };
+        let order =
+            |key: &Key| Order { key: key.clone(), cap: session.cap, idle_window: true, machine: None, trace: None };
         self.workers(session, missing, order)?;
         guard.map_or(Ok(()), |guard| guard.finish().map_err(Stopped::Failed))
     }
@@ -292,11 +293,13 @@ impl Runner<'_> {
         let machine = with_settings(machine, &self.plan.settings).to_toml();
         // What was simulated, whole: a twin's machine is nowhere else, as it was found during this run.
         self.keep(&Record::System(system(session, None, serde_json::json!({ SIMULATED_MACHINE: machine }))))?;
+        let directory = self.plan.trace.then(|| self.directory());
         let order = |key: &Key| Order {
             key: key.clone(),
             cap: session.cap,
             idle_window: false,
             machine: Some(machine.clone()),
+            trace: directory.as_deref().map(|directory| directory.join(trace_name(key))),
         };
         self.workers(session, missing, order)
     }
@@ -345,9 +348,14 @@ impl Runner<'_> {
         Ok(())
     }
 
+    /// The result directory.
+    fn directory(&self) -> PathBuf {
+        self.store.path().parent().unwrap_or(Path::new(".")).to_owned()
+    }
+
     /// The machine of a twin: as its real kernel said it is, in its last capture.
     fn found(&self, real: &Column) -> Result<Option<Machine>, Stopped> {
-        let directory = self.store.path().parent().unwrap_or(Path::new("."));
+        let directory = &self.directory();
         let records = Store::read(directory)?.records;
         let captures = records.iter().rev().find_map(|record| match record {
             Record::System(system)
@@ -459,10 +467,15 @@ impl Runner<'_> {
     }
 }
 
+/// The file of a cell's trace events.
+fn trace_name(key: &Key) -> String {
+    format!("trace-{}-{}-{}-{}.txt", key.machine, key.kernel, key.case, key.seed)
+}
+
 fn guest_plan(session: &Session, settings: &[(String, String)], keys: &[Key]) -> Result<GuestPlan, String> {
     let planned = |node: &crate::machine::Node| PlannedNode { memory: node.memory, cpus: node.cpus.clone() };
     let order = |key: &Key| {
-        let order = Order { key: key.clone(), cap: session.cap, idle_window: false, machine: None };
+        let order = Order { key: key.clone(), cap: session.cap, idle_window: false, machine: None, trace: None };
         serde_json::to_value(order).expect("an order serialises")
     };
     let inject = match std::env::var(INJECT) {

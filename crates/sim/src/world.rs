@@ -21,6 +21,7 @@ use crate::{
     operation::{Operation, Progress},
     run_hash::{Mark, RunHash},
     task::{Answer, Cpu, Meeting, Request, SpaceId, Task, TaskId, TaskState},
+    trace::Trace,
 };
 
 /// Everything of a run but the user halves of its tasks.
@@ -39,6 +40,8 @@ pub(crate) struct World {
     pub(crate) clock: Clock,
     pub(crate) hash: RunHash,
     pub(crate) injector: Injector,
+    /// None when nobody asked for it.
+    pub(crate) trace: Option<Trace>,
     /// Bytes that each process may still map.
     pub(crate) left: Vec<Bytes>,
     cap: Bytes,
@@ -73,6 +76,7 @@ impl World {
             clock: Clock::new(quantum),
             hash: RunHash::default(),
             injector: Injector::default(),
+            trace: None,
             left: Vec::new(),
             cap,
             current: TaskId(0),
@@ -369,6 +373,9 @@ impl World {
             operation.abort(&mut self.mm, space, &mut cx);
         }
         let (mut end, spent, faults) = (cx.now(), cx.spent(), cx.faults());
+        if let Some(trace) = &mut self.trace {
+            trace.take(&mut self.mm, id, cpu, start);
+        }
         if let Some(loss) = loss {
             end = self.injector.lose(loss, &mut self.counters, end, &spent);
         }
