@@ -116,6 +116,9 @@ pub(crate) struct Run {
     /// kernels run one at a time
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u16).range(1..=4096))]
     workers: Option<u16>,
+    /// Write the trace events of each simulated cell (mm_page_alloc_extfrag) to trace-*.txt in the result directory
+    #[arg(long)]
+    trace: bool,
     /// Result directory [default: results/EXPERIMENT-DATE-TIME]
     #[arg(short, long, value_name = "DIR")]
     output: Option<PathBuf>,
@@ -225,6 +228,9 @@ impl Run {
         if leaves_out(Target::Vm) && leaves_out(Target::Sim) && self.machine.is_some() {
             return Err(UsageError("--machine is for targets vm and sim, which --target leaves out".to_owned()));
         }
+        if leaves_out(Target::Sim) && self.trace {
+            return Err(UsageError("--trace is for target sim, which --target leaves out".to_owned()));
+        }
         if !self.variant.is_empty() && targets != [Target::Sim] {
             return Err(UsageError(
                 "--variant is for --target sim alone; a twin has the rules of its kernel".to_owned(),
@@ -242,6 +248,7 @@ impl Run {
             accelerator,
             timeout_s: self.timeout,
             workers: self.workers.map(usize::from),
+            trace: self.trace,
             out: self.output.clone(),
         })
     }

@@ -53,7 +53,7 @@ fn on_host(workload: &Workload, cap: Bytes) -> f64 {
 /// All iterations of a machine that is there already, warm-up included, by the CPU time of this thread.
 fn in_simulator(workload: &Workload, cap: Bytes) -> f64 {
     let machine = Machine::load(MACHINE, &linux::setting::names()).expect("a built-in machine");
-    let config = lab::simulated::config(&machine, mm::variant::named("v6.1"), cap).expect("a good machine");
+    let config = lab::simulated::config(&machine, mm::variant::named("v6.1"), cap, 1).expect("a good machine");
     let workload = workload.clone();
     let start = cpu_ns();
     let (outcome, _) = sim::simulate(&config, no_entries, async move |os| workload.run(os).await);

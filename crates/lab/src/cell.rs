@@ -2,7 +2,7 @@
 //!
 //! The same code works in a worker on this machine and in a worker inside a guest.
 
-use std::collections::BTreeMap;
+use std::{collections::BTreeMap, path::PathBuf};
 
 use linux::host::{self, Linux, block_on};
 use os::Os;
@@ -24,6 +24,9 @@ pub struct Order {
     pub idle_window: bool,
     /// What to simulate; none on a real kernel.
     pub simulated: Option<Simulated>,
+    /// Where the simulator's trace events go, if anywhere.
+    #[serde(default)]
+    pub trace: Option<PathBuf>,
 }
 
 /// What a cell simulates.
@@ -34,6 +37,9 @@ pub struct Simulated {
     /// The kernel.
     pub variant: Recorded,
 }
+
+/// Trace events of one cell that are kept: some ten megabytes.
+const TRACE_LINES: usize = 65_536;
 
 /// A counter whose idle movement is more than this share of its movement under the workload says nothing about the
 /// workload: 0.1 %.
@@ -76,7 +82,13 @@ fn simulated(workload: &Workload, order: &Order, what: &Simulated) -> Result<Mea
     let machine = Machine::from_source(&source, &linux::setting::names()).map_err(|error| error.to_string())?;
     let config = crate::simulated::config(&machine, &what.variant.rules()?, order.cap, order.key.seed)?;
     let workload_there = workload.clone();
-    let (outcome, finish) = sim::simulate(&config, entry, async move |os| workload_there.run(os).await);
+    let options = sim::Options { trace_lines: order.trace.as_ref().map(|_| TRACE_LINES), ..sim::Options::default() };
+    let main = async move |os| workload_there.run(os).await;
+    let (outcome, finish, extra) = sim::simulate_with(&config, options, entry, main);
+    // Also of a run that failed: it may show why.
+    if let (Some(file), Some(trace)) = (&order.trace, extra.trace) {
+        report::write_whole(file, trace.as_bytes()).map_err(|error| error.to_string())?;
+    }
     let outcome = outcome.map_err(|error| error.to_string())?;
     let mut measured = measure(workload, outcome, None);
     measured.detail = serde_json::json!({

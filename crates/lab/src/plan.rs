@@ -45,6 +45,8 @@ pub struct Request {
     pub timeout_s: u64,
     /// Simulated cells at a time; one per CPU of this host when not given.
     pub workers: Option<usize>,
+    /// Write the trace events of simulated cells beside the result.
+    pub trace: bool,
     /// Where results go; a run that stopped there is resumed.
     pub out: Option<PathBuf>,
 }
@@ -84,6 +86,8 @@ pub struct Plan {
     pub timeout_s: u64,
     /// Simulated cells at a time.
     pub workers: usize,
+    /// Write the trace events of simulated cells beside the result.
+    pub trace: bool,
 }
 
 /// All cells on one kernel and machine.
@@ -187,7 +191,8 @@ impl Plan {
             return Err(UsageError(format!("nothing can run here: {}", reasons.join("; "))));
         }
         let workers = request.workers.unwrap_or_else(|| linux::host::usable_cpus().len());
-        Ok(Self { settings, sessions, skipped, timeout_s: request.timeout_s, workers, experiment })
+        let (timeout_s, trace) = (request.timeout_s, request.trace);
+        Ok(Self { experiment, settings, sessions, skipped, timeout_s, workers, trace })
     }
 
     /// The number of cells.

@@ -30,11 +30,14 @@ use crate::{
     machine::Machine,
     plan::{Identity, Place, Plan, Request, Session, UsageError},
     provenance, seed,
+    simulated::with_settings,
     variant::Recorded,
 };
 
 /// The file of a result directory that says what run it holds.
 pub const IDENTITY_FILE: &str = "run.json";
+/// In the captures of a simulated system: the machine file that it was made from.
+const SIMULATED_MACHINE: &str = "machine";
 /// Where results go when the user does not say.
 const RESULTS: &str = "results";
 /// A guest that has not come to its first operation by then never will, even on a busy machine.
@@ -273,7 +276,8 @@ impl Runner<'_> {
         // After the settings: the zones that are shown are those that the cells ran on.
         let capture = Capture::live().map_err(|error| Stopped::Failed(error.to_string()))?;
         self.keep(&Record::System(system(session, None, capture_json([("live", &capture)]))))?;
-        let order = |key: &Key| Order { key: key.clone(), cap: session.cap, idle_window: true, simulated: None };
+        let order =
+            |key: &Key| Order { key: key.clone(), cap: session.cap, idle_window: true, simulated: None, trace: None };
         self.workers(session, missing, order)?;
         guard.map_or(Ok(()), |guard| guard.finish().map_err(Stopped::Failed))
     }
@@ -291,17 +295,22 @@ impl Runner<'_> {
             Some(real) => self.found(real)?.map(|found| Machine { prices: session.machine.prices.clone(), ..found }),
             None => Some(session.machine.clone()),
         };
-        let Some(mut machine) = machine else {
+        let Some(machine) = machine else {
             // The real one failed, and has said why.
             return Ok(());
         };
-        for (name, value) in &self.plan.settings {
-            machine.settings.retain(|(known, _)| known != name);
-            machine.settings.push((name.clone(), value.clone()));
-        }
-        let simulated = Some(Simulated { machine: machine.to_toml(), variant: Recorded::of(variant) });
-        let order =
-            |key: &Key| Order { key: key.clone(), cap: session.cap, idle_window: false, simulated: simulated.clone() };
+        let machine = with_settings(machine, &self.plan.settings).to_toml();
+        // What was simulated, whole: a twin's machine is nowhere else, as it was found during this run.
+        self.keep(&Record::System(system(session, None, serde_json::json!({ SIMULATED_MACHINE: machine }))))?;
+        let simulated = Some(Simulated { machine, variant: Recorded::of(variant) });
+        let directory = self.plan.trace.then(|| self.directory());
+        let order = |key: &Key| Order {
+            key: key.clone(),
+            cap: session.cap,
+            idle_window: false,
+            simulated: simulated.clone(),
+            trace: directory.as_deref().map(|directory| directory.join(trace_name(key))),
+        };
         self.workers(session, missing, order)
     }
 
@@ -349,9 +358,14 @@ impl Runner<'_> {
         Ok(())
     }
 
+    /// The result directory.
+    fn directory(&self) -> PathBuf {
+        self.store.path().parent().unwrap_or(Path::new(".")).to_owned()
+    }
+
     /// The machine of a twin: as its real kernel said it is, in its last capture.
     fn found(&self, real: &Column) -> Result<Option<Machine>, Stopped> {
-        let directory = self.store.path().parent().unwrap_or(Path::new("."));
+        let directory = &self.directory();
         let records = Store::read(directory)?.records;
         let captures = records.iter().rev().find_map(|record| match record {
             Record::System(system)
@@ -463,10 +477,15 @@ impl Runner<'_> {
     }
 }
 
+/// The file of a cell's trace events.
+fn trace_name(key: &Key) -> String {
+    format!("trace-{}-{}-{}-{}.txt", key.machine, key.kernel, key.case, key.seed)
+}
+
 fn guest_plan(session: &Session, settings: &[(String, String)], keys: &[Key]) -> Result<GuestPlan, String> {
     let planned = |node: &crate::machine::Node| PlannedNode { memory: node.memory, cpus: node.cpus.clone() };
     let order = |key: &Key| {
-        let order = Order { key: key.clone(), cap: session.cap, idle_window: false, simulated: None };
+        let order = Order { key: key.clone(), cap: session.cap, idle_window: false, simulated: None, trace: None };
         serde_json::to_value(order).expect("an order serialises")
     };
     let inject = match std::env::var(INJECT) {

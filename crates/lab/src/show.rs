@@ -70,7 +70,7 @@ fn read(directory: &Path) -> Result<Shown, UsageError> {
     for record in &contents.records {
         if let Record::System(system) = record {
             // A resumed run or a further seed boots again; what the kernel computes of its zones is the same.
-            let same = |known: &System| (known.target, &known.kernel) == (system.target, &system.kernel);
+            let same = |known: &System| known.column() == system.column();
             boots.extend(system.run.boot_s.map(|boot_s| (system.kernel.clone(), boot_s)));
             if !systems.iter().any(same) {
                 systems.push(system.clone());
@@ -116,7 +116,7 @@ fn head(shown: &Shown) -> String {
             text += "not scored: work bounded by time (duration) is not the same work on two kernels\n";
         }
     }
-    for system in &shown.systems {
+    for system in shown.systems.iter().filter(|system| system.target != Target::Sim) {
         let mut words = vec![format!("{:<5}{} on {}", system.target.name(), system.kernel, system.machine)];
         words.extend(system.accelerator.as_ref().map(|accelerator| format!("under QEMU ({accelerator})")));
         words.extend(first_operation(shown, &system.kernel));

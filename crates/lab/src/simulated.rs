@@ -66,6 +66,30 @@ pub fn check_settings(settings: &[(String, String)]) -> Result<(), String> {
     }
 }
 
+/// The machine with settings changed.
+#[must_use]
+pub fn with_settings(mut machine: Machine, settings: &[(String, String)]) -> Machine {
+    for (name, value) in settings {
+        machine.settings.retain(|(known, _)| known != name);
+        machine.settings.push((name.clone(), value.clone()));
+    }
+    machine
+}
+
+/// Memory that user pages can ever be had from: what the zones manage above their min marks and what they keep from such
+/// requests. Page tables come out of it too, so what fits here may still run out.
+pub fn room(machine: &Machine, variant: &Variant) -> Result<Bytes, String> {
+    let view = spec(machine)?.view();
+    let figures = mm::zone_figures(&view, &settings(machine, &view, variant), variant);
+    let managed = view.nodes.iter().flat_map(|node| &node.zones).map(|zone| zone.managed);
+    let room = managed.zip(&figures).map(|(managed, figures)| {
+        // The last entry is for requests that may go to every zone.
+        let kept = figures.protection.last().map_or(0, |frames| frames.0);
+        managed.0.saturating_sub(figures.marks.min.0 + kept)
+    });
+    Ok(units::Frames(room.sum()).bytes())
+}
+
 /// Everything that the simulator needs to know.
 pub fn config(machine: &Machine, variant: &Variant, cap: Bytes, seed: u64) -> Result<sim::Config, String> {
     let spec = spec(machine)?;

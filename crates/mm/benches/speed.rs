@@ -40,7 +40,7 @@ fn main() {
     for rules in ["v4.1", "v6.1"] {
         let mut mm = Mm::new(&machine(1, Bytes::gib(4)), *named(rules), &settings());
         let [hot, burst] = [1, 4096].map(|burst| median(|| pair(&mut mm, burst)));
-        println!("order-0 pair, {}: {hot:.1} ns (wanted: at most 10), {burst:.1} ns in bursts of 4096", rules);
+        println!("order-0 pair, {rules}: {hot:.1} ns (wanted: at most 10), {burst:.1} ns in bursts of 4096");
     }
     for rules in ["v4.1", "v6.1"] {
         let small: Vec<Touched> = (0..ROUNDS).map(|_| in_new_process(4, rules)).collect();

@@ -2,7 +2,8 @@
 //!
 //! The simulator, a guest and this machine implement it; a workload is an `async fn` over it and sees no target.
 //! One task awaits one operation at a time; concurrency comes only from [`Os::spawn`], [`Os::spawn_process`] and
-//! [`Os::fork`]. What a target lacks is `ENOSYS`. The trait grows with its workloads: nothing is declared here before something uses it.
+//! [`Os::fork`]. What a target lacks is `ENOSYS`. The trait grows with its workloads: nothing is declared here before
+//! something uses it.
 
 mod counters;
 mod memory;

@@ -10,6 +10,7 @@
 //! | `draw.rs` | what follows from the seed |
 //! | `run_hash.rs` | (time, cpu, event) folded into 64 bits |
 //! | `inject.rs` | for tests: one step of a run loses something |
+//! | `trace.rs` | trace events as lines |
 //!
 //! Not there yet: slices, weights and preemption (a CPU runs a task until it blocks), contended locks, interrupts, daemons.
 
@@ -24,6 +25,7 @@ mod run_hash;
 mod task;
 #[cfg(test)]
 mod tests;
+mod trace;
 mod world;
 
 use std::{cell::RefCell, rc::Rc};
@@ -38,6 +40,7 @@ pub use handle::Sim;
 use inject::Injector;
 pub use inject::{Injection, Lost};
 use run_hash::Mark;
+use trace::Trace;
 use world::World;
 
 /// A timer tick of the usual configurations is 1 ms (1000 HZ) to 10 ms; the clocks of CPUs start within the shortest.
@@ -80,13 +83,24 @@ pub struct Finish {
     pub counters: Counters,
 }
 
-/// What became of an [`Injection`].
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Loss {
+/// What a run does besides running.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Options {
+    /// A loss, for tests.
+    pub loss: Option<Injection>,
+    /// How many trace events are kept as lines; none unless asked for.
+    pub trace_lines: Option<usize>,
+}
+
+/// What came of it.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Extra {
     /// Steps that the run took.
     pub steps: u64,
-    /// The step had what it was to lose, and has lost it.
-    pub done: bool,
+    /// The step of [`Options::loss`] had what it was to lose, and has lost it.
+    pub lost: bool,
+    /// Trace events, one per line.
+    pub trace: Option<String>,
 }
 
 /// Runs `main` as the first task of a freshly booted machine, and everything that it spawns, to the end.
@@ -98,28 +112,29 @@ pub fn simulate<T: 'static>(
     entries: Entries,
     main: impl AsyncFnOnce(Sim) -> T + 'static,
 ) -> (T, Finish) {
-    let (result, finish, _) = simulate_with_loss(config, None, entries, main);
+    let (result, finish, _) = simulate_with(config, Options::default(), entries, main);
     (result, finish)
 }
 
-/// The same with a loss. The third part says whether the step that should have lost something had it, and how many steps
-/// the run took.
+/// The same with options.
 ///
 /// # Panics
 /// As [`simulate`].
-pub fn simulate_with_loss<T: 'static>(
+pub fn simulate_with<T: 'static>(
     config: &Config,
-    loss: Option<Injection>,
+    options: Options,
     entries: Entries,
     main: impl AsyncFnOnce(Sim) -> T + 'static,
-) -> (T, Finish, Loss) {
+) -> (T, Finish, Extra) {
     let mut mm = Mm::new(&config.machine, config.variant, &config.settings);
     mm.thp.enabled = config.thp_enabled;
     mm.thp.use_zero_page = config.use_zero_page;
     let mut world = World::new(mm, config.cpus, config.prices.clone(), QUANTUM, config.cap);
     world.start_clocks(Draws::new(config.seed));
     world.hold(config.held);
-    world.injector.wanted = loss;
+    world.injector.wanted = options.loss;
+    world.trace = options.trace_lines.map(Trace::new);
+    world.mm.trace_extfrag(world.trace.is_some());
     let space = world.create_space();
     world.create_task(Placement::Spread(0), space);
     let slot = Rc::new(RefCell::new(None));
@@ -131,6 +146,7 @@ pub fn simulate_with_loss<T: 'static>(
         world.hash.fold(end, CpuId(0), Mark::Counter, count);
     }
     let result = slot.take().expect("the first task has ended");
-    let Injector { steps, done, .. } = world.injector;
-    (result, Finish { hash: world.hash.hex(), counters: world.counters }, Loss { steps, done })
+    let Injector { steps, done: lost, .. } = world.injector;
+    let extra = Extra { steps, lost, trace: world.trace.map(|trace| trace.text()) };
+    (result, Finish { hash: world.hash.hex(), counters: world.counters }, extra)
 }

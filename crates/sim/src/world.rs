@@ -27,6 +27,7 @@ use crate::{
     operation::{Operation, Progress},
     run_hash::{Mark, RunHash},
     task::{Answer, Cpu, Meeting, Request, SpaceId, Task, TaskId, TaskState},
+    trace::Trace,
 };
 
 /// Everything of a run but the user halves of its tasks.
@@ -45,6 +46,8 @@ pub(crate) struct World {
     pub(crate) clock: Clock,
     pub(crate) hash: RunHash,
     pub(crate) injector: Injector,
+    /// None when nobody asked for it.
+    pub(crate) trace: Option<Trace>,
     /// Bytes that each process may still map.
     pub(crate) left: Vec<Bytes>,
     cap: Bytes,
@@ -79,6 +82,7 @@ impl World {
             clock: Clock::new(quantum),
             hash: RunHash::default(),
             injector: Injector::default(),
+            trace: None,
             left: Vec::new(),
             cap,
             current: TaskId(0),
@@ -401,6 +405,9 @@ impl World {
             Progress::More | Progress::Done(_) | Progress::Forked(_) => {}
         }
         let (mut end, spent, faults) = (cx.now(), cx.spent(), cx.faults());
+        if let Some(trace) = &mut self.trace {
+            trace.take(&mut self.mm, id, cpu, start);
+        }
         if let Some(loss) = loss {
             end = self.injector.lose(loss, &mut self.counters, end, &spent);
         }

@@ -7,7 +7,7 @@ use mm::{
     thp::ThpEnabled,
     variant,
 };
-use pagelab_sim::{Config, EntryFuture, Finish, Injection, Loss, Lost, Sim, simulate, simulate_with_loss};
+use pagelab_sim::{Config, EntryFuture, Extra, Finish, Injection, Lost, Options, Sim, simulate, simulate_with};
 use units::{Bytes, CpuId, Frames, NodeId, Order, Pfn, Picos};
 use workloads::{Outcome, Workload};
 
@@ -42,12 +42,12 @@ fn entries(name: &'static str, params: Vec<u8>) -> EntryFuture {
     })
 }
 
-fn run(page: &str, model: &str, injection: Option<Injection>) -> (Outcome, Finish, Loss) {
+fn run(page: &str, model: &str, loss: Option<Injection>) -> (Outcome, Finish, Extra) {
     let params = [("page", page), ("model", model), ("tasks", "2"), ("iterations", "1"), ("warmup", "0")];
     let params = params.into_iter().chain([("size", "2MiB")]);
     let workload = Workload::parse("fault-storm", params).unwrap();
     let body = async move |os| workload.run(os).await.unwrap();
-    simulate_with_loss(&machine(), injection, entries, body)
+    simulate_with(&machine(), Options { loss, ..Options::default() }, entries, body)
 }
 
 /// Every step of small runs, one loss at a time: the price of one PTE write, and one of each event that it counted.
@@ -55,16 +55,16 @@ fn run(page: &str, model: &str, injection: Option<Injection>) -> (Outcome, Finis
 fn one_pte_write_or_one_counter_less_is_another_hash() {
     let pte_write = Lost::Time(Cause::PageTable, prices().of(Work::PteWrite));
     for (page, model) in [("base", "processes"), ("huge", "threads")] {
-        let (_, whole, Loss { steps, done }) = run(page, model, None);
-        assert!(!done && steps > 10, "{steps} steps");
+        let (_, whole, Extra { steps, lost, .. }) = run(page, model, None);
+        assert!(!lost && steps > 10, "{steps} steps");
         let losses = std::iter::once(pte_write).chain(Event::ALL.iter().map(|event| Lost::Count(*event)));
         let (mut writes, mut counts) = (0, 0);
         for lost in losses.filter(|lost| could_happen(*lost, &whole)) {
             for step in 0..steps {
-                let (_, finish, loss) = run(page, model, Some(Injection { step, lost }));
-                assert_eq!(finish.hash != whole.hash, loss.done, "{page} {model}: step {step} of {steps}, {lost:?}");
-                writes += u64::from(loss.done && lost == pte_write);
-                counts += u64::from(loss.done && lost != pte_write);
+                let (_, finish, extra) = run(page, model, Some(Injection { step, lost }));
+                assert_eq!(finish.hash != whole.hash, extra.lost, "{page} {model}: step {step} of {steps}, {lost:?}");
+                writes += u64::from(extra.lost && lost == pte_write);
+                counts += u64::from(extra.lost && lost != pte_write);
             }
         }
         assert!(writes >= 10 && counts >= 10, "{page} {model}: {writes} PTE writes and {counts} counts were left out");

@@ -170,9 +170,9 @@ async fn iterate<O: Os>(os: &O, params: &Params, phases: &mut [TaskOutcome; 4]) 
 /// What storing into every base page took.
 #[derive(Clone, Debug, Serialize, Deserialize)]
 struct Stores {
+    count: u64,
     iteration: Iteration,
     rusage: Rusage,
-    stores: u64,
 }
 
 async fn store_all<O: Os>(os: &O, range: VmRange) -> Result<Stores, TaskError> {
@@ -180,12 +180,12 @@ async fn store_all<O: Os>(os: &O, range: VmRange) -> Result<Stores, TaskError> {
     os.store(range, Bytes::PAGE).await?;
     let faulting = os.now().since(start);
     let rusage = os.rusage().await?.since(&used);
-    Ok(Stores { iteration: Iteration { faulting, faults: 0 }, rusage, stores: range.pages(Bytes::PAGE) })
+    Ok(Stores { count: range.pages(Bytes::PAGE), iteration: Iteration { faulting, faults: 0 }, rusage })
 }
 
 /// Adds stores that must have taken so many faults.
 fn add(phase: &mut TaskOutcome, stores: &Stores, faults: u64) {
-    phase.stores += stores.stores;
+    phase.stores += stores.count;
     phase.faults += faults;
     phase.rusage.add(&stores.rusage);
     phase.iterations.push(Iteration { faults, ..stores.iteration });

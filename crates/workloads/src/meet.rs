@@ -8,9 +8,10 @@ use units::{Errno, Picos};
 
 use crate::{During, WorkloadError};
 
-/// States of the machine that are read while everything is mapped. Page tables: kernels spread this one over CPUs, so a
-/// reading is off by at most 125 per CPU and node (`calculate_normal_threshold`, mm/vmstat.c, v6.1) and far less on small
-/// machines. `VmPTE` of /proc/self/status is exact, but is of one process and counts its program too.
+/// States of the machine that are read while everything is mapped. Page tables: kernels spread this one over CPUs, so where
+/// a target cannot have it folded a reading is off by at most 125 per CPU and node (`calculate_normal_threshold`,
+/// mm/vmstat.c, v6.1), far less on small machines. `VmPTE` of /proc/self/status is exact, but no target's machine-wide
+/// reading has it, and tasks that share an address space would each show the whole of it.
 const GAUGES: [&str; 1] = ["nr_page_table_pages"];
 
 /// The meeting points: the common start, the common end, and when the counters at the end have been read, so that a

@@ -151,7 +151,7 @@ mod tests {
         for (path, code) in [
             ("crates/linux/src/a.rs", "let start = Instant::now();"),
             ("crates/os/src/a.rs", "use std::sync::Arc;"),
-            ("crates/mm/src/a.rs", "use std::sync::LazyLock;"),
+            ("crates/mm/src/a.rs", "//! Linux: mm/x.c (v6.1).\nuse std::sync::LazyLock;"),
             ("crates/os/src/a.rs", "// no Instant::now here"),
             ("crates/cli/src/a.rs", "my_todo!(); x.expect(y);"),
             ("crates/cli/src/a.rs", "use operand::Operand; x.atan2(y);"),

@@ -53,12 +53,9 @@ impl<P: FnMut(&KernelImage) -> Accelerator> Planner<'_, P> {
                 }
                 Ok(more) if with_twins && target != Target::Sim => {
                     for session in more {
-                        let twin = twin(&session, self.settings, &sessions);
+                        let twin = twin(&session, self.settings, &sessions, &mut skipped);
                         sessions.push(session);
-                        match twin {
-                            Ok(twin) => sessions.push(twin),
-                            Err(reason) => skipped.push(reason),
-                        }
+                        sessions.extend(twin);
                     }
                 }
                 Ok(more) => sessions.extend(more),
@@ -101,9 +98,11 @@ impl<P: FnMut(&KernelImage) -> Accelerator> Planner<'_, P> {
             let cap = cap_of(&machine);
             let cpus = u32::try_from(machine.cpus().len()).expect("fewer than 2^32 CPUs");
             let name = variant.name.clone();
+            let machine_set = simulated::with_settings(machine.clone(), self.settings);
+            let room = simulated::room(&machine_set, &variant.rules).ok();
             let place = Place::Sim { variant, chosen_for, twin_of: None };
             let session = Session { machine: machine.clone(), kernel: name.clone(), place, cap, keys: Vec::new() };
-            let mut session = self.fill(session, cpus, "three quarters of the machine's memory", skipped)?;
+            let mut session = self.fill(session, cpus, "three quarters of the machine's memory", room, skipped)?;
             for key in &mut session.keys {
                 key.variant.clone_from(&name);
                 "fresh".clone_into(&mut key.state);
@@ -164,7 +163,7 @@ impl<P: FnMut(&KernelImage) -> Accelerator> Planner<'_, P> {
             keys: Vec::new(),
         };
         let cpus = u32::try_from(linux::host::usable_cpus().len()).expect("fewer than 2^32 CPUs");
-        self.fill(session, cpus, cap_from, skipped)
+        self.fill(session, cpus, cap_from, None, skipped)
     }
 
     fn vms(&mut self, skipped: &mut Vec<Skipped>) -> Result<Vec<Session>, Refusal> {
@@ -180,7 +179,7 @@ impl<P: FnMut(&KernelImage) -> Accelerator> Planner<'_, P> {
         for name in kernels {
             let session = self.vm(&name, &machine, &sessions)?;
             let cpus = u32::try_from(session.machine.cpus().len()).expect("fewer than 2^32 CPUs");
-            sessions.push(self.fill(session, cpus, "three quarters of the guest's memory", skipped)?);
+            sessions.push(self.fill(session, cpus, "three quarters of the guest's memory", None, skipped)?);
         }
         Ok(sessions)
     }
@@ -218,6 +217,7 @@ impl<P: FnMut(&KernelImage) -> Accelerator> Planner<'_, P> {
         mut session: Session,
         cpus: u32,
         cap_from: &str,
+        room: Option<Bytes>,
         skipped: &mut Vec<Skipped>,
     ) -> Result<Session, Refusal> {
         let target = session.target();
@@ -226,6 +226,7 @@ impl<P: FnMut(&KernelImage) -> Accelerator> Planner<'_, P> {
             cpus,
             cap: session.cap,
             cap_from,
+            room,
             settings: self.settings,
             seeds: self.request.seeds,
         };
@@ -237,18 +238,43 @@ impl<P: FnMut(&KernelImage) -> Accelerator> Planner<'_, P> {
     }
 }
 
-/// The simulator on the machine of a real session, with the newest rules not newer than its kernel.
-fn twin(real: &Session, settings: &[(String, String)], others: &[Session]) -> Result<Session, Skipped> {
+/// The simulator on the machine of a real session, with the newest rules not newer than its kernel. What it cannot do is
+/// skipped with the reason: all of it, or cases that can be seen not to fit.
+fn twin(
+    real: &Session,
+    settings: &[(String, String)],
+    others: &[Session],
+    skipped: &mut Vec<Skipped>,
+) -> Option<Session> {
     let what = format!("the twin of {} {}", real.target(), real.kernel);
-    let skip = |reason: String| Skipped { schema: SCHEMA, target: Target::Sim, what: what.clone(), reason };
-    simulated::check_settings(settings).map_err(&skip)?;
-    let variant = mm::Variant::for_release(&real.kernel).map_err(|error| skip(error.to_string()))?;
+    let skip = |what: String, reason: String| Skipped { schema: SCHEMA, target: Target::Sim, what, reason };
+    let mut twin = match whole_twin(real, settings, others) {
+        Ok(twin) => twin,
+        Err(reason) => {
+            skipped.push(skip(what, reason));
+            return None;
+        }
+    };
+    let Place::Sim { variant, .. } = &twin.place else { unreachable!("a twin is simulated") };
+    // A machine that cannot be laid out says so when it runs.
+    if let Ok(room) = simulated::room(&simulated::with_settings(twin.machine.clone(), settings), &variant.rules) {
+        let misfit = |key: &Key| grid::misfit_of(key, room);
+        let misfits: std::collections::BTreeSet<String> = twin.keys.iter().filter_map(misfit).collect();
+        twin.keys.retain(|key| misfit(key).is_none());
+        skipped.extend(misfits.into_iter().map(|reason| skip(what.clone(), reason)));
+    }
+    Some(twin)
+}
+
+fn whole_twin(real: &Session, settings: &[(String, String)], others: &[Session]) -> Result<Session, String> {
+    simulated::check_settings(settings)?;
+    let variant = mm::Variant::for_release(&real.kernel).map_err(|error| error.to_string())?;
     let same = |other: &&Session| {
         let place = (other.target(), &other.kernel, &other.machine.name);
         place == (Target::Sim, &variant.name, &real.machine.name)
     };
     if others.iter().any(|other| same(&other)) {
-        return Err(skip(format!("{} on {} is there already", variant.name, real.machine.name)));
+        return Err(format!("{} on {} is there already", variant.name, real.machine.name));
     }
     let key = |key: &Key| Key {
         target: Target::Sim,

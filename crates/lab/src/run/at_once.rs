@@ -121,7 +121,7 @@ mod tests {
         let work = |_: &u64| thread::sleep(Duration::from_millis(1));
         let result = in_order(&items, 2, work, |item, news| {
             begun += u64::from(matches!(news, News::Began));
-            if matches!(news, News::Done(_)) && *item >= 3 { Err(*item) } else { Ok(()) }
+            if matches!(news, News::Done(())) && *item >= 3 { Err(*item) } else { Ok(()) }
         });
         assert_eq!(result, Err(3));
         assert!(begun < 1000, "{begun}");

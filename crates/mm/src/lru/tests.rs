@@ -57,16 +57,16 @@ fn a_full_batch_goes_to_the_list_with_the_newest_at_the_head() {
         let mut mm = machine(rules);
         let full = usize::try_from(rules.lru_batch).unwrap();
         let mut folios: Vec<Pfn> = (1..full).map(|_| fault(&mut mm, 1, Order::BASE)).collect();
-        assert_eq!(mm.lru.batch(CpuId(1)), folios, "{}: none is on a list yet", name);
+        assert_eq!(mm.lru.batch(CpuId(1)), folios, "{name}: none is on a list yet");
         folios.push(fault(&mut mm, 1, Order::BASE));
         assert!(mm.lru.batch(CpuId(1)).is_empty());
         folios.reverse();
         let lruvec = mm.lru.lruvecs().len() - 1;
-        assert_eq!(listed(&mm, lruvec, rules.lru_new_anon), folios, "{}", name);
+        assert_eq!(listed(&mm, lruvec, rules.lru_new_anon), folios, "{name}");
         assert_eq!(mm.lru.lruvecs()[lruvec].frames(rules.lru_new_anon), full as u64);
         let gone = folios.remove(3);
         unmap(&mut mm, 0, gone);
-        assert_eq!(listed(&mm, lruvec, rules.lru_new_anon), folios, "{}: it left the list when it was freed", name);
+        assert_eq!(listed(&mm, lruvec, rules.lru_new_anon), folios, "{name}: it left the list when it was freed");
     }
 }
 
@@ -77,7 +77,7 @@ fn a_huge_page_takes_the_batch_along() {
         let base = fault(&mut mm, 0, Order::BASE);
         let huge = fault(&mut mm, 0, Order::HUGE);
         let waiting = if waits { vec![base, huge] } else { vec![] };
-        assert_eq!(mm.lru.batch(CpuId(0)), waiting, "{}", name);
+        assert_eq!(mm.lru.batch(CpuId(0)), waiting, "{name}");
     }
     let mut mm = machine(variant::named("v6.1"));
     let huge = fault(&mut mm, 0, Order::HUGE);
