@@ -14,6 +14,7 @@ use crate::{
     frame::{Frame, NIL},
     list::List,
     pageblock::{MigrateType, ZoneIndex},
+    slab::{Cache, Slab},
     zone_state::ZoneState,
 };
 
@@ -47,6 +48,7 @@ pub fn walk(mm: &Mm) -> Result<(), Broken> {
         walk.free_lists(index, zone)?;
         walk.pcp_lists(index, zone)?;
     }
+    walk.slab_lists()?;
     walk.all_frames()?;
     for (zone, free) in mm.zones().iter().zip(&walk.free) {
         let counted = zone.buddy.free_frames();
@@ -71,7 +73,7 @@ impl Walk<'_> {
                 let wanted =
                     move |frame| matches!(frame, Frame::Free { order: o, list: l, .. } if o == order && l == list);
                 let what = || format!("the free list of {}, order {order}, {list:?}", name(zone));
-                self.list(zone.buddy.area(order).list(list), index, is_big, &wanted, &what)?;
+                self.list(zone.buddy.area(order).list(list), Some(index), is_big, &wanted, &what)?;
             }
         }
         Ok(())
@@ -83,7 +85,7 @@ impl Walk<'_> {
             for list in pcp.lists() {
                 let wanted = move |frame| matches!(frame, Frame::Pcp { cpu, .. } if cpu == CpuId(number));
                 let what = || format!("a list of {}, CPU {number}", name(zone));
-                frames += self.list(list, index, false, &wanted, &what)?;
+                frames += self.list(list, Some(index), false, &wanted, &what)?;
             }
             let count = pcp.count();
             ensure(u64::from(count) == frames, None, || {
@@ -93,11 +95,32 @@ impl Walk<'_> {
         Ok(())
     }
 
+    fn slab_lists(&mut self) -> Result<(), Broken> {
+        for cache in Cache::ALL {
+            for (node, list) in self.mm.slabs.partial(cache).iter().enumerate() {
+                let wanted = move |frame| matches!(frame, Frame::Slab(slab) if slab.cache == cache);
+                let what = || format!("the partial {cache:?} slabs of node {node}");
+                self.list(list, None, false, &wanted, &what)?;
+            }
+        }
+        Ok(())
+    }
+
+    /// A slab with room is on a list, unless a CPU allocates from it.
+    fn is_kept(&self, pfn: Pfn, slab: Slab) -> Result<(), Broken> {
+        let currents = self.mm.slabs.current(slab.cache).iter().filter(|current| **current == Some(pfn)).count();
+        let listed = self.listed[pfn.0 as usize];
+        ensure(currents == usize::from(slab.frozen), Some(pfn), || format!("{slab:?} of {currents} CPUs"))?;
+        ensure(slab.in_use <= slab.cache.objects(slab.order), Some(pfn), || format!("{slab:?} is more than full"))?;
+        let belongs = !slab.frozen && !slab.is_full();
+        ensure(listed == belongs, Some(pfn), || format!("{slab:?}, on a list: {listed}"))
+    }
+
     /// Walks one list and returns its frames. Bounded: no frame may be on two lists, or twice on one.
     fn list(
         &mut self,
         list: &List,
-        zone: ZoneIndex,
+        zone: Option<ZoneIndex>,
         is_big: bool,
         wanted: &dyn Fn(Frame) -> bool,
         what: &dyn Fn() -> String,
@@ -109,7 +132,8 @@ impl Walk<'_> {
             let frame = frames.get(at);
             ensure(wanted(frame), Some(at), || format!("on {}, but {frame:?}", what()))?;
             ensure(!self.listed[at.0 as usize], Some(at), || format!("on {} for the second time", what()))?;
-            ensure(frames.blocks.zone(at) == Some(zone), Some(at), || format!("on {}, of another zone", what()))?;
+            let is_here = zone.is_none() || frames.blocks.zone(at) == zone;
+            ensure(is_here, Some(at), || format!("on {}, of another zone", what()))?;
             self.listed[at.0 as usize] = true;
             let word = if is_big { frames.raw_block(at).1 } else { frames.raw_links(at) };
             let [next, prev] = [word >> 32, word & u64::from(u32::MAX)];
@@ -143,6 +167,7 @@ impl Walk<'_> {
                     self.count_free(at, order)?;
                     self.is_merged(at, frame)?;
                 }
+                Frame::Slab(slab) => self.is_kept(at, slab)?,
                 Frame::Pcp { .. } => ensure(listed, Some(at), || format!("{frame:?}, but on no list"))?,
                 _ => {}
             }

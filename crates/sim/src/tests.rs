@@ -50,6 +50,7 @@ fn every_frame_is_somebodys_after_every_step() {
     for finish in [huge, base] {
         let zones = [Event::PgallocDma, Event::PgallocDma32, Event::PgallocNormal, Event::PgallocMovable];
         let allocated: u64 = zones.into_iter().map(|event| finish.counters.get(event)).sum();
-        assert_eq!(finish.counters.get(Event::Pgfree), allocated, "the end of the process gives everything back");
+        let kept = allocated - finish.counters.get(Event::Pgfree);
+        assert_eq!(kept, 1 + 8, "the end of the process gives everything back, but for the CPU's slabs");
     }
 }
