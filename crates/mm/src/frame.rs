@@ -256,6 +256,12 @@ impl FrameTable {
         state & (KIND_MASK | ORDER_MASK) == FREE | u64::from(order.0) << ORDER_SHIFT
     }
 
+    /// Is this a folio of anonymous memory of one frame? What nearly every mapping maps.
+    #[inline]
+    pub fn is_base_anon(&self, pfn: Pfn) -> bool {
+        self.state[pfn.0 as usize] & (KIND_MASK | ORDER_MASK) == ANON
+    }
+
     /// The order of the block that a head speaks for; of other frames, that of one frame.
     pub fn order_of(&self, frame: Frame) -> Order {
         match frame {

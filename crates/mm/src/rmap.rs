@@ -150,7 +150,7 @@ impl Mm {
     /// A base entry goes away (`page_remove_rmap`); says which folio has lost its last mapping.
     #[inline]
     pub(crate) fn unmap_base(&mut self, cx: &mut Cx, pfn: Pfn) -> Option<Unmapped> {
-        if let Frame::Anon { order: Order::BASE, .. } = self.frames.get(pfn) {
+        if self.frames.is_base_anon(pfn) {
             if self.frames.map_count(pfn) == 1 {
                 self.frames.set_map_count(pfn, 0);
                 return Some(Unmapped { head: pfn, order: Order::BASE });
