@@ -134,7 +134,7 @@ fn touch_quarter(size: Bytes, rules: mm::Variant) {
     let pages = size.frames().0 / 4;
     let mut cx = Cx::new(CpuId(0), Time(0), &prices, &mut counters);
     let mut space = AddressSpace::new(&mut mm, &mut cx, MMAP_BASE).expect("there is memory");
-    let range = space.mmap(&mm, &mut cx, pages).expect("there is room");
+    let range = space.mmap(&mut mm, &mut cx, pages).expect("there is room");
     let mut touch = Touch::pages(range, Access::Write);
     let before = resident_kib();
     let start = cpu_ns();

@@ -15,6 +15,7 @@ use crate::{
     frame::{Frame, NIL},
     list::List,
     pageblock::{MigrateType, ZoneIndex},
+    slab::{Cache, Slab},
     zone_state::ZoneState,
 };
 
@@ -59,6 +60,7 @@ pub fn walk(mm: &Mm) -> Result<(), Broken> {
     }
     walk.lru_lists()?;
     walk.lru_batches()?;
+    walk.slab_lists()?;
     walk.all_frames()?;
     for (zone, free) in mm.zones().iter().zip(&walk.free) {
         let counted = zone.buddy.free_frames();
@@ -120,6 +122,27 @@ impl Walk<'_> {
         Ok(())
     }
 
+    fn slab_lists(&mut self) -> Result<(), Broken> {
+        for cache in Cache::ALL {
+            for (node, list) in self.mm.slabs.partial(cache).iter().enumerate() {
+                let wanted = move |frame| matches!(frame, Frame::Slab(slab) if slab.cache == cache);
+                let what = || format!("the partial {cache:?} slabs of node {node}");
+                self.list(list, &|_| true, false, &wanted, &what)?;
+            }
+        }
+        Ok(())
+    }
+
+    /// A slab with room is on a list, unless a CPU allocates from it.
+    fn is_kept(&self, pfn: Pfn, slab: Slab) -> Result<(), Broken> {
+        let currents = self.mm.slabs.current(slab.cache).iter().filter(|current| **current == Some(pfn)).count();
+        let listed = self.listed[pfn.0 as usize];
+        ensure(currents == usize::from(slab.frozen), Some(pfn), || format!("{slab:?} of {currents} CPUs"))?;
+        ensure(slab.in_use <= slab.cache.objects(slab.order), Some(pfn), || format!("{slab:?} is more than full"))?;
+        let belongs = !slab.frozen && !slab.is_full();
+        ensure(listed == belongs, Some(pfn), || format!("{slab:?}, on a list: {listed}"))
+    }
+
     /// Walks one list and returns its frames. Bounded: no frame may be on two lists, or twice on one.
     fn list(
         &mut self,
@@ -171,6 +194,7 @@ impl Walk<'_> {
                     count(&mut self.free, frames.blocks.zone(at), at, order.frames())?;
                     self.is_merged(at, frame)?;
                 }
+                Frame::Slab(slab) => self.is_kept(at, slab)?,
                 Frame::Pcp { .. } => ensure(listed, Some(at), || format!("{frame:?}, but on no list"))?,
                 Frame::Anon { .. } => self.is_where_it_says(at, listed)?,
                 Frame::Isolated { order: Order::BASE, .. } => {

@@ -124,7 +124,7 @@ impl FaultControl {
         match self.phase {
             Phase::HugeMap { frame, deposit } => {
                 let table = Held { pfn: space.tables.frame(deposit), order: Order::BASE };
-                Holdings { isolated: vec![Held { pfn: frame, order: Order::HUGE }, table], gathered: Vec::new() }
+                Holdings { isolated: vec![Held { pfn: frame, order: Order::HUGE }, table], ..Holdings::default() }
             }
             _ => self.cow.as_ref().map_or_else(Holdings::default, HugeCopy::holdings),
         }

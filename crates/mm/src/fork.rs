@@ -8,8 +8,9 @@ use crate::{
     address_space::{AddressSpace, EVERYTHING},
     cost::Cx,
     frame::Holdings,
-    page_table::{Pmd, PmdSlot, TableId},
+    page_table::{Pmd, TableId},
     primitive,
+    slab::Cache,
     step::{RUN, Step},
     unmap::Unmap,
     vma::PageRange,
@@ -21,6 +22,8 @@ pub struct Fork {
     child: Option<AddressSpace>,
     /// The parent's pages below were passed.
     from: Vpn,
+    /// Its VMA around `from` ends here; the child has it too, and its pages are being copied.
+    vma_end: Option<Vpn>,
     /// Memory is out: the child goes again.
     undo: Option<Unmap>,
 }
@@ -29,7 +32,7 @@ impl Fork {
     #[expect(clippy::new_without_default, reason = "an operation, not a value")]
     /// Nothing is copied yet. The caller holds the parent's mmap lock for write from the first step on.
     pub fn new() -> Self {
-        Self { child: None, from: Vpn(0), undo: None }
+        Self { child: None, from: Vpn(0), vma_end: None, undo: None }
     }
 
     /// Goes on until `horizon`, at least by one run of pages; `ENOMEM` when memory is out, with nothing left of it.
@@ -59,30 +62,60 @@ impl Fork {
                 }
             };
         }
-        // Bound: each turn passes pages that a PMD entry of the parent covers.
-        while let Some((mut part, slot)) = next_to_copy(parent, self.from) {
-            let copied = match parent.tables.pmd(slot) {
-                Pmd::None => Ok(()),
-                Pmd::Huge(_) => parent.share_huge(&mut child, mm, cx, slot, part.start),
-                Pmd::Table(table) => {
-                    part.end = part.end.min(part.start.plus(RUN));
-                    parent.share_base(&mut child, mm, cx, table, part)
+        // Bound: each turn passes a VMA of the parent, or pages that one of its PMD entries covers.
+        loop {
+            match self.copy_some(mm, parent, &mut child, cx) {
+                Ok(true) => {}
+                Ok(false) => {
+                    primitive::flush_tlb(cx);
+                    return Step::Done(Ok(child));
                 }
-            };
-            if copied.is_err() {
-                primitive::flush_tlb(cx);
-                self.child = Some(child);
-                self.undo = Some(Unmap::everything());
-                return Step::More;
+                Err(_) => {
+                    primitive::flush_tlb(cx);
+                    self.undo = Some(Unmap::everything());
+                    break;
+                }
             }
-            self.from = part.end;
             if cx.now() >= horizon {
-                self.child = Some(child);
-                return Step::More;
+                break;
             }
         }
-        primitive::flush_tlb(cx);
-        Step::Done(Ok(child))
+        self.child = Some(child);
+        Step::More
+    }
+
+    /// The next VMA (`dup_mmap`), or a run of pages of the last one (`copy_page_range`); false when there is no more.
+    fn copy_some(
+        &mut self,
+        mm: &mut Mm,
+        parent: &mut AddressSpace,
+        child: &mut AddressSpace,
+        cx: &mut Cx,
+    ) -> Result<bool, Errno> {
+        let Some(end) = self.vma_end else {
+            let rest = PageRange { start: self.from, end: EVERYTHING.end };
+            let Some(vma) = parent.vmas.first_in(rest) else { return Ok(false) };
+            let object = mm.alloc_object(cx, Cache::VmArea).ok_or(Errno::NOMEM)?;
+            child.vmas.inherit(&vma, object);
+            // Pages of a VMA without anonymous ones are faulted in again.
+            (self.from, self.vma_end) =
+                if vma.anon.is_some() { (vma.start, Some(vma.end())) } else { (vma.end(), None) };
+            return Ok(true);
+        };
+        let Some((mut part, slot)) = parent.tables.next_pmd(PageRange { start: self.from, end }) else {
+            (self.from, self.vma_end) = (end, None);
+            return Ok(true);
+        };
+        match parent.tables.pmd(slot) {
+            Pmd::None => {}
+            Pmd::Huge(_) => parent.share_huge(child, mm, cx, slot, part.start)?,
+            Pmd::Table(table) => {
+                part.end = part.end.min(part.start.plus(RUN));
+                parent.share_base(child, mm, cx, table, part)?;
+            }
+        }
+        self.from = part.end;
+        Ok(true)
     }
 
     /// The child so far.
@@ -104,13 +137,6 @@ impl Fork {
             child.exit(mm, cx);
         }
     }
-}
-
-/// The next PMD entry at or above `from` in a VMA that may hold anonymous pages; others are faulted in again.
-fn next_to_copy(parent: &AddressSpace, from: Vpn) -> Option<(PageRange, PmdSlot)> {
-    let rest = PageRange { start: from, end: EVERYTHING.end };
-    let mut vmas = parent.vmas.overlapping(rest).filter(|vma| vma.anon.is_some());
-    vmas.find_map(|vma| parent.tables.next_pmd(PageRange { start: vma.start.max(from), end: vma.end() }))
 }
 
 impl AddressSpace {

@@ -7,6 +7,7 @@ use units::{CpuId, Order, Pfn, Vpn};
 use crate::{
     gfp::Mobility,
     pageblock::{MigrateType, Pageblocks, ZoneIndex},
+    slab::{Cache, Object, Slab},
 };
 
 /// Processes related by fork, which may share anonymous frames. 12 bits.
@@ -51,6 +52,8 @@ pub enum Frame {
     },
     /// A page table.
     PageTable,
+    /// Head of a slab of kernel objects.
+    Slab(Slab),
     /// Head of an allocated block about which no more is known; so every allocation begins.
     Kernel {
         /// The block's order.
@@ -93,6 +96,8 @@ pub struct Holdings {
     /// Folios that lost their last mapping and wait for a flush of the TLB: still `Frame::Anon`, and where they were on
     /// lists, but mapped by nobody.
     pub gathered: Vec<Held>,
+    /// Kernel objects that belong to nothing any more.
+    pub objects: Vec<Object>,
 }
 
 /// Neighbours on a list; [`NIL`] at its ends.
@@ -260,6 +265,12 @@ impl FrameTable {
         state & (KIND_MASK | ORDER_MASK) == FREE | u64::from(order.0) << ORDER_SHIFT
     }
 
+    /// Is this a folio of anonymous memory of one frame? What nearly every mapping maps.
+    #[inline]
+    pub fn is_base_anon(&self, pfn: Pfn) -> bool {
+        self.state[pfn.0 as usize] & (KIND_MASK | ORDER_MASK) == ANON
+    }
+
     /// The order of the block that a head speaks for; of other frames, that of one frame.
     pub fn order_of(&self, frame: Frame) -> Order {
         match frame {
@@ -267,7 +278,8 @@ impl FrameTable {
             | Frame::Pcp { order, .. }
             | Frame::Anon { order, .. }
             | Frame::Kernel { order, .. }
-            | Frame::Isolated { order, .. } => order,
+            | Frame::Isolated { order, .. }
+            | Frame::Slab(Slab { order, .. }) => order,
             Frame::ZeroHuge => self.blocks.order(),
             Frame::Interior | Frame::PageTable | Frame::Tail { .. } | Frame::Reserved => Order::BASE,
         }
@@ -472,11 +484,12 @@ impl FrameFlag {
     }
 }
 
-// State word: kind 4 bits, order 4, flags 8, payload 48. 4 and 5 are kept for files and slabs.
+// State word: kind 4 bits, order 4, flags 8, payload 48. 4 is kept for files.
 const INTERIOR: u64 = 0;
 const FREE: u64 = 1;
 const PCP: u64 = 2;
 const ANON: u64 = 3;
+const SLAB: u64 = 5;
 const PAGE_TABLE: u64 = 6;
 const KERNEL: u64 = 7;
 const ISOLATED: u64 = 8;
@@ -485,7 +498,7 @@ const TAIL: u64 = 10;
 const RESERVED: u64 = 15;
 
 /// Kinds that head an allocated block, one bit each.
-const ALLOCATED: u64 = 1 << ANON | 1 << PAGE_TABLE | 1 << KERNEL | 1 << ISOLATED | 1 << ZERO_HUGE;
+const ALLOCATED: u64 = 1 << ANON | 1 << SLAB | 1 << PAGE_TABLE | 1 << KERNEL | 1 << ISOLATED | 1 << ZERO_HUGE;
 
 const KIND_MASK: u64 = 0xf;
 const ORDER_SHIFT: u32 = 4;
@@ -496,12 +509,14 @@ const REPORTED: u64 = 1 << FLAGS_SHIFT;
 const MAP_COUNT_SHIFT: u32 = FLAGS_SHIFT + 6;
 const MAP_COUNT_MASK: u64 = FrameTable::MAP_COUNT_MAX as u64;
 const PAYLOAD_SHIFT: u32 = 16;
-/// Payload of Anon: page number 36 bits, family 12. Of Pcp: type 8 bits, CPU 32.
+/// Payload of Anon: page number 36 bits, family 12. Of Pcp: type 8 bits, CPU 32. Of Slab: objects 16 bits, cache 8, frozen.
 const FAMILY_SHIFT: u32 = 36;
 const FAMILY_MAX: u16 = (1 << (48 - FAMILY_SHIFT)) - 1;
 const VPN_MASK: u64 = (1 << FAMILY_SHIFT) - 1;
 const CPU_SHIFT: u32 = 8;
 const TYPE_MASK: u64 = 0xff;
+const CACHE_SHIFT: u32 = 16;
+const FROZEN_SHIFT: u32 = 24;
 const NEXT_SHIFT: u32 = 32;
 const NEXT_MASK: u64 = (u32::MAX as u64) << NEXT_SHIFT;
 
@@ -520,6 +535,10 @@ fn pack(frame: Frame) -> u64 {
             (ANON, order, (u64::from(family.0) << FAMILY_SHIFT | vpn.0) << PAYLOAD_SHIFT)
         }
         Frame::PageTable => (PAGE_TABLE, Order::BASE, 0),
+        Frame::Slab(Slab { cache, order, in_use, frozen }) => {
+            let state = u64::from(frozen) << FROZEN_SHIFT | (cache as u64) << CACHE_SHIFT | u64::from(in_use);
+            (SLAB, order, state << PAYLOAD_SHIFT)
+        }
         Frame::Kernel { order, mobility } => (KERNEL, order, (mobility as u64) << PAYLOAD_SHIFT),
         Frame::Isolated { owner, order } => (ISOLATED, order, u64::from(owner.0) << PAYLOAD_SHIFT),
         Frame::ZeroHuge => (ZERO_HUGE, Order::BASE, 0),
@@ -541,6 +560,12 @@ fn unpack(state: u64) -> Frame {
         PCP => Frame::Pcp { cpu: CpuId((payload >> CPU_SHIFT) as u32), order, list: list() },
         ANON => Frame::Anon { family: FamilyId((payload >> FAMILY_SHIFT) as u16), vpn: Vpn(payload & VPN_MASK), order },
         PAGE_TABLE => Frame::PageTable,
+        SLAB => Frame::Slab(Slab {
+            cache: Cache::from_index((payload >> CACHE_SHIFT & TYPE_MASK) as usize),
+            order,
+            in_use: payload as u16,
+            frozen: payload >> FROZEN_SHIFT & 1 != 0,
+        }),
         KERNEL => Frame::Kernel { order, mobility: Mobility::from_index(payload as usize) },
         ISOLATED => Frame::Isolated { owner: ControlId(payload as u32), order },
         ZERO_HUGE => Frame::ZeroHuge,

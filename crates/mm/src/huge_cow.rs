@@ -78,7 +78,7 @@ impl HugeCopy {
             _ => None,
         };
         let base = self.pages.iter().map(|pfn| Held { pfn: *pfn, order: Order::BASE });
-        Holdings { isolated: huge.into_iter().chain(base).collect(), gathered: Vec::new() }
+        Holdings { isolated: huge.into_iter().chain(base).collect(), ..Holdings::default() }
     }
 
     /// Frees what it holds, all at once.

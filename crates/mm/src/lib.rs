@@ -5,7 +5,8 @@
 //! | `include/linux/mmzone.h` | `zone.rs`       | HighMem (64-bit only)                                               |
 //! | `include/linux/mmzone.h` | `zone_state.rs` | boost, compaction state                                             |
 //! | `include/linux/mmzone.h` | `pageblock.rs`  | skip bits                                                           |
-//! | `include/linux/mm_types.h` | `frame.rs`    | files, slabs                                                        |
+//! | `include/linux/mm_types.h` | `frame.rs`    | files                                                               |
+//! | `mm/slub.c`              | `slab.rs`       | per-CPU partial lists; `anon_vma`s, maple nodes and all else        |
 //! | `include/linux/list.h`   | `list.rs`       |                                                                     |
 //! | `include/linux/gfp.h`    | `gfp.rs`        | reclaim, I/O, reserves                                              |
 //! | `mm/page_alloc.c`        | `alloc.rs`      | the slow path, dirty limits, zone reclaim, fair zones (up to 4.7)   |
@@ -51,6 +52,7 @@ mod primitive;
 pub mod pte;
 mod reserve;
 pub mod rmap;
+pub mod slab;
 pub mod step;
 pub mod thp;
 pub mod touch;
@@ -81,6 +83,7 @@ use lru::Lru;
 use node::Zonelist;
 use pageblock::ZoneIndex;
 use rmap::Rmap;
+use slab::Slabs;
 use thp::Thp;
 
 /// What one zone's arithmetic comes to. All quantities are frames.
@@ -110,6 +113,8 @@ pub struct Mm {
     pub thp: Thp,
     /// LRU lists.
     pub lru: Lru,
+    /// Kernel objects.
+    pub slabs: Slabs,
     zones: Vec<ZoneState>,
     /// By position of the preferred node.
     zonelists: Vec<Zonelist>,
@@ -146,7 +151,8 @@ impl Mm {
         let nodes = machine.nodes.iter().map(|node| node.id).collect();
         let node_of_zone: Vec<usize> = places.iter().map(|(node, _)| *node).collect();
         let lru = Lru::new(variant.lru_by, &node_of_zone, cpu_nodes.len());
-        Self { frames, rmap: Rmap::default(), thp: Thp::default(), lru, zones, zonelists, nodes, cpu_nodes, variant }
+        let (rmap, thp, slabs) = (Rmap::default(), Thp::default(), Slabs::new(cpu_nodes.len(), machine.nodes.len()));
+        Self { frames, rmap, thp, lru, slabs, zones, zonelists, nodes, cpu_nodes, variant }
     }
 
     /// Takes over settings that marks, reserves and limits depend on: a write to `vm.min_free_kbytes` and its like;

@@ -193,6 +193,7 @@ impl MmuGather {
         Holdings {
             isolated: self.batches.iter().map(|pfn| Held { pfn: *pfn, order: Order::BASE }).collect(),
             gathered: folios.map(|(_, folio)| Held { pfn: folio.head, order: folio.order }).collect(),
+            ..Holdings::default()
         }
     }
 }

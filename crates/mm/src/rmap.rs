@@ -154,7 +154,7 @@ impl Mm {
         if self.frames.unmap_only(pfn) {
             return Some(Unmapped { head: pfn, order: Order::BASE });
         }
-        if let Frame::Anon { order: Order::BASE, .. } = self.frames.get(pfn) {
+        if self.frames.is_base_anon(pfn) {
             self.set_count(pfn, self.count(pfn) - 1);
             return None;
         }

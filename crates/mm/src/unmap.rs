@@ -12,6 +12,7 @@ use crate::{
     page_table::{Pmd, PmdSlot, TableId},
     primitive,
     pte::Pte,
+    slab::Object,
     step::{RUN, Step},
     vma::PageRange,
 };
@@ -22,6 +23,8 @@ pub struct Unmap {
     range: PageRange,
     phase: Phase,
     gather: MmuGather,
+    /// Where the VMAs lived that are no more; from the last.
+    objects: Vec<Object>,
 }
 
 #[derive(Clone, Copy, Debug)]
@@ -34,12 +37,14 @@ enum Phase {
     Finish,
     /// Free the tables that cover nothing else, from here on.
     Tables { from: Vpn },
+    /// Give back what the VMAs lived in.
+    Vmas,
 }
 
 impl Unmap {
     /// Unmaps `range`. The caller holds the mmap lock for write from the first step on.
     pub fn new(range: PageRange) -> Self {
-        Self { range, phase: Phase::Detach, gather: MmuGather::default() }
+        Self { range, phase: Phase::Detach, gather: MmuGather::default(), objects: Vec::new() }
     }
 
     /// The end of a process: unmaps everything. [`AddressSpace::end`] does the rest.
@@ -100,10 +105,15 @@ impl Unmap {
             Phase::Tables { from } => {
                 let gap = space.vmas.gap_around(self.range);
                 let rest = PageRange { start: from, end: self.range.end };
-                match space.tables.free_tables(mm, cx, rest, gap, RUN) {
-                    Some(from) => self.phase = Phase::Tables { from },
-                    None => return true,
+                let stopped = space.tables.free_tables(mm, cx, rest, gap, RUN);
+                self.phase = stopped.map_or(Phase::Vmas, |from| Phase::Tables { from });
+            }
+            Phase::Vmas => {
+                for _ in 0..RUN {
+                    let Some(object) = self.objects.pop() else { break };
+                    mm.free_object(cx, object);
                 }
+                return self.objects.is_empty();
             }
         }
         false
@@ -111,21 +121,25 @@ impl Unmap {
 
     /// The frames that the operation holds between two steps.
     pub fn holdings(&self) -> Holdings {
-        self.gather.holdings()
+        Holdings { objects: self.objects.clone(), ..self.gather.holdings() }
     }
 
     /// Frees what the operation holds, all at once; what it has detached stays to be unmapped by [`AddressSpace::exit`].
     pub fn abort(&mut self, mm: &mut Mm, cx: &mut Cx) {
         self.gather.finish(mm, cx);
+        while let Some(object) = self.objects.pop() {
+            mm.free_object(cx, object);
+        }
     }
 
     /// From the first to the last page that was mapped; at the end of a process whatever its tables hold.
-    fn detach(&self, mm: &mut Mm, space: &mut AddressSpace, cx: &mut Cx) -> Result<Option<PageRange>, Errno> {
+    fn detach(&mut self, mm: &mut Mm, space: &mut AddressSpace, cx: &mut Cx) -> Result<Option<PageRange>, Errno> {
         space.split_vma(mm, cx, self.range.start)?;
         space.split_vma(mm, cx, self.range.end)?;
         let removed = space.vmas.remove(self.range);
-        for _ in &removed {
+        for vma in removed.iter().rev() {
             primitive::update_vma(cx);
+            self.objects.push(vma.object);
         }
         if self.range == EVERYTHING {
             return Ok(Some(EVERYTHING));

@@ -7,6 +7,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use pagelab_mm::{
     Frame, Mm, Variant,
     address_space::{AddressSpace, TASK_PAGES},
+    check::{self, Owners},
     cost::Cx,
     event::Event,
     fault::{Access, FaultDone},
@@ -240,6 +241,9 @@ impl World {
 
     /// The twin and the processes see the same, and tables, frames and counts agree.
     fn check(&self) {
+        let owners = Owners { spaces: self.spaces.values().collect(), controls: Vec::new() };
+        check::walk_owners(&self.machine.mm, &owners).unwrap();
+        check::walk(&self.machine.mm).unwrap();
         let mut mappings: BTreeMap<Pfn, u32> = BTreeMap::new();
         let mut owned: BTreeMap<Pfn, u64> = BTreeMap::new();
         for (process, space) in &self.spaces {

@@ -19,7 +19,7 @@ use pagelab_mm::{
     vma::{HugeAdvice, PageRange},
 };
 use small_machine::SmallMachine;
-use units::{CpuId, Errno, NodeId, Order, Time};
+use units::{CpuId, Errno, NodeId, Order, Pfn, Time};
 
 const HUGE: u64 = 512;
 const ME: ControlId = ControlId(7);
@@ -177,7 +177,7 @@ fn fork_by_steps(machine: &mut SmallMachine, parent: &mut AddressSpace) -> (u64,
 fn a_fork_copies_32_entries_a_step() {
     let (mut machine, mut parent, _) = written(ThpEnabled::Never, 16, 3 * HUGE + 10);
     let (steps, child) = fork_by_steps(&mut machine, &mut parent);
-    assert_eq!(steps, 3 * HUGE / 32 + 1 + 1, "runs, and the end");
+    assert_eq!(steps, 1 + 3 * HUGE / 32 + 1 + 1 + 1, "a VMA, runs, its end, and the end");
     let child = child.unwrap();
     owners(&machine, &[&parent, &child], Holdings::default()).unwrap();
     assert_eq!(child.rss_pages(), parent.rss_pages());
@@ -347,4 +347,62 @@ fn before_5_8_a_store_to_the_huge_zero_page_clears_a_huge_page() {
     machine.run(|mm, cx| space.exit(mm, cx));
     machine.run(Mm::shrink_huge_zero);
     assert_eq!(machine.allocated(), 0);
+}
+
+#[test]
+fn vmas_take_slabs_and_give_them_back() {
+    let mut machine = SmallMachine::new(16 * 512);
+    let mut space = machine.space();
+    let range = machine.map(&mut space, 200);
+    let slabs = |machine: &SmallMachine| {
+        let is_slab = |pfn: &u32| matches!(machine.mm.frames.get(Pfn(*pfn)), Frame::Slab(_));
+        (0..machine.frames).filter(is_slab).count()
+    };
+    assert_eq!(slabs(&machine), 2, "its own, and its VMA's");
+    // Every other page goes: a hundred VMAs, twenty in a frame.
+    for n in 0..100 {
+        let page = PageRange::new(range.start.plus(2 * n), 1);
+        machine.run(|mm, cx| space.munmap(mm, cx, page)).0.unwrap();
+        owners(&machine, &[&space], Holdings::default()).unwrap();
+    }
+    assert_eq!((space.vmas.len(), slabs(&machine)), (100, 1 + 6), "102 for a moment");
+    let mut fork = Fork::new();
+    let mut child = loop {
+        match step(&mut machine, |mm, cx| fork.step(mm, &mut space, cx, Time(0))) {
+            Step::Done(child) => break child.unwrap(),
+            _ => owners(&machine, &[&space, fork.child().unwrap()], fork.holdings()).unwrap(),
+        }
+    };
+    assert_eq!((child.vmas.len(), slabs(&machine)), (100, 1 + 10), "the child has its own VMAs");
+    let mut unmap = Unmap::everything();
+    while step(&mut machine, |mm, cx| unmap.step(mm, &mut child, cx, Time(0))) == Step::More {
+        owners(&machine, &[&space, &child], unmap.holdings()).unwrap();
+    }
+    machine.run(|mm, cx| child.end(mm, cx));
+    assert!(slabs(&machine) <= 1 + 6 + 5, "five may stay");
+    owners(&machine, &[&space], Holdings::default()).unwrap();
+    machine.run(|mm, cx| space.munmap(mm, cx, range)).0.unwrap();
+    machine.run(|mm, cx| space.exit(mm, cx));
+    assert_eq!(machine.allocated(), 0);
+}
+
+#[test]
+fn without_memory_for_a_vma_there_is_no_mapping() {
+    let mut machine = SmallMachine::new(512);
+    let mut space = machine.space();
+    let range = machine.map(&mut space, 64);
+    let kernel = AllocRequest::gfp_kernel(NodeId(0));
+    while machine.run(|mm, cx| mm.alloc(cx, &kernel)).0.is_some() {}
+    // Every other page goes, until twenty VMAs fill the slab that is there.
+    let mut split = 0;
+    let error = loop {
+        let page = PageRange::new(range.start.plus(1 + 2 * split), 1);
+        match machine.run(|mm, cx| space.munmap(mm, cx, page)).0 {
+            Ok(()) => split += 1,
+            Err(error) => break error,
+        }
+    };
+    // The last one still was cut at its start.
+    assert_eq!((error, split, space.vmas.len()), (Errno::NOMEM, 18, 20));
+    owners(&machine, &[&space], Holdings::default()).unwrap();
 }

@@ -197,7 +197,7 @@ impl Operation {
     }
 }
 
-fn map(mm: &Mm, space: &mut AddressSpace, cx: &mut Cx<'_>, len: Bytes, left: &mut Bytes) -> Result<VmRange, Errno> {
+fn map(mm: &mut Mm, space: &mut AddressSpace, cx: &mut Cx<'_>, len: Bytes, left: &mut Bytes) -> Result<VmRange, Errno> {
     let rest = left.0.checked_sub(len.0).ok_or(Errno::NOMEM)?;
     let pages = len.0.div_ceil(Bytes::PAGE.0);
     let range = space.mmap(mm, cx, pages)?;

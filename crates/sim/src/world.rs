@@ -108,7 +108,7 @@ impl World {
         let id = self.create_space();
         let mut cx = Cx::new(CpuId(0), Time(0), &self.prices, &mut self.counters);
         let space = self.spaces[id.0 as usize].as_mut().expect("it was just made");
-        let range = space.mmap(&self.mm, &mut cx, frames.0).expect("an empty address space has room");
+        let range = space.mmap(&mut self.mm, &mut cx, frames.0).expect("an empty address space has room");
         space.madvise(&mut self.mm, &mut cx, range, HugeAdvice::NoHugePage).expect("the range was just mapped");
         let mut touch = Touch::pages(range, Access::Write);
         loop {

@@ -38,7 +38,9 @@ fn run<T: 'static>(frames: u32, body: impl AsyncFnOnce(Sim) -> T + 'static) -> (
     let (result, finish) = simulate(&machine(frames), no_entries, body);
     let zones = [Event::PgallocDma, Event::PgallocDma32, Event::PgallocNormal, Event::PgallocMovable];
     let allocated: u64 = zones.into_iter().map(|event| finish.counters.get(event)).sum();
-    assert_eq!(allocated, finish.counters.get(Event::Pgfree), "everything is given back");
+    // Each CPU keeps a slab of VMAs and one of `mm_struct`s at most.
+    let kept = allocated - finish.counters.get(Event::Pgfree);
+    assert!(kept <= 2 * (1 + 8), "all but {kept} frames are given back");
     (result, finish.counters)
 }
 

@@ -12,6 +12,7 @@ use crate::{
     frame::{Frame, FrameFlag, Holdings},
     page_table::Pmd,
     pte::Pte,
+    slab::{Object, Slab},
     vma::PageRange,
 };
 
@@ -34,6 +35,7 @@ pub fn walk_owners(mm: &Mm, owners: &Owners) -> Result<(), Broken> {
         for held in &holdings.gathered {
             claims.gathered.add(held.pfn, held.order)?;
         }
+        claims.count_objects(holdings.objects.iter().copied());
     }
     for space in &owners.spaces {
         for table in space.tables.frames() {
@@ -41,6 +43,7 @@ pub fn walk_owners(mm: &Mm, owners: &Owners) -> Result<(), Broken> {
                 claims.tables.add(table, ())?;
             }
         }
+        claims.count_objects(space.objects());
         claims.count_entries(mm, space)?;
     }
     let mut at = Pfn(0);
@@ -61,6 +64,8 @@ struct Claims {
     tables: Claim<()>,
     /// Entries of page tables, by the head of the folio that they map.
     entries: BTreeMap<Pfn, u32>,
+    /// Kernel objects, by slab.
+    objects: BTreeMap<Pfn, u16>,
 }
 
 /// Blocks by their first frame.
@@ -86,6 +91,12 @@ impl<T: std::fmt::Debug + PartialEq> Claim<T> {
 }
 
 impl Claims {
+    fn count_objects(&mut self, objects: impl Iterator<Item = Object>) {
+        for object in objects {
+            *self.objects.entry(object.slab()).or_default() += 1;
+        }
+    }
+
     fn count_entries(&mut self, mm: &Mm, space: &AddressSpace) -> Result<(), Broken> {
         let mut rest = EVERYTHING;
         // Bound: each turn passes one PMD entry.
@@ -130,6 +141,10 @@ impl Claims {
                 let is_dropped = mm.frames.has(pfn, FrameFlag::Dropped);
                 if counted == 0 && !is_dropped { self.gathered.settle(pfn, frame, &order) } else { Ok(()) }
             }
+            Frame::Slab(Slab { in_use, .. }) => {
+                let objects = self.objects.remove(&pfn).unwrap_or(0);
+                ensure(in_use == objects, Some(pfn), || format!("{frame:?}, but somebody has {objects}"))
+            }
             Frame::ZeroHuge => {
                 let known = mm.thp.huge_zero_frame();
                 ensure(known == Some(pfn), Some(pfn), || format!("{frame:?}, but that is {known:?}"))
@@ -143,7 +158,8 @@ impl Claims {
         let isolated = self.isolated.0.first_key_value().map(|(pfn, (owner, _))| (*pfn, format!("held by {owner:?}")));
         let gathered = self.gathered.0.keys().next().map(|pfn| (*pfn, "waits for a flush".to_owned()));
         let table = self.tables.0.keys().next().map(|pfn| (*pfn, "a page table".to_owned()));
-        match isolated.or(gathered).or(table) {
+        let slab = self.objects.keys().next().map(|pfn| (*pfn, "a slab".to_owned()));
+        match isolated.or(gathered).or(table).or(slab) {
             Some((pfn, what)) => broken(Some(pfn), || format!("said to be {what}, but it is not")),
             None => Ok(()),
         }

@@ -81,10 +81,15 @@ impl SmallMachine {
         self.counters.get(event)
     }
 
-    /// Frames that somebody owns.
+    /// Frames that somebody owns, but for slabs, which stay a while when they are empty.
     pub(crate) fn allocated(&self) -> u64 {
         let owned = |pfn| match self.mm.frames.get(Pfn(pfn)) {
-            Frame::Interior | Frame::Free { .. } | Frame::Pcp { .. } | Frame::Tail { .. } | Frame::Reserved => 0,
+            Frame::Interior
+            | Frame::Free { .. }
+            | Frame::Pcp { .. }
+            | Frame::Tail { .. }
+            | Frame::Slab(_)
+            | Frame::Reserved => 0,
             frame => u64::from(self.mm.frames.order_of(frame).frames()),
         };
         (0..self.frames).map(owned).sum()
