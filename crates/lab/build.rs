@@ -1,7 +1,7 @@
 //! Puts the program hash and the commit into the binary.
 //!
-//! The program hash is that of everything a simulated result depends on: the sources of units, mm, os, workloads and sim
-//! and the lock file. Two binaries with the same hash give the same bytes.
+//! The program hash is that of everything a simulated result depends on: the sources of units, mm, os, workloads and sim,
+//! the built-in variants, the generic prices and the lock file. Two binaries with the same hash give the same bytes.
 
 use std::{
     fs,
@@ -15,10 +15,10 @@ fn main() {
     let crates = Path::new(env!("CARGO_MANIFEST_DIR")).parent().expect("this crate lies in crates/");
     let root = crates.parent().expect("crates/ lies in the repository");
     let mut files = vec![root.join("Cargo.lock")];
-    for name in HASHED {
-        let sources = crates.join(name).join("src");
-        watch(&sources);
-        collect(&sources, &mut files);
+    let sources = HASHED.map(|name| crates.join(name).join("src"));
+    for folder in sources.into_iter().chain(["variants", "machines/prices"].map(|folder| root.join(folder))) {
+        watch(&folder);
+        collect(&folder, &mut files);
     }
     for watched in ["Cargo.lock", "machines", "experiments", ".git/HEAD", ".git/logs/HEAD"] {
         watch(&root.join(watched));

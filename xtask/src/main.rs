@@ -29,6 +29,11 @@ enum Command {
         /// Run only the tests whose name contains this (the other stages run whole)
         filter: Option<String>,
     },
+    /// What we take, as ratios and sizes from one run: the fault loop against this host's kernel, and the memory manager
+    /// from 4 GiB to 1 TiB
+    ///
+    /// CPU times, medians; nothing is asserted, and a busy machine shows in the figures. Takes about a minute and 4 GiB.
+    Bench,
     /// The checks that clippy does not have: crate arrows, file names and sizes, banned words, manifest comments
     Tidy,
     /// Fetch a Debian cloud kernel into the cache, without root, for tests and `--kernel VERSION`
@@ -51,9 +56,22 @@ fn main() -> ExitCode {
 fn run(command: Command) -> Result<ExitCode> {
     match command {
         Command::Test { filter } => test::run(&workspace()?, filter.as_deref()),
+        Command::Bench => bench(),
         Command::Tidy => Ok(code(tidy::run(&workspace()?)?)),
         Command::Kernel(options) => kernel::run(&options).map(|()| ExitCode::SUCCESS),
     }
+}
+
+/// The benchmarks of the crates, with cargo's own runner.
+fn bench() -> Result<ExitCode> {
+    let workspace = workspace()?;
+    let mut failed = 0;
+    for (krate, bench) in [("pagelab-lab", "fault_loop"), ("pagelab-mm", "speed")] {
+        let arguments = ["bench", "--quiet", "--package", krate, "--bench", bench];
+        let status = test::cargo_command(&workspace, &arguments).status();
+        failed += usize::from(!status.context("cargo bench")?.success());
+    }
+    Ok(code(failed))
 }
 
 /// 1 when anything was found, as every check here reports itself.

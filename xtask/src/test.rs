@@ -106,7 +106,8 @@ fn stage(name: &'static str, body: impl FnOnce() -> Result<String>) -> Stage {
     Stage { name, wall: start.elapsed(), complaint }
 }
 
-fn cargo_command(workspace: &Metadata, arguments: &[&str]) -> Command {
+/// Cargo, in the workspace.
+pub(crate) fn cargo_command(workspace: &Metadata, arguments: &[&str]) -> Command {
     let mut command = Command::new(std::env::var_os("CARGO").unwrap_or_else(|| "cargo".into()));
     command.args(arguments).current_dir(&workspace.workspace_root);
     command

@@ -88,7 +88,8 @@ pub(crate) struct Run {
     /// Machine for target vm: a name or path (`pagelab list machines`)
     #[arg(long)]
     machine: Option<String>,
-    /// Variant for target sim alone (`pagelab list variants`); may be given several times
+    /// Variant for target sim alone: a name or path (`pagelab list variants`), or `host`, the newest rules not newer than this
+    /// kernel; may be given several times
     #[arg(long)]
     variant: Vec<String>,
     /// A kernel setting (`pagelab list knobs`) or a parameter of the workload (`pagelab list workloads`; several values
@@ -111,6 +112,13 @@ pub(crate) struct Run {
     /// Seconds that a guest's boot or one cell may take
     #[arg(long, value_name = "SECONDS", default_value_t = 900, value_parser = clap::value_parser!(u64).range(1..=1_000_000))]
     timeout: u64,
+    /// Simulated cells at a time [default: one per CPU]. Results and their order do not depend on it; cells on real
+    /// kernels run one at a time
+    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u16).range(1..=4096))]
+    workers: Option<u16>,
+    /// Write the trace events of each simulated cell (mm_page_alloc_extfrag) to trace-*.txt in the result directory
+    #[arg(long)]
+    trace: bool,
     /// Result directory [default: results/EXPERIMENT-DATE-TIME]
     #[arg(short, long, value_name = "DIR")]
     output: Option<PathBuf>,
@@ -172,7 +180,7 @@ pub(crate) enum FormatArg {
 
 #[derive(Clone, Copy, Debug, ValueEnum)]
 pub(crate) enum Listed {
-    /// Kernels whose rules the arithmetic knows
+    /// Kernels as data: each its parent plus what differs
     Variants,
     /// Machine files
     Machines,
@@ -220,6 +228,9 @@ impl Run {
         if leaves_out(Target::Vm) && leaves_out(Target::Sim) && self.machine.is_some() {
             return Err(UsageError("--machine is for targets vm and sim, which --target leaves out".to_owned()));
         }
+        if leaves_out(Target::Sim) && self.trace {
+            return Err(UsageError("--trace is for target sim, which --target leaves out".to_owned()));
+        }
         if !self.variant.is_empty() && targets != [Target::Sim] {
             return Err(UsageError(
                 "--variant is for --target sim alone; a twin has the rules of its kernel".to_owned(),
@@ -236,6 +247,8 @@ impl Run {
             memory: self.memory,
             accelerator,
             timeout_s: self.timeout,
+            workers: self.workers.map(usize::from),
+            trace: self.trace,
             out: self.output.clone(),
         })
     }

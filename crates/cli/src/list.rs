@@ -7,7 +7,7 @@ use crate::args::Listed;
 /// What `pagelab list` prints.
 pub(crate) fn text(what: Listed) -> String {
     match what {
-        Listed::Variants => columns(lab::show::variants()),
+        Listed::Variants => variants(),
         Listed::Machines => columns(source::list(Kind::Machine)),
         Listed::Experiments => columns(source::list(Kind::Experiment)),
         Listed::Workloads => workloads(),
@@ -24,6 +24,14 @@ fn columns(rows: impl IntoIterator<Item = (String, String)>) -> String {
     let rows: Vec<_> = rows.into_iter().collect();
     let width = rows.iter().map(|(name, _)| name.len()).max().unwrap_or(0);
     rows.iter().map(|(name, about)| format!("{name:width$}  {about}").trim_end().to_owned() + "\n").collect()
+}
+
+fn variants() -> String {
+    let rows = lab::variant::list().into_iter().flat_map(|(name, lines)| {
+        let names = [name].into_iter().chain(std::iter::repeat(String::new()));
+        names.zip(lines).collect::<Vec<_>>()
+    });
+    columns(rows)
 }
 
 fn workloads() -> String {

@@ -7,7 +7,7 @@ mod table;
 use std::collections::BTreeSet;
 
 use linux::procfs::{Pageset, Snapshot, Zone};
-use mm::{MachineView, Marks, NodeView, PcpHigh, Settings, Variant, ZoneFigures, ZoneKind, ZoneView};
+use mm::{MachineView, Marks, NodeView, PcpHigh, Settings, ZoneFigures, ZoneKind, ZoneView, variant::Named};
 use serde::{Deserialize, Serialize};
 use units::{CpuId, Frames, NodeId};
 
@@ -210,22 +210,22 @@ fn settings(snapshot: &Snapshot) -> Result<Settings, ArithmeticError> {
 }
 
 /// Holds the kernel's figures against ours under the rules of `variant`.
-pub fn compare(snapshot: &Snapshot, variant: &Variant, phase: Phase) -> Result<ZoneComparison, ArithmeticError> {
+pub fn compare(snapshot: &Snapshot, variant: &Named, phase: Phase) -> Result<ZoneComparison, ArithmeticError> {
     let (machine, mut settings) = view(snapshot)?;
     let in_force = settings.min_free_kbytes;
-    let automatic = mm::automatic_min_free_kbytes(&machine, &settings, variant);
+    let automatic = mm::automatic_min_free_kbytes(&machine, &settings, &variant.rules);
     if phase == Phase::Booted {
         // Nobody has set it yet, so it is no input: ours follows from the pages as well.
         settings.min_free_kbytes = automatic;
     }
-    let figures = mm::zone_figures(&machine, &settings, variant);
+    let figures = mm::zone_figures(&machine, &settings, &variant.rules);
     let row = |zone: &Zone| {
         let same = |ours: &&ZoneFigures| ours.node == zone.node && ours.kind.name() == zone.name;
         row(zone, figures.iter().find(same).expect("the view has every zone that is printed"), phase)
     };
     Ok(ZoneComparison {
         release: snapshot.version.text.clone(),
-        variant: variant.name.to_owned(),
+        variant: variant.name.clone(),
         phase,
         zones: snapshot.zones.iter().map(row).collect(),
         min_free_kbytes: MinFree::new(in_force, automatic),

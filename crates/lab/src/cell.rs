@@ -2,7 +2,7 @@
 //!
 //! The same code works in a worker on this machine and in a worker inside a guest.
 
-use std::collections::BTreeMap;
+use std::{collections::BTreeMap, path::PathBuf};
 
 use linux::host::{self, Linux, block_on};
 use os::Os;
@@ -11,7 +11,7 @@ use serde::{Deserialize, Serialize};
 use units::{Bytes, Picos};
 use workloads::{Outcome, Workload};
 
-use crate::{machine::Machine, metrics, provenance, source::Source};
+use crate::{machine::Machine, metrics, provenance, source::Source, variant::Recorded};
 
 /// What a worker is told.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
@@ -22,9 +22,24 @@ pub struct Order {
     pub cap: Bytes,
     /// Whether to watch an equally long idle window afterwards, and to take its counts off: on a machine that others use.
     pub idle_window: bool,
-    /// The machine to simulate, as a machine file; none on a real kernel.
-    pub machine: Option<String>,
+    /// What to simulate; none on a real kernel.
+    pub simulated: Option<Simulated>,
+    /// Where the simulator's trace events go, if anywhere.
+    #[serde(default)]
+    pub trace: Option<PathBuf>,
 }
+
+/// What a cell simulates.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Simulated {
+    /// The machine, as a machine file.
+    pub machine: String,
+    /// The kernel.
+    pub variant: Recorded,
+}
+
+/// Trace events of one cell that are kept: some ten megabytes.
+const TRACE_LINES: usize = 65_536;
 
 /// A counter whose idle movement is more than this share of its movement under the workload says nothing about the
 /// workload: 0.1 %.
@@ -37,9 +52,9 @@ pub fn work(order: &[u8]) -> Result<String, String> {
     host::volunteer_for_oom();
     let date = provenance::now();
     let start = host::monotonic_ns();
-    let measured = match &order.machine {
+    let measured = match &order.simulated {
         None => real(&workload, &order)?,
-        Some(machine) => simulated(&workload, &order, machine)?,
+        Some(what) => simulated(&workload, &order, what)?,
     };
     let run = Run {
         date,
@@ -62,17 +77,25 @@ fn real(workload: &Workload, order: &Order) -> Result<Measured, String> {
 }
 
 /// In the simulator.
-fn simulated(workload: &Workload, order: &Order, machine: &str) -> Result<Measured, String> {
-    let source = Source::from_text(format!("{}.toml", order.key.machine), machine);
+fn simulated(workload: &Workload, order: &Order, what: &Simulated) -> Result<Measured, String> {
+    let source = Source::from_text(format!("{}.toml", order.key.machine), what.machine.as_str());
     let machine = Machine::from_source(&source, &linux::setting::names()).map_err(|error| error.to_string())?;
-    let variant = mm::Variant::named(&order.key.variant);
-    let variant = variant.ok_or_else(|| format!("unknown variant {}", order.key.variant))?;
-    let config = crate::simulated::config(&machine, variant, order.cap)?;
+    let config = crate::simulated::config(&machine, &what.variant.rules()?, order.cap, order.key.seed)?;
     let workload_there = workload.clone();
-    let (outcome, finish) = sim::simulate(&config, entry, async move |os| workload_there.run(os).await);
+    let options = sim::Options { trace_lines: order.trace.as_ref().map(|_| TRACE_LINES), ..sim::Options::default() };
+    let main = async move |os| workload_there.run(os).await;
+    let (outcome, finish, extra) = sim::simulate_with(&config, options, entry, main);
+    // Also of a run that failed: it may show why.
+    if let (Some(file), Some(trace)) = (&order.trace, extra.trace) {
+        report::write_whole(file, trace.as_bytes()).map_err(|error| error.to_string())?;
+    }
     let outcome = outcome.map_err(|error| error.to_string())?;
     let mut measured = measure(workload, outcome, None);
-    measured.detail = serde_json::json!({ "tasks": measured.detail, "run_hash": finish.hash });
+    measured.detail = serde_json::json!({
+        "tasks": measured.detail,
+        "run_hash": finish.hash,
+        "variant": what.variant.difference,
+    });
     Ok(measured)
 }
 
@@ -119,6 +142,7 @@ fn measure(workload: &Workload, outcome: Outcome, idle: Option<&BTreeMap<String,
         scored: workload.scored(),
         metrics: metrics::of(workload, &outcome),
         counters,
+        gauges: outcome.gauges,
         checks,
         skipped,
         detail: serde_json::to_value(outcome.tasks).expect("outcomes serialise"),

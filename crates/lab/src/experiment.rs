@@ -161,7 +161,7 @@ model = ["threads", "processes"]
                 "fault-storm",
                 "fault-strom",
                 "2: workload: unknown workload \"fault-strom\"; did you mean \"fault-storm\"? \
-                 (valid workloads: fault-storm)",
+                 (valid workloads: fault-storm, fork-storm)",
             ),
             (
                 "\"vm\"",

@@ -72,6 +72,7 @@ pub fn import(snapshot: &Snapshot, name: &str) -> Machine {
         threads: threads(snapshot, &numbers),
         settings: settings.map(|(name, value)| (name.clone(), value.clone())).collect(),
         modules: Vec::new(),
+        prices: Vec::new(),
         kernel: Some(release.clone()),
     }
 }

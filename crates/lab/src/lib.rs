@@ -12,9 +12,11 @@ pub mod plan;
 pub mod prices;
 pub mod provenance;
 pub mod run;
+mod seed;
 pub mod show;
 pub mod simulated;
 pub mod source;
+pub mod variant;
 
 /// Every workload there is, with its parameters.
 pub fn workloads() -> &'static [workloads::WorkloadInfo] {

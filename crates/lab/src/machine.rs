@@ -1,4 +1,4 @@
-//! A machine as data: NUMA nodes, CPUs, memory, distances, kernel settings. Files: `machines/NAME.toml`.
+//! A machine as data: NUMA nodes, CPUs, memory, distances, kernel settings, prices. Files: `machines/NAME.toml`.
 
 mod cpulist;
 mod read;
@@ -8,7 +8,10 @@ mod write;
 
 use units::{Bytes, CpuId, Frames, NodeId};
 
-use crate::source::{self, Kind, Source, SourceError};
+use crate::{
+    prices::Price,
+    source::{self, Kind, Source, SourceError},
+};
 
 /// A node's distance to itself, and to others when nothing says otherwise (ACPI's SLIT; LOCAL_DISTANCE and
 /// REMOTE_DISTANCE in Linux).
@@ -28,6 +31,8 @@ pub struct Machine {
     pub threads: Vec<Vec<CpuId>>,
     /// Kernel settings by the kernel's names, such as `transparent_hugepage/enabled`; in the file's order.
     pub settings: Vec<(String, String)>,
+    /// What primitive operations take, in the order of `mm::cost::Work::ALL`; those not given are generic.
+    pub prices: Vec<Price>,
     /// Kernel modules that a guest of this shape needs.
     pub modules: Vec<String>,
     /// Release of the kernel that it was imported from.

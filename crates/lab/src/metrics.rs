@@ -2,12 +2,13 @@
 
 use report::{Better, Metric};
 use units::Picos;
-use workloads::{Outcome, TaskOutcome, Workload};
+use workloads::{Iteration, Outcome, TaskOutcome, Workload, fork_storm::Phase};
 
 /// The metrics of one cell, in the order in which tables show them.
 pub(crate) fn of(workload: &Workload, outcome: &Outcome) -> Vec<Metric> {
     match workload {
         Workload::FaultStorm(_) => fault_storm(outcome),
+        Workload::ForkStorm(_) => fork_storm(outcome),
     }
 }
 
@@ -15,7 +16,7 @@ fn fault_storm(outcome: &Outcome) -> Vec<Metric> {
     let elapsed = outcome.elapsed();
     let all = |count: fn(&TaskOutcome) -> u64| outcome.tasks.iter().map(count).sum::<u64>();
     let own = |task: &TaskOutcome| rate(task.faults, task.end.since(task.start));
-    let latencies = outcome.tasks.iter().flat_map(|task| &task.iterations);
+    let latencies = outcome.tasks.iter().flat_map(|task| &task.iterations).map(latency_ns);
     vec![
         metric("faults_per_second", "faults/s", Better::Higher, vec![rate(all(|task| task.faults), elapsed)]),
         metric(
@@ -24,14 +25,26 @@ fn fault_storm(outcome: &Outcome) -> Vec<Metric> {
             Better::Higher,
             vec![harmonic_mean(outcome.tasks.iter().map(own))],
         ),
-        metric(
-            "fault_latency_ns",
-            "ns",
-            Better::Lower,
-            latencies.map(|iteration| iteration.faulting.0 as f64 / 1e3 / iteration.faults as f64).collect(),
-        ),
+        metric("fault_latency_ns", "ns", Better::Lower, latencies.collect()),
         metric("page_stores_per_second", "base pages/s", Better::Higher, vec![rate(all(|task| task.stores), elapsed)]),
     ]
+}
+
+fn fork_storm(outcome: &Outcome) -> Vec<Metric> {
+    let phase = |phase: Phase| outcome.tasks[phase as usize].iterations.iter();
+    let latency = |name, of| metric(name, "ns", Better::Lower, phase(of).map(latency_ns).collect());
+    let forks = phase(Phase::Fork).map(|iteration| iteration.faulting.0 as f64 / 1e3).collect();
+    vec![
+        latency("touch_fault_latency_ns", Phase::Touch),
+        metric("fork_latency_ns", "ns", Better::Lower, forks),
+        latency("copy_fault_latency_ns", Phase::Copy),
+        latency("reuse_fault_latency_ns", Phase::Reuse),
+    ]
+}
+
+/// Time per fault.
+fn latency_ns(iteration: &Iteration) -> f64 {
+    iteration.faulting.0 as f64 / 1e3 / iteration.faults as f64
 }
 
 fn metric(name: &str, unit: &str, better: Better, samples: Vec<f64>) -> Metric {

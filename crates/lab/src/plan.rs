@@ -6,6 +6,7 @@ mod session;
 use std::path::PathBuf;
 
 use linux::{kernel_image::KernelImage, qemu::Accelerator};
+use mm::variant::Named;
 use report::{Column, Key, Skipped, Target};
 use serde::{Deserialize, Serialize};
 use units::Bytes;
@@ -14,8 +15,9 @@ pub use self::grid::task_counts;
 use crate::{
     experiment::Experiment,
     machine::Machine,
-    provenance,
+    prices, provenance,
     source::{SourceError, unknown},
+    variant::Recorded,
 };
 
 /// What a user asks for.
@@ -29,7 +31,7 @@ pub struct Request {
     pub kernels: Vec<String>,
     /// Name or path of the machine for targets vm and sim.
     pub machine: Option<String>,
-    /// Variants for target sim alone; empty means the newest rules not newer than the experiment's kernel.
+    /// Names or paths of variants for target sim alone; empty means the newest rules not newer than the experiment's kernel.
     pub variants: Vec<String>,
     /// `NAME=VALUE`: a kernel setting, or a parameter of the workload.
     pub sets: Vec<String>,
@@ -41,6 +43,10 @@ pub struct Request {
     pub accelerator: AcceleratorChoice,
     /// Seconds that one cell may take.
     pub timeout_s: u64,
+    /// Simulated cells at a time; one per CPU of this host when not given.
+    pub workers: Option<usize>,
+    /// Write the trace events of simulated cells beside the result.
+    pub trace: bool,
     /// Where results go; a run that stopped there is resumed.
     pub out: Option<PathBuf>,
 }
@@ -78,6 +84,10 @@ pub struct Plan {
     pub skipped: Vec<Skipped>,
     /// Seconds that one cell may take.
     pub timeout_s: u64,
+    /// Simulated cells at a time.
+    pub workers: usize,
+    /// Write the trace events of simulated cells beside the result.
+    pub trace: bool,
 }
 
 /// All cells on one kernel and machine.
@@ -110,7 +120,9 @@ pub enum Place {
     /// In the simulator.
     Sim {
         /// The kernel as data.
-        variant: &'static mm::Variant,
+        variant: Named,
+        /// The release whose nearest rules these are, when nobody asked for them by name.
+        chosen_for: Option<String>,
         /// The real session whose twin it is: on the same machine, as that kernel found it.
         twin_of: Option<Column>,
     },
@@ -125,6 +137,17 @@ impl Session {
             Place::Sim { .. } => Target::Sim,
         }
     }
+
+    fn simulated(&self) -> Option<Simulated> {
+        let Place::Sim { variant, chosen_for, twin_of } = &self.place else { return None };
+        Some(Simulated {
+            column: Column { target: Target::Sim, kernel: self.kernel.clone(), machine: self.machine.name.clone() },
+            variant: Recorded::of(variant),
+            chosen_for: chosen_for.clone(),
+            twin_of: twin_of.clone(),
+            prices: prices::all(&self.machine.prices),
+        })
+    }
 }
 
 /// What a result directory says about the run it holds, so that a resumed run is the same run.
@@ -136,6 +159,24 @@ pub struct Identity {
     pub keys: Vec<Key>,
     /// The machine of each session, as a machine file, and what runs its instructions.
     pub machines: Vec<(String, String)>,
+    /// What each simulated column is.
+    pub simulated: Vec<Simulated>,
+}
+
+/// A simulated column: what it needs for explaining itself.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Simulated {
+    /// The column.
+    #[serde(flatten)]
+    pub column: Column,
+    /// Its kernel.
+    pub variant: Recorded,
+    /// The release whose nearest rules these are, when nobody asked for them by name.
+    pub chosen_for: Option<String>,
+    /// The real column whose twin it is.
+    pub twin_of: Option<Column>,
+    /// What primitive operations take.
+    pub prices: Vec<prices::Used>,
 }
 
 impl Plan {
@@ -149,7 +190,9 @@ impl Plan {
             let reasons: Vec<_> = skipped.iter().map(|skip| format!("{}: {}", skip.target, skip.reason)).collect();
             return Err(UsageError(format!("nothing can run here: {}", reasons.join("; "))));
         }
-        Ok(Self { settings, sessions, skipped, timeout_s: request.timeout_s, experiment })
+        let workers = request.workers.unwrap_or_else(|| linux::host::usable_cpus().len());
+        let (timeout_s, trace) = (request.timeout_s, request.trace);
+        Ok(Self { experiment, settings, sessions, skipped, timeout_s, workers, trace })
     }
 
     /// The number of cells.
@@ -169,6 +212,7 @@ impl Plan {
             program: provenance::PROGRAM_HASH.to_owned(),
             keys: self.sessions.iter().flat_map(|session| session.keys.iter().cloned()).collect(),
             machines: self.sessions.iter().map(machine).collect(),
+            simulated: self.sessions.iter().filter_map(Session::simulated).collect(),
         }
     }
 }

@@ -1,64 +1,147 @@
-//! What primitive operations take on a machine, each price with its source.
+//! What primitive operations take on a machine: the `[prices]` of its file, each with its source.
 //!
-//! A machine file may give prices; what it leaves open is taken from [`GENERIC`]. No price is taken from a benchmark that
-//! is then compared: fault-storm least of all.
+//! What a machine leaves open is taken from `machines/prices/generic.toml`. No price is taken from a benchmark that is then
+//! compared: fault-storm least of all.
+
+#[cfg(test)]
+mod tests;
+
+use std::sync::LazyLock;
 
 use mm::cost::{Prices, Work};
+use serde::{Deserialize, Serialize};
 use units::Picos;
 
-/// A price in picoseconds, and where it comes from.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+use crate::source::{Scalar, Source, SourceError, TableReader};
+
+/// A price of a machine file.
+#[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Price {
     /// The operation.
     pub work: Work,
     /// What it takes.
     pub takes: Picos,
-    /// Who measured it, or that it is an assumption.
-    pub source: &'static str,
+    /// Who measured it and how, or that it is an assumption: then it begins with `assumed`.
+    pub source: String,
 }
 
-const fn ns(work: Work, nanos: u64, source: &'static str) -> Price {
-    Price { work, takes: Picos::from_nanos(nanos), source }
+/// A price that a run uses, as its result records it.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Used {
+    /// Name of the operation.
+    pub work: String,
+    /// What it takes, in picoseconds.
+    pub ps: u64,
+    /// Who measured it and how, or that it is an assumption.
+    pub source: String,
+    /// Not the machine's own.
+    pub generic: bool,
 }
 
-/// Prices of a server of about 2020, for machines that nobody has calibrated. The parts of a fault are assumptions that
-/// add up to the 1.0 us median of a minor fault measured on an i7 of the 11th generation with 6.6.
-pub const GENERIC: &[Price] = &[
-    ns(Work::UserTouch, 4, "assumed: a store that misses the caches but not the TLB, overlapped"),
-    ns(Work::Trap, 350, "assumed: entry, exit and the VMA lookup of a fault, of its 1.0 us median (i7 11th gen, 6.6)"),
-    ns(Work::SystemCall, 150, "assumed: entry and exit with mitigations off"),
-    ns(Work::VmaUpdate, 400, "assumed: find, insert or remove in the tree"),
-    ns(Work::PteWrite, 20, "assumed: one cache line, mostly present"),
-    ns(Work::PteScan, 2, "assumed: eight entries per cache line"),
-    ns(Work::TlbFlush, 200, "assumed: full flush of one CPU and its misses"),
-    ns(Work::ClearFrame, 281, "14.55 GB/s page by page, AMD Milan: A. Arora, x86/clear_huge_page v2, 30 Aug 2023"),
-    ns(Work::CopyFrame, 700, "assumed: 6 GB/s, the middle of 3 to 10"),
-    ns(Work::AllocFast, 60, "assumed: per-CPU list hit, counters and preparation"),
-    ns(Work::FreeFast, 40, "assumed: per-CPU list push"),
-    ns(Work::ListMove, 10, "assumed: two cache lines"),
-    ns(Work::LockPair, 20, "assumed: uncontended lock and unlock"),
-    ns(Work::LruMove, 15, "assumed: batched"),
-];
+const ASSUMED: &str = "assumed";
+/// Measured by one of our own benchmarks, a price would explain what it was taken from.
+const COMPARED: &str = "fault-storm";
+/// One second: far beyond any primitive operation, and far from overflow when many are added.
+const MAX: Picos = Picos::from_secs(1);
+const FORM: &str = "expected a price such as { ns = 281.5, source = \"who measured it, or assumed: why\" }";
 
-/// The prices of a machine that gives none of its own.
+static GENERIC: LazyLock<Vec<Price>> = LazyLock::new(|| {
+    let text = include_str!("../../../machines/prices/generic.toml");
+    let source = Source::from_text("built-in machines/prices/generic.toml", text);
+    let read = source.parse().and_then(|document| read(&document.root().only("key", &["about", "prices"])?));
+    read.unwrap_or_else(|error| panic!("{error}"))
+});
+
+/// The prices of machines that give none of their own.
+pub fn generic() -> &'static [Price] {
+    &GENERIC
+}
+
+/// The price of each operation on a machine that gives these prices itself, in the order of [`Work::ALL`].
 ///
 /// # Panics
-/// Never: a test sees to it that every operation has a price.
-pub fn generic() -> Prices {
-    let of = |work: Work| GENERIC.iter().find(|price| price.work == work).map(|price| price.takes);
-    Prices::new(|work| of(work).expect("every operation has a generic price"))
+/// Never: a test sees to it that every operation has a generic price.
+pub fn all(own: &[Price]) -> Vec<Used> {
+    let price = |work: &Work| {
+        let of = |prices: &[Price]| prices.iter().find(|price| price.work == *work).cloned();
+        let (price, generic) = match of(own) {
+            Some(price) => (price, false),
+            None => (of(generic()).unwrap_or_else(|| panic!("{} has a generic price", work.name())), true),
+        };
+        Used { work: work.name().to_owned(), ps: price.takes.0, source: price.source, generic }
+    };
+    Work::ALL.iter().map(price).collect()
 }
 
-#[cfg(test)]
-mod tests {
-    use super::*;
+/// The same for the simulator.
+pub fn prices(own: &[Price]) -> Prices {
+    let all = all(own);
+    Prices::new(|work| Picos(all[work as usize].ps))
+}
 
-    #[test]
-    fn every_operation_has_one_price_with_a_source() {
-        for work in Work::ALL {
-            assert_eq!(GENERIC.iter().filter(|price| price.work == *work).count(), 1, "{}", work.name());
-        }
-        assert!(GENERIC.iter().all(|price| !price.source.is_empty() && price.takes > Picos(0)));
-        let _ = generic();
+impl Used {
+    /// Nobody measured it.
+    pub fn is_assumed(&self) -> bool {
+        self.source.starts_with(ASSUMED)
     }
+}
+
+/// How many prices are assumed and where they come from, in words.
+pub fn summary(used: &[Used]) -> String {
+    let assumed = used.iter().filter(|price| price.is_assumed()).count();
+    let generic = used.iter().filter(|price| price.generic).count();
+    let own = used.len() - generic;
+    format!("{assumed} of {} prices are assumed; {own} are the machine's, {generic} generic", used.len())
+}
+
+/// The `[prices]` of a file, in the order of [`Work::ALL`].
+pub fn read(root: &TableReader<'_>) -> Result<Vec<Price>, SourceError> {
+    let Some(table) = root.table("prices")? else { return Ok(Vec::new()) };
+    let names: Vec<_> = Work::ALL.iter().map(|work| work.name()).collect();
+    let table = table.only("price", &names)?;
+    Work::ALL.iter().filter(|work| table.has(work.name())).map(|work| price(&table, *work)).collect()
+}
+
+fn price(table: &TableReader<'_>, work: Work) -> Result<Price, SourceError> {
+    let Ok(Some(price)) = table.table(work.name()) else { return Err(table.error(work.name(), FORM)) };
+    let price = price.only("key", &["ns", "ps", "source"])?;
+    let (key, decimals) = match (price.has("ns"), price.has("ps")) {
+        (true, false) => ("ns", 3),
+        (false, true) => ("ps", 0),
+        _ => return Err(table.error(work.name(), format!("{FORM}: either ns or ps"))),
+    };
+    let Scalar(text) = price.required(key)?;
+    let wrong = || {
+        let decimals = if decimals == 0 { "whole number" } else { "number with at most 3 decimals" };
+        price.error(key, format!("expected a {decimals}, at most a second, found {text}"))
+    };
+    let takes = thousandths(&text, decimals).filter(|takes| *takes <= MAX).ok_or_else(wrong)?;
+    let source: String = price.required("source")?;
+    if source.trim().is_empty() {
+        return Err(price.error("source", "expected who measured it and how, or \"assumed: \" and why, found nothing"));
+    }
+    if source.contains(COMPARED) {
+        let message = format!("expected a source other than {COMPARED}: no price comes from what it is compared with");
+        return Err(price.error("source", message));
+    }
+    Ok(Price { work, takes, source })
+}
+
+/// A number with `decimals` digits after the point at most, in units of the last of them.
+fn thousandths(text: &str, decimals: usize) -> Option<Picos> {
+    let (whole, fraction) = text.split_once('.').unwrap_or((text, ""));
+    let is_digits = |text: &str| text.bytes().all(|byte| byte.is_ascii_digit());
+    if whole.is_empty() || fraction.len() > decimals || !is_digits(whole) || !is_digits(fraction) {
+        return None;
+    }
+    format!("{whole}{fraction:0<decimals$}").parse().ok().map(Picos)
+}
+
+/// The line of a machine file.
+pub(crate) fn write(price: &Price, quoted: impl Fn(&str) -> String) -> String {
+    let Price { work, takes, source } = price;
+    let (whole, fraction) = (takes.as_nanos(), format!("{:03}", takes.0 % 1000));
+    let fraction = fraction.trim_end_matches('0');
+    let point = if fraction.is_empty() { "" } else { "." };
+    format!("{} = {{ ns = {whole}{point}{fraction}, source = {} }}\n", work.name(), quoted(source))
 }

@@ -1,5 +1,7 @@
 //! Carrying out a plan: cell by cell into a result directory, on this kernel and in guests.
 
+mod at_once;
+
 use std::{
     collections::BTreeSet,
     io,
@@ -18,18 +20,24 @@ use linux::{
     setting::SettingError,
     worker::{self, WorkerError},
 };
+use mm::variant::Named;
 use report::{Column, Key, Record, Run, SCHEMA, Skipped, Store, StoreError, System};
 
+use self::at_once::{News, in_order};
 use crate::{
-    cell::Order,
+    cell::{Order, Simulated},
     import::import,
     machine::Machine,
     plan::{Identity, Place, Plan, Request, Session, UsageError},
-    provenance,
+    provenance, seed,
+    simulated::with_settings,
+    variant::Recorded,
 };
 
 /// The file of a result directory that says what run it holds.
 pub const IDENTITY_FILE: &str = "run.json";
+/// In the captures of a simulated system: the machine file that it was made from.
+const SIMULATED_MACHINE: &str = "machine";
 /// Where results go when the user does not say.
 const RESULTS: &str = "results";
 /// A guest that has not come to its first operation by then never will, even on a busy machine.
@@ -141,7 +149,7 @@ fn open(directory: &Path, plan: &Plan) -> Result<(Store, Vec<Key>), UsageError> 
         report::write_whole(&directory.join(IDENTITY_FILE), &text).map_err(usage)?;
     } else if read_identity(directory)? != identity {
         return Err(UsageError(format!(
-            "{place} holds a different run (other cells, machine or program); give another directory with -o"
+            "{place} holds a different run (other cells, machine, variant or program); give another directory with -o"
         )));
     }
     if directory.join(report::RESULT_FILE).exists() {
@@ -230,7 +238,7 @@ impl Runner<'_> {
         }
         match &session.place {
             Place::Host => self.host(session, &missing),
-            Place::Sim { twin_of, .. } => self.sim(session, twin_of.as_ref(), &missing),
+            Place::Sim { variant, twin_of, .. } => self.sim(session, variant, twin_of.as_ref(), &missing),
             Place::Vm { image, accelerator } => {
                 let seeds: BTreeSet<u64> = missing.iter().map(|key| key.seed).collect();
                 seeds.into_iter().try_for_each(|seed| self.vm(session, image, *accelerator, seed))
@@ -268,60 +276,96 @@ impl Runner<'_> {
         // After the settings: the zones that are shown are those that the cells ran on.
         let capture = Capture::live().map_err(|error| Stopped::Failed(error.to_string()))?;
         self.keep(&Record::System(system(session, None, capture_json([("live", &capture)]))))?;
-        let order = |key: &Key| Order { key: key.clone(), cap: session.cap, idle_window: true, machine: None };
+        let order =
+            |key: &Key| Order { key: key.clone(), cap: session.cap, idle_window: true, simulated: None, trace: None };
         self.workers(session, missing, order)?;
         guard.map_or(Ok(()), |guard| guard.finish().map_err(Stopped::Failed))
     }
 
     /// Each cell in a worker of its own, on the machine that the real session before it found, or on that of its file.
-    fn sim(&mut self, session: &Session, twin_of: Option<&Column>, missing: &[Key]) -> Result<(), Stopped> {
+    fn sim(
+        &mut self,
+        session: &Session,
+        variant: &Named,
+        twin_of: Option<&Column>,
+        missing: &[Key],
+    ) -> Result<(), Stopped> {
         let machine = match twin_of {
-            Some(real) => self.found(real)?,
+            // A kernel does not say what operations take; the file of its machine may.
+            Some(real) => self.found(real)?.map(|found| Machine { prices: session.machine.prices.clone(), ..found }),
             None => Some(session.machine.clone()),
         };
-        let Some(mut machine) = machine else {
+        let Some(machine) = machine else {
             // The real one failed, and has said why.
             return Ok(());
         };
-        for (name, value) in &self.plan.settings {
-            machine.settings.retain(|(known, _)| known != name);
-            machine.settings.push((name.clone(), value.clone()));
-        }
-        let machine = machine.to_toml();
+        let machine = with_settings(machine, &self.plan.settings).to_toml();
+        // What was simulated, whole: a twin's machine is nowhere else, as it was found during this run.
+        self.keep(&Record::System(system(session, None, serde_json::json!({ SIMULATED_MACHINE: machine }))))?;
+        let simulated = Some(Simulated { machine, variant: Recorded::of(variant) });
+        let directory = self.plan.trace.then(|| self.directory());
         let order = |key: &Key| Order {
             key: key.clone(),
             cap: session.cap,
             idle_window: false,
-            machine: Some(machine.clone()),
+            simulated: simulated.clone(),
+            trace: directory.as_deref().map(|directory| directory.join(trace_name(key))),
         };
         self.workers(session, missing, order)
     }
 
     /// Each cell in a worker of its own on this host. One that gives no result is a failure, and the others go on.
-    fn workers(&mut self, session: &Session, keys: &[Key], order: impl Fn(&Key) -> Order) -> Result<(), Stopped> {
-        for key in keys {
-            self.step(session, &key.case);
+    fn workers(
+        &mut self,
+        session: &Session,
+        keys: &[Key],
+        order: impl Fn(&Key) -> Order + Sync,
+    ) -> Result<(), Stopped> {
+        // Cells that are measured on this host would disturb each other; simulated ones have a time of their own.
+        let at_once = match session.place {
+            Place::Sim { .. } => self.plan.workers,
+            Place::Host | Place::Vm { .. } => 1,
+        };
+        let (timeout_s, stop) = (self.plan.timeout_s, self.stop);
+        let work = |key: &Key| {
             let order = serde_json::to_vec(&order(key)).expect("an order serialises");
-            // There is one host, but there may be several simulated machines.
-            let who = match session.place {
-                Place::Sim { .. } => format!("sim {} on {}", key.case, session.machine.name),
-                Place::Host | Place::Vm { .. } => format!("{} {}", session.target(), key.case),
-            };
-            match worker::run(&order, Some(self.plan.timeout_s), self.stop) {
-                Ok(line) => match serde_json::from_str(&line) {
-                    Ok(record) => self.keep(&record)?,
-                    Err(error) => self.failures.push(format!("{who}: unreadable result: {error}")),
-                },
-                Err(WorkerError::Interrupted) => return Err(Stopped::Interrupted),
-                Err(error) => self.failures.push(format!("{who}: {error}")),
+            worker::run(&order, Some(timeout_s), stop)
+        };
+        in_order(keys, at_once, work, |key, news| match news {
+            News::Began => {
+                self.step(session, &key.case);
+                Ok(())
             }
+            News::Done(result) => self.worked(session, key, result),
+        })
+    }
+
+    /// What a worker has left.
+    fn worked(&mut self, session: &Session, key: &Key, result: Result<String, WorkerError>) -> Result<(), Stopped> {
+        // There is one host, but there may be several simulated machines.
+        let who = match session.place {
+            Place::Sim { .. } => format!("sim {} on {}", key.case, session.machine.name),
+            Place::Host | Place::Vm { .. } => format!("{} {}", session.target(), key.case),
+        };
+        match result {
+            Ok(line) => match serde_json::from_str(&line) {
+                Ok(record) => self.keep(&record)?,
+                Err(error) => self.failures.push(format!("{who}: unreadable result: {error}")),
+            },
+            Err(WorkerError::Interrupted) => return Err(Stopped::Interrupted),
+            Err(error) => self.failures.push(format!("{who}: {error}")),
         }
         Ok(())
     }
 
+    /// The result directory.
+    fn directory(&self) -> PathBuf {
+        self.store.path().parent().unwrap_or(Path::new(".")).to_owned()
+    }
+
     /// The machine of a twin: as its real kernel said it is, in its last capture.
     fn found(&self, real: &Column) -> Result<Option<Machine>, Stopped> {
-        let directory = self.store.path().parent().unwrap_or(Path::new("."));
+        let directory = &self.directory();
         let records = Store::read(directory)?.records;
         let captures = records.iter().rev().find_map(|record| match record {
             Record::System(system)
@@ -433,10 +477,15 @@ impl Runner<'_> {
     }
 }
 
+/// The file of a cell's trace events.
+fn trace_name(key: &Key) -> String {
+    format!("trace-{}-{}-{}-{}.txt", key.machine, key.kernel, key.case, key.seed)
+}
+
 fn guest_plan(session: &Session, settings: &[(String, String)], keys: &[Key]) -> Result<GuestPlan, String> {
     let planned = |node: &crate::machine::Node| PlannedNode { memory: node.memory, cpus: node.cpus.clone() };
     let order = |key: &Key| {
-        let order = Order { key: key.clone(), cap: session.cap, idle_window: false, machine: None };
+        let order = Order { key: key.clone(), cap: session.cap, idle_window: false, simulated: None, trace: None };
         serde_json::to_value(order).expect("an order serialises")
     };
     let inject = match std::env::var(INJECT) {
@@ -449,7 +498,7 @@ fn guest_plan(session: &Session, settings: &[(String, String)], keys: &[Key]) ->
     Ok(GuestPlan {
         nodes: session.machine.nodes.iter().map(planned).collect(),
         settings: [session.machine.settings.clone(), settings.to_vec()].concat(),
-        seed: keys.first().map_or(1, |key| key.seed),
+        held: seed::held(keys.first().map_or(1, |key| key.seed)),
         jobs: keys.iter().map(order).collect(),
         inject,
     })

@@ -10,8 +10,8 @@ use serde::Serialize;
 use self::zones::ZoneTables;
 use crate::{
     experiment::Experiment,
-    plan::UsageError,
-    provenance,
+    plan::{Simulated, UsageError},
+    prices, provenance,
     run::{self, IDENTITY_FILE, read_identity},
 };
 
@@ -42,6 +42,7 @@ struct Shown {
     missing: usize,
     report: Report,
     zones: Vec<ZoneTables>,
+    simulated: Vec<Simulated>,
 }
 
 /// Prints the result in `directory`.
@@ -52,12 +53,6 @@ pub fn render(directory: &Path, format: Format) -> Result<String, UsageError> {
         Format::Csv => report::to_csv(&shown.report, &zones::csv(&shown.zones, &shown.experiment)),
         Format::Json => json(&shown),
     })
-}
-
-/// The rules that the arithmetic knows, for `pagelab list variants`.
-pub fn variants() -> Vec<(String, String)> {
-    let about = |variant: &&mm::Variant| format!("zone and watermark arithmetic of Linux {}", &variant.name[1..]);
-    mm::variant::ALL.iter().map(|variant| (variant.name.to_owned(), about(variant))).collect()
 }
 
 fn read(directory: &Path) -> Result<Shown, UsageError> {
@@ -75,7 +70,7 @@ fn read(directory: &Path) -> Result<Shown, UsageError> {
     for record in &contents.records {
         if let Record::System(system) = record {
             // A resumed run or a further seed boots again; what the kernel computes of its zones is the same.
-            let same = |known: &System| (known.target, &known.kernel) == (system.target, &system.kernel);
+            let same = |known: &System| known.column() == system.column();
             boots.extend(system.run.boot_s.map(|boot_s| (system.kernel.clone(), boot_s)));
             if !systems.iter().any(same) {
                 systems.push(system.clone());
@@ -96,6 +91,7 @@ fn read(directory: &Path) -> Result<Shown, UsageError> {
         skipped,
         report,
         zones,
+        simulated: identity.simulated,
     })
 }
 
@@ -120,7 +116,7 @@ fn head(shown: &Shown) -> String {
             text += "not scored: work bounded by time (duration) is not the same work on two kernels\n";
         }
     }
-    for system in &shown.systems {
+    for system in shown.systems.iter().filter(|system| system.target != Target::Sim) {
         let mut words = vec![format!("{:<5}{} on {}", system.target.name(), system.kernel, system.machine)];
         words.extend(system.accelerator.as_ref().map(|accelerator| format!("under QEMU ({accelerator})")));
         words.extend(first_operation(shown, &system.kernel));
@@ -130,12 +126,8 @@ fn head(shown: &Shown) -> String {
         }
         text += &(words.join(", ") + "\n");
     }
-    for column in simulated(shown) {
-        text += &format!(
-            "sim  {} on {}: memory all free at the start; prices are generic, not calibrated: counters are predictions, \
-             times are not yet\n",
-            column.kernel, column.machine
-        );
+    for column in &shown.simulated {
+        text += &simulated(column);
     }
     if shown.systems.iter().any(|system| system.target == Target::Vm) {
         text +=
@@ -144,15 +136,17 @@ fn head(shown: &Shown) -> String {
     text + "\n"
 }
 
-/// The simulator's columns.
-fn simulated(shown: &Shown) -> Vec<Column> {
-    let mut columns: Vec<Column> = Vec::new();
-    for cell in shown.cells.iter().filter(|cell| cell.key.target == Target::Sim) {
-        if !columns.contains(&cell.key.column()) {
-            columns.push(cell.key.column());
-        }
-    }
-    columns
+/// What a simulated column is: whose rules, and what its numbers are worth.
+fn simulated(what: &Simulated) -> String {
+    let Column { kernel, machine, .. } = &what.column;
+    let mut words = vec![format!("sim  {kernel} on {machine}")];
+    let twin = |real: &Column| format!("twin of {} {} on {}", real.target, real.kernel, real.machine);
+    words.extend(what.twin_of.as_ref().map(twin));
+    words.extend(what.chosen_for.as_ref().map(|release| format!("the newest rules not newer than {release}")));
+    words.push(what.variant.difference.clone());
+    let prices = prices::summary(&what.prices);
+    let worth = format!("memory all free at the start; {prices}: counters are predictions, times are not yet");
+    format!("{}\n     {worth}\n", words.join(", "))
 }
 
 /// How long the boots took, where there were any.
@@ -217,6 +211,7 @@ struct Document<'a> {
     zones: &'a [ZoneTables],
     cells: &'a [Cell],
     systems: &'a [System],
+    simulated: &'a [Simulated],
     skipped: &'a [Skipped],
     missing: usize,
 }
@@ -229,6 +224,7 @@ fn json(shown: &Shown) -> String {
         zones: &shown.zones,
         cells: &shown.cells,
         systems: &shown.systems,
+        simulated: &shown.simulated,
         skipped: &shown.skipped,
         missing: shown.missing,
     };
@@ -270,6 +266,7 @@ mod tests {
             scored: true,
             metrics: Vec::new(),
             counters: BTreeMap::new(),
+            gauges: BTreeMap::new(),
             checks: vec![check],
             skipped: Vec::new(),
             detail: serde_json::Value::Null,
@@ -310,7 +307,7 @@ mod tests {
     fn rendered(cells: &[Cell], kernels: &[&str], format: Format) -> String {
         let directory = tempfile::tempdir().expect("a directory");
         let keys = cells.iter().map(|cell| cell.key.clone()).collect();
-        let identity = Identity { program: "p".into(), keys, machines: Vec::new() };
+        let identity = Identity { program: "p".into(), keys, machines: Vec::new(), simulated: Vec::new() };
         let identity = serde_json::to_vec(&identity).expect("an identity serialises");
         std::fs::write(directory.path().join(IDENTITY_FILE), identity).expect("written");
         let mut store = Store::create(directory.path()).expect("an empty directory");

@@ -6,7 +6,7 @@ use units::{Bytes, Order, Pfn};
 use crate::{
     layout,
     machine::{Machine, ZoneFacts},
-    prices,
+    prices, seed,
 };
 
 /// The largest order of the buddy allocator of x86-64 (MAX_ORDER - 1, include/linux/mmzone.h, v6.1).
@@ -66,8 +66,32 @@ pub fn check_settings(settings: &[(String, String)]) -> Result<(), String> {
     }
 }
 
+/// The machine with settings changed.
+#[must_use]
+pub fn with_settings(mut machine: Machine, settings: &[(String, String)]) -> Machine {
+    for (name, value) in settings {
+        machine.settings.retain(|(known, _)| known != name);
+        machine.settings.push((name.clone(), value.clone()));
+    }
+    machine
+}
+
+/// Memory that user pages can ever be had from: what the zones manage above their min marks and what they keep from such
+/// requests. Page tables come out of it too, so what fits here may still run out.
+pub fn room(machine: &Machine, variant: &Variant) -> Result<Bytes, String> {
+    let view = spec(machine)?.view();
+    let figures = mm::zone_figures(&view, &settings(machine, &view, variant), variant);
+    let managed = view.nodes.iter().flat_map(|node| &node.zones).map(|zone| zone.managed);
+    let room = managed.zip(&figures).map(|(managed, figures)| {
+        // The last entry is for requests that may go to every zone.
+        let kept = figures.protection.last().map_or(0, |frames| frames.0);
+        managed.0.saturating_sub(figures.marks.min.0 + kept)
+    });
+    Ok(units::Frames(room.sum()).bytes())
+}
+
 /// Everything that the simulator needs to know.
-pub fn config(machine: &Machine, variant: &Variant, cap: Bytes) -> Result<sim::Config, String> {
+pub fn config(machine: &Machine, variant: &Variant, cap: Bytes, seed: u64) -> Result<sim::Config, String> {
     let spec = spec(machine)?;
     let settings = settings(machine, &spec.view(), variant);
     let cpus = machine.cpus().len();
@@ -78,8 +102,19 @@ pub fn config(machine: &Machine, variant: &Variant, cap: Bytes) -> Result<sim::C
         _ => ThpEnabled::Always,
     };
     let use_zero_page = of("transparent_hugepage/use_zero_page") != Some("0");
-    let prices = prices::generic();
-    Ok(sim::Config { machine: spec, variant: *variant, settings, thp_enabled, use_zero_page, prices, cpus, cap })
+    let prices = prices::prices(&machine.prices);
+    Ok(sim::Config {
+        machine: spec,
+        variant: *variant,
+        settings,
+        thp_enabled,
+        use_zero_page,
+        prices,
+        cpus,
+        cap,
+        seed,
+        held: seed::held(seed),
+    })
 }
 
 fn zone(facts: &ZoneFacts) -> Result<ZoneSpec, String> {
@@ -130,11 +165,11 @@ mod tests {
         for (name, _) in crate::source::list(crate::source::Kind::Machine) {
             let machine = Machine::load(&name, &linux::setting::names()).unwrap();
             let spec = spec(&machine).unwrap();
-            let settings = settings(&machine, &spec.view(), &mm::variant::V6_1);
+            let settings = settings(&machine, &spec.view(), mm::variant::named("v6.1"));
             let managed: Frames = spec.nodes.iter().flat_map(|node| &node.zones).map(|zone| zone.managed).sum();
             assert!(managed.bytes() < machine.memory() && managed.bytes().0 * 10 > machine.memory().0 * 8, "{name}");
             assert!(settings.min_free_kbytes > 1000, "{name}");
-            let mm = mm::Mm::new(&spec, mm::variant::V6_1, &settings);
+            let mm = mm::Mm::new(&spec, *mm::variant::named("v6.1"), &settings);
             assert_eq!(mm.zones().len(), spec.nodes.iter().map(|node| node.zones.len()).sum::<usize>(), "{name}");
         }
     }

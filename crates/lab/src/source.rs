@@ -8,7 +8,7 @@ mod reader;
 
 use std::{fmt, path::Path};
 
-pub use library::{Kind, list, lookup};
+pub use library::{Kind, list, lookup, names};
 pub use reader::{FromValue, Mismatch, OneOrMore, Scalar, TableReader};
 use toml::de::DeTable;
 
@@ -65,7 +65,12 @@ impl Source {
         &self.file
     }
 
-    /// The file's name without folders and extension: the name of the machine or experiment in it.
+    /// Its text.
+    pub fn text(&self) -> &str {
+        &self.text
+    }
+
+    /// The file's name without folders and extension: the name of the machine, variant or experiment in it.
     pub fn name(&self) -> &str {
         Path::new(&self.file).file_stem().and_then(|stem| stem.to_str()).unwrap_or(&self.file)
     }

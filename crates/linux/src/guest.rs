@@ -42,9 +42,8 @@ pub struct Plan {
     pub nodes: Vec<PlannedNode>,
     /// Settings, by kernel name, in the order in which they are written.
     pub settings: Vec<(String, String)>,
-    /// The seed: from 2 on, init takes some frames before the first job and keeps them, so that another seed is another
-    /// layout of free memory. Seed 1 takes none.
-    pub seed: u64,
+    /// Frames that init takes before the first job and keeps: another layout of free memory.
+    pub held: Frames,
     /// Orders for workers, opaque to this crate.
     pub jobs: Vec<serde_json::Value>,
     /// A fault to inject before the first job, for tests.
@@ -194,7 +193,7 @@ fn work(port: &mut Port) -> Result<(), Problem> {
         setting::write(&name, &value).map_err(|error| Problem::Refused(error.to_string()))?;
     }
     recompute()?;
-    take(held(plan.seed))?;
+    take(plan.held)?;
     let recomputed = Capture::live().map_err(|error| error.to_string())?;
     check_shape(&plan, &recomputed)?;
     match plan.inject {
@@ -224,11 +223,6 @@ fn run_job(job: &serde_json::Value) -> Result<serde_json::Value, String> {
     let order = serde_json::to_vec(job).map_err(|error| error.to_string())?;
     let line = worker::run(&order, None, &AtomicBool::new(false)).map_err(|error| error.to_string())?;
     serde_json::from_str(&line).map_err(|error| format!("the worker's line is not JSON: {error}"))
-}
-
-/// The frames that init holds for a seed: fewer than 16 MiB, and different for any 4,093 seeds in a row (a prime).
-fn held(seed: u64) -> Frames {
-    Frames(seed.saturating_sub(1) * 61 % 4093)
 }
 
 /// Takes memory for good.

@@ -4,7 +4,7 @@ use std::{
     future::Future,
     sync::{
         Arc, Mutex,
-        atomic::{AtomicU64, Ordering},
+        atomic::{AtomicU32, AtomicU64, Ordering},
     },
     task::{Context, Poll, Waker},
 };
@@ -18,7 +18,7 @@ use nix::{
 use os::{Advice, Barrier, Died, MapSpec, Os, Placement, Rusage, VmRange, VmStat, Wire};
 use units::{Bytes, CpuId, Errno, Picos, Time};
 
-use crate::{barrier::SharedBarrier, memory, process, procfs};
+use crate::{barrier::SharedBarrier, fork, memory, process, procfs};
 
 /// A handle on the Linux kernel that this program runs on.
 #[derive(Clone, Debug)]
@@ -35,6 +35,8 @@ pub(crate) struct Shared {
     pub(crate) cpus: Vec<CpuId>,
     /// Bytes that this process may still map.
     pub(crate) left: AtomicU64,
+    /// Tasks of this process that have not ended.
+    pub(crate) tasks: AtomicU32,
     /// Barriers that somebody here made or used.
     pub(crate) barriers: Mutex<Vec<Arc<SharedBarrier>>>,
 }
@@ -49,7 +51,8 @@ impl Linux {
     pub(crate) fn resume(epoch_ns: u64, cpus: Vec<CpuId>, cap: Bytes) -> Self {
         assert!(!cpus.is_empty(), "a run needs at least one CPU");
         let left = AtomicU64::new(cap.0);
-        Self { shared: Arc::new(Shared { epoch_ns, cpus, left, barriers: Mutex::default() }) }
+        let tasks = AtomicU32::new(1);
+        Self { shared: Arc::new(Shared { epoch_ns, cpus, left, tasks, barriers: Mutex::default() }) }
     }
 
     pub(crate) fn barrier_of(&self, handle: Barrier) -> Result<Arc<SharedBarrier>, Errno> {
@@ -163,11 +166,13 @@ pub(crate) fn errno(errno: nix::errno::Errno) -> Errno {
     Errno(errno as i32)
 }
 
-/// Frees the others when its thread panics: they may be waiting for it at a barrier.
-struct CancelOnPanic(Linux);
+/// A thread's end: there is one task less, and when it panicked the others are freed, as they may be waiting for it at a
+/// barrier.
+struct ThreadEnd(Linux);
 
-impl Drop for CancelOnPanic {
+impl Drop for ThreadEnd {
     fn drop(&mut self) {
+        self.0.shared.tasks.fetch_sub(1, Ordering::Release);
         if std::thread::panicking() {
             self.0.cancel_all();
         }
@@ -231,6 +236,9 @@ impl Os for Linux {
     }
 
     async fn vmstat(&self) -> Result<VmStat, Errno> {
+        // Gauges are spread over CPUs and folded now and then; root may ask for it (vmstat_refresh, mm/vmstat.c, v4.7).
+        // For others they stay off by some pages per CPU; events are exact either way.
+        let _ = std::fs::read("/proc/sys/vm/stat_refresh");
         let text = std::fs::read_to_string("/proc/vmstat").map_err(|_| Errno::NOSYS)?;
         procfs::vmstat::parse(&text).map(VmStat).map_err(|_| Errno::INVAL)
     }
@@ -258,13 +266,23 @@ impl Os for Linux {
         body: impl AsyncFnOnce(Self) -> T + Send + 'static,
     ) -> impl Future<Output = Result<T, Died>> + 'static {
         let os = self.clone();
-        let alarm = CancelOnPanic(self.clone());
+        self.shared.tasks.fetch_add(1, Ordering::Release);
+        let end = ThreadEnd(self.clone());
         let thread = std::thread::spawn(move || {
-            let _alarm = alarm;
+            let _end = end;
             place(&os.shared.cpus, on);
             block_on(body(os))
         });
         async move { thread.join().map_err(|_| Died { reason: "the thread panicked".to_owned() }) }
+    }
+
+    async fn fork<T: Wire>(
+        &self,
+        on: Placement,
+        body: impl AsyncFnOnce(Self) -> T + 'static,
+    ) -> Result<impl Future<Output = Result<T, Died>> + 'static, Errno> {
+        let child = fork::fork(self, on, body)?;
+        Ok(async move { child.receive() })
     }
 
     fn spawn_process<P: Wire, T: Wire>(

@@ -2,7 +2,7 @@
 //!
 //! | file | what |
 //! |---|---|
-//! | `host.rs`, `memory.rs`, `barrier.rs`, `process.rs` | `Os` by system calls; tasks as threads and as processes |
+//! | `host.rs`, `memory.rs`, `barrier.rs`, `process.rs`, `fork.rs` | `Os` by system calls; tasks as threads and as processes |
 //! | `worker.rs`, `guard.rs` | one process per cell; one process that puts back what was changed |
 //! | `setting.rs`, `procfs/` | kernel settings by name; what /proc and /sys say |
 //! | `kernel_image.rs`, `module.rs`, `newc.rs`, `initramfs.rs` | what a guest is made of |
@@ -11,6 +11,7 @@
 //! `unsafe` lives in this crate only, each block with its `SAFETY:` line.
 
 mod barrier;
+mod fork;
 pub mod guard;
 pub mod guest;
 pub mod host;

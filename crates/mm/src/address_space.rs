@@ -9,6 +9,7 @@ use crate::{
     frame::FamilyId,
     page_table::{PageTables, Pmd},
     primitive,
+    slab::{Cache, Object},
     step::Step,
     unmap::Unmap,
     vma::{HugeAdvice, PageRange, VmaSet},
@@ -36,6 +37,8 @@ pub struct AddressSpace {
     pub tables: PageTables,
     pub(crate) rss: u64,
     pub(crate) uses_huge_zero: bool,
+    /// Where it lives itself.
+    object: Object,
     mmap_base: Vpn,
 }
 
@@ -43,18 +46,23 @@ impl AddressSpace {
     /// An empty one, whose mappings grow down from `mmap_base`.
     pub fn new(mm: &mut Mm, cx: &mut Cx, mmap_base: Vpn) -> Result<Self, Errno> {
         let family = mm.rmap.new_family().ok_or(Errno::NOMEM)?;
-        let Some(tables) = PageTables::new(mm, cx) else {
+        let Some((object, tables)) = object_and_root(mm, cx) else {
             mm.rmap.leave_family(family);
             return Err(Errno::NOMEM);
         };
-        Ok(Self { family, vmas: VmaSet::default(), tables, rss: 0, uses_huge_zero: false, mmap_base })
+        Ok(Self { family, vmas: VmaSet::default(), tables, rss: 0, uses_huge_zero: false, object, mmap_base })
     }
 
-    /// An empty member of the same family with the same VMAs: a child before its pages are copied.
+    /// An empty member of the same family: a child before anything is copied.
     pub(crate) fn related(&self, mm: &mut Mm, cx: &mut Cx) -> Result<Self, Errno> {
-        let tables = PageTables::new(mm, cx).ok_or(Errno::NOMEM)?;
+        let (object, tables) = object_and_root(mm, cx).ok_or(Errno::NOMEM)?;
         mm.rmap.join_family(self.family);
-        Ok(Self { vmas: self.vmas.forked(), tables, rss: 0, uses_huge_zero: false, ..*self })
+        Ok(Self { vmas: VmaSet::default(), tables, rss: 0, uses_huge_zero: false, object, ..*self })
+    }
+
+    /// The kernel objects that are its own: itself, and its VMAs.
+    pub fn objects(&self) -> impl Iterator<Item = Object> + '_ {
+        std::iter::once(self.object).chain(self.vmas.iter().map(|vma| vma.object))
     }
 
     /// Base pages of anonymous memory that are mapped (`RssAnon`), without zero pages.
@@ -63,14 +71,16 @@ impl AddressSpace {
     }
 
     /// Maps `pages` pages where the kernel would.
-    pub fn mmap(&mut self, mm: &Mm, cx: &mut Cx, pages: u64) -> Result<PageRange, Errno> {
+    pub fn mmap(&mut self, mm: &mut Mm, cx: &mut Cx, pages: u64) -> Result<PageRange, Errno> {
         if pages == 0 {
             return Err(Errno::INVAL);
         }
         let start = self.vmas.unmapped_area(self.mmap_base, pages, mm.variant().mmap_align).ok_or(Errno::NOMEM)?;
         let range = PageRange::new(start, pages);
         primitive::update_vma(cx);
-        self.vmas.insert(range)?;
+        if let Some(left_over) = self.vmas.insert(range, || mm.alloc_object(cx, Cache::VmArea))? {
+            mm.free_object(cx, left_over);
+        }
         Ok(range)
     }
 
@@ -99,7 +109,9 @@ impl AddressSpace {
                 primitive::update_vma(cx);
                 self.split_vma(mm, cx, part.start)?;
                 self.split_vma(mm, cx, part.end)?;
-                self.vmas.advise(part, advice);
+                for left_over in self.vmas.advise(part, advice).into_iter().flatten() {
+                    mm.free_object(cx, left_over);
+                }
             }
             from = part.end;
         }
@@ -149,11 +161,12 @@ impl AddressSpace {
         mm.put_huge_zero(&self);
         mm.rmap.leave_family(self.family);
         self.tables.free_root(mm, cx);
+        mm.free_object(cx, self.object);
     }
 
     /// Makes `at` a border between VMAs (`split_vma`); no huge page is mapped across it after.
     pub(crate) fn split_vma(&mut self, mm: &mut Mm, cx: &mut Cx, at: Vpn) -> Result<(), Errno> {
-        if self.vmas.split_at(at)?.is_some() {
+        if self.vmas.split_at(at, || mm.alloc_object(cx, Cache::VmArea))?.is_some() {
             primitive::update_vma(cx);
             self.split_pmd_across(mm, cx, at);
         }
@@ -162,6 +175,16 @@ impl AddressSpace {
 
     /// Pages of a huge page, for those who count in base pages.
     pub(crate) const HUGE_PAGES: u64 = Order::HUGE.frames() as u64;
+}
+
+/// What every address space begins with (`mm_alloc`, `mm_init`); nothing when memory is out.
+fn object_and_root(mm: &mut Mm, cx: &mut Cx) -> Option<(Object, PageTables)> {
+    let object = mm.alloc_object(cx, Cache::MmStruct)?;
+    let tables = PageTables::new(mm, cx);
+    if tables.is_none() {
+        mm.free_object(cx, object);
+    }
+    Some((object, tables?))
 }
 
 fn overlap(a: PageRange, b: PageRange) -> u64 {

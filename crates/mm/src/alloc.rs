@@ -11,35 +11,51 @@ use crate::{
     event::Event,
     fallback::Want,
     frame::{Frame, FrameTable},
-    gfp::{AllocRequest, Mark},
+    gfp::{AllocRequest, Mark, Urgency},
     pageblock::ZoneIndex,
     variant::Variant,
-    zone::ZoneKind,
     zone_state::ZoneState,
 };
 
 impl Mm {
     /// Allocates a block of frames, which is `Frame::Kernel` until the caller says what it is; `__alloc_pages`. None when
     /// no zone has one above its Min mark.
+    #[inline]
     pub fn alloc(&mut self, cx: &mut Cx<'_>, request: &AllocRequest) -> Option<Pfn> {
+        self.alloc_listed(cx, request).or_else(|| self.alloc_anywhere(cx, request))
+    }
+
+    /// What most requests come to: one frame, the first zone is well, and the CPU's list is not empty.
+    #[inline]
+    fn alloc_listed(&mut self, cx: &mut Cx<'_>, request: &AllocRequest) -> Option<Pfn> {
+        if request.order > Order::BASE {
+            return None;
+        }
+        let node = self.node_index(request.node);
+        let list = self.zonelists[node].zones(request.highest, request.this_node_only);
+        let home = &mut self.zones[list.first()?.position()];
+        if !home.is_ok(Order::BASE, request.mark, request.highest, Urgency::Normal, &self.variant) {
+            return None;
+        }
+        let pfn = home.take_listed(&mut self.frames, cx, request.mobility, &self.variant)?;
+        self.frames.set(pfn, Frame::Kernel { order: Order::BASE, mobility: request.mobility });
+        cx.count(home.alloc_event, 1);
+        cx.count(Event::NumaHit, 1);
+        let local = self.cpu_nodes[cx.cpu().0 as usize];
+        cx.count(if home.node == local { Event::NumaLocal } else { Event::NumaOther }, 1);
+        Some(pfn)
+    }
+
+    #[inline(never)]
+    fn alloc_anywhere(&mut self, cx: &mut Cx<'_>, request: &AllocRequest) -> Option<Pfn> {
         let node = self.node_index(request.node);
         let Self { frames, zones, zonelists, cpu_nodes, variant, .. } = self;
         let list = zonelists[node].zones(request.highest, request.this_node_only);
         let preferred = *list.first()?;
-        let home = &mut zones[preferred.position()];
-        let local = cpu_nodes[cx.cpu().0 as usize];
-        // What most requests come to: the first zone is well, and the CPU's list is not empty.
-        if request.order == Order::BASE
-            && home.is_ok(Order::BASE, request.mark, request.highest, variant)
-            && let Some(pfn) = home.take_listed(frames, cx, request.mobility, variant)
-        {
-            frames.set(pfn, Frame::Kernel { order: Order::BASE, mobility: request.mobility });
-            count_alloc(cx, home, home.node, local, Order::BASE);
-            return Some(pfn);
-        }
         let (pfn, zone) = take_by_passes(frames, zones, list, cx, request, variant)?;
         frames.set(pfn, Frame::Kernel { order: request.order, mobility: request.mobility });
-        count_alloc(cx, &zones[zone.position()], zones[preferred.position()].node, local, request.order);
+        let (zone, local) = (&zones[zone.position()], cpu_nodes[cx.cpu().0 as usize]);
+        count_alloc(cx, zone, zones[preferred.position()].node, local, request.order);
         Some(pfn)
     }
 
@@ -62,9 +78,9 @@ impl Mm {
             "frame {pfn} is freed, but a frame behind it still says what it is"
         );
         assert!(self.frames.raw_links(pfn) == 0, "frame {pfn} is freed, but it is still on a list");
-        let zone = self.frames.blocks.zone(pfn).expect("an allocated frame is in a zone");
+        let (zone, list) = self.frames.blocks.zone_and_type(pfn).expect("an allocated frame is in a zone");
         cx.count(Event::Pgfree, order.frames().into());
-        self.zones[zone.position()].give(&mut self.frames, cx, Block { pfn, order }, &self.variant);
+        self.zones[zone.position()].give(&mut self.frames, cx, Block { pfn, order }, list, &self.variant);
     }
 }
 
@@ -78,7 +94,6 @@ struct Pass {
 }
 
 /// The passes that a request may make, until one finds a block.
-#[inline(never)]
 fn take_by_passes(
     frames: &mut FrameTable,
     zones: &mut [ZoneState],
@@ -108,6 +123,7 @@ fn take_in_turn(
     rules: &Variant,
 ) -> Option<(Pfn, ZoneIndex)> {
     let AllocRequest { order, highest, mobility, .. } = *request;
+    let urgency = if pass.mark == Mark::Min { request.urgency } else { Urgency::Normal };
     let want = Want { order, list: mobility.migrate_type(), whole_blocks_only: pass.whole_blocks_only };
     let home = zones[list.first()?.position()].node;
     for index in list {
@@ -115,9 +131,12 @@ fn take_in_turn(
         if pass.whole_blocks_only && zone.node != home {
             return None;
         }
-        if zone.is_ok(order, pass.mark, highest, rules)
-            && let Some(pfn) = zone.take(frames, cx, want, rules)
+        if zone.is_ok(order, pass.mark, highest, urgency, rules)
+            && let Some(pfn) = zone.take(frames, cx, want, urgency, rules)
         {
+            if order > Order::BASE && urgency.is_harder() {
+                zone.reserve_high_atomic(frames, cx, pfn, rules);
+            }
             return Some((pfn, *index));
         }
     }
@@ -125,16 +144,8 @@ fn take_in_turn(
 }
 
 /// `zone_statistics` and the allocation counters of `rmqueue`.
-#[inline]
 fn count_alloc(cx: &mut Cx<'_>, zone: &ZoneState, preferred: NodeId, local: NodeId, order: Order) {
-    let event = match zone.kind {
-        ZoneKind::Dma => Event::PgallocDma,
-        ZoneKind::Dma32 => Event::PgallocDma32,
-        ZoneKind::Normal => Event::PgallocNormal,
-        ZoneKind::Movable => Event::PgallocMovable,
-        ZoneKind::Device => unreachable!("no zonelist has a device's memory"),
-    };
-    cx.count(event, order.frames().into());
+    cx.count(zone.alloc_event, order.frames().into());
     if zone.node == preferred {
         cx.count(Event::NumaHit, 1);
     } else {

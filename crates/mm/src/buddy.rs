@@ -10,6 +10,7 @@ use crate::{
     frame::{Frame, FrameTable},
     list::List,
     pageblock::MigrateType,
+    variant::{Merging, Variant},
 };
 
 /// Orders there can be, from one frame to 2^10 (`MAX_ORDER` of these kernels).
@@ -87,10 +88,50 @@ impl Buddy {
         order: Order,
         list: MigrateType,
     ) -> Option<Pfn> {
-        let found = (order.0..=self.max_order.0).find(|o| !self.area(Order(*o)).list(list).is_empty()).map(Order)?;
-        let pfn = self.area(found).list(list).first()?;
-        self.take(frames, cx, Block { pfn, order: found }, order, list);
+        let (pfn, found) = self.take_first(frames, order, list)?;
+        self.split(frames, cx, Block { pfn, order: found }, order, list);
         Some(pfn)
+    }
+
+    /// The same up to `most` times, as far as one larger block goes: the first of a run of blocks, and how many there are.
+    ///
+    /// The smallest block that is large enough serves one request after the other, as all lists below its order are
+    /// empty: each gets the block behind the last one, and what is left in the end are blocks of falling order. The halves
+    /// that would come and go between do not show.
+    #[inline]
+    pub(crate) fn take_run(
+        &mut self,
+        frames: &mut FrameTable,
+        cx: &mut Cx<'_>,
+        order: Order,
+        list: MigrateType,
+        most: u32,
+    ) -> Option<(Pfn, u32)> {
+        let (pfn, found) = self.take_first(frames, order, list)?;
+        let splits = u32::from(found.0 - order.0);
+        let run = most.min(1 << splits);
+        let mut rest = pfn.plus(run << order.0);
+        // Bound: a piece of each order at most.
+        while !rest.is_aligned(found) {
+            let piece = Order(u8::try_from(rest.0.trailing_zeros()).expect("below 32"));
+            self.add(frames, Block { pfn: rest, order: piece }, list, End::Head);
+            rest = rest.plus(piece.frames());
+        }
+        // The first request splits all the way down, the n-th what its number is a multiple of.
+        let later = run - 1;
+        cx.work(Work::ListMove, u64::from(run + splits + (later - later.count_ones())));
+        Some((pfn, run))
+    }
+
+    /// Takes the first block of a list, of the smallest order that has one from `order` on.
+    #[inline]
+    fn take_first(&mut self, frames: &mut FrameTable, order: Order, list: MigrateType) -> Option<(Pfn, Order)> {
+        let found = (order.0..=self.max_order.0).find(|o| !self.area(Order(*o)).list(list).is_empty()).map(Order)?;
+        let pfn = self.areas[usize::from(found.0)].lists[list as usize].pop_head(frames.free_threads(found))?;
+        assert!(frames.free_list(pfn, found) == list, "frame {pfn} is on another list than it says");
+        frames.clear_free(pfn, found);
+        self.free -= u64::from(found.frames());
+        Some((pfn, found))
     }
 
     /// Takes a given free block and splits it down to `order`; what is left goes to the lists of type `rest`.
@@ -103,7 +144,13 @@ impl Buddy {
         rest: MigrateType,
     ) {
         self.remove(frames, block);
-        // Upper halves first, each to the head: the lowest part is what the caller gets. `expand`.
+        self.split(frames, cx, block, order, rest);
+    }
+
+    /// Splits a block that was taken off its list down to `order`; `expand`.
+    #[inline]
+    fn split(&mut self, frames: &mut FrameTable, cx: &mut Cx<'_>, block: Block, order: Order, rest: MigrateType) {
+        // Upper halves first, each to the head: the lowest part is what the caller gets.
         for half in (order.0..block.order.0).rev().map(Order) {
             let upper = Block { pfn: block.pfn.plus(half.frames()), order: half };
             self.add(frames, upper, rest, End::Head);
@@ -121,10 +168,11 @@ impl Buddy {
         block: Block,
         list: MigrateType,
         end: Option<End>,
+        rules: &Variant,
     ) {
         assert!(block.pfn.is_aligned(block.order), "frame {} is no block of order {}", block.pfn, block.order);
         let mut merged = block;
-        while merged.order < self.max_order && may_merge(frames, merged, list) {
+        while merged.order < self.max_order && may_merge(frames, merged, list, rules.merging) {
             let buddy = merged.pfn.buddy(merged.order);
             self.remove(frames, Block { pfn: buddy, order: merged.order });
             merged = Block { pfn: merged.pfn.min(buddy), order: Order(merged.order.0 + 1) };
@@ -191,10 +239,9 @@ pub(crate) struct Block {
     pub(crate) order: Order,
 }
 
-/// Is its buddy free, and may the two become one? Above pageblock order, types that no request asks for keep to
-/// themselves.
+/// Is its buddy free, and may the two become one?
 #[inline]
-fn may_merge(frames: &FrameTable, block: Block, list: MigrateType) -> bool {
+fn may_merge(frames: &FrameTable, block: Block, list: MigrateType, rules: Merging) -> bool {
     let buddy = block.pfn.buddy(block.order);
     if !is_free_near(frames, buddy, block.order, block.pfn) {
         return false;
@@ -202,8 +249,17 @@ fn may_merge(frames: &FrameTable, block: Block, list: MigrateType) -> bool {
     if block.order < frames.blocks.order() {
         return true;
     }
-    let other = frames.blocks.migrate_type(buddy);
-    list == other || (list.is_requestable() && other.is_requestable())
+    types_merge(list, frames.blocks.migrate_type(buddy), rules)
+}
+
+/// May free blocks of at least pageblock order become one?
+pub(crate) fn types_merge(one: MigrateType, other: MigrateType, rules: Merging) -> bool {
+    let types = [one, other];
+    one == other
+        || match rules {
+            Merging::AllButIsolated => !types.contains(&MigrateType::Isolate),
+            Merging::Requestable => types.into_iter().all(MigrateType::is_requestable),
+        }
 }
 
 /// Does a free block of `order` start at `pfn`, in the zone of the frame `near`? `page_is_buddy`.

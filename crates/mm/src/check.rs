@@ -2,6 +2,8 @@
 //! Differs: walks the whole state, and reads it only through `FrameTable::get`, the raw words and the ends of lists: none
 //! of what it checks helps it.
 
+mod lru;
+mod owners;
 mod spaces;
 
 use std::fmt;
@@ -10,13 +12,15 @@ use units::{CpuId, Order, Pfn};
 
 use crate::{
     Mm,
+    buddy::types_merge,
     frame::{Frame, NIL},
     list::List,
     pageblock::{MigrateType, ZoneIndex},
+    slab::{Cache, Slab},
     zone_state::ZoneState,
 };
 
-pub use spaces::walk_spaces;
+pub use owners::{Owners, walk_owners};
 
 /// What does not hold.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -40,16 +44,35 @@ impl std::error::Error for Broken {}
 
 /// Walks every list and every frame.
 pub fn walk(mm: &Mm) -> Result<(), Broken> {
-    let mut walk = Walk { mm, listed: vec![false; mm.frames.len() as usize], free: vec![0; mm.zones().len()] };
+    let zones = mm.zones().len();
+    let none = || vec![false; mm.frames.len() as usize];
+    let mut walk = Walk {
+        mm,
+        listed: none(),
+        batched: none(),
+        free: vec![0; zones],
+        page_tables: vec![0; zones],
+        isolated: vec![0; zones],
+    };
     for (index, zone) in mm.zones().iter().enumerate() {
         let index = ZoneIndex(u16::try_from(index).expect("fewer zones than numbers for them"));
         walk.free_lists(index, zone)?;
         walk.pcp_lists(index, zone)?;
     }
+    walk.lru_lists()?;
+    walk.lru_batches()?;
+    walk.slab_lists()?;
     walk.all_frames()?;
     for (zone, free) in mm.zones().iter().zip(&walk.free) {
         let counted = zone.buddy.free_frames();
         ensure(counted == *free, None, || format!("{} counts {counted} free frames, not {free}", name(zone)))?;
+    }
+    for ((zone, tables), held) in mm.zones().iter().zip(&walk.page_tables).zip(&walk.isolated) {
+        // A table that a control holds is counted from its allocation on, but looks like anything else that is held.
+        let counted = zone.page_tables.0;
+        ensure((*tables..=tables + held).contains(&counted), None, || {
+            format!("{} counts {counted} page tables, not {tables}", name(zone))
+        })?;
     }
     Ok(())
 }
@@ -58,31 +81,39 @@ struct Walk<'a> {
     mm: &'a Mm,
     /// Seen on a list, by frame.
     listed: Vec<bool>,
+    /// Seen in an LRU batch, by frame.
+    batched: Vec<bool>,
     /// Free frames met, by zone.
     free: Vec<u64>,
+    /// Page tables met, by zone.
+    page_tables: Vec<u64>,
+    /// Single frames that controls hold, by zone.
+    isolated: Vec<u64>,
 }
 
 impl Walk<'_> {
     fn free_lists(&mut self, index: ZoneIndex, zone: &ZoneState) -> Result<(), Broken> {
+        let here = |zone: usize| zone == index.position();
         for order in (0..=zone.buddy.max_order().0).map(Order) {
             let is_big = order >= self.mm.frames.blocks.order();
             for list in MigrateType::ALL {
                 let wanted =
                     move |frame| matches!(frame, Frame::Free { order: o, list: l, .. } if o == order && l == list);
                 let what = || format!("the free list of {}, order {order}, {list:?}", name(zone));
-                self.list(zone.buddy.area(order).list(list), index, is_big, &wanted, &what)?;
+                self.list(zone.buddy.area(order).list(list), &here, is_big, &wanted, &what)?;
             }
         }
         Ok(())
     }
 
     fn pcp_lists(&mut self, index: ZoneIndex, zone: &ZoneState) -> Result<(), Broken> {
+        let here = |zone: usize| zone == index.position();
         for (number, pcp) in (0..).zip(&zone.pcps) {
             let mut frames = 0;
             for list in pcp.lists() {
                 let wanted = move |frame| matches!(frame, Frame::Pcp { cpu, .. } if cpu == CpuId(number));
                 let what = || format!("a list of {}, CPU {number}", name(zone));
-                frames += self.list(list, index, false, &wanted, &what)?;
+                frames += self.list(list, &here, false, &wanted, &what)?;
             }
             let count = pcp.count();
             ensure(u64::from(count) == frames, None, || {
@@ -92,11 +123,32 @@ impl Walk<'_> {
         Ok(())
     }
 
+    fn slab_lists(&mut self) -> Result<(), Broken> {
+        for cache in Cache::ALL {
+            for (node, list) in self.mm.slabs.partial(cache).iter().enumerate() {
+                let wanted = move |frame| matches!(frame, Frame::Slab(slab) if slab.cache == cache);
+                let what = || format!("the partial {cache:?} slabs of node {node}");
+                self.list(list, &|_| true, false, &wanted, &what)?;
+            }
+        }
+        Ok(())
+    }
+
+    /// A slab with room is on a list, unless a CPU allocates from it.
+    fn is_kept(&self, pfn: Pfn, slab: Slab) -> Result<(), Broken> {
+        let currents = self.mm.slabs.current(slab.cache).iter().filter(|current| **current == Some(pfn)).count();
+        let listed = self.listed[pfn.0 as usize];
+        ensure(currents == usize::from(slab.frozen), Some(pfn), || format!("{slab:?} of {currents} CPUs"))?;
+        ensure(slab.in_use <= slab.cache.objects(slab.order), Some(pfn), || format!("{slab:?} is more than full"))?;
+        let belongs = !slab.frozen && !slab.is_full();
+        ensure(listed == belongs, Some(pfn), || format!("{slab:?}, on a list: {listed}"))
+    }
+
     /// Walks one list and returns its frames. Bounded: no frame may be on two lists, or twice on one.
     fn list(
         &mut self,
         list: &List,
-        zone: ZoneIndex,
+        here: &dyn Fn(usize) -> bool,
         is_big: bool,
         wanted: &dyn Fn(Frame) -> bool,
         what: &dyn Fn() -> String,
@@ -108,7 +160,8 @@ impl Walk<'_> {
             let frame = frames.get(at);
             ensure(wanted(frame), Some(at), || format!("on {}, but {frame:?}", what()))?;
             ensure(!self.listed[at.0 as usize], Some(at), || format!("on {} for the second time", what()))?;
-            ensure(frames.blocks.zone(at) == Some(zone), Some(at), || format!("on {}, of another zone", what()))?;
+            let is_here = frames.blocks.zone(at).is_some_and(|zone| here(zone.position()));
+            ensure(is_here, Some(at), || format!("on {}, of another zone", what()))?;
             self.listed[at.0 as usize] = true;
             let word = if is_big { frames.raw_block(at).1 } else { frames.raw_links(at) };
             let [next, prev] = [word >> 32, word & u64::from(u32::MAX)];
@@ -139,22 +192,20 @@ impl Walk<'_> {
                 Frame::Reserved => ensure(frames.raw_links(at) == 0, Some(at), || "reserved, but linked".to_owned())?,
                 Frame::Free { .. } => {
                     ensure(listed, Some(at), || format!("{frame:?}, but on no list"))?;
-                    self.count_free(at, order)?;
+                    count(&mut self.free, frames.blocks.zone(at), at, order.frames())?;
                     self.is_merged(at, frame)?;
                 }
+                Frame::Slab(slab) => self.is_kept(at, slab)?,
                 Frame::Pcp { .. } => ensure(listed, Some(at), || format!("{frame:?}, but on no list"))?,
+                Frame::Anon { .. } => self.is_where_it_says(at, listed)?,
+                Frame::Isolated { order: Order::BASE, .. } => {
+                    count(&mut self.isolated, frames.blocks.zone(at), at, 1)?;
+                }
+                Frame::PageTable => count(&mut self.page_tables, frames.blocks.zone(at), at, 1)?,
                 _ => {}
             }
             self.is_whole(at, frame)?;
             at = at.plus(order.frames());
-        }
-        Ok(())
-    }
-
-    fn count_free(&mut self, pfn: Pfn, order: Order) -> Result<(), Broken> {
-        match self.mm.frames.blocks.zone(pfn) {
-            Some(zone) => self.free[usize::from(zone.0)] += u64::from(order.frames()),
-            None => broken(Some(pfn), || "free, but in no zone".to_owned())?,
         }
         Ok(())
     }
@@ -195,9 +246,25 @@ impl Walk<'_> {
             return Ok(());
         }
         let is_free = matches!(frames.get(buddy), Frame::Free { order: o, .. } if o == order);
+        let types = [head, buddy].map(|pfn| frames.blocks.migrate_type(pfn));
         let keeps_apart = order >= frames.blocks.order()
-            && [head, buddy].into_iter().any(|pfn| !frames.blocks.migrate_type(pfn).is_requestable());
+            && (self.has_unmerged(head) || !types_merge(types[0], types[1], self.mm.variant().merging));
         ensure(!is_free || keeps_apart, Some(head), || format!("{frame:?}, and so is its buddy {buddy}"))
+    }
+}
+
+/// Counts frames for their zone.
+fn count(counts: &mut [u64], zone: Option<ZoneIndex>, pfn: Pfn, frames: u32) -> Result<(), Broken> {
+    match zone {
+        Some(zone) => counts[usize::from(zone.0)] += u64::from(frames),
+        None => broken(Some(pfn), || "in use or free, but in no zone".to_owned())?,
+    }
+    Ok(())
+}
+
+impl Walk<'_> {
+    fn has_unmerged(&self, pfn: Pfn) -> bool {
+        self.mm.frames.blocks.zone(pfn).is_some_and(|zone| self.mm.zones()[usize::from(zone.0)].has_unmerged)
     }
 }
 

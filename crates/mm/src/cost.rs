@@ -4,9 +4,12 @@
 //! A clock moves only through [`Cx::work`] and [`Cx::wait`], each under a [`Cause`], so the parts of a latency sum to it by
 //! construction. Algorithms never name a price: the primitives they are made of charge themselves.
 
-use units::{CpuId, Picos, Time};
+use units::{CpuId, Picos, Time, Vpn};
 
-use crate::event::{Counters, Event};
+use crate::{
+    event::{Counters, Event},
+    frame::ControlId,
+};
 
 macro_rules! works {
     ($($(#[$doc:meta])* $work:ident = $name:literal, $cause:ident;)*) => {
@@ -102,6 +105,11 @@ impl Prices {
         Self(prices)
     }
 
+    /// The price of one operation.
+    pub fn of(&self, work: Work) -> Picos {
+        self.0[work as usize]
+    }
+
     /// Nothing takes time: for tests of mechanisms.
     pub fn free() -> Self {
         Self([Picos(0); WORKS])
@@ -131,27 +139,70 @@ impl Spent {
     }
 }
 
+/// The page faults of a step.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Faults {
+    /// How many.
+    pub taken: u64,
+    /// The instant and the page of each, in their order, folded into one word; 0 when there were none.
+    pub fold: u64,
+}
+
+impl Faults {
+    /// A fault that begins. One multiplication: this is in the hottest path there is.
+    #[inline]
+    fn take(&mut self, at: Time, vpn: Vpn) {
+        // The fractional part of the golden ratio: odd, and without a pattern.
+        const MULTIPLIER: u64 = 0x9e37_79b9_7f4a_7c15;
+        self.taken += 1;
+        self.fold = (self.fold.rotate_left(5) ^ at.0 ^ vpn.0.rotate_right(u64::BITS / 2)).wrapping_mul(MULTIPLIER);
+    }
+}
+
 /// What a mechanism gets: when and where it runs, and the only way to let time pass and to count.
 #[derive(Debug)]
 pub struct Cx<'a> {
     cpu: CpuId,
+    control: ControlId,
     start: Time,
     spent: Spent,
     total: Picos,
     scope: Option<Cause>,
+    faults: Faults,
     prices: &'a Prices,
     counters: &'a mut Counters,
 }
 
 impl<'a> Cx<'a> {
-    /// A context for one step that starts at `now` on `cpu`.
+    /// A context for one step that starts at `now` on `cpu`, of the control with number 0.
     pub fn new(cpu: CpuId, now: Time, prices: &'a Prices, counters: &'a mut Counters) -> Self {
-        Self { cpu, start: now, spent: Spent::default(), total: Picos(0), scope: None, prices, counters }
+        Self {
+            cpu,
+            control: ControlId(0),
+            start: now,
+            spent: Spent::default(),
+            total: Picos(0),
+            scope: None,
+            faults: Faults::default(),
+            prices,
+            counters,
+        }
     }
 
     /// The CPU this runs on.
     pub fn cpu(&self) -> CpuId {
         self.cpu
+    }
+
+    /// The same for a step of another control. Who calls a control's steps numbers it: a task, by its own number.
+    #[must_use]
+    pub fn acting_for(self, control: ControlId) -> Self {
+        Self { control, ..self }
+    }
+
+    /// Whose step this is: the owner of the frames that it holds until its next one.
+    pub fn control(&self) -> ControlId {
+        self.control
     }
 
     /// The time: the start of the step plus what was spent since.
@@ -163,8 +214,10 @@ impl<'a> Cx<'a> {
     #[inline]
     pub fn work(&mut self, work: Work, n: u64) {
         let span = Picos(self.prices.0[work as usize].0 * n);
-        self.spent.0[self.scope.unwrap_or(work.cause()) as usize] += span;
         self.total += span;
+        // A part is no more than the total, whose sum is checked.
+        let part = &mut self.spent.0[self.scope.unwrap_or(work.cause()) as usize].0;
+        *part = part.wrapping_add(span.0);
     }
 
     /// Waits until an instant; one that is past already takes no time.
@@ -190,6 +243,18 @@ impl<'a> Cx<'a> {
         self.counters.count(event, n);
     }
 
+    /// Counts a page fault that begins now.
+    #[inline]
+    pub fn fault(&mut self, vpn: Vpn) {
+        self.count(Event::Pgfault, 1);
+        self.faults.take(self.now(), vpn);
+    }
+
+    /// The page faults since the step began.
+    pub fn faults(&self) -> Faults {
+        self.faults
+    }
+
     /// What was spent since the step began.
     pub fn spent(&self) -> Spent {
         debug_assert_eq!(self.spent.total(), self.total, "the parts of a latency sum to it");
@@ -210,12 +275,36 @@ mod tests {
         cx.because(Cause::Copy, |cx| cx.work(Work::ClearFrame, 512));
         cx.wait(cx.now() + Picos(7), Cause::ZoneLock);
         cx.wait(Time(0), Cause::ZoneLock);
-        cx.count(Event::Pgfault, 2);
+        cx.fault(Vpn(1));
+        cx.fault(Vpn(2));
         let spent = cx.spent();
         assert_eq!(spent.on(Cause::ZoneLock), Picos(7));
         assert_eq!(spent.on(Cause::Clear), Picos(0));
         assert_eq!(spent.on(Cause::Copy), Picos((1 + Work::ClearFrame as u64 * 1000) * 512));
         assert_eq!(cx.now().since(Time(5)), spent.total());
-        assert_eq!(counters.get(Event::Pgfault), 2);
+        assert_eq!((cx.faults().taken, counters.get(Event::Pgfault)), (2, 2));
+    }
+
+    #[test]
+    fn the_fold_of_faults_holds_their_pages_times_and_order() {
+        let fold = |faults: &[(u64, u64)]| {
+            let mut all = Faults::default();
+            for (at, vpn) in faults {
+                all.take(Time(*at), Vpn(*vpn));
+            }
+            all.fold
+        };
+        let base = fold(&[(5, 1), (9, 2)]);
+        let others = [
+            vec![],
+            vec![(5, 1)],
+            vec![(5, 1), (8, 2)],
+            vec![(5, 1), (9, 3)],
+            vec![(5, 2), (9, 1)],
+            vec![(9, 2), (5, 1)],
+        ];
+        for other in others {
+            assert_ne!(fold(&other), base, "{other:?}");
+        }
     }
 }

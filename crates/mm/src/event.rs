@@ -35,6 +35,8 @@ vm_events! {
     Pgfree = "pgfree",
     /// Page faults, retries counted again.
     Pgfault = "pgfault",
+    /// Write faults on a base page that nobody else maps: it is kept, not copied (since 5.10).
+    Pgreuse = "pgreuse",
     /// Allocations served by the preferred node.
     NumaHit = "numa_hit",
     /// Allocations served here though another node was preferred.
@@ -79,7 +81,17 @@ impl Counters {
     /// Counts an event `n` times.
     #[inline]
     pub fn count(&mut self, event: Event, n: u64) {
-        self.0[event as usize] += n;
+        // Nothing counts to 2^64.
+        let counter = &mut self.0[event as usize];
+        *counter = counter.wrapping_add(n);
+    }
+
+    /// Takes one back: for tests that leave one out.
+    ///
+    /// # Panics
+    /// When there is none.
+    pub fn lose(&mut self, event: Event) {
+        self.0[event as usize] -= 1;
     }
 
     /// How often it happened.

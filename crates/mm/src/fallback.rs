@@ -107,7 +107,8 @@ struct Found {
 }
 
 impl Buddy {
-    /// Takes a block of its own type, or else of another; `__rmqueue`. `end`: one past the last frame of the zone.
+    /// Takes a block of its own type, or else of another, and says to which list it goes back if nobody uses it;
+    /// `__rmqueue`. `end`: one past the last frame of the zone.
     pub(crate) fn take_or_fall_back(
         &mut self,
         frames: &mut FrameTable,
@@ -115,13 +116,19 @@ impl Buddy {
         want: Want,
         end: Pfn,
         rules: &Variant,
-    ) -> Option<Pfn> {
-        self.take_smallest(frames, cx, want.order, want.list)
-            .or_else(|| self.fall_back(frames, cx, want, end, rules))
-            .or_else(|| match rules.last_resort {
-                LastResort::Reserve => self.take_smallest(frames, cx, want.order, MigrateType::Reserve),
-                LastResort::Nothing => None,
-            })
+    ) -> Option<(Pfn, MigrateType)> {
+        let found = self
+            .take_smallest(frames, cx, want.order, want.list)
+            .or_else(|| self.fall_back(frames, cx, want, end, rules));
+        if let Some(pfn) = found {
+            return Some((pfn, want.list));
+        }
+        let back_to = match rules.last_resort {
+            LastResort::ReserveMisplaced => want.list,
+            LastResort::Reserve => MigrateType::Reserve,
+            LastResort::Nothing => return None,
+        };
+        Some((self.take_smallest(frames, cx, want.order, MigrateType::Reserve)?, back_to))
     }
 
     /// `__rmqueue_fallback`.
@@ -200,7 +207,14 @@ impl Buddy {
     }
 
     /// Moves every free block of a pageblock to the lists of type `to`; `move_freepages_block`.
-    fn move_free_frames(&mut self, frames: &mut FrameTable, cx: &mut Cx<'_>, pfn: Pfn, to: MigrateType, end: End) {
+    pub(crate) fn move_free_frames(
+        &mut self,
+        frames: &mut FrameTable,
+        cx: &mut Cx<'_>,
+        pfn: Pfn,
+        to: MigrateType,
+        end: End,
+    ) {
         let start = pfn.align_down(frames.blocks.order());
         let mut at = 0;
         while at < frames.blocks.order().frames() {

@@ -1,6 +1,7 @@
 //! Linux: handle_mm_fault() and below in mm/memory.c, do_huge_pmd_anonymous_page() in mm/huge_memory.c (v6.1).
 //! Differs: anonymous memory only; memory that is out is reported, where the kernel would call the OOM killer.
 
+use serde::Serialize;
 use units::{NodeId, Order, Pfn, Vpn};
 
 use crate::{
@@ -8,12 +9,15 @@ use crate::{
     address_space::AddressSpace,
     cost::Cx,
     event::Event,
+    frame::{Frame, FrameFlag, Held, Holdings},
     gfp::AllocRequest,
+    huge_cow::{Copied, HugeCopy},
     page_table::{Pmd, PmdSlot, TableId},
     primitive,
     pte::Pte,
     step::Step,
     thp::huge_range,
+    variant::HugeCow,
 };
 
 /// What user code tried.
@@ -42,6 +46,8 @@ pub struct FaultControl {
     vpn: Vpn,
     access: Access,
     phase: Phase,
+    /// The copy of a huge page, while one is made.
+    cow: Option<HugeCopy>,
 }
 
 /// What comes next; `mechanisms.md` D1 by number.
@@ -61,6 +67,8 @@ enum Phase {
     HugeMap { frame: Pfn, deposit: TableId },
     /// 7: a store to a huge page that may not be written.
     HugeWrite { slot: PmdSlot, huge: Pte },
+    /// 7, up to 5.7: copy it.
+    HugeCopy,
     /// 6: a base page.
     Base,
 }
@@ -85,12 +93,12 @@ const _: () = assert!(size_of::<FaultControl>() <= 1024, "a task's kernel half i
 impl FaultControl {
     /// A fault at `vpn`. The caller holds the mmap lock for read from the first step on.
     pub fn new(vpn: Vpn, access: Access) -> Self {
-        Self { vpn, access, phase: Phase::Enter }
+        Self { vpn, access, phase: Phase::Enter, cow: None }
     }
 
     /// The rest of a fault that was entered, at a page whose tables are there.
     pub(crate) fn again(vpn: Vpn, access: Access) -> Self {
-        Self { vpn, access, phase: Phase::Base }
+        Self { vpn, access, phase: Phase::Base, cow: None }
     }
 
     /// Goes on until others may run.
@@ -103,20 +111,34 @@ impl FaultControl {
                     self.phase = phase;
                     return Step::More;
                 }
-                Next::Done(done) => return Step::Done(done),
+                Next::Done(done) => {
+                    self.phase = Phase::Enter;
+                    return Step::Done(done);
+                }
             }
+        }
+    }
+
+    /// The blocks that the fault holds between two steps, beside `space`.
+    pub fn holdings(&self, space: &AddressSpace) -> Holdings {
+        match self.phase {
+            Phase::HugeMap { frame, deposit } => {
+                let table = Held { pfn: space.tables.frame(deposit), order: Order::BASE };
+                Holdings { isolated: vec![Held { pfn: frame, order: Order::HUGE }, table], ..Holdings::default() }
+            }
+            _ => self.cow.as_ref().map_or_else(Holdings::default, HugeCopy::holdings),
         }
     }
 
     /// Frees what the fault holds.
     pub fn abort(&mut self, mm: &mut Mm, space: &mut AddressSpace, cx: &mut Cx) {
-        match std::mem::replace(&mut self.phase, Phase::Enter) {
-            Phase::HugeClear { frame } => mm.free(cx, frame, Order::HUGE),
-            Phase::HugeMap { frame, deposit } => {
-                space.tables.free_pte_table(mm, cx, deposit);
-                mm.free(cx, frame, Order::HUGE);
-            }
-            _ => {}
+        if let Phase::HugeMap { frame, deposit } = std::mem::replace(&mut self.phase, Phase::Enter) {
+            mm.assert_isolated(cx, frame, Order::HUGE);
+            space.tables.free_pte_table(mm, cx, deposit);
+            mm.free(cx, frame, Order::HUGE);
+        }
+        if let Some(mut cow) = self.cow.take() {
+            cow.abort(mm, cx);
         }
     }
 
@@ -128,7 +150,8 @@ impl FaultControl {
             Phase::HugeAlloc => self.alloc_huge(mm, space, cx),
             Phase::HugeClear { frame } => Self::clear_huge(mm, space, cx, frame),
             Phase::HugeMap { frame, deposit } => self.map_huge(mm, space, cx, frame, deposit),
-            Phase::HugeWrite { slot, huge } => Self::write_huge(mm, space, cx, slot, huge),
+            Phase::HugeWrite { slot, huge } => self.write_huge(mm, space, cx, slot, huge),
+            Phase::HugeCopy => self.copy_huge(mm, space, cx),
             Phase::Base => self.base(mm, space, cx),
         }
     }
@@ -138,7 +161,7 @@ impl FaultControl {
             primitive::bad_access(cx);
             return Next::Done(FaultDone::BadAddress);
         }
-        primitive::page_fault(cx);
+        primitive::page_fault(cx, self.vpn);
         match space.tables.make_pmd_slot(mm, cx, self.vpn) {
             Some(_) => Next::Phase(Phase::Pmd),
             None => Next::Done(FaultDone::OutOfMemory),
@@ -179,8 +202,7 @@ impl FaultControl {
 
     fn alloc_huge(&self, mm: &mut Mm, space: &mut AddressSpace, cx: &mut Cx) -> Next {
         debug_assert_eq!(space.tables.pmd_of(self.vpn), Pmd::None, "looked at in the same step");
-        let request = AllocRequest::gfp_transhuge_light(mm.node_of_cpu(cx.cpu())).this_node();
-        match mm.alloc(cx, &request) {
+        match mm.alloc_huge(cx) {
             Some(frame) => Next::Phase(Phase::HugeClear { frame }),
             None => fall_back(cx),
         }
@@ -192,10 +214,13 @@ impl FaultControl {
             return Next::Done(FaultDone::OutOfMemory);
         };
         primitive::clear(&mut mm.frames, cx, frame, Order::HUGE);
+        mm.isolate(cx, frame, Order::HUGE);
+        mm.isolate(cx, space.tables.frame(deposit), Order::BASE);
         Next::Later(Phase::HugeMap { frame, deposit })
     }
 
     fn map_huge(&self, mm: &mut Mm, space: &mut AddressSpace, cx: &mut Cx, frame: Pfn, deposit: TableId) -> Next {
+        mm.assert_isolated(cx, frame, Order::HUGE);
         let at = huge_range(self.vpn);
         let is_mapped = space.vmas.find(self.vpn).is_some_and(|vma| vma.range().covers(at));
         if !is_mapped || space.tables.pmd_of(self.vpn) != Pmd::None {
@@ -203,21 +228,43 @@ impl FaultControl {
             mm.free(cx, frame, Order::HUGE);
             return Next::Done(FaultDone::Handled);
         }
-        mm.map_new_folio(frame, space.family, at.start, Order::HUGE);
+        mm.map_new_folio(cx, frame, space.family, at.start, Order::HUGE);
+        mm.frames.set(space.tables.frame(deposit), Frame::PageTable);
         install_huge(space, cx, self.vpn, Pte::written_huge(frame), deposit);
         space.rss += AddressSpace::HUGE_PAGES;
         cx.count(Event::ThpFaultAlloc, 1);
         Next::Done(FaultDone::Handled)
     }
 
-    /// The only one who maps a huge page may write it; else its PMD is split and one base page copied (from 5.8 on).
-    fn write_huge(mm: &mut Mm, space: &mut AddressSpace, cx: &mut Cx, slot: PmdSlot, huge: Pte) -> Next {
-        if !huge.is_zero_page() && mm.folio_mappings(huge.pfn()) == 1 {
+    /// The only one who maps a huge page may write it; others get a copy, of all of it or of one base page.
+    fn write_huge(&mut self, mm: &mut Mm, space: &mut AddressSpace, cx: &mut Cx, slot: PmdSlot, huge: Pte) -> Next {
+        if !huge.is_zero_page() && mm.may_reuse(cx, huge.pfn()) {
             space.tables.set_pmd(cx, slot, huge.rewritten());
             return Next::Done(FaultDone::Handled);
         }
-        space.split_pmd(mm, cx, slot);
-        Next::Phase(Phase::Base)
+        match mm.variant().huge_cow {
+            HugeCow::SplitPmd => {
+                space.split_pmd(mm, cx, slot);
+                Next::Phase(Phase::Base)
+            }
+            HugeCow::Copy => {
+                space.vmas.prepare_anon(self.vpn);
+                self.cow = Some(HugeCopy::new(self.vpn, huge));
+                Next::Phase(Phase::HugeCopy)
+            }
+        }
+    }
+
+    fn copy_huge(&mut self, mm: &mut Mm, space: &mut AddressSpace, cx: &mut Cx) -> Next {
+        let copied = self.cow.as_mut().expect("begun by the phase before").step(mm, space, cx);
+        if copied != Copied::NotYet {
+            self.cow = None;
+        }
+        match copied {
+            Copied::NotYet => Next::Later(Phase::HugeCopy),
+            Copied::Done => Next::Done(FaultDone::Handled),
+            Copied::PmdSplit => Next::Phase(Phase::Base),
+        }
     }
 
     fn base(&self, mm: &mut Mm, space: &mut AddressSpace, cx: &mut Cx) -> Next {
@@ -253,7 +300,7 @@ pub(crate) fn map_base(
 ) -> Option<()> {
     let frame = mm.alloc(cx, &AllocRequest::gfp_highuser_movable(node))?;
     primitive::clear(&mut mm.frames, cx, frame, Order::BASE);
-    mm.map_new_folio(frame, space.family, vpn, Order::BASE);
+    mm.map_new_folio(cx, frame, space.family, vpn, Order::BASE);
     space.tables.set_pte(cx, table, vpn, Pte::written(frame));
     space.rss += 1;
     Some(())
@@ -263,27 +310,57 @@ pub(crate) fn map_base(
 /// nothing when memory is out.
 fn write_protected(mm: &mut Mm, space: &mut AddressSpace, cx: &mut Cx, table: TableId, vpn: Vpn) -> Option<()> {
     let was = space.tables.pte(table, vpn);
-    if !was.is_zero_page() && mm.folio_mappings(was.pfn()) == 1 {
+    if !was.is_zero_page() && mm.may_reuse(cx, was.pfn()) {
         space.tables.set_pte(cx, table, vpn, was.rewritten());
+        cx.count(Event::Pgreuse, 1);
         return Some(());
     }
     space.vmas.prepare_anon(vpn);
     let frame = mm.alloc(cx, &AllocRequest::gfp_highuser_movable(mm.node_of_cpu(cx.cpu())))?;
-    mm.map_new_folio(frame, space.family, vpn, Order::BASE);
+    mm.map_new_folio(cx, frame, space.family, vpn, Order::BASE);
     if was.is_zero_page() {
         primitive::clear(&mut mm.frames, cx, frame, Order::BASE);
         space.rss += 1;
     } else {
-        primitive::copy(&mut mm.frames, cx, was.pfn(), frame);
+        primitive::copy(&mut mm.frames, cx, was.pfn(), frame, Order::BASE);
     }
     primitive::flush_tlb(cx);
     space.tables.set_pte(cx, table, vpn, Pte::written(frame));
     if !was.is_zero_page()
         && let Some(folio) = mm.unmap_base(cx, was.pfn())
     {
-        mm.free(cx, folio.head, folio.order);
+        mm.put_folio(cx, folio);
     }
     Some(())
+}
+
+/// Whose pages a store to a shared page takes over instead of copying them.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
+pub enum CowReuse {
+    /// Those of folios that nobody else maps (`reuse_swap_page`).
+    ByMappings,
+    /// Those to whose folio there is no other reference, such as that of a CPU's batch of new folios.
+    ByReferences,
+    /// The same, after this CPU's batch was drained.
+    ByReferencesDrained,
+}
+
+impl Mm {
+    /// May the only process that maps a page of this frame's folio write to it without a copy?
+    fn may_reuse(&mut self, cx: &mut Cx, pfn: Pfn) -> bool {
+        let head = self.folio_head(pfn);
+        match self.variant().cow_reuse {
+            CowReuse::ByMappings => return self.folio_mappings(head) == 1,
+            CowReuse::ByReferencesDrained if self.frames.has(head, FrameFlag::InBatch) => self.lru_add_drain(cx),
+            CowReuse::ByReferences | CowReuse::ByReferencesDrained => {}
+        }
+        self.folio_references(head) == 1
+    }
+
+    /// A huge page for user memory.
+    pub(crate) fn alloc_huge(&mut self, cx: &mut Cx) -> Option<Pfn> {
+        self.alloc(cx, &AllocRequest::gfp_transhuge_light(self.node_of_cpu(cx.cpu())).this_node())
+    }
 }
 
 fn fall_back(cx: &mut Cx) -> Next {

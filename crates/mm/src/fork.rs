@@ -7,9 +7,12 @@ use crate::{
     Mm,
     address_space::{AddressSpace, EVERYTHING},
     cost::Cx,
-    page_table::{Pmd, PmdSlot, TableId},
+    frame::Holdings,
+    page_table::{Pmd, TableId},
     primitive,
-    step::Step,
+    slab::Cache,
+    step::{RUN, Step},
+    unmap::Unmap,
     vma::PageRange,
 };
 
@@ -19,16 +22,20 @@ pub struct Fork {
     child: Option<AddressSpace>,
     /// The parent's pages below were passed.
     from: Vpn,
+    /// Its VMA around `from` ends here; the child has it too, and its pages are being copied.
+    vma_end: Option<Vpn>,
+    /// Memory is out: the child goes again.
+    undo: Option<Unmap>,
 }
 
 impl Fork {
     #[expect(clippy::new_without_default, reason = "an operation, not a value")]
     /// Nothing is copied yet. The caller holds the parent's mmap lock for write from the first step on.
     pub fn new() -> Self {
-        Self { child: None, from: Vpn(0) }
+        Self { child: None, from: Vpn(0), vma_end: None, undo: None }
     }
 
-    /// Goes on until `horizon`, at least by the pages of one table; `ENOMEM` when memory is out, with nothing left of it.
+    /// Goes on until `horizon`, at least by one run of pages; `ENOMEM` when memory is out, with nothing left of it.
     pub fn step(
         &mut self,
         mm: &mut Mm,
@@ -43,46 +50,93 @@ impl Fork {
                 Err(error) => return Step::Done(Err(error)),
             },
         };
-        // Bound: each turn passes a PMD entry of the parent.
-        while let Some((part, slot)) = next_to_copy(parent, self.from) {
-            let copied = match parent.tables.pmd(slot) {
-                Pmd::None => Ok(()),
-                Pmd::Huge(_) => parent.share_huge(&mut child, mm, cx, slot, part.start),
-                Pmd::Table(table) => parent.share_base(&mut child, mm, cx, table, part),
+        if let Some(undo) = &mut self.undo {
+            return match undo.step(mm, &mut child, cx, horizon) {
+                Step::Done(_) => {
+                    child.end(mm, cx);
+                    Step::Done(Err(Errno::NOMEM))
+                }
+                Step::More | Step::Block(_) => {
+                    self.child = Some(child);
+                    Step::More
+                }
             };
-            if let Err(error) = copied {
-                primitive::flush_tlb(cx);
-                child.exit(mm, cx);
-                return Step::Done(Err(error));
+        }
+        // Bound: each turn passes a VMA of the parent, or pages that one of its PMD entries covers.
+        loop {
+            match self.copy_some(mm, parent, &mut child, cx) {
+                Ok(true) => {}
+                Ok(false) => {
+                    primitive::flush_tlb(cx);
+                    return Step::Done(Ok(child));
+                }
+                Err(_) => {
+                    primitive::flush_tlb(cx);
+                    self.undo = Some(Unmap::everything());
+                    break;
+                }
             }
-            self.from = part.end;
             if cx.now() >= horizon {
-                self.child = Some(child);
-                return Step::More;
+                break;
             }
         }
-        primitive::flush_tlb(cx);
-        Step::Done(Ok(child))
+        self.child = Some(child);
+        Step::More
     }
 
-    /// The child between two steps: for checks.
+    /// The next VMA (`dup_mmap`), or a run of pages of the last one (`copy_page_range`); false when there is no more.
+    fn copy_some(
+        &mut self,
+        mm: &mut Mm,
+        parent: &mut AddressSpace,
+        child: &mut AddressSpace,
+        cx: &mut Cx,
+    ) -> Result<bool, Errno> {
+        let Some(end) = self.vma_end else {
+            let rest = PageRange { start: self.from, end: EVERYTHING.end };
+            let Some(vma) = parent.vmas.first_in(rest) else { return Ok(false) };
+            let object = mm.alloc_object(cx, Cache::VmArea).ok_or(Errno::NOMEM)?;
+            child.vmas.inherit(&vma, object);
+            // Pages of a VMA without anonymous ones are faulted in again.
+            (self.from, self.vma_end) =
+                if vma.anon.is_some() { (vma.start, Some(vma.end())) } else { (vma.end(), None) };
+            return Ok(true);
+        };
+        let Some((mut part, slot)) = parent.tables.next_pmd(PageRange { start: self.from, end }) else {
+            (self.from, self.vma_end) = (end, None);
+            return Ok(true);
+        };
+        match parent.tables.pmd(slot) {
+            Pmd::None => {}
+            Pmd::Huge(_) => parent.share_huge(child, mm, cx, slot, part.start)?,
+            Pmd::Table(table) => {
+                part.end = part.end.min(part.start.plus(RUN));
+                parent.share_base(child, mm, cx, table, part)?;
+            }
+        }
+        self.from = part.end;
+        Ok(true)
+    }
+
+    /// The child so far.
     pub fn child(&self) -> Option<&AddressSpace> {
         self.child.as_ref()
     }
 
-    /// Takes back what was copied.
+    /// The frames that the operation holds between two steps, beside the child.
+    pub fn holdings(&self) -> Holdings {
+        self.undo.as_ref().map_or_else(Holdings::default, Unmap::holdings)
+    }
+
+    /// Takes back what was copied, all at once.
     pub fn abort(&mut self, mm: &mut Mm, cx: &mut Cx) {
         if let Some(child) = self.child.take() {
+            if let Some(mut undo) = self.undo.take() {
+                undo.abort(mm, cx);
+            }
             child.exit(mm, cx);
         }
     }
-}
-
-/// The next PMD entry at or above `from` in a VMA that may hold anonymous pages; others are faulted in again.
-fn next_to_copy(parent: &AddressSpace, from: Vpn) -> Option<(PageRange, PmdSlot)> {
-    let rest = PageRange { start: from, end: EVERYTHING.end };
-    let mut vmas = parent.vmas.overlapping(rest).filter(|vma| vma.anon.is_some());
-    vmas.find_map(|vma| parent.tables.next_pmd(PageRange { start: vma.start.max(from), end: vma.end() }))
 }
 
 impl AddressSpace {
@@ -99,7 +153,7 @@ impl AddressSpace {
         }
     }
 
-    /// Shares the base pages of one table with a child (`copy_pte_range`).
+    /// Shares a run of base pages of one table with a child (`copy_pte_range`).
     fn share_base(
         &mut self,
         child: &mut Self,

@@ -2,18 +2,21 @@
 //! Differs: 16 bytes per frame at rest; the interior of a block is all zero; free blocks of at least a pageblock live in
 //! a table of their own, so that a machine is built without touching its frames.
 
+mod contents;
+
 use units::{CpuId, Order, Pfn, Vpn};
 
 use crate::{
     gfp::Mobility,
     pageblock::{MigrateType, Pageblocks, ZoneIndex},
+    slab::{Cache, Object, Slab},
 };
 
 /// Processes related by fork, which may share anonymous frames. 12 bits.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub struct FamilyId(pub u16);
 
-/// The operation that holds isolated frames.
+/// The operation that holds isolated frames; `Cx::control` says which one takes a step.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub struct ControlId(pub u32);
 
@@ -51,6 +54,8 @@ pub enum Frame {
     },
     /// A page table.
     PageTable,
+    /// Head of a slab of kernel objects.
+    Slab(Slab),
     /// Head of an allocated block about which no more is known; so every allocation begins.
     Kernel {
         /// The block's order.
@@ -74,6 +79,27 @@ pub enum Frame {
     },
     /// Not the buddy allocator's: a hole, or taken before it started.
     Reserved,
+}
+
+/// A block of frames.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub struct Held {
+    /// Its first frame.
+    pub pfn: Pfn,
+    /// Its order.
+    pub order: Order,
+}
+
+/// What a control holds between two of its steps, so that a check can tell whose every frame is.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Holdings {
+    /// Blocks that nobody else sees: `Frame::Isolated`, with the control as owner.
+    pub isolated: Vec<Held>,
+    /// Folios that lost their last mapping and wait for a flush of the TLB: still `Frame::Anon`, and where they were on
+    /// lists, but mapped by nobody.
+    pub gathered: Vec<Held>,
+    /// Kernel objects that belong to nothing any more.
+    pub objects: Vec<Object>,
 }
 
 /// Neighbours on a list; [`NIL`] at its ends.
@@ -182,16 +208,25 @@ impl FrameTable {
         }
     }
 
-    /// A free block of `order` is taken off its list: its head is an interior, until someone says of what.
+    /// A free block of `order`, of which [`Self::free_list`] was asked, is taken off its list: its head is an interior, until
+    /// someone says of what.
     #[inline]
     pub(crate) fn clear_free(&mut self, pfn: Pfn, order: Order) {
-        debug_assert!(self.is_free(pfn, order), "no free block of order {order} starts at frame {pfn}");
         if order >= self.blocks.order() {
             let block = self.blocks.index(pfn);
             self.block_state[block] = 0;
         } else {
             self.state[pfn.0 as usize] = 0;
         }
+    }
+
+    /// A block on a per-CPU list is taken off it, and is the interior of nothing until someone says of what: its order, and
+    /// the free list that it goes back to.
+    #[inline]
+    pub(crate) fn leave_pcp(&mut self, pfn: Pfn) -> (Order, MigrateType) {
+        let state = std::mem::take(&mut self.state[pfn.0 as usize]);
+        assert!(state & KIND_MASK == PCP, "frame {pfn} is on a per-CPU list, but its state is {state:#x}");
+        (unpack_order(state), MigrateType::from_index((state >> PAYLOAD_SHIFT & TYPE_MASK) as usize))
     }
 
     /// The list that a free block of `order` is on.
@@ -235,6 +270,12 @@ impl FrameTable {
         state & (KIND_MASK | ORDER_MASK) == FREE | u64::from(order.0) << ORDER_SHIFT
     }
 
+    /// Is this a folio of anonymous memory of one frame? What nearly every mapping maps.
+    #[inline]
+    pub fn is_base_anon(&self, pfn: Pfn) -> bool {
+        self.state[pfn.0 as usize] & (KIND_MASK | ORDER_MASK) == ANON
+    }
+
     /// The order of the block that a head speaks for; of other frames, that of one frame.
     pub fn order_of(&self, frame: Frame) -> Order {
         match frame {
@@ -242,18 +283,30 @@ impl FrameTable {
             | Frame::Pcp { order, .. }
             | Frame::Anon { order, .. }
             | Frame::Kernel { order, .. }
-            | Frame::Isolated { order, .. } => order,
+            | Frame::Isolated { order, .. }
+            | Frame::Slab(Slab { order, .. }) => order,
             Frame::ZeroHuge => self.blocks.order(),
             Frame::Interior | Frame::PageTable | Frame::Tail { .. } | Frame::Reserved => Order::BASE,
         }
     }
 
+    /// A folio that was just allocated becomes anonymous memory, mapped once and in a batch: [`Self::set`], the map count
+    /// and the flag in one store.
+    #[inline]
+    pub(crate) fn set_new_anon(&mut self, pfn: Pfn, family: FamilyId, vpn: Vpn, order: Order) {
+        let state = &mut self.state[pfn.0 as usize];
+        assert!(*state & KIND_MASK == KERNEL || *state & KIND_MASK == ISOLATED, "frame {pfn} was not just allocated");
+        *state = pack(Frame::Anon { family, vpn, order }) | 1 << MAP_COUNT_SHIFT | FrameFlag::InBatch.mask();
+    }
+
     /// Whether a flag is set.
+    #[inline]
     pub fn has(&self, pfn: Pfn, flag: FrameFlag) -> bool {
         self.state[pfn.0 as usize] & flag.mask() != 0
     }
 
     /// Sets or clears a flag of a frame that is something.
+    #[inline]
     pub fn mark(&mut self, pfn: Pfn, flag: FrameFlag, on: bool) {
         let state = &mut self.state[pfn.0 as usize];
         assert!(*state != 0, "frame {pfn} has no flags: it speaks for nothing");
@@ -265,6 +318,41 @@ impl FrameTable {
     pub fn map_count(&self, pfn: Pfn) -> u8 {
         let count = self.state[pfn.0 as usize] >> MAP_COUNT_SHIFT & MAP_COUNT_MASK;
         u8::try_from(count).expect("two bits")
+    }
+
+    /// A base page that is mapped once loses its mapping; false, and nothing happens, when it is anything else.
+    #[inline]
+    pub(crate) fn unmap_only(&mut self, pfn: Pfn) -> bool {
+        const COUNT: u64 = MAP_COUNT_MASK << MAP_COUNT_SHIFT;
+        let state = &mut self.state[pfn.0 as usize];
+        let is_only = *state & (KIND_MASK | ORDER_MASK | COUNT) == ANON | 1 << MAP_COUNT_SHIFT;
+        *state &= if is_only { !COUNT } else { !0 };
+        is_only
+    }
+
+    /// A folio leaves its batch. If others want it, it is on an LRU list from now on, which the caller puts it on, and its
+    /// order is returned.
+    #[inline]
+    pub(crate) fn leave_batch(&mut self, pfn: Pfn, is_active: bool) -> Option<Order> {
+        const IN_BATCH: u64 = FrameFlag::InBatch.mask();
+        let state = &mut self.state[pfn.0 as usize];
+        assert!(*state & (KIND_MASK | IN_BATCH) == ANON | IN_BATCH, "frame {pfn} is no folio in a batch");
+        *state &= !IN_BATCH;
+        if *state & FrameFlag::Dropped.mask() != 0 {
+            return None;
+        }
+        *state |= FrameFlag::OnLru.mask() | if is_active { FrameFlag::Active.mask() } else { 0 };
+        Some(unpack_order(*state))
+    }
+
+    /// A folio on an LRU list is on none from now on, the caller taking it off; says whether it was active. Nothing
+    /// when it is on none.
+    #[inline]
+    pub(crate) fn leave_lru(&mut self, pfn: Pfn) -> Option<bool> {
+        let state = &mut self.state[pfn.0 as usize];
+        let is_listed = *state & FrameFlag::OnLru.mask() != 0;
+        *state &= !FrameFlag::OnLru.mask();
+        is_listed.then_some(*state & FrameFlag::Active.mask() != 0)
     }
 
     /// Says how often a folio is mapped.
@@ -295,36 +383,6 @@ impl FrameTable {
     pub fn links(&self, pfn: Pfn) -> Links {
         let in_block = self.state[pfn.0 as usize] == 0 && matches!(self.get(pfn), Frame::Free { .. });
         unpack_links(if in_block { self.block_links[self.blocks.index(pfn)] } else { self.links[pfn.0 as usize] })
-    }
-
-    /// From now on each frame holds a word, and clears and copies move it: for tests. Before the first clear a frame
-    /// holds `dirt`.
-    pub fn keep_contents(&mut self, dirt: u64) {
-        self.contents = vec![dirt; self.state.len()];
-    }
-
-    /// What a frame holds, where contents are kept.
-    pub fn content(&self, pfn: Pfn) -> u64 {
-        self.contents[pfn.0 as usize]
-    }
-
-    /// User code stores to a frame, where contents are kept.
-    pub fn store(&mut self, pfn: Pfn, content: u64) {
-        self.contents[pfn.0 as usize] = content;
-    }
-
-    #[inline]
-    pub(crate) fn clear_contents(&mut self, pfn: Pfn, order: Order) {
-        if !self.contents.is_empty() {
-            self.contents[pfn.0 as usize..][..order.frames() as usize].fill(0);
-        }
-    }
-
-    #[inline]
-    pub(crate) fn copy_content(&mut self, from: Pfn, to: Pfn) {
-        if !self.contents.is_empty() {
-            self.contents[to.0 as usize] = self.contents[from.0 as usize];
-        }
     }
 
     /// The words of one frame, state and links, as they are: for checks.
@@ -410,26 +468,33 @@ impl Threads<'_> {
 /// A flag of a frame beside what it is.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum FrameFlag {
-    /// A huge page of which some base pages are no longer mapped.
-    PartlyMapped,
-    /// Written to since it was last cleaned.
-    Dirty,
+    /// On an LRU list (`PG_lru`).
+    OnLru,
+    /// On, or to be put on, an active one (`PG_active`).
+    Active,
+    /// In a CPU's batch of folios on their way to the LRU lists, which holds a reference.
+    InBatch,
+    /// The batch's reference is the last.
+    Dropped,
 }
 
 impl FrameFlag {
     const fn mask(self) -> u64 {
         match self {
-            Self::PartlyMapped => 1 << (FLAGS_SHIFT + 1),
-            Self::Dirty => 1 << (FLAGS_SHIFT + 2),
+            Self::OnLru => 1 << (FLAGS_SHIFT + 1),
+            Self::Active => 1 << (FLAGS_SHIFT + 2),
+            Self::InBatch => 1 << (FLAGS_SHIFT + 3),
+            Self::Dropped => 1 << (FLAGS_SHIFT + 4),
         }
     }
 }
 
-// State word: kind 4 bits, order 4, flags 8, payload 48. 4 and 5 are kept for files and slabs.
+// State word: kind 4 bits, order 4, flags 8, payload 48. 4 is kept for files.
 const INTERIOR: u64 = 0;
 const FREE: u64 = 1;
 const PCP: u64 = 2;
 const ANON: u64 = 3;
+const SLAB: u64 = 5;
 const PAGE_TABLE: u64 = 6;
 const KERNEL: u64 = 7;
 const ISOLATED: u64 = 8;
@@ -438,7 +503,7 @@ const TAIL: u64 = 10;
 const RESERVED: u64 = 15;
 
 /// Kinds that head an allocated block, one bit each.
-const ALLOCATED: u64 = 1 << ANON | 1 << PAGE_TABLE | 1 << KERNEL | 1 << ISOLATED | 1 << ZERO_HUGE;
+const ALLOCATED: u64 = 1 << ANON | 1 << SLAB | 1 << PAGE_TABLE | 1 << KERNEL | 1 << ISOLATED | 1 << ZERO_HUGE;
 
 const KIND_MASK: u64 = 0xf;
 const ORDER_SHIFT: u32 = 4;
@@ -449,12 +514,14 @@ const REPORTED: u64 = 1 << FLAGS_SHIFT;
 const MAP_COUNT_SHIFT: u32 = FLAGS_SHIFT + 6;
 const MAP_COUNT_MASK: u64 = FrameTable::MAP_COUNT_MAX as u64;
 const PAYLOAD_SHIFT: u32 = 16;
-/// Payload of Anon: page number 36 bits, family 12. Of Pcp: type 8 bits, CPU 32.
+/// Payload of Anon: page number 36 bits, family 12. Of Pcp: type 8 bits, CPU 32. Of Slab: objects 16 bits, cache 8, frozen.
 const FAMILY_SHIFT: u32 = 36;
 const FAMILY_MAX: u16 = (1 << (48 - FAMILY_SHIFT)) - 1;
 const VPN_MASK: u64 = (1 << FAMILY_SHIFT) - 1;
 const CPU_SHIFT: u32 = 8;
 const TYPE_MASK: u64 = 0xff;
+const CACHE_SHIFT: u32 = 16;
+const FROZEN_SHIFT: u32 = 24;
 const NEXT_SHIFT: u32 = 32;
 const NEXT_MASK: u64 = (u32::MAX as u64) << NEXT_SHIFT;
 
@@ -473,6 +540,10 @@ fn pack(frame: Frame) -> u64 {
             (ANON, order, (u64::from(family.0) << FAMILY_SHIFT | vpn.0) << PAYLOAD_SHIFT)
         }
         Frame::PageTable => (PAGE_TABLE, Order::BASE, 0),
+        Frame::Slab(Slab { cache, order, in_use, frozen }) => {
+            let state = u64::from(frozen) << FROZEN_SHIFT | (cache as u64) << CACHE_SHIFT | u64::from(in_use);
+            (SLAB, order, state << PAYLOAD_SHIFT)
+        }
         Frame::Kernel { order, mobility } => (KERNEL, order, (mobility as u64) << PAYLOAD_SHIFT),
         Frame::Isolated { owner, order } => (ISOLATED, order, u64::from(owner.0) << PAYLOAD_SHIFT),
         Frame::ZeroHuge => (ZERO_HUGE, Order::BASE, 0),
@@ -494,6 +565,12 @@ fn unpack(state: u64) -> Frame {
         PCP => Frame::Pcp { cpu: CpuId((payload >> CPU_SHIFT) as u32), order, list: list() },
         ANON => Frame::Anon { family: FamilyId((payload >> FAMILY_SHIFT) as u16), vpn: Vpn(payload & VPN_MASK), order },
         PAGE_TABLE => Frame::PageTable,
+        SLAB => Frame::Slab(Slab {
+            cache: Cache::from_index((payload >> CACHE_SHIFT & TYPE_MASK) as usize),
+            order,
+            in_use: payload as u16,
+            frozen: payload >> FROZEN_SHIFT & 1 != 0,
+        }),
         KERNEL => Frame::Kernel { order, mobility: Mobility::from_index(payload as usize) },
         ISOLATED => Frame::Isolated { owner: ControlId(payload as u32), order },
         ZERO_HUGE => Frame::ZeroHuge,

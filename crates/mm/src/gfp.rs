@@ -46,6 +46,38 @@ pub enum Mark {
     High,
 }
 
+/// What a request may have that others may not, once the Low mark is not met.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum Urgency {
+    /// Nothing.
+    #[default]
+    Normal,
+    /// Half of what the Min mark keeps (`__GFP_HIGH`).
+    High,
+    /// A quarter of it, and HIGHATOMIC pageblocks (`ALLOC_HARDER`: real-time tasks).
+    Harder,
+    /// Five eighths of it, and HIGHATOMIC pageblocks (`GFP_ATOMIC`).
+    Atomic,
+}
+
+impl Urgency {
+    /// Every urgency.
+    pub const ALL: [Self; 4] = [Self::Normal, Self::High, Self::Harder, Self::Atomic];
+
+    /// `ALLOC_HARDER`.
+    #[inline]
+    pub const fn is_harder(self) -> bool {
+        matches!(self, Self::Harder | Self::Atomic)
+    }
+
+    /// What is left of a mark of that many frames; `__zone_watermark_ok`, mm/page_alloc.c (v3.9 to v6.1).
+    #[inline]
+    pub const fn lowered(self, mark: u64) -> u64 {
+        let mark = if matches!(self, Self::High | Self::Atomic) { mark - mark / 2 } else { mark };
+        if self.is_harder() { mark - mark / 4 } else { mark }
+    }
+}
+
 /// One allocation's wish.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct AllocRequest {
@@ -61,6 +93,8 @@ pub struct AllocRequest {
     pub this_node_only: bool,
     /// What the first try leaves in a zone. A request that finds no zone above it tries again with Min.
     pub mark: Mark,
+    /// What it may have with the Min mark.
+    pub urgency: Urgency,
 }
 
 impl AllocRequest {
@@ -73,7 +107,13 @@ impl AllocRequest {
             node,
             this_node_only: false,
             mark: Mark::Low,
+            urgency: Urgency::Normal,
         }
+    }
+
+    /// `GFP_ATOMIC`: for those who cannot wait, one frame.
+    pub const fn gfp_atomic(node: NodeId) -> Self {
+        Self { urgency: Urgency::Atomic, ..Self::gfp_kernel(node) }
     }
 
     /// `GFP_PGTABLE_USER`: a user's page table, one frame.

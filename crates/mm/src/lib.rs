@@ -3,21 +3,25 @@
 //! | Linux                    | here            | left out                                                            |
 //! |--------------------------|-----------------|---------------------------------------------------------------------|
 //! | `include/linux/mmzone.h` | `zone.rs`       | HighMem (64-bit only)                                               |
-//! | `include/linux/mmzone.h` | `zone_state.rs` | LRU lists, boost, compaction state, HIGHATOMIC reserve              |
+//! | `include/linux/mmzone.h` | `zone_state.rs` | boost, compaction state                                             |
 //! | `include/linux/mmzone.h` | `pageblock.rs`  | skip bits                                                           |
-//! | `include/linux/mm_types.h` | `frame.rs`    | files, slabs                                                        |
+//! | `include/linux/mm_types.h` | `frame.rs`    | files                                                               |
+//! | `mm/slub.c`              | `slab.rs`       | per-CPU partial lists; `anon_vma`s, maple nodes and all else        |
 //! | `include/linux/list.h`   | `list.rs`       |                                                                     |
 //! | `include/linux/gfp.h`    | `gfp.rs`        | reclaim, I/O, reserves                                              |
 //! | `mm/page_alloc.c`        | `alloc.rs`      | the slow path, dirty limits, zone reclaim, fair zones (up to 4.7)   |
 //! | `mm/page_alloc.c`        | `buddy.rs`      | shuffling, reporting, capture                                       |
-//! | `mm/page_alloc.c`        | `fallback.rs`   | CMA, boost; nobody makes RESERVE or HIGHATOMIC pageblocks yet       |
+//! | `mm/page_alloc.c`        | `fallback.rs`   | CMA, boost                                                          |
+//! | `mm/page_alloc.c`        | `reserve.rs`    | the limits of 6.8 and later                                         |
 //! | `mm/page_alloc.c`        | `pcp.rs`, `pcp/lists.rs` | tuning of `high` and batch at run time, CPU hotplug        |
 //! | `mm/page_alloc.c`        | `node.rs`       | hotplug                                                             |
-//! | `mm/page_alloc.c`        | `watermark.rs`  | boost, privileged requests, `totalreserve_pages`                    |
+//! | `mm/page_alloc.c`        | `watermark.rs`  | boost, OOM victims, `totalreserve_pages`                            |
 //! | `mm/mmap.c`, `mm/madvise.c` | `vma.rs`, `address_space.rs` | files, shared and fixed mappings, mremap, mprotect  |
 //! | `mm/memory.c`            | `page_table.rs`, `pte.rs`, `unmap.rs`, `fork.rs`, `fault.rs` | files, swap            |
 //! | `mm/mmu_gather.c`        | `mmu_gather.rs` | other CPUs                                                          |
-//! | `mm/huge_memory.c`       | `thp.rs`        | folio splits, huge copies on write (up to 5.7)                      |
+//! | `mm/huge_memory.c`       | `thp.rs`        | folio splits                                                        |
+//! | `mm/huge_memory.c`       | `huge_cow.rs`   |                                                                     |
+//! | `mm/swap.c`              | `lru.rs`        | files, activation, rotation                                         |
 //! | `mm/rmap.c`              | `rmap.rs`       | walks from a frame to its pages                                     |
 //! | `mm/khugepaged.c`        | `watermark.rs`  | all but the recommended `min_free_kbytes`; its per-size switches too |
 //! | (several)                | `variant.rs`    | 32-bit rules, configurations without SMP                            |
@@ -36,7 +40,9 @@ pub mod fault;
 pub mod fork;
 pub mod frame;
 pub mod gfp;
+mod huge_cow;
 pub mod list;
+pub mod lru;
 mod mmu_gather;
 pub mod node;
 pub mod page_table;
@@ -44,7 +50,9 @@ pub mod pageblock;
 pub mod pcp;
 mod primitive;
 pub mod pte;
+mod reserve;
 pub mod rmap;
+pub mod slab;
 pub mod step;
 pub mod thp;
 pub mod touch;
@@ -60,7 +68,7 @@ use units::{CpuId, Frames, NodeId, Order, Pfn, Time};
 
 pub use fallback::Extfrag;
 pub use frame::{ControlId, FamilyId, Frame, FrameTable};
-pub use gfp::{AllocRequest, Mark, Mobility};
+pub use gfp::{AllocRequest, Mark, Mobility, Urgency};
 pub use node::{MachineSpec, NodeSpec, ZoneSpec};
 pub use pageblock::MigrateType;
 pub use pcp::{PcpHigh, PcpLimits};
@@ -71,9 +79,11 @@ pub use zone_state::ZoneState;
 
 use cost::{Cx, Prices};
 use event::Counters;
+use lru::Lru;
 use node::Zonelist;
 use pageblock::ZoneIndex;
 use rmap::Rmap;
+use slab::Slabs;
 use thp::Thp;
 
 /// What one zone's arithmetic comes to. All quantities are frames.
@@ -101,6 +111,10 @@ pub struct Mm {
     pub rmap: Rmap,
     /// Transparent huge pages.
     pub thp: Thp,
+    /// LRU lists.
+    pub lru: Lru,
+    /// Kernel objects.
+    pub slabs: Slabs,
     zones: Vec<ZoneState>,
     /// By position of the preferred node.
     zonelists: Vec<Zonelist>,
@@ -128,13 +142,29 @@ impl Mm {
                 zone.can_spread = spec.kind == ZoneKind::Normal && machine.has_below_normal(node);
                 let index = ZoneIndex(u16::try_from(zones.len()).expect("fewer zones than numbers for them"));
                 zone.release(&mut frames, &mut cx, index, spec.managed_range(), &variant);
+                zone.setup_migrate_reserve(&mut frames, &mut cx, &variant);
                 zones.push(zone);
                 places.push((position, spec.kind));
             }
         }
         let zonelists = node::zonelists(machine, &places);
         let nodes = machine.nodes.iter().map(|node| node.id).collect();
-        Self { frames, rmap: Rmap::default(), thp: Thp::default(), zones, zonelists, nodes, cpu_nodes, variant }
+        let node_of_zone: Vec<usize> = places.iter().map(|(node, _)| *node).collect();
+        let lru = Lru::new(variant.lru_by, &node_of_zone, cpu_nodes.len());
+        let (rmap, thp, slabs) = (Rmap::default(), Thp::default(), Slabs::new(cpu_nodes.len(), machine.nodes.len()));
+        Self { frames, rmap, thp, lru, slabs, zones, zonelists, nodes, cpu_nodes, variant }
+    }
+
+    /// Takes over settings that marks, reserves and limits depend on: a write to `vm.min_free_kbytes` and its like;
+    /// `setup_per_zone_wmarks`, mm/page_alloc.c (v6.1). `machine`: the one that this was made for.
+    pub fn apply_settings(&mut self, cx: &mut Cx<'_>, machine: &MachineView, settings: &Settings) {
+        for figures in zone_figures(machine, settings, &self.variant) {
+            let is_its = |zone: &&mut ZoneState| zone.node == figures.node && zone.kind == figures.kind;
+            if let Some(zone) = self.zones.iter_mut().find(is_its) {
+                zone.set_figures(&figures);
+                zone.setup_migrate_reserve(&mut self.frames, cx, &self.variant);
+            }
+        }
     }
 
     /// The kernel's rules.
@@ -145,6 +175,18 @@ impl Mm {
     /// Every zone with memory: by node, lowest first.
     pub fn zones(&self) -> &[ZoneState] {
         &self.zones
+    }
+
+    /// The machine's gauges, by their names in `/proc/vmstat`: each is kept by the zones and only viewed here.
+    pub fn gauges(&self) -> [(&'static str, u64); 1] {
+        let page_tables: Frames = self.zones.iter().map(|zone| zone.page_tables).sum();
+        [("nr_page_table_pages", page_tables.0)]
+    }
+
+    /// The zone of a frame that the buddy allocator manages.
+    pub(crate) fn zone_of_mut(&mut self, pfn: Pfn) -> &mut ZoneState {
+        let zone = self.frames.blocks.zone(pfn).expect("a reserved frame is of no zone");
+        &mut self.zones[zone.position()]
     }
 
     /// The node of a frame that the buddy allocator manages.
@@ -231,7 +273,7 @@ mod tests {
         };
         let machine = MachineView { nodes: vec![node(0, 2, 4 << 20), node(3, 0, 1 << 20)] };
         let settings = Settings { min_free_kbytes: 67584, ..Settings::default() };
-        let figures = zone_figures(&machine, &settings, &variant::V6_1);
+        let figures = zone_figures(&machine, &settings, variant::named("v6.1"));
         let order: Vec<_> = figures.iter().map(|f| (f.node.0, f.kind)).collect();
         let both = |node| [(node, ZoneKind::Normal), (node, ZoneKind::Movable)];
         assert_eq!(order, [both(0), both(3)].concat());

@@ -1,11 +1,20 @@
 //! Linux: mm/mmu_gather.c, release_pages() in mm/swap.c (v6.1).
-//! Differs: batches are one list with marks at their borders.
+//! Differs: batches are one list with marks at their borders; a flush frees a run of folios at a time.
 //!
-//! Frames that lost their last mapping wait here until the TLB is flushed, and go back a batch at a time.
+//! Frames that lost their last mapping wait here until the TLB is flushed, and go back a batch at a time. Until then they
+//! are what they were, with no mapping left; the frames that hold the batches are isolated.
 
 use units::{Order, Pfn};
 
-use crate::{Mm, cost::Cx, gfp::AllocRequest, primitive, rmap::Unmapped};
+use crate::{
+    Mm,
+    cost::Cx,
+    frame::{Held, Holdings},
+    gfp::AllocRequest,
+    primitive,
+    rmap::Unmapped,
+    step::RUN,
+};
 
 /// Folios that fit into the gather itself.
 // MMU_GATHER_BUNDLE, include/asm-generic/tlb.h (v6.1).
@@ -17,6 +26,8 @@ const BATCH: usize = (4096 - 16) / 8;
 // MAX_GATHER_BATCH_COUNT, include/asm-generic/tlb.h (v6.1).
 const BATCHES_MAX: usize = 10_000 / BATCH;
 
+const _: () = assert!(BATCHES_MAX as u64 <= RUN, "the batches' own frames go back in one step");
+
 /// Folios to free after the next flush of the TLB.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct MmuGather {
@@ -25,6 +36,70 @@ pub(crate) struct MmuGather {
     batches: Vec<Pfn>,
     /// Was anything unmapped since the last flush?
     stale: bool,
+    /// The TLB is flushed, and folios are being freed.
+    flush: Option<Flush>,
+}
+
+/// How far a flush has come.
+#[derive(Clone, Copy, Debug)]
+struct Flush {
+    /// The batch that is being freed: these folios.
+    start: usize,
+    end: usize,
+    /// Its huge pages from here on, as they come.
+    huge_from: usize,
+    /// Its base pages below this, from the last, so that the first is the next to be used.
+    base_below: usize,
+}
+
+impl Flush {
+    fn of_batch(start: usize, end: usize) -> Self {
+        Self { start, end, huge_from: start, base_below: end }
+    }
+
+    /// Is nothing of the batch freed yet?
+    fn is_fresh(&self) -> bool {
+        (self.huge_from, self.base_below) == (self.start, self.end)
+    }
+
+    /// The next folio of the batch in the order of `release_pages`.
+    #[inline]
+    fn next(&mut self, folios: &[Unmapped]) -> Option<Unmapped> {
+        while self.huge_from < self.end {
+            self.huge_from += 1;
+            let folio = folios[self.huge_from - 1];
+            if folio.order > Order::BASE {
+                return Some(folio);
+            }
+        }
+        while self.base_below > self.start {
+            self.base_below -= 1;
+            let folio = folios[self.base_below];
+            if folio.order == Order::BASE {
+                return Some(folio);
+            }
+        }
+        None
+    }
+
+    /// Is the folio at this place of the gather still to be freed?
+    fn is_ahead(&self, place: usize, order: Order) -> bool {
+        place >= self.end
+            || if order > Order::BASE {
+                place >= self.huge_from
+            } else {
+                (self.start..self.base_below).contains(&place)
+            }
+    }
+}
+
+/// Is there room for more?
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[must_use]
+pub(crate) enum Room {
+    Left,
+    /// Only after a flush.
+    None,
 }
 
 impl MmuGather {
@@ -35,53 +110,90 @@ impl MmuGather {
 
     /// Takes a folio that nobody maps (`tlb_remove_page`).
     #[inline]
-    pub(crate) fn take(&mut self, mm: &mut Mm, cx: &mut Cx, folio: Unmapped) {
+    pub(crate) fn take(&mut self, mm: &mut Mm, cx: &mut Cx, folio: Unmapped) -> Room {
+        debug_assert!(self.flush.is_none(), "a flush ends before the next folio comes");
         self.folios.push(folio);
-        if self.folios.len() >= BUNDLE + self.batches.len() * BATCH {
-            self.next_batch(mm, cx);
+        if self.folios.len() >= BUNDLE + self.batches.len() * BATCH { self.next_batch(mm, cx) } else { Room::Left }
+    }
+
+    /// One more batch, unless there are enough or memory is out.
+    fn next_batch(&mut self, mm: &mut Mm, cx: &mut Cx) -> Room {
+        let may_grow = self.batches.len() < BATCHES_MAX;
+        match may_grow.then(|| mm.alloc(cx, &AllocRequest::gfp_kernel(mm.node_of_cpu(cx.cpu())))).flatten() {
+            Some(frame) => {
+                mm.isolate(cx, frame, Order::BASE);
+                self.batches.push(frame);
+                Room::Left
+            }
+            None => Room::None,
         }
     }
 
-    /// Flushes the TLB and frees the folios (`tlb_flush_mmu`).
-    fn flush(&mut self, mm: &mut Mm, cx: &mut Cx) {
+    /// Flushes the TLB and begins to free the folios (`tlb_flush_mmu`).
+    pub(crate) fn begin_flush(&mut self, cx: &mut Cx) {
         if std::mem::take(&mut self.stale) {
             primitive::flush_tlb(cx);
         }
-        let mut rest = self.folios.as_slice();
-        let mut capacity = BUNDLE;
-        // Bound: each turn frees a batch.
-        while !rest.is_empty() {
-            let (batch, later) = rest.split_at(capacity.min(rest.len()));
-            release(mm, cx, batch);
-            (rest, capacity) = (later, BATCH);
+        if !self.folios.is_empty() {
+            self.flush = Some(Flush::of_batch(0, BUNDLE.min(self.folios.len())));
         }
-        self.folios.clear();
     }
 
-    /// The same at the end of the operation; the batches' own frames go back too (`tlb_finish_mmu`).
-    pub(crate) fn finish(&mut self, mm: &mut Mm, cx: &mut Cx) {
-        self.flush(mm, cx);
+    /// Are there folios to free before anything else?
+    pub(crate) fn is_flushing(&self) -> bool {
+        self.flush.is_some()
+    }
+
+    /// Frees the next run of folios.
+    pub(crate) fn release_run(&mut self, mm: &mut Mm, cx: &mut Cx) {
+        let mut left = RUN;
+        // Bound: each turn frees a folio or begins a batch.
+        while left > 0
+            && let Some(flush) = &mut self.flush
+        {
+            if flush.is_fresh() {
+                // This CPU's new folios go to their lists before (`free_pages_and_swap_cache`).
+                mm.lru_add_drain(cx);
+            }
+            if let Some(folio) = flush.next(&self.folios) {
+                mm.put_folio(cx, folio);
+                left -= 1;
+            } else if flush.end < self.folios.len() {
+                *flush = Flush::of_batch(flush.end, (flush.end + BATCH).min(self.folios.len()));
+            } else {
+                self.folios.clear();
+                self.flush = None;
+            }
+        }
+    }
+
+    /// Gives back the batches' own frames at the end of the operation (`tlb_finish_mmu`).
+    pub(crate) fn free_batches(&mut self, mm: &mut Mm, cx: &mut Cx) {
+        assert!(self.folios.is_empty(), "flushed before it ends");
         for frame in self.batches.drain(..) {
             mm.free(cx, frame, Order::BASE);
         }
     }
 
-    /// One more batch, or a flush when there are enough or memory is out.
-    fn next_batch(&mut self, mm: &mut Mm, cx: &mut Cx) {
-        let may_grow = self.batches.len() < BATCHES_MAX;
-        match may_grow.then(|| mm.alloc(cx, &AllocRequest::gfp_kernel(mm.node_of_cpu(cx.cpu())))).flatten() {
-            Some(frame) => self.batches.push(frame),
-            None => self.flush(mm, cx),
+    /// All of it at once.
+    pub(crate) fn finish(&mut self, mm: &mut Mm, cx: &mut Cx) {
+        if self.flush.is_none() {
+            self.begin_flush(cx);
         }
+        // Bound: the folios.
+        while self.is_flushing() {
+            self.release_run(mm, cx);
+        }
+        self.free_batches(mm, cx);
     }
-}
 
-/// Frees a batch: huge pages as they come, then base pages from the last, so that the first is the next to be used.
-fn release(mm: &mut Mm, cx: &mut Cx, batch: &[Unmapped]) {
-    for folio in batch.iter().filter(|folio| folio.order > Order::BASE) {
-        mm.free(cx, folio.head, folio.order);
-    }
-    for folio in batch.iter().rev().filter(|folio| folio.order == Order::BASE) {
-        mm.free(cx, folio.head, folio.order);
+    pub(crate) fn holdings(&self) -> Holdings {
+        let waits = |place, order| self.flush.is_none_or(|flush| flush.is_ahead(place, order));
+        let folios = self.folios.iter().enumerate().filter(|(place, folio)| waits(*place, folio.order));
+        Holdings {
+            isolated: self.batches.iter().map(|pfn| Held { pfn: *pfn, order: Order::BASE }).collect(),
+            gathered: folios.map(|(_, folio)| Held { pfn: folio.head, order: folio.order }).collect(),
+            ..Holdings::default()
+        }
     }
 }

@@ -67,6 +67,13 @@ struct Table {
     deposits: VecDeque<TableId>,
 }
 
+/// Which tables go, and how many more in this step.
+struct Sweep {
+    /// Tables that cover nothing outside it.
+    gap: PageRange,
+    left: u64,
+}
+
 /// Where the PMD entry of a page is.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct PmdSlot {
@@ -127,6 +134,11 @@ impl PageTables {
     /// How many tables there are, linked or not: for checks.
     pub fn raw_len(&self) -> usize {
         self.arena.len() - self.spare.len()
+    }
+
+    /// The frame of a table.
+    pub(crate) fn frame(&self, table: TableId) -> Pfn {
+        self.table(table).frame
     }
 
     // PMD entries.
@@ -276,8 +288,16 @@ impl PageTables {
 
     /// Frees the tables below the root that cover some of `range` and nothing outside `gap`, in which nothing is mapped
     /// (`free_pgtables`).
-    pub fn free_tables(&mut self, mm: &mut Mm, cx: &mut Cx, range: PageRange, gap: PageRange) {
-        self.free_children(mm, cx, self.root, Level::Pgd, range, gap);
+    /// Not more than `most` of them; says where to go on, or nothing when all are gone.
+    pub fn free_tables(
+        &mut self,
+        mm: &mut Mm,
+        cx: &mut Cx,
+        range: PageRange,
+        gap: PageRange,
+        most: u64,
+    ) -> Option<Vpn> {
+        self.free_children(mm, cx, (self.root, Level::Pgd), range, &mut Sweep { gap, left: most })
     }
 
     /// Frees the root, the last table.
@@ -290,11 +310,10 @@ impl PageTables {
         &mut self,
         mm: &mut Mm,
         cx: &mut Cx,
-        parent: TableId,
-        level: Level,
+        (parent, level): (TableId, Level),
         range: PageRange,
-        gap: PageRange,
-    ) {
+        sweep: &mut Sweep,
+    ) -> Option<Vpn> {
         let mut from = range.start;
         // Bound: the entries of one table.
         while from < range.end {
@@ -302,9 +321,16 @@ impl PageTables {
             if let Some(child) = self.child(parent, level.index(from)) {
                 if level > Level::Pmd {
                     let part = PageRange { start: from, end: covered.end.min(range.end) };
-                    self.free_children(mm, cx, child, level.below(), part, gap);
+                    let stopped = self.free_children(mm, cx, (child, level.below()), part, sweep);
+                    if stopped.is_some() {
+                        return stopped;
+                    }
                 }
-                if gap.covers(covered) {
+                if sweep.gap.covers(covered) {
+                    if sweep.left == 0 {
+                        return Some(from);
+                    }
+                    sweep.left -= 1;
                     primitive::write_ptes(cx, 1);
                     self.arena[parent.0 as usize].entries[level.index(from)] = Pte::NONE;
                     self.free_table(mm, cx, child, level.below());
@@ -312,6 +338,7 @@ impl PageTables {
             }
             from = covered.end;
         }
+        None
     }
 
     #[inline]
@@ -339,6 +366,7 @@ impl PageTables {
         let frame = mm.alloc(cx, &AllocRequest::gfp_pgtable_user(mm.node_of_cpu(cx.cpu())))?;
         primitive::clear(&mut mm.frames, cx, frame, Order::BASE);
         mm.frames.set(frame, Frame::PageTable);
+        mm.zone_of_mut(frame).page_tables.0 += 1;
         self.counts[level as usize] += 1;
         if let Some(id) = self.spare.pop() {
             self.arena[id.0 as usize].frame = frame;
@@ -353,6 +381,7 @@ impl PageTables {
         let table = self.table(id);
         assert!(*table.entries == [Pte::NONE; ENTRIES], "a table of level {level:?} is freed with entries");
         assert!(table.deposits.is_empty(), "a table of level {level:?} is freed with deposits");
+        mm.zone_of_mut(table.frame).page_tables.0 -= 1;
         mm.free(cx, table.frame, Order::BASE);
         self.counts[level as usize] -= 1;
         self.spare.push(id);

@@ -107,6 +107,13 @@ impl Pageblocks {
         (zone != NO_ZONE).then_some(ZoneIndex(zone))
     }
 
+    /// Both at once: the zone and the type of the pageblock of a frame.
+    #[inline]
+    pub(crate) fn zone_and_type(&self, pfn: Pfn) -> Option<(ZoneIndex, MigrateType)> {
+        let Facts { zone, migrate_type } = self.facts[self.index(pfn)];
+        (zone != NO_ZONE).then_some((ZoneIndex(zone), migrate_type))
+    }
+
     /// Gives the pageblock of a frame to a zone.
     pub(crate) fn set_zone(&mut self, pfn: Pfn, zone: ZoneIndex) {
         let index = self.index(pfn);

@@ -83,7 +83,7 @@ fn batch_step(managed: Frames, limit: Frames) -> Frames {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::variant::{V3_9, V4_1, V4_20, V5_10, V6_1, V6_7, V6_18};
+    use crate::variant::named;
 
     fn fraction(fraction: u32) -> Settings {
         Settings { percpu_pagelist_high_fraction: fraction, ..Settings::default() }
@@ -96,24 +96,24 @@ mod tests {
     #[test]
     fn batches_of_the_old_and_the_new_limit() {
         for (mib, old, new) in [(8, 1, 1), (64, 3, 3), (256, 15, 15), (1024, 31, 63), (16384, 31, 63)] {
-            assert_eq!(of(mib, &V3_9).batch, Frames(old), "{mib} MiB");
-            assert_eq!(of(mib, &V4_1).batch, Frames(old), "{mib} MiB");
-            assert_eq!(of(mib, &V4_20).batch, Frames(new), "{mib} MiB");
-            assert_eq!(of(mib, &V6_18).batch, Frames(new), "{mib} MiB");
+            assert_eq!(of(mib, named("v3.9")).batch, Frames(old), "{mib} MiB");
+            assert_eq!(of(mib, named("v4.1")).batch, Frames(old), "{mib} MiB");
+            assert_eq!(of(mib, named("v4.20")).batch, Frames(new), "{mib} MiB");
+            assert_eq!(of(mib, named("v6.18")).batch, Frames(new), "{mib} MiB");
         }
     }
 
     #[test]
     fn high_was_six_batches_and_nothing_in_a_tiny_zone() {
-        assert_eq!(of(1024, &V4_1).high, PcpHigh::Fixed(Frames(186)));
-        assert_eq!(of(1024, &V5_10).high, PcpHigh::Fixed(Frames(378)));
-        assert_eq!(of(15, &V5_10), PcpLimits { batch: Frames(1), high: PcpHigh::Fixed(Frames(0)) });
-        assert_eq!(of(0, &V5_10), PcpLimits { batch: Frames(1), high: PcpHigh::Fixed(Frames(0)) });
+        assert_eq!(of(1024, named("v4.1")).high, PcpHigh::Fixed(Frames(186)));
+        assert_eq!(of(1024, named("v5.10")).high, PcpHigh::Fixed(Frames(378)));
+        assert_eq!(of(15, named("v5.10")), PcpLimits { batch: Frames(1), high: PcpHigh::Fixed(Frames(0)) });
+        assert_eq!(of(0, named("v5.10")), PcpLimits { batch: Frames(1), high: PcpHigh::Fixed(Frames(0)) });
     }
 
     #[test]
     fn the_old_fraction_sets_both() {
-        let with = |managed, n| limits(Frames(managed), Frames(0), 4, &fraction(n), &V5_10);
+        let with = |managed, n| limits(Frames(managed), Frames(0), 4, &fraction(n), named("v5.10"));
         assert_eq!(with(8_000, 8), PcpLimits { batch: Frames(96), high: PcpHigh::Fixed(Frames(1000)) });
         assert_eq!(with(1_600, 8), PcpLimits { batch: Frames(50), high: PcpHigh::Fixed(Frames(200)) });
         assert_eq!(with(7, 8), PcpLimits { batch: Frames(1), high: PcpHigh::Fixed(Frames(0)) });
@@ -121,7 +121,7 @@ mod tests {
 
     #[test]
     fn high_is_the_low_mark_per_cpu_and_at_least_four_batches() {
-        let with = |low, cpus, n| limits(Frames(124_819), Frames(low), cpus, &fraction(n), &V6_1).high;
+        let with = |low, cpus, n| limits(Frames(124_819), Frames(low), cpus, &fraction(n), named("v6.1")).high;
         assert_eq!(with(7726, 1, 0), PcpHigh::Fixed(Frames(7726)));
         assert_eq!(with(7726, 3, 0), PcpHigh::Fixed(Frames(2575)));
         assert_eq!(with(7726, 1000, 0), PcpHigh::Fixed(Frames(4 * 31)));
@@ -131,9 +131,9 @@ mod tests {
     #[test]
     fn bounds_of_a_tuned_high() {
         // The recorded 6.18 host: Normal with low mark 18195 and two CPUs.
-        let with = |n| limits(Frames(4_030_464), Frames(18_195), 2, &fraction(n), &V6_7).high;
+        let with = |n| limits(Frames(4_030_464), Frames(18_195), 2, &fraction(n), named("v6.7")).high;
         assert_eq!(with(0), PcpHigh::Tuned { min: Frames(9097), max: Frames(251_904) });
         assert_eq!(with(100), PcpHigh::Tuned { min: Frames(20152), max: Frames(20152) });
-        assert_eq!(of(0, &V6_7).high, PcpHigh::Tuned { min: Frames(4), max: Frames(4) });
+        assert_eq!(of(0, named("v6.7")).high, PcpHigh::Tuned { min: Frames(4), max: Frames(4) });
     }
 }

@@ -3,24 +3,23 @@
 //!
 //! The operations that faults and system calls on address spaces are made of. They charge themselves.
 
-use units::{Order, Pfn};
+use units::{Order, Pfn, Vpn};
 
 use crate::{
     cost::{Cx, Work},
-    event::Event,
     frame::FrameTable,
 };
 
-/// Entering the kernel for an access that nothing is mapped for, and leaving it.
+/// Entering the kernel for an access where nothing is mapped, and leaving it.
 pub(crate) fn bad_access(cx: &mut Cx) {
     cx.work(Work::Trap, 1);
 }
 
 /// Entering the kernel for a page fault in a mapping, and leaving it. Only these are counted (`handle_mm_fault`).
 #[inline]
-pub(crate) fn page_fault(cx: &mut Cx) {
+pub(crate) fn page_fault(cx: &mut Cx, vpn: Vpn) {
+    cx.fault(vpn);
     cx.work(Work::Trap, 1);
-    cx.count(Event::Pgfault, 1);
 }
 
 /// `n` loads or stores of user code that find their page mapped.
@@ -36,10 +35,10 @@ pub(crate) fn clear(frames: &mut FrameTable, cx: &mut Cx, pfn: Pfn, order: Order
     cx.work(Work::ClearFrame, u64::from(order.frames()));
 }
 
-/// Copying one frame to another.
-pub(crate) fn copy(frames: &mut FrameTable, cx: &mut Cx, from: Pfn, to: Pfn) {
-    frames.copy_content(from, to);
-    cx.work(Work::CopyFrame, 1);
+/// Copying a run of frames to another.
+pub(crate) fn copy(frames: &mut FrameTable, cx: &mut Cx, from: Pfn, to: Pfn, order: Order) {
+    frames.copy_contents(from, to, order);
+    cx.work(Work::CopyFrame, u64::from(order.frames()));
 }
 
 /// Making, changing or removing a VMA.

@@ -117,11 +117,23 @@ impl Rmap {
 }
 
 impl Mm {
-    /// A folio that was just allocated gets its first mapping (`page_add_new_anon_rmap`).
+    /// The control that takes this step holds a block until its next one: nobody else sees it.
+    pub(crate) fn isolate(&mut self, cx: &Cx, pfn: Pfn, order: Order) {
+        self.frames.set(pfn, Frame::Isolated { owner: cx.control(), order });
+    }
+
+    /// Is a block still the one that the control left behind?
+    pub(crate) fn assert_isolated(&self, cx: &Cx, pfn: Pfn, order: Order) {
+        let owner = cx.control();
+        assert_eq!(self.frames.get(pfn), Frame::Isolated { owner, order }, "frame {pfn} is held by {owner:?}");
+    }
+
+    /// A folio that was just allocated gets its first mapping (`page_add_new_anon_rmap`), and goes on its way to the LRU
+    /// lists (`lru_cache_add_inactive_or_unevictable`).
     #[inline]
-    pub(crate) fn map_new_folio(&mut self, head: Pfn, family: FamilyId, vpn: Vpn, order: Order) {
-        self.frames.set(head, Frame::Anon { family, vpn, order });
-        self.frames.set_map_count(head, 1);
+    pub(crate) fn map_new_folio(&mut self, cx: &mut Cx, head: Pfn, family: FamilyId, vpn: Vpn, order: Order) {
+        self.frames.set_new_anon(head, family, vpn, order);
+        self.lru_add(cx, head, order);
     }
 
     /// A frame gets one more base entry (`page_try_dup_anon_rmap`).
@@ -155,11 +167,10 @@ impl Mm {
     /// A base entry goes away (`page_remove_rmap`); says which folio has lost its last mapping.
     #[inline]
     pub(crate) fn unmap_base(&mut self, cx: &mut Cx, pfn: Pfn) -> Option<Unmapped> {
-        if let Frame::Anon { order: Order::BASE, .. } = self.frames.get(pfn) {
-            if self.frames.map_count(pfn) == 1 {
-                self.frames.set_map_count(pfn, 0);
-                return Some(Unmapped { head: pfn, order: Order::BASE });
-            }
+        if self.frames.unmap_only(pfn) {
+            return Some(Unmapped { head: pfn, order: Order::BASE });
+        }
+        if self.frames.is_base_anon(pfn) {
             self.set_count(pfn, self.count(pfn) - 1);
             return None;
         }
@@ -213,6 +224,11 @@ impl Mm {
         let (head, _) = self.anon_folio(pfn);
         let by_base = self.rmap.by_base.get(&head);
         self.count(head) + by_base.map_or(0, |mapped| u32::from(mapped.of_frame[(pfn.0 - head.0) as usize]))
+    }
+
+    /// The first frame of the anonymous folio that holds `pfn`.
+    pub(crate) fn folio_head(&self, pfn: Pfn) -> Pfn {
+        self.anon_folio(pfn).0
     }
 
     /// The anonymous folio that holds `pfn`.

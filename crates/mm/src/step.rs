@@ -3,6 +3,10 @@
 
 use units::Time;
 
+/// Pages that one step of a range operation handles before it asks for the time.
+// SWAP_CLUSTER_MAX and COMPACT_CLUSTER_MAX, include/linux/swap.h (v6.1).
+pub const RUN: u64 = 32;
+
 /// What one bounded step of a long operation came to.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Step<T> {

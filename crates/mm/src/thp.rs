@@ -1,5 +1,5 @@
 //! Linux: mm/huge_memory.c, include/linux/huge_mm.h (v6.1).
-//! Differs: no memcg, no khugepaged, no split of the folio itself; a write to a shared huge page splits its PMD (from 5.8).
+//! Differs: no memcg, no khugepaged, no split of the folio itself.
 
 use units::{Errno, Order, Pfn, Vpn};
 

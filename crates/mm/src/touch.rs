@@ -8,6 +8,7 @@ use crate::{
     address_space::AddressSpace,
     cost::Cx,
     fault::{self, Access, FaultControl, FaultDone},
+    frame::Holdings,
     page_table::{Pmd, TableId},
     primitive,
     step::Step,
@@ -67,6 +68,11 @@ impl Touch {
         Step::Done(FaultDone::Handled)
     }
 
+    /// What a fault under way holds between two steps.
+    pub fn holdings(&self, space: &AddressSpace) -> Holdings {
+        self.fault.as_ref().map_or_else(Holdings::default, |fault| fault.holdings(space))
+    }
+
     /// Frees what a fault under way holds.
     pub fn abort(&mut self, mm: &mut Mm, space: &mut AddressSpace, cx: &mut Cx) {
         if let Some(mut fault) = self.fault.take() {
@@ -103,7 +109,7 @@ impl Touch {
             let vpn = self.vpn();
             let pte = space.tables.pte(table, vpn);
             if !pte.is_present() && self.access == Access::Write && quick.is_some() {
-                primitive::page_fault(cx);
+                primitive::page_fault(cx, vpn);
                 if fault::map_base(mm, space, cx, table, vpn, node).is_none() {
                     // Out of memory: the fault says so once more, and is not counted twice.
                     self.fault = Some(FaultControl::again(vpn, self.access));

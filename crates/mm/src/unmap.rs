@@ -1,5 +1,5 @@
 //! Linux: do_munmap() in mm/mmap.c, unmap_vmas() in mm/memory.c, zap_huge_pmd() in mm/huge_memory.c (v6.1).
-//! Differs: base pages go in runs of at most 32, so that a step is short.
+//! Differs: base pages and page tables go in runs of at most 32, so that a step is short.
 
 use units::{Errno, Time, Vpn};
 
@@ -7,16 +7,15 @@ use crate::{
     Mm,
     address_space::{AddressSpace, EVERYTHING},
     cost::Cx,
-    mmu_gather::MmuGather,
+    frame::Holdings,
+    mmu_gather::{MmuGather, Room},
     page_table::{Pmd, PmdSlot, TableId},
     primitive,
     pte::Pte,
-    step::Step,
+    slab::Object,
+    step::{RUN, Step},
     vma::PageRange,
 };
-
-/// Base pages that one step looks at before it asks for the time.
-const RUN: u64 = 32;
 
 /// Unmapping a range: the VMAs first, so that nobody faults any more; then pages; then page tables.
 #[derive(Clone, Debug)]
@@ -24,6 +23,8 @@ pub struct Unmap {
     range: PageRange,
     phase: Phase,
     gather: MmuGather,
+    /// Where the VMAs lived that are no more; from the last.
+    objects: Vec<Object>,
 }
 
 #[derive(Clone, Copy, Debug)]
@@ -32,14 +33,23 @@ enum Phase {
     Detach,
     /// Unmap pages from here on.
     Zap { from: Vpn },
-    /// Flush and free what was gathered, then free the tables that cover nothing else.
-    Tables,
+    /// All is unmapped and freed: give back what the gather took for itself.
+    Finish,
+    /// Free the tables that cover nothing else, from here on.
+    Tables { from: Vpn },
+    /// Give back what the VMAs lived in.
+    Vmas,
 }
 
 impl Unmap {
     /// Unmaps `range`. The caller holds the mmap lock for write from the first step on.
     pub fn new(range: PageRange) -> Self {
-        Self { range, phase: Phase::Detach, gather: MmuGather::default() }
+        Self { range, phase: Phase::Detach, gather: MmuGather::default(), objects: Vec::new() }
+    }
+
+    /// The end of a process: unmaps everything. [`AddressSpace::end`] does the rest.
+    pub fn everything() -> Self {
+        Self::new(EVERYTHING)
     }
 
     /// Goes on until `horizon`, at least by one run of pages.
@@ -59,36 +69,77 @@ impl Unmap {
                 Ok(Some(removed)) => self.range = removed,
                 Err(error) => return Step::Done(Err(error)),
             }
+            // `unmap_region` and `exit_mmap` begin with this.
+            mm.lru_add_drain(cx);
             self.phase = Phase::Zap { from: self.range.start };
         }
-        if let Phase::Zap { from } = self.phase {
-            if let Some(from) = self.zap(mm, space, cx, from, horizon) {
-                self.phase = Phase::Zap { from };
-                return Step::More;
-            }
-            self.phase = Phase::Tables;
+        // Bound: each turn passes a run of pages, of folios or of tables.
+        while !self.run(mm, space, cx, horizon) {
             if cx.now() >= horizon {
                 return Step::More;
             }
         }
-        let gap = space.vmas.gap_around(self.range);
-        self.gather.finish(mm, cx);
-        space.tables.free_tables(mm, cx, self.range, gap);
         Step::Done(Ok(()))
     }
 
-    /// Frees what the operation holds; what it has detached stays to be unmapped by [`AddressSpace::exit`].
+    /// One run, or more while the horizon is ahead; says whether it was the last.
+    fn run(&mut self, mm: &mut Mm, space: &mut AddressSpace, cx: &mut Cx, horizon: Time) -> bool {
+        if self.gather.is_flushing() {
+            self.gather.release_run(mm, cx);
+            return false;
+        }
+        match self.phase {
+            Phase::Detach => unreachable!("the first step has left it behind"),
+            Phase::Zap { from } => {
+                self.phase = if let Some(from) = self.zap(mm, space, cx, from, horizon) {
+                    Phase::Zap { from }
+                } else {
+                    self.gather.begin_flush(cx);
+                    Phase::Finish
+                };
+            }
+            Phase::Finish => {
+                self.gather.free_batches(mm, cx);
+                self.phase = Phase::Tables { from: self.range.start };
+            }
+            Phase::Tables { from } => {
+                let gap = space.vmas.gap_around(self.range);
+                let rest = PageRange { start: from, end: self.range.end };
+                let stopped = space.tables.free_tables(mm, cx, rest, gap, RUN);
+                self.phase = stopped.map_or(Phase::Vmas, |from| Phase::Tables { from });
+            }
+            Phase::Vmas => {
+                for _ in 0..RUN {
+                    let Some(object) = self.objects.pop() else { break };
+                    mm.free_object(cx, object);
+                }
+                return self.objects.is_empty();
+            }
+        }
+        false
+    }
+
+    /// The frames that the operation holds between two steps.
+    pub fn holdings(&self) -> Holdings {
+        Holdings { objects: self.objects.clone(), ..self.gather.holdings() }
+    }
+
+    /// Frees what the operation holds, all at once; what it has detached stays to be unmapped by [`AddressSpace::exit`].
     pub fn abort(&mut self, mm: &mut Mm, cx: &mut Cx) {
         self.gather.finish(mm, cx);
+        while let Some(object) = self.objects.pop() {
+            mm.free_object(cx, object);
+        }
     }
 
     /// From the first to the last page that was mapped; at the end of a process whatever its tables hold.
-    fn detach(&self, mm: &mut Mm, space: &mut AddressSpace, cx: &mut Cx) -> Result<Option<PageRange>, Errno> {
+    fn detach(&mut self, mm: &mut Mm, space: &mut AddressSpace, cx: &mut Cx) -> Result<Option<PageRange>, Errno> {
         space.split_vma(mm, cx, self.range.start)?;
         space.split_vma(mm, cx, self.range.end)?;
         let removed = space.vmas.remove(self.range);
-        for _ in &removed {
+        for vma in removed.iter().rev() {
             primitive::update_vma(cx);
+            self.objects.push(vma.object);
         }
         if self.range == EVERYTHING {
             return Ok(Some(EVERYTHING));
@@ -97,7 +148,8 @@ impl Unmap {
         Ok(Some(PageRange { start: first.start, end: last.end() }))
     }
 
-    /// Unmaps pages until the horizon; where to go on, or nothing at the end.
+    /// Unmaps pages until the horizon or until the gather is full, which begins a flush; where to go on, or nothing at the
+    /// end.
     fn zap(&mut self, mm: &mut Mm, space: &mut AddressSpace, cx: &mut Cx, from: Vpn, horizon: Time) -> Option<Vpn> {
         let mut rest = PageRange { start: from, end: self.range.end };
         // Bound: each turn passes a run of pages.
@@ -116,7 +168,7 @@ impl Unmap {
                 }
             }
             rest.start = part.end;
-            if cx.now() >= horizon {
+            if self.gather.is_flushing() || cx.now() >= horizon {
                 return Some(rest.start);
             }
         }
@@ -136,22 +188,23 @@ impl Unmap {
         let mut from = part.start;
         while from < part.end {
             let run = PageRange { start: from, end: from.plus(RUN).min(part.end) };
-            self.zap_run(mm, space, cx, table, run);
-            from = run.end;
-            if cx.now() >= horizon {
+            from = self.zap_run(mm, space, cx, table, run);
+            if self.gather.is_flushing() || cx.now() >= horizon {
                 break;
             }
         }
         from
     }
 
-    fn zap_run(&mut self, mm: &mut Mm, space: &mut AddressSpace, cx: &mut Cx, table: TableId, run: PageRange) {
-        primitive::scan_ptes(cx, run.pages());
+    /// Unmaps a run of base pages, or as many of them as the gather has room for; says where it stopped.
+    fn zap_run(&mut self, mm: &mut Mm, space: &mut AddressSpace, cx: &mut Cx, table: TableId, run: PageRange) -> Vpn {
+        let mut stopped = run.end;
+        let mut room = Room::Left;
         let mut unmapped = 0;
         let mut folios = 0;
         let first = usize::try_from(run.start.0 % AddressSpace::HUGE_PAGES).expect("below 512");
         let ptes = &mut space.tables.ptes_mut(table)[first..][..usize::try_from(run.pages()).expect("at most 512")];
-        for pte in ptes.iter_mut().filter(|pte| pte.is_present()) {
+        for (vpn, pte) in (run.start.0..).zip(ptes).filter(|(_, pte)| pte.is_present()) {
             let was = std::mem::take(pte);
             unmapped += 1;
             if was.is_zero_page() {
@@ -159,14 +212,23 @@ impl Unmap {
             }
             folios += 1;
             if let Some(folio) = mm.unmap_base(cx, was.pfn()) {
-                self.gather.take(mm, cx, folio);
+                room = self.gather.take(mm, cx, folio);
+                if room == Room::None {
+                    stopped = Vpn(vpn + 1);
+                    break;
+                }
             }
         }
+        primitive::scan_ptes(cx, stopped.0 - run.start.0);
         if unmapped > 0 {
             primitive::write_ptes(cx, unmapped);
             self.gather.note_unmapped();
             space.rss -= folios;
         }
+        if room == Room::None {
+            self.gather.begin_flush(cx);
+        }
+        stopped
     }
 
     fn zap_huge(&mut self, mm: &mut Mm, space: &mut AddressSpace, cx: &mut Cx, slot: PmdSlot, huge: Pte) {
@@ -177,8 +239,10 @@ impl Unmap {
         space.tables.free_pte_table(mm, cx, deposit);
         if !huge.is_zero_page() {
             space.rss -= AddressSpace::HUGE_PAGES;
-            if let Some(folio) = mm.unmap_huge(cx, huge.pfn()) {
-                self.gather.take(mm, cx, folio);
+            if let Some(folio) = mm.unmap_huge(cx, huge.pfn())
+                && self.gather.take(mm, cx, folio) == Room::None
+            {
+                self.gather.begin_flush(cx);
             }
         }
     }

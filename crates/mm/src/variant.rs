@@ -1,58 +1,171 @@
 //! Linux: the history of mm/page_alloc.c and mm/khugepaged.c (v3.9 to v6.18).
-//! Differs: one constant per release in which a rule changed or that an experiment names; development kernels between
-//! two releases have the older one's rules.
+//! Differs: one file per release in which a rule changed or that an experiment names (`variants/`), each its parent plus
+//! what differs; development kernels between two releases have the older one's rules.
+//!
+//! The table of rules here is the only description of which keys and values a variant file may have; `built_in.rs` reads
+//! the files that come with the program, `lab` those of users.
+
+mod built_in;
+#[cfg(test)]
+mod tests;
 
 use std::fmt;
 
 use serde::Serialize;
 use units::{Bytes, Frames};
 
-use crate::{buddy::End, vma::MmapAlign};
+pub use self::built_in::{all, built_in, named};
+use crate::{
+    buddy::End,
+    fault::CowReuse,
+    lru::{LruBy, LruKind},
+    vma::MmapAlign,
+};
 
-/// A kernel's rules as data: each is its parent plus a difference.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
-pub struct Variant {
-    /// The variant's name, such as "v6.1".
+/// A rule: a key of `[rules]` in a variant file.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Rule {
+    /// Its key, which is also the name of its field in [`Variant`].
     pub name: &'static str,
-    /// The first release (major, minor) with these rules.
-    pub since: (u32, u32),
+    /// What it decides.
+    pub about: &'static str,
+    /// Which values it takes.
+    pub takes: Takes,
+}
+
+/// Which values a rule takes, and how they are written.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Takes {
+    /// `true` or `false`.
+    Switch,
+    /// A whole number.
+    Number,
+    /// A size such as `512KiB`.
+    Size,
+    /// One of these words.
+    Words(&'static [&'static str]),
+}
+
+/// A type that a rule's value has.
+trait Value: Copy + PartialEq {
+    const TAKES: Takes;
+    /// The value as a variant file says it, without quotes.
+    fn read(text: &str) -> Option<Self>;
+    fn write(self) -> String;
+}
+
+macro_rules! rules {
+    ($(#[doc = $about:literal] $rule:ident: $type:ty,)*) => {
+        /// A kernel's rules as data: plain fields, read where a decision is made and never kept from one step to the next.
+        #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
+        pub struct Variant { $(#[doc = $about] pub $rule: $type,)* }
+
+        /// What a variant file says: some of the rules.
+        #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+        pub struct Diff { $($rule: Option<$type>,)* }
+
+        impl Variant {
+            /// Every rule, in the order of the fields.
+            pub const RULES: &[Rule] =
+                &[$(Rule { name: stringify!($rule), about: $about.trim_ascii(), takes: <$type as Value>::TAKES },)*];
+
+            /// Every rule with its value as a variant file says it, without quotes.
+            pub fn values(&self) -> Vec<(&'static str, String)> {
+                vec![$((stringify!($rule), self.$rule.write()),)*]
+            }
+        }
+
+        impl Diff {
+            /// Sets a rule to a value as a variant file says it, without quotes; false when there is no such rule, or when it
+            /// does not take this value.
+            #[must_use]
+            pub fn set(&mut self, rule: &str, value: &str) -> bool {
+                match rule {
+                    $(stringify!($rule) => { self.$rule = Value::read(value); self.$rule.is_some() })*
+                    _ => false,
+                }
+            }
+
+            /// The rules of `parent` with this difference.
+            pub fn over(&self, parent: &Variant) -> Variant {
+                Variant { $($rule: self.$rule.unwrap_or(parent.$rule),)* }
+            }
+
+            /// The rules themselves, when all are given; else those that are missing.
+            pub fn whole(&self) -> Result<Variant, Vec<&'static str>> {
+                let missing: Vec<_> = [$((stringify!($rule), self.$rule.is_none()),)*]
+                    .into_iter().filter_map(|(rule, missing)| missing.then_some(rule)).collect();
+                match *self {
+                    Self { $($rule: Some($rule),)* } => Ok(Variant { $($rule,)* }),
+                    _ => Err(missing),
+                }
+            }
+        }
+    };
+}
+
+rules! {
     /// Distance between two watermarks.
-    pub mark_step: MarkStep,
+    mark_step: MarkStep,
     /// Is there a mark above high, for promotion between memory tiers?
-    pub promo_mark: bool,
+    promo_mark: bool,
     /// How ZONE_MOVABLE takes part in `min_free_kbytes`.
-    pub movable_marks: MovableMarks,
+    movable_marks: MovableMarks,
     /// What a `vm.lowmem_reserve_ratio` of 0 means.
-    pub reserve_ratio_zero: RatioZero,
+    reserve_ratio_zero: RatioZero,
     /// What a zone without managed frames keeps in reserve.
-    pub empty_zone_reserve: EmptyReserve,
+    empty_zone_reserve: EmptyReserve,
     /// Where a CPU's `batch` stops growing with the zone.
-    pub pcp_batch_limit: Bytes,
+    pcp_batch_limit: Bytes,
     /// How long a CPU's list may grow.
-    pub pcp_high: PcpHighRule,
+    pcp_high: PcpHighRule,
     /// The most that the kernel chooses for `vm.min_free_kbytes` by the size of memory, in KiB.
-    pub min_free_kbytes_max: u64,
+    min_free_kbytes_max: u64,
     /// Zones that count in the `min_free_kbytes` recommended for transparent huge pages.
-    pub thp_zones: ThpZones,
+    thp_zones: ThpZones,
     /// How mappings without an address are placed.
-    pub mmap_align: MmapAlign,
+    mmap_align: MmapAlign,
+    /// What a store to a huge page does that others map too.
+    huge_cow: HugeCow,
     /// What a request does that finds no free block of its own type.
-    pub fallback: FallbackRules,
+    fallback: FallbackRules,
     /// Where it turns when there is no other type either.
-    pub last_resort: LastResort,
+    last_resort: LastResort,
+    /// What an atomic request for more than one frame leaves for the next one.
+    high_atomic: HighAtomic,
+    /// Which free pageblocks become one block.
+    merging: Merging,
     /// What a request for more than one frame must find above a watermark.
-    pub watermark_orders: WatermarkOrders,
-    /// Does a request for the Normal zone rather go to the same node's DMA32 than break up a pageblock of another type
-    /// (`ALLOC_NOFRAGMENT`)?
-    pub nofragment: bool,
+    watermark_orders: WatermarkOrders,
+    /// Does a request for Normal rather go to its node's DMA32 than break up another type's pageblock (`ALLOC_NOFRAGMENT`)?
+    nofragment: bool,
     /// Where blocks go that nobody just used: those given at boot, those moved between types.
-    pub moved_end: End,
+    moved_end: End,
     /// Which blocks per-CPU lists hold.
-    pub pcp_lists: PcpLists,
+    pcp_lists: PcpLists,
     /// How a per-CPU list decides how much to give back.
-    pub pcp_free: PcpFree,
+    pcp_free: PcpFree,
     /// In which order the lists of a CPU give back.
-    pub pcp_drain: PcpDrain,
+    pcp_drain: PcpDrain,
+    /// How many new folios a CPU collects before they go to the LRU lists, at most 31 (`PAGEVEC_SIZE`).
+    lru_batch: u64,
+    /// Does a huge page send what is collected to the lists at once?
+    lru_huge_drains: bool,
+    /// Who has LRU lists.
+    lru_by: LruBy,
+    /// The LRU list for new anonymous folios.
+    lru_new_anon: LruKind,
+    /// Whose pages a store to a shared page takes over instead of copying them.
+    cow_reuse: CowReuse,
+}
+
+/// What a store to a huge page does that others map too, or to the huge zero page.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
+pub enum HugeCow {
+    /// It gets a huge page of its own; without one, 512 base pages.
+    Copy,
+    /// The PMD is split, and the store gets one base page ("thp: change CoW semantics for anon-THP", 5.8).
+    SplitPmd,
 }
 
 /// What a request does that finds no free block of its own type.
@@ -71,10 +184,33 @@ pub enum FallbackRules {
 /// Where a request turns when no other type has a block for it either.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
 pub enum LastResort {
+    /// To pageblocks kept for this. Frames of theirs that a per-CPU list drew and gives back go to the type that they
+    /// were drawn for ("mm/page_alloc: prevent MIGRATE_RESERVE pages from being misplaced", 3.16, ends that).
+    ReserveMisplaced,
     /// To pageblocks kept for this.
     Reserve,
     /// It fails.
     Nothing,
+}
+
+/// What an atomic request for more than one frame leaves for the next one (`MIGRATE_HIGHATOMIC`).
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
+pub enum HighAtomic {
+    /// Nothing.
+    Nothing,
+    /// Its pageblock; the next one looks there first, but for orders that per-CPU lists hold.
+    Pageblock,
+    /// Its pageblock; the next one looks there first, after the per-CPU list of its order.
+    PageblockAfterPcp,
+}
+
+/// Which free pageblocks become one block.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
+pub enum Merging {
+    /// All, but those being emptied with others.
+    AllButIsolated,
+    /// Those of types that requests ask for, and those of the same type.
+    Requestable,
 }
 
 /// What a request for more than one frame must find above a watermark.
@@ -175,119 +311,182 @@ pub enum ThpZones {
     UpToNormal,
 }
 
-/// 3.9, the oldest that we know.
-pub const V3_9: Variant = Variant {
-    name: "v3.9",
-    since: (3, 9),
-    mark_step: MarkStep::QuarterOfMin,
-    promo_mark: false,
-    movable_marks: MovableMarks::Share,
-    reserve_ratio_zero: RatioZero::One,
-    empty_zone_reserve: EmptyReserve::Formula,
-    pcp_batch_limit: Bytes::kib(512),
-    pcp_high: PcpHighRule::SixBatches,
-    min_free_kbytes_max: 65536,
-    thp_zones: ThpZones::Populated,
-    mmap_align: MmapAlign::Base,
-    fallback: FallbackRules::ReclaimableSteals,
-    last_resort: LastResort::Reserve,
-    watermark_orders: WatermarkOrders::HalvedPerOrder,
-    nofragment: false,
-    moved_end: End::Head,
-    pcp_lists: PcpLists::BaseReclaimableFirst,
-    pcp_free: PcpFree::Batch,
-    pcp_drain: PcpDrain::RoundRobin,
-};
+impl Value for bool {
+    const TAKES: Takes = Takes::Switch;
 
-/// 4.1: unmovable requests take free frames of other types from blocks of any size.
-pub const V4_1: Variant = Variant { name: "v4.1", since: (4, 1), fallback: FallbackRules::KernelSteals, ..V3_9 };
+    fn read(text: &str) -> Option<Self> {
+        text.parse().ok()
+    }
 
-/// 4.4 keeps HIGHATOMIC pageblocks instead of RESERVE ones, simplifies the watermark test of higher orders, and renumbers
-/// the migrate types.
-pub const V4_4: Variant = Variant {
-    name: "v4.4",
-    since: (4, 4),
-    last_resort: LastResort::Nothing,
-    watermark_orders: WatermarkOrders::AnyLargeEnough,
-    pcp_lists: PcpLists::Base,
-    ..V4_1
-};
+    fn write(self) -> String {
+        self.to_string()
+    }
+}
 
-/// 4.6 adds `vm.watermark_scale_factor`.
-pub const V4_6: Variant = Variant { name: "v4.6", since: (4, 6), mark_step: MarkStep::ScaleFactor, ..V4_4 };
+impl Value for u64 {
+    const TAKES: Takes = Takes::Number;
 
-/// 4.12 counts like frames when a request falls back, and lets movable ones break the smallest block.
-pub const V4_12: Variant = Variant { name: "v4.12", since: (4, 12), fallback: FallbackRules::CountsAlike, ..V4_6 };
+    fn read(text: &str) -> Option<Self> {
+        text.parse().ok()
+    }
 
-/// 4.17 lets a reserve ratio be 0, and leaves Movable out of the recommendation for transparent huge pages.
-pub const V4_17: Variant = Variant {
-    name: "v4.17",
-    since: (4, 17),
-    reserve_ratio_zero: RatioZero::NoReserve,
-    thp_zones: ThpZones::UpToNormal,
-    ..V4_12
-};
+    fn write(self) -> String {
+        self.to_string()
+    }
+}
 
-/// 4.19 doubles the largest batch.
-pub const V4_19: Variant = Variant { name: "v4.19", since: (4, 19), pcp_batch_limit: Bytes::mib(1), ..V4_17 };
+impl Value for Bytes {
+    const TAKES: Takes = Takes::Size;
 
-/// 4.20: the arithmetic of 4.19.
-pub const V4_20: Variant = Variant { name: "v4.20", since: (4, 20), ..V4_19 };
+    fn read(text: &str) -> Option<Self> {
+        text.parse().ok()
+    }
 
-/// 5.0 avoids fallbacks inside Normal while DMA32 has free memory.
-pub const V5_0: Variant = Variant { name: "v5.0", since: (5, 0), nofragment: true, ..V4_20 };
+    fn write(self) -> String {
+        self.to_string()
+    }
+}
 
-/// 5.8 chooses a larger `min_free_kbytes` on large machines, and clears the reserve of empty zones.
-pub const V5_8: Variant = Variant {
-    name: "v5.8",
-    since: (5, 8),
-    empty_zone_reserve: EmptyReserve::Nothing,
-    min_free_kbytes_max: 262_144,
-    ..V5_0
-};
+/// The words for the values of an enum.
+macro_rules! words {
+    ($($type:ident { $($value:ident = $word:literal,)* })*) => {$(
+        impl Value for $type {
+            const TAKES: Takes = Takes::Words(&[$($word,)*]);
 
-/// 5.10: blocks given at boot or moved between types go to the tail of their list.
-pub const V5_10: Variant = Variant { name: "v5.10", since: (5, 10), moved_end: End::Tail, ..V5_8 };
+            fn read(text: &str) -> Option<Self> {
+                match text {
+                    $($word => Some(Self::$value),)*
+                    _ => None,
+                }
+            }
 
-/// 5.14 sizes per-CPU lists by the zone and its CPUs, puts larger blocks on them, and gives back more the longer frames
-/// are freed in a row.
-pub const V5_14: Variant = Variant {
-    name: "v5.14",
-    since: (5, 14),
-    pcp_high: PcpHighRule::LowMarkPerCpu,
-    pcp_lists: PcpLists::HugeByType,
-    pcp_free: PcpFree::Doubling,
-    ..V5_10
-};
+            fn write(self) -> String {
+                match self { $(Self::$value => $word,)* }.to_owned()
+            }
+        }
+    )*};
+}
 
-/// 6.1, with the promo mark that 5.18 added above high, and its order of giving back from per-CPU lists.
-pub const V6_1: Variant = Variant {
-    name: "v6.1",
-    since: (6, 1),
-    promo_mark: true,
-    pcp_lists: PcpLists::HugeTogether,
-    pcp_free: PcpFree::DoublingAllOfHigh,
-    pcp_drain: PcpDrain::RequestedFirst,
-    ..V5_14
-};
+words! {
+    LruBy {
+        Zone = "zone",
+        Node = "node",
+    }
+    LruKind {
+        InactiveAnon = "inactive-anon",
+        ActiveAnon = "active-anon",
+    }
+    CowReuse {
+        ByMappings = "by-mappings",
+        ByReferences = "by-references",
+        ByReferencesDrained = "by-references-drained",
+    }
+    MarkStep {
+        QuarterOfMin = "quarter-of-min",
+        ScaleFactor = "scale-factor",
+    }
+    MovableMarks {
+        Share = "share",
+        Clamped = "clamped",
+    }
+    RatioZero {
+        One = "one",
+        NoReserve = "no-reserve",
+    }
+    EmptyReserve {
+        Formula = "formula",
+        Nothing = "nothing",
+    }
+    PcpHighRule {
+        SixBatches = "six-batches",
+        LowMarkPerCpu = "low-mark-per-cpu",
+        Tuned = "tuned",
+    }
+    ThpZones {
+        Populated = "populated",
+        UpToNormal = "up-to-normal",
+    }
+    MmapAlign {
+        Base = "base",
+        LargeAtHuge = "large-at-huge",
+        MultiplesAtHuge = "multiples-at-huge",
+    }
+    FallbackRules {
+        ReclaimableSteals = "reclaimable-steals",
+        KernelSteals = "kernel-steals",
+        CountsAlike = "counts-alike",
+    }
+    HugeCow {
+        Copy = "copy",
+        SplitPmd = "split-pmd",
+    }
+    HighAtomic {
+        Nothing = "nothing",
+        Pageblock = "pageblock",
+        PageblockAfterPcp = "pageblock-after-pcp",
+    }
+    Merging {
+        AllButIsolated = "all-but-isolated",
+        Requestable = "requestable",
+    }
+    LastResort {
+        ReserveMisplaced = "reserve-misplaced",
+        Reserve = "reserve",
+        Nothing = "nothing",
+    }
+    WatermarkOrders {
+        HalvedPerOrder = "halved-per-order",
+        AnyLargeEnough = "any-large-enough",
+    }
+    End {
+        Head = "head",
+        Tail = "tail",
+    }
+    PcpLists {
+        BaseReclaimableFirst = "base-reclaimable-first",
+        Base = "base",
+        HugeByType = "huge-by-type",
+        HugeTogether = "huge-together",
+    }
+    PcpFree {
+        Batch = "batch",
+        Doubling = "doubling",
+        DoublingAllOfHigh = "doubling-all-of-high",
+    }
+    PcpDrain {
+        RoundRobin = "round-robin",
+        RequestedFirst = "requested-first",
+    }
+}
 
-/// 6.6 takes Movable out of the shares of `min_free_kbytes` ("mm/page_alloc: fix min_free_kbytes calculation regarding
-/// ZONE_MOVABLE"); the recordings of 6.12 and 6.18 show it, those of 6.1 do not.
-pub const V6_6: Variant = Variant { name: "v6.6", since: (6, 6), movable_marks: MovableMarks::Clamped, ..V6_1 };
+/// A variant as its file has it.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Named {
+    /// The name of its file, such as `v6.1`.
+    pub name: String,
+    /// One line on what it is.
+    pub about: String,
+    /// The name of the variant that it differs from; none for the root.
+    pub parent: Option<String>,
+    /// The first release (major, minor) with these rules; of a user's variant its parent's.
+    pub since: (u32, u32),
+    /// What differs from the parent: the rule and its value as the file says it, without quotes. Empty for the root.
+    pub diff: Vec<(&'static str, String)>,
+    /// All of its rules.
+    pub rules: Variant,
+}
 
-/// 6.7 tunes the length of per-CPU lists at run time, and aligns anonymous mappings of at least 2 MiB to huge pages.
-pub const V6_7: Variant =
-    Variant { name: "v6.7", since: (6, 7), pcp_high: PcpHighRule::Tuned, mmap_align: MmapAlign::LargeAtHuge, ..V6_6 };
-
-/// 6.18: the arithmetic of 6.7. Only mappings of whole huge pages are aligned ("mm, mmap: limit THP alignment of anonymous
-/// mappings to PMD-aligned sizes", 6.12; there is no variant between).
-pub const V6_18: Variant = Variant { name: "v6.18", since: (6, 18), mmap_align: MmapAlign::MultiplesAtHuge, ..V6_7 };
-
-/// Every variant, oldest first.
-pub static ALL: [&Variant; 16] = [
-    &V3_9, &V4_1, &V4_4, &V4_6, &V4_12, &V4_17, &V4_19, &V4_20, &V5_0, &V5_8, &V5_10, &V5_14, &V6_1, &V6_6, &V6_7,
-    &V6_18,
-];
+impl Named {
+    /// What differs from its parent, in words: `v6.6 with pcp_high = tuned`.
+    pub fn difference(&self) -> String {
+        let Some(parent) = &self.parent else { return "every rule".to_owned() };
+        if self.diff.is_empty() {
+            return format!("the rules of {parent}");
+        }
+        let diff: Vec<_> = self.diff.iter().map(|(rule, value)| format!("{rule} = {value}")).collect();
+        format!("{parent} with {}", diff.join(", "))
+    }
+}
 
 /// No rules for this kernel.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -303,7 +502,8 @@ impl fmt::Display for UnknownRelease {
         match self {
             Self::Form(text) => write!(f, "expected a kernel release such as \"6.1.0-50-cloud-amd64\", found {text:?}"),
             Self::TooOld(major, minor) => {
-                write!(f, "kernel {major}.{minor} is older than {}, the oldest whose rules we know", V3_9.name)
+                let oldest = &all()[0].name;
+                write!(f, "kernel {major}.{minor} is older than {oldest}, the oldest whose rules we know")
             }
         }
     }
@@ -312,21 +512,22 @@ impl fmt::Display for UnknownRelease {
 impl std::error::Error for UnknownRelease {}
 
 impl Variant {
-    /// The newest rules that are not newer than a release as `uname -r` prints it ("6.1.0-50-cloud-amd64", "6.18").
-    pub fn for_release(release: &str) -> Result<&'static Self, UnknownRelease> {
+    /// The newest built-in rules that are not newer than a release as `uname -r` prints it ("6.1.0-50-cloud-amd64").
+    pub fn for_release(release: &str) -> Result<&'static Named, UnknownRelease> {
         let (major, minor) = major_minor(release).ok_or_else(|| UnknownRelease::Form(release.to_owned()))?;
         Self::for_version(major, minor)
     }
 
-    /// The newest rules that are not newer than release `major.minor`.
-    pub fn for_version(major: u32, minor: u32) -> Result<&'static Self, UnknownRelease> {
-        let newest = ALL.into_iter().rfind(|variant| variant.since <= (major, minor));
+    /// The newest built-in rules that are not newer than release `major.minor`.
+    pub fn for_version(major: u32, minor: u32) -> Result<&'static Named, UnknownRelease> {
+        let newest = all().iter().rfind(|variant| variant.since <= (major, minor));
         newest.ok_or(UnknownRelease::TooOld(major, minor))
     }
 
-    /// The rules of this name.
-    pub fn named(name: &str) -> Option<&'static Self> {
-        ALL.into_iter().find(|variant| variant.name == name)
+    /// The rules that differ from those of `other`, with the values here.
+    pub fn differences(&self, other: &Self) -> Vec<(&'static str, String)> {
+        let pairs = self.values().into_iter().zip(other.values());
+        pairs.filter(|(ours, theirs)| ours != theirs).map(|(ours, _)| ours).collect()
     }
 
     /// Where a CPU's batch stops growing, in frames.
@@ -335,49 +536,9 @@ impl Variant {
     }
 }
 
-fn major_minor(release: &str) -> Option<(u32, u32)> {
+/// The two numbers that a release begins with.
+pub fn major_minor(release: &str) -> Option<(u32, u32)> {
     let (major, rest) = release.split_once('.')?;
     let minor = rest.split(|c: char| !c.is_ascii_digit()).next()?;
     Some((major.parse().ok()?, minor.parse().ok()?))
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn a_release_gets_the_newest_rules_that_are_not_newer() {
-        for (release, name) in [
-            ("3.9.0", "v3.9"),
-            ("3.16.0-4-amd64", "v3.9"),
-            ("4.1.0-rc2+", "v4.1"),
-            ("4.20", "v4.20"),
-            ("5.4.0-200-generic", "v5.0"),
-            ("5.10.0-32-cloud-amd64", "v5.10"),
-            ("5.15.0", "v5.14"),
-            ("6.1.0-50-cloud-amd64", "v6.1"),
-            ("6.12.95+deb12-cloud-amd64", "v6.7"),
-            ("6.18", "v6.18"),
-            ("7.2-rc1", "v6.18"),
-        ] {
-            assert_eq!(Variant::for_release(release).map(|v| v.name), Ok(name), "{release}");
-        }
-        assert_eq!(Variant::for_version(6, 6).map(|v| v.name), Ok("v6.6"));
-    }
-
-    #[test]
-    fn other_releases_are_refused() {
-        assert_eq!(Variant::for_release("3.8.13"), Err(UnknownRelease::TooOld(3, 8)));
-        for text in ["", "6", "6.", "linux", "v6.1", "-6.1", "6.x"] {
-            assert_eq!(Variant::for_release(text), Err(UnknownRelease::Form(text.to_owned())));
-        }
-    }
-
-    #[test]
-    fn variants_are_sorted_and_named_after_their_release() {
-        assert!(ALL.is_sorted_by(|a, b| a.since < b.since));
-        for variant in ALL {
-            assert_eq!(variant.name, format!("v{}.{}", variant.since.0, variant.since.1));
-        }
-    }
 }

@@ -1,10 +1,13 @@
 //! Linux: mm/mmap.c, mm/madvise.c, include/linux/mm_types.h (v6.1).
-//! Differs: an ordered map for the maple tree; private anonymous mappings only; VMAs take no memory yet.
+//! Differs: an ordered map for the maple tree; private anonymous mappings only; of a VMA that is
+//! split, the upper part is always the new one; what ties VMAs to pages, and the tree's nodes, take no memory yet.
 
 use std::collections::BTreeMap;
 
 use serde::Serialize;
 use units::{Errno, Order, Vpn};
+
+use crate::{frame::NIL, slab::Object};
 
 /// Most VMAs of an address space.
 // vm.max_map_count, Documentation/admin-guide/sysctl/vm.rst (v6.1).
@@ -99,6 +102,8 @@ pub struct Vma {
     pub advice: HugeAdvice,
     /// None until a fault may have mapped an anonymous page.
     pub anon: Option<AnonVma>,
+    /// Where it lives.
+    pub object: Object,
 }
 
 impl Vma {
@@ -187,30 +192,50 @@ impl VmaSet {
         top.0.checked_sub(pages).map(Vpn).filter(|start| *start >= LOWEST)
     }
 
-    /// Maps `range`, which is free, as one VMA or as a part of its neighbours.
-    pub fn insert(&mut self, range: PageRange) -> Result<(), Errno> {
+    /// Maps `range`, which is free, as one VMA that lives in a new `object`, or as a part of its neighbours, which may
+    /// leave one of theirs over.
+    pub fn insert(
+        &mut self,
+        range: PageRange,
+        object: impl FnOnce() -> Option<Object>,
+    ) -> Result<Option<Object>, Errno> {
         assert!(self.overlapping(range).next().is_none(), "{range:?} is mapped already");
         if self.len() > MAX_MAP_COUNT {
             return Err(Errno::NOMEM);
         }
-        let vma = Vma { start: range.start, pages: range.pages(), advice: HugeAdvice::Default, anon: None };
-        self.by_start.insert(vma.start, vma);
-        self.merge_at(range.end);
-        self.merge_at(range.start);
-        Ok(())
+        let (start, pages, advice) = (range.start, range.pages(), HugeAdvice::Default);
+        let mut vma = Vma { start, pages, advice, anon: None, object: Object(NIL) };
+        let above = self.by_start.get(&range.end).copied().filter(|above| vma.merges_with(above));
+        if let Some(above) = above {
+            self.by_start.remove(&above.start);
+            vma = Vma { start, pages: pages + above.pages, ..above };
+        }
+        let below = self.by_start.range_mut(..start).next_back().map(|(_, below)| below);
+        if let Some(below) = below.filter(|below| below.merges_with(&vma)) {
+            below.pages += vma.pages;
+            below.anon = below.anon.or(vma.anon);
+            return Ok(above.map(|above| above.object));
+        }
+        if above.is_none() {
+            vma.object = object().ok_or(Errno::NOMEM)?;
+        }
+        self.by_start.insert(start, vma);
+        Ok(None)
     }
 
-    /// Makes `at` a border between two VMAs if it lies inside one, and says which one that was.
-    pub fn split_at(&mut self, at: Vpn) -> Result<Option<Vma>, Errno> {
+    /// Makes `at` a border between two VMAs if it lies inside one, and says which one that was. The upper one lives in a
+    /// new `object`.
+    pub fn split_at(&mut self, at: Vpn, object: impl FnOnce() -> Option<Object>) -> Result<Option<Vma>, Errno> {
         let Some(whole) = self.find(at).copied().filter(|vma| vma.start < at) else {
             return Ok(None);
         };
         if self.len() >= MAX_MAP_COUNT {
             return Err(Errno::NOMEM);
         }
+        let object = object().ok_or(Errno::NOMEM)?;
         let below = at.0 - whole.start.0;
         self.by_start.insert(whole.start, Vma { pages: below, ..whole });
-        self.by_start.insert(at, Vma { start: at, pages: whole.pages - below, ..whole });
+        self.by_start.insert(at, Vma { start: at, pages: whole.pages - below, object, ..whole });
         Ok(Some(whole))
     }
 
@@ -222,13 +247,13 @@ impl VmaSet {
         removed
     }
 
-    /// Gives advice about the VMA that is exactly `range`, and merges it with its neighbours where that makes them equal.
-    pub fn advise(&mut self, range: PageRange, advice: HugeAdvice) {
+    /// Gives advice about the VMA that is exactly `range`, and merges it with its neighbours where that makes them equal;
+    /// what they no longer need is left over.
+    pub fn advise(&mut self, range: PageRange, advice: HugeAdvice) -> [Option<Object>; 2] {
         let vma = self.by_start.get_mut(&range.start).expect("the range starts a VMA");
         assert_eq!(vma.range(), range, "the range is one VMA");
         vma.advice = advice;
-        self.merge_at(range.end);
-        self.merge_at(range.start);
+        [range.end, range.start].map(|at| self.merge_at(at))
     }
 
     /// Before the first anonymous page goes into the VMA that holds `vpn`: a neighbour's tie if they could merge, else a
@@ -250,15 +275,14 @@ impl VmaSet {
         self.by_start.get_mut(&vma.start).expect("found above").anon = Some(anon);
     }
 
-    /// The same VMAs in a forked child (`dup_mmap`); each with anonymous pages gets a tie of its own.
-    #[must_use]
-    pub fn forked(&self) -> Self {
-        let mut child = self.clone();
-        for vma in child.by_start.values_mut().filter(|vma| vma.anon.is_some()) {
-            child.anon_vmas += 1;
-            vma.anon = Some(AnonVma { id: child.anon_vmas, inherited: true });
-        }
-        child
+    /// A forked child gets a VMA of its parent's (`dup_mmap`); one with anonymous pages gets a tie of its own.
+    pub fn inherit(&mut self, parents: &Vma, object: Object) {
+        let anon = parents.anon.map(|_| {
+            self.anon_vmas += 1;
+            AnonVma { id: self.anon_vmas, inherited: true }
+        });
+        let other = self.by_start.insert(parents.start, Vma { anon, object, ..*parents });
+        assert!(other.is_none(), "{parents:?} is inherited twice");
     }
 
     /// Where page tables may be freed around `range`, in which nothing is mapped any more: from the end of the VMA below
@@ -271,19 +295,24 @@ impl VmaSet {
         gap
     }
 
-    fn merge_at(&mut self, at: Vpn) {
-        let Some(above) = self.by_start.get(&at).copied() else { return };
-        let Some((_, below)) = self.by_start.range_mut(..at).next_back() else { return };
-        if below.merges_with(&above) {
-            below.pages += above.pages;
-            below.anon = below.anon.or(above.anon);
-            self.by_start.remove(&at);
+    /// Merges the VMA at `at` with the one below, if they are alike; the object that it leaves over.
+    fn merge_at(&mut self, at: Vpn) -> Option<Object> {
+        let above = self.by_start.get(&at).copied()?;
+        let (_, below) = self.by_start.range_mut(..at).next_back()?;
+        if !below.merges_with(&above) {
+            return None;
         }
+        below.pages += above.pages;
+        below.anon = below.anon.or(above.anon);
+        self.by_start.remove(&at);
+        Some(above.object)
     }
 }
 
 #[cfg(test)]
 mod tests {
+    use units::Pfn;
+
     use super::*;
 
     const BASE: Vpn = Vpn(1 << 20);
@@ -295,9 +324,14 @@ mod tests {
     fn set(ranges: &[(u64, u64)]) -> VmaSet {
         let mut vmas = VmaSet::default();
         for (start, end) in ranges {
-            vmas.insert(range(*start, *end)).unwrap();
+            vmas.insert(range(*start, *end), object).unwrap();
         }
         vmas
+    }
+
+    #[expect(clippy::unnecessary_wraps, reason = "memory may be out elsewhere")]
+    fn object() -> Option<Object> {
+        Some(Object(Pfn(0)))
     }
 
     fn ranges(vmas: &VmaSet) -> Vec<(u64, u64)> {
@@ -309,10 +343,10 @@ mod tests {
         let mut vmas = VmaSet::default();
         let first = vmas.unmapped_area(BASE, 10, MmapAlign::Base).unwrap();
         assert_eq!(first, Vpn(BASE.0 - 10));
-        vmas.insert(PageRange::new(first, 10)).unwrap();
+        vmas.insert(PageRange::new(first, 10), object).unwrap();
         assert_eq!(vmas.unmapped_area(BASE, 4, MmapAlign::Base), Some(Vpn(BASE.0 - 14)));
-        vmas.split_at(Vpn(BASE.0 - 7)).unwrap();
-        vmas.split_at(Vpn(BASE.0 - 3)).unwrap();
+        vmas.split_at(Vpn(BASE.0 - 7), object).unwrap();
+        vmas.split_at(Vpn(BASE.0 - 3), object).unwrap();
         vmas.remove(range(BASE.0 - 7, BASE.0 - 3));
         assert_eq!(vmas.unmapped_area(BASE, 4, MmapAlign::Base), Some(Vpn(BASE.0 - 7)));
         assert_eq!(vmas.unmapped_area(BASE, 5, MmapAlign::Base), Some(Vpn(BASE.0 - 15)));
@@ -335,9 +369,9 @@ mod tests {
     fn equal_neighbours_merge_and_split_again() {
         let mut vmas = set(&[(100, 110), (120, 130), (110, 120)]);
         assert_eq!(ranges(&vmas), [(100, 130)]);
-        assert!(vmas.split_at(Vpn(100)).unwrap().is_none());
-        vmas.split_at(Vpn(105)).unwrap();
-        vmas.split_at(Vpn(115)).unwrap();
+        assert!(vmas.split_at(Vpn(100), object).unwrap().is_none());
+        vmas.split_at(Vpn(105), object).unwrap();
+        vmas.split_at(Vpn(115), object).unwrap();
         vmas.advise(range(105, 115), HugeAdvice::HugePage);
         assert_eq!(ranges(&vmas), [(100, 105), (105, 115), (115, 130)]);
         vmas.advise(range(105, 115), HugeAdvice::Default);
@@ -352,11 +386,14 @@ mod tests {
         let mut vmas = set(&[(100, 110), (120, 130)]);
         vmas.prepare_anon(Vpn(100));
         vmas.prepare_anon(Vpn(129));
-        vmas.insert(range(110, 120)).unwrap();
+        vmas.insert(range(110, 120), object).unwrap();
         assert_eq!(ranges(&vmas).len(), 2, "it joins one of them, but the two have ties of their own");
-        let mut child = vmas.forked();
+        let mut child = VmaSet::default();
+        for vma in vmas.iter() {
+            child.inherit(vma, Object(Pfn(1)));
+        }
         assert_eq!(child.len(), 2);
-        child.insert(range(130, 140)).unwrap();
+        child.insert(range(130, 140), object).unwrap();
         assert_eq!(child.len(), 3, "an inherited tie is not alone on its chain");
     }
 

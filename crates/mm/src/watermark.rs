@@ -1,12 +1,13 @@
 //! Linux: mm/page_alloc.c, and the recommendation in mm/khugepaged.c (v3.9 to v6.18).
 //! Differs: marks are a function of today's sizes; the kernel sets them when a setting is written and keeps them. No boost,
-//! no privileged requests, no HIGHATOMIC reserve.
+//! no OOM victims; single frames always leave the HIGHATOMIC reserve alone (4.7 to 5.8 overlook it).
 
 use serde::{Deserialize, Serialize};
 use units::{Frames, Order};
 
 use crate::{
     buddy::Buddy,
+    gfp::Urgency,
     pageblock::MigrateType,
     variant::{EmptyReserve, MarkStep, MovableMarks, RatioZero, ThpZones, Variant, WatermarkOrders},
     zone::{MachineView, NodeView, Settings, ZoneKind, ZoneView},
@@ -147,13 +148,15 @@ fn min_free_kbytes_for_thp(machine: &MachineView, settings: &Settings, by_size: 
 /// Would a zone with these free blocks stay above `mark`, and above what it `keeps` from such requests, after a block of
 /// `order` was taken? `zone_watermark_ok`, mm/page_alloc.c (v3.9 to v6.1).
 #[inline]
-pub fn is_ok(buddy: &Buddy, order: Order, mark: u64, keeps: u64, rules: &Variant) -> bool {
+pub fn is_ok(buddy: &Buddy, order: Order, mark: u64, keeps: u64, urgency: Urgency, rules: &Variant) -> bool {
     let spared = u64::from(order.frames() - 1);
-    buddy.free_frames() > spared + mark + keeps && (order == Order::BASE || has_order(buddy, order, mark, rules))
+    let mark = urgency.lowered(mark);
+    buddy.free_frames() > spared + mark + keeps
+        && (order == Order::BASE || has_order(buddy, order, mark, urgency, rules))
 }
 
 /// The part of the test that looks for large blocks.
-fn has_order(buddy: &Buddy, order: Order, mark: u64, rules: &Variant) -> bool {
+fn has_order(buddy: &Buddy, order: Order, mark: u64, urgency: Urgency, rules: &Variant) -> bool {
     match rules.watermark_orders {
         WatermarkOrders::HalvedPerOrder => {
             let mut free = buddy.free_frames().saturating_sub(u64::from(order.frames() - 1));
@@ -163,7 +166,9 @@ fn has_order(buddy: &Buddy, order: Order, mark: u64, rules: &Variant) -> bool {
             })
         }
         WatermarkOrders::AnyLargeEnough => {
-            let types = MigrateType::ALL.into_iter().filter(|list| list.is_requestable());
+            let may_use =
+                |list: &MigrateType| list.is_requestable() || (*list == MigrateType::HighAtomic && urgency.is_harder());
+            let types = MigrateType::ALL.into_iter().filter(may_use);
             let has_any = |order: u8| types.clone().any(|list| !buddy.area(Order(order)).list(list).is_empty());
             (order.0..=buddy.max_order().0).any(has_any)
         }

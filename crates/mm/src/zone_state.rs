@@ -1,19 +1,20 @@
 //! Linux: struct zone, include/linux/mmzone.h (v6.1).
-//! Differs: counts are exact, not spread over CPUs; no boost, no LRU lists, no compaction state yet.
+//! Differs: counts are exact, not spread over CPUs; no boost, no compaction state yet.
 
-use units::{CpuId, NodeId, Order, Pfn};
+use units::{CpuId, Frames, NodeId, Order, Pfn};
 
 use crate::{
     ZoneFigures,
     buddy::{self, Block, Buddy},
     cost::Cx,
+    event::Event,
     fallback::Want,
     frame::{Frame, FrameTable},
-    gfp::{Mark, Mobility},
+    gfp::{Mark, Mobility, Urgency},
     node::ZoneSpec,
     pageblock::{MigrateType, ZoneIndex},
     pcp::lists::{Pcp, Source, holds},
-    variant::Variant,
+    variant::{HighAtomic, Variant},
     watermark::{self, Marks},
     zone::ZoneKind,
 };
@@ -25,16 +26,28 @@ pub struct ZoneState {
     pub node: NodeId,
     /// Which of the node's zones.
     pub kind: ZoneKind,
+    /// What an allocation from it counts as.
+    pub(crate) alloc_event: Event,
     /// Its first frame.
     pub start: Pfn,
     /// One past its last frame.
     pub end: Pfn,
+    /// Frames that its allocator was given (`managed_pages`).
+    pub managed: u64,
     /// Its watermarks.
     pub marks: Marks,
     /// Frames kept from requests whose highest zone is the n-th kind (`lowmem_reserve`).
     pub protection: [u64; ZoneKind::ALL.len()],
     /// The node has another zone that can take requests instead of this one (`alloc_flags_nofragment`).
     pub can_spread: bool,
+    /// Its frames that are page tables (`NR_PAGETABLE`).
+    pub page_tables: Frames,
+    /// RESERVE pageblocks that it should have (`nr_migrate_reserve_block`, up to 4.3).
+    pub reserve_blocks: u32,
+    /// Frames of HIGHATOMIC pageblocks, free or not (`nr_reserved_highatomic`, 4.4 and later).
+    pub high_atomic: u64,
+    /// A whole free pageblock has changed its type: it may lie beside a free buddy without being one with it.
+    pub has_unmerged: bool,
     /// Its free blocks.
     pub buddy: Buddy,
     /// Each CPU's lists, by CPU number.
@@ -43,20 +56,41 @@ pub struct ZoneState {
 
 impl ZoneState {
     pub(crate) fn new(spec: &ZoneSpec, figures: &ZoneFigures, max_order: Order, cpus: usize) -> Self {
-        let mut protection = [0; ZoneKind::ALL.len()];
-        for (kept, frames) in protection.iter_mut().zip(&figures.protection) {
-            *kept = frames.0;
-        }
-        Self {
+        let mut zone = Self {
             node: figures.node,
             kind: spec.kind,
+            alloc_event: match spec.kind {
+                ZoneKind::Dma => Event::PgallocDma,
+                ZoneKind::Dma32 => Event::PgallocDma32,
+                ZoneKind::Normal => Event::PgallocNormal,
+                ZoneKind::Movable => Event::PgallocMovable,
+                ZoneKind::Device => unreachable!("no machine allocates from a device's memory"),
+            },
             start: spec.start,
             end: spec.end(),
+            managed: spec.managed.0,
             marks: figures.marks,
-            protection,
+            protection: [0; ZoneKind::ALL.len()],
             can_spread: false,
+            page_tables: Frames(0),
+            reserve_blocks: 0,
+            high_atomic: 0,
+            has_unmerged: false,
             buddy: Buddy::new(max_order),
             pcps: vec![Pcp::new(figures.pcp); cpus],
+        };
+        zone.set_figures(figures);
+        zone
+    }
+
+    /// Takes over what settings come to.
+    pub(crate) fn set_figures(&mut self, figures: &ZoneFigures) {
+        self.marks = figures.marks;
+        for (kept, frames) in self.protection.iter_mut().zip(&figures.protection) {
+            *kept = frames.0;
+        }
+        for pcp in &mut self.pcps {
+            pcp.set_limits(figures.pcp);
         }
     }
 
@@ -80,20 +114,21 @@ impl ZoneState {
             let fits = (end.0 - at.0).ilog2();
             let order = aligned.min(fits).min(self.buddy.max_order().0.into());
             let order = Order(u8::try_from(order).expect("at most the largest order"));
-            self.buddy.give(frames, cx, Block { pfn: at, order }, MigrateType::Movable, Some(rules.moved_end));
+            self.buddy.give(frames, cx, Block { pfn: at, order }, MigrateType::Movable, Some(rules.moved_end), rules);
             at = at.plus(order.frames());
         }
     }
 
     /// Would the zone stay above a mark?
     #[inline]
-    pub(crate) fn is_ok(&self, order: Order, mark: Mark, highest: ZoneKind, rules: &Variant) -> bool {
+    pub(crate) fn is_ok(&self, order: Order, mark: Mark, highest: ZoneKind, urgency: Urgency, rules: &Variant) -> bool {
         let mark = match mark {
             Mark::Min => self.marks.min,
             Mark::Low => self.marks.low,
             Mark::High => self.marks.high,
         };
-        watermark::is_ok(&self.buddy, order, mark.0, self.protection[highest as usize], rules)
+        let reserve = if urgency.is_harder() { 0 } else { self.high_atomic };
+        watermark::is_ok(&self.buddy, order, mark.0, self.protection[highest as usize] + reserve, urgency, rules)
     }
 
     /// Takes a frame from the CPU's list, if there is one on it.
@@ -116,23 +151,40 @@ impl ZoneState {
         frames: &mut FrameTable,
         cx: &mut Cx<'_>,
         want: Want,
+        urgency: Urgency,
         rules: &Variant,
     ) -> Option<Pfn> {
         let cpu = cx.cpu();
+        let may_use_reserve = urgency.is_harder() && want.order > Order::BASE;
         if holds(rules.pcp_lists, want.order, frames.blocks.order()) {
             let mut source = Source { buddy: &mut self.buddy, frames, rules, cpu, end: self.end };
-            return self.pcps[cpu.0 as usize].take(&mut source, cx, want);
+            let listed = self.pcps[cpu.0 as usize].take(&mut source, cx, want);
+            // What the list could not draw, only the reserve can have.
+            let asks_on = may_use_reserve && rules.high_atomic == HighAtomic::PageblockAfterPcp;
+            if listed.is_some() || !asks_on {
+                return listed;
+            }
         }
         buddy::lock(cx);
-        self.buddy.take_or_fall_back(frames, cx, want, self.end, rules)
+        if may_use_reserve && let Some(pfn) = self.buddy.take_smallest(frames, cx, want.order, MigrateType::HighAtomic)
+        {
+            return Some(pfn);
+        }
+        Some(self.buddy.take_or_fall_back(frames, cx, want, self.end, rules)?.0)
     }
 
-    /// Gives a block to the CPU's list or to the free lists; `free_unref_page`, `free_one_page`.
+    /// Gives a block of a pageblock of type `list` to the CPU's list or to the free lists; `free_unref_page`, `free_one_page`.
     #[inline(always)]
     #[expect(clippy::inline_always, reason = "once for single frames, once for all others")]
-    pub(crate) fn give(&mut self, frames: &mut FrameTable, cx: &mut Cx<'_>, block: Block, rules: &Variant) {
+    pub(crate) fn give(
+        &mut self,
+        frames: &mut FrameTable,
+        cx: &mut Cx<'_>,
+        block: Block,
+        list: MigrateType,
+        rules: &Variant,
+    ) {
         let cpu: CpuId = cx.cpu();
-        let list = frames.blocks.migrate_type(block.pfn);
         if holds(rules.pcp_lists, block.order, frames.blocks.order()) && list != MigrateType::Isolate {
             let pcp = &mut self.pcps[cpu.0 as usize];
             if pcp.put(frames, cx, block, list, rules) {
@@ -142,7 +194,7 @@ impl ZoneState {
         } else {
             frames.set(block.pfn, Frame::Interior);
             buddy::lock(cx);
-            self.buddy.give(frames, cx, block, list, None);
+            self.buddy.give(frames, cx, block, list, None, rules);
         }
     }
 }

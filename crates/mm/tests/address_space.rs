@@ -7,6 +7,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use pagelab_mm::{
     Frame, Mm, Variant,
     address_space::{AddressSpace, TASK_PAGES},
+    check::{self, Owners},
     cost::Cx,
     event::Event,
     fault::{Access, FaultDone},
@@ -240,6 +241,9 @@ impl World {
 
     /// The twin and the processes see the same, and tables, frames and counts agree.
     fn check(&self) {
+        let owners = Owners { spaces: self.spaces.values().collect(), controls: Vec::new() };
+        check::walk_owners(&self.machine.mm, &owners).unwrap();
+        check::walk(&self.machine.mm).unwrap();
         let mut mappings: BTreeMap<Pfn, u32> = BTreeMap::new();
         let mut owned: BTreeMap<Pfn, u64> = BTreeMap::new();
         for (process, space) in &self.spaces {
@@ -345,7 +349,8 @@ fn frame_at(space: &AddressSpace, vpn: Vpn) -> Option<Pfn> {
 }
 
 fn run_stream(seed: u64, enabled: ThpEnabled, operations: u32) -> SmallMachine {
-    let mut world = World::new(seed, enabled, if seed.is_multiple_of(2) { variant::V6_1 } else { variant::V6_18 });
+    let variants = ["v6.1", "v6.18", "v4.20"].map(|name| *variant::named(name));
+    let mut world = World::new(seed, enabled, variants[usize::try_from(seed / 3 % 3).unwrap()]);
     for n in 0..operations {
         world.step();
         if n % 8 == 0 {

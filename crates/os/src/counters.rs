@@ -30,6 +30,14 @@ impl Rusage {
         }
     }
 
+    /// Adds what was used at another time.
+    pub fn add(&mut self, other: &Self) {
+        self.minor_faults += other.minor_faults;
+        self.major_faults += other.major_faults;
+        self.user += other.user;
+        self.system += other.system;
+    }
+
     /// All faults. Which of them count as major differs between kernels, so comparisons use the sum.
     pub fn faults(&self) -> u64 {
         self.minor_faults + self.major_faults

@@ -1,8 +1,9 @@
 //! `trait Os`: everything a workload may ask of an operating system, and nothing else.
 //!
 //! The simulator, a guest and this machine implement it; a workload is an `async fn` over it and sees no target.
-//! One task awaits one operation at a time; concurrency comes only from [`Os::spawn`] and [`Os::spawn_process`]. What a
-//! target lacks is `ENOSYS`. The trait grows with its workloads: nothing is declared here before something uses it.
+//! One task awaits one operation at a time; concurrency comes only from [`Os::spawn`], [`Os::spawn_process`] and
+//! [`Os::fork`]. What a target lacks is `ENOSYS`. The trait grows with its workloads: nothing is declared here before
+//! something uses it.
 
 mod counters;
 mod memory;
@@ -69,6 +70,15 @@ pub trait Os: Clone + Send + 'static {
         on: Placement,
         body: impl AsyncFnOnce(Self) -> T + Send + 'static,
     ) -> impl Future<Output = Result<T, Died>> + 'static;
+
+    /// Copies this process, which must have no other task (`EINVAL` otherwise): the first await is fork(2), the second one
+    /// waits for the child's end. The child runs from fork on, awaited or not, and finds the same memory; its result comes
+    /// through a pipe. A child that is killed frees nobody at a barrier.
+    fn fork<T: Wire>(
+        &self,
+        on: Placement,
+        body: impl AsyncFnOnce(Self) -> T + 'static,
+    ) -> impl Future<Output = Result<impl Future<Output = Result<T, Died>> + 'static, Errno>>;
 
     /// Starts a task in a new process by re-executing the program at the named entry, for benchmarks that fork before
     /// they allocate. It runs from now on, awaited or not.

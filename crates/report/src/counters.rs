@@ -9,7 +9,8 @@ use crate::table::{Kind, Row, Table, Value};
 
 /// One table per experiment and workload. A value is the mean over the runs of an operation (its
 /// seeds). A counter is shown, for every operation, if somewhere it moved by at least `threshold`, up
-/// or down; at a threshold of 0 all are. A run without the counter says nothing about it.
+/// or down; at a threshold of 0 all are, and gauges always are: they were read on purpose. A run
+/// without the counter says nothing about it.
 pub fn counters(records: &[Cell], threshold: u64) -> Vec<Table> {
     let tables = groups(records).into_iter().map(|group| table(&group, threshold));
     tables.filter(|table| !table.rows.is_empty()).collect()
@@ -24,6 +25,7 @@ fn table(group: &Group<'_>, threshold: u64) -> Table {
         .iter()
         .filter(|(_, seeds)| mean(seeds).is_some_and(|mean| mean.abs() >= threshold as f64))
         .map(|((counter, ..), _)| *counter)
+        .chain(group.cells.iter().flat_map(|placed| placed.cell.measured.gauges.keys().map(String::as_str)))
         .collect();
     let operations = distinct(group.cells.iter().map(|placed| placed.operation.as_str()));
     let row = |counter: &str, operation: &str| {
@@ -55,7 +57,8 @@ fn table(group: &Group<'_>, threshold: u64) -> Table {
 fn movements<'a>(group: &'a Group<'_>) -> Movements<'a> {
     let mut movements = Movements::new();
     for placed in &group.cells {
-        for (counter, &moved) in &placed.cell.measured.counters {
+        let measured = &placed.cell.measured;
+        for (counter, &moved) in measured.counters.iter().chain(&measured.gauges) {
             let place = (counter.as_str(), placed.operation.as_str(), placed.column);
             let seeds = movements.entry(place).or_default();
             seeds.entry(placed.cell.key.seed).or_default().push(moved as f64);

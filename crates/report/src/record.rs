@@ -10,6 +10,7 @@ pub const SCHEMA: u32 = 1;
 /// One line of a result file.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(tag = "record", rename_all = "snake_case")]
+#[expect(clippy::large_enum_variant, reason = "most are cells, the largest; records are moved a few times each")]
 pub enum Record {
     /// A workload ran and was measured.
     Cell(Cell),
@@ -132,6 +133,9 @@ pub struct Measured {
     pub metrics: Vec<Metric>,
     /// How far each counter moved while the workload ran, by its name in `/proc/vmstat`.
     pub counters: BTreeMap<String, i64>,
+    /// How far apart gauges of `/proc/vmstat` were with nothing mapped and with all of the workload's memory mapped.
+    #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
+    pub gauges: BTreeMap<String, i64>,
     /// Numbers known beforehand, against the numbers found.
     pub checks: Vec<Check>,
     /// What this cell could not measure.
@@ -218,13 +222,13 @@ pub struct System {
     pub machine: String,
     /// Label of the kernel in column heads: [`Key::kernel`] of its cells.
     pub kernel: String,
-    /// What `uname -r` says.
+    /// What `uname -r` says; of the simulator, the variant.
     pub release: String,
     /// What executes a guest's instructions, such as `kvm` or `tcg`; absent where there is no guest.
     pub accelerator: Option<String>,
     /// Every setting that was changed for the run: path or sysctl name, and the value applied.
     pub settings: BTreeMap<String, String>,
-    /// Files read from the kernel: phase, then path, then content.
+    /// Files read from the kernel: phase, then path, then content. Of the simulator, the machine file it was made from.
     pub captures: serde_json::Value,
     /// What a reader should know.
     pub notes: Vec<String>,

@@ -67,6 +67,7 @@ fn cell(sample: f64) -> Record {
         scored: true,
         metrics: vec![metric],
         counters: BTreeMap::from([("nr_free_pages".into(), -5)]),
+        gauges: BTreeMap::from([("nr_page_table_pages".into(), 64)]),
         checks: vec![],
         skipped: vec![],
         detail: serde_json::json!({ "tasks": [1, 2] }),

@@ -27,6 +27,7 @@ fn cell(target: Target, kernel: &str, case: &str) -> Cell {
             scored: true,
             metrics: Vec::new(),
             counters: BTreeMap::new(),
+            gauges: BTreeMap::new(),
             checks: Vec::new(),
             skipped: Vec::new(),
             detail: serde_json::Value::Null,
@@ -313,6 +314,15 @@ unit: movement of the counter per run, no direction is better
     assert_eq!(counters(&cells, 5000), []);
     assert_eq!(counters(&cells, 12)[0].rows.len(), 4);
     assert_eq!(counters(&cells, 13)[0].rows.len(), 2);
+}
+
+#[test]
+fn gauges_are_listed_however_little_they_moved() {
+    let mut cell = moved(cell(Target::Sim, "v6.18", "base-1"), &[("pgfault", 4000), ("pgsteal", 5)]);
+    cell.measured.gauges.insert("nr_page_table_pages".into(), 3);
+    let tables = counters(&[cell], 400);
+    let rows: Vec<_> = tables[0].rows.iter().map(|row| row.metric.as_str()).collect();
+    assert_eq!(rows, ["nr_page_table_pages", "pgfault"]);
 }
 
 fn checked(mut cell: Cell, found: u64, within: bool) -> Cell {

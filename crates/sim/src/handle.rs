@@ -54,6 +54,14 @@ async fn join<T: 'static>(task: TaskId, slot: Rc<RefCell<Option<Result<T, Died>>
     })
 }
 
+/// What another process sent through a pipe.
+fn received<T: Wire>(output: Result<Vec<u8>, String>) -> Result<T, Died> {
+    let result = output.and_then(|output| {
+        serde_json::from_slice(&output).map_err(|error| format!("its result is not readable: {error}"))
+    });
+    result.map_err(|reason| Died { reason })
+}
+
 impl Os for Sim {
     fn now(&self) -> Time {
         with(|world| world.now())
@@ -100,8 +108,10 @@ impl Os for Sim {
     }
 
     async fn vmstat(&self) -> Result<VmStat, Errno> {
-        let name = |(event, count): (mm::event::Event, u64)| (event.name().to_owned(), count);
-        Ok(VmStat(with(|world| world.counters.iter().map(name).collect())))
+        Ok(VmStat(with(|world| {
+            let events = world.counters.iter().map(|(event, count)| (event.name(), count));
+            events.chain(world.mm.gauges()).map(|(name, value)| (name.to_owned(), value)).collect()
+        })))
     }
 
     async fn barrier(&self, parties: u32) -> Result<Barrier, Errno> {
@@ -135,6 +145,26 @@ impl Os for Sim {
         join(task, slot)
     }
 
+    async fn fork<T: Wire>(
+        &self,
+        on: Placement,
+        body: impl AsyncFnOnce(Self) -> T + 'static,
+    ) -> Result<impl Future<Output = Result<T, Died>> + 'static, Errno> {
+        let space = match Call(Some(Request::Fork)).await {
+            Answer::Space(result) => result?,
+            other => unreachable!("{other:?} answers no fork"),
+        };
+        let slot = Rc::new(RefCell::new(None));
+        let result = Rc::clone(&slot);
+        let task = with(|world| world.create_task(on, space));
+        let half = async move {
+            let sent = serde_json::to_vec(&body(Sim).await).map_err(|error| error.to_string());
+            *result.borrow_mut() = Some(received(sent));
+        };
+        executor::adopt(task, Box::pin(half));
+        Ok(join(task, slot))
+    }
+
     fn spawn_process<P: Wire, T: Wire>(
         &self,
         on: Placement,
@@ -150,15 +180,7 @@ impl Os for Sim {
         // Through JSON, as on the other targets: what does not cross a pipe there must not cross it here.
         let params = serde_json::to_vec(&params).expect("parameters serialise");
         let body = executor::entry(entry, params);
-        executor::adopt(
-            task,
-            Box::pin(async move {
-                let output = body.await.and_then(|output| {
-                    serde_json::from_slice(&output).map_err(|error| format!("its result is not readable: {error}"))
-                });
-                *result.borrow_mut() = Some(output.map_err(|reason| Died { reason }));
-            }),
-        );
+        executor::adopt(task, Box::pin(async move { *result.borrow_mut() = Some(received(body.await)) }));
         join(task, slot)
     }
 }

@@ -7,29 +7,44 @@
 //! | `task.rs`, `operation.rs` | the kernel half of tasks; what they can be inside of |
 //! | `mmap_lock.rs` | the lock of an address space |
 //! | `executor.rs`, `handle.rs` | the user half: futures over `Os` |
+//! | `draw.rs` | what follows from the seed |
 //! | `run_hash.rs` | (time, cpu, event) folded into 64 bits |
+//! | `inject.rs` | for tests: one step of a run loses something |
+//! | `trace.rs` | trace events as lines |
 //!
 //! Not there yet: slices, weights and preemption (a CPU runs a task until it blocks), contended locks, interrupts, daemons.
 
 mod clock;
+mod draw;
 mod executor;
 mod handle;
+mod inject;
 mod mmap_lock;
 mod operation;
 mod run_hash;
 mod task;
+#[cfg(test)]
+mod tests;
+mod trace;
 mod world;
 
 use std::{cell::RefCell, rc::Rc};
 
 use mm::{MachineSpec, Mm, Settings, Variant, cost::Prices, event::Counters, thp::ThpEnabled};
 use os::Placement;
-use units::{Bytes, CpuId, Picos};
+use units::{Bytes, CpuId, Frames, Picos};
 
+use draw::Draws;
 pub use executor::{Entries, EntryFuture};
 pub use handle::Sim;
+use inject::Injector;
+pub use inject::{Injection, Lost};
 use run_hash::Mark;
+use trace::Trace;
 use world::World;
+
+/// A timer tick of the usual configurations is 1 ms (1000 HZ) to 10 ms; the clocks of CPUs start within the shortest.
+const TICK: Picos = Picos::from_micros(1000);
 
 /// No CPU runs ahead of another by more than this: 2 us, about one page fault.
 pub const QUANTUM: Picos = Picos::from_micros(2);
@@ -53,6 +68,10 @@ pub struct Config {
     pub cpus: usize,
     /// How much may be mapped.
     pub cap: Bytes,
+    /// What the draws of the run follow from.
+    pub seed: u64,
+    /// Frames that init takes one by one before the first task starts, and keeps: another layout of free memory.
+    pub held: Frames,
 }
 
 /// What is left of a run besides its result.
@@ -64,19 +83,58 @@ pub struct Finish {
     pub counters: Counters,
 }
 
+/// What a run does besides running.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Options {
+    /// A loss, for tests.
+    pub loss: Option<Injection>,
+    /// How many trace events are kept as lines; none unless asked for.
+    pub trace_lines: Option<usize>,
+}
+
+/// What came of it.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Extra {
+    /// Steps that the run took.
+    pub steps: u64,
+    /// The step of [`Options::loss`] had what it was to lose, and has lost it.
+    pub lost: bool,
+    /// Trace events, one per line.
+    pub trace: Option<String>,
+}
+
 /// Runs `main` as the first task of a freshly booted machine, and everything that it spawns, to the end.
 ///
 /// # Panics
-/// When an invariant breaks, or when tasks wait for each other for ever.
+/// When an invariant breaks, when tasks wait for each other for ever, or when the machine is too small for what init holds.
 pub fn simulate<T: 'static>(
     config: &Config,
     entries: Entries,
     main: impl AsyncFnOnce(Sim) -> T + 'static,
 ) -> (T, Finish) {
+    let (result, finish, _) = simulate_with(config, Options::default(), entries, main);
+    (result, finish)
+}
+
+/// The same with options.
+///
+/// # Panics
+/// As [`simulate`].
+pub fn simulate_with<T: 'static>(
+    config: &Config,
+    options: Options,
+    entries: Entries,
+    main: impl AsyncFnOnce(Sim) -> T + 'static,
+) -> (T, Finish, Extra) {
     let mut mm = Mm::new(&config.machine, config.variant, &config.settings);
     mm.thp.enabled = config.thp_enabled;
     mm.thp.use_zero_page = config.use_zero_page;
     let mut world = World::new(mm, config.cpus, config.prices.clone(), QUANTUM, config.cap);
+    world.start_clocks(Draws::new(config.seed));
+    world.hold(config.held);
+    world.injector.wanted = options.loss;
+    world.trace = options.trace_lines.map(Trace::new);
+    world.mm.trace_extfrag(world.trace.is_some());
     let space = world.create_space();
     world.create_task(Placement::Spread(0), space);
     let slot = Rc::new(RefCell::new(None));
@@ -88,5 +146,7 @@ pub fn simulate<T: 'static>(
         world.hash.fold(end, CpuId(0), Mark::Counter, count);
     }
     let result = slot.take().expect("the first task has ended");
-    (result, Finish { hash: world.hash.hex(), counters: world.counters })
+    let Injector { steps, done: lost, .. } = world.injector;
+    let extra = Extra { steps, lost, trace: world.trace.map(|trace| trace.text()) };
+    (result, Finish { hash: world.hash.hex(), counters: world.counters }, extra)
 }

@@ -5,6 +5,7 @@ use mm::{
     address_space::AddressSpace,
     cost::{Cx, Work},
     fault::{Access, FaultDone},
+    fork::Fork,
     step::Step,
     touch::Touch,
     unmap::Unmap,
@@ -21,11 +22,28 @@ use crate::{
 /// An operation under way.
 #[derive(Clone, Debug)]
 pub(crate) enum Operation {
-    Mmap { len: Bytes },
-    Munmap { range: VmRange, unmap: Unmap, entered: bool },
-    Madvise { range: VmRange, advice: Advice },
+    Mmap {
+        len: Bytes,
+    },
+    Munmap {
+        range: VmRange,
+        unmap: Unmap,
+        entered: bool,
+    },
+    Madvise {
+        range: VmRange,
+        advice: Advice,
+    },
     Touch(Touch),
-    Mincore { range: VmRange },
+    Mincore {
+        range: VmRange,
+    },
+    Fork {
+        fork: Fork,
+        entered: bool,
+    },
+    /// The last task of a process has ended.
+    Exit(Unmap),
 }
 
 /// What a step came to.
@@ -33,6 +51,10 @@ pub(crate) enum Operation {
 pub(crate) enum Progress {
     More,
     Done(Answer),
+    /// A child has the memory of the calling process.
+    Forked(AddressSpace),
+    /// Nothing is left of the address space but its root.
+    Exited,
     /// The kernel ends the task; the text says why.
     Killed(&'static str),
 }
@@ -47,14 +69,22 @@ impl Operation {
             Request::Madvise(range, advice) => Self::Madvise { range, advice },
             Request::Store(range, stride) => Self::Touch(Touch::new(range.start, range.len, stride, Access::Write)),
             Request::Mincore(range) => Self::Mincore { range },
+            Request::Fork => Self::Fork { fork: Fork::new(), entered: false },
             Request::Sleep(_) | Request::Arrive(_) | Request::Join(_) => unreachable!("{request:?} only waits"),
         }
+    }
+
+    /// The end of a process's last task.
+    pub(crate) fn exit() -> Self {
+        Self::Exit(Unmap::everything())
     }
 
     /// How the lock of the address space must be held for a step.
     pub(crate) fn needs(&self) -> Mode {
         match self {
-            Self::Mmap { .. } | Self::Munmap { .. } | Self::Madvise { .. } => Mode::Write,
+            Self::Mmap { .. } | Self::Munmap { .. } | Self::Madvise { .. } | Self::Fork { .. } | Self::Exit(_) => {
+                Mode::Write
+            }
             Self::Touch(_) | Self::Mincore { .. } => Mode::Read,
         }
     }
@@ -62,7 +92,7 @@ impl Operation {
     /// Whether the lock stays held until the next step.
     pub(crate) fn keeps_lock(&self) -> bool {
         match self {
-            Self::Munmap { .. } => true,
+            Self::Munmap { .. } | Self::Fork { .. } | Self::Exit(_) => true,
             Self::Touch(touch) => touch.is_in_fault(),
             Self::Mmap { .. } | Self::Madvise { .. } | Self::Mincore { .. } => false,
         }
@@ -107,6 +137,25 @@ impl Operation {
                 cx.work(Work::SystemCall, 1);
                 Progress::Done(Answer::Resident(space.mincore(cx, pages(*range))))
             }
+            Self::Fork { fork, entered } => {
+                if !std::mem::replace(entered, true) {
+                    cx.work(Work::SystemCall, 1);
+                }
+                match fork.step(mm, space, cx, horizon) {
+                    Step::More => Progress::More,
+                    Step::Block(wait) => unreachable!("copying does not wait, but for {wait:?}"),
+                    Step::Done(Ok(child)) => Progress::Forked(child),
+                    Step::Done(Err(errno)) => Progress::Done(Answer::Space(Err(errno))),
+                }
+            }
+            Self::Exit(unmap) => match unmap.step(mm, space, cx, horizon) {
+                Step::More => Progress::More,
+                Step::Block(wait) => unreachable!("unmapping does not wait, but for {wait:?}"),
+                Step::Done(result) => {
+                    result.expect("nothing is split when everything goes");
+                    Progress::Exited
+                }
+            },
             Self::Touch(touch) => match touch.step(mm, space, cx, horizon) {
                 Step::More => Progress::More,
                 Step::Block(wait) => unreachable!("faults do not wait yet, but for {wait:?}"),
@@ -117,17 +166,38 @@ impl Operation {
         }
     }
 
+    /// The frames that it holds between two steps.
+    #[cfg(test)]
+    pub(crate) fn holdings(&self, space: &AddressSpace) -> mm::frame::Holdings {
+        match self {
+            Self::Touch(touch) => touch.holdings(space),
+            Self::Munmap { unmap, .. } | Self::Exit(unmap) => unmap.holdings(),
+            Self::Fork { fork, .. } => fork.holdings(),
+            Self::Mmap { .. } | Self::Madvise { .. } | Self::Mincore { .. } => mm::frame::Holdings::default(),
+        }
+    }
+
+    /// The child that is being made, if it is a fork.
+    #[cfg(test)]
+    pub(crate) fn child(&self) -> Option<&AddressSpace> {
+        match self {
+            Self::Fork { fork, .. } => fork.child(),
+            _ => None,
+        }
+    }
+
     /// Frees what an operation that will not go on holds.
     pub(crate) fn abort(&mut self, mm: &mut Mm, space: &mut AddressSpace, cx: &mut Cx<'_>) {
         match self {
             Self::Touch(touch) => touch.abort(mm, space, cx),
-            Self::Munmap { unmap, .. } => unmap.abort(mm, cx),
+            Self::Munmap { unmap, .. } | Self::Exit(unmap) => unmap.abort(mm, cx),
+            Self::Fork { fork, .. } => fork.abort(mm, cx),
             Self::Mmap { .. } | Self::Madvise { .. } | Self::Mincore { .. } => {}
         }
     }
 }
 
-fn map(mm: &Mm, space: &mut AddressSpace, cx: &mut Cx<'_>, len: Bytes, left: &mut Bytes) -> Result<VmRange, Errno> {
+fn map(mm: &mut Mm, space: &mut AddressSpace, cx: &mut Cx<'_>, len: Bytes, left: &mut Bytes) -> Result<VmRange, Errno> {
     let rest = left.0.checked_sub(len.0).ok_or(Errno::NOMEM)?;
     let pages = len.0.div_ceil(Bytes::PAGE.0);
     let range = space.mmap(mm, cx, pages)?;

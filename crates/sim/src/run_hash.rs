@@ -17,10 +17,12 @@ pub(crate) enum Mark {
     Begin = 1,
     /// An operation of a task ended.
     End = 2,
-    /// A step of an operation took faults; the payload says how many.
+    /// A step of an operation ended; the payload is the fold of its faults.
     Faults = 3,
     /// A counter at the end of the run; the payload is its value.
     Counter = 4,
+    /// The last task of a process has ended, and its memory is gone; the payload is the task.
+    Exit = 5,
 }
 
 impl Default for RunHash {

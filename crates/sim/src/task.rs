@@ -55,6 +55,7 @@ pub(crate) enum Request {
     Madvise(VmRange, Advice),
     Store(VmRange, Bytes),
     Mincore(VmRange),
+    Fork,
     Sleep(Picos),
     Arrive(Barrier),
     Join(TaskId),
@@ -65,6 +66,7 @@ pub(crate) enum Request {
 pub(crate) enum Answer {
     Range(Result<VmRange, Errno>),
     Resident(Result<Vec<bool>, Errno>),
+    Space(Result<SpaceId, Errno>),
     Unit(Result<(), Errno>),
 }
 

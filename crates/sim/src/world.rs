@@ -6,20 +6,28 @@
 use std::cell::RefCell;
 
 use mm::{
-    Mm,
+    ControlId, Mm,
     address_space::{AddressSpace, MMAP_BASE},
     cost::{Cx, Prices},
-    event::{Counters, Event},
+    event::Counters,
+    fault::{Access, FaultDone},
+    step::Step,
+    touch::Touch,
+    vma::HugeAdvice,
 };
 use os::{Barrier, Placement};
-use units::{Bytes, CpuId, Errno, Picos, Time};
+use units::{Bytes, CpuId, Errno, Frames, Picos, Time};
 
 use crate::{
+    TICK,
     clock::{Clock, Next},
+    draw::{Draws, Purpose},
+    inject::Injector,
     mmap_lock::{MmapLock, Mode},
     operation::{Operation, Progress},
     run_hash::{Mark, RunHash},
     task::{Answer, Cpu, Meeting, Request, SpaceId, Task, TaskId, TaskState},
+    trace::Trace,
 };
 
 /// Everything of a run but the user halves of its tasks.
@@ -37,8 +45,12 @@ pub(crate) struct World {
     pub(crate) meetings: Vec<Meeting>,
     pub(crate) clock: Clock,
     pub(crate) hash: RunHash,
-    /// Bytes that may still be mapped.
-    pub(crate) left: Bytes,
+    pub(crate) injector: Injector,
+    /// None when nobody asked for it.
+    pub(crate) trace: Option<Trace>,
+    /// Bytes that each process may still map.
+    pub(crate) left: Vec<Bytes>,
+    cap: Bytes,
     /// The task whose user half runs.
     current: TaskId,
 }
@@ -69,8 +81,42 @@ impl World {
             meetings: Vec::new(),
             clock: Clock::new(quantum),
             hash: RunHash::default(),
-            left: cap,
+            injector: Injector::default(),
+            trace: None,
+            left: Vec::new(),
+            cap,
             current: TaskId(0),
+        }
+    }
+
+    /// Each CPU's clock starts at an instant of its own within a tick, as nothing starts all CPUs of a machine at once.
+    pub(crate) fn start_clocks(&mut self, draws: Draws) {
+        for (id, cpu) in (0..).zip(&mut self.cpus) {
+            cpu.clock = Time(draws.below(TICK.0, id, Purpose::ClockOffset, 0));
+        }
+    }
+
+    /// Init maps and stores into so many base pages, and never gives them back: as our guests do. It is done before the
+    /// clocks start.
+    ///
+    /// # Panics
+    /// When the machine has not that much free memory.
+    pub(crate) fn hold(&mut self, frames: Frames) {
+        if frames == Frames(0) {
+            return;
+        }
+        let id = self.create_space();
+        let mut cx = Cx::new(CpuId(0), Time(0), &self.prices, &mut self.counters);
+        let space = self.spaces[id.0 as usize].as_mut().expect("it was just made");
+        let range = space.mmap(&mut self.mm, &mut cx, frames.0).expect("an empty address space has room");
+        space.madvise(&mut self.mm, &mut cx, range, HugeAdvice::NoHugePage).expect("the range was just mapped");
+        let mut touch = Touch::pages(range, Access::Write);
+        loop {
+            match touch.step(&mut self.mm, space, &mut cx, Time(u64::MAX)) {
+                Step::More => {}
+                Step::Done(FaultDone::Handled) => return,
+                other => panic!("the machine has not the {frames} frames that init holds: {other:?}"),
+            }
         }
     }
 
@@ -90,13 +136,28 @@ impl World {
     /// # Panics
     /// When a machine has no memory for one page table, or for more than 4,096 families.
     pub(crate) fn create_space(&mut self) -> SpaceId {
-        let id = u32::try_from(self.spaces.len()).expect("fewer than 2^32 processes");
         let (cpu, now) = if self.tasks.is_empty() { (CpuId(0), Time(0)) } else { (self.current().cpu, self.now()) };
         let mut cx = Cx::new(cpu, now, &self.prices, &mut self.counters);
         let space = AddressSpace::new(&mut self.mm, &mut cx, MMAP_BASE);
-        self.spaces.push(Some(space.expect("a fresh process needs one page table")));
+        self.cpus[cpu.0 as usize].clock = cx.now();
+        self.add_space(space.expect("a fresh process needs one page table"))
+    }
+
+    /// A process, which may map as much as the one that made it.
+    fn add_space(&mut self, space: AddressSpace) -> SpaceId {
+        let id = u32::try_from(self.spaces.len()).expect("fewer than 2^32 processes");
+        let left = if self.tasks.is_empty() { self.cap } else { self.left[self.current().space.0 as usize] };
+        self.spaces.push(Some(space));
         self.locks.push(MmapLock::default());
+        self.left.push(left);
         SpaceId(id)
+    }
+
+    /// Whether the current task is the only one of its process.
+    fn is_alone(&self) -> bool {
+        let space = self.current().space;
+        let lives = |task: &&Task| task.space == space && !matches!(task.state, TaskState::Ended);
+        self.tasks.iter().filter(lives).count() == 1
     }
 
     /// The latest clock of any CPU.
@@ -135,6 +196,7 @@ impl World {
                 self.tasks[other.0 as usize].joiners.push(task);
                 TaskState::Blocked
             }
+            Request::Fork if !self.is_alone() => TaskState::Answered(Answer::Space(Err(Errno::INVAL))),
             operation => TaskState::Kernel(Operation::new(operation)),
         };
     }
@@ -194,22 +256,23 @@ impl World {
         }
     }
 
-    /// The current task has ended, by itself or because the kernel ended it. The last task of a process takes its memory
-    /// with it.
+    /// The current task has ended, by itself or because the kernel ended it. The last task of a process first takes its
+    /// memory with it, step by step.
     pub(crate) fn end(&mut self) {
         let id = self.current;
         let space = self.current().space;
-        self.tasks[id.0 as usize].state = TaskState::Ended;
         self.locks[space.0 as usize].leave(id);
+        self.tasks[id.0 as usize].state = TaskState::Ended;
         let lives = |task: &Task| task.space == space && !matches!(task.state, TaskState::Ended);
-        if !self.tasks.iter().any(lives) {
-            let cpu = self.current().cpu;
-            let mut cx = Cx::new(cpu, self.cpus[cpu.0 as usize].clock, &self.prices, &mut self.counters);
-            let space = self.spaces[space.0 as usize].take().expect("a live task has an address space");
-            space.exit(&mut self.mm, &mut cx);
-            self.cpus[cpu.0 as usize].clock = cx.now();
+        if self.tasks.iter().any(lives) {
+            self.tell_joiners(id, self.now());
+        } else {
+            self.tasks[id.0 as usize].state = TaskState::Kernel(Operation::exit());
         }
-        let at = self.now();
+    }
+
+    /// A task is no more: those who wait for it go on.
+    fn tell_joiners(&mut self, id: TaskId, at: Time) {
         for joiner in std::mem::take(&mut self.tasks[id.0 as usize].joiners) {
             self.answer(joiner, Answer::Unit(Ok(())), at);
         }
@@ -329,42 +392,87 @@ impl World {
             unreachable!("only operations are stepped");
         };
         let start = self.cpus[cpu.0 as usize].clock;
-        let faults_before = self.counters.get(Event::Pgfault);
-        let mut cx = Cx::new(cpu, start, &self.prices, &mut self.counters);
+        let loss = self.injector.begin(&self.counters);
+        let mut cx = Cx::new(cpu, start, &self.prices, &mut self.counters).acting_for(ControlId(id.0));
         let space = self.spaces[task.space.0 as usize].as_mut().expect("a live task has an address space");
-        let progress = operation.step(&mut self.mm, space, &mut cx, horizon, &mut self.left);
-        if let Progress::Killed(_) = progress {
-            operation.abort(&mut self.mm, space, &mut cx);
+        let progress = operation.step(&mut self.mm, space, &mut cx, horizon, &mut self.left[task.space.0 as usize]);
+        match progress {
+            Progress::Killed(_) => operation.abort(&mut self.mm, space, &mut cx),
+            Progress::Exited => {
+                let space = self.spaces[task.space.0 as usize].take().expect("it has just exited");
+                space.end(&mut self.mm, &mut cx);
+            }
+            Progress::More | Progress::Done(_) | Progress::Forked(_) => {}
         }
-        let (end, spent) = (cx.now(), cx.spent());
-        // Reporting, not mechanism: `ru_minflt` of the task is its share of the machine's count.
-        let faults = self.counters.get(Event::Pgfault) - faults_before;
-        task.faults += faults;
+        let (mut end, spent, faults) = (cx.now(), cx.spent(), cx.faults());
+        if let Some(trace) = &mut self.trace {
+            trace.take(&mut self.mm, id, cpu, start);
+        }
+        if let Some(loss) = loss {
+            end = self.injector.lose(loss, &mut self.counters, end, &spent);
+        }
+        task.faults += faults.taken;
         task.spent.add(&spent);
         self.cpus[cpu.0 as usize].clock = end;
-        self.hash.fold(end, cpu, Mark::Faults, faults);
+        self.hash.fold(end, cpu, Mark::Faults, faults.fold);
         let keeps = matches!(progress, Progress::More) && operation.keeps_lock();
         if !keeps {
             self.unlock(id, end);
         }
+        let progress = match progress {
+            Progress::Forked(child) => Progress::Done(Answer::Space(Ok(self.add_space(child)))),
+            other => other,
+        };
         let task = &mut self.tasks[id.0 as usize];
-        match progress {
+        let killed = match progress {
+            Progress::Forked(_) => unreachable!("it was taken in above"),
             Progress::More => false,
             Progress::Done(answer) => {
                 task.state = TaskState::Answered(answer);
                 self.hash.fold(end, cpu, Mark::End, u64::from(id.0));
                 false
             }
+            Progress::Exited => {
+                task.state = TaskState::Ended;
+                self.hash.fold(end, cpu, Mark::Exit, u64::from(id.0));
+                self.tell_joiners(id, end);
+                false
+            }
             Progress::Killed(reason) => {
                 task.killed = Some(reason);
                 true
             }
-        }
+        };
+        #[cfg(test)]
+        self.check();
+        killed
     }
 
     /// Why the kernel ended a task, if it did.
     pub(crate) fn killed(&self, task: TaskId) -> Option<&'static str> {
         self.tasks[task.0 as usize].killed
+    }
+}
+
+/// The frames of a world, and whose they are.
+#[cfg(test)]
+impl World {
+    fn check(&self) {
+        let children = self.tasks.iter().filter_map(|task| match &task.state {
+            TaskState::Kernel(operation) | TaskState::LockWait(operation) => operation.child(),
+            _ => None,
+        });
+        let spaces = self.spaces.iter().flatten().chain(children).collect();
+        let holdings = |(id, task): (u32, &Task)| match &task.state {
+            TaskState::Kernel(operation) | TaskState::LockWait(operation) => {
+                let space = self.spaces[task.space.0 as usize].as_ref().expect("a live task has an address space");
+                Some((ControlId(id), operation.holdings(space)))
+            }
+            _ => None,
+        };
+        let controls = (0..).zip(&self.tasks).filter_map(holdings).collect();
+        mm::check::walk(&self.mm).unwrap();
+        mm::check::walk_owners(&self.mm, &mm::check::Owners { spaces, controls }).unwrap();
     }
 }
 

@@ -12,12 +12,14 @@
 //! Before the common start each task does `warmup` iterations that nobody counts: on a host that is itself a guest, memory
 //! that its hypervisor has not backed yet costs milliseconds per huge page at the first touch.
 
-use os::{Advice, Barrier, MapSpec, Os, Placement, VmRange};
+use os::{Advice, MapSpec, Os, Placement, VmRange};
 use serde::{Deserialize, Serialize};
 use units::{Bytes, Errno, Picos, Time};
 
 use crate::{
-    During, Iteration, Outcome, ParamError, ParamInfo, TaskOutcome, WorkloadError, WorkloadInfo, params::value,
+    Iteration, Outcome, ParamError, ParamInfo, TaskOutcome, WorkloadError, WorkloadInfo,
+    meet::{Meet, TaskError},
+    params::value,
 };
 
 /// The entry of a task that is a process of its own.
@@ -26,7 +28,7 @@ pub const TASK_ENTRY: &str = "fault-storm-task";
 /// A huge page in base pages.
 const BASE_PER_HUGE: u64 = Bytes::HUGE_PAGE.0 / Bytes::PAGE.0;
 
-const PAGE: ParamInfo = ParamInfo {
+pub(crate) const PAGE: ParamInfo = ParamInfo {
     name: "page",
     expects: "\"base\" or \"huge\"",
     default: "base",
@@ -56,7 +58,7 @@ const WARMUP: ParamInfo = ParamInfo {
     default: "1",
     about: "iterations of each task before the common start, not counted",
 };
-const SIZE: ParamInfo = ParamInfo {
+pub(crate) const SIZE: ParamInfo = ParamInfo {
     name: "size",
     expects: "a multiple of 2MiB from \"2MiB\" to \"1TiB\"",
     default: "128MiB",
@@ -84,6 +86,33 @@ pub enum PageSize {
     Base,
     /// 2 MiB (`MADV_HUGEPAGE`).
     Huge,
+}
+
+impl PageSize {
+    pub(crate) fn parse(text: &str) -> Result<Self, ParamError> {
+        Ok(if one_of(&PAGE, text, "base", "huge")? { Self::Base } else { Self::Huge })
+    }
+
+    pub(crate) fn name(self) -> &'static str {
+        match self {
+            Self::Base => "base",
+            Self::Huge => "huge",
+        }
+    }
+
+    /// Bytes to map for `size` bytes to touch: huge pages need room to align.
+    pub(crate) fn mapped(self, size: Bytes) -> Bytes {
+        match self {
+            Self::Base => size,
+            Self::Huge => size + Bytes::HUGE_PAGE,
+        }
+    }
+}
+
+pub(crate) fn parse_size(text: &str) -> Result<Bytes, ParamError> {
+    value(&SIZE, text, |size: &Bytes| {
+        size.0.is_multiple_of(Bytes::HUGE_PAGE.0) && (Bytes::HUGE_PAGE..=Bytes::gib(1024)).contains(size)
+    })
 }
 
 /// Whether tasks share an address space.
@@ -128,9 +157,7 @@ impl Params {
         };
         for (name, text) in given {
             match name {
-                "page" => {
-                    params.page = if one_of(&PAGE, text, "base", "huge")? { PageSize::Base } else { PageSize::Huge }
-                }
+                "page" => params.page = PageSize::parse(text)?,
                 "model" => {
                     params.model =
                         if one_of(&MODEL, text, "threads", "processes")? { Model::Threads } else { Model::Processes };
@@ -138,12 +165,7 @@ impl Params {
                 "tasks" => params.tasks = value(&TASKS, text, |n| (1..=4096).contains(n))?,
                 "iterations" => params.iterations = value(&ITERATIONS, text, |n| (1..=1_000_000).contains(n))?,
                 "warmup" => params.warmup = value(&WARMUP, text, |n| *n <= 1_000_000)?,
-                "size" => {
-                    params.size = value(&SIZE, text, |size: &Bytes| {
-                        size.0.is_multiple_of(Bytes::HUGE_PAGE.0)
-                            && (Bytes::HUGE_PAGE..=Bytes::gib(1024)).contains(size)
-                    })?;
-                }
+                "size" => params.size = parse_size(text)?,
                 "duration" => {
                     params.duration = Some(Picos::from_secs(value(&DURATION, text, |s| (1..=86_400).contains(s))?));
                 }
@@ -153,12 +175,9 @@ impl Params {
         Ok(params)
     }
 
-    /// Bytes mapped by one task: huge pages need room to align.
+    /// Bytes mapped by one task.
     fn mapped(&self) -> Bytes {
-        match self.page {
-            PageSize::Base => self.size,
-            PageSize::Huge => self.size + Bytes::HUGE_PAGE,
-        }
+        self.page.mapped(self.size)
     }
 
     pub(crate) fn memory(&self) -> Bytes {
@@ -166,10 +185,7 @@ impl Params {
     }
 
     pub(crate) fn case(&self) -> String {
-        let page = match self.page {
-            PageSize::Base => "base",
-            PageSize::Huge => "huge",
-        };
+        let page = self.page.name();
         let model = match self.model {
             Model::Threads => "threads",
             Model::Processes => "processes",
@@ -190,36 +206,12 @@ pub struct TaskParams {
     meet: Meet,
 }
 
-/// Where the tasks and the one that counts meet: at the common start, at the common end, and when the counters at the
-/// end have been read, so that a task's exit is not counted.
-#[derive(Clone, Copy, Debug, Serialize, Deserialize)]
-struct Meet {
-    ready: Barrier,
-    start: Barrier,
-    end: Barrier,
-    leave: Barrier,
-}
-
-impl Meet {
-    /// Lets nobody wait for someone who will not come.
-    async fn cancel<O: Os>(self, os: &O) {
-        for barrier in [self.ready, self.start, self.end, self.leave] {
-            os.cancel(barrier).await;
-        }
-    }
-}
-
 /// Runs all tasks and reads the machine's counters around their common window.
 pub async fn run<O: Os>(os: O, params: Params) -> Result<Outcome, WorkloadError> {
-    let parties = params.tasks + 1;
-    let meet = Meet {
-        ready: os.barrier(parties).await.during("barrier")?,
-        start: os.barrier(parties).await.during("barrier")?,
-        end: os.barrier(parties).await.during("barrier")?,
-        leave: os.barrier(parties).await.during("barrier")?,
-    };
+    let meet = Meet::new(&os, params.tasks).await?;
     let each = TaskParams { params: params.clone(), meet };
-    match params.model {
+    let census = params.warmup > 0;
+    let (tasks, window) = match params.model {
         Model::Threads => {
             let tasks: Vec<_> = (0..params.tasks)
                 .map(|i| {
@@ -227,76 +219,46 @@ pub async fn run<O: Os>(os: O, params: Params) -> Result<Outcome, WorkloadError>
                     os.spawn(Placement::Spread(i), async move |os: O| task(os, each).await)
                 })
                 .collect();
-            gather(&os, meet, tasks).await
+            meet.gather(&os, census, tasks).await?
         }
         Model::Processes => {
             let tasks: Vec<_> =
                 (0..params.tasks).map(|i| os.spawn_process(Placement::Spread(i), TASK_ENTRY, each.clone())).collect();
-            gather(&os, meet, tasks).await
+            meet.gather(&os, census, tasks).await?
         }
-    }
-}
-
-/// Walks through the meeting points with the tasks, then collects their results. A task that died says why, which is
-/// worth more than that the barrier was cancelled, so results are collected before a barrier's error is returned.
-async fn gather<O: Os>(
-    os: &O,
-    meet: Meet,
-    tasks: Vec<impl Future<Output = Result<Result<TaskOutcome, Errno>, os::Died>>>,
-) -> Result<Outcome, WorkloadError> {
-    let window = count(os, meet).await;
-    if window.is_err() {
-        meet.cancel(os).await;
-    }
-    let mut outcomes = Vec::with_capacity(tasks.len());
-    let mut refused = None;
-    for task in tasks {
-        match task.await? {
-            Ok(outcome) => outcomes.push(outcome),
-            // A cancelled task is the echo of another one's trouble.
-            Err(errno) if refused.is_none() || refused == Some(Errno::CANCELED) => refused = Some(errno),
-            Err(_) => {}
-        }
-    }
-    if let Some(errno) = refused {
-        return Err(WorkloadError::Call("mmap, madvise or touch", errno));
-    }
-    let (counters, window) = window?;
-    Ok(Outcome { tasks: outcomes, counters, window })
-}
-
-async fn count<O: Os>(os: &O, meet: Meet) -> Result<(std::collections::BTreeMap<String, i64>, Picos), WorkloadError> {
-    os.arrive(meet.ready).await.during("barrier")?;
-    let before = os.vmstat().await.during("vmstat")?;
-    let start = os.now();
-    os.arrive(meet.start).await.during("barrier")?;
-    os.arrive(meet.end).await.during("barrier")?;
-    let window = os.now().since(start);
-    let after = os.vmstat().await.during("vmstat")?;
-    os.arrive(meet.leave).await.during("barrier")?;
-    Ok((after.since(&before), window))
+    };
+    Ok(Outcome { tasks, counters: window.counters, gauges: window.gauges, window: window.span })
 }
 
 /// One task, in a thread or in a process of its own.
-pub async fn task<O: Os>(os: O, with: TaskParams) -> Result<TaskOutcome, Errno> {
+pub async fn task<O: Os>(os: O, with: TaskParams) -> Result<TaskOutcome, TaskError> {
     let outcome = work(&os, &with.params, with.meet).await;
     if outcome.is_err() {
         with.meet.cancel(&os).await;
     }
-    outcome
+    Ok(outcome?)
 }
 
 async fn work<O: Os>(os: &O, params: &Params, meet: Meet) -> Result<TaskOutcome, Errno> {
     let mut warmup = TaskOutcome::starting(os.now(), os.rusage().await?);
-    for _ in 0..params.warmup {
-        iterate(os, params, &mut warmup).await?;
+    for left in (0..params.warmup).rev() {
+        // The last one is also the census: everybody has everything mapped at the same time.
+        if left == 0 {
+            meet.hold_still(os).await?;
+        }
+        let mapping = fill(os, params, &mut warmup).await?;
+        if left == 0 {
+            meet.hold_still(os).await?;
+        }
+        os.munmap(mapping).await?;
     }
     os.arrive(meet.ready).await?;
     os.arrive(meet.start).await?;
     let used = os.rusage().await?;
     let mut outcome = TaskOutcome::starting(os.now(), used);
     while more(params, &outcome, os.now()) {
-        iterate(os, params, &mut outcome).await?;
+        let mapping = fill(os, params, &mut outcome).await?;
+        os.munmap(mapping).await?;
     }
     outcome.end = os.now();
     outcome.rusage = os.rusage().await?.since(&used);
@@ -312,25 +274,38 @@ fn more(params: &Params, outcome: &TaskOutcome, now: Time) -> bool {
     }
 }
 
-async fn iterate<O: Os>(os: &O, params: &Params, outcome: &mut TaskOutcome) -> Result<(), Errno> {
+/// Maps memory and touches all of it; whoever calls unmaps it.
+async fn fill<O: Os>(os: &O, params: &Params, outcome: &mut TaskOutcome) -> Result<VmRange, Errno> {
     let mapping = os.mmap(params.mapped(), MapSpec::Anonymous).await?;
-    let iteration = match params.page {
+    let range = touch(os, mapping, params.page, params.size, outcome).await?;
+    outcome.stores += range.pages(Bytes::PAGE);
+    Ok(mapping)
+}
+
+/// Stores into every base page of `size` bytes of a fresh mapping, and says which bytes those are.
+pub(crate) async fn touch<O: Os>(
+    os: &O,
+    mapping: VmRange,
+    page: PageSize,
+    size: Bytes,
+    outcome: &mut TaskOutcome,
+) -> Result<VmRange, Errno> {
+    let (range, iteration) = match page {
         PageSize::Base => {
             os.madvise(mapping, Advice::NoHugePage).await?;
             let start = os.now();
             os.store(mapping, Bytes::PAGE).await?;
-            Iteration { faulting: os.now().since(start), faults: mapping.pages(Bytes::PAGE) }
+            (mapping, Iteration { faulting: os.now().since(start), faults: mapping.pages(Bytes::PAGE) })
         }
         PageSize::Huge => {
             os.madvise(mapping, Advice::HugePage).await?;
-            let range = mapping.aligned_part(Bytes::HUGE_PAGE, params.size);
-            fault_blocks(os, range, outcome).await?
+            let range = mapping.aligned_part(Bytes::HUGE_PAGE, size);
+            (range, fault_blocks(os, range, outcome).await?)
         }
     };
-    outcome.stores += params.size.0 / Bytes::PAGE.0;
     outcome.faults += iteration.faults;
     outcome.iterations.push(iteration);
-    os.munmap(mapping).await
+    Ok(range)
 }
 
 /// Faults the heads of all blocks, counts which came as huge pages, then touches the rest. When every block is huge, the

@@ -4,9 +4,12 @@
 //! makes no sense), says how much memory it needs, and returns an [`Outcome`] of integers.
 
 pub mod fault_storm;
+pub mod fork_storm;
+mod meet;
 mod outcome;
 mod params;
 
+pub use meet::TaskError;
 use os::{Died, Os};
 pub use outcome::{Iteration, Outcome, TaskOutcome};
 pub use params::{ParamError, ParamInfo};
@@ -17,6 +20,8 @@ use units::{Bytes, Errno};
 pub enum Workload {
     /// will-it-scale's page_fault1 as a fixed amount of work.
     FaultStorm(fault_storm::Params),
+    /// fork, and the faults on both sides of it.
+    ForkStorm(fork_storm::Params),
 }
 
 /// What a user sees of a workload in `pagelab list workloads`.
@@ -31,7 +36,7 @@ pub struct WorkloadInfo {
 }
 
 /// Every workload there is.
-pub const WORKLOADS: &[WorkloadInfo] = &[fault_storm::INFO];
+pub const WORKLOADS: &[WorkloadInfo] = &[fault_storm::INFO, fork_storm::INFO];
 
 /// Why a workload gave no result.
 #[derive(Debug, PartialEq, Eq)]
@@ -75,6 +80,7 @@ impl Workload {
     pub fn parse<'a>(name: &str, params: impl IntoIterator<Item = (&'a str, &'a str)>) -> Result<Self, ParamError> {
         match name {
             "fault-storm" => fault_storm::Params::parse(params).map(Self::FaultStorm),
+            "fork-storm" => fork_storm::Params::parse(params).map(Self::ForkStorm),
             _ => Err(ParamError::UnknownWorkload(name.to_owned())),
         }
     }
@@ -83,6 +89,7 @@ impl Workload {
     pub fn memory(&self) -> Bytes {
         match self {
             Self::FaultStorm(params) => params.memory(),
+            Self::ForkStorm(params) => params.memory(),
         }
     }
 
@@ -90,6 +97,7 @@ impl Workload {
     pub fn case(&self) -> String {
         match self {
             Self::FaultStorm(params) => params.case(),
+            Self::ForkStorm(params) => params.case(),
         }
     }
 
@@ -97,6 +105,7 @@ impl Workload {
     pub fn scored(&self) -> bool {
         match self {
             Self::FaultStorm(params) => params.duration.is_none(),
+            Self::ForkStorm(_) => true,
         }
     }
 
@@ -104,6 +113,7 @@ impl Workload {
     pub async fn run<O: Os>(&self, os: O) -> Result<Outcome, WorkloadError> {
         match self {
             Self::FaultStorm(params) => fault_storm::run(os, params.clone()).await,
+            Self::ForkStorm(params) => fork_storm::run(os, params.clone()).await,
         }
     }
 }
@@ -114,6 +124,10 @@ pub async fn run_entry<O: Os>(os: O, entry: &str, params: &[u8]) -> Option<serde
     match entry {
         fault_storm::TASK_ENTRY => Some(match serde_json::from_slice(params) {
             Ok(params) => serde_json::to_vec(&fault_storm::task(os, params).await),
+            Err(error) => Err(error),
+        }),
+        fork_storm::TASK_ENTRY => Some(match serde_json::from_slice(params) {
+            Ok(params) => serde_json::to_vec(&fork_storm::task(os, params).await),
             Err(error) => Err(error),
         }),
         _ => None,

@@ -9,10 +9,12 @@ use units::{Picos, Time};
 /// The outcome of one workload run.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Outcome {
-    /// One entry per task, in the order they were spawned.
+    /// One entry per task, in the order they were spawned; of fork-storm, one per [phase](crate::fork_storm::Phase).
     pub tasks: Vec<TaskOutcome>,
     /// How far the machine-wide counters moved between the common start and the common end.
     pub counters: BTreeMap<String, i64>,
+    /// How far apart the machine-wide gauges were with nothing mapped and with everything mapped, where they were read.
+    pub gauges: BTreeMap<String, i64>,
     /// The time between the two readings of the counters.
     pub window: Picos,
 }

@@ -9,7 +9,7 @@ const LINES_MAX: usize = 600;
 /// rustfmt breaks at 120; strings and comments get a little more.
 const COLUMNS_MAX: usize = 130;
 /// Files of `mm` whose operations charge for themselves (house style, 1.4).
-const PRIMITIVE_FILES: [&str; 4] = ["cost.rs", "primitive.rs", "buddy.rs", "lists.rs"];
+const PRIMITIVE_FILES: [&str; 5] = ["cost.rs", "primitive.rs", "buddy.rs", "lists.rs", "lru.rs"];
 
 /// A word that must not stand in the code of some crates.
 struct Ban {
@@ -87,6 +87,8 @@ fn check_size(path: &str, text: &str) -> Vec<Finding> {
 }
 
 fn check_words(path: &str, line: usize, code: &str, krate: &str) -> Vec<Finding> {
+    // What is computed once and never changes is nothing that two threads could race for.
+    let code = &code.replace("std::sync::LazyLock", "");
     let banned = BANS.iter().filter(|ban| ban.crates.contains(&krate) && contains_word(code, ban.needle));
     let mut findings: Vec<Finding> =
         banned.map(|ban| Finding::new(path, line, format!("`{}` in {krate}: {}", ban.needle, ban.instead))).collect();
@@ -149,6 +151,7 @@ mod tests {
         for (path, code) in [
             ("crates/linux/src/a.rs", "let start = Instant::now();"),
             ("crates/os/src/a.rs", "use std::sync::Arc;"),
+            ("crates/mm/src/a.rs", "//! Linux: mm/x.c (v6.1).\nuse std::sync::LazyLock;"),
             ("crates/os/src/a.rs", "// no Instant::now here"),
             ("crates/cli/src/a.rs", "my_todo!(); x.expect(y);"),
             ("crates/cli/src/a.rs", "use operand::Operand; x.atan2(y);"),

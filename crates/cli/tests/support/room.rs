@@ -101,8 +101,13 @@ impl Room {
 
     /// The command, about to be run in this room.
     pub(crate) fn command<S: AsRef<str>>(&self, args: &[S]) -> Command {
+        self.command_of(Path::new(env!("CARGO_BIN_EXE_pagelab")), args)
+    }
+
+    /// The same with another build of it.
+    pub(crate) fn command_of<S: AsRef<str>>(&self, program: &Path, args: &[S]) -> Command {
         let (name, value) = self.mark.split_once('=').expect("a mark is NAME=VALUE");
-        let mut command = Command::new(env!("CARGO_BIN_EXE_pagelab"));
+        let mut command = Command::new(program);
         command.args(args.iter().map(AsRef::as_ref)).current_dir(self.here()).process_group(0);
         command.env(name, value).env("TMPDIR", self.dir.path().join("tmp")).env_remove("PAGELAB_INJECT");
         command.stdin(Stdio::null());

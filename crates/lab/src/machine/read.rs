@@ -5,9 +5,12 @@ use std::collections::BTreeMap;
 use units::{Bytes, CpuId, Frames, NodeId};
 
 use super::{LOCAL_DISTANCE, Machine, Node, REMOTE_DISTANCE, ZoneFacts, cpulist};
-use crate::source::{Scalar, Source, SourceError, TableReader};
+use crate::{
+    prices,
+    source::{Scalar, Source, SourceError, TableReader},
+};
 
-const KEYS: &[&str] = &["about", "kernel", "modules", "threads", "node", "settings"];
+const KEYS: &[&str] = &["about", "kernel", "modules", "threads", "node", "settings", "prices"];
 const NODE_KEYS: &[&str] = &["id", "memory", "cpus", "distance", "zone"];
 const ZONE_KEYS: &[&str] = &["name", "start_pfn", "spanned", "present", "managed"];
 
@@ -47,6 +50,7 @@ pub(super) fn machine(source: &Source, known: &[&str]) -> Result<Machine, Source
         about,
         threads: threads(&root, &owners)?,
         settings: settings(&root, known)?,
+        prices: prices::read(&root)?,
         modules: root.optional("modules")?.unwrap_or_default(),
         kernel: root.optional("kernel")?,
         nodes,

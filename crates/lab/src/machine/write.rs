@@ -1,5 +1,7 @@
 //! A machine as the text of its file.
 
+use crate::prices;
+
 use super::{Machine, Node, ZoneFacts, cpulist};
 
 /// The whole file. Root keys come first: after a table header, TOML would read them as the table's.
@@ -27,6 +29,10 @@ pub(super) fn machine(machine: &Machine) -> String {
         for (name, value) in &machine.settings {
             line(&mut text, &string(name), &setting(value));
         }
+    }
+    if !machine.prices.is_empty() {
+        text += "\n[prices]\n";
+        text.extend(machine.prices.iter().map(|price| prices::write(price, string)));
     }
     text
 }

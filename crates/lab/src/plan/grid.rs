@@ -31,6 +31,8 @@ pub(super) struct Ground<'a> {
     pub(super) cap: Bytes,
     /// What `cap` is, for messages.
     pub(super) cap_from: &'a str,
+    /// What there is to be had at all, where that is known beforehand: of a simulated machine.
+    pub(super) room: Option<Bytes>,
     pub(super) settings: &'a [(String, String)],
     pub(super) seeds: u64,
 }
@@ -55,7 +57,9 @@ pub(super) fn lay(
             None => whole.params.push((name.clone(), values.clone())),
         }
     }
-    if !whole.params.iter().any(|(name, _)| name == "tasks") {
+    let workload = workloads::WORKLOADS.iter().find(|workload| workload.name == whole.workload);
+    let has_tasks = workload.is_some_and(|workload| workload.params.iter().any(|param| param.name == "tasks"));
+    if has_tasks && !whole.params.iter().any(|(name, _)| name == "tasks") {
         let counts = task_counts(ground.cpus).iter().map(u32::to_string).collect();
         whole.params.push(("tasks".to_owned(), counts));
     }
@@ -65,8 +69,7 @@ pub(super) fn lay(
         let key = case(&ground.key, params, ground.settings)?;
         let workload = crate::cell::parse(&key).map_err(UsageError)?;
         let need = workload.memory();
-        if need > ground.cap {
-            let reason = format!("{} needs {}, {} is {}", key.case, mib(need), ground.cap_from, mib(ground.cap));
+        if let Some(reason) = misfit(&key.case, need, ground) {
             if asked {
                 return Err(UsageError(reason));
             }
@@ -78,6 +81,25 @@ pub(super) fn lay(
     let seeds = |seed| grid.keys.iter().map(move |key| Key { seed, ..key.clone() });
     grid.keys = (1..=ground.seeds).flat_map(seeds).collect();
     Ok(grid)
+}
+
+/// Why a case does not fit, if it can be seen not to.
+fn misfit(case: &str, need: Bytes, ground: &Ground<'_>) -> Option<String> {
+    if need > ground.cap {
+        return Some(format!("{case} needs {}, {} is {}", mib(need), ground.cap_from, mib(ground.cap)));
+    }
+    beyond(case, need, ground.room?)
+}
+
+/// Why a planned cell does not fit into so much memory, if it does not.
+pub(super) fn misfit_of(key: &Key, room: Bytes) -> Option<String> {
+    let workload = crate::cell::parse(key).expect("it was parsed when the grid was laid");
+    beyond(&key.case, workload.memory(), room)
+}
+
+fn beyond(case: &str, need: Bytes, room: Bytes) -> Option<String> {
+    let what = "what the machine manages above its min marks and reserves";
+    (need > room).then(|| format!("{case} needs {}, {what} is {}", mib(need), mib(room)))
 }
 
 fn mib(size: Bytes) -> String {
@@ -129,7 +151,7 @@ mod tests {
     fn ground(cap: Bytes) -> Ground<'static> {
         let experiment = Experiment::load("fault-storm").unwrap();
         let key = base_key(&experiment, report::Target::Host, "6.1", "here");
-        Ground { key, cpus: 2, cap, cap_from: "the cap", settings: &[], seeds: 1 }
+        Ground { key, cpus: 2, cap, cap_from: "the cap", room: None, settings: &[], seeds: 1 }
     }
 
     #[test]

@@ -5,6 +5,7 @@ use linux::{
     procfs::{Capture, Snapshot},
     qemu::{self, Accelerator},
 };
+use mm::variant::Named;
 use report::{Column, Key, SCHEMA, Skipped, Target};
 use units::Bytes;
 
@@ -12,7 +13,7 @@ use super::{
     AcceleratorChoice, Place, Request, Session, UsageError,
     grid::{self, Ground},
 };
-use crate::{experiment::Experiment, import, machine::Machine, simulated, source::unknown};
+use crate::{experiment::Experiment, import, machine::Machine, simulated, variant};
 
 /// The name of the machine that is imported from this host.
 const HERE: &str = "here";
@@ -52,12 +53,9 @@ impl<P: FnMut(&KernelImage) -> Accelerator> Planner<'_, P> {
                 }
                 Ok(more) if with_twins && target != Target::Sim => {
                     for session in more {
-                        let twin = twin(&session, self.settings, &sessions);
+                        let twin = twin(&session, self.settings, &sessions, &mut skipped);
                         sessions.push(session);
-                        match twin {
-                            Ok(twin) => sessions.push(twin),
-                            Err(reason) => skipped.push(reason),
-                        }
+                        sessions.extend(twin);
                     }
                 }
                 Ok(more) => sessions.extend(more),
@@ -90,35 +88,54 @@ impl<P: FnMut(&KernelImage) -> Accelerator> Planner<'_, P> {
     fn sims(&self, skipped: &mut Vec<Skipped>) -> Result<Vec<Session>, Refusal> {
         let name = self.request.machine.as_deref().unwrap_or(&self.experiment.machine);
         let machine = Machine::load(name, &linux::setting::names()).map_err(|error| Refusal::Mistake(error.into()))?;
-        let variants = match self.request.variants.as_slice() {
-            [] => {
-                let newest = mm::Variant::for_release(&self.experiment.kernel);
-                vec![newest.map_err(|error| Refusal::Lacking(error.to_string()))?.name.to_owned()]
-            }
-            variants => variants.to_vec(),
-        };
+        let variants = self.variants()?;
         simulated::check_settings(self.settings)
             .map_err(|problem| Refusal::Mistake(UsageError(format!("--set {problem}"))))?;
         simulated::spec(&machine)
             .map_err(|problem| Refusal::Mistake(UsageError(format!("machine {}: {problem}", machine.name))))?;
         let mut sessions = Vec::new();
-        for name in variants {
-            let known: Vec<_> = mm::variant::ALL.iter().map(|variant| variant.name).collect();
-            let variant = mm::Variant::named(&name);
-            let variant = variant.ok_or_else(|| Refusal::Mistake(UsageError(unknown("variant", &name, &known))))?;
+        for (variant, chosen_for) in variants {
             let cap = cap_of(&machine);
             let cpus = u32::try_from(machine.cpus().len()).expect("fewer than 2^32 CPUs");
-            let place = Place::Sim { variant, twin_of: None };
-            let session =
-                Session { machine: machine.clone(), kernel: variant.name.to_owned(), place, cap, keys: Vec::new() };
-            let mut session = self.fill(session, cpus, "three quarters of the machine's memory", skipped)?;
+            let name = variant.name.clone();
+            let machine_set = simulated::with_settings(machine.clone(), self.settings);
+            let room = simulated::room(&machine_set, &variant.rules).ok();
+            let place = Place::Sim { variant, chosen_for, twin_of: None };
+            let session = Session { machine: machine.clone(), kernel: name.clone(), place, cap, keys: Vec::new() };
+            let mut session = self.fill(session, cpus, "three quarters of the machine's memory", room, skipped)?;
             for key in &mut session.keys {
-                variant.name.clone_into(&mut key.variant);
+                key.variant.clone_from(&name);
                 "fresh".clone_into(&mut key.state);
             }
             sessions.push(session);
         }
         Ok(sessions)
+    }
+
+    /// The variants asked for, or that of the experiment's kernel; each with the release that it was chosen for.
+    fn variants(&self) -> Result<Vec<(Named, Option<String>)>, Refusal> {
+        let nearest = |release: &str| {
+            let newest = mm::Variant::for_release(release).map_err(|error| Refusal::Lacking(error.to_string()))?;
+            Ok((newest.clone(), Some(release.to_owned())))
+        };
+        let mut variants: Vec<(Named, Option<String>)> = Vec::new();
+        for asked in &self.request.variants {
+            let found = if asked == variant::HOST {
+                nearest(&variant::host_release().map_err(|error| Refusal::Lacking(error.to_string()))?)?
+            } else {
+                (variant::load(asked).map_err(|error| Refusal::Mistake(error.into()))?, None)
+            };
+            // Tables and results tell variants apart by their names.
+            if variants.iter().any(|(known, _)| known.name == found.0.name) {
+                let message = format!("--variant {asked}: there is another {} in this run already", found.0.name);
+                return Err(Refusal::Mistake(UsageError(message)));
+            }
+            variants.push(found);
+        }
+        if variants.is_empty() {
+            variants.push(nearest(&self.experiment.kernel)?);
+        }
+        Ok(variants)
     }
 
     fn host(&self, skipped: &mut Vec<Skipped>) -> Result<Session, Refusal> {
@@ -146,7 +163,7 @@ impl<P: FnMut(&KernelImage) -> Accelerator> Planner<'_, P> {
             keys: Vec::new(),
         };
         let cpus = u32::try_from(linux::host::usable_cpus().len()).expect("fewer than 2^32 CPUs");
-        self.fill(session, cpus, cap_from, skipped)
+        self.fill(session, cpus, cap_from, None, skipped)
     }
 
     fn vms(&mut self, skipped: &mut Vec<Skipped>) -> Result<Vec<Session>, Refusal> {
@@ -162,7 +179,7 @@ impl<P: FnMut(&KernelImage) -> Accelerator> Planner<'_, P> {
         for name in kernels {
             let session = self.vm(&name, &machine, &sessions)?;
             let cpus = u32::try_from(session.machine.cpus().len()).expect("fewer than 2^32 CPUs");
-            sessions.push(self.fill(session, cpus, "three quarters of the guest's memory", skipped)?);
+            sessions.push(self.fill(session, cpus, "three quarters of the guest's memory", None, skipped)?);
         }
         Ok(sessions)
     }
@@ -200,6 +217,7 @@ impl<P: FnMut(&KernelImage) -> Accelerator> Planner<'_, P> {
         mut session: Session,
         cpus: u32,
         cap_from: &str,
+        room: Option<Bytes>,
         skipped: &mut Vec<Skipped>,
     ) -> Result<Session, Refusal> {
         let target = session.target();
@@ -208,6 +226,7 @@ impl<P: FnMut(&KernelImage) -> Accelerator> Planner<'_, P> {
             cpus,
             cap: session.cap,
             cap_from,
+            room,
             settings: self.settings,
             seeds: self.request.seeds,
         };
@@ -219,31 +238,56 @@ impl<P: FnMut(&KernelImage) -> Accelerator> Planner<'_, P> {
     }
 }
 
-/// The simulator on the machine of a real session, with the newest rules not newer than its kernel.
-fn twin(real: &Session, settings: &[(String, String)], others: &[Session]) -> Result<Session, Skipped> {
+/// The simulator on the machine of a real session, with the newest rules not newer than its kernel. What it cannot do is
+/// skipped with the reason: all of it, or cases that can be seen not to fit.
+fn twin(
+    real: &Session,
+    settings: &[(String, String)],
+    others: &[Session],
+    skipped: &mut Vec<Skipped>,
+) -> Option<Session> {
     let what = format!("the twin of {} {}", real.target(), real.kernel);
-    let skip = |reason: String| Skipped { schema: SCHEMA, target: Target::Sim, what: what.clone(), reason };
-    simulated::check_settings(settings).map_err(&skip)?;
-    let variant = mm::Variant::for_release(&real.kernel).map_err(|error| skip(error.to_string()))?;
+    let skip = |what: String, reason: String| Skipped { schema: SCHEMA, target: Target::Sim, what, reason };
+    let mut twin = match whole_twin(real, settings, others) {
+        Ok(twin) => twin,
+        Err(reason) => {
+            skipped.push(skip(what, reason));
+            return None;
+        }
+    };
+    let Place::Sim { variant, .. } = &twin.place else { unreachable!("a twin is simulated") };
+    // A machine that cannot be laid out says so when it runs.
+    if let Ok(room) = simulated::room(&simulated::with_settings(twin.machine.clone(), settings), &variant.rules) {
+        let misfit = |key: &Key| grid::misfit_of(key, room);
+        let misfits: std::collections::BTreeSet<String> = twin.keys.iter().filter_map(misfit).collect();
+        twin.keys.retain(|key| misfit(key).is_none());
+        skipped.extend(misfits.into_iter().map(|reason| skip(what.clone(), reason)));
+    }
+    Some(twin)
+}
+
+fn whole_twin(real: &Session, settings: &[(String, String)], others: &[Session]) -> Result<Session, String> {
+    simulated::check_settings(settings)?;
+    let variant = mm::Variant::for_release(&real.kernel).map_err(|error| error.to_string())?;
     let same = |other: &&Session| {
         let place = (other.target(), &other.kernel, &other.machine.name);
-        place == (Target::Sim, &variant.name.to_owned(), &real.machine.name)
+        place == (Target::Sim, &variant.name, &real.machine.name)
     };
     if others.iter().any(|other| same(&other)) {
-        return Err(skip(format!("{} on {} is there already", variant.name, real.machine.name)));
+        return Err(format!("{} on {} is there already", variant.name, real.machine.name));
     }
     let key = |key: &Key| Key {
         target: Target::Sim,
-        kernel: variant.name.to_owned(),
-        variant: variant.name.to_owned(),
+        kernel: variant.name.clone(),
+        variant: variant.name.clone(),
         state: "fresh".to_owned(),
         ..key.clone()
     };
     let column = Column { target: real.target(), kernel: real.kernel.clone(), machine: real.machine.name.clone() };
     Ok(Session {
         machine: real.machine.clone(),
-        kernel: variant.name.to_owned(),
-        place: Place::Sim { variant, twin_of: Some(column) },
+        kernel: variant.name.clone(),
+        place: Place::Sim { variant: variant.clone(), chosen_for: Some(real.kernel.clone()), twin_of: Some(column) },
         cap: real.cap,
         keys: real.keys.iter().map(key).collect(),
     })

@@ -1,4 +1,4 @@
-//! Machines and experiments by name: the folder of the working directory first, then the files inside the binary.
+//! Machines, variants and experiments by name: the folder of the working directory first, then the files inside the binary.
 
 use std::{
     collections::BTreeSet,
@@ -10,6 +10,7 @@ use include_dir::{Dir, include_dir};
 use super::{Source, SourceError, unknown};
 
 static MACHINES: Dir<'_> = include_dir!("$CARGO_MANIFEST_DIR/../../machines");
+static VARIANTS: Dir<'_> = include_dir!("$CARGO_MANIFEST_DIR/../../variants");
 static EXPERIMENTS: Dir<'_> = include_dir!("$CARGO_MANIFEST_DIR/../../experiments");
 
 /// What a name names.
@@ -17,6 +18,8 @@ static EXPERIMENTS: Dir<'_> = include_dir!("$CARGO_MANIFEST_DIR/../../experiment
 pub enum Kind {
     /// A machine, in `machines/`.
     Machine,
+    /// A variant, in `variants/`.
+    Variant,
     /// An experiment, in `experiments/`.
     Experiment,
 }
@@ -28,14 +31,19 @@ pub fn lookup(kind: Kind, name_or_path: &str) -> Result<Source, SourceError> {
 
 /// Every name that [`lookup`] knows, with the line that its file says about itself; sorted by name.
 pub fn list(kind: Kind) -> Vec<(String, String)> {
-    let names = names_in(Path::new("."), kind).into_iter();
-    names.map(|name| (name.clone(), about(lookup(kind, &name)))).collect()
+    names(kind).into_iter().map(|name| (name.clone(), about(lookup(kind, &name)))).collect()
+}
+
+/// Every name that [`lookup`] knows, sorted.
+pub fn names(kind: Kind) -> Vec<String> {
+    names_in(Path::new("."), kind)
 }
 
 impl Kind {
     fn noun(self) -> &'static str {
         match self {
             Self::Machine => "machine",
+            Self::Variant => "variant",
             Self::Experiment => "experiment",
         }
     }
@@ -43,6 +51,7 @@ impl Kind {
     fn folder(self) -> &'static str {
         match self {
             Self::Machine => "machines",
+            Self::Variant => "variants",
             Self::Experiment => "experiments",
         }
     }
@@ -50,6 +59,7 @@ impl Kind {
     fn built_in(self) -> &'static Dir<'static> {
         match self {
             Self::Machine => &MACHINES,
+            Self::Variant => &VARIANTS,
             Self::Experiment => &EXPERIMENTS,
         }
     }
@@ -136,7 +146,7 @@ mod tests {
 
     #[test]
     fn every_listed_file_says_what_it_is() {
-        for kind in [Kind::Machine, Kind::Experiment] {
+        for kind in [Kind::Machine, Kind::Variant, Kind::Experiment] {
             for file in kind.built_in().files() {
                 let text = file.contents_utf8().unwrap();
                 let about = Source::from_text("x", text).parse().unwrap().root().required::<String>("about");

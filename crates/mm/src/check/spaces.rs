@@ -20,26 +20,8 @@ const PFN_SHIFT: u32 = 12;
 
 const HUGE_PAGES: u32 = 512;
 
-/// Walks the page tables of `spaces`, which are all that there are: every entry and its frame agree, each frame is mapped
-/// as often as is counted, and each table has one place. Returns the heads of the allocated blocks that none of them
-/// owns, in order: somebody else must.
-pub fn walk_spaces<'a>(mm: &Mm, spaces: impl IntoIterator<Item = &'a AddressSpace>) -> Result<Vec<Pfn>, Broken> {
-    let zeros = |()| vec![0; mm.frames.len() as usize];
-    let tables = vec![false; mm.frames.len() as usize];
-    let [by_base, by_huge] = [(); 2].map(zeros);
-    let mut walk = Walk { mm, by_base, by_huge, writable: Vec::new(), tables, zero_users: 0 };
-    for space in spaces {
-        walk.space(space)?;
-    }
-    walk.exclusive_writers()?;
-    walk.side_tables()?;
-    ensure(walk.zero_users == mm.thp.raw_zero_users(), None, || {
-        format!("{} processes use the huge zero page, not {}", walk.zero_users, mm.thp.raw_zero_users())
-    })?;
-    walk.owners()
-}
-
-struct Walk<'a> {
+/// What the page tables of every process came to.
+pub(super) struct Spaces<'a> {
     mm: &'a Mm,
     /// Base entries that map each frame.
     by_base: Vec<u32>,
@@ -60,14 +42,23 @@ struct Sums {
     zero: bool,
 }
 
-impl Walk<'_> {
-    fn space(&mut self, space: &AddressSpace) -> Result<(), Broken> {
+impl<'a> Spaces<'a> {
+    pub(super) fn new(mm: &'a Mm) -> Self {
+        let zeros = |()| vec![0; mm.frames.len() as usize];
+        let tables = vec![false; mm.frames.len() as usize];
+        let [by_base, by_huge] = [(); 2].map(zeros);
+        Self { mm, by_base, by_huge, writable: Vec::new(), tables, zero_users: 0 }
+    }
+
+    /// Walks the page tables of one process: every entry and its frame agree, and each table has one place, but for as many
+    /// as a control holds.
+    pub(super) fn walk(&mut self, space: &AddressSpace, held: usize) -> Result<(), Broken> {
         let mut sums = Sums::default();
         self.table(space, space.tables.raw_root(), 3, 0, &mut sums)?;
         let (rss, resident) = (space.rss_pages(), sums.resident);
         ensure(rss == resident, None, || format!("a process maps {resident} pages, but it counts {rss}"))?;
-        let len = space.tables.raw_len();
-        ensure(sums.tables <= len, None, || format!("a process has {len} tables, but {} are linked", sums.tables))?;
+        let (linked, len) = (sums.tables, space.tables.raw_len());
+        ensure(linked + held == len, None, || format!("a process has {len} tables: {linked} in place, {held} held"))?;
         ensure(space.uses_huge_zero || !sums.zero, None, || {
             "the huge zero page is mapped, but not counted".to_owned()
         })?;
@@ -175,6 +166,19 @@ impl Walk<'_> {
         ensure(holds, Some(head), || format!("mapped at page {at} by {:?} with {order:?}, but {is:?}", space.family))
     }
 
+    /// After every process was walked: what is known of all of them holds.
+    pub(super) fn agree(&self) -> Result<(), Broken> {
+        self.exclusive_writers()?;
+        self.side_tables()?;
+        let (users, counted) = (self.zero_users, self.mm.thp.raw_zero_users());
+        ensure(users == counted, None, || format!("{users} processes use the huge zero page, not {counted}"))
+    }
+
+    /// Is a frame a page table of a process?
+    pub(super) fn has_table(&self, pfn: Pfn) -> bool {
+        self.tables[pfn.0 as usize]
+    }
+
     /// Who may store has the frame alone.
     fn exclusive_writers(&self) -> Result<(), Broken> {
         for (first, count) in &self.writable {
@@ -217,32 +221,8 @@ impl Walk<'_> {
         ensure(deferred == partly, None, || format!("{deferred:?} wait for a split, but {partly:?} are mapped in part"))
     }
 
-    /// Every allocated block is owned; every folio is mapped as often as it says.
-    fn owners(&self) -> Result<Vec<Pfn>, Broken> {
-        let frames = &self.mm.frames;
-        let mut others = Vec::new();
-        let mut at = Pfn(0);
-        // Bounded by the table: each block is at least a frame.
-        while at.0 < frames.len() {
-            let frame = frames.get(at);
-            let order = frames.order_of(frame);
-            let is_owned = match frame {
-                Frame::Anon { order, .. } => self.folio(at, order)?,
-                Frame::PageTable => self.tables[at.0 as usize],
-                Frame::ZeroHuge => self.mm.thp.huge_zero_frame() == Some(at),
-                Frame::Kernel { .. } | Frame::Isolated { .. } => false,
-                _ => true,
-            };
-            if !is_owned {
-                others.push(at);
-            }
-            at = at.plus(order.frames());
-        }
-        Ok(others)
-    }
-
     /// Compares a folio's counts with the entries that were met; says whether there are any.
-    fn folio(&self, head: Pfn, order: Order) -> Result<bool, Broken> {
+    pub(super) fn maps_folio(&self, head: Pfn, order: Order) -> Result<bool, Broken> {
         let by_base = &self.by_base[head.0 as usize..][..order.frames() as usize];
         let own = if order == Order::BASE { by_base[0] } else { self.by_huge[head.0 as usize] };
         let small = state_count(&self.mm.frames, head).unwrap_or(0);

@@ -5,7 +5,7 @@ use crate::{
     AllocRequest, FamilyId, MachineSpec, Mobility, NodeSpec, Settings, ZoneKind, ZoneSpec,
     cost::{Cx, Prices},
     event::Counters,
-    variant::V6_1,
+    variant::named,
 };
 
 const SEEDS: u32 = 40;
@@ -31,7 +31,7 @@ fn used(numbers: &mut Numbers) -> (Mm, Mm) {
     let zone = ZoneSpec { managed: Frames(500), ..ZoneSpec::whole(ZoneKind::Normal, Pfn(0), 512) };
     let node = NodeSpec { id: NodeId(0), cpus: vec![CpuId(0)], distance: vec![10], zones: vec![zone] };
     let machine = MachineSpec { pageblock_order: Order(4), max_order: Order(5), nodes: vec![node] };
-    let mut mm = Mm::new(&machine, V6_1, &Settings { min_free_kbytes: 0, ..Settings::default() });
+    let mut mm = Mm::new(&machine, *named("v6.1"), &Settings { min_free_kbytes: 0, ..Settings::default() });
     let mut earlier = mm.clone();
     let mut live = Vec::new();
     for operation in 0..OPERATIONS {
@@ -90,7 +90,7 @@ fn allocated(mm: &Mm, numbers: &mut Numbers) -> Pfn {
     any(mm, numbers, "an allocated frame", |_, frame| matches!(frame, Frame::Kernel { .. }))
 }
 
-const DAMAGES: [(&str, Damage); 14] = [
+const DAMAGES: [(&str, Damage); 15] = [
     ("a link towards the tail", |mm, _, n| {
         let pfn = small_free(mm, n);
         *mm.frames.raw_mut(pfn).1 ^= 1 << (32 + n.below(32));
@@ -141,6 +141,10 @@ const DAMAGES: [(&str, Damage); 14] = [
     }),
     ("free lists of yesterday", |mm, earlier, _| mm.zones[0].buddy = earlier.zones[0].buddy.clone()),
     ("per-CPU lists of yesterday", |mm, earlier, _| mm.zones[0].pcps = earlier.zones[0].pcps.clone()),
+    ("a page table that was not counted", |mm, _, n| {
+        let pfn = allocated(mm, n);
+        mm.frames.set(pfn, Frame::PageTable);
+    }),
 ];
 
 #[test]
@@ -176,7 +180,7 @@ fn buddies_that_are_both_free_are_noticed() {
         let blocks = mm.frames.raw_block(upper);
         *mm.frames.raw_block_mut(upper).0 = 0;
         mm.frames.set(upper, Frame::PageTable);
-        buddy.give(&mut mm.frames, cx, crate::buddy::Block { pfn, order: half }, list, None);
+        buddy.give(&mut mm.frames, cx, crate::buddy::Block { pfn, order: half }, list, None, named("v6.1"));
         *mm.frames.raw_mut(upper).0 = words.0;
         *mm.frames.raw_block_mut(upper).0 = blocks.0;
         assert_eq!(mm.frames.get(upper), was);

@@ -34,18 +34,18 @@ fn flags_are_beside_what_a_frame_is() {
     let mut frames = FrameTable::new(Pfn(16), Order(2), Order(3));
     let anon = Frame::Anon { family: FamilyId(FAMILY_MAX), vpn: Vpn(VPN_MASK), order: Order(2) };
     frames.set(Pfn(4), anon);
-    for flag in [FrameFlag::PartlyMapped, FrameFlag::Dirty] {
+    for flag in [FrameFlag::OnLru, FrameFlag::Active, FrameFlag::InBatch, FrameFlag::Dropped] {
         assert!(!frames.has(Pfn(4), flag));
         frames.mark(Pfn(4), flag, true);
         assert!(frames.has(Pfn(4), flag));
         assert_eq!(frames.get(Pfn(4)), anon);
     }
-    frames.mark(Pfn(4), FrameFlag::PartlyMapped, false);
-    assert!(!frames.has(Pfn(4), FrameFlag::PartlyMapped));
-    assert!(frames.has(Pfn(4), FrameFlag::Dirty));
+    frames.mark(Pfn(4), FrameFlag::OnLru, false);
+    assert!(!frames.has(Pfn(4), FrameFlag::OnLru));
+    assert!(frames.has(Pfn(4), FrameFlag::Active));
     assert_eq!(frames.get(Pfn(4)), anon);
     frames.set(Pfn(4), anon);
-    assert!(!frames.has(Pfn(4), FrameFlag::Dirty));
+    assert!(!frames.has(Pfn(4), FrameFlag::Active));
 }
 
 #[test]

@@ -85,12 +85,19 @@ fn index(rules: PcpLists, order: Order, list: MigrateType) -> usize {
 
 impl Pcp {
     pub(crate) fn new(limits: PcpLimits) -> Self {
+        let mut pcp = Self { lists: [List::default(); LISTS], count: 0, batch: 0, high: 0, free_factor: 0 };
+        pcp.set_limits(limits);
+        pcp
+    }
+
+    /// Takes over new limits (`pageset_update`).
+    pub(crate) fn set_limits(&mut self, limits: PcpLimits) {
         let high = match limits.high {
             PcpHigh::Fixed(high) => high,
             PcpHigh::Tuned { min, .. } => min,
         };
         let [batch, high] = [limits.batch, high].map(|frames| u32::try_from(frames.0).unwrap_or(u32::MAX));
-        Self { lists: [List::default(); LISTS], count: 0, batch, high, free_factor: 0 }
+        (self.batch, self.high) = (batch, high);
     }
 
     /// Frames on all the lists.
@@ -142,13 +149,21 @@ impl Pcp {
     fn refill(&mut self, from: &mut Source<'_>, cx: &mut Cx<'_>, want: Want, at: usize) {
         let blocks = if self.batch > 1 { (self.batch >> want.order.0).max(LEAST_REFILL) } else { 1 };
         buddy::lock(cx);
-        for _ in 0..blocks {
-            let Some(pfn) = from.buddy.take_or_fall_back(from.frames, cx, want, from.end, from.rules) else {
-                break;
-            };
-            from.frames.set(pfn, Frame::Pcp { cpu: from.cpu, order: want.order, list: want.list });
-            self.lists[at].push_tail(from.frames.threads(), pfn);
-            self.count += want.order.frames();
+        let mut left = blocks;
+        // Bound: each turn draws a block at least.
+        while left > 0 {
+            let run = from.buddy.take_run(from.frames, cx, want.order, want.list, left);
+            let run = run.map(|(first, count)| (first, count, want.list)).or_else(|| {
+                let (pfn, list) = from.buddy.take_or_fall_back(from.frames, cx, want, from.end, from.rules)?;
+                Some((pfn, 1, list))
+            });
+            let Some((first, count, list)) = run else { break };
+            for pfn in (0..count).map(|n| first.plus(n << want.order.0)) {
+                from.frames.set(pfn, Frame::Pcp { cpu: from.cpu, order: want.order, list });
+                self.lists[at].push_tail(from.frames.threads(), pfn);
+            }
+            self.count += count << want.order.0;
+            left -= count;
         }
     }
 
@@ -241,12 +256,9 @@ impl Pcp {
     /// Gives back the block at the tail of a list and returns its frames.
     fn give_back_last(&mut self, to: &mut Source<'_>, cx: &mut Cx<'_>, at: usize) -> u32 {
         let pfn = self.lists[at].pop_tail(to.frames.threads()).expect("the list is not empty");
-        let Frame::Pcp { order, list, .. } = to.frames.get(pfn) else {
-            panic!("frame {pfn} is on a per-CPU list: {:?}", to.frames.get(pfn));
-        };
-        to.frames.set(pfn, Frame::Interior);
+        let (order, list) = to.frames.leave_pcp(pfn);
         self.count -= order.frames();
-        to.buddy.give(to.frames, cx, Block { pfn, order }, list, None);
+        to.buddy.give(to.frames, cx, Block { pfn, order }, list, None, to.rules);
         order.frames()
     }
 }

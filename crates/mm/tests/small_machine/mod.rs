@@ -23,7 +23,7 @@ pub(crate) struct SmallMachine {
 #[allow(dead_code, reason = "each test file uses its part")]
 impl SmallMachine {
     pub(crate) fn new(frames: u32) -> Self {
-        Self::with(frames, variant::V6_7)
+        Self::with(frames, *variant::named("v6.7"))
     }
 
     pub(crate) fn with(frames: u32, variant: Variant) -> Self {
@@ -81,10 +81,15 @@ impl SmallMachine {
         self.counters.get(event)
     }
 
-    /// Frames that somebody owns.
+    /// Frames that somebody owns, but for slabs, which stay a while when they are empty.
     pub(crate) fn allocated(&self) -> u64 {
         let owned = |pfn| match self.mm.frames.get(Pfn(pfn)) {
-            Frame::Interior | Frame::Free { .. } | Frame::Pcp { .. } | Frame::Tail { .. } | Frame::Reserved => 0,
+            Frame::Interior
+            | Frame::Free { .. }
+            | Frame::Pcp { .. }
+            | Frame::Tail { .. }
+            | Frame::Slab(_)
+            | Frame::Reserved => 0,
             frame => u64::from(self.mm.frames.order_of(frame).frames()),
         };
         (0..self.frames).map(owned).sum()

@@ -1,10 +1,17 @@
 //! The comparison after an operation. Of the real one it reads frames, raw words and the ends of lists.
 
 use mm::{
-    FrameTable, MigrateType, ZoneState, address_space::AddressSpace, check, event::Event, frame::NIL, list::List,
+    Frame, FrameTable, MigrateType, ZoneState,
+    address_space::AddressSpace,
+    check,
+    event::Event,
+    frame::{FrameFlag, NIL},
+    list::List,
+    lru::LruKind,
     pte::Pte,
+    slab::Cache,
 };
-use units::{Order, Pfn};
+use units::{CpuId, Order, Pfn};
 
 use crate::{
     model::Zone,
@@ -22,9 +29,11 @@ impl Pair {
     /// Both agree in everything, and the real one with itself.
     pub(crate) fn compare(&self) {
         check::walk(&self.mm).unwrap();
-        let others = check::walk_spaces(&self.mm, self.all_spaces().map(|(_, space)| space)).unwrap();
-        assert!(others.iter().map(|pfn| pfn.0).eq(self.owned_by_others()), "{others:?} are owned by no process");
+        let (owners, kernel) = self.owners();
+        assert_eq!(check::walk_owners(&self.mm, &owners).unwrap(), kernel);
         self.compare_memory();
+        self.compare_lru();
+        self.compare_slabs();
         self.compare_processes();
         let huge_zero = self.mm.thp.huge_zero_frame().map(|pfn| pfn.0);
         assert_eq!(huge_zero, self.twin.huge_zero);
@@ -51,6 +60,7 @@ impl Pair {
                     );
                 }
             }
+            assert_eq!(zone.high_atomic, twin.high_atomic, "{}", zone.kind);
             compare_pcps(frames, zone, twin);
         }
         for pfn in (0..frames.len()).step_by(1 << model.pageblock) {
@@ -59,6 +69,44 @@ impl Pair {
         for (pfn, taken) in &model.taken {
             let order = frames.order_of(frames.get(Pfn(*pfn)));
             assert_eq!(u32::from(order.0), taken.order, "frame {pfn}");
+        }
+    }
+
+    fn compare_lru(&self) {
+        let (frames, lru, twin) = (&self.mm.frames, &self.mm.lru, &self.twin.lru);
+        for (number, lruvec) in lru.lruvecs().iter().enumerate() {
+            for kind in LruKind::ALL {
+                let same = listed(frames, lruvec.list(kind), false).eq(twin.list(number, kind == LruKind::ActiveAnon));
+                assert!(same, "LRU list {kind:?} of {number}: {:?}", all(frames, lruvec.list(kind), false));
+            }
+        }
+        for (cpu, batch) in (0..).zip(&twin.batches) {
+            assert!(lru.batch(CpuId(cpu)).iter().map(|head| head.0).eq(batch.iter().copied()), "batch of CPU {cpu}");
+            for head in batch {
+                assert_eq!(frames.has(Pfn(*head), FrameFlag::Dropped), twin.dropped.contains(head), "frame {head}");
+            }
+        }
+    }
+
+    fn compare_slabs(&self) {
+        let (slabs, twin) = (&self.mm.slabs, &self.twin.slabs);
+        for cache in Cache::ALL {
+            for (cpu, current) in slabs.current(cache).iter().enumerate() {
+                assert_eq!(
+                    current.map(|slab| slab.0),
+                    twin.current.get(&(cache, cpu)).copied(),
+                    "{cache:?}, CPU {cpu}"
+                );
+            }
+            for (node, list) in (0..).zip(slabs.partial(cache)) {
+                let theirs = twin.partial.get(&(cache, node)).map_or(&[][..], Vec::as_slice);
+                assert!(listed(&self.mm.frames, list, false).eq(theirs.iter().copied()), "{cache:?}, node {node}");
+            }
+        }
+        for (pfn, twin) in &twin.all {
+            let frame = self.mm.frames.get(Pfn(*pfn));
+            let Frame::Slab(slab) = frame else { panic!("{pfn} is a slab, not {frame:?}") };
+            assert_eq!((u32::from(slab.order.0), u32::from(slab.in_use)), (twin.order, twin.in_use), "slab {pfn}");
         }
     }
 
@@ -120,8 +168,8 @@ fn compare_mappings(space: &AddressSpace, process: &Process) {
     assert_eq!(space.rss_pages(), process.rss);
     assert_eq!(space.vmas.len(), process.vmas.len());
     for (vma, twin) in space.vmas.iter().zip(&process.vmas) {
-        let ours = (vma.start.0, vma.end().0, vma.advice, vma.anon.is_some());
-        assert_eq!(ours, (twin.start, twin.end, twin.advice, twin.tie.is_some()));
+        let ours = (vma.start.0, vma.end().0, vma.advice, vma.anon.is_some(), vma.object.slab().0);
+        assert_eq!(ours, (twin.start, twin.end, twin.advice, twin.tie.is_some(), twin.object));
     }
 }
 

@@ -1,21 +1,107 @@
-//! The place of LRU lists in the twin: who joins and who leaves. The lists themselves come with the real ones.
+//! LRU lists once more, and the batches before them: what is on a list is numbered in the order in which it came, and a
+//! batch is a vector with the oldest first.
+
+use std::collections::{BTreeMap, BTreeSet};
+
+use mm::{
+    fault::CowReuse,
+    lru::{LruBy, LruKind},
+};
+
+use crate::processes::World;
 
 /// Where anonymous memory waits to be reclaimed.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Lru {
-    /// What is on a list, in the order in which it was put there: one list for all, until there are lists by node with
-    /// batches by CPU before them.
-    pub(crate) joined: std::collections::BTreeSet<u32>,
+    /// By number of the zone or node, and whether active: what is on it, by when it came.
+    lists: BTreeMap<(usize, bool), BTreeMap<u64, u32>>,
+    places: BTreeMap<u32, ((usize, bool), u64)>,
+    joined: u64,
+    /// What each CPU has mapped and not yet put on a list.
+    pub(crate) batches: Vec<Vec<u32>>,
+    /// What nobody wants any more, but for the batch that it is in.
+    pub(crate) dropped: BTreeSet<u32>,
 }
 
 impl Lru {
-    /// Memory that `cpu` has just mapped for the first time.
-    pub(crate) fn add(&mut self, _cpu: usize, head: u32) {
-        assert!(self.joined.insert(head), "frame {head} is on a list already");
+    pub(crate) fn new(cpus: usize) -> Self {
+        Self { batches: vec![Vec::new(); cpus], ..Self::default() }
     }
 
-    /// Memory that goes back to the allocator.
-    pub(crate) fn remove(&mut self, head: u32) {
-        assert!(self.joined.remove(&head), "frame {head} is on no list");
+    /// One list, the newest first.
+    pub(crate) fn list(&self, number: usize, active: bool) -> impl Iterator<Item = u32> + '_ {
+        self.lists.get(&(number, active)).into_iter().flat_map(|list| list.values().rev().copied())
+    }
+
+    fn is_in_batch(&self, head: u32) -> bool {
+        self.batches.iter().any(|batch| batch.contains(&head))
+    }
+}
+
+impl World {
+    /// Memory that `cpu` has just mapped for the first time.
+    pub(crate) fn lru_add(&mut self, cpu: usize, head: u32) {
+        let batch = &mut self.lru.batches[cpu];
+        batch.push(head);
+        let rules = &self.memory.rules;
+        let is_huge = self.memory.taken[&head].order > 0;
+        if batch.len() as u64 == rules.lru_batch || (is_huge && rules.lru_huge_drains) {
+            self.drain_batch(cpu);
+        }
+    }
+
+    /// The oldest goes first, so that the newest is the first of its list. What nobody wants is freed after, from the last.
+    pub(crate) fn drain_batch(&mut self, cpu: usize) {
+        let batch = std::mem::take(&mut self.lru.batches[cpu]);
+        for head in &batch {
+            if !self.lru.dropped.contains(head) {
+                self.join_list(*head);
+            }
+        }
+        for head in batch.iter().rev() {
+            if self.lru.dropped.remove(head) {
+                self.memory.free(cpu, *head);
+            }
+        }
+    }
+
+    fn join_list(&mut self, head: u32) {
+        let zone = self.memory.zone_of(head);
+        let number = match self.memory.rules.lru_by {
+            LruBy::Zone => zone,
+            LruBy::Node => self.memory.zones[zone].node as usize,
+        };
+        let list = (number, self.memory.rules.lru_new_anon == LruKind::ActiveAnon);
+        let lru = &mut self.lru;
+        lru.joined += 1;
+        lru.lists.entry(list).or_default().insert(lru.joined, head);
+        assert!(lru.places.insert(head, (list, lru.joined)).is_none(), "frame {head} is on a list already");
+    }
+
+    /// Nobody maps it, and nobody is about to free it: that is done here, unless a batch has it.
+    pub(crate) fn put_folio(&mut self, cpu: usize, head: u32) {
+        let Some((list, place)) = self.lru.places.remove(&head) else {
+            assert!(self.lru.is_in_batch(head), "frame {head} is on no list, and in no batch");
+            self.lru.dropped.insert(head);
+            return;
+        };
+        self.lru.lists.get_mut(&list).unwrap().remove(&place);
+        self.memory.free(cpu, head);
+    }
+
+    /// May a process that maps it write to it without a copy?
+    pub(crate) fn may_reuse(&mut self, cpu: usize, pfn: u32) -> bool {
+        let head = self.head_of(pfn);
+        let mappings = self.folios[&head].mappings();
+        match self.memory.rules.cow_reuse {
+            CowReuse::ByMappings => return mappings == 1,
+            CowReuse::ByReferences => {}
+            CowReuse::ByReferencesDrained => {
+                if self.lru.is_in_batch(head) {
+                    self.drain_batch(cpu);
+                }
+            }
+        }
+        mappings + u32::from(self.lru.is_in_batch(head)) == 1
     }
 }

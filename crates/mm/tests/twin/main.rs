@@ -4,17 +4,24 @@
 extern crate pagelab_mm as mm;
 
 mod compare;
+mod fork;
+mod huge_copy;
+mod kept;
 mod lru;
 mod model;
-mod operations;
 mod pair;
 mod processes;
 mod sequences;
+mod slabs;
 mod stream;
+mod touch;
+mod unmap;
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 
-use mm::{Mobility, Variant, ZoneKind, event::Event, fault::Access, thp::ThpEnabled, vma::HugeAdvice};
+use mm::{
+    Mobility, Urgency, Variant, ZoneKind, event::Event, fault::Access, thp::ThpEnabled, variant, vma::HugeAdvice,
+};
 
 use model::Wish;
 use pair::Pair;
@@ -45,7 +52,7 @@ const MAPPINGS: usize = 12;
 const VARIANTS: [&str; 9] = ["v3.9", "v4.1", "v4.4", "v4.20", "v5.10", "v5.14", "v6.1", "v6.7", "v6.18"];
 
 pub(crate) fn rules(name: &str) -> Variant {
-    *Variant::named(name).expect("a known variant")
+    *variant::named(name)
 }
 
 /// What a stream can do.
@@ -69,9 +76,11 @@ enum Deed {
     Exit,
     GoOn,
     Shrink,
+    Unreserve,
+    SetMinFree,
 }
 
-const DEEDS: [Deed; 18] = [
+const DEEDS: [Deed; 20] = [
     Deed::Alloc,
     Deed::AllocMany,
     Deed::FreeAny,
@@ -90,6 +99,8 @@ const DEEDS: [Deed; 18] = [
     Deed::Exit,
     Deed::GoOn,
     Deed::Shrink,
+    Deed::Unreserve,
+    Deed::SetMinFree,
 ];
 
 /// What it takes to have huge pages again and again.
@@ -110,6 +121,7 @@ struct Stream {
     cpus: u32,
     nodes: u32,
     has_huge: bool,
+    min_free_most: u32,
 }
 
 impl Stream {
@@ -130,7 +142,8 @@ impl Stream {
         };
         let variant = rules(VARIANTS[usize::try_from(seed).unwrap() % VARIANTS.len()]);
         let machine = stream::machine(&mut numbers, (frames, most), pageblock);
-        let settings = stream::settings(&mut numbers, if has_huge { frames / 16 } else { frames });
+        let frames = if has_huge { frames / 16 } else { frames };
+        let settings = stream::settings(&mut numbers, frames);
         let enabled = numbers.pick(&[
             ThpEnabled::Always,
             ThpEnabled::Always,
@@ -150,7 +163,7 @@ impl Stream {
         pair.start(0);
         let cpus = machine.nodes.iter().map(|node| u32::try_from(node.cpus.len()).unwrap()).sum();
         let nodes = u32::try_from(machine.nodes.len()).unwrap();
-        Self { pair, numbers, deeds, orders, cpus, nodes, has_huge }
+        Self { pair, numbers, deeds, orders, cpus, nodes, has_huge, min_free_most: frames / 16 }
     }
 
     fn wish(&mut self) -> Wish {
@@ -159,7 +172,8 @@ impl Stream {
         let mobility = numbers.pick(&Mobility::ALL);
         let allowed = if mobility == Mobility::Movable { ZoneKind::Movable } else { ZoneKind::Normal };
         let highest = if numbers.one_in(6) { ZoneKind::Dma32 } else { allowed };
-        Wish { order, mobility, highest, node: numbers.below(self.nodes), only: numbers.one_in(5) }
+        let urgency = if numbers.one_in(3) { numbers.pick(&Urgency::ALL) } else { Urgency::Normal };
+        Wish { order, mobility, highest, node: numbers.below(self.nodes), only: numbers.one_in(5), urgency }
     }
 
     fn operate(&mut self) {
@@ -185,8 +199,16 @@ impl Stream {
             }
             Deed::MakeMovable => self.pair.make_movable(any),
             Deed::Shrink => self.pair.shrink_huge_zero(cpu),
+            Deed::Unreserve if self.numbers.one_in(4) => {
+                let (wish, force) = (self.wish(), self.numbers.one_in(2));
+                self.pair.unreserve(wish, force);
+            }
+            Deed::SetMinFree if self.numbers.one_in(16) => {
+                let most = self.min_free_most;
+                self.pair.set_min_free(u64::from(4 * self.numbers.below(most)));
+            }
             Deed::Start if self.pair.ids().len() < PROCESSES => self.pair.start(cpu),
-            Deed::Start => {}
+            Deed::Start | Deed::Unreserve | Deed::SetMinFree => {}
             Deed::GoOn => self.go_on(),
             _ => self.operate_on_process(cpu, deed),
         }
@@ -209,9 +231,11 @@ impl Stream {
 
     /// Pages after which a step is over.
     fn horizon(&mut self) -> u64 {
-        match self.numbers.below(4) {
-            0 => 1 + u64::from(self.numbers.below(4)),
-            1 => 1 + u64::from(self.numbers.below(80)),
+        match self.numbers.below(5) {
+            0 => u64::from(self.numbers.below(4)),
+            // One run, whatever it is of.
+            1 => 0,
+            2 => 1 + u64::from(self.numbers.below(80)),
             _ => 1 << 40,
         }
     }
@@ -300,7 +324,11 @@ impl Stream {
         }
         self.pair.shrink_huge_zero(0);
         self.pair.compare();
-        assert!(self.pair.twin.memory.taken.is_empty());
+        // Slabs stay, and what other CPUs' batches hold.
+        let twin = &self.pair.twin;
+        assert!(twin.slabs.all.values().all(|slab| slab.in_use == 0));
+        let kept: BTreeSet<u32> = twin.slabs.all.keys().chain(&twin.lru.dropped).copied().collect();
+        assert!(twin.memory.taken.keys().eq(&kept));
         self.pair
     }
 }

@@ -4,9 +4,9 @@
 use std::collections::BTreeMap;
 
 use mm::{
-    MachineSpec, MigrateType, Mobility, PcpHigh, Settings, Variant, ZoneKind,
+    MachineSpec, MigrateType, Mobility, PcpHigh, Settings, Urgency, Variant, ZoneKind,
     event::Event,
-    variant::{FallbackRules, LastResort, PcpDrain, PcpFree, PcpLists, WatermarkOrders},
+    variant::{FallbackRules, HighAtomic, LastResort, Merging, PcpDrain, PcpFree, PcpLists, WatermarkOrders},
 };
 
 /// What an allocated block is, as far as the allocator can tell.
@@ -25,12 +25,14 @@ pub(crate) struct Wish {
     pub(crate) highest: ZoneKind,
     pub(crate) node: u32,
     pub(crate) only: bool,
+    pub(crate) urgency: Urgency,
 }
 
 impl Wish {
     /// One frame for the kernel itself.
     pub(crate) fn kernel(node: u32) -> Self {
-        Self { order: 0, mobility: Mobility::Unmovable, highest: ZoneKind::Normal, node, only: false }
+        let (mobility, highest, urgency) = (Mobility::Unmovable, ZoneKind::Normal, Urgency::Normal);
+        Self { order: 0, mobility, highest, node, only: false, urgency }
     }
 
     /// One frame for a process.
@@ -46,7 +48,7 @@ pub(crate) struct Model {
     pub(crate) max: u32,
     pub(crate) zones: Vec<Zone>,
     /// Type of each pageblock by its first frame; Movable when absent.
-    types: BTreeMap<u32, MigrateType>,
+    pub(crate) types: BTreeMap<u32, MigrateType>,
     pub(crate) taken: BTreeMap<u32, Taken>,
     distances: Vec<Vec<u32>>,
     cpu_nodes: Vec<u32>,
@@ -57,11 +59,14 @@ pub(crate) struct Model {
 pub(crate) struct Zone {
     pub(crate) node: u32,
     pub(crate) kind: ZoneKind,
-    range: (u32, u32),
-    spanned_end: u32,
-    min: u64,
-    low: u64,
-    protection: Vec<u64>,
+    pub(crate) range: (u32, u32),
+    pub(crate) spanned: (u32, u32),
+    /// RESERVE pageblocks wanted, and frames of HIGHATOMIC ones.
+    pub(crate) reserve: u64,
+    pub(crate) high_atomic: u64,
+    pub(crate) min: u64,
+    pub(crate) low: u64,
+    pub(crate) protection: Vec<u64>,
     pub(crate) free: BTreeMap<(u32, MigrateType), Vec<u32>>,
     pub(crate) pcps: Vec<Pcp>,
 }
@@ -71,7 +76,7 @@ pub(crate) struct Pcp {
     /// First frame, order, and the type to go back to.
     pub(crate) lists: Vec<Vec<(u32, u32, MigrateType)>>,
     batch: u32,
-    high: u32,
+    pub(crate) high: u32,
     factor: u32,
 }
 
@@ -81,9 +86,10 @@ impl Pcp {
     }
 }
 
-const REQUESTABLE: [MigrateType; 3] = [MigrateType::Unmovable, MigrateType::Movable, MigrateType::Reclaimable];
+pub(crate) const REQUESTABLE: [MigrateType; 3] =
+    [MigrateType::Unmovable, MigrateType::Movable, MigrateType::Reclaimable];
 
-fn type_of(mobility: Mobility) -> MigrateType {
+pub(crate) fn type_of(mobility: Mobility) -> MigrateType {
     match mobility {
         Mobility::Unmovable => MigrateType::Unmovable,
         Mobility::Movable => MigrateType::Movable,
@@ -92,7 +98,7 @@ fn type_of(mobility: Mobility) -> MigrateType {
 }
 
 impl Zone {
-    fn list(&mut self, order: u32, list: MigrateType) -> &mut Vec<u32> {
+    pub(crate) fn list(&mut self, order: u32, list: MigrateType) -> &mut Vec<u32> {
         self.free.entry((order, list)).or_default()
     }
 
@@ -158,7 +164,9 @@ impl Model {
                 node: figures.node.0,
                 kind: figures.kind,
                 range: (end - managed, end),
-                spanned_end: spec.start.0 + spanned,
+                spanned: (spec.start.0, spec.start.0 + spanned),
+                reserve: 0,
+                high_atomic: 0,
                 min: figures.marks.min.0,
                 low: figures.marks.low.0,
                 protection: figures.protection.iter().map(|frames| frames.0).collect(),
@@ -166,6 +174,7 @@ impl Model {
                 pcps: vec![pcp; cpus],
             });
             model.boot(end - managed, end);
+            model.keep_reserve(model.zones.len() - 1);
         }
         model
     }
@@ -186,8 +195,17 @@ impl Model {
         self.types.get(&block).copied().unwrap_or(MigrateType::Movable)
     }
 
+    /// The place of a frame's zone among them.
+    pub(crate) fn zone_of(&self, pfn: u32) -> usize {
+        self.zones.iter().position(|zone| (zone.range.0..zone.range.1).contains(&pfn)).unwrap()
+    }
+
     pub(crate) fn node_of(&self, cpu: usize) -> u32 {
         self.cpu_nodes[cpu]
+    }
+
+    pub(crate) fn cpus(&self) -> usize {
+        self.cpu_nodes.len()
     }
 
     pub(crate) fn count(&mut self, event: Event, n: u64) {
@@ -201,10 +219,7 @@ impl Model {
     // What a request goes through.
 
     pub(crate) fn alloc(&mut self, cpu: usize, wish: Wish) -> Option<u32> {
-        let mut order: Vec<usize> = (0..self.zones.len()).filter(|z| self.zones[*z].kind <= wish.highest).collect();
-        order.retain(|z| !wish.only || self.zones[*z].node == wish.node);
-        let distances = &self.distances[wish.node as usize];
-        order.sort_by_key(|z| (distances[self.zones[*z].node as usize], std::cmp::Reverse(self.zones[*z].kind)));
+        let order = self.zonelist(wish);
         let home = self.zones[*order.first()?].node;
         let has_dma32 = self.zones.iter().any(|zone| zone.node == home && zone.kind == ZoneKind::Dma32);
         let careful = self.rules.nofragment
@@ -237,24 +252,55 @@ impl Model {
         self.count(if is_local { Event::NumaLocal } else { Event::NumaOther }, 1);
     }
 
+    pub(crate) fn zonelist(&self, wish: Wish) -> Vec<usize> {
+        let mut order: Vec<usize> = (0..self.zones.len()).filter(|z| self.zones[*z].kind <= wish.highest).collect();
+        order.retain(|z| !wish.only || self.zones[*z].node == wish.node);
+        let distances = &self.distances[wish.node as usize];
+        order.sort_by_key(|z| (distances[self.zones[*z].node as usize], std::cmp::Reverse(self.zones[*z].kind)));
+        order
+    }
+
     fn walk(&mut self, cpu: usize, wish: Wish, order: &[usize], careful: bool, at_min: bool) -> Option<(usize, u32)> {
         order.iter().copied().find_map(|z| {
-            let mark = if at_min { self.zones[z].min } else { self.zones[z].low };
-            if !self.passes(z, wish, mark) {
+            let (mark, urgency) =
+                if at_min { (self.zones[z].min, wish.urgency) } else { (self.zones[z].low, Urgency::Normal) };
+            if !self.passes(z, wish, mark, urgency) {
                 return None;
             }
-            let taken = if self.has_list(wish.order) {
-                self.take_listed(z, cpu, wish, careful)
-            } else {
-                self.take_free(z, wish.order, type_of(wish.mobility), careful)
+            let harder = wish.order > 0 && [Urgency::Harder, Urgency::Atomic].contains(&urgency);
+            let listed = if self.has_list(wish.order) { self.take_listed(z, cpu, wish, careful) } else { None };
+            let asks_on = match self.rules.high_atomic {
+                HighAtomic::PageblockAfterPcp => harder,
+                _ => false,
             };
-            Some((z, taken?))
+            let pfn = if listed.is_some() || (self.has_list(wish.order) && !asks_on) {
+                listed?
+            } else {
+                let kept = if harder { self.smallest(z, wish.order, MigrateType::HighAtomic) } else { None };
+                let taken = |model: &mut Self| model.take_free(z, wish.order, type_of(wish.mobility), careful);
+                kept.or_else(|| Some(taken(self)?.0))?
+            };
+            if harder && self.rules.high_atomic != HighAtomic::Nothing {
+                self.keep_for_atomic(z, pfn);
+            }
+            Some((z, pfn))
         })
     }
 
-    fn passes(&self, z: usize, wish: Wish, mark: u64) -> bool {
+    fn passes(&self, z: usize, wish: Wish, mark: u64, urgency: Urgency) -> bool {
         let zone = &self.zones[z];
+        let harder = [Urgency::Harder, Urgency::Atomic].contains(&urgency);
+        let mut mark = mark;
+        if [Urgency::High, Urgency::Atomic].contains(&urgency) {
+            mark -= mark / 2;
+        }
+        if harder {
+            mark -= mark / 4;
+        }
         let mut free = i128::from(zone.free_frames()) - (1 << wish.order) + 1;
+        if !harder {
+            free -= i128::from(zone.high_atomic);
+        }
         let keeps = zone.protection[ZoneKind::ALL.iter().position(|kind| *kind == wish.highest).unwrap()];
         if free <= i128::from(mark + keeps) {
             return false;
@@ -272,7 +318,9 @@ impl Model {
                 true
             }
             WatermarkOrders::AnyLargeEnough => {
-                let is_one = |o: u32, list: &MigrateType| o >= wish.order && REQUESTABLE.contains(list);
+                let may =
+                    |list: &MigrateType| REQUESTABLE.contains(list) || (harder && *list == MigrateType::HighAtomic);
+                let is_one = |o: u32, list: &MigrateType| o >= wish.order && may(list);
                 wish.order == 0 || zone.free.iter().any(|((o, list), blocks)| is_one(*o, list) && !blocks.is_empty())
             }
         }
@@ -308,28 +356,30 @@ impl Model {
             let batch = self.zones[z].pcps[cpu].batch;
             let wanted = if batch == 1 { 1 } else { u32::max(batch / (1 << wish.order), 2) };
             for _ in 0..wanted {
-                let Some(pfn) = self.take_free(z, wish.order, list, careful) else { break };
-                self.zones[z].pcps[cpu].lists[number].push((pfn, wish.order, list));
+                let Some((pfn, back)) = self.take_free(z, wish.order, list, careful) else { break };
+                self.zones[z].pcps[cpu].lists[number].push((pfn, wish.order, back));
             }
         }
         let blocks = &mut self.zones[z].pcps[cpu].lists[number];
         if blocks.is_empty() { None } else { Some(blocks.remove(0).0) }
     }
 
-    fn take_free(&mut self, z: usize, order: u32, list: MigrateType, careful: bool) -> Option<u32> {
+    /// A block, and the type that it goes back to from a per-CPU list.
+    fn take_free(&mut self, z: usize, order: u32, list: MigrateType, careful: bool) -> Option<(u32, MigrateType)> {
         if let Some(pfn) = self.smallest(z, order, list) {
-            return Some(pfn);
+            return Some((pfn, list));
         }
         if let Some(pfn) = self.fall_back(z, order, list, careful) {
-            return Some(pfn);
+            return Some((pfn, list));
         }
         match self.rules.last_resort {
-            LastResort::Reserve => self.smallest(z, order, MigrateType::Reserve),
+            LastResort::ReserveMisplaced => Some((self.smallest(z, order, MigrateType::Reserve)?, list)),
+            LastResort::Reserve => Some((self.smallest(z, order, MigrateType::Reserve)?, MigrateType::Reserve)),
             LastResort::Nothing => None,
         }
     }
 
-    fn smallest(&mut self, z: usize, order: u32, list: MigrateType) -> Option<u32> {
+    pub(crate) fn smallest(&mut self, z: usize, order: u32, list: MigrateType) -> Option<u32> {
         let found = (order..=self.max).find(|o| !self.zones[z].list(*o, list).is_empty())?;
         let pfn = self.zones[z].list(found, list)[0];
         self.split(z, pfn, (found, order), list);
@@ -388,14 +438,10 @@ impl Model {
             }
             return self.regroup(z, pfn, order, want);
         }
-        if !greedy || start + size > self.zones[z].spanned_end {
+        if !greedy || start + size > self.zones[z].spanned.1 {
             return self.regroup(z, pfn, order, want);
         }
-        let mut free: Vec<(u32, u32)> = Vec::new();
-        for ((o, _), blocks) in &self.zones[z].free {
-            free.extend(blocks.iter().filter(|at| **at / size * size == start).map(|at| (*at, *o)));
-        }
-        free.sort_unstable();
+        let free = self.free_in(z, start);
         let count: u32 = free.iter().map(|(_, o)| 1 << o).sum();
         let movable = self.taken.range(start..start + size).filter(|(_, taken)| taken.on_lru);
         let movable: u32 = movable.map(|(_, taken)| 1 << taken.order).sum();
@@ -412,7 +458,7 @@ impl Model {
         }
     }
 
-    fn regroup(&mut self, z: usize, pfn: u32, order: u32, to: MigrateType) {
+    pub(crate) fn regroup(&mut self, z: usize, pfn: u32, order: u32, to: MigrateType) {
         self.zones[z].take_off(pfn, order);
         self.zones[z].put(pfn, order, to, self.rules.moved_end == mm::buddy::End::Tail);
     }
@@ -422,7 +468,7 @@ impl Model {
     pub(crate) fn free(&mut self, cpu: usize, pfn: u32) {
         let Taken { order, .. } = self.taken.remove(&pfn).unwrap();
         self.count(Event::Pgfree, 1 << order);
-        let z = self.zones.iter().position(|zone| (zone.range.0..zone.range.1).contains(&pfn)).unwrap();
+        let z = self.zone_of(pfn);
         let list = self.type_at(pfn);
         if !self.has_list(order) {
             return self.merge(z, pfn, order, list);
@@ -491,7 +537,10 @@ impl Model {
                 break;
             }
             let other = self.type_at(buddy);
-            let mixes = REQUESTABLE.contains(&other) && REQUESTABLE.contains(&list);
+            let mixes = match self.rules.merging {
+                Merging::AllButIsolated => true,
+                Merging::Requestable => REQUESTABLE.contains(&other) && REQUESTABLE.contains(&list),
+            };
             if order >= self.pageblock && list != other && !mixes {
                 break;
             }

@@ -3,12 +3,15 @@
 use std::collections::BTreeMap;
 
 use mm::{
-    AllocRequest, FamilyId, Frame, Mark, Mm, Settings, Variant,
+    AllocRequest, ControlId, FamilyId, Frame, MachineSpec, Mark, Mm, Settings, Variant,
     address_space::{AddressSpace, MMAP_BASE},
+    check::Owners,
     cost::{Cx, Prices, Work},
     event::Counters,
     fault::Access,
-    fork, step,
+    fork,
+    frame::{Held, Holdings},
+    step,
     thp::ThpEnabled,
     touch, unmap,
     vma::{HugeAdvice, PageRange},
@@ -16,9 +19,10 @@ use mm::{
 use units::{Bytes, CpuId, NodeId, Order, Pfn, Picos, Time, Vpn};
 
 use crate::{
+    fork as twin_fork,
     model::Wish,
-    operations::{self, Touch},
     processes::{Store, World},
+    touch as twin_touch, unmap as twin_unmap,
 };
 
 /// What frames hold before anybody clears them.
@@ -36,6 +40,9 @@ pub(crate) struct Pair {
     prices: Prices,
     next_process: u32,
     next_value: u32,
+    next_control: u32,
+    machine: MachineSpec,
+    settings: Settings,
 }
 
 /// An operation between two steps, and the process and the CPU that it is for.
@@ -43,20 +50,22 @@ pub(crate) struct Pair {
 pub(crate) struct Running {
     pub(crate) id: u32,
     pub(crate) cpu: u32,
+    /// What frames that it holds say of their owner.
+    pub(crate) control: ControlId,
     pub(crate) work: Operation,
 }
 
 #[derive(Clone)]
 pub(crate) enum Operation {
-    Touch(touch::Touch, Touch),
-    Unmap(unmap::Unmap, operations::Unmap),
-    Fork(fork::Fork, operations::Fork),
+    Touch(touch::Touch, twin_touch::Touch),
+    Unmap(unmap::Unmap, twin_unmap::Unmap),
+    Fork(fork::Fork, twin_fork::Fork),
 }
 
 impl Running {
     /// May others not change the process's mappings (the mmap lock is held for read)?
     fn reads(&self) -> bool {
-        matches!(&self.work, Operation::Touch(_, twin) if twin.holds.is_some())
+        matches!(&self.work, Operation::Touch(_, twin) if twin.fault.is_some())
     }
 
     /// May others not even look at them (it is held for write)?
@@ -64,13 +73,36 @@ impl Running {
         !matches!(&self.work, Operation::Touch(..))
     }
 
-    /// Frames that it owns.
-    fn held(&self) -> Vec<u32> {
-        match &self.work {
-            Operation::Touch(_, twin) => twin.holds.into_iter().flat_map(|(frame, table)| [frame, table]).collect(),
-            Operation::Unmap(_, twin) => twin.gather.held().collect(),
-            Operation::Fork(..) => Vec::new(),
-        }
+    /// What it says that it holds, which is what its twin holds.
+    fn holdings(&self, space: &AddressSpace) -> Holdings {
+        let (holdings, mut held, objects) = match &self.work {
+            Operation::Touch(real, twin) => (real.holdings(space), twin.held(), &[][..]),
+            Operation::Unmap(real, twin) => (real.holdings(), twin.held(), &twin.objects[..]),
+            Operation::Fork(real, twin) => {
+                let undo = twin.undo.as_ref();
+                let objects = undo.map_or(&[][..], |undo| &undo.objects);
+                (real.holdings(), undo.map_or(Vec::new(), twin_unmap::Unmap::held), objects)
+            }
+        };
+        let says = holdings.isolated.iter().chain(&holdings.gathered).map(|held| held.pfn.0);
+        let mut says: Vec<u32> = says.collect();
+        says.sort_unstable();
+        held.sort_unstable();
+        assert_eq!(says, held);
+        assert!(holdings.objects.iter().map(|object| object.slab().0).eq(objects.iter().copied()));
+        holdings
+    }
+}
+
+fn request(wish: Wish) -> AllocRequest {
+    AllocRequest {
+        order: Order(u8::try_from(wish.order).unwrap()),
+        mobility: wish.mobility,
+        highest: wish.highest,
+        node: NodeId(wish.node),
+        this_node_only: wish.only,
+        mark: Mark::Low,
+        urgency: wish.urgency,
     }
 }
 
@@ -96,6 +128,9 @@ impl Pair {
             prices: Prices::new(|work| Picos(u64::from(matches!(work, Work::UserTouch | Work::PteScan)))),
             next_process: 0,
             next_value: 0,
+            next_control: 1,
+            machine: machine.clone(),
+            settings: settings.clone(),
         };
         pair.compare();
         pair
@@ -104,16 +139,8 @@ impl Pair {
     // ---- The kernel's own memory.
 
     pub(crate) fn alloc(&mut self, cpu: u32, wish: Wish) {
-        let request = AllocRequest {
-            order: Order(u8::try_from(wish.order).unwrap()),
-            mobility: wish.mobility,
-            highest: wish.highest,
-            node: NodeId(wish.node),
-            this_node_only: wish.only,
-            mark: Mark::Low,
-        };
         let Self { mm, counters, prices, .. } = self;
-        let got = mm.alloc(&mut Cx::new(CpuId(cpu), Time(0), prices, counters), &request);
+        let got = mm.alloc(&mut Cx::new(CpuId(cpu), Time(0), prices, counters), &request(wish));
         let expected = self.twin.memory.alloc(cpu as usize, wish);
         assert_eq!(got.map(|pfn| pfn.0), expected, "{wish:?} on CPU {cpu}");
         self.live.extend(got);
@@ -127,6 +154,22 @@ impl Pair {
             mm.free(&mut Cx::new(CpuId(cpu), Time(0), prices, counters), pfn, order);
             self.twin.memory.free(cpu as usize, pfn.0);
         }
+    }
+
+    /// A request is about to fail, and gets what was kept for atomic ones.
+    pub(crate) fn unreserve(&mut self, wish: Wish, force: bool) {
+        let Self { mm, counters, prices, .. } = self;
+        let mut cx = Cx::new(CpuId(0), Time(0), prices, counters);
+        let got = mm.unreserve_high_atomic(&mut cx, &request(wish), force);
+        assert_eq!(got, self.twin.memory.give_up_kept(wish, force), "{wish:?}");
+    }
+
+    /// Somebody writes another `min_free_kbytes`.
+    pub(crate) fn set_min_free(&mut self, min_free_kbytes: u64) {
+        let settings = Settings { min_free_kbytes, ..self.settings.clone() };
+        let Self { mm, counters, prices, machine, .. } = self;
+        mm.apply_settings(&mut Cx::new(CpuId(0), Time(0), prices, counters), &machine.view(), &settings);
+        self.twin.memory.set_marks(machine, &settings);
     }
 
     /// A block becomes memory that could be migrated.
@@ -168,16 +211,17 @@ impl Pair {
 
     pub(crate) fn map(&mut self, cpu: u32, id: u32, pages: u64) {
         let Self { mm, counters, prices, spaces, twin, .. } = self;
-        let mut cx = Cx::new(CpuId(cpu), Time(0), prices, counters);
+        let cpu = CpuId(cpu);
+        let mut cx = Cx::new(cpu, Time(0), prices, counters);
         let range = spaces.get_mut(&id).unwrap().mmap(mm, &mut cx, pages);
-        assert_eq!(range.ok().map(|range| range.start.0), twin.map(id, pages));
+        assert_eq!(range.ok().map(|range| range.start.0), twin.map(cpu.0 as usize, id, pages));
     }
 
     pub(crate) fn advise(&mut self, cpu: u32, id: u32, range: (u64, u64), advice: HugeAdvice) {
         let Self { mm, counters, prices, spaces, twin, .. } = self;
         let mut cx = Cx::new(CpuId(cpu), Time(0), prices, counters);
         let result = spaces.get_mut(&id).unwrap().madvise(mm, &mut cx, pages_of(range), advice);
-        assert_eq!(result.is_ok(), twin.advise(id, range, advice), "{result:?}");
+        assert_eq!(result.is_ok(), twin.advise(cpu as usize, id, range, advice), "{result:?}");
     }
 
     pub(crate) fn touch(&mut self, cpu: u32, id: u32, (next, end): (u64, u64), access: Access) {
@@ -185,19 +229,22 @@ impl Pair {
         let store = Store { value: self.next_value, upper: self.next_value.is_multiple_of(3) };
         let store = (access == Access::Write).then_some(store);
         let real = touch::Touch::pages(pages_of((next, end)), access);
-        let work = Operation::Touch(real, Touch { next, end, store, holds: None });
-        self.running.push(Running { id, cpu, work });
+        self.begin(cpu, id, Operation::Touch(real, twin_touch::Touch { next, end, store, fault: None }));
     }
 
     pub(crate) fn unmap(&mut self, cpu: u32, id: u32, range: (u64, u64)) {
-        let work = Operation::Unmap(unmap::Unmap::new(pages_of(range)), operations::Unmap::new(range));
-        self.running.push(Running { id, cpu, work });
+        self.begin(cpu, id, Operation::Unmap(unmap::Unmap::new(pages_of(range)), twin_unmap::Unmap::new(range)));
     }
 
     pub(crate) fn fork(&mut self, cpu: u32, id: u32) {
-        let work = Operation::Fork(fork::Fork::new(), operations::Fork::new(self.next_process));
+        self.begin(cpu, id, Operation::Fork(fork::Fork::new(), twin_fork::Fork::new(self.next_process)));
         self.next_process += 1;
-        self.running.push(Running { id, cpu, work });
+    }
+
+    fn begin(&mut self, cpu: u32, id: u32, work: Operation) {
+        let control = ControlId(self.next_control);
+        self.next_control += 1;
+        self.running.push(Running { id, cpu, control, work });
     }
 
     /// Takes one step of an operation, of `most` pages.
@@ -224,9 +271,11 @@ impl Pair {
     /// True at the end.
     fn step(&mut self, running: &mut Running, most: u64) -> bool {
         let Self { mm, counters, prices, spaces, twin, .. } = self;
-        let Running { id, cpu, work } = running;
+        let Running { id, cpu, control, work } = running;
         let space = spaces.get_mut(id).unwrap();
-        let mut cx = Cx::new(CpuId(*cpu), Time(0), prices, counters);
+        let mut cx = Cx::new(CpuId(*cpu), Time(0), prices, counters).acting_for(*control);
+        // With no time at all a touch would stop between an access and its fault, which is one to its twin.
+        let most = if let Operation::Touch(..) = work { most.max(1) } else { most };
         let (cpu, horizon) = (*cpu as usize, Time(most));
         match work {
             Operation::Touch(real, model) => {
@@ -243,12 +292,12 @@ impl Pair {
                 }
                 let expected = twin.touch(cpu, *id, model, most);
                 assert_eq!((came_to, real.next().0 / Bytes::PAGE.0), (expected, model.next));
-                assert_eq!(real.is_in_fault(), model.holds.is_some() || came_to.is_some_and(is_failure));
+                assert_eq!(real.is_in_fault(), model.fault.is_some() || came_to.is_some_and(is_failure));
                 came_to.is_some()
             }
             Operation::Unmap(real, model) => {
                 let is_done = is_done(&real.step(mm, space, &mut cx, horizon), Result::is_ok);
-                assert_eq!(is_done, twin.unmap(cpu, *id, model, most).then_some(true));
+                assert_eq!(is_done, twin.unmap(cpu, *id, model, most));
                 is_done.is_some()
             }
             Operation::Fork(real, model) => {
@@ -265,7 +314,7 @@ impl Pair {
 
     fn abort(&mut self, running: Running) {
         let Self { mm, counters, prices, spaces, twin, .. } = self;
-        let mut cx = Cx::new(CpuId(running.cpu), Time(0), prices, counters);
+        let mut cx = Cx::new(CpuId(running.cpu), Time(0), prices, counters).acting_for(running.control);
         let (cpu, space) = (running.cpu as usize, spaces.get_mut(&running.id).unwrap());
         match running.work {
             Operation::Touch(mut real, mut model) => {
@@ -274,13 +323,11 @@ impl Pair {
             }
             Operation::Unmap(mut real, mut model) => {
                 real.abort(mm, &mut cx);
-                twin.finish(cpu, &mut model.gather);
+                twin.abort_unmap(cpu, &mut model);
             }
-            Operation::Fork(mut real, model) => {
+            Operation::Fork(mut real, mut model) => {
                 real.abort(mm, &mut cx);
-                if twin.processes.contains_key(&model.child) {
-                    twin.exit(cpu, model.child);
-                }
+                twin.abort_fork(cpu, &mut model);
             }
         }
     }
@@ -299,12 +346,21 @@ impl Pair {
         self.spaces.iter().map(|(id, space)| (*id, space)).chain(unborn)
     }
 
-    /// Frames that no process owns, in order.
-    pub(crate) fn owned_by_others(&self) -> Vec<u32> {
-        let held = self.running.iter().flat_map(Running::held);
-        let mut all: Vec<u32> = self.live.iter().map(|pfn| pfn.0).chain(held).collect();
-        all.sort_unstable();
-        all
+    /// Everybody who has frames, and, in order, those that the kernel has for itself.
+    pub(crate) fn owners(&self) -> (Owners<'_>, Vec<Pfn>) {
+        let mut controls: Vec<(ControlId, Holdings)> = Vec::new();
+        for running in &self.running {
+            controls.push((running.control, running.holdings(&self.spaces[&running.id])));
+        }
+        let is_anon = |pfn: &&Pfn| matches!(self.mm.frames.get(**pfn), Frame::Anon { .. });
+        let (movable, mut kernel): (Vec<&Pfn>, Vec<&Pfn>) = self.live.iter().partition(is_anon);
+        kernel.sort_unstable();
+        // Nobody maps it.
+        let held = |pfn: &Pfn| Held { pfn: *pfn, order: self.mm.frames.order_of(self.mm.frames.get(*pfn)) };
+        let gathered = movable.into_iter().map(held).collect();
+        controls.push((ControlId(0), Holdings { gathered, ..Holdings::default() }));
+        let spaces = self.all_spaces().map(|(_, space)| space).collect();
+        (Owners { spaces, controls }, kernel.into_iter().copied().collect())
     }
 }
 

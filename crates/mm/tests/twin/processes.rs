@@ -7,6 +7,7 @@ use mm::{
     MachineSpec, Settings, Variant,
     address_space::{MMAP_BASE, TASK_PAGES},
     event::Event,
+    slab::Cache,
     thp::ThpEnabled,
     vma::{HugeAdvice, MmapAlign},
 };
@@ -14,6 +15,7 @@ use mm::{
 use crate::{
     lru::Lru,
     model::{Model, Wish},
+    slabs::Slabs,
 };
 
 /// Pages of a huge page, and entries of a table.
@@ -29,6 +31,7 @@ const LOWEST: u64 = 16;
 pub(crate) struct World {
     pub(crate) memory: Model,
     pub(crate) lru: Lru,
+    pub(crate) slabs: Slabs,
     pub(crate) processes: BTreeMap<u32, Process>,
     /// Anonymous memory by its first frame.
     pub(crate) folios: BTreeMap<u32, Folio>,
@@ -41,6 +44,8 @@ pub(crate) struct World {
 
 #[derive(Clone, Debug)]
 pub(crate) struct Process {
+    /// The slab that it lives in itself.
+    object: u32,
     pub(crate) family: u32,
     /// By address.
     pub(crate) vmas: Vec<Vma>,
@@ -62,6 +67,20 @@ pub(crate) struct Vma {
     pub(crate) end: u64,
     pub(crate) advice: HugeAdvice,
     pub(crate) tie: Option<Tie>,
+    /// The slab that it lives in.
+    pub(crate) object: u32,
+}
+
+impl Vma {
+    /// Can it and its upper neighbour be one?
+    fn merges_with(self, above: Self) -> bool {
+        let ties = match (self.tie, above.tie) {
+            (Some(a), Some(b)) => a.number == b.number,
+            (Some(tie), None) | (None, Some(tie)) => !tie.inherited,
+            (None, None) => true,
+        };
+        self.end == above.start && ties && self.advice == above.advice
+    }
 }
 
 /// The `anon_vma`.
@@ -199,20 +218,16 @@ impl Process {
         roomy.map(|start| start / HUGE * HUGE + HUGE).or_else(|| self.place(pages))
     }
 
-    /// Two neighbours at `at` become one if they are alike.
-    fn join(&mut self, at: u64) {
-        let Some(above) = self.vmas.iter().position(|vma| vma.start == at) else { return };
-        let Some(below) = above.checked_sub(1).filter(|below| self.vmas[*below].end == at) else { return };
+    /// Two neighbours at `at` become one if they are alike; where the upper one lived.
+    fn join(&mut self, at: u64) -> Option<u32> {
+        let above = self.vmas.iter().position(|vma| vma.start == at)?;
+        let below = above.checked_sub(1)?;
         let [a, b] = [below, above].map(|n| self.vmas[n]);
-        let ties = match (a.tie, b.tie) {
-            (Some(a), Some(b)) => a.number == b.number,
-            (Some(tie), None) | (None, Some(tie)) => !tie.inherited,
-            (None, None) => true,
-        };
-        if ties && a.advice == b.advice {
-            self.vmas[below] = Vma { end: b.end, tie: a.tie.or(b.tie), ..a };
-            self.vmas.remove(above);
+        if !a.merges_with(b) {
+            return None;
         }
+        self.vmas[below] = Vma { end: b.end, tie: a.tie.or(b.tie), ..a };
+        Some(self.vmas.remove(above).object)
     }
 }
 
@@ -220,7 +235,8 @@ impl World {
     pub(crate) fn new(machine: &MachineSpec, rules: Variant, settings: &Settings) -> Self {
         let memory = Model::new(machine, rules, settings);
         Self {
-            lru: Lru::default(),
+            lru: Lru::new(memory.cpus()),
+            slabs: Slabs::default(),
             memory,
             processes: BTreeMap::new(),
             folios: BTreeMap::new(),
@@ -242,8 +258,13 @@ impl World {
             Some(parent) => self.process(parent).family,
             None => (0..4096).find(|family| !used.contains(family)).unwrap(),
         };
-        let Some(root) = self.table(cpu) else { return false };
+        let Some(object) = self.new_object(cpu, Cache::MmStruct) else { return false };
+        let Some(root) = self.table(cpu) else {
+            self.free_object(cpu, object);
+            return false;
+        };
         let process = Process {
+            object,
             family,
             root,
             vmas: Vec::new(),
@@ -258,20 +279,35 @@ impl World {
         true
     }
 
-    pub(crate) fn map(&mut self, id: u32, pages: u64) -> Option<u64> {
+    pub(crate) fn map(&mut self, cpu: usize, id: u32, pages: u64) -> Option<u64> {
         let align = self.memory.rules.mmap_align;
         let process = self.process(id);
         let start = process.place_aligned(pages, align)?;
-        let vma = Vma { start, end: start + pages, advice: HugeAdvice::Default, tie: None };
+        let mut vma = Vma { start, end: start + pages, advice: HugeAdvice::Default, tie: None, object: 0 };
+        let above = process.vmas.iter().position(|above| vma.merges_with(*above));
+        let above = above.map(|above| process.vmas.remove(above));
+        if let Some(above) = above {
+            vma = Vma { start, ..above };
+        }
+        if let Some(below) = process.vmas.iter().position(|below| below.merges_with(vma)) {
+            let below = &mut process.vmas[below];
+            *below = Vma { end: vma.end, tie: below.tie.or(vma.tie), ..*below };
+            if let Some(above) = above {
+                self.free_object(cpu, above.object);
+            }
+            return Some(start);
+        }
+        if above.is_none() {
+            vma.object = self.new_object(cpu, Cache::VmArea)?;
+        }
+        let process = self.process(id);
         process.vmas.push(vma);
         process.vmas.sort_by_key(|vma| vma.start);
-        process.join(vma.end);
-        process.join(vma.start);
         Some(start)
     }
 
-    /// False where something in the range is not mapped.
-    pub(crate) fn advise(&mut self, id: u32, range: (u64, u64), advice: HugeAdvice) -> bool {
+    /// False where something in the range is not mapped, or when memory is out.
+    pub(crate) fn advise(&mut self, cpu: usize, id: u32, range: (u64, u64), advice: HugeAdvice) -> bool {
         let mut at = range.0;
         let mut is_whole = true;
         loop {
@@ -279,40 +315,56 @@ impl World {
             let part = (vma.start.max(at), vma.end.min(range.1));
             is_whole &= part.0 == at;
             if vma.advice != advice {
-                self.cut(id, part.0);
-                self.cut(id, part.1);
+                if !self.cut(cpu, id, part.0) || !self.cut(cpu, id, part.1) {
+                    return false;
+                }
                 let process = self.process(id);
                 let which = process.vma_of(part.0).unwrap();
                 process.vmas[which].advice = advice;
-                process.join(part.1);
-                process.join(part.0);
+                let left_over = [part.1, part.0].map(|at| process.join(at));
+                for object in left_over.into_iter().flatten() {
+                    self.free_object(cpu, object);
+                }
             }
             at = part.1;
         }
         is_whole && at == range.1
     }
 
-    /// No mapping, and no huge page, reaches across `at`.
-    pub(crate) fn cut(&mut self, id: u32, at: u64) {
+    /// No mapping, and no huge page, reaches across `at`; false when memory is out.
+    pub(crate) fn cut(&mut self, cpu: usize, id: u32, at: u64) -> bool {
         let process = self.process(id);
-        let Some(which) = process.vma_of(at).filter(|which| process.vmas[*which].start < at) else { return };
+        let Some(which) = process.vma_of(at).filter(|which| process.vmas[*which].start < at) else { return true };
+        let Some(object) = self.new_object(cpu, Cache::VmArea) else { return false };
+        let process = self.process(id);
         let whole = process.vmas[which];
         process.vmas[which].end = at;
-        process.vmas.insert(which + 1, Vma { start: at, ..whole });
+        process.vmas.insert(which + 1, Vma { start: at, object, ..whole });
         if !at.is_multiple_of(HUGE) && matches!(process.entries.get(&(at / HUGE)), Some(Entry::Huge { .. })) {
             self.split_huge_entry(id, at);
         }
+        true
     }
 
-    /// Takes out the mappings in a range; where the first of them begins and the last ends.
-    pub(crate) fn detach(&mut self, id: u32, range: (u64, u64)) -> Option<(u64, u64)> {
-        self.cut(id, range.0);
-        self.cut(id, range.1);
+    /// Takes out the mappings in a range; where the first of them begins and the last ends, if there are any, and where
+    /// they lived. Nothing when memory is out.
+    #[expect(clippy::option_option, reason = "no memory, and no mappings")]
+    pub(crate) fn detach(
+        &mut self,
+        cpu: usize,
+        id: u32,
+        range: (u64, u64),
+        objects: &mut Vec<u32>,
+    ) -> Option<Option<(u64, u64)>> {
+        if !self.cut(cpu, id, range.0) || !self.cut(cpu, id, range.1) {
+            return None;
+        }
         let process = self.process(id);
-        let (first, last) = (process.overlaps(range).next()?.start, process.overlaps(range).last()?.end);
+        let gone: Vec<Vma> = process.overlaps(range).copied().collect();
+        objects.extend(gone.iter().rev().map(|vma| vma.object));
         process.vmas.retain(|vma| vma.end <= range.0 || range.1 <= vma.start);
         process.forget(range);
-        Some((first, last))
+        Some(gone.first().zip(gone.last()).map(|(first, last)| (first.start, last.end)))
     }
 
     /// Before the first page of memory is mapped: the tie of a neighbour, or a new one.
@@ -332,16 +384,13 @@ impl World {
         self.ties = next;
     }
 
-    /// The child has the parent's mappings, and ties of its own.
-    pub(crate) fn inherit(&mut self, parent: u32, child: u32) {
-        let mut vmas = self.process(parent).vmas.clone();
-        for vma in vmas.iter_mut().filter(|vma| vma.tie.is_some()) {
+    /// The child gets a mapping of its parent's, with a tie of its own.
+    pub(crate) fn inherit(&mut self, child: u32, vma: Vma, object: u32) {
+        let tie = vma.tie.map(|_| {
             self.ties += 1;
-            vma.tie = Some(Tie { number: self.ties, inherited: true });
-        }
-        self.process(child).vmas = vmas;
-        let contents = self.process(parent).contents.clone();
-        self.process(child).contents = contents;
+            Tie { number: self.ties, inherited: true }
+        });
+        self.process(child).vmas.push(Vma { tie, object, ..vma });
     }
 
     // ---- Tables.
@@ -374,8 +423,9 @@ impl World {
         true
     }
 
-    /// Frees the tables that cover some of `range` and no mapping: those below before those above, by address.
-    pub(crate) fn free_tables(&mut self, cpu: usize, id: u32, range: (u64, u64)) {
+    /// Frees up to `most` of the tables that cover some of `range` and no mapping: those below before those above, by
+    /// address. True if that was all of them.
+    pub(crate) fn free_tables(&mut self, cpu: usize, id: u32, range: (u64, u64), most: usize) -> bool {
         let vmas = self.process(id).vmas.clone();
         let covers_nothing = |start: u64, size: u64| {
             let end = start + size;
@@ -392,6 +442,8 @@ impl World {
         leaving.extend(process.puds.iter().map(|(number, frame)| ((number + 1) * PGD_PAGES, PGD_PAGES, *frame)));
         leaving.retain(|(end, size, _)| covers_nothing(end - size, *size));
         leaving.sort_unstable();
+        let is_all = leaving.len() <= most;
+        leaving.truncate(most);
         for (end, size, frame) in leaving {
             let number = (end - size) / size;
             let process = self.process(id);
@@ -402,6 +454,7 @@ impl World {
             }
             self.memory.free(cpu, frame);
         }
+        is_all
     }
 
     // ---- Huge pages.
@@ -444,7 +497,7 @@ impl World {
         let is_base = taken.order == 0;
         let (by_huge, by_base) = if is_base { (0, vec![1]) } else { (1, vec![0; 1 << taken.order]) };
         assert!(self.folios.insert(head, Folio { by_huge, by_base }).is_none());
-        self.lru.add(cpu, head);
+        self.lru_add(cpu, head);
     }
 
     /// The first frame of the memory that holds a frame.
@@ -498,12 +551,6 @@ impl World {
         is_last
     }
 
-    /// Memory that nobody maps goes back.
-    pub(crate) fn free_folio(&mut self, cpu: usize, head: u32) {
-        self.lru.remove(head);
-        self.memory.free(cpu, head);
-    }
-
     /// Frees the huge zero page if no process uses it.
     pub(crate) fn shrink_huge_zero(&mut self, cpu: usize) -> bool {
         let unused = self.processes.values().all(|process| !process.uses_huge_zero);
@@ -519,6 +566,7 @@ impl World {
         let process = self.processes.remove(&id).unwrap();
         assert!(process.rss == 0 && process.puds.is_empty() && process.pmds.is_empty() && process.entries.is_empty());
         self.memory.free(cpu, process.root);
+        self.free_object(cpu, process.object);
     }
 
     /// All of a process's addresses.

@@ -2,15 +2,16 @@ use units::{CpuId, NodeId, Time, Vpn};
 
 use super::*;
 use crate::{
-    AllocRequest, FamilyId, MachineSpec, Mobility, NodeSpec, Settings, Variant, ZoneKind, ZoneSpec,
+    AllocRequest, FamilyId, MachineSpec, Mobility, NodeSpec, Settings, ZoneKind, ZoneSpec,
     address_space::MMAP_BASE,
-    check::tests::Numbers,
+    check::{Owners, tests::Numbers, walk_owners},
     cost::{Cx, Prices},
     event::Counters,
     fault::Access,
     page_table::{Pmd, PmdSlot, TableId},
     step::Step,
     touch::Touch,
+    variant,
     vma::PageRange,
 };
 
@@ -33,7 +34,7 @@ impl State {
         let zone = ZoneSpec::whole(ZoneKind::Normal, Pfn(0), 24 * HUGE_PAGES);
         let node = NodeSpec { id: NodeId(0), cpus: vec![CpuId(0)], distance: vec![10], zones: vec![zone] };
         let machine = MachineSpec { pageblock_order: Order::HUGE, max_order: Order(10), nodes: vec![node] };
-        let rules = *Variant::named("v6.7").expect("a known variant");
+        let rules = *variant::named("v6.7");
         let mut mm = Mm::new(&machine, rules, &Settings { min_free_kbytes: 0, ..Settings::default() });
         let first = with(&mut mm, |mm, cx| AddressSpace::new(mm, cx, MMAP_BASE)).expect("there is memory");
         let mut state = Self { mm, spaces: vec![first] };
@@ -77,7 +78,7 @@ impl State {
     }
 
     fn walk(&self) -> Result<Vec<Pfn>, Broken> {
-        walk_spaces(&self.mm, &self.spaces)
+        walk_owners(&self.mm, &Owners { spaces: self.spaces.iter().collect(), controls: Vec::new() })
     }
 
     /// A page of some process whose entry is one that `holds`, with its table.

@@ -1,0 +1,82 @@
+//! The whole fault-storm loop, mmap and munmap included, on this host's kernel and in the simulator: CPU time per base
+//! page, the same iterations on both, medians of alternating rounds, and their ratio.
+//!
+//!     cargo bench -p pagelab-lab
+#![expect(clippy::print_stdout, reason = "a benchmark talks to a person")]
+
+extern crate pagelab_lab as lab;
+
+use lab::machine::Machine;
+use linux::host::{Linux, block_on};
+use nix::{sys::time::TimeValLike, time::ClockId};
+use units::{Bytes, CpuId};
+use workloads::{Outcome, Workload};
+
+const ROUNDS: usize = 7;
+const ITERATIONS: u64 = 16;
+const WARMUP: u64 = 1;
+const SIZE: Bytes = Bytes::mib(128);
+const MACHINE: &str = "one-node-4g";
+
+fn main() {
+    let cap = Bytes::gib(1);
+    for page in ["base", "huge"] {
+        let (mut host, mut sim) = (Vec::new(), Vec::new());
+        for _ in 0..ROUNDS {
+            host.push(on_host(&workload(page), cap));
+            sim.push(in_simulator(&workload(page), cap));
+        }
+        let [host, sim] = [host, sim].map(median);
+        let wanted = if page == "base" { " (wanted: at least 25)" } else { "" };
+        println!(
+            "fault-storm, {page} pages: {host:.1} ns of CPU per base page on this host, {sim:.2} ns in the simulator: \
+             {:.1} times cheaper{wanted}",
+            host / sim
+        );
+    }
+}
+
+fn workload(page: &str) -> Workload {
+    let (iterations, warmup, size) = (ITERATIONS.to_string(), WARMUP.to_string(), SIZE.to_string());
+    let params = [("page", page), ("iterations", &iterations), ("warmup", &warmup), ("size", &size)];
+    Workload::parse("fault-storm", params).expect("the parameters are good")
+}
+
+/// The counted iterations by `getrusage`: user and system time of the one task.
+fn on_host(workload: &Workload, cap: Bytes) -> f64 {
+    let outcome = block_on(workload.run(Linux::new(vec![CpuId(0)], cap))).expect("the workload runs here");
+    let rusage = outcome.tasks[0].rusage;
+    let span = rusage.user + rusage.system;
+    per_page(span.0 as f64 / 1000.0, &outcome, ITERATIONS)
+}
+
+/// All iterations of a machine that is there already, warm-up included, by the CPU time of this thread.
+fn in_simulator(workload: &Workload, cap: Bytes) -> f64 {
+    let machine = Machine::load(MACHINE, &linux::setting::names()).expect("a built-in machine");
+    let config = lab::simulated::config(&machine, mm::variant::named("v6.1"), cap, 1).expect("a good machine");
+    let workload = workload.clone();
+    let start = cpu_ns();
+    let (outcome, _) = sim::simulate(&config, no_entries, async move |os| workload.run(os).await);
+    let span = cpu_ns() - start;
+    per_page(span as f64, &outcome.expect("the workload runs there"), ITERATIONS + WARMUP)
+}
+
+fn no_entries(name: &'static str, _: Vec<u8>) -> sim::EntryFuture {
+    unreachable!("threads need no entry such as {name}")
+}
+
+fn per_page(ns: f64, outcome: &Outcome, iterations: u64) -> f64 {
+    assert_eq!(outcome.tasks.len(), 1, "one task");
+    ns / (iterations * SIZE.frames().0) as f64
+}
+
+fn median(mut spans: Vec<f64>) -> f64 {
+    spans.sort_by(f64::total_cmp);
+    spans[spans.len() / 2]
+}
+
+/// CPU time of this thread so far.
+fn cpu_ns() -> u64 {
+    let now = ClockId::CLOCK_THREAD_CPUTIME_ID.now().expect("every thread has this clock");
+    u64::try_from(now.num_nanoseconds()).expect("it starts at 0")
+}

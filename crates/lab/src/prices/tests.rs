@@ -1,0 +1,98 @@
+//! Prices in machine files: read, written back, and every way in which one can be wrong.
+
+use super::*;
+use crate::machine::Machine;
+
+const HEAD: &str = "about = ''\n[[node]]\nid = 0\nmemory = '1GiB'\ncpus = '0'\n[prices]\n";
+
+fn machine(prices: &str) -> Result<Machine, String> {
+    let source = Source::from_text("machines/x.toml", format!("{HEAD}{prices}\n"));
+    Machine::from_source(&source, &[]).map_err(|error| error.to_string())
+}
+
+fn bad(prices: &str) -> String {
+    machine(prices).expect_err(prices)
+}
+
+#[test]
+fn every_operation_has_one_generic_price_with_a_source() {
+    for work in Work::ALL {
+        assert_eq!(generic().iter().filter(|price| price.work == *work).count(), 1, "{}", work.name());
+    }
+    assert!(generic().iter().all(|price| !price.source.is_empty() && price.takes > Picos(0)));
+    let clear = generic().iter().find(|price| price.work == Work::ClearFrame).unwrap();
+    // 4,096 bytes at 14.55 GB/s.
+    assert_eq!(clear.takes, Picos(281_500));
+    let (works, measured) =
+        (Work::ALL.len(), generic().iter().filter(|price| !price.source.starts_with(ASSUMED)).count());
+    assert!(measured > 0);
+    let expected = format!("{} of {works} prices are assumed; 0 are the machine's, {works} generic", works - measured);
+    assert_eq!(summary(&all(&[])), expected);
+}
+
+#[test]
+fn a_machines_own_prices_replace_generic_ones_and_survive_writing() {
+    let text = "copy_frame = { ns = 512.25, source = \"memcpy, perf bench\" }\ntrap = { ps = 98_001, source = 'assumed: \"x\"' }";
+    let machine = machine(text).unwrap();
+    let used = all(&machine.prices);
+    let of = |work: Work| used.iter().find(|price| price.work == work.name()).unwrap();
+    assert_eq!((of(Work::CopyFrame).ps, of(Work::Trap).ps), (512_250, 98_001));
+    assert_eq!((of(Work::CopyFrame).is_assumed(), of(Work::Trap).is_assumed()), (false, true));
+    assert!(of(Work::ClearFrame).generic && !of(Work::Trap).generic);
+    let generic_ones = Work::ALL.len() - 2;
+    assert!(summary(&used).ends_with(&format!("; 2 are the machine's, {generic_ones} generic")), "{}", summary(&used));
+
+    let written = machine.to_toml();
+    assert!(written.contains("copy_frame = { ns = 512.25, source = \"memcpy, perf bench\" }\n"), "{written}");
+    let again = Machine::from_source(&Source::from_text("machines/x.toml", written), &[]).unwrap();
+    assert_eq!(again, machine);
+}
+
+#[test]
+fn prices_reach_the_simulator() {
+    let dear = machine("clear_frame = { ps = 7, source = 'test' }").unwrap();
+    let generic_price = Prices::new(|work| Picos(all(&[])[work as usize].ps));
+    assert_eq!(prices(&[]), generic_price);
+    let expected = Prices::new(|work| match work {
+        Work::ClearFrame => Picos(7),
+        work => Picos(all(&[])[work as usize].ps),
+    });
+    assert_eq!(prices(&dear.prices), expected);
+    assert_ne!(expected, generic_price);
+}
+
+#[test]
+fn what_is_wrong_is_named_with_its_line() {
+    for (text, message) in [
+        (
+            "clear_fram = { ns = 1, source = 'x' }",
+            "prices: unknown price \"clear_fram\"; did you mean \"clear_frame\"?",
+        ),
+        (
+            "clear_frame = { ns = 1, sauce = 'x' }",
+            "prices.clear_frame: unknown key \"sauce\"; did you mean \"source\"? (valid keys: ns, ps, source)",
+        ),
+        ("clear_frame = 281", &format!("prices.clear_frame: {FORM}")),
+        ("clear_frame = { source = 'x' }", &format!("prices.clear_frame: {FORM}: either ns or ps")),
+        ("clear_frame = { ns = 1, ps = 1, source = 'x' }", &format!("prices.clear_frame: {FORM}: either ns or ps")),
+        ("clear_frame = { ns = 1 }", "prices.clear_frame.source: missing; expected a string"),
+        (
+            "clear_frame = { ns = 1, source = ' ' }",
+            "prices.clear_frame.source: expected who measured it and how, or \"assumed: \" and why, found nothing",
+        ),
+        (
+            "clear_frame = { ns = 1, source = 'fault-storm on my laptop' }",
+            "prices.clear_frame.source: expected a source other than fault-storm: no price comes from what it is compared with",
+        ),
+    ] {
+        assert_eq!(bad(text), format!("machines/x.toml:7: {message}"), "{text}");
+    }
+    for number in ["-1", "1.2345", "1e3", "nan", "1_000_000_000.001", "true", "'fast'"] {
+        let message = bad(&format!("trap = {{ ns = {number}, source = 'x' }}"));
+        let expected =
+            "machines/x.toml:7: prices.trap.ns: expected a number with at most 3 decimals, at most a second, found ";
+        assert!(message.starts_with(expected), "{message}");
+    }
+    let message = bad("trap = { ps = 0.5, source = 'x' }");
+    assert!(message.contains("prices.trap.ps: expected a whole number, at most a second, found 0.5"), "{message}");
+}

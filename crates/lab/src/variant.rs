@@ -1,0 +1,162 @@
+//! Variants by name or path: kernels as data, each its parent plus what differs. Files: `variants/NAME.toml`.
+//!
+//! Which rules there are and which values they take is the table in `mm::variant`; this is its reader for files that
+//! users write, with messages that name file, line and key.
+
+#[cfg(test)]
+mod tests;
+
+use std::collections::BTreeMap;
+
+use linux::procfs::{Capture, ProcError, version};
+use mm::{
+    Variant,
+    variant::{self, Diff, Named, Takes},
+};
+use serde::{Deserialize, Serialize};
+use units::Bytes;
+
+use crate::source::{self, Kind, Source, SourceError, TableReader, unknown};
+
+/// The variant that means the kernel this program runs on.
+pub const HOST: &str = "host";
+
+const KEYS: &[&str] = &["about", "parent", "since", "rules"];
+/// Missing rules that a message names.
+const NAMED_MISSING: usize = 4;
+
+/// The variant of a name or path.
+pub fn load(name_or_path: &str) -> Result<Named, SourceError> {
+    read(&source::lookup(Kind::Variant, name_or_path)?, &[], &|parent| source::lookup(Kind::Variant, parent))
+}
+
+/// The release of the kernel that this program runs on.
+pub fn host_release() -> Result<String, ProcError> {
+    let capture = Capture::live()?;
+    Ok(version::parse(capture.text("version")?)?.text)
+}
+
+/// Name, and lines about it, of every variant: what it is, its parent and what differs. Oldest first; a file that is wrong
+/// comes before all, and says why.
+pub fn list() -> Vec<(String, Vec<String>)> {
+    let names = source::names(Kind::Variant).into_iter();
+    let mut variants: Vec<_> = names.map(|name| (load(&name), name)).collect();
+    variants.sort_by_key(|(variant, _)| variant.as_ref().ok().map(|variant| variant.since));
+    let lines = |(variant, name): (Result<Named, SourceError>, String)| match variant {
+        Ok(variant) => (name, vec![variant.about.clone(), variant.difference()]),
+        Err(error) => (name, vec![error.to_string()]),
+    };
+    variants.into_iter().map(lines).chain([(HOST.to_owned(), vec![about_host()])]).collect()
+}
+
+fn about_host() -> String {
+    let nearest = host_release().map_err(|error| error.to_string()).and_then(|release| {
+        let variant = Variant::for_release(&release).map_err(|error| error.to_string())?;
+        Ok(format!("the newest of these that is not newer than this kernel, {release}: {}", variant.name))
+    });
+    nearest.unwrap_or_else(|problem| format!("this machine's kernel: {problem}"))
+}
+
+/// `below`: the files whose parent this is, to find circles.
+fn read(
+    source: &Source,
+    below: &[&str],
+    lookup: &dyn Fn(&str) -> Result<Source, SourceError>,
+) -> Result<Named, SourceError> {
+    let document = source.parse()?;
+    let root = document.root().only("key", KEYS)?;
+    let about = root.required("about")?;
+    let parent = root.optional::<String>("parent")?;
+    let diff = diff(&root)?;
+    let since = since(&root)?;
+    let name = source.name().to_owned();
+    let Some(parent) = parent else {
+        let rules = diff.whole().map_err(|missing| root.error("parent", no_parent(&missing)))?;
+        let since = since.ok_or_else(|| root.error("since", "missing; expected a release such as \"6.1\""))?;
+        return Ok(Named { name, about, parent: None, since, diff: Vec::new(), rules });
+    };
+    let line = [below, &[source.file()]].concat();
+    let file = lookup(&parent).map_err(|error| match error.file {
+        Some(file) => root.error("parent", format!("{file} {}", error.message)),
+        None => root.error("parent", error.message),
+    })?;
+    if let Some(at) = line.iter().position(|below| *below == file.file()) {
+        let circle = [&line[at..], &[file.file()]].concat();
+        return Err(root.error("parent", format!("variants are their own parents: {}", circle.join(" -> "))));
+    }
+    let above = read(&file, &line, lookup)?;
+    let rules = diff.over(&above.rules);
+    let diff = rules.differences(&above.rules);
+    Ok(Named { name, about, parent: Some(above.name), since: since.unwrap_or(above.since), diff, rules })
+}
+
+fn since(root: &TableReader<'_>) -> Result<Option<(u32, u32)>, SourceError> {
+    let Some(text) = root.optional::<String>("since")? else { return Ok(None) };
+    let since = variant::major_minor(&text).filter(|(major, minor)| format!("{major}.{minor}") == text);
+    let wrong = || root.error("since", format!("expected a release such as \"6.1\", found {text:?}"));
+    since.ok_or_else(wrong).map(Some)
+}
+
+fn no_parent(missing: &[&str]) -> String {
+    let named = missing.iter().take(NAMED_MISSING).copied().collect::<Vec<_>>().join(", ");
+    let more = missing.len().checked_sub(NAMED_MISSING).filter(|more| *more > 0);
+    let more = more.map_or(String::new(), |more| format!(" and {more} more"));
+    format!("missing; a variant without a parent gives every rule, and this one lacks {named}{more}")
+}
+
+fn diff(root: &TableReader<'_>) -> Result<Diff, SourceError> {
+    let mut diff = Diff::default();
+    let Some(table) = root.table("rules")? else { return Ok(diff) };
+    let names: Vec<_> = Variant::RULES.iter().map(|rule| rule.name).collect();
+    let table = table.only("rule", &names)?;
+    for rule in Variant::RULES.iter().filter(|rule| table.has(rule.name)) {
+        let value = value(&table, rule.name, rule.takes)?;
+        assert!(diff.set(rule.name, &value), "{} takes {value}: its table says so", rule.name);
+    }
+    Ok(diff)
+}
+
+fn value(table: &TableReader<'_>, rule: &str, takes: Takes) -> Result<String, SourceError> {
+    Ok(match takes {
+        Takes::Switch => table.required::<bool>(rule)?.to_string(),
+        Takes::Number => table.required::<u64>(rule)?.to_string(),
+        Takes::Size => table.required::<Bytes>(rule)?.to_string(),
+        Takes::Words(words) => {
+            let word: String = table.required(rule)?;
+            if !words.contains(&word.as_str()) {
+                return Err(table.error(rule, unknown("value", &word, words)));
+            }
+            word
+        }
+    })
+}
+
+/// A variant as a run records it: a result explains itself, and a run that is resumed is the same run.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Recorded {
+    /// Its name.
+    pub name: String,
+    /// Its parent and what differs, in words.
+    pub difference: String,
+    /// All of its rules.
+    pub rules: BTreeMap<String, String>,
+}
+
+impl Recorded {
+    /// A variant as it is now.
+    pub fn of(variant: &Named) -> Self {
+        let rules = variant.rules.values().into_iter().map(|(rule, value)| (rule.to_owned(), value));
+        Self { name: variant.name.clone(), difference: variant.difference(), rules: rules.collect() }
+    }
+
+    /// Its rules, for the simulator.
+    pub fn rules(&self) -> Result<Variant, String> {
+        let mut diff = Diff::default();
+        for (rule, value) in &self.rules {
+            if !diff.set(rule, value) {
+                return Err(format!("variant {}: {rule} cannot be {value}", self.name));
+            }
+        }
+        diff.whole().map_err(|missing| format!("variant {} lacks {}", self.name, missing.join(", ")))
+    }
+}

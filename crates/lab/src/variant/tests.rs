@@ -1,0 +1,136 @@
+//! Files of variants: what they come to, and every way in which one can be wrong.
+
+use super::*;
+
+/// Reads `x.toml` beside other files; what is not among them is built in.
+fn with(others: &[(&str, &str)], text: &str) -> Result<Named, String> {
+    let lookup = |name: &str| match others.iter().find(|(other, _)| *other == name) {
+        Some((name, text)) => Ok(Source::from_text(format!("variants/{name}.toml"), *text)),
+        None => source::lookup(Kind::Variant, name),
+    };
+    read(&Source::from_text("variants/x.toml", text), &[], &lookup).map_err(|error| error.to_string())
+}
+
+fn bad(text: &str) -> String {
+    with(&[], text).expect_err(text)
+}
+
+#[test]
+fn built_in_files_are_read_alike_by_both_readers() {
+    for built_in in variant::all() {
+        assert_eq!(load(&built_in.name).as_ref(), Ok(built_in));
+        assert_eq!(Recorded::of(built_in).rules(), Ok(built_in.rules));
+    }
+}
+
+#[test]
+fn a_variant_is_its_parent_plus_what_differs() {
+    let y = ("y", "about = 'y'\nparent = 'v6.1'\n[rules]\nnofragment = false\nmin_free_kbytes_max = 1024");
+    let rules = "nofragment = true\npcp_batch_limit = '2MiB'\npcp_high = 'low-mark-per-cpu'";
+    let x = with(&[y], &format!("about = 'x'\nparent = 'y'\n[rules]\n{rules}")).unwrap();
+    let parent = variant::named("v6.1");
+    let expected = Variant { min_free_kbytes_max: 1024, pcp_batch_limit: Bytes::mib(2), ..*parent };
+    assert_eq!(x.rules, expected);
+    // What is said but does not differ is no difference.
+    assert_eq!(x.difference(), "y with pcp_batch_limit = 2MiB, nofragment = true");
+    assert_eq!((x.name.as_str(), x.since), ("x", (6, 1)));
+    let alone = with(&[], "about = ''\nparent = 'v4.1'").unwrap();
+    assert_eq!((alone.rules, alone.difference().as_str()), (*variant::named("v4.1"), "the rules of v4.1"));
+}
+
+#[test]
+fn a_users_variant_is_never_chosen_by_release() {
+    let x = with(&[], "about = ''\nparent = 'v6.1'\nsince = '6.2'\n[rules]\nnofragment = false").unwrap();
+    assert_eq!(x.since, (6, 2));
+    assert_eq!(Variant::for_version(6, 2).map(|variant| variant.name.as_str()), Ok("v6.1"));
+}
+
+#[test]
+fn keys_and_rules_that_do_not_exist_are_named_with_the_nearest() {
+    assert_eq!(
+        bad("about = ''\nparnet = 'v6.1'"),
+        "variants/x.toml:2: unknown key \"parnet\"; did you mean \"parent\"? (valid keys: about, parent, since, rules)"
+    );
+    assert_eq!(
+        bad("about = ''\nparent = 'v6.1'\n[rules]\nno_fragment = true"),
+        "variants/x.toml:4: rules: unknown rule \"no_fragment\"; did you mean \"nofragment\"?"
+    );
+    assert_eq!(
+        bad("about = ''\nparent = 'v6.1'\n\n[rules]\npcp_high = 'tunde'"),
+        "variants/x.toml:5: rules.pcp_high: unknown value \"tunde\"; did you mean \"tuned\"? \
+         (valid values: six-batches, low-mark-per-cpu, tuned)"
+    );
+}
+
+#[test]
+fn values_of_another_kind_say_what_was_expected() {
+    for (rule, message) in [
+        ("nofragment = 1", "nofragment: expected true or false, found the integer 1"),
+        ("nofragment = 'true'", "nofragment: expected true or false, found the string \"true\""),
+        ("min_free_kbytes_max = '64MiB'", "min_free_kbytes_max: expected a whole number, found the string \"64MiB\""),
+        ("pcp_batch_limit = 128", "pcp_batch_limit: expected a size such as \"512MiB\", found the integer 128"),
+        ("mmap_align = true", "mmap_align: expected a string, found the boolean true"),
+    ] {
+        let text = format!("about = ''\nparent = 'v6.1'\n[rules]\n{rule}");
+        assert_eq!(bad(&text), format!("variants/x.toml:4: rules.{message}"));
+    }
+    assert_eq!(
+        bad("about = ''\nparent = 'v6.1'\nsince = 'v6.1'"),
+        "variants/x.toml:3: since: expected a release such as \"6.1\", found \"v6.1\""
+    );
+}
+
+#[test]
+fn parents_must_be_there_and_not_in_a_circle() {
+    let unknown = "variants/x.toml:2: parent: unknown variant \"v6.2\"; did you mean \"v6.";
+    assert!(bad("about = ''\nparent = 'v6.2'").starts_with(unknown));
+    assert_eq!(
+        bad("about = ''\nparent = 'no/such.toml'"),
+        "variants/x.toml:2: parent: no/such.toml cannot be read: No such file or directory (os error 2)"
+    );
+    let circle = |others: &[(&str, &str)], parent: &str| {
+        with(others, &format!("about = ''\nparent = '{parent}'")).expect_err(parent)
+    };
+    let x = ("x", "about = ''\nparent = 'y'");
+    assert_eq!(
+        circle(&[x], "x"),
+        "variants/x.toml:2: parent: variants are their own parents: variants/x.toml -> variants/x.toml"
+    );
+    assert_eq!(
+        circle(&[x, ("y", "about = ''\nparent = 'x'")], "y"),
+        "variants/y.toml:2: parent: variants are their own parents: \
+         variants/x.toml -> variants/y.toml -> variants/x.toml"
+    );
+    // A mistake in the parent is the parent's.
+    assert_eq!(
+        circle(&[("y", "about = ''\nparent = 'v6.1'\n[rules]\nnofragment = 0")], "y"),
+        "variants/y.toml:4: rules.nofragment: expected true or false, found the integer 0"
+    );
+}
+
+#[test]
+fn a_root_gives_every_rule() {
+    // One is there, four are named.
+    let more = mm::Variant::RULES.len() - 5;
+    let expected = format!(
+        "variants/x.toml:1: parent: missing; a variant without a parent gives every rule, and this one lacks promo_mark, \
+         movable_marks, reserve_ratio_zero, empty_zone_reserve and {more} more"
+    );
+    assert_eq!(bad("about = ''\nsince = '3.9'\n[rules]\nmark_step = 'scale-factor'"), expected);
+    let source = source::lookup(Kind::Variant, "v3.9").unwrap();
+    let whole = source.text().replace("since = \"3.9\"\n", "");
+    assert_eq!(bad(&whole), "variants/x.toml:1: since: missing; expected a release such as \"6.1\"");
+    let lacking = source.text().replace("nofragment = false\n", "");
+    assert!(bad(&lacking).ends_with("and this one lacks nofragment"), "{}", bad(&lacking));
+}
+
+#[test]
+fn a_record_that_is_not_whole_is_refused() {
+    let whole = Recorded::of(&variant::all()[0]);
+    let mut lacking = whole.clone();
+    lacking.rules.remove("nofragment");
+    assert_eq!(lacking.rules(), Err("variant v3.9 lacks nofragment".to_owned()));
+    let mut wrong = whole;
+    wrong.rules.insert("nofragment".to_owned(), "maybe".to_owned());
+    assert_eq!(wrong.rules(), Err("variant v3.9: nofragment cannot be maybe".to_owned()));
+}

@@ -1,0 +1,174 @@
+//! What the memory manager takes, in CPU time and memory: an order-0 pair, a fresh 1 TiB machine, and a quarter of a
+//! machine's memory touched once, at 4 GiB and at 1 TiB. Ratios and sizes are compared with what we want of them; a time
+//! alone says more about this machine than about us.
+//!
+//!     cargo bench -p pagelab-mm
+#![expect(clippy::print_stdout, reason = "a benchmark talks to a person")]
+
+extern crate pagelab_mm as mm;
+
+use std::{fs, process::Command};
+
+use mm::{
+    AllocRequest, MachineSpec, Mm, NodeSpec, Settings, ZoneKind, ZoneSpec,
+    address_space::{AddressSpace, MMAP_BASE},
+    cost::{Cx, Prices, Work},
+    event::Counters,
+    fault::{Access, FaultDone},
+    step::Step,
+    thp::ThpEnabled,
+    touch::Touch,
+    variant::named,
+};
+use nix::{sys::time::TimeValLike, time::ClockId};
+use units::{Bytes, CpuId, NodeId, Order, Pfn, Picos, Time};
+
+const PAIRS: u32 = 5_000_000;
+const ROUNDS: usize = 7;
+
+/// What [`touch_quarter`] is started with, in a process of its own: its memory is new then, as a simulated machine's is.
+const TOUCH: &str = "touch-quarter";
+
+fn main() {
+    let arguments: Vec<String> = std::env::args().collect();
+    if let [_, command, gib, rules] = arguments.as_slice()
+        && command == TOUCH
+    {
+        return touch_quarter(Bytes::gib(gib.parse().expect("a number of GiB")), *named(rules));
+    }
+    fresh_machine();
+    for rules in ["v4.1", "v6.1"] {
+        let mut mm = Mm::new(&machine(1, Bytes::gib(4)), *named(rules), &settings());
+        let [hot, burst] = [1, 4096].map(|burst| median(|| pair(&mut mm, burst)));
+        println!("order-0 pair, {rules}: {hot:.1} ns (wanted: at most 10), {burst:.1} ns in bursts of 4096");
+    }
+    for rules in ["v4.1", "v6.1"] {
+        let small: Vec<Touched> = (0..ROUNDS).map(|_| in_new_process(4, rules)).collect();
+        let large: Vec<Touched> = (0..3).map(|_| in_new_process(1024, rules)).collect();
+        let [small_ns, large_ns] = [small, large.clone()].map(|runs| middle(runs.iter().map(|run| run.ns).collect()));
+        println!(
+            "a quarter touched, {}: {small_ns:.1} ns per page at 4 GiB, {large_ns:.1} ns at 1 TiB: ratio {:.2} (wanted: at \
+             most 1.3); {:.1} bytes per touched frame at 1 TiB (wanted: at most 32)",
+            rules,
+            large_ns / small_ns,
+            large[0].bytes
+        );
+    }
+}
+
+fn in_new_process(gib: u32, rules: &str) -> Touched {
+    let program = std::env::current_exe().expect("a running program has a file");
+    let output = Command::new(program).args([TOUCH, &gib.to_string(), rules]).output().expect("it starts again");
+    assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
+    let text = String::from_utf8(output.stdout).expect("numbers are text");
+    let numbers: Vec<f64> = text.split_whitespace().filter_map(|word| word.parse().ok()).collect();
+    Touched { ns: numbers[0], bytes: numbers[1] }
+}
+
+fn settings() -> Settings {
+    Settings { min_free_kbytes: 65536, ..Settings::default() }
+}
+
+fn machine(nodes: u32, each: Bytes) -> MachineSpec {
+    let frames = u32::try_from(each.frames().0).expect("a node's frames have 32-bit numbers");
+    let node = |id: u32| NodeSpec {
+        id: NodeId(id),
+        cpus: vec![CpuId(id)],
+        distance: (0..nodes).map(|other| if other == id { 10 } else { 20 }).collect(),
+        zones: vec![ZoneSpec::whole(ZoneKind::Normal, Pfn(id * frames), frames)],
+    };
+    MachineSpec { pageblock_order: Order(9), max_order: Order(10), nodes: (0..nodes).map(node).collect() }
+}
+
+fn fresh_machine() {
+    let before = resident_kib();
+    let start = cpu_ns();
+    let mm = Mm::new(&machine(8, Bytes::gib(128)), *named("v6.1"), &Settings::default());
+    let (span, held) = (cpu_ns() - start, resident_kib() - before);
+    println!(
+        "a fresh machine of 1 TiB in 8 nodes: {:.1} ms (wanted: under 500), {:.1} MiB resident (wanted: under 64)",
+        span as f64 / 1e6,
+        held as f64 / 1024.0
+    );
+    drop(mm);
+}
+
+/// Prices that differ, so that nothing is optimised away.
+fn prices() -> Prices {
+    Prices::new(|work: Work| Picos(1 + work as u64))
+}
+
+/// Nanoseconds per frame allocated and freed, `burst` at a time.
+fn pair(mm: &mut Mm, burst: u32) -> f64 {
+    let prices = prices();
+    let mut counters = Counters::default();
+    let mut cx = Cx::new(CpuId(0), Time(0), &prices, &mut counters);
+    let request = AllocRequest::gfp_highuser_movable(NodeId(0));
+    let mut taken = Vec::with_capacity(burst as usize);
+    let start = cpu_ns();
+    for _ in 0..PAIRS / burst {
+        for _ in 0..burst {
+            taken.push(mm.alloc(&mut cx, &request).expect("there is memory"));
+        }
+        while let Some(pfn) = taken.pop() {
+            mm.free(&mut cx, pfn, Order::BASE);
+        }
+    }
+    (cpu_ns() - start) as f64 / f64::from(PAIRS / burst * burst)
+}
+
+/// What a touched page takes.
+#[derive(Clone)]
+struct Touched {
+    ns: f64,
+    bytes: f64,
+}
+
+/// Touches a quarter of the memory of a machine of one node once, page by page, from one process; prints nanoseconds and
+/// bytes per page.
+fn touch_quarter(size: Bytes, rules: mm::Variant) {
+    let mut mm = Mm::new(&machine(1, size), rules, &settings());
+    mm.thp.enabled = ThpEnabled::Never;
+    let prices = prices();
+    let mut counters = Counters::default();
+    let pages = size.frames().0 / 4;
+    let mut cx = Cx::new(CpuId(0), Time(0), &prices, &mut counters);
+    let mut space = AddressSpace::new(&mut mm, &mut cx, MMAP_BASE).expect("there is memory");
+    let range = space.mmap(&mut mm, &mut cx, pages).expect("there is room");
+    let mut touch = Touch::pages(range, Access::Write);
+    let before = resident_kib();
+    let start = cpu_ns();
+    // Bound: each step takes a fault at least. Steps of 2 us of virtual time, as the simulator's quantum makes them.
+    loop {
+        let mut cx = Cx::new(CpuId(0), Time(0), &prices, &mut counters);
+        match touch.step(&mut mm, &mut space, &mut cx, Time(2_000_000)) {
+            Step::More => {}
+            Step::Block(wait) => panic!("nothing waits here, but for {wait:?}"),
+            Step::Done(done) => break assert_eq!(done, FaultDone::Handled, "there is memory"),
+        }
+    }
+    let span = cpu_ns() - start;
+    let bytes = (resident_kib() - before) as f64 * 1024.0 / pages as f64;
+    println!("{} {bytes}", span as f64 / pages as f64);
+}
+
+fn median(mut run: impl FnMut() -> f64) -> f64 {
+    middle((0..ROUNDS).map(|_| run()).collect())
+}
+
+fn middle(mut spans: Vec<f64>) -> f64 {
+    spans.sort_by(f64::total_cmp);
+    spans[spans.len() / 2]
+}
+
+/// CPU time of this thread so far.
+fn cpu_ns() -> u64 {
+    let now = ClockId::CLOCK_THREAD_CPUTIME_ID.now().expect("every thread has this clock");
+    u64::try_from(now.num_nanoseconds()).expect("it starts at 0")
+}
+
+fn resident_kib() -> u64 {
+    let text = fs::read_to_string("/proc/self/status").expect("there is a /proc");
+    let line = text.lines().find(|line| line.starts_with("VmRSS:")).expect("every process has one");
+    line.split_whitespace().nth(1).and_then(|field| field.parse().ok()).expect("the field is a number")
+}

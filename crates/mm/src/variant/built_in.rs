@@ -1,0 +1,83 @@
+//! Linux: none; the variants that come with the program.
+//! Differs: the files of `variants/`, read once.
+
+use std::sync::LazyLock;
+
+use serde::Deserialize;
+
+use super::{Diff, Named, Variant, major_minor};
+
+/// Name and text of each built-in variant.
+macro_rules! files {
+    ($($name:literal)*) => {
+        &[$(($name, include_str!(concat!("../../../../variants/", $name, ".toml"))),)*]
+    };
+}
+
+/// Oldest first, so that a parent comes before its children.
+#[rustfmt::skip]
+const FILES: &[(&str, &str)] = files![
+    "v3.9" "v4.1" "v4.4" "v4.6" "v4.7" "v4.8" "v4.12" "v4.15" "v4.17" "v4.19" "v4.20" "v5.0" "v5.8" "v5.9" "v5.10" "v5.14"
+    "v5.18" "v6.1" "v6.6" "v6.7" "v6.10" "v6.12" "v6.18"
+];
+
+static ALL: LazyLock<Vec<Named>> = LazyLock::new(|| {
+    let mut all: Vec<Named> = Vec::with_capacity(FILES.len());
+    for (name, text) in FILES {
+        let variant = read(name, text, &all).unwrap_or_else(|problem| panic!("variants/{name}.toml: {problem}"));
+        all.push(variant);
+    }
+    all
+});
+
+/// Every built-in variant, oldest first.
+pub fn all() -> &'static [Named] {
+    &ALL
+}
+
+/// The built-in variant of this name, if there is one.
+pub fn built_in(name: &str) -> Option<&'static Named> {
+    all().iter().find(|variant| variant.name == name)
+}
+
+/// The rules of the built-in variant of this name.
+///
+/// # Panics
+/// When there is none: names that a user gives go through [`built_in`].
+pub fn named(name: &str) -> &'static Variant {
+    let variant = built_in(name).unwrap_or_else(|| panic!("no built-in variant {name:?}"));
+    &variant.rules
+}
+
+/// A variant file; `lab` reads the same keys from files of users, with better messages.
+#[derive(Deserialize)]
+#[serde(deny_unknown_fields)]
+struct File {
+    about: String,
+    parent: Option<String>,
+    since: String,
+    #[serde(default)]
+    rules: toml::Table,
+}
+
+pub(super) fn read(name: &str, text: &str, older: &[Named]) -> Result<Named, String> {
+    let File { about, parent, since, rules } = toml::from_str(text).map_err(|error| error.to_string())?;
+    let since = major_minor(&since).ok_or_else(|| format!("since: {since:?} is no release"))?;
+    let mut diff = Diff::default();
+    for (rule, value) in &rules {
+        let value = value.as_str().map_or_else(|| value.to_string(), str::to_owned);
+        if !diff.set(rule, &value) {
+            return Err(format!("rules.{rule}: no such rule, or it does not take {value}"));
+        }
+    }
+    let above = match &parent {
+        None => None,
+        Some(parent) => Some(older.iter().find(|older| older.name == *parent).ok_or("no such parent")?),
+    };
+    let rules = match above {
+        Some(parent) => diff.over(&parent.rules),
+        None => diff.whole().map_err(|missing| format!("without a parent, but also without {}", missing.join(", ")))?,
+    };
+    let diff = above.map_or_else(Vec::new, |parent| rules.differences(&parent.rules));
+    Ok(Named { name: name.to_owned(), about, parent, since, diff, rules })
+}

@@ -1,0 +1,241 @@
+//! Touching memory and its faults once more, in the same bounded steps: time is measured in pages touched.
+
+use mm::{Mobility, ZoneKind, event::Event, fault::FaultDone, variant::HugeCow};
+
+use crate::{
+    huge_copy::{Copied, HugeCopy},
+    model::Wish,
+    processes::{Entry, HUGE, Page, Store, World},
+};
+
+/// Loads or stores, one to each page.
+#[derive(Clone, Debug)]
+pub(crate) struct Touch {
+    pub(crate) next: u64,
+    pub(crate) end: u64,
+    /// What it stores, if it does not load.
+    pub(crate) store: Option<Store>,
+    /// A fault under way.
+    pub(crate) fault: Option<UnderWay>,
+}
+
+/// A fault between two steps.
+#[derive(Clone, Debug)]
+pub(crate) enum UnderWay {
+    /// A huge page was cleared and is not mapped yet; and there is the table to keep with it.
+    Cleared { frame: u32, table: u32 },
+    /// A huge page is being copied.
+    Copy(HugeCopy),
+}
+
+impl Touch {
+    /// The frames that it holds.
+    pub(crate) fn held(&self) -> Vec<u32> {
+        match &self.fault {
+            None => Vec::new(),
+            Some(UnderWay::Cleared { frame, table }) => vec![*frame, *table],
+            Some(UnderWay::Copy(copy)) => copy.held().collect(),
+        }
+    }
+}
+
+/// What a fault came to.
+enum Fault {
+    Done(FaultDone),
+    /// Others may run before it goes on.
+    Paused,
+}
+
+impl World {
+    /// Touches pages until `most` of them are touched; nothing if there is more to do.
+    pub(crate) fn touch(&mut self, cpu: usize, id: u32, touch: &mut Touch, most: u64) -> Option<FaultDone> {
+        let mut touched = 0;
+        while touch.next < touch.end {
+            let number = touch.next / HUGE;
+            let is_huge = matches!(self.process(id).entries.get(&number), Some(Entry::Huge { .. }));
+            let may = match self.process(id).page(touch.next) {
+                _ if touch.fault.is_some() => false,
+                Page::Frame { writable, .. } => writable || touch.store.is_none(),
+                Page::Zero => touch.store.is_none(),
+                Page::Nothing => false,
+            };
+            if may {
+                let end = if is_huge { touch.end.min((number + 1) * HUGE) } else { touch.next + 1 };
+                touched += end - touch.next;
+                for page in touch.next..end {
+                    if let Some(store) = touch.store {
+                        self.process(id).store(page, store);
+                    }
+                }
+                touch.next = end;
+                if touched >= most && touch.next < touch.end {
+                    return None;
+                }
+                continue;
+            }
+            match self.fault(cpu, id, touch) {
+                Fault::Done(FaultDone::Handled) => {}
+                Fault::Done(failed) => return Some(failed),
+                Fault::Paused => return None,
+            }
+        }
+        Some(FaultDone::Handled)
+    }
+
+    /// What the fault of a touch holds goes back.
+    pub(crate) fn abort_touch(&mut self, cpu: usize, touch: &mut Touch) {
+        match touch.fault.take() {
+            None => {}
+            Some(UnderWay::Cleared { frame, table }) => {
+                self.memory.free(cpu, table);
+                self.memory.free(cpu, frame);
+            }
+            Some(UnderWay::Copy(copy)) => {
+                for frame in copy.held() {
+                    self.memory.free(cpu, frame);
+                }
+            }
+        }
+    }
+
+    fn fault(&mut self, cpu: usize, id: u32, touch: &mut Touch) -> Fault {
+        let page = touch.next;
+        match touch.fault.take() {
+            None => {}
+            Some(UnderWay::Cleared { frame, table }) => return self.map_huge(cpu, id, page, (frame, table)),
+            Some(UnderWay::Copy(copy)) => return self.go_on_copying(cpu, id, touch, copy),
+        }
+        if self.process(id).vma_of(page).is_none() {
+            return Fault::Done(FaultDone::BadAddress);
+        }
+        self.memory.count(Event::Pgfault, 1);
+        if !self.upper_tables(cpu, id, page) {
+            return Fault::Done(FaultDone::OutOfMemory);
+        }
+        match self.process(id).entries.get(&(page / HUGE)).cloned() {
+            None if self.may_be_huge(id, page) => {
+                self.tie(id, page);
+                if touch.store.is_none() {
+                    return self.zero_fault(cpu, id, page);
+                }
+                if let Some(frame) = self.alloc_huge(cpu) {
+                    if let Some(table) = self.table(cpu) {
+                        touch.fault = Some(UnderWay::Cleared { frame, table });
+                        return Fault::Paused;
+                    }
+                    self.memory.free(cpu, frame);
+                    return Fault::Done(FaultDone::OutOfMemory);
+                }
+                self.memory.count(Event::ThpFaultFallback, 1);
+            }
+            Some(Entry::Huge { frame, zero, .. }) => {
+                // It is there, so this is a store to what may only be read.
+                if !zero && self.may_reuse(cpu, frame) {
+                    self.process(id).entries.insert(page / HUGE, Entry::Huge { frame, zero, writable: true });
+                    return Fault::Done(FaultDone::Handled);
+                }
+                if self.memory.rules.huge_cow == HugeCow::Copy {
+                    self.tie(id, page);
+                    let copy = HugeCopy::new(Entry::Huge { frame, zero, writable: false });
+                    return self.go_on_copying(cpu, id, touch, copy);
+                }
+                self.split_huge_entry(id, page);
+            }
+            _ => {}
+        }
+        Fault::Done(self.base_fault(cpu, id, page, touch.store.is_some()))
+    }
+
+    fn go_on_copying(&mut self, cpu: usize, id: u32, touch: &mut Touch, mut copy: HugeCopy) -> Fault {
+        match self.copy_huge(cpu, id, touch.next, &mut copy) {
+            Copied::NotYet => {
+                touch.fault = Some(UnderWay::Copy(copy));
+                Fault::Paused
+            }
+            Copied::Done => Fault::Done(FaultDone::Handled),
+            Copied::Split => Fault::Done(self.base_fault(cpu, id, touch.next, true)),
+        }
+    }
+
+    pub(crate) fn alloc_huge(&mut self, cpu: usize) -> Option<u32> {
+        let node = self.memory.node_of(cpu);
+        self.memory.alloc(cpu, Wish { order: 9, only: true, ..Wish::user(node) })
+    }
+
+    /// A load from a huge page that is not there.
+    fn zero_fault(&mut self, cpu: usize, id: u32, page: u64) -> Fault {
+        let Some(table) = self.table(cpu) else { return Fault::Done(FaultDone::OutOfMemory) };
+        if self.huge_zero.is_none() {
+            let node = self.memory.node_of(cpu);
+            let wish = Wish { order: 9, mobility: Mobility::Unmovable, highest: ZoneKind::Normal, ..Wish::user(node) };
+            self.huge_zero = self.memory.alloc(cpu, wish);
+            self.memory.count(Event::ThpZeroPageAlloc, u64::from(self.huge_zero.is_some()));
+        }
+        let Some(frame) = self.huge_zero else {
+            self.memory.free(cpu, table);
+            self.memory.count(Event::ThpFaultFallback, 1);
+            return Fault::Done(self.base_fault(cpu, id, page, false));
+        };
+        let process = self.process(id);
+        process.uses_huge_zero = true;
+        process.keep(page, table);
+        process.entries.insert(page / HUGE, Entry::Huge { frame, zero: true, writable: false });
+        Fault::Done(FaultDone::Handled)
+    }
+
+    /// A huge page that was cleared is mapped, unless somebody else has mapped something or unmapped all.
+    fn map_huge(&mut self, cpu: usize, id: u32, page: u64, (frame, table): (u32, u32)) -> Fault {
+        let start = page / HUGE * HUGE;
+        let process = self.process(id);
+        let covered = process.vma_of(page).map(|which| process.vmas[which]);
+        let is_covered = covered.is_some_and(|vma| vma.start <= start && start + HUGE <= vma.end);
+        if !is_covered || process.entries.contains_key(&(page / HUGE)) {
+            self.memory.free(cpu, table);
+            self.memory.free(cpu, frame);
+            return Fault::Done(FaultDone::Handled);
+        }
+        process.keep(page, table);
+        process.entries.insert(page / HUGE, Entry::Huge { frame, zero: false, writable: true });
+        process.rss += HUGE;
+        self.map_new(cpu, frame);
+        self.memory.count(Event::ThpFaultAlloc, 1);
+        Fault::Done(FaultDone::Handled)
+    }
+
+    fn base_fault(&mut self, cpu: usize, id: u32, page: u64, write: bool) -> FaultDone {
+        if !self.base_table(cpu, id, page) {
+            return FaultDone::OutOfMemory;
+        }
+        let was = self.process(id).page(page);
+        if !write {
+            if was == Page::Nothing {
+                *self.process(id).page_mut(page) = Page::Zero;
+            }
+            return FaultDone::Handled;
+        }
+        if let Page::Frame { pfn, writable } = was {
+            if !writable && self.may_reuse(cpu, pfn) {
+                *self.process(id).page_mut(page) = Page::Frame { pfn, writable: true };
+                self.memory.count(Event::Pgreuse, 1);
+                return FaultDone::Handled;
+            }
+            if writable {
+                return FaultDone::Handled;
+            }
+        }
+        self.tie(id, page);
+        let node = self.memory.node_of(cpu);
+        let Some(frame) = self.memory.alloc(cpu, Wish::user(node)) else { return FaultDone::OutOfMemory };
+        self.map_new(cpu, frame);
+        *self.process(id).page_mut(page) = Page::Frame { pfn: frame, writable: true };
+        if let Page::Frame { pfn, .. } = was {
+            let head = self.head_of(pfn);
+            if self.unmap_base(pfn) {
+                self.put_folio(cpu, head);
+            }
+        } else {
+            self.process(id).rss += 1;
+        }
+        FaultDone::Handled
+    }
+}

@@ -1,0 +1,68 @@
+//! Faults of our own making, for tests: one step of a run loses something that it did, and the run hash must say so.
+
+use mm::{
+    cost::{Cause, Spent},
+    event::{Counters, Event},
+};
+use units::{Picos, Time};
+
+/// What a step loses.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Lost {
+    /// Time that it spent on a cause: the price of one piece of work that is left out.
+    Time(Cause, Picos),
+    /// One of the events that it counted.
+    Count(Event),
+}
+
+/// A loss in one step of a run.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Injection {
+    /// Which step, from 0 in the order of the run.
+    pub step: u64,
+    /// What it loses, if it has it.
+    pub lost: Lost,
+}
+
+/// Where the losses of a run are made: one branch per step when there are none.
+#[derive(Clone, Copy, Debug, Default)]
+pub(crate) struct Injector {
+    pub(crate) wanted: Option<Injection>,
+    /// Steps taken so far.
+    pub(crate) steps: u64,
+    /// The loss was made.
+    pub(crate) done: bool,
+}
+
+impl Injector {
+    /// A step begins: what it shall lose, and how much of that was counted before.
+    pub(crate) fn begin(&mut self, counters: &Counters) -> Option<(Lost, u64)> {
+        let step = self.steps;
+        self.steps += 1;
+        let lost = self.wanted.filter(|wanted| wanted.step == step)?.lost;
+        let before = if let Lost::Count(event) = lost { counters.get(event) } else { 0 };
+        Some((lost, before))
+    }
+
+    /// The step has ended: takes the loss off. Returns when the step ends without it.
+    pub(crate) fn lose(
+        &mut self,
+        (lost, before): (Lost, u64),
+        counters: &mut Counters,
+        end: Time,
+        spent: &Spent,
+    ) -> Time {
+        match lost {
+            Lost::Time(cause, span) if span > Picos(0) && spent.on(cause) >= span => {
+                self.done = true;
+                Time(end.0 - span.0)
+            }
+            Lost::Count(event) if counters.get(event) > before => {
+                self.done = true;
+                counters.lose(event);
+                end
+            }
+            Lost::Time(..) | Lost::Count(_) => end,
+        }
+    }
+}
