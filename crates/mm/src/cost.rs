@@ -39,6 +39,8 @@ works! {
     UserTouch = "user_touch", User;
     /// Entering the kernel for a fault and leaving it again.
     Trap = "trap", Trap;
+    /// Switching from one task to another, on one CPU.
+    ContextSwitch = "context_switch", RunQueue;
     /// Entering the kernel for a system call and leaving it again.
     SystemCall = "system_call", Trap;
     /// Finding or making a VMA.
@@ -86,9 +88,11 @@ pub enum Cause {
     Clear,
     /// Copying memory.
     Copy,
+    /// Waiting for a CPU, and being switched to.
+    RunQueue,
 }
 
-const CAUSES: usize = Cause::Copy as usize + 1;
+const CAUSES: usize = Cause::RunQueue as usize + 1;
 const WORKS: usize = Work::ALL.len();
 
 /// What each primitive operation takes on a machine.
@@ -124,6 +128,11 @@ impl Spent {
     /// Time spent on one cause.
     pub fn on(&self, cause: Cause) -> Picos {
         self.0[cause as usize]
+    }
+
+    /// Adds time spent on one cause.
+    pub fn add_on(&mut self, cause: Cause, span: Picos) {
+        self.0[cause as usize] += span;
     }
 
     /// Adds what a further step spent.

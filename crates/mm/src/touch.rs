@@ -43,6 +43,11 @@ impl Touch {
         VirtAddr(self.next)
     }
 
+    /// Has the VMA of the next access anonymous pages already, or may it have had some?
+    pub fn has_tied_vma(&self, space: &AddressSpace) -> bool {
+        space.vmas.find(self.vpn()).is_some_and(|vma| vma.anon.is_some())
+    }
+
     /// Is a fault under way, for which the mmap lock is held for read?
     pub fn is_in_fault(&self) -> bool {
         self.fault.is_some()

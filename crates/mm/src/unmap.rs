@@ -124,6 +124,11 @@ impl Unmap {
         Holdings { objects: self.objects.clone(), ..self.gather.holdings() }
     }
 
+    /// Are the mappings gone, and only their memory left?
+    pub fn is_detached(&self) -> bool {
+        !matches!(self.phase, Phase::Detach)
+    }
+
     /// Frees what the operation holds, all at once; what it has detached stays to be unmapped by [`AddressSpace::exit`].
     pub fn abort(&mut self, mm: &mut Mm, cx: &mut Cx) {
         self.gather.finish(mm, cx);
