@@ -177,6 +177,8 @@ pub struct Cx<'a> {
     spent: Spent,
     total: Picos,
     scope: Option<Cause>,
+    /// The step ends here, whatever its horizon: somebody was woken.
+    cut: Time,
     faults: Faults,
     prices: &'a Prices,
     counters: &'a mut Counters,
@@ -192,6 +194,7 @@ impl<'a> Cx<'a> {
             spent: Spent::default(),
             total: Picos(0),
             scope: None,
+            cut: Time(u64::MAX),
             faults: Faults::default(),
             prices,
             counters,
@@ -217,6 +220,17 @@ impl<'a> Cx<'a> {
     /// The time: the start of the step plus what was spent since.
     pub fn now(&self) -> Time {
         self.start + self.total
+    }
+
+    /// Is it time to let others run, at the horizon of the step or because somebody was woken in it?
+    #[inline]
+    pub fn is_over(&self, horizon: Time) -> bool {
+        self.now() >= horizon.min(self.cut)
+    }
+
+    /// Somebody was woken: a range operation ends its step as soon as it can.
+    pub fn cut(&mut self) {
+        self.cut = self.now();
     }
 
     /// Does `n` times a primitive operation.

@@ -66,7 +66,7 @@ impl Touch {
                     Step::Done(failed) => return Step::Done(failed),
                 },
             }
-            if self.next < self.end && cx.now() >= horizon {
+            if self.next < self.end && cx.is_over(horizon) {
                 return Step::More;
             }
         }
@@ -125,7 +125,7 @@ impl Touch {
                 return;
             }
             self.touch_below(cx, vpn.plus(1));
-            if cx.now() >= horizon {
+            if cx.is_over(horizon) {
                 return;
             }
         }

@@ -7,15 +7,17 @@
 //! | `task.rs`, `operation.rs` | the kernel half of tasks; what they can be inside of |
 //! | `sched.rs`, `runqueue.rs` | who runs where: the completely fair scheduler |
 //! | `lock.rs`, `rwsem.rs` | the lock of an address space |
+//! | `daemon.rs` | kernel threads |
 //! | `executor.rs`, `handle.rs` | the user half: futures over `Os` |
 //! | `draw.rs` | what follows from the seed |
 //! | `run_hash.rs` | (time, cpu, event) folded into 64 bits |
 //! | `inject.rs` | for tests: one step of a run loses something |
 //! | `trace.rs` | trace events as lines |
 //!
-//! Not there yet: contended spin locks, interrupts, daemons, locks of single VMAs.
+//! Not there yet: contended spin locks, interrupts.
 
 mod clock;
+mod daemon;
 mod draw;
 mod executor;
 mod handle;
@@ -141,6 +143,7 @@ pub fn simulate_with<T: 'static>(
     world.mm.trace_extfrag(world.trace.is_some());
     let space = world.create_space();
     world.create_task(Placement::Spread(0), space);
+    world.start_daemons(config.machine.nodes.iter().map(|node| node.cpus.clone()).collect());
     let slot = Rc::new(RefCell::new(None));
     let result = Rc::clone(&slot);
     let main = Box::pin(async move { *result.borrow_mut() = Some(main(Sim).await) });

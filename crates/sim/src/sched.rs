@@ -81,18 +81,16 @@ impl World {
         }
     }
 
-    /// The CPU for a task that wakes up: its own where it is pinned; else the last one if that is idle, else the first idle
-    /// one, else the last one (`select_task_rq_fair`, much simplified).
+    /// The CPU for a task that wakes up: the last one if that is idle, else the first idle one that it may run on, else the
+    /// last one (`select_task_rq_fair`, much simplified).
     fn select_cpu(&self, id: TaskId) -> CpuId {
         let task = &self.tasks[id.0 as usize];
-        if let Some(pinned) = task.pinned {
-            return pinned;
-        }
         if self.cpus[task.cpu.0 as usize].is_idle() {
             return task.cpu;
         }
-        let idle = (0..).zip(&self.cpus).find(|(_, cpu)| cpu.is_idle());
-        idle.map_or(task.cpu, |(cpu, _)| CpuId(cpu))
+        let mut ids = (0..).zip(&self.cpus).map(|(id, cpu)| (CpuId(id), cpu));
+        let idle = ids.find(|(id, cpu)| cpu.is_idle() && task.may_run_on(*id));
+        idle.map_or(task.cpu, |(cpu, _)| cpu)
     }
 
     /// A CPU was taken out of the one order at an instant. False when it has nothing to do any more, or its clock has moved
@@ -123,8 +121,11 @@ impl World {
             }
             cpu.queue.account(entity, cpu.clock);
             cpu.queue.enqueue(running, entity, Enqueue::Preempted, periods);
-            tasks[running.0 as usize].runnable_since = cpu.clock;
-            self.stop_spinning_on(running);
+            let task = &mut tasks[running.0 as usize];
+            task.runnable_since = cpu.clock;
+            if task.holds.is_some() {
+                self.stop_spinning_on(running);
+            }
         }
         self.switch(id)
     }
@@ -161,8 +162,8 @@ impl World {
         let task = &mut self.tasks[running.0 as usize];
         let leaves = match task.state {
             TaskState::LockWait(_) => !task.is_spinning,
-            TaskState::Blocked | TaskState::Ended => true,
-            TaskState::User | TaskState::Kernel(_) | TaskState::Answered(_) => false,
+            TaskState::Blocked | TaskState::Asleep(_) | TaskState::Ended => true,
+            TaskState::User | TaskState::Kernel(_) | TaskState::Answered(_) | TaskState::Daemon(_) => false,
         };
         cpu.is_spinning = task.is_spinning;
         if leaves {
@@ -177,7 +178,7 @@ impl World {
 
     /// An idle CPU takes over a task that waits elsewhere and may run anywhere (`newidle_balance`).
     fn pull(&mut self, id: CpuId) {
-        let movable = |task: &TaskId| self.tasks[task.0 as usize].pinned.is_none();
+        let movable = |task: &TaskId| self.tasks[task.0 as usize].may_run_on(id);
         // One that is about to run where it is stays there.
         let busy = |cpu: &&Cpu| cpu.running.is_some() || cpu.queue.waiting().count() > 1;
         let found = self.cpus.iter().filter(busy).find_map(|cpu| cpu.queue.waiting().find(movable));

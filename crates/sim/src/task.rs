@@ -5,6 +5,7 @@ use os::{Advice, Barrier, Rusage, VmRange};
 use units::{Bytes, CpuId, Errno, Picos, Time};
 
 use crate::{
+    daemon::Daemon,
     operation::Operation,
     runqueue::{Entity, Nice},
     rwsem::Mode,
@@ -23,8 +24,8 @@ pub(crate) struct SpaceId(pub(crate) u32);
 pub(crate) struct Task {
     /// Where it runs, or ran last.
     pub(crate) cpu: CpuId,
-    /// The only CPU that it may run on, if there is one.
-    pub(crate) pinned: Option<CpuId>,
+    /// The CPUs that it may run on; empty where that is all of them.
+    pub(crate) allowed: Vec<CpuId>,
     /// What the scheduler knows of it.
     pub(crate) entity: Entity,
     /// Since when it waits for its CPU.
@@ -36,6 +37,8 @@ pub(crate) struct Task {
     pub(crate) spent: Spent,
     /// The part of it in which it had no CPU.
     waited: Picos,
+    /// When the timer of its sleep fires, if it is a kernel thread that has one.
+    pub(crate) sleeps_until: Option<Time>,
     /// Since when it waits for the lock of its address space.
     pub(crate) lock_since: Time,
     /// It waits for it on its CPU.
@@ -61,6 +64,10 @@ pub(crate) enum TaskState {
     Answered(Answer),
     /// It waits for a timer, a barrier or another task.
     Blocked,
+    /// It is a kernel thread that has something to do.
+    Daemon(Daemon),
+    /// It is a kernel thread that sleeps.
+    Asleep(Daemon),
     /// It has ended.
     Ended,
 }
@@ -89,10 +96,10 @@ pub(crate) enum Answer {
 }
 
 impl Task {
-    pub(crate) fn new(cpu: CpuId, pinned: bool, space: SpaceId) -> Self {
+    pub(crate) fn new(cpu: CpuId, allowed: Vec<CpuId>, space: SpaceId) -> Self {
         Self {
             cpu,
-            pinned: pinned.then_some(cpu),
+            allowed,
             entity: Entity::new(Nice::default()),
             runnable_since: Time(0),
             space,
@@ -100,12 +107,18 @@ impl Task {
             faults: 0,
             spent: Spent::default(),
             waited: Picos(0),
+            sleeps_until: None,
             lock_since: Time(0),
             is_spinning: false,
             holds: None,
             killed: None,
             joiners: Vec::new(),
         }
+    }
+
+    /// May it run on this CPU?
+    pub(crate) fn may_run_on(&self, cpu: CpuId) -> bool {
+        self.allowed.is_empty() || self.allowed.contains(&cpu)
     }
 
     /// It had no CPU for a while.

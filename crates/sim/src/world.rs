@@ -43,6 +43,8 @@ pub(crate) struct World {
     /// The lock of each.
     pub(crate) locks: Vec<Rwsem>,
     pub(crate) tasks: Vec<Task>,
+    /// The kswapd of each node.
+    pub(crate) kswapds: Vec<TaskId>,
     pub(crate) cpus: Vec<Cpu>,
     pub(crate) periods: Periods,
     pub(crate) meetings: Vec<Meeting>,
@@ -80,6 +82,7 @@ impl World {
             spaces: Vec::new(),
             locks: Vec::new(),
             tasks: Vec::new(),
+            kswapds: Vec::new(),
             cpus: vec![Cpu::default(); cpus],
             periods: Periods::for_cpus(cpus, TICK),
             meetings: Vec::new(),
@@ -132,7 +135,9 @@ impl World {
         let id = TaskId(u32::try_from(self.tasks.len()).expect("fewer than 2^32 tasks"));
         let from = if self.tasks.is_empty() { Time(0) } else { self.now() };
         // The first task of all may run anywhere; those that it spreads are pinned, as on the host.
-        self.tasks.push(Task::new(CpuId(index % cpus), !self.tasks.is_empty(), space));
+        let cpu = CpuId(index % cpus);
+        let allowed = if self.tasks.is_empty() { Vec::new() } else { vec![cpu] };
+        self.tasks.push(Task::new(cpu, allowed, space));
         self.wake(id, from, Enqueue::New);
         id
     }
@@ -286,7 +291,10 @@ impl World {
         match self.clock.next() {
             Next::Nothing => Turn::Over,
             Next::Timer { at, task } => {
-                self.answer(task, Answer::Unit(Ok(())), at);
+                match self.tasks[task.0 as usize].state {
+                    TaskState::Blocked => self.answer(task, Answer::Unit(Ok(())), at),
+                    _ => self.daemon_timer(task, at),
+                }
                 Turn::Again
             }
             Next::Cpu { cpu, clock, .. } if !self.begin_turn(cpu, clock) => Turn::Again,
@@ -295,6 +303,11 @@ impl World {
                 let horizon = self.horizon_of(cpu, horizon);
                 self.current = task;
                 match self.tasks[task.0 as usize].state {
+                    TaskState::Daemon(daemon) => {
+                        self.step_daemon(task, cpu, daemon);
+                        self.settle(cpu);
+                        Turn::Again
+                    }
                     TaskState::Kernel(_) => {
                         if !self.lock(task, cpu) {
                             self.settle(cpu);
@@ -380,6 +393,9 @@ impl World {
                 true
             }
         };
+        if self.mm.has_woken() {
+            self.wake_daemons(end);
+        }
         #[cfg(test)]
         self.check();
         killed

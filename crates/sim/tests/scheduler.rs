@@ -3,6 +3,7 @@
 use mm::{
     MachineSpec, NodeSpec, Settings, ZoneKind, ZoneSpec,
     cost::{Prices, Work},
+    event::Event,
     thp::ThpEnabled,
     variant,
 };
@@ -119,4 +120,20 @@ fn more_tasks_than_cpus_run_the_same_twice() {
         lives.iter().map(|life| (life.begin, life.end, life.busy)).collect::<Vec<_>>()
     };
     assert_eq!(run(), run());
+}
+
+#[test]
+fn kswapd_wakes_when_memory_is_short_and_gives_up_when_there_is_nothing() {
+    let mut config = machine(2, "v6.1");
+    config.settings.min_free_kbytes = 8192;
+    config.cap = Bytes::mib(300);
+    let body = async |os: Sim| {
+        let range = os.mmap(Bytes::mib(246), MapSpec::Anonymous).await.unwrap();
+        let stored = os.spawn(Placement::Spread(0), async move |os: Sim| os.store(range, Bytes::PAGE).await).await;
+        os.sleep(Picos::from_micros(300_000)).await;
+        stored.is_ok()
+    };
+    let (stored, finish) = simulate(&config, no_entries, body);
+    assert!(stored, "it fits above the Min mark");
+    assert_eq!(finish.counters.get(Event::Pageoutrun), 16, "MAX_RECLAIM_RETRIES runs without success");
 }
