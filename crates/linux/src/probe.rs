@@ -45,10 +45,12 @@ pub enum Raw {
     CopyDown,
     /// `mmap` of private memory that nobody touches, and its `munmap`.
     MapUnmap,
-    /// `mprotect` to read-only of [`FEW_PAGES`] pages whose entries are empty.
-    ProtectEmpty,
     /// `mprotect` to read-only of [`FEW_PAGES`] present pages.
     ProtectFew,
+    /// The same of twice as many.
+    ProtectTwice,
+    /// The same of [`FEW_PAGES`] pages whose entries are empty: nothing is flushed.
+    ProtectEmpty,
     /// `mprotect` to read-only of [`MANY_PAGES`] present pages.
     ProtectMany,
     /// `mincore` of [`FEW_PAGES`] present pages.

@@ -89,9 +89,10 @@ pub(super) const RECIPES: &[Recipe] = &[
     },
     Recipe {
         name: "tlb_flush",
-        how: "mprotect to read-only of 64 present pages, minus the same without pages and minus 64 entries",
-        needs: &[Raw::ProtectFew, Raw::ProtectEmpty, Raw::ProtectMany],
-        of: |get| get(Raw::ProtectFew) - get(Raw::ProtectEmpty) - FEW_PAGES * protect_one(get),
+        how: "mprotect to read-only of 64 present pages: what is left without pages to change, as 128 pages tell it, minus a call \
+              that finds no page",
+        needs: &[Raw::ProtectFew, Raw::ProtectTwice, Raw::ProtectEmpty],
+        of: |get| 2 * get(Raw::ProtectFew) - get(Raw::ProtectTwice) - get(Raw::ProtectEmpty),
     },
     Recipe {
         name: "clear_frame",

@@ -17,14 +17,14 @@ use crate::memory::{map_anonymous, store, unmap};
 
 const MAP_PAIRS: i64 = 500;
 /// Calls on few pages per sample, as one alone is hardly longer than reading a clock.
-const FEW_TIMES: i64 = 60;
+const FEW_TIMES: i64 = 200;
 const MANY_TIMES: i64 = 4;
 
 pub(super) fn probes() -> Vec<Found> {
     vec![map_unmap(), on_file(PROTECT, protect), on_file(SCAN, scan), on_file(UNMAP, unmap_file), on_file(TOUCH, touch)]
 }
 
-const PROTECT: &[Raw] = &[Raw::ProtectEmpty, Raw::ProtectFew, Raw::ProtectMany];
+const PROTECT: &[Raw] = &[Raw::ProtectFew, Raw::ProtectTwice, Raw::ProtectEmpty, Raw::ProtectMany];
 const SCAN: &[Raw] = &[Raw::ScanFew, Raw::ScanMany];
 const UNMAP: &[Raw] = &[Raw::UnmapPresent, Raw::UnmapAbsent];
 const TOUCH: &[Raw] = &[Raw::Touch];
@@ -49,21 +49,21 @@ fn on_file(gives: &'static [Raw], take: Take) -> Found {
 }
 
 fn protect(file: &FileInMemory, samples: &mut super::Samples) -> Result<(), String> {
-    let few = FileInMemory::new(FEW_PAGES)?;
-    let empty = few.map()?;
-    empty.store();
-    empty.forget()?;
-    samples.set(Raw::ProtectEmpty, protect_times(&empty, FEW_TIMES)?);
-    let present = few.map()?;
-    present.store();
-    samples.set(Raw::ProtectFew, protect_times(&present, FEW_TIMES)?);
+    let few = FileInMemory::new(FEW_PAGES)?.map()?;
+    few.store();
+    samples.set(Raw::ProtectFew, protect_times(&few, FEW_TIMES)?);
+    few.forget()?;
+    samples.set(Raw::ProtectEmpty, protect_times(&few, FEW_TIMES)?);
+    let twice = FileInMemory::new(2 * FEW_PAGES)?.map()?;
+    twice.store();
+    samples.set(Raw::ProtectTwice, protect_times(&twice, FEW_TIMES)?);
     let many = file.map()?;
     many.store();
     samples.set(Raw::ProtectMany, protect_times(&many, MANY_TIMES)?);
     Ok(())
 }
 
-/// Picoseconds of each change to read-only; those back are not timed, as they flush nothing.
+/// Picoseconds of each change to read-only; those back are not timed.
 fn protect_times(mapping: &Mapping, times: i64) -> Result<i64, String> {
     let mut ns = 0;
     for _ in 0..times {
@@ -186,7 +186,7 @@ impl Mapping {
         unsafe { madvise(self.start, self.len(), MmapAdvise::MADV_DONTNEED) }.map_err(failed("madvise"))
     }
 
-    pub(super) fn protect(&self, access: ProtFlags) -> Result<(), String> {
+    fn protect(&self, access: ProtFlags) -> Result<(), String> {
         #[expect(unsafe_code, reason = "a system call")]
         // SAFETY: nobody refers to the mapping, and who stores into it makes it writable first.
         unsafe { mprotect(self.start, self.len(), access) }.map_err(failed("mprotect"))

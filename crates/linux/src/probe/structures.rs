@@ -5,7 +5,11 @@ use std::{
     sync::atomic::{AtomicU32, Ordering},
 };
 
+use os::{Advice, VmRange};
+use units::{Bytes, VirtAddr};
+
 use super::{Found, Raw, each, probe, timed};
+use crate::memory::advise;
 
 /// One per frame of 512 MiB: 8 MiB of nodes, more than an L2 cache.
 const NODES: usize = 1 << 17;
@@ -38,8 +42,15 @@ struct List {
 }
 
 impl Nodes {
+    /// In huge pages where there are any, as the kernel's frame table is: else misses of the TLB would be measured.
     fn new() -> Self {
-        Self(vec![Node { next: NONE, prev: NONE, flags: 0, order: 0 }; NODES])
+        let mut nodes = Vec::<Node>::with_capacity(NODES);
+        let start = VirtAddr(nodes.as_ptr().addr() as u64);
+        let all = VmRange { start, len: Bytes((NODES * size_of::<Node>()) as u64) };
+        let aligned = all.aligned_part(Bytes::HUGE_PAGE, all.len - Bytes::HUGE_PAGE);
+        let _ = advise(aligned, Advice::HugePage);
+        nodes.resize(NODES, Node { next: NONE, prev: NONE, flags: 0, order: 0 });
+        Self(nodes)
     }
 
     #[inline]
