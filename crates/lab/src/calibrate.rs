@@ -100,7 +100,11 @@ pub fn calibrate(
     let rounds = probe::run(setting, &mut |done| {
         let begin = *start.get_or_insert_with(monotonic_ns);
         let passed = (monotonic_ns() - begin) / 1_000_000_000;
-        progress.step(usize::try_from(passed).unwrap_or(0).min(seconds.into()), seconds.into(), &format!("round {done}"));
+        progress.step(
+            usize::try_from(passed).unwrap_or(0).min(seconds.into()),
+            seconds.into(),
+            &format!("round {done}"),
+        );
         !stop.load(Ordering::Relaxed) && passed < u64::from(seconds)
     });
     if stop.load(Ordering::Relaxed) {
@@ -155,7 +159,11 @@ impl Calibration {
     pub fn table(&self) -> String {
         let mut text = format!("{}\n\n", self.machine.about);
         let width = RECIPES.iter().map(|recipe| recipe.name.len()).max().unwrap_or(0);
-        let _ = writeln!(text, "{:width$} {:>10} {:>10} {:>10} {:>7}  what was measured", "ns", "median", "low", "high", "spread");
+        let _ = writeln!(
+            text,
+            "{:width$} {:>10} {:>10} {:>10} {:>7}  what was measured",
+            "ns", "median", "low", "high", "spread"
+        );
         for (is_price, title) in [(true, "prices"), (false, "measured besides; no run uses it")] {
             let _ = writeln!(text, "{title}");
             for row in self.rows.iter().filter(|row| row.work.is_some() == is_price) {
@@ -176,7 +184,8 @@ impl Calibration {
     pub fn warnings(&self) -> Vec<String> {
         let wide = self.rows.iter().filter(|row| row.spread_percent() > SPREAD_MAX_PERCENT).map(|row| row.name);
         let wide: Vec<_> = wide.collect();
-        let missing: Vec<_> = Work::ALL.iter().filter(|work| self.rows.iter().all(|row| row.work != Some(**work))).collect();
+        let missing: Vec<_> =
+            Work::ALL.iter().filter(|work| self.rows.iter().all(|row| row.work != Some(**work))).collect();
         let mut warnings = Vec::new();
         if !wide.is_empty() {
             let names = wide.join(", ");
@@ -210,7 +219,7 @@ fn row(recipe: &Recipe, rounds: &Rounds) -> Result<Row, String> {
     let at = |tenths: usize| values[(values.len() - 1) * tenths / 10];
     let (low, median, high) = (at(1), at(5), at(9));
     let takes = u64::try_from(median).ok().filter(|ps| *ps > 0);
-    let takes = takes.map(Picos).ok_or_else(|| format!("lost in the noise: {} ps from {low} to {high}", median))?;
+    let takes = takes.map(Picos).ok_or_else(|| format!("lost in the noise: {median} ps from {low} to {high}"))?;
     if takes > TAKES_MAX {
         return Err(format!("{takes} is more than any primitive operation takes"));
     }

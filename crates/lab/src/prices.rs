@@ -198,7 +198,8 @@ pub(crate) fn write_measured(measured: &Measured, quoted: impl Fn(&str) -> Strin
 }
 
 fn write_entry(name: &str, takes: Picos, range: Option<Range>, source: &str) -> String {
-    let range = range.map_or_else(String::new, |Range { low, high }| format!("low = {}, high = {}, ", ns(low), ns(high)));
+    let range =
+        range.map_or_else(String::new, |Range { low, high }| format!("low = {}, high = {}, ", ns(low), ns(high)));
     format!("{name} = {{ ns = {}, {range}source = {source} }}\n", ns(takes))
 }
 

@@ -203,7 +203,7 @@ fn round(probes: &mut Vec<Probe>, absent: &mut Vec<(Raw, String)>) -> Samples {
 /// What is timed together. A failure is said in words and ends it.
 struct Probe {
     gives: &'static [Raw],
-    take: Box<dyn FnMut(&mut Samples) -> Result<(), String>>,
+    take: Box<Take>,
 }
 
 /// What cannot be timed here, and why.
@@ -212,8 +212,10 @@ struct Absent {
     why: String,
 }
 
+type Take = dyn FnMut(&mut Samples) -> Result<(), String>;
 type Found = Result<Probe, Absent>;
 
+#[expect(clippy::unnecessary_wraps, reason = "what is found is a probe, or absent")]
 fn probe(gives: &'static [Raw], take: impl FnMut(&mut Samples) -> Result<(), String> + 'static) -> Found {
     Ok(Probe { gives, take: Box::new(take) })
 }

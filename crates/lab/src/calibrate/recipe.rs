@@ -63,12 +63,7 @@ pub(super) const RECIPES: &[Recipe] = &[
         needs: &[Raw::VsyscallTime, Raw::Msync, Raw::SystemCall],
         of: |get| get(Raw::VsyscallTime) + get(Raw::Msync) - get(Raw::SystemCall),
     },
-    Recipe {
-        name: "system_call",
-        how: "getuid",
-        needs: &[Raw::SystemCall],
-        of: |get| get(Raw::SystemCall),
-    },
+    Recipe { name: "system_call", how: "getuid", needs: &[Raw::SystemCall], of: |get| get(Raw::SystemCall) },
     Recipe {
         name: "vma_update",
         how: "half of mmap and munmap of 2 MiB that nobody touches, minus a system call",
@@ -89,8 +84,8 @@ pub(super) const RECIPES: &[Recipe] = &[
     },
     Recipe {
         name: "tlb_flush",
-        how: "mprotect to read-only of 64 present pages: what is left without pages to change, as 128 pages tell it, minus a call \
-              that finds no page",
+        how: "mprotect to read-only of 64 present pages: what is left of it without the pages (128 pages tell), minus a \
+              call that finds no page",
         needs: &[Raw::ProtectFew, Raw::ProtectTwice, Raw::ProtectEmpty],
         of: |get| 2 * get(Raw::ProtectFew) - get(Raw::ProtectTwice) - get(Raw::ProtectEmpty),
     },

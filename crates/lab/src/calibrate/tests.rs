@@ -50,7 +50,9 @@ fn every_operation_has_a_recipe_and_names_are_unique() {
 #[test]
 fn a_price_is_the_median_and_its_range_leaves_out_a_tenth_at_each_end() {
     // Shuffled, and with one round in which something else ran.
-    let row = row(recipe("system_call"), &rounds("system_call", &[107, 103, 101, 9_000, 102, 104, 105, 106, 100, 99, 98])).unwrap();
+    let row =
+        row(recipe("system_call"), &rounds("system_call", &[107, 103, 101, 9_000, 102, 104, 105, 106, 100, 99, 98]))
+            .unwrap();
     assert_eq!((row.takes, row.range), (Picos(103), Range { low: Picos(99), high: Picos(107) }));
     assert_eq!(row.spread_percent(), 7);
     assert_eq!(row.work, Some(Work::SystemCall));
@@ -73,7 +75,9 @@ fn parts_that_are_subtracted_come_from_the_same_round() {
         let mut samples = Samples::default();
         let all = [(Raw::VsyscallTime, 300_000), (Raw::Msync, 220_000), (Raw::SystemCall, 120_000)];
         // A round twice as slow in the part that is taken off, and in what it is taken off from.
-        all.iter().for_each(|(raw, ps)| samples.set(*raw, ps + if *raw == Raw::VsyscallTime { 0 } else { slow }));
+        for (raw, ps) in all {
+            samples.set(raw, ps + if raw == Raw::VsyscallTime { 0 } else { slow });
+        }
         rounds.samples.push(samples);
     }
     let trap = row(recipe("trap"), &rounds).unwrap();
@@ -118,9 +122,15 @@ fn what_is_absent_is_skipped_with_its_reason_and_stays_generic() {
 
 #[test]
 fn wide_spreads_are_named() {
-    let narrow = Calibration::new(read(MACHINE), &rounds("system_call", &[100, 101, 102, 103, 104, 105, 106, 107, 108, 109, 110]));
+    let narrow = Calibration::new(
+        read(MACHINE),
+        &rounds("system_call", &[100, 101, 102, 103, 104, 105, 106, 107, 108, 109, 110]),
+    );
     assert!(!narrow.warnings().iter().any(|warning| warning.contains("spread")), "{:?}", narrow.warnings());
-    let wide = Calibration::new(read(MACHINE), &rounds("system_call", &[100, 101, 102, 103, 104, 105, 120, 130, 140, 150, 160]));
+    let wide = Calibration::new(
+        read(MACHINE),
+        &rounds("system_call", &[100, 101, 102, 103, 104, 105, 120, 130, 140, 150, 160]),
+    );
     let warning = &wide.warnings()[0];
     assert_eq!(warning, "the spread is over 20 % (is the machine busy?): system_call");
 }
@@ -131,8 +141,13 @@ fn the_file_reads_back_and_says_what_was_done() {
     both.samples.iter_mut().for_each(|samples| samples.set(Raw::LineTransfer, 31_250));
     let calibration = Calibration::new(read(MACHINE), &both);
     let text = calibration.machine.to_toml();
-    assert!(text.contains("system_call = { ns = 0.1, low = 0.1, high = 0.1, source = \"measured: getuid (median of 6 rounds)\" }\n"));
-    assert!(text.contains("[measured]\nline_transfer = { ns = 31.25, low = 31.25, high = 31.25, source = \"measured: "), "{text}");
+    assert!(text.contains(
+        "system_call = { ns = 0.1, low = 0.1, high = 0.1, source = \"measured: getuid (median of 6 rounds)\" }\n"
+    ));
+    assert!(
+        text.contains("[measured]\nline_transfer = { ns = 31.25, low = 31.25, high = 31.25, source = \"measured: "),
+        "{text}"
+    );
     assert_eq!(read(&text), Machine { name: "here".to_owned(), ..calibration.machine });
 }
 
@@ -172,7 +187,9 @@ fn a_short_probe_of_this_machine_is_plausible() {
     }
     assert!(of("clear_frame_hot") < of("clear_frame"), "caches are faster than memory:\n{}", calibration.table());
     assert!(machine.about.contains("prices measured 2"), "{}", machine.about);
-    assert!(machine.prices.iter().all(|price| price.range.is_some_and(|r| r.low <= price.takes && price.takes <= r.high)));
+    assert!(
+        machine.prices.iter().all(|price| price.range.is_some_and(|r| r.low <= price.takes && price.takes <= r.high))
+    );
 }
 
 #[test]

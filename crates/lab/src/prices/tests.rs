@@ -57,7 +57,10 @@ fn spreads_and_what_is_measured_besides_survive_writing() {
     let [ipi] = machine.measured.as_slice() else { panic!("{:?}", machine.measured) };
     assert_eq!((ipi.name.as_str(), ipi.takes), ("ipi", Picos(1_500)));
     let written = machine.to_toml();
-    assert!(written.contains("trap = { ns = 210.4, low = 205, high = 230.9, source = \"measured: a\" }\n"), "{written}");
+    assert!(
+        written.contains("trap = { ns = 210.4, low = 205, high = 230.9, source = \"measured: a\" }\n"),
+        "{written}"
+    );
     assert!(written.contains("\n[measured]\n"), "{written}");
     assert!(written.contains("ipi = { ns = 1.5, low = 0, high = 1.501, source = \"measured: b\" }\n"), "{written}");
     assert_eq!(Machine::from_source(&Source::from_text("machines/x.toml", written), &[]).unwrap(), machine);
@@ -92,10 +95,7 @@ fn what_is_wrong_is_named_with_its_line() {
         ("clear_frame = { source = 'x' }", &format!("prices.clear_frame: {FORM}: either ns or ps")),
         ("clear_frame = { ns = 1, ps = 1, source = 'x' }", &format!("prices.clear_frame: {FORM}: either ns or ps")),
         ("clear_frame = { ns = 1 }", "prices.clear_frame.source: missing; expected a string"),
-        (
-            "trap = { ns = 2, low = 1, source = 'x' }",
-            "prices.trap.high: missing; expected a string, number or boolean",
-        ),
+        ("trap = { ns = 2, low = 1, source = 'x' }", "prices.trap.high: missing; expected a string, number or boolean"),
         ("trap = { ns = 2, low = 3, high = 4, source = 'x' }", "prices.trap.ns: expected a price from low to high"),
         ("trap = { ps = 5, low = 3, high = 4, source = 'x' }", "prices.trap.ps: expected a price from low to high"),
         (

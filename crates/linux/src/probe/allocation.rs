@@ -24,8 +24,7 @@ pub(super) fn probes() -> Vec<Found> {
 
 /// A pipe in packet mode puts each write into a page of its own; an ordinary one fills its last page first.
 fn pages_of_a_pipe() -> Found {
-    const GIVES: &[Raw] =
-        &[Raw::PacketPair, Raw::PacketWrite, Raw::PacketRead, Raw::ByteWrite, Raw::ByteRead];
+    const GIVES: &[Raw] = &[Raw::PacketPair, Raw::PacketWrite, Raw::PacketRead, Raw::ByteWrite, Raw::ByteRead];
     let (packets, bytes) = match (Pipe::new(OFlag::O_DIRECT), Pipe::new(OFlag::empty())) {
         (Ok(packets), Ok(bytes)) => (packets, bytes),
         (Err(why), _) | (_, Err(why)) => return absent(GIVES, why),

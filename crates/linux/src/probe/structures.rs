@@ -137,7 +137,9 @@ fn lru_move() -> Found {
                 for n in group {
                     nodes.0[n].flags |= 0x20;
                     nodes.push(&mut list, u32::try_from(n).expect("below 2^17"));
-                    black_box(&mut counts).iter_mut().for_each(|count| *count += 1);
+                    for count in black_box(&mut counts) {
+                        *count += 1;
+                    }
                 }
             });
             first += BATCH * 16;
