@@ -100,7 +100,7 @@ pub enum Raw {
 const RAWS: usize = Raw::WakeUp as usize + 1;
 
 /// A range that is flushed whole (more than `tlb_single_page_flush_ceiling`, 33) and yet is few entries.
-pub const FEW_PAGES: i64 = 64;
+pub const FEW_PAGES: i64 = 40;
 /// A range over which what is done once does not count.
 pub const MANY_PAGES: i64 = 4096;
 

@@ -72,19 +72,19 @@ pub(super) const RECIPES: &[Recipe] = &[
     },
     Recipe {
         name: "pte_write",
-        how: "mprotect to read-only of 4096 and of 64 present pages of a file in memory: per page, minus pte_scan",
+        how: "mprotect to read-only of 4096 and of 40 present pages of a file in memory: per page, minus pte_scan",
         needs: &[Raw::ProtectMany, Raw::ProtectFew, Raw::ScanMany, Raw::ScanFew],
         of: |get| protect_one(get) - scan_one(get),
     },
     Recipe {
         name: "pte_scan",
-        how: "mincore of 4096 and of 64 present pages of a file in memory: per page",
+        how: "mincore of 4096 and of 40 present pages of a file in memory: per page",
         needs: &[Raw::ScanMany, Raw::ScanFew],
         of: scan_one,
     },
     Recipe {
         name: "tlb_flush",
-        how: "mprotect to read-only of 64 present pages: what is left of it without the pages (128 pages tell), minus a \
+        how: "mprotect to read-only of 40 present pages: what is left of it without the pages (80 pages tell), minus a \
               call that finds no page",
         needs: &[Raw::ProtectFew, Raw::ProtectTwice, Raw::ProtectEmpty],
         of: |get| 2 * get(Raw::ProtectFew) - get(Raw::ProtectTwice) - get(Raw::ProtectEmpty),
