@@ -1,9 +1,9 @@
 //! Clearing and copying 4 KiB at a time, as the kernel does it: by string instructions where they are fast.
 //!
-//! The order of the blocks matters as much as the caches: on some CPUs a block above the last one costs less than half
-//! of one below, because stores to it were prefetched. Kernels from 4.14 on (by memory) clear a huge page from its far end towards the
-//! address that faulted (`process_huge_page`, mm/memory.c), and per-CPU lists hand out last what was freed first, so
-//! downwards is the rule.
+//! The order of the blocks matters as much as the caches: on some CPUs a block above the last one costs less than half of
+//! one below, because stores to it were prefetched. Kernels from 4.14 on (by memory) clear a huge page from its far end
+//! towards the address that faulted (`process_huge_page`, mm/memory.c); that base pages come downwards too is an
+//! assumption, as per-CPU lists hand out first what was freed last.
 
 use os::{Advice, VmRange};
 use units::Bytes;
