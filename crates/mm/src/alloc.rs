@@ -26,7 +26,8 @@ impl Mm {
     }
 
     /// What most requests come to: one frame, the first zone is well, and the CPU's list is not empty.
-    #[inline]
+    #[inline(always)]
+    #[expect(clippy::inline_always, reason = "most callers know the request, and then half of this is constant")]
     fn alloc_listed(&mut self, cx: &mut Cx<'_>, request: &AllocRequest) -> Option<Pfn> {
         if request.order > Order::BASE {
             return None;
