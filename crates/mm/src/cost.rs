@@ -39,6 +39,10 @@ works! {
     UserTouch = "user_touch", User;
     /// Entering the kernel for a fault and leaving it again.
     Trap = "trap", Trap;
+    /// Switching from one task to another, on one CPU.
+    ContextSwitch = "context_switch", RunQueue;
+    /// From waking a task whose CPU idles to its first instruction there.
+    WakeUp = "wake_up", RunQueue;
     /// Entering the kernel for a system call and leaving it again.
     SystemCall = "system_call", Trap;
     /// Finding or making a VMA.
@@ -86,9 +90,11 @@ pub enum Cause {
     Clear,
     /// Copying memory.
     Copy,
+    /// Waiting for a CPU, and being switched to.
+    RunQueue,
 }
 
-const CAUSES: usize = Cause::Copy as usize + 1;
+const CAUSES: usize = Cause::RunQueue as usize + 1;
 const WORKS: usize = Work::ALL.len();
 
 /// What each primitive operation takes on a machine.
@@ -124,6 +130,11 @@ impl Spent {
     /// Time spent on one cause.
     pub fn on(&self, cause: Cause) -> Picos {
         self.0[cause as usize]
+    }
+
+    /// Adds time spent on one cause.
+    pub fn add_on(&mut self, cause: Cause, span: Picos) {
+        self.0[cause as usize] += span;
     }
 
     /// Adds what a further step spent.
@@ -168,6 +179,8 @@ pub struct Cx<'a> {
     spent: Spent,
     total: Picos,
     scope: Option<Cause>,
+    /// The step ends here, whatever its horizon: somebody was woken.
+    cut: Time,
     faults: Faults,
     prices: &'a Prices,
     counters: &'a mut Counters,
@@ -183,6 +196,7 @@ impl<'a> Cx<'a> {
             spent: Spent::default(),
             total: Picos(0),
             scope: None,
+            cut: Time(u64::MAX),
             faults: Faults::default(),
             prices,
             counters,
@@ -208,6 +222,17 @@ impl<'a> Cx<'a> {
     /// The time: the start of the step plus what was spent since.
     pub fn now(&self) -> Time {
         self.start + self.total
+    }
+
+    /// Is it time to let others run, at the horizon of the step or because somebody was woken in it?
+    #[inline]
+    pub fn is_over(&self, horizon: Time) -> bool {
+        self.now() >= horizon.min(self.cut)
+    }
+
+    /// Somebody was woken: a range operation ends its step as soon as it can.
+    pub fn cut(&mut self) {
+        self.cut = self.now();
     }
 
     /// Does `n` times a primitive operation.

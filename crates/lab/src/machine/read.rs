@@ -10,7 +10,7 @@ use crate::{
     source::{Scalar, Source, SourceError, TableReader},
 };
 
-const KEYS: &[&str] = &["about", "kernel", "modules", "threads", "node", "settings", "prices"];
+const KEYS: &[&str] = &["about", "kernel", "modules", "threads", "node", "settings", "prices", "measured"];
 const NODE_KEYS: &[&str] = &["id", "memory", "cpus", "distance", "zone"];
 const ZONE_KEYS: &[&str] = &["name", "start_pfn", "spanned", "present", "managed"];
 
@@ -51,6 +51,7 @@ pub(super) fn machine(source: &Source, known: &[&str]) -> Result<Machine, Source
         threads: threads(&root, &owners)?,
         settings: settings(&root, known)?,
         prices: prices::read(&root)?,
+        measured: prices::read_measured(&root)?,
         modules: root.optional("modules")?.unwrap_or_default(),
         kernel: root.optional("kernel")?,
         nodes,

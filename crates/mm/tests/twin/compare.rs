@@ -66,6 +66,10 @@ impl Pair {
         for pfn in (0..frames.len()).step_by(1 << model.pageblock) {
             assert_eq!(frames.blocks.migrate_type(Pfn(pfn)), model.type_at(pfn), "pageblock of {pfn}");
         }
+        assert_eq!(self.mm.has_woken(), !model.woken.is_empty());
+        for (kswapd, twin) in self.mm.kswapds().iter().zip(&model.kswapds) {
+            assert_eq!((kswapd.is_asleep(), kswapd.failures()), (twin.is_asleep(), twin.failures));
+        }
         for (pfn, taken) in &model.taken {
             let order = frames.order_of(frames.get(Pfn(*pfn)));
             assert_eq!(u32::from(order.0), taken.order, "frame {pfn}");

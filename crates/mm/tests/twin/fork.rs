@@ -53,7 +53,7 @@ impl World {
                 return None;
             };
             looked += cost;
-            if looked >= most {
+            if self.is_over(looked, most) {
                 return None;
             }
         }

@@ -7,6 +7,7 @@ mod compare;
 mod fork;
 mod huge_copy;
 mod kept;
+mod kswapd;
 mod lru;
 mod model;
 mod pair;
@@ -78,9 +79,10 @@ enum Deed {
     Shrink,
     Unreserve,
     SetMinFree,
+    Kswapd,
 }
 
-const DEEDS: [Deed; 20] = [
+const DEEDS: [Deed; 21] = [
     Deed::Alloc,
     Deed::AllocMany,
     Deed::FreeAny,
@@ -101,6 +103,7 @@ const DEEDS: [Deed; 20] = [
     Deed::Shrink,
     Deed::Unreserve,
     Deed::SetMinFree,
+    Deed::Kswapd,
 ];
 
 /// What it takes to have huge pages again and again.
@@ -173,7 +176,15 @@ impl Stream {
         let allowed = if mobility == Mobility::Movable { ZoneKind::Movable } else { ZoneKind::Normal };
         let highest = if numbers.one_in(6) { ZoneKind::Dma32 } else { allowed };
         let urgency = if numbers.one_in(3) { numbers.pick(&Urgency::ALL) } else { Urgency::Normal };
-        Wish { order, mobility, highest, node: numbers.below(self.nodes), only: numbers.one_in(5), urgency }
+        Wish {
+            order,
+            mobility,
+            highest,
+            node: numbers.below(self.nodes),
+            only: numbers.one_in(5),
+            urgency,
+            wakes: !numbers.one_in(4),
+        }
     }
 
     fn operate(&mut self) {
@@ -206,6 +217,15 @@ impl Stream {
             Deed::SetMinFree if self.numbers.one_in(16) => {
                 let most = self.min_free_most;
                 self.pair.set_min_free(u64::from(4 * self.numbers.below(most)));
+            }
+            Deed::Kswapd => {
+                let node = self.numbers.below(self.nodes);
+                // A nap is the end, so that somebody may come and wake it.
+                for _ in 0..=self.numbers.below(16) {
+                    if !self.pair.step_kswapd(node as usize) {
+                        break;
+                    }
+                }
             }
             Deed::Start if self.pair.ids().len() < PROCESSES => self.pair.start(cpu),
             Deed::Start | Deed::Unreserve | Deed::SetMinFree => {}

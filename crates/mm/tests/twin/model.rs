@@ -9,6 +9,8 @@ use mm::{
     variant::{FallbackRules, HighAtomic, LastResort, Merging, PcpDrain, PcpFree, PcpLists, WatermarkOrders},
 };
 
+use crate::kswapd::Kswapd;
+
 /// What an allocated block is, as far as the allocator can tell.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Taken {
@@ -26,13 +28,15 @@ pub(crate) struct Wish {
     pub(crate) node: u32,
     pub(crate) only: bool,
     pub(crate) urgency: Urgency,
+    /// It wakes kswapd.
+    pub(crate) wakes: bool,
 }
 
 impl Wish {
     /// One frame for the kernel itself.
     pub(crate) fn kernel(node: u32) -> Self {
         let (mobility, highest, urgency) = (Mobility::Unmovable, ZoneKind::Normal, Urgency::Normal);
-        Self { order: 0, mobility, highest, node, only: false, urgency }
+        Self { order: 0, mobility, highest, node, only: false, urgency, wakes: true }
     }
 
     /// One frame for a process.
@@ -53,6 +57,12 @@ pub(crate) struct Model {
     distances: Vec<Vec<u32>>,
     cpu_nodes: Vec<u32>,
     counts: BTreeMap<Event, u64>,
+    /// By node.
+    pub(crate) kswapds: Vec<Kswapd>,
+    /// Nodes whose kswapd was woken.
+    pub(crate) woken: Vec<usize>,
+    /// One was woken in this step, which ends as soon as it can.
+    pub(crate) cut: bool,
 }
 
 #[derive(Clone, Debug)]
@@ -66,6 +76,7 @@ pub(crate) struct Zone {
     pub(crate) high_atomic: u64,
     pub(crate) min: u64,
     pub(crate) low: u64,
+    pub(crate) high: u64,
     pub(crate) protection: Vec<u64>,
     pub(crate) free: BTreeMap<(u32, MigrateType), Vec<u32>>,
     pub(crate) pcps: Vec<Pcp>,
@@ -140,6 +151,9 @@ impl Model {
             distances: machine.nodes.iter().map(|node| node.distance.clone()).collect(),
             cpu_nodes: machine.nodes.iter().flat_map(|node| vec![node.id.0; node.cpus.len()]).collect(),
             counts: BTreeMap::new(),
+            kswapds: vec![Kswapd::new(); machine.nodes.len()],
+            woken: Vec::new(),
+            cut: false,
         };
         let cpus = model.cpu_nodes.len();
         for figures in mm::zone_figures(&machine.view(), settings, &rules) {
@@ -169,6 +183,7 @@ impl Model {
                 high_atomic: 0,
                 min: figures.marks.min.0,
                 low: figures.marks.low.0,
+                high: figures.marks.high.0,
                 protection: figures.protection.iter().map(|frames| frames.0).collect(),
                 free: BTreeMap::new(),
                 pcps: vec![pcp; cpus],
@@ -227,9 +242,11 @@ impl Model {
             && (self.distances.len() == 1 || has_dma32);
         let own: Vec<usize> = order.iter().copied().take_while(|z| self.zones[*z].node == home).collect();
         let first = if careful { self.walk(cpu, wish, &own, true, false) } else { None };
-        let (z, pfn) = first
-            .or_else(|| self.walk(cpu, wish, &order, false, false))
-            .or_else(|| self.walk(cpu, wish, &order, false, true))?;
+        let fast = first.or_else(|| self.walk(cpu, wish, &order, false, false));
+        if fast.is_none() && wish.wakes {
+            self.wake_kswapds(wish, &order);
+        }
+        let (z, pfn) = fast.or_else(|| self.walk(cpu, wish, &order, false, true))?;
         assert!(self.taken.insert(pfn, Taken { order: wish.order, on_lru: false }).is_none());
         self.count_alloc(cpu, z, home, 1 << wish.order);
         Some(pfn)
@@ -287,7 +304,7 @@ impl Model {
         })
     }
 
-    fn passes(&self, z: usize, wish: Wish, mark: u64, urgency: Urgency) -> bool {
+    pub(crate) fn passes(&self, z: usize, wish: Wish, mark: u64, urgency: Urgency) -> bool {
         let zone = &self.zones[z];
         let harder = [Urgency::Harder, Urgency::Atomic].contains(&urgency);
         let mut mark = mark;

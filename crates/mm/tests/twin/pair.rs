@@ -20,6 +20,7 @@ use units::{Bytes, CpuId, NodeId, Order, Pfn, Picos, Time, Vpn};
 
 use crate::{
     fork as twin_fork,
+    kswapd::Then,
     model::Wish,
     processes::{Store, World},
     touch as twin_touch, unmap as twin_unmap,
@@ -103,6 +104,7 @@ fn request(wish: Wish) -> AllocRequest {
         this_node_only: wish.only,
         mark: Mark::Low,
         urgency: wish.urgency,
+        wakes_kswapd: wish.wakes,
     }
 }
 
@@ -162,6 +164,19 @@ impl Pair {
         let mut cx = Cx::new(CpuId(0), Time(0), prices, counters);
         let got = mm.unreserve_high_atomic(&mut cx, &request(wish), force);
         assert_eq!(got, self.twin.memory.give_up_kept(wish, force), "{wish:?}");
+    }
+
+    /// A node's kswapd takes a step; says whether there is more to do.
+    pub(crate) fn step_kswapd(&mut self, node: usize) -> bool {
+        let Self { mm, counters, prices, twin, .. } = self;
+        assert_eq!(mm.take_woken(), std::mem::take(&mut twin.memory.woken));
+        let came_to = match mm.step_kswapd(&mut Cx::new(CpuId(0), Time(0), prices, counters), node) {
+            step::Step::More | step::Step::Done(()) => Then::More,
+            step::Step::Block(step::Wait::Queue) => Then::Sleep,
+            step::Step::Block(step::Wait::Until(_)) => Then::Nap,
+        };
+        assert_eq!(came_to, twin.memory.step_kswapd(node));
+        came_to == Then::More
     }
 
     /// Somebody writes another `min_free_kbytes`.
@@ -277,6 +292,7 @@ impl Pair {
         // With no time at all a touch would stop between an access and its fault, which is one to its twin.
         let most = if let Operation::Touch(..) = work { most.max(1) } else { most };
         let (cpu, horizon) = (*cpu as usize, Time(most));
+        twin.memory.cut = false;
         match work {
             Operation::Touch(real, model) => {
                 let first = real.next().0 / Bytes::PAGE.0;

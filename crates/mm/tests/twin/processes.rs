@@ -247,6 +247,11 @@ impl World {
         }
     }
 
+    /// Has a step come to its end: this many pages, or somebody was woken?
+    pub(crate) fn is_over(&self, looked: u64, most: u64) -> bool {
+        looked >= most || self.memory.cut
+    }
+
     pub(crate) fn process(&mut self, id: u32) -> &mut Process {
         self.processes.get_mut(&id).unwrap()
     }

@@ -1,6 +1,6 @@
 //! Touching memory and its faults once more, in the same bounded steps: time is measured in pages touched.
 
-use mm::{Mobility, ZoneKind, event::Event, fault::FaultDone, variant::HugeCow};
+use mm::{event::Event, fault::FaultDone, variant::HugeCow};
 
 use crate::{
     huge_copy::{Copied, HugeCopy},
@@ -24,6 +24,8 @@ pub(crate) struct Touch {
 pub(crate) enum UnderWay {
     /// A huge page was cleared and is not mapped yet; and there is the table to keep with it.
     Cleared { frame: u32, table: u32 },
+    /// Nothing is held: memory was out, which is to be said once more.
+    Again,
     /// A huge page is being copied.
     Copy(HugeCopy),
 }
@@ -32,7 +34,7 @@ impl Touch {
     /// The frames that it holds.
     pub(crate) fn held(&self) -> Vec<u32> {
         match &self.fault {
-            None => Vec::new(),
+            None | Some(UnderWay::Again) => Vec::new(),
             Some(UnderWay::Cleared { frame, table }) => vec![*frame, *table],
             Some(UnderWay::Copy(copy)) => copy.held().collect(),
         }
@@ -68,13 +70,26 @@ impl World {
                     }
                 }
                 touch.next = end;
-                if touched >= most && touch.next < touch.end {
+                if self.is_over(touched, most) && touch.next < touch.end {
                     return None;
                 }
                 continue;
             }
+            let is_quick = touch.fault.is_none() && self.is_quick(id, touch);
             match self.fault(cpu, id, touch) {
-                Fault::Done(FaultDone::Handled) => {}
+                // The page is touched in the same turn.
+                Fault::Done(FaultDone::Handled) if is_quick => {}
+                Fault::Done(FaultDone::OutOfMemory) if is_quick => {
+                    touch.fault = Some(UnderWay::Again);
+                    if self.is_over(touched, most) {
+                        return None;
+                    }
+                }
+                Fault::Done(FaultDone::Handled) => {
+                    if self.is_over(touched, most) {
+                        return None;
+                    }
+                }
                 Fault::Done(failed) => return Some(failed),
                 Fault::Paused => return None,
             }
@@ -82,10 +97,18 @@ impl World {
         Some(FaultDone::Handled)
     }
 
+    /// Is this a first store to a base page beside others?
+    fn is_quick(&mut self, id: u32, touch: &Touch) -> bool {
+        let process = self.process(id);
+        let is_tied = process.vma_of(touch.next).is_some_and(|vma| process.vmas[vma].tie.is_some());
+        let has_table = matches!(process.entries.get(&(touch.next / HUGE)), Some(Entry::Table { .. }));
+        touch.store.is_some() && is_tied && has_table && process.page(touch.next) == Page::Nothing
+    }
+
     /// What the fault of a touch holds goes back.
     pub(crate) fn abort_touch(&mut self, cpu: usize, touch: &mut Touch) {
         match touch.fault.take() {
-            None => {}
+            None | Some(UnderWay::Again) => {}
             Some(UnderWay::Cleared { frame, table }) => {
                 self.memory.free(cpu, table);
                 self.memory.free(cpu, frame);
@@ -102,6 +125,7 @@ impl World {
         let page = touch.next;
         match touch.fault.take() {
             None => {}
+            Some(UnderWay::Again) => return Fault::Done(self.base_fault(cpu, id, page, touch.store.is_some())),
             Some(UnderWay::Cleared { frame, table }) => return self.map_huge(cpu, id, page, (frame, table)),
             Some(UnderWay::Copy(copy)) => return self.go_on_copying(cpu, id, touch, copy),
         }
@@ -159,7 +183,7 @@ impl World {
 
     pub(crate) fn alloc_huge(&mut self, cpu: usize) -> Option<u32> {
         let node = self.memory.node_of(cpu);
-        self.memory.alloc(cpu, Wish { order: 9, only: true, ..Wish::user(node) })
+        self.memory.alloc(cpu, Wish { order: 9, only: true, wakes: false, ..Wish::user(node) })
     }
 
     /// A load from a huge page that is not there.
@@ -167,7 +191,7 @@ impl World {
         let Some(table) = self.table(cpu) else { return Fault::Done(FaultDone::OutOfMemory) };
         if self.huge_zero.is_none() {
             let node = self.memory.node_of(cpu);
-            let wish = Wish { order: 9, mobility: Mobility::Unmovable, highest: ZoneKind::Normal, ..Wish::user(node) };
+            let wish = Wish { order: 9, wakes: false, ..Wish::kernel(node) };
             self.huge_zero = self.memory.alloc(cpu, wish);
             self.memory.count(Event::ThpZeroPageAlloc, u64::from(self.huge_zero.is_some()));
         }

@@ -71,12 +71,6 @@ struct Clock {
     most: u64,
 }
 
-impl Clock {
-    fn is_over(&self) -> bool {
-        self.looked >= self.most
-    }
-}
-
 impl World {
     /// Goes on until it has looked at `most` pages, at least by one run; says at the end whether there was memory.
     pub(crate) fn unmap(&mut self, cpu: usize, id: u32, unmap: &mut Unmap, most: u64) -> Option<bool> {
@@ -93,7 +87,7 @@ impl World {
         }
         let mut clock = Clock { looked: 0, most };
         while !self.run_of_unmap(cpu, id, unmap, &mut clock) {
-            if clock.is_over() {
+            if self.is_over(clock.looked, clock.most) {
                 return None;
             }
         }
@@ -157,7 +151,7 @@ impl World {
                     from += 1;
                 }
             }
-            if unmap.gather.flush.is_some() || clock.is_over() {
+            if unmap.gather.flush.is_some() || self.is_over(clock.looked, clock.most) {
                 return Some(from);
             }
         }
@@ -165,7 +159,8 @@ impl World {
     }
 
     pub(crate) fn exit(&mut self, cpu: usize, id: u32) {
-        assert_eq!(self.unmap(cpu, id, &mut Unmap::new(Self::EVERYTHING), u64::MAX), Some(true));
+        let mut unmap = Unmap::new(Self::EVERYTHING);
+        while self.unmap(cpu, id, &mut unmap, u64::MAX).is_none() {}
         self.end(cpu, id);
     }
 
