@@ -13,6 +13,8 @@ use crate::{
     frame::{FrameFlag, FrameTable},
     list::List,
     rmap::Unmapped,
+    spin::SpinLock,
+    step::RUN,
 };
 
 /// The most folios that a batch of any version holds.
@@ -46,6 +48,8 @@ impl LruKind {
 pub struct Lruvec {
     lists: [List; LruKind::ALL.len()],
     frames: [u64; LruKind::ALL.len()],
+    /// `lru_lock`: of the zone up to 4.7, of the node up to 5.10.
+    lock: SpinLock,
 }
 
 impl Lruvec {
@@ -77,6 +81,24 @@ impl Lruvec {
 struct Batch {
     folios: [Pfn; BATCH_MAX],
     len: u8,
+}
+
+/// Base pages that are given back together: as many as one hold of a lock takes (`SWAP_CLUSTER_MAX`).
+#[derive(Debug)]
+pub(crate) struct Run {
+    folios: [Pfn; RUN as usize],
+    len: usize,
+}
+
+impl Run {
+    pub(crate) const EMPTY: Self = Self { folios: [Pfn(0); RUN as usize], len: 0 };
+
+    /// One more.
+    #[inline]
+    pub(crate) fn push(&mut self, head: Pfn) {
+        self.folios[self.len] = head;
+        self.len += 1;
+    }
 }
 
 /// LRU lists and the batches before them.
@@ -126,6 +148,40 @@ impl Lru {
     }
 }
 
+/// The lists whose lock is held while folios are moved one after the other, as long as they are of the same lists
+/// (`folio_lruvec_relock_irqsave`).
+#[derive(Clone, Copy, Debug, Default)]
+struct Relock {
+    held: Option<usize>,
+    moves: u64,
+}
+
+impl Relock {
+    /// The lists at `at`, to move one folio.
+    #[inline]
+    fn lists<'a>(&mut self, lru: &'a mut Lru, cx: &mut Cx<'_>, at: usize) -> &'a mut Lruvec {
+        if self.held != Some(at) {
+            self.change(lru, cx, at);
+        }
+        self.moves += 1;
+        &mut lru.lruvecs[at]
+    }
+
+    #[inline(never)]
+    fn change(&mut self, lru: &mut Lru, cx: &mut Cx<'_>, at: usize) {
+        self.end(lru, cx);
+        self.held = Some(at);
+        lru.lruvecs[at].lock.acquire(cx, Cause::LruLock);
+    }
+
+    fn end(&mut self, lru: &mut Lru, cx: &mut Cx<'_>) {
+        if let Some(at) = self.held.take() {
+            cx.work(Work::LruMove, std::mem::take(&mut self.moves));
+            lru.lruvecs[at].lock.release(cx);
+        }
+    }
+}
+
 impl Mm {
     /// A new folio, marked [`FrameFlag::InBatch`], goes into the CPU's batch (`folio_add_lru`).
     #[inline]
@@ -149,20 +205,20 @@ impl Mm {
         if count == 0 {
             return;
         }
-        cx.because(Cause::LruLock, |cx| cx.work(Work::LockPair, 1));
         let kind = self.variant.lru_new_anon;
         let mut dropped = [Pfn(0); BATCH_MAX];
         let mut drops = 0;
+        let mut relock = Relock::default();
         for head in folios[..count].iter().copied() {
             if let Some(order) = self.frames.leave_batch(head, kind == LruKind::ActiveAnon) {
                 let at = self.lruvec_of(head);
-                self.lru.lruvecs[at].insert(&mut self.frames, kind, head, order);
+                relock.lists(&mut self.lru, cx, at).insert(&mut self.frames, kind, head, order);
             } else {
                 dropped[drops] = head;
                 drops += 1;
             }
         }
-        cx.work(Work::LruMove, (count - drops) as u64);
+        relock.end(&mut self.lru, cx);
         // The last is freed first, as `release_pages` does it.
         for head in dropped[..drops].iter().rev().copied() {
             let order = self.frames.allocated(head).expect("a dropped folio is not freed yet");
@@ -172,19 +228,45 @@ impl Mm {
 
     /// Gives back the last reference but for that of a batch: the folio is freed, now or when the batch is drained
     /// (`folio_put`).
-    #[inline]
     pub(crate) fn put_folio(&mut self, cx: &mut Cx, folio: Unmapped) {
+        let mut relock = Relock::default();
+        let is_free = self.leave_lru(cx, folio, &mut relock);
+        relock.end(&mut self.lru, cx);
+        if is_free {
+            self.free(cx, folio.head, folio.order);
+        }
+    }
+
+    /// The same for a run of base pages, which leave their lists all under one lock, and are freed then (`release_pages`).
+    pub(crate) fn put_run(&mut self, cx: &mut Cx, run: &mut Run) {
+        let count = std::mem::take(&mut run.len);
+        let mut free = 0;
+        let mut relock = Relock::default();
+        for at in 0..count {
+            let head = run.folios[at];
+            run.folios[free] = head;
+            free += usize::from(self.leave_lru(cx, Unmapped { head, order: Order::BASE }, &mut relock));
+        }
+        relock.end(&mut self.lru, cx);
+        for head in &run.folios[..free] {
+            self.free(cx, *head, Order::BASE);
+        }
+    }
+
+    /// A folio that lost its last reference but for that of a batch leaves its list; says whether it can be freed now.
+    #[inline(always)]
+    #[expect(clippy::inline_always, reason = "once for single folios, once for runs of base pages")]
+    fn leave_lru(&mut self, cx: &mut Cx, folio: Unmapped, relock: &mut Relock) -> bool {
         let Unmapped { head, order } = folio;
         if let Some(is_active) = self.frames.leave_lru(head) {
             let kind = if is_active { LruKind::ActiveAnon } else { LruKind::InactiveAnon };
             let at = self.lruvec_of(head);
-            self.lru.lruvecs[at].remove(&mut self.frames, kind, head, order);
-            cx.work(Work::LruMove, 1);
+            relock.lists(&mut self.lru, cx, at).remove(&mut self.frames, kind, head, order);
         } else if self.frames.has(head, FrameFlag::InBatch) {
             self.frames.mark(head, FrameFlag::Dropped, true);
-            return;
+            return false;
         }
-        self.free(cx, head, order);
+        true
     }
 
     /// References to a folio: its mappings, and a batch (`folio_ref_count`).

@@ -1,11 +1,15 @@
-//! Linux: arch/x86/mm/fault.c, include/linux/highmem.h (v6.1).
-//! Differs: nothing is cleared or copied; it is priced.
+//! Linux: arch/x86/mm/fault.c, arch/x86/mm/tlb.c (v6.1).
+//! Differs: nothing is flushed; it is priced.
 //!
 //! The operations that faults and system calls on address spaces are made of. They charge themselves.
 
-use units::{Order, Vpn};
+use units::Vpn;
 
 use crate::cost::{Cx, Work};
+
+/// Up to so many pages are flushed from the TLB one by one; for more, all of it is flushed.
+// tlb_single_page_flush_ceiling, arch/x86/mm/tlb.c (v3.17 and later).
+const FLUSH_ONE_BY_ONE_MAX: u64 = 33;
 
 /// Entering the kernel for a page fault at a page, and leaving it.
 #[inline]
@@ -20,25 +24,19 @@ pub(crate) fn user_touch(cx: &mut Cx, n: u64) {
     cx.work(Work::UserTouch, n);
 }
 
-/// Clearing a run of frames.
-#[inline]
-pub(crate) fn clear(cx: &mut Cx, order: Order) {
-    cx.work(Work::ClearFrame, u64::from(order.frames()));
-}
-
-/// Copying a run of frames to another.
-pub(crate) fn copy(cx: &mut Cx, order: Order) {
-    cx.work(Work::CopyFrame, u64::from(order.frames()));
-}
-
 /// Making, changing or removing a VMA.
 pub(crate) fn update_vma(cx: &mut Cx) {
     cx.work(Work::VmaUpdate, 1);
 }
 
-/// Flushing this CPU's TLB, whole or a part.
+/// Flushing all of an address space from the TLBs of the CPUs that run it (`flush_tlb_mm`).
 pub(crate) fn flush_tlb(cx: &mut Cx) {
-    cx.work(Work::TlbFlush, 1);
+    cx.flush_tlb(None);
+}
+
+/// Flushing so many translations, those of base pages or of huge pages, from the TLBs of these CPUs (`flush_tlb_mm_range`).
+pub(crate) fn flush_tlb_range(cx: &mut Cx, pages: u64) {
+    cx.flush_tlb(if pages <= FLUSH_ONE_BY_ONE_MAX { u32::try_from(pages).ok() } else { None });
 }
 
 /// Writing `n` page-table entries.
