@@ -83,15 +83,17 @@ struct Batch {
     len: u8,
 }
 
-/// Base pages that are given back together: as many as one hold of a lock takes (`SWAP_CLUSTER_MAX`).
+/// Folios of one size that are given back together: as many as one hold of a lock takes (`SWAP_CLUSTER_MAX`).
 #[derive(Debug)]
 pub(crate) struct Run {
     folios: [Pfn; RUN as usize],
     len: usize,
+    order: Order,
 }
 
 impl Run {
-    pub(crate) const EMPTY: Self = Self { folios: [Pfn(0); RUN as usize], len: 0 };
+    /// For base pages; none yet.
+    pub(crate) const EMPTY: Self = Self { folios: [Pfn(0); RUN as usize], len: 0, order: Order::BASE };
 
     /// One more.
     #[inline]
@@ -229,44 +231,33 @@ impl Mm {
     /// Gives back the last reference but for that of a batch: the folio is freed, now or when the batch is drained
     /// (`folio_put`).
     pub(crate) fn put_folio(&mut self, cx: &mut Cx, folio: Unmapped) {
-        let mut relock = Relock::default();
-        let is_free = self.leave_lru(cx, folio, &mut relock);
-        relock.end(&mut self.lru, cx);
-        if is_free {
-            self.free(cx, folio.head, folio.order);
-        }
+        let mut run = Run { order: folio.order, ..Run::EMPTY };
+        run.push(folio.head);
+        self.put_run(cx, &mut run);
     }
 
-    /// The same for a run of base pages, which leave their lists all under one lock, and are freed then (`release_pages`).
+    /// The same for folios that leave their lists all under one lock, and are freed then (`release_pages`).
     pub(crate) fn put_run(&mut self, cx: &mut Cx, run: &mut Run) {
-        let count = std::mem::take(&mut run.len);
+        let (count, order) = (std::mem::take(&mut run.len), run.order);
         let mut free = 0;
         let mut relock = Relock::default();
         for at in 0..count {
             let head = run.folios[at];
+            if let Some(is_active) = self.frames.leave_lru(head) {
+                let kind = if is_active { LruKind::ActiveAnon } else { LruKind::InactiveAnon };
+                let lruvec = self.lruvec_of(head);
+                relock.lists(&mut self.lru, cx, lruvec).remove(&mut self.frames, kind, head, order);
+            } else if self.frames.has(head, FrameFlag::InBatch) {
+                self.frames.mark(head, FrameFlag::Dropped, true);
+                continue;
+            }
             run.folios[free] = head;
-            free += usize::from(self.leave_lru(cx, Unmapped { head, order: Order::BASE }, &mut relock));
+            free += 1;
         }
         relock.end(&mut self.lru, cx);
         for head in &run.folios[..free] {
-            self.free(cx, *head, Order::BASE);
+            self.free(cx, *head, order);
         }
-    }
-
-    /// A folio that lost its last reference but for that of a batch leaves its list; says whether it can be freed now.
-    #[inline(always)]
-    #[expect(clippy::inline_always, reason = "once for single folios, once for runs of base pages")]
-    fn leave_lru(&mut self, cx: &mut Cx, folio: Unmapped, relock: &mut Relock) -> bool {
-        let Unmapped { head, order } = folio;
-        if let Some(is_active) = self.frames.leave_lru(head) {
-            let kind = if is_active { LruKind::ActiveAnon } else { LruKind::InactiveAnon };
-            let at = self.lruvec_of(head);
-            relock.lists(&mut self.lru, cx, at).remove(&mut self.frames, kind, head, order);
-        } else if self.frames.has(head, FrameFlag::InBatch) {
-            self.frames.mark(head, FrameFlag::Dropped, true);
-            return false;
-        }
-        true
     }
 
     /// References to a folio: its mappings, and a batch (`folio_ref_count`).
