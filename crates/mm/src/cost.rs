@@ -204,6 +204,14 @@ pub struct Shootdowns {
     pub pages: u32,
 }
 
+impl Shootdowns {
+    /// Adds what another step asks.
+    pub fn add(&mut self, other: Self) {
+        let Self { rounds, whole, pages } = *self;
+        *self = Self { rounds: rounds + other.rounds, whole: whole + other.whole, pages: pages + other.pages };
+    }
+}
+
 /// What a mechanism gets: when and where it runs, and the only way to let time pass and to count.
 #[derive(Debug)]
 pub struct Cx<'a> {
@@ -314,8 +322,7 @@ impl<'a> Cx<'a> {
             self.work(Work::IpiTarget, others.into());
             self.count(Event::SimTlbRemoteFlush, 1);
             self.count(Event::SimTlbRemoteFlushReceived, others.into());
-            let Shootdowns { rounds, whole: all, pages } = self.shootdowns;
-            self.shootdowns = Shootdowns { rounds: rounds + 1, whole: all + whole, pages: pages + one_by_one };
+            self.shootdowns.add(Shootdowns { rounds: 1, whole, pages: one_by_one });
         }
     }
 

@@ -1,6 +1,6 @@
 //! Tasks: the kernel half is data, the user half a future that lives in the executor.
 
-use mm::cost::{Cause, Spent};
+use mm::cost::{Cause, Shootdowns, Spent};
 use os::{Advice, Barrier, Rusage, VmRange};
 use units::{Bytes, CpuId, Errno, Picos, Time};
 
@@ -106,4 +106,6 @@ pub(crate) struct Cpu {
     /// In the order in which they became runnable; the first one runs. One at a time until it blocks: a scheduler with
     /// slices and weights comes with step 3.
     pub(crate) queue: std::collections::VecDeque<TaskId>,
+    /// What other CPUs have interrupted it for; its next step pays.
+    pub(crate) asked: Shootdowns,
 }

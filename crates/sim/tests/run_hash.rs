@@ -28,6 +28,7 @@ fn machine() -> Config {
         thp_enabled: ThpEnabled::Always,
         use_zero_page: true,
         prices: prices(),
+        bandwidth: Vec::new(),
         cpus: 2,
         cap: Bytes::mib(32),
         seed: 1,
