@@ -4,6 +4,7 @@ use std::path::PathBuf;
 
 use clap::{Args, Parser, Subcommand, ValueEnum};
 use lab::{
+    calibrate::DEFAULT_SECONDS,
     plan::{AcceleratorChoice, Request, UsageError},
     show::Format,
 };
@@ -36,6 +37,8 @@ Examples:
         #[arg(long, value_enum, default_value_t = FormatArg::Text)]
         format: FormatArg,
     },
+    /// Measure what primitive operations take on this machine, and write its machine file with them
+    Calibrate(Calibrate),
     /// Machines as files
     #[command(subcommand, after_help = "Examples:\n  pagelab machine import -o machines/here.toml")]
     Machine(Machine),
@@ -125,6 +128,39 @@ pub(crate) struct Run {
     /// How to print the tables
     #[arg(long, value_enum, default_value_t = FormatArg::Text)]
     pub(crate) format: FormatArg,
+}
+
+/// Measure what primitive operations take on this machine, and write its machine file with them.
+///
+/// Times small parts of the kernel and the machine (clearing and copying memory, entering the kernel, page-table entries,
+/// list moves, interrupts, context switches) for some seconds, from user space and without privileges. The simulator composes
+/// a page fault of them; no price comes from a benchmark that it is then compared with. Nothing on this machine is changed,
+/// and at most 512 MiB or a quarter of the available memory are used.
+///
+/// The file is what `pagelab machine import` writes plus [prices], each with its median, low, high and what was measured. On a
+/// busy machine spreads are wide, and a warning says whose.
+#[derive(Debug, Args)]
+#[command(after_help = "\
+Examples:
+  pagelab calibrate -o machines/here.toml
+  pagelab run fault-storm --target sim --machine machines/here.toml
+
+A price that cannot be measured here (with one CPU: interrupts between CPUs) is listed as skipped, with the reason; runs then
+use the generic one.
+Exit status: 0 done, 1 it failed, 2 wrong input (such as a file that exists already), 130 interrupted: nothing is written.")]
+pub(crate) struct Calibrate {
+    /// Where to write the machine file
+    #[arg(short, long, value_name = "FILE")]
+    pub(crate) output: PathBuf,
+    /// Replace the file if it exists
+    #[arg(long)]
+    pub(crate) force: bool,
+    /// What to call the machine
+    #[arg(long, default_value = "here")]
+    pub(crate) name: String,
+    /// How long to measure
+    #[arg(long, value_name = "S", default_value_t = DEFAULT_SECONDS, value_parser = clap::value_parser!(u16).range(1..=600))]
+    pub(crate) seconds: u16,
 }
 
 #[derive(Debug, Subcommand)]

@@ -14,6 +14,7 @@ use std::{
 
 use clap::Parser;
 use lab::{
+    calibrate,
     plan::UsageError,
     run::{self, RunError},
     show,
@@ -60,6 +61,7 @@ fn dispatch(command: Command) -> anyhow::Result<ExitCode> {
     match command {
         Command::Run(run) => run_experiment(&run),
         Command::Show { result, format } => print(&show::render(&result, format.into())?),
+        Command::Calibrate(args) => calibrate(&args),
         Command::Machine(Machine::Import { from, name, output }) => import(from.as_deref(), &name, output.as_deref()),
         Command::List { what } => print(&list::text(what)),
         Command::Cell => inner::cell(),
@@ -82,6 +84,31 @@ fn run_experiment(args: &args::Run) -> anyhow::Result<ExitCode> {
     }
     writeln!(stderr, "pagelab: results are in {}", finished.directory.display())?;
     Ok(if finished.failures.is_empty() { code } else { ExitCode::FAILURE })
+}
+
+fn calibrate(args: &args::Calibrate) -> anyhow::Result<ExitCode> {
+    calibrate::check_output(&args.output, args.force)?;
+    let stop = Arc::new(AtomicBool::new(false));
+    lab::interrupt::set_on_signal(&stop)?;
+    let mut progress = progress::Terminal::new();
+    let calibrated = calibrate::calibrate(&args.name, args.seconds, &stop, &mut progress);
+    progress.clear();
+    let calibrated = match calibrated {
+        Err(RunError::InterruptedEarly) => {
+            writeln!(io::stderr(), "pagelab: interrupted; nothing is written")?;
+            return Ok(ExitCode::from(INTERRUPTED));
+        }
+        calibrated => calibrated?,
+    };
+    let text = calibrated.machine.to_toml();
+    report::write_whole(&args.output, text.as_bytes()).map_err(|error| UsageError(error.to_string()))?;
+    let code = print(&calibrated.table())?;
+    let mut stderr = io::stderr();
+    for warning in calibrated.warnings() {
+        writeln!(stderr, "pagelab: {warning}")?;
+    }
+    writeln!(stderr, "pagelab: the machine is in {}", args.output.display())?;
+    Ok(code)
 }
 
 fn import(from: Option<&Path>, name: &str, output: Option<&Path>) -> anyhow::Result<ExitCode> {

@@ -74,6 +74,7 @@ pub fn import(snapshot: &Snapshot, name: &str) -> Machine {
         settings: settings.map(|(name, value)| (name.clone(), value.clone())).collect(),
         modules: Vec::new(),
         prices: Vec::new(),
+        measured: Vec::new(),
         kernel: Some(release.clone()),
     }
 }

@@ -1,6 +1,7 @@
 //! An experiment is workload × variant × machine × state × target × seed. This crate knows every other one.
 
 pub mod arithmetic;
+pub mod calibrate;
 pub mod cell;
 pub mod experiment;
 pub mod import;

@@ -9,7 +9,7 @@ mod write;
 use units::{Bytes, BytesPerSecond, CpuId, Frames, NodeId};
 
 use crate::{
-    prices::{Price, SharedCore},
+    prices::{Measured, Price, SharedCore},
     source::{self, Kind, Source, SourceError},
 };
 
@@ -35,6 +35,8 @@ pub struct Machine {
     pub settings: Vec<(String, String)>,
     /// What primitive operations take, in the order of `mm::cost::Work::ALL`; those not given are generic.
     pub prices: Vec<Price>,
+    /// What else was measured with them; no run uses it.
+    pub measured: Vec<Measured>,
     /// Kernel modules that a guest of this shape needs.
     pub modules: Vec<String>,
     /// Release of the kernel that it was imported from.

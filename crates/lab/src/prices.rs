@@ -21,6 +21,8 @@ pub struct Price {
     pub work: Work,
     /// What it takes.
     pub takes: Picos,
+    /// How far measurements of it lie apart, when somebody says.
+    pub range: Option<Range>,
     /// Who measured it and how, or that it is an assumption: then it begins with `assumed`.
     pub source: String,
 }
@@ -31,6 +33,28 @@ pub struct SharedCore {
     /// Percent of the time that it takes alone.
     pub percent: u32,
     /// Who measured it and how, or that it is an assumption.
+    pub source: String,
+}
+
+/// Where most measurements of a price lie.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Range {
+    /// A tenth of them are less.
+    pub low: Picos,
+    /// A tenth of them are more.
+    pub high: Picos,
+}
+
+/// Something that was measured and that no operation of the simulator stands for: for readers.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Measured {
+    /// What it is called.
+    pub name: String,
+    /// What it takes.
+    pub takes: Picos,
+    /// How far measurements of it lie apart, when somebody says.
+    pub range: Option<Range>,
+    /// Who measured it and how.
     pub source: String,
 }
 
@@ -55,8 +79,7 @@ const SHARED_CORE_MAX: u64 = 400;
 /// One second: far beyond any primitive operation, and far from overflow when many are added.
 const MAX: Picos = Picos::from_secs(1);
 const FORM: &str = "expected a price such as { ns = 281.5, source = \"who measured it, or assumed: why\" }";
-const SHARED_CORE_FORM: &str =
-    "expected such as { percent = 160, source = \"who measured it, or assumed: why\" }";
+const SHARED_CORE_FORM: &str = "expected such as { percent = 160, source = \"who measured it, or assumed: why\" }";
 
 static GENERIC: LazyLock<(Vec<Price>, SharedCore)> = LazyLock::new(|| {
     let text = include_str!("../../../machines/prices/generic.toml");
@@ -124,21 +147,48 @@ pub fn read(root: &TableReader<'_>) -> Result<Vec<Price>, SourceError> {
     Work::ALL.iter().filter(|work| table.has(work.name())).map(|work| price(&table, *work)).collect()
 }
 
+/// The `[measured]` of a file, in its order.
+pub fn read_measured(root: &TableReader<'_>) -> Result<Vec<Measured>, SourceError> {
+    let Some(table) = root.table("measured")? else { return Ok(Vec::new()) };
+    let entry = |name: &str| {
+        let (takes, range, source) = entry(&table, name)?;
+        Ok(Measured { name: name.to_owned(), takes, range, source })
+    };
+    table.keys().into_iter().map(entry).collect()
+}
+
 fn price(table: &TableReader<'_>, work: Work) -> Result<Price, SourceError> {
-    let Ok(Some(price)) = table.table(work.name()) else { return Err(table.error(work.name(), FORM)) };
-    let price = price.only("key", &["ns", "ps", "source"])?;
+    let (takes, range, source) = entry(table, work.name())?;
+    Ok(Price { work, takes, range, source })
+}
+
+fn entry(table: &TableReader<'_>, name: &str) -> Result<(Picos, Option<Range>, String), SourceError> {
+    let Ok(Some(price)) = table.table(name) else { return Err(table.error(name, FORM)) };
+    let price = price.only("key", &["ns", "ps", "low", "high", "source"])?;
     let (key, decimals) = match (price.has("ns"), price.has("ps")) {
         (true, false) => ("ns", 3),
         (false, true) => ("ps", 0),
-        _ => return Err(table.error(work.name(), format!("{FORM}: either ns or ps"))),
+        _ => return Err(table.error(name, format!("{FORM}: either ns or ps"))),
     };
-    let Scalar(text) = price.required(key)?;
-    let wrong = || {
-        let decimals = if decimals == 0 { "whole number" } else { "number with at most 3 decimals" };
-        price.error(key, format!("expected a {decimals}, at most a second, found {text}"))
+    let number = |key: &str| {
+        let Scalar(text) = price.required(key)?;
+        let wrong = || {
+            let decimals = if decimals == 0 { "whole number" } else { "number with at most 3 decimals" };
+            price.error(key, format!("expected a {decimals}, at most a second, found {text}"))
+        };
+        thousandths(&text, decimals).filter(|takes| *takes <= MAX).ok_or_else(wrong)
     };
-    let takes = thousandths(&text, decimals).filter(|takes| *takes <= MAX).ok_or_else(wrong)?;
-    Ok(Price { work, takes, source: source_of(&price)? })
+    let takes = number(key)?;
+    let range = match (price.has("low"), price.has("high")) {
+        (false, false) => None,
+        // The one that is not there is what the error names.
+        _ => Some(Range { low: number("low")?, high: number("high")? }),
+    };
+    if range.is_some_and(|range| takes < range.low || range.high < takes) {
+        return Err(price.error(key, "expected a price from low to high"));
+    }
+    let source = source_of(&price)?;
+    Ok((takes, range, source))
 }
 
 /// Where a figure comes from.
@@ -185,9 +235,24 @@ pub(crate) fn write_shared_core(shared: &SharedCore, quoted: impl Fn(&str) -> St
 
 /// The line of a machine file.
 pub(crate) fn write(price: &Price, quoted: impl Fn(&str) -> String) -> String {
-    let Price { work, takes, source } = price;
-    let (whole, fraction) = (takes.as_nanos(), format!("{:03}", takes.0 % 1000));
+    write_entry(price.work.name(), price.takes, price.range, &quoted(&price.source))
+}
+
+/// The line of something else that was measured.
+pub(crate) fn write_measured(measured: &Measured, quoted: impl Fn(&str) -> String) -> String {
+    write_entry(&measured.name, measured.takes, measured.range, &quoted(&measured.source))
+}
+
+fn write_entry(name: &str, takes: Picos, range: Option<Range>, source: &str) -> String {
+    let range =
+        range.map_or_else(String::new, |Range { low, high }| format!("low = {}, high = {}, ", ns(low), ns(high)));
+    format!("{name} = {{ ns = {}, {range}source = {source} }}\n", ns(takes))
+}
+
+/// Nanoseconds with as many decimals as it takes.
+fn ns(span: Picos) -> String {
+    let fraction = format!("{:03}", span.0 % 1000);
     let fraction = fraction.trim_end_matches('0');
     let point = if fraction.is_empty() { "" } else { "." };
-    format!("{} = {{ ns = {whole}{point}{fraction}, source = {} }}\n", work.name(), quoted(source))
+    format!("{}{point}{fraction}", span.as_nanos())
 }

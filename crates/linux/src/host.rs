@@ -136,7 +136,11 @@ pub fn host_name() -> String {
 /// Pins the calling thread.
 pub(crate) fn place(cpus: &[CpuId], on: Placement) {
     let Placement::Spread(index) = on;
-    let cpu = cpus[index as usize % cpus.len()];
+    pin(cpus[index as usize % cpus.len()]);
+}
+
+/// The same to one CPU.
+pub(crate) fn pin(cpu: CpuId) {
     let mut set = CpuSet::new();
     set.set(cpu.0 as usize).expect("the CPU came from a CPU set");
     // A CPU that went offline since leaves the task where it is: the run goes on, only less evenly spread.

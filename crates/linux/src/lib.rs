@@ -5,6 +5,7 @@
 //! | `host.rs`, `memory.rs`, `barrier.rs`, `process.rs`, `fork.rs` | `Os` by system calls; tasks as threads and as processes |
 //! | `worker.rs`, `guard.rs` | one process per cell; one process that puts back what was changed |
 //! | `setting.rs`, `procfs/` | kernel settings by name; what /proc and /sys say |
+//! | `probe.rs`, `probe/` | timing small parts of this kernel and machine, for calibration |
 //! | `kernel_image.rs`, `module.rs`, `newc.rs`, `initramfs.rs` | what a guest is made of |
 //! | `qemu.rs`, `guest.rs` | booting a guest from outside, and being its init inside |
 //!
@@ -21,6 +22,7 @@ pub mod kvm;
 mod memory;
 pub mod module;
 pub mod newc;
+pub mod probe;
 pub mod process;
 pub mod procfs;
 pub mod qemu;

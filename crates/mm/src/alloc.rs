@@ -26,7 +26,8 @@ impl Mm {
     }
 
     /// What most requests come to: one frame, the first zone is well, and the CPU's list is not empty.
-    #[inline]
+    #[inline(always)]
+    #[expect(clippy::inline_always, reason = "most callers know the request, and then half of this is constant")]
     fn alloc_listed(&mut self, cx: &mut Cx<'_>, request: &AllocRequest) -> Option<Pfn> {
         if request.order > Order::BASE {
             return None;
@@ -49,14 +50,49 @@ impl Mm {
     #[inline(never)]
     fn alloc_anywhere(&mut self, cx: &mut Cx<'_>, request: &AllocRequest) -> Option<Pfn> {
         let node = self.node_index(request.node);
-        let Self { frames, zones, zonelists, cpu_nodes, variant, .. } = self;
-        let list = zonelists[node].zones(request.highest, request.this_node_only);
-        let preferred = *list.first()?;
-        let (pfn, zone) = take_by_passes(frames, zones, list, cx, request, variant)?;
-        frames.set(pfn, Frame::Kernel { order: request.order, mobility: request.mobility });
-        let (zone, local) = (&zones[zone.position()], cpu_nodes[cx.cpu().0 as usize]);
-        count_alloc(cx, zone, zones[preferred.position()].node, local, request.order);
+        let preferred = *self.zonelists[node].zones(request.highest, request.this_node_only).first()?;
+        let found = self.take_fast(cx, node, request).or_else(|| {
+            if request.wakes_kswapd {
+                self.wake_all_kswapds(cx, node, request);
+            }
+            self.take_slow(cx, node, request)
+        });
+        let (pfn, zone) = found?;
+        self.frames.set(pfn, Frame::Kernel { order: request.order, mobility: request.mobility });
+        let (zone, local) = (&self.zones[zone.position()], self.node_of_cpu(cx.cpu()));
+        count_alloc(cx, zone, self.zones[preferred.position()].node, local, request.order);
         Some(pfn)
+    }
+
+    /// The passes of the fast path: rather another zone of the node than pageblocks broken up; rather that than another node.
+    fn take_fast(&mut self, cx: &mut Cx<'_>, node: usize, request: &AllocRequest) -> Option<(Pfn, ZoneIndex)> {
+        let Self { frames, zones, zonelists, variant, .. } = self;
+        let list = zonelists[node].zones(request.highest, request.this_node_only);
+        let spares_blocks = variant.nofragment && zones[list.first()?.position()].can_spread;
+        let mut try_with = |pass| take_in_turn(frames, zones, list, cx, request, pass, variant);
+        let first = Pass { mark: request.mark, whole_blocks_only: false };
+        if spares_blocks { try_with(Pass { whole_blocks_only: true, ..first }) } else { None }
+            .or_else(|| try_with(first))
+    }
+
+    /// What there is of the slow path: the same once more down to the Min mark.
+    fn take_slow(&mut self, cx: &mut Cx<'_>, node: usize, request: &AllocRequest) -> Option<(Pfn, ZoneIndex)> {
+        let Self { frames, zones, zonelists, variant, .. } = self;
+        let list = zonelists[node].zones(request.highest, request.this_node_only);
+        let pass = Pass { mark: Mark::Min, whole_blocks_only: false };
+        if request.mark == Mark::Min { None } else { take_in_turn(frames, zones, list, cx, request, pass, variant) }
+    }
+
+    /// Wakes the kswapd of every node that the request could use (`wake_all_kswapds`).
+    fn wake_all_kswapds(&mut self, cx: &mut Cx<'_>, node: usize, request: &AllocRequest) {
+        let mut last = None;
+        for place in 0..self.zonelists[node].zones(request.highest, request.this_node_only).len() {
+            let zone = self.zonelists[node].zones(request.highest, request.this_node_only)[place];
+            let its = self.node_index(self.zones[zone.position()].node);
+            if last.replace(its) != Some(its) {
+                self.wake_kswapd(cx, its, request.order, request.highest);
+            }
+        }
     }
 
     /// Frees a block that its caller owns; `__free_pages`.
@@ -91,24 +127,6 @@ struct Pass {
     mark: Mark,
     /// Take no less than a pageblock from another type, and stay on the node of the first zone (`ALLOC_NOFRAGMENT`).
     whole_blocks_only: bool,
-}
-
-/// The passes that a request may make, until one finds a block.
-fn take_by_passes(
-    frames: &mut FrameTable,
-    zones: &mut [ZoneState],
-    list: &[ZoneIndex],
-    cx: &mut Cx<'_>,
-    request: &AllocRequest,
-    rules: &Variant,
-) -> Option<(Pfn, ZoneIndex)> {
-    // Rather another zone of the node than pageblocks broken up; rather that than another node.
-    let spares_blocks = rules.nofragment && zones[list.first()?.position()].can_spread;
-    let mut try_with = |pass| take_in_turn(frames, zones, list, cx, request, pass, rules);
-    let first = Pass { mark: request.mark, whole_blocks_only: false };
-    if spares_blocks { try_with(Pass { whole_blocks_only: true, ..first }) } else { None }
-        .or_else(|| try_with(first))
-        .or_else(|| if request.mark == Mark::Min { None } else { try_with(Pass { mark: Mark::Min, ..first }) })
 }
 
 /// A block from the first zone that stays above the mark, and has one; `get_page_from_freelist`.

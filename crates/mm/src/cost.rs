@@ -39,6 +39,8 @@ works! {
     UserTouch = "user_touch", User;
     /// Entering the kernel for a fault and leaving it again.
     Trap = "trap", Trap;
+    /// Switching from one task to another, on one CPU.
+    ContextSwitch = "context_switch", RunQueue;
     /// Entering the kernel for a system call and leaving it again.
     SystemCall = "system_call", Trap;
     /// Finding or making a VMA.
@@ -51,9 +53,9 @@ works! {
     TlbFlush = "tlb_flush", PageTable;
     /// Flushing one page from the TLB of a CPU.
     TlbFlushPage = "tlb_flush_page", PageTable;
-    /// Sending an interrupt to other CPUs and waiting until they have handled it, without what each of them adds.
-    IpiSend = "ipi_send", Ipi;
-    /// What each CPU that an interrupt is sent to adds for the sender.
+    /// Sending an interrupt to another CPU and waiting until it has handled it.
+    Ipi = "ipi", Ipi;
+    /// What each further CPU that the interrupt is sent to adds for the sender.
     IpiTarget = "ipi_target", Ipi;
     /// Being interrupted by another CPU, without what it wants to be done.
     IpiReceive = "ipi_receive", Ipi;
@@ -100,9 +102,11 @@ pub enum Cause {
     Ipi,
     /// Waiting for a node's memory, of which others want more than it gives.
     Bandwidth,
+    /// Waiting for a CPU, and being switched to.
+    RunQueue,
 }
 
-const CAUSES: usize = Cause::Bandwidth as usize + 1;
+const CAUSES: usize = Cause::RunQueue as usize + 1;
 const WORKS: usize = Work::ALL.len();
 
 /// What each primitive operation takes on a machine.
@@ -149,6 +153,11 @@ impl Spent {
     /// Time spent on one cause.
     pub fn on(&self, cause: Cause) -> Picos {
         self.0[cause as usize]
+    }
+
+    /// Adds time spent on one cause.
+    pub fn add_on(&mut self, cause: Cause, span: Picos) {
+        self.0[cause as usize] += span;
     }
 
     /// Adds what a further step spent.
@@ -221,6 +230,8 @@ pub struct Cx<'a> {
     spent: Spent,
     total: Picos,
     scope: Option<Cause>,
+    /// The step ends here, whatever its horizon: somebody was woken.
+    cut: Time,
     faults: Faults,
     loaded: Loaded,
     shootdowns: Shootdowns,
@@ -238,6 +249,7 @@ impl<'a> Cx<'a> {
             spent: Spent::default(),
             total: Picos(0),
             scope: None,
+            cut: Time(u64::MAX),
             faults: Faults::default(),
             loaded: Loaded::Here { others: 0 },
             shootdowns: Shootdowns::default(),
@@ -271,6 +283,17 @@ impl<'a> Cx<'a> {
     /// The time: the start of the step plus what was spent since.
     pub fn now(&self) -> Time {
         self.start + self.total
+    }
+
+    /// Is it time to let others run, at the horizon of the step or because somebody was woken in it?
+    #[inline]
+    pub fn is_over(&self, horizon: Time) -> bool {
+        self.now() >= horizon.min(self.cut)
+    }
+
+    /// Somebody was woken: a range operation ends its step as soon as it can.
+    pub fn cut(&mut self) {
+        self.cut = self.now();
     }
 
     /// Does `n` times a primitive operation.
@@ -318,8 +341,8 @@ impl<'a> Cx<'a> {
         self.count(Event::SimTlbLocalFlushAll, whole.into());
         self.count(Event::SimTlbLocalFlushOne, one_by_one.into());
         if others > 0 {
-            self.work(Work::IpiSend, 1);
-            self.work(Work::IpiTarget, others.into());
+            self.work(Work::Ipi, 1);
+            self.work(Work::IpiTarget, u64::from(others - 1));
             self.count(Event::SimTlbRemoteFlush, 1);
             self.count(Event::SimTlbRemoteFlushReceived, others.into());
             self.shootdowns.add(Shootdowns { rounds: 1, whole, pages: one_by_one });

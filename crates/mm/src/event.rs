@@ -37,6 +37,10 @@ vm_events! {
     Pgfault = "pgfault",
     /// Write faults on a base page that nobody else maps: it is kept, not copied (since 5.10).
     Pgreuse = "pgreuse",
+    /// Balancing runs of kswapd.
+    Pageoutrun = "pageoutrun",
+    /// Naps of kswapd that a shortage cut short.
+    KswapdLowWmarkHitQuickly = "kswapd_low_wmark_hit_quickly",
     /// Allocations served by the preferred node.
     NumaHit = "numa_hit",
     /// Allocations served here though another node was preferred.

@@ -77,7 +77,7 @@ impl Fork {
                     break;
                 }
             }
-            if cx.now() >= horizon {
+            if cx.is_over(horizon) {
                 break;
             }
         }

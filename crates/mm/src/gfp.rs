@@ -95,6 +95,8 @@ pub struct AllocRequest {
     pub mark: Mark,
     /// What it may have with the Min mark.
     pub urgency: Urgency,
+    /// Does it wake kswapd when no zone is above the mark (`__GFP_KSWAPD_RECLAIM`)?
+    pub wakes_kswapd: bool,
 }
 
 impl AllocRequest {
@@ -108,6 +110,7 @@ impl AllocRequest {
             this_node_only: false,
             mark: Mark::Low,
             urgency: Urgency::Normal,
+            wakes_kswapd: true,
         }
     }
 
@@ -133,7 +136,7 @@ impl AllocRequest {
 
     /// `GFP_TRANSHUGE_LIGHT`: user memory of huge-page order, without any reclaim.
     pub const fn gfp_transhuge_light(node: NodeId) -> Self {
-        Self { order: Order::HUGE, ..Self::gfp_highuser_movable(node) }
+        Self { order: Order::HUGE, wakes_kswapd: false, ..Self::gfp_highuser_movable(node) }
     }
 
     /// The same wish for a block of `order`.

@@ -24,6 +24,7 @@
 //! | `mm/huge_memory.c`       | `thp.rs`        | folio splits                                                        |
 //! | `mm/huge_memory.c`       | `huge_cow.rs`   |                                                                     |
 //! | `mm/swap.c`              | `lru.rs`        | files, activation, rotation                                         |
+//! | `mm/vmscan.c`            | `kswapd.rs`     | everything that reclaims                                            |
 //! | `mm/rmap.c`              | `rmap.rs`       | walks from a frame to its pages                                     |
 //! | `mm/khugepaged.c`        | `watermark.rs`  | all but the recommended `min_free_kbytes`; its per-size switches too |
 //! | (several)                | `variant.rs`    | 32-bit rules, configurations without SMP                            |
@@ -44,6 +45,7 @@ pub mod fork;
 pub mod frame;
 pub mod gfp;
 mod huge_cow;
+pub mod kswapd;
 pub mod list;
 pub mod lru;
 mod mmu_gather;
@@ -84,6 +86,7 @@ pub use zone_state::ZoneState;
 use bandwidth::Bandwidth;
 use cost::{Cx, Prices};
 use event::Counters;
+use kswapd::Kswapd;
 use lru::Lru;
 use node::Zonelist;
 use pageblock::ZoneIndex;
@@ -121,6 +124,9 @@ pub struct Mm {
     /// Kernel objects.
     pub slabs: Slabs,
     bandwidth: Bandwidth,
+    kswapds: Vec<Kswapd>,
+    /// Nodes whose kswapd was woken, by position.
+    woken: Vec<usize>,
     zones: Vec<ZoneState>,
     /// By position of the preferred node.
     zonelists: Vec<Zonelist>,
@@ -159,7 +165,8 @@ impl Mm {
         let lru = Lru::new(variant.lru_by, &node_of_zone, cpu_nodes.len());
         let (rmap, thp, slabs) = (Rmap::default(), Thp::default(), Slabs::new(cpu_nodes.len(), machine.nodes.len()));
         let bandwidth = Bandwidth::default();
-        Self { frames, rmap, thp, lru, slabs, bandwidth, zones, zonelists, nodes, cpu_nodes, variant }
+        let (kswapds, woken) = (vec![Kswapd::default(); machine.nodes.len()], Vec::new());
+        Self { frames, rmap, thp, lru, slabs, bandwidth, kswapds, woken, zones, zonelists, nodes, cpu_nodes, variant }
     }
 
     /// Takes over settings that marks, reserves and limits depend on: a write to `vm.min_free_kbytes` and its like;

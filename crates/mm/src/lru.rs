@@ -138,6 +138,13 @@ impl Lru {
         usize::from(self.of_zone[zone])
     }
 
+    /// Takes the lock of the lists of a zone's folios, finds nothing to do, and lets it go.
+    pub(crate) fn look(&mut self, cx: &mut Cx<'_>, zone: usize) {
+        let at = self.of_zone(zone);
+        self.lruvecs[at].lock.acquire(cx, Cause::LruLock);
+        self.lruvecs[at].lock.release(cx);
+    }
+
     /// The folios in a CPU's batch, oldest first.
     pub fn batch(&self, cpu: CpuId) -> &[Pfn] {
         let batch = &self.batches[cpu.0 as usize];

@@ -135,7 +135,8 @@ impl MmuGather {
     pub(crate) fn note_tables(&mut self, gap: PageRange) {
         if let Some(stale) = &mut self.stale {
             let tables = [Level::Pmd, Level::Pud, Level::Pgd].map(|level| level.entry_range(stale.start));
-            stale.start = tables.iter().filter(|table| gap.covers(**table)).map(|table| table.start).fold(stale.start, Vpn::min);
+            stale.start =
+                tables.iter().filter(|table| gap.covers(**table)).map(|table| table.start).fold(stale.start, Vpn::min);
         }
     }
 

@@ -23,4 +23,6 @@ pub enum Step<T> {
 pub enum Wait {
     /// An instant.
     Until(Time),
+    /// Somebody who wakes it.
+    Queue,
 }

@@ -43,6 +43,11 @@ impl Touch {
         VirtAddr(self.next)
     }
 
+    /// Has the VMA of the next access anonymous pages already, or may it have had some?
+    pub fn has_tied_vma(&self, space: &AddressSpace) -> bool {
+        space.vmas.find(self.vpn()).is_some_and(|vma| vma.anon.is_some())
+    }
+
     /// Is a fault under way, for which the mmap lock is held for read?
     pub fn is_in_fault(&self) -> bool {
         self.fault.is_some()
@@ -61,7 +66,7 @@ impl Touch {
                     Step::Done(failed) => return Step::Done(failed),
                 },
             }
-            if self.next < self.end && cx.now() >= horizon {
+            if self.next < self.end && cx.is_over(horizon) {
                 return Step::More;
             }
         }
@@ -120,7 +125,7 @@ impl Touch {
                 return;
             }
             self.touch_below(cx, vpn.plus(1));
-            if cx.now() >= horizon {
+            if cx.is_over(horizon) {
                 return;
             }
         }

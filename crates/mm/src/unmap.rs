@@ -75,7 +75,7 @@ impl Unmap {
         }
         // Bound: each turn passes a run of pages, of folios or of tables.
         while !self.run(mm, space, cx, horizon) {
-            if cx.now() >= horizon {
+            if cx.is_over(horizon) {
                 return Step::More;
             }
         }
@@ -125,6 +125,11 @@ impl Unmap {
         Holdings { objects: self.objects.clone(), ..self.gather.holdings() }
     }
 
+    /// Are the mappings gone, and only their memory left?
+    pub fn is_detached(&self) -> bool {
+        !matches!(self.phase, Phase::Detach)
+    }
+
     /// Frees what the operation holds, all at once; what it has detached stays to be unmapped by [`AddressSpace::exit`].
     pub fn abort(&mut self, mm: &mut Mm, cx: &mut Cx) {
         self.gather.finish(mm, cx);
@@ -169,7 +174,7 @@ impl Unmap {
                 }
             }
             rest.start = part.end;
-            if self.gather.is_flushing() || cx.now() >= horizon {
+            if self.gather.is_flushing() || cx.is_over(horizon) {
                 return Some(rest.start);
             }
         }
@@ -190,7 +195,7 @@ impl Unmap {
         while from < part.end {
             let run = PageRange { start: from, end: from.plus(RUN).min(part.end) };
             from = self.zap_run(mm, space, cx, table, run);
-            if self.gather.is_flushing() || cx.now() >= horizon {
+            if self.gather.is_flushing() || cx.is_over(horizon) {
                 break;
             }
         }

@@ -157,6 +157,23 @@ rules! {
     lru_new_anon: LruKind,
     /// Whose pages a store to a shared page takes over instead of copying them.
     cow_reuse: CowReuse,
+    /// How the lock of an address space is fair.
+    mmap_lock: MmapLock,
+    /// Does munmap let faults go on once the mappings are gone, while it frees their memory?
+    munmap_downgrades: bool,
+    /// Do faults lock their VMA instead of the address space?
+    vma_locks: bool,
+}
+
+/// How the lock of an address space is fair (kernel/locking/rwsem.c).
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
+pub enum MmapLock {
+    /// Who finds it taken sleeps, in the order of arrival.
+    Sleeping,
+    /// The same, but a writer spins as long as the writer that has it runs.
+    Spinning,
+    /// The same, but a reader takes it over from few readers, and a wake-up lets all readers in.
+    Stealing,
 }
 
 /// What a store to a huge page does that others map too, or to the huge zero page.
@@ -380,6 +397,11 @@ words! {
         ByMappings = "by-mappings",
         ByReferences = "by-references",
         ByReferencesDrained = "by-references-drained",
+    }
+    MmapLock {
+        Sleeping = "sleeping",
+        Spinning = "spinning",
+        Stealing = "stealing",
     }
     MarkStep {
         QuarterOfMin = "quarter-of-min",

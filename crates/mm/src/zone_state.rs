@@ -169,8 +169,8 @@ impl ZoneState {
         let reserved = may_use_reserve
             .then(|| self.buddy.take_smallest(frames, cx, want.order, MigrateType::HighAtomic))
             .flatten();
-        let taken = reserved
-            .or_else(|| self.buddy.take_or_fall_back(frames, cx, want, self.end, rules).map(|(pfn, _)| pfn));
+        let taken =
+            reserved.or_else(|| self.buddy.take_or_fall_back(frames, cx, want, self.end, rules).map(|(pfn, _)| pfn));
         self.buddy.unlock(cx);
         taken
     }

@@ -14,6 +14,8 @@ use rand_chacha::{
 pub(crate) enum Purpose {
     /// Where in a timer tick a CPU's clock starts; drawn by CPUs.
     ClockOffset = 1,
+    /// How long after the multiples of their period a CPU's ticks come; drawn by CPUs.
+    TickPhase = 2,
 }
 
 /// All streams of a seed.

@@ -5,23 +5,29 @@
 //! | `clock.rs` | the one order: timers and CPUs by time, horizon and quantum |
 //! | `world.rs` | everything of a run that is data; turns and steps |
 //! | `task.rs`, `operation.rs` | the kernel half of tasks; what they can be inside of |
-//! | `mmap_lock.rs` | the lock of an address space |
+//! | `sched.rs`, `runqueue.rs` | who runs where: the completely fair scheduler |
+//! | `lock.rs`, `rwsem.rs` | the lock of an address space |
+//! | `daemon.rs` | kernel threads |
 //! | `executor.rs`, `handle.rs` | the user half: futures over `Os` |
 //! | `draw.rs` | what follows from the seed |
 //! | `run_hash.rs` | (time, cpu, event) folded into 64 bits |
 //! | `inject.rs` | for tests: one step of a run loses something |
 //! | `trace.rs` | trace events as lines |
 //!
-//! Not there yet: slices, weights and preemption (a CPU runs a task until it blocks), contended locks, interrupts, daemons.
+//! Not there yet: contended spin locks, interrupts.
 
 mod clock;
+mod daemon;
 mod draw;
 mod executor;
 mod handle;
 mod inject;
-mod mmap_lock;
+mod lock;
 mod operation;
 mod run_hash;
+mod runqueue;
+mod rwsem;
+mod sched;
 mod task;
 #[cfg(test)]
 mod tests;
@@ -43,8 +49,8 @@ use run_hash::Mark;
 use trace::Trace;
 use world::World;
 
-/// A timer tick of the usual configurations is 1 ms (1000 HZ) to 10 ms; the clocks of CPUs start within the shortest.
-const TICK: Picos = Picos::from_micros(1000);
+/// The tick of distribution kernels (CONFIG_HZ=250).
+const TICK: Picos = Picos::from_micros(4000);
 
 /// No CPU runs ahead of another by more than this: 2 us, about one page fault.
 pub const QUANTUM: Picos = Picos::from_micros(2);
@@ -142,6 +148,7 @@ pub fn simulate_with<T: 'static>(
     world.mm.trace_extfrag(world.trace.is_some());
     let space = world.create_space();
     world.create_task(Placement::Spread(0), space);
+    world.start_daemons(config.machine.nodes.iter().map(|node| node.cpus.clone()).collect());
     let slot = Rc::new(RefCell::new(None));
     let result = Rc::clone(&slot);
     let main = Box::pin(async move { *result.borrow_mut() = Some(main(Sim).await) });

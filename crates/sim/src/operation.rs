@@ -1,7 +1,7 @@
 //! What a task can be inside of: operations of the kernel as data, each taken in bounded steps.
 
 use mm::{
-    Mm,
+    Mm, Variant,
     address_space::AddressSpace,
     cost::{Cx, Work},
     fault::{Access, FaultDone},
@@ -15,7 +15,7 @@ use os::{Advice, VmRange};
 use units::{Bytes, Errno, Time, VirtAddr, Vpn};
 
 use crate::{
-    mmap_lock::Mode,
+    rwsem::Mode,
     task::{Answer, Request},
 };
 
@@ -79,14 +79,22 @@ impl Operation {
         Self::Exit(Unmap::everything())
     }
 
-    /// How the lock of the address space must be held for a step.
-    pub(crate) fn needs(&self) -> Mode {
+    /// How the lock of the address space must be held for a step, if at all: where VMAs have locks of their own, a fault in
+    /// one that has anonymous pages already needs no other. (A fault in flight looks again whether its VMA is there, so that
+    /// nobody has to wait for it.)
+    pub(crate) fn needs(&self, space: &AddressSpace, rules: &Variant) -> Option<Mode> {
         match self {
             Self::Mmap { .. } | Self::Munmap { .. } | Self::Madvise { .. } | Self::Fork { .. } | Self::Exit(_) => {
-                Mode::Write
+                Some(Mode::Write)
             }
-            Self::Touch(_) | Self::Mincore { .. } => Mode::Read,
+            Self::Touch(touch) if rules.vma_locks && touch.has_tied_vma(space) => None,
+            Self::Touch(_) | Self::Mincore { .. } => Some(Mode::Read),
         }
+    }
+
+    /// Are the mappings gone that it was about, so that readers may see what is left?
+    pub(crate) fn is_downgraded(&self) -> bool {
+        matches!(self, Self::Munmap { unmap, .. } if unmap.is_detached())
     }
 
     /// Whether the lock stays held until the next step.

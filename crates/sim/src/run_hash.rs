@@ -19,6 +19,8 @@ pub(crate) enum Mark {
     End = 2,
     /// A step of an operation ended; the payload is the fold of its faults.
     Faults = 3,
+    /// A step of a kernel thread; the payload is its number.
+    Daemon = 6,
     /// A counter at the end of the run; the payload is its value.
     Counter = 4,
     /// The last task of a process has ended, and its memory is gone; the payload is the task.

@@ -1,10 +1,15 @@
 //! Tasks: the kernel half is data, the user half a future that lives in the executor.
 
-use mm::cost::{Cause, Shootdowns, Spent};
+use mm::cost::{Cause, Spent};
 use os::{Advice, Barrier, Rusage, VmRange};
 use units::{Bytes, CpuId, Errno, Picos, Time};
 
-use crate::{mmap_lock::Mode, operation::Operation};
+use crate::{
+    daemon::Daemon,
+    operation::Operation,
+    runqueue::{Entity, Nice},
+    rwsem::Mode,
+};
 
 /// Number of a task, in the order of creation.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
@@ -17,11 +22,27 @@ pub(crate) struct SpaceId(pub(crate) u32);
 /// The kernel half of a task.
 #[derive(Clone, Debug)]
 pub(crate) struct Task {
+    /// Where it runs, or ran last.
     pub(crate) cpu: CpuId,
+    /// The CPUs that it may run on; empty where that is all of them.
+    pub(crate) allowed: Vec<CpuId>,
+    /// What the scheduler knows of it.
+    pub(crate) entity: Entity,
+    /// Since when it waits for its CPU.
+    pub(crate) runnable_since: Time,
     pub(crate) space: SpaceId,
     pub(crate) state: TaskState,
     pub(crate) faults: u64,
+    /// All the time since it began, by cause.
     pub(crate) spent: Spent,
+    /// The part of it in which it had no CPU.
+    waited: Picos,
+    /// When the timer of its sleep fires, if it is a kernel thread that has one.
+    pub(crate) sleeps_until: Option<Time>,
+    /// Since when it waits for the lock of its address space.
+    pub(crate) lock_since: Time,
+    /// It waits for it on its CPU.
+    pub(crate) is_spinning: bool,
     /// How it holds the lock of its address space between two steps, if it does.
     pub(crate) holds: Option<Mode>,
     /// Why the kernel ended it, if it did.
@@ -43,6 +64,10 @@ pub(crate) enum TaskState {
     Answered(Answer),
     /// It waits for a timer, a barrier or another task.
     Blocked,
+    /// It is a kernel thread that has something to do.
+    Daemon(Daemon),
+    /// It is a kernel thread that sleeps.
+    Asleep(Daemon),
     /// It has ended.
     Ended,
 }
@@ -71,23 +96,48 @@ pub(crate) enum Answer {
 }
 
 impl Task {
-    pub(crate) fn new(cpu: CpuId, space: SpaceId) -> Self {
+    pub(crate) fn new(cpu: CpuId, allowed: Vec<CpuId>, space: SpaceId) -> Self {
         Self {
             cpu,
+            allowed,
+            entity: Entity::new(Nice::default()),
+            runnable_since: Time(0),
             space,
             state: TaskState::User,
             faults: 0,
             spent: Spent::default(),
+            waited: Picos(0),
+            sleeps_until: None,
+            lock_since: Time(0),
+            is_spinning: false,
             holds: None,
             killed: None,
             joiners: Vec::new(),
         }
     }
 
+    /// May it run on this CPU?
+    pub(crate) fn may_run_on(&self, cpu: CpuId) -> bool {
+        self.allowed.is_empty() || self.allowed.contains(&cpu)
+    }
+
+    /// It had no CPU for a while.
+    pub(crate) fn wait(&mut self, from: Time, until: Time, cause: Cause) {
+        let span = self.spin(from, until, cause);
+        self.waited += span;
+    }
+
+    /// It had a CPU for a while, but could not go on.
+    pub(crate) fn spin(&mut self, from: Time, until: Time, cause: Cause) -> Picos {
+        let span = until.max(from).since(from);
+        self.spent.add_on(cause, span);
+        span
+    }
+
     /// What `getrusage` says of it.
     pub(crate) fn rusage(&self) -> Rusage {
         let user = self.spent.on(Cause::User);
-        Rusage { minor_faults: self.faults, major_faults: 0, user, system: self.spent.total() - user }
+        Rusage { minor_faults: self.faults, major_faults: 0, user, system: self.spent.total() - user - self.waited }
     }
 }
 
@@ -97,15 +147,4 @@ pub(crate) struct Meeting {
     pub(crate) parties: u32,
     pub(crate) waiting: Vec<TaskId>,
     pub(crate) cancelled: bool,
-}
-
-/// A CPU: its clock, and the tasks that can run on it.
-#[derive(Clone, Debug, Default)]
-pub(crate) struct Cpu {
-    pub(crate) clock: Time,
-    /// In the order in which they became runnable; the first one runs. One at a time until it blocks: a scheduler with
-    /// slices and weights comes with step 3.
-    pub(crate) queue: std::collections::VecDeque<TaskId>,
-    /// What other CPUs have interrupted it for; its next step pays.
-    pub(crate) asked: Shootdowns,
 }

@@ -23,10 +23,12 @@ use crate::{
     clock::{Clock, Next},
     draw::{Draws, Purpose},
     inject::Injector,
-    mmap_lock::{MmapLock, Mode},
     operation::{Operation, Progress},
     run_hash::{Mark, RunHash},
-    task::{Answer, Cpu, Meeting, Request, SpaceId, Task, TaskId, TaskState},
+    runqueue::{Enqueue, Periods},
+    rwsem::Rwsem,
+    sched::Cpu,
+    task::{Answer, Meeting, Request, SpaceId, Task, TaskId, TaskState},
     trace::Trace,
 };
 
@@ -39,9 +41,12 @@ pub(crate) struct World {
     /// None once the process has ended.
     pub(crate) spaces: Vec<Option<AddressSpace>>,
     /// The lock of each.
-    pub(crate) locks: Vec<MmapLock>,
+    pub(crate) locks: Vec<Rwsem>,
     pub(crate) tasks: Vec<Task>,
+    /// The kswapd of each node.
+    pub(crate) kswapds: Vec<TaskId>,
     pub(crate) cpus: Vec<Cpu>,
+    pub(crate) periods: Periods,
     pub(crate) meetings: Vec<Meeting>,
     pub(crate) clock: Clock,
     pub(crate) hash: RunHash,
@@ -77,7 +82,9 @@ impl World {
             spaces: Vec::new(),
             locks: Vec::new(),
             tasks: Vec::new(),
+            kswapds: Vec::new(),
             cpus: vec![Cpu::default(); cpus],
+            periods: Periods::for_cpus(cpus, TICK),
             meetings: Vec::new(),
             clock: Clock::new(quantum),
             hash: RunHash::default(),
@@ -93,6 +100,7 @@ impl World {
     pub(crate) fn start_clocks(&mut self, draws: Draws) {
         for (id, cpu) in (0..).zip(&mut self.cpus) {
             cpu.clock = Time(draws.below(TICK.0, id, Purpose::ClockOffset, 0));
+            cpu.tick_offset = Picos(draws.below(TICK.0, id, Purpose::TickPhase, 0));
         }
     }
 
@@ -128,8 +136,11 @@ impl World {
         let cpus = u32::try_from(self.cpus.len()).expect("fewer than 2^32 CPUs");
         let id = TaskId(u32::try_from(self.tasks.len()).expect("fewer than 2^32 tasks"));
         let from = if self.tasks.is_empty() { Time(0) } else { self.now() };
-        self.tasks.push(Task::new(CpuId(index % cpus), space));
-        self.wake(id, from);
+        // The first task of all may run anywhere; those that it spreads are pinned, as on the host.
+        let cpu = CpuId(index % cpus);
+        let allowed = if self.tasks.is_empty() { Vec::new() } else { vec![cpu] };
+        self.tasks.push(Task::new(cpu, allowed, space));
+        self.wake(id, from, Enqueue::New);
         id
     }
 
@@ -150,7 +161,7 @@ impl World {
         let id = u32::try_from(self.spaces.len()).expect("fewer than 2^32 processes");
         let left = if self.tasks.is_empty() { self.cap } else { self.left[self.current().space.0 as usize] };
         self.spaces.push(Some(space));
-        self.locks.push(MmapLock::default());
+        self.locks.push(Rwsem::default());
         self.left.push(left);
         SpaceId(id)
     }
@@ -243,26 +254,14 @@ impl World {
     /// Ends the wait of a blocked task.
     fn answer(&mut self, task: TaskId, answer: Answer, at: Time) {
         self.tasks[task.0 as usize].state = TaskState::Answered(answer);
-        self.wake(task, at);
+        self.wake(task, at, Enqueue::Woken);
     }
 
     /// The CPUs, but for one, that run a task of an address space now.
     fn sharers(&self, space: SpaceId, but: CpuId) -> impl Iterator<Item = usize> + '_ {
-        let runs = move |cpu: &Cpu| cpu.queue.front().is_some_and(|task| self.tasks[task.0 as usize].space == space);
+        let runs = move |cpu: &Cpu| cpu.running.is_some_and(|task| self.tasks[task.0 as usize].space == space);
         let cpus = self.cpus.iter().enumerate();
         cpus.filter(move |(id, cpu)| *id != but.0 as usize && runs(cpu)).map(|(id, _)| id)
-    }
-
-    /// Queues a task on its CPU, which runs from `at` on if it was idle.
-    fn wake(&mut self, task: TaskId, at: Time) {
-        let id = self.tasks[task.0 as usize].cpu;
-        let cpu = &mut self.cpus[id.0 as usize];
-        let idle = cpu.queue.is_empty();
-        cpu.queue.push_back(task);
-        if idle {
-            cpu.clock = cpu.clock.max(at);
-            self.clock.ready(id, cpu.clock);
-        }
     }
 
     /// The current task has ended, by itself or because the kernel ended it. The last task of a process first takes its
@@ -301,13 +300,23 @@ impl World {
         match self.clock.next() {
             Next::Nothing => Turn::Over,
             Next::Timer { at, task } => {
-                self.answer(task, Answer::Unit(Ok(())), at);
+                match self.tasks[task.0 as usize].state {
+                    TaskState::Blocked => self.answer(task, Answer::Unit(Ok(())), at),
+                    _ => self.daemon_timer(task, at),
+                }
                 Turn::Again
             }
+            Next::Cpu { cpu, clock, .. } if !self.begin_turn(cpu, clock) => Turn::Again,
             Next::Cpu { cpu, horizon, .. } => {
-                let task = *self.cpus[cpu.0 as usize].queue.front().expect("a ready CPU has a task");
+                let task = self.schedule(cpu);
+                let horizon = self.horizon_of(cpu, horizon);
                 self.current = task;
                 match self.tasks[task.0 as usize].state {
+                    TaskState::Daemon(daemon) => {
+                        self.step_daemon(task, cpu, daemon);
+                        self.settle(cpu);
+                        Turn::Again
+                    }
                     TaskState::Kernel(_) => {
                         if !self.lock(task, cpu) {
                             self.settle(cpu);
@@ -329,68 +338,6 @@ impl World {
     /// After a user half was polled: puts its CPU back into the order.
     pub(crate) fn settle_current(&mut self) {
         self.settle(self.current().cpu);
-    }
-
-    fn settle(&mut self, id: CpuId) {
-        let cpu = &mut self.cpus[id.0 as usize];
-        let task = *cpu.queue.front().expect("the CPU ran a task");
-        if matches!(self.tasks[task.0 as usize].state, TaskState::Blocked | TaskState::LockWait(_) | TaskState::Ended) {
-            cpu.queue.pop_front();
-        }
-        if !cpu.queue.is_empty() {
-            self.clock.ready(id, cpu.clock);
-        }
-    }
-
-    /// Takes the lock that the next step of a task needs, unless it holds it from the last one. False when the task has to
-    /// wait; its CPU is then free for others.
-    fn lock(&mut self, id: TaskId, cpu: CpuId) -> bool {
-        let task = &mut self.tasks[id.0 as usize];
-        let TaskState::Kernel(operation) = &task.state else {
-            unreachable!("only operations take locks");
-        };
-        if task.holds.is_some() {
-            return true;
-        }
-        let mode = operation.needs();
-        let clock = &mut self.cpus[cpu.0 as usize].clock;
-        let lock = &mut self.locks[task.space.0 as usize];
-        let Some(from) = lock.acquire(id, mode, *clock) else {
-            let TaskState::Kernel(operation) = std::mem::replace(&mut task.state, TaskState::Blocked) else {
-                unreachable!("it was an operation above");
-            };
-            task.state = TaskState::LockWait(operation);
-            return false;
-        };
-        *clock = from;
-        task.holds = Some(mode);
-        // A reader lets the readers behind it in as well.
-        let next = lock.next().filter(|_| mode == Mode::Read);
-        self.let_try(next, from);
-        true
-    }
-
-    /// Lets go of a task's lock at an instant.
-    fn unlock(&mut self, id: TaskId, at: Time) {
-        let task = &mut self.tasks[id.0 as usize];
-        if let Some(mode) = task.holds.take() {
-            let next = self.locks[task.space.0 as usize].release(mode, at);
-            self.let_try(next, at);
-        }
-    }
-
-    /// A task that waits for a lock tries again.
-    fn let_try(&mut self, task: Option<TaskId>, at: Time) {
-        let Some(id) = task else { return };
-        let state = &mut self.tasks[id.0 as usize].state;
-        match std::mem::replace(state, TaskState::Blocked) {
-            TaskState::LockWait(operation) => {
-                *state = TaskState::Kernel(operation);
-                self.wake(id, at);
-            }
-            // It was told already, and has not run yet.
-            other => *state = other,
-        }
     }
 
     /// One step of the operation that a task is in; true when the kernel ends the task. Its effects happen at its start,
@@ -430,12 +377,15 @@ impl World {
         self.cpus[cpu.0 as usize].clock = end;
         self.hash.fold(end, cpu, Mark::Faults, faults.fold);
         let keeps = matches!(progress, Progress::More) && operation.keeps_lock();
+        let downgrades = operation.is_downgraded();
         if shootdowns.rounds > 0 {
             let sharers: Vec<usize> = self.sharers(space_id, cpu).collect();
             sharers.into_iter().for_each(|other| self.cpus[other].asked.add(shootdowns));
         }
         if !keeps {
             self.unlock(id, end);
+        } else if downgrades && self.mm.variant().munmap_downgrades {
+            self.downgrade(id, end);
         }
         let progress = match progress {
             Progress::Forked(child) => Progress::Done(Answer::Space(Ok(self.add_space(child)))),
@@ -461,6 +411,9 @@ impl World {
                 true
             }
         };
+        if self.mm.has_woken() {
+            self.wake_daemons(end);
+        }
         #[cfg(test)]
         self.check();
         killed

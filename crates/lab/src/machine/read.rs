@@ -10,7 +10,8 @@ use crate::{
     source::{Scalar, Source, SourceError, TableReader},
 };
 
-const KEYS: &[&str] = &["about", "kernel", "modules", "threads", "shared_core", "node", "settings", "prices"];
+const KEYS: &[&str] =
+    &["about", "kernel", "modules", "threads", "shared_core", "node", "settings", "prices", "measured"];
 const NODE_KEYS: &[&str] = &["id", "memory", "cpus", "distance", "bandwidth", "zone"];
 const ZONE_KEYS: &[&str] = &["name", "start_pfn", "spanned", "present", "managed"];
 
@@ -55,6 +56,7 @@ pub(super) fn machine(source: &Source, known: &[&str]) -> Result<Machine, Source
         shared_core: prices::read_shared_core(&root)?,
         settings: settings(&root, known)?,
         prices: prices::read(&root)?,
+        measured: prices::read_measured(&root)?,
         modules: root.optional("modules")?.unwrap_or_default(),
         kernel: root.optional("kernel")?,
         nodes,

@@ -63,7 +63,7 @@ const MISTAKES: &[(&str, &str, &str)] = &[
         "modules",
         "module",
         "3: unknown key \"module\"; did you mean \"modules\"? \
-         (valid keys: about, kernel, modules, threads, shared_core, node, settings, prices)",
+         (valid keys: about, kernel, modules, threads, shared_core, node, settings, prices, measured)",
     ),
     ("[\"nvme\"]", "\"nvme\"", "3: modules: expected a list, each item a string, found the string \"nvme\""),
     // Nodes and their memory.
@@ -144,11 +144,7 @@ const MISTAKES: &[(&str, &str, &str)] = &[
         "id = 0\nbandwidth = 12\n",
         "6: node.bandwidth: expected a rate such as \"12GiB/s\", found the integer 12",
     ),
-    (
-        "id = 0\n",
-        "id = 0\nbandwidth = \"1023KiB/s\"\n",
-        "6: node.bandwidth: expected at least 1MiB/s, found 1023KiB/s",
-    ),
+    ("id = 0\n", "id = 0\nbandwidth = \"1023KiB/s\"\n", "6: node.bandwidth: expected at least 1MiB/s, found 1023KiB/s"),
     // Shared cores.
     (
         "modules",

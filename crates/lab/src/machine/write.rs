@@ -37,6 +37,10 @@ pub(super) fn machine(machine: &Machine) -> String {
         text += "\n[prices]\n";
         text.extend(machine.prices.iter().map(|price| prices::write(price, string)));
     }
+    if !machine.measured.is_empty() {
+        text += "\n# What no operation of the simulator stands for; no run uses it.\n[measured]\n";
+        text.extend(machine.measured.iter().map(|measured| prices::write_measured(measured, string)));
+    }
     text
 }
 

@@ -49,6 +49,25 @@ fn a_machines_own_prices_replace_generic_ones_and_survive_writing() {
 }
 
 #[test]
+fn spreads_and_what_is_measured_besides_survive_writing() {
+    let text = "trap = { ns = 210.4, low = 205, high = 230.9, source = 'measured: a' }\n[measured]\n\
+                ipi = { ps = 1_500, low = 0, high = 1_501, source = 'measured: b' }";
+    let machine = machine(text).unwrap();
+    assert_eq!(machine.prices[0].range, Some(Range { low: Picos(205_000), high: Picos(230_900) }));
+    let [ipi] = machine.measured.as_slice() else { panic!("{:?}", machine.measured) };
+    assert_eq!((ipi.name.as_str(), ipi.takes), ("ipi", Picos(1_500)));
+    let written = machine.to_toml();
+    assert!(
+        written.contains("trap = { ns = 210.4, low = 205, high = 230.9, source = \"measured: a\" }\n"),
+        "{written}"
+    );
+    assert!(written.contains("\n[measured]\n"), "{written}");
+    assert!(written.contains("ipi = { ns = 1.5, low = 0, high = 1.501, source = \"measured: b\" }\n"), "{written}");
+    assert_eq!(Machine::from_source(&Source::from_text("machines/x.toml", written), &[]).unwrap(), machine);
+    assert_eq!(prices(&machine.prices).of(Work::Trap), Picos(210_400), "the spread changes no price");
+}
+
+#[test]
 fn prices_reach_the_simulator() {
     let dear = machine("clear_frame = { ps = 7, source = 'test' }").unwrap();
     let generic_price = Prices::new(|work| Picos(all(&[])[work as usize].ps));
@@ -70,12 +89,15 @@ fn what_is_wrong_is_named_with_its_line() {
         ),
         (
             "clear_frame = { ns = 1, sauce = 'x' }",
-            "prices.clear_frame: unknown key \"sauce\"; did you mean \"source\"? (valid keys: ns, ps, source)",
+            "prices.clear_frame: unknown key \"sauce\"; did you mean \"source\"? (valid keys: ns, ps, low, high, source)",
         ),
         ("clear_frame = 281", &format!("prices.clear_frame: {FORM}")),
         ("clear_frame = { source = 'x' }", &format!("prices.clear_frame: {FORM}: either ns or ps")),
         ("clear_frame = { ns = 1, ps = 1, source = 'x' }", &format!("prices.clear_frame: {FORM}: either ns or ps")),
         ("clear_frame = { ns = 1 }", "prices.clear_frame.source: missing; expected a string"),
+        ("trap = { ns = 2, low = 1, source = 'x' }", "prices.trap.high: missing; expected a string, number or boolean"),
+        ("trap = { ns = 2, low = 3, high = 4, source = 'x' }", "prices.trap.ns: expected a price from low to high"),
+        ("trap = { ps = 5, low = 3, high = 4, source = 'x' }", "prices.trap.ps: expected a price from low to high"),
         (
             "clear_frame = { ns = 1, source = ' ' }",
             "prices.clear_frame.source: expected who measured it and how, or \"assumed: \" and why, found nothing",

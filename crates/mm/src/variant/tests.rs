@@ -12,7 +12,7 @@ fn name_for(release: &str) -> Result<&'static str, UnknownRelease> {
 fn a_release_gets_the_newest_rules_that_are_not_newer() {
     for (release, name) in [
         ("3.9.0", "v3.9"),
-        ("3.16.0-4-amd64", "v3.9"),
+        ("3.16.0-4-amd64", "v3.16"),
         ("4.1.0-rc2+", "v4.1"),
         ("4.20", "v4.20"),
         ("5.4.0-200-generic", "v5.0"),

@@ -145,6 +145,7 @@ fn request(wish: Wish) -> AllocRequest {
         this_node_only: wish.only,
         mark: Mark::Low,
         urgency: wish.urgency,
+        wakes_kswapd: true,
     }
 }
 

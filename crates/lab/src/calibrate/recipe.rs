@@ -1,0 +1,195 @@
+//! From what is timed to prices: sums and differences within one round, so that a slow round is slow in all its parts.
+
+use linux::probe::{FEW_PAGES, MANY_PAGES, Raw, Samples};
+
+/// How a price comes from samples.
+pub(super) struct Recipe {
+    /// The name of the operation, for `[prices]`; one that the simulator does not know goes to `[measured]`.
+    pub(super) name: &'static str,
+    /// What was measured.
+    pub(super) how: &'static str,
+    /// All that it needs.
+    pub(super) needs: &'static [Raw],
+    /// Picoseconds, when all that it needs is there.
+    pub(super) of: fn(&dyn Fn(Raw) -> i64) -> i64,
+}
+
+impl Recipe {
+    /// What a round says about it.
+    pub(super) fn value(&self, samples: &Samples) -> Option<i64> {
+        let has_all = self.needs.iter().all(|raw| samples.get(*raw).is_some());
+        let get = |raw| {
+            assert!(self.needs.contains(&raw), "{} uses what it does not name", self.name);
+            samples.get(raw).expect("looked at before")
+        };
+        has_all.then(|| (self.of)(&get))
+    }
+}
+
+/// What a packet costs a pipe beyond a byte, without the page: half of it when it is written, half when it is read.
+fn half_packet(get: &dyn Fn(Raw) -> i64) -> i64 {
+    (get(Raw::PacketPair) - get(Raw::ByteWrite) - get(Raw::ByteRead)) / 2
+}
+
+fn alloc(get: &dyn Fn(Raw) -> i64) -> i64 {
+    get(Raw::PacketWrite) - get(Raw::ByteWrite) - half_packet(get)
+}
+
+fn free(get: &dyn Fn(Raw) -> i64) -> i64 {
+    get(Raw::PacketRead) - get(Raw::ByteRead) - half_packet(get)
+}
+
+/// Changing one present entry on a walk.
+fn protect_one(get: &dyn Fn(Raw) -> i64) -> i64 {
+    (get(Raw::ProtectMany) - get(Raw::ProtectFew)) / (MANY_PAGES - FEW_PAGES)
+}
+
+fn scan_one(get: &dyn Fn(Raw) -> i64) -> i64 {
+    (get(Raw::ScanMany) - get(Raw::ScanFew)) / (MANY_PAGES - FEW_PAGES)
+}
+
+/// All prices, in the order of the table.
+pub(super) const RECIPES: &[Recipe] = &[
+    Recipe {
+        name: "user_touch",
+        how: "a store per base page of 16 MiB of a mapped file, present, in address order",
+        needs: &[Raw::Touch],
+        of: |get| get(Raw::Touch),
+    },
+    Recipe {
+        name: "trap",
+        how: "a page fault on the vsyscall page, which needs no memory management (with its time(), some 10 ns), and finding \
+              a VMA under a free mmap lock: msync(MS_ASYNC) minus a system call",
+        needs: &[Raw::VsyscallTime, Raw::Msync, Raw::SystemCall],
+        of: |get| get(Raw::VsyscallTime) + get(Raw::Msync) - get(Raw::SystemCall),
+    },
+    Recipe { name: "system_call", how: "getuid", needs: &[Raw::SystemCall], of: |get| get(Raw::SystemCall) },
+    Recipe {
+        name: "vma_update",
+        how: "half of mmap and munmap of 2 MiB that nobody touches, minus a system call",
+        needs: &[Raw::MapUnmap, Raw::SystemCall],
+        of: |get| get(Raw::MapUnmap) / 2 - get(Raw::SystemCall),
+    },
+    Recipe {
+        name: "pte_write",
+        how: "mprotect to read-only of 4096 and of 40 present pages of a file in memory: per page, minus pte_scan",
+        needs: &[Raw::ProtectMany, Raw::ProtectFew, Raw::ScanMany, Raw::ScanFew],
+        of: |get| protect_one(get) - scan_one(get),
+    },
+    Recipe {
+        name: "pte_scan",
+        how: "mincore of 4096 and of 40 present pages of a file in memory: per page",
+        needs: &[Raw::ScanMany, Raw::ScanFew],
+        of: scan_one,
+    },
+    Recipe {
+        name: "tlb_flush",
+        how: "mprotect to read-only of 40 present pages: what is left of it without the pages (80 pages tell), minus a \
+              call that finds no page",
+        needs: &[Raw::ProtectFew, Raw::ProtectTwice, Raw::ProtectEmpty],
+        of: |get| 2 * get(Raw::ProtectFew) - get(Raw::ProtectTwice) - get(Raw::ProtectEmpty),
+    },
+    Recipe {
+        name: "clear_frame",
+        how: "clearing 4 KiB blocks of memory in no cache, each below the last, as process_huge_page() clears",
+        needs: &[Raw::ClearDown],
+        of: |get| get(Raw::ClearDown),
+    },
+    Recipe {
+        name: "clear_frame_up",
+        how: "the same, each block above the last",
+        needs: &[Raw::ClearUp],
+        of: |get| get(Raw::ClearUp),
+    },
+    Recipe {
+        name: "clear_frame_hot",
+        how: "clearing 4 KiB blocks in the L2 cache",
+        needs: &[Raw::ClearHot],
+        of: |get| get(Raw::ClearHot),
+    },
+    Recipe {
+        name: "copy_frame",
+        how: "copying 4 KiB blocks from and to memory in no cache, each below the last",
+        needs: &[Raw::CopyDown],
+        of: |get| get(Raw::CopyDown),
+    },
+    Recipe {
+        name: "alloc_fast",
+        how: "the page that a packet written to a pipe takes, charged to the cgroup: bursts of 15 against single bytes and \
+              against a pipe that keeps its page",
+        needs: &[Raw::PacketPair, Raw::PacketWrite, Raw::ByteWrite, Raw::ByteRead],
+        of: alloc,
+    },
+    Recipe {
+        name: "free_fast",
+        how: "the same page given back when the packet is read",
+        needs: &[Raw::PacketPair, Raw::PacketRead, Raw::ByteWrite, Raw::ByteRead],
+        of: free,
+    },
+    Recipe {
+        name: "list_move",
+        how: "in user space: a 64-byte node of a shuffled list of 8 MiB, from its head to another list",
+        needs: &[Raw::ListMove],
+        of: |get| get(Raw::ListMove),
+    },
+    Recipe {
+        name: "lock_pair",
+        how: "in user space: compare-and-exchange and a store, interrupts left alone",
+        needs: &[Raw::LockPair],
+        of: |get| get(Raw::LockPair),
+    },
+    Recipe {
+        name: "lru_move",
+        how: "in user space: a 64-byte node written a moment ago flagged, linked and counted, in batches",
+        needs: &[Raw::LruMove],
+        of: |get| get(Raw::LruMove),
+    },
+    Recipe {
+        name: "unmap",
+        how: "munmap of 4096 present clean pages of a file in memory, minus the same without pages: per page, nothing freed",
+        needs: &[Raw::UnmapPresent, Raw::UnmapAbsent],
+        of: |get| (get(Raw::UnmapPresent) - get(Raw::UnmapAbsent)) / MANY_PAGES,
+    },
+    Recipe {
+        name: "new_folio",
+        how: "fallocate of a file in memory, per page, minus alloc_fast: cgroup charge, LRU, counters, the file's tree",
+        needs: &[Raw::Fallocate, Raw::PacketPair, Raw::PacketWrite, Raw::ByteWrite, Raw::ByteRead],
+        of: |get| get(Raw::Fallocate) - alloc(get),
+    },
+    Recipe {
+        name: "drop_folio",
+        how: "ftruncate of the same, per page, minus free_fast",
+        needs: &[Raw::Truncate, Raw::PacketPair, Raw::PacketRead, Raw::ByteWrite, Raw::ByteRead],
+        of: |get| get(Raw::Truncate) - free(get),
+    },
+    Recipe {
+        name: "ipi",
+        how: "membarrier that interrupts another CPU and waits for it, minus the same alone",
+        needs: &[Raw::MembarrierPaired, Raw::MembarrierAlone],
+        of: |get| get(Raw::MembarrierPaired) - get(Raw::MembarrierAlone),
+    },
+    Recipe {
+        name: "ipi_receive",
+        how: "what such an interrupt takes from a thread that counts on the other CPU",
+        needs: &[Raw::Interrupted],
+        of: |get| get(Raw::Interrupted),
+    },
+    Recipe {
+        name: "context_switch",
+        how: "sched_yield between two threads of a process on one CPU, minus a system call",
+        needs: &[Raw::Switch, Raw::SystemCall],
+        of: |get| get(Raw::Switch) - get(Raw::SystemCall),
+    },
+    Recipe {
+        name: "line_transfer",
+        how: "half a round trip of a word between two CPUs",
+        needs: &[Raw::LineTransfer],
+        of: |get| get(Raw::LineTransfer),
+    },
+    Recipe {
+        name: "wake_up",
+        how: "from futex wake to the first instruction of a thread on another CPU that was idle, or busy with others",
+        needs: &[Raw::WakeUp],
+        of: |get| get(Raw::WakeUp),
+    },
+];

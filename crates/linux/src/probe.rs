@@ -1,0 +1,255 @@
+//! Timing small parts of the kernel and of the machine, from user space, without privileges and without changing anything.
+//!
+//! | file | what it times |
+//! |---|---|
+//! | `entry.rs` | system calls, an exception that needs no memory management, finding a VMA |
+//! | `memory.rs` | clearing and copying frames, in and out of the caches |
+//! | `mapping.rs` | mappings of a file in memory: VMAs, page-table entries, flushes, unmapping, stores |
+//! | `allocation.rs` | frames that pipes and files in memory take and give back |
+//! | `structures.rs` | lists and locks of our own with the kernel's access patterns |
+//! | `pairs.rs` | two threads: interrupts between CPUs, context switches, cache lines, wake-ups |
+//!
+//! Nothing here takes a fault on anonymous memory: what is composed of these parts can be compared with such faults.
+//! One thread's work is timed by its own CPU time, which a busy machine disturbs least.
+
+mod allocation;
+mod entry;
+mod mapping;
+mod memory;
+mod pairs;
+mod structures;
+
+use std::thread;
+
+use nix::time::{ClockId, clock_gettime};
+use units::{Bytes, CpuId};
+
+use crate::host;
+
+/// One thing that is timed. Samples are picoseconds per operation.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub enum Raw {
+    /// `getuid`.
+    SystemCall,
+    /// `time` through the vsyscall page: a page fault that the kernel answers by doing the call.
+    VsyscallTime,
+    /// `msync(MS_ASYNC)` of one page: finds the VMA under the mmap lock, and that is all.
+    Msync,
+    /// Clearing 4 KiB that are in no cache, each block above the last.
+    ClearUp,
+    /// The same, each block below the last.
+    ClearDown,
+    /// Clearing 4 KiB that are in the L2 cache.
+    ClearHot,
+    /// Copying 4 KiB from and to memory in no cache, each block below the last.
+    CopyDown,
+    /// `mmap` of private memory that nobody touches, and its `munmap`.
+    MapUnmap,
+    /// `mprotect` to read-only of [`FEW_PAGES`] present pages.
+    ProtectFew,
+    /// The same of twice as many.
+    ProtectTwice,
+    /// The same of [`FEW_PAGES`] pages whose entries are empty: nothing is flushed.
+    ProtectEmpty,
+    /// `mprotect` to read-only of [`MANY_PAGES`] present pages.
+    ProtectMany,
+    /// `mincore` of [`FEW_PAGES`] present pages.
+    ScanFew,
+    /// `mincore` of [`MANY_PAGES`] present pages.
+    ScanMany,
+    /// `munmap` of [`MANY_PAGES`] pages of a file, read only, present.
+    UnmapPresent,
+    /// The same when none is present, but their page tables are.
+    UnmapAbsent,
+    /// A store to each present base page of a mapping, in address order, per page.
+    Touch,
+    /// A packet of one byte written to a pipe and read from it, one after the other: the pipe keeps its page.
+    PacketPair,
+    /// A packet of one byte written to a pipe: takes a page.
+    PacketWrite,
+    /// A packet of one byte read from a pipe: gives the page back.
+    PacketRead,
+    /// A byte written to a pipe that has room in its last page.
+    ByteWrite,
+    /// A byte read from a page that stays.
+    ByteRead,
+    /// `fallocate` of a file in memory, per page: a charged page on the LRU, in a file's tree, not cleared.
+    Fallocate,
+    /// `ftruncate` of the same, per page.
+    Truncate,
+    /// Taking the first node of a shuffled list of 64-byte nodes and pushing it to another.
+    ListMove,
+    /// Taking and releasing a lock that nobody else wants.
+    LockPair,
+    /// Pushing a batch of new nodes to a list and counting them, per node.
+    LruMove,
+    /// `membarrier` while the process runs on one CPU only.
+    MembarrierAlone,
+    /// `membarrier` while a second thread runs on another CPU: interrupts it and waits.
+    MembarrierPaired,
+    /// What one of these interrupts takes from the second thread.
+    Interrupted,
+    /// `sched_yield` from one thread to another of its process on the same CPU.
+    Switch,
+    /// Half a round trip of a word between two CPUs.
+    LineTransfer,
+    /// From a wake-up of a thread on an idle CPU to its first instruction.
+    WakeUp,
+}
+
+const RAWS: usize = Raw::WakeUp as usize + 1;
+
+/// A range that is flushed whole (more than `tlb_single_page_flush_ceiling`, 33) and yet is few entries.
+pub const FEW_PAGES: i64 = 40;
+/// A range over which what is done once does not count.
+pub const MANY_PAGES: i64 = 4096;
+
+/// What one round of probes gave.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Samples([Option<i64>; RAWS]);
+
+impl Default for Samples {
+    /// Nothing was timed.
+    fn default() -> Self {
+        Self([None; RAWS])
+    }
+}
+
+impl Samples {
+    /// Picoseconds per operation; nothing when it could not be timed.
+    pub fn get(&self, raw: Raw) -> Option<i64> {
+        self.0[raw as usize]
+    }
+
+    /// Notes a sample.
+    pub fn set(&mut self, raw: Raw, ps: i64) {
+        self.0[raw as usize] = Some(ps);
+    }
+}
+
+/// Where and with how much the probes run.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Setting {
+    /// The CPU of nearly everything.
+    pub cpu: CpuId,
+    /// The CPU of the second thread: on another core, where there is one.
+    pub partner: Option<CpuId>,
+    /// Memory that may be used.
+    pub memory: Bytes,
+}
+
+/// All rounds, and what could not be timed.
+#[derive(Clone, Debug, Default)]
+pub struct Rounds {
+    /// In the order in which they were taken.
+    pub samples: Vec<Samples>,
+    /// What is missing in all rounds from some round on, and why.
+    pub absent: Vec<(Raw, String)>,
+}
+
+/// Rounds before the first that counts: caches, branch predictors and memory that a hypervisor has not backed yet.
+const WARMUP: u32 = 2;
+/// Of a memory budget this fraction is one buffer; clearing, copying and the file make up the rest.
+const BUFFER_SHARE: u64 = 2;
+/// Beyond this a larger buffer only takes longer to set up.
+const BUFFER_MAX: Bytes = Bytes::mib(256);
+
+/// Runs round after round while `more`, which is told how many are done, says so. A round takes some tens of milliseconds.
+pub fn run(setting: Setting, more: &mut (dyn FnMut(usize) -> bool + Send)) -> Rounds {
+    // A thread of its own: the caller's affinity stays as it is.
+    let work = || {
+        host::pin(setting.cpu);
+        rounds(setting, more)
+    };
+    thread::scope(|scope| scope.spawn(work).join()).unwrap_or_else(|panic| std::panic::resume_unwind(panic))
+}
+
+fn rounds(setting: Setting, more: &mut (dyn FnMut(usize) -> bool + Send)) -> Rounds {
+    let mut rounds = Rounds::default();
+    let mut probes = Vec::new();
+    let buffer = Bytes(setting.memory.0 / BUFFER_SHARE).min(BUFFER_MAX);
+    let kinds =
+        [entry::probes(), memory::probes(buffer), mapping::probes(), allocation::probes(), structures::probes()];
+    for found in kinds.into_iter().flatten().chain(pairs::probes(setting.cpu, setting.partner)) {
+        match found {
+            Ok(probe) => probes.push(probe),
+            Err(absent) => rounds.absent.extend(absent.gives.iter().map(|raw| (*raw, absent.why.clone()))),
+        }
+    }
+    for _ in 0..WARMUP {
+        round(&mut probes, &mut rounds.absent);
+    }
+    // Bound: the caller's.
+    while more(rounds.samples.len()) {
+        let samples = round(&mut probes, &mut rounds.absent);
+        rounds.samples.push(samples);
+    }
+    rounds
+}
+
+/// Every probe once, one after the other, so that a disturbance hits all alike.
+fn round(probes: &mut Vec<Probe>, absent: &mut Vec<(Raw, String)>) -> Samples {
+    let mut samples = Samples::default();
+    probes.retain_mut(|probe| match (probe.take)(&mut samples) {
+        Ok(()) => true,
+        Err(why) => {
+            absent.extend(probe.gives.iter().map(|raw| (*raw, why.clone())));
+            false
+        }
+    });
+    samples
+}
+
+/// What is timed together. A failure is said in words and ends it.
+struct Probe {
+    gives: &'static [Raw],
+    take: Box<Take>,
+}
+
+/// What cannot be timed here, and why.
+struct Absent {
+    gives: &'static [Raw],
+    why: String,
+}
+
+type Take = dyn FnMut(&mut Samples) -> Result<(), String>;
+type Found = Result<Probe, Absent>;
+
+#[expect(clippy::unnecessary_wraps, reason = "what is found is a probe, or absent")]
+fn probe(gives: &'static [Raw], take: impl FnMut(&mut Samples) -> Result<(), String> + 'static) -> Found {
+    Ok(Probe { gives, take: Box::new(take) })
+}
+
+fn absent(gives: &'static [Raw], why: impl Into<String>) -> Found {
+    Err(Absent { gives, why: why.into() })
+}
+
+/// CPU time of this thread in nanoseconds.
+fn thread_ns() -> i64 {
+    let now = clock_gettime(ClockId::CLOCK_THREAD_CPUTIME_ID).expect("every Linux knows a thread's CPU time");
+    now.tv_sec() * 1_000_000_000 + now.tv_nsec()
+}
+
+/// This thread's CPU time for `body`, in nanoseconds.
+fn timed(body: impl FnOnce()) -> i64 {
+    let start = thread_ns();
+    body();
+    thread_ns() - start
+}
+
+/// Picoseconds per operation when `times` of them took `ns`.
+fn each(ns: i64, times: i64) -> i64 {
+    ns * 1000 / times
+}
+
+/// The name of an error of a system call, for the reason why something is absent.
+fn failed(call: &'static str) -> impl Fn(nix::errno::Errno) -> String {
+    move |errno| format!("{call}: {}", errno.desc())
+}
+
+/// What the kernel calls the CPUs of this machine.
+pub fn cpu_model() -> String {
+    let info = std::fs::read_to_string("/proc/cpuinfo").unwrap_or_default();
+    let model = info.lines().find_map(|line| line.strip_prefix("model name")?.split_once(':'));
+    model.map_or_else(|| "CPU of unknown model".to_owned(), |(_, model)| model.trim().to_owned())
+}

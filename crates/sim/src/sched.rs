@@ -1,0 +1,203 @@
+//! Linux: kernel/sched/core.c, kernel/sched/fair.c (v3.9 to v6.5): who runs where, and until when.
+//!
+//! A step is never interrupted: between two of them a CPU looks at its queue, as the kernel does on the way back to user mode
+//! and where it calls `cond_resched`. Ticks are no events of their own; a CPU with somebody waiting looks at each of them.
+
+use mm::cost::{Cause, Cx, Shootdowns, Work};
+use units::{CpuId, Picos, Time};
+
+use crate::{
+    clock::Clock,
+    runqueue::{Enqueue, Periods, RunQueue},
+    task::{TaskId, TaskState},
+    world::World,
+};
+
+/// A CPU: its clock, the task that it runs, and those that wait for it.
+#[derive(Clone, Debug, Default)]
+pub(crate) struct Cpu {
+    pub(crate) clock: Time,
+    pub(crate) running: Option<TaskId>,
+    queue: RunQueue,
+    /// Whose state is in its registers.
+    loaded: Option<TaskId>,
+    /// Somebody else shall run as soon as the step in progress ends (`TIF_NEED_RESCHED`).
+    need_resched: bool,
+    /// The next tick at which the running task may have had its share.
+    next_tick: Time,
+    /// Its ticks come this long after the multiples of their period.
+    pub(crate) tick_offset: Picos,
+    /// The running task spins on a lock: nothing happens here until somebody lets go of it.
+    pub(crate) is_spinning: bool,
+    /// It stands in the one order.
+    is_ordered: bool,
+    /// What other CPUs have interrupted it for; its next step pays.
+    pub(crate) asked: Shootdowns,
+}
+
+impl Cpu {
+    /// Is there nothing to run?
+    pub(crate) fn is_idle(&self) -> bool {
+        self.running.is_none() && self.queue.is_empty()
+    }
+
+    /// Does anybody wait for it?
+    pub(crate) fn has_waiting(&self) -> bool {
+        !self.queue.is_empty()
+    }
+
+    /// The first tick after an instant.
+    fn tick_after(&self, at: Time, periods: &Periods) -> Time {
+        let since = at.0.saturating_sub(self.tick_offset.0);
+        Time(self.tick_offset.0 + (since / periods.tick.0 + 1) * periods.tick.0)
+    }
+
+    /// Puts it into the one order, if it has something to do.
+    pub(crate) fn ready(&mut self, id: CpuId, clock: &mut Clock) {
+        if !self.is_idle() && !self.is_spinning && !self.is_ordered {
+            self.is_ordered = true;
+            clock.ready(id, self.clock);
+        }
+    }
+}
+
+impl World {
+    /// A task can run from `at` on (`try_to_wake_up`, `wake_up_new_task`).
+    pub(crate) fn wake(&mut self, id: TaskId, at: Time, why: Enqueue) {
+        let cpu_id = self.select_cpu(id);
+        let task = &mut self.tasks[id.0 as usize];
+        task.cpu = cpu_id;
+        task.runnable_since = at;
+        let cpu = &mut self.cpus[cpu_id.0 as usize];
+        let was_idle = cpu.is_idle();
+        if was_idle {
+            cpu.clock = cpu.clock.max(at);
+        }
+        cpu.queue.enqueue(id, &mut task.entity, why, &self.periods);
+        if was_idle {
+            cpu.ready(cpu_id, &mut self.clock);
+        } else if let Some(running) = cpu.running {
+            let [running, woken] = self.tasks.get_disjoint_mut([running.0 as usize, id.0 as usize]).expect("two tasks");
+            cpu.queue.account(&mut running.entity, cpu.clock);
+            cpu.need_resched |= RunQueue::preempts(&running.entity, &woken.entity, &self.periods);
+        }
+    }
+
+    /// The CPU for a task that wakes up: the last one if that is idle, else the first idle one that it may run on, else the
+    /// last one (`select_task_rq_fair`, much simplified).
+    fn select_cpu(&self, id: TaskId) -> CpuId {
+        let task = &self.tasks[id.0 as usize];
+        if self.cpus[task.cpu.0 as usize].is_idle() {
+            return task.cpu;
+        }
+        let mut ids = (0..).zip(&self.cpus).map(|(id, cpu)| (CpuId(id), cpu));
+        let idle = ids.find(|(id, cpu)| cpu.is_idle() && task.may_run_on(*id));
+        idle.map_or(task.cpu, |(cpu, _)| cpu)
+    }
+
+    /// A CPU was taken out of the one order at an instant. False when it has nothing to do any more, or its clock has moved
+    /// since: then it stands where it belongs.
+    pub(crate) fn begin_turn(&mut self, id: CpuId, at: Time) -> bool {
+        let cpu = &mut self.cpus[id.0 as usize];
+        cpu.is_ordered = false;
+        if cpu.clock > at {
+            cpu.ready(id, &mut self.clock);
+            return false;
+        }
+        !cpu.is_idle()
+    }
+
+    /// The task that a CPU runs now; it changes where somebody else deserves it more (`schedule`).
+    pub(crate) fn schedule(&mut self, id: CpuId) -> TaskId {
+        let Self { cpus, tasks, periods, .. } = self;
+        let cpu = &mut cpus[id.0 as usize];
+        if let Some(running) = cpu.running {
+            let entity = &mut tasks[running.0 as usize].entity;
+            if cpu.has_waiting() && cpu.clock >= cpu.next_tick {
+                cpu.queue.account(entity, cpu.clock);
+                cpu.need_resched |= cpu.queue.tick_preempts(entity, cpu.clock, periods);
+                cpu.next_tick = cpu.tick_after(cpu.clock, periods);
+            }
+            if !cpu.need_resched {
+                return running;
+            }
+            cpu.queue.account(entity, cpu.clock);
+            cpu.queue.enqueue(running, entity, Enqueue::Preempted, periods);
+            let task = &mut tasks[running.0 as usize];
+            task.runnable_since = cpu.clock;
+            if task.holds.is_some() {
+                self.stop_spinning_on(running);
+            }
+        }
+        self.switch(id)
+    }
+
+    /// Picks the task that deserves it most, and switches to it.
+    fn switch(&mut self, id: CpuId) -> TaskId {
+        let cpu = &mut self.cpus[id.0 as usize];
+        cpu.need_resched = false;
+        let next = cpu.queue.pick().expect("a CPU in the order has a task");
+        cpu.running = Some(next);
+        let task = &mut self.tasks[next.0 as usize];
+        task.wait(task.runnable_since, cpu.clock, Cause::RunQueue);
+        if cpu.loaded.replace(next) != Some(next) {
+            let mut cx = Cx::new(id, cpu.clock, &self.prices, &mut self.counters);
+            cx.work(Work::ContextSwitch, 1);
+            cpu.clock = cx.now();
+            task.spent.add(&cx.spent());
+        }
+        RunQueue::start(&mut task.entity, cpu.clock);
+        cpu.next_tick = cpu.tick_after(cpu.clock, &self.periods);
+        next
+    }
+
+    /// Up to when a CPU may run without looking at its queue.
+    pub(crate) fn horizon_of(&self, id: CpuId, horizon: Time) -> Time {
+        let cpu = &self.cpus[id.0 as usize];
+        if cpu.has_waiting() { horizon.min(cpu.next_tick) } else { horizon }
+    }
+
+    /// After a turn of a CPU: a task that cannot go on leaves it; what is left goes back into the order.
+    pub(crate) fn settle(&mut self, id: CpuId) {
+        let cpu = &mut self.cpus[id.0 as usize];
+        let running = cpu.running.expect("the CPU ran a task");
+        let task = &mut self.tasks[running.0 as usize];
+        let leaves = match task.state {
+            TaskState::LockWait(_) => !task.is_spinning,
+            TaskState::Blocked | TaskState::Asleep(_) | TaskState::Ended => true,
+            TaskState::User | TaskState::Kernel(_) | TaskState::Answered(_) | TaskState::Daemon(_) => false,
+        };
+        cpu.is_spinning = task.is_spinning;
+        if leaves {
+            cpu.queue.leave(&mut task.entity, cpu.clock);
+            cpu.running = None;
+            if cpu.is_idle() {
+                self.pull(id);
+            }
+        }
+        self.cpus[id.0 as usize].ready(id, &mut self.clock);
+    }
+
+    /// An idle CPU takes over a task that waits elsewhere and may run anywhere (`newidle_balance`).
+    fn pull(&mut self, id: CpuId) {
+        let movable = |task: &TaskId| self.tasks[task.0 as usize].may_run_on(id);
+        // One that is about to run where it is stays there.
+        let busy = |cpu: &&Cpu| cpu.running.is_some() || cpu.queue.waiting().count() > 1;
+        let found = self.cpus.iter().filter(busy).find_map(|cpu| cpu.queue.waiting().find(movable));
+        let Some(found) = found else { return };
+        let task = &mut self.tasks[found.0 as usize];
+        let from = &mut self.cpus[task.cpu.0 as usize];
+        from.queue.remove(found, &mut task.entity);
+        task.cpu = id;
+        let cpu = &mut self.cpus[id.0 as usize];
+        cpu.clock = cpu.clock.max(task.runnable_since);
+        cpu.queue.enqueue(found, &mut task.entity, Enqueue::Moved, &self.periods);
+    }
+
+    /// A CPU whose task spun on a lock goes on at an instant: the task has got it, or sleeps from now on.
+    pub(crate) fn end_spin(&mut self, id: CpuId, at: Time) {
+        let cpu = &mut self.cpus[id.0 as usize];
+        assert!(std::mem::take(&mut cpu.is_spinning), "CPU {id} spins");
+        cpu.clock = cpu.clock.max(at);
+    }
+}

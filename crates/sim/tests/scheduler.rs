@@ -1,0 +1,140 @@
+//! CPUs that several tasks want: who runs, for how long, and what it shows in times.
+
+use mm::{
+    MachineSpec, NodeSpec, Settings, ZoneKind, ZoneSpec,
+    cost::{Prices, Work},
+    event::Event,
+    thp::ThpEnabled,
+    variant,
+};
+use os::{MapSpec, Os, Placement};
+use pagelab_sim::{Config, EntryFuture, Sim, simulate};
+use units::{Bytes, CpuId, Frames, NodeId, Order, Pfn, Picos, Time};
+
+/// So many CPUs and 256 MiB.
+fn machine(cpus: u32, rules: &str) -> Config {
+    let zone = ZoneSpec::whole(ZoneKind::Normal, Pfn(0), 64 << 10);
+    let ids = (0..cpus).map(CpuId).collect();
+    let node = NodeSpec { id: NodeId(0), cpus: ids, distance: vec![10], zones: vec![zone] };
+    Config {
+        machine: MachineSpec { pageblock_order: Order::HUGE, max_order: Order(10), nodes: vec![node] },
+        variant: *variant::named(rules),
+        settings: Settings { min_free_kbytes: 128, ..Settings::default() },
+        thp_enabled: ThpEnabled::Never,
+        use_zero_page: true,
+        // Faults take most of the time.
+        prices: Prices::new(|work| match work {
+            Work::ClearFrame | Work::Trap => Picos::from_nanos(400),
+            Work::PteScan => Picos::from_nanos(2),
+            _ => Picos::from_nanos(20),
+        }),
+        bandwidth: Vec::new(),
+        cpus: usize::try_from(cpus).unwrap(),
+        cap: Bytes::mib(200),
+        seed: 1,
+        held: Frames(0),
+    }
+}
+
+fn no_entries(name: &'static str, _: Vec<u8>) -> EntryFuture {
+    Box::pin(async move { Err(format!("no entry {name}")) })
+}
+
+/// When a task began and ended, and its user and system time.
+struct Life {
+    begin: Time,
+    end: Time,
+    busy: Picos,
+}
+
+impl Life {
+    fn elapsed(&self) -> Picos {
+        self.end.since(self.begin)
+    }
+}
+
+/// So many threads, task i on CPU i modulo CPUs, each with memory of its own to store to, in rounds.
+fn storm(config: &Config, tasks: u32, rounds: u32) -> Vec<Life> {
+    let body = async move |os: Sim| {
+        let meet = os.barrier(tasks).await.unwrap();
+        let one = async move |os: Sim| {
+            os.arrive(meet).await.unwrap();
+            let begin = os.now();
+            for _ in 0..rounds {
+                let range = os.mmap(Bytes::mib(8), MapSpec::Anonymous).await.unwrap();
+                os.store(range, Bytes::PAGE).await.unwrap();
+                os.munmap(range).await.unwrap();
+            }
+            let used = os.rusage().await.unwrap();
+            Life { begin, end: os.now(), busy: used.user + used.system }
+        };
+        let spawned: Vec<_> = (0..tasks).map(|id| os.spawn(Placement::Spread(id), one)).collect();
+        let mut lives = Vec::new();
+        for task in spawned {
+            lives.push(task.await.unwrap());
+        }
+        lives
+    };
+    simulate(config, no_entries, body).0
+}
+
+#[test]
+fn tasks_on_one_cpu_share_it_in_slices() {
+    let config = machine(1, "v6.1");
+    let alone = storm(&config, 1, 8).remove(0).elapsed();
+    let lives = storm(&config, 3, 8);
+    for life in &lives {
+        let ratio = life.elapsed().as_secs_f64() / alone.as_secs_f64();
+        assert!((2.2..3.2).contains(&ratio), "each takes about three times as long, not {ratio}");
+        let busy = life.busy.as_secs_f64() / alone.as_secs_f64();
+        assert!((0.95..1.1).contains(&busy), "but works as much as alone, not {busy} times that");
+    }
+    let ends: Vec<Time> = lives.iter().map(|life| life.end).collect();
+    let spread = ends.iter().max().unwrap().since(*ends.iter().min().unwrap());
+    assert!(spread.as_secs_f64() < alone.as_secs_f64() / 2.0, "they ran in turn: {ends:?}");
+}
+
+#[test]
+fn cpus_work_side_by_side_where_faults_lock_their_vma() {
+    let slowest =
+        |rules| storm(&machine(4, rules), 4, 4).iter().map(|life| life.elapsed().as_secs_f64()).fold(0.0, f64::max);
+    let alone = storm(&machine(4, "v6.4"), 1, 4).remove(0).elapsed().as_secs_f64();
+    let (whole, single) = (slowest("v6.1"), slowest("v6.4"));
+    assert!(single < 1.6 * alone, "{single} alone: {alone}");
+    assert!(whole > 1.02 * single, "one lock for all: {whole}, for each VMA: {single}");
+}
+
+#[test]
+fn threads_wait_for_each_others_mappings() {
+    // Two threads of one process: munmap of one keeps faults of the other out, but for kernels that downgrade.
+    let elapsed = |rules| storm(&machine(2, rules), 2, 8).iter().map(Life::elapsed).max().unwrap();
+    let alone = storm(&machine(2, "v4.1"), 1, 8).remove(0).elapsed();
+    let (old, new) = (elapsed("v4.19"), elapsed("v4.20"));
+    assert!(old.as_secs_f64() > 1.1 * alone.as_secs_f64(), "old {old:?}, alone {alone:?}");
+    assert!(new < old, "new {new:?}, old {old:?}");
+}
+
+#[test]
+fn more_tasks_than_cpus_run_the_same_twice() {
+    let run = || {
+        let lives = storm(&machine(2, "v6.1"), 5, 3);
+        lives.iter().map(|life| (life.begin, life.end, life.busy)).collect::<Vec<_>>()
+    };
+    assert_eq!(run(), run());
+}
+
+#[test]
+fn kswapd_wakes_when_memory_is_short_and_gives_up_when_there_is_nothing() {
+    let mut config = machine(2, "v6.1");
+    config.settings.min_free_kbytes = 8192;
+    config.cap = Bytes::mib(300);
+    let body = async |os: Sim| {
+        let range = os.mmap(Bytes::mib(246), MapSpec::Anonymous).await.unwrap();
+        let stored = os.spawn(Placement::Spread(0), async move |os: Sim| os.store(range, Bytes::PAGE).await).await;
+        os.sleep(Picos::from_micros(300_000)).await;
+        stored.is_ok()
+    };
+    let (stored, finish) = simulate(&config, no_entries, body);
+    assert!(stored, "it fits above the Min mark");
+    assert_eq!(finish.counters.get(Event::Pageoutrun), 16, "MAX_RECLAIM_RETRIES runs without success");
+}
