@@ -42,7 +42,8 @@ fn rounds(name: &str, first: &[i64]) -> Rounds {
 fn every_operation_has_a_recipe_and_names_are_unique() {
     let names: BTreeSet<_> = RECIPES.iter().map(|recipe| recipe.name).collect();
     assert_eq!(names.len(), RECIPES.len());
-    for work in Work::ALL {
+    // Of two CPUs one interrupts the other: what each further one adds does not show.
+    for work in Work::ALL.iter().filter(|work| **work != Work::IpiTarget) {
         assert!(names.contains(work.name()), "{} cannot be measured", work.name());
     }
 }
