@@ -19,6 +19,9 @@ use crate::{
 
 /// The most folios that a batch of any version holds.
 const BATCH_MAX: usize = 31;
+/// Folios that leave their lists under one hold of a lock.
+const RUN_MAX: usize = 32;
+const _: () = assert!(RUN_MAX as u64 == RUN);
 
 /// Who has LRU lists.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
@@ -86,14 +89,14 @@ struct Batch {
 /// Folios of one size that are given back together: as many as one hold of a lock takes (`SWAP_CLUSTER_MAX`).
 #[derive(Debug)]
 pub(crate) struct Run {
-    folios: [Pfn; RUN as usize],
+    folios: [Pfn; RUN_MAX],
     len: usize,
     order: Order,
 }
 
 impl Run {
     /// For base pages; none yet.
-    pub(crate) const EMPTY: Self = Self { folios: [Pfn(0); RUN as usize], len: 0, order: Order::BASE };
+    pub(crate) const EMPTY: Self = Self { folios: [Pfn(0); RUN_MAX], len: 0, order: Order::BASE };
 
     /// One more.
     #[inline]

@@ -8,7 +8,7 @@ use std::cell::RefCell;
 use mm::{
     ControlId, Mm,
     address_space::{AddressSpace, MMAP_BASE},
-    cost::{Cx, Prices},
+    cost::{Cx, Prices, Shootdowns},
     event::Counters,
     fault::{Access, FaultDone},
     step::Step,
@@ -257,6 +257,16 @@ impl World {
         self.wake(task, at, Enqueue::Woken);
     }
 
+    /// The CPUs that ran a task of an address space while a step of it asked something of them owe it.
+    fn interrupt(&mut self, space: SpaceId, from: CpuId, asked: Shootdowns) {
+        if asked.rounds > 0 {
+            let sharers: Vec<usize> = self.sharers(space, from).collect();
+            for other in sharers {
+                self.cpus[other].asked.add(asked);
+            }
+        }
+    }
+
     /// The CPUs, but for one, that run a task of an address space now.
     fn sharers(&self, space: SpaceId, but: CpuId) -> impl Iterator<Item = usize> + '_ {
         let runs = move |cpu: &Cpu| cpu.running.is_some_and(|task| self.tasks[task.0 as usize].space == space);
@@ -345,7 +355,6 @@ impl World {
     fn step(&mut self, id: TaskId, cpu: CpuId, horizon: Time) -> bool {
         let space_id = self.tasks[id.0 as usize].space;
         let sharers = u32::try_from(self.sharers(space_id, cpu).count()).expect("fewer than 2^32 CPUs");
-        let asked = std::mem::take(&mut self.cpus[cpu.0 as usize].asked);
         let task = &mut self.tasks[id.0 as usize];
         let TaskState::Kernel(operation) = &mut task.state else {
             unreachable!("only operations are stepped");
@@ -354,7 +363,7 @@ impl World {
         let loss = self.injector.begin(&self.counters);
         let cx = Cx::new(cpu, start, &self.prices, &mut self.counters);
         let mut cx = cx.acting_for(ControlId(id.0)).with_sharers(sharers);
-        cx.receive(asked);
+        cx.receive(std::mem::take(&mut self.cpus[cpu.0 as usize].asked));
         let space = self.spaces[task.space.0 as usize].as_mut().expect("a live task has an address space");
         let progress = operation.step(&mut self.mm, space, &mut cx, horizon, &mut self.left[task.space.0 as usize]);
         match progress {
@@ -378,10 +387,7 @@ impl World {
         self.hash.fold(end, cpu, Mark::Faults, faults.fold);
         let keeps = matches!(progress, Progress::More) && operation.keeps_lock();
         let downgrades = operation.is_downgraded();
-        if shootdowns.rounds > 0 {
-            let sharers: Vec<usize> = self.sharers(space_id, cpu).collect();
-            sharers.into_iter().for_each(|other| self.cpus[other].asked.add(shootdowns));
-        }
+        self.interrupt(space_id, cpu, shootdowns);
         if !keeps {
             self.unlock(id, end);
         } else if downgrades && self.mm.variant().munmap_downgrades {

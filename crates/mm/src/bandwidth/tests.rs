@@ -12,8 +12,8 @@ use crate::{
 const ALONE: Picos = Picos::from_micros(1);
 const HUGE: u64 = 512;
 
-/// Two nodes of 32 MiB, which give `per_second` bytes each.
-fn machine(per_second: Option<u64>) -> Mm {
+/// Two nodes of 32 MiB, each with such a limit.
+fn machine(limit: Option<BytesPerSecond>) -> Mm {
     let node = |id: u32| {
         let zone = ZoneSpec::whole(ZoneKind::Normal, Pfn(8192 * id), 8192);
         let distance = if id == 0 { vec![10, 20] } else { vec![20, 10] };
@@ -21,7 +21,7 @@ fn machine(per_second: Option<u64>) -> Mm {
     };
     let spec = MachineSpec { pageblock_order: Order::HUGE, max_order: Order(10), nodes: vec![node(0), node(1)] };
     let mut mm = Mm::new(&spec, *variant::named("v6.1"), &Settings::default());
-    if let Some(limit) = per_second.and_then(|bytes| BytesPerSecond::new(Bytes(bytes))) {
+    if let Some(limit) = limit {
         mm.limit_bandwidth(NodeId(0), limit);
         mm.limit_bandwidth(NodeId(1), limit);
     }
@@ -29,8 +29,8 @@ fn machine(per_second: Option<u64>) -> Mm {
 }
 
 /// So many bytes per second that as many streams of one CPU each use it up.
-fn streams(count: u64) -> Option<u64> {
-    Some(4_096_000_000 * count)
+fn streams(count: u64) -> Option<BytesPerSecond> {
+    BytesPerSecond::new(Bytes(4_096_000_000 * count))
 }
 
 fn on(mm: &mut Mm, cpu: u32, at: &mut Time, body: impl FnOnce(&mut Mm, &mut Cx<'_>)) -> Spent {

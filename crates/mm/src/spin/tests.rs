@@ -19,7 +19,7 @@ fn hold(lock: &mut SpinLock, cpu: u32, at: u64, span: u64) -> (Spent, u64) {
     let mut counters = Counters::default();
     let mut cx = Cx::new(CpuId(cpu), Time(at), &prices, &mut counters);
     lock.acquire(&mut cx, Cause::ZoneLock);
-    cx.work(Work::ListMove, span);
+    cx.wait(cx.now() + Picos(span), Cause::Allocator);
     lock.release(&cx);
     let spent = cx.spent();
     assert_eq!(spent.total(), cx.now().since(Time(at)), "the parts sum to the total");
