@@ -41,6 +41,8 @@ works! {
     Trap = "trap", Trap;
     /// Switching from one task to another, on one CPU.
     ContextSwitch = "context_switch", RunQueue;
+    /// From waking a task whose CPU idles to its first instruction there.
+    WakeUp = "wake_up", RunQueue;
     /// Entering the kernel for a system call and leaving it again.
     SystemCall = "system_call", Trap;
     /// Finding or making a VMA.

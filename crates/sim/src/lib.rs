@@ -14,7 +14,7 @@
 //! | `inject.rs` | for tests: one step of a run loses something |
 //! | `trace.rs` | trace events as lines |
 //!
-//! Not there yet: contended spin locks, interrupts.
+//! Not there yet: hardware threads that share a core (their prices are there: `Prices::shared_core`).
 
 mod clock;
 mod daemon;

@@ -71,7 +71,9 @@ impl World {
         let cpu = &mut self.cpus[cpu_id.0 as usize];
         let was_idle = cpu.is_idle();
         if was_idle {
-            cpu.clock = cpu.clock.max(at);
+            // Interrupted out of its idle state; a task that sleeps before others on the same CPU do it finds it awake.
+            let from = if why == Enqueue::Woken { at + self.prices.of(Work::WakeUp) } else { at };
+            cpu.clock = cpu.clock.max(from);
         }
         cpu.queue.enqueue(id, &mut task.entity, why, &self.periods);
         if was_idle {
