@@ -70,6 +70,7 @@ pub fn import(snapshot: &Snapshot, name: &str) -> Machine {
         about: format!("imported from a machine that runs Linux {release}"),
         nodes,
         threads: threads(snapshot, &numbers),
+        shared_core: None,
         settings: settings.map(|(name, value)| (name.clone(), value.clone())).collect(),
         modules: Vec::new(),
         prices: Vec::new(),
@@ -100,6 +101,7 @@ fn node(snapshot: &Snapshot, id: NodeId, found: &procfs::Node, numbers: &BTreeMa
         cpus: found.cpus.iter().map(|cpu| numbers[cpu]).collect(),
         memory: zones.iter().map(|zone| zone.present).sum::<Frames>().bytes(),
         distance: distances(snapshot, id, found),
+        bandwidth: None,
         zones,
     }
 }

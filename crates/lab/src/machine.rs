@@ -6,10 +6,10 @@ mod read;
 mod tests;
 mod write;
 
-use units::{Bytes, CpuId, Frames, NodeId};
+use units::{Bytes, BytesPerSecond, CpuId, Frames, NodeId};
 
 use crate::{
-    prices::{Measured, Price},
+    prices::{Measured, Price, SharedCore},
     source::{self, Kind, Source, SourceError},
 };
 
@@ -29,6 +29,8 @@ pub struct Machine {
     pub nodes: Vec<Node>,
     /// The hardware threads of each core; empty when each core has one.
     pub threads: Vec<Vec<CpuId>>,
+    /// What it means to share a core; generic when it is not given.
+    pub shared_core: Option<SharedCore>,
     /// Kernel settings by the kernel's names, such as `transparent_hugepage/enabled`; in the file's order.
     pub settings: Vec<(String, String)>,
     /// What primitive operations take, in the order of `mm::cost::Work::ALL`; those not given are generic.
@@ -52,6 +54,8 @@ pub struct Node {
     pub memory: Bytes,
     /// Distance to each node, as in ACPI's SLIT: 10 to itself.
     pub distance: Vec<u32>,
+    /// What its memory gives to all CPUs together; no limit when it is not given.
+    pub bandwidth: Option<BytesPerSecond>,
     /// Its zones as a kernel laid them out; empty when not known.
     pub zones: Vec<ZoneFacts>,
 }
@@ -97,6 +101,17 @@ impl Machine {
     /// The memory of all nodes.
     pub fn memory(&self) -> Bytes {
         self.nodes.iter().map(|node| node.memory).sum()
+    }
+
+    /// The same machine with all that says how fast things are taken from `other`; bandwidth by the number of the node.
+    #[must_use]
+    pub fn as_fast_as(mut self, other: &Self) -> Self {
+        self.prices.clone_from(&other.prices);
+        self.shared_core.clone_from(&other.shared_core);
+        for node in &mut self.nodes {
+            node.bandwidth = other.nodes.iter().find(|theirs| theirs.id == node.id).and_then(|theirs| theirs.bandwidth);
+        }
+        self
     }
 
     /// The same machine with CPU 0 only, as the replayable mode wants it; other nodes keep their memory.

@@ -27,6 +27,15 @@ pub struct Price {
     pub source: String,
 }
 
+/// What the work of a CPU takes while the other hardware threads of its core are busy.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct SharedCore {
+    /// Percent of the time that it takes alone.
+    pub percent: u32,
+    /// Who measured it and how, or that it is an assumption.
+    pub source: String,
+}
+
 /// Where most measurements of a price lie.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Range {
@@ -65,20 +74,32 @@ pub struct Used {
 const ASSUMED: &str = "assumed";
 /// Measured by one of our own benchmarks, a price would explain what it was taken from.
 const COMPARED: &str = "fault-storm";
+/// More than this and a core would be better off with one thread.
+const SHARED_CORE_MAX: u64 = 400;
 /// One second: far beyond any primitive operation, and far from overflow when many are added.
 const MAX: Picos = Picos::from_secs(1);
 const FORM: &str = "expected a price such as { ns = 281.5, source = \"who measured it, or assumed: why\" }";
+const SHARED_CORE_FORM: &str = "expected such as { percent = 160, source = \"who measured it, or assumed: why\" }";
 
-static GENERIC: LazyLock<Vec<Price>> = LazyLock::new(|| {
+static GENERIC: LazyLock<(Vec<Price>, SharedCore)> = LazyLock::new(|| {
     let text = include_str!("../../../machines/prices/generic.toml");
     let source = Source::from_text("built-in machines/prices/generic.toml", text);
-    let read = source.parse().and_then(|document| read(&document.root().only("key", &["about", "prices"])?));
-    read.unwrap_or_else(|error| panic!("{error}"))
+    let both = source.parse().and_then(|document| {
+        let root = document.root().only("key", &["about", "shared_core", "prices"])?;
+        let shared = read_shared_core(&root)?.ok_or_else(|| root.error("shared_core", "missing"))?;
+        Ok((read(&root)?, shared))
+    });
+    both.unwrap_or_else(|error| panic!("{error}"))
 });
 
 /// The prices of machines that give none of their own.
 pub fn generic() -> &'static [Price] {
-    &GENERIC
+    &GENERIC.0
+}
+
+/// What sharing a core means on a machine that says this of it.
+pub fn shared_core(own: Option<&SharedCore>) -> &SharedCore {
+    own.unwrap_or_else(|| &GENERIC.1)
 }
 
 /// The price of each operation on a machine that gives these prices itself, in the order of [`Work::ALL`].
@@ -166,15 +187,35 @@ fn entry(table: &TableReader<'_>, name: &str) -> Result<(Picos, Option<Range>, S
     if range.is_some_and(|range| takes < range.low || range.high < takes) {
         return Err(price.error(key, "expected a price from low to high"));
     }
-    let source: String = price.required("source")?;
+    let source = source_of(&price)?;
+    Ok((takes, range, source))
+}
+
+/// Where a figure comes from.
+fn source_of(table: &TableReader<'_>) -> Result<String, SourceError> {
+    let source: String = table.required("source")?;
     if source.trim().is_empty() {
-        return Err(price.error("source", "expected who measured it and how, or \"assumed: \" and why, found nothing"));
+        return Err(table.error("source", "expected who measured it and how, or \"assumed: \" and why, found nothing"));
     }
     if source.contains(COMPARED) {
         let message = format!("expected a source other than {COMPARED}: no price comes from what it is compared with");
-        return Err(price.error("source", message));
+        return Err(table.error("source", message));
     }
-    Ok((takes, range, source))
+    Ok(source)
+}
+
+/// The `shared_core` of a file.
+pub fn read_shared_core(root: &TableReader<'_>) -> Result<Option<SharedCore>, SourceError> {
+    if !root.has("shared_core") {
+        return Ok(None);
+    }
+    let Ok(Some(table)) = root.table("shared_core") else { return Err(root.error("shared_core", SHARED_CORE_FORM)) };
+    let table = table.only("key", &["percent", "source"])?;
+    let found: u64 = table.required("percent")?;
+    let percent = u32::try_from(found).ok().filter(|_| (100..=SHARED_CORE_MAX).contains(&found)).ok_or_else(|| {
+        table.error("percent", format!("expected 100 to {SHARED_CORE_MAX} (percent of the time alone), found {found}"))
+    })?;
+    Ok(Some(SharedCore { percent, source: source_of(&table)? }))
 }
 
 /// A number with `decimals` digits after the point at most, in units of the last of them.
@@ -185,6 +226,11 @@ fn thousandths(text: &str, decimals: usize) -> Option<Picos> {
         return None;
     }
     format!("{whole}{fraction:0<decimals$}").parse().ok().map(Picos)
+}
+
+/// The value of `shared_core` in a machine file.
+pub(crate) fn write_shared_core(shared: &SharedCore, quoted: impl Fn(&str) -> String) -> String {
+    format!("{{ percent = {}, source = {} }}", shared.percent, quoted(&shared.source))
 }
 
 /// The line of a machine file.

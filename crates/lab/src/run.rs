@@ -292,7 +292,7 @@ impl Runner<'_> {
     ) -> Result<(), Stopped> {
         let machine = match twin_of {
             // A kernel does not say what operations take; the file of its machine may.
-            Some(real) => self.found(real)?.map(|found| Machine { prices: session.machine.prices.clone(), ..found }),
+            Some(real) => self.found(real)?.map(|found| found.as_fast_as(&session.machine)),
             None => Some(session.machine.clone()),
         };
         let Some(machine) = machine else {

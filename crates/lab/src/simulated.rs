@@ -110,6 +110,7 @@ pub fn config(machine: &Machine, variant: &Variant, cap: Bytes, seed: u64) -> Re
         thp_enabled,
         use_zero_page,
         prices,
+        bandwidth: machine.nodes.iter().filter_map(|node| Some((node.id, node.bandwidth?))).collect(),
         cpus,
         cap,
         seed,

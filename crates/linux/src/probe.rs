@@ -49,6 +49,10 @@ pub enum Raw {
     ProtectFew,
     /// The same of twice as many.
     ProtectTwice,
+    /// The same of [`SOME_PAGES`].
+    ProtectSome,
+    /// The same of half of those.
+    ProtectHalf,
     /// The same of [`FEW_PAGES`] pages whose entries are empty: nothing is flushed.
     ProtectEmpty,
     /// `mprotect` to read-only of [`MANY_PAGES`] present pages.
@@ -101,6 +105,8 @@ const RAWS: usize = Raw::WakeUp as usize + 1;
 
 /// A range that is flushed whole (more than `tlb_single_page_flush_ceiling`, 33) and yet is few entries.
 pub const FEW_PAGES: i64 = 40;
+/// A range that is flushed page by page.
+pub const SOME_PAGES: i64 = 32;
 /// A range over which what is done once does not count.
 pub const MANY_PAGES: i64 = 4096;
 

@@ -5,11 +5,12 @@ use serde::Serialize;
 use units::{Order, Pfn};
 
 use crate::{
-    cost::{Cx, Work},
+    cost::{Cause, Cx, Work},
     fallback::Extfrag,
     frame::{Frame, FrameTable},
     list::List,
     pageblock::MigrateType,
+    spin::SpinLock,
     variant::{Merging, Variant},
 };
 
@@ -50,6 +51,8 @@ pub struct Buddy {
     areas: [FreeArea; ORDERS],
     free: u64,
     max_order: Order,
+    /// The zone's lock.
+    lock: SpinLock,
     /// What fell back, when someone wants to know.
     pub(crate) trace: Option<Vec<Extfrag>>,
 }
@@ -57,7 +60,7 @@ pub struct Buddy {
 impl Buddy {
     pub(crate) fn new(max_order: Order) -> Self {
         assert!(usize::from(max_order.0) < ORDERS, "order {max_order} is beyond the largest");
-        Self { areas: [FreeArea::default(); ORDERS], free: 0, max_order, trace: None }
+        Self { areas: [FreeArea::default(); ORDERS], free: 0, max_order, lock: SpinLock::default(), trace: None }
     }
 
     /// Frames on all the lists (`NR_FREE_PAGES`).
@@ -76,6 +79,18 @@ impl Buddy {
     #[inline]
     pub fn area(&self, order: Order) -> &FreeArea {
         &self.areas[usize::from(order.0)]
+    }
+
+    /// Takes the zone's lock (`zone->lock`), which all below is done under.
+    #[inline]
+    pub(crate) fn lock(&mut self, cx: &mut Cx<'_>) {
+        self.lock.acquire(cx, Cause::ZoneLock);
+    }
+
+    /// Releases the zone's lock.
+    #[inline]
+    pub(crate) fn unlock(&mut self, cx: &Cx<'_>) {
+        self.lock.release(cx);
     }
 
     /// Takes a block of `order` from a list, or splits the smallest larger block of that type; `__rmqueue_smallest`.
@@ -224,12 +239,6 @@ impl Buddy {
         frames.clear_free(pfn, order);
         self.free -= u64::from(order.frames());
     }
-}
-
-/// Takes the zone's lock, to release it again when done.
-#[inline]
-pub(crate) fn lock(cx: &mut Cx<'_>) {
-    cx.work(Work::LockPair, 1);
 }
 
 /// A run of frames that starts at a multiple of its size.

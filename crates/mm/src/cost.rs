@@ -51,8 +51,16 @@ works! {
     PteWrite = "pte_write", PageTable;
     /// Reading one page-table entry while walking a range.
     PteScan = "pte_scan", PageTable;
-    /// Flushing the TLB of this CPU, once per batch.
+    /// Flushing the whole TLB of a CPU.
     TlbFlush = "tlb_flush", PageTable;
+    /// Flushing one page from the TLB of a CPU.
+    TlbFlushPage = "tlb_flush_page", PageTable;
+    /// Sending an interrupt to another CPU and waiting until it has handled it.
+    Ipi = "ipi", Ipi;
+    /// What each further CPU that the interrupt is sent to adds for the sender.
+    IpiTarget = "ipi_target", Ipi;
+    /// Being interrupted by another CPU, without what it wants to be done.
+    IpiReceive = "ipi_receive", Ipi;
     /// Clearing a frame that is not in a cache.
     ClearFrame = "clear_frame", Clear;
     /// Copying a frame.
@@ -65,6 +73,8 @@ works! {
     ListMove = "list_move", Allocator;
     /// Taking and releasing a free spin lock.
     LockPair = "lock_pair", Allocator;
+    /// Getting a cache line that another CPU has written.
+    LineTransfer = "line_transfer", Allocator;
     /// Putting a folio on an LRU list, or taking it off.
     LruMove = "lru_move", LruLock;
 }
@@ -78,7 +88,7 @@ pub enum Cause {
     Trap,
     /// Page tables and VMAs.
     PageTable,
-    /// Waiting for a zone's lock.
+    /// Taking a zone's lock, and waiting for it.
     ZoneLock,
     /// The LRU lists and their lock.
     LruLock,
@@ -90,6 +100,10 @@ pub enum Cause {
     Clear,
     /// Copying memory.
     Copy,
+    /// Interrupting other CPUs, and being interrupted by them.
+    Ipi,
+    /// Waiting for a node's memory, of which others want more than it gives.
+    Bandwidth,
     /// Waiting for a CPU, and being switched to.
     RunQueue,
 }
@@ -114,6 +128,17 @@ impl Prices {
     /// The price of one operation.
     pub fn of(&self, work: Work) -> Picos {
         self.0[work as usize]
+    }
+
+    /// The same on a CPU whose core is shared with a busy hardware thread: `percent` of each price (100 changes nothing),
+    /// rounded to the nearest picosecond.
+    ///
+    /// # Panics
+    /// When the core would be faster than one that is not shared.
+    #[must_use]
+    pub fn shared_core(&self, percent: u32) -> Self {
+        assert!(percent >= 100, "a shared core takes {percent} % of the time of one that is not");
+        Self(self.0.map(|price| Picos((price.0 * u64::from(percent) + 50) / 100)))
     }
 
     /// Nothing takes time: for tests of mechanisms.
@@ -170,6 +195,34 @@ impl Faults {
     }
 }
 
+/// The CPUs that have the step's address space loaded (`mm_cpumask`).
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Loaded {
+    /// Not even this one: there is no TLB to flush.
+    Nowhere,
+    /// This one, and so many others.
+    Here { others: u32 },
+}
+
+/// What a step has asked of the other CPUs that have its address space loaded; each of them pays for all of it.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Shootdowns {
+    /// Interrupts that each of them gets.
+    pub rounds: u32,
+    /// How many of those flush the whole TLB.
+    pub whole: u32,
+    /// Pages that the others flush one by one.
+    pub pages: u32,
+}
+
+impl Shootdowns {
+    /// Adds what another step asks.
+    pub fn add(&mut self, other: Self) {
+        let Self { rounds, whole, pages } = *self;
+        *self = Self { rounds: rounds + other.rounds, whole: whole + other.whole, pages: pages + other.pages };
+    }
+}
+
 /// What a mechanism gets: when and where it runs, and the only way to let time pass and to count.
 #[derive(Debug)]
 pub struct Cx<'a> {
@@ -182,6 +235,8 @@ pub struct Cx<'a> {
     /// The step ends here, whatever its horizon: somebody was woken.
     cut: Time,
     faults: Faults,
+    loaded: Loaded,
+    shootdowns: Shootdowns,
     prices: &'a Prices,
     counters: &'a mut Counters,
 }
@@ -198,6 +253,8 @@ impl<'a> Cx<'a> {
             scope: None,
             cut: Time(u64::MAX),
             faults: Faults::default(),
+            loaded: Loaded::Here { others: 0 },
+            shootdowns: Shootdowns::default(),
             prices,
             counters,
         }
@@ -212,6 +269,12 @@ impl<'a> Cx<'a> {
     #[must_use]
     pub fn acting_for(self, control: ControlId) -> Self {
         Self { control, ..self }
+    }
+
+    /// The same while `others` other CPUs run tasks of the same address space.
+    #[must_use]
+    pub fn with_sharers(self, others: u32) -> Self {
+        Self { loaded: Loaded::Here { others }, ..self }
     }
 
     /// Whose step this is: the owner of the frames that it holds until its next one.
@@ -260,6 +323,50 @@ impl<'a> Cx<'a> {
         let result = body(self);
         self.scope = outer;
         result
+    }
+
+    /// Does everything inside `body` to an address space that no CPU has loaded.
+    pub(crate) fn on_unloaded<T>(&mut self, body: impl FnOnce(&mut Self) -> T) -> T {
+        let outer = std::mem::replace(&mut self.loaded, Loaded::Nowhere);
+        let result = body(self);
+        self.loaded = outer;
+        result
+    }
+
+    /// Flushes `pages` entries one by one, or the whole TLB, on every CPU that has the address space loaded
+    /// (`flush_tlb_mm_range`, arch/x86/mm/tlb.c, v6.1).
+    pub(crate) fn flush_tlb(&mut self, pages: Option<u32>) {
+        let Loaded::Here { others } = self.loaded else { return };
+        let one_by_one = pages.unwrap_or(0);
+        let whole = u32::from(pages.is_none());
+        self.flush_own_tlb(whole, one_by_one);
+        self.count(Event::SimTlbLocalFlushAll, whole.into());
+        self.count(Event::SimTlbLocalFlushOne, one_by_one.into());
+        if others > 0 {
+            self.work(Work::Ipi, 1);
+            self.work(Work::IpiTarget, u64::from(others - 1));
+            self.count(Event::SimTlbRemoteFlush, 1);
+            self.count(Event::SimTlbRemoteFlushReceived, others.into());
+            self.shootdowns.add(Shootdowns { rounds: 1, whole, pages: one_by_one });
+        }
+    }
+
+    /// What the other CPUs that have the address space loaded have to do since the step began.
+    pub fn shootdowns(&self) -> Shootdowns {
+        self.shootdowns
+    }
+
+    /// Does what another CPU's step has asked of this one (`flush_tlb_func` in its interrupt).
+    pub fn receive(&mut self, asked: Shootdowns) {
+        self.because(Cause::Ipi, |cx| {
+            cx.work(Work::IpiReceive, asked.rounds.into());
+            cx.flush_own_tlb(asked.whole, asked.pages);
+        });
+    }
+
+    fn flush_own_tlb(&mut self, whole: u32, pages: u32) {
+        self.work(Work::TlbFlush, whole.into());
+        self.work(Work::TlbFlushPage, pages.into());
     }
 
     /// Counts an event.

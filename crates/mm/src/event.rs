@@ -67,6 +67,15 @@ vm_events! {
     SimExtfrag = "sim_mm_page_alloc_extfrag",
     /// The same with a fallback order below that of a pageblock: the block is shared from now on.
     SimExtfragFragmenting = "sim_mm_page_alloc_extfrag_fragmenting",
+    /// Flushes of a CPU's whole TLB that it has asked for itself (`nr_tlb_local_flush_all`; as the next three, in kernels
+    /// with `CONFIG_DEBUG_TLBFLUSH` only, which distributions do not set).
+    SimTlbLocalFlushAll = "sim_nr_tlb_local_flush_all",
+    /// Pages that a CPU has flushed one by one from its TLB for itself (`nr_tlb_local_flush_one`).
+    SimTlbLocalFlushOne = "sim_nr_tlb_local_flush_one",
+    /// Flushes that other CPUs were interrupted for (`nr_tlb_remote_flush`).
+    SimTlbRemoteFlush = "sim_nr_tlb_remote_flush",
+    /// CPUs interrupted for them (`nr_tlb_remote_flush_received`).
+    SimTlbRemoteFlushReceived = "sim_nr_tlb_remote_flush_received",
 }
 
 const EVENTS: usize = Event::ALL.len();

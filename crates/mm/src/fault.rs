@@ -213,7 +213,7 @@ impl FaultControl {
             mm.free(cx, frame, Order::HUGE);
             return Next::Done(FaultDone::OutOfMemory);
         };
-        primitive::clear(&mut mm.frames, cx, frame, Order::HUGE);
+        mm.clear(cx, frame, Order::HUGE);
         mm.isolate(cx, frame, Order::HUGE);
         mm.isolate(cx, space.tables.frame(deposit), Order::BASE);
         Next::Later(Phase::HugeMap { frame, deposit })
@@ -299,7 +299,7 @@ pub(crate) fn map_base(
     node: NodeId,
 ) -> Option<()> {
     let frame = mm.alloc(cx, &AllocRequest::gfp_highuser_movable(node))?;
-    primitive::clear(&mut mm.frames, cx, frame, Order::BASE);
+    mm.clear(cx, frame, Order::BASE);
     mm.map_new_folio(cx, frame, space.family, vpn, Order::BASE);
     space.tables.set_pte(cx, table, vpn, Pte::written(frame));
     space.rss += 1;
@@ -319,12 +319,12 @@ fn write_protected(mm: &mut Mm, space: &mut AddressSpace, cx: &mut Cx, table: Ta
     let frame = mm.alloc(cx, &AllocRequest::gfp_highuser_movable(mm.node_of_cpu(cx.cpu())))?;
     mm.map_new_folio(cx, frame, space.family, vpn, Order::BASE);
     if was.is_zero_page() {
-        primitive::clear(&mut mm.frames, cx, frame, Order::BASE);
+        mm.clear(cx, frame, Order::BASE);
         space.rss += 1;
     } else {
-        primitive::copy(&mut mm.frames, cx, was.pfn(), frame, Order::BASE);
+        mm.copy(cx, was.pfn(), frame, Order::BASE);
     }
-    primitive::flush_tlb(cx);
+    primitive::flush_tlb_range(cx, 1);
     space.tables.set_pte(cx, table, vpn, Pte::written(frame));
     if !was.is_zero_page()
         && let Some(folio) = mm.unmap_base(cx, was.pfn())

@@ -51,7 +51,8 @@ impl Fork {
             },
         };
         if let Some(undo) = &mut self.undo {
-            return match undo.step(mm, &mut child, cx, horizon) {
+            // The child has never run anywhere.
+            return match cx.on_unloaded(|cx| undo.step(mm, &mut child, cx, horizon)) {
                 Step::Done(_) => {
                     child.end(mm, cx);
                     Step::Done(Err(Errno::NOMEM))
@@ -131,10 +132,12 @@ impl Fork {
     /// Takes back what was copied, all at once.
     pub fn abort(&mut self, mm: &mut Mm, cx: &mut Cx) {
         if let Some(child) = self.child.take() {
-            if let Some(mut undo) = self.undo.take() {
-                undo.abort(mm, cx);
-            }
-            child.exit(mm, cx);
+            cx.on_unloaded(|cx| {
+                if let Some(mut undo) = self.undo.take() {
+                    undo.abort(mm, cx);
+                }
+                child.exit(mm, cx);
+            });
         }
     }
 }

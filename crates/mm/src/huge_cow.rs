@@ -99,9 +99,9 @@ impl HugeCopy {
         if let Some(frame) = frame {
             cx.count(Event::ThpFaultAlloc, 1);
             if self.was.is_zero_page() {
-                primitive::clear(&mut mm.frames, cx, frame, Order::HUGE);
+                mm.clear(cx, frame, Order::HUGE);
             } else {
-                primitive::copy(&mut mm.frames, cx, self.was.pfn(), frame, Order::HUGE);
+                mm.copy(cx, self.was.pfn(), frame, Order::HUGE);
             }
             mm.isolate(cx, frame, Order::HUGE);
             return self.later(Phase::Replace { frame });
@@ -121,7 +121,7 @@ impl HugeCopy {
             mm.free(cx, frame, Order::HUGE);
             return Copied::Done;
         };
-        primitive::flush_tlb(cx);
+        primitive::flush_tlb_range(cx, AddressSpace::HUGE_PAGES);
         mm.map_new_folio(cx, frame, space.family, huge_range(self.vpn).start, Order::HUGE);
         space.tables.set_pmd(cx, slot, Pte::written_huge(frame));
         if self.was.is_zero_page() {
@@ -145,7 +145,7 @@ impl HugeCopy {
             return Copied::NotYet;
         }
         for (n, frame) in (0..).zip(&self.pages) {
-            primitive::copy(&mut mm.frames, cx, self.was.pfn().plus(n), *frame, Order::BASE);
+            mm.copy(cx, self.was.pfn().plus(n), *frame, Order::BASE);
         }
         self.later(Phase::ReplaceByBase)
     }
@@ -161,7 +161,7 @@ impl HugeCopy {
             mm.map_new_folio(cx, frame, space.family, start.plus(n), Order::BASE);
             space.tables.set_pte(cx, table, start.plus(n), Pte::written(frame));
         }
-        primitive::flush_tlb(cx);
+        primitive::flush_tlb_range(cx, AddressSpace::HUGE_PAGES);
         space.tables.link_pte_table(cx, slot, table);
         self.put_old(mm, cx);
         Copied::Done

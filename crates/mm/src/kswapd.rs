@@ -5,7 +5,7 @@
 use units::{Order, Picos};
 
 use crate::{
-    Mm, buddy,
+    Mm,
     cost::Cx,
     event::Event,
     gfp::{Mark, Urgency},
@@ -122,7 +122,9 @@ impl Mm {
                     return self.settle_kswapd(cx, node, false);
                 }
                 // One hold of the lists' lock finds them without anything that could go.
-                buddy::lock(cx);
+                if let Some(zone) = self.zones.iter().position(|zone| zone.node == self.nodes[node]) {
+                    self.lru.look(cx, zone);
+                }
                 if priority > 1 {
                     self.kswapds[node].state = State::Balancing { wish, priority: priority - 1 };
                     return Step::More;

@@ -18,7 +18,9 @@
 //! | `mm/page_alloc.c`        | `watermark.rs`  | boost, OOM victims, `totalreserve_pages`                            |
 //! | `mm/mmap.c`, `mm/madvise.c` | `vma.rs`, `address_space.rs` | files, shared and fixed mappings, mremap, mprotect  |
 //! | `mm/memory.c`            | `page_table.rs`, `pte.rs`, `unmap.rs`, `fork.rs`, `fault.rs` | files, swap            |
-//! | `mm/mmu_gather.c`        | `mmu_gather.rs` | other CPUs                                                          |
+//! | `mm/mmu_gather.c`        | `mmu_gather.rs` |                                                                     |
+//! | `arch/x86/mm/tlb.c`      | `primitive.rs`, `cost.rs` | lazy TLBs, address space identifiers, the heuristics before 3.17 |
+//! | `kernel/locking/qspinlock.c` | `spin.rs`   | the queue                                                           |
 //! | `mm/huge_memory.c`       | `thp.rs`        | folio splits                                                        |
 //! | `mm/huge_memory.c`       | `huge_cow.rs`   |                                                                     |
 //! | `mm/swap.c`              | `lru.rs`        | files, activation, rotation                                         |
@@ -32,6 +34,7 @@
 
 pub mod address_space;
 pub mod alloc;
+mod bandwidth;
 pub mod buddy;
 pub mod check;
 pub mod cost;
@@ -55,6 +58,7 @@ pub mod pte;
 mod reserve;
 pub mod rmap;
 pub mod slab;
+pub mod spin;
 pub mod step;
 pub mod thp;
 pub mod touch;
@@ -79,6 +83,7 @@ pub use watermark::{Marks, automatic_min_free_kbytes};
 pub use zone::{MachineView, NodeView, Settings, ZoneKind, ZoneView};
 pub use zone_state::ZoneState;
 
+use bandwidth::Bandwidth;
 use cost::{Cx, Prices};
 use event::Counters;
 use kswapd::Kswapd;
@@ -118,6 +123,7 @@ pub struct Mm {
     pub lru: Lru,
     /// Kernel objects.
     pub slabs: Slabs,
+    bandwidth: Bandwidth,
     kswapds: Vec<Kswapd>,
     /// Nodes whose kswapd was woken, by position.
     woken: Vec<usize>,
@@ -158,8 +164,9 @@ impl Mm {
         let node_of_zone: Vec<usize> = places.iter().map(|(node, _)| *node).collect();
         let lru = Lru::new(variant.lru_by, &node_of_zone, cpu_nodes.len());
         let (rmap, thp, slabs) = (Rmap::default(), Thp::default(), Slabs::new(cpu_nodes.len(), machine.nodes.len()));
+        let bandwidth = Bandwidth::default();
         let (kswapds, woken) = (vec![Kswapd::default(); machine.nodes.len()], Vec::new());
-        Self { frames, rmap, thp, lru, slabs, kswapds, woken, zones, zonelists, nodes, cpu_nodes, variant }
+        Self { frames, rmap, thp, lru, slabs, bandwidth, kswapds, woken, zones, zonelists, nodes, cpu_nodes, variant }
     }
 
     /// Takes over settings that marks, reserves and limits depend on: a write to `vm.min_free_kbytes` and its like;

@@ -71,7 +71,8 @@ impl List {
     }
 
     /// Takes off a frame that is on this list.
-    #[inline]
+    #[inline(always)]
+    #[expect(clippy::inline_always, reason = "in the innermost loops of the buddy allocator and of the LRU lists")]
     pub fn remove(&mut self, mut threads: Threads<'_>, pfn: Pfn) {
         let Links { prev, next } = threads.get(pfn);
         if prev == NIL {

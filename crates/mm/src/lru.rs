@@ -13,10 +13,15 @@ use crate::{
     frame::{FrameFlag, FrameTable},
     list::List,
     rmap::Unmapped,
+    spin::SpinLock,
+    step::RUN,
 };
 
 /// The most folios that a batch of any version holds.
 const BATCH_MAX: usize = 31;
+/// Folios that leave their lists under one hold of a lock.
+const RUN_MAX: usize = 32;
+const _: () = assert!(RUN_MAX as u64 == RUN);
 
 /// Who has LRU lists.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
@@ -46,6 +51,8 @@ impl LruKind {
 pub struct Lruvec {
     lists: [List; LruKind::ALL.len()],
     frames: [u64; LruKind::ALL.len()],
+    /// `lru_lock`: of the zone up to 4.7, of the node up to 5.10.
+    lock: SpinLock,
 }
 
 impl Lruvec {
@@ -77,6 +84,26 @@ impl Lruvec {
 struct Batch {
     folios: [Pfn; BATCH_MAX],
     len: u8,
+}
+
+/// Folios of one size that are given back together: as many as one hold of a lock takes (`SWAP_CLUSTER_MAX`).
+#[derive(Debug)]
+pub(crate) struct Run {
+    folios: [Pfn; RUN_MAX],
+    len: usize,
+    order: Order,
+}
+
+impl Run {
+    /// For base pages; none yet.
+    pub(crate) const EMPTY: Self = Self { folios: [Pfn(0); RUN_MAX], len: 0, order: Order::BASE };
+
+    /// One more.
+    #[inline]
+    pub(crate) fn push(&mut self, head: Pfn) {
+        self.folios[self.len] = head;
+        self.len += 1;
+    }
 }
 
 /// LRU lists and the batches before them.
@@ -114,6 +141,13 @@ impl Lru {
         usize::from(self.of_zone[zone])
     }
 
+    /// Takes the lock of the lists of a zone's folios, finds nothing to do, and lets it go.
+    pub(crate) fn look(&mut self, cx: &mut Cx<'_>, zone: usize) {
+        let at = self.of_zone(zone);
+        self.lruvecs[at].lock.acquire(cx, Cause::LruLock);
+        self.lruvecs[at].lock.release(cx);
+    }
+
     /// The folios in a CPU's batch, oldest first.
     pub fn batch(&self, cpu: CpuId) -> &[Pfn] {
         let batch = &self.batches[cpu.0 as usize];
@@ -123,6 +157,40 @@ impl Lru {
     /// How many CPUs have batches.
     pub fn cpus(&self) -> u32 {
         u32::try_from(self.batches.len()).expect("fewer than 2^32 CPUs")
+    }
+}
+
+/// The lists whose lock is held while folios are moved one after the other, as long as they are of the same lists
+/// (`folio_lruvec_relock_irqsave`).
+#[derive(Clone, Copy, Debug, Default)]
+struct Relock {
+    held: Option<usize>,
+    moves: u64,
+}
+
+impl Relock {
+    /// The lists at `at`, to move one folio.
+    #[inline]
+    fn lists<'a>(&mut self, lru: &'a mut Lru, cx: &mut Cx<'_>, at: usize) -> &'a mut Lruvec {
+        if self.held != Some(at) {
+            self.change(lru, cx, at);
+        }
+        self.moves += 1;
+        &mut lru.lruvecs[at]
+    }
+
+    #[inline(never)]
+    fn change(&mut self, lru: &mut Lru, cx: &mut Cx<'_>, at: usize) {
+        self.end(lru, cx);
+        self.held = Some(at);
+        lru.lruvecs[at].lock.acquire(cx, Cause::LruLock);
+    }
+
+    fn end(&mut self, lru: &mut Lru, cx: &mut Cx<'_>) {
+        if let Some(at) = self.held.take() {
+            cx.work(Work::LruMove, std::mem::take(&mut self.moves));
+            lru.lruvecs[at].lock.release(cx);
+        }
     }
 }
 
@@ -149,20 +217,20 @@ impl Mm {
         if count == 0 {
             return;
         }
-        cx.because(Cause::LruLock, |cx| cx.work(Work::LockPair, 1));
         let kind = self.variant.lru_new_anon;
         let mut dropped = [Pfn(0); BATCH_MAX];
         let mut drops = 0;
+        let mut relock = Relock::default();
         for head in folios[..count].iter().copied() {
             if let Some(order) = self.frames.leave_batch(head, kind == LruKind::ActiveAnon) {
                 let at = self.lruvec_of(head);
-                self.lru.lruvecs[at].insert(&mut self.frames, kind, head, order);
+                relock.lists(&mut self.lru, cx, at).insert(&mut self.frames, kind, head, order);
             } else {
                 dropped[drops] = head;
                 drops += 1;
             }
         }
-        cx.work(Work::LruMove, (count - drops) as u64);
+        relock.end(&mut self.lru, cx);
         // The last is freed first, as `release_pages` does it.
         for head in dropped[..drops].iter().rev().copied() {
             let order = self.frames.allocated(head).expect("a dropped folio is not freed yet");
@@ -172,19 +240,34 @@ impl Mm {
 
     /// Gives back the last reference but for that of a batch: the folio is freed, now or when the batch is drained
     /// (`folio_put`).
-    #[inline]
     pub(crate) fn put_folio(&mut self, cx: &mut Cx, folio: Unmapped) {
-        let Unmapped { head, order } = folio;
-        if let Some(is_active) = self.frames.leave_lru(head) {
-            let kind = if is_active { LruKind::ActiveAnon } else { LruKind::InactiveAnon };
-            let at = self.lruvec_of(head);
-            self.lru.lruvecs[at].remove(&mut self.frames, kind, head, order);
-            cx.work(Work::LruMove, 1);
-        } else if self.frames.has(head, FrameFlag::InBatch) {
-            self.frames.mark(head, FrameFlag::Dropped, true);
-            return;
+        let mut run = Run { order: folio.order, ..Run::EMPTY };
+        run.push(folio.head);
+        self.put_run(cx, &mut run);
+    }
+
+    /// The same for folios that leave their lists all under one lock, and are freed then (`release_pages`).
+    pub(crate) fn put_run(&mut self, cx: &mut Cx, run: &mut Run) {
+        let (count, order) = (std::mem::take(&mut run.len), run.order);
+        let mut free = 0;
+        let mut relock = Relock::default();
+        for at in 0..count {
+            let head = run.folios[at];
+            if let Some(is_active) = self.frames.leave_lru(head) {
+                let kind = if is_active { LruKind::ActiveAnon } else { LruKind::InactiveAnon };
+                let lruvec = self.lruvec_of(head);
+                relock.lists(&mut self.lru, cx, lruvec).remove(&mut self.frames, kind, head, order);
+            } else if self.frames.has(head, FrameFlag::InBatch) {
+                self.frames.mark(head, FrameFlag::Dropped, true);
+                continue;
+            }
+            run.folios[free] = head;
+            free += 1;
         }
-        self.free(cx, head, order);
+        relock.end(&mut self.lru, cx);
+        for head in &run.folios[..free] {
+            self.free(cx, *head, order);
+        }
     }
 
     /// References to a folio: its mappings, and a batch (`folio_ref_count`).

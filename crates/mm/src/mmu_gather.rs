@@ -1,19 +1,23 @@
 //! Linux: mm/mmu_gather.c, release_pages() in mm/swap.c (v6.1).
-//! Differs: batches are one list with marks at their borders; a flush frees a run of folios at a time.
+//! Differs: batches are one list with marks at their borders; a flush frees a run of folios at a time, after which the
+//! lock of their LRU list is let go; the TLB is flushed before page tables are unlinked, for them too.
 //!
 //! Frames that lost their last mapping wait here until the TLB is flushed, and go back a batch at a time. Until then they
 //! are what they were, with no mapping left; the frames that hold the batches are isolated.
 
-use units::{Order, Pfn};
+use units::{Order, Pfn, Vpn};
 
 use crate::{
     Mm,
     cost::Cx,
     frame::{Held, Holdings},
     gfp::AllocRequest,
+    lru::Run,
+    page_table::Level,
     primitive,
     rmap::Unmapped,
     step::RUN,
+    vma::PageRange,
 };
 
 /// Folios that fit into the gather itself.
@@ -34,10 +38,21 @@ pub(crate) struct MmuGather {
     folios: Vec<Unmapped>,
     /// Frames that hold the further batches.
     batches: Vec<Pfn>,
-    /// Was anything unmapped since the last flush?
-    stale: bool,
+    /// A process ends (`fullmm`).
+    everything: bool,
+    /// What was unmapped since the last flush.
+    stale: Option<Stale>,
     /// The TLB is flushed, and folios are being freed.
     flush: Option<Flush>,
+}
+
+/// Translations that TLBs may still hold: all of a range.
+#[derive(Clone, Copy, Debug)]
+struct Stale {
+    start: Vpn,
+    end: Vpn,
+    /// The smallest of them.
+    level: Level,
 }
 
 /// How far a flush has come.
@@ -103,9 +118,26 @@ pub(crate) enum Room {
 }
 
 impl MmuGather {
-    /// A mapping was taken away: the TLB may still hold it.
-    pub(crate) fn note_unmapped(&mut self) {
-        self.stale = true;
+    /// For the end of a process.
+    pub(crate) fn of_everything() -> Self {
+        Self { everything: true, ..Self::default() }
+    }
+
+    /// Mappings were taken away, entries of tables of `level`: the TLB may still hold them.
+    #[inline]
+    pub(crate) fn note_unmapped(&mut self, range: PageRange, level: Level) {
+        let PageRange { start, end } = range;
+        let stale = self.stale.get_or_insert(Stale { start, end, level });
+        *stale = Stale { start: stale.start.min(start), end: stale.end.max(end), level: stale.level.min(level) };
+    }
+
+    /// The tables that cover nothing outside `gap` will go: what is flushed begins where they do.
+    pub(crate) fn note_tables(&mut self, gap: PageRange) {
+        if let Some(stale) = &mut self.stale {
+            let tables = [Level::Pmd, Level::Pud, Level::Pgd].map(|level| level.entry_range(stale.start));
+            stale.start =
+                tables.iter().filter(|table| gap.covers(**table)).map(|table| table.start).fold(stale.start, Vpn::min);
+        }
     }
 
     /// Takes a folio that nobody maps (`tlb_remove_page`).
@@ -131,8 +163,12 @@ impl MmuGather {
 
     /// Flushes the TLB and begins to free the folios (`tlb_flush_mmu`).
     pub(crate) fn begin_flush(&mut self, cx: &mut Cx) {
-        if std::mem::take(&mut self.stale) {
-            primitive::flush_tlb(cx);
+        match self.stale.take() {
+            Some(_) if self.everything => primitive::flush_tlb(cx),
+            Some(Stale { start, end, level }) => {
+                primitive::flush_tlb_range(cx, (end.0 - start.0).div_ceil(level.entry_pages()));
+            }
+            None => {}
         }
         if !self.folios.is_empty() {
             self.flush = Some(Flush::of_batch(0, BUNDLE.min(self.folios.len())));
@@ -147,6 +183,7 @@ impl MmuGather {
     /// Frees the next run of folios.
     pub(crate) fn release_run(&mut self, mm: &mut Mm, cx: &mut Cx) {
         let mut left = RUN;
+        let mut run = Run::EMPTY;
         // Bound: each turn frees a folio or begins a batch.
         while left > 0
             && let Some(flush) = &mut self.flush
@@ -156,15 +193,22 @@ impl MmuGather {
                 mm.lru_add_drain(cx);
             }
             if let Some(folio) = flush.next(&self.folios) {
-                mm.put_folio(cx, folio);
                 left -= 1;
-            } else if flush.end < self.folios.len() {
+                match folio.order {
+                    Order::BASE => run.push(folio.head),
+                    _ => mm.put_folio(cx, folio),
+                }
+                continue;
+            }
+            mm.put_run(cx, &mut run);
+            if flush.end < self.folios.len() {
                 *flush = Flush::of_batch(flush.end, (flush.end + BATCH).min(self.folios.len()));
             } else {
                 self.folios.clear();
                 self.flush = None;
             }
         }
+        mm.put_run(cx, &mut run);
     }
 
     /// Gives back the batches' own frames at the end of the operation (`tlb_finish_mmu`).

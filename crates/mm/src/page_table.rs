@@ -37,12 +37,12 @@ impl Level {
     }
 
     /// Base pages that one entry covers.
-    const fn entry_pages(self) -> u64 {
+    pub(crate) const fn entry_pages(self) -> u64 {
         1 << (self as u32 * BITS)
     }
 
     /// The pages that the entry for `vpn` covers.
-    const fn entry_range(self, vpn: Vpn) -> PageRange {
+    pub(crate) const fn entry_range(self, vpn: Vpn) -> PageRange {
         PageRange::new(Vpn(vpn.0 & !(self.entry_pages() - 1)), self.entry_pages())
     }
 
@@ -364,7 +364,7 @@ impl PageTables {
 
     fn alloc_table(&mut self, mm: &mut Mm, cx: &mut Cx, level: Level) -> Option<TableId> {
         let frame = mm.alloc(cx, &AllocRequest::gfp_pgtable_user(mm.node_of_cpu(cx.cpu())))?;
-        primitive::clear(&mut mm.frames, cx, frame, Order::BASE);
+        mm.clear(cx, frame, Order::BASE);
         mm.frames.set(frame, Frame::PageTable);
         mm.zone_of_mut(frame).page_tables.0 += 1;
         self.counts[level as usize] += 1;

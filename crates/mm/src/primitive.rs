@@ -1,14 +1,15 @@
-//! Linux: arch/x86/mm/fault.c, include/linux/highmem.h (v6.1).
-//! Differs: nothing is cleared or copied but the words that tests keep; it is priced.
+//! Linux: arch/x86/mm/fault.c, arch/x86/mm/tlb.c (v6.1).
+//! Differs: nothing is flushed; it is priced.
 //!
 //! The operations that faults and system calls on address spaces are made of. They charge themselves.
 
-use units::{Order, Pfn, Vpn};
+use units::Vpn;
 
-use crate::{
-    cost::{Cx, Work},
-    frame::FrameTable,
-};
+use crate::cost::{Cx, Work};
+
+/// Up to so many pages are flushed from the TLB one by one; for more, all of it is flushed.
+// tlb_single_page_flush_ceiling, arch/x86/mm/tlb.c (v3.17 and later).
+const FLUSH_ONE_BY_ONE_MAX: u64 = 33;
 
 /// Entering the kernel for an access where nothing is mapped, and leaving it.
 pub(crate) fn bad_access(cx: &mut Cx) {
@@ -28,27 +29,19 @@ pub(crate) fn user_touch(cx: &mut Cx, n: u64) {
     cx.work(Work::UserTouch, n);
 }
 
-/// Clearing a run of frames.
-#[inline]
-pub(crate) fn clear(frames: &mut FrameTable, cx: &mut Cx, pfn: Pfn, order: Order) {
-    frames.clear_contents(pfn, order);
-    cx.work(Work::ClearFrame, u64::from(order.frames()));
-}
-
-/// Copying a run of frames to another.
-pub(crate) fn copy(frames: &mut FrameTable, cx: &mut Cx, from: Pfn, to: Pfn, order: Order) {
-    frames.copy_contents(from, to, order);
-    cx.work(Work::CopyFrame, u64::from(order.frames()));
-}
-
 /// Making, changing or removing a VMA.
 pub(crate) fn update_vma(cx: &mut Cx) {
     cx.work(Work::VmaUpdate, 1);
 }
 
-/// Flushing this CPU's TLB, whole or a part.
+/// Flushing all of an address space from the TLBs of the CPUs that run it (`flush_tlb_mm`).
 pub(crate) fn flush_tlb(cx: &mut Cx) {
-    cx.work(Work::TlbFlush, 1);
+    cx.flush_tlb(None);
+}
+
+/// Flushing so many translations, those of base pages or of huge pages, from the TLBs of these CPUs (`flush_tlb_mm_range`).
+pub(crate) fn flush_tlb_range(cx: &mut Cx, pages: u64) {
+    cx.flush_tlb(if pages <= FLUSH_ONE_BY_ONE_MAX { u32::try_from(pages).ok() } else { None });
 }
 
 /// Writing `n` page-table entries.

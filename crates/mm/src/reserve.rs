@@ -9,7 +9,7 @@
 use units::Pfn;
 
 use crate::{
-    Mm, buddy,
+    Mm,
     cost::Cx,
     frame::{Frame, FrameTable},
     gfp::AllocRequest,
@@ -71,11 +71,12 @@ impl ZoneState {
         if rules.high_atomic == HighAtomic::Nothing || self.high_atomic >= most {
             return;
         }
-        buddy::lock(cx);
+        self.buddy.lock(cx);
         if frames.blocks.migrate_type(pfn).is_requestable() {
             self.high_atomic += size;
             self.convert(frames, cx, pfn, MigrateType::HighAtomic, rules);
         }
+        self.buddy.unlock(cx);
     }
 
     /// Gives the pageblock of one free HIGHATOMIC block to another type; says whether there was one.
@@ -87,18 +88,17 @@ impl ZoneState {
         rules: &Variant,
     ) -> bool {
         let size = u64::from(frames.blocks.order().frames());
-        buddy::lock(cx);
-        for order in (0..=self.buddy.max_order().0).map(units::Order) {
-            let Some(pfn) = self.buddy.area(order).list(MigrateType::HighAtomic).first() else { continue };
+        self.buddy.lock(cx);
+        let moved = (0..=self.buddy.max_order().0).map(units::Order).any(|order| {
+            let Some(pfn) = self.buddy.area(order).list(MigrateType::HighAtomic).first() else { return false };
             if frames.blocks.migrate_type(pfn) == MigrateType::HighAtomic {
                 self.high_atomic -= size.min(self.high_atomic);
             }
             self.has_unmerged |= order >= frames.blocks.order();
-            if self.convert(frames, cx, pfn, to, rules) {
-                return true;
-            }
-        }
-        false
+            self.convert(frames, cx, pfn, to, rules)
+        });
+        self.buddy.unlock(cx);
+        moved
     }
 
     /// Changes the type of a pageblock and of its free frames; says whether those were moved. One that reaches beyond the

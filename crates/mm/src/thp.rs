@@ -87,7 +87,7 @@ impl Mm {
             let request = AllocRequest { mobility: Mobility::Unmovable, highest: ZoneKind::Normal, ..user };
             let frame = self.alloc(cx, &request)?;
             self.frames.set(frame, Frame::ZeroHuge);
-            primitive::clear(&mut self.frames, cx, frame, Order::HUGE);
+            self.clear(cx, frame, Order::HUGE);
             cx.count(Event::ThpZeroPageAlloc, 1);
             self.thp.zero = Some(HugeZero { frame, users: 0 });
         }
@@ -137,7 +137,8 @@ impl AddressSpace {
         }
         primitive::write_ptes(cx, u64::from(Order::HUGE.frames()));
         self.tables.link_pte_table(cx, slot, table);
-        primitive::flush_tlb(cx);
+        // Counted in base pages whatever they were (`flush_pmd_tlb_range`).
+        primitive::flush_tlb_range(cx, Self::HUGE_PAGES);
         if !huge.is_zero_page() {
             mm.map_huge_by_base(huge.pfn());
         }

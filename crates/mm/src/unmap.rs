@@ -9,7 +9,7 @@ use crate::{
     cost::Cx,
     frame::Holdings,
     mmu_gather::{MmuGather, Room},
-    page_table::{Pmd, PmdSlot, TableId},
+    page_table::{Level, Pmd, PmdSlot, TableId},
     primitive,
     pte::Pte,
     slab::Object,
@@ -49,7 +49,7 @@ impl Unmap {
 
     /// The end of a process: unmaps everything. [`AddressSpace::end`] does the rest.
     pub fn everything() -> Self {
-        Self::new(EVERYTHING)
+        Self { gather: MmuGather::of_everything(), ..Self::new(EVERYTHING) }
     }
 
     /// Goes on until `horizon`, at least by one run of pages.
@@ -94,6 +94,7 @@ impl Unmap {
                 self.phase = if let Some(from) = self.zap(mm, space, cx, from, horizon) {
                     Phase::Zap { from }
                 } else {
+                    self.gather.note_tables(space.vmas.gap_around(self.range));
                     self.gather.begin_flush(cx);
                     Phase::Finish
                 };
@@ -163,7 +164,7 @@ impl Unmap {
                 Pmd::None => {}
                 Pmd::Huge(huge) => {
                     assert_eq!(part.pages(), AddressSpace::HUGE_PAGES, "a cut huge page was split when its VMA was");
-                    self.zap_huge(mm, space, cx, slot, huge);
+                    self.zap_huge(mm, space, cx, (slot, part), huge);
                 }
                 Pmd::Table(table) => {
                     rest.start = self.zap_table(mm, space, cx, table, part, horizon);
@@ -209,6 +210,7 @@ impl Unmap {
         let mut folios = 0;
         let first = usize::try_from(run.start.0 % AddressSpace::HUGE_PAGES).expect("below 512");
         let ptes = &mut space.tables.ptes_mut(table)[first..][..usize::try_from(run.pages()).expect("at most 512")];
+        let cleared = present(ptes, run.start);
         for (vpn, pte) in (run.start.0..).zip(ptes).filter(|(_, pte)| pte.is_present()) {
             let was = std::mem::take(pte);
             unmapped += 1;
@@ -227,7 +229,7 @@ impl Unmap {
         primitive::scan_ptes(cx, stopped.0 - run.start.0);
         if unmapped > 0 {
             primitive::write_ptes(cx, unmapped);
-            self.gather.note_unmapped();
+            self.gather.note_unmapped(PageRange { end: cleared.end.min(stopped), ..cleared }, Level::Pte);
             space.rss -= folios;
         }
         if room == Room::None {
@@ -236,10 +238,17 @@ impl Unmap {
         stopped
     }
 
-    fn zap_huge(&mut self, mm: &mut Mm, space: &mut AddressSpace, cx: &mut Cx, slot: PmdSlot, huge: Pte) {
+    fn zap_huge(
+        &mut self,
+        mm: &mut Mm,
+        space: &mut AddressSpace,
+        cx: &mut Cx,
+        (slot, part): (PmdSlot, PageRange),
+        huge: Pte,
+    ) {
         primitive::scan_ptes(cx, 1);
         space.tables.set_pmd(cx, slot, Pte::NONE);
-        self.gather.note_unmapped();
+        self.gather.note_unmapped(part, Level::Pmd);
         let deposit = space.tables.withdraw(slot);
         space.tables.free_pte_table(mm, cx, deposit);
         if !huge.is_zero_page() {
@@ -251,4 +260,11 @@ impl Unmap {
             }
         }
     }
+}
+
+/// From the first to the last of these entries that maps a page; nothing where none does.
+fn present(ptes: &[Pte], start: Vpn) -> PageRange {
+    let before = ptes.iter().take_while(|pte| !pte.is_present()).count();
+    let behind = ptes[before..].iter().rev().take_while(|pte| !pte.is_present()).count();
+    PageRange { start: start.plus(before as u64), end: start.plus((ptes.len() - behind) as u64) }
 }

@@ -5,7 +5,7 @@ use units::{CpuId, Frames, NodeId, Order, Pfn};
 
 use crate::{
     ZoneFigures,
-    buddy::{self, Block, Buddy},
+    buddy::{Block, Buddy},
     cost::Cx,
     event::Event,
     fallback::Want,
@@ -165,12 +165,14 @@ impl ZoneState {
                 return listed;
             }
         }
-        buddy::lock(cx);
-        if may_use_reserve && let Some(pfn) = self.buddy.take_smallest(frames, cx, want.order, MigrateType::HighAtomic)
-        {
-            return Some(pfn);
-        }
-        Some(self.buddy.take_or_fall_back(frames, cx, want, self.end, rules)?.0)
+        self.buddy.lock(cx);
+        let reserved = may_use_reserve
+            .then(|| self.buddy.take_smallest(frames, cx, want.order, MigrateType::HighAtomic))
+            .flatten();
+        let taken =
+            reserved.or_else(|| self.buddy.take_or_fall_back(frames, cx, want, self.end, rules).map(|(pfn, _)| pfn));
+        self.buddy.unlock(cx);
+        taken
     }
 
     /// Gives a block of a pageblock of type `list` to the CPU's list or to the free lists; `free_unref_page`, `free_one_page`.
@@ -193,8 +195,9 @@ impl ZoneState {
             }
         } else {
             frames.set(block.pfn, Frame::Interior);
-            buddy::lock(cx);
+            self.buddy.lock(cx);
             self.buddy.give(frames, cx, block, list, None, rules);
+            self.buddy.unlock(cx);
         }
     }
 }

@@ -14,7 +14,7 @@
 //! | `inject.rs` | for tests: one step of a run loses something |
 //! | `trace.rs` | trace events as lines |
 //!
-//! Not there yet: contended spin locks, interrupts.
+//! Not there yet: hardware threads that share a core (their prices are there: `Prices::shared_core`).
 
 mod clock;
 mod daemon;
@@ -38,7 +38,7 @@ use std::{cell::RefCell, rc::Rc};
 
 use mm::{MachineSpec, Mm, Settings, Variant, cost::Prices, event::Counters, thp::ThpEnabled};
 use os::Placement;
-use units::{Bytes, CpuId, Frames, Picos};
+use units::{Bytes, BytesPerSecond, CpuId, Frames, NodeId, Picos};
 
 use draw::Draws;
 pub use executor::{Entries, EntryFuture};
@@ -70,6 +70,8 @@ pub struct Config {
     pub use_zero_page: bool,
     /// What primitive operations take.
     pub prices: Prices,
+    /// Nodes whose memory gives so much to all CPUs together; the others have no limit.
+    pub bandwidth: Vec<(NodeId, BytesPerSecond)>,
     /// How many CPUs tasks are spread over.
     pub cpus: usize,
     /// How much may be mapped.
@@ -138,6 +140,9 @@ pub fn simulate_with<T: 'static>(
     let mut world = World::new(mm, config.cpus, config.prices.clone(), QUANTUM, config.cap);
     world.start_clocks(Draws::new(config.seed));
     world.hold(config.held);
+    for (node, limit) in &config.bandwidth {
+        world.mm.limit_bandwidth(*node, *limit);
+    }
     world.injector.wanted = options.loss;
     world.trace = options.trace_lines.map(Trace::new);
     world.mm.trace_extfrag(world.trace.is_some());

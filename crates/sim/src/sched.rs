@@ -3,7 +3,7 @@
 //! A step is never interrupted: between two of them a CPU looks at its queue, as the kernel does on the way back to user mode
 //! and where it calls `cond_resched`. Ticks are no events of their own; a CPU with somebody waiting looks at each of them.
 
-use mm::cost::{Cause, Cx, Work};
+use mm::cost::{Cause, Cx, Shootdowns, Work};
 use units::{CpuId, Picos, Time};
 
 use crate::{
@@ -31,6 +31,8 @@ pub(crate) struct Cpu {
     pub(crate) is_spinning: bool,
     /// It stands in the one order.
     is_ordered: bool,
+    /// What other CPUs have interrupted it for; its next step pays.
+    pub(crate) asked: Shootdowns,
 }
 
 impl Cpu {

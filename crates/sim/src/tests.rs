@@ -18,6 +18,7 @@ fn config(thp_enabled: ThpEnabled) -> Config {
         thp_enabled,
         use_zero_page: true,
         prices: Prices::new(|work| if work == Work::UserTouch { Picos(0) } else { Picos::from_nanos(50) }),
+        bandwidth: Vec::new(),
         cpus: 2,
         cap: Bytes::mib(6),
         seed: 1,

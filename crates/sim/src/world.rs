@@ -8,7 +8,7 @@ use std::cell::RefCell;
 use mm::{
     ControlId, Mm,
     address_space::{AddressSpace, MMAP_BASE},
-    cost::{Cx, Prices},
+    cost::{Cx, Prices, Shootdowns},
     event::Counters,
     fault::{Access, FaultDone},
     step::Step,
@@ -114,7 +114,9 @@ impl World {
             return;
         }
         let id = self.create_space();
-        let mut cx = Cx::new(CpuId(0), Time(0), &self.prices, &mut self.counters);
+        // It takes no time, so that no lock was ever held by init at an instant that is still to come.
+        let prices = Prices::free();
+        let mut cx = Cx::new(CpuId(0), Time(0), &prices, &mut self.counters);
         let space = self.spaces[id.0 as usize].as_mut().expect("it was just made");
         let range = space.mmap(&mut self.mm, &mut cx, frames.0).expect("an empty address space has room");
         space.madvise(&mut self.mm, &mut cx, range, HugeAdvice::NoHugePage).expect("the range was just mapped");
@@ -255,6 +257,23 @@ impl World {
         self.wake(task, at, Enqueue::Woken);
     }
 
+    /// The CPUs that ran a task of an address space while a step of it asked something of them owe it.
+    fn interrupt(&mut self, space: SpaceId, from: CpuId, asked: Shootdowns) {
+        if asked.rounds > 0 {
+            let sharers: Vec<usize> = self.sharers(space, from).collect();
+            for other in sharers {
+                self.cpus[other].asked.add(asked);
+            }
+        }
+    }
+
+    /// The CPUs, but for one, that run a task of an address space now.
+    fn sharers(&self, space: SpaceId, but: CpuId) -> impl Iterator<Item = usize> + '_ {
+        let runs = move |cpu: &Cpu| cpu.running.is_some_and(|task| self.tasks[task.0 as usize].space == space);
+        let cpus = self.cpus.iter().enumerate();
+        cpus.filter(move |(id, cpu)| *id != but.0 as usize && runs(cpu)).map(|(id, _)| id)
+    }
+
     /// The current task has ended, by itself or because the kernel ended it. The last task of a process first takes its
     /// memory with it, step by step.
     pub(crate) fn end(&mut self) {
@@ -334,13 +353,17 @@ impl World {
     /// One step of the operation that a task is in; true when the kernel ends the task. Its effects happen at its start,
     /// its price is paid after.
     fn step(&mut self, id: TaskId, cpu: CpuId, horizon: Time) -> bool {
+        let space_id = self.tasks[id.0 as usize].space;
+        let sharers = u32::try_from(self.sharers(space_id, cpu).count()).expect("fewer than 2^32 CPUs");
         let task = &mut self.tasks[id.0 as usize];
         let TaskState::Kernel(operation) = &mut task.state else {
             unreachable!("only operations are stepped");
         };
         let start = self.cpus[cpu.0 as usize].clock;
         let loss = self.injector.begin(&self.counters);
-        let mut cx = Cx::new(cpu, start, &self.prices, &mut self.counters).acting_for(ControlId(id.0));
+        let cx = Cx::new(cpu, start, &self.prices, &mut self.counters);
+        let mut cx = cx.acting_for(ControlId(id.0)).with_sharers(sharers);
+        cx.receive(std::mem::take(&mut self.cpus[cpu.0 as usize].asked));
         let space = self.spaces[task.space.0 as usize].as_mut().expect("a live task has an address space");
         let progress = operation.step(&mut self.mm, space, &mut cx, horizon, &mut self.left[task.space.0 as usize]);
         match progress {
@@ -351,7 +374,7 @@ impl World {
             }
             Progress::More | Progress::Done(_) | Progress::Forked(_) => {}
         }
-        let (mut end, spent, faults) = (cx.now(), cx.spent(), cx.faults());
+        let (mut end, spent, faults, shootdowns) = (cx.now(), cx.spent(), cx.faults(), cx.shootdowns());
         if let Some(trace) = &mut self.trace {
             trace.take(&mut self.mm, id, cpu, start);
         }
@@ -364,6 +387,7 @@ impl World {
         self.hash.fold(end, cpu, Mark::Faults, faults.fold);
         let keeps = matches!(progress, Progress::More) && operation.keeps_lock();
         let downgrades = operation.is_downgraded();
+        self.interrupt(space_id, cpu, shootdowns);
         if !keeps {
             self.unlock(id, end);
         } else if downgrades && self.mm.variant().munmap_downgrades {

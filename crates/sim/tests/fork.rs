@@ -23,6 +23,7 @@ fn machine(frames: u32) -> Config {
         thp_enabled: ThpEnabled::Madvise,
         use_zero_page: true,
         prices: Prices::new(|work| Picos(100_000 + work as u64)),
+        bandwidth: Vec::new(),
         cpus: 2,
         cap: Bytes::mib(64),
         seed: 1,

@@ -28,6 +28,7 @@ fn machine() -> Config {
         thp_enabled: ThpEnabled::Always,
         use_zero_page: true,
         prices: prices(),
+        bandwidth: Vec::new(),
         cpus: 2,
         cap: Bytes::mib(32),
         seed: 1,
@@ -43,7 +44,7 @@ fn entries(name: &'static str, params: Vec<u8>) -> EntryFuture {
 }
 
 fn run(page: &str, model: &str, loss: Option<Injection>) -> (Outcome, Finish, Extra) {
-    let params = [("page", page), ("model", model), ("tasks", "2"), ("iterations", "1"), ("warmup", "0")];
+    let params = [("page", page), ("model", model), ("tasks", "2"), ("iterations", "2"), ("warmup", "0")];
     let params = params.into_iter().chain([("size", "2MiB")]);
     let workload = Workload::parse("fault-storm", params).unwrap();
     let body = async move |os| workload.run(os).await.unwrap();

@@ -28,6 +28,7 @@ fn machine(cpus: u32, rules: &str) -> Config {
             Work::PteScan => Picos::from_nanos(2),
             _ => Picos::from_nanos(20),
         }),
+        bandwidth: Vec::new(),
         cpus: usize::try_from(cpus).unwrap(),
         cap: Bytes::mib(200),
         seed: 1,

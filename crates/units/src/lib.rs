@@ -3,10 +3,12 @@
 
 mod errno;
 mod ids;
+mod rate;
 mod size;
 mod time;
 
 pub use errno::Errno;
 pub use ids::{CpuId, NodeId, Order, Pfn, VirtAddr, Vpn};
+pub use rate::{BytesPerSecond, ParseRateError};
 pub use size::{Bytes, FRAME_SHIFT, Frames, ParseSizeError};
 pub use time::{Picos, Time};

@@ -1,6 +1,6 @@
 //! From what is timed to prices: sums and differences within one round, so that a slow round is slow in all its parts.
 
-use linux::probe::{FEW_PAGES, MANY_PAGES, Raw, Samples};
+use linux::probe::{FEW_PAGES, MANY_PAGES, Raw, SOME_PAGES, Samples};
 
 /// How a price comes from samples.
 pub(super) struct Recipe {
@@ -88,6 +88,13 @@ pub(super) const RECIPES: &[Recipe] = &[
               call that finds no page",
         needs: &[Raw::ProtectFew, Raw::ProtectTwice, Raw::ProtectEmpty],
         of: |get| 2 * get(Raw::ProtectFew) - get(Raw::ProtectTwice) - get(Raw::ProtectEmpty),
+    },
+    Recipe {
+        name: "tlb_flush_page",
+        how: "mprotect to read-only of 32 and of 16 present pages, which are flushed one by one: per page, minus what a page \
+              costs where all are flushed at once",
+        needs: &[Raw::ProtectSome, Raw::ProtectHalf, Raw::ProtectMany, Raw::ProtectFew],
+        of: |get| (get(Raw::ProtectSome) - get(Raw::ProtectHalf)) / (SOME_PAGES / 2) - protect_one(get),
     },
     Recipe {
         name: "clear_frame",

@@ -42,7 +42,8 @@ fn rounds(name: &str, first: &[i64]) -> Rounds {
 fn every_operation_has_a_recipe_and_names_are_unique() {
     let names: BTreeSet<_> = RECIPES.iter().map(|recipe| recipe.name).collect();
     assert_eq!(names.len(), RECIPES.len());
-    for work in Work::ALL {
+    // Of two CPUs one interrupts the other: what each further one adds does not show.
+    for work in Work::ALL.iter().filter(|work| **work != Work::IpiTarget) {
         assert!(names.contains(work.name()), "{} cannot be measured", work.name());
     }
 }
@@ -139,14 +140,14 @@ fn wide_spreads_are_named() {
 #[test]
 fn the_file_reads_back_and_says_what_was_done() {
     let mut both = rounds("system_call", &[100; 6]);
-    both.samples.iter_mut().for_each(|samples| samples.set(Raw::LineTransfer, 31_250));
+    both.samples.iter_mut().for_each(|samples| samples.set(Raw::ClearHot, 31_250));
     let calibration = Calibration::new(read(MACHINE), &both);
     let text = calibration.machine.to_toml();
     assert!(text.contains(
         "system_call = { ns = 0.1, low = 0.1, high = 0.1, source = \"measured: getuid (median of 6 rounds)\" }\n"
     ));
     assert!(
-        text.contains("[measured]\nline_transfer = { ns = 31.25, low = 31.25, high = 31.25, source = \"measured: "),
+        text.contains("[measured]\nclear_frame_hot = { ns = 31.25, low = 31.25, high = 31.25, source = \"measured: "),
         "{text}"
     );
     assert_eq!(read(&text), Machine { name: "here".to_owned(), ..calibration.machine });

@@ -2,7 +2,7 @@
 
 use std::collections::BTreeMap;
 
-use units::{Bytes, CpuId, Frames, NodeId};
+use units::{Bytes, BytesPerSecond, CpuId, Frames, NodeId};
 
 use super::{LOCAL_DISTANCE, Machine, Node, REMOTE_DISTANCE, ZoneFacts, cpulist};
 use crate::{
@@ -10,8 +10,9 @@ use crate::{
     source::{Scalar, Source, SourceError, TableReader},
 };
 
-const KEYS: &[&str] = &["about", "kernel", "modules", "threads", "node", "settings", "prices", "measured"];
-const NODE_KEYS: &[&str] = &["id", "memory", "cpus", "distance", "zone"];
+const KEYS: &[&str] =
+    &["about", "kernel", "modules", "threads", "shared_core", "node", "settings", "prices", "measured"];
+const NODE_KEYS: &[&str] = &["id", "memory", "cpus", "distance", "bandwidth", "zone"];
 const ZONE_KEYS: &[&str] = &["name", "start_pfn", "spanned", "present", "managed"];
 
 /// The kernel ignores smaller nodes (NODE_MIN_SIZE, arch/x86/include/asm/numa.h, v6.1).
@@ -20,6 +21,9 @@ const NODE_MEMORY_MIN: Bytes = Bytes::mib(4);
 const MEMORY_MIN: Bytes = Bytes::mib(96);
 /// More than any x86-64 machine addresses (52 bits), so that sums over nodes never overflow.
 const NODE_MEMORY_MAX: Bytes = Bytes::gib(1 << 22);
+
+/// Far below any memory, and far from clocks that overflow.
+const BANDWIDTH_MIN: BytesPerSecond = BytesPerSecond::new(Bytes::mib(1)).unwrap();
 
 /// ACPI's SLIT: 255 means unreachable.
 const DISTANCE_MAX: u32 = 254;
@@ -49,6 +53,7 @@ pub(super) fn machine(source: &Source, known: &[&str]) -> Result<Machine, Source
         name: source.name().to_owned(),
         about,
         threads: threads(&root, &owners)?,
+        shared_core: prices::read_shared_core(&root)?,
         settings: settings(&root, known)?,
         prices: prices::read(&root)?,
         measured: prices::read_measured(&root)?,
@@ -76,8 +81,12 @@ fn node(table: &TableReader<'_>, id: NodeId) -> Result<Node, SourceError> {
         return Err(table.error("memory", format!("expected at most {NODE_MEMORY_MAX}, found {memory}")));
     }
     let cpus = cpulist::parse(&table.required::<String>("cpus")?).map_err(|message| table.error("cpus", message))?;
+    let bandwidth: Option<BytesPerSecond> = table.optional("bandwidth")?;
+    if let Some(found) = bandwidth.filter(|bandwidth| *bandwidth < BANDWIDTH_MIN) {
+        return Err(table.error("bandwidth", format!("expected at least {BANDWIDTH_MIN}, found {found}")));
+    }
     let zones = table.tables("zone")?.into_iter().map(zone).collect::<Result<_, _>>()?;
-    Ok(Node { id, cpus, memory, distance: Vec::new(), zones })
+    Ok(Node { id, cpus, memory, distance: Vec::new(), bandwidth, zones })
 }
 
 fn zone(table: TableReader<'_>) -> Result<ZoneFacts, SourceError> {

@@ -63,7 +63,7 @@ const MISTAKES: &[(&str, &str, &str)] = &[
         "modules",
         "module",
         "3: unknown key \"module\"; did you mean \"modules\"? \
-         (valid keys: about, kernel, modules, threads, node, settings, prices, measured)",
+         (valid keys: about, kernel, modules, threads, shared_core, node, settings, prices, measured)",
     ),
     ("[\"nvme\"]", "\"nvme\"", "3: modules: expected a list, each item a string, found the string \"nvme\""),
     // Nodes and their memory.
@@ -78,7 +78,7 @@ const MISTAKES: &[(&str, &str, &str)] = &[
     (
         "memory =",
         "memroy =",
-        "6: node: unknown key \"memroy\"; did you mean \"memory\"? (valid keys: id, memory, cpus, distance, zone)",
+        "6: node: unknown key \"memroy\"; did you mean \"memory\"? (valid keys: id, memory, cpus, distance, bandwidth, zone)",
     ),
     (
         "\"64MiB\"",
@@ -127,6 +127,41 @@ const MISTAKES: &[(&str, &str, &str)] = &[
     ("[10, 21]", "[10, 10]", "8: node.distance: expected 11 to 254 as the distance from node 0 to node 1, found 10"),
     ("[10, 21]", "[10, 255]", "8: node.distance: expected 11 to 254 as the distance from node 0 to node 1, found 255"),
     ("[21, 10]", "[20, 10]", "19: node.distance: node 1 to node 0 is 20, but node 0 to node 1 is 21"),
+    // Bandwidth.
+    (
+        "distance = [10, 21]",
+        "bandwith = \"12GiB/s\"",
+        "8: node: unknown key \"bandwith\"; did you mean \"bandwidth\"? \
+         (valid keys: id, memory, cpus, distance, bandwidth, zone)",
+    ),
+    (
+        "id = 0\n",
+        "id = 0\nbandwidth = \"12GB/s\"\n",
+        "6: node.bandwidth: expected a rate such as \"12GiB/s\" (units B, KiB, MiB, GiB, TiB), found \"12GB/s\"",
+    ),
+    (
+        "id = 0\n",
+        "id = 0\nbandwidth = 12\n",
+        "6: node.bandwidth: expected a rate such as \"12GiB/s\", found the integer 12",
+    ),
+    ("id = 0\n", "id = 0\nbandwidth = \"1023KiB/s\"\n", "6: node.bandwidth: expected at least 1MiB/s, found 1023KiB/s"),
+    // Shared cores.
+    (
+        "modules",
+        "shared_core = 160\nmodules",
+        "3: shared_core: expected such as { percent = 160, source = \"who measured it, or assumed: why\" }",
+    ),
+    (
+        "modules",
+        "shared_core = { percent = 99, source = \"x\" }\nmodules",
+        "3: shared_core.percent: expected 100 to 400 (percent of the time alone), found 99",
+    ),
+    ("modules", "shared_core = { percent = 160 }\nmodules", "3: shared_core.source: missing; expected a string"),
+    (
+        "modules",
+        "shared_core = { precent = 160 }\nmodules",
+        "3: shared_core: unknown key \"precent\"; did you mean \"percent\"? (valid keys: percent, source)",
+    ),
     // Zones.
     ("managed = 117747\n", "", "9: node.zone.managed: missing; expected a whole number"),
     (
@@ -194,6 +229,8 @@ fn distances_default_to_ten_and_twenty() {
 #[test]
 fn what_is_written_reads_back() {
     let mut machine = read(GOOD).unwrap();
+    machine.nodes[1].bandwidth = BytesPerSecond::new(Bytes::gib(25));
+    machine.shared_core = Some(SharedCore { percent: 150, source: "measured: \"x\"".to_owned() });
     machine.about = "a \"quoted\" text with \\, \t and\nlines, µs".to_owned();
     machine.kernel = Some("6.1.0-50-cloud-amd64".to_owned());
     for value in ["256\t256\t32\t0\t0", "256 256", "007", "-1", "1"] {
@@ -201,6 +238,18 @@ fn what_is_written_reads_back() {
         assert_eq!(read(&machine.to_toml()).as_ref(), Ok(&machine), "{}", machine.to_toml());
     }
     assert!(machine.to_toml().starts_with("# A machine for pagelab"));
+}
+
+#[test]
+fn a_found_machine_is_as_fast_as_the_one_that_was_asked_for() {
+    let mut fast = read(GOOD).unwrap();
+    fast.nodes[1].bandwidth = BytesPerSecond::new(Bytes::gib(25));
+    fast.shared_core = Some(SharedCore { percent: 150, source: "assumed".to_owned() });
+    let found = read(GOOD).unwrap();
+    assert_eq!(found.as_fast_as(&fast), fast);
+    let mut larger = read(GOOD).unwrap();
+    larger.nodes.push(Node { id: NodeId(2), ..larger.nodes[0].clone() });
+    assert_eq!(larger.as_fast_as(&fast).nodes[2].bandwidth, None, "the other has no such node");
 }
 
 #[test]

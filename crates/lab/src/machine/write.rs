@@ -21,6 +21,9 @@ pub(super) fn machine(machine: &Machine) -> String {
         text += "# One entry per core: the CPUs that share it.\n";
         line(&mut text, "threads", &list(machine.threads.iter().map(|core| string(&cpulist::print(core)))));
     }
+    if let Some(shared) = &machine.shared_core {
+        line(&mut text, "shared_core", &prices::write_shared_core(shared, string));
+    }
     for node in &machine.nodes {
         write_node(&mut text, node);
     }
@@ -47,6 +50,9 @@ fn write_node(text: &mut String, node: &Node) {
     line(text, "memory", &string(&node.memory.to_string()));
     line(text, "cpus", &string(&cpulist::print(&node.cpus)));
     line(text, "distance", &list(node.distance.iter().map(u32::to_string)));
+    if let Some(bandwidth) = node.bandwidth {
+        line(text, "bandwidth", &string(&bandwidth.to_string()));
+    }
     for ZoneFacts { name, start_pfn, spanned, present, managed } in &node.zones {
         *text += "[[node.zone]]\n";
         line(text, "name", &string(name));

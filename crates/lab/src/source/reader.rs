@@ -6,7 +6,7 @@ use toml::{
     Spanned,
     de::{DeTable, DeValue},
 };
-use units::Bytes;
+use units::{Bytes, BytesPerSecond};
 
 use super::{Source, SourceError, unknown};
 
@@ -173,6 +173,17 @@ impl FromValue for bool {
 impl FromValue for Bytes {
     fn expected() -> String {
         "a size such as \"512MiB\"".to_owned()
+    }
+
+    fn from_value(value: &Spanned<DeValue<'_>>) -> Result<Self, Mismatch> {
+        let DeValue::String(text) = value.get_ref() else { return Err(mismatch(&Self::expected(), value)) };
+        Self::from_str(text).map_err(|error| Mismatch { offset: value.span().start, message: error.to_string() })
+    }
+}
+
+impl FromValue for BytesPerSecond {
+    fn expected() -> String {
+        "a rate such as \"12GiB/s\"".to_owned()
     }
 
     fn from_value(value: &Spanned<DeValue<'_>>) -> Result<Self, Mismatch> {

@@ -12,7 +12,7 @@ use nix::{
 use os::VmRange;
 use units::{Bytes, VirtAddr};
 
-use super::{FEW_PAGES, Found, MANY_PAGES, Raw, absent, each, failed, probe, timed};
+use super::{FEW_PAGES, Found, MANY_PAGES, Raw, SOME_PAGES, absent, each, failed, probe, timed};
 use crate::memory::{map_anonymous, store, unmap};
 
 const MAP_PAIRS: i64 = 500;
@@ -24,7 +24,8 @@ pub(super) fn probes() -> Vec<Found> {
     vec![map_unmap(), on_file(PROTECT, protect), on_file(SCAN, scan), on_file(UNMAP, unmap_file), on_file(TOUCH, touch)]
 }
 
-const PROTECT: &[Raw] = &[Raw::ProtectFew, Raw::ProtectTwice, Raw::ProtectEmpty, Raw::ProtectMany];
+const PROTECT: &[Raw] =
+    &[Raw::ProtectFew, Raw::ProtectTwice, Raw::ProtectSome, Raw::ProtectHalf, Raw::ProtectEmpty, Raw::ProtectMany];
 const SCAN: &[Raw] = &[Raw::ScanFew, Raw::ScanMany];
 const UNMAP: &[Raw] = &[Raw::UnmapPresent, Raw::UnmapAbsent];
 const TOUCH: &[Raw] = &[Raw::Touch];
@@ -57,6 +58,11 @@ fn protect(file: &FileInMemory, samples: &mut super::Samples) -> Result<(), Stri
     let twice = FileInMemory::new(2 * FEW_PAGES)?.map()?;
     twice.store();
     samples.set(Raw::ProtectTwice, protect_times(&twice, FEW_TIMES)?);
+    for (raw, pages) in [(Raw::ProtectSome, SOME_PAGES), (Raw::ProtectHalf, SOME_PAGES / 2)] {
+        let mapping = FileInMemory::new(pages)?.map()?;
+        mapping.store();
+        samples.set(raw, protect_times(&mapping, FEW_TIMES)?);
+    }
     let many = file.map()?;
     many.store();
     samples.set(Raw::ProtectMany, protect_times(&many, MANY_TIMES)?);

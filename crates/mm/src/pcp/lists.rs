@@ -6,7 +6,7 @@
 use units::{CpuId, Order, Pfn};
 
 use crate::{
-    buddy::{self, Block, Buddy},
+    buddy::{Block, Buddy},
     cost::{Cx, Work},
     fallback::Want,
     frame::{Frame, FrameTable},
@@ -148,7 +148,7 @@ impl Pcp {
     /// Draws up to a batch of blocks, under one hold of the zone's lock; `rmqueue_bulk`.
     fn refill(&mut self, from: &mut Source<'_>, cx: &mut Cx<'_>, want: Want, at: usize) {
         let blocks = if self.batch > 1 { (self.batch >> want.order.0).max(LEAST_REFILL) } else { 1 };
-        buddy::lock(cx);
+        from.buddy.lock(cx);
         let mut left = blocks;
         // Bound: each turn draws a block at least.
         while left > 0 {
@@ -165,6 +165,7 @@ impl Pcp {
             self.count += count << want.order.0;
             left -= count;
         }
+        from.buddy.unlock(cx);
     }
 
     /// Puts a block at the head of its list; `free_unref_page_commit`. Says whether that makes too many.
@@ -218,7 +219,7 @@ impl Pcp {
 
     /// Gives back at least `frames` frames, under one hold of the zone's lock; `free_pcppages_bulk`.
     fn drain(&mut self, to: &mut Source<'_>, cx: &mut Cx<'_>, frames: u32, requested: usize) {
-        buddy::lock(cx);
+        to.buddy.lock(cx);
         match to.rules.pcp_drain {
             PcpDrain::RequestedFirst => {
                 let mut left = frames;
@@ -231,6 +232,7 @@ impl Pcp {
             }
             PcpDrain::RoundRobin => self.drain_in_turn(to, cx, frames),
         }
+        to.buddy.unlock(cx);
     }
 
     /// One block from a list, and one more for each empty list passed on the way to it.

@@ -1,0 +1,84 @@
+//! Linux: none; this is what memory does by itself.
+//! Differs: clearing and copying frames only; not what user code and page walks read and write.
+//!
+//! What clearing or copying takes is priced as if one CPU had a node's memory for itself. A node with a limit serves so
+//! many bytes per second: when it falls behind, the CPUs wait for it.
+
+use units::{BytesPerSecond, NodeId, Order, Pfn, Picos, Time};
+
+use crate::{
+    Mm,
+    cost::{Cause, Cx, Work},
+};
+
+/// What a node did not give out in so long a time can still be had. CPUs do not act in perfect order: one may be behind
+/// another by a quantum, 2 us by default, and a step, and has a right to what the other left.
+const SLACK: Picos = Picos::from_micros(4);
+
+/// The memory bandwidth of all nodes; without servers, of a machine where none has a limit.
+#[derive(Clone, Debug, Default)]
+pub(crate) struct Bandwidth {
+    /// By position of the node.
+    servers: Vec<Server>,
+}
+
+/// One node's memory.
+#[derive(Clone, Debug, Default)]
+struct Server {
+    /// What reading or writing one frame takes when everything is its; 0 without a limit.
+    per_frame: Picos,
+    /// When it has done all that was asked of it so far.
+    free_at: Time,
+}
+
+impl Server {
+    /// Reads or writes frames from `start` on; says when it has done so.
+    fn serve(&mut self, start: Time, frames: u32) -> Time {
+        let from = self.free_at.max(Time(start.0.saturating_sub(SLACK.0)));
+        self.free_at = from + Picos(self.per_frame.0 * u64::from(frames));
+        self.free_at
+    }
+}
+
+impl Mm {
+    /// Gives a node so many bytes per second, from all CPUs together; each clear takes its bytes once, each copy from where
+    /// it reads and from where it writes.
+    pub fn limit_bandwidth(&mut self, node: NodeId, limit: BytesPerSecond) {
+        let node = self.node_index(node);
+        self.bandwidth.servers.resize(self.nodes.len(), Server::default());
+        self.bandwidth.servers[node].per_frame = limit.takes(units::Frames(1).bytes());
+    }
+
+    /// Clears a run of frames.
+    #[inline]
+    pub(crate) fn clear(&mut self, cx: &mut Cx<'_>, frame: Pfn, order: Order) {
+        self.frames.clear_contents(frame, order);
+        if self.bandwidth.servers.is_empty() {
+            cx.work(Work::ClearFrame, u64::from(order.frames()));
+        } else {
+            self.move_bytes(cx, Work::ClearFrame, &[frame], order);
+        }
+    }
+
+    /// Copies a run of frames to another.
+    pub(crate) fn copy(&mut self, cx: &mut Cx<'_>, from: Pfn, to: Pfn, order: Order) {
+        self.frames.copy_contents(from, to, order);
+        self.move_bytes(cx, Work::CopyFrame, &[from, to], order);
+    }
+
+    /// Does the work on runs of frames, and waits for the slowest of their nodes.
+    fn move_bytes(&mut self, cx: &mut Cx<'_>, work: Work, runs: &[Pfn], order: Order) {
+        let start = cx.now();
+        cx.work(work, u64::from(order.frames()));
+        if !self.bandwidth.servers.is_empty() {
+            for run in runs {
+                let node = self.node_index(self.node_of(*run));
+                let done = self.bandwidth.servers[node].serve(start, order.frames());
+                cx.wait(done, Cause::Bandwidth);
+            }
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests;
