@@ -7,8 +7,11 @@ use crate::record::{Better, Cell, Duration};
 use crate::stats;
 use crate::table::{Kind, Row, Table, Value};
 
-/// What rows are called, for programs and in texts, and which part of a duration they show.
-const PARTS: [(&str, &str, fn(&Duration) -> u64); 3] = [
+/// A part of a duration, in picoseconds.
+type Part = fn(&Duration) -> u64;
+
+/// What rows are called, for programs and in texts, and what they show.
+const ROWS: [(&str, &str, Part); 3] = [
     ("duration.user", "User", |duration| duration.user_ps),
     ("duration.system", "System", |duration| duration.system_ps),
     ("duration.elapsed", "Elapsed", |duration| duration.elapsed_ps),
@@ -22,7 +25,7 @@ pub fn durations(records: &[Cell]) -> Vec<Table> {
 
 fn table(group: &Group<'_>) -> Table {
     let operations = distinct(group.cells.iter().map(|placed| placed.operation.as_str()));
-    let row = |(metric, name, part): (&str, &str, fn(&Duration) -> u64), operation: &str| {
+    let row = |(metric, name, part): (&str, &str, Part), operation: &str| {
         let value = |column| value(group, operation, column, part);
         let cells: Vec<Option<Value>> = (0..group.columns.len()).map(value).collect();
         cells.iter().any(Option::is_some).then(|| Row {
@@ -34,7 +37,7 @@ fn table(group: &Group<'_>) -> Table {
             cells,
         })
     };
-    let rows = PARTS.iter().flat_map(|part| operations.iter().filter_map(|operation| row(*part, operation)));
+    let rows = ROWS.iter().flat_map(|of| operations.iter().filter_map(|operation| row(*of, operation)));
     Table {
         experiment: group.experiment.to_owned(),
         title: format!("{} Duration", group.title),
@@ -46,7 +49,7 @@ fn table(group: &Group<'_>) -> Table {
     }
 }
 
-fn value(group: &Group<'_>, operation: &str, column: usize, part: fn(&Duration) -> u64) -> Option<Value> {
+fn value(group: &Group<'_>, operation: &str, column: usize, part: Part) -> Option<Value> {
     let mut of_seeds: BTreeMap<u64, Vec<f64>> = BTreeMap::new();
     for placed in group.cells.iter().filter(|placed| (placed.operation.as_str(), placed.column) == (operation, column))
     {

@@ -19,7 +19,8 @@ fn machine(cpus: u32, thp_enabled: ThpEnabled) -> Config {
     let node = NodeSpec { id: NodeId(0), cpus: ids, distance: vec![10], zones: vec![zone] };
     Config {
         machine: MachineSpec { pageblock_order: Order::HUGE, max_order: Order(10), nodes: vec![node] },
-        variant: *variant::named("v6.1"),
+        // munmap keeps faults out to its end.
+        variant: *variant::named("v4.19"),
         settings: Settings { min_free_kbytes: 128, ..Settings::default() },
         thp_enabled,
         use_zero_page: true,
@@ -84,19 +85,18 @@ fn storm(config: &Config, tasks: u32) -> (Outside, Times) {
     (outside, finish.times)
 }
 
-/// What the end of a process with nothing mapped takes, which nobody lives to tell.
-fn exit(config: &Config) -> Picos {
-    let (outside, times) = storm(config, 0);
-    times.cpu.total() - outside.busy
-}
+/// The end of a process with nothing mapped takes less: it gives back the last page table, and perhaps drains a list. Nobody
+/// lives to tell.
+const EXIT: Picos = Picos::from_micros(2);
 
 #[test]
 fn parts_sum_to_the_time_of_all_tasks() {
-    for thp_enabled in [ThpEnabled::Never, ThpEnabled::Always] {
-        let config = machine(2, thp_enabled);
+    for (seed, thp_enabled) in (1..=16).zip([ThpEnabled::Never, ThpEnabled::Always].into_iter().cycle()) {
+        let config = Config { seed, ..machine(2, thp_enabled) };
         let (outside, times) = storm(&config, 4);
-        assert_eq!(times.cpu.total(), outside.busy + exit(&config), "{thp_enabled:?}");
-        assert_eq!(times.waiting.total(), outside.waited, "{thp_enabled:?}");
+        let exit = times.cpu.total() - outside.busy;
+        assert!(exit > Picos(0) && exit < EXIT, "{thp_enabled:?}: {exit:?}");
+        assert_eq!(times.waiting.total(), outside.waited, "{thp_enabled:?}, seed {seed}");
         let sum = |parts: &mut dyn Iterator<Item = (Cause, Picos)>| parts.map(|(_, span)| span).sum::<Picos>();
         assert_eq!(sum(&mut times.cpu.by_cause()), times.cpu.total());
         let waited: Vec<Cause> = times.waiting.by_cause().map(|(cause, _)| cause).collect();
