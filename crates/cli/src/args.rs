@@ -29,10 +29,14 @@ pub(crate) enum Command {
     #[command(after_help = "\
 Examples:
   pagelab show results/mine
+  pagelab show results/mine --causes
   pagelab show results/mine --format csv > mine.csv")]
     Show {
         /// A result directory
         result: PathBuf,
+        /// Also where the time of each simulated run went, by cause; a result without such a run is refused
+        #[arg(long)]
+        causes: bool,
         /// How to print it
         #[arg(long, value_enum, default_value_t = FormatArg::Text)]
         format: FormatArg,
@@ -74,6 +78,7 @@ Examples:
   pagelab run fault-storm --target vm --kernel ./bzImage --kernel 6.1 --machine two-node-2g --format csv
   pagelab run fault-storm --target vm --replayable --seeds 3
   pagelab run fault-storm --set tasks=1,2 --set page=huge --set vm.min_free_kbytes=131072
+  pagelab run fault-storm --target sim --machine two-node-2g --variant v6.1 --causes
 
 Results: one line per cell in DIR/result.jsonl, written when the cell is done. `-o DIR` on an unfinished result of the
 same run goes on from there; `pagelab show DIR` prints its tables again.
@@ -122,6 +127,10 @@ pub(crate) struct Run {
     /// Write the trace events of each simulated cell (mm_page_alloc_extfrag) to trace-*.txt in the result directory
     #[arg(long)]
     trace: bool,
+    /// Also print where the time of each simulated run went, by cause, with a CPU and waiting without one: all tasks and
+    /// kernel threads from start to end, warm-up included. Results always hold it: `pagelab show --causes` prints it later
+    #[arg(long)]
+    pub(crate) causes: bool,
     /// Result directory [default: results/EXPERIMENT-DATE-TIME]
     #[arg(short, long, value_name = "DIR")]
     output: Option<PathBuf>,
@@ -266,6 +275,9 @@ impl Run {
         }
         if leaves_out(Target::Sim) && self.trace {
             return Err(UsageError("--trace is for target sim, which --target leaves out".to_owned()));
+        }
+        if leaves_out(Target::Sim) && self.causes {
+            return Err(UsageError("--causes is for target sim, which --target leaves out".to_owned()));
         }
         if !self.variant.is_empty() && targets != [Target::Sim] {
             return Err(UsageError(

@@ -17,7 +17,7 @@ use lab::{
     calibrate,
     plan::UsageError,
     run::{self, RunError},
-    show,
+    show::{self, Causes},
 };
 
 use crate::args::{Command, Machine, Pagelab};
@@ -60,7 +60,10 @@ fn status(error: &anyhow::Error) -> u8 {
 fn dispatch(command: Command) -> anyhow::Result<ExitCode> {
     match command {
         Command::Run(run) => run_experiment(&run),
-        Command::Show { result, format } => print(&show::render(&result, format.into())?),
+        Command::Show { result, causes, format } => {
+            let causes = if causes { Causes::Required } else { Causes::No };
+            print(&show::render(&result, format.into(), causes)?)
+        }
         Command::Calibrate(args) => calibrate(&args),
         Command::Machine(Machine::Import { from, name, output }) => import(from.as_deref(), &name, output.as_deref()),
         Command::List { what } => print(&list::text(what)),
@@ -77,7 +80,8 @@ fn run_experiment(args: &args::Run) -> anyhow::Result<ExitCode> {
     let finished = run::run(&args.request()?, &stop, &mut progress);
     progress.clear();
     let finished = finished?;
-    let code = print(&show::render(&finished.directory, args.format.into())?)?;
+    let causes = if args.causes { Causes::Yes } else { Causes::No };
+    let code = print(&show::render(&finished.directory, args.format.into(), causes)?)?;
     let mut stderr = io::stderr();
     for failure in &finished.failures {
         writeln!(stderr, "pagelab: failed: {failure}")?;

@@ -6,7 +6,7 @@ use std::{collections::BTreeMap, path::PathBuf};
 
 use linux::host::{self, Linux, block_on};
 use os::Os;
-use report::{Cell, Check, Key, Measured, Record, Run, SCHEMA, Skip};
+use report::{Cell, Check, Duration, Key, Measured, Record, Run, SCHEMA, Skip, WAITING};
 use serde::{Deserialize, Serialize};
 use units::{Bytes, Picos};
 use workloads::{Outcome, Workload};
@@ -91,12 +91,20 @@ fn simulated(workload: &Workload, order: &Order, what: &Simulated) -> Result<Mea
     }
     let outcome = outcome.map_err(|error| error.to_string())?;
     let mut measured = measure(workload, outcome, None);
+    measured.causes = causes(&finish.times);
     measured.detail = serde_json::json!({
         "tasks": measured.detail,
         "run_hash": finish.hash,
         "variant": what.variant.difference,
     });
     Ok(measured)
+}
+
+/// Where the time of a simulated run went, in picoseconds by name.
+fn causes(times: &sim::Times) -> BTreeMap<String, u64> {
+    let cpu = times.cpu.by_cause().map(|(cause, span)| (cause.name().to_owned(), span.0));
+    let waiting = times.waiting.by_cause().map(|(cause, span)| (format!("{WAITING}{}", cause.name()), span.0));
+    cpu.chain(waiting).collect()
 }
 
 /// The entries of spawned processes, for the simulator.
@@ -138,11 +146,15 @@ fn measure(workload: &Workload, outcome: Outcome, idle: Option<&BTreeMap<String,
     if let Some(found) = counters.get("pgfault").and_then(|moved| u64::try_from(*moved).ok()) {
         checks.push(fault_check("pgfault of /proc/vmstat", checks[0].expected, found));
     }
+    let used = outcome.rusage();
+    let duration = Duration { user_ps: used.user.0, system_ps: used.system.0, elapsed_ps: outcome.window.0 };
     Measured {
         scored: workload.scored(),
         metrics: metrics::of(workload, &outcome),
         counters,
         gauges: outcome.gauges,
+        duration: Some(duration),
+        causes: BTreeMap::new(),
         checks,
         skipped,
         detail: serde_json::to_value(outcome.tasks).expect("outcomes serialise"),

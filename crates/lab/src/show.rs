@@ -2,7 +2,11 @@
 
 mod zones;
 
-use std::{collections::BTreeMap, io::ErrorKind, path::Path};
+use std::{
+    collections::{BTreeMap, BTreeSet},
+    io::ErrorKind,
+    path::Path,
+};
 
 use report::{Cell, CheckRow, Column, Record, Report, Skipped, Store, System, Target};
 use serde::Serialize;
@@ -20,6 +24,9 @@ const COUNTER_THRESHOLD: u64 = 400;
 /// Skipped measurements named one by one; the rest is counted.
 const NAMED_SKIPS: usize = 4;
 
+/// Why there is no time by cause.
+const ONLY_SIM: &str = "only the simulator knows it";
+
 /// How a result is printed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Format {
@@ -29,6 +36,17 @@ pub enum Format {
     Csv,
     /// Everything.
     Json,
+}
+
+/// Whether tables of time by cause are printed.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Causes {
+    /// They are left out.
+    No,
+    /// They are, where they are known.
+    Yes,
+    /// They were asked for by name: a result that knows none is refused.
+    Required,
 }
 
 /// A result as read, in the order of its experiment.
@@ -43,11 +61,23 @@ struct Shown {
     report: Report,
     zones: Vec<ZoneTables>,
     simulated: Vec<Simulated>,
+    /// Where time by cause was asked for and is not known.
+    without_causes: Vec<Target>,
 }
 
 /// Prints the result in `directory`.
-pub fn render(directory: &Path, format: Format) -> Result<String, UsageError> {
-    let shown = read(directory)?;
+pub fn render(directory: &Path, format: Format, causes: Causes) -> Result<String, UsageError> {
+    let mut shown = read(directory)?;
+    if causes == Causes::Required && shown.cells.iter().all(|cell| cell.measured.causes.is_empty()) {
+        let place = directory.display();
+        return Err(UsageError(format!("--causes: nothing in {place} says where time went; {ONLY_SIM}")));
+    }
+    if causes != Causes::No {
+        shown.report.tables.extend(report::causes(&shown.cells));
+        let without: BTreeSet<Target> =
+            shown.cells.iter().filter(|cell| cell.measured.causes.is_empty()).map(|cell| cell.key.target).collect();
+        shown.without_causes = without.into_iter().collect();
+    }
     Ok(match format {
         Format::Text => text(&shown),
         Format::Csv => report::to_csv(&shown.report, &zones::csv(&shown.zones, &shown.experiment)),
@@ -92,6 +122,7 @@ fn read(directory: &Path) -> Result<Shown, UsageError> {
         report,
         zones,
         simulated: identity.simulated,
+        without_causes: Vec::new(),
     })
 }
 
@@ -169,6 +200,7 @@ fn tail(shown: &Shown) -> String {
     for skipped in &shown.skipped {
         lines.push(format!("skipped: {} {}: {}", skipped.target, skipped.what, skipped.reason));
     }
+    lines.extend(shown.without_causes.iter().map(|target| format!("skipped: {target} time by cause: {ONLY_SIM}")));
     for cell in &shown.cells {
         let skips = &cell.measured.skipped;
         let who = format!("{} {}", cell.key.target, cell.key.case);
@@ -233,7 +265,7 @@ fn json(shown: &Shown) -> String {
 
 #[cfg(test)]
 mod tests {
-    use std::{collections::BTreeSet, path::PathBuf};
+    use std::path::PathBuf;
 
     use linux::procfs::Capture;
     use report::{Check, Key, Measured, Run, SCHEMA};
@@ -267,6 +299,8 @@ mod tests {
             metrics: Vec::new(),
             counters: BTreeMap::new(),
             gauges: BTreeMap::new(),
+            duration: None,
+            causes: BTreeMap::new(),
             checks: vec![check],
             skipped: Vec::new(),
             detail: serde_json::Value::Null,
@@ -315,7 +349,7 @@ mod tests {
         for record in systems.chain(cells.iter().cloned().map(Record::Cell)) {
             store.append(&record).expect("appended");
         }
-        render(directory.path(), format).expect("a result")
+        render(directory.path(), format, Causes::No).expect("a result")
     }
 
     #[test]
@@ -358,11 +392,11 @@ mod tests {
         let file = directory.path().join("file");
         std::fs::write(&file, "").expect("written");
         for place in [directory.path(), &directory.path().join("nowhere"), &file] {
-            let message = render(place, Format::Text).expect_err("no result").to_string();
+            let message = render(place, Format::Text, Causes::No).expect_err("no result").to_string();
             assert_eq!(message, format!("{} is not a result directory: it has no run.json", place.display()));
         }
         std::fs::write(directory.path().join(IDENTITY_FILE), "{").expect("written");
-        let message = render(directory.path(), Format::Text).expect_err("no result").to_string();
+        let message = render(directory.path(), Format::Text, Causes::No).expect_err("no result").to_string();
         assert!(message.contains("run.json: EOF while parsing"), "{message}");
     }
 }

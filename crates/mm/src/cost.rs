@@ -79,36 +79,52 @@ works! {
     LruMove = "lru_move", LruLock;
 }
 
-/// Why time passed.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Cause {
-    /// User code.
-    User,
-    /// Entering and leaving the kernel.
-    Trap,
-    /// Page tables and VMAs.
-    PageTable,
-    /// Taking a zone's lock, and waiting for it.
-    ZoneLock,
-    /// The LRU lists and their lock.
-    LruLock,
-    /// Waiting for an mmap lock.
-    MmapLock,
-    /// The page allocator.
-    Allocator,
-    /// Clearing memory.
-    Clear,
-    /// Copying memory.
-    Copy,
-    /// Interrupting other CPUs, and being interrupted by them.
-    Ipi,
-    /// Waiting for a node's memory, of which others want more than it gives.
-    Bandwidth,
-    /// Waiting for a CPU, and being switched to.
-    RunQueue,
+macro_rules! causes {
+    ($($(#[$doc:meta])* $cause:ident = $name:literal;)*) => {
+        /// Why time passed.
+        #[derive(Clone, Copy, Debug, PartialEq, Eq)]
+        pub enum Cause { $($(#[$doc])* $cause,)* }
+
+        impl Cause {
+            /// Every cause, in the order of declaration.
+            pub const ALL: &[Cause] = &[$(Cause::$cause,)*];
+
+            /// What tables call it.
+            pub const fn name(self) -> &'static str {
+                match self { $(Cause::$cause => $name,)* }
+            }
+        }
+    };
 }
 
-const CAUSES: usize = Cause::RunQueue as usize + 1;
+causes! {
+    /// User code.
+    User = "user";
+    /// Entering and leaving the kernel.
+    Trap = "trap";
+    /// Page tables and VMAs.
+    PageTable = "page table";
+    /// Taking a zone's lock, and waiting for it.
+    ZoneLock = "zone lock";
+    /// The LRU lists and their lock.
+    LruLock = "lru lock";
+    /// Waiting for an mmap lock.
+    MmapLock = "mmap lock";
+    /// The page allocator.
+    Allocator = "allocator";
+    /// Clearing memory.
+    Clear = "clear";
+    /// Copying memory.
+    Copy = "copy";
+    /// Interrupting other CPUs, and being interrupted by them.
+    Ipi = "ipi";
+    /// Waiting for a node's memory, of which others want more than it gives.
+    Bandwidth = "bandwidth";
+    /// Waiting for a CPU, and being switched to.
+    RunQueue = "run queue";
+}
+
+const CAUSES: usize = Cause::ALL.len();
 const WORKS: usize = Work::ALL.len();
 
 /// What each primitive operation takes on a machine.
@@ -172,6 +188,11 @@ impl Spent {
     /// Time spent on all of them.
     pub fn total(&self) -> Picos {
         self.0.iter().copied().sum()
+    }
+
+    /// Every cause on which time was spent, in the order of declaration.
+    pub fn by_cause(&self) -> impl Iterator<Item = (Cause, Picos)> + '_ {
+        Cause::ALL.iter().map(|cause| (*cause, self.on(*cause))).filter(|(_, span)| *span > Picos(0))
     }
 }
 
@@ -415,6 +436,16 @@ mod tests {
         assert_eq!(spent.on(Cause::Copy), Picos((1 + Work::ClearFrame as u64 * 1000) * 512));
         assert_eq!(cx.now().since(Time(5)), spent.total());
         assert_eq!((cx.faults().taken, counters.get(Event::Pgfault)), (2, 2));
+    }
+
+    #[test]
+    fn what_was_spent_is_told_by_names_of_its_own() {
+        let mut spent = Spent::default();
+        spent.add_on(Cause::Copy, Picos(3));
+        spent.add_on(Cause::User, Picos(2));
+        assert_eq!(spent.by_cause().collect::<Vec<_>>(), [(Cause::User, Picos(2)), (Cause::Copy, Picos(3))]);
+        let names: std::collections::BTreeSet<_> = Cause::ALL.iter().map(|cause| cause.name()).collect();
+        assert_eq!(names.len(), Cause::ALL.len());
     }
 
     #[test]

@@ -75,5 +75,5 @@ fn mean(seeds: &BTreeMap<u64, Vec<f64>>) -> Option<f64> {
 fn value(seeds: &BTreeMap<u64, Vec<f64>>) -> Option<Value> {
     let of_seeds: Vec<f64> = seeds.values().filter_map(|runs| stats::amean(runs)).collect();
     let (low, high) = interval(&of_seeds);
-    Some(Value { value: mean(seeds)?, low, high, star: false })
+    Some(Value { value: mean(seeds)?, low, high, star: false, share: None })
 }

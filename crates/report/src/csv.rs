@@ -24,8 +24,9 @@ pub struct CsvLine {
 
 /// All values of a report, unrounded, then `more`.
 ///
-/// `metric` is `fault_latency_ns.Amean`, a counter's name, or `check.<name>.expected`, `.found` and
-/// `.within` (how many runs, of how many in `.cells`); `kernel` is the column's
+/// `metric` is `fault_latency_ns.Amean`, `duration.user`, a counter's name, `cpu.<cause>` or
+/// `waiting.<cause>` (with `.share`, in per cent), or `check.<name>.expected`, `.found` and `.within` (how many runs, of how
+/// many in `.cells`); `kernel` is the column's
 /// [`label`](crate::Column::label), such as `host:6.18.44:here`.
 ///
 /// # Panics
@@ -42,6 +43,10 @@ pub fn to_csv(report: &Report, more: &[CsvLine]) -> String {
                 let [number, low, high] = [Some(value.value), value.low, value.high]
                     .map(|number| number.map_or_else(String::new, |number| number.to_string()));
                 line([&table.experiment, &row.metric, &row.case, &kernel, &number, &low, &high]);
+                if let Some(share) = value.share {
+                    let metric = format!("{}.share", row.metric);
+                    line([&table.experiment, &metric, &row.case, &kernel, &share.to_string(), "", ""]);
+                }
             }
         }
     }

@@ -4,9 +4,11 @@
 //! cells to tables; [`to_text`] and [`to_csv`] turn those into bytes, and programs may have them as they
 //! are. Nothing here runs anything or knows how a target works.
 
+pub mod causes;
 pub mod checks;
 pub mod counters;
 pub mod csv;
+pub mod duration;
 mod group;
 pub mod metrics;
 pub mod mmtests;
@@ -15,13 +17,16 @@ pub mod stats;
 pub mod store;
 pub mod table;
 
+pub use self::causes::causes;
 pub use self::checks::{CheckRow, CheckTable, checks};
 pub use self::counters::counters;
 pub use self::csv::{CsvLine, to_csv};
+pub use self::duration::durations;
 pub use self::metrics::tables;
 pub use self::mmtests::to_text;
 pub use self::record::{
-    Better, Cell, Check, Column, Key, Measured, Metric, Record, Run, SCHEMA, Skip, Skipped, System, Target, cells,
+    Better, Cell, Check, Column, Duration, Key, Measured, Metric, Record, Run, SCHEMA, Skip, Skipped, System, Target,
+    WAITING, cells,
 };
 pub use self::store::{Contents, RESULT_FILE, Store, StoreError, Torn, write_whole};
 pub use self::table::{ColumnHead, Kind, Report, Row, Table, Value};

@@ -205,7 +205,7 @@ impl Block<'_> {
         } else {
             (None, None)
         };
-        Some(Value { value: value?, low, high, star: false })
+        Some(Value { value: value?, low, high, star: false, share: None })
     }
 
     fn mean(self, samples: &[f64]) -> Option<f64> {

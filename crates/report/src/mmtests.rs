@@ -49,8 +49,8 @@ pub fn table_text(table: &Table) -> String {
 /// mmtests: F = 18 for results and `Duration`, 15 for vmstat; results that are compared have a percentage after it.
 fn number_width(table: &Table) -> usize {
     match table.kind {
-        Kind::Metric => 18,
-        Kind::Counters => 15,
+        Kind::Metric | Kind::Duration => 18,
+        Kind::Counters | Kind::Causes => 15,
     }
 }
 
@@ -62,6 +62,9 @@ fn row_cells(table: &Table, row: &Row) -> Vec<String> {
             return String::new();
         };
         let number = format!("{:width$.2}", value.value);
+        if let Some(share) = value.share {
+            return format!("{number} ({share:7.2}%)");
+        }
         if !compares {
             return number;
         }
@@ -78,7 +81,7 @@ fn row_cells(table: &Table, row: &Row) -> Vec<String> {
 
 /// mmtests' width, or more if something would touch what is left of it.
 fn column_width(table: &Table, rows: &[Vec<String>], column: usize) -> usize {
-    let percent = if table.compares() { PERCENT_WIDTH } else { 0 };
+    let percent = if table.compares() || table.kind == Kind::Causes { PERCENT_WIDTH } else { 0 };
     let cells = rows.iter().map(|cells| cells[column].trim_start());
     let head = table.columns[column].lines.iter().map(String::as_str);
     (number_width(table) + percent).max(1 + widest(cells.chain(head)))

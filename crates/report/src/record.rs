@@ -136,12 +136,33 @@ pub struct Measured {
     /// How far apart gauges of `/proc/vmstat` were with nothing mapped and with all of the workload's memory mapped.
     #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
     pub gauges: BTreeMap<String, i64>,
+    /// How long it took, and the time that its tasks had a CPU.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub duration: Option<Duration>,
+    /// Where the time of all tasks of the whole run went, where the target knows: picoseconds by cause, or by
+    /// [`WAITING`] and a cause for time without a CPU.
+    #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
+    pub causes: BTreeMap<String, u64>,
     /// Numbers known beforehand, against the numbers found.
     pub checks: Vec<Check>,
     /// What this cell could not measure.
     pub skipped: Vec<Skip>,
     /// Whatever else the workload reports; tables do not read it.
     pub detail: serde_json::Value,
+}
+
+/// What the names of [`Measured::causes`] begin with where a task had no CPU.
+pub const WAITING: &str = "waiting: ";
+
+/// The time of a workload between its common start and its common end, in picoseconds.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Duration {
+    /// In user mode, all tasks together (getrusage(2)).
+    pub user_ps: u64,
+    /// In the kernel, all tasks together.
+    pub system_ps: u64,
+    /// By the clock.
+    pub elapsed_ps: u64,
 }
 
 /// One measured quantity.

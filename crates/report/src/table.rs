@@ -4,13 +4,14 @@ use serde::Serialize;
 
 use crate::checks::{CheckTable, checks};
 use crate::counters::counters;
+use crate::duration::durations;
 use crate::metrics::tables;
 use crate::record::{Better, Cell, Column};
 
 /// Everything that is shown of a set of cells.
 #[derive(Clone, Debug, PartialEq, Serialize)]
 pub struct Report {
-    /// Tables of metrics, then those of counters.
+    /// Tables of metrics, then those of durations and of counters, then whatever was asked for besides.
     pub tables: Vec<Table>,
     /// Tables of checks.
     pub checks: Vec<CheckTable>,
@@ -21,6 +22,7 @@ impl Report {
     /// were run in parallel must be brought into the experiment's order first.
     pub fn new(cells: &[Cell], counter_threshold: u64) -> Self {
         let mut all = tables(cells);
+        all.extend(durations(cells));
         all.extend(counters(cells, counter_threshold));
         Self { tables: all, checks: checks(cells) }
     }
@@ -59,8 +61,12 @@ impl Table {
 pub enum Kind {
     /// Statistics of a metric.
     Metric,
+    /// User, system and elapsed time.
+    Duration,
     /// Movements of counters.
     Counters,
+    /// Time by cause.
+    Causes,
 }
 
 /// The head of a column.
@@ -103,4 +109,7 @@ pub struct Value {
     pub high: Option<f64>,
     /// Whether it differs from its baseline by more than the samples spread.
     pub star: bool,
+    /// Its part of the column's total of the case, in per cent, where values are parts of one.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub share: Option<f64>,
 }

@@ -6,8 +6,8 @@ use std::path::PathBuf;
 use std::sync::atomic::{AtomicU32, Ordering};
 
 use pagelab_report::{
-    Better, Cell, Key, Measured, Metric, RESULT_FILE, Record, Run, SCHEMA, Skipped, Store, StoreError, System, Target,
-    Torn, write_whole,
+    Better, Cell, Duration, Key, Measured, Metric, RESULT_FILE, Record, Run, SCHEMA, Skipped, Store, StoreError,
+    System, Target, Torn, write_whole,
 };
 
 /// A directory of its own for one test, removed with it.
@@ -68,6 +68,8 @@ fn cell(sample: f64) -> Record {
         metrics: vec![metric],
         counters: BTreeMap::from([("nr_free_pages".into(), -5)]),
         gauges: BTreeMap::from([("nr_page_table_pages".into(), 64)]),
+        duration: Some(Duration { user_ps: 1, system_ps: u64::MAX, elapsed_ps: 3 }),
+        causes: BTreeMap::from([("page table".into(), u64::MAX)]),
         checks: vec![],
         skipped: vec![],
         detail: serde_json::json!({ "tasks": [1, 2] }),

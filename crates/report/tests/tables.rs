@@ -4,7 +4,8 @@ use std::collections::BTreeMap;
 
 use pagelab_report::mmtests::{checks_text, table_text};
 use pagelab_report::{
-    Better, Cell, Check, Key, Measured, Metric, Report, Run, SCHEMA, Target, checks, counters, tables, to_csv, to_text,
+    Better, Cell, Check, Duration, Key, Measured, Metric, Report, Run, SCHEMA, Target, causes, checks, counters,
+    tables, to_csv, to_text,
 };
 
 fn cell(target: Target, kernel: &str, case: &str) -> Cell {
@@ -28,6 +29,8 @@ fn cell(target: Target, kernel: &str, case: &str) -> Cell {
             metrics: Vec::new(),
             counters: BTreeMap::new(),
             gauges: BTreeMap::new(),
+            duration: None,
+            causes: BTreeMap::new(),
             checks: Vec::new(),
             skipped: Vec::new(),
             detail: serde_json::Value::Null,
@@ -428,4 +431,78 @@ fn titles_name_the_experiment_only_where_there_are_several() {
     let two = tables(&[one.clone(), other(one)]);
     assert_eq!(two[0].title, "faults fault-storm Fault Latency");
     assert_eq!(two[1].title, "more-faults fault-storm Fault Latency");
+}
+
+fn spent(mut cell: Cell, causes: &[(&str, u64)]) -> Cell {
+    cell.measured.causes = causes.iter().map(|(name, ms)| ((*name).to_owned(), ms * 1_000_000_000)).collect();
+    cell
+}
+
+#[test]
+fn causes_are_shares_of_each_column_and_blank_where_nobody_knows() {
+    let cells = [
+        cell(Target::Host, "6.1", "base"),
+        spent(cell(Target::Sim, "v6.1", "base"), &[("clear", 1), ("user", 2), ("waiting: run queue", 5)]),
+        spent(seeded(cell(Target::Sim, "v6.1", "base"), 2), &[("clear", 8), ("waiting: run queue", 4)]),
+        spent(cell(Target::Sim, "v6.2", "base"), &[("user", 1)]),
+    ];
+    let mut report = Report::new(&cells, 1);
+    assert_eq!(report.tables, [], "not unless asked for");
+    report.tables = causes(&cells);
+    let text = "\
+fault-storm Time by Cause
+                                            host                       sim                       sim
+                                             6.1                      v6.1                      v6.2
+All     base total                                        10.00 ( 100.00%)           1.00 ( 100.00%)
+CPU     base clear                                         4.50 (  45.00%)           0.00 (   0.00%)
+Waiting base run queue                                     4.50 (  45.00%)           0.00 (   0.00%)
+CPU     base user                                          1.00 (  10.00%)           1.00 ( 100.00%)
+unit: ms per run of all tasks and kernel threads, start to end (share); Waiting is time without a CPU, no direction is better
+";
+    assert_eq!(to_text(&report), text);
+    let csv = to_csv(&report, &[]);
+    let lines: Vec<&str> = csv.lines().filter(|line| line.contains("v6.1")).collect();
+    let expected = [
+        "faults,causes.total,base,sim:v6.1:laptop,10,,",
+        "faults,causes.total.share,base,sim:v6.1:laptop,100,,",
+        "faults,cpu.clear,base,sim:v6.1:laptop,4.5,,",
+        "faults,cpu.clear.share,base,sim:v6.1:laptop,45,,",
+        "faults,waiting.run queue,base,sim:v6.1:laptop,4.5,,",
+        "faults,waiting.run queue.share,base,sim:v6.1:laptop,45,,",
+        "faults,cpu.user,base,sim:v6.1:laptop,1,,",
+        "faults,cpu.user.share,base,sim:v6.1:laptop,10,,",
+    ];
+    assert_eq!(lines, expected);
+    assert!(!csv.contains("host"), "{csv}");
+}
+
+#[test]
+fn durations_stand_between_metrics_and_counters_as_in_mmtests() {
+    let took = |mut cell: Cell, seconds: [u64; 3]| {
+        let [user_ps, system_ps, elapsed_ps] = seconds.map(|seconds| seconds * 1_000_000_000_000);
+        cell.measured.duration = Some(Duration { user_ps, system_ps, elapsed_ps });
+        cell.measured.counters.insert("pgfault".to_owned(), 7);
+        latency(cell, &[1.0])
+    };
+    let cells = [
+        took(cell(Target::Vm, "vanilla", "base"), [12, 230, 58]),
+        took(seeded(cell(Target::Vm, "vanilla", "base"), 2), [13, 230, 58]),
+        took(cell(Target::Vm, "patched-v1", "base"), [13, 210, 55]),
+        // From before durations were kept.
+        cell(Target::Vm, "vanilla", "huge"),
+    ];
+    let report = Report::new(&cells, 1);
+    let titles: Vec<&str> = report.tables.iter().map(|table| table.title.as_str()).collect();
+    assert_eq!(titles, ["fault-storm Fault Latency", "fault-storm Duration", "fault-storm Counters"]);
+    let text = "\
+fault-storm Duration
+                                     vm                vm
+                                vanilla        patched-v1
+Duration User base                12.50             13.00
+Duration System base             230.00            210.00
+Duration Elapsed base             58.00             55.00
+unit: s per run, User and System of all tasks together, no direction is better
+";
+    assert_eq!(table_text(&report.tables[1]), text);
+    assert_eq!(report.tables[1].rows[0].cells[0].and_then(|value| value.low), Some(12.025));
 }

@@ -36,7 +36,12 @@ mod world;
 
 use std::{cell::RefCell, rc::Rc};
 
-use mm::{MachineSpec, Mm, Settings, Variant, cost::Prices, event::Counters, thp::ThpEnabled};
+use mm::{
+    MachineSpec, Mm, Settings, Variant,
+    cost::{Prices, Spent},
+    event::Counters,
+    thp::ThpEnabled,
+};
 use os::Placement;
 use units::{Bytes, BytesPerSecond, CpuId, Frames, NodeId, Picos};
 
@@ -89,6 +94,18 @@ pub struct Finish {
     pub hash: String,
     /// All events of the run.
     pub counters: Counters,
+    /// Where its time went.
+    pub times: Times,
+}
+
+/// The time of all tasks of a run, kernel threads included, by cause. Time asleep until a timer, a barrier or another task's
+/// end is in neither part.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Times {
+    /// With a CPU: working, or spinning.
+    pub cpu: Spent,
+    /// Without one: in its queue, or asleep for a lock.
+    pub waiting: Spent,
 }
 
 /// What a run does besides running.
@@ -160,5 +177,7 @@ pub fn simulate_with<T: 'static>(
     let result = slot.take().expect("the first task has ended");
     let Injector { steps, done: lost, .. } = world.injector;
     let extra = Extra { steps, lost, trace: world.trace.map(|trace| trace.text()) };
-    (result, Finish { hash: world.hash.hex(), counters: world.counters }, extra)
+    let mut times = Times::default();
+    world.tasks.iter().for_each(|task| task.add_to(&mut times));
+    (result, Finish { hash: world.hash.hex(), counters: world.counters, times }, extra)
 }

@@ -141,6 +141,8 @@ impl World {
         let next = cpu.queue.pick().expect("a CPU in the order has a task");
         cpu.running = Some(next);
         let task = &mut self.tasks[next.0 as usize];
+        // One that a step elsewhere wakes at its end may be picked by a CPU that is not there yet.
+        cpu.clock = cpu.clock.max(task.runnable_since);
         task.wait(task.runnable_since, cpu.clock, Cause::RunQueue);
         if cpu.loaded.replace(next) != Some(next) {
             let mut cx = Cx::new(id, cpu.clock, &self.prices, &mut self.counters);

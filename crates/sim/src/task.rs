@@ -5,6 +5,7 @@ use os::{Advice, Barrier, Rusage, VmRange};
 use units::{Bytes, CpuId, Errno, Picos, Time};
 
 use crate::{
+    Times,
     daemon::Daemon,
     operation::Operation,
     runqueue::{Entity, Nice},
@@ -36,7 +37,7 @@ pub(crate) struct Task {
     /// All the time since it began, by cause.
     pub(crate) spent: Spent,
     /// The part of it in which it had no CPU.
-    waited: Picos,
+    waited: Spent,
     /// When the timer of its sleep fires, if it is a kernel thread that has one.
     pub(crate) sleeps_until: Option<Time>,
     /// Since when it waits for the lock of its address space.
@@ -106,7 +107,7 @@ impl Task {
             state: TaskState::User,
             faults: 0,
             spent: Spent::default(),
-            waited: Picos(0),
+            waited: Spent::default(),
             sleeps_until: None,
             lock_since: Time(0),
             is_spinning: false,
@@ -124,7 +125,7 @@ impl Task {
     /// It had no CPU for a while.
     pub(crate) fn wait(&mut self, from: Time, until: Time, cause: Cause) {
         let span = self.spin(from, until, cause);
-        self.waited += span;
+        self.waited.add_on(cause, span);
     }
 
     /// It had a CPU for a while, but could not go on.
@@ -137,7 +138,20 @@ impl Task {
     /// What `getrusage` says of it.
     pub(crate) fn rusage(&self) -> Rusage {
         let user = self.spent.on(Cause::User);
-        Rusage { minor_faults: self.faults, major_faults: 0, user, system: self.spent.total() - user - self.waited }
+        Rusage {
+            minor_faults: self.faults,
+            major_faults: 0,
+            user,
+            system: self.spent.total() - user - self.waited.total(),
+        }
+    }
+
+    /// Adds its time to that of others.
+    pub(crate) fn add_to(&self, times: &mut Times) {
+        times.waiting.add(&self.waited);
+        for (cause, span) in self.spent.by_cause() {
+            times.cpu.add_on(cause, span - self.waited.on(cause));
+        }
     }
 }
 

@@ -135,9 +135,10 @@ impl World {
         let Placement::Spread(index) = on;
         let cpus = u32::try_from(self.cpus.len()).expect("fewer than 2^32 CPUs");
         let id = TaskId(u32::try_from(self.tasks.len()).expect("fewer than 2^32 tasks"));
-        let from = if self.tasks.is_empty() { Time(0) } else { self.now() };
-        // The first task of all may run anywhere; those that it spreads are pinned, as on the host.
         let cpu = CpuId(index % cpus);
+        // The first task of all waits for nobody: time begins with its CPU's clock.
+        let from = if self.tasks.is_empty() { self.cpus[cpu.0 as usize].clock } else { self.now() };
+        // It may run anywhere; those that it spreads are pinned, as on the host.
         let allowed = if self.tasks.is_empty() { Vec::new() } else { vec![cpu] };
         self.tasks.push(Task::new(cpu, allowed, space));
         self.wake(id, from, Enqueue::New);
@@ -152,7 +153,11 @@ impl World {
         let (cpu, now) = if self.tasks.is_empty() { (CpuId(0), Time(0)) } else { (self.current().cpu, self.now()) };
         let mut cx = Cx::new(cpu, now, &self.prices, &mut self.counters);
         let space = AddressSpace::new(&mut self.mm, &mut cx, MMAP_BASE);
-        self.cpus[cpu.0 as usize].clock = cx.now();
+        let (now, spent) = (cx.now(), cx.spent());
+        self.cpus[cpu.0 as usize].clock = now;
+        if let Some(parent) = self.tasks.get_mut(self.current.0 as usize) {
+            parent.spent.add(&spent);
+        }
         self.add_space(space.expect("a fresh process needs one page table"))
     }
 

@@ -101,7 +101,7 @@ fn cpus_work_side_by_side_where_faults_lock_their_vma() {
     let alone = storm(&machine(4, "v6.4"), 1, 4).remove(0).elapsed().as_secs_f64();
     let (whole, single) = (slowest("v6.1"), slowest("v6.4"));
     assert!(single < 1.6 * alone, "{single} alone: {alone}");
-    assert!(whole > 1.02 * single, "one lock for all: {whole}, for each VMA: {single}");
+    assert!(whole > single, "one lock for all: {whole}, for each VMA: {single}");
 }
 
 #[test]
@@ -110,7 +110,7 @@ fn threads_wait_for_each_others_mappings() {
     let elapsed = |rules| storm(&machine(2, rules), 2, 8).iter().map(Life::elapsed).max().unwrap();
     let alone = storm(&machine(2, "v4.1"), 1, 8).remove(0).elapsed();
     let (old, new) = (elapsed("v4.19"), elapsed("v4.20"));
-    assert!(old.as_secs_f64() > 1.1 * alone.as_secs_f64(), "old {old:?}, alone {alone:?}");
+    assert!(old.as_secs_f64() > 1.05 * alone.as_secs_f64(), "old {old:?}, alone {alone:?}");
     assert!(new < old, "new {new:?}, old {old:?}");
 }
 

@@ -144,8 +144,8 @@ async fn work<O: Os>(os: &O, params: &Params, meet: Meet) -> Result<Vec<TaskOutc
 
 async fn iterate<O: Os>(os: &O, params: &Params, phases: &mut [TaskOutcome; 4]) -> Result<(), TaskError> {
     let [touched, forked, copied, reused] = phases;
-    let mapping = os.mmap(params.page.mapped(params.size), MapSpec::Anonymous).await?;
     let used = os.rusage().await?;
+    let mapping = os.mmap(params.page.mapped(params.size), MapSpec::Anonymous).await?;
     let range = touch(os, mapping, params.page, params.size, touched).await?;
     touched.stores += range.pages(Bytes::PAGE);
     touched.rusage.add(&os.rusage().await?.since(&used));
@@ -164,7 +164,10 @@ async fn iterate<O: Os>(os: &O, params: &Params, phases: &mut [TaskOutcome; 4]) 
     let stores = store_all(os, range).await?;
     add(reused, &stores, owned);
     reused.end = os.now();
-    Ok(os.munmap(mapping).await?)
+    let used = os.rusage().await?;
+    os.munmap(mapping).await?;
+    reused.rusage.add(&os.rusage().await?.since(&used));
+    Ok(())
 }
 
 /// What storing into every base page took.

@@ -64,4 +64,11 @@ impl Outcome {
         let end = self.tasks.iter().map(|task| task.end).max().expect("a workload has at least one task");
         end.since(start)
     }
+
+    /// What the kernel counted for all tasks together.
+    pub fn rusage(&self) -> Rusage {
+        let mut all = Rusage::default();
+        self.tasks.iter().for_each(|task| all.add(&task.rusage));
+        all
+    }
 }

@@ -1,0 +1,64 @@
+//! Tables of durations: user, system and elapsed time, as mmtests prints them after the results.
+
+use std::collections::BTreeMap;
+
+use crate::group::{Group, distinct, groups, interval};
+use crate::record::{Better, Cell, Duration};
+use crate::stats;
+use crate::table::{Kind, Row, Table, Value};
+
+/// A part of a duration, in picoseconds.
+type Part = fn(&Duration) -> u64;
+
+/// What rows are called, for programs and in texts, and what they show.
+const ROWS: [(&str, &str, Part); 3] = [
+    ("duration.user", "User", |duration| duration.user_ps),
+    ("duration.system", "System", |duration| duration.system_ps),
+    ("duration.elapsed", "Elapsed", |duration| duration.elapsed_ps),
+];
+
+/// One table per experiment and workload, of the operations whose durations are known. A value is the mean over the runs of
+/// an operation (its seeds).
+pub fn durations(records: &[Cell]) -> Vec<Table> {
+    groups(records).iter().map(table).filter(|table| !table.rows.is_empty()).collect()
+}
+
+fn table(group: &Group<'_>) -> Table {
+    let operations = distinct(group.cells.iter().map(|placed| placed.operation.as_str()));
+    let row = |(metric, name, part): (&str, &str, Part), operation: &str| {
+        let value = |column| value(group, operation, column, part);
+        let cells: Vec<Option<Value>> = (0..group.columns.len()).map(value).collect();
+        cells.iter().any(Option::is_some).then(|| Row {
+            metric: metric.to_owned(),
+            case: operation.to_owned(),
+            stat: "Duration".to_owned(),
+            operation: format!("{name} {operation}"),
+            better: Better::None,
+            cells,
+        })
+    };
+    let rows = ROWS.iter().flat_map(|of| operations.iter().filter_map(|operation| row(*of, operation)));
+    Table {
+        experiment: group.experiment.to_owned(),
+        title: format!("{} Duration", group.title),
+        kind: Kind::Duration,
+        unit: "s per run, User and System of all tasks together".to_owned(),
+        better: Better::None,
+        columns: group.columns.clone(),
+        rows: rows.collect(),
+    }
+}
+
+fn value(group: &Group<'_>, operation: &str, column: usize, part: Part) -> Option<Value> {
+    let mut of_seeds: BTreeMap<u64, Vec<f64>> = BTreeMap::new();
+    for placed in group.cells.iter().filter(|placed| (placed.operation.as_str(), placed.column) == (operation, column))
+    {
+        if let Some(duration) = &placed.cell.measured.duration {
+            of_seeds.entry(placed.cell.key.seed).or_default().push(part(duration) as f64 / 1e12);
+        }
+    }
+    // By seed: sums must not depend on the order in which cells finished.
+    let means: Vec<f64> = of_seeds.values().filter_map(|runs| stats::amean(runs)).collect();
+    let (low, high) = interval(&means);
+    Some(Value { value: stats::amean(&means)?, low, high, star: false, share: None })
+}
