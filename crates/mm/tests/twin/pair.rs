@@ -270,6 +270,15 @@ impl Pair {
         }
     }
 
+    /// Takes one run after the other, and looks after each.
+    pub(crate) fn run_to_end(&mut self) {
+        while !self.running.is_empty() {
+            self.advance(0, 0);
+            self.compare();
+        }
+        self.compare_contents();
+    }
+
     /// The process ends, and with it what it was doing.
     pub(crate) fn exit(&mut self, cpu: u32, id: u32) {
         let (own, others) = std::mem::take(&mut self.running).into_iter().partition(|running| running.id == id);
@@ -398,5 +407,5 @@ fn store(mm: &mut Mm, space: &AddressSpace, page: u64, word: Store) {
     assert!(pte.is_writable(), "page {page} was written");
     let offset = if pte.is_huge() { u32::try_from(page % 512).unwrap() } else { 0 };
     let pfn = pte.pfn().plus(offset);
-    mm.frames.store(pfn, word.into(mm.frames.content(pfn)));
+    mm.frames.store(pfn, word.into(page, mm.frames.content(pfn)));
 }

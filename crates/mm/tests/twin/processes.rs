@@ -119,9 +119,11 @@ pub(crate) struct Store {
 }
 
 impl Store {
-    pub(crate) fn into(self, word: u64) -> u64 {
+    /// The word of a page after the store: no two pages get the same.
+    pub(crate) fn into(self, page: u64, word: u64) -> u64 {
         let shift = if self.upper { 32 } else { 0 };
-        word & !(u64::from(u32::MAX) << shift) | u64::from(self.value) << shift
+        let value = (u64::from(self.value) << 20).wrapping_add(page) & u64::from(u32::MAX);
+        word & !(u64::from(u32::MAX) << shift) | value << shift
     }
 }
 
@@ -185,7 +187,7 @@ impl Process {
     pub(crate) fn store(&mut self, page: u64, store: Store) {
         let words = self.contents.entry(page / HUGE).or_insert_with(|| vec![0; usize::try_from(HUGE).unwrap()]);
         let word = &mut words[usize::try_from(page % HUGE).unwrap()];
-        *word = store.into(*word);
+        *word = store.into(page, *word);
     }
 
     fn forget(&mut self, (start, end): (u64, u64)) {

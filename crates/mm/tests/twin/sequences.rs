@@ -3,7 +3,7 @@
 use mm::{MachineSpec, Mobility, NodeSpec, Settings, ZoneKind, ZoneSpec, fault::Access, thp::ThpEnabled};
 use units::{CpuId, NodeId, Order, Pfn};
 
-use crate::{model::Wish, pair::Pair, rules};
+use crate::{model::Wish, pair::Pair, processes::Page, rules};
 
 const DEPTH: u32 = 6;
 
@@ -107,4 +107,40 @@ fn every_six_operations_of_processes_on_24_frames() {
     pair.start(0);
     pair.map(0, 0, 2);
     assert_eq!(every_sequence(&pair, 8, of_processes, 0), 8_u64.pow(DEPTH));
+}
+
+/// What streams hardly come to: a shared huge page is stored to where no huge page is free, but 512 base pages are.
+#[test]
+fn a_huge_page_is_copied_by_base_pages_before_5_8() {
+    let node = NodeSpec {
+        id: NodeId(0),
+        cpus: vec![CpuId(0)],
+        distance: vec![10],
+        zones: vec![ZoneSpec::whole(ZoneKind::Normal, Pfn(0), 4096)],
+    };
+    let machine = MachineSpec { pageblock_order: Order(9), max_order: Order(10), nodes: vec![node] };
+    let settings = Settings { min_free_kbytes: 0, ..Settings::default() };
+    for (keep, copied) in [(2, true), (16, false)] {
+        let mut pair = Pair::new(&machine, rules("v4.20"), &settings, ThpEnabled::Always);
+        pair.start(0);
+        pair.map(0, 0, 1024);
+        let vma = pair.twin.processes[&0].vmas[0];
+        let start = vma.start.next_multiple_of(512);
+        pair.touch(0, 0, (start, start + 512), Access::Write);
+        pair.run_to_end();
+        pair.fork(0, 0);
+        pair.run_to_end();
+        let free = pair.mm.zones()[0].buddy.free_frames();
+        for _ in 0..free {
+            pair.alloc(0, Wish { mobility: Mobility::Movable, ..Wish::kernel(0) });
+        }
+        for at in (0..pair.live.len()).rev().step_by(keep) {
+            pair.free(0, at);
+        }
+        pair.touch(0, 1, (start + 7, start + 8), Access::Write);
+        pair.run_to_end();
+        let pages = (0..512).map(|n| pair.twin.processes[&1].page(start + n));
+        let own = pages.filter(|page| matches!(page, Page::Frame { writable: true, .. })).count();
+        assert_eq!(own, if copied { 512 } else { 1 });
+    }
 }
