@@ -50,14 +50,23 @@ impl Mm {
     }
 
     /// Clears a run of frames.
-    #[inline]
+    #[inline(always)]
+    #[expect(
+        clippy::inline_always,
+        reason = "in the fault that is by far the most frequent, and nearly always one charge"
+    )]
     pub(crate) fn clear(&mut self, cx: &mut Cx<'_>, frame: Pfn, order: Order) {
-        self.frames.clear_contents(frame, order);
-        if self.bandwidth.servers.is_empty() {
+        if self.bandwidth.servers.is_empty() && !self.frames.keeps_contents() {
             cx.work(Work::ClearFrame, u64::from(order.frames()));
         } else {
-            self.move_bytes(cx, Work::ClearFrame, &[frame], order);
+            self.clear_with_account(cx, frame, order);
         }
+    }
+
+    #[inline(never)]
+    fn clear_with_account(&mut self, cx: &mut Cx<'_>, frame: Pfn, order: Order) {
+        self.frames.clear_contents(frame, order);
+        self.move_bytes(cx, Work::ClearFrame, &[frame], order);
     }
 
     /// Copies a run of frames to another.

@@ -12,6 +12,12 @@ impl FrameTable {
         self.contents = vec![dirt; self.state.len()];
     }
 
+    /// Are contents kept?
+    #[inline]
+    pub(crate) fn keeps_contents(&self) -> bool {
+        !self.contents.is_empty()
+    }
+
     /// What a frame holds, where contents are kept.
     pub fn content(&self, pfn: Pfn) -> u64 {
         self.contents[pfn.0 as usize]
@@ -24,14 +30,14 @@ impl FrameTable {
 
     #[inline]
     pub(crate) fn clear_contents(&mut self, pfn: Pfn, order: Order) {
-        if !self.contents.is_empty() {
+        if self.keeps_contents() {
             self.contents[pfn.0 as usize..][..order.frames() as usize].fill(0);
         }
     }
 
     #[inline]
     pub(crate) fn copy_contents(&mut self, from: Pfn, to: Pfn, order: Order) {
-        if !self.contents.is_empty() {
+        if self.keeps_contents() {
             let from = from.0 as usize;
             self.contents.copy_within(from..from + order.frames() as usize, to.0 as usize);
         }
