@@ -1,38 +1,29 @@
 //! Where the time of a run went: the parts are all there is, and none is counted twice.
 
+mod support;
+
 use mm::{
-    MachineSpec, NodeSpec, Settings, ZoneKind, ZoneSpec,
     cost::{Cause, Prices, Work},
     thp::ThpEnabled,
     variant,
 };
 use os::{MapSpec, Os, Placement, Rusage};
 use pagelab_sim::{Config, EntryFuture, Sim, Times, simulate};
-use units::{Bytes, CpuId, Frames, NodeId, Order, Pfn, Picos, Time};
+use units::{Bytes, Picos, Time};
 
 /// Longer than anything else in these runs.
 const LONG: Picos = Picos::from_secs(10);
 
 fn machine(cpus: u32, thp_enabled: ThpEnabled) -> Config {
-    let zone = ZoneSpec::whole(ZoneKind::Normal, Pfn(0), 64 << 10);
-    let ids = (0..cpus).map(CpuId).collect();
-    let node = NodeSpec { id: NodeId(0), cpus: ids, distance: vec![10], zones: vec![zone] };
     Config {
-        machine: MachineSpec { pageblock_order: Order::HUGE, max_order: Order(10), nodes: vec![node] },
         // munmap keeps faults out to its end.
         variant: *variant::named("v4.19"),
-        settings: Settings { min_free_kbytes: 128, ..Settings::default() },
         thp_enabled,
-        use_zero_page: true,
         prices: Prices::new(|work| match work {
             Work::ClearFrame | Work::Trap => Picos::from_nanos(400),
             _ => Picos::from_nanos(20),
         }),
-        cpus: usize::try_from(cpus).unwrap(),
-        cap: Bytes::mib(200),
-        seed: 1,
-        held: Frames(0),
-        bandwidth: Vec::new(),
+        ..support::machine(cpus, 64 << 10)
     }
 }
 

@@ -1,33 +1,23 @@
 //! fork in the simulator: alone or not at all, one memory for two, and no frame lost.
 
+mod support;
+
 use mm::{
-    MachineSpec, NodeSpec, Settings, ZoneKind, ZoneSpec,
     cost::Prices,
     event::{Counters, Event},
     thp::ThpEnabled,
-    variant,
 };
 use os::{Advice, MapSpec, Os, Placement};
 use pagelab_sim::{Config, EntryFuture, Sim, simulate};
-use units::{Bytes, CpuId, Errno, Frames, NodeId, Order, Pfn, Picos};
+use units::{Bytes, Errno, Picos};
 
 /// Two CPUs and so many frames.
 fn machine(frames: u32) -> Config {
-    let zone = ZoneSpec::whole(ZoneKind::Normal, Pfn(0), frames);
-    let cpus = vec![CpuId(0), CpuId(1)];
-    let node = NodeSpec { id: NodeId(0), cpus, distance: vec![10], zones: vec![zone] };
     Config {
-        machine: MachineSpec { pageblock_order: Order::HUGE, max_order: Order(10), nodes: vec![node] },
-        variant: *variant::named("v6.1"),
-        settings: Settings { min_free_kbytes: 128, ..Settings::default() },
         thp_enabled: ThpEnabled::Madvise,
-        use_zero_page: true,
         prices: Prices::new(|work| Picos(100_000 + work as u64)),
-        bandwidth: Vec::new(),
-        cpus: 2,
         cap: Bytes::mib(64),
-        seed: 1,
-        held: Frames(0),
+        ..support::machine(2, frames)
     }
 }
 

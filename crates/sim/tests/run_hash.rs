@@ -1,14 +1,15 @@
 //! The run hash sees everything: whatever one step of a run loses, the hash is another one.
 
+mod support;
+
 use mm::{
-    MachineSpec, NodeSpec, Settings, ZoneKind, ZoneSpec,
+    Settings,
     cost::{Cause, Prices, Work},
     event::Event,
     thp::ThpEnabled,
-    variant,
 };
 use pagelab_sim::{Config, EntryFuture, Extra, Finish, Injection, Lost, Options, Sim, simulate, simulate_with};
-use units::{Bytes, CpuId, Frames, NodeId, Order, Pfn, Picos};
+use units::{Bytes, Picos};
 use workloads::{Outcome, Workload};
 
 /// Each primitive has a price of its own, none of them zero.
@@ -18,21 +19,12 @@ fn prices() -> Prices {
 
 /// Two CPUs, 64 MiB.
 fn machine() -> Config {
-    let zone = ZoneSpec::whole(ZoneKind::Normal, Pfn(0), 16 << 10);
-    let cpus = vec![CpuId(0), CpuId(1)];
-    let node = NodeSpec { id: NodeId(0), cpus, distance: vec![10], zones: vec![zone] };
     Config {
-        machine: MachineSpec { pageblock_order: Order::HUGE, max_order: Order(10), nodes: vec![node] },
-        variant: *variant::named("v6.1"),
         settings: Settings { min_free_kbytes: 1024, ..Settings::default() },
         thp_enabled: ThpEnabled::Always,
-        use_zero_page: true,
         prices: prices(),
-        bandwidth: Vec::new(),
-        cpus: 2,
         cap: Bytes::mib(32),
-        seed: 1,
-        held: Frames(0),
+        ..support::machine(2, 16 << 10)
     }
 }
 

@@ -1,38 +1,27 @@
 //! CPUs that several tasks want: who runs, for how long, and what it shows in times.
 
+mod support;
+
 use mm::{
-    MachineSpec, NodeSpec, Settings, ZoneKind, ZoneSpec,
     cost::{Prices, Work},
     event::Event,
-    thp::ThpEnabled,
     variant,
 };
 use os::{MapSpec, Os, Placement};
 use pagelab_sim::{Config, EntryFuture, Sim, simulate};
-use units::{Bytes, CpuId, Frames, NodeId, Order, Pfn, Picos, Time};
+use units::{Bytes, Picos, Time};
 
 /// So many CPUs and 256 MiB.
 fn machine(cpus: u32, rules: &str) -> Config {
-    let zone = ZoneSpec::whole(ZoneKind::Normal, Pfn(0), 64 << 10);
-    let ids = (0..cpus).map(CpuId).collect();
-    let node = NodeSpec { id: NodeId(0), cpus: ids, distance: vec![10], zones: vec![zone] };
     Config {
-        machine: MachineSpec { pageblock_order: Order::HUGE, max_order: Order(10), nodes: vec![node] },
         variant: *variant::named(rules),
-        settings: Settings { min_free_kbytes: 128, ..Settings::default() },
-        thp_enabled: ThpEnabled::Never,
-        use_zero_page: true,
         // Faults take most of the time.
         prices: Prices::new(|work| match work {
             Work::ClearFrame | Work::Trap => Picos::from_nanos(400),
             Work::PteScan => Picos::from_nanos(2),
             _ => Picos::from_nanos(20),
         }),
-        bandwidth: Vec::new(),
-        cpus: usize::try_from(cpus).unwrap(),
-        cap: Bytes::mib(200),
-        seed: 1,
-        held: Frames(0),
+        ..support::machine(cpus, 64 << 10)
     }
 }
 

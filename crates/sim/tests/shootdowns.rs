@@ -1,35 +1,26 @@
 //! Threads of one process interrupt each other when they unmap; processes do not.
 
+mod support;
+
 use mm::{
-    MachineSpec, NodeSpec, Settings, ZoneKind, ZoneSpec,
+    Settings,
     cost::{Prices, Work},
     event::Event,
-    thp::ThpEnabled,
-    variant,
 };
 use os::{MapSpec, Os, Placement};
 use pagelab_sim::{Config, EntryFuture, Sim, simulate};
-use units::{Bytes, BytesPerSecond, CpuId, Frames, NodeId, Order, Pfn, Picos};
+use units::{Bytes, BytesPerSecond, NodeId, Picos};
 
 const RECEIVE: Picos = Picos::from_micros(100);
 
 /// Two CPUs, 64 MiB.
 fn machine(bandwidth: Option<BytesPerSecond>) -> Config {
-    let zone = ZoneSpec::whole(ZoneKind::Normal, Pfn(0), 16 << 10);
-    let cpus = vec![CpuId(0), CpuId(1)];
-    let node = NodeSpec { id: NodeId(0), cpus, distance: vec![10], zones: vec![zone] };
     Config {
-        machine: MachineSpec { pageblock_order: Order::HUGE, max_order: Order(10), nodes: vec![node] },
-        variant: *variant::named("v6.1"),
         settings: Settings { min_free_kbytes: 1024, ..Settings::default() },
-        thp_enabled: ThpEnabled::Never,
-        use_zero_page: true,
         prices: Prices::new(|work| if work == Work::IpiReceive { RECEIVE } else { Picos::from_nanos(200) }),
         bandwidth: bandwidth.map(|limit| (NodeId(0), limit)).into_iter().collect(),
-        cpus: 2,
         cap: Bytes::mib(32),
-        seed: 1,
-        held: Frames(0),
+        ..support::machine(2, 16 << 10)
     }
 }
 

@@ -1,0 +1,25 @@
+//! The machine that tests of the simulator run on, to change where they need another one.
+
+use mm::{MachineSpec, NodeSpec, Settings, ZoneKind, ZoneSpec, cost::Prices, thp::ThpEnabled, variant};
+use pagelab_sim::Config;
+use units::{Bytes, CpuId, Frames, NodeId, Order, Pfn, Picos};
+
+/// One node of so many CPUs and frames, without huge pages, on which everything takes some time.
+pub(crate) fn machine(cpus: u32, frames: u32) -> Config {
+    let zone = ZoneSpec::whole(ZoneKind::Normal, Pfn(0), frames);
+    let ids = (0..cpus).map(CpuId).collect();
+    let node = NodeSpec { id: NodeId(0), cpus: ids, distance: vec![10], zones: vec![zone] };
+    Config {
+        machine: MachineSpec { pageblock_order: Order::HUGE, max_order: Order(10), nodes: vec![node] },
+        variant: *variant::named("v6.1"),
+        settings: Settings { min_free_kbytes: 128, ..Settings::default() },
+        thp_enabled: ThpEnabled::Never,
+        use_zero_page: true,
+        prices: Prices::new(|_| Picos::from_nanos(200)),
+        bandwidth: Vec::new(),
+        cpus: usize::try_from(cpus).unwrap(),
+        cap: Bytes::mib(200),
+        seed: 1,
+        held: Frames(0),
+    }
+}
