@@ -99,7 +99,7 @@ fn threads_wait_for_each_others_mappings() {
     let elapsed = |rules| storm(&machine(2, rules), 2, 8).iter().map(Life::elapsed).max().unwrap();
     let alone = storm(&machine(2, "v4.1"), 1, 8).remove(0).elapsed();
     let (old, new) = (elapsed("v4.19"), elapsed("v4.20"));
-    assert!(old.as_secs_f64() > 1.05 * alone.as_secs_f64(), "old {old:?}, alone {alone:?}");
+    assert!(old.as_secs_f64() > 1.1 * alone.as_secs_f64(), "old {old:?}, alone {alone:?}");
     assert!(new < old, "new {new:?}, old {old:?}");
 }
 
