@@ -1,11 +1,13 @@
 //! Linux: mm/page_alloc.c (v3.9 to v6.1).
-//! Differs: no slow path yet: who passes no Low mark is tried once more with Min, and then gets nothing; no dirty limits,
-//! no zone reclaim, no fair zone policy (up to 4.7), no cpusets.
+//! Differs: no dirty limits, no zone reclaim, no fair zone policy (up to 4.7), no cpusets.
 
-use units::{NodeId, Order, Pfn};
+pub mod slow;
+
+use units::{CpuId, NodeId, Order, Pfn};
 
 use crate::{
     Mm,
+    alloc::slow::Shortage,
     buddy::Block,
     cost::Cx,
     event::Event,
@@ -19,9 +21,12 @@ use crate::{
 
 impl Mm {
     /// Allocates a block of frames, which is `Frame::Kernel` until the caller says what it is; `__alloc_pages`. None when
-    /// no zone has one above its Min mark.
+    /// no zone has one above its Min mark: for good, or until the slow path has got one (`slow::Supply`).
     #[inline]
     pub fn alloc(&mut self, cx: &mut Cx<'_>, request: &AllocRequest) -> Option<Pfn> {
+        if cx.is_supplied() {
+            return self.alloc_supplied(cx, request);
+        }
         self.alloc_listed(cx, request).or_else(|| self.alloc_anywhere(cx, request))
     }
 
@@ -47,6 +52,16 @@ impl Mm {
         Some(pfn)
     }
 
+    /// The same in a step that has asked for memory, or got what it has asked for.
+    #[cold]
+    fn alloc_supplied(&mut self, cx: &mut Cx<'_>, request: &AllocRequest) -> Option<Pfn> {
+        if cx.has_asked() {
+            return None;
+        }
+        let given = self.take_given(cx, request);
+        given.or_else(|| self.alloc_listed(cx, request)).or_else(|| self.alloc_anywhere(cx, request))
+    }
+
     #[inline(never)]
     fn alloc_anywhere(&mut self, cx: &mut Cx<'_>, request: &AllocRequest) -> Option<Pfn> {
         let node = self.node_index(request.node);
@@ -57,11 +72,55 @@ impl Mm {
             }
             self.take_slow(cx, node, request)
         });
-        let (pfn, zone) = found?;
+        match found {
+            Some(found) => Some(self.finish_alloc(cx, request, preferred, found)),
+            None => {
+                if request.reclaims && *cx.shortage() == Shortage::Ask {
+                    *cx.shortage() = Shortage::Asked(*request);
+                }
+                None
+            }
+        }
+    }
+
+    fn finish_alloc(
+        &mut self,
+        cx: &mut Cx<'_>,
+        request: &AllocRequest,
+        preferred: ZoneIndex,
+        (pfn, zone): (Pfn, ZoneIndex),
+    ) -> Pfn {
         self.frames.set(pfn, Frame::Kernel { order: request.order, mobility: request.mobility });
         let (zone, local) = (&self.zones[zone.position()], self.node_of_cpu(cx.cpu()));
         count_alloc(cx, zone, self.zones[preferred.position()].node, local, request.order);
-        Some(pfn)
+        pfn
+    }
+
+    /// A block from the first zone that stays above its Min mark: how the slow path looks each time.
+    pub(crate) fn alloc_above_min(&mut self, cx: &mut Cx<'_>, request: &AllocRequest) -> Option<Pfn> {
+        let node = self.node_index(request.node);
+        let preferred = *self.zonelists[node].zones(request.highest, request.this_node_only).first()?;
+        let Self { frames, zones, zonelists, variant, .. } = self;
+        let list = zonelists[node].zones(request.highest, request.this_node_only);
+        let pass = Pass { mark: Mark::Min, whole_blocks_only: false };
+        let found = take_in_turn(frames, zones, list, cx, request, pass, variant)?;
+        Some(self.finish_alloc(cx, request, preferred, found))
+    }
+
+    /// The zones that may serve a request, the best first, by position.
+    pub(crate) fn zones_for(&self, request: &AllocRequest) -> Vec<usize> {
+        let list = self.zonelists[self.node_index(request.node)].zones(request.highest, request.this_node_only);
+        list.iter().map(|index| index.position()).collect()
+    }
+
+    /// Gives back what the lists of all CPUs hold (`drain_all_pages`).
+    pub(crate) fn drain_all_pages(&mut self, cx: &mut Cx<'_>) {
+        let Self { frames, zones, variant, .. } = self;
+        for zone in zones {
+            for cpu in 0..u32::try_from(zone.pcps.len()).expect("fewer than 2^32 CPUs") {
+                zone.drain_cpu(frames, cx, CpuId(cpu), variant);
+            }
+        }
     }
 
     /// The passes of the fast path: rather another zone of the node than pageblocks broken up; rather that than another node.
@@ -81,6 +140,12 @@ impl Mm {
         let list = zonelists[node].zones(request.highest, request.this_node_only);
         let pass = Pass { mark: Mark::Min, whole_blocks_only: false };
         if request.mark == Mark::Min { None } else { take_in_turn(frames, zones, list, cx, request, pass, variant) }
+    }
+
+    /// Wakes the kswapds for a request, as the slow path does each round to keep them awake.
+    pub(crate) fn wake_for(&mut self, cx: &mut Cx<'_>, request: &AllocRequest) {
+        let node = self.node_index(request.node);
+        self.wake_all_kswapds(cx, node, request);
     }
 
     /// Wakes the kswapd of every node that the request could use (`wake_all_kswapds`).

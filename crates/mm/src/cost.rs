@@ -7,6 +7,7 @@
 use units::{CpuId, Picos, Time, Vpn};
 
 use crate::{
+    alloc::slow::{Given, Shortage},
     event::{Counters, Event},
     frame::ControlId,
 };
@@ -120,6 +121,8 @@ causes! {
     Ipi = "ipi";
     /// Waiting for a node's memory, of which others want more than it gives.
     Bandwidth = "bandwidth";
+    /// Asleep, because memory is short and others are to make some.
+    Throttle = "throttle";
     /// Waiting for a CPU, and being switched to.
     RunQueue = "run queue";
 }
@@ -258,6 +261,8 @@ pub struct Cx<'a> {
     faults: Faults,
     loaded: Loaded,
     shootdowns: Shootdowns,
+    shortage: Shortage,
+    given: Option<Given>,
     prices: &'a Prices,
     counters: &'a mut Counters,
 }
@@ -276,6 +281,8 @@ impl<'a> Cx<'a> {
             faults: Faults::default(),
             loaded: Loaded::Here { others: 0 },
             shootdowns: Shootdowns::default(),
+            shortage: Shortage::Fail,
+            given: None,
             prices,
             counters,
         }
@@ -296,6 +303,28 @@ impl<'a> Cx<'a> {
     #[must_use]
     pub fn with_sharers(self, others: u32) -> Self {
         Self { loaded: Loaded::Here { others }, ..self }
+    }
+
+    /// Is it known already what comes of the next allocation that the fast path cannot serve?
+    #[inline]
+    pub(crate) fn is_supplied(&self) -> bool {
+        self.given.is_some() || self.has_asked()
+    }
+
+    /// Has the step asked for memory? Then it ends soon, without having failed, and is taken again.
+    #[inline]
+    pub(crate) fn has_asked(&self) -> bool {
+        matches!(self.shortage, Shortage::Asked(_))
+    }
+
+    /// What the step does about memory that is short.
+    pub(crate) fn shortage(&mut self) -> &mut Shortage {
+        &mut self.shortage
+    }
+
+    /// What the slow path has got for it.
+    pub(crate) fn given(&mut self) -> &mut Option<Given> {
+        &mut self.given
     }
 
     /// Whose step this is: the owner of the frames that it holds until its next one.

@@ -1,5 +1,7 @@
 //! Linux: handle_mm_fault() and below in mm/memory.c, do_huge_pmd_anonymous_page() in mm/huge_memory.c (v6.1).
 //! Differs: anonymous memory only; memory that is out is reported, where the kernel would call the OOM killer.
+//!
+//! A phase that asks for memory (`alloc::slow`) is taken again when there is some; so it allocates before it does anything else.
 
 use serde::Serialize;
 use units::{NodeId, Order, Pfn, Vpn};
@@ -53,8 +55,10 @@ pub struct FaultControl {
 /// What comes next; `mechanisms.md` D1 by number.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Phase {
-    /// Enter the kernel, find the VMA, make the upper tables.
+    /// Enter the kernel, find the VMA.
     Enter,
+    /// Make the upper tables.
+    Tables,
     /// 1: is a huge page there, or allowed?
     Pmd,
     /// 2: map the huge zero page.
@@ -111,6 +115,8 @@ impl FaultControl {
                     self.phase = phase;
                     return Step::More;
                 }
+                // It has asked for memory: the same phase again.
+                Next::Done(FaultDone::OutOfMemory) if cx.has_asked() => return Step::More,
                 Next::Done(done) => {
                     self.phase = Phase::Enter;
                     return Step::Done(done);
@@ -122,6 +128,9 @@ impl FaultControl {
     /// The blocks that the fault holds between two steps, beside `space`.
     pub fn holdings(&self, space: &AddressSpace) -> Holdings {
         match self.phase {
+            Phase::HugeClear { frame } => {
+                Holdings { isolated: vec![Held { pfn: frame, order: Order::HUGE }], ..Holdings::default() }
+            }
             Phase::HugeMap { frame, deposit } => {
                 let table = Held { pfn: space.tables.frame(deposit), order: Order::BASE };
                 Holdings { isolated: vec![Held { pfn: frame, order: Order::HUGE }, table], ..Holdings::default() }
@@ -132,10 +141,14 @@ impl FaultControl {
 
     /// Frees what the fault holds.
     pub fn abort(&mut self, mm: &mut Mm, space: &mut AddressSpace, cx: &mut Cx) {
-        if let Phase::HugeMap { frame, deposit } = std::mem::replace(&mut self.phase, Phase::Enter) {
-            mm.assert_isolated(cx, frame, Order::HUGE);
-            space.tables.free_pte_table(mm, cx, deposit);
-            mm.free(cx, frame, Order::HUGE);
+        match std::mem::replace(&mut self.phase, Phase::Enter) {
+            Phase::HugeClear { frame } => mm.free(cx, frame, Order::HUGE),
+            Phase::HugeMap { frame, deposit } => {
+                mm.assert_isolated(cx, frame, Order::HUGE);
+                space.tables.free_pte_table(mm, cx, deposit);
+                mm.free(cx, frame, Order::HUGE);
+            }
+            _ => {}
         }
         if let Some(mut cow) = self.cow.take() {
             cow.abort(mm, cx);
@@ -144,7 +157,11 @@ impl FaultControl {
 
     fn run_phase(&mut self, mm: &mut Mm, space: &mut AddressSpace, cx: &mut Cx) -> Next {
         match self.phase {
-            Phase::Enter => self.enter(mm, space, cx),
+            Phase::Enter => self.enter(space, cx),
+            Phase::Tables => match space.tables.make_pmd_slot(mm, cx, self.vpn) {
+                Some(_) => Next::Phase(Phase::Pmd),
+                None => Next::Done(FaultDone::OutOfMemory),
+            },
             Phase::Pmd => self.look_at_pmd(mm, space),
             Phase::HugeZero => self.map_huge_zero(mm, space, cx),
             Phase::HugeAlloc => self.alloc_huge(mm, space, cx),
@@ -156,20 +173,17 @@ impl FaultControl {
         }
     }
 
-    fn enter(&self, mm: &mut Mm, space: &mut AddressSpace, cx: &mut Cx) -> Next {
+    fn enter(&self, space: &AddressSpace, cx: &mut Cx) -> Next {
         if space.vmas.find(self.vpn).is_none() {
             primitive::bad_access(cx);
             return Next::Done(FaultDone::BadAddress);
         }
         primitive::page_fault(cx, self.vpn);
-        match space.tables.make_pmd_slot(mm, cx, self.vpn) {
-            Some(_) => Next::Phase(Phase::Pmd),
-            None => Next::Done(FaultDone::OutOfMemory),
-        }
+        Next::Phase(Phase::Tables)
     }
 
     fn look_at_pmd(&self, mm: &Mm, space: &mut AddressSpace) -> Next {
-        let slot = space.tables.pmd_slot(self.vpn).expect("made on entry");
+        let slot = space.tables.pmd_slot(self.vpn).expect("made in the same step");
         match space.tables.pmd(slot) {
             Pmd::Huge(huge) if self.access == Access::Write && !huge.is_writable() => {
                 Next::Phase(Phase::HugeWrite { slot, huge })
@@ -189,6 +203,10 @@ impl FaultControl {
     }
 
     fn map_huge_zero(&self, mm: &mut Mm, space: &mut AddressSpace, cx: &mut Cx) -> Next {
+        let slot = space.tables.pmd_slot(self.vpn).filter(|slot| space.tables.pmd(*slot) == Pmd::None);
+        let (Some(slot), Some(_)) = (slot, space.vmas.find(self.vpn)) else {
+            return Next::Done(FaultDone::Handled);
+        };
         let Some(deposit) = space.tables.alloc_pte_table(mm, cx) else {
             return Next::Done(FaultDone::OutOfMemory);
         };
@@ -196,25 +214,34 @@ impl FaultControl {
             space.tables.free_pte_table(mm, cx, deposit);
             return fall_back(cx);
         };
-        install_huge(space, cx, self.vpn, Pte::zero_huge(frame), deposit);
+        install_huge(space, cx, slot, Pte::zero_huge(frame), deposit);
         Next::Done(FaultDone::Handled)
     }
 
     fn alloc_huge(&self, mm: &mut Mm, space: &mut AddressSpace, cx: &mut Cx) -> Next {
-        debug_assert_eq!(space.tables.pmd_of(self.vpn), Pmd::None, "looked at in the same step");
+        if space.tables.pmd_of(self.vpn) != Pmd::None {
+            // Somebody was faster while this one asked for memory.
+            return Next::Phase(Phase::Pmd);
+        }
         match mm.alloc_huge(cx) {
-            Some(frame) => Next::Phase(Phase::HugeClear { frame }),
+            Some(frame) => {
+                mm.isolate(cx, frame, Order::HUGE);
+                Next::Phase(Phase::HugeClear { frame })
+            }
+            None if cx.has_asked() => Next::Done(FaultDone::OutOfMemory),
             None => fall_back(cx),
         }
     }
 
     fn clear_huge(mm: &mut Mm, space: &mut AddressSpace, cx: &mut Cx, frame: Pfn) -> Next {
+        mm.assert_isolated(cx, frame, Order::HUGE);
         let Some(deposit) = space.tables.alloc_pte_table(mm, cx) else {
-            mm.free(cx, frame, Order::HUGE);
+            if !cx.has_asked() {
+                mm.free(cx, frame, Order::HUGE);
+            }
             return Next::Done(FaultDone::OutOfMemory);
         };
         mm.clear(cx, frame, Order::HUGE);
-        mm.isolate(cx, frame, Order::HUGE);
         mm.isolate(cx, space.tables.frame(deposit), Order::BASE);
         Next::Later(Phase::HugeMap { frame, deposit })
     }
@@ -223,14 +250,15 @@ impl FaultControl {
         mm.assert_isolated(cx, frame, Order::HUGE);
         let at = huge_range(self.vpn);
         let is_mapped = space.vmas.find(self.vpn).is_some_and(|vma| vma.range().covers(at));
-        if !is_mapped || space.tables.pmd_of(self.vpn) != Pmd::None {
+        let slot = space.tables.pmd_slot(self.vpn).filter(|slot| space.tables.pmd(*slot) == Pmd::None);
+        let (true, Some(slot)) = (is_mapped, slot) else {
             space.tables.free_pte_table(mm, cx, deposit);
             mm.free(cx, frame, Order::HUGE);
             return Next::Done(FaultDone::Handled);
-        }
+        };
         mm.map_new_folio(cx, frame, space.family, at.start, Order::HUGE);
         mm.frames.set(space.tables.frame(deposit), Frame::PageTable);
-        install_huge(space, cx, self.vpn, Pte::written_huge(frame), deposit);
+        install_huge(space, cx, slot, Pte::written_huge(frame), deposit);
         space.rss += AddressSpace::HUGE_PAGES;
         cx.count(Event::ThpFaultAlloc, 1);
         Next::Done(FaultDone::Handled)
@@ -268,7 +296,11 @@ impl FaultControl {
     }
 
     fn base(&self, mm: &mut Mm, space: &mut AddressSpace, cx: &mut Cx) -> Next {
-        let slot = space.tables.pmd_slot(self.vpn).expect("made on entry");
+        // Somebody may have unmapped it, or been faster, while this one asked for memory.
+        let slot = space.tables.pmd_slot(self.vpn).filter(|slot| !matches!(space.tables.pmd(*slot), Pmd::Huge(_)));
+        let (Some(slot), Some(_)) = (slot, space.vmas.find(self.vpn)) else {
+            return Next::Done(FaultDone::Handled);
+        };
         let Some(table) = space.tables.make_pte_table(mm, cx, slot) else {
             return Next::Done(FaultDone::OutOfMemory);
         };
@@ -368,8 +400,7 @@ fn fall_back(cx: &mut Cx) -> Next {
     Next::Phase(Phase::Base)
 }
 
-fn install_huge(space: &mut AddressSpace, cx: &mut Cx, vpn: Vpn, huge: Pte, deposit: TableId) {
-    let slot = space.tables.pmd_slot(vpn).expect("made on entry");
+fn install_huge(space: &mut AddressSpace, cx: &mut Cx, slot: PmdSlot, huge: Pte, deposit: TableId) {
     space.tables.deposit(slot, deposit);
     space.tables.set_pmd(cx, slot, huge);
 }

@@ -47,6 +47,7 @@ impl Fork {
             Some(child) => child,
             None => match parent.related(mm, cx) {
                 Ok(child) => child,
+                Err(_) if cx.has_asked() => return Step::More,
                 Err(error) => return Step::Done(Err(error)),
             },
         };
@@ -71,6 +72,7 @@ impl Fork {
                     primitive::flush_tlb(cx);
                     return Step::Done(Ok(child));
                 }
+                Err(_) if cx.has_asked() => break,
                 Err(_) => {
                     primitive::flush_tlb(cx);
                     self.undo = Some(Unmap::everything());

@@ -102,6 +102,15 @@ pub struct Holdings {
     pub objects: Vec<Object>,
 }
 
+impl Holdings {
+    /// Adds what another part of the control holds.
+    pub fn add(&mut self, other: Self) {
+        self.isolated.extend(other.isolated);
+        self.gathered.extend(other.gathered);
+        self.objects.extend(other.objects);
+    }
+}
+
 /// Neighbours on a list; [`NIL`] at its ends.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Links {

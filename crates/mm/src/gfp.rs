@@ -97,6 +97,12 @@ pub struct AllocRequest {
     pub urgency: Urgency,
     /// Does it wake kswapd when no zone is above the mark (`__GFP_KSWAPD_RECLAIM`)?
     pub wakes_kswapd: bool,
+    /// May it reclaim and compact by itself, and wait for that (`__GFP_DIRECT_RECLAIM`)?
+    pub reclaims: bool,
+    /// One round of that is enough (`__GFP_NORETRY`).
+    pub no_retry: bool,
+    /// Worth many rounds, even for a large block (`__GFP_RETRY_MAYFAIL`).
+    pub retries_hard: bool,
 }
 
 impl AllocRequest {
@@ -111,12 +117,20 @@ impl AllocRequest {
             mark: Mark::Low,
             urgency: Urgency::Normal,
             wakes_kswapd: true,
+            reclaims: true,
+            no_retry: false,
+            retries_hard: false,
         }
     }
 
     /// `GFP_ATOMIC`: for those who cannot wait, one frame.
     pub const fn gfp_atomic(node: NodeId) -> Self {
-        Self { urgency: Urgency::Atomic, ..Self::gfp_kernel(node) }
+        Self { urgency: Urgency::Atomic, ..Self::gfp_nowait(node) }
+    }
+
+    /// `GFP_NOWAIT`: the kernel's own memory, if it is to be had at once, one frame.
+    pub const fn gfp_nowait(node: NodeId) -> Self {
+        Self { reclaims: false, ..Self::gfp_kernel(node) }
     }
 
     /// `GFP_PGTABLE_USER`: a user's page table, one frame.
@@ -136,7 +150,7 @@ impl AllocRequest {
 
     /// `GFP_TRANSHUGE_LIGHT`: user memory of huge-page order, without any reclaim.
     pub const fn gfp_transhuge_light(node: NodeId) -> Self {
-        Self { order: Order::HUGE, wakes_kswapd: false, ..Self::gfp_highuser_movable(node) }
+        Self { order: Order::HUGE, wakes_kswapd: false, reclaims: false, ..Self::gfp_highuser_movable(node) }
     }
 
     /// The same wish for a block of `order`.

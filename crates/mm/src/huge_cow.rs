@@ -106,6 +106,9 @@ impl HugeCopy {
             mm.isolate(cx, frame, Order::HUGE);
             return self.later(Phase::Replace { frame });
         }
+        if cx.has_asked() {
+            return Copied::NotYet;
+        }
         cx.count(Event::ThpFaultFallback, 1);
         if self.was.is_zero_page() {
             let slot = self.slot(space).expect("looked at in the same step");
@@ -134,8 +137,12 @@ impl HugeCopy {
 
     fn alloc_base(&mut self, mm: &mut Mm, cx: &mut Cx) -> Copied {
         let request = AllocRequest::gfp_highuser_movable(mm.node_of_cpu(cx.cpu()));
-        for _ in 0..RUN {
+        let missing = AddressSpace::HUGE_PAGES - self.pages.len() as u64;
+        for _ in 0..RUN.min(missing) {
             let Some(frame) = mm.alloc(cx, &request) else {
+                if cx.has_asked() {
+                    return Copied::NotYet;
+                }
                 return self.later(Phase::GiveBack { then: Copied::PmdSplit });
             };
             mm.isolate(cx, frame, Order::BASE);

@@ -5,7 +5,7 @@
 use units::{Order, Picos};
 
 use crate::{
-    Mm,
+    Mm, Spaces,
     cost::Cx,
     event::Event,
     gfp::{Mark, Urgency},
@@ -109,7 +109,7 @@ impl Mm {
     }
 
     /// Goes on for one pass over the node's lists, or goes to sleep. Blocks on `Wait::Queue` until it is woken.
-    pub fn step_kswapd(&mut self, cx: &mut Cx, node: usize) -> Step<()> {
+    pub fn step_kswapd(&mut self, _spaces: &mut Spaces, cx: &mut Cx, node: usize) -> Step<()> {
         match self.kswapds[node].state {
             State::Asleep => Step::Block(Wait::Queue),
             State::Napping => self.settle_kswapd(cx, node, true),

@@ -9,7 +9,8 @@
 //! | `mm/slub.c`              | `slab.rs`       | per-CPU partial lists; `anon_vma`s, maple nodes and all else        |
 //! | `include/linux/list.h`   | `list.rs`       |                                                                     |
 //! | `include/linux/gfp.h`    | `gfp.rs`        | reclaim, I/O, reserves                                              |
-//! | `mm/page_alloc.c`        | `alloc.rs`      | the slow path, dirty limits, zone reclaim, fair zones (up to 4.7)   |
+//! | `mm/page_alloc.c`        | `alloc.rs`      | dirty limits, zone reclaim, fair zones (up to 4.7)   |
+//! | `mm/page_alloc.c`        | `alloc/slow.rs` | the OOM killer                                                      |
 //! | `mm/page_alloc.c`        | `buddy.rs`      | shuffling, reporting, capture                                       |
 //! | `mm/page_alloc.c`        | `fallback.rs`   | CMA, boost                                                          |
 //! | `mm/page_alloc.c`        | `reserve.rs`    | the limits of 6.8 and later                                         |
@@ -25,7 +26,7 @@
 //! | `mm/huge_memory.c`       | `huge_cow.rs`   |                                                                     |
 //! | `mm/swap.c`              | `lru.rs`        | files, activation, rotation                                         |
 //! | `mm/vmscan.c`            | `kswapd.rs`     | everything that reclaims                                            |
-//! | `mm/rmap.c`              | `rmap.rs`       | walks from a frame to its pages                                     |
+//! | `mm/rmap.c`              | `rmap.rs`, `spaces.rs` | locks, files                                                 |
 //! | `mm/khugepaged.c`        | `watermark.rs`  | all but the recommended `min_free_kbytes`; its per-size switches too |
 //! | (several)                | `variant.rs`    | 32-bit rules, configurations without SMP                            |
 //!
@@ -37,6 +38,7 @@ pub mod alloc;
 mod bandwidth;
 pub mod buddy;
 pub mod check;
+mod compact;
 pub mod cost;
 pub mod event;
 pub mod fallback;
@@ -55,9 +57,11 @@ pub mod pageblock;
 pub mod pcp;
 mod primitive;
 pub mod pte;
+mod reclaim;
 mod reserve;
 pub mod rmap;
 pub mod slab;
+pub mod spaces;
 pub mod spin;
 pub mod step;
 pub mod thp;
@@ -78,6 +82,7 @@ pub use gfp::{AllocRequest, Mark, Mobility, Urgency};
 pub use node::{MachineSpec, NodeSpec, ZoneSpec};
 pub use pageblock::MigrateType;
 pub use pcp::{PcpHigh, PcpLimits};
+pub use spaces::{SpaceId, Spaces};
 pub use variant::{UnknownRelease, Variant};
 pub use watermark::{Marks, automatic_min_free_kbytes};
 pub use zone::{MachineView, NodeView, Settings, ZoneKind, ZoneView};

@@ -151,7 +151,7 @@ impl MmuGather {
     /// One more batch, unless there are enough or memory is out.
     fn next_batch(&mut self, mm: &mut Mm, cx: &mut Cx) -> Room {
         let may_grow = self.batches.len() < BATCHES_MAX;
-        match may_grow.then(|| mm.alloc(cx, &AllocRequest::gfp_kernel(mm.node_of_cpu(cx.cpu())))).flatten() {
+        match may_grow.then(|| mm.alloc(cx, &AllocRequest::gfp_nowait(mm.node_of_cpu(cx.cpu())))).flatten() {
             Some(frame) => {
                 mm.isolate(cx, frame, Order::BASE);
                 self.batches.push(frame);

@@ -67,6 +67,12 @@ impl Pte {
         self.0 & Self::PRESENT != 0
     }
 
+    /// Does it map this frame, as a base page?
+    #[inline]
+    pub fn maps(self, pfn: Pfn) -> bool {
+        self.is_present() && !self.is_zero_page() && self.pfn() == pfn
+    }
+
     /// May user code store here without a fault?
     #[inline]
     pub const fn is_writable(self) -> bool {

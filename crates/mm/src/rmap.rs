@@ -1,5 +1,5 @@
 //! Linux: mm/rmap.c, mm/huge_memory.c (v6.1).
-//! Differs: what maps a folio is only counted; nothing walks from a frame to its pages yet. Counts of a huge page that is
+//! Differs: what maps a folio is counted here and found by `spaces.rs`. Counts of a huge page that is
 //! mapped by base entries sit in a table of their own, made at its first PMD split.
 
 use std::collections::BTreeMap;

@@ -155,6 +155,22 @@ pub fn is_ok(buddy: &Buddy, order: Order, mark: u64, keeps: u64, urgency: Urgenc
         && (order == Order::BASE || has_order(buddy, order, mark, urgency, rules))
 }
 
+/// The same if `more` frames were free, as single ones.
+pub fn could_be_ok(
+    buddy: &Buddy,
+    more: u64,
+    order: Order,
+    mark: u64,
+    keeps: u64,
+    urgency: Urgency,
+    rules: &Variant,
+) -> bool {
+    let spared = u64::from(order.frames() - 1);
+    let mark = urgency.lowered(mark);
+    buddy.free_frames() + more > spared + mark + keeps
+        && (order == Order::BASE || has_order(buddy, order, mark, urgency, rules))
+}
+
 /// The part of the test that looks for large blocks.
 fn has_order(buddy: &Buddy, order: Order, mark: u64, urgency: Urgency, rules: &Variant) -> bool {
     match rules.watermark_orders {

@@ -10,7 +10,7 @@ use crate::{
     event::Event,
     fallback::Want,
     frame::{Frame, FrameTable},
-    gfp::{Mark, Mobility, Urgency},
+    gfp::{AllocRequest, Mark, Mobility, Urgency},
     node::ZoneSpec,
     pageblock::{MigrateType, ZoneIndex},
     pcp::lists::{Pcp, Source, holds},
@@ -129,6 +129,19 @@ impl ZoneState {
         };
         let reserve = if urgency.is_harder() { 0 } else { self.high_atomic };
         watermark::is_ok(&self.buddy, order, mark.0, self.protection[highest as usize] + reserve, urgency, rules)
+    }
+
+    /// Would it stay above its Min mark, if `more` frames of it were free?
+    pub(crate) fn could_be_ok(&self, request: &AllocRequest, more: u64, rules: &Variant) -> bool {
+        let keeps = self.protection[request.highest as usize] + self.high_atomic;
+        let (min, urgency) = (self.marks.min.0, Urgency::Normal);
+        watermark::could_be_ok(&self.buddy, more, request.order, min, keeps, urgency, rules)
+    }
+
+    /// Gives back all that a CPU's lists hold (`drain_pages_zone`).
+    pub(crate) fn drain_cpu(&mut self, frames: &mut FrameTable, cx: &mut Cx<'_>, cpu: CpuId, rules: &Variant) {
+        let mut to = Source { buddy: &mut self.buddy, frames, rules, cpu, end: self.end };
+        self.pcps[cpu.0 as usize].drain_all(&mut to, cx);
     }
 
     /// Takes a frame from the CPU's list, if there is one on it.

@@ -2,7 +2,7 @@
 //! it is decided here like for any task.
 
 use mm::{
-    ControlId,
+    ControlId, SpaceId,
     cost::Cx,
     step::{Step, Wait},
 };
@@ -11,7 +11,7 @@ use units::{CpuId, Time};
 use crate::{
     run_hash::Mark,
     runqueue::Enqueue,
-    task::{SpaceId, Task, TaskId, TaskState},
+    task::{Task, TaskId, TaskState},
     world::World,
 };
 
@@ -44,7 +44,7 @@ impl World {
         let loss = self.injector.begin(&self.counters);
         let mut cx = Cx::new(cpu, start, &self.prices, &mut self.counters).acting_for(ControlId(id.0));
         let step = match daemon {
-            Daemon::Kswapd(node) => self.mm.step_kswapd(&mut cx, node),
+            Daemon::Kswapd(node) => self.mm.step_kswapd(&mut self.spaces, &mut cx, node),
         };
         let (mut end, spent) = (cx.now(), cx.spent());
         if let Some(loss) = loss {

@@ -1,12 +1,12 @@
 //! Linux: include/linux/mmap_lock.h, mm/mmap_lock.c (v6.1): which operation holds the lock of its address space, and how.
 
-use mm::cost::Cause;
+use mm::{SpaceId, cost::Cause};
 use units::{CpuId, Time};
 
 use crate::{
     runqueue::Enqueue,
     rwsem::{Mode, Outcome, Released},
-    task::{SpaceId, TaskId, TaskState},
+    task::{TaskId, TaskState},
     world::World,
 };
 
@@ -19,8 +19,8 @@ impl World {
         let TaskState::Kernel(operation) = &tasks[id.0 as usize].state else {
             unreachable!("only operations take locks");
         };
+        let memory = spaces.get(tasks[id.0 as usize].space).expect("a live task has an address space");
         let space = tasks[id.0 as usize].space.0 as usize;
-        let memory = spaces[space].as_ref().expect("a live task has an address space");
         let Some(mode) = operation.needs(memory, &rules) else { return true };
         if tasks[id.0 as usize].holds.is_some() {
             return true;

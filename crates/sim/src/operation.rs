@@ -6,7 +6,7 @@ use mm::{
     cost::{Cx, Work},
     fault::{Access, FaultDone},
     fork::Fork,
-    step::Step,
+    step::{Step, Wait},
     touch::Touch,
     unmap::Unmap,
     vma::{HugeAdvice, PageRange},
@@ -24,6 +24,7 @@ use crate::{
 pub(crate) enum Operation {
     Mmap {
         len: Bytes,
+        entered: bool,
     },
     Munmap {
         range: VmRange,
@@ -33,6 +34,7 @@ pub(crate) enum Operation {
     Madvise {
         range: VmRange,
         advice: Advice,
+        entered: bool,
     },
     Touch(Touch),
     Mincore {
@@ -50,6 +52,8 @@ pub(crate) enum Operation {
 #[derive(Clone, Debug)]
 pub(crate) enum Progress {
     More,
+    /// It sleeps.
+    Block(Wait),
     Done(Answer),
     /// A child has the memory of the calling process.
     Forked(AddressSpace),
@@ -64,9 +68,9 @@ impl Operation {
     /// When the request is not one that takes steps.
     pub(crate) fn new(request: Request) -> Self {
         match request {
-            Request::Mmap(len) => Self::Mmap { len },
+            Request::Mmap(len) => Self::Mmap { len, entered: false },
             Request::Munmap(range) => Self::Munmap { range, unmap: Unmap::new(pages(range)), entered: false },
-            Request::Madvise(range, advice) => Self::Madvise { range, advice },
+            Request::Madvise(range, advice) => Self::Madvise { range, advice, entered: false },
             Request::Store(range, stride) => Self::Touch(Touch::new(range.start, range.len, stride, Access::Write)),
             Request::Mincore(range) => Self::Mincore { range },
             Request::Fork => Self::Fork { fork: Fork::new(), entered: false },
@@ -116,14 +120,12 @@ impl Operation {
         left: &mut Bytes,
     ) -> Progress {
         match self {
-            Self::Mmap { len } => {
-                cx.work(Work::SystemCall, 1);
+            Self::Mmap { len, entered } => {
+                enter(cx, entered);
                 Progress::Done(Answer::Range(map(mm, space, cx, *len, left)))
             }
             Self::Munmap { range, unmap, entered } => {
-                if !std::mem::replace(entered, true) {
-                    cx.work(Work::SystemCall, 1);
-                }
+                enter(cx, entered);
                 match unmap.step(mm, space, cx, horizon) {
                     Step::More => Progress::More,
                     Step::Block(wait) => unreachable!("unmapping does not wait, but for {wait:?}"),
@@ -133,8 +135,8 @@ impl Operation {
                     }
                 }
             }
-            Self::Madvise { range, advice } => {
-                cx.work(Work::SystemCall, 1);
+            Self::Madvise { range, advice, entered } => {
+                enter(cx, entered);
                 let advice = match advice {
                     Advice::HugePage => HugeAdvice::HugePage,
                     Advice::NoHugePage => HugeAdvice::NoHugePage,
@@ -146,9 +148,7 @@ impl Operation {
                 Progress::Done(Answer::Resident(space.mincore(cx, pages(*range))))
             }
             Self::Fork { fork, entered } => {
-                if !std::mem::replace(entered, true) {
-                    cx.work(Work::SystemCall, 1);
-                }
+                enter(cx, entered);
                 match fork.step(mm, space, cx, horizon) {
                     Step::More => Progress::More,
                     Step::Block(wait) => unreachable!("copying does not wait, but for {wait:?}"),
@@ -202,6 +202,13 @@ impl Operation {
             Self::Fork { fork, .. } => fork.abort(mm, cx),
             Self::Mmap { .. } | Self::Madvise { .. } | Self::Mincore { .. } => {}
         }
+    }
+}
+
+/// Enters the kernel, unless the step is taken again.
+fn enter(cx: &mut Cx<'_>, entered: &mut bool) {
+    if !std::mem::replace(entered, true) {
+        cx.work(Work::SystemCall, 1);
     }
 }
 

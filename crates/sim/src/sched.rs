@@ -168,7 +168,7 @@ impl World {
         let task = &mut self.tasks[running.0 as usize];
         let leaves = match task.state {
             TaskState::LockWait(_) => !task.is_spinning,
-            TaskState::Blocked | TaskState::Asleep(_) | TaskState::Ended => true,
+            TaskState::Blocked | TaskState::Sleeping(..) | TaskState::Asleep(_) | TaskState::Ended => true,
             TaskState::User | TaskState::Kernel(_) | TaskState::Answered(_) | TaskState::Daemon(_) => false,
         };
         cpu.is_spinning = task.is_spinning;

@@ -1,6 +1,10 @@
 //! Tasks: the kernel half is data, the user half a future that lives in the executor.
 
-use mm::cost::{Cause, Spent};
+use mm::{
+    SpaceId,
+    alloc::slow::Supply,
+    cost::{Cause, Spent},
+};
 use os::{Advice, Barrier, Rusage, VmRange};
 use units::{Bytes, CpuId, Errno, Picos, Time};
 
@@ -16,10 +20,6 @@ use crate::{
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub(crate) struct TaskId(pub(crate) u32);
 
-/// Number of an address space.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
-pub(crate) struct SpaceId(pub(crate) u32);
-
 /// The kernel half of a task.
 #[derive(Clone, Debug)]
 pub(crate) struct Task {
@@ -33,6 +33,8 @@ pub(crate) struct Task {
     pub(crate) runnable_since: Time,
     pub(crate) space: SpaceId,
     pub(crate) state: TaskState,
+    /// Memory that its operation has asked for.
+    pub(crate) supply: Supply,
     pub(crate) faults: u64,
     /// All the time since it began, by cause.
     pub(crate) spent: Spent,
@@ -61,6 +63,8 @@ pub(crate) enum TaskState {
     Kernel(Operation),
     /// It is inside an operation that waits for the lock of its address space.
     LockWait(Operation),
+    /// It is inside an operation that sleeps, since that instant.
+    Sleeping(Operation, Time),
     /// An operation ended; its user half has not taken the answer yet.
     Answered(Answer),
     /// It waits for a timer, a barrier or another task.
@@ -105,6 +109,7 @@ impl Task {
             runnable_since: Time(0),
             space,
             state: TaskState::User,
+            supply: Supply::default(),
             faults: 0,
             spent: Spent::default(),
             waited: Spent::default(),

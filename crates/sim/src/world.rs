@@ -6,12 +6,13 @@
 use std::cell::RefCell;
 
 use mm::{
-    ControlId, Mm,
+    ControlId, Mm, SpaceId, Spaces,
     address_space::{AddressSpace, MMAP_BASE},
-    cost::{Cx, Prices, Shootdowns},
+    alloc::slow::Supply,
+    cost::{Cause, Cx, Prices, Shootdowns},
     event::Counters,
     fault::{Access, FaultDone},
-    step::Step,
+    step::{Step, Wait},
     touch::Touch,
     vma::HugeAdvice,
 };
@@ -28,7 +29,7 @@ use crate::{
     runqueue::{Enqueue, Periods},
     rwsem::Rwsem,
     sched::Cpu,
-    task::{Answer, Meeting, Request, SpaceId, Task, TaskId, TaskState},
+    task::{Answer, Meeting, Request, Task, TaskId, TaskState},
     trace::Trace,
 };
 
@@ -38,8 +39,7 @@ pub(crate) struct World {
     pub(crate) mm: Mm,
     pub(crate) prices: Prices,
     pub(crate) counters: Counters,
-    /// None once the process has ended.
-    pub(crate) spaces: Vec<Option<AddressSpace>>,
+    pub(crate) spaces: Spaces,
     /// The lock of each.
     pub(crate) locks: Vec<Rwsem>,
     pub(crate) tasks: Vec<Task>,
@@ -79,7 +79,7 @@ impl World {
             mm,
             prices,
             counters: Counters::default(),
-            spaces: Vec::new(),
+            spaces: Spaces::default(),
             locks: Vec::new(),
             tasks: Vec::new(),
             kswapds: Vec::new(),
@@ -117,7 +117,7 @@ impl World {
         // It takes no time, so that no lock was ever held by init at an instant that is still to come.
         let prices = Prices::free();
         let mut cx = Cx::new(CpuId(0), Time(0), &prices, &mut self.counters);
-        let space = self.spaces[id.0 as usize].as_mut().expect("it was just made");
+        let space = self.spaces.get_mut(id).expect("it was just made");
         let range = space.mmap(&mut self.mm, &mut cx, frames.0).expect("an empty address space has room");
         space.madvise(&mut self.mm, &mut cx, range, HugeAdvice::NoHugePage).expect("the range was just mapped");
         let mut touch = Touch::pages(range, Access::Write);
@@ -163,12 +163,10 @@ impl World {
 
     /// A process, which may map as much as the one that made it.
     fn add_space(&mut self, space: AddressSpace) -> SpaceId {
-        let id = u32::try_from(self.spaces.len()).expect("fewer than 2^32 processes");
         let left = if self.tasks.is_empty() { self.cap } else { self.left[self.current().space.0 as usize] };
-        self.spaces.push(Some(space));
         self.locks.push(Rwsem::default());
         self.left.push(left);
-        SpaceId(id)
+        self.spaces.add(space)
     }
 
     /// Whether the current task is the only one of its process.
@@ -317,6 +315,7 @@ impl World {
             Next::Timer { at, task } => {
                 match self.tasks[task.0 as usize].state {
                     TaskState::Blocked => self.answer(task, Answer::Unit(Ok(())), at),
+                    TaskState::Sleeping(..) => self.end_sleep(task, at),
                     _ => self.daemon_timer(task, at),
                 }
                 Turn::Again
@@ -369,16 +368,8 @@ impl World {
         let cx = Cx::new(cpu, start, &self.prices, &mut self.counters);
         let mut cx = cx.acting_for(ControlId(id.0)).with_sharers(sharers);
         cx.receive(std::mem::take(&mut self.cpus[cpu.0 as usize].asked));
-        let space = self.spaces[task.space.0 as usize].as_mut().expect("a live task has an address space");
-        let progress = operation.step(&mut self.mm, space, &mut cx, horizon, &mut self.left[task.space.0 as usize]);
-        match progress {
-            Progress::Killed(_) => operation.abort(&mut self.mm, space, &mut cx),
-            Progress::Exited => {
-                let space = self.spaces[task.space.0 as usize].take().expect("it has just exited");
-                space.end(&mut self.mm, &mut cx);
-            }
-            Progress::More | Progress::Done(_) | Progress::Forked(_) => {}
-        }
+        let memory = Memory { mm: &mut self.mm, spaces: &mut self.spaces, left: &mut self.left };
+        let progress = advance(memory, (space_id, operation, &mut task.supply), &mut cx, horizon);
         let (mut end, spent, faults, shootdowns) = (cx.now(), cx.spent(), cx.faults(), cx.shootdowns());
         if let Some(trace) = &mut self.trace {
             trace.take(&mut self.mm, id, cpu, start);
@@ -390,7 +381,11 @@ impl World {
         task.spent.add(&spent);
         self.cpus[cpu.0 as usize].clock = end;
         self.hash.fold(end, cpu, Mark::Faults, faults.fold);
-        let keeps = matches!(progress, Progress::More) && operation.keeps_lock();
+        let keeps = match progress {
+            Progress::More => task.supply.is_busy() || operation.keeps_lock(),
+            Progress::Block(_) => true,
+            _ => false,
+        };
         let downgrades = operation.is_downgraded();
         self.interrupt(space_id, cpu, shootdowns);
         if !keeps {
@@ -406,6 +401,10 @@ impl World {
         let killed = match progress {
             Progress::Forked(_) => unreachable!("it was taken in above"),
             Progress::More => false,
+            Progress::Block(wait) => {
+                self.sleep(id, end, wait);
+                false
+            }
             Progress::Done(answer) => {
                 task.state = TaskState::Answered(answer);
                 self.hash.fold(end, cpu, Mark::End, u64::from(id.0));
@@ -430,10 +429,68 @@ impl World {
         killed
     }
 
+    /// An operation goes on only after it has slept.
+    fn sleep(&mut self, id: TaskId, from: Time, wait: Wait) {
+        let task = &mut self.tasks[id.0 as usize];
+        let TaskState::Kernel(operation) = std::mem::replace(&mut task.state, TaskState::Blocked) else {
+            unreachable!("an operation sleeps");
+        };
+        task.state = TaskState::Sleeping(operation, from);
+        match wait {
+            Wait::Until(until) => self.clock.arm(until, id),
+            Wait::Queue => unreachable!("nobody would wake it yet"),
+        }
+    }
+
+    /// The timer of an operation's sleep.
+    fn end_sleep(&mut self, id: TaskId, at: Time) {
+        let task = &mut self.tasks[id.0 as usize];
+        if let TaskState::Sleeping(operation, since) = std::mem::replace(&mut task.state, TaskState::Blocked) {
+            task.state = TaskState::Kernel(operation);
+            task.wait(since, at, Cause::Throttle);
+            self.wake(id, at, Enqueue::Woken);
+        }
+    }
+
     /// Why the kernel ended a task, if it did.
     pub(crate) fn killed(&self, task: TaskId) -> Option<&'static str> {
         self.tasks[task.0 as usize].killed
     }
+}
+
+/// What an operation works on.
+struct Memory<'a> {
+    mm: &'a mut Mm,
+    spaces: &'a mut Spaces,
+    left: &'a mut [Bytes],
+}
+
+/// One step of an operation, or of the slow path of an allocation that it has asked for.
+fn advance(
+    memory: Memory<'_>,
+    (id, operation, supply): (SpaceId, &mut Operation, &mut Supply),
+    cx: &mut Cx<'_>,
+    horizon: Time,
+) -> Progress {
+    let Memory { mm, spaces, left } = memory;
+    if supply.is_busy() {
+        return match supply.step(mm, spaces, cx) {
+            Step::Block(wait) => Progress::Block(wait),
+            Step::More | Step::Done(()) => Progress::More,
+        };
+    }
+    supply.lend(cx);
+    let space = spaces.get_mut(id).expect("a live task has an address space");
+    let progress = operation.step(mm, space, cx, horizon, &mut left[id.0 as usize]);
+    if supply.settle(mm, cx) {
+        return Progress::More;
+    }
+    match progress {
+        Progress::Killed(_) => operation.abort(mm, space, cx),
+        Progress::Exited => spaces.take(id).end(mm, cx),
+        Progress::More | Progress::Block(_) | Progress::Done(_) | Progress::Forked(_) => {}
+    }
+    progress
 }
 
 /// The frames of a world, and whose they are.
@@ -441,14 +498,18 @@ impl World {
 impl World {
     fn check(&self) {
         let children = self.tasks.iter().filter_map(|task| match &task.state {
-            TaskState::Kernel(operation) | TaskState::LockWait(operation) => operation.child(),
+            TaskState::Kernel(operation) | TaskState::LockWait(operation) | TaskState::Sleeping(operation, _) => {
+                operation.child()
+            }
             _ => None,
         });
-        let spaces = self.spaces.iter().flatten().chain(children).collect();
+        let spaces = self.spaces.iter().map(|(_, space)| space).chain(children).collect();
         let holdings = |(id, task): (u32, &Task)| match &task.state {
-            TaskState::Kernel(operation) | TaskState::LockWait(operation) => {
-                let space = self.spaces[task.space.0 as usize].as_ref().expect("a live task has an address space");
-                Some((ControlId(id), operation.holdings(space)))
+            TaskState::Kernel(operation) | TaskState::LockWait(operation) | TaskState::Sleeping(operation, _) => {
+                let space = self.spaces.get(task.space).expect("a live task has an address space");
+                let mut holdings = operation.holdings(space);
+                holdings.add(task.supply.holdings());
+                Some((ControlId(id), holdings))
             }
             _ => None,
         };

@@ -28,7 +28,7 @@ fn it_wakes_below_low_tries_sixteen_times_and_sleeps_when_there_is_nothing() {
     assert_eq!(mm.take_woken(), [0]);
     let mut passes = 0;
     let wait = loop {
-        match at(&mut mm, &mut counters, 7, |mm, cx| mm.step_kswapd(cx, 0)) {
+        match at(&mut mm, &mut counters, 7, |mm, cx| mm.step_kswapd(&mut Spaces::default(), cx, 0)) {
             Step::More => passes += 1,
             Step::Block(wait) => break wait,
             Step::Done(()) => unreachable!("a daemon has no end"),
@@ -36,7 +36,10 @@ fn it_wakes_below_low_tries_sixteen_times_and_sleeps_when_there_is_nothing() {
     };
     assert_eq!((passes, mm.kswapds()[0].failures(), counters.get(Event::Pageoutrun)), (16 * 12 - 1, 16, 16));
     assert_eq!(wait, Wait::Until(Time(7) + SHORT_SLEEP));
-    assert_eq!(at(&mut mm, &mut counters, 8, |mm, cx| mm.step_kswapd(cx, 0)), Step::Block(Wait::Queue));
+    assert_eq!(
+        at(&mut mm, &mut counters, 8, |mm, cx| mm.step_kswapd(&mut Spaces::default(), cx, 0)),
+        Step::Block(Wait::Queue)
+    );
     taken.push(at(&mut mm, &mut counters, 9, |mm, cx| mm.alloc(cx, &request)).unwrap());
     assert!(!mm.has_woken(), "hopeless: left alone");
 }
@@ -52,7 +55,7 @@ fn it_sleeps_again_when_the_memory_has_come_back() {
     for pfn in taken {
         at(&mut mm, &mut counters, 0, |mm, cx| mm.free(cx, pfn, Order::BASE));
     }
-    let step = at(&mut mm, &mut counters, 1, |mm, cx| mm.step_kswapd(cx, 0));
+    let step = at(&mut mm, &mut counters, 1, |mm, cx| mm.step_kswapd(&mut Spaces::default(), cx, 0));
     assert_eq!(step, Step::Block(Wait::Until(Time(1) + SHORT_SLEEP)));
     assert_eq!((mm.kswapds()[0].failures(), counters.get(Event::Pageoutrun)), (0, 1));
 }

@@ -217,6 +217,13 @@ impl Pcp {
         doubled.max(self.batch).min(most)
     }
 
+    /// Gives back all of them.
+    pub(crate) fn drain_all(&mut self, to: &mut Source<'_>, cx: &mut Cx<'_>) {
+        if self.count > 0 {
+            self.drain(to, cx, self.count, 0);
+        }
+    }
+
     /// Gives back at least `frames` frames, under one hold of the zone's lock; `free_pcppages_bulk`.
     fn drain(&mut self, to: &mut Source<'_>, cx: &mut Cx<'_>, frames: u32, requested: usize) {
         to.buddy.lock(cx);

@@ -96,15 +96,16 @@ impl Running {
 }
 
 fn request(wish: Wish) -> AllocRequest {
+    let order = Order(u8::try_from(wish.order).unwrap());
     AllocRequest {
-        order: Order(u8::try_from(wish.order).unwrap()),
+        order,
         mobility: wish.mobility,
         highest: wish.highest,
-        node: NodeId(wish.node),
         this_node_only: wish.only,
         mark: Mark::Low,
         urgency: wish.urgency,
         wakes_kswapd: wish.wakes,
+        ..AllocRequest::gfp_kernel(NodeId(wish.node))
     }
 }
 
@@ -170,11 +171,12 @@ impl Pair {
     pub(crate) fn step_kswapd(&mut self, node: usize) -> bool {
         let Self { mm, counters, prices, twin, .. } = self;
         assert_eq!(mm.take_woken(), std::mem::take(&mut twin.memory.woken));
-        let came_to = match mm.step_kswapd(&mut Cx::new(CpuId(0), Time(0), prices, counters), node) {
-            step::Step::More | step::Step::Done(()) => Then::More,
-            step::Step::Block(step::Wait::Queue) => Then::Sleep,
-            step::Step::Block(step::Wait::Until(_)) => Then::Nap,
-        };
+        let came_to =
+            match mm.step_kswapd(&mut mm::Spaces::default(), &mut Cx::new(CpuId(0), Time(0), prices, counters), node) {
+                step::Step::More | step::Step::Done(()) => Then::More,
+                step::Step::Block(step::Wait::Queue) => Then::Sleep,
+                step::Step::Block(step::Wait::Until(_)) => Then::Nap,
+            };
         assert_eq!(came_to, twin.memory.step_kswapd(node));
         came_to == Then::More
     }

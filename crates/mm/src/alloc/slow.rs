@@ -1,0 +1,390 @@
+//! Linux: __alloc_pages_slowpath() in mm/page_alloc.c (v4.8 to v6.1).
+//! Differs: kernels before 4.8 go in this order too; no OOM killer, no dying tasks, no reserves for those who reclaim.
+//!
+//! `mechanisms.md` A9.1 by number. Steps 0 to 2 are part of [`Mm::alloc`]: kswapd is woken, and the zones are tried down to
+//! Min. A step of an operation that then still has no memory *asks* for it ([`Cx::asks`]), undoes nothing and stays where it is;
+//! its [`Supply`] takes the steps below, and the operation's step is taken again with the block in its hand.
+
+use units::{Order, Pfn, Picos};
+
+use crate::{
+    Mm, Spaces,
+    compact::{CompactPriority, CompactResult, Compacted, DirectCompact},
+    cost::Cx,
+    frame::{Frame, Held, Holdings},
+    gfp::{AllocRequest, Mobility},
+    reclaim::DirectReclaim,
+    step::{Step, Wait},
+};
+
+/// Orders above this one are not worth much trouble.
+// PAGE_ALLOC_COSTLY_ORDER, include/linux/mmzone.h (v6.1).
+pub(crate) const COSTLY: Order = Order(3);
+/// Times without progress after which nothing more is tried.
+// MAX_RECLAIM_RETRIES, mm/internal.h (v6.1).
+const RECLAIM_RETRIES_MAX: u32 = 16;
+/// Times that compaction is tried again; a quarter of them for costly orders.
+// MAX_COMPACT_RETRIES, mm/page_alloc.c (v6.1).
+const COMPACT_RETRIES_MAX: u32 = 16;
+/// What `schedule_timeout_uninterruptible(1)` takes: a tick.
+// should_reclaim_retry, mm/page_alloc.c (v6.1).
+const TICK: Picos = Picos::from_micros(4000);
+
+/// One allocation that the fast path could not serve.
+#[derive(Clone, Debug)]
+pub struct AllocControl {
+    request: AllocRequest,
+    phase: Phase,
+    /// The effort of the next compaction.
+    priority: CompactPriority,
+    /// What the last one came to.
+    compacted: CompactResult,
+    /// Reclaims in a row that were of no use.
+    no_progress: u32,
+    /// Compactions that had some effect.
+    compactions: u32,
+}
+
+#[derive(Clone, Debug)]
+enum Phase {
+    /// 3: which way to begin.
+    Begin,
+    /// 3: compact, before anything is reclaimed.
+    CompactFirst(DirectCompact),
+    /// 4, 5: look once more, and give up if this request may not reclaim.
+    Look,
+    /// 6: reclaim.
+    Reclaim(DirectReclaim),
+    /// 7: compact, after something was reclaimed.
+    Compact { reclaimed: u64, compact: DirectCompact },
+    /// 8 to 10: is it worth another round?
+    Decide { reclaimed: u64 },
+}
+
+/// What a phase leads to.
+enum Next {
+    Phase(Phase),
+    Later(Phase),
+    Block(Wait, Phase),
+    Done(Option<Pfn>),
+}
+
+impl AllocControl {
+    pub(crate) fn new(request: AllocRequest) -> Self {
+        Self {
+            request,
+            phase: Phase::Begin,
+            priority: CompactPriority::SyncLight,
+            compacted: CompactResult::Skipped,
+            no_progress: 0,
+            compactions: 0,
+        }
+    }
+
+    /// Goes on until others may run. The block, or nothing when memory is out: `Frame::Kernel`, as from [`Mm::alloc`].
+    pub fn step(&mut self, mm: &mut Mm, spaces: &mut Spaces, cx: &mut Cx) -> Step<Option<Pfn>> {
+        // Bound: phases go forward, and rounds are counted.
+        loop {
+            let phase = std::mem::replace(&mut self.phase, Phase::Begin);
+            match self.run_phase(mm, spaces, cx, phase) {
+                Next::Phase(phase) => self.phase = phase,
+                Next::Later(phase) => {
+                    self.phase = phase;
+                    return Step::More;
+                }
+                Next::Block(wait, phase) => {
+                    self.phase = phase;
+                    return Step::Block(wait);
+                }
+                Next::Done(found) => return Step::Done(found),
+            }
+        }
+    }
+
+    /// The blocks that it holds between two steps.
+    pub fn holdings(&self) -> Holdings {
+        match &self.phase {
+            Phase::CompactFirst(compact) | Phase::Compact { compact, .. } => compact.holdings(),
+            Phase::Reclaim(reclaim) => reclaim.holdings(),
+            Phase::Begin | Phase::Look | Phase::Decide { .. } => Holdings::default(),
+        }
+    }
+
+    /// Gives back what it holds.
+    pub fn abort(&mut self, mm: &mut Mm, cx: &mut Cx) {
+        match std::mem::replace(&mut self.phase, Phase::Begin) {
+            Phase::CompactFirst(mut compact) | Phase::Compact { mut compact, .. } => compact.abort(mm, cx),
+            Phase::Reclaim(mut reclaim) => reclaim.abort(mm, cx),
+            Phase::Begin | Phase::Look | Phase::Decide { .. } => {}
+        }
+    }
+
+    fn run_phase(&mut self, mm: &mut Mm, spaces: &mut Spaces, cx: &mut Cx, phase: Phase) -> Next {
+        match phase {
+            Phase::Begin => self.begin(),
+            Phase::CompactFirst(mut compact) => match compact.step(mm, spaces, cx) {
+                Step::More => Next::Later(Phase::CompactFirst(compact)),
+                Step::Block(wait) => Next::Block(wait, Phase::CompactFirst(compact)),
+                Step::Done(came_to) => self.after_first_compaction(came_to),
+            },
+            Phase::Look => self.look(mm, cx),
+            Phase::Reclaim(mut reclaim) => match reclaim.step(mm, spaces, cx) {
+                Step::More => Next::Later(Phase::Reclaim(reclaim)),
+                Step::Block(wait) => Next::Block(wait, Phase::Reclaim(reclaim)),
+                Step::Done(reclaimed) => self.after_reclaim(mm, cx, reclaimed),
+            },
+            Phase::Compact { reclaimed, mut compact } => match compact.step(mm, spaces, cx) {
+                Step::More => Next::Later(Phase::Compact { reclaimed, compact }),
+                Step::Block(wait) => Next::Block(wait, Phase::Compact { reclaimed, compact }),
+                Step::Done(came_to) => {
+                    self.compacted = came_to.result;
+                    came_to.block.map_or(Next::Phase(Phase::Decide { reclaimed }), |block| Next::Done(Some(block)))
+                }
+            },
+            Phase::Decide { reclaimed } => self.decide(mm, cx, reclaimed),
+        }
+    }
+
+    fn is_costly(&self) -> bool {
+        self.request.order > COSTLY
+    }
+
+    /// 3: huge pages, and what cannot be moved and so should not spread, are compacted for first.
+    fn begin(&mut self) -> Next {
+        let request = &self.request;
+        let unmovable = request.order > Order::BASE && request.mobility != Mobility::Movable;
+        if request.reclaims && (self.is_costly() || unmovable) {
+            return Next::Phase(Phase::CompactFirst(DirectCompact::new(self.request, CompactPriority::Async)));
+        }
+        Next::Phase(Phase::Look)
+    }
+
+    /// 3a, 3b: who asked not to try hard gives up where compaction could not do anything.
+    fn after_first_compaction(&mut self, came_to: Compacted) -> Next {
+        if let Some(block) = came_to.block {
+            return Next::Done(Some(block));
+        }
+        self.compacted = came_to.result;
+        if self.is_costly() && self.request.no_retry {
+            if matches!(came_to.result, CompactResult::Skipped | CompactResult::Deferred) {
+                return Next::Done(None);
+            }
+            self.priority = CompactPriority::Async;
+        }
+        Next::Later(Phase::Look)
+    }
+
+    fn look(&mut self, mm: &mut Mm, cx: &mut Cx) -> Next {
+        if self.request.wakes_kswapd {
+            mm.wake_for(cx, &self.request);
+        }
+        if let Some(found) = mm.alloc_above_min(cx, &self.request) {
+            return Next::Done(Some(found));
+        }
+        if !self.request.reclaims {
+            return Next::Done(None);
+        }
+        Next::Later(Phase::Reclaim(DirectReclaim::new(self.request)))
+    }
+
+    /// 6: what was reclaimed may be on the lists of CPUs, or kept for others.
+    fn after_reclaim(&mut self, mm: &mut Mm, cx: &mut Cx, reclaimed: u64) -> Next {
+        if reclaimed > 0 {
+            let found = mm.alloc_above_min(cx, &self.request).or_else(|| {
+                mm.unreserve_high_atomic(cx, &self.request, false);
+                mm.drain_all_pages(cx);
+                mm.alloc_above_min(cx, &self.request)
+            });
+            if found.is_some() {
+                return Next::Done(found);
+            }
+        }
+        if self.request.order == Order::BASE {
+            return Next::Phase(Phase::Decide { reclaimed });
+        }
+        Next::Later(Phase::Compact { reclaimed, compact: DirectCompact::new(self.request, self.priority) })
+    }
+
+    /// 8 to 11.
+    fn decide(&mut self, mm: &mut Mm, cx: &mut Cx, reclaimed: u64) -> Next {
+        if self.request.no_retry || (self.is_costly() && !self.request.retries_hard) {
+            return Next::Done(None);
+        }
+        match self.should_reclaim_again(mm, cx, reclaimed) {
+            Some(None) => Next::Later(Phase::Look),
+            Some(Some(wait)) => Next::Block(wait, Phase::Look),
+            None if reclaimed > 0 && self.should_compact_again() => Next::Later(Phase::Look),
+            None => Next::Done(None),
+        }
+    }
+
+    /// 9 (`should_reclaim_retry`): could reclaiming everything help some zone? Perhaps after a while.
+    fn should_reclaim_again(&mut self, mm: &mut Mm, cx: &mut Cx, reclaimed: u64) -> Option<Option<Wait>> {
+        self.no_progress = if reclaimed > 0 && !self.is_costly() { 0 } else { self.no_progress + 1 };
+        if self.no_progress > RECLAIM_RETRIES_MAX {
+            // Before giving up, what is kept for others.
+            return mm.unreserve_high_atomic(cx, &self.request, true).then_some(None);
+        }
+        let request = self.request;
+        let zones = mm.zones_for(&request);
+        zones.into_iter().any(|zone| mm.could_serve(zone, &request)).then(|| {
+            // Who runs on and on would keep those from running who make pages clean.
+            (reclaimed == 0).then(|| Wait::Until(cx.now() + TICK))
+        })
+    }
+
+    /// 10 (`should_compact_retry`).
+    fn should_compact_again(&mut self) -> bool {
+        let order = self.request.order;
+        if order == Order::BASE {
+            return false;
+        }
+        match self.compacted {
+            CompactResult::Complete | CompactResult::PartialSkipped => self.compactions += 1,
+            // It could not begin: more free pages may help.
+            CompactResult::Skipped | CompactResult::Deferred => return !self.is_costly(),
+            CompactResult::Contended | CompactResult::Success => {}
+        }
+        let most = if self.is_costly() { COMPACT_RETRIES_MAX / 4 } else { COMPACT_RETRIES_MAX };
+        if self.compactions > 0 && self.compactions <= most {
+            return true;
+        }
+        match self.priority.harder(self.is_costly()) {
+            Some(harder) => {
+                self.priority = harder;
+                self.compactions = 0;
+                true
+            }
+            None => false,
+        }
+    }
+}
+
+/// What an operation does about memory that the fast path does not give: it goes the slow path, and keeps the block until
+/// the operation's step takes it.
+#[derive(Clone, Debug, Default)]
+pub struct Supply(State);
+
+#[derive(Clone, Debug, Default)]
+enum State {
+    #[default]
+    Idle,
+    /// On the slow path.
+    Busy(AllocControl),
+    /// With a block for the step that asked.
+    Hand(Given),
+    /// Without: that step fails.
+    Refused,
+}
+
+/// A block that the slow path has got, until the step that asked for it takes it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Given {
+    pub(crate) request: AllocRequest,
+    pub(crate) pfn: Pfn,
+}
+
+/// What a step may do about memory that the fast path does not give.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(crate) enum Shortage {
+    /// Do without.
+    #[default]
+    Fail,
+    /// Ask for it, and be taken again.
+    Ask,
+    /// It has asked.
+    Asked(AllocRequest),
+}
+
+const _: () = assert!(size_of::<Supply>() <= 1024, "a task's kernel half is small");
+
+impl Supply {
+    /// Does it take steps of its own before the operation goes on?
+    #[inline]
+    pub fn is_busy(&self) -> bool {
+        matches!(self.0, State::Busy(_))
+    }
+
+    /// A step on the slow path. Done when the operation's step can be taken again.
+    ///
+    /// # Panics
+    /// When it is not busy.
+    pub fn step(&mut self, mm: &mut Mm, spaces: &mut Spaces, cx: &mut Cx) -> Step<()> {
+        let State::Busy(control) = &mut self.0 else { unreachable!("only who is busy takes steps") };
+        match control.step(mm, spaces, cx) {
+            Step::More => Step::More,
+            Step::Block(wait) => Step::Block(wait),
+            Step::Done(Some(pfn)) => {
+                mm.isolate(cx, pfn, control.request.order);
+                self.0 = State::Hand(Given { request: control.request, pfn });
+                Step::Done(())
+            }
+            Step::Done(None) => {
+                self.0 = State::Refused;
+                Step::Done(())
+            }
+        }
+    }
+
+    /// Before a step of the operation: what it may do about memory that is short.
+    #[inline]
+    pub fn lend(&mut self, cx: &mut Cx) {
+        *cx.shortage() = Shortage::Ask;
+        match std::mem::take(&mut self.0) {
+            State::Idle => {}
+            State::Hand(given) => *cx.given() = Some(given),
+            State::Refused => *cx.shortage() = Shortage::Fail,
+            State::Busy(_) => unreachable!("the slow path ends first"),
+        }
+    }
+
+    /// After it: has it asked for memory, so that it is to be taken again?
+    #[inline]
+    pub fn settle(&mut self, mm: &mut Mm, cx: &mut Cx) -> bool {
+        // Somebody has changed what it was for.
+        if let Some(given) = cx.given().take() {
+            mm.free(cx, given.pfn, given.request.order);
+        }
+        let asked = cx.has_asked();
+        if let Shortage::Asked(request) = std::mem::take(cx.shortage()) {
+            self.0 = State::Busy(AllocControl::new(request));
+        }
+        asked
+    }
+
+    /// The blocks that it holds between two steps.
+    pub fn holdings(&self) -> Holdings {
+        match &self.0 {
+            State::Idle | State::Refused => Holdings::default(),
+            State::Busy(control) => control.holdings(),
+            State::Hand(given) => {
+                Holdings { isolated: vec![Held { pfn: given.pfn, order: given.request.order }], ..Holdings::default() }
+            }
+        }
+    }
+
+    /// Gives back what it holds.
+    pub fn abort(&mut self, mm: &mut Mm, cx: &mut Cx) {
+        match std::mem::take(&mut self.0) {
+            State::Idle | State::Refused => {}
+            State::Busy(mut control) => control.abort(mm, cx),
+            State::Hand(given) => mm.free(cx, given.pfn, given.request.order),
+        }
+    }
+}
+
+impl Mm {
+    /// The block that the slow path has got for a request, if this is the one.
+    pub(crate) fn take_given(&mut self, cx: &mut Cx, request: &AllocRequest) -> Option<Pfn> {
+        let given = cx.given().take_if(|given| given.request == *request)?;
+        self.assert_isolated(cx, given.pfn, request.order);
+        self.frames.set(given.pfn, Frame::Kernel { order: request.order, mobility: request.mobility });
+        Some(given.pfn)
+    }
+
+    /// Could a zone serve a request if all that can be reclaimed in it were free?
+    fn could_serve(&self, zone: usize, request: &AllocRequest) -> bool {
+        let reclaimable = self.reclaimable_frames(zone);
+        self.zones[zone].could_be_ok(request, reclaimable, &self.variant)
+    }
+}

@@ -1,0 +1,133 @@
+//! Linux: the anonymous side of mm/rmap.c, anon_vma_chain in include/linux/rmap.h (v6.1).
+//! Differs: a frame names the family of processes that may map it, and where; who of them does is found in their page
+//! tables. So it survives that VMAs are split and merged, and costs nothing until somebody asks.
+
+use std::collections::BTreeMap;
+
+use units::Pfn;
+
+use crate::{
+    Mm,
+    address_space::AddressSpace,
+    frame::{FamilyId, Frame},
+    page_table::{Pmd, PmdSlot, TableId},
+    pte::Pte,
+};
+
+/// Number of an address space, in the order of creation.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub struct SpaceId(pub u32);
+
+/// Every address space that uses one memory. Apart from it, so that an operation on one of them may change both.
+#[derive(Clone, Debug, Default)]
+pub struct Spaces {
+    /// None once the process has ended.
+    all: Vec<Option<AddressSpace>>,
+    /// Who is related by fork, the oldest first.
+    families: BTreeMap<FamilyId, Vec<SpaceId>>,
+}
+
+/// An entry of somebody's page tables that maps a folio, or a part of it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Mapping {
+    /// Whose.
+    pub space: SpaceId,
+    /// Where it is.
+    pub at: Entry,
+}
+
+/// A place in page tables.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Entry {
+    /// Of a base page.
+    Base(TableId, units::Vpn),
+    /// Of a huge page.
+    Huge(PmdSlot),
+}
+
+impl Spaces {
+    /// A process begins.
+    ///
+    /// # Panics
+    /// When there have been 2^32 of them.
+    pub fn add(&mut self, space: AddressSpace) -> SpaceId {
+        let id = SpaceId(u32::try_from(self.all.len()).expect("fewer than 2^32 processes"));
+        self.families.entry(space.family).or_default().push(id);
+        self.all.push(Some(space));
+        id
+    }
+
+    /// A process ends: its address space, for [`AddressSpace::end`].
+    ///
+    /// # Panics
+    /// When it has ended before.
+    pub fn take(&mut self, id: SpaceId) -> AddressSpace {
+        let space = self.all[id.0 as usize].take().expect("it ends once");
+        let members = self.families.get_mut(&space.family).expect("it was added");
+        members.retain(|member| *member != id);
+        if members.is_empty() {
+            self.families.remove(&space.family);
+        }
+        space
+    }
+
+    /// One that lives.
+    #[inline]
+    pub fn get(&self, id: SpaceId) -> Option<&AddressSpace> {
+        self.all[id.0 as usize].as_ref()
+    }
+
+    /// The same, to change.
+    #[inline]
+    pub fn get_mut(&mut self, id: SpaceId) -> Option<&mut AddressSpace> {
+        self.all[id.0 as usize].as_mut()
+    }
+
+    /// All that live, in the order of creation.
+    pub fn iter(&self) -> impl Iterator<Item = (SpaceId, &AddressSpace)> {
+        (0..).map(SpaceId).zip(&self.all).filter_map(|(id, space)| Some((id, space.as_ref()?)))
+    }
+
+    /// The entries that map the folio of an anonymous frame, or parts of it (`rmap_walk_anon`): by process, then by page.
+    /// A child that is being forked is not among them yet; whoever takes mappings away finds out by the folio's count.
+    pub fn mappings(&self, mm: &Mm, head: Pfn) -> Vec<Mapping> {
+        let mut found = Vec::new();
+        let Frame::Anon { family, vpn, order } = mm.frames.get(head) else { return found };
+        for id in self.families.get(&family).into_iter().flatten() {
+            let space = self.get(*id).expect("members live");
+            let Some(slot) = space.tables.pmd_slot(vpn) else { continue };
+            match space.tables.pmd(slot) {
+                Pmd::None => {}
+                Pmd::Huge(huge) => {
+                    if !huge.is_zero_page() && huge.pfn() == head {
+                        found.push(Mapping { space: *id, at: Entry::Huge(slot) });
+                    }
+                }
+                Pmd::Table(table) => {
+                    for n in 0..order.frames() {
+                        let page = vpn.plus(n.into());
+                        if space.tables.pte(table, page).maps(head.plus(n)) {
+                            found.push(Mapping { space: *id, at: Entry::Base(table, page) });
+                        }
+                    }
+                }
+            }
+        }
+        found
+    }
+
+    /// What an entry says.
+    ///
+    /// # Panics
+    /// When its process has ended.
+    pub fn entry(&self, mapping: Mapping) -> Pte {
+        let space = self.get(mapping.space).expect("the process lives");
+        match mapping.at {
+            Entry::Base(table, vpn) => space.tables.pte(table, vpn),
+            Entry::Huge(slot) => match space.tables.pmd(slot) {
+                Pmd::Huge(huge) => huge,
+                Pmd::None | Pmd::Table(_) => Pte::NONE,
+            },
+        }
+    }
+}
