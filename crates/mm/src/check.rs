@@ -197,7 +197,7 @@ impl Walk<'_> {
                 }
                 Frame::Slab(slab) => self.is_kept(at, slab)?,
                 Frame::Pcp { .. } => ensure(listed, Some(at), || format!("{frame:?}, but on no list"))?,
-                Frame::Anon { .. } => self.is_where_it_says(at, listed)?,
+                Frame::Anon { .. } | Frame::File { .. } => self.is_where_it_says(at, listed)?,
                 Frame::Isolated { order: Order::BASE, .. } => {
                     count(&mut self.isolated, frames.blocks.zone(at), at, 1)?;
                 }

@@ -16,6 +16,15 @@ use crate::{
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub struct FamilyId(pub u16);
 
+/// A part of a file of at most [`SegmentId::PAGES`] pages. 28 bits.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub struct SegmentId(pub u32);
+
+impl SegmentId {
+    /// Pages of a segment: 4 GiB.
+    pub const PAGES: u32 = 1 << INDEX_BITS;
+}
+
 /// The operation that holds isolated frames; `Cx::control` says which one takes a step.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub struct ControlId(pub u32);
@@ -49,6 +58,15 @@ pub enum Frame {
         family: FamilyId,
         /// Where they map it.
         vpn: Vpn,
+        /// The folio's order.
+        order: Order,
+    },
+    /// Head of a folio of the page cache.
+    File {
+        /// Which part of which file.
+        segment: SegmentId,
+        /// Which page of that.
+        index: u32,
         /// The folio's order.
         order: Order,
     },
@@ -98,6 +116,8 @@ pub struct Holdings {
     /// Folios that lost their last mapping and wait for a flush of the TLB: still `Frame::Anon`, and where they were on
     /// lists, but mapped by nobody.
     pub gathered: Vec<Held>,
+    /// Folios that were taken off their LRU list, and else are what they were.
+    pub off_lru: Vec<Held>,
     /// Kernel objects that belong to nothing any more.
     pub objects: Vec<Object>,
 }
@@ -107,6 +127,7 @@ impl Holdings {
     pub fn add(&mut self, other: Self) {
         self.isolated.extend(other.isolated);
         self.gathered.extend(other.gathered);
+        self.off_lru.extend(other.off_lru);
         self.objects.extend(other.objects);
     }
 }
@@ -285,12 +306,19 @@ impl FrameTable {
         self.state[pfn.0 as usize] & (KIND_MASK | ORDER_MASK) == ANON
     }
 
+    /// Is it a folio of the page cache?
+    #[inline]
+    pub fn is_file(&self, pfn: Pfn) -> bool {
+        self.state[pfn.0 as usize] & KIND_MASK == FILE
+    }
+
     /// The order of the block that a head speaks for; of other frames, that of one frame.
     pub fn order_of(&self, frame: Frame) -> Order {
         match frame {
             Frame::Free { order, .. }
             | Frame::Pcp { order, .. }
             | Frame::Anon { order, .. }
+            | Frame::File { order, .. }
             | Frame::Kernel { order, .. }
             | Frame::Isolated { order, .. }
             | Frame::Slab(Slab { order, .. }) => order,
@@ -345,7 +373,8 @@ impl FrameTable {
     pub(crate) fn leave_batch(&mut self, pfn: Pfn, is_active: bool) -> Option<Order> {
         const IN_BATCH: u64 = FrameFlag::InBatch.mask();
         let state = &mut self.state[pfn.0 as usize];
-        assert!(*state & (KIND_MASK | IN_BATCH) == ANON | IN_BATCH, "frame {pfn} is no folio in a batch");
+        let is_folio = FOLIOS >> (*state & KIND_MASK) & 1 != 0;
+        assert!(is_folio && *state & IN_BATCH != 0, "frame {pfn} is no folio in a batch");
         *state &= !IN_BATCH;
         if *state & FrameFlag::Dropped.mask() != 0 {
             return None;
@@ -369,7 +398,7 @@ impl FrameTable {
     pub fn set_map_count(&mut self, pfn: Pfn, count: u8) {
         assert!(count <= Self::MAP_COUNT_MAX, "a map count of {count} does not fit");
         let state = &mut self.state[pfn.0 as usize];
-        assert!(*state & KIND_MASK == ANON, "frame {pfn} is not the head of a mapped folio");
+        assert!(FOLIOS >> (*state & KIND_MASK) & 1 != 0, "frame {pfn} is not the head of a folio");
         *state = *state & !(MAP_COUNT_MASK << MAP_COUNT_SHIFT) | u64::from(count) << MAP_COUNT_SHIFT;
     }
 
@@ -485,6 +514,10 @@ pub enum FrameFlag {
     InBatch,
     /// The batch's reference is the last.
     Dropped,
+    /// Used since it was last looked at, other than through a page table (`PG_referenced`).
+    Referenced,
+    /// Somebody works on it, and others wait or turn away (`PG_locked`).
+    Locked,
 }
 
 impl FrameFlag {
@@ -494,15 +527,18 @@ impl FrameFlag {
             Self::Active => 1 << (FLAGS_SHIFT + 2),
             Self::InBatch => 1 << (FLAGS_SHIFT + 3),
             Self::Dropped => 1 << (FLAGS_SHIFT + 4),
+            Self::Referenced => 1 << FLAGS_SHIFT,
+            Self::Locked => 1 << (FLAGS_SHIFT + 5),
         }
     }
 }
 
-// State word: kind 4 bits, order 4, flags 8, payload 48. 4 is kept for files.
+// State word: kind 4 bits, order 4, flags 8, payload 48.
 const INTERIOR: u64 = 0;
 const FREE: u64 = 1;
 const PCP: u64 = 2;
 const ANON: u64 = 3;
+const FILE: u64 = 4;
 const SLAB: u64 = 5;
 const PAGE_TABLE: u64 = 6;
 const KERNEL: u64 = 7;
@@ -511,8 +547,10 @@ const ZERO_HUGE: u64 = 9;
 const TAIL: u64 = 10;
 const RESERVED: u64 = 15;
 
+/// Kinds that head a folio of user memory, one bit each.
+const FOLIOS: u64 = 1 << ANON | 1 << FILE;
 /// Kinds that head an allocated block, one bit each.
-const ALLOCATED: u64 = 1 << ANON | 1 << SLAB | 1 << PAGE_TABLE | 1 << KERNEL | 1 << ISOLATED | 1 << ZERO_HUGE;
+const ALLOCATED: u64 = FOLIOS | 1 << SLAB | 1 << PAGE_TABLE | 1 << KERNEL | 1 << ISOLATED | 1 << ZERO_HUGE;
 
 const KIND_MASK: u64 = 0xf;
 const ORDER_SHIFT: u32 = 4;
@@ -523,10 +561,13 @@ const REPORTED: u64 = 1 << FLAGS_SHIFT;
 const MAP_COUNT_SHIFT: u32 = FLAGS_SHIFT + 6;
 const MAP_COUNT_MASK: u64 = FrameTable::MAP_COUNT_MAX as u64;
 const PAYLOAD_SHIFT: u32 = 16;
-/// Payload of Anon: page number 36 bits, family 12. Of Pcp: type 8 bits, CPU 32. Of Slab: objects 16 bits, cache 8, frozen.
+/// Payload of Anon: page number 36 bits, family 12. Of File: page 20 bits, segment 28. Of Pcp: type 8 bits, CPU 32. Of Slab: objects 16 bits, cache 8, frozen.
 const FAMILY_SHIFT: u32 = 36;
 const FAMILY_MAX: u16 = (1 << (48 - FAMILY_SHIFT)) - 1;
 const VPN_MASK: u64 = (1 << FAMILY_SHIFT) - 1;
+const INDEX_BITS: u32 = 20;
+const INDEX_MASK: u64 = (1 << INDEX_BITS) - 1;
+const SEGMENT_MAX: u32 = (1 << (48 - INDEX_BITS)) - 1;
 const CPU_SHIFT: u32 = 8;
 const TYPE_MASK: u64 = 0xff;
 const CACHE_SHIFT: u32 = 16;
@@ -547,6 +588,10 @@ fn pack(frame: Frame) -> u64 {
         Frame::Anon { family, vpn, order } => {
             assert!(family.0 <= FAMILY_MAX && vpn.0 <= VPN_MASK, "{frame:?} does not fit into its payload");
             (ANON, order, (u64::from(family.0) << FAMILY_SHIFT | vpn.0) << PAYLOAD_SHIFT)
+        }
+        Frame::File { segment, index, order } => {
+            assert!(segment.0 <= SEGMENT_MAX && index < SegmentId::PAGES, "{frame:?} does not fit into its payload");
+            (FILE, order, (u64::from(segment.0) << INDEX_BITS | u64::from(index)) << PAYLOAD_SHIFT)
         }
         Frame::PageTable => (PAGE_TABLE, Order::BASE, 0),
         Frame::Slab(Slab { cache, order, in_use, frozen }) => {
@@ -573,6 +618,11 @@ fn unpack(state: u64) -> Frame {
         FREE => Frame::Free { order, list: list(), reported: state & REPORTED != 0 },
         PCP => Frame::Pcp { cpu: CpuId((payload >> CPU_SHIFT) as u32), order, list: list() },
         ANON => Frame::Anon { family: FamilyId((payload >> FAMILY_SHIFT) as u16), vpn: Vpn(payload & VPN_MASK), order },
+        FILE => Frame::File {
+            segment: SegmentId((payload >> INDEX_BITS) as u32),
+            index: (payload & INDEX_MASK) as u32,
+            order,
+        },
         PAGE_TABLE => Frame::PageTable,
         SLAB => Frame::Slab(Slab {
             cache: Cache::from_index((payload >> CACHE_SHIFT & TYPE_MASK) as usize),

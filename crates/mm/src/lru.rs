@@ -1,5 +1,5 @@
 //! Linux: mm/swap.c, include/linux/mm_inline.h, struct lruvec in include/linux/mmzone.h (v3.9 to v6.18).
-//! Differs: anonymous folios only; no memcg, no generations (MGLRU), nothing moves between the lists yet.
+//! Differs: no memcg, no generations (MGLRU), no unevictable list.
 //!
 //! A new folio first waits in a batch of its CPU, which holds a reference to it, and is on no list: nobody can isolate it,
 //! and it is freed when the batch is drained if nobody else wants it any more.
@@ -39,18 +39,59 @@ pub enum LruKind {
     InactiveAnon,
     /// Anonymous memory in use.
     ActiveAnon,
+    /// Pages of files to be looked at next.
+    InactiveFile,
+    /// Pages of files in use.
+    ActiveFile,
 }
 
 impl LruKind {
     /// Every list.
-    pub const ALL: [Self; 2] = [Self::InactiveAnon, Self::ActiveAnon];
+    pub const ALL: [Self; 4] = [Self::InactiveAnon, Self::ActiveAnon, Self::InactiveFile, Self::ActiveFile];
+
+    /// The list of a folio (`folio_lru_list`).
+    #[inline]
+    pub const fn of(is_file: bool, is_active: bool) -> Self {
+        match (is_file, is_active) {
+            (false, false) => Self::InactiveAnon,
+            (false, true) => Self::ActiveAnon,
+            (true, false) => Self::InactiveFile,
+            (true, true) => Self::ActiveFile,
+        }
+    }
+
+    /// Is it a list of file pages?
+    pub const fn is_file(self) -> bool {
+        matches!(self, Self::InactiveFile | Self::ActiveFile)
+    }
+
+    /// Is it an active list?
+    pub const fn is_active(self) -> bool {
+        matches!(self, Self::ActiveAnon | Self::ActiveFile)
+    }
+}
+
+/// Where new anonymous folios begin.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
+pub enum NewAnon {
+    /// As not yet known to be in use (5.9).
+    Inactive,
+    /// In use.
+    Active,
+}
+
+impl NewAnon {
+    /// The list.
+    #[inline]
+    pub const fn list(self) -> LruKind {
+        LruKind::of(false, matches!(self, Self::Active))
+    }
 }
 
 /// The lists of one node or zone (`struct lruvec`).
 #[derive(Clone, Debug, Default)]
 pub struct Lruvec {
     lists: [List; LruKind::ALL.len()],
-    frames: [u64; LruKind::ALL.len()],
     /// `lru_lock`: of the zone up to 4.7, of the node up to 5.10.
     lock: SpinLock,
 }
@@ -59,23 +100,6 @@ impl Lruvec {
     /// The folios of one list, the newest at its head.
     pub fn list(&self, kind: LruKind) -> &List {
         &self.lists[kind as usize]
-    }
-
-    /// The frames of its folios (`nr_inactive_anon` and so on).
-    pub fn frames(&self, kind: LruKind) -> u64 {
-        self.frames[kind as usize]
-    }
-
-    #[inline]
-    fn insert(&mut self, frames: &mut FrameTable, kind: LruKind, head: Pfn, order: Order) {
-        self.lists[kind as usize].push_head(frames.threads(), head);
-        self.frames[kind as usize] += u64::from(order.frames());
-    }
-
-    #[inline]
-    fn remove(&mut self, frames: &mut FrameTable, kind: LruKind, head: Pfn, order: Order) {
-        self.lists[kind as usize].remove(frames.threads(), head);
-        self.frames[kind as usize] -= u64::from(order.frames());
     }
 }
 
@@ -106,12 +130,23 @@ impl Run {
     }
 }
 
+/// What of a zone is on LRU lists.
+#[derive(Clone, Debug)]
+struct InZone {
+    /// The lists that its folios are on.
+    lruvec: u16,
+    /// Their frames on each (`NR_ZONE_INACTIVE_ANON` and so on).
+    frames: [u64; LruKind::ALL.len()],
+    /// Frames of folios that were taken off them, to be looked at or moved (`NR_ISOLATED_ANON`, `NR_ISOLATED_FILE`).
+    isolated: [u64; 2],
+}
+
 /// LRU lists and the batches before them.
 #[derive(Clone, Debug)]
 pub struct Lru {
     lruvecs: Vec<Lruvec>,
-    /// Which of them a zone's folios are on.
-    of_zone: Vec<u16>,
+    /// By position of the zone.
+    zones: Vec<InZone>,
     /// By CPU number.
     batches: Vec<Batch>,
 }
@@ -123,12 +158,15 @@ impl Lru {
             LruBy::Zone => zone,
             LruBy::Node => *node,
         };
-        let of_zone = node_of_zone.iter().enumerate().map(index);
-        let of_zone: Vec<u16> =
-            of_zone.map(|at| u16::try_from(at).expect("fewer zones than numbers for them")).collect();
-        let count = of_zone.iter().max().map_or(0, |last| usize::from(*last) + 1);
+        let in_zone = |at| InZone {
+            lruvec: u16::try_from(at).expect("fewer zones than numbers for them"),
+            frames: [0; LruKind::ALL.len()],
+            isolated: [0; 2],
+        };
+        let zones: Vec<InZone> = node_of_zone.iter().enumerate().map(index).map(in_zone).collect();
+        let count = zones.iter().map(|zone| zone.lruvec).max().map_or(0, |last| usize::from(last) + 1);
         let batch = Batch { folios: [Pfn(0); BATCH_MAX], len: 0 };
-        Self { lruvecs: vec![Lruvec::default(); count], of_zone, batches: vec![batch; cpus] }
+        Self { lruvecs: vec![Lruvec::default(); count], zones, batches: vec![batch; cpus] }
     }
 
     /// The lists of each node, or zone.
@@ -138,7 +176,37 @@ impl Lru {
 
     /// Which of [`Self::lruvecs`] the folios of a zone are on, by the zone's position.
     pub fn of_zone(&self, zone: usize) -> usize {
-        usize::from(self.of_zone[zone])
+        usize::from(self.zones[zone].lruvec)
+    }
+
+    /// Frames of a zone on lists of a kind, by the zone's position (`nr_zone_inactive_anon` and so on).
+    pub fn zone_frames(&self, zone: usize, kind: LruKind) -> u64 {
+        self.zones[zone].frames[kind as usize]
+    }
+
+    /// Frames of a zone that were taken off the lists, to be looked at or moved.
+    pub fn zone_isolated(&self, zone: usize, is_file: bool) -> u64 {
+        self.zones[zone].isolated[usize::from(is_file)]
+    }
+
+    /// Frames on one of the lists of a node, or zone (`nr_inactive_anon` and so on).
+    pub fn frames(&self, lruvec: usize, kind: LruKind) -> u64 {
+        let its = self.zones.iter().filter(|zone| usize::from(zone.lruvec) == lruvec);
+        its.map(|zone| zone.frames[kind as usize]).sum()
+    }
+
+    #[inline]
+    fn insert(&mut self, frames: &mut FrameTable, zone: usize, kind: LruKind, head: Pfn, order: Order) {
+        let zone = &mut self.zones[zone];
+        zone.frames[kind as usize] += u64::from(order.frames());
+        self.lruvecs[usize::from(zone.lruvec)].lists[kind as usize].push_head(frames.threads(), head);
+    }
+
+    #[inline]
+    fn remove(&mut self, frames: &mut FrameTable, zone: usize, kind: LruKind, head: Pfn, order: Order) {
+        let zone = &mut self.zones[zone];
+        zone.frames[kind as usize] -= u64::from(order.frames());
+        self.lruvecs[usize::from(zone.lruvec)].lists[kind as usize].remove(frames.threads(), head);
     }
 
     /// Takes the lock of the lists of a zone's folios, finds nothing to do, and lets it go.
@@ -169,14 +237,14 @@ struct Relock {
 }
 
 impl Relock {
-    /// The lists at `at`, to move one folio.
+    /// Holds the lock of a zone's folios, to move one.
     #[inline]
-    fn lists<'a>(&mut self, lru: &'a mut Lru, cx: &mut Cx<'_>, at: usize) -> &'a mut Lruvec {
+    fn hold(&mut self, lru: &mut Lru, cx: &mut Cx<'_>, zone: usize) {
+        let at = lru.of_zone(zone);
         if self.held != Some(at) {
             self.change(lru, cx, at);
         }
         self.moves += 1;
-        &mut lru.lruvecs[at]
     }
 
     #[inline(never)]
@@ -217,14 +285,20 @@ impl Mm {
         if count == 0 {
             return;
         }
-        let kind = self.variant.lru_new_anon;
+        let new_anon = self.variant.lru_new_anon.list();
         let mut dropped = [Pfn(0); BATCH_MAX];
         let mut drops = 0;
         let mut relock = Relock::default();
         for head in folios[..count].iter().copied() {
-            if let Some(order) = self.frames.leave_batch(head, kind == LruKind::ActiveAnon) {
-                let at = self.lruvec_of(head);
-                relock.lists(&mut self.lru, cx, at).insert(&mut self.frames, kind, head, order);
+            // New pages of files are inactive unless they were marked.
+            let kind = match self.frames.is_file(head) {
+                true => LruKind::of(true, self.frames.has(head, FrameFlag::Active)),
+                false => new_anon,
+            };
+            if let Some(order) = self.frames.leave_batch(head, kind.is_active()) {
+                let zone = self.zone_position(head);
+                relock.hold(&mut self.lru, cx, zone);
+                self.lru.insert(&mut self.frames, zone, kind, head, order);
             } else {
                 dropped[drops] = head;
                 drops += 1;
@@ -254,9 +328,10 @@ impl Mm {
         for at in 0..count {
             let head = run.folios[at];
             if let Some(is_active) = self.frames.leave_lru(head) {
-                let kind = if is_active { LruKind::ActiveAnon } else { LruKind::InactiveAnon };
-                let lruvec = self.lruvec_of(head);
-                relock.lists(&mut self.lru, cx, lruvec).remove(&mut self.frames, kind, head, order);
+                let kind = LruKind::of(self.frames.is_file(head), is_active);
+                let zone = self.zone_position(head);
+                relock.hold(&mut self.lru, cx, zone);
+                self.lru.remove(&mut self.frames, zone, kind, head, order);
             } else if self.frames.has(head, FrameFlag::InBatch) {
                 self.frames.mark(head, FrameFlag::Dropped, true);
                 continue;
@@ -275,10 +350,40 @@ impl Mm {
         self.folio_mappings(head) + u32::from(self.frames.has(head, FrameFlag::InBatch))
     }
 
+    /// The zone of an allocated frame, by position.
     #[inline]
-    fn lruvec_of(&self, head: Pfn) -> usize {
-        let zone = self.frames.blocks.zone(head).expect("an allocated frame is in a zone");
-        self.lru.of_zone(zone.position())
+    pub(crate) fn zone_position(&self, head: Pfn) -> usize {
+        self.frames.blocks.zone(head).expect("an allocated frame is in a zone").position()
+    }
+
+    /// Takes a folio off its LRU list, to be looked at or moved: it stays what it is, and its control says so
+    /// (`Holdings::off_lru`). Which list it was on; nothing when it is on none. The caller holds the lists' lock
+    /// (`folio_isolate_lru`).
+    pub(crate) fn isolate_lru(&mut self, head: Pfn) -> Option<LruKind> {
+        let is_active = self.frames.leave_lru(head)?;
+        let (zone, order) = (self.zone_position(head), self.frames.allocated(head).expect("it is on an LRU list"));
+        let kind = LruKind::of(self.frames.is_file(head), is_active);
+        self.lru.remove(&mut self.frames, zone, kind, head, order);
+        self.lru.zones[zone].isolated[usize::from(kind.is_file())] += u64::from(order.frames());
+        Some(kind)
+    }
+
+    /// An isolated folio is freed, or becomes part of something else: it is counted no longer.
+    pub(crate) fn end_isolation(&mut self, head: Pfn) {
+        let (zone, order) = (self.zone_position(head), self.frames.allocated(head).expect("it is a folio"));
+        let is_file = self.frames.is_file(head);
+        self.lru.zones[zone].isolated[usize::from(is_file)] -= u64::from(order.frames());
+    }
+
+    /// An isolated folio goes back to the head of a list, active or not. The caller holds the lists' lock
+    /// (`move_folios_to_lru`, `folio_putback_lru`).
+    pub(crate) fn putback_lru(&mut self, head: Pfn, is_active: bool) {
+        self.end_isolation(head);
+        let (zone, order) = (self.zone_position(head), self.frames.allocated(head).expect("it is a folio"));
+        self.frames.mark(head, FrameFlag::OnLru, true);
+        self.frames.mark(head, FrameFlag::Active, is_active);
+        let kind = LruKind::of(self.frames.is_file(head), is_active);
+        self.lru.insert(&mut self.frames, zone, kind, head, order);
     }
 }
 

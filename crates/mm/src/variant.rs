@@ -18,7 +18,7 @@ pub use self::built_in::{all, built_in, named};
 use crate::{
     buddy::End,
     fault::CowReuse,
-    lru::{LruBy, LruKind},
+    lru::{LruBy, NewAnon},
     vma::MmapAlign,
 };
 
@@ -154,7 +154,7 @@ rules! {
     /// Who has LRU lists.
     lru_by: LruBy,
     /// The LRU list for new anonymous folios.
-    lru_new_anon: LruKind,
+    lru_new_anon: NewAnon,
     /// Whose pages a store to a shared page takes over instead of copying them.
     cow_reuse: CowReuse,
     /// How the lock of an address space is fair.
@@ -389,9 +389,9 @@ words! {
         Zone = "zone",
         Node = "node",
     }
-    LruKind {
-        InactiveAnon = "inactive-anon",
-        ActiveAnon = "active-anon",
+    NewAnon {
+        Inactive = "inactive-anon",
+        Active = "active-anon",
     }
     CowReuse {
         ByMappings = "by-mappings",

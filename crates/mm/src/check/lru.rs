@@ -16,14 +16,18 @@ impl Walk<'_> {
         for (number, lruvec) in lru.lruvecs().iter().enumerate() {
             for kind in LruKind::ALL {
                 let what = || format!("LRU list {kind:?} of lruvec {number}");
-                let wanted = |frame| matches!(frame, Frame::Anon { .. });
+                let wanted = |frame| match frame {
+                    Frame::Anon { .. } => !kind.is_file(),
+                    Frame::File { .. } => kind.is_file(),
+                    _ => false,
+                };
                 let here = |zone: usize| lru.of_zone(zone) == number;
                 let walked = self.list(lruvec.list(kind), &here, false, &wanted, &what)?;
-                let counted = lruvec.frames(kind);
+                let counted = lru.frames(number, kind);
                 ensure(counted == walked, None, || format!("{} counts {counted} frames, not {walked}", what()))?;
                 for head in lruvec.list(kind).iter(frames) {
                     let is_active = frames.has(head, FrameFlag::Active);
-                    let fits = is_active == (kind == LruKind::ActiveAnon) && frames.has(head, FrameFlag::OnLru);
+                    let fits = is_active == kind.is_active() && frames.has(head, FrameFlag::OnLru);
                     ensure(fits, Some(head), || format!("on {}, but not marked so", what()))?;
                 }
             }
@@ -36,8 +40,8 @@ impl Walk<'_> {
         let (frames, lru) = (&self.mm.frames, &self.mm.lru);
         for cpu in (0..lru.cpus()).map(CpuId) {
             for head in lru.batch(cpu).iter().copied() {
-                let is_anon = matches!(frames.get(head), Frame::Anon { .. });
-                let is_here = is_anon && frames.has(head, FrameFlag::InBatch) && !frames.has(head, FrameFlag::OnLru);
+                let is_folio = matches!(frames.get(head), Frame::Anon { .. } | Frame::File { .. });
+                let is_here = is_folio && frames.has(head, FrameFlag::InBatch) && !frames.has(head, FrameFlag::OnLru);
                 ensure(is_here, Some(head), || format!("in the batch of CPU {cpu}, but not marked so"))?;
                 let twice = std::mem::replace(&mut self.batched[head.0 as usize], true);
                 ensure(!twice, Some(head), || "in a batch for the second time".to_owned())?;

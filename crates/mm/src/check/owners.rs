@@ -34,6 +34,9 @@ pub fn walk_owners(mm: &Mm, owners: &Owners) -> Result<Vec<Pfn>, Broken> {
         for held in &holdings.gathered {
             claims.gathered.add(held.pfn, held.order)?;
         }
+        for held in &holdings.off_lru {
+            claims.off_lru.add(held.pfn, held.order)?;
+        }
         claims.count_objects(holdings.objects.iter().copied());
     }
     let mut spaces = Spaces::new(mm);
@@ -63,6 +66,7 @@ pub fn walk_owners(mm: &Mm, owners: &Owners) -> Result<Vec<Pfn>, Broken> {
 struct Claims {
     isolated: Claim<(ControlId, Order)>,
     gathered: Claim<Order>,
+    off_lru: Claim<Order>,
     /// Kernel objects, by slab.
     objects: BTreeMap<Pfn, u16>,
 }
@@ -105,6 +109,10 @@ impl Claims {
                 // The batch that holds the last reference is walked with the LRU lists.
                 let is_dropped = mm.frames.has(pfn, FrameFlag::Dropped);
                 ensure(!(is_mapped && is_dropped), Some(pfn), || "mapped, but given up".to_owned())?;
+                let is_loose = !mm.frames.has(pfn, FrameFlag::OnLru) && !mm.frames.has(pfn, FrameFlag::InBatch);
+                if is_mapped && is_loose || self.off_lru.0.contains_key(&pfn) {
+                    return self.off_lru.settle(pfn, frame, &order);
+                }
                 if is_mapped || is_dropped { Ok(()) } else { self.gathered.settle(pfn, frame, &order) }
             }
             Frame::Slab(Slab { in_use, .. }) => {
@@ -123,8 +131,9 @@ impl Claims {
     fn are_settled(&self) -> Result<(), Broken> {
         let isolated = self.isolated.0.first_key_value().map(|(pfn, (owner, _))| (*pfn, format!("held by {owner:?}")));
         let gathered = self.gathered.0.keys().next().map(|pfn| (*pfn, "waits for a flush".to_owned()));
+        let off = self.off_lru.0.keys().next().map(|pfn| (*pfn, "a folio off its list".to_owned()));
         let slab = self.objects.keys().next().map(|pfn| (*pfn, "a slab".to_owned()));
-        match isolated.or(gathered).or(slab) {
+        match isolated.or(gathered).or(off).or(slab) {
             Some((pfn, what)) => broken(Some(pfn), || format!("said to be {what}, but it is not")),
             None => Ok(()),
         }

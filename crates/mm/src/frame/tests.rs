@@ -10,6 +10,9 @@ fn every_kind() -> Vec<Frame> {
         for (family, vpn) in [(0, 0), (1, 1), (FAMILY_MAX, VPN_MASK), (FAMILY_MAX, 0), (0, VPN_MASK)] {
             kinds.push(Frame::Anon { family: FamilyId(family), vpn: Vpn(vpn), order });
         }
+        for (segment, index) in [(0, 0), (1, 1), (SEGMENT_MAX, SegmentId::PAGES - 1), (SEGMENT_MAX, 0)] {
+            kinds.push(Frame::File { segment: SegmentId(segment), index, order });
+        }
         kinds.extend(Mobility::ALL.map(|mobility| Frame::Kernel { order, mobility }));
         kinds.extend([0, 1, u32::MAX].map(|owner| Frame::Isolated { owner: ControlId(owner), order }));
     }
@@ -34,7 +37,14 @@ fn flags_are_beside_what_a_frame_is() {
     let mut frames = FrameTable::new(Pfn(16), Order(2), Order(3));
     let anon = Frame::Anon { family: FamilyId(FAMILY_MAX), vpn: Vpn(VPN_MASK), order: Order(2) };
     frames.set(Pfn(4), anon);
-    for flag in [FrameFlag::OnLru, FrameFlag::Active, FrameFlag::InBatch, FrameFlag::Dropped] {
+    for flag in [
+        FrameFlag::OnLru,
+        FrameFlag::Active,
+        FrameFlag::InBatch,
+        FrameFlag::Dropped,
+        FrameFlag::Referenced,
+        FrameFlag::Locked,
+    ] {
         assert!(!frames.has(Pfn(4), flag));
         frames.mark(Pfn(4), flag, true);
         assert!(frames.has(Pfn(4), flag));

@@ -62,11 +62,15 @@ fn a_full_batch_goes_to_the_list_with_the_newest_at_the_head() {
         assert!(mm.lru.batch(CpuId(1)).is_empty());
         folios.reverse();
         let lruvec = mm.lru.lruvecs().len() - 1;
-        assert_eq!(listed(&mm, lruvec, rules.lru_new_anon), folios, "{name}");
-        assert_eq!(mm.lru.lruvecs()[lruvec].frames(rules.lru_new_anon), full as u64);
+        assert_eq!(listed(&mm, lruvec, rules.lru_new_anon.list()), folios, "{name}");
+        assert_eq!(mm.lru.frames(lruvec, rules.lru_new_anon.list()), full as u64);
         let gone = folios.remove(3);
         unmap(&mut mm, 0, gone);
-        assert_eq!(listed(&mm, lruvec, rules.lru_new_anon), folios, "{name}: it left the list when it was freed");
+        assert_eq!(
+            listed(&mm, lruvec, rules.lru_new_anon.list()),
+            folios,
+            "{name}: it left the list when it was freed"
+        );
     }
 }
 
@@ -81,9 +85,9 @@ fn a_huge_page_takes_the_batch_along() {
     }
     let mut mm = machine(variant::named("v6.1"));
     let huge = fault(&mut mm, 0, Order::HUGE);
-    assert_eq!(mm.lru.lruvecs()[0].frames(LruKind::InactiveAnon), 512);
+    assert_eq!(mm.lru.frames(0, LruKind::InactiveAnon), 512);
     unmap(&mut mm, 0, huge);
-    assert_eq!(mm.lru.lruvecs()[0].frames(LruKind::InactiveAnon), 0);
+    assert_eq!(mm.lru.frames(0, LruKind::InactiveAnon), 0);
 }
 
 #[test]
@@ -114,4 +118,25 @@ fn nobody_frees_what_a_gather_still_holds() {
     assert_eq!(listed(&mm, 0, LruKind::InactiveAnon), [folio], "unmapped, but not given up");
     on(&mut mm, 1, |mm, cx| mm.put_folio(cx, unmapped));
     assert_eq!(mm.frames.allocated(folio), None);
+}
+
+#[test]
+fn an_isolated_folio_is_counted_apart_and_comes_back_to_the_head() {
+    let rules = variant::named("v6.1");
+    let mut mm = machine(rules);
+    let full = usize::try_from(rules.lru_batch).unwrap();
+    let folios: Vec<Pfn> = (0..full).map(|_| fault(&mut mm, 1, Order::BASE)).collect();
+    let (lruvec, zone) = (mm.lru.lruvecs().len() - 1, mm.zone_position(folios[0]));
+    assert_eq!(mm.isolate_lru(folios[3]), Some(LruKind::InactiveAnon));
+    assert_eq!(mm.isolate_lru(folios[3]), None, "it is on no list any more");
+    check::walk(&mm).unwrap();
+    assert_eq!(mm.lru.zone_isolated(zone, false), 1);
+    assert_eq!(mm.lru.zone_frames(zone, LruKind::InactiveAnon), full as u64 - 1);
+    mm.putback_lru(folios[3], true);
+    check::walk(&mm).unwrap();
+    assert_eq!(listed(&mm, lruvec, LruKind::ActiveAnon), [folios[3]]);
+    assert_eq!(mm.lru.zone_isolated(zone, false), 0);
+    mm.isolate_lru(folios[0]);
+    mm.putback_lru(folios[0], false);
+    assert_eq!(listed(&mm, lruvec, LruKind::InactiveAnon)[0], folios[0]);
 }

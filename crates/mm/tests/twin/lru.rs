@@ -5,7 +5,7 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use mm::{
     fault::CowReuse,
-    lru::{LruBy, LruKind},
+    lru::{LruBy, NewAnon},
 };
 
 use crate::processes::World;
@@ -71,7 +71,7 @@ impl World {
             LruBy::Zone => zone,
             LruBy::Node => self.memory.zones[zone].node as usize,
         };
-        let list = (number, self.memory.rules.lru_new_anon == LruKind::ActiveAnon);
+        let list = (number, self.memory.rules.lru_new_anon == NewAnon::Active);
         let lru = &mut self.lru;
         lru.joined += 1;
         lru.lists.entry(list).or_default().insert(lru.joined, head);
