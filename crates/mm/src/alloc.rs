@@ -55,7 +55,7 @@ impl Mm {
     /// The same in a step that has asked for memory, or got what it has asked for.
     #[cold]
     fn alloc_supplied(&mut self, cx: &mut Cx<'_>, request: &AllocRequest) -> Option<Pfn> {
-        if cx.has_asked() {
+        if cx.has_asked() || Self::is_refused(cx, request) {
             return None;
         }
         let given = self.take_given(cx, request);
@@ -75,7 +75,7 @@ impl Mm {
         match found {
             Some(found) => Some(self.finish_alloc(cx, request, preferred, found)),
             None => {
-                if request.reclaims && *cx.shortage() == Shortage::Ask {
+                if request.reclaims && matches!(cx.shortage(), Shortage::Ask | Shortage::Refused(_)) {
                     *cx.shortage() = Shortage::Asked(*request);
                 }
                 None

@@ -63,6 +63,8 @@ vm_events! {
     ThpDeferredSplitPage = "thp_deferred_split_page",
     /// Huge pages split into base pages.
     ThpSplitPage = "thp_split_page",
+    /// Huge pages that could not be split, as somebody else held them.
+    ThpSplitPageFailed = "thp_split_page_failed",
     /// A free block was taken from another migrate type's list (the tracepoint `mm_page_alloc_extfrag`).
     SimExtfrag = "sim_mm_page_alloc_extfrag",
     /// The same with a fallback order below that of a pageblock: the block is shared from now on.

@@ -18,7 +18,7 @@ use crate::{
     primitive,
     pte::Pte,
     step::Step,
-    thp::huge_range,
+    thp::{HugeGot, HugeTry, huge_range},
     variant::HugeCow,
 };
 
@@ -64,7 +64,7 @@ enum Phase {
     /// 2: map the huge zero page.
     HugeZero,
     /// 3: allocate a huge page.
-    HugeAlloc,
+    HugeAlloc(HugeTry),
     /// 4, 5: clear it. Nobody else sees it yet.
     HugeClear { frame: Pfn },
     /// 5: map it, if nobody else was faster.
@@ -164,7 +164,7 @@ impl FaultControl {
             },
             Phase::Pmd => self.look_at_pmd(mm, space),
             Phase::HugeZero => self.map_huge_zero(mm, space, cx),
-            Phase::HugeAlloc => self.alloc_huge(mm, space, cx),
+            Phase::HugeAlloc(which) => self.alloc_huge(mm, space, cx, which),
             Phase::HugeClear { frame } => Self::clear_huge(mm, space, cx, frame),
             Phase::HugeMap { frame, deposit } => self.map_huge(mm, space, cx, frame, deposit),
             Phase::HugeWrite { slot, huge } => self.write_huge(mm, space, cx, slot, huge),
@@ -197,7 +197,7 @@ impl FaultControl {
                 }
                 space.vmas.prepare_anon(self.vpn);
                 let zero = self.access == Access::Read && mm.thp.use_zero_page;
-                Next::Phase(if zero { Phase::HugeZero } else { Phase::HugeAlloc })
+                Next::Phase(if zero { Phase::HugeZero } else { Phase::HugeAlloc(HugeTry::First) })
             }
         }
     }
@@ -218,18 +218,20 @@ impl FaultControl {
         Next::Done(FaultDone::Handled)
     }
 
-    fn alloc_huge(&self, mm: &mut Mm, space: &mut AddressSpace, cx: &mut Cx) -> Next {
+    fn alloc_huge(&self, mm: &mut Mm, space: &mut AddressSpace, cx: &mut Cx, which: HugeTry) -> Next {
         if space.tables.pmd_of(self.vpn) != Pmd::None {
             // Somebody was faster while this one asked for memory.
             return Next::Phase(Phase::Pmd);
         }
-        match mm.alloc_huge(cx) {
-            Some(frame) => {
+        let Some(vma) = space.vmas.find(self.vpn) else { return Next::Done(FaultDone::Handled) };
+        match mm.try_huge(cx, vma.advice, which) {
+            HugeGot::Frame(frame) => {
                 mm.isolate(cx, frame, Order::HUGE);
                 Next::Phase(Phase::HugeClear { frame })
             }
-            None if cx.has_asked() => Next::Done(FaultDone::OutOfMemory),
-            None => fall_back(cx),
+            HugeGot::Asked => Next::Done(FaultDone::OutOfMemory),
+            HugeGot::Next(which) => Next::Phase(Phase::HugeAlloc(which)),
+            HugeGot::Nothing => fall_back(cx),
         }
     }
 
@@ -387,11 +389,6 @@ impl Mm {
             CowReuse::ByReferences | CowReuse::ByReferencesDrained => {}
         }
         self.folio_references(head) == 1
-    }
-
-    /// A huge page for user memory.
-    pub(crate) fn alloc_huge(&mut self, cx: &mut Cx) -> Option<Pfn> {
-        self.alloc(cx, &AllocRequest::gfp_transhuge_light(self.node_of_cpu(cx.cpu())).this_node())
     }
 }
 

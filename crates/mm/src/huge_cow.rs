@@ -17,7 +17,7 @@ use crate::{
     primitive,
     pte::Pte,
     step::RUN,
-    thp::huge_range,
+    thp::{HugeGot, HugeTry, huge_range},
 };
 
 /// The copy of one huge page.
@@ -27,6 +27,7 @@ pub(crate) struct HugeCopy {
     /// What the PMD says; if it says anything else later, somebody was faster.
     was: Pte,
     phase: Phase,
+    which: HugeTry,
     /// Base pages for it, while there is no huge one.
     pages: Vec<Pfn>,
 }
@@ -58,7 +59,7 @@ pub(crate) enum Copied {
 
 impl HugeCopy {
     pub(crate) fn new(vpn: Vpn, was: Pte) -> Self {
-        Self { vpn, was, phase: Phase::Huge, pages: Vec::new() }
+        Self { vpn, was, phase: Phase::Huge, which: HugeTry::First, pages: Vec::new() }
     }
 
     pub(crate) fn step(&mut self, mm: &mut Mm, space: &mut AddressSpace, cx: &mut Cx) -> Copied {
@@ -94,8 +95,18 @@ impl HugeCopy {
     }
 
     fn alloc_huge(&mut self, mm: &mut Mm, space: &mut AddressSpace, cx: &mut Cx) -> Copied {
-        let vma = space.vmas.find(self.vpn).expect("the fault has found it");
-        let frame = if mm.is_thp_eligible(vma, self.vpn) { mm.alloc_huge(cx) } else { None };
+        let Some(vma) = space.vmas.find(self.vpn) else { return Copied::Done };
+        let got =
+            if mm.is_thp_eligible(vma, self.vpn) { mm.try_huge(cx, vma.advice, self.which) } else { HugeGot::Nothing };
+        let frame = match got {
+            HugeGot::Frame(frame) => Some(frame),
+            HugeGot::Asked => return Copied::NotYet,
+            HugeGot::Next(which) => {
+                self.which = which;
+                return Copied::NotYet;
+            }
+            HugeGot::Nothing => None,
+        };
         if let Some(frame) = frame {
             cx.count(Event::ThpFaultAlloc, 1);
             if self.was.is_zero_page() {
@@ -105,9 +116,6 @@ impl HugeCopy {
             }
             mm.isolate(cx, frame, Order::HUGE);
             return self.later(Phase::Replace { frame });
-        }
-        if cx.has_asked() {
-            return Copied::NotYet;
         }
         cx.count(Event::ThpFaultFallback, 1);
         if self.was.is_zero_page() {

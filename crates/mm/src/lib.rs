@@ -63,6 +63,7 @@ pub mod rmap;
 pub mod slab;
 pub mod spaces;
 pub mod spin;
+pub mod split;
 pub mod step;
 pub mod thp;
 pub mod touch;

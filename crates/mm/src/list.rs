@@ -70,6 +70,18 @@ impl List {
         self.len += 1;
     }
 
+    /// Puts a frame right before one that is on this list, on the side of the head.
+    pub fn insert_before(&mut self, mut threads: Threads<'_>, at: Pfn, pfn: Pfn) {
+        let prev = threads.get(at).prev;
+        if prev == NIL {
+            return self.push_head(threads, pfn);
+        }
+        threads.set(pfn, Links { prev, next: at });
+        threads.set_next(prev, pfn);
+        threads.set_prev(at, pfn);
+        self.len += 1;
+    }
+
     /// Takes off a frame that is on this list.
     #[inline(always)]
     #[expect(clippy::inline_always, reason = "in the innermost loops of the buddy allocator and of the LRU lists")]

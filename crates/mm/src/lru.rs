@@ -368,6 +368,36 @@ impl Mm {
         Some(kind)
     }
 
+    /// A huge folio on a list was taken apart: its tails that are mapped, the last one first, go before the head, which goes
+    /// if nobody maps it (`lru_add_page_tail`).
+    pub(crate) fn lru_split(
+        &mut self,
+        cx: &mut Cx,
+        (zone, head): (usize, Pfn),
+        is_active: bool,
+        tails: &[Pfn],
+        keeps_head: bool,
+    ) {
+        let (at, kind) = (self.lru.of_zone(zone), LruKind::of(false, is_active));
+        self.lru.lruvecs[at].lock.acquire(cx, Cause::LruLock);
+        cx.work(Work::LruMove, tails.len() as u64);
+        let list = &mut self.lru.lruvecs[at].lists[kind as usize];
+        for tail in tails {
+            self.frames.mark(*tail, FrameFlag::OnLru, true);
+            self.frames.mark(*tail, FrameFlag::Active, is_active);
+            list.insert_before(self.frames.threads(), head, *tail);
+        }
+        if keeps_head {
+            self.frames.mark(head, FrameFlag::OnLru, true);
+            self.frames.mark(head, FrameFlag::Active, is_active);
+        } else {
+            list.remove(self.frames.threads(), head);
+        }
+        let left = tails.len() as u64 + u64::from(keeps_head);
+        self.lru.zones[zone].frames[kind as usize] -= u64::from(Order::HUGE.frames()) - left;
+        self.lru.lruvecs[at].lock.release(cx);
+    }
+
     /// An isolated folio is freed, or becomes part of something else: it is counted no longer.
     pub(crate) fn end_isolation(&mut self, head: Pfn) {
         let (zone, order) = (self.zone_position(head), self.frames.allocated(head).expect("it is a folio"));

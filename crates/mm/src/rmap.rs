@@ -98,6 +98,25 @@ impl Rmap {
         self.deferred.clear();
     }
 
+    /// A huge page is taken apart: how many base entries map each of its frames.
+    pub(crate) fn take_base_counts(&mut self, head: Pfn) -> Box<[u16; BASE_PER_HUGE]> {
+        let mapped = self.by_base.remove(&head).expect("its huge entries were split");
+        if let Some(place) = mapped.deferred {
+            self.deferred.remove(&place);
+        }
+        mapped.of_frame
+    }
+
+    /// A huge page that could not be split waits behind all others.
+    pub(crate) fn requeue_deferred(&mut self, head: Pfn) {
+        let Some(mapped) = self.by_base.get_mut(&head) else { return };
+        let Some(place) = mapped.deferred else { return };
+        self.deferrals += 1;
+        mapped.deferred = Some(self.deferrals);
+        self.deferred.remove(&place);
+        self.deferred.insert(self.deferrals, head);
+    }
+
     fn defer_split(&mut self, cx: &mut Cx, head: Pfn) {
         let mapped = self.by_base.get_mut(&head).expect("only a huge page with base entries is mapped in part");
         if mapped.deferred.is_none() {
@@ -241,6 +260,11 @@ impl Mm {
             Frame::Anon { order: Order::HUGE, .. } => (head, Order::HUGE),
             other => panic!("frame {pfn} is mapped as anonymous memory, and {head} is {other:?}"),
         }
+    }
+
+    /// A frame of a huge page that was taken apart has its own count.
+    pub(crate) fn set_base_mappings(&mut self, pfn: Pfn, count: u32) {
+        self.set_count(pfn, count);
     }
 
     fn count(&self, head: Pfn) -> u32 {

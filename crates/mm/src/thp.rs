@@ -1,7 +1,8 @@
 //! Linux: mm/huge_memory.c, include/linux/huge_mm.h (v6.1).
 //! Differs: no memcg, no khugepaged, no split of the folio itself.
 
-use units::{Errno, Order, Pfn, Vpn};
+use serde::Serialize;
+use units::{Errno, NodeId, Order, Pfn, Vpn};
 
 use crate::{
     Mm,
@@ -27,11 +28,59 @@ pub enum ThpEnabled {
     Never,
 }
 
+/// `/sys/kernel/mm/transparent_hugepage/defrag`: what a fault does to get a huge page.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum ThpDefrag {
+    /// Reclaims and compacts.
+    Always,
+    /// Wakes those who do (4.6).
+    Defer,
+    /// Wakes them, and reclaims and compacts for mappings with `MADV_HUGEPAGE` (4.11).
+    DeferMadvise,
+    /// Reclaims and compacts for mappings with `MADV_HUGEPAGE`.
+    Madvise,
+    /// Takes what is there.
+    Never,
+}
+
+/// From which nodes faults take huge pages (`alloc_pages_vma`, mm/mempolicy.c; `mechanisms.md` A10).
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
+pub enum ThpNodes {
+    /// From any, the local one first.
+    Any,
+    /// From the local one.
+    Local,
+    /// From the local one without much effort, then from any.
+    LocalFirst,
+}
+
+/// How far a fault has come with getting a huge page.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(crate) enum HugeTry {
+    #[default]
+    First,
+    /// From any node.
+    Second,
+}
+
+/// What a try came to.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum HugeGot {
+    Frame(Pfn),
+    /// Memory was asked for: the same try again.
+    Asked,
+    /// The next try.
+    Next(HugeTry),
+    Nothing,
+}
+
 /// Transparent huge pages: settings, and the one huge zero page.
 #[derive(Clone, Debug)]
 pub struct Thp {
     /// `enabled`.
     pub enabled: ThpEnabled,
+    /// `defrag`.
+    pub defrag: ThpDefrag,
     /// `use_zero_page`.
     pub use_zero_page: bool,
     zero: Option<HugeZero>,
@@ -45,9 +94,9 @@ struct HugeZero {
 }
 
 impl Default for Thp {
-    /// The kernel's defaults where the build says `always`.
+    /// The kernel's defaults (4.6 and later) where the build says `always`.
     fn default() -> Self {
-        Self { enabled: ThpEnabled::Always, use_zero_page: true, zero: None }
+        Self { enabled: ThpEnabled::Always, defrag: ThpDefrag::Madvise, use_zero_page: true, zero: None }
     }
 }
 
@@ -78,6 +127,43 @@ impl Mm {
         };
         // Machines with small pageblocks, for tests, have no huge pages.
         wanted && self.frames.blocks.order() == Order::HUGE && vma.range().covers(huge_range(vpn))
+    }
+
+    /// What a fault in a mapping with such advice asks for (`vma_thp_gfp_mask`; `alloc_hugepage_gfpmask` before 4.8).
+    pub(crate) fn thp_request(&self, node: NodeId, advice: HugeAdvice) -> AllocRequest {
+        let light = AllocRequest::gfp_transhuge_light(node);
+        let advised = advice == HugeAdvice::HugePage;
+        let (reclaims, wakes_kswapd) = match self.thp.defrag {
+            ThpDefrag::Always => (true, false),
+            ThpDefrag::Defer => (false, true),
+            ThpDefrag::DeferMadvise => (advised, !advised),
+            ThpDefrag::Madvise => (advised, false),
+            ThpDefrag::Never => (false, false),
+        };
+        let is_spared = match (self.thp.defrag, self.variant().thp_advised_retries) {
+            (ThpDefrag::Always, true) => !advised,
+            (_, true) => false,
+            (_, false) => true,
+        };
+        AllocRequest { reclaims, wakes_kswapd, no_retry: reclaims && is_spared, ..light }
+    }
+
+    /// One try to get a huge page for a fault (`vma_alloc_folio`).
+    pub(crate) fn try_huge(&mut self, cx: &mut Cx, advice: HugeAdvice, which: HugeTry) -> HugeGot {
+        let wish = self.thp_request(self.node_of_cpu(cx.cpu()), advice);
+        let request = match (self.variant().thp_nodes, which) {
+            (ThpNodes::Any, _) | (ThpNodes::LocalFirst, HugeTry::Second) => wish,
+            (ThpNodes::Local, _) => wish.this_node(),
+            (ThpNodes::LocalFirst, HugeTry::First) => AllocRequest { no_retry: true, ..wish.this_node() },
+        };
+        match self.alloc(cx, &request) {
+            Some(frame) => HugeGot::Frame(frame),
+            None if cx.has_asked() => HugeGot::Asked,
+            None if self.variant().thp_nodes == ThpNodes::LocalFirst && which == HugeTry::First && wish.reclaims => {
+                HugeGot::Next(HugeTry::Second)
+            }
+            None => HugeGot::Nothing,
+        }
     }
 
     /// The huge zero page for one more address space (`mm_get_huge_zero_page`); nothing when memory is out.

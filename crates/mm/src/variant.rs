@@ -19,6 +19,7 @@ use crate::{
     buddy::End,
     fault::CowReuse,
     lru::{LruBy, NewAnon},
+    thp::ThpNodes,
     vma::MmapAlign,
 };
 
@@ -157,6 +158,10 @@ rules! {
     lru_new_anon: NewAnon,
     /// Whose pages a store to a shared page takes over instead of copying them.
     cow_reuse: CowReuse,
+    /// From which nodes faults take huge pages.
+    thp_nodes: ThpNodes,
+    /// Does a fault in a mapping with `MADV_HUGEPAGE` try harder than once (no `__GFP_NORETRY`)?
+    thp_advised_retries: bool,
     /// How the lock of an address space is fair.
     mmap_lock: MmapLock,
     /// Does munmap let faults go on once the mappings are gone, while it frees their memory?
@@ -397,6 +402,11 @@ words! {
         ByMappings = "by-mappings",
         ByReferences = "by-references",
         ByReferencesDrained = "by-references-drained",
+    }
+    ThpNodes {
+        Any = "any",
+        Local = "local",
+        LocalFirst = "local-first",
     }
     MmapLock {
         Sleeping = "sleeping",

@@ -273,8 +273,8 @@ enum State {
     Busy(AllocControl),
     /// With a block for the step that asked.
     Hand(Given),
-    /// Without: that step fails.
-    Refused,
+    /// Without: that request fails.
+    Refused(AllocRequest),
 }
 
 /// A block that the slow path has got, until the step that asked for it takes it.
@@ -294,6 +294,8 @@ pub(crate) enum Shortage {
     Ask,
     /// It has asked.
     Asked(AllocRequest),
+    /// It has asked before, and the slow path got nothing: this request fails, another may ask.
+    Refused(AllocRequest),
 }
 
 const _: () = assert!(size_of::<Supply>() <= 1024, "a task's kernel half is small");
@@ -320,7 +322,7 @@ impl Supply {
                 Step::Done(())
             }
             Step::Done(None) => {
-                self.0 = State::Refused;
+                self.0 = State::Refused(control.request);
                 Step::Done(())
             }
         }
@@ -333,7 +335,7 @@ impl Supply {
         match std::mem::take(&mut self.0) {
             State::Idle => {}
             State::Hand(given) => *cx.given() = Some(given),
-            State::Refused => *cx.shortage() = Shortage::Fail,
+            State::Refused(request) => *cx.shortage() = Shortage::Refused(request),
             State::Busy(_) => unreachable!("the slow path ends first"),
         }
     }
@@ -355,7 +357,7 @@ impl Supply {
     /// The blocks that it holds between two steps.
     pub fn holdings(&self) -> Holdings {
         match &self.0 {
-            State::Idle | State::Refused => Holdings::default(),
+            State::Idle | State::Refused(_) => Holdings::default(),
             State::Busy(control) => control.holdings(),
             State::Hand(given) => {
                 Holdings { isolated: vec![Held { pfn: given.pfn, order: given.request.order }], ..Holdings::default() }
@@ -366,7 +368,7 @@ impl Supply {
     /// Gives back what it holds.
     pub fn abort(&mut self, mm: &mut Mm, cx: &mut Cx) {
         match std::mem::take(&mut self.0) {
-            State::Idle | State::Refused => {}
+            State::Idle | State::Refused(_) => {}
             State::Busy(mut control) => control.abort(mm, cx),
             State::Hand(given) => mm.free(cx, given.pfn, given.request.order),
         }
@@ -380,6 +382,15 @@ impl Mm {
         self.assert_isolated(cx, given.pfn, request.order);
         self.frames.set(given.pfn, Frame::Kernel { order: request.order, mobility: request.mobility });
         Some(given.pfn)
+    }
+
+    /// Is this the request that the slow path got nothing for? It fails once.
+    pub(crate) fn is_refused(cx: &mut Cx, request: &AllocRequest) -> bool {
+        let refused = *cx.shortage() == Shortage::Refused(*request);
+        if refused {
+            *cx.shortage() = Shortage::Ask;
+        }
+        refused
     }
 
     /// Could a zone serve a request if all that can be reclaimed in it were free?

@@ -111,7 +111,7 @@ impl World {
     }
 
     fn begin_copy(&mut self, cpu: usize, id: u32, page: u64, copy: &mut HugeCopy) -> Copied {
-        copy.huge = if self.may_be_huge(id, page) { self.alloc_huge(cpu) } else { None };
+        copy.huge = if self.may_be_huge(id, page) { self.alloc_huge(cpu, id, page) } else { None };
         if copy.huge.is_some() {
             self.memory.count(Event::ThpFaultAlloc, 1);
             copy.then = Then::MapHuge;

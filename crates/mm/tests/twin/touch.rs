@@ -1,6 +1,6 @@
 //! Touching memory and its faults once more, in the same bounded steps: time is measured in pages touched.
 
-use mm::{event::Event, fault::FaultDone, variant::HugeCow};
+use mm::{event::Event, fault::FaultDone, thp::ThpNodes, variant::HugeCow, vma::HugeAdvice};
 
 use crate::{
     huge_copy::{Copied, HugeCopy},
@@ -142,7 +142,7 @@ impl World {
                 if touch.store.is_none() {
                     return self.zero_fault(cpu, id, page);
                 }
-                if let Some(frame) = self.alloc_huge(cpu) {
+                if let Some(frame) = self.alloc_huge(cpu, id, page) {
                     if let Some(table) = self.table(cpu) {
                         touch.fault = Some(UnderWay::Cleared { frame, table });
                         return Fault::Paused;
@@ -181,9 +181,19 @@ impl World {
         }
     }
 
-    pub(crate) fn alloc_huge(&mut self, cpu: usize) -> Option<u32> {
+    /// Nobody reclaims here, so that a second try only differs in the nodes that it may take from. It is for who would
+    /// reclaim: with the default `defrag`, mappings with advice.
+    pub(crate) fn alloc_huge(&mut self, cpu: usize, id: u32, page: u64) -> Option<u32> {
         let node = self.memory.node_of(cpu);
-        self.memory.alloc(cpu, Wish { order: 9, only: true, wakes: false, ..Wish::user(node) })
+        let wish = Wish { order: 9, wakes: false, ..Wish::user(node) };
+        let process = &self.processes[&id];
+        let is_advised = process.vmas[process.vma_of(page).unwrap()].advice == HugeAdvice::HugePage;
+        let tries: &[bool] = match self.memory.rules.thp_nodes {
+            ThpNodes::Any => &[false],
+            ThpNodes::LocalFirst if is_advised => &[true, false],
+            ThpNodes::Local | ThpNodes::LocalFirst => &[true],
+        };
+        tries.iter().find_map(|only| self.memory.alloc(cpu, Wish { only: *only, ..wish }))
     }
 
     /// A load from a huge page that is not there.
