@@ -398,7 +398,7 @@ fn run_all(seeds: std::ops::Range<u64>, most: u32, every: u32) {
 }
 
 /// What the streams are for.
-const MADE: [Event; 19] = [
+const MADE: [Event; 20] = [
     Event::PgallocDma32,
     Event::PgallocNormal,
     Event::PgallocMovable,
@@ -418,6 +418,7 @@ const MADE: [Event; 19] = [
     Event::ThpSplitPmd,
     Event::ThpDeferredSplitPage,
     Event::SimExtfrag,
+    Event::SimExtfragFragmenting,
 ];
 
 // Four tests, which the harness spreads over CPUs.
