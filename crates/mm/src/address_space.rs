@@ -37,6 +37,8 @@ pub struct AddressSpace {
     pub tables: PageTables,
     pub(crate) rss: u64,
     pub(crate) uses_huge_zero: bool,
+    /// Its number with khugepaged, if that looks at it.
+    pub(crate) khugepaged: Option<u64>,
     /// Where it lives itself.
     object: Object,
     mmap_base: Vpn,
@@ -50,14 +52,23 @@ impl AddressSpace {
             mm.rmap.leave_family(family);
             return Err(Errno::NOMEM);
         };
-        Ok(Self { family, vmas: VmaSet::default(), tables, rss: 0, uses_huge_zero: false, object, mmap_base })
+        Ok(Self {
+            family,
+            vmas: VmaSet::default(),
+            tables,
+            rss: 0,
+            uses_huge_zero: false,
+            khugepaged: None,
+            object,
+            mmap_base,
+        })
     }
 
     /// An empty member of the same family: a child before anything is copied.
     pub(crate) fn related(&self, mm: &mut Mm, cx: &mut Cx) -> Result<Self, Errno> {
         let (object, tables) = object_and_root(mm, cx).ok_or(Errno::NOMEM)?;
         mm.rmap.join_family(self.family);
-        Ok(Self { vmas: VmaSet::default(), tables, rss: 0, uses_huge_zero: false, object, ..*self })
+        Ok(Self { vmas: VmaSet::default(), tables, rss: 0, uses_huge_zero: false, khugepaged: None, object, ..*self })
     }
 
     /// The kernel objects that are its own: itself, and its VMAs.
@@ -106,6 +117,9 @@ impl AddressSpace {
             let part = PageRange { start: vma.start.max(from), end: vma.end().min(range.end) };
             holes |= part.start > from;
             if vma.advice != advice {
+                if advice == HugeAdvice::HugePage {
+                    mm.khugepaged_enter(self);
+                }
                 primitive::update_vma(cx);
                 self.split_vma(mm, cx, part.start)?;
                 self.split_vma(mm, cx, part.end)?;

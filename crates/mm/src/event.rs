@@ -57,6 +57,10 @@ vm_events! {
     ThpFaultFallback = "thp_fault_fallback",
     /// Allocations of the huge zero page, which is shared by all; its mappings are not counted.
     ThpZeroPageAlloc = "thp_zero_page_alloc",
+    /// Huge pages allocated by khugepaged.
+    ThpCollapseAlloc = "thp_collapse_alloc",
+    /// Huge pages that khugepaged wanted and did not get.
+    ThpCollapseAllocFailed = "thp_collapse_alloc_failed",
     /// PMDs split into 512 PTEs.
     ThpSplitPmd = "thp_split_pmd",
     /// Huge pages queued for a split when memory is short.

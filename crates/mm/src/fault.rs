@@ -182,7 +182,7 @@ impl FaultControl {
         Next::Phase(Phase::Tables)
     }
 
-    fn look_at_pmd(&self, mm: &Mm, space: &mut AddressSpace) -> Next {
+    fn look_at_pmd(&self, mm: &mut Mm, space: &mut AddressSpace) -> Next {
         let slot = space.tables.pmd_slot(self.vpn).expect("made in the same step");
         match space.tables.pmd(slot) {
             Pmd::Huge(huge) if self.access == Access::Write && !huge.is_writable() => {
@@ -196,6 +196,7 @@ impl FaultControl {
                     return Next::Phase(Phase::Base);
                 }
                 space.vmas.prepare_anon(self.vpn);
+                mm.khugepaged_enter(space);
                 let zero = self.access == Access::Read && mm.thp.use_zero_page;
                 Next::Phase(if zero { Phase::HugeZero } else { Phase::HugeAlloc(HugeTry::First) })
             }

@@ -46,7 +46,12 @@ impl Fork {
         let mut child = match self.child.take() {
             Some(child) => child,
             None => match parent.related(mm, cx) {
-                Ok(child) => child,
+                Ok(mut child) => {
+                    if parent.khugepaged.is_some() {
+                        mm.khugepaged_enter(&mut child);
+                    }
+                    child
+                }
                 Err(_) if cx.has_asked() => return Step::More,
                 Err(error) => return Step::Done(Err(error)),
             },

@@ -27,7 +27,7 @@
 //! | `mm/swap.c`              | `lru.rs`        | files, activation, rotation                                         |
 //! | `mm/vmscan.c`            | `kswapd.rs`     | everything that reclaims                                            |
 //! | `mm/rmap.c`              | `rmap.rs`, `spaces.rs` | locks, files                                                 |
-//! | `mm/khugepaged.c`        | `watermark.rs`  | all but the recommended `min_free_kbytes`; its per-size switches too |
+//! | `mm/khugepaged.c`        | `khugepaged.rs`, `watermark.rs` | files, swapped pages, per-size switches               |
 //! | (several)                | `variant.rs`    | 32-bit rules, configurations without SMP                            |
 //!
 //! [`zone_figures`] says what a kernel writes into its zones, given nothing but present and managed frames, CPUs and
@@ -47,6 +47,7 @@ pub mod fork;
 pub mod frame;
 pub mod gfp;
 mod huge_cow;
+pub mod khugepaged;
 pub mod kswapd;
 pub mod list;
 pub mod lru;
@@ -92,6 +93,7 @@ pub use zone_state::ZoneState;
 use bandwidth::Bandwidth;
 use cost::{Cx, Prices};
 use event::Counters;
+use khugepaged::Khugepaged;
 use kswapd::Kswapd;
 use lru::Lru;
 use node::Zonelist;
@@ -129,6 +131,8 @@ pub struct Mm {
     pub lru: Lru,
     /// Kernel objects.
     pub slabs: Slabs,
+    /// The thread that makes huge pages.
+    pub khugepaged: Khugepaged,
     bandwidth: Bandwidth,
     kswapds: Vec<Kswapd>,
     /// Nodes whose kswapd was woken, by position.
@@ -172,7 +176,23 @@ impl Mm {
         let (rmap, thp, slabs) = (Rmap::default(), Thp::default(), Slabs::new(cpu_nodes.len(), machine.nodes.len()));
         let bandwidth = Bandwidth::default();
         let (kswapds, woken) = (vec![Kswapd::default(); machine.nodes.len()], Vec::new());
-        Self { frames, rmap, thp, lru, slabs, bandwidth, kswapds, woken, zones, zonelists, nodes, cpu_nodes, variant }
+        let khugepaged = Khugepaged::default();
+        Self {
+            frames,
+            rmap,
+            thp,
+            lru,
+            slabs,
+            khugepaged,
+            bandwidth,
+            kswapds,
+            woken,
+            zones,
+            zonelists,
+            nodes,
+            cpu_nodes,
+            variant,
+        }
     }
 
     /// Takes over settings that marks, reserves and limits depend on: a write to `vm.min_free_kbytes` and its like;

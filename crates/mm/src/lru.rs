@@ -368,6 +368,14 @@ impl Mm {
         Some(kind)
     }
 
+    /// One hold of the lock of a zone's lists, in which so many folios were moved.
+    pub(crate) fn charge_lru_moves(&mut self, cx: &mut Cx, zone: usize, moves: u64) {
+        let at = self.lru.of_zone(zone);
+        self.lru.lruvecs[at].lock.acquire(cx, Cause::LruLock);
+        cx.work(Work::LruMove, moves);
+        self.lru.lruvecs[at].lock.release(cx);
+    }
+
     /// A huge folio on a list was taken apart: its tails that are mapped, the last one first, go before the head, which goes
     /// if nobody maps it (`lru_add_page_tail`).
     pub(crate) fn lru_split(

@@ -73,6 +73,12 @@ impl Pte {
         self.is_present() && !self.is_zero_page() && self.pfn() == pfn
     }
 
+    /// Is nothing here, or the zero page?
+    #[inline]
+    pub const fn is_none_or_zero(self) -> bool {
+        self.0 == 0 || self.is_zero_page()
+    }
+
     /// May user code store here without a fault?
     #[inline]
     pub const fn is_writable(self) -> bool {

@@ -88,6 +88,17 @@ impl Spaces {
         (0..).map(SpaceId).zip(&self.all).filter_map(|(id, space)| Some((id, space.as_ref()?)))
     }
 
+    /// The process that khugepaged knows by a number, if it lives.
+    pub(crate) fn registered(&self, number: u64) -> Option<SpaceId> {
+        self.iter().find(|(_, space)| space.khugepaged == Some(number)).map(|(id, _)| id)
+    }
+
+    /// The first that it knows by this number or a later one.
+    pub(crate) fn registered_from(&self, number: u64) -> Option<(u64, SpaceId)> {
+        let known = self.iter().filter_map(|(id, space)| Some((space.khugepaged?, id)));
+        known.filter(|(its, _)| *its >= number).min()
+    }
+
     /// The entries that map the folio of an anonymous frame, or parts of it (`rmap_walk_anon`): by process, then by page.
     /// A child that is being forked is not among them yet; whoever takes mappings away finds out by the folio's count.
     pub fn mappings(&self, mm: &Mm, head: Pfn) -> Vec<Mapping> {

@@ -1,5 +1,5 @@
 //! Linux: mm/huge_memory.c, include/linux/huge_mm.h (v6.1).
-//! Differs: no memcg, no khugepaged, no split of the folio itself.
+//! Differs: no memcg.
 
 use serde::Serialize;
 use units::{Errno, NodeId, Order, Pfn, Vpn};

@@ -1,0 +1,296 @@
+//! Linux: collapse_huge_page(), __collapse_huge_page_isolate() and __collapse_huge_page_copy() in mm/khugepaged.c (v6.1).
+//! Differs: pages are isolated and copied a run at a time.
+
+use units::{NodeId, Order, Pfn, Vpn};
+
+use super::{Found, HUGE_PAGES, NeedsLock};
+use crate::{
+    Mm, SpaceId, Spaces,
+    alloc::slow::AllocControl,
+    cost::Cx,
+    event::Event,
+    frame::{FrameFlag, Held, Holdings},
+    gfp::AllocRequest,
+    page_table::{Pmd, TableId},
+    primitive,
+    pte::Pte,
+    step::{RUN, Step},
+    vma::PageRange,
+};
+
+/// How a collapse ended.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Ended {
+    /// The range is one huge page now.
+    Collapsed,
+    /// Something has changed, or somebody holds one of the pages.
+    Abandoned,
+    /// There is no huge page.
+    NoMemory,
+}
+
+/// Making a huge page of one range of a process.
+#[derive(Clone, Debug)]
+pub(super) struct Collapse {
+    id: SpaceId,
+    range: PageRange,
+    node: NodeId,
+    phase: Phase,
+    /// Folios of the range, taken off their LRU lists and locked, with whether they were active.
+    isolated: Vec<(Held, bool)>,
+}
+
+#[derive(Clone, Debug)]
+enum Phase {
+    /// 2: allocate. Nobody's lock is held.
+    Alloc,
+    /// 2: the same on the slow path.
+    SlowAlloc(AllocControl),
+    /// Look again, with the lock for read.
+    Look { frame: Pfn },
+    /// 4, 5, 7: with the lock for write, is it still a range of base pages? The TLB is flushed.
+    Begin { frame: Pfn },
+    /// 8: take its pages off the lists, from this one on.
+    Isolate { frame: Pfn, table: TableId, next: u64 },
+    /// 9: copy them and give them back, from this one on.
+    Copy { frame: Pfn, table: TableId, next: u64 },
+    /// 10: the huge page takes their place.
+    Install { frame: Pfn, table: TableId },
+    /// It is over; nothing is held.
+    Over,
+}
+
+impl Collapse {
+    pub(super) fn new(id: SpaceId, range: PageRange, node: NodeId) -> Self {
+        Self { id, range, node, phase: Phase::Alloc, isolated: Vec::new() }
+    }
+
+    pub(super) fn needs(&self) -> Option<NeedsLock> {
+        match self.phase {
+            Phase::Alloc | Phase::SlowAlloc(_) | Phase::Over => None,
+            Phase::Look { .. } => Some(NeedsLock::Read(self.id)),
+            Phase::Begin { .. } | Phase::Isolate { .. } | Phase::Copy { .. } | Phase::Install { .. } => {
+                Some(NeedsLock::Write(self.id))
+            }
+        }
+    }
+
+    pub(super) fn holdings(&self) -> Holdings {
+        let frame = match &self.phase {
+            Phase::SlowAlloc(control) => return control.holdings(),
+            Phase::Alloc | Phase::Over => None,
+            Phase::Look { frame }
+            | Phase::Begin { frame }
+            | Phase::Isolate { frame, .. }
+            | Phase::Copy { frame, .. }
+            | Phase::Install { frame, .. } => Some(Held { pfn: *frame, order: Order::HUGE }),
+        };
+        Holdings {
+            isolated: frame.into_iter().collect(),
+            off_lru: self.isolated.iter().map(|(held, _)| *held).collect(),
+            ..Holdings::default()
+        }
+    }
+
+    pub(super) fn step(&mut self, mm: &mut Mm, spaces: &mut Spaces, cx: &mut Cx) -> Step<Ended> {
+        match std::mem::replace(&mut self.phase, Phase::Over) {
+            Phase::Over => unreachable!("a collapse ends once"),
+            Phase::Alloc => self.alloc(mm, cx),
+            Phase::SlowAlloc(mut control) => match control.step(mm, spaces, cx) {
+                Step::More => self.later(Phase::SlowAlloc(control)),
+                Step::Block(wait) => {
+                    self.phase = Phase::SlowAlloc(control);
+                    Step::Block(wait)
+                }
+                Step::Done(got) => self.after_alloc(mm, cx, got),
+            },
+            Phase::Look { frame } => match self.table(mm, spaces) {
+                Some(_) => self.later(Phase::Begin { frame }),
+                None => Self::give_up(mm, cx, frame),
+            },
+            Phase::Begin { frame } => match self.table(mm, spaces) {
+                Some(table) => {
+                    primitive::write_ptes(cx, 1);
+                    primitive::flush_tlb_range(cx, HUGE_PAGES);
+                    self.later(Phase::Isolate { frame, table, next: 0 })
+                }
+                None => Self::give_up(mm, cx, frame),
+            },
+            Phase::Isolate { frame, table, next } => self.isolate(mm, spaces, cx, frame, table, next),
+            Phase::Copy { frame, table, next } => self.copy(mm, spaces, cx, frame, table, next),
+            Phase::Install { frame, table } => self.install(mm, spaces, cx, frame, table),
+        }
+    }
+
+    fn later(&mut self, phase: Phase) -> Step<Ended> {
+        self.phase = phase;
+        Step::More
+    }
+
+    fn give_up(mm: &mut Mm, cx: &mut Cx, frame: Pfn) -> Step<Ended> {
+        mm.free(cx, frame, Order::HUGE);
+        Step::Done(Ended::Abandoned)
+    }
+
+    /// `alloc_charge_hpage`.
+    fn alloc(&mut self, mm: &mut Mm, cx: &mut Cx) -> Step<Ended> {
+        let light = AllocRequest::gfp_transhuge_light(self.node).this_node();
+        let request = AllocRequest { reclaims: mm.khugepaged.settings.defrag, ..light };
+        match mm.alloc(cx, &request) {
+            None if request.reclaims => self.later(Phase::SlowAlloc(AllocControl::new(request))),
+            got => self.after_alloc(mm, cx, got),
+        }
+    }
+
+    fn after_alloc(&mut self, mm: &mut Mm, cx: &mut Cx, got: Option<Pfn>) -> Step<Ended> {
+        let Some(frame) = got else {
+            cx.count(Event::ThpCollapseAllocFailed, 1);
+            return Step::Done(Ended::NoMemory);
+        };
+        cx.count(Event::ThpCollapseAlloc, 1);
+        mm.isolate(cx, frame, Order::HUGE);
+        self.later(Phase::Look { frame })
+    }
+
+    /// The table of the range, if it still is one that may become a huge page (`hugepage_vma_revalidate`).
+    fn table(&self, mm: &Mm, spaces: &Spaces) -> Option<TableId> {
+        let space = spaces.get(self.id)?;
+        let vma = space.vmas.find(self.range.start)?;
+        if !mm.is_thp_eligible(vma, self.range.start) || vma.anon.is_none() {
+            return None;
+        }
+        match space.tables.pmd_of(self.range.start) {
+            Pmd::Table(table) => Some(table),
+            Pmd::None | Pmd::Huge(_) => None,
+        }
+    }
+
+    fn vpn(&self, n: u64) -> Vpn {
+        self.range.start.plus(n)
+    }
+
+    fn isolate(
+        &mut self,
+        mm: &mut Mm,
+        spaces: &mut Spaces,
+        cx: &mut Cx,
+        frame: Pfn,
+        table: TableId,
+        next: u64,
+    ) -> Step<Ended> {
+        let space = spaces.get(self.id).expect("its lock is held");
+        // All of it is looked at in one hold of the page table's lock, at the first run.
+        if next == 0 && mm.survey_table(cx, space, table) == Found::Unsuitable {
+            return Self::give_up(mm, cx, frame);
+        }
+        let end = (next + RUN).min(HUGE_PAGES);
+        for n in next..end {
+            let pte = space.tables.pte(table, self.vpn(n));
+            if pte.is_none_or_zero() {
+                continue;
+            }
+            let head = if pte.is_present() { mm.folio_head(pte.pfn()) } else { return self.put_back(mm, cx, frame) };
+            if self.isolated.iter().any(|(held, _)| held.pfn == head) {
+                continue;
+            }
+            if mm.frames.has(head, FrameFlag::Locked) {
+                return self.put_back(mm, cx, frame);
+            }
+            let Some(kind) = mm.isolate_lru(head) else { return self.put_back(mm, cx, frame) };
+            mm.frames.mark(head, FrameFlag::Locked, true);
+            let order = mm.frames.allocated(head).expect("it is a folio");
+            self.isolated.push((Held { pfn: head, order }, kind.is_active()));
+        }
+        mm.charge_lru_moves(cx, mm.zone_position(frame), end - next);
+        match end {
+            HUGE_PAGES => self.later(Phase::Copy { frame, table, next: 0 }),
+            next => self.later(Phase::Isolate { frame, table, next }),
+        }
+    }
+
+    /// Nothing is collapsed: every page goes back where it was (`release_pte_pages`).
+    fn put_back(&mut self, mm: &mut Mm, cx: &mut Cx, frame: Pfn) -> Step<Ended> {
+        for (held, is_active) in self.isolated.drain(..) {
+            mm.frames.mark(held.pfn, FrameFlag::Locked, false);
+            mm.putback_lru(held.pfn, is_active);
+        }
+        Self::give_up(mm, cx, frame)
+    }
+
+    fn copy(
+        &mut self,
+        mm: &mut Mm,
+        spaces: &mut Spaces,
+        cx: &mut Cx,
+        frame: Pfn,
+        table: TableId,
+        next: u64,
+    ) -> Step<Ended> {
+        let space = spaces.get_mut(self.id).expect("its lock is held");
+        let end = (next + RUN).min(HUGE_PAGES);
+        for n in next..end {
+            let to = frame.plus(u32::try_from(n).expect("below 512"));
+            let was = space.tables.pte(table, self.range.start.plus(n));
+            if was.is_none_or_zero() {
+                mm.clear(cx, to, Order::BASE);
+            } else {
+                mm.copy(cx, was.pfn(), to, Order::BASE);
+                space.rss -= 1;
+                let head = mm.folio_head(was.pfn());
+                let folio = mm.unmap_base(cx, was.pfn());
+                // Its last page of this range: whoever else maps it finds it on its list again.
+                let is_last = folio.is_some() || mm.frames.allocated(head) == Some(Order::BASE);
+                if is_last {
+                    self.release(mm, head);
+                }
+                if let Some(folio) = folio {
+                    mm.put_folio(cx, folio);
+                }
+            }
+            space.tables.set_pte(cx, table, self.range.start.plus(n), Pte::NONE);
+        }
+        if end < HUGE_PAGES {
+            return self.later(Phase::Copy { frame, table, next: end });
+        }
+        // Huge folios of which the range mapped a part, and others map the rest.
+        for (held, is_active) in self.isolated.drain(..) {
+            mm.frames.mark(held.pfn, FrameFlag::Locked, false);
+            mm.putback_lru(held.pfn, is_active);
+        }
+        self.later(Phase::Install { frame, table })
+    }
+
+    /// A folio goes back to its list.
+    fn release(&mut self, mm: &mut Mm, head: Pfn) {
+        let place = self.isolated.iter().position(|(held, _)| held.pfn == head).expect("it was isolated");
+        let (_, is_active) = self.isolated.swap_remove(place);
+        mm.frames.mark(head, FrameFlag::Locked, false);
+        mm.putback_lru(head, is_active);
+    }
+
+    fn install(&mut self, mm: &mut Mm, spaces: &mut Spaces, cx: &mut Cx, frame: Pfn, table: TableId) -> Step<Ended> {
+        mm.assert_isolated(cx, frame, Order::HUGE);
+        let space = spaces.get_mut(self.id).expect("its lock is held");
+        let slot = space.tables.pmd_slot(self.range.start).expect("its table is there");
+        mm.map_new_folio(cx, frame, space.family, self.range.start, Order::HUGE);
+        space.rss += HUGE_PAGES;
+        space.tables.deposit(slot, table);
+        space.tables.set_pmd(cx, slot, Pte::written_huge(frame));
+        Step::Done(Ended::Collapsed)
+    }
+
+    /// What was begun is finished where pages are gone already, else taken back.
+    pub(super) fn abort(&mut self, mm: &mut Mm, spaces: &mut Spaces, cx: &mut Cx) {
+        // Bound: the pages of the range.
+        while let Phase::Copy { .. } | Phase::Install { .. } = self.phase {
+            let _ = self.step(mm, spaces, cx);
+        }
+        match std::mem::replace(&mut self.phase, Phase::Over) {
+            Phase::SlowAlloc(mut control) => control.abort(mm, cx),
+            Phase::Look { frame } | Phase::Begin { frame } | Phase::Isolate { frame, .. } => {
+                let _ = self.put_back(mm, cx, frame);
+            }
+            Phase::Alloc | Phase::Copy { .. } | Phase::Install { .. } | Phase::Over => {}
+        }
+    }
+}
