@@ -72,15 +72,13 @@ impl Mm {
             }
             self.take_slow(cx, node, request)
         });
-        match found {
-            Some(found) => Some(self.finish_alloc(cx, request, preferred, found)),
-            None => {
-                if request.reclaims && matches!(cx.shortage(), Shortage::Ask | Shortage::Refused(_)) {
-                    *cx.shortage() = Shortage::Asked(*request);
-                }
-                None
-            }
+        if let Some(found) = found {
+            return Some(self.finish_alloc(cx, request, preferred, found));
         }
+        if request.reclaims && matches!(cx.shortage(), Shortage::Ask | Shortage::Refused(_)) {
+            *cx.shortage() = Shortage::Asked(*request);
+        }
+        None
     }
 
     fn finish_alloc(

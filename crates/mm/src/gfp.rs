@@ -79,6 +79,7 @@ impl Urgency {
 }
 
 /// One allocation's wish.
+#[expect(clippy::struct_excessive_bools, reason = "they are bits of a mask, each with a name of its own")]
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct AllocRequest {
     /// log2 of the frames wanted.

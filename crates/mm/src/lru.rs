@@ -291,9 +291,10 @@ impl Mm {
         let mut relock = Relock::default();
         for head in folios[..count].iter().copied() {
             // New pages of files are inactive unless they were marked.
-            let kind = match self.frames.is_file(head) {
-                true => LruKind::of(true, self.frames.has(head, FrameFlag::Active)),
-                false => new_anon,
+            let kind = if self.frames.is_file(head) {
+                LruKind::of(true, self.frames.has(head, FrameFlag::Active))
+            } else {
+                new_anon
             };
             if let Some(order) = self.frames.leave_batch(head, kind.is_active()) {
                 let zone = self.zone_position(head);

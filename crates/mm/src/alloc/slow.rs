@@ -61,6 +61,13 @@ enum Phase {
     Decide { reclaimed: u64 },
 }
 
+/// Is another round worth it?
+enum Again {
+    AtOnce,
+    After(Wait),
+    No,
+}
+
 /// What a phase leads to.
 enum Next {
     Phase(Phase),
@@ -211,26 +218,26 @@ impl AllocControl {
             return Next::Done(None);
         }
         match self.should_reclaim_again(mm, cx, reclaimed) {
-            Some(None) => Next::Later(Phase::Look),
-            Some(Some(wait)) => Next::Block(wait, Phase::Look),
-            None if reclaimed > 0 && self.should_compact_again() => Next::Later(Phase::Look),
-            None => Next::Done(None),
+            Again::AtOnce => Next::Later(Phase::Look),
+            Again::After(wait) => Next::Block(wait, Phase::Look),
+            Again::No if reclaimed > 0 && self.should_compact_again() => Next::Later(Phase::Look),
+            Again::No => Next::Done(None),
         }
     }
 
     /// 9 (`should_reclaim_retry`): could reclaiming everything help some zone? Perhaps after a while.
-    fn should_reclaim_again(&mut self, mm: &mut Mm, cx: &mut Cx, reclaimed: u64) -> Option<Option<Wait>> {
+    fn should_reclaim_again(&mut self, mm: &mut Mm, cx: &mut Cx, reclaimed: u64) -> Again {
         self.no_progress = if reclaimed > 0 && !self.is_costly() { 0 } else { self.no_progress + 1 };
         if self.no_progress > RECLAIM_RETRIES_MAX {
             // Before giving up, what is kept for others.
-            return mm.unreserve_high_atomic(cx, &self.request, true).then_some(None);
+            return if mm.unreserve_high_atomic(cx, &self.request, true) { Again::AtOnce } else { Again::No };
         }
         let request = self.request;
-        let zones = mm.zones_for(&request);
-        zones.into_iter().any(|zone| mm.could_serve(zone, &request)).then(|| {
-            // Who runs on and on would keep those from running who make pages clean.
-            (reclaimed == 0).then(|| Wait::Until(cx.now() + TICK))
-        })
+        if !mm.zones_for(&request).into_iter().any(|zone| mm.could_serve(zone, &request)) {
+            return Again::No;
+        }
+        // Who runs on and on would keep those from running who make pages clean.
+        if reclaimed == 0 { Again::After(Wait::Until(cx.now() + TICK)) } else { Again::AtOnce }
     }
 
     /// 10 (`should_compact_retry`).
