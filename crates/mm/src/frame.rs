@@ -34,7 +34,7 @@ pub enum Frame {
         /// The hypervisor knows that it is free.
         reported: bool,
     },
-    /// Head of a block on a per-CPU list.
+    /// Head of a block on a per-CPU list, which is not threaded through its frames.
     Pcp {
         /// Whose list.
         cpu: CpuId,
@@ -220,6 +220,18 @@ impl FrameTable {
         }
     }
 
+    /// An allocated frame, a block of its own that is on no list, goes to a per-CPU list; false, and nothing happens, when
+    /// it is anything else.
+    #[inline]
+    pub(crate) fn enter_pcp(&mut self, pfn: Pfn, cpu: CpuId, list: MigrateType) -> bool {
+        let state = &mut self.state[pfn.0 as usize];
+        let is_one = ALLOCATED_BASE.contains(&(*state & (KIND_MASK | ORDER_MASK))) && self.links[pfn.0 as usize] == 0;
+        if is_one {
+            *state = pack(Frame::Pcp { cpu, order: Order::BASE, list });
+        }
+        is_one
+    }
+
     /// A block on a per-CPU list is taken off it, and is the interior of nothing until someone says of what: its order, and
     /// the free list that it goes back to.
     #[inline]
@@ -364,7 +376,7 @@ impl FrameTable {
         *state = *state & !(MAP_COUNT_MASK << MAP_COUNT_SHIFT) | u64::from(count) << MAP_COUNT_SHIFT;
     }
 
-    /// The links of frames: per-CPU lists, LRU lists, isolated frames.
+    /// The links of frames: LRU lists, partial slabs, small free blocks.
     pub fn threads(&mut self) -> Threads<'_> {
         Threads { words: &mut self.links, shift: 0 }
     }
@@ -408,21 +420,6 @@ impl FrameTable {
 }
 
 const _: () = assert!(FrameTable::BYTES_PER_FRAME <= 16);
-
-/// For tests that damage a state on purpose.
-#[cfg(test)]
-impl FrameTable {
-    /// State and links of one frame.
-    pub(crate) fn raw_mut(&mut self, pfn: Pfn) -> (&mut u64, &mut u64) {
-        (&mut self.state[pfn.0 as usize], &mut self.links[pfn.0 as usize])
-    }
-
-    /// State and links of the pageblock that holds a frame.
-    pub(crate) fn raw_block_mut(&mut self, pfn: Pfn) -> (&mut u64, &mut u64) {
-        let block = self.blocks.index(pfn);
-        (&mut self.block_state[block], &mut self.block_links[block])
-    }
-}
 
 /// A column of links, by frame or by pageblock.
 #[derive(Debug)]
@@ -504,6 +501,10 @@ const RESERVED: u64 = 15;
 
 /// Kinds that head an allocated block, one bit each.
 const ALLOCATED: u64 = 1 << ANON | 1 << SLAB | 1 << PAGE_TABLE | 1 << KERNEL | 1 << ISOLATED | 1 << ZERO_HUGE;
+/// Those of them that can be of one frame: a range, as files belong there too.
+const ALLOCATED_BASE: std::ops::RangeInclusive<u64> = ANON..=ISOLATED;
+const FILES: u64 = 4;
+const _: () = assert!(ALLOCATED | 1 << FILES == (1 << (ZERO_HUGE + 1)) - (1 << ANON) && ISOLATED + 1 == ZERO_HUGE);
 
 const KIND_MASK: u64 = 0xf;
 const ORDER_SHIFT: u32 = 4;

@@ -130,6 +130,8 @@ pub struct Mm {
     zones: Vec<ZoneState>,
     /// By position of the preferred node.
     zonelists: Vec<Zonelist>,
+    /// The zone that is tried first, if it is the preferred node's own: by the node's number and the highest zone.
+    homes: Vec<[ZoneIndex; ZoneKind::ALL.len()]>,
     nodes: Vec<NodeId>,
     cpu_nodes: Vec<NodeId>,
     variant: Variant,
@@ -150,7 +152,7 @@ impl Mm {
             for spec in node.zones.iter().filter(|zone| zone.managed > Frames(0)) {
                 let figures = figures.iter().find(|f| f.node == node.id && f.kind == spec.kind);
                 let figures = figures.expect("there are figures for every zone");
-                let mut zone = ZoneState::new(spec, figures, machine.max_order, cpu_nodes.len());
+                let mut zone = ZoneState::new(spec, figures, machine.max_order, &cpu_nodes);
                 zone.can_spread = spec.kind == ZoneKind::Normal && machine.has_below_normal(node);
                 let index = ZoneIndex(u16::try_from(zones.len()).expect("fewer zones than numbers for them"));
                 zone.release(&mut frames, &mut cx, index, spec.managed_range(), &variant);
@@ -160,13 +162,29 @@ impl Mm {
             }
         }
         let zonelists = node::zonelists(machine, &places);
+        let homes = node::homes(machine, &zonelists);
         let nodes = machine.nodes.iter().map(|node| node.id).collect();
         let node_of_zone: Vec<usize> = places.iter().map(|(node, _)| *node).collect();
         let lru = Lru::new(variant.lru_by, &node_of_zone, cpu_nodes.len());
         let (rmap, thp, slabs) = (Rmap::default(), Thp::default(), Slabs::new(cpu_nodes.len(), machine.nodes.len()));
         let bandwidth = Bandwidth::default();
         let (kswapds, woken) = (vec![Kswapd::default(); machine.nodes.len()], Vec::new());
-        Self { frames, rmap, thp, lru, slabs, bandwidth, kswapds, woken, zones, zonelists, nodes, cpu_nodes, variant }
+        Self {
+            frames,
+            rmap,
+            thp,
+            lru,
+            slabs,
+            bandwidth,
+            kswapds,
+            woken,
+            zones,
+            zonelists,
+            homes,
+            nodes,
+            cpu_nodes,
+            variant,
+        }
     }
 
     /// Takes over settings that marks, reserves and limits depend on: a write to `vm.min_free_kbytes` and its like;
