@@ -30,25 +30,22 @@ impl Mm {
         self.alloc_listed(cx, request).or_else(|| self.alloc_anywhere(cx, request))
     }
 
-    /// What most requests come to: one frame, the first zone is well, and the CPU's list is not empty.
+    /// What most requests come to: one frame, the first zone is the node's and well, and the CPU's list is not empty.
     #[inline(always)]
     #[expect(clippy::inline_always, reason = "most callers know the request, and then half of this is constant")]
     fn alloc_listed(&mut self, cx: &mut Cx<'_>, request: &AllocRequest) -> Option<Pfn> {
         if request.order > Order::BASE {
             return None;
         }
-        let node = self.node_index(request.node);
-        let list = self.zonelists[node].zones(request.highest, request.this_node_only);
-        let home = &mut self.zones[list.first()?.position()];
+        let home = self.homes.get(request.node.0 as usize)?[request.highest as usize];
+        let home = self.zones.get_mut(home.position())?;
         if !home.is_ok(Order::BASE, request.mark, request.highest, Urgency::Normal, &self.variant) {
             return None;
         }
-        let pfn = home.take_listed(&mut self.frames, cx, request.mobility, &self.variant)?;
+        let pcp = &mut home.pcps[cx.cpu().0 as usize];
+        let pfn = pcp.take_base(cx, request.mobility)?;
         self.frames.set(pfn, Frame::Kernel { order: Order::BASE, mobility: request.mobility });
-        cx.count(home.alloc_event, 1);
-        cx.count(Event::NumaHit, 1);
-        let local = self.cpu_nodes[cx.cpu().0 as usize];
-        cx.count(if home.node == local { Event::NumaLocal } else { Event::NumaOther }, 1);
+        cx.count_each([home.alloc_event, Event::NumaHit, pcp.locality()]);
         Some(pfn)
     }
 
@@ -159,14 +156,30 @@ impl Mm {
     }
 
     /// Frees a block that its caller owns; `__free_pages`.
+    #[inline]
     pub fn free(&mut self, cx: &mut Cx<'_>, pfn: Pfn, order: Order) {
-        // The same for every order; but most are single frames, and to them the sizes are constants.
-        if order == Order::BASE { self.free_block(cx, pfn, Order::BASE) } else { self.free_block(cx, pfn, order) }
+        if order > Order::BASE || !self.free_to_list(cx, pfn) {
+            self.free_anywhere(cx, pfn, order);
+        }
     }
 
+    /// What most come to: one frame, of a type that requests ask for, and with it the CPU's list is not too long. False,
+    /// and nothing happens, when it is anything else.
     #[inline(always)]
-    #[expect(clippy::inline_always, reason = "once for single frames, once for all others")]
-    fn free_block(&mut self, cx: &mut Cx<'_>, pfn: Pfn, order: Order) {
+    #[expect(clippy::inline_always, reason = "a call would take a tenth of it")]
+    fn free_to_list(&mut self, cx: &mut Cx<'_>, pfn: Pfn) -> bool {
+        let (zone, list) = self.frames.blocks.zone_and_type(pfn);
+        let Some(zone) = self.zones.get_mut(zone.position()) else { return false };
+        let pcp = &mut zone.pcps[cx.cpu().0 as usize];
+        let is_put = pcp.put_base(&mut self.frames, cx, pfn, list);
+        if is_put {
+            cx.count(Event::Pgfree, 1);
+        }
+        is_put
+    }
+
+    #[inline(never)]
+    fn free_anywhere(&mut self, cx: &mut Cx<'_>, pfn: Pfn, order: Order) {
         assert!(
             self.frames.allocated(pfn) == Some(order) && pfn.is_aligned(order),
             "frame {pfn} is freed with order {order}, but it is {:?}",
@@ -177,9 +190,10 @@ impl Mm {
             "frame {pfn} is freed, but a frame behind it still says what it is"
         );
         assert!(self.frames.raw_links(pfn) == 0, "frame {pfn} is freed, but it is still on a list");
-        let (zone, list) = self.frames.blocks.zone_and_type(pfn).expect("an allocated frame is in a zone");
+        let (zone, list) = self.frames.blocks.zone_and_type(pfn);
+        let zone = self.zones.get_mut(zone.position()).expect("an allocated frame is in a zone");
         cx.count(Event::Pgfree, order.frames().into());
-        self.zones[zone.position()].give(&mut self.frames, cx, Block { pfn, order }, list, &self.variant);
+        zone.give(&mut self.frames, cx, Block { pfn, order }, list, &self.variant);
     }
 }
 
@@ -235,3 +249,6 @@ fn count_alloc(cx: &mut Cx<'_>, zone: &ZoneState, preferred: NodeId, local: Node
     }
     cx.count(if zone.node == local { Event::NumaLocal } else { Event::NumaOther }, 1);
 }
+
+#[cfg(test)]
+mod tests;

@@ -16,6 +16,7 @@ use crate::{
     frame::{Frame, NIL},
     list::List,
     pageblock::{MigrateType, ZoneIndex},
+    pcp::stack::Stack,
     slab::{Cache, Slab},
     zone_state::ZoneState,
 };
@@ -110,10 +111,12 @@ impl Walk<'_> {
         let here = |zone: usize| zone == index.position();
         for (number, pcp) in (0..).zip(&zone.pcps) {
             let mut frames = 0;
-            for list in pcp.lists() {
+            for pfn in pcp.lists(self.mm.variant().pcp_lists).flat_map(Stack::blocks) {
                 let wanted = move |frame| matches!(frame, Frame::Pcp { cpu, .. } if cpu == CpuId(number));
                 let what = || format!("a list of {}, CPU {number}", name(zone));
-                frames += self.list(list, &here, false, &wanted, &what)?;
+                frames += self.listed(*pfn, &here, &wanted, &what)?;
+                let links = self.mm.frames.raw_links(*pfn);
+                ensure(links == 0, Some(*pfn), || format!("on {}, but linked: {links:#x}", what()))?;
             }
             let count = pcp.count();
             ensure(u64::from(count) == frames, None, || {
@@ -156,19 +159,12 @@ impl Walk<'_> {
         let frames = &self.mm.frames;
         let (mut previous, mut at, mut count, mut total) = (NIL, list.first().unwrap_or(NIL), 0, 0);
         while at != NIL {
-            ensure(at.0 < frames.len(), None, || format!("{} leads to frame {at}, which is none", what()))?;
-            let frame = frames.get(at);
-            ensure(wanted(frame), Some(at), || format!("on {}, but {frame:?}", what()))?;
-            ensure(!self.listed[at.0 as usize], Some(at), || format!("on {} for the second time", what()))?;
-            let is_here = frames.blocks.zone(at).is_some_and(|zone| here(zone.position()));
-            ensure(is_here, Some(at), || format!("on {}, of another zone", what()))?;
-            self.listed[at.0 as usize] = true;
+            total += self.listed(at, here, wanted, what)?;
             let word = if is_big { frames.raw_block(at).1 } else { frames.raw_links(at) };
             let [next, prev] = [word >> 32, word & u64::from(u32::MAX)];
             ensure(prev == u64::from(previous.0), Some(at), || {
                 format!("on {} behind {previous}, but its link says {prev}", what())
             })?;
-            total += u64::from(frames.order_of(frame).frames());
             count += 1;
             previous = at;
             at = Pfn(u32::try_from(next).expect("half a word"));
@@ -177,6 +173,25 @@ impl Walk<'_> {
         ensure(end == previous, None, || format!("{} ends with {previous}, but it says {end}", what()))?;
         ensure(len == count, None, || format!("{} has {count} blocks, but it says {len}", what()))?;
         Ok(total)
+    }
+
+    /// A list leads to this block: returns its frames.
+    fn listed(
+        &mut self,
+        at: Pfn,
+        here: &dyn Fn(usize) -> bool,
+        wanted: &dyn Fn(Frame) -> bool,
+        what: &dyn Fn() -> String,
+    ) -> Result<u64, Broken> {
+        let frames = &self.mm.frames;
+        ensure(at.0 < frames.len(), None, || format!("{} leads to frame {at}, which is none", what()))?;
+        let frame = frames.get(at);
+        ensure(wanted(frame), Some(at), || format!("on {}, but {frame:?}", what()))?;
+        ensure(!self.listed[at.0 as usize], Some(at), || format!("on {} for the second time", what()))?;
+        let is_here = frames.blocks.zone(at).is_some_and(|zone| here(zone.position()));
+        ensure(is_here, Some(at), || format!("on {}, of another zone", what()))?;
+        self.listed[at.0 as usize] = true;
+        Ok(frames.order_of(frame).frames().into())
     }
 
     fn all_frames(&mut self) -> Result<(), Broken> {

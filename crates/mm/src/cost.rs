@@ -130,6 +130,31 @@ causes! {
 const CAUSES: usize = Cause::ALL.len();
 const WORKS: usize = Work::ALL.len();
 
+/// What each operation is charged to.
+type Charged = [Cause; WORKS];
+
+/// Outside all scopes.
+static TO_ITS_OWN: Charged = {
+    let mut causes = [Cause::User; WORKS];
+    let mut n = 0;
+    while n < WORKS {
+        causes[n] = Work::ALL[n].cause();
+        n += 1;
+    }
+    causes
+};
+
+/// In the scope of each cause: a table too, so that no operation has to ask whether it is in one.
+static TO_ONE: [Charged; CAUSES] = {
+    let mut scopes = [[Cause::User; WORKS]; CAUSES];
+    let mut n = 0;
+    while n < CAUSES {
+        scopes[n] = [Cause::ALL[n]; WORKS];
+        n += 1;
+    }
+    scopes
+};
+
 /// What each primitive operation takes on a machine.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Prices([Picos; WORKS]);
@@ -255,7 +280,7 @@ pub struct Cx<'a> {
     start: Time,
     spent: Spent,
     total: Picos,
-    scope: Option<Cause>,
+    charged: &'static Charged,
     /// The step ends here, whatever its horizon: somebody was woken.
     cut: Time,
     faults: Faults,
@@ -276,7 +301,7 @@ impl<'a> Cx<'a> {
             start: now,
             spent: Spent::default(),
             total: Picos(0),
-            scope: None,
+            charged: &TO_ITS_OWN,
             cut: Time(u64::MAX),
             faults: Faults::default(),
             loaded: Loaded::Here { others: 0 },
@@ -354,7 +379,7 @@ impl<'a> Cx<'a> {
         let span = Picos(self.prices.0[work as usize].0 * n);
         self.total += span;
         // A part is no more than the total, whose sum is checked.
-        let part = &mut self.spent.0[self.scope.unwrap_or(work.cause()) as usize].0;
+        let part = &mut self.spent.0[self.charged[work as usize] as usize].0;
         *part = part.wrapping_add(span.0);
     }
 
@@ -369,9 +394,9 @@ impl<'a> Cx<'a> {
 
     /// Charges everything inside `body` to one cause.
     pub fn because<T>(&mut self, cause: Cause, body: impl FnOnce(&mut Self) -> T) -> T {
-        let outer = self.scope.replace(cause);
+        let outer = std::mem::replace(&mut self.charged, &TO_ONE[cause as usize]);
         let result = body(self);
-        self.scope = outer;
+        self.charged = outer;
         result
     }
 
@@ -425,6 +450,15 @@ impl<'a> Cx<'a> {
         self.counters.count(event, n);
     }
 
+    /// Counts several events, each once.
+    #[inline]
+    pub fn count_each<const N: usize>(&mut self, events: [Event; N]) {
+        let counters = &mut *self.counters;
+        for event in events {
+            counters.count(event, 1);
+        }
+    }
+
     /// Counts a page fault that begins now.
     #[inline]
     pub fn fault(&mut self, vpn: Vpn) {
@@ -454,7 +488,11 @@ mod tests {
         let mut counters = Counters::default();
         let mut cx = Cx::new(CpuId(0), Time(5), &prices, &mut counters);
         cx.work(Work::Trap, 1);
-        cx.because(Cause::Copy, |cx| cx.work(Work::ClearFrame, 512));
+        cx.because(Cause::Copy, |cx| {
+            cx.because(Cause::Ipi, |cx| cx.work(Work::ClearFrame, 1));
+            cx.work(Work::ClearFrame, 512);
+        });
+        cx.work(Work::AllocFast, 1);
         cx.wait(cx.now() + Picos(7), Cause::ZoneLock);
         cx.wait(Time(0), Cause::ZoneLock);
         cx.fault(Vpn(1));
@@ -463,6 +501,9 @@ mod tests {
         assert_eq!(spent.on(Cause::ZoneLock), Picos(7));
         assert_eq!(spent.on(Cause::Clear), Picos(0));
         assert_eq!(spent.on(Cause::Copy), Picos((1 + Work::ClearFrame as u64 * 1000) * 512));
+        assert_eq!(spent.on(Cause::Ipi), Picos(1 + Work::ClearFrame as u64 * 1000));
+        assert_eq!(spent.on(Cause::Allocator), Picos(1 + Work::AllocFast as u64 * 1000));
+        assert_eq!(spent.on(Cause::Trap), Picos(1 + Work::Trap as u64 * 1000));
         assert_eq!(cx.now().since(Time(5)), spent.total());
         assert_eq!((cx.faults().taken, counters.get(Event::Pgfault)), (2, 2));
     }

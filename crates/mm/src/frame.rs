@@ -3,13 +3,20 @@
 //! a table of their own, so that a machine is built without touching its frames.
 
 mod contents;
+mod word;
 
 use units::{CpuId, Order, Pfn, Vpn};
+
+use self::word::{
+    ALLOCATED, ALLOCATED_BASE, ANON, FILE, FLAGS_SHIFT, FOLIOS, FREE, INDEX_BITS, ISOLATED, KERNEL, KIND_MASK,
+    MAP_COUNT_MASK, MAP_COUNT_SHIFT, NEXT_MASK, NEXT_SHIFT, ORDER_MASK, ORDER_SHIFT, PAYLOAD_SHIFT, PCP, TYPE_MASK,
+    ZERO_HUGE, pack, unpack, unpack_links, unpack_order,
+};
 
 use crate::{
     gfp::Mobility,
     pageblock::{MigrateType, Pageblocks, ZoneIndex},
-    slab::{Cache, Object, Slab},
+    slab::{Object, Slab},
 };
 
 /// Processes related by fork, which may share anonymous frames. 12 bits.
@@ -43,7 +50,7 @@ pub enum Frame {
         /// The hypervisor knows that it is free.
         reported: bool,
     },
-    /// Head of a block on a per-CPU list.
+    /// Head of a block on a per-CPU list, which is not threaded through its frames.
     Pcp {
         /// Whose list.
         cpu: CpuId,
@@ -250,6 +257,18 @@ impl FrameTable {
         }
     }
 
+    /// An allocated frame, a block of its own that is on no list, goes to a per-CPU list; false, and nothing happens, when
+    /// it is anything else.
+    #[inline]
+    pub(crate) fn enter_pcp(&mut self, pfn: Pfn, cpu: CpuId, list: MigrateType) -> bool {
+        let state = &mut self.state[pfn.0 as usize];
+        let is_one = ALLOCATED_BASE.contains(&(*state & (KIND_MASK | ORDER_MASK))) && self.links[pfn.0 as usize] == 0;
+        if is_one {
+            *state = pack(Frame::Pcp { cpu, order: Order::BASE, list });
+        }
+        is_one
+    }
+
     /// A block on a per-CPU list is taken off it, and is the interior of nothing until someone says of what: its order, and
     /// the free list that it goes back to.
     #[inline]
@@ -402,7 +421,7 @@ impl FrameTable {
         *state = *state & !(MAP_COUNT_MASK << MAP_COUNT_SHIFT) | u64::from(count) << MAP_COUNT_SHIFT;
     }
 
-    /// The links of frames: per-CPU lists, LRU lists, isolated frames.
+    /// The links of frames: LRU lists, partial slabs, small free blocks.
     pub fn threads(&mut self) -> Threads<'_> {
         Threads { words: &mut self.links, shift: 0 }
     }
@@ -446,21 +465,6 @@ impl FrameTable {
 }
 
 const _: () = assert!(FrameTable::BYTES_PER_FRAME <= 16);
-
-/// For tests that damage a state on purpose.
-#[cfg(test)]
-impl FrameTable {
-    /// State and links of one frame.
-    pub(crate) fn raw_mut(&mut self, pfn: Pfn) -> (&mut u64, &mut u64) {
-        (&mut self.state[pfn.0 as usize], &mut self.links[pfn.0 as usize])
-    }
-
-    /// State and links of the pageblock that holds a frame.
-    pub(crate) fn raw_block_mut(&mut self, pfn: Pfn) -> (&mut u64, &mut u64) {
-        let block = self.blocks.index(pfn);
-        (&mut self.block_state[block], &mut self.block_links[block])
-    }
-}
 
 /// A column of links, by frame or by pageblock.
 #[derive(Debug)]
@@ -531,123 +535,6 @@ impl FrameFlag {
             Self::Locked => 1 << (FLAGS_SHIFT + 5),
         }
     }
-}
-
-// State word: kind 4 bits, order 4, flags 8, payload 48.
-const INTERIOR: u64 = 0;
-const FREE: u64 = 1;
-const PCP: u64 = 2;
-const ANON: u64 = 3;
-const FILE: u64 = 4;
-const SLAB: u64 = 5;
-const PAGE_TABLE: u64 = 6;
-const KERNEL: u64 = 7;
-const ISOLATED: u64 = 8;
-const ZERO_HUGE: u64 = 9;
-const TAIL: u64 = 10;
-const RESERVED: u64 = 15;
-
-/// Kinds that head a folio of user memory, one bit each.
-const FOLIOS: u64 = 1 << ANON | 1 << FILE;
-/// Kinds that head an allocated block, one bit each.
-const ALLOCATED: u64 = FOLIOS | 1 << SLAB | 1 << PAGE_TABLE | 1 << KERNEL | 1 << ISOLATED | 1 << ZERO_HUGE;
-
-const KIND_MASK: u64 = 0xf;
-const ORDER_SHIFT: u32 = 4;
-const ORDER_MASK: u64 = 0xf << ORDER_SHIFT;
-const FLAGS_SHIFT: u32 = 8;
-const REPORTED: u64 = 1 << FLAGS_SHIFT;
-/// The upper two flags of Anon: how often the folio is mapped.
-const MAP_COUNT_SHIFT: u32 = FLAGS_SHIFT + 6;
-const MAP_COUNT_MASK: u64 = FrameTable::MAP_COUNT_MAX as u64;
-const PAYLOAD_SHIFT: u32 = 16;
-/// Payload of Anon: page number 36 bits, family 12. Of File: page 20 bits, segment 28. Of Pcp: type 8 bits, CPU 32. Of Slab: objects 16 bits, cache 8, frozen.
-const FAMILY_SHIFT: u32 = 36;
-const FAMILY_MAX: u16 = (1 << (48 - FAMILY_SHIFT)) - 1;
-const VPN_MASK: u64 = (1 << FAMILY_SHIFT) - 1;
-const INDEX_BITS: u32 = 20;
-const INDEX_MASK: u64 = (1 << INDEX_BITS) - 1;
-const SEGMENT_MAX: u32 = (1 << (48 - INDEX_BITS)) - 1;
-const CPU_SHIFT: u32 = 8;
-const TYPE_MASK: u64 = 0xff;
-const CACHE_SHIFT: u32 = 16;
-const FROZEN_SHIFT: u32 = 24;
-const NEXT_SHIFT: u32 = 32;
-const NEXT_MASK: u64 = (u32::MAX as u64) << NEXT_SHIFT;
-
-#[inline(always)]
-#[expect(clippy::inline_always, reason = "most callers know the kind, and then this is a constant")]
-fn pack(frame: Frame) -> u64 {
-    let (kind, order, rest) = match frame {
-        Frame::Interior => (INTERIOR, Order::BASE, 0),
-        Frame::Free { order, list, reported } => {
-            let flag = if reported { REPORTED } else { 0 };
-            (FREE, order, (list as u64) << PAYLOAD_SHIFT | flag)
-        }
-        Frame::Pcp { cpu, order, list } => (PCP, order, (u64::from(cpu.0) << CPU_SHIFT | list as u64) << PAYLOAD_SHIFT),
-        Frame::Anon { family, vpn, order } => {
-            assert!(family.0 <= FAMILY_MAX && vpn.0 <= VPN_MASK, "{frame:?} does not fit into its payload");
-            (ANON, order, (u64::from(family.0) << FAMILY_SHIFT | vpn.0) << PAYLOAD_SHIFT)
-        }
-        Frame::File { segment, index, order } => {
-            assert!(segment.0 <= SEGMENT_MAX && index < SegmentId::PAGES, "{frame:?} does not fit into its payload");
-            (FILE, order, (u64::from(segment.0) << INDEX_BITS | u64::from(index)) << PAYLOAD_SHIFT)
-        }
-        Frame::PageTable => (PAGE_TABLE, Order::BASE, 0),
-        Frame::Slab(Slab { cache, order, in_use, frozen }) => {
-            let state = u64::from(frozen) << FROZEN_SHIFT | (cache as u64) << CACHE_SHIFT | u64::from(in_use);
-            (SLAB, order, state << PAYLOAD_SHIFT)
-        }
-        Frame::Kernel { order, mobility } => (KERNEL, order, (mobility as u64) << PAYLOAD_SHIFT),
-        Frame::Isolated { owner, order } => (ISOLATED, order, u64::from(owner.0) << PAYLOAD_SHIFT),
-        Frame::ZeroHuge => (ZERO_HUGE, Order::BASE, 0),
-        Frame::Tail { count } => (TAIL, Order::BASE, u64::from(count) << PAYLOAD_SHIFT),
-        Frame::Reserved => (RESERVED, Order::BASE, 0),
-    };
-    kind | u64::from(order.0) << ORDER_SHIFT | rest
-}
-
-#[inline]
-#[expect(clippy::cast_possible_truncation, reason = "each field is masked, or was put in with this width")]
-fn unpack(state: u64) -> Frame {
-    let order = unpack_order(state);
-    let payload = state >> PAYLOAD_SHIFT;
-    let list = || MigrateType::from_index((payload & TYPE_MASK) as usize);
-    match state & KIND_MASK {
-        INTERIOR => Frame::Interior,
-        FREE => Frame::Free { order, list: list(), reported: state & REPORTED != 0 },
-        PCP => Frame::Pcp { cpu: CpuId((payload >> CPU_SHIFT) as u32), order, list: list() },
-        ANON => Frame::Anon { family: FamilyId((payload >> FAMILY_SHIFT) as u16), vpn: Vpn(payload & VPN_MASK), order },
-        FILE => Frame::File {
-            segment: SegmentId((payload >> INDEX_BITS) as u32),
-            index: (payload & INDEX_MASK) as u32,
-            order,
-        },
-        PAGE_TABLE => Frame::PageTable,
-        SLAB => Frame::Slab(Slab {
-            cache: Cache::from_index((payload >> CACHE_SHIFT & TYPE_MASK) as usize),
-            order,
-            in_use: payload as u16,
-            frozen: payload >> FROZEN_SHIFT & 1 != 0,
-        }),
-        KERNEL => Frame::Kernel { order, mobility: Mobility::from_index(payload as usize) },
-        ISOLATED => Frame::Isolated { owner: ControlId(payload as u32), order },
-        ZERO_HUGE => Frame::ZeroHuge,
-        TAIL => Frame::Tail { count: payload as u32 },
-        RESERVED => Frame::Reserved,
-        kind => panic!("no frame is of kind {kind} (state {state:#x})"),
-    }
-}
-
-#[inline]
-fn unpack_order(state: u64) -> Order {
-    Order(((state & ORDER_MASK) >> ORDER_SHIFT) as u8)
-}
-
-#[inline]
-#[expect(clippy::cast_possible_truncation, reason = "the lower half is the neighbour towards the head")]
-fn unpack_links(word: u64) -> Links {
-    Links { prev: Pfn(word as u32), next: Pfn((word >> NEXT_SHIFT) as u32) }
 }
 
 #[cfg(test)]

@@ -140,6 +140,8 @@ pub struct Mm {
     zones: Vec<ZoneState>,
     /// By position of the preferred node.
     zonelists: Vec<Zonelist>,
+    /// The zone that is tried first, if it is the preferred node's own: by the node's number and the highest zone.
+    homes: Vec<[ZoneIndex; ZoneKind::ALL.len()]>,
     nodes: Vec<NodeId>,
     cpu_nodes: Vec<NodeId>,
     variant: Variant,
@@ -160,7 +162,7 @@ impl Mm {
             for spec in node.zones.iter().filter(|zone| zone.managed > Frames(0)) {
                 let figures = figures.iter().find(|f| f.node == node.id && f.kind == spec.kind);
                 let figures = figures.expect("there are figures for every zone");
-                let mut zone = ZoneState::new(spec, figures, machine.max_order, cpu_nodes.len());
+                let mut zone = ZoneState::new(spec, figures, machine.max_order, &cpu_nodes);
                 zone.can_spread = spec.kind == ZoneKind::Normal && machine.has_below_normal(node);
                 let index = ZoneIndex(u16::try_from(zones.len()).expect("fewer zones than numbers for them"));
                 zone.release(&mut frames, &mut cx, index, spec.managed_range(), &variant);
@@ -170,6 +172,7 @@ impl Mm {
             }
         }
         let zonelists = node::zonelists(machine, &places);
+        let homes = node::homes(machine, &zonelists);
         let nodes = machine.nodes.iter().map(|node| node.id).collect();
         let node_of_zone: Vec<usize> = places.iter().map(|(node, _)| *node).collect();
         let lru = Lru::new(variant.lru_by, &node_of_zone, cpu_nodes.len());
@@ -189,6 +192,7 @@ impl Mm {
             woken,
             zones,
             zonelists,
+            homes,
             nodes,
             cpu_nodes,
             variant,

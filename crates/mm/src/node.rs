@@ -146,6 +146,17 @@ pub(crate) fn zonelists(machine: &MachineSpec, zones: &[(usize, ZoneKind)]) -> V
     lists
 }
 
+/// By the number of a node, for each highest zone: the first zone of its list, if it is its own.
+pub(crate) fn homes(machine: &MachineSpec, lists: &[Zonelist]) -> Vec<[ZoneIndex; ZoneKind::ALL.len()]> {
+    let numbers = machine.nodes.iter().map(|node| node.id.0 as usize + 1).max().unwrap_or(0);
+    let mut homes = vec![[ZoneIndex::NONE; ZoneKind::ALL.len()]; numbers];
+    for (node, list) in machine.nodes.iter().zip(lists) {
+        let own = |highest| list.zones(highest, true).first().copied().unwrap_or(ZoneIndex::NONE);
+        homes[node.id.0 as usize] = ZoneKind::ALL.map(own);
+    }
+    homes
+}
+
 /// Nodes with memory by distance from `local`, itself first; `build_zonelists` and `find_next_best_node`.
 fn node_order(machine: &MachineSpec, local: usize, loads: &mut [u64]) -> Vec<usize> {
     let nodes = &machine.nodes;

@@ -48,13 +48,16 @@ impl MigrateType {
 pub struct ZoneIndex(pub u16);
 
 impl ZoneIndex {
+    /// No zone of any machine.
+    pub(crate) const NONE: Self = Self(u16::MAX);
+
     #[inline]
     pub(crate) fn position(self) -> usize {
         usize::from(self.0)
     }
 }
 
-const NO_ZONE: u16 = u16::MAX;
+const NO_ZONE: u16 = ZoneIndex::NONE.0;
 
 /// What is known about one pageblock.
 #[derive(Clone, Copy, Debug)]
@@ -85,7 +88,8 @@ impl Pageblocks {
     /// The number of the pageblock that holds a frame.
     #[inline]
     pub fn index(&self, pfn: Pfn) -> usize {
-        (pfn.0 >> self.order.0) as usize
+        // An order is less than the bits of a frame number, and to say so is cheaper than to check it.
+        pfn.0.wrapping_shr(self.order.0.into()) as usize
     }
 
     /// What the pageblock of a frame is for.
@@ -107,11 +111,11 @@ impl Pageblocks {
         (zone != NO_ZONE).then_some(ZoneIndex(zone))
     }
 
-    /// Both at once: the zone and the type of the pageblock of a frame.
+    /// Both at once: the zone, [`ZoneIndex::NONE`] if there is none, and the type of the pageblock of a frame.
     #[inline]
-    pub(crate) fn zone_and_type(&self, pfn: Pfn) -> Option<(ZoneIndex, MigrateType)> {
+    pub(crate) fn zone_and_type(&self, pfn: Pfn) -> (ZoneIndex, MigrateType) {
         let Facts { zone, migrate_type } = self.facts[self.index(pfn)];
-        (zone != NO_ZONE).then_some((ZoneIndex(zone), migrate_type))
+        (ZoneIndex(zone), migrate_type)
     }
 
     /// Gives the pageblock of a frame to a zone.

@@ -2,6 +2,7 @@
 //! Differs: `high` within its bounds is left to the kernel.
 
 pub mod lists;
+pub mod stack;
 
 use serde::{Deserialize, Serialize};
 use units::Frames;

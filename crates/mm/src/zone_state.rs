@@ -10,7 +10,7 @@ use crate::{
     event::Event,
     fallback::Want,
     frame::{Frame, FrameTable},
-    gfp::{AllocRequest, Mark, Mobility, Urgency},
+    gfp::{AllocRequest, Mark, Urgency},
     node::ZoneSpec,
     pageblock::{MigrateType, ZoneIndex},
     pcp::lists::{Pcp, Source, holds},
@@ -55,7 +55,7 @@ pub struct ZoneState {
 }
 
 impl ZoneState {
-    pub(crate) fn new(spec: &ZoneSpec, figures: &ZoneFigures, max_order: Order, cpus: usize) -> Self {
+    pub(crate) fn new(spec: &ZoneSpec, figures: &ZoneFigures, max_order: Order, cpu_nodes: &[NodeId]) -> Self {
         let mut zone = Self {
             node: figures.node,
             kind: spec.kind,
@@ -77,7 +77,7 @@ impl ZoneState {
             high_atomic: 0,
             has_unmerged: false,
             buddy: Buddy::new(max_order),
-            pcps: vec![Pcp::new(figures.pcp); cpus],
+            pcps: cpu_nodes.iter().map(|node| Pcp::new(figures.pcp, *node == figures.node)).collect(),
         };
         zone.set_figures(figures);
         zone
@@ -144,19 +144,6 @@ impl ZoneState {
         self.pcps[cpu.0 as usize].drain_all(&mut to, cx);
     }
 
-    /// Takes a frame from the CPU's list, if there is one on it.
-    #[inline]
-    pub(crate) fn take_listed(
-        &mut self,
-        frames: &mut FrameTable,
-        cx: &mut Cx<'_>,
-        mobility: Mobility,
-        rules: &Variant,
-    ) -> Option<Pfn> {
-        let pcp = &mut self.pcps[cx.cpu().0 as usize];
-        pcp.take_listed(frames, cx, Order::BASE, mobility.migrate_type(), rules.pcp_lists)
-    }
-
     /// Takes a block from the CPU's list or from the free lists; `rmqueue`.
     #[inline]
     pub(crate) fn take(
@@ -189,8 +176,6 @@ impl ZoneState {
     }
 
     /// Gives a block of a pageblock of type `list` to the CPU's list or to the free lists; `free_unref_page`, `free_one_page`.
-    #[inline(always)]
-    #[expect(clippy::inline_always, reason = "once for single frames, once for all others")]
     pub(crate) fn give(
         &mut self,
         frames: &mut FrameTable,

@@ -90,7 +90,7 @@ fn allocated(mm: &Mm, numbers: &mut Numbers) -> Pfn {
     any(mm, numbers, "an allocated frame", |_, frame| matches!(frame, Frame::Kernel { .. }))
 }
 
-const DAMAGES: [(&str, Damage); 15] = [
+const DAMAGES: [(&str, Damage); 17] = [
     ("a link towards the tail", |mm, _, n| {
         let pfn = small_free(mm, n);
         *mm.frames.raw_mut(pfn).1 ^= 1 << (32 + n.below(32));
@@ -103,9 +103,18 @@ const DAMAGES: [(&str, Damage); 15] = [
         let pfn = big_free(mm, n);
         *mm.frames.raw_block_mut(pfn).1 ^= 1 << n.below(64);
     }),
-    ("a link of a per-CPU list", |mm, _, n| {
+    ("a link of a frame on a per-CPU list", |mm, _, n| {
         let pfn = in_pcp(mm, n);
         *mm.frames.raw_mut(pfn).1 ^= 1 << n.below(64);
+    }),
+    ("a per-CPU list that leads elsewhere", |mm, _, n| {
+        let lists = mm.zones[0].pcps[0].lists_mut();
+        let list = lists.iter_mut().map(Stack::blocks_mut).find(|list| !list.is_empty()).expect("a frame is on a list");
+        list[n.below(list.len())].0 ^= 1 << n.below(32);
+    }),
+    ("a frame less on a per-CPU list", |mm, _, _| {
+        let lists = mm.zones[0].pcps[0].lists_mut();
+        lists.iter_mut().find_map(Stack::pop_tail).expect("a frame is on a list");
     }),
     ("a free block forgotten", |mm, _, n| {
         let pfn = small_free(mm, n);

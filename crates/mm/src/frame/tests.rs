@@ -1,4 +1,21 @@
-use super::*;
+use super::{
+    word::{FAMILY_MAX, SEGMENT_MAX, VPN_MASK},
+    *,
+};
+
+/// For tests that damage a state on purpose.
+impl FrameTable {
+    /// State and links of one frame.
+    pub(crate) fn raw_mut(&mut self, pfn: Pfn) -> (&mut u64, &mut u64) {
+        (&mut self.state[pfn.0 as usize], &mut self.links[pfn.0 as usize])
+    }
+
+    /// State and links of the pageblock that holds a frame.
+    pub(crate) fn raw_block_mut(&mut self, pfn: Pfn) -> (&mut u64, &mut u64) {
+        let block = self.blocks.index(pfn);
+        (&mut self.block_state[block], &mut self.block_links[block])
+    }
+}
 
 fn every_kind() -> Vec<Frame> {
     let mut kinds = vec![Frame::Interior, Frame::PageTable, Frame::ZeroHuge, Frame::Reserved];

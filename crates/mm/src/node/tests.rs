@@ -58,3 +58,15 @@ fn what_is_not_managed_is_at_the_ends() {
         ZoneSpec { present: Frames(90), managed: Frames(80), ..ZoneSpec::whole(ZoneKind::Normal, Pfn(100), 100) };
     assert_eq!((zone.managed_range(), zone.end()), ((Pfn(110), Pfn(190)), Pfn(200)));
 }
+
+#[test]
+fn a_home_is_the_nodes_own_or_none() {
+    let mut two = machine(&[&[10, 20], &[20, 10]], &[1, 1], &[0, 16]);
+    (two.nodes[0].id, two.nodes[1].id) = (NodeId(1), NodeId(3));
+    let zones = [(1, ZoneKind::Normal), (1, ZoneKind::Movable)];
+    let homes = homes(&two, &zonelists(&two, &zones));
+    let (none, normal, movable) = (ZoneIndex::NONE, ZoneIndex(0), ZoneIndex(1));
+    assert_eq!(homes[..3], [[none; 5]; 3], "node 1 has no memory, and nodes 0 and 2 are none");
+    assert_eq!(homes[3], [none, none, normal, movable, movable]);
+    assert_eq!(homes.len(), 4);
+}

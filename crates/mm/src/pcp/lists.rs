@@ -8,11 +8,12 @@ use units::{CpuId, Order, Pfn};
 use crate::{
     buddy::{Block, Buddy},
     cost::{Cx, Work},
+    event::Event,
     fallback::Want,
     frame::{Frame, FrameTable},
-    list::List,
+    gfp::Mobility,
     pageblock::MigrateType,
-    pcp::{PcpHigh, PcpLimits},
+    pcp::{PcpHigh, PcpLimits, stack::Stack},
     variant::{PcpDrain, PcpFree, PcpLists, Variant},
 };
 
@@ -30,13 +31,16 @@ const LISTS: usize = TYPES * (COSTLY.0 as usize + 2);
 /// One CPU's lists of one zone.
 #[derive(Clone, Debug)]
 pub struct Pcp {
-    lists: [List; LISTS],
+    /// By [`place`].
+    lists: [Stack; LISTS],
     /// Frames on all of them.
     count: u32,
     batch: u32,
     high: u32,
     /// How often in a row it gave back; each doubles the amount.
     free_factor: u8,
+    /// What an allocation counts as: is the CPU of the zone's node?
+    locality: Event,
 }
 
 /// Where a list draws from and gives back to.
@@ -67,15 +71,10 @@ fn lists(rules: PcpLists) -> usize {
     }
 }
 
-/// The list for a block of `order` that goes back to the free list `list`; `order_to_pindex`.
+/// Where the list for a block of `order` is that goes back to the free list `list`; `order_to_pindex`.
 #[inline]
-fn index(rules: PcpLists, order: Order, list: MigrateType) -> usize {
-    let reclaimable_first = usize::from(rules == PcpLists::BaseReclaimableFirst);
-    let by_type = match list {
-        MigrateType::Unmovable => 0,
-        MigrateType::Reclaimable => 2 - reclaimable_first,
-        _ => 1 + reclaimable_first,
-    };
+fn place(rules: PcpLists, order: Order, list: MigrateType) -> usize {
+    let by_type = if list.is_requestable() { list as usize } else { MigrateType::Movable as usize };
     match rules {
         _ if order <= COSTLY => usize::from(order.0) * TYPES + by_type,
         PcpLists::HugeTogether => LISTS - TYPES,
@@ -83,9 +82,19 @@ fn index(rules: PcpLists, order: Order, list: MigrateType) -> usize {
     }
 }
 
+/// Where the n-th list is, in the order in which Linux counts and drains them; and the number of the one at the n-th place.
+fn nth(rules: PcpLists, n: usize) -> usize {
+    const SWAPPED: [usize; 2] = [MigrateType::Movable as usize, MigrateType::Reclaimable as usize];
+    match rules {
+        PcpLists::BaseReclaimableFirst if SWAPPED.contains(&n) => SWAPPED[0] + SWAPPED[1] - n,
+        _ => n,
+    }
+}
+
 impl Pcp {
-    pub(crate) fn new(limits: PcpLimits) -> Self {
-        let mut pcp = Self { lists: [List::default(); LISTS], count: 0, batch: 0, high: 0, free_factor: 0 };
+    pub(crate) fn new(limits: PcpLimits, is_local: bool) -> Self {
+        let locality = if is_local { Event::NumaLocal } else { Event::NumaOther };
+        let mut pcp = Self { lists: Default::default(), count: 0, batch: 0, high: 0, free_factor: 0, locality };
         pcp.set_limits(limits);
         pcp
     }
@@ -105,42 +114,47 @@ impl Pcp {
         self.count
     }
 
-    /// Its lists, those of one order after those of the order below.
-    pub fn lists(&self) -> &[List] {
-        &self.lists
+    /// Its lists in the order in which Linux counts them: those of one order after those of the order below.
+    pub fn lists(&self, rules: PcpLists) -> impl Iterator<Item = &Stack> {
+        (0..LISTS).map(move |n| &self.lists[nth(rules, n)])
     }
 
-    /// The list of blocks of `order` that go back to the free list `list`.
-    pub fn list(&self, rules: PcpLists, order: Order, list: MigrateType) -> &List {
-        &self.lists[index(rules, order, list)]
+    /// Its lists, to be damaged.
+    #[cfg(test)]
+    pub(crate) fn lists_mut(&mut self) -> &mut [Stack] {
+        &mut self.lists
+    }
+
+    /// What an allocation from it counts as.
+    #[inline]
+    pub(crate) fn locality(&self) -> Event {
+        self.locality
     }
 
     /// Takes the block at the head of the list, which is refilled if it is empty; `rmqueue_pcplist`.
     pub(crate) fn take(&mut self, from: &mut Source<'_>, cx: &mut Cx<'_>, want: Want) -> Option<Pfn> {
-        let at = index(from.rules.pcp_lists, want.order, want.list);
+        let at = place(from.rules.pcp_lists, want.order, want.list);
         if self.lists[at].is_empty() {
             self.refill(from, cx, want, at);
-            if self.lists[at].is_empty() {
-                self.free_factor >>= 1;
-                return None;
-            }
         }
-        self.take_listed(from.frames, cx, want.order, want.list, from.rules.pcp_lists)
+        let taken = self.lists[at].pop_head();
+        self.free_factor >>= 1;
+        if taken.is_some() {
+            self.count -= want.order.frames();
+            cx.work(Work::AllocFast, 1);
+        }
+        taken
     }
 
-    /// Takes the block at the head of the list, if there is one.
+    /// The same for one frame, if there is one on the list.
     #[inline]
-    pub(crate) fn take_listed(
-        &mut self,
-        frames: &mut FrameTable,
-        cx: &mut Cx<'_>,
-        order: Order,
-        list: MigrateType,
-        rules: PcpLists,
-    ) -> Option<Pfn> {
-        let pfn = self.lists[index(rules, order, list)].pop_head(frames.threads())?;
-        self.free_factor >>= 1;
-        self.count -= order.frames();
+    pub(crate) fn take_base(&mut self, cx: &mut Cx<'_>, mobility: Mobility) -> Option<Pfn> {
+        let pfn = self.lists[mobility.migrate_type() as usize].pop_head()?;
+        if self.free_factor > 0 {
+            self.free_factor >>= 1;
+        }
+        // What was on a list has been counted.
+        self.count = self.count.wrapping_sub(1);
         cx.work(Work::AllocFast, 1);
         Some(pfn)
     }
@@ -160,17 +174,17 @@ impl Pcp {
             let Some((first, count, list)) = run else { break };
             for pfn in (0..count).map(|n| first.plus(n << want.order.0)) {
                 from.frames.set(pfn, Frame::Pcp { cpu: from.cpu, order: want.order, list });
-                self.lists[at].push_tail(from.frames.threads(), pfn);
+                self.lists[at].push_head(pfn);
             }
             self.count += count << want.order.0;
             left -= count;
         }
+        // The list was empty, and what was drawn first is taken first.
+        self.lists[at].reverse();
         from.buddy.unlock(cx);
     }
 
     /// Puts a block at the head of its list; `free_unref_page_commit`. Says whether that makes too many.
-    #[inline(always)]
-    #[expect(clippy::inline_always, reason = "once for single frames, once for all others")]
     pub(crate) fn put(
         &mut self,
         frames: &mut FrameTable,
@@ -180,10 +194,30 @@ impl Pcp {
         rules: &Variant,
     ) -> bool {
         frames.set(block.pfn, Frame::Pcp { cpu: cx.cpu(), order: block.order, list });
-        self.lists[index(rules.pcp_lists, block.order, list)].push_head(frames.threads(), block.pfn);
+        self.lists[place(rules.pcp_lists, block.order, list)].push_head(block.pfn);
         self.count += block.order.frames();
         cx.work(Work::FreeFast, 1);
         self.count >= self.high || self.gives_all(block.order, rules.pcp_free)
+    }
+
+    /// The same for an allocated frame of one of the types that requests ask for, while that makes neither too many nor the
+    /// list longer than it ever was. False, and nothing happens, when it is anything else.
+    #[inline]
+    pub(crate) fn put_base(&mut self, frames: &mut FrameTable, cx: &mut Cx<'_>, pfn: Pfn, list: MigrateType) -> bool {
+        let count = self.count + 1;
+        if !list.is_requestable() || count >= self.high {
+            return false;
+        }
+        let to = &mut self.lists[list as usize];
+        let Some(slot) = to.next_slot() else { return false };
+        if !frames.enter_pcp(pfn, cx.cpu(), list) {
+            return false;
+        }
+        *slot = pfn;
+        to.raise_head();
+        self.count = count;
+        cx.work(Work::FreeFast, 1);
+        true
     }
 
     /// Is everything given back, because larger blocks are freed in a row?
@@ -198,7 +232,8 @@ impl Pcp {
         let rules = to.rules;
         let all = self.gives_all(order, rules.pcp_free);
         let frames = if all { self.count } else { self.excess(rules.pcp_free) };
-        self.drain(to, cx, frames.min(self.count), index(rules.pcp_lists, order, list));
+        let requested = nth(rules.pcp_lists, place(rules.pcp_lists, order, list));
+        self.drain(to, cx, frames.min(self.count), requested);
     }
 
     /// How many frames to give back; `nr_pcp_free`.
@@ -231,7 +266,7 @@ impl Pcp {
             PcpDrain::RequestedFirst => {
                 let mut left = frames;
                 let lists = lists(to.rules.pcp_lists);
-                for at in (0..lists).map(|turn| (requested + turn) % lists) {
+                for at in (0..lists).map(|turn| nth(to.rules.pcp_lists, (requested + turn) % lists)) {
                     while left > 0 && !self.lists[at].is_empty() {
                         left = left.saturating_sub(self.give_back_last(to, cx, at));
                     }
@@ -244,13 +279,15 @@ impl Pcp {
 
     /// One block from a list, and one more for each empty list passed on the way to it.
     fn drain_in_turn(&mut self, to: &mut Source<'_>, cx: &mut Cx<'_>, frames: u32) {
-        let lists = lists(to.rules.pcp_lists);
-        let (mut left, mut at, mut share) = (frames, 0, 0);
+        let rules = to.rules.pcp_lists;
+        let lists = lists(rules);
+        let (mut left, mut turn, mut share) = (frames, 0, 0);
         // Each round gives back at least one block, and the lists hold at least `left` frames.
         while left > 0 {
-            let passed = (1..=lists).find(|turn| !self.lists[(at + turn) % lists].is_empty());
+            let passed = (1..=lists).find(|passed| !self.lists[nth(rules, (turn + passed) % lists)].is_empty());
             let passed = passed.expect("what is left is on some list");
-            at = (at + passed) % lists;
+            turn = (turn + passed) % lists;
+            let at = nth(rules, turn);
             share += u32::try_from(passed).expect("there are few lists");
             if share as usize >= lists {
                 share = left; // no other list has any
@@ -264,7 +301,7 @@ impl Pcp {
 
     /// Gives back the block at the tail of a list and returns its frames.
     fn give_back_last(&mut self, to: &mut Source<'_>, cx: &mut Cx<'_>, at: usize) -> u32 {
-        let pfn = self.lists[at].pop_tail(to.frames.threads()).expect("the list is not empty");
+        let pfn = self.lists[at].pop_tail().expect("the list is not empty");
         let (order, list) = to.frames.leave_pcp(pfn);
         self.count -= order.frames();
         to.buddy.give(to.frames, cx, Block { pfn, order }, list, None, to.rules);

@@ -10,6 +10,7 @@ use mm::{
     lru::LruKind,
     pte::Pte,
     slab::Cache,
+    variant::PcpLists,
 };
 use units::{CpuId, Order, Pfn};
 
@@ -62,7 +63,7 @@ impl Pair {
                 }
             }
             assert_eq!(zone.high_atomic, twin.high_atomic, "{}", zone.kind);
-            compare_pcps(frames, zone, twin);
+            compare_pcps(zone, twin, model.rules.pcp_lists);
         }
         for pfn in (0..frames.len()).step_by(1 << model.pageblock) {
             assert_eq!(frames.blocks.migrate_type(Pfn(pfn)), model.type_at(pfn), "pageblock of {pfn}");
@@ -145,12 +146,12 @@ impl Pair {
     }
 }
 
-fn compare_pcps(frames: &FrameTable, zone: &ZoneState, twin: &Zone) {
+fn compare_pcps(zone: &ZoneState, twin: &Zone, rules: PcpLists) {
     for (ours, theirs) in zone.pcps.iter().zip(&twin.pcps) {
         assert_eq!(ours.count(), theirs.count());
-        for (ours, theirs) in ours.lists().iter().zip(&theirs.lists) {
-            let same = listed(frames, ours, false).eq(theirs.iter().map(|block| block.0));
-            assert!(same, "{} per CPU: {:?}, not {theirs:?}", zone.kind, all(frames, ours, false));
+        for (ours, theirs) in ours.lists(rules).zip(&theirs.lists) {
+            let same = ours.blocks().iter().rev().map(|head| head.0).eq(theirs.iter().map(|block| block.0));
+            assert!(same, "{} per CPU: {ours:?}, not {theirs:?}", zone.kind);
         }
     }
 }
