@@ -9,7 +9,7 @@ use linux::{kernel_image::KernelImage, qemu::Accelerator};
 use mm::variant::Named;
 use report::{Column, Key, Skipped, Target};
 use serde::{Deserialize, Serialize};
-use units::Bytes;
+use units::{Bytes, BytesPerSecond};
 
 pub use self::grid::task_counts;
 use crate::{
@@ -146,6 +146,9 @@ impl Session {
             chosen_for: chosen_for.clone(),
             twin_of: twin_of.clone(),
             prices: prices::all(&self.machine.prices),
+            shared_core: (!self.machine.threads.is_empty())
+                .then(|| prices::shared_core(self.machine.shared_core.as_ref()).clone()),
+            bandwidth: self.machine.nodes.iter().map(|node| node.bandwidth).collect(),
         })
     }
 }
@@ -177,6 +180,10 @@ pub struct Simulated {
     pub twin_of: Option<Column>,
     /// What primitive operations take.
     pub prices: Vec<prices::Used>,
+    /// What sharing a core means, where CPUs do.
+    pub shared_core: Option<prices::SharedCore>,
+    /// What the memory of each node gives to all CPUs together, where that is limited.
+    pub bandwidth: Vec<Option<BytesPerSecond>>,
 }
 
 impl Plan {

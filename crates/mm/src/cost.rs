@@ -43,6 +43,8 @@ works! {
     ContextSwitch = "context_switch", RunQueue;
     /// From waking a task whose CPU idles to its first instruction there.
     WakeUp = "wake_up", RunQueue;
+    /// Waking another task: for who wakes it, up to the interrupt that goes to its CPU.
+    WakeOther = "wake_other", RunQueue;
     /// Entering the kernel for a system call and leaving it again.
     SystemCall = "system_call", Trap;
     /// Finding or making a VMA.
@@ -172,14 +174,17 @@ impl Prices {
     }
 
     /// The same on a CPU whose core is shared with a busy hardware thread: `percent` of each price (100 changes nothing),
-    /// rounded to the nearest picosecond.
+    /// rounded to the nearest picosecond. What is only waited for comes as soon as on a core of one's own.
     ///
     /// # Panics
     /// When the core would be faster than one that is not shared.
     #[must_use]
     pub fn shared_core(&self, percent: u32) -> Self {
         assert!(percent >= 100, "a shared core takes {percent} % of the time of one that is not");
-        Self(self.0.map(|price| Picos((price.0 * u64::from(percent) + 50) / 100)))
+        Self::new(|work| match work {
+            Work::LineTransfer | Work::WakeUp | Work::Ipi => self.of(work),
+            _ => Picos((self.of(work).0 * u64::from(percent) + 50) / 100),
+        })
     }
 
     /// Nothing takes time: for tests of mechanisms.

@@ -46,6 +46,7 @@ pub mod frame;
 pub mod gfp;
 mod huge_cow;
 pub mod kswapd;
+pub mod line;
 pub mod list;
 pub mod lru;
 mod mmu_gather;

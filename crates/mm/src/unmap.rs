@@ -72,6 +72,9 @@ impl Unmap {
             // `unmap_region` and `exit_mmap` begin with this.
             mm.lru_add_drain(cx);
             self.phase = Phase::Zap { from: self.range.start };
+            if cx.is_over(horizon) {
+                return Step::More;
+            }
         }
         // Bound: each turn passes a run of pages, of folios or of tables.
         while !self.run(mm, space, cx, horizon) {

@@ -172,7 +172,10 @@ pub enum MmapLock {
     Sleeping,
     /// The same, but a writer spins as long as the writer that has it runs.
     Spinning,
-    /// The same, but a reader takes it over from few readers, and a wake-up lets all readers in.
+    /// Writers spin on readers too, for a while; readers spin; a wake-up lets all readers in; who has waited for long gets
+    /// the lock handed over.
+    SpinningOnReaders,
+    /// The same, but readers do not spin: one takes the lock at once if nobody has it.
     Stealing,
 }
 
@@ -401,6 +404,7 @@ words! {
     MmapLock {
         Sleeping = "sleeping",
         Spinning = "spinning",
+        SpinningOnReaders = "spinning-on-readers",
         Stealing = "stealing",
     }
     MarkStep {

@@ -13,8 +13,6 @@
 //! | `run_hash.rs` | (time, cpu, event) folded into 64 bits |
 //! | `inject.rs` | for tests: one step of a run loses something |
 //! | `trace.rs` | trace events as lines |
-//!
-//! Not there yet: hardware threads that share a core (their prices are there: `Prices::shared_core`).
 
 mod clock;
 mod daemon;
@@ -75,6 +73,10 @@ pub struct Config {
     pub use_zero_page: bool,
     /// What primitive operations take.
     pub prices: Prices,
+    /// The hardware threads of each core; without cores, each CPU is one.
+    pub cores: Vec<Vec<CpuId>>,
+    /// What everything takes while another hardware thread of the core is busy, in percent.
+    pub shared_core: u32,
     /// Nodes whose memory gives so much to all CPUs together; the others have no limit.
     pub bandwidth: Vec<(NodeId, BytesPerSecond)>,
     /// How many CPUs tasks are spread over.
@@ -155,6 +157,7 @@ pub fn simulate_with<T: 'static>(
     mm.thp.enabled = config.thp_enabled;
     mm.thp.use_zero_page = config.use_zero_page;
     let mut world = World::new(mm, config.cpus, config.prices.clone(), QUANTUM, config.cap);
+    world.share_cores(&config.cores, config.shared_core);
     world.start_clocks(Draws::new(config.seed));
     world.hold(config.held);
     for (node, limit) in &config.bandwidth {

@@ -97,6 +97,20 @@ impl Operation {
         matches!(self, Self::Munmap { unmap, .. } if unmap.is_detached())
     }
 
+    /// Does the next step end with letting go of the lock, or with letting readers in? Then it is short while others wait.
+    pub(crate) fn lets_go_next(&self) -> bool {
+        match self {
+            Self::Touch(_) => true,
+            Self::Munmap { unmap, .. } => !unmap.is_detached(),
+            _ => false,
+        }
+    }
+
+    /// Is it user code with its faults?
+    pub(crate) fn is_touch(&self) -> bool {
+        matches!(self, Self::Touch(_))
+    }
+
     /// Whether the lock stays held until the next step.
     pub(crate) fn keeps_lock(&self) -> bool {
         match self {

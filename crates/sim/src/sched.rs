@@ -8,6 +8,7 @@ use units::{CpuId, Picos, Time};
 
 use crate::{
     clock::Clock,
+    lock::LetGo,
     runqueue::{Enqueue, Periods, RunQueue},
     task::{TaskId, TaskState},
     world::World,
@@ -24,15 +25,19 @@ pub(crate) struct Cpu {
     /// Somebody else shall run as soon as the step in progress ends (`TIF_NEED_RESCHED`).
     need_resched: bool,
     /// The next tick at which the running task may have had its share.
-    next_tick: Time,
+    pub(crate) next_tick: Time,
     /// Its ticks come this long after the multiples of their period.
     pub(crate) tick_offset: Picos,
     /// The running task spins on a lock: nothing happens here until somebody lets go of it.
     pub(crate) is_spinning: bool,
+    /// The other hardware threads of its core.
+    pub(crate) siblings: Vec<CpuId>,
     /// It stands in the one order.
     is_ordered: bool,
     /// What other CPUs have interrupted it for; its next step pays.
     pub(crate) asked: Shootdowns,
+    /// What its last step leaves to do with a task's lock, at the end of the step.
+    pub(crate) lets_go: Option<(TaskId, LetGo)>,
 }
 
 impl Cpu {
@@ -61,6 +66,11 @@ impl Cpu {
     }
 }
 
+/// Is another hardware thread of its core busy?
+pub(crate) fn shares_core(cpus: &[Cpu], cpu: CpuId) -> bool {
+    cpus[cpu.0 as usize].siblings.iter().any(|sibling| cpus[sibling.0 as usize].running.is_some())
+}
+
 impl World {
     /// A task can run from `at` on (`try_to_wake_up`, `wake_up_new_task`).
     pub(crate) fn wake(&mut self, id: TaskId, at: Time, why: Enqueue) {
@@ -82,6 +92,9 @@ impl World {
             let [running, woken] = self.tasks.get_disjoint_mut([running.0 as usize, id.0 as usize]).expect("two tasks");
             cpu.queue.account(&mut running.entity, cpu.clock);
             cpu.need_resched |= RunQueue::preempts(&running.entity, &woken.entity, &self.periods);
+            if cpu.is_spinning {
+                self.look_up_from_spinning(cpu_id, at);
+            }
         }
     }
 
@@ -130,6 +143,7 @@ impl World {
             if task.holds.is_some() {
                 self.stop_spinning_on(running);
             }
+            self.stop_spinning(running, id);
         }
         self.switch(id)
     }

@@ -38,12 +38,14 @@ pub(crate) struct Task {
     pub(crate) spent: Spent,
     /// The part of it in which it had no CPU.
     waited: Spent,
-    /// When the timer of its sleep fires, if it is a kernel thread that has one.
+    /// When the timer of its sleep fires, if it has one.
     pub(crate) sleeps_until: Option<Time>,
     /// Since when it waits for the lock of its address space.
     pub(crate) lock_since: Time,
     /// It waits for it on its CPU.
     pub(crate) is_spinning: bool,
+    /// When it stops to do so, if nothing happens before.
+    pub(crate) spins_until: Option<Time>,
     /// How it holds the lock of its address space between two steps, if it does.
     pub(crate) holds: Option<Mode>,
     /// Why the kernel ended it, if it did.
@@ -111,6 +113,7 @@ impl Task {
             sleeps_until: None,
             lock_since: Time(0),
             is_spinning: false,
+            spins_until: None,
             holds: None,
             killed: None,
             joiners: Vec::new(),

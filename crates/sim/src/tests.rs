@@ -18,6 +18,8 @@ fn config(thp_enabled: ThpEnabled) -> Config {
         thp_enabled,
         use_zero_page: true,
         prices: Prices::new(|work| if work == Work::UserTouch { Picos(0) } else { Picos::from_nanos(50) }),
+        cores: Vec::new(),
+        shared_core: 100,
         bandwidth: Vec::new(),
         cpus: 2,
         cap: Bytes::mib(6),

@@ -8,9 +8,10 @@ use std::cell::RefCell;
 use mm::{
     ControlId, Mm,
     address_space::{AddressSpace, MMAP_BASE},
-    cost::{Cx, Prices, Shootdowns},
+    cost::{Cause, Cx, Prices, Shootdowns},
     event::Counters,
     fault::{Access, FaultDone},
+    line::CacheLine,
     step::Step,
     touch::Touch,
     vma::HugeAdvice,
@@ -26,8 +27,8 @@ use crate::{
     operation::{Operation, Progress},
     run_hash::{Mark, RunHash},
     runqueue::{Enqueue, Periods},
-    rwsem::Rwsem,
-    sched::Cpu,
+    rwsem::{self, Mode, Rwsem},
+    sched::{Cpu, shares_core},
     task::{Answer, Meeting, Request, SpaceId, Task, TaskId, TaskState},
     trace::Trace,
 };
@@ -37,11 +38,14 @@ use crate::{
 pub(crate) struct World {
     pub(crate) mm: Mm,
     pub(crate) prices: Prices,
+    /// Those of a CPU whose core is shared with a busy one.
+    pub(crate) shared_core: Prices,
     pub(crate) counters: Counters,
     /// None once the process has ended.
     pub(crate) spaces: Vec<Option<AddressSpace>>,
-    /// The lock of each.
+    /// The lock of each, and the cache line that its count is in.
     pub(crate) locks: Vec<Rwsem>,
+    lines: Vec<CacheLine>,
     pub(crate) tasks: Vec<Task>,
     /// The kswapd of each node.
     pub(crate) kswapds: Vec<TaskId>,
@@ -77,10 +81,12 @@ impl World {
     pub(crate) fn new(mm: Mm, cpus: usize, prices: Prices, quantum: Picos, cap: Bytes) -> Self {
         Self {
             mm,
+            shared_core: prices.clone(),
             prices,
             counters: Counters::default(),
             spaces: Vec::new(),
             locks: Vec::new(),
+            lines: Vec::new(),
             tasks: Vec::new(),
             kswapds: Vec::new(),
             cpus: vec![Cpu::default(); cpus],
@@ -93,6 +99,16 @@ impl World {
             left: Vec::new(),
             cap,
             current: TaskId(0),
+        }
+    }
+
+    /// Some CPUs are hardware threads of one core, and slow each other down to `percent` of their prices.
+    pub(crate) fn share_cores(&mut self, cores: &[Vec<CpuId>], percent: u32) {
+        self.shared_core = self.prices.shared_core(percent);
+        for core in cores {
+            for cpu in core {
+                self.cpus[cpu.0 as usize].siblings = core.iter().copied().filter(|other| other != cpu).collect();
+            }
         }
     }
 
@@ -167,6 +183,7 @@ impl World {
         let left = if self.tasks.is_empty() { self.cap } else { self.left[self.current().space.0 as usize] };
         self.spaces.push(Some(space));
         self.locks.push(Rwsem::default());
+        self.lines.push(CacheLine::default());
         self.left.push(left);
         SpaceId(id)
     }
@@ -203,6 +220,7 @@ impl World {
         self.hash.fold(at, cpu, Mark::Begin, u64::from(task.0));
         self.tasks[task.0 as usize].state = match request {
             Request::Sleep(span) => {
+                self.tasks[task.0 as usize].sleeps_until = Some(at + span);
                 self.clock.arm(at + span, task);
                 TaskState::Blocked
             }
@@ -284,7 +302,6 @@ impl World {
     pub(crate) fn end(&mut self) {
         let id = self.current;
         let space = self.current().space;
-        self.locks[space.0 as usize].leave(id);
         self.tasks[id.0 as usize].state = TaskState::Ended;
         let lives = |task: &Task| task.space == space && !matches!(task.state, TaskState::Ended);
         if self.tasks.iter().any(lives) {
@@ -315,13 +332,14 @@ impl World {
         match self.clock.next() {
             Next::Nothing => Turn::Over,
             Next::Timer { at, task } => {
-                match self.tasks[task.0 as usize].state {
-                    TaskState::Blocked => self.answer(task, Answer::Unit(Ok(())), at),
-                    _ => self.daemon_timer(task, at),
-                }
+                self.timer(task, at);
                 Turn::Again
             }
             Next::Cpu { cpu, clock, .. } if !self.begin_turn(cpu, clock) => Turn::Again,
+            Next::Cpu { cpu, .. } if self.let_go(cpu) => {
+                self.cpus[cpu.0 as usize].ready(cpu, &mut self.clock);
+                Turn::Again
+            }
             Next::Cpu { cpu, horizon, .. } => {
                 let task = self.schedule(cpu);
                 let horizon = self.horizon_of(cpu, horizon);
@@ -337,7 +355,7 @@ impl World {
                             self.settle(cpu);
                             return Turn::Again;
                         }
-                        let killed = self.step(task, cpu, horizon);
+                        let killed = self.step(task, cpu, self.horizon_under_lock(task, cpu, horizon));
                         if killed {
                             return Turn::Drop(task);
                         }
@@ -347,6 +365,18 @@ impl World {
                     _ => Turn::Poll(task),
                 }
             }
+        }
+    }
+
+    /// A timer fires; a task that waits for something else by now does not mind.
+    fn timer(&mut self, task: TaskId, at: Time) {
+        match self.tasks[task.0 as usize].state {
+            TaskState::Blocked if self.tasks[task.0 as usize].sleeps_until == Some(at) => {
+                self.tasks[task.0 as usize].sleeps_until = None;
+                self.answer(task, Answer::Unit(Ok(())), at);
+            }
+            TaskState::LockWait(_) => self.spin_timer(task, at),
+            _ => self.daemon_timer(task, at),
         }
     }
 
@@ -366,7 +396,8 @@ impl World {
         };
         let start = self.cpus[cpu.0 as usize].clock;
         let loss = self.injector.begin(&self.counters);
-        let cx = Cx::new(cpu, start, &self.prices, &mut self.counters);
+        let prices = if shares_core(&self.cpus, cpu) { &self.shared_core } else { &self.prices };
+        let cx = Cx::new(cpu, start, prices, &mut self.counters);
         let mut cx = cx.acting_for(ControlId(id.0)).with_sharers(sharers);
         cx.receive(std::mem::take(&mut self.cpus[cpu.0 as usize].asked));
         let space = self.spaces[task.space.0 as usize].as_mut().expect("a live task has an address space");
@@ -378,6 +409,11 @@ impl World {
                 space.end(&mut self.mm, &mut cx);
             }
             Progress::More | Progress::Done(_) | Progress::Forked(_) => {}
+        }
+        let taken = cx.faults().taken;
+        if sharers > 0 && taken > 0 && task.holds == Some(Mode::Read) {
+            let times = taken * rwsem::line_accesses(self.mm.variant().mmap_lock);
+            self.lines[space_id.0 as usize].access(&mut cx, times, Cause::MmapLock);
         }
         let (mut end, spent, faults, shootdowns) = (cx.now(), cx.spent(), cx.faults(), cx.shootdowns());
         if let Some(trace) = &mut self.trace {
@@ -391,19 +427,29 @@ impl World {
         self.cpus[cpu.0 as usize].clock = end;
         self.hash.fold(end, cpu, Mark::Faults, faults.fold);
         let keeps = matches!(progress, Progress::More) && operation.keeps_lock();
-        let downgrades = operation.is_downgraded();
+        self.end_hold(id, cpu, keeps, start);
         self.interrupt(space_id, cpu, shootdowns);
-        if !keeps {
-            self.unlock(id, end);
-        } else if downgrades && self.mm.variant().munmap_downgrades {
-            self.downgrade(id, end);
+        if matches!(progress, Progress::Exited | Progress::Killed(_)) {
+            self.let_go(cpu);
         }
+        let killed = self.conclude(id, cpu, progress);
+        if self.mm.has_woken() {
+            self.wake_daemons(end);
+        }
+        #[cfg(test)]
+        self.check();
+        killed
+    }
+
+    /// What a step came to; true when the kernel ends the task.
+    fn conclude(&mut self, id: TaskId, cpu: CpuId, progress: Progress) -> bool {
+        let end = self.cpus[cpu.0 as usize].clock;
         let progress = match progress {
             Progress::Forked(child) => Progress::Done(Answer::Space(Ok(self.add_space(child)))),
             other => other,
         };
         let task = &mut self.tasks[id.0 as usize];
-        let killed = match progress {
+        match progress {
             Progress::Forked(_) => unreachable!("it was taken in above"),
             Progress::More => false,
             Progress::Done(answer) => {
@@ -421,13 +467,7 @@ impl World {
                 task.killed = Some(reason);
                 true
             }
-        };
-        if self.mm.has_woken() {
-            self.wake_daemons(end);
         }
-        #[cfg(test)]
-        self.check();
-        killed
     }
 
     /// Why the kernel ended a task, if it did.

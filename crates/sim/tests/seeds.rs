@@ -25,6 +25,8 @@ fn run(seed: u64, held: u64) -> Finish {
         thp_enabled: ThpEnabled::Always,
         use_zero_page: true,
         prices: Prices::new(|work| Picos(if work == Work::Trap { 1000 } else { 1 })),
+        cores: Vec::new(),
+        shared_core: 100,
         bandwidth: Vec::new(),
         cpus: 2,
         cap: Bytes::mib(16),

@@ -16,6 +16,8 @@ pub(crate) fn machine(cpus: u32, frames: u32) -> Config {
         thp_enabled: ThpEnabled::Never,
         use_zero_page: true,
         prices: Prices::new(|_| Picos::from_nanos(200)),
+        cores: Vec::new(),
+        shared_core: 100,
         bandwidth: Vec::new(),
         cpus: usize::try_from(cpus).unwrap(),
         cap: Bytes::mib(200),
