@@ -75,6 +75,7 @@ pub(crate) enum Turn {
 
 impl World {
     pub(crate) fn new(mm: Mm, cpus: usize, prices: Prices, quantum: Picos, cap: Bytes) -> Self {
+        let rules = *mm.variant();
         Self {
             mm,
             prices,
@@ -83,8 +84,8 @@ impl World {
             locks: Vec::new(),
             tasks: Vec::new(),
             kswapds: Vec::new(),
-            cpus: vec![Cpu::default(); cpus],
-            periods: Periods::for_cpus(cpus, TICK),
+            cpus: vec![Cpu::new(&rules); cpus],
+            periods: Periods::for_cpus(cpus, TICK, &rules),
             meetings: Vec::new(),
             clock: Clock::new(quantum),
             hash: RunHash::default(),
