@@ -112,6 +112,7 @@ pub fn config(machine: &Machine, variant: &Variant, cap: Bytes, seed: u64) -> Re
         prices,
         bandwidth: machine.nodes.iter().filter_map(|node| Some((node.id, node.bandwidth?))).collect(),
         cpus,
+        quantum: sim::QUANTUM,
         cap,
         seed,
         held: seed::held(seed),

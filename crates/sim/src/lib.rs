@@ -57,7 +57,7 @@ use world::World;
 /// The tick of distribution kernels (CONFIG_HZ=250).
 const TICK: Picos = Picos::from_micros(4000);
 
-/// No CPU runs ahead of another by more than this: 2 us, about one page fault.
+/// What [`Config::quantum`] is unless something asks for another one: 2 us, about one page fault.
 pub const QUANTUM: Picos = Picos::from_micros(2);
 
 /// A machine with a kernel, ready to run something.
@@ -79,6 +79,8 @@ pub struct Config {
     pub bandwidth: Vec<(NodeId, BytesPerSecond)>,
     /// How many CPUs tasks are spread over.
     pub cpus: usize,
+    /// No CPU runs ahead of another by more than this; 0 is the strict order.
+    pub quantum: Picos,
     /// How much may be mapped.
     pub cap: Bytes,
     /// What the draws of the run follow from.
@@ -154,8 +156,8 @@ pub fn simulate_with<T: 'static>(
     let mut mm = Mm::new(&config.machine, config.variant, &config.settings);
     mm.thp.enabled = config.thp_enabled;
     mm.thp.use_zero_page = config.use_zero_page;
-    let mut world = World::new(mm, config.cpus, config.prices.clone(), QUANTUM, config.cap);
-    world.start_clocks(Draws::new(config.seed));
+    let mut world = World::new(mm, config.cpus, config.prices.clone(), config.quantum, config.cap);
+    world.start_clock(Draws::new(config.seed));
     world.hold(config.held);
     for (node, limit) in &config.bandwidth {
         world.mm.limit_bandwidth(*node, *limit);

@@ -49,6 +49,13 @@ impl World {
         }
     }
 
+    /// Does a task hold a lock that others wait for, or that keeps others out? Then each of its steps is as short as it can be:
+    /// a range of faults takes the lock for each of them, and who wants it acts on the first that lets go.
+    pub(crate) fn is_lock_wanted(&self, id: TaskId) -> bool {
+        let task = &self.tasks[id.0 as usize];
+        task.holds.is_some() && self.locks[task.space.0 as usize].is_wanted()
+    }
+
     /// Lets go of a task's lock at an instant.
     pub(crate) fn unlock(&mut self, id: TaskId, at: Time) {
         let rules = self.mm.variant().mmap_lock;
@@ -97,6 +104,8 @@ impl World {
                     self.tasks[id.0 as usize].spin(since, until, Cause::MmapLock);
                     self.cpus[cpu.0 as usize].ready(cpu, &mut self.clock);
                 } else {
+                    // One that ran ahead of who lets go came too late to have to wait.
+                    let at = at.max(since);
                     task.wait(since, at, Cause::MmapLock);
                     self.wake(id, at, Enqueue::Woken);
                 }

@@ -203,6 +203,11 @@ impl Rwsem {
         self.spinners.iter().copied()
     }
 
+    /// Does anybody wait for it, or hold it alone?
+    pub(crate) fn is_wanted(&self) -> bool {
+        self.writer.is_some() || !self.queue.is_empty() || !self.spinners.is_empty()
+    }
+
     /// Is this task the writer?
     pub(crate) fn is_written_by(&self, task: TaskId) -> bool {
         self.writer == Some(task)

@@ -11,6 +11,7 @@ use units::{CpuId, Picos, Time};
 
 use crate::{
     clock::Clock,
+    daemon::NO_SPACE,
     runqueue::{Enqueue, Leave, Periods, RunQueue},
     task::{TaskId, TaskState},
     world::World,
@@ -149,6 +150,7 @@ impl World {
             if task.holds.is_some() {
                 self.stop_spinning_on(running);
             }
+            self.stop(id);
         }
         self.switch(id)
     }
@@ -160,6 +162,9 @@ impl World {
         let next = cpu.queue.pick().expect("a CPU in the order has a task");
         cpu.running = Some(next);
         let task = &mut self.tasks[next.0 as usize];
+        if task.space != NO_SPACE {
+            self.running_in[task.space.0 as usize] += 1;
+        }
         // One that a step elsewhere wakes at its end may be picked by a CPU that is not there yet.
         cpu.clock = cpu.clock.max(task.runnable_since);
         task.wait(task.runnable_since, cpu.clock, Cause::RunQueue);
@@ -172,6 +177,15 @@ impl World {
         RunQueue::start(&mut task.entity, cpu.clock);
         cpu.next_tick = cpu.tick_after(cpu.clock, &self.periods);
         next
+    }
+
+    /// The running task leaves its CPU.
+    fn stop(&mut self, id: CpuId) {
+        let running = self.cpus[id.0 as usize].running.take().expect("the CPU ran a task");
+        let space = self.tasks[running.0 as usize].space;
+        if space != NO_SPACE {
+            self.running_in[space.0 as usize] -= 1;
+        }
     }
 
     /// Up to when a CPU may run without looking at its queue.
@@ -194,8 +208,8 @@ impl World {
         if leaves {
             let why = if matches!(task.state, TaskState::Ended) { Leave::Ends } else { Leave::Sleeps };
             cpu.queue.leave(running, &mut task.entity, cpu.clock, why, &self.periods);
-            cpu.running = None;
-            if cpu.is_idle() {
+            self.stop(id);
+            if self.cpus[id.0 as usize].is_idle() {
                 self.pull(id);
             }
         }

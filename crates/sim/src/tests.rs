@@ -20,6 +20,7 @@ fn config(thp_enabled: ThpEnabled) -> Config {
         prices: Prices::new(|work| if work == Work::UserTouch { Picos(0) } else { Picos::from_nanos(50) }),
         bandwidth: Vec::new(),
         cpus: 2,
+        quantum: QUANTUM,
         cap: Bytes::mib(6),
         seed: 1,
         held: Frames(0),

@@ -42,6 +42,8 @@ pub(crate) struct World {
     pub(crate) spaces: Vec<Option<AddressSpace>>,
     /// The lock of each.
     pub(crate) locks: Vec<Rwsem>,
+    /// How many CPUs run a task of each.
+    pub(crate) running_in: Vec<u32>,
     pub(crate) tasks: Vec<Task>,
     /// The kswapd of each node.
     pub(crate) kswapds: Vec<TaskId>,
@@ -56,6 +58,8 @@ pub(crate) struct World {
     /// Bytes that each process may still map.
     pub(crate) left: Vec<Bytes>,
     cap: Bytes,
+    /// The instant at which the first task starts.
+    begin: Time,
     /// The task whose user half runs.
     current: TaskId,
 }
@@ -67,8 +71,6 @@ pub(crate) enum Turn {
     Poll(TaskId),
     /// Drop this task's user half: the kernel has ended it.
     Drop(TaskId),
-    /// Nothing: a step was taken inside the world.
-    Again,
     /// Everything has come to its end.
     Over,
 }
@@ -82,25 +84,28 @@ impl World {
             counters: Counters::default(),
             spaces: Vec::new(),
             locks: Vec::new(),
+            running_in: Vec::new(),
             tasks: Vec::new(),
             kswapds: Vec::new(),
             cpus: vec![Cpu::new(&rules); cpus],
             periods: Periods::for_cpus(cpus, TICK, &rules),
             meetings: Vec::new(),
-            clock: Clock::new(quantum),
+            clock: Clock::new(cpus, quantum),
             hash: RunHash::default(),
             injector: Injector::default(),
             trace: None,
             left: Vec::new(),
             cap,
+            begin: Time(0),
             current: TaskId(0),
         }
     }
 
-    /// Each CPU's clock starts at an instant of its own within a tick, as nothing starts all CPUs of a machine at once.
-    pub(crate) fn start_clocks(&mut self, draws: Draws) {
+    /// Time begins within a tick, and each CPU's ticks come at an instant of their own: nothing starts all CPUs of a machine at
+    /// once. A CPU that has not run yet is at no instant; what wakes it says when.
+    pub(crate) fn start_clock(&mut self, draws: Draws) {
+        self.begin = Time(draws.below(TICK.0, 0, Purpose::ClockOffset, 0));
         for (id, cpu) in (0..).zip(&mut self.cpus) {
-            cpu.clock = Time(draws.below(TICK.0, id, Purpose::ClockOffset, 0));
             cpu.tick_offset = Picos(draws.below(TICK.0, id, Purpose::TickPhase, 0));
         }
     }
@@ -137,8 +142,7 @@ impl World {
         let cpus = u32::try_from(self.cpus.len()).expect("fewer than 2^32 CPUs");
         let id = TaskId(u32::try_from(self.tasks.len()).expect("fewer than 2^32 tasks"));
         let cpu = CpuId(index % cpus);
-        // The first task of all waits for nobody: time begins with its CPU's clock.
-        let from = if self.tasks.is_empty() { self.cpus[cpu.0 as usize].clock } else { self.now() };
+        let from = if self.tasks.is_empty() { self.begin } else { self.now() };
         // It may run anywhere; those that it spreads are pinned, as on the host.
         let allowed = if self.tasks.is_empty() { Vec::new() } else { vec![cpu] };
         self.tasks.push(Task::new(cpu, allowed, space));
@@ -168,6 +172,7 @@ impl World {
         let left = if self.tasks.is_empty() { self.cap } else { self.left[self.current().space.0 as usize] };
         self.spaces.push(Some(space));
         self.locks.push(Rwsem::default());
+        self.running_in.push(0);
         self.left.push(left);
         SpaceId(id)
     }
@@ -311,44 +316,48 @@ impl World {
         self.end();
     }
 
-    /// Takes the next turn of the one order. The CPU that ran last is put back by [`Self::settle`].
+    /// Takes turns of the one order until a user half has a part in one. The CPU that ran last is then put back by
+    /// [`Self::settle`].
     pub(crate) fn turn(&mut self) -> Turn {
-        match self.clock.next() {
-            Next::Nothing => Turn::Over,
-            Next::Timer { at, task } => {
-                match self.tasks[task.0 as usize].state {
-                    TaskState::Blocked => self.answer(task, Answer::Unit(Ok(())), at),
-                    _ => self.daemon_timer(task, at),
-                }
-                Turn::Again
-            }
-            Next::Cpu { cpu, clock, .. } if !self.begin_turn(cpu, clock) => Turn::Again,
-            Next::Cpu { cpu, horizon, .. } => {
-                let task = self.schedule(cpu);
-                let horizon = self.horizon_of(cpu, horizon);
-                self.current = task;
-                match self.tasks[task.0 as usize].state {
-                    TaskState::Daemon(daemon) => {
-                        self.step_daemon(task, cpu, daemon);
-                        self.settle(cpu);
-                        Turn::Again
+        // Bound: that of the run; each turn lets time pass, or ends somebody's wait.
+        loop {
+            let turn = match self.clock.next() {
+                Next::Nothing => Some(Turn::Over),
+                Next::Timer { at, task } => {
+                    match self.tasks[task.0 as usize].state {
+                        TaskState::Blocked => self.answer(task, Answer::Unit(Ok(())), at),
+                        _ => self.daemon_timer(task, at),
                     }
-                    TaskState::Kernel(_) => {
-                        if !self.lock(task, cpu) {
-                            self.settle(cpu);
-                            return Turn::Again;
-                        }
-                        let killed = self.step(task, cpu, horizon);
-                        if killed {
-                            return Turn::Drop(task);
-                        }
-                        self.settle(cpu);
-                        Turn::Again
-                    }
-                    _ => Turn::Poll(task),
+                    None
                 }
+                Next::Cpu { cpu, clock, horizon } if self.begin_turn(cpu, clock) => self.run(cpu, horizon),
+                Next::Cpu { .. } => None,
+            };
+            if let Some(turn) = turn {
+                return turn;
             }
         }
+    }
+
+    /// A turn of a CPU; what the executor is to do in it, if anything.
+    fn run(&mut self, cpu: CpuId, horizon: Time) -> Option<Turn> {
+        let task = self.schedule(cpu);
+        let horizon = self.horizon_of(cpu, horizon);
+        self.current = task;
+        match self.tasks[task.0 as usize].state {
+            TaskState::Daemon(daemon) => self.step_daemon(task, cpu, daemon),
+            TaskState::Kernel(_) => {
+                if self.lock(task, cpu) {
+                    let horizon = if self.is_lock_wanted(task) { Time(0) } else { horizon };
+                    if self.step(task, cpu, horizon) {
+                        return Some(Turn::Drop(task));
+                    }
+                }
+            }
+            _ => return Some(Turn::Poll(task)),
+        }
+        self.settle(cpu);
+        None
     }
 
     /// After a user half was polled: puts its CPU back into the order.
@@ -360,7 +369,8 @@ impl World {
     /// its price is paid after.
     fn step(&mut self, id: TaskId, cpu: CpuId, horizon: Time) -> bool {
         let space_id = self.tasks[id.0 as usize].space;
-        let sharers = u32::try_from(self.sharers(space_id, cpu).count()).expect("fewer than 2^32 CPUs");
+        // All but this one.
+        let sharers = self.running_in[space_id.0 as usize] - 1;
         let task = &mut self.tasks[id.0 as usize];
         let TaskState::Kernel(operation) = &mut task.state else {
             unreachable!("only operations are stepped");

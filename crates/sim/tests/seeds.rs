@@ -27,6 +27,7 @@ fn run(seed: u64, held: u64) -> Finish {
         prices: Prices::new(|work| Picos(if work == Work::Trap { 1000 } else { 1 })),
         bandwidth: Vec::new(),
         cpus: 2,
+        quantum: pagelab_sim::QUANTUM,
         cap: Bytes::mib(16),
         seed,
         held: Frames(held),

@@ -18,6 +18,7 @@ pub(crate) fn machine(cpus: u32, frames: u32) -> Config {
         prices: Prices::new(|_| Picos::from_nanos(200)),
         bandwidth: Vec::new(),
         cpus: usize::try_from(cpus).unwrap(),
+        quantum: pagelab_sim::QUANTUM,
         cap: Bytes::mib(200),
         seed: 1,
         held: Frames(0),
