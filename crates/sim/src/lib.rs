@@ -5,7 +5,7 @@
 //! | `clock.rs` | the one order: timers and CPUs by time, horizon and quantum |
 //! | `world.rs` | everything of a run that is data; turns and steps |
 //! | `task.rs`, `operation.rs` | the kernel half of tasks; what they can be inside of |
-//! | `sched.rs`, `runqueue.rs` | who runs where: the completely fair scheduler |
+//! | `sched.rs`, `runqueue.rs` | who runs where: CFS or EEVDF |
 //! | `lock.rs`, `rwsem.rs` | the lock of an address space |
 //! | `daemon.rs` | kernel threads |
 //! | `executor.rs`, `handle.rs` | the user half: futures over `Os` |
@@ -124,6 +124,8 @@ pub struct Options {
 pub struct Extra {
     /// Steps that the run took.
     pub steps: u64,
+    /// Operations that ended; the time of each was compared with the sum of its parts.
+    pub operations: u64,
     /// The step of [`Options::loss`] had what it was to lose, and has lost it.
     pub lost: bool,
     /// Trace events, one per line.
@@ -178,7 +180,7 @@ pub fn simulate_with<T: 'static>(
     }
     let result = slot.take().expect("the first task has ended");
     let Injector { steps, done: lost, .. } = world.injector;
-    let extra = Extra { steps, lost, trace: world.trace.map(|trace| trace.text()) };
+    let extra = Extra { steps, operations: world.operations, lost, trace: world.trace.map(|trace| trace.text()) };
     let mut times = Times::default();
     world.tasks.iter().for_each(|task| task.add_to(&mut times));
     (result, Finish { hash: world.hash.hex(), counters: world.counters, times }, extra)

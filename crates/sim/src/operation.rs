@@ -106,6 +106,11 @@ impl Operation {
         }
     }
 
+    /// May the kernel end the task between two steps? munmap looks for no signal: who is killed in it ends afterwards.
+    pub(crate) fn may_be_killed(&self) -> bool {
+        !matches!(self, Self::Munmap { entered: true, .. } | Self::Exit(_))
+    }
+
     /// Goes on, at most up to `horizon` where the operation is a long one. `left`: bytes that may still be mapped.
     pub(crate) fn step(
         &mut self,

@@ -25,7 +25,7 @@ use crate::{
     inject::Injector,
     operation::{Operation, Progress},
     run_hash::{Mark, RunHash},
-    runqueue::{Enqueue, Periods},
+    runqueue::{Enqueue, Nice, Periods},
     rwsem::Rwsem,
     sched::Cpu,
     task::{Answer, Meeting, Request, SpaceId, Task, TaskId, TaskState},
@@ -53,6 +53,8 @@ pub(crate) struct World {
     pub(crate) clock: Clock,
     pub(crate) hash: RunHash,
     pub(crate) injector: Injector,
+    /// Operations that have ended.
+    pub(crate) operations: u64,
     /// None when nobody asked for it.
     pub(crate) trace: Option<Trace>,
     /// Bytes that each process may still map.
@@ -61,8 +63,11 @@ pub(crate) struct World {
     /// The instant at which the first task starts.
     begin: Time,
     /// The task whose user half runs.
-    current: TaskId,
+    pub(crate) current: TaskId,
 }
+
+/// The first task of all, which has the result of the run.
+const MAIN: TaskId = TaskId(0);
 
 /// What the executor is to do.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -93,6 +98,7 @@ impl World {
             clock: Clock::new(cpus, quantum),
             hash: RunHash::default(),
             injector: Injector::default(),
+            operations: 0,
             trace: None,
             left: Vec::new(),
             cap,
@@ -145,7 +151,8 @@ impl World {
         let from = if self.tasks.is_empty() { self.begin } else { self.now() };
         // It may run anywhere; those that it spreads are pinned, as on the host.
         let allowed = if self.tasks.is_empty() { Vec::new() } else { vec![cpu] };
-        self.tasks.push(Task::new(cpu, allowed, space));
+        let nice = self.tasks.get(self.current.0 as usize).map_or_else(Nice::default, |parent| parent.nice_of_children);
+        self.tasks.push(Task::new(cpu, allowed, space, nice));
         self.wake(id, from, Enqueue::New);
         id
     }
@@ -221,17 +228,33 @@ impl World {
                 TaskState::Blocked
             }
             Request::Fork if !self.is_alone() => TaskState::Answered(Answer::Space(Err(Errno::INVAL))),
-            operation => TaskState::Kernel(Operation::new(operation)),
+            operation => {
+                let task = &mut self.tasks[task.0 as usize];
+                task.asked = Some((at, task.spent.total()));
+                TaskState::Kernel(Operation::new(operation))
+            }
         };
     }
 
     /// The answer to the current task's request, once there is one.
+    ///
+    /// # Panics
+    /// When the operation took another time than its parts together.
     pub(crate) fn take_answer(&mut self) -> Option<Answer> {
-        let state = &mut self.tasks[self.current.0 as usize].state;
-        match std::mem::replace(state, TaskState::User) {
-            TaskState::Answered(answer) => Some(answer),
+        let now = self.now();
+        let task = &mut self.tasks[self.current.0 as usize];
+        match std::mem::replace(&mut task.state, TaskState::User) {
+            TaskState::Answered(answer) => {
+                if let Some((from, spent)) = task.asked.take() {
+                    // A test may have taken some time away from one of them.
+                    let parts = task.spent.total() - spent;
+                    assert!(now.since(from) == parts || self.injector.done, "the parts of a latency sum to it");
+                    self.operations += 1;
+                }
+                Some(answer)
+            }
             other => {
-                *state = other;
+                task.state = other;
                 None
             }
         }
@@ -381,7 +404,11 @@ impl World {
         let mut cx = cx.acting_for(ControlId(id.0)).with_sharers(sharers);
         cx.receive(std::mem::take(&mut self.cpus[cpu.0 as usize].asked));
         let space = self.spaces[task.space.0 as usize].as_mut().expect("a live task has an address space");
-        let progress = operation.step(&mut self.mm, space, &mut cx, horizon, &mut self.left[task.space.0 as usize]);
+        let progress = if operation.may_be_killed() && id != MAIN && self.injector.kills(loss) {
+            Progress::Killed("killed by a test")
+        } else {
+            operation.step(&mut self.mm, space, &mut cx, horizon, &mut self.left[task.space.0 as usize])
+        };
         match progress {
             Progress::Killed(_) => operation.abort(&mut self.mm, space, &mut cx),
             Progress::Exited => {
