@@ -114,6 +114,7 @@ pub fn config(machine: &Machine, variant: &Variant, cap: Bytes, seed: u64) -> Re
         shared_core: prices::shared_core(machine.shared_core.as_ref()).percent,
         bandwidth: machine.nodes.iter().filter_map(|node| Some((node.id, node.bandwidth?))).collect(),
         cpus,
+        quantum: sim::QUANTUM,
         cap,
         seed,
         held: seed::held(seed),

@@ -209,9 +209,11 @@ impl Spent {
     }
 
     /// Adds what a further step spent.
+    #[inline]
     pub fn add(&mut self, step: &Self) {
         for (sum, part) in self.0.iter_mut().zip(step.0) {
-            *sum += part;
+            // A part is no more than the time that has passed, whose sum is checked.
+            sum.0 = sum.0.wrapping_add(part.0);
         }
     }
 
@@ -294,6 +296,7 @@ pub struct Cx<'a> {
 
 impl<'a> Cx<'a> {
     /// A context for one step that starts at `now` on `cpu`, of the control with number 0.
+    #[inline]
     pub fn new(cpu: CpuId, now: Time, prices: &'a Prices, counters: &'a mut Counters) -> Self {
         Self {
             cpu,
@@ -312,17 +315,20 @@ impl<'a> Cx<'a> {
     }
 
     /// The CPU this runs on.
+    #[inline]
     pub fn cpu(&self) -> CpuId {
         self.cpu
     }
 
     /// The same for a step of another control. Who calls a control's steps numbers it: a task, by its own number.
+    #[inline]
     #[must_use]
     pub fn acting_for(self, control: ControlId) -> Self {
         Self { control, ..self }
     }
 
     /// The same while `others` other CPUs run tasks of the same address space.
+    #[inline]
     #[must_use]
     pub fn with_sharers(self, others: u32) -> Self {
         Self { loaded: Loaded::Here { others }, ..self }
@@ -334,6 +340,7 @@ impl<'a> Cx<'a> {
     }
 
     /// The time: the start of the step plus what was spent since.
+    #[inline]
     pub fn now(&self) -> Time {
         self.start + self.total
     }
@@ -403,12 +410,17 @@ impl<'a> Cx<'a> {
     }
 
     /// What the other CPUs that have the address space loaded have to do since the step began.
+    #[inline]
     pub fn shootdowns(&self) -> Shootdowns {
         self.shootdowns
     }
 
     /// Does what another CPU's step has asked of this one (`flush_tlb_func` in its interrupt).
+    #[inline]
     pub fn receive(&mut self, asked: Shootdowns) {
+        if asked.rounds == 0 {
+            return;
+        }
         self.because(Cause::Ipi, |cx| {
             cx.work(Work::IpiReceive, asked.rounds.into());
             cx.flush_own_tlb(asked.whole, asked.pages);
@@ -443,11 +455,13 @@ impl<'a> Cx<'a> {
     }
 
     /// The page faults since the step began.
+    #[inline]
     pub fn faults(&self) -> Faults {
         self.faults
     }
 
     /// What was spent since the step began.
+    #[inline]
     pub fn spent(&self) -> Spent {
         debug_assert_eq!(self.spent.total(), self.total, "the parts of a latency sum to it");
         self.spent

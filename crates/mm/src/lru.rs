@@ -145,7 +145,7 @@ impl Lru {
     pub(crate) fn look(&mut self, cx: &mut Cx<'_>, zone: usize) {
         let at = self.of_zone(zone);
         self.lruvecs[at].lock.acquire(cx, Cause::LruLock);
-        self.lruvecs[at].lock.release(cx);
+        self.lruvecs[at].lock.release(cx, Cause::LruLock);
     }
 
     /// The folios in a CPU's batch, oldest first.
@@ -189,7 +189,7 @@ impl Relock {
     fn end(&mut self, lru: &mut Lru, cx: &mut Cx<'_>) {
         if let Some(at) = self.held.take() {
             cx.work(Work::LruMove, std::mem::take(&mut self.moves));
-            lru.lruvecs[at].lock.release(cx);
+            lru.lruvecs[at].lock.release(cx, Cause::LruLock);
         }
     }
 }

@@ -163,6 +163,21 @@ rules! {
     munmap_downgrades: bool,
     /// Do faults lock their VMA instead of the address space?
     vma_locks: bool,
+    /// Who runs next on a CPU.
+    scheduler: Scheduler,
+    /// What a task runs at least when several share a CPU, or asks for, in ns on one CPU (`sched_min_granularity_ns`).
+    sched_base_slice_ns: u64,
+}
+
+/// Who runs next on a CPU (kernel/sched/fair.c).
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
+pub enum Scheduler {
+    /// Who has run least, by weight.
+    Cfs,
+    /// Of those that had no more than their share, the one with the earliest virtual deadline.
+    Eevdf,
+    /// The same; who sleeps after more than its share stays in the queue until it has paid.
+    EevdfDelayed,
 }
 
 /// How the lock of an address space is fair (kernel/locking/rwsem.c).
@@ -406,6 +421,11 @@ words! {
         Spinning = "spinning",
         SpinningOnReaders = "spinning-on-readers",
         Stealing = "stealing",
+    }
+    Scheduler {
+        Cfs = "cfs",
+        Eevdf = "eevdf",
+        EevdfDelayed = "eevdf-delayed-dequeue",
     }
     MarkStep {
         QuarterOfMin = "quarter-of-min",

@@ -12,7 +12,7 @@ use rand_chacha::{
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[repr(u64)]
 pub(crate) enum Purpose {
-    /// Where in a timer tick a CPU's clock starts; drawn by CPUs.
+    /// Where in a timer tick time begins; drawn once, as CPU 0.
     ClockOffset = 1,
     /// How long after the multiples of their period a CPU's ticks come; drawn by CPUs.
     TickPhase = 2,

@@ -13,6 +13,7 @@ use units::{Bytes, Errno, Picos, Time};
 
 use crate::{
     executor,
+    runqueue::Nice,
     task::{Answer, Meeting, Request, TaskId},
     world::{self, with},
 };
@@ -20,6 +21,20 @@ use crate::{
 /// The simulator's handle on its operating system. All handles are alike: which task asks is known from who is polled.
 #[derive(Clone, Copy, Debug)]
 pub struct Sim;
+
+impl Sim {
+    /// Tasks that the calling one creates from now on begin at this nice level, from -20 to 19 (`setpriority`). Not part of
+    /// [`Os`]: no workload asks for it.
+    ///
+    /// # Panics
+    /// When there is no such level.
+    pub fn nice_children(&self, level: i8) {
+        with(|world| {
+            let current = world.current;
+            world.tasks[current.0 as usize].nice_of_children = Nice::new(level);
+        });
+    }
+}
 
 /// A request under way: submits at the first poll, and completes at the one that follows the answer.
 struct Call(Option<Request>);

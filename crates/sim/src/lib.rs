@@ -5,7 +5,7 @@
 //! | `clock.rs` | the one order: timers and CPUs by time, horizon and quantum |
 //! | `world.rs` | everything of a run that is data; turns and steps |
 //! | `task.rs`, `operation.rs` | the kernel half of tasks; what they can be inside of |
-//! | `sched.rs`, `runqueue.rs` | who runs where: the completely fair scheduler |
+//! | `sched.rs`, `runqueue.rs` | who runs where: CFS or EEVDF |
 //! | `lock.rs`, `rwsem.rs` | the lock of an address space |
 //! | `daemon.rs` | kernel threads |
 //! | `executor.rs`, `handle.rs` | the user half: futures over `Os` |
@@ -55,7 +55,7 @@ use world::World;
 /// The tick of distribution kernels (CONFIG_HZ=250).
 const TICK: Picos = Picos::from_micros(4000);
 
-/// No CPU runs ahead of another by more than this: 2 us, about one page fault.
+/// What [`Config::quantum`] is unless something asks for another one: 2 us, about one page fault.
 pub const QUANTUM: Picos = Picos::from_micros(2);
 
 /// A machine with a kernel, ready to run something.
@@ -81,6 +81,8 @@ pub struct Config {
     pub bandwidth: Vec<(NodeId, BytesPerSecond)>,
     /// How many CPUs tasks are spread over.
     pub cpus: usize,
+    /// No CPU runs ahead of another by more than this; 0 is the strict order.
+    pub quantum: Picos,
     /// How much may be mapped.
     pub cap: Bytes,
     /// What the draws of the run follow from.
@@ -124,6 +126,8 @@ pub struct Options {
 pub struct Extra {
     /// Steps that the run took.
     pub steps: u64,
+    /// Operations that ended; the time of each was compared with the sum of its parts.
+    pub operations: u64,
     /// The step of [`Options::loss`] had what it was to lose, and has lost it.
     pub lost: bool,
     /// Trace events, one per line.
@@ -156,9 +160,9 @@ pub fn simulate_with<T: 'static>(
     let mut mm = Mm::new(&config.machine, config.variant, &config.settings);
     mm.thp.enabled = config.thp_enabled;
     mm.thp.use_zero_page = config.use_zero_page;
-    let mut world = World::new(mm, config.cpus, config.prices.clone(), QUANTUM, config.cap);
+    let mut world = World::new(mm, config.cpus, config.prices.clone(), config.quantum, config.cap);
     world.share_cores(&config.cores, config.shared_core);
-    world.start_clocks(Draws::new(config.seed));
+    world.start_clock(Draws::new(config.seed));
     world.hold(config.held);
     for (node, limit) in &config.bandwidth {
         world.mm.limit_bandwidth(*node, *limit);
@@ -179,7 +183,7 @@ pub fn simulate_with<T: 'static>(
     }
     let result = slot.take().expect("the first task has ended");
     let Injector { steps, done: lost, .. } = world.injector;
-    let extra = Extra { steps, lost, trace: world.trace.map(|trace| trace.text()) };
+    let extra = Extra { steps, operations: world.operations, lost, trace: world.trace.map(|trace| trace.text()) };
     let mut times = Times::default();
     world.tasks.iter().for_each(|task| task.add_to(&mut times));
     (result, Finish { hash: world.hash.hex(), counters: world.counters, times }, extra)

@@ -67,15 +67,12 @@ impl World {
         outcome == Outcome::Held
     }
 
-    /// Up to when a step may go that lets go of the lock at its end: not beyond what it must do, while others wait for it.
+    /// Up to when a step may go: not beyond what it must do, where its task holds a lock that others wait for, or that keeps
+    /// others out. A range of faults takes the lock for each of them, and who wants it acts on the first that lets go.
     pub(crate) fn horizon_under_lock(&self, id: TaskId, cpu: CpuId, horizon: Time) -> Time {
         let task = &self.tasks[id.0 as usize];
-        let lets_go_next = matches!(&task.state, TaskState::Kernel(operation) if operation.lets_go_next());
-        if lets_go_next && task.holds.is_some() && self.locks[task.space.0 as usize].is_contended() {
-            self.cpus[cpu.0 as usize].clock
-        } else {
-            horizon
-        }
+        let is_wanted = task.holds.is_some() && self.locks[task.space.0 as usize].is_wanted();
+        if is_wanted { self.cpus[cpu.0 as usize].clock } else { horizon }
     }
 
     /// At the end of a step: does what it has left to do with the lock. True when waking others took time, so that other
@@ -185,6 +182,8 @@ impl World {
                     self.tasks[id.0 as usize].spin(since, until, Cause::MmapLock);
                     self.cpus[cpu.0 as usize].ready(cpu, &mut self.clock);
                 } else {
+                    // One that ran ahead of who lets go came too late to have to wait.
+                    let at = at.max(since);
                     task.wait(since, at, Cause::MmapLock);
                     self.wake(id, at, Enqueue::Woken);
                 }

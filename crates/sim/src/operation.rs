@@ -97,15 +97,6 @@ impl Operation {
         matches!(self, Self::Munmap { unmap, .. } if unmap.is_detached())
     }
 
-    /// Does the next step end with letting go of the lock, or with letting readers in? Then it is short while others wait.
-    pub(crate) fn lets_go_next(&self) -> bool {
-        match self {
-            Self::Touch(_) => true,
-            Self::Munmap { unmap, .. } => !unmap.is_detached(),
-            _ => false,
-        }
-    }
-
     /// Is it user code with its faults?
     pub(crate) fn is_touch(&self) -> bool {
         matches!(self, Self::Touch(_))
@@ -118,6 +109,11 @@ impl Operation {
             Self::Touch(touch) => touch.is_in_fault(),
             Self::Mmap { .. } | Self::Madvise { .. } | Self::Mincore { .. } => false,
         }
+    }
+
+    /// May the kernel end the task between two steps? munmap looks for no signal: who is killed in it ends afterwards.
+    pub(crate) fn may_be_killed(&self) -> bool {
+        !matches!(self, Self::Munmap { entered: true, .. } | Self::Exit(_))
     }
 
     /// Goes on, at most up to `horizon` where the operation is a long one. `left`: bytes that may still be mapped.

@@ -395,6 +395,11 @@ impl Rwsem {
         self.spinners.iter().map(|spinner| spinner.task)
     }
 
+    /// Does anybody wait for it, or hold it alone?
+    pub(crate) fn is_wanted(&self) -> bool {
+        self.writer.is_some() || self.is_contended()
+    }
+
     /// Is this task the writer?
     pub(crate) fn is_written_by(&self, task: TaskId) -> bool {
         self.writer == Some(task)

@@ -29,6 +29,10 @@ pub(crate) struct Task {
     pub(crate) allowed: Vec<CpuId>,
     /// What the scheduler knows of it.
     pub(crate) entity: Entity,
+    /// What its children begin with.
+    pub(crate) nice_of_children: Nice,
+    /// When it asked for the operation under way, and what it had spent until then.
+    pub(crate) asked: Option<(Time, Picos)>,
     /// Since when it waits for its CPU.
     pub(crate) runnable_since: Time,
     pub(crate) space: SpaceId,
@@ -99,11 +103,13 @@ pub(crate) enum Answer {
 }
 
 impl Task {
-    pub(crate) fn new(cpu: CpuId, allowed: Vec<CpuId>, space: SpaceId) -> Self {
+    pub(crate) fn new(cpu: CpuId, allowed: Vec<CpuId>, space: SpaceId, nice: Nice) -> Self {
         Self {
             cpu,
             allowed,
-            entity: Entity::new(Nice::default()),
+            entity: Entity::new(nice),
+            nice_of_children: nice,
+            asked: None,
             runnable_since: Time(0),
             space,
             state: TaskState::User,

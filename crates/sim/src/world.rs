@@ -26,7 +26,7 @@ use crate::{
     inject::Injector,
     operation::{Operation, Progress},
     run_hash::{Mark, RunHash},
-    runqueue::{Enqueue, Periods},
+    runqueue::{Enqueue, Nice, Periods},
     rwsem::{self, Mode, Rwsem},
     sched::{Cpu, shares_core},
     task::{Answer, Meeting, Request, SpaceId, Task, TaskId, TaskState},
@@ -46,6 +46,8 @@ pub(crate) struct World {
     /// The lock of each, and the cache line that its count is in.
     pub(crate) locks: Vec<Rwsem>,
     lines: Vec<CacheLine>,
+    /// How many CPUs run a task of each.
+    pub(crate) running_in: Vec<u32>,
     pub(crate) tasks: Vec<Task>,
     /// The kswapd of each node.
     pub(crate) kswapds: Vec<TaskId>,
@@ -55,14 +57,21 @@ pub(crate) struct World {
     pub(crate) clock: Clock,
     pub(crate) hash: RunHash,
     pub(crate) injector: Injector,
+    /// Operations that have ended.
+    pub(crate) operations: u64,
     /// None when nobody asked for it.
     pub(crate) trace: Option<Trace>,
     /// Bytes that each process may still map.
     pub(crate) left: Vec<Bytes>,
     cap: Bytes,
+    /// The instant at which the first task starts.
+    begin: Time,
     /// The task whose user half runs.
-    current: TaskId,
+    pub(crate) current: TaskId,
 }
+
+/// The first task of all, which has the result of the run.
+const MAIN: TaskId = TaskId(0);
 
 /// What the executor is to do.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -71,14 +80,13 @@ pub(crate) enum Turn {
     Poll(TaskId),
     /// Drop this task's user half: the kernel has ended it.
     Drop(TaskId),
-    /// Nothing: a step was taken inside the world.
-    Again,
     /// Everything has come to its end.
     Over,
 }
 
 impl World {
     pub(crate) fn new(mm: Mm, cpus: usize, prices: Prices, quantum: Picos, cap: Bytes) -> Self {
+        let rules = *mm.variant();
         Self {
             mm,
             shared_core: prices.clone(),
@@ -87,17 +95,20 @@ impl World {
             spaces: Vec::new(),
             locks: Vec::new(),
             lines: Vec::new(),
+            running_in: Vec::new(),
             tasks: Vec::new(),
             kswapds: Vec::new(),
-            cpus: vec![Cpu::default(); cpus],
-            periods: Periods::for_cpus(cpus, TICK),
+            cpus: vec![Cpu::new(&rules); cpus],
+            periods: Periods::for_cpus(cpus, TICK, &rules),
             meetings: Vec::new(),
-            clock: Clock::new(quantum),
+            clock: Clock::new(cpus, quantum),
             hash: RunHash::default(),
             injector: Injector::default(),
+            operations: 0,
             trace: None,
             left: Vec::new(),
             cap,
+            begin: Time(0),
             current: TaskId(0),
         }
     }
@@ -112,10 +123,11 @@ impl World {
         }
     }
 
-    /// Each CPU's clock starts at an instant of its own within a tick, as nothing starts all CPUs of a machine at once.
-    pub(crate) fn start_clocks(&mut self, draws: Draws) {
+    /// Time begins within a tick, and each CPU's ticks come at an instant of their own: nothing starts all CPUs of a machine at
+    /// once. A CPU that has not run yet is at no instant; what wakes it says when.
+    pub(crate) fn start_clock(&mut self, draws: Draws) {
+        self.begin = Time(draws.below(TICK.0, 0, Purpose::ClockOffset, 0));
         for (id, cpu) in (0..).zip(&mut self.cpus) {
-            cpu.clock = Time(draws.below(TICK.0, id, Purpose::ClockOffset, 0));
             cpu.tick_offset = Picos(draws.below(TICK.0, id, Purpose::TickPhase, 0));
         }
     }
@@ -152,11 +164,11 @@ impl World {
         let cpus = u32::try_from(self.cpus.len()).expect("fewer than 2^32 CPUs");
         let id = TaskId(u32::try_from(self.tasks.len()).expect("fewer than 2^32 tasks"));
         let cpu = CpuId(index % cpus);
-        // The first task of all waits for nobody: time begins with its CPU's clock.
-        let from = if self.tasks.is_empty() { self.cpus[cpu.0 as usize].clock } else { self.now() };
+        let from = if self.tasks.is_empty() { self.begin } else { self.now() };
         // It may run anywhere; those that it spreads are pinned, as on the host.
         let allowed = if self.tasks.is_empty() { Vec::new() } else { vec![cpu] };
-        self.tasks.push(Task::new(cpu, allowed, space));
+        let nice = self.tasks.get(self.current.0 as usize).map_or_else(Nice::default, |parent| parent.nice_of_children);
+        self.tasks.push(Task::new(cpu, allowed, space, nice));
         self.wake(id, from, Enqueue::New);
         id
     }
@@ -184,6 +196,7 @@ impl World {
         self.spaces.push(Some(space));
         self.locks.push(Rwsem::default());
         self.lines.push(CacheLine::default());
+        self.running_in.push(0);
         self.left.push(left);
         SpaceId(id)
     }
@@ -233,17 +246,33 @@ impl World {
                 TaskState::Blocked
             }
             Request::Fork if !self.is_alone() => TaskState::Answered(Answer::Space(Err(Errno::INVAL))),
-            operation => TaskState::Kernel(Operation::new(operation)),
+            operation => {
+                let task = &mut self.tasks[task.0 as usize];
+                task.asked = Some((at, task.spent.total()));
+                TaskState::Kernel(Operation::new(operation))
+            }
         };
     }
 
     /// The answer to the current task's request, once there is one.
+    ///
+    /// # Panics
+    /// When the operation took another time than its parts together.
     pub(crate) fn take_answer(&mut self) -> Option<Answer> {
-        let state = &mut self.tasks[self.current.0 as usize].state;
-        match std::mem::replace(state, TaskState::User) {
-            TaskState::Answered(answer) => Some(answer),
+        let now = self.now();
+        let task = &mut self.tasks[self.current.0 as usize];
+        match std::mem::replace(&mut task.state, TaskState::User) {
+            TaskState::Answered(answer) => {
+                if let Some((from, spent)) = task.asked.take() {
+                    // A test may have taken some time away from one of them.
+                    let parts = task.spent.total() - spent;
+                    assert!(now.since(from) == parts || self.injector.done, "the parts of a latency sum to it");
+                    self.operations += 1;
+                }
+                Some(answer)
+            }
             other => {
-                *state = other;
+                task.state = other;
                 None
             }
         }
@@ -327,43 +356,26 @@ impl World {
         self.end();
     }
 
-    /// Takes the next turn of the one order. The CPU that ran last is put back by [`Self::settle`].
+    /// Takes turns of the one order until a user half has a part in one. The CPU that ran last is then put back by
+    /// [`Self::settle`].
     pub(crate) fn turn(&mut self) -> Turn {
-        match self.clock.next() {
-            Next::Nothing => Turn::Over,
-            Next::Timer { at, task } => {
-                self.timer(task, at);
-                Turn::Again
-            }
-            Next::Cpu { cpu, clock, .. } if !self.begin_turn(cpu, clock) => Turn::Again,
-            Next::Cpu { cpu, .. } if self.let_go(cpu) => {
-                self.cpus[cpu.0 as usize].ready(cpu, &mut self.clock);
-                Turn::Again
-            }
-            Next::Cpu { cpu, horizon, .. } => {
-                let task = self.schedule(cpu);
-                let horizon = self.horizon_of(cpu, horizon);
-                self.current = task;
-                match self.tasks[task.0 as usize].state {
-                    TaskState::Daemon(daemon) => {
-                        self.step_daemon(task, cpu, daemon);
-                        self.settle(cpu);
-                        Turn::Again
-                    }
-                    TaskState::Kernel(_) => {
-                        if !self.lock(task, cpu) {
-                            self.settle(cpu);
-                            return Turn::Again;
-                        }
-                        let killed = self.step(task, cpu, self.horizon_under_lock(task, cpu, horizon));
-                        if killed {
-                            return Turn::Drop(task);
-                        }
-                        self.settle(cpu);
-                        Turn::Again
-                    }
-                    _ => Turn::Poll(task),
+        // Bound: that of the run; each turn lets time pass, or ends somebody's wait.
+        loop {
+            let turn = match self.clock.next() {
+                Next::Nothing => Some(Turn::Over),
+                Next::Timer { at, task } => {
+                    self.timer(task, at);
+                    None
                 }
+                Next::Cpu { cpu, clock, .. } if !self.begin_turn(cpu, clock) => None,
+                Next::Cpu { cpu, .. } if self.let_go(cpu) => {
+                    self.cpus[cpu.0 as usize].ready(cpu, &mut self.clock);
+                    None
+                }
+                Next::Cpu { cpu, horizon, .. } => self.run(cpu, horizon),
+            };
+            if let Some(turn) = turn {
+                return turn;
             }
         }
     }
@@ -380,6 +392,27 @@ impl World {
         }
     }
 
+    /// A turn of a CPU; what the executor is to do in it, if anything.
+    fn run(&mut self, cpu: CpuId, horizon: Time) -> Option<Turn> {
+        let task = self.schedule(cpu);
+        let horizon = self.horizon_of(cpu, horizon);
+        self.current = task;
+        match self.tasks[task.0 as usize].state {
+            TaskState::Daemon(daemon) => self.step_daemon(task, cpu, daemon),
+            TaskState::Kernel(_) => {
+                if self.lock(task, cpu) {
+                    let horizon = self.horizon_under_lock(task, cpu, horizon);
+                    if self.step(task, cpu, horizon) {
+                        return Some(Turn::Drop(task));
+                    }
+                }
+            }
+            _ => return Some(Turn::Poll(task)),
+        }
+        self.settle(cpu);
+        None
+    }
+
     /// After a user half was polled: puts its CPU back into the order.
     pub(crate) fn settle_current(&mut self) {
         self.settle(self.current().cpu);
@@ -389,7 +422,8 @@ impl World {
     /// its price is paid after.
     fn step(&mut self, id: TaskId, cpu: CpuId, horizon: Time) -> bool {
         let space_id = self.tasks[id.0 as usize].space;
-        let sharers = u32::try_from(self.sharers(space_id, cpu).count()).expect("fewer than 2^32 CPUs");
+        // All but this one.
+        let sharers = self.running_in[space_id.0 as usize] - 1;
         let task = &mut self.tasks[id.0 as usize];
         let TaskState::Kernel(operation) = &mut task.state else {
             unreachable!("only operations are stepped");
@@ -401,7 +435,11 @@ impl World {
         let mut cx = cx.acting_for(ControlId(id.0)).with_sharers(sharers);
         cx.receive(std::mem::take(&mut self.cpus[cpu.0 as usize].asked));
         let space = self.spaces[task.space.0 as usize].as_mut().expect("a live task has an address space");
-        let progress = operation.step(&mut self.mm, space, &mut cx, horizon, &mut self.left[task.space.0 as usize]);
+        let progress = if operation.may_be_killed() && id != MAIN && self.injector.kills(loss) {
+            Progress::Killed("killed by a test")
+        } else {
+            operation.step(&mut self.mm, space, &mut cx, horizon, &mut self.left[task.space.0 as usize])
+        };
         match progress {
             Progress::Killed(_) => operation.abort(&mut self.mm, space, &mut cx),
             Progress::Exited => {

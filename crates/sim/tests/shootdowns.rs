@@ -67,6 +67,8 @@ fn a_limit_of_a_node_reaches_its_cpus() {
     // A clear takes 200 ns alone, 4,096 bytes; two at once want 41 GB/s, and of 1 GiB/s a page takes 3.8 us.
     let limit = |gib| BytesPerSecond::new(Bytes::gib(gib));
     let (free, _) = storm("v6.1", false, None);
-    assert_eq!(storm("v6.1", false, limit(100)).0, free);
+    // A fault takes 3 us here, so that a CPU may be further ahead than the node remembers what it has left.
+    let wide = storm("v6.1", false, limit(100)).0;
+    assert!(wide >= free && wide.0 - free.0 < free.0 / 1000, "{wide} instead of {free}");
     assert!(storm("v6.1", false, limit(1)).0 > free + free);
 }
