@@ -110,6 +110,9 @@ pub(crate) struct Run {
     /// Memory that a workload may use on the host, such as 2GiB [default: a quarter of MemAvailable]
     #[arg(long, value_name = "SIZE")]
     memory: Option<Bytes>,
+    /// Let workloads drop the caches of this machine where they mean to (all of its users notice). In guests they always do
+    #[arg(long)]
+    drop_caches: bool,
     /// What runs a guest's instructions
     #[arg(long, value_enum, default_value_t = AccelArg::Auto, conflicts_with = "replayable")]
     accel: AccelArg,
@@ -293,6 +296,7 @@ impl Run {
             sets: self.set.clone(),
             seeds: self.seeds,
             memory: self.memory,
+            drop_caches: self.drop_caches,
             accelerator,
             timeout_s: self.timeout,
             workers: self.workers.map(usize::from),

@@ -9,7 +9,10 @@
 extern crate pagelab_lab as lab;
 
 use lab::machine::Machine;
-use linux::host::{Linux, block_on};
+use linux::{
+    file::Ground,
+    host::{Linux, block_on},
+};
 use nix::{sys::time::TimeValLike, time::ClockId};
 use units::{Bytes, CpuId};
 use workloads::{Outcome, Workload};
@@ -49,7 +52,7 @@ fn per_fault(cpus: u32, model: &str) -> f64 {
     let params = [("model", model), ("tasks", &tasks), ("size", &size)];
     let workload = Workload::parse("fault-storm", params).expect("the parameters are good");
     let start = cpu_ns();
-    let (_, finish) = sim::simulate(&config, entries, async move |os| workload.run(os).await);
+    let (_, finish) = sim::simulate(&config, entries, async move |os| workload.run(os, 1).await);
     (cpu_ns() - start) as f64 / finish.counters.get(mm::event::Event::Pgfault) as f64
 }
 
@@ -77,7 +80,8 @@ fn workload(page: &str) -> Workload {
 
 /// The counted iterations by `getrusage`: user and system time of the one task.
 fn on_host(workload: &Workload, cap: Bytes) -> f64 {
-    let outcome = block_on(workload.run(Linux::new(vec![CpuId(0)], cap))).expect("the workload runs here");
+    let outcome =
+        block_on(workload.run(Linux::new(vec![CpuId(0)], cap, Ground::default()), 1)).expect("the workload runs here");
     let rusage = outcome.tasks[0].rusage;
     let span = rusage.user + rusage.system;
     per_page(span.0 as f64 / 1000.0, &outcome, ITERATIONS)
@@ -89,7 +93,7 @@ fn in_simulator(workload: &Workload, cap: Bytes) -> f64 {
     let config = lab::simulated::config(&machine, mm::variant::named("v6.1"), cap, 1).expect("a good machine");
     let workload = workload.clone();
     let start = cpu_ns();
-    let (outcome, _) = sim::simulate(&config, no_entries, async move |os| workload.run(os).await);
+    let (outcome, _) = sim::simulate(&config, no_entries, async move |os| workload.run(os, 1).await);
     let span = cpu_ns() - start;
     per_page(span as f64, &outcome.expect("the workload runs there"), ITERATIONS + WARMUP)
 }

@@ -161,7 +161,8 @@ model = ["threads", "processes"]
                 "fault-storm",
                 "fault-strom",
                 "2: workload: unknown workload \"fault-strom\"; did you mean \"fault-storm\"? \
-                 (valid workloads: fault-storm, fork-storm)",
+                 (valid workloads: fault-storm, page-fault2, page-fault3, fork-storm, thpscale, thpcompact, aged-fault, \
+                 small-files)",
             ),
             (
                 "\"vm\"",

@@ -5,11 +5,12 @@ mod session;
 
 use std::path::PathBuf;
 
-use linux::{kernel_image::KernelImage, qemu::Accelerator};
+use linux::{disk::Disk, kernel_image::KernelImage, qemu::Accelerator};
 use mm::variant::Named;
 use report::{Column, Key, Skipped, Target};
 use serde::{Deserialize, Serialize};
 use units::{Bytes, BytesPerSecond};
+use workloads::Workload;
 
 pub use self::grid::task_counts;
 use crate::{
@@ -37,6 +38,8 @@ pub struct Request {
     pub sets: Vec<String>,
     /// How often everything is repeated, with seeds 1 to this.
     pub seeds: u64,
+    /// Whether a workload may drop the caches of this machine. In guests it always may.
+    pub drop_caches: bool,
     /// How much memory a workload may map on this machine; a quarter of MemAvailable when not given.
     pub memory: Option<Bytes>,
     /// What runs a guest's instructions.
@@ -88,6 +91,8 @@ pub struct Plan {
     pub workers: usize,
     /// Write the trace events of simulated cells beside the result.
     pub trace: bool,
+    /// Whether a workload may drop the caches of this machine.
+    pub drop_caches: bool,
 }
 
 /// All cells on one kernel and machine.
@@ -138,6 +143,32 @@ impl Session {
         }
     }
 
+    /// What workloads take for the memory of the machine, before it is there to be asked.
+    pub fn memory(&self) -> Bytes {
+        match self.place {
+            Place::Host => self.cap,
+            Place::Vm { .. } | Place::Sim { .. } => self.machine.memory(),
+        }
+    }
+
+    /// The largest that any cell's files become.
+    pub fn files(&self) -> Bytes {
+        let files = self.keys.iter().map(|key| workload(key).files(self.memory()));
+        files.max().unwrap_or_default()
+    }
+
+    /// Whether its workload means to fill memory.
+    pub fn presses(&self) -> bool {
+        self.keys.iter().any(|key| workload(key).presses())
+    }
+
+    /// The disk of a guest that needs one.
+    pub fn disk(&self) -> Option<Disk> {
+        let Place::Vm { accelerator, .. } = self.place else { return None };
+        let swap = if self.presses() { self.machine.swap } else { Bytes(0) };
+        (self.files() > Bytes(0)).then(|| Disk::new(self.files(), swap, accelerator))
+    }
+
     fn simulated(&self) -> Option<Simulated> {
         let Place::Sim { variant, chosen_for, twin_of } = &self.place else { return None };
         Some(Simulated {
@@ -151,6 +182,18 @@ impl Session {
             bandwidth: self.machine.nodes.iter().map(|node| node.bandwidth).collect(),
         })
     }
+}
+
+impl Place {
+    /// On this kernel.
+    pub fn is_host(&self) -> bool {
+        matches!(self, Self::Host)
+    }
+}
+
+/// The workload of a planned cell.
+fn workload(key: &Key) -> Workload {
+    crate::cell::parse(key).expect("it was parsed when the grid was laid")
 }
 
 /// What a result directory says about the run it holds, so that a resumed run is the same run.
@@ -199,7 +242,8 @@ impl Plan {
         }
         let workers = request.workers.unwrap_or_else(|| linux::host::usable_cpus().len());
         let (timeout_s, trace) = (request.timeout_s, request.trace);
-        Ok(Self { experiment, settings, sessions, skipped, timeout_s, workers, trace })
+        let drop_caches = request.drop_caches;
+        Ok(Self { experiment, settings, sessions, skipped, timeout_s, workers, trace, drop_caches })
     }
 
     /// The number of cells.

@@ -21,6 +21,8 @@ use crate::{
 
 /// A counter is shown when it moved at least this often in some case: less is within what reading counters costs.
 const COUNTER_THRESHOLD: u64 = 400;
+/// The same of workloads that fill memory, whose stalls, compactions and splits are few and none of them ours.
+const PRESSED_THRESHOLD: u64 = 20;
 /// Skipped measurements named one by one; the rest is counted.
 const NAMED_SKIPS: usize = 4;
 
@@ -95,6 +97,7 @@ fn read(directory: &Path) -> Result<Shown, UsageError> {
     let contents = Store::read(directory).map_err(|error| UsageError(error.to_string()))?;
     let place: BTreeMap<_, _> = identity.keys.iter().zip(0..).collect();
     let skipped = run::skips(&contents.records);
+    let unable = skipped.iter().filter(|skipped| skipped.key.is_some()).count();
     let mut systems: Vec<System> = Vec::new();
     let mut boots = Vec::new();
     for record in &contents.records {
@@ -109,12 +112,14 @@ fn read(directory: &Path) -> Result<Shown, UsageError> {
     }
     let mut cells = report::cells(contents.records);
     cells.sort_by_key(|cell| place.get(&cell.key).copied());
-    let report = Report::new(&cells, COUNTER_THRESHOLD);
+    let presses = |cell: &Cell| crate::cell::parse(&cell.key).is_ok_and(|workload| workload.presses());
+    let threshold = if cells.iter().any(presses) { PRESSED_THRESHOLD } else { COUNTER_THRESHOLD };
+    let report = Report::new(&cells, threshold);
     let zones = systems.iter().map(ZoneTables::of).collect();
     let experiment = identity.keys.first().map_or_else(String::new, |key| key.experiment.clone());
     Ok(Shown {
         experiment,
-        missing: identity.keys.len().saturating_sub(cells.len()),
+        missing: identity.keys.len().saturating_sub(cells.len() + unable),
         cells,
         systems,
         boots,

@@ -23,9 +23,10 @@ use serde::{Deserialize, Serialize};
 use units::{Bytes, CpuId, Frames, NodeId};
 
 use crate::{
+    disk::{self, Disk},
     memory,
     procfs::{Capture, Snapshot},
-    setting, worker,
+    setting, tracing, worker,
 };
 
 /// Where the plan lies in the guest.
@@ -44,6 +45,8 @@ pub struct Plan {
     pub settings: Vec<(String, String)>,
     /// Frames that init takes before the first job and keeps: another layout of free memory.
     pub held: Frames,
+    /// Its disk and swap, if it has any.
+    pub disk: Option<Disk>,
     /// Orders for workers, opaque to this crate.
     pub jobs: Vec<serde_json::Value>,
     /// A fault to inject before the first job, for tests.
@@ -189,6 +192,11 @@ fn work(port: &mut Port) -> Result<(), Problem> {
     let plan: Plan = serde_json::from_slice(&plan).map_err(|error| format!("{PLAN_PATH}: {error}"))?;
     let booted = Capture::live().map_err(|error| error.to_string())?;
     load_modules()?;
+    if let Some(disk) = plan.disk {
+        disk::attach(disk)?;
+        // A kernel without histograms counts without them; results say so.
+        let _ = tracing::start();
+    }
     for (name, value) in setting::in_order(&plan.settings) {
         setting::write(&name, &value).map_err(|error| Problem::Refused(error.to_string()))?;
     }

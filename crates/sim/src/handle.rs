@@ -8,8 +8,8 @@ use std::{
     task::{Context, Poll},
 };
 
-use os::{Advice, Barrier, Died, MapSpec, Os, Placement, Rusage, VmRange, VmStat, Wire};
-use units::{Bytes, Errno, Picos, Time};
+use os::{Advice, Barrier, Died, File, MapSpec, Os, Placement, Rusage, VmRange, VmStat, Wire};
+use units::{Bytes, Errno, Frames, Picos, Time};
 
 use crate::{
     executor,
@@ -86,13 +86,19 @@ impl Os for Sim {
         with(|world| u32::try_from(world.cpus.len()).expect("fewer than 2^32 CPUs"))
     }
 
+    fn memory(&self) -> Bytes {
+        with(|world| Frames(world.mm.zones().iter().map(|zone| zone.managed).sum()).bytes())
+    }
+
     async fn sleep(&self, span: Picos) {
         // A sleep cannot fail.
         let _ = unit(Request::Sleep(span)).await;
     }
 
     async fn mmap(&self, len: Bytes, spec: MapSpec) -> Result<VmRange, Errno> {
-        let MapSpec::Anonymous = spec;
+        if spec != MapSpec::Anonymous {
+            return Err(Errno::NOSYS);
+        }
         match Call(Some(Request::Mmap(len))).await {
             Answer::Range(result) => result,
             other => unreachable!("{other:?} answers no mmap"),
@@ -104,11 +110,56 @@ impl Os for Sim {
     }
 
     async fn madvise(&self, range: VmRange, advice: Advice) -> Result<(), Errno> {
+        if advice == Advice::DontNeed {
+            return Err(Errno::NOSYS);
+        }
         unit(Request::Madvise(range, advice)).await
     }
 
     async fn store(&self, range: VmRange, stride: Bytes) -> Result<(), Errno> {
         unit(Request::Store(range, stride)).await
+    }
+
+    // What writing whole pages takes has no price yet, read faults have no caller yet, and there are no files yet.
+
+    async fn fill(&self, _: VmRange) -> Result<(), Errno> {
+        Err(Errno::NOSYS)
+    }
+
+    async fn load(&self, _: VmRange, _: Bytes) -> Result<(), Errno> {
+        Err(Errno::NOSYS)
+    }
+
+    async fn create(&self, _: &str) -> Result<File, Errno> {
+        Err(Errno::NOSYS)
+    }
+
+    async fn open(&self, _: &str) -> Result<File, Errno> {
+        Err(Errno::NOSYS)
+    }
+
+    async fn close(&self, _: File) -> Result<(), Errno> {
+        Err(Errno::NOSYS)
+    }
+
+    async fn unlink(&self, _: &str) -> Result<(), Errno> {
+        Err(Errno::NOSYS)
+    }
+
+    async fn truncate(&self, _: File, _: Bytes) -> Result<(), Errno> {
+        Err(Errno::NOSYS)
+    }
+
+    async fn write(&self, _: File, _: Bytes, _: Bytes) -> Result<(), Errno> {
+        Err(Errno::NOSYS)
+    }
+
+    async fn fsync(&self, _: File) -> Result<(), Errno> {
+        Err(Errno::NOSYS)
+    }
+
+    async fn drop_caches(&self) -> Result<(), Errno> {
+        Err(Errno::NOSYS)
     }
 
     async fn mincore(&self, range: VmRange) -> Result<Vec<bool>, Errno> {

@@ -148,6 +148,7 @@ impl Operation {
                 let advice = match advice {
                     Advice::HugePage => HugeAdvice::HugePage,
                     Advice::NoHugePage => HugeAdvice::NoHugePage,
+                    Advice::DontNeed => unreachable!("a handle refuses it"),
                 };
                 Progress::Done(Answer::Unit(space.madvise(mm, cx, pages(*range), advice)))
             }

@@ -39,7 +39,7 @@ fn run(page: &str, model: &str, loss: Option<Injection>) -> (Outcome, Finish, Ex
     let params = [("page", page), ("model", model), ("tasks", "2"), ("iterations", "2"), ("warmup", "0")];
     let params = params.into_iter().chain([("size", "2MiB")]);
     let workload = Workload::parse("fault-storm", params).unwrap();
-    let body = async move |os| workload.run(os).await.unwrap();
+    let body = async move |os| workload.run(os, 1).await.unwrap();
     simulate_with(&machine(), Options { loss, ..Options::default() }, entries, body)
 }
 

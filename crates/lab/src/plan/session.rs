@@ -1,6 +1,7 @@
 //! Which kernels and machines a run goes to, and what it cannot go to.
 
 use linux::{
+    disk, file,
     kernel_image::{self, KernelImage},
     procfs::{Capture, Snapshot},
     qemu::{self, Accelerator},
@@ -8,6 +9,7 @@ use linux::{
 use mm::variant::Named;
 use report::{Column, Key, SCHEMA, Skipped, Target};
 use units::Bytes;
+use workloads::Workload;
 
 use super::{
     AcceleratorChoice, Place, Request, Session, UsageError,
@@ -65,7 +67,7 @@ impl<P: FnMut(&KernelImage) -> Accelerator> Planner<'_, P> {
                 }
                 Err(Refusal::Lacking(reason)) => {
                     let what = format!("all of {}", self.experiment.name);
-                    skipped.push(Skipped { schema: SCHEMA, target, what, reason });
+                    skipped.push(Skipped { schema: SCHEMA, key: None, target, what, reason });
                 }
             }
         }
@@ -95,14 +97,16 @@ impl<P: FnMut(&KernelImage) -> Accelerator> Planner<'_, P> {
             .map_err(|problem| Refusal::Mistake(UsageError(format!("machine {}: {problem}", machine.name))))?;
         let mut sessions = Vec::new();
         for (variant, chosen_for) in variants {
-            let cap = cap_of(&machine);
+            let cap = self.cap_of(&machine);
             let cpus = u32::try_from(machine.cpus().len()).expect("fewer than 2^32 CPUs");
             let name = variant.name.clone();
             let machine_set = simulated::with_settings(machine.clone(), self.settings);
-            let room = simulated::room(&machine_set, &variant.rules).ok();
+            // What means to fill memory does not fit by design.
+            let room = simulated::room(&machine_set, &variant.rules).ok().filter(|_| !self.presses());
             let place = Place::Sim { variant, chosen_for, twin_of: None };
             let session = Session { machine: machine.clone(), kernel: name.clone(), place, cap, keys: Vec::new() };
-            let mut session = self.fill(session, cpus, "three quarters of the machine's memory", room, skipped)?;
+            let mut session =
+                self.fill(session, cpus, self.cap_from("three quarters of the machine's memory"), room, skipped)?;
             for key in &mut session.keys {
                 key.variant.clone_from(&name);
                 "fresh".clone_into(&mut key.state);
@@ -179,7 +183,12 @@ impl<P: FnMut(&KernelImage) -> Accelerator> Planner<'_, P> {
         for name in kernels {
             let session = self.vm(&name, &machine, &sessions)?;
             let cpus = u32::try_from(session.machine.cpus().len()).expect("fewer than 2^32 CPUs");
-            sessions.push(self.fill(session, cpus, "three quarters of the guest's memory", None, skipped)?);
+            let session =
+                self.fill(session, cpus, self.cap_from("three quarters of the guest's memory"), None, skipped)?;
+            if session.disk().is_some() {
+                disk::find_mke2fs().map_err(Refusal::Lacking)?;
+            }
+            sessions.push(session);
         }
         Ok(sessions)
     }
@@ -197,8 +206,24 @@ impl<P: FnMut(&KernelImage) -> Accelerator> Planner<'_, P> {
         // Two images may say the same release, or one may be given twice: a number tells them apart.
         let same = others.iter().filter(|session| session.kernel.split(' ').next() == Some(&image.release)).count();
         let kernel = if same == 0 { image.release.clone() } else { format!("{} #{}", image.release, same + 1) };
-        let cap = cap_of(&machine);
+        let cap = self.cap_of(&machine);
         Ok(Session { machine, kernel, place: Place::Vm { image, accelerator }, cap, keys: Vec::new() })
+    }
+
+    fn presses(&self) -> bool {
+        let workload = Workload::parse(&self.experiment.workload, []).expect("experiments are checked");
+        workload.presses()
+    }
+
+    /// What a workload may map of a machine: its kernel needs some itself, and reclaim is not what fault-storm measures. One
+    /// that means to have memory reclaimed may map all of it, and swap.
+    fn cap_of(&self, machine: &Machine) -> Bytes {
+        if self.presses() { machine.memory() + machine.swap } else { Bytes(machine.memory().0 / 4 * 3) }
+    }
+
+    /// What that is, for messages.
+    fn cap_from(&self, usual: &'static str) -> &'static str {
+        if self.presses() { "memory and swap of the machine" } else { usual }
     }
 
     /// An image that the user named must be one; the experiment's own may be missing from the cache.
@@ -222,6 +247,7 @@ impl<P: FnMut(&KernelImage) -> Accelerator> Planner<'_, P> {
     ) -> Result<Session, Refusal> {
         let target = session.target();
         let ground = Ground {
+            memory: session.memory(),
             key: grid::base_key(self.experiment, target, &session.kernel, &session.machine.name),
             cpus,
             cap: session.cap,
@@ -232,8 +258,20 @@ impl<P: FnMut(&KernelImage) -> Accelerator> Planner<'_, P> {
         };
         let grid = grid::lay(self.experiment, &self.params, &ground).map_err(Refusal::Mistake)?;
         session.keys = grid.keys;
-        let skip = |(what, reason)| Skipped { schema: SCHEMA, target, what, reason };
+        let skip = |(what, reason)| Skipped { schema: SCHEMA, key: None, target, what, reason };
         skipped.extend(grid.misfits.into_iter().map(skip));
+        if session.place.is_host() {
+            let (need, left) = (session.files(), file::free_space(&std::env::temp_dir()));
+            if let Some(left) = left.filter(|left| need > Bytes(left.0 / 2)) {
+                let place = std::env::temp_dir();
+                return Err(Refusal::Lacking(format!(
+                    "files of {} MiB are more than half of the {} MiB that are left in {} (TMPDIR chooses the place)",
+                    need.as_mib(),
+                    left.as_mib(),
+                    place.display()
+                )));
+            }
+        }
         Ok(session)
     }
 }
@@ -247,7 +285,7 @@ fn twin(
     skipped: &mut Vec<Skipped>,
 ) -> Option<Session> {
     let what = format!("the twin of {} {}", real.target(), real.kernel);
-    let skip = |what: String, reason: String| Skipped { schema: SCHEMA, target: Target::Sim, what, reason };
+    let skip = |what: String, reason: String| Skipped { schema: SCHEMA, key: None, target: Target::Sim, what, reason };
     let mut twin = match whole_twin(real, settings, others) {
         Ok(twin) => twin,
         Err(reason) => {
@@ -256,6 +294,10 @@ fn twin(
         }
     };
     let Place::Sim { variant, .. } = &twin.place else { unreachable!("a twin is simulated") };
+    if twin.presses() {
+        // What means to fill memory does not fit by design.
+        return Some(twin);
+    }
     // A machine that cannot be laid out says so when it runs.
     if let Ok(room) = simulated::room(&simulated::with_settings(twin.machine.clone(), settings), &variant.rules) {
         let misfit = |key: &Key| grid::misfit_of(key, room);
@@ -291,11 +333,6 @@ fn whole_twin(real: &Session, settings: &[(String, String)], others: &[Session])
         cap: real.cap,
         keys: real.keys.iter().map(key).collect(),
     })
-}
-
-/// What a workload may map of a machine: its kernel needs some itself, and reclaim is not what fault-storm measures.
-fn cap_of(machine: &Machine) -> Bytes {
-    Bytes(machine.memory().0 / 4 * 3)
 }
 
 /// What QEMU's `pc` machine can be: 255 CPUs (8-bit APIC ids) and 128 nodes (MAX_NODES, include/sysemu/numa.h, 7.2).
