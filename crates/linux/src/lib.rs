@@ -5,6 +5,7 @@
 //! | `host.rs`, `memory.rs`, `barrier.rs`, `process.rs`, `fork.rs` | `Os` by system calls; tasks as threads and as processes |
 //! | `worker.rs`, `guard.rs` | one process per cell; one process that puts back what was changed |
 //! | `setting.rs`, `procfs/` | kernel settings by name; what /proc and /sys say |
+//! | `frame_map.rs` | what a kernel says of every frame at one moment |
 //! | `probe.rs`, `probe/` | timing small parts of this kernel and machine, for calibration |
 //! | `kernel_image.rs`, `module.rs`, `newc.rs`, `initramfs.rs` | what a guest is made of |
 //! | `qemu.rs`, `guest.rs` | booting a guest from outside, and being its init inside |
@@ -13,6 +14,7 @@
 
 mod barrier;
 mod fork;
+pub mod frame_map;
 pub mod guard;
 pub mod guest;
 pub mod host;

@@ -323,7 +323,7 @@ impl Watch<'_> {
                 }
                 return Ok(true);
             }
-            GuestRecord::Capture { .. } => {}
+            GuestRecord::Capture { .. } | GuestRecord::Frames { .. } => {}
         }
         self.records += 1;
         each(record);
