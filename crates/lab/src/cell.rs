@@ -2,7 +2,10 @@
 //!
 //! The same code works in a worker on this machine and in a worker inside a guest.
 
-use std::{collections::BTreeMap, path::PathBuf};
+use std::{
+    collections::BTreeMap,
+    path::{Path, PathBuf},
+};
 
 use linux::{
     file::Ground,
@@ -14,7 +17,7 @@ use serde::{Deserialize, Serialize};
 use units::{Bytes, Errno, Picos};
 use workloads::{Outcome, Workload, WorkloadError};
 
-use crate::{machine::Machine, metrics, provenance, source::Source, variant::Recorded};
+use crate::{machine::Machine, metrics, provenance, source::Source, state::State, variant::Recorded};
 
 /// What a worker is told.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
@@ -42,7 +45,13 @@ pub struct Simulated {
     pub machine: String,
     /// The kernel.
     pub variant: Recorded,
+    /// The state file that says where memory stands; else all of it is free.
+    #[serde(default)]
+    pub state: Option<PathBuf>,
 }
+
+/// In the details of a simulated cell: where its memory stood.
+pub(crate) const STATE: &str = "state";
 
 /// Trace events of one cell that are kept: some ten megabytes.
 const TRACE_LINES: usize = 65_536;
@@ -169,7 +178,9 @@ fn simulated(workload: &Workload, order: &Order, what: &Simulated) -> Result<Mea
     let (workload_there, seed) = (workload.clone(), order.key.seed);
     let options = sim::Options { trace_lines: order.trace.as_ref().map(|_| TRACE_LINES), ..sim::Options::default() };
     let main = async move |os| workload_there.run(os, seed).await;
-    let (outcome, finish, extra) = sim::simulate_with(&config, options, entry, main);
+    let state = what.state.as_deref().map(|file| load_state(file, &config.machine)).transpose()?;
+    let map = state.as_ref().map(|(_, map)| map);
+    let (outcome, finish, extra) = sim::simulate_from(&config, options, map, entry, main);
     // Also of a run that failed: it may show why.
     if let (Some(file), Some(trace)) = (&order.trace, extra.trace) {
         report::write_whole(file, trace.as_bytes()).map_err(|error| error.to_string())?;
@@ -182,7 +193,19 @@ fn simulated(workload: &Workload, order: &Order, what: &Simulated) -> Result<Mea
         "run_hash": finish.hash,
         "variant": what.variant.difference,
     });
+    if let Some((hash, _)) = state {
+        measured.detail[STATE] = serde_json::json!({ "hash": hash, "notes": extra.notes });
+    }
     Ok(measured)
+}
+
+/// The hash of a state, and its frames on a machine.
+fn load_state(file: &Path, machine: &mm::MachineSpec) -> Result<(String, mm::state::FrameMap), String> {
+    let place = file.display();
+    let state = State::load(file).map_err(|error| error.to_string())?;
+    state.check_machine(machine).map_err(|problem| format!("{place}: {problem}"))?;
+    let map = state.frame_map(machine.end()).map_err(|problem| format!("{place}: {problem}"))?;
+    Ok((state.hash(), map))
 }
 
 /// Where the time of a simulated run went, in picoseconds by name.

@@ -14,10 +14,11 @@ use workloads::Workload;
 
 pub use self::grid::task_counts;
 use crate::{
-    experiment::Experiment,
+    experiment::{Experiment, FRESH, KERNEL},
     machine::Machine,
     prices, provenance,
     source::{SourceError, unknown},
+    state::StateFile,
     variant::Recorded,
 };
 
@@ -42,6 +43,8 @@ pub struct Request {
     pub drop_caches: bool,
     /// How much memory a workload may map on this machine; a quarter of MemAvailable when not given.
     pub memory: Option<Bytes>,
+    /// Where memory stands when a simulated workload starts, instead of what the experiment says.
+    pub state: Option<String>,
     /// What runs a guest's instructions.
     pub accelerator: AcceleratorChoice,
     /// Seconds that one cell may take.
@@ -112,6 +115,7 @@ pub struct Session {
 
 /// Where a session runs.
 #[derive(Debug)]
+#[expect(clippy::large_enum_variant, reason = "a run has a few of them")]
 pub enum Place {
     /// On the kernel of this machine.
     Host,
@@ -121,6 +125,8 @@ pub enum Place {
         image: KernelImage,
         /// What runs its instructions.
         accelerator: Accelerator,
+        /// Every frame is recorded before each cell.
+        frames: bool,
     },
     /// In the simulator.
     Sim {
@@ -130,7 +136,33 @@ pub enum Place {
         chosen_for: Option<String>,
         /// The real session whose twin it is: on the same machine, as that kernel found it.
         twin_of: Option<Column>,
+        /// Where memory stands at the start.
+        start: Start,
     },
+}
+
+/// Where memory stands when a simulated workload starts.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum Start {
+    /// All of it is free.
+    #[default]
+    Fresh,
+    /// As the real session's kernel had it before the same cell.
+    Kernel,
+    /// As a state file says.
+    File(StateFile),
+}
+
+impl Start {
+    /// What cells call it.
+    pub fn name(&self) -> String {
+        match self {
+            Self::Fresh => FRESH.to_owned(),
+            Self::Kernel => KERNEL.to_owned(),
+            Self::File(file) => file.path.file_stem().unwrap_or_default().to_string_lossy().into_owned(),
+        }
+    }
 }
 
 impl Session {
@@ -170,12 +202,13 @@ impl Session {
     }
 
     fn simulated(&self) -> Option<Simulated> {
-        let Place::Sim { variant, chosen_for, twin_of } = &self.place else { return None };
+        let Place::Sim { variant, chosen_for, twin_of, start } = &self.place else { return None };
         Some(Simulated {
             column: Column { target: Target::Sim, kernel: self.kernel.clone(), machine: self.machine.name.clone() },
             variant: Recorded::of(variant),
             chosen_for: chosen_for.clone(),
             twin_of: twin_of.clone(),
+            start: start.clone(),
             prices: prices::all(&self.machine.prices),
             shared_core: (!self.machine.threads.is_empty())
                 .then(|| prices::shared_core(self.machine.shared_core.as_ref()).clone()),
@@ -221,6 +254,9 @@ pub struct Simulated {
     pub chosen_for: Option<String>,
     /// The real column whose twin it is.
     pub twin_of: Option<Column>,
+    /// Where memory stood at the start.
+    #[serde(default)]
+    pub start: Start,
     /// What primitive operations take.
     pub prices: Vec<prices::Used>,
     /// What sharing a core means, where CPUs do.
@@ -257,7 +293,10 @@ impl Plan {
         let machine = |session: &Session| match &session.place {
             Place::Host | Place::Sim { twin_of: Some(_), .. } => (String::new(), session.target().to_string()),
             Place::Sim { twin_of: None, .. } => (session.machine.to_toml(), "sim".to_owned()),
-            Place::Vm { accelerator, .. } => (session.machine.to_toml(), accelerator.name()),
+            Place::Vm { accelerator, frames, .. } => {
+                let recorded = if *frames { ", frames recorded" } else { "" };
+                (session.machine.to_toml(), accelerator.name() + recorded)
+            }
         };
         Identity {
             program: provenance::PROGRAM_HASH.to_owned(),

@@ -2,6 +2,7 @@
 
 mod at_once;
 mod boot;
+mod states;
 
 use std::{
     collections::BTreeSet,
@@ -34,7 +35,7 @@ use crate::{
     cell::{Order, Simulated},
     import::import,
     machine::Machine,
-    plan::{Identity, Place, Plan, Request, Session, UsageError},
+    plan::{Identity, Place, Plan, Request, Session, Start, UsageError},
     provenance,
     simulated::with_settings,
     variant::Recorded,
@@ -122,6 +123,7 @@ fn discard(directory: &Path) {
     for file in [report::RESULT_FILE, IDENTITY_FILE] {
         let _ = std::fs::remove_file(directory.join(file));
     }
+    states::discard(directory);
     let _ = std::fs::remove_dir(directory);
     if directory.parent() == Some(Path::new(RESULTS)) {
         let _ = std::fs::remove_dir(RESULTS);
@@ -263,8 +265,11 @@ impl Runner<'_> {
         }
         match &session.place {
             Place::Host => self.host(session, &missing),
-            Place::Sim { variant, twin_of, .. } => self.sim(session, variant, twin_of.as_ref(), &missing),
-            Place::Vm { image, accelerator } => {
+            Place::Sim { variant, twin_of, start, .. } => {
+                let missing = states::available(&self.directory(), start, twin_of.as_ref(), missing);
+                self.sim(session, variant, (twin_of.as_ref(), start), &missing)
+            }
+            Place::Vm { image, accelerator, .. } => {
                 let replayable = matches!(accelerator, Accelerator::Replayable { .. });
                 for keys in boots(session, replayable, &self.done) {
                     self.vm(session, image, *accelerator, &keys)?;
@@ -338,7 +343,7 @@ impl Runner<'_> {
         &mut self,
         session: &Session,
         variant: &Named,
-        twin_of: Option<&Column>,
+        (twin_of, start): (Option<&Column>, &Start),
         missing: &[Key],
     ) -> Result<(), Stopped> {
         let machine = match twin_of {
@@ -353,15 +358,20 @@ impl Runner<'_> {
         let machine = with_settings(machine, &self.plan.settings).to_toml();
         // What was simulated, whole: a twin's machine is nowhere else, as it was found during this run.
         self.keep(&Record::System(system(session, None, serde_json::json!({ SIMULATED_MACHINE: machine }))))?;
-        let simulated = Some(Simulated { machine, variant: Recorded::of(variant) });
-        let directory = self.plan.trace.then(|| self.directory());
+        let directory = self.directory();
+        let simulated = |key: &Key| Simulated {
+            machine: machine.clone(),
+            variant: Recorded::of(variant),
+            state: states::file(&directory, start, twin_of, key),
+        };
+        let traces = self.plan.trace.then_some(&directory);
         let order = |key: &Key| Order {
             key: key.clone(),
             cap: session.cap,
             ground: Ground::default(),
             idle_window: false,
-            simulated: simulated.clone(),
-            trace: directory.as_deref().map(|directory| directory.join(trace_name(key))),
+            simulated: Some(simulated(key)),
+            trace: traces.map(|directory| directory.join(trace_name(key))),
         };
         self.workers(session, missing, order)
     }
@@ -469,6 +479,10 @@ impl Runner<'_> {
         let boot = qemu::boot(&guest, &scratch, stop, |record| match record {
             GuestRecord::Capture { phase, files } => captures.push((phase, files)),
             GuestRecord::FirstOperation => self.step(session, &keys[0].case),
+            GuestRecord::Frames { index, recorded } => {
+                let kept = states::keep(&self.directory(), &keys[index.min(keys.len() - 1)], &captures, recorded);
+                broken = std::mem::replace(&mut broken, Ok(())).and(kept.map_err(Stopped::Failed));
+            }
             GuestRecord::Job { index, outcome } => {
                 broken = std::mem::replace(&mut broken, Ok(())).and(self.guest_cell(session, keys, index, outcome));
             }
@@ -550,6 +564,9 @@ fn system(session: &Session, boot: Option<(Accelerator, Option<&Boot>)>, capture
     notes.extend(session.disk().map(|disk| format!("ext4 of {}, swap of {}", disk.size, disk.swap)));
     if boot.is_some() && !session.machine.threads.is_empty() {
         notes.push("hardware threads of the machine file are not given to the guest".to_owned());
+    }
+    if matches!(session.place, Place::Vm { frames: true, .. }) {
+        notes.push("frames before each cell are in states/".to_owned());
     }
     if let Some((Accelerator::Replayable { .. }, Some(boot))) = boot {
         notes.push(format!("stream of {} bytes, blake3 {}", boot.stream.len(), blake3::hash(&boot.stream).to_hex()));

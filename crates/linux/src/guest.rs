@@ -24,6 +24,7 @@ use units::{Bytes, CpuId, Frames, NodeId};
 
 use crate::{
     disk::{self, Disk},
+    frame_map::{Recorded, Recorder},
     memory,
     procfs::{Capture, Snapshot},
     setting, tracing, worker,
@@ -49,6 +50,9 @@ pub struct Plan {
     pub disk: Option<Disk>,
     /// Orders for workers, opaque to this crate.
     pub jobs: Vec<serde_json::Value>,
+    /// Record every frame before each job.
+    #[serde(default)]
+    pub frames: bool,
     /// A fault to inject before the first job, for tests.
     pub inject: Option<Fault>,
 }
@@ -105,6 +109,13 @@ pub enum GuestRecord {
     },
     /// The first job starts now.
     FirstOperation,
+    /// Every frame as it was just before a job, which comes next.
+    Frames {
+        /// Which job of the plan.
+        index: usize,
+        /// The frames.
+        recorded: Recorded,
+    },
     /// A worker's line, or why there is none.
     Job {
         /// Which job of the plan.
@@ -219,8 +230,14 @@ fn work(port: &mut Port) -> Result<(), Problem> {
     port.send(&GuestRecord::FirstOperation)?;
     // The port empties in the background; the first job must not share the machine with it.
     port.drain()?;
+    let mut recorder = if plan.frames { Some(Recorder::open().map_err(|error| error.to_string())?) } else { None };
     for (index, job) in plan.jobs.iter().enumerate() {
+        let stood_still = recorder.as_mut().map(Recorder::record).transpose().map_err(|error| error.to_string())?;
         let outcome = run_job(job);
+        // Only now: what is said takes memory.
+        if let (Some(recorder), Some(stood_still)) = (&recorder, stood_still) {
+            port.send(&GuestRecord::Frames { index, recorded: recorder.recorded(stood_still) })?;
+        }
         port.send(&GuestRecord::Job { index, outcome })?;
         port.drain()?;
     }

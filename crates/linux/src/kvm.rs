@@ -77,7 +77,8 @@ fn remember(file: &Path, memory: &Memory) -> std::io::Result<()> {
 fn try_boot(image: &KernelImage, scratch: &Path, stop: &AtomicBool) -> Trial {
     let node = PlannedNode { memory: Bytes::mib(512), cpus: vec![CpuId(0)] };
     let (settings, jobs) = (Vec::new(), Vec::new());
-    let plan = Plan { nodes: vec![node], settings, held: Frames(0), disk: None, jobs, inject: None };
+    let (held, frames) = (Frames(0), false);
+    let plan = Plan { nodes: vec![node], settings, held, disk: None, jobs, frames, inject: None };
     let guest = Guest {
         kernel: image,
         accelerator: Accelerator::Kvm,

@@ -6,6 +6,7 @@
 //! | `process.rs`, `fork.rs` | tasks as threads and as processes |
 //! | `worker.rs`, `guard.rs` | one process per cell; one process that puts back what was changed |
 //! | `setting.rs`, `procfs/` | kernel settings by name; what /proc and /sys say |
+//! | `frame_map.rs` | what a kernel says of every frame at one moment |
 //! | `probe.rs`, `probe/` | timing small parts of this kernel and machine, for calibration |
 //! | `kernel_image.rs`, `module.rs`, `newc.rs`, `initramfs.rs` | what a guest is made of |
 //! | `disk.rs`, `tracing.rs` | a guest's file system and swap; events that only tracefs counts |
@@ -17,6 +18,7 @@ mod barrier;
 pub mod disk;
 pub mod file;
 mod fork;
+pub mod frame_map;
 pub mod guard;
 pub mod guest;
 pub mod host;

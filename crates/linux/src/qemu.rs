@@ -354,7 +354,7 @@ impl Watch<'_> {
                 }
                 return Ok(true);
             }
-            GuestRecord::Capture { .. } => {}
+            GuestRecord::Capture { .. } | GuestRecord::Frames { .. } => {}
         }
         self.records += 1;
         each(record);

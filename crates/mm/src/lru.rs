@@ -270,6 +270,14 @@ impl Mm {
         }
     }
 
+    /// A folio that is on no list goes to the head of one.
+    pub(crate) fn lru_insert(&mut self, head: Pfn, order: Order, kind: LruKind) {
+        self.frames.mark(head, FrameFlag::OnLru, true);
+        self.frames.mark(head, FrameFlag::Active, kind == LruKind::ActiveAnon);
+        let at = self.lruvec_of(head);
+        self.lru.lruvecs[at].insert(&mut self.frames, kind, head, order);
+    }
+
     /// References to a folio: its mappings, and a batch (`folio_ref_count`).
     pub(crate) fn folio_references(&self, head: Pfn) -> u32 {
         self.folio_mappings(head) + u32::from(self.frames.has(head, FrameFlag::InBatch))

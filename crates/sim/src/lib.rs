@@ -38,12 +38,13 @@ use mm::{
     MachineSpec, Mm, Settings, Variant,
     cost::{Prices, Spent},
     event::Counters,
+    state::FrameMap,
     thp::ThpEnabled,
 };
 use os::Placement;
 use units::{Bytes, BytesPerSecond, CpuId, Frames, NodeId, Picos};
 
-use draw::Draws;
+use draw::{Draws, StateDraws};
 pub use executor::{Entries, EntryFuture};
 pub use handle::Sim;
 use inject::Injector;
@@ -132,6 +133,22 @@ pub struct Extra {
     pub lost: bool,
     /// Trace events, one per line.
     pub trace: Option<String>,
+    /// Of memory that was taken over: what was drawn, and what could not be taken over as it was.
+    pub notes: Vec<String>,
+}
+
+fn fresh(config: &Config) -> World {
+    let mm = Mm::new(&config.machine, config.variant, &config.settings);
+    World::new(mm, config.cpus, config.prices.clone(), config.quantum, config.cap)
+}
+
+fn taken_over(config: &Config, map: &FrameMap) -> (World, Vec<String>) {
+    let mut draws = StateDraws::new(Draws::new(config.seed));
+    let loaded = Mm::from_map(&config.machine, config.variant, &config.settings, map, &mut draws);
+    let loaded = loaded.expect("the map has room for the tables of what it says is mapped");
+    let mut world = World::new(loaded.mm, config.cpus, config.prices.clone(), config.quantum, config.cap);
+    world.add_space(loaded.init);
+    (world, loaded.notes)
 }
 
 /// Runs `main` as the first task of a freshly booted machine, and everything that it spawns, to the end.
@@ -157,13 +174,31 @@ pub fn simulate_with<T: 'static>(
     entries: Entries,
     main: impl AsyncFnOnce(Sim) -> T + 'static,
 ) -> (T, Finish, Extra) {
-    let mut mm = Mm::new(&config.machine, config.variant, &config.settings);
-    mm.thp.enabled = config.thp_enabled;
-    mm.thp.use_zero_page = config.use_zero_page;
-    let mut world = World::new(mm, config.cpus, config.prices.clone(), config.quantum, config.cap);
+    simulate_from(config, options, None, entries, main)
+}
+
+/// The same on a machine whose memory is as a kernel had it. Whatever init holds is part of that already.
+///
+/// # Panics
+/// As [`simulate`]; and when the map leaves no memory for anything.
+pub fn simulate_from<T: 'static>(
+    config: &Config,
+    options: Options,
+    state: Option<&FrameMap>,
+    entries: Entries,
+    main: impl AsyncFnOnce(Sim) -> T + 'static,
+) -> (T, Finish, Extra) {
+    let (mut world, notes) = match state {
+        None => (fresh(config), Vec::new()),
+        Some(map) => taken_over(config, map),
+    };
+    world.mm.thp.enabled = config.thp_enabled;
+    world.mm.thp.use_zero_page = config.use_zero_page;
     world.share_cores(&config.cores, config.shared_core);
     world.start_clock(Draws::new(config.seed));
-    world.hold(config.held);
+    if state.is_none() {
+        world.hold(config.held);
+    }
     for (node, limit) in &config.bandwidth {
         world.mm.limit_bandwidth(*node, *limit);
     }
@@ -183,7 +218,8 @@ pub fn simulate_with<T: 'static>(
     }
     let result = slot.take().expect("the first task has ended");
     let Injector { steps, done: lost, .. } = world.injector;
-    let extra = Extra { steps, operations: world.operations, lost, trace: world.trace.map(|trace| trace.text()) };
+    let extra =
+        Extra { steps, operations: world.operations, lost, notes, trace: world.trace.map(|trace| trace.text()) };
     let mut times = Times::default();
     world.tasks.iter().for_each(|task| task.add_to(&mut times));
     (result, Finish { hash: world.hash.hex(), counters: world.counters, times }, extra)

@@ -190,7 +190,7 @@ impl World {
     }
 
     /// A process, which may map as much as the one that made it.
-    fn add_space(&mut self, space: AddressSpace) -> SpaceId {
+    pub(crate) fn add_space(&mut self, space: AddressSpace) -> SpaceId {
         let id = u32::try_from(self.spaces.len()).expect("fewer than 2^32 processes");
         let left = if self.tasks.is_empty() { self.cap } else { self.left[self.current().space.0 as usize] };
         self.spaces.push(Some(space));

@@ -63,7 +63,7 @@ fn storm(rules: &str, quantum: Picos, seeds: u64) -> Sum {
     let mut sum = Sum::default();
     for seed in 1..=seeds {
         let workload = Workload::parse("fault-storm", params).unwrap();
-        let run = async move |os| workload.run(os).await.unwrap();
+        let run = async move |os| workload.run(os, 1).await.unwrap();
         let (outcome, finish) = simulate(&machine(rules, quantum, seed), no_entries, run);
         let begin = outcome.tasks.iter().map(|task| task.start).min().unwrap();
         sum.elapsed += outcome.tasks.iter().map(|task| task.end).max().unwrap().since(begin);

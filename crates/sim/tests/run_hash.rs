@@ -102,7 +102,7 @@ fn machines_of_any_size_repeat_themselves() {
         let params = [("model", model), ("tasks", &tasks), ("iterations", "2"), ("warmup", "0"), ("size", "2MiB")];
         let workload = Workload::parse("fault-storm", params).unwrap();
         let config = Config { prices: prices(), cap: Bytes::gib(1), seed, ..support::machine(cpus, 192 << 10) };
-        let body = async move |os| workload.run(os).await.unwrap();
+        let body = async move |os| workload.run(os, 1).await.unwrap();
         simulate(&config, entries, body)
     };
     for cpus in [1, 4, 16, 96] {

@@ -12,10 +12,17 @@ use units::Bytes;
 use workloads::Workload;
 
 use super::{
-    AcceleratorChoice, Place, Request, Session, UsageError,
+    AcceleratorChoice, Place, Request, Session, Start, UsageError,
     grid::{self, Ground},
 };
-use crate::{experiment::Experiment, import, machine::Machine, simulated, variant};
+use crate::{
+    experiment::{Experiment, FRESH, KERNEL},
+    import,
+    machine::Machine,
+    simulated,
+    state::{State, StateFile},
+    variant,
+};
 
 /// The name of the machine that is imported from this host.
 const HERE: &str = "here";
@@ -42,6 +49,7 @@ impl<P: FnMut(&KernelImage) -> Accelerator> Planner<'_, P> {
         targets.dedup();
         let mut sessions = Vec::new();
         let mut skipped = Vec::new();
+        self.check_state(&targets)?;
         let with_twins = targets.contains(&Target::Sim);
         for target in targets {
             if target == Target::Sim && !sessions.is_empty() {
@@ -55,7 +63,7 @@ impl<P: FnMut(&KernelImage) -> Accelerator> Planner<'_, P> {
                 }
                 Ok(more) if with_twins && target != Target::Sim => {
                     for session in more {
-                        let twin = twin(&session, self.settings, &sessions, &mut skipped);
+                        let twin = twin(&session, self.settings, &twins_start(&session), &sessions, &mut skipped);
                         sessions.push(session);
                         sessions.extend(twin);
                     }
@@ -90,6 +98,7 @@ impl<P: FnMut(&KernelImage) -> Accelerator> Planner<'_, P> {
     fn sims(&self, skipped: &mut Vec<Skipped>) -> Result<Vec<Session>, Refusal> {
         let name = self.request.machine.as_deref().unwrap_or(&self.experiment.machine);
         let machine = Machine::load(name, &linux::setting::names()).map_err(|error| Refusal::Mistake(error.into()))?;
+        let (machine, start) = self.start(machine).map_err(Refusal::Mistake)?;
         let variants = self.variants()?;
         simulated::check_settings(self.settings)
             .map_err(|problem| Refusal::Mistake(UsageError(format!("--set {problem}"))))?;
@@ -103,17 +112,57 @@ impl<P: FnMut(&KernelImage) -> Accelerator> Planner<'_, P> {
             let machine_set = simulated::with_settings(machine.clone(), self.settings);
             // What means to fill memory does not fit by design.
             let room = simulated::room(&machine_set, &variant.rules).ok().filter(|_| !self.presses());
-            let place = Place::Sim { variant, chosen_for, twin_of: None };
+            let place = Place::Sim { variant, chosen_for, twin_of: None, start: start.clone() };
             let session = Session { machine: machine.clone(), kernel: name.clone(), place, cap, keys: Vec::new() };
             let mut session =
                 self.fill(session, cpus, self.cap_from("three quarters of the machine's memory"), room, skipped)?;
             for key in &mut session.keys {
                 key.variant.clone_from(&name);
-                "fresh".clone_into(&mut key.state);
+                key.state = start.name();
             }
             sessions.push(session);
         }
         Ok(sessions)
+    }
+
+    /// Where memory is to stand when a simulated workload starts.
+    fn state(&self) -> &str {
+        self.request.state.as_deref().unwrap_or(&self.experiment.state)
+    }
+
+    /// A state that cannot be had is the user's mistake.
+    fn check_state(&self, targets: &[Target]) -> Result<(), UsageError> {
+        match self.state() {
+            FRESH => Ok(()),
+            KERNEL if targets.contains(&Target::Vm) => Ok(()),
+            KERNEL => Err(UsageError("state kernel: a guest's, so it needs target vm".to_owned())),
+            file if targets == [Target::Sim] => State::load(std::path::Path::new(file)).map(drop),
+            file => Err(UsageError(format!(
+                "state {file}: a state file is for target sim alone (expected fresh or kernel)"
+            ))),
+        }
+    }
+
+    /// Where a simulated machine's memory stands, and the machine: that of the kernel whose memory it was, as fast as the
+    /// one that was asked for.
+    fn start(&self, asked: Machine) -> Result<(Machine, Start), UsageError> {
+        let name = match self.state() {
+            FRESH | KERNEL => return Ok((asked, Start::Fresh)),
+            name => name,
+        };
+        let path = std::path::PathBuf::from(name);
+        let state = State::load(&path)?;
+        let machine = Machine { modules: asked.modules.clone(), ..state.machine(&asked.name).as_fast_as(&asked) };
+        let shape = |machine: &Machine| machine.nodes.iter().map(|node| node.cpus.len()).collect::<Vec<_>>();
+        let (of_state, of_asked) = (shape(&machine), shape(&asked));
+        if of_state != of_asked {
+            let message = format!(
+                "state {name}: of a machine with {of_state:?} CPUs by node; machine {} has {of_asked:?}",
+                asked.name
+            );
+            return Err(UsageError(message));
+        }
+        Ok((machine, Start::File(StateFile { path, hash: state.hash() })))
     }
 
     /// The variants asked for, or that of the experiment's kernel; each with the release that it was chosen for.
@@ -207,7 +256,8 @@ impl<P: FnMut(&KernelImage) -> Accelerator> Planner<'_, P> {
         let same = others.iter().filter(|session| session.kernel.split(' ').next() == Some(&image.release)).count();
         let kernel = if same == 0 { image.release.clone() } else { format!("{} #{}", image.release, same + 1) };
         let cap = self.cap_of(&machine);
-        Ok(Session { machine, kernel, place: Place::Vm { image, accelerator }, cap, keys: Vec::new() })
+        let frames = self.state() == KERNEL;
+        Ok(Session { machine, kernel, place: Place::Vm { image, accelerator, frames }, cap, keys: Vec::new() })
     }
 
     fn presses(&self) -> bool {
@@ -276,17 +326,23 @@ impl<P: FnMut(&KernelImage) -> Accelerator> Planner<'_, P> {
     }
 }
 
+/// Where the memory of a real session's twin stands: frames are recorded in guests only.
+fn twins_start(real: &Session) -> Start {
+    if matches!(real.place, Place::Vm { frames: true, .. }) { Start::Kernel } else { Start::Fresh }
+}
+
 /// The simulator on the machine of a real session, with the newest rules not newer than its kernel. What it cannot do is
 /// skipped with the reason: all of it, or cases that can be seen not to fit.
 fn twin(
     real: &Session,
     settings: &[(String, String)],
+    start: &Start,
     others: &[Session],
     skipped: &mut Vec<Skipped>,
 ) -> Option<Session> {
     let what = format!("the twin of {} {}", real.target(), real.kernel);
     let skip = |what: String, reason: String| Skipped { schema: SCHEMA, key: None, target: Target::Sim, what, reason };
-    let mut twin = match whole_twin(real, settings, others) {
+    let mut twin = match whole_twin(real, settings, start, others) {
         Ok(twin) => twin,
         Err(reason) => {
             skipped.push(skip(what, reason));
@@ -308,7 +364,12 @@ fn twin(
     Some(twin)
 }
 
-fn whole_twin(real: &Session, settings: &[(String, String)], others: &[Session]) -> Result<Session, String> {
+fn whole_twin(
+    real: &Session,
+    settings: &[(String, String)],
+    start: &Start,
+    others: &[Session],
+) -> Result<Session, String> {
     simulated::check_settings(settings)?;
     let variant = mm::Variant::for_release(&real.kernel).map_err(|error| error.to_string())?;
     let same = |other: &&Session| {
@@ -322,14 +383,19 @@ fn whole_twin(real: &Session, settings: &[(String, String)], others: &[Session])
         target: Target::Sim,
         kernel: variant.name.clone(),
         variant: variant.name.clone(),
-        state: "fresh".to_owned(),
+        state: start.name(),
         ..key.clone()
     };
     let column = Column { target: real.target(), kernel: real.kernel.clone(), machine: real.machine.name.clone() };
     Ok(Session {
         machine: real.machine.clone(),
         kernel: variant.name.clone(),
-        place: Place::Sim { variant: variant.clone(), chosen_for: Some(real.kernel.clone()), twin_of: Some(column) },
+        place: Place::Sim {
+            variant: variant.clone(),
+            chosen_for: Some(real.kernel.clone()),
+            twin_of: Some(column),
+            start: start.clone(),
+        },
         cap: real.cap,
         keys: real.keys.iter().map(key).collect(),
     })

@@ -9,7 +9,12 @@ use linux::{
 use report::Key;
 
 use super::CELL;
-use crate::{cell::Order, machine::Node, plan::Session, seed};
+use crate::{
+    cell::Order,
+    machine::Node,
+    plan::{Place, Session},
+    seed,
+};
 
 /// For tests: a fault that guests shall have (`panic`, `hang`, `exit`, `oom`).
 const INJECT: &str = "PAGELAB_INJECT";
@@ -63,6 +68,7 @@ pub(super) fn guest_plan(session: &Session, settings: &[(String, String)], keys:
         held: seed::held(keys.first().map_or(1, |key| key.seed)),
         disk,
         jobs: keys.iter().map(order).collect(),
+        frames: matches!(session.place, Place::Vm { frames: true, .. }),
         inject,
     })
 }
