@@ -29,7 +29,7 @@ use units::Bytes;
 
 use self::{
     at_once::{News, in_order},
-    boot::{boots, guest_plan},
+    boot::{boots, guest_plan, settings_of},
 };
 use crate::{
     cell::{Order, Simulated},
@@ -371,7 +371,7 @@ impl Runner<'_> {
             ground: Ground::default(),
             idle_window: false,
             simulated: Some(simulated(key)),
-            trace: traces.map(|directory| directory.join(trace_name(key))),
+            trace: traces.map(|directory| directory.join(states::trace_name(key))),
         };
         self.workers(session, missing, order)
     }
@@ -543,11 +543,6 @@ impl Runner<'_> {
     }
 }
 
-/// The file of a cell's trace events.
-fn trace_name(key: &Key) -> String {
-    format!("trace-{}-{}-{}-{}.txt", key.machine, key.kernel, key.case, key.seed)
-}
-
 fn capture_json<'a>(captures: impl IntoIterator<Item = (&'a str, &'a Capture)>) -> serde_json::Value {
     let files = |(phase, files): (&str, &Capture)| {
         (phase.to_owned(), serde_json::to_value(files).expect("a capture serialises"))
@@ -590,11 +585,6 @@ fn system(session: &Session, boot: Option<(Accelerator, Option<&Boot>)>, capture
             max_rss_kib: linux::host::max_rss_kib(),
         },
     }
-}
-
-fn settings_of(key: &Key) -> std::collections::BTreeMap<String, String> {
-    let settings = key.params.iter().filter(|(name, _)| crate::plan::is_setting(name));
-    settings.map(|(name, value)| (name.clone(), value.clone())).collect()
 }
 
 /// What was left out, for the end of a report.

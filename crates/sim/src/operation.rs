@@ -134,7 +134,10 @@ impl Operation {
                 if !std::mem::replace(entered, true) {
                     cx.work(Work::SystemCall, 1);
                 }
-                match unmap.step(mm, space, cx, horizon) {
+                // Somebody waits until readers are let in.
+                let is_short = !unmap.is_detached() && cx.is_over(horizon);
+                let step = if is_short { unmap.begin(mm, space, cx) } else { unmap.step(mm, space, cx, horizon) };
+                match step {
                     Step::More => Progress::More,
                     Step::Block(wait) => unreachable!("unmapping does not wait, but for {wait:?}"),
                     Step::Done(result) => {

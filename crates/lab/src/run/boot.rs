@@ -1,6 +1,9 @@
 //! What a guest is told: which cells share a boot, and the plan that its init carries out.
 
-use std::{collections::BTreeSet, path::Path};
+use std::{
+    collections::{BTreeMap, BTreeSet},
+    path::Path,
+};
 
 use linux::{
     file::Ground,
@@ -71,4 +74,10 @@ pub(super) fn guest_plan(session: &Session, settings: &[(String, String)], keys:
         frames: matches!(session.place, Place::Vm { frames: true, .. }),
         inject,
     })
+}
+
+/// The settings that a cell's parameters change.
+pub(super) fn settings_of(key: &Key) -> BTreeMap<String, String> {
+    let settings = key.params.iter().filter(|(name, _)| crate::plan::is_setting(name));
+    settings.map(|(name, value)| (name.clone(), value.clone())).collect()
 }

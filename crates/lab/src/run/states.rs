@@ -20,6 +20,11 @@ fn path(directory: &Path, Column { kernel, machine, .. }: &Column, key: &Key) ->
     directory.join(FOLDER).join(format!("{machine}-{kernel}-{}-{}.{SUFFIX}", key.case, key.seed))
 }
 
+/// The file of a cell's trace events.
+pub(super) fn trace_name(key: &Key) -> String {
+    format!("trace-{}-{}-{}-{}.txt", key.machine, key.kernel, key.case, key.seed)
+}
+
 /// Writes the state before a guest's cell, whole or not at all.
 pub(super) fn keep(
     directory: &Path,
