@@ -46,6 +46,9 @@ Examples:
     /// Machines as files
     #[command(subcommand, after_help = "Examples:\n  pagelab machine import -o machines/here.toml")]
     Machine(Machine),
+    /// States of memory as files: every frame of a kernel at one moment
+    #[command(subcommand)]
+    State(State),
     /// List what there is
     #[command(after_help = "Examples:\n  pagelab list experiments\n  pagelab list knobs")]
     List {
@@ -110,6 +113,13 @@ pub(crate) struct Run {
     /// Memory that a workload may use on the host, such as 2GiB [default: a quarter of MemAvailable]
     #[arg(long, value_name = "SIZE")]
     memory: Option<Bytes>,
+    /// Let workloads drop the caches of this machine where they mean to (all of its users notice). In guests they always do
+    #[arg(long)]
+    drop_caches: bool,
+    /// Where memory stands when a simulated workload starts: `fresh` (all free), `kernel` (every frame as the guest's kernel
+    /// had it before the same cell; guests record it), or a state file, for target sim alone [default: the experiment's]
+    #[arg(long, value_name = "fresh|kernel|FILE")]
+    state: Option<String>,
     /// What runs a guest's instructions
     #[arg(long, value_enum, default_value_t = AccelArg::Auto, conflicts_with = "replayable")]
     accel: AccelArg,
@@ -190,6 +200,25 @@ Examples:
         /// Where to write it [default: stdout]
         #[arg(short, long, value_name = "FILE")]
         output: Option<PathBuf>,
+    },
+}
+
+#[derive(Debug, Subcommand)]
+pub(crate) enum State {
+    /// Write the state of this machine's memory, from /proc/kpageflags and its like; needs root
+    #[command(after_help = "\
+Examples:
+  pagelab state make -o here.state
+  pagelab run fault-storm --target sim --machine machines/here.toml --state here.state")]
+    Make {
+        /// Where to write it
+        #[arg(short, long, value_name = "FILE")]
+        output: PathBuf,
+    },
+    /// Say what a state file holds
+    Show {
+        /// The file
+        file: PathBuf,
     },
 }
 
@@ -292,7 +321,9 @@ impl Run {
             variants: self.variant.clone(),
             sets: self.set.clone(),
             seeds: self.seeds,
+            state: self.state.clone(),
             memory: self.memory,
+            drop_caches: self.drop_caches,
             accelerator,
             timeout_s: self.timeout,
             workers: self.workers.map(usize::from),

@@ -20,7 +20,7 @@ use lab::{
     show::{self, Causes},
 };
 
-use crate::args::{Command, Machine, Pagelab};
+use crate::args::{Command, Machine, Pagelab, State};
 
 /// A user's mistake, or a target asked for by name that cannot be had.
 const USAGE: u8 = 2;
@@ -66,6 +66,8 @@ fn dispatch(command: Command) -> anyhow::Result<ExitCode> {
         }
         Command::Calibrate(args) => calibrate(&args),
         Command::Machine(Machine::Import { from, name, output }) => import(from.as_deref(), &name, output.as_deref()),
+        Command::State(State::Make { output }) => make_state(&output),
+        Command::State(State::Show { file }) => print(&lab::state::text(&file)?),
         Command::List { what } => print(&list::text(what)),
         Command::Cell => inner::cell(),
         Command::Task { entry } => inner::task(&entry),
@@ -124,6 +126,17 @@ fn import(from: Option<&Path>, name: &str, output: Option<&Path>) -> anyhow::Res
             Ok(ExitCode::SUCCESS)
         }
     }
+}
+
+fn make_state(output: &Path) -> anyhow::Result<ExitCode> {
+    let state = lab::state::State::live().map_err(UsageError)?;
+    report::write_whole(output, &state.to_bytes()).map_err(|error| UsageError(error.to_string()))?;
+    let mut stderr = io::stderr();
+    if !state.stood_still {
+        writeln!(stderr, "pagelab: memory moved while it was read; free blocks are not all as the kernel counts them")?;
+    }
+    writeln!(stderr, "pagelab: the state is in {}, {}", output.display(), state.hash())?;
+    Ok(ExitCode::SUCCESS)
 }
 
 /// Writes to stdout; a reader that closed the pipe early (`| head`) is content, not an error.

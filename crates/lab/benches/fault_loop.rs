@@ -1,13 +1,18 @@
 //! The whole fault-storm loop, mmap and munmap included, on this host's kernel and in the simulator: CPU time per base
 //! page, the same iterations on both, medians of alternating rounds, and their ratio.
 //!
+//! And what 16 CPUs cost the simulator per fault beside one, each with one task and all of them with as much memory.
+//!
 //!     cargo bench -p pagelab-lab
 #![expect(clippy::print_stdout, reason = "a benchmark talks to a person")]
 
 extern crate pagelab_lab as lab;
 
 use lab::machine::Machine;
-use linux::host::{Linux, block_on};
+use linux::{
+    file::Ground,
+    host::{Linux, block_on},
+};
 use nix::{sys::time::TimeValLike, time::ClockId};
 use units::{Bytes, CpuId};
 use workloads::{Outcome, Workload};
@@ -34,6 +39,37 @@ fn main() {
             host / sim
         );
     }
+    many_cpus();
+}
+
+/// CPU time per fault on a machine of so many CPUs, as many tasks, and `SIZE` for all of them together.
+fn per_fault(cpus: u32, model: &str) -> f64 {
+    let mut machine = Machine::load(MACHINE, &linux::setting::names()).expect("a built-in machine");
+    machine.nodes[0].cpus = (0..cpus).map(CpuId).collect();
+    let config =
+        lab::simulated::config(&machine, mm::variant::named("v6.1"), Bytes::gib(1), 1).expect("a good machine");
+    let (tasks, size) = (cpus.to_string(), Bytes(SIZE.0 / u64::from(cpus)).to_string());
+    let params = [("model", model), ("tasks", &tasks), ("size", &size)];
+    let workload = Workload::parse("fault-storm", params).expect("the parameters are good");
+    let start = cpu_ns();
+    let (_, finish) = sim::simulate(&config, entries, async move |os| workload.run(os, 1).await);
+    (cpu_ns() - start) as f64 / finish.counters.get(mm::event::Event::Pgfault) as f64
+}
+
+fn many_cpus() {
+    for model in ["processes", "threads"] {
+        let (mut one, mut many) = (Vec::new(), Vec::new());
+        for _ in 0..ROUNDS {
+            one.push(per_fault(1, model));
+            many.push(per_fault(16, model));
+        }
+        let [one, many] = [one, many].map(median);
+        println!(
+            "fault-storm, base pages, {model}: {one:.2} ns of CPU per fault with one CPU, {many:.2} ns with 16: {:.2} times \
+             as much (wanted: at most 1.5)",
+            many / one
+        );
+    }
 }
 
 fn workload(page: &str) -> Workload {
@@ -44,7 +80,8 @@ fn workload(page: &str) -> Workload {
 
 /// The counted iterations by `getrusage`: user and system time of the one task.
 fn on_host(workload: &Workload, cap: Bytes) -> f64 {
-    let outcome = block_on(workload.run(Linux::new(vec![CpuId(0)], cap))).expect("the workload runs here");
+    let outcome =
+        block_on(workload.run(Linux::new(vec![CpuId(0)], cap, Ground::default()), 1)).expect("the workload runs here");
     let rusage = outcome.tasks[0].rusage;
     let span = rusage.user + rusage.system;
     per_page(span.0 as f64 / 1000.0, &outcome, ITERATIONS)
@@ -56,9 +93,16 @@ fn in_simulator(workload: &Workload, cap: Bytes) -> f64 {
     let config = lab::simulated::config(&machine, mm::variant::named("v6.1"), cap, 1).expect("a good machine");
     let workload = workload.clone();
     let start = cpu_ns();
-    let (outcome, _) = sim::simulate(&config, no_entries, async move |os| workload.run(os).await);
+    let (outcome, _) = sim::simulate(&config, no_entries, async move |os| workload.run(os, 1).await);
     let span = cpu_ns() - start;
     per_page(span as f64, &outcome.expect("the workload runs there"), ITERATIONS + WARMUP)
+}
+
+fn entries(name: &'static str, params: Vec<u8>) -> sim::EntryFuture {
+    Box::pin(async move {
+        let result = workloads::run_entry(sim::Sim, name, &params).await.ok_or_else(|| format!("no entry {name:?}"))?;
+        result.map_err(|error| error.to_string())
+    })
 }
 
 fn no_entries(name: &'static str, _: Vec<u8>) -> sim::EntryFuture {

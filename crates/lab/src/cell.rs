@@ -2,16 +2,22 @@
 //!
 //! The same code works in a worker on this machine and in a worker inside a guest.
 
-use std::{collections::BTreeMap, path::PathBuf};
+use std::{
+    collections::BTreeMap,
+    path::{Path, PathBuf},
+};
 
-use linux::host::{self, Linux, block_on};
+use linux::{
+    file::Ground,
+    host::{self, Linux, block_on},
+};
 use os::Os;
-use report::{Cell, Check, Duration, Key, Measured, Record, Run, SCHEMA, Skip, WAITING};
+use report::{Cell, Check, Duration, Key, Measured, Record, Run, SCHEMA, Skip, Skipped, WAITING};
 use serde::{Deserialize, Serialize};
-use units::{Bytes, Picos};
-use workloads::{Outcome, Workload};
+use units::{Bytes, Errno, Picos};
+use workloads::{Outcome, Workload, WorkloadError};
 
-use crate::{machine::Machine, metrics, provenance, source::Source, variant::Recorded};
+use crate::{machine::Machine, metrics, provenance, source::Source, state::State, variant::Recorded};
 
 /// What a worker is told.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
@@ -20,6 +26,9 @@ pub struct Order {
     pub key: Key,
     /// How much memory the workload may map.
     pub cap: Bytes,
+    /// Where its files live, and what it may do to others; of a real kernel.
+    #[serde(default)]
+    pub ground: Ground,
     /// Whether to watch an equally long idle window afterwards, and to take its counts off: on a machine that others use.
     pub idle_window: bool,
     /// What to simulate; none on a real kernel.
@@ -36,7 +45,13 @@ pub struct Simulated {
     pub machine: String,
     /// The kernel.
     pub variant: Recorded,
+    /// The state file that says where memory stands; else all of it is free.
+    #[serde(default)]
+    pub state: Option<PathBuf>,
 }
+
+/// In the details of a simulated cell: where its memory stood.
+pub(crate) const STATE: &str = "state";
 
 /// Trace events of one cell that are kept: some ten megabytes.
 const TRACE_LINES: usize = 65_536;
@@ -53,8 +68,13 @@ pub fn work(order: &[u8]) -> Result<String, String> {
     let date = provenance::now();
     let start = host::monotonic_ns();
     let measured = match &order.simulated {
-        None => real(&workload, &order)?,
-        Some(what) => simulated(&workload, &order, what)?,
+        None => real(&workload, &order),
+        Some(what) => simulated(&workload, &order, what),
+    };
+    let measured = match measured {
+        Ok(measured) => measured,
+        Err(Failure::Lacking(reason)) => return Ok(line(&Record::Skipped(skipped(order.key, reason)))),
+        Err(Failure::Failed(problem)) => return Err(problem),
     };
     let run = Run {
         date,
@@ -64,32 +84,108 @@ pub fn work(order: &[u8]) -> Result<String, String> {
         commit: provenance::COMMIT.to_owned(),
         max_rss_kib: host::max_rss_kib(),
     };
-    let cell = Record::Cell(Cell { schema: SCHEMA, key: order.key, measured, run });
-    serde_json::to_string(&cell).map_err(|error| error.to_string())
+    Ok(line(&Record::Cell(Cell { schema: SCHEMA, key: order.key, measured, run })))
+}
+
+fn line(record: &Record) -> String {
+    serde_json::to_string(record).expect("a record serialises")
+}
+
+/// A cell that its target cannot run.
+fn skipped(key: Key, reason: String) -> Skipped {
+    let what = format!("{} on {}", key.case, key.kernel);
+    Skipped { schema: SCHEMA, target: key.target, what, reason, key: Some(key) }
+}
+
+/// Why a cell gave no result.
+enum Failure {
+    /// The target does not have something that the workload asks for.
+    Lacking(String),
+    /// It went wrong.
+    Failed(String),
+}
+
+impl From<String> for Failure {
+    fn from(problem: String) -> Self {
+        Self::Failed(problem)
+    }
+}
+
+impl From<WorkloadError> for Failure {
+    fn from(error: WorkloadError) -> Self {
+        match error {
+            WorkloadError::Call(call, Errno::NOSYS) => {
+                Self::Lacking(format!("the target does not have it yet: {call} says {}", Errno::NOSYS))
+            }
+            error => Self::Failed(error.to_string()),
+        }
+    }
 }
 
 /// On the kernel that this program runs on.
-fn real(workload: &Workload, order: &Order) -> Result<Measured, String> {
-    let os = Linux::new(host::usable_cpus(), order.cap);
-    let outcome = block_on(workload.run(os.clone())).map_err(|error| error.to_string())?;
+fn real(workload: &Workload, order: &Order) -> Result<Measured, Failure> {
+    let files = Files::fresh(&order.ground)?;
+    let os = Linux::new(host::usable_cpus(), order.cap, order.ground.clone());
+    let outcome = block_on(workload.run(os.clone(), order.key.seed))?;
+    drop(files);
     let idle = if order.idle_window { Some(idle_movement(&os, outcome.window)?) } else { None };
-    Ok(measure(workload, outcome, idle.as_ref()))
+    let mut measured = measure(workload, outcome, idle.as_ref());
+    if order.ground.directory.is_some() && !measured.counters.keys().any(|name| name.starts_with(EXTFRAG)) {
+        // A histogram that is there has entries for all orders; unmoved counters are left out, though.
+        let read = block_on(os.vmstat()).map_err(|error| format!("reading /proc/vmstat: {error}"))?;
+        if !read.0.keys().any(|name| name.starts_with(EXTFRAG)) {
+            let reason = "only histogram triggers count it, in guests whose kernel has them".to_owned();
+            measured.skipped.push(Skip { what: EXTFRAG.to_owned(), reason });
+        }
+    }
+    Ok(measured)
+}
+
+/// The trace event that guests count by order.
+const EXTFRAG: &str = "mm_page_alloc_extfrag";
+
+/// The directory of a cell's files, for as long as the cell runs.
+struct Files(Option<PathBuf>);
+
+impl Files {
+    /// Empty, whatever a cell that was killed has left in it.
+    fn fresh(ground: &Ground) -> Result<Self, String> {
+        let files = Self(ground.directory.clone());
+        files.remove();
+        if let Some(directory) = &files.0 {
+            std::fs::create_dir(directory).map_err(|error| format!("{}: {error}", directory.display()))?;
+        }
+        Ok(files)
+    }
+
+    /// What cannot be removed goes with the run's scratch directory, or with the guest.
+    fn remove(&self) {
+        let _ = self.0.as_ref().map(std::fs::remove_dir_all);
+    }
+}
+
+impl Drop for Files {
+    fn drop(&mut self) {
+        self.remove();
+    }
 }
 
 /// In the simulator.
-fn simulated(workload: &Workload, order: &Order, what: &Simulated) -> Result<Measured, String> {
+fn simulated(workload: &Workload, order: &Order, what: &Simulated) -> Result<Measured, Failure> {
     let source = Source::from_text(format!("{}.toml", order.key.machine), what.machine.as_str());
     let machine = Machine::from_source(&source, &linux::setting::names()).map_err(|error| error.to_string())?;
     let config = crate::simulated::config(&machine, &what.variant.rules()?, order.cap, order.key.seed)?;
-    let workload_there = workload.clone();
+    let (workload_there, seed) = (workload.clone(), order.key.seed);
     let options = sim::Options { trace_lines: order.trace.as_ref().map(|_| TRACE_LINES), ..sim::Options::default() };
-    let main = async move |os| workload_there.run(os).await;
-    let (outcome, finish, extra) = sim::simulate_with(&config, options, entry, main);
+    let main = async move |os| workload_there.run(os, seed).await;
+    let state = what.state.as_deref().map(|file| load_state(file, &config.machine)).transpose()?;
+    let map = state.as_ref().map(|(_, map)| map);
+    let (outcome, finish, extra) = sim::simulate_from(&config, options, map, entry, main);
     // Also of a run that failed: it may show why.
     if let (Some(file), Some(trace)) = (&order.trace, extra.trace) {
         report::write_whole(file, trace.as_bytes()).map_err(|error| error.to_string())?;
     }
-    let outcome = outcome.map_err(|error| error.to_string())?;
+    let outcome = outcome?;
     let mut measured = measure(workload, outcome, None);
     measured.causes = causes(&finish.times);
     measured.detail = serde_json::json!({
@@ -97,7 +193,19 @@ fn simulated(workload: &Workload, order: &Order, what: &Simulated) -> Result<Mea
         "run_hash": finish.hash,
         "variant": what.variant.difference,
     });
+    if let Some((hash, _)) = state {
+        measured.detail[STATE] = serde_json::json!({ "hash": hash, "notes": extra.notes });
+    }
     Ok(measured)
+}
+
+/// The hash of a state, and its frames on a machine.
+fn load_state(file: &Path, machine: &mm::MachineSpec) -> Result<(String, mm::state::FrameMap), String> {
+    let place = file.display();
+    let state = State::load(file).map_err(|error| error.to_string())?;
+    state.check_machine(machine).map_err(|problem| format!("{place}: {problem}"))?;
+    let map = state.frame_map(machine.end()).map_err(|problem| format!("{place}: {problem}"))?;
+    Ok((state.hash(), map))
 }
 
 /// Where the time of a simulated run went, in picoseconds by name.
@@ -137,14 +245,19 @@ fn idle_movement(os: &Linux, window: Picos) -> Result<BTreeMap<String, i64>, Str
 }
 
 fn measure(workload: &Workload, outcome: Outcome, idle: Option<&BTreeMap<String, i64>>) -> Measured {
-    let (counters, skipped) = take_off_idle(&outcome.counters, idle);
-    let mut checks = vec![fault_check(
-        "faults by getrusage",
-        outcome.tasks.iter().map(|task| task.faults).sum(),
-        outcome.tasks.iter().map(|task| task.rusage.faults()).sum(),
-    )];
-    if let Some(found) = counters.get("pgfault").and_then(|moved| u64::try_from(*moved).ok()) {
-        checks.push(fault_check("pgfault of /proc/vmstat", checks[0].expected, found));
+    let (counters, mut skipped) = take_off_idle(&outcome.counters, idle);
+    skipped.extend(outcome.unable.iter().map(|part| Skip { what: part.what.clone(), reason: part.reason.clone() }));
+    let mut checks = Vec::new();
+    // What is reclaimed faults again; how often, nobody knows beforehand.
+    if !workload.presses() {
+        checks.push(fault_check(
+            "faults by getrusage",
+            outcome.tasks.iter().map(|task| task.faults).sum(),
+            outcome.tasks.iter().map(|task| task.rusage.faults()).sum(),
+        ));
+        if let Some(found) = counters.get("pgfault").and_then(|moved| u64::try_from(*moved).ok()) {
+            checks.push(fault_check("pgfault of /proc/vmstat", checks[0].expected, found));
+        }
     }
     let used = outcome.rusage();
     let duration = Duration { user_ps: used.user.0, system_ps: used.system.0, elapsed_ps: outcome.window.0 };

@@ -4,7 +4,12 @@ use workloads::{ParamError, WORKLOADS, Workload, WorkloadInfo};
 
 use crate::source::{self, Kind, OneOrMore, Source, SourceError, TableReader, unknown};
 
-const KEYS: &[&str] = &["about", "workload", "targets", "machine", "kernel", "params"];
+const KEYS: &[&str] = &["about", "workload", "targets", "machine", "kernel", "state", "params"];
+
+/// All memory is free.
+pub const FRESH: &str = "fresh";
+/// Every frame is as the kernel had it on which the same cell ran.
+pub const KERNEL: &str = "kernel";
 
 /// Where an experiment can run.
 pub const TARGETS: &[&str] = &["host", "vm", "sim"];
@@ -24,6 +29,8 @@ pub struct Experiment {
     pub machine: String,
     /// The kernel of target vm.
     pub kernel: String,
+    /// Where memory stands when a simulated workload starts: [`FRESH`], [`KERNEL`], or the path of a state file.
+    pub state: String,
     /// Parameters with at least one value each, in the file's order. Those not given take the workload's defaults.
     pub params: Vec<(String, Vec<String>)>,
 }
@@ -46,6 +53,7 @@ impl Experiment {
             targets: targets(&root)?,
             machine: machine(&root)?,
             kernel: root.required("kernel")?,
+            state: root.optional("state")?.unwrap_or_else(|| FRESH.to_owned()),
             params: params(&root, workload)?,
         })
     }
@@ -146,7 +154,7 @@ model = ["threads", "processes"]
 
     #[test]
     fn every_mistake_is_one_message() {
-        let machines = "(valid machines: four-node-2g, one-node-4g, one-node-512m, two-node-2g)";
+        let machines = "(valid machines: four-node-2g, haswell-guest-32g, one-node-4g, one-node-512m, two-node-2g)";
         let machine = format!("4: machine: unknown machine \"laptop\" {machines}");
         let near = format!("4: machine: unknown machine \"two-node-2\"; did you mean \"two-node-2g\"? {machines}");
         let cases: &[(&str, &str, &str)] = &[
@@ -155,13 +163,14 @@ model = ["threads", "processes"]
                 "kernel",
                 "kernal",
                 "5: unknown key \"kernal\"; did you mean \"kernel\"? \
-                 (valid keys: about, workload, targets, machine, kernel, params)",
+                 (valid keys: about, workload, targets, machine, kernel, state, params)",
             ),
             (
                 "fault-storm",
                 "fault-strom",
                 "2: workload: unknown workload \"fault-strom\"; did you mean \"fault-storm\"? \
-                 (valid workloads: fault-storm, fork-storm)",
+                 (valid workloads: fault-storm, page-fault2, page-fault3, fork-storm, thpscale, thpcompact, aged-fault, \
+                 small-files)",
             ),
             (
                 "\"vm\"",

@@ -17,6 +17,7 @@ mod seed;
 pub mod show;
 pub mod simulated;
 pub mod source;
+pub mod state;
 pub mod variant;
 
 /// Every workload there is, with its parameters.

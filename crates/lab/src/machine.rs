@@ -39,6 +39,8 @@ pub struct Machine {
     pub measured: Vec<Measured>,
     /// Kernel modules that a guest of this shape needs.
     pub modules: Vec<String>,
+    /// Swap that a guest of this shape gets for workloads that fill memory; none if 0.
+    pub swap: Bytes,
     /// Release of the kernel that it was imported from.
     pub kernel: Option<String>,
 }

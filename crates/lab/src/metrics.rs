@@ -2,13 +2,14 @@
 
 use report::{Better, Metric};
 use units::Picos;
-use workloads::{Iteration, Outcome, TaskOutcome, Workload, fork_storm::Phase};
+use workloads::{Block, Iteration, Outcome, TaskOutcome, Workload, fork_storm::Phase};
 
 /// The metrics of one cell, in the order in which tables show them.
 pub(crate) fn of(workload: &Workload, outcome: &Outcome) -> Vec<Metric> {
     match workload {
         Workload::FaultStorm(_) => fault_storm(outcome),
         Workload::ForkStorm(_) => fork_storm(outcome),
+        Workload::Thpscale(_) | Workload::AgedFault(_) | Workload::SmallFiles(_) => blocks(outcome),
     }
 }
 
@@ -42,13 +43,41 @@ fn fork_storm(outcome: &Outcome) -> Vec<Metric> {
     ]
 }
 
+/// What mmtests reports of thpscale: the time of a block by what its fault brought, and how many were huge.
+fn blocks(outcome: &Outcome) -> Vec<Metric> {
+    let blocks: Vec<Block> = outcome.tasks.iter().flat_map(|task| task.blocks.iter().copied()).collect();
+    let micros = |time: Picos| time.0 as f64 / 1e6;
+    let latency = |class: &str, of: fn(&Block) -> bool| {
+        let samples = blocks.iter().filter(|block| of(block)).map(|block| micros(block.latency)).collect();
+        classed("fault_latency_us", class, "us", Better::Lower, samples)
+    };
+    let init = |class: &str, of: fn(&TaskOutcome) -> Option<Picos>| {
+        let samples = outcome.tasks.iter().filter_map(of).map(micros).collect();
+        classed("init_latency_us", class, "us", Better::Lower, samples)
+    };
+    let huge = blocks.iter().filter(|block| block.huge).count() as f64;
+    let share = (!blocks.is_empty()).then(|| 100.0 * huge / blocks.len() as f64);
+    vec![
+        latency("fault-base", |block| !block.huge),
+        latency("fault-huge", |block| block.huge),
+        latency("fault-both", |_| true),
+        classed("thp_success_pct", "huge", "pct", Better::Higher, share.into_iter().collect()),
+        init("anoninit", |task| task.anoninit),
+        init("fileinit", |task| task.fileinit),
+    ]
+}
+
 /// Time per fault.
 fn latency_ns(iteration: &Iteration) -> f64 {
     iteration.faulting.0 as f64 / 1e3 / iteration.faults as f64
 }
 
 fn metric(name: &str, unit: &str, better: Better, samples: Vec<f64>) -> Metric {
-    Metric { name: name.to_owned(), unit: unit.to_owned(), better, samples }
+    Metric { name: name.to_owned(), class: None, unit: unit.to_owned(), better, samples }
+}
+
+fn classed(name: &str, class: &str, unit: &str, better: Better, samples: Vec<f64>) -> Metric {
+    Metric { class: Some(class.to_owned()), ..metric(name, unit, better, samples) }
 }
 
 /// The mean of rates over tasks: what one task of a set of equals would show. (The rates themselves are in `detail`.)

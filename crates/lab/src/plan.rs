@@ -5,18 +5,20 @@ mod session;
 
 use std::path::PathBuf;
 
-use linux::{kernel_image::KernelImage, qemu::Accelerator};
+use linux::{disk::Disk, kernel_image::KernelImage, qemu::Accelerator};
 use mm::variant::Named;
 use report::{Column, Key, Skipped, Target};
 use serde::{Deserialize, Serialize};
-use units::Bytes;
+use units::{Bytes, BytesPerSecond};
+use workloads::Workload;
 
 pub use self::grid::task_counts;
 use crate::{
-    experiment::Experiment,
+    experiment::{Experiment, FRESH, KERNEL},
     machine::Machine,
     prices, provenance,
     source::{SourceError, unknown},
+    state::StateFile,
     variant::Recorded,
 };
 
@@ -37,8 +39,12 @@ pub struct Request {
     pub sets: Vec<String>,
     /// How often everything is repeated, with seeds 1 to this.
     pub seeds: u64,
+    /// Whether a workload may drop the caches of this machine. In guests it always may.
+    pub drop_caches: bool,
     /// How much memory a workload may map on this machine; a quarter of MemAvailable when not given.
     pub memory: Option<Bytes>,
+    /// Where memory stands when a simulated workload starts, instead of what the experiment says.
+    pub state: Option<String>,
     /// What runs a guest's instructions.
     pub accelerator: AcceleratorChoice,
     /// Seconds that one cell may take.
@@ -88,6 +94,8 @@ pub struct Plan {
     pub workers: usize,
     /// Write the trace events of simulated cells beside the result.
     pub trace: bool,
+    /// Whether a workload may drop the caches of this machine.
+    pub drop_caches: bool,
 }
 
 /// All cells on one kernel and machine.
@@ -107,6 +115,7 @@ pub struct Session {
 
 /// Where a session runs.
 #[derive(Debug)]
+#[expect(clippy::large_enum_variant, reason = "a run has a few of them")]
 pub enum Place {
     /// On the kernel of this machine.
     Host,
@@ -116,6 +125,8 @@ pub enum Place {
         image: KernelImage,
         /// What runs its instructions.
         accelerator: Accelerator,
+        /// Every frame is recorded before each cell.
+        frames: bool,
     },
     /// In the simulator.
     Sim {
@@ -125,7 +136,33 @@ pub enum Place {
         chosen_for: Option<String>,
         /// The real session whose twin it is: on the same machine, as that kernel found it.
         twin_of: Option<Column>,
+        /// Where memory stands at the start.
+        start: Start,
     },
+}
+
+/// Where memory stands when a simulated workload starts.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum Start {
+    /// All of it is free.
+    #[default]
+    Fresh,
+    /// As the real session's kernel had it before the same cell.
+    Kernel,
+    /// As a state file says.
+    File(StateFile),
+}
+
+impl Start {
+    /// What cells call it.
+    pub fn name(&self) -> String {
+        match self {
+            Self::Fresh => FRESH.to_owned(),
+            Self::Kernel => KERNEL.to_owned(),
+            Self::File(file) => file.path.file_stem().unwrap_or_default().to_string_lossy().into_owned(),
+        }
+    }
 }
 
 impl Session {
@@ -138,16 +175,58 @@ impl Session {
         }
     }
 
+    /// What workloads take for the memory of the machine, before it is there to be asked.
+    pub fn memory(&self) -> Bytes {
+        match self.place {
+            Place::Host => self.cap,
+            Place::Vm { .. } | Place::Sim { .. } => self.machine.memory(),
+        }
+    }
+
+    /// The largest that any cell's files become.
+    pub fn files(&self) -> Bytes {
+        let files = self.keys.iter().map(|key| workload(key).files(self.memory()));
+        files.max().unwrap_or_default()
+    }
+
+    /// Whether its workload means to fill memory.
+    pub fn presses(&self) -> bool {
+        self.keys.iter().any(|key| workload(key).presses())
+    }
+
+    /// The disk of a guest that needs one.
+    pub fn disk(&self) -> Option<Disk> {
+        let Place::Vm { accelerator, .. } = self.place else { return None };
+        let swap = if self.presses() { self.machine.swap } else { Bytes(0) };
+        (self.files() > Bytes(0)).then(|| Disk::new(self.files(), swap, accelerator))
+    }
+
     fn simulated(&self) -> Option<Simulated> {
-        let Place::Sim { variant, chosen_for, twin_of } = &self.place else { return None };
+        let Place::Sim { variant, chosen_for, twin_of, start } = &self.place else { return None };
         Some(Simulated {
             column: Column { target: Target::Sim, kernel: self.kernel.clone(), machine: self.machine.name.clone() },
             variant: Recorded::of(variant),
             chosen_for: chosen_for.clone(),
             twin_of: twin_of.clone(),
+            start: start.clone(),
             prices: prices::all(&self.machine.prices),
+            shared_core: (!self.machine.threads.is_empty())
+                .then(|| prices::shared_core(self.machine.shared_core.as_ref()).clone()),
+            bandwidth: self.machine.nodes.iter().map(|node| node.bandwidth).collect(),
         })
     }
+}
+
+impl Place {
+    /// On this kernel.
+    pub fn is_host(&self) -> bool {
+        matches!(self, Self::Host)
+    }
+}
+
+/// The workload of a planned cell.
+fn workload(key: &Key) -> Workload {
+    crate::cell::parse(key).expect("it was parsed when the grid was laid")
 }
 
 /// What a result directory says about the run it holds, so that a resumed run is the same run.
@@ -175,8 +254,15 @@ pub struct Simulated {
     pub chosen_for: Option<String>,
     /// The real column whose twin it is.
     pub twin_of: Option<Column>,
+    /// Where memory stood at the start.
+    #[serde(default)]
+    pub start: Start,
     /// What primitive operations take.
     pub prices: Vec<prices::Used>,
+    /// What sharing a core means, where CPUs do.
+    pub shared_core: Option<prices::SharedCore>,
+    /// What the memory of each node gives to all CPUs together, where that is limited.
+    pub bandwidth: Vec<Option<BytesPerSecond>>,
 }
 
 impl Plan {
@@ -192,7 +278,8 @@ impl Plan {
         }
         let workers = request.workers.unwrap_or_else(|| linux::host::usable_cpus().len());
         let (timeout_s, trace) = (request.timeout_s, request.trace);
-        Ok(Self { experiment, settings, sessions, skipped, timeout_s, workers, trace })
+        let drop_caches = request.drop_caches;
+        Ok(Self { experiment, settings, sessions, skipped, timeout_s, workers, trace, drop_caches })
     }
 
     /// The number of cells.
@@ -206,7 +293,10 @@ impl Plan {
         let machine = |session: &Session| match &session.place {
             Place::Host | Place::Sim { twin_of: Some(_), .. } => (String::new(), session.target().to_string()),
             Place::Sim { twin_of: None, .. } => (session.machine.to_toml(), "sim".to_owned()),
-            Place::Vm { accelerator, .. } => (session.machine.to_toml(), accelerator.name()),
+            Place::Vm { accelerator, frames, .. } => {
+                let recorded = if *frames { ", frames recorded" } else { "" };
+                (session.machine.to_toml(), accelerator.name() + recorded)
+            }
         };
         Identity {
             program: provenance::PROGRAM_HASH.to_owned(),

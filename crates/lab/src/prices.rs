@@ -28,7 +28,7 @@ pub struct Price {
 }
 
 /// What the work of a CPU takes while the other hardware threads of its core are busy.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct SharedCore {
     /// Percent of the time that it takes alone.
     pub percent: u32,

@@ -1,6 +1,8 @@
 //! Carrying out a plan: cell by cell into a result directory, on this kernel and in guests.
 
 mod at_once;
+mod boot;
+mod states;
 
 use std::{
     collections::BTreeSet,
@@ -11,8 +13,9 @@ use std::{
 };
 
 use linux::{
+    file::Ground,
     guard::Guard,
-    guest::{Fault, GuestRecord, Plan as GuestPlan, PlannedNode},
+    guest::GuestRecord,
     kernel_image::KernelImage,
     kvm::{self, NoKvm},
     procfs::{Capture, Snapshot},
@@ -22,28 +25,32 @@ use linux::{
 };
 use mm::variant::Named;
 use report::{Column, Key, Record, Run, SCHEMA, Skipped, Store, StoreError, System};
+use units::Bytes;
 
-use self::at_once::{News, in_order};
+use self::{
+    at_once::{News, in_order},
+    boot::{boots, guest_plan, settings_of},
+};
 use crate::{
     cell::{Order, Simulated},
     import::import,
     machine::Machine,
-    plan::{Identity, Place, Plan, Request, Session, UsageError},
-    provenance, seed,
+    plan::{Identity, Place, Plan, Request, Session, Start, UsageError},
+    provenance,
     simulated::with_settings,
     variant::Recorded,
 };
 
 /// The file of a result directory that says what run it holds.
 pub const IDENTITY_FILE: &str = "run.json";
+/// The directory of one cell's files.
+const CELL: &str = "cell";
 /// In the captures of a simulated system: the machine file that it was made from.
 const SIMULATED_MACHINE: &str = "machine";
 /// Where results go when the user does not say.
 const RESULTS: &str = "results";
 /// A guest that has not come to its first operation by then never will, even on a busy machine.
 const BOOT_TIMEOUT_S: u64 = 180;
-/// For tests: a fault that guests shall have (`panic`, `hang`, `exit`, `oom`).
-const INJECT: &str = "PAGELAB_INJECT";
 
 /// Why a run ended before its end.
 #[derive(Debug, thiserror::Error)]
@@ -89,9 +96,15 @@ pub fn run(request: &Request, stop: &AtomicBool, progress: &mut dyn Progress) ->
         progress.note(&format!("resuming {}: {} of {} cells are there", directory.display(), done.len(), plan.cells()));
     }
     let finished = done.len();
-    let mut runner = Runner { plan: &plan, store, done, finished, failures: Vec::new(), stop, progress };
+    let (failures, unable) = (Vec::new(), Vec::new());
+    let mut runner =
+        Runner { plan: &plan, store, done, measured: finished, finished, failures, unable, stop, progress };
     let outcome = plan.sessions.iter().try_for_each(|session| runner.session(session));
-    let Runner { failures, done, .. } = runner;
+    let Runner { failures, done, measured, unable, .. } = runner;
+    if outcome.is_ok() && measured == 0 && failures.is_empty() {
+        discard(&directory);
+        return Err(RunError::Usage(UsageError(format!("nothing can run here: {}", unable.join("; ")))));
+    }
     if outcome.is_err() && done.is_empty() {
         discard(&directory);
     }
@@ -110,6 +123,7 @@ fn discard(directory: &Path) {
     for file in [report::RESULT_FILE, IDENTITY_FILE] {
         let _ = std::fs::remove_file(directory.join(file));
     }
+    states::discard(directory);
     let _ = std::fs::remove_dir(directory);
     if directory.parent() == Some(Path::new(RESULTS)) {
         let _ = std::fs::remove_dir(RESULTS);
@@ -154,13 +168,22 @@ fn open(directory: &Path, plan: &Plan) -> Result<(Store, Vec<Key>), UsageError> 
     }
     if directory.join(report::RESULT_FILE).exists() {
         let (store, contents) = Store::open(directory).map_err(usage)?;
-        return Ok((store, report::cells(contents.records).into_iter().map(|cell| cell.key).collect()));
+        return Ok((store, contents.records.iter().filter_map(key_of).cloned().collect()));
     }
     let mut store = Store::create(directory).map_err(usage)?;
     for skipped in &plan.skipped {
         store.append(&Record::Skipped(skipped.clone())).map_err(usage)?;
     }
     Ok((store, Vec::new()))
+}
+
+/// The cell that a record is about: it is done, or its target cannot do it.
+fn key_of(record: &Record) -> Option<&Key> {
+    match record {
+        Record::Cell(cell) => Some(&cell.key),
+        Record::Skipped(skipped) => skipped.key.as_ref(),
+        Record::System(_) => None,
+    }
 }
 
 /// What the result in `directory` is the result of.
@@ -225,7 +248,11 @@ struct Runner<'a> {
     store: Store,
     done: BTreeSet<Key>,
     finished: usize,
+    /// Cells that have a result.
+    measured: usize,
     failures: Vec<String>,
+    /// Why others have none: their targets lack something.
+    unable: Vec<String>,
     stop: &'a AtomicBool,
     progress: &'a mut dyn Progress,
 }
@@ -238,10 +265,16 @@ impl Runner<'_> {
         }
         match &session.place {
             Place::Host => self.host(session, &missing),
-            Place::Sim { variant, twin_of, .. } => self.sim(session, variant, twin_of.as_ref(), &missing),
-            Place::Vm { image, accelerator } => {
-                let seeds: BTreeSet<u64> = missing.iter().map(|key| key.seed).collect();
-                seeds.into_iter().try_for_each(|seed| self.vm(session, image, *accelerator, seed))
+            Place::Sim { variant, twin_of, start, .. } => {
+                let missing = states::available(&self.directory(), start, twin_of.as_ref(), missing);
+                self.sim(session, variant, (twin_of.as_ref(), start), &missing)
+            }
+            Place::Vm { image, accelerator, .. } => {
+                let replayable = matches!(accelerator, Accelerator::Replayable { .. });
+                for keys in boots(session, replayable, &self.done) {
+                    self.vm(session, image, *accelerator, &keys)?;
+                }
+                Ok(())
             }
         }
     }
@@ -253,11 +286,18 @@ impl Runner<'_> {
 
     /// Stores a cell and counts it. One that is there already (a replayed boot repeats all of its cells) stays as it is.
     fn keep(&mut self, record: &Record) -> Result<(), Stopped> {
-        if let Record::Cell(cell) = record {
-            if !self.done.insert(cell.key.clone()) {
+        if let Some(key) = key_of(record) {
+            if !self.done.insert(key.clone()) {
                 return Ok(());
             }
             self.finished += 1;
+        }
+        match record {
+            Record::Cell(_) => self.measured += 1,
+            Record::Skipped(skipped) => {
+                self.unable.push(format!("{} {}: {}", skipped.target, skipped.what, skipped.reason));
+            }
+            Record::System(_) => {}
         }
         self.store.append(record)?;
         Ok(())
@@ -276,10 +316,26 @@ impl Runner<'_> {
         // After the settings: the zones that are shown are those that the cells ran on.
         let capture = Capture::live().map_err(|error| Stopped::Failed(error.to_string()))?;
         self.keep(&Record::System(system(session, None, capture_json([("live", &capture)]))))?;
-        let order =
-            |key: &Key| Order { key: key.clone(), cap: session.cap, idle_window: true, simulated: None, trace: None };
+        let files = session.files();
+        let place = (files > Bytes(0)).then(scratch).transpose();
+        let (files_guard, directory) =
+            place.map_err(|error| Stopped::Failed(format!("scratch directory: {error}")))?.unzip();
+        let ground = Ground {
+            directory: directory.map(|directory| directory.join(CELL)),
+            room: files,
+            memory: Some(session.memory()),
+            drops_caches: self.plan.drop_caches,
+        };
+        let order = |key: &Key| Order {
+            key: key.clone(),
+            cap: session.cap,
+            ground: ground.clone(),
+            idle_window: true,
+            simulated: None,
+            trace: None,
+        };
         self.workers(session, missing, order)?;
-        guard.map_or(Ok(()), |guard| guard.finish().map_err(Stopped::Failed))
+        [files_guard, guard].into_iter().flatten().try_for_each(Guard::finish).map_err(Stopped::Failed)
     }
 
     /// Each cell in a worker of its own, on the machine that the real session before it found, or on that of its file.
@@ -287,7 +343,7 @@ impl Runner<'_> {
         &mut self,
         session: &Session,
         variant: &Named,
-        twin_of: Option<&Column>,
+        (twin_of, start): (Option<&Column>, &Start),
         missing: &[Key],
     ) -> Result<(), Stopped> {
         let machine = match twin_of {
@@ -302,14 +358,20 @@ impl Runner<'_> {
         let machine = with_settings(machine, &self.plan.settings).to_toml();
         // What was simulated, whole: a twin's machine is nowhere else, as it was found during this run.
         self.keep(&Record::System(system(session, None, serde_json::json!({ SIMULATED_MACHINE: machine }))))?;
-        let simulated = Some(Simulated { machine, variant: Recorded::of(variant) });
-        let directory = self.plan.trace.then(|| self.directory());
+        let directory = self.directory();
+        let simulated = |key: &Key| Simulated {
+            machine: machine.clone(),
+            variant: Recorded::of(variant),
+            state: states::file(&directory, start, twin_of, key),
+        };
+        let traces = self.plan.trace.then_some(&directory);
         let order = |key: &Key| Order {
             key: key.clone(),
             cap: session.cap,
+            ground: Ground::default(),
             idle_window: false,
-            simulated: simulated.clone(),
-            trace: directory.as_deref().map(|directory| directory.join(trace_name(key))),
+            simulated: Some(simulated(key)),
+            trace: traces.map(|directory| directory.join(states::trace_name(key))),
         };
         self.workers(session, missing, order)
     }
@@ -385,24 +447,24 @@ impl Runner<'_> {
         Ok(Some(import(&snapshot, &real.machine)))
     }
 
-    /// One boot: all cells of one seed.
+    /// One boot: these cells, one after the other.
     fn vm(
         &mut self,
         session: &Session,
         image: &KernelImage,
         accelerator: Accelerator,
-        seed: u64,
+        keys: &[Key],
     ) -> Result<(), Stopped> {
-        let replayable = matches!(accelerator, Accelerator::Replayable { .. });
-        // A replayable boot is one thing: a part of it would not be the same run.
-        let wanted = |key: &&Key| key.seed == seed && (replayable || !self.done.contains(*key));
-        let keys: Vec<Key> = session.keys.iter().filter(wanted).cloned().collect();
-        let plan = guest_plan(session, &self.plan.settings, &keys).map_err(Stopped::Failed)?;
+        let plan = guest_plan(session, &self.plan.settings, keys).map_err(Stopped::Failed)?;
+        let drivers = plan.disk.map(linux::disk::Disk::modules).unwrap_or_default();
+        let drivers =
+            linux::module::those_there(image, &drivers).map_err(|error| Stopped::Failed(error.to_string()))?;
+        let modules = [session.machine.modules.clone(), drivers].concat();
         let guest = Guest {
             kernel: image,
             accelerator,
             distances: session.machine.nodes.iter().map(|node| node.distance.clone()).collect(),
-            modules: &session.machine.modules,
+            modules: &modules,
             plan: &plan,
             boot_timeout_s: BOOT_TIMEOUT_S.min(self.plan.timeout_s),
             job_timeout_s: self.plan.timeout_s,
@@ -417,8 +479,12 @@ impl Runner<'_> {
         let boot = qemu::boot(&guest, &scratch, stop, |record| match record {
             GuestRecord::Capture { phase, files } => captures.push((phase, files)),
             GuestRecord::FirstOperation => self.step(session, &keys[0].case),
+            GuestRecord::Frames { index, recorded } => {
+                let kept = states::keep(&self.directory(), &keys[index.min(keys.len() - 1)], &captures, recorded);
+                broken = std::mem::replace(&mut broken, Ok(())).and(kept.map_err(Stopped::Failed));
+            }
             GuestRecord::Job { index, outcome } => {
-                broken = std::mem::replace(&mut broken, Ok(())).and(self.guest_cell(session, &keys, index, outcome));
+                broken = std::mem::replace(&mut broken, Ok(())).and(self.guest_cell(session, keys, index, outcome));
             }
             GuestRecord::Exit { .. } => {}
         });
@@ -477,33 +543,6 @@ impl Runner<'_> {
     }
 }
 
-/// The file of a cell's trace events.
-fn trace_name(key: &Key) -> String {
-    format!("trace-{}-{}-{}-{}.txt", key.machine, key.kernel, key.case, key.seed)
-}
-
-fn guest_plan(session: &Session, settings: &[(String, String)], keys: &[Key]) -> Result<GuestPlan, String> {
-    let planned = |node: &crate::machine::Node| PlannedNode { memory: node.memory, cpus: node.cpus.clone() };
-    let order = |key: &Key| {
-        let order = Order { key: key.clone(), cap: session.cap, idle_window: false, simulated: None, trace: None };
-        serde_json::to_value(order).expect("an order serialises")
-    };
-    let inject = match std::env::var(INJECT) {
-        Ok(fault) => Some(
-            serde_json::from_value::<Fault>(serde_json::Value::String(fault))
-                .map_err(|error| format!("{INJECT}: {error}"))?,
-        ),
-        Err(_) => None,
-    };
-    Ok(GuestPlan {
-        nodes: session.machine.nodes.iter().map(planned).collect(),
-        settings: [session.machine.settings.clone(), settings.to_vec()].concat(),
-        held: seed::held(keys.first().map_or(1, |key| key.seed)),
-        jobs: keys.iter().map(order).collect(),
-        inject,
-    })
-}
-
 fn capture_json<'a>(captures: impl IntoIterator<Item = (&'a str, &'a Capture)>) -> serde_json::Value {
     let files = |(phase, files): (&str, &Capture)| {
         (phase.to_owned(), serde_json::to_value(files).expect("a capture serialises"))
@@ -514,8 +553,15 @@ fn capture_json<'a>(captures: impl IntoIterator<Item = (&'a str, &'a Capture)>) 
 /// `boot`: of a guest, what ran its instructions, and how its boot went if it ended well.
 fn system(session: &Session, boot: Option<(Accelerator, Option<&Boot>)>, captures: serde_json::Value) -> System {
     let mut notes = Vec::new();
+    if session.place.is_host() && session.files() > Bytes(0) && linux::file::is_memory(&std::env::temp_dir()) {
+        notes.push("files are memory too (tmpfs; TMPDIR chooses the place)".to_owned());
+    }
+    notes.extend(session.disk().map(|disk| format!("ext4 of {}, swap of {}", disk.size, disk.swap)));
     if boot.is_some() && !session.machine.threads.is_empty() {
         notes.push("hardware threads of the machine file are not given to the guest".to_owned());
+    }
+    if matches!(session.place, Place::Vm { frames: true, .. }) {
+        notes.push("frames before each cell are in states/".to_owned());
     }
     if let Some((Accelerator::Replayable { .. }, Some(boot))) = boot {
         notes.push(format!("stream of {} bytes, blake3 {}", boot.stream.len(), blake3::hash(&boot.stream).to_hex()));
@@ -539,11 +585,6 @@ fn system(session: &Session, boot: Option<(Accelerator, Option<&Boot>)>, capture
             max_rss_kib: linux::host::max_rss_kib(),
         },
     }
-}
-
-fn settings_of(key: &Key) -> std::collections::BTreeMap<String, String> {
-    let settings = key.params.iter().filter(|(name, _)| crate::plan::is_setting(name));
-    settings.map(|(name, value)| (name.clone(), value.clone())).collect()
 }
 
 /// What was left out, for the end of a report.

@@ -13,14 +13,17 @@ use serde::Serialize;
 
 use self::zones::ZoneTables;
 use crate::{
+    cell::STATE,
     experiment::Experiment,
-    plan::{Simulated, UsageError},
+    plan::{Simulated, Start, UsageError},
     prices, provenance,
     run::{self, IDENTITY_FILE, read_identity},
 };
 
 /// A counter is shown when it moved at least this often in some case: less is within what reading counters costs.
 const COUNTER_THRESHOLD: u64 = 400;
+/// The same of workloads that fill memory, whose stalls, compactions and splits are few and none of them ours.
+const PRESSED_THRESHOLD: u64 = 20;
 /// Skipped measurements named one by one; the rest is counted.
 const NAMED_SKIPS: usize = 4;
 
@@ -95,6 +98,7 @@ fn read(directory: &Path) -> Result<Shown, UsageError> {
     let contents = Store::read(directory).map_err(|error| UsageError(error.to_string()))?;
     let place: BTreeMap<_, _> = identity.keys.iter().zip(0..).collect();
     let skipped = run::skips(&contents.records);
+    let unable = skipped.iter().filter(|skipped| skipped.key.is_some()).count();
     let mut systems: Vec<System> = Vec::new();
     let mut boots = Vec::new();
     for record in &contents.records {
@@ -109,12 +113,14 @@ fn read(directory: &Path) -> Result<Shown, UsageError> {
     }
     let mut cells = report::cells(contents.records);
     cells.sort_by_key(|cell| place.get(&cell.key).copied());
-    let report = Report::new(&cells, COUNTER_THRESHOLD);
+    let presses = |cell: &Cell| crate::cell::parse(&cell.key).is_ok_and(|workload| workload.presses());
+    let threshold = if cells.iter().any(presses) { PRESSED_THRESHOLD } else { COUNTER_THRESHOLD };
+    let report = Report::new(&cells, threshold);
     let zones = systems.iter().map(ZoneTables::of).collect();
     let experiment = identity.keys.first().map_or_else(String::new, |key| key.experiment.clone());
     Ok(Shown {
         experiment,
-        missing: identity.keys.len().saturating_sub(cells.len()),
+        missing: identity.keys.len().saturating_sub(cells.len() + unable),
         cells,
         systems,
         boots,
@@ -159,6 +165,7 @@ fn head(shown: &Shown) -> String {
     }
     for column in &shown.simulated {
         text += &simulated(column);
+        text += &state_notes(shown, column);
     }
     if shown.systems.iter().any(|system| system.target == Target::Vm) {
         text +=
@@ -176,8 +183,31 @@ fn simulated(what: &Simulated) -> String {
     words.extend(what.chosen_for.as_ref().map(|release| format!("the newest rules not newer than {release}")));
     words.push(what.variant.difference.clone());
     let prices = prices::summary(&what.prices);
-    let worth = format!("memory all free at the start; {prices}: counters are predictions, times are not yet");
+    let start = match &what.start {
+        Start::Fresh => "memory all free at the start".to_owned(),
+        Start::Kernel => "memory at the start as the kernel had it before the same cell".to_owned(),
+        Start::File(file) => {
+            format!("memory at the start as in {} (state {})", file.path.display(), short(&file.hash))
+        }
+    };
+    let worth = format!("{start}; {prices}: counters are predictions, times are not yet");
     format!("{}\n     {worth}\n", words.join(", "))
+}
+
+/// Digits of a hash that a reader sees.
+fn short(hash: &str) -> &str {
+    hash.get(..12).unwrap_or(hash)
+}
+
+/// What was drawn of the states that the cells of a column started from: of the first, as the others differ by numbers.
+fn state_notes(shown: &Shown, what: &Simulated) -> String {
+    let states = shown.cells.iter().filter(|cell| cell.key.column() == what.column);
+    let mut states = states.filter_map(|cell| Some((&cell.key.case, cell.measured.detail.get(STATE)?)));
+    let Some((case, state)) = states.next() else { return String::new() };
+    let notes = state["notes"].as_array().into_iter().flatten().filter_map(|note| note.as_str());
+    let hash = short(state["hash"].as_str().unwrap_or("?"));
+    let lines: Vec<String> = notes.map(|note| format!("       {note}\n")).collect();
+    format!("     state {hash} of {case}, as an example of {}:\n{}", states.count() + 1, lines.concat())
 }
 
 /// How long the boots took, where there were any.

@@ -1,7 +1,7 @@
 //! A machine file as the simulator's machine: where its memory lies, and the settings that shape its zones.
 
 use mm::{MachineSpec, MachineView, NodeSpec, Settings, Variant, ZoneKind, ZoneSpec, thp::ThpEnabled};
-use units::{Bytes, Order, Pfn};
+use units::{Bytes, CpuId, Order, Pfn};
 
 use crate::{
     layout,
@@ -110,12 +110,23 @@ pub fn config(machine: &Machine, variant: &Variant, cap: Bytes, seed: u64) -> Re
         thp_enabled,
         use_zero_page,
         prices,
+        cores: cores(machine),
+        shared_core: prices::shared_core(machine.shared_core.as_ref()).percent,
         bandwidth: machine.nodes.iter().filter_map(|node| Some((node.id, node.bandwidth?))).collect(),
         cpus,
+        quantum: sim::QUANTUM,
         cap,
         seed,
         held: seed::held(seed),
     })
+}
+
+/// The hardware threads of each core, by the numbers that the simulator gives to CPUs: in their order.
+fn cores(machine: &Machine) -> Vec<Vec<CpuId>> {
+    let cpus = machine.cpus();
+    let place = |cpu: &CpuId| cpus.iter().position(|other| other == cpu).expect("a core has CPUs of the machine");
+    let id = |cpu: &CpuId| CpuId(u32::try_from(place(cpu)).expect("fewer than 2^32 CPUs"));
+    machine.threads.iter().map(|core| core.iter().map(id).collect()).collect()
 }
 
 fn zone(facts: &ZoneFacts) -> Result<ZoneSpec, String> {

@@ -115,7 +115,7 @@ mod tests {
     use crate::host::usable_cpus;
 
     fn os() -> Linux {
-        Linux::new(usable_cpus(), Bytes::mib(8))
+        Linux::new(usable_cpus(), Bytes::mib(8), crate::file::Ground::default())
     }
 
     #[test]

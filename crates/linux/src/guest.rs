@@ -23,9 +23,11 @@ use serde::{Deserialize, Serialize};
 use units::{Bytes, CpuId, Frames, NodeId};
 
 use crate::{
+    disk::{self, Disk},
+    frame_map::{Recorded, Recorder},
     memory,
     procfs::{Capture, Snapshot},
-    setting, worker,
+    setting, tracing, worker,
 };
 
 /// Where the plan lies in the guest.
@@ -44,8 +46,13 @@ pub struct Plan {
     pub settings: Vec<(String, String)>,
     /// Frames that init takes before the first job and keeps: another layout of free memory.
     pub held: Frames,
+    /// Its disk and swap, if it has any.
+    pub disk: Option<Disk>,
     /// Orders for workers, opaque to this crate.
     pub jobs: Vec<serde_json::Value>,
+    /// Record every frame before each job.
+    #[serde(default)]
+    pub frames: bool,
     /// A fault to inject before the first job, for tests.
     pub inject: Option<Fault>,
 }
@@ -102,6 +109,13 @@ pub enum GuestRecord {
     },
     /// The first job starts now.
     FirstOperation,
+    /// Every frame as it was just before a job, which comes next.
+    Frames {
+        /// Which job of the plan.
+        index: usize,
+        /// The frames.
+        recorded: Recorded,
+    },
     /// A worker's line, or why there is none.
     Job {
         /// Which job of the plan.
@@ -189,6 +203,11 @@ fn work(port: &mut Port) -> Result<(), Problem> {
     let plan: Plan = serde_json::from_slice(&plan).map_err(|error| format!("{PLAN_PATH}: {error}"))?;
     let booted = Capture::live().map_err(|error| error.to_string())?;
     load_modules()?;
+    if let Some(disk) = plan.disk {
+        disk::attach(disk)?;
+        // A kernel without histograms counts without them; results say so.
+        let _ = tracing::start();
+    }
     for (name, value) in setting::in_order(&plan.settings) {
         setting::write(&name, &value).map_err(|error| Problem::Refused(error.to_string()))?;
     }
@@ -211,8 +230,14 @@ fn work(port: &mut Port) -> Result<(), Problem> {
     port.send(&GuestRecord::FirstOperation)?;
     // The port empties in the background; the first job must not share the machine with it.
     port.drain()?;
+    let mut recorder = if plan.frames { Some(Recorder::open().map_err(|error| error.to_string())?) } else { None };
     for (index, job) in plan.jobs.iter().enumerate() {
+        let stood_still = recorder.as_mut().map(Recorder::record).transpose().map_err(|error| error.to_string())?;
         let outcome = run_job(job);
+        // Only now: what is said takes memory.
+        if let (Some(recorder), Some(stood_still)) = (&recorder, stood_still) {
+            port.send(&GuestRecord::Frames { index, recorded: recorder.recorded(stood_still) })?;
+        }
         port.send(&GuestRecord::Job { index, outcome })?;
         port.drain()?;
     }

@@ -15,10 +15,16 @@ use nix::{
     time::{ClockId, clock_gettime},
     unistd::Pid,
 };
-use os::{Advice, Barrier, Died, MapSpec, Os, Placement, Rusage, VmRange, VmStat, Wire};
+use os::{Advice, Barrier, Died, File, MapSpec, Os, Placement, Rusage, VmRange, VmStat, Wire};
 use units::{Bytes, CpuId, Errno, Picos, Time};
 
-use crate::{barrier::SharedBarrier, fork, memory, process, procfs};
+use crate::{
+    barrier::SharedBarrier,
+    file::{Files, Ground},
+    fork,
+    memory::{self, FileMapping},
+    process, procfs, tracing,
+};
 
 /// A handle on the Linux kernel that this program runs on.
 #[derive(Clone, Debug)]
@@ -35,6 +41,8 @@ pub(crate) struct Shared {
     pub(crate) cpus: Vec<CpuId>,
     /// Bytes that this process may still map.
     pub(crate) left: AtomicU64,
+    /// What it stands on: directory, memory, what it may do to others.
+    pub(crate) files: Files,
     /// Tasks of this process that have not ended.
     pub(crate) tasks: AtomicU32,
     /// Barriers that somebody here made or used.
@@ -43,16 +51,17 @@ pub(crate) struct Shared {
 
 impl Linux {
     /// A handle for a new run on `cpus` (in the order in which tasks are spread over them) that maps at most `cap` bytes.
-    pub fn new(cpus: Vec<CpuId>, cap: Bytes) -> Self {
-        Self::resume(monotonic_ns(), cpus, cap)
+    pub fn new(cpus: Vec<CpuId>, cap: Bytes, ground: Ground) -> Self {
+        Self::resume(monotonic_ns(), cpus, cap, ground)
     }
 
     /// A handle for a process of a run that started elsewhere at `epoch_ns`.
-    pub(crate) fn resume(epoch_ns: u64, cpus: Vec<CpuId>, cap: Bytes) -> Self {
+    pub(crate) fn resume(epoch_ns: u64, cpus: Vec<CpuId>, cap: Bytes, ground: Ground) -> Self {
         assert!(!cpus.is_empty(), "a run needs at least one CPU");
         let left = AtomicU64::new(cap.0);
         let tasks = AtomicU32::new(1);
-        Self { shared: Arc::new(Shared { epoch_ns, cpus, left, tasks, barriers: Mutex::default() }) }
+        let files = Files::new(ground);
+        Self { shared: Arc::new(Shared { epoch_ns, cpus, left, files, tasks, barriers: Mutex::default() }) }
     }
 
     pub(crate) fn barrier_of(&self, handle: Barrier) -> Result<Arc<SharedBarrier>, Errno> {
@@ -192,24 +201,41 @@ impl Os for Linux {
         u32::try_from(self.shared.cpus.len()).expect("fewer than 2^32 CPUs")
     }
 
+    fn memory(&self) -> Bytes {
+        self.shared.files.memory()
+    }
+
     async fn sleep(&self, span: Picos) {
         std::thread::sleep(std::time::Duration::from_nanos(span.as_nanos()));
     }
 
     async fn mmap(&self, len: Bytes, spec: MapSpec) -> Result<VmRange, Errno> {
-        let MapSpec::Anonymous = spec;
-        let reserve = |left: u64| left.checked_sub(len.0);
+        // Pages of a shared mapping are the file's, whose size has a limit of its own.
+        let own = if spec.is_private() { len.0 } else { 0 };
+        let reserve = |left: u64| left.checked_sub(own);
         self.shared.left.fetch_update(Ordering::Relaxed, Ordering::Relaxed, reserve).map_err(|_| Errno::NOMEM)?;
-        let mapped = memory::map_anonymous(len);
-        if mapped.is_err() {
-            self.shared.left.fetch_add(len.0, Ordering::Relaxed);
+        let files = &self.shared.files;
+        let mapped = match spec {
+            MapSpec::Anonymous => memory::map_anonymous(len),
+            MapSpec::Private(part) => files.map(part, len, FileMapping::Private),
+            MapSpec::Shared(part) => files.map(part, len, FileMapping::Shared),
+            MapSpec::SharedRead(part) => files.map(part, len, FileMapping::SharedRead),
+        };
+        match mapped {
+            Ok(range) if own == 0 => files.note_shared(range),
+            Ok(_) => {}
+            Err(_) => {
+                self.shared.left.fetch_add(own, Ordering::Relaxed);
+            }
         }
         mapped
     }
 
     async fn munmap(&self, range: VmRange) -> Result<(), Errno> {
         memory::unmap(range)?;
-        self.shared.left.fetch_add(range.len.0, Ordering::Relaxed);
+        if !self.shared.files.forget_shared(range) {
+            self.shared.left.fetch_add(range.len.0, Ordering::Relaxed);
+        }
         Ok(())
     }
 
@@ -222,8 +248,49 @@ impl Os for Linux {
         Ok(())
     }
 
+    async fn fill(&self, range: VmRange) -> Result<(), Errno> {
+        memory::fill(range)
+    }
+
+    async fn load(&self, range: VmRange, stride: Bytes) -> Result<(), Errno> {
+        memory::load(range, stride);
+        Ok(())
+    }
+
     async fn mincore(&self, range: VmRange) -> Result<Vec<bool>, Errno> {
         memory::resident(range)
+    }
+
+    async fn create(&self, name: &str) -> Result<File, Errno> {
+        self.shared.files.create(name)
+    }
+
+    async fn open(&self, name: &str) -> Result<File, Errno> {
+        self.shared.files.open(name)
+    }
+
+    async fn close(&self, file: File) -> Result<(), Errno> {
+        self.shared.files.close(file)
+    }
+
+    async fn unlink(&self, name: &str) -> Result<(), Errno> {
+        self.shared.files.unlink(name)
+    }
+
+    async fn truncate(&self, file: File, len: Bytes) -> Result<(), Errno> {
+        self.shared.files.truncate(file, len)
+    }
+
+    async fn write(&self, file: File, offset: Bytes, len: Bytes) -> Result<(), Errno> {
+        self.shared.files.write(file, offset, len)
+    }
+
+    async fn fsync(&self, file: File) -> Result<(), Errno> {
+        self.shared.files.fsync(file)
+    }
+
+    async fn drop_caches(&self) -> Result<(), Errno> {
+        self.shared.files.drop_caches()
     }
 
     async fn rusage(&self) -> Result<Rusage, Errno> {
@@ -244,7 +311,9 @@ impl Os for Linux {
         // For others they stay off by some pages per CPU; events are exact either way.
         let _ = std::fs::read("/proc/sys/vm/stat_refresh");
         let text = std::fs::read_to_string("/proc/vmstat").map_err(|_| Errno::NOSYS)?;
-        procfs::vmstat::parse(&text).map(VmStat).map_err(|_| Errno::INVAL)
+        let mut counters = procfs::vmstat::parse(&text).map_err(|_| Errno::INVAL)?;
+        counters.extend(tracing::counts());
+        Ok(VmStat(counters))
     }
 
     async fn barrier(&self, parties: u32) -> Result<Barrier, Errno> {
@@ -305,7 +374,7 @@ mod tests {
 
     #[test]
     fn a_thread_that_panics_frees_those_who_wait_for_it() {
-        let os = Linux::new(usable_cpus(), Bytes::mib(1));
+        let os = Linux::new(usable_cpus(), Bytes::mib(1), Ground::default());
         let meet = block_on(os.barrier(2)).unwrap();
         let task = os.spawn(Placement::Spread(0), async move |_: Linux| panic!("on purpose"));
         assert_eq!(block_on(os.arrive(meet)), Err(Errno::CANCELED));
@@ -314,7 +383,7 @@ mod tests {
 
     #[test]
     fn the_cap_holds_and_unmapping_gives_back() {
-        let os = Linux::new(usable_cpus(), Bytes::mib(4));
+        let os = Linux::new(usable_cpus(), Bytes::mib(4), Ground::default());
         let first = block_on(os.mmap(Bytes::mib(3), MapSpec::Anonymous)).unwrap();
         assert_eq!(block_on(os.mmap(Bytes::mib(2), MapSpec::Anonymous)), Err(Errno::NOMEM));
         block_on(os.munmap(first)).unwrap();

@@ -12,6 +12,7 @@ use flate2::{Compression, write::GzEncoder};
 use object::read::elf::{ElfFile64, FileHeader, ProgramHeader};
 
 use crate::{
+    disk::IMAGE_PATH,
     guest::{MODULES_PATH, PLAN_PATH, Plan},
     kernel_image::KernelImage,
     module,
@@ -23,9 +24,16 @@ use crate::{
 const PADDING: usize = 64 << 10;
 
 /// Builds the archive. The same program, kernel and plan give the same bytes.
-pub(crate) fn build(kernel: &KernelImage, modules: &[String], plan: &Plan) -> Result<Vec<u8>, String> {
+///
+/// `image`: what is to be written to the guest's disk, packed.
+pub(crate) fn build(
+    kernel: &KernelImage,
+    modules: &[String],
+    plan: &Plan,
+    image: Option<&[u8]>,
+) -> Result<Vec<u8>, String> {
     let mut archive = Newc::new();
-    pack(kernel, modules, plan, &mut archive).map_err(|problem| format!("building the initramfs: {problem}"))?;
+    pack(kernel, modules, plan, image, &mut archive).map_err(|problem| format!("building the initramfs: {problem}"))?;
     // Compressed, because the boot loader's copy is not managed memory until it is unpacked: on a small machine eight
     // megabytes more of it would move the automatic min_free_kbytes by one percent.
     let mut compressed = GzEncoder::new(Vec::new(), Compression::default());
@@ -35,7 +43,13 @@ pub(crate) fn build(kernel: &KernelImage, modules: &[String], plan: &Plan) -> Re
     Ok(archive)
 }
 
-fn pack(kernel: &KernelImage, modules: &[String], plan: &Plan, archive: &mut Newc) -> Result<(), Box<dyn Error>> {
+fn pack(
+    kernel: &KernelImage,
+    modules: &[String],
+    plan: &Plan,
+    image: Option<&[u8]>,
+    archive: &mut Newc,
+) -> Result<(), Box<dyn Error>> {
     for directory in ["dev", "proc", "sys", "tmp", MODULES_PATH] {
         archive.directory(directory, 0o755)?;
     }
@@ -53,6 +67,9 @@ fn pack(kernel: &KernelImage, modules: &[String], plan: &Plan, archive: &mut New
     archive.file("init", 0o755, &program)?;
     for (place, module) in module::of_kernel(kernel, modules)?.into_iter().enumerate() {
         archive.file(&format!("{MODULES_PATH}/{place:02}-{}.ko", module.name), 0o644, &module.bytes)?;
+    }
+    if let Some(image) = image {
+        archive.file(IMAGE_PATH, 0o644, image)?;
     }
     archive.file(PLAN_PATH, 0o644, &serde_json::to_vec(plan)?)?;
     Ok(())

@@ -76,7 +76,9 @@ fn remember(file: &Path, memory: &Memory) -> std::io::Result<()> {
 
 fn try_boot(image: &KernelImage, scratch: &Path, stop: &AtomicBool) -> Trial {
     let node = PlannedNode { memory: Bytes::mib(512), cpus: vec![CpuId(0)] };
-    let plan = Plan { nodes: vec![node], settings: Vec::new(), held: Frames(0), jobs: Vec::new(), inject: None };
+    let (settings, jobs) = (Vec::new(), Vec::new());
+    let (held, frames) = (Frames(0), false);
+    let plan = Plan { nodes: vec![node], settings, held, disk: None, jobs, frames, inject: None };
     let guest = Guest {
         kernel: image,
         accelerator: Accelerator::Kvm,

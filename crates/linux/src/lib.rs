@@ -2,17 +2,23 @@
 //!
 //! | file | what |
 //! |---|---|
-//! | `host.rs`, `memory.rs`, `barrier.rs`, `process.rs`, `fork.rs` | `Os` by system calls; tasks as threads and as processes |
+//! | `host.rs`, `memory.rs`, `file.rs`, `barrier.rs` | `Os` by system calls |
+//! | `process.rs`, `fork.rs` | tasks as threads and as processes |
 //! | `worker.rs`, `guard.rs` | one process per cell; one process that puts back what was changed |
 //! | `setting.rs`, `procfs/` | kernel settings by name; what /proc and /sys say |
+//! | `frame_map.rs` | what a kernel says of every frame at one moment |
 //! | `probe.rs`, `probe/` | timing small parts of this kernel and machine, for calibration |
 //! | `kernel_image.rs`, `module.rs`, `newc.rs`, `initramfs.rs` | what a guest is made of |
+//! | `disk.rs`, `tracing.rs` | a guest's file system and swap; events that only tracefs counts |
 //! | `qemu.rs`, `guest.rs` | booting a guest from outside, and being its init inside |
 //!
 //! `unsafe` lives in this crate only, each block with its `SAFETY:` line.
 
 mod barrier;
+pub mod disk;
+pub mod file;
 mod fork;
+pub mod frame_map;
 pub mod guard;
 pub mod guest;
 pub mod host;
@@ -27,4 +33,5 @@ pub mod process;
 pub mod procfs;
 pub mod qemu;
 pub mod setting;
+mod tracing;
 pub mod worker;

@@ -1,8 +1,8 @@
 //! Mapping, advising, touching and asking about memory of this process.
 
-use std::{num::NonZeroUsize, os::raw::c_void, ptr::NonNull};
+use std::{fs::File, num::NonZeroUsize, os::raw::c_void, ptr::NonNull};
 
-use nix::sys::mman::{MapFlags, MmapAdvise, ProtFlags, madvise, mmap_anonymous, munmap};
+use nix::sys::mman::{MapFlags, MmapAdvise, ProtFlags, madvise, mmap, mmap_anonymous, munmap};
 use os::{Advice, VmRange};
 use units::{Bytes, Errno, VirtAddr};
 
@@ -27,9 +27,34 @@ pub(crate) fn map_anonymous(len: Bytes) -> Result<VmRange, Errno> {
     Ok(VmRange { start: VirtAddr(start as u64), len })
 }
 
+/// How a file is mapped.
+#[derive(Clone, Copy, Debug)]
+pub(crate) enum FileMapping {
+    Private,
+    Shared,
+    SharedRead,
+}
+
+pub(crate) fn map_file(file: &File, offset: Bytes, len: Bytes, how: FileMapping) -> Result<VmRange, Errno> {
+    let bytes = NonZeroUsize::new(length(len)?).ok_or(Errno::INVAL)?;
+    let offset = offset.0.try_into().map_err(|_| Errno::INVAL)?;
+    let writable = ProtFlags::PROT_READ | ProtFlags::PROT_WRITE;
+    let (access, flags) = match how {
+        FileMapping::Private => (writable, MapFlags::MAP_PRIVATE | MapFlags::MAP_NORESERVE),
+        FileMapping::Shared => (writable, MapFlags::MAP_SHARED),
+        FileMapping::SharedRead => (ProtFlags::PROT_READ, MapFlags::MAP_SHARED),
+    };
+    #[expect(unsafe_code, reason = "a system call")]
+    // SAFETY: a new mapping at an address of the kernel's choice touches no existing memory, and no reference into it is
+    // ever made.
+    let start = unsafe { mmap(None, bytes, access, flags, file, offset) };
+    let start = start.map_err(errno)?.as_ptr().expose_provenance();
+    Ok(VmRange { start: VirtAddr(start as u64), len })
+}
+
 pub(crate) fn unmap(range: VmRange) -> Result<(), Errno> {
     #[expect(unsafe_code, reason = "a system call")]
-    // SAFETY: ranges come from `map_anonymous`, hold only workload bytes, and no reference into them exists.
+    // SAFETY: ranges come from `map_anonymous` or `map_file`, hold only workload bytes, and no reference into them exists.
     unsafe { munmap(pointer(range)?, length(range.len)?) }.map_err(errno)
 }
 
@@ -37,24 +62,56 @@ pub(crate) fn advise(range: VmRange, advice: Advice) -> Result<(), Errno> {
     let advice = match advice {
         Advice::HugePage => MmapAdvise::MADV_HUGEPAGE,
         Advice::NoHugePage => MmapAdvise::MADV_NOHUGEPAGE,
+        Advice::DontNeed => MmapAdvise::MADV_DONTNEED,
     };
     #[expect(unsafe_code, reason = "a system call")]
-    // SAFETY: neither advice changes the contents of the range.
+    // SAFETY: at most the contents of the range change, which holds only workload bytes, and no reference into it exists.
     unsafe { madvise(pointer(range)?, length(range.len)?, advice) }.map_err(errno)
 }
 
 /// Stores one byte at the start of every `stride` bytes. The stores are volatile: they are the measurement.
 pub(crate) fn store(range: VmRange, stride: Bytes) {
-    let start: *mut u8 =
-        std::ptr::with_exposed_provenance_mut(usize::try_from(range.start.0).expect("addresses fit a pointer"));
-    let (len, stride) = (usize::try_from(range.len.0).unwrap(), usize::try_from(stride.0).unwrap());
-    for offset in (0..len).step_by(stride) {
+    let start = first_byte(range);
+    for offset in offsets(range, stride) {
         #[expect(unsafe_code, reason = "touching memory is what the workload asks for")]
-        // SAFETY: the offset is inside the range, which `map_anonymous` mapped writable and nobody else refers to.
+        // SAFETY: the offset is inside the range, which is mapped writable and which nobody else refers to.
         unsafe {
             start.add(offset).write_volatile(1);
         }
     }
+}
+
+/// Loads one byte at the start of every `stride` bytes. The loads are volatile, as the stores are.
+pub(crate) fn load(range: VmRange, stride: Bytes) {
+    let start = first_byte(range);
+    for offset in offsets(range, stride) {
+        #[expect(unsafe_code, reason = "touching memory is what the workload asks for")]
+        // SAFETY: the offset is inside the range, which is mapped readable.
+        unsafe {
+            start.add(offset).read_volatile();
+        }
+    }
+}
+
+/// Writes every byte.
+pub(crate) fn fill(range: VmRange) -> Result<(), Errno> {
+    let len = length(range.len)?;
+    #[expect(unsafe_code, reason = "touching memory is what the workload asks for")]
+    // SAFETY: the range is mapped writable, and nobody else refers to it. The C library's own call, which no compiler sees
+    // through: nothing reads what is written.
+    unsafe {
+        libc::memset(first_byte(range).cast(), 2, len);
+    }
+    Ok(())
+}
+
+fn first_byte(range: VmRange) -> *mut u8 {
+    std::ptr::with_exposed_provenance_mut(usize::try_from(range.start.0).expect("addresses fit a pointer"))
+}
+
+fn offsets(range: VmRange, stride: Bytes) -> impl Iterator<Item = usize> {
+    let (len, stride) = (usize::try_from(range.len.0).unwrap(), usize::try_from(stride.0).unwrap());
+    (0..len).step_by(stride)
 }
 
 pub(crate) fn resident(range: VmRange) -> Result<Vec<bool>, Errno> {

@@ -102,6 +102,14 @@ pub fn check(kernel: &KernelImage, wanted: &[String]) -> Result<(), ModuleError>
     of_kernel(kernel, wanted).map(drop)
 }
 
+/// Those of `names` that are files beside the kernel: a kernel with a driver built in has no file of it, and one put there by
+/// hand has none at all.
+pub fn those_there(kernel: &KernelImage, names: &[String]) -> Result<Vec<String>, ModuleError> {
+    let Some(dir) = &kernel.modules else { return Ok(Vec::new()) };
+    let tree = ModuleTree::open(dir)?;
+    Ok(names.iter().filter(|name| tree.files.contains_key(&canonical(name))).cloned().collect())
+}
+
 /// The modules of one kernel, by name.
 #[derive(Clone, Debug)]
 pub struct ModuleTree {
@@ -246,8 +254,13 @@ fn nearest_hint(nearest: &[String]) -> String {
 pub(crate) mod tests {
     use std::{fs::OpenOptions, io::Write};
 
+    use units::Bytes;
+
     use super::*;
-    use crate::kernel_image;
+    use crate::{
+        disk::{Disk, Medium},
+        kernel_image,
+    };
 
     /// The skip protocol of `cargo xtask test`: print the reason, and record it where the summary reads it.
     pub(crate) fn skip(name: &str, reason: &str) {
@@ -370,6 +383,13 @@ pub(crate) mod tests {
                 assert!(is_there, "{release}: {module} is neither loaded nor built in");
             }
             assert!(position("virtio_ring") < position("virtio_blk"), "{release}: {:?}", names(&modules));
+            for medium in [Medium::Virtio, Medium::Pmem] {
+                let wanted = Disk { size: Bytes::mib(64), swap: Bytes(0), medium }.modules();
+                let wanted: Vec<&str> = wanted.iter().map(String::as_str).collect();
+                let modules = tree.closure(&wanted).unwrap_or_else(|error| panic!("{release}: {error}"));
+                let last = names(&modules).contains(&"ext4") || tree.is_builtin("ext4");
+                assert!(last, "{release}: {:?}", names(&modules));
+            }
             assert!(modules.iter().all(|module| module.bytes.starts_with(b"\x7fELF")), "{release}");
         }
     }

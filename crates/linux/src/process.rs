@@ -18,7 +18,10 @@ use os::{Died, Placement, Wire};
 use serde::{Deserialize, Serialize};
 use units::{Bytes, CpuId};
 
-use crate::host::{Linux, place};
+use crate::{
+    file::Ground,
+    host::{Linux, place},
+};
 
 /// The argument before the entry's name: `pagelab task ENTRY`.
 pub const TASK_COMMAND: &str = "task";
@@ -30,6 +33,7 @@ struct Orders<P> {
     cpus: Vec<CpuId>,
     on: Placement,
     cap: Bytes,
+    ground: Ground,
     params: P,
 }
 
@@ -74,6 +78,7 @@ pub(crate) fn spawn<P: Wire, T: Wire>(
         cpus: os.shared.cpus.clone(),
         on,
         cap: Bytes(os.shared.left.load(std::sync::atomic::Ordering::Relaxed)),
+        ground: os.shared.files.ground(),
         params,
     };
     let orders = serde_json::to_vec(&orders).expect("parameters serialise");
@@ -121,7 +126,7 @@ pub fn run_task(entry: impl FnOnce(Linux, &[u8]) -> Result<Vec<u8>, String>) -> 
     let orders: Orders<serde_json::Value> =
         serde_json::from_slice(&input).map_err(|error| format!("the task's orders are malformed: {error}"))?;
     place(&orders.cpus, orders.on);
-    let os = Linux::resume(orders.epoch_ns, orders.cpus, orders.cap);
+    let os = Linux::resume(orders.epoch_ns, orders.cpus, orders.cap, orders.ground);
     let params = serde_json::to_vec(&orders.params).expect("JSON stays JSON");
     let result = entry(os, &params)?;
     io::stdout().write_all(&result).map_err(|error| format!("cannot send the task's result: {error}"))

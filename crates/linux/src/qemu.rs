@@ -13,6 +13,7 @@ use std::{
 use units::{Bytes, NodeId};
 
 use crate::{
+    disk::{self, Disk, Medium},
     guest::{GuestRecord, Plan, Problem},
     host::monotonic_ns,
     initramfs,
@@ -175,13 +176,15 @@ pub fn boot(
 ) -> Result<Boot, GuestError> {
     let emulator = find_emulator()?;
     let setup = |what: &str, error: &dyn std::fmt::Display| GuestError::Setup(format!("{what}: {error}"));
-    let initramfs = initramfs::build(guest.kernel, guest.modules, guest.plan).map_err(GuestError::Setup)?;
+    let disk = Disks::make(guest.plan.disk, scratch).map_err(GuestError::Setup)?;
+    let initramfs = initramfs::build(guest.kernel, guest.modules, guest.plan, disk.packed.as_deref());
     let archive = scratch.join("initramfs");
-    fs::write(&archive, initramfs).map_err(|error| setup("writing the initramfs", &error))?;
+    fs::write(&archive, initramfs.map_err(GuestError::Setup)?)
+        .map_err(|error| setup("writing the initramfs", &error))?;
     let files = Files::create(scratch).map_err(|error| setup("creating the guest's ports", &error))?;
     let log = File::create(&files.log).map_err(|error| setup("creating QEMU's log", &error))?;
     let mut command = Command::new(emulator);
-    command.args(arguments(guest, &archive, &files)).stdin(Stdio::null()).stdout(Stdio::null()).stderr(log);
+    command.args(arguments(guest, &archive, &files, &disk)).stdin(Stdio::null()).stdout(Stdio::null()).stderr(log);
     let start = monotonic_ns();
     let child = die_with_parent(&mut command).spawn().map_err(|error| setup("starting QEMU", &error))?;
     let mut emulator = Emulator { child };
@@ -198,6 +201,34 @@ fn power_off(emulator: &mut Emulator) -> Result<(), GuestError> {
         thread::sleep(LOOK_UP);
     }
     Ok(())
+}
+
+/// What the guest's disks are made of.
+#[derive(Default)]
+struct Disks {
+    /// Files that become virtio disks, in their order.
+    drives: Vec<PathBuf>,
+    /// What the guest writes to a disk of memory.
+    packed: Option<Vec<u8>>,
+}
+
+impl Disks {
+    fn make(disk: Option<Disk>, scratch: &Path) -> Result<Self, String> {
+        let Some(disk) = disk else { return Ok(Self::default()) };
+        let (image, swap) = (scratch.join("disk"), scratch.join("swap"));
+        disk::make(disk, &image)?;
+        match disk.medium {
+            Medium::Pmem => {
+                let packed = disk::pack(&image).map_err(|error| format!("{}: {error}", image.display()))?;
+                Ok(Self { drives: Vec::new(), packed: Some(packed) })
+            }
+            Medium::Virtio if disk.swap == Bytes(0) => Ok(Self { drives: vec![image], packed: None }),
+            Medium::Virtio => {
+                disk::make_swap(disk, &swap)?;
+                Ok(Self { drives: vec![image, swap], packed: None })
+            }
+        }
+    }
 }
 
 /// Files that QEMU writes.
@@ -323,7 +354,7 @@ impl Watch<'_> {
                 }
                 return Ok(true);
             }
-            GuestRecord::Capture { .. } => {}
+            GuestRecord::Capture { .. } | GuestRecord::Frames { .. } => {}
         }
         self.records += 1;
         each(record);
@@ -355,24 +386,33 @@ impl Watch<'_> {
     }
 }
 
-fn arguments(guest: &Guest<'_>, archive: &Path, files: &Files) -> Vec<String> {
+fn arguments(guest: &Guest<'_>, archive: &Path, files: &Files, disks: &Disks) -> Vec<String> {
     let nodes = &guest.plan.nodes;
     let cpus: usize = nodes.iter().map(|node| node.cpus.len()).sum();
     let memory: Bytes = nodes.iter().map(|node| node.memory).sum();
+    let pmem = guest.plan.disk.filter(|disk| disk.medium == Medium::Pmem).map(|disk| disk::layout(memory, disk));
+    let extra = pmem.as_ref().map_or(Bytes(0), |layout| layout.extra);
     let mut words = Words::default();
     words.flags(&["-nodefaults", "-no-reboot", "-no-user-config"]);
     words.pair("-display", "none");
     words.pair("-monitor", "none");
     words.pair("-seed", "1");
     words.pair("-smp", cpus.to_string());
-    words.pair("-m", format!("{}K", memory.as_kib()));
+    words.pair("-m", format!("{}K", (memory + extra).as_kib()));
     // A file, not a pipe: QEMU retries a full pipe at an instant of the host's, which a replayable run must not see.
     words.pair("-serial", format!("file:{}", files.console.display()));
     words.pair("-serial", format!("file:{}", files.data.display()));
     words.pair("-kernel", guest.kernel.path.display().to_string());
     words.pair("-initrd", archive.display().to_string());
+    for (at, drive) in disks.drives.iter().enumerate() {
+        // Without the host's own flushes: what a guest loses when this host dies is nobody's loss.
+        words.pair("-drive", format!("file={},if=none,id=d{at},format=raw,cache=unsafe", drive.display()));
+        words.pair("-device", format!("virtio-blk-pci,drive=d{at}"));
+    }
     for (id, node) in (0..).map(NodeId).zip(nodes) {
-        words.pair("-object", format!("memory-backend-ram,size={}K,id=m{id}", node.memory.as_kib()));
+        // A disk of memory is the end of the last node.
+        let size = if id.0 as usize + 1 == nodes.len() { node.memory + extra } else { node.memory };
+        words.pair("-object", format!("memory-backend-ram,size={}K,id=m{id}", size.as_kib()));
         let cpus: String = node.cpus.iter().map(|cpu| format!(",cpus={cpu}")).collect();
         words.pair("-numa", format!("node,nodeid={id},memdev=m{id}{cpus}"));
     }
@@ -381,35 +421,37 @@ fn arguments(guest: &Guest<'_>, archive: &Path, files: &Files) -> Vec<String> {
             words.pair("-numa", format!("dist,src={from},dst={to},val={distance}"));
         }
     }
-    accelerate(guest.accelerator, &mut words);
+    let more = pmem.map_or_else(String::new, |layout| format!(" {}", layout.words));
+    accelerate(guest.accelerator, &more, &mut words);
     words.0
 }
 
-/// The accelerator, its CPU model, and the kernel's command line that goes with them.
-fn accelerate(accelerator: Accelerator, words: &mut Words) {
+/// The accelerator, its CPU model, and the kernel's command line that goes with them and ends in `more`.
+fn accelerate(accelerator: Accelerator, more: &str, words: &mut Words) {
     // earlyprintk: what the decompressor says of a broken image would otherwise be lost. The last word is `guest::MARK`.
     const ALWAYS: &str = "console=ttyS0 earlyprintk=ttyS0 quiet panic=-1 mitigations=off PAGELAB_GUEST=1";
     // Features 112, 297 and 580 are rep_good, erms and fsrm: translated `rep stos` clears one word per iteration, which
-    // would make clearing pages the whole run. By number, because kernels before 5.19 know no names here.
-    const TRANSLATED: &str = "clearcpuid=112,297,580 tsc=reliable clocksource=tsc";
+    // would make clearing pages the whole run. By number, because kernels before 5.19 know no names here. no_timer_check: on a
+    // busy host the timer may not tick while the kernel looks whether it does (check_timer, arch/x86/kernel/apic/io_apic.c).
+    const TRANSLATED: &str = "clearcpuid=112,297,580 tsc=reliable clocksource=tsc no_timer_check";
     match accelerator {
         Accelerator::Kvm => {
             words.pair("-accel", "kvm");
             words.pair("-cpu", "host");
-            words.pair("-append", ALWAYS);
+            words.pair("-append", format!("{ALWAYS}{more}"));
         }
         Accelerator::Tcg => {
             words.pair("-accel", "tcg,thread=multi");
             // Without cx16: QEMU 7.2 translates cmpxchg16b wrongly now and then, and 6.12 crashes on it.
             words.pair("-cpu", "max,-cx16");
-            words.pair("-append", format!("{ALWAYS} {TRANSLATED}"));
+            words.pair("-append", format!("{ALWAYS} {TRANSLATED}{more}"));
         }
         Accelerator::Replayable { shift } => {
             words.pair("-accel", "tcg,thread=single");
             words.pair("-icount", format!("shift={shift},sleep=off"));
             words.pair("-rtc", "base=2026-01-01,clock=vm");
             words.pair("-cpu", "max,-cx16,-rdrand,-rdseed");
-            words.pair("-append", format!("{ALWAYS} {TRANSLATED} nokaslr random.trust_cpu=0"));
+            words.pair("-append", format!("{ALWAYS} {TRANSLATED} nokaslr random.trust_cpu=0{more}"));
         }
     }
 }

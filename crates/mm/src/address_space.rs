@@ -1,7 +1,7 @@
 //! Linux: struct mm_struct, include/linux/mm_types.h; mm/mmap.c, mm/madvise.c, mm/mincore.c (v6.1).
 //! Differs: private anonymous mappings only; the mmap lock is the caller's, held across the steps of an operation.
 
-use units::{Errno, Order, Vpn};
+use units::{Errno, Order, Pfn, Vpn};
 
 use crate::{
     Mm,
@@ -47,8 +47,13 @@ pub struct AddressSpace {
 impl AddressSpace {
     /// An empty one, whose mappings grow down from `mmap_base`.
     pub fn new(mm: &mut Mm, cx: &mut Cx, mmap_base: Vpn) -> Result<Self, Errno> {
+        Self::new_in(mm, cx, mmap_base, Vec::new())
+    }
+
+    /// The same, whose page tables lie in given frames before they take new ones.
+    pub(crate) fn new_in(mm: &mut Mm, cx: &mut Cx, mmap_base: Vpn, tables: Vec<Pfn>) -> Result<Self, Errno> {
         let family = mm.rmap.new_family().ok_or(Errno::NOMEM)?;
-        let Some((object, tables)) = object_and_root(mm, cx) else {
+        let Some((object, tables)) = object_and_root(mm, cx, tables) else {
             mm.rmap.leave_family(family);
             return Err(Errno::NOMEM);
         };
@@ -66,7 +71,7 @@ impl AddressSpace {
 
     /// An empty member of the same family: a child before anything is copied.
     pub(crate) fn related(&self, mm: &mut Mm, cx: &mut Cx) -> Result<Self, Errno> {
-        let (object, tables) = object_and_root(mm, cx).ok_or(Errno::NOMEM)?;
+        let (object, tables) = object_and_root(mm, cx, Vec::new()).ok_or(Errno::NOMEM)?;
         mm.rmap.join_family(self.family);
         Ok(Self { vmas: VmaSet::default(), tables, rss: 0, uses_huge_zero: false, khugepaged: None, object, ..*self })
     }
@@ -192,9 +197,9 @@ impl AddressSpace {
 }
 
 /// What every address space begins with (`mm_alloc`, `mm_init`); nothing when memory is out.
-fn object_and_root(mm: &mut Mm, cx: &mut Cx) -> Option<(Object, PageTables)> {
+fn object_and_root(mm: &mut Mm, cx: &mut Cx, given: Vec<Pfn>) -> Option<(Object, PageTables)> {
     let object = mm.alloc_object(cx, Cache::MmStruct)?;
-    let tables = PageTables::new(mm, cx);
+    let tables = PageTables::new_in(mm, cx, given);
     if tables.is_none() {
         mm.free_object(cx, object);
     }

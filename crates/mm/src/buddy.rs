@@ -89,8 +89,8 @@ impl Buddy {
 
     /// Releases the zone's lock.
     #[inline]
-    pub(crate) fn unlock(&mut self, cx: &Cx<'_>) {
-        self.lock.release(cx);
+    pub(crate) fn unlock(&mut self, cx: &mut Cx<'_>) {
+        self.lock.release(cx, Cause::ZoneLock);
     }
 
     /// Takes a block of `order` from a list, or splits the smallest larger block of that type; `__rmqueue_smallest`.

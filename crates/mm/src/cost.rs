@@ -44,6 +44,8 @@ works! {
     ContextSwitch = "context_switch", RunQueue;
     /// From waking a task whose CPU idles to its first instruction there.
     WakeUp = "wake_up", RunQueue;
+    /// Waking another task: for who wakes it, up to the interrupt that goes to its CPU.
+    WakeOther = "wake_other", RunQueue;
     /// Entering the kernel for a system call and leaving it again.
     SystemCall = "system_call", Trap;
     /// Finding or making a VMA.
@@ -175,14 +177,17 @@ impl Prices {
     }
 
     /// The same on a CPU whose core is shared with a busy hardware thread: `percent` of each price (100 changes nothing),
-    /// rounded to the nearest picosecond.
+    /// rounded to the nearest picosecond. What is only waited for comes as soon as on a core of one's own.
     ///
     /// # Panics
     /// When the core would be faster than one that is not shared.
     #[must_use]
     pub fn shared_core(&self, percent: u32) -> Self {
         assert!(percent >= 100, "a shared core takes {percent} % of the time of one that is not");
-        Self(self.0.map(|price| Picos((price.0 * u64::from(percent) + 50) / 100)))
+        Self::new(|work| match work {
+            Work::LineTransfer | Work::WakeUp | Work::Ipi => self.of(work),
+            _ => Picos((self.of(work).0 * u64::from(percent) + 50) / 100),
+        })
     }
 
     /// Nothing takes time: for tests of mechanisms.
@@ -207,9 +212,11 @@ impl Spent {
     }
 
     /// Adds what a further step spent.
+    #[inline]
     pub fn add(&mut self, step: &Self) {
         for (sum, part) in self.0.iter_mut().zip(step.0) {
-            *sum += part;
+            // A part is no more than the time that has passed, whose sum is checked.
+            sum.0 = sum.0.wrapping_add(part.0);
         }
     }
 
@@ -294,6 +301,7 @@ pub struct Cx<'a> {
 
 impl<'a> Cx<'a> {
     /// A context for one step that starts at `now` on `cpu`, of the control with number 0.
+    #[inline]
     pub fn new(cpu: CpuId, now: Time, prices: &'a Prices, counters: &'a mut Counters) -> Self {
         Self {
             cpu,
@@ -314,17 +322,20 @@ impl<'a> Cx<'a> {
     }
 
     /// The CPU this runs on.
+    #[inline]
     pub fn cpu(&self) -> CpuId {
         self.cpu
     }
 
     /// The same for a step of another control. Who calls a control's steps numbers it: a task, by its own number.
+    #[inline]
     #[must_use]
     pub fn acting_for(self, control: ControlId) -> Self {
         Self { control, ..self }
     }
 
     /// The same while `others` other CPUs run tasks of the same address space.
+    #[inline]
     #[must_use]
     pub fn with_sharers(self, others: u32) -> Self {
         Self { loaded: Loaded::Here { others }, ..self }
@@ -358,6 +369,7 @@ impl<'a> Cx<'a> {
     }
 
     /// The time: the start of the step plus what was spent since.
+    #[inline]
     pub fn now(&self) -> Time {
         self.start + self.total
     }
@@ -427,12 +439,17 @@ impl<'a> Cx<'a> {
     }
 
     /// What the other CPUs that have the address space loaded have to do since the step began.
+    #[inline]
     pub fn shootdowns(&self) -> Shootdowns {
         self.shootdowns
     }
 
     /// Does what another CPU's step has asked of this one (`flush_tlb_func` in its interrupt).
+    #[inline]
     pub fn receive(&mut self, asked: Shootdowns) {
+        if asked.rounds == 0 {
+            return;
+        }
         self.because(Cause::Ipi, |cx| {
             cx.work(Work::IpiReceive, asked.rounds.into());
             cx.flush_own_tlb(asked.whole, asked.pages);
@@ -467,11 +484,13 @@ impl<'a> Cx<'a> {
     }
 
     /// The page faults since the step began.
+    #[inline]
     pub fn faults(&self) -> Faults {
         self.faults
     }
 
     /// What was spent since the step began.
+    #[inline]
     pub fn spent(&self) -> Spent {
         debug_assert_eq!(self.spent.total(), self.total, "the parts of a latency sum to it");
         self.spent

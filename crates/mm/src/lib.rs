@@ -28,6 +28,7 @@
 //! | `mm/vmscan.c`            | `kswapd.rs`     | everything that reclaims                                            |
 //! | `mm/rmap.c`              | `rmap.rs`, `spaces.rs` | locks, files                                                 |
 //! | `mm/khugepaged.c`        | `khugepaged.rs`, `watermark.rs` | files, swapped pages, per-size switches               |
+//! | /proc/kpageflags         | `state.rs`, `state/` | pages of files, caches of slabs, who maps what              |
 //! | (several)                | `variant.rs`    | 32-bit rules, configurations without SMP                            |
 //!
 //! [`zone_figures`] says what a kernel writes into its zones, given nothing but present and managed frames, CPUs and
@@ -49,6 +50,7 @@ pub mod gfp;
 mod huge_cow;
 pub mod khugepaged;
 pub mod kswapd;
+pub mod line;
 pub mod list;
 pub mod lru;
 mod mmu_gather;
@@ -65,6 +67,7 @@ pub mod slab;
 pub mod spaces;
 pub mod spin;
 pub mod split;
+pub mod state;
 pub mod step;
 pub mod thp;
 pub mod touch;
@@ -150,23 +153,32 @@ pub struct Mm {
 impl Mm {
     /// The memory of a machine that has just booted: all that is managed is free and Movable.
     pub fn new(machine: &MachineSpec, variant: Variant, settings: &Settings) -> Self {
-        let mut frames = FrameTable::new(machine.end(), machine.pageblock_order, machine.max_order);
-        let cpu_nodes = cpu_nodes(machine);
-        let figures = zone_figures(&machine.view(), settings, &variant);
+        let mut mm = Self::bare(machine, variant, settings);
         let prices = Prices::free();
         let mut counters = Counters::default();
         let mut cx = Cx::new(CpuId(0), Time(0), &prices, &mut counters);
+        let Self { zones, frames, variant, .. } = &mut mm;
+        let specs = machine.nodes.iter().flat_map(NodeSpec::managed_zones);
+        for ((zone, index), spec) in zones.iter_mut().zip((0..).map(ZoneIndex)).zip(specs) {
+            zone.release(frames, &mut cx, index, spec.managed_range(), variant);
+            zone.setup_migrate_reserve(frames, &mut cx, variant);
+        }
+        mm
+    }
+
+    /// The same before the allocator is given any memory.
+    fn bare(machine: &MachineSpec, variant: Variant, settings: &Settings) -> Self {
+        let frames = FrameTable::new(machine.end(), machine.pageblock_order, machine.max_order);
+        let cpu_nodes = cpu_nodes(machine);
+        let figures = zone_figures(&machine.view(), settings, &variant);
         let mut zones = Vec::new();
         let mut places = Vec::new();
         for (position, node) in machine.nodes.iter().enumerate() {
-            for spec in node.zones.iter().filter(|zone| zone.managed > Frames(0)) {
+            for spec in node.managed_zones() {
                 let figures = figures.iter().find(|f| f.node == node.id && f.kind == spec.kind);
                 let figures = figures.expect("there are figures for every zone");
                 let mut zone = ZoneState::new(spec, figures, machine.max_order, &cpu_nodes);
                 zone.can_spread = spec.kind == ZoneKind::Normal && machine.has_below_normal(node);
-                let index = ZoneIndex(u16::try_from(zones.len()).expect("fewer zones than numbers for them"));
-                zone.release(&mut frames, &mut cx, index, spec.managed_range(), &variant);
-                zone.setup_migrate_reserve(&mut frames, &mut cx, &variant);
                 zones.push(zone);
                 places.push((position, spec.kind));
             }

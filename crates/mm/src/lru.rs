@@ -213,7 +213,7 @@ impl Lru {
     pub(crate) fn look(&mut self, cx: &mut Cx<'_>, zone: usize) {
         let at = self.of_zone(zone);
         self.lruvecs[at].lock.acquire(cx, Cause::LruLock);
-        self.lruvecs[at].lock.release(cx);
+        self.lruvecs[at].lock.release(cx, Cause::LruLock);
     }
 
     /// The folios in a CPU's batch, oldest first.
@@ -257,7 +257,7 @@ impl Relock {
     fn end(&mut self, lru: &mut Lru, cx: &mut Cx<'_>) {
         if let Some(at) = self.held.take() {
             cx.work(Work::LruMove, std::mem::take(&mut self.moves));
-            lru.lruvecs[at].lock.release(cx);
+            lru.lruvecs[at].lock.release(cx, Cause::LruLock);
         }
     }
 }
@@ -346,6 +346,14 @@ impl Mm {
         }
     }
 
+    /// A folio that is on no list goes to the head of one.
+    pub(crate) fn lru_insert(&mut self, head: Pfn, order: Order, kind: LruKind) {
+        self.frames.mark(head, FrameFlag::OnLru, true);
+        self.frames.mark(head, FrameFlag::Active, kind.is_active());
+        let zone = self.zone_position(head);
+        self.lru.insert(&mut self.frames, zone, kind, head, order);
+    }
+
     /// References to a folio: its mappings, and a batch (`folio_ref_count`).
     pub(crate) fn folio_references(&self, head: Pfn) -> u32 {
         self.folio_mappings(head) + u32::from(self.frames.has(head, FrameFlag::InBatch))
@@ -374,7 +382,7 @@ impl Mm {
         let at = self.lru.of_zone(zone);
         self.lru.lruvecs[at].lock.acquire(cx, Cause::LruLock);
         cx.work(Work::LruMove, moves);
-        self.lru.lruvecs[at].lock.release(cx);
+        self.lru.lruvecs[at].lock.release(cx, Cause::LruLock);
     }
 
     /// A huge folio on a list was taken apart: its tails that are mapped, the last one first, go before the head, which goes
@@ -404,7 +412,7 @@ impl Mm {
         }
         let left = tails.len() as u64 + u64::from(keeps_head);
         self.lru.zones[zone].frames[kind as usize] -= u64::from(Order::HUGE.frames()) - left;
-        self.lru.lruvecs[at].lock.release(cx);
+        self.lru.lruvecs[at].lock.release(cx, Cause::LruLock);
     }
 
     /// An isolated folio is freed, or becomes part of something else: it is counted no longer.

@@ -80,8 +80,13 @@ impl NodeSpec {
         ZoneView { kind, present, managed }
     }
 
+    /// Its zones with memory, lowest first.
+    pub(crate) fn managed_zones(&self) -> impl Iterator<Item = &ZoneSpec> {
+        self.zones.iter().filter(|zone| zone.managed > Frames(0))
+    }
+
     fn has_memory(&self) -> bool {
-        self.zones.iter().any(|zone| zone.managed > Frames(0))
+        self.managed_zones().next().is_some()
     }
 }
 

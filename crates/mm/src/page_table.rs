@@ -97,6 +97,8 @@ pub enum Pmd {
 pub struct PageTables {
     arena: Vec<Table>,
     spare: Vec<TableId>,
+    /// Frames that tables are in already, when a kernel's state is taken over; they come before new ones.
+    given: Vec<Pfn>,
     root: TableId,
     counts: [u64; LEVELS],
 }
@@ -104,9 +106,20 @@ pub struct PageTables {
 impl PageTables {
     /// A root table, or nothing when memory is out.
     pub fn new(mm: &mut Mm, cx: &mut Cx) -> Option<Self> {
-        let mut tables = Self { arena: Vec::new(), spare: Vec::new(), root: TableId(0), counts: [0; LEVELS] };
+        Self::new_in(mm, cx, Vec::new())
+    }
+
+    /// The same in frames that tables were in before, taken from the end.
+    pub(crate) fn new_in(mm: &mut Mm, cx: &mut Cx, given: Vec<Pfn>) -> Option<Self> {
+        let (arena, spare) = (Vec::new(), Vec::new());
+        let mut tables = Self { arena, spare, given, root: TableId(0), counts: [0; LEVELS] };
         tables.root = tables.alloc_table(mm, cx, Level::Pgd)?;
         Some(tables)
+    }
+
+    /// Frames that tables were in before and that none of these is in yet.
+    pub(crate) fn given(&self) -> usize {
+        self.given.len()
     }
 
     /// How many tables of `level` there are; deposited ones are of level PTE.
@@ -363,7 +376,10 @@ impl PageTables {
     }
 
     fn alloc_table(&mut self, mm: &mut Mm, cx: &mut Cx, level: Level) -> Option<TableId> {
-        let frame = mm.alloc(cx, &AllocRequest::gfp_pgtable_user(mm.node_of_cpu(cx.cpu())))?;
+        let frame = match self.given.pop() {
+            Some(frame) => frame,
+            None => mm.alloc(cx, &AllocRequest::gfp_pgtable_user(mm.node_of_cpu(cx.cpu())))?,
+        };
         mm.clear(cx, frame, Order::BASE);
         mm.frames.set(frame, Frame::PageTable);
         mm.zone_of_mut(frame).page_tables.0 += 1;

@@ -40,7 +40,7 @@ impl Cache {
     }
 
     /// The order of a slab where memory is not short (`calculate_order`).
-    const fn order(self) -> Order {
+    pub(crate) const fn order(self) -> Order {
         match self {
             Self::VmArea => Order::BASE,
             Self::MmStruct => Order(3),
@@ -160,6 +160,13 @@ impl Mm {
         } else if was.is_full() {
             partial.push_tail(self.frames.threads(), pfn);
         }
+    }
+
+    /// A block that holds objects already becomes a slab of a kind, all free: of objects that come before those of new ones.
+    pub(crate) fn take_over_slab(&mut self, pfn: Pfn, cache: Cache, order: Order) {
+        let node = self.node_index(self.node_of(pfn));
+        self.frames.set(pfn, Frame::Slab(Slab { cache, order, in_use: 0, frozen: false }));
+        self.slabs.caches[cache as usize].partial[node].push_tail(self.frames.threads(), pfn);
     }
 
     /// Another slab for this CPU: a partial one of its node, or a new one (`___slab_alloc`).

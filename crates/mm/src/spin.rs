@@ -2,7 +2,8 @@
 //! Differs: a lock knows when it was held, not who stands in its queue.
 //!
 //! Spin locks are held within one step, so nobody ever finds one taken: what is left of a hold is the time in which it was
-//! not free. Who comes in that time waits, and those who come later wait for him too, first come, first served.
+//! not free. Who comes in that time waits, and those who come later wait for him too, first come, first served. Where the one
+//! who comes later was simulated earlier, the other one waits in his place: a lock is never held twice at once.
 
 use units::{CpuId, Time};
 
@@ -23,8 +24,8 @@ pub struct SpinLock {
     free_at: Time,
     /// Where the next one goes.
     next: u8,
-    /// The one that the present hold belongs to.
-    held: Option<u8>,
+    /// The one that the present hold belongs to, and when this began.
+    held: Option<(u8, Time)>,
     /// Who has its cache line.
     last: CpuId,
 }
@@ -68,7 +69,7 @@ impl SpinLock {
             self.next = (period + 1) % PERIODS;
             period
         });
-        self.held = Some(period);
+        self.held = Some((period, cx.now()));
         cx.because(cause, |cx| {
             if self.last != cpu && self.last != NOBODY {
                 cx.work(Work::LineTransfer, 1);
@@ -90,15 +91,32 @@ impl SpinLock {
         joined
     }
 
-    /// Lets go of it.
+    /// Lets go of it, after waiting for as long as somebody who came in the meantime should have waited, but was simulated
+    /// before and did not. That is charged to `cause`.
     ///
     /// # Panics
     /// When it is not held.
-    pub fn release(&mut self, cx: &Cx<'_>) {
-        let period = self.held.take().expect("a spin lock is taken before it is released");
-        let period = &mut self.periods[usize::from(period)];
+    #[inline]
+    pub fn release(&mut self, cx: &mut Cx<'_>, cause: Cause) {
+        let (held, from) = self.held.take().expect("a spin lock is taken before it is released");
+        if from < self.free_at {
+            self.give_way(cx, cause, from);
+        }
+        let period = &mut self.periods[usize::from(held)];
         (period.until, period.last) = (cx.now(), cx.cpu());
         self.free_at = self.free_at.max(cx.now());
+    }
+
+    /// Both holds take their time one after the other, whoever waits.
+    #[cold]
+    fn give_way(&mut self, cx: &mut Cx<'_>, cause: Cause, from: Time) {
+        let came = |period: &&mut Period| from < period.from && period.from < cx.now() && period.last != cx.cpu();
+        if let Some(other) = self.periods.iter_mut().filter(came).min_by_key(|period| period.from) {
+            let both = cx.now().since(other.from);
+            other.until = other.until + both;
+            self.free_at = self.free_at.max(other.until);
+            cx.wait(cx.now() + both, cause);
+        }
     }
 }
 

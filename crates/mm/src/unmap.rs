@@ -60,18 +60,10 @@ impl Unmap {
         cx: &mut Cx,
         horizon: Time,
     ) -> Step<Result<(), Errno>> {
-        if let Phase::Detach = self.phase {
-            if self.range.pages() == 0 {
-                return Step::Done(Err(Errno::INVAL));
-            }
-            match self.detach(mm, space, cx) {
-                Ok(None) => return Step::Done(Ok(())),
-                Ok(Some(removed)) => self.range = removed,
-                Err(error) => return Step::Done(Err(error)),
-            }
-            // `unmap_region` and `exit_mmap` begin with this.
-            mm.lru_add_drain(cx);
-            self.phase = Phase::Zap { from: self.range.start };
+        if let Phase::Detach = self.phase
+            && let Step::Done(result) = self.begin(mm, space, cx)
+        {
+            return Step::Done(result);
         }
         // Bound: each turn passes a run of pages, of folios or of tables.
         while !self.run(mm, space, cx, horizon) {
@@ -80,6 +72,22 @@ impl Unmap {
             }
         }
         Step::Done(Ok(()))
+    }
+
+    /// The beginning of the first step, for a caller that lets readers in after it: takes out the VMAs, and unmaps nothing.
+    pub fn begin(&mut self, mm: &mut Mm, space: &mut AddressSpace, cx: &mut Cx) -> Step<Result<(), Errno>> {
+        if self.range.pages() == 0 {
+            return Step::Done(Err(Errno::INVAL));
+        }
+        match self.detach(mm, space, cx) {
+            Ok(None) => return Step::Done(Ok(())),
+            Ok(Some(removed)) => self.range = removed,
+            Err(error) => return Step::Done(Err(error)),
+        }
+        // `unmap_region` and `exit_mmap` begin with this.
+        mm.lru_add_drain(cx);
+        self.phase = Phase::Zap { from: self.range.start };
+        Step::More
     }
 
     /// One run, or more while the horizon is ahead; says whether it was the last.

@@ -168,6 +168,21 @@ rules! {
     munmap_downgrades: bool,
     /// Do faults lock their VMA instead of the address space?
     vma_locks: bool,
+    /// Who runs next on a CPU.
+    scheduler: Scheduler,
+    /// What a task runs at least when several share a CPU, or asks for, in ns on one CPU (`sched_min_granularity_ns`).
+    sched_base_slice_ns: u64,
+}
+
+/// Who runs next on a CPU (kernel/sched/fair.c).
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
+pub enum Scheduler {
+    /// Who has run least, by weight.
+    Cfs,
+    /// Of those that had no more than their share, the one with the earliest virtual deadline.
+    Eevdf,
+    /// The same; who sleeps after more than its share stays in the queue until it has paid.
+    EevdfDelayed,
 }
 
 /// How the lock of an address space is fair (kernel/locking/rwsem.c).
@@ -177,7 +192,10 @@ pub enum MmapLock {
     Sleeping,
     /// The same, but a writer spins as long as the writer that has it runs.
     Spinning,
-    /// The same, but a reader takes it over from few readers, and a wake-up lets all readers in.
+    /// Writers spin on readers too, for a while; readers spin; a wake-up lets all readers in; who has waited for long gets
+    /// the lock handed over.
+    SpinningOnReaders,
+    /// The same, but readers do not spin: one takes the lock at once if nobody has it.
     Stealing,
 }
 
@@ -411,7 +429,13 @@ words! {
     MmapLock {
         Sleeping = "sleeping",
         Spinning = "spinning",
+        SpinningOnReaders = "spinning-on-readers",
         Stealing = "stealing",
+    }
+    Scheduler {
+        Cfs = "cfs",
+        Eevdf = "eevdf",
+        EevdfDelayed = "eevdf-delayed-dequeue",
     }
     MarkStep {
         QuarterOfMin = "quarter-of-min",

@@ -6,13 +6,15 @@
 //! something uses it.
 
 mod counters;
+mod file;
 mod memory;
 mod task;
 
 use std::future::Future;
 
 pub use counters::{Rusage, VmStat};
-pub use memory::{Advice, MapSpec, VmRange};
+pub use file::File;
+pub use memory::{Advice, FileRange, MapSpec, VmRange};
 use serde::{Serialize, de::DeserializeOwned};
 pub use task::{Barrier, Died, Placement};
 use units::{Bytes, Errno, Picos, Time};
@@ -30,6 +32,10 @@ pub trait Os: Clone + Send + 'static {
     /// The number of CPUs this run may use.
     fn cpus(&self) -> u32;
 
+    /// The memory of this run: what the machine has (`MemTotal` of /proc/meminfo), or less where others use it too.
+    /// Workloads that mean to fill memory take their sizes from it.
+    fn memory(&self) -> Bytes;
+
     /// Sleeps for at least `span`.
     fn sleep(&self, span: Picos) -> impl Future<Output = ()>;
 
@@ -45,8 +51,41 @@ pub trait Os: Clone + Send + 'static {
     /// Stores one byte at the start of every `stride` bytes of the range, in address order.
     fn store(&self, range: VmRange, stride: Bytes) -> impl Future<Output = Result<(), Errno>>;
 
+    /// Writes every byte of the range in address order, as memset(3).
+    fn fill(&self, range: VmRange) -> impl Future<Output = Result<(), Errno>>;
+
+    /// Loads one byte at the start of every `stride` bytes of the range, in address order.
+    fn load(&self, range: VmRange, stride: Bytes) -> impl Future<Output = Result<(), Errno>>;
+
     /// Which pages of the range are resident, one entry per page.
     fn mincore(&self, range: VmRange) -> impl Future<Output = Result<Vec<bool>, Errno>>;
+
+    /// Makes an empty file that did not exist, and opens it for reading and writing. Names are relative to a directory of
+    /// the run that is empty at first and removed at its end; directories in a name are made with their first file.
+    fn create(&self, name: &str) -> impl Future<Output = Result<File, Errno>>;
+
+    /// Opens a file for reading and writing.
+    fn open(&self, name: &str) -> impl Future<Output = Result<File, Errno>>;
+
+    /// Closes a file. Mappings of it stay.
+    fn close(&self, file: File) -> impl Future<Output = Result<(), Errno>>;
+
+    /// Removes a name. The file lives while it is open or mapped.
+    fn unlink(&self, name: &str) -> impl Future<Output = Result<(), Errno>>;
+
+    /// Sets the length; what a file gains is a hole. `ENOSPC` also when the run's files would become larger than it
+    /// declared.
+    fn truncate(&self, file: File, len: Bytes) -> impl Future<Output = Result<(), Errno>>;
+
+    /// Writes `len` bytes from `offset` on with one write(2), through the page cache. `ENOSPC` as for [`Os::truncate`].
+    fn write(&self, file: File, offset: Bytes, len: Bytes) -> impl Future<Output = Result<(), Errno>>;
+
+    /// Waits until a file is on its disk.
+    fn fsync(&self, file: File) -> impl Future<Output = Result<(), Errno>>;
+
+    /// Drops clean page cache, dentries and inodes of the whole machine (3 to /proc/sys/vm/drop_caches). `ENOSYS` where
+    /// that would disturb others.
+    fn drop_caches(&self) -> impl Future<Output = Result<(), Errno>>;
 
     /// What the calling task has used so far (not its siblings or children).
     fn rusage(&self) -> impl Future<Output = Result<Rusage, Errno>>;

@@ -3,6 +3,8 @@
 use serde::{Deserialize, Serialize};
 use units::{Bytes, VirtAddr};
 
+use crate::File;
+
 /// A range of virtual addresses, resolved against the calling task's address space. Copy, because partial unmaps and
 /// inheritance make tokens of ownership a lie.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
@@ -25,17 +27,49 @@ impl VmRange {
         Self { start, len }
     }
 
+    /// `len` bytes of this range from `offset` on.
+    ///
+    /// # Panics
+    /// When they are not all in it.
+    #[must_use]
+    pub fn part(self, offset: Bytes, len: Bytes) -> Self {
+        assert!(offset.0 + len.0 <= self.len.0, "{len} at {offset} do not lie in {self:?}");
+        Self { start: VirtAddr(self.start.0 + offset.0), len }
+    }
+
     /// Whole pages of `page` bytes in this range.
     pub fn pages(self, page: Bytes) -> u64 {
         self.len.0 / page.0
     }
 }
 
-/// What kind of mapping `mmap` makes. Anonymous and private is all that today's workloads use.
+/// What kind of mapping `mmap` makes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum MapSpec {
     /// Private anonymous memory, readable and writable.
     Anonymous,
+    /// A part of a file, private and writable: what is written is a copy.
+    Private(FileRange),
+    /// A part of a file, shared and writable.
+    Shared(FileRange),
+    /// A part of a file, shared and only readable.
+    SharedRead(FileRange),
+}
+
+impl MapSpec {
+    /// Whether pages of the mapping can come to be that belong to the process alone.
+    pub fn is_private(self) -> bool {
+        matches!(self, Self::Anonymous | Self::Private(_))
+    }
+}
+
+/// Where in a file a mapping begins; how much of it is mapped, `mmap` is told.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct FileRange {
+    /// The file.
+    pub file: File,
+    /// The first byte, a multiple of the page size.
+    pub offset: Bytes,
 }
 
 /// `madvise(2)` advice.
@@ -45,6 +79,8 @@ pub enum Advice {
     HugePage,
     /// `MADV_NOHUGEPAGE`.
     NoHugePage,
+    /// `MADV_DONTNEED`: frees the pages of the range, and keeps the mapping.
+    DontNeed,
 }
 
 #[cfg(test)]

@@ -26,9 +26,19 @@ fn table(group: &Group<'_>, metric: Identity<'_>) -> Table {
     let operations = operations(group, metric);
     let pools = || operations.iter().flat_map(|operation| operation.pools.iter().flatten());
     let positive = pools().all(|pool| pool.samples.iter().all(|&sample| sample > 0.0));
-    let average = if metric.better == Better::Higher && positive { Average::Harmonic } else { Average::Arithmetic };
-    let blocks =
-        if pools().all(|pool| pool.samples.len() == 1) { &[Statistic::Mean][..] } else { &Statistic::BLOCKS[..] };
+    let average = if metric.better == Better::Higher && positive && metric.unit != PERCENT {
+        Average::Harmonic
+    } else {
+        Average::Arithmetic
+    };
+    let is_share = metric.unit == PERCENT;
+    let blocks = if is_share {
+        &[Statistic::Percentage][..]
+    } else if pools().all(|pool| pool.samples.len() == 1) {
+        &[Statistic::Mean][..]
+    } else {
+        &Statistic::BLOCKS[..]
+    };
     let block = |&statistic: &Statistic| {
         let block = Block { metric, average, statistic };
         operations.iter().map(move |operation| block.row(&group.columns, operation))
@@ -43,6 +53,13 @@ fn table(group: &Group<'_>, metric: Identity<'_>) -> Table {
         rows: blocks.iter().flat_map(block).collect(),
     }
 }
+
+/// The unit of metrics that are shares: they get one block, as in mmtests.
+const PERCENT: &str = "pct";
+
+/// Titles of mmtests, by the name of our metric.
+const TITLES: [(&str, &str); 2] =
+    [("fault_latency_us", "Fault Latencies"), ("thp_success_pct", "Percentage Faults Huge")];
 
 /// What makes two metrics the same: numbers of different units never meet in a table.
 #[derive(Clone, Copy, PartialEq)]
@@ -59,6 +76,9 @@ impl<'a> Identity<'a> {
 
     /// `fault_latency_ns`, in ns, becomes `Fault Latency`.
     fn title(self) -> String {
+        if let Some((_, title)) = TITLES.iter().find(|(name, _)| *name == self.name) {
+            return (*title).to_owned();
+        }
         let unit = self.unit.to_lowercase();
         let stem = self.name.strip_suffix(&unit).and_then(|stem| stem.strip_suffix('_'));
         let word = |word: &str| {
@@ -72,8 +92,11 @@ impl<'a> Identity<'a> {
 }
 
 /// The samples of one operation.
-struct Operation<'a> {
-    name: &'a str,
+struct Operation {
+    /// The case, after the class of the metric if it has any.
+    name: String,
+    /// Where its class comes in the order of classes.
+    class: usize,
     /// One per column.
     pools: Vec<Option<Pool>>,
 }
@@ -87,18 +110,26 @@ struct Pool {
     of_seed: BTreeMap<u64, Vec<f64>>,
 }
 
-fn operations<'a>(group: &'a Group<'_>, metric: Identity<'_>) -> Vec<Operation<'a>> {
-    let mut operations: Vec<Operation<'_>> = Vec::new();
+/// In order of first appearance, but all of a class together: mmtests' rows of 2018, as changelogs quote them.
+fn operations(group: &Group<'_>, metric: Identity<'_>) -> Vec<Operation> {
+    let mut operations: Vec<Operation> = Vec::new();
+    let of_all = group.cells.iter().flat_map(|placed| &placed.cell.measured.metrics);
+    let classes = distinct(of_all.filter(|found| Identity::of(found) == metric).map(|found| found.class.as_deref()));
     for placed in &group.cells {
         let metrics = placed.cell.measured.metrics.iter();
         for found in metrics.filter(|found| Identity::of(found) == metric) {
             if found.samples.is_empty() {
                 continue;
             }
-            let known = operations.iter().position(|known| known.name == placed.operation);
+            let name = match &found.class {
+                Some(class) => format!("{class}-{}", placed.operation),
+                None => placed.operation.clone(),
+            };
+            let class = classes.iter().position(|class| *class == found.class.as_deref()).unwrap_or(0);
+            let known = operations.iter().position(|known| known.name == name);
             let index = known.unwrap_or_else(|| {
                 let pools = group.columns.iter().map(|_| None).collect();
-                operations.push(Operation { name: &placed.operation, pools });
+                operations.push(Operation { name, class, pools });
                 operations.len() - 1
             });
             let pool = operations[index].pools[placed.column].get_or_insert_default();
@@ -106,6 +137,7 @@ fn operations<'a>(group: &'a Group<'_>, metric: Identity<'_>) -> Vec<Operation<'
             pool.of_seed.entry(placed.cell.key.seed).or_default().extend(&found.samples);
         }
     }
+    operations.sort_by_key(|operation| operation.class);
     let pools = operations.iter_mut().flat_map(|operation| operation.pools.iter_mut().flatten());
     for pool in pools {
         // Sums must not depend on the order in which cells finished.
@@ -129,6 +161,7 @@ enum Statistic {
     CoeffVar,
     Max,
     BestMean,
+    Percentage,
 }
 
 impl Statistic {
@@ -145,7 +178,7 @@ struct Block<'a> {
 }
 
 impl Block<'_> {
-    fn row(self, columns: &[ColumnHead], operation: &Operation<'_>) -> Row {
+    fn row(self, columns: &[ColumnHead], operation: &Operation) -> Row {
         let cell = |(pool, head): (&Option<Pool>, &ColumnHead)| {
             let pool = pool.as_ref()?;
             let mut value = self.value(pool)?;
@@ -154,10 +187,14 @@ impl Block<'_> {
             Some(value)
         };
         Row {
-            metric: format!("{}.{}", self.metric.name, self.name()),
-            case: operation.name.to_owned(),
+            metric: match self.statistic {
+                // A share is one number, as in the published tables.
+                Statistic::Percentage => self.metric.name.to_owned(),
+                _ => format!("{}.{}", self.metric.name, self.name()),
+            },
+            case: operation.name.clone(),
             stat: self.name().to_owned(),
-            operation: operation.name.to_owned(),
+            operation: operation.name.clone(),
             better: self.better(),
             cells: operation.pools.iter().zip(columns).map(cell).collect(),
         }
@@ -175,6 +212,7 @@ impl Block<'_> {
             (Statistic::Max, _) => "Max",
             (Statistic::BestMean, Average::Arithmetic) => "BAmean.95",
             (Statistic::BestMean, Average::Harmonic) => "BHmean.95",
+            (Statistic::Percentage, _) => "Percentage",
         }
     }
 
@@ -190,7 +228,7 @@ impl Block<'_> {
         let samples = &pool.samples;
         let value = match self.statistic {
             Statistic::Min => stats::min(samples),
-            Statistic::Mean => self.mean(samples),
+            Statistic::Mean | Statistic::Percentage => self.mean(samples),
             Statistic::Stddev => self.spread(samples)?.stddev,
             Statistic::CoeffVar => stats::coeff_var(self.spread(samples)?),
             Statistic::Max => stats::max(samples),
@@ -199,7 +237,7 @@ impl Block<'_> {
                 Average::Harmonic => stats::bhmean95(samples, self.metric.better),
             },
         };
-        let (low, high) = if self.statistic == Statistic::Mean {
+        let (low, high) = if matches!(self.statistic, Statistic::Mean | Statistic::Percentage) {
             let means = pool.of_seed.values().filter_map(|samples| self.mean(samples));
             interval(&means.collect::<Vec<f64>>())
         } else {
@@ -225,7 +263,7 @@ impl Block<'_> {
 
     /// Only mean rows have stars, and only where a direction is better.
     fn star(self, pair: Pair<&Pool>) -> bool {
-        if self.statistic != Statistic::Mean || self.metric.better == Better::None {
+        if !matches!(self.statistic, Statistic::Mean | Statistic::Percentage) || self.metric.better == Better::None {
             return false;
         }
         let baseline = self.spread(&pair.baseline.samples);

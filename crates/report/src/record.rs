@@ -170,6 +170,9 @@ pub struct Duration {
 pub struct Metric {
     /// Its name, unit last, such as `fault_latency_ns`.
     pub name: String,
+    /// Which of several classes of the same quantity, such as `fault-huge`; rows call the operation that and the case.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub class: Option<String>,
     /// Its unit, such as `ns`.
     pub unit: String,
     /// Which direction is better.
@@ -269,6 +272,9 @@ impl System {
 pub struct Skipped {
     /// [`SCHEMA`].
     pub schema: u32,
+    /// The cell, where it is one that was begun: the target lacks something that it needs.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub key: Option<Key>,
     /// The target that it needed.
     pub target: Target,
     /// What was not done.

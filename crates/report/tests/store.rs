@@ -34,7 +34,13 @@ impl Drop for Scratch {
 }
 
 fn skipped(what: &str) -> Record {
-    Record::Skipped(Skipped { schema: SCHEMA, target: Target::Vm, what: what.into(), reason: "no kernel".into() })
+    Record::Skipped(Skipped {
+        schema: SCHEMA,
+        key: None,
+        target: Target::Vm,
+        what: what.into(),
+        reason: "no kernel".into(),
+    })
 }
 
 fn run() -> Run {
@@ -62,7 +68,8 @@ fn cell(sample: f64) -> Record {
         seed: u64::MAX,
         program: "p".into(),
     };
-    let metric = Metric { name: "x".into(), unit: "ns".into(), better: Better::Lower, samples: vec![sample] };
+    let metric =
+        Metric { name: "x".into(), class: None, unit: "ns".into(), better: Better::Lower, samples: vec![sample] };
     let measured = Measured {
         scored: true,
         metrics: vec![metric],

@@ -52,7 +52,13 @@ fn seeded(mut cell: Cell, seed: u64) -> Cell {
 }
 
 fn with(mut cell: Cell, name: &str, unit: &str, better: Better, samples: &[f64]) -> Cell {
-    cell.measured.metrics.push(Metric { name: name.into(), unit: unit.into(), better, samples: samples.to_vec() });
+    cell.measured.metrics.push(Metric {
+        name: name.into(),
+        class: None,
+        unit: unit.into(),
+        better,
+        samples: samples.to_vec(),
+    });
     cell
 }
 
@@ -68,6 +74,37 @@ fn only_table(cells: &[Cell]) -> String {
     let tables = tables(cells);
     assert_eq!(tables.len(), 1, "{tables:?}");
     table_text(&tables[0])
+}
+
+/// The names of a table's rows.
+fn rows(cells: &[Cell], table: usize) -> Vec<String> {
+    let tables = tables(cells);
+    tables[table].rows.iter().map(|row| format!("{} {} {}", row.metric, row.stat, row.operation)).collect()
+}
+
+#[test]
+fn a_class_has_its_rows_together_and_a_share_is_one_percentage() {
+    let classed = |mut cell: Cell, class: &str, name: &str, unit: &str, samples: &[f64]| {
+        cell = with(cell, name, unit, if unit == "pct" { Better::Higher } else { Better::Lower }, samples);
+        cell.measured.metrics.last_mut().unwrap().class = Some(class.into());
+        cell
+    };
+    let threads = |case: &str| {
+        let base = classed(cell(Target::Vm, "6.1", case), "fault-base", "fault_latency_us", "us", &[7.0]);
+        let huge = classed(base, "fault-huge", "fault_latency_us", "us", &[3.0]);
+        classed(huge, "huge", "thp_success_pct", "pct", &[50.0])
+    };
+    // A class that a cell has no sample of has no row of it.
+    let mut third = cell(Target::Vm, "6.1", "5");
+    third = classed(third, "fault-base", "fault_latency_us", "us", &[]);
+    third = classed(third, "fault-huge", "fault_latency_us", "us", &[4.0]);
+    let cells = [threads("1"), threads("3"), third];
+    let mean = |operation: &str| format!("fault_latency_us.Amean Amean {operation}");
+    let expected = ["fault-base-1", "fault-base-3", "fault-huge-1", "fault-huge-3", "fault-huge-5"].map(mean);
+    assert_eq!(rows(&cells, 0), expected);
+    let share = |operation: &str| format!("thp_success_pct Percentage {operation}");
+    assert_eq!(rows(&cells, 1), ["huge-1", "huge-3"].map(share));
+    assert_eq!(tables(&cells)[1].title, "fault-storm Percentage Faults Huge");
 }
 
 /// Fifteen and five samples with the mean, spread and extremes that mmtests printed

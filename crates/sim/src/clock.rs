@@ -25,16 +25,15 @@ pub(crate) enum Next {
 pub(crate) struct Clock {
     /// Armed timers; the sequence keeps equal times in the order in which they were armed.
     timers: BinaryHeap<Reverse<(Time, u64, TaskId)>>,
-    /// Runnable CPUs by their clocks; equal clocks in the order of their numbers.
-    cpus: BinaryHeap<Reverse<(Time, CpuId)>>,
+    cpus: Tournament,
     armed: u64,
     quantum: Picos,
     latest_start: Time,
 }
 
 impl Clock {
-    pub(crate) fn new(quantum: Picos) -> Self {
-        Self { timers: BinaryHeap::new(), cpus: BinaryHeap::new(), armed: 0, quantum, latest_start: Time(0) }
+    pub(crate) fn new(cpus: usize, quantum: Picos) -> Self {
+        Self { timers: BinaryHeap::new(), cpus: Tournament::new(cpus), armed: 0, quantum, latest_start: Time(0) }
     }
 
     /// Arms a timer.
@@ -45,25 +44,22 @@ impl Clock {
 
     /// A CPU has something to run from `clock` on. Each CPU is in here at most once.
     pub(crate) fn ready(&mut self, cpu: CpuId, clock: Time) {
-        self.cpus.push(Reverse((clock, cpu)));
+        self.cpus.enter(cpu, clock);
     }
 
     /// Takes what runs next out of the order.
     ///
     /// # Panics
     /// When a step would start more than one quantum before an earlier one did.
+    #[inline]
     pub(crate) fn next(&mut self) -> Next {
-        let timer = self.timers.peek().map(|Reverse((at, _, _))| *at);
-        let Some(Reverse((clock, cpu))) = self.cpus.peek().copied() else {
-            return self.fire();
-        };
-        if timer.is_some_and(|at| at <= clock) {
+        let timer = self.timers.peek().map_or(NEVER, |Reverse((at, _, _))| *at);
+        let (cpu, clock) = self.cpus.first();
+        if timer <= clock {
             return self.fire();
         }
-        self.cpus.pop();
-        let other = self.cpus.peek().map(|Reverse((clock, _))| *clock);
-        let soonest = [timer, other].into_iter().flatten().min();
-        let horizon = soonest.map_or(Time(u64::MAX), |soonest| soonest + self.quantum);
+        let other = self.cpus.take(cpu);
+        let horizon = Time(timer.min(other).0.saturating_add(self.quantum.0));
         let earliest_allowed = Time(self.latest_start.0.saturating_sub(self.quantum.0));
         assert!(clock >= earliest_allowed, "a step at {clock:?} after one at {:?}", self.latest_start);
         self.latest_start = self.latest_start.max(clock);
@@ -78,13 +74,83 @@ impl Clock {
     }
 }
 
+/// After all instants.
+const NEVER: Time = Time(u64::MAX);
+
+/// The earliest of a fixed number of CPUs; of equal ones, the lowest number. A turn moves one CPU from the front to some
+/// place behind: one walk from its leaf to the root, where a heap would take one to take it out and another to put it in.
+#[derive(Clone, Debug)]
+struct Tournament {
+    /// A complete binary tree from index 1 on: leaves are CPUs with their clocks, every other node is the earlier of its two
+    /// children.
+    nodes: Vec<(Time, CpuId)>,
+    /// A CPU that was taken out, but whose old clock still stands.
+    taken: Option<CpuId>,
+}
+
+impl Tournament {
+    fn new(cpus: usize) -> Self {
+        let leaves = cpus.next_power_of_two();
+        let ids = (0..leaves).map(|id| CpuId(u32::try_from(id).expect("fewer than 2^32 CPUs")));
+        let above = std::iter::repeat_n((NEVER, CpuId(0)), leaves);
+        Self { nodes: above.chain(ids.map(|id| (NEVER, id))).collect(), taken: None }
+    }
+
+    fn leaf(&self, cpu: CpuId) -> usize {
+        self.nodes.len() / 2 + cpu.0 as usize
+    }
+
+    /// The earliest CPU, with `NEVER` where there is none.
+    fn first(&mut self) -> (CpuId, Time) {
+        if let Some(gone) = self.taken.take() {
+            self.set(gone, NEVER);
+        }
+        let (clock, cpu) = self.nodes[1];
+        (cpu, clock)
+    }
+
+    /// Takes the first out, and tells the clock of the second.
+    fn take(&mut self, first: CpuId) -> Time {
+        self.taken = Some(first);
+        let mut second = NEVER;
+        let mut node = self.leaf(first);
+        // Bound: the height of the tree. Whom the first has beaten, it has met on its way up.
+        while node > 1 {
+            second = second.min(self.nodes[node ^ 1].0);
+            node /= 2;
+        }
+        second
+    }
+
+    fn enter(&mut self, cpu: CpuId, clock: Time) {
+        if self.taken == Some(cpu) {
+            self.taken = None;
+        } else {
+            assert_eq!(self.nodes[self.leaf(cpu)].0, NEVER, "CPU {cpu} stands in the order once");
+        }
+        self.set(cpu, clock);
+    }
+
+    fn set(&mut self, cpu: CpuId, clock: Time) {
+        let mut node = self.leaf(cpu);
+        self.nodes[node].0 = clock;
+        // Bound: the height of the tree.
+        while node > 1 {
+            let left = node & !1;
+            let [one, other] = [self.nodes[left], self.nodes[left + 1]];
+            node /= 2;
+            self.nodes[node] = if one.0 <= other.0 { one } else { other };
+        }
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
 
     #[test]
     fn timers_come_before_cpus_and_equal_times_in_order() {
-        let mut clock = Clock::new(Picos(2));
+        let mut clock = Clock::new(2, Picos(2));
         clock.ready(CpuId(1), Time(10));
         clock.ready(CpuId(0), Time(10));
         clock.arm(Time(10), TaskId(7));
@@ -97,8 +163,40 @@ mod tests {
     }
 
     #[test]
+    fn the_earliest_of_any_number_of_cpus_comes_first() {
+        for cpus in [1, 2, 3, 16, 96] {
+            let mut clock = Clock::new(cpus as usize, Picos(1000));
+            let mut clocks: Vec<u64> = (0..cpus).map(|cpu| u64::from(cpu) * 7919 % 101).collect();
+            (0..cpus).for_each(|cpu| clock.ready(CpuId(cpu), Time(clocks[cpu as usize])));
+            for turn in 0..2000 {
+                let Next::Cpu { cpu, clock: at, horizon } = clock.next() else { panic!("all are ready") };
+                let id = cpu.0 as usize;
+                assert_eq!((at.0, id), (0..clocks.len()).map(|id| (clocks[id], id)).min().unwrap());
+                let others = clocks.iter().enumerate().filter(|(other, _)| *other != id).map(|(_, clock)| *clock);
+                assert_eq!(horizon.0, others.min().unwrap_or(u64::MAX).saturating_add(1000));
+                clocks[id] += 1 + turn * 7919 % 97;
+                clock.ready(cpu, Time(clocks[id]));
+            }
+        }
+    }
+
+    #[test]
+    fn a_cpu_that_does_not_come_back_is_no_longer_in_the_order() {
+        let mut clock = Clock::new(3, Picos(5));
+        clock.ready(CpuId(2), Time(4));
+        clock.ready(CpuId(1), Time(6));
+        assert_eq!(clock.next(), Next::Cpu { cpu: CpuId(2), clock: Time(4), horizon: Time(11) });
+        clock.ready(CpuId(0), Time(5));
+        assert_eq!(clock.next(), Next::Cpu { cpu: CpuId(0), clock: Time(5), horizon: Time(11) });
+        clock.ready(CpuId(2), Time(5));
+        assert_eq!(clock.next(), Next::Cpu { cpu: CpuId(2), clock: Time(5), horizon: Time(11) });
+        assert_eq!(clock.next(), Next::Cpu { cpu: CpuId(1), clock: Time(6), horizon: Time(u64::MAX) });
+        assert_eq!(clock.next(), Next::Nothing);
+    }
+
+    #[test]
     fn a_timer_bounds_the_horizon() {
-        let mut clock = Clock::new(Picos(2));
+        let mut clock = Clock::new(2, Picos(2));
         clock.arm(Time(50), TaskId(0));
         clock.ready(CpuId(0), Time(1));
         assert_eq!(clock.next(), Next::Cpu { cpu: CpuId(0), clock: Time(1), horizon: Time(52) });
@@ -107,7 +205,7 @@ mod tests {
     #[test]
     #[should_panic(expected = "a step at")]
     fn a_cpu_that_fell_behind_by_more_than_a_quantum_is_a_bug() {
-        let mut clock = Clock::new(Picos(2));
+        let mut clock = Clock::new(2, Picos(2));
         clock.ready(CpuId(0), Time(10));
         clock.next();
         clock.ready(CpuId(1), Time(7));

@@ -10,7 +10,7 @@ use units::{CpuId, Time};
 
 use crate::{
     run_hash::Mark,
-    runqueue::Enqueue,
+    runqueue::{Enqueue, Nice},
     task::{Task, TaskId, TaskState},
     world::World,
 };
@@ -31,7 +31,7 @@ impl World {
         for (node, cpus) in cpus.into_iter().enumerate() {
             let id = TaskId(u32::try_from(self.tasks.len()).expect("fewer than 2^32 tasks"));
             let first = cpus.first().copied().unwrap_or(CpuId(0));
-            let mut task = Task::new(first, cpus, NO_SPACE);
+            let mut task = Task::new(first, cpus, NO_SPACE, Nice::default());
             task.state = TaskState::Asleep(Daemon::Kswapd(node));
             self.tasks.push(task);
             self.kswapds.push(id);

@@ -3,6 +3,7 @@
 //! Each (seed, who, purpose) is a ChaCha8 stream of its own, and draw `n` is its `n`th 64-bit word: there is no state that a
 //! further draw would move, so a variant that draws more often, or for something new, shifts nothing else.
 
+use mm::state::Drawn;
 use rand_chacha::{
     ChaCha8Rng,
     rand_core::{Rng, SeedableRng},
@@ -12,10 +13,46 @@ use rand_chacha::{
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[repr(u64)]
 pub(crate) enum Purpose {
-    /// Where in a timer tick a CPU's clock starts; drawn by CPUs.
+    /// Where in a timer tick time begins; drawn once, as CPU 0.
     ClockOffset = 1,
     /// How long after the multiples of their period a CPU's ticks come; drawn by CPUs.
     TickPhase = 2,
+    /// Which pageblocks of a map are of which type; drawn for the machine.
+    BlockType = 3,
+    /// The order of the free lists of a map.
+    FreeOrder = 4,
+    /// Which unmarked frames of a map are on per-CPU lists.
+    Listed = 5,
+    /// The order of the LRU lists of a map.
+    LruOrder = 6,
+}
+
+/// Draws for memory that is taken over: what its map does not say.
+#[derive(Debug)]
+pub(crate) struct StateDraws {
+    draws: Draws,
+    /// How many there were of each.
+    counts: [u64; 4],
+}
+
+impl StateDraws {
+    pub(crate) fn new(draws: Draws) -> Self {
+        Self { draws, counts: [0; 4] }
+    }
+}
+
+impl mm::state::Draw for StateDraws {
+    fn below(&mut self, bound: u64, what: Drawn) -> u64 {
+        let (place, purpose) = match what {
+            Drawn::BlockType => (0, Purpose::BlockType),
+            Drawn::FreeOrder => (1, Purpose::FreeOrder),
+            Drawn::Listed => (2, Purpose::Listed),
+            Drawn::LruOrder => (3, Purpose::LruOrder),
+        };
+        let n = self.counts[place];
+        self.counts[place] += 1;
+        self.draws.below(bound, 0, purpose, n)
+    }
 }
 
 /// All streams of a seed.

@@ -48,7 +48,6 @@ pub(crate) fn run(world: World, entries: Entries, main: UserHalf) -> World {
         let mut halves: Vec<Option<UserHalf>> = vec![Some(main)];
         loop {
             match with(World::turn) {
-                Turn::Again => {}
                 Turn::Over => break,
                 Turn::Drop(task) => {
                     halves[task.0 as usize] = None;

@@ -8,11 +8,12 @@ use std::{
     task::{Context, Poll},
 };
 
-use os::{Advice, Barrier, Died, MapSpec, Os, Placement, Rusage, VmRange, VmStat, Wire};
-use units::{Bytes, Errno, Picos, Time};
+use os::{Advice, Barrier, Died, File, MapSpec, Os, Placement, Rusage, VmRange, VmStat, Wire};
+use units::{Bytes, Errno, Frames, Picos, Time};
 
 use crate::{
     executor,
+    runqueue::Nice,
     task::{Answer, Meeting, Request, TaskId},
     world::{self, with},
 };
@@ -20,6 +21,20 @@ use crate::{
 /// The simulator's handle on its operating system. All handles are alike: which task asks is known from who is polled.
 #[derive(Clone, Copy, Debug)]
 pub struct Sim;
+
+impl Sim {
+    /// Tasks that the calling one creates from now on begin at this nice level, from -20 to 19 (`setpriority`). Not part of
+    /// [`Os`]: no workload asks for it.
+    ///
+    /// # Panics
+    /// When there is no such level.
+    pub fn nice_children(&self, level: i8) {
+        with(|world| {
+            let current = world.current;
+            world.tasks[current.0 as usize].nice_of_children = Nice::new(level);
+        });
+    }
+}
 
 /// A request under way: submits at the first poll, and completes at the one that follows the answer.
 struct Call(Option<Request>);
@@ -71,13 +86,19 @@ impl Os for Sim {
         with(|world| u32::try_from(world.cpus.len()).expect("fewer than 2^32 CPUs"))
     }
 
+    fn memory(&self) -> Bytes {
+        with(|world| Frames(world.mm.zones().iter().map(|zone| zone.managed).sum()).bytes())
+    }
+
     async fn sleep(&self, span: Picos) {
         // A sleep cannot fail.
         let _ = unit(Request::Sleep(span)).await;
     }
 
     async fn mmap(&self, len: Bytes, spec: MapSpec) -> Result<VmRange, Errno> {
-        let MapSpec::Anonymous = spec;
+        if spec != MapSpec::Anonymous {
+            return Err(Errno::NOSYS);
+        }
         match Call(Some(Request::Mmap(len))).await {
             Answer::Range(result) => result,
             other => unreachable!("{other:?} answers no mmap"),
@@ -89,11 +110,56 @@ impl Os for Sim {
     }
 
     async fn madvise(&self, range: VmRange, advice: Advice) -> Result<(), Errno> {
+        if advice == Advice::DontNeed {
+            return Err(Errno::NOSYS);
+        }
         unit(Request::Madvise(range, advice)).await
     }
 
     async fn store(&self, range: VmRange, stride: Bytes) -> Result<(), Errno> {
         unit(Request::Store(range, stride)).await
+    }
+
+    // What writing whole pages takes has no price yet, read faults have no caller yet, and there are no files yet.
+
+    async fn fill(&self, _: VmRange) -> Result<(), Errno> {
+        Err(Errno::NOSYS)
+    }
+
+    async fn load(&self, _: VmRange, _: Bytes) -> Result<(), Errno> {
+        Err(Errno::NOSYS)
+    }
+
+    async fn create(&self, _: &str) -> Result<File, Errno> {
+        Err(Errno::NOSYS)
+    }
+
+    async fn open(&self, _: &str) -> Result<File, Errno> {
+        Err(Errno::NOSYS)
+    }
+
+    async fn close(&self, _: File) -> Result<(), Errno> {
+        Err(Errno::NOSYS)
+    }
+
+    async fn unlink(&self, _: &str) -> Result<(), Errno> {
+        Err(Errno::NOSYS)
+    }
+
+    async fn truncate(&self, _: File, _: Bytes) -> Result<(), Errno> {
+        Err(Errno::NOSYS)
+    }
+
+    async fn write(&self, _: File, _: Bytes, _: Bytes) -> Result<(), Errno> {
+        Err(Errno::NOSYS)
+    }
+
+    async fn fsync(&self, _: File) -> Result<(), Errno> {
+        Err(Errno::NOSYS)
+    }
+
+    async fn drop_caches(&self) -> Result<(), Errno> {
+        Err(Errno::NOSYS)
     }
 
     async fn mincore(&self, range: VmRange) -> Result<Vec<bool>, Errno> {

@@ -13,6 +13,8 @@ pub enum Lost {
     Time(Cause, Picos),
     /// One of the events that it counted.
     Count(Event),
+    /// Its task, which the kernel ends instead of taking the step: an OOM kill, whatever it is in the middle of.
+    Task,
 }
 
 /// A loss in one step of a run.
@@ -44,6 +46,13 @@ impl Injector {
         Some((lost, before))
     }
 
+    /// Does the task die instead of taking this step?
+    pub(crate) fn kills(&mut self, loss: Option<(Lost, u64)>) -> bool {
+        let kills = matches!(loss, Some((Lost::Task, _)));
+        self.done |= kills;
+        kills
+    }
+
     /// The step has ended: takes the loss off. Returns when the step ends without it.
     pub(crate) fn lose(
         &mut self,
@@ -62,7 +71,7 @@ impl Injector {
                 counters.lose(event);
                 end
             }
-            Lost::Time(..) | Lost::Count(_) => end,
+            Lost::Time(..) | Lost::Count(_) | Lost::Task => end,
         }
     }
 }

@@ -5,7 +5,7 @@
 //! | `clock.rs` | the one order: timers and CPUs by time, horizon and quantum |
 //! | `world.rs` | everything of a run that is data; turns and steps |
 //! | `task.rs`, `operation.rs` | the kernel half of tasks; what they can be inside of |
-//! | `sched.rs`, `runqueue.rs` | who runs where: the completely fair scheduler |
+//! | `sched.rs`, `runqueue.rs` | who runs where: CFS or EEVDF |
 //! | `lock.rs`, `rwsem.rs` | the lock of an address space |
 //! | `daemon.rs` | kernel threads |
 //! | `executor.rs`, `handle.rs` | the user half: futures over `Os` |
@@ -13,8 +13,6 @@
 //! | `run_hash.rs` | (time, cpu, event) folded into 64 bits |
 //! | `inject.rs` | for tests: one step of a run loses something |
 //! | `trace.rs` | trace events as lines |
-//!
-//! Not there yet: hardware threads that share a core (their prices are there: `Prices::shared_core`).
 
 mod clock;
 mod daemon;
@@ -40,12 +38,13 @@ use mm::{
     MachineSpec, Mm, Settings, Variant,
     cost::{Prices, Spent},
     event::Counters,
+    state::FrameMap,
     thp::ThpEnabled,
 };
 use os::Placement;
 use units::{Bytes, BytesPerSecond, CpuId, Frames, NodeId, Picos};
 
-use draw::Draws;
+use draw::{Draws, StateDraws};
 pub use executor::{Entries, EntryFuture};
 pub use handle::Sim;
 use inject::Injector;
@@ -57,7 +56,7 @@ use world::World;
 /// The tick of distribution kernels (CONFIG_HZ=250).
 const TICK: Picos = Picos::from_micros(4000);
 
-/// No CPU runs ahead of another by more than this: 2 us, about one page fault.
+/// What [`Config::quantum`] is unless something asks for another one: 2 us, about one page fault.
 pub const QUANTUM: Picos = Picos::from_micros(2);
 
 /// A machine with a kernel, ready to run something.
@@ -75,10 +74,16 @@ pub struct Config {
     pub use_zero_page: bool,
     /// What primitive operations take.
     pub prices: Prices,
+    /// The hardware threads of each core; without cores, each CPU is one.
+    pub cores: Vec<Vec<CpuId>>,
+    /// What everything takes while another hardware thread of the core is busy, in percent.
+    pub shared_core: u32,
     /// Nodes whose memory gives so much to all CPUs together; the others have no limit.
     pub bandwidth: Vec<(NodeId, BytesPerSecond)>,
     /// How many CPUs tasks are spread over.
     pub cpus: usize,
+    /// No CPU runs ahead of another by more than this; 0 is the strict order.
+    pub quantum: Picos,
     /// How much may be mapped.
     pub cap: Bytes,
     /// What the draws of the run follow from.
@@ -122,10 +127,28 @@ pub struct Options {
 pub struct Extra {
     /// Steps that the run took.
     pub steps: u64,
+    /// Operations that ended; the time of each was compared with the sum of its parts.
+    pub operations: u64,
     /// The step of [`Options::loss`] had what it was to lose, and has lost it.
     pub lost: bool,
     /// Trace events, one per line.
     pub trace: Option<String>,
+    /// Of memory that was taken over: what was drawn, and what could not be taken over as it was.
+    pub notes: Vec<String>,
+}
+
+fn fresh(config: &Config) -> World {
+    let mm = Mm::new(&config.machine, config.variant, &config.settings);
+    World::new(mm, config.cpus, config.prices.clone(), config.quantum, config.cap)
+}
+
+fn taken_over(config: &Config, map: &FrameMap) -> (World, Vec<String>) {
+    let mut draws = StateDraws::new(Draws::new(config.seed));
+    let loaded = Mm::from_map(&config.machine, config.variant, &config.settings, map, &mut draws);
+    let loaded = loaded.expect("the map has room for the tables of what it says is mapped");
+    let mut world = World::new(loaded.mm, config.cpus, config.prices.clone(), config.quantum, config.cap);
+    world.add_space(loaded.init);
+    (world, loaded.notes)
 }
 
 /// Runs `main` as the first task of a freshly booted machine, and everything that it spawns, to the end.
@@ -151,12 +174,31 @@ pub fn simulate_with<T: 'static>(
     entries: Entries,
     main: impl AsyncFnOnce(Sim) -> T + 'static,
 ) -> (T, Finish, Extra) {
-    let mut mm = Mm::new(&config.machine, config.variant, &config.settings);
-    mm.thp.enabled = config.thp_enabled;
-    mm.thp.use_zero_page = config.use_zero_page;
-    let mut world = World::new(mm, config.cpus, config.prices.clone(), QUANTUM, config.cap);
-    world.start_clocks(Draws::new(config.seed));
-    world.hold(config.held);
+    simulate_from(config, options, None, entries, main)
+}
+
+/// The same on a machine whose memory is as a kernel had it. Whatever init holds is part of that already.
+///
+/// # Panics
+/// As [`simulate`]; and when the map leaves no memory for anything.
+pub fn simulate_from<T: 'static>(
+    config: &Config,
+    options: Options,
+    state: Option<&FrameMap>,
+    entries: Entries,
+    main: impl AsyncFnOnce(Sim) -> T + 'static,
+) -> (T, Finish, Extra) {
+    let (mut world, notes) = match state {
+        None => (fresh(config), Vec::new()),
+        Some(map) => taken_over(config, map),
+    };
+    world.mm.thp.enabled = config.thp_enabled;
+    world.mm.thp.use_zero_page = config.use_zero_page;
+    world.share_cores(&config.cores, config.shared_core);
+    world.start_clock(Draws::new(config.seed));
+    if state.is_none() {
+        world.hold(config.held);
+    }
     for (node, limit) in &config.bandwidth {
         world.mm.limit_bandwidth(*node, *limit);
     }
@@ -176,7 +218,8 @@ pub fn simulate_with<T: 'static>(
     }
     let result = slot.take().expect("the first task has ended");
     let Injector { steps, done: lost, .. } = world.injector;
-    let extra = Extra { steps, lost, trace: world.trace.map(|trace| trace.text()) };
+    let extra =
+        Extra { steps, operations: world.operations, lost, notes, trace: world.trace.map(|trace| trace.text()) };
     let mut times = Times::default();
     world.tasks.iter().for_each(|task| task.add_to(&mut times));
     (result, Finish { hash: world.hash.hex(), counters: world.counters, times }, extra)

@@ -1,14 +1,29 @@
 //! Linux: include/linux/mmap_lock.h, mm/mmap_lock.c (v6.1): which operation holds the lock of its address space, and how.
+//!
+//! A step's effects happen at its start and its price is paid after: the lock is held until the turn of the CPU that comes at
+//! the end of the step, so that others find it as it is at each instant.
 
-use mm::{SpaceId, cost::Cause};
-use units::{CpuId, Time};
+use mm::{
+    SpaceId,
+    cost::{Cause, Cx, Work},
+};
+use units::{CpuId, Picos, Time};
 
 use crate::{
     runqueue::Enqueue,
-    rwsem::{Mode, Outcome, Released},
+    rwsem::{Mode, Outcome, Told, Wish},
     task::{TaskId, TaskState},
     world::World,
 };
+
+/// What a step leaves to do at its end.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum LetGo {
+    /// The lock is free for others; the step goes on without it for so long.
+    Unlock { after: Picos },
+    /// A writer lets readers in.
+    Downgrade,
+}
 
 impl World {
     /// Takes the lock that the next step of a task needs, unless it holds it from the last one. False when the task has to
@@ -19,68 +34,141 @@ impl World {
         let TaskState::Kernel(operation) = &tasks[id.0 as usize].state else {
             unreachable!("only operations take locks");
         };
-        let memory = spaces.get(tasks[id.0 as usize].space).expect("a live task has an address space");
-        let space = tasks[id.0 as usize].space.0 as usize;
+        let space = tasks[id.0 as usize].space;
+        let memory = spaces.get(space).expect("a live task has an address space");
         let Some(mode) = operation.needs(memory, &rules) else { return true };
         if tasks[id.0 as usize].holds.is_some() {
             return true;
         }
         let now = cpus[cpu.0 as usize].clock;
         let runs = |task: TaskId| cpus[tasks[task.0 as usize].cpu.0 as usize].running == Some(task);
-        match locks[space].acquire(id, mode, now, rules.mmap_lock, runs) {
-            Outcome::Held(from) => {
-                let task = &mut tasks[id.0 as usize];
-                task.holds = Some(mode);
-                // A step that has begun elsewhere holds it until its end: less than a quantum, and nobody sleeps for that.
-                task.spin(now, from, Cause::MmapLock);
-                cpus[cpu.0 as usize].clock = from;
-                true
-            }
-            outcome => {
-                let task = &mut tasks[id.0 as usize];
+        let lock = &mut locks[space.0 as usize];
+        let (outcome, told) = lock.acquire(Wish { task: id, mode, now }, rules.mmap_lock, runs);
+        let task = &mut tasks[id.0 as usize];
+        task.spins_until = None;
+        match outcome {
+            Outcome::Held => task.holds = Some(mode),
+            Outcome::Spin(_) | Outcome::Sleep => {
                 let TaskState::Kernel(operation) = std::mem::replace(&mut task.state, TaskState::Blocked) else {
                     unreachable!("it was an operation above");
                 };
                 task.state = TaskState::LockWait(operation);
                 task.lock_since = now;
-                task.is_spinning = outcome == Outcome::Spin;
-                false
+                task.is_spinning = outcome != Outcome::Sleep;
+                // One that others wait for on its CPU looks up at the next tick.
+                let cpu = &cpus[cpu.0 as usize];
+                let tick = cpu.has_waiting().then_some(cpu.next_tick.max(now + Picos(1)));
+                if let Outcome::Spin(until) = outcome
+                    && let Some(until) = until.into_iter().chain(tick).min()
+                {
+                    task.spins_until = Some(until);
+                    self.clock.arm(until, id);
+                }
             }
+        }
+        self.tell(space, &told, cpu);
+        outcome == Outcome::Held
+    }
+
+    /// Up to when a step may go: not beyond what it must do, where its task holds a lock that others wait for, or that keeps
+    /// others out. A range of faults takes the lock for each of them, and who wants it acts on the first that lets go.
+    pub(crate) fn horizon_under_lock(&self, id: TaskId, cpu: CpuId, horizon: Time) -> Time {
+        let task = &self.tasks[id.0 as usize];
+        let is_wanted = task.holds.is_some() && self.locks[task.space.0 as usize].is_wanted();
+        if is_wanted { self.cpus[cpu.0 as usize].clock } else { horizon }
+    }
+
+    /// At the end of a step: does what it has left to do with the lock. True when waking others took time, so that other
+    /// CPUs may come first now.
+    pub(crate) fn let_go(&mut self, cpu: CpuId) -> bool {
+        let Some((id, what)) = self.cpus[cpu.0 as usize].lets_go.take() else { return false };
+        let before = self.cpus[cpu.0 as usize].clock;
+        match what {
+            LetGo::Unlock { after } => {
+                self.unlock(id, cpu);
+                let clock = &mut self.cpus[cpu.0 as usize].clock;
+                *clock = *clock + after;
+            }
+            LetGo::Downgrade => self.downgrade(id, cpu),
+        }
+        self.cpus[cpu.0 as usize].clock > before
+    }
+
+    /// A step of a task has come to its end: remembers what is to be done with the lock. `keeps`: the next step
+    /// needs it.
+    pub(crate) fn end_hold(&mut self, id: TaskId, cpu: CpuId, keeps: bool, start: Time) {
+        let task = &self.tasks[id.0 as usize];
+        let TaskState::Kernel(operation) = &task.state else { unreachable!("a step of an operation ends") };
+        if task.holds.is_none() {
+            return;
+        }
+        let downgrades = operation.is_downgraded() && self.mm.variant().munmap_downgrades;
+        let cpu = &mut self.cpus[cpu.0 as usize];
+        if !keeps {
+            let is_watched = operation.is_touch() && self.locks[task.space.0 as usize].is_contended();
+            // Half of a trap, in and out, and what user code does are before and after the hold (`do_user_addr_fault`).
+            let outside = Picos(self.prices.of(Work::Trap).0 / 2) + self.prices.of(Work::UserTouch);
+            let after = if is_watched { outside.min(cpu.clock.since(start)) } else { Picos(0) };
+            cpu.clock = Time(cpu.clock.0 - after.0);
+            cpu.lets_go = Some((id, LetGo::Unlock { after }));
+        } else if downgrades {
+            cpu.lets_go = Some((id, LetGo::Downgrade));
         }
     }
 
-    /// Lets go of a task's lock at an instant.
-    pub(crate) fn unlock(&mut self, id: TaskId, at: Time) {
+    /// Lets go of a task's lock.
+    fn unlock(&mut self, id: TaskId, cpu: CpuId) {
         let rules = self.mm.variant().mmap_lock;
+        let now = self.cpus[cpu.0 as usize].clock;
         let task = &mut self.tasks[id.0 as usize];
         if let Some(mode) = task.holds.take() {
             let space = task.space;
-            let released = self.locks[space.0 as usize].release(mode, at, rules);
-            self.hand_on(space, released, at);
+            let told = self.locks[space.0 as usize].release(mode, now, rules);
+            self.tell(space, &told, cpu);
         }
     }
 
     /// A writer lets readers in.
-    pub(crate) fn downgrade(&mut self, id: TaskId, at: Time) {
+    fn downgrade(&mut self, id: TaskId, cpu: CpuId) {
         let rules = self.mm.variant().mmap_lock;
+        let now = self.cpus[cpu.0 as usize].clock;
         let task = &mut self.tasks[id.0 as usize];
         if task.holds == Some(Mode::Write) {
             task.holds = Some(Mode::Read);
             let space = task.space;
-            let released = self.locks[space.0 as usize].downgrade(at, rules);
-            self.hand_on(space, released, at);
+            let told = self.locks[space.0 as usize].downgrade(now, rules);
+            self.tell(space, &told, cpu);
         }
     }
 
-    fn hand_on(&mut self, space: SpaceId, released: Released, at: Time) {
-        for reader in released.granted {
-            self.tasks[reader.0 as usize].holds = Some(Mode::Read);
-            let from = self.locks[space.0 as usize].granted_from(at);
-            self.go_on(reader, from);
+    /// The running task of a CPU tells others; it pays for waking them, one after the other (`wake_up_q`).
+    fn tell(&mut self, space: SpaceId, told: &Told, cpu: CpuId) {
+        if let Some(task) = told.tries {
+            self.go_on(task, self.cpus[cpu.0 as usize].clock);
         }
-        if let Some(task) = released.tries {
-            self.go_on(task, at);
+        for task in told.woken.into_iter().chain(told.granted.iter().copied()) {
+            debug_assert_eq!(
+                self.tasks[task.0 as usize].space, space,
+                "it waits for the lock of its own address space"
+            );
+            if told.granted.contains(&task) {
+                self.tasks[task.0 as usize].holds = Some(Mode::Read);
+            }
+            if matches!(self.tasks[task.0 as usize].state, TaskState::LockWait(_)) {
+                let at = self.pay_for_waking(cpu);
+                self.go_on(task, at);
+            }
         }
+    }
+
+    fn pay_for_waking(&mut self, cpu: CpuId) -> Time {
+        let waker = self.cpus[cpu.0 as usize].running.expect("a task lets go of a lock while it runs");
+        let mut cx = Cx::new(cpu, self.cpus[cpu.0 as usize].clock, &self.prices, &mut self.counters);
+        cx.because(Cause::MmapLock, |cx| cx.work(Work::WakeOther, 1));
+        let (now, spent) = (cx.now(), cx.spent());
+        self.cpus[cpu.0 as usize].clock = now;
+        self.tasks[waker.0 as usize].spent.add(&spent);
+        now
     }
 
     /// A task that waits for a lock has it, or tries again.
@@ -97,6 +185,8 @@ impl World {
                     self.tasks[id.0 as usize].spin(since, until, Cause::MmapLock);
                     self.cpus[cpu.0 as usize].ready(cpu, &mut self.clock);
                 } else {
+                    // One that ran ahead of who lets go came too late to have to wait.
+                    let at = at.max(since);
                     task.wait(since, at, Cause::MmapLock);
                     self.wake(id, at, Enqueue::Woken);
                 }
@@ -104,6 +194,28 @@ impl World {
             // It was told already, and has not run yet.
             other => task.state = other,
         }
+    }
+
+    /// A task has spun for as long as it may, unless it spins no more or anew.
+    pub(crate) fn spin_timer(&mut self, id: TaskId, at: Time) {
+        let task = &self.tasks[id.0 as usize];
+        if task.is_spinning && task.spins_until == Some(at) {
+            self.locks[task.space.0 as usize].end_of_spinning(id, at);
+            self.go_on(id, at);
+        }
+    }
+
+    /// The task that spins on a CPU looks whether another one shall run there.
+    pub(crate) fn look_up_from_spinning(&mut self, cpu: CpuId, at: Time) {
+        let running = self.cpus[cpu.0 as usize].running.expect("a CPU spins for its task");
+        self.go_on(running, at);
+    }
+
+    /// A task has no CPU any more: if it spun for the lock, it will begin anew, and others who spin are not kept by it.
+    pub(crate) fn stop_spinning(&mut self, id: TaskId, cpu: CpuId) {
+        let space = self.tasks[id.0 as usize].space;
+        let told = self.locks[space.0 as usize].leave(id);
+        self.tell(space, &told, cpu);
     }
 
     /// A task that holds locks stops running: those who spin for it sleep from now on.

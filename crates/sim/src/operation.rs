@@ -101,6 +101,11 @@ impl Operation {
         matches!(self, Self::Munmap { unmap, .. } if unmap.is_detached())
     }
 
+    /// Is it user code with its faults?
+    pub(crate) fn is_touch(&self) -> bool {
+        matches!(self, Self::Touch(_))
+    }
+
     /// Whether the lock stays held until the next step.
     pub(crate) fn keeps_lock(&self) -> bool {
         match self {
@@ -108,6 +113,11 @@ impl Operation {
             Self::Touch(touch) => touch.is_in_fault(),
             Self::Mmap { .. } | Self::Madvise { .. } | Self::Mincore { .. } => false,
         }
+    }
+
+    /// May the kernel end the task between two steps? munmap looks for no signal: who is killed in it ends afterwards.
+    pub(crate) fn may_be_killed(&self) -> bool {
+        !matches!(self, Self::Munmap { entered: true, .. } | Self::Exit(_))
     }
 
     /// Goes on, at most up to `horizon` where the operation is a long one. `left`: bytes that may still be mapped.
@@ -126,7 +136,10 @@ impl Operation {
             }
             Self::Munmap { range, unmap, entered } => {
                 enter(cx, entered);
-                match unmap.step(mm, space, cx, horizon) {
+                // Somebody waits until readers are let in.
+                let is_short = !unmap.is_detached() && cx.is_over(horizon);
+                let step = if is_short { unmap.begin(mm, space, cx) } else { unmap.step(mm, space, cx, horizon) };
+                match step {
                     Step::More => Progress::More,
                     Step::Block(wait) => unreachable!("unmapping does not wait, but for {wait:?}"),
                     Step::Done(result) => {
@@ -140,6 +153,7 @@ impl Operation {
                 let advice = match advice {
                     Advice::HugePage => HugeAdvice::HugePage,
                     Advice::NoHugePage => HugeAdvice::NoHugePage,
+                    Advice::DontNeed => unreachable!("a handle refuses it"),
                 };
                 Progress::Done(Answer::Unit(space.madvise(mm, cx, pages(*range), advice)))
             }

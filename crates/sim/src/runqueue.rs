@@ -1,11 +1,14 @@
-//! Linux: kernel/sched/fair.c, kernel/sched/core.c (v3.9 to v6.5): the completely fair scheduler.
+//! Linux: kernel/sched/fair.c, kernel/sched/core.c (v3.9 to v6.18): the tasks of a CPU that can run.
 //!
-//! One queue per CPU, ordered by virtual run time; a task's run time counts the more the less it weighs. Not here: groups,
-//! bandwidth limits, real-time classes, buddies and `SCHED_IDLE`. 6.6 and later order by deadlines (EEVDF); they get these
-//! rules too until something depends on the difference.
+//! A task's run time counts the more the less it weighs; which of them runs, and for how long, is one of two sets of rules:
+//! `cfs.rs` up to 6.5, `eevdf.rs` from 6.6 on. Not here: groups, bandwidth limits, real-time classes, buddies and `SCHED_IDLE`.
 
-use std::collections::BTreeSet;
+mod cfs;
+mod eevdf;
+#[cfg(test)]
+mod tests;
 
+use mm::{Variant, variant::Scheduler};
 use units::{Picos, Time};
 
 use crate::task::TaskId;
@@ -22,34 +25,41 @@ const WEIGHTS: [u32; 40] = [
 
 /// A task's nice level, from -20 to 19; daemons such as khugepaged have their own.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub(crate) struct Nice(pub(crate) i8);
+pub(crate) struct Nice(i8);
 
 impl Nice {
+    /// # Panics
+    /// When there is no such level.
+    pub(crate) fn new(level: i8) -> Self {
+        assert!((-20..=19).contains(&level), "no nice level {level}");
+        Self(level)
+    }
+
     fn weight(self) -> u32 {
         WEIGHTS[usize::try_from(i32::from(self.0) + 20).expect("nice levels begin at -20")]
     }
 }
 
-/// The periods that the scheduler works with (`sysctl_sched_*`, kernel/sched/fair.c, v6.1).
+/// The periods that the scheduler works with (`sysctl_sched_*`).
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Periods {
-    /// In which every task of a queue runs once.
+    /// CFS: in which every task of a queue runs once.
     latency: Picos,
-    /// What a task runs at least, when there are many.
-    min_granularity: Picos,
-    /// How far a waking task must be behind to preempt.
+    /// CFS: how far a waking task must be behind to preempt.
     wakeup_granularity: Picos,
+    /// CFS: what a task runs at least, when there are many. EEVDF: what it asks for.
+    base_slice: Picos,
     /// From one tick to the next (1/HZ).
     pub(crate) tick: Picos,
 }
 
 impl Periods {
     /// Those of a machine: scaled by 1 + log2 of its CPUs, of which at most 8 count (`SCHED_TUNABLESCALING_LOG`).
-    pub(crate) fn for_cpus(cpus: usize, tick: Picos) -> Self {
+    pub(crate) fn for_cpus(cpus: usize, tick: Picos, rules: &Variant) -> Self {
         let factor = 1 + u64::from(cpus.clamp(1, 8).ilog2());
-        let scaled = |micros| Picos(Picos::from_micros(micros).0 * factor);
-        let [latency, min_granularity, wakeup_granularity] = [6000, 750, 1000].map(scaled);
-        Self { latency, min_granularity, wakeup_granularity, tick }
+        let scaled = |nanos| Picos(Picos::from_nanos(nanos).0 * factor);
+        let [latency, wakeup_granularity, base_slice] = [6_000_000, 1_000_000, rules.sched_base_slice_ns].map(scaled);
+        Self { latency, wakeup_granularity, base_slice, tick }
     }
 }
 
@@ -63,16 +73,32 @@ pub(crate) struct Entity {
     counted: Time,
     /// When it was picked last.
     picked: Time,
+    /// EEVDF: by when, in virtual time, it shall have had its slice.
+    deadline: u64,
+    /// EEVDF: the deadline that it was picked with: until that is over nobody with a later claim takes its place.
+    picked_for: u64,
+    /// EEVDF, of one that is on no queue: how much less than its share it had when it left.
+    lag: i64,
 }
 
 impl Entity {
     pub(crate) fn new(nice: Nice) -> Self {
-        Self { weight: nice.weight().into(), vruntime: 0, counted: Time(0), picked: Time(0) }
+        let weight = nice.weight().into();
+        Self { weight, vruntime: 0, counted: Time(0), picked: Time(0), deadline: 0, picked_for: 0, lag: 0 }
     }
 
     /// `calc_delta_fair`: nanoseconds of this task in those of nice 0.
     fn weighted(&self, nanos: u64) -> u64 {
         nanos * NICE_0 / self.weight
+    }
+
+    /// Counts the run time up to `now`, and says by how much that moves its virtual time.
+    fn count(&mut self, now: Time) -> u64 {
+        let ran = now.since(self.counted).as_nanos();
+        self.counted = self.counted + Picos::from_nanos(ran);
+        let weighted = self.weighted(ran);
+        self.vruntime += weighted;
+        weighted
     }
 }
 
@@ -89,194 +115,123 @@ pub(crate) enum Enqueue {
     Moved,
 }
 
+/// Why the running task leaves its CPU.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Leave {
+    /// It waits for something.
+    Sleeps,
+    /// It has ended.
+    Ends,
+}
+
 /// The tasks of one CPU that can run (`struct cfs_rq`).
-#[derive(Clone, Debug, Default)]
-pub(crate) struct RunQueue {
-    /// Those that wait, the most deserving first.
-    waiting: BTreeSet<(u64, TaskId)>,
-    /// Weights of all, the running one included.
-    load: u64,
-    /// No task that comes is set before this.
-    min_vruntime: u64,
+#[derive(Clone, Debug)]
+pub(crate) enum RunQueue {
+    /// Up to 6.5.
+    Cfs(cfs::Queue),
+    /// From 6.6 on.
+    Eevdf(eevdf::Queue),
+}
+
+/// Calls the same method of whichever it is.
+macro_rules! either {
+    ($self:ident, $queue:ident => $call:expr) => {
+        match $self {
+            Self::Cfs($queue) => $call,
+            Self::Eevdf($queue) => $call,
+        }
+    };
 }
 
 impl RunQueue {
+    pub(crate) fn new(rules: &Variant) -> Self {
+        match rules.scheduler {
+            Scheduler::Cfs => Self::Cfs(cfs::Queue::default()),
+            Scheduler::Eevdf => Self::Eevdf(eevdf::Queue::new(eevdf::Sleepers::Leave)),
+            Scheduler::EevdfDelayed => Self::Eevdf(eevdf::Queue::new(eevdf::Sleepers::PayFirst)),
+        }
+    }
+
     /// Does nobody wait?
+    #[inline]
     pub(crate) fn is_empty(&self) -> bool {
-        self.waiting.is_empty()
+        either!(self, queue => queue.len() == 0)
     }
 
     /// How many wait.
-    fn len(&self) -> usize {
-        self.waiting.len()
+    pub(crate) fn len(&self) -> usize {
+        either!(self, queue => queue.len())
     }
 
-    /// The tasks that wait, the most deserving first.
-    pub(crate) fn waiting(&self) -> impl Iterator<Item = TaskId> + '_ {
-        self.waiting.iter().map(|(_, id)| *id)
+    /// The first task that waits and may move, the most deserving first.
+    pub(crate) fn find(&self, may_move: impl Fn(TaskId) -> bool) -> Option<TaskId> {
+        either!(self, queue => queue.waiting().find(|id| may_move(*id)))
+    }
+
+    /// Is a task still on the queue though it sleeps (`sched_delayed`)? Then it wakes up here.
+    pub(crate) fn keeps(&self, id: TaskId, task: &Entity) -> bool {
+        match self {
+            Self::Cfs(_) => false,
+            Self::Eevdf(queue) => queue.keeps(id, task),
+        }
     }
 
     /// A task waits to run from now on (`enqueue_task_fair`, `place_entity`).
     pub(crate) fn enqueue(&mut self, id: TaskId, task: &mut Entity, why: Enqueue, periods: &Periods) {
-        let latency = periods.latency.as_nanos();
-        match why {
-            Enqueue::New => {
-                self.load += task.weight;
-                let slice = task.weighted(self.slice_of(task, self.len() + 1, periods).as_nanos());
-                task.vruntime = task.vruntime.max(self.min_vruntime + slice);
-            }
-            // Half a period of credit for having slept (GENTLE_FAIR_SLEEPERS).
-            Enqueue::Woken => {
-                self.load += task.weight;
-                task.vruntime = task.vruntime.max(self.min_vruntime.saturating_sub(latency / 2));
-            }
-            Enqueue::Preempted => {}
-            // It comes with its distance only.
-            Enqueue::Moved => {
-                self.load += task.weight;
-                task.vruntime += self.min_vruntime;
-            }
-        }
-        let is_new = self.waiting.insert((task.vruntime, id));
-        assert!(is_new, "task {} waits already", id.0);
+        either!(self, queue => queue.enqueue(id, task, why, periods));
     }
 
-    /// The task that runs next, from `now` on; it is on no queue until it is enqueued again or leaves.
+    /// The task that runs next; it is on no queue until it is enqueued again or leaves.
     pub(crate) fn pick(&mut self) -> Option<TaskId> {
-        self.waiting.pop_first().map(|(_, id)| id)
+        either!(self, queue => queue.pick())
     }
 
     /// The picked task starts.
     pub(crate) fn start(task: &mut Entity, now: Time) {
-        (task.picked, task.counted) = (now, now);
+        (task.picked, task.counted, task.picked_for) = (now, now, task.deadline);
     }
 
     /// The running task blocks or ends (`dequeue_task_fair`).
-    pub(crate) fn leave(&mut self, task: &mut Entity, now: Time) {
-        self.account(task, now);
-        self.load -= task.weight;
+    pub(crate) fn leave(&mut self, id: TaskId, task: &mut Entity, now: Time, why: Leave, periods: &Periods) {
+        match self {
+            Self::Cfs(queue) => queue.leave(task, now),
+            Self::Eevdf(queue) => queue.leave(id, task, now, why, periods),
+        }
     }
 
-    /// A waiting task goes to another CPU, or ends.
-    pub(crate) fn remove(&mut self, id: TaskId, task: &mut Entity) {
-        let was_there = self.waiting.remove(&(task.vruntime, id));
-        assert!(was_there, "task {} does not wait here", id.0);
-        self.load -= task.weight;
-        // What it takes along is its distance from the others, not their time (`migrate_task_rq_fair`).
-        task.vruntime = task.vruntime.saturating_sub(self.min_vruntime);
+    /// A waiting task goes to another CPU.
+    pub(crate) fn remove(&mut self, id: TaskId, task: &mut Entity, periods: &Periods) {
+        match self {
+            Self::Cfs(queue) => queue.remove(id, task),
+            Self::Eevdf(queue) => queue.remove(id, task, periods),
+        }
     }
 
-    /// Counts the run time of the running task up to `now` (`update_curr`).
-    pub(crate) fn account(&mut self, task: &mut Entity, now: Time) {
-        let ran = now.since(task.counted).as_nanos();
-        task.counted = task.counted + Picos::from_nanos(ran);
-        task.vruntime += task.weighted(ran);
-        let first = self.waiting.first().map_or(task.vruntime, |(first, _)| task.vruntime.min(*first));
-        self.min_vruntime = self.min_vruntime.max(first);
+    /// Counts the run time of the running task up to `now` (`update_curr`). True when others shall run.
+    pub(crate) fn account(&mut self, task: &mut Entity, now: Time, periods: &Periods) -> bool {
+        match self {
+            Self::Cfs(queue) => {
+                queue.account(task, now);
+                false
+            }
+            Self::Eevdf(queue) => queue.account(task, now, periods),
+        }
     }
 
     /// Does a task that woke up run at once (`check_preempt_wakeup`)?
-    pub(crate) fn preempts(running: &Entity, woken: &Entity, periods: &Periods) -> bool {
-        let ahead = running.vruntime.saturating_sub(woken.vruntime);
-        ahead > woken.weighted(periods.wakeup_granularity.as_nanos())
+    pub(crate) fn preempts(&self, running: &Entity, id: TaskId, woken: &Entity, periods: &Periods) -> bool {
+        match self {
+            Self::Cfs(_) => cfs::preempts(running, woken, periods),
+            Self::Eevdf(queue) => queue.preempts(running, id),
+        }
     }
 
-    /// At a tick: has the running task had its share (`check_preempt_tick`)? Its run time is counted up to the tick.
+    /// At a tick: has the running task had its share? Its run time is counted up to the tick.
     pub(crate) fn tick_preempts(&self, running: &Entity, now: Time, periods: &Periods) -> bool {
-        let Some((first, _)) = self.waiting.first() else { return false };
-        let ideal = self.slice_of(running, self.len() + 1, periods);
-        let ran = now.since(running.picked);
-        if ran > ideal {
-            return true;
+        match self {
+            Self::Cfs(queue) => queue.tick_preempts(running, now, periods),
+            // Slices end wherever run time is counted.
+            Self::Eevdf(_) => false,
         }
-        ran >= periods.min_granularity && running.vruntime.saturating_sub(*first) > ideal.as_nanos()
-    }
-
-    /// A task's share of the period in which each of `tasks` runs once (`sched_slice`).
-    fn slice_of(&self, task: &Entity, tasks: usize, periods: &Periods) -> Picos {
-        let many = Picos(periods.min_granularity.0 * tasks as u64);
-        let period = periods.latency.max(many);
-        Picos(period.0 / self.load * task.weight)
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    const TICK: Picos = Picos::from_micros(4000);
-
-    /// One CPU under its own ticks: how long each task ran, of `ticks`.
-    fn run(nice: &[i8], ticks: u64) -> Vec<u64> {
-        let periods = Periods::for_cpus(1, TICK);
-        let mut queue = RunQueue::default();
-        let mut tasks: Vec<Entity> = nice.iter().map(|nice| Entity::new(Nice(*nice))).collect();
-        for (id, task) in (0..).zip(&mut tasks) {
-            queue.enqueue(TaskId(id), task, Enqueue::New, &periods);
-        }
-        let mut ran = vec![0; tasks.len()];
-        let mut now = Time(0);
-        let mut current = queue.pick().unwrap();
-        RunQueue::start(&mut tasks[current.0 as usize], now);
-        for _ in 0..ticks {
-            now = now + TICK;
-            let task = &mut tasks[current.0 as usize];
-            queue.account(task, now);
-            ran[current.0 as usize] += 1;
-            if queue.tick_preempts(task, now, &periods) {
-                queue.enqueue(current, task, Enqueue::Preempted, &periods);
-                current = queue.pick().unwrap();
-                RunQueue::start(&mut tasks[current.0 as usize], now);
-            }
-        }
-        ran
-    }
-
-    #[test]
-    fn equal_tasks_share_and_heavier_ones_get_more() {
-        let equal = run(&[0, 0, 0], 3000);
-        assert!(equal.iter().all(|ran| ran.abs_diff(1000) < 10), "{equal:?}");
-        let ran = run(&[0, 19], 100_000);
-        let share = ran[1] as f64 / 100_000.0;
-        assert!((share / (15.0 / 1039.0) - 1.0).abs() < 0.05, "nice 19 gets 1.44 % beside nice 0: {share}");
-        assert_eq!(run(&[0], 10), [10], "alone it is never preempted");
-    }
-
-    #[test]
-    fn a_sleeper_preempts_but_gains_no_more_than_half_a_period() {
-        let periods = Periods::for_cpus(2, TICK);
-        let mut queue = RunQueue::default();
-        let mut busy = Entity::new(Nice(0));
-        let mut sleeper = Entity::new(Nice(0));
-        queue.enqueue(TaskId(0), &mut busy, Enqueue::New, &periods);
-        queue.pick();
-        RunQueue::start(&mut busy, Time(0));
-        let now = Time(Picos::from_secs(1).0);
-        queue.account(&mut busy, now);
-        queue.enqueue(TaskId(1), &mut sleeper, Enqueue::Woken, &periods);
-        assert_eq!(busy.vruntime - sleeper.vruntime, periods.latency.as_nanos() / 2);
-        assert!(RunQueue::preempts(&busy, &sleeper, &periods));
-        assert!(!RunQueue::preempts(&sleeper, &busy, &periods));
-        let nice = Entity { vruntime: sleeper.vruntime, ..Entity::new(Nice(19)) };
-        assert!(!RunQueue::preempts(&busy, &nice, &periods), "its granularity weighs 68 times as much");
-    }
-
-    #[test]
-    fn periods_grow_with_the_cpus_up_to_eight() {
-        let latency = |cpus| Periods::for_cpus(cpus, TICK).latency;
-        assert_eq!([1, 2, 4, 8, 96].map(latency), [6, 12, 18, 24, 24].map(|ms| Picos::from_micros(ms * 1000)));
-    }
-
-    #[test]
-    fn a_task_that_moves_keeps_its_distance() {
-        let periods = Periods::for_cpus(2, TICK);
-        let mut from = RunQueue { min_vruntime: 5_000_000, ..RunQueue::default() };
-        let mut task = Entity { vruntime: 5_000_400, ..Entity::new(Nice(0)) };
-        from.enqueue(TaskId(3), &mut task, Enqueue::Woken, &periods);
-        from.remove(TaskId(3), &mut task);
-        assert_eq!((task.vruntime, from.load), (400, 0));
-        let mut to = RunQueue { min_vruntime: 9_000_000, ..RunQueue::default() };
-        to.enqueue(TaskId(3), &mut task, Enqueue::Moved, &periods);
-        assert_eq!((task.vruntime, to.load), (9_000_400, 1024));
     }
 }

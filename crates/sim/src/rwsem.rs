@@ -1,23 +1,29 @@
-//! Linux: kernel/locking/rwsem.c, kernel/locking/rwsem-xadd.c (v3.9 to v6.1).
+//! Linux: kernel/locking/rwsem.c (v6.1), rwsem.c (v5.4), rwsem-xadd.c (v3.16, v4.14): who gets the lock of an address space.
 //!
-//! The lock of an address space (`mmap_lock`), held for write by what changes mappings and for read by faults. It is held
-//! across steps, so it has owners and a queue; and as a step's effects happen at its start, the end of a hold lies in the
-//! future of those who look earlier, so there is also the instant from which the lock is free.
+//! The lock of an address space (`mmap_lock`) is held for write by what changes mappings and for read by faults, across
+//! steps. It has owners, a queue of those who sleep for it, and a queue of those who spin for it (the OSQ), of whom only the
+//! first looks at the lock.
 //!
-//! A writer that finds another writer running spins (optimistic spinning, 3.16); everybody else sleeps. Up to 5.1 readers
-//! queue behind whoever waits; later kernels let a reader in as long as no writer has the lock (stealing, 5.11), wake all
-//! readers of the queue at once, and hand the lock to a writer that has waited for 4 ms. Not here: spinning on readers
-//! (5.2 to 5.10), and the batch of 256 readers that one wake-up lets in.
+//! | rules | since | readers | writers |
+//! |---|---|---|---|
+//! | sleeping | | queue behind whoever waits | the same |
+//! | spinning | 3.16 | the same | spin while a writer has it and runs; who spins is faster than who wakes up |
+//! | spinning on readers | 5.3 | spin and come in as long as no writer has it | spin on readers too, for at most 25 us |
+//! | stealing | 5.11 | come in at once if nobody has it | the same |
+//!
+//! From 5.3 on a wake-up lets all readers of the queue in, and who is first in the queue for 4 ms gets the lock handed over.
+//! A writer that has spun on readers in vain forbids spinning: to writers until no reader has the lock, to readers (who then
+//! queue, so that the readers come to an end) up to 5.10 until a writer had it.
+//!
+//! Not here: the second try of a reader that stops spinning (`rwsem_reader_phase_trylock`, up to 5.10), the first of the queue
+//! that spins on a running writer once it has asked for the hand-over, and batches of 256 readers.
 
 use std::collections::VecDeque;
 
 use mm::variant::MmapLock as Rules;
 use units::{Picos, Time};
 
-use crate::task::TaskId;
-
-/// A writer that has waited for this long gets the lock handed over (`RWSEM_WAIT_TIMEOUT`).
-const HANDOFF_AFTER: Picos = Picos::from_micros(4000);
+use crate::{TICK, task::TaskId};
 
 /// How a lock is held.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -28,13 +34,21 @@ pub(crate) enum Mode {
     Write,
 }
 
+/// A task that wants the lock.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Wish {
+    pub(crate) task: TaskId,
+    pub(crate) mode: Mode,
+    pub(crate) now: Time,
+}
+
 /// What trying to take it came to.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Outcome {
-    /// It is held from this instant on.
-    Held(Time),
-    /// It is about to be free: the CPU waits.
-    Spin,
+    /// The task has it.
+    Held,
+    /// The CPU waits, until it is told to try again or until this instant.
+    Spin(Option<Time>),
     /// The task waits in the queue.
     Sleep,
 }
@@ -44,15 +58,46 @@ struct Waiter {
     task: TaskId,
     mode: Mode,
     since: Time,
+    /// Spinning was forbidden when it began to wait.
+    saw_forbidden: bool,
 }
 
-/// What letting go leads to.
+impl Waiter {
+    /// Has it waited for longer than `RWSEM_WAIT_TIMEOUT`, which is one jiffy of 4 ms (`time_after`)?
+    fn is_overdue(&self, now: Time) -> bool {
+        let jiffy = |at: Time| at.0 / TICK.0;
+        jiffy(now) > jiffy(self.since) + 1
+    }
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+struct Spinner {
+    task: TaskId,
+    mode: Mode,
+    /// A writer that spins on readers gives up then.
+    until: Option<Time>,
+}
+
+/// Who is told what.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub(crate) struct Released {
+pub(crate) struct Told {
     /// These have the lock for read, and wake up.
     pub(crate) granted: Vec<TaskId>,
-    /// This one wakes up, or stops spinning, and tries again.
+    /// This one, the first of the queue, wakes up and tries.
+    pub(crate) woken: Option<TaskId>,
+    /// This one, the first of those who spin, tries.
     pub(crate) tries: Option<TaskId>,
+}
+
+/// Whom a wake-up is for (`enum rwsem_wake_type`).
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Wake {
+    /// Whoever is first.
+    Any,
+    /// Readers only.
+    Readers,
+    /// Readers only, by one who holds the lock for read.
+    ReadOwned,
 }
 
 /// One lock.
@@ -60,223 +105,317 @@ pub(crate) struct Released {
 pub(crate) struct Rwsem {
     readers: u32,
     writer: Option<TaskId>,
-    /// When the last reader, and the last writer, have let go.
-    read_until: Time,
-    written_until: Time,
     queue: VecDeque<Waiter>,
-    /// Writers that spin, the first one first (the OSQ).
-    spinners: VecDeque<TaskId>,
+    spinners: VecDeque<Spinner>,
+    /// Only the first of the queue may take it (`RWSEM_FLAG_HANDOFF`).
+    handoff: bool,
+    /// Writers may not spin, readers may not spin (`RWSEM_NONSPINNABLE`, up to 5.10 a bit for each).
+    no_write_spin: bool,
+    no_read_spin: bool,
+}
+
+/// The rewrite of 5.3.
+fn is_rewritten(rules: Rules) -> bool {
+    matches!(rules, Rules::SpinningOnReaders | Rules::Stealing)
 }
 
 impl Rwsem {
-    /// Tries to take the lock. `is_running`: does a task have a CPU?
-    pub(crate) fn acquire(
-        &mut self,
-        task: TaskId,
-        mode: Mode,
-        now: Time,
-        rules: Rules,
-        is_running: impl Fn(TaskId) -> bool,
-    ) -> Outcome {
-        let is_first = self.queue.front().is_some_and(|first| first.task == task);
-        let may = match mode {
-            Mode::Read => self.may_read(now, rules, is_first),
-            Mode::Write => self.may_write(task, now, rules, is_first),
+    /// Tries to take the lock (`down_read`, `down_write`), or goes on with that. `is_running`: does a task have a CPU?
+    pub(crate) fn acquire(&mut self, wish: Wish, rules: Rules, is_running: impl Fn(TaskId) -> bool) -> (Outcome, Told) {
+        let mut told = Told::default();
+        let outcome = match wish.mode {
+            Mode::Read => self.read(wish, rules, is_running, &mut told),
+            Mode::Write => self.write(wish, rules, is_running, &mut told),
         };
-        if may {
-            self.leave(task);
-            return Outcome::Held(self.take(task, mode, now));
+        (outcome, told)
+    }
+
+    /// Does anybody wait for it?
+    pub(crate) fn is_contended(&self) -> bool {
+        !self.queue.is_empty() || !self.spinners.is_empty()
+    }
+
+    fn is_free(&self) -> bool {
+        self.readers == 0 && self.writer.is_none()
+    }
+
+    // ---- Readers
+
+    fn read(&mut self, wish: Wish, rules: Rules, is_running: impl Fn(TaskId) -> bool, told: &mut Told) -> Outcome {
+        if self.writer.is_none() && self.queue.is_empty() {
+            self.stop_spinning(wish.task, told);
+            self.take_read(rules);
+            return Outcome::Held;
         }
-        let is_queued = self.queue.iter().any(|waiter| waiter.task == task);
-        if mode == Mode::Write && !is_queued && rules != Rules::Sleeping && self.writer.is_some_and(is_running) {
-            if !self.spinners.contains(&task) {
-                self.spinners.push_back(task);
+        match rules {
+            Rules::Sleeping | Rules::Spinning => {}
+            Rules::SpinningOnReaders if !self.no_read_spin && self.writer.is_none_or(is_running) => {
+                if !self.is_next_spinner(wish.task) || self.writer.is_some() || self.handoff {
+                    return self.spin(wish, rules);
+                }
+                self.stop_spinning(wish.task, told);
+                self.take_read(rules);
+                self.wake(Wake::ReadOwned, wish.now, rules, told);
+                return Outcome::Held;
             }
-            return Outcome::Spin;
+            Rules::SpinningOnReaders => self.stop_spinning(wish.task, told),
+            Rules::Stealing => {
+                if self.is_free() && !self.handoff {
+                    self.take_read(rules);
+                    self.wake(Wake::ReadOwned, wish.now, rules, told);
+                    return Outcome::Held;
+                }
+            }
         }
-        if !is_queued {
-            self.spinners.retain(|spinner| *spinner != task);
-            self.queue.push_back(Waiter { task, mode, since: now });
+        self.queue_reader(wish, rules, told)
+    }
+
+    /// The end of `rwsem_down_read_slowpath`.
+    fn queue_reader(&mut self, wish: Wish, rules: Rules, told: &mut Told) -> Outcome {
+        self.enqueue(wish);
+        if self.is_free() {
+            self.allow_writers_to_spin(rules);
+            self.wake(Wake::Any, wish.now, rules, told);
+        } else if self.writer.is_none() && (rules == Rules::Stealing || self.queue.len() == 1) {
+            self.wake(Wake::Readers, wish.now, rules, told);
         }
+        match told.granted.iter().position(|granted| *granted == wish.task) {
+            Some(own) => {
+                told.granted.remove(own);
+                Outcome::Held
+            }
+            None => Outcome::Sleep,
+        }
+    }
+
+    fn take_read(&mut self, rules: Rules) {
+        self.readers += 1;
+        if rules == Rules::SpinningOnReaders {
+            // The owner is written anew, and only the readers' bit survives (`__rwsem_set_reader_owned`).
+            self.no_write_spin = false;
+        }
+    }
+
+    // ---- Writers
+
+    fn write(&mut self, wish: Wish, rules: Rules, is_running: impl Fn(TaskId) -> bool, told: &mut Told) -> Outcome {
+        if self.queue.iter().any(|waiter| waiter.task == wish.task) {
+            return self.try_queued(wish, rules);
+        }
+        let may_spin = match rules {
+            Rules::Sleeping => false,
+            Rules::Spinning => self.writer.map_or(self.readers == 0, is_running),
+            Rules::SpinningOnReaders | Rules::Stealing => !self.no_write_spin && self.writer.is_none_or(is_running),
+        };
+        let is_next = self.is_next_spinner(wish.task);
+        if self.is_free() && (self.queue.is_empty() || (may_spin && is_next && !self.handoff)) {
+            self.stop_spinning(wish.task, told);
+            self.take_write(wish.task);
+            return Outcome::Held;
+        }
+        if may_spin {
+            return self.spin(wish, rules);
+        }
+        self.stop_spinning(wish.task, told);
+        self.enqueue(wish);
+        if self.queue.len() > 1 && self.writer.is_none() {
+            match (self.readers > 0, is_rewritten(rules)) {
+                (true, _) => self.wake(Wake::Readers, wish.now, rules, told),
+                (false, true) => self.wake(Wake::Any, wish.now, rules, told),
+                (false, false) => {}
+            }
+        }
+        self.try_queued(wish, rules)
+    }
+
+    /// One of the queue tries (`rwsem_try_write_lock`); where it fails, it may ask for the lock to be handed over.
+    fn try_queued(&mut self, wish: Wish, rules: Rules) -> Outcome {
+        let place = self.queue.iter().position(|waiter| waiter.task == wish.task).expect("it waits in the queue");
+        let is_first = place == 0;
+        if self.is_free() && (is_first || (rules != Rules::Sleeping && !self.handoff)) {
+            let waiter = self.queue.remove(place).expect("it was found there");
+            self.handoff = false;
+            self.take_write(wish.task);
+            self.no_read_spin = rules == Rules::SpinningOnReaders && waiter.saw_forbidden;
+            return Outcome::Held;
+        }
+        self.handoff |= is_rewritten(rules) && is_first && self.queue[place].is_overdue(wish.now);
         Outcome::Sleep
     }
 
-    fn may_read(&self, now: Time, rules: Rules, is_first: bool) -> bool {
-        if self.writer.is_some() {
-            return false;
-        }
-        let behind = !self.queue.is_empty() && !is_first;
-        match rules {
-            Rules::Stealing => !behind || (self.readers <= 1 && !self.hands_over(now)),
-            Rules::Sleeping | Rules::Spinning => !behind,
+    fn take_write(&mut self, task: TaskId) {
+        self.writer = Some(task);
+        (self.no_write_spin, self.no_read_spin) = (false, false);
+        for spinner in &mut self.spinners {
+            // Readers who come after this writer are spun on for the whole time again.
+            spinner.until = None;
         }
     }
 
-    fn may_write(&self, task: TaskId, now: Time, rules: Rules, is_first: bool) -> bool {
-        let is_free = self.readers == 0 && self.writer.is_none();
-        let is_next_spinner = self.spinners.front().is_none_or(|first| *first == task);
-        let may_steal = rules != Rules::Sleeping && is_next_spinner && !self.hands_over(now);
-        is_free && (is_first || self.queue.is_empty() || may_steal)
-    }
+    // ---- Letting go
 
-    /// Has the first of the queue waited for so long that nobody may be faster?
-    fn hands_over(&self, now: Time) -> bool {
-        let waited = |first: &Waiter| first.mode == Mode::Write && now > first.since + HANDOFF_AFTER;
-        self.queue.front().is_some_and(waited)
-    }
-
-    fn take(&mut self, task: TaskId, mode: Mode, now: Time) -> Time {
+    /// Lets go (`up_read`, `up_write`).
+    pub(crate) fn release(&mut self, mode: Mode, now: Time, rules: Rules) -> Told {
+        let mut told = Told::default();
         match mode {
-            Mode::Read => {
-                self.readers += 1;
-                now.max(self.written_until)
-            }
-            Mode::Write => {
-                self.writer = Some(task);
-                now.max(self.written_until).max(self.read_until)
-            }
-        }
-    }
-
-    /// A writer becomes a reader (`downgrade_write`): readers at the head of the queue come in.
-    pub(crate) fn downgrade(&mut self, at: Time, rules: Rules) -> Released {
-        self.writer = None;
-        self.readers += 1;
-        self.written_until = self.written_until.max(at);
-        Released { granted: self.let_readers_in(rules), tries: None }
-    }
-
-    /// Lets go at an instant (`rwsem_wake`).
-    pub(crate) fn release(&mut self, mode: Mode, at: Time, rules: Rules) -> Released {
-        match mode {
-            Mode::Read => {
-                self.readers -= 1;
-                self.read_until = self.read_until.max(at);
-            }
+            Mode::Read => self.readers -= 1,
             Mode::Write => {
                 self.writer = None;
-                self.written_until = self.written_until.max(at);
+                (self.no_write_spin, self.no_read_spin) = (false, false);
             }
         }
-        let mut released = Released::default();
         if self.readers > 0 {
-            return released;
+            return told;
         }
-        match (self.spinners.front(), self.queue.front()) {
-            (Some(spinner), _) if !self.hands_over(at) => released.tries = Some(*spinner),
-            (_, Some(Waiter { mode: Mode::Write, task, .. })) => released.tries = Some(*task),
-            (_, Some(Waiter { mode: Mode::Read, .. })) => released.granted = self.let_readers_in(rules),
-            (Some(spinner), None) => released.tries = Some(*spinner),
-            (None, None) => {}
+        if !self.queue.is_empty() {
+            self.allow_writers_to_spin(rules);
         }
-        released
+        let head = self.spinners.front().copied();
+        match (head, self.queue.front_mut()) {
+            // It sees the lock free before those who wake others have taken the queue's lock.
+            (Some(Spinner { mode: Mode::Write, .. }), Some(first)) if !self.handoff => match first.mode {
+                Mode::Write => told.woken = Some(first.task),
+                Mode::Read => self.handoff = is_rewritten(rules) && first.is_overdue(now),
+            },
+            _ => self.wake(Wake::Any, now, rules, &mut told),
+        }
+        told.tries = head.map(|spinner| spinner.task);
+        told
     }
 
-    /// Readers get the lock by who wakes them: those at the head of the queue, and since 5.2 all others if one is.
-    fn let_readers_in(&mut self, rules: Rules) -> Vec<TaskId> {
-        if self.queue.front().is_none_or(|first| first.mode == Mode::Write) {
-            return Vec::new();
+    /// A writer becomes a reader (`downgrade_write`).
+    pub(crate) fn downgrade(&mut self, now: Time, rules: Rules) -> Told {
+        let mut told = Told { tries: self.spinners.front().map(|spinner| spinner.task), ..Told::default() };
+        self.writer = None;
+        self.take_read(rules);
+        self.wake(Wake::ReadOwned, now, rules, &mut told);
+        told
+    }
+
+    /// Wakes the first of the queue, or all readers that may come in (`rwsem_mark_wake`).
+    fn wake(&mut self, whom: Wake, now: Time, rules: Rules, told: &mut Told) {
+        let Some(first) = self.queue.front() else { return };
+        match (first.mode, self.writer) {
+            (Mode::Write, _) if whom == Wake::Any => told.woken = Some(first.task),
+            (Mode::Write, _) => {}
+            (Mode::Read, Some(_)) => self.handoff |= is_rewritten(rules) && first.is_overdue(now),
+            (Mode::Read, None) => {
+                let saw_forbidden = first.saw_forbidden;
+                self.let_readers_in(rules, told);
+                // The owner is that of the first reader, with what it saw.
+                self.no_read_spin |= rules == Rules::SpinningOnReaders && saw_forbidden;
+            }
         }
+    }
+
+    /// Readers get the lock by who wakes them: those at the head of the queue, and since 5.3 all others too.
+    fn let_readers_in(&mut self, rules: Rules, told: &mut Told) {
         let head = self.queue.iter().take_while(|waiter| waiter.mode == Mode::Read).count();
-        let many = if rules == Rules::Stealing { self.queue.len() } else { head };
-        let mut granted = Vec::new();
+        let many = if is_rewritten(rules) { self.queue.len() } else { head };
         let mut rest = VecDeque::new();
         for (place, waiter) in std::mem::take(&mut self.queue).into_iter().enumerate() {
             if place < many && waiter.mode == Mode::Read {
-                granted.push(waiter.task);
+                told.granted.push(waiter.task);
+                self.take_read(rules);
             } else {
                 rest.push_back(waiter);
             }
         }
         self.queue = rest;
-        self.readers += u32::try_from(granted.len()).expect("fewer than 2^32 tasks");
-        granted
+        self.handoff = false;
+        told.tries = told.tries.or(self.spinners.front().map(|spinner| spinner.task));
     }
 
-    /// When a task that was granted the lock for read really has it.
-    pub(crate) fn granted_from(&self, at: Time) -> Time {
-        at.max(self.written_until)
+    // ---- Spinning and sleeping
+
+    fn spin(&mut self, wish: Wish, rules: Rules) -> Outcome {
+        let Wish { task, mode, now } = wish;
+        if !self.is_spinner(task) {
+            self.spinners.push_back(Spinner { task, mode, until: None });
+        }
+        let readers = self.readers;
+        let head = self.spinners.front_mut().filter(|head| head.task == task);
+        let Some(head) = head.filter(|_| mode == Mode::Write && is_rewritten(rules) && readers > 0) else {
+            return Outcome::Spin(None);
+        };
+        Outcome::Spin(Some(*head.until.get_or_insert(now + spin_on(readers))))
+    }
+
+    /// A task looks up from spinning. A writer that has spun on readers for long enough sees to it that nobody spins any more.
+    pub(crate) fn end_of_spinning(&mut self, task: TaskId, now: Time) {
+        let is_over = |head: &Spinner| head.task == task && head.until.is_some_and(|until| until <= now);
+        if self.spinners.front().is_some_and(is_over) {
+            self.forbid_spinning();
+        }
+    }
+
+    fn forbid_spinning(&mut self) {
+        if self.readers > 0 {
+            (self.no_write_spin, self.no_read_spin) = (true, true);
+        }
+    }
+
+    /// No reader has it while somebody waits (`clear_nonspinnable`).
+    fn allow_writers_to_spin(&mut self, rules: Rules) {
+        self.no_write_spin = false;
+        self.no_read_spin &= rules == Rules::SpinningOnReaders;
+    }
+
+    fn is_spinner(&self, task: TaskId) -> bool {
+        self.spinners.iter().any(|spinner| spinner.task == task)
+    }
+
+    fn is_next_spinner(&self, task: TaskId) -> bool {
+        self.spinners.front().is_none_or(|head| head.task == task)
+    }
+
+    /// It spins no longer, if it did; the next one then looks at the lock.
+    fn stop_spinning(&mut self, task: TaskId, told: &mut Told) {
+        let was_head = self.spinners.front().is_some_and(|head| head.task == task);
+        self.spinners.retain(|spinner| spinner.task != task);
+        if was_head {
+            told.tries = self.spinners.front().map(|spinner| spinner.task);
+        }
+    }
+
+    fn enqueue(&mut self, wish: Wish) {
+        let saw_forbidden = self.no_read_spin;
+        self.queue.push_back(Waiter { task: wish.task, mode: wish.mode, since: wish.now, saw_forbidden });
+    }
+
+    /// A task does not spin any more.
+    pub(crate) fn leave(&mut self, task: TaskId) -> Told {
+        let mut told = Told::default();
+        self.stop_spinning(task, &mut told);
+        told
     }
 
     /// The tasks that spin; they stop when the owner no longer runs.
     pub(crate) fn spinners(&self) -> impl Iterator<Item = TaskId> + '_ {
-        self.spinners.iter().copied()
+        self.spinners.iter().map(|spinner| spinner.task)
+    }
+
+    /// Does anybody wait for it, or hold it alone?
+    pub(crate) fn is_wanted(&self) -> bool {
+        self.writer.is_some() || self.is_contended()
     }
 
     /// Is this task the writer?
     pub(crate) fn is_written_by(&self, task: TaskId) -> bool {
         self.writer == Some(task)
     }
+}
 
-    /// A task that waits no longer.
-    pub(crate) fn leave(&mut self, task: TaskId) {
-        self.queue.retain(|waiting| waiting.task != task);
-        self.spinners.retain(|spinner| *spinner != task);
-    }
+/// How often a fault that holds the lock for read writes to the line that its count is in, when others do so too: trylock
+/// looks and exchanges, or exchanges in vain and again; unlock subtracts; from 5.3 on a reader also writes who it is.
+pub(crate) fn line_accesses(rules: Rules) -> u64 {
+    if is_rewritten(rules) { 4 } else { 3 }
+}
+
+/// For how long a writer spins on readers (`rwsem_rspin_threshold`).
+fn spin_on(readers: u32) -> Picos {
+    Picos::from_nanos(500 * (20 + u64::from(readers.min(30))))
 }
 
 #[cfg(test)]
-mod tests {
-    use super::*;
-
-    const MS: u64 = Picos::from_micros(1000).0;
-
-    fn got(lock: &mut Rwsem, task: u32, mode: Mode, now: u64, rules: Rules) -> Outcome {
-        lock.acquire(TaskId(task), mode, Time(now), rules, |_| true)
-    }
-
-    #[test]
-    fn old_kernels_serve_in_the_order_of_arrival() {
-        let mut lock = Rwsem::default();
-        let rules = Rules::Sleeping;
-        assert_eq!(got(&mut lock, 0, Mode::Read, 1, rules), Outcome::Held(Time(1)));
-        assert_eq!(got(&mut lock, 1, Mode::Write, 2, rules), Outcome::Sleep);
-        assert_eq!(got(&mut lock, 2, Mode::Read, 3, rules), Outcome::Sleep, "behind the writer");
-        assert_eq!(got(&mut lock, 3, Mode::Write, 3, rules), Outcome::Sleep);
-        assert_eq!(got(&mut lock, 4, Mode::Read, 4, rules), Outcome::Sleep);
-        assert_eq!(lock.release(Mode::Read, Time(10), rules).tries, Some(TaskId(1)));
-        assert_eq!(
-            got(&mut lock, 1, Mode::Write, 5, rules),
-            Outcome::Held(Time(10)),
-            "not before the reader has let go"
-        );
-        assert_eq!(lock.release(Mode::Write, Time(20), rules).granted, [TaskId(2)], "those before the next writer");
-        assert_eq!(lock.granted_from(Time(5)), Time(20));
-        assert_eq!(lock.release(Mode::Read, Time(30), rules).tries, Some(TaskId(3)));
-    }
-
-    #[test]
-    fn a_writer_spins_while_another_one_runs() {
-        let mut lock = Rwsem::default();
-        let rules = Rules::Spinning;
-        got(&mut lock, 0, Mode::Write, 1, rules);
-        assert_eq!(lock.acquire(TaskId(1), Mode::Write, Time(2), rules, |_| false), Outcome::Sleep, "its owner sleeps");
-        assert_eq!(got(&mut lock, 2, Mode::Write, 2, rules), Outcome::Spin);
-        assert_eq!(got(&mut lock, 3, Mode::Read, 2, rules), Outcome::Sleep, "readers do not");
-        assert_eq!(
-            lock.release(Mode::Write, Time(9), rules).tries,
-            Some(TaskId(2)),
-            "who spins is faster than who wakes up"
-        );
-        assert_eq!(got(&mut lock, 2, Mode::Write, 2, rules), Outcome::Held(Time(9)));
-        let later = Time(9 * MS);
-        assert_eq!(lock.release(Mode::Write, later, rules).tries, Some(TaskId(1)));
-    }
-
-    #[test]
-    fn new_kernels_let_readers_steal_until_a_writer_has_waited_too_long() {
-        let mut lock = Rwsem::default();
-        let rules = Rules::Stealing;
-        got(&mut lock, 0, Mode::Read, 0, rules);
-        assert_eq!(got(&mut lock, 1, Mode::Write, 1, rules), Outcome::Sleep);
-        assert_eq!(got(&mut lock, 2, Mode::Read, 2, rules), Outcome::Held(Time(2)), "no writer has it");
-        assert_eq!(got(&mut lock, 3, Mode::Read, 3, rules), Outcome::Sleep, "readers own it: wait for your turn");
-        lock.release(Mode::Read, Time(4), rules);
-        assert_eq!(got(&mut lock, 4, Mode::Read, 5 * MS, rules), Outcome::Sleep, "the writer has waited for 4 ms");
-        assert_eq!(lock.release(Mode::Read, Time(6 * MS), rules).tries, Some(TaskId(1)));
-        assert_eq!(got(&mut lock, 1, Mode::Write, 6 * MS, rules), Outcome::Held(Time(6 * MS)));
-        assert_eq!(got(&mut lock, 5, Mode::Write, 6 * MS, rules), Outcome::Spin);
-        let downgraded = lock.downgrade(Time(7 * MS), rules);
-        assert_eq!(downgraded.granted, [TaskId(3), TaskId(4)], "all readers of the queue");
-    }
-}
+mod tests;

@@ -1,20 +1,25 @@
-//! Linux: kernel/sched/core.c, kernel/sched/fair.c (v3.9 to v6.5): who runs where, and until when.
+//! Linux: kernel/sched/core.c, kernel/sched/fair.c (v3.9 to v6.18): who runs where, and until when.
 //!
 //! A step is never interrupted: between two of them a CPU looks at its queue, as the kernel does on the way back to user mode
 //! and where it calls `cond_resched`. Ticks are no events of their own; a CPU with somebody waiting looks at each of them.
 
-use mm::cost::{Cause, Cx, Shootdowns, Work};
+use mm::{
+    Variant,
+    cost::{Cause, Cx, Shootdowns, Work},
+};
 use units::{CpuId, Picos, Time};
 
 use crate::{
     clock::Clock,
-    runqueue::{Enqueue, Periods, RunQueue},
+    daemon::NO_SPACE,
+    lock::LetGo,
+    runqueue::{Enqueue, Leave, Periods, RunQueue},
     task::{TaskId, TaskState},
     world::World,
 };
 
 /// A CPU: its clock, the task that it runs, and those that wait for it.
-#[derive(Clone, Debug, Default)]
+#[derive(Clone, Debug)]
 pub(crate) struct Cpu {
     pub(crate) clock: Time,
     pub(crate) running: Option<TaskId>,
@@ -24,18 +29,39 @@ pub(crate) struct Cpu {
     /// Somebody else shall run as soon as the step in progress ends (`TIF_NEED_RESCHED`).
     need_resched: bool,
     /// The next tick at which the running task may have had its share.
-    next_tick: Time,
+    pub(crate) next_tick: Time,
     /// Its ticks come this long after the multiples of their period.
     pub(crate) tick_offset: Picos,
     /// The running task spins on a lock: nothing happens here until somebody lets go of it.
     pub(crate) is_spinning: bool,
+    /// The other hardware threads of its core.
+    pub(crate) siblings: Vec<CpuId>,
     /// It stands in the one order.
     is_ordered: bool,
     /// What other CPUs have interrupted it for; its next step pays.
     pub(crate) asked: Shootdowns,
+    /// What its last step leaves to do with a task's lock, at the end of the step.
+    pub(crate) lets_go: Option<(TaskId, LetGo)>,
 }
 
 impl Cpu {
+    pub(crate) fn new(rules: &Variant) -> Self {
+        Self {
+            clock: Time(0),
+            running: None,
+            queue: RunQueue::new(rules),
+            loaded: None,
+            need_resched: false,
+            next_tick: Time(0),
+            tick_offset: Picos(0),
+            is_spinning: false,
+            siblings: Vec::new(),
+            is_ordered: false,
+            asked: Shootdowns::default(),
+            lets_go: None,
+        }
+    }
+
     /// Is there nothing to run?
     pub(crate) fn is_idle(&self) -> bool {
         self.running.is_none() && self.queue.is_empty()
@@ -61,6 +87,11 @@ impl Cpu {
     }
 }
 
+/// Is another hardware thread of its core busy?
+pub(crate) fn shares_core(cpus: &[Cpu], cpu: CpuId) -> bool {
+    cpus[cpu.0 as usize].siblings.iter().any(|sibling| cpus[sibling.0 as usize].running.is_some())
+}
+
 impl World {
     /// A task can run from `at` on (`try_to_wake_up`, `wake_up_new_task`).
     pub(crate) fn wake(&mut self, id: TaskId, at: Time, why: Enqueue) {
@@ -80,8 +111,11 @@ impl World {
             cpu.ready(cpu_id, &mut self.clock);
         } else if let Some(running) = cpu.running {
             let [running, woken] = self.tasks.get_disjoint_mut([running.0 as usize, id.0 as usize]).expect("two tasks");
-            cpu.queue.account(&mut running.entity, cpu.clock);
-            cpu.need_resched |= RunQueue::preempts(&running.entity, &woken.entity, &self.periods);
+            cpu.need_resched |= cpu.queue.account(&mut running.entity, cpu.clock, &self.periods)
+                || cpu.queue.preempts(&running.entity, id, &woken.entity, &self.periods);
+            if cpu.is_spinning {
+                self.look_up_from_spinning(cpu_id, at);
+            }
         }
     }
 
@@ -89,7 +123,8 @@ impl World {
     /// last one (`select_task_rq_fair`, much simplified).
     fn select_cpu(&self, id: TaskId) -> CpuId {
         let task = &self.tasks[id.0 as usize];
-        if self.cpus[task.cpu.0 as usize].is_idle() {
+        let last = &self.cpus[task.cpu.0 as usize];
+        if last.is_idle() || last.queue.keeps(id, &task.entity) {
             return task.cpu;
         }
         let mut ids = (0..).zip(&self.cpus).map(|(id, cpu)| (CpuId(id), cpu));
@@ -116,20 +151,22 @@ impl World {
         if let Some(running) = cpu.running {
             let entity = &mut tasks[running.0 as usize].entity;
             if cpu.has_waiting() && cpu.clock >= cpu.next_tick {
-                cpu.queue.account(entity, cpu.clock);
-                cpu.need_resched |= cpu.queue.tick_preempts(entity, cpu.clock, periods);
+                cpu.need_resched |= cpu.queue.account(entity, cpu.clock, periods)
+                    || cpu.queue.tick_preempts(entity, cpu.clock, periods);
                 cpu.next_tick = cpu.tick_after(cpu.clock, periods);
             }
             if !cpu.need_resched {
                 return running;
             }
-            cpu.queue.account(entity, cpu.clock);
+            cpu.queue.account(entity, cpu.clock, periods);
             cpu.queue.enqueue(running, entity, Enqueue::Preempted, periods);
             let task = &mut tasks[running.0 as usize];
             task.runnable_since = cpu.clock;
             if task.holds.is_some() {
                 self.stop_spinning_on(running);
             }
+            self.stop_spinning(running, id);
+            self.stop(id);
         }
         self.switch(id)
     }
@@ -141,6 +178,9 @@ impl World {
         let next = cpu.queue.pick().expect("a CPU in the order has a task");
         cpu.running = Some(next);
         let task = &mut self.tasks[next.0 as usize];
+        if task.space != NO_SPACE {
+            self.running_in[task.space.0 as usize] += 1;
+        }
         // One that a step elsewhere wakes at its end may be picked by a CPU that is not there yet.
         cpu.clock = cpu.clock.max(task.runnable_since);
         task.wait(task.runnable_since, cpu.clock, Cause::RunQueue);
@@ -153,6 +193,15 @@ impl World {
         RunQueue::start(&mut task.entity, cpu.clock);
         cpu.next_tick = cpu.tick_after(cpu.clock, &self.periods);
         next
+    }
+
+    /// The running task leaves its CPU.
+    fn stop(&mut self, id: CpuId) {
+        let running = self.cpus[id.0 as usize].running.take().expect("the CPU ran a task");
+        let space = self.tasks[running.0 as usize].space;
+        if space != NO_SPACE {
+            self.running_in[space.0 as usize] -= 1;
+        }
     }
 
     /// Up to when a CPU may run without looking at its queue.
@@ -173,9 +222,10 @@ impl World {
         };
         cpu.is_spinning = task.is_spinning;
         if leaves {
-            cpu.queue.leave(&mut task.entity, cpu.clock);
-            cpu.running = None;
-            if cpu.is_idle() {
+            let why = if matches!(task.state, TaskState::Ended) { Leave::Ends } else { Leave::Sleeps };
+            cpu.queue.leave(running, &mut task.entity, cpu.clock, why, &self.periods);
+            self.stop(id);
+            if self.cpus[id.0 as usize].is_idle() {
                 self.pull(id);
             }
         }
@@ -184,14 +234,14 @@ impl World {
 
     /// An idle CPU takes over a task that waits elsewhere and may run anywhere (`newidle_balance`).
     fn pull(&mut self, id: CpuId) {
-        let movable = |task: &TaskId| self.tasks[task.0 as usize].may_run_on(id);
+        let movable = |task: TaskId| self.tasks[task.0 as usize].may_run_on(id);
         // One that is about to run where it is stays there.
-        let busy = |cpu: &&Cpu| cpu.running.is_some() || cpu.queue.waiting().count() > 1;
-        let found = self.cpus.iter().filter(busy).find_map(|cpu| cpu.queue.waiting().find(movable));
+        let busy = |cpu: &&Cpu| cpu.running.is_some() || cpu.queue.len() > 1;
+        let found = self.cpus.iter().filter(busy).find_map(|cpu| cpu.queue.find(movable));
         let Some(found) = found else { return };
         let task = &mut self.tasks[found.0 as usize];
         let from = &mut self.cpus[task.cpu.0 as usize];
-        from.queue.remove(found, &mut task.entity);
+        from.queue.remove(found, &mut task.entity, &self.periods);
         task.cpu = id;
         let cpu = &mut self.cpus[id.0 as usize];
         cpu.clock = cpu.clock.max(task.runnable_since);

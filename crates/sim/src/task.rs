@@ -29,6 +29,10 @@ pub(crate) struct Task {
     pub(crate) allowed: Vec<CpuId>,
     /// What the scheduler knows of it.
     pub(crate) entity: Entity,
+    /// What its children begin with.
+    pub(crate) nice_of_children: Nice,
+    /// When it asked for the operation under way, and what it had spent until then.
+    pub(crate) asked: Option<(Time, Picos)>,
     /// Since when it waits for its CPU.
     pub(crate) runnable_since: Time,
     pub(crate) space: SpaceId,
@@ -40,12 +44,14 @@ pub(crate) struct Task {
     pub(crate) spent: Spent,
     /// The part of it in which it had no CPU.
     waited: Spent,
-    /// When the timer of its sleep fires, if it is a kernel thread that has one.
+    /// When the timer of its sleep fires, if it has one.
     pub(crate) sleeps_until: Option<Time>,
     /// Since when it waits for the lock of its address space.
     pub(crate) lock_since: Time,
     /// It waits for it on its CPU.
     pub(crate) is_spinning: bool,
+    /// When it stops to do so, if nothing happens before.
+    pub(crate) spins_until: Option<Time>,
     /// How it holds the lock of its address space between two steps, if it does.
     pub(crate) holds: Option<Mode>,
     /// Why the kernel ended it, if it did.
@@ -101,11 +107,13 @@ pub(crate) enum Answer {
 }
 
 impl Task {
-    pub(crate) fn new(cpu: CpuId, allowed: Vec<CpuId>, space: SpaceId) -> Self {
+    pub(crate) fn new(cpu: CpuId, allowed: Vec<CpuId>, space: SpaceId, nice: Nice) -> Self {
         Self {
             cpu,
             allowed,
-            entity: Entity::new(Nice::default()),
+            entity: Entity::new(nice),
+            nice_of_children: nice,
+            asked: None,
             runnable_since: Time(0),
             space,
             state: TaskState::User,
@@ -116,6 +124,7 @@ impl Task {
             sleeps_until: None,
             lock_since: Time(0),
             is_spinning: false,
+            spins_until: None,
             holds: None,
             killed: None,
             joiners: Vec::new(),

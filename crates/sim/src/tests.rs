@@ -1,7 +1,7 @@
 //! Runs in which every frame is asked whose it is after every step.
 
 use mm::{MachineSpec, NodeSpec, ZoneKind, ZoneSpec, cost::Work, event::Event, variant};
-use os::{MapSpec, Os, Placement};
+use os::{MapSpec, Os, Placement, VmRange};
 use units::{NodeId, Order, Pfn};
 
 use super::*;
@@ -18,8 +18,11 @@ fn config(thp_enabled: ThpEnabled) -> Config {
         thp_enabled,
         use_zero_page: true,
         prices: Prices::new(|work| if work == Work::UserTouch { Picos(0) } else { Picos::from_nanos(50) }),
+        cores: Vec::new(),
+        shared_core: 100,
         bandwidth: Vec::new(),
         cpus: 2,
+        quantum: QUANTUM,
         cap: Bytes::mib(6),
         seed: 1,
         held: Frames(0),
@@ -30,6 +33,16 @@ fn no_entries(name: &'static str, _: Vec<u8>) -> EntryFuture {
     panic!("nobody spawns a process, not even {name}")
 }
 
+/// All frames ever allocated, but for those given back.
+fn kept(finish: &Finish) -> u64 {
+    allocated(finish) - finish.counters.get(Event::Pgfree)
+}
+
+fn allocated(finish: &Finish) -> u64 {
+    let zones = [Event::PgallocDma, Event::PgallocDma32, Event::PgallocNormal, Event::PgallocMovable];
+    zones.into_iter().map(|event| finish.counters.get(event)).sum()
+}
+
 /// Two threads store to the same pages at once; the first also unmaps some of them, and nobody unmaps the rest.
 fn storm(thp_enabled: ThpEnabled) -> Finish {
     let (result, finish) = simulate(&config(thp_enabled), no_entries, async |os: Sim| {
@@ -37,7 +50,7 @@ fn storm(thp_enabled: ThpEnabled) -> Finish {
         let other = os.spawn(Placement::Spread(1), async move |os: Sim| os.store(range, Bytes::PAGE).await);
         os.store(range, Bytes::PAGE).await.unwrap();
         other.await.unwrap().unwrap();
-        let part = os::VmRange { len: Bytes::mib(1), ..range };
+        let part = VmRange { len: Bytes::mib(1), ..range };
         os.munmap(part).await
     });
     assert_eq!(result, Ok(()));
@@ -51,12 +64,88 @@ fn every_frame_is_somebodys_after_every_step() {
     let base = storm(ThpEnabled::Never);
     assert!(base.counters.get(Event::Pgfault) >= 1024);
     for finish in [huge, base] {
-        let zones = [Event::PgallocDma, Event::PgallocDma32, Event::PgallocNormal, Event::PgallocMovable];
-        let allocated: u64 = zones.into_iter().map(|event| finish.counters.get(event)).sum();
         // The CPU's slabs stay, and what the other CPU has in its batch of new folios until that is drained.
         let slabs = 1 + 8;
-        let kept = allocated - finish.counters.get(Event::Pgfree);
+        let kept = kept(&finish);
         let batch = variant::named("v6.7").lru_batch;
         assert!((slabs..slabs + batch).contains(&kept), "the end of the process gives back all but {kept}");
+    }
+}
+
+#[test]
+fn who_finds_a_huge_page_mapped_when_it_has_one_ready_gives_it_back() {
+    // Each block is faulted by both threads at once: each allocates and clears a huge page, and one of them maps it.
+    let (result, finish) = simulate(&config(ThpEnabled::Always), no_entries, async |os: Sim| {
+        let range = os.mmap(Bytes::mib(4), MapSpec::Anonymous).await.unwrap();
+        let meet = os.barrier(2).await.unwrap();
+        let store = async move |os: Sim| {
+            os.arrive(meet).await.unwrap();
+            os.store(range, Bytes::HUGE_PAGE).await.unwrap();
+            os.rusage().await.unwrap().minor_faults
+        };
+        let other = os.spawn(Placement::Spread(1), store);
+        let faults = store(os).await;
+        faults + other.await.unwrap()
+    });
+    let (mapped, faults) = (finish.counters.get(Event::ThpFaultAlloc), result);
+    assert_eq!(mapped, 2, "each block once");
+    assert!(faults > mapped, "both threads fault in a block: {faults} faults");
+    // The losers' pages, each with its table, beside the winners'.
+    assert!(allocated(&finish) >= faults * 513, "{} frames", allocated(&finish));
+    assert!(kept(&finish) <= 9 + 31, "all but slabs and batches is given back: {}", kept(&finish));
+}
+
+#[test]
+fn who_finds_a_page_mapped_does_not_fault() {
+    let both = storm(ThpEnabled::Never).counters.get(Event::Pgfault);
+    // 1,024 pages are each faulted by one of two threads that pass over all of them side by side.
+    assert!((1024..1060).contains(&both), "{both} faults");
+}
+
+/// Threads and a child that fault huge and base pages, copy both, fork and unmap; and go on when one of them dies.
+fn everything(rules: &str, loss: Option<Injection>) -> (Finish, Extra) {
+    // In the strict order each step is as short as it can be: there are more of them to die in.
+    let config = Config { variant: *variant::named(rules), quantum: Picos(0), ..config(ThpEnabled::Always) };
+    let options = Options { loss, ..Options::default() };
+    let store = async |os: Sim, range: VmRange| {
+        let small = os.mmap(Bytes::kib(64), MapSpec::Anonymous).await.unwrap();
+        os.store(small, Bytes::kib(16)).await.unwrap();
+        os.store(range, Bytes::kib(512)).await.unwrap();
+        os.munmap(small).await.is_ok()
+    };
+    let process = async move |os: Sim| {
+        let range = os.mmap(Bytes::mib(2), MapSpec::Anonymous).await.unwrap();
+        os.store(range, Bytes::HUGE_PAGE).await.unwrap();
+        let child = os.fork(Placement::Spread(1), async move |os: Sim| {
+            os.store(range, Bytes::HUGE_PAGE).await.unwrap();
+            os.munmap(range).await.is_ok()
+        });
+        if let Ok(child) = child.await {
+            let _ = child.await;
+        }
+        let threads = [0, 1].map(|cpu| os.spawn(Placement::Spread(cpu), async move |os: Sim| store(os, range).await));
+        for thread in threads {
+            let _ = thread.await;
+        }
+        os.munmap(range).await.is_ok()
+    };
+    let ((), finish, extra) = simulate_with(&config, options, no_entries, async move |os: Sim| {
+        let _ = os.fork(Placement::Spread(0), process).await.unwrap().await;
+    });
+    (finish, extra)
+}
+
+#[test]
+fn a_task_that_dies_in_the_middle_of_anything_leaves_nothing_behind() {
+    for rules in ["v4.1", "v6.1", "v6.7"] {
+        let (_, Extra { steps, .. }) = everything(rules, None);
+        let mut deaths = 0;
+        // Its frames are looked for after every step; a lock that it kept would keep the others waiting for ever.
+        for step in 0..steps {
+            let (finish, extra) = everything(rules, Some(Injection { step, lost: Lost::Task }));
+            deaths += u64::from(extra.lost);
+            assert!(kept(&finish) <= 2 * 9 + 31, "{rules}, step {step}: {} frames are left", kept(&finish));
+        }
+        assert!(deaths > 15, "{rules}: {deaths} of {steps} steps");
     }
 }

@@ -12,6 +12,7 @@ use mm::{
     cost::{Cause, Cx, Prices, Shootdowns},
     event::Counters,
     fault::{Access, FaultDone},
+    line::CacheLine,
     step::{Step, Wait},
     touch::Touch,
     vma::HugeAdvice,
@@ -26,9 +27,9 @@ use crate::{
     inject::Injector,
     operation::{Operation, Progress},
     run_hash::{Mark, RunHash},
-    runqueue::{Enqueue, Periods},
-    rwsem::Rwsem,
-    sched::Cpu,
+    runqueue::{Enqueue, Nice, Periods},
+    rwsem::{self, Mode, Rwsem},
+    sched::{Cpu, shares_core},
     task::{Answer, Meeting, Request, Task, TaskId, TaskState},
     trace::Trace,
 };
@@ -38,10 +39,15 @@ use crate::{
 pub(crate) struct World {
     pub(crate) mm: Mm,
     pub(crate) prices: Prices,
+    /// Those of a CPU whose core is shared with a busy one.
+    pub(crate) shared_core: Prices,
     pub(crate) counters: Counters,
     pub(crate) spaces: Spaces,
-    /// The lock of each.
+    /// The lock of each, and the cache line that its count is in.
     pub(crate) locks: Vec<Rwsem>,
+    lines: Vec<CacheLine>,
+    /// How many CPUs run a task of each.
+    pub(crate) running_in: Vec<u32>,
     pub(crate) tasks: Vec<Task>,
     /// The kswapd of each node.
     pub(crate) kswapds: Vec<TaskId>,
@@ -51,14 +57,21 @@ pub(crate) struct World {
     pub(crate) clock: Clock,
     pub(crate) hash: RunHash,
     pub(crate) injector: Injector,
+    /// Operations that have ended.
+    pub(crate) operations: u64,
     /// None when nobody asked for it.
     pub(crate) trace: Option<Trace>,
     /// Bytes that each process may still map.
     pub(crate) left: Vec<Bytes>,
     cap: Bytes,
+    /// The instant at which the first task starts.
+    begin: Time,
     /// The task whose user half runs.
-    current: TaskId,
+    pub(crate) current: TaskId,
 }
+
+/// The first task of all, which has the result of the run.
+const MAIN: TaskId = TaskId(0);
 
 /// What the executor is to do.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -67,39 +80,54 @@ pub(crate) enum Turn {
     Poll(TaskId),
     /// Drop this task's user half: the kernel has ended it.
     Drop(TaskId),
-    /// Nothing: a step was taken inside the world.
-    Again,
     /// Everything has come to its end.
     Over,
 }
 
 impl World {
     pub(crate) fn new(mm: Mm, cpus: usize, prices: Prices, quantum: Picos, cap: Bytes) -> Self {
+        let rules = *mm.variant();
         Self {
             mm,
+            shared_core: prices.clone(),
             prices,
             counters: Counters::default(),
             spaces: Spaces::default(),
             locks: Vec::new(),
+            lines: Vec::new(),
+            running_in: Vec::new(),
             tasks: Vec::new(),
             kswapds: Vec::new(),
-            cpus: vec![Cpu::default(); cpus],
-            periods: Periods::for_cpus(cpus, TICK),
+            cpus: vec![Cpu::new(&rules); cpus],
+            periods: Periods::for_cpus(cpus, TICK, &rules),
             meetings: Vec::new(),
-            clock: Clock::new(quantum),
+            clock: Clock::new(cpus, quantum),
             hash: RunHash::default(),
             injector: Injector::default(),
+            operations: 0,
             trace: None,
             left: Vec::new(),
             cap,
+            begin: Time(0),
             current: TaskId(0),
         }
     }
 
-    /// Each CPU's clock starts at an instant of its own within a tick, as nothing starts all CPUs of a machine at once.
-    pub(crate) fn start_clocks(&mut self, draws: Draws) {
+    /// Some CPUs are hardware threads of one core, and slow each other down to `percent` of their prices.
+    pub(crate) fn share_cores(&mut self, cores: &[Vec<CpuId>], percent: u32) {
+        self.shared_core = self.prices.shared_core(percent);
+        for core in cores {
+            for cpu in core {
+                self.cpus[cpu.0 as usize].siblings = core.iter().copied().filter(|other| other != cpu).collect();
+            }
+        }
+    }
+
+    /// Time begins within a tick, and each CPU's ticks come at an instant of their own: nothing starts all CPUs of a machine at
+    /// once. A CPU that has not run yet is at no instant; what wakes it says when.
+    pub(crate) fn start_clock(&mut self, draws: Draws) {
+        self.begin = Time(draws.below(TICK.0, 0, Purpose::ClockOffset, 0));
         for (id, cpu) in (0..).zip(&mut self.cpus) {
-            cpu.clock = Time(draws.below(TICK.0, id, Purpose::ClockOffset, 0));
             cpu.tick_offset = Picos(draws.below(TICK.0, id, Purpose::TickPhase, 0));
         }
     }
@@ -136,11 +164,11 @@ impl World {
         let cpus = u32::try_from(self.cpus.len()).expect("fewer than 2^32 CPUs");
         let id = TaskId(u32::try_from(self.tasks.len()).expect("fewer than 2^32 tasks"));
         let cpu = CpuId(index % cpus);
-        // The first task of all waits for nobody: time begins with its CPU's clock.
-        let from = if self.tasks.is_empty() { self.cpus[cpu.0 as usize].clock } else { self.now() };
+        let from = if self.tasks.is_empty() { self.begin } else { self.now() };
         // It may run anywhere; those that it spreads are pinned, as on the host.
         let allowed = if self.tasks.is_empty() { Vec::new() } else { vec![cpu] };
-        self.tasks.push(Task::new(cpu, allowed, space));
+        let nice = self.tasks.get(self.current.0 as usize).map_or_else(Nice::default, |parent| parent.nice_of_children);
+        self.tasks.push(Task::new(cpu, allowed, space, nice));
         self.wake(id, from, Enqueue::New);
         id
     }
@@ -162,9 +190,11 @@ impl World {
     }
 
     /// A process, which may map as much as the one that made it.
-    fn add_space(&mut self, space: AddressSpace) -> SpaceId {
+    pub(crate) fn add_space(&mut self, space: AddressSpace) -> SpaceId {
         let left = if self.tasks.is_empty() { self.cap } else { self.left[self.current().space.0 as usize] };
         self.locks.push(Rwsem::default());
+        self.lines.push(CacheLine::default());
+        self.running_in.push(0);
         self.left.push(left);
         self.spaces.add(space)
     }
@@ -201,6 +231,7 @@ impl World {
         self.hash.fold(at, cpu, Mark::Begin, u64::from(task.0));
         self.tasks[task.0 as usize].state = match request {
             Request::Sleep(span) => {
+                self.tasks[task.0 as usize].sleeps_until = Some(at + span);
                 self.clock.arm(at + span, task);
                 TaskState::Blocked
             }
@@ -213,17 +244,33 @@ impl World {
                 TaskState::Blocked
             }
             Request::Fork if !self.is_alone() => TaskState::Answered(Answer::Space(Err(Errno::INVAL))),
-            operation => TaskState::Kernel(Operation::new(operation)),
+            operation => {
+                let task = &mut self.tasks[task.0 as usize];
+                task.asked = Some((at, task.spent.total()));
+                TaskState::Kernel(Operation::new(operation))
+            }
         };
     }
 
     /// The answer to the current task's request, once there is one.
+    ///
+    /// # Panics
+    /// When the operation took another time than its parts together.
     pub(crate) fn take_answer(&mut self) -> Option<Answer> {
-        let state = &mut self.tasks[self.current.0 as usize].state;
-        match std::mem::replace(state, TaskState::User) {
-            TaskState::Answered(answer) => Some(answer),
+        let now = self.now();
+        let task = &mut self.tasks[self.current.0 as usize];
+        match std::mem::replace(&mut task.state, TaskState::User) {
+            TaskState::Answered(answer) => {
+                if let Some((from, spent)) = task.asked.take() {
+                    // A test may have taken some time away from one of them.
+                    let parts = task.spent.total() - spent;
+                    assert!(now.since(from) == parts || self.injector.done, "the parts of a latency sum to it");
+                    self.operations += 1;
+                }
+                Some(answer)
+            }
             other => {
-                *state = other;
+                task.state = other;
                 None
             }
         }
@@ -282,7 +329,6 @@ impl World {
     pub(crate) fn end(&mut self) {
         let id = self.current;
         let space = self.current().space;
-        self.locks[space.0 as usize].leave(id);
         self.tasks[id.0 as usize].state = TaskState::Ended;
         let lives = |task: &Task| task.space == space && !matches!(task.state, TaskState::Ended);
         if self.tasks.iter().any(lives) {
@@ -308,45 +354,62 @@ impl World {
         self.end();
     }
 
-    /// Takes the next turn of the one order. The CPU that ran last is put back by [`Self::settle`].
+    /// Takes turns of the one order until a user half has a part in one. The CPU that ran last is then put back by
+    /// [`Self::settle`].
     pub(crate) fn turn(&mut self) -> Turn {
-        match self.clock.next() {
-            Next::Nothing => Turn::Over,
-            Next::Timer { at, task } => {
-                match self.tasks[task.0 as usize].state {
-                    TaskState::Blocked => self.answer(task, Answer::Unit(Ok(())), at),
-                    TaskState::Sleeping(..) => self.end_sleep(task, at),
-                    _ => self.daemon_timer(task, at),
+        // Bound: that of the run; each turn lets time pass, or ends somebody's wait.
+        loop {
+            let turn = match self.clock.next() {
+                Next::Nothing => Some(Turn::Over),
+                Next::Timer { at, task } => {
+                    self.timer(task, at);
+                    None
                 }
-                Turn::Again
-            }
-            Next::Cpu { cpu, clock, .. } if !self.begin_turn(cpu, clock) => Turn::Again,
-            Next::Cpu { cpu, horizon, .. } => {
-                let task = self.schedule(cpu);
-                let horizon = self.horizon_of(cpu, horizon);
-                self.current = task;
-                match self.tasks[task.0 as usize].state {
-                    TaskState::Daemon(daemon) => {
-                        self.step_daemon(task, cpu, daemon);
-                        self.settle(cpu);
-                        Turn::Again
-                    }
-                    TaskState::Kernel(_) => {
-                        if !self.lock(task, cpu) {
-                            self.settle(cpu);
-                            return Turn::Again;
-                        }
-                        let killed = self.step(task, cpu, horizon);
-                        if killed {
-                            return Turn::Drop(task);
-                        }
-                        self.settle(cpu);
-                        Turn::Again
-                    }
-                    _ => Turn::Poll(task),
+                Next::Cpu { cpu, clock, .. } if !self.begin_turn(cpu, clock) => None,
+                Next::Cpu { cpu, .. } if self.let_go(cpu) => {
+                    self.cpus[cpu.0 as usize].ready(cpu, &mut self.clock);
+                    None
                 }
+                Next::Cpu { cpu, horizon, .. } => self.run(cpu, horizon),
+            };
+            if let Some(turn) = turn {
+                return turn;
             }
         }
+    }
+
+    /// A timer fires; a task that waits for something else by now does not mind.
+    fn timer(&mut self, task: TaskId, at: Time) {
+        match self.tasks[task.0 as usize].state {
+            TaskState::Blocked if self.tasks[task.0 as usize].sleeps_until == Some(at) => {
+                self.tasks[task.0 as usize].sleeps_until = None;
+                self.answer(task, Answer::Unit(Ok(())), at);
+            }
+            TaskState::LockWait(_) => self.spin_timer(task, at),
+            TaskState::Sleeping(..) => self.end_sleep(task, at),
+            _ => self.daemon_timer(task, at),
+        }
+    }
+
+    /// A turn of a CPU; what the executor is to do in it, if anything.
+    fn run(&mut self, cpu: CpuId, horizon: Time) -> Option<Turn> {
+        let task = self.schedule(cpu);
+        let horizon = self.horizon_of(cpu, horizon);
+        self.current = task;
+        match self.tasks[task.0 as usize].state {
+            TaskState::Daemon(daemon) => self.step_daemon(task, cpu, daemon),
+            TaskState::Kernel(_) => {
+                if self.lock(task, cpu) {
+                    let horizon = self.horizon_under_lock(task, cpu, horizon);
+                    if self.step(task, cpu, horizon) {
+                        return Some(Turn::Drop(task));
+                    }
+                }
+            }
+            _ => return Some(Turn::Poll(task)),
+        }
+        self.settle(cpu);
+        None
     }
 
     /// After a user half was polled: puts its CPU back into the order.
@@ -358,18 +421,27 @@ impl World {
     /// its price is paid after.
     fn step(&mut self, id: TaskId, cpu: CpuId, horizon: Time) -> bool {
         let space_id = self.tasks[id.0 as usize].space;
-        let sharers = u32::try_from(self.sharers(space_id, cpu).count()).expect("fewer than 2^32 CPUs");
+        // All but this one.
+        let sharers = self.running_in[space_id.0 as usize] - 1;
         let task = &mut self.tasks[id.0 as usize];
         let TaskState::Kernel(operation) = &mut task.state else {
             unreachable!("only operations are stepped");
         };
         let start = self.cpus[cpu.0 as usize].clock;
         let loss = self.injector.begin(&self.counters);
-        let cx = Cx::new(cpu, start, &self.prices, &mut self.counters);
+        let prices = if shares_core(&self.cpus, cpu) { &self.shared_core } else { &self.prices };
+        let cx = Cx::new(cpu, start, prices, &mut self.counters);
         let mut cx = cx.acting_for(ControlId(id.0)).with_sharers(sharers);
         cx.receive(std::mem::take(&mut self.cpus[cpu.0 as usize].asked));
+        let kills = operation.may_be_killed() && id != MAIN && self.injector.kills(loss);
         let memory = Memory { mm: &mut self.mm, spaces: &mut self.spaces, left: &mut self.left };
-        let progress = advance(memory, (space_id, operation, &mut task.supply), &mut cx, horizon);
+        let what = (space_id, &mut *operation, &mut task.supply);
+        let progress = if kills { kill(memory, what, &mut cx) } else { advance(memory, what, &mut cx, horizon) };
+        let taken = cx.faults().taken;
+        if sharers > 0 && taken > 0 && task.holds == Some(Mode::Read) {
+            let times = taken * rwsem::line_accesses(self.mm.variant().mmap_lock);
+            self.lines[space_id.0 as usize].access(&mut cx, times, Cause::MmapLock);
+        }
         let (mut end, spent, faults, shootdowns) = (cx.now(), cx.spent(), cx.faults(), cx.shootdowns());
         if let Some(trace) = &mut self.trace {
             trace.take(&mut self.mm, id, cpu, start);
@@ -386,19 +458,29 @@ impl World {
             Progress::Block(_) => true,
             _ => false,
         };
-        let downgrades = operation.is_downgraded();
+        self.end_hold(id, cpu, keeps, start);
         self.interrupt(space_id, cpu, shootdowns);
-        if !keeps {
-            self.unlock(id, end);
-        } else if downgrades && self.mm.variant().munmap_downgrades {
-            self.downgrade(id, end);
+        if matches!(progress, Progress::Exited | Progress::Killed(_)) {
+            self.let_go(cpu);
         }
+        let killed = self.conclude(id, cpu, progress);
+        if self.mm.has_woken() {
+            self.wake_daemons(end);
+        }
+        #[cfg(test)]
+        self.check();
+        killed
+    }
+
+    /// What a step came to; true when the kernel ends the task.
+    fn conclude(&mut self, id: TaskId, cpu: CpuId, progress: Progress) -> bool {
+        let end = self.cpus[cpu.0 as usize].clock;
         let progress = match progress {
             Progress::Forked(child) => Progress::Done(Answer::Space(Ok(self.add_space(child)))),
             other => other,
         };
         let task = &mut self.tasks[id.0 as usize];
-        let killed = match progress {
+        match progress {
             Progress::Forked(_) => unreachable!("it was taken in above"),
             Progress::More => false,
             Progress::Block(wait) => {
@@ -420,13 +502,7 @@ impl World {
                 task.killed = Some(reason);
                 true
             }
-        };
-        if self.mm.has_woken() {
-            self.wake_daemons(end);
         }
-        #[cfg(test)]
-        self.check();
-        killed
     }
 
     /// An operation goes on only after it has slept.
@@ -437,7 +513,10 @@ impl World {
         };
         task.state = TaskState::Sleeping(operation, from);
         match wait {
-            Wait::Until(until) => self.clock.arm(until, id),
+            Wait::Until(until) => {
+                task.sleeps_until = Some(until);
+                self.clock.arm(until, id);
+            }
             Wait::Queue => unreachable!("nobody would wake it yet"),
         }
     }
@@ -445,6 +524,10 @@ impl World {
     /// The timer of an operation's sleep.
     fn end_sleep(&mut self, id: TaskId, at: Time) {
         let task = &mut self.tasks[id.0 as usize];
+        if task.sleeps_until != Some(at) {
+            return;
+        }
+        task.sleeps_until = None;
         if let TaskState::Sleeping(operation, since) = std::mem::replace(&mut task.state, TaskState::Blocked) {
             task.state = TaskState::Kernel(operation);
             task.wait(since, at, Cause::Throttle);
@@ -491,6 +574,18 @@ fn advance(
         Progress::More | Progress::Block(_) | Progress::Done(_) | Progress::Forked(_) => {}
     }
     progress
+}
+
+/// A test ends the task in the middle of its operation.
+fn kill(
+    memory: Memory<'_>,
+    (id, operation, supply): (SpaceId, &mut Operation, &mut Supply),
+    cx: &mut Cx<'_>,
+) -> Progress {
+    let space = memory.spaces.get_mut(id).expect("a live task has an address space");
+    supply.abort(memory.mm, cx);
+    operation.abort(memory.mm, space, cx);
+    Progress::Killed("killed by a test")
 }
 
 /// The frames of a world, and whose they are.

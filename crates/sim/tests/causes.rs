@@ -7,9 +7,9 @@ use mm::{
     thp::ThpEnabled,
     variant,
 };
-use os::{MapSpec, Os, Placement, Rusage};
-use pagelab_sim::{Config, EntryFuture, Sim, Times, simulate};
-use units::{Bytes, Picos, Time};
+use os::{Advice, MapSpec, Os, Placement, Rusage, VmRange};
+use pagelab_sim::{Config, EntryFuture, Options, Sim, Times, simulate, simulate_with};
+use units::{Bytes, Picos, Time, VirtAddr};
 
 /// Longer than anything else in these runs.
 const LONG: Picos = Picos::from_secs(10);
@@ -106,4 +106,41 @@ fn a_task_without_a_cpu_has_neither_user_nor_system_time() {
     }
     let (outside, _) = storm(&machine(2, ThpEnabled::Never), 4);
     assert!(outside.busy_in_span <= outside.span + outside.span && outside.busy_in_span > outside.span);
+}
+
+#[test]
+fn each_of_a_million_latencies_is_the_sum_of_its_parts() {
+    // Prices without a common divisor: no two mistakes cancel. The simulator compares where an operation ends, and panics.
+    let prices = Prices::new(|work| Picos(20_011 + 1_009 * work as u64));
+    let mut operations = 0;
+    for (seed, rules) in (1..).zip(["v4.1", "v6.1", "v6.7", "v6.12"]) {
+        let config =
+            Config { seed, variant: *variant::named(rules), prices: prices.clone(), ..machine(3, ThpEnabled::Madvise) };
+        let body = async move |os: Sim| {
+            let one = async |os: Sim| {
+                for round in 0..160 {
+                    let range = os.mmap(Bytes::mib(1), MapSpec::Anonymous).await.unwrap();
+                    if round % 8 == 0 {
+                        os.madvise(range, Advice::HugePage).await.unwrap();
+                    }
+                    // A system call or a fault each.
+                    for page in 0..256 {
+                        let start = VirtAddr(range.start.0 + page * Bytes::PAGE.0);
+                        os.store(VmRange { start, len: Bytes::PAGE }, Bytes::PAGE).await.unwrap();
+                    }
+                    os.munmap(range).await.unwrap();
+                }
+            };
+            let tasks: Vec<_> = (0..7).map(|id| os.spawn(Placement::Spread(id), one)).collect();
+            for task in tasks {
+                task.await.unwrap();
+            }
+        };
+        let ((), finish, extra) = simulate_with(&config, Options::default(), no_entries, body);
+        operations += extra.operations;
+        let waits = [Cause::MmapLock, Cause::RunQueue].map(|cause| finish.times.waiting.on(cause));
+        assert!(waits.iter().all(|wait| *wait > Picos(0)), "{rules}: {waits:?}");
+        assert!(finish.times.cpu.on(Cause::ZoneLock) > Picos(0) && finish.times.cpu.on(Cause::Ipi) > Picos(0));
+    }
+    assert!(operations > 1_000_000, "{operations} operations");
 }

@@ -39,7 +39,7 @@ fn run(page: &str, model: &str, loss: Option<Injection>) -> (Outcome, Finish, Ex
     let params = [("page", page), ("model", model), ("tasks", "2"), ("iterations", "2"), ("warmup", "0")];
     let params = params.into_iter().chain([("size", "2MiB")]);
     let workload = Workload::parse("fault-storm", params).unwrap();
-    let body = async move |os| workload.run(os).await.unwrap();
+    let body = async move |os| workload.run(os, 1).await.unwrap();
     simulate_with(&machine(), Options { loss, ..Options::default() }, entries, body)
 }
 
@@ -66,7 +66,7 @@ fn one_pte_write_or_one_counter_less_is_another_hash() {
 
 fn could_happen(lost: Lost, whole: &Finish) -> bool {
     match lost {
-        Lost::Time(..) => true,
+        Lost::Time(..) | Lost::Task => true,
         Lost::Count(event) => whole.counters.get(event) > 0,
     }
 }
@@ -92,4 +92,24 @@ fn faults_are_in_the_hash_one_by_one() {
     assert_eq!(base.counters, other.counters);
     assert_ne!(base.hash, other.hash);
     assert_eq!(base, touch([3, 5]));
+}
+
+#[test]
+fn machines_of_any_size_repeat_themselves() {
+    let run = |cpus: u32, model: &str, seed: u64| {
+        // Two tasks per CPU, so that they wait for their CPU too.
+        let tasks = (2 * cpus).to_string();
+        let params = [("model", model), ("tasks", &tasks), ("iterations", "2"), ("warmup", "0"), ("size", "2MiB")];
+        let workload = Workload::parse("fault-storm", params).unwrap();
+        let config = Config { prices: prices(), cap: Bytes::gib(1), seed, ..support::machine(cpus, 192 << 10) };
+        let body = async move |os| workload.run(os, 1).await.unwrap();
+        simulate(&config, entries, body)
+    };
+    for cpus in [1, 4, 16, 96] {
+        for model in ["threads", "processes"] {
+            let once = run(cpus, model, 1);
+            assert_eq!(once, run(cpus, model, 1), "{cpus} CPUs, {model}");
+            assert_ne!(once.1.hash, run(cpus, model, 2).1.hash, "{cpus} CPUs, {model}: the control, another seed");
+        }
+    }
 }

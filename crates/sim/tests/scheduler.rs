@@ -80,7 +80,58 @@ fn tasks_on_one_cpu_share_it_in_slices() {
     }
     let ends: Vec<Time> = lives.iter().map(|life| life.end).collect();
     let spread = ends.iter().max().unwrap().since(*ends.iter().min().unwrap());
-    assert!(spread.as_secs_f64() < alone.as_secs_f64() / 2.0, "they ran in turn: {ends:?}");
+    // One round of a tick each; one after the other, it would be twice what one takes alone.
+    assert!(spread < Picos::from_micros(3 * 4000), "they ran in turn: {ends:?}");
+}
+
+#[test]
+fn a_nice_19_task_gets_its_share() {
+    // Beside a task of weight 1024, one of weight 15: until the first has done its work the other has 1.44 % of the CPU.
+    for rules in ["v6.1", "v6.6", "v6.12"] {
+        let share = simulate(&machine(1, rules), no_entries, async |os: Sim| {
+            let used = async |os: &Sim| -> f64 {
+                let used = os.rusage().await.unwrap();
+                (used.user + used.system).as_secs_f64()
+            };
+            // Both until the same instant, the nice one up to its last look at the clock before.
+            let work = async move |os: Sim| {
+                let mut busy = 0.0;
+                while os.now() < Time(Picos::from_secs(4).0) {
+                    busy = used(&os).await;
+                    let range = os.mmap(Bytes::kib(256), MapSpec::Anonymous).await.unwrap();
+                    os.store(range, Bytes::PAGE).await.unwrap();
+                    os.munmap(range).await.unwrap();
+                }
+                busy
+            };
+            os.nice_children(19);
+            let nice = os.spawn(Placement::Spread(0), work);
+            os.nice_children(0);
+            let busy = os.spawn(Placement::Spread(0), work);
+            let (nice, busy) = (nice.await.unwrap(), busy.await.unwrap());
+            nice / (nice + busy)
+        });
+        let off = share.0 / (15.0 / 1039.0);
+        assert!((0.9..1.1).contains(&off), "{rules}: {} instead of 1.44 %", share.0);
+    }
+}
+
+#[test]
+fn an_idle_cpu_starts_a_task_at_once() {
+    // Where in its tick a CPU is decides when it looks at its queue, not when it can begin.
+    for seed in 1..=16 {
+        let config = Config { seed, ..machine(4, "v6.1") };
+        let (late, _) = simulate(&config, no_entries, async |os: Sim| {
+            let mut late = Picos(0);
+            for cpu in 1..4 {
+                let asked = os.now();
+                let begun = os.spawn(Placement::Spread(cpu), async |os: Sim| os.now()).await.unwrap();
+                late = late.max(begun.since(asked));
+            }
+            late
+        });
+        assert!(late < Picos::from_micros(2), "seed {seed}: {late}");
+    }
 }
 
 #[test]

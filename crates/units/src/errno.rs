@@ -12,10 +12,16 @@ pub struct Errno(pub i32);
 impl Errno {
     /// The caller is not allowed to do this.
     pub const PERM: Self = Self(1);
+    /// There is no file of that name.
+    pub const NOENT: Self = Self(2);
+    /// No such file is open.
+    pub const BADF: Self = Self(9);
     /// No memory, or the run's memory cap is reached.
     pub const NOMEM: Self = Self(12);
     /// An argument makes no sense.
     pub const INVAL: Self = Self(22);
+    /// The disk is full, or the run's files would become larger than it declared.
+    pub const NOSPC: Self = Self(28);
     /// The target does not have this operation.
     pub const NOSYS: Self = Self(38);
     /// Another task of the run died, so what this one waits for will never come.
@@ -24,8 +30,11 @@ impl Errno {
     fn name(self) -> Option<&'static str> {
         Some(match self {
             Self::PERM => "EPERM",
+            Self::NOENT => "ENOENT",
+            Self::BADF => "EBADF",
             Self::NOMEM => "ENOMEM",
             Self::INVAL => "EINVAL",
+            Self::NOSPC => "ENOSPC",
             Self::NOSYS => "ENOSYS",
             Self::CANCELED => "ECANCELED",
             _ => return None,

@@ -9,10 +9,14 @@
 //! came along, and then stores into every base page: so it knows how many faults it must have taken, whatever the kernel
 //! decided, and the time of a huge fault is not mixed with 511 stores that do not fault.
 //!
+//! page_fault2 and page_fault3 are the same loop over a file of each task's own, unlinked and sparse at first, of `size` bytes:
+//! private, so that each store copies a page of the page cache; shared, so that each makes one writable. Base pages only.
+//! (tests/page_fault2.c and page_fault3.c of the same.)
+//!
 //! Before the common start each task does `warmup` iterations that nobody counts: on a host that is itself a guest, memory
 //! that its hypervisor has not backed yet costs milliseconds per huge page at the first touch.
 
-use os::{Advice, MapSpec, Os, Placement, VmRange};
+use os::{Advice, FileRange, MapSpec, Os, Placement, VmRange};
 use serde::{Deserialize, Serialize};
 use units::{Bytes, Errno, Picos, Time};
 
@@ -78,6 +82,31 @@ pub const INFO: WorkloadInfo = WorkloadInfo {
     params: &[PAGE, MODEL, TASKS, ITERATIONS, WARMUP, SIZE, DURATION],
 };
 
+/// What `pagelab list workloads` says of page_fault2.
+pub const PAGE_FAULT2: WorkloadInfo = WorkloadInfo {
+    name: "page-fault2",
+    about: "will-it-scale page_fault2 as a fixed amount of work: stores into a private mapping of a file",
+    params: &[MODEL, TASKS, ITERATIONS, WARMUP, SIZE, DURATION],
+};
+/// What `pagelab list workloads` says of page_fault3.
+pub const PAGE_FAULT3: WorkloadInfo = WorkloadInfo {
+    name: "page-fault3",
+    about: "will-it-scale page_fault3 as a fixed amount of work: stores into a shared mapping of a file",
+    params: &[MODEL, TASKS, ITERATIONS, WARMUP, SIZE, DURATION],
+};
+
+/// What is mapped.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum Backing {
+    /// Nothing: page_fault1.
+    Anonymous,
+    /// A file, privately: page_fault2.
+    PrivateFile,
+    /// A file, shared: page_fault3.
+    SharedFile,
+}
+
 /// Size of the pages that the mapping asks for.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
@@ -128,6 +157,8 @@ pub enum Model {
 /// The parameters of one run.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Params {
+    /// What is mapped.
+    pub backing: Backing,
     /// Base or huge pages.
     pub page: PageSize,
     /// Threads or processes.
@@ -145,8 +176,12 @@ pub struct Params {
 }
 
 impl Params {
-    pub(crate) fn parse<'a>(given: impl IntoIterator<Item = (&'a str, &'a str)>) -> Result<Self, ParamError> {
+    pub(crate) fn parse<'a>(
+        backing: Backing,
+        given: impl IntoIterator<Item = (&'a str, &'a str)>,
+    ) -> Result<Self, ParamError> {
         let mut params = Self {
+            backing,
             page: PageSize::Base,
             model: Model::Threads,
             tasks: 1,
@@ -157,7 +192,7 @@ impl Params {
         };
         for (name, text) in given {
             match name {
-                "page" => params.page = PageSize::parse(text)?,
+                "page" if backing == Backing::Anonymous => params.page = PageSize::parse(text)?,
                 "model" => {
                     params.model =
                         if one_of(&MODEL, text, "threads", "processes")? { Model::Threads } else { Model::Processes };
@@ -181,7 +216,18 @@ impl Params {
     }
 
     pub(crate) fn memory(&self) -> Bytes {
-        self.mapped() * u64::from(self.tasks)
+        let cached = self.files();
+        match self.backing {
+            Backing::Anonymous | Backing::PrivateFile => self.mapped() * u64::from(self.tasks) + cached,
+            Backing::SharedFile => cached,
+        }
+    }
+
+    pub(crate) fn files(&self) -> Bytes {
+        match self.backing {
+            Backing::Anonymous => Bytes(0),
+            Backing::PrivateFile | Backing::SharedFile => self.size * u64::from(self.tasks),
+        }
     }
 
     pub(crate) fn case(&self) -> String {
@@ -190,7 +236,10 @@ impl Params {
             Model::Threads => "threads",
             Model::Processes => "processes",
         };
-        format!("{page}-{model}-{}", self.tasks)
+        match self.backing {
+            Backing::Anonymous => format!("{page}-{model}-{}", self.tasks),
+            Backing::PrivateFile | Backing::SharedFile => format!("{model}-{}", self.tasks),
+        }
     }
 }
 
@@ -204,18 +253,19 @@ fn one_of(info: &ParamInfo, text: &str, first: &str, second: &str) -> Result<boo
 pub struct TaskParams {
     params: Params,
     meet: Meet,
+    index: u32,
 }
 
 /// Runs all tasks and reads the machine's counters around their common window.
 pub async fn run<O: Os>(os: O, params: Params) -> Result<Outcome, WorkloadError> {
     let meet = Meet::new(&os, params.tasks).await?;
-    let each = TaskParams { params: params.clone(), meet };
+    let each = |index| TaskParams { params: params.clone(), meet, index };
     let census = params.warmup > 0;
     let (tasks, window) = match params.model {
         Model::Threads => {
             let tasks: Vec<_> = (0..params.tasks)
                 .map(|i| {
-                    let each = each.clone();
+                    let each = each(i);
                     os.spawn(Placement::Spread(i), async move |os: O| task(os, each).await)
                 })
                 .collect();
@@ -223,30 +273,47 @@ pub async fn run<O: Os>(os: O, params: Params) -> Result<Outcome, WorkloadError>
         }
         Model::Processes => {
             let tasks: Vec<_> =
-                (0..params.tasks).map(|i| os.spawn_process(Placement::Spread(i), TASK_ENTRY, each.clone())).collect();
+                (0..params.tasks).map(|i| os.spawn_process(Placement::Spread(i), TASK_ENTRY, each(i))).collect();
             meet.gather(&os, census, tasks).await?
         }
     };
-    Ok(Outcome { tasks, counters: window.counters, gauges: window.gauges, window: window.span })
+    Ok(window.outcome(tasks, Vec::new()))
 }
 
 /// One task, in a thread or in a process of its own.
 pub async fn task<O: Os>(os: O, with: TaskParams) -> Result<TaskOutcome, TaskError> {
-    let outcome = work(&os, &with.params, with.meet).await;
+    let outcome = match backing(&os, &with).await {
+        Ok(what) => work(&os, &with.params, what, with.meet).await,
+        Err(errno) => Err(errno),
+    };
     if outcome.is_err() {
         with.meet.cancel(&os).await;
     }
     Ok(outcome?)
 }
 
-async fn work<O: Os>(os: &O, params: &Params, meet: Meet) -> Result<TaskOutcome, Errno> {
+/// What a task maps: of the file workloads, a file of its own that has no name any more.
+async fn backing<O: Os>(os: &O, with: &TaskParams) -> Result<MapSpec, Errno> {
+    let spec = match with.params.backing {
+        Backing::Anonymous => return Ok(MapSpec::Anonymous),
+        Backing::PrivateFile => MapSpec::Private,
+        Backing::SharedFile => MapSpec::Shared,
+    };
+    let name = format!("page-fault-{}", with.index);
+    let file = os.create(&name).await?;
+    os.unlink(&name).await?;
+    os.truncate(file, with.params.size).await?;
+    Ok(spec(FileRange { file, offset: Bytes(0) }))
+}
+
+async fn work<O: Os>(os: &O, params: &Params, what: MapSpec, meet: Meet) -> Result<TaskOutcome, Errno> {
     let mut warmup = TaskOutcome::starting(os.now(), os.rusage().await?);
     for left in (0..params.warmup).rev() {
         // The last one is also the census: everybody has everything mapped at the same time.
         if left == 0 {
             meet.hold_still(os).await?;
         }
-        let mapping = fill(os, params, &mut warmup).await?;
+        let mapping = fill(os, params, what, &mut warmup).await?;
         if left == 0 {
             meet.hold_still(os).await?;
         }
@@ -257,7 +324,7 @@ async fn work<O: Os>(os: &O, params: &Params, meet: Meet) -> Result<TaskOutcome,
     let used = os.rusage().await?;
     let mut outcome = TaskOutcome::starting(os.now(), used);
     while more(params, &outcome, os.now()) {
-        let mapping = fill(os, params, &mut outcome).await?;
+        let mapping = fill(os, params, what, &mut outcome).await?;
         os.munmap(mapping).await?;
     }
     outcome.end = os.now();
@@ -275,9 +342,17 @@ fn more(params: &Params, outcome: &TaskOutcome, now: Time) -> bool {
 }
 
 /// Maps memory and touches all of it; whoever calls unmaps it.
-async fn fill<O: Os>(os: &O, params: &Params, outcome: &mut TaskOutcome) -> Result<VmRange, Errno> {
-    let mapping = os.mmap(params.mapped(), MapSpec::Anonymous).await?;
-    let range = touch(os, mapping, params.page, params.size, outcome).await?;
+async fn fill<O: Os>(os: &O, params: &Params, what: MapSpec, outcome: &mut TaskOutcome) -> Result<VmRange, Errno> {
+    let mapping = os.mmap(params.mapped(), what).await?;
+    let range = match what {
+        MapSpec::Anonymous => touch(os, mapping, params.page, params.size, outcome).await?,
+        MapSpec::Private(_) | MapSpec::Shared(_) | MapSpec::SharedRead(_) => {
+            let iteration = store_all(os, mapping).await?;
+            outcome.faults += iteration.faults;
+            outcome.iterations.push(iteration);
+            mapping
+        }
+    };
     outcome.stores += range.pages(Bytes::PAGE);
     Ok(mapping)
 }
@@ -293,9 +368,7 @@ pub(crate) async fn touch<O: Os>(
     let (range, iteration) = match page {
         PageSize::Base => {
             os.madvise(mapping, Advice::NoHugePage).await?;
-            let start = os.now();
-            os.store(mapping, Bytes::PAGE).await?;
-            (mapping, Iteration { faulting: os.now().since(start), faults: mapping.pages(Bytes::PAGE) })
+            (mapping, store_all(os, mapping).await?)
         }
         PageSize::Huge => {
             os.madvise(mapping, Advice::HugePage).await?;
@@ -306,6 +379,13 @@ pub(crate) async fn touch<O: Os>(
     outcome.faults += iteration.faults;
     outcome.iterations.push(iteration);
     Ok(range)
+}
+
+/// One store into every base page, each of which takes a fault.
+async fn store_all<O: Os>(os: &O, mapping: VmRange) -> Result<Iteration, Errno> {
+    let start = os.now();
+    os.store(mapping, Bytes::PAGE).await?;
+    Ok(Iteration { faulting: os.now().since(start), faults: mapping.pages(Bytes::PAGE) })
 }
 
 /// Faults the heads of all blocks, counts which came as huge pages, then touches the rest. When every block is huge, the
@@ -333,7 +413,7 @@ mod tests {
 
     #[test]
     fn defaults_are_page_fault1_with_eight_iterations() {
-        let params = Params::parse([]).unwrap();
+        let params = Params::parse(Backing::Anonymous, []).unwrap();
         assert_eq!(params.case(), "base-threads-1");
         assert_eq!((params.iterations, params.size), (8, Bytes::mib(128)));
         assert_eq!(params.memory(), Bytes::mib(128));
@@ -342,12 +422,22 @@ mod tests {
     #[test]
     fn the_defaults_that_are_listed_are_those_in_force() {
         let listed = INFO.params.iter().map(|param| (param.name, param.default)).filter(|(_, text)| *text != "none");
-        assert_eq!(Params::parse(listed), Params::parse([]));
+        assert_eq!(Params::parse(Backing::Anonymous, listed), Params::parse(Backing::Anonymous, []));
+    }
+
+    #[test]
+    fn files_have_base_pages_only_and_take_memory_twice_where_they_are_copied() {
+        let params = |backing| Params::parse(backing, [("tasks", "2"), ("size", "4MiB")]).unwrap();
+        let (private, shared) = (params(Backing::PrivateFile), params(Backing::SharedFile));
+        assert_eq!((private.memory(), private.files()), (Bytes::mib(16), Bytes::mib(8)));
+        assert_eq!((shared.memory(), shared.files()), (Bytes::mib(8), Bytes::mib(8)));
+        assert_eq!(shared.case(), "threads-2");
+        assert!(Params::parse(Backing::SharedFile, [("page", "huge")]).is_err());
     }
 
     #[test]
     fn huge_pages_need_room_to_align() {
-        let params = Params::parse([("page", "huge"), ("tasks", "3")]).unwrap();
+        let params = Params::parse(Backing::Anonymous, [("page", "huge"), ("tasks", "3")]).unwrap();
         assert_eq!(params.memory(), Bytes::mib(390));
         assert_eq!(params.case(), "huge-threads-3");
     }
@@ -363,9 +453,12 @@ mod tests {
             ("size", "0B"),
             ("duration", "0"),
         ] {
-            let error = Params::parse([(name, text)]).unwrap_err();
+            let error = Params::parse(Backing::Anonymous, [(name, text)]).unwrap_err();
             assert!(matches!(&error, ParamError::BadValue { found, .. } if found == text), "{error}");
         }
-        assert_eq!(Params::parse([("taks", "1")]), Err(ParamError::UnknownParam { name: "taks".to_owned() }));
+        assert_eq!(
+            Params::parse(Backing::Anonymous, [("taks", "1")]),
+            Err(ParamError::UnknownParam { name: "taks".to_owned() })
+        );
     }
 }

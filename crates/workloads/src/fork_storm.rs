@@ -112,8 +112,7 @@ pub async fn run<O: Os>(os: O, params: Params) -> Result<Outcome, WorkloadError>
     let task = os.spawn_process(Placement::Spread(0), TASK_ENTRY, TaskParams { params, meet });
     let (tasks, window) = meet.gather(&os, false, vec![task]).await?;
     let tasks: Vec<Vec<TaskOutcome>> = tasks;
-    let (tasks, counters) = (tasks.concat(), window.counters);
-    Ok(Outcome { tasks, counters, gauges: window.gauges, window: window.span })
+    Ok(window.outcome(tasks.concat(), Vec::new()))
 }
 
 /// The forking process: one outcome per phase.

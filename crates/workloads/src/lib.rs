@@ -3,25 +3,38 @@
 //! A workload has named parameters with text values ([`Workload::parse`] turns them into a typed form and refuses what
 //! makes no sense), says how much memory it needs, and returns an [`Outcome`] of integers.
 
+pub mod aged_fault;
+mod block;
 pub mod fault_storm;
 pub mod fork_storm;
 mod meet;
 mod outcome;
 mod params;
+pub mod small_files;
+pub mod thpscale;
 
+pub use block::{Block, Size};
+use fault_storm::Backing;
 pub use meet::TaskError;
 use os::{Died, Os};
-pub use outcome::{Iteration, Outcome, TaskOutcome};
+pub use outcome::{Iteration, Outcome, TaskOutcome, Unable};
 pub use params::{ParamError, ParamInfo};
+use thpscale::Program;
 use units::{Bytes, Errno};
 
 /// A workload together with its parameters, ready to run.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Workload {
-    /// will-it-scale's page_fault1 as a fixed amount of work.
+    /// will-it-scale's page_fault1, page_fault2 and page_fault3 as a fixed amount of work.
     FaultStorm(fault_storm::Params),
     /// fork, and the faults on both sides of it.
     ForkStorm(fork_storm::Params),
+    /// Huge page faults among holes of 1 MiB.
+    Thpscale(thpscale::Params),
+    /// Huge page faults among holes of single pages.
+    AgedFault(aged_fault::Params),
+    /// Huge page faults while many small files are written.
+    SmallFiles(small_files::Params),
 }
 
 /// What a user sees of a workload in `pagelab list workloads`.
@@ -36,7 +49,16 @@ pub struct WorkloadInfo {
 }
 
 /// Every workload there is.
-pub const WORKLOADS: &[WorkloadInfo] = &[fault_storm::INFO, fork_storm::INFO];
+pub const WORKLOADS: &[WorkloadInfo] = &[
+    fault_storm::INFO,
+    fault_storm::PAGE_FAULT2,
+    fault_storm::PAGE_FAULT3,
+    fork_storm::INFO,
+    thpscale::THPSCALE,
+    thpscale::THPCOMPACT,
+    aged_fault::INFO,
+    small_files::INFO,
+];
 
 /// Why a workload gave no result.
 #[derive(Debug, PartialEq, Eq)]
@@ -79,17 +101,45 @@ impl Workload {
     /// The workload `name` with parameters given as text; those not given take their defaults.
     pub fn parse<'a>(name: &str, params: impl IntoIterator<Item = (&'a str, &'a str)>) -> Result<Self, ParamError> {
         match name {
-            "fault-storm" => fault_storm::Params::parse(params).map(Self::FaultStorm),
+            "fault-storm" => fault_storm::Params::parse(Backing::Anonymous, params).map(Self::FaultStorm),
+            "page-fault2" => fault_storm::Params::parse(Backing::PrivateFile, params).map(Self::FaultStorm),
+            "page-fault3" => fault_storm::Params::parse(Backing::SharedFile, params).map(Self::FaultStorm),
             "fork-storm" => fork_storm::Params::parse(params).map(Self::ForkStorm),
+            "thpscale" => thpscale::Params::parse(Program::Thpscale, params).map(Self::Thpscale),
+            "thpcompact" => thpscale::Params::parse(Program::Thpcompact, params).map(Self::Thpscale),
+            "aged-fault" => aged_fault::Params::parse(params).map(Self::AgedFault),
+            "small-files" => small_files::Params::parse(params).map(Self::SmallFiles),
             _ => Err(ParamError::UnknownWorkload(name.to_owned())),
         }
     }
 
-    /// The most memory the workload has mapped and touched at one time, all tasks together.
-    pub fn memory(&self) -> Bytes {
+    /// The most memory that the workload has mapped and touched at one time, all tasks together, on a run with `total`.
+    pub fn memory(&self, total: Bytes) -> Bytes {
         match self {
             Self::FaultStorm(params) => params.memory(),
             Self::ForkStorm(params) => params.memory(),
+            Self::Thpscale(params) => params.memory(total),
+            Self::AgedFault(params) => params.memory(total),
+            Self::SmallFiles(params) => params.memory(total),
+        }
+    }
+
+    /// How large its files become together, on a run with `total` memory.
+    pub fn files(&self, total: Bytes) -> Bytes {
+        match self {
+            Self::FaultStorm(params) => params.files(),
+            Self::ForkStorm(_) => Bytes(0),
+            Self::Thpscale(params) => params.files(total),
+            Self::AgedFault(params) => params.files(total),
+            Self::SmallFiles(params) => params.files(total),
+        }
+    }
+
+    /// Whether it means to fill memory, so that the kernel has to reclaim and to compact.
+    pub fn presses(&self) -> bool {
+        match self {
+            Self::FaultStorm(_) | Self::ForkStorm(_) => false,
+            Self::Thpscale(_) | Self::AgedFault(_) | Self::SmallFiles(_) => true,
         }
     }
 
@@ -98,6 +148,9 @@ impl Workload {
         match self {
             Self::FaultStorm(params) => params.case(),
             Self::ForkStorm(params) => params.case(),
+            Self::Thpscale(params) => params.case(),
+            Self::AgedFault(params) => params.case(),
+            Self::SmallFiles(params) => params.case(),
         }
     }
 
@@ -105,15 +158,18 @@ impl Workload {
     pub fn scored(&self) -> bool {
         match self {
             Self::FaultStorm(params) => params.duration.is_none(),
-            Self::ForkStorm(_) => true,
+            Self::ForkStorm(_) | Self::Thpscale(_) | Self::AgedFault(_) | Self::SmallFiles(_) => true,
         }
     }
 
-    /// Runs it on a target.
-    pub async fn run<O: Os>(&self, os: O) -> Result<Outcome, WorkloadError> {
+    /// Runs it on a target. What it draws, it draws from `seed`.
+    pub async fn run<O: Os>(&self, os: O, seed: u64) -> Result<Outcome, WorkloadError> {
         match self {
             Self::FaultStorm(params) => fault_storm::run(os, params.clone()).await,
             Self::ForkStorm(params) => fork_storm::run(os, params.clone()).await,
+            Self::Thpscale(params) => thpscale::run(os, params.clone()).await,
+            Self::AgedFault(params) => aged_fault::run(os, params.clone(), seed).await,
+            Self::SmallFiles(params) => small_files::run(os, params.clone()).await,
         }
     }
 }

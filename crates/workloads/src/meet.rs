@@ -6,7 +6,7 @@ use os::{Barrier, Died, Os};
 use serde::{Deserialize, Serialize};
 use units::{Errno, Picos};
 
-use crate::{During, WorkloadError};
+use crate::{During, Outcome, TaskOutcome, Unable, WorkloadError};
 
 /// States of the machine that are read while everything is mapped. Page tables: kernels spread this one over CPUs, so where
 /// a target cannot have it folded a reading is off by at most 125 per CPU and node (`calculate_normal_threshold`,
@@ -34,6 +34,13 @@ pub(crate) struct Window {
     pub(crate) gauges: BTreeMap<String, i64>,
     /// The time between the two readings of the counters.
     pub(crate) span: Picos,
+}
+
+impl Window {
+    /// The outcome of a run whose tasks did this.
+    pub(crate) fn outcome(self, tasks: Vec<TaskOutcome>, unable: Vec<Unable>) -> Outcome {
+        Outcome { tasks, counters: self.counters, gauges: self.gauges, window: self.span, unable }
+    }
 }
 
 /// Why a task gave no result.
@@ -110,7 +117,7 @@ impl Meet {
             }
         }
         if let Some(errno) = refused {
-            return Err(WorkloadError::Call("mmap, madvise, touch or fork", errno));
+            return Err(WorkloadError::Call("mmap, madvise, touch, fork or a file operation", errno));
         }
         Ok((outcomes, window?))
     }

@@ -6,6 +6,8 @@ use os::Rusage;
 use serde::{Deserialize, Serialize};
 use units::{Picos, Time};
 
+use crate::Block;
+
 /// The outcome of one workload run.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Outcome {
@@ -17,6 +19,28 @@ pub struct Outcome {
     pub gauges: BTreeMap<String, i64>,
     /// The time between the two readings of the counters.
     pub window: Picos,
+    /// Parts of it that the target does not have.
+    pub unable: Vec<Unable>,
+}
+
+/// A part of a workload that was left out, as the target does not have it.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Unable {
+    /// What was left out.
+    pub what: String,
+    /// Why.
+    pub reason: String,
+}
+
+impl Unable {
+    /// Caches were not dropped.
+    pub(crate) fn drop_caches() -> Self {
+        Self {
+            what: "drop_caches".to_owned(),
+            reason: "the run may not drop the caches of this machine (ENOSYS), so its own file may be cached already"
+                .to_owned(),
+        }
+    }
 }
 
 /// What one task did.
@@ -36,6 +60,15 @@ pub struct TaskOutcome {
     pub iterations: Vec<Iteration>,
     /// What the kernel counted for this task over the same iterations.
     pub rusage: Rusage,
+    /// Blocks of 2 MiB whose fault was timed, in their order.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub blocks: Vec<Block>,
+    /// The time of filling and punching memory before that.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub anoninit: Option<Picos>,
+    /// The time of mapping and reading a file before that.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub fileinit: Option<Picos>,
 }
 
 /// One iteration of one task.
@@ -50,7 +83,18 @@ pub struct Iteration {
 impl TaskOutcome {
     /// The outcome of a task that has done nothing yet.
     pub(crate) fn starting(start: Time, rusage: Rusage) -> Self {
-        Self { start, end: start, stores: 0, faults: 0, huge_faults: 0, iterations: Vec::new(), rusage }
+        Self {
+            start,
+            end: start,
+            stores: 0,
+            faults: 0,
+            huge_faults: 0,
+            iterations: Vec::new(),
+            rusage,
+            blocks: Vec::new(),
+            anoninit: None,
+            fileinit: None,
+        }
     }
 }
 

@@ -11,7 +11,7 @@ use crate::{
 };
 
 const KEYS: &[&str] =
-    &["about", "kernel", "modules", "threads", "shared_core", "node", "settings", "prices", "measured"];
+    &["about", "kernel", "modules", "swap", "threads", "shared_core", "node", "settings", "prices", "measured"];
 const NODE_KEYS: &[&str] = &["id", "memory", "cpus", "distance", "bandwidth", "zone"];
 const ZONE_KEYS: &[&str] = &["name", "start_pfn", "spanned", "present", "managed"];
 
@@ -58,9 +58,19 @@ pub(super) fn machine(source: &Source, known: &[&str]) -> Result<Machine, Source
         prices: prices::read(&root)?,
         measured: prices::read_measured(&root)?,
         modules: root.optional("modules")?.unwrap_or_default(),
+        swap: swap(&root)?,
         kernel: root.optional("kernel")?,
         nodes,
     })
+}
+
+fn swap(root: &TableReader<'_>) -> Result<Bytes, SourceError> {
+    let swap: Bytes = root.optional("swap")?.unwrap_or_default();
+    if swap > NODE_MEMORY_MAX || !swap.0.is_multiple_of(Bytes::HUGE_PAGE.0) {
+        let message = format!("expected a multiple of {} up to {NODE_MEMORY_MAX}, found {swap}", Bytes::HUGE_PAGE);
+        return Err(root.error("swap", message));
+    }
+    Ok(swap)
 }
 
 /// All of a node but its distances, which make sense only next to those of the other nodes.

@@ -63,7 +63,7 @@ const MISTAKES: &[(&str, &str, &str)] = &[
         "modules",
         "module",
         "3: unknown key \"module\"; did you mean \"modules\"? \
-         (valid keys: about, kernel, modules, threads, shared_core, node, settings, prices, measured)",
+         (valid keys: about, kernel, modules, swap, threads, shared_core, node, settings, prices, measured)",
     ),
     ("[\"nvme\"]", "\"nvme\"", "3: modules: expected a list, each item a string, found the string \"nvme\""),
     // Nodes and their memory.

@@ -1,5 +1,7 @@
 //! A machine as the text of its file.
 
+use units::Bytes;
+
 use crate::prices;
 
 use super::{Machine, Node, ZoneFacts, cpulist};
@@ -16,6 +18,9 @@ pub(super) fn machine(machine: &Machine) -> String {
     }
     if !machine.modules.is_empty() {
         line(&mut text, "modules", &list(machine.modules.iter().map(|module| string(module))));
+    }
+    if machine.swap > Bytes(0) {
+        line(&mut text, "swap", &string(&machine.swap.to_string()));
     }
     if !machine.threads.is_empty() {
         text += "# One entry per core: the CPUs that share it.\n";

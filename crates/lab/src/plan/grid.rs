@@ -12,13 +12,23 @@ use crate::{experiment::Experiment, provenance};
 /// How many tasks are tried on a machine of this many CPUs: every number up to 8, beyond that mmtests' "large stride"
 /// from 1 (mmtests shellpacks/common.sh of 2023, read for behaviour).
 pub fn task_counts(cpus: u32) -> Vec<u32> {
-    let mut counts: Vec<u32> = match cpus {
-        0..=8 => (1..=cpus).collect(),
-        9..=32 => [1, 3, 5, 7].into_iter().chain((12..=cpus).step_by(6)).collect(),
-        _ => [1, 4, 7, 12, 21, 30].into_iter().chain((48..=cpus).step_by(31)).collect(),
+    if cpus <= 8 { (1..=cpus).collect() } else { large_stride(cpus) }
+}
+
+/// How many threads mmtests' thpscale is run with on so many CPUs.
+fn thread_counts(cpus: u32) -> Vec<u32> {
+    const THREADS_MAX: u32 = 32;
+    large_stride(THREADS_MAX.min(4 * cpus))
+}
+
+fn large_stride(max: u32) -> Vec<u32> {
+    let mut counts: Vec<u32> = match max {
+        0..=8 => (1..=max).step_by(2).collect(),
+        9..=32 => [1, 3, 5, 7].into_iter().chain((12..=max).step_by(6)).collect(),
+        _ => [1, 4, 7, 12, 21, 30].into_iter().chain((48..=max).step_by(31)).collect(),
     };
-    if counts.last() != Some(&cpus) {
-        counts.push(cpus);
+    if counts.last() != Some(&max) {
+        counts.push(max);
     }
     counts
 }
@@ -28,6 +38,8 @@ pub(super) struct Ground<'a> {
     /// Everything of the key but case, parameters and seed.
     pub(super) key: Key,
     pub(super) cpus: u32,
+    /// What workloads take for the memory of the machine.
+    pub(super) memory: Bytes,
     pub(super) cap: Bytes,
     /// What `cap` is, for messages.
     pub(super) cap_from: &'a str,
@@ -58,17 +70,18 @@ pub(super) fn lay(
         }
     }
     let workload = workloads::WORKLOADS.iter().find(|workload| workload.name == whole.workload);
-    let has_tasks = workload.is_some_and(|workload| workload.params.iter().any(|param| param.name == "tasks"));
-    if has_tasks && !whole.params.iter().any(|(name, _)| name == "tasks") {
-        let counts = task_counts(ground.cpus).iter().map(u32::to_string).collect();
-        whole.params.push(("tasks".to_owned(), counts));
+    for (name, counts) in [("tasks", task_counts(ground.cpus)), ("threads", thread_counts(ground.cpus))] {
+        let has = workload.is_some_and(|workload| workload.params.iter().any(|param| param.name == name));
+        if has && !whole.params.iter().any(|(known, _)| known == name) {
+            whole.params.push((name.to_owned(), counts.iter().map(u32::to_string).collect()));
+        }
     }
-    let asked = given.iter().any(|(name, _)| name == "tasks" || name == "size");
+    let asked = given.iter().any(|(name, _)| ["tasks", "threads", "size", "aged", "total"].contains(&name.as_str()));
     let mut grid = Grid { keys: Vec::new(), misfits: Vec::new() };
     for params in whole.grid() {
         let key = case(&ground.key, params, ground.settings)?;
         let workload = crate::cell::parse(&key).map_err(UsageError)?;
-        let need = workload.memory();
+        let need = workload.memory(ground.memory);
         if let Some(reason) = misfit(&key.case, need, ground) {
             if asked {
                 return Err(UsageError(reason));
@@ -94,7 +107,7 @@ fn misfit(case: &str, need: Bytes, ground: &Ground<'_>) -> Option<String> {
 /// Why a planned cell does not fit into so much memory, if it does not.
 pub(super) fn misfit_of(key: &Key, room: Bytes) -> Option<String> {
     let workload = crate::cell::parse(key).expect("it was parsed when the grid was laid");
-    beyond(&key.case, workload.memory(), room)
+    beyond(&key.case, workload.memory(room), room)
 }
 
 fn beyond(case: &str, need: Bytes, room: Bytes) -> Option<String> {
@@ -148,10 +161,18 @@ mod tests {
         assert_eq!(task_counts(128), [1, 4, 7, 12, 21, 30, 48, 79, 110, 128]);
     }
 
+    #[test]
+    fn thread_counts_are_those_of_mmtests() {
+        assert_eq!(thread_counts(1), [1, 3, 4]);
+        assert_eq!(thread_counts(2), [1, 3, 5, 7, 8]);
+        assert_eq!(thread_counts(3), [1, 3, 5, 7, 12]);
+        assert_eq!(thread_counts(64), [1, 3, 5, 7, 12, 18, 24, 30, 32]);
+    }
+
     fn ground(cap: Bytes) -> Ground<'static> {
         let experiment = Experiment::load("fault-storm").unwrap();
         let key = base_key(&experiment, report::Target::Host, "6.1", "here");
-        Ground { key, cpus: 2, cap, cap_from: "the cap", room: None, settings: &[], seeds: 1 }
+        Ground { key, cpus: 2, memory: cap, cap, cap_from: "the cap", room: None, settings: &[], seeds: 1 }
     }
 
     #[test]

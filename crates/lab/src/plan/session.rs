@@ -1,6 +1,7 @@
 //! Which kernels and machines a run goes to, and what it cannot go to.
 
 use linux::{
+    disk, file,
     kernel_image::{self, KernelImage},
     procfs::{Capture, Snapshot},
     qemu::{self, Accelerator},
@@ -8,12 +9,20 @@ use linux::{
 use mm::variant::Named;
 use report::{Column, Key, SCHEMA, Skipped, Target};
 use units::Bytes;
+use workloads::Workload;
 
 use super::{
-    AcceleratorChoice, Place, Request, Session, UsageError,
+    AcceleratorChoice, Place, Request, Session, Start, UsageError,
     grid::{self, Ground},
 };
-use crate::{experiment::Experiment, import, machine::Machine, simulated, variant};
+use crate::{
+    experiment::{Experiment, FRESH, KERNEL},
+    import,
+    machine::Machine,
+    simulated,
+    state::{State, StateFile},
+    variant,
+};
 
 /// The name of the machine that is imported from this host.
 const HERE: &str = "here";
@@ -40,6 +49,7 @@ impl<P: FnMut(&KernelImage) -> Accelerator> Planner<'_, P> {
         targets.dedup();
         let mut sessions = Vec::new();
         let mut skipped = Vec::new();
+        self.check_state(&targets)?;
         let with_twins = targets.contains(&Target::Sim);
         for target in targets {
             if target == Target::Sim && !sessions.is_empty() {
@@ -53,7 +63,7 @@ impl<P: FnMut(&KernelImage) -> Accelerator> Planner<'_, P> {
                 }
                 Ok(more) if with_twins && target != Target::Sim => {
                     for session in more {
-                        let twin = twin(&session, self.settings, &sessions, &mut skipped);
+                        let twin = twin(&session, self.settings, &twins_start(&session), &sessions, &mut skipped);
                         sessions.push(session);
                         sessions.extend(twin);
                     }
@@ -65,7 +75,7 @@ impl<P: FnMut(&KernelImage) -> Accelerator> Planner<'_, P> {
                 }
                 Err(Refusal::Lacking(reason)) => {
                     let what = format!("all of {}", self.experiment.name);
-                    skipped.push(Skipped { schema: SCHEMA, target, what, reason });
+                    skipped.push(Skipped { schema: SCHEMA, key: None, target, what, reason });
                 }
             }
         }
@@ -88,6 +98,7 @@ impl<P: FnMut(&KernelImage) -> Accelerator> Planner<'_, P> {
     fn sims(&self, skipped: &mut Vec<Skipped>) -> Result<Vec<Session>, Refusal> {
         let name = self.request.machine.as_deref().unwrap_or(&self.experiment.machine);
         let machine = Machine::load(name, &linux::setting::names()).map_err(|error| Refusal::Mistake(error.into()))?;
+        let (machine, start) = self.start(machine).map_err(Refusal::Mistake)?;
         let variants = self.variants()?;
         simulated::check_settings(self.settings)
             .map_err(|problem| Refusal::Mistake(UsageError(format!("--set {problem}"))))?;
@@ -95,21 +106,63 @@ impl<P: FnMut(&KernelImage) -> Accelerator> Planner<'_, P> {
             .map_err(|problem| Refusal::Mistake(UsageError(format!("machine {}: {problem}", machine.name))))?;
         let mut sessions = Vec::new();
         for (variant, chosen_for) in variants {
-            let cap = cap_of(&machine);
+            let cap = self.cap_of(&machine);
             let cpus = u32::try_from(machine.cpus().len()).expect("fewer than 2^32 CPUs");
             let name = variant.name.clone();
             let machine_set = simulated::with_settings(machine.clone(), self.settings);
-            let room = simulated::room(&machine_set, &variant.rules).ok();
-            let place = Place::Sim { variant, chosen_for, twin_of: None };
+            // What means to fill memory does not fit by design.
+            let room = simulated::room(&machine_set, &variant.rules).ok().filter(|_| !self.presses());
+            let place = Place::Sim { variant, chosen_for, twin_of: None, start: start.clone() };
             let session = Session { machine: machine.clone(), kernel: name.clone(), place, cap, keys: Vec::new() };
-            let mut session = self.fill(session, cpus, "three quarters of the machine's memory", room, skipped)?;
+            let mut session =
+                self.fill(session, cpus, self.cap_from("three quarters of the machine's memory"), room, skipped)?;
             for key in &mut session.keys {
                 key.variant.clone_from(&name);
-                "fresh".clone_into(&mut key.state);
+                key.state = start.name();
             }
             sessions.push(session);
         }
         Ok(sessions)
+    }
+
+    /// Where memory is to stand when a simulated workload starts.
+    fn state(&self) -> &str {
+        self.request.state.as_deref().unwrap_or(&self.experiment.state)
+    }
+
+    /// A state that cannot be had is the user's mistake.
+    fn check_state(&self, targets: &[Target]) -> Result<(), UsageError> {
+        match self.state() {
+            FRESH => Ok(()),
+            KERNEL if targets.contains(&Target::Vm) => Ok(()),
+            KERNEL => Err(UsageError("state kernel: a guest's, so it needs target vm".to_owned())),
+            file if targets == [Target::Sim] => State::load(std::path::Path::new(file)).map(drop),
+            file => Err(UsageError(format!(
+                "state {file}: a state file is for target sim alone (expected fresh or kernel)"
+            ))),
+        }
+    }
+
+    /// Where a simulated machine's memory stands, and the machine: that of the kernel whose memory it was, as fast as the
+    /// one that was asked for.
+    fn start(&self, asked: Machine) -> Result<(Machine, Start), UsageError> {
+        let name = match self.state() {
+            FRESH | KERNEL => return Ok((asked, Start::Fresh)),
+            name => name,
+        };
+        let path = std::path::PathBuf::from(name);
+        let state = State::load(&path)?;
+        let machine = Machine { modules: asked.modules.clone(), ..state.machine(&asked.name).as_fast_as(&asked) };
+        let shape = |machine: &Machine| machine.nodes.iter().map(|node| node.cpus.len()).collect::<Vec<_>>();
+        let (of_state, of_asked) = (shape(&machine), shape(&asked));
+        if of_state != of_asked {
+            let message = format!(
+                "state {name}: of a machine with {of_state:?} CPUs by node; machine {} has {of_asked:?}",
+                asked.name
+            );
+            return Err(UsageError(message));
+        }
+        Ok((machine, Start::File(StateFile { path, hash: state.hash() })))
     }
 
     /// The variants asked for, or that of the experiment's kernel; each with the release that it was chosen for.
@@ -179,7 +232,12 @@ impl<P: FnMut(&KernelImage) -> Accelerator> Planner<'_, P> {
         for name in kernels {
             let session = self.vm(&name, &machine, &sessions)?;
             let cpus = u32::try_from(session.machine.cpus().len()).expect("fewer than 2^32 CPUs");
-            sessions.push(self.fill(session, cpus, "three quarters of the guest's memory", None, skipped)?);
+            let session =
+                self.fill(session, cpus, self.cap_from("three quarters of the guest's memory"), None, skipped)?;
+            if session.disk().is_some() {
+                disk::find_mke2fs().map_err(Refusal::Lacking)?;
+            }
+            sessions.push(session);
         }
         Ok(sessions)
     }
@@ -197,8 +255,25 @@ impl<P: FnMut(&KernelImage) -> Accelerator> Planner<'_, P> {
         // Two images may say the same release, or one may be given twice: a number tells them apart.
         let same = others.iter().filter(|session| session.kernel.split(' ').next() == Some(&image.release)).count();
         let kernel = if same == 0 { image.release.clone() } else { format!("{} #{}", image.release, same + 1) };
-        let cap = cap_of(&machine);
-        Ok(Session { machine, kernel, place: Place::Vm { image, accelerator }, cap, keys: Vec::new() })
+        let cap = self.cap_of(&machine);
+        let frames = self.state() == KERNEL;
+        Ok(Session { machine, kernel, place: Place::Vm { image, accelerator, frames }, cap, keys: Vec::new() })
+    }
+
+    fn presses(&self) -> bool {
+        let workload = Workload::parse(&self.experiment.workload, []).expect("experiments are checked");
+        workload.presses()
+    }
+
+    /// What a workload may map of a machine: its kernel needs some itself, and reclaim is not what fault-storm measures. One
+    /// that means to have memory reclaimed may map all of it, and swap.
+    fn cap_of(&self, machine: &Machine) -> Bytes {
+        if self.presses() { machine.memory() + machine.swap } else { Bytes(machine.memory().0 / 4 * 3) }
+    }
+
+    /// What that is, for messages.
+    fn cap_from(&self, usual: &'static str) -> &'static str {
+        if self.presses() { "memory and swap of the machine" } else { usual }
     }
 
     /// An image that the user named must be one; the experiment's own may be missing from the cache.
@@ -222,6 +297,7 @@ impl<P: FnMut(&KernelImage) -> Accelerator> Planner<'_, P> {
     ) -> Result<Session, Refusal> {
         let target = session.target();
         let ground = Ground {
+            memory: session.memory(),
             key: grid::base_key(self.experiment, target, &session.kernel, &session.machine.name),
             cpus,
             cap: session.cap,
@@ -232,10 +308,27 @@ impl<P: FnMut(&KernelImage) -> Accelerator> Planner<'_, P> {
         };
         let grid = grid::lay(self.experiment, &self.params, &ground).map_err(Refusal::Mistake)?;
         session.keys = grid.keys;
-        let skip = |(what, reason)| Skipped { schema: SCHEMA, target, what, reason };
+        let skip = |(what, reason)| Skipped { schema: SCHEMA, key: None, target, what, reason };
         skipped.extend(grid.misfits.into_iter().map(skip));
+        if session.place.is_host() {
+            let (need, left) = (session.files(), file::free_space(&std::env::temp_dir()));
+            if let Some(left) = left.filter(|left| need > Bytes(left.0 / 2)) {
+                let place = std::env::temp_dir();
+                return Err(Refusal::Lacking(format!(
+                    "files of {} MiB are more than half of the {} MiB that are left in {} (TMPDIR chooses the place)",
+                    need.as_mib(),
+                    left.as_mib(),
+                    place.display()
+                )));
+            }
+        }
         Ok(session)
     }
+}
+
+/// Where the memory of a real session's twin stands: frames are recorded in guests only.
+fn twins_start(real: &Session) -> Start {
+    if matches!(real.place, Place::Vm { frames: true, .. }) { Start::Kernel } else { Start::Fresh }
 }
 
 /// The simulator on the machine of a real session, with the newest rules not newer than its kernel. What it cannot do is
@@ -243,12 +336,13 @@ impl<P: FnMut(&KernelImage) -> Accelerator> Planner<'_, P> {
 fn twin(
     real: &Session,
     settings: &[(String, String)],
+    start: &Start,
     others: &[Session],
     skipped: &mut Vec<Skipped>,
 ) -> Option<Session> {
     let what = format!("the twin of {} {}", real.target(), real.kernel);
-    let skip = |what: String, reason: String| Skipped { schema: SCHEMA, target: Target::Sim, what, reason };
-    let mut twin = match whole_twin(real, settings, others) {
+    let skip = |what: String, reason: String| Skipped { schema: SCHEMA, key: None, target: Target::Sim, what, reason };
+    let mut twin = match whole_twin(real, settings, start, others) {
         Ok(twin) => twin,
         Err(reason) => {
             skipped.push(skip(what, reason));
@@ -256,6 +350,10 @@ fn twin(
         }
     };
     let Place::Sim { variant, .. } = &twin.place else { unreachable!("a twin is simulated") };
+    if twin.presses() {
+        // What means to fill memory does not fit by design.
+        return Some(twin);
+    }
     // A machine that cannot be laid out says so when it runs.
     if let Ok(room) = simulated::room(&simulated::with_settings(twin.machine.clone(), settings), &variant.rules) {
         let misfit = |key: &Key| grid::misfit_of(key, room);
@@ -266,7 +364,12 @@ fn twin(
     Some(twin)
 }
 
-fn whole_twin(real: &Session, settings: &[(String, String)], others: &[Session]) -> Result<Session, String> {
+fn whole_twin(
+    real: &Session,
+    settings: &[(String, String)],
+    start: &Start,
+    others: &[Session],
+) -> Result<Session, String> {
     simulated::check_settings(settings)?;
     let variant = mm::Variant::for_release(&real.kernel).map_err(|error| error.to_string())?;
     let same = |other: &&Session| {
@@ -280,22 +383,22 @@ fn whole_twin(real: &Session, settings: &[(String, String)], others: &[Session])
         target: Target::Sim,
         kernel: variant.name.clone(),
         variant: variant.name.clone(),
-        state: "fresh".to_owned(),
+        state: start.name(),
         ..key.clone()
     };
     let column = Column { target: real.target(), kernel: real.kernel.clone(), machine: real.machine.name.clone() };
     Ok(Session {
         machine: real.machine.clone(),
         kernel: variant.name.clone(),
-        place: Place::Sim { variant: variant.clone(), chosen_for: Some(real.kernel.clone()), twin_of: Some(column) },
+        place: Place::Sim {
+            variant: variant.clone(),
+            chosen_for: Some(real.kernel.clone()),
+            twin_of: Some(column),
+            start: start.clone(),
+        },
         cap: real.cap,
         keys: real.keys.iter().map(key).collect(),
     })
-}
-
-/// What a workload may map of a machine: its kernel needs some itself, and reclaim is not what fault-storm measures.
-fn cap_of(machine: &Machine) -> Bytes {
-    Bytes(machine.memory().0 / 4 * 3)
 }
 
 /// What QEMU's `pc` machine can be: 255 CPUs (8-bit APIC ids) and 128 nodes (MAX_NODES, include/sysemu/numa.h, 7.2).

@@ -120,7 +120,18 @@ mod tests {
         assert_eq!(mine.as_ref().map(Source::name), Ok("one-node-4g"));
         assert_eq!(about(mine), "mine");
         let names = names_in(root.path(), Kind::Machine);
-        assert_eq!(names, ["four-node-2g", "laptop", "one-node-4g", "one-node-512m", "two-node-2g"]);
+        assert_eq!(
+            names,
+            [
+                "four-core-4g",
+                "four-node-2g",
+                "haswell-guest-32g",
+                "laptop",
+                "one-node-4g",
+                "one-node-512m",
+                "two-node-2g"
+            ]
+        );
     }
 
     #[test]
@@ -130,7 +141,7 @@ mod tests {
         assert_eq!(
             error.to_string(),
             "unknown machine \"two-nodes-2g\"; did you mean \"two-node-2g\"? \
-             (valid machines: four-node-2g, one-node-4g, one-node-512m, two-node-2g)"
+             (valid machines: four-core-4g, four-node-2g, haswell-guest-32g, one-node-4g, one-node-512m, two-node-2g)"
         );
         let error = lookup_in(root.path(), Kind::Experiment, "storm").unwrap_err();
         assert!(error.to_string().starts_with("unknown experiment \"storm\" (valid experiments: "), "{error}");

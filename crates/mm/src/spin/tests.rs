@@ -20,7 +20,7 @@ fn hold(lock: &mut SpinLock, cpu: u32, at: u64, span: u64) -> (Spent, u64) {
     let mut cx = Cx::new(CpuId(cpu), Time(at), &prices, &mut counters);
     lock.acquire(&mut cx, Cause::ZoneLock);
     cx.wait(cx.now() + Picos(span), Cause::Allocator);
-    lock.release(&cx);
+    lock.release(&mut cx, Cause::ZoneLock);
     let spent = cx.spent();
     assert_eq!(spent.total(), cx.now().since(Time(at)), "the parts sum to the total");
     assert_eq!(spent.total(), spent.on(Cause::ZoneLock) + spent.on(Cause::Allocator));
@@ -80,6 +80,20 @@ fn the_sum_of_waits_does_not_depend_on_who_is_simulated_first() {
     for order in [[3, 2, 1, 0], [1, 0, 3, 2], [2, 3, 0, 1]] {
         assert_eq!(waits(order), in_order, "{order:?}");
     }
+}
+
+#[test]
+fn two_holds_at_once_cost_the_same_whoever_is_simulated_first() {
+    // The second comes when the first has 520 ps left.
+    let cost = |order: [(u32, u64); 2]| {
+        let mut lock = SpinLock::default();
+        hold(&mut lock, 9, 0, 0);
+        order.map(|(cpu, at)| locking(&mut lock, cpu, at, 1000)).iter().sum::<u64>()
+    };
+    let both = 2 * (PAIR + TRANSFER);
+    assert_eq!(cost([(0, 1000), (1, 1500)]), both + 500 + PAIR + TRANSFER);
+    assert_eq!(cost([(1, 1500), (0, 1000)]), cost([(0, 1000), (1, 1500)]));
+    assert_eq!(cost([(1, 5000), (0, 1000)]), both, "one after the other");
 }
 
 #[test]

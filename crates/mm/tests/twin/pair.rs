@@ -57,7 +57,7 @@ pub(crate) struct Running {
 }
 
 #[derive(Clone)]
-#[expect(clippy::large_enum_variant, reason = "there are a few of them at a time")]
+#[expect(clippy::large_enum_variant, reason = "a sequence has few at a time")]
 pub(crate) enum Operation {
     Touch(touch::Touch, twin_touch::Touch),
     Unmap(unmap::Unmap, twin_unmap::Unmap),

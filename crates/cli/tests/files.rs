@@ -1,0 +1,135 @@
+//! Workloads that need files, and those that mean to fill memory: on this machine with little of it, and in a guest.
+
+mod support;
+
+use std::fs;
+
+use report::{Cell, Metric, Target};
+use support::{document::Document, guests, room::Room, words};
+
+const HOST: [&str; 4] = ["--target", "host", "--format", "json"];
+const GUEST: [&str; 8] = ["--target", "vm", "--accel", "tcg", "--machine", "one-node-512m", "--format", "json"];
+
+fn run(room: &Room, parts: &[&[&str]]) -> Vec<Cell> {
+    let document = Document::parse(&room.run(&words(parts)).expect(0).stdout);
+    assert_eq!(document.missing, 0);
+    document.cells
+}
+
+fn samples<'a>(cell: &'a Cell, name: &str, class: &str) -> &'a [f64] {
+    let is_it = |metric: &&Metric| metric.name == name && metric.class.as_deref() == Some(class);
+    let found = cell.measured.metrics.iter().find(is_it);
+    &found.unwrap_or_else(|| panic!("{name} {class} in {:?}", cell.measured.metrics)).samples
+}
+
+/// Whether the cell says that it left this out.
+fn lacks(cell: &Cell, what: &str) -> bool {
+    cell.measured.skipped.iter().any(|skip| skip.what == what)
+}
+
+const SMALL: [&str; 6] = ["--set", "tasks=1,2", "--set", "iterations=2", "--set", "size=4MiB"];
+
+/// Each store into a fresh mapping takes one fault, whether it copies a page or makes one writable.
+fn check_page_faults(cells: &[Cell]) {
+    let cases: Vec<_> = cells.iter().map(|cell| cell.key.case.as_str()).collect();
+    assert_eq!(cases, ["threads-1", "threads-2", "processes-1", "processes-2"]);
+    for cell in cells {
+        let tasks: u64 = cell.key.params["tasks"].parse().unwrap();
+        let check = &cell.measured.checks[0];
+        assert_eq!((check.name.as_str(), check.expected), ("faults by getrusage", tasks * 2 * 1024));
+        assert!(check.within, "{}: {check:?}", cell.key.case);
+    }
+}
+
+#[test]
+fn host_faults_in_mappings_of_files() {
+    for workload in ["page-fault2", "page-fault3"] {
+        let room = Room::new();
+        check_page_faults(&run(&room, &[&["run", workload], &HOST, &SMALL]));
+        room.assert_nothing_left(workload);
+    }
+}
+
+#[test]
+fn vm_faults_in_mappings_of_files() {
+    let Some(_turn) = guests::turn("vm_faults_in_mappings_of_files") else { return };
+    let room = Room::new();
+    check_page_faults(&run(&room, &[&["run", "page-fault2"], &GUEST, &SMALL]));
+    room.assert_nothing_left("page-fault2 in a guest");
+}
+
+/// On this machine, with no more memory than is said, and without a change of what is everybody's.
+#[test]
+fn host_runs_what_fills_memory_in_little_of_it() {
+    let little = ["--memory", "64MiB"];
+    let room = Room::new();
+    let [scale] = run(&room, &[&["run", "thpscale", "--set", "threads=2"], &HOST, &little]).try_into().unwrap();
+    // 80 % of 64 MiB is 51; 12 whole blocks for each thread, of which it faults 6.
+    assert_eq!(samples(&scale, "fault_latency_us", "fault-both").len(), 12);
+    let classes = ["fault-base", "fault-huge"].map(|class| samples(&scale, "fault_latency_us", class).len());
+    assert_eq!(classes[0] + classes[1], 12);
+    let share = 100.0 * classes[1] as f64 / 12.0;
+    assert!((samples(&scale, "thp_success_pct", "huge")[0] - share).abs() < 1e-9);
+    assert_eq!(samples(&scale, "init_latency_us", "anoninit").len(), 2);
+    assert_eq!(samples(&scale, "init_latency_us", "fileinit").len(), 2);
+    assert!(lacks(&scale, "drop_caches") && lacks(&scale, "mm_page_alloc_extfrag"), "{:?}", scale.measured.skipped);
+    assert_eq!(scale.measured.checks, [], "nobody knows how often reclaimed pages fault again");
+    room.assert_nothing_left("thpscale");
+
+    let small = ["--set", "advise=yes", "--set", "size=8MiB"];
+    let [aged] = run(&room, &[&["run", "aged-fault"], &HOST, &little, &small]).try_into().unwrap();
+    assert_eq!(samples(&aged, "fault_latency_us", "fault-both").len(), 4);
+    let files = ["--set", "file=4KiB,64KiB", "--set", "total=8MiB", "--set", "size=8MiB"];
+    let cells = run(&room, &[&["run", "small-files"], &HOST, &little, &files]);
+    let cases: Vec<_> = cells.iter().map(|cell| cell.key.case.as_str()).collect();
+    assert_eq!(cases, ["4k-4", "64k-4"]);
+    for cell in &cells {
+        assert_eq!(samples(cell, "fault_latency_us", "fault-both").len(), 4);
+    }
+    room.assert_nothing_left("small files");
+}
+
+/// A guest of 512 MiB is full before the timed faults begin, and has to scan, to swap and to split.
+#[test]
+fn vm_thpscale_fills_memory() {
+    let Some(_turn) = guests::turn("vm_thpscale_fills_memory") else { return };
+    let room = Room::new();
+    let [cell] = run(&room, &[&["run", "thpscale", "--set", "threads=1"], &GUEST]).try_into().unwrap();
+    assert_eq!(cell.key.target, Target::Vm);
+    let blocks = samples(&cell, "fault_latency_us", "fault-both").len();
+    assert!((85..=100).contains(&blocks), "{blocks} blocks in 40 % of what the kernel manages of 512 MiB");
+    let moved = |name: &str| cell.measured.counters.get(name).copied().unwrap_or(0);
+    // Half of every huge page of the first mapping was unmapped.
+    assert!(moved("thp_fault_alloc") >= 150 && moved("thp_split_pmd") >= 150, "{:?}", cell.measured.counters);
+    assert!(moved("pgscan_direct") + moved("pgscan_kswapd") > 1_000, "{:?}", cell.measured.counters);
+    assert_eq!(cell.measured.skipped, [], "6.1 drops caches and has histograms");
+    room.assert_nothing_left("thpscale in a guest");
+}
+
+/// What the simulator cannot do is neither a result nor a failure.
+#[test]
+fn sim_says_what_it_does_not_have() {
+    let room = Room::new();
+    let alone = ["run", "page-fault2", "--target", "sim", "--machine", "one-node-512m", "--set", "tasks=1"];
+    let reason = "the target does not have it yet: ";
+    room.run(&words(&[&alone, &["-o", "result"]])).expect(2).says(&[
+        "nothing can run here: sim threads-1",
+        reason,
+        "ENOSYS",
+    ]);
+    assert!(!room.here().join("result").exists(), "nothing is written");
+
+    // Beside a target that has it, its cells are reported as skipped, once, also after a second run of the same.
+    let beside = ["run", "page-fault2", "--target", "host", "--target", "sim", "--format", "json", "-o", "both"];
+    let small = ["--set", "tasks=1", "--set", "iterations=1", "--set", "size=2MiB", "--set", "model=threads"];
+    for _ in 0..2 {
+        let document = Document::parse(&room.run(&words(&[&beside, &small])).expect(0).stdout);
+        assert_eq!((document.cells.len(), document.missing), (1, 0));
+        let [skipped] = document.skipped.as_slice() else { panic!("{:?}", document.skipped) };
+        assert_eq!(skipped.target, Target::Sim);
+        assert!(skipped.what.starts_with("threads-1 on v") && skipped.reason.starts_with(reason), "{skipped:?}");
+    }
+    let text = room.run(&words(&[&["show", "both"]])).expect(0).stdout;
+    assert!(text.contains("\nskipped: sim threads-1 on v"), "{text}");
+    assert_eq!(fs::read_dir(room.here()).unwrap().count(), 1, "only the result is in the working directory");
+}

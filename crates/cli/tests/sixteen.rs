@@ -1,0 +1,31 @@
+//! A published result, predicted: what 16 threads lose against 16 processes.
+
+mod support;
+
+use std::collections::BTreeMap;
+
+use support::{document::Document, room::Room, words};
+
+/// Series s2 (free page reporting v16, January 2020), baseline, 16 tasks: threads against processes, 5.85 M to 8.83 M for
+/// `page_fault1` with huge pages and 2.18 M to 3.28 M for `page_fault2`. Issue 4 wants x1.25. Nothing of ours is fitted to it.
+const PUBLISHED: [(&str, f64); 2] = [("huge", 5.85 / 8.83), ("base", 2.18 / 3.28)];
+
+/// Our base fault clears a page, where that of `page_fault2` copies one of a file: it takes longer there, and the lock weighs
+/// less. With v5.3 the run gives 0.58 (huge) and 0.61 (base).
+#[test]
+fn sixteen_threads_against_processes_are_as_published() {
+    let room = Room::new();
+    let answer = room
+        .run(&words(&[&["run", "fault-storm-16", "--target", "sim", "--variant", "v5.3", "--format", "json"]]))
+        .expect(0);
+    let rate = |cell: &report::Cell| {
+        let metric = cell.measured.metrics.iter().find(|metric| metric.name == "page_stores_per_second");
+        metric.expect("every cell has it").samples[0]
+    };
+    let cells: BTreeMap<_, _> =
+        Document::parse(&answer.stdout).cells.iter().map(|cell| (cell.key.case.clone(), rate(cell))).collect();
+    for (page, published) in PUBLISHED {
+        let ratio = cells[&format!("{page}-threads-16")] / cells[&format!("{page}-processes-16")];
+        assert!((published / 1.25..=published * 1.25).contains(&ratio), "{page}: {ratio}, published {published}");
+    }
+}

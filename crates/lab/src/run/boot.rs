@@ -1,0 +1,83 @@
+//! What a guest is told: which cells share a boot, and the plan that its init carries out.
+
+use std::{
+    collections::{BTreeMap, BTreeSet},
+    path::Path,
+};
+
+use linux::{
+    file::Ground,
+    guest::{Fault, Plan as GuestPlan, PlannedNode},
+};
+use report::Key;
+
+use super::CELL;
+use crate::{
+    cell::Order,
+    machine::Node,
+    plan::{Place, Session},
+    seed,
+};
+
+/// For tests: a fault that guests shall have (`panic`, `hang`, `exit`, `oom`).
+const INJECT: &str = "PAGELAB_INJECT";
+
+/// The cells of each boot that has any to do: those of one seed share one. A workload that fills memory leaves a kernel that is
+/// not as it was (compaction deferred, mobility of blocks changed), so that each of its cells gets a boot of its own.
+pub(super) fn boots(session: &Session, replayable: bool, done: &BTreeSet<Key>) -> Vec<Vec<Key>> {
+    let boots: Vec<Vec<Key>> = if session.presses() {
+        session.keys.iter().map(|key| vec![key.clone()]).collect()
+    } else {
+        session.keys.chunk_by(|one, next| one.seed == next.seed).map(<[Key]>::to_vec).collect()
+    };
+    let missing = |keys: Vec<Key>| {
+        let left: Vec<Key> = keys.iter().filter(|key| !done.contains(*key)).cloned().collect();
+        // A replayable boot is one thing: a part of it would not be the same run.
+        (!left.is_empty()).then_some(if replayable { keys } else { left })
+    };
+    boots.into_iter().filter_map(missing).collect()
+}
+
+pub(super) fn guest_plan(session: &Session, settings: &[(String, String)], keys: &[Key]) -> Result<GuestPlan, String> {
+    let planned = |node: &Node| PlannedNode { memory: node.memory, cpus: node.cpus.clone() };
+    let disk = session.disk();
+    let ground = Ground {
+        directory: disk.map(|_| Path::new(linux::disk::DIRECTORY).join(CELL)),
+        room: session.files(),
+        memory: None,
+        drops_caches: true,
+    };
+    let order = |key: &Key| {
+        let order = Order {
+            key: key.clone(),
+            cap: session.cap,
+            ground: ground.clone(),
+            idle_window: false,
+            simulated: None,
+            trace: None,
+        };
+        serde_json::to_value(order).expect("an order serialises")
+    };
+    let inject = match std::env::var(INJECT) {
+        Ok(fault) => Some(
+            serde_json::from_value::<Fault>(serde_json::Value::String(fault))
+                .map_err(|error| format!("{INJECT}: {error}"))?,
+        ),
+        Err(_) => None,
+    };
+    Ok(GuestPlan {
+        nodes: session.machine.nodes.iter().map(planned).collect(),
+        settings: [session.machine.settings.clone(), settings.to_vec()].concat(),
+        held: seed::held(keys.first().map_or(1, |key| key.seed)),
+        disk,
+        jobs: keys.iter().map(order).collect(),
+        frames: matches!(session.place, Place::Vm { frames: true, .. }),
+        inject,
+    })
+}
+
+/// The settings that a cell's parameters change.
+pub(super) fn settings_of(key: &Key) -> BTreeMap<String, String> {
+    let settings = key.params.iter().filter(|(name, _)| crate::plan::is_setting(name));
+    settings.map(|(name, value)| (name.clone(), value.clone())).collect()
+}

@@ -1,0 +1,64 @@
+//! The states of a result: every frame of a guest before each of its cells, a file for each.
+
+use std::{
+    fs,
+    path::{Path, PathBuf},
+};
+
+use linux::{frame_map::Recorded, procfs::Capture};
+use report::{Column, Key};
+
+use crate::{plan::Start, state::State};
+
+/// The folder of a result directory with the states.
+const FOLDER: &str = "states";
+const SUFFIX: &str = "state";
+
+/// The state before a cell of a real session.
+fn path(directory: &Path, Column { kernel, machine, .. }: &Column, key: &Key) -> PathBuf {
+    let kernel = kernel.replace([' ', '/'], "_");
+    directory.join(FOLDER).join(format!("{machine}-{kernel}-{}-{}.{SUFFIX}", key.case, key.seed))
+}
+
+/// The file of a cell's trace events.
+pub(super) fn trace_name(key: &Key) -> String {
+    format!("trace-{}-{}-{}-{}.txt", key.machine, key.kernel, key.case, key.seed)
+}
+
+/// Writes the state before a guest's cell, whole or not at all.
+pub(super) fn keep(
+    directory: &Path,
+    key: &Key,
+    captures: &[(String, Capture)],
+    recorded: Recorded,
+) -> Result<(), String> {
+    let (_, capture) = captures.last().ok_or("the guest recorded frames before it said what it is")?;
+    let state = State::new(capture, recorded).map_err(|problem| format!("{}: {problem}", key.case))?;
+    fs::create_dir_all(directory.join(FOLDER)).map_err(|error| format!("{}: {error}", directory.display()))?;
+    report::write_whole(&path(directory, &key.column(), key), &state.to_bytes()).map_err(|error| error.to_string())
+}
+
+/// The state file that a simulated cell starts from, if any.
+pub(super) fn file(directory: &Path, start: &Start, twin_of: Option<&Column>, key: &Key) -> Option<PathBuf> {
+    match start {
+        Start::Fresh => None,
+        Start::Kernel => twin_of.map(|real| path(directory, real, key)),
+        Start::File(file) => Some(file.path.clone()),
+    }
+}
+
+/// The cells whose state there is: a real cell that failed has none, and has said why.
+pub(super) fn available(directory: &Path, start: &Start, twin_of: Option<&Column>, mut keys: Vec<Key>) -> Vec<Key> {
+    keys.retain(|key| file(directory, start, twin_of, key).is_none_or(|file| file.exists()));
+    keys
+}
+
+/// Removes the states of a result without cells. What cannot be removed stays.
+pub(super) fn discard(directory: &Path) {
+    let folder = directory.join(FOLDER);
+    let entries = fs::read_dir(&folder).into_iter().flatten().flatten().map(|entry| entry.path());
+    for file in entries.filter(|file| file.extension().is_some_and(|suffix| suffix == SUFFIX)) {
+        let _ = fs::remove_file(file);
+    }
+    let _ = fs::remove_dir(folder);
+}

@@ -1,0 +1,147 @@
+//! Linux: kernel/sched/fair.c (v3.9 to v6.5): the completely fair scheduler. Who has run least runs next.
+
+use std::collections::BTreeSet;
+
+use units::{Picos, Time};
+
+use super::{Enqueue, Entity, Periods};
+use crate::task::TaskId;
+
+/// The tasks of one CPU by virtual run time.
+#[derive(Clone, Debug, Default)]
+pub(crate) struct Queue {
+    /// Those that wait, the most deserving first.
+    waiting: BTreeSet<(u64, TaskId)>,
+    /// Weights of all, the running one included.
+    load: u64,
+    /// No task that comes is set before this.
+    min_vruntime: u64,
+}
+
+impl Queue {
+    pub(super) fn len(&self) -> usize {
+        self.waiting.len()
+    }
+
+    pub(super) fn waiting(&self) -> impl Iterator<Item = TaskId> + '_ {
+        self.waiting.iter().map(|(_, id)| *id)
+    }
+
+    pub(super) fn enqueue(&mut self, id: TaskId, task: &mut Entity, why: Enqueue, periods: &Periods) {
+        let latency = periods.latency.as_nanos();
+        match why {
+            Enqueue::New => {
+                self.load += task.weight;
+                let slice = task.weighted(self.slice_of(task, self.len() + 1, periods).as_nanos());
+                task.vruntime = task.vruntime.max(self.min_vruntime + slice);
+            }
+            // Half a period of credit for having slept (GENTLE_FAIR_SLEEPERS).
+            Enqueue::Woken => {
+                self.load += task.weight;
+                task.vruntime = task.vruntime.max(self.min_vruntime.saturating_sub(latency / 2));
+            }
+            Enqueue::Preempted => {}
+            // It comes with its distance only.
+            Enqueue::Moved => {
+                self.load += task.weight;
+                task.vruntime += self.min_vruntime;
+            }
+        }
+        let is_new = self.waiting.insert((task.vruntime, id));
+        assert!(is_new, "task {} waits already", id.0);
+    }
+
+    pub(super) fn pick(&mut self) -> Option<TaskId> {
+        self.waiting.pop_first().map(|(_, id)| id)
+    }
+
+    pub(super) fn leave(&mut self, task: &mut Entity, now: Time) {
+        self.account(task, now);
+        self.load -= task.weight;
+    }
+
+    pub(super) fn remove(&mut self, id: TaskId, task: &mut Entity) {
+        let was_there = self.waiting.remove(&(task.vruntime, id));
+        assert!(was_there, "task {} does not wait here", id.0);
+        self.load -= task.weight;
+        // What it takes along is its distance from the others, not their time (`migrate_task_rq_fair`).
+        task.vruntime = task.vruntime.saturating_sub(self.min_vruntime);
+    }
+
+    pub(super) fn account(&mut self, task: &mut Entity, now: Time) {
+        task.count(now);
+        let first = self.waiting.first().map_or(task.vruntime, |(first, _)| task.vruntime.min(*first));
+        self.min_vruntime = self.min_vruntime.max(first);
+    }
+
+    /// `check_preempt_tick`.
+    pub(super) fn tick_preempts(&self, running: &Entity, now: Time, periods: &Periods) -> bool {
+        let Some((first, _)) = self.waiting.first() else { return false };
+        let ideal = self.slice_of(running, self.len() + 1, periods);
+        let ran = now.since(running.picked);
+        if ran > ideal {
+            return true;
+        }
+        ran >= periods.base_slice && running.vruntime.saturating_sub(*first) > ideal.as_nanos()
+    }
+
+    /// A task's share of the period in which each of `tasks` runs once (`sched_slice`).
+    fn slice_of(&self, task: &Entity, tasks: usize, periods: &Periods) -> Picos {
+        let many = Picos(periods.base_slice.0 * tasks as u64);
+        let period = periods.latency.max(many);
+        Picos(period.0 / self.load * task.weight)
+    }
+}
+
+pub(super) fn preempts(running: &Entity, woken: &Entity, periods: &Periods) -> bool {
+    let ahead = running.vruntime.saturating_sub(woken.vruntime);
+    ahead > woken.weighted(periods.wakeup_granularity.as_nanos())
+}
+
+#[cfg(test)]
+mod tests {
+    use mm::variant;
+
+    use super::*;
+    use crate::{TICK, runqueue::Nice};
+
+    fn periods(cpus: usize) -> Periods {
+        Periods::for_cpus(cpus, TICK, variant::named("v6.1"))
+    }
+
+    #[test]
+    fn a_sleeper_preempts_but_gains_no_more_than_half_a_period() {
+        let periods = periods(2);
+        let mut queue = Queue::default();
+        let mut busy = Entity::new(Nice::new(0));
+        let mut sleeper = Entity::new(Nice::new(0));
+        queue.enqueue(TaskId(0), &mut busy, Enqueue::New, &periods);
+        queue.pick();
+        queue.account(&mut busy, Time(Picos::from_secs(1).0));
+        queue.enqueue(TaskId(1), &mut sleeper, Enqueue::Woken, &periods);
+        assert_eq!(busy.vruntime - sleeper.vruntime, periods.latency.as_nanos() / 2);
+        assert!(preempts(&busy, &sleeper, &periods));
+        assert!(!preempts(&sleeper, &busy, &periods));
+        let nice = Entity { vruntime: sleeper.vruntime, ..Entity::new(Nice::new(19)) };
+        assert!(!preempts(&busy, &nice, &periods), "its granularity weighs 68 times as much");
+    }
+
+    #[test]
+    fn periods_grow_with_the_cpus_up_to_eight() {
+        let latency = |cpus| periods(cpus).latency;
+        assert_eq!([1, 2, 4, 8, 96].map(latency), [6, 12, 18, 24, 24].map(|ms| Picos::from_micros(ms * 1000)));
+    }
+
+    #[test]
+    fn a_task_that_moves_keeps_its_distance() {
+        let periods = periods(2);
+        let mut from = Queue { min_vruntime: 5_000_000, ..Queue::default() };
+        let mut task = Entity { vruntime: 5_000_400, ..Entity::new(Nice::new(0)) };
+        from.enqueue(TaskId(3), &mut task, Enqueue::Woken, &periods);
+        from.remove(TaskId(3), &mut task);
+        assert_eq!((task.vruntime, from.load), (400, 0));
+        let mut to = Queue { min_vruntime: 9_000_000, ..Queue::default() };
+        to.enqueue(TaskId(3), &mut task, Enqueue::Moved, &periods);
+        assert_eq!((task.vruntime, to.load), (9_000_400, 1024));
+    }
+}

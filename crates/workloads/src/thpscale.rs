@@ -1,0 +1,261 @@
+//! thpscale and thpcompact: huge page faults while memory is full of holes of 1 MiB.
+//!
+//! Threads fill four fifths of memory, unmap every other MiB, read a file, and then fault 2 MiB blocks, each timed: nearly all
+//! that is free by then lies in the holes, and file pages have taken a part of it.
+//! (Source of the sequence: gormanm/mmtests, thpscale.c and shellpack_src/src/thpscale of 2018 to 2023, thpcompact.c of
+//! 2023; read for behaviour. There threads run where they like; here thread i is pinned to CPU i mod CPUs.)
+//!
+//! What differs between the two: thpcompact advises its first mapping too, and its file is a quarter as large, of which
+//! each thread reads all of its slice.
+
+use os::{Advice, Barrier, File, FileRange, MapSpec, Os, Placement, VmRange};
+use units::{Bytes, Errno};
+
+use crate::{
+    During, Outcome, ParamError, ParamInfo, TaskOutcome, Unable, WorkloadError, WorkloadInfo,
+    block::{ADVISE, SIZE_EXPECTS, Size, blocks, fault_blocks, map_blocks, parse_advise},
+    meet::{Meet, TaskError},
+    params::value,
+};
+
+const THREADS: ParamInfo = ParamInfo {
+    name: "threads",
+    expects: "a whole number from 1 to 4096",
+    default: "1",
+    about: "threads that fill memory and fault at the same time",
+};
+const SIZE: ParamInfo = ParamInfo {
+    name: "size",
+    expects: SIZE_EXPECTS,
+    default: "80%",
+    about: "memory of all threads' first mappings; half of it is unmapped again, and as much is then faulted in blocks",
+};
+
+/// What `pagelab list workloads` says of thpscale.
+pub const THPSCALE: WorkloadInfo = WorkloadInfo {
+    name: "thpscale",
+    about: "mmtests thpscale: fill memory, punch holes of 1 MiB, read a file, then fault 2 MiB blocks",
+    params: &[THREADS, SIZE, ADVISE],
+};
+/// What `pagelab list workloads` says of thpcompact.
+pub const THPCOMPACT: WorkloadInfo = WorkloadInfo {
+    name: "thpcompact",
+    about: "mmtests thpcompact: thpscale with its first mapping advised and a file of a quarter of the size",
+    params: &[THREADS, SIZE, ADVISE],
+};
+
+/// The first of every block's two halves is unmapped.
+const HOLE: Bytes = Bytes::mib(1);
+/// What the file of thpscale has more than memory is filled with.
+const FILE_EXTRA: Bytes = Bytes::mib(16);
+/// How much is written to it at a time.
+const WRITE: Bytes = Bytes::mib(1);
+const FILE: &str = "thpscale";
+
+/// Which of the two.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Program {
+    /// Up to 2023.
+    Thpscale,
+    /// From 2023 on.
+    Thpcompact,
+}
+
+/// The parameters of one run.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Params {
+    /// Which program.
+    pub program: Program,
+    /// How many threads.
+    pub threads: u32,
+    /// The first mappings of all threads together.
+    pub size: Size,
+    /// `MADV_HUGEPAGE` on the second mappings.
+    pub advise: bool,
+}
+
+impl Params {
+    pub(crate) fn parse<'a>(
+        program: Program,
+        given: impl IntoIterator<Item = (&'a str, &'a str)>,
+    ) -> Result<Self, ParamError> {
+        let mut params = Self { program, threads: 1, size: Size::Percent(80), advise: false };
+        for (name, text) in given {
+            match name {
+                "threads" => params.threads = value(&THREADS, text, |n| (1..=4096).contains(n))?,
+                "size" => params.size = Size::parse(&SIZE, text)?,
+                "advise" => params.advise = parse_advise(text)?,
+                _ => return Err(ParamError::UnknownParam { name: name.to_owned() }),
+            }
+        }
+        Ok(params)
+    }
+
+    pub(crate) fn memory(&self, total: Bytes) -> Bytes {
+        // A thread has half of its first mapping left when it has all of its second one.
+        (self.shares(total).thread + Bytes::HUGE_PAGE) * u64::from(self.threads)
+    }
+
+    pub(crate) fn files(&self, total: Bytes) -> Bytes {
+        self.shares(total).file
+    }
+
+    pub(crate) fn case(&self) -> String {
+        if self.advise { format!("advised-{}", self.threads) } else { self.threads.to_string() }
+    }
+
+    fn shares(&self, total: Bytes) -> Shares {
+        let threads = u64::from(self.threads);
+        let all = self.size.of(total);
+        let whole = |bytes: u64| Bytes::HUGE_PAGE * (bytes / Bytes::HUGE_PAGE.0);
+        let thread = whole(all.0 / threads);
+        let (file, stride, read) = match self.program {
+            Program::Thpscale => (all + FILE_EXTRA, thread, Bytes(thread.0 / 4)),
+            Program::Thpcompact => {
+                let step = Bytes::HUGE_PAGE.0 * threads;
+                let file = (all.0 / 4).div_ceil(step) * step;
+                (Bytes(file), whole(file / threads), whole(file / threads))
+            }
+        };
+        Shares { thread, blocks: blocks(Bytes(all.0 / threads)) / 2, file, stride, read }
+    }
+}
+
+/// What each thread has of memory and of the file.
+#[derive(Clone, Copy, Debug)]
+struct Shares {
+    /// Its first mapping.
+    thread: Bytes,
+    /// Blocks that it faults.
+    blocks: u64,
+    /// The whole file.
+    file: Bytes,
+    /// From one thread's part of the file to the next one's.
+    stride: Bytes,
+    /// How much of it a thread reads.
+    read: Bytes,
+}
+
+/// Makes the file, drops caches, and runs all threads.
+pub async fn run<O: Os>(os: O, params: Params) -> Result<Outcome, WorkloadError> {
+    let shares = params.shares(os.memory());
+    let file = os.create(FILE).await.during("create")?;
+    write_file(&os, file, shares.file).await.during("write or fsync")?;
+    let mut unable = Vec::new();
+    match os.drop_caches().await {
+        Err(Errno::NOSYS) => unable.push(Unable::drop_caches()),
+        dropped => dropped.during("drop_caches")?,
+    }
+    let meet = Meet::new(&os, params.threads).await?;
+    let filled = os.barrier(params.threads).await.during("barrier")?;
+    let tasks = (0..params.threads).map(|index| {
+        let params = params.clone();
+        os.spawn(Placement::Spread(index), async move |os: O| {
+            let outcome = work(&os, &params, shares, index, (meet, filled)).await;
+            if outcome.is_err() {
+                os.cancel(filled).await;
+                meet.cancel(&os).await;
+            }
+            outcome.map_err(TaskError::from)
+        })
+    });
+    let tasks = tasks.collect();
+    let gathered = meet.gather(&os, false, tasks).await;
+    os.unlink(FILE).await.during("unlink")?;
+    let (tasks, window) = gathered?;
+    Ok(window.outcome(tasks, unable))
+}
+
+async fn write_file<O: Os>(os: &O, file: File, len: Bytes) -> Result<(), Errno> {
+    for start in (0..len.0).step_by(usize::try_from(WRITE.0).expect("a megabyte fits")) {
+        os.write(file, Bytes(start), WRITE.min(Bytes(len.0 - start))).await?;
+    }
+    os.fsync(file).await?;
+    os.close(file).await
+}
+
+async fn work<O: Os>(
+    os: &O,
+    params: &Params,
+    shares: Shares,
+    index: u32,
+    (meet, filled): (Meet, Barrier),
+) -> Result<TaskOutcome, Errno> {
+    os.arrive(meet.ready).await?;
+    os.arrive(meet.start).await?;
+    let used = os.rusage().await?;
+    let mut outcome = TaskOutcome::starting(os.now(), used);
+
+    let start = os.now();
+    let first = os.mmap(shares.thread, MapSpec::Anonymous).await?;
+    if params.program == Program::Thpcompact {
+        os.madvise(first, Advice::HugePage).await?;
+    }
+    os.fill(first).await?;
+    punch(os, first).await?;
+    let second = map_blocks(os, Bytes(shares.thread.0 / 2), params.advise).await?;
+    outcome.anoninit = Some(os.now().since(start));
+
+    let start = os.now();
+    let file = os.open(FILE).await?;
+    let part = FileRange { file, offset: shares.stride * u64::from(index) };
+    let read = os.mmap(shares.read, MapSpec::SharedRead(part)).await?;
+    os.load(read, Bytes::PAGE).await?;
+    outcome.fileinit = Some(os.now().since(start));
+
+    os.arrive(filled).await?;
+    fault_blocks(os, second, shares.blocks, &mut outcome).await?;
+    outcome.end = os.now();
+    outcome.rusage = os.rusage().await?.since(&used);
+    os.arrive(meet.end).await?;
+    os.arrive(meet.leave).await?;
+    // What is still mapped goes with the process, which ends now.
+    Ok(outcome)
+}
+
+/// Unmaps the first half of every block.
+async fn punch<O: Os>(os: &O, mapping: VmRange) -> Result<(), Errno> {
+    let end = mapping.start.0 + mapping.len.0;
+    let mut start = mapping.start.align_up(Bytes::HUGE_PAGE);
+    while start.0 + HOLE.0 <= end {
+        os.munmap(VmRange { start, len: HOLE }).await?;
+        start.0 += Bytes::HUGE_PAGE.0;
+    }
+    Ok(())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn params(program: Program, threads: &str) -> Params {
+        Params::parse(program, [("threads", threads)]).unwrap()
+    }
+
+    #[test]
+    fn the_defaults_that_are_listed_are_those_in_force() {
+        let listed = THPSCALE.params.iter().map(|param| (param.name, param.default));
+        assert_eq!(Params::parse(Program::Thpscale, listed), Params::parse(Program::Thpscale, []));
+        assert_eq!(THPSCALE.params.len(), THPCOMPACT.params.len());
+    }
+
+    #[test]
+    fn shares_are_those_of_mmtests() {
+        // 1000 MiB of memory: 800 MiB, of 3 threads 266 each, and half of their 133 blocks.
+        let shares = params(Program::Thpscale, "3").shares(Bytes::mib(1000));
+        assert_eq!((shares.thread, shares.blocks), (Bytes::mib(266), 66));
+        assert_eq!((shares.file, shares.stride), (Bytes::mib(816), Bytes::mib(266)));
+        assert_eq!(shares.read, Bytes(Bytes::mib(266).0 / 4));
+        // A quarter, rounded up to 3 x 2 MiB.
+        let shares = params(Program::Thpcompact, "3").shares(Bytes::mib(1000));
+        assert_eq!((shares.file, shares.stride, shares.read), (Bytes::mib(204), Bytes::mib(68), Bytes::mib(68)));
+    }
+
+    #[test]
+    fn cases_say_threads_and_advice() {
+        assert_eq!(params(Program::Thpscale, "12").case(), "12");
+        let advised = Params::parse(Program::Thpscale, [("advise", "yes")]).unwrap();
+        assert_eq!(advised.case(), "advised-1");
+        assert!(Params::parse(Program::Thpscale, [("advise", "maybe")]).is_err());
+    }
+}
