@@ -72,6 +72,7 @@ pub fn import(snapshot: &Snapshot, name: &str) -> Machine {
         threads: threads(snapshot, &numbers),
         shared_core: None,
         settings: settings.map(|(name, value)| (name.clone(), value.clone())).collect(),
+        swap: None,
         modules: Vec::new(),
         prices: Vec::new(),
         measured: Vec::new(),

@@ -6,7 +6,7 @@ mod read;
 mod tests;
 mod write;
 
-use units::{Bytes, BytesPerSecond, CpuId, Frames, NodeId};
+use units::{Bytes, BytesPerSecond, CpuId, Frames, NodeId, Picos};
 
 use crate::{
     prices::{Measured, Price, SharedCore},
@@ -31,6 +31,8 @@ pub struct Machine {
     pub threads: Vec<Vec<CpuId>>,
     /// What it means to share a core; generic when it is not given.
     pub shared_core: Option<SharedCore>,
+    /// Where it swaps to; nowhere when it is not given.
+    pub swap: Option<SwapDevice>,
     /// Kernel settings by the kernel's names, such as `transparent_hugepage/enabled`; in the file's order.
     pub settings: Vec<(String, String)>,
     /// What primitive operations take, in the order of `mm::cost::Work::ALL`; those not given are generic.
@@ -41,6 +43,17 @@ pub struct Machine {
     pub modules: Vec<String>,
     /// Release of the kernel that it was imported from.
     pub kernel: Option<String>,
+}
+
+/// A device that a machine swaps to.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct SwapDevice {
+    /// What fits on it.
+    pub size: Bytes,
+    /// From the end of a page's transfer to its interrupt.
+    pub latency: Picos,
+    /// How fast it reads and writes.
+    pub bandwidth: BytesPerSecond,
 }
 
 /// One NUMA node.

@@ -40,6 +40,7 @@ use mm::{
     MachineSpec, Mm, Settings, Variant,
     cost::{Prices, Spent},
     event::Counters,
+    swap::SwapSpec,
     thp::ThpEnabled,
 };
 use os::Placement;
@@ -77,6 +78,8 @@ pub struct Config {
     pub prices: Prices,
     /// Nodes whose memory gives so much to all CPUs together; the others have no limit.
     pub bandwidth: Vec<(NodeId, BytesPerSecond)>,
+    /// Where it swaps to, if anywhere.
+    pub swap: Option<SwapSpec>,
     /// How many CPUs tasks are spread over.
     pub cpus: usize,
     /// How much may be mapped.
@@ -154,6 +157,10 @@ pub fn simulate_with<T: 'static>(
     let mut mm = Mm::new(&config.machine, config.variant, &config.settings);
     mm.thp.enabled = config.thp_enabled;
     mm.thp.use_zero_page = config.use_zero_page;
+    if let Some(swap) = &config.swap {
+        mm.swapon(swap);
+        mm.swap.page_cluster = config.settings.page_cluster;
+    }
     let mut world = World::new(mm, config.cpus, config.prices.clone(), QUANTUM, config.cap);
     world.start_clocks(Draws::new(config.seed));
     world.hold(config.held);

@@ -26,6 +26,7 @@ fn run(seed: u64, held: u64) -> Finish {
         use_zero_page: true,
         prices: Prices::new(|work| Picos(if work == Work::Trap { 1000 } else { 1 })),
         bandwidth: Vec::new(),
+        swap: None,
         cpus: 2,
         cap: Bytes::mib(16),
         seed,

@@ -2,17 +2,18 @@
 
 use std::collections::BTreeMap;
 
-use units::{Bytes, BytesPerSecond, CpuId, Frames, NodeId};
+use units::{Bytes, BytesPerSecond, CpuId, Frames, NodeId, Picos};
 
-use super::{LOCAL_DISTANCE, Machine, Node, REMOTE_DISTANCE, ZoneFacts, cpulist};
+use super::{LOCAL_DISTANCE, Machine, Node, REMOTE_DISTANCE, SwapDevice, ZoneFacts, cpulist};
 use crate::{
     prices,
     source::{Scalar, Source, SourceError, TableReader},
 };
 
 const KEYS: &[&str] =
-    &["about", "kernel", "modules", "threads", "shared_core", "node", "settings", "prices", "measured"];
+    &["about", "kernel", "modules", "threads", "shared_core", "node", "swap", "settings", "prices", "measured"];
 const NODE_KEYS: &[&str] = &["id", "memory", "cpus", "distance", "bandwidth", "zone"];
+const SWAP_KEYS: &[&str] = &["size", "latency_us", "bandwidth"];
 const ZONE_KEYS: &[&str] = &["name", "start_pfn", "spanned", "present", "managed"];
 
 /// The kernel ignores smaller nodes (NODE_MIN_SIZE, arch/x86/include/asm/numa.h, v6.1).
@@ -24,6 +25,12 @@ const NODE_MEMORY_MAX: Bytes = Bytes::gib(1 << 22);
 
 /// Far below any memory, and far from clocks that overflow.
 const BANDWIDTH_MIN: BytesPerSecond = BytesPerSecond::new(Bytes::mib(1)).unwrap();
+
+/// A header and something to swap; and what a simulator can keep an account of.
+const SWAP_MIN: Bytes = Bytes::mib(1);
+const SWAP_MAX: Bytes = Bytes::gib(1 << 10);
+/// Ten seconds: longer than any device is waited for.
+const LATENCY_MAX: u64 = 10_000_000;
 
 /// ACPI's SLIT: 255 means unreachable.
 const DISTANCE_MAX: u32 = 254;
@@ -54,6 +61,7 @@ pub(super) fn machine(source: &Source, known: &[&str]) -> Result<Machine, Source
         about,
         threads: threads(&root, &owners)?,
         shared_core: prices::read_shared_core(&root)?,
+        swap: swap(&root)?,
         settings: settings(&root, known)?,
         prices: prices::read(&root)?,
         measured: prices::read_measured(&root)?,
@@ -107,6 +115,26 @@ fn zone(table: TableReader<'_>) -> Result<ZoneFacts, SourceError> {
         }
     }
     Ok(zone)
+}
+
+/// The swap device, if there is one.
+fn swap(root: &TableReader<'_>) -> Result<Option<SwapDevice>, SourceError> {
+    let Some(table) = root.table("swap")? else { return Ok(None) };
+    let table = table.only("key", SWAP_KEYS)?;
+    let size: Bytes = table.required("size")?;
+    if !size.0.is_multiple_of(Bytes::PAGE.0) || size < SWAP_MIN || size > SWAP_MAX {
+        let message = format!("expected a multiple of {}, from {SWAP_MIN} to {SWAP_MAX}, found {size}", Bytes::PAGE);
+        return Err(table.error("size", message));
+    }
+    let latency: u64 = table.required("latency_us")?;
+    if latency > LATENCY_MAX {
+        return Err(table.error("latency_us", format!("expected at most {LATENCY_MAX}, found {latency}")));
+    }
+    let bandwidth: BytesPerSecond = table.required("bandwidth")?;
+    if bandwidth < BANDWIDTH_MIN {
+        return Err(table.error("bandwidth", format!("expected at least {BANDWIDTH_MIN}, found {bandwidth}")));
+    }
+    Ok(Some(SwapDevice { size, latency: Picos::from_micros(latency), bandwidth }))
 }
 
 /// Which node each CPU is on: CPUs are numbered from 0 without gaps, and each is on one node.

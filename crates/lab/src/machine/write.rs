@@ -1,5 +1,7 @@
 //! A machine as the text of its file.
 
+use units::Picos;
+
 use crate::prices;
 
 use super::{Machine, Node, ZoneFacts, cpulist};
@@ -26,6 +28,12 @@ pub(super) fn machine(machine: &Machine) -> String {
     }
     for node in &machine.nodes {
         write_node(&mut text, node);
+    }
+    if let Some(swap) = &machine.swap {
+        text += "\n[swap]\n";
+        line(&mut text, "size", &string(&swap.size.to_string()));
+        line(&mut text, "latency_us", &(swap.latency.0 / Picos::from_micros(1).0).to_string());
+        line(&mut text, "bandwidth", &string(&swap.bandwidth.to_string()));
     }
     if !machine.settings.is_empty() {
         text += "\n[settings]\n";

@@ -17,6 +17,7 @@ pub(crate) fn machine(cpus: u32, frames: u32) -> Config {
         use_zero_page: true,
         prices: Prices::new(|_| Picos::from_nanos(200)),
         bandwidth: Vec::new(),
+        swap: None,
         cpus: usize::try_from(cpus).unwrap(),
         cap: Bytes::mib(200),
         seed: 1,
