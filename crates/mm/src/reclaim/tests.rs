@@ -28,7 +28,7 @@ impl Files {
         for _ in 0..pages {
             files.add();
         }
-        files.at(|mm, cx| mm.lru_add_drain_all(cx));
+        files.at(Mm::lru_add_drain_all);
         files
     }
 

@@ -241,7 +241,7 @@ impl Machine {
         let ready: Vec<usize> = (0..tasks.len()).filter(|at| tasks[*at].sleeps_until <= self.now).collect();
         let kswapd_is_ready = self.kswapd.is_some_and(|until| until <= self.now);
         let mut ended = None;
-        if kswapd_is_ready && (ready.is_empty() || self.steps % 3 == 0) {
+        if kswapd_is_ready && (ready.is_empty() || self.steps.is_multiple_of(3)) {
             self.step_kswapd();
         } else if !ready.is_empty() {
             let at = ready[usize::try_from(chance(ready.len() as u64)).unwrap() % ready.len()];
@@ -253,7 +253,7 @@ impl Machine {
             let sleeps = tasks.iter().map(|task| task.sleeps_until).chain(self.kswapd);
             self.now = sleeps.min().expect("somebody waits for a time");
         }
-        if self.steps % self.check_every == 0 {
+        if self.steps.is_multiple_of(self.check_every) {
             self.check(tasks);
         }
         ended

@@ -110,7 +110,7 @@ fn the_same_seed_gives_the_same_counts() {
 
 #[test]
 fn many_at_once_lose_nothing() {
-    for seed in 0..6 {
+    for seed in 0..4 {
         let mut machine = Machine::new(&Setup { frames: 8 * MIB, swap: Some(24 * MIB), ..setup() });
         machine.mm.swap.fail_writes(if seed % 2 == 0 { 0 } else { 17 });
         machine.crowd(seed, 6000);

@@ -56,6 +56,7 @@ pub(crate) struct Running {
     pub(crate) work: Operation,
 }
 
+#[expect(clippy::large_enum_variant, reason = "a few at a time")]
 #[derive(Clone)]
 pub(crate) enum Operation {
     Touch(touch::Touch, twin_touch::Touch),
