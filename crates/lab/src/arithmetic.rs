@@ -206,6 +206,7 @@ fn settings(snapshot: &Snapshot) -> Result<Settings, ArithmeticError> {
         lowmem_reserve_ratio: need("vm.lowmem_reserve_ratio")?,
         percpu_pagelist_high_fraction: or("vm.percpu_pagelist_high_fraction", fraction)?,
         thp: thp.is_some_and(|chosen| chosen != "never"),
+        ..Settings::default()
     })
 }
 

@@ -1,7 +1,7 @@
 //! A machine file as the simulator's machine: where its memory lies, and the settings that shape its zones.
 
-use mm::{MachineSpec, MachineView, NodeSpec, Settings, Variant, ZoneKind, ZoneSpec, thp::ThpEnabled};
-use units::{Bytes, CpuId, Order, Pfn};
+use mm::{MachineSpec, MachineView, NodeSpec, Settings, Variant, ZoneKind, ZoneSpec, swap::SwapSpec, thp::ThpEnabled};
+use units::{Bytes, BytesPerSecond, CpuId, Order, Pfn, Picos};
 
 use crate::{
     layout,
@@ -46,11 +46,14 @@ fn check_borders(nodes: &[NodeSpec]) -> Result<(), String> {
 }
 
 /// Settings whose mechanism the simulator has.
-const MODELLED: [&str; 7] = [
+const MODELLED: [&str; 10] = [
     linux::setting::THP_ENABLED,
     "transparent_hugepage/use_zero_page",
     "vm.min_free_kbytes",
     "vm.watermark_scale_factor",
+    "vm.watermark_boost_factor",
+    "vm.swappiness",
+    "vm.page-cluster",
     "vm.lowmem_reserve_ratio",
     "vm.percpu_pagelist_fraction",
     "vm.percpu_pagelist_high_fraction",
@@ -87,7 +90,14 @@ pub fn room(machine: &Machine, variant: &Variant) -> Result<Bytes, String> {
         let kept = figures.protection.last().map_or(0, |frames| frames.0);
         managed.0.saturating_sub(figures.marks.min.0 + kept)
     });
-    Ok(units::Frames(room.sum()).bytes())
+    Ok(units::Frames(room.sum()).bytes() + machine.swap)
+}
+
+/// A guest swaps to a virtio disk of its own. What that takes is assumed: a solid-state disk behind a hypervisor.
+fn swap(machine: &Machine) -> Option<SwapSpec> {
+    let bandwidth = BytesPerSecond::new(Bytes::mib(400)).expect("more than nothing");
+    let spec = SwapSpec { size: machine.swap, latency: Picos::from_micros(80), bandwidth };
+    (machine.swap > Bytes(0)).then_some(spec)
 }
 
 /// Everything that the simulator needs to know.
@@ -113,6 +123,7 @@ pub fn config(machine: &Machine, variant: &Variant, cap: Bytes, seed: u64) -> Re
         cores: cores(machine),
         shared_core: prices::shared_core(machine.shared_core.as_ref()).percent,
         bandwidth: machine.nodes.iter().filter_map(|node| Some((node.id, node.bandwidth?))).collect(),
+        swap: swap(machine),
         cpus,
         quantum: sim::QUANTUM,
         cap,
@@ -143,6 +154,15 @@ pub fn settings(machine: &Machine, view: &MachineView, variant: &Variant) -> Set
     let mut settings = Settings { thp: of("transparent_hugepage/enabled") != Some("never"), ..Settings::default() };
     if let Some(factor) = number("vm.watermark_scale_factor") {
         settings.watermark_scale_factor = factor;
+    }
+    if let Some(factor) = number("vm.watermark_boost_factor") {
+        settings.watermark_boost_factor = factor;
+    }
+    if let Some(swappiness) = number("vm.swappiness") {
+        settings.swappiness = swappiness;
+    }
+    if let Some(cluster) = number("vm.page-cluster") {
+        settings.page_cluster = cluster;
     }
     if let Some(ratios) = of("vm.lowmem_reserve_ratio") {
         settings.lowmem_reserve_ratio = ratios.split_whitespace().filter_map(|ratio| ratio.parse().ok()).collect();

@@ -36,6 +36,8 @@ pub struct AddressSpace {
     /// Where it is.
     pub tables: PageTables,
     pub(crate) rss: u64,
+    /// Entries that name a swap slot (`MM_SWAPENTS`).
+    pub(crate) swapped: u64,
     pub(crate) uses_huge_zero: bool,
     /// Its number with khugepaged, if that looks at it.
     pub(crate) khugepaged: Option<u64>,
@@ -62,6 +64,7 @@ impl AddressSpace {
             vmas: VmaSet::default(),
             tables,
             rss: 0,
+            swapped: 0,
             uses_huge_zero: false,
             khugepaged: None,
             object,
@@ -73,7 +76,8 @@ impl AddressSpace {
     pub(crate) fn related(&self, mm: &mut Mm, cx: &mut Cx) -> Result<Self, Errno> {
         let (object, tables) = object_and_root(mm, cx, Vec::new()).ok_or(Errno::NOMEM)?;
         mm.rmap.join_family(self.family);
-        Ok(Self { vmas: VmaSet::default(), tables, rss: 0, uses_huge_zero: false, khugepaged: None, object, ..*self })
+        let vmas = VmaSet::default();
+        Ok(Self { vmas, tables, rss: 0, swapped: 0, uses_huge_zero: false, khugepaged: None, object, ..*self })
     }
 
     /// The kernel objects that are its own: itself, and its VMAs.
@@ -84,6 +88,11 @@ impl AddressSpace {
     /// Base pages of anonymous memory that are mapped (`RssAnon`), without zero pages.
     pub fn rss_pages(&self) -> u64 {
         self.rss
+    }
+
+    /// Pages of it that are on a swap device (`VmSwap`).
+    pub fn swapped_pages(&self) -> u64 {
+        self.swapped
     }
 
     /// Maps `pages` pages where the kernel would.
@@ -138,7 +147,7 @@ impl AddressSpace {
     }
 
     /// Which pages of a range are resident; `ENOMEM` where something is not mapped.
-    pub fn mincore(&self, cx: &mut Cx, range: PageRange) -> Result<Vec<bool>, Errno> {
+    pub fn mincore(&self, mm: &Mm, cx: &mut Cx, range: PageRange) -> Result<Vec<bool>, Errno> {
         let mapped: u64 = self.vmas.overlapping(range).map(|vma| overlap(vma.range(), range)).sum();
         if mapped < range.pages() {
             return Err(Errno::NOMEM);
@@ -159,7 +168,9 @@ impl AddressSpace {
                 Pmd::Table(table) => {
                     primitive::scan_ptes(cx, part.pages());
                     for (n, is_resident) in pages.iter_mut().enumerate() {
-                        *is_resident = self.tables.pte(table, page(n)).is_present();
+                        let pte = self.tables.pte(table, page(n));
+                        let is_cached = |slot| mm.swap.cached(slot).is_some();
+                        *is_resident = pte.is_present() || pte.swap_slot().is_some_and(is_cached);
                     }
                 }
             }
@@ -176,7 +187,7 @@ impl AddressSpace {
 
     /// The end of a process that has unmapped everything.
     pub fn end(self, mm: &mut Mm, cx: &mut Cx) {
-        assert!(self.vmas.is_empty() && self.rss == 0, "{} pages are still mapped", self.rss);
+        assert!(self.vmas.is_empty() && self.rss == 0 && self.swapped == 0, "{} pages are still mapped", self.rss);
         mm.put_huge_zero(&self);
         mm.rmap.leave_family(self.family);
         self.tables.free_root(mm, cx);

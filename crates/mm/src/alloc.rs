@@ -85,6 +85,11 @@ impl Mm {
         preferred: ZoneIndex,
         (pfn, zone): (Pfn, ZoneIndex),
     ) -> Pfn {
+        let boosted = &mut self.zones[zone.position()];
+        if request.wakes_kswapd && std::mem::take(&mut boosted.is_boosted) {
+            let (node, highest) = (boosted.node, boosted.kind);
+            self.wake_kswapd(cx, self.node_index(node), Order::BASE, highest);
+        }
         self.frames.set(pfn, Frame::Kernel { order: request.order, mobility: request.mobility });
         let (zone, local) = (&self.zones[zone.position()], self.node_of_cpu(cx.cpu()));
         count_alloc(cx, zone, self.zones[preferred.position()].node, local, request.order);

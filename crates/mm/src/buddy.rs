@@ -53,6 +53,8 @@ pub struct Buddy {
     max_order: Order,
     /// The zone's lock.
     lock: SpinLock,
+    /// Fallbacks into pageblocks that were broken up by them, for which the zone has not raised its watermarks yet.
+    pub(crate) broken_up: u32,
     /// What fell back, when someone wants to know.
     pub(crate) trace: Option<Vec<Extfrag>>,
 }
@@ -60,7 +62,14 @@ pub struct Buddy {
 impl Buddy {
     pub(crate) fn new(max_order: Order) -> Self {
         assert!(usize::from(max_order.0) < ORDERS, "order {max_order} is beyond the largest");
-        Self { areas: [FreeArea::default(); ORDERS], free: 0, max_order, lock: SpinLock::default(), trace: None }
+        Self {
+            areas: [FreeArea::default(); ORDERS],
+            free: 0,
+            max_order,
+            lock: SpinLock::default(),
+            broken_up: 0,
+            trace: None,
+        }
     }
 
     /// Frames on all the lists (`NR_FREE_PAGES`).

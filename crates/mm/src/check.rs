@@ -5,6 +5,7 @@
 mod lru;
 mod owners;
 mod spaces;
+mod swap;
 
 use std::fmt;
 
@@ -63,6 +64,7 @@ pub fn walk(mm: &Mm) -> Result<(), Broken> {
     walk.lru_lists()?;
     walk.lru_batches()?;
     walk.slab_lists()?;
+    walk.swap_cache()?;
     walk.all_frames()?;
     for (zone, free) in mm.zones().iter().zip(&walk.free) {
         let counted = zone.buddy.free_frames();

@@ -80,6 +80,10 @@ works! {
     LineTransfer = "line_transfer", Allocator;
     /// Putting a folio on an LRU list, or taking it off.
     LruMove = "lru_move", LruLock;
+    /// Looking at one folio that was taken off its LRU list: locking it, and deciding what becomes of it.
+    FolioScan = "folio_scan", ReclaimScan;
+    /// Sending a page to a swap device or having it read, and what its interrupt takes.
+    SwapIo = "swap_io", Swap;
 }
 
 macro_rules! causes {
@@ -123,6 +127,10 @@ causes! {
     Ipi = "ipi";
     /// Waiting for a node's memory, of which others want more than it gives.
     Bandwidth = "bandwidth";
+    /// Looking for memory that can be reclaimed.
+    ReclaimScan = "reclaim scan";
+    /// Writing to and reading from swap, and waiting for that.
+    Swap = "swap";
     /// Asleep, because memory is short and others are to make some.
     Throttle = "throttle";
     /// Waiting for a CPU, and being switched to.
@@ -238,6 +246,8 @@ pub struct Faults {
     pub taken: u64,
     /// The instant and the page of each, in their order, folded into one word; 0 when there were none.
     pub fold: u64,
+    /// How many of them had to wait for a device.
+    pub major: u64,
 }
 
 impl Faults {
@@ -481,6 +491,12 @@ impl<'a> Cx<'a> {
     pub fn fault(&mut self, vpn: Vpn) {
         self.count(Event::Pgfault, 1);
         self.faults.take(self.now(), vpn);
+    }
+
+    /// A page fault turns out to need a device.
+    pub fn major_fault(&mut self) {
+        self.count(Event::Pgmajfault, 1);
+        self.faults.major += 1;
     }
 
     /// The page faults since the step began.

@@ -37,10 +37,68 @@ vm_events! {
     Pgfault = "pgfault",
     /// Write faults on a base page that nobody else maps: it is kept, not copied (since 5.10).
     Pgreuse = "pgreuse",
+    /// Page faults that had to wait for a device.
+    Pgmajfault = "pgmajfault",
+    /// Frames read from swap.
+    Pswpin = "pswpin",
+    /// Frames written to swap.
+    Pswpout = "pswpout",
+    /// Pages read from swap ahead of their use.
+    SwapRa = "swap_ra",
+    /// Pages read ahead that were used.
+    SwapRaHit = "swap_ra_hit",
+    /// Entries into direct reclaim for requests that go no higher than DMA.
+    AllocstallDma = "allocstall_dma",
+    /// The same for DMA32.
+    AllocstallDma32 = "allocstall_dma32",
+    /// The same for Normal.
+    AllocstallNormal = "allocstall_normal",
+    /// The same for requests that may go anywhere.
+    AllocstallMovable = "allocstall_movable",
+    /// Frames moved to an active list.
+    Pgactivate = "pgactivate",
+    /// Frames moved from an active list to an inactive one.
+    Pgdeactivate = "pgdeactivate",
+    /// Frames of active lists that were looked at.
+    Pgrefill = "pgrefill",
+    /// Frames freed by kswapd.
+    PgstealKswapd = "pgsteal_kswapd",
+    /// Frames freed by direct reclaim.
+    PgstealDirect = "pgsteal_direct",
+    /// Frames of inactive lists that kswapd looked at.
+    PgscanKswapd = "pgscan_kswapd",
+    /// Frames of inactive lists that direct reclaim looked at.
+    PgscanDirect = "pgscan_direct",
+    /// Times that direct reclaim waited for kswapd, because the reserves ran low.
+    PgscanDirectThrottle = "pgscan_direct_throttle",
+    /// Frames of anonymous memory that were looked at.
+    PgscanAnon = "pgscan_anon",
+    /// Frames of files that were looked at.
+    PgscanFile = "pgscan_file",
+    /// Frames of anonymous memory that were freed.
+    PgstealAnon = "pgsteal_anon",
+    /// Frames of files that were freed.
+    PgstealFile = "pgsteal_file",
+    /// Frames moved to the tail of an inactive list when their writing ended.
+    Pgrotated = "pgrotated",
+    /// Frames that reclaim has sent to a device.
+    NrVmscanWrite = "nr_vmscan_write",
+    /// Objects that shrinkers were asked about.
+    SlabsScanned = "slabs_scanned",
+    /// Anonymous pages that came back after they had been reclaimed.
+    WorkingsetRefaultAnon = "workingset_refault_anon",
+    /// The same, soon enough to be active at once.
+    WorkingsetActivateAnon = "workingset_activate_anon",
+    /// The same, which had been in use before.
+    WorkingsetRestoreAnon = "workingset_restore_anon",
+    /// Processes ended because memory was out.
+    OomKill = "oom_kill",
     /// Balancing runs of kswapd.
     Pageoutrun = "pageoutrun",
     /// Naps of kswapd that a shortage cut short.
     KswapdLowWmarkHitQuickly = "kswapd_low_wmark_hit_quickly",
+    /// Naps of kswapd that ended below the High mark.
+    KswapdHighWmarkHitQuickly = "kswapd_high_wmark_hit_quickly",
     /// Allocations served by the preferred node.
     NumaHit = "numa_hit",
     /// Allocations served here though another node was preferred.

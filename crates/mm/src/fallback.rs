@@ -1,5 +1,5 @@
 //! Linux: mm/page_alloc.c (v3.10, v4.1, v4.12 to v6.1).
-//! Differs: no CMA; no watermark boost; page grouping is always on.
+//! Differs: no CMA; page grouping is always on; the zone raises its watermarks when the allocation is over (`zone_state.rs`).
 
 use units::{Order, Pfn};
 
@@ -142,6 +142,8 @@ impl Buddy {
     ) -> Option<Pfn> {
         let found = self.find_fallback(want, frames.blocks.order(), rules.fallback)?;
         let steal = verdict(frames, found.block, want.list, end, rules.fallback);
+        let is_reserved = frames.blocks.migrate_type(found.block.pfn) == MigrateType::HighAtomic;
+        self.broken_up += u32::from(found.block.order < frames.blocks.order() && !is_reserved);
         self.steal(frames, cx, found.block, want.list, (steal, rules.moved_end));
         let pfn = match rules.fallback {
             // The whole remainder goes to the requester's lists, stolen or not.

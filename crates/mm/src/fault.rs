@@ -9,7 +9,7 @@ use units::{NodeId, Order, Pfn, Vpn};
 use crate::{
     Mm,
     address_space::AddressSpace,
-    cost::Cx,
+    cost::{Cause, Cx},
     event::Event,
     frame::{Frame, FrameFlag, Held, Holdings},
     gfp::AllocRequest,
@@ -17,7 +17,8 @@ use crate::{
     page_table::{Pmd, PmdSlot, TableId},
     primitive,
     pte::Pte,
-    step::Step,
+    step::{Step, Wait},
+    swap::{SwapIn, Went},
     thp::{HugeGot, HugeTry, huge_range},
     variant::HugeCow,
 };
@@ -50,6 +51,8 @@ pub struct FaultControl {
     phase: Phase,
     /// The copy of a huge page, while one is made.
     cow: Option<HugeCopy>,
+    /// The way back from swap, while one is gone.
+    swap_in: Option<SwapIn>,
 }
 
 /// What comes next; `mechanisms.md` D1 by number.
@@ -57,6 +60,8 @@ pub struct FaultControl {
 enum Phase {
     /// Enter the kernel, find the VMA.
     Enter,
+    /// The same, but for the entry, after a device was waited for.
+    Retry,
     /// Make the upper tables.
     Tables,
     /// 1: is a huge page there, or allowed?
@@ -75,6 +80,8 @@ enum Phase {
     HugeCopy,
     /// 6: a base page.
     Base,
+    /// A page that is on a swap device.
+    Swapped,
 }
 
 /// What one phase leads to.
@@ -82,6 +89,8 @@ enum Next {
     Phase(Phase),
     /// The next phase, after others may have run.
     Later(Phase),
+    /// The fault begins again when a device is done.
+    Wait(Wait),
     Done(FaultDone),
 }
 
@@ -97,12 +106,12 @@ const _: () = assert!(size_of::<FaultControl>() <= 1024, "a task's kernel half i
 impl FaultControl {
     /// A fault at `vpn`. The caller holds the mmap lock for read from the first step on.
     pub fn new(vpn: Vpn, access: Access) -> Self {
-        Self { vpn, access, phase: Phase::Enter, cow: None }
+        Self { vpn, access, phase: Phase::Enter, cow: None, swap_in: None }
     }
 
     /// The rest of a fault that was entered, at a page whose tables are there.
     pub(crate) fn again(vpn: Vpn, access: Access) -> Self {
-        Self { vpn, access, phase: Phase::Base, cow: None }
+        Self { vpn, access, phase: Phase::Base, cow: None, swap_in: None }
     }
 
     /// Goes on until others may run.
@@ -114,6 +123,10 @@ impl FaultControl {
                 Next::Later(phase) => {
                     self.phase = phase;
                     return Step::More;
+                }
+                Next::Wait(wait) => {
+                    self.phase = Phase::Retry;
+                    return Step::Block(wait);
                 }
                 // It has asked for memory: the same phase again.
                 Next::Done(FaultDone::OutOfMemory) if cx.has_asked() => return Step::More,
@@ -157,7 +170,8 @@ impl FaultControl {
 
     fn run_phase(&mut self, mm: &mut Mm, space: &mut AddressSpace, cx: &mut Cx) -> Next {
         match self.phase {
-            Phase::Enter => self.enter(space, cx),
+            Phase::Enter => self.enter(space, cx, primitive::page_fault),
+            Phase::Retry => self.enter(space, cx, primitive::retry_fault),
             Phase::Tables => match space.tables.make_pmd_slot(mm, cx, self.vpn) {
                 Some(_) => Next::Phase(Phase::Pmd),
                 None => Next::Done(FaultDone::OutOfMemory),
@@ -170,15 +184,30 @@ impl FaultControl {
             Phase::HugeWrite { slot, huge } => self.write_huge(mm, space, cx, slot, huge),
             Phase::HugeCopy => self.copy_huge(mm, space, cx),
             Phase::Base => self.base(mm, space, cx),
+            Phase::Swapped => self.swap_in(mm, space, cx),
         }
     }
 
-    fn enter(&self, space: &AddressSpace, cx: &mut Cx) -> Next {
+    fn swap_in(&mut self, mm: &mut Mm, space: &mut AddressSpace, cx: &mut Cx) -> Next {
+        let went = self.swap_in.get_or_insert_default().step(mm, space, cx, (self.vpn, self.access));
+        if went != Went::Nowhere {
+            self.swap_in = None;
+        }
+        match went {
+            Went::Nowhere => Next::Done(FaultDone::OutOfMemory),
+            Went::Waits(until) => Next::Wait(Wait::Io { until, cause: Cause::Swap }),
+            // A store to a page of which others have copies is not over.
+            Went::Mapped => Next::Phase(Phase::Base),
+            Went::Ended(done) => Next::Done(done),
+        }
+    }
+
+    fn enter(&self, space: &AddressSpace, cx: &mut Cx, begin: fn(&mut Cx, Vpn)) -> Next {
         if space.vmas.find(self.vpn).is_none() {
             primitive::bad_access(cx);
             return Next::Done(FaultDone::BadAddress);
         }
-        primitive::page_fault(cx, self.vpn);
+        begin(cx, self.vpn);
         Next::Phase(Phase::Tables)
     }
 
@@ -309,6 +338,7 @@ impl FaultControl {
         };
         let pte = space.tables.pte(table, self.vpn);
         match self.access {
+            _ if pte.swap_slot().is_some() => Next::Phase(Phase::Swapped),
             Access::Write if !pte.is_present() => {
                 space.vmas.prepare_anon(self.vpn);
                 map_base(mm, space, cx, table, self.vpn, mm.node_of_cpu(cx.cpu())).into()
@@ -384,10 +414,24 @@ impl Mm {
     /// May the only process that maps a page of this frame's folio write to it without a copy?
     fn may_reuse(&mut self, cx: &mut Cx, pfn: Pfn) -> bool {
         let head = self.folio_head(pfn);
+        let entries = |mm: &Self| mm.folio_mappings(head) + mm.swap.slot_of(head).map_or(0, |slot| mm.swap.count(slot));
         match self.variant().cow_reuse {
-            CowReuse::ByMappings => return self.folio_mappings(head) == 1,
-            CowReuse::ByReferencesDrained if self.frames.has(head, FrameFlag::InBatch) => self.lru_add_drain(cx),
-            CowReuse::ByReferences | CowReuse::ByReferencesDrained => {}
+            CowReuse::ByMappings => {
+                let is_alone = entries(self) == 1;
+                if is_alone {
+                    self.free_swap(cx, head);
+                }
+                return is_alone;
+            }
+            CowReuse::ByReferences => {}
+            CowReuse::ByReferencesDrained => {
+                if self.frames.has(head, FrameFlag::InBatch) {
+                    self.lru_add_drain(cx);
+                }
+                if entries(self) == 1 {
+                    self.free_swap(cx, head);
+                }
+            }
         }
         self.folio_references(head) == 1
     }

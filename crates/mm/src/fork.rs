@@ -10,6 +10,7 @@ use crate::{
     frame::Holdings,
     page_table::{Pmd, TableId},
     primitive,
+    pte::Pte,
     slab::Cache,
     step::{RUN, Step},
     unmap::Unmap,
@@ -180,8 +181,11 @@ impl AddressSpace {
         let ours = &mut self.tables.ptes_mut(table)[pages.clone()];
         let theirs = &mut child.tables.ptes_mut(to)[pages];
         let mut written = 0;
-        for (ours, theirs) in ours.iter_mut().zip(theirs).filter(|(ours, _)| ours.is_present()) {
-            if !ours.is_zero_page() {
+        for (ours, theirs) in ours.iter_mut().zip(theirs).filter(|(ours, _)| **ours != Pte::NONE) {
+            if let Some(slot) = ours.swap_slot() {
+                mm.swap.duplicate(slot);
+                child.swapped += 1;
+            } else if !ours.is_zero_page() {
                 written += u64::from(ours.is_writable());
                 *ours = ours.write_protected();
                 mm.map_base_again(ours.pfn());

@@ -1,6 +1,5 @@
-//! Linux: kswapd, wakeup_kswapd(), balance_pgdat() and kswapd_try_to_sleep() in mm/vmscan.c (v4.20 to v6.1).
-//! Differs: there is nothing to reclaim yet, so a balancing run only lowers its priority; no boost, no kcompactd, no
-//! throttled reclaimers to wake; kernels up to 4.19 have the rules of 4.20 here.
+//! Linux: kswapd, wakeup_kswapd(), balance_pgdat() and kswapd_try_to_sleep() in mm/vmscan.c (v5.0 to v6.1).
+//! Differs: who waits for it looks by himself; kernels up to 4.19 have the rules of 5.0 here.
 
 use units::{Order, Picos};
 
@@ -8,17 +7,14 @@ use crate::{
     Mm, Spaces,
     cost::Cx,
     event::Event,
+    frame::Holdings,
     gfp::{Mark, Urgency},
-    step::{Step, Wait},
+    lru::LruKind,
+    reclaim::{DEF_PRIORITY, NodeScan, RETRIES_MAX, Reclaimer, ScanControl, compact_gap},
+    step::{RUN, Step, Wait},
     zone::ZoneKind,
 };
 
-/// Where reclaim begins: each pass looks at one frame in 2^12.
-// DEF_PRIORITY, include/linux/mmzone.h (v6.1).
-const DEF_PRIORITY: u8 = 12;
-/// Runs without success after which a node is left to direct reclaim.
-// MAX_RECLAIM_RETRIES, mm/internal.h (v6.1).
-const RETRIES_MAX: u32 = 16;
 /// A balanced node is looked at once more after a tenth of a second, before the thread really sleeps.
 // kswapd_try_to_sleep, mm/vmscan.c (v6.1): HZ/10.
 const SHORT_SLEEP: Picos = Picos::from_micros(100_000);
@@ -29,8 +25,12 @@ pub struct Kswapd {
     /// What it is asked for: the largest order and the highest zone since it last began (`kswapd_order`,
     /// `kswapd_highest_zoneidx`).
     wish: Option<Wish>,
+    /// What it was asked for the last time.
+    last: Wish,
     /// Runs in a row that reclaimed nothing (`kswapd_failures`).
     failures: u32,
+    /// All that it met lately is being written (`PGDAT_WRITEBACK`).
+    meets_writeback: bool,
     state: State,
 }
 
@@ -41,31 +41,82 @@ struct Wish {
     highest: ZoneKind,
 }
 
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[expect(clippy::large_enum_variant, reason = "few are alive at a time, and none is moved often")]
+#[derive(Clone, Debug)]
 enum State {
     /// Until somebody wakes it.
     Asleep,
     /// Balanced, it naps before it sleeps.
     Napping,
     /// It looks for room.
-    Balancing { wish: Wish, priority: u8 },
+    Balancing(Balance),
+}
+
+/// One run (`balance_pgdat`).
+#[derive(Clone, Debug)]
+struct Balance {
+    wish: Wish,
+    sc: ScanControl,
+    /// What the marks of each kind of zone were raised by when it began.
+    boosts: [u64; ZoneKind::ALL.len()],
+    /// What of that is still to be reclaimed, without harming anybody.
+    boost: u64,
+    pass: Pass,
+}
+
+#[expect(clippy::large_enum_variant, reason = "few are alive at a time, and none is moved often")]
+#[derive(Clone, Debug)]
+enum Pass {
+    /// The run begins.
+    Begin,
+    /// A pass begins.
+    Next,
+    /// A pass over the node; what was reclaimed before.
+    Node { scan: NodeScan, before: u64 },
+}
+
+impl Balance {
+    fn new(wish: Wish, meets_writeback: bool) -> Self {
+        let mut sc = ScanControl::new(Reclaimer::Kswapd, wish.order, wish.highest);
+        sc.meets_writeback = meets_writeback;
+        Self { wish, sc, boosts: [0; ZoneKind::ALL.len()], boost: 0, pass: Pass::Begin }
+    }
 }
 
 impl Default for Kswapd {
     fn default() -> Self {
-        Self { wish: None, failures: 0, state: State::Asleep }
+        let last = Wish { order: Order::BASE, highest: ZoneKind::Movable };
+        Self { wish: None, last, failures: 0, meets_writeback: false, state: State::Asleep }
     }
 }
 
 impl Kswapd {
     /// Does it sleep, for good or for a moment?
     pub fn is_asleep(&self) -> bool {
-        !matches!(self.state, State::Balancing { .. })
+        !matches!(self.state, State::Balancing(_))
     }
 
     /// Runs in a row that reclaimed nothing.
     pub fn failures(&self) -> u32 {
         self.failures
+    }
+
+    /// Somebody has reclaimed something on its node.
+    pub(crate) fn forgive(&mut self) {
+        self.failures = 0;
+    }
+
+    /// The folios that it holds between two steps.
+    pub fn holdings(&self) -> Holdings {
+        match &self.state {
+            State::Balancing(Balance { pass: Pass::Node { scan, .. }, .. }) => scan.holdings(),
+            _ => Holdings::default(),
+        }
+    }
+
+    fn begin(&mut self, wish: Wish) {
+        self.last = wish;
+        self.state = State::Balancing(Balance::new(wish, self.meets_writeback));
     }
 }
 
@@ -86,78 +137,200 @@ impl Mm {
         !self.woken.is_empty()
     }
 
-    /// A request found no zone of a node above its Low mark (`wakeup_kswapd`). The step in progress ends soon, so that the
-    /// thread can run beside it.
+    /// A request found no zone of a node above its Low mark, or has broken up a pageblock (`wakeup_kswapd`). The step in
+    /// progress ends soon, so that the thread can run beside it.
     pub(crate) fn wake_kswapd(&mut self, cx: &mut Cx, node: usize, order: Order, highest: ZoneKind) {
         let daemon = &mut self.kswapds[node];
         let wish = daemon.wish.get_or_insert(Wish { order, highest });
         wish.order = wish.order.max(order);
         wish.highest = wish.highest.max(highest);
-        let wish = *wish;
-        if !daemon.is_asleep() || daemon.failures >= RETRIES_MAX || self.is_balanced(node, wish) {
+        let (is_asleep, is_hopeless) = (daemon.is_asleep(), daemon.failures >= RETRIES_MAX);
+        if !is_asleep {
             return;
         }
+        if is_hopeless || (self.is_balanced(node, Wish { order, highest }) && !self.is_boosted(node, highest)) {
+            // Here kcompactd is woken for a request that may not compact by itself (`mechanisms.md` B2.2).
+            return;
+        }
+        self.start_kswapd(cx, node);
+    }
+
+    /// Wakes it whatever the marks say.
+    pub(crate) fn rouse_kswapd(&mut self, cx: &mut Cx, node: usize) {
+        if self.kswapds[node].is_asleep() {
+            let daemon = &mut self.kswapds[node];
+            daemon.wish.get_or_insert(Wish { order: Order::BASE, highest: ZoneKind::Normal });
+            self.start_kswapd(cx, node);
+        }
+    }
+
+    fn start_kswapd(&mut self, cx: &mut Cx, node: usize) {
         let daemon = &mut self.kswapds[node];
         // It naps no more, whatever else it finds.
-        if daemon.state == State::Napping {
+        if let State::Napping = daemon.state {
             cx.count(Event::KswapdLowWmarkHitQuickly, 1);
         }
-        daemon.state = State::Balancing { wish, priority: DEF_PRIORITY };
-        daemon.wish = None;
+        let wish = daemon.wish.take().expect("the caller has a wish");
+        daemon.begin(wish);
         self.woken.push(node);
         cx.cut();
     }
 
-    /// Goes on for one pass over the node's lists, or goes to sleep. Blocks on `Wait::Queue` until it is woken.
-    pub fn step_kswapd(&mut self, _spaces: &mut Spaces, cx: &mut Cx, node: usize) -> Step<()> {
-        match self.kswapds[node].state {
+    /// Goes on for some folios of a pass over the node's lists, or goes to sleep. Blocks on `Wait::Queue` until it is woken.
+    pub fn step_kswapd(&mut self, spaces: &mut Spaces, cx: &mut Cx, node: usize) -> Step<()> {
+        match std::mem::replace(&mut self.kswapds[node].state, State::Asleep) {
             State::Asleep => Step::Block(Wait::Queue),
-            State::Napping => self.settle_kswapd(cx, node, true),
-            State::Balancing { wish, priority } => {
-                if priority == DEF_PRIORITY {
-                    cx.count(Event::Pageoutrun, 1);
-                }
-                if self.is_balanced(node, wish) {
-                    self.kswapds[node].failures = 0;
-                    return self.settle_kswapd(cx, node, false);
-                }
-                // One hold of the lists' lock finds them without anything that could go.
-                if let Some(zone) = self.zones.iter().position(|zone| zone.node == self.nodes[node]) {
-                    self.lru.look(cx, zone);
-                }
-                if priority > 1 {
-                    self.kswapds[node].state = State::Balancing { wish, priority: priority - 1 };
-                    return Step::More;
-                }
-                self.kswapds[node].failures += 1;
-                self.settle_kswapd(cx, node, false)
+            State::Napping => self.end_nap(cx, node),
+            State::Balancing(balance) => self.balance(spaces, cx, node, balance),
+        }
+    }
+
+    fn balance(&mut self, spaces: &mut Spaces, cx: &mut Cx, node: usize, mut run: Balance) -> Step<()> {
+        if let Pass::Begin = run.pass {
+            cx.count(Event::Pageoutrun, 1);
+            self.note_boosts(node, &mut run);
+            run.pass = Pass::Next;
+        }
+        if let Pass::Next = run.pass {
+            let is_balanced = self.is_balanced(node, Wish { order: run.sc.order, ..run.wish });
+            if !is_balanced && run.boost > 0 {
+                // What is needed now goes before what would be good to have.
+                run.boost = 0;
+                run.sc.priority = DEF_PRIORITY;
+            }
+            if is_balanced && run.boost == 0 {
+                return self.end_run(cx, node, &run, false);
+            }
+            run.sc.may_write = run.boost == 0 || run.sc.priority < DEF_PRIORITY - 2;
+            run.sc.may_swap = run.boost == 0;
+            self.age_node(spaces, cx, node, &run.sc);
+            run.sc.scanned = 0;
+            run.sc.to_reclaim = self.kswapd_target(node, run.sc.highest);
+            let scan = NodeScan::new(self, node, &mut run.sc);
+            run.pass = Pass::Node { scan, before: run.sc.reclaimed };
+        }
+        let Pass::Node { scan, before } = &mut run.pass else { unreachable!("begun above") };
+        let before = *before;
+        let step = scan.step(self, spaces, cx, &mut run.sc);
+        if step != Step::Done(()) {
+            self.kswapds[node].state = State::Balancing(run);
+            return step;
+        }
+        run.pass = Pass::Next;
+        self.end_pass(cx, node, run, before)
+    }
+
+    /// A pass has come to its end: is another one worth it?
+    fn end_pass(&mut self, cx: &mut Cx, node: usize, mut run: Balance, before: u64) -> Step<()> {
+        let came = run.sc.reclaimed - before;
+        let daemon = &mut self.kswapds[node];
+        if came > 0 {
+            daemon.failures = 0;
+        }
+        daemon.meets_writeback |= run.sc.met.is_all_writeback();
+        run.sc.meets_writeback = daemon.meets_writeback;
+        if run.sc.order > Order::BASE && run.sc.reclaimed >= compact_gap(run.sc.order) {
+            // Compaction can do the rest.
+            run.sc.order = Order::BASE;
+        }
+        let is_gentle = run.boost > 0 && run.sc.priority == DEF_PRIORITY - 2;
+        let goes_harder = run.sc.scanned < run.sc.to_reclaim && !is_gentle;
+        run.boost -= run.boost.min(came);
+        let is_vain = run.boost > 0 && came == 0;
+        if !is_vain && (goes_harder || came == 0) {
+            run.sc.priority -= 1;
+        }
+        if is_vain || run.sc.priority == 0 {
+            return self.end_run(cx, node, &run, run.sc.reclaimed == 0);
+        }
+        let has_met_again = run.sc.met.immediate > 0;
+        self.kswapds[node].state = State::Balancing(run);
+        if has_met_again { Step::Block(Wait::Until(self.writeback_throttle(cx))) } else { Step::More }
+    }
+
+    /// The run is over: what it began with is done, but for what was added meanwhile.
+    fn end_run(&mut self, cx: &mut Cx, node: usize, run: &Balance, has_failed: bool) -> Step<()> {
+        let id = self.nodes[node];
+        for zone in self.zones.iter_mut().filter(|zone| zone.node == id && zone.kind <= run.wish.highest) {
+            zone.boost -= zone.boost.min(run.boosts[zone.kind as usize]);
+        }
+        // Here kcompactd is woken for a pageblock, if there was a boost (`mechanisms.md` E4.5).
+        self.snapshot_refaults(node);
+        let daemon = &mut self.kswapds[node];
+        daemon.failures += u32::from(has_failed);
+        // `reclaim_order < alloc_order`: it has given the order up, and rests on what is left of it.
+        let gave_up = run.sc.order < run.wish.order;
+        let asked = daemon.wish.unwrap_or(Wish { order: Order::BASE, highest: run.wish.highest });
+        let rests = if gave_up { Wish { order: run.sc.order, ..run.wish } } else { asked };
+        self.try_to_sleep(cx, node, rests)
+    }
+
+    /// `kswapd_try_to_sleep`: a nap first, unless there is still need.
+    fn try_to_sleep(&mut self, cx: &mut Cx, node: usize, wish: Wish) -> Step<()> {
+        if !self.may_sleep(node, wish) {
+            return self.begin_again(cx, node, wish);
+        }
+        let daemon = &mut self.kswapds[node];
+        daemon.meets_writeback = false;
+        daemon.last = wish;
+        daemon.state = State::Napping;
+        // Here the skip bits are reset, and kcompactd is woken for the order.
+        Step::Block(Wait::Until(cx.now() + SHORT_SLEEP))
+    }
+
+    fn end_nap(&mut self, cx: &mut Cx, node: usize) -> Step<()> {
+        let wish = self.kswapds[node].last;
+        if !self.may_sleep(node, wish) {
+            return self.begin_again(cx, node, wish);
+        }
+        Step::Block(Wait::Queue)
+    }
+
+    /// Another run at once: for those who have asked meanwhile, or for the same.
+    fn begin_again(&mut self, cx: &mut Cx, node: usize, wish: Wish) -> Step<()> {
+        cx.count(Event::KswapdHighWmarkHitQuickly, 1);
+        let daemon = &mut self.kswapds[node];
+        let wish = daemon.wish.take().unwrap_or(Wish { order: Order::BASE, ..wish });
+        daemon.begin(wish);
+        Step::More
+    }
+
+    /// `prepare_kswapd_sleep`.
+    fn may_sleep(&self, node: usize, wish: Wish) -> bool {
+        self.kswapds[node].failures >= RETRIES_MAX || self.is_balanced(node, wish)
+    }
+
+    /// What of a node kswapd reclaims in a pass: as much as its High marks (`kswapd_shrink_node`).
+    fn kswapd_target(&self, node: usize, highest: ZoneKind) -> u64 {
+        let id = self.nodes[node];
+        let its = self.zones.iter().filter(|zone| zone.node == id && zone.kind <= highest);
+        its.map(|zone| zone.mark(Mark::High).max(RUN)).sum()
+    }
+
+    /// Some active anonymous memory becomes inactive, if there is too much of it (`kswapd_age_node`).
+    fn age_node(&mut self, spaces: &mut Spaces, cx: &mut Cx, node: usize, sc: &ScanControl) {
+        if !self.swap.is_on() {
+            return;
+        }
+        for lruvec in self.lruvecs_of(node, sc.highest) {
+            if self.inactive_is_low(lruvec, false) {
+                self.shrink_active_list(spaces, cx, sc, (lruvec, LruKind::ActiveAnon), RUN);
             }
         }
     }
 
-    /// `kswapd_try_to_sleep`: a nap first, and sleep if nothing has come up.
-    fn settle_kswapd(&mut self, cx: &mut Cx, node: usize, has_napped: bool) -> Step<()> {
-        let daemon = &mut self.kswapds[node];
-        let is_hopeless = daemon.failures >= RETRIES_MAX;
-        let wish = daemon.wish.take();
-        let again = wish.or(match daemon.state {
-            State::Balancing { wish, .. } => Some(wish),
-            State::Asleep | State::Napping => None,
-        });
-        if let Some(wish) = again
-            && !is_hopeless
-            && !self.is_balanced(node, wish)
-        {
-            self.kswapds[node].state = State::Balancing { wish, priority: DEF_PRIORITY };
-            return Step::More;
+    fn note_boosts(&self, node: usize, run: &mut Balance) {
+        let id = self.nodes[node];
+        for zone in self.zones.iter().filter(|zone| zone.node == id && zone.kind <= run.wish.highest) {
+            run.boosts[zone.kind as usize] = zone.boost;
         }
-        let daemon = &mut self.kswapds[node];
-        if has_napped {
-            daemon.state = State::Asleep;
-            return Step::Block(Wait::Queue);
-        }
-        daemon.state = State::Napping;
-        Step::Block(Wait::Until(cx.now() + SHORT_SLEEP))
+        run.boost = run.boosts.iter().sum();
+    }
+
+    /// Has any zone that may serve a request raised marks (`pgdat_watermark_boosted`)?
+    fn is_boosted(&self, node: usize, highest: ZoneKind) -> bool {
+        let id = self.nodes[node];
+        self.zones.iter().any(|zone| zone.node == id && zone.kind <= highest && zone.boost > 0)
     }
 
     /// Does any of the node's zones that may serve a wish stay above its High mark (`pgdat_balanced`)?

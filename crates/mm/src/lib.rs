@@ -3,7 +3,7 @@
 //! | Linux                    | here            | left out                                                            |
 //! |--------------------------|-----------------|---------------------------------------------------------------------|
 //! | `include/linux/mmzone.h` | `zone.rs`       | HighMem (64-bit only)                                               |
-//! | `include/linux/mmzone.h` | `zone_state.rs` | boost, compaction state                                             |
+//! | `include/linux/mmzone.h` | `zone_state.rs` | compaction state                                                    |
 //! | `include/linux/mmzone.h` | `pageblock.rs`  | skip bits                                                           |
 //! | `include/linux/mm_types.h` | `frame.rs`    | files                                                               |
 //! | `mm/slub.c`              | `slab.rs`       | per-CPU partial lists; `anon_vma`s, maple nodes and all else        |
@@ -12,20 +12,22 @@
 //! | `mm/page_alloc.c`        | `alloc.rs`      | dirty limits, zone reclaim, fair zones (up to 4.7)   |
 //! | `mm/page_alloc.c`        | `alloc/slow.rs` | the OOM killer                                                      |
 //! | `mm/page_alloc.c`        | `buddy.rs`      | shuffling, reporting, capture                                       |
-//! | `mm/page_alloc.c`        | `fallback.rs`   | CMA, boost                                                          |
+//! | `mm/page_alloc.c`        | `fallback.rs`   | CMA                                                                 |
 //! | `mm/page_alloc.c`        | `reserve.rs`    | the limits of 6.8 and later                                         |
 //! | `mm/page_alloc.c`        | `pcp.rs`, `pcp/lists.rs` | tuning of `high` and batch at run time, CPU hotplug        |
 //! | `mm/page_alloc.c`        | `node.rs`       | hotplug                                                             |
-//! | `mm/page_alloc.c`        | `watermark.rs`  | boost, OOM victims, `totalreserve_pages`                            |
+//! | `mm/page_alloc.c`        | `watermark.rs`  | OOM victims, `totalreserve_pages`                                   |
 //! | `mm/mmap.c`, `mm/madvise.c` | `vma.rs`, `address_space.rs` | files, shared and fixed mappings, mremap, mprotect  |
-//! | `mm/memory.c`            | `page_table.rs`, `pte.rs`, `unmap.rs`, `fork.rs`, `fault.rs` | files, swap            |
+//! | `mm/memory.c`            | `page_table.rs`, `pte.rs`, `unmap.rs`, `fork.rs`, `fault.rs`, `swap/fault.rs` | files |
 //! | `mm/mmu_gather.c`        | `mmu_gather.rs` |                                                                     |
 //! | `arch/x86/mm/tlb.c`      | `primitive.rs`, `cost.rs` | lazy TLBs, address space identifiers, the heuristics before 3.17 |
 //! | `kernel/locking/qspinlock.c` | `spin.rs`   | the queue                                                           |
 //! | `mm/huge_memory.c`       | `thp.rs`        | folio splits                                                        |
 //! | `mm/huge_memory.c`       | `huge_cow.rs`   |                                                                     |
-//! | `mm/swap.c`              | `lru.rs`        | files, activation, rotation                                         |
-//! | `mm/vmscan.c`            | `kswapd.rs`     | everything that reclaims                                            |
+//! | `mm/swap.c`              | `lru.rs`, `lru/moves.rs` | batches of rotations and activations                       |
+//! | `mm/vmscan.c`            | `kswapd.rs`, `reclaim.rs` and its folder, `shrinker.rs` | files, memcg, MGLRU, demotion |
+//! | `mm/workingset.c`        | `workingset.rs` | files                                                               |
+//! | `mm/swapfile.c`, `mm/swap_state.c`, `mm/page_io.c` | `swap.rs` and its folder | huge pages, clusters per CPU, more devices |
 //! | `mm/rmap.c`              | `rmap.rs`, `spaces.rs` | locks, files                                                 |
 //! | `mm/khugepaged.c`        | `khugepaged.rs`, `watermark.rs` | files, swapped pages, per-size switches               |
 //! | /proc/kpageflags         | `state.rs`, `state/` | pages of files, caches of slabs, who maps what              |
@@ -63,18 +65,21 @@ pub mod pte;
 mod reclaim;
 mod reserve;
 pub mod rmap;
+mod shrinker;
 pub mod slab;
 pub mod spaces;
 pub mod spin;
 pub mod split;
 pub mod state;
 pub mod step;
+pub mod swap;
 pub mod thp;
 pub mod touch;
 pub mod unmap;
 pub mod variant;
 pub mod vma;
 pub mod watermark;
+mod workingset;
 pub mod zone;
 pub mod zone_state;
 
@@ -102,7 +107,9 @@ use lru::Lru;
 use node::Zonelist;
 use pageblock::ZoneIndex;
 use rmap::Rmap;
+use shrinker::Shrinkers;
 use slab::Slabs;
+use swap::Swap;
 use thp::Thp;
 
 /// What one zone's arithmetic comes to. All quantities are frames.
@@ -136,6 +143,11 @@ pub struct Mm {
     pub slabs: Slabs,
     /// The thread that makes huge pages.
     pub khugepaged: Khugepaged,
+    /// Swap.
+    pub swap: Swap,
+    shrinkers: Shrinkers,
+    /// `vm.swappiness`: how much rather anonymous memory is reclaimed than files, 100 is even.
+    pub swappiness: u32,
     bandwidth: Bandwidth,
     kswapds: Vec<Kswapd>,
     /// Nodes whose kswapd was woken, by position.
@@ -178,6 +190,7 @@ impl Mm {
                 let figures = figures.iter().find(|f| f.node == node.id && f.kind == spec.kind);
                 let figures = figures.expect("there are figures for every zone");
                 let mut zone = ZoneState::new(spec, figures, machine.max_order, &cpu_nodes);
+                zone.boost_factor = settings.watermark_boost_factor;
                 zone.can_spread = spec.kind == ZoneKind::Normal && machine.has_below_normal(node);
                 zones.push(zone);
                 places.push((position, spec.kind));
@@ -192,6 +205,7 @@ impl Mm {
         let bandwidth = Bandwidth::default();
         let (kswapds, woken) = (vec![Kswapd::default(); machine.nodes.len()], Vec::new());
         let khugepaged = Khugepaged::default();
+        let (swap, shrinkers) = (Swap::default(), Shrinkers::new(machine.nodes.len()));
         Self {
             frames,
             rmap,
@@ -199,6 +213,9 @@ impl Mm {
             lru,
             slabs,
             khugepaged,
+            swap,
+            shrinkers,
+            swappiness: settings.swappiness,
             bandwidth,
             kswapds,
             woken,
@@ -214,10 +231,12 @@ impl Mm {
     /// Takes over settings that marks, reserves and limits depend on: a write to `vm.min_free_kbytes` and its like;
     /// `setup_per_zone_wmarks`, mm/page_alloc.c (v6.1). `machine`: the one that this was made for.
     pub fn apply_settings(&mut self, cx: &mut Cx<'_>, machine: &MachineView, settings: &Settings) {
+        self.swappiness = settings.swappiness;
         for figures in zone_figures(machine, settings, &self.variant) {
             let is_its = |zone: &&mut ZoneState| zone.node == figures.node && zone.kind == figures.kind;
             if let Some(zone) = self.zones.iter_mut().find(is_its) {
                 zone.set_figures(&figures);
+                zone.boost_factor = settings.watermark_boost_factor;
                 zone.setup_migrate_reserve(&mut self.frames, cx, &self.variant);
             }
         }

@@ -4,6 +4,8 @@
 //! A new folio first waits in a batch of its CPU, which holds a reference to it, and is on no list: nobody can isolate it,
 //! and it is freed when the batch is drained if nobody else wants it any more.
 
+mod moves;
+
 use serde::Serialize;
 use units::{CpuId, Order, Pfn};
 
@@ -16,6 +18,8 @@ use crate::{
     spin::SpinLock,
     step::RUN,
 };
+
+pub(crate) use moves::Taken;
 
 /// The most folios that a batch of any version holds.
 const BATCH_MAX: usize = 31;
@@ -94,6 +98,14 @@ pub struct Lruvec {
     lists: [List; LruKind::ALL.len()],
     /// `lru_lock`: of the zone up to 4.7, of the node up to 5.10.
     lock: SpinLock,
+    /// What reclaiming has cost lately, in pages: of anonymous memory, of files (`anon_cost`, `file_cost`).
+    pub(crate) cost: [u64; 2],
+    /// Evictions and activations so far: the clock by which a page was away for long or not (`nonresident_age`).
+    pub(crate) nonresident_age: u64,
+    /// Pages that came back to be active at once (`WORKINGSET_ACTIVATE_ANON`, `_FILE`), and how many had when reclaim last
+    /// ended (`refaults`).
+    pub(crate) activations: [u64; 2],
+    pub(crate) refaults: [u64; 2],
 }
 
 impl Lruvec {
@@ -209,9 +221,13 @@ impl Lru {
         self.lruvecs[usize::from(zone.lruvec)].lists[kind as usize].remove(frames.threads(), head);
     }
 
-    /// Takes the lock of the lists of a zone's folios, finds nothing to do, and lets it go.
-    pub(crate) fn look(&mut self, cx: &mut Cx<'_>, zone: usize) {
-        let at = self.of_zone(zone);
+    /// Some lists, to read or write what is known of them.
+    pub(crate) fn lruvec_mut(&mut self, at: usize) -> &mut Lruvec {
+        &mut self.lruvecs[at]
+    }
+
+    /// Takes the lock of some lists, and lets it go.
+    pub(crate) fn look(&mut self, cx: &mut Cx<'_>, at: usize) {
         self.lruvecs[at].lock.acquire(cx, Cause::LruLock);
         self.lruvecs[at].lock.release(cx, Cause::LruLock);
     }
@@ -279,7 +295,12 @@ impl Mm {
     /// (`lru_add_drain`).
     #[inline(never)]
     pub(crate) fn lru_add_drain(&mut self, cx: &mut Cx) {
-        let batch = &mut self.lru.batches[cx.cpu().0 as usize];
+        self.lru_add_drain_cpu(cx, cx.cpu());
+    }
+
+    /// The same for the batch of any CPU.
+    pub(crate) fn lru_add_drain_cpu(&mut self, cx: &mut Cx, cpu: CpuId) {
+        let batch = &mut self.lru.batches[cpu.0 as usize];
         let folios = batch.folios;
         let count = usize::from(std::mem::take(&mut batch.len));
         if count == 0 {
@@ -290,11 +311,12 @@ impl Mm {
         let mut drops = 0;
         let mut relock = Relock::default();
         for head in folios[..count].iter().copied() {
-            // New pages of files are inactive unless they were marked.
-            let kind = if self.frames.is_file(head) {
-                LruKind::of(true, self.frames.has(head, FrameFlag::Active))
-            } else {
-                new_anon
+            // New pages of files are inactive unless they were marked; so are those that come back from swap.
+            let is_active = self.frames.has(head, FrameFlag::Active);
+            let kind = match (self.frames.is_file(head), is_active) {
+                (true, _) => LruKind::of(true, is_active),
+                (false, true) => LruKind::ActiveAnon,
+                (false, false) => new_anon,
             };
             if let Some(order) = self.frames.leave_batch(head, kind.is_active()) {
                 let zone = self.zone_position(head);
@@ -333,7 +355,8 @@ impl Mm {
                 let zone = self.zone_position(head);
                 relock.hold(&mut self.lru, cx, zone);
                 self.lru.remove(&mut self.frames, zone, kind, head, order);
-            } else if self.frames.has(head, FrameFlag::InBatch) {
+            } else {
+                // A batch holds it, or whoever has taken it off its list; they free it.
                 self.frames.mark(head, FrameFlag::Dropped, true);
                 continue;
             }
@@ -354,9 +377,10 @@ impl Mm {
         self.lru.insert(&mut self.frames, zone, kind, head, order);
     }
 
-    /// References to a folio: its mappings, and a batch (`folio_ref_count`).
+    /// References to a folio: its mappings, a batch, and the swap cache (`folio_ref_count`).
     pub(crate) fn folio_references(&self, head: Pfn) -> u32 {
-        self.folio_mappings(head) + u32::from(self.frames.has(head, FrameFlag::InBatch))
+        let is_cached = self.swap.slot_of(head).is_some();
+        self.folio_mappings(head) + u32::from(self.frames.has(head, FrameFlag::InBatch)) + u32::from(is_cached)
     }
 
     /// The zone of an allocated frame, by position.

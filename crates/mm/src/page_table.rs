@@ -191,6 +191,21 @@ impl PageTables {
         self.arena[slot.table.0 as usize].entries[slot.index] = pte;
     }
 
+    /// User code reads or stores through the huge page at `vpn`: the processor marks its entry.
+    pub(crate) fn use_huge(&mut self, vpn: Vpn, stores: bool) {
+        if let Some(slot) = self.pmd_slot(vpn) {
+            let entry = &mut self.arena[slot.table.0 as usize].entries[slot.index];
+            *entry = entry.used(stores);
+        }
+    }
+
+    /// The entry of a huge page as if nobody had used it since; says whether somebody had (`pmdp_test_and_clear_young`).
+    pub(crate) fn clear_huge_used(&mut self, slot: PmdSlot) -> bool {
+        let entry = &mut self.arena[slot.table.0 as usize].entries[slot.index];
+        let was = std::mem::replace(entry, entry.old());
+        was.is_accessed()
+    }
+
     /// The first PMD entry that says something and covers a page of `range`, with the part of `range` that it covers.
     pub fn next_pmd(&self, range: PageRange) -> Option<(PageRange, PmdSlot)> {
         let mut from = range.start;

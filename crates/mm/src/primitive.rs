@@ -29,6 +29,21 @@ pub(crate) fn user_touch(cx: &mut Cx, n: u64) {
     cx.work(Work::UserTouch, n);
 }
 
+/// Entering a fault once more after it has waited for a device.
+pub(crate) fn retry_fault(cx: &mut Cx, vpn: Vpn) {
+    cx.fault(vpn);
+}
+
+/// Sending a page to a swap device, or having one read, and the interrupt at its end.
+pub(crate) fn swap_io(cx: &mut Cx) {
+    cx.work(Work::SwapIo, 1);
+}
+
+/// Looking at `n` folios that were taken off their LRU list.
+pub(crate) fn scan_folios(cx: &mut Cx, n: u64) {
+    cx.work(Work::FolioScan, n);
+}
+
 /// Making, changing or removing a VMA.
 pub(crate) fn update_vma(cx: &mut Cx) {
     cx.work(Work::VmaUpdate, 1);

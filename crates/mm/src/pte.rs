@@ -3,6 +3,8 @@
 
 use units::Pfn;
 
+use crate::swap::SwapSlot;
+
 /// One entry of a page table of any level, with the bits where x86-64 has them.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Pte(u64);
@@ -19,12 +21,24 @@ impl Pte {
     const DIRTY: u64 = 1 << 6;
     const HUGE: u64 = 1 << 7;
     const SPECIAL: u64 = 1 << 9;
+    /// Of an entry that maps nothing: what it holds is on a swap device. A bit that the processor leaves to us.
+    const SWAP: u64 = 1 << 10;
     const PFN_SHIFT: u32 = 12;
 
     /// A page of user memory that was just written: writable, accessed, dirty.
     #[inline]
     pub const fn written(pfn: Pfn) -> Self {
         Self(Self::at(pfn) | Self::PRESENT | Self::WRITABLE | Self::ACCESSED | Self::DIRTY)
+    }
+
+    /// A page of user memory that was just read: accessed, but clean, and not to be written yet.
+    pub const fn read(pfn: Pfn) -> Self {
+        Self(Self::at(pfn) | Self::PRESENT | Self::ACCESSED)
+    }
+
+    /// A page whose content is on a swap device (`swp_entry_to_pte`).
+    pub const fn swapped(slot: SwapSlot) -> Self {
+        Self(Self::at(Pfn(slot.0)) | Self::SWAP)
     }
 
     /// A huge page that was just written.
@@ -67,6 +81,12 @@ impl Pte {
         self.0 & Self::PRESENT != 0
     }
 
+    /// Where its content is, if that is a swap device.
+    #[inline]
+    pub const fn swap_slot(self) -> Option<SwapSlot> {
+        if self.0 & (Self::SWAP | Self::PRESENT) == Self::SWAP { Some(SwapSlot(self.pfn().0)) } else { None }
+    }
+
     /// Does it map this frame, as a base page?
     #[inline]
     pub fn maps(self, pfn: Pfn) -> bool {
@@ -99,6 +119,20 @@ impl Pte {
     /// Was it read or written through?
     pub const fn is_accessed(self) -> bool {
         self.0 & Self::ACCESSED != 0
+    }
+
+    /// The same as the processor leaves it when user code reads or stores through it.
+    #[must_use]
+    #[inline]
+    pub const fn used(self, stores: bool) -> Self {
+        Self(self.0 | Self::ACCESSED | if stores { Self::DIRTY } else { 0 })
+    }
+
+    /// The same as if it had not been used since (`pte_mkold`).
+    #[must_use]
+    #[inline]
+    pub const fn old(self) -> Self {
+        Self(self.0 & !Self::ACCESSED)
     }
 
     /// Was it written through?

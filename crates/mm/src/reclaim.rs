@@ -1,38 +1,286 @@
-//! Linux: try_to_free_pages() and below in mm/vmscan.c (v4.20 to v6.1).
-//! Differs: nothing is reclaimed yet.
+//! Linux: struct scan_control and shrink_node() in mm/vmscan.c (v5.9 to v6.1).
+//! Differs: no memcg, no demotion to other nodes, no proactive reclaim, no generations (MGLRU), no vmpressure; kernels up to
+//! 4.7, whose zones have lists of their own, scan a node's zones from the lowest up.
+//!
+//! Numbers are those of `mechanisms.md` B. A pass over a node is data ([`NodeScan`]): each step takes folios off a list, or
+//! decides what becomes of those that were taken, or ages an active list.
 
-use crate::{Mm, Spaces, cost::Cx, frame::Holdings, gfp::AllocRequest, step::Step};
+mod active;
+mod amounts;
+mod direct;
+mod file;
+mod folio;
+mod throttle;
 
-/// Reclaiming memory for one request (`mechanisms.md` B5).
-#[derive(Clone, Debug)]
-pub(crate) struct DirectReclaim {
-    _request: AllocRequest,
+use units::Order;
+
+use crate::{
+    Mm, Spaces,
+    cost::Cx,
+    event::Event,
+    frame::Holdings,
+    lru::{LruKind, Taken},
+    step::{RUN, Step, Wait},
+    zone::ZoneKind,
+};
+
+use amounts::Amounts;
+pub(crate) use direct::{DirectReclaim, compact_gap};
+
+/// Where reclaim begins: each pass looks at one frame in 2^12.
+// DEF_PRIORITY, include/linux/mmzone.h (v6.1).
+pub(crate) const DEF_PRIORITY: u8 = 12;
+/// Runs without success after which a node is left to direct reclaim.
+// MAX_RECLAIM_RETRIES, mm/internal.h (v6.1).
+pub(crate) const RETRIES_MAX: u32 = 16;
+
+/// Who reclaims.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Reclaimer {
+    /// A node's kswapd.
+    Kswapd,
+    /// Whoever needs memory.
+    Direct,
 }
 
-impl DirectReclaim {
-    pub(crate) fn new(request: AllocRequest) -> Self {
-        Self { _request: request }
+/// What one run of reclaim is after, and what it has come to (`struct scan_control`).
+#[expect(clippy::struct_excessive_bools, reason = "switches that do not exclude each other, as the kernel has them")]
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct ScanControl {
+    pub(crate) by: Reclaimer,
+    /// What it is for.
+    pub(crate) order: Order,
+    /// Frames of higher zones are of no use (`reclaim_idx`).
+    pub(crate) highest: ZoneKind,
+    pub(crate) to_reclaim: u64,
+    /// Each pass looks at one frame in 2^this.
+    pub(crate) priority: u8,
+    pub(crate) may_write: bool,
+    pub(crate) may_swap: bool,
+    /// Active lists are aged whatever they hold.
+    pub(crate) force_deactivate: bool,
+    /// One was spared.
+    pub(crate) spared_active: bool,
+    pub(crate) scanned: u64,
+    pub(crate) reclaimed: u64,
+    /// What it met on a node.
+    pub(crate) met: Met,
+    /// All that was met on the node lately is being written (`PGDAT_WRITEBACK`).
+    pub(crate) meets_writeback: bool,
+}
+
+/// Frames that one pass over a node took off lists.
+#[derive(Clone, Copy, Debug, Default)]
+pub(crate) struct Met {
+    pub(crate) taken: u64,
+    pub(crate) writeback: u64,
+    /// Met again while they are being written.
+    pub(crate) immediate: u64,
+}
+
+impl Met {
+    /// Is all of it being written (`PGDAT_WRITEBACK`)?
+    pub(crate) fn is_all_writeback(&self) -> bool {
+        self.writeback > 0 && self.writeback == self.taken
+    }
+}
+
+impl ScanControl {
+    pub(crate) fn new(by: Reclaimer, order: Order, highest: ZoneKind) -> Self {
+        Self {
+            by,
+            order,
+            highest,
+            to_reclaim: RUN,
+            priority: DEF_PRIORITY,
+            may_write: true,
+            may_swap: true,
+            force_deactivate: false,
+            spared_active: false,
+            scanned: 0,
+            reclaimed: 0,
+            met: Met::default(),
+            meets_writeback: false,
+        }
+    }
+}
+
+/// One pass over a node.
+#[derive(Clone, Debug)]
+pub(crate) struct NodeScan {
+    node: usize,
+    /// The lists being scanned, and those after them.
+    lruvec: usize,
+    end: usize,
+    amounts: Amounts,
+    phase: Phase,
+    /// Folios taken off a list.
+    taken: Taken,
+    /// What came of these lists so far.
+    reclaimed: u64,
+    /// It has waited for others to put back what they hold.
+    stalled: bool,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Phase {
+    /// How much of each list to scan.
+    Count,
+    /// The lists in turn, from this one on.
+    Lists { next: usize },
+    /// Folios of this one are taken: what becomes of them?
+    Folios { from: usize },
+    /// Does the anonymous active list need aging?
+    Age,
+    /// Shrinkers, once for the node.
+    Slab,
+}
+
+impl NodeScan {
+    pub(crate) fn new(mm: &Mm, node: usize, sc: &mut ScanControl) -> Self {
+        sc.met = Met::default();
+        let lruvecs = mm.lruvecs_of(node, sc.highest);
+        Self {
+            node,
+            lruvec: lruvecs.start,
+            end: lruvecs.end,
+            amounts: Amounts::default(),
+            phase: if lruvecs.is_empty() { Phase::Slab } else { Phase::Count },
+            taken: Taken::default(),
+            reclaimed: 0,
+            stalled: false,
+        }
     }
 
-    /// Goes on until others may run; the frames reclaimed.
-    #[expect(clippy::unused_self, clippy::needless_pass_by_ref_mut, reason = "for what comes")]
-    pub(crate) fn step(&mut self, _mm: &mut Mm, _spaces: &mut Spaces, _cx: &mut Cx) -> Step<u64> {
-        Step::Done(0)
+    /// The node.
+    pub(crate) fn node(&self) -> usize {
+        self.node
     }
 
-    #[expect(clippy::unused_self, reason = "for what comes")]
+    /// Goes on until others may run; done when the node was passed (`shrink_node` without what comes of it).
+    pub(crate) fn step(&mut self, mm: &mut Mm, spaces: &mut Spaces, cx: &mut Cx, sc: &mut ScanControl) -> Step<()> {
+        mm.complete_swap_io(cx);
+        // Bound: each turn goes to the next list, or takes from what is to be scanned.
+        loop {
+            match self.phase {
+                Phase::Count => {
+                    self.amounts = Amounts::count(mm, cx, self.lruvec, self.node, sc);
+                    (self.phase, self.reclaimed) = (Phase::Lists { next: 0 }, 0);
+                }
+                Phase::Lists { next } => {
+                    if let Some(step) = self.scan_next(mm, spaces, cx, sc, next) {
+                        return step;
+                    }
+                }
+                Phase::Folios { from } => {
+                    self.shrink_taken(mm, spaces, cx, sc, LruKind::ALL[from]);
+                    self.phase = Phase::Lists { next: from + 1 };
+                    return Step::More;
+                }
+                Phase::Age => {
+                    sc.reclaimed += self.reclaimed;
+                    self.lruvec += 1;
+                    self.phase = if self.lruvec < self.end { Phase::Count } else { Phase::Slab };
+                    if mm.swap.is_on() && mm.inactive_is_low(self.lruvec - 1, false) {
+                        mm.shrink_active_list(spaces, cx, sc, (self.lruvec - 1, LruKind::ActiveAnon), RUN);
+                        return Step::More;
+                    }
+                }
+                Phase::Slab => {
+                    mm.shrink_slab(cx, self.node, sc.priority);
+                    return Step::Done(());
+                }
+            }
+        }
+    }
+
+    /// Some of the next list that has something to be scanned (`shrink_lruvec`, `shrink_list`); nothing when the phase has
+    /// changed without it.
+    fn scan_next(
+        &mut self,
+        mm: &mut Mm,
+        spaces: &mut Spaces,
+        cx: &mut Cx,
+        sc: &mut ScanControl,
+        next: usize,
+    ) -> Option<Step<()>> {
+        if next == 0 && self.amounts.is_done() {
+            self.phase = Phase::Age;
+            return None;
+        }
+        let Some(at) = (next..LruKind::ALL.len()).find(|at| self.amounts.left[*at] > 0) else {
+            self.amounts.trim(self.reclaimed, sc, mm.variant().reclaim_trims_again);
+            self.phase = if self.amounts.is_over { Phase::Age } else { Phase::Lists { next: 0 } };
+            return None;
+        };
+        let kind = LruKind::ALL[at];
+        if !kind.is_active() && self.is_crowded(mm, sc, kind) {
+            if !std::mem::replace(&mut self.stalled, true) {
+                return Some(Step::Block(Wait::Until(cx.now() + throttle::ISOLATED)));
+            }
+            self.amounts.take(at, RUN);
+            self.phase = Phase::Lists { next: at + 1 };
+            return None;
+        }
+        self.stalled = false;
+        let run = self.amounts.take(at, RUN);
+        self.phase = Phase::Lists { next: at + 1 };
+        if kind.is_active() {
+            if !self.amounts.may_deactivate[usize::from(kind.is_file())] {
+                sc.spared_active = true;
+                return None;
+            }
+            mm.shrink_active_list(spaces, cx, sc, (self.lruvec, kind), run);
+            return Some(Step::More);
+        }
+        mm.lru_add_drain(cx);
+        let (met, took) = mm.isolate_folios(cx, (self.lruvec, kind), run, sc.highest, &mut self.taken);
+        cx.count(if sc.by == Reclaimer::Kswapd { Event::PgscanKswapd } else { Event::PgscanDirect }, met);
+        cx.count(if kind.is_file() { Event::PgscanFile } else { Event::PgscanAnon }, met);
+        sc.met.taken += took;
+        if !self.taken.is_empty() {
+            self.phase = Phase::Folios { from: at };
+        }
+        Some(Step::More)
+    }
+
+    /// Do others hold more of a kind than is left on the list (`too_many_isolated`)? Kswapd does not mind.
+    fn is_crowded(&self, mm: &Mm, sc: &ScanControl, kind: LruKind) -> bool {
+        if sc.by == Reclaimer::Kswapd {
+            return false;
+        }
+        let zones = (0..mm.zones.len()).filter(|zone| mm.lru.of_zone(*zone) == self.lruvec);
+        let isolated: u64 = zones.map(|zone| mm.lru.zone_isolated(zone, kind.is_file())).sum();
+        // Who may write and enter file systems is held back sooner, so that others are not.
+        isolated > mm.lru.frames(self.lruvec, kind) >> 3
+    }
+
+    fn shrink_taken(&mut self, mm: &mut Mm, spaces: &mut Spaces, cx: &mut Cx, sc: &mut ScanControl, from: LruKind) {
+        let taken = std::mem::take(&mut self.taken);
+        self.reclaimed += mm.shrink_folio_list(spaces, cx, sc, (self.lruvec, from), &taken);
+    }
+
+    /// The folios that it holds between two steps.
     pub(crate) fn holdings(&self) -> Holdings {
-        Holdings::default()
+        Holdings { off_lru: self.taken.iter().collect(), ..Holdings::default() }
     }
 
-    #[expect(clippy::unused_self, clippy::needless_pass_by_ref_mut, reason = "for what comes")]
-    pub(crate) fn abort(&mut self, _mm: &mut Mm, _cx: &mut Cx) {}
+    /// Puts back what it holds.
+    pub(crate) fn abort(&mut self, mm: &mut Mm, cx: &mut Cx) {
+        let lost = mm.put_back_folios(cx, self.lruvec, &std::mem::take(&mut self.taken));
+        mm.free_folios(cx, &lost);
+    }
 }
 
 impl Mm {
     /// Frames of a zone that reclaim could free (`zone_reclaimable_pages`).
-    #[expect(clippy::unused_self, reason = "for what comes")]
-    pub(crate) fn reclaimable_frames(&self, _zone: usize) -> u64 {
-        0
+    pub(crate) fn reclaimable_frames(&self, zone: usize) -> u64 {
+        let of = |kind| self.lru.zone_frames(zone, kind);
+        let files = of(LruKind::InactiveFile) + of(LruKind::ActiveFile);
+        let anon = of(LruKind::InactiveAnon) + of(LruKind::ActiveAnon);
+        if self.swap.free() > 0 { files + anon } else { files }
     }
 }
+
+#[cfg(test)]
+mod tests;

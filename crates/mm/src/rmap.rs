@@ -152,6 +152,7 @@ impl Mm {
     #[inline]
     pub(crate) fn map_new_folio(&mut self, cx: &mut Cx, head: Pfn, family: FamilyId, vpn: Vpn, order: Order) {
         self.frames.set_new_anon(head, family, vpn, order);
+        self.swap.forget(head);
         self.lru_add(cx, head, order);
     }
 
@@ -187,13 +188,19 @@ impl Mm {
     #[inline]
     pub(crate) fn unmap_base(&mut self, cx: &mut Cx, pfn: Pfn) -> Option<Unmapped> {
         if self.frames.unmap_only(pfn) {
-            return Some(Unmapped { head: pfn, order: Order::BASE });
+            return self.unless_swapped(cx, Unmapped { head: pfn, order: Order::BASE });
         }
         if self.frames.is_base_anon(pfn) {
             self.set_count(pfn, self.count(pfn) - 1);
             return None;
         }
         self.unmap_base_of_huge(cx, pfn)
+    }
+
+    /// All so many base entries of a base page went away: its slot in the swap cache keeps it.
+    pub(crate) fn unmap_for_swap(&mut self, head: Pfn, entries: u32) {
+        assert_eq!(self.count(head), entries, "frame {head} is mapped by others too");
+        self.set_count(head, 0);
     }
 
     fn unmap_base_of_huge(&mut self, cx: &mut Cx, pfn: Pfn) -> Option<Unmapped> {

@@ -4,12 +4,12 @@
 
 use std::collections::BTreeMap;
 
-use units::Pfn;
+use units::{Order, Pfn, Vpn};
 
 use crate::{
     Mm,
     address_space::AddressSpace,
-    frame::{FamilyId, Frame},
+    frame::{FamilyId, Frame, FrameTable},
     page_table::{Pmd, PmdSlot, TableId},
     pte::Pte,
 };
@@ -36,11 +36,32 @@ pub struct Mapping {
     pub at: Entry,
 }
 
+/// The entries of one address space that map a folio, or parts of it.
+fn for_each_entry(space: &AddressSpace, head: Pfn, vpn: Vpn, order: Order, mut visit: impl FnMut(Entry)) {
+    let Some(slot) = space.tables.pmd_slot(vpn) else { return };
+    match space.tables.pmd(slot) {
+        Pmd::None => {}
+        Pmd::Huge(huge) => {
+            if !huge.is_zero_page() && huge.pfn() == head {
+                visit(Entry::Huge(slot));
+            }
+        }
+        Pmd::Table(table) => {
+            for n in 0..order.frames() {
+                let page = vpn.plus(n.into());
+                if space.tables.pte(table, page).maps(head.plus(n)) {
+                    visit(Entry::Base(table, page));
+                }
+            }
+        }
+    }
+}
+
 /// A place in page tables.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Entry {
     /// Of a base page.
-    Base(TableId, units::Vpn),
+    Base(TableId, Vpn),
     /// Of a huge page.
     Huge(PmdSlot),
 }
@@ -106,22 +127,37 @@ impl Spaces {
         let Frame::Anon { family, vpn, order } = mm.frames.get(head) else { return found };
         for id in self.families.get(&family).into_iter().flatten() {
             let space = self.get(*id).expect("members live");
-            let Some(slot) = space.tables.pmd_slot(vpn) else { continue };
-            match space.tables.pmd(slot) {
-                Pmd::None => {}
-                Pmd::Huge(huge) => {
-                    if !huge.is_zero_page() && huge.pfn() == head {
-                        found.push(Mapping { space: *id, at: Entry::Huge(slot) });
-                    }
+            for_each_entry(space, head, vpn, order, |at| found.push(Mapping { space: *id, at }));
+        }
+        found
+    }
+
+    /// Visits the same entries, to read or change them, with the address space of each; says how many there were.
+    pub(crate) fn visit_mappings(
+        &mut self,
+        frames: &FrameTable,
+        head: Pfn,
+        mut visit: impl FnMut(&mut AddressSpace, Entry),
+    ) -> u32 {
+        let Frame::Anon { family, vpn, order } = frames.get(head) else { return 0 };
+        let mut found = 0;
+        for id in self.families.get(&family).into_iter().flatten() {
+            let space = self.all[id.0 as usize].as_mut().expect("members live");
+            if order == Order::BASE {
+                // Nearly always.
+                if let Pmd::Table(table) = space.tables.pmd_of(vpn)
+                    && space.tables.pte(table, vpn).maps(head)
+                {
+                    found += 1;
+                    visit(space, Entry::Base(table, vpn));
                 }
-                Pmd::Table(table) => {
-                    for n in 0..order.frames() {
-                        let page = vpn.plus(n.into());
-                        if space.tables.pte(table, page).maps(head.plus(n)) {
-                            found.push(Mapping { space: *id, at: Entry::Base(table, page) });
-                        }
-                    }
-                }
+                continue;
+            }
+            let mut entries = Vec::new();
+            for_each_entry(space, head, vpn, order, |at| entries.push(at));
+            for at in entries {
+                found += 1;
+                visit(space, at);
             }
         }
         found

@@ -3,6 +3,8 @@
 
 use units::Time;
 
+use crate::cost::Cause;
+
 /// Pages that one step of a range operation handles before it asks for the time.
 // SWAP_CLUSTER_MAX and COMPACT_CLUSTER_MAX, include/linux/swap.h (v6.1).
 pub const RUN: u64 = 32;
@@ -23,6 +25,13 @@ pub enum Step<T> {
 pub enum Wait {
     /// An instant.
     Until(Time),
+    /// A device that is done at an instant; the locks of the address space are let go for so long.
+    Io {
+        /// When.
+        until: Time,
+        /// What for.
+        cause: Cause,
+    },
     /// Somebody who wakes it.
     Queue,
 }

@@ -106,6 +106,11 @@ impl Thp {
         self.zero.as_ref().map(|zero| zero.frame)
     }
 
+    /// Is there a huge zero page that nobody uses?
+    pub(crate) fn is_huge_zero_unused(&self) -> bool {
+        self.zero.as_ref().is_some_and(|zero| zero.users == 0)
+    }
+
     /// The address spaces that use the huge zero page, as it is: for checks.
     pub(crate) fn raw_zero_users(&self) -> u32 {
         self.zero.as_ref().map_or(0, |zero| zero.users)

@@ -9,8 +9,9 @@ use crate::{
     cost::Cx,
     fault::{self, Access, FaultControl, FaultDone},
     frame::Holdings,
-    page_table::{Pmd, TableId},
+    page_table::{Level, Pmd, TableId},
     primitive,
+    pte::Pte,
     step::Step,
     vma::PageRange,
 };
@@ -93,6 +94,9 @@ impl Touch {
         let vpn = self.vpn();
         match space.tables.pmd_of(vpn) {
             Pmd::Huge(huge) if self.access == Access::Read || huge.is_writable() => {
+                if !huge.is_accessed() {
+                    space.tables.use_huge(vpn, self.access == Access::Write);
+                }
                 let end = vpn.huge_start().plus(AddressSpace::HUGE_PAGES);
                 self.touch_below(cx, end);
             }
@@ -113,7 +117,7 @@ impl Touch {
         while self.next < self.end && self.vpn() < end {
             let vpn = self.vpn();
             let pte = space.tables.pte(table, vpn);
-            if !pte.is_present() && self.access == Access::Write && quick.is_some() {
+            if pte == Pte::NONE && self.access == Access::Write && quick.is_some() {
                 primitive::page_fault(cx, vpn);
                 if fault::map_base(mm, space, cx, table, vpn, node).is_none() {
                     // Out of memory: the fault says so once more, and is not counted twice.
@@ -123,6 +127,9 @@ impl Touch {
             } else if !pte.is_present() || (self.access == Access::Write && !pte.is_writable()) {
                 self.fault = Some(FaultControl::new(vpn, self.access));
                 return;
+            } else if !pte.is_accessed() {
+                let used = pte.used(self.access == Access::Write);
+                space.tables.ptes_mut(table)[Level::Pte.index(vpn)] = used;
             }
             self.touch_below(cx, vpn.plus(1));
             if cx.is_over(horizon) {

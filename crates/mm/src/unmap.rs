@@ -219,9 +219,14 @@ impl Unmap {
         let first = usize::try_from(run.start.0 % AddressSpace::HUGE_PAGES).expect("below 512");
         let ptes = &mut space.tables.ptes_mut(table)[first..][..usize::try_from(run.pages()).expect("at most 512")];
         let cleared = present(ptes, run.start);
-        for (vpn, pte) in (run.start.0..).zip(ptes).filter(|(_, pte)| pte.is_present()) {
+        for (vpn, pte) in (run.start.0..).zip(ptes).filter(|(_, pte)| **pte != Pte::NONE) {
             let was = std::mem::take(pte);
             unmapped += 1;
+            if let Some(slot) = was.swap_slot() {
+                mm.free_swap_entry(cx, slot);
+                space.swapped -= 1;
+                continue;
+            }
             if was.is_zero_page() {
                 continue;
             }

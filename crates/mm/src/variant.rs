@@ -154,6 +154,10 @@ rules! {
     lru_huge_drains: bool,
     /// Who has LRU lists.
     lru_by: LruBy,
+    /// Does a direct reclaimer that has enough give up what is left in proportion again and again, and not only once?
+    reclaim_trims_again: bool,
+    /// Does a fallback that breaks up a pageblock raise the zone's watermarks for kswapd (`watermark_boost`)?
+    watermark_boost: WatermarkBoost,
     /// The LRU list for new anonymous folios.
     lru_new_anon: NewAnon,
     /// Whose pages a store to a shared page takes over instead of copying them.
@@ -197,6 +201,17 @@ pub enum MmapLock {
     SpinningOnReaders,
     /// The same, but readers do not spin: one takes the lock at once if nobody has it.
     Stealing,
+}
+
+/// Which zones' watermarks a fallback raises.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
+pub enum WatermarkBoost {
+    /// None's.
+    None,
+    /// Any's ("mm: reclaim small amounts of memory when an external fragmentation event occurs", 5.0).
+    Any,
+    /// Any's of at least four pageblocks ("mm: limit boost_watermark on small zones", 5.7).
+    NotSmall,
 }
 
 /// What a store to a huge page does that others map too, or to the huge zero page.
@@ -415,6 +430,11 @@ words! {
     NewAnon {
         Inactive = "inactive-anon",
         Active = "active-anon",
+    }
+    WatermarkBoost {
+        None = "none",
+        Any = "any",
+        NotSmall = "not-small",
     }
     CowReuse {
         ByMappings = "by-mappings",

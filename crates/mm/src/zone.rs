@@ -97,6 +97,12 @@ pub struct Settings {
     pub percpu_pagelist_high_fraction: u32,
     /// `transparent_hugepage/enabled` is `always` or `madvise`.
     pub thp: bool,
+    /// `vm.swappiness`.
+    pub swappiness: u32,
+    /// `vm.page-cluster`: log2 of the pages that are read ahead from swap.
+    pub page_cluster: u32,
+    /// `vm.watermark_boost_factor`, in 1/10000 of the High mark; read by 5.0 and later.
+    pub watermark_boost_factor: u32,
 }
 
 impl Default for Settings {
@@ -109,6 +115,9 @@ impl Default for Settings {
             lowmem_reserve_ratio: vec![256, 256, 32, 0, 0],
             percpu_pagelist_high_fraction: 0,
             thp: false,
+            swappiness: 60,
+            page_cluster: 3,
+            watermark_boost_factor: 15_000,
         }
     }
 }

@@ -1,5 +1,5 @@
 //! Linux: struct zone, include/linux/mmzone.h (v6.1).
-//! Differs: counts are exact, not spread over CPUs; no boost, no compaction state yet.
+//! Differs: counts are exact, not spread over CPUs; no compaction state yet.
 
 use units::{CpuId, Frames, NodeId, Order, Pfn};
 
@@ -14,7 +14,7 @@ use crate::{
     node::ZoneSpec,
     pageblock::{MigrateType, ZoneIndex},
     pcp::lists::{Pcp, Source, holds},
-    variant::{HighAtomic, Variant},
+    variant::{HighAtomic, Variant, WatermarkBoost},
     watermark::{self, Marks},
     zone::ZoneKind,
 };
@@ -36,6 +36,12 @@ pub struct ZoneState {
     pub managed: u64,
     /// Its watermarks.
     pub marks: Marks,
+    /// What its marks are raised by, until kswapd has made as much room (`watermark_boost`).
+    pub boost: u64,
+    /// `vm.watermark_boost_factor`.
+    pub(crate) boost_factor: u32,
+    /// It was raised, and its kswapd is to be told (`ZONE_BOOSTED_WATERMARK`).
+    pub(crate) is_boosted: bool,
     /// Frames kept from requests whose highest zone is the n-th kind (`lowmem_reserve`).
     pub protection: [u64; ZoneKind::ALL.len()],
     /// The node has another zone that can take requests instead of this one (`alloc_flags_nofragment`).
@@ -70,6 +76,9 @@ impl ZoneState {
             end: spec.end(),
             managed: spec.managed.0,
             marks: figures.marks,
+            boost: 0,
+            boost_factor: 0,
+            is_boosted: false,
             protection: [0; ZoneKind::ALL.len()],
             can_spread: false,
             page_tables: Frames(0),
@@ -86,6 +95,7 @@ impl ZoneState {
     /// Takes over what settings come to.
     pub(crate) fn set_figures(&mut self, figures: &ZoneFigures) {
         self.marks = figures.marks;
+        self.boost = 0;
         for (kept, frames) in self.protection.iter_mut().zip(&figures.protection) {
             *kept = frames.0;
         }
@@ -119,22 +129,33 @@ impl ZoneState {
         }
     }
 
-    /// Would the zone stay above a mark?
+    /// A watermark, raised as it is (`wmark_pages`).
     #[inline]
-    pub(crate) fn is_ok(&self, order: Order, mark: Mark, highest: ZoneKind, urgency: Urgency, rules: &Variant) -> bool {
+    pub(crate) fn mark(&self, mark: Mark) -> u64 {
         let mark = match mark {
             Mark::Min => self.marks.min,
             Mark::Low => self.marks.low,
             Mark::High => self.marks.high,
         };
+        mark.0 + self.boost
+    }
+
+    /// Would the zone stay above a mark?
+    #[inline]
+    pub(crate) fn is_ok(&self, order: Order, mark: Mark, highest: ZoneKind, urgency: Urgency, rules: &Variant) -> bool {
         let reserve = if urgency.is_harder() { 0 } else { self.high_atomic };
-        watermark::is_ok(&self.buddy, order, mark.0, self.protection[highest as usize] + reserve, urgency, rules)
+        let keeps = self.protection[highest as usize] + reserve;
+        let is_ok = watermark::is_ok(&self.buddy, order, self.mark(mark), keeps, urgency, rules);
+        // Who cannot wait is not kept from what was only just raised (zone_watermark_fast, 5.8).
+        let spares =
+            !is_ok && self.boost > 0 && mark == Mark::Min && order == Order::BASE && urgency == Urgency::Atomic;
+        is_ok || (spares && watermark::is_ok(&self.buddy, order, self.marks.min.0, keeps, urgency, rules))
     }
 
     /// Would it stay above its Min mark, if `more` frames of it were free?
     pub(crate) fn could_be_ok(&self, request: &AllocRequest, more: u64, rules: &Variant) -> bool {
         let keeps = self.protection[request.highest as usize] + self.high_atomic;
-        let (min, urgency) = (self.marks.min.0, Urgency::Normal);
+        let (min, urgency) = (self.marks.min.0 + self.boost, Urgency::Normal);
         watermark::could_be_ok(&self.buddy, more, request.order, min, keeps, urgency, rules)
     }
 
@@ -159,6 +180,7 @@ impl ZoneState {
         if holds(rules.pcp_lists, want.order, frames.blocks.order()) {
             let mut source = Source { buddy: &mut self.buddy, frames, rules, cpu, end: self.end };
             let listed = self.pcps[cpu.0 as usize].take(&mut source, cx, want);
+            self.raise_marks(frames.blocks.order(), rules);
             // What the list could not draw, only the reserve can have.
             let asks_on = may_use_reserve && rules.high_atomic == HighAtomic::PageblockAfterPcp;
             if listed.is_some() || !asks_on {
@@ -172,7 +194,34 @@ impl ZoneState {
         let taken =
             reserved.or_else(|| self.buddy.take_or_fall_back(frames, cx, want, self.end, rules).map(|(pfn, _)| pfn));
         self.buddy.unlock(cx);
+        self.raise_marks(frames.blocks.order(), rules);
         taken
+    }
+
+    /// Pageblocks were broken up: kswapd shall make as much room, so that the next request finds whole ones
+    /// (`boost_watermark`).
+    #[inline]
+    fn raise_marks(&mut self, pageblock: Order, rules: &Variant) {
+        if self.buddy.broken_up > 0 {
+            self.boost_marks(pageblock, rules);
+        }
+    }
+
+    #[cold]
+    pub(crate) fn boost_marks(&mut self, pageblock: Order, rules: &Variant) {
+        let times = u64::from(std::mem::take(&mut self.buddy.broken_up));
+        let block = u64::from(pageblock.frames());
+        let most = u64::try_from(u128::from(self.marks.high.0) * u128::from(self.boost_factor) / 10_000);
+        let most = most.expect("a mark is part of a zone");
+        let spared = match rules.watermark_boost {
+            WatermarkBoost::None => true,
+            WatermarkBoost::Any => false,
+            WatermarkBoost::NotSmall => 4 * block > self.managed,
+        };
+        if most > 0 && !spared {
+            self.boost = (self.boost + times * block).min(most.max(block));
+            self.is_boosted = true;
+        }
     }
 
     /// Gives a block of a pageblock of type `list` to the CPU's list or to the free lists; `free_unref_page`, `free_one_page`.

@@ -279,7 +279,7 @@ impl World {
         for vma in space.vmas.iter() {
             let mut counters = self.machine.counters.clone();
             let mut cx = Cx::new(CpuId(0), Time(0), &self.machine.prices, &mut counters);
-            let resident = space.mincore(&mut cx, vma.range()).unwrap();
+            let resident = space.mincore(&self.machine.mm, &mut cx, vma.range()).unwrap();
             machine_resident.extend(vpns(vma.range()).zip(resident).filter(|(_, is)| *is).map(|(vpn, _)| vpn));
         }
         for vpn in mapped {

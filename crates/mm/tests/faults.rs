@@ -64,7 +64,7 @@ fn a_load_maps_the_zero_page_and_a_store_replaces_it() {
     let (mut machine, mut space, range) = setup(ThpEnabled::Never, 4);
     machine.touch(&mut space, range, Access::Read);
     assert_eq!((space.rss_pages(), machine.count(Event::Pgfault)), (0, 4));
-    let (resident, ..) = machine.run(|_, cx| space.mincore(cx, range));
+    let (resident, ..) = machine.run(|mm, cx| space.mincore(mm, cx, range));
     assert_eq!(resident, Ok(vec![true; 4]));
     let (_, cleared, copied) = machine.touch(&mut space, page(range, 1), Access::Write);
     assert_eq!((cleared, copied, space.rss_pages()), (1, 0, 1));
@@ -236,7 +236,11 @@ fn a_fork_leaves_out_what_only_shows_zeros() {
     let (mut machine, mut parent, range) = setup(ThpEnabled::Never, 8);
     machine.touch(&mut parent, range, Access::Read);
     let child = machine.run(|mm, cx| parent.fork(mm, cx)).0.unwrap();
-    assert_eq!(machine.run(|_, cx| child.mincore(cx, range)).0, Ok(vec![false; 8]), "no anonymous page was ever here");
+    assert_eq!(
+        machine.run(|mm, cx| child.mincore(mm, cx, range)).0,
+        Ok(vec![false; 8]),
+        "no anonymous page was ever here"
+    );
     assert_eq!(child.tables.count(Level::Pte), 0);
     end(machine, vec![parent, child]);
 }

@@ -42,11 +42,20 @@ impl World {
     pub(crate) fn step_daemon(&mut self, id: TaskId, cpu: CpuId, daemon: Daemon) {
         let start = self.cpus[cpu.0 as usize].clock;
         let loss = self.injector.begin(&self.counters);
-        let mut cx = Cx::new(cpu, start, &self.prices, &mut self.counters).acting_for(ControlId(id.0));
+        // Whose entries it will change is not known yet: the TLBs of all that run user code may have them.
+        let runners: Vec<usize> = self.runners(cpu).collect();
+        let sharers = u32::try_from(runners.len()).expect("fewer than 2^32 CPUs");
+        let cx = Cx::new(cpu, start, &self.prices, &mut self.counters);
+        let mut cx = cx.acting_for(ControlId(id.0)).with_sharers(sharers);
         let step = match daemon {
             Daemon::Kswapd(node) => self.mm.step_kswapd(&mut self.spaces, &mut cx, node),
         };
-        let (mut end, spent) = (cx.now(), cx.spent());
+        let (mut end, spent, asked) = (cx.now(), cx.spent(), cx.shootdowns());
+        if asked.rounds > 0 {
+            for other in runners {
+                self.cpus[other].asked.add(asked);
+            }
+        }
         if let Some(loss) = loss {
             end = self.injector.lose(loss, &mut self.counters, end, &spent);
         }
@@ -59,13 +68,20 @@ impl World {
             Step::Block(wait) => {
                 task.state = TaskState::Asleep(daemon);
                 task.sleeps_until = None;
-                if let Wait::Until(until) = wait {
+                if let Wait::Until(until) | Wait::Io { until, .. } = wait {
                     task.sleeps_until = Some(until);
                     self.clock.arm(until, id);
                 }
             }
             Step::Done(()) => unreachable!("a kernel thread has no end"),
         }
+    }
+
+    /// The CPUs, but for one, that run tasks of processes.
+    fn runners(&self, but: CpuId) -> impl Iterator<Item = usize> + '_ {
+        let runs = |task: TaskId| self.tasks[task.0 as usize].space != NO_SPACE;
+        let cpus = self.cpus.iter().enumerate();
+        cpus.filter(move |(id, cpu)| *id != but.0 as usize && cpu.running.is_some_and(runs)).map(|(id, _)| id)
     }
 
     /// The timer of a kernel thread's sleep: one that was woken before, or sleeps anew, does not mind.

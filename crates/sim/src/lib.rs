@@ -39,6 +39,7 @@ use mm::{
     cost::{Prices, Spent},
     event::Counters,
     state::FrameMap,
+    swap::SwapSpec,
     thp::ThpEnabled,
 };
 use os::Placement;
@@ -80,6 +81,8 @@ pub struct Config {
     pub shared_core: u32,
     /// Nodes whose memory gives so much to all CPUs together; the others have no limit.
     pub bandwidth: Vec<(NodeId, BytesPerSecond)>,
+    /// Where it swaps to, if anywhere.
+    pub swap: Option<SwapSpec>,
     /// How many CPUs tasks are spread over.
     pub cpus: usize,
     /// No CPU runs ahead of another by more than this; 0 is the strict order.
@@ -194,6 +197,10 @@ pub fn simulate_from<T: 'static>(
     };
     world.mm.thp.enabled = config.thp_enabled;
     world.mm.thp.use_zero_page = config.use_zero_page;
+    if let Some(swap) = &config.swap {
+        world.mm.swapon(swap);
+        world.mm.swap.page_cluster = config.settings.page_cluster;
+    }
     world.share_cores(&config.cores, config.shared_core);
     world.start_clock(Draws::new(config.seed));
     if state.is_none() {

@@ -159,7 +159,7 @@ impl Operation {
             }
             Self::Mincore { range } => {
                 cx.work(Work::SystemCall, 1);
-                Progress::Done(Answer::Resident(space.mincore(cx, pages(*range))))
+                Progress::Done(Answer::Resident(space.mincore(mm, cx, pages(*range))))
             }
             Self::Fork { fork, entered } => {
                 enter(cx, entered);
@@ -180,7 +180,7 @@ impl Operation {
             },
             Self::Touch(touch) => match touch.step(mm, space, cx, horizon) {
                 Step::More => Progress::More,
-                Step::Block(wait) => unreachable!("faults do not wait yet, but for {wait:?}"),
+                Step::Block(wait) => Progress::Block(wait),
                 Step::Done(FaultDone::Handled) => Progress::Done(Answer::Unit(Ok(()))),
                 Step::Done(FaultDone::OutOfMemory) => Progress::Killed("out of memory"),
                 Step::Done(FaultDone::BadAddress) => Progress::Killed("killed by signal 11 (SIGSEGV)"),

@@ -40,6 +40,8 @@ pub(crate) struct Task {
     /// Memory that its operation has asked for.
     pub(crate) supply: Supply,
     pub(crate) faults: u64,
+    /// Those of them that needed a device.
+    pub(crate) major_faults: u64,
     /// All the time since it began, by cause.
     pub(crate) spent: Spent,
     /// The part of it in which it had no CPU.
@@ -69,8 +71,8 @@ pub(crate) enum TaskState {
     Kernel(Operation),
     /// It is inside an operation that waits for the lock of its address space.
     LockWait(Operation),
-    /// It is inside an operation that sleeps, since that instant.
-    Sleeping(Operation, Time),
+    /// It is inside an operation that sleeps.
+    Sleeping(Operation, Slumber),
     /// An operation ended; its user half has not taken the answer yet.
     Answered(Answer),
     /// It waits for a timer, a barrier or another task.
@@ -81,6 +83,13 @@ pub(crate) enum TaskState {
     Asleep(Daemon),
     /// It has ended.
     Ended,
+}
+
+/// Since when an operation sleeps, and what for.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Slumber {
+    pub(crate) since: Time,
+    pub(crate) cause: Cause,
 }
 
 /// What a user half asks for.
@@ -119,6 +128,7 @@ impl Task {
             state: TaskState::User,
             supply: Supply::default(),
             faults: 0,
+            major_faults: 0,
             spent: Spent::default(),
             waited: Spent::default(),
             sleeps_until: None,
@@ -153,8 +163,8 @@ impl Task {
     pub(crate) fn rusage(&self) -> Rusage {
         let user = self.spent.on(Cause::User);
         Rusage {
-            minor_faults: self.faults,
-            major_faults: 0,
+            minor_faults: self.faults - self.major_faults,
+            major_faults: self.major_faults,
             user,
             system: self.spent.total() - user - self.waited.total(),
         }

@@ -1,6 +1,11 @@
 //! Runs in which every frame is asked whose it is after every step.
 
-use mm::{MachineSpec, NodeSpec, ZoneKind, ZoneSpec, cost::Work, event::Event, variant};
+use mm::{
+    MachineSpec, NodeSpec, ZoneKind, ZoneSpec,
+    cost::{Cause, Work},
+    event::Event,
+    variant,
+};
 use os::{MapSpec, Os, Placement, VmRange};
 use units::{NodeId, Order, Pfn};
 
@@ -21,6 +26,7 @@ fn config(thp_enabled: ThpEnabled) -> Config {
         cores: Vec::new(),
         shared_core: 100,
         bandwidth: Vec::new(),
+        swap: None,
         cpus: 2,
         quantum: QUANTUM,
         cap: Bytes::mib(6),
@@ -148,4 +154,40 @@ fn a_task_that_dies_in_the_middle_of_anything_leaves_nothing_behind() {
         }
         assert!(deaths > 15, "{rules}: {deaths} of {steps} steps");
     }
+}
+
+/// Two threads store again and again to more memory than there is.
+fn swapping() -> (u64, Finish) {
+    let swap = SwapSpec {
+        size: Bytes::mib(16),
+        latency: Picos::from_micros(80),
+        bandwidth: BytesPerSecond::new(Bytes::mib(400)).unwrap(),
+    };
+    let config = Config { swap: Some(swap), cap: Bytes::mib(12), ..config(ThpEnabled::Never) };
+    let (result, finish) = simulate(&config, no_entries, async |os: Sim| {
+        let range = os.mmap(Bytes::mib(10), MapSpec::Anonymous).await.unwrap();
+        let other = os.spawn(Placement::Spread(1), async move |os: Sim| os.store(range, Bytes::PAGE).await);
+        os.store(range, Bytes::PAGE).await.unwrap();
+        other.await.unwrap().unwrap();
+        // Its beginning is gone by now.
+        os.store(range, Bytes::PAGE).await.unwrap();
+        let usage = os.rusage().await.unwrap();
+        os.munmap(range).await.unwrap();
+        usage.major_faults
+    });
+    (result, finish)
+}
+
+#[test]
+fn more_memory_than_there_is_goes_to_swap_and_comes_back() {
+    let (major, finish) = swapping();
+    let count = |event| finish.counters.get(event);
+    assert!(count(Event::Pswpout) > 512 && count(Event::Pswpin) > 0, "{:?}", finish.counters);
+    assert!(major > 0 && major <= count(Event::Pgmajfault));
+    assert!(count(Event::PgstealKswapd) > 0);
+    let stolen = count(Event::PgstealKswapd) + count(Event::PgstealDirect);
+    assert!(stolen <= count(Event::PgscanKswapd) + count(Event::PgscanDirect));
+    assert!(finish.times.waiting.on(Cause::Swap) > Picos(0), "major faults wait for the device");
+    assert!(finish.times.cpu.on(Cause::ReclaimScan) > Picos(0));
+    assert_eq!(swapping(), (major, finish));
 }

@@ -30,7 +30,7 @@ use crate::{
     runqueue::{Enqueue, Nice, Periods},
     rwsem::{self, Mode, Rwsem},
     sched::{Cpu, shares_core},
-    task::{Answer, Meeting, Request, Task, TaskId, TaskState},
+    task::{Answer, Meeting, Request, Slumber, Task, TaskId, TaskState},
     trace::Trace,
 };
 
@@ -450,14 +450,11 @@ impl World {
             end = self.injector.lose(loss, &mut self.counters, end, &spent);
         }
         task.faults += faults.taken;
+        task.major_faults += faults.major;
         task.spent.add(&spent);
         self.cpus[cpu.0 as usize].clock = end;
         self.hash.fold(end, cpu, Mark::Faults, faults.fold);
-        let keeps = match progress {
-            Progress::More => task.supply.is_busy() || operation.keeps_lock(),
-            Progress::Block(_) => true,
-            _ => false,
-        };
+        let keeps = keeps_lock(&progress, operation, &task.supply);
         self.end_hold(id, cpu, keeps, start);
         self.interrupt(space_id, cpu, shootdowns);
         if matches!(progress, Progress::Exited | Progress::Killed(_)) {
@@ -511,14 +508,14 @@ impl World {
         let TaskState::Kernel(operation) = std::mem::replace(&mut task.state, TaskState::Blocked) else {
             unreachable!("an operation sleeps");
         };
-        task.state = TaskState::Sleeping(operation, from);
-        match wait {
-            Wait::Until(until) => {
-                task.sleeps_until = Some(until);
-                self.clock.arm(until, id);
-            }
+        let (until, cause) = match wait {
+            Wait::Until(until) => (until, Cause::Throttle),
+            Wait::Io { until, cause } => (until, cause),
             Wait::Queue => unreachable!("nobody would wake it yet"),
-        }
+        };
+        task.state = TaskState::Sleeping(operation, Slumber { since: from, cause });
+        task.sleeps_until = Some(until);
+        self.clock.arm(until, id);
     }
 
     /// The timer of an operation's sleep.
@@ -528,9 +525,9 @@ impl World {
             return;
         }
         task.sleeps_until = None;
-        if let TaskState::Sleeping(operation, since) = std::mem::replace(&mut task.state, TaskState::Blocked) {
+        if let TaskState::Sleeping(operation, slumber) = std::mem::replace(&mut task.state, TaskState::Blocked) {
             task.state = TaskState::Kernel(operation);
-            task.wait(since, at, Cause::Throttle);
+            task.wait(slumber.since, at, slumber.cause);
             self.wake(id, at, Enqueue::Woken);
         }
     }
@@ -538,6 +535,17 @@ impl World {
     /// Why the kernel ended a task, if it did.
     pub(crate) fn killed(&self, task: TaskId) -> Option<&'static str> {
         self.tasks[task.0 as usize].killed
+    }
+}
+
+/// Does a task that has taken this step hold the lock of its address space until its next one?
+fn keeps_lock(progress: &Progress, operation: &Operation, supply: &Supply) -> bool {
+    match progress {
+        Progress::More => supply.is_busy() || operation.keeps_lock(),
+        // A fault that waits for a device lets others have the address space, and begins again.
+        Progress::Block(Wait::Io { .. }) => false,
+        Progress::Block(_) => true,
+        _ => false,
     }
 }
 
@@ -608,7 +616,9 @@ impl World {
             }
             _ => None,
         };
-        let controls = (0..).zip(&self.tasks).filter_map(holdings).collect();
+        let daemons = self.kswapds.iter().zip(self.mm.kswapds());
+        let daemons = daemons.map(|(id, kswapd)| (ControlId(id.0), kswapd.holdings()));
+        let controls = (0..).zip(&self.tasks).filter_map(holdings).chain(daemons).collect();
         mm::check::walk(&self.mm).unwrap();
         mm::check::walk_owners(&self.mm, &mm::check::Owners { spaces, controls }).unwrap();
     }

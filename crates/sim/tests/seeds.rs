@@ -28,6 +28,7 @@ fn run(seed: u64, held: u64) -> Finish {
         cores: Vec::new(),
         shared_core: 100,
         bandwidth: Vec::new(),
+        swap: None,
         cpus: 2,
         quantum: pagelab_sim::QUANTUM,
         cap: Bytes::mib(16),

@@ -21,6 +21,7 @@ fn machine(rules: &str, bandwidth: Option<BytesPerSecond>) -> Config {
         settings: Settings { min_free_kbytes: 1024, ..Settings::default() },
         prices: Prices::new(|work| if work == Work::IpiReceive { RECEIVE } else { Picos::from_nanos(200) }),
         bandwidth: bandwidth.map(|limit| (NodeId(0), limit)).into_iter().collect(),
+        swap: None,
         cap: Bytes::mib(32),
         ..support::machine(2, 16 << 10)
     }

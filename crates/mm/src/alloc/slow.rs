@@ -45,6 +45,7 @@ pub struct AllocControl {
     compactions: u32,
 }
 
+#[expect(clippy::large_enum_variant, reason = "few are alive at a time, and none is moved often")]
 #[derive(Clone, Debug)]
 enum Phase {
     /// 3: which way to begin.
@@ -272,6 +273,7 @@ impl AllocControl {
 #[derive(Clone, Debug, Default)]
 pub struct Supply(State);
 
+#[expect(clippy::large_enum_variant, reason = "few are alive at a time, and none is moved often")]
 #[derive(Clone, Debug, Default)]
 enum State {
     #[default]

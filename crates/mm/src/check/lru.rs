@@ -60,7 +60,8 @@ impl Walk<'_> {
         ensure(frames.has(head, FrameFlag::InBatch) == batched, Some(head), || {
             "its mark and the batches disagree".to_owned()
         })?;
-        let is_dropped = frames.has(head, FrameFlag::Dropped);
-        ensure(!is_dropped || batched, Some(head), || "only a batch holds it, but none does".to_owned())
+        // Who has taken it off its list holds it too, and says so to those who ask for owners.
+        let is_held = batched || !listed;
+        ensure(!frames.has(head, FrameFlag::Dropped) || is_held, Some(head), || "given up, but on a list".to_owned())
     }
 }

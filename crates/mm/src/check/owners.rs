@@ -109,11 +109,12 @@ impl Claims {
                 // The batch that holds the last reference is walked with the LRU lists.
                 let is_dropped = mm.frames.has(pfn, FrameFlag::Dropped);
                 ensure(!(is_mapped && is_dropped), Some(pfn), || "mapped, but given up".to_owned())?;
+                let is_cached = mm.swap.slot_of(pfn).is_some();
                 let is_loose = !mm.frames.has(pfn, FrameFlag::OnLru) && !mm.frames.has(pfn, FrameFlag::InBatch);
-                if is_mapped && is_loose || self.off_lru.0.contains_key(&pfn) {
-                    return self.off_lru.settle(pfn, frame, &order);
+                if is_loose && (is_mapped || is_cached || is_dropped) || self.off_lru.0.contains_key(&pfn) {
+                    self.off_lru.settle(pfn, frame, &order)?;
                 }
-                if is_mapped || is_dropped { Ok(()) } else { self.gathered.settle(pfn, frame, &order) }
+                if is_mapped || is_cached || is_dropped { Ok(()) } else { self.gathered.settle(pfn, frame, &order) }
             }
             Frame::Slab(Slab { in_use, .. }) => {
                 let objects = self.objects.remove(&pfn).unwrap_or(0);

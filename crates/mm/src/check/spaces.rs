@@ -1,14 +1,15 @@
 //! Linux: none; check_mm() in kernel/fork.c counts what a dead process has left behind.
 //! Differs: walks every page table of every process, and reads only words: none of what it checks helps it.
 
-use units::{Order, Pfn};
+use units::{Order, Pfn, Vpn};
 
-use super::{Broken, broken, ensure};
+use super::{Broken, broken, ensure, swap::Named};
 use crate::{
     Mm,
     address_space::{AddressSpace, TASK_PAGES},
     frame::{Frame, FrameTable},
     pte::Pte,
+    swap::SwapSlot,
 };
 
 // Bits of an entry, once more.
@@ -16,6 +17,7 @@ const PRESENT: u64 = 1;
 const WRITABLE: u64 = 1 << 1;
 const HUGE: u64 = 1 << 7;
 const ZERO: u64 = 1 << 9;
+const SWAP: u64 = 1 << 10;
 const PFN_SHIFT: u32 = 12;
 
 const HUGE_PAGES: u32 = 512;
@@ -32,6 +34,8 @@ pub(super) struct Spaces<'a> {
     /// Seen as a table.
     tables: Vec<bool>,
     zero_users: u32,
+    /// Entries that name each swap slot.
+    named: Named,
 }
 
 /// What one space's tables came to.
@@ -39,6 +43,7 @@ pub(super) struct Spaces<'a> {
 struct Sums {
     tables: usize,
     resident: u64,
+    swapped: u64,
     zero: bool,
 }
 
@@ -47,7 +52,7 @@ impl<'a> Spaces<'a> {
         let zeros = |()| vec![0; mm.frames.len() as usize];
         let tables = vec![false; mm.frames.len() as usize];
         let [by_base, by_huge] = [(); 2].map(zeros);
-        Self { mm, by_base, by_huge, writable: Vec::new(), tables, zero_users: 0 }
+        Self { mm, by_base, by_huge, writable: Vec::new(), tables, zero_users: 0, named: Named::new(mm) }
     }
 
     /// Walks the page tables of one process: every entry and its frame agree, and each table has one place, but for as many
@@ -57,6 +62,8 @@ impl<'a> Spaces<'a> {
         self.table(space, space.tables.raw_root(), 3, 0, &mut sums)?;
         let (rss, resident) = (space.rss_pages(), sums.resident);
         ensure(rss == resident, None, || format!("a process maps {resident} pages, but it counts {rss}"))?;
+        let (counted, swapped) = (space.swapped_pages(), sums.swapped);
+        ensure(counted == swapped, None, || format!("a process has {swapped} pages in swap, but it counts {counted}"))?;
         let (linked, len) = (sums.tables, space.tables.raw_len());
         ensure(linked + held == len, None, || format!("a process has {len} tables: {linked} in place, {held} held"))?;
         ensure(space.uses_huge_zero || !sums.zero, None, || {
@@ -86,6 +93,12 @@ impl<'a> Spaces<'a> {
         let mut huge = 0;
         for (n, entry) in (0_u64..).zip(entries).filter(|(_, entry)| **entry != Pte::NONE) {
             let (word, vpn) = (entry.raw(), at + (n << (level * 9)));
+            if level == 0 && word & (PRESENT | SWAP) == SWAP {
+                sums.swapped += 1;
+                let slot = SwapSlot(frame_of(word).0);
+                self.named.add(self.mm, slot, (space.family, Vpn(vpn)))?;
+                continue;
+            }
             ensure(word & PRESENT != 0, Some(frame), || format!("entry {n} of a table is {word:#x}"))?;
             if level == 0 {
                 ensure(word & HUGE == 0, Some(frame), || format!("a base entry is {word:#x}"))?;
@@ -169,6 +182,7 @@ impl<'a> Spaces<'a> {
     /// After every process was walked: what is known of all of them holds.
     pub(super) fn agree(&self) -> Result<(), Broken> {
         self.exclusive_writers()?;
+        self.named.agree(self.mm)?;
         self.side_tables()?;
         let (users, counted) = (self.zero_users, self.mm.thp.raw_zero_users());
         ensure(users == counted, None, || format!("{users} processes use the huge zero page, not {counted}"))
@@ -187,6 +201,8 @@ impl<'a> Spaces<'a> {
             for pfn in (first.0..first.0 + count).map(Pfn) {
                 let mappings = huge + self.by_base[pfn.0 as usize];
                 ensure(mappings == 1, Some(pfn), || format!("it can be written, but has {mappings} entries"))?;
+                let slot = self.mm.swap.slot_of(pfn).filter(|slot| self.mm.swap.count(*slot) > 0);
+                ensure(slot.is_none(), Some(pfn), || format!("it can be written, but others name {slot:?}"))?;
             }
         }
         Ok(())

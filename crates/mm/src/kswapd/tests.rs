@@ -59,3 +59,61 @@ fn it_sleeps_again_when_the_memory_has_come_back() {
     assert_eq!(step, Step::Block(Wait::Until(Time(1) + SHORT_SLEEP)));
     assert_eq!((mm.kswapds()[0].failures(), counters.get(Event::Pageoutrun)), (0, 1));
 }
+
+#[test]
+fn a_fallback_into_part_of_a_pageblock_raises_the_marks_and_wakes_it() {
+    let mut counters = Counters::default();
+    let zone = ZoneSpec::whole(ZoneKind::Normal, Pfn(0), 8 << 10);
+    let node = NodeSpec { id: NodeId(0), cpus: vec![CpuId(0)], distance: vec![10], zones: vec![zone] };
+    let spec = MachineSpec { pageblock_order: Order(9), max_order: Order(10), nodes: vec![node] };
+    let mut mm = Mm::new(&spec, *named("v6.1"), &Settings { min_free_kbytes: 128, ..Settings::default() });
+    let (user, kernel) = (AllocRequest::gfp_highuser_movable(NodeId(0)), AllocRequest::gfp_kernel(NodeId(0)));
+    // Until less than a pageblock is free, all of it Movable.
+    while mm.zones()[0].buddy.free_frames() > 256 {
+        at(&mut mm, &mut counters, 0, |mm, cx| mm.alloc(cx, &user)).unwrap();
+    }
+    assert_eq!((mm.zones()[0].boost, counters.get(Event::SimExtfragFragmenting), mm.has_woken()), (0, 0, false));
+    at(&mut mm, &mut counters, 1, |mm, cx| mm.alloc(cx, &kernel)).unwrap();
+    assert!(counters.get(Event::SimExtfragFragmenting) > 0);
+    assert_eq!(mm.zones()[0].boost, 512, "a pageblock, which is more than half of the High mark");
+    assert_eq!(mm.take_woken(), [0]);
+}
+
+#[test]
+fn a_boost_has_a_ceiling_and_ends_with_the_run() {
+    let (mut mm, mut counters) = (machine(), Counters::default());
+    let high = mm.zones()[0].marks.high.0;
+    let ceiling = high * 15_000 / 10_000;
+    let rules = *mm.variant();
+    mm.zones[0].buddy.broken_up = 1;
+    mm.zones[0].boost_marks(Order(9), &rules);
+    assert_eq!(mm.zones()[0].boost, 512);
+    mm.zones[0].buddy.broken_up = 100;
+    mm.zones[0].boost_marks(Order(9), &rules);
+    assert_eq!((mm.zones()[0].boost, mm.zones()[0].mark(Mark::Low)), (ceiling, mm.zones()[0].marks.low.0 + ceiling));
+    assert!(mm.zones[0].is_boosted);
+    let request = AllocRequest::gfp_highuser_movable(NodeId(0)).of_order(Order(4));
+    at(&mut mm, &mut counters, 0, |mm, cx| mm.alloc(cx, &request)).unwrap();
+    assert_eq!(mm.take_woken(), [0], "though all is balanced");
+    // What is raised meanwhile stays.
+    let step = at(&mut mm, &mut counters, 1, |mm, cx| mm.step_kswapd(&mut Spaces::default(), cx, 0));
+    assert_eq!(step, Step::Block(Wait::Until(Time(1) + SHORT_SLEEP)), "nothing could go gently");
+    assert_eq!((mm.zones()[0].boost, counters.get(Event::Pageoutrun)), (0, 1));
+    assert_eq!(mm.kswapds()[0].failures(), 1);
+}
+
+#[test]
+fn small_zones_are_not_boosted_and_nobody_is_with_a_factor_of_zero() {
+    let (mut mm, rules) = (machine(), *named("v6.1"));
+    mm.zones[0].managed = 4 * 512 - 1;
+    mm.zones[0].buddy.broken_up = 1;
+    mm.zones[0].boost_marks(Order(9), &rules);
+    assert_eq!(mm.zones()[0].boost, 0);
+    mm.zones[0].buddy.broken_up = 1;
+    mm.zones[0].boost_marks(Order(9), named("v5.0"));
+    assert_eq!(mm.zones()[0].boost, 512, "before 5.7");
+    (mm.zones[0].boost, mm.zones[0].boost_factor) = (0, 0);
+    mm.zones[0].buddy.broken_up = 1;
+    mm.zones[0].boost_marks(Order(9), named("v5.0"));
+    assert_eq!(mm.zones()[0].boost, 0);
+}

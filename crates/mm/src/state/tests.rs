@@ -143,8 +143,9 @@ fn memory_that_was_in_use_comes_back_with_the_same_counts() {
         assert_eq!(counts_of(&loaded.mm), map.zones, "seed {seed}");
         assert_eq!(loaded.init.rss_pages(), space.rss_pages(), "seed {seed}");
         assert_eq!(loaded.mm.gauges(), mm.gauges(), "seed {seed}");
-        for (here, there) in loaded.mm.lru.lruvecs().iter().zip(mm.lru.lruvecs()) {
-            assert_eq!(LruKind::ALL.map(|kind| here.frames(kind)), LruKind::ALL.map(|kind| there.frames(kind)));
+        for at in 0..mm.lru.lruvecs().len() {
+            let frames = |mm: &Mm| LruKind::ALL.map(|kind| mm.lru.frames(at, kind));
+            assert_eq!(frames(&loaded.mm), frames(&mm));
         }
         let again = map_of(&loaded.mm).frames;
         let free = |frames: &[Seen]| frames.iter().map(|seen| *seen == Seen::Free).collect::<Vec<bool>>();

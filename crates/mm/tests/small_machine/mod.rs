@@ -36,7 +36,8 @@ impl SmallMachine {
             Work::UserTouch => Picos(1_000_000_000_000),
             _ => Picos(0),
         });
-        let mm = Mm::new(&machine, variant, &Settings::default());
+        // Nobody steps kswapd here, so that raised marks would stay.
+        let mm = Mm::new(&machine, variant, &Settings { watermark_boost_factor: 0, ..Settings::default() });
         Self { mm, counters: Counters::default(), prices, frames }
     }
 

@@ -1,8 +1,11 @@
-//! Each node's kswapd once more: it finds nothing to reclaim, and only looks whether its node is balanced.
+//! Each node's kswapd once more: it finds nothing to reclaim but the huge zero page, and looks whether its node is balanced.
 
 use mm::{Urgency, ZoneKind, event::Event};
 
-use crate::model::{Model, Wish};
+use crate::{
+    model::{Model, Wish},
+    processes::World,
+};
 
 const PASSES: u32 = 12;
 const FAILURES_MAX: u32 = 16;
@@ -23,7 +26,8 @@ pub(crate) struct Need {
 #[derive(Clone, Copy, Debug)]
 enum State {
     Asleep,
-    Napping,
+    /// It looks once more for this before it sleeps.
+    Napping(Need),
     /// This many passes are left, the last included.
     Balancing(Need, u32),
 }
@@ -57,7 +61,7 @@ impl Model {
                 order: asked.map_or(0, |asked| asked.order).max(wish.order),
                 highest: asked.map_or(ZoneKind::Dma, |asked| asked.highest).max(wish.highest),
             };
-            let balanced = self.is_balanced(node, need);
+            let balanced = self.is_balanced(node, Need { order: wish.order, highest: wish.highest });
             let daemon = &mut self.kswapds[node];
             daemon.asked = Some(need);
             if daemon.failures >= FAILURES_MAX || balanced {
@@ -65,7 +69,7 @@ impl Model {
             }
             match daemon.state {
                 State::Balancing(..) => continue,
-                State::Napping => self.count(Event::KswapdLowWmarkHitQuickly, 1),
+                State::Napping(_) => self.count(Event::KswapdLowWmarkHitQuickly, 1),
                 State::Asleep => {}
             }
             let daemon = &mut self.kswapds[node];
@@ -75,36 +79,44 @@ impl Model {
         }
     }
 
-    /// One pass, or the end of a nap.
-    pub(crate) fn step_kswapd(&mut self, node: usize) -> Then {
+    /// One pass, or the end of a nap. A pass over the lists is not over with this: those who have something else to give
+    /// are asked, at this priority, and then it ends.
+    pub(crate) fn begin_pass(&mut self, node: usize) -> Result<Then, u32> {
         let (need, left) = match self.kswapds[node].state {
-            State::Asleep => return Then::Sleep,
-            State::Napping => return self.settle(node, None, (State::Asleep, Then::Sleep)),
+            State::Asleep => return Ok(Then::Sleep),
+            State::Napping(need) => return Ok(self.settle(node, need, None)),
             State::Balancing(need, left) => (need, left),
         };
         self.count(Event::Pageoutrun, u64::from(left == PASSES));
-        if self.is_balanced(node, need) {
-            self.kswapds[node].failures = 0;
-        } else if left > 1 {
-            self.kswapds[node].state = State::Balancing(need, left - 1);
-            return Then::More;
-        } else {
-            self.kswapds[node].failures += 1;
-        }
-        self.settle(node, Some(need), (State::Napping, Then::Nap))
+        if self.is_balanced(node, need) { Ok(self.end_run(node, need)) } else { Err(left) }
     }
 
-    /// It begins again if there is need; else it rests.
-    fn settle(&mut self, node: usize, was: Option<Need>, rest: (State, Then)) -> Then {
-        let need = self.kswapds[node].asked.take().or(was);
-        if let Some(need) = need.filter(|need| !self.is_balanced(node, *need))
-            && self.kswapds[node].failures < FAILURES_MAX
-        {
+    /// The pass is over.
+    pub(crate) fn end_pass(&mut self, node: usize) -> Then {
+        let State::Balancing(need, left) = self.kswapds[node].state else { panic!("a pass has begun") };
+        if left > 1 {
+            self.kswapds[node].state = State::Balancing(need, left - 1);
+            return Then::More;
+        }
+        self.kswapds[node].failures += 1;
+        self.end_run(node, need)
+    }
+
+    fn end_run(&mut self, node: usize, need: Need) -> Then {
+        let rests = self.kswapds[node].asked.unwrap_or(Need { order: 0, ..need });
+        self.settle(node, rests, Some(State::Napping(rests)))
+    }
+
+    /// It begins again if there is need; else it naps or sleeps.
+    fn settle(&mut self, node: usize, need: Need, nap: Option<State>) -> Then {
+        if self.kswapds[node].failures < FAILURES_MAX && !self.is_balanced(node, need) {
+            self.count(Event::KswapdHighWmarkHitQuickly, 1);
+            let need = self.kswapds[node].asked.take().unwrap_or(Need { order: 0, ..need });
             self.kswapds[node].state = State::Balancing(need, PASSES);
             return Then::More;
         }
-        self.kswapds[node].state = rest.0;
-        rest.1
+        self.kswapds[node].state = nap.unwrap_or(State::Asleep);
+        if nap.is_some() { Then::Nap } else { Then::Sleep }
     }
 
     /// Is any zone that could serve above its High mark?
@@ -113,5 +125,30 @@ impl Model {
         let may = |z: &usize| self.zones[*z].node as usize == node && self.zones[*z].kind <= need.highest;
         let zones: Vec<usize> = (0..self.zones.len()).filter(may).collect();
         zones.is_empty() || zones.iter().any(|z| self.passes(*z, wish, self.zones[*z].high, Urgency::Normal))
+    }
+}
+
+impl World {
+    /// A node's kswapd takes a step. In each pass it asks for the huge zero page, in frames: the more, the longer it has
+    /// looked in vain; less than a batch is put off.
+    pub(crate) fn step_kswapd(&mut self, node: usize) -> Then {
+        const BATCH: u64 = 128;
+        let priority = match self.memory.begin_pass(node) {
+            Ok(then) => return then,
+            Err(priority) => priority,
+        };
+        let is_unused = self.huge_zero.is_some() && self.processes.values().all(|process| !process.uses_huge_zero);
+        if is_unused {
+            let more = (512 >> priority) * 2;
+            let asked = ((self.put_off[node] >> priority) + more).min(1024);
+            let frees = asked >= BATCH;
+            let scanned = if frees { BATCH } else { 0 };
+            self.put_off[node] = (self.put_off[node] + more - scanned).min(1024);
+            if frees {
+                self.memory.count(Event::SlabsScanned, BATCH);
+                self.shrink_huge_zero(0);
+            }
+        }
+        self.memory.end_pass(node)
     }
 }

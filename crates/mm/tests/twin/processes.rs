@@ -36,6 +36,8 @@ pub(crate) struct World {
     /// Anonymous memory by its first frame.
     pub(crate) folios: BTreeMap<u32, Folio>,
     pub(crate) huge_zero: Option<u32>,
+    /// Frames that its shrinker was not asked for yet, by node.
+    pub(crate) put_off: Vec<u64>,
     /// Huge pages to be split when memory is short, oldest first.
     pub(crate) deferred: Vec<u32>,
     pub(crate) enabled: ThpEnabled,
@@ -243,6 +245,7 @@ impl World {
             processes: BTreeMap::new(),
             folios: BTreeMap::new(),
             huge_zero: None,
+            put_off: vec![0; machine.nodes.len()],
             deferred: Vec::new(),
             enabled: ThpEnabled::Always,
             ties: 0,

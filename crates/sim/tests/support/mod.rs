@@ -19,6 +19,7 @@ pub(crate) fn machine(cpus: u32, frames: u32) -> Config {
         cores: Vec::new(),
         shared_core: 100,
         bandwidth: Vec::new(),
+        swap: None,
         cpus: usize::try_from(cpus).unwrap(),
         quantum: pagelab_sim::QUANTUM,
         cap: Bytes::mib(200),

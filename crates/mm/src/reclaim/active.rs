@@ -1,0 +1,78 @@
+//! Linux: shrink_active_list() in mm/vmscan.c, folio_referenced() in mm/rmap.c (v5.9 to v6.1).
+//! Differs: no locked pages (`VM_LOCKED`).
+
+use units::Pfn;
+
+use crate::{
+    Mm, Spaces,
+    cost::Cx,
+    event::Event,
+    frame::{FrameFlag, Held},
+    lru::{LruKind, Taken},
+    page_table::Level,
+    primitive,
+    reclaim::ScanControl,
+    spaces::Entry,
+};
+
+/// Who has used a folio through a page table lately.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(super) struct Uses {
+    /// Entries that map it.
+    pub(super) found: u32,
+    /// Those of them that were used.
+    pub(super) used: u32,
+    /// One of those is of a program's text.
+    pub(super) is_executed: bool,
+}
+
+impl Mm {
+    /// Counts the entries through which a folio was used, and makes them unused.
+    pub(super) fn test_and_clear_used(&mut self, spaces: &mut Spaces, cx: &mut Cx, head: Pfn) -> Uses {
+        if self.frames.is_file(head) {
+            return self.file_uses(head);
+        }
+        let mut used = 0;
+        let found = spaces.visit_mappings(&self.frames, head, |space, at| match at {
+            Entry::Base(table, vpn) => {
+                let pte = &mut space.tables.ptes_mut(table)[Level::Pte.index(vpn)];
+                used += u32::from(pte.is_accessed());
+                *pte = pte.old();
+            }
+            Entry::Huge(slot) => used += u32::from(space.tables.clear_huge_used(slot)),
+        });
+        primitive::scan_ptes(cx, found.into());
+        Uses { found, used, is_executed: false }
+    }
+
+    /// Moves some folios of an active list to the inactive one, but for files of programs that run.
+    pub(crate) fn shrink_active_list(
+        &mut self,
+        spaces: &mut Spaces,
+        cx: &mut Cx,
+        sc: &ScanControl,
+        (lruvec, kind): (usize, LruKind),
+        most: u64,
+    ) {
+        self.lru_add_drain(cx);
+        let mut taken = Taken::default();
+        let (met, _) = self.isolate_folios(cx, (lruvec, kind), most, sc.highest, &mut taken);
+        cx.count(Event::Pgrefill, met);
+        primitive::scan_folios(cx, taken.as_slice().len() as u64);
+        let mut deactivated = 0;
+        for Held { pfn: head, order } in taken.iter() {
+            let uses = self.test_and_clear_used(spaces, cx, head);
+            if kind.is_file() && uses.used > 0 && uses.is_executed {
+                continue;
+            }
+            self.frames.mark(head, FrameFlag::Active, false);
+            if !kind.is_file() {
+                self.swap.set_workingset(head);
+            }
+            deactivated += u64::from(order.frames());
+        }
+        let lost = self.put_back_folios(cx, lruvec, &taken);
+        assert!(lost.is_empty(), "nobody else has run meanwhile");
+        cx.count(Event::Pgdeactivate, deactivated);
+    }
+}

@@ -1,0 +1,154 @@
+//! Linux: prepare_scan_count(), get_scan_count() and the trimming in shrink_lruvec() in mm/vmscan.c (v5.9 to v6.1).
+//! Differs: kernels before 5.8 weigh by costs too, not by rotated pages.
+
+use crate::{
+    Mm,
+    cost::Cx,
+    gfp::Mark,
+    lru::LruKind,
+    reclaim::{DEF_PRIORITY, Reclaimer, ScanControl},
+};
+
+const KINDS: usize = LruKind::ALL.len();
+
+/// How much of each list a pass scans (`mechanisms.md` B6).
+#[derive(Clone, Copy, Debug, Default)]
+pub(super) struct Amounts {
+    /// Frames still to be scanned, by list.
+    pub(super) left: [u64; KINDS],
+    /// As it was at first.
+    targets: [u64; KINDS],
+    /// May the active lists be aged: anonymous, files?
+    pub(super) may_deactivate: [bool; 2],
+    /// A direct reclaimer's first pass takes from all lists what was found right.
+    is_proportional: bool,
+    /// Enough was reclaimed.
+    pub(super) is_over: bool,
+}
+
+/// Which kinds of memory go.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Balance {
+    /// Both as they are.
+    Equal,
+    /// In proportion to these, anonymous memory first.
+    Fraction([u64; 2]),
+    Anon,
+    File,
+}
+
+impl Amounts {
+    /// Looks at the lists, under their lock.
+    pub(super) fn count(mm: &mut Mm, cx: &mut Cx, lruvec: usize, node: usize, sc: &ScanControl) -> Self {
+        mm.lru.look(cx, lruvec);
+        let may_deactivate = [false, true].map(|is_file| sc.force_deactivate || mm.may_deactivate(lruvec, is_file));
+        let balance = mm.scan_balance(lruvec, node, sc, may_deactivate);
+        let mut left = [0; KINDS];
+        for (kind, left) in LruKind::ALL.into_iter().zip(&mut left) {
+            let scan = mm.lru_size(lruvec, kind, sc.highest) >> sc.priority;
+            *left = match balance {
+                Balance::Equal => scan,
+                Balance::Fraction(parts) => scan * parts[usize::from(kind.is_file())] / (parts[0] + parts[1]),
+                Balance::Anon if !kind.is_file() => scan,
+                Balance::File if kind.is_file() => scan,
+                Balance::Anon | Balance::File => 0,
+            };
+        }
+        let is_proportional = sc.by == Reclaimer::Direct && sc.priority == DEF_PRIORITY;
+        Self { left, targets: left, may_deactivate, is_proportional, is_over: false }
+    }
+
+    /// These to be scanned, by kswapd.
+    #[cfg(test)]
+    pub(super) fn for_test(left: [u64; KINDS]) -> Self {
+        Self { left, targets: left, ..Self::default() }
+    }
+
+    /// Is nothing left to scan but perhaps active anonymous memory, which only goes along with others?
+    pub(super) fn is_done(&self) -> bool {
+        [LruKind::InactiveAnon, LruKind::ActiveFile, LruKind::InactiveFile]
+            .iter()
+            .all(|kind| self.left[*kind as usize] == 0)
+    }
+
+    /// Takes up to `most` off what is left of a list.
+    pub(super) fn take(&mut self, at: usize, most: u64) -> u64 {
+        let run = self.left[at].min(most);
+        self.left[at] -= run;
+        run
+    }
+
+    /// After each list had its turn: once enough is reclaimed, the kind of which less is left stops, and the other only goes
+    /// as far as it.
+    pub(super) fn trim(&mut self, reclaimed: u64, sc: &ScanControl, trims_again: bool) {
+        if reclaimed < sc.to_reclaim || self.is_proportional {
+            return;
+        }
+        let of = |values: &[u64; KINDS], is_file| {
+            values[LruKind::of(is_file, false) as usize] + values[LruKind::of(is_file, true) as usize]
+        };
+        let (anon, file) = (of(&self.left, false), of(&self.left, true));
+        if anon == 0 || file == 0 {
+            self.is_over = true;
+            return;
+        }
+        let stops_file = file <= anon;
+        let percent_left = anon.min(file) * 100 / (of(&self.targets, stops_file) + 1);
+        for is_active in [false, true] {
+            self.left[LruKind::of(stops_file, is_active) as usize] = 0;
+            let other = LruKind::of(!stops_file, is_active) as usize;
+            let scanned = self.targets[other] - self.left[other];
+            let target = self.targets[other] * (100 - percent_left) / 100;
+            self.left[other] = target.saturating_sub(scanned);
+        }
+        // Up to 6.0 what is left after this is all scanned.
+        self.is_proportional = !trims_again;
+    }
+}
+
+impl Mm {
+    /// Do pages come back too soon, or is too little inactive?
+    fn may_deactivate(&self, lruvec: usize, is_file: bool) -> bool {
+        let lists = &self.lru.lruvecs()[lruvec];
+        let at = usize::from(is_file);
+        lists.activations[at] != lists.refaults[at] || self.inactive_is_low(lruvec, is_file)
+    }
+
+    /// The ladder of `get_scan_count`.
+    fn scan_balance(&self, lruvec: usize, node: usize, sc: &ScanControl, may_deactivate: [bool; 2]) -> Balance {
+        let frames = |kind| self.lru.frames(lruvec, kind);
+        if !sc.may_swap || self.swap.free() == 0 {
+            return Balance::File;
+        }
+        if sc.priority == 0 && self.swappiness > 0 {
+            return Balance::Equal;
+        }
+        let files = frames(LruKind::InactiveFile) + frames(LruKind::ActiveFile);
+        let zones = self.zones.iter().filter(|zone| zone.node == self.nodes[node]);
+        let (free, high) =
+            zones.fold((0, 0), |(free, high), zone| (free + zone.buddy.free_frames(), high + zone.mark(Mark::High)));
+        let is_tiny = files + free <= high;
+        if is_tiny && !may_deactivate[0] && frames(LruKind::InactiveAnon) >> sc.priority > 0 {
+            return Balance::Anon;
+        }
+        if frames(LruKind::InactiveFile) >> sc.priority > 0 && !may_deactivate[1] {
+            return Balance::File;
+        }
+        let cost = self.lru.lruvecs()[lruvec].cost;
+        let total = cost[0] + cost[1];
+        // Each kind's cost counts as if a third of all were its: nothing is ever spared for good.
+        let [anon, file] = cost.map(|cost| total + cost);
+        let swappiness = u64::from(self.swappiness);
+        let part = |weight, cost| weight * (anon + file + 1) / (cost + 1);
+        let parts = [part(swappiness, anon), part(200 - swappiness, file)];
+        Balance::Fraction(parts)
+    }
+
+    /// A run of reclaim on a node ends: how many pages had come back until then (`snapshot_refaults`).
+    pub(crate) fn snapshot_refaults(&mut self, node: usize) {
+        for at in self.lruvecs_of(node, crate::zone::ZoneKind::Movable) {
+            let lists = self.lru.lruvec_mut(at);
+            lists.refaults = lists.activations;
+        }
+    }
+}

@@ -1,0 +1,243 @@
+//! Linux: try_to_free_pages(), shrink_zones(), should_continue_reclaim() and compaction_ready() in mm/vmscan.c (v5.9 to v6.1).
+//! Differs: nobody waits for dirty pages (`VMSCAN_THROTTLE_CONGESTED`, `_NOPROGRESS`: as long as little is being written, the
+//! kernel does not either).
+
+use units::Order;
+
+use super::{DEF_PRIORITY, NodeScan, Reclaimer, ScanControl, throttle};
+use crate::{
+    Mm, Spaces,
+    alloc::slow::COSTLY,
+    cost::Cx,
+    event::Event,
+    frame::Holdings,
+    gfp::{AllocRequest, Mark, Urgency},
+    lru::LruKind,
+    step::{Step, Wait},
+    watermark,
+    zone::ZoneKind,
+};
+
+/// Frames that compaction wants free to begin with, beside the watermark (`compact_gap`).
+pub(crate) const fn compact_gap(order: Order) -> u64 {
+    2 * order.frames() as u64
+}
+
+/// Reclaiming memory for one request (`mechanisms.md` B5).
+#[derive(Clone, Debug)]
+pub(crate) struct DirectReclaim {
+    request: AllocRequest,
+    sc: ScanControl,
+    phase: Phase,
+    /// Compaction can do the rest (`compaction_ready`).
+    is_ready: bool,
+}
+
+#[expect(clippy::large_enum_variant, reason = "few are alive at a time, and none is moved often")]
+#[derive(Clone, Debug)]
+enum Phase {
+    /// Wait while the reserves are low.
+    Throttle { has_waited: bool },
+    /// A round over all nodes with another priority.
+    Round,
+    /// From this zone of the zonelist on.
+    Zones { next: usize, last: Option<usize> },
+    /// A node; what was reclaimed before.
+    Node { scan: NodeScan, next: usize, before: u64 },
+}
+
+impl DirectReclaim {
+    pub(crate) fn new(request: AllocRequest) -> Self {
+        let sc = ScanControl::new(Reclaimer::Direct, request.order, request.highest);
+        Self { request, sc, phase: Phase::Throttle { has_waited: false }, is_ready: false }
+    }
+
+    /// Goes on until others may run; the frames reclaimed.
+    pub(crate) fn step(&mut self, mm: &mut Mm, spaces: &mut Spaces, cx: &mut Cx) -> Step<u64> {
+        // Bound: rounds are counted by priority, and zones within them.
+        loop {
+            match std::mem::replace(&mut self.phase, Phase::Round) {
+                Phase::Throttle { has_waited } => {
+                    if mm.is_throttled(cx, &self.request, has_waited) {
+                        self.phase = Phase::Throttle { has_waited: true };
+                        return Step::Block(Wait::Until(cx.now() + throttle::TICK));
+                    }
+                    self.begin(cx);
+                }
+                Phase::Round => {
+                    self.sc.scanned = 0;
+                    self.phase = Phase::Zones { next: 0, last: None };
+                }
+                Phase::Zones { next, last } => match self.next_node(mm, next, last) {
+                    Some((node, next)) => {
+                        let before = self.sc.reclaimed;
+                        self.phase = Phase::Node { scan: NodeScan::new(mm, node, &mut self.sc), next, before };
+                    }
+                    None => {
+                        if let Some(reclaimed) = self.end_round(mm, cx) {
+                            return Step::Done(reclaimed);
+                        }
+                    }
+                },
+                Phase::Node { mut scan, next, before } => {
+                    let step = scan.step(mm, spaces, cx, &mut self.sc);
+                    if step == Step::Done(()) {
+                        self.end_node(mm, scan.node(), next, before);
+                        return Step::More;
+                    }
+                    self.phase = Phase::Node { scan, next, before };
+                    return if let Step::Block(wait) = step { Step::Block(wait) } else { Step::More };
+                }
+            }
+        }
+    }
+
+    /// The folios that it holds between two steps.
+    pub(crate) fn holdings(&self) -> Holdings {
+        match &self.phase {
+            Phase::Node { scan, .. } => scan.holdings(),
+            Phase::Throttle { .. } | Phase::Round | Phase::Zones { .. } => Holdings::default(),
+        }
+    }
+
+    /// Puts back what it holds.
+    pub(crate) fn abort(&mut self, mm: &mut Mm, cx: &mut Cx) {
+        if let Phase::Node { mut scan, .. } = std::mem::replace(&mut self.phase, Phase::Round) {
+            scan.abort(mm, cx);
+        }
+    }
+
+    fn begin(&mut self, cx: &mut Cx) {
+        let stall = match self.request.highest {
+            ZoneKind::Dma => Event::AllocstallDma,
+            ZoneKind::Dma32 => Event::AllocstallDma32,
+            ZoneKind::Normal => Event::AllocstallNormal,
+            ZoneKind::Movable | ZoneKind::Device => Event::AllocstallMovable,
+        };
+        cx.count(stall, 1);
+        self.sc.priority = DEF_PRIORITY;
+    }
+
+    /// The next node of the zonelist, and from where on the one after it is looked for (`shrink_zones`).
+    fn next_node(&mut self, mm: &Mm, from: usize, last: Option<usize>) -> Option<(usize, usize)> {
+        for (at, zone) in mm.zones_for(&self.request).into_iter().enumerate().skip(from) {
+            if self.request.order > COSTLY && mm.compaction_ready(zone, &self.request) {
+                self.is_ready = true;
+                continue;
+            }
+            let node = mm.node_index(mm.zones[zone].node);
+            if last != Some(node) {
+                return Some((node, at + 1));
+            }
+        }
+        None
+    }
+
+    /// What comes of a node's pass: another one, or the next node.
+    fn end_node(&mut self, mm: &mut Mm, node: usize, next: usize, before: u64) {
+        let came = self.sc.reclaimed - before;
+        if came > 0 {
+            mm.forgive_kswapd(node);
+        }
+        if mm.should_continue_reclaim(node, &self.sc, came) {
+            let before = self.sc.reclaimed;
+            self.phase = Phase::Node { scan: NodeScan::new(mm, node, &mut self.sc), next, before };
+        } else {
+            self.phase = Phase::Zones { next, last: Some(node) };
+        }
+    }
+
+    /// Every node was passed: enough, or harder (`do_try_to_free_pages`)? The frames reclaimed when it is over.
+    fn end_round(&mut self, mm: &mut Mm, cx: &mut Cx) -> Option<u64> {
+        let sc = &mut self.sc;
+        if sc.reclaimed < sc.to_reclaim && !self.is_ready && sc.priority > 0 {
+            sc.priority -= 1;
+            self.phase = Phase::Round;
+            return None;
+        }
+        for zone in mm.zones_for(&self.request) {
+            mm.snapshot_refaults(mm.node_index(mm.zones[zone].node));
+        }
+        if sc.reclaimed > 0 {
+            return Some(sc.reclaimed);
+        }
+        if self.is_ready {
+            return Some(1);
+        }
+        if sc.spared_active {
+            (sc.spared_active, sc.force_deactivate) = (false, true);
+            self.begin(cx);
+            self.phase = Phase::Round;
+            return None;
+        }
+        Some(0)
+    }
+}
+
+impl Mm {
+    /// Would more reclaim help compaction to make a block (`should_continue_reclaim`)?
+    fn should_continue_reclaim(&self, node: usize, sc: &ScanControl, came: u64) -> bool {
+        let is_for_compaction = sc.order > COSTLY || (sc.order > Order::BASE && sc.priority < DEF_PRIORITY - 2);
+        if !is_for_compaction || came == 0 {
+            return false;
+        }
+        let id = self.nodes[node];
+        let its = |zone: &usize| self.zones[*zone].node == id && self.zones[*zone].kind <= sc.highest;
+        if (0..self.zones.len())
+            .filter(its)
+            .any(|zone| self.is_suitable(zone, sc.order, sc.highest) != Suitable::Skipped)
+        {
+            return false;
+        }
+        let lists = self.lruvecs_of(node, sc.highest);
+        let size = |kind| lists.clone().map(|at| self.lru.frames(at, kind)).sum::<u64>();
+        let anon = if self.swap.free() > 0 { size(LruKind::InactiveAnon) } else { 0 };
+        sc.reclaimed < compact_gap(sc.order) && size(LruKind::InactiveFile) + anon > compact_gap(sc.order)
+    }
+
+    /// Can compaction begin in a zone, or has it nothing to do there (`compaction_ready`)?
+    fn compaction_ready(&self, zone: usize, request: &AllocRequest) -> bool {
+        match self.is_suitable(zone, request.order, request.highest) {
+            Suitable::Success => true,
+            Suitable::Skipped => false,
+            // More is left to kswapd, so that it is not reclaimed twice.
+            Suitable::Continue => {
+                let mark = self.zones[zone].mark(Mark::High) + compact_gap(request.order);
+                self.has_above(zone, Order::BASE, mark, request.highest)
+            }
+        }
+    }
+
+    /// `compaction_suitable`, without its look at fragmentation.
+    fn is_suitable(&self, zone: usize, order: Order, highest: ZoneKind) -> Suitable {
+        let min = self.zones[zone].mark(Mark::Min);
+        if self.has_above(zone, order, min, highest) {
+            return Suitable::Success;
+        }
+        let mark = if order > COSTLY { self.zones[zone].mark(Mark::Low) } else { min };
+        let has_room = self.has_above(zone, Order::BASE, mark + compact_gap(order), highest);
+        if has_room { Suitable::Continue } else { Suitable::Skipped }
+    }
+
+    fn has_above(&self, at: usize, order: Order, mark: u64, highest: ZoneKind) -> bool {
+        let zone = &self.zones[at];
+        let keeps = zone.protection[highest as usize] + zone.high_atomic;
+        watermark::is_ok(&zone.buddy, order, mark, keeps, Urgency::Normal, &self.variant)
+    }
+
+    /// Somebody has reclaimed something on a node: its kswapd may try again.
+    pub(crate) fn forgive_kswapd(&mut self, node: usize) {
+        self.kswapds[node].forgive();
+    }
+}
+
+/// What compaction could do in a zone.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Suitable {
+    /// Nothing: there is such a block.
+    Success,
+    /// Nothing: too little is free.
+    Skipped,
+    /// Make one, perhaps.
+    Continue,
+}

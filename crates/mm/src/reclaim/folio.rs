@@ -1,0 +1,238 @@
+//! Linux: shrink_folio_list(), folio_check_references() and pageout() in mm/vmscan.c, try_to_unmap_one() in mm/rmap.c (v6.1).
+//! Differs: huge pages are not split here, so they stay; no lazily freed pages, no locked ones (`VM_LOCKED`).
+
+use units::{Order, Pfn};
+
+use super::{Met, Reclaimer, ScanControl, file::FileState};
+use crate::{
+    Mm, Spaces,
+    cost::Cx,
+    event::Event,
+    frame::{FrameFlag, Held},
+    lru::{LruKind, NewAnon, Taken},
+    page_table::Level,
+    primitive,
+    pte::Pte,
+    spaces::Entry,
+    swap::{SlotFlag, SwapSlot},
+};
+
+/// What becomes of a folio.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Fate {
+    /// Back to the list that it came from.
+    Keep,
+    /// To the active list.
+    Activate,
+    /// It is free.
+    Free,
+    /// It is on its way to the device, and back on its list.
+    Written,
+}
+
+/// Is a folio in use (`enum folio_references`)?
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum References {
+    Reclaim,
+    Keep,
+    Activate,
+}
+
+/// What one run of folios came to.
+#[derive(Default)]
+struct Tally {
+    met: Met,
+    activated: u64,
+    written: u64,
+    /// Entries that TLBs may still hold.
+    unmapped: bool,
+}
+
+impl Mm {
+    /// Reclaims what can be of folios that were taken off a list, and puts the others back; says how many frames went.
+    pub(super) fn shrink_folio_list(
+        &mut self,
+        spaces: &mut Spaces,
+        cx: &mut Cx,
+        sc: &mut ScanControl,
+        (lruvec, from): (usize, LruKind),
+        taken: &Taken,
+    ) -> u64 {
+        let mut tally = Tally::default();
+        let (mut free, mut back) = (Taken::default(), Taken::default());
+        let mut reclaimed = 0;
+        for Held { pfn: head, order } in taken.iter() {
+            primitive::scan_folios(cx, 1);
+            let frames = u64::from(order.frames());
+            sc.scanned += frames;
+            match self.shrink_folio(spaces, cx, sc, (head, order), &mut tally) {
+                Fate::Free => {
+                    self.end_isolation(head);
+                    free.push(head, order);
+                    reclaimed += frames;
+                    continue;
+                }
+                Fate::Activate => {
+                    self.frames.mark(head, FrameFlag::Active, true);
+                    tally.activated += frames;
+                }
+                Fate::Written => tally.written += frames,
+                Fate::Keep => {}
+            }
+            back.push(head, order);
+        }
+        if tally.unmapped {
+            primitive::flush_tlb(cx);
+        }
+        let lost = self.put_back_folios(cx, lruvec, &back);
+        self.note_cost(lruvec, from.is_file(), tally.written);
+        let is_kswapd = sc.by == Reclaimer::Kswapd;
+        cx.count(if is_kswapd { Event::PgstealKswapd } else { Event::PgstealDirect }, reclaimed);
+        cx.count(if from.is_file() { Event::PgstealFile } else { Event::PgstealAnon }, reclaimed);
+        cx.count(Event::Pgactivate, tally.activated);
+        self.free_folios(cx, &free);
+        self.free_folios(cx, &lost);
+        sc.met.writeback += tally.met.writeback;
+        sc.met.immediate += tally.met.immediate;
+        reclaimed
+    }
+
+    fn shrink_folio(
+        &mut self,
+        spaces: &mut Spaces,
+        cx: &mut Cx,
+        sc: &ScanControl,
+        (head, order): (Pfn, Order),
+        tally: &mut Tally,
+    ) -> Fate {
+        if self.frames.has(head, FrameFlag::Dropped) || self.frames.has(head, FrameFlag::Locked) {
+            return Fate::Keep;
+        }
+        if self.frames.is_file(head) {
+            return self.shrink_file(spaces, cx, head);
+        }
+        if let Some(slot) = self.swap.slot_of(head).filter(|slot| self.swap.has(*slot, SlotFlag::Writeback)) {
+            return self.meet_writeback(sc, slot, tally);
+        }
+        let mapped = self.folio_mappings(head);
+        if mapped == 0 {
+            // Whoever unmaps it last, and has not flushed the TLB yet, frees it.
+            return if self.swap.slot_of(head).is_some() {
+                self.shrink_cached(cx, sc, head, tally)
+            } else {
+                Fate::Keep
+            };
+        }
+        let (references, found) = self.check_references(spaces, cx, head);
+        match references {
+            References::Activate => return self.activate(cx, head),
+            References::Keep => return Fate::Keep,
+            References::Reclaim => {}
+        }
+        // Huge pages wait for somebody who splits them; so do pages that a child which is being forked maps already, and
+        // pages for which swap has no room.
+        let has_slot =
+            order == Order::BASE && found == mapped && (self.swap.slot_of(head).is_some() || self.add_to_swap(head));
+        if !has_slot {
+            return self.activate(cx, head);
+        }
+        self.try_to_unmap(spaces, cx, head);
+        tally.unmapped = true;
+        self.shrink_cached(cx, sc, head, tally)
+    }
+
+    /// A folio of the swap cache that nobody maps: written, or gone if the device has it.
+    fn shrink_cached(&mut self, cx: &mut Cx, sc: &ScanControl, head: Pfn, tally: &mut Tally) -> Fate {
+        let slot = self.swap.slot_of(head).expect("it is in the swap cache");
+        if self.swap.count(slot) > 0 && self.swap.has(slot, SlotFlag::Dirty) {
+            if !sc.may_write {
+                return Fate::Keep;
+            }
+            if std::mem::take(&mut tally.unmapped) {
+                primitive::flush_tlb(cx);
+            }
+            // pageout.
+            self.swap.mark(slot, SlotFlag::Reclaim, true);
+            self.write_swap(cx, head);
+            cx.count(Event::NrVmscanWrite, 1);
+            return Fate::Written;
+        }
+        let shadow = self.workingset_eviction(head);
+        self.delete_from_swap_cache(head, shadow);
+        Fate::Free
+    }
+
+    fn shrink_file(&mut self, spaces: &mut Spaces, cx: &mut Cx, head: Pfn) -> Fate {
+        match self.check_references(spaces, cx, head).0 {
+            References::Activate => return Fate::Activate,
+            References::Keep => return Fate::Keep,
+            References::Reclaim => {}
+        }
+        match self.file_state(head) {
+            FileState::Clean if self.remove_file_folio(cx, head) => Fate::Free,
+            FileState::Clean => Fate::Keep,
+        }
+    }
+
+    /// A folio that is being written: it goes as soon as that ends. Kswapd is told when it meets it again.
+    fn meet_writeback(&mut self, sc: &ScanControl, slot: SwapSlot, tally: &mut Tally) -> Fate {
+        let is_wanted_gone = self.swap.has(slot, SlotFlag::Reclaim);
+        if sc.by == Reclaimer::Kswapd && is_wanted_gone && sc.meets_writeback {
+            tally.met.immediate += 1;
+        } else {
+            self.swap.mark(slot, SlotFlag::Reclaim, true);
+            tally.met.writeback += 1;
+        }
+        Fate::Activate
+    }
+
+    fn activate(&mut self, cx: &mut Cx, head: Pfn) -> Fate {
+        if self.swap.is_full() {
+            self.free_swap(cx, head);
+        }
+        Fate::Activate
+    }
+
+    /// Used through page tables or otherwise? Also says how many entries map it.
+    fn check_references(&mut self, spaces: &mut Spaces, cx: &mut Cx, head: Pfn) -> (References, u32) {
+        let uses = self.test_and_clear_used(spaces, cx, head);
+        let is_file = self.frames.is_file(head);
+        let was_marked = self.frames.has(head, FrameFlag::Referenced);
+        self.frames.mark(head, FrameFlag::Referenced, uses.used > 0);
+        let verdict = if uses.used == 0 {
+            References::Reclaim
+        } else if was_marked
+            || uses.used > 1
+            || (is_file && uses.is_executed)
+            // Up to 5.8 anonymous memory in use stays active.
+            || (!is_file && self.variant.lru_new_anon == NewAnon::Active)
+        {
+            References::Activate
+        } else {
+            References::Keep
+        };
+        (verdict, uses.found)
+    }
+
+    /// Every entry that maps a folio of the swap cache names its slot from now on.
+    fn try_to_unmap(&mut self, spaces: &mut Spaces, cx: &mut Cx, head: Pfn) {
+        let slot = self.swap.slot_of(head).expect("it has a slot");
+        let mut is_dirty = false;
+        let entries = spaces.visit_mappings(&self.frames, head, |space, at| {
+            let Entry::Base(table, vpn) = at else { unreachable!("base pages are swapped") };
+            let pte = &mut space.tables.ptes_mut(table)[Level::Pte.index(vpn)];
+            is_dirty |= pte.is_dirty();
+            *pte = Pte::swapped(slot);
+            space.rss -= 1;
+            space.swapped += 1;
+        });
+        primitive::write_ptes(cx, entries.into());
+        for _ in 0..entries {
+            self.swap.duplicate(slot);
+        }
+        if is_dirty {
+            self.swap.mark(slot, SlotFlag::Dirty, true);
+        }
+        self.unmap_for_swap(head, entries);
+    }
+}

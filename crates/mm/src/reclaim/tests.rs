@@ -1,0 +1,141 @@
+use units::{CpuId, NodeId, Pfn, Time};
+
+use super::*;
+use crate::{
+    AllocRequest,
+    cost::Prices,
+    event::Counters,
+    frame::{Frame, FrameFlag, SegmentId},
+    node::{MachineSpec, NodeSpec, ZoneSpec},
+    variant::named,
+    zone::Settings,
+};
+
+struct Files {
+    mm: Mm,
+    counters: Counters,
+    pages: u32,
+}
+
+impl Files {
+    /// A node with so many pages of files on its inactive list, the first the oldest.
+    fn new(pages: u32) -> Self {
+        let zone = ZoneSpec::whole(ZoneKind::Normal, Pfn(0), 8192);
+        let node = NodeSpec { id: NodeId(0), cpus: vec![CpuId(0)], distance: vec![10], zones: vec![zone] };
+        let machine = MachineSpec { pageblock_order: Order(4), max_order: Order(10), nodes: vec![node] };
+        let mm = Mm::new(&machine, *named("v6.1"), &Settings::default());
+        let mut files = Self { mm, counters: Counters::default(), pages: 0 };
+        for _ in 0..pages {
+            files.add();
+        }
+        files.at(Mm::lru_add_drain_all);
+        files
+    }
+
+    fn at<T>(&mut self, body: impl FnOnce(&mut Mm, &mut Cx<'_>) -> T) -> T {
+        let prices = Prices::free();
+        body(&mut self.mm, &mut Cx::new(CpuId(0), Time(0), &prices, &mut self.counters))
+    }
+
+    fn add(&mut self) -> Pfn {
+        let index = self.pages;
+        self.pages += 1;
+        self.at(|mm, cx| {
+            let head = mm.alloc(cx, &AllocRequest::gfp_highuser_movable(NodeId(0))).unwrap();
+            mm.frames.set(head, Frame::File { segment: SegmentId(1), index, order: Order::BASE });
+            mm.frames.mark(head, FrameFlag::InBatch, true);
+            mm.lru_add(cx, head, Order::BASE);
+            head
+        })
+    }
+
+    fn frames(&self, kind: LruKind) -> u64 {
+        self.mm.lru.frames(0, kind)
+    }
+
+    /// One pass over the node.
+    fn pass(&mut self, sc: &mut ScanControl) {
+        let mut scan = NodeScan::new(&self.mm, 0, sc);
+        while self.at(|mm, cx| scan.step(mm, &mut Spaces::default(), cx, sc)) != Step::Done(()) {
+            crate::check::walk(&self.mm).unwrap();
+        }
+    }
+}
+
+#[test]
+fn the_second_use_activates() {
+    let mut files = Files::new(64);
+    let head = *files.mm.lru.lruvecs()[0].list(LruKind::InactiveFile).last().as_ref().unwrap();
+    files.at(|mm, cx| mm.mark_page_accessed(cx, head));
+    assert_eq!((files.frames(LruKind::ActiveFile), files.mm.frames.has(head, FrameFlag::Referenced)), (0, true));
+    files.at(|mm, cx| mm.mark_page_accessed(cx, head));
+    assert_eq!((files.frames(LruKind::ActiveFile), files.mm.frames.has(head, FrameFlag::Referenced)), (1, false));
+    assert_eq!(files.counters.get(Event::Pgactivate), 1);
+}
+
+#[test]
+fn a_pass_takes_the_oldest_of_its_part_of_the_list() {
+    let mut files = Files::new(4096);
+    let oldest = files.mm.lru.lruvecs()[0].list(LruKind::InactiveFile).last().unwrap();
+    let mut sc = ScanControl { priority: 6, ..ScanControl::new(Reclaimer::Direct, Order::BASE, ZoneKind::Movable) };
+    sc.to_reclaim = 64;
+    files.pass(&mut sc);
+    assert_eq!((sc.scanned, sc.reclaimed), (64, 64), "4,096 pages, 1/2^6 of them");
+    assert_eq!(files.frames(LruKind::InactiveFile), 4032);
+    assert!(!files.mm.frames.is_file(oldest));
+    let counts = [Event::PgscanDirect, Event::PgscanFile, Event::PgstealDirect, Event::PgstealFile, Event::PgscanAnon];
+    assert_eq!(counts.map(|event| files.counters.get(event)), [64, 64, 64, 64, 0]);
+}
+
+#[test]
+fn the_active_list_is_aged_when_too_little_is_inactive() {
+    let mut files = Files::new(512);
+    let heads: Vec<Pfn> =
+        files.mm.lru.lruvecs()[0].list(LruKind::InactiveFile).iter(&files.mm.frames).take(300).collect();
+    for head in heads {
+        files.at(|mm, cx| mm.mark_page_accessed(cx, head));
+        files.at(|mm, cx| mm.mark_page_accessed(cx, head));
+    }
+    assert!(files.mm.inactive_is_low(0, true));
+    let mut sc = ScanControl { priority: 2, ..ScanControl::new(Reclaimer::Kswapd, Order::BASE, ZoneKind::Movable) };
+    sc.to_reclaim = 1 << 20;
+    files.pass(&mut sc);
+    assert_eq!((files.counters.get(Event::Pgrefill), files.counters.get(Event::Pgdeactivate)), (75, 75));
+    assert_eq!(files.frames(LruKind::ActiveFile), 225);
+    // A quarter of the 212 that were inactive when the pass began.
+    assert_eq!(sc.reclaimed, 53);
+}
+
+#[test]
+fn frames_of_higher_zones_are_passed_over() {
+    let mut files = Files::new(256);
+    let mut sc = ScanControl { priority: 0, ..ScanControl::new(Reclaimer::Direct, Order::BASE, ZoneKind::Dma32) };
+    files.pass(&mut sc);
+    assert_eq!((sc.scanned, sc.reclaimed, files.frames(LruKind::InactiveFile)), (0, 0, 256));
+}
+
+#[test]
+fn inactive_lists_of_large_machines_may_be_a_smaller_part() {
+    // 1 GiB 3, 10 GiB 10, 100 GiB 31, 1 TiB 101 (the comment in mm/vmscan.c).
+    for (gib, ratio) in [(1_u64, 3), (10, 10), (100, 31), (1024, 101)] {
+        assert_eq!((10 * gib).isqrt(), ratio);
+    }
+    let files = Files::new(100);
+    assert!(!files.mm.inactive_is_low(0, true));
+}
+
+#[test]
+fn enough_is_enough_in_proportion() {
+    let sc = ScanControl { priority: 8, ..ScanControl::new(Reclaimer::Kswapd, Order::BASE, ZoneKind::Movable) };
+    let mut amounts = Amounts::for_test([100, 0, 400, 0]);
+    for at in [0, 2] {
+        assert_eq!(amounts.take(at, 32), 32);
+    }
+    amounts.trim(31, &sc, true);
+    assert_eq!(amounts.left, [68, 0, 368, 0], "not enough yet");
+    amounts.trim(32, &sc, true);
+    // 67 of 100 anonymous pages are left: a third of the files is enough, of which 32 are scanned.
+    assert_eq!((amounts.left, amounts.is_over), ([0, 0, 400 * 33 / 100 - 32, 0], false));
+    amounts.trim(32, &sc, true);
+    assert!(amounts.is_over);
+}

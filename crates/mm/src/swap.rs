@@ -1,0 +1,334 @@
+//! Linux: mm/swapfile.c, mm/swap_state.c (v5.9 to v6.1).
+//! Differs: one device, whose slots are given out as on a rotating one; no batches of slots for each CPU, no frontswap.
+//!
+//! A page on its way to or from the device is in the swap cache: its folio is known by its slot, and each entry of a page table
+//! that names the slot is counted there. A slot is free when nobody names it and no folio is behind it.
+
+mod device;
+mod fault;
+mod slots;
+
+use units::{Bytes, BytesPerSecond, Order, Pfn, Picos, Time, Vpn};
+
+use crate::{
+    Mm,
+    cost::Cx,
+    event::Event,
+    frame::{FamilyId, Frame, FrameFlag},
+    rmap::Unmapped,
+};
+
+use device::{Device, Io};
+pub(crate) use fault::{SwapIn, Went};
+use slots::Slots;
+pub use slots::{SlotFlag, SwapSlot};
+
+/// A swap device.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct SwapSpec {
+    /// What fits on it.
+    pub size: Bytes,
+    /// From the end of a page's transfer to the interrupt.
+    pub latency: Picos,
+    /// How fast it reads and writes.
+    pub bandwidth: BytesPerSecond,
+}
+
+/// Swap: none until [`Mm::swapon`].
+#[derive(Clone, Debug, Default)]
+pub struct Swap {
+    slots: Slots,
+    /// By frame: its slot and one more where it is in the swap cache, and [`WORKINGSET`].
+    of_frame: Vec<u32>,
+    device: Device,
+    /// `vm.page-cluster`: 2^this pages are read at once.
+    pub page_cluster: u32,
+    /// Pages read ahead that were used since the last reading (`swapin_readahead_hits`), where that was, and how many it read.
+    read_ahead: ReadAhead,
+    /// What each slot holds, for tests.
+    contents: Vec<u64>,
+}
+
+#[derive(Clone, Copy, Debug, Default)]
+struct ReadAhead {
+    hits: u32,
+    last_slot: u32,
+    last_pages: u32,
+}
+
+/// A folio that was on the active list before it was reclaimed (`PG_workingset`).
+const WORKINGSET: u32 = 1 << 31;
+
+impl Swap {
+    /// Is there a device?
+    #[inline]
+    pub fn is_on(&self) -> bool {
+        !self.of_frame.is_empty()
+    }
+
+    /// Pages that fit on the device.
+    pub fn total(&self) -> u64 {
+        // The first is the device's header.
+        u64::from(self.slots.len()).saturating_sub(1)
+    }
+
+    /// Slots that are free (`get_nr_swap_pages`).
+    pub fn free(&self) -> u64 {
+        self.slots.free().into()
+    }
+
+    /// Is more than half of it taken (`vm_swap_full`)? Then slots go as soon as their page is back.
+    pub fn is_full(&self) -> bool {
+        self.free() * 2 < self.total()
+    }
+
+    /// The slot of a folio in the swap cache.
+    #[inline]
+    pub fn slot_of(&self, head: Pfn) -> Option<SwapSlot> {
+        let word = self.of_frame.get(head.0 as usize)? & !WORKINGSET;
+        word.checked_sub(1).map(SwapSlot)
+    }
+
+    /// The folio in the swap cache for a slot.
+    pub fn cached(&self, slot: SwapSlot) -> Option<Pfn> {
+        self.slots.folio(slot)
+    }
+
+    /// Entries of page tables that name a slot (`__swap_count`).
+    pub fn count(&self, slot: SwapSlot) -> u32 {
+        self.slots.count(slot)
+    }
+
+    /// One more entry names a slot (`swap_duplicate`).
+    pub(crate) fn duplicate(&mut self, slot: SwapSlot) {
+        self.slots.set_count(slot, self.slots.count(slot) + 1);
+    }
+
+    /// Is a folio being written?
+    pub fn is_writeback(&self, head: Pfn) -> bool {
+        self.slot_of(head).is_some_and(|slot| self.slots.has(slot, SlotFlag::Writeback))
+    }
+
+    /// Is a slot taken?
+    pub(crate) fn is_taken(&self, slot: SwapSlot) -> bool {
+        self.slots.is_taken(slot)
+    }
+
+    /// Whose page a slot holds.
+    pub(crate) fn owner(&self, slot: SwapSlot) -> Owner {
+        self.slots.owner(slot)
+    }
+
+    pub(crate) fn has(&self, slot: SwapSlot, flag: SlotFlag) -> bool {
+        self.slots.has(slot, flag)
+    }
+
+    pub(crate) fn mark(&mut self, slot: SwapSlot, flag: SlotFlag, on: bool) {
+        self.slots.mark(slot, flag, on);
+    }
+
+    /// When the device is done with so many more pages than it is by `now`, if it has so many to do.
+    pub(crate) fn done_by(&self, pages: usize) -> Option<Time> {
+        self.device.done_by(pages)
+    }
+
+    /// When the device has read a page that is being read.
+    pub(crate) fn read_by(&self, slot: SwapSlot) -> Time {
+        self.device.done_at(self.slots.io(slot))
+    }
+
+    /// The next `n`-th write and each `n`-th after it fails: for tests.
+    pub fn fail_writes(&mut self, every: u32) {
+        self.device.fail_every = every;
+    }
+
+    /// Is it known of a folio that it was in use before it was reclaimed?
+    pub(crate) fn is_workingset(&self, head: Pfn) -> bool {
+        self.of_frame.get(head.0 as usize).is_some_and(|word| word & WORKINGSET != 0)
+    }
+
+    pub(crate) fn set_workingset(&mut self, head: Pfn) {
+        if let Some(word) = self.of_frame.get_mut(head.0 as usize) {
+            *word |= WORKINGSET;
+        }
+    }
+
+    /// A frame becomes a new folio, about which nothing is known.
+    #[inline]
+    pub(crate) fn forget(&mut self, head: Pfn) {
+        if let Some(word) = self.of_frame.get_mut(head.0 as usize) {
+            *word = 0;
+        }
+    }
+
+    fn put(&mut self, slot: SwapSlot, head: Pfn) {
+        self.slots.set_folio(slot, head);
+        self.of_frame[head.0 as usize] = self.of_frame[head.0 as usize] & WORKINGSET | (slot.0 + 1);
+    }
+
+    /// The folio of a slot is another one from now on: it was migrated, with its mark of use (`migrate_page_move_mapping`).
+    pub fn migrate(&mut self, from: Pfn, to: Pfn) {
+        if self.is_on() {
+            if let Some(slot) = self.slot_of(from) {
+                self.slots.set_folio(slot, to);
+            }
+            self.of_frame[to.0 as usize] = std::mem::take(&mut self.of_frame[from.0 as usize]);
+        }
+    }
+}
+
+impl Mm {
+    /// Starts to swap to a device that holds nothing.
+    ///
+    /// # Panics
+    /// When there is one already.
+    pub fn swapon(&mut self, spec: &SwapSpec) {
+        assert!(!self.swap.is_on(), "there is one swap device");
+        let pages = u32::try_from(spec.size.0 / Bytes::PAGE.0).expect("a swap device has fewer than 2^32 pages");
+        self.swap = Swap {
+            slots: Slots::new(pages),
+            of_frame: vec![0; self.frames.len() as usize],
+            device: Device::new(spec),
+            // swap_setup, mm/swap.c (v6.1), on machines of at least 16 MiB.
+            page_cluster: 3,
+            // swapin_readahead_hits, mm/swap_state.c (v6.1).
+            read_ahead: ReadAhead { hits: 4, ..ReadAhead::default() },
+            ..Swap::default()
+        };
+    }
+
+    /// A folio gets a slot, and is in the swap cache from now on, to be written (`add_to_swap`); false when swap is full.
+    pub(crate) fn add_to_swap(&mut self, head: Pfn) -> bool {
+        let Frame::Anon { family, vpn, order: Order::BASE } = self.frames.get(head) else {
+            unreachable!("base pages are swapped")
+        };
+        let Some(slot) = self.swap.slots.take(family, vpn) else { return false };
+        self.swap.put(slot, head);
+        self.swap.mark(slot, SlotFlag::Dirty, true);
+        true
+    }
+
+    /// A folio is no longer in the swap cache (`delete_from_swap_cache`). The slot is free unless somebody names it, and
+    /// then remembers `shadow`.
+    pub(crate) fn delete_from_swap_cache(&mut self, head: Pfn, shadow: u32) {
+        let slot = self.swap.slot_of(head).expect("it is in the swap cache");
+        self.swap.of_frame[head.0 as usize] &= WORKINGSET;
+        self.swap.slots.clear_folio(slot, shadow);
+    }
+
+    /// Gives up the slot of a folio that only its own mappings want (`folio_free_swap`); says whether.
+    pub(crate) fn free_swap(&mut self, cx: &mut Cx, head: Pfn) -> bool {
+        self.complete_swap_io(cx);
+        let Some(slot) = self.swap.slot_of(head) else { return false };
+        let is_busy = self.swap.has(slot, SlotFlag::Writeback) || self.frames.has(head, FrameFlag::Locked);
+        if is_busy || self.swap.count(slot) > 0 {
+            return false;
+        }
+        self.delete_from_swap_cache(head, 0);
+        true
+    }
+
+    /// A folio has lost its last mapping: it goes, unless it stays in the swap cache for others (`free_swap_cache`).
+    #[inline]
+    pub(crate) fn unless_swapped(&mut self, cx: &mut Cx, folio: Unmapped) -> Option<Unmapped> {
+        if self.swap.slot_of(folio.head).is_none() { Some(folio) } else { self.leave_swap_cache(cx, folio) }
+    }
+
+    #[cold]
+    fn leave_swap_cache(&mut self, cx: &mut Cx, folio: Unmapped) -> Option<Unmapped> {
+        self.free_swap(cx, folio.head).then_some(folio)
+    }
+
+    /// An entry that names a slot goes; so does the folio behind it when nobody else wants it (`free_swap_and_cache`).
+    pub(crate) fn free_swap_entry(&mut self, cx: &mut Cx, slot: SwapSlot) {
+        self.swap_free(slot);
+        if self.swap.count(slot) == 0
+            && let Some(head) = self.swap.cached(slot)
+            && self.folio_mappings(head) == 0
+            && self.free_swap(cx, head)
+        {
+            self.put_folio(cx, Unmapped { head, order: Order::BASE });
+        }
+    }
+
+    /// An entry that names a slot goes (`swap_free`).
+    pub(crate) fn swap_free(&mut self, slot: SwapSlot) {
+        self.swap.slots.set_count(slot, self.swap.count(slot) - 1);
+        if self.swap.count(slot) == 0 && self.swap.cached(slot).is_none() {
+            self.swap.slots.give(slot);
+        }
+    }
+
+    /// Sends a folio of the swap cache to the device (`swap_writepage`). It is clean when it is done, unless that fails.
+    pub(crate) fn write_swap(&mut self, cx: &mut Cx, head: Pfn) {
+        let slot = self.swap.slot_of(head).expect("it is in the swap cache");
+        self.swap.mark(slot, SlotFlag::Dirty, false);
+        self.swap.mark(slot, SlotFlag::Writeback, true);
+        cx.count(Event::Pswpout, 1);
+        if self.frames.keeps_contents() {
+            self.swap.contents.resize(self.swap.slots.len() as usize, 0);
+            self.swap.contents[slot.0 as usize] = self.frames.content(head);
+        }
+        let io = self.swap.device.submit(cx, slot, true);
+        self.swap.slots.set_io(slot, io);
+    }
+
+    /// A new frame, just allocated, is to hold what a slot holds: it is in the swap cache, and locked until the device has
+    /// read it (`__read_swap_cache_async`, `swap_readpage`).
+    fn read_swap(&mut self, cx: &mut Cx, slot: SwapSlot, head: Pfn) {
+        let (family, vpn) = self.swap.slots.owner(slot);
+        self.frames.set(head, Frame::Anon { family, vpn, order: Order::BASE });
+        self.swap.forget(head);
+        let shadow = self.swap.slots.shadow(slot);
+        self.swap.put(slot, head);
+        self.frames.mark(head, FrameFlag::InBatch, true);
+        self.frames.mark(head, FrameFlag::Locked, true);
+        self.refault_anon(cx, head, shadow);
+        cx.count(Event::Pswpin, 1);
+        if self.frames.keeps_contents() {
+            self.frames.store(head, self.swap.contents[slot.0 as usize]);
+        }
+        let io = self.swap.device.submit(cx, slot, false);
+        self.swap.slots.set_io(slot, io);
+        self.lru_add(cx, head, Order::BASE);
+    }
+
+    /// What the device has done by now (`end_swap_bio_write`, `end_swap_bio_read`): pages read can be used, and those written go
+    /// to the tail of their list, if reclaim wants them gone.
+    #[inline]
+    pub(crate) fn complete_swap_io(&mut self, cx: &mut Cx) {
+        if self.swap.device.is_done(cx.now()) {
+            self.complete_io(cx);
+        }
+    }
+
+    #[cold]
+    fn complete_io(&mut self, cx: &mut Cx) {
+        let now = cx.now();
+        // Bound: what was sent.
+        while let Some(Io { slot, is_write, failed, .. }) = self.swap.device.next_done(now) {
+            let head = self.swap.cached(slot).expect("a folio under I/O stays in the swap cache");
+            if !is_write {
+                self.frames.mark(head, FrameFlag::Locked, false);
+                continue;
+            }
+            self.swap.mark(slot, SlotFlag::Writeback, false);
+            let is_wanted_gone = self.swap.has(slot, SlotFlag::Reclaim);
+            self.swap.mark(slot, SlotFlag::Reclaim, false);
+            if failed {
+                if self.frames.keeps_contents() {
+                    self.swap.contents[slot.0 as usize] = !0;
+                }
+                self.swap.mark(slot, SlotFlag::Dirty, true);
+            } else if is_wanted_gone && !self.swap.has(slot, SlotFlag::Dirty) {
+                self.lru_rotate(cx, head);
+            }
+        }
+    }
+}
+
+/// Who may map the page of a slot, and where.
+pub(crate) type Owner = (FamilyId, Vpn);
+
+#[cfg(test)]
+mod tests;

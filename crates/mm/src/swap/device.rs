@@ -1,0 +1,73 @@
+//! Linux: mm/page_io.c (v6.1), and what is below it.
+//! Differs: one page after the other in the order of arrival, whatever is read or written; requests are not merged.
+
+use std::collections::VecDeque;
+
+use units::{Picos, Time};
+
+use super::{SwapSlot, SwapSpec};
+use crate::{cost::Cx, primitive};
+
+/// A page that is being read or written.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Io {
+    done: Time,
+    pub(super) slot: SwapSlot,
+    pub(super) is_write: bool,
+    /// It cannot be written.
+    pub(super) failed: bool,
+}
+
+/// The device: it knows until when it is busy.
+#[derive(Clone, Debug, Default)]
+pub(super) struct Device {
+    free_at: Time,
+    latency: Picos,
+    per_page: Picos,
+    /// What was sent and has not ended, in the order in which it ends.
+    queue: VecDeque<Io>,
+    /// The number of the first of them; all are numbered in the order in which they were sent.
+    first: u32,
+    writes: u32,
+    /// Each so many writes one fails; 0 is never.
+    pub(super) fail_every: u32,
+}
+
+impl Device {
+    pub(super) fn new(spec: &SwapSpec) -> Self {
+        Self { latency: spec.latency, per_page: spec.bandwidth.takes(units::Bytes::PAGE), ..Self::default() }
+    }
+
+    /// Sends a page; its number.
+    pub(super) fn submit(&mut self, cx: &mut Cx, slot: SwapSlot, is_write: bool) -> u32 {
+        primitive::swap_io(cx);
+        self.free_at = self.free_at.max(cx.now()) + self.per_page;
+        self.writes += u32::from(is_write);
+        let failed = is_write && self.fail_every > 0 && self.writes.is_multiple_of(self.fail_every);
+        self.queue.push_back(Io { done: self.free_at + self.latency, slot, is_write, failed });
+        self.first.wrapping_add(u32::try_from(self.queue.len() - 1).expect("fewer than slots"))
+    }
+
+    /// Has anything ended?
+    #[inline]
+    pub(super) fn is_done(&self, now: Time) -> bool {
+        self.queue.front().is_some_and(|io| io.done <= now)
+    }
+
+    /// The next that has.
+    pub(super) fn next_done(&mut self, now: Time) -> Option<Io> {
+        let done = self.queue.pop_front_if(|io| io.done <= now)?;
+        self.first = self.first.wrapping_add(1);
+        Some(done)
+    }
+
+    /// When the one with this number ends; long ago if it has.
+    pub(super) fn done_at(&self, number: u32) -> Time {
+        self.queue.get(number.wrapping_sub(self.first) as usize).map_or(Time(0), |io| io.done)
+    }
+
+    /// When so many more have ended, or all.
+    pub(super) fn done_by(&self, pages: usize) -> Option<Time> {
+        self.queue.get(pages.saturating_sub(1)).or(self.queue.back()).map(|io| io.done)
+    }
+}

@@ -1,0 +1,161 @@
+//! Linux: do_swap_page() in mm/memory.c, swap_cluster_readahead() in mm/swap_state.c (v6.1).
+//! Differs: pages are read ahead by slot, as from a rotating device, and not by VMA.
+
+use std::ops::Range;
+
+use units::{Order, Time, Vpn};
+
+use super::{SlotFlag, SwapSlot};
+use crate::{
+    Mm,
+    address_space::AddressSpace,
+    cost::Cx,
+    event::Event,
+    fault::{Access, FaultDone},
+    frame::FrameFlag,
+    gfp::AllocRequest,
+    page_table::{Pmd, TableId},
+    pte::Pte,
+};
+
+/// A page on its way back from swap.
+#[derive(Clone, Debug, Default)]
+pub(crate) struct SwapIn {
+    /// Which slots are still to be read, and for the sake of which one.
+    reading: Option<(Range<u32>, SwapSlot)>,
+    /// There was no memory for that one.
+    has_failed: bool,
+}
+
+/// What a step came to.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Went {
+    /// It has no memory; it may have asked for some, and goes on when it has it.
+    Nowhere,
+    /// The device is at it. The fault is to begin again then.
+    Waits(Time),
+    /// The page is mapped.
+    Mapped,
+    /// There is nothing more to do, or no memory for it.
+    Ended(FaultDone),
+}
+
+impl SwapIn {
+    pub(crate) fn step(
+        &mut self,
+        mm: &mut Mm,
+        space: &mut AddressSpace,
+        cx: &mut Cx,
+        (vpn, access): (Vpn, Access),
+    ) -> Went {
+        mm.complete_swap_io(cx);
+        let Some((table, slot)) = swapped(space, vpn) else { return Went::Ended(FaultDone::Handled) };
+        match &self.reading {
+            Some((_, wanted)) if *wanted == slot => return self.read(mm, cx),
+            Some(_) => self.reading = None,
+            None => {}
+        }
+        let Some(head) = mm.swap.cached(slot) else {
+            self.reading = Some((mm.swap.read_ahead_of(slot), slot));
+            return self.read(mm, cx);
+        };
+        if mm.swap.has(slot, SlotFlag::ReadAhead) {
+            mm.swap.mark(slot, SlotFlag::ReadAhead, false);
+            mm.swap.read_ahead.hits += 1;
+            cx.count(Event::SwapRaHit, 1);
+        }
+        if mm.frames.has(head, FrameFlag::Locked) {
+            return Went::Waits(mm.swap.read_by(slot));
+        }
+        mm.map_swapped(space, cx, (table, vpn, slot), access);
+        Went::Mapped
+    }
+
+    /// Has the device read what is not in memory yet; then waits for the page that is wanted.
+    fn read(&mut self, mm: &mut Mm, cx: &mut Cx) -> Went {
+        let Some((slots, wanted)) = &mut self.reading else { unreachable!("begun by the caller") };
+        let request = AllocRequest::gfp_highuser_movable(mm.node_of_cpu(cx.cpu()));
+        // Bound: the pages that are read at once.
+        for at in slots.clone() {
+            let slot = SwapSlot(at);
+            if mm.swap.count(slot) > 0 && mm.swap.cached(slot).is_none() {
+                match mm.alloc(cx, &request) {
+                    Some(head) => {
+                        mm.read_swap(cx, slot, head);
+                        if slot != *wanted {
+                            mm.swap.mark(slot, SlotFlag::ReadAhead, true);
+                            cx.count(Event::SwapRa, 1);
+                        }
+                    }
+                    None if cx.has_asked() => return Went::Nowhere,
+                    None => self.has_failed |= slot == *wanted,
+                }
+            }
+            slots.start = at + 1;
+        }
+        if mm.swap.cached(*wanted).is_none() {
+            // It may have gone again while memory was asked for; then the access is tried again.
+            return Went::Ended(if self.has_failed { FaultDone::OutOfMemory } else { FaultDone::Handled });
+        }
+        cx.major_fault();
+        mm.lru_add_drain(cx);
+        Went::Waits(mm.swap.read_by(*wanted))
+    }
+}
+
+/// The slot that an entry names, if it still does.
+fn swapped(space: &AddressSpace, vpn: Vpn) -> Option<(TableId, SwapSlot)> {
+    let Pmd::Table(table) = space.tables.pmd_of(vpn) else { return None };
+    Some((table, space.tables.pte(table, vpn).swap_slot()?))
+}
+
+impl super::Swap {
+    /// The slots around a page that are read with it (`swapin_nr_pages`): as many as reading ahead was of use lately.
+    fn read_ahead_of(&mut self, slot: SwapSlot) -> Range<u32> {
+        let most = 1 << self.page_cluster;
+        let ahead = &mut self.read_ahead;
+        let hits = std::mem::take(&mut ahead.hits);
+        let is_next = slot.0.abs_diff(ahead.last_slot) == 1;
+        let wanted = match hits {
+            0 if is_next => 2,
+            0 => 1,
+            // At least 4, at most all.
+            hits => (hits + 2).next_power_of_two().max(4),
+        };
+        let pages = wanted.min(most).max(ahead.last_pages / 2).max(1);
+        ahead.last_pages = pages;
+        if hits == 0 {
+            ahead.last_slot = slot.0;
+        }
+        let start = slot.0 & !(pages - 1);
+        start.max(1)..(start + pages).min(self.slots.len())
+    }
+}
+
+impl Mm {
+    /// Maps a page that is back, and gives up its slot where it is of no more use.
+    fn map_swapped(
+        &mut self,
+        space: &mut AddressSpace,
+        cx: &mut Cx,
+        (table, vpn, slot): (TableId, Vpn, SwapSlot),
+        access: Access,
+    ) {
+        let head = self.swap.cached(slot).expect("the caller looked");
+        if access == Access::Write && self.frames.has(head, FrameFlag::InBatch) {
+            self.lru_add_drain(cx);
+        }
+        self.swap_free(slot);
+        let stores_alone = access == Access::Write && self.folio_references(head) == 1;
+        if self.swap.is_full() || stores_alone {
+            self.free_swap(cx, head);
+        }
+        let others = self.folio_mappings(head) + self.swap.slot_of(head).map_or(0, |slot| self.swap.count(slot));
+        self.map_base_again(head);
+        let pte = if access == Access::Write && others == 0 { Pte::written(head) } else { Pte::read(head) };
+        space.tables.set_pte(cx, table, vpn, pte);
+        space.rss += 1;
+        space.swapped -= 1;
+        debug_assert_eq!(self.frames.allocated(head), Some(Order::BASE), "only base pages are swapped");
+    }
+}

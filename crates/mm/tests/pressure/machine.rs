@@ -1,0 +1,424 @@
+//! A driver: tasks, each in an operation, and kswapd take steps in turn, as chance will have it, on a clock of their own.
+
+use std::collections::BTreeMap;
+
+use pagelab_mm::{
+    ControlId, Frame, MachineSpec, Mm, NodeSpec, Settings, SpaceId, Spaces, Variant, ZoneKind, ZoneSpec,
+    address_space::{AddressSpace, MMAP_BASE},
+    alloc::slow::Supply,
+    check::{Owners, walk, walk_owners},
+    cost::{Cx, Prices, Work},
+    event::{Counters, Event},
+    fault::{Access, FaultDone},
+    fork::Fork,
+    step::{Step, Wait},
+    swap::SwapSpec,
+    touch::Touch,
+    unmap::Unmap,
+    variant,
+    vma::PageRange,
+};
+use units::{Bytes, BytesPerSecond, CpuId, NodeId, Order, Pfn, Picos, Time, Vpn};
+
+pub(crate) struct Setup {
+    pub(crate) frames: u64,
+    pub(crate) swap: Option<u64>,
+    pub(crate) variant: Variant,
+}
+
+impl Default for Setup {
+    fn default() -> Self {
+        Self { frames: 4096, swap: None, variant: *variant::named("v6.1") }
+    }
+}
+
+/// How it ended for a task.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Fate {
+    Done,
+    OutOfMemory,
+}
+
+pub(crate) struct Machine {
+    pub(crate) mm: Mm,
+    pub(crate) counters: Counters,
+    spaces: Spaces,
+    prices: Prices,
+    now: Time,
+    /// Until when kswapd sleeps; None until it is woken.
+    kswapd: Option<Time>,
+    /// What each process wrote last, by page, and where it may.
+    memory: BTreeMap<SpaceId, (PageRange, BTreeMap<Vpn, u64>)>,
+    writes: u64,
+    steps: u64,
+    /// After how many steps everything is checked.
+    check_every: u64,
+}
+
+/// A task in an operation.
+enum Operation {
+    Touch(Touch),
+    Fork(Fork),
+    Exit(Unmap),
+}
+
+pub(crate) struct Task {
+    id: u32,
+    space: SpaceId,
+    operation: Operation,
+    supply: Supply,
+    sleeps_until: Time,
+    access: Access,
+    page: Vpn,
+}
+
+const KSWAPD: u32 = 1000;
+
+impl Machine {
+    pub(crate) fn new(setup: &Setup) -> Self {
+        let zone = ZoneSpec::whole(ZoneKind::Normal, Pfn(0), u32::try_from(setup.frames).unwrap());
+        let cpus = vec![CpuId(0), CpuId(1)];
+        let node = NodeSpec { id: NodeId(0), cpus, distance: vec![10], zones: vec![zone] };
+        let machine = MachineSpec { pageblock_order: Order(4), max_order: Order(10), nodes: vec![node] };
+        let mut mm = Mm::new(&machine, setup.variant, &Settings { min_free_kbytes: 256, ..Settings::default() });
+        mm.frames.keep_contents(!0);
+        if let Some(pages) = setup.swap {
+            mm.swapon(&SwapSpec {
+                size: Bytes(pages * 4096),
+                latency: Picos::from_micros(80),
+                bandwidth: BytesPerSecond::new(Bytes::mib(400)).unwrap(),
+            });
+        }
+        let prices = Prices::new(|work| if work == Work::UserTouch { Picos(0) } else { Picos::from_nanos(100) });
+        let (counters, spaces) = (Counters::default(), Spaces::default());
+        Self {
+            mm,
+            counters,
+            spaces,
+            prices,
+            now: Time(0),
+            kswapd: None,
+            memory: BTreeMap::new(),
+            writes: 0,
+            steps: 0,
+            check_every: 97,
+        }
+    }
+
+    pub(crate) fn count(&self, event: Event) -> u64 {
+        self.counters.get(event)
+    }
+
+    /// A process that has mapped so many pages.
+    pub(crate) fn start(&mut self, pages: u64) -> SpaceId {
+        let mut cx = Cx::new(CpuId(0), self.now, &self.prices, &mut self.counters);
+        let mut space = AddressSpace::new(&mut self.mm, &mut cx, MMAP_BASE).unwrap();
+        let range = space.mmap(&mut self.mm, &mut cx, pages).unwrap();
+        let id = self.spaces.add(space);
+        self.memory.insert(id, (range, BTreeMap::new()));
+        id
+    }
+
+    pub(crate) fn write_all(&mut self, process: SpaceId) {
+        assert_eq!(self.try_write_all(process), Fate::Done);
+    }
+
+    pub(crate) fn try_write_all(&mut self, process: SpaceId) -> Fate {
+        self.access_all(process, 1, Access::Write)
+    }
+
+    /// Writes to every `nth` page.
+    pub(crate) fn write_some(&mut self, process: SpaceId, nth: u64) {
+        assert_eq!(self.access_all(process, nth, Access::Write), Fate::Done);
+    }
+
+    /// Reads every page, each of which must hold what was written to it.
+    pub(crate) fn read_all(&mut self, process: SpaceId) {
+        assert_eq!(self.access_all(process, 1, Access::Read), Fate::Done);
+    }
+
+    fn access_all(&mut self, process: SpaceId, nth: u64, access: Access) -> Fate {
+        let range = self.memory[&process].0;
+        for n in (0..range.pages()).step_by(usize::try_from(nth).unwrap()) {
+            let mut tasks = vec![self.access(1, process, range.start.plus(n), access)];
+            let fate = loop {
+                if let Some((_, fate)) = self.turn(&mut tasks, &mut |_| 0) {
+                    break fate;
+                }
+            };
+            if fate == Fate::OutOfMemory {
+                return fate;
+            }
+        }
+        self.check(&[]);
+        Fate::Done
+    }
+
+    /// So many accesses to pages by chance.
+    pub(crate) fn storm(&mut self, process: SpaceId, seed: u64, accesses: u64) {
+        let mut chance = Chance(seed);
+        let range = self.memory[&process].0;
+        for _ in 0..accesses {
+            let access = if chance.below(3) == 0 { Access::Write } else { Access::Read };
+            let mut tasks = vec![self.access(1, process, range.start.plus(chance.below(range.pages())), access)];
+            while self.turn(&mut tasks, &mut |n| chance.below(n)).is_none() {}
+        }
+    }
+
+    pub(crate) fn fork(&mut self, parent: SpaceId) -> SpaceId {
+        let mut tasks = vec![self.task(1, parent, Operation::Fork(Fork::new()))];
+        while self.turn(&mut tasks, &mut |_| 0).is_none() {}
+        *self.memory.keys().last().unwrap()
+    }
+
+    pub(crate) fn end(&mut self, process: SpaceId) {
+        let mut tasks = vec![self.task(1, process, Operation::Exit(Unmap::everything()))];
+        while self.turn(&mut tasks, &mut |_| 0).is_none() {}
+    }
+
+    /// Several processes and their children at once, each in an operation of its own, for so many steps; then all end.
+    pub(crate) fn crowd(&mut self, seed: u64, steps: u64) {
+        let mut chance = Chance(seed + 1);
+        self.check_every = 5;
+        for _ in 0..3 {
+            self.start(7 * 256);
+        }
+        let mut tasks: Vec<Task> = Vec::new();
+        let mut id = 0;
+        loop {
+            let is_over = self.steps >= steps;
+            if self.memory.is_empty() && !is_over {
+                self.start(7 * 256);
+            }
+            if tasks.is_empty() && self.memory.is_empty() {
+                break;
+            }
+            let busy: Vec<SpaceId> = tasks.iter().map(|task| task.space).collect();
+            let idle: Vec<SpaceId> = self.memory.keys().copied().filter(|space| !busy.contains(space)).collect();
+            if !idle.is_empty() && (tasks.len() < 3 || is_over) {
+                id += 1;
+                let space = idle[usize::try_from(chance.below(idle.len() as u64)).unwrap()];
+                let range = self.memory[&space].0;
+                let page = range.start.plus(chance.below(range.pages()));
+                let task = match chance.below(40) {
+                    _ if is_over => self.task(id, space, Operation::Exit(Unmap::everything())),
+                    0 if self.memory.len() < 5 => self.task(id, space, Operation::Fork(Fork::new())),
+                    1 if self.memory.len() > 2 => self.task(id, space, Operation::Exit(Unmap::everything())),
+                    n if n < 24 => self.access(id, space, page, Access::Write),
+                    _ => self.access(id, space, page, Access::Read),
+                };
+                tasks.push(task);
+            }
+            if let Some((_, Fate::OutOfMemory)) = self.turn(&mut tasks, &mut |n| chance.below(n)) {
+                // Whatever was short, somebody goes.
+                let busy: Vec<SpaceId> = tasks.iter().map(|task| task.space).collect();
+                if let Some(victim) = self.memory.keys().copied().find(|space| !busy.contains(space)) {
+                    id += 1;
+                    tasks.push(self.task(id, victim, Operation::Exit(Unmap::everything())));
+                }
+            }
+        }
+        self.check(&[]);
+    }
+
+    fn task(&self, id: u32, space: SpaceId, operation: Operation) -> Task {
+        let (supply, access) = (Supply::default(), Access::Read);
+        Task { id, space, operation, supply, sleeps_until: self.now, access, page: Vpn(0) }
+    }
+
+    fn access(&self, id: u32, space: SpaceId, page: Vpn, access: Access) -> Task {
+        let touch = Touch::pages(PageRange::new(page, 1), access);
+        Task { access, page, ..self.task(id, space, Operation::Touch(touch)) }
+    }
+
+    /// Somebody who can takes a step: kswapd, or the task that `chance` picks; a task that has come to its end is taken out.
+    /// When nobody can, time passes.
+    pub(crate) fn turn(&mut self, tasks: &mut Vec<Task>, chance: &mut dyn FnMut(u64) -> u64) -> Option<(u32, Fate)> {
+        self.steps += 1;
+        if !self.mm.take_woken().is_empty() {
+            self.kswapd = Some(self.now);
+        }
+        let ready: Vec<usize> = (0..tasks.len()).filter(|at| tasks[*at].sleeps_until <= self.now).collect();
+        let kswapd_is_ready = self.kswapd.is_some_and(|until| until <= self.now);
+        let mut ended = None;
+        if kswapd_is_ready && (ready.is_empty() || self.steps.is_multiple_of(3)) {
+            self.step_kswapd();
+        } else if !ready.is_empty() {
+            let at = ready[usize::try_from(chance(ready.len() as u64)).unwrap() % ready.len()];
+            if let Some(fate) = self.step(&mut tasks[at]) {
+                let task = tasks.remove(at);
+                ended = Some((task.id, fate));
+            }
+        } else {
+            let sleeps = tasks.iter().map(|task| task.sleeps_until).chain(self.kswapd);
+            self.now = sleeps.min().expect("somebody waits for a time");
+        }
+        if self.steps.is_multiple_of(self.check_every) {
+            self.check(tasks);
+        }
+        ended
+    }
+
+    fn step_kswapd(&mut self) {
+        let cx = Cx::new(CpuId(1), self.now, &self.prices, &mut self.counters);
+        let mut cx = cx.acting_for(ControlId(KSWAPD));
+        let step = self.mm.step_kswapd(&mut self.spaces, &mut cx, 0);
+        self.now = cx.now();
+        self.kswapd = match step {
+            Step::More => Some(self.now),
+            Step::Block(Wait::Until(until) | Wait::Io { until, .. }) => Some(until),
+            Step::Block(Wait::Queue) => None,
+            Step::Done(()) => unreachable!("a daemon has no end"),
+        };
+    }
+
+    /// A step of a task; how it ended, if it has.
+    fn step(&mut self, task: &mut Task) -> Option<Fate> {
+        let Self { mm, spaces, prices, counters, .. } = self;
+        let mut cx = Cx::new(CpuId(0), self.now, prices, counters).acting_for(ControlId(task.id));
+        if task.supply.is_busy() {
+            if let Step::Block(wait) = task.supply.step(mm, spaces, &mut cx) {
+                task.sleeps_until = until(wait);
+            }
+            self.now = cx.now();
+            return None;
+        }
+        task.supply.lend(&mut cx);
+        let space = spaces.get_mut(task.space).unwrap();
+        let mut child = None;
+        let step = match &mut task.operation {
+            Operation::Touch(touch) => match touch.step(mm, space, &mut cx, Time(0)) {
+                Step::Done(FaultDone::Handled) => Step::Done(Fate::Done),
+                Step::Done(FaultDone::OutOfMemory) => {
+                    touch.abort(mm, space, &mut cx);
+                    Step::Done(Fate::OutOfMemory)
+                }
+                Step::Done(other) => panic!("{other:?}"),
+                Step::More => Step::More,
+                Step::Block(wait) => Step::Block(wait),
+            },
+            Operation::Fork(fork) => match fork.step(mm, space, &mut cx, Time(0)) {
+                Step::Done(Ok(made)) => {
+                    child = Some(made);
+                    Step::Done(Fate::Done)
+                }
+                Step::Done(Err(_)) => Step::Done(Fate::OutOfMemory),
+                Step::More | Step::Block(_) => Step::More,
+            },
+            Operation::Exit(unmap) => match unmap.step(mm, space, &mut cx, Time(0)) {
+                Step::Done(_) => Step::Done(Fate::Done),
+                Step::More | Step::Block(_) => Step::More,
+            },
+        };
+        let again = task.supply.settle(mm, &mut cx);
+        self.now = cx.now();
+        match step {
+            _ if again => None,
+            Step::More => None,
+            Step::Block(wait) => {
+                task.sleeps_until = until(wait);
+                None
+            }
+            Step::Done(fate) => {
+                self.has_ended(task, child, fate);
+                Some(fate)
+            }
+        }
+    }
+
+    fn has_ended(&mut self, task: &Task, child: Option<AddressSpace>, fate: Fate) {
+        match &task.operation {
+            Operation::Touch(_) if fate == Fate::Done => self.use_page(task),
+            Operation::Touch(_) => {}
+            Operation::Fork(_) => {
+                if let Some(child) = child {
+                    let inherited = self.memory[&task.space].clone();
+                    let id = self.spaces.add(child);
+                    self.memory.insert(id, inherited);
+                }
+            }
+            Operation::Exit(_) => {
+                let mut cx = Cx::new(CpuId(0), self.now, &self.prices, &mut self.counters);
+                self.spaces.take(task.space).end(&mut self.mm, &mut cx);
+                self.memory.remove(&task.space);
+            }
+        }
+    }
+
+    /// User code reads what it wrote, and stores something else.
+    fn use_page(&mut self, task: &Task) {
+        let pte = self.spaces.get(task.space).unwrap().tables.lookup(task.page);
+        assert!(pte.is_present(), "it was just touched");
+        let written = &mut self.memory.get_mut(&task.space).unwrap().1;
+        let expected = written.get(&task.page).copied();
+        if pte.is_zero_page() {
+            assert_eq!(expected, None, "{:?} was written", task.page);
+            return;
+        }
+        assert_eq!(self.mm.frames.content(pte.pfn()), expected.unwrap_or(0), "{:?} at {:?}", task.page, pte);
+        if task.access == Access::Write {
+            assert!(pte.is_writable() && pte.is_dirty());
+            self.writes += 1;
+            self.mm.frames.store(pte.pfn(), self.writes);
+            written.insert(task.page, self.writes);
+        }
+    }
+
+    /// Every frame is somebody's, every slot is named as often as it counts.
+    pub(crate) fn check(&self, tasks: &[Task]) {
+        walk(&self.mm).unwrap();
+        let mut spaces: Vec<&AddressSpace> = self.spaces.iter().map(|(_, space)| space).collect();
+        let mut controls = vec![(ControlId(KSWAPD), self.mm.kswapds()[0].holdings())];
+        for task in tasks {
+            let space = self.spaces.get(task.space).unwrap();
+            let mut holdings = match &task.operation {
+                Operation::Touch(touch) => touch.holdings(space),
+                Operation::Fork(fork) => fork.holdings(),
+                Operation::Exit(unmap) => unmap.holdings(),
+            };
+            holdings.add(task.supply.holdings());
+            if let Operation::Fork(fork) = &task.operation {
+                spaces.extend(fork.child());
+            }
+            controls.push((ControlId(task.id), holdings));
+        }
+        walk_owners(&self.mm, &Owners { spaces, controls }).unwrap();
+    }
+
+    /// Nothing is left but what stays for others: slabs.
+    pub(crate) fn is_empty(&mut self) {
+        // What is being written when its last user ends stays in the swap cache until somebody needs memory.
+        let mut cx = Cx::new(CpuId(0), self.now, &self.prices, &mut self.counters);
+        self.mm.lru_add_drain_all(&mut cx);
+        self.check(&[]);
+        let mut left = 0;
+        for pfn in (0..self.mm.frames.len()).map(Pfn) {
+            match self.mm.frames.get(pfn) {
+                Frame::Anon { .. } => {
+                    assert!(self.mm.swap.slot_of(pfn).is_some(), "frame {pfn} is nobody's");
+                    left += 1;
+                }
+                Frame::PageTable | Frame::Kernel { .. } | Frame::Isolated { .. } => panic!("frame {pfn} is left"),
+                _ => {}
+            }
+        }
+        assert_eq!(self.mm.swap.total() - self.mm.swap.free(), left, "slots of what is left");
+    }
+}
+
+fn until(wait: Wait) -> Time {
+    match wait {
+        Wait::Until(until) | Wait::Io { until, .. } => until,
+        Wait::Queue => panic!("nobody would wake it"),
+    }
+}
+
+/// Numbers in a fixed order.
+struct Chance(u64);
+
+impl Chance {
+    fn below(&mut self, limit: u64) -> u64 {
+        self.0 = self.0.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963_407);
+        (self.0 >> 33) % limit
+    }
+}

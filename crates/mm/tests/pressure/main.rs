@@ -1,0 +1,119 @@
+//! More memory in use than there is: processes write to all of it, and find again what they wrote, whatever went to swap and
+//! came back. After every step each frame, slot and entry is asked for.
+
+mod machine;
+
+use machine::{Fate, Machine, Setup};
+use pagelab_mm::{event::Event, variant};
+
+const MIB: u64 = 256;
+
+fn setup() -> Setup {
+    Setup { frames: 16 * MIB, swap: Some(64 * MIB), ..Setup::default() }
+}
+
+/// Reclaim frees what it has looked at, and writes what it counts.
+fn counts_agree(machine: &Machine) {
+    let count = |event| machine.count(event);
+    let scanned = count(Event::PgscanKswapd) + count(Event::PgscanDirect);
+    let stolen = count(Event::PgstealKswapd) + count(Event::PgstealDirect);
+    assert!(stolen > 0 && stolen <= scanned, "{stolen} of {scanned}");
+    assert_eq!(scanned, count(Event::PgscanAnon) + count(Event::PgscanFile));
+    assert_eq!(stolen, count(Event::PgstealAnon) + count(Event::PgstealFile));
+    assert_eq!(count(Event::Pswpout), count(Event::NrVmscanWrite), "only reclaim writes to swap");
+}
+
+#[test]
+fn what_was_swapped_out_comes_back() {
+    for name in ["v6.1", "v5.10", "v4.20", "v4.1"] {
+        let mut machine = Machine::new(&Setup { variant: *variant::named(name), ..setup() });
+        let process = machine.start(40 * MIB);
+        machine.write_all(process);
+        assert!(machine.count(Event::Pswpout) >= 24 * MIB, "{name}: {}", machine.count(Event::Pswpout));
+        machine.read_all(process);
+        assert!(machine.count(Event::Pswpin) >= 24 * MIB, "{name}");
+        assert!(
+            machine.count(Event::Pgmajfault) > 0 && machine.count(Event::Pgmajfault) <= machine.count(Event::Pswpin)
+        );
+        machine.read_all(process);
+        counts_agree(&machine);
+        machine.end(process);
+        machine.is_empty();
+    }
+}
+
+#[test]
+fn what_is_shared_with_a_child_is_swapped_and_comes_back_for_both() {
+    let mut machine = Machine::new(&setup());
+    let parent = machine.start(20 * MIB);
+    machine.write_all(parent);
+    let child = machine.fork(parent);
+    machine.read_all(child);
+    machine.write_some(child, 3);
+    machine.write_some(parent, 5);
+    machine.read_all(parent);
+    machine.read_all(child);
+    counts_agree(&machine);
+    machine.end(parent);
+    machine.read_all(child);
+    machine.end(child);
+    machine.is_empty();
+}
+
+#[test]
+fn without_a_device_nothing_is_scanned() {
+    let mut machine = Machine::new(&Setup { swap: None, ..setup() });
+    let process = machine.start(20 * MIB);
+    assert_eq!(machine.try_write_all(process), Fate::OutOfMemory);
+    for event in [Event::PgscanAnon, Event::PgscanKswapd, Event::PgscanDirect, Event::Pgrefill] {
+        assert_eq!(machine.count(event), 0, "{event:?}");
+    }
+    assert!(machine.count(Event::AllocstallMovable) + machine.count(Event::AllocstallNormal) > 0);
+    machine.end(process);
+    machine.is_empty();
+}
+
+#[test]
+fn a_full_device_ends_it() {
+    let mut machine = Machine::new(&Setup { swap: Some(8 * MIB), ..setup() });
+    let process = machine.start(30 * MIB);
+    assert_eq!(machine.try_write_all(process), Fate::OutOfMemory);
+    assert_eq!(machine.mm.swap.free(), 0, "every slot was of use");
+    machine.end(process);
+    machine.is_empty();
+}
+
+#[test]
+fn pages_that_cannot_be_written_stay() {
+    let mut machine = Machine::new(&setup());
+    machine.mm.swap.fail_writes(3);
+    let process = machine.start(30 * MIB);
+    machine.write_all(process);
+    machine.read_all(process);
+    let (out, stolen) = (machine.count(Event::Pswpout), machine.count(Event::PgstealAnon));
+    assert!(stolen < out, "a third of {out} failed, and {stolen} went");
+    machine.end(process);
+    machine.is_empty();
+}
+
+#[test]
+fn the_same_seed_gives_the_same_counts() {
+    let run = || {
+        let mut machine = Machine::new(&setup());
+        let process = machine.start(24 * MIB);
+        machine.write_all(process);
+        machine.storm(process, 7, 4000);
+        machine.counters.iter().collect::<Vec<_>>()
+    };
+    assert_eq!(run(), run());
+}
+
+#[test]
+fn many_at_once_lose_nothing() {
+    for seed in 0..4 {
+        let mut machine = Machine::new(&Setup { frames: 8 * MIB, swap: Some(24 * MIB), ..setup() });
+        machine.mm.swap.fail_writes(if seed % 2 == 0 { 0 } else { 17 });
+        machine.crowd(seed, 6000);
+        machine.is_empty();
+    }
+}
