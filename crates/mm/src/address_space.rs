@@ -140,7 +140,8 @@ impl AddressSpace {
                 Pmd::Table(table) => {
                     primitive::scan_ptes(cx, part.pages());
                     for (n, is_resident) in pages.iter_mut().enumerate() {
-                        *is_resident = self.tables.pte(table, page(n)).is_present();
+                        let pte = self.tables.pte(table, page(n));
+                        *is_resident = pte.is_present() || pte.is_migration();
                     }
                 }
             }

@@ -17,7 +17,7 @@ use crate::{
     page_table::{Pmd, PmdSlot, TableId},
     primitive,
     pte::Pte,
-    step::Step,
+    step::{Step, Wait},
     thp::huge_range,
     variant::HugeCow,
 };
@@ -75,6 +75,8 @@ enum Phase {
     HugeCopy,
     /// 6: a base page.
     Base,
+    /// The page was on its way to another frame: the access is tried again.
+    Retry,
 }
 
 /// What one phase leads to.
@@ -82,6 +84,8 @@ enum Next {
     Phase(Phase),
     /// The next phase, after others may have run.
     Later(Phase),
+    /// The next phase, after this.
+    Block(Wait, Phase),
     Done(FaultDone),
 }
 
@@ -114,6 +118,10 @@ impl FaultControl {
                 Next::Later(phase) => {
                     self.phase = phase;
                     return Step::More;
+                }
+                Next::Block(wait, phase) => {
+                    self.phase = phase;
+                    return Step::Block(wait);
                 }
                 // It has asked for memory: the same phase again.
                 Next::Done(FaultDone::OutOfMemory) if cx.has_asked() => return Step::More,
@@ -170,6 +178,7 @@ impl FaultControl {
             Phase::HugeWrite { slot, huge } => self.write_huge(mm, space, cx, slot, huge),
             Phase::HugeCopy => self.copy_huge(mm, space, cx),
             Phase::Base => self.base(mm, space, cx),
+            Phase::Retry => Next::Done(FaultDone::Handled),
         }
     }
 
@@ -305,6 +314,9 @@ impl FaultControl {
             return Next::Done(FaultDone::OutOfMemory);
         };
         let pte = space.tables.pte(table, self.vpn);
+        if pte.is_migration() {
+            return Next::Block(mm.wait_on_folio(pte.pfn()), Phase::Retry);
+        }
         match self.access {
             Access::Write if !pte.is_present() => {
                 space.vmas.prepare_anon(self.vpn);

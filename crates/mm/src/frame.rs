@@ -3,7 +3,9 @@
 //! a table of their own, so that a machine is built without touching its frames.
 
 mod contents;
+mod scan;
 
+pub(crate) use self::scan::Seen;
 use units::{CpuId, Order, Pfn, Vpn};
 
 use crate::{

@@ -1,5 +1,5 @@
 //! Linux: kswapd, wakeup_kswapd(), balance_pgdat() and kswapd_try_to_sleep() in mm/vmscan.c (v4.20 to v6.1).
-//! Differs: there is nothing to reclaim yet, so a balancing run only lowers its priority; no boost, no kcompactd, no
+//! Differs: there is nothing to reclaim yet, so a balancing run only lowers its priority; no boost, no
 //! throttled reclaimers to wake; kernels up to 4.19 have the rules of 4.20 here.
 
 use units::{Order, Picos};
@@ -108,6 +108,13 @@ impl Mm {
         cx.cut();
     }
 
+    /// Is there nothing that kswapd could do for a request, so that kcompactd may have to?
+    pub(crate) fn is_left_to_kcompactd(&self, node: usize, order: Order, highest: ZoneKind) -> bool {
+        let daemon = &self.kswapds[node];
+        let is_useless = daemon.failures >= RETRIES_MAX || self.is_balanced(node, Wish { order, highest });
+        daemon.is_asleep() && is_useless
+    }
+
     /// Goes on for one pass over the node's lists, or goes to sleep. Blocks on `Wait::Queue` until it is woken.
     pub fn step_kswapd(&mut self, _spaces: &mut Spaces, cx: &mut Cx, node: usize) -> Step<()> {
         match self.kswapds[node].state {
@@ -157,6 +164,11 @@ impl Mm {
             return Step::Block(Wait::Queue);
         }
         daemon.state = State::Napping;
+        // Room was made: now blocks of the order wanted can be, and what was given up is worth another look.
+        self.reset_isolation_suitable(cx, node);
+        if let Some(wish) = again {
+            self.wake_kcompactd(cx, node, wish.order, wish.highest);
+        }
         Step::Block(Wait::Until(cx.now() + SHORT_SLEEP))
     }
 

@@ -3,15 +3,15 @@
 //! | Linux                    | here            | left out                                                            |
 //! |--------------------------|-----------------|---------------------------------------------------------------------|
 //! | `include/linux/mmzone.h` | `zone.rs`       | HighMem (64-bit only)                                               |
-//! | `include/linux/mmzone.h` | `zone_state.rs` | boost, compaction state                                             |
-//! | `include/linux/mmzone.h` | `pageblock.rs`  | skip bits                                                           |
+//! | `include/linux/mmzone.h` | `zone_state.rs` | boost                                                               |
+//! | `include/linux/mmzone.h` | `pageblock.rs`  |                                                                     |
 //! | `include/linux/mm_types.h` | `frame.rs`    | files                                                               |
 //! | `mm/slub.c`              | `slab.rs`       | per-CPU partial lists; `anon_vma`s, maple nodes and all else        |
 //! | `include/linux/list.h`   | `list.rs`       |                                                                     |
 //! | `include/linux/gfp.h`    | `gfp.rs`        | reclaim, I/O, reserves                                              |
 //! | `mm/page_alloc.c`        | `alloc.rs`      | dirty limits, zone reclaim, fair zones (up to 4.7)   |
 //! | `mm/page_alloc.c`        | `alloc/slow.rs` | the OOM killer                                                      |
-//! | `mm/page_alloc.c`        | `buddy.rs`      | shuffling, reporting, capture                                       |
+//! | `mm/page_alloc.c`        | `buddy.rs`      | shuffling, reporting                                                |
 //! | `mm/page_alloc.c`        | `fallback.rs`   | CMA, boost                                                          |
 //! | `mm/page_alloc.c`        | `reserve.rs`    | the limits of 6.8 and later                                         |
 //! | `mm/page_alloc.c`        | `pcp.rs`, `pcp/lists.rs` | tuning of `high` and batch at run time, CPU hotplug        |
@@ -24,6 +24,9 @@
 //! | `kernel/locking/qspinlock.c` | `spin.rs`   | the queue                                                           |
 //! | `mm/huge_memory.c`       | `thp.rs`        | folio splits                                                        |
 //! | `mm/huge_memory.c`       | `huge_cow.rs`   |                                                                     |
+//! | `mm/compaction.c`        | `compact.rs`, `compact/` | CMA, pages of drivers, file pages                          |
+//! | `mm/migrate.c`           | `migrate.rs`    | files, huge pages, NUMA                                             |
+//! | `mm/filemap.c`           | `folio_lock.rs` | all but the lock of a folio                                         |
 //! | `mm/swap.c`              | `lru.rs`        | files, activation, rotation                                         |
 //! | `mm/vmscan.c`            | `kswapd.rs`     | everything that reclaims                                            |
 //! | `mm/rmap.c`              | `rmap.rs`, `spaces.rs` | locks, files                                                 |
@@ -38,11 +41,12 @@ pub mod alloc;
 mod bandwidth;
 pub mod buddy;
 pub mod check;
-mod compact;
+pub mod compact;
 pub mod cost;
 pub mod event;
 pub mod fallback;
 pub mod fault;
+mod folio_lock;
 pub mod fork;
 pub mod frame;
 pub mod gfp;
@@ -50,6 +54,7 @@ mod huge_cow;
 pub mod kswapd;
 pub mod list;
 pub mod lru;
+pub mod migrate;
 mod mmu_gather;
 pub mod node;
 pub mod page_table;
@@ -89,8 +94,10 @@ pub use zone::{MachineView, NodeView, Settings, ZoneKind, ZoneView};
 pub use zone_state::ZoneState;
 
 use bandwidth::Bandwidth;
+use compact::kcompactd::Compaction;
 use cost::{Cx, Prices};
 use event::Counters;
+use folio_lock::FolioWaits;
 use kswapd::Kswapd;
 use lru::Lru;
 use node::Zonelist;
@@ -129,6 +136,9 @@ pub struct Mm {
     /// Kernel objects.
     pub slabs: Slabs,
     bandwidth: Bandwidth,
+    /// Compaction in the background.
+    pub compaction: Compaction,
+    folio_waits: FolioWaits,
     kswapds: Vec<Kswapd>,
     /// Nodes whose kswapd was woken, by position.
     woken: Vec<usize>,
@@ -155,7 +165,8 @@ impl Mm {
             for spec in node.zones.iter().filter(|zone| zone.managed > Frames(0)) {
                 let figures = figures.iter().find(|f| f.node == node.id && f.kind == spec.kind);
                 let figures = figures.expect("there are figures for every zone");
-                let mut zone = ZoneState::new(spec, figures, machine.max_order, cpu_nodes.len());
+                let mut zone =
+                    ZoneState::new(spec, figures, (machine.pageblock_order, machine.max_order), cpu_nodes.len());
                 zone.can_spread = spec.kind == ZoneKind::Normal && machine.has_below_normal(node);
                 let index = ZoneIndex(u16::try_from(zones.len()).expect("fewer zones than numbers for them"));
                 zone.release(&mut frames, &mut cx, index, spec.managed_range(), &variant);
@@ -171,7 +182,24 @@ impl Mm {
         let (rmap, thp, slabs) = (Rmap::default(), Thp::default(), Slabs::new(cpu_nodes.len(), machine.nodes.len()));
         let bandwidth = Bandwidth::default();
         let (kswapds, woken) = (vec![Kswapd::default(); machine.nodes.len()], Vec::new());
-        Self { frames, rmap, thp, lru, slabs, bandwidth, kswapds, woken, zones, zonelists, nodes, cpu_nodes, variant }
+        let folio_waits = FolioWaits::default();
+        Self {
+            frames,
+            rmap,
+            thp,
+            lru,
+            slabs,
+            bandwidth,
+            compaction: Compaction::new(machine.nodes.len()),
+            folio_waits,
+            kswapds,
+            woken,
+            zones,
+            zonelists,
+            nodes,
+            cpu_nodes,
+            variant,
+        }
     }
 
     /// Takes over settings that marks, reserves and limits depend on: a write to `vm.min_free_kbytes` and its like;

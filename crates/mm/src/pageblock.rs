@@ -1,5 +1,5 @@
 //! Linux: include/linux/mmzone.h, include/linux/pageblock-flags.h (v6.1).
-//! Differs: no skip bits yet; the zone of a pageblock stands here too, where Linux keeps it in each page's flags; two
+//! Differs: the zone of a pageblock stands here too, where Linux keeps it in each page's flags; two
 //! zones never share a pageblock.
 
 use serde::Serialize;
@@ -61,6 +61,8 @@ const NO_ZONE: u16 = u16::MAX;
 struct Facts {
     zone: u16,
     migrate_type: MigrateType,
+    /// Compaction found nothing here lately (`PB_migrate_skip`).
+    skip: bool,
 }
 
 /// Facts about whole pageblocks, by number.
@@ -73,7 +75,7 @@ pub struct Pageblocks {
 impl Pageblocks {
     /// `count` pageblocks, Movable, of no zone.
     pub(crate) fn new(order: Order, count: usize) -> Self {
-        Self { order, facts: vec![Facts { zone: NO_ZONE, migrate_type: MigrateType::Movable }; count] }
+        Self { order, facts: vec![Facts { zone: NO_ZONE, migrate_type: MigrateType::Movable, skip: false }; count] }
     }
 
     /// Their order (`pageblock_order`).
@@ -100,6 +102,19 @@ impl Pageblocks {
         self.facts[index].migrate_type = to;
     }
 
+    /// Has compaction found nothing in the pageblock of a frame lately (`get_pageblock_skip`)?
+    #[inline]
+    pub fn skip(&self, pfn: Pfn) -> bool {
+        self.facts[self.index(pfn)].skip
+    }
+
+    /// Says whether it has.
+    #[inline]
+    pub(crate) fn set_skip(&mut self, pfn: Pfn, skip: bool) {
+        let index = self.index(pfn);
+        self.facts[index].skip = skip;
+    }
+
     /// The zone whose allocator manages the pageblock of a frame, or some of it.
     #[inline]
     pub fn zone(&self, pfn: Pfn) -> Option<ZoneIndex> {
@@ -110,7 +125,7 @@ impl Pageblocks {
     /// Both at once: the zone and the type of the pageblock of a frame.
     #[inline]
     pub(crate) fn zone_and_type(&self, pfn: Pfn) -> Option<(ZoneIndex, MigrateType)> {
-        let Facts { zone, migrate_type } = self.facts[self.index(pfn)];
+        let Facts { zone, migrate_type, .. } = self.facts[self.index(pfn)];
         (zone != NO_ZONE).then_some((ZoneIndex(zone), migrate_type))
     }
 

@@ -90,6 +90,12 @@ impl SpinLock {
         joined
     }
 
+    /// Would a CPU that comes now have to wait (`spin_trylock` fails)?
+    #[inline]
+    pub fn is_contended(&self, cx: &Cx<'_>) -> bool {
+        cx.now() < self.free_at && self.periods.iter().any(|period| period.is_busy(cx.now(), cx.cpu()))
+    }
+
     /// Lets go of it.
     ///
     /// # Panics

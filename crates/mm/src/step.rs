@@ -1,7 +1,7 @@
 //! Linux: none; the kernel is preempted or sleeps where our controls return.
 //! Differs: waits are added with the mechanism that needs them.
 
-use units::Time;
+use units::{Pfn, Time};
 
 /// Pages that one step of a range operation handles before it asks for the time.
 // SWAP_CLUSTER_MAX and COMPACT_CLUSTER_MAX, include/linux/swap.h (v6.1).
@@ -25,4 +25,6 @@ pub enum Wait {
     Until(Time),
     /// Somebody who wakes it.
     Queue,
+    /// A folio that somebody works on is left alone again (`folio_wait_locked`).
+    Folio(Pfn),
 }

@@ -11,6 +11,7 @@ use crate::{
     frame::Holdings,
     page_table::{Pmd, TableId},
     primitive,
+    pte::Pte,
     step::Step,
     vma::PageRange,
 };
@@ -113,7 +114,7 @@ impl Touch {
         while self.next < self.end && self.vpn() < end {
             let vpn = self.vpn();
             let pte = space.tables.pte(table, vpn);
-            if !pte.is_present() && self.access == Access::Write && quick.is_some() {
+            if pte == Pte::NONE && self.access == Access::Write && quick.is_some() {
                 primitive::page_fault(cx, vpn);
                 if fault::map_base(mm, space, cx, table, vpn, node).is_none() {
                     // Out of memory: the fault says so once more, and is not counted twice.

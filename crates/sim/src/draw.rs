@@ -16,6 +16,8 @@ pub(crate) enum Purpose {
     ClockOffset = 1,
     /// How long after the multiples of their period a CPU's ticks come; drawn by CPUs.
     TickPhase = 2,
+    /// When after the first instant kcompactd looks at its node; drawn by nodes.
+    CompactPhase = 3,
 }
 
 /// All streams of a seed.

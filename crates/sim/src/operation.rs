@@ -151,7 +151,7 @@ impl Operation {
                 enter(cx, entered);
                 match fork.step(mm, space, cx, horizon) {
                     Step::More => Progress::More,
-                    Step::Block(wait) => unreachable!("copying does not wait, but for {wait:?}"),
+                    Step::Block(wait) => Progress::Block(wait),
                     Step::Done(Ok(child)) => Progress::Forked(child),
                     Step::Done(Err(errno)) => Progress::Done(Answer::Space(Err(errno))),
                 }
@@ -166,7 +166,7 @@ impl Operation {
             },
             Self::Touch(touch) => match touch.step(mm, space, cx, horizon) {
                 Step::More => Progress::More,
-                Step::Block(wait) => unreachable!("faults do not wait yet, but for {wait:?}"),
+                Step::Block(wait) => Progress::Block(wait),
                 Step::Done(FaultDone::Handled) => Progress::Done(Answer::Unit(Ok(()))),
                 Step::Done(FaultDone::OutOfMemory) => Progress::Killed("out of memory"),
                 Step::Done(FaultDone::BadAddress) => Progress::Killed("killed by signal 11 (SIGSEGV)"),

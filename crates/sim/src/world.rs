@@ -3,7 +3,7 @@
 //! The world of a run is a thread-local that only this file touches, so that the simulator's handle on `Os` is a task's
 //! number, and runs on different threads are kept apart.
 
-use std::cell::RefCell;
+use std::{cell::RefCell, collections::BTreeSet};
 
 use mm::{
     ControlId, Mm, SpaceId, Spaces,
@@ -17,11 +17,12 @@ use mm::{
     vma::HugeAdvice,
 };
 use os::{Barrier, Placement};
-use units::{Bytes, CpuId, Errno, Frames, Picos, Time};
+use units::{Bytes, CpuId, Errno, Frames, Pfn, Picos, Time};
 
 use crate::{
     TICK,
     clock::{Clock, Next},
+    daemon::NO_SPACE,
     draw::{Draws, Purpose},
     inject::Injector,
     operation::{Operation, Progress},
@@ -45,6 +46,12 @@ pub(crate) struct World {
     pub(crate) tasks: Vec<Task>,
     /// The kswapd of each node.
     pub(crate) kswapds: Vec<TaskId>,
+    /// The kcompactd of each node.
+    pub(crate) kcompactds: Vec<TaskId>,
+    /// Armed timers of kernel threads that look around from time to time: they keep no run from ending.
+    pub(crate) periodic: BTreeSet<(Time, TaskId)>,
+    /// Who waits for which folio.
+    pub(crate) folio_sleepers: Vec<(Pfn, TaskId)>,
     pub(crate) cpus: Vec<Cpu>,
     pub(crate) periods: Periods,
     pub(crate) meetings: Vec<Meeting>,
@@ -83,6 +90,9 @@ impl World {
             locks: Vec::new(),
             tasks: Vec::new(),
             kswapds: Vec::new(),
+            kcompactds: Vec::new(),
+            periodic: BTreeSet::new(),
+            folio_sleepers: Vec::new(),
             cpus: vec![Cpu::default(); cpus],
             periods: Periods::for_cpus(cpus, TICK),
             meetings: Vec::new(),
@@ -261,13 +271,19 @@ impl World {
     }
 
     /// The CPUs that ran a task of an address space while a step of it asked something of them owe it.
-    fn interrupt(&mut self, space: SpaceId, from: CpuId, asked: Shootdowns) {
+    pub(crate) fn interrupt(&mut self, space: SpaceId, from: CpuId, asked: Shootdowns) {
         if asked.rounds > 0 {
             let sharers: Vec<usize> = self.sharers(space, from).collect();
             for other in sharers {
                 self.cpus[other].asked.add(asked);
             }
         }
+    }
+
+    /// The address space of the task that each CPU runs.
+    pub(crate) fn running_spaces(&self) -> Vec<SpaceId> {
+        let space = |cpu: &Cpu| cpu.running.map_or(NO_SPACE, |task| self.tasks[task.0 as usize].space);
+        self.cpus.iter().map(space).collect()
     }
 
     /// The CPUs, but for one, that run a task of an address space now.
@@ -315,7 +331,7 @@ impl World {
             Next::Timer { at, task } => {
                 match self.tasks[task.0 as usize].state {
                     TaskState::Blocked => self.answer(task, Answer::Unit(Ok(())), at),
-                    TaskState::Sleeping(..) => self.end_sleep(task, at),
+                    TaskState::Sleeping(..) => self.end_sleep(task, at, Cause::Throttle),
                     _ => self.daemon_timer(task, at),
                 }
                 Turn::Again
@@ -359,6 +375,10 @@ impl World {
     fn step(&mut self, id: TaskId, cpu: CpuId, horizon: Time) -> bool {
         let space_id = self.tasks[id.0 as usize].space;
         let sharers = u32::try_from(self.sharers(space_id, cpu).count()).expect("fewer than 2^32 CPUs");
+        // Only who reclaims or compacts asks about other address spaces.
+        let is_slow = self.tasks[id.0 as usize].supply.is_busy();
+        let running = if is_slow { self.running_spaces() } else { Vec::new() };
+        let need_resched = self.cpus[cpu.0 as usize].need_resched();
         let task = &mut self.tasks[id.0 as usize];
         let TaskState::Kernel(operation) = &mut task.state else {
             unreachable!("only operations are stepped");
@@ -366,11 +386,13 @@ impl World {
         let start = self.cpus[cpu.0 as usize].clock;
         let loss = self.injector.begin(&self.counters);
         let cx = Cx::new(cpu, start, &self.prices, &mut self.counters);
-        let mut cx = cx.acting_for(ControlId(id.0)).with_sharers(sharers);
+        let cx = cx.acting_for(ControlId(id.0)).with_sharers(sharers);
+        let mut cx = cx.with_running(&running).wanted_by_others(need_resched);
         cx.receive(std::mem::take(&mut self.cpus[cpu.0 as usize].asked));
         let memory = Memory { mm: &mut self.mm, spaces: &mut self.spaces, left: &mut self.left };
         let progress = advance(memory, (space_id, operation, &mut task.supply), &mut cx, horizon);
         let (mut end, spent, faults, shootdowns) = (cx.now(), cx.spent(), cx.faults(), cx.shootdowns());
+        let asked_of = cx.take_asked_of();
         if let Some(trace) = &mut self.trace {
             trace.take(&mut self.mm, id, cpu, start);
         }
@@ -388,6 +410,9 @@ impl World {
         };
         let downgrades = operation.is_downgraded();
         self.interrupt(space_id, cpu, shootdowns);
+        for (space, asked) in asked_of {
+            self.interrupt(space, cpu, asked);
+        }
         if !keeps {
             self.unlock(id, end);
         } else if downgrades && self.mm.variant().munmap_downgrades {
@@ -397,8 +422,17 @@ impl World {
             Progress::Forked(child) => Progress::Done(Answer::Space(Ok(self.add_space(child)))),
             other => other,
         };
+        let killed = self.end_step(id, cpu, end, progress);
+        self.wake_woken(end);
+        #[cfg(test)]
+        self.check();
+        killed
+    }
+
+    /// What a step has come to, at its end; true when the kernel ends the task.
+    fn end_step(&mut self, id: TaskId, cpu: CpuId, end: Time, progress: Progress) -> bool {
         let task = &mut self.tasks[id.0 as usize];
-        let killed = match progress {
+        match progress {
             Progress::Forked(_) => unreachable!("it was taken in above"),
             Progress::More => false,
             Progress::Block(wait) => {
@@ -420,13 +454,7 @@ impl World {
                 task.killed = Some(reason);
                 true
             }
-        };
-        if self.mm.has_woken() {
-            self.wake_daemons(end);
         }
-        #[cfg(test)]
-        self.check();
-        killed
     }
 
     /// An operation goes on only after it has slept.
@@ -438,16 +466,17 @@ impl World {
         task.state = TaskState::Sleeping(operation, from);
         match wait {
             Wait::Until(until) => self.clock.arm(until, id),
+            Wait::Folio(pfn) => self.folio_sleepers.push((pfn, id)),
             Wait::Queue => unreachable!("nobody would wake it yet"),
         }
     }
 
-    /// The timer of an operation's sleep.
-    fn end_sleep(&mut self, id: TaskId, at: Time) {
+    /// An operation has slept for long enough, or what it waited for has come.
+    pub(crate) fn end_sleep(&mut self, id: TaskId, at: Time, cause: Cause) {
         let task = &mut self.tasks[id.0 as usize];
         if let TaskState::Sleeping(operation, since) = std::mem::replace(&mut task.state, TaskState::Blocked) {
             task.state = TaskState::Kernel(operation);
-            task.wait(since, at, Cause::Throttle);
+            task.wait(since, at, cause);
             self.wake(id, at, Enqueue::Woken);
         }
     }
@@ -513,7 +542,9 @@ impl World {
             }
             _ => None,
         };
-        let controls = (0..).zip(&self.tasks).filter_map(holdings).collect();
+        let daemon = |(node, id): (usize, &TaskId)| (ControlId(id.0), self.mm.kcompactd_holdings(node));
+        let daemons = self.kcompactds.iter().enumerate().map(daemon);
+        let controls = (0..).zip(&self.tasks).filter_map(holdings).chain(daemons).collect();
         mm::check::walk(&self.mm).unwrap();
         mm::check::walk_owners(&self.mm, &mm::check::Owners { spaces, controls }).unwrap();
     }

@@ -61,6 +61,8 @@ impl Walk<'_> {
             "its mark and the batches disagree".to_owned()
         })?;
         let is_dropped = frames.has(head, FrameFlag::Dropped);
-        ensure(!is_dropped || batched, Some(head), || "only a batch holds it, but none does".to_owned())
+        // Or who has isolated it: the walk of owners asks.
+        let may_hold = batched || !frames.has(head, FrameFlag::OnLru);
+        ensure(!is_dropped || may_hold, Some(head), || "only a batch holds it, but none does".to_owned())
     }
 }

@@ -110,7 +110,11 @@ impl Claims {
                 let is_dropped = mm.frames.has(pfn, FrameFlag::Dropped);
                 ensure(!(is_mapped && is_dropped), Some(pfn), || "mapped, but given up".to_owned())?;
                 let is_loose = !mm.frames.has(pfn, FrameFlag::OnLru) && !mm.frames.has(pfn, FrameFlag::InBatch);
-                if is_mapped && is_loose || self.off_lru.0.contains_key(&pfn) {
+                if (is_mapped || is_dropped) && is_loose || self.off_lru.0.contains_key(&pfn) {
+                    if !is_mapped && !is_dropped {
+                        // Who has unmapped it last may still wait for a flush.
+                        self.gathered.0.remove(&pfn);
+                    }
                     return self.off_lru.settle(pfn, frame, &order);
                 }
                 if is_mapped || is_dropped { Ok(()) } else { self.gathered.settle(pfn, frame, &order) }

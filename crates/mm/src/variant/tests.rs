@@ -15,7 +15,7 @@ fn a_release_gets_the_newest_rules_that_are_not_newer() {
         ("3.16.0-4-amd64", "v3.16"),
         ("4.1.0-rc2+", "v4.1"),
         ("4.20", "v4.20"),
-        ("5.4.0-200-generic", "v5.0"),
+        ("5.4.0-200-generic", "v5.1"),
         ("5.10.0-32-cloud-amd64", "v5.10"),
         ("5.15.0", "v5.14"),
         ("6.1.0-50-cloud-amd64", "v6.1"),

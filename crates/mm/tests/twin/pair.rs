@@ -176,6 +176,7 @@ impl Pair {
                 step::Step::More | step::Step::Done(()) => Then::More,
                 step::Step::Block(step::Wait::Queue) => Then::Sleep,
                 step::Step::Block(step::Wait::Until(_)) => Then::Nap,
+                step::Step::Block(wait) => panic!("kswapd sleeps, but waits for {wait:?}"),
             };
         assert_eq!(came_to, twin.memory.step_kswapd(node));
         came_to == Then::More
