@@ -10,15 +10,17 @@ extern crate pagelab_mm as mm;
 use std::{fs, process::Command};
 
 use mm::{
-    AllocRequest, MachineSpec, Mm, NodeSpec, Settings, ZoneKind, ZoneSpec,
+    AllocRequest, MachineSpec, Mm, NodeSpec, Settings, SpaceId, Spaces, ZoneKind, ZoneSpec,
     address_space::{AddressSpace, MMAP_BASE},
+    compact::kcompactd::CompactMemory,
     cost::{Cx, Prices, Work},
-    event::Counters,
+    event::{Counters, Event},
     fault::{Access, FaultDone},
     step::Step,
     thp::ThpEnabled,
     touch::Touch,
     variant::named,
+    vma::PageRange,
 };
 use nix::{sys::time::TimeValLike, time::ClockId};
 use units::{Bytes, CpuId, NodeId, Order, Pfn, Picos, Time};
@@ -39,6 +41,7 @@ fn main() {
         return touch_quarter(Bytes::gib(gib.parse().expect("a number of GiB")), *named(rules));
     }
     fresh_machine();
+    compaction();
     for rules in ["v4.1", "v6.1"] {
         let mut mm = Mm::new(&machine(1, Bytes::gib(4)), *named(rules), &settings());
         let hot = median_of(ROUNDS, || pair(&mut mm));
@@ -68,6 +71,48 @@ fn quarter_touched(rules: &str) {
         ratios[0],
         ratios[ROUNDS - 1],
         middle(rounds.iter().map(|(_, large)| large.bytes).collect())
+    );
+}
+
+/// Two processes have every second frame each, and one of them ends: how fast compaction scans, and moves what is left.
+fn compaction() {
+    let mut mm = Mm::new(&machine(1, Bytes::gib(1)), *named("v6.1"), &settings());
+    mm.thp.enabled = ThpEnabled::Never;
+    let (prices, mut counters, mut spaces) = (Prices::free(), Counters::default(), Spaces::default());
+    let mut cx = Cx::new(CpuId(0), Time(0), &prices, &mut counters);
+    let mut ranges = Vec::new();
+    let pages = 100_000;
+    for _ in 0..2 {
+        let mut space = AddressSpace::new(&mut mm, &mut cx, MMAP_BASE).expect("there is room");
+        ranges.push(space.mmap(&mut mm, &mut cx, pages).expect("there is room"));
+        spaces.add(space);
+    }
+    for at in 0..pages {
+        for (id, range) in (0..).map(SpaceId).zip(&ranges) {
+            let mut touch = Touch::pages(PageRange::new(range.start.plus(at), 1), Access::Write);
+            let space = spaces.get_mut(id).expect("it lives");
+            while touch.step(&mut mm, space, &mut cx, Time(u64::MAX)) == Step::More {}
+        }
+    }
+    spaces.take(SpaceId(1)).exit(&mut mm, &mut cx);
+    let mut compact = CompactMemory::default();
+    let before = cpu_ns();
+    while compact.step(&mut mm, &mut spaces, &mut cx) == Step::More {}
+    let first = cpu_ns() - before;
+    // Once more: nothing is left to be moved, only to be looked at.
+    let scanned =
+        |counters: &Counters| counters.get(Event::CompactMigrateScanned) + counters.get(Event::CompactFreeScanned);
+    let (moved, seen) = (counters.get(Event::PgmigrateSuccess), scanned(&counters));
+    let mut cx = Cx::new(CpuId(0), Time(0), &prices, &mut counters);
+    let mut compact = CompactMemory::default();
+    let before = cpu_ns();
+    while compact.step(&mut mm, &mut spaces, &mut cx) == Step::More {}
+    let second = cpu_ns() - before;
+    let again = scanned(&counters) - seen;
+    println!(
+        "compaction of 1 GiB, v6.1: {:.0} ns per page moved; {:.1} frames scanned per us when nothing can be moved",
+        first as f64 / moved as f64,
+        again as f64 * 1e3 / second as f64
     );
 }
 

@@ -170,7 +170,8 @@ impl AddressSpace {
                     for (n, is_resident) in pages.iter_mut().enumerate() {
                         let pte = self.tables.pte(table, page(n));
                         let is_cached = |slot| mm.swap.cached(slot).is_some();
-                        *is_resident = pte.is_present() || pte.swap_slot().is_some_and(is_cached);
+                        let is_swapped_in = pte.swap_slot().is_some_and(is_cached);
+                        *is_resident = pte.is_present() || pte.is_migration() || is_swapped_in;
                     }
                 }
             }

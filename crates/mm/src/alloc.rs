@@ -155,6 +155,9 @@ impl Mm {
             let zone = self.zonelists[node].zones(request.highest, request.this_node_only)[place];
             let its = self.node_index(self.zones[zone.position()].node);
             if last.replace(its) != Some(its) {
+                if !request.reclaims && self.is_left_to_kcompactd(its, request.order, request.highest) {
+                    self.wake_kcompactd(cx, its, request.order, request.highest);
+                }
                 self.wake_kswapd(cx, its, request.order, request.highest);
             }
         }

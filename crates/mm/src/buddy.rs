@@ -1,5 +1,5 @@
 //! Linux: mm/page_alloc.c (v3.9 to v6.1).
-//! Differs: no shuffling, no capture by compaction, no page reporting; `nr_free` is kept by order and type.
+//! Differs: no shuffling, no page reporting; `nr_free` is kept by order and type.
 
 use serde::Serialize;
 use units::{Order, Pfn};
@@ -55,6 +55,8 @@ pub struct Buddy {
     lock: SpinLock,
     /// Fallbacks into pageblocks that were broken up by them, for which the zone has not raised its watermarks yet.
     pub(crate) broken_up: u32,
+    /// What the task that takes this step waits for, while it compacts (`capture_control`).
+    pub(crate) capture: Option<Capture>,
     /// What fell back, when someone wants to know.
     pub(crate) trace: Option<Vec<Extfrag>>,
 }
@@ -68,6 +70,7 @@ impl Buddy {
             max_order,
             lock: SpinLock::default(),
             broken_up: 0,
+            capture: None,
             trace: None,
         }
     }
@@ -195,6 +198,10 @@ impl Buddy {
         rules: &Variant,
     ) {
         assert!(block.pfn.is_aligned(block.order), "frame {} is no block of order {}", block.pfn, block.order);
+        if self.capture.is_some_and(|capture| capture.block.is_none()) && self.captures(frames, cx, block, list, rules)
+        {
+            return;
+        }
         let mut merged = block;
         while merged.order < self.max_order && may_merge(frames, merged, list, rules.merging) {
             let buddy = merged.pfn.buddy(merged.order);
@@ -204,6 +211,63 @@ impl Buddy {
         let end = end.unwrap_or_else(|| self.likely_end(frames, merged));
         self.add(frames, merged, list, end);
         cx.work(Work::ListMove, 1 + u64::from(merged.order.0 - block.order.0));
+    }
+
+    /// Does a block that is given back become, with its free buddies, what the task waits for? Then the task has it, and
+    /// nobody else sees it (`compaction_capture`).
+    #[cold]
+    fn captures(
+        &mut self,
+        frames: &mut FrameTable,
+        cx: &mut Cx<'_>,
+        block: Block,
+        list: MigrateType,
+        rules: &Variant,
+    ) -> bool {
+        let wanted = self.capture.expect("somebody waits").order;
+        // Smaller orders would scatter other things over a Movable pageblock.
+        let is_polluting = wanted < frames.blocks.order() && list == MigrateType::Movable;
+        if block.order > wanted
+            || wanted >= self.max_order
+            || is_polluting
+            || matches!(list, MigrateType::Cma | MigrateType::Isolate)
+        {
+            return false;
+        }
+        let mut merged = block;
+        // Bound: each turn doubles it.
+        while merged.order < wanted {
+            if !may_merge(frames, merged, list, rules.merging) {
+                return false;
+            }
+            merged = Block { pfn: merged.pfn.align_down(Order(merged.order.0 + 1)), order: Order(merged.order.0 + 1) };
+        }
+        let mut at = block;
+        while at.order < wanted {
+            let buddy = at.pfn.buddy(at.order);
+            self.remove(frames, Block { pfn: buddy, order: at.order });
+            at = Block { pfn: at.pfn.min(buddy), order: Order(at.order.0 + 1) };
+        }
+        cx.work(Work::ListMove, 1 + u64::from(wanted.0 - block.order.0));
+        self.capture = Some(Capture { order: wanted, block: Some(merged.pfn) });
+        true
+    }
+
+    /// Takes a given free block off its list, whole (`del_page_from_free_list`).
+    pub(crate) fn isolate(&mut self, frames: &mut FrameTable, cx: &mut Cx<'_>, block: Block) {
+        self.remove(frames, block);
+        cx.work(Work::ListMove, 1);
+    }
+
+    /// Makes a free block the first of its list; those before it follow the last, in their order (`move_freelist_head`).
+    pub(crate) fn rotate(&mut self, frames: &mut FrameTable, Block { pfn, order }: Block) {
+        let list = frames.free_list(pfn, order);
+        self.areas[usize::from(order.0)].lists[list as usize].rotate_to(frames.free_threads(order), pfn);
+    }
+
+    /// Would the zone's lock have to be waited for?
+    pub(crate) fn is_contended(&self, cx: &Cx<'_>) -> bool {
+        self.lock.is_contended(cx)
     }
 
     /// Moves a free block to one end of another type's list; `move_to_free_list`.
@@ -248,6 +312,13 @@ impl Buddy {
         frames.clear_free(pfn, order);
         self.free -= u64::from(order.frames());
     }
+}
+
+/// A block that a task waits for, and has as soon as it comes about by what the task itself gives back.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Capture {
+    pub(crate) order: Order,
+    pub(crate) block: Option<Pfn>,
 }
 
 /// A run of frames that starts at a multiple of its size.

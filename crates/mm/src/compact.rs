@@ -1,9 +1,67 @@
-//! Linux: try_to_compact_pages() and below in mm/compaction.c (v4.8 to v6.1).
-//! Differs: nothing is compacted yet.
+//! Linux: try_to_compact_pages() and below in mm/compaction.c (v4.1 to v6.1).
+//! Differs: no CMA; no pages of drivers that can be moved.
+//!
+//! Compacting a zone moves pages from its lower part to free frames in its upper part, until there is a free block of the
+//! order wanted. `control.rs` is one run over a zone; its two scanners are in files of their own.
 
-use units::Pfn;
+mod control;
+mod fast;
+mod free_scanner;
+pub mod kcompactd;
+mod migrate_scanner;
+mod suitable;
+#[cfg(test)]
+mod tests;
+mod zone;
 
-use crate::{Mm, Spaces, cost::Cx, frame::Holdings, gfp::AllocRequest, step::Step};
+use serde::Serialize;
+use units::{Order, Pfn};
+
+use crate::{
+    Mm, Spaces,
+    buddy::Capture,
+    cost::Cx,
+    event::Event,
+    frame::{Held, Holdings},
+    gfp::AllocRequest,
+    migrate::MigrateMode,
+    step::Step,
+};
+
+pub(crate) use control::CompactControl;
+pub use suitable::{EXTFRAG_THRESHOLD, FreeBlocks};
+pub use zone::ZoneCompact;
+
+/// Where compaction looks for its next pageblock to empty and for free frames.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
+pub enum CompactSearch {
+    /// In the order of addresses.
+    Linear,
+    /// First on the free lists, for a pageblock that is partly free, and for free blocks in the upper part of the zone.
+    FreeLists,
+}
+
+/// When a zone is compacted enough for a request.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
+pub enum CompactEnds {
+    /// When it is above its Low mark for that order, and there is a block, or one to steal.
+    AboveLow,
+    /// When there is a block; one of another type at once for movable requests and asynchronous compaction, else at the end
+    /// of the pageblock.
+    AtBlock,
+    /// The same, but looked for at the end of a pageblock only.
+    AtPageblock,
+}
+
+/// Which mark a zone must hold, with room for the move, before it is compacted; and when it is asked whether memory is
+/// short rather than fragmented.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
+pub enum CompactMark {
+    /// Low; always.
+    Low,
+    /// Low for orders above 3, else Min; for orders above 3.
+    ByOrder,
+}
 
 /// How much effort compaction makes (`enum compact_priority`), the least first.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
@@ -44,6 +102,17 @@ pub(crate) enum CompactResult {
     Success,
 }
 
+/// Should a zone be compacted?
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Suitable {
+    /// There are too few free frames.
+    Skipped,
+    /// There is a block already.
+    Success,
+    /// Yes.
+    Continue,
+}
+
 /// The result, and the block if it was captured or taken.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Compacted {
@@ -54,26 +123,141 @@ pub(crate) struct Compacted {
 /// Compacting memory for one request (`mechanisms.md` C2.5).
 #[derive(Clone, Debug)]
 pub(crate) struct DirectCompact {
-    _request: AllocRequest,
-    _priority: CompactPriority,
+    request: AllocRequest,
+    priority: CompactPriority,
+    /// The zones that were passed.
+    passed: usize,
+    /// The best that came of them.
+    best: CompactResult,
+    /// The run over the next one.
+    run: Option<Box<CompactControl>>,
+    /// A block that this has completed, and kept.
+    captured: Option<Pfn>,
 }
 
 impl DirectCompact {
     pub(crate) fn new(request: AllocRequest, priority: CompactPriority) -> Self {
-        Self { _request: request, _priority: priority }
+        Self { request, priority, passed: 0, best: CompactResult::Skipped, run: None, captured: None }
     }
 
     /// Goes on until others may run.
-    #[expect(clippy::unused_self, clippy::needless_pass_by_ref_mut, reason = "for what comes")]
-    pub(crate) fn step(&mut self, _mm: &mut Mm, _spaces: &mut Spaces, _cx: &mut Cx) -> Step<Compacted> {
-        Step::Done(Compacted { result: CompactResult::Skipped, block: None })
+    pub(crate) fn step(&mut self, mm: &mut Mm, spaces: &mut Spaces, cx: &mut Cx) -> Step<Compacted> {
+        let zones = mm.zones_for(&self.request);
+        // Bound: each turn passes a zone, or ends a step.
+        loop {
+            let Some(zone) = zones.get(self.passed).copied() else { return self.end(mm, cx) };
+            if let Some(run) = &mut self.run {
+                let stepped = capturing(mm, cx, &mut self.captured, run, |mm, cx, run| run.step(mm, spaces, cx));
+                match stepped {
+                    Step::More => return Step::More,
+                    Step::Block(wait) => return Step::Block(wait),
+                    Step::Done(result) => {
+                        self.run = None;
+                        self.passed += 1;
+                        if self.after_zone(mm, cx, zone, result) {
+                            self.passed = zones.len();
+                        }
+                    }
+                }
+            } else if self.priority < CompactPriority::SyncFull
+                && mm.zones[zone].compact.is_deferred(self.request.order)
+            {
+                self.best = self.best.max(CompactResult::Deferred);
+                self.passed += 1;
+            } else {
+                self.run = Some(Box::new(CompactControl::direct(zone, &self.request, self.priority)));
+            }
+        }
     }
 
-    #[expect(clippy::unused_self, reason = "for what comes")]
     pub(crate) fn holdings(&self) -> Holdings {
-        Holdings::default()
+        let mut holdings = self.run.as_ref().map_or_else(Holdings::default, |run| run.holdings());
+        holdings.isolated.extend(self.captured.map(|pfn| Held { pfn, order: self.request.order }));
+        holdings
     }
 
-    #[expect(clippy::unused_self, clippy::needless_pass_by_ref_mut, reason = "for what comes")]
-    pub(crate) fn abort(&mut self, _mm: &mut Mm, _cx: &mut Cx) {}
+    pub(crate) fn abort(&mut self, mm: &mut Mm, spaces: &mut Spaces, cx: &mut Cx) {
+        if let Some(mut run) = self.run.take() {
+            run.abort(mm, spaces, cx);
+        }
+        if let Some(pfn) = self.captured.take() {
+            mm.free(cx, pfn, self.request.order);
+        }
+    }
+
+    /// What a zone has come to; true when the others are left out.
+    fn after_zone(&mut self, mm: &mut Mm, cx: &Cx, zone: usize, result: CompactResult) -> bool {
+        let result = if self.captured.is_some() { CompactResult::Success } else { result };
+        self.best = self.best.max(result);
+        let compact = &mut mm.zones[zone].compact;
+        if result == CompactResult::Success {
+            compact.reset_deferral(self.request.order, false);
+            return true;
+        }
+        if self.priority > CompactPriority::Async
+            && matches!(result, CompactResult::Complete | CompactResult::PartialSkipped)
+        {
+            compact.defer(self.request.order);
+        }
+        self.priority == CompactPriority::Async && cx.need_resched()
+    }
+
+    /// Has it helped? The block that was captured, or one from the free lists (`__alloc_pages_direct_compact`).
+    fn end(&mut self, mm: &mut Mm, cx: &mut Cx) -> Step<Compacted> {
+        let result = self.best;
+        let counts = match result {
+            CompactResult::Skipped => false,
+            CompactResult::Deferred => mm.variant().compact_stall_deferred,
+            _ => true,
+        };
+        if !counts {
+            return Step::Done(Compacted { result, block: None });
+        }
+        cx.count(Event::CompactStall, 1);
+        let order = self.request.order;
+        let captured = self.captured.take().inspect(|pfn| mm.assert_isolated(cx, *pfn, order));
+        let block = captured.or_else(|| mm.alloc_above_min(cx, &self.request));
+        if let Some(pfn) = block {
+            mm.frames.set(pfn, crate::Frame::Kernel { order, mobility: self.request.mobility });
+            let compact = &mut mm.zone_of_mut(pfn).compact;
+            compact.blockskip_flush = false;
+            compact.reset_deferral(order, true);
+        }
+        cx.count(if block.is_some() { Event::CompactSuccess } else { Event::CompactFail }, 1);
+        Step::Done(Compacted { result, block })
+    }
 }
+
+const _: () = assert!(size_of::<DirectCompact>() <= 256, "a task's kernel half is small");
+
+/// A step of a run, in which the task has the block that it completes by what it gives back.
+fn capturing<T>(
+    mm: &mut Mm,
+    cx: &mut Cx,
+    captured: &mut Option<Pfn>,
+    run: &mut CompactControl,
+    step: impl FnOnce(&mut Mm, &mut Cx, &mut CompactControl) -> T,
+) -> T {
+    let (zone, order) = (run.zone(), run.order().expect("for a request"));
+    if mm.variant().compact_capture && captured.is_none() {
+        mm.zones[zone].buddy.capture = Some(Capture { order, block: None });
+    }
+    let result = step(mm, cx, run);
+    if let Some(Capture { block: Some(pfn), .. }) = mm.zones[zone].buddy.capture.take() {
+        mm.isolate(cx, pfn, order);
+        *captured = Some(pfn);
+        run.note_captured();
+    }
+    result
+}
+
+impl CompactPriority {
+    /// What migration waits for (`compact_zone_order`): no direct compaction waits for disks.
+    fn mode(self) -> MigrateMode {
+        if self == Self::Async { MigrateMode::Async } else { MigrateMode::SyncLight }
+    }
+}
+
+/// The order of huge pages, by which the score of a node is taken.
+// COMPACTION_HPAGE_ORDER, mm/compaction.c (v6.1).
+pub(crate) const SCORE_ORDER: Order = Order::HUGE;

@@ -10,6 +10,7 @@ use crate::{
     alloc::slow::{Given, Shortage},
     event::{Counters, Event},
     frame::ControlId,
+    spaces::SpaceId,
 };
 
 macro_rules! works {
@@ -84,6 +85,8 @@ works! {
     FolioScan = "folio_scan", ReclaimScan;
     /// Sending a page to a swap device or having it read, and what its interrupt takes.
     SwapIo = "swap_io", Swap;
+    /// Looking at one frame in search of what can be moved, or of where to.
+    ScanFrame = "scan_frame", CompactScan;
 }
 
 macro_rules! causes {
@@ -123,6 +126,12 @@ causes! {
     Clear = "clear";
     /// Copying memory.
     Copy = "copy";
+    /// Looking for pages to move, and for frames to move them to.
+    CompactScan = "compaction scan";
+    /// Moving pages from one frame to another, but for the copy.
+    Migrate = "migrate";
+    /// Waiting for a folio that somebody works on.
+    FolioLock = "folio lock";
     /// Interrupting other CPUs, and being interrupted by them.
     Ipi = "ipi";
     /// Waiting for a node's memory, of which others want more than it gives.
@@ -303,6 +312,11 @@ pub struct Cx<'a> {
     faults: Faults,
     loaded: Loaded,
     shootdowns: Shootdowns,
+    /// Whose address space each CPU runs, by number; empty where nobody says so.
+    running: &'a [SpaceId],
+    /// What the step has asked of CPUs that run an address space, whichever.
+    asked_of: Vec<(SpaceId, Shootdowns)>,
+    need_resched: bool,
     shortage: Shortage,
     given: Option<Given>,
     prices: &'a Prices,
@@ -324,6 +338,9 @@ impl<'a> Cx<'a> {
             faults: Faults::default(),
             loaded: Loaded::Here { others: 0 },
             shootdowns: Shootdowns::default(),
+            running: &[],
+            asked_of: Vec::new(),
+            need_resched: false,
             shortage: Shortage::Fail,
             given: None,
             prices,
@@ -349,6 +366,23 @@ impl<'a> Cx<'a> {
     #[must_use]
     pub fn with_sharers(self, others: u32) -> Self {
         Self { loaded: Loaded::Here { others }, ..self }
+    }
+
+    /// The same on a machine whose CPUs run these address spaces.
+    #[must_use]
+    pub fn with_running(self, running: &'a [SpaceId]) -> Self {
+        Self { running, ..self }
+    }
+
+    /// The same on a CPU that somebody else waits for (`need_resched`).
+    #[must_use]
+    pub fn wanted_by_others(self, need_resched: bool) -> Self {
+        Self { need_resched, ..self }
+    }
+
+    /// Does somebody else wait for this CPU?
+    pub(crate) fn need_resched(&self) -> bool {
+        self.need_resched
     }
 
     /// Is it known already what comes of the next allocation that the fast path cannot serve?
@@ -434,18 +468,48 @@ impl<'a> Cx<'a> {
     /// (`flush_tlb_mm_range`, arch/x86/mm/tlb.c, v6.1).
     pub(crate) fn flush_tlb(&mut self, pages: Option<u32>) {
         let Loaded::Here { others } = self.loaded else { return };
-        let one_by_one = pages.unwrap_or(0);
-        let whole = u32::from(pages.is_none());
-        self.flush_own_tlb(whole, one_by_one);
-        self.count(Event::SimTlbLocalFlushAll, whole.into());
-        self.count(Event::SimTlbLocalFlushOne, one_by_one.into());
+        let flush = Shootdowns { rounds: 1, whole: u32::from(pages.is_none()), pages: pages.unwrap_or(0) };
+        self.flush_here(flush);
         if others > 0 {
-            self.work(Work::Ipi, 1);
-            self.work(Work::IpiTarget, u64::from(others - 1));
-            self.count(Event::SimTlbRemoteFlush, 1);
-            self.count(Event::SimTlbRemoteFlushReceived, others.into());
-            self.shootdowns.add(Shootdowns { rounds: 1, whole, pages: one_by_one });
+            self.interrupt(flush, others);
+            self.shootdowns.add(flush);
         }
+    }
+
+    /// Flushes `pages` entries of an address space that need not be the task's, on every CPU that runs it
+    /// (`flush_tlb_page` of `ptep_clear_flush`).
+    pub(crate) fn flush_tlb_of(&mut self, space: SpaceId, pages: u32) {
+        let flush = Shootdowns { rounds: 1, whole: 0, pages };
+        let here = self.cpu.0 as usize;
+        if self.running.get(here) == Some(&space) {
+            self.flush_here(flush);
+        }
+        let others = self.running.iter().enumerate().filter(|(cpu, runs)| *cpu != here && **runs == space).count();
+        if others > 0 {
+            self.interrupt(flush, u32::try_from(others).expect("fewer than 2^32 CPUs"));
+            match self.asked_of.iter_mut().find(|(asked, _)| *asked == space) {
+                Some((_, asked)) => asked.add(flush),
+                None => self.asked_of.push((space, flush)),
+            }
+        }
+    }
+
+    /// What the step has asked, through [`Self::flush_tlb_of`], of the other CPUs that run an address space.
+    pub fn take_asked_of(&mut self) -> Vec<(SpaceId, Shootdowns)> {
+        std::mem::take(&mut self.asked_of)
+    }
+
+    fn flush_here(&mut self, flush: Shootdowns) {
+        self.flush_own_tlb(flush.whole, flush.pages);
+        self.count(Event::SimTlbLocalFlushAll, flush.whole.into());
+        self.count(Event::SimTlbLocalFlushOne, flush.pages.into());
+    }
+
+    fn interrupt(&mut self, flush: Shootdowns, others: u32) {
+        self.work(Work::Ipi, flush.rounds.into());
+        self.work(Work::IpiTarget, u64::from(others - 1));
+        self.count(Event::SimTlbRemoteFlush, 1);
+        self.count(Event::SimTlbRemoteFlushReceived, others.into());
     }
 
     /// What the other CPUs that have the address space loaded have to do since the step began.

@@ -93,6 +93,28 @@ vm_events! {
     WorkingsetRestoreAnon = "workingset_restore_anon",
     /// Processes ended because memory was out.
     OomKill = "oom_kill",
+    /// Pages migrated to another frame.
+    PgmigrateSuccess = "pgmigrate_success",
+    /// Pages that could not be.
+    PgmigrateFail = "pgmigrate_fail",
+    /// Frames that compaction looked at in search of pages to move.
+    CompactMigrateScanned = "compact_migrate_scanned",
+    /// Frames that it looked at in search of free ones.
+    CompactFreeScanned = "compact_free_scanned",
+    /// Frames that it took: pages to move, and free frames to move them to.
+    CompactIsolated = "compact_isolated",
+    /// Allocations that compacted by themselves.
+    CompactStall = "compact_stall",
+    /// Those of them that got nothing.
+    CompactFail = "compact_fail",
+    /// Those of them that got their block.
+    CompactSuccess = "compact_success",
+    /// Times that kcompactd was woken.
+    CompactDaemonWake = "compact_daemon_wake",
+    /// What it looked at in search of pages to move.
+    CompactDaemonMigrateScanned = "compact_daemon_migrate_scanned",
+    /// What it looked at in search of free frames.
+    CompactDaemonFreeScanned = "compact_daemon_free_scanned",
     /// Balancing runs of kswapd.
     Pageoutrun = "pageoutrun",
     /// Naps of kswapd that a shortage cut short.

@@ -183,6 +183,18 @@ impl Buddy {
         })
     }
 
+    /// Could a request take more than it needs from the first block of `order` that is of another type
+    /// (`find_suitable_fallback` with `only_stealable`)?
+    pub(crate) fn may_steal_from(
+        &self,
+        order: Order,
+        from: MigrateType,
+        pageblock: Order,
+        rules: FallbackRules,
+    ) -> bool {
+        self.first_fallback(order, from).is_some() && can_steal(rules, order, from, pageblock)
+    }
+
     /// Puts what was found, and as much around it as was decided, on one end of the lists of type `from`.
     fn steal(
         &mut self,

@@ -82,6 +82,8 @@ enum Phase {
     Base,
     /// A page that is on a swap device.
     Swapped,
+    /// The page was on its way to another frame: the access is tried again.
+    Moved,
 }
 
 /// What one phase leads to.
@@ -91,6 +93,8 @@ enum Next {
     Later(Phase),
     /// The fault begins again when a device is done.
     Wait(Wait),
+    /// The next phase, after this.
+    Block(Wait, Phase),
     Done(FaultDone),
 }
 
@@ -126,6 +130,10 @@ impl FaultControl {
                 }
                 Next::Wait(wait) => {
                     self.phase = Phase::Retry;
+                    return Step::Block(wait);
+                }
+                Next::Block(wait, phase) => {
+                    self.phase = phase;
                     return Step::Block(wait);
                 }
                 // It has asked for memory: the same phase again.
@@ -185,6 +193,7 @@ impl FaultControl {
             Phase::HugeCopy => self.copy_huge(mm, space, cx),
             Phase::Base => self.base(mm, space, cx),
             Phase::Swapped => self.swap_in(mm, space, cx),
+            Phase::Moved => Next::Done(FaultDone::Handled),
         }
     }
 
@@ -337,6 +346,9 @@ impl FaultControl {
             return Next::Done(FaultDone::OutOfMemory);
         };
         let pte = space.tables.pte(table, self.vpn);
+        if pte.is_migration() {
+            return Next::Block(mm.wait_on_folio(pte.pfn()), Phase::Moved);
+        }
         match self.access {
             _ if pte.swap_slot().is_some() => Next::Phase(Phase::Swapped),
             Access::Write if !pte.is_present() => {

@@ -1,7 +1,8 @@
 //! Linux: dup_mmap() in kernel/fork.c, copy_page_range() in mm/memory.c (v6.1).
-//! Differs: no pinned pages, so nothing is copied at once.
+//! Differs: no pinned pages, so nothing is copied at once; who finds a page on its way to another frame waits for it, where
+//! the kernel copies the entry that says so.
 
-use units::{Errno, Time, Vpn};
+use units::{Errno, Pfn, Time, Vpn};
 
 use crate::{
     Mm,
@@ -12,7 +13,7 @@ use crate::{
     primitive,
     pte::Pte,
     slab::Cache,
-    step::{RUN, Step},
+    step::{RUN, Step, Wait},
     unmap::Unmap,
     vma::PageRange,
 };
@@ -27,6 +28,16 @@ pub struct Fork {
     vma_end: Option<Vpn>,
     /// Memory is out: the child goes again.
     undo: Option<Unmap>,
+}
+
+/// What a turn of it came to.
+enum Part {
+    /// A VMA, or some pages.
+    Copied,
+    /// There is a page that somebody works on.
+    Waits(Wait),
+    /// Nothing is left.
+    None,
 }
 
 impl Fork {
@@ -73,8 +84,12 @@ impl Fork {
         // Bound: each turn passes a VMA of the parent, or pages that one of its PMD entries covers.
         loop {
             match self.copy_some(mm, parent, &mut child, cx) {
-                Ok(true) => {}
-                Ok(false) => {
+                Ok(Part::Copied) => {}
+                Ok(Part::Waits(wait)) => {
+                    self.child = Some(child);
+                    return Step::Block(wait);
+                }
+                Ok(Part::None) => {
                     primitive::flush_tlb(cx);
                     return Step::Done(Ok(child));
                 }
@@ -93,38 +108,41 @@ impl Fork {
         Step::More
     }
 
-    /// The next VMA (`dup_mmap`), or a run of pages of the last one (`copy_page_range`); false when there is no more.
+    /// The next VMA (`dup_mmap`), or a run of pages of the last one (`copy_page_range`).
     fn copy_some(
         &mut self,
         mm: &mut Mm,
         parent: &mut AddressSpace,
         child: &mut AddressSpace,
         cx: &mut Cx,
-    ) -> Result<bool, Errno> {
+    ) -> Result<Part, Errno> {
         let Some(end) = self.vma_end else {
             let rest = PageRange { start: self.from, end: EVERYTHING.end };
-            let Some(vma) = parent.vmas.first_in(rest) else { return Ok(false) };
+            let Some(vma) = parent.vmas.first_in(rest) else { return Ok(Part::None) };
             let object = mm.alloc_object(cx, Cache::VmArea).ok_or(Errno::NOMEM)?;
             child.vmas.inherit(&vma, object);
             // Pages of a VMA without anonymous ones are faulted in again.
             (self.from, self.vma_end) =
                 if vma.anon.is_some() { (vma.start, Some(vma.end())) } else { (vma.end(), None) };
-            return Ok(true);
+            return Ok(Part::Copied);
         };
         let Some((mut part, slot)) = parent.tables.next_pmd(PageRange { start: self.from, end }) else {
             (self.from, self.vma_end) = (end, None);
-            return Ok(true);
+            return Ok(Part::Copied);
         };
         match parent.tables.pmd(slot) {
             Pmd::None => {}
             Pmd::Huge(_) => parent.share_huge(child, mm, cx, slot, part.start)?,
             Pmd::Table(table) => {
                 part.end = part.end.min(part.start.plus(RUN));
+                if let Some(away) = parent.first_migrating(table, part) {
+                    return Ok(Part::Waits(mm.wait_on_folio(away)));
+                }
                 parent.share_base(child, mm, cx, table, part)?;
             }
         }
         self.from = part.end;
-        Ok(true)
+        Ok(Part::Copied)
     }
 
     /// The child so far.
@@ -162,6 +180,12 @@ impl AddressSpace {
                 Step::Done(result) => return result,
             }
         }
+    }
+
+    /// The frame of the first of some base pages that is on its way to another frame.
+    fn first_migrating(&self, table: TableId, part: PageRange) -> Option<Pfn> {
+        let ptes = (part.start.0..part.end.0).map(|vpn| self.tables.pte(table, Vpn(vpn)));
+        ptes.filter(|pte| pte.is_migration()).map(Pte::pfn).next()
     }
 
     /// Shares a run of base pages of one table with a child (`copy_pte_range`).

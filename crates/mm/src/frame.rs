@@ -3,8 +3,10 @@
 //! a table of their own, so that a machine is built without touching its frames.
 
 mod contents;
+mod scan;
 mod word;
 
+pub(crate) use self::scan::Seen;
 use units::{CpuId, Order, Pfn, Vpn};
 
 use self::word::{

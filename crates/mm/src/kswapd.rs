@@ -176,6 +176,13 @@ impl Mm {
         cx.cut();
     }
 
+    /// Is there nothing that kswapd could do for a request, so that kcompactd may have to?
+    pub(crate) fn is_left_to_kcompactd(&self, node: usize, order: Order, highest: ZoneKind) -> bool {
+        let daemon = &self.kswapds[node];
+        let is_useless = daemon.failures >= RETRIES_MAX || self.is_balanced(node, Wish { order, highest });
+        daemon.is_asleep() && is_useless
+    }
+
     /// Goes on for some folios of a pass over the node's lists, or goes to sleep. Blocks on `Wait::Queue` until it is woken.
     pub fn step_kswapd(&mut self, spaces: &mut Spaces, cx: &mut Cx, node: usize) -> Step<()> {
         match std::mem::replace(&mut self.kswapds[node].state, State::Asleep) {
@@ -254,7 +261,10 @@ impl Mm {
         for zone in self.zones.iter_mut().filter(|zone| zone.node == id && zone.kind <= run.wish.highest) {
             zone.boost -= zone.boost.min(run.boosts[zone.kind as usize]);
         }
-        // Here kcompactd is woken for a pageblock, if there was a boost (`mechanisms.md` E4.5).
+        if run.boosts.iter().any(|boost| *boost > 0) {
+            // Blocks were broken up: whole ones again (`mechanisms.md` E4.5).
+            self.wake_kcompactd(cx, node, self.frames.blocks.order(), run.wish.highest);
+        }
         self.snapshot_refaults(node);
         let daemon = &mut self.kswapds[node];
         daemon.failures += u32::from(has_failed);
@@ -274,7 +284,9 @@ impl Mm {
         daemon.meets_writeback = false;
         daemon.last = wish;
         daemon.state = State::Napping;
-        // Here the skip bits are reset, and kcompactd is woken for the order.
+        // Room was made: now blocks of the order wanted can be, and what was given up is worth another look.
+        self.reset_isolation_suitable(cx, node);
+        self.wake_kcompactd(cx, node, wish.order, wish.highest);
         Step::Block(Wait::Until(cx.now() + SHORT_SLEEP))
     }
 

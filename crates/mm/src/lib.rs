@@ -3,15 +3,15 @@
 //! | Linux                    | here            | left out                                                            |
 //! |--------------------------|-----------------|---------------------------------------------------------------------|
 //! | `include/linux/mmzone.h` | `zone.rs`       | HighMem (64-bit only)                                               |
-//! | `include/linux/mmzone.h` | `zone_state.rs` | compaction state                                                    |
-//! | `include/linux/mmzone.h` | `pageblock.rs`  | skip bits                                                           |
+//! | `include/linux/mmzone.h` | `zone_state.rs` |                                                                     |
+//! | `include/linux/mmzone.h` | `pageblock.rs`  |                                                                     |
 //! | `include/linux/mm_types.h` | `frame.rs`    | files                                                               |
 //! | `mm/slub.c`              | `slab.rs`       | per-CPU partial lists; `anon_vma`s, maple nodes and all else        |
 //! | `include/linux/list.h`   | `list.rs`       |                                                                     |
 //! | `include/linux/gfp.h`    | `gfp.rs`        | reclaim, I/O, reserves                                              |
 //! | `mm/page_alloc.c`        | `alloc.rs`      | dirty limits, zone reclaim, fair zones (up to 4.7)   |
 //! | `mm/page_alloc.c`        | `alloc/slow.rs` | the OOM killer                                                      |
-//! | `mm/page_alloc.c`        | `buddy.rs`      | shuffling, reporting, capture                                       |
+//! | `mm/page_alloc.c`        | `buddy.rs`      | shuffling, reporting                                                |
 //! | `mm/page_alloc.c`        | `fallback.rs`   | CMA                                                                 |
 //! | `mm/page_alloc.c`        | `reserve.rs`    | the limits of 6.8 and later                                         |
 //! | `mm/page_alloc.c`        | `pcp.rs`, `pcp/lists.rs` | tuning of `high` and batch at run time, CPU hotplug        |
@@ -24,6 +24,9 @@
 //! | `kernel/locking/qspinlock.c` | `spin.rs`   | the queue                                                           |
 //! | `mm/huge_memory.c`       | `thp.rs`        | folio splits                                                        |
 //! | `mm/huge_memory.c`       | `huge_cow.rs`   |                                                                     |
+//! | `mm/compaction.c`        | `compact.rs`, `compact/` | CMA, pages of drivers, file pages                          |
+//! | `mm/migrate.c`           | `migrate.rs`    | files, huge pages, NUMA                                             |
+//! | `mm/filemap.c`           | `folio_lock.rs` | all but the lock of a folio                                         |
 //! | `mm/swap.c`              | `lru.rs`, `lru/moves.rs` | batches of rotations and activations                       |
 //! | `mm/vmscan.c`            | `kswapd.rs`, `reclaim.rs` and its folder, `shrinker.rs` | files, memcg, MGLRU, demotion |
 //! | `mm/workingset.c`        | `workingset.rs` | files                                                               |
@@ -41,11 +44,12 @@ pub mod alloc;
 mod bandwidth;
 pub mod buddy;
 pub mod check;
-mod compact;
+pub mod compact;
 pub mod cost;
 pub mod event;
 pub mod fallback;
 pub mod fault;
+mod folio_lock;
 pub mod fork;
 pub mod frame;
 pub mod gfp;
@@ -55,6 +59,7 @@ pub mod kswapd;
 pub mod line;
 pub mod list;
 pub mod lru;
+pub mod migrate;
 mod mmu_gather;
 pub mod node;
 pub mod page_table;
@@ -99,8 +104,10 @@ pub use zone::{MachineView, NodeView, Settings, ZoneKind, ZoneView};
 pub use zone_state::ZoneState;
 
 use bandwidth::Bandwidth;
+use compact::kcompactd::Compaction;
 use cost::{Cx, Prices};
 use event::Counters;
+use folio_lock::FolioWaits;
 use khugepaged::Khugepaged;
 use kswapd::Kswapd;
 use lru::Lru;
@@ -149,6 +156,9 @@ pub struct Mm {
     /// `vm.swappiness`: how much rather anonymous memory is reclaimed than files, 100 is even.
     pub swappiness: u32,
     bandwidth: Bandwidth,
+    /// Compaction in the background.
+    pub compaction: Compaction,
+    folio_waits: FolioWaits,
     kswapds: Vec<Kswapd>,
     /// Nodes whose kswapd was woken, by position.
     woken: Vec<usize>,
@@ -189,7 +199,8 @@ impl Mm {
             for spec in node.managed_zones() {
                 let figures = figures.iter().find(|f| f.node == node.id && f.kind == spec.kind);
                 let figures = figures.expect("there are figures for every zone");
-                let mut zone = ZoneState::new(spec, figures, machine.max_order, &cpu_nodes);
+                let orders = (machine.pageblock_order, machine.max_order);
+                let mut zone = ZoneState::new(spec, figures, orders, &cpu_nodes);
                 zone.boost_factor = settings.watermark_boost_factor;
                 zone.can_spread = spec.kind == ZoneKind::Normal && machine.has_below_normal(node);
                 zones.push(zone);
@@ -206,6 +217,7 @@ impl Mm {
         let (kswapds, woken) = (vec![Kswapd::default(); machine.nodes.len()], Vec::new());
         let khugepaged = Khugepaged::default();
         let (swap, shrinkers) = (Swap::default(), Shrinkers::new(machine.nodes.len()));
+        let folio_waits = FolioWaits::default();
         Self {
             frames,
             rmap,
@@ -217,6 +229,8 @@ impl Mm {
             shrinkers,
             swappiness: settings.swappiness,
             bandwidth,
+            compaction: Compaction::new(machine.nodes.len()),
+            folio_waits,
             kswapds,
             woken,
             zones,

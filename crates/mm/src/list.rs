@@ -133,6 +133,20 @@ impl List {
         Some(pfn)
     }
 
+    /// Makes a frame that is on this list its head; those before it follow the tail, in their order.
+    pub fn rotate_to(&mut self, mut threads: Threads<'_>, pfn: Pfn) {
+        let Links { prev, .. } = threads.get(pfn);
+        if prev == NIL {
+            assert!(self.head == pfn, "frame {pfn} is not on this list");
+            return;
+        }
+        threads.set_next(self.tail, self.head);
+        threads.set_prev(self.head, self.tail);
+        threads.set_next(prev, NIL);
+        threads.set_prev(pfn, NIL);
+        (self.head, self.tail) = (pfn, prev);
+    }
+
     /// The frames from head to tail.
     pub fn iter<'a>(&self, frames: &'a FrameTable) -> impl Iterator<Item = Pfn> + use<'a> {
         let bound = self.len as usize;

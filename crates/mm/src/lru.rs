@@ -221,6 +221,24 @@ impl Lru {
         self.lruvecs[usize::from(zone.lruvec)].lists[kind as usize].remove(frames.threads(), head);
     }
 
+    /// Takes the lock of the lists of a zone's folios.
+    pub(crate) fn hold(&mut self, cx: &mut Cx<'_>, zone: usize) {
+        let at = self.of_zone(zone);
+        self.lruvecs[at].lock.acquire(cx, Cause::LruLock);
+    }
+
+    /// Lets go of it, after so many folios were put on lists or taken off.
+    pub(crate) fn let_go(&mut self, cx: &mut Cx<'_>, zone: usize, moves: u64) {
+        let at = self.of_zone(zone);
+        cx.work(Work::LruMove, moves);
+        self.lruvecs[at].lock.release(cx, Cause::LruLock);
+    }
+
+    /// Would it have to be waited for?
+    pub(crate) fn is_contended(&self, cx: &Cx<'_>, zone: usize) -> bool {
+        self.lruvecs[self.of_zone(zone)].lock.is_contended(cx)
+    }
+
     /// Some lists, to read or write what is known of them.
     pub(crate) fn lruvec_mut(&mut self, at: usize) -> &mut Lruvec {
         &mut self.lruvecs[at]
@@ -293,7 +311,6 @@ impl Mm {
 
     /// Moves the folios of this CPU's batch to their lists; those that nobody else wants any more are freed
     /// (`lru_add_drain`).
-    #[inline(never)]
     pub(crate) fn lru_add_drain(&mut self, cx: &mut Cx) {
         self.lru_add_drain_cpu(cx, cx.cpu());
     }
@@ -335,8 +352,8 @@ impl Mm {
         }
     }
 
-    /// Gives back the last reference but for that of a batch: the folio is freed, now or when the batch is drained
-    /// (`folio_put`).
+    /// Gives back the last reference but for that of a batch, or of who has isolated the folio: it is freed, now or when
+    /// the batch is drained or the folio put back (`folio_put`).
     pub(crate) fn put_folio(&mut self, cx: &mut Cx, folio: Unmapped) {
         let mut run = Run { order: folio.order, ..Run::EMPTY };
         run.push(folio.head);
@@ -377,10 +394,11 @@ impl Mm {
         self.lru.insert(&mut self.frames, zone, kind, head, order);
     }
 
-    /// References to a folio: its mappings, a batch, and the swap cache (`folio_ref_count`).
+    /// References to a folio: its mappings, a batch or whoever has isolated it, and the swap cache (`folio_ref_count`).
     pub(crate) fn folio_references(&self, head: Pfn) -> u32 {
+        let is_held = !self.frames.has(head, FrameFlag::OnLru);
         let is_cached = self.swap.slot_of(head).is_some();
-        self.folio_mappings(head) + u32::from(self.frames.has(head, FrameFlag::InBatch)) + u32::from(is_cached)
+        self.folio_mappings(head) + u32::from(is_held) + u32::from(is_cached)
     }
 
     /// The zone of an allocated frame, by position.
@@ -444,6 +462,30 @@ impl Mm {
         let (zone, order) = (self.zone_position(head), self.frames.allocated(head).expect("it is a folio"));
         let is_file = self.frames.is_file(head);
         self.lru.zones[zone].isolated[usize::from(is_file)] -= u64::from(order.frames());
+    }
+
+    /// An isolated folio goes back to the list that it came from; one that nobody wants any more is freed instead. The
+    /// caller holds the lists' lock, and frees what is returned after (`putback_movable_pages`).
+    #[must_use]
+    pub(crate) fn putback_or_drop(&mut self, head: Pfn) -> Option<Pfn> {
+        if self.frames.has(head, FrameFlag::Dropped) {
+            self.end_isolation(head);
+            return Some(head);
+        }
+        self.putback_lru(head, self.frames.has(head, FrameFlag::Active));
+        None
+    }
+
+    /// A folio that takes the place of one that was isolated goes to a list at once; before it, this CPU's batch
+    /// (`folio_add_lru` and `lru_add_drain` in `migrate_folio_move`).
+    pub(crate) fn lru_add_migrated(&mut self, cx: &mut Cx, head: Pfn) {
+        self.lru_add_drain(cx);
+        let (zone, order) = (self.zone_position(head), self.frames.allocated(head).expect("it is a folio"));
+        let kind = LruKind::of(self.frames.is_file(head), self.frames.has(head, FrameFlag::Active));
+        self.frames.mark(head, FrameFlag::OnLru, true);
+        self.lru.hold(cx, zone);
+        self.lru.insert(&mut self.frames, zone, kind, head, order);
+        self.lru.let_go(cx, zone, 1);
     }
 
     /// An isolated folio goes back to the head of a list, active or not. The caller holds the lists' lock

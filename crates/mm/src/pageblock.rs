@@ -1,5 +1,5 @@
 //! Linux: include/linux/mmzone.h, include/linux/pageblock-flags.h (v6.1).
-//! Differs: no skip bits yet; the zone of a pageblock stands here too, where Linux keeps it in each page's flags; two
+//! Differs: the zone of a pageblock stands here too, where Linux keeps it in each page's flags; two
 //! zones never share a pageblock.
 
 use serde::Serialize;
@@ -64,6 +64,8 @@ const NO_ZONE: u16 = ZoneIndex::NONE.0;
 struct Facts {
     zone: u16,
     migrate_type: MigrateType,
+    /// Compaction found nothing here lately (`PB_migrate_skip`).
+    skip: bool,
 }
 
 /// Facts about whole pageblocks, by number.
@@ -76,7 +78,7 @@ pub struct Pageblocks {
 impl Pageblocks {
     /// `count` pageblocks, Movable, of no zone.
     pub(crate) fn new(order: Order, count: usize) -> Self {
-        Self { order, facts: vec![Facts { zone: NO_ZONE, migrate_type: MigrateType::Movable }; count] }
+        Self { order, facts: vec![Facts { zone: NO_ZONE, migrate_type: MigrateType::Movable, skip: false }; count] }
     }
 
     /// Their order (`pageblock_order`).
@@ -104,6 +106,19 @@ impl Pageblocks {
         self.facts[index].migrate_type = to;
     }
 
+    /// Has compaction found nothing in the pageblock of a frame lately (`get_pageblock_skip`)?
+    #[inline]
+    pub fn skip(&self, pfn: Pfn) -> bool {
+        self.facts[self.index(pfn)].skip
+    }
+
+    /// Says whether it has.
+    #[inline]
+    pub(crate) fn set_skip(&mut self, pfn: Pfn, skip: bool) {
+        let index = self.index(pfn);
+        self.facts[index].skip = skip;
+    }
+
     /// The zone whose allocator manages the pageblock of a frame, or some of it.
     #[inline]
     pub fn zone(&self, pfn: Pfn) -> Option<ZoneIndex> {
@@ -114,7 +129,7 @@ impl Pageblocks {
     /// Both at once: the zone, [`ZoneIndex::NONE`] if there is none, and the type of the pageblock of a frame.
     #[inline]
     pub(crate) fn zone_and_type(&self, pfn: Pfn) -> (ZoneIndex, MigrateType) {
-        let Facts { zone, migrate_type } = self.facts[self.index(pfn)];
+        let Facts { zone, migrate_type, .. } = self.facts[self.index(pfn)];
         (ZoneIndex(zone), migrate_type)
     }
 

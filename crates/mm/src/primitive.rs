@@ -5,7 +5,10 @@
 
 use units::Vpn;
 
-use crate::cost::{Cx, Work};
+use crate::{
+    cost::{Cx, Work},
+    spaces::SpaceId,
+};
 
 /// Up to so many pages are flushed from the TLB one by one; for more, all of it is flushed.
 // tlb_single_page_flush_ceiling, arch/x86/mm/tlb.c (v3.17 and later).
@@ -63,6 +66,17 @@ pub(crate) fn flush_tlb_range(cx: &mut Cx, pages: u64) {
 #[inline]
 pub(crate) fn write_ptes(cx: &mut Cx, n: u64) {
     cx.work(Work::PteWrite, n);
+}
+
+/// Looking at `n` frames in search of what can be moved, or of where to.
+#[inline]
+pub(crate) fn scan_frames(cx: &mut Cx, n: u64) {
+    cx.work(Work::ScanFrame, n);
+}
+
+/// Flushing a base page of some address space from the TLBs of the CPUs that run it (`flush_tlb_page`).
+pub(crate) fn flush_tlb_page(cx: &mut Cx, space: SpaceId, pages: u32) {
+    cx.flush_tlb_of(space, pages);
 }
 
 /// Reading `n` page-table entries on a walk over a range.

@@ -23,6 +23,9 @@ impl Pte {
     const SPECIAL: u64 = 1 << 9;
     /// Of an entry that maps nothing: what it holds is on a swap device. A bit that the processor leaves to us.
     const SWAP: u64 = 1 << 10;
+    /// Of an entry that is not present, where x86-64 keeps the type of swap entries (SWP_MIGRATION_READ and its like,
+    /// include/linux/swap.h). The other bits say what they said before.
+    const MIGRATION: u64 = 1 << 59;
     const PFN_SHIFT: u32 = 12;
 
     /// A page of user memory that was just written: writable, accessed, dirty.
@@ -97,6 +100,33 @@ impl Pte {
     #[inline]
     pub const fn is_none_or_zero(self) -> bool {
         self.0 == 0 || self.is_zero_page()
+    }
+
+    /// The same while the frame's contents move to another one: whoever comes waits (`make_readable_migration_entry` and
+    /// its like).
+    #[must_use]
+    pub(crate) const fn migrating(self) -> Self {
+        Self(self.0 & !Self::PRESENT | Self::MIGRATION)
+    }
+
+    /// An entry whose page has moved to a frame, or stays where it is: present again, with the same rights and history
+    /// (`remove_migration_pte`).
+    #[must_use]
+    pub(crate) const fn migrated(self, to: Pfn) -> Self {
+        let rest = self.0 & !(Self::MIGRATION | Self::at(Pfn(u32::MAX)));
+        Self(rest | Self::at(to) | Self::PRESENT)
+    }
+
+    /// Is the page here, but on its way to another frame?
+    #[inline]
+    pub const fn is_migration(self) -> bool {
+        self.0 & (Self::MIGRATION | Self::PRESENT) == Self::MIGRATION
+    }
+
+    /// Does it name this frame as the one that its page is leaving?
+    #[inline]
+    pub(crate) fn leaves(self, pfn: Pfn) -> bool {
+        self.is_migration() && self.pfn() == pfn
     }
 
     /// May user code store here without a fault?
@@ -175,7 +205,19 @@ mod tests {
         let shared = pte.write_protected();
         assert!(shared.is_present() && !shared.is_writable() && shared.is_dirty());
         assert_eq!(shared.rewritten(), pte);
-        assert!(!Pte::NONE.is_present());
+        assert!(!Pte::NONE.is_present() && !Pte::NONE.is_migration());
+    }
+
+    #[test]
+    fn an_entry_keeps_its_rights_while_its_page_moves() {
+        for pte in [Pte::written(Pfn(u32::MAX)), Pte::written(Pfn(7)).write_protected()] {
+            let away = pte.migrating();
+            assert!(!away.is_present() && away.is_migration() && away.leaves(pte.pfn()) && !away.maps(pte.pfn()));
+            assert!(!pte.is_migration() && !pte.leaves(pte.pfn()));
+            assert_eq!(away.migrated(pte.pfn()), pte);
+            let moved = away.migrated(Pfn(3));
+            assert!(moved.maps(Pfn(3)) && moved.is_writable() == pte.is_writable() && moved.is_dirty());
+        }
     }
 
     #[test]

@@ -168,6 +168,11 @@ impl Mm {
         }
     }
 
+    /// A base page that has taken another one's place is mapped by so many entries.
+    pub(crate) fn map_migrated(&mut self, head: Pfn, entries: u32) {
+        self.set_count(head, entries);
+    }
+
     /// A huge page gets one more huge entry.
     pub(crate) fn map_huge_again(&mut self, head: Pfn) {
         self.set_count(head, self.count(head) + 1);

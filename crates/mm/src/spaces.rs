@@ -163,6 +163,20 @@ impl Spaces {
         found
     }
 
+    /// The same for a base page, into a list that is used again: the entries of its family at its place that are wanted.
+    pub(crate) fn base_entries(&self, mm: &Mm, page: Pfn, is_wanted: impl Fn(Pte) -> bool, found: &mut Vec<Mapping>) {
+        found.clear();
+        let Frame::Anon { family, vpn, .. } = mm.frames.get(page) else { return };
+        for id in self.families.get(&family).into_iter().flatten() {
+            let tables = &self.get(*id).expect("members live").tables;
+            if let Pmd::Table(table) = tables.pmd_of(vpn)
+                && is_wanted(tables.pte(table, vpn))
+            {
+                found.push(Mapping { space: *id, at: Entry::Base(table, vpn) });
+            }
+        }
+    }
+
     /// What an entry says.
     ///
     /// # Panics

@@ -91,6 +91,12 @@ impl SpinLock {
         joined
     }
 
+    /// Would a CPU that comes now have to wait (`spin_trylock` fails)?
+    #[inline]
+    pub fn is_contended(&self, cx: &Cx<'_>) -> bool {
+        cx.now() < self.free_at && self.periods.iter().any(|period| period.is_busy(cx.now(), cx.cpu()))
+    }
+
     /// Lets go of it, after waiting for as long as somebody who came in the meantime should have waited, but was simulated
     /// before and did not. That is charged to `cause`.
     ///

@@ -1,7 +1,7 @@
 //! Linux: none; the kernel is preempted or sleeps where our controls return.
 //! Differs: waits are added with the mechanism that needs them.
 
-use units::Time;
+use units::{Pfn, Time};
 
 use crate::cost::Cause;
 
@@ -34,4 +34,6 @@ pub enum Wait {
     },
     /// Somebody who wakes it.
     Queue,
+    /// A folio that somebody works on is left alone again (`folio_wait_locked`).
+    Folio(Pfn),
 }

@@ -214,7 +214,7 @@ impl Unmap {
     fn zap_run(&mut self, mm: &mut Mm, space: &mut AddressSpace, cx: &mut Cx, table: TableId, run: PageRange) -> Vpn {
         let mut stopped = run.end;
         let mut room = Room::Left;
-        let mut unmapped = 0;
+        let (mut unmapped, mut moving) = (0, 0);
         let mut folios = 0;
         let first = usize::try_from(run.start.0 % AddressSpace::HUGE_PAGES).expect("below 512");
         let ptes = &mut space.tables.ptes_mut(table)[first..][..usize::try_from(run.pages()).expect("at most 512")];
@@ -231,6 +231,11 @@ impl Unmap {
                 continue;
             }
             folios += 1;
+            if was.is_migration() {
+                // Who moves the page finds one place less to map it at.
+                moving += 1;
+                continue;
+            }
             if let Some(folio) = mm.unmap_base(cx, was.pfn()) {
                 room = self.gather.take(mm, cx, folio);
                 if room == Room::None {
@@ -242,8 +247,10 @@ impl Unmap {
         primitive::scan_ptes(cx, stopped.0 - run.start.0);
         if unmapped > 0 {
             primitive::write_ptes(cx, unmapped);
-            self.gather.note_unmapped(PageRange { end: cleared.end.min(stopped), ..cleared }, Level::Pte);
             space.rss -= folios;
+        }
+        if unmapped > moving {
+            self.gather.note_unmapped(PageRange { end: cleared.end.min(stopped), ..cleared }, Level::Pte);
         }
         if room == Room::None {
             self.gather.begin_flush(cx);

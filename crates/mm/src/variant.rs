@@ -17,6 +17,7 @@ use units::{Bytes, Frames};
 pub use self::built_in::{all, built_in, named};
 use crate::{
     buddy::End,
+    compact::{CompactEnds, CompactMark, CompactSearch},
     fault::CowReuse,
     lru::{LruBy, NewAnon},
     thp::ThpNodes,
@@ -172,6 +173,24 @@ rules! {
     munmap_downgrades: bool,
     /// Do faults lock their VMA instead of the address space?
     vma_locks: bool,
+    /// How many pages are unmapped before they are copied, one after the other.
+    migrate_batch: u64,
+    /// Where compaction looks for its next pageblock and for free frames.
+    compact_search: CompactSearch,
+    /// When a zone is compacted enough for a request.
+    compact_ends: CompactEnds,
+    /// Which mark a zone must hold before it is compacted.
+    compact_mark: CompactMark,
+    /// Does a page that cannot be moved make asynchronous compaction leave out the block of the order asked for around it?
+    compact_skips_on_failure: bool,
+    /// Does a task that compacts have the block that it completes, before others see it?
+    compact_capture: bool,
+    /// Does an allocation that found compaction deferred everywhere count as one that compacted?
+    compact_stall_deferred: bool,
+    /// Does each node have a kernel thread that compacts?
+    kcompactd: bool,
+    /// Does that also look, from time to time, whether there is something to do?
+    compact_proactive: bool,
     /// Who runs next on a CPU.
     scheduler: Scheduler,
     /// What a task runs at least when several share a CPU, or asks for, in ns on one CPU (`sched_min_granularity_ns`).
@@ -509,6 +528,19 @@ words! {
         ReserveMisplaced = "reserve-misplaced",
         Reserve = "reserve",
         Nothing = "nothing",
+    }
+    CompactSearch {
+        Linear = "linear",
+        FreeLists = "free-lists",
+    }
+    CompactEnds {
+        AboveLow = "above-low",
+        AtBlock = "at-block",
+        AtPageblock = "at-pageblock",
+    }
+    CompactMark {
+        Low = "low",
+        ByOrder = "by-order",
     }
     WatermarkOrders {
         HalvedPerOrder = "halved-per-order",

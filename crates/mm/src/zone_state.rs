@@ -1,11 +1,12 @@
 //! Linux: struct zone, include/linux/mmzone.h (v6.1).
-//! Differs: counts are exact, not spread over CPUs; no compaction state yet.
+//! Differs: counts are exact, not spread over CPUs.
 
 use units::{CpuId, Frames, NodeId, Order, Pfn};
 
 use crate::{
     ZoneFigures,
     buddy::{Block, Buddy},
+    compact::ZoneCompact,
     cost::Cx,
     event::Event,
     fallback::Want,
@@ -34,6 +35,8 @@ pub struct ZoneState {
     pub end: Pfn,
     /// Frames that its allocator was given (`managed_pages`).
     pub managed: u64,
+    /// Frames that exist (`present_pages`).
+    pub present: u64,
     /// Its watermarks.
     pub marks: Marks,
     /// What its marks are raised by, until kswapd has made as much room (`watermark_boost`).
@@ -54,6 +57,8 @@ pub struct ZoneState {
     pub high_atomic: u64,
     /// A whole free pageblock has changed its type: it may lie beside a free buddy without being one with it.
     pub has_unmerged: bool,
+    /// How far compaction has come, and how it has gone lately.
+    pub compact: ZoneCompact,
     /// Its free blocks.
     pub buddy: Buddy,
     /// Each CPU's lists, by CPU number.
@@ -61,7 +66,12 @@ pub struct ZoneState {
 }
 
 impl ZoneState {
-    pub(crate) fn new(spec: &ZoneSpec, figures: &ZoneFigures, max_order: Order, cpu_nodes: &[NodeId]) -> Self {
+    pub(crate) fn new(
+        spec: &ZoneSpec,
+        figures: &ZoneFigures,
+        (pageblock, max_order): (Order, Order),
+        cpu_nodes: &[NodeId],
+    ) -> Self {
         let mut zone = Self {
             node: figures.node,
             kind: spec.kind,
@@ -75,6 +85,7 @@ impl ZoneState {
             start: spec.start,
             end: spec.end(),
             managed: spec.managed.0,
+            present: spec.present.0,
             marks: figures.marks,
             boost: 0,
             boost_factor: 0,
@@ -85,6 +96,7 @@ impl ZoneState {
             reserve_blocks: 0,
             high_atomic: 0,
             has_unmerged: false,
+            compact: ZoneCompact::new(spec.start, spec.end(), pageblock),
             buddy: Buddy::new(max_order),
             pcps: cpu_nodes.iter().map(|node| Pcp::new(figures.pcp, *node == figures.node)).collect(),
         };

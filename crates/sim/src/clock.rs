@@ -42,6 +42,11 @@ impl Clock {
         self.armed += 1;
     }
 
+    /// Timers that are armed.
+    pub(crate) fn timers(&self) -> usize {
+        self.timers.len()
+    }
+
     /// A CPU has something to run from `clock` on. Each CPU is in here at most once.
     pub(crate) fn ready(&mut self, cpu: CpuId, clock: Time) {
         self.cpus.enter(cpu, clock);

@@ -3,14 +3,17 @@
 
 use mm::{
     ControlId, SpaceId,
+    compact::kcompactd::CHECK_INTERVAL,
     cost::Cx,
     step::{Step, Wait},
 };
-use units::{CpuId, Time};
+use units::{CpuId, Picos, Time};
 
 use crate::{
+    draw::{Draws, Purpose},
     run_hash::Mark,
     runqueue::{Enqueue, Nice},
+    sched::Cpu,
     task::{Task, TaskId, TaskState},
     world::World,
 };
@@ -20,6 +23,8 @@ use crate::{
 pub(crate) enum Daemon {
     /// The one that keeps memory of a node free, by the node's position.
     Kswapd(usize),
+    /// The one that compacts a node's memory.
+    Kcompactd(usize),
 }
 
 /// No process: kernel threads have no address space.
@@ -27,14 +32,39 @@ pub(crate) const NO_SPACE: SpaceId = SpaceId(u32::MAX);
 
 impl World {
     /// Starts the kernel threads of the machine, asleep: `cpus` are those of each node (`kswapd_init`).
-    pub(crate) fn start_daemons(&mut self, cpus: Vec<Vec<CpuId>>) {
-        for (node, cpus) in cpus.into_iter().enumerate() {
-            let id = TaskId(u32::try_from(self.tasks.len()).expect("fewer than 2^32 tasks"));
-            let first = cpus.first().copied().unwrap_or(CpuId(0));
-            let mut task = Task::new(first, cpus, NO_SPACE, Nice::default());
-            task.state = TaskState::Asleep(Daemon::Kswapd(node));
-            self.tasks.push(task);
+    pub(crate) fn start_daemons(&mut self, cpus: Vec<Vec<CpuId>>, draws: Draws) {
+        for (node, cpus) in cpus.iter().enumerate() {
+            let id = self.start_daemon(cpus.clone(), Daemon::Kswapd(node));
             self.kswapds.push(id);
+        }
+        for (node, cpus) in cpus.into_iter().enumerate() {
+            let id = self.start_daemon(cpus, Daemon::Kcompactd(node));
+            self.kcompactds.push(id);
+            if self.mm.is_proactive() {
+                // They have been there since the machine came up.
+                let phase = draws.below(CHECK_INTERVAL.0, node as u64, Purpose::CompactPhase, 0);
+                self.arm_periodic(id, self.latest() + Picos(phase));
+            }
+        }
+    }
+
+    fn start_daemon(&mut self, cpus: Vec<CpuId>, daemon: Daemon) -> TaskId {
+        let id = TaskId(u32::try_from(self.tasks.len()).expect("fewer than 2^32 tasks"));
+        let first = cpus.first().copied().unwrap_or(CpuId(0));
+        let mut task = Task::new(first, cpus, NO_SPACE, Nice::default());
+        task.state = TaskState::Asleep(daemon);
+        self.tasks.push(task);
+        id
+    }
+
+    /// Arms the timer of a kernel thread that looks around from time to time, unless nothing else will ever happen.
+    fn arm_periodic(&mut self, id: TaskId, until: Time) {
+        let runs = |cpu: &Cpu| cpu.has_waiting() || cpu.running.is_some_and(|running| running != id);
+        if self.clock.timers() > self.periodic.len() || self.cpus.iter().any(runs) {
+            self.tasks[id.0 as usize].sleeps_until = Some(until);
+            if self.periodic.insert((until, id)) {
+                self.clock.arm(until, id);
+            }
         }
     }
 
@@ -42,15 +72,19 @@ impl World {
     pub(crate) fn step_daemon(&mut self, id: TaskId, cpu: CpuId, daemon: Daemon) {
         let start = self.cpus[cpu.0 as usize].clock;
         let loss = self.injector.begin(&self.counters);
-        // Whose entries it will change is not known yet: the TLBs of all that run user code may have them.
+        let running = self.running_spaces();
+        let need_resched = self.cpus[cpu.0 as usize].need_resched();
+        // Whose entries kswapd will change is not known yet: the TLBs of all that run user code may have them.
         let runners: Vec<usize> = self.runners(cpu).collect();
         let sharers = u32::try_from(runners.len()).expect("fewer than 2^32 CPUs");
-        let cx = Cx::new(cpu, start, &self.prices, &mut self.counters);
-        let mut cx = cx.acting_for(ControlId(id.0)).with_sharers(sharers);
+        let cx = Cx::new(cpu, start, &self.prices, &mut self.counters).acting_for(ControlId(id.0));
+        let mut cx = cx.with_sharers(sharers).with_running(&running).wanted_by_others(need_resched);
         let step = match daemon {
             Daemon::Kswapd(node) => self.mm.step_kswapd(&mut self.spaces, &mut cx, node),
+            Daemon::Kcompactd(node) => self.mm.step_kcompactd(&mut self.spaces, &mut cx, node),
         };
         let (mut end, spent, asked) = (cx.now(), cx.spent(), cx.shootdowns());
+        let asked_of = cx.take_asked_of();
         if asked.rounds > 0 {
             for other in runners {
                 self.cpus[other].asked.add(asked);
@@ -68,13 +102,24 @@ impl World {
             Step::Block(wait) => {
                 task.state = TaskState::Asleep(daemon);
                 task.sleeps_until = None;
-                if let Wait::Until(until) | Wait::Io { until, .. } = wait {
-                    task.sleeps_until = Some(until);
-                    self.clock.arm(until, id);
+                match (wait, daemon) {
+                    (Wait::Until(until), Daemon::Kcompactd(node)) if self.mm.is_kcompactd_idle(node) => {
+                        self.arm_periodic(id, until);
+                    }
+                    (Wait::Until(until) | Wait::Io { until, .. }, _) => {
+                        task.sleeps_until = Some(until);
+                        self.clock.arm(until, id);
+                    }
+                    (Wait::Folio(pfn), _) => self.folio_sleepers.push((pfn, id)),
+                    (Wait::Queue, _) => {}
                 }
             }
             Step::Done(()) => unreachable!("a kernel thread has no end"),
         }
+        for (space, asked) in asked_of {
+            self.interrupt(space, cpu, asked);
+        }
+        self.wake_woken(end);
     }
 
     /// The CPUs, but for one, that run tasks of processes.
@@ -87,15 +132,35 @@ impl World {
     /// The timer of a kernel thread's sleep: one that was woken before, or sleeps anew, does not mind.
     pub(crate) fn daemon_timer(&mut self, id: TaskId, at: Time) {
         let task = &self.tasks[id.0 as usize];
+        self.periodic.remove(&(at, id));
         if task.sleeps_until == Some(at) {
             self.wake_daemon(id, at);
         }
     }
 
     /// After a step: those whom it has woken run from its end on.
-    pub(crate) fn wake_daemons(&mut self, at: Time) {
-        for node in self.mm.take_woken() {
-            self.wake_daemon(self.kswapds[node], at);
+    pub(crate) fn wake_woken(&mut self, at: Time) {
+        if self.mm.has_woken() {
+            for node in self.mm.take_woken() {
+                self.wake_daemon(self.kswapds[node], at);
+            }
+        }
+        if self.mm.has_woken_kcompactds() {
+            for node in self.mm.take_woken_kcompactds() {
+                self.wake_daemon(self.kcompactds[node], at);
+            }
+        }
+        if self.mm.has_unlocked() {
+            let unlocked = self.mm.take_unlocked();
+            let sleepers = std::mem::take(&mut self.folio_sleepers);
+            let (woken, rest): (Vec<_>, Vec<_>) = sleepers.into_iter().partition(|(pfn, _)| unlocked.contains(pfn));
+            self.folio_sleepers = rest;
+            for (_, id) in woken {
+                match self.tasks[id.0 as usize].state {
+                    TaskState::Sleeping(..) => self.end_sleep(id, at),
+                    _ => self.wake_daemon(id, at),
+                }
+            }
         }
     }
 

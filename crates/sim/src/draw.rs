@@ -25,6 +25,8 @@ pub(crate) enum Purpose {
     Listed = 5,
     /// The order of the LRU lists of a map.
     LruOrder = 6,
+    /// When after the first instant kcompactd looks at its node; drawn by nodes.
+    CompactPhase = 7,
 }
 
 /// Draws for memory that is taken over: what its map does not say.

@@ -214,7 +214,7 @@ pub fn simulate_from<T: 'static>(
     world.mm.trace_extfrag(world.trace.is_some());
     let space = world.create_space();
     world.create_task(Placement::Spread(0), space);
-    world.start_daemons(config.machine.nodes.iter().map(|node| node.cpus.clone()).collect());
+    world.start_daemons(config.machine.nodes.iter().map(|node| node.cpus.clone()).collect(), Draws::new(config.seed));
     let slot = Rc::new(RefCell::new(None));
     let result = Rc::clone(&slot);
     let main = Box::pin(async move { *result.borrow_mut() = Some(main(Sim).await) });

@@ -165,7 +165,7 @@ impl Operation {
                 enter(cx, entered);
                 match fork.step(mm, space, cx, horizon) {
                     Step::More => Progress::More,
-                    Step::Block(wait) => unreachable!("copying does not wait, but for {wait:?}"),
+                    Step::Block(wait) => Progress::Block(wait),
                     Step::Done(Ok(child)) => Progress::Forked(child),
                     Step::Done(Err(errno)) => Progress::Done(Answer::Space(Err(errno))),
                 }

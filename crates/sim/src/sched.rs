@@ -67,6 +67,11 @@ impl Cpu {
         self.running.is_none() && self.queue.is_empty()
     }
 
+    /// Shall somebody else run as soon as the step in progress ends?
+    pub(crate) fn need_resched(&self) -> bool {
+        self.need_resched
+    }
+
     /// Does anybody wait for it?
     pub(crate) fn has_waiting(&self) -> bool {
         !self.queue.is_empty()

@@ -3,7 +3,7 @@
 //! The world of a run is a thread-local that only this file touches, so that the simulator's handle on `Os` is a task's
 //! number, and runs on different threads are kept apart.
 
-use std::cell::RefCell;
+use std::{cell::RefCell, collections::BTreeSet};
 
 use mm::{
     ControlId, Mm, SpaceId, Spaces,
@@ -18,11 +18,12 @@ use mm::{
     vma::HugeAdvice,
 };
 use os::{Barrier, Placement};
-use units::{Bytes, CpuId, Errno, Frames, Picos, Time};
+use units::{Bytes, CpuId, Errno, Frames, Pfn, Picos, Time};
 
 use crate::{
     TICK,
     clock::{Clock, Next},
+    daemon::NO_SPACE,
     draw::{Draws, Purpose},
     inject::Injector,
     operation::{Operation, Progress},
@@ -51,6 +52,12 @@ pub(crate) struct World {
     pub(crate) tasks: Vec<Task>,
     /// The kswapd of each node.
     pub(crate) kswapds: Vec<TaskId>,
+    /// The kcompactd of each node.
+    pub(crate) kcompactds: Vec<TaskId>,
+    /// Armed timers of kernel threads that look around from time to time: they keep no run from ending.
+    pub(crate) periodic: BTreeSet<(Time, TaskId)>,
+    /// Who waits for which folio.
+    pub(crate) folio_sleepers: Vec<(Pfn, TaskId)>,
     pub(crate) cpus: Vec<Cpu>,
     pub(crate) periods: Periods,
     pub(crate) meetings: Vec<Meeting>,
@@ -98,6 +105,9 @@ impl World {
             running_in: Vec::new(),
             tasks: Vec::new(),
             kswapds: Vec::new(),
+            kcompactds: Vec::new(),
+            periodic: BTreeSet::new(),
+            folio_sleepers: Vec::new(),
             cpus: vec![Cpu::new(&rules); cpus],
             periods: Periods::for_cpus(cpus, TICK, &rules),
             meetings: Vec::new(),
@@ -308,13 +318,19 @@ impl World {
     }
 
     /// The CPUs that ran a task of an address space while a step of it asked something of them owe it.
-    fn interrupt(&mut self, space: SpaceId, from: CpuId, asked: Shootdowns) {
+    pub(crate) fn interrupt(&mut self, space: SpaceId, from: CpuId, asked: Shootdowns) {
         if asked.rounds > 0 {
             let sharers: Vec<usize> = self.sharers(space, from).collect();
             for other in sharers {
                 self.cpus[other].asked.add(asked);
             }
         }
+    }
+
+    /// The address space of the task that each CPU runs.
+    pub(crate) fn running_spaces(&self) -> Vec<SpaceId> {
+        let space = |cpu: &Cpu| cpu.running.map_or(NO_SPACE, |task| self.tasks[task.0 as usize].space);
+        self.cpus.iter().map(space).collect()
     }
 
     /// The CPUs, but for one, that run a task of an address space now.
@@ -386,7 +402,8 @@ impl World {
                 self.answer(task, Answer::Unit(Ok(())), at);
             }
             TaskState::LockWait(_) => self.spin_timer(task, at),
-            TaskState::Sleeping(..) => self.end_sleep(task, at),
+            TaskState::Sleeping(..) if self.tasks[task.0 as usize].sleeps_until == Some(at) => self.end_sleep(task, at),
+            TaskState::Sleeping(..) => {}
             _ => self.daemon_timer(task, at),
         }
     }
@@ -423,6 +440,10 @@ impl World {
         let space_id = self.tasks[id.0 as usize].space;
         // All but this one.
         let sharers = self.running_in[space_id.0 as usize] - 1;
+        // Only who reclaims or compacts asks about other address spaces.
+        let is_slow = self.tasks[id.0 as usize].supply.is_busy();
+        let running = if is_slow { self.running_spaces() } else { Vec::new() };
+        let need_resched = self.cpus[cpu.0 as usize].need_resched();
         let task = &mut self.tasks[id.0 as usize];
         let TaskState::Kernel(operation) = &mut task.state else {
             unreachable!("only operations are stepped");
@@ -431,7 +452,8 @@ impl World {
         let loss = self.injector.begin(&self.counters);
         let prices = if shares_core(&self.cpus, cpu) { &self.shared_core } else { &self.prices };
         let cx = Cx::new(cpu, start, prices, &mut self.counters);
-        let mut cx = cx.acting_for(ControlId(id.0)).with_sharers(sharers);
+        let cx = cx.acting_for(ControlId(id.0)).with_sharers(sharers);
+        let mut cx = cx.with_running(&running).wanted_by_others(need_resched);
         cx.receive(std::mem::take(&mut self.cpus[cpu.0 as usize].asked));
         let kills = operation.may_be_killed() && id != MAIN && self.injector.kills(loss);
         let memory = Memory { mm: &mut self.mm, spaces: &mut self.spaces, left: &mut self.left };
@@ -443,6 +465,7 @@ impl World {
             self.lines[space_id.0 as usize].access(&mut cx, times, Cause::MmapLock);
         }
         let (mut end, spent, faults, shootdowns) = (cx.now(), cx.spent(), cx.faults(), cx.shootdowns());
+        let asked_of = cx.take_asked_of();
         if let Some(trace) = &mut self.trace {
             trace.take(&mut self.mm, id, cpu, start);
         }
@@ -457,13 +480,14 @@ impl World {
         let keeps = keeps_lock(&progress, operation, &task.supply);
         self.end_hold(id, cpu, keeps, start);
         self.interrupt(space_id, cpu, shootdowns);
+        for (space, asked) in asked_of {
+            self.interrupt(space, cpu, asked);
+        }
         if matches!(progress, Progress::Exited | Progress::Killed(_)) {
             self.let_go(cpu);
         }
         let killed = self.conclude(id, cpu, progress);
-        if self.mm.has_woken() {
-            self.wake_daemons(end);
-        }
+        self.wake_woken(end);
         #[cfg(test)]
         self.check();
         killed
@@ -476,6 +500,15 @@ impl World {
             Progress::Forked(child) => Progress::Done(Answer::Space(Ok(self.add_space(child)))),
             other => other,
         };
+        let killed = self.end_step(id, cpu, end, progress);
+        self.wake_woken(end);
+        #[cfg(test)]
+        self.check();
+        killed
+    }
+
+    /// What a step has come to, at its end; true when the kernel ends the task.
+    fn end_step(&mut self, id: TaskId, cpu: CpuId, end: Time, progress: Progress) -> bool {
         let task = &mut self.tasks[id.0 as usize];
         match progress {
             Progress::Forked(_) => unreachable!("it was taken in above"),
@@ -511,6 +544,12 @@ impl World {
         let (until, cause) = match wait {
             Wait::Until(until) => (until, Cause::Throttle),
             Wait::Io { until, cause } => (until, cause),
+            Wait::Folio(pfn) => {
+                self.folio_sleepers.push((pfn, id));
+                task.sleeps_until = None;
+                task.state = TaskState::Sleeping(operation, Slumber { since: from, cause: Cause::FolioLock });
+                return;
+            }
             Wait::Queue => unreachable!("nobody would wake it yet"),
         };
         task.state = TaskState::Sleeping(operation, Slumber { since: from, cause });
@@ -518,12 +557,9 @@ impl World {
         self.clock.arm(until, id);
     }
 
-    /// The timer of an operation's sleep.
-    fn end_sleep(&mut self, id: TaskId, at: Time) {
+    /// An operation has slept for long enough, or what it waited for has come.
+    pub(crate) fn end_sleep(&mut self, id: TaskId, at: Time) {
         let task = &mut self.tasks[id.0 as usize];
-        if task.sleeps_until != Some(at) {
-            return;
-        }
         task.sleeps_until = None;
         if let TaskState::Sleeping(operation, slumber) = std::mem::replace(&mut task.state, TaskState::Blocked) {
             task.state = TaskState::Kernel(operation);
@@ -590,8 +626,8 @@ fn kill(
     (id, operation, supply): (SpaceId, &mut Operation, &mut Supply),
     cx: &mut Cx<'_>,
 ) -> Progress {
+    supply.abort(memory.mm, memory.spaces, cx);
     let space = memory.spaces.get_mut(id).expect("a live task has an address space");
-    supply.abort(memory.mm, cx);
     operation.abort(memory.mm, space, cx);
     Progress::Killed("killed by a test")
 }
@@ -617,7 +653,9 @@ impl World {
             _ => None,
         };
         let daemons = self.kswapds.iter().zip(self.mm.kswapds());
-        let daemons = daemons.map(|(id, kswapd)| (ControlId(id.0), kswapd.holdings()));
+        let kswapds = daemons.map(|(id, kswapd)| (ControlId(id.0), kswapd.holdings()));
+        let daemon = |(node, id): (usize, &TaskId)| (ControlId(id.0), self.mm.kcompactd_holdings(node));
+        let daemons = kswapds.chain(self.kcompactds.iter().enumerate().map(daemon));
         let controls = (0..).zip(&self.tasks).filter_map(holdings).chain(daemons).collect();
         mm::check::walk(&self.mm).unwrap();
         mm::check::walk_owners(&self.mm, &mm::check::Owners { spaces, controls }).unwrap();

@@ -119,9 +119,9 @@ impl AllocControl {
     }
 
     /// Gives back what it holds.
-    pub fn abort(&mut self, mm: &mut Mm, cx: &mut Cx) {
+    pub fn abort(&mut self, mm: &mut Mm, spaces: &mut Spaces, cx: &mut Cx) {
         match std::mem::replace(&mut self.phase, Phase::Begin) {
-            Phase::CompactFirst(mut compact) | Phase::Compact { mut compact, .. } => compact.abort(mm, cx),
+            Phase::CompactFirst(mut compact) | Phase::Compact { mut compact, .. } => compact.abort(mm, spaces, cx),
             Phase::Reclaim(mut reclaim) => reclaim.abort(mm, cx),
             Phase::Begin | Phase::Look | Phase::Decide { .. } => {}
         }
@@ -221,7 +221,7 @@ impl AllocControl {
         match self.should_reclaim_again(mm, cx, reclaimed) {
             Again::AtOnce => Next::Later(Phase::Look),
             Again::After(wait) => Next::Block(wait, Phase::Look),
-            Again::No if reclaimed > 0 && self.should_compact_again() => Next::Later(Phase::Look),
+            Again::No if reclaimed > 0 && self.should_compact_again(mm) => Next::Later(Phase::Look),
             Again::No => Next::Done(None),
         }
     }
@@ -242,20 +242,29 @@ impl AllocControl {
     }
 
     /// 10 (`should_compact_retry`).
-    fn should_compact_again(&mut self) -> bool {
-        let order = self.request.order;
+    fn should_compact_again(&mut self, mm: &Mm) -> bool {
+        let AllocRequest { order, highest, urgency, .. } = self.request;
         if order == Order::BASE {
             return false;
         }
         match self.compacted {
-            CompactResult::Complete | CompactResult::PartialSkipped => self.compactions += 1,
-            // It could not begin: more free pages may help.
-            CompactResult::Skipped | CompactResult::Deferred => return !self.is_costly(),
-            CompactResult::Contended | CompactResult::Success => {}
-        }
-        let most = if self.is_costly() { COMPACT_RETRIES_MAX / 4 } else { COMPACT_RETRIES_MAX };
-        if self.compactions > 0 && self.compactions <= most {
-            return true;
+            // It could not begin: would a part of what can be reclaimed be enough?
+            CompactResult::Skipped => {
+                let mut zones = mm.zones_for(&self.request).into_iter();
+                return zones.any(|zone| mm.could_compact(zone, order, highest, urgency));
+            }
+            CompactResult::Success => {
+                self.compactions += 1;
+                let most = if self.is_costly() { COMPACT_RETRIES_MAX / 4 } else { COMPACT_RETRIES_MAX };
+                if self.compactions <= most {
+                    return true;
+                }
+            }
+            // In vain, or not to the end.
+            CompactResult::Complete
+            | CompactResult::PartialSkipped
+            | CompactResult::Deferred
+            | CompactResult::Contended => {}
         }
         match self.priority.harder(self.is_costly()) {
             Some(harder) => {
@@ -375,10 +384,10 @@ impl Supply {
     }
 
     /// Gives back what it holds.
-    pub fn abort(&mut self, mm: &mut Mm, cx: &mut Cx) {
+    pub fn abort(&mut self, mm: &mut Mm, spaces: &mut Spaces, cx: &mut Cx) {
         match std::mem::take(&mut self.0) {
             State::Idle | State::Refused(_) => {}
-            State::Busy(mut control) => control.abort(mm, cx),
+            State::Busy(mut control) => control.abort(mm, spaces, cx),
             State::Hand(given) => mm.free(cx, given.pfn, given.request.order),
         }
     }

@@ -112,7 +112,11 @@ impl Claims {
                 let is_cached = mm.swap.slot_of(pfn).is_some();
                 let is_loose = !mm.frames.has(pfn, FrameFlag::OnLru) && !mm.frames.has(pfn, FrameFlag::InBatch);
                 if is_loose && (is_mapped || is_cached || is_dropped) || self.off_lru.0.contains_key(&pfn) {
-                    self.off_lru.settle(pfn, frame, &order)?;
+                    if !is_mapped && !is_cached && !is_dropped {
+                        // Who has unmapped it last may still wait for a flush.
+                        self.gathered.0.remove(&pfn);
+                    }
+                    return self.off_lru.settle(pfn, frame, &order);
                 }
                 if is_mapped || is_cached || is_dropped { Ok(()) } else { self.gathered.settle(pfn, frame, &order) }
             }

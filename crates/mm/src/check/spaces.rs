@@ -7,7 +7,7 @@ use super::{Broken, broken, ensure, swap::Named};
 use crate::{
     Mm,
     address_space::{AddressSpace, TASK_PAGES},
-    frame::{Frame, FrameTable},
+    frame::{Frame, FrameFlag, FrameTable},
     pte::Pte,
     swap::SwapSlot,
 };
@@ -18,6 +18,7 @@ const WRITABLE: u64 = 1 << 1;
 const HUGE: u64 = 1 << 7;
 const ZERO: u64 = 1 << 9;
 const SWAP: u64 = 1 << 10;
+const MIGRATION: u64 = 1 << 59;
 const PFN_SHIFT: u32 = 12;
 
 const HUGE_PAGES: u32 = 512;
@@ -99,6 +100,11 @@ impl<'a> Spaces<'a> {
                 self.named.add(self.mm, slot, (space.family, Vpn(vpn)))?;
                 continue;
             }
+            if level == 0 && word & (PRESENT | MIGRATION) == MIGRATION {
+                self.moving_entry(space, word, vpn)?;
+                sums.resident += 1;
+                continue;
+            }
             ensure(word & PRESENT != 0, Some(frame), || format!("entry {n} of a table is {word:#x}"))?;
             if level == 0 {
                 ensure(word & HUGE == 0, Some(frame), || format!("a base entry is {word:#x}"))?;
@@ -147,6 +153,19 @@ impl<'a> Spaces<'a> {
         }
         sums.resident += 1;
         Ok(())
+    }
+
+    /// The page of an entry is on its way to another frame: the one that it leaves is locked, and mapped by nobody.
+    fn moving_entry(&self, space: &AddressSpace, word: u64, vpn: u64) -> Result<(), Broken> {
+        let pfn = frame_of(word);
+        self.exists(pfn)?;
+        self.is_folio(space, pfn, Order::BASE, vpn)?;
+        let frames = &self.mm.frames;
+        let waits = frames.has(pfn, FrameFlag::Locked) && !frames.has(pfn, FrameFlag::OnLru);
+        let count = state_count(frames, pfn);
+        ensure(waits && count == Some(0), Some(pfn), || {
+            format!("page {vpn} leaves it, but it is mapped {count:?} times")
+        })
     }
 
     fn huge_entry(&mut self, space: &AddressSpace, word: u64, vpn: u64, sums: &mut Sums) -> Result<(), Broken> {

@@ -286,7 +286,7 @@ impl Collapse {
             let _ = self.step(mm, spaces, cx);
         }
         match std::mem::replace(&mut self.phase, Phase::Over) {
-            Phase::SlowAlloc(mut control) => control.abort(mm, cx),
+            Phase::SlowAlloc(mut control) => control.abort(mm, spaces, cx),
             Phase::Look { frame } | Phase::Begin { frame } | Phase::Isolate { frame, .. } => {
                 let _ = self.put_back(mm, cx, frame);
             }

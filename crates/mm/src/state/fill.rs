@@ -14,6 +14,7 @@ use crate::{
     cost::{Cx, Prices},
     event::Counters,
     gfp::Mobility,
+    frame::FrameFlag,
     lru::LruKind,
     node::{MachineSpec, ZoneSpec},
     pageblock::{MigrateType, ZoneIndex},
@@ -376,6 +377,10 @@ fn map_all(
         if let Some(kind) = list {
             mm.lru_insert(block.pfn, block.order, kind);
             notes.lru += 1;
+        } else {
+            // On its way to a list.
+            mm.frames.mark(block.pfn, FrameFlag::InBatch, true);
+            mm.lru_add(cx, block.pfn, block.order);
         }
     }
     Some(space)

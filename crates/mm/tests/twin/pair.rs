@@ -180,7 +180,7 @@ impl Pair {
                 step::Step::More | step::Step::Done(()) => Then::More,
                 step::Step::Block(step::Wait::Queue) => Then::Sleep,
                 step::Step::Block(step::Wait::Until(_)) => Then::Nap,
-                step::Step::Block(wait @ step::Wait::Io { .. }) => panic!("there is no device, but {wait:?}"),
+                step::Step::Block(wait) => panic!("kswapd sleeps, but waits for {wait:?}"),
             };
         assert_eq!(came_to, twin.step_kswapd(node));
         came_to == Then::More

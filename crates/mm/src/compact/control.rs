@@ -1,0 +1,509 @@
+//! Linux: compact_zone() and compact_finished() in mm/compaction.c (v4.1 to v6.1).
+//! Differs: a step is one look at 32 frames, one page or 32 pages; nobody is killed while he compacts.
+//!
+//! One run over one zone: the migrate scanner goes up from its start, the free scanner down from its end, until a block of
+//! the order wanted is free or they meet (`mechanisms.md` C2).
+
+use units::{Order, Pfn};
+
+use crate::compact::{CompactEnds, CompactSearch};
+use crate::{
+    Mm, Spaces,
+    compact::{CompactPriority, CompactResult, Suitable, free_scanner::FreeScan, migrate_scanner::MigrateScan},
+    cost::Cx,
+    event::Event,
+    frame::{Held, Holdings},
+    gfp::{AllocRequest, Mark, Urgency},
+    migrate::{Migrate, MigrateMode, Migrating},
+    pageblock::MigrateType,
+    step::{RUN, Step, Wait},
+    zone::ZoneKind,
+};
+
+/// Who compacts.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Reason {
+    /// A task, for a request.
+    Direct(CompactPriority),
+    /// kcompactd, for an order.
+    Daemon,
+    /// kcompactd, for no request in particular.
+    Proactive,
+    /// `vm.compact_memory`.
+    Manual,
+}
+
+/// Where the linear scan goes on when free lists lead nowhere (`fast_start_pfn`).
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum FastStart {
+    None,
+    At(Pfn),
+    Used,
+}
+
+/// A run over a zone (`struct compact_control`).
+#[derive(Clone, Debug)]
+#[expect(clippy::struct_excessive_bools, reason = "as the kernel has them")]
+pub(crate) struct CompactControl {
+    pub(super) zone: usize,
+    /// None: as much as can be.
+    pub(super) order: Option<Order>,
+    pub(super) list: MigrateType,
+    highest: ZoneKind,
+    urgency: Urgency,
+    pub(super) reason: Reason,
+    pub(super) mode: MigrateMode,
+    /// It begins at the ends of the zone.
+    whole_zone: bool,
+    /// Others wanted a lock.
+    pub(super) contended: bool,
+    /// The pageblock is scanned for the second time in a row.
+    pub(super) rescan: bool,
+    pub(super) migrate_pfn: Pfn,
+    pub(super) free_pfn: Pfn,
+    pub(super) fast_start: FastStart,
+    pub(super) fast_search_fail: u32,
+    pub(super) search_order: u8,
+    /// Where the scan began whose pages were moved last, until they were made to merge.
+    last_migrated: Option<Pfn>,
+    /// Where the scan in progress began.
+    iteration_start: Pfn,
+    /// Nothing was worth moving yet: where not to look again is the same for synchronous compaction.
+    update_cached: bool,
+    is_captured: bool,
+    /// Off their lists, to be moved.
+    pub(super) sources: Vec<Pfn>,
+    /// How many there were when they began to be moved.
+    pub(super) nr_sources: usize,
+    /// Free frames to move to, the next one last.
+    pub(super) targets: Vec<Pfn>,
+    pub(super) migrate_scanned: u64,
+    pub(super) free_scanned: u64,
+    phase: Phase,
+}
+
+#[derive(Clone, Debug)]
+enum Phase {
+    /// Is the zone worth it? Where do the scanners start?
+    Begin,
+    /// Is it done?
+    Look,
+    /// Find the next pageblock to take pages from; from here on.
+    Choose(Option<Pfn>),
+    /// Take pages from it.
+    Isolate(MigrateScan),
+    /// Move them.
+    Migrate(Migrate),
+    /// Find free frames for that.
+    FindFree(FreeScan, Migrate),
+    /// Give back the free frames that are left.
+    Release(CompactResult),
+}
+
+/// What a phase leads to.
+enum Next {
+    Phase(Phase),
+    /// The next phase, after others may have run.
+    Later(Phase),
+    Block(Wait, Phase),
+    Done(CompactResult),
+}
+
+/// What taking pages from a pageblock came to.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Isolated {
+    /// There is more of the pageblock.
+    More,
+    Block(Wait),
+    /// Too much is isolated already.
+    Abort,
+    Done,
+}
+
+impl CompactControl {
+    /// For a request (`compact_zone_order`).
+    pub(crate) fn direct(zone: usize, request: &AllocRequest, priority: CompactPriority) -> Self {
+        Self {
+            list: request.mobility.migrate_type(),
+            urgency: request.urgency,
+            whole_zone: priority == CompactPriority::SyncFull,
+            ..Self::new(zone, Some(request.order), request.highest, Reason::Direct(priority), priority.mode())
+        }
+    }
+
+    /// By a kernel thread: for an order, or as far as it goes.
+    pub(crate) fn by_daemon(zone: usize, order: Option<Order>, highest: ZoneKind) -> Self {
+        let reason = if order.is_some() { Reason::Daemon } else { Reason::Proactive };
+        Self::new(zone, order, highest, reason, MigrateMode::SyncLight)
+    }
+
+    /// As much as can be (`compact_node`).
+    pub(crate) fn manual(zone: usize) -> Self {
+        Self::new(zone, None, ZoneKind::Movable, Reason::Manual, MigrateMode::Sync)
+    }
+
+    fn new(zone: usize, order: Option<Order>, highest: ZoneKind, reason: Reason, mode: MigrateMode) -> Self {
+        Self {
+            zone,
+            order,
+            // What GFP_KERNEL asks for.
+            list: MigrateType::Unmovable,
+            highest,
+            urgency: Urgency::Normal,
+            reason,
+            mode,
+            whole_zone: matches!(reason, Reason::Proactive | Reason::Manual),
+            contended: false,
+            rescan: false,
+            migrate_pfn: Pfn(0),
+            free_pfn: Pfn(0),
+            fast_start: FastStart::None,
+            fast_search_fail: 0,
+            search_order: order.map_or(0, |order| order.0),
+            last_migrated: None,
+            iteration_start: Pfn(0),
+            update_cached: false,
+            is_captured: false,
+            sources: Vec::new(),
+            nr_sources: 0,
+            targets: Vec::new(),
+            migrate_scanned: 0,
+            free_scanned: 0,
+            phase: Phase::Begin,
+        }
+    }
+
+    /// Goes on until others may run.
+    pub(crate) fn step(&mut self, mm: &mut Mm, spaces: &mut Spaces, cx: &mut Cx) -> Step<CompactResult> {
+        // Bound: each turn passes 32 pageblocks that only have to be looked at, or ends a step.
+        loop {
+            let phase = std::mem::replace(&mut self.phase, Phase::Look);
+            match self.run_phase(mm, spaces, cx, phase) {
+                Next::Phase(phase) => self.phase = phase,
+                Next::Later(phase) => {
+                    self.phase = phase;
+                    return Step::More;
+                }
+                Next::Block(wait, phase) => {
+                    self.phase = phase;
+                    return Step::Block(wait);
+                }
+                Next::Done(result) => return Step::Done(result),
+            }
+        }
+    }
+
+    /// What it holds between two steps.
+    pub(crate) fn holdings(&self) -> Holdings {
+        let page = |pfn: &Pfn| Held { pfn: *pfn, order: Order::BASE };
+        let mut holdings = match &self.phase {
+            Phase::Migrate(migrate) | Phase::FindFree(_, migrate) => migrate.holdings(),
+            _ => Holdings { off_lru: self.sources.iter().map(page).collect(), ..Holdings::default() },
+        };
+        holdings.isolated.extend(self.targets.iter().map(page));
+        holdings
+    }
+
+    /// Gives back what it holds, all at once.
+    pub(crate) fn abort(&mut self, mm: &mut Mm, spaces: &mut Spaces, cx: &mut Cx) {
+        match std::mem::replace(&mut self.phase, Phase::Look) {
+            Phase::Migrate(mut migrate) | Phase::FindFree(_, mut migrate) => {
+                migrate.abort(mm, spaces, cx, &mut self.targets);
+            }
+            _ => mm.put_back_all(cx, &std::mem::take(&mut self.sources)),
+        }
+        for target in self.targets.drain(..) {
+            mm.free(cx, target, Order::BASE);
+        }
+        self.count_scanned(cx);
+    }
+
+    pub(crate) fn zone(&self) -> usize {
+        self.zone
+    }
+
+    pub(crate) fn order(&self) -> Option<Order> {
+        self.order
+    }
+
+    /// The task has the block that it wants.
+    pub(crate) fn note_captured(&mut self) {
+        self.is_captured = true;
+    }
+
+    /// What both scanners have looked at.
+    pub(crate) fn scanned(&self) -> (u64, u64) {
+        (self.migrate_scanned, self.free_scanned)
+    }
+
+    /// For a task, which waits for its memory.
+    pub(super) fn is_direct(&self) -> bool {
+        matches!(self.reason, Reason::Direct(_))
+    }
+
+    /// For a task that waits for nothing else.
+    pub(super) fn is_direct_async(&self) -> bool {
+        self.is_direct() && self.mode == MigrateMode::Async
+    }
+
+    /// Pageblocks are scanned even where nothing was found lately (`ignore_skip_hint`).
+    pub(super) fn ignores_skip(&self) -> bool {
+        !matches!(self.reason, Reason::Daemon | Reason::Direct(CompactPriority::Async | CompactPriority::SyncLight))
+    }
+
+    /// Pages may move to pageblocks of any type (`ignore_block_suitable`).
+    pub(super) fn ignores_block_type(&self) -> bool {
+        self.reason == Reason::Direct(CompactPriority::SyncFull)
+    }
+
+    /// Have the scanners come to the same pageblock (`compact_scanners_met`)?
+    fn have_met(&self, mm: &Mm) -> bool {
+        let order = mm.frames.blocks.order().0;
+        self.free_pfn.0 >> order <= self.migrate_pfn.0 >> order
+    }
+
+    fn run_phase(&mut self, mm: &mut Mm, spaces: &mut Spaces, cx: &mut Cx, phase: Phase) -> Next {
+        match phase {
+            Phase::Begin => self.begin(mm, cx),
+            Phase::Look => self.look(mm),
+            Phase::Choose(from) => match self.choose(mm, cx, from) {
+                Ok(Some(scan)) => Next::Phase(Phase::Isolate(scan)),
+                Ok(None) => self.after_isolation(mm, cx),
+                Err(from) => Next::Later(Phase::Choose(Some(from))),
+            },
+            Phase::Isolate(mut scan) => match self.isolate(mm, cx, &mut scan) {
+                Isolated::More => Next::Later(Phase::Isolate(scan)),
+                Isolated::Block(wait) => Next::Block(wait, Phase::Isolate(scan)),
+                Isolated::Abort => {
+                    mm.put_back_all(cx, &std::mem::take(&mut self.sources));
+                    Next::Later(Phase::Release(CompactResult::Contended))
+                }
+                Isolated::Done => self.after_isolation(mm, cx),
+            },
+            Phase::Migrate(migrate) => self.migrate(mm, spaces, cx, migrate),
+            Phase::FindFree(mut scan, mut migrate) => {
+                if !self.find_free(mm, cx, &mut scan) {
+                    return Next::Later(Phase::FindFree(scan, migrate));
+                }
+                if self.targets.is_empty() {
+                    migrate.no_target();
+                }
+                Next::Later(Phase::Migrate(migrate))
+            }
+            Phase::Release(result) => self.release(mm, cx, result),
+        }
+    }
+
+    fn begin(&mut self, mm: &mut Mm, cx: &mut Cx) -> Next {
+        if let Some(order) = self.order {
+            match mm.compaction_suitable(self.zone, order, self.highest, self.urgency) {
+                Suitable::Skipped => return Next::Done(CompactResult::Skipped),
+                Suitable::Success => return Next::Done(CompactResult::Success),
+                Suitable::Continue => {}
+            }
+            let Mm { frames, zones, .. } = mm;
+            let zone = &mut zones[self.zone];
+            if zone.compact.is_restarting(order) {
+                zone.reset_isolation_suitable(frames, cx);
+            }
+        }
+        let pageblock = mm.frames.blocks.order();
+        let zone = &mut mm.zones[self.zone];
+        let sync = usize::from(self.mode != MigrateMode::Async);
+        if self.whole_zone {
+            (self.migrate_pfn, self.free_pfn) = (zone.start, Pfn(zone.end.0 - 1).align_down(pageblock));
+        } else {
+            let inside = |pfn| zone.start <= pfn && pfn < zone.end;
+            if !inside(zone.compact.cached_free) {
+                zone.compact.cached_free = Pfn(zone.end.0 - 1).align_down(pageblock);
+            }
+            if !inside(zone.compact.cached_migrate[sync]) {
+                zone.compact.cached_migrate = [zone.start; 2];
+            }
+            self.free_pfn = zone.compact.cached_free;
+            self.migrate_pfn = zone.compact.cached_migrate[sync];
+            self.whole_zone = zone.compact.init_migrate.is_some_and(|first| self.migrate_pfn <= first);
+        }
+        let cached = zone.compact.cached_migrate;
+        self.update_cached = sync == 0 && cached[0] == cached[1];
+        mm.lru_add_drain(cx);
+        Next::Later(Phase::Look)
+    }
+
+    /// The head of the loop: the next pageblock, unless it is done.
+    fn look(&mut self, mm: &mut Mm) -> Next {
+        if let Some(result) = self.finished(mm) {
+            return Next::Phase(Phase::Release(result));
+        }
+        let block = |pfn: Pfn| pfn.align_down(mm.frames.blocks.order());
+        self.iteration_start = self.migrate_pfn;
+        let is_same = self.last_migrated.is_some_and(|last| block(last) == block(self.iteration_start));
+        self.rescan = is_same && mm.variant().compact_search == CompactSearch::FreeLists;
+        Next::Phase(Phase::Choose(None))
+    }
+
+    /// Why it ends, if it does (`compact_finished`).
+    fn finished(&mut self, mm: &mut Mm) -> Option<CompactResult> {
+        if self.have_met(mm) {
+            let is_direct = self.is_direct();
+            let pageblock = mm.frames.blocks.order();
+            let zone = &mut mm.zones[self.zone];
+            zone.compact.reset_cached(zone.start, zone.end, pageblock);
+            // kcompactd leaves it to those who wait for memory to have everything looked at again.
+            zone.compact.blockskip_flush |= is_direct;
+            return Some(if self.whole_zone { CompactResult::Complete } else { CompactResult::PartialSkipped });
+        }
+        let verdict = match (self.reason, self.order) {
+            (Reason::Proactive, _) => {
+                let node = mm.node_index(mm.zones[self.zone].node);
+                if !mm.kswapds()[node].is_asleep() {
+                    return Some(CompactResult::PartialSkipped);
+                }
+                (mm.zone_score(self.zone) <= mm.compaction.score_marks().0).then_some(CompactResult::Success)
+            }
+            (_, None) => return None,
+            (_, Some(order)) => match self.has_block(mm, order) {
+                Ended::NotHere => return None,
+                Ended::Yes => return Some(CompactResult::Success),
+                Ended::No => None,
+            },
+        };
+        if self.contended { Some(CompactResult::Contended) } else { verdict }
+    }
+
+    /// Is there a block for the request now, or one that it may steal?
+    fn has_block(&self, mm: &Mm, order: Order) -> Ended {
+        let pageblock = mm.frames.blocks.order();
+        let zone = &mm.zones[self.zone];
+        let is_at_block = self.migrate_pfn.is_aligned(pageblock);
+        let ends = mm.variant().compact_ends;
+        match ends {
+            CompactEnds::AtPageblock if !is_at_block => return Ended::NotHere,
+            CompactEnds::AboveLow if !zone.is_ok(order, Mark::Low, ZoneKind::Dma, Urgency::Normal, mm.variant()) => {
+                return Ended::No;
+            }
+            _ => {}
+        }
+        for at in (order.0..=zone.buddy.max_order().0).map(Order) {
+            if !zone.buddy.area(at).list(self.list).is_empty() {
+                return Ended::Yes;
+            }
+            if zone.buddy.may_steal_from(at, self.list, pageblock, mm.variant().fallback) {
+                let finishes_first = ends == CompactEnds::AtBlock
+                    && self.list != MigrateType::Movable
+                    && self.mode != MigrateMode::Async
+                    && !is_at_block;
+                return if finishes_first { Ended::No } else { Ended::Yes };
+            }
+        }
+        Ended::No
+    }
+
+    /// Pages were taken from a pageblock, or none was found in it.
+    fn after_isolation(&mut self, mm: &mut Mm, cx: &mut Cx) -> Next {
+        if self.sources.is_empty() {
+            if self.update_cached {
+                let cached = &mut mm.zones[self.zone].compact.cached_migrate;
+                cached[1] = cached[0];
+            }
+            return self.check_drain(mm, cx);
+        }
+        self.update_cached = false;
+        self.last_migrated = Some(self.iteration_start);
+        self.nr_sources = self.sources.len();
+        let sources = std::mem::take(&mut self.sources);
+        // Who waits for memory may have locks that others wait for, which he would wait for.
+        Next::Later(Phase::Migrate(Migrate::new(sources, self.mode, self.is_direct())))
+    }
+
+    fn migrate(&mut self, mm: &mut Mm, spaces: &mut Spaces, cx: &mut Cx, mut migrate: Migrate) -> Next {
+        match migrate.step(mm, spaces, cx, &mut self.targets) {
+            Migrating::More => Next::Later(Phase::Migrate(migrate)),
+            Migrating::Block(wait) => Next::Block(wait, Phase::Migrate(migrate)),
+            Migrating::WantsTarget => Next::Phase(Phase::FindFree(FreeScan::new(), migrate)),
+            Migrating::Done(migrated) => {
+                self.sources = migrate.into_memory();
+                self.nr_sources = 0;
+                if migrated.is_out && !self.have_met(mm) {
+                    return Next::Phase(Phase::Release(CompactResult::Contended));
+                }
+                if (migrated.failed > 0 || migrated.is_out)
+                    && self.is_direct_async()
+                    && let Some(order) = self.order
+                    && mm.variant().compact_skips_on_failure
+                {
+                    // One page that stays is enough: the rest of its block is not worth moving.
+                    self.migrate_pfn = block_end(Pfn(self.migrate_pfn.0 - 1), order);
+                    self.last_migrated = None;
+                }
+                self.check_drain(mm, cx)
+            }
+        }
+    }
+
+    /// The scanner has left the block that pages were moved from: what was freed shall merge.
+    fn check_drain(&mut self, mm: &mut Mm, cx: &mut Cx) -> Next {
+        if let (Some(order), Some(last)) = (self.order, self.last_migrated)
+            && last < self.migrate_pfn.align_down(order)
+        {
+            mm.lru_add_drain(cx);
+            mm.drain_local_pages(cx, self.zone);
+            self.last_migrated = None;
+        }
+        if self.is_captured || mm.has_captured(self.zone) {
+            return Next::Later(Phase::Release(CompactResult::Success));
+        }
+        Next::Later(Phase::Look)
+    }
+
+    /// A run of the free frames that are left goes back; the free scanner shall find them again.
+    fn release(&mut self, mm: &mut Mm, cx: &mut Cx, result: CompactResult) -> Next {
+        let highest = self.targets.iter().max().map(|pfn| pfn.align_down(mm.frames.blocks.order()));
+        if let Some(highest) = highest {
+            let cached = &mut mm.zones[self.zone].compact.cached_free;
+            *cached = highest.max(*cached);
+        }
+        for _ in 0..RUN {
+            let Some(target) = self.targets.pop() else { break };
+            mm.free(cx, target, Order::BASE);
+        }
+        if !self.targets.is_empty() {
+            return Next::Later(Phase::Release(result));
+        }
+        self.count_scanned(cx);
+        Next::Done(result)
+    }
+
+    fn count_scanned(&self, cx: &mut Cx) {
+        cx.count(Event::CompactMigrateScanned, self.migrate_scanned);
+        cx.count(Event::CompactFreeScanned, self.free_scanned);
+    }
+}
+
+/// Does a run end with what is free?
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Ended {
+    /// This is no place to ask.
+    NotHere,
+    No,
+    Yes,
+}
+
+/// One past the last frame of the block of an order that holds `pfn` (`block_end_pfn`).
+pub(super) fn block_end(pfn: Pfn, order: Order) -> Pfn {
+    pfn.align_down(order).plus(order.frames())
+}
+
+impl Mm {
+    /// Gives back what this CPU's lists of a zone hold (`drain_local_pages`).
+    pub(crate) fn drain_local_pages(&mut self, cx: &mut Cx, zone: usize) {
+        let Self { frames, zones, variant, .. } = self;
+        let cpu = cx.cpu();
+        zones[zone].drain_cpu(frames, cx, cpu, variant);
+    }
+
+    /// Has the task that takes this step completed the block that it waits for?
+    fn has_captured(&self, zone: usize) -> bool {
+        self.zones[zone].buddy.capture.is_some_and(|capture| capture.block.is_some())
+    }
+}

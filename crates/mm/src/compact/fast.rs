@@ -1,0 +1,260 @@
+//! Linux: fast_find_migrateblock() and fast_isolate_freepages() in mm/compaction.c (v5.1 to v6.1).
+//! Differs: nothing is known to.
+//!
+//! A few looks at the free lists, before frames are scanned one after the other: for a pageblock that is partly free, which
+//! takes fewer moves to empty, and for free blocks high up in the zone.
+
+use units::{Order, Pfn};
+
+use crate::compact::CompactSearch;
+use crate::{
+    Mm,
+    alloc::slow::COSTLY,
+    buddy::Block,
+    compact::control::{CompactControl, FastStart},
+    cost::Cx,
+    event::Event,
+    pageblock::MigrateType,
+    primitive,
+    step::RUN,
+};
+
+/// What a look at one free list found.
+#[derive(Clone, Copy, Debug, Default)]
+struct Looked {
+    /// Blocks looked at.
+    scanned: u32,
+    /// A block in the part of the zone that is preferred.
+    preferred: Option<Pfn>,
+    /// The highest block of the part that will do.
+    passable: Option<Pfn>,
+    /// The block looked at last.
+    last: Option<Pfn>,
+}
+
+impl CompactControl {
+    /// How many blocks of the free lists are looked at (`freelist_scan_limit`).
+    fn list_limit(&self) -> u32 {
+        (u32::try_from(RUN).expect("small") >> self.fast_search_fail.min(31)) + 1
+    }
+
+    /// Where to take pages from next: a pageblock that is partly free, or where the scan has come to
+    /// (`fast_find_migrateblock`).
+    pub(super) fn fast_find_migrateblock(&mut self, mm: &mut Mm, cx: &mut Cx) -> Pfn {
+        let order = mm.frames.blocks.order();
+        let start = mm.zones[self.zone].start;
+        let from = self.migrate_pfn;
+        let Some(wanted) = self.order.filter(|wanted| *wanted > COSTLY) else { return from };
+        if mm.variant().compact_search == CompactSearch::Linear
+            || self.ignores_skip()
+            || (from != start && !from.is_aligned(order))
+            || (self.is_direct() && self.list != MigrateType::Movable)
+        {
+            return from;
+        }
+        // Anywhere in the first half at the start; later in the first eighth, where pages are not moved to so soon.
+        let half = self.free_pfn.0.saturating_sub(from.0) >> 1;
+        let distance = if from == start { half } else { half >> 2 };
+        let below = from.plus(distance).align_down(order);
+        let limit = self.list_limit();
+        let (mut scanned, mut found) = (0, None);
+        for at in (COSTLY.0..wanted.0).rev().map(Order) {
+            if found.is_some() || scanned >= limit {
+                break;
+            }
+            if mm.zones[self.zone].buddy.area(at).nr_free() > 0 {
+                found = self.find_partly_free(mm, cx, (at, below), (&mut scanned, limit));
+            }
+        }
+        primitive::scan_frames(cx, scanned.into());
+        self.migrate_scanned += u64::from(scanned);
+        let Some(free) = found else {
+            self.fast_search_fail += 1;
+            return self.reinit_migrate_pfn();
+        };
+        self.fast_search_fail = 0;
+        self.fast_start = match self.fast_start {
+            FastStart::None => FastStart::At(free),
+            FastStart::At(first) => FastStart::At(first.min(free)),
+            FastStart::Used => FastStart::Used,
+        };
+        mm.frames.blocks.set_skip(free, true);
+        free.align_down(order).max(start)
+    }
+
+    /// A free block below a frame, in a pageblock that is not skipped. What was looked at goes to the end of the list.
+    fn find_partly_free(
+        &mut self,
+        mm: &mut Mm,
+        cx: &mut Cx,
+        (order, below): (Order, Pfn),
+        (scanned, limit): (&mut u32, u32),
+    ) -> Option<Pfn> {
+        let Mm { frames, zones, .. } = mm;
+        let buddy = &mut zones[self.zone].buddy;
+        buddy.lock(cx);
+        let (mut found, mut cut) = (None, None);
+        // Bound: the limit.
+        for pfn in buddy.area(order).list(MigrateType::Movable).iter(frames) {
+            *scanned += 1;
+            if *scanned > limit {
+                cut = Some(pfn);
+                break;
+            }
+            if pfn < below && !frames.blocks.skip(pfn) {
+                (found, cut) = (Some(pfn), Some(pfn));
+                break;
+            }
+        }
+        if let Some(next) = cut.and_then(|pfn| frames.next_of(pfn)) {
+            buddy.rotate(frames, Block { pfn: next, order });
+        }
+        buddy.unlock(cx);
+        found
+    }
+
+    /// Nothing was found: the scan goes on, once from the lowest block that was (`reinit_migrate_pfn`).
+    fn reinit_migrate_pfn(&mut self) -> Pfn {
+        if let FastStart::At(first) = self.fast_start {
+            self.migrate_pfn = first;
+            self.fast_start = FastStart::Used;
+        }
+        self.migrate_pfn
+    }
+
+    /// Takes a free block high up in the zone; where it is, or where the linear search had better look
+    /// (`fast_isolate_freepages`).
+    pub(super) fn fast_isolate_freepages(&mut self, mm: &mut Mm, cx: &mut Cx) -> Option<Pfn> {
+        let wanted = self.order.filter(|wanted| *wanted > Order::BASE)?;
+        let pageblock = mm.frames.blocks.order();
+        let is_start = mm.zones[self.zone].compact.init_free.is_none_or(|last| self.free_pfn >= last);
+        let mut limit = if is_start { pageblock.frames() >> 1 } else { (self.list_limit() >> 1).max(1) };
+        // Rather in the top quarter of what is between the scanners; in the top half if need be.
+        let distance = self.free_pfn.0.saturating_sub(self.migrate_pfn.0);
+        let low = Pfn(self.free_pfn.0 - (distance >> 2)).align_down(pageblock);
+        let min = Pfn(self.free_pfn.0 - (distance >> 1)).align_down(pageblock);
+        self.search_order = self.search_order.min(wanted.0 - 1);
+        let (mut scanned, mut highest, mut found) = (0, None, None);
+        let mut order = Some(self.search_order);
+        // Bound: each turn passes an order.
+        while let Some(at) = order {
+            if mm.zones[self.zone].buddy.area(Order(at)).nr_free() == 0 {
+                order = self.next_search_order(at, wanted);
+                continue;
+            }
+            self.hold_zone_only(mm, cx);
+            let looked = self.look_for_free(mm, Order(at), (low, min), (&mut limit, &mut highest));
+            scanned += u64::from(looked.scanned);
+            let candidate = looked.preferred.or(looked.passable);
+            if let Some(first) = candidate.or(looked.last) {
+                let Mm { frames, zones, .. } = &mut *mm;
+                zones[self.zone].buddy.rotate(frames, Block { pfn: first, order: Order(at) });
+            }
+            if looked.preferred.is_some() {
+                self.fast_search_fail = 0;
+                self.search_order = at;
+            }
+            let mut is_refused = false;
+            if let Some(pfn) = candidate {
+                if self.take_free(mm, cx, Block { pfn, order: Order(at) }) {
+                    let frames = u64::from(Order(at).frames());
+                    scanned += frames - 1;
+                    cx.count(Event::CompactIsolated, frames);
+                    found = Some(pfn);
+                } else {
+                    is_refused = true;
+                }
+            }
+            mm.zones[self.zone].buddy.unlock(cx);
+            if looked.scanned >= limit {
+                limit = (limit >> 1).max(1);
+            }
+            order = self.next_search_order(if is_refused { self.search_order + 1 } else { at }, wanted);
+            if found.is_some() {
+                break;
+            }
+        }
+        primitive::scan_frames(cx, scanned);
+        self.free_scanned += scanned;
+        self.after_fast_search(mm, found, (highest, min), is_start)
+    }
+
+    /// Where to look if nothing was found.
+    fn after_fast_search(
+        &mut self,
+        mm: &mut Mm,
+        found: Option<Pfn>,
+        (highest, min): (Option<Pfn>, Pfn),
+        is_start: bool,
+    ) -> Option<Pfn> {
+        let mut page = found;
+        if found.is_none() {
+            self.fast_search_fail += 1;
+            if is_start {
+                if let Some(highest) = highest.filter(|highest| *highest >= min) {
+                    self.free_pfn = highest;
+                    page = Some(highest);
+                } else if self.is_direct() {
+                    self.free_pfn = min;
+                    page = mm.frames.blocks.zone(min).is_some_and(|zone| zone.position() == self.zone).then_some(min);
+                }
+            }
+        }
+        let size = mm.frames.blocks.order().frames();
+        let cached = &mut mm.zones[self.zone].compact.cached_free;
+        if let Some(highest) = highest.filter(|highest| *highest >= *cached) {
+            *cached = Pfn(highest.0.saturating_sub(size));
+        }
+        page
+    }
+
+    /// Looks at the free blocks of one order, the last ones first.
+    fn look_for_free(
+        &self,
+        mm: &Mm,
+        order: Order,
+        (low, min): (Pfn, Pfn),
+        (limit, highest): (&mut u32, &mut Option<Pfn>),
+    ) -> Looked {
+        let pageblock = mm.frames.blocks.order();
+        let zone = &mm.zones[self.zone];
+        let mut looked = Looked::default();
+        let mut at = zone.buddy.area(order).list(MigrateType::Movable).last();
+        // Bound: the limit.
+        while let Some(pfn) = at {
+            looked.scanned += 1;
+            if highest.is_none_or(|highest| pfn >= highest) {
+                *highest = Some(pfn.align_down(pageblock).max(zone.start));
+            }
+            if pfn >= low {
+                looked.preferred = Some(pfn);
+                break;
+            }
+            if pfn >= min && looked.passable.is_none_or(|best| pfn > best) {
+                looked.passable = Some(pfn);
+                // One that will do is there: no need to look so long.
+                *limit >>= 1;
+            }
+            if looked.scanned >= *limit {
+                looked.last = Some(pfn);
+                break;
+            }
+            at = mm.frames.previous_of(pfn);
+        }
+        looked
+    }
+
+    /// The orders in turn, each once (`next_search_order`).
+    fn next_search_order(&mut self, order: u8, wanted: Order) -> Option<u8> {
+        let next = order.checked_sub(1).unwrap_or(wanted.0 - 1);
+        if next == self.search_order {
+            self.search_order = self.search_order.checked_sub(1).unwrap_or(wanted.0 - 1);
+            return None;
+        }
+        Some(next)
+    }
+
+    fn hold_zone_only(&self, mm: &mut Mm, cx: &mut Cx) {
+        mm.zones[self.zone].buddy.lock(cx);
+    }
+}

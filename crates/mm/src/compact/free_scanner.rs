@@ -1,0 +1,259 @@
+//! Linux: isolate_freepages() and isolate_freepages_block() in mm/compaction.c, __isolate_free_page() in mm/page_alloc.c
+//! (v4.1 to v6.1).
+//! Differs: a step ends where the kernel lets go of the lock, every 32 frames.
+//!
+//! Takes free frames, from the upper part of the zone down (`mechanisms.md` C5).
+
+use units::{Order, Pfn};
+
+use crate::compact::CompactSearch;
+use crate::{
+    Mm,
+    buddy::Block,
+    compact::control::{CompactControl, block_end},
+    cost::Cx,
+    event::Event,
+    frame::Seen,
+    migrate::MigrateMode,
+    pageblock::MigrateType,
+    primitive,
+    step::RUN,
+};
+
+/// Between frames that asynchronous compaction looks at, at first.
+// isolate_freepages, mm/compaction.c (v5.1 and later): COMPACT_CLUSTER_MAX.
+const STRIDE_MAX: u32 = 32;
+/// Pageblocks that are passed in one step.
+const BLOCKS_PER_STEP: u32 = 32;
+
+/// A search for free frames.
+#[derive(Clone, Debug)]
+pub(crate) struct FreeScan(Stage);
+
+#[derive(Clone, Debug)]
+enum Stage {
+    /// On the free lists.
+    Fast,
+    /// In the pageblock around what was found there.
+    Around(BlockScan),
+    /// The next pageblock down.
+    NextBlock { start: Pfn, from: Pfn, stride: u32 },
+    /// In one.
+    Block { start: Pfn, scan: BlockScan, stride: u32 },
+}
+
+/// A scan of one pageblock.
+#[derive(Clone, Debug)]
+pub(super) struct BlockScan {
+    /// The next frame to look at.
+    at: Pfn,
+    end: Pfn,
+    stride: u32,
+    isolated: u64,
+}
+
+impl FreeScan {
+    pub(super) fn new() -> Self {
+        Self(Stage::Fast)
+    }
+}
+
+impl CompactControl {
+    /// Goes on until others may run; true when the search is over (`isolate_freepages`).
+    pub(super) fn find_free(&mut self, mm: &mut Mm, cx: &mut Cx, scan: &mut FreeScan) -> bool {
+        match &mut scan.0 {
+            Stage::Fast => {
+                let fast = mm.variant().compact_search == CompactSearch::FreeLists;
+                let found = if fast { self.fast_isolate_freepages(mm, cx) } else { None };
+                let around = found.filter(|_| self.targets.len() < self.nr_sources && !self.is_direct_async());
+                scan.0 = match around {
+                    Some(pfn) => Stage::Around(self.block_around(mm, pfn)),
+                    None if self.targets.is_empty() => self.first_block(mm),
+                    None => return true,
+                };
+                false
+            }
+            Stage::Around(block) => {
+                if !self.isolate_block(mm, cx, block) {
+                    return false;
+                }
+                if self.targets.len() < self.nr_sources {
+                    // It is full, or nearly so.
+                    mm.frames.blocks.set_skip(Pfn(block.end.0 - 1), true);
+                }
+                if !self.targets.is_empty() {
+                    return true;
+                }
+                scan.0 = self.first_block(mm);
+                false
+            }
+            Stage::NextBlock { start, from, stride } => {
+                let (start, from, stride) = (*start, *from, *stride);
+                self.next_block(mm, scan, (start, from, stride))
+            }
+            Stage::Block { start, scan: block, stride } => {
+                if !self.isolate_block(mm, cx, block) {
+                    return false;
+                }
+                let (start, stride, block) = (*start, *stride, block.clone());
+                self.after_block(mm, scan, start, &block, stride)
+            }
+        }
+    }
+
+    /// The pageblock of a frame, from its first frame in the zone.
+    fn block_around(&self, mm: &Mm, pfn: Pfn) -> BlockScan {
+        let (order, zone) = (mm.frames.blocks.order(), &mm.zones[self.zone]);
+        let at = pfn.align_down(order).max(zone.start);
+        BlockScan { at, end: block_end(pfn, order).min(zone.end), stride: 1, isolated: 0 }
+    }
+
+    /// Where the linear search goes on.
+    fn first_block(&self, mm: &Mm) -> Stage {
+        let sparse = self.mode == MigrateMode::Async && mm.variant().compact_search == CompactSearch::FreeLists;
+        let stride = if sparse { STRIDE_MAX } else { 1 };
+        Stage::NextBlock { start: self.free_pfn.align_down(mm.frames.blocks.order()), from: self.free_pfn, stride }
+    }
+
+    /// The next pageblock down that frames can be taken from; true when there is none above the migrate scanner.
+    fn next_block(&mut self, mm: &Mm, scan: &mut FreeScan, at: (Pfn, Pfn, u32)) -> bool {
+        let (mut start, mut from, stride) = at;
+        let order = mm.frames.blocks.order();
+        let low = block_end(self.migrate_pfn, order);
+        // Bound: so many pageblocks.
+        for _ in 0..BLOCKS_PER_STEP {
+            if start < low {
+                self.free_pfn = from;
+                return true;
+            }
+            let is_here = mm.frames.blocks.zone(start).is_some_and(|zone| zone.position() == self.zone);
+            if is_here && self.is_target(mm, start) && (self.ignores_skip() || !mm.frames.blocks.skip(start)) {
+                let end = block_end(start, order).min(mm.zones[self.zone].end);
+                scan.0 = Stage::Block { start, scan: BlockScan { at: from, end, stride, isolated: 0 }, stride };
+                return false;
+            }
+            start = Pfn(start.0 - order.frames());
+            from = start;
+        }
+        scan.0 = Stage::NextBlock { start, from, stride };
+        false
+    }
+
+    /// May pages move to a pageblock (`suitable_migration_target`)? Not to one that is a free block already.
+    fn is_target(&self, mm: &Mm, start: Pfn) -> bool {
+        let order = mm.frames.blocks.order();
+        if let Seen::Free(found) = mm.frames.seen(start)
+            && found >= order
+        {
+            return false;
+        }
+        let list = mm.frames.blocks.migrate_type(start);
+        self.ignores_block_type() || matches!(list, MigrateType::Movable | MigrateType::Cma)
+    }
+
+    /// A pageblock was searched, or as much of it as it took; true when the search is over.
+    fn after_block(&mut self, mm: &mut Mm, scan: &mut FreeScan, start: Pfn, block: &BlockScan, stride: u32) -> bool {
+        let size = mm.frames.blocks.order().frames();
+        if block.at == block.end {
+            mm.frames.blocks.set_skip(start, true);
+            let cached = &mut mm.zones[self.zone].compact.cached_free;
+            *cached = start.min(*cached);
+        }
+        let below = Pfn(start.0.saturating_sub(size));
+        if self.targets.len() >= self.nr_sources {
+            self.free_pfn = if block.at >= block.end { below } else { block.at };
+            return true;
+        }
+        if block.at < block.end {
+            // No more than this may be taken.
+            self.free_pfn = block.at;
+            return true;
+        }
+        let stride = if block.isolated > 0 { 1 } else { STRIDE_MAX.min(stride << 1) };
+        let stride = if mm.variant().compact_search == CompactSearch::FreeLists { stride } else { 1 };
+        scan.0 = Stage::NextBlock { start: below, from: below, stride };
+        false
+    }
+
+    /// Takes free frames of a pageblock until there are enough, it ends, no more may be taken or the lock has been held
+    /// long enough; false in the last case (`isolate_freepages_block`).
+    fn isolate_block(&mut self, mm: &mut Mm, cx: &mut Cx, scan: &mut BlockScan) -> bool {
+        let (mut is_locked, mut scanned) = (false, 0);
+        let before = scan.isolated;
+        let mut is_over = true;
+        // Bound: each turn passes a frame.
+        while scan.at < scan.end {
+            if is_locked && u64::from(scan.at.0) % RUN == 0 {
+                is_over = false;
+                break;
+            }
+            scanned += 1;
+            let order = match mm.frames.seen(scan.at) {
+                Seen::Free(order) => order,
+                Seen::Compound(order) => {
+                    scan.at = scan.at.plus(order.frames() - 1 + scan.stride);
+                    continue;
+                }
+                Seen::Lru | Seen::Other => {
+                    scan.at = scan.at.plus(scan.stride);
+                    continue;
+                }
+            };
+            if !is_locked {
+                is_locked = true;
+                self.hold_zone(mm, cx);
+            }
+            let block = Block { pfn: scan.at, order };
+            if !self.take_free(mm, cx, block) {
+                break;
+            }
+            let frames = order.frames();
+            scanned += u64::from(frames - 1);
+            scan.isolated += u64::from(frames);
+            if self.targets.len() >= self.nr_sources {
+                scan.at = scan.at.plus(frames);
+                break;
+            }
+            scan.at = scan.at.plus(frames - 1 + scan.stride);
+        }
+        primitive::scan_frames(cx, scanned);
+        if is_locked {
+            mm.zones[self.zone].buddy.unlock(cx);
+        }
+        self.free_scanned += scanned;
+        cx.count(Event::CompactIsolated, scan.isolated - before);
+        scan.at = scan.at.min(scan.end);
+        is_over
+    }
+
+    /// Takes the zone's lock, and notes whether others have it.
+    pub(super) fn hold_zone(&mut self, mm: &mut Mm, cx: &mut Cx) {
+        let buddy = &mut mm.zones[self.zone].buddy;
+        self.contended |= self.mode == MigrateMode::Async && buddy.is_contended(cx);
+        buddy.lock(cx);
+    }
+
+    /// Takes a free block to move pages to, in single frames, the highest of which is used first; false when the zone
+    /// cannot spare it (`__isolate_free_page`, `split_map_pages`).
+    pub(super) fn take_free(&mut self, mm: &mut Mm, cx: &mut Cx, block: Block) -> bool {
+        if !mm.may_isolate_free(self.zone, block.order) {
+            return false;
+        }
+        let Mm { frames, zones, .. } = mm;
+        zones[self.zone].buddy.isolate(frames, cx, block);
+        let pageblock = frames.blocks.order();
+        if block.order.0 + 1 >= pageblock.0 {
+            for start in (0..block.order.frames()).step_by(pageblock.frames() as usize) {
+                let pfn = block.pfn.plus(start);
+                if frames.blocks.migrate_type(pfn).is_requestable() {
+                    frames.blocks.set_migrate_type(pfn, MigrateType::Movable);
+                }
+            }
+        }
+        for pfn in (0..block.order.frames()).map(|n| block.pfn.plus(n)) {
+            mm.isolate(cx, pfn, Order::BASE);
+            self.targets.push(pfn);
+        }
+        true
+    }
+}

@@ -1,0 +1,308 @@
+//! Linux: kcompactd(), wakeup_kcompactd(), proactive_compact_node() and compact_nodes() in mm/compaction.c (v4.6 to v6.1).
+//! Differs: the first look for proactive compaction comes when its timer is first armed to fire, not half a second after boot.
+//!
+//! The kernel thread of each node that compacts in the background (`mechanisms.md` C8): for an order that somebody could not
+//! have, or, every half second, where free memory is too fragmented for huge pages.
+
+use units::{CpuId, Order, Picos};
+
+use crate::{
+    Mm, Spaces,
+    compact::{CompactControl, CompactResult, FreeBlocks, SCORE_ORDER, Suitable, zone::DEFER_SHIFT_MAX},
+    cost::Cx,
+    event::Event,
+    frame::Holdings,
+    gfp::Urgency,
+    step::{Step, Wait},
+    zone::ZoneKind,
+};
+
+/// Between two looks at the score of a node.
+// HPAGE_FRAG_CHECK_INTERVAL_MSEC, include/linux/compaction.h (v6.1).
+pub const CHECK_INTERVAL: Picos = Picos::from_micros(500_000);
+/// The least score that proactive compaction goes for.
+// fragmentation_score_wmark, mm/compaction.c (v6.1).
+const SCORE_LEAST: u64 = 5;
+/// Between the score at which it ends and the one at which it begins.
+const SCORE_STEP: u64 = 10;
+const SCORE_MOST: u64 = 100;
+
+/// Compaction in the background: settings, and the kernel threads.
+#[derive(Clone, Debug)]
+pub struct Compaction {
+    /// `vm.compaction_proactiveness`: 0 to 100; 0 is off.
+    pub proactiveness: u32,
+    /// By position of the node.
+    daemons: Vec<Kcompactd>,
+    /// Nodes whose thread was woken, by position.
+    woken: Vec<usize>,
+}
+
+impl Compaction {
+    /// With the kernel's defaults.
+    pub(crate) fn new(nodes: usize) -> Self {
+        Self { proactiveness: 20, daemons: vec![Kcompactd::default(); nodes], woken: Vec::new() }
+    }
+
+    /// The score at which proactive compaction ends, and the one above which it begins (`fragmentation_score_wmark`).
+    pub fn score_marks(&self) -> (u64, u64) {
+        let low = SCORE_MOST.saturating_sub(self.proactiveness.into()).max(SCORE_LEAST);
+        (low, (low + SCORE_STEP).min(SCORE_MOST))
+    }
+}
+
+/// One node's kcompactd.
+#[derive(Clone, Debug)]
+struct Kcompactd {
+    /// The largest order that was asked for since it last began; 0 is none (`kcompactd_max_order`).
+    order: Order,
+    /// The lowest of the highest zones (`kcompactd_highest_zoneidx`).
+    highest: ZoneKind,
+    work: Option<Work>,
+}
+
+impl Default for Kcompactd {
+    fn default() -> Self {
+        Self { order: Order::BASE, highest: ANY_ZONE, work: None }
+    }
+}
+
+const ANY_ZONE: ZoneKind = ZoneKind::Device;
+
+/// What it is doing.
+#[derive(Clone, Debug)]
+struct Work {
+    /// None: it lowers the score.
+    order: Option<Order>,
+    highest: ZoneKind,
+    /// Zones of the machine that were passed.
+    passed: usize,
+    run: Option<Box<CompactControl>>,
+    /// The node's score when it began.
+    score: u64,
+}
+
+impl Mm {
+    /// How fragmented a zone's free memory is for huge pages, 0 to 100 (`fragmentation_score_zone`).
+    pub(crate) fn zone_score(&self, zone: usize) -> u64 {
+        FreeBlocks::of(&self.zones[zone].buddy, SCORE_ORDER).extfrag(SCORE_ORDER)
+    }
+
+    /// The same of a node: each zone by its share of the node's frames (`fragmentation_score_node`).
+    pub fn node_score(&self, node: usize) -> u64 {
+        let id = self.nodes[node];
+        let present: u64 = self.zones.iter().filter(|zone| zone.node == id).map(|zone| zone.present).sum();
+        let weighted = |at: usize| self.zones[at].present * self.zone_score(at) / (present + 1);
+        (0..self.zones.len()).filter(|at| self.zones[*at].node == id).map(weighted).sum()
+    }
+
+    /// Nodes whose kcompactd has been woken since this was last asked, by position.
+    pub fn take_woken_kcompactds(&mut self) -> Vec<usize> {
+        std::mem::take(&mut self.compaction.woken)
+    }
+
+    /// Has any been woken?
+    #[inline]
+    pub fn has_woken_kcompactds(&self) -> bool {
+        !self.compaction.woken.is_empty()
+    }
+
+    /// Does kcompactd look at its node from time to time?
+    pub fn is_proactive(&self) -> bool {
+        self.variant.kcompactd && self.variant.compact_proactive && self.compaction.proactiveness > 0
+    }
+
+    /// Has a node's kcompactd nothing to do, so that it sleeps until it is woken or looks around?
+    pub fn is_kcompactd_idle(&self, node: usize) -> bool {
+        self.compaction.daemons[node].work.is_none()
+    }
+
+    /// What a node's kcompactd holds between two steps.
+    pub fn kcompactd_holdings(&self, node: usize) -> Holdings {
+        let run = self.compaction.daemons[node].work.as_ref().and_then(|work| work.run.as_ref());
+        run.map_or_else(Holdings::default, |run| run.holdings())
+    }
+
+    /// Somebody could do with a block of `order`: kcompactd runs if compaction may help (`wakeup_kcompactd`).
+    pub(crate) fn wake_kcompactd(&mut self, cx: &mut Cx, node: usize, order: Order, highest: ZoneKind) {
+        if order == Order::BASE || !self.variant.kcompactd {
+            return;
+        }
+        let daemon = &mut self.compaction.daemons[node];
+        daemon.order = daemon.order.max(order);
+        daemon.highest = daemon.highest.min(highest);
+        let (order, highest) = (daemon.order, daemon.highest);
+        let is_asleep = daemon.work.is_none() && !self.compaction.woken.contains(&node);
+        if is_asleep && self.is_worth_compacting(node, order, highest) {
+            self.compaction.woken.push(node);
+            cx.cut();
+        }
+    }
+
+    /// Is there a zone that compaction may help (`kcompactd_node_suitable`)?
+    fn is_worth_compacting(&self, node: usize, order: Order, highest: ZoneKind) -> bool {
+        let id = self.nodes[node];
+        let mut zones =
+            (0..self.zones.len()).filter(|at| self.zones[*at].node == id && self.zones[*at].kind <= highest);
+        zones.any(|at| self.compaction_suitable(at, order, highest, Urgency::Normal) == Suitable::Continue)
+    }
+
+    /// Goes on until others may run, or goes to sleep: until it is woken, or it is time to look at the score.
+    pub fn step_kcompactd(&mut self, spaces: &mut Spaces, cx: &mut Cx, node: usize) -> Step<()> {
+        let daemon = &mut self.compaction.daemons[node];
+        let work = daemon.work.take();
+        let Some(mut work) = work.or_else(|| self.next_work(cx, node)) else {
+            return self.sleep_kcompactd(cx, CHECK_INTERVAL);
+        };
+        match self.step_work(spaces, cx, node, &mut work) {
+            Step::More => {
+                self.compaction.daemons[node].work = Some(work);
+                Step::More
+            }
+            Step::Block(wait) => {
+                self.compaction.daemons[node].work = Some(work);
+                Step::Block(wait)
+            }
+            Step::Done(()) => self.end_work(cx, node, &work),
+        }
+    }
+
+    fn sleep_kcompactd(&self, cx: &Cx, span: Picos) -> Step<()> {
+        Step::Block(if self.is_proactive() { Wait::Until(cx.now() + span) } else { Wait::Queue })
+    }
+
+    /// What was asked for, or what there is to do by itself.
+    fn next_work(&mut self, cx: &mut Cx, node: usize) -> Option<Work> {
+        let score = self.node_score(node);
+        let daemon = &self.compaction.daemons[node];
+        let work = Work { order: None, highest: daemon.highest, passed: 0, run: None, score };
+        if daemon.order > Order::BASE {
+            cx.count(Event::CompactDaemonWake, 1);
+            return Some(Work { order: Some(daemon.order), ..work });
+        }
+        let is_due = self.is_proactive() && self.kswapds[node].is_asleep() && score > self.compaction.score_marks().1;
+        is_due.then_some(Work { highest: ANY_ZONE, ..work })
+    }
+
+    /// The rest of a zone (`kcompactd_do_work`, `proactive_compact_node`).
+    fn step_work(&mut self, spaces: &mut Spaces, cx: &mut Cx, node: usize, work: &mut Work) -> Step<()> {
+        let id = self.nodes[node];
+        // Bound: each turn passes a zone, or ends a step.
+        while work.passed < self.zones.len() {
+            let (at, kind) = (work.passed, self.zones[work.passed].kind);
+            if let Some(run) = &mut work.run {
+                let result = match run.step(self, spaces, cx) {
+                    Step::More => return Step::More,
+                    Step::Block(wait) => return Step::Block(wait),
+                    Step::Done(result) => result,
+                };
+                if let Some(order) = work.order {
+                    let (migrate, free) = run.scanned();
+                    cx.count(Event::CompactDaemonMigrateScanned, migrate);
+                    cx.count(Event::CompactDaemonFreeScanned, free);
+                    self.after_daemon_zone(cx, at, order, result);
+                }
+                work.run = None;
+                work.passed += 1;
+            } else if self.zones[at].node == id && kind <= work.highest && self.is_daemon_zone(at, work.order) {
+                work.run = Some(Box::new(CompactControl::by_daemon(at, work.order, work.highest)));
+            } else {
+                work.passed += 1;
+            }
+        }
+        Step::Done(())
+    }
+
+    fn is_daemon_zone(&mut self, at: usize, order: Option<Order>) -> bool {
+        let Some(order) = order else { return true };
+        let kind = self.zones[at].kind;
+        !self.zones[at].compact.is_deferred(order)
+            && self.compaction_suitable(at, order, kind, Urgency::Normal) == Suitable::Continue
+    }
+
+    fn after_daemon_zone(&mut self, cx: &mut Cx, at: usize, order: Order, result: CompactResult) {
+        match result {
+            CompactResult::Success => self.zones[at].compact.reset_deferral(order, false),
+            CompactResult::Complete | CompactResult::PartialSkipped => {
+                // What the lists of CPUs hold may be what was missing.
+                self.drain_zone(cx, at);
+                self.zones[at].compact.defer(order);
+            }
+            _ => {}
+        }
+    }
+
+    /// All zones were passed.
+    fn end_work(&mut self, cx: &mut Cx, node: usize, work: &Work) -> Step<()> {
+        let Some(order) = work.order else {
+            // It was of no use: so it rests for long.
+            let is_useless = self.node_score(node) >= work.score;
+            let span = if is_useless { Picos(CHECK_INTERVAL.0 << DEFER_SHIFT_MAX) } else { CHECK_INTERVAL };
+            return if self.compaction.daemons[node].order > Order::BASE {
+                Step::More
+            } else {
+                self.sleep_kcompactd(cx, span)
+            };
+        };
+        let daemon = &mut self.compaction.daemons[node];
+        if daemon.order <= order {
+            daemon.order = Order::BASE;
+        }
+        if daemon.highest >= work.highest {
+            daemon.highest = ANY_ZONE;
+        }
+        if daemon.order > Order::BASE { Step::More } else { self.sleep_kcompactd(cx, CHECK_INTERVAL) }
+    }
+
+    /// Gives back what the lists of all CPUs hold of a zone (`drain_all_pages` of a zone).
+    fn drain_zone(&mut self, cx: &mut Cx, at: usize) {
+        let Self { frames, zones, variant, .. } = self;
+        for cpu in 0..u32::try_from(zones[at].pcps.len()).expect("fewer than 2^32 CPUs") {
+            zones[at].drain_cpu(frames, cx, CpuId(cpu), variant);
+        }
+    }
+}
+
+/// A write to `vm.compact_memory`: all zones are compacted as far as it goes (`compact_nodes`).
+#[derive(Clone, Debug, Default)]
+pub struct CompactMemory {
+    passed: usize,
+    run: Option<Box<CompactControl>>,
+    /// New folios of all CPUs are on their lists.
+    has_drained: bool,
+}
+
+impl CompactMemory {
+    /// Goes on until others may run.
+    pub fn step(&mut self, mm: &mut Mm, spaces: &mut Spaces, cx: &mut Cx) -> Step<()> {
+        if !std::mem::replace(&mut self.has_drained, true) {
+            mm.lru_add_drain_all(cx);
+            return Step::More;
+        }
+        if self.passed == mm.zones.len() {
+            return Step::Done(());
+        }
+        let run = self.run.get_or_insert_with(|| Box::new(CompactControl::manual(self.passed)));
+        match run.step(mm, spaces, cx) {
+            Step::More => {}
+            Step::Block(wait) => return Step::Block(wait),
+            Step::Done(_) => {
+                self.run = None;
+                self.passed += 1;
+            }
+        }
+        Step::More
+    }
+
+    /// What it holds between two steps.
+    pub fn holdings(&self) -> Holdings {
+        self.run.as_ref().map_or_else(Holdings::default, |run| run.holdings())
+    }
+
+    /// Gives back what it holds, all at once.
+    pub fn abort(&mut self, mm: &mut Mm, spaces: &mut Spaces, cx: &mut Cx) {
+        if let Some(mut run) = self.run.take() {
+            run.abort(mm, spaces, cx);
+        }
+    }
+}

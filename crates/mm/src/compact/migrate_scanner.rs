@@ -1,0 +1,264 @@
+//! Linux: isolate_migratepages() and isolate_migratepages_block() in mm/compaction.c (v4.1 to v6.1).
+//! Differs: no pages of drivers that can be moved; a step ends where the kernel lets go of the lock, every 32 frames.
+//!
+//! Takes pages off their LRU lists, from the lower part of the zone up (`mechanisms.md` C4).
+
+use units::Pfn;
+
+use crate::compact::CompactSearch;
+use crate::{
+    Mm,
+    compact::{
+        control::{CompactControl, Isolated, block_end},
+        suitable::ISOLATED_SLEEP,
+    },
+    cost::Cx,
+    event::Event,
+    frame::Seen,
+    migrate::MigrateMode,
+    pageblock::MigrateType,
+    primitive,
+    step::{RUN, Wait},
+};
+
+/// Pageblocks that are passed in one step.
+// isolate_migratepages, mm/compaction.c (v6.1): cond_resched every COMPACT_CLUSTER_MAX pageblocks.
+const BLOCKS_PER_STEP: u32 = 32;
+
+/// A scan of one pageblock.
+#[derive(Clone, Debug)]
+pub(crate) struct MigrateScan {
+    /// The next frame to look at.
+    at: Pfn,
+    end: Pfn,
+    /// Pages taken, less those put back.
+    isolated: u64,
+    /// Where the block of the order wanted ends, of which all is wanted or nothing.
+    next_skip: Option<Pfn>,
+    /// The first frame of the pageblock was among those looked at.
+    is_valid: bool,
+    /// Whether the pageblock is skipped was settled under the lock.
+    skip_updated: bool,
+    is_begun: bool,
+    /// Looked at in this step.
+    scanned: u64,
+}
+
+/// What one frame came to.
+enum Found {
+    /// Free frames: the next one to look at.
+    Free(Pfn),
+    /// Nothing to be had.
+    Fail(Pfn),
+    Page,
+    /// The pageblock is another's.
+    Abort,
+}
+
+impl CompactControl {
+    /// The next pageblock to take pages from, if there is one below the free scanner; or where to go on after others may
+    /// have run (`isolate_migratepages`).
+    pub(super) fn choose(&mut self, mm: &mut Mm, cx: &mut Cx, from: Option<Pfn>) -> Result<Option<MigrateScan>, Pfn> {
+        let order = mm.frames.blocks.order();
+        let mut low = from.unwrap_or_else(|| self.fast_find_migrateblock(mm, cx));
+        let mut is_fast = from.is_none() && low != self.migrate_pfn && self.fast_search_fail == 0;
+        let mut end = block_end(low, order);
+        // Bound: the zone's pageblocks.
+        while end <= self.free_pfn {
+            let is_here = mm.frames.blocks.zone(low).is_some_and(|zone| zone.position() == self.zone);
+            let is_skipped = low.is_aligned(order) && !is_fast && !self.ignores_skip() && mm.frames.blocks.skip(low);
+            if is_here && !is_skipped {
+                if self.is_source(mm, low) {
+                    return Ok(Some(self.scan_of(mm, low, end)));
+                }
+                let zone = &mut mm.zones[self.zone];
+                zone.compact.update_cached_migrate(end, self.mode, order);
+            }
+            is_fast = false;
+            self.migrate_pfn = end;
+            low = end;
+            end = low.plus(order.frames());
+            if low.0 >> order.0 & (BLOCKS_PER_STEP - 1) == 0 {
+                return Err(low);
+            }
+        }
+        Ok(None)
+    }
+
+    /// Is a pageblock one to take pages from (`suitable_migration_source`)?
+    fn is_source(&self, mm: &Mm, pfn: Pfn) -> bool {
+        let order = mm.frames.blocks.order();
+        if let Seen::Compound(found) = mm.frames.seen(pfn)
+            && found >= order
+        {
+            return false;
+        }
+        if !self.is_direct_async() {
+            return true;
+        }
+        let list = mm.frames.blocks.migrate_type(pfn);
+        if self.list == MigrateType::Movable {
+            matches!(list, MigrateType::Movable | MigrateType::Cma)
+        } else {
+            list == self.list
+        }
+    }
+
+    fn scan_of(&self, mm: &Mm, at: Pfn, end: Pfn) -> MigrateScan {
+        let skips = self.is_direct_async() && mm.variant().compact_skips_on_failure;
+        MigrateScan {
+            at,
+            end,
+            isolated: 0,
+            next_skip: self.order.filter(|_| skips).map(|order| block_end(at, order)),
+            is_valid: false,
+            skip_updated: false,
+            is_begun: false,
+            scanned: 0,
+        }
+    }
+
+    /// Takes pages, until there are 32, the pageblock ends or the lock has been held long enough.
+    pub(super) fn isolate(&mut self, mm: &mut Mm, cx: &mut Cx, scan: &mut MigrateScan) -> Isolated {
+        if !scan.is_begun {
+            self.migrate_pfn = scan.at;
+            if mm.too_many_isolated(self.zone) {
+                if !self.sources.is_empty() || self.mode == MigrateMode::Async {
+                    return Isolated::Abort;
+                }
+                return Isolated::Block(Wait::Until(cx.now() + ISOLATED_SLEEP));
+            }
+            scan.is_begun = true;
+        }
+        let (mut is_locked, mut moves) = (false, 0);
+        let is_over = self.isolate_run(mm, cx, scan, (&mut is_locked, &mut moves));
+        let scanned = std::mem::take(&mut scan.scanned);
+        self.migrate_scanned += scanned;
+        primitive::scan_frames(cx, scanned);
+        if is_locked {
+            mm.lru.let_go(cx, self.zone, moves);
+        }
+        if !is_over {
+            return Isolated::More;
+        }
+        scan.at = scan.at.min(scan.end);
+        if scan.at == scan.end && (scan.isolated == 0 || self.rescan) {
+            if scan.is_valid && (!scan.skip_updated || mm.variant().compact_search == CompactSearch::Linear) {
+                mm.frames.blocks.set_skip(Pfn(scan.end.0 - 1), true);
+            }
+            let order = mm.frames.blocks.order();
+            mm.zones[self.zone].compact.update_cached_migrate(scan.at, self.mode, order);
+        }
+        cx.count(Event::CompactIsolated, scan.isolated);
+        self.migrate_pfn = scan.at;
+        Isolated::Done
+    }
+
+    /// One hold of the lock at most; says whether the scan is over.
+    fn isolate_run(
+        &mut self,
+        mm: &mut Mm,
+        cx: &mut Cx,
+        scan: &mut MigrateScan,
+        (is_locked, moves): (&mut bool, &mut u64),
+    ) -> bool {
+        // Bound: each turn passes a frame.
+        while scan.at < scan.end {
+            if let (Some(next), Some(order)) = (scan.next_skip, self.order)
+                && scan.at >= next
+            {
+                if scan.isolated > 0 {
+                    return true;
+                }
+                scan.next_skip = Some(block_end(scan.at, order));
+            }
+            if *is_locked && u64::from(scan.at.0) % RUN == 0 {
+                return false;
+            }
+            scan.scanned += 1;
+            if !scan.is_valid && scan.at.is_aligned(mm.frames.blocks.order()) {
+                if !self.ignores_skip() && mm.frames.blocks.skip(scan.at) {
+                    // Also what the fast search has just found, and marked for itself.
+                    scan.at = scan.end;
+                    return true;
+                }
+                scan.is_valid = true;
+            }
+            match self.look_at(mm, cx, scan, is_locked) {
+                Found::Free(next) => scan.at = next,
+                Found::Abort => return true,
+                Found::Fail(next) => {
+                    scan.at = next;
+                    self.skip_block(mm, cx, scan, (is_locked, moves));
+                }
+                Found::Page => {
+                    mm.isolate_lru(scan.at).expect("it was seen on a list");
+                    *moves += 1;
+                    self.sources.push(scan.at);
+                    scan.isolated += 1;
+                    scan.at = scan.at.plus(1);
+                    if self.sources.len() as u64 >= RUN && !self.rescan && !self.contended {
+                        return true;
+                    }
+                }
+            }
+        }
+        true
+    }
+
+    /// One frame; a page that can be taken is found under the lock.
+    #[inline]
+    fn look_at(&mut self, mm: &mut Mm, cx: &mut Cx, scan: &mut MigrateScan, is_locked: &mut bool) -> Found {
+        let next = scan.at.plus(1);
+        match mm.frames.seen(scan.at) {
+            Seen::Free(order) => return Found::Free(scan.at.plus(order.frames())),
+            Seen::Compound(order) => return Found::Fail(scan.at.plus(order.frames())),
+            Seen::Lru if mm.is_migratable(scan.at) => {}
+            Seen::Lru | Seen::Other => return Found::Fail(next),
+        }
+        if !*is_locked {
+            self.contended |= self.mode == MigrateMode::Async && mm.lru.is_contended(cx, self.zone);
+            mm.lru.hold(cx, self.zone);
+            *is_locked = true;
+            if !std::mem::replace(&mut scan.skip_updated, true) && self.test_and_set_skip(mm, scan.at) {
+                return Found::Abort;
+            }
+        }
+        Found::Page
+    }
+
+    /// Was a pageblock marked already, when its scan begins?
+    fn test_and_set_skip(&self, mm: &mut Mm, pfn: Pfn) -> bool {
+        // Before 5.1 a pageblock is not marked for the time of its scan.
+        let marks = mm.variant().compact_search == CompactSearch::FreeLists;
+        if self.ignores_skip() || !marks || !pfn.is_aligned(mm.frames.blocks.order()) {
+            return false;
+        }
+        let was = mm.frames.blocks.skip(pfn);
+        mm.frames.blocks.set_skip(pfn, true);
+        was
+    }
+
+    /// A page that cannot be taken: no block of the order wanted will come about here. What was taken of it goes back.
+    fn skip_block(
+        &mut self,
+        mm: &mut Mm,
+        cx: &mut Cx,
+        scan: &mut MigrateScan,
+        (is_locked, moves): (&mut bool, &mut u64),
+    ) {
+        let (Some(next), Some(order)) = (scan.next_skip, self.order) else { return };
+        if scan.isolated > 0 {
+            if std::mem::take(is_locked) {
+                mm.lru.let_go(cx, self.zone, std::mem::take(moves));
+            }
+            mm.put_back_all(cx, &self.sources);
+            self.sources.clear();
+            scan.isolated = 0;
+        }
+        if scan.at <= next {
+            scan.at = next;
+            scan.next_skip = Some(next.plus(order.frames()));
+        }
+    }
+}

@@ -1,0 +1,142 @@
+//! Linux: compaction_suitable() in mm/compaction.c, fragmentation_index() and extfrag_for_order() in mm/vmstat.c (v4.1 to v6.1).
+//! Differs: no CMA.
+//!
+//! Is it worth compacting a zone (`mechanisms.md` C1)?
+
+use units::{Order, Picos};
+
+use crate::compact::CompactMark;
+use crate::{
+    Mm,
+    alloc::slow::COSTLY,
+    buddy::Buddy,
+    compact::Suitable,
+    gfp::{Mark, Urgency},
+    watermark,
+    zone::ZoneKind,
+    zone_state::ZoneState,
+};
+
+/// From here on a shortage is one of free blocks, not of free frames (`vm.extfrag_threshold`), in thousandths.
+// sysctl_extfrag_threshold, mm/compaction.c (v6.1).
+pub const EXTFRAG_THRESHOLD: i64 = 500;
+/// How long a task sleeps for which too much is isolated already.
+// VMSCAN_THROTTLE_ISOLATED: HZ/50, mm/vmscan.c (v6.1).
+pub(crate) const ISOLATED_SLEEP: Picos = Picos::from_micros(20_000);
+
+/// Free frames that a move takes beside a mark: what is moved is in two places for a while (`compact_gap`).
+pub(crate) fn gap(order: Order) -> u64 {
+    2 << order.0
+}
+
+/// A zone's free memory as a request of some order sees it (`struct contig_page_info`).
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct FreeBlocks {
+    /// Free frames.
+    pub frames: u64,
+    /// Free blocks of every order.
+    pub blocks: u64,
+    /// What those that are large enough come to, in blocks of that order.
+    pub suitable: u64,
+}
+
+impl FreeBlocks {
+    /// Counts them.
+    pub fn of(buddy: &Buddy, order: Order) -> Self {
+        let mut counts = Self::default();
+        for at in (0..=buddy.max_order().0).map(Order) {
+            let blocks = buddy.area(at).nr_free();
+            counts.blocks += blocks;
+            counts.frames += blocks << at.0;
+            if at >= order {
+                counts.suitable += blocks << (at.0 - order.0);
+            }
+        }
+        counts
+    }
+
+    /// Would a request fail for want of memory (towards 0) or because it is in pieces (towards 1000)? -1000 where it would
+    /// not fail (`__fragmentation_index`).
+    pub fn fragmentation_index(&self, order: Order) -> i64 {
+        if self.blocks == 0 {
+            return 0;
+        }
+        if self.suitable > 0 {
+            return -1000;
+        }
+        let shortage = (1000 + ((self.frames * 1000) >> order.0)) / self.blocks;
+        1000 - i64::try_from(shortage).expect("a share of the frames")
+    }
+
+    /// How much of the free memory is in blocks that are too small, in per cent (`extfrag_for_order`).
+    pub fn extfrag(&self, order: Order) -> u64 {
+        let useless = self.frames - (self.suitable << order.0);
+        (useless * 100).checked_div(self.frames).unwrap_or(0)
+    }
+}
+
+impl ZoneState {
+    /// Is there enough room to move pages around in, beside what a mark and others keep (`__compaction_suitable`)?
+    fn has_room(&self, order: Order, highest: ZoneKind, free_too: u64, by: CompactMark) -> bool {
+        let (mark, highest) = match by {
+            CompactMark::Low => (self.marks.low, ZoneKind::Dma),
+            CompactMark::ByOrder if order > COSTLY => (self.marks.low, highest),
+            CompactMark::ByOrder => (self.marks.min, highest),
+        };
+        let keeps = self.protection[highest as usize] + self.high_atomic;
+        self.buddy.free_frames() + free_too > mark.0 + gap(order) + keeps
+    }
+}
+
+impl Mm {
+    /// Should a zone be compacted for a request of `order` (`compaction_suitable`)?
+    pub(crate) fn compaction_suitable(
+        &self,
+        zone: usize,
+        order: Order,
+        highest: ZoneKind,
+        urgency: Urgency,
+    ) -> Suitable {
+        let (state, rules) = (&self.zones[zone], &self.variant);
+        if state.is_ok(order, Mark::Min, highest, urgency, rules) {
+            return Suitable::Success;
+        }
+        if !state.has_room(order, highest, 0, rules.compact_mark) {
+            return Suitable::Skipped;
+        }
+        if order > COSTLY || rules.compact_mark == CompactMark::Low {
+            let index = FreeBlocks::of(&state.buddy, order).fragmentation_index(order);
+            if (0..=EXTFRAG_THRESHOLD).contains(&index) {
+                return Suitable::Skipped;
+            }
+        }
+        Suitable::Continue
+    }
+
+    /// Would a zone be, if a part of what can be reclaimed were free (`compaction_zonelist_suitable`)?
+    pub(crate) fn could_compact(&self, zone: usize, order: Order, highest: ZoneKind, urgency: Urgency) -> bool {
+        let state = &self.zones[zone];
+        let more = self.reclaimable_frames(zone) / u64::from(order.0.max(1));
+        !state.is_ok(order, Mark::Min, highest, urgency, &self.variant)
+            && state.has_room(order, highest, more, self.variant.compact_mark)
+    }
+
+    /// May a free block be taken, as if it were allocated (the test of `__isolate_free_page`)?
+    pub(crate) fn may_isolate_free(&self, zone: usize, order: Order) -> bool {
+        let state = &self.zones[zone];
+        let mark = state.marks.min.0 + u64::from(order.frames());
+        let keeps = state.high_atomic;
+        watermark::is_ok(&state.buddy, Order::BASE, mark, keeps, Urgency::Normal, &self.variant)
+    }
+
+    /// Are more pages off the lists of a zone's node than a half of those that are on them (`too_many_isolated`)?
+    pub(crate) fn too_many_isolated(&self, zone: usize) -> bool {
+        let id = self.zones[zone].node;
+        let (mut listed, mut isolated) = (0, 0);
+        for at in (0..self.zones.len()).filter(|at| self.zones[*at].node == id) {
+            listed += crate::lru::LruKind::ALL.iter().map(|kind| self.lru.zone_frames(at, *kind)).sum::<u64>();
+            isolated += self.lru.zone_isolated(at, false) + self.lru.zone_isolated(at, true);
+        }
+        isolated > listed / 2
+    }
+}

@@ -1,0 +1,7 @@
+mod background;
+mod deferral;
+mod direct;
+mod failures;
+mod gate;
+mod lab;
+mod random;

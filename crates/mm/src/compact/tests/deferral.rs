@@ -1,0 +1,61 @@
+//! Linux: none; Failures make compaction rest (`mechanisms.md` C7).
+
+use units::{Order, Pfn};
+
+use super::lab::{Lab, rules};
+use crate::{
+    compact::{CompactPriority, CompactResult, ZoneCompact},
+    event::Event,
+};
+
+#[test]
+fn after_the_kth_failure_two_to_the_k_less_one_requests_are_turned_away() {
+    let mut zone = ZoneCompact::new(Pfn(512), Pfn(4096), Order(9));
+    let order = Order(9);
+    assert!(!zone.is_deferred(order), "nothing has failed yet");
+    for k in 1..=8_u32 {
+        zone.defer(order);
+        let shift = k.min(6);
+        let mut turned_away = 0;
+        while zone.is_deferred(order) {
+            turned_away += 1;
+        }
+        assert_eq!(turned_away, (1 << shift) - 1, "after {k} failures");
+        assert_eq!(zone.is_restarting(order), shift == 6);
+    }
+    zone.reset_deferral(order, false);
+    assert!(!zone.is_deferred(order), "a success that is expected lets smaller ones through");
+    assert!(zone.is_deferred(Order(10)) || zone.considered == 64, "but not larger ones");
+    zone.reset_deferral(Order(10), true);
+    assert_eq!((zone.considered, zone.defer_shift, zone.order_failed), (0, 0, Order(11)));
+}
+
+#[test]
+fn only_synchronous_failures_defer_and_a_deferred_stall_counts_since_5_12() {
+    for (version, counts) in [("v6.1", 1), ("v5.10", 0)] {
+        let (mut lab, id) = Lab::fragmented(16, rules(version));
+        // Nothing can be moved: every page is locked.
+        lab.lock_all(id);
+        let asynchronous = lab.compact_fast(Lab::request(), CompactPriority::Async);
+        assert!(asynchronous.block.is_none());
+        assert_eq!(lab.mm.zones()[0].compact.defer_shift, 0, "{asynchronous:?}");
+        for _ in 0..20 {
+            if lab.mm.zones()[0].compact.defer_shift > 0 {
+                break;
+            }
+            assert!(lab.compact_fast(Lab::request(), CompactPriority::SyncLight).block.is_none());
+        }
+        assert_eq!(lab.mm.zones()[0].compact.defer_shift, 1);
+        let [stall, fail] = [Event::CompactStall, Event::CompactFail].map(|event| lab.count(event));
+        let next = lab.compact_fast(Lab::request(), CompactPriority::SyncLight);
+        assert_eq!(next.result, CompactResult::Deferred, "one is turned away");
+        assert_eq!(lab.count(Event::CompactStall) - stall, counts);
+        assert_eq!(lab.count(Event::CompactFail) - fail, counts);
+        let after = lab.compact_fast(Lab::request(), CompactPriority::SyncLight);
+        assert_ne!(after.result, CompactResult::Deferred, "the second is not");
+        // The greatest effort asks nobody.
+        lab.mm.zones[0].compact.defer(Order(9));
+        let full = lab.compact_fast(Lab::request(), CompactPriority::SyncFull);
+        assert_ne!(full.result, CompactResult::Deferred);
+    }
+}

@@ -1,0 +1,87 @@
+//! Linux: none; When a zone is worth compacting: against figures worked out by hand.
+
+use units::Order;
+
+use super::lab::{Lab, rules};
+use crate::{
+    Urgency, ZoneKind,
+    compact::{FreeBlocks, Suitable, suitable::gap},
+};
+
+#[test]
+fn the_fragmentation_index_of_known_cases() {
+    // mechanisms.md K: order 9, no block that is large enough.
+    for (frames, blocks, index) in
+        [(1000, 1000, 998), (4096, 64, 860), (20480, 320, 872), (2048, 8, 375), (256, 8, 813)]
+    {
+        let free = FreeBlocks { frames, blocks, suitable: 0 };
+        assert_eq!(free.fragmentation_index(Order(9)), index, "{free:?}");
+    }
+    assert_eq!(FreeBlocks { frames: 600, blocks: 2, suitable: 1 }.fragmentation_index(Order(9)), -1000);
+    assert_eq!(FreeBlocks::default().fragmentation_index(Order(9)), 0);
+}
+
+#[test]
+fn the_share_of_free_memory_that_is_in_pieces() {
+    assert_eq!(FreeBlocks { frames: 1000, blocks: 489, suitable: 1 }.extfrag(Order(9)), 48);
+    assert_eq!(FreeBlocks { frames: 1024, blocks: 1, suitable: 2 }.extfrag(Order(9)), 0);
+    assert_eq!(FreeBlocks::default().extfrag(Order(9)), 0);
+}
+
+#[test]
+fn a_move_of_order_9_takes_1024_frames() {
+    assert_eq!(gap(Order(9)), 1024);
+    assert_eq!(gap(Order(3)), 16);
+}
+
+/// Takes frames one by one from a fragmented zone until so many are free.
+fn leave(lab: &mut Lab, frames: u64) {
+    let request = crate::AllocRequest {
+        highest: ZoneKind::Movable,
+        mobility: crate::Mobility::Movable,
+        ..crate::AllocRequest::gfp_nowait(units::NodeId(0))
+    };
+    while lab.mm.zones()[0].buddy.free_frames() > frames {
+        lab.step(super::lab::OTHER, |mm, _, cx| {
+            mm.alloc(cx, &request).unwrap();
+            mm.drain_all_pages(cx);
+        });
+    }
+}
+
+/// Takes all blocks of order 3 and above.
+fn take_large(lab: &mut Lab) {
+    let request = crate::AllocRequest::gfp_nowait(units::NodeId(0)).of_order(Order(3));
+    while lab.step(super::lab::OTHER, |mm, _, cx| mm.alloc(cx, &request)).is_some() {}
+}
+
+#[test]
+fn the_room_that_a_zone_must_have_is_above_low_for_large_orders_and_above_min_for_others() {
+    let (mut lab, _) = Lab::fragmented(16, rules("v6.1"));
+    let marks = lab.mm.zones()[0].marks;
+    assert!(marks.min.0 < marks.low.0);
+    let ask = |lab: &Lab, order| lab.mm.compaction_suitable(0, Order(order), ZoneKind::Movable, Urgency::Normal);
+    leave(&mut lab, marks.low.0 + 1024 + 1);
+    assert_eq!(
+        ask(&lab, 9),
+        Suitable::Continue,
+        "all in pieces: {:?}",
+        FreeBlocks::of(&lab.mm.zones()[0].buddy, Order(9))
+    );
+    leave(&mut lab, marks.low.0 + 1024);
+    assert_eq!(ask(&lab, 9), Suitable::Skipped);
+    take_large(&mut lab);
+    leave(&mut lab, marks.min.0 + 16 + 1);
+    assert_eq!(ask(&lab, 3), Suitable::Continue);
+    leave(&mut lab, marks.min.0 + 16);
+    assert_eq!(ask(&lab, 3), Suitable::Skipped);
+
+    // 4.1 asks for Low whatever the order.
+    let (mut lab, _) = Lab::fragmented(16, rules("v4.1"));
+    let marks = lab.mm.zones()[0].marks;
+    take_large(&mut lab);
+    leave(&mut lab, marks.low.0 + 16 + 1);
+    assert_eq!(ask(&lab, 3), Suitable::Continue);
+    leave(&mut lab, marks.low.0 + 16);
+    assert_eq!(ask(&lab, 3), Suitable::Skipped);
+}

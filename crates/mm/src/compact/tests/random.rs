@@ -1,0 +1,248 @@
+//! Linux: none; Everything at once, in random order.
+
+use units::{NodeId, Order, Pfn, Time};
+
+use super::lab::{Lab, ME, OTHER, rules};
+use crate::{
+    AllocRequest, SpaceId, Variant,
+    compact::{CompactPriority, DirectCompact},
+    event::Event,
+    fault::{Access, FaultDone},
+    frame::Holdings,
+    step::{Step, Wait},
+    touch::Touch,
+    unmap::Unmap,
+    vma::PageRange,
+};
+
+/// A stream of numbers (xorshift64*).
+struct Draws(u64);
+
+impl Draws {
+    fn below(&mut self, n: u64) -> u64 {
+        self.0 ^= self.0 >> 12;
+        self.0 ^= self.0 << 25;
+        self.0 ^= self.0 >> 27;
+        (self.0.wrapping_mul(0x2545_f491_4f6c_dd1d) >> 33) % n
+    }
+}
+
+/// What somebody else is doing.
+enum Doing {
+    Nothing,
+    Touching(SpaceId, Touch),
+    Unmapping(SpaceId, PageRange, Unmap),
+}
+
+struct World {
+    lab: Lab,
+    draws: Draws,
+    doing: Doing,
+    /// The folio that it waits for.
+    waits: Option<Pfn>,
+    blocks: Vec<(Pfn, Order)>,
+    compact: Option<DirectCompact>,
+    waited: u32,
+}
+
+impl World {
+    fn holdings(&self) -> (Holdings, Holdings) {
+        let mine = self.compact.as_ref().map_or_else(Holdings::default, DirectCompact::holdings);
+        let others = match &self.doing {
+            Doing::Nothing => Holdings::default(),
+            Doing::Touching(id, touch) => touch.holdings(self.lab.spaces.get(*id).unwrap()),
+            Doing::Unmapping(_, _, unmap) => unmap.holdings(),
+        };
+        (mine, others)
+    }
+
+    fn any_page(&mut self) -> Option<(SpaceId, PageRange)> {
+        let mapped = &self.lab.mapped;
+        let (id, range) = *mapped.get(usize::try_from(self.draws.below(mapped.len().max(1) as u64)).unwrap())?;
+        let from = self.draws.below(range.pages());
+        let pages = 1 + self.draws.below((range.pages() - from).min(40));
+        Some((id, PageRange::new(range.start.plus(from), pages)))
+    }
+
+    fn begin(&mut self) {
+        match self.draws.below(10) {
+            0..=5 => {
+                if let Some((id, part)) = self.any_page() {
+                    let access = if self.draws.below(3) == 0 { Access::Read } else { Access::Write };
+                    self.doing = Doing::Touching(id, Touch::pages(part, access));
+                }
+            }
+            6 | 7 => {
+                if let Some((id, part)) = self.any_page() {
+                    self.doing = Doing::Unmapping(id, part, Unmap::new(part));
+                }
+            }
+            8 => {
+                // A fork: the child shares, until one of them stores.
+                if let Some((id, _)) = self.any_page()
+                    && self.lab.spaces.iter().count() < 5
+                    && self.compact.is_none()
+                {
+                    let child = self.lab.step(OTHER, |mm, spaces, cx| spaces.get_mut(id).unwrap().fork(mm, cx));
+                    if let Ok(child) = child {
+                        self.lab.spaces.add(child);
+                    }
+                }
+            }
+            _ => {
+                let ids: Vec<_> = self.lab.spaces.iter().map(|(id, _)| id).collect();
+                if ids.len() > 3 {
+                    let id = ids[usize::try_from(self.draws.below(ids.len() as u64)).unwrap()];
+                    self.lab.end(id);
+                }
+            }
+        }
+    }
+
+    /// Somebody else's step.
+    fn other(&mut self) {
+        if let Some(pfn) = self.waits {
+            if !self.lab.mm.take_unlocked().contains(&pfn) {
+                return;
+            }
+            self.waits = None;
+        }
+        match std::mem::replace(&mut self.doing, Doing::Nothing) {
+            Doing::Nothing => self.begin(),
+            Doing::Touching(id, mut touch) => {
+                let step =
+                    self.lab.step(OTHER, |mm, spaces, cx| touch.step(mm, spaces.get_mut(id).unwrap(), cx, Time(0)));
+                match step {
+                    Step::More => self.doing = Doing::Touching(id, touch),
+                    Step::Block(Wait::Folio(pfn)) => {
+                        self.waited += 1;
+                        self.waits = Some(pfn);
+                        self.doing = Doing::Touching(id, touch);
+                    }
+                    Step::Block(wait) => panic!("{wait:?}"),
+                    Step::Done(FaultDone::Handled | FaultDone::BadAddress) => {}
+                    Step::Done(FaultDone::OutOfMemory) => {
+                        self.lab.step(OTHER, |mm, spaces, cx| touch.abort(mm, spaces.get_mut(id).unwrap(), cx));
+                        self.free_blocks();
+                    }
+                }
+            }
+            Doing::Unmapping(id, part, mut unmap) => {
+                let step =
+                    self.lab.step(OTHER, |mm, spaces, cx| unmap.step(mm, spaces.get_mut(id).unwrap(), cx, Time(0)));
+                match step {
+                    Step::More => self.doing = Doing::Unmapping(id, part, unmap),
+                    Step::Block(wait) => panic!("{wait:?}"),
+                    Step::Done(_) => {}
+                }
+            }
+        }
+    }
+
+    fn free_blocks(&mut self) {
+        for (pfn, order) in std::mem::take(&mut self.blocks) {
+            self.lab.step(OTHER, |mm, _, cx| mm.free(cx, pfn, order));
+        }
+    }
+
+    /// The allocator's turn.
+    fn alloc_or_free(&mut self) {
+        let order = Order(u8::try_from(self.draws.below(5)).unwrap());
+        if self.draws.below(2) == 0 || self.blocks.len() > 40 {
+            if self.blocks.is_empty() {
+                return;
+            }
+            let at = usize::try_from(self.draws.below(self.blocks.len() as u64)).unwrap();
+            let (pfn, order) = self.blocks.swap_remove(at);
+            self.lab.step(OTHER, |mm, _, cx| mm.free(cx, pfn, order));
+        } else {
+            let request = AllocRequest::gfp_nowait(NodeId(0)).of_order(order);
+            let block = self.lab.step(OTHER, |mm, _, cx| mm.alloc(cx, &request));
+            self.blocks.extend(block.map(|pfn| (pfn, order)));
+        }
+    }
+
+    fn compact(&mut self) {
+        let Some(compact) = &mut self.compact else {
+            let order = [9, 9, 9, 5, 3][usize::try_from(self.draws.below(5)).unwrap()];
+            let priority = match self.draws.below(5) {
+                0 | 1 => CompactPriority::Async,
+                2 | 3 => CompactPriority::SyncLight,
+                _ => CompactPriority::SyncFull,
+            };
+            self.compact = Some(DirectCompact::new(Lab::request().of_order(Order(order)), priority));
+            return;
+        };
+        match self.lab.step(ME, |mm, spaces, cx| compact.step(mm, spaces, cx)) {
+            Step::More => {
+                if self.draws.below(3000) == 0 {
+                    self.lab.step(ME, |mm, spaces, cx| compact.abort(mm, spaces, cx));
+                    self.compact = None;
+                }
+            }
+            Step::Block(Wait::Until(at)) => self.lab.now = at,
+            Step::Block(wait) => panic!("{wait:?}"),
+            Step::Done(compacted) => {
+                if let Some(pfn) = compacted.block {
+                    let order = self.lab.mm.frames.allocated(pfn).unwrap();
+                    self.lab.step(ME, |mm, _, cx| mm.free(cx, pfn, order));
+                }
+                self.compact = None;
+            }
+        }
+    }
+}
+
+fn run(rules: Variant, seed: u64, steps: u32, check_every: u32) -> World {
+    let (mut lab, _) = Lab::fragmented(8, rules);
+    // More processes, in what is free.
+    for _ in 0..2 {
+        let id = lab.process();
+        lab.map(id, 300);
+    }
+    let mut world = World {
+        lab,
+        draws: Draws(seed),
+        doing: Doing::Nothing,
+        waits: None,
+        blocks: Vec::new(),
+        compact: None,
+        waited: 0,
+    };
+    for step in 0..steps {
+        match world.draws.below(8) {
+            0..=3 => world.compact(),
+            4..=6 => world.other(),
+            _ => world.alloc_or_free(),
+        }
+        if step % check_every == 0 {
+            let (mine, others) = world.holdings();
+            world.lab.check_with(mine, others);
+        }
+        if step % 1024 == 0 {
+            world.lab.check_contents();
+        }
+    }
+    world
+}
+
+#[test]
+fn nothing_is_lost_whatever_comes_in_between() {
+    let (mut moved, mut waited) = (0, 0);
+    for (version, seed) in [("v6.1", 1), ("v6.1", 2), ("v5.10", 3), ("v4.20", 4), ("v4.1", 5), ("v6.7", 6)] {
+        let world = run(rules(version), seed, 6_000, 1);
+        moved += world.lab.count(Event::PgmigrateSuccess);
+        waited += world.waited;
+        assert!(world.lab.count(Event::CompactStall) > 0, "{version}");
+    }
+    assert!(moved > 2_000 && waited > 0, "{moved} pages moved, {waited} faults waited");
+}
+
+#[test]
+fn the_same_seed_does_the_same() {
+    let once = || {
+        let world = run(rules("v6.1"), 9, 4_000, 4_000);
+        (format!("{:?}", world.lab.mm), format!("{:?}", world.lab.counters))
+    };
+    assert!(once() == once());
+}

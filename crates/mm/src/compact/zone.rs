@@ -1,0 +1,192 @@
+//! Linux: what mm/compaction.c keeps in struct zone, include/linux/mmzone.h (v4.1 to v6.1).
+//! Differs: where scanners start is set at boot, and not at the first run, which then sets it.
+//!
+//! Where the scanners go on (`mechanisms.md` C3), and which requests are turned away after failures (C7).
+
+use units::{Order, Pfn};
+
+use crate::{
+    Mm,
+    cost::Cx,
+    frame::{FrameTable, Seen},
+    migrate::MigrateMode,
+    pageblock::MigrateType,
+    primitive,
+    zone_state::ZoneState,
+};
+
+/// Compaction is deferred for at most 2^6 requests.
+// COMPACT_MAX_DEFER_SHIFT, mm/compaction.c (v6.1).
+pub(crate) const DEFER_SHIFT_MAX: u8 = 6;
+/// Every eighth frame of a pageblock is looked at to find out whether it is worth scanning again.
+// __reset_isolation_pfn, mm/compaction.c (v6.1): 1 << PAGE_ALLOC_COSTLY_ORDER.
+const SAMPLE: u32 = 8;
+
+/// How far compaction of a zone has come, and how it has gone lately.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct ZoneCompact {
+    /// Where the migrate scanner goes on, asynchronous or not (`compact_cached_migrate_pfn`).
+    pub(crate) cached_migrate: [Pfn; 2],
+    /// Where the free scanner does (`compact_cached_free_pfn`).
+    pub(crate) cached_free: Pfn,
+    /// The first pageblock worth scanning when skip bits were last cleared (`compact_init_migrate_pfn`).
+    pub(crate) init_migrate: Option<Pfn>,
+    /// The last one (`compact_init_free_pfn`).
+    pub(crate) init_free: Option<Pfn>,
+    /// Requests since the last failure (`compact_considered`).
+    pub(crate) considered: u32,
+    /// 2 to this is how many are turned away, less one (`compact_defer_shift`).
+    pub(crate) defer_shift: u8,
+    /// The least order that failed (`compact_order_failed`): nothing says so at boot, so all have.
+    pub(crate) order_failed: Order,
+    /// A task has looked at all of the zone: kswapd clears the skip bits before it sleeps (`compact_blockskip_flush`).
+    pub(crate) blockskip_flush: bool,
+}
+
+impl ZoneCompact {
+    pub(crate) fn new(start: Pfn, end: Pfn, pageblock: Order) -> Self {
+        let mut new = Self {
+            cached_migrate: [start; 2],
+            cached_free: start,
+            init_migrate: None,
+            init_free: None,
+            considered: 0,
+            defer_shift: 0,
+            order_failed: Order::BASE,
+            blockskip_flush: false,
+        };
+        new.reset_cached(start, end, pageblock);
+        new
+    }
+
+    /// The scanners start at the ends of the zone (`reset_cached_positions`).
+    pub(crate) fn reset_cached(&mut self, start: Pfn, end: Pfn, pageblock: Order) {
+        self.cached_migrate = [start; 2];
+        self.cached_free = Pfn(end.0 - 1).align_down(pageblock);
+    }
+
+    /// The migrate scanner is done with the pageblock of `pfn` (`update_cached_migrate`).
+    pub(crate) fn update_cached_migrate(&mut self, pfn: Pfn, mode: MigrateMode, pageblock: Order) {
+        let next = pfn.align_down(pageblock).plus(pageblock.frames());
+        self.cached_migrate[0] = self.cached_migrate[0].max(next);
+        if mode != MigrateMode::Async {
+            self.cached_migrate[1] = self.cached_migrate[1].max(next);
+        }
+    }
+
+    /// Is a request turned away this time (`compaction_deferred`)?
+    pub(crate) fn is_deferred(&mut self, order: Order) -> bool {
+        let limit = 1 << self.defer_shift;
+        if order < self.order_failed {
+            return false;
+        }
+        self.considered = (self.considered + 1).min(limit);
+        self.considered < limit
+    }
+
+    /// All was scanned in vain, and not asynchronously (`defer_compaction`).
+    pub(crate) fn defer(&mut self, order: Order) {
+        self.considered = 0;
+        self.defer_shift = (self.defer_shift + 1).min(DEFER_SHIFT_MAX);
+        self.order_failed = self.order_failed.min(order);
+    }
+
+    /// An allocation will succeed, or has (`compaction_defer_reset`).
+    pub(crate) fn reset_deferral(&mut self, order: Order, has_succeeded: bool) {
+        if has_succeeded {
+            self.considered = 0;
+            self.defer_shift = 0;
+        }
+        if order >= self.order_failed {
+            self.order_failed = Order(order.0 + 1);
+        }
+    }
+
+    /// Is this the first run after as many were turned away as can be (`compaction_restarting`)?
+    pub(crate) fn is_restarting(&self, order: Order) -> bool {
+        order >= self.order_failed && self.defer_shift == DEFER_SHIFT_MAX && self.considered >= 1 << DEFER_SHIFT_MAX
+    }
+}
+
+impl ZoneState {
+    /// Forgets which pageblocks to skip, where there is something in them, if a task has looked at all of the zone since
+    /// (`__reset_isolation_suitable`).
+    pub(crate) fn reset_isolation_suitable(&mut self, frames: &mut FrameTable, cx: &mut Cx<'_>) {
+        if !std::mem::take(&mut self.compact.blockskip_flush) {
+            return;
+        }
+        let block = frames.blocks.order().frames();
+        let (mut low, mut high) = (self.start, Pfn(self.end.0 - 1));
+        let (mut first, mut last) = (None, None);
+        let mut samples = 0;
+        // Bound: half of the zone's pageblocks. Once one scanner has its start, a block may serve either.
+        while low < high {
+            if self.clear_skip(frames, low, (true, first.is_some()), &mut samples) && first.is_none() {
+                first = Some(low);
+            }
+            if self.clear_skip(frames, high, (last.is_some(), true), &mut samples) && last.is_none() {
+                last = Some(high);
+            }
+            low = low.plus(block);
+            high = Pfn(high.0.saturating_sub(block));
+        }
+        primitive::scan_frames(cx, samples);
+        let compact = &mut self.compact;
+        if let Some(first) = first {
+            compact.init_migrate = Some(first);
+            compact.cached_migrate = [first; 2];
+        }
+        if let Some(last) = last {
+            compact.init_free = Some(last);
+            compact.cached_free = last;
+        }
+        if first.unwrap_or(Pfn(self.end.0 - 1)) >= last.unwrap_or(self.start) {
+            // Nothing is between them.
+            compact.cached_migrate = [low; 2];
+            compact.cached_free = high;
+        }
+    }
+
+    /// Is there something to move, or somewhere to move it to, in the pageblock of a frame? Then it is not skipped any
+    /// more (`__reset_isolation_pfn`).
+    fn clear_skip(&self, frames: &mut FrameTable, pfn: Pfn, (source, target): (bool, bool), samples: &mut u64) -> bool {
+        let order = frames.blocks.order();
+        let is_huge = matches!(frames.seen(pfn.align_down(order)), Seen::Compound(found) if found >= order);
+        if frames.blocks.zone(pfn).is_none() || is_huge {
+            return false;
+        }
+        if source && target && !frames.blocks.skip(pfn) {
+            return true;
+        }
+        if !source && target && frames.blocks.migrate_type(pfn) != MigrateType::Movable {
+            return false;
+        }
+        let start = pfn.align_down(order);
+        let end = self.end.min(start.plus(order.frames()));
+        for at in (start.max(self.start).0..end.0).step_by(SAMPLE as usize).map(Pfn) {
+            *samples += 1;
+            let has = match frames.seen(at) {
+                Seen::Lru => source,
+                Seen::Free(_) => target,
+                Seen::Compound(_) | Seen::Other => false,
+            };
+            if has {
+                frames.blocks.set_skip(pfn, false);
+                return true;
+            }
+        }
+        false
+    }
+}
+
+impl Mm {
+    /// Forgets which pageblocks of a node compaction is to skip, where a task has looked at all of a zone
+    /// (`reset_isolation_suitable`).
+    pub(crate) fn reset_isolation_suitable(&mut self, cx: &mut Cx, node: usize) {
+        let id = self.nodes[node];
+        let Self { frames, zones, .. } = self;
+        for zone in zones.iter_mut().filter(|zone| zone.node == id) {
+            zone.reset_isolation_suitable(frames, cx);
+        }
+    }
+}

@@ -1,0 +1,58 @@
+//! Linux: folio_lock(), folio_unlock() and folio_wait_locked() in mm/filemap.c (v6.1).
+//! Differs: who waits is woken when the lock is let go, and looks again; nobody is handed the lock.
+//!
+//! The lock of a folio is held across steps. Here it is only a mark, and who waits is known by the folio; who they are, and
+//! when they run again, is known outside.
+
+use std::collections::BTreeSet;
+
+use units::Pfn;
+
+use crate::{Mm, cost::Cx, frame::FrameFlag, step::Wait};
+
+/// Folios that somebody waits for.
+#[derive(Clone, Debug, Default)]
+pub(crate) struct FolioWaits {
+    waited: BTreeSet<Pfn>,
+    /// Those of them that were unlocked since that was last asked.
+    unlocked: Vec<Pfn>,
+}
+
+impl Mm {
+    /// Locks a folio, unless somebody has (`folio_trylock`).
+    pub(crate) fn try_lock_folio(&mut self, head: Pfn) -> bool {
+        let is_free = !self.frames.has(head, FrameFlag::Locked);
+        if is_free {
+            self.frames.mark(head, FrameFlag::Locked, true);
+        }
+        is_free
+    }
+
+    /// Lets go of it. The step in progress ends soon where somebody waits for that.
+    pub(crate) fn unlock_folio(&mut self, cx: &mut Cx, head: Pfn) {
+        assert!(self.frames.has(head, FrameFlag::Locked), "folio {head} is unlocked by who has locked it");
+        self.frames.mark(head, FrameFlag::Locked, false);
+        if self.folio_waits.waited.remove(&head) {
+            self.folio_waits.unlocked.push(head);
+            cx.cut();
+        }
+    }
+
+    /// Waiting for the lock of a folio that somebody has.
+    pub(crate) fn wait_on_folio(&mut self, head: Pfn) -> Wait {
+        assert!(self.frames.has(head, FrameFlag::Locked), "folio {head} is locked by nobody");
+        self.folio_waits.waited.insert(head);
+        Wait::Folio(head)
+    }
+
+    /// Folios that were waited for and are unlocked since this was last asked: who waits for them runs.
+    pub fn take_unlocked(&mut self) -> Vec<Pfn> {
+        std::mem::take(&mut self.folio_waits.unlocked)
+    }
+
+    /// Is there any?
+    #[inline]
+    pub fn has_unlocked(&self) -> bool {
+        !self.folio_waits.unlocked.is_empty()
+    }
+}

@@ -1,0 +1,54 @@
+//! Linux: PageBuddy(), PageLRU() and PageCompound(), include/linux/page-flags.h (v6.1).
+//! Differs: one look at a frame answers all of them, for compaction's scanners.
+
+use units::{Order, Pfn};
+
+use super::{
+    word::{INTERIOR, SLAB},
+
+    ANON, FILE, FREE, FrameFlag, FrameTable, ISOLATED, KIND_MASK, NIL, ORDER_MASK, ZERO_HUGE,
+    unpack_order,
+};
+
+/// A frame as a scanner of compaction sees it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Seen {
+    /// The head of a free block.
+    Free(Order),
+    /// A page on an LRU list.
+    Lru,
+    /// The head of something larger (`PageCompound`).
+    Compound(Order),
+    /// Anything else.
+    Other,
+}
+
+impl FrameTable {
+    /// What a scanner of compaction learns from one look at a frame.
+    #[inline]
+    pub(crate) fn seen(&self, pfn: Pfn) -> Seen {
+        let state = self.state[pfn.0 as usize];
+        let compound = |order| if order > Order::BASE { Seen::Compound(order) } else { Seen::Other };
+        match state & KIND_MASK {
+            ANON | FILE if state & (ORDER_MASK | FrameFlag::OnLru.mask()) == FrameFlag::OnLru.mask() => Seen::Lru,
+            ANON | FILE | SLAB | ISOLATED => compound(unpack_order(state)),
+            FREE => Seen::Free(unpack_order(state)),
+            INTERIOR if pfn.is_aligned(self.blocks.order()) => match self.block_state[self.blocks.index(pfn)] {
+                0 => Seen::Other,
+                block => Seen::Free(unpack_order(block)),
+            },
+            ZERO_HUGE => Seen::Compound(self.blocks.order()),
+            _ => Seen::Other,
+        }
+    }
+
+    /// The frame behind one on its list, towards the tail.
+    pub(crate) fn next_of(&self, pfn: Pfn) -> Option<Pfn> {
+        Some(self.links(pfn).next).filter(|next| *next != NIL)
+    }
+
+    /// The frame before one on its list, towards the head.
+    pub(crate) fn previous_of(&self, pfn: Pfn) -> Option<Pfn> {
+        Some(self.links(pfn).prev).filter(|prev| *prev != NIL)
+    }
+}

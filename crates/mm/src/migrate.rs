@@ -1,0 +1,344 @@
+//! Linux: migrate_pages() and below in mm/migrate.c (v4.1 to v6.4).
+//! Differs: anonymous base pages; files and huge pages are not moved yet. Nobody has pages pinned: what holds a page beside
+//! its mappings is a child that is being forked.
+//!
+//! The frames to move to come from the caller. A page is unmapped in one step and copied and mapped again in the next;
+//! between them its entries say that it is on its way, and whoever comes across one waits.
+
+use units::{Order, Pfn};
+
+use crate::{
+    Mm, Spaces,
+    cost::{Cause, Cx},
+    event::Event,
+    frame::{Frame, FrameFlag, Held, Holdings},
+    primitive,
+    pte::Pte,
+    spaces::{Entry, Mapping},
+    step::{RUN, Wait},
+};
+
+/// Passes over what could not be moved yet.
+// NR_MAX_MIGRATE_PAGES_RETRY, mm/migrate.c (v6.1).
+const PASSES: u8 = 10;
+/// Passes that never wait for a lock.
+// migrate_pages_batch, mm/migrate.c (v6.1): `pass > 2` forces.
+const PASSES_WITHOUT_WAITING: u8 = 3;
+
+/// What migration waits for (`enum migrate_mode`), the least first.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub enum MigrateMode {
+    /// Nothing.
+    Async,
+    /// Locks, but no disk.
+    SyncLight,
+    /// Everything.
+    Sync,
+}
+
+/// Pages being moved.
+#[derive(Clone, Debug)]
+pub(crate) struct Migrate {
+    mode: MigrateMode,
+    /// Is the caller one who must not wait for locks, as it may have some itself (`PF_MEMALLOC`)?
+    never_waits: bool,
+    /// Off their LRU lists. Those below `kept` were tried in this pass and stay for the next, those from `at` on are
+    /// still to come, and those between have moved or failed.
+    from: Vec<Pfn>,
+    kept: usize,
+    at: usize,
+    pass: u8,
+    /// Never to be moved; they go back in the end.
+    failed: Vec<Pfn>,
+    /// Unmapped, each with the frame that it moves to.
+    unmapped: Vec<(Pfn, Pfn)>,
+    moved: u32,
+    /// The caller has no more frames to move to.
+    is_out: bool,
+    is_putting_back: bool,
+    /// Kept between pages, for its memory.
+    entries: Vec<Mapping>,
+}
+
+/// What a step came to.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Migrating {
+    More,
+    Block(Wait),
+    /// It goes on when the caller has got a frame to move to, or says that there is none.
+    WantsTarget,
+    Done(Migrated),
+}
+
+/// How it ended. All pages that have not moved are back on their lists.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Migrated {
+    /// Those, but for the rest when there were no more frames.
+    pub(crate) failed: u32,
+    /// There were no more frames to move to (`-ENOMEM`).
+    pub(crate) is_out: bool,
+}
+
+/// What came of one page.
+enum Tried {
+    /// It was freed meanwhile.
+    Gone,
+    Unmapped(Pfn),
+    /// Not now (`-EAGAIN`).
+    Again,
+    Wait(Wait),
+    WantsTarget,
+}
+
+impl Migrate {
+    /// Moves `from`, all off their LRU lists, the last first.
+    pub(crate) fn new(mut from: Vec<Pfn>, mode: MigrateMode, never_waits: bool) -> Self {
+        from.reverse();
+        Self {
+            mode,
+            never_waits,
+            from,
+            kept: 0,
+            at: 0,
+            pass: 0,
+            failed: Vec::new(),
+            unmapped: Vec::new(),
+            moved: 0,
+            is_out: false,
+            is_putting_back: false,
+            entries: Vec::new(),
+        }
+    }
+
+    /// There is no frame to move to.
+    pub(crate) fn no_target(&mut self) {
+        self.is_out = true;
+    }
+
+    /// A list for the next ones: its memory.
+    pub(crate) fn into_memory(mut self) -> Vec<Pfn> {
+        self.from.clear();
+        self.from
+    }
+
+    /// Unmaps a page, or copies and maps those that are unmapped, or puts some back. Frames to move to are taken from the
+    /// end of `targets`, and go there if they are not used; all are isolated by this control.
+    pub(crate) fn step(&mut self, mm: &mut Mm, spaces: &mut Spaces, cx: &mut Cx, targets: &mut Vec<Pfn>) -> Migrating {
+        if self.is_putting_back {
+            return self.put_back(mm, cx);
+        }
+        let batch = usize::try_from(mm.variant().migrate_batch.min(RUN)).expect("at most a run");
+        let is_last = self.is_out || self.at == self.from.len();
+        if !self.unmapped.is_empty() && (is_last || self.unmapped.len() >= batch) {
+            self.move_unmapped(mm, spaces, cx);
+            return Migrating::More;
+        }
+        if self.is_out {
+            return self.begin_putting_back(cx);
+        }
+        if self.at == self.from.len() {
+            return self.end_pass(cx);
+        }
+        let page = self.from[self.at];
+        match self.try_unmap(mm, spaces, cx, page, targets) {
+            Tried::WantsTarget => return Migrating::WantsTarget,
+            Tried::Wait(wait) => return Migrating::Block(wait),
+            Tried::Gone => {
+                mm.end_isolation(page);
+                mm.free(cx, page, Order::BASE);
+                self.moved += 1;
+            }
+            Tried::Again => {
+                self.from[self.kept] = page;
+                self.kept += 1;
+            }
+            Tried::Unmapped(target) => self.unmapped.push((page, target)),
+        }
+        self.at += 1;
+        Migrating::More
+    }
+
+    /// What it holds between two steps, beside the targets.
+    pub(crate) fn holdings(&self) -> Holdings {
+        let page = |pfn: &Pfn| Held { pfn: *pfn, order: Order::BASE };
+        let sources = self.from[..self.kept].iter().chain(&self.from[self.at..]).chain(&self.failed).map(page);
+        let unmapped = self.unmapped.iter().map(|(source, _)| page(source));
+        Holdings {
+            off_lru: sources.chain(unmapped).collect(),
+            isolated: self.unmapped.iter().map(|(_, target)| page(target)).collect(),
+            ..Holdings::default()
+        }
+    }
+
+    /// Maps again where it was what is unmapped, and puts everything back, all at once.
+    pub(crate) fn abort(&mut self, mm: &mut Mm, spaces: &mut Spaces, cx: &mut Cx, targets: &mut Vec<Pfn>) {
+        for (source, target) in std::mem::take(&mut self.unmapped) {
+            self.map_back(mm, spaces, cx, source);
+            self.failed.push(source);
+            targets.push(target);
+        }
+        if !self.is_putting_back {
+            self.begin_putting_back(cx);
+        }
+        // Bound: each step puts some back.
+        while matches!(self.put_back(mm, cx), Migrating::More) {}
+    }
+
+    /// After a pass: another one if some of it may still be moved.
+    fn end_pass(&mut self, cx: &mut Cx) -> Migrating {
+        self.pass += 1;
+        if self.kept > 0 && self.pass < PASSES {
+            self.from.truncate(self.kept);
+            (self.kept, self.at) = (0, 0);
+            return Migrating::More;
+        }
+        self.begin_putting_back(cx)
+    }
+
+    fn begin_putting_back(&mut self, cx: &mut Cx) -> Migrating {
+        // With no frame to move to, the page that wanted one has failed; those behind it were not tried.
+        let failed = self.failed.len() + self.kept + usize::from(self.is_out && self.at < self.from.len());
+        let failed = u32::try_from(failed).expect("fewer than 2^32 pages");
+        cx.count(Event::PgmigrateSuccess, self.moved.into());
+        cx.count(Event::PgmigrateFail, failed.into());
+        self.moved = failed;
+        self.failed.extend_from_slice(&self.from[..self.kept]);
+        self.failed.extend_from_slice(&self.from[self.at..]);
+        self.kept = 0;
+        self.at = self.from.len();
+        self.is_putting_back = true;
+        Migrating::More
+    }
+
+    /// Puts back a run of those that have not moved (`putback_movable_pages`).
+    fn put_back(&mut self, mm: &mut Mm, cx: &mut Cx) -> Migrating {
+        let run = self.failed.len().saturating_sub(usize::try_from(RUN).expect("small"));
+        mm.put_back_all(cx, &self.failed[run..]);
+        self.failed.truncate(run);
+        if run > 0 {
+            return Migrating::More;
+        }
+        Migrating::Done(Migrated { failed: self.moved, is_out: self.is_out })
+    }
+
+    /// Locks a page and takes its mappings away (`migrate_folio_unmap`).
+    fn try_unmap(&mut self, mm: &mut Mm, spaces: &mut Spaces, cx: &mut Cx, page: Pfn, targets: &mut Vec<Pfn>) -> Tried {
+        if mm.frames.has(page, FrameFlag::Dropped) {
+            return Tried::Gone;
+        }
+        if targets.is_empty() {
+            return Tried::WantsTarget;
+        }
+        if !mm.try_lock_folio(page) {
+            let may_wait = self.mode > MigrateMode::Async && self.pass >= PASSES_WITHOUT_WAITING && !self.never_waits;
+            return if may_wait && self.unmapped.is_empty() {
+                Tried::Wait(mm.wait_on_folio(page))
+            } else {
+                Tried::Again
+            };
+        }
+        spaces.base_entries(mm, page, |pte| pte.maps(page), &mut self.entries);
+        let found = u32::try_from(self.entries.len()).expect("fewer than 2^32 processes");
+        if found == 0 || found != mm.folio_mappings(page) {
+            // It waits to be freed after a flush; or a child that is being forked maps it too, and not all can be found.
+            mm.unlock_folio(cx, page);
+            return Tried::Again;
+        }
+        cx.because(Cause::Migrate, |cx| unmap(mm, spaces, cx, page, &self.entries));
+        Tried::Unmapped(targets.pop().expect("looked at above"))
+    }
+
+    /// Copies what is unmapped, and maps the copies where the pages were (`migrate_folio_move`).
+    fn move_unmapped(&mut self, mm: &mut Mm, spaces: &mut Spaces, cx: &mut Cx) {
+        for (source, target) in self.unmapped.drain(..) {
+            mm.assert_isolated(cx, target, Order::BASE);
+            mm.copy(cx, source, target, Order::BASE);
+            spaces.base_entries(mm, source, |pte| pte.leaves(source), &mut self.entries);
+            cx.because(Cause::Migrate, |cx| {
+                take_place(mm, cx, source, target, self.entries.len());
+                map(mm, spaces, cx, target, &self.entries);
+                mm.unlock_folio(cx, source);
+                mm.end_isolation(source);
+                mm.free(cx, source, Order::BASE);
+            });
+            self.moved += 1;
+        }
+    }
+
+    fn map_back(&mut self, mm: &mut Mm, spaces: &mut Spaces, cx: &mut Cx, page: Pfn) {
+        spaces.base_entries(mm, page, |pte| pte.leaves(page), &mut self.entries);
+        if self.entries.is_empty() {
+            mm.frames.mark(page, FrameFlag::Dropped, true);
+        }
+        mm.map_migrated(page, u32::try_from(self.entries.len()).expect("as before"));
+        map(mm, spaces, cx, page, &self.entries);
+        mm.unlock_folio(cx, page);
+    }
+}
+
+/// Every entry of a page says from now on that it is on its way (`try_to_migrate`).
+fn unmap(mm: &mut Mm, spaces: &mut Spaces, cx: &mut Cx, page: Pfn, entries: &[Mapping]) {
+    for mapping in entries {
+        let was = write_entry(spaces, cx, *mapping, Pte::migrating);
+        assert!(was.maps(page), "found in the same step");
+        primitive::flush_tlb_page(cx, mapping.space, 1);
+        // The folio is not free: who has isolated it has a reference.
+        let _ = mm.unmap_base(cx, page);
+    }
+}
+
+/// A copy becomes what a page was, and goes on its list; one that nobody wants any more is freed.
+fn take_place(mm: &mut Mm, cx: &mut Cx, source: Pfn, target: Pfn, entries: usize) {
+    if entries == 0 {
+        mm.free(cx, target, Order::BASE);
+        return;
+    }
+    let was @ Frame::Anon { order: Order::BASE, .. } = mm.frames.get(source) else {
+        unreachable!("only anonymous base pages are isolated for migration")
+    };
+    mm.frames.set(target, was);
+    mm.map_migrated(target, u32::try_from(entries).expect("fewer than 2^32 processes"));
+    for flag in [FrameFlag::Active, FrameFlag::Referenced] {
+        mm.frames.mark(target, flag, mm.frames.has(source, flag));
+    }
+    mm.lru_add_migrated(cx, target);
+}
+
+/// The entries that a page has left map a frame (`remove_migration_ptes`).
+fn map(_mm: &Mm, spaces: &mut Spaces, cx: &mut Cx, to: Pfn, entries: &[Mapping]) {
+    for mapping in entries {
+        write_entry(spaces, cx, *mapping, |pte| pte.migrated(to));
+    }
+}
+
+fn write_entry(spaces: &mut Spaces, cx: &mut Cx, mapping: Mapping, change: impl Fn(Pte) -> Pte) -> Pte {
+    let Entry::Base(table, vpn) = mapping.at else { unreachable!("base pages have base entries") };
+    let tables = &mut spaces.get_mut(mapping.space).expect("found in the same step").tables;
+    let was = tables.pte(table, vpn);
+    tables.set_pte(cx, table, vpn, change(was));
+    was
+}
+
+impl Mm {
+    /// Can a folio on an LRU list be moved to another frame?
+    pub(crate) fn is_migratable(&self, head: Pfn) -> bool {
+        // Nobody can replace a page in the page cache yet.
+        self.frames.is_base_anon(head)
+    }
+
+    /// Isolated folios go back to their lists under one hold of the lock; those that nobody wants any more are freed.
+    pub(crate) fn put_back_all(&mut self, cx: &mut Cx, folios: &[Pfn]) {
+        let Some(first) = folios.first() else { return };
+        let zone = self.zone_position(*first);
+        let mut dropped = Vec::new();
+        self.lru.hold(cx, zone);
+        for head in folios {
+            dropped.extend(self.putback_or_drop(*head));
+        }
+        self.lru.let_go(cx, zone, (folios.len() - dropped.len()) as u64);
+        for head in dropped {
+            let order = self.frames.allocated(head).expect("it is a folio");
+            self.free(cx, head, order);
+        }
+    }
+}
