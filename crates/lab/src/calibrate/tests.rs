@@ -42,8 +42,10 @@ fn rounds(name: &str, first: &[i64]) -> Rounds {
 fn every_operation_has_a_recipe_and_names_are_unique() {
     let names: BTreeSet<_> = RECIPES.iter().map(|recipe| recipe.name).collect();
     assert_eq!(names.len(), RECIPES.len());
-    // Of two CPUs one interrupts the other: what each further one adds does not show.
-    for work in Work::ALL.iter().filter(|work| **work != Work::IpiTarget) {
+    // Of two CPUs one interrupts the other: what each further one adds does not show. Nobody makes memory short, and swaps, on
+    // a machine that is being measured.
+    let unmeasured = [Work::IpiTarget, Work::FolioScan, Work::SwapIo];
+    for work in Work::ALL.iter().filter(|work| !unmeasured.contains(work)) {
         assert!(names.contains(work.name()), "{} cannot be measured", work.name());
     }
 }
