@@ -91,8 +91,6 @@ vm_events! {
     WorkingsetActivateAnon = "workingset_activate_anon",
     /// The same, which had been in use before.
     WorkingsetRestoreAnon = "workingset_restore_anon",
-    /// Processes ended because memory was out.
-    OomKill = "oom_kill",
     /// Pages migrated to another frame.
     PgmigrateSuccess = "pgmigrate_success",
     /// Pages that could not be.

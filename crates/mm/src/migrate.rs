@@ -322,8 +322,8 @@ fn write_entry(spaces: &mut Spaces, cx: &mut Cx, mapping: Mapping, change: impl 
 impl Mm {
     /// Can a folio on an LRU list be moved to another frame?
     pub(crate) fn is_migratable(&self, head: Pfn) -> bool {
-        // Nobody can replace a page in the page cache yet.
-        self.frames.is_base_anon(head)
+        // Nobody can replace a page in the page cache yet, or in the swap cache.
+        self.frames.is_base_anon(head) && self.swap.slot_of(head).is_none()
     }
 
     /// Isolated folios go back to their lists under one hold of the lock; those that nobody wants any more are freed.

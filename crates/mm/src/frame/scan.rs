@@ -4,10 +4,8 @@
 use units::{Order, Pfn};
 
 use super::{
+    ANON, FILE, FREE, FrameFlag, FrameTable, ISOLATED, KIND_MASK, NIL, ORDER_MASK, ZERO_HUGE, unpack_order,
     word::{INTERIOR, SLAB},
-
-    ANON, FILE, FREE, FrameFlag, FrameTable, ISOLATED, KIND_MASK, NIL, ORDER_MASK, ZERO_HUGE,
-    unpack_order,
 };
 
 /// A frame as a scanner of compaction sees it.

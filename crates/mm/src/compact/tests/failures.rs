@@ -198,7 +198,8 @@ fn a_fault_waits_until_the_page_has_arrived() {
     let mut fault = FaultControl::new(range.start, Access::Write);
     let step = lab.step(OTHER, |mm, spaces, cx| fault.step(mm, spaces.get_mut(id).unwrap(), cx));
     assert_eq!(step, Step::Block(Wait::Folio(source)));
-    let resident = lab.step(OTHER, |_, spaces, cx| spaces.get(id).unwrap().mincore(cx, PageRange::new(range.start, 1)));
+    let resident =
+        lab.step(OTHER, |mm, spaces, cx| spaces.get(id).unwrap().mincore(mm, cx, PageRange::new(range.start, 1)));
     assert_eq!(resident.unwrap(), [true]);
     finish(&mut lab, &mut migrate, &mut targets);
     assert_eq!(lab.mm.take_unlocked(), [source]);
