@@ -25,7 +25,11 @@ impl World {
         let zone = ZoneSpec::whole(ZoneKind::Normal, Pfn(0), 24 * Order::HUGE.frames());
         let node = NodeSpec { id: NodeId(0), cpus: vec![CpuId(0)], distance: vec![10], zones: vec![zone] };
         let machine = MachineSpec { pageblock_order: Order::HUGE, max_order: Order(10), nodes: vec![node] };
-        let mut mm = Mm::new(&machine, *named("v6.1"), &Settings { min_free_kbytes: 0, ..Settings::default() });
+        let mut mm = Mm::new(
+            &machine,
+            *named("v6.1"),
+            &Settings { min_free_kbytes: 0, watermark_boost_factor: 0, ..Settings::default() },
+        );
         mm.frames.keep_contents(7);
         Self { mm, spaces: Spaces::default(), counters: Counters::default() }
     }

@@ -267,7 +267,7 @@ impl Machine {
         self.kswapd = match step {
             Step::More => Some(self.now),
             Step::Block(Wait::Until(until) | Wait::Io { until, .. }) => Some(until),
-            Step::Block(Wait::Queue) => None,
+            Step::Block(Wait::Queue | Wait::Folio(_)) => None,
             Step::Done(()) => unreachable!("a daemon has no end"),
         };
     }
@@ -409,7 +409,7 @@ impl Machine {
 fn until(wait: Wait) -> Time {
     match wait {
         Wait::Until(until) | Wait::Io { until, .. } => until,
-        Wait::Queue => panic!("nobody would wake it"),
+        Wait::Queue | Wait::Folio(_) => panic!("nobody would wake it"),
     }
 }
 

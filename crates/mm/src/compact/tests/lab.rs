@@ -43,8 +43,11 @@ impl Lab {
         let zone = ZoneSpec::whole(ZoneKind::Normal, Pfn(0), mib << 8);
         let node = NodeSpec { id: NodeId(0), cpus: vec![CpuId(0), CpuId(1)], distance: vec![10], zones: vec![zone] };
         let machine = MachineSpec { pageblock_order: Order::HUGE, max_order: Order(10), nodes: vec![node] };
-        let mut mm =
-            Mm::new(&machine, rules, &Settings { min_free_kbytes: u64::from(mib) * 32, ..Settings::default() });
+        let mut mm = Mm::new(
+            &machine,
+            rules,
+            &Settings { min_free_kbytes: u64::from(mib) * 32, watermark_boost_factor: 0, ..Settings::default() },
+        );
         mm.frames.keep_contents(u64::MAX);
         mm.thp.enabled = ThpEnabled::Never;
         Self {
