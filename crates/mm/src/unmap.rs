@@ -237,6 +237,7 @@ impl Unmap {
         primitive::scan_ptes(cx, stopped.0 - run.start.0);
         if unmapped > 0 {
             primitive::write_ptes(cx, unmapped);
+            primitive::count_mappings(cx, folios);
             self.gather.note_unmapped(PageRange { end: cleared.end.min(stopped), ..cleared }, Level::Pte);
             space.rss -= folios;
         }
