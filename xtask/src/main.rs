@@ -2,6 +2,7 @@
 #![expect(clippy::print_stdout, clippy::print_stderr, reason = "a command line program talks to a person")]
 
 mod apt;
+mod calibration;
 mod kernel;
 mod test;
 mod tidy;
@@ -34,6 +35,11 @@ enum Command {
     ///
     /// CPU times, medians; nothing is asserted, and a busy machine shows in the figures. Takes about a minute and 4 GiB.
     Bench,
+    /// What calibrated prices predict, beside what this host takes: faults, fork and copy on write, munmap
+    ///
+    /// Rounds of `pagelab calibrate`, the host's runs and those of the simulator with these prices; medians over the rounds.
+    /// Nothing is asserted, and a busy machine shows in the figures. Takes about two minutes and 3 GiB.
+    Calibration,
     /// The checks that clippy does not have: crate arrows, file names and sizes, banned words, manifest comments
     Tidy,
     /// Fetch a Debian cloud kernel into the cache, without root, for tests and `--kernel VERSION`
@@ -57,6 +63,7 @@ fn run(command: Command) -> Result<ExitCode> {
     match command {
         Command::Test { filter } => test::run(&workspace()?, filter.as_deref()),
         Command::Bench => bench(),
+        Command::Calibration => calibration::run(&workspace()?).map(|()| ExitCode::SUCCESS),
         Command::Tidy => Ok(code(tidy::run(&workspace()?)?)),
         Command::Kernel(options) => kernel::run(&options).map(|()| ExitCode::SUCCESS),
     }

@@ -2,7 +2,7 @@
 
 use report::{Better, Metric};
 use units::Picos;
-use workloads::{Block, Iteration, Outcome, TaskOutcome, Workload, fork_storm::Phase};
+use workloads::{Block, Iteration, Outcome, TaskOutcome, Unmapping, Workload, fork_storm::Phase};
 
 /// The metrics of one cell, in the order in which tables show them.
 pub(crate) fn of(workload: &Workload, outcome: &Outcome) -> Vec<Metric> {
@@ -17,7 +17,8 @@ fn fault_storm(outcome: &Outcome) -> Vec<Metric> {
     let elapsed = outcome.elapsed();
     let all = |count: fn(&TaskOutcome) -> u64| outcome.tasks.iter().map(count).sum::<u64>();
     let own = |task: &TaskOutcome| rate(task.faults, task.end.since(task.start));
-    let latencies = outcome.tasks.iter().flat_map(|task| &task.iterations).map(latency_ns);
+    let iterations = || outcome.tasks.iter().flat_map(|task| &task.iterations);
+    let per_page = |unmapping: Unmapping| unmapping.span.0 as f64 / 1e3 / unmapping.pages as f64;
     vec![
         metric("faults_per_second", "faults/s", Better::Higher, vec![rate(all(|task| task.faults), elapsed)]),
         metric(
@@ -26,7 +27,13 @@ fn fault_storm(outcome: &Outcome) -> Vec<Metric> {
             Better::Higher,
             vec![harmonic_mean(outcome.tasks.iter().map(own))],
         ),
-        metric("fault_latency_ns", "ns", Better::Lower, latencies.collect()),
+        metric("fault_latency_ns", "ns", Better::Lower, iterations().map(latency_ns).collect()),
+        metric(
+            "unmap_latency_per_page_ns",
+            "ns",
+            Better::Lower,
+            iterations().filter_map(|iteration| iteration.unmapping.map(per_page)).collect(),
+        ),
         metric("page_stores_per_second", "base pages/s", Better::Higher, vec![rate(all(|task| task.stores), elapsed)]),
     ]
 }

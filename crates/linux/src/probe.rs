@@ -4,12 +4,14 @@
 //! |---|---|
 //! | `entry.rs` | system calls, an exception that needs no memory management, finding a VMA |
 //! | `memory.rs` | clearing and copying frames, in and out of the caches |
-//! | `mapping.rs` | mappings of a file in memory: VMAs, page-table entries, flushes, unmapping, stores |
+//! | `mapping.rs` | mappings of a file in memory: VMAs, page-table entries, flushes, unmapping, LRU lists, stores |
+//! | `zero_page.rs` | faults that map the zero page, and taking it away again |
 //! | `allocation.rs` | frames that pipes and files in memory take and give back |
 //! | `structures.rs` | lists and locks of our own with the kernel's access patterns |
 //! | `pairs.rs` | two threads: interrupts between CPUs, context switches, cache lines, wake-ups |
 //!
-//! Nothing here takes a fault on anonymous memory: what is composed of these parts can be compared with such faults.
+//! Nothing here takes a fault that allocates, copies or frees anonymous memory: what is composed of these parts can be
+//! compared with such faults.
 //! One thread's work is timed by its own CPU time, which a busy machine disturbs least.
 
 mod allocation;
@@ -18,6 +20,7 @@ mod mapping;
 mod memory;
 mod pairs;
 mod structures;
+mod zero_page;
 
 use std::thread;
 
@@ -31,10 +34,10 @@ use crate::host;
 pub enum Raw {
     /// `getuid`.
     SystemCall,
-    /// `time` through the vsyscall page: a page fault that the kernel answers by doing the call.
-    VsyscallTime,
-    /// `msync(MS_ASYNC)` of one page: finds the VMA under the mmap lock, and that is all.
-    Msync,
+    /// A load from a private page that was never stored to: a fault that maps the zero page, in a table that is there.
+    ZeroFault,
+    /// `madvise(MADV_DONTNEED)` of pages that map the zero page, per page: its entry is taken away and nothing else.
+    ZeroForget,
     /// Clearing 4 KiB that are in no cache, each block above the last.
     ClearUp,
     /// The same, each block below the last.
@@ -61,10 +64,12 @@ pub enum Raw {
     ScanFew,
     /// `mincore` of [`MANY_PAGES`] present pages.
     ScanMany,
-    /// `munmap` of [`MANY_PAGES`] pages of a file, read only, present.
+    /// `munmap` of [`MANY_PAGES`] present pages of a file, only loaded from, which stay in the file.
     UnmapPresent,
     /// The same when none is present, but their page tables are.
     UnmapAbsent,
+    /// `munlock` of present pages of a file, per page: off one LRU list, on another.
+    Unlock,
     /// A store to each present base page of a mapping, in address order, per page.
     Touch,
     /// A packet of one byte written to a pipe and read from it, one after the other: the pipe keeps its page.
@@ -77,16 +82,24 @@ pub enum Raw {
     ByteWrite,
     /// A byte read from a page that stays.
     ByteRead,
+    /// A read behind the end of `/proc/self/environ`, for which the kernel takes a page, not charged, and gives it back.
+    EnvironRead,
+    /// A read behind the end of `/proc/self/cmdline`, for which it takes none.
+    CmdlineRead,
     /// `fallocate` of a file in memory, per page: a charged page on the LRU, in a file's tree, not cleared.
     Fallocate,
     /// `ftruncate` of the same, per page.
     Truncate,
-    /// Taking the first node of a shuffled list of 64-byte nodes and pushing it to another.
+    /// Taking the first node of a list of 64-byte nodes in address order and pushing it to another.
     ListMove,
+    /// The same of a shuffled list.
+    ListMoveShuffled,
+    /// Changing each of 512 64-byte nodes in address order, in memory in no cache, per node.
+    TailFrame,
+    /// Filling a page of 4 KiB that was just cleared word by word, per word.
+    PteStore,
     /// Taking and releasing a lock that nobody else wants.
     LockPair,
-    /// Pushing a batch of new nodes to a list and counting them, per node.
-    LruMove,
     /// `membarrier` while the process runs on one CPU only.
     MembarrierAlone,
     /// `membarrier` while a second thread runs on another CPU: interrupts it and waits.
@@ -174,8 +187,14 @@ fn rounds(setting: Setting, more: &mut (dyn FnMut(usize) -> bool + Send)) -> Rou
     let mut rounds = Rounds::default();
     let mut probes = Vec::new();
     let buffer = Bytes(setting.memory.0 / BUFFER_SHARE).min(BUFFER_MAX);
-    let kinds =
-        [entry::probes(), memory::probes(buffer), mapping::probes(), allocation::probes(), structures::probes()];
+    let kinds = [
+        entry::probes(),
+        memory::probes(buffer),
+        mapping::probes(),
+        zero_page::probes(),
+        allocation::probes(),
+        structures::probes(),
+    ];
     for found in kinds.into_iter().flatten().chain(pairs::probes(setting.cpu, setting.partner)) {
         match found {
             Ok(probe) => probes.push(probe),

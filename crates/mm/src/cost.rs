@@ -39,7 +39,8 @@ macro_rules! works {
 works! {
     /// A store or load of user code that hits mapped memory, per page touched.
     UserTouch = "user_touch", User;
-    /// Entering the kernel for a fault and leaving it again.
+    /// Entering the kernel for a page fault and leaving it again, with what every fault does: finding the VMA, walking the
+    /// tables, locking the last of them.
     Trap = "trap", Trap;
     /// Switching from one task to another, on one CPU.
     ContextSwitch = "context_switch", RunQueue;
@@ -51,10 +52,14 @@ works! {
     SystemCall = "system_call", Trap;
     /// Finding or making a VMA.
     VmaUpdate = "vma_update", PageTable;
-    /// Writing one page-table entry.
+    /// Writing one page-table entry that others may read or change meanwhile: an atomic operation.
     PteWrite = "pte_write", PageTable;
     /// Reading one page-table entry while walking a range.
     PteScan = "pte_scan", PageTable;
+    /// Storing one page-table entry in a table that is being filled, and that nobody walks yet.
+    PteStore = "pte_store", PageTable;
+    /// Counting a mapping of a folio, or counting it off: reference, map count, counters of the process and of the node.
+    Rmap = "rmap", PageTable;
     /// Flushing the whole TLB of a CPU.
     TlbFlush = "tlb_flush", PageTable;
     /// Flushing one page from the TLB of a CPU.
@@ -69,17 +74,21 @@ works! {
     ClearFrame = "clear_frame", Clear;
     /// Copying a frame.
     CopyFrame = "copy_frame", Copy;
-    /// Allocating from a per-CPU list that is not empty: a composite whose parts are known.
+    /// Allocating from a per-CPU list that is not empty, charged to the cgroup: a composite whose parts are known.
     AllocFast = "alloc_fast", Allocator;
     /// Freeing to a per-CPU list: a composite whose parts are known.
     FreeFast = "free_fast", Allocator;
+    /// Writing the record of a tail frame, when a larger folio is made or freed (`prep_compound_tail`, `free_pages_prepare`).
+    TailFrame = "tail_frame", Allocator;
+    /// Giving back what a page, or a batch of them, was charged to the cgroup.
+    Uncharge = "uncharge", Allocator;
     /// Moving one block between free lists: taking, splitting one order, merging one order.
     ListMove = "list_move", Allocator;
     /// Taking and releasing a free spin lock.
     LockPair = "lock_pair", Allocator;
     /// Getting a cache line that another CPU has written.
     LineTransfer = "line_transfer", Allocator;
-    /// Putting a folio on an LRU list, or taking it off.
+    /// Putting a folio on an LRU list, or taking it off, with the counters of node and cgroup.
     LruMove = "lru_move", LruLock;
     /// Looking at one folio that was taken off its LRU list: locking it, and deciding what becomes of it.
     FolioScan = "folio_scan", ReclaimScan;

@@ -403,10 +403,11 @@ fn write_protected(mm: &mut Mm, space: &mut AddressSpace, cx: &mut Cx, table: Ta
     }
     primitive::flush_tlb_range(cx, 1);
     space.tables.set_pte(cx, table, vpn, Pte::written(frame));
-    if !was.is_zero_page()
-        && let Some(folio) = mm.unmap_base(cx, was.pfn())
-    {
-        mm.put_folio(cx, folio);
+    if !was.is_zero_page() {
+        primitive::count_mappings(cx, 1);
+        if let Some(folio) = mm.unmap_base(cx, was.pfn()) {
+            mm.put_folio(cx, folio);
+        }
     }
     Some(())
 }

@@ -204,21 +204,24 @@ impl AddressSpace {
         let pages = first..first + usize::try_from(part.pages()).expect("at most 512");
         let ours = &mut self.tables.ptes_mut(table)[pages.clone()];
         let theirs = &mut child.tables.ptes_mut(to)[pages];
-        let mut written = 0;
+        let (mut changed, mut shared, mut stored) = (0, 0, 0);
         for (ours, theirs) in ours.iter_mut().zip(theirs).filter(|(ours, _)| **ours != Pte::NONE) {
             if let Some(slot) = ours.swap_slot() {
                 mm.swap.duplicate(slot);
                 child.swapped += 1;
             } else if !ours.is_zero_page() {
-                written += u64::from(ours.is_writable());
+                changed += u64::from(ours.is_writable());
                 *ours = ours.write_protected();
                 mm.map_base_again(ours.pfn());
-                child.rss += 1;
+                shared += 1;
             }
             *theirs = *ours;
-            written += 1;
+            stored += 1;
         }
-        primitive::write_ptes(cx, written);
+        child.rss += shared;
+        primitive::write_ptes(cx, changed);
+        primitive::count_mappings(cx, shared);
+        primitive::fill_ptes(cx, stored);
         Ok(())
     }
 }

@@ -1,5 +1,5 @@
 //! Linux: mm/swap.c, include/linux/mm_inline.h, struct lruvec in include/linux/mmzone.h (v3.9 to v6.18).
-//! Differs: no memcg, no generations (MGLRU), no unevictable list.
+//! Differs: a memcg only charges, no generations (MGLRU), no unevictable list.
 //!
 //! A new folio first waits in a batch of its CPU, which holds a reference to it, and is on no list: nobody can isolate it,
 //! and it is freed when the batch is drained if nobody else wants it any more.
@@ -14,6 +14,7 @@ use crate::{
     cost::{Cause, Cx, Work},
     frame::{FrameFlag, FrameTable},
     list::List,
+    primitive,
     rmap::Unmapped,
     spin::SpinLock,
     step::RUN,
@@ -345,6 +346,9 @@ impl Mm {
             }
         }
         relock.end(&mut self.lru, cx);
+        if drops > 0 {
+            primitive::uncharge(cx);
+        }
         // The last is freed first, as `release_pages` does it.
         for head in dropped[..drops].iter().rev().copied() {
             let order = self.frames.allocated(head).expect("a dropped folio is not freed yet");
@@ -356,6 +360,9 @@ impl Mm {
     /// the batch is drained or the folio put back (`folio_put`).
     pub(crate) fn put_folio(&mut self, cx: &mut Cx, folio: Unmapped) {
         let mut run = Run { order: folio.order, ..Run::EMPTY };
+        if folio.order > Order::BASE {
+            primitive::write_tails(cx, folio.order);
+        }
         run.push(folio.head);
         self.put_run(cx, &mut run);
     }
@@ -381,6 +388,9 @@ impl Mm {
             free += 1;
         }
         relock.end(&mut self.lru, cx);
+        if free > 0 {
+            primitive::uncharge(cx);
+        }
         for head in &run.folios[..free] {
             self.free(cx, *head, order);
         }

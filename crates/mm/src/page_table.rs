@@ -413,6 +413,7 @@ impl PageTables {
         assert!(*table.entries == [Pte::NONE; ENTRIES], "a table of level {level:?} is freed with entries");
         assert!(table.deposits.is_empty(), "a table of level {level:?} is freed with deposits");
         mm.zone_of_mut(table.frame).page_tables.0 -= 1;
+        primitive::uncharge(cx);
         mm.free(cx, table.frame, Order::BASE);
         self.counts[level as usize] -= 1;
         self.spare.push(id);

@@ -3,7 +3,7 @@
 //!
 //! The operations that faults and system calls on address spaces are made of. They charge themselves.
 
-use units::Vpn;
+use units::{Order, Vpn};
 
 use crate::{
     cost::{Cx, Work},
@@ -77,6 +77,30 @@ pub(crate) fn scan_frames(cx: &mut Cx, n: u64) {
 /// Flushing a base page of some address space from the TLBs of the CPUs that run it (`flush_tlb_page`).
 pub(crate) fn flush_tlb_page(cx: &mut Cx, space: SpaceId, pages: u32) {
     cx.flush_tlb_of(space, pages);
+}
+
+/// Storing `n` page-table entries in a table that nobody walks yet: eight to a cache line, and nothing to be locked.
+#[inline]
+pub(crate) fn fill_ptes(cx: &mut Cx, n: u64) {
+    cx.work(Work::PteStore, n);
+}
+
+/// Counting `n` mappings of folios, or counting them off (`folio_add_new_anon_rmap`, `folio_remove_rmap_pte` and so on).
+#[inline]
+pub(crate) fn count_mappings(cx: &mut Cx, n: u64) {
+    cx.work(Work::Rmap, n);
+}
+
+/// Making a folio of a block of frames, or a block of frames of a folio: each tail frame is written.
+#[inline]
+pub(crate) fn write_tails(cx: &mut Cx, order: Order) {
+    cx.work(Work::TailFrame, u64::from(order.frames() - 1));
+}
+
+/// Giving back what one page was charged for, or what a batch of folios was (`mem_cgroup_uncharge_folios`, v6.9).
+#[inline]
+pub(crate) fn uncharge(cx: &mut Cx) {
+    cx.work(Work::Uncharge, 1);
 }
 
 /// Reading `n` page-table entries on a walk over a range.

@@ -11,6 +11,7 @@ use crate::{
     cost::Cx,
     event::Event,
     frame::{FamilyId, Frame, FrameTable},
+    primitive,
 };
 
 const BASE_PER_HUGE: usize = Order::HUGE.frames() as usize;
@@ -153,10 +154,11 @@ impl Mm {
     pub(crate) fn map_new_folio(&mut self, cx: &mut Cx, head: Pfn, family: FamilyId, vpn: Vpn, order: Order) {
         self.frames.set_new_anon(head, family, vpn, order);
         self.swap.forget(head);
+        primitive::count_mappings(cx, 1);
         self.lru_add(cx, head, order);
     }
 
-    /// A frame gets one more base entry (`page_try_dup_anon_rmap`).
+    /// A frame gets one more base entry (`page_try_dup_anon_rmap`), for which the caller charges: a run at a time.
     pub(crate) fn map_base_again(&mut self, pfn: Pfn) {
         let (head, order) = self.anon_folio(pfn);
         if order == Order::BASE {
@@ -174,7 +176,8 @@ impl Mm {
     }
 
     /// A huge page gets one more huge entry.
-    pub(crate) fn map_huge_again(&mut self, head: Pfn) {
+    pub(crate) fn map_huge_again(&mut self, cx: &mut Cx, head: Pfn) {
+        primitive::count_mappings(cx, 1);
         self.set_count(head, self.count(head) + 1);
     }
 
@@ -189,7 +192,8 @@ impl Mm {
         mapped.total += Order::HUGE.frames();
     }
 
-    /// A base entry goes away (`page_remove_rmap`); says which folio has lost its last mapping.
+    /// A base entry goes away (`page_remove_rmap`), for which the caller charges: a run at a time; says which folio has lost
+    /// its last mapping.
     #[inline]
     pub(crate) fn unmap_base(&mut self, cx: &mut Cx, pfn: Pfn) -> Option<Unmapped> {
         if self.frames.unmap_only(pfn) {
@@ -229,6 +233,7 @@ impl Mm {
 
     /// A huge entry goes away; says whether that was the folio's last mapping.
     pub(crate) fn unmap_huge(&mut self, cx: &mut Cx, head: Pfn) -> Option<Unmapped> {
+        primitive::count_mappings(cx, 1);
         let by_huge = self.count(head) - 1;
         self.set_count(head, by_huge);
         if by_huge > 0 {

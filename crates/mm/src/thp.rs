@@ -162,7 +162,10 @@ impl Mm {
             (ThpNodes::LocalFirst, HugeTry::First) => AllocRequest { no_retry: true, ..wish.this_node() },
         };
         match self.alloc(cx, &request) {
-            Some(frame) => HugeGot::Frame(frame),
+            Some(frame) => {
+                primitive::write_tails(cx, Order::HUGE);
+                HugeGot::Frame(frame)
+            }
             None if cx.has_asked() => HugeGot::Asked,
             None if self.variant().thp_nodes == ThpNodes::LocalFirst && which == HugeTry::First && wish.reclaims => {
                 HugeGot::Next(HugeTry::Second)
@@ -226,7 +229,7 @@ impl AddressSpace {
         for (n, pte) in (0..).zip(self.tables.ptes_mut(table)) {
             *pte = huge.base_part(n);
         }
-        primitive::write_ptes(cx, u64::from(Order::HUGE.frames()));
+        primitive::fill_ptes(cx, u64::from(Order::HUGE.frames()));
         self.tables.link_pte_table(cx, slot, table);
         // Counted in base pages whatever they were (`flush_pmd_tlb_range`).
         primitive::flush_tlb_range(cx, Self::HUGE_PAGES);
@@ -251,7 +254,7 @@ impl AddressSpace {
         if huge.is_zero_page() {
             mm.get_huge_zero(cx, child).expect("the parent has it");
         } else {
-            mm.map_huge_again(huge.pfn());
+            mm.map_huge_again(cx, huge.pfn());
             child.rss += u64::from(Order::HUGE.frames());
             self.tables.set_pmd(cx, slot, shared);
         }

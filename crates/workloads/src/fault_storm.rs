@@ -21,7 +21,7 @@ use serde::{Deserialize, Serialize};
 use units::{Bytes, Errno, Picos, Time};
 
 use crate::{
-    Iteration, Outcome, ParamError, ParamInfo, TaskOutcome, WorkloadError, WorkloadInfo,
+    Iteration, Outcome, ParamError, ParamInfo, TaskOutcome, Unmapping, WorkloadError, WorkloadInfo,
     meet::{Meet, TaskError},
     params::value,
 };
@@ -325,7 +325,10 @@ async fn work<O: Os>(os: &O, params: &Params, what: MapSpec, meet: Meet) -> Resu
     let mut outcome = TaskOutcome::starting(os.now(), used);
     while more(params, &outcome, os.now()) {
         let mapping = fill(os, params, what, &mut outcome).await?;
+        let start = os.now();
         os.munmap(mapping).await?;
+        let unmapping = Unmapping { span: os.now().since(start), pages: params.size.frames().0 };
+        outcome.iterations.last_mut().expect("filling it was one").unmapping = Some(unmapping);
     }
     outcome.end = os.now();
     outcome.rusage = os.rusage().await?.since(&used);
@@ -385,7 +388,7 @@ pub(crate) async fn touch<O: Os>(
 async fn store_all<O: Os>(os: &O, mapping: VmRange) -> Result<Iteration, Errno> {
     let start = os.now();
     os.store(mapping, Bytes::PAGE).await?;
-    Ok(Iteration { faulting: os.now().since(start), faults: mapping.pages(Bytes::PAGE) })
+    Ok(Iteration { faulting: os.now().since(start), faults: mapping.pages(Bytes::PAGE), unmapping: None })
 }
 
 /// Faults the heads of all blocks, counts which came as huge pages, then touches the rest. When every block is huge, the
@@ -404,7 +407,7 @@ async fn fault_blocks<O: Os>(os: &O, range: VmRange, outcome: &mut TaskOutcome) 
     outcome.huge_faults += left.iter().filter(|left| **left == 0).count() as u64;
     let left_all: u64 = left.iter().sum();
     let faulting = if left_all == 0 { heads } else { heads + rest };
-    Ok(Iteration { faulting, faults: left.len() as u64 + left_all })
+    Ok(Iteration { faulting, faults: left.len() as u64 + left_all, unmapping: None })
 }
 
 #[cfg(test)]

@@ -153,7 +153,7 @@ async fn iterate<O: Os>(os: &O, params: &Params, phases: &mut [TaskOutcome; 4]) 
 
     let (used, start) = (os.rusage().await?, os.now());
     let child = os.fork(Placement::Spread(0), async move |os: O| store_all(&os, range).await).await?;
-    forked.iterations.push(Iteration { faulting: os.now().since(start), faults: 0 });
+    forked.iterations.push(Iteration { faulting: os.now().since(start), faults: 0, unmapping: None });
     let stores = child.await??;
     forked.rusage.add(&os.rusage().await?.since(&used));
     forked.end = os.now();
@@ -182,7 +182,11 @@ async fn store_all<O: Os>(os: &O, range: VmRange) -> Result<Stores, TaskError> {
     os.store(range, Bytes::PAGE).await?;
     let faulting = os.now().since(start);
     let rusage = os.rusage().await?.since(&used);
-    Ok(Stores { count: range.pages(Bytes::PAGE), iteration: Iteration { faulting, faults: 0 }, rusage })
+    Ok(Stores {
+        count: range.pages(Bytes::PAGE),
+        iteration: Iteration { faulting, faults: 0, unmapping: None },
+        rusage,
+    })
 }
 
 /// Adds stores that must have taken so many faults.

@@ -17,7 +17,7 @@ pub use block::{Block, Size};
 use fault_storm::Backing;
 pub use meet::TaskError;
 use os::{Died, Os};
-pub use outcome::{Iteration, Outcome, TaskOutcome, Unable};
+pub use outcome::{Iteration, Outcome, TaskOutcome, Unable, Unmapping};
 pub use params::{ParamError, ParamInfo};
 use thpscale::Program;
 use units::{Bytes, Errno};

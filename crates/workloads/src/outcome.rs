@@ -78,6 +78,17 @@ pub struct Iteration {
     pub faulting: Picos,
     /// How many faults they took.
     pub faults: u64,
+    /// Time of the `munmap` at its end, and the base pages that were stored to; of fault-storm only.
+    pub unmapping: Option<Unmapping>,
+}
+
+/// The end of an iteration.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Unmapping {
+    /// Time of the `munmap`.
+    pub span: Picos,
+    /// Base pages of it that were there.
+    pub pages: u64,
 }
 
 impl TaskOutcome {

@@ -48,6 +48,21 @@ fn scan_one(get: &dyn Fn(Raw) -> i64) -> i64 {
     (get(Raw::ScanMany) - get(Raw::ScanFew)) / (MANY_PAGES - FEW_PAGES)
 }
 
+/// Its entry alone.
+fn change_one(get: &dyn Fn(Raw) -> i64) -> i64 {
+    protect_one(get) - scan_one(get)
+}
+
+/// Taking away a mapping of a page that stays.
+fn unmap_one(get: &dyn Fn(Raw) -> i64) -> i64 {
+    (get(Raw::UnmapPresent) - get(Raw::UnmapAbsent)) / MANY_PAGES
+}
+
+/// Taking a page that is not charged, and giving it back.
+fn bare_pair(get: &dyn Fn(Raw) -> i64) -> i64 {
+    get(Raw::EnvironRead) - get(Raw::CmdlineRead)
+}
+
 /// All prices, in the order of the table.
 pub(super) const RECIPES: &[Recipe] = &[
     Recipe {
@@ -58,10 +73,9 @@ pub(super) const RECIPES: &[Recipe] = &[
     },
     Recipe {
         name: "trap",
-        how: "a page fault on the vsyscall page, which needs no memory management (with its time(), some 10 ns), and finding \
-              a VMA under a free mmap lock: msync(MS_ASYNC) minus a system call",
-        needs: &[Raw::VsyscallTime, Raw::Msync, Raw::SystemCall],
-        of: |get| get(Raw::VsyscallTime) + get(Raw::Msync) - get(Raw::SystemCall),
+        how: "a fault that maps the zero page in a table that is there, minus pte_write: entry, VMA, walk, lock of the table",
+        needs: &[Raw::ZeroFault, Raw::ProtectMany, Raw::ProtectFew, Raw::ScanMany, Raw::ScanFew],
+        of: |get| get(Raw::ZeroFault) - change_one(get),
     },
     Recipe { name: "system_call", how: "getuid", needs: &[Raw::SystemCall], of: |get| get(Raw::SystemCall) },
     Recipe {
@@ -74,13 +88,25 @@ pub(super) const RECIPES: &[Recipe] = &[
         name: "pte_write",
         how: "mprotect to read-only of 4096 and of 40 present pages of a file in memory: per page, minus pte_scan",
         needs: &[Raw::ProtectMany, Raw::ProtectFew, Raw::ScanMany, Raw::ScanFew],
-        of: |get| protect_one(get) - scan_one(get),
+        of: change_one,
     },
     Recipe {
         name: "pte_scan",
         how: "mincore of 4096 and of 40 present pages of a file in memory: per page",
         needs: &[Raw::ScanMany, Raw::ScanFew],
         of: scan_one,
+    },
+    Recipe {
+        name: "pte_store",
+        how: "in user space: a word stored to a page of 4 KiB that was just cleared, one after the other",
+        needs: &[Raw::PteStore],
+        of: |get| get(Raw::PteStore),
+    },
+    Recipe {
+        name: "rmap",
+        how: "unmap, minus taking away a mapping of the zero page, which nobody counts (MADV_DONTNEED of 511 pages)",
+        needs: &[Raw::UnmapPresent, Raw::UnmapAbsent, Raw::ZeroForget],
+        of: |get| unmap_one(get) - get(Raw::ZeroForget),
     },
     Recipe {
         name: "tlb_flush",
@@ -129,15 +155,34 @@ pub(super) const RECIPES: &[Recipe] = &[
     },
     Recipe {
         name: "free_fast",
-        how: "the same page given back when the packet is read",
-        needs: &[Raw::PacketPair, Raw::PacketRead, Raw::ByteWrite, Raw::ByteRead],
-        of: free,
+        how: "half of a page taken and given back, not charged: reads behind the end of /proc/self/environ, which take one, \
+              minus those of cmdline, which take none",
+        needs: &[Raw::EnvironRead, Raw::CmdlineRead],
+        of: |get| bare_pair(get) / 2,
+    },
+    Recipe {
+        name: "uncharge",
+        how: "the page of alloc_fast given back when the packet is read, minus free_fast",
+        needs: &[Raw::PacketPair, Raw::PacketRead, Raw::ByteWrite, Raw::ByteRead, Raw::EnvironRead, Raw::CmdlineRead],
+        of: |get| free(get) - bare_pair(get) / 2,
     },
     Recipe {
         name: "list_move",
-        how: "in user space: a 64-byte node of a shuffled list of 8 MiB, from its head to another list",
+        how: "in user space: a 64-byte node of a list of 8 MiB in address order, from its head to another list",
         needs: &[Raw::ListMove],
         of: |get| get(Raw::ListMove),
+    },
+    Recipe {
+        name: "tail_frame",
+        how: "in user space: changing 64-byte nodes in address order, in memory in no cache",
+        needs: &[Raw::TailFrame],
+        of: |get| get(Raw::TailFrame),
+    },
+    Recipe {
+        name: "list_move_cold",
+        how: "the same of a list in no order",
+        needs: &[Raw::ListMoveShuffled],
+        of: |get| get(Raw::ListMoveShuffled),
     },
     Recipe {
         name: "lock_pair",
@@ -147,27 +192,27 @@ pub(super) const RECIPES: &[Recipe] = &[
     },
     Recipe {
         name: "lru_move",
-        how: "in user space: a 64-byte node written a moment ago flagged, linked and counted, in batches",
-        needs: &[Raw::LruMove],
-        of: |get| get(Raw::LruMove),
+        how: "half of munlock of 512 present pages of a file in memory, per page minus pte_scan: off one list, on another",
+        needs: &[Raw::Unlock, Raw::ScanMany, Raw::ScanFew],
+        of: |get| (get(Raw::Unlock) - scan_one(get)) / 2,
     },
     Recipe {
         name: "unmap",
         how: "munmap of 4096 present clean pages of a file in memory, minus the same without pages: per page, nothing freed",
         needs: &[Raw::UnmapPresent, Raw::UnmapAbsent],
-        of: |get| (get(Raw::UnmapPresent) - get(Raw::UnmapAbsent)) / MANY_PAGES,
+        of: unmap_one,
     },
     Recipe {
         name: "new_folio",
-        how: "fallocate of a file in memory, per page, minus alloc_fast: cgroup charge, LRU, counters, the file's tree",
+        how: "fallocate of a file in memory, per page, minus alloc_fast: LRU, counters, the file's tree",
         needs: &[Raw::Fallocate, Raw::PacketPair, Raw::PacketWrite, Raw::ByteWrite, Raw::ByteRead],
         of: |get| get(Raw::Fallocate) - alloc(get),
     },
     Recipe {
         name: "drop_folio",
-        how: "ftruncate of the same, per page, minus free_fast",
-        needs: &[Raw::Truncate, Raw::PacketPair, Raw::PacketRead, Raw::ByteWrite, Raw::ByteRead],
-        of: |get| get(Raw::Truncate) - free(get),
+        how: "ftruncate of the same, per page, minus free_fast: the same counted off",
+        needs: &[Raw::Truncate, Raw::EnvironRead, Raw::CmdlineRead],
+        of: |get| get(Raw::Truncate) - bare_pair(get) / 2,
     },
     Recipe {
         name: "ipi",

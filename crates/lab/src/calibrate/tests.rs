@@ -3,7 +3,7 @@
 use std::collections::BTreeSet;
 
 use linux::{
-    probe::{Raw, Samples},
+    probe::{FEW_PAGES, MANY_PAGES, Raw, Samples},
     setting,
 };
 
@@ -76,20 +76,20 @@ fn parts_that_are_subtracted_come_from_the_same_round() {
     let mut rounds = Rounds::default();
     for slow in [0, 0, 500, 70_000, 0, 123] {
         let mut samples = Samples::default();
-        let all = [(Raw::VsyscallTime, 300_000), (Raw::Msync, 220_000), (Raw::SystemCall, 120_000)];
-        // A round twice as slow in the part that is taken off, and in what it is taken off from.
-        for (raw, ps) in all {
-            samples.set(raw, ps + if raw == Raw::VsyscallTime { 0 } else { slow });
+        // A round slower in the part that is taken off, and in what it is taken off from.
+        for (raw, ps) in [(Raw::Switch, 1_300_000), (Raw::SystemCall, 120_000)] {
+            samples.set(raw, ps + slow);
         }
         rounds.samples.push(samples);
     }
-    let trap = row(recipe("trap"), &rounds).unwrap();
-    assert_eq!((trap.takes, trap.spread_percent()), (Picos(400_000), 0));
+    let switch = row(recipe("context_switch"), &rounds).unwrap();
+    assert_eq!((switch.takes, switch.spread_percent()), (Picos(1_180_000), 0));
 }
 
 #[test]
 fn a_pipe_gives_the_price_of_a_page() {
-    // A byte costs 200 to write and 180 to read, a packet 60 more in all, its page 90 to take and 70 to give back.
+    // A byte costs 200 to write and 180 to read, a packet 60 more in all, its page 90 to take and 70 to give back; a page
+    // that is not charged 20 each.
     let mut samples = Samples::default();
     for (raw, ps) in [
         (Raw::ByteWrite, 200),
@@ -97,21 +97,47 @@ fn a_pipe_gives_the_price_of_a_page() {
         (Raw::PacketPair, 440),
         (Raw::PacketWrite, 200 + 30 + 90),
         (Raw::PacketRead, 180 + 30 + 70),
+        (Raw::EnvironRead, 340),
+        (Raw::CmdlineRead, 300),
         (Raw::Fallocate, 1000),
         (Raw::Truncate, 500),
     ] {
         samples.set(raw, ps);
     }
     let value = |name| recipe(name).value(&samples);
-    assert_eq!((value("alloc_fast"), value("free_fast")), (Some(90), Some(70)));
-    assert_eq!((value("new_folio"), value("drop_folio")), (Some(910), Some(430)));
+    assert_eq!((value("alloc_fast"), value("free_fast"), value("uncharge")), (Some(90), Some(20), Some(50)));
+    assert_eq!((value("new_folio"), value("drop_folio")), (Some(910), Some(480)));
     assert_eq!(value("trap"), None, "what was not timed is no price");
+}
+
+#[test]
+fn what_a_page_of_the_file_takes_beyond_the_zero_page_is_its_count() {
+    // An entry costs 57 to change and 1 to read, and a fault that maps the zero page 640. Taking that away costs 45, and a
+    // page that is counted 125.
+    let few = 40_000;
+    let mut samples = Samples::default();
+    for (raw, ps) in [
+        (Raw::ProtectFew, few),
+        (Raw::ProtectMany, few + 58 * (MANY_PAGES - FEW_PAGES)),
+        (Raw::ScanFew, 700),
+        (Raw::ScanMany, 700 + MANY_PAGES - FEW_PAGES),
+        (Raw::ZeroFault, 640),
+        (Raw::ZeroForget, 45),
+        (Raw::UnmapAbsent, 9_000),
+        (Raw::UnmapPresent, 9_000 + 125 * MANY_PAGES),
+        (Raw::Unlock, 141),
+    ] {
+        samples.set(raw, ps);
+    }
+    let value = |name| recipe(name).value(&samples).unwrap();
+    assert_eq!((value("pte_write"), value("pte_scan"), value("trap")), (57, 1, 640 - 57));
+    assert_eq!((value("unmap"), value("rmap"), value("lru_move")), (125, 80, 70));
 }
 
 #[test]
 fn what_is_absent_is_skipped_with_its_reason_and_stays_generic() {
     let mut rounds = rounds("system_call", &[100; 6]);
-    rounds.absent = vec![(Raw::MembarrierPaired, "one CPU only".to_owned()), (Raw::Msync, "no".to_owned())];
+    rounds.absent = vec![(Raw::MembarrierPaired, "one CPU only".to_owned()), (Raw::ZeroFault, "no".to_owned())];
     let calibration = Calibration::new(read(MACHINE), &rounds);
     let priced: Vec<_> = calibration.machine.prices.iter().map(|price| price.work.name()).collect();
     assert_eq!(priced, ["system_call"]);
@@ -171,7 +197,7 @@ fn files_are_not_overwritten_unasked() {
 
 #[test]
 fn a_short_probe_of_this_machine_is_plausible() {
-    let calibration = calibrate("here", 2, &AtomicBool::new(false), &mut Silent).unwrap();
+    let calibration = calibrate("here", 4, &AtomicBool::new(false), &mut Silent).unwrap();
     let machine = &calibration.machine;
     assert_eq!(&read(&machine.to_toml()), machine);
     let of = |name: &str| calibration.rows.iter().find(|row| row.name == name).map(|row| row.takes);

@@ -1,6 +1,9 @@
 //! Frames that the kernel takes and gives back for other things than anonymous memory.
 
-use std::os::fd::OwnedFd;
+use std::{
+    fs::File,
+    os::{fd::OwnedFd, unix::fs::FileExt},
+};
 
 use nix::{
     fcntl::{FallocateFlags, OFlag, fallocate},
@@ -17,9 +20,35 @@ const BURSTS: i64 = 100;
 const BYTES: i64 = 1000;
 /// Pairs of one packet written and read, for which the pipe keeps its page (`tmp_page`, fs/pipe.c).
 const PAIRS: i64 = 1000;
+const READS: i64 = 1000;
+/// Far behind the end of what a process was started with.
+const BEHIND: u64 = 1 << 40;
 
 pub(super) fn probes() -> Vec<Found> {
-    vec![pages_of_a_pipe(), pages_of_a_file()]
+    vec![pages_of_a_pipe(), page_of_a_read(), pages_of_a_file()]
+}
+
+/// Reads of `/proc/self/environ` pass through a page that lives as long as the read; where there is nothing to read, nothing
+/// else happens. Those of `cmdline` look first, and take it later.
+fn page_of_a_read() -> Found {
+    const GIVES: &[Raw] = &[Raw::EnvironRead, Raw::CmdlineRead];
+    let open = |path| File::open(path).map_err(|error| format!("{path}: {error}"));
+    let (environ, cmdline) = match (open("/proc/self/environ"), open("/proc/self/cmdline")) {
+        (Ok(environ), Ok(cmdline)) => (environ, cmdline),
+        (Err(why), _) | (_, Err(why)) => return absent(GIVES, why),
+    };
+    probe(GIVES, move |samples| {
+        for (raw, file) in [(Raw::EnvironRead, &environ), (Raw::CmdlineRead, &cmdline)] {
+            let mut ends = 0;
+            let read = || matches!(file.read_at(&mut [0; 8], BEHIND), Ok(0));
+            let ns = timed(|| (0..READS).for_each(|_| ends += i64::from(read())));
+            if ends < READS {
+                return Err("files of /proc/self cannot be read behind their ends".to_owned());
+            }
+            samples.set(raw, each(ns, READS));
+        }
+        Ok(())
+    })
 }
 
 /// A pipe in packet mode puts each write into a page of its own; an ordinary one fills its last page first.

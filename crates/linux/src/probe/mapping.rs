@@ -5,7 +5,7 @@ use std::{ffi::c_void, num::NonZeroUsize, os::fd::OwnedFd, ptr::NonNull};
 use nix::{
     sys::{
         memfd::{MFdFlags, memfd_create},
-        mman::{MapFlags, MmapAdvise, ProtFlags, madvise, mmap, mprotect, munmap},
+        mman::{MapFlags, MmapAdvise, ProtFlags, madvise, mlock, mmap, mprotect, munlock, munmap},
     },
     unistd::ftruncate,
 };
@@ -13,21 +13,32 @@ use os::VmRange;
 use units::{Bytes, VirtAddr};
 
 use super::{FEW_PAGES, Found, MANY_PAGES, Raw, SOME_PAGES, absent, each, failed, probe, timed};
-use crate::memory::{map_anonymous, store, unmap};
+use crate::memory::{load, map_anonymous, store, unmap};
 
 const MAP_PAIRS: i64 = 500;
 /// Calls on few pages per sample, as one alone is hardly longer than reading a clock.
 const FEW_TIMES: i64 = 200;
 const MANY_TIMES: i64 = 4;
+/// Pages that are locked at a time: a quarter of what everybody may lock (`RLIMIT_MEMLOCK`, 8 MiB from 5.16 on).
+const LOCKED_PAGES: i64 = 512;
+const LOCK_TIMES: i64 = 4;
 
 pub(super) fn probes() -> Vec<Found> {
-    vec![map_unmap(), on_file(PROTECT, protect), on_file(SCAN, scan), on_file(UNMAP, unmap_file), on_file(TOUCH, touch)]
+    vec![
+        map_unmap(),
+        on_file(PROTECT, protect),
+        on_file(SCAN, scan),
+        on_file(UNMAP, unmap_file),
+        on_file(UNLOCK, unlock),
+        on_file(TOUCH, touch),
+    ]
 }
 
 const PROTECT: &[Raw] =
     &[Raw::ProtectFew, Raw::ProtectTwice, Raw::ProtectSome, Raw::ProtectHalf, Raw::ProtectEmpty, Raw::ProtectMany];
 const SCAN: &[Raw] = &[Raw::ScanFew, Raw::ScanMany];
 const UNMAP: &[Raw] = &[Raw::UnmapPresent, Raw::UnmapAbsent];
+const UNLOCK: &[Raw] = &[Raw::Unlock];
 const TOUCH: &[Raw] = &[Raw::Touch];
 
 fn map_unmap() -> Found {
@@ -105,12 +116,34 @@ fn scan(file: &FileInMemory, samples: &mut super::Samples) -> Result<(), String>
 
 fn unmap_file(file: &FileInMemory, samples: &mut super::Samples) -> Result<(), String> {
     let present = file.map()?;
+    present.is_passed_once()?;
     present.load();
     samples.set(Raw::UnmapPresent, each(timed(|| drop(present)), 1));
     let absent = file.map()?;
     absent.load();
     absent.forget()?;
     samples.set(Raw::UnmapAbsent, each(timed(|| drop(absent)), 1));
+    Ok(())
+}
+
+/// Locked pages are on a list of their own (`LRU_UNEVICTABLE`), by batches like all moves between lists.
+fn unlock(file: &FileInMemory, samples: &mut super::Samples) -> Result<(), String> {
+    let mapping = file.map()?;
+    mapping.load();
+    let len = usize::try_from(LOCKED_PAGES).expect("few") * 4096;
+    let mut ns = 0;
+    for _ in 0..LOCK_TIMES {
+        let mut result = Ok(());
+        #[expect(unsafe_code, reason = "a system call")]
+        // SAFETY: locking changes no contents, and the range is inside the mapping.
+        unsafe { mlock(mapping.start, len) }.map_err(failed("mlock"))?;
+        #[expect(unsafe_code, reason = "a system call")]
+        // SAFETY: the same.
+        let unlock = || unsafe { munlock(mapping.start, len) };
+        ns += timed(|| result = unlock());
+        result.map_err(failed("munlock"))?;
+    }
+    samples.set(Raw::Unlock, each(ns, LOCK_TIMES * LOCKED_PAGES));
     Ok(())
 }
 
@@ -122,13 +155,13 @@ fn touch(file: &FileInMemory, samples: &mut super::Samples) -> Result<(), String
 }
 
 /// A file of the kernel's own memory, with all its pages there.
-pub(super) struct FileInMemory {
+struct FileInMemory {
     file: OwnedFd,
     len: Bytes,
 }
 
 impl FileInMemory {
-    pub(super) fn new(pages: i64) -> Result<Self, String> {
+    fn new(pages: i64) -> Result<Self, String> {
         let file = memfd_create(c"pagelab-probe", MFdFlags::MFD_CLOEXEC).map_err(failed("memfd_create"))?;
         let len = Bytes(pages.cast_unsigned() * Bytes::PAGE.0);
         ftruncate(&file, len.0.cast_signed()).map_err(failed("ftruncate"))?;
@@ -138,7 +171,7 @@ impl FileInMemory {
     }
 
     /// Maps all of it, shared and writable, by base pages.
-    pub(super) fn map(&self) -> Result<Mapping, String> {
+    fn map(&self) -> Result<Mapping, String> {
         let len = usize::try_from(self.len.0).ok().and_then(NonZeroUsize::new).expect("a file of some pages");
         let writable = ProtFlags::PROT_READ | ProtFlags::PROT_WRITE;
         #[expect(unsafe_code, reason = "a system call")]
@@ -154,35 +187,31 @@ impl FileInMemory {
 }
 
 /// A mapping of such a file.
-pub(super) struct Mapping {
+struct Mapping {
     range: VmRange,
     start: NonNull<c_void>,
 }
 
 impl Mapping {
-    pub(super) fn start(&self) -> NonNull<c_void> {
-        self.start
-    }
-
-    pub(super) fn len(&self) -> usize {
+    fn len(&self) -> usize {
         usize::try_from(self.range.len.0).expect("a mapping fits the address space")
     }
 
     /// Stores into every page.
-    pub(super) fn store(&self) {
+    fn store(&self) {
         store(self.range, Bytes::PAGE);
     }
 
     /// Loads from every page: they become present, and stay clean.
     fn load(&self) {
-        let start = self.start.as_ptr().cast::<u8>();
-        for offset in (0..self.len()).step_by(4096) {
-            #[expect(unsafe_code, reason = "touching memory is what a probe is for")]
-            // SAFETY: the offset is inside the mapping, which is readable and to which no reference exists.
-            unsafe {
-                start.add(offset).read_volatile();
-            }
-        }
+        load(self.range, Bytes::PAGE);
+    }
+
+    /// Its pages are wanted once: then taking a mapping away says nothing about its page (`folio_mark_accessed`).
+    fn is_passed_once(&self) -> Result<(), String> {
+        #[expect(unsafe_code, reason = "a system call")]
+        // SAFETY: the advice changes no contents.
+        unsafe { madvise(self.start, self.len(), MmapAdvise::MADV_SEQUENTIAL) }.map_err(failed("madvise"))
     }
 
     /// Empties its page-table entries; the pages stay in the file.

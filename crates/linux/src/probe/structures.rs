@@ -13,15 +13,27 @@ use crate::memory::advise;
 
 /// One per frame of 512 MiB: 8 MiB of nodes, more than an L2 cache.
 const NODES: usize = 1 << 17;
+/// From one node of a shuffled list to the next.
+const SHUFFLE: usize = 0x9e37_79b1;
 const NONE: u32 = u32::MAX;
 const MOVES: i64 = 4096;
+/// Those of eight huge pages; all nodes have had their turn before one has its next.
+const TAILS: usize = 4096;
+/// Entries of a page table.
+const ENTRIES: usize = 512;
+const TABLES: i64 = 8;
+/// One alone would be no longer than reading the clock.
+const FILLS: u64 = 32;
 const LOCKS: i64 = 20_000;
-/// New folios that are put on their list at once (`PAGEVEC_SIZE`, include/linux/pagevec.h, v6.1).
-const BATCH: usize = 15;
-const BATCHES: usize = 512;
 
 pub(super) fn probes() -> Vec<Found> {
-    vec![list_move(), lock_pair(), lru_move()]
+    vec![
+        list_move(&[Raw::ListMove], 1),
+        list_move(&[Raw::ListMoveShuffled], SHUFFLE),
+        tail_frame(),
+        pte_store(),
+        lock_pair(),
+    ]
 }
 
 /// As large as a `struct page`, and in a cache line of its own.
@@ -80,17 +92,18 @@ impl Nodes {
     }
 }
 
-/// Free lists of a machine that has run for a while are in no order of addresses.
-fn list_move() -> Found {
+/// Most moves are those of a block's neighbours, when it is split or merged. The lists of a machine that has run for a while
+/// are in no order of addresses: there the first block that is taken costs more.
+fn list_move(gives: &'static [Raw], step: usize) -> Found {
     let mut nodes = Nodes::new();
     let mut lists = [List { head: NONE, count: 0 }, List { head: NONE, count: 0 }];
-    // An odd multiplier visits every number below a power of two once.
+    // An odd step visits every number below a power of two once.
     for n in 0..NODES {
-        let at = n.wrapping_mul(0x9e37_79b1) % NODES;
+        let at = n.wrapping_mul(step) % NODES;
         nodes.push(&mut lists[0], u32::try_from(at).expect("below 2^17"));
     }
     let mut from = 0;
-    probe(&[Raw::ListMove], move |samples| {
+    probe(gives, move |samples| {
         if lists[from].count <= MOVES.cast_unsigned() {
             from = 1 - from;
         }
@@ -102,7 +115,40 @@ fn list_move() -> Found {
                 nodes.push(target, at);
             }
         });
-        samples.set(Raw::ListMove, each(ns, MOVES));
+        samples.set(gives[0], each(ns, MOVES));
+        Ok(())
+    })
+}
+
+/// The tail frames of a huge page, one after the other.
+fn tail_frame() -> Found {
+    let mut nodes = Nodes::new();
+    let mut first = 0;
+    probe(&[Raw::TailFrame], move |samples| {
+        let tails = &mut nodes.0[first..][..TAILS];
+        let ns = timed(|| {
+            for node in black_box(tails) {
+                node.flags &= !1;
+                node.order = 0;
+                (node.next, node.prev) = (NONE, NONE);
+            }
+        });
+        first = (first + TAILS) % NODES;
+        samples.set(Raw::TailFrame, each(ns, i64::try_from(TAILS).expect("a few thousand")));
+        Ok(())
+    })
+}
+
+/// The child's entries on fork, or those of a huge page that is split: plain stores, one after the other.
+fn pte_store() -> Found {
+    let mut table = Box::new([0_u64; ENTRIES]);
+    probe(&[Raw::PteStore], move |samples| {
+        let mut ns = 0;
+        for _ in 0..TABLES {
+            black_box(&mut table).fill(0);
+            ns += timed(|| (0..FILLS).for_each(|fill| (0..ENTRIES).for_each(|at| *black_box(&mut table[at]) = fill)));
+        }
+        samples.set(Raw::PteStore, each(ns, TABLES * FILLS.cast_signed() * 512));
         Ok(())
     })
 }
@@ -118,37 +164,6 @@ fn lock_pair() -> Found {
             }
         });
         samples.set(Raw::LockPair, each(ns, LOCKS));
-        Ok(())
-    })
-}
-
-/// New folios were written to a moment ago; each is flagged, linked and counted for its zone and its node.
-fn lru_move() -> Found {
-    let mut nodes = Nodes::new();
-    let mut list = List { head: NONE, count: 0 };
-    let mut counts = [0_u64; 4];
-    let mut first = 0;
-    probe(&[Raw::LruMove], move |samples| {
-        let mut ns = 0;
-        for _ in 0..BATCHES / 16 {
-            let group = first..first + BATCH * 16;
-            group.clone().for_each(|n| nodes.0[n].flags = 1);
-            ns += timed(|| {
-                for n in group {
-                    nodes.0[n].flags |= 0x20;
-                    nodes.push(&mut list, u32::try_from(n).expect("below 2^17"));
-                    for count in black_box(&mut counts) {
-                        *count += 1;
-                    }
-                }
-            });
-            first += BATCH * 16;
-            if first + BATCH * 16 > NODES {
-                (first, list.head) = (0, NONE);
-            }
-        }
-        let all = i64::try_from(BATCH * BATCHES).expect("few nodes");
-        samples.set(Raw::LruMove, each(ns, all));
         Ok(())
     })
 }

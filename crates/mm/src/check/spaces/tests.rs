@@ -253,7 +253,7 @@ const DAMAGES: [(&str, Damage); 24] = [
     }),
     ("a huge page mapped less often than is counted", |s, n| {
         let at = s.huge(n, false);
-        s.mm.map_huge_again(at.2.pfn());
+        with(&mut s.mm, |mm, cx| mm.map_huge_again(cx, at.2.pfn()));
     }),
     ("a huge page without a table to split it", |s, n| {
         let at = s.huge(n, false);
