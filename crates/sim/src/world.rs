@@ -3,12 +3,15 @@
 //! The world of a run is a thread-local that only this file touches, so that the simulator's handle on `Os` is a task's
 //! number, and runs on different threads are kept apart.
 
+mod step;
+
 use std::{cell::RefCell, collections::BTreeSet};
+
+use self::step::{Memory, advance, keeps_lock, kill};
 
 use mm::{
     ControlId, Mm, SpaceId, Spaces,
     address_space::{AddressSpace, MMAP_BASE},
-    alloc::slow::Supply,
     cost::{Cause, Cx, Prices, Shootdowns},
     event::Counters,
     fault::{Access, FaultDone},
@@ -571,94 +574,6 @@ impl World {
     /// Why the kernel ended a task, if it did.
     pub(crate) fn killed(&self, task: TaskId) -> Option<&'static str> {
         self.tasks[task.0 as usize].killed
-    }
-}
-
-/// Does a task that has taken this step hold the lock of its address space until its next one?
-fn keeps_lock(progress: &Progress, operation: &Operation, supply: &Supply) -> bool {
-    match progress {
-        Progress::More => supply.is_busy() || operation.keeps_lock(),
-        // A fault that waits for a device lets others have the address space, and begins again.
-        Progress::Block(Wait::Io { .. }) => false,
-        Progress::Block(_) => true,
-        _ => false,
-    }
-}
-
-/// What an operation works on.
-struct Memory<'a> {
-    mm: &'a mut Mm,
-    spaces: &'a mut Spaces,
-    left: &'a mut [Bytes],
-}
-
-/// One step of an operation, or of the slow path of an allocation that it has asked for.
-fn advance(
-    memory: Memory<'_>,
-    (id, operation, supply): (SpaceId, &mut Operation, &mut Supply),
-    cx: &mut Cx<'_>,
-    horizon: Time,
-) -> Progress {
-    let Memory { mm, spaces, left } = memory;
-    if supply.is_busy() {
-        return match supply.step(mm, spaces, cx) {
-            Step::Block(wait) => Progress::Block(wait),
-            Step::More | Step::Done(()) => Progress::More,
-        };
-    }
-    supply.lend(cx);
-    let space = spaces.get_mut(id).expect("a live task has an address space");
-    let progress = operation.step(mm, space, cx, horizon, &mut left[id.0 as usize]);
-    if supply.settle(mm, cx) {
-        return Progress::More;
-    }
-    match progress {
-        Progress::Killed(_) => operation.abort(mm, space, cx),
-        Progress::Exited => spaces.take(id).end(mm, cx),
-        Progress::More | Progress::Block(_) | Progress::Done(_) | Progress::Forked(_) => {}
-    }
-    progress
-}
-
-/// A test ends the task in the middle of its operation.
-fn kill(
-    memory: Memory<'_>,
-    (id, operation, supply): (SpaceId, &mut Operation, &mut Supply),
-    cx: &mut Cx<'_>,
-) -> Progress {
-    supply.abort(memory.mm, memory.spaces, cx);
-    let space = memory.spaces.get_mut(id).expect("a live task has an address space");
-    operation.abort(memory.mm, space, cx);
-    Progress::Killed("killed by a test")
-}
-
-/// The frames of a world, and whose they are.
-#[cfg(test)]
-impl World {
-    fn check(&self) {
-        let children = self.tasks.iter().filter_map(|task| match &task.state {
-            TaskState::Kernel(operation) | TaskState::LockWait(operation) | TaskState::Sleeping(operation, _) => {
-                operation.child()
-            }
-            _ => None,
-        });
-        let spaces = self.spaces.iter().map(|(_, space)| space).chain(children).collect();
-        let holdings = |(id, task): (u32, &Task)| match &task.state {
-            TaskState::Kernel(operation) | TaskState::LockWait(operation) | TaskState::Sleeping(operation, _) => {
-                let space = self.spaces.get(task.space).expect("a live task has an address space");
-                let mut holdings = operation.holdings(space);
-                holdings.add(task.supply.holdings());
-                Some((ControlId(id), holdings))
-            }
-            _ => None,
-        };
-        let daemons = self.kswapds.iter().zip(self.mm.kswapds());
-        let kswapds = daemons.map(|(id, kswapd)| (ControlId(id.0), kswapd.holdings()));
-        let daemon = |(node, id): (usize, &TaskId)| (ControlId(id.0), self.mm.kcompactd_holdings(node));
-        let daemons = kswapds.chain(self.kcompactds.iter().enumerate().map(daemon));
-        let controls = (0..).zip(&self.tasks).filter_map(holdings).chain(daemons).collect();
-        mm::check::walk(&self.mm).unwrap();
-        mm::check::walk_owners(&self.mm, &mm::check::Owners { spaces, controls }).unwrap();
     }
 }
 

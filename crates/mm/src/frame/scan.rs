@@ -23,7 +23,8 @@ pub(crate) enum Seen {
 
 impl FrameTable {
     /// What a scanner of compaction learns from one look at a frame.
-    #[inline]
+    #[inline(always)]
+    #[expect(clippy::inline_always, reason = "in the innermost loops of both scanners")]
     pub(crate) fn seen(&self, pfn: Pfn) -> Seen {
         let state = self.state[pfn.0 as usize];
         let compound = |order| if order > Order::BASE { Seen::Compound(order) } else { Seen::Other };

@@ -41,6 +41,7 @@ pub(super) struct Collapse {
 }
 
 #[derive(Clone, Debug)]
+#[expect(clippy::large_enum_variant, reason = "there is one collapse at a time, in a box")]
 enum Phase {
     /// 2: allocate. Nobody's lock is held.
     Alloc,

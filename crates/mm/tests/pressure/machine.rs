@@ -56,6 +56,7 @@ pub(crate) struct Machine {
 }
 
 /// A task in an operation.
+#[expect(clippy::large_enum_variant, reason = "there are a few of them")]
 enum Operation {
     Touch(Touch),
     Fork(Fork),

@@ -56,7 +56,6 @@ pub(crate) struct Running {
     pub(crate) work: Operation,
 }
 
-#[expect(clippy::large_enum_variant, reason = "a few at a time")]
 #[derive(Clone)]
 #[expect(clippy::large_enum_variant, reason = "a sequence has few at a time")]
 pub(crate) enum Operation {

@@ -1,0 +1,161 @@
+//! Linux: none; how variant files write the values of rules.
+//! Differs: a word for each value of an enum.
+
+use super::{
+    EmptyReserve, FallbackRules, HighAtomic, HugeCow, LastResort, MarkStep, Merging, MmapLock, MovableMarks, PcpDrain,
+    PcpFree, PcpHighRule, PcpLists, RatioZero, Scheduler, Takes, ThpZones, Value, WatermarkBoost, WatermarkOrders,
+};
+use crate::{
+    buddy::End,
+    compact::{CompactEnds, CompactMark, CompactSearch},
+    fault::CowReuse,
+    lru::{LruBy, NewAnon},
+    thp::ThpNodes,
+    vma::MmapAlign,
+};
+
+/// The words for the values of an enum.
+macro_rules! words {
+    ($($type:ident { $($value:ident = $word:literal,)* })*) => {$(
+        impl Value for $type {
+            const TAKES: Takes = Takes::Words(&[$($word,)*]);
+
+            fn read(text: &str) -> Option<Self> {
+                match text {
+                    $($word => Some(Self::$value),)*
+                    _ => None,
+                }
+            }
+
+            fn write(self) -> String {
+                match self { $(Self::$value => $word,)* }.to_owned()
+            }
+        }
+    )*};
+}
+
+words! {
+    LruBy {
+        Zone = "zone",
+        Node = "node",
+    }
+    NewAnon {
+        Inactive = "inactive-anon",
+        Active = "active-anon",
+    }
+    WatermarkBoost {
+        None = "none",
+        Any = "any",
+        NotSmall = "not-small",
+    }
+    CowReuse {
+        ByMappings = "by-mappings",
+        ByReferences = "by-references",
+        ByReferencesDrained = "by-references-drained",
+    }
+    ThpNodes {
+        Any = "any",
+        Local = "local",
+        LocalFirst = "local-first",
+    }
+    MmapLock {
+        Sleeping = "sleeping",
+        Spinning = "spinning",
+        SpinningOnReaders = "spinning-on-readers",
+        Stealing = "stealing",
+    }
+    Scheduler {
+        Cfs = "cfs",
+        Eevdf = "eevdf",
+        EevdfDelayed = "eevdf-delayed-dequeue",
+    }
+    MarkStep {
+        QuarterOfMin = "quarter-of-min",
+        ScaleFactor = "scale-factor",
+    }
+    MovableMarks {
+        Share = "share",
+        Clamped = "clamped",
+    }
+    RatioZero {
+        One = "one",
+        NoReserve = "no-reserve",
+    }
+    EmptyReserve {
+        Formula = "formula",
+        Nothing = "nothing",
+    }
+    PcpHighRule {
+        SixBatches = "six-batches",
+        LowMarkPerCpu = "low-mark-per-cpu",
+        Tuned = "tuned",
+    }
+    ThpZones {
+        Populated = "populated",
+        UpToNormal = "up-to-normal",
+    }
+    MmapAlign {
+        Base = "base",
+        LargeAtHuge = "large-at-huge",
+        MultiplesAtHuge = "multiples-at-huge",
+    }
+    FallbackRules {
+        ReclaimableSteals = "reclaimable-steals",
+        KernelSteals = "kernel-steals",
+        CountsAlike = "counts-alike",
+    }
+    HugeCow {
+        Copy = "copy",
+        SplitPmd = "split-pmd",
+    }
+    HighAtomic {
+        Nothing = "nothing",
+        Pageblock = "pageblock",
+        PageblockAfterPcp = "pageblock-after-pcp",
+    }
+    Merging {
+        AllButIsolated = "all-but-isolated",
+        Requestable = "requestable",
+    }
+    LastResort {
+        ReserveMisplaced = "reserve-misplaced",
+        Reserve = "reserve",
+        Nothing = "nothing",
+    }
+    CompactSearch {
+        Linear = "linear",
+        FreeLists = "free-lists",
+    }
+    CompactEnds {
+        AboveLow = "above-low",
+        AtBlock = "at-block",
+        AtPageblock = "at-pageblock",
+    }
+    CompactMark {
+        Low = "low",
+        ByOrder = "by-order",
+    }
+    WatermarkOrders {
+        HalvedPerOrder = "halved-per-order",
+        AnyLargeEnough = "any-large-enough",
+    }
+    End {
+        Head = "head",
+        Tail = "tail",
+    }
+    PcpLists {
+        BaseReclaimableFirst = "base-reclaimable-first",
+        Base = "base",
+        HugeByType = "huge-by-type",
+        HugeTogether = "huge-together",
+    }
+    PcpFree {
+        Batch = "batch",
+        Doubling = "doubling",
+        DoublingAllOfHigh = "doubling-all-of-high",
+    }
+    PcpDrain {
+        RoundRobin = "round-robin",
+        RequestedFirst = "requested-first",
+    }
+}
