@@ -59,7 +59,9 @@ impl World {
 
     /// Arms the timer of a kernel thread that looks around from time to time, unless nothing else will ever happen.
     fn arm_periodic(&mut self, id: TaskId, until: Time) {
-        let runs = |cpu: &Cpu| cpu.has_waiting() || cpu.running.is_some_and(|running| running != id);
+        // Who spins for a lock waits for one of the others.
+        let goes_on = |cpu: &Cpu| !cpu.is_spinning && cpu.running.is_some_and(|running| running != id);
+        let runs = |cpu: &Cpu| cpu.has_waiting() || goes_on(cpu);
         if self.clock.timers() > self.periodic.len() || self.cpus.iter().any(runs) {
             self.tasks[id.0 as usize].sleeps_until = Some(until);
             if self.periodic.insert((until, id)) {

@@ -211,6 +211,8 @@ impl Rwsem {
         if self.is_free() && (self.queue.is_empty() || (may_spin && is_next && !self.handoff)) {
             self.stop_spinning(wish.task, told);
             self.take_write(wish.task);
+            // Who let go finds a writer where it would have let the first reader in.
+            self.wake(Wake::ReadOwned, wish.now, rules, told);
             return Outcome::Held;
         }
         if may_spin {
@@ -271,12 +273,13 @@ impl Rwsem {
             self.allow_writers_to_spin(rules);
         }
         let head = self.spinners.front().copied();
-        match (head, self.queue.front_mut()) {
+        match (head, self.queue.front()) {
             // It sees the lock free before those who wake others have taken the queue's lock.
-            (Some(Spinner { mode: Mode::Write, .. }), Some(first)) if !self.handoff => match first.mode {
-                Mode::Write => told.woken = Some(first.task),
-                Mode::Read => self.handoff = is_rewritten(rules) && first.is_overdue(now),
-            },
+            (Some(Spinner { mode: Mode::Write, .. }), Some(first)) if !self.handoff => {
+                if first.mode == Mode::Write {
+                    told.woken = Some(first.task);
+                }
+            }
             _ => self.wake(Wake::Any, now, rules, &mut told),
         }
         told.tries = head.map(|spinner| spinner.task);

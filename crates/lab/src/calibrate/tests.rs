@@ -197,7 +197,7 @@ fn files_are_not_overwritten_unasked() {
 
 #[test]
 fn a_short_probe_of_this_machine_is_plausible() {
-    let calibration = calibrate("here", 4, &AtomicBool::new(false), &mut Silent).unwrap();
+    let calibration = calibrate("here", 10, &AtomicBool::new(false), &mut Silent).unwrap();
     let machine = &calibration.machine;
     assert_eq!(&read(&machine.to_toml()), machine);
     let of = |name: &str| calibration.rows.iter().find(|row| row.name == name).map(|row| row.takes);

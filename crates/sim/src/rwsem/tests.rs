@@ -196,6 +196,19 @@ fn from_5_3_on_who_is_first_for_a_jiffy_gets_it_handed_over() {
 }
 
 #[test]
+fn a_writer_that_spins_comes_before_an_overdue_reader_which_is_next() {
+    let mut case = Case::new(Rules::Stealing);
+    assert_eq!(case.writes(0, 0), Held);
+    assert_eq!(case.reads(1, 0), Sleep);
+    assert_eq!(case.writes(2, MS), Spin(None));
+    assert_eq!(case.up(Mode::Write, 9 * MS), tries(2), "it sees the lock free before the reader has woken up");
+    assert_eq!(case.writes(2, 9 * MS), Held);
+    assert!(case.lock.handoff, "who let go wanted to let the reader in");
+    assert_eq!(case.writes(3, 9 * MS), Spin(None));
+    assert_eq!(case.up(Mode::Write, 10 * MS), Told { tries: Some(TaskId(3)), ..granted(&[1]) });
+}
+
+#[test]
 fn from_5_3_on_a_wake_up_lets_all_readers_of_the_queue_in() {
     for (rules, first) in [(Rules::Spinning, &[1][..]), (Rules::SpinningOnReaders, &[1, 3]), (Rules::Stealing, &[1, 3])]
     {
