@@ -29,7 +29,7 @@ pub enum ThpEnabled {
 }
 
 /// `/sys/kernel/mm/transparent_hugepage/defrag`: what a fault does to get a huge page.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
 pub enum ThpDefrag {
     /// Reclaims and compacts.
     Always,

@@ -13,7 +13,7 @@ use crate::{
     primitive,
     pte::Pte,
     step::Step,
-    vma::PageRange,
+    vma::{PageRange, Vma},
 };
 
 /// User code that accesses one byte at the start of every `stride` bytes of a range, in address order.
@@ -44,9 +44,11 @@ impl Touch {
         VirtAddr(self.next)
     }
 
-    /// Has the VMA of the next access anonymous pages already, or may it have had some?
+    /// Has the VMA of the next access anonymous pages already, or may it have had some, and does nobody have its lock alone
+    /// (`lock_vma_under_rcu`)?
     pub fn has_tied_vma(&self, space: &AddressSpace) -> bool {
-        space.vmas.find(self.vpn()).is_some_and(|vma| vma.anon.is_some())
+        let is_locked = |vma: &Vma| space.locked_vma.is_some_and(|page| vma.range().contains(page));
+        space.vmas.find(self.vpn()).is_some_and(|vma| vma.anon.is_some() && !is_locked(vma))
     }
 
     /// Is a fault under way, for which the mmap lock is held for read?

@@ -7,7 +7,7 @@
 //! | `task.rs`, `operation.rs` | the kernel half of tasks; what they can be inside of |
 //! | `sched.rs`, `runqueue.rs` | who runs where: CFS or EEVDF |
 //! | `lock.rs`, `rwsem.rs` | the lock of an address space |
-//! | `daemon.rs` | kernel threads |
+//! | `daemon.rs` and its folder | kernel threads |
 //! | `executor.rs`, `handle.rs` | the user half: futures over `Os` |
 //! | `draw.rs` | what follows from the seed |
 //! | `run_hash.rs` | (time, cpu, event) folded into 64 bits |
@@ -38,9 +38,10 @@ use mm::{
     MachineSpec, Mm, Settings, Variant,
     cost::{Prices, Spent},
     event::Counters,
+    khugepaged::KhugepagedSettings,
     state::FrameMap,
     swap::SwapSpec,
-    thp::ThpEnabled,
+    thp::{ThpDefrag, ThpEnabled},
 };
 use os::Placement;
 use units::{Bytes, BytesPerSecond, CpuId, Frames, NodeId, Picos};
@@ -71,6 +72,10 @@ pub struct Config {
     pub settings: Settings,
     /// `transparent_hugepage/enabled`.
     pub thp_enabled: ThpEnabled,
+    /// `transparent_hugepage/defrag`.
+    pub thp_defrag: ThpDefrag,
+    /// `transparent_hugepage/khugepaged`.
+    pub khugepaged: KhugepagedSettings,
     /// `transparent_hugepage/use_zero_page`.
     pub use_zero_page: bool,
     /// What primitive operations take.
@@ -197,6 +202,8 @@ pub fn simulate_from<T: 'static>(
     };
     world.mm.thp.enabled = config.thp_enabled;
     world.mm.thp.use_zero_page = config.use_zero_page;
+    world.mm.thp.defrag = config.thp_defrag;
+    world.mm.khugepaged.settings = config.khugepaged;
     if let Some(swap) = &config.swap {
         world.mm.swapon(swap);
         world.mm.swap.page_cluster = config.settings.page_cluster;

@@ -41,7 +41,7 @@ pub(crate) enum Operation {
         range: VmRange,
     },
     Fork {
-        fork: Fork,
+        fork: Box<Fork>,
         entered: bool,
     },
     /// The last task of a process has ended.
@@ -73,7 +73,7 @@ impl Operation {
             Request::Madvise(range, advice) => Self::Madvise { range, advice, entered: false },
             Request::Store(range, stride) => Self::Touch(Touch::new(range.start, range.len, stride, Access::Write)),
             Request::Mincore(range) => Self::Mincore { range },
-            Request::Fork => Self::Fork { fork: Fork::new(), entered: false },
+            Request::Fork => Self::Fork { fork: Box::new(Fork::new()), entered: false },
             Request::Sleep(_) | Request::Arrive(_) | Request::Join(_) => unreachable!("{request:?} only waits"),
         }
     }

@@ -221,7 +221,7 @@ impl World {
         let running = cpu.running.expect("the CPU ran a task");
         let task = &mut self.tasks[running.0 as usize];
         let leaves = match task.state {
-            TaskState::LockWait(_) => !task.is_spinning,
+            TaskState::LockWait(_) | TaskState::DaemonLockWait(_) => !task.is_spinning,
             TaskState::Blocked | TaskState::Sleeping(..) | TaskState::Asleep(_) | TaskState::Ended => true,
             TaskState::User | TaskState::Kernel(_) | TaskState::Answered(_) | TaskState::Daemon(_) => false,
         };

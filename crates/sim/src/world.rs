@@ -57,6 +57,8 @@ pub(crate) struct World {
     pub(crate) kswapds: Vec<TaskId>,
     /// The kcompactd of each node.
     pub(crate) kcompactds: Vec<TaskId>,
+    /// khugepaged, once kernel threads have been started.
+    pub(crate) khugepaged: Option<TaskId>,
     /// Armed timers of kernel threads that look around from time to time: they keep no run from ending.
     pub(crate) periodic: BTreeSet<(Time, TaskId)>,
     /// Who waits for which folio.
@@ -109,6 +111,7 @@ impl World {
             tasks: Vec::new(),
             kswapds: Vec::new(),
             kcompactds: Vec::new(),
+            khugepaged: None,
             periodic: BTreeSet::new(),
             folio_sleepers: Vec::new(),
             cpus: vec![Cpu::new(&rules); cpus],
@@ -404,7 +407,7 @@ impl World {
                 self.tasks[task.0 as usize].sleeps_until = None;
                 self.answer(task, Answer::Unit(Ok(())), at);
             }
-            TaskState::LockWait(_) => self.spin_timer(task, at),
+            TaskState::LockWait(_) | TaskState::DaemonLockWait(_) => self.spin_timer(task, at),
             TaskState::Sleeping(..) if self.tasks[task.0 as usize].sleeps_until == Some(at) => self.end_sleep(task, at),
             TaskState::Sleeping(..) => {}
             _ => self.daemon_timer(task, at),
@@ -486,7 +489,8 @@ impl World {
         for (space, asked) in asked_of {
             self.interrupt(space, cpu, asked);
         }
-        if matches!(progress, Progress::Exited | Progress::Killed(_)) {
+        // Nobody can be sure that its CPU will have another turn.
+        if matches!(progress, Progress::Exited | Progress::Killed(_) | Progress::Block(_)) {
             self.let_go(cpu);
         }
         let killed = self.conclude(id, cpu, progress);
@@ -569,11 +573,6 @@ impl World {
             task.wait(slumber.since, at, slumber.cause);
             self.wake(id, at, Enqueue::Woken);
         }
-    }
-
-    /// Why the kernel ended a task, if it did.
-    pub(crate) fn killed(&self, task: TaskId) -> Option<&'static str> {
-        self.tasks[task.0 as usize].killed
     }
 }
 

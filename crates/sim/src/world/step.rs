@@ -78,7 +78,7 @@ pub(super) fn kill(
 /// The frames of a world, and whose they are.
 #[cfg(test)]
 impl World {
-    pub(super) fn check(&self) {
+    pub(crate) fn check(&self) {
         let children = self.tasks.iter().filter_map(|task| match &task.state {
             TaskState::Kernel(operation) | TaskState::LockWait(operation) | TaskState::Sleeping(operation, _) => {
                 operation.child()
@@ -98,7 +98,8 @@ impl World {
         let daemons = self.kswapds.iter().zip(self.mm.kswapds());
         let kswapds = daemons.map(|(id, kswapd)| (ControlId(id.0), kswapd.holdings()));
         let daemon = |(node, id): (usize, &TaskId)| (ControlId(id.0), self.mm.kcompactd_holdings(node));
-        let daemons = kswapds.chain(self.kcompactds.iter().enumerate().map(daemon));
+        let khugepaged = self.khugepaged.iter().map(|id| (ControlId(id.0), self.mm.khugepaged.holdings()));
+        let daemons = kswapds.chain(self.kcompactds.iter().enumerate().map(daemon)).chain(khugepaged);
         let controls = (0..).zip(&self.tasks).filter_map(holdings).chain(daemons).collect();
         mm::check::walk(&self.mm).unwrap();
         mm::check::walk_owners(&self.mm, &mm::check::Owners { spaces, controls }).unwrap();
