@@ -1,6 +1,6 @@
 //! Linux: migrate_pages() and below in mm/migrate.c (v4.1 to v6.4).
 //! Differs: anonymous base pages; files and huge pages are not moved yet. Nobody has pages pinned: what holds a page beside
-//! its mappings is a child that is being forked.
+//! its mappings and the swap cache is a child that is being forked. Nobody waits for a page that is being written.
 //!
 //! The frames to move to come from the caller. A page is unmapped in one step and copied and mapped again in the next;
 //! between them its entries say that it is on its way, and whoever comes across one waits.
@@ -86,6 +86,8 @@ enum Tried {
     Unmapped(Pfn),
     /// Not now (`-EAGAIN`).
     Again,
+    /// Not at all (`-EBUSY`).
+    Failed,
     Wait(Wait),
     WantsTarget,
 }
@@ -152,6 +154,7 @@ impl Migrate {
                 self.from[self.kept] = page;
                 self.kept += 1;
             }
+            Tried::Failed => self.failed.push(page),
             Tried::Unmapped(target) => self.unmapped.push((page, target)),
         }
         self.at += 1;
@@ -237,9 +240,14 @@ impl Migrate {
                 Tried::Again
             };
         }
+        if mm.swap.is_writeback(page) {
+            mm.unlock_folio(cx, page);
+            return Tried::Failed;
+        }
         spaces.base_entries(mm, page, |pte| pte.maps(page), &mut self.entries);
         let found = u32::try_from(self.entries.len()).expect("fewer than 2^32 processes");
-        if found == 0 || found != mm.folio_mappings(page) {
+        let is_wanted = found > 0 || mm.swap.slot_of(page).is_some();
+        if !is_wanted || found != mm.folio_mappings(page) {
             // It waits to be freed after a flush; or a child that is being forked maps it too, and not all can be found.
             mm.unlock_folio(cx, page);
             return Tried::Again;
@@ -267,7 +275,7 @@ impl Migrate {
 
     fn map_back(&mut self, mm: &mut Mm, spaces: &mut Spaces, cx: &mut Cx, page: Pfn) {
         spaces.base_entries(mm, page, |pte| pte.leaves(page), &mut self.entries);
-        if self.entries.is_empty() {
+        if self.entries.is_empty() && mm.swap.slot_of(page).is_none() {
             mm.frames.mark(page, FrameFlag::Dropped, true);
         }
         mm.map_migrated(page, u32::try_from(self.entries.len()).expect("as before"));
@@ -289,7 +297,7 @@ fn unmap(mm: &mut Mm, spaces: &mut Spaces, cx: &mut Cx, page: Pfn, entries: &[Ma
 
 /// A copy becomes what a page was, and goes on its list; one that nobody wants any more is freed.
 fn take_place(mm: &mut Mm, cx: &mut Cx, source: Pfn, target: Pfn, entries: usize) {
-    if entries == 0 {
+    if entries == 0 && mm.swap.slot_of(source).is_none() {
         mm.free(cx, target, Order::BASE);
         return;
     }
@@ -297,6 +305,7 @@ fn take_place(mm: &mut Mm, cx: &mut Cx, source: Pfn, target: Pfn, entries: usize
         unreachable!("only anonymous base pages are isolated for migration")
     };
     mm.frames.set(target, was);
+    mm.swap.migrate(source, target);
     mm.map_migrated(target, u32::try_from(entries).expect("fewer than 2^32 processes"));
     for flag in [FrameFlag::Active, FrameFlag::Referenced] {
         mm.frames.mark(target, flag, mm.frames.has(source, flag));
@@ -321,9 +330,9 @@ fn write_entry(spaces: &mut Spaces, cx: &mut Cx, mapping: Mapping, change: impl 
 
 impl Mm {
     /// Can a folio on an LRU list be moved to another frame?
-    pub(crate) fn is_migratable(&self, head: Pfn) -> bool {
-        // Nobody can replace a page in the page cache yet, or in the swap cache.
-        self.frames.is_base_anon(head) && self.swap.slot_of(head).is_none()
+    pub(crate) fn is_migratable(&self, head: Pfn, mode: MigrateMode) -> bool {
+        // Nobody can replace a page in the page cache yet. Who never waits leaves alone what is being written.
+        self.frames.is_base_anon(head) && (mode > MigrateMode::Async || !self.swap.is_writeback(head))
     }
 
     /// Isolated folios go back to their lists under one hold of the lock; those that nobody wants any more are freed.

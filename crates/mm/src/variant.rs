@@ -172,6 +172,8 @@ rules! {
     thp_defrag: ThpDefrag,
     /// How many of its words there are: `always`, `madvise` and `never`, then `defer`, then `defer+madvise`.
     thp_defrag_values: u64,
+    /// Does a huge page fall apart for all as soon as one process maps its base pages?
+    thp_splits_at_once: bool,
     /// Does khugepaged read pages from a swap device (`max_ptes_swap`)?
     khugepaged_swaps_in: bool,
     /// Does it take pages that others map too (`max_ptes_shared`)?

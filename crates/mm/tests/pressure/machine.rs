@@ -7,12 +7,14 @@ use pagelab_mm::{
     address_space::{AddressSpace, MMAP_BASE},
     alloc::slow::Supply,
     check::{Owners, walk, walk_owners},
+    compact::kcompactd::CompactMemory,
     cost::{Cx, Prices, Work},
     event::{Counters, Event},
     fault::{Access, FaultDone},
     fork::Fork,
     step::{Step, Wait},
-    swap::SwapSpec,
+    swap::{SwapSlot, SwapSpec},
+    thp::ThpDefrag,
     touch::Touch,
     unmap::Unmap,
     variant,
@@ -24,11 +26,13 @@ pub(crate) struct Setup {
     pub(crate) frames: u64,
     pub(crate) swap: Option<u64>,
     pub(crate) variant: Variant,
+    /// Faults take huge pages, for which they reclaim and compact.
+    pub(crate) huge: bool,
 }
 
 impl Default for Setup {
     fn default() -> Self {
-        Self { frames: 4096, swap: None, variant: *variant::named("v6.1") }
+        Self { frames: 4096, swap: None, variant: *variant::named("v6.1"), huge: false }
     }
 }
 
@@ -80,8 +84,13 @@ impl Machine {
         let zone = ZoneSpec::whole(ZoneKind::Normal, Pfn(0), u32::try_from(setup.frames).unwrap());
         let cpus = vec![CpuId(0), CpuId(1)];
         let node = NodeSpec { id: NodeId(0), cpus, distance: vec![10], zones: vec![zone] };
-        let machine = MachineSpec { pageblock_order: Order(4), max_order: Order(10), nodes: vec![node] };
-        let mut mm = Mm::new(&machine, setup.variant, &Settings { min_free_kbytes: 256, ..Settings::default() });
+        let pageblock_order = if setup.huge { Order::HUGE } else { Order(4) };
+        let machine = MachineSpec { pageblock_order, max_order: Order(10), nodes: vec![node] };
+        let settings = Settings { min_free_kbytes: 256, ..Settings::default() };
+        let boost = if setup.huge { 0 } else { settings.watermark_boost_factor };
+        let settings = Settings { watermark_boost_factor: boost, ..settings };
+        let mut mm = Mm::new(&machine, setup.variant, &settings);
+        mm.thp.defrag = ThpDefrag::Always;
         mm.frames.keep_contents(!0);
         if let Some(pages) = setup.swap {
             mm.swapon(&SwapSpec {
@@ -182,8 +191,12 @@ impl Machine {
         let mut chance = Chance(seed + 1);
         self.check_every = 5;
         for _ in 0..3 {
-            self.start(7 * 256);
+            let process = self.start(7 * 256);
+            if self.mm.frames.blocks.order() == Order::HUGE {
+                self.write_all(process);
+            }
         }
+        let steps = self.steps + steps;
         let mut tasks: Vec<Task> = Vec::new();
         let mut id = 0;
         loop {
@@ -279,7 +292,7 @@ impl Machine {
         let mut cx = Cx::new(CpuId(0), self.now, prices, counters).acting_for(ControlId(task.id));
         if task.supply.is_busy() {
             if let Step::Block(wait) = task.supply.step(mm, spaces, &mut cx) {
-                task.sleeps_until = until(wait);
+                task.sleeps_until = until(wait, cx.now());
             }
             self.now = cx.now();
             return None;
@@ -317,7 +330,7 @@ impl Machine {
             _ if again => None,
             Step::More => None,
             Step::Block(wait) => {
-                task.sleeps_until = until(wait);
+                task.sleeps_until = until(wait, self.now);
                 None
             }
             Step::Done(fate) => {
@@ -356,13 +369,39 @@ impl Machine {
             assert_eq!(expected, None, "{:?} was written", task.page);
             return;
         }
-        assert_eq!(self.mm.frames.content(pte.pfn()), expected.unwrap_or(0), "{:?} at {:?}", task.page, pte);
+        let within = if pte.is_huge() { u32::try_from(task.page.0 % 512).unwrap() } else { 0 };
+        let pfn = pte.pfn().plus(within);
+        assert_eq!(self.mm.frames.content(pfn), expected.unwrap_or(0), "{:?} at {:?}", task.page, pte);
         if task.access == Access::Write {
             assert!(pte.is_writable() && pte.is_dirty());
             self.writes += 1;
-            self.mm.frames.store(pte.pfn(), self.writes);
+            self.mm.frames.store(pfn, self.writes);
             written.insert(task.page, self.writes);
         }
+    }
+
+    /// All memory is compacted (`vm.compact_memory`), while nobody else does anything.
+    pub(crate) fn compact(&mut self) {
+        let mut compact = CompactMemory::default();
+        loop {
+            let mut cx = Cx::new(CpuId(0), self.now, &self.prices, &mut self.counters).acting_for(ControlId(1));
+            let step = compact.step(&mut self.mm, &mut self.spaces, &mut cx);
+            self.now = cx.now();
+            walk(&self.mm).unwrap();
+            match step {
+                Step::More => {}
+                Step::Block(wait) => self.now = self.now.max(until(wait, self.now)),
+                Step::Done(()) => return,
+            }
+        }
+    }
+
+    /// Frames of the swap cache.
+    pub(crate) fn cached(&self) -> Vec<(SwapSlot, Pfn)> {
+        let frames = (0..self.mm.frames.len()).map(Pfn);
+        let mut cached: Vec<_> = frames.filter_map(|pfn| Some((self.mm.swap.slot_of(pfn)?, pfn))).collect();
+        cached.sort_unstable();
+        cached
     }
 
     /// Every frame is somebody's, every slot is named as often as it counts.
@@ -407,10 +446,12 @@ impl Machine {
     }
 }
 
-fn until(wait: Wait) -> Time {
+/// Nobody is told that a folio is unlocked: who waits for one looks again soon.
+fn until(wait: Wait, now: Time) -> Time {
     match wait {
         Wait::Until(until) | Wait::Io { until, .. } => until,
-        Wait::Queue | Wait::Folio(_) => panic!("nobody would wake it"),
+        Wait::Folio(_) => now + Picos::from_micros(5),
+        Wait::Queue => panic!("nobody would wake it"),
     }
 }
 
