@@ -41,6 +41,8 @@ pub struct AddressSpace {
     pub(crate) uses_huge_zero: bool,
     /// Its number with khugepaged, if that looks at it.
     pub(crate) khugepaged: Option<u64>,
+    /// Its last task has ended: what is left of it goes by itself.
+    pub is_exiting: bool,
     /// A page of the VMA that khugepaged has locked, while it does (`vma_start_write`).
     pub(crate) locked_vma: Option<Vpn>,
     /// Where it lives itself.
@@ -69,6 +71,7 @@ impl AddressSpace {
             swapped: 0,
             uses_huge_zero: false,
             khugepaged: None,
+            is_exiting: false,
             locked_vma: None,
             object,
             mmap_base,
@@ -87,6 +90,7 @@ impl AddressSpace {
             swapped: 0,
             uses_huge_zero: false,
             khugepaged: None,
+            is_exiting: false,
             locked_vma: None,
             object,
             ..*self

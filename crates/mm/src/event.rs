@@ -113,6 +113,8 @@ vm_events! {
     CompactDaemonMigrateScanned = "compact_daemon_migrate_scanned",
     /// What it looked at in search of free frames.
     CompactDaemonFreeScanned = "compact_daemon_free_scanned",
+    /// Processes killed because memory was out.
+    OomKill = "oom_kill",
     /// Balancing runs of kswapd.
     Pageoutrun = "pageoutrun",
     /// Naps of kswapd that a shortage cut short.

@@ -10,7 +10,8 @@
 //! | `include/linux/list.h`   | `list.rs`       |                                                                     |
 //! | `include/linux/gfp.h`    | `gfp.rs`        | reclaim, I/O, reserves                                              |
 //! | `mm/page_alloc.c`        | `alloc.rs`      | dirty limits, zone reclaim, fair zones (up to 4.7)   |
-//! | `mm/page_alloc.c`        | `alloc/slow.rs` | the OOM killer                                                      |
+//! | `mm/page_alloc.c`        | `alloc/slow.rs` | reserves for those who reclaim                                      |
+//! | `mm/oom_kill.c`          | `oom.rs`        | scores set by users, the reaper's work, memcg                       |
 //! | `mm/page_alloc.c`        | `buddy.rs`      | shuffling, reporting                                                |
 //! | `mm/page_alloc.c`        | `fallback.rs`   | CMA                                                                 |
 //! | `mm/page_alloc.c`        | `reserve.rs`    | the limits of 6.8 and later                                         |
@@ -62,6 +63,7 @@ pub mod lru;
 pub mod migrate;
 mod mmu_gather;
 pub mod node;
+mod oom;
 pub mod page_table;
 pub mod pageblock;
 pub mod pcp;
@@ -112,6 +114,7 @@ use khugepaged::Khugepaged;
 use kswapd::Kswapd;
 use lru::Lru;
 use node::Zonelist;
+use oom::Oom;
 use pageblock::ZoneIndex;
 use rmap::Rmap;
 use shrinker::Shrinkers;
@@ -159,6 +162,7 @@ pub struct Mm {
     /// Compaction in the background.
     pub compaction: Compaction,
     folio_waits: FolioWaits,
+    oom: Oom,
     kswapds: Vec<Kswapd>,
     /// Nodes whose kswapd was woken, by position.
     woken: Vec<usize>,
@@ -231,6 +235,7 @@ impl Mm {
             bandwidth,
             compaction: Compaction::new(machine.nodes.len()),
             folio_waits,
+            oom: Oom::default(),
             kswapds,
             woken,
             zones,

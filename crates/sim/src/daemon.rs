@@ -180,6 +180,9 @@ impl World {
         {
             self.wake_daemon(id, at);
         }
+        if self.mm.has_oom_killed() {
+            self.oom_kill(at);
+        }
         if self.mm.has_unlocked() {
             let unlocked = self.mm.take_unlocked();
             let sleepers = std::mem::take(&mut self.folio_sleepers);

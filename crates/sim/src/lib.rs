@@ -7,6 +7,7 @@
 //! | `task.rs`, `operation.rs` | the kernel half of tasks; what they can be inside of |
 //! | `sched.rs`, `runqueue.rs` | who runs where: CFS or EEVDF |
 //! | `lock.rs`, `rwsem.rs` | the lock of an address space |
+//! | `oom.rs` | the end of a process that the OOM killer has chosen |
 //! | `daemon.rs` and its folder | kernel threads |
 //! | `executor.rs`, `handle.rs` | the user half: futures over `Os` |
 //! | `draw.rs` | what follows from the seed |
@@ -21,6 +22,7 @@ mod executor;
 mod handle;
 mod inject;
 mod lock;
+mod oom;
 mod operation;
 mod run_hash;
 mod runqueue;
@@ -209,9 +211,14 @@ pub fn simulate_from<T: 'static>(
         world.mm.swap.page_cluster = config.settings.page_cluster;
     }
     world.share_cores(&config.cores, config.shared_core);
+    world.mm.enable_oom_killer();
     world.start_clock(Draws::new(config.seed));
     if state.is_none() {
         world.hold(config.held);
+    }
+    // init is not killed, whatever it holds.
+    for (id, _) in world.spaces.iter() {
+        world.mm.spare_from_oom(id);
     }
     for (node, limit) in &config.bandwidth {
         world.mm.limit_bandwidth(*node, *limit);

@@ -106,6 +106,11 @@ impl Operation {
         matches!(self, Self::Touch(_))
     }
 
+    /// Is it user code inside of a fault?
+    pub(crate) fn is_in_fault(&self) -> bool {
+        matches!(self, Self::Touch(touch) if touch.is_in_fault())
+    }
+
     /// Whether the lock stays held until the next step.
     pub(crate) fn keeps_lock(&self) -> bool {
         match self {

@@ -98,6 +98,11 @@ pub(crate) fn shares_core(cpus: &[Cpu], cpu: CpuId) -> bool {
 }
 
 impl World {
+    /// The latest clock of any CPU.
+    pub(crate) fn latest(&self) -> Time {
+        self.cpus.iter().map(|cpu| cpu.clock).max().unwrap_or(Time(0))
+    }
+
     /// A task can run from `at` on (`try_to_wake_up`, `wake_up_new_task`).
     pub(crate) fn wake(&mut self, id: TaskId, at: Time, why: Enqueue) {
         let cpu_id = self.select_cpu(id);

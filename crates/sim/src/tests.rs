@@ -7,11 +7,12 @@ use mm::{
     variant,
 };
 use os::{MapSpec, Os, Placement, VmRange};
-use units::{NodeId, Order, Pfn};
+use units::{NodeId, Order, Pfn, Time};
 
 use super::*;
 
 mod khugepaged;
+mod oom;
 
 /// One node of 8 MiB and two CPUs, on which everything takes some time.
 fn config(thp_enabled: ThpEnabled) -> Config {

@@ -7,7 +7,7 @@ mod step;
 
 use std::{cell::RefCell, collections::BTreeSet};
 
-use self::step::{Memory, advance, keeps_lock, kill};
+use self::step::{Memory, advance, gives_up, keeps_lock, kill};
 
 use mm::{
     ControlId, Mm, SpaceId, Spaces,
@@ -83,7 +83,7 @@ pub(crate) struct World {
 }
 
 /// The first task of all, which has the result of the run.
-const MAIN: TaskId = TaskId(0);
+pub(crate) const MAIN: TaskId = TaskId(0);
 
 /// What the executor is to do.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -222,11 +222,6 @@ impl World {
         self.tasks.iter().filter(lives).count() == 1
     }
 
-    /// The latest clock of any CPU.
-    pub(crate) fn latest(&self) -> Time {
-        self.cpus.iter().map(|cpu| cpu.clock).max().unwrap_or(Time(0))
-    }
-
     /// The clock of the CPU of the task whose user half runs.
     pub(crate) fn now(&self) -> Time {
         self.cpus[self.cpu_of(self.current)].clock
@@ -318,7 +313,9 @@ impl World {
     }
 
     /// Ends the wait of a blocked task.
-    fn answer(&mut self, task: TaskId, answer: Answer, at: Time) {
+    pub(crate) fn answer(&mut self, task: TaskId, answer: Answer, at: Time) {
+        // It may have been killed while it waited.
+        let TaskState::Blocked = self.tasks[task.0 as usize].state else { return };
         self.tasks[task.0 as usize].state = TaskState::Answered(answer);
         self.wake(task, at, Enqueue::Woken);
     }
@@ -357,6 +354,7 @@ impl World {
             self.tell_joiners(id, self.now());
         } else {
             self.tasks[id.0 as usize].state = TaskState::Kernel(Operation::exit());
+            self.spaces.get_mut(space).expect("it lives until then").is_exiting = true;
         }
     }
 
@@ -429,6 +427,7 @@ impl World {
                     }
                 }
             }
+            _ if self.is_killed(task) => return Some(Turn::Drop(task)),
             _ => return Some(Turn::Poll(task)),
         }
         self.settle(cpu);
@@ -461,7 +460,10 @@ impl World {
         let cx = cx.acting_for(ControlId(id.0)).with_sharers(sharers);
         let mut cx = cx.with_running(&running).wanted_by_others(need_resched);
         cx.receive(std::mem::take(&mut self.cpus[cpu.0 as usize].asked));
-        let kills = operation.may_be_killed() && id != MAIN && self.injector.kills(loss);
+        let is_dying = task.killed.is_some();
+        let horizon = if is_dying { start } else { horizon };
+        let kills = gives_up(is_dying, operation, &task.supply)
+            || (operation.may_be_killed() && id != MAIN && self.injector.kills(loss));
         let memory = Memory { mm: &mut self.mm, spaces: &mut self.spaces, left: &mut self.left };
         let what = (space_id, &mut *operation, &mut task.supply);
         let progress = if kills { kill(memory, what, &mut cx) } else { advance(memory, what, &mut cx, horizon) };
@@ -536,7 +538,7 @@ impl World {
                 false
             }
             Progress::Killed(reason) => {
-                task.killed = Some(reason);
+                task.killed.get_or_insert(reason);
                 true
             }
         }

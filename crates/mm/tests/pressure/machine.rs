@@ -1,6 +1,6 @@
 //! A driver: tasks, each in an operation, and kswapd take steps in turn, as chance will have it, on a clock of their own.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 
 use pagelab_mm::{
     ControlId, Frame, MachineSpec, Mm, NodeSpec, Settings, SpaceId, Spaces, Variant, ZoneKind, ZoneSpec,
@@ -28,11 +28,13 @@ pub(crate) struct Setup {
     pub(crate) variant: Variant,
     /// Faults take huge pages, for which they reclaim and compact.
     pub(crate) huge: bool,
+    /// Processes are killed when memory is out.
+    pub(crate) kills: bool,
 }
 
 impl Default for Setup {
     fn default() -> Self {
-        Self { frames: 4096, swap: None, variant: *variant::named("v6.1"), huge: false }
+        Self { frames: 4096, swap: None, variant: *variant::named("v6.1"), huge: false, kills: false }
     }
 }
 
@@ -53,6 +55,12 @@ pub(crate) struct Machine {
     kswapd: Option<Time>,
     /// What each process wrote last, by page, and where it may.
     memory: BTreeMap<SpaceId, (PageRange, BTreeMap<Vpn, u64>)>,
+    /// Processes that are to end.
+    killed: BTreeSet<SpaceId>,
+    /// A crowd begins with processes that have written to all that they map.
+    fills: bool,
+    /// Nobody goes but by force.
+    kills: bool,
     writes: u64,
     steps: u64,
     /// After how many steps everything is checked.
@@ -91,6 +99,9 @@ impl Machine {
         let settings = Settings { watermark_boost_factor: boost, ..settings };
         let mut mm = Mm::new(&machine, setup.variant, &settings);
         mm.thp.defrag = ThpDefrag::Always;
+        if setup.kills {
+            mm.enable_oom_killer();
+        }
         mm.frames.keep_contents(!0);
         if let Some(pages) = setup.swap {
             mm.swapon(&SwapSpec {
@@ -109,6 +120,9 @@ impl Machine {
             now: Time(0),
             kswapd: None,
             memory: BTreeMap::new(),
+            killed: BTreeSet::new(),
+            fills: setup.huge && !setup.kills,
+            kills: setup.kills,
             writes: 0,
             steps: 0,
             check_every: 97,
@@ -192,7 +206,7 @@ impl Machine {
         self.check_every = 5;
         for _ in 0..3 {
             let process = self.start(7 * 256);
-            if self.mm.frames.blocks.order() == Order::HUGE {
+            if self.fills {
                 self.write_all(process);
             }
         }
@@ -209,15 +223,19 @@ impl Machine {
             }
             let busy: Vec<SpaceId> = tasks.iter().map(|task| task.space).collect();
             let idle: Vec<SpaceId> = self.memory.keys().copied().filter(|space| !busy.contains(space)).collect();
-            if !idle.is_empty() && (tasks.len() < 3 || is_over) {
+            let dead = idle.iter().copied().find(|space| self.killed.contains(space));
+            if let Some(space) = dead {
+                id += 1;
+                tasks.push(self.exit(id, space));
+            } else if !idle.is_empty() && (tasks.len() < 3 || is_over) {
                 id += 1;
                 let space = idle[usize::try_from(chance.below(idle.len() as u64)).unwrap()];
                 let range = self.memory[&space].0;
                 let page = range.start.plus(chance.below(range.pages()));
                 let task = match chance.below(40) {
-                    _ if is_over => self.task(id, space, Operation::Exit(Unmap::everything())),
+                    _ if is_over => self.exit(id, space),
                     0 if self.memory.len() < 5 => self.task(id, space, Operation::Fork(Fork::new())),
-                    1 if self.memory.len() > 2 => self.task(id, space, Operation::Exit(Unmap::everything())),
+                    1 if self.memory.len() > 2 && !self.kills => self.exit(id, space),
                     n if n < 24 => self.access(id, space, page, Access::Write),
                     _ => self.access(id, space, page, Access::Read),
                 };
@@ -228,11 +246,16 @@ impl Machine {
                 let busy: Vec<SpaceId> = tasks.iter().map(|task| task.space).collect();
                 if let Some(victim) = self.memory.keys().copied().find(|space| !busy.contains(space)) {
                     id += 1;
-                    tasks.push(self.task(id, victim, Operation::Exit(Unmap::everything())));
+                    tasks.push(self.exit(id, victim));
                 }
             }
         }
         self.check(&[]);
+    }
+
+    fn exit(&mut self, id: u32, space: SpaceId) -> Task {
+        self.spaces.get_mut(space).unwrap().is_exiting = true;
+        self.task(id, space, Operation::Exit(Unmap::everything()))
     }
 
     fn task(&self, id: u32, space: SpaceId, operation: Operation) -> Task {
@@ -266,6 +289,10 @@ impl Machine {
         } else {
             let sleeps = tasks.iter().map(|task| task.sleeps_until).chain(self.kswapd);
             self.now = sleeps.min().expect("somebody waits for a time");
+        }
+        for space in self.mm.take_oom_killed() {
+            self.killed.insert(space);
+            tasks.iter_mut().filter(|task| task.space == space).for_each(|task| task.supply.open_reserves());
         }
         if self.steps.is_multiple_of(self.check_every) {
             self.check(tasks);

@@ -193,3 +193,15 @@ fn pages_of_the_swap_cache_are_moved_with_their_slots() {
     machine.end(kept);
     machine.is_empty();
 }
+
+#[test]
+fn what_others_hold_survives_that_processes_are_killed() {
+    for seed in 0..4 {
+        let (swap, huge) = ((seed % 2 == 1).then_some(MIB), seed > 1);
+        let frames = if huge { 4 * MIB } else { 3 * MIB };
+        let mut machine = Machine::new(&Setup { frames, swap, huge, kills: true, ..setup() });
+        machine.crowd(seed, 8000);
+        machine.is_empty();
+        assert!(machine.count(Event::OomKill) > 0, "seed {seed}: {:?}", machine.counters);
+    }
+}

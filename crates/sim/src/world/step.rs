@@ -28,6 +28,12 @@ pub(super) fn keeps_lock(progress: &Progress, operation: &Operation, supply: &Su
     }
 }
 
+/// Does a task that is being killed end before this step? It does where signals are looked for: between two accesses, not
+/// inside of a fault.
+pub(super) fn gives_up(is_dying: bool, operation: &Operation, supply: &Supply) -> bool {
+    is_dying && operation.may_be_killed() && !operation.is_in_fault() && !supply.is_busy()
+}
+
 /// What an operation works on.
 pub(super) struct Memory<'a> {
     pub(super) mm: &'a mut Mm,
