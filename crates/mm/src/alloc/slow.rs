@@ -389,6 +389,9 @@ impl Supply {
     #[inline]
     pub fn lend(&mut self, cx: &mut Cx) {
         *cx.shortage() = Shortage::Ask;
+        if matches!(self.state, State::Idle) {
+            return;
+        }
         match std::mem::take(&mut self.state) {
             State::Idle => {}
             State::Hand(given) => *cx.given() = Some(given),
