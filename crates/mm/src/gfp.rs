@@ -63,8 +63,8 @@ pub enum Urgency {
 }
 
 impl Urgency {
-    /// Every urgency.
-    pub const ALL: [Self; 5] = [Self::Normal, Self::High, Self::Harder, Self::Atomic, Self::Victim];
+    /// All that callers have; [`Self::Victim`] comes with the slow path.
+    pub const ALL: [Self; 4] = [Self::Normal, Self::High, Self::Harder, Self::Atomic];
 
     /// `ALLOC_HARDER`.
     #[inline]

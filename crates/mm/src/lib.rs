@@ -23,7 +23,7 @@
 //! | `mm/mmu_gather.c`        | `mmu_gather.rs` |                                                                     |
 //! | `arch/x86/mm/tlb.c`      | `primitive.rs`, `cost.rs` | lazy TLBs, address space identifiers, the heuristics before 3.17 |
 //! | `kernel/locking/qspinlock.c` | `spin.rs`   | the queue                                                           |
-//! | `mm/huge_memory.c`       | `thp.rs`        | folio splits                                                        |
+//! | `mm/huge_memory.c`       | `thp.rs`, `split.rs` | files                                                          |
 //! | `mm/huge_memory.c`       | `huge_cow.rs`   |                                                                     |
 //! | `mm/compaction.c`        | `compact.rs`, `compact/` | CMA, pages of drivers, file pages                          |
 //! | `mm/migrate.c`           | `migrate.rs`    | files, huge pages, NUMA                                             |
@@ -33,7 +33,7 @@
 //! | `mm/workingset.c`        | `workingset.rs` | files                                                               |
 //! | `mm/swapfile.c`, `mm/swap_state.c`, `mm/page_io.c` | `swap.rs` and its folder | huge pages, clusters per CPU, more devices |
 //! | `mm/rmap.c`              | `rmap.rs`, `spaces.rs` | locks, files                                                 |
-//! | `mm/khugepaged.c`        | `khugepaged.rs`, `watermark.rs` | files, swapped pages, per-size switches               |
+//! | `mm/khugepaged.c`        | `khugepaged.rs`, `watermark.rs` | files, per-size switches                              |
 //! | /proc/kpageflags         | `state.rs`, `state/` | pages of files, caches of slabs, who maps what              |
 //! | (several)                | `variant.rs`    | 32-bit rules, configurations without SMP                            |
 //!

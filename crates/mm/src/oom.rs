@@ -50,6 +50,13 @@ impl Mm {
         self.oom.all.insert(id, Status::Spared);
     }
 
+    /// It may be killed again.
+    pub fn expose_to_oom(&mut self, id: SpaceId) {
+        if self.oom.all.get(&id) == Some(&Status::Spared) {
+            self.oom.all.remove(&id);
+        }
+    }
+
     /// Was anybody killed since the last call of [`Self::take_oom_killed`]?
     #[inline]
     pub fn has_oom_killed(&self) -> bool {

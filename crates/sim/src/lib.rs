@@ -228,6 +228,8 @@ pub fn simulate_from<T: 'static>(
     world.mm.trace_extfrag(world.trace.is_some());
     let space = world.create_space();
     world.create_task(Placement::Spread(0), space);
+    // Its first task is never killed: as long as it has no other, neither is it.
+    world.mm.spare_from_oom(space);
     world.start_daemons(config.machine.nodes.iter().map(|node| node.cpus.clone()).collect(), Draws::new(config.seed));
     let slot = Rc::new(RefCell::new(None));
     let result = Rc::clone(&slot);
