@@ -1,6 +1,9 @@
 //! A machine file as the simulator's machine: where its memory lies, and the settings that shape its zones.
 
-use mm::{MachineSpec, MachineView, NodeSpec, Settings, Variant, ZoneKind, ZoneSpec, swap::SwapSpec, thp::ThpEnabled};
+use mm::{
+    MachineSpec, MachineView, NodeSpec, Settings, Variant, ZoneKind, ZoneSpec, disk::DiskSpec, swap::SwapSpec,
+    thp::ThpEnabled,
+};
 use units::{Bytes, BytesPerSecond, CpuId, Order, Pfn, Picos};
 
 use crate::{
@@ -46,7 +49,7 @@ fn check_borders(nodes: &[NodeSpec]) -> Result<(), String> {
 }
 
 /// Settings whose mechanism the simulator has.
-const MODELLED: [&str; 10] = [
+const MODELLED: [&str; 15] = [
     linux::setting::THP_ENABLED,
     "transparent_hugepage/use_zero_page",
     "vm.min_free_kbytes",
@@ -54,6 +57,11 @@ const MODELLED: [&str; 10] = [
     "vm.watermark_boost_factor",
     "vm.swappiness",
     "vm.page-cluster",
+    "vm.dirty_ratio",
+    "vm.dirty_background_ratio",
+    "vm.dirty_expire_centisecs",
+    "vm.dirty_writeback_centisecs",
+    "vm.vfs_cache_pressure",
     "vm.lowmem_reserve_ratio",
     "vm.percpu_pagelist_fraction",
     "vm.percpu_pagelist_high_fraction",
@@ -124,6 +132,7 @@ pub fn config(machine: &Machine, variant: &Variant, cap: Bytes, seed: u64) -> Re
         shared_core: prices::shared_core(machine.shared_core.as_ref()).percent,
         bandwidth: machine.nodes.iter().filter_map(|node| Some((node.id, node.bandwidth?))).collect(),
         swap: swap(machine),
+        disk: DiskSpec::default(),
         cpus,
         quantum: sim::QUANTUM,
         cap,
@@ -164,6 +173,16 @@ pub fn settings(machine: &Machine, view: &MachineView, variant: &Variant) -> Set
     if let Some(cluster) = number("vm.page-cluster") {
         settings.page_cluster = cluster;
     }
+    let mut take = |name: &str, into: fn(&mut Settings) -> &mut u32| {
+        if let Some(value) = number(name) {
+            *into(&mut settings) = value;
+        }
+    };
+    take("vm.dirty_ratio", |settings| &mut settings.dirty_ratio);
+    take("vm.dirty_background_ratio", |settings| &mut settings.dirty_background_ratio);
+    take("vm.dirty_expire_centisecs", |settings| &mut settings.dirty_expire_centisecs);
+    take("vm.dirty_writeback_centisecs", |settings| &mut settings.dirty_writeback_centisecs);
+    take("vm.vfs_cache_pressure", |settings| &mut settings.vfs_cache_pressure);
     if let Some(ratios) = of("vm.lowmem_reserve_ratio") {
         settings.lowmem_reserve_ratio = ratios.split_whitespace().filter_map(|ratio| ratio.parse().ok()).collect();
     }

@@ -17,16 +17,19 @@ const SEEKS: u64 = 2;
 /// Who can be asked (`register_shrinker`), in the order in which they are.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Shrinker {
+    /// Dentries and inodes that nobody uses.
+    Inodes,
     /// The huge zero page, when no process uses it; its objects are frames.
     HugeZero,
 }
 
 impl Shrinker {
-    const ALL: [Self; 1] = [Self::HugeZero];
+    const ALL: [Self; 2] = [Self::HugeZero, Self::Inodes];
 
     /// Objects that could go (`count_objects`).
-    fn count(self, mm: &Mm) -> u64 {
+    fn count(self, mm: &Mm, node: usize) -> u64 {
         match self {
+            Self::Inodes => mm.count_idle_inodes(node),
             Self::HugeZero => {
                 if mm.thp.is_huge_zero_unused() {
                     Order::HUGE.frames().into()
@@ -38,8 +41,9 @@ impl Shrinker {
     }
 
     /// Frees some of so many that it looks at; how many went (`scan_objects`).
-    fn scan(self, mm: &mut Mm, cx: &mut Cx, _most: u64) -> u64 {
+    fn scan(self, mm: &mut Mm, cx: &mut Cx, node: usize, most: u64) -> u64 {
         match self {
+            Self::Inodes => mm.shrink_inodes(cx, node, most),
             Self::HugeZero => {
                 if mm.shrink_huge_zero(cx) {
                     Order::HUGE.frames().into()
@@ -69,7 +73,7 @@ impl Mm {
     /// reclaimed.
     pub(crate) fn shrink_slab(&mut self, cx: &mut Cx, node: usize, priority: u8) {
         for (at, shrinker) in Shrinker::ALL.into_iter().enumerate() {
-            let freeable = shrinker.count(self);
+            let freeable = shrinker.count(self, node);
             if freeable == 0 {
                 continue;
             }
@@ -80,11 +84,11 @@ impl Mm {
             // Bound: each turn takes a batch off what is left.
             while left >= BATCH || left >= freeable {
                 let batch = left.min(BATCH);
-                shrinker.scan(self, cx, batch);
+                shrinker.scan(self, cx, node, batch);
                 cx.count(Event::SlabsScanned, batch);
                 left -= batch;
                 scanned += batch;
-                if shrinker.count(self) == 0 {
+                if shrinker.count(self, node) == 0 {
                     break;
                 }
             }

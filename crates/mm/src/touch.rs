@@ -23,6 +23,8 @@ pub struct Touch {
     end: u64,
     stride: u64,
     access: Access,
+    /// All of each page is written, not only some bytes.
+    fills: bool,
     fault: Option<FaultControl>,
 }
 
@@ -30,7 +32,12 @@ impl Touch {
     /// Accesses to the `len` bytes from `start` on, `stride` bytes (not 0) apart.
     pub fn new(start: VirtAddr, len: Bytes, stride: Bytes, access: Access) -> Self {
         assert!(stride.0 > 0, "accesses are some bytes apart");
-        Self { next: start.0, end: start.0 + len.0, stride: stride.0, access, fault: None }
+        Self { next: start.0, end: start.0 + len.0, stride: stride.0, access, fills: false, fault: None }
+    }
+
+    /// Stores to every byte of the `len` bytes from `start` on.
+    pub fn fill(start: VirtAddr, len: Bytes) -> Self {
+        Self { fills: true, ..Self::new(start, len, Bytes::PAGE, Access::Write) }
     }
 
     /// One access to each page.
@@ -46,7 +53,7 @@ impl Touch {
 
     /// Has the VMA of the next access anonymous pages already, or may it have had some?
     pub fn has_tied_vma(&self, space: &AddressSpace) -> bool {
-        space.vmas.find(self.vpn()).is_some_and(|vma| vma.anon.is_some())
+        space.vmas.find(self.vpn()).is_some_and(|vma| vma.anon.is_some() && vma.file.is_none())
     }
 
     /// Is a fault under way, for which the mmap lock is held for read?
@@ -109,7 +116,8 @@ impl Touch {
     /// taken here: the same work in the same order as `FaultControl` does once a table is there.
     fn advance_in_table(&mut self, mm: &mut Mm, space: &mut AddressSpace, cx: &mut Cx, table: TableId, horizon: Time) {
         let first = self.vpn();
-        let quick = space.vmas.find(first).filter(|vma| vma.anon.is_some()).map(crate::vma::Vma::end);
+        let quick =
+            space.vmas.find(first).filter(|vma| vma.anon.is_some() && vma.file.is_none()).map(crate::vma::Vma::end);
         let table_end = first.huge_start().plus(AddressSpace::HUGE_PAGES);
         let end = quick.map_or(table_end, |vma_end| vma_end.min(table_end));
         let node = mm.node_of_cpu(cx.cpu());
@@ -144,7 +152,11 @@ impl Touch {
         let end = (end.0 * Bytes::PAGE.0).min(self.end);
         let span = end - self.next;
         let touches = if span <= self.stride { 1 } else { span.div_ceil(self.stride) };
-        primitive::user_touch(cx, touches);
+        if self.fills {
+            primitive::user_fill(cx, touches);
+        } else {
+            primitive::user_touch(cx, touches);
+        }
         self.next += touches * self.stride;
     }
 }

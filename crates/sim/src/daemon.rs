@@ -25,6 +25,8 @@ pub(crate) enum Daemon {
     Kswapd(usize),
     /// The one that compacts a node's memory.
     Kcompactd(usize),
+    /// The one that writes files to the disk.
+    Flusher,
 }
 
 /// No process: kernel threads have no address space.
@@ -37,6 +39,7 @@ impl World {
             let id = self.start_daemon(cpus.clone(), Daemon::Kswapd(node));
             self.kswapds.push(id);
         }
+        self.flusher = Some(self.start_daemon(Vec::new(), Daemon::Flusher));
         for (node, cpus) in cpus.into_iter().enumerate() {
             let id = self.start_daemon(cpus, Daemon::Kcompactd(node));
             self.kcompactds.push(id);
@@ -84,6 +87,7 @@ impl World {
         let step = match daemon {
             Daemon::Kswapd(node) => self.mm.step_kswapd(&mut self.spaces, &mut cx, node),
             Daemon::Kcompactd(node) => self.mm.step_kcompactd(&mut self.spaces, &mut cx, node),
+            Daemon::Flusher => self.mm.step_flusher(&mut self.spaces, &mut cx),
         };
         let (mut end, spent, asked) = (cx.now(), cx.spent(), cx.shootdowns());
         let asked_of = cx.take_asked_of();
@@ -106,6 +110,9 @@ impl World {
                 task.sleeps_until = None;
                 match (wait, daemon) {
                     (Wait::Until(until), Daemon::Kcompactd(node)) if self.mm.is_kcompactd_idle(node) => {
+                        self.arm_periodic(id, until);
+                    }
+                    (Wait::Until(until), Daemon::Flusher) if self.mm.is_flusher_idle() => {
                         self.arm_periodic(id, until);
                     }
                     (Wait::Until(until) | Wait::Io { until, .. }, _) => {
@@ -151,6 +158,11 @@ impl World {
             for node in self.mm.take_woken_kcompactds() {
                 self.wake_daemon(self.kcompactds[node], at);
             }
+        }
+        if self.mm.take_flusher_woken()
+            && let Some(flusher) = self.flusher
+        {
+            self.wake_daemon(flusher, at);
         }
         if self.mm.has_unlocked() {
             let unlocked = self.mm.take_unlocked();

@@ -37,6 +37,7 @@ use std::{cell::RefCell, rc::Rc};
 use mm::{
     MachineSpec, Mm, Settings, Variant,
     cost::{Prices, Spent},
+    disk::DiskSpec,
     event::Counters,
     state::FrameMap,
     swap::SwapSpec,
@@ -83,6 +84,8 @@ pub struct Config {
     pub bandwidth: Vec<(NodeId, BytesPerSecond)>,
     /// Where it swaps to, if anywhere.
     pub swap: Option<SwapSpec>,
+    /// Where its files are.
+    pub disk: DiskSpec,
     /// How many CPUs tasks are spread over.
     pub cpus: usize,
     /// No CPU runs ahead of another by more than this; 0 is the strict order.
@@ -201,6 +204,7 @@ pub fn simulate_from<T: 'static>(
         world.mm.swapon(swap);
         world.mm.swap.page_cluster = config.settings.page_cluster;
     }
+    world.mm.mount(&config.disk);
     world.share_cores(&config.cores, config.shared_core);
     world.start_clock(Draws::new(config.seed));
     if state.is_none() {

@@ -10,6 +10,7 @@ use mm::{
 use units::{CpuId, Picos, Time};
 
 use crate::{
+    daemon::NO_SPACE,
     runqueue::Enqueue,
     rwsem::{Mode, Outcome, Told, Wish},
     task::{TaskId, TaskState},
@@ -214,6 +215,9 @@ impl World {
     /// A task has no CPU any more: if it spun for the lock, it will begin anew, and others who spin are not kept by it.
     pub(crate) fn stop_spinning(&mut self, id: TaskId, cpu: CpuId) {
         let space = self.tasks[id.0 as usize].space;
+        if space == NO_SPACE {
+            return;
+        }
         let told = self.locks[space.0 as usize].leave(id);
         self.tell(space, &told, cpu);
     }
@@ -221,6 +225,9 @@ impl World {
     /// A task that holds locks stops running: those who spin for it sleep from now on.
     pub(crate) fn stop_spinning_on(&mut self, owner: TaskId) {
         let task = &self.tasks[owner.0 as usize];
+        if task.space == NO_SPACE {
+            return;
+        }
         let lock = &self.locks[task.space.0 as usize];
         if !lock.is_written_by(owner) {
             return;

@@ -11,6 +11,8 @@ use units::{NodeId, Order, Pfn};
 
 use super::*;
 
+mod files;
+
 /// One node of 8 MiB and two CPUs, on which everything takes some time.
 fn config(thp_enabled: ThpEnabled) -> Config {
     let zone = ZoneSpec::whole(ZoneKind::Normal, Pfn(0), 2048);
@@ -27,6 +29,7 @@ fn config(thp_enabled: ThpEnabled) -> Config {
         shared_core: 100,
         bandwidth: Vec::new(),
         swap: None,
+        disk: mm::disk::DiskSpec::default(),
         cpus: 2,
         quantum: QUANTUM,
         cap: Bytes::mib(6),

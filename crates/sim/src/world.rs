@@ -57,6 +57,7 @@ pub(crate) struct World {
     pub(crate) kswapds: Vec<TaskId>,
     /// The kcompactd of each node.
     pub(crate) kcompactds: Vec<TaskId>,
+    pub(crate) flusher: Option<TaskId>,
     /// Armed timers of kernel threads that look around from time to time: they keep no run from ending.
     pub(crate) periodic: BTreeSet<(Time, TaskId)>,
     /// Who waits for which folio.
@@ -109,6 +110,7 @@ impl World {
             tasks: Vec::new(),
             kswapds: Vec::new(),
             kcompactds: Vec::new(),
+            flusher: None,
             periodic: BTreeSet::new(),
             folio_sleepers: Vec::new(),
             cpus: vec![Cpu::new(&rules); cpus],
@@ -486,7 +488,7 @@ impl World {
         for (space, asked) in asked_of {
             self.interrupt(space, cpu, asked);
         }
-        if matches!(progress, Progress::Exited | Progress::Killed(_)) {
+        if matches!(progress, Progress::Exited | Progress::Killed(_) | Progress::Block(_)) {
             self.let_go(cpu);
         }
         let killed = self.conclude(id, cpu, progress);

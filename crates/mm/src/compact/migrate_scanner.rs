@@ -213,7 +213,7 @@ impl CompactControl {
         match mm.frames.seen(scan.at) {
             Seen::Free(order) => return Found::Free(scan.at.plus(order.frames())),
             Seen::Compound(order) => return Found::Fail(scan.at.plus(order.frames())),
-            Seen::Lru if mm.is_migratable(scan.at) => {}
+            Seen::Lru if mm.is_migratable(scan.at, self.mode) => {}
             Seen::Lru | Seen::Other => return Found::Fail(next),
         }
         if !*is_locked {

@@ -82,8 +82,11 @@ impl DirectReclaim {
                 Phase::Node { mut scan, next, before } => {
                     let step = scan.step(mm, spaces, cx, &mut self.sc);
                     if step == Step::Done(()) {
-                        self.end_node(mm, scan.node(), next, before);
-                        return Step::More;
+                        let node = scan.node();
+                        self.end_node(mm, node, next, before);
+                        // VMSCAN_THROTTLE_CONGESTED.
+                        let waits = mm.kswapds()[node].is_congested() && !mm.skips_throttle(node);
+                        return if waits { Step::Block(Wait::Until(cx.now() + throttle::TICK)) } else { Step::More };
                     }
                     self.phase = Phase::Node { scan, next, before };
                     return if let Step::Block(wait) = step { Step::Block(wait) } else { Step::More };
