@@ -248,7 +248,8 @@ impl Spent {
 
     /// Time spent on all of them.
     pub fn total(&self) -> Picos {
-        self.0.iter().copied().sum()
+        // No part is more than the time that has passed.
+        Picos(self.0.iter().fold(0, |sum, part| sum.wrapping_add(part.0)))
     }
 
     /// Every cause on which time was spent, in the order of declaration.
@@ -305,6 +306,19 @@ impl Shootdowns {
         let Self { rounds, whole, pages } = *self;
         *self = Self { rounds: rounds + other.rounds, whole: whole + other.whole, pages: pages + other.pages };
     }
+}
+
+/// Whose step it is, and what the other CPUs do meanwhile.
+#[derive(Clone, Copy, Debug)]
+pub struct Circumstances<'a> {
+    /// See [`Cx::acting_for`].
+    pub control: ControlId,
+    /// See [`Cx::with_sharers`].
+    pub sharers: u32,
+    /// Whose address space each CPU runs, by number; empty where nobody asks.
+    pub running: &'a [SpaceId],
+    /// Somebody else waits for this CPU (`need_resched`).
+    pub need_resched: bool,
 }
 
 /// What a mechanism gets: when and where it runs, and the only way to let time pass and to count.
@@ -377,16 +391,13 @@ impl<'a> Cx<'a> {
         Self { loaded: Loaded::Here { others }, ..self }
     }
 
-    /// The same on a machine whose CPUs run these address spaces.
-    #[must_use]
-    pub fn with_running(self, running: &'a [SpaceId]) -> Self {
-        Self { running, ..self }
-    }
-
-    /// The same on a CPU that somebody else waits for (`need_resched`).
-    #[must_use]
-    pub fn wanted_by_others(self, need_resched: bool) -> Self {
-        Self { need_resched, ..self }
+    /// Who takes the step, among whom. In place: a context is large, and every step of a run has one.
+    #[inline]
+    pub fn set_circumstances(&mut self, of: Circumstances<'a>) {
+        self.control = of.control;
+        self.loaded = Loaded::Here { others: of.sharers };
+        self.running = of.running;
+        self.need_resched = of.need_resched;
     }
 
     /// Does somebody else wait for this CPU?
@@ -508,6 +519,12 @@ impl<'a> Cx<'a> {
         std::mem::take(&mut self.asked_of)
     }
 
+    /// Has it asked anything of them?
+    #[inline]
+    pub fn has_asked_of(&self) -> bool {
+        !self.asked_of.is_empty()
+    }
+
     fn flush_here(&mut self, flush: Shootdowns) {
         self.flush_own_tlb(flush.whole, flush.pages);
         self.count(Event::SimTlbLocalFlushAll, flush.whole.into());
@@ -580,9 +597,9 @@ impl<'a> Cx<'a> {
 
     /// What was spent since the step began.
     #[inline]
-    pub fn spent(&self) -> Spent {
+    pub fn spent(&self) -> &Spent {
         debug_assert_eq!(self.spent.total(), self.total, "the parts of a latency sum to it");
-        self.spent
+        &self.spent
     }
 }
 

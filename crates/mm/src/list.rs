@@ -87,7 +87,7 @@ impl List {
             threads.set_prev(self.head, *first);
         }
         self.head = *last;
-        self.len += pfns.len() as u32;
+        self.len += count(pfns);
     }
 
     /// Takes off frames that are on this list: those that are neighbours there together.
@@ -109,7 +109,7 @@ impl List {
             let (prev, next) = if rises { (last_links.prev, ends.next) } else { (ends.prev, last_links.next) };
             let (head, tail) = if rises { (last, *first) } else { (*first, last) };
             self.join(&mut threads, (prev, head), (next, tail));
-            self.len -= (left.len() - more.len()) as u32;
+            self.len -= count(left) - count(more);
             left = more;
         }
     }
@@ -214,6 +214,10 @@ impl List {
     }
 }
 
+fn count(pfns: &[Pfn]) -> u32 {
+    u32::try_from(pfns.len()).expect("fewer frames than numbers for them")
+}
+
 #[cfg(test)]
 mod tests {
     use units::Order;
@@ -236,7 +240,7 @@ mod tests {
                 absent.rotate_left(by);
                 absent.truncate(draw(12));
                 list.push_heads(frames.threads(), &absent);
-                absent.iter().for_each(|pfn| naive.insert(0, *pfn));
+                naive.splice(0..0, absent.iter().rev().copied());
             } else {
                 // Neighbours in either direction, and strangers.
                 let from = draw(naive.len() + 1);
