@@ -4,7 +4,7 @@
 //! A clock moves only through [`Cx::work`] and [`Cx::wait`], each under a [`Cause`], so the parts of a latency sum to it by
 //! construction. Algorithms never name a price: the primitives they are made of charge themselves.
 
-mod shootdowns;
+mod others;
 
 use units::{CpuId, Picos, Time, Vpn};
 
@@ -15,7 +15,7 @@ use crate::{
     spaces::SpaceId,
 };
 
-pub use shootdowns::Shootdowns;
+pub use others::{Circumstances, Shootdowns};
 
 macro_rules! works {
     ($($(#[$doc:meta])* $work:ident = $name:literal, $cause:ident;)*) => {
@@ -266,7 +266,8 @@ impl Spent {
 
     /// Time spent on all of them.
     pub fn total(&self) -> Picos {
-        self.0.iter().copied().sum()
+        // No part is more than the time that has passed.
+        Picos(self.0.iter().fold(0, |sum, part| sum.wrapping_add(part.0)))
     }
 
     /// Every cause on which time was spent, in the order of declaration.
@@ -376,16 +377,13 @@ impl<'a> Cx<'a> {
         Self { loaded: Loaded::Here { others }, ..self }
     }
 
-    /// The same on a machine whose CPUs run these address spaces.
-    #[must_use]
-    pub fn with_running(self, running: &'a [SpaceId]) -> Self {
-        Self { running, ..self }
-    }
-
-    /// The same on a CPU that somebody else waits for (`need_resched`).
-    #[must_use]
-    pub fn wanted_by_others(self, need_resched: bool) -> Self {
-        Self { need_resched, ..self }
+    /// Who takes the step, among whom. In place: a context is large, and every step of a run has one.
+    #[inline]
+    pub fn set_circumstances(&mut self, of: Circumstances<'a>) {
+        self.control = of.control;
+        self.loaded = Loaded::Here { others: of.sharers };
+        self.running = of.running;
+        self.need_resched = of.need_resched;
     }
 
     /// Does somebody else wait for this CPU?
@@ -507,6 +505,12 @@ impl<'a> Cx<'a> {
         std::mem::take(&mut self.asked_of)
     }
 
+    /// Has it asked anything of them?
+    #[inline]
+    pub fn has_asked_of(&self) -> bool {
+        !self.asked_of.is_empty()
+    }
+
     fn flush_here(&mut self, flush: Shootdowns) {
         self.flush_own_tlb(flush.whole, flush.pages);
         self.count(Event::SimTlbLocalFlushAll, flush.whole.into());
@@ -579,9 +583,9 @@ impl<'a> Cx<'a> {
 
     /// What was spent since the step began.
     #[inline]
-    pub fn spent(&self) -> Spent {
+    pub fn spent(&self) -> &Spent {
         debug_assert_eq!(self.spent.total(), self.total, "the parts of a latency sum to it");
-        self.spent
+        &self.spent
     }
 }
 
