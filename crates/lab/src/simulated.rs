@@ -108,6 +108,16 @@ fn swap(machine: &Machine) -> Option<SwapSpec> {
     (machine.swap > Bytes(0)).then_some(spec)
 }
 
+/// What the files of a run are on: as large as they need.
+fn disk(machine: &Machine) -> DiskSpec {
+    let spec = DiskSpec::default();
+    machine.disk.map_or(spec, |disk| DiskSpec {
+        latency: Picos::from_micros(disk.latency_us),
+        bandwidth: disk.bandwidth,
+        ..spec
+    })
+}
+
 /// Everything that the simulator needs to know.
 pub fn config(machine: &Machine, variant: &Variant, cap: Bytes, seed: u64) -> Result<sim::Config, String> {
     let spec = spec(machine)?;
@@ -132,7 +142,7 @@ pub fn config(machine: &Machine, variant: &Variant, cap: Bytes, seed: u64) -> Re
         shared_core: prices::shared_core(machine.shared_core.as_ref()).percent,
         bandwidth: machine.nodes.iter().filter_map(|node| Some((node.id, node.bandwidth?))).collect(),
         swap: swap(machine),
-        disk: DiskSpec::default(),
+        disk: disk(machine),
         cpus,
         quantum: sim::QUANTUM,
         cap,

@@ -22,7 +22,6 @@ use crate::{
 
 /// An operation under way.
 #[derive(Clone, Debug)]
-#[expect(clippy::large_enum_variant, reason = "a task has one at a time, and stays where it is")]
 pub(crate) enum Operation {
     Mmap {
         len: Bytes,
