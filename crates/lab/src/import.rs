@@ -73,6 +73,7 @@ pub fn import(snapshot: &Snapshot, name: &str) -> Machine {
         shared_core: None,
         settings: settings.map(|(name, value)| (name.clone(), value.clone())).collect(),
         modules: Vec::new(),
+        disk: None,
         swap: units::Bytes(0),
         prices: Vec::new(),
         measured: Vec::new(),

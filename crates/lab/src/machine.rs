@@ -41,8 +41,19 @@ pub struct Machine {
     pub modules: Vec<String>,
     /// Swap that a guest of this shape gets for workloads that fill memory; none if 0.
     pub swap: Bytes,
+    /// What its files are on; generic when it is not given.
+    pub disk: Option<Disk>,
     /// Release of the kernel that it was imported from.
     pub kernel: Option<String>,
+}
+
+/// How fast a disk is.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Disk {
+    /// From the end of a request's transfer to its interrupt, in microseconds.
+    pub latency_us: u64,
+    /// How fast it reads and writes.
+    pub bandwidth: BytesPerSecond,
 }
 
 /// One NUMA node.
@@ -110,6 +121,7 @@ impl Machine {
     pub fn as_fast_as(mut self, other: &Self) -> Self {
         self.prices.clone_from(&other.prices);
         self.shared_core.clone_from(&other.shared_core);
+        self.disk = other.disk;
         for node in &mut self.nodes {
             node.bandwidth = other.nodes.iter().find(|theirs| theirs.id == node.id).and_then(|theirs| theirs.bandwidth);
         }

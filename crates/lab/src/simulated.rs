@@ -2,7 +2,10 @@
 
 mod thp;
 
-use mm::{MachineSpec, MachineView, NodeSpec, Settings, Variant, ZoneKind, ZoneSpec, swap::SwapSpec, thp::ThpEnabled};
+use mm::{
+    MachineSpec, MachineView, NodeSpec, Settings, Variant, ZoneKind, ZoneSpec, disk::DiskSpec, swap::SwapSpec,
+    thp::ThpEnabled,
+};
 use units::{Bytes, BytesPerSecond, CpuId, Order, Pfn, Picos};
 
 use crate::{
@@ -48,7 +51,7 @@ fn check_borders(nodes: &[NodeSpec]) -> Result<(), String> {
 }
 
 /// Settings whose mechanism the simulator has.
-const MODELLED: [&str; 18] = [
+const MODELLED: [&str; 23] = [
     linux::setting::THP_ENABLED,
     thp::DEFRAG,
     "transparent_hugepage/use_zero_page",
@@ -64,6 +67,11 @@ const MODELLED: [&str; 18] = [
     "vm.watermark_boost_factor",
     "vm.swappiness",
     "vm.page-cluster",
+    "vm.dirty_ratio",
+    "vm.dirty_background_ratio",
+    "vm.dirty_expire_centisecs",
+    "vm.dirty_writeback_centisecs",
+    "vm.vfs_cache_pressure",
     "vm.lowmem_reserve_ratio",
     "vm.percpu_pagelist_fraction",
     "vm.percpu_pagelist_high_fraction",
@@ -115,6 +123,16 @@ fn swap(machine: &Machine) -> Option<SwapSpec> {
     (machine.swap > Bytes(0)).then_some(spec)
 }
 
+/// What the files of a run are on: as large as they need.
+fn disk(machine: &Machine) -> DiskSpec {
+    let spec = DiskSpec::default();
+    machine.disk.map_or(spec, |disk| DiskSpec {
+        latency: Picos::from_micros(disk.latency_us),
+        bandwidth: disk.bandwidth,
+        ..spec
+    })
+}
+
 /// Everything that the simulator needs to know.
 pub fn config(machine: &Machine, variant: &Variant, cap: Bytes, seed: u64) -> Result<sim::Config, String> {
     let spec = spec(machine)?;
@@ -141,6 +159,7 @@ pub fn config(machine: &Machine, variant: &Variant, cap: Bytes, seed: u64) -> Re
         shared_core: prices::shared_core(machine.shared_core.as_ref()).percent,
         bandwidth: machine.nodes.iter().filter_map(|node| Some((node.id, node.bandwidth?))).collect(),
         swap: swap(machine),
+        disk: disk(machine),
         cpus,
         quantum: sim::QUANTUM,
         cap,
@@ -181,6 +200,16 @@ pub fn settings(machine: &Machine, view: &MachineView, variant: &Variant) -> Set
     if let Some(cluster) = number("vm.page-cluster") {
         settings.page_cluster = cluster;
     }
+    let mut take = |name: &str, into: fn(&mut Settings) -> &mut u32| {
+        if let Some(value) = number(name) {
+            *into(&mut settings) = value;
+        }
+    };
+    take("vm.dirty_ratio", |settings| &mut settings.dirty_ratio);
+    take("vm.dirty_background_ratio", |settings| &mut settings.dirty_background_ratio);
+    take("vm.dirty_expire_centisecs", |settings| &mut settings.dirty_expire_centisecs);
+    take("vm.dirty_writeback_centisecs", |settings| &mut settings.dirty_writeback_centisecs);
+    take("vm.vfs_cache_pressure", |settings| &mut settings.vfs_cache_pressure);
     if let Some(ratios) = of("vm.lowmem_reserve_ratio") {
         settings.lowmem_reserve_ratio = ratios.split_whitespace().filter_map(|ratio| ratio.parse().ok()).collect();
     }

@@ -1,5 +1,5 @@
 //! Linux: struct mm_struct, include/linux/mm_types.h; mm/mmap.c, mm/madvise.c, mm/mincore.c (v6.1).
-//! Differs: private anonymous mappings only; the mmap lock is the caller's, held across the steps of an operation.
+//! Differs: the mmap lock is the caller's, held across the steps of an operation.
 
 use units::{Errno, Order, Pfn, Vpn};
 
@@ -12,7 +12,7 @@ use crate::{
     slab::{Cache, Object},
     step::Step,
     unmap::Unmap,
-    vma::{HugeAdvice, PageRange, VmaSet},
+    vma::{FileMap, HugeAdvice, MmapAlign, PageRange, VmaSet},
 };
 
 /// Pages of the user half of the addresses that four levels translate, less the last.
@@ -102,7 +102,7 @@ impl AddressSpace {
         std::iter::once(self.object).chain(self.vmas.iter().map(|vma| vma.object))
     }
 
-    /// Base pages of anonymous memory that are mapped (`RssAnon`), without zero pages.
+    /// Base pages that are mapped (`RssAnon` and `RssFile`), without zero pages.
     pub fn rss_pages(&self) -> u64 {
         self.rss
     }
@@ -123,6 +123,27 @@ impl AddressSpace {
         if let Some(left_over) = self.vmas.insert(range, || mm.alloc_object(cx, Cache::VmArea))? {
             mm.free_object(cx, left_over);
         }
+        Ok(range)
+    }
+
+    /// Maps `pages` pages of an open file, from the page `index` on.
+    pub fn mmap_file(
+        &mut self,
+        mm: &mut Mm,
+        cx: &mut Cx,
+        pages: u64,
+        (file, index, is_shared): (u32, u64, bool),
+    ) -> Result<PageRange, Errno> {
+        if pages == 0 {
+            return Err(Errno::INVAL);
+        }
+        let inode = mm.inode_of(file)?;
+        let start = self.vmas.unmapped_area(self.mmap_base, pages, MmapAlign::Base).ok_or(Errno::NOMEM)?;
+        let range = PageRange::new(start, pages);
+        primitive::update_vma(cx);
+        let map = FileMap { inode, file, shift: start.0.wrapping_sub(index), is_shared };
+        self.vmas.insert_file(range, map, || mm.alloc_object(cx, Cache::VmArea))?;
+        mm.map_file(self.family, map);
         Ok(range)
     }
 
@@ -163,10 +184,15 @@ impl AddressSpace {
         if holes || from < range.end { Err(Errno::NOMEM) } else { Ok(()) }
     }
 
+    /// Is all of a range mapped?
+    pub fn is_mapped(&self, range: PageRange) -> bool {
+        let mapped: u64 = self.vmas.overlapping(range).map(|vma| overlap(vma.range(), range)).sum();
+        mapped == range.pages()
+    }
+
     /// Which pages of a range are resident; `ENOMEM` where something is not mapped.
     pub fn mincore(&self, mm: &Mm, cx: &mut Cx, range: PageRange) -> Result<Vec<bool>, Errno> {
-        let mapped: u64 = self.vmas.overlapping(range).map(|vma| overlap(vma.range(), range)).sum();
-        if mapped < range.pages() {
+        if !self.is_mapped(range) {
             return Err(Errno::NOMEM);
         }
         let mut resident = vec![false; usize::try_from(range.pages()).expect("memory addresses them")];
@@ -206,6 +232,13 @@ impl AddressSpace {
     /// The end of a process that has unmapped everything.
     pub fn end(self, mm: &mut Mm, cx: &mut Cx) {
         assert!(self.vmas.is_empty() && self.rss == 0 && self.swapped == 0, "{} pages are still mapped", self.rss);
+        let (mine, others) = std::mem::take(&mut mm.orphan_maps)
+            .into_iter()
+            .partition::<Vec<_>, _>(|(family, _)| *family == self.family);
+        mm.orphan_maps = others;
+        for (family, map) in mine {
+            mm.unmap_file(cx, family, map);
+        }
         mm.put_huge_zero(&self);
         mm.rmap.leave_family(self.family);
         self.tables.free_root(mm, cx);
@@ -214,7 +247,10 @@ impl AddressSpace {
 
     /// Makes `at` a border between VMAs (`split_vma`); no huge page is mapped across it after.
     pub(crate) fn split_vma(&mut self, mm: &mut Mm, cx: &mut Cx, at: Vpn) -> Result<(), Errno> {
-        if self.vmas.split_at(at, || mm.alloc_object(cx, Cache::VmArea))?.is_some() {
+        if let Some(whole) = self.vmas.split_at(at, || mm.alloc_object(cx, Cache::VmArea))? {
+            if let Some(map) = whole.file {
+                mm.map_file(self.family, map);
+            }
             primitive::update_vma(cx);
             self.split_pmd_across(mm, cx, at);
         }

@@ -1,5 +1,5 @@
 //! Linux: mm/page_alloc.c (v3.9 to v6.1).
-//! Differs: no dirty limits, no zone reclaim, no fair zone policy (up to 4.7), no cpusets.
+//! Differs: no zone reclaim, no fair zone policy (up to 4.7), no cpusets.
 
 pub mod slow;
 
@@ -34,7 +34,7 @@ impl Mm {
     #[inline(always)]
     #[expect(clippy::inline_always, reason = "most callers know the request, and then half of this is constant")]
     fn alloc_listed(&mut self, cx: &mut Cx<'_>, request: &AllocRequest) -> Option<Pfn> {
-        if request.order > Order::BASE {
+        if request.order > Order::BASE || (request.writes && !self.has_room_for_dirty(request.node)) {
             return None;
         }
         let home = self.homes.get(request.node.0 as usize)?[request.highest as usize];
@@ -107,7 +107,7 @@ impl Mm {
         let preferred = *self.zonelists[node].zones(request.highest, request.this_node_only).first()?;
         let Self { frames, zones, zonelists, variant, .. } = self;
         let list = zonelists[node].zones(request.highest, request.this_node_only);
-        let pass = Pass { mark, whole_blocks_only: false };
+        let pass = Pass { mark, ..Pass::MIN };
         let found = take_in_turn(frames, zones, list, cx, request, pass, variant)?;
         Some(self.finish_alloc(cx, request, preferred, found))
     }
@@ -130,11 +130,12 @@ impl Mm {
 
     /// The passes of the fast path: rather another zone of the node than pageblocks broken up; rather that than another node.
     fn take_fast(&mut self, cx: &mut Cx<'_>, node: usize, request: &AllocRequest) -> Option<(Pfn, ZoneIndex)> {
+        let avoids = if request.writes { self.nodes_full_of_dirty() } else { 0 };
         let Self { frames, zones, zonelists, variant, .. } = self;
         let list = zonelists[node].zones(request.highest, request.this_node_only);
         let spares_blocks = variant.nofragment && zones[list.first()?.position()].can_spread;
         let mut try_with = |pass| take_in_turn(frames, zones, list, cx, request, pass, variant);
-        let first = Pass { mark: request.mark, whole_blocks_only: false };
+        let first = Pass { mark: request.mark, whole_blocks_only: false, avoids };
         if spares_blocks { try_with(Pass { whole_blocks_only: true, ..first }) } else { None }
             .or_else(|| try_with(first))
     }
@@ -143,8 +144,24 @@ impl Mm {
     fn take_slow(&mut self, cx: &mut Cx<'_>, node: usize, request: &AllocRequest) -> Option<(Pfn, ZoneIndex)> {
         let Self { frames, zones, zonelists, variant, .. } = self;
         let list = zonelists[node].zones(request.highest, request.this_node_only);
-        let pass = Pass { mark: Mark::Min, whole_blocks_only: false };
-        if request.mark == Mark::Min { None } else { take_in_turn(frames, zones, list, cx, request, pass, variant) }
+        let pass = Pass::MIN;
+        // The slow path does not spread what will be dirty.
+        if request.mark == Mark::Min && !request.writes {
+            None
+        } else {
+            take_in_turn(frames, zones, list, cx, request, pass, variant)
+        }
+    }
+
+    /// Is there room for another dirty page on the node with this number (`node_dirty_ok`)?
+    fn has_room_for_dirty(&self, node: NodeId) -> bool {
+        self.is_dirty_ok(self.node_index(node))
+    }
+
+    /// Nodes, by a bit of their number, that hold as many dirty pages as they should.
+    fn nodes_full_of_dirty(&self) -> u64 {
+        let full = |node: &usize| !self.is_dirty_ok(*node);
+        (0..self.nodes.len()).filter(full).fold(0, |bits, node| bits | 1 << (self.nodes[node].0 % u64::BITS))
     }
 
     /// Wakes the kswapds for a request, as the slow path does each round to keep them awake.
@@ -217,6 +234,13 @@ struct Pass {
     mark: Mark,
     /// Take no less than a pageblock from another type, and stay on the node of the first zone (`ALLOC_NOFRAGMENT`).
     whole_blocks_only: bool,
+    /// Nodes that are passed over, by a bit of their number (`spread_dirty_pages`).
+    avoids: u64,
+}
+
+impl Pass {
+    /// The slow path's.
+    const MIN: Self = Self { mark: Mark::Min, whole_blocks_only: false, avoids: 0 };
 }
 
 /// A block from the first zone that stays above the mark, and has one; `get_page_from_freelist`.
@@ -239,7 +263,8 @@ fn take_in_turn(
         if pass.whole_blocks_only && zone.node != home {
             return None;
         }
-        if zone.is_ok(order, pass.mark, highest, urgency, rules)
+        if pass.avoids >> (zone.node.0 % u64::BITS) & 1 == 0
+            && zone.is_ok(order, pass.mark, highest, urgency, rules)
             && let Some(pfn) = zone.take(frames, cx, want, urgency, rules)
         {
             if order > Order::BASE && urgency.is_harder() {

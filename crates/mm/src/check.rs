@@ -2,6 +2,7 @@
 //! Differs: walks the whole state, and reads it only through `FrameTable::get`, the raw words and the ends of lists: none
 //! of what it checks helps it.
 
+mod files;
 mod lru;
 mod owners;
 mod spaces;
@@ -22,6 +23,7 @@ use crate::{
     zone_state::ZoneState,
 };
 
+pub use files::walk_files;
 pub use owners::{Owners, walk_owners};
 
 /// What does not hold.

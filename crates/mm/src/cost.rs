@@ -4,6 +4,7 @@
 //! A clock moves only through [`Cx::work`] and [`Cx::wait`], each under a [`Cause`], so the parts of a latency sum to it by
 //! construction. Algorithms never name a price: the primitives they are made of charge themselves.
 
+mod others;
 mod spent;
 
 use units::{CpuId, Picos, Time, Vpn};
@@ -15,6 +16,7 @@ use crate::{
     spaces::SpaceId,
 };
 
+pub use others::{Circumstances, Shootdowns};
 pub use spent::Spent;
 
 macro_rules! works {
@@ -43,6 +45,8 @@ macro_rules! works {
 works! {
     /// A store or load of user code that hits mapped memory, per page touched.
     UserTouch = "user_touch", User;
+    /// Writing all of a page that is mapped, by user code.
+    UserFill = "user_fill", User;
     /// Entering the kernel for a page fault and leaving it again, with what every fault does: finding the VMA, walking the
     /// tables, locking the last of them.
     Trap = "trap", Trap;
@@ -98,6 +102,14 @@ works! {
     FolioScan = "folio_scan", ReclaimScan;
     /// Sending a page to a swap device or having it read, and what its interrupt takes.
     SwapIo = "swap_io", Swap;
+    /// Changing what a file knows of one of its pages: it comes, goes, or is sent to the disk.
+    FilePage = "file_page", File;
+    /// What write(2) takes for each page beside finding it: the copy, and what the file system does.
+    FileWrite = "file_write", File;
+    /// Changing a name, or what the file system knows of a file.
+    FileOperation = "file_operation", File;
+    /// Sending a request to a disk, and what its interrupt takes.
+    DiskIo = "disk_io", Disk;
     /// Looking at one frame in search of what can be moved, or of where to.
     ScanFrame = "scan_frame", CompactScan;
 }
@@ -153,6 +165,10 @@ causes! {
     ReclaimScan = "reclaim scan";
     /// Writing to and reading from swap, and waiting for that.
     Swap = "swap";
+    /// Files, as far as nothing else is said of them.
+    File = "file";
+    /// Reading and writing files on a disk, and waiting for that.
+    Disk = "disk";
     /// Asleep, because memory is short and others are to make some.
     Throttle = "throttle";
     /// Waiting for a CPU, and being switched to.
@@ -255,38 +271,6 @@ enum Loaded {
     Nowhere,
     /// This one, and so many others.
     Here { others: u32 },
-}
-
-/// What a step has asked of the other CPUs that have its address space loaded; each of them pays for all of it.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct Shootdowns {
-    /// Interrupts that each of them gets.
-    pub rounds: u32,
-    /// How many of those flush the whole TLB.
-    pub whole: u32,
-    /// Pages that the others flush one by one.
-    pub pages: u32,
-}
-
-impl Shootdowns {
-    /// Adds what another step asks.
-    pub fn add(&mut self, other: Self) {
-        let Self { rounds, whole, pages } = *self;
-        *self = Self { rounds: rounds + other.rounds, whole: whole + other.whole, pages: pages + other.pages };
-    }
-}
-
-/// Whose step it is, and what the other CPUs do meanwhile.
-#[derive(Clone, Copy, Debug)]
-pub struct Circumstances<'a> {
-    /// See [`Cx::acting_for`].
-    pub control: ControlId,
-    /// See [`Cx::with_sharers`].
-    pub sharers: u32,
-    /// Whose address space each CPU runs, by number; empty where nobody asks.
-    pub running: &'a [SpaceId],
-    /// Somebody else waits for this CPU (`need_resched`).
-    pub need_resched: bool,
 }
 
 /// What a mechanism gets: when and where it runs, and the only way to let time pass and to count.

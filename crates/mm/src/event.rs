@@ -39,6 +39,14 @@ vm_events! {
     Pgreuse = "pgreuse",
     /// Page faults that had to wait for a device.
     Pgmajfault = "pgmajfault",
+    /// KiB read from disks.
+    Pgpgin = "pgpgin",
+    /// KiB written to disks.
+    Pgpgout = "pgpgout",
+    /// Pages of files made dirty.
+    NrDirtied = "nr_dirtied",
+    /// Pages of files written.
+    NrWritten = "nr_written",
     /// Frames read from swap.
     Pswpin = "pswpin",
     /// Frames written to swap.
@@ -83,6 +91,12 @@ vm_events! {
     Pgrotated = "pgrotated",
     /// Frames that reclaim has sent to a device.
     NrVmscanWrite = "nr_vmscan_write",
+    /// Dirty frames of files that reclaim met: they go as soon as they are written.
+    NrVmscanImmediateReclaim = "nr_vmscan_immediate_reclaim",
+    /// Times that all clean pages were dropped.
+    DropPagecache = "drop_pagecache",
+    /// Times that all dentries and inodes were dropped.
+    DropSlab = "drop_slab",
     /// Objects that shrinkers were asked about.
     SlabsScanned = "slabs_scanned",
     /// Anonymous pages that came back after they had been reclaimed.
@@ -91,6 +105,12 @@ vm_events! {
     WorkingsetActivateAnon = "workingset_activate_anon",
     /// The same, which had been in use before.
     WorkingsetRestoreAnon = "workingset_restore_anon",
+    /// Pages of files that came back after they had been reclaimed.
+    WorkingsetRefaultFile = "workingset_refault_file",
+    /// The same, soon enough to be active at once.
+    WorkingsetActivateFile = "workingset_activate_file",
+    /// The same, which had been in use before.
+    WorkingsetRestoreFile = "workingset_restore_file",
     /// Pages migrated to another frame.
     PgmigrateSuccess = "pgmigrate_success",
     /// Pages that could not be.

@@ -1,5 +1,5 @@
 //! Linux: handle_mm_fault() and below in mm/memory.c, do_huge_pmd_anonymous_page() in mm/huge_memory.c (v6.1).
-//! Differs: anonymous memory only; memory that is out ends the task, where the kernel would call the OOM killer once more.
+//! Differs: memory that is out ends the task, where the kernel would call the OOM killer once more.
 //!
 //! A phase that asks for memory (`alloc::slow`) is taken again when there is some; so it allocates before it does anything else.
 
@@ -14,6 +14,7 @@ use crate::{
     frame::{Frame, FrameFlag, Held, Holdings},
     gfp::AllocRequest,
     huge_cow::{Copied, HugeCopy},
+    page_cache::{FileFault, FileWent},
     page_table::{Pmd, PmdSlot, TableId},
     primitive,
     pte::Pte,
@@ -53,6 +54,8 @@ pub struct FaultControl {
     cow: Option<HugeCopy>,
     /// The way back from swap, while one is gone.
     swap_in: Option<SwapIn>,
+    /// The way to a page of a file, while one is gone.
+    file: Option<FileFault>,
 }
 
 /// What comes next; `mechanisms.md` D1 by number.
@@ -82,6 +85,8 @@ enum Phase {
     Base,
     /// A page that is on a swap device.
     Swapped,
+    /// A page of a file.
+    File,
     /// The page was on its way to another frame: the access is tried again.
     Moved,
 }
@@ -110,12 +115,12 @@ const _: () = assert!(size_of::<FaultControl>() <= 1024, "a task's kernel half i
 impl FaultControl {
     /// A fault at `vpn`. The caller holds the mmap lock for read from the first step on.
     pub fn new(vpn: Vpn, access: Access) -> Self {
-        Self { vpn, access, phase: Phase::Enter, cow: None, swap_in: None }
+        Self { vpn, access, phase: Phase::Enter, cow: None, swap_in: None, file: None }
     }
 
     /// The rest of a fault that was entered, at a page whose tables are there.
     pub(crate) fn again(vpn: Vpn, access: Access) -> Self {
-        Self { vpn, access, phase: Phase::Base, cow: None, swap_in: None }
+        Self { vpn, access, phase: Phase::Base, cow: None, swap_in: None, file: None }
     }
 
     /// Goes on until others may run.
@@ -193,6 +198,7 @@ impl FaultControl {
             Phase::HugeCopy => self.copy_huge(mm, space, cx),
             Phase::Base => self.base(mm, space, cx),
             Phase::Swapped => self.swap_in(mm, space, cx),
+            Phase::File => self.of_file(mm, space, cx),
             Phase::Moved => Next::Done(FaultDone::Handled),
         }
     }
@@ -208,6 +214,29 @@ impl FaultControl {
             // A store to a page of which others have copies is not over.
             Went::Mapped => Next::Phase(Phase::Base),
             Went::Ended(done) => Next::Done(done),
+        }
+    }
+
+    fn of_file(&mut self, mm: &mut Mm, space: &mut AddressSpace, cx: &mut Cx) -> Next {
+        // Somebody may have unmapped it, or been faster, while this one asked for memory.
+        let vma = space.vmas.find(self.vpn).copied().filter(|vma| vma.file.is_some());
+        let (Pmd::Table(table), Some(vma)) = (space.tables.pmd_of(self.vpn), vma) else {
+            self.file = None;
+            return Next::Done(FaultDone::Handled);
+        };
+        if !is_files(mm, space.tables.pte(table, self.vpn), self.access) {
+            self.file = None;
+            return Next::Phase(Phase::Base);
+        }
+        let at = (table, vma, self.vpn, self.access);
+        match self.file.get_or_insert_default().step(mm, space, cx, at) {
+            FileWent::NoMemory => Next::Done(FaultDone::OutOfMemory),
+            FileWent::Waits(wait @ Wait::Io { .. }) => Next::Wait(wait),
+            FileWent::Waits(wait) => Next::Block(wait, Phase::Moved),
+            FileWent::Done(done) => {
+                self.file = None;
+                Next::Done(done)
+            }
         }
     }
 
@@ -351,6 +380,9 @@ impl FaultControl {
         }
         match self.access {
             _ if pte.swap_slot().is_some() => Next::Phase(Phase::Swapped),
+            access if space.vmas.find(self.vpn).is_some_and(|vma| vma.file.is_some()) && is_files(mm, pte, access) => {
+                Next::Phase(Phase::File)
+            }
             Access::Write if !pte.is_present() => {
                 space.vmas.prepare_anon(self.vpn);
                 map_base(mm, space, cx, table, self.vpn, mm.node_of_cpu(cx.cpu())).into()
@@ -363,6 +395,12 @@ impl FaultControl {
             _ => Next::Done(FaultDone::Handled),
         }
     }
+}
+
+/// Is an access to a mapping of a file the file's to answer, and not that of a copy that was made?
+fn is_files(mm: &Mm, pte: Pte, access: Access) -> bool {
+    let may_not_store = access == Access::Write && !pte.is_writable();
+    pte == Pte::NONE || (pte.is_present() && may_not_store && mm.frames.is_file(pte.pfn()))
 }
 
 /// A new page where nothing was (`do_anonymous_page`); nothing when memory is out.

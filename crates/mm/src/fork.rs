@@ -121,6 +121,9 @@ impl Fork {
             let Some(vma) = parent.vmas.first_in(rest) else { return Ok(Part::None) };
             let object = mm.alloc_object(cx, Cache::VmArea).ok_or(Errno::NOMEM)?;
             child.vmas.inherit(&vma, object);
+            if let Some(map) = vma.file {
+                mm.map_file(child.family, map);
+            }
             // Pages of a VMA without anonymous ones are faulted in again.
             (self.from, self.vma_end) =
                 if vma.anon.is_some() { (vma.start, Some(vma.end())) } else { (vma.end(), None) };

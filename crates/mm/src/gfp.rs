@@ -106,6 +106,8 @@ pub struct AllocRequest {
     pub no_retry: bool,
     /// Worth many rounds, even for a large block (`__GFP_RETRY_MAYFAIL`).
     pub retries_hard: bool,
+    /// Will it be dirty, so that it should go where there is room for that (`__GFP_WRITE`)?
+    pub writes: bool,
 }
 
 impl AllocRequest {
@@ -123,6 +125,7 @@ impl AllocRequest {
             reclaims: true,
             no_retry: false,
             retries_hard: false,
+            writes: false,
         }
     }
 

@@ -31,6 +31,10 @@ pub struct Kswapd {
     failures: u32,
     /// All that it met lately is being written (`PGDAT_WRITEBACK`).
     meets_writeback: bool,
+    /// All that it met of files is dirty (`PGDAT_DIRTY`).
+    meets_dirty: bool,
+    /// All that is dirty was met before, on its way to the disk (`LRUVEC_CONGESTED`).
+    is_congested: bool,
     state: State,
 }
 
@@ -76,9 +80,9 @@ enum Pass {
 }
 
 impl Balance {
-    fn new(wish: Wish, meets_writeback: bool) -> Self {
+    fn new(wish: Wish, (meets_writeback, meets_dirty): (bool, bool)) -> Self {
         let mut sc = ScanControl::new(Reclaimer::Kswapd, wish.order, wish.highest);
-        sc.meets_writeback = meets_writeback;
+        (sc.meets_writeback, sc.meets_dirty) = (meets_writeback, meets_dirty);
         Self { wish, sc, boosts: [0; ZoneKind::ALL.len()], boost: 0, pass: Pass::Begin }
     }
 }
@@ -86,7 +90,8 @@ impl Balance {
 impl Default for Kswapd {
     fn default() -> Self {
         let last = Wish { order: Order::BASE, highest: ZoneKind::Movable };
-        Self { wish: None, last, failures: 0, meets_writeback: false, state: State::Asleep }
+        let (meets_writeback, meets_dirty, is_congested) = (false, false, false);
+        Self { wish: None, last, failures: 0, meets_writeback, meets_dirty, is_congested, state: State::Asleep }
     }
 }
 
@@ -99,6 +104,11 @@ impl Kswapd {
     /// Runs in a row that reclaimed nothing.
     pub fn failures(&self) -> u32 {
         self.failures
+    }
+
+    /// Is all that is dirty on its node on its way to the disk, and was met by it before?
+    pub(crate) fn is_congested(&self) -> bool {
+        self.is_congested
     }
 
     /// Somebody has reclaimed something on its node.
@@ -116,7 +126,7 @@ impl Kswapd {
 
     fn begin(&mut self, wish: Wish) {
         self.last = wish;
-        self.state = State::Balancing(Balance::new(wish, self.meets_writeback));
+        self.state = State::Balancing(Balance::new(wish, (self.meets_writeback, self.meets_dirty)));
     }
 }
 
@@ -235,7 +245,9 @@ impl Mm {
             daemon.failures = 0;
         }
         daemon.meets_writeback |= run.sc.met.is_all_writeback();
-        run.sc.meets_writeback = daemon.meets_writeback;
+        daemon.meets_dirty |= run.sc.met.is_all_dirty();
+        daemon.is_congested |= run.sc.met.is_congested();
+        (run.sc.meets_writeback, run.sc.meets_dirty) = (daemon.meets_writeback, daemon.meets_dirty);
         if run.sc.order > Order::BASE && run.sc.reclaimed >= compact_gap(run.sc.order) {
             // Compaction can do the rest.
             run.sc.order = Order::BASE;
@@ -281,7 +293,7 @@ impl Mm {
             return self.begin_again(cx, node, wish);
         }
         let daemon = &mut self.kswapds[node];
-        daemon.meets_writeback = false;
+        (daemon.meets_writeback, daemon.meets_dirty, daemon.is_congested) = (false, false, false);
         daemon.last = wish;
         daemon.state = State::Napping;
         // Room was made: now blocks of the order wanted can be, and what was given up is worth another look.

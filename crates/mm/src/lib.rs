@@ -9,7 +9,7 @@
 //! | `mm/slub.c`              | `slab.rs`       | per-CPU partial lists; `anon_vma`s, maple nodes and all else        |
 //! | `include/linux/list.h`   | `list.rs`       |                                                                     |
 //! | `include/linux/gfp.h`    | `gfp.rs`        | reclaim, I/O, reserves                                              |
-//! | `mm/page_alloc.c`        | `alloc.rs`      | dirty limits, zone reclaim, fair zones (up to 4.7)   |
+//! | `mm/page_alloc.c`        | `alloc.rs`      | zone reclaim, fair zones (up to 4.7)   |
 //! | `mm/page_alloc.c`        | `alloc/slow.rs` | reserves for those who reclaim                                      |
 //! | `mm/oom_kill.c`          | `oom.rs`        | scores set by users, the reaper's work, memcg                       |
 //! | `mm/page_alloc.c`        | `buddy.rs`      | shuffling, reporting                                                |
@@ -28,6 +28,10 @@
 //! | `mm/compaction.c`        | `compact.rs`, `compact/` | CMA, pages of drivers, file pages                          |
 //! | `mm/migrate.c`           | `migrate.rs`    | files, huge pages, NUMA                                             |
 //! | `mm/filemap.c`           | `folio_lock.rs` | all but the lock of a folio                                         |
+//! | `mm/filemap.c`, `mm/truncate.c`, `mm/readahead.c`, `mm/page-writeback.c` | `page_cache/` | read(2), large folios |
+//! | `fs/fs-writeback.c`     | `page_cache/flusher.rs` | inodes themselves                                           |
+//! | `fs/ext4`, `fs/dcache.c`, `fs/inode.c`, `fs/buffer.c` | `page_cache/` | directories, journal, metadata blocks |
+//! | `block/blk-mq.c`        | `disk.rs`       | schedulers, priorities                                              |
 //! | `mm/swap.c`              | `lru.rs`, `lru/moves.rs` | batches of rotations and activations                       |
 //! | `mm/vmscan.c`            | `kswapd.rs`, `reclaim.rs` and its folder, `shrinker.rs` | files, memcg, MGLRU, demotion |
 //! | `mm/workingset.c`        | `workingset.rs` | files                                                               |
@@ -47,6 +51,7 @@ pub mod buddy;
 pub mod check;
 pub mod compact;
 pub mod cost;
+pub mod disk;
 pub mod event;
 pub mod fallback;
 pub mod fault;
@@ -59,11 +64,13 @@ pub mod khugepaged;
 pub mod kswapd;
 pub mod line;
 pub mod list;
+mod list_order;
 pub mod lru;
 pub mod migrate;
 mod mmu_gather;
 pub mod node;
 mod oom;
+pub mod page_cache;
 pub mod page_table;
 pub mod pageblock;
 pub mod pcp;
@@ -112,9 +119,10 @@ use event::Counters;
 use folio_lock::FolioWaits;
 use khugepaged::Khugepaged;
 use kswapd::Kswapd;
-use lru::Lru;
+use lru::{Lru, LruKind};
 use node::Zonelist;
 use oom::Oom;
+use page_cache::PageCache;
 use pageblock::ZoneIndex;
 use rmap::Rmap;
 use shrinker::Shrinkers;
@@ -155,6 +163,10 @@ pub struct Mm {
     pub khugepaged: Khugepaged,
     /// Swap.
     pub swap: Swap,
+    /// Files, and their pages.
+    pub cache: PageCache,
+    /// Mappings of files whose process ended in the middle of unmapping them.
+    pub(crate) orphan_maps: Vec<(FamilyId, vma::FileMap)>,
     shrinkers: Shrinkers,
     /// `vm.swappiness`: how much rather anonymous memory is reclaimed than files, 100 is even.
     pub swappiness: u32,
@@ -222,6 +234,7 @@ impl Mm {
         let khugepaged = Khugepaged::default();
         let (swap, shrinkers) = (Swap::default(), Shrinkers::new(machine.nodes.len()));
         let folio_waits = FolioWaits::default();
+        let cache = PageCache::new(zones.len(), machine.nodes.len(), settings);
         Self {
             frames,
             rmap,
@@ -230,6 +243,8 @@ impl Mm {
             slabs,
             khugepaged,
             swap,
+            cache,
+            orphan_maps: Vec::new(),
             shrinkers,
             swappiness: settings.swappiness,
             bandwidth,
@@ -251,6 +266,7 @@ impl Mm {
     /// `setup_per_zone_wmarks`, mm/page_alloc.c (v6.1). `machine`: the one that this was made for.
     pub fn apply_settings(&mut self, cx: &mut Cx<'_>, machine: &MachineView, settings: &Settings) {
         self.swappiness = settings.swappiness;
+        self.cache.apply_settings(settings);
         for figures in zone_figures(machine, settings, &self.variant) {
             let is_its = |zone: &&mut ZoneState| zone.node == figures.node && zone.kind == figures.kind;
             if let Some(zone) = self.zones.iter_mut().find(is_its) {
@@ -272,9 +288,21 @@ impl Mm {
     }
 
     /// The machine's gauges, by their names in `/proc/vmstat`: each is kept by the zones and only viewed here.
-    pub fn gauges(&self) -> [(&'static str, u64); 1] {
+    pub fn gauges(&self) -> Vec<(&'static str, u64)> {
         let page_tables: Frames = self.zones.iter().map(|zone| zone.page_tables).sum();
-        [("nr_page_table_pages", page_tables.0)]
+        let files = self.cache.totals();
+        let on = |kind| (0..self.lru.lruvecs().len()).map(|at| self.lru.frames(at, kind)).sum();
+        vec![
+            ("nr_page_table_pages", page_tables.0),
+            ("nr_file_pages", files.pages),
+            ("nr_mapped", files.mapped),
+            ("nr_dirty", files.dirty),
+            ("nr_writeback", files.writeback),
+            ("nr_inactive_anon", on(LruKind::InactiveAnon)),
+            ("nr_active_anon", on(LruKind::ActiveAnon)),
+            ("nr_inactive_file", on(LruKind::InactiveFile)),
+            ("nr_active_file", on(LruKind::ActiveFile)),
+        ]
     }
 
     /// The zone of a frame that the buddy allocator manages.

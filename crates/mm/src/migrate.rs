@@ -1,6 +1,6 @@
 //! Linux: migrate_pages() and below in mm/migrate.c (v4.1 to v6.4).
-//! Differs: anonymous base pages; files and huge pages are not moved yet. Nobody has pages pinned: what holds a page beside
-//! its mappings and the swap cache is a child that is being forked. Nobody waits for a page that is being written.
+//! Differs: base pages only; huge pages are not moved yet. Nobody has pages pinned: what holds a page beside its mappings, its
+//! file and the swap cache is a child that is being forked. Nobody waits for a page that is on its way to swap.
 //!
 //! The frames to move to come from the caller. A page is unmapped in one step and copied and mapped again in the next;
 //! between them its entries say that it is on its way, and whoever comes across one waits.
@@ -235,7 +235,7 @@ impl Migrate {
         if !mm.try_lock_folio(page) {
             let may_wait = self.mode > MigrateMode::Async && self.pass >= PASSES_WITHOUT_WAITING && !self.never_waits;
             return if may_wait && self.unmapped.is_empty() {
-                Tried::Wait(mm.wait_on_folio(page))
+                Tried::Wait(mm.wait_on_page(page))
             } else {
                 Tried::Again
             };
@@ -244,10 +244,15 @@ impl Migrate {
             mm.unlock_folio(cx, page);
             return Tried::Failed;
         }
+        if let Some(until) = mm.written_by(page) {
+            mm.unlock_folio(cx, page);
+            let may_wait = self.mode == MigrateMode::Sync && self.unmapped.is_empty();
+            return if may_wait { Tried::Wait(Wait::Io { until, cause: Cause::Disk }) } else { Tried::Failed };
+        }
         spaces.base_entries(mm, page, |pte| pte.maps(page), &mut self.entries);
         let found = u32::try_from(self.entries.len()).expect("fewer than 2^32 processes");
-        let is_wanted = found > 0 || mm.swap.slot_of(page).is_some();
-        if !is_wanted || found != mm.folio_mappings(page) {
+        let is_wanted = found > 0 || mm.frames.is_file(page) || mm.swap.slot_of(page).is_some();
+        if !is_wanted || found != mm.mappings_of(page) {
             // It waits to be freed after a flush; or a child that is being forked maps it too, and not all can be found.
             mm.unlock_folio(cx, page);
             return Tried::Again;
@@ -275,7 +280,7 @@ impl Migrate {
 
     fn map_back(&mut self, mm: &mut Mm, spaces: &mut Spaces, cx: &mut Cx, page: Pfn) {
         spaces.base_entries(mm, page, |pte| pte.leaves(page), &mut self.entries);
-        if self.entries.is_empty() && mm.swap.slot_of(page).is_none() {
+        if self.entries.is_empty() && !mm.frames.is_file(page) && mm.swap.slot_of(page).is_none() {
             mm.frames.mark(page, FrameFlag::Dropped, true);
         }
         mm.map_migrated(page, u32::try_from(self.entries.len()).expect("as before"));
@@ -297,15 +302,21 @@ fn unmap(mm: &mut Mm, spaces: &mut Spaces, cx: &mut Cx, page: Pfn, entries: &[Ma
 
 /// A copy becomes what a page was, and goes on its list; one that nobody wants any more is freed.
 fn take_place(mm: &mut Mm, cx: &mut Cx, source: Pfn, target: Pfn, entries: usize) {
-    if entries == 0 && mm.swap.slot_of(source).is_none() {
-        mm.free(cx, target, Order::BASE);
-        return;
+    let was = mm.frames.get(source);
+    match was {
+        Frame::Anon { order: Order::BASE, .. } => {
+            if entries == 0 && mm.swap.slot_of(source).is_none() {
+                return mm.free(cx, target, Order::BASE);
+            }
+            mm.frames.set(target, was);
+            mm.swap.migrate(source, target);
+        }
+        Frame::File { .. } => {
+            mm.frames.set(target, was);
+            mm.replace_page(cx, source, target);
+        }
+        _ => unreachable!("only base pages are isolated for migration"),
     }
-    let was @ Frame::Anon { order: Order::BASE, .. } = mm.frames.get(source) else {
-        unreachable!("only anonymous base pages are isolated for migration")
-    };
-    mm.frames.set(target, was);
-    mm.swap.migrate(source, target);
     mm.map_migrated(target, u32::try_from(entries).expect("fewer than 2^32 processes"));
     for flag in [FrameFlag::Active, FrameFlag::Referenced] {
         mm.frames.mark(target, flag, mm.frames.has(source, flag));
@@ -331,7 +342,10 @@ fn write_entry(spaces: &mut Spaces, cx: &mut Cx, mapping: Mapping, change: impl 
 impl Mm {
     /// Can a folio on an LRU list be moved to another frame?
     pub(crate) fn is_migratable(&self, head: Pfn, mode: MigrateMode) -> bool {
-        // Nobody can replace a page in the page cache yet. Who never waits leaves alone what is being written.
+        // Who must not wait leaves what is being written.
+        if self.frames.is_file(head) {
+            return mode > MigrateMode::Async || self.written_by(head).is_none();
+        }
         self.frames.is_base_anon(head) && (mode > MigrateMode::Async || !self.swap.is_writeback(head))
     }
 

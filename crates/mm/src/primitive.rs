@@ -42,6 +42,32 @@ pub(crate) fn swap_io(cx: &mut Cx) {
     cx.work(Work::SwapIo, 1);
 }
 
+/// Writing `n` pages that are mapped, all of each, by user code.
+#[inline]
+pub(crate) fn user_fill(cx: &mut Cx, n: u64) {
+    cx.work(Work::UserFill, n);
+}
+
+/// Changing what a file knows of `n` of its pages.
+pub(crate) fn file_pages(cx: &mut Cx, n: u64) {
+    cx.work(Work::FilePage, n);
+}
+
+/// Writing a page with write(2), once it is found.
+pub(crate) fn write_file_page(cx: &mut Cx) {
+    cx.work(Work::FileWrite, 1);
+}
+
+/// Changing a name, or what the file system knows of a file (`ext4_create`, `ext4_page_mkwrite` and so on).
+pub(crate) fn file_operation(cx: &mut Cx) {
+    cx.work(Work::FileOperation, 1);
+}
+
+/// Sending a request to a disk, and its interrupt.
+pub(crate) fn disk_io(cx: &mut Cx) {
+    cx.work(Work::DiskIo, 1);
+}
+
 /// Looking at `n` folios that were taken off their LRU list.
 pub(crate) fn scan_folios(cx: &mut Cx, n: u64) {
     cx.work(Work::FolioScan, n);

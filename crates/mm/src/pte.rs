@@ -176,6 +176,12 @@ impl Pte {
         Self(self.0 & !Self::WRITABLE)
     }
 
+    /// The same without the right to store, as if nobody had (`pte_wrprotect`, `pte_mkclean`).
+    #[must_use]
+    pub(crate) const fn cleaned(self) -> Self {
+        Self(self.0 & !(Self::WRITABLE | Self::DIRTY))
+    }
+
     /// The same as user code has just stored through it (`pte_mkwrite`, `pte_mkdirty`, `pte_mkyoung`).
     #[must_use]
     pub const fn rewritten(self) -> Self {

@@ -68,6 +68,8 @@ pub(crate) struct ScanControl {
     pub(crate) met: Met,
     /// All that was met on the node lately is being written (`PGDAT_WRITEBACK`).
     pub(crate) meets_writeback: bool,
+    /// All files that were met lately are dirty, and nobody writes them (`PGDAT_DIRTY`).
+    pub(crate) meets_dirty: bool,
 }
 
 /// Frames that one pass over a node took off lists.
@@ -77,9 +79,34 @@ pub(crate) struct Met {
     pub(crate) writeback: u64,
     /// Met again while they are being written.
     pub(crate) immediate: u64,
+    /// Dirty, or being written; of those that nobody writes; and those met again while they are being written.
+    pub(crate) dirty: u64,
+    pub(crate) unqueued_dirty: u64,
+    pub(crate) congested: u64,
+    /// Taken off lists of files.
+    pub(crate) file_taken: u64,
 }
 
 impl Met {
+    /// Adds what one list came to, but for what was taken off it.
+    pub(crate) fn add(&mut self, other: Self) {
+        self.writeback += other.writeback;
+        self.immediate += other.immediate;
+        self.dirty += other.dirty;
+        self.unqueued_dirty += other.unqueued_dirty;
+        self.congested += other.congested;
+    }
+
+    /// Is all that was met of files dirty, with nobody to write it (`PGDAT_DIRTY`)?
+    pub(crate) fn is_all_dirty(&self) -> bool {
+        self.unqueued_dirty == self.file_taken
+    }
+
+    /// Is all that is dirty on its way to the disk, and was met before (`LRUVEC_CONGESTED`)?
+    pub(crate) fn is_congested(&self) -> bool {
+        self.dirty > 0 && self.dirty == self.congested
+    }
+
     /// Is all of it being written (`PGDAT_WRITEBACK`)?
     pub(crate) fn is_all_writeback(&self) -> bool {
         self.writeback > 0 && self.writeback == self.taken
@@ -102,6 +129,7 @@ impl ScanControl {
             reclaimed: 0,
             met: Met::default(),
             meets_writeback: false,
+            meets_dirty: false,
         }
     }
 }
@@ -164,6 +192,7 @@ impl NodeScan {
     /// Goes on until others may run; done when the node was passed (`shrink_node` without what comes of it).
     pub(crate) fn step(&mut self, mm: &mut Mm, spaces: &mut Spaces, cx: &mut Cx, sc: &mut ScanControl) -> Step<()> {
         mm.complete_swap_io(cx);
+        mm.complete_disk_io(cx);
         // Bound: each turn goes to the next list, or takes from what is to be scanned.
         loop {
             match self.phase {

@@ -12,6 +12,7 @@ use crate::{
     event::Event,
     frame::{FamilyId, Frame, FrameTable},
     primitive,
+    pte::Pte,
 };
 
 const BASE_PER_HUGE: usize = Order::HUGE.frames() as usize;
@@ -170,6 +171,9 @@ impl Mm {
 
     /// A frame gets one more base entry (`page_try_dup_anon_rmap`), for which the caller charges: a run at a time.
     pub(crate) fn map_base_again(&mut self, pfn: Pfn) {
+        if self.frames.is_file(pfn) {
+            return self.map_file_page(pfn);
+        }
         let (head, order) = self.anon_folio(pfn);
         if order == Order::BASE {
             self.set_count(head, self.count(head) + 1);
@@ -180,8 +184,51 @@ impl Mm {
         }
     }
 
+    /// A page of a file gets one more entry, for which the caller charges (`page_add_file_rmap`).
+    pub(crate) fn map_file_page(&mut self, head: Pfn) {
+        let count = self.count(head);
+        if count == 0 {
+            let zone = self.zone_position(head);
+            self.cache.count_mapped(zone, true);
+        }
+        self.set_count(head, count + 1);
+    }
+
+    /// It loses one.
+    pub(crate) fn unmap_file_page(&mut self, head: Pfn) {
+        let count = self.count(head) - 1;
+        if count == 0 {
+            let zone = self.zone_position(head);
+            self.cache.count_mapped(zone, false);
+        }
+        self.set_count(head, count);
+    }
+
+    /// An entry that mapped a page of a file is gone: what was done through it is known by its marks (`zap_pte_range`).
+    pub(crate) fn unmap_file_entry(&mut self, cx: &mut Cx, was: Pte) {
+        let head = was.pfn();
+        if was.is_dirty() {
+            self.set_page_dirty(cx, head);
+        }
+        if was.is_accessed() {
+            self.mark_page_accessed(cx, head);
+        }
+        self.unmap_file_page(head);
+    }
+
+    /// How often a base page is mapped, of whatever kind.
+    pub(crate) fn mappings_of(&self, head: Pfn) -> u32 {
+        self.count(head)
+    }
+
     /// A base page that has taken another one's place is mapped by so many entries.
     pub(crate) fn map_migrated(&mut self, head: Pfn, entries: u32) {
+        if self.frames.is_file(head) {
+            for _ in 0..entries {
+                self.map_file_page(head);
+            }
+            return;
+        }
         self.set_count(head, entries);
     }
 
@@ -211,6 +258,10 @@ impl Mm {
         }
         if self.frames.is_base_anon(pfn) {
             self.set_count(pfn, self.count(pfn) - 1);
+            return None;
+        }
+        if self.frames.is_file(pfn) {
+            self.unmap_file_page(pfn);
             return None;
         }
         self.unmap_base_of_huge(cx, pfn)

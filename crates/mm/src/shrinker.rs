@@ -21,14 +21,17 @@ enum Shrinker {
     HugeZero,
     /// Huge pages of which nobody maps some base pages any more.
     DeferredSplit,
+    /// Dentries and inodes that nobody uses.
+    Inodes,
 }
 
 impl Shrinker {
-    const ALL: [Self; 2] = [Self::HugeZero, Self::DeferredSplit];
+    const ALL: [Self; 3] = [Self::HugeZero, Self::DeferredSplit, Self::Inodes];
 
     /// Objects of a node that could go (`count_objects`).
     fn count(self, mm: &Mm, node: usize) -> u64 {
         match self {
+            Self::Inodes => mm.count_idle_inodes(node),
             Self::HugeZero => {
                 if mm.thp.is_huge_zero_unused() {
                     Order::HUGE.frames().into()
@@ -132,6 +135,10 @@ impl SlabScan {
             let next = match shrinker {
                 Shrinker::HugeZero => {
                     mm.shrink_huge_zero(cx);
+                    None
+                }
+                Shrinker::Inodes => {
+                    mm.shrink_inodes(cx, node, left);
                     None
                 }
                 Shrinker::DeferredSplit => mm.next_deferred_split(node, until),

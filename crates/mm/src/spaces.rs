@@ -163,10 +163,41 @@ impl Spaces {
         found
     }
 
+    /// Visits the entries that map a page of a file, which are where its file is mapped by these families; says how many.
+    pub(crate) fn visit_file_mappings(
+        &mut self,
+        places: &[(FamilyId, Vpn)],
+        head: Pfn,
+        mut visit: impl FnMut(&mut AddressSpace, Entry),
+    ) -> u32 {
+        let mut found = 0;
+        for (family, vpn) in places {
+            for id in self.families.get(family).into_iter().flatten() {
+                let space = self.all[id.0 as usize].as_mut().expect("members live");
+                if let Pmd::Table(table) = space.tables.pmd_of(*vpn)
+                    && space.tables.pte(table, *vpn).maps(head)
+                {
+                    found += 1;
+                    visit(space, Entry::Base(table, *vpn));
+                }
+            }
+        }
+        found
+    }
+
     /// The same for a base page, into a list that is used again: the entries of its family at its place that are wanted.
     pub(crate) fn base_entries(&self, mm: &Mm, page: Pfn, is_wanted: impl Fn(Pte) -> bool, found: &mut Vec<Mapping>) {
         found.clear();
-        let Frame::Anon { family, vpn, .. } = mm.frames.get(page) else { return };
+        let Frame::Anon { family, vpn, .. } = mm.frames.get(page) else {
+            for place in mm.file_places(page) {
+                self.entries_at(place, &is_wanted, found);
+            }
+            return;
+        };
+        self.entries_at((family, vpn), &is_wanted, found);
+    }
+
+    fn entries_at(&self, (family, vpn): (FamilyId, Vpn), is_wanted: &impl Fn(Pte) -> bool, found: &mut Vec<Mapping>) {
         for id in self.families.get(&family).into_iter().flatten() {
             let tables = &self.get(*id).expect("members live").tables;
             if let Pmd::Table(table) = tables.pmd_of(vpn)

@@ -132,7 +132,7 @@ impl Mm {
             (ThpEnabled::Madvise, advice) => advice == HugeAdvice::HugePage,
         };
         // Machines with small pageblocks, for tests, have no huge pages.
-        wanted && self.frames.blocks.order() == Order::HUGE && vma.range().covers(huge_range(vpn))
+        wanted && vma.file.is_none() && self.frames.blocks.order() == Order::HUGE && vma.range().covers(huge_range(vpn))
     }
 
     /// What a fault in a mapping with such advice asks for (`vma_thp_gfp_mask`; `alloc_hugepage_gfpmask` before 4.8).

@@ -23,6 +23,8 @@ pub struct Touch {
     end: u64,
     stride: u64,
     access: Access,
+    /// All of each page is written, not only some bytes.
+    fills: bool,
     fault: Option<FaultControl>,
     /// The VMA that was accessed last, if it had anonymous pages.
     tied: Option<Tied>,
@@ -39,7 +41,12 @@ impl Touch {
     /// Accesses to the `len` bytes from `start` on, `stride` bytes (not 0) apart.
     pub fn new(start: VirtAddr, len: Bytes, stride: Bytes, access: Access) -> Self {
         assert!(stride.0 > 0, "accesses are some bytes apart");
-        Self { next: start.0, end: start.0 + len.0, stride: stride.0, access, fault: None, tied: None }
+        Self { next: start.0, end: start.0 + len.0, stride: stride.0, access, fills: false, fault: None, tied: None }
+    }
+
+    /// Stores to every byte of the `len` bytes from `start` on.
+    pub fn fill(start: VirtAddr, len: Bytes) -> Self {
+        Self { fills: true, ..Self::new(start, len, Bytes::PAGE, Access::Write) }
     }
 
     /// One access to each page.
@@ -68,7 +75,7 @@ impl Touch {
     }
 
     fn find_tied(&self, space: &AddressSpace) -> Option<Tied> {
-        let vma = space.vmas.find(self.vpn()).filter(|vma| vma.anon.is_some())?;
+        let vma = space.vmas.find(self.vpn()).filter(|vma| vma.anon.is_some() && vma.file.is_none())?;
         Some(Tied { range: vma.range(), changes: space.vmas.changes() })
     }
 
@@ -168,7 +175,11 @@ impl Touch {
         let end = (end.0 * Bytes::PAGE.0).min(self.end);
         let span = end - self.next;
         let touches = if span <= self.stride { 1 } else { span.div_ceil(self.stride) };
-        primitive::user_touch(cx, touches);
+        if self.fills {
+            primitive::user_fill(cx, touches);
+        } else {
+            primitive::user_touch(cx, touches);
+        }
         self.next += touches * self.stride;
     }
 }

@@ -7,14 +7,14 @@ use crate::{
     Mm,
     address_space::{AddressSpace, EVERYTHING},
     cost::Cx,
-    frame::Holdings,
+    frame::{FamilyId, Holdings},
     mmu_gather::{MmuGather, Room},
     page_table::{Level, Pmd, PmdSlot, TableId},
     primitive,
     pte::Pte,
     slab::Object,
     step::{RUN, Step},
-    vma::PageRange,
+    vma::{FileMap, PageRange},
 };
 
 /// Unmapping a range: the VMAs first, so that nobody faults any more; then pages; then page tables.
@@ -25,6 +25,10 @@ pub struct Unmap {
     gather: MmuGather,
     /// Where the VMAs lived that are no more; from the last.
     objects: Vec<Object>,
+    /// What they mapped of files.
+    files: Vec<(FamilyId, FileMap)>,
+    /// Only the pages go, and what is mapped stays so (`MADV_DONTNEED`).
+    keeps_vmas: bool,
 }
 
 #[derive(Clone, Copy, Debug)]
@@ -44,7 +48,19 @@ enum Phase {
 impl Unmap {
     /// Unmaps `range`. The caller holds the mmap lock for write from the first step on.
     pub fn new(range: PageRange) -> Self {
-        Self { range, phase: Phase::Detach, gather: MmuGather::default(), objects: Vec::new() }
+        Self {
+            range,
+            phase: Phase::Detach,
+            gather: MmuGather::default(),
+            objects: Vec::new(),
+            files: Vec::new(),
+            keeps_vmas: false,
+        }
+    }
+
+    /// Gives up the pages of `range`, and keeps its mappings (`zap_page_range_single`). The caller holds the mmap lock for read.
+    pub fn discard(range: PageRange) -> Self {
+        Self { keeps_vmas: true, ..Self::new(range) }
     }
 
     /// The end of a process: unmaps everything. [`AddressSpace::end`] does the rest.
@@ -79,6 +95,14 @@ impl Unmap {
         if self.range.pages() == 0 {
             return Step::Done(Err(Errno::INVAL));
         }
+        if self.keeps_vmas {
+            for at in [self.range.start, self.range.end] {
+                space.split_pmd_across(mm, cx, at);
+            }
+            mm.lru_add_drain(cx);
+            self.phase = Phase::Zap { from: self.range.start };
+            return Step::More;
+        }
         match self.detach(mm, space, cx) {
             Ok(None) => return Step::Done(Ok(())),
             Ok(Some(removed)) => self.range = removed,
@@ -102,13 +126,18 @@ impl Unmap {
                 self.phase = if let Some(from) = self.zap(mm, space, cx, from, horizon) {
                     Phase::Zap { from }
                 } else {
-                    self.gather.note_tables(space.vmas.gap_around(self.range));
+                    if !self.keeps_vmas {
+                        self.gather.note_tables(space.vmas.gap_around(self.range));
+                    }
                     self.gather.begin_flush(cx);
                     Phase::Finish
                 };
             }
             Phase::Finish => {
                 self.gather.free_batches(mm, cx);
+                if self.keeps_vmas {
+                    return true;
+                }
                 self.phase = Phase::Tables { from: self.range.start };
             }
             Phase::Tables { from } => {
@@ -119,10 +148,13 @@ impl Unmap {
             }
             Phase::Vmas => {
                 for _ in 0..RUN {
+                    if let Some((family, map)) = self.files.pop() {
+                        mm.unmap_file(cx, family, map);
+                    }
                     let Some(object) = self.objects.pop() else { break };
                     mm.free_object(cx, object);
                 }
-                return self.objects.is_empty();
+                return self.objects.is_empty() && self.files.is_empty();
             }
         }
         false
@@ -144,6 +176,7 @@ impl Unmap {
         while let Some(object) = self.objects.pop() {
             mm.free_object(cx, object);
         }
+        mm.orphan_maps.append(&mut self.files);
     }
 
     /// From the first to the last page that was mapped; at the end of a process whatever its tables hold.
@@ -154,6 +187,7 @@ impl Unmap {
         for vma in removed.iter().rev() {
             primitive::update_vma(cx);
             self.objects.push(vma.object);
+            self.files.extend(vma.file.map(|map| (space.family, map)));
         }
         if self.range == EVERYTHING {
             return Ok(Some(EVERYTHING));
@@ -234,6 +268,10 @@ impl Unmap {
             if was.is_migration() {
                 // Who moves the page finds one place less to map it at.
                 moving += 1;
+                continue;
+            }
+            if mm.frames.is_file(was.pfn()) {
+                mm.unmap_file_entry(cx, was);
                 continue;
             }
             if let Some(folio) = mm.unmap_base(cx, was.pfn()) {

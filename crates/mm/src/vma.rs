@@ -1,5 +1,5 @@
 //! Linux: mm/mmap.c, mm/madvise.c, include/linux/mm_types.h (v6.1).
-//! Differs: an ordered map for the maple tree; private anonymous mappings only; of a VMA that is
+//! Differs: an ordered map for the maple tree; VMAs of files do not merge; of a VMA that is
 //! split, the upper part is always the new one; what ties VMAs to pages, and the tree's nodes, take no memory yet.
 
 use std::collections::BTreeMap;
@@ -7,7 +7,7 @@ use std::collections::BTreeMap;
 use serde::Serialize;
 use units::{Errno, Order, Vpn};
 
-use crate::{frame::NIL, slab::Object};
+use crate::{frame::NIL, page_cache::InodeId, slab::Object};
 
 /// Most VMAs of an address space.
 // vm.max_map_count, Documentation/admin-guide/sysctl/vm.rst (v6.1).
@@ -91,7 +91,27 @@ pub struct AnonVma {
     inherited: bool,
 }
 
-/// One private anonymous mapping.
+/// What a VMA maps of a file.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct FileMap {
+    /// Which.
+    pub inode: InodeId,
+    /// The open file that it was mapped through.
+    pub file: u32,
+    /// What has to be added to the index of a page to get its place.
+    pub shift: u64,
+    /// Are stores seen by others?
+    pub is_shared: bool,
+}
+
+impl FileMap {
+    /// The index of the page that is mapped at a place.
+    pub const fn index(self, vpn: Vpn) -> u64 {
+        vpn.0.wrapping_sub(self.shift)
+    }
+}
+
+/// One mapping.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Vma {
     /// First page.
@@ -102,6 +122,8 @@ pub struct Vma {
     pub advice: HugeAdvice,
     /// None until a fault may have mapped an anonymous page.
     pub anon: Option<AnonVma>,
+    /// What it maps of a file; none for anonymous memory.
+    pub file: Option<FileMap>,
     /// Where it lives.
     pub object: Object,
 }
@@ -117,6 +139,11 @@ impl Vma {
         PageRange::new(self.start, self.pages)
     }
 
+    /// Are they alike but for their ties?
+    fn merges_but_for_anon(&self, other: &Self) -> bool {
+        self.advice == other.advice && self.file.is_none() && other.file.is_none()
+    }
+
     /// May `self` and the VMA right above it become one?
     fn merges_with(&self, above: &Self) -> bool {
         let anon = match (self.anon, above.anon) {
@@ -124,7 +151,8 @@ impl Vma {
             (Some(a), None) | (None, Some(a)) => !a.inherited,
             (None, None) => true,
         };
-        self.end() == above.start && self.advice == above.advice && anon
+        let is_anon = self.file.is_none() && above.file.is_none();
+        self.end() == above.start && self.advice == above.advice && anon && is_anon
     }
 }
 
@@ -217,7 +245,7 @@ impl VmaSet {
             return Err(Errno::NOMEM);
         }
         let (start, pages, advice) = (range.start, range.pages(), HugeAdvice::Default);
-        let mut vma = Vma { start, pages, advice, anon: None, object: Object(NIL) };
+        let mut vma = Vma { start, pages, advice, anon: None, file: None, object: Object(NIL) };
         let above = self.by_start.get(&range.end).copied().filter(|above| vma.merges_with(above));
         if let Some(above) = above {
             self.changing().remove(&above.start);
@@ -234,6 +262,23 @@ impl VmaSet {
         }
         self.changing().insert(start, vma);
         Ok(None)
+    }
+
+    /// Maps `range`, which is free, as a VMA of a file.
+    pub fn insert_file(
+        &mut self,
+        range: PageRange,
+        file: FileMap,
+        object: impl FnOnce() -> Option<Object>,
+    ) -> Result<(), Errno> {
+        assert!(self.overlapping(range).next().is_none(), "{range:?} is mapped already");
+        if self.len() > MAX_MAP_COUNT {
+            return Err(Errno::NOMEM);
+        }
+        let object = object().ok_or(Errno::NOMEM)?;
+        let (start, pages, advice) = (range.start, range.pages(), HugeAdvice::Default);
+        self.changing().insert(start, Vma { start, pages, advice, anon: None, file: Some(file), object });
+        Ok(())
     }
 
     /// Makes `at` a border between two VMAs if it lies inside one, and says which one that was. The upper one lives in a
@@ -279,7 +324,7 @@ impl VmaSet {
         let above = self.by_start.get(&vma.end());
         let below = self.by_start.range(..vma.start).next_back().map(|(_, below)| below);
         let below = below.filter(|below| below.end() == vma.start);
-        let reusable = |other: &&Vma| other.advice == vma.advice && other.anon.is_some_and(|anon| !anon.inherited);
+        let reusable = |other: &&Vma| other.merges_but_for_anon(&vma) && other.anon.is_some_and(|anon| !anon.inherited);
         let shared = above.filter(reusable).or(below.filter(reusable)).and_then(|other| other.anon);
         let anon = shared.unwrap_or_else(|| {
             self.anon_vmas += 1;

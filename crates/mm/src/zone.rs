@@ -103,6 +103,16 @@ pub struct Settings {
     pub page_cluster: u32,
     /// `vm.watermark_boost_factor`, in 1/10000 of the High mark; read by 5.0 and later.
     pub watermark_boost_factor: u32,
+    /// `vm.dirty_ratio`: where writers stop, in percent of the memory that could be dirty.
+    pub dirty_ratio: u32,
+    /// `vm.dirty_background_ratio`: where the flusher starts, in percent of that.
+    pub dirty_background_ratio: u32,
+    /// `vm.dirty_expire_centisecs`: how old dirty pages get.
+    pub dirty_expire_centisecs: u32,
+    /// `vm.dirty_writeback_centisecs`: how often the flusher looks for old ones; 0 is never.
+    pub dirty_writeback_centisecs: u32,
+    /// `vm.vfs_cache_pressure`: how many of 100 unused dentries and inodes reclaim sees.
+    pub vfs_cache_pressure: u32,
 }
 
 impl Default for Settings {
@@ -118,6 +128,11 @@ impl Default for Settings {
             swappiness: 60,
             page_cluster: 3,
             watermark_boost_factor: 15_000,
+            dirty_ratio: 20,
+            dirty_background_ratio: 10,
+            dirty_expire_centisecs: 3000,
+            dirty_writeback_centisecs: 500,
+            vfs_cache_pressure: 100,
         }
     }
 }

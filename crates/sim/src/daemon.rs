@@ -29,6 +29,8 @@ pub(crate) enum Daemon {
     Kcompactd(usize),
     /// The one that makes huge pages.
     Khugepaged,
+    /// The one that writes files to the disk.
+    Flusher,
 }
 
 /// No process: kernel threads have no address space.
@@ -41,6 +43,7 @@ impl World {
             let id = self.start_daemon(cpus.clone(), Daemon::Kswapd(node), Nice::default());
             self.kswapds.push(id);
         }
+        self.flusher = Some(self.start_daemon(Vec::new(), Daemon::Flusher, Nice::default()));
         for (node, cpus) in cpus.into_iter().enumerate() {
             let id = self.start_daemon(cpus, Daemon::Kcompactd(node), Nice::default());
             self.kcompactds.push(id);
@@ -83,7 +86,7 @@ impl World {
                 Some(has_lock) => has_lock,
                 None => return,
             },
-            Daemon::Kswapd(_) | Daemon::Kcompactd(_) => false,
+            Daemon::Kswapd(_) | Daemon::Kcompactd(_) | Daemon::Flusher => false,
         };
         let start = self.cpus[cpu.0 as usize].clock;
         let loss = self.injector.begin(&self.counters);
@@ -98,6 +101,7 @@ impl World {
             Daemon::Kswapd(node) => self.mm.step_kswapd(&mut self.spaces, &mut cx, node),
             Daemon::Kcompactd(node) => self.mm.step_kcompactd(&mut self.spaces, &mut cx, node),
             Daemon::Khugepaged => self.mm.step_khugepaged(&mut self.spaces, &mut cx, has_lock),
+            Daemon::Flusher => self.mm.step_flusher(&mut self.spaces, &mut cx),
         };
         let (mut end, asked) = (cx.now(), cx.shootdowns());
         let asked_of = cx.take_asked_of();
@@ -117,27 +121,9 @@ impl World {
         if daemon == Daemon::Khugepaged {
             self.end_hold_of_khugepaged(id, cpu, matches!(step, Step::Block(_)));
         }
-        let task = &mut self.tasks[id.0 as usize];
         match step {
             Step::More => {}
-            Step::Block(wait) => {
-                task.state = TaskState::Asleep(daemon);
-                task.sleeps_until = None;
-                match (wait, daemon) {
-                    (Wait::Until(until), Daemon::Kcompactd(node)) if self.mm.is_kcompactd_idle(node) => {
-                        self.arm_periodic(id, until);
-                    }
-                    (Wait::Until(until), Daemon::Khugepaged) if self.mm.khugepaged.is_asleep() => {
-                        self.arm_periodic(id, until);
-                    }
-                    (Wait::Until(until) | Wait::Io { until, .. }, _) => {
-                        task.sleeps_until = Some(until);
-                        self.clock.arm(until, id);
-                    }
-                    (Wait::Folio(pfn), _) => self.folio_sleepers.push((pfn, id)),
-                    (Wait::Queue, _) => {}
-                }
-            }
+            Step::Block(wait) => self.sleep_daemon(id, daemon, wait),
             Step::Done(()) => unreachable!("a kernel thread has no end"),
         }
         for (space, asked) in asked_of {
@@ -146,6 +132,30 @@ impl World {
         self.wake_woken(end);
         #[cfg(test)]
         self.check();
+    }
+
+    /// A kernel thread sleeps: until it is woken, or for a while.
+    fn sleep_daemon(&mut self, id: TaskId, daemon: Daemon, wait: Wait) {
+        let task = &mut self.tasks[id.0 as usize];
+        task.state = TaskState::Asleep(daemon);
+        task.sleeps_until = None;
+        match (wait, daemon) {
+            (Wait::Until(until), Daemon::Kcompactd(node)) if self.mm.is_kcompactd_idle(node) => {
+                self.arm_periodic(id, until);
+            }
+            (Wait::Until(until), Daemon::Khugepaged) if self.mm.khugepaged.is_asleep() => {
+                self.arm_periodic(id, until);
+            }
+            (Wait::Until(until), Daemon::Flusher) if self.mm.is_flusher_idle() => {
+                self.arm_periodic(id, until);
+            }
+            (Wait::Until(until) | Wait::Io { until, .. }, _) => {
+                task.sleeps_until = Some(until);
+                self.clock.arm(until, id);
+            }
+            (Wait::Folio(pfn), _) => self.folio_sleepers.push((pfn, id)),
+            (Wait::Queue, _) => {}
+        }
     }
 
     /// The CPUs, but for one, that run tasks of processes.
@@ -183,6 +193,11 @@ impl World {
         }
         if self.mm.has_oom_killed() {
             self.oom_kill(at);
+        }
+        if self.mm.take_flusher_woken()
+            && let Some(flusher) = self.flusher
+        {
+            self.wake_daemon(flusher, at);
         }
         if self.mm.has_unlocked() {
             let unlocked = self.mm.take_unlocked();

@@ -8,6 +8,7 @@ use std::{
     task::{Context, Poll},
 };
 
+use mm::page_cache::{FileAnswer, FileRequest};
 use os::{Advice, Barrier, Died, File, MapSpec, Os, Placement, Rusage, VmRange, VmStat, Wire};
 use units::{Bytes, Errno, Frames, Picos, Time};
 
@@ -58,6 +59,24 @@ async fn unit(request: Request) -> Result<(), Errno> {
     }
 }
 
+async fn file(request: FileRequest) -> Result<FileAnswer, Errno> {
+    match Call(Some(Request::File(request))).await {
+        Answer::File(result) => result,
+        other => unreachable!("{other:?} answers no request about files"),
+    }
+}
+
+async fn done(request: FileRequest) -> Result<(), Errno> {
+    file(request).await.map(drop)
+}
+
+async fn opened(request: FileRequest) -> Result<File, Errno> {
+    match file(request).await? {
+        FileAnswer::Opened(id) => Ok(File { id }),
+        FileAnswer::Done => unreachable!("a file that was opened has a descriptor"),
+    }
+}
+
 /// The join half of a spawned task.
 async fn join<T: 'static>(task: TaskId, slot: Rc<RefCell<Option<Result<T, Died>>>>) -> Result<T, Died> {
     // A task that has ended cannot refuse to be joined.
@@ -97,10 +116,7 @@ impl Os for Sim {
     }
 
     async fn mmap(&self, len: Bytes, spec: MapSpec) -> Result<VmRange, Errno> {
-        if spec != MapSpec::Anonymous {
-            return Err(Errno::NOSYS);
-        }
-        match Call(Some(Request::Mmap(len))).await {
+        match Call(Some(Request::Mmap(len, spec))).await {
             Answer::Range(result) => result,
             other => unreachable!("{other:?} answers no mmap"),
         }
@@ -111,9 +127,6 @@ impl Os for Sim {
     }
 
     async fn madvise(&self, range: VmRange, advice: Advice) -> Result<(), Errno> {
-        if advice == Advice::DontNeed {
-            return Err(Errno::NOSYS);
-        }
         unit(Request::Madvise(range, advice)).await
     }
 
@@ -121,46 +134,44 @@ impl Os for Sim {
         unit(Request::Store(range, stride)).await
     }
 
-    // What writing whole pages takes has no price yet, read faults have no caller yet, and there are no files yet.
-
-    async fn fill(&self, _: VmRange) -> Result<(), Errno> {
-        Err(Errno::NOSYS)
+    async fn fill(&self, range: VmRange) -> Result<(), Errno> {
+        unit(Request::Fill(range)).await
     }
 
-    async fn load(&self, _: VmRange, _: Bytes) -> Result<(), Errno> {
-        Err(Errno::NOSYS)
+    async fn load(&self, range: VmRange, stride: Bytes) -> Result<(), Errno> {
+        unit(Request::Load(range, stride)).await
     }
 
-    async fn create(&self, _: &str) -> Result<File, Errno> {
-        Err(Errno::NOSYS)
+    async fn create(&self, name: &str) -> Result<File, Errno> {
+        opened(FileRequest::Create(name.to_owned())).await
     }
 
-    async fn open(&self, _: &str) -> Result<File, Errno> {
-        Err(Errno::NOSYS)
+    async fn open(&self, name: &str) -> Result<File, Errno> {
+        opened(FileRequest::Open(name.to_owned())).await
     }
 
-    async fn close(&self, _: File) -> Result<(), Errno> {
-        Err(Errno::NOSYS)
+    async fn close(&self, file: File) -> Result<(), Errno> {
+        done(FileRequest::Close(file.id)).await
     }
 
-    async fn unlink(&self, _: &str) -> Result<(), Errno> {
-        Err(Errno::NOSYS)
+    async fn unlink(&self, name: &str) -> Result<(), Errno> {
+        done(FileRequest::Unlink(name.to_owned())).await
     }
 
-    async fn truncate(&self, _: File, _: Bytes) -> Result<(), Errno> {
-        Err(Errno::NOSYS)
+    async fn truncate(&self, file: File, len: Bytes) -> Result<(), Errno> {
+        done(FileRequest::Truncate(file.id, len)).await
     }
 
-    async fn write(&self, _: File, _: Bytes, _: Bytes) -> Result<(), Errno> {
-        Err(Errno::NOSYS)
+    async fn write(&self, file: File, offset: Bytes, len: Bytes) -> Result<(), Errno> {
+        done(FileRequest::Write { file: file.id, offset, len }).await
     }
 
-    async fn fsync(&self, _: File) -> Result<(), Errno> {
-        Err(Errno::NOSYS)
+    async fn fsync(&self, file: File) -> Result<(), Errno> {
+        done(FileRequest::Sync(file.id)).await
     }
 
     async fn drop_caches(&self) -> Result<(), Errno> {
-        Err(Errno::NOSYS)
+        done(FileRequest::DropCaches).await
     }
 
     async fn mincore(&self, range: VmRange) -> Result<Vec<bool>, Errno> {

@@ -39,6 +39,7 @@ use std::{cell::RefCell, rc::Rc};
 use mm::{
     MachineSpec, Mm, Settings, Variant,
     cost::{Prices, Spent},
+    disk::DiskSpec,
     event::Counters,
     khugepaged::KhugepagedSettings,
     state::FrameMap,
@@ -90,6 +91,8 @@ pub struct Config {
     pub bandwidth: Vec<(NodeId, BytesPerSecond)>,
     /// Where it swaps to, if anywhere.
     pub swap: Option<SwapSpec>,
+    /// Where its files are.
+    pub disk: DiskSpec,
     /// How many CPUs tasks are spread over.
     pub cpus: usize,
     /// No CPU runs ahead of another by more than this; 0 is the strict order.
@@ -210,6 +213,7 @@ pub fn simulate_from<T: 'static>(
         world.mm.swapon(swap);
         world.mm.swap.page_cluster = config.settings.page_cluster;
     }
+    world.mm.mount(&config.disk);
     world.share_cores(&config.cores, config.shared_core);
     world.mm.enable_oom_killer();
     world.start_clock(Draws::new(config.seed));

@@ -1,17 +1,18 @@
 //! What a task can be inside of: operations of the kernel as data, each taken in bounded steps.
 
 use mm::{
-    Mm, Variant,
+    Mm, Spaces, Variant,
     address_space::AddressSpace,
     cost::{Cx, Work},
     fault::{Access, FaultDone},
     fork::Fork,
+    page_cache::FileOperation,
     step::{Step, Wait},
     touch::Touch,
     unmap::Unmap,
     vma::{HugeAdvice, PageRange},
 };
-use os::{Advice, VmRange};
+use os::{Advice, MapSpec, VmRange};
 use units::{Bytes, Errno, Time, VirtAddr, Vpn};
 
 use crate::{
@@ -24,10 +25,13 @@ use crate::{
 pub(crate) enum Operation {
     Mmap {
         len: Bytes,
+        spec: MapSpec,
         entered: bool,
     },
     Munmap {
         range: VmRange,
+        /// What of it may be mapped again when it is gone; none before that is known.
+        private: Option<Bytes>,
         unmap: Unmap,
         entered: bool,
     },
@@ -36,7 +40,17 @@ pub(crate) enum Operation {
         advice: Advice,
         entered: bool,
     },
+    /// `MADV_DONTNEED`.
+    Discard {
+        range: VmRange,
+        unmap: Unmap,
+        entered: bool,
+    },
     Touch(Touch),
+    File {
+        operation: Box<FileOperation>,
+        entered: bool,
+    },
     Mincore {
         range: VmRange,
     },
@@ -68,10 +82,18 @@ impl Operation {
     /// When the request is not one that takes steps.
     pub(crate) fn new(request: Request) -> Self {
         match request {
-            Request::Mmap(len) => Self::Mmap { len, entered: false },
-            Request::Munmap(range) => Self::Munmap { range, unmap: Unmap::new(pages(range)), entered: false },
+            Request::Mmap(len, spec) => Self::Mmap { len, spec, entered: false },
+            Request::Munmap(range) => {
+                Self::Munmap { range, private: None, unmap: Unmap::new(pages(range)), entered: false }
+            }
+            Request::Madvise(range, Advice::DontNeed) => {
+                Self::Discard { range, unmap: Unmap::discard(pages(range)), entered: false }
+            }
             Request::Madvise(range, advice) => Self::Madvise { range, advice, entered: false },
             Request::Store(range, stride) => Self::Touch(Touch::new(range.start, range.len, stride, Access::Write)),
+            Request::Load(range, stride) => Self::Touch(Touch::new(range.start, range.len, stride, Access::Read)),
+            Request::Fill(range) => Self::Touch(Touch::fill(range.start, range.len)),
+            Request::File(request) => Self::File { operation: Box::new(FileOperation::new(request)), entered: false },
             Request::Mincore(range) => Self::Mincore { range },
             Request::Fork => Self::Fork { fork: Box::new(Fork::new()), entered: false },
             Request::Sleep(_) | Request::Arrive(_) | Request::Join(_) => unreachable!("{request:?} only waits"),
@@ -91,8 +113,10 @@ impl Operation {
             Self::Mmap { .. } | Self::Munmap { .. } | Self::Madvise { .. } | Self::Fork { .. } | Self::Exit(_) => {
                 Some(Mode::Write)
             }
+            // What a file's pages lose of their mappings, they lose under locks of their own.
+            Self::File { .. } => None,
             Self::Touch(touch) if rules.vma_locks && touch.has_tied_vma(space) => None,
-            Self::Touch(_) | Self::Mincore { .. } => Some(Mode::Read),
+            Self::Touch(_) | Self::Mincore { .. } | Self::Discard { .. } => Some(Mode::Read),
         }
     }
 
@@ -114,15 +138,15 @@ impl Operation {
     /// Whether the lock stays held until the next step.
     pub(crate) fn keeps_lock(&self) -> bool {
         match self {
-            Self::Munmap { .. } | Self::Fork { .. } | Self::Exit(_) => true,
+            Self::Munmap { .. } | Self::Fork { .. } | Self::Exit(_) | Self::Discard { .. } => true,
             Self::Touch(touch) => touch.is_in_fault(),
-            Self::Mmap { .. } | Self::Madvise { .. } | Self::Mincore { .. } => false,
+            Self::Mmap { .. } | Self::Madvise { .. } | Self::Mincore { .. } | Self::File { .. } => false,
         }
     }
 
     /// May the kernel end the task between two steps? munmap looks for no signal: who is killed in it ends afterwards.
     pub(crate) fn may_be_killed(&self) -> bool {
-        !matches!(self, Self::Munmap { entered: true, .. } | Self::Exit(_))
+        !matches!(self, Self::Munmap { entered: true, .. } | Self::Discard { entered: true, .. } | Self::Exit(_))
     }
 
     /// Goes on, at most up to `horizon` where the operation is a long one. `left`: bytes that may still be mapped.
@@ -135,12 +159,14 @@ impl Operation {
         left: &mut Bytes,
     ) -> Progress {
         match self {
-            Self::Mmap { len, entered } => {
+            Self::Mmap { len, spec, entered } => {
                 enter(cx, entered);
-                Progress::Done(Answer::Range(map(mm, space, cx, *len, left)))
+                Progress::Done(Answer::Range(map(mm, space, cx, (*len, *spec), left)))
             }
-            Self::Munmap { range, unmap, entered } => {
+            Self::File { .. } => unreachable!("it works on more than this address space"),
+            Self::Munmap { range, private, unmap, entered } => {
                 enter(cx, entered);
+                let private = *private.get_or_insert_with(|| private_part(space, *range));
                 // Somebody waits until readers are let in.
                 let is_short = !unmap.is_detached() && cx.is_over(horizon);
                 let step = if is_short { unmap.begin(mm, space, cx) } else { unmap.step(mm, space, cx, horizon) };
@@ -148,7 +174,7 @@ impl Operation {
                     Step::More => Progress::More,
                     Step::Block(wait) => unreachable!("unmapping does not wait, but for {wait:?}"),
                     Step::Done(result) => {
-                        left.0 += if result.is_ok() { range.len.0 } else { 0 };
+                        left.0 += if result.is_ok() { private.0 } else { 0 };
                         Progress::Done(Answer::Unit(result))
                     }
                 }
@@ -158,9 +184,20 @@ impl Operation {
                 let advice = match advice {
                     Advice::HugePage => HugeAdvice::HugePage,
                     Advice::NoHugePage => HugeAdvice::NoHugePage,
-                    Advice::DontNeed => unreachable!("a handle refuses it"),
+                    Advice::DontNeed => unreachable!("an operation of its own"),
                 };
                 Progress::Done(Answer::Unit(space.madvise(mm, cx, pages(*range), advice)))
+            }
+            Self::Discard { range, unmap, entered } => {
+                enter(cx, entered);
+                match unmap.step(mm, space, cx, horizon) {
+                    Step::More => Progress::More,
+                    Step::Block(wait) => unreachable!("unmapping does not wait, but for {wait:?}"),
+                    Step::Done(result) => {
+                        let is_whole = space.is_mapped(pages(*range));
+                        Progress::Done(Answer::Unit(result.and(if is_whole { Ok(()) } else { Err(Errno::NOMEM) })))
+                    }
+                }
             }
             Self::Mincore { range } => {
                 cx.work(Work::SystemCall, 1);
@@ -193,13 +230,31 @@ impl Operation {
         }
     }
 
+    /// A step of one on files, which works on all memory; none if it is another.
+    pub(crate) fn step_file(
+        &mut self,
+        mm: &mut Mm,
+        spaces: &mut Spaces,
+        cx: &mut Cx<'_>,
+        horizon: Time,
+    ) -> Option<Progress> {
+        let Self::File { operation, entered } = self else { return None };
+        enter(cx, entered);
+        Some(match operation.step(mm, spaces, cx, horizon) {
+            Step::More => Progress::More,
+            Step::Block(wait) => Progress::Block(wait),
+            Step::Done(result) => Progress::Done(Answer::File(result)),
+        })
+    }
+
     /// The frames that it holds between two steps.
     #[cfg(test)]
     pub(crate) fn holdings(&self, space: &AddressSpace) -> mm::frame::Holdings {
         match self {
             Self::Touch(touch) => touch.holdings(space),
-            Self::Munmap { unmap, .. } | Self::Exit(unmap) => unmap.holdings(),
+            Self::Munmap { unmap, .. } | Self::Discard { unmap, .. } | Self::Exit(unmap) => unmap.holdings(),
             Self::Fork { fork, .. } => fork.holdings(),
+            Self::File { operation, .. } => operation.holdings(),
             Self::Mmap { .. } | Self::Madvise { .. } | Self::Mincore { .. } => mm::frame::Holdings::default(),
         }
     }
@@ -217,8 +272,9 @@ impl Operation {
     pub(crate) fn abort(&mut self, mm: &mut Mm, space: &mut AddressSpace, cx: &mut Cx<'_>) {
         match self {
             Self::Touch(touch) => touch.abort(mm, space, cx),
-            Self::Munmap { unmap, .. } | Self::Exit(unmap) => unmap.abort(mm, cx),
+            Self::Munmap { unmap, .. } | Self::Discard { unmap, .. } | Self::Exit(unmap) => unmap.abort(mm, cx),
             Self::Fork { fork, .. } => fork.abort(mm, cx),
+            Self::File { operation, .. } => operation.abort(mm, cx),
             Self::Mmap { .. } | Self::Madvise { .. } | Self::Mincore { .. } => {}
         }
     }
@@ -231,12 +287,37 @@ fn enter(cx: &mut Cx<'_>, entered: &mut bool) {
     }
 }
 
-fn map(mm: &mut Mm, space: &mut AddressSpace, cx: &mut Cx<'_>, len: Bytes, left: &mut Bytes) -> Result<VmRange, Errno> {
-    let rest = left.0.checked_sub(len.0).ok_or(Errno::NOMEM)?;
+fn map(
+    mm: &mut Mm,
+    space: &mut AddressSpace,
+    cx: &mut Cx<'_>,
+    (len, spec): (Bytes, MapSpec),
+    left: &mut Bytes,
+) -> Result<VmRange, Errno> {
+    let private = if spec.is_private() { len.0 } else { 0 };
+    let rest = left.0.checked_sub(private).ok_or(Errno::NOMEM)?;
     let pages = len.0.div_ceil(Bytes::PAGE.0);
-    let range = space.mmap(mm, cx, pages)?;
+    let range = match spec {
+        MapSpec::Anonymous => space.mmap(mm, cx, pages)?,
+        MapSpec::Private(of) | MapSpec::Shared(of) | MapSpec::SharedRead(of) => {
+            if !of.offset.0.is_multiple_of(Bytes::PAGE.0) {
+                return Err(Errno::INVAL);
+            }
+            space.mmap_file(mm, cx, pages, (of.file.id, of.offset.0 / Bytes::PAGE.0, !spec.is_private()))?
+        }
+    };
     *left = Bytes(rest);
     Ok(VmRange { start: VirtAddr(range.start.0 * Bytes::PAGE.0), len })
+}
+
+/// What of a range is mapped as the process's own.
+fn private_part(space: &AddressSpace, range: VmRange) -> Bytes {
+    let shared = space.vmas.overlapping(pages(range)).filter(|vma| vma.file.is_some_and(|file| file.is_shared));
+    let of = |vma: &mm::vma::Vma| {
+        let (start, end) = (vma.start.max(pages(range).start), vma.end().min(pages(range).end));
+        (end.0 - start.0) * Bytes::PAGE.0
+    };
+    Bytes(range.len.0.saturating_sub(shared.map(of).sum()))
 }
 
 fn pages(range: VmRange) -> PageRange {

@@ -4,8 +4,9 @@ use mm::{
     SpaceId,
     alloc::slow::Supply,
     cost::{Cause, Spent},
+    page_cache::{FileAnswer, FileRequest},
 };
-use os::{Advice, Barrier, Rusage, VmRange};
+use os::{Advice, Barrier, MapSpec, Rusage, VmRange};
 use units::{Bytes, CpuId, Errno, Picos, Time};
 
 use crate::{
@@ -97,12 +98,15 @@ pub(crate) struct Slumber {
 }
 
 /// What a user half asks for.
-#[derive(Clone, Copy, Debug)]
+#[derive(Clone, Debug)]
 pub(crate) enum Request {
-    Mmap(Bytes),
+    Mmap(Bytes, MapSpec),
     Munmap(VmRange),
     Madvise(VmRange, Advice),
     Store(VmRange, Bytes),
+    Load(VmRange, Bytes),
+    Fill(VmRange),
+    File(FileRequest),
     Mincore(VmRange),
     Fork,
     Sleep(Picos),
@@ -117,6 +121,7 @@ pub(crate) enum Answer {
     Resident(Result<Vec<bool>, Errno>),
     Space(Result<SpaceId, Errno>),
     Unit(Result<(), Errno>),
+    File(Result<FileAnswer, Errno>),
 }
 
 impl Task {

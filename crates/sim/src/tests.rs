@@ -11,6 +11,7 @@ use units::{NodeId, Order, Pfn, Time};
 
 use super::*;
 
+mod files;
 mod khugepaged;
 mod oom;
 
@@ -32,6 +33,7 @@ fn config(thp_enabled: ThpEnabled) -> Config {
         shared_core: 100,
         bandwidth: Vec::new(),
         swap: None,
+        disk: mm::disk::DiskSpec::default(),
         cpus: 2,
         quantum: QUANTUM,
         cap: Bytes::mib(6),

@@ -59,6 +59,7 @@ pub(crate) struct World {
     pub(crate) kcompactds: Vec<TaskId>,
     /// khugepaged, once kernel threads have been started.
     pub(crate) khugepaged: Option<TaskId>,
+    pub(crate) flusher: Option<TaskId>,
     /// Armed timers of kernel threads that look around from time to time: they keep no run from ending.
     pub(crate) periodic: BTreeSet<(Time, TaskId)>,
     /// Who waits for which folio.
@@ -112,6 +113,7 @@ impl World {
             kswapds: Vec::new(),
             kcompactds: Vec::new(),
             khugepaged: None,
+            flusher: None,
             periodic: BTreeSet::new(),
             folio_sleepers: Vec::new(),
             cpus: vec![Cpu::new(&rules); cpus],

@@ -32,6 +32,7 @@ fn run(seed: u64, held: u64) -> Finish {
         shared_core: 100,
         bandwidth: Vec::new(),
         swap: None,
+        disk: mm::disk::DiskSpec::default(),
         cpus: 2,
         quantum: pagelab_sim::QUANTUM,
         cap: Bytes::mib(16),

@@ -22,6 +22,7 @@ fn machine(rules: &str, bandwidth: Option<BytesPerSecond>) -> Config {
         prices: Prices::new(|work| if work == Work::IpiReceive { RECEIVE } else { Picos::from_nanos(200) }),
         bandwidth: bandwidth.map(|limit| (NodeId(0), limit)).into_iter().collect(),
         swap: None,
+        disk: mm::disk::DiskSpec::default(),
         cap: Bytes::mib(32),
         ..support::machine(2, 16 << 10)
     }

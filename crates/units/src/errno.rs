@@ -14,6 +14,10 @@ impl Errno {
     pub const PERM: Self = Self(1);
     /// There is no file of that name.
     pub const NOENT: Self = Self(2);
+    /// The disk could not read or write something.
+    pub const IO: Self = Self(5);
+    /// There is a file of that name.
+    pub const EXIST: Self = Self(17);
     /// No such file is open.
     pub const BADF: Self = Self(9);
     /// No memory, or the run's memory cap is reached.
@@ -31,6 +35,8 @@ impl Errno {
         Some(match self {
             Self::PERM => "EPERM",
             Self::NOENT => "ENOENT",
+            Self::IO => "EIO",
+            Self::EXIST => "EEXIST",
             Self::BADF => "EBADF",
             Self::NOMEM => "ENOMEM",
             Self::INVAL => "EINVAL",

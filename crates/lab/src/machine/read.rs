@@ -4,14 +4,15 @@ use std::collections::BTreeMap;
 
 use units::{Bytes, BytesPerSecond, CpuId, Frames, NodeId};
 
-use super::{LOCAL_DISTANCE, Machine, Node, REMOTE_DISTANCE, ZoneFacts, cpulist};
+use super::{Disk, LOCAL_DISTANCE, Machine, Node, REMOTE_DISTANCE, ZoneFacts, cpulist};
 use crate::{
     prices,
     source::{Scalar, Source, SourceError, TableReader},
 };
 
 const KEYS: &[&str] =
-    &["about", "kernel", "modules", "swap", "threads", "shared_core", "node", "settings", "prices", "measured"];
+    &["about", "kernel", "modules", "swap", "disk", "threads", "shared_core", "node", "settings", "prices", "measured"];
+const DISK_KEYS: &[&str] = &["latency_us", "bandwidth"];
 const NODE_KEYS: &[&str] = &["id", "memory", "cpus", "distance", "bandwidth", "zone"];
 const ZONE_KEYS: &[&str] = &["name", "start_pfn", "spanned", "present", "managed"];
 
@@ -24,6 +25,9 @@ const NODE_MEMORY_MAX: Bytes = Bytes::gib(1 << 22);
 
 /// Far below any memory, and far from clocks that overflow.
 const BANDWIDTH_MIN: BytesPerSecond = BytesPerSecond::new(Bytes::mib(1)).unwrap();
+
+/// A second: no disk of ours is a tape.
+const LATENCY_MAX_US: u64 = 1_000_000;
 
 /// ACPI's SLIT: 255 means unreachable.
 const DISTANCE_MAX: u32 = 254;
@@ -59,6 +63,7 @@ pub(super) fn machine(source: &Source, known: &[&str]) -> Result<Machine, Source
         measured: prices::read_measured(&root)?,
         modules: root.optional("modules")?.unwrap_or_default(),
         swap: swap(&root)?,
+        disk: disk(&root)?,
         kernel: root.optional("kernel")?,
         nodes,
     })
@@ -71,6 +76,19 @@ fn swap(root: &TableReader<'_>) -> Result<Bytes, SourceError> {
         return Err(root.error("swap", message));
     }
     Ok(swap)
+}
+
+fn disk(root: &TableReader<'_>) -> Result<Option<Disk>, SourceError> {
+    let Some(table) = root.table("disk")? else { return Ok(None) };
+    let table = table.only("key", DISK_KEYS)?;
+    let disk = Disk { latency_us: table.required("latency_us")?, bandwidth: table.required("bandwidth")? };
+    if disk.latency_us > LATENCY_MAX_US {
+        return Err(table.error("latency_us", format!("expected at most {LATENCY_MAX_US}, found {}", disk.latency_us)));
+    }
+    if disk.bandwidth < BANDWIDTH_MIN {
+        return Err(table.error("bandwidth", format!("expected at least {BANDWIDTH_MIN}, found {}", disk.bandwidth)));
+    }
+    Ok(Some(disk))
 }
 
 /// All of a node but its distances, which make sense only next to those of the other nodes.

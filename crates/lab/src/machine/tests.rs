@@ -63,7 +63,7 @@ const MISTAKES: &[(&str, &str, &str)] = &[
         "modules",
         "module",
         "3: unknown key \"module\"; did you mean \"modules\"? \
-         (valid keys: about, kernel, modules, swap, threads, shared_core, node, settings, prices, measured)",
+         (valid keys: about, kernel, modules, swap, disk, threads, shared_core, node, settings, prices, measured)",
     ),
     ("[\"nvme\"]", "\"nvme\"", "3: modules: expected a list, each item a string, found the string \"nvme\""),
     // Nodes and their memory.
@@ -227,11 +227,24 @@ fn distances_default_to_ten_and_twenty() {
 }
 
 #[test]
+fn a_disk_is_no_tape() {
+    let disk = |text: &str| read(&format!("disk = {{ {text} }}\n{GOOD}"));
+    let message = |text| disk(text).unwrap_err().to_string();
+    assert!(disk("latency_us = 100, bandwidth = '200MiB/s'").unwrap().disk.is_some());
+    assert!(
+        message("latency_us = 2000000, bandwidth = '200MiB/s'").contains("expected at most 1000000, found 2000000")
+    );
+    assert!(message("latency_us = 100, bandwidth = '2KiB/s'").contains("bandwidth: expected at least 1MiB/s"));
+    assert!(message("latency_us = 100").contains("bandwidth"));
+}
+
+#[test]
 fn what_is_written_reads_back() {
     let mut machine = read(GOOD).unwrap();
     machine.nodes[1].bandwidth = BytesPerSecond::new(Bytes::gib(25));
     machine.shared_core = Some(SharedCore { percent: 150, source: "measured: \"x\"".to_owned() });
     machine.swap = Bytes::mib(64);
+    machine.disk = Some(Disk { latency_us: 7000, bandwidth: BytesPerSecond::new(Bytes::mib(120)).unwrap() });
     machine.about = "a \"quoted\" text with \\, \t and\nlines, µs".to_owned();
     machine.kernel = Some("6.1.0-50-cloud-amd64".to_owned());
     for value in ["256\t256\t32\t0\t0", "256 256", "007", "-1", "1"] {
@@ -246,6 +259,7 @@ fn a_found_machine_is_as_fast_as_the_one_that_was_asked_for() {
     let mut fast = read(GOOD).unwrap();
     fast.nodes[1].bandwidth = BytesPerSecond::new(Bytes::gib(25));
     fast.shared_core = Some(SharedCore { percent: 150, source: "assumed".to_owned() });
+    fast.disk = Some(Disk { latency_us: 80, bandwidth: BytesPerSecond::new(Bytes::mib(400)).unwrap() });
     let found = read(GOOD).unwrap();
     assert_eq!(found.as_fast_as(&fast), fast);
     let mut larger = read(GOOD).unwrap();

@@ -22,6 +22,10 @@ pub(super) fn machine(machine: &Machine) -> String {
     if machine.swap > Bytes(0) {
         line(&mut text, "swap", &string(&machine.swap.to_string()));
     }
+    if let Some(disk) = &machine.disk {
+        let (latency, bandwidth) = (disk.latency_us, string(&disk.bandwidth.to_string()));
+        line(&mut text, "disk", &format!("{{ latency_us = {latency}, bandwidth = {bandwidth} }}"));
+    }
     if !machine.threads.is_empty() {
         text += "# One entry per core: the CPUs that share it.\n";
         line(&mut text, "threads", &list(machine.threads.iter().map(|core| string(&cpulist::print(core)))));

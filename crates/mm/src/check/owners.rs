@@ -39,6 +39,7 @@ pub fn walk_owners(mm: &Mm, owners: &Owners) -> Result<Vec<Pfn>, Broken> {
         }
         claims.count_objects(holdings.objects.iter().copied());
     }
+    claims.count_objects(mm.cache.objects());
     let mut spaces = Spaces::new(mm);
     for space in &owners.spaces {
         let held = space.tables.frames().filter(|table| claims.isolated.0.contains_key(table)).count();
@@ -119,6 +120,14 @@ impl Claims {
                     return self.off_lru.settle(pfn, frame, &order);
                 }
                 if is_mapped || is_cached || is_dropped { Ok(()) } else { self.gathered.settle(pfn, frame, &order) }
+            }
+            Frame::File { order, .. } => {
+                spaces.maps_folio(pfn, order)?;
+                let is_loose = !mm.frames.has(pfn, FrameFlag::OnLru) && !mm.frames.has(pfn, FrameFlag::InBatch);
+                if is_loose || self.off_lru.0.contains_key(&pfn) {
+                    return self.off_lru.settle(pfn, frame, &order);
+                }
+                Ok(())
             }
             Frame::Slab(Slab { in_use, .. }) => {
                 let objects = self.objects.remove(&pfn).unwrap_or(0);

@@ -143,6 +143,12 @@ impl<'a> Spaces<'a> {
         }
         let pfn = frame_of(word);
         self.exists(pfn)?;
+        if self.mm.frames.is_file(pfn) {
+            self.is_page_of_file(space, pfn, vpn)?;
+            self.by_base[pfn.0 as usize] += 1;
+            sums.resident += 1;
+            return Ok(());
+        }
         let is_base = matches!(self.mm.frames.get(pfn), Frame::Anon { order: Order::BASE, .. });
         let head = if is_base { pfn } else { Pfn(pfn.0 & !(HUGE_PAGES - 1)) };
         let order = if is_base { Order::BASE } else { Order::HUGE };
@@ -159,7 +165,11 @@ impl<'a> Spaces<'a> {
     fn moving_entry(&self, space: &AddressSpace, word: u64, vpn: u64) -> Result<(), Broken> {
         let pfn = frame_of(word);
         self.exists(pfn)?;
-        self.is_folio(space, pfn, Order::BASE, vpn)?;
+        if self.mm.frames.is_file(pfn) {
+            self.is_page_of_file(space, pfn, vpn)?;
+        } else {
+            self.is_folio(space, pfn, Order::BASE, vpn)?;
+        }
         let frames = &self.mm.frames;
         let waits = frames.has(pfn, FrameFlag::Locked) && !frames.has(pfn, FrameFlag::OnLru);
         let count = state_count(frames, pfn);
@@ -196,6 +206,16 @@ impl<'a> Spaces<'a> {
         let holds =
             matches!(is, Frame::Anon { family, vpn, order: o } if family == space.family && fits(vpn.0) && o == order);
         ensure(holds, Some(head), || format!("mapped at page {at} by {:?} with {order:?}, but {is:?}", space.family))
+    }
+
+    /// A page of a file is mapped where its VMA says. (A VMA that was taken out may have mappings left.)
+    fn is_page_of_file(&self, space: &AddressSpace, pfn: Pfn, at: u64) -> Result<(), Broken> {
+        let Some(vma) = space.vmas.find(Vpn(at)) else { return Ok(()) };
+        let wanted = vma.file.map(|map| (map.inode, map.index(Vpn(at))));
+        let is = self.mm.cache.place_of(&self.mm.frames, pfn);
+        ensure(is.is_some() && is == wanted, Some(pfn), || {
+            format!("mapped at page {at} as {wanted:?}, but it is {is:?}")
+        })
     }
 
     /// After every process was walked: what is known of all of them holds.
@@ -272,10 +292,10 @@ impl<'a> Spaces<'a> {
     }
 }
 
-/// The map count in a frame's own word: two flags of Anon.
+/// The map count in a frame's own word: two flags of a folio.
 fn state_count(frames: &FrameTable, pfn: Pfn) -> Option<u32> {
-    let is_anon = matches!(frames.get(pfn), Frame::Anon { .. });
-    is_anon.then(|| u32::try_from(frames.raw_state(pfn) >> 14 & 3).expect("two bits"))
+    let is_folio = matches!(frames.get(pfn), Frame::Anon { .. } | Frame::File { .. });
+    is_folio.then(|| u32::try_from(frames.raw_state(pfn) >> 14 & 3).expect("two bits"))
 }
 
 fn frame_of(word: u64) -> Pfn {

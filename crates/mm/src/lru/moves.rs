@@ -41,6 +41,11 @@ impl Taken {
         self.len == 0
     }
 
+    /// Their frames.
+    pub(crate) fn frames(&self) -> u64 {
+        self.orders[..self.len].iter().map(|order| u64::from(order.frames())).sum()
+    }
+
     /// The folios with their orders.
     pub(crate) fn iter(&self) -> impl Iterator<Item = Held> + '_ {
         let orders = self.orders[..self.len].iter();

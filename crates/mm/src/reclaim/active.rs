@@ -30,7 +30,7 @@ impl Mm {
     /// Counts the entries through which a folio was used, and makes them unused.
     pub(super) fn test_and_clear_used(&mut self, spaces: &mut Spaces, cx: &mut Cx, head: Pfn) -> Uses {
         if self.frames.is_file(head) {
-            return self.file_uses(head);
+            return self.file_uses(spaces, cx, head);
         }
         let mut used = 0;
         let found = spaces.visit_mappings(&self.frames, head, |space, at| match at {
@@ -66,7 +66,9 @@ impl Mm {
                 continue;
             }
             self.frames.mark(head, FrameFlag::Active, false);
-            if !kind.is_file() {
+            if kind.is_file() {
+                self.note_file_workingset(head);
+            } else {
                 self.swap.set_workingset(head);
             }
             deactivated += u64::from(order.frames());

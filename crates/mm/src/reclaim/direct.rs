@@ -1,6 +1,5 @@
 //! Linux: try_to_free_pages(), shrink_zones(), should_continue_reclaim() and compaction_ready() in mm/vmscan.c (v5.9 to v6.1).
-//! Differs: nobody waits for dirty pages (`VMSCAN_THROTTLE_CONGESTED`, `_NOPROGRESS`: as long as little is being written, the
-//! kernel does not either).
+//! Differs: who waits because there is no progress (`VMSCAN_THROTTLE_NOPROGRESS`) looks at the node that it prefers.
 
 use units::Order;
 
@@ -69,22 +68,29 @@ impl DirectReclaim {
                     self.sc.scanned = 0;
                     self.phase = Phase::Zones { next: 0, last: None };
                 }
-                Phase::Zones { next, last } => match self.next_node(mm, next, last) {
-                    Some((node, next)) => {
+                Phase::Zones { next, last } => {
+                    if let Some((node, next)) = self.next_node(mm, next, last) {
                         let before = self.sc.reclaimed;
                         self.phase = Phase::Node { scan: NodeScan::new(mm, node, &mut self.sc), next, before };
+                        continue;
                     }
-                    None => {
-                        if let Some(reclaimed) = self.end_round(mm, cx) {
-                            return Step::Done(reclaimed);
-                        }
+                    let is_vain = self.sc.priority == 1 && self.sc.reclaimed == 0;
+                    if let Some(reclaimed) = self.end_round(mm, cx) {
+                        return Step::Done(reclaimed);
                     }
-                },
+                    if is_vain && !mm.skips_throttle(mm.node_index(self.request.node)) {
+                        // VMSCAN_THROTTLE_NOPROGRESS.
+                        return Step::Block(Wait::Until(cx.now() + throttle::TICK));
+                    }
+                }
                 Phase::Node { mut scan, next, before } => {
                     let step = scan.step(mm, spaces, cx, &mut self.sc);
                     if step == Step::Done(()) {
-                        self.end_node(mm, scan.node(), next, before);
-                        return Step::More;
+                        let node = scan.node();
+                        self.end_node(mm, node, next, before);
+                        // VMSCAN_THROTTLE_CONGESTED.
+                        let waits = mm.kswapds()[node].is_congested() && !mm.skips_throttle(node);
+                        return if waits { Step::Block(Wait::Until(cx.now() + throttle::TICK)) } else { Step::More };
                     }
                     self.phase = Phase::Node { scan, next, before };
                     return if let Step::Block(wait) = step { Step::Block(wait) } else { Step::More };

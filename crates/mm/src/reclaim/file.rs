@@ -1,37 +1,106 @@
-//! Linux: the branches for the page cache of shrink_folio_list() in mm/vmscan.c (v6.1).
-//! Differs: the page cache does not mark its folios yet: whatever is on its lists is clean, unmapped and known only there.
+//! Linux: the branches for the page cache of shrink_folio_list() in mm/vmscan.c, pageout() for ext4 (v6.1).
+//! Differs: pages whose block is not allocated yet are never written here, as ext4 refuses to; no buffers are kept back.
 //!
-//! What reclaim asks of the page cache, and nothing else. Each function says what it promises; the page cache keeps it.
+//! What reclaim asks of the page cache, and nothing else.
 
 use units::Pfn;
 
-use super::active::Uses;
-use crate::{Mm, cost::Cx};
+use super::{Reclaimer, ScanControl, active::Uses, folio::Tally};
+use crate::{Mm, Spaces, cost::Cx, event::Event, page_cache::PageFlag, page_table::Level, primitive, spaces::Entry};
 
 /// What stands between a file's folio and the free lists.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum FileState {
     /// Nothing: the disk has it.
     Clean,
+    /// The disk does not.
+    Dirty,
+    /// It is being written.
+    Writeback,
+    /// It is in no file any more, and about to be freed.
+    Gone,
 }
 
 impl Mm {
     /// Is the folio dirty, or being written (`folio_check_dirty_writeback`)?
-    #[expect(clippy::unused_self, reason = "the page cache's to answer")]
-    pub(super) fn file_state(&self, _head: Pfn) -> FileState {
-        FileState::Clean
+    pub(super) fn file_state(&self, head: Pfn) -> FileState {
+        let Some(at) = self.cache.place_of(&self.frames, head) else { return FileState::Gone };
+        if self.cache.has(at, PageFlag::Writeback) {
+            FileState::Writeback
+        } else if self.cache.has(at, PageFlag::Dirty) {
+            FileState::Dirty
+        } else {
+            FileState::Clean
+        }
+    }
+
+    /// Counts what reclaim has met, before it decides anything.
+    pub(super) fn note_file_state(&self, head: Pfn, tally: &mut Tally) {
+        let Some(at) = self.cache.place_of(&self.frames, head) else { return };
+        let [dirty, writeback, reclaim] =
+            [PageFlag::Dirty, PageFlag::Writeback, PageFlag::Reclaim].map(|flag| self.cache.has(at, flag));
+        tally.met.dirty += u64::from(dirty || writeback);
+        tally.met.unqueued_dirty += u64::from(dirty && !writeback);
+        tally.met.congested += u64::from(writeback && reclaim);
+    }
+
+    /// A folio that is being written: it goes as soon as that ends. Kswapd is told when it meets it again.
+    pub(super) fn meet_file_writeback(&mut self, sc: &ScanControl, head: Pfn, tally: &mut Tally) {
+        let at = self.cache.place_of(&self.frames, head).expect("it is being written");
+        if sc.by == Reclaimer::Kswapd && self.cache.has(at, PageFlag::Reclaim) && sc.meets_writeback {
+            tally.met.immediate += 1;
+        } else {
+            self.cache.mark(at, PageFlag::Reclaim, true);
+            tally.met.writeback += 1;
+        }
+    }
+
+    /// A dirty folio: the flusher writes it. Says whether it is to be kept out of the way until then, as opposed to the file
+    /// system's refusal.
+    pub(super) fn meet_file_dirty(&mut self, cx: &mut Cx, sc: &ScanControl, head: Pfn) -> bool {
+        let at = self.cache.place_of(&self.frames, head).expect("it is dirty");
+        let may_write = sc.by == Reclaimer::Kswapd && self.cache.has(at, PageFlag::Reclaim) && sc.meets_dirty;
+        if !may_write {
+            cx.count(Event::NrVmscanImmediateReclaim, 1);
+            self.cache.mark(at, PageFlag::Reclaim, true);
+            return true;
+        }
+        if sc.may_write {
+            // `ext4_writepage` makes it dirty again.
+            cx.count(Event::NrVmscanWrite, 1);
+            self.cache.mark(at, PageFlag::Reclaim, false);
+        }
+        false
     }
 
     /// The entries that map the folio, and those of them through which it was used; makes them unused.
-    #[expect(clippy::unused_self, clippy::needless_pass_by_ref_mut, reason = "the page cache's to answer")]
-    pub(super) fn file_uses(&mut self, _head: Pfn) -> Uses {
-        Uses::default()
+    pub(super) fn file_uses(&mut self, spaces: &mut Spaces, cx: &mut Cx, head: Pfn) -> Uses {
+        if self.file_mappings(head) == 0 {
+            return Uses::default();
+        }
+        let places = self.file_places(head);
+        let mut used = 0;
+        let found = spaces.visit_file_mappings(&places, head, |space, at| {
+            let Entry::Base(table, vpn) = at else { unreachable!("files have base entries") };
+            let pte = &mut space.tables.ptes_mut(table)[Level::Pte.index(vpn)];
+            used += u32::from(pte.is_accessed());
+            *pte = pte.old();
+        });
+        primitive::scan_ptes(cx, found.into());
+        Uses { found, used, is_executed: false }
     }
 
     /// Takes a clean folio that nobody maps out of the page cache, which keeps a shadow of it (`__remove_mapping`). From then
-    /// on it is the caller's to free. False when somebody else uses it just now.
-    #[expect(clippy::unused_self, clippy::needless_pass_by_ref_mut, reason = "the page cache's to answer")]
-    pub(super) fn remove_file_folio(&mut self, _cx: &mut Cx, _head: Pfn) -> bool {
-        true
+    /// on it is the caller's to free.
+    pub(super) fn remove_file_folio(&mut self, cx: &mut Cx, head: Pfn) {
+        let shadow = self.workingset_eviction(head);
+        self.remove_page(cx, head, Some(shadow));
+    }
+
+    /// A folio was on an active list, and is not any more (`folio_set_workingset`).
+    pub(super) fn note_file_workingset(&mut self, head: Pfn) {
+        if let Some(at) = self.cache.place_of(&self.frames, head) {
+            self.cache.mark(at, PageFlag::Workingset, true);
+        }
     }
 }

@@ -41,8 +41,8 @@ enum References {
 
 /// What one run of folios came to.
 #[derive(Default)]
-struct Tally {
-    met: Met,
+pub(super) struct Tally {
+    pub(super) met: Met,
     activated: u64,
     written: u64,
     /// Entries that TLBs may still hold.
@@ -97,8 +97,12 @@ impl Mm {
         cx.count(Event::Pgactivate, tally.activated);
         self.free_folios(cx, &free);
         self.free_folios(cx, &lost);
-        sc.met.writeback += tally.met.writeback;
-        sc.met.immediate += tally.met.immediate;
+        let is_all_dirty = tally.met.unqueued_dirty > 0 && tally.met.unqueued_dirty == taken.frames();
+        if is_all_dirty {
+            self.wake_flusher(cx);
+        }
+        sc.met.add(tally.met);
+        sc.met.file_taken += if from.is_file() { taken.frames() } else { 0 };
         reclaimed
     }
 
@@ -114,7 +118,7 @@ impl Mm {
             return Fate::Keep;
         }
         if self.frames.is_file(head) {
-            return self.shrink_file(spaces, cx, head);
+            return self.shrink_file(spaces, cx, sc, head, tally);
         }
         if let Some(slot) = self.swap.slot_of(head).filter(|slot| self.swap.has(*slot, SlotFlag::Writeback)) {
             return self.meet_writeback(sc, slot, tally);
@@ -180,15 +184,42 @@ impl Mm {
         Fate::Free
     }
 
-    fn shrink_file(&mut self, spaces: &mut Spaces, cx: &mut Cx, head: Pfn) -> Fate {
-        match self.check_references(spaces, cx, head).0 {
+    fn shrink_file(
+        &mut self,
+        spaces: &mut Spaces,
+        cx: &mut Cx,
+        sc: &ScanControl,
+        head: Pfn,
+        tally: &mut Tally,
+    ) -> Fate {
+        self.note_file_state(head, tally);
+        if self.file_state(head) == FileState::Writeback {
+            self.meet_file_writeback(sc, head, tally);
+            return Fate::Activate;
+        }
+        let mapped = self.file_mappings(head);
+        let (references, found) = self.check_references(spaces, cx, head);
+        match references {
             References::Activate => return Fate::Activate,
             References::Keep => return Fate::Keep,
             References::Reclaim => {}
         }
+        if found != mapped {
+            // A child that is being forked maps it too.
+            return Fate::Activate;
+        }
+        if mapped > 0 {
+            self.unmap_page(spaces, cx, head);
+            tally.unmapped = true;
+        }
         match self.file_state(head) {
-            FileState::Clean if self.remove_file_folio(cx, head) => Fate::Free,
-            FileState::Clean => Fate::Keep,
+            FileState::Clean => {
+                self.remove_file_folio(cx, head);
+                Fate::Free
+            }
+            FileState::Dirty if self.meet_file_dirty(cx, sc, head) => Fate::Activate,
+            FileState::Dirty | FileState::Gone => Fate::Keep,
+            FileState::Writeback => unreachable!("looked at above"),
         }
     }
 

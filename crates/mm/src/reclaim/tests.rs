@@ -2,10 +2,9 @@ use units::{CpuId, NodeId, Pfn, Time};
 
 use super::*;
 use crate::{
-    AllocRequest,
     cost::Prices,
     event::Counters,
-    frame::{Frame, FrameFlag, SegmentId},
+    frame::FrameFlag,
     node::{MachineSpec, NodeSpec, ZoneSpec},
     variant::named,
     zone::Settings,
@@ -40,13 +39,7 @@ impl Files {
     fn add(&mut self) -> Pfn {
         let index = self.pages;
         self.pages += 1;
-        self.at(|mm, cx| {
-            let head = mm.alloc(cx, &AllocRequest::gfp_highuser_movable(NodeId(0))).unwrap();
-            mm.frames.set(head, Frame::File { segment: SegmentId(1), index, order: Order::BASE });
-            mm.frames.mark(head, FrameFlag::InBatch, true);
-            mm.lru_add(cx, head, Order::BASE);
-            head
-        })
+        self.at(|mm, cx| mm.add_clean_page(cx, index.into()))
     }
 
     fn frames(&self, kind: LruKind) -> u64 {

@@ -21,7 +21,21 @@ impl Mm {
     pub(crate) fn writeback_throttle(&self, cx: &Cx) -> Time {
         let most = cx.now() + WRITEBACK;
         // As many as one who sleeps reclaims at once (`__acct_reclaim_writeback`).
-        self.swap.done_by(RUN_PAGES).map_or(most, |done| done.min(most))
+        let files = self.files_written_by(RUN_PAGES as u64);
+        self.swap.done_by(RUN_PAGES).into_iter().chain(files).fold(most, Time::min)
+    }
+
+    /// Is there no use in waiting for what a node's files wait for (`skip_throttle_noprogress`)? So it is as long as little of
+    /// what could be reclaimed is dirty.
+    pub(super) fn skips_throttle(&self, node: usize) -> bool {
+        if self.kswapds()[node].failures() >= RETRIES_MAX {
+            return true;
+        }
+        let id = self.nodes[node];
+        let its = (0..self.zones.len()).filter(|zone| self.zones[*zone].node == id);
+        let reclaimable: u64 = its.map(|zone| self.reclaimable_frames(zone)).sum();
+        let counts = self.node_file_counts(node);
+        2 * (counts.dirty + counts.writeback) <= reclaimable
     }
 
     /// Is there enough left of a node's reserves for those who make memory free (`allow_direct_reclaim`)? Wakes kswapd if not.

@@ -33,13 +33,16 @@ struct Sorted {
     unmarked: Vec<Pfn>,
 }
 
+/// Kinds of objects that init has; slabs of their order hold them.
+const INITS: [Cache; 2] = [Cache::VmArea, Cache::MmStruct];
+
 /// What processes had, in all zones.
 #[derive(Default)]
 struct Mapped {
     anon: Vec<(Block, Option<LruKind>)>,
     tables: Vec<Pfn>,
     /// A block of slabs that is as large as those of each of our caches.
-    slabs: [Option<Pfn>; Cache::ALL.len()],
+    slabs: [Option<Pfn>; INITS.len()],
 }
 
 /// What a reader of the result should know.
@@ -74,7 +77,7 @@ pub(super) fn fill(mut mm: Mm, machine: &MachineSpec, map: &FrameMap, draw: &mut
         zone.put_listed(&prices, sorted.unmarked, draw);
     }
     let mut cx = Cx::new(CpuId(0), Time(0), &prices, &mut counters);
-    for (cache, slab) in Cache::ALL.into_iter().zip(mapped.slabs) {
+    for (cache, slab) in INITS.into_iter().zip(mapped.slabs) {
         if let Some(slab) = slab {
             mm.take_over_slab(slab, cache, cache.order());
         }
@@ -251,7 +254,7 @@ impl Filling<'_> {
                 }
                 Seen::File => Mobility::Movable,
                 Seen::Slab => {
-                    for (slab, cache) in self.mapped.slabs.iter_mut().zip(Cache::ALL) {
+                    for (slab, cache) in self.mapped.slabs.iter_mut().zip(INITS) {
                         if cache.order() == order && to == MigrateType::Unmovable {
                             slab.get_or_insert(pfn);
                         }

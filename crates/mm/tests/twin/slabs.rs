@@ -59,11 +59,12 @@ impl World {
         Some(slab)
     }
 
+    /// For an order that is not needed nobody makes room.
     fn new_slab(&mut self, cpu: usize, cache: Cache) -> Option<u32> {
         let orders: &[u32] = if cache == Cache::MmStruct { &[3, 0] } else { &[0] };
         let node = self.memory.node_of(cpu);
         for order in orders.iter().copied() {
-            if let Some(frame) = self.memory.alloc(cpu, Wish { order, ..Wish::kernel(node) }) {
+            if let Some(frame) = self.memory.alloc(cpu, Wish { order, wakes: order == 0, ..Wish::kernel(node) }) {
                 self.slabs.all.insert(frame, Slab { cache, order, in_use: 0 });
                 return Some(frame);
             }

@@ -56,8 +56,11 @@ pub(super) fn advance(
         };
     }
     supply.lend(cx);
+    let progress = operation.step_file(mm, spaces, cx, horizon).unwrap_or_else(|| {
+        let space = spaces.get_mut(id).expect("a live task has an address space");
+        operation.step(mm, space, cx, horizon, &mut left[id.0 as usize])
+    });
     let space = spaces.get_mut(id).expect("a live task has an address space");
-    let progress = operation.step(mm, space, cx, horizon, &mut left[id.0 as usize]);
     if supply.settle(mm, cx) {
         return Progress::More;
     }
@@ -85,6 +88,7 @@ pub(super) fn kill(
 #[cfg(test)]
 impl World {
     pub(crate) fn check(&self) {
+        mm::check::walk_files(&self.mm).unwrap();
         let children = self.tasks.iter().filter_map(|task| match &task.state {
             TaskState::Kernel(operation) | TaskState::LockWait(operation) | TaskState::Sleeping(operation, _) => {
                 operation.child()

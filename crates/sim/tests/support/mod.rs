@@ -28,6 +28,7 @@ pub(crate) fn machine(cpus: u32, frames: u32) -> Config {
         shared_core: 100,
         bandwidth: Vec::new(),
         swap: None,
+        disk: mm::disk::DiskSpec::default(),
         cpus: usize::try_from(cpus).unwrap(),
         quantum: pagelab_sim::QUANTUM,
         cap: Bytes::mib(200),

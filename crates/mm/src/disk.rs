@@ -1,0 +1,132 @@
+//! Linux: block/blk-mq.c, block/blk-core.c (v6.1), and the driver below.
+//! Differs: one queue, in the order of arrival; a device without moving parts: what a request takes is in proportion to its
+//! length, and the next one begins when it is transferred.
+
+use std::collections::VecDeque;
+
+use units::{Bytes, BytesPerSecond, Picos, Time};
+
+use crate::{cost::Cx, event::Event, primitive};
+
+/// Pages of one request (`BIO_MAX_VECS`).
+const PAGES_MAX: u32 = 256;
+
+/// A disk with a file system.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct DiskSpec {
+    /// What its files may hold together.
+    pub size: Bytes,
+    /// From the end of a request's transfer to its interrupt.
+    pub latency: Picos,
+    /// How fast it reads and writes.
+    pub bandwidth: BytesPerSecond,
+    /// Requests that are under way at most; who sends more waits.
+    pub depth: u32,
+}
+
+impl Default for DiskSpec {
+    /// As large as needed, and a virtio disk on a solid-state one: assumed.
+    fn default() -> Self {
+        let bandwidth = BytesPerSecond::new(Bytes::mib(400)).expect("more than nothing");
+        Self { size: Bytes::gib(1 << 20), latency: Picos::from_micros(80), bandwidth, depth: 128 }
+    }
+}
+
+/// Pages that follow each other, on their way to the disk or from it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Request<T> {
+    /// Whose they are.
+    pub(crate) of: T,
+    /// The first of them.
+    pub(crate) index: u64,
+    pub(crate) pages: u32,
+    pub(crate) is_write: bool,
+    /// It comes back with an error.
+    pub(crate) failed: bool,
+    done: Time,
+}
+
+/// The disk: it knows until when it is busy.
+#[derive(Clone, Debug)]
+pub(crate) struct Disk<T> {
+    spec: DiskSpec,
+    per_page: Picos,
+    free_at: Time,
+    /// What was sent and has not ended, in the order in which it ends.
+    queue: VecDeque<Request<T>>,
+    requests: u32,
+    /// Each so many requests one fails; 0 is never.
+    pub(crate) fail_every: u32,
+}
+
+impl<T: Copy + PartialEq> Disk<T> {
+    pub(crate) fn new(spec: DiskSpec) -> Self {
+        let per_page = spec.bandwidth.takes(Bytes::PAGE);
+        Self { spec, per_page, free_at: Time(0), queue: VecDeque::new(), requests: 0, fail_every: 0 }
+    }
+
+    /// What its files may hold together, in pages.
+    pub(crate) fn pages(&self) -> u64 {
+        self.spec.size.0 / Bytes::PAGE.0
+    }
+
+    /// Until when its queue is full, if it is.
+    pub(crate) fn full_until(&self) -> Option<Time> {
+        let depth = self.spec.depth as usize;
+        self.queue.len().checked_sub(depth).and_then(|over| self.queue.get(over)).map(|request| request.done)
+    }
+
+    /// Sends a request; when it will have ended.
+    pub(crate) fn submit(&mut self, cx: &mut Cx, of: T, (index, pages): (u64, u32), is_write: bool) -> Time {
+        self.free_at = self.free_at.max(cx.now()) + Picos(self.per_page.0 * u64::from(pages));
+        let done = self.free_at + self.spec.latency;
+        cx.count(if is_write { Event::Pgpgout } else { Event::Pgpgin }, u64::from(pages) * (Bytes::PAGE.0 >> 10));
+        if let Some(last) = self.queue.back_mut()
+            && last.of == of
+            && last.is_write == is_write
+            && last.index + u64::from(last.pages) == index
+            && last.pages + pages <= PAGES_MAX
+            && last.done > cx.now()
+        {
+            (last.pages, last.done) = (last.pages + pages, done);
+            return done;
+        }
+        primitive::disk_io(cx);
+        self.requests += 1;
+        let failed = self.fail_every > 0 && self.requests.is_multiple_of(self.fail_every);
+        self.queue.push_back(Request { of, index, pages, is_write, failed, done });
+        done
+    }
+
+    /// Has anything ended?
+    #[inline]
+    pub(crate) fn is_done(&self, now: Time) -> bool {
+        self.queue.front().is_some_and(|request| request.done <= now)
+    }
+
+    /// The next that has.
+    pub(crate) fn next_done(&mut self, now: Time) -> Option<Request<T>> {
+        self.queue.pop_front_if(|request| request.done <= now)
+    }
+
+    /// When a read is done, if there is one of this file that holds these pages.
+    pub(crate) fn read_by(&self, is_it: impl Fn(T, u64, u64) -> bool) -> Option<Time> {
+        let mut reads = self.queue.iter().filter(|request| !request.is_write);
+        reads.find(|read| is_it(read.of, read.index, read.pages.into())).map(|read| read.done)
+    }
+
+    /// When so many more pages have been written, or all.
+    pub(crate) fn written_by(&self, pages: u64) -> Option<Time> {
+        let mut left = pages;
+        let writes = self.queue.iter().filter(|request| request.is_write);
+        let mut last = None;
+        for request in writes {
+            last = Some(request.done);
+            left = left.saturating_sub(request.pages.into());
+            if left == 0 {
+                break;
+            }
+        }
+        last
+    }
+}

@@ -1,0 +1,252 @@
+//! Linux: struct inode, include/linux/fs.h; fs/inode.c, fs/dcache.c (v6.1); i_mmap in mm/mmap.c.
+//! Differs: an inode that is not in memory is kept here too: what the disk knows of it.
+
+use std::collections::BTreeMap;
+
+use units::{Picos, Time};
+
+use super::{PageCache, mapping::Mapping};
+use crate::{
+    Mm,
+    cost::Cx,
+    frame::{FamilyId, SegmentId},
+    slab::Object,
+    vma::FileMap,
+};
+
+/// A file of the disk, by number.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub struct InodeId(pub u32);
+
+/// Which part of which file a segment is.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Segment {
+    pub(super) inode: InodeId,
+    pub(super) nth: u32,
+}
+
+/// Who maps a file so that page `index` is at `index + shift`.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) struct MappedBy {
+    pub(super) family: FamilyId,
+    pub(super) shift: u64,
+    /// How many VMAs.
+    pub(super) vmas: u32,
+}
+
+/// Runs of blocks: from each start up to its end.
+#[derive(Clone, Debug, Default)]
+pub(super) struct Extents(BTreeMap<u64, u64>);
+
+impl Extents {
+    pub(super) fn has(&self, index: u64) -> bool {
+        self.0.range(..=index).next_back().is_some_and(|(_, end)| index < *end)
+    }
+
+    /// Adds a block; false if it was there.
+    pub(super) fn add(&mut self, index: u64) -> bool {
+        if self.has(index) {
+            return false;
+        }
+        let mut end = index + 1;
+        if let Some(behind) = self.0.remove(&end) {
+            end = behind;
+        }
+        match self.0.range_mut(..index).next_back() {
+            Some((_, before)) if *before == index => *before = end,
+            _ => {
+                self.0.insert(index, end);
+            }
+        }
+        true
+    }
+
+    /// Gives up all blocks from an index on; how many.
+    pub(super) fn cut(&mut self, from: u64) -> u64 {
+        let behind = self.0.split_off(&from);
+        let mut freed: u64 = behind.iter().map(|(start, end)| end - start).sum();
+        if let Some((_, end)) = self.0.range_mut(..from).next_back()
+            && *end > from
+        {
+            freed += *end - from;
+            *end = from;
+        }
+        freed
+    }
+
+    pub(super) fn blocks(&self) -> u64 {
+        self.0.iter().map(|(start, end)| end - start).sum()
+    }
+}
+
+/// A file.
+#[derive(Clone, Debug, Default)]
+pub(super) struct Inode {
+    /// None once it is unlinked.
+    pub(super) name: Option<String>,
+    /// Bytes.
+    pub(super) size: u64,
+    pub(super) mapping: Mapping,
+    pub(super) segments: Vec<SegmentId>,
+    /// Blocks that it has on the disk.
+    pub(super) blocks: Extents,
+    /// Times that it is open.
+    pub(super) opens: u32,
+    pub(super) maps: Vec<MappedBy>,
+    /// Where it lives in memory, if it does.
+    pub(super) object: Option<Object>,
+    pub(super) dentry: Option<Object>,
+    /// Its place among dentries that nobody uses, and was it used again since it came there?
+    pub(super) dentry_place: Option<(usize, u64)>,
+    pub(super) is_dentry_used: bool,
+    /// Its place among inodes that nobody uses.
+    pub(super) idle_place: Option<(usize, u64)>,
+    /// Its place among those with dirty pages, and since when it has one.
+    pub(super) dirty_place: Option<u64>,
+    pub(super) dirty_since: Time,
+    /// Where the flusher goes on.
+    pub(super) write_from: u64,
+    /// When all that was sent so far is written.
+    pub(super) written_by: Time,
+    /// Something could not be written since this was last asked (`AS_EIO`).
+    pub(super) has_failed: bool,
+    /// What its blocks hold, for tests.
+    pub(super) contents: BTreeMap<u64, u64>,
+}
+
+impl Inode {
+    /// Does anybody use it who holds it in memory?
+    pub(super) fn is_used(&self) -> bool {
+        self.opens > 0 || !self.maps.is_empty() || self.dentry.is_some()
+    }
+
+    /// Pages up to its end.
+    pub(super) fn pages(&self) -> u64 {
+        self.size.div_ceil(units::Bytes::PAGE.0)
+    }
+}
+
+impl PageCache {
+    pub(super) fn inode(&self, id: InodeId) -> &Inode {
+        self.inodes[id.0 as usize].as_ref().expect("the file exists")
+    }
+
+    pub(super) fn inode_mut(&mut self, id: InodeId) -> &mut Inode {
+        self.inodes[id.0 as usize].as_mut().expect("the file exists")
+    }
+
+    pub(super) fn add_inode(&mut self, inode: Inode) -> InodeId {
+        let inode = Some(Box::new(inode));
+        if let Some(id) = self.free_inodes.pop() {
+            self.inodes[id as usize] = inode;
+            return InodeId(id);
+        }
+        self.inodes.push(inode);
+        InodeId(u32::try_from(self.inodes.len() - 1).expect("fewer than 2^32 files"))
+    }
+
+    /// The file is no more: it has no pages, and nobody uses it.
+    pub(super) fn forget_inode(&mut self, id: InodeId) {
+        self.leave_idle(id);
+        self.leave_dirty(id);
+        let inode = self.inodes[id.0 as usize].take().expect("the file exists");
+        assert!(inode.mapping.is_empty() && !inode.is_used() && inode.object.is_none(), "{id:?} is still used");
+        self.blocks_used -= inode.blocks.blocks();
+        for segment in inode.segments {
+            self.segments[segment.0 as usize] = None;
+            self.free_segments.push(segment.0);
+        }
+        self.free_inodes.push(id.0);
+    }
+
+    /// The part of a file that holds an index.
+    pub(super) fn segment(&mut self, id: InodeId, index: u64) -> SegmentId {
+        let nth = usize::try_from(index / u64::from(SegmentId::PAGES)).expect("memory addresses them");
+        // Bound: the parts of the file.
+        while self.inode(id).segments.len() <= nth {
+            let at = u32::try_from(self.inode(id).segments.len()).expect("few parts");
+            let part = Some(Segment { inode: id, nth: at });
+            let segment = if let Some(free) = self.free_segments.pop() {
+                self.segments[free as usize] = part;
+                free
+            } else {
+                self.segments.push(part);
+                u32::try_from(self.segments.len() - 1).expect("fewer than 2^28 segments")
+            };
+            self.inode_mut(id).segments.push(SegmentId(segment));
+        }
+        self.inode(id).segments[nth]
+    }
+
+    /// An inode is used again, or gone.
+    pub(super) fn leave_idle(&mut self, id: InodeId) {
+        if let Some((node, place)) = self.inode_mut(id).idle_place.take() {
+            self.idle[node].remove(place);
+        }
+    }
+
+    pub(super) fn leave_dirty(&mut self, id: InodeId) {
+        if let Some(place) = self.inode_mut(id).dirty_place.take() {
+            self.dirty.remove(place);
+        }
+    }
+
+    /// An inode has a dirty page now (`__mark_inode_dirty`); says whether it is the first inode that has.
+    pub(super) fn enter_dirty(&mut self, id: InodeId, now: Time) -> bool {
+        let is_first = self.dirty.len() == 0;
+        if self.inode(id).dirty_place.is_some() {
+            return false;
+        }
+        let place = self.dirty.push(id);
+        let inode = self.inode_mut(id);
+        (inode.dirty_place, inode.dirty_since) = (Some(place), now);
+        is_first
+    }
+
+    /// Was it dirtied so long ago?
+    pub(super) fn is_older(&self, id: InodeId, now: Time, age: Picos) -> bool {
+        self.inode(id).dirty_since + age <= now
+    }
+
+    /// A VMA maps the file from now on.
+    pub(super) fn add_mapper(&mut self, id: InodeId, family: FamilyId, shift: u64) {
+        let maps = &mut self.inode_mut(id).maps;
+        match maps.iter_mut().find(|map| map.family == family && map.shift == shift) {
+            Some(map) => map.vmas += 1,
+            None => maps.push(MappedBy { family, shift, vmas: 1 }),
+        }
+        self.leave_idle(id);
+    }
+}
+
+impl Mm {
+    /// A VMA of a family maps a file from now on (`vma_link_file`).
+    pub(crate) fn map_file(&mut self, family: FamilyId, map: FileMap) {
+        self.cache.add_mapper(map.inode, family, map.shift);
+        self.cache.open[map.file as usize].as_mut().expect("it is open, or another VMA keeps it").maps += 1;
+    }
+
+    /// It does not any more; a file without name that nobody has open either goes, at once (`remove_vma`, `iput`).
+    pub(crate) fn unmap_file(&mut self, cx: &mut Cx, family: FamilyId, map: FileMap) {
+        let maps = &mut self.cache.inode_mut(map.inode).maps;
+        let at = maps.iter().position(|known| known.family == family && known.shift == map.shift);
+        let at = at.expect("it was mapped");
+        maps[at].vmas -= 1;
+        if maps[at].vmas == 0 {
+            maps.swap_remove(at);
+        }
+        self.put_mapped_file(cx, map.file);
+    }
+
+    /// An inode without pages that nobody uses waits to be reclaimed, or goes with its file (`inode_add_lru`).
+    pub(super) fn rest_inode(&mut self, id: InodeId) {
+        let inode = self.cache.inode(id);
+        let (Some(object), false, None) = (inode.object, inode.is_used(), inode.idle_place) else { return };
+        if !inode.mapping.is_shrinkable() || inode.name.is_none() {
+            return;
+        }
+        let node = self.node_index(self.node_of(object.slab()));
+        let place = self.cache.idle[node].push(id);
+        self.cache.inode_mut(id).idle_place = Some((node, place));
+    }
+}

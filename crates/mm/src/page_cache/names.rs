@@ -1,0 +1,198 @@
+//! Linux: path_openat() in fs/namei.c, alloc_empty_file() in fs/file_table.c, __d_alloc() and retain_dentry() in fs/dcache.c,
+//! ext4_create() in fs/ext4/namei.c (v6.1).
+//! Differs: directories are part of a name; no dentries of names that are not there; what the disk knows of an inode is read
+//! and written at no price.
+
+use units::Errno;
+
+use super::{InodeId, Open, inode::Inode, read::ReadAhead};
+use crate::{
+    Mm,
+    cost::Cx,
+    frame::Holdings,
+    primitive,
+    slab::{Cache, Object},
+    step::Step,
+};
+
+/// Opening a file, or making it.
+#[derive(Clone, Debug)]
+pub(super) struct Opening {
+    name: String,
+    makes: bool,
+    /// What it has got so far: file, dentry, inode.
+    filp: Option<Object>,
+    dentry: Option<Object>,
+    inode: Option<Object>,
+}
+
+impl Opening {
+    pub(super) fn new(name: String, makes: bool) -> Self {
+        Self { name, makes, filp: None, dentry: None, inode: None }
+    }
+
+    /// The file's descriptor.
+    pub(super) fn step(&mut self, mm: &mut Mm, cx: &mut Cx) -> Step<Result<u32, Errno>> {
+        let known = mm.cache.names.get(&self.name).copied();
+        match (known, self.makes) {
+            (Some(_), true) => return self.fail(mm, cx, Errno::EXIST),
+            (None, false) => return self.fail(mm, cx, Errno::NOENT),
+            (Some(_), false) | (None, true) => {}
+        }
+        // A name that is known may lead to a dentry and an inode in memory.
+        let has = known.map_or([false; 2], |id| {
+            let inode = mm.cache.inode(id);
+            [inode.dentry.is_some(), inode.object.is_some()]
+        });
+        let wanted = [
+            (&mut self.filp, Cache::Filp, false),
+            (&mut self.dentry, Cache::Dentry, has[0]),
+            (&mut self.inode, Cache::Ext4Inode, has[1]),
+        ];
+        let mut is_short = false;
+        for (got, cache, is_there) in wanted {
+            if got.is_none() && !is_there && !is_short {
+                *got = mm.alloc_object(cx, cache);
+                is_short = got.is_none();
+            }
+        }
+        if is_short {
+            return if cx.has_asked() { Step::More } else { self.fail(mm, cx, Errno::NOMEM) };
+        }
+        primitive::file_operation(cx);
+        let id = known.unwrap_or_else(|| {
+            let id = mm.cache.add_inode(Inode { name: Some(self.name.clone()), ..Inode::default() });
+            mm.cache.names.insert(self.name.clone(), id);
+            id
+        });
+        mm.cache.leave_idle(id);
+        let inode = mm.cache.inode_mut(id);
+        // Somebody else may have got them meanwhile.
+        let dentry = if inode.dentry.is_none() {
+            std::mem::replace(&mut inode.dentry, self.dentry.take())
+        } else {
+            self.dentry.take()
+        };
+        let object = if inode.object.is_none() {
+            std::mem::replace(&mut inode.object, self.inode.take())
+        } else {
+            self.inode.take()
+        };
+        inode.opens += 1;
+        for spare in [dentry, object].into_iter().flatten() {
+            mm.free_object(cx, spare);
+        }
+        let object = self.filp.take().expect("got above");
+        let open = Open { inode: id, object, has_descriptor: true, maps: 0, read_ahead: ReadAhead::default() };
+        let free = mm.cache.open.iter().position(Option::is_none);
+        let at = free.unwrap_or(mm.cache.open.len());
+        if free.is_none() {
+            mm.cache.open.push(None);
+        }
+        mm.cache.open[at] = Some(open);
+        Step::Done(Ok(u32::try_from(at).expect("fewer than 2^32 open files")))
+    }
+
+    fn fail(&mut self, mm: &mut Mm, cx: &mut Cx, errno: Errno) -> Step<Result<u32, Errno>> {
+        self.abort(mm, cx);
+        Step::Done(Err(errno))
+    }
+
+    pub(super) fn holdings(&self) -> Holdings {
+        let objects = [self.filp, self.dentry, self.inode].into_iter().flatten().collect();
+        Holdings { objects, ..Holdings::default() }
+    }
+
+    pub(super) fn abort(&mut self, mm: &mut Mm, cx: &mut Cx) {
+        for object in [self.filp.take(), self.dentry.take(), self.inode.take()].into_iter().flatten() {
+            mm.free_object(cx, object);
+        }
+    }
+}
+
+impl Mm {
+    /// The file of a descriptor.
+    pub(super) fn opened(&self, file: u32) -> Result<InodeId, Errno> {
+        let open = self.cache.open.get(file as usize).and_then(Option::as_ref);
+        let open = open.filter(|open| open.has_descriptor);
+        open.map(|open| open.inode).ok_or(Errno::BADF)
+    }
+
+    /// The file behind a descriptor, to be mapped.
+    pub fn inode_of(&self, file: u32) -> Result<InodeId, Errno> {
+        self.opened(file)
+    }
+
+    /// A descriptor is closed; the file that has to be taken apart then, if one has.
+    pub(super) fn close_file(&mut self, cx: &mut Cx, file: u32) -> Result<Option<InodeId>, Errno> {
+        let open = self.cache.open.get_mut(file as usize).and_then(Option::as_mut);
+        let open = open.filter(|open| open.has_descriptor).ok_or(Errno::BADF)?;
+        open.has_descriptor = false;
+        Ok(self.put_file(cx, file))
+    }
+
+    /// An open file without descriptor that nobody maps is closed for good (`__fput`); what has to be taken apart then.
+    fn put_file(&mut self, cx: &mut Cx, file: u32) -> Option<InodeId> {
+        let open = self.cache.open[file as usize].take_if(|open| !open.has_descriptor && open.maps == 0)?;
+        self.free_object(cx, open.object);
+        self.cache.inode_mut(open.inode).opens -= 1;
+        self.let_go_of(open.inode)
+    }
+
+    /// A name goes; the file that has to be taken apart then, if one has.
+    pub(super) fn unlink_file(&mut self, cx: &mut Cx, name: &str) -> Result<Option<InodeId>, Errno> {
+        let id = self.cache.names.remove(name).ok_or(Errno::NOENT)?;
+        primitive::file_operation(cx);
+        self.drop_dentry(cx, id);
+        self.cache.inode_mut(id).name = None;
+        Ok(self.let_go_of(id))
+    }
+
+    pub(super) fn drop_dentry(&mut self, cx: &mut Cx, id: InodeId) {
+        if let Some((node, place)) = self.cache.inode_mut(id).dentry_place.take() {
+            self.cache.dentries[node].remove(place);
+        }
+        if let Some(dentry) = self.cache.inode_mut(id).dentry.take() {
+            self.free_object(cx, dentry);
+        }
+    }
+
+    /// Nobody may use a file any more: without a name it is to be taken apart, else its dentry waits to be reclaimed (`dput`).
+    fn let_go_of(&mut self, id: InodeId) -> Option<InodeId> {
+        let inode = self.cache.inode(id);
+        if inode.opens > 0 || !inode.maps.is_empty() {
+            return None;
+        }
+        if inode.name.is_none() {
+            self.cache.leave_idle(id);
+            self.cache.leave_dirty(id);
+            return Some(id);
+        }
+        match (inode.dentry, inode.dentry_place) {
+            (Some(dentry), None) => {
+                let node = self.node_index(self.node_of(dentry.slab()));
+                let place = self.cache.dentries[node].push(id);
+                let inode = self.cache.inode_mut(id);
+                (inode.dentry_place, inode.is_dentry_used) = (Some((node, place)), false);
+            }
+            (Some(_), Some(_)) => self.cache.inode_mut(id).is_dentry_used = true,
+            (None, _) => self.rest_inode(id),
+        }
+        None
+    }
+
+    /// A VMA does not map an open file any more: if that was all that used the file, who unmaps it takes it apart as far as
+    /// that is possible at once, and the flusher does the rest.
+    pub(super) fn put_mapped_file(&mut self, cx: &mut Cx, file: u32) {
+        self.cache.open[file as usize].as_mut().expect("a VMA keeps it").maps -= 1;
+        let Some(id) = self.put_file(cx, file) else { return };
+        // Bound: each step frees some pages.
+        loop {
+            match self.evict_some(cx, id) {
+                Step::More => {}
+                Step::Block(_) => return self.leave_orphan(id),
+                Step::Done(()) => return,
+            }
+        }
+    }
+}

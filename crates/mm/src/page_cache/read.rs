@@ -1,0 +1,182 @@
+//! Linux: page_cache_ra_unbounded() and ondemand_readahead() in mm/readahead.c, do_sync_mmap_readahead() and
+//! do_async_mmap_readahead() in mm/filemap.c, ext4_mpage_readpages() (v6.1).
+//! Differs: reads through mappings only; no huge or sequential VMAs.
+
+use std::ops::Range;
+
+use units::{Order, Pfn};
+
+use super::{InodeId, PageFlag};
+use crate::{Mm, cost::Cx, frame::FrameFlag, gfp::AllocRequest};
+
+/// The largest window, in pages.
+// VM_READAHEAD_PAGES, include/linux/mm.h (v6.1): 128 KiB.
+const RA_PAGES: u64 = 32;
+/// From so many misses on pages around are not read any more.
+// MMAP_LOTSAMISS, mm/filemap.c (v6.1).
+const LOTS_OF_MISSES: u32 = 100;
+
+/// How the reads of an open file went (`struct file_ra_state`).
+#[derive(Clone, Copy, Debug, Default)]
+pub(crate) struct ReadAhead {
+    start: u64,
+    size: u64,
+    async_size: u64,
+    mmap_miss: u32,
+}
+
+/// Pages to be read.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(super) struct Window {
+    /// Those still to be looked at.
+    pages: Range<u64>,
+    /// The one whose use starts the next reading.
+    mark: u64,
+}
+
+impl ReadAhead {
+    /// A page is missing: those around it.
+    pub(super) fn around(&mut self, index: u64) -> Option<Window> {
+        if self.mmap_miss < LOTS_OF_MISSES * 10 {
+            self.mmap_miss += 1;
+        }
+        if self.mmap_miss > LOTS_OF_MISSES {
+            return None;
+        }
+        self.start = index.saturating_sub(RA_PAGES / 2);
+        (self.size, self.async_size) = (RA_PAGES, RA_PAGES / 4);
+        Some(self.window())
+    }
+
+    /// A page is there.
+    pub(super) fn hit(&mut self) {
+        self.mmap_miss = self.mmap_miss.saturating_sub(1);
+    }
+
+    /// A page that was marked is used: the ones behind those that were read (`ondemand_readahead`). `miss`: the first index
+    /// behind this one that has no page.
+    pub(super) fn ahead(&mut self, index: u64, miss: impl FnOnce() -> u64) -> Option<Window> {
+        if index == self.start + self.size - self.async_size.min(self.size) || index == self.start + self.size {
+            self.start += self.size;
+            self.size = next_size(self.size);
+        } else {
+            let start = miss();
+            if start - index > RA_PAGES {
+                return None;
+            }
+            self.start = start;
+            self.size = next_size(start - index + RA_PAGES);
+        }
+        self.async_size = self.size;
+        Some(self.window())
+    }
+
+    fn window(&self) -> Window {
+        Window { pages: self.start..self.start + self.size, mark: self.start + self.size - self.async_size }
+    }
+}
+
+/// `get_next_ra_size`.
+fn next_size(size: u64) -> u64 {
+    if size < RA_PAGES / 16 {
+        4 * size
+    } else if size <= RA_PAGES / 2 {
+        2 * size
+    } else {
+        RA_PAGES
+    }
+}
+
+impl Mm {
+    /// The first index behind one that has no page (`page_cache_next_miss`), not further than a window.
+    pub(super) fn next_miss(&self, id: InodeId, index: u64) -> u64 {
+        let behind = index + 1..=index + RA_PAGES + 1;
+        behind.into_iter().find(|at| self.cache.page(id, *at).is_none()).unwrap_or(index + RA_PAGES + 2)
+    }
+
+    /// Puts pages of a window into the cache and has them read, as far as memory goes (`page_cache_ra_unbounded`). True when
+    /// it is done; false when it has asked for memory.
+    pub(super) fn read_window(&mut self, cx: &mut Cx, id: InodeId, window: &mut Window) -> bool {
+        let end = window.pages.end.min(self.cache.inode(id).pages());
+        // Bound: the window.
+        while window.pages.start < end {
+            let index = window.pages.start;
+            if self.cache.page(id, index).is_none() {
+                let request = AllocRequest { no_retry: true, ..self.page_cache_request(cx, false) };
+                let has_place = self.make_place(cx, id, index);
+                let Some(head) = has_place.then(|| self.alloc(cx, &request)).flatten() else {
+                    if cx.has_asked() {
+                        return false;
+                    }
+                    // It is enough for now.
+                    window.pages.start = end;
+                    return true;
+                };
+                self.add_page(cx, (id, index), head, true);
+                self.read_page(cx, (id, index), head);
+                if index == window.mark {
+                    self.cache.mark((id, index), PageFlag::ReadAhead, true);
+                }
+            }
+            window.pages.start += 1;
+        }
+        true
+    }
+
+    /// A page that is there, but does not hold what it should, or one that memory was short for: it alone. False when it has
+    /// asked for memory, or there is none.
+    pub(super) fn read_one(&mut self, cx: &mut Cx, id: InodeId, index: u64) -> bool {
+        let head = if let Some(head) = self.cache.page(id, index) {
+            self.try_lock_folio(head);
+            head
+        } else {
+            let request = self.page_cache_request(cx, false);
+            let has_place = self.make_place(cx, id, index);
+            let Some(head) = has_place.then(|| self.alloc(cx, &request)).flatten() else { return false };
+            self.add_page(cx, (id, index), head, true);
+            head
+        };
+        self.read_page(cx, (id, index), head);
+        true
+    }
+
+    /// A locked page gets what its block holds when the disk has read it; a hole is zeroes, at once.
+    fn read_page(&mut self, cx: &mut Cx, (id, index): (InodeId, u64), head: Pfn) {
+        debug_assert!(self.frames.has(head, FrameFlag::Locked), "a page is read under its lock");
+        if self.cache.inode(id).blocks.has(index) {
+            self.cache.disk.submit(cx, id, (index, 1), false);
+            self.fill_from_disk((id, index), head);
+        } else {
+            self.clear(cx, head, Order::BASE);
+            self.cache.mark((id, index), PageFlag::Uptodate, true);
+            self.unlock_folio(cx, head);
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn who_reads_on_and_on_is_read_ahead_of() {
+        let mut ahead = ReadAhead::default();
+        let first = ahead.around(0).unwrap();
+        assert_eq!((first.pages, first.mark), (0..32, 24));
+        let second = ahead.ahead(24, || unreachable!("as expected")).unwrap();
+        assert_eq!((second.pages, second.mark), (32..64, 32));
+        let third = ahead.ahead(32, || unreachable!("as expected")).unwrap();
+        assert_eq!((third.pages, third.mark), (64..96, 64));
+    }
+
+    #[test]
+    fn who_misses_too_often_reads_alone() {
+        let mut ahead = ReadAhead::default();
+        let windows = (0..150).filter(|n| ahead.around(n * 1000).is_some()).count();
+        assert_eq!(windows, 100);
+        for _ in 0..60 {
+            ahead.hit();
+        }
+        assert!(ahead.around(7).is_some());
+    }
+}

@@ -1,0 +1,73 @@
+//! Linux: ext4_sync_file() in fs/ext4/fsync.c, file_write_and_wait_range() in mm/filemap.c (v6.1).
+//! Differs: the journal is one block, written when the file's pages are.
+
+use units::Errno;
+
+use super::{
+    InodeId,
+    dirty::{Sent, disk_wait},
+};
+use crate::{Mm, Spaces, cost::Cx, step::Step};
+
+/// One fsync(2).
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Sync {
+    id: InodeId,
+    phase: Phase,
+}
+
+#[derive(Clone, Copy, Debug)]
+enum Phase {
+    /// Send what is dirty from here on.
+    Send(u64),
+    /// Wait until it is written.
+    Wait,
+    /// Wait for the journal.
+    Commit,
+}
+
+impl Sync {
+    pub(super) fn new(id: InodeId) -> Self {
+        Self { id, phase: Phase::Send(0) }
+    }
+
+    pub(super) fn step(&mut self, mm: &mut Mm, spaces: &mut Spaces, cx: &mut Cx) -> Step<Result<(), Errno>> {
+        mm.complete_disk_io(cx);
+        match self.phase {
+            Phase::Send(from) => match mm.send_run(spaces, cx, self.id, from, u64::MAX) {
+                Sent::Some(_, next) => {
+                    self.phase = Phase::Send(next);
+                    Step::More
+                }
+                Sent::Full(wait) => Step::Block(wait),
+                Sent::Locked(index, head) => mm.wait_for_page((self.id, index), head).map_or(Step::More, Step::Block),
+                Sent::None => {
+                    if mm.cache.inode(self.id).mapping.next_dirty(&mm.cache.nodes, 0).is_none() {
+                        mm.cache.leave_dirty(self.id);
+                    }
+                    self.phase = Phase::Wait;
+                    Step::More
+                }
+            },
+            Phase::Wait => {
+                let written_by = mm.cache.inode(self.id).written_by;
+                if written_by > cx.now() {
+                    return Step::Block(disk_wait(written_by));
+                }
+                if mm.cache.inode(self.id).mapping.next_dirty(&mm.cache.nodes, 0).is_some() {
+                    // Changed while it was written.
+                    self.phase = Phase::Send(0);
+                    return Step::More;
+                }
+                let journal = u64::MAX;
+                let done = mm.cache.disk.submit(cx, self.id, (journal, 1), true);
+                self.phase = Phase::Commit;
+                Step::Block(disk_wait(done))
+            }
+            Phase::Commit => {
+                let has_failed = std::mem::take(&mut mm.cache.inode_mut(self.id).has_failed);
+                Step::Done(if has_failed { Err(Errno::IO) } else { Ok(()) })
+            }
+        }
+    }
+}

@@ -1,0 +1,410 @@
+//! Files beside a map that knows what each page must hold, on a machine that is too small for them. Every step is followed by
+//! a walk over everything.
+
+use std::collections::BTreeMap;
+
+use units::{Bytes, BytesPerSecond, CpuId, Errno, NodeId, Picos, Time};
+
+use super::*;
+use crate::{
+    MachineSpec, NodeSpec, Spaces, ZoneKind, ZoneSpec,
+    address_space::{AddressSpace, MMAP_BASE},
+    alloc::slow::Supply,
+    check,
+    cost::Prices,
+    event::{Counters, Event},
+    fault::{Access, FaultDone},
+    spaces::SpaceId,
+    step::{Step, Wait},
+    touch::Touch,
+    variant::named,
+};
+
+struct Lab {
+    mm: Mm,
+    spaces: Spaces,
+    space: SpaceId,
+    counters: Counters,
+    prices: Prices,
+    now: Time,
+    supply: Supply,
+    /// When each daemon runs again: kswapd, flusher, kcompactd.
+    daemons: [Option<Time>; 3],
+    state: u64,
+    steps: u64,
+    /// Walks are taken after each so many steps.
+    walks: u64,
+}
+
+/// What a run of something was taken to its end with.
+trait Operate {
+    type Out;
+    fn step(&mut self, mm: &mut Mm, spaces: &mut Spaces, cx: &mut Cx) -> Step<Self::Out>;
+    fn holdings(&self, spaces: &Spaces) -> crate::frame::Holdings;
+}
+
+impl Operate for FileOperation {
+    type Out = Result<FileAnswer, Errno>;
+    fn step(&mut self, mm: &mut Mm, spaces: &mut Spaces, cx: &mut Cx) -> Step<Self::Out> {
+        self.step(mm, spaces, cx, cx.now())
+    }
+    fn holdings(&self, _: &Spaces) -> crate::frame::Holdings {
+        self.holdings()
+    }
+}
+
+struct Touching(SpaceId, Touch);
+
+impl Operate for Touching {
+    type Out = FaultDone;
+    fn step(&mut self, mm: &mut Mm, spaces: &mut Spaces, cx: &mut Cx) -> Step<FaultDone> {
+        self.1.step(mm, spaces.get_mut(self.0).unwrap(), cx, cx.now())
+    }
+    fn holdings(&self, spaces: &Spaces) -> crate::frame::Holdings {
+        self.1.holdings(spaces.get(self.0).unwrap())
+    }
+}
+
+/// A block of some order, given back at once.
+struct Block(u8);
+
+impl Operate for Block {
+    type Out = bool;
+    fn step(&mut self, mm: &mut Mm, _: &mut Spaces, cx: &mut Cx) -> Step<bool> {
+        let order = Order(self.0);
+        match mm.alloc(cx, &AllocRequest::gfp_kernel(NodeId(0)).of_order(order)) {
+            Some(block) => {
+                mm.free(cx, block, order);
+                Step::Done(true)
+            }
+            None if cx.has_asked() => Step::More,
+            None => Step::Done(false),
+        }
+    }
+    fn holdings(&self, _: &Spaces) -> crate::frame::Holdings {
+        crate::frame::Holdings::default()
+    }
+}
+
+const ME: ControlId = ControlId(7);
+
+impl Lab {
+    fn new(frames: u32, seed: u64, walks: u64) -> Self {
+        let zone = ZoneSpec::whole(ZoneKind::Normal, Pfn(0), frames);
+        let node = NodeSpec { id: NodeId(0), cpus: vec![CpuId(0)], distance: vec![10], zones: vec![zone] };
+        let machine = MachineSpec { pageblock_order: Order(4), max_order: Order(10), nodes: vec![node] };
+        let settings = Settings { min_free_kbytes: 64, watermark_boost_factor: 0, ..Settings::default() };
+        let mut mm = Mm::new(&machine, *named("v6.1"), &settings);
+        mm.frames.keep_contents(u64::MAX);
+        let bandwidth = BytesPerSecond::new(Bytes::mib(100)).unwrap();
+        mm.mount(&DiskSpec { size: Bytes::mib(64), bandwidth, ..DiskSpec::default() });
+        let prices = Prices::new(|_| Picos::from_nanos(200));
+        let mut counters = Counters::default();
+        let mut spaces = Spaces::default();
+        let mut cx = Cx::new(CpuId(0), Time(0), &prices, &mut counters);
+        let space = AddressSpace::new(&mut mm, &mut cx, MMAP_BASE).unwrap();
+        let space = spaces.add(space);
+        let (supply, state) = (Supply::default(), seed);
+        Self { mm, spaces, space, counters, prices, now: Time(0), supply, daemons: [None; 3], state, steps: 0, walks }
+    }
+
+    fn draw(&mut self, below: u64) -> u64 {
+        self.state = self.state.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963_407);
+        (self.state >> 33) % below
+    }
+
+    /// Whoever was woken, or whose time has come.
+    fn run_daemons(&mut self) {
+        for node in self.mm.take_woken() {
+            self.daemons[node] = Some(self.now);
+        }
+        if self.mm.take_flusher_woken() {
+            self.daemons[1] = Some(self.now);
+        }
+        if !self.mm.take_woken_kcompactds().is_empty() {
+            self.daemons[2] = Some(self.now);
+        }
+        for at in 0..3 {
+            if self.daemons[at].is_none_or(|due| due > self.now) {
+                continue;
+            }
+            let mut cx = Cx::new(CpuId(0), self.now, &self.prices, &mut self.counters)
+                .acting_for(ControlId(u32::try_from(at).unwrap()));
+            let step = match at {
+                0 => self.mm.step_kswapd(&mut self.spaces, &mut cx, 0),
+                1 => self.mm.step_flusher(&mut self.spaces, &mut cx),
+                _ => self.mm.step_kcompactd(&mut self.spaces, &mut cx, 0),
+            };
+            self.now = cx.now();
+            self.daemons[at] = match step {
+                Step::More => Some(self.now),
+                Step::Block(Wait::Until(until) | Wait::Io { until, .. }) => Some(until),
+                // It looks again before long.
+                Step::Block(Wait::Folio(_)) => Some(self.now + Picos::from_micros(100)),
+                Step::Block(Wait::Queue) => None,
+                Step::Done(()) => unreachable!(),
+            };
+        }
+        let _ = self.mm.take_unlocked();
+    }
+
+    fn check(&mut self, holdings: crate::frame::Holdings) {
+        self.steps += 1;
+        if !self.steps.is_multiple_of(self.walks) {
+            return;
+        }
+        check::walk(&self.mm).unwrap();
+        check::walk_files(&self.mm).unwrap();
+        let spaces = self.spaces.iter().map(|(_, space)| space).collect();
+        let mut mine = holdings;
+        mine.add(self.supply.holdings());
+        let controls = vec![
+            (ControlId(0), self.mm.kswapds()[0].holdings()),
+            (ControlId(2), self.mm.kcompactd_holdings(0)),
+            (ME, mine),
+        ];
+        check::walk_owners(&self.mm, &check::Owners { spaces, controls }).unwrap();
+    }
+
+    fn run<T: Operate>(&mut self, mut what: T) -> T::Out {
+        // Bound: waits end, and steps go on.
+        for _ in 0..1_000_000 {
+            let mut cx = Cx::new(CpuId(0), self.now, &self.prices, &mut self.counters).acting_for(ME);
+            let step = if self.supply.is_busy() {
+                match self.supply.step(&mut self.mm, &mut self.spaces, &mut cx) {
+                    Step::Block(wait) => Step::Block(wait),
+                    Step::More | Step::Done(()) => Step::More,
+                }
+            } else {
+                self.supply.lend(&mut cx);
+                let step = what.step(&mut self.mm, &mut self.spaces, &mut cx);
+                if self.supply.settle(&mut self.mm, &mut cx) { Step::More } else { step }
+            };
+            self.now = cx.now();
+            if let Step::Done(out) = step {
+                self.check(crate::frame::Holdings::default());
+                return out;
+            }
+            self.check(what.holdings(&self.spaces));
+            match step {
+                Step::Block(Wait::Until(until) | Wait::Io { until, .. }) => {
+                    // Others run meanwhile.
+                    while self.now < until {
+                        self.run_daemons();
+                        self.now = self.now + Picos::from_micros(500);
+                    }
+                }
+                Step::Block(_) => self.now = self.now + Picos::from_micros(100),
+                _ => {}
+            }
+            self.run_daemons();
+        }
+        panic!("it never ends");
+    }
+
+    fn call(&mut self, request: FileRequest) -> Result<FileAnswer, Errno> {
+        self.run(FileOperation::new(request))
+    }
+
+    fn create(&mut self, name: &str) -> u32 {
+        match self.call(FileRequest::Create(name.to_owned())) {
+            Ok(FileAnswer::Opened(file)) => file,
+            other => panic!("{other:?}"),
+        }
+    }
+
+    fn write(&mut self, file: u32, page: u64) -> Result<FileAnswer, Errno> {
+        self.call(FileRequest::Write { file, offset: Bytes::PAGE * page, len: Bytes::PAGE })
+    }
+
+    fn content(&self, file: u32, page: u64) -> u64 {
+        self.mm.frames.content(self.mm.file_page(self.mm.inode_of(file).unwrap(), page).unwrap())
+    }
+
+    fn with_space<T>(&mut self, body: impl FnOnce(&mut Mm, &mut AddressSpace, &mut Cx) -> T) -> T {
+        let mut cx = Cx::new(CpuId(0), self.now, &self.prices, &mut self.counters).acting_for(ME);
+        body(&mut self.mm, self.spaces.get_mut(self.space).unwrap(), &mut cx)
+    }
+
+    /// Maps one page of a file, uses it, says what was found there, and unmaps it again.
+    fn touch(&mut self, file: u32, page: u64, access: Access, shared: bool) -> u64 {
+        let range = self.with_space(|mm, space, cx| space.mmap_file(mm, cx, 1, (file, page, shared))).unwrap();
+        loop {
+            assert_eq!(self.run(Touching(self.space, Touch::pages(range, access))), FaultDone::Handled);
+            let space = self.spaces.get(self.space).unwrap();
+            let Some(crate::page_table::Pmd::Table(table)) = Some(space.tables.pmd_of(range.start)) else { panic!() };
+            let pte = space.tables.pte(table, range.start);
+            if !pte.is_present() || (access == Access::Write && !pte.is_writable()) {
+                continue;
+            }
+            let found = self.mm.frames.content(pte.pfn());
+            if access == Access::Write {
+                self.mm.cache.balancing.tags += 1;
+                self.mm.frames.store(pte.pfn(), self.mm.cache.balancing.tags);
+            }
+            self.with_space(|mm, space, cx| space.munmap(mm, cx, range)).unwrap();
+            return found;
+        }
+    }
+}
+
+/// What the pages of each file must hold.
+type Model = BTreeMap<u64, u64>;
+
+fn random(seed: u64, frames: u32, turns: u64, walks: u64) -> Counters {
+    let mut lab = Lab::new(frames, seed, walks);
+    let mut files: Vec<(u32, u64, Model)> = Vec::new();
+    let mut names = 0;
+    for _ in 0..turns {
+        if files.len() < 3 {
+            let file = lab.create(&format!("file {names}"));
+            files.push((file, names, Model::default()));
+            names += 1;
+        }
+        let which = usize::try_from(lab.draw(files.len() as u64)).unwrap();
+        let (file, name, len) =
+            (files[which].0, files[which].1, files[which].2.keys().next_back().map_or(0, |last| last + 1));
+        let any = lab.draw(len.max(1));
+        match lab.draw(100) {
+            0..50 => {
+                let start = if lab.draw(3) == 0 { any } else { len };
+                for page in start..(start + lab.draw(40)).min(2000) {
+                    lab.write(file, page).unwrap();
+                    let content = lab.content(file, page);
+                    files[which].2.insert(page, content);
+                }
+            }
+            50..80 if len > 0 => {
+                for page in any..(any + lab.draw(40)).min(len) {
+                    let found = lab.touch(file, page, Access::Read, true);
+                    let wanted = files[which].2.get(&page).copied().unwrap_or(0);
+                    assert_eq!(found, wanted, "page {page} of file {name}");
+                }
+            }
+            80..86 if len > 0 => {
+                let found = lab.touch(file, any, Access::Write, true);
+                assert_eq!(found, files[which].2.get(&any).copied().unwrap_or(0), "page {any} of file {name}");
+                let tags = lab.mm.cache.balancing.tags;
+                files[which].2.insert(any, tags);
+            }
+            86..90 if len > 0 => {
+                // The copy is thrown away, and the file keeps what it had.
+                lab.touch(file, any, Access::Write, false);
+            }
+            90..92 => drop(lab.call(FileRequest::Sync(file)).unwrap()),
+            92 => drop(lab.call(FileRequest::DropCaches).unwrap()),
+            93..96 => drop(lab.run(Block(5))),
+            96..98 => {
+                lab.call(FileRequest::Truncate(file, Bytes::PAGE * any)).unwrap();
+                files[which].2.split_off(&any);
+            }
+            98 => {
+                lab.call(FileRequest::Unlink(format!("file {name}"))).unwrap();
+                lab.call(FileRequest::Close(file)).unwrap();
+                files.swap_remove(which);
+            }
+            _ => {}
+        }
+    }
+    lab.counters
+}
+
+#[test]
+fn contents_survive_reclaim_writing_reading_migration_and_truncation() {
+    let mut sum = Counters::default();
+    for seed in 0..6 {
+        for (event, count) in random(seed, 768, 300, 19).iter() {
+            sum.count(event, count);
+        }
+    }
+    // It was hard enough.
+    for event in [
+        Event::PgstealFile,
+        Event::NrWritten,
+        Event::Pgpgin,
+        Event::Pgmajfault,
+        Event::WorkingsetRefaultFile,
+        Event::PgmigrateSuccess,
+        Event::Pgrotated,
+    ] {
+        assert!(sum.get(event) > 0, "{}", event.name());
+    }
+}
+
+#[test]
+fn everything_holds_after_every_step() {
+    random(77, 1024, 60, 1);
+}
+
+#[test]
+fn a_disk_that_fails_is_reported_and_nothing_else_breaks() {
+    let mut lab = Lab::new(1024, 1, 3);
+    lab.mm.cache.fail_disk(3);
+    let file = lab.create("a");
+    let mut failures = 0;
+    for round in 0..10 {
+        for page in 0..200 {
+            lab.write(file, round * 100 + page).unwrap();
+        }
+        match lab.call(FileRequest::Sync(file)) {
+            Err(Errno::IO) => failures += 1,
+            other => drop(other.unwrap()),
+        }
+    }
+    assert!(failures > 0);
+    lab.mm.cache.fail_disk(0);
+    let _ = lab.call(FileRequest::Sync(file));
+    assert_eq!(lab.call(FileRequest::Sync(file)), Ok(FileAnswer::Done), "an error is reported once");
+    lab.call(FileRequest::DropCaches).unwrap();
+    assert_eq!(lab.mm.cache.totals(), FileCounts::default());
+}
+
+#[test]
+fn who_dirties_faster_than_the_disk_writes_is_slowed_down_to_it() {
+    let mut lab = Lab::new(8192, 1, 1000);
+    let file = lab.create("a");
+    let start = lab.now;
+    for page in 0..6000 {
+        lab.write(file, page).unwrap();
+        let limits = lab.mm.dirty_limits();
+        assert!(limits.dirty <= limits.thresh * 5 / 4, "{limits:?} at page {page}");
+    }
+    // 100 MiB/s are 25,600 pages a second; a fifth of memory is dirty at the end.
+    let seconds = lab.now.since(start).0 / Picos::from_micros(1_000_000).0 * 1000
+        + lab.now.since(start).0 % Picos::from_micros(1_000_000).0 / Picos::from_micros(1000).0;
+    assert!((120..2000).contains(&seconds), "{seconds} ms for 6,000 pages");
+}
+
+#[test]
+fn reclaimed_files_leave_their_slabs_when_asked() {
+    let mut lab = Lab::new(2048, 1, 500);
+    for number in 0..800 {
+        let file = lab.create(&format!("{number}"));
+        lab.write(file, 0).unwrap();
+        lab.call(FileRequest::Close(file)).unwrap();
+    }
+    let file = lab.create("last");
+    lab.call(FileRequest::Sync(file)).unwrap();
+    for number in 0..800 {
+        let Ok(FileAnswer::Opened(file)) = lab.call(FileRequest::Open(format!("{number}"))) else { panic!() };
+        lab.call(FileRequest::Sync(file)).unwrap();
+        lab.call(FileRequest::Close(file)).unwrap();
+    }
+    lab.call(FileRequest::DropCaches).unwrap();
+    let inodes = lab.mm.cache.inodes.iter().flatten();
+    let (resident, names) = (inodes.clone().filter(|inode| inode.object.is_some()).count(), lab.mm.cache.names.len());
+    assert_eq!((resident, names), (1, 801), "only the open one stays in memory, and no name is lost");
+    assert!(lab.mm.cache.objects().count() < 5);
+}
+
+#[test]
+fn extents_say_which_blocks_a_file_has() {
+    let mut extents = inode::Extents::default();
+    for index in [5, 7, 6, 1, 2, 100] {
+        assert!(extents.add(index));
+        assert!(!extents.add(index));
+    }
+    assert_eq!((extents.blocks(), extents.has(6), extents.has(3), extents.has(8)), (6, true, false, false));
+    assert_eq!(extents.cut(6), 3);
+    assert_eq!((extents.blocks(), extents.has(5), extents.has(6)), (3, true, false));
+}

@@ -1,0 +1,190 @@
+//! Linux: generic_perform_write() in mm/filemap.c, ext4_da_write_begin() and ext4_da_write_end() in fs/ext4/inode.c (v6.1).
+//! Differs: no lock of the inode; where a part of a page is written that the disk has, that page is read alone.
+
+use units::{Bytes, Errno, Order, Pfn, Time};
+
+use super::{InodeId, PageFlag, dirty::disk_wait};
+use crate::{
+    Mm,
+    cost::Cx,
+    frame::{FrameFlag, Held, Holdings},
+    primitive,
+    step::{Step, Wait},
+};
+
+/// One write(2).
+#[derive(Clone, Debug)]
+pub(super) struct Write {
+    id: InodeId,
+    at: u64,
+    end: u64,
+    phase: Phase,
+}
+
+#[derive(Clone, Copy, Debug)]
+enum Phase {
+    /// Find the next page, or allocate one.
+    Page,
+    /// Put a new one into the cache.
+    Insert(Pfn),
+    /// The page is locked: its buffer, then the bytes.
+    Locked,
+    /// Must the writer pause?
+    Balance,
+}
+
+enum Next {
+    Phase(Phase),
+    /// It has asked for memory, or there is none.
+    NoMemory,
+    Wait(Wait),
+    Failed(Errno),
+}
+
+impl Write {
+    pub(super) fn new(id: InodeId, offset: Bytes, len: Bytes) -> Self {
+        Self { id, at: offset.0, end: offset.0 + len.0, phase: Phase::Page }
+    }
+
+    fn index(&self) -> u64 {
+        self.at / Bytes::PAGE.0
+    }
+
+    /// Goes on until `horizon`, at least by a phase.
+    pub(super) fn step(&mut self, mm: &mut Mm, cx: &mut Cx, horizon: Time) -> Step<Result<(), Errno>> {
+        mm.complete_disk_io(cx);
+        // Bound: each turn goes to the next phase of a page.
+        while self.at < self.end || matches!(self.phase, Phase::Balance) {
+            let next = match self.phase {
+                Phase::Page => self.find(mm, cx),
+                Phase::Insert(held) => self.insert(mm, cx, held),
+                Phase::Locked => self.write(mm, cx),
+                Phase::Balance => match mm.balance_dirty(cx) {
+                    Some(wait) => Next::Wait(wait),
+                    None => Next::Phase(Phase::Page),
+                },
+            };
+            match next {
+                Next::Phase(phase) => self.phase = phase,
+                Next::Wait(wait) => return Step::Block(wait),
+                Next::NoMemory if cx.has_asked() => return Step::More,
+                Next::NoMemory => return self.fail(mm, cx, Errno::NOMEM),
+                Next::Failed(errno) => return self.fail(mm, cx, errno),
+            }
+            if cx.is_over(horizon) {
+                return Step::More;
+            }
+        }
+        Step::Done(Ok(()))
+    }
+
+    fn fail(&mut self, mm: &mut Mm, cx: &mut Cx, errno: Errno) -> Step<Result<(), Errno>> {
+        self.abort(mm, cx);
+        self.at = self.end;
+        Step::Done(Err(errno))
+    }
+
+    /// `__filemap_get_folio` with FGP_LOCK, FGP_WRITE and FGP_CREAT.
+    fn find(&self, mm: &mut Mm, cx: &mut Cx) -> Next {
+        if let Some(head) = mm.cache.page(self.id, self.index()) {
+            if let Some(wait) = mm.wait_for_page((self.id, self.index()), head) {
+                return Next::Wait(wait);
+            }
+            mm.try_lock_folio(head);
+            return Next::Phase(Phase::Locked);
+        }
+        let request = mm.page_cache_request(cx, true);
+        let Some(head) = mm.alloc(cx, &request) else { return Next::NoMemory };
+        mm.isolate(cx, head, Order::BASE);
+        Next::Phase(Phase::Insert(head))
+    }
+
+    fn insert(&self, mm: &mut Mm, cx: &mut Cx, held: Pfn) -> Next {
+        if mm.cache.page(self.id, self.index()).is_some() {
+            // Somebody was faster.
+            mm.free(cx, held, Order::BASE);
+            return Next::Phase(Phase::Page);
+        }
+        if !mm.make_place(cx, self.id, self.index()) {
+            return Next::NoMemory;
+        }
+        mm.assert_isolated(cx, held, Order::BASE);
+        mm.add_page(cx, (self.id, self.index()), held, false);
+        Next::Phase(Phase::Locked)
+    }
+
+    fn write(&mut self, mm: &mut Mm, cx: &mut Cx) -> Next {
+        let at = (self.id, self.index());
+        let head = mm.cache.page(at.0, at.1).expect("a locked page stays");
+        if !mm.make_buffer(cx, at) {
+            return Next::NoMemory;
+        }
+        let start = at.1 * Bytes::PAGE.0;
+        let is_whole = self.at == start && (self.end >= start + Bytes::PAGE.0 || self.end >= mm.cache.inode(at.0).size);
+        if !mm.cache.has(at, PageFlag::Uptodate) && !is_whole && mm.cache.inode(at.0).blocks.has(at.1) {
+            // The rest of it is on the disk. Whoever waits for the page waits for that.
+            let done = mm.cache.disk.submit(cx, at.0, (at.1, 1), false);
+            mm.fill_from_disk(at, head);
+            self.phase = Phase::Page;
+            return Next::Wait(disk_wait(done));
+        }
+        if !mm.reserve_block(at.0, at.1) {
+            return Next::Failed(Errno::NOSPC);
+        }
+        primitive::write_file_page(cx);
+        mm.cache.mark(at, PageFlag::Uptodate, true);
+        mm.set_page_dirty(cx, head);
+        mm.store_tag(head);
+        mm.unlock_folio(cx, head);
+        self.at = self.end.min(start + Bytes::PAGE.0);
+        let inode = mm.cache.inode_mut(at.0);
+        inode.size = inode.size.max(self.at);
+        Next::Phase(Phase::Balance)
+    }
+
+    /// The frame that it holds between two steps.
+    pub(super) fn holdings(&self) -> Holdings {
+        match self.phase {
+            Phase::Insert(pfn) => Holdings { isolated: vec![Held { pfn, order: Order::BASE }], ..Holdings::default() },
+            Phase::Page | Phase::Locked | Phase::Balance => Holdings::default(),
+        }
+    }
+
+    /// Frees what it holds, and lets go of the page.
+    pub(super) fn abort(&mut self, mm: &mut Mm, cx: &mut Cx) {
+        match std::mem::replace(&mut self.phase, Phase::Page) {
+            Phase::Insert(held) => mm.free(cx, held, Order::BASE),
+            Phase::Locked => {
+                let head = mm.cache.page(self.id, self.index()).expect("a locked page stays");
+                mm.unlock_folio(cx, head);
+            }
+            Phase::Page | Phase::Balance => {}
+        }
+    }
+}
+
+impl Mm {
+    /// What to wait for while somebody works on a page, or while it is read.
+    pub(super) fn wait_for_page(&mut self, at: (InodeId, u64), head: Pfn) -> Option<Wait> {
+        if !self.frames.has(head, FrameFlag::Locked) {
+            return None;
+        }
+        Some(self.read_by(at).map_or_else(|| self.wait_on_folio(head), disk_wait))
+    }
+
+    /// A page that is being read holds what its block holds.
+    pub(super) fn fill_from_disk(&mut self, (id, index): (InodeId, u64), head: Pfn) {
+        if self.frames.keeps_contents() {
+            let content = self.cache.inode(id).contents.get(&index).copied().unwrap_or(0);
+            self.frames.store(head, content);
+        }
+    }
+
+    /// What was written is like nothing else: for tests.
+    fn store_tag(&mut self, head: Pfn) {
+        if self.frames.keeps_contents() {
+            self.cache.balancing.tags += 1;
+            self.frames.store(head, self.cache.balancing.tags);
+        }
+    }
+}

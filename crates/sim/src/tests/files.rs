@@ -1,0 +1,157 @@
+//! Files on a machine whose every frame is asked after every step.
+
+use os::FileRange;
+use units::Errno;
+
+use super::*;
+
+fn small() -> Config {
+    Config { cap: Bytes::mib(64), ..config(ThpEnabled::Never) }
+}
+
+fn run<T: 'static>(config: &Config, main: impl AsyncFnOnce(Sim) -> T + 'static) -> (T, Finish) {
+    simulate(config, no_entries, main)
+}
+
+async fn write(os: &Sim, name: &str, pages: u64) -> os::File {
+    let file = os.create(name).await.unwrap();
+    for page in 0..pages {
+        os.write(file, Bytes::PAGE * page, Bytes::PAGE).await.unwrap();
+    }
+    file
+}
+
+fn gauge(stat: &os::VmStat, name: &str) -> u64 {
+    stat.0[name]
+}
+
+#[test]
+fn what_is_written_is_cached_and_goes_with_the_file() {
+    let (stats, _) = run(&small(), async |os: Sim| {
+        let file = write(&os, "a", 300).await;
+        let full = os.vmstat().await.unwrap();
+        os.close(file).await.unwrap();
+        os.unlink("a").await.unwrap();
+        (full, os.vmstat().await.unwrap())
+    });
+    let (full, empty) = stats;
+    assert_eq!((gauge(&full, "nr_file_pages"), gauge(&full, "nr_dirtied")), (300, 300));
+    assert!(gauge(&full, "nr_inactive_file") > 250);
+    assert_eq!((gauge(&empty, "nr_file_pages"), gauge(&empty, "nr_dirty")), (0, 0));
+}
+
+#[test]
+fn a_file_that_is_larger_than_memory_is_reclaimed() {
+    let (stat, finish) = run(&small(), async |os: Sim| {
+        let file = write(&os, "a", 6000).await;
+        os.fsync(file).await.unwrap();
+        os.vmstat().await.unwrap()
+    });
+    assert_eq!(gauge(&stat, "nr_dirtied"), 6000);
+    assert_eq!(gauge(&stat, "nr_written"), 6000);
+    assert_eq!((gauge(&stat, "nr_dirty"), gauge(&stat, "nr_writeback")), (0, 0));
+    assert!(gauge(&stat, "nr_file_pages") < 2048);
+    let stolen = [Event::PgstealKswapd, Event::PgstealDirect].map(|event| finish.counters.get(event));
+    assert!(stolen[0] > 1000 && stolen[0] + stolen[1] > 4000, "{stolen:?}");
+}
+
+#[test]
+fn names_are_known_once() {
+    let (results, _) = run(&small(), async |os: Sim| {
+        let file = os.create("a").await.unwrap();
+        let again = os.create("a").await;
+        os.close(file).await.unwrap();
+        let closed = os.close(file).await;
+        let other = os.open("b").await;
+        os.open("a").await.unwrap();
+        (again, closed, other, os.unlink("b").await)
+    });
+    let (again, closed, other, gone) = results;
+    assert_eq!(again.unwrap_err(), Errno::EXIST);
+    assert_eq!(closed, Err(Errno::BADF));
+    assert_eq!((other.unwrap_err(), gone), (Errno::NOENT, Err(Errno::NOENT)));
+}
+
+#[test]
+fn a_full_disk_takes_no_more() {
+    let mut config = small();
+    config.disk.size = Bytes::mib(1);
+    let (results, _) = run(&config, async |os: Sim| {
+        let file = write(&os, "a", 256).await;
+        let full = os.write(file, Bytes::mib(1), Bytes::PAGE).await;
+        let again = os.write(file, Bytes(0), Bytes::mib(1)).await;
+        os.truncate(file, Bytes::kib(512)).await.unwrap();
+        (full, again, os.write(file, Bytes::mib(1), Bytes::kib(512)).await)
+    });
+    assert_eq!(results, (Err(Errno::NOSPC), Ok(()), Ok(())));
+}
+
+#[test]
+fn a_mapping_is_read_ahead_and_around() {
+    let (used, finish) = run(&small(), async |os: Sim| {
+        let file = write(&os, "a", 256).await;
+        os.fsync(file).await.unwrap();
+        os.drop_caches().await.unwrap();
+        let empty = os.vmstat().await.unwrap();
+        assert_eq!(gauge(&empty, "nr_file_pages"), 0);
+        let before = os.rusage().await.unwrap();
+        let range = os.mmap(Bytes::mib(1), MapSpec::SharedRead(FileRange { file, offset: Bytes(0) })).await.unwrap();
+        os.load(range, Bytes::PAGE).await.unwrap();
+        let used = os.rusage().await.unwrap().since(&before);
+        let mapped = os.vmstat().await.unwrap();
+        assert_eq!((gauge(&mapped, "nr_mapped"), gauge(&mapped, "nr_file_pages")), (256, 256));
+        os.munmap(range).await.unwrap();
+        assert_eq!(gauge(&os.vmstat().await.unwrap(), "nr_mapped"), 0);
+        used
+    });
+    assert_eq!(finish.counters.get(Event::Pgpgin), 1024);
+    assert!((1..16).contains(&used.major_faults), "{used:?}");
+    assert!(used.minor_faults >= 12 && used.minor_faults < 64, "{used:?}");
+}
+
+#[test]
+fn stores_to_a_shared_mapping_make_dirty_and_to_a_private_one_copy() {
+    let (stats, _) = run(&small(), async |os: Sim| {
+        let file = os.create("a").await.unwrap();
+        os.unlink("a").await.unwrap();
+        os.truncate(file, Bytes::mib(1)).await.unwrap();
+        let of = FileRange { file, offset: Bytes(0) };
+        let shared = os.mmap(Bytes::mib(1), MapSpec::Shared(of)).await.unwrap();
+        os.store(shared, Bytes::PAGE).await.unwrap();
+        let first = os.vmstat().await.unwrap();
+        let private = os.mmap(Bytes::mib(1), MapSpec::Private(of)).await.unwrap();
+        os.load(private, Bytes::PAGE).await.unwrap();
+        os.store(private, Bytes::PAGE).await.unwrap();
+        os.store(private, Bytes::PAGE).await.unwrap();
+        let second = os.vmstat().await.unwrap();
+        os.munmap(shared).await.unwrap();
+        os.close(file).await.unwrap();
+        os.munmap(private).await.unwrap();
+        // What is being written goes when it is written.
+        os.sleep(Picos::from_micros(1_000_000)).await;
+        (first, second, os.vmstat().await.unwrap())
+    });
+    let (first, second, end) = stats;
+    assert_eq!(["nr_mapped", "nr_dirtied", "nr_file_pages"].map(|name| gauge(&first, name)), [256; 3]);
+    assert_eq!(gauge(&second, "nr_mapped"), 256);
+    assert_eq!(["nr_mapped", "nr_dirty", "nr_file_pages"].map(|name| gauge(&end, name)), [0; 3]);
+}
+
+#[test]
+fn many_small_files_give_their_inodes_back() {
+    let ((), finish) = run(&small(), async |os: Sim| {
+        for number in 0..3000 {
+            let file = write(&os, &format!("dir/{number}"), 1).await;
+            os.close(file).await.unwrap();
+        }
+    });
+    assert!(finish.counters.get(Event::SlabsScanned) > 0);
+    assert_eq!(finish.counters.get(Event::NrDirtied), 3000);
+}
+
+#[test]
+fn what_a_disk_cannot_write_fsync_reports_once() {
+    // The default disk does not fail; a run hash of twice the same shows that nothing else is left to chance.
+    let once = || run(&small(), async |os: Sim| write(&os, "a", 2500).await).1.hash;
+    assert_eq!(once(), once());
+}
