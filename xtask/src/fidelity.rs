@@ -47,6 +47,9 @@ pub(crate) struct Options {
     /// Take guests from the cache alone: a cell that is not there is listed as not compared
     #[arg(long, conflicts_with = "refresh")]
     cached: bool,
+    /// Take guests from the cache also when what works inside guests has changed since; the result says so
+    #[arg(long, conflicts_with = "refresh")]
+    stale: bool,
 }
 
 pub(crate) fn run(workspace: &Metadata, options: &Options) -> Result<()> {
@@ -63,7 +66,7 @@ pub(crate) fn run(workspace: &Metadata, options: &Options) -> Result<()> {
     let runs: Vec<_> = list.runs.iter().filter(chosen).collect();
     ensure!(!runs.is_empty(), "no run of {LIST} has {:?} in its name", options.filter.as_deref().unwrap_or_default());
 
-    let guests = Guests::new(&program, &list.kernel, options.refresh, options.cached)?;
+    let guests = Guests::new(&program, &list.kernel, options)?;
     let seeds = |run: &cells::Run| 1..=options.seeds.unwrap_or(u64::MAX).min(run.guest.seeds);
     let wanted = runs.iter().filter(|run| run.skip.is_none());
     let boots: Vec<_> = wanted.flat_map(|run| seeds(run).map(move |seed| (*run, seed))).collect();
@@ -98,7 +101,8 @@ pub(crate) fn run(workspace: &Metadata, options: &Options) -> Result<()> {
             }
         }
     }
-    let comparison = fidelity::compare(&guests.release(), &cells, skipped);
+    let mut comparison = fidelity::compare(&guests.release(), &cells, skipped);
+    comparison.notes.extend(guests.note(&boots));
     eprintln!("guests took {:.0} s together when they ran", guests.seconds(&boots));
     report(root, &comparison, options.filter.is_none() && options.seeds.is_none())
 }
@@ -204,8 +208,8 @@ const USAGE: i32 = 2;
 fn last_words(stderr: &[u8]) -> String {
     const LENGTH_MAX: usize = 240;
     let text = String::from_utf8_lossy(stderr);
-    let lines = text.lines().filter_map(|line| line.strip_prefix("pagelab: "));
-    let words = lines.filter(|line| !line.starts_with("results are in") && !line.starts_with("KVM")).next_back();
+    let mut lines = text.lines().filter_map(|line| line.strip_prefix("pagelab: "));
+    let words = lines.rfind(|line| !line.starts_with("results are in") && !line.starts_with("KVM"));
     let words = words.or_else(|| text.lines().last()).unwrap_or("it said nothing");
     words.chars().take(LENGTH_MAX).collect()
 }

@@ -112,6 +112,8 @@ pub struct Comparison {
     pub skipped: Vec<Skipped>,
     /// The order of policies, by group and quantity.
     pub rankings: Vec<Ranking>,
+    /// What a reader should know of all of it.
+    pub notes: Vec<String>,
 }
 
 /// How many of how many.
@@ -121,6 +123,8 @@ pub struct Tally {
     pub within: usize,
     /// Compared.
     pub compared: usize,
+    /// Of those within, what would also be with no event at all on our side: so small that the class says nothing of them.
+    pub vacuous: usize,
 }
 
 /// One cell, compared.
@@ -157,6 +161,9 @@ pub struct Counter {
     pub events: f64,
     /// Whether ours is as near as its class asks for.
     pub within: bool,
+    /// Whether none at all would be too: what the class allows is more than there is.
+    #[serde(skip)]
+    pub vacuous: bool,
 }
 
 /// How far the runs of the kernel are apart.
@@ -245,6 +252,7 @@ impl Cell {
                 ours,
                 events,
                 within: class.holds(kernel, spread, ours),
+                vacuous: class.holds(kernel, spread, 0.0),
             })
         };
         Compared {
@@ -277,6 +285,7 @@ pub fn compare(kernel: &str, cells: &[Cell], skipped: Vec<Skipped>) -> Compariso
         for tally in [&mut total, classes.entry(counter.class).or_default()] {
             tally.compared += 1;
             tally.within += usize::from(counter.within);
+            tally.vacuous += usize::from(counter.vacuous);
         }
     }
     Comparison {
@@ -287,6 +296,7 @@ pub fn compare(kernel: &str, cells: &[Cell], skipped: Vec<Skipped>) -> Compariso
         cells: compared,
         skipped,
         rankings: rank::rankings(cells),
+        notes: Vec::new(),
     }
 }
 

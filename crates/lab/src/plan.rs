@@ -199,7 +199,7 @@ impl Session {
     pub fn disk(&self) -> Option<Disk> {
         let accelerator = self.place.accelerator(1)?;
         let swap = if self.presses() { self.machine.swap } else { Bytes(0) };
-        (self.files() > Bytes(0)).then(|| Disk::new(self.files(), swap, accelerator))
+        (self.files() > Bytes(0) || swap > Bytes(0)).then(|| Disk::new(self.files(), swap, accelerator))
     }
 
     fn simulated(&self) -> Option<Simulated> {

@@ -20,7 +20,7 @@ use linux::{
     kernel_image::{self, KernelImage},
 };
 
-use super::{last_words, pool::Clock};
+use super::{Options, last_words, pool::Clock};
 
 const DONE: &str = "done";
 const FAILED: &str = "failed";
@@ -42,17 +42,16 @@ pub(super) struct Guests<'a> {
     kernel: &'a str,
     image: KernelImage,
     cache: PathBuf,
-    refresh: bool,
-    cached: bool,
+    options: &'a Options,
 }
 
 impl<'a> Guests<'a> {
-    pub(super) fn new(program: &'a Path, kernel: &'a str, refresh: bool, cached: bool) -> Result<Self> {
+    pub(super) fn new(program: &'a Path, kernel: &'a str, options: &'a Options) -> Result<Self> {
         let image = kernel_image::resolve(kernel)
             .with_context(|| format!("kernel {kernel}; `cargo xtask kernel {kernel}` fetches one"))?;
         let cache = kernel_image::cache_dir()?.join("fidelity");
         fs::create_dir_all(&cache).with_context(|| cache.display().to_string())?;
-        Ok(Self { program, kernel, image, cache, refresh, cached })
+        Ok(Self { program, kernel, image, cache, options })
     }
 
     /// The kernel's own.
@@ -62,15 +61,15 @@ impl<'a> Guests<'a> {
 
     /// Whether it need not run.
     pub(super) fn has(&self, run: &cells::Run, seed: u64) -> bool {
-        self.cached || !self.refresh && self.kept(run, seed).is_some()
+        self.options.cached || !self.options.refresh && self.kept(run, seed).is_some()
     }
 
     /// From the cache, else from a guest that runs now.
     pub(super) fn outcome(&self, run: &cells::Run, seed: u64, clock: &Clock) -> Outcome {
-        let kept = if self.refresh { None } else { self.kept(run, seed) };
+        let kept = if self.options.refresh { None } else { self.kept(run, seed) };
         match kept {
             Some(outcome) => outcome,
-            None if self.cached => Outcome::Failed("not in the cache".to_owned()),
+            None if self.options.cached => Outcome::Failed("not in the cache".to_owned()),
             None => {
                 let outcome = self.run(run, seed).unwrap_or_else(|error| Outcome::Failed(format!("{error:#}")));
                 clock.done(&format!("{}, seed {seed}", run.label()));
@@ -82,29 +81,56 @@ impl<'a> Guests<'a> {
     /// How long all of them took.
     pub(super) fn seconds(&self, boots: &[(&cells::Run, u64)]) -> f64 {
         let of = |(run, seed): &(&cells::Run, u64)| {
-            let text = fs::read_to_string(self.directory(run, *seed).join(DONE)).ok()?;
-            text.trim().parse::<f64>().ok()
+            let Outcome::Done(directory) = self.kept(run, *seed)? else { return None };
+            fs::read_to_string(directory.join(DONE)).ok()?.trim().parse::<f64>().ok()
         };
         boots.iter().filter_map(of).sum()
     }
 
     fn kept(&self, run: &cells::Run, seed: u64) -> Option<Outcome> {
         let directory = self.directory(run, seed);
-        match fs::read_to_string(directory.join(FAILED)) {
-            Ok(reason) => Some(Outcome::Failed(reason)),
-            Err(_) => directory.join(DONE).exists().then_some(Outcome::Done(directory)),
-        }
+        let earlier = if self.options.stale { self.earlier(run, seed) } else { Vec::new() };
+        std::iter::once(directory).chain(earlier).find_map(|directory| {
+            match fs::read_to_string(directory.join(FAILED)) {
+                Ok(reason) => Some(Outcome::Failed(reason)),
+                Err(_) => directory.join(DONE).exists().then_some(Outcome::Done(directory)),
+            }
+        })
     }
 
-    /// All that the result depends on: the kernel, the files of machine and experiment, what is asked for, and the program as
-    /// far as it works in guests.
+    /// The same of programs that worked otherwise inside guests, or not; in the order of their hashes.
+    fn earlier(&self, run: &cells::Run, seed: u64) -> Vec<PathBuf> {
+        let name = self.name(run, seed);
+        let entries = fs::read_dir(&self.cache).into_iter().flatten().flatten().map(|entry| entry.path());
+        let same = |path: &PathBuf| path.file_name().is_some_and(|file| file.to_string_lossy().starts_with(&name));
+        let mut earlier: Vec<_> = entries.filter(same).collect();
+        earlier.sort();
+        earlier
+    }
+
+    /// Whether some results are of another program than this one.
+    pub(super) fn note(&self, boots: &[(&cells::Run, u64)]) -> Option<String> {
+        let stale = |(run, seed): &&(&cells::Run, u64)| {
+            let kept = self.kept(run, *seed);
+            matches!(kept, Some(Outcome::Done(directory)) if directory != self.directory(run, *seed))
+        };
+        let stale = boots.iter().filter(stale).count();
+        let what = "boots are from before a change of what works inside guests";
+        (self.options.stale && stale > 0).then(|| format!("{stale} of {} {what}", boots.len()))
+    }
+
+    /// Where a result is: its name, and the hash of the program as far as it works in guests.
     fn directory(&self, run: &cells::Run, seed: u64) -> PathBuf {
+        self.cache.join(self.name(run, seed) + GUEST_HASH)
+    }
+
+    /// All else that a result depends on: the kernel, the files of machine and experiment, and what is asked for.
+    fn name(&self, run: &cells::Run, seed: u64) -> String {
         let text = |kind, name: &str| {
             source::lookup(kind, name).map_or_else(|_| name.to_owned(), |file| file.text().to_owned())
         };
         let parts = [
             self.image.release.clone(),
-            GUEST_HASH.to_owned(),
             text(Kind::Machine, &run.guest.machine),
             text(Kind::Experiment, &run.experiment),
             arguments(run, seed).join("\n"),
@@ -114,8 +140,7 @@ impl<'a> Guests<'a> {
             hasher.update(&(part.len() as u64).to_le_bytes());
             hasher.update(part.as_bytes());
         }
-        let name = format!("{}-{}-{seed}-{}", run.experiment, run.guest.name, &hasher.finalize().to_hex()[..16]);
-        self.cache.join(name)
+        format!("{}-{}-{seed}-{}-", run.experiment, run.guest.name, &hasher.finalize().to_hex()[..16])
     }
 
     fn run(&self, run: &cells::Run, seed: u64) -> Result<Outcome> {

@@ -38,7 +38,12 @@ fn generated(comparison: &Comparison, written: &[&str]) -> String {
         comparison.total.compared,
         percent(comparison.total)
     );
+    text += &comparison.notes.iter().map(|note| format!("{note}.\n\n")).collect::<String>();
     text += &classes(comparison);
+    if comparison.total.vacuous > 0 {
+        let vacuous = comparison.total.vacuous;
+        text += &format!("\n{vacuous} of those within are so few that none at all would be within too.\n");
+    }
     text += "\n| cell | runs | | within | huge blocks, kernel | ours | note |\n|---|---|---|---|---|---|---|\n";
     text += &comparison.cells.iter().map(cell).collect::<String>();
     text += "\nOutside of their class:\n\n";
