@@ -9,7 +9,7 @@ use crate::{
 
 const KEYS: &[&str] = &["kernel", "guest", "run"];
 const GUEST_KEYS: &[&str] = &["name", "machine", "replayable", "seeds"];
-const RUN_KEYS: &[&str] = &["experiment", "guests", "set", "defrag", "rank", "policy", "streaming", "skip"];
+const RUN_KEYS: &[&str] = &["experiment", "guests", "set", "defrag", "rank", "policy", "streaming", "called", "skip"];
 /// The setting that policies are values of.
 const DEFRAG: &str = "transparent_hugepage/defrag";
 
@@ -48,6 +48,8 @@ pub struct Run {
     pub policy: Option<(String, String)>,
     /// Whether files stream through memory.
     pub streaming: bool,
+    /// What tells its cells from others of the same case.
+    pub called: Option<String>,
     /// Why it is not run.
     pub skip: Option<String>,
 }
@@ -57,7 +59,8 @@ impl Run {
     pub fn cell(&self, case: &str) -> String {
         let defrag = self.sets.iter().find_map(|set| set.strip_prefix(DEFRAG)?.strip_prefix('='));
         let defrag = defrag.map_or(String::new(), |value| format!(" defrag={value}"));
-        format!("{} {} {case}{defrag}", self.guest.name, self.experiment)
+        let called = self.called.as_ref().map_or(String::new(), |called| format!(" ({called})"));
+        format!("{} {} {case}{defrag}{called}", self.guest.name, self.experiment)
     }
 
     /// The name of all of them.
@@ -111,6 +114,7 @@ fn run(table: &TableReader<'_>, guests: &[Guest]) -> Result<Vec<Run>, SourceErro
     let group: Option<String> = table.optional("rank")?;
     let policy: Option<String> = table.optional("policy")?;
     let streaming = table.optional("streaming")?.unwrap_or(false);
+    let called: Option<String> = table.optional("called")?;
     let skip: Option<String> = table.optional("skip")?;
     let mut runs = Vec::new();
     for guest in on {
@@ -124,6 +128,7 @@ fn run(table: &TableReader<'_>, guests: &[Guest]) -> Result<Vec<Run>, SourceErro
                 sets: sets.iter().cloned().chain(setting).collect(),
                 policy: group.zip(name.cloned()),
                 streaming,
+                called: called.clone(),
                 skip: skip.clone(),
             });
         }

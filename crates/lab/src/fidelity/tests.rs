@@ -240,6 +240,7 @@ guests = ["one", "four"]
 set = "threads=1"
 defrag = ["always", "never"]
 rank = "1 thread"
+called = "small"
 "#;
 
 #[test]
@@ -247,7 +248,11 @@ fn a_run_is_one_for_each_guest_and_policy() {
     let read = |text: &str| cells::read(&Source::from_text("list.toml", text));
     let list = read(LIST).unwrap();
     let names: Vec<_> = list.runs.iter().map(|run| run.cell("1")).collect();
-    let expected = ["one thpscale 1 defrag=always", "one thpscale 1 defrag=never", "four thpscale 1 defrag=always"];
+    let expected = [
+        "one thpscale 1 defrag=always (small)",
+        "one thpscale 1 defrag=never (small)",
+        "four thpscale 1 defrag=always (small)",
+    ];
     assert_eq!(names[..3], expected);
     assert_eq!(list.runs[0].sets, ["threads=1", "transparent_hugepage/defrag=always"]);
     assert_eq!(list.runs[3].policy, Some(("four 1 thread".to_owned(), "never".to_owned())));
