@@ -4,6 +4,8 @@
 //! A clock moves only through [`Cx::work`] and [`Cx::wait`], each under a [`Cause`], so the parts of a latency sum to it by
 //! construction. Algorithms never name a price: the primitives they are made of charge themselves.
 
+mod spent;
+
 use units::{CpuId, Picos, Time, Vpn};
 
 use crate::{
@@ -12,6 +14,8 @@ use crate::{
     frame::ControlId,
     spaces::SpaceId,
 };
+
+pub use spent::Spent;
 
 macro_rules! works {
     ($($(#[$doc:meta])* $work:ident = $name:literal, $cause:ident;)*) => {
@@ -222,41 +226,6 @@ impl Prices {
     }
 }
 
-/// Time spent, by cause.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct Spent([Picos; CAUSES]);
-
-impl Spent {
-    /// Time spent on one cause.
-    pub fn on(&self, cause: Cause) -> Picos {
-        self.0[cause as usize]
-    }
-
-    /// Adds time spent on one cause.
-    pub fn add_on(&mut self, cause: Cause, span: Picos) {
-        self.0[cause as usize] += span;
-    }
-
-    /// Adds what a further step spent.
-    #[inline]
-    pub fn add(&mut self, step: &Self) {
-        for (sum, part) in self.0.iter_mut().zip(step.0) {
-            // A part is no more than the time that has passed, whose sum is checked.
-            sum.0 = sum.0.wrapping_add(part.0);
-        }
-    }
-
-    /// Time spent on all of them.
-    pub fn total(&self) -> Picos {
-        self.0.iter().copied().sum()
-    }
-
-    /// Every cause on which time was spent, in the order of declaration.
-    pub fn by_cause(&self) -> impl Iterator<Item = (Cause, Picos)> + '_ {
-        Cause::ALL.iter().map(|cause| (*cause, self.on(*cause))).filter(|(_, span)| *span > Picos(0))
-    }
-}
-
 /// The page faults of a step.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Faults {
@@ -305,6 +274,19 @@ impl Shootdowns {
         let Self { rounds, whole, pages } = *self;
         *self = Self { rounds: rounds + other.rounds, whole: whole + other.whole, pages: pages + other.pages };
     }
+}
+
+/// Whose step it is, and what the other CPUs do meanwhile.
+#[derive(Clone, Copy, Debug)]
+pub struct Circumstances<'a> {
+    /// See [`Cx::acting_for`].
+    pub control: ControlId,
+    /// See [`Cx::with_sharers`].
+    pub sharers: u32,
+    /// Whose address space each CPU runs, by number; empty where nobody asks.
+    pub running: &'a [SpaceId],
+    /// Somebody else waits for this CPU (`need_resched`).
+    pub need_resched: bool,
 }
 
 /// What a mechanism gets: when and where it runs, and the only way to let time pass and to count.
@@ -377,16 +359,13 @@ impl<'a> Cx<'a> {
         Self { loaded: Loaded::Here { others }, ..self }
     }
 
-    /// The same on a machine whose CPUs run these address spaces.
-    #[must_use]
-    pub fn with_running(self, running: &'a [SpaceId]) -> Self {
-        Self { running, ..self }
-    }
-
-    /// The same on a CPU that somebody else waits for (`need_resched`).
-    #[must_use]
-    pub fn wanted_by_others(self, need_resched: bool) -> Self {
-        Self { need_resched, ..self }
+    /// Who takes the step, among whom. In place: a context is large, and every step of a run has one.
+    #[inline]
+    pub fn set_circumstances(&mut self, of: Circumstances<'a>) {
+        self.control = of.control;
+        self.loaded = Loaded::Here { others: of.sharers };
+        self.running = of.running;
+        self.need_resched = of.need_resched;
     }
 
     /// Does somebody else wait for this CPU?
@@ -508,6 +487,12 @@ impl<'a> Cx<'a> {
         std::mem::take(&mut self.asked_of)
     }
 
+    /// Has it asked anything of them?
+    #[inline]
+    pub fn has_asked_of(&self) -> bool {
+        !self.asked_of.is_empty()
+    }
+
     fn flush_here(&mut self, flush: Shootdowns) {
         self.flush_own_tlb(flush.whole, flush.pages);
         self.count(Event::SimTlbLocalFlushAll, flush.whole.into());
@@ -580,9 +565,9 @@ impl<'a> Cx<'a> {
 
     /// What was spent since the step began.
     #[inline]
-    pub fn spent(&self) -> Spent {
+    pub fn spent(&self) -> &Spent {
         debug_assert_eq!(self.spent.total(), self.total, "the parts of a latency sum to it");
-        self.spent
+        &self.spent
     }
 }
 

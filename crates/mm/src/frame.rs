@@ -17,6 +17,7 @@ use self::word::{
 
 use crate::{
     gfp::Mobility,
+    lru::LruKind,
     pageblock::{MigrateType, Pageblocks, ZoneIndex},
     slab::{Object, Slab},
 };
@@ -280,6 +281,19 @@ impl FrameTable {
         (unpack_order(state), MigrateType::from_index((state >> PAYLOAD_SHIFT & TYPE_MASK) as usize))
     }
 
+    /// The same for the base pages of a block of `order`, if all of them are on one CPU's list and go back to the same free
+    /// list; nothing happens otherwise.
+    pub(crate) fn leave_pcp_together(&mut self, pfn: Pfn, order: Order) -> Option<MigrateType> {
+        let states = &mut self.state[pfn.0 as usize..][..order.frames() as usize];
+        let first = states[0];
+        assert!(first & KIND_MASK == PCP, "frame {pfn} is on a per-CPU list, but its state is {first:#x}");
+        if states.iter().any(|state| *state != first) {
+            return None;
+        }
+        states.fill(0);
+        Some(MigrateType::from_index((first >> PAYLOAD_SHIFT & TYPE_MASK) as usize))
+    }
+
     /// The list that a free block of `order` is on.
     #[inline]
     pub(crate) fn free_list(&self, pfn: Pfn, order: Order) -> MigrateType {
@@ -388,10 +402,10 @@ impl FrameTable {
         is_only
     }
 
-    /// A folio leaves its batch. If others want it, it is on an LRU list from now on, which the caller puts it on, and its
-    /// order is returned.
+    /// A folio leaves its batch. If others want it, it is on an LRU list from now on, which the caller puts it on: which one,
+    /// and the folio's order. New pages of files are inactive unless they were marked.
     #[inline]
-    pub(crate) fn leave_batch(&mut self, pfn: Pfn, is_active: bool) -> Option<Order> {
+    pub(crate) fn leave_batch(&mut self, pfn: Pfn, new_anon: LruKind) -> Option<(LruKind, Order)> {
         const IN_BATCH: u64 = FrameFlag::InBatch.mask();
         let state = &mut self.state[pfn.0 as usize];
         let is_folio = FOLIOS >> (*state & KIND_MASK) & 1 != 0;
@@ -400,18 +414,20 @@ impl FrameTable {
         if *state & FrameFlag::Dropped.mask() != 0 {
             return None;
         }
+        let is_file = *state & KIND_MASK == FILE;
+        let is_active = *state & FrameFlag::Active.mask() != 0 || (!is_file && new_anon.is_active());
         *state |= FrameFlag::OnLru.mask() | if is_active { FrameFlag::Active.mask() } else { 0 };
-        Some(unpack_order(*state))
+        Some((LruKind::of(is_file, is_active), unpack_order(*state)))
     }
 
-    /// A folio on an LRU list is on none from now on, the caller taking it off; says whether it was active. Nothing
-    /// when it is on none.
+    /// A folio on an LRU list is on none from now on, the caller taking it off: which one. Nothing when it is on none.
     #[inline]
-    pub(crate) fn leave_lru(&mut self, pfn: Pfn) -> Option<bool> {
+    pub(crate) fn leave_lru(&mut self, pfn: Pfn) -> Option<LruKind> {
         let state = &mut self.state[pfn.0 as usize];
         let is_listed = *state & FrameFlag::OnLru.mask() != 0;
         *state &= !FrameFlag::OnLru.mask();
-        is_listed.then_some(*state & FrameFlag::Active.mask() != 0)
+        let is_active = *state & FrameFlag::Active.mask() != 0;
+        is_listed.then(|| LruKind::of(*state & KIND_MASK == FILE, is_active))
     }
 
     /// Says how often a folio is mapped.
@@ -476,6 +492,11 @@ pub struct Threads<'a> {
 }
 
 impl Threads<'_> {
+    /// The same column.
+    pub fn again(&mut self) -> Threads<'_> {
+        Threads { words: self.words, shift: self.shift }
+    }
+
     /// The neighbours of a frame.
     #[inline]
     pub fn get(&self, pfn: Pfn) -> Links {

@@ -70,6 +70,66 @@ impl List {
         self.len += 1;
     }
 
+    /// Puts frames at the head, one after the other.
+    pub fn push_heads(&mut self, mut threads: Threads<'_>, pfns: &[Pfn]) {
+        let [first, .., last] = pfns else {
+            return pfns.iter().for_each(|pfn| self.push_head(threads.again(), *pfn));
+        };
+        let mut behind = self.head;
+        for pair in pfns.windows(2) {
+            threads.set(pair[0], Links { prev: pair[1], next: behind });
+            behind = pair[0];
+        }
+        threads.set(*last, Links { prev: NIL, next: behind });
+        if self.head == NIL {
+            self.tail = *first;
+        } else {
+            threads.set_prev(self.head, *first);
+        }
+        self.head = *last;
+        self.len += count(pfns);
+    }
+
+    /// Takes off frames that are on this list: those that are neighbours there together.
+    pub fn remove_all(&mut self, mut threads: Threads<'_>, pfns: &[Pfn]) {
+        let mut left = pfns;
+        // Bound: each turn takes off a frame at least.
+        while let [first, rest @ ..] = left {
+            let ends = threads.get(*first);
+            let rises = rest.first() == Some(&ends.prev);
+            let next_to = |links: Links| if rises { links.prev } else { links.next };
+            let (mut last, mut last_links, mut more) = (*first, ends, rest);
+            while let [pfn, behind @ ..] = more
+                && next_to(last_links) == *pfn
+            {
+                threads.clear(last);
+                (last, last_links, more) = (*pfn, threads.get(*pfn), behind);
+            }
+            threads.clear(last);
+            let (prev, next) = if rises { (last_links.prev, ends.next) } else { (ends.prev, last_links.next) };
+            let (head, tail) = if rises { (last, *first) } else { (*first, last) };
+            self.join(&mut threads, (prev, head), (next, tail));
+            self.len -= count(left) - count(more);
+            left = more;
+        }
+    }
+
+    /// Makes two frames neighbours, or ends of the list, between which those from `head` to `tail` were.
+    fn join(&mut self, threads: &mut Threads<'_>, (prev, head): (Pfn, Pfn), (next, tail): (Pfn, Pfn)) {
+        if prev == NIL {
+            assert!(self.head == head, "frame {head} is not on this list");
+            self.head = next;
+        } else {
+            threads.set_next(prev, next);
+        }
+        if next == NIL {
+            assert!(self.tail == tail, "frame {tail} is not on this list");
+            self.tail = prev;
+        } else {
+            threads.set_prev(next, prev);
+        }
+    }
+
     /// Puts a frame right before one that is on this list, on the side of the head.
     pub fn insert_before(&mut self, mut threads: Threads<'_>, at: Pfn, pfn: Pfn) {
         let prev = threads.get(at).prev;
@@ -151,5 +211,64 @@ impl List {
     pub fn iter<'a>(&self, frames: &'a FrameTable) -> impl Iterator<Item = Pfn> + use<'a> {
         let bound = self.len as usize;
         std::iter::successors(self.first(), |pfn| Some(frames.links(*pfn).next).filter(|next| *next != NIL)).take(bound)
+    }
+}
+
+fn count(pfns: &[Pfn]) -> u32 {
+    u32::try_from(pfns.len()).expect("fewer frames than numbers for them")
+}
+
+#[cfg(test)]
+mod tests {
+    use units::Order;
+
+    use super::*;
+
+    #[test]
+    fn several_at_once_are_one_after_the_other() {
+        let mut frames = FrameTable::new(Pfn(64), Order(3), Order(4));
+        let (mut list, mut naive) = (List::default(), Vec::<Pfn>::new());
+        let mut word = 1_u32;
+        let mut draw = |below: usize| {
+            word = word.wrapping_mul(1_664_525).wrapping_add(1_013_904_223);
+            (word >> 8) as usize % below
+        };
+        for _ in 0..20_000 {
+            let mut absent: Vec<Pfn> = (0..64).map(Pfn).filter(|pfn| !naive.contains(pfn)).collect();
+            if draw(2) == 0 {
+                let by = draw(absent.len() + 1);
+                absent.rotate_left(by);
+                absent.truncate(draw(12));
+                list.push_heads(frames.threads(), &absent);
+                naive.splice(0..0, absent.iter().rev().copied());
+            } else {
+                // Neighbours in either direction, and strangers.
+                let from = draw(naive.len() + 1);
+                let mut gone: Vec<Pfn> = naive[from..].iter().copied().take(draw(12)).collect();
+                match draw(4) {
+                    0 => gone.reverse(),
+                    1 => {
+                        let half = gone.len() / 2;
+                        gone.rotate_left(half);
+                    }
+                    2 => gone.retain(|pfn| pfn.0 % 3 > 0),
+                    _ => {}
+                }
+                list.remove_all(frames.threads(), &gone);
+                naive.retain(|pfn| !gone.contains(pfn));
+                assert!(gone.iter().all(|pfn| frames.raw_links(*pfn) == 0));
+            }
+            let (mut forwards, mut backwards) = (Vec::new(), Vec::new());
+            let (mut next, mut prev) = (list.head, list.tail);
+            while next != NIL {
+                forwards.push(next);
+                next = frames.threads().get(next).next;
+            }
+            while prev != NIL {
+                backwards.insert(0, prev);
+                prev = frames.threads().get(prev).prev;
+            }
+            assert_eq!((&forwards, &backwards, list.len() as usize), (&naive, &naive, naive.len()));
+        }
     }
 }

@@ -143,6 +143,9 @@ impl Run {
     }
 }
 
+/// One list and the zone of the folios on it that are meant, by its position.
+type Place = (usize, LruKind);
+
 /// What of a zone is on LRU lists.
 #[derive(Clone, Debug)]
 struct InZone {
@@ -222,6 +225,20 @@ impl Lru {
         self.lruvecs[usize::from(zone.lruvec)].lists[kind as usize].remove(frames.threads(), head);
     }
 
+    /// The same for folios of one size, one after the other.
+    fn insert_all(&mut self, frames: &mut FrameTable, (zone, kind): Place, heads: &[Pfn], order: Order) {
+        let zone = &mut self.zones[zone];
+        zone.frames[kind as usize] += heads.len() as u64 * u64::from(order.frames());
+        self.lruvecs[usize::from(zone.lruvec)].lists[kind as usize].push_heads(frames.threads(), heads);
+    }
+
+    /// The same for folios of one size, one after the other.
+    fn remove_all(&mut self, frames: &mut FrameTable, (zone, kind): Place, heads: &[Pfn], order: Order) {
+        let zone = &mut self.zones[zone];
+        zone.frames[kind as usize] -= heads.len() as u64 * u64::from(order.frames());
+        self.lruvecs[usize::from(zone.lruvec)].lists[kind as usize].remove_all(frames.threads(), heads);
+    }
+
     /// Takes the lock of the lists of a zone's folios.
     pub(crate) fn hold(&mut self, cx: &mut Cx<'_>, zone: usize) {
         let at = self.of_zone(zone);
@@ -272,17 +289,15 @@ struct Relock {
 }
 
 impl Relock {
-    /// Holds the lock of a zone's folios, to move one.
-    #[inline]
-    fn hold(&mut self, lru: &mut Lru, cx: &mut Cx<'_>, zone: usize) {
+    /// Holds the lock of a zone's folios, to move some.
+    fn hold(&mut self, lru: &mut Lru, cx: &mut Cx<'_>, zone: usize, moves: usize) {
         let at = lru.of_zone(zone);
         if self.held != Some(at) {
             self.change(lru, cx, at);
         }
-        self.moves += 1;
+        self.moves += moves as u64;
     }
 
-    #[inline(never)]
     fn change(&mut self, lru: &mut Lru, cx: &mut Cx<'_>, at: usize) {
         self.end(lru, cx);
         self.held = Some(at);
@@ -328,23 +343,25 @@ impl Mm {
         let mut dropped = [Pfn(0); BATCH_MAX];
         let mut drops = 0;
         let mut relock = Relock::default();
+        // Those that go to one list, one after the other.
+        let (mut run, mut first, mut same) = ([Pfn(0); BATCH_MAX], 0, None);
+        let mut len = 0;
         for head in folios[..count].iter().copied() {
-            // New pages of files are inactive unless they were marked; so are those that come back from swap.
-            let is_active = self.frames.has(head, FrameFlag::Active);
-            let kind = match (self.frames.is_file(head), is_active) {
-                (true, _) => LruKind::of(true, is_active),
-                (false, true) => LruKind::ActiveAnon,
-                (false, false) => new_anon,
-            };
-            if let Some(order) = self.frames.leave_batch(head, kind.is_active()) {
-                let zone = self.zone_position(head);
-                relock.hold(&mut self.lru, cx, zone);
-                self.lru.insert(&mut self.frames, zone, kind, head, order);
-            } else {
+            let Some((kind, order)) = self.frames.leave_batch(head, new_anon) else {
                 dropped[drops] = head;
                 drops += 1;
+                continue;
+            };
+            let to = (self.zone_position(head), kind, order);
+            if same.is_some_and(|same| same != to) {
+                self.insert_run(cx, &mut relock, same, &run[first..len]);
+                first = len;
             }
+            same = Some(to);
+            run[len] = head;
+            len += 1;
         }
+        self.insert_run(cx, &mut relock, same, &run[first..len]);
         relock.end(&mut self.lru, cx);
         if drops > 0 {
             primitive::uncharge(cx);
@@ -353,6 +370,20 @@ impl Mm {
         for head in dropped[..drops].iter().rev().copied() {
             let order = self.frames.allocated(head).expect("a dropped folio is not freed yet");
             self.free(cx, head, order);
+        }
+    }
+
+    fn insert_run(&mut self, cx: &mut Cx, relock: &mut Relock, to: Option<(usize, LruKind, Order)>, heads: &[Pfn]) {
+        if let Some((zone, kind, order)) = to {
+            relock.hold(&mut self.lru, cx, zone, heads.len());
+            self.lru.insert_all(&mut self.frames, (zone, kind), heads, order);
+        }
+    }
+
+    fn remove_run(&mut self, cx: &mut Cx, relock: &mut Relock, from: Option<Place>, heads: &[Pfn], order: Order) {
+        if let Some((zone, kind)) = from {
+            relock.hold(&mut self.lru, cx, zone, heads.len());
+            self.lru.remove_all(&mut self.frames, (zone, kind), heads, order);
         }
     }
 
@@ -372,21 +403,25 @@ impl Mm {
         let (count, order) = (std::mem::take(&mut run.len), run.order);
         let mut free = 0;
         let mut relock = Relock::default();
+        // Those that leave one list, one after the other.
+        let (mut first, mut same) = (0, None);
         for at in 0..count {
             let head = run.folios[at];
-            if let Some(is_active) = self.frames.leave_lru(head) {
-                let kind = LruKind::of(self.frames.is_file(head), is_active);
-                let zone = self.zone_position(head);
-                relock.hold(&mut self.lru, cx, zone);
-                self.lru.remove(&mut self.frames, zone, kind, head, order);
-            } else {
+            let Some(kind) = self.frames.leave_lru(head) else {
                 // A batch holds it, or whoever has taken it off its list; they free it.
                 self.frames.mark(head, FrameFlag::Dropped, true);
                 continue;
+            };
+            let from = (self.zone_position(head), kind);
+            if same.is_some_and(|same| same != from) {
+                self.remove_run(cx, &mut relock, same, &run.folios[first..free], order);
+                first = free;
             }
+            same = Some(from);
             run.folios[free] = head;
             free += 1;
         }
+        self.remove_run(cx, &mut relock, same, &run.folios[first..free], order);
         relock.end(&mut self.lru, cx);
         if free > 0 {
             primitive::uncharge(cx);
@@ -421,9 +456,8 @@ impl Mm {
     /// (`Holdings::off_lru`). Which list it was on; nothing when it is on none. The caller holds the lists' lock
     /// (`folio_isolate_lru`).
     pub(crate) fn isolate_lru(&mut self, head: Pfn) -> Option<LruKind> {
-        let is_active = self.frames.leave_lru(head)?;
+        let kind = self.frames.leave_lru(head)?;
         let (zone, order) = (self.zone_position(head), self.frames.allocated(head).expect("it is on an LRU list"));
-        let kind = LruKind::of(self.frames.is_file(head), is_active);
         self.lru.remove(&mut self.frames, zone, kind, head, order);
         self.lru.zones[zone].isolated[usize::from(kind.is_file())] += u64::from(order.frames());
         Some(kind)

@@ -33,9 +33,11 @@ const BATCHES_MAX: usize = 10_000 / BATCH;
 const _: () = assert!(BATCHES_MAX as u64 <= RUN, "the batches' own frames go back in one step");
 
 /// Folios to free after the next flush of the TLB.
-#[derive(Clone, Debug, Default)]
+#[derive(Clone, Debug)]
 pub(crate) struct MmuGather {
     folios: Vec<Unmapped>,
+    /// How many more there is room for.
+    room: usize,
     /// Frames that hold the further batches.
     batches: Vec<Pfn>,
     /// A process ends (`fullmm`).
@@ -77,24 +79,26 @@ impl Flush {
         (self.huge_from, self.base_below) == (self.start, self.end)
     }
 
-    /// The next folio of the batch in the order of `release_pages`.
-    #[inline]
-    fn next(&mut self, folios: &[Unmapped]) -> Option<Unmapped> {
-        while self.huge_from < self.end {
-            self.huge_from += 1;
-            let folio = folios[self.huge_from - 1];
-            if folio.order > Order::BASE {
-                return Some(folio);
-            }
-        }
-        while self.base_below > self.start {
+    /// The next huge page of the batch: they come first (`release_pages`).
+    fn next_huge(&mut self, folios: &[Unmapped]) -> Option<Unmapped> {
+        let ahead = &folios[self.huge_from..self.end];
+        let found = ahead.iter().position(|folio| folio.order > Order::BASE);
+        self.huge_from = found.map_or(self.end, |at| self.huge_from + at + 1);
+        found.map(|at| ahead[at])
+    }
+
+    /// The next base pages of the batch, up to so many; says how many there were.
+    fn take_base(&mut self, folios: &[Unmapped], most: u64, run: &mut Run) -> u64 {
+        let mut taken = 0;
+        while taken < most && self.base_below > self.start {
             self.base_below -= 1;
             let folio = folios[self.base_below];
             if folio.order == Order::BASE {
-                return Some(folio);
+                run.push(folio.head);
+                taken += 1;
             }
         }
-        None
+        taken
     }
 
     /// Is the folio at this place of the gather still to be freed?
@@ -115,6 +119,12 @@ pub(crate) enum Room {
     Left,
     /// Only after a flush.
     None,
+}
+
+impl Default for MmuGather {
+    fn default() -> Self {
+        Self { folios: Vec::new(), room: BUNDLE, batches: Vec::new(), everything: false, stale: None, flush: None }
+    }
 }
 
 impl MmuGather {
@@ -145,16 +155,21 @@ impl MmuGather {
     pub(crate) fn take(&mut self, mm: &mut Mm, cx: &mut Cx, folio: Unmapped) -> Room {
         debug_assert!(self.flush.is_none(), "a flush ends before the next folio comes");
         self.folios.push(folio);
-        if self.folios.len() >= BUNDLE + self.batches.len() * BATCH { self.next_batch(mm, cx) } else { Room::Left }
+        self.room -= 1;
+        if self.room == 0 { self.next_batch(mm, cx) } else { Room::Left }
     }
 
     /// One more batch, unless there are enough or memory is out.
+    #[inline(never)]
     fn next_batch(&mut self, mm: &mut Mm, cx: &mut Cx) -> Room {
         let may_grow = self.batches.len() < BATCHES_MAX;
         match may_grow.then(|| mm.alloc(cx, &AllocRequest::gfp_nowait(mm.node_of_cpu(cx.cpu())))).flatten() {
             Some(frame) => {
                 mm.isolate(cx, frame, Order::BASE);
                 self.batches.push(frame);
+                self.room = BATCH;
+                // A bundle, and the frames that it could not hold.
+                self.folios.reserve(BATCH);
                 Room::Left
             }
             None => Room::None,
@@ -192,19 +207,21 @@ impl MmuGather {
                 // This CPU's new folios go to their lists before (`free_pages_and_swap_cache`).
                 mm.lru_add_drain(cx);
             }
-            if let Some(folio) = flush.next(&self.folios) {
+            if let Some(folio) = flush.next_huge(&self.folios) {
                 left -= 1;
-                match folio.order {
-                    Order::BASE => run.push(folio.head),
-                    _ => mm.put_folio(cx, folio),
-                }
+                mm.put_folio(cx, folio);
                 continue;
+            }
+            left -= flush.take_base(&self.folios, left, &mut run);
+            if left == 0 {
+                break;
             }
             mm.put_run(cx, &mut run);
             if flush.end < self.folios.len() {
                 *flush = Flush::of_batch(flush.end, (flush.end + BATCH).min(self.folios.len()));
             } else {
                 self.folios.clear();
+                self.room = BUNDLE + self.batches.len() * BATCH;
                 self.flush = None;
             }
         }

@@ -24,13 +24,22 @@ pub struct Touch {
     stride: u64,
     access: Access,
     fault: Option<FaultControl>,
+    /// The VMA that was accessed last, if it had anonymous pages.
+    tied: Option<Tied>,
+}
+
+/// Pages of a VMA that has anonymous pages, while no VMA changes.
+#[derive(Clone, Copy, Debug)]
+struct Tied {
+    range: PageRange,
+    changes: u64,
 }
 
 impl Touch {
     /// Accesses to the `len` bytes from `start` on, `stride` bytes (not 0) apart.
     pub fn new(start: VirtAddr, len: Bytes, stride: Bytes, access: Access) -> Self {
         assert!(stride.0 > 0, "accesses are some bytes apart");
-        Self { next: start.0, end: start.0 + len.0, stride: stride.0, access, fault: None }
+        Self { next: start.0, end: start.0 + len.0, stride: stride.0, access, fault: None, tied: None }
     }
 
     /// One access to each page.
@@ -46,7 +55,18 @@ impl Touch {
 
     /// Has the VMA of the next access anonymous pages already, or may it have had some?
     pub fn has_tied_vma(&self, space: &AddressSpace) -> bool {
-        space.vmas.find(self.vpn()).is_some_and(|vma| vma.anon.is_some())
+        self.known_tied(space).or_else(|| self.find_tied(space)).is_some()
+    }
+
+    /// The VMA of the next access, if it is the one that was accessed last and is as it was.
+    #[inline]
+    fn known_tied(&self, space: &AddressSpace) -> Option<Tied> {
+        self.tied.filter(|tied| tied.changes == space.vmas.changes() && tied.range.contains(self.vpn()))
+    }
+
+    fn find_tied(&self, space: &AddressSpace) -> Option<Tied> {
+        let vma = space.vmas.find(self.vpn()).filter(|vma| vma.anon.is_some())?;
+        Some(Tied { range: vma.range(), changes: space.vmas.changes() })
     }
 
     /// Is a fault under way, for which the mmap lock is held for read?
@@ -109,7 +129,8 @@ impl Touch {
     /// taken here: the same work in the same order as `FaultControl` does once a table is there.
     fn advance_in_table(&mut self, mm: &mut Mm, space: &mut AddressSpace, cx: &mut Cx, table: TableId, horizon: Time) {
         let first = self.vpn();
-        let quick = space.vmas.find(first).filter(|vma| vma.anon.is_some()).map(crate::vma::Vma::end);
+        self.tied = self.known_tied(space).or_else(|| self.find_tied(space));
+        let quick = self.tied.map(|tied| tied.range.end);
         let table_end = first.huge_start().plus(AddressSpace::HUGE_PAGES);
         let end = quick.map_or(table_end, |vma_end| vma_end.min(table_end));
         let node = mm.node_of_cpu(cx.cpu());

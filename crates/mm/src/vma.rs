@@ -132,10 +132,23 @@ impl Vma {
 #[derive(Clone, Debug, Default)]
 pub struct VmaSet {
     by_start: BTreeMap<Vpn, Vma>,
+    /// How often any of them has changed: what was found out about one holds as long as this does not move.
+    changes: u64,
     anon_vmas: u32,
 }
 
 impl VmaSet {
+    /// Grows with each change of any of them (`vmacache_seqnum`, up to 6.0).
+    #[inline]
+    pub fn changes(&self) -> u64 {
+        self.changes
+    }
+
+    fn changing(&mut self) -> &mut BTreeMap<Vpn, Vma> {
+        self.changes += 1;
+        &mut self.by_start
+    }
+
     /// The VMA that holds `vpn`.
     pub fn find(&self, vpn: Vpn) -> Option<&Vma> {
         self.by_start.range(..=vpn).next_back().map(|(_, vma)| vma).filter(|vma| vma.range().contains(vpn))
@@ -207,10 +220,10 @@ impl VmaSet {
         let mut vma = Vma { start, pages, advice, anon: None, object: Object(NIL) };
         let above = self.by_start.get(&range.end).copied().filter(|above| vma.merges_with(above));
         if let Some(above) = above {
-            self.by_start.remove(&above.start);
+            self.changing().remove(&above.start);
             vma = Vma { start, pages: pages + above.pages, ..above };
         }
-        let below = self.by_start.range_mut(..start).next_back().map(|(_, below)| below);
+        let below = self.changing().range_mut(..start).next_back().map(|(_, below)| below);
         if let Some(below) = below.filter(|below| below.merges_with(&vma)) {
             below.pages += vma.pages;
             below.anon = below.anon.or(vma.anon);
@@ -219,7 +232,7 @@ impl VmaSet {
         if above.is_none() {
             vma.object = object().ok_or(Errno::NOMEM)?;
         }
-        self.by_start.insert(start, vma);
+        self.changing().insert(start, vma);
         Ok(None)
     }
 
@@ -234,15 +247,15 @@ impl VmaSet {
         }
         let object = object().ok_or(Errno::NOMEM)?;
         let below = at.0 - whole.start.0;
-        self.by_start.insert(whole.start, Vma { pages: below, ..whole });
-        self.by_start.insert(at, Vma { start: at, pages: whole.pages - below, object, ..whole });
+        self.changing().insert(whole.start, Vma { pages: below, ..whole });
+        self.changing().insert(at, Vma { start: at, pages: whole.pages - below, object, ..whole });
         Ok(Some(whole))
     }
 
     /// Takes out the VMAs inside `range`, which has borders at both ends.
     pub fn remove(&mut self, range: PageRange) -> Vec<Vma> {
         let starts: Vec<Vpn> = self.overlapping(range).map(|vma| vma.start).collect();
-        let removed: Vec<Vma> = starts.iter().filter_map(|start| self.by_start.remove(start)).collect();
+        let removed: Vec<Vma> = starts.iter().filter_map(|start| self.changing().remove(start)).collect();
         assert!(removed.iter().all(|vma| range.covers(vma.range())), "{range:?} cuts a VMA");
         removed
     }
@@ -250,7 +263,7 @@ impl VmaSet {
     /// Gives advice about the VMA that is exactly `range`, and merges it with its neighbours where that makes them equal;
     /// what they no longer need is left over.
     pub fn advise(&mut self, range: PageRange, advice: HugeAdvice) -> [Option<Object>; 2] {
-        let vma = self.by_start.get_mut(&range.start).expect("the range starts a VMA");
+        let vma = self.changing().get_mut(&range.start).expect("the range starts a VMA");
         assert_eq!(vma.range(), range, "the range is one VMA");
         vma.advice = advice;
         [range.end, range.start].map(|at| self.merge_at(at))
@@ -272,7 +285,7 @@ impl VmaSet {
             self.anon_vmas += 1;
             AnonVma { id: self.anon_vmas, inherited: false }
         });
-        self.by_start.get_mut(&vma.start).expect("found above").anon = Some(anon);
+        self.changing().get_mut(&vma.start).expect("found above").anon = Some(anon);
     }
 
     /// A forked child gets a VMA of its parent's (`dup_mmap`); one with anonymous pages gets a tie of its own.
@@ -281,7 +294,7 @@ impl VmaSet {
             self.anon_vmas += 1;
             AnonVma { id: self.anon_vmas, inherited: true }
         });
-        let other = self.by_start.insert(parents.start, Vma { anon, object, ..*parents });
+        let other = self.changing().insert(parents.start, Vma { anon, object, ..*parents });
         assert!(other.is_none(), "{parents:?} is inherited twice");
     }
 
@@ -298,13 +311,13 @@ impl VmaSet {
     /// Merges the VMA at `at` with the one below, if they are alike; the object that it leaves over.
     fn merge_at(&mut self, at: Vpn) -> Option<Object> {
         let above = self.by_start.get(&at).copied()?;
-        let (_, below) = self.by_start.range_mut(..at).next_back()?;
+        let (_, below) = self.changing().range_mut(..at).next_back()?;
         if !below.merges_with(&above) {
             return None;
         }
         below.pages += above.pages;
         below.anon = below.anon.or(above.anon);
-        self.by_start.remove(&at);
+        self.changing().remove(&at);
         Some(above.object)
     }
 }

@@ -48,7 +48,7 @@ impl Machine {
         let cx = Cx::new(CpuId(cpu), self.now, &self.prices, &mut self.counters);
         let mut cx = cx.with_sharers(sharers);
         let result = body(&mut self.mm, &mut cx);
-        let told = Told { spent: cx.spent(), asked: cx.shootdowns() };
+        let told = Told { spent: *cx.spent(), asked: cx.shootdowns() };
         assert_eq!(told.spent.total(), cx.now().since(self.now), "the parts sum to the total");
         (result, told)
     }

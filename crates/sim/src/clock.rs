@@ -87,8 +87,8 @@ const NEVER: Time = Time(u64::MAX);
 #[derive(Clone, Debug)]
 struct Tournament {
     /// A complete binary tree from index 1 on: leaves are CPUs with their clocks, every other node is the earlier of its two
-    /// children.
-    nodes: Vec<(Time, CpuId)>,
+    /// children. One number each, so that the earlier one is found without a branch that nobody could predict.
+    nodes: Vec<u128>,
     /// A CPU that was taken out, but whose old clock still stands.
     taken: Option<CpuId>,
 }
@@ -97,8 +97,8 @@ impl Tournament {
     fn new(cpus: usize) -> Self {
         let leaves = cpus.next_power_of_two();
         let ids = (0..leaves).map(|id| CpuId(u32::try_from(id).expect("fewer than 2^32 CPUs")));
-        let above = std::iter::repeat_n((NEVER, CpuId(0)), leaves);
-        Self { nodes: above.chain(ids.map(|id| (NEVER, id))).collect(), taken: None }
+        let above = std::iter::repeat_n(key(NEVER, CpuId(0)), leaves);
+        Self { nodes: above.chain(ids.map(|id| key(NEVER, id))).collect(), taken: None }
     }
 
     fn leaf(&self, cpu: CpuId) -> usize {
@@ -110,7 +110,7 @@ impl Tournament {
         if let Some(gone) = self.taken.take() {
             self.set(gone, NEVER);
         }
-        let (clock, cpu) = self.nodes[1];
+        let (clock, cpu) = of_key(self.nodes[1]);
         (cpu, clock)
     }
 
@@ -121,7 +121,7 @@ impl Tournament {
         let mut node = self.leaf(first);
         // Bound: the height of the tree. Whom the first has beaten, it has met on its way up.
         while node > 1 {
-            second = second.min(self.nodes[node ^ 1].0);
+            second = second.min(of_key(self.nodes[node ^ 1]).0);
             node /= 2;
         }
         second
@@ -131,22 +131,32 @@ impl Tournament {
         if self.taken == Some(cpu) {
             self.taken = None;
         } else {
-            assert_eq!(self.nodes[self.leaf(cpu)].0, NEVER, "CPU {cpu} stands in the order once");
+            assert_eq!(of_key(self.nodes[self.leaf(cpu)]).0, NEVER, "CPU {cpu} stands in the order once");
         }
         self.set(cpu, clock);
     }
 
     fn set(&mut self, cpu: CpuId, clock: Time) {
         let mut node = self.leaf(cpu);
-        self.nodes[node].0 = clock;
+        let mut winner = key(clock, cpu);
+        self.nodes[node] = winner;
         // Bound: the height of the tree.
         while node > 1 {
-            let left = node & !1;
-            let [one, other] = [self.nodes[left], self.nodes[left + 1]];
+            winner = winner.min(self.nodes[node ^ 1]);
             node /= 2;
-            self.nodes[node] = if one.0 <= other.0 { one } else { other };
+            self.nodes[node] = winner;
         }
     }
+}
+
+/// A clock and its CPU: of equal clocks, the lowest number is the earlier one.
+fn key(clock: Time, cpu: CpuId) -> u128 {
+    u128::from(clock.0) << u32::BITS | u128::from(cpu.0)
+}
+
+#[expect(clippy::cast_possible_truncation, reason = "the two parts have 64 and 32 bits")]
+fn of_key(key: u128) -> (Time, CpuId) {
+    (Time((key >> u32::BITS) as u64), CpuId(key as u32))
 }
 
 #[cfg(test)]

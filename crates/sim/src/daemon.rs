@@ -4,7 +4,7 @@
 use mm::{
     ControlId, SpaceId,
     compact::kcompactd::CHECK_INTERVAL,
-    cost::Cx,
+    cost::{Circumstances, Cx},
     step::{Step, Wait},
 };
 use units::{CpuId, Picos, Time};
@@ -79,14 +79,15 @@ impl World {
         // Whose entries kswapd will change is not known yet: the TLBs of all that run user code may have them.
         let runners: Vec<usize> = self.runners(cpu).collect();
         let sharers = u32::try_from(runners.len()).expect("fewer than 2^32 CPUs");
-        let cx = Cx::new(cpu, start, &self.prices, &mut self.counters).acting_for(ControlId(id.0));
-        let mut cx = cx.with_sharers(sharers).with_running(&running).wanted_by_others(need_resched);
+        let mut cx = Cx::new(cpu, start, &self.prices, &mut self.counters);
+        cx.set_circumstances(Circumstances { control: ControlId(id.0), sharers, running: &running, need_resched });
         let step = match daemon {
             Daemon::Kswapd(node) => self.mm.step_kswapd(&mut self.spaces, &mut cx, node),
             Daemon::Kcompactd(node) => self.mm.step_kcompactd(&mut self.spaces, &mut cx, node),
         };
-        let (mut end, spent, asked) = (cx.now(), cx.spent(), cx.shootdowns());
+        let (mut end, asked) = (cx.now(), cx.shootdowns());
         let asked_of = cx.take_asked_of();
+        let spent = *cx.spent();
         if asked.rounds > 0 {
             for other in runners {
                 self.cpus[other].asked.add(asked);

@@ -142,7 +142,14 @@ impl World {
     }
 
     /// The running task of a CPU tells others; it pays for waking them, one after the other (`wake_up_q`).
+    #[inline]
     fn tell(&mut self, space: SpaceId, told: &Told, cpu: CpuId) {
+        if !told.is_nothing() {
+            self.tell_all(space, told, cpu);
+        }
+    }
+
+    fn tell_all(&mut self, space: SpaceId, told: &Told, cpu: CpuId) {
         if let Some(task) = told.tries {
             self.go_on(task, self.cpus[cpu.0 as usize].clock);
         }
@@ -165,9 +172,9 @@ impl World {
         let waker = self.cpus[cpu.0 as usize].running.expect("a task lets go of a lock while it runs");
         let mut cx = Cx::new(cpu, self.cpus[cpu.0 as usize].clock, &self.prices, &mut self.counters);
         cx.because(Cause::MmapLock, |cx| cx.work(Work::WakeOther, 1));
-        let (now, spent) = (cx.now(), cx.spent());
+        let now = cx.now();
+        self.tasks[waker.0 as usize].spent.add(cx.spent());
         self.cpus[cpu.0 as usize].clock = now;
-        self.tasks[waker.0 as usize].spent.add(&spent);
         now
     }
 

@@ -21,6 +21,7 @@ use crate::{
 
 /// An operation under way.
 #[derive(Clone, Debug)]
+#[expect(clippy::large_enum_variant, reason = "a task has one at a time, and stays where it is")]
 pub(crate) enum Operation {
     Mmap {
         len: Bytes,
@@ -55,8 +56,8 @@ pub(crate) enum Progress {
     /// It sleeps.
     Block(Wait),
     Done(Answer),
-    /// A child has the memory of the calling process.
-    Forked(AddressSpace),
+    /// A child has the memory of the calling process. (In a box: every step has a progress, and few are this one.)
+    Forked(Box<AddressSpace>),
     /// Nothing is left of the address space but its root.
     Exited,
     /// The kernel ends the task; the text says why.
@@ -166,7 +167,7 @@ impl Operation {
                 match fork.step(mm, space, cx, horizon) {
                     Step::More => Progress::More,
                     Step::Block(wait) => Progress::Block(wait),
-                    Step::Done(Ok(child)) => Progress::Forked(child),
+                    Step::Done(Ok(child)) => Progress::Forked(Box::new(child)),
                     Step::Done(Err(errno)) => Progress::Done(Answer::Space(Err(errno))),
                 }
             }

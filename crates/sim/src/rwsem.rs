@@ -89,6 +89,14 @@ pub(crate) struct Told {
     pub(crate) tries: Option<TaskId>,
 }
 
+impl Told {
+    /// Is nobody told anything? So it is whenever nobody waits.
+    #[inline]
+    pub(crate) fn is_nothing(&self) -> bool {
+        self.granted.is_empty() && self.woken.is_none() && self.tries.is_none()
+    }
+}
+
 /// Whom a wake-up is for (`enum rwsem_wake_type`).
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Wake {
@@ -266,7 +274,7 @@ impl Rwsem {
                 (self.no_write_spin, self.no_read_spin) = (false, false);
             }
         }
-        if self.readers > 0 {
+        if self.readers > 0 || !self.is_contended() {
             return told;
         }
         if !self.queue.is_empty() {
@@ -374,6 +382,9 @@ impl Rwsem {
 
     /// It spins no longer, if it did; the next one then looks at the lock.
     fn stop_spinning(&mut self, task: TaskId, told: &mut Told) {
+        if self.spinners.is_empty() {
+            return;
+        }
         let was_head = self.spinners.front().is_some_and(|head| head.task == task);
         self.spinners.retain(|spinner| spinner.task != task);
         if was_head {

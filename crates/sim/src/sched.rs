@@ -193,7 +193,7 @@ impl World {
             let mut cx = Cx::new(id, cpu.clock, &self.prices, &mut self.counters);
             cx.work(Work::ContextSwitch, 1);
             cpu.clock = cx.now();
-            task.spent.add(&cx.spent());
+            task.spent.add(cx.spent());
         }
         RunQueue::start(&mut task.entity, cpu.clock);
         cpu.next_tick = cpu.tick_after(cpu.clock, &self.periods);

@@ -12,7 +12,7 @@ use self::step::{Memory, advance, keeps_lock, kill};
 use mm::{
     ControlId, Mm, SpaceId, Spaces,
     address_space::{AddressSpace, MMAP_BASE},
-    cost::{Cause, Cx, Prices, Shootdowns},
+    cost::{Cause, Circumstances, Cx, Prices, Shootdowns},
     event::Counters,
     fault::{Access, FaultDone},
     line::CacheLine,
@@ -194,7 +194,7 @@ impl World {
         let (cpu, now) = if self.tasks.is_empty() { (CpuId(0), Time(0)) } else { (self.current().cpu, self.now()) };
         let mut cx = Cx::new(cpu, now, &self.prices, &mut self.counters);
         let space = AddressSpace::new(&mut self.mm, &mut cx, MMAP_BASE);
-        let (now, spent) = (cx.now(), cx.spent());
+        let (now, spent) = (cx.now(), *cx.spent());
         self.cpus[cpu.0 as usize].clock = now;
         if let Some(parent) = self.tasks.get_mut(self.current.0 as usize) {
             parent.spent.add(&spent);
@@ -454,9 +454,8 @@ impl World {
         let start = self.cpus[cpu.0 as usize].clock;
         let loss = self.injector.begin(&self.counters);
         let prices = if shares_core(&self.cpus, cpu) { &self.shared_core } else { &self.prices };
-        let cx = Cx::new(cpu, start, prices, &mut self.counters);
-        let cx = cx.acting_for(ControlId(id.0)).with_sharers(sharers);
-        let mut cx = cx.with_running(&running).wanted_by_others(need_resched);
+        let mut cx = Cx::new(cpu, start, prices, &mut self.counters);
+        cx.set_circumstances(Circumstances { control: ControlId(id.0), sharers, running: &running, need_resched });
         cx.receive(std::mem::take(&mut self.cpus[cpu.0 as usize].asked));
         let kills = operation.may_be_killed() && id != MAIN && self.injector.kills(loss);
         let memory = Memory { mm: &mut self.mm, spaces: &mut self.spaces, left: &mut self.left };
@@ -467,40 +466,37 @@ impl World {
             let times = taken * rwsem::line_accesses(self.mm.variant().mmap_lock);
             self.lines[space_id.0 as usize].access(&mut cx, times, Cause::MmapLock);
         }
-        let (mut end, spent, faults, shootdowns) = (cx.now(), cx.spent(), cx.faults(), cx.shootdowns());
-        let asked_of = cx.take_asked_of();
+        let (mut end, faults, shootdowns) = (cx.now(), cx.faults(), cx.shootdowns());
+        let asked_of = cx.has_asked_of().then(|| cx.take_asked_of());
+        task.faults += faults.taken;
+        task.major_faults += faults.major;
+        task.spent.add(cx.spent());
+        if let Some(loss) = loss {
+            let spent = *cx.spent();
+            end = self.injector.lose(loss, &mut self.counters, end, &spent);
+        }
         if let Some(trace) = &mut self.trace {
             trace.take(&mut self.mm, id, cpu, start);
         }
-        if let Some(loss) = loss {
-            end = self.injector.lose(loss, &mut self.counters, end, &spent);
-        }
-        task.faults += faults.taken;
-        task.major_faults += faults.major;
-        task.spent.add(&spent);
         self.cpus[cpu.0 as usize].clock = end;
         self.hash.fold(end, cpu, Mark::Faults, faults.fold);
         let keeps = keeps_lock(&progress, operation, &task.supply);
         self.end_hold(id, cpu, keeps, start);
         self.interrupt(space_id, cpu, shootdowns);
-        for (space, asked) in asked_of {
+        for (space, asked) in asked_of.into_iter().flatten() {
             self.interrupt(space, cpu, asked);
         }
         if matches!(progress, Progress::Exited | Progress::Killed(_)) {
             self.let_go(cpu);
         }
-        let killed = self.conclude(id, cpu, progress);
-        self.wake_woken(end);
-        #[cfg(test)]
-        self.check();
-        killed
+        self.conclude(id, cpu, progress)
     }
 
     /// What a step came to; true when the kernel ends the task.
     fn conclude(&mut self, id: TaskId, cpu: CpuId, progress: Progress) -> bool {
         let end = self.cpus[cpu.0 as usize].clock;
         let progress = match progress {
-            Progress::Forked(child) => Progress::Done(Answer::Space(Ok(self.add_space(child)))),
+            Progress::Forked(child) => Progress::Done(Answer::Space(Ok(self.add_space(*child)))),
             other => other,
         };
         let killed = self.end_step(id, cpu, end, progress);

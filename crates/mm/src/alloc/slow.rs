@@ -350,6 +350,9 @@ impl Supply {
     #[inline]
     pub fn lend(&mut self, cx: &mut Cx) {
         *cx.shortage() = Shortage::Ask;
+        if matches!(self.0, State::Idle) {
+            return;
+        }
         match std::mem::take(&mut self.0) {
             State::Idle => {}
             State::Hand(given) => *cx.given() = Some(given),

@@ -37,7 +37,7 @@ fn on(mm: &mut Mm, cpu: u32, at: &mut Time, body: impl FnOnce(&mut Mm, &mut Cx<'
     let (prices, mut counters) = (Prices::new(|_| ALONE), Counters::default());
     let mut cx = Cx::new(CpuId(cpu), *at, &prices, &mut counters);
     body(mm, &mut cx);
-    let spent = cx.spent();
+    let spent = *cx.spent();
     assert_eq!(spent.total(), cx.now().since(*at), "the parts sum to the total");
     *at = cx.now();
     spent

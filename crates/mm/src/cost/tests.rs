@@ -15,7 +15,7 @@ fn parts_sum_to_the_latency() {
     cx.wait(Time(0), Cause::ZoneLock);
     cx.fault(Vpn(1));
     cx.fault(Vpn(2));
-    let spent = cx.spent();
+    let spent = *cx.spent();
     assert_eq!(spent.on(Cause::ZoneLock), Picos(7));
     assert_eq!(spent.on(Cause::Clear), Picos(0));
     assert_eq!(spent.on(Cause::Copy), Picos((1 + Work::ClearFrame as u64 * 1000) * 512));

@@ -115,12 +115,12 @@ impl Mm {
 
     /// A folio was written, and is to be reclaimed next, if it is on a list.
     pub(crate) fn lru_rotate(&mut self, cx: &mut Cx, head: Pfn) {
-        let Some(was_active) = self.frames.leave_lru(head) else { return };
+        let Some(was) = self.frames.leave_lru(head) else { return };
         let (zone, order) = (self.zone_position(head), self.frames.allocated(head).expect("it is on a list"));
         let is_file = self.frames.is_file(head);
         let at = self.lru.of_zone(zone);
         self.lru.lruvecs[at].lock.acquire(cx, Cause::LruLock);
-        self.lru.remove(&mut self.frames, zone, LruKind::of(is_file, was_active), head, order);
+        self.lru.remove(&mut self.frames, zone, was, head, order);
         self.frames.mark(head, FrameFlag::OnLru, true);
         self.frames.mark(head, FrameFlag::Active, false);
         let kind = LruKind::of(is_file, false);

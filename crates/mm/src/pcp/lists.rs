@@ -268,7 +268,7 @@ impl Pcp {
                 let lists = lists(to.rules.pcp_lists);
                 for at in (0..lists).map(|turn| nth(to.rules.pcp_lists, (requested + turn) % lists)) {
                     while left > 0 && !self.lists[at].is_empty() {
-                        left = left.saturating_sub(self.give_back_last(to, cx, at));
+                        left = left.saturating_sub(self.give_back_some(to, cx, at, left));
                     }
                 }
             }
@@ -293,18 +293,86 @@ impl Pcp {
                 share = left; // no other list has any
             }
             while share > 0 && left > 0 && !self.lists[at].is_empty() {
-                left = left.saturating_sub(self.give_back_last(to, cx, at));
-                share -= 1;
+                let given = self.give_back_some(to, cx, at, left.min(share));
+                left = left.saturating_sub(given);
+                // Counted in blocks.
+                share -= if at < TYPES { given } else { 1 };
             }
         }
     }
 
-    /// Gives back the block at the tail of a list and returns its frames.
-    fn give_back_last(&mut self, to: &mut Source<'_>, cx: &mut Cx<'_>, at: usize) -> u32 {
+    /// Gives back the block at the tail of a list, or several up to `most` that become one larger block; returns their
+    /// frames.
+    fn give_back_some(&mut self, to: &mut Source<'_>, cx: &mut Cx<'_>, at: usize, most: u32) -> u32 {
+        if at < TYPES
+            && to.buddy.capture.is_none()
+            && let Some((block, list)) = self.leave_together(to.frames, at, most)
+        {
+            // Nothing comes between them: each but the last comes and goes, all but the first merge, and the last one goes on
+            // to merge with what is outside. The halves that would show between do not.
+            cx.work(Work::ListMove, 2 * u64::from(block.order.frames() - 1));
+            to.buddy.give(to.frames, cx, block, list, None, to.rules);
+            return block.order.frames();
+        }
         let pfn = self.lists[at].pop_tail().expect("the list is not empty");
         let (order, list) = to.frames.leave_pcp(pfn);
         self.count -= order.frames();
         to.buddy.give(to.frames, cx, Block { pfn, order }, list, None, to.rules);
         order.frames()
+    }
+
+    /// Takes the base pages at the tail of a list that are one larger block together, and go back to one free list.
+    fn leave_together(&mut self, frames: &mut FrameTable, at: usize, most: u32) -> Option<(Block, MigrateType)> {
+        let blocks = self.lists[at].blocks();
+        let order = whole_block(blocks, most, frames.blocks.order());
+        if order == Order::BASE {
+            return None;
+        }
+        let block = Block { pfn: blocks[0].align_down(order), order };
+        let list = frames.leave_pcp_together(block.pfn, order)?;
+        self.lists[at].drop_tail(order.frames());
+        self.count -= order.frames();
+        Some((block, list))
+    }
+}
+
+/// The largest block, below the size of a pageblock, that the first of these frames are, up to `most` and one after the other.
+fn whole_block(frames: &[Pfn], most: u32, pageblock: Order) -> Order {
+    let most = u32::try_from(frames.len()).map_or(most, |len| len.min(most));
+    let [first, second, ..] = *frames else { return Order::BASE };
+    // Frames that were taken one after the other come back so, or in reverse.
+    let (rises, places) = match () {
+        () if first.0 + 1 == second.0 => (true, first.0.trailing_zeros()),
+        () if second.0 + 1 == first.0 => (false, (first.0 + 1).trailing_zeros()),
+        () => return Order::BASE,
+    };
+    let order = places.min(most.max(1).ilog2()).min(u32::from(pageblock.0) - 1);
+    let pairs = frames[..1 << order].windows(2);
+    let follows = |pair: &&[Pfn]| if rises { pair[0].0 + 1 == pair[1].0 } else { pair[1].0 + 1 == pair[0].0 };
+    let run = 1 + pairs.take_while(follows).count();
+    Order(u8::try_from(run.ilog2()).expect("below 32"))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn blocks_are_found_at_the_tail_in_either_direction() {
+        let order_of = |frames: &[u32], most| {
+            let frames: Vec<Pfn> = frames.iter().map(|pfn| Pfn(*pfn)).collect();
+            whole_block(&frames, most, Order(9)).0
+        };
+        assert_eq!(order_of(&[8, 9, 10, 11, 12], 63), 2);
+        assert_eq!(order_of(&[11, 10, 9, 8, 7], 63), 2);
+        assert_eq!(order_of(&[11, 10, 9, 8, 7], 3), 1, "as many as are given back");
+        assert_eq!(order_of(&[11, 10, 9, 7], 63), 1);
+        assert_eq!(order_of(&[9, 10, 11, 12], 63), 0, "9 and 10 are of two blocks");
+        assert_eq!(order_of(&[10, 9, 8], 63), 0);
+        assert_eq!(order_of(&[9, 8, 10, 11], 63), 1);
+        assert_eq!(order_of(&[8], 63), 0);
+        assert_eq!(order_of(&[7, 3], 63), 0);
+        let pageblocks: Vec<u32> = (1024..2048).collect();
+        assert_eq!(order_of(&pageblocks, 2000), 8, "whole pageblocks merge by their types");
     }
 }

@@ -64,13 +64,18 @@ impl Stack {
     /// Takes the block at the tail.
     pub(crate) fn pop_tail(&mut self) -> Option<Pfn> {
         let pfn = *self.blocks().first()?;
-        self.tail += 1;
+        self.drop_tail(1);
+        Some(pfn)
+    }
+
+    /// Takes the last `count` blocks at the tail, which are there.
+    pub(crate) fn drop_tail(&mut self, count: u32) {
+        self.tail += count as usize;
         // Moves no more blocks than have been taken since the last time.
         if self.tail >= self.head - self.tail {
             self.slots.copy_within(self.tail..self.head, 0);
             (self.tail, self.head) = (0, self.head - self.tail);
         }
-        Some(pfn)
     }
 
     /// The head becomes the tail.

@@ -21,7 +21,7 @@ fn hold(lock: &mut SpinLock, cpu: u32, at: u64, span: u64) -> (Spent, u64) {
     lock.acquire(&mut cx, Cause::ZoneLock);
     cx.wait(cx.now() + Picos(span), Cause::Allocator);
     lock.release(&mut cx, Cause::ZoneLock);
-    let spent = cx.spent();
+    let spent = *cx.spent();
     assert_eq!(spent.total(), cx.now().since(Time(at)), "the parts sum to the total");
     assert_eq!(spent.total(), spent.on(Cause::ZoneLock) + spent.on(Cause::Allocator));
     (spent, cx.now().0)

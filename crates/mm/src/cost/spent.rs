@@ -1,0 +1,41 @@
+//! Linux: none; where the time of a step, a task or a run went.
+
+use units::Picos;
+
+use super::{CAUSES, Cause};
+
+/// Time spent, by cause.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Spent(pub(super) [Picos; CAUSES]);
+
+impl Spent {
+    /// Time spent on one cause.
+    pub fn on(&self, cause: Cause) -> Picos {
+        self.0[cause as usize]
+    }
+
+    /// Adds time spent on one cause.
+    pub fn add_on(&mut self, cause: Cause, span: Picos) {
+        self.0[cause as usize] += span;
+    }
+
+    /// Adds what a further step spent.
+    #[inline]
+    pub fn add(&mut self, step: &Self) {
+        for (sum, part) in self.0.iter_mut().zip(step.0) {
+            // A part is no more than the time that has passed, whose sum is checked.
+            sum.0 = sum.0.wrapping_add(part.0);
+        }
+    }
+
+    /// Time spent on all of them.
+    pub fn total(&self) -> Picos {
+        // No part is more than the time that has passed.
+        Picos(self.0.iter().fold(0, |sum, part| sum.wrapping_add(part.0)))
+    }
+
+    /// Every cause on which time was spent, in the order of declaration.
+    pub fn by_cause(&self) -> impl Iterator<Item = (Cause, Picos)> + '_ {
+        Cause::ALL.iter().map(|cause| (*cause, self.on(*cause))).filter(|(_, span)| *span > Picos(0))
+    }
+}
