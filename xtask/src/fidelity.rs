@@ -1,6 +1,7 @@
 //! `cargo xtask fidelity`: each cell on guests and in the simulator, and what that says, into docs/.
 
 mod guests;
+mod pace;
 mod pool;
 
 use std::{
@@ -57,10 +58,7 @@ pub(crate) fn run(workspace: &Metadata, options: &Options) -> Result<()> {
     let list = cells::read(&Source::read(&root.join(LIST))?)?;
     let built = cargo_command(workspace, &["build", "--release", "--package", "pagelab"]).status().context("cargo")?;
     ensure!(built.success(), "cargo build: {built}");
-    // A copy: whoever builds while guests run would replace it.
-    let copies = tempfile::tempdir().context("a temporary directory")?;
-    let program = copies.path().join("pagelab");
-    fs::copy(workspace.target_directory.join("release/pagelab"), &program).context("copying pagelab")?;
+    let program = copied(workspace.target_directory.join("release").as_std_path())?;
     let jobs = options.jobs.unwrap_or_else(|| std::thread::available_parallelism().map_or(1, usize::from)).max(1);
     let chosen = |run: &&cells::Run| options.filter.as_ref().is_none_or(|filter| run.label().contains(filter));
     let runs: Vec<_> = list.runs.iter().filter(chosen).collect();
@@ -105,6 +103,15 @@ pub(crate) fn run(workspace: &Metadata, options: &Options) -> Result<()> {
     comparison.notes.extend(guests.note(&boots));
     eprintln!("guests took {:.0} s together when they ran", guests.seconds(&boots));
     report(root, &comparison, options.filter.is_none() && options.seeds.is_none())
+}
+
+/// A copy of the program: whoever builds while guests run would replace it.
+fn copied(release: &Path) -> Result<PathBuf> {
+    let (partial, program) = (release.join(".pagelab-fidelity.partial"), release.join("pagelab-fidelity"));
+    fs::copy(release.join("pagelab"), &partial)
+        .and_then(|_| fs::rename(&partial, &program))
+        .context("copying pagelab")?;
+    Ok(program)
 }
 
 /// One cell, of which guests have run at least one seed.
@@ -176,9 +183,15 @@ impl<'a> Planned<'a> {
     fn simulate_one(&self, program: &Path, seed: u64, ran: &results::Ran) -> Result<Result<Figures, Why>> {
         let room = tempfile::tempdir().context("a temporary directory")?;
         let result = room.path().join("result");
+        let guest = &self.run.guest;
+        let slow = room.path().join(format!("{}.toml", guest.name));
+        let machine = match pace::machine(guest, seed)? {
+            Some(text) => fs::write(&slow, text).map(|()| slow.to_string_lossy().into_owned())?,
+            None => guest.machine.clone(),
+        };
         let mut command = Command::new("nice");
         command.args(["-n", "5"]).arg(program).args(["run", &self.run.experiment, "--target", "sim"]);
-        command.args(["--machine", &self.run.guest.machine, "--seeds", &format!("{seed}-{seed}")]);
+        command.args(["--machine", &machine, "--seeds", &format!("{seed}-{seed}")]);
         command.args(["--timeout", SIMULATED_S, "--workers", "1"]);
         command.args(ran.sets.iter().flat_map(|(name, value)| ["--set".to_owned(), format!("{name}={value}")]));
         command.arg("--state").arg(&ran.state).arg("-o").arg(&result);
