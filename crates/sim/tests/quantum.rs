@@ -104,3 +104,8 @@ fn fair_locks_are_waited_for_as_long_as_in_the_strict_order() {
 fn locks_that_readers_steal_are_waited_for_as_long_as_in_the_strict_order() {
     compare("v6.1", 6);
 }
+
+#[test]
+fn locks_of_vmas_leave_as_much_waiting_as_in_the_strict_order() {
+    compare("v6.7", 6);
+}
