@@ -76,6 +76,11 @@ impl World {
             }
         }
         self.tell(space, &told, cpu);
+        // It begins to wait when it has woken others.
+        let task = &mut self.tasks[id.0 as usize];
+        if task.waits_for_lock() {
+            task.lock_since = self.cpus[cpu.0 as usize].clock;
+        }
         outcome == Outcome::Held
     }
 
