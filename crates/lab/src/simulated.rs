@@ -1,5 +1,7 @@
 //! A machine file as the simulator's machine: where its memory lies, and the settings that shape its zones.
 
+mod thp;
+
 use mm::{
     MachineSpec, MachineView, NodeSpec, Settings, Variant, ZoneKind, ZoneSpec, disk::DiskSpec, swap::SwapSpec,
     thp::ThpEnabled,
@@ -49,9 +51,17 @@ fn check_borders(nodes: &[NodeSpec]) -> Result<(), String> {
 }
 
 /// Settings whose mechanism the simulator has.
-const MODELLED: [&str; 15] = [
+const MODELLED: [&str; 23] = [
     linux::setting::THP_ENABLED,
+    thp::DEFRAG,
     "transparent_hugepage/use_zero_page",
+    "transparent_hugepage/khugepaged/defrag",
+    "transparent_hugepage/khugepaged/pages_to_scan",
+    "transparent_hugepage/khugepaged/scan_sleep_millisecs",
+    "transparent_hugepage/khugepaged/alloc_sleep_millisecs",
+    "transparent_hugepage/khugepaged/max_ptes_none",
+    "transparent_hugepage/khugepaged/max_ptes_swap",
+    "transparent_hugepage/khugepaged/max_ptes_shared",
     "vm.min_free_kbytes",
     "vm.watermark_scale_factor",
     "vm.watermark_boost_factor",
@@ -67,8 +77,13 @@ const MODELLED: [&str; 15] = [
     "vm.percpu_pagelist_high_fraction",
 ];
 
-/// Refuses what a user sets and the simulator would ignore: a prediction that leaves it out would be of another machine.
-pub fn check_settings(settings: &[(String, String)]) -> Result<(), String> {
+/// Refuses what a user sets and the simulator would ignore, or the kernel refuse: a prediction that leaves it out would be of
+/// another machine.
+pub fn check_settings(settings: &[(String, String)], variant: &Variant) -> Result<(), String> {
+    let refused = |(name, value): &(String, String)| Some(format!("{name}: {}", thp::refusal(name, value, variant)?));
+    if let Some(problem) = settings.iter().find_map(refused) {
+        return Err(problem);
+    }
     match settings.iter().find(|(name, _)| !MODELLED.contains(&name.as_str())) {
         Some((name, _)) => {
             Err(format!("{name}: the simulator does not model it yet (it models {})", MODELLED.join(", ")))
@@ -137,6 +152,8 @@ pub fn config(machine: &Machine, variant: &Variant, cap: Bytes, seed: u64) -> Re
         settings,
         thp_enabled,
         use_zero_page,
+        thp_defrag: thp::defrag(of(thp::DEFRAG), variant),
+        khugepaged: thp::khugepaged(of),
         prices,
         cores: cores(machine),
         shared_core: prices::shared_core(machine.shared_core.as_ref()).percent,

@@ -88,6 +88,8 @@ pub const KNOBS: &[Knob] = &[
     number("transparent_hugepage/khugepaged/scan_sleep_millisecs", "sleep between scans"),
     number("transparent_hugepage/khugepaged/alloc_sleep_millisecs", "sleep after a failed allocation"),
     number("transparent_hugepage/khugepaged/max_ptes_none", "empty PTEs that a collapse may fill"),
+    number("transparent_hugepage/khugepaged/max_ptes_swap", "swapped pages that a collapse may read (4.8)"),
+    number("transparent_hugepage/khugepaged/max_ptes_shared", "shared pages that a collapse may copy (5.8)"),
     number("lru_gen/enabled", "multi-generational LRU: 0 is the classic LRU"),
     number("vm.min_free_kbytes", "memory kept free, from which the min marks follow"),
     number("vm.watermark_scale_factor", "distance between marks in 1/10000 of a zone"),

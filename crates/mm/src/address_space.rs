@@ -41,6 +41,10 @@ pub struct AddressSpace {
     pub(crate) uses_huge_zero: bool,
     /// Its number with khugepaged, if that looks at it.
     pub(crate) khugepaged: Option<u64>,
+    /// Its last task has ended: what is left of it goes by itself.
+    pub is_exiting: bool,
+    /// A page of the VMA that khugepaged has locked, while it does (`vma_start_write`).
+    pub(crate) locked_vma: Option<Vpn>,
     /// Where it lives itself.
     object: Object,
     mmap_base: Vpn,
@@ -67,6 +71,8 @@ impl AddressSpace {
             swapped: 0,
             uses_huge_zero: false,
             khugepaged: None,
+            is_exiting: false,
+            locked_vma: None,
             object,
             mmap_base,
         })
@@ -77,7 +83,18 @@ impl AddressSpace {
         let (object, tables) = object_and_root(mm, cx, Vec::new()).ok_or(Errno::NOMEM)?;
         mm.rmap.join_family(self.family);
         let vmas = VmaSet::default();
-        Ok(Self { vmas, tables, rss: 0, swapped: 0, uses_huge_zero: false, khugepaged: None, object, ..*self })
+        Ok(Self {
+            vmas,
+            tables,
+            rss: 0,
+            swapped: 0,
+            uses_huge_zero: false,
+            khugepaged: None,
+            is_exiting: false,
+            locked_vma: None,
+            object,
+            ..*self
+        })
     }
 
     /// The kernel objects that are its own: itself, and its VMAs.

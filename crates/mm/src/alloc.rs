@@ -98,11 +98,16 @@ impl Mm {
 
     /// A block from the first zone that stays above its Min mark: how the slow path looks each time.
     pub(crate) fn alloc_above_min(&mut self, cx: &mut Cx<'_>, request: &AllocRequest) -> Option<Pfn> {
+        self.alloc_above(cx, request, Mark::Min)
+    }
+
+    /// The same for some mark.
+    pub(crate) fn alloc_above(&mut self, cx: &mut Cx<'_>, request: &AllocRequest, mark: Mark) -> Option<Pfn> {
         let node = self.node_index(request.node);
         let preferred = *self.zonelists[node].zones(request.highest, request.this_node_only).first()?;
         let Self { frames, zones, zonelists, variant, .. } = self;
         let list = zonelists[node].zones(request.highest, request.this_node_only);
-        let pass = Pass::MIN;
+        let pass = Pass { mark, ..Pass::MIN };
         let found = take_in_turn(frames, zones, list, cx, request, pass, variant)?;
         Some(self.finish_alloc(cx, request, preferred, found))
     }

@@ -448,10 +448,10 @@ impl<'a> Cx<'a> {
         }
     }
 
-    /// Flushes `pages` entries of an address space that need not be the task's, on every CPU that runs it
+    /// The same for an address space that need not be the task's, on every CPU that runs it
     /// (`flush_tlb_page` of `ptep_clear_flush`).
-    pub(crate) fn flush_tlb_of(&mut self, space: SpaceId, pages: u32) {
-        let flush = Shootdowns { rounds: 1, whole: 0, pages };
+    pub(crate) fn flush_tlb_of(&mut self, space: SpaceId, pages: Option<u32>) {
+        let flush = Shootdowns { rounds: 1, whole: u32::from(pages.is_none()), pages: pages.unwrap_or(0) };
         let here = self.cpu.0 as usize;
         if self.running.get(here) == Some(&space) {
             self.flush_here(flush);

@@ -133,6 +133,8 @@ vm_events! {
     CompactDaemonMigrateScanned = "compact_daemon_migrate_scanned",
     /// What it looked at in search of free frames.
     CompactDaemonFreeScanned = "compact_daemon_free_scanned",
+    /// Processes killed because memory was out.
+    OomKill = "oom_kill",
     /// Balancing runs of kswapd.
     Pageoutrun = "pageoutrun",
     /// Naps of kswapd that a shortage cut short.
@@ -167,6 +169,8 @@ vm_events! {
     ThpSplitPage = "thp_split_page",
     /// Huge pages that could not be split, as somebody else held them.
     ThpSplitPageFailed = "thp_split_page_failed",
+    /// Huge pages split because swap does not take one as a whole (4.13).
+    ThpSwpoutFallback = "thp_swpout_fallback",
     /// A free block was taken from another migrate type's list (the tracepoint `mm_page_alloc_extfrag`).
     SimExtfrag = "sim_mm_page_alloc_extfrag",
     /// The same with a fallback order below that of a pageblock: the block is shared from now on.

@@ -1,5 +1,5 @@
 //! Linux: handle_mm_fault() and below in mm/memory.c, do_huge_pmd_anonymous_page() in mm/huge_memory.c (v6.1).
-//! Differs: memory that is out is reported, where the kernel would call the OOM killer.
+//! Differs: memory that is out ends the task, where the kernel would call the OOM killer once more.
 //!
 //! A phase that asks for memory (`alloc::slow`) is taken again when there is some; so it allocates before it does anything else.
 

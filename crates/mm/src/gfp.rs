@@ -58,10 +58,12 @@ pub enum Urgency {
     Harder,
     /// Five eighths of it, and HIGHATOMIC pageblocks (`GFP_ATOMIC`).
     Atomic,
+    /// Half of it, and what HIGHATOMIC pageblocks keep (`ALLOC_OOM`: those that the OOM killer has killed, 4.14).
+    Victim,
 }
 
 impl Urgency {
-    /// Every urgency.
+    /// All that callers have; [`Self::Victim`] comes with the slow path.
     pub const ALL: [Self; 4] = [Self::Normal, Self::High, Self::Harder, Self::Atomic];
 
     /// `ALLOC_HARDER`.
@@ -73,7 +75,7 @@ impl Urgency {
     /// What is left of a mark of that many frames; `__zone_watermark_ok`, mm/page_alloc.c (v3.9 to v6.1).
     #[inline]
     pub const fn lowered(self, mark: u64) -> u64 {
-        let mark = if matches!(self, Self::High | Self::Atomic) { mark - mark / 2 } else { mark };
+        let mark = if matches!(self, Self::High | Self::Atomic | Self::Victim) { mark - mark / 2 } else { mark };
         if self.is_harder() { mark - mark / 4 } else { mark }
     }
 }

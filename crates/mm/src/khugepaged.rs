@@ -1,7 +1,7 @@
 //! Linux: mm/khugepaged.c (v6.1).
-//! Differs: anonymous memory only, and nothing is swapped in; the entries of a page table stay where they are until the huge
-//! page takes their place, as whoever could look holds the mmap lock or finds the pages isolated; the ranges of an address
-//! space are found in its VMAs, not registered one by one.
+//! Differs: anonymous memory only; the entries of a page table stay where they are until the huge page takes their place, as
+//! whoever could look holds the mmap lock or finds the pages isolated; the ranges of an address space are found in its VMAs,
+//! not registered one by one; memory that swapping in needs is not reclaimed for.
 //!
 //! One cursor goes through all processes that may have huge pages, a few base pages per wake-up. What looks as if it were in
 //! use becomes a huge page: `mechanisms.md` D3 and D4 by number.
@@ -13,7 +13,7 @@ use units::{NodeId, Picos, Vpn};
 use self::collapse::Collapse;
 use crate::{
     Mm, SpaceId, Spaces,
-    address_space::AddressSpace,
+    address_space::{AddressSpace, EVERYTHING},
     cost::Cx,
     frame::{FrameFlag, Holdings},
     page_table::{Pmd, TableId},
@@ -37,6 +37,8 @@ pub struct KhugepagedSettings {
     pub alloc_sleep: Picos,
     /// Base pages of a huge page that need not be mapped (`max_ptes_none`).
     pub max_ptes_none: u32,
+    /// Base pages of a huge page that may be on a swap device, to be read (`max_ptes_swap`, 4.8).
+    pub max_ptes_swap: u32,
     /// Base pages of a huge page that others may map too (`max_ptes_shared`, 5.8).
     pub max_ptes_shared: u32,
     /// Does it reclaim and compact for a huge page (`defrag`)?
@@ -51,6 +53,7 @@ impl Default for KhugepagedSettings {
             scan_sleep: Picos::from_secs(10),
             alloc_sleep: Picos::from_secs(60),
             max_ptes_none: 511,
+            max_ptes_swap: 64,
             max_ptes_shared: 256,
             defrag: true,
         }
@@ -125,8 +128,9 @@ enum Found {
 struct Survey {
     none: u32,
     shared: u32,
+    swapped: u32,
     is_writable: bool,
-    is_referenced: bool,
+    referenced: u32,
     /// Pages by node.
     nodes: Vec<(NodeId, u32)>,
 }
@@ -135,6 +139,10 @@ impl Survey {
     /// Looks at one entry; false when the range cannot become a huge page (`hpage_collapse_scan_pmd`).
     fn look(&mut self, mm: &Mm, pte: Pte) -> bool {
         let settings = &mm.khugepaged.settings;
+        if pte.swap_slot().is_some() {
+            self.swapped += 1;
+            return mm.variant().khugepaged_swaps_in && self.swapped <= settings.max_ptes_swap;
+        }
         if !pte.is_present() || pte.is_zero_page() {
             self.none += 1;
             return self.none <= settings.max_ptes_none && pte.is_none_or_zero();
@@ -143,13 +151,13 @@ impl Survey {
         self.is_writable |= pte.is_writable();
         if mm.frame_mappings(pfn) > 1 {
             self.shared += 1;
-            if self.shared > settings.max_ptes_shared {
+            if !mm.variant().khugepaged_shared || self.shared > settings.max_ptes_shared {
                 return false;
             }
         }
         self.count_node(mm.node_of(pfn));
         let head = mm.folio_head(pfn);
-        self.is_referenced |= pte.is_accessed() || mm.frames.has(head, FrameFlag::Referenced);
+        self.referenced += u32::from(pte.is_accessed() || mm.frames.has(head, FrameFlag::Referenced));
         // A folio in a batch has a reference that no mapping explains.
         mm.frames.has(head, FrameFlag::OnLru) && !mm.frames.has(head, FrameFlag::Locked)
     }
@@ -163,7 +171,9 @@ impl Survey {
 
     /// After the last entry (`hpage_collapse_find_target_node`): the node of most pages, the first of those that have as many.
     fn verdict(&self) -> Found {
-        if !self.is_writable || !self.is_referenced {
+        // What is read from a device for it should be worth it.
+        let is_cold = self.swapped > 0 && u64::from(self.referenced) < HUGE_PAGES / 2;
+        if !self.is_writable || self.referenced == 0 || is_cold {
             return Found::Unsuitable;
         }
         let most = self.nodes.iter().map(|(_, count)| *count).max();
@@ -182,6 +192,8 @@ impl Khugepaged {
     pub fn needs(&self, spaces: &Spaces) -> Option<NeedsLock> {
         match &self.state {
             State::Asleep | State::Waiting | State::WaitingForMemory(_) => None,
+            // The wake-up is over.
+            State::Scanning(scan) if scan.pages >= self.settings.pages_to_scan => None,
             State::Scanning(_) => {
                 let (number, _) = self.cursor?;
                 spaces.registered(number).map(NeedsLock::TryRead)
@@ -208,7 +220,7 @@ impl Mm {
         space.khugepaged = Some(self.khugepaged.registered);
         self.khugepaged.registered += 1;
         if let State::Asleep = self.khugepaged.state {
-            self.khugepaged.state = State::Scanning(Scan::default());
+            self.khugepaged.state = State::Waiting;
             self.khugepaged.is_woken = true;
         }
     }
@@ -289,10 +301,10 @@ impl Mm {
 
     /// The next range of a process that could be one huge page; each VMA that is passed costs a page.
     fn next_range(&self, space: &AddressSpace, from: Vpn, scan: &mut Scan) -> Option<PageRange> {
-        for vma in space.vmas.iter().filter(|vma| vma.end() > from) {
+        for vma in space.vmas.overlapping(PageRange { start: from, end: EVERYTHING.end }) {
             let at = from.max(vma.start);
             let range = huge_range(if at == at.huge_start() { at } else { at.huge_start().plus(HUGE_PAGES) });
-            if vma.range().covers(range) && self.is_thp_eligible(vma, range.start) {
+            if vma.anon.is_some() && vma.range().covers(range) && self.is_thp_eligible(vma, range.start) {
                 return Some(range);
             }
             scan.pages += 1;

@@ -10,7 +10,8 @@
 //! | `include/linux/list.h`   | `list.rs`       |                                                                     |
 //! | `include/linux/gfp.h`    | `gfp.rs`        | reclaim, I/O, reserves                                              |
 //! | `mm/page_alloc.c`        | `alloc.rs`      | zone reclaim, fair zones (up to 4.7)   |
-//! | `mm/page_alloc.c`        | `alloc/slow.rs` | the OOM killer                                                      |
+//! | `mm/page_alloc.c`        | `alloc/slow.rs` | reserves for those who reclaim                                      |
+//! | `mm/oom_kill.c`          | `oom.rs`        | scores set by users, the reaper's work, memcg                       |
 //! | `mm/page_alloc.c`        | `buddy.rs`      | shuffling, reporting                                                |
 //! | `mm/page_alloc.c`        | `fallback.rs`   | CMA                                                                 |
 //! | `mm/page_alloc.c`        | `reserve.rs`    | the limits of 6.8 and later                                         |
@@ -22,7 +23,7 @@
 //! | `mm/mmu_gather.c`        | `mmu_gather.rs` |                                                                     |
 //! | `arch/x86/mm/tlb.c`      | `primitive.rs`, `cost.rs` | lazy TLBs, address space identifiers, the heuristics before 3.17 |
 //! | `kernel/locking/qspinlock.c` | `spin.rs`   | the queue                                                           |
-//! | `mm/huge_memory.c`       | `thp.rs`        | folio splits                                                        |
+//! | `mm/huge_memory.c`       | `thp.rs`, `split.rs` | files                                                          |
 //! | `mm/huge_memory.c`       | `huge_cow.rs`   |                                                                     |
 //! | `mm/compaction.c`        | `compact.rs`, `compact/` | CMA, pages of drivers, file pages                          |
 //! | `mm/migrate.c`           | `migrate.rs`    | files, huge pages, NUMA                                             |
@@ -36,7 +37,7 @@
 //! | `mm/workingset.c`        | `workingset.rs` | files                                                               |
 //! | `mm/swapfile.c`, `mm/swap_state.c`, `mm/page_io.c` | `swap.rs` and its folder | huge pages, clusters per CPU, more devices |
 //! | `mm/rmap.c`              | `rmap.rs`, `spaces.rs` | locks, files                                                 |
-//! | `mm/khugepaged.c`        | `khugepaged.rs`, `watermark.rs` | files, swapped pages, per-size switches               |
+//! | `mm/khugepaged.c`        | `khugepaged.rs`, `watermark.rs` | files, per-size switches                              |
 //! | /proc/kpageflags         | `state.rs`, `state/` | pages of files, caches of slabs, who maps what              |
 //! | (several)                | `variant.rs`    | 32-bit rules, configurations without SMP                            |
 //!
@@ -68,6 +69,7 @@ pub mod lru;
 pub mod migrate;
 mod mmu_gather;
 pub mod node;
+mod oom;
 pub mod page_cache;
 pub mod page_table;
 pub mod pageblock;
@@ -119,6 +121,7 @@ use khugepaged::Khugepaged;
 use kswapd::Kswapd;
 use lru::{Lru, LruKind};
 use node::Zonelist;
+use oom::Oom;
 use page_cache::PageCache;
 use pageblock::ZoneIndex;
 use rmap::Rmap;
@@ -171,6 +174,7 @@ pub struct Mm {
     /// Compaction in the background.
     pub compaction: Compaction,
     folio_waits: FolioWaits,
+    oom: Oom,
     kswapds: Vec<Kswapd>,
     /// Nodes whose kswapd was woken, by position.
     woken: Vec<usize>,
@@ -246,6 +250,7 @@ impl Mm {
             bandwidth,
             compaction: Compaction::new(machine.nodes.len()),
             folio_waits,
+            oom: Oom::default(),
             kswapds,
             woken,
             zones,

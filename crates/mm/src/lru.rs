@@ -501,6 +501,11 @@ impl Mm {
         self.lru.lruvecs[at].lock.release(cx, Cause::LruLock);
     }
 
+    /// So many frames of an isolated folio are freed.
+    pub(crate) fn lru_isolated_less(&mut self, zone: usize, frames: u64) {
+        self.lru.zones[zone].isolated[0] -= frames;
+    }
+
     /// An isolated folio is freed, or becomes part of something else: it is counted no longer.
     pub(crate) fn end_isolation(&mut self, head: Pfn) {
         let (zone, order) = (self.zone_position(head), self.frames.allocated(head).expect("it is a folio"));

@@ -1,6 +1,6 @@
 //! Linux: migrate_pages() and below in mm/migrate.c (v4.1 to v6.4).
-//! Differs: base pages only; huge pages are not moved yet. Nobody has pages pinned: what holds a page beside its mappings is a
-//! child that is being forked, or its file.
+//! Differs: base pages only; huge pages are not moved yet. Nobody has pages pinned: what holds a page beside its mappings, its
+//! file and the swap cache is a child that is being forked. Nobody waits for a page that is being swapped.
 //!
 //! The frames to move to come from the caller. A page is unmapped in one step and copied and mapped again in the next;
 //! between them its entries say that it is on its way, and whoever comes across one waits.
@@ -87,7 +87,7 @@ enum Tried {
     /// Not now (`-EAGAIN`).
     Again,
     /// Not at all (`-EBUSY`).
-    Busy,
+    Failed,
     Wait(Wait),
     WantsTarget,
 }
@@ -154,7 +154,7 @@ impl Migrate {
                 self.from[self.kept] = page;
                 self.kept += 1;
             }
-            Tried::Busy => self.failed.push(page),
+            Tried::Failed => self.failed.push(page),
             Tried::Unmapped(target) => self.unmapped.push((page, target)),
         }
         self.at += 1;
@@ -240,15 +240,18 @@ impl Migrate {
                 Tried::Again
             };
         }
+        if mm.swap.is_writeback(page) {
+            mm.unlock_folio(cx, page);
+            return Tried::Failed;
+        }
         if let Some(until) = mm.written_by(page) {
             mm.unlock_folio(cx, page);
             let may_wait = self.mode == MigrateMode::Sync && self.unmapped.is_empty();
-            return if may_wait { Tried::Wait(Wait::Io { until, cause: Cause::Disk }) } else { Tried::Busy };
+            return if may_wait { Tried::Wait(Wait::Io { until, cause: Cause::Disk }) } else { Tried::Failed };
         }
         spaces.base_entries(mm, page, |pte| pte.maps(page), &mut self.entries);
         let found = u32::try_from(self.entries.len()).expect("fewer than 2^32 processes");
-        let is_file = mm.frames.is_file(page);
-        if (found == 0 && !is_file) || found != mm.mappings_of(page) {
+        if (found == 0 && !mm.is_cached(page)) || found != mm.mappings_of(page) {
             // It waits to be freed after a flush; or a child that is being forked maps it too, and not all can be found.
             mm.unlock_folio(cx, page);
             return Tried::Again;
@@ -276,7 +279,7 @@ impl Migrate {
 
     fn map_back(&mut self, mm: &mut Mm, spaces: &mut Spaces, cx: &mut Cx, page: Pfn) {
         spaces.base_entries(mm, page, |pte| pte.leaves(page), &mut self.entries);
-        if self.entries.is_empty() && !mm.frames.is_file(page) {
+        if self.entries.is_empty() && !mm.is_cached(page) {
             mm.frames.mark(page, FrameFlag::Dropped, true);
         }
         mm.map_migrated(page, u32::try_from(self.entries.len()).expect("as before"));
@@ -298,14 +301,15 @@ fn unmap(mm: &mut Mm, spaces: &mut Spaces, cx: &mut Cx, page: Pfn, entries: &[Ma
 
 /// A copy becomes what a page was, and goes on its list; one that nobody wants any more is freed.
 fn take_place(mm: &mut Mm, cx: &mut Cx, source: Pfn, target: Pfn, entries: usize) {
+    if entries == 0 && !mm.is_cached(source) {
+        mm.free(cx, target, Order::BASE);
+        return;
+    }
     let was = mm.frames.get(source);
+    mm.frames.set(target, was);
     match was {
-        Frame::Anon { order: Order::BASE, .. } if entries == 0 => return mm.free(cx, target, Order::BASE),
-        Frame::Anon { order: Order::BASE, .. } => mm.frames.set(target, was),
-        Frame::File { .. } => {
-            mm.frames.set(target, was);
-            mm.replace_page(cx, source, target);
-        }
+        Frame::Anon { order: Order::BASE, .. } => mm.swap.migrate(source, target),
+        Frame::File { .. } => mm.replace_page(cx, source, target),
         _ => unreachable!("only base pages are isolated for migration"),
     }
     mm.map_migrated(target, u32::try_from(entries).expect("fewer than 2^32 processes"));
@@ -333,12 +337,17 @@ fn write_entry(spaces: &mut Spaces, cx: &mut Cx, mapping: Mapping, change: impl 
 impl Mm {
     /// Can a folio on an LRU list be moved to another frame?
     pub(crate) fn is_migratable(&self, head: Pfn, mode: MigrateMode) -> bool {
+        // Who never waits leaves alone what is being written.
+        let may_wait = mode > MigrateMode::Async;
         if self.frames.is_file(head) {
-            // Who must not wait leaves what is being written.
-            return mode > MigrateMode::Async || self.written_by(head).is_none();
+            return may_wait || self.written_by(head).is_none();
         }
-        // Nobody can replace a page in the swap cache yet.
-        self.frames.is_base_anon(head) && self.swap.slot_of(head).is_none()
+        self.frames.is_base_anon(head) && (may_wait || !self.swap.is_writeback(head))
+    }
+
+    /// Does a file or the swap cache want a page, whoever maps it?
+    fn is_cached(&self, head: Pfn) -> bool {
+        self.frames.is_file(head) || self.swap.slot_of(head).is_some()
     }
 
     /// Isolated folios go back to their lists under one hold of the lock; those that nobody wants any more are freed.

@@ -102,7 +102,13 @@ pub(crate) fn scan_frames(cx: &mut Cx, n: u64) {
 
 /// Flushing a base page of some address space from the TLBs of the CPUs that run it (`flush_tlb_page`).
 pub(crate) fn flush_tlb_page(cx: &mut Cx, space: SpaceId, pages: u32) {
-    cx.flush_tlb_of(space, pages);
+    cx.flush_tlb_of(space, Some(pages));
+}
+
+/// Flushing a huge page's range of some address space from the TLBs of the CPUs that run it.
+pub(crate) fn flush_tlb_huge(cx: &mut Cx, space: SpaceId) {
+    // More than are flushed one by one.
+    cx.flush_tlb_of(space, None);
 }
 
 /// Storing `n` page-table entries in a table that nobody walks yet: eight to a cache line, and nothing to be locked.

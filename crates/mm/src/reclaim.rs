@@ -12,14 +12,15 @@ mod file;
 mod folio;
 mod throttle;
 
-use units::Order;
+use units::{Order, Pfn};
 
 use crate::{
     Mm, Spaces,
     cost::Cx,
     event::Event,
-    frame::Holdings,
+    frame::{Held, Holdings},
     lru::{LruKind, Taken},
+    shrinker::SlabScan,
     step::{RUN, Step, Wait},
     zone::ZoneKind,
 };
@@ -144,6 +145,8 @@ pub(crate) struct NodeScan {
     phase: Phase,
     /// Folios taken off a list.
     taken: Taken,
+    /// Pages of a huge one of them that was split.
+    tails: Vec<Pfn>,
     /// What came of these lists so far.
     reclaimed: u64,
     /// It has waited for others to put back what they hold.
@@ -161,7 +164,7 @@ enum Phase {
     /// Does the anonymous active list need aging?
     Age,
     /// Shrinkers, once for the node.
-    Slab,
+    Slab(SlabScan),
 }
 
 impl NodeScan {
@@ -173,8 +176,9 @@ impl NodeScan {
             lruvec: lruvecs.start,
             end: lruvecs.end,
             amounts: Amounts::default(),
-            phase: if lruvecs.is_empty() { Phase::Slab } else { Phase::Count },
+            phase: if lruvecs.is_empty() { Phase::Slab(SlabScan::default()) } else { Phase::Count },
             taken: Taken::default(),
+            tails: Vec::new(),
             reclaimed: 0,
             stalled: false,
         }
@@ -203,21 +207,25 @@ impl NodeScan {
                 }
                 Phase::Folios { from } => {
                     self.shrink_taken(mm, spaces, cx, sc, LruKind::ALL[from]);
-                    self.phase = Phase::Lists { next: from + 1 };
+                    self.take_tails();
+                    if self.taken.is_empty() {
+                        self.phase = Phase::Lists { next: from + 1 };
+                    }
                     return Step::More;
                 }
                 Phase::Age => {
                     sc.reclaimed += self.reclaimed;
                     self.lruvec += 1;
-                    self.phase = if self.lruvec < self.end { Phase::Count } else { Phase::Slab };
+                    self.phase = if self.lruvec < self.end { Phase::Count } else { Phase::Slab(SlabScan::default()) };
                     if mm.swap.is_on() && mm.inactive_is_low(self.lruvec - 1, false) {
                         mm.shrink_active_list(spaces, cx, sc, (self.lruvec - 1, LruKind::ActiveAnon), RUN);
                         return Step::More;
                     }
                 }
-                Phase::Slab => {
-                    mm.shrink_slab(cx, self.node, sc.priority);
-                    return Step::Done(());
+                Phase::Slab(mut slab) => {
+                    let step = slab.step(mm, spaces, cx, (self.node, sc.priority));
+                    self.phase = Phase::Slab(slab);
+                    return step;
                 }
             }
         }
@@ -286,18 +294,31 @@ impl NodeScan {
 
     fn shrink_taken(&mut self, mm: &mut Mm, spaces: &mut Spaces, cx: &mut Cx, sc: &mut ScanControl, from: LruKind) {
         let taken = std::mem::take(&mut self.taken);
-        self.reclaimed += mm.shrink_folio_list(spaces, cx, sc, (self.lruvec, from), &taken);
+        self.reclaimed += mm.shrink_folio_list(spaces, cx, sc, (self.lruvec, from), &taken, &mut self.tails);
+    }
+
+    /// The next run of pages of a huge one that was split, the first of it first.
+    fn take_tails(&mut self) {
+        for _ in 0..RUN {
+            let Some(tail) = self.tails.pop() else { return };
+            self.taken.push(tail, Order::BASE);
+        }
     }
 
     /// The folios that it holds between two steps.
     pub(crate) fn holdings(&self) -> Holdings {
-        Holdings { off_lru: self.taken.iter().collect(), ..Holdings::default() }
+        let tails = self.tails.iter().map(|tail| Held { pfn: *tail, order: Order::BASE });
+        Holdings { off_lru: self.taken.iter().chain(tails).collect(), ..Holdings::default() }
     }
 
     /// Puts back what it holds.
     pub(crate) fn abort(&mut self, mm: &mut Mm, cx: &mut Cx) {
-        let lost = mm.put_back_folios(cx, self.lruvec, &std::mem::take(&mut self.taken));
-        mm.free_folios(cx, &lost);
+        // Bound: each turn puts some back.
+        while !self.taken.is_empty() {
+            let lost = mm.put_back_folios(cx, self.lruvec, &std::mem::take(&mut self.taken));
+            mm.free_folios(cx, &lost);
+            self.take_tails();
+        }
     }
 }
 

@@ -80,8 +80,18 @@ impl Rmap {
     }
 
     /// Huge pages that wait for a split, oldest first.
-    pub fn deferred_splits(&self) -> impl Iterator<Item = Pfn> + '_ {
+    pub fn deferred_splits(&self) -> impl ExactSizeIterator<Item = Pfn> + '_ {
         self.deferred.values().copied()
+    }
+
+    /// Those that were queued up to an instant, by the count of all that were queued.
+    pub(crate) fn deferred_until(&self, until: u64) -> impl Iterator<Item = Pfn> + '_ {
+        self.deferred.range(..=until).map(|(_, head)| *head)
+    }
+
+    /// The last instant at which one was queued.
+    pub(crate) fn last_deferral(&self) -> u64 {
+        self.deferrals
     }
 
     /// Map counts that frames do not hold, as they are: for checks.

@@ -1,5 +1,7 @@
 //! Linux: split_huge_page_to_list(), deferred_split_scan() in mm/huge_memory.c (v4.5 to v6.1).
-//! Differs: one step takes the folio apart, with the locks of its lists and of its pages' tables in one; no swap cache.
+//! Differs: one step takes the folio apart, with the locks of its lists and of its pages' tables in one; a huge folio is never
+//! in the swap cache, as no device takes one as a whole; up to 4.4 one that others map by huge entries too, or that is in a
+//! batch of another CPU, waits for them.
 //!
 //! A huge folio becomes base folios. Whoever maps it by a huge entry maps it by base entries after; the frames that nobody
 //! maps are freed.
@@ -12,6 +14,7 @@ use crate::{
     event::Event,
     frame::{FamilyId, Frame, FrameFlag},
     gfp::Mobility,
+    primitive,
     spaces::Entry,
 };
 
@@ -47,9 +50,39 @@ impl Mm {
             cx.count(Event::ThpSplitPageFailed, 1);
             return Split::Busy;
         }
-        let freed = self.take_apart(cx, head, family, vpn);
+        let freed = self.take_apart(cx, head, (family, vpn), None);
         cx.count(Event::ThpSplitPage, 1);
         Split::Done { freed }
+    }
+
+    /// The same for one that the caller has taken off its list: so are the base folios after, and those behind the head come to
+    /// `tails`, the last one first. A head that nobody maps is [`FrameFlag::Dropped`]. False when somebody else holds it.
+    pub(crate) fn split_isolated(&mut self, spaces: &mut Spaces, cx: &mut Cx, head: Pfn, tails: &mut Vec<Pfn>) -> bool {
+        let Frame::Anon { family, vpn, order: Order::HUGE } = self.frames.get(head) else {
+            unreachable!("frame {head} is no huge folio, but {:?}", self.frames.get(head));
+        };
+        let is_split = self.split_mappings(spaces, cx, head, vpn);
+        cx.count(if is_split { Event::ThpSplitPage } else { Event::ThpSplitPageFailed }, 1);
+        if is_split {
+            self.take_apart(cx, head, (family, vpn), Some(tails));
+        }
+        is_split
+    }
+
+    /// Up to 4.4 a huge folio has no base entries: it falls apart with the first huge entry that does, for all who map it
+    /// (`__split_huge_page_pmd`).
+    pub(crate) fn split_with_pmd(&mut self, cx: &mut Cx, head: Pfn) {
+        let Frame::Anon { family, vpn, order: Order::HUGE } = self.frames.get(head) else {
+            unreachable!("frame {head} is no huge folio, but {:?}", self.frames.get(head));
+        };
+        if self.frames.has(head, FrameFlag::InBatch) {
+            self.lru_add_drain(cx);
+        }
+        let is_held = self.frames.has(head, FrameFlag::Locked) || !self.frames.has(head, FrameFlag::OnLru);
+        if !is_held && self.frames.map_count(head) == 0 {
+            self.take_apart(cx, head, (family, vpn), None);
+            cx.count(Event::ThpSplitPage, 1);
+        }
     }
 
     /// Makes base entries of all huge ones (`unmap_folio`, `remap_page`); false when somebody has one that is not found.
@@ -62,34 +95,57 @@ impl Mm {
         for mapping in mappings {
             if let Entry::Huge(slot) = mapping.at {
                 let space = spaces.get_mut(mapping.space).expect("it maps the folio");
-                space.split_pmd(self, cx, slot);
+                space.split_pmd_unflushed(self, cx, slot);
+                primitive::flush_tlb_huge(cx, mapping.space);
             }
         }
         debug_assert!(self.frames.map_count(head) == 0, "page {vpn:?} is mapped by base entries only");
         true
     }
 
-    /// The frames become folios of their own, those that are mapped beside the head on its list, the others free
-    /// (`__split_huge_page`).
-    fn take_apart(&mut self, cx: &mut Cx, head: Pfn, family: FamilyId, vpn: Vpn) -> u32 {
+    /// The frames become folios of their own, those that are mapped beside the head on its list, the others free; how many are
+    /// (`__split_huge_page`). `isolated`: where they go when the head is on none.
+    fn take_apart(
+        &mut self,
+        cx: &mut Cx,
+        head: Pfn,
+        (family, vpn): (FamilyId, Vpn),
+        isolated: Option<&mut Vec<Pfn>>,
+    ) -> u32 {
         let counts = self.rmap.take_base_counts(head);
         let (zone, is_active) = (self.zone_position(head), self.frames.has(head, FrameFlag::Active));
+        let is_referenced = self.frames.has(head, FrameFlag::Referenced);
+        let is_workingset = self.swap.is_workingset(head);
         let (mut tails, mut unmapped) = (Vec::new(), Vec::new());
         for n in (0..Order::HUGE.frames()).rev() {
             let pfn = head.plus(n);
-            match counts[n as usize] {
-                0 => unmapped.push(pfn),
-                count => {
-                    self.frames.set(pfn, Frame::Anon { family, vpn: vpn.plus(n.into()), order: Order::BASE });
-                    self.set_base_mappings(pfn, u32::from(count));
-                    if n > 0 {
-                        tails.push(pfn);
-                    }
-                }
+            let count = u32::from(counts[n as usize]);
+            if count == 0 && (n > 0 || isolated.is_none()) {
+                unmapped.push(pfn);
+                continue;
+            }
+            self.frames.set(pfn, Frame::Anon { family, vpn: vpn.plus(n.into()), order: Order::BASE });
+            self.set_base_mappings(pfn, count);
+            self.swap.forget(pfn);
+            if is_workingset {
+                self.swap.set_workingset(pfn);
+            }
+            self.frames.mark(pfn, FrameFlag::Referenced, is_referenced);
+            self.frames.mark(pfn, FrameFlag::Active, is_active);
+            self.frames.mark(pfn, FrameFlag::Dropped, count == 0);
+            if n > 0 {
+                tails.push(pfn);
             }
         }
         let is_head_mapped = unmapped.last() != Some(&head);
-        self.lru_split(cx, (zone, head), is_active, &tails, is_head_mapped);
+        match isolated {
+            None => self.lru_split(cx, (zone, head), is_active, &tails, is_head_mapped),
+            Some(all) => {
+                self.charge_lru_moves(cx, zone, tails.len() as u64);
+                self.lru_isolated_less(zone, unmapped.len() as u64);
+                all.append(&mut tails);
+            }
+        }
         // Whoever asked for the split holds the head, and lets go of it last.
         unmapped.reverse();
         if !is_head_mapped {
@@ -107,6 +163,30 @@ impl Mm {
         self.rmap.deferred_splits().count() as u64
     }
 
+    /// Those of a node.
+    pub(crate) fn deferred_split_count_of(&self, node: usize) -> u64 {
+        if self.nodes.len() == 1 {
+            return self.rmap.deferred_splits().len() as u64;
+        }
+        self.rmap.deferred_splits().filter(|head| self.node_of(*head) == self.nodes[node]).count() as u64
+    }
+
+    /// The oldest of a node, of those that were queued up to some instant.
+    pub(crate) fn next_deferred_split(&self, node: usize, until: u64) -> Option<Pfn> {
+        self.rmap.deferred_until(until).find(|head| self.node_of(*head) == self.nodes[node])
+    }
+
+    /// Splits a huge page that waits for it; one that cannot be split waits behind all others. The frames freed.
+    pub(crate) fn split_deferred(&mut self, spaces: &mut Spaces, cx: &mut Cx, head: Pfn) -> u32 {
+        match self.split_folio(spaces, cx, head) {
+            Split::Done { freed } => freed,
+            Split::Busy => {
+                self.rmap.requeue_deferred(head);
+                0
+            }
+        }
+    }
+
     /// Splits up to `most` of the huge pages that lost some of their mappings, the oldest first; the base frames that it freed
     /// and the pages it looked at (`deferred_split_scan`). Those that cannot be split stay, at the end of the queue.
     pub fn deferred_split_scan(&mut self, spaces: &mut Spaces, cx: &mut Cx, most: u64) -> (u64, u64) {
@@ -114,10 +194,7 @@ impl Mm {
         let waiting: Vec<Pfn> = self.rmap.deferred_splits().take(most).collect();
         let mut freed = 0;
         for head in &waiting {
-            match self.split_folio(spaces, cx, *head) {
-                Split::Done { freed: frames } => freed += u64::from(frames),
-                Split::Busy => self.rmap.requeue_deferred(*head),
-            }
+            freed += u64::from(self.split_deferred(spaces, cx, *head));
         }
         (freed, waiting.len() as u64)
     }

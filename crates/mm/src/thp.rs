@@ -13,6 +13,7 @@ use crate::{
     gfp::{AllocRequest, Mobility},
     page_table::{Pmd, PmdSlot},
     primitive,
+    pte::Pte,
     vma::{HugeAdvice, PageRange, Vma},
     zone::ZoneKind,
 };
@@ -29,7 +30,7 @@ pub enum ThpEnabled {
 }
 
 /// `/sys/kernel/mm/transparent_hugepage/defrag`: what a fault does to get a huge page.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
 pub enum ThpDefrag {
     /// Reclaims and compacts.
     Always,
@@ -223,6 +224,16 @@ impl AddressSpace {
 
     /// Maps the base pages of a huge page one by one, through the table kept for this (`__split_huge_pmd_locked`).
     pub(crate) fn split_pmd(&mut self, mm: &mut Mm, cx: &mut Cx, slot: PmdSlot) {
+        let huge = self.split_pmd_unflushed(mm, cx, slot);
+        // Counted in base pages whatever they were (`flush_pmd_tlb_range`).
+        primitive::flush_tlb_range(cx, Self::HUGE_PAGES);
+        if mm.variant().thp_splits_at_once && !huge.is_zero_page() {
+            mm.split_with_pmd(cx, huge.pfn());
+        }
+    }
+
+    /// The same without a flush of the TLB; what the entry was.
+    pub(crate) fn split_pmd_unflushed(&mut self, mm: &mut Mm, cx: &mut Cx, slot: PmdSlot) -> Pte {
         let Pmd::Huge(huge) = self.tables.pmd(slot) else { unreachable!("only a huge page is split") };
         cx.count(Event::ThpSplitPmd, 1);
         let table = self.tables.withdraw(slot);
@@ -231,11 +242,10 @@ impl AddressSpace {
         }
         primitive::fill_ptes(cx, u64::from(Order::HUGE.frames()));
         self.tables.link_pte_table(cx, slot, table);
-        // Counted in base pages whatever they were (`flush_pmd_tlb_range`).
-        primitive::flush_tlb_range(cx, Self::HUGE_PAGES);
         if !huge.is_zero_page() {
             mm.map_huge_by_base(huge.pfn());
         }
+        huge
     }
 
     /// Shares the huge page at `slot` of the parent with a child (`copy_huge_pmd`).

@@ -60,9 +60,12 @@ impl Touch {
         VirtAddr(self.next)
     }
 
-    /// Has the VMA of the next access anonymous pages already, or may it have had some?
+    /// Has the VMA of the next access anonymous pages already, or may it have had some, and does nobody have its lock alone
+    /// (`lock_vma_under_rcu`)?
     pub fn has_tied_vma(&self, space: &AddressSpace) -> bool {
-        self.known_tied(space).or_else(|| self.find_tied(space)).is_some()
+        let tied = self.known_tied(space).or_else(|| self.find_tied(space));
+        let is_locked = |tied: Tied| space.locked_vma.is_some_and(|page| tied.range.contains(page));
+        tied.is_some_and(|tied| !is_locked(tied))
     }
 
     /// The VMA of the next access, if it is the one that was accessed last and is as it was.

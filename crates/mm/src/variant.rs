@@ -21,7 +21,7 @@ use crate::{
     compact::{CompactEnds, CompactMark, CompactSearch},
     fault::CowReuse,
     lru::{LruBy, NewAnon},
-    thp::ThpNodes,
+    thp::{ThpDefrag, ThpNodes},
     vma::MmapAlign,
 };
 
@@ -168,6 +168,16 @@ rules! {
     thp_nodes: ThpNodes,
     /// Does a fault in a mapping with `MADV_HUGEPAGE` try harder than once (no `__GFP_NORETRY`)?
     thp_advised_retries: bool,
+    /// What `transparent_hugepage/defrag` is at boot.
+    thp_defrag: ThpDefrag,
+    /// How many of its words there are: `always`, `madvise` and `never`, then `defer`, then `defer+madvise`.
+    thp_defrag_values: u64,
+    /// Does a huge page fall apart for all as soon as one process maps its base pages?
+    thp_splits_at_once: bool,
+    /// Does khugepaged read pages from a swap device (`max_ptes_swap`)?
+    khugepaged_swaps_in: bool,
+    /// Does it take pages that others map too (`max_ptes_shared`)?
+    khugepaged_shared: bool,
     /// How the lock of an address space is fair.
     mmap_lock: MmapLock,
     /// Does munmap let faults go on once the mappings are gone, while it frees their memory?

@@ -1,6 +1,6 @@
 //! Linux: mm/page_alloc.c, and the recommendation in mm/khugepaged.c (v3.9 to v6.18).
-//! Differs: marks are a function of today's sizes; the kernel sets them when a setting is written and keeps them. No boost,
-//! no OOM victims; single frames always leave the HIGHATOMIC reserve alone (4.7 to 5.8 overlook it).
+//! Differs: marks are a function of today's sizes; the kernel sets them when a setting is written and keeps them. No boost;
+//! single frames always leave the HIGHATOMIC reserve alone (4.7 to 5.8 overlook it).
 
 use serde::{Deserialize, Serialize};
 use units::{Frames, Order};

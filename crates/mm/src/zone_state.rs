@@ -155,7 +155,7 @@ impl ZoneState {
     /// Would the zone stay above a mark?
     #[inline]
     pub(crate) fn is_ok(&self, order: Order, mark: Mark, highest: ZoneKind, urgency: Urgency, rules: &Variant) -> bool {
-        let reserve = if urgency.is_harder() { 0 } else { self.high_atomic };
+        let reserve = if urgency.is_harder() || urgency == Urgency::Victim { 0 } else { self.high_atomic };
         let keeps = self.protection[highest as usize] + reserve;
         let is_ok = watermark::is_ok(&self.buddy, order, self.mark(mark), keeps, urgency, rules);
         // Who cannot wait is not kept from what was only just raised (zone_watermark_fast, 5.8).

@@ -1,6 +1,8 @@
 //! Kernel threads: tasks without a user half. What they do is in `mm`, in the file named after each; when and where they do
 //! it is decided here like for any task.
 
+mod khugepaged;
+
 use mm::{
     ControlId, SpaceId,
     compact::kcompactd::CHECK_INTERVAL,
@@ -27,6 +29,8 @@ pub(crate) enum Daemon {
     Kcompactd(usize),
     /// The one that writes files to the disk.
     Flusher,
+    /// The one that makes huge pages.
+    Khugepaged,
 }
 
 /// No process: kernel threads have no address space.
@@ -36,12 +40,12 @@ impl World {
     /// Starts the kernel threads of the machine, asleep: `cpus` are those of each node (`kswapd_init`).
     pub(crate) fn start_daemons(&mut self, cpus: Vec<Vec<CpuId>>, draws: Draws) {
         for (node, cpus) in cpus.iter().enumerate() {
-            let id = self.start_daemon(cpus.clone(), Daemon::Kswapd(node));
+            let id = self.start_daemon(cpus.clone(), Daemon::Kswapd(node), Nice::default());
             self.kswapds.push(id);
         }
-        self.flusher = Some(self.start_daemon(Vec::new(), Daemon::Flusher));
+        self.flusher = Some(self.start_daemon(Vec::new(), Daemon::Flusher, Nice::default()));
         for (node, cpus) in cpus.into_iter().enumerate() {
-            let id = self.start_daemon(cpus, Daemon::Kcompactd(node));
+            let id = self.start_daemon(cpus, Daemon::Kcompactd(node), Nice::default());
             self.kcompactds.push(id);
             if self.mm.is_proactive() {
                 // They have been there since the machine came up.
@@ -49,12 +53,14 @@ impl World {
                 self.arm_periodic(id, self.latest() + Picos(phase));
             }
         }
+        // `set_user_nice(current, MAX_NICE)`; it may run anywhere.
+        self.khugepaged = Some(self.start_daemon(Vec::new(), Daemon::Khugepaged, Nice::new(19)));
     }
 
-    fn start_daemon(&mut self, cpus: Vec<CpuId>, daemon: Daemon) -> TaskId {
+    fn start_daemon(&mut self, cpus: Vec<CpuId>, daemon: Daemon, nice: Nice) -> TaskId {
         let id = TaskId(u32::try_from(self.tasks.len()).expect("fewer than 2^32 tasks"));
         let first = cpus.first().copied().unwrap_or(CpuId(0));
-        let mut task = Task::new(first, cpus, NO_SPACE, Nice::default());
+        let mut task = Task::new(first, cpus, NO_SPACE, nice);
         task.state = TaskState::Asleep(daemon);
         self.tasks.push(task);
         id
@@ -75,6 +81,13 @@ impl World {
 
     /// One step of a kernel thread.
     pub(crate) fn step_daemon(&mut self, id: TaskId, cpu: CpuId, daemon: Daemon) {
+        let has_lock = match daemon {
+            Daemon::Khugepaged => match self.lock_for_khugepaged(id, cpu) {
+                Some(has_lock) => has_lock,
+                None => return,
+            },
+            Daemon::Kswapd(_) | Daemon::Kcompactd(_) | Daemon::Flusher => false,
+        };
         let start = self.cpus[cpu.0 as usize].clock;
         let loss = self.injector.begin(&self.counters);
         let running = self.running_spaces();
@@ -88,6 +101,7 @@ impl World {
             Daemon::Kswapd(node) => self.mm.step_kswapd(&mut self.spaces, &mut cx, node),
             Daemon::Kcompactd(node) => self.mm.step_kcompactd(&mut self.spaces, &mut cx, node),
             Daemon::Flusher => self.mm.step_flusher(&mut self.spaces, &mut cx),
+            Daemon::Khugepaged => self.mm.step_khugepaged(&mut self.spaces, &mut cx, has_lock),
         };
         let (mut end, asked) = (cx.now(), cx.shootdowns());
         let asked_of = cx.take_asked_of();
@@ -104,24 +118,24 @@ impl World {
         task.spent.add(&spent);
         self.cpus[cpu.0 as usize].clock = end;
         self.hash.fold(end, cpu, Mark::Daemon, u64::from(id.0));
+        if daemon == Daemon::Khugepaged {
+            self.end_hold_of_khugepaged(id, cpu, matches!(step, Step::Block(_)));
+        }
+        let looks_around = self.looks_around(daemon);
+        let task = &mut self.tasks[id.0 as usize];
         match step {
             Step::More => {}
             Step::Block(wait) => {
                 task.state = TaskState::Asleep(daemon);
                 task.sleeps_until = None;
-                match (wait, daemon) {
-                    (Wait::Until(until), Daemon::Kcompactd(node)) if self.mm.is_kcompactd_idle(node) => {
-                        self.arm_periodic(id, until);
-                    }
-                    (Wait::Until(until), Daemon::Flusher) if self.mm.is_flusher_idle() => {
-                        self.arm_periodic(id, until);
-                    }
-                    (Wait::Until(until) | Wait::Io { until, .. }, _) => {
+                match wait {
+                    Wait::Until(until) if looks_around => self.arm_periodic(id, until),
+                    Wait::Until(until) | Wait::Io { until, .. } => {
                         task.sleeps_until = Some(until);
                         self.clock.arm(until, id);
                     }
-                    (Wait::Folio(pfn), _) => self.folio_sleepers.push((pfn, id)),
-                    (Wait::Queue, _) => {}
+                    Wait::Folio(pfn) => self.folio_sleepers.push((pfn, id)),
+                    Wait::Queue => {}
                 }
             }
             Step::Done(()) => unreachable!("a kernel thread has no end"),
@@ -130,6 +144,18 @@ impl World {
             self.interrupt(space, cpu, asked);
         }
         self.wake_woken(end);
+        #[cfg(test)]
+        self.check();
+    }
+
+    /// Has a kernel thread that sleeps for a while nothing to do but to look around then?
+    fn looks_around(&self, daemon: Daemon) -> bool {
+        match daemon {
+            Daemon::Kcompactd(node) => self.mm.is_kcompactd_idle(node),
+            Daemon::Flusher => self.mm.is_flusher_idle(),
+            Daemon::Khugepaged => self.mm.khugepaged.is_asleep(),
+            Daemon::Kswapd(_) => false,
+        }
     }
 
     /// The CPUs, but for one, that run tasks of processes.
@@ -164,6 +190,14 @@ impl World {
             && let Some(flusher) = self.flusher
         {
             self.wake_daemon(flusher, at);
+        }
+        if self.mm.take_woken_khugepaged()
+            && let Some(id) = self.khugepaged
+        {
+            self.wake_daemon(id, at);
+        }
+        if self.mm.has_oom_killed() {
+            self.oom_kill(at);
         }
         if self.mm.has_unlocked() {
             let unlocked = self.mm.take_unlocked();

@@ -83,7 +83,8 @@ async fn join<T: 'static>(task: TaskId, slot: Rc<RefCell<Option<Result<T, Died>>
     let _ = unit(Request::Join(task)).await;
     // A task that the kernel ended has left nothing.
     slot.take().unwrap_or_else(|| {
-        let reason = with(|world| world.killed(task)).expect("a task that ends by itself leaves its result");
+        let reason =
+            with(|world| world.tasks[task.0 as usize].killed).expect("a task that ends by itself leaves its result");
         Err(Died { reason: reason.to_owned() })
     })
 }

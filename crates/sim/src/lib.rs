@@ -7,7 +7,8 @@
 //! | `task.rs`, `operation.rs` | the kernel half of tasks; what they can be inside of |
 //! | `sched.rs`, `runqueue.rs` | who runs where: CFS or EEVDF |
 //! | `lock.rs`, `rwsem.rs` | the lock of an address space |
-//! | `daemon.rs` | kernel threads |
+//! | `oom.rs` | the end of a process that the OOM killer has chosen |
+//! | `daemon.rs` and its folder | kernel threads |
 //! | `executor.rs`, `handle.rs` | the user half: futures over `Os` |
 //! | `draw.rs` | what follows from the seed |
 //! | `run_hash.rs` | (time, cpu, event) folded into 64 bits |
@@ -21,6 +22,7 @@ mod executor;
 mod handle;
 mod inject;
 mod lock;
+mod oom;
 mod operation;
 mod run_hash;
 mod runqueue;
@@ -39,9 +41,10 @@ use mm::{
     cost::{Prices, Spent},
     disk::DiskSpec,
     event::Counters,
+    khugepaged::KhugepagedSettings,
     state::FrameMap,
     swap::SwapSpec,
-    thp::ThpEnabled,
+    thp::{ThpDefrag, ThpEnabled},
 };
 use os::Placement;
 use units::{Bytes, BytesPerSecond, CpuId, Frames, NodeId, Picos};
@@ -72,6 +75,10 @@ pub struct Config {
     pub settings: Settings,
     /// `transparent_hugepage/enabled`.
     pub thp_enabled: ThpEnabled,
+    /// `transparent_hugepage/defrag`.
+    pub thp_defrag: ThpDefrag,
+    /// `transparent_hugepage/khugepaged`.
+    pub khugepaged: KhugepagedSettings,
     /// `transparent_hugepage/use_zero_page`.
     pub use_zero_page: bool,
     /// What primitive operations take.
@@ -200,15 +207,22 @@ pub fn simulate_from<T: 'static>(
     };
     world.mm.thp.enabled = config.thp_enabled;
     world.mm.thp.use_zero_page = config.use_zero_page;
+    world.mm.thp.defrag = config.thp_defrag;
+    world.mm.khugepaged.settings = config.khugepaged;
     if let Some(swap) = &config.swap {
         world.mm.swapon(swap);
         world.mm.swap.page_cluster = config.settings.page_cluster;
     }
     world.mm.mount(&config.disk);
     world.share_cores(&config.cores, config.shared_core);
+    world.mm.enable_oom_killer();
     world.start_clock(Draws::new(config.seed));
     if state.is_none() {
         world.hold(config.held);
+    }
+    // init is not killed, whatever it holds.
+    for (id, _) in world.spaces.iter() {
+        world.mm.spare_from_oom(id);
     }
     for (node, limit) in &config.bandwidth {
         world.mm.limit_bandwidth(*node, *limit);
@@ -218,6 +232,8 @@ pub fn simulate_from<T: 'static>(
     world.mm.trace_extfrag(world.trace.is_some());
     let space = world.create_space();
     world.create_task(Placement::Spread(0), space);
+    // Its first task is never killed: as long as it has no other, neither is it.
+    world.mm.spare_from_oom(space);
     world.start_daemons(config.machine.nodes.iter().map(|node| node.cpus.clone()).collect(), Draws::new(config.seed));
     let slot = Rc::new(RefCell::new(None));
     let result = Rc::clone(&slot);

@@ -10,7 +10,6 @@ use mm::{
 use units::{CpuId, Picos, Time};
 
 use crate::{
-    daemon::NO_SPACE,
     runqueue::Enqueue,
     rwsem::{Mode, Outcome, Told, Wish},
     task::{TaskId, TaskState},
@@ -31,7 +30,7 @@ impl World {
     /// wait: its CPU is then free for others, unless it spins.
     pub(crate) fn lock(&mut self, id: TaskId, cpu: CpuId) -> bool {
         let rules = *self.mm.variant();
-        let Self { tasks, cpus, locks, spaces, .. } = self;
+        let Self { tasks, spaces, .. } = self;
         let TaskState::Kernel(operation) = &tasks[id.0 as usize].state else {
             unreachable!("only operations take locks");
         };
@@ -41,19 +40,28 @@ impl World {
         if tasks[id.0 as usize].holds.is_some() {
             return true;
         }
+        self.acquire(id, cpu, mode)
+    }
+
+    /// Takes a lock for the running task of a CPU, or makes it wait: false.
+    pub(crate) fn acquire(&mut self, id: TaskId, cpu: CpuId, mode: Mode) -> bool {
+        let rules = self.mm.variant().mmap_lock;
+        let Self { tasks, cpus, locks, .. } = self;
+        let space = tasks[id.0 as usize].lock_of;
         let now = cpus[cpu.0 as usize].clock;
         let runs = |task: TaskId| cpus[tasks[task.0 as usize].cpu.0 as usize].running == Some(task);
         let lock = &mut locks[space.0 as usize];
-        let (outcome, told) = lock.acquire(Wish { task: id, mode, now }, rules.mmap_lock, runs);
+        let (outcome, told) = lock.acquire(Wish { task: id, mode, now }, rules, runs);
         let task = &mut tasks[id.0 as usize];
         task.spins_until = None;
         match outcome {
             Outcome::Held => task.holds = Some(mode),
             Outcome::Spin(_) | Outcome::Sleep => {
-                let TaskState::Kernel(operation) = std::mem::replace(&mut task.state, TaskState::Blocked) else {
-                    unreachable!("it was an operation above");
+                task.state = match std::mem::replace(&mut task.state, TaskState::Blocked) {
+                    TaskState::Kernel(operation) => TaskState::LockWait(operation),
+                    TaskState::Daemon(daemon) => TaskState::DaemonLockWait(daemon),
+                    other => unreachable!("{other:?} takes no lock"),
                 };
-                task.state = TaskState::LockWait(operation);
                 task.lock_since = now;
                 task.is_spinning = outcome != Outcome::Sleep;
                 // One that others wait for on its CPU looks up at the next tick.
@@ -123,7 +131,7 @@ impl World {
         let now = self.cpus[cpu.0 as usize].clock;
         let task = &mut self.tasks[id.0 as usize];
         if let Some(mode) = task.holds.take() {
-            let space = task.space;
+            let space = task.lock_of;
             let told = self.locks[space.0 as usize].release(mode, now, rules);
             self.tell(space, &told, cpu);
         }
@@ -155,14 +163,11 @@ impl World {
             self.go_on(task, self.cpus[cpu.0 as usize].clock);
         }
         for task in told.woken.into_iter().chain(told.granted.iter().copied()) {
-            debug_assert_eq!(
-                self.tasks[task.0 as usize].space, space,
-                "it waits for the lock of its own address space"
-            );
+            debug_assert_eq!(self.tasks[task.0 as usize].lock_of, space, "it waits for this lock");
             if told.granted.contains(&task) {
                 self.tasks[task.0 as usize].holds = Some(Mode::Read);
             }
-            if matches!(self.tasks[task.0 as usize].state, TaskState::LockWait(_)) {
+            if self.tasks[task.0 as usize].waits_for_lock() {
                 let at = self.pay_for_waking(cpu);
                 self.go_on(task, at);
             }
@@ -182,25 +187,28 @@ impl World {
     /// A task that waits for a lock has it, or tries again.
     fn go_on(&mut self, id: TaskId, at: Time) {
         let task = &mut self.tasks[id.0 as usize];
-        match std::mem::replace(&mut task.state, TaskState::Blocked) {
-            TaskState::LockWait(operation) => {
-                task.state = TaskState::Kernel(operation);
-                let since = task.lock_since;
-                if std::mem::take(&mut task.is_spinning) {
-                    let cpu = task.cpu;
-                    self.end_spin(cpu, at);
-                    let until = self.cpus[cpu.0 as usize].clock;
-                    self.tasks[id.0 as usize].spin(since, until, Cause::MmapLock);
-                    self.cpus[cpu.0 as usize].ready(cpu, &mut self.clock);
-                } else {
-                    // One that ran ahead of who lets go came too late to have to wait.
-                    let at = at.max(since);
-                    task.wait(since, at, Cause::MmapLock);
-                    self.wake(id, at, Enqueue::Woken);
-                }
-            }
+        let state = match std::mem::replace(&mut task.state, TaskState::Blocked) {
+            TaskState::LockWait(operation) => TaskState::Kernel(operation),
+            TaskState::DaemonLockWait(daemon) => TaskState::Daemon(daemon),
             // It was told already, and has not run yet.
-            other => task.state = other,
+            other => {
+                task.state = other;
+                return;
+            }
+        };
+        task.state = state;
+        let since = task.lock_since;
+        if std::mem::take(&mut task.is_spinning) {
+            let cpu = task.cpu;
+            self.end_spin(cpu, at);
+            let until = self.cpus[cpu.0 as usize].clock;
+            self.tasks[id.0 as usize].spin(since, until, Cause::MmapLock);
+            self.cpus[cpu.0 as usize].ready(cpu, &mut self.clock);
+        } else {
+            // One that ran ahead of who lets go came too late to have to wait.
+            let at = at.max(since);
+            task.wait(since, at, Cause::MmapLock);
+            self.wake(id, at, Enqueue::Woken);
         }
     }
 
@@ -208,7 +216,7 @@ impl World {
     pub(crate) fn spin_timer(&mut self, id: TaskId, at: Time) {
         let task = &self.tasks[id.0 as usize];
         if task.is_spinning && task.spins_until == Some(at) {
-            self.locks[task.space.0 as usize].end_of_spinning(id, at);
+            self.locks[task.lock_of.0 as usize].end_of_spinning(id, at);
             self.go_on(id, at);
         }
     }
@@ -221,21 +229,19 @@ impl World {
 
     /// A task has no CPU any more: if it spun for the lock, it will begin anew, and others who spin are not kept by it.
     pub(crate) fn stop_spinning(&mut self, id: TaskId, cpu: CpuId) {
-        let space = self.tasks[id.0 as usize].space;
-        if space == NO_SPACE {
-            return;
+        let space = self.tasks[id.0 as usize].lock_of;
+        // Most kernel threads have nothing to do with any.
+        if let Some(lock) = self.locks.get_mut(space.0 as usize) {
+            let told = lock.leave(id);
+            self.tell(space, &told, cpu);
         }
-        let told = self.locks[space.0 as usize].leave(id);
-        self.tell(space, &told, cpu);
     }
 
     /// A task that holds locks stops running: those who spin for it sleep from now on.
     pub(crate) fn stop_spinning_on(&mut self, owner: TaskId) {
         let task = &self.tasks[owner.0 as usize];
-        if task.space == NO_SPACE {
-            return;
-        }
-        let lock = &self.locks[task.space.0 as usize];
+        // Most kernel threads have nothing to do with any.
+        let Some(lock) = self.locks.get(task.lock_of.0 as usize) else { return };
         if !lock.is_written_by(owner) {
             return;
         }

@@ -55,7 +55,7 @@ pub(crate) enum Operation {
         range: VmRange,
     },
     Fork {
-        fork: Fork,
+        fork: Box<Fork>,
         entered: bool,
     },
     /// The last task of a process has ended.
@@ -95,7 +95,7 @@ impl Operation {
             Request::Fill(range) => Self::Touch(Touch::fill(range.start, range.len)),
             Request::File(request) => Self::File { operation: Box::new(FileOperation::new(request)), entered: false },
             Request::Mincore(range) => Self::Mincore { range },
-            Request::Fork => Self::Fork { fork: Fork::new(), entered: false },
+            Request::Fork => Self::Fork { fork: Box::new(Fork::new()), entered: false },
             Request::Sleep(_) | Request::Arrive(_) | Request::Join(_) => unreachable!("{request:?} only waits"),
         }
     }
@@ -128,6 +128,11 @@ impl Operation {
     /// Is it user code with its faults?
     pub(crate) fn is_touch(&self) -> bool {
         matches!(self, Self::Touch(_))
+    }
+
+    /// Is it user code inside of a fault?
+    pub(crate) fn is_in_fault(&self) -> bool {
+        matches!(self, Self::Touch(touch) if touch.is_in_fault())
     }
 
     /// Whether the lock stays held until the next step.

@@ -138,6 +138,15 @@ impl Rwsem {
         (outcome, told)
     }
 
+    /// Takes it for read if that needs no waiting (`down_read_trylock`).
+    pub(crate) fn try_read(&mut self, rules: Rules) -> bool {
+        let is_open = self.writer.is_none() && self.queue.is_empty();
+        if is_open {
+            self.take_read(rules);
+        }
+        is_open
+    }
+
     /// Does anybody wait for it?
     pub(crate) fn is_contended(&self) -> bool {
         !self.queue.is_empty() || !self.spinners.is_empty()

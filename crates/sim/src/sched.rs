@@ -98,6 +98,11 @@ pub(crate) fn shares_core(cpus: &[Cpu], cpu: CpuId) -> bool {
 }
 
 impl World {
+    /// The latest clock of any CPU.
+    pub(crate) fn latest(&self) -> Time {
+        self.cpus.iter().map(|cpu| cpu.clock).max().unwrap_or(Time(0))
+    }
+
     /// A task can run from `at` on (`try_to_wake_up`, `wake_up_new_task`).
     pub(crate) fn wake(&mut self, id: TaskId, at: Time, why: Enqueue) {
         let cpu_id = self.select_cpu(id);
@@ -221,7 +226,7 @@ impl World {
         let running = cpu.running.expect("the CPU ran a task");
         let task = &mut self.tasks[running.0 as usize];
         let leaves = match task.state {
-            TaskState::LockWait(_) => !task.is_spinning,
+            TaskState::LockWait(_) | TaskState::DaemonLockWait(_) => !task.is_spinning,
             TaskState::Blocked | TaskState::Sleeping(..) | TaskState::Asleep(_) | TaskState::Ended => true,
             TaskState::User | TaskState::Kernel(_) | TaskState::Answered(_) | TaskState::Daemon(_) => false,
         };

@@ -37,6 +37,8 @@ pub(crate) struct Task {
     /// Since when it waits for its CPU.
     pub(crate) runnable_since: Time,
     pub(crate) space: SpaceId,
+    /// Whose lock it holds, or waits for: its own address space's, but for kernel threads.
+    pub(crate) lock_of: SpaceId,
     pub(crate) state: TaskState,
     /// Memory that its operation has asked for.
     pub(crate) supply: Supply,
@@ -82,6 +84,8 @@ pub(crate) enum TaskState {
     Daemon(Daemon),
     /// It is a kernel thread that sleeps.
     Asleep(Daemon),
+    /// It is a kernel thread that waits for the lock of an address space.
+    DaemonLockWait(Daemon),
     /// It has ended.
     Ended,
 }
@@ -130,6 +134,7 @@ impl Task {
             asked: None,
             runnable_since: Time(0),
             space,
+            lock_of: space,
             state: TaskState::User,
             supply: Supply::default(),
             faults: 0,
@@ -144,6 +149,11 @@ impl Task {
             killed: None,
             joiners: Vec::new(),
         }
+    }
+
+    /// Does it wait for the lock of an address space?
+    pub(crate) fn waits_for_lock(&self) -> bool {
+        matches!(self.state, TaskState::LockWait(_) | TaskState::DaemonLockWait(_))
     }
 
     /// May it run on this CPU?

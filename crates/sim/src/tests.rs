@@ -7,11 +7,13 @@ use mm::{
     variant,
 };
 use os::{MapSpec, Os, Placement, VmRange};
-use units::{NodeId, Order, Pfn};
+use units::{NodeId, Order, Pfn, Time};
 
 use super::*;
 
 mod files;
+mod khugepaged;
+mod oom;
 
 /// One node of 8 MiB and two CPUs, on which everything takes some time.
 fn config(thp_enabled: ThpEnabled) -> Config {
@@ -24,6 +26,8 @@ fn config(thp_enabled: ThpEnabled) -> Config {
         settings: Settings { min_free_kbytes: 64, ..Settings::default() },
         thp_enabled,
         use_zero_page: true,
+        thp_defrag: ThpDefrag::Madvise,
+        khugepaged: KhugepagedSettings::default(),
         prices: Prices::new(|work| if work == Work::UserTouch { Picos(0) } else { Picos::from_nanos(50) }),
         cores: Vec::new(),
         shared_core: 100,

@@ -7,7 +7,7 @@ mod step;
 
 use std::{cell::RefCell, collections::BTreeSet};
 
-use self::step::{Memory, advance, keeps_lock, kill};
+use self::step::{Memory, advance, gives_up, keeps_lock, kill};
 
 use mm::{
     ControlId, Mm, SpaceId, Spaces,
@@ -58,6 +58,8 @@ pub(crate) struct World {
     /// The kcompactd of each node.
     pub(crate) kcompactds: Vec<TaskId>,
     pub(crate) flusher: Option<TaskId>,
+    /// khugepaged, once kernel threads have been started.
+    pub(crate) khugepaged: Option<TaskId>,
     /// Armed timers of kernel threads that look around from time to time: they keep no run from ending.
     pub(crate) periodic: BTreeSet<(Time, TaskId)>,
     /// Who waits for which folio.
@@ -82,7 +84,7 @@ pub(crate) struct World {
 }
 
 /// The first task of all, which has the result of the run.
-const MAIN: TaskId = TaskId(0);
+pub(crate) const MAIN: TaskId = TaskId(0);
 
 /// What the executor is to do.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -111,6 +113,7 @@ impl World {
             kswapds: Vec::new(),
             kcompactds: Vec::new(),
             flusher: None,
+            khugepaged: None,
             periodic: BTreeSet::new(),
             folio_sleepers: Vec::new(),
             cpus: vec![Cpu::new(&rules); cpus],
@@ -179,6 +182,7 @@ impl World {
         let cpus = u32::try_from(self.cpus.len()).expect("fewer than 2^32 CPUs");
         let id = TaskId(u32::try_from(self.tasks.len()).expect("fewer than 2^32 tasks"));
         let cpu = CpuId(index % cpus);
+        self.mm.expose_to_oom(space);
         let from = if self.tasks.is_empty() { self.begin } else { self.now() };
         // It may run anywhere; those that it spreads are pinned, as on the host.
         let allowed = if self.tasks.is_empty() { Vec::new() } else { vec![cpu] };
@@ -219,11 +223,6 @@ impl World {
         let space = self.current().space;
         let lives = |task: &&Task| task.space == space && !matches!(task.state, TaskState::Ended);
         self.tasks.iter().filter(lives).count() == 1
-    }
-
-    /// The latest clock of any CPU.
-    pub(crate) fn latest(&self) -> Time {
-        self.cpus.iter().map(|cpu| cpu.clock).max().unwrap_or(Time(0))
     }
 
     /// The clock of the CPU of the task whose user half runs.
@@ -317,7 +316,9 @@ impl World {
     }
 
     /// Ends the wait of a blocked task.
-    fn answer(&mut self, task: TaskId, answer: Answer, at: Time) {
+    pub(crate) fn answer(&mut self, task: TaskId, answer: Answer, at: Time) {
+        // It may have been killed while it waited.
+        let TaskState::Blocked = self.tasks[task.0 as usize].state else { return };
         self.tasks[task.0 as usize].state = TaskState::Answered(answer);
         self.wake(task, at, Enqueue::Woken);
     }
@@ -356,6 +357,7 @@ impl World {
             self.tell_joiners(id, self.now());
         } else {
             self.tasks[id.0 as usize].state = TaskState::Kernel(Operation::exit());
+            self.spaces.get_mut(space).expect("it lives until then").is_exiting = true;
         }
     }
 
@@ -406,7 +408,7 @@ impl World {
                 self.tasks[task.0 as usize].sleeps_until = None;
                 self.answer(task, Answer::Unit(Ok(())), at);
             }
-            TaskState::LockWait(_) => self.spin_timer(task, at),
+            TaskState::LockWait(_) | TaskState::DaemonLockWait(_) => self.spin_timer(task, at),
             TaskState::Sleeping(..) if self.tasks[task.0 as usize].sleeps_until == Some(at) => self.end_sleep(task, at),
             TaskState::Sleeping(..) => {}
             _ => self.daemon_timer(task, at),
@@ -428,6 +430,7 @@ impl World {
                     }
                 }
             }
+            _ if self.is_killed(task) => return Some(Turn::Drop(task)),
             _ => return Some(Turn::Poll(task)),
         }
         self.settle(cpu);
@@ -459,7 +462,10 @@ impl World {
         let mut cx = Cx::new(cpu, start, prices, &mut self.counters);
         cx.set_circumstances(Circumstances { control: ControlId(id.0), sharers, running: &running, need_resched });
         cx.receive(std::mem::take(&mut self.cpus[cpu.0 as usize].asked));
-        let kills = operation.may_be_killed() && id != MAIN && self.injector.kills(loss);
+        let is_dying = task.killed.is_some();
+        let horizon = if is_dying { start } else { horizon };
+        let kills = gives_up(is_dying, operation, &task.supply)
+            || (operation.may_be_killed() && id != MAIN && self.injector.kills(loss));
         let memory = Memory { mm: &mut self.mm, spaces: &mut self.spaces, left: &mut self.left };
         let what = (space_id, &mut *operation, &mut task.supply);
         let progress = if kills { kill(memory, what, &mut cx) } else { advance(memory, what, &mut cx, horizon) };
@@ -488,6 +494,7 @@ impl World {
         for (space, asked) in asked_of.into_iter().flatten() {
             self.interrupt(space, cpu, asked);
         }
+        // Nobody can be sure that its CPU will have another turn.
         if matches!(progress, Progress::Exited | Progress::Killed(_) | Progress::Block(_)) {
             self.let_go(cpu);
         }
@@ -530,7 +537,7 @@ impl World {
                 false
             }
             Progress::Killed(reason) => {
-                task.killed = Some(reason);
+                task.killed.get_or_insert(reason);
                 true
             }
         }
@@ -567,11 +574,6 @@ impl World {
             task.wait(slumber.since, at, slumber.cause);
             self.wake(id, at, Enqueue::Woken);
         }
-    }
-
-    /// Why the kernel ended a task, if it did.
-    pub(crate) fn killed(&self, task: TaskId) -> Option<&'static str> {
-        self.tasks[task.0 as usize].killed
     }
 }
 

@@ -88,7 +88,9 @@ fn parts_sum_to_the_time_of_all_tasks() {
         let (outside, times) = storm(&config, 4);
         let exit = times.cpu.total() - outside.busy;
         assert!(exit > Picos(0) && exit < EXIT, "{thp_enabled:?}: {exit:?}");
-        assert_eq!(times.waiting.total(), outside.waited, "{thp_enabled:?}, seed {seed}");
+        // khugepaged waits for a CPU too, and nobody sees it from outside.
+        let unseen = times.waiting.total() - outside.waited;
+        assert!(unseen == Picos(0) || thp_enabled == ThpEnabled::Always, "{thp_enabled:?}, seed {seed}: {unseen:?}");
         let sum = |parts: &mut dyn Iterator<Item = (Cause, Picos)>| parts.map(|(_, span)| span).sum::<Picos>();
         assert_eq!(sum(&mut times.cpu.by_cause()), times.cpu.total());
         let waited: Vec<Cause> = times.waiting.by_cause().map(|(cause, _)| cause).collect();

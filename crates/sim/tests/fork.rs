@@ -100,5 +100,5 @@ fn memory_that_runs_out_in_a_child_ends_the_child_alone() {
         os.store(range, Bytes::PAGE).await.unwrap();
         died.reason
     };
-    assert_eq!(run(1024, body).0, "out of memory");
+    assert_eq!(run(1024, body).0, "out of memory: killed by signal 9 (SIGKILL)");
 }

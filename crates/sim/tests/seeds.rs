@@ -4,7 +4,8 @@ use mm::{
     MachineSpec, NodeSpec, Settings, ZoneKind, ZoneSpec,
     cost::{Prices, Work},
     event::Event,
-    thp::ThpEnabled,
+    khugepaged::KhugepagedSettings,
+    thp::{ThpDefrag, ThpEnabled},
     variant,
 };
 use pagelab_sim::{Config, EntryFuture, Finish, simulate};
@@ -24,6 +25,8 @@ fn run(seed: u64, held: u64) -> Finish {
         settings: Settings::default(),
         thp_enabled: ThpEnabled::Always,
         use_zero_page: true,
+        thp_defrag: ThpDefrag::Madvise,
+        khugepaged: KhugepagedSettings::default(),
         prices: Prices::new(|work| Picos(if work == Work::Trap { 1000 } else { 1 })),
         cores: Vec::new(),
         shared_core: 100,

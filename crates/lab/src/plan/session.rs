@@ -100,8 +100,10 @@ impl<P: FnMut(&KernelImage) -> Accelerator> Planner<'_, P> {
         let machine = Machine::load(name, &linux::setting::names()).map_err(|error| Refusal::Mistake(error.into()))?;
         let (machine, start) = self.start(machine).map_err(Refusal::Mistake)?;
         let variants = self.variants()?;
-        simulated::check_settings(self.settings)
-            .map_err(|problem| Refusal::Mistake(UsageError(format!("--set {problem}"))))?;
+        for (variant, _) in &variants {
+            simulated::check_settings(self.settings, &variant.rules)
+                .map_err(|problem| Refusal::Mistake(UsageError(format!("--set {problem}"))))?;
+        }
         simulated::spec(&machine)
             .map_err(|problem| Refusal::Mistake(UsageError(format!("machine {}: {problem}", machine.name))))?;
         let mut sessions = Vec::new();
@@ -370,8 +372,8 @@ fn whole_twin(
     start: &Start,
     others: &[Session],
 ) -> Result<Session, String> {
-    simulated::check_settings(settings)?;
     let variant = mm::Variant::for_release(&real.kernel).map_err(|error| error.to_string())?;
+    simulated::check_settings(settings, &variant.rules)?;
     let same = |other: &&Session| {
         let place = (other.target(), &other.kernel, &other.machine.name);
         place == (Target::Sim, &variant.name, &real.machine.name)

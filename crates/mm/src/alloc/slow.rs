@@ -1,5 +1,6 @@
 //! Linux: __alloc_pages_slowpath() in mm/page_alloc.c (v4.8 to v6.1).
-//! Differs: kernels before 4.8 go in this order too; no OOM killer, no dying tasks, no reserves for those who reclaim.
+//! Differs: kernels before 4.8 go in this order too; no reserves for those who reclaim; who was killed (before 4.14 one of its
+//! threads) may have half of what marks keep, and not all.
 //!
 //! `mechanisms.md` A9.1 by number. Steps 0 to 2 are part of [`Mm::alloc`]: kswapd is woken, and the zones are tried down to
 //! Min. A step of an operation that then still has no memory *asks* for it ([`Cx::asks`]), undoes nothing and stays where it is;
@@ -12,7 +13,7 @@ use crate::{
     compact::{CompactPriority, CompactResult, Compacted, DirectCompact},
     cost::Cx,
     frame::{Frame, Held, Holdings},
-    gfp::{AllocRequest, Mobility},
+    gfp::{AllocRequest, Mark, Mobility, Urgency},
     reclaim::DirectReclaim,
     step::{Step, Wait},
 };
@@ -33,6 +34,8 @@ const TICK: Picos = Picos::from_micros(4000);
 /// One allocation that the fast path could not serve.
 #[derive(Clone, Debug)]
 pub struct AllocControl {
+    /// As it was asked for.
+    asked: AllocRequest,
     request: AllocRequest,
     phase: Phase,
     /// The effort of the next compaction.
@@ -43,6 +46,10 @@ pub struct AllocControl {
     no_progress: u32,
     /// Compactions that had some effect.
     compactions: u32,
+    /// Whoever asks is being killed for want of memory.
+    is_victim: bool,
+    /// It has looked whether there is what only victims may have.
+    has_tried_reserves: bool,
 }
 
 #[expect(clippy::large_enum_variant, reason = "few are alive at a time, and none is moved often")]
@@ -60,6 +67,8 @@ enum Phase {
     Compact { reclaimed: u64, compact: DirectCompact },
     /// 8 to 10: is it worth another round?
     Decide { reclaimed: u64 },
+    /// 11: somebody has to go.
+    Oom,
 }
 
 /// Is another round worth it?
@@ -80,12 +89,15 @@ enum Next {
 impl AllocControl {
     pub(crate) fn new(request: AllocRequest) -> Self {
         Self {
+            asked: request,
             request,
             phase: Phase::Begin,
             priority: CompactPriority::SyncLight,
             compacted: CompactResult::Skipped,
             no_progress: 0,
             compactions: 0,
+            is_victim: false,
+            has_tried_reserves: false,
         }
     }
 
@@ -114,7 +126,7 @@ impl AllocControl {
         match &self.phase {
             Phase::CompactFirst(compact) | Phase::Compact { compact, .. } => compact.holdings(),
             Phase::Reclaim(reclaim) => reclaim.holdings(),
-            Phase::Begin | Phase::Look | Phase::Decide { .. } => Holdings::default(),
+            Phase::Begin | Phase::Look | Phase::Decide { .. } | Phase::Oom => Holdings::default(),
         }
     }
 
@@ -123,7 +135,7 @@ impl AllocControl {
         match std::mem::replace(&mut self.phase, Phase::Begin) {
             Phase::CompactFirst(mut compact) | Phase::Compact { mut compact, .. } => compact.abort(mm, spaces, cx),
             Phase::Reclaim(mut reclaim) => reclaim.abort(mm, cx),
-            Phase::Begin | Phase::Look | Phase::Decide { .. } => {}
+            Phase::Begin | Phase::Look | Phase::Decide { .. } | Phase::Oom => {}
         }
     }
 
@@ -150,6 +162,7 @@ impl AllocControl {
                 }
             },
             Phase::Decide { reclaimed } => self.decide(mm, cx, reclaimed),
+            Phase::Oom => self.out_of_memory(mm, spaces, cx),
         }
     }
 
@@ -185,6 +198,10 @@ impl AllocControl {
     fn look(&mut self, mm: &mut Mm, cx: &mut Cx) -> Next {
         if self.request.wakes_kswapd {
             mm.wake_for(cx, &self.request);
+        }
+        if self.is_victim {
+            self.request.urgency = Urgency::Victim;
+            self.has_tried_reserves = true;
         }
         if let Some(found) = mm.alloc_above_min(cx, &self.request) {
             return Next::Done(Some(found));
@@ -222,8 +239,24 @@ impl AllocControl {
             Again::AtOnce => Next::Later(Phase::Look),
             Again::After(wait) => Next::Block(wait, Phase::Look),
             Again::No if reclaimed > 0 && self.should_compact_again(mm) => Next::Later(Phase::Look),
-            Again::No => Next::Done(None),
+            Again::No => Next::Phase(Phase::Oom),
         }
+    }
+
+    /// 11 (`__alloc_pages_may_oom`): a last look, for the case that somebody has been killed meanwhile.
+    fn out_of_memory(&mut self, mm: &mut Mm, spaces: &Spaces, cx: &mut Cx) -> Next {
+        let request = AllocRequest { urgency: Urgency::Normal, ..self.request };
+        if let Some(found) = mm.alloc_above(cx, &request, Mark::High) {
+            return Next::Done(Some(found));
+        }
+        // One process less would not make a large block, nor memory of one node.
+        let helps = !self.is_costly() && !request.retries_hard && !request.this_node_only;
+        let has_progress = helps && mm.out_of_memory(spaces, cx, self.is_victim);
+        if self.has_tried_reserves || !has_progress {
+            return Next::Done(None);
+        }
+        self.no_progress = 0;
+        Next::Later(Phase::Look)
     }
 
     /// 9 (`should_reclaim_retry`): could reclaiming everything help some zone? Perhaps after a while.
@@ -280,7 +313,11 @@ impl AllocControl {
 /// What an operation does about memory that the fast path does not give: it goes the slow path, and keeps the block until
 /// the operation's step takes it.
 #[derive(Clone, Debug, Default)]
-pub struct Supply(State);
+pub struct Supply {
+    state: State,
+    /// Its task is being killed for want of memory.
+    is_victim: bool,
+}
 
 #[expect(clippy::large_enum_variant, reason = "few are alive at a time, and none is moved often")]
 #[derive(Clone, Debug, Default)]
@@ -322,7 +359,7 @@ impl Supply {
     /// Does it take steps of its own before the operation goes on?
     #[inline]
     pub fn is_busy(&self) -> bool {
-        matches!(self.0, State::Busy(_))
+        matches!(self.state, State::Busy(_))
     }
 
     /// A step on the slow path. Done when the operation's step can be taken again.
@@ -330,17 +367,19 @@ impl Supply {
     /// # Panics
     /// When it is not busy.
     pub fn step(&mut self, mm: &mut Mm, spaces: &mut Spaces, cx: &mut Cx) -> Step<()> {
-        let State::Busy(control) = &mut self.0 else { unreachable!("only who is busy takes steps") };
+        let State::Busy(control) = &mut self.state else { unreachable!("only who is busy takes steps") };
+        control.is_victim = self.is_victim;
         match control.step(mm, spaces, cx) {
             Step::More => Step::More,
             Step::Block(wait) => Step::Block(wait),
             Step::Done(Some(pfn)) => {
-                mm.isolate(cx, pfn, control.request.order);
-                self.0 = State::Hand(Given { request: control.request, pfn });
+                let request = control.asked;
+                mm.isolate(cx, pfn, request.order);
+                self.state = State::Hand(Given { request, pfn });
                 Step::Done(())
             }
             Step::Done(None) => {
-                self.0 = State::Refused(control.request);
+                self.state = State::Refused(control.asked);
                 Step::Done(())
             }
         }
@@ -350,10 +389,10 @@ impl Supply {
     #[inline]
     pub fn lend(&mut self, cx: &mut Cx) {
         *cx.shortage() = Shortage::Ask;
-        if matches!(self.0, State::Idle) {
+        if matches!(self.state, State::Idle) {
             return;
         }
-        match std::mem::take(&mut self.0) {
+        match std::mem::take(&mut self.state) {
             State::Idle => {}
             State::Hand(given) => *cx.given() = Some(given),
             State::Refused(request) => *cx.shortage() = Shortage::Refused(request),
@@ -370,14 +409,19 @@ impl Supply {
         }
         let asked = cx.has_asked();
         if let Shortage::Asked(request) = std::mem::take(cx.shortage()) {
-            self.0 = State::Busy(AllocControl::new(request));
+            self.state = State::Busy(AllocControl::new(request));
         }
         asked
     }
 
+    /// Its task is being killed for want of memory: it may have what marks keep from others, to come to its end.
+    pub fn open_reserves(&mut self) {
+        self.is_victim = true;
+    }
+
     /// The blocks that it holds between two steps.
     pub fn holdings(&self) -> Holdings {
-        match &self.0 {
+        match &self.state {
             State::Idle | State::Refused(_) => Holdings::default(),
             State::Busy(control) => control.holdings(),
             State::Hand(given) => {
@@ -388,7 +432,7 @@ impl Supply {
 
     /// Gives back what it holds.
     pub fn abort(&mut self, mm: &mut Mm, spaces: &mut Spaces, cx: &mut Cx) {
-        match std::mem::take(&mut self.0) {
+        match std::mem::take(&mut self.state) {
             State::Idle | State::Refused(_) => {}
             State::Busy(mut control) => control.abort(mm, spaces, cx),
             State::Hand(given) => mm.free(cx, given.pfn, given.request.order),

@@ -1,5 +1,5 @@
 //! Linux: collapse_huge_page(), __collapse_huge_page_isolate() and __collapse_huge_page_copy() in mm/khugepaged.c (v6.1).
-//! Differs: pages are isolated and copied a run at a time.
+//! Differs: pages are isolated and copied a run at a time; a page that has to be read ends this try, as it has since 6.0.
 
 use units::{NodeId, Order, Pfn, Vpn};
 
@@ -7,14 +7,16 @@ use super::{Found, HUGE_PAGES, NeedsLock};
 use crate::{
     Mm, SpaceId, Spaces,
     alloc::slow::AllocControl,
-    cost::Cx,
+    cost::{Cause, Cx},
     event::Event,
+    fault::Access,
     frame::{FrameFlag, Held, Holdings},
     gfp::AllocRequest,
     page_table::{Pmd, TableId},
     primitive,
     pte::Pte,
-    step::{RUN, Step},
+    step::{RUN, Step, Wait},
+    swap::{SwapIn, Went},
     vma::PageRange,
 };
 
@@ -49,6 +51,10 @@ enum Phase {
     SlowAlloc(AllocControl),
     /// Look again, with the lock for read.
     Look { frame: Pfn },
+    /// 3: pages that are on a swap device come back, with the lock for read.
+    SwapIn { frame: Pfn, next: u64, swap_in: SwapIn },
+    /// One of them is being read; then it is over.
+    GiveUp { frame: Pfn },
     /// 4, 5, 7: with the lock for write, is it still a range of base pages? The TLB is flushed.
     Begin { frame: Pfn },
     /// 8: take its pages off the lists, from this one on.
@@ -68,8 +74,8 @@ impl Collapse {
 
     pub(super) fn needs(&self) -> Option<NeedsLock> {
         match self.phase {
-            Phase::Alloc | Phase::SlowAlloc(_) | Phase::Over => None,
-            Phase::Look { .. } => Some(NeedsLock::Read(self.id)),
+            Phase::Alloc | Phase::SlowAlloc(_) | Phase::GiveUp { .. } | Phase::Over => None,
+            Phase::Look { .. } | Phase::SwapIn { .. } => Some(NeedsLock::Read(self.id)),
             Phase::Begin { .. } | Phase::Isolate { .. } | Phase::Copy { .. } | Phase::Install { .. } => {
                 Some(NeedsLock::Write(self.id))
             }
@@ -81,6 +87,8 @@ impl Collapse {
             Phase::SlowAlloc(control) => return control.holdings(),
             Phase::Alloc | Phase::Over => None,
             Phase::Look { frame }
+            | Phase::SwapIn { frame, .. }
+            | Phase::GiveUp { frame }
             | Phase::Begin { frame }
             | Phase::Isolate { frame, .. }
             | Phase::Copy { frame, .. }
@@ -94,6 +102,14 @@ impl Collapse {
     }
 
     pub(super) fn step(&mut self, mm: &mut Mm, spaces: &mut Spaces, cx: &mut Cx) -> Step<Ended> {
+        let step = self.take_step(mm, spaces, cx);
+        if let (Step::Done(_), Some(space)) = (&step, spaces.get_mut(self.id)) {
+            space.locked_vma = None;
+        }
+        step
+    }
+
+    fn take_step(&mut self, mm: &mut Mm, spaces: &mut Spaces, cx: &mut Cx) -> Step<Ended> {
         match std::mem::replace(&mut self.phase, Phase::Over) {
             Phase::Over => unreachable!("a collapse ends once"),
             Phase::Alloc => self.alloc(mm, cx),
@@ -106,13 +122,20 @@ impl Collapse {
                 Step::Done(got) => self.after_alloc(mm, cx, got),
             },
             Phase::Look { frame } => match self.table(mm, spaces) {
+                Some(_) if mm.variant().khugepaged_swaps_in => {
+                    self.later(Phase::SwapIn { frame, next: 0, swap_in: SwapIn::default() })
+                }
                 Some(_) => self.later(Phase::Begin { frame }),
                 None => Self::give_up(mm, cx, frame),
             },
+            Phase::SwapIn { frame, next, swap_in } => self.swap_in(mm, spaces, cx, frame, next, swap_in),
+            Phase::GiveUp { frame } => Self::give_up(mm, cx, frame),
             Phase::Begin { frame } => match self.table(mm, spaces) {
                 Some(table) => {
+                    let space = spaces.get_mut(self.id).expect("its lock is held");
+                    space.locked_vma = Some(self.range.start);
                     primitive::write_ptes(cx, 1);
-                    primitive::flush_tlb_range(cx, HUGE_PAGES);
+                    primitive::flush_tlb_huge(cx, self.id);
                     self.later(Phase::Isolate { frame, table, next: 0 })
                 }
                 None => Self::give_up(mm, cx, frame),
@@ -163,6 +186,36 @@ impl Collapse {
         match space.tables.pmd_of(self.range.start) {
             Pmd::Table(table) => Some(table),
             Pmd::None | Pmd::Huge(_) => None,
+        }
+    }
+
+    /// Pages that are on a swap device come back, from the `next`-th on (`__collapse_huge_page_swapin`).
+    fn swap_in(
+        &mut self,
+        mm: &mut Mm,
+        spaces: &mut Spaces,
+        cx: &mut Cx,
+        frame: Pfn,
+        next: u64,
+        mut swap_in: SwapIn,
+    ) -> Step<Ended> {
+        let Some(table) = self.table(mm, spaces) else { return Self::give_up(mm, cx, frame) };
+        let space = spaces.get_mut(self.id).expect("its lock is held");
+        let is_swapped = |n: &u64| space.tables.pte(table, self.vpn(*n)).swap_slot().is_some();
+        let Some(at) = (next..HUGE_PAGES).find(is_swapped) else {
+            if next > 0 {
+                mm.lru_add_drain(cx);
+            }
+            return self.later(Phase::Begin { frame });
+        };
+        match swap_in.step(mm, space, cx, (self.vpn(at), Access::Read)) {
+            Went::Mapped => self.later(Phase::SwapIn { frame, next: at + 1, swap_in: SwapIn::default() }),
+            Went::Waits(until) => {
+                // Nobody waits for a device with the lock held; by then it would have to begin again.
+                self.phase = Phase::GiveUp { frame };
+                Step::Block(Wait::Io { until, cause: Cause::Swap })
+            }
+            Went::Nowhere | Went::Ended(_) => Self::give_up(mm, cx, frame),
         }
     }
 
@@ -238,13 +291,15 @@ impl Collapse {
                 mm.copy(cx, was.pfn(), to, Order::BASE);
                 space.rss -= 1;
                 let head = mm.folio_head(was.pfn());
-                let folio = mm.unmap_base(cx, was.pfn());
-                // Its last page of this range: whoever else maps it finds it on its list again.
-                let is_last = folio.is_some() || mm.frames.allocated(head) == Some(Order::BASE);
-                if is_last {
+                let is_base = mm.frames.allocated(head) == Some(Order::BASE);
+                if is_base {
+                    // Whoever else maps it finds it on its list again, and its slot can be given up.
                     self.release(mm, head);
                 }
-                if let Some(folio) = folio {
+                if let Some(folio) = mm.unmap_base(cx, was.pfn()) {
+                    if !is_base {
+                        self.release(mm, head);
+                    }
                     mm.put_folio(cx, folio);
                 }
             }
@@ -282,13 +337,20 @@ impl Collapse {
 
     /// What was begun is finished where pages are gone already, else taken back.
     pub(super) fn abort(&mut self, mm: &mut Mm, spaces: &mut Spaces, cx: &mut Cx) {
+        if let Some(space) = spaces.get_mut(self.id) {
+            space.locked_vma = None;
+        }
         // Bound: the pages of the range.
         while let Phase::Copy { .. } | Phase::Install { .. } = self.phase {
             let _ = self.step(mm, spaces, cx);
         }
         match std::mem::replace(&mut self.phase, Phase::Over) {
             Phase::SlowAlloc(mut control) => control.abort(mm, spaces, cx),
-            Phase::Look { frame } | Phase::Begin { frame } | Phase::Isolate { frame, .. } => {
+            Phase::Look { frame }
+            | Phase::SwapIn { frame, .. }
+            | Phase::GiveUp { frame }
+            | Phase::Begin { frame }
+            | Phase::Isolate { frame, .. } => {
                 let _ = self.put_back(mm, cx, frame);
             }
             Phase::Alloc | Phase::Copy { .. } | Phase::Install { .. } | Phase::Over => {}

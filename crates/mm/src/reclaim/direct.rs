@@ -7,6 +7,7 @@ use super::{DEF_PRIORITY, NodeScan, Reclaimer, ScanControl, throttle};
 use crate::{
     Mm, Spaces,
     alloc::slow::COSTLY,
+    compact::Suitable,
     cost::Cx,
     event::Event,
     frame::Holdings,
@@ -191,7 +192,7 @@ impl Mm {
         let its = |zone: &usize| self.zones[*zone].node == id && self.zones[*zone].kind <= sc.highest;
         if (0..self.zones.len())
             .filter(its)
-            .any(|zone| self.is_suitable(zone, sc.order, sc.highest) != Suitable::Skipped)
+            .any(|zone| self.compaction_suitable(zone, sc.order, sc.highest, Urgency::Normal) != Suitable::Skipped)
         {
             return false;
         }
@@ -203,7 +204,7 @@ impl Mm {
 
     /// Can compaction begin in a zone, or has it nothing to do there (`compaction_ready`)?
     fn compaction_ready(&self, zone: usize, request: &AllocRequest) -> bool {
-        match self.is_suitable(zone, request.order, request.highest) {
+        match self.compaction_suitable(zone, request.order, request.highest, Urgency::Normal) {
             Suitable::Success => true,
             Suitable::Skipped => false,
             // More is left to kswapd, so that it is not reclaimed twice.
@@ -212,17 +213,6 @@ impl Mm {
                 self.has_above(zone, Order::BASE, mark, request.highest)
             }
         }
-    }
-
-    /// `compaction_suitable`, without its look at fragmentation.
-    fn is_suitable(&self, zone: usize, order: Order, highest: ZoneKind) -> Suitable {
-        let min = self.zones[zone].mark(Mark::Min);
-        if self.has_above(zone, order, min, highest) {
-            return Suitable::Success;
-        }
-        let mark = if order > COSTLY { self.zones[zone].mark(Mark::Low) } else { min };
-        let has_room = self.has_above(zone, Order::BASE, mark + compact_gap(order), highest);
-        if has_room { Suitable::Continue } else { Suitable::Skipped }
     }
 
     fn has_above(&self, at: usize, order: Order, mark: u64, highest: ZoneKind) -> bool {
@@ -235,15 +225,4 @@ impl Mm {
     pub(crate) fn forgive_kswapd(&mut self, node: usize) {
         self.kswapds[node].forgive();
     }
-}
-
-/// What compaction could do in a zone.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Suitable {
-    /// Nothing: there is such a block.
-    Success,
-    /// Nothing: too little is free.
-    Skipped,
-    /// Make one, perhaps.
-    Continue,
 }

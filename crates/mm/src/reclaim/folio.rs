@@ -1,5 +1,6 @@
 //! Linux: shrink_folio_list(), folio_check_references() and pageout() in mm/vmscan.c, try_to_unmap_one() in mm/rmap.c (v6.1).
-//! Differs: huge pages are not split here, so they stay; no lazily freed pages, no locked ones (`VM_LOCKED`).
+//! Differs: every huge page is split, as for a swap device that takes base pages only; no lazily freed pages, no locked ones
+//! (`VM_LOCKED`).
 
 use units::{Order, Pfn};
 
@@ -49,7 +50,8 @@ pub(super) struct Tally {
 }
 
 impl Mm {
-    /// Reclaims what can be of folios that were taken off a list, and puts the others back; says how many frames went.
+    /// Reclaims what can be of folios that were taken off a list, and puts the others back; says how many frames went. Of a huge
+    /// one that is split, the pages behind the head come to `tails`: their turn is still to come.
     pub(super) fn shrink_folio_list(
         &mut self,
         spaces: &mut Spaces,
@@ -57,15 +59,18 @@ impl Mm {
         sc: &mut ScanControl,
         (lruvec, from): (usize, LruKind),
         taken: &Taken,
+        tails: &mut Vec<Pfn>,
     ) -> u64 {
         let mut tally = Tally::default();
         let (mut free, mut back) = (Taken::default(), Taken::default());
         let mut reclaimed = 0;
         for Held { pfn: head, order } in taken.iter() {
             primitive::scan_folios(cx, 1);
+            let fate = self.shrink_folio(spaces, cx, sc, (head, order), (&mut tally, tails));
+            let order = if self.frames.is_base_anon(head) { Order::BASE } else { order };
             let frames = u64::from(order.frames());
             sc.scanned += frames;
-            match self.shrink_folio(spaces, cx, sc, (head, order), &mut tally) {
+            match fate {
                 Fate::Free => {
                     self.end_isolation(head);
                     free.push(head, order);
@@ -107,7 +112,7 @@ impl Mm {
         cx: &mut Cx,
         sc: &ScanControl,
         (head, order): (Pfn, Order),
-        tally: &mut Tally,
+        (tally, tails): (&mut Tally, &mut Vec<Pfn>),
     ) -> Fate {
         if self.frames.has(head, FrameFlag::Dropped) || self.frames.has(head, FrameFlag::Locked) {
             return Fate::Keep;
@@ -133,10 +138,23 @@ impl Mm {
             References::Keep => return Fate::Keep,
             References::Reclaim => {}
         }
-        // Huge pages wait for somebody who splits them; so do pages that a child which is being forked maps already, and
-        // pages for which swap has no room.
-        let has_slot =
-            order == Order::BASE && found == mapped && (self.swap.slot_of(head).is_some() || self.add_to_swap(head));
+        // Pages that a child which is being forked maps already wait; so do pages for which swap has no room.
+        if found == mapped && order == Order::HUGE {
+            let is_whole = self.frames.map_count(head) > 0;
+            if !self.split_isolated(spaces, cx, head, tails) {
+                return self.activate(cx, head);
+            }
+            if is_whole {
+                cx.count(Event::ThpSwpoutFallback, 1);
+            }
+            if self.folio_mappings(head) == 0 {
+                // It has been given up, and goes when it is put back.
+                return Fate::Keep;
+            }
+        }
+        let mapped = if order == Order::HUGE { self.folio_mappings(head) } else { mapped };
+        let is_found = order == Order::HUGE || found == mapped;
+        let has_slot = is_found && (self.swap.slot_of(head).is_some() || self.add_to_swap(head));
         if !has_slot {
             return self.activate(cx, head);
         }

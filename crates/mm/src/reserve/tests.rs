@@ -171,4 +171,5 @@ fn kept_pageblocks_are_given_up_but_for_the_last() {
 fn urgency_lowers_the_mark() {
     let lowered = Urgency::ALL.map(|urgency| urgency.lowered(1001));
     assert_eq!(lowered, [1001, 501, 751, 376]);
+    assert_eq!(Urgency::Victim.lowered(1001), 501);
 }

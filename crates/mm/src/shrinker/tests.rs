@@ -2,15 +2,15 @@ use units::{CpuId, NodeId, Pfn, Time};
 
 use super::*;
 use crate::{
-    Spaces,
     address_space::{AddressSpace, MMAP_BASE},
     cost::Prices,
     event::Counters,
     fault::{Access, FaultDone},
+    frame::FrameFlag,
     node::{MachineSpec, NodeSpec, ZoneSpec},
-    step::Step,
     touch::Touch,
     variant::named,
+    vma::PageRange,
     zone::{Settings, ZoneKind},
 };
 
@@ -31,19 +31,30 @@ fn machine(counters: &mut Counters) -> Mm {
     mm
 }
 
+/// Every shrinker has its turn; how many steps that took.
+fn shrink(mm: &mut Mm, spaces: &mut Spaces, counters: &mut Counters, priority: u8) -> u64 {
+    let prices = Prices::free();
+    let mut slab = SlabScan::default();
+    let mut steps = 1;
+    while slab.step(mm, spaces, &mut Cx::new(CpuId(0), Time(0), &prices, counters), (0, priority)) == Step::More {
+        crate::check::walk(mm).unwrap();
+        steps += 1;
+    }
+    steps
+}
+
 #[test]
 fn the_huge_zero_page_goes_when_memory_is_really_short() {
     let mut counters = Counters::default();
     let mut mm = machine(&mut counters);
-    let prices = Prices::free();
     let mut lowest = 12;
     while mm.thp.huge_zero_frame().is_some() {
         lowest -= 1;
-        mm.shrink_slab(&mut Cx::new(CpuId(0), Time(0), &prices, &mut counters), 0, lowest);
+        shrink(&mut mm, &mut Spaces::default(), &mut counters, lowest);
     }
     // 512 frames, twice, at 1/2^3: a batch. What was put off before does not count until then.
     assert_eq!((lowest, counters.get(Event::SlabsScanned)), (3, 128));
-    mm.shrink_slab(&mut Cx::new(CpuId(0), Time(0), &prices, &mut counters), 0, 0);
+    shrink(&mut mm, &mut Spaces::default(), &mut counters, 0);
     assert_eq!(counters.get(Event::SlabsScanned), 128, "nothing is left to ask for");
 }
 
@@ -51,11 +62,39 @@ fn the_huge_zero_page_goes_when_memory_is_really_short() {
 fn what_was_put_off_adds_up() {
     let mut counters = Counters::default();
     let mut mm = machine(&mut counters);
-    let prices = Prices::free();
     for _ in 0..1000 {
-        mm.shrink_slab(&mut Cx::new(CpuId(0), Time(0), &prices, &mut counters), 0, 4);
+        shrink(&mut mm, &mut Spaces::default(), &mut counters, 4);
     }
     // 64 each time, at most twice of what there is: of 1,024 a sixteenth counts, 64 more, and that is a batch.
     assert_eq!(mm.thp.huge_zero_frame(), None);
     assert_eq!(counters.get(Event::SlabsScanned), 128);
+}
+
+#[test]
+fn huge_pages_that_lost_a_part_are_split_one_by_one_when_memory_is_short() {
+    let mut counters = Counters::default();
+    let mut mm = machine(&mut counters);
+    let prices = Prices::free();
+    let (mut spaces, huge) = (Spaces::default(), AddressSpace::HUGE_PAGES);
+    let mut cx = Cx::new(CpuId(0), Time(0), &prices, &mut counters);
+    assert!(mm.shrink_huge_zero(&mut cx));
+    let id = spaces.add(AddressSpace::new(&mut mm, &mut cx, MMAP_BASE).unwrap());
+    let space = spaces.get_mut(id).unwrap();
+    let room = space.mmap(&mut mm, &mut cx, 7 * huge).unwrap();
+    let start = units::Vpn(room.start.0.next_multiple_of(huge));
+    let mut touch = Touch::pages(PageRange::new(start, 6 * huge), Access::Write);
+    while touch.step(&mut mm, space, &mut cx, Time(u64::MAX)) != Step::Done(FaultDone::Handled) {}
+    for n in 0..5 {
+        space.munmap(&mut mm, &mut cx, PageRange::new(start.plus(n * huge), 100)).unwrap();
+    }
+    let free = |mm: &Mm| mm.zones()[0].buddy.free_frames() + u64::from(mm.zones()[0].pcps[0].count());
+    let before = free(&mm);
+    // Half of five is less than all of them.
+    assert_eq!((shrink(&mut mm, &mut spaces, &mut counters, 2), mm.deferred_split_count()), (1, 5));
+    let head = mm.next_deferred_split(0, u64::MAX).unwrap();
+    mm.frames.mark(head, FrameFlag::Locked, true);
+    assert_eq!((shrink(&mut mm, &mut spaces, &mut counters, 0), mm.deferred_split_count()), (6, 1));
+    mm.frames.mark(head, FrameFlag::Locked, false);
+    assert_eq!(free(&mm) - before, 4 * 100, "somebody had the first of them locked");
+    assert_eq!((counters.get(Event::ThpSplitPage), counters.get(Event::ThpSplitPageFailed) > 0), (4, true));
 }

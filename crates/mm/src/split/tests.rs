@@ -25,12 +25,16 @@ struct World {
 
 impl World {
     fn new() -> Self {
+        Self::of("v6.1")
+    }
+
+    fn of(rules: &str) -> Self {
         let zone = ZoneSpec::whole(ZoneKind::Normal, Pfn(0), 24 * Order::HUGE.frames());
         let node = NodeSpec { id: NodeId(0), cpus: vec![CpuId(0)], distance: vec![10], zones: vec![zone] };
         let machine = MachineSpec { pageblock_order: Order::HUGE, max_order: Order(10), nodes: vec![node] };
         let mut mm = Mm::new(
             &machine,
-            *named("v6.1"),
+            *named(rules),
             &Settings { min_free_kbytes: 0, watermark_boost_factor: 0, ..Settings::default() },
         );
         mm.frames.keep_contents(7);
@@ -139,4 +143,24 @@ fn one_that_others_hold_is_left_alone() {
     world.spaces.add(child);
     assert_eq!(world.with(|mm, spaces, cx| mm.split_folio(spaces, cx, head)), Split::Done { freed: 0 });
     assert_eq!(world.counters.get(Event::ThpSplitPageFailed), 1);
+}
+
+#[test]
+fn up_to_4_4_a_huge_page_falls_apart_with_its_entry() {
+    let mut world = World::of("v4.1");
+    let id = world.process();
+    let range = world.written(id, 2);
+    let head = world.head(id, range.start.plus(HUGE));
+    for n in 0..512 {
+        world.mm.frames.store(head.plus(n), u64::from(n) + 1000);
+    }
+    world.unmap(id, PageRange::new(range.start.plus(HUGE), HUGE / 2));
+    let events = [Event::ThpSplitPage, Event::ThpSplitPmd, Event::ThpDeferredSplitPage];
+    assert_eq!(events.map(|event| world.counters.get(event)), [1, 1, 0]);
+    assert_eq!(world.mm.frames.allocated(head.plus(300)), Some(Order::BASE));
+    assert_eq!(world.mm.frames.allocated(head.plus(3)), None, "it is free");
+    for n in 256..512 {
+        let at = world.head(id, range.start.plus(HUGE + u64::from(n)));
+        assert_eq!((at, world.mm.frames.content(at)), (head.plus(n), u64::from(n) + 1000));
+    }
 }

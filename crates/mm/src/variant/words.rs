@@ -10,7 +10,7 @@ use crate::{
     compact::{CompactEnds, CompactMark, CompactSearch},
     fault::CowReuse,
     lru::{LruBy, NewAnon},
-    thp::ThpNodes,
+    thp::{ThpDefrag, ThpNodes},
     vma::MmapAlign,
 };
 
@@ -57,6 +57,13 @@ words! {
         Any = "any",
         Local = "local",
         LocalFirst = "local-first",
+    }
+    ThpDefrag {
+        Always = "always",
+        Defer = "defer",
+        DeferMadvise = "defer+madvise",
+        Madvise = "madvise",
+        Never = "never",
     }
     MmapLock {
         Sleeping = "sleeping",

@@ -1,18 +1,20 @@
 //! A driver: tasks, each in an operation, and kswapd take steps in turn, as chance will have it, on a clock of their own.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 
 use pagelab_mm::{
     ControlId, Frame, MachineSpec, Mm, NodeSpec, Settings, SpaceId, Spaces, Variant, ZoneKind, ZoneSpec,
     address_space::{AddressSpace, MMAP_BASE},
     alloc::slow::Supply,
     check::{Owners, walk, walk_owners},
+    compact::kcompactd::CompactMemory,
     cost::{Cx, Prices, Work},
     event::{Counters, Event},
     fault::{Access, FaultDone},
     fork::Fork,
     step::{Step, Wait},
-    swap::SwapSpec,
+    swap::{SwapSlot, SwapSpec},
+    thp::ThpDefrag,
     touch::Touch,
     unmap::Unmap,
     variant,
@@ -24,11 +26,15 @@ pub(crate) struct Setup {
     pub(crate) frames: u64,
     pub(crate) swap: Option<u64>,
     pub(crate) variant: Variant,
+    /// Faults take huge pages, for which they reclaim and compact.
+    pub(crate) huge: bool,
+    /// Processes are killed when memory is out.
+    pub(crate) kills: bool,
 }
 
 impl Default for Setup {
     fn default() -> Self {
-        Self { frames: 4096, swap: None, variant: *variant::named("v6.1") }
+        Self { frames: 4096, swap: None, variant: *variant::named("v6.1"), huge: false, kills: false }
     }
 }
 
@@ -49,6 +55,12 @@ pub(crate) struct Machine {
     kswapd: Option<Time>,
     /// What each process wrote last, by page, and where it may.
     memory: BTreeMap<SpaceId, (PageRange, BTreeMap<Vpn, u64>)>,
+    /// Processes that are to end.
+    killed: BTreeSet<SpaceId>,
+    /// A crowd begins with processes that have written to all that they map.
+    fills: bool,
+    /// Nobody goes but by force.
+    kills: bool,
     writes: u64,
     steps: u64,
     /// After how many steps everything is checked.
@@ -80,8 +92,16 @@ impl Machine {
         let zone = ZoneSpec::whole(ZoneKind::Normal, Pfn(0), u32::try_from(setup.frames).unwrap());
         let cpus = vec![CpuId(0), CpuId(1)];
         let node = NodeSpec { id: NodeId(0), cpus, distance: vec![10], zones: vec![zone] };
-        let machine = MachineSpec { pageblock_order: Order(4), max_order: Order(10), nodes: vec![node] };
-        let mut mm = Mm::new(&machine, setup.variant, &Settings { min_free_kbytes: 256, ..Settings::default() });
+        let pageblock_order = if setup.huge { Order::HUGE } else { Order(4) };
+        let machine = MachineSpec { pageblock_order, max_order: Order(10), nodes: vec![node] };
+        let settings = Settings { min_free_kbytes: 256, ..Settings::default() };
+        let boost = if setup.huge { 0 } else { settings.watermark_boost_factor };
+        let settings = Settings { watermark_boost_factor: boost, ..settings };
+        let mut mm = Mm::new(&machine, setup.variant, &settings);
+        mm.thp.defrag = ThpDefrag::Always;
+        if setup.kills {
+            mm.enable_oom_killer();
+        }
         mm.frames.keep_contents(!0);
         if let Some(pages) = setup.swap {
             mm.swapon(&SwapSpec {
@@ -100,6 +120,9 @@ impl Machine {
             now: Time(0),
             kswapd: None,
             memory: BTreeMap::new(),
+            killed: BTreeSet::new(),
+            fills: setup.huge && !setup.kills,
+            kills: setup.kills,
             writes: 0,
             steps: 0,
             check_every: 97,
@@ -182,8 +205,12 @@ impl Machine {
         let mut chance = Chance(seed + 1);
         self.check_every = 5;
         for _ in 0..3 {
-            self.start(7 * 256);
+            let process = self.start(7 * 256);
+            if self.fills {
+                self.write_all(process);
+            }
         }
+        let steps = self.steps + steps;
         let mut tasks: Vec<Task> = Vec::new();
         let mut id = 0;
         loop {
@@ -196,15 +223,19 @@ impl Machine {
             }
             let busy: Vec<SpaceId> = tasks.iter().map(|task| task.space).collect();
             let idle: Vec<SpaceId> = self.memory.keys().copied().filter(|space| !busy.contains(space)).collect();
-            if !idle.is_empty() && (tasks.len() < 3 || is_over) {
+            let dead = idle.iter().copied().find(|space| self.killed.contains(space));
+            if let Some(space) = dead {
+                id += 1;
+                tasks.push(self.exit(id, space));
+            } else if !idle.is_empty() && (tasks.len() < 3 || is_over) {
                 id += 1;
                 let space = idle[usize::try_from(chance.below(idle.len() as u64)).unwrap()];
                 let range = self.memory[&space].0;
                 let page = range.start.plus(chance.below(range.pages()));
                 let task = match chance.below(40) {
-                    _ if is_over => self.task(id, space, Operation::Exit(Unmap::everything())),
+                    _ if is_over => self.exit(id, space),
                     0 if self.memory.len() < 5 => self.task(id, space, Operation::Fork(Fork::new())),
-                    1 if self.memory.len() > 2 => self.task(id, space, Operation::Exit(Unmap::everything())),
+                    1 if self.memory.len() > 2 && !self.kills => self.exit(id, space),
                     n if n < 24 => self.access(id, space, page, Access::Write),
                     _ => self.access(id, space, page, Access::Read),
                 };
@@ -215,11 +246,16 @@ impl Machine {
                 let busy: Vec<SpaceId> = tasks.iter().map(|task| task.space).collect();
                 if let Some(victim) = self.memory.keys().copied().find(|space| !busy.contains(space)) {
                     id += 1;
-                    tasks.push(self.task(id, victim, Operation::Exit(Unmap::everything())));
+                    tasks.push(self.exit(id, victim));
                 }
             }
         }
         self.check(&[]);
+    }
+
+    fn exit(&mut self, id: u32, space: SpaceId) -> Task {
+        self.spaces.get_mut(space).unwrap().is_exiting = true;
+        self.task(id, space, Operation::Exit(Unmap::everything()))
     }
 
     fn task(&self, id: u32, space: SpaceId, operation: Operation) -> Task {
@@ -254,6 +290,10 @@ impl Machine {
             let sleeps = tasks.iter().map(|task| task.sleeps_until).chain(self.kswapd);
             self.now = sleeps.min().expect("somebody waits for a time");
         }
+        for space in self.mm.take_oom_killed() {
+            self.killed.insert(space);
+            tasks.iter_mut().filter(|task| task.space == space).for_each(|task| task.supply.open_reserves());
+        }
         if self.steps.is_multiple_of(self.check_every) {
             self.check(tasks);
         }
@@ -279,7 +319,7 @@ impl Machine {
         let mut cx = Cx::new(CpuId(0), self.now, prices, counters).acting_for(ControlId(task.id));
         if task.supply.is_busy() {
             if let Step::Block(wait) = task.supply.step(mm, spaces, &mut cx) {
-                task.sleeps_until = until(wait);
+                task.sleeps_until = until(wait, cx.now());
             }
             self.now = cx.now();
             return None;
@@ -317,7 +357,7 @@ impl Machine {
             _ if again => None,
             Step::More => None,
             Step::Block(wait) => {
-                task.sleeps_until = until(wait);
+                task.sleeps_until = until(wait, self.now);
                 None
             }
             Step::Done(fate) => {
@@ -356,13 +396,39 @@ impl Machine {
             assert_eq!(expected, None, "{:?} was written", task.page);
             return;
         }
-        assert_eq!(self.mm.frames.content(pte.pfn()), expected.unwrap_or(0), "{:?} at {:?}", task.page, pte);
+        let within = if pte.is_huge() { u32::try_from(task.page.0 % 512).unwrap() } else { 0 };
+        let pfn = pte.pfn().plus(within);
+        assert_eq!(self.mm.frames.content(pfn), expected.unwrap_or(0), "{:?} at {:?}", task.page, pte);
         if task.access == Access::Write {
             assert!(pte.is_writable() && pte.is_dirty());
             self.writes += 1;
-            self.mm.frames.store(pte.pfn(), self.writes);
+            self.mm.frames.store(pfn, self.writes);
             written.insert(task.page, self.writes);
         }
+    }
+
+    /// All memory is compacted (`vm.compact_memory`), while nobody else does anything.
+    pub(crate) fn compact(&mut self) {
+        let mut compact = CompactMemory::default();
+        loop {
+            let mut cx = Cx::new(CpuId(0), self.now, &self.prices, &mut self.counters).acting_for(ControlId(1));
+            let step = compact.step(&mut self.mm, &mut self.spaces, &mut cx);
+            self.now = cx.now();
+            walk(&self.mm).unwrap();
+            match step {
+                Step::More => {}
+                Step::Block(wait) => self.now = self.now.max(until(wait, self.now)),
+                Step::Done(()) => return,
+            }
+        }
+    }
+
+    /// Frames of the swap cache.
+    pub(crate) fn cached(&self) -> Vec<(SwapSlot, Pfn)> {
+        let frames = (0..self.mm.frames.len()).map(Pfn);
+        let mut cached: Vec<_> = frames.filter_map(|pfn| Some((self.mm.swap.slot_of(pfn)?, pfn))).collect();
+        cached.sort_unstable();
+        cached
     }
 
     /// Every frame is somebody's, every slot is named as often as it counts.
@@ -407,10 +473,12 @@ impl Machine {
     }
 }
 
-fn until(wait: Wait) -> Time {
+/// Nobody is told that a folio is unlocked: who waits for one looks again soon.
+fn until(wait: Wait, now: Time) -> Time {
     match wait {
         Wait::Until(until) | Wait::Io { until, .. } => until,
-        Wait::Queue | Wait::Folio(_) => panic!("nobody would wake it"),
+        Wait::Folio(_) => now + Picos::from_micros(5),
+        Wait::Queue => panic!("nobody would wake it"),
     }
 }
 

@@ -117,3 +117,91 @@ fn many_at_once_lose_nothing() {
         machine.is_empty();
     }
 }
+
+#[test]
+fn huge_pages_are_split_on_their_way_to_swap_and_hold_the_same() {
+    for name in ["v6.1", "v5.10", "v4.20", "v4.1"] {
+        let variant = *variant::named(name);
+        let mut machine = Machine::new(&Setup { frames: 24 * MIB, huge: true, variant, ..setup() });
+        let process = machine.start(40 * MIB);
+        machine.write_all(process);
+        let count = |event| machine.count(event);
+        assert!(count(Event::ThpFaultAlloc) >= 8, "{name}: {}", count(Event::ThpFaultAlloc));
+        assert!(count(Event::Pswpout) >= 14 * MIB, "{name}: {}", count(Event::Pswpout));
+        assert!(count(Event::ThpSplitPage) >= 4, "{name}: {}", count(Event::ThpSplitPage));
+        assert_eq!(count(Event::ThpSplitPage), count(Event::ThpSwpoutFallback), "{name}: each was whole before");
+        counts_agree(&machine);
+        machine.read_all(process);
+        machine.read_all(process);
+        machine.end(process);
+        machine.is_empty();
+    }
+}
+
+#[test]
+fn a_huge_page_that_a_child_shares_is_swapped_for_both() {
+    let mut machine = Machine::new(&Setup { frames: 24 * MIB, huge: true, ..setup() });
+    let parent = machine.start(14 * MIB);
+    machine.write_all(parent);
+    let child = machine.fork(parent);
+    let other = machine.start(16 * MIB);
+    machine.write_all(other);
+    assert!(machine.count(Event::ThpSplitPage) > 0 && machine.count(Event::Pswpout) > 0);
+    machine.write_some(child, 3);
+    for process in [parent, child, other] {
+        machine.read_all(process);
+        machine.end(process);
+    }
+    machine.is_empty();
+}
+
+#[test]
+fn many_at_once_with_huge_pages_lose_nothing() {
+    for seed in 0..2 {
+        let mut machine = Machine::new(&Setup { frames: 8 * MIB, swap: Some(40 * MIB), huge: true, ..setup() });
+        machine.mm.swap.fail_writes(if seed % 2 == 0 { 0 } else { 17 });
+        machine.crowd(seed, 4000);
+        machine.is_empty();
+        assert!(
+            machine.count(Event::ThpFaultAlloc) > 0 && machine.count(Event::Pswpout) > 0,
+            "seed {seed}: {:?}",
+            machine.counters
+        );
+    }
+}
+
+#[test]
+fn pages_of_the_swap_cache_are_moved_with_their_slots() {
+    let mut machine = Machine::new(&setup());
+    let [kept, gone] = [8 * MIB, 20 * MIB].map(|pages| machine.start(pages));
+    machine.write_all(kept);
+    machine.write_all(gone);
+    // What was read keeps its slot.
+    machine.read_all(kept);
+    machine.end(gone);
+    let before = machine.cached();
+    let moved = machine.count(Event::PgmigrateSuccess);
+    machine.compact();
+    let after = machine.cached();
+    assert!(machine.count(Event::PgmigrateSuccess) > moved + 100);
+    assert_eq!(before.len(), after.len());
+    let elsewhere = before.iter().zip(&after).filter(|((slot, old), (same, new))| slot == same && old != new).count();
+    assert!(elsewhere > 100, "{elsewhere} of {} have moved", before.len());
+    machine.read_all(kept);
+    machine.write_all(kept);
+    machine.read_all(kept);
+    machine.end(kept);
+    machine.is_empty();
+}
+
+#[test]
+fn what_others_hold_survives_that_processes_are_killed() {
+    for seed in 0..4 {
+        let (swap, huge) = ((seed % 2 == 1).then_some(MIB), seed > 1);
+        let frames = if huge { 4 * MIB } else { 3 * MIB };
+        let mut machine = Machine::new(&Setup { frames, swap, huge, kills: true, ..setup() });
+        machine.crowd(seed, 8000);
+        machine.is_empty();
+        assert!(machine.count(Event::OomKill) > 0, "seed {seed}: {:?}", machine.counters);
+    }
+}

@@ -4,11 +4,15 @@
 use std::collections::{BTreeMap, BTreeSet};
 
 use mm::{
+    event::Event,
     fault::CowReuse,
     lru::{LruBy, NewAnon},
 };
 
-use crate::processes::World;
+use crate::{
+    model::Taken,
+    processes::{Folio, World},
+};
 
 /// Where anonymous memory waits to be reclaimed.
 #[derive(Clone, Debug, Default)]
@@ -23,6 +27,9 @@ pub(crate) struct Lru {
     pub(crate) dropped: BTreeSet<u32>,
 }
 
+/// Base pages of a huge one.
+const PARTS: u64 = 512;
+
 impl Lru {
     pub(crate) fn new(cpus: usize) -> Self {
         Self { batches: vec![Vec::new(); cpus], ..Self::default() }
@@ -33,7 +40,16 @@ impl Lru {
         self.lists.get(&(number, active)).into_iter().flat_map(|list| list.values().rev().copied())
     }
 
-    fn is_in_batch(&self, head: u32) -> bool {
+    /// A huge page becomes base pages: where it was they are, the last one first.
+    pub(crate) fn take_apart(&mut self, head: u32) {
+        let (list, place) = self.places[&head];
+        for (at, pfn) in (place..place + PARTS).zip(head..) {
+            self.lists.get_mut(&list).unwrap().insert(at, pfn);
+            self.places.insert(pfn, (list, at));
+        }
+    }
+
+    pub(crate) fn is_in_batch(&self, head: u32) -> bool {
         self.batches.iter().any(|batch| batch.contains(&head))
     }
 }
@@ -73,7 +89,8 @@ impl World {
         };
         let list = (number, self.memory.rules.lru_new_anon == NewAnon::Active);
         let lru = &mut self.lru;
-        lru.joined += 1;
+        // Room for the parts of one that is taken apart.
+        lru.joined += PARTS;
         lru.lists.entry(list).or_default().insert(lru.joined, head);
         assert!(lru.places.insert(head, (list, lru.joined)).is_none(), "frame {head} is on a list already");
     }
@@ -87,6 +104,26 @@ impl World {
         };
         self.lru.lists.get_mut(&list).unwrap().remove(&place);
         self.memory.free(cpu, head);
+    }
+
+    /// A huge page that nobody maps as one any more becomes base pages, unless a batch of another CPU has it.
+    pub(crate) fn fall_apart(&mut self, cpu: usize, head: u32) {
+        if self.lru.is_in_batch(head) {
+            self.drain_batch(cpu);
+        }
+        if self.lru.is_in_batch(head) || self.folios[&head].by_huge > 0 {
+            return;
+        }
+        let folio = self.folios.remove(&head).unwrap();
+        let taken = self.memory.taken[&head];
+        self.deferred.retain(|waiting| *waiting != head);
+        for (pfn, count) in (head..).zip(folio.by_base) {
+            assert!(count > 0, "it was mapped as one until now");
+            self.folios.insert(pfn, Folio { by_huge: 0, by_base: vec![count] });
+            self.memory.taken.insert(pfn, Taken { order: 0, ..taken });
+        }
+        self.lru.take_apart(head);
+        self.memory.count(Event::ThpSplitPage, 1);
     }
 
     /// May a process that maps it write to it without a copy?

@@ -351,7 +351,7 @@ impl World {
         process.vmas[which].end = at;
         process.vmas.insert(which + 1, Vma { start: at, object, ..whole });
         if !at.is_multiple_of(HUGE) && matches!(process.entries.get(&(at / HUGE)), Some(Entry::Huge { .. })) {
-            self.split_huge_entry(id, at);
+            self.split_huge_entry(cpu, id, at);
         }
         true
     }
@@ -480,7 +480,7 @@ impl World {
     }
 
     /// A huge entry becomes a table of base entries.
-    pub(crate) fn split_huge_entry(&mut self, id: u32, page: u64) {
+    pub(crate) fn split_huge_entry(&mut self, cpu: usize, id: u32, page: u64) {
         let process = self.process(id);
         let table = process.pmd_table(page).kept.remove(0);
         let Some(Entry::Huge { frame, zero, writable }) = process.entries.remove(&(page / HUGE)) else {
@@ -494,6 +494,9 @@ impl World {
             folio.by_huge -= 1;
             for count in &mut folio.by_base {
                 *count += 1;
+            }
+            if self.memory.rules.thp_splits_at_once {
+                self.fall_apart(cpu, frame);
             }
         }
     }

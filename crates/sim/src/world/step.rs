@@ -28,6 +28,12 @@ pub(super) fn keeps_lock(progress: &Progress, operation: &Operation, supply: &Su
     }
 }
 
+/// Does a task that is being killed end before this step? It does where signals are looked for: between two accesses, not
+/// inside of a fault.
+pub(super) fn gives_up(is_dying: bool, operation: &Operation, supply: &Supply) -> bool {
+    is_dying && operation.may_be_killed() && !operation.is_in_fault() && !supply.is_busy()
+}
+
 /// What an operation works on.
 pub(super) struct Memory<'a> {
     pub(super) mm: &'a mut Mm,
@@ -81,7 +87,7 @@ pub(super) fn kill(
 /// The frames of a world, and whose they are.
 #[cfg(test)]
 impl World {
-    pub(super) fn check(&self) {
+    pub(crate) fn check(&self) {
         mm::check::walk_files(&self.mm).unwrap();
         let children = self.tasks.iter().filter_map(|task| match &task.state {
             TaskState::Kernel(operation) | TaskState::LockWait(operation) | TaskState::Sleeping(operation, _) => {
@@ -102,7 +108,8 @@ impl World {
         let daemons = self.kswapds.iter().zip(self.mm.kswapds());
         let kswapds = daemons.map(|(id, kswapd)| (ControlId(id.0), kswapd.holdings()));
         let daemon = |(node, id): (usize, &TaskId)| (ControlId(id.0), self.mm.kcompactd_holdings(node));
-        let daemons = kswapds.chain(self.kcompactds.iter().enumerate().map(daemon));
+        let khugepaged = self.khugepaged.iter().map(|id| (ControlId(id.0), self.mm.khugepaged.holdings()));
+        let daemons = kswapds.chain(self.kcompactds.iter().enumerate().map(daemon)).chain(khugepaged);
         let controls = (0..).zip(&self.tasks).filter_map(holdings).chain(daemons).collect();
         mm::check::walk(&self.mm).unwrap();
         mm::check::walk_owners(&self.mm, &mm::check::Owners { spaces, controls }).unwrap();

@@ -1,6 +1,12 @@
 //! The machine that tests of the simulator run on, to change where they need another one.
 
-use mm::{MachineSpec, NodeSpec, Settings, ZoneKind, ZoneSpec, cost::Prices, thp::ThpEnabled, variant};
+use mm::{
+    MachineSpec, NodeSpec, Settings, ZoneKind, ZoneSpec,
+    cost::Prices,
+    khugepaged::KhugepagedSettings,
+    thp::{ThpDefrag, ThpEnabled},
+    variant,
+};
 use pagelab_sim::Config;
 use units::{Bytes, CpuId, Frames, NodeId, Order, Pfn, Picos};
 
@@ -15,6 +21,8 @@ pub(crate) fn machine(cpus: u32, frames: u32) -> Config {
         settings: Settings { min_free_kbytes: 128, ..Settings::default() },
         thp_enabled: ThpEnabled::Never,
         use_zero_page: true,
+        thp_defrag: ThpDefrag::Madvise,
+        khugepaged: KhugepagedSettings::default(),
         prices: Prices::new(|_| Picos::from_nanos(200)),
         cores: Vec::new(),
         shared_core: 100,

@@ -1,0 +1,98 @@
+//! Settings of transparent huge pages as the simulator wants them, and what a kernel would refuse.
+
+use mm::{Variant, khugepaged::KhugepagedSettings, thp::ThpDefrag};
+use units::Picos;
+
+/// What a huge fault does to get its page.
+pub(super) const DEFRAG: &str = "transparent_hugepage/defrag";
+/// Numbers of khugepaged, with the least and the most that the kernel takes (`khugepaged_attr`, mm/khugepaged.c, v6.1).
+const NUMBERS: [(&str, u64, u64); 7] = [
+    ("transparent_hugepage/khugepaged/defrag", 0, 1),
+    ("transparent_hugepage/khugepaged/pages_to_scan", 1, U32_MAX),
+    ("transparent_hugepage/khugepaged/scan_sleep_millisecs", 0, U32_MAX),
+    ("transparent_hugepage/khugepaged/alloc_sleep_millisecs", 0, U32_MAX),
+    ("transparent_hugepage/khugepaged/max_ptes_none", 0, PTES_MAX),
+    ("transparent_hugepage/khugepaged/max_ptes_swap", 0, PTES_MAX),
+    ("transparent_hugepage/khugepaged/max_ptes_shared", 0, PTES_MAX),
+];
+const U32_MAX: u64 = u32::MAX as u64;
+/// All base pages of a huge page but one.
+const PTES_MAX: u64 = 511;
+
+/// The words of `defrag`, in the order in which kernels learnt them.
+const WORDS: [(&str, ThpDefrag); 5] = [
+    ("always", ThpDefrag::Always),
+    ("madvise", ThpDefrag::Madvise),
+    ("never", ThpDefrag::Never),
+    ("defer", ThpDefrag::Defer),
+    ("defer+madvise", ThpDefrag::DeferMadvise),
+];
+
+/// Why a kernel would refuse a value, if it would.
+pub(super) fn refusal(name: &str, value: &str, variant: &Variant) -> Option<String> {
+    if name == DEFRAG {
+        let known = || WORDS.iter().take(usize::try_from(variant.thp_defrag_values).expect("a few"));
+        let is_known = known().any(|(word, _)| *word == value);
+        let words: Vec<_> = known().map(|(word, _)| *word).collect();
+        return (!is_known).then(|| format!("these rules know {}, not {value:?}", words.join(", ")));
+    }
+    let swaps_in = name.ends_with("/max_ptes_swap") && !variant.khugepaged_swaps_in;
+    if swaps_in || (name.ends_with("/max_ptes_shared") && !variant.khugepaged_shared) {
+        return Some("these rules have no such setting".to_owned());
+    }
+    let (_, least, most) = NUMBERS.iter().find(|(known, ..)| *known == name)?;
+    let is_good = value.parse().is_ok_and(|number: u64| (*least..=*most).contains(&number));
+    (!is_good).then(|| format!("expected a number from {least} to {most}, found {value:?}"))
+}
+
+/// The value of `defrag`; the kernel's own where nothing is set.
+pub(super) fn defrag(value: Option<&str>, variant: &Variant) -> ThpDefrag {
+    let set = value.and_then(|value| WORDS.iter().find(|(word, _)| *word == value));
+    set.map_or(variant.thp_defrag, |(_, defrag)| *defrag)
+}
+
+/// What is set of khugepaged; the rest is the kernel's own.
+pub(super) fn khugepaged<'a>(of: impl Fn(&str) -> Option<&'a str>) -> KhugepagedSettings {
+    let own = KhugepagedSettings::default();
+    let number = |name: &str| of(&format!("transparent_hugepage/khugepaged/{name}"))?.parse::<u32>().ok();
+    let millis = |name, own| number(name).map_or(own, |value| Picos::from_micros(1000 * u64::from(value)));
+    KhugepagedSettings {
+        pages_to_scan: number("pages_to_scan").map_or(own.pages_to_scan, u64::from),
+        scan_sleep: millis("scan_sleep_millisecs", own.scan_sleep),
+        alloc_sleep: millis("alloc_sleep_millisecs", own.alloc_sleep),
+        max_ptes_none: number("max_ptes_none").unwrap_or(own.max_ptes_none),
+        max_ptes_swap: number("max_ptes_swap").unwrap_or(own.max_ptes_swap),
+        max_ptes_shared: number("max_ptes_shared").unwrap_or(own.max_ptes_shared),
+        defrag: number("defrag").map_or(own.defrag, |value| value != 0),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use mm::variant::named;
+
+    use super::*;
+
+    #[test]
+    fn each_kernel_knows_its_own_words() {
+        let refused = |value, rules| refusal(DEFRAG, value, named(rules));
+        assert_eq!(refused("defer", "v4.4").unwrap(), "these rules know always, madvise, never, not \"defer\"");
+        assert_eq!(refused("defer", "v4.6"), None);
+        assert!(refused("defer+madvise", "v4.8").is_some() && refused("defer+madvise", "v6.1").is_none());
+        assert_eq!((defrag(None, named("v4.4")), defrag(None, named("v6.1"))), (ThpDefrag::Always, ThpDefrag::Madvise));
+        assert_eq!(defrag(Some("defer+madvise"), named("v6.1")), ThpDefrag::DeferMadvise);
+    }
+
+    #[test]
+    fn numbers_reach_khugepaged_or_are_refused() {
+        let full = |name: &str| format!("transparent_hugepage/khugepaged/{name}");
+        let refused = |name: &str, value, rules| refusal(&full(name), value, named(rules));
+        assert!(refused("max_ptes_none", "512", "v6.1").is_some() && refused("max_ptes_none", "511", "v6.1").is_none());
+        assert!(refused("pages_to_scan", "0", "v6.1").is_some());
+        assert_eq!(refused("max_ptes_shared", "5", "v5.4").unwrap(), "these rules have no such setting");
+        let settings = khugepaged(|name| (name == full("scan_sleep_millisecs")).then_some("250"));
+        assert_eq!(settings, KhugepagedSettings { scan_sleep: Picos::from_micros(250_000), ..Default::default() });
+        let settings = khugepaged(|name| (name == full("defrag")).then_some("0"));
+        assert!(!settings.defrag);
+    }
+}

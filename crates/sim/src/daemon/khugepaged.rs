@@ -1,0 +1,54 @@
+//! Linux: khugepaged() and its use of mmap_lock in mm/khugepaged.c (v6.1).
+//!
+//! What it does is in `mm`, which says for each step how it needs whose lock. Here it waits for that lock in the queue of all
+//! others, keeps it until a step needs something else, and so keeps faults and system calls of that process out.
+
+use mm::khugepaged::NeedsLock;
+use units::CpuId;
+
+use crate::{daemon::NO_SPACE, lock::LetGo, rwsem::Mode, task::TaskId, world::World};
+use units::Picos;
+
+impl World {
+    /// Takes the lock that the next step of khugepaged needs, unless it holds it. Some(false): it goes on without, as it only
+    /// tried. None: it waits.
+    pub(super) fn lock_for_khugepaged(&mut self, id: TaskId, cpu: CpuId) -> Option<bool> {
+        let Some(needs) = self.mm.khugepaged.needs(&self.spaces) else { return Some(false) };
+        if self.tasks[id.0 as usize].holds.is_some() {
+            return Some(true);
+        }
+        let (NeedsLock::TryRead(space) | NeedsLock::Read(space) | NeedsLock::Write(space)) = needs;
+        self.tasks[id.0 as usize].lock_of = space;
+        let mode = match needs {
+            NeedsLock::TryRead(_) => {
+                let is_held = self.locks[space.0 as usize].try_read(self.mm.variant().mmap_lock);
+                self.tasks[id.0 as usize].holds = is_held.then_some(Mode::Read);
+                return Some(is_held);
+            }
+            NeedsLock::Read(_) => Mode::Read,
+            NeedsLock::Write(_) => Mode::Write,
+        };
+        self.acquire(id, cpu, mode).then_some(true)
+    }
+
+    /// At the end of a step: the lock goes unless the next step needs it. `is_over`: it leaves its CPU.
+    pub(super) fn end_hold_of_khugepaged(&mut self, id: TaskId, cpu: CpuId, is_over: bool) {
+        let needs = self.mm.khugepaged.needs(&self.spaces);
+        let task = &mut self.tasks[id.0 as usize];
+        let Some(mode) = task.holds else {
+            task.lock_of = NO_SPACE;
+            return;
+        };
+        let keeps = match needs {
+            None => false,
+            Some(NeedsLock::TryRead(space) | NeedsLock::Read(space)) => mode == Mode::Read && space == task.lock_of,
+            Some(NeedsLock::Write(space)) => mode == Mode::Write && space == task.lock_of,
+        };
+        if !keeps {
+            self.cpus[cpu.0 as usize].lets_go = Some((id, LetGo::Unlock { after: Picos(0) }));
+            if is_over {
+                self.let_go(cpu);
+            }
+        }
+    }
+}

@@ -1,0 +1,59 @@
+//! Linux: __oom_kill_process() in mm/oom_kill.c, and what SIGKILL does to a task in the kernel (v6.1).
+//! Differs: the first task of a run is spared, as it stands for whoever started it, and with it the memory of its process; who
+//! waits for a lock or a device is not woken early.
+
+use units::{Errno, Time};
+
+use crate::{
+    task::{Answer, TaskId, TaskState},
+    world::{MAIN, World},
+};
+
+/// What those who wait for such a task are told.
+const REASON: &str = "out of memory: killed by signal 9 (SIGKILL)";
+
+impl World {
+    /// Ends the tasks of the processes that the memory manager has chosen.
+    pub(crate) fn oom_kill(&mut self, at: Time) {
+        for space in self.mm.take_oom_killed() {
+            let is_its = |world: &Self, id: usize| {
+                let task = &world.tasks[id];
+                task.space == space && !matches!(task.state, TaskState::Ended)
+            };
+            let ids: Vec<usize> = (0..self.tasks.len()).filter(|id| is_its(self, *id)).collect();
+            for id in ids {
+                self.kill(TaskId(u32::try_from(id).expect("fewer than 2^32 tasks")), at);
+            }
+            if self.tasks[MAIN.0 as usize].space == space {
+                // Its memory stays; nobody shall wait for it.
+                self.mm.spare_from_oom(space);
+            }
+        }
+    }
+
+    /// A task ends at the next point at which the kernel looks for signals; whoever sleeps in user code wakes up.
+    fn kill(&mut self, id: TaskId, at: Time) {
+        if id == MAIN {
+            return;
+        }
+        let task = &mut self.tasks[id.0 as usize];
+        task.killed.get_or_insert(REASON);
+        task.supply.open_reserves();
+        if matches!(task.state, TaskState::Blocked) {
+            task.sleeps_until = None;
+            self.leave_barriers(id);
+            self.answer(id, Answer::Unit(Err(Errno::CANCELED)), at);
+        }
+    }
+
+    /// Was a task killed, so that its user half never runs again?
+    pub(crate) fn is_killed(&self, id: TaskId) -> bool {
+        self.tasks[id.0 as usize].killed.is_some()
+    }
+
+    fn leave_barriers(&mut self, id: TaskId) {
+        for meeting in &mut self.meetings {
+            meeting.waiting.retain(|waiting| *waiting != id);
+        }
+    }
+}
