@@ -1,5 +1,7 @@
 //! Puts the program hash and the commit into the binary.
 //!
+//! The guest's hash is that of what works inside a guest: kept results of real kernels outlive a change of the simulator.
+//!
 //! The program hash is that of everything a simulated result depends on: the sources of units, mm, os, workloads and sim,
 //! the built-in variants, the generic prices and the lock file. Two binaries with the same hash give the same bytes.
 
@@ -9,6 +11,7 @@ use std::{
     process::Command,
 };
 
+const IN_GUESTS: [&str; 4] = ["units", "os", "workloads", "linux"];
 const HASHED: [&str; 5] = ["units", "mm", "os", "workloads", "sim"];
 
 fn main() {
@@ -23,6 +26,17 @@ fn main() {
     for watched in ["Cargo.lock", "machines", "experiments", ".git/HEAD", ".git/logs/HEAD"] {
         watch(&root.join(watched));
     }
+    println!("cargo::rustc-env=PAGELAB_PROGRAM_HASH={}", hash(root, files));
+    let mut files = vec![crates.join("lab/src/seed.rs")];
+    for folder in IN_GUESTS.map(|name| crates.join(name).join("src")) {
+        watch(&folder);
+        collect(&folder, &mut files);
+    }
+    println!("cargo::rustc-env=PAGELAB_GUEST_HASH={}", hash(root, files));
+    println!("cargo::rustc-env=PAGELAB_COMMIT={}", commit(root).unwrap_or_else(|| "unknown".to_owned()));
+}
+
+fn hash(root: &Path, mut files: Vec<PathBuf>) -> String {
     files.sort();
     let mut hasher = blake3::Hasher::new();
     for file in files {
@@ -33,8 +47,7 @@ fn main() {
         hasher.update(&(contents.len() as u64).to_le_bytes());
         hasher.update(&contents);
     }
-    println!("cargo::rustc-env=PAGELAB_PROGRAM_HASH={}", &hasher.finalize().to_hex()[..16]);
-    println!("cargo::rustc-env=PAGELAB_COMMIT={}", commit(root).unwrap_or_else(|| "unknown".to_owned()));
+    hasher.finalize().to_hex()[..16].to_owned()
 }
 
 /// A path that does not exist would make cargo run this on every build.

@@ -3,6 +3,7 @@
 
 mod apt;
 mod calibration;
+mod fidelity;
 mod kernel;
 mod test;
 mod tidy;
@@ -40,6 +41,11 @@ enum Command {
     /// Rounds of `pagelab calibrate`, the host's runs and those of the simulator with these prices; medians over the rounds.
     /// Nothing is asserted, and a busy machine shows in the figures. Takes about two minutes and 3 GiB.
     Calibration,
+    /// How far the simulator is from real kernels, cell by cell and counter by counter: docs/fidelity.json and docs/fidelity.md
+    ///
+    /// Each cell of xtask/fidelity.toml runs on guests, which are kept in the cache until what runs in them changes, and then in
+    /// the simulator from the memory that each guest had. The first time takes up to half an hour on two CPUs.
+    Fidelity(fidelity::Options),
     /// The checks that clippy does not have: crate arrows, file names and sizes, banned words, manifest comments
     Tidy,
     /// Fetch a Debian cloud kernel into the cache, without root, for tests and `--kernel VERSION`
@@ -64,6 +70,7 @@ fn run(command: Command) -> Result<ExitCode> {
         Command::Test { filter } => test::run(&workspace()?, filter.as_deref()),
         Command::Bench => bench(),
         Command::Calibration => calibration::run(&workspace()?).map(|()| ExitCode::SUCCESS),
+        Command::Fidelity(options) => fidelity::run(&workspace()?, &options).map(|()| ExitCode::SUCCESS),
         Command::Tidy => Ok(code(tidy::run(&workspace()?)?)),
         Command::Kernel(options) => kernel::run(&options).map(|()| ExitCode::SUCCESS),
     }

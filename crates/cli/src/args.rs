@@ -5,7 +5,7 @@ use std::path::PathBuf;
 use clap::{Args, Parser, Subcommand, ValueEnum};
 use lab::{
     calibrate::DEFAULT_SECONDS,
-    plan::{AcceleratorChoice, Request, UsageError},
+    plan::{AcceleratorChoice, Request, Seeds, UsageError},
     show::Format,
 };
 use linux::qemu::Accelerator;
@@ -80,6 +80,7 @@ Examples:
   pagelab run fault-storm
   pagelab run fault-storm --target vm --kernel ./bzImage --kernel 6.1 --machine two-node-2g --format csv
   pagelab run fault-storm --target vm --replayable --seeds 3
+  pagelab run thpscale --target vm --target sim --state kernel --replayable 2,3,4,5,6 --seeds 8
   pagelab run fault-storm --set tasks=1,2 --set page=huge --set vm.min_free_kbytes=131072
   pagelab run fault-storm --target sim --machine two-node-2g --variant v6.1 --causes
 
@@ -107,9 +108,9 @@ pub(crate) struct Run {
     /// with commas). On the host a setting is put back at the end, whatever the end is
     #[arg(long, value_name = "NAME=VALUE")]
     set: Vec<String>,
-    /// Repeat everything with seeds 1 to N
-    #[arg(long, value_name = "N", default_value_t = 1, value_parser = clap::value_parser!(u64).range(1..=10_000))]
-    seeds: u64,
+    /// Repeat everything with seeds 1 to N, or with those from A to B
+    #[arg(long, value_name = "N|A-B", default_value = "1")]
+    seeds: Seeds,
     /// Memory that a workload may use on the host, such as 2GiB [default: a quarter of MemAvailable]
     #[arg(long, value_name = "SIZE")]
     memory: Option<Bytes>,
@@ -123,10 +124,12 @@ pub(crate) struct Run {
     /// What runs a guest's instructions
     #[arg(long, value_enum, default_value_t = AccelArg::Auto, conflicts_with = "replayable")]
     accel: AccelArg,
-    /// Guests with one CPU and time counted in instructions, each taking 2^SHIFT ns: the same run gives the same bytes
-    #[arg(long, value_name = "SHIFT", num_args = 0..=1, default_missing_value = "4",
+    /// Guests with one CPU and time counted in instructions, each taking 2^SHIFT ns: the same run gives the same bytes. Of
+    /// several shifts (with commas) seed 1 takes the first, seed 2 the second and so on, over and over: with seeds, other runs
+    /// of the same thing
+    #[arg(long, value_name = "SHIFT", num_args = 0..=1, default_missing_value = "4", value_delimiter = ',',
           value_parser = clap::value_parser!(u8).range(0..=10))]
-    replayable: Option<u8>,
+    replayable: Option<Vec<u8>>,
     /// Seconds that a guest's boot or one cell may take
     #[arg(long, value_name = "SECONDS", default_value_t = 900, value_parser = clap::value_parser!(u64).range(1..=1_000_000))]
     timeout: u64,
@@ -288,11 +291,13 @@ impl Run {
             TargetArg::Vm => Target::Vm,
             TargetArg::Sim => Target::Sim,
         };
-        let accelerator = match (self.replayable, self.accel) {
-            (Some(shift), _) => AcceleratorChoice::Only(Accelerator::Replayable { shift }),
+        let accelerator = match (&self.replayable, self.accel) {
+            (Some(shifts), _) => {
+                AcceleratorChoice::InTurn(shifts.iter().map(|&shift| Accelerator::Replayable { shift }).collect())
+            }
             (None, AccelArg::Auto) => AcceleratorChoice::Auto,
-            (None, AccelArg::Kvm) => AcceleratorChoice::Only(Accelerator::Kvm),
-            (None, AccelArg::Tcg) => AcceleratorChoice::Only(Accelerator::Tcg),
+            (None, AccelArg::Kvm) => AcceleratorChoice::InTurn(vec![Accelerator::Kvm]),
+            (None, AccelArg::Tcg) => AcceleratorChoice::InTurn(vec![Accelerator::Tcg]),
         };
         let targets: Vec<_> = self.target.iter().map(target).collect();
         let leaves_out = |target| !targets.is_empty() && !targets.contains(&target);

@@ -68,7 +68,7 @@ fn unknown_names() {
 #[test]
 fn values_of_the_wrong_form() {
     let room = Room::new();
-    let cases: [(&[&str], &[&str]); 15] = [
+    let cases: [(&[&str], &[&str]); 17] = [
         (&["--set", "tasks=1", "--set", "tasks=2"], &["--set tasks: given twice"]),
         (&["--set", "size=3MB"], &["size: expected a multiple of 2MiB", "found \"3MB\""]),
         (&["--set", "size=3MiB"], &["size: expected a multiple of 2MiB", "found \"3MiB\""]),
@@ -80,8 +80,10 @@ fn values_of_the_wrong_form() {
         (&["--set", "vm.swappiness=ten"], &["--set vm.swappiness: expected a whole number, found \"ten\""]),
         (&["--memory", "2GB"], &["'2GB'", "--memory", "KiB"]),
         (&["--seeds", "0"], &["'0'", "--seeds"]),
+        (&["--seeds", "5-3"], &["'5-3'", "--seeds", "the first and the last as in 3-5"]),
         (&["--timeout", "soon"], &["'soon'", "--timeout"]),
         (&["--replayable", "99"], &["'99'", "--replayable"]),
+        (&["--replayable", "2,99"], &["'99'", "--replayable"]),
         (&["--accel", "tcg", "--replayable"], &["--accel", "--replayable", "cannot be used with"]),
         (&["--kernel", "6.1"], &["--kernel is for target vm"]),
     ];

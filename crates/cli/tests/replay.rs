@@ -46,6 +46,26 @@ fn replay(name: &str, what: &[&str], shift: &str) -> Option<Replay> {
 }
 
 #[test]
+fn vm_seeds_take_shifts_in_turn() {
+    let Some(_turn) = guests::turn("vm_seeds_take_shifts_in_turn") else { return };
+    let room = Room::new();
+    let guest =
+        ["--target", "vm", "--machine", "one-cpu-512m", "--replayable", "3,5", "--seeds", "2-3", "-o", "result"];
+    room.run(&words(&[&["run"], &FAULTS, &["--set", "page=base", "--set", "model=threads"], &guest])).expect(0);
+    let records = document::whole_records(&room.here().join("result"));
+    let accelerators: Vec<_> = records
+        .iter()
+        .filter_map(|record| match record {
+            Record::System(system) => system.accelerator.clone(),
+            Record::Cell(_) | Record::Skipped(_) => None,
+        })
+        .collect();
+    assert_eq!(accelerators, ["tcg,icount=5", "tcg,icount=3"]);
+    let seeds: Vec<_> = report::cells(records).iter().map(|cell| cell.key.seed).collect();
+    assert_eq!(seeds, [2, 3]);
+}
+
+#[test]
 fn vm_the_same_run_gives_the_same_bytes() {
     // At the same time, so that the host's load differs from one to the other.
     let (first, second) = thread::scope(|scope| {

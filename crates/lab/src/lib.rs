@@ -4,6 +4,7 @@ pub mod arithmetic;
 pub mod calibrate;
 pub mod cell;
 pub mod experiment;
+pub mod fidelity;
 pub mod import;
 pub mod interrupt;
 pub mod layout;

@@ -116,12 +116,14 @@ impl Machine {
         self.nodes.iter().map(|node| node.memory).sum()
     }
 
-    /// The same machine with all that says how fast things are taken from `other`; bandwidth by the number of the node.
+    /// The same machine with all that a kernel does not say taken from `other`: how fast things are (bandwidth by the number
+    /// of the node), and the swap that a guest of its shape gets.
     #[must_use]
     pub fn as_fast_as(mut self, other: &Self) -> Self {
         self.prices.clone_from(&other.prices);
         self.shared_core.clone_from(&other.shared_core);
         self.disk = other.disk;
+        self.swap = other.swap;
         for node in &mut self.nodes {
             node.bandwidth = other.nodes.iter().find(|theirs| theirs.id == node.id).and_then(|theirs| theirs.bandwidth);
         }

@@ -1,6 +1,7 @@
 //! From what a user asks to the cells that will run: everything that can be wrong is found here, before anything runs.
 
 mod grid;
+mod seeds;
 mod session;
 
 use std::path::PathBuf;
@@ -12,7 +13,7 @@ use serde::{Deserialize, Serialize};
 use units::{Bytes, BytesPerSecond};
 use workloads::Workload;
 
-pub use self::grid::task_counts;
+pub use self::{grid::task_counts, seeds::Seeds};
 use crate::{
     experiment::{Experiment, FRESH, KERNEL},
     machine::Machine,
@@ -37,8 +38,8 @@ pub struct Request {
     pub variants: Vec<String>,
     /// `NAME=VALUE`: a kernel setting, or a parameter of the workload.
     pub sets: Vec<String>,
-    /// How often everything is repeated, with seeds 1 to this.
-    pub seeds: u64,
+    /// Everything is repeated with each of these.
+    pub seeds: Seeds,
     /// Whether a workload may drop the caches of this machine. In guests it always may.
     pub drop_caches: bool,
     /// How much memory a workload may map on this machine; a quarter of MemAvailable when not given.
@@ -58,12 +59,12 @@ pub struct Request {
 }
 
 /// What runs a guest's instructions, as asked for.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq)]
 pub enum AcceleratorChoice {
     /// KVM where it boots the kernel, else translation.
     Auto,
-    /// This one.
-    Only(Accelerator),
+    /// These: seed 1 takes the first, seed 2 the second and so on, over and over. There is at least one, and all are of a kind.
+    InTurn(Vec<Accelerator>),
 }
 
 /// A user's mistake: one message, exit status 2.
@@ -123,8 +124,8 @@ pub enum Place {
     Vm {
         /// Its kernel.
         image: KernelImage,
-        /// What runs its instructions.
-        accelerator: Accelerator,
+        /// What runs its instructions, by seed in turn.
+        accelerators: Vec<Accelerator>,
         /// Every frame is recorded before each cell.
         frames: bool,
     },
@@ -196,9 +197,9 @@ impl Session {
 
     /// The disk of a guest that needs one.
     pub fn disk(&self) -> Option<Disk> {
-        let Place::Vm { accelerator, .. } = self.place else { return None };
+        let accelerator = self.place.accelerator(1)?;
         let swap = if self.presses() { self.machine.swap } else { Bytes(0) };
-        (self.files() > Bytes(0)).then(|| Disk::new(self.files(), swap, accelerator))
+        (self.files() > Bytes(0) || swap > Bytes(0)).then(|| Disk::new(self.files(), swap, accelerator))
     }
 
     fn simulated(&self) -> Option<Simulated> {
@@ -218,6 +219,13 @@ impl Session {
 }
 
 impl Place {
+    /// What runs the instructions of a guest with this seed.
+    pub fn accelerator(&self, seed: u64) -> Option<Accelerator> {
+        let Self::Vm { accelerators, .. } = self else { return None };
+        let turn = seed.saturating_sub(1) % accelerators.len() as u64;
+        Some(accelerators[usize::try_from(turn).expect("fewer than there are")])
+    }
+
     /// On this kernel.
     pub fn is_host(&self) -> bool {
         matches!(self, Self::Host)
@@ -293,9 +301,10 @@ impl Plan {
         let machine = |session: &Session| match &session.place {
             Place::Host | Place::Sim { twin_of: Some(_), .. } => (String::new(), session.target().to_string()),
             Place::Sim { twin_of: None, .. } => (session.machine.to_toml(), "sim".to_owned()),
-            Place::Vm { accelerator, frames, .. } => {
+            Place::Vm { accelerators, frames, .. } => {
                 let recorded = if *frames { ", frames recorded" } else { "" };
-                (session.machine.to_toml(), accelerator.name() + recorded)
+                let names: Vec<_> = accelerators.iter().map(|accelerator| accelerator.name()).collect();
+                (session.machine.to_toml(), names.join(" ") + recorded)
             }
         };
         Identity {

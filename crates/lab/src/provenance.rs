@@ -5,6 +5,10 @@ use std::time::SystemTime;
 /// Hash of the sources that results depend on, and of the lock file, taken at build.
 pub const PROGRAM_HASH: &str = env!("PAGELAB_PROGRAM_HASH");
 
+/// Hash of the sources that a guest's results depend on, apart from its kernel's; simulated results do not depend on all of
+/// them. Taken at build.
+pub const GUEST_HASH: &str = env!("PAGELAB_GUEST_HASH");
+
 /// The commit this program was built from.
 pub const COMMIT: &str = env!("PAGELAB_COMMIT");
 

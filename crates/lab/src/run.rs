@@ -27,6 +27,7 @@ use mm::variant::Named;
 use report::{Column, Key, Record, Run, SCHEMA, Skipped, Store, StoreError, System};
 use units::Bytes;
 
+pub(crate) use self::states::path as state_path;
 use self::{
     at_once::{News, in_order},
     boot::{boots, guest_plan, settings_of},
@@ -269,10 +270,11 @@ impl Runner<'_> {
                 let missing = states::available(&self.directory(), start, twin_of.as_ref(), missing);
                 self.sim(session, variant, (twin_of.as_ref(), start), &missing)
             }
-            Place::Vm { image, accelerator, .. } => {
-                let replayable = matches!(accelerator, Accelerator::Replayable { .. });
+            Place::Vm { image, accelerators, .. } => {
+                let replayable = matches!(accelerators[..], [Accelerator::Replayable { .. }, ..]);
                 for keys in boots(session, replayable, &self.done) {
-                    self.vm(session, image, *accelerator, &keys)?;
+                    let accelerator = session.place.accelerator(keys[0].seed).expect("a guest has one");
+                    self.vm(session, image, accelerator, &keys)?;
                 }
                 Ok(())
             }

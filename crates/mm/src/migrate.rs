@@ -1,6 +1,6 @@
 //! Linux: migrate_pages() and below in mm/migrate.c (v4.1 to v6.4).
 //! Differs: base pages only; huge pages are not moved yet. Nobody has pages pinned: what holds a page beside its mappings, its
-//! file and the swap cache is a child that is being forked. Nobody waits for a page that is being swapped.
+//! file and the swap cache is a child that is being forked. Nobody waits for a page that is on its way to swap.
 //!
 //! The frames to move to come from the caller. A page is unmapped in one step and copied and mapped again in the next;
 //! between them its entries say that it is on its way, and whoever comes across one waits.
@@ -251,7 +251,8 @@ impl Migrate {
         }
         spaces.base_entries(mm, page, |pte| pte.maps(page), &mut self.entries);
         let found = u32::try_from(self.entries.len()).expect("fewer than 2^32 processes");
-        if (found == 0 && !mm.is_cached(page)) || found != mm.mappings_of(page) {
+        let is_wanted = found > 0 || mm.frames.is_file(page) || mm.swap.slot_of(page).is_some();
+        if !is_wanted || found != mm.mappings_of(page) {
             // It waits to be freed after a flush; or a child that is being forked maps it too, and not all can be found.
             mm.unlock_folio(cx, page);
             return Tried::Again;
@@ -279,7 +280,7 @@ impl Migrate {
 
     fn map_back(&mut self, mm: &mut Mm, spaces: &mut Spaces, cx: &mut Cx, page: Pfn) {
         spaces.base_entries(mm, page, |pte| pte.leaves(page), &mut self.entries);
-        if self.entries.is_empty() && !mm.is_cached(page) {
+        if self.entries.is_empty() && !mm.frames.is_file(page) && mm.swap.slot_of(page).is_none() {
             mm.frames.mark(page, FrameFlag::Dropped, true);
         }
         mm.map_migrated(page, u32::try_from(self.entries.len()).expect("as before"));
@@ -301,15 +302,19 @@ fn unmap(mm: &mut Mm, spaces: &mut Spaces, cx: &mut Cx, page: Pfn, entries: &[Ma
 
 /// A copy becomes what a page was, and goes on its list; one that nobody wants any more is freed.
 fn take_place(mm: &mut Mm, cx: &mut Cx, source: Pfn, target: Pfn, entries: usize) {
-    if entries == 0 && !mm.is_cached(source) {
-        mm.free(cx, target, Order::BASE);
-        return;
-    }
     let was = mm.frames.get(source);
-    mm.frames.set(target, was);
     match was {
-        Frame::Anon { order: Order::BASE, .. } => mm.swap.migrate(source, target),
-        Frame::File { .. } => mm.replace_page(cx, source, target),
+        Frame::Anon { order: Order::BASE, .. } => {
+            if entries == 0 && mm.swap.slot_of(source).is_none() {
+                return mm.free(cx, target, Order::BASE);
+            }
+            mm.frames.set(target, was);
+            mm.swap.migrate(source, target);
+        }
+        Frame::File { .. } => {
+            mm.frames.set(target, was);
+            mm.replace_page(cx, source, target);
+        }
         _ => unreachable!("only base pages are isolated for migration"),
     }
     mm.map_migrated(target, u32::try_from(entries).expect("fewer than 2^32 processes"));
@@ -337,17 +342,11 @@ fn write_entry(spaces: &mut Spaces, cx: &mut Cx, mapping: Mapping, change: impl 
 impl Mm {
     /// Can a folio on an LRU list be moved to another frame?
     pub(crate) fn is_migratable(&self, head: Pfn, mode: MigrateMode) -> bool {
-        // Who never waits leaves alone what is being written.
-        let may_wait = mode > MigrateMode::Async;
+        // Who must not wait leaves what is being written.
         if self.frames.is_file(head) {
-            return may_wait || self.written_by(head).is_none();
+            return mode > MigrateMode::Async || self.written_by(head).is_none();
         }
-        self.frames.is_base_anon(head) && (may_wait || !self.swap.is_writeback(head))
-    }
-
-    /// Does a file or the swap cache want a page, whoever maps it?
-    fn is_cached(&self, head: Pfn) -> bool {
-        self.frames.is_file(head) || self.swap.slot_of(head).is_some()
+        self.frames.is_base_anon(head) && (mode > MigrateMode::Async || !self.swap.is_writeback(head))
     }
 
     /// Isolated folios go back to their lists under one hold of the lock; those that nobody wants any more are freed.

@@ -17,12 +17,12 @@ const SEEKS: u64 = 2;
 /// Who can be asked (`register_shrinker`), in the order in which they are.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Shrinker {
-    /// Dentries and inodes that nobody uses.
-    Inodes,
     /// The huge zero page, when no process uses it; its objects are frames.
     HugeZero,
     /// Huge pages of which nobody maps some base pages any more.
     DeferredSplit,
+    /// Dentries and inodes that nobody uses.
+    Inodes,
 }
 
 impl Shrinker {

@@ -27,10 +27,10 @@ pub(crate) enum Daemon {
     Kswapd(usize),
     /// The one that compacts a node's memory.
     Kcompactd(usize),
-    /// The one that writes files to the disk.
-    Flusher,
     /// The one that makes huge pages.
     Khugepaged,
+    /// The one that writes files to the disk.
+    Flusher,
 }
 
 /// No process: kernel threads have no address space.
@@ -100,8 +100,8 @@ impl World {
         let step = match daemon {
             Daemon::Kswapd(node) => self.mm.step_kswapd(&mut self.spaces, &mut cx, node),
             Daemon::Kcompactd(node) => self.mm.step_kcompactd(&mut self.spaces, &mut cx, node),
-            Daemon::Flusher => self.mm.step_flusher(&mut self.spaces, &mut cx),
             Daemon::Khugepaged => self.mm.step_khugepaged(&mut self.spaces, &mut cx, has_lock),
+            Daemon::Flusher => self.mm.step_flusher(&mut self.spaces, &mut cx),
         };
         let (mut end, asked) = (cx.now(), cx.shootdowns());
         let asked_of = cx.take_asked_of();
@@ -121,23 +121,9 @@ impl World {
         if daemon == Daemon::Khugepaged {
             self.end_hold_of_khugepaged(id, cpu, matches!(step, Step::Block(_)));
         }
-        let looks_around = self.looks_around(daemon);
-        let task = &mut self.tasks[id.0 as usize];
         match step {
             Step::More => {}
-            Step::Block(wait) => {
-                task.state = TaskState::Asleep(daemon);
-                task.sleeps_until = None;
-                match wait {
-                    Wait::Until(until) if looks_around => self.arm_periodic(id, until),
-                    Wait::Until(until) | Wait::Io { until, .. } => {
-                        task.sleeps_until = Some(until);
-                        self.clock.arm(until, id);
-                    }
-                    Wait::Folio(pfn) => self.folio_sleepers.push((pfn, id)),
-                    Wait::Queue => {}
-                }
-            }
+            Step::Block(wait) => self.sleep_daemon(id, daemon, wait),
             Step::Done(()) => unreachable!("a kernel thread has no end"),
         }
         for (space, asked) in asked_of {
@@ -148,13 +134,27 @@ impl World {
         self.check();
     }
 
-    /// Has a kernel thread that sleeps for a while nothing to do but to look around then?
-    fn looks_around(&self, daemon: Daemon) -> bool {
-        match daemon {
-            Daemon::Kcompactd(node) => self.mm.is_kcompactd_idle(node),
-            Daemon::Flusher => self.mm.is_flusher_idle(),
-            Daemon::Khugepaged => self.mm.khugepaged.is_asleep(),
-            Daemon::Kswapd(_) => false,
+    /// A kernel thread sleeps: until it is woken, or for a while.
+    fn sleep_daemon(&mut self, id: TaskId, daemon: Daemon, wait: Wait) {
+        let task = &mut self.tasks[id.0 as usize];
+        task.state = TaskState::Asleep(daemon);
+        task.sleeps_until = None;
+        match (wait, daemon) {
+            (Wait::Until(until), Daemon::Kcompactd(node)) if self.mm.is_kcompactd_idle(node) => {
+                self.arm_periodic(id, until);
+            }
+            (Wait::Until(until), Daemon::Khugepaged) if self.mm.khugepaged.is_asleep() => {
+                self.arm_periodic(id, until);
+            }
+            (Wait::Until(until), Daemon::Flusher) if self.mm.is_flusher_idle() => {
+                self.arm_periodic(id, until);
+            }
+            (Wait::Until(until) | Wait::Io { until, .. }, _) => {
+                task.sleeps_until = Some(until);
+                self.clock.arm(until, id);
+            }
+            (Wait::Folio(pfn), _) => self.folio_sleepers.push((pfn, id)),
+            (Wait::Queue, _) => {}
         }
     }
 
@@ -186,11 +186,6 @@ impl World {
                 self.wake_daemon(self.kcompactds[node], at);
             }
         }
-        if self.mm.take_flusher_woken()
-            && let Some(flusher) = self.flusher
-        {
-            self.wake_daemon(flusher, at);
-        }
         if self.mm.take_woken_khugepaged()
             && let Some(id) = self.khugepaged
         {
@@ -198,6 +193,11 @@ impl World {
         }
         if self.mm.has_oom_killed() {
             self.oom_kill(at);
+        }
+        if self.mm.take_flusher_woken()
+            && let Some(flusher) = self.flusher
+        {
+            self.wake_daemon(flusher, at);
         }
         if self.mm.has_unlocked() {
             let unlocked = self.mm.take_unlocked();

@@ -240,8 +240,7 @@ impl World {
     /// A task that holds locks stops running: those who spin for it sleep from now on.
     pub(crate) fn stop_spinning_on(&mut self, owner: TaskId) {
         let task = &self.tasks[owner.0 as usize];
-        // Most kernel threads have nothing to do with any.
-        let Some(lock) = self.locks.get(task.lock_of.0 as usize) else { return };
+        let lock = &self.locks[task.lock_of.0 as usize];
         if !lock.is_written_by(owner) {
             return;
         }

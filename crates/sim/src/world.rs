@@ -57,9 +57,9 @@ pub(crate) struct World {
     pub(crate) kswapds: Vec<TaskId>,
     /// The kcompactd of each node.
     pub(crate) kcompactds: Vec<TaskId>,
-    pub(crate) flusher: Option<TaskId>,
     /// khugepaged, once kernel threads have been started.
     pub(crate) khugepaged: Option<TaskId>,
+    pub(crate) flusher: Option<TaskId>,
     /// Armed timers of kernel threads that look around from time to time: they keep no run from ending.
     pub(crate) periodic: BTreeSet<(Time, TaskId)>,
     /// Who waits for which folio.
@@ -112,8 +112,8 @@ impl World {
             tasks: Vec::new(),
             kswapds: Vec::new(),
             kcompactds: Vec::new(),
-            flusher: None,
             khugepaged: None,
+            flusher: None,
             periodic: BTreeSet::new(),
             folio_sleepers: Vec::new(),
             cpus: vec![Cpu::new(&rules); cpus],

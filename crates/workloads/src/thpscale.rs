@@ -31,17 +31,24 @@ const SIZE: ParamInfo = ParamInfo {
     about: "memory of all threads' first mappings; half of it is unmapped again, and as much is then faulted in blocks",
 };
 
+const FILE_PARAM: ParamInfo = ParamInfo {
+    name: "file",
+    expects: "\"yes\" or \"no\"",
+    default: "yes",
+    about: "whether a file is made and read in between; without one, only private memory presses",
+};
+
 /// What `pagelab list workloads` says of thpscale.
 pub const THPSCALE: WorkloadInfo = WorkloadInfo {
     name: "thpscale",
     about: "mmtests thpscale: fill memory, punch holes of 1 MiB, read a file, then fault 2 MiB blocks",
-    params: &[THREADS, SIZE, ADVISE],
+    params: &[THREADS, SIZE, ADVISE, FILE_PARAM],
 };
 /// What `pagelab list workloads` says of thpcompact.
 pub const THPCOMPACT: WorkloadInfo = WorkloadInfo {
     name: "thpcompact",
     about: "mmtests thpcompact: thpscale with its first mapping advised and a file of a quarter of the size",
-    params: &[THREADS, SIZE, ADVISE],
+    params: &[THREADS, SIZE, ADVISE, FILE_PARAM],
 };
 
 /// The first of every block's two halves is unmapped.
@@ -72,6 +79,8 @@ pub struct Params {
     pub size: Size,
     /// `MADV_HUGEPAGE` on the second mappings.
     pub advise: bool,
+    /// A file is made and read.
+    pub file: bool,
 }
 
 impl Params {
@@ -79,12 +88,16 @@ impl Params {
         program: Program,
         given: impl IntoIterator<Item = (&'a str, &'a str)>,
     ) -> Result<Self, ParamError> {
-        let mut params = Self { program, threads: 1, size: Size::Percent(80), advise: false };
+        let mut params = Self { program, threads: 1, size: Size::Percent(80), advise: false, file: true };
         for (name, text) in given {
             match name {
                 "threads" => params.threads = value(&THREADS, text, |n| (1..=4096).contains(n))?,
                 "size" => params.size = Size::parse(&SIZE, text)?,
                 "advise" => params.advise = parse_advise(text)?,
+                "file" => {
+                    let word = value::<String>(&FILE_PARAM, text, |word| word == "yes" || word == "no")?;
+                    params.file = word == "yes";
+                }
                 _ => return Err(ParamError::UnknownParam { name: name.to_owned() }),
             }
         }
@@ -101,7 +114,9 @@ impl Params {
     }
 
     pub(crate) fn case(&self) -> String {
-        if self.advise { format!("advised-{}", self.threads) } else { self.threads.to_string() }
+        let words = [(self.advise, "advised-"), (!self.file, "fileless-")];
+        let words: String = words.into_iter().filter(|(is, _)| *is).map(|(_, word)| word).collect();
+        format!("{words}{}", self.threads)
     }
 
     fn shares(&self, total: Bytes) -> Shares {
@@ -110,6 +125,7 @@ impl Params {
         let whole = |bytes: u64| Bytes::HUGE_PAGE * (bytes / Bytes::HUGE_PAGE.0);
         let thread = whole(all.0 / threads);
         let (file, stride, read) = match self.program {
+            _ if !self.file => (Bytes(0), Bytes(0), Bytes(0)),
             Program::Thpscale => (all + FILE_EXTRA, thread, Bytes(thread.0 / 4)),
             Program::Thpcompact => {
                 let step = Bytes::HUGE_PAGE.0 * threads;
@@ -139,12 +155,14 @@ struct Shares {
 /// Makes the file, drops caches, and runs all threads.
 pub async fn run<O: Os>(os: O, params: Params) -> Result<Outcome, WorkloadError> {
     let shares = params.shares(os.memory());
-    let file = os.create(FILE).await.during("create")?;
-    write_file(&os, file, shares.file).await.during("write or fsync")?;
     let mut unable = Vec::new();
-    match os.drop_caches().await {
-        Err(Errno::NOSYS) => unable.push(Unable::drop_caches()),
-        dropped => dropped.during("drop_caches")?,
+    if params.file {
+        let file = os.create(FILE).await.during("create")?;
+        write_file(&os, file, shares.file).await.during("write or fsync")?;
+        match os.drop_caches().await {
+            Err(Errno::NOSYS) => unable.push(Unable::drop_caches()),
+            dropped => dropped.during("drop_caches")?,
+        }
     }
     let meet = Meet::new(&os, params.threads).await?;
     let filled = os.barrier(params.threads).await.during("barrier")?;
@@ -161,7 +179,9 @@ pub async fn run<O: Os>(os: O, params: Params) -> Result<Outcome, WorkloadError>
     });
     let tasks = tasks.collect();
     let gathered = meet.gather(&os, false, tasks).await;
-    os.unlink(FILE).await.during("unlink")?;
+    if params.file {
+        os.unlink(FILE).await.during("unlink")?;
+    }
     let (tasks, window) = gathered?;
     Ok(window.outcome(tasks, unable))
 }
@@ -196,12 +216,14 @@ async fn work<O: Os>(
     let second = map_blocks(os, Bytes(shares.thread.0 / 2), params.advise).await?;
     outcome.anoninit = Some(os.now().since(start));
 
-    let start = os.now();
-    let file = os.open(FILE).await?;
-    let part = FileRange { file, offset: shares.stride * u64::from(index) };
-    let read = os.mmap(shares.read, MapSpec::SharedRead(part)).await?;
-    os.load(read, Bytes::PAGE).await?;
-    outcome.fileinit = Some(os.now().since(start));
+    if params.file {
+        let start = os.now();
+        let file = os.open(FILE).await?;
+        let part = FileRange { file, offset: shares.stride * u64::from(index) };
+        let read = os.mmap(shares.read, MapSpec::SharedRead(part)).await?;
+        os.load(read, Bytes::PAGE).await?;
+        outcome.fileinit = Some(os.now().since(start));
+    }
 
     os.arrive(filled).await?;
     fault_blocks(os, second, shares.blocks, &mut outcome).await?;
@@ -257,5 +279,7 @@ mod tests {
         let advised = Params::parse(Program::Thpscale, [("advise", "yes")]).unwrap();
         assert_eq!(advised.case(), "advised-1");
         assert!(Params::parse(Program::Thpscale, [("advise", "maybe")]).is_err());
+        let fileless = Params::parse(Program::Thpscale, [("advise", "yes"), ("file", "no")]).unwrap();
+        assert_eq!((fileless.case().as_str(), fileless.files(Bytes::gib(1))), ("advised-fileless-1", Bytes(0)));
     }
 }

@@ -6,7 +6,7 @@ use report::Key;
 use units::Bytes;
 use workloads::Workload;
 
-use super::{UsageError, is_setting};
+use super::{Seeds, UsageError, is_setting};
 use crate::{experiment::Experiment, provenance};
 
 /// How many tasks are tried on a machine of this many CPUs: every number up to 8, beyond that mmtests' "large stride"
@@ -46,7 +46,7 @@ pub(super) struct Ground<'a> {
     /// What there is to be had at all, where that is known beforehand: of a simulated machine.
     pub(super) room: Option<Bytes>,
     pub(super) settings: &'a [(String, String)],
-    pub(super) seeds: u64,
+    pub(super) seeds: Seeds,
 }
 
 /// The cells of an experiment, and the cases that do not fit with the reason.
@@ -92,7 +92,7 @@ pub(super) fn lay(
         grid.keys.push(key);
     }
     let seeds = |seed| grid.keys.iter().map(move |key| Key { seed, ..key.clone() });
-    grid.keys = (1..=ground.seeds).flat_map(seeds).collect();
+    grid.keys = ground.seeds.all().flat_map(seeds).collect();
     Ok(grid)
 }
 
@@ -172,7 +172,16 @@ mod tests {
     fn ground(cap: Bytes) -> Ground<'static> {
         let experiment = Experiment::load("fault-storm").unwrap();
         let key = base_key(&experiment, report::Target::Host, "6.1", "here");
-        Ground { key, cpus: 2, memory: cap, cap, cap_from: "the cap", room: None, settings: &[], seeds: 1 }
+        Ground {
+            key,
+            cpus: 2,
+            memory: cap,
+            cap,
+            cap_from: "the cap",
+            room: None,
+            settings: &[],
+            seeds: Seeds::up_to(1),
+        }
     }
 
     #[test]

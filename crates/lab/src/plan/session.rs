@@ -248,18 +248,18 @@ impl<P: FnMut(&KernelImage) -> Accelerator> Planner<'_, P> {
         let image = self.image(name)?;
         linux::module::check(&image, &machine.modules)
             .map_err(|error| Refusal::Mistake(UsageError(format!("machine {}: modules: {error}", machine.name))))?;
-        let accelerator = match self.request.accelerator {
-            AcceleratorChoice::Only(accelerator) => accelerator,
-            AcceleratorChoice::Auto => (self.probe)(&image),
+        let accelerators = match &self.request.accelerator {
+            AcceleratorChoice::InTurn(accelerators) => accelerators.clone(),
+            AcceleratorChoice::Auto => vec![(self.probe)(&image)],
         };
-        let replayable = matches!(accelerator, Accelerator::Replayable { .. });
+        let replayable = matches!(accelerators[..], [Accelerator::Replayable { .. }, ..]);
         let machine = if replayable { machine.with_one_cpu() } else { machine.clone() };
         // Two images may say the same release, or one may be given twice: a number tells them apart.
         let same = others.iter().filter(|session| session.kernel.split(' ').next() == Some(&image.release)).count();
         let kernel = if same == 0 { image.release.clone() } else { format!("{} #{}", image.release, same + 1) };
         let cap = self.cap_of(&machine);
         let frames = self.state() == KERNEL;
-        Ok(Session { machine, kernel, place: Place::Vm { image, accelerator, frames }, cap, keys: Vec::new() })
+        Ok(Session { machine, kernel, place: Place::Vm { image, accelerators, frames }, cap, keys: Vec::new() })
     }
 
     fn presses(&self) -> bool {

@@ -15,7 +15,7 @@ const FOLDER: &str = "states";
 const SUFFIX: &str = "state";
 
 /// The state before a cell of a real session.
-fn path(directory: &Path, Column { kernel, machine, .. }: &Column, key: &Key) -> PathBuf {
+pub(crate) fn path(directory: &Path, Column { kernel, machine, .. }: &Column, key: &Key) -> PathBuf {
     let kernel = kernel.replace([' ', '/'], "_");
     directory.join(FOLDER).join(format!("{machine}-{kernel}-{}-{}.{SUFFIX}", key.case, key.seed))
 }

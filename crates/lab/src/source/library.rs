@@ -124,9 +124,11 @@ mod tests {
             names,
             [
                 "four-core-4g",
+                "four-core-512m",
                 "four-node-2g",
                 "haswell-guest-32g",
                 "laptop",
+                "one-cpu-512m",
                 "one-node-4g",
                 "one-node-512m",
                 "two-node-2g"
@@ -141,7 +143,8 @@ mod tests {
         assert_eq!(
             error.to_string(),
             "unknown machine \"two-nodes-2g\"; did you mean \"two-node-2g\"? \
-             (valid machines: four-core-4g, four-node-2g, haswell-guest-32g, one-node-4g, one-node-512m, two-node-2g)"
+             (valid machines: four-core-4g, four-core-512m, four-node-2g, haswell-guest-32g, one-cpu-512m, \
+             one-node-4g, one-node-512m, two-node-2g)"
         );
         let error = lookup_in(root.path(), Kind::Experiment, "storm").unwrap_err();
         assert!(error.to_string().starts_with("unknown experiment \"storm\" (valid experiments: "), "{error}");

@@ -1,0 +1,137 @@
+//! The list of cells as data: which workloads, on which guests, how often.
+
+use workloads::WORKLOADS;
+
+use crate::{
+    experiment::Experiment,
+    source::{OneOrMore, Source, SourceError, TableReader, unknown},
+};
+
+const KEYS: &[&str] = &["kernel", "guest", "run"];
+const GUEST_KEYS: &[&str] = &["name", "machine", "replayable", "seeds"];
+const RUN_KEYS: &[&str] = &["experiment", "guests", "set", "defrag", "rank", "policy", "streaming", "called", "skip"];
+/// The setting that policies are values of.
+const DEFRAG: &str = "transparent_hugepage/defrag";
+
+/// Everything that is compared.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct List {
+    /// The real kernel: a version in the cache, or a path.
+    pub kernel: String,
+    /// What is run on it and beside it.
+    pub runs: Vec<Run>,
+}
+
+/// A kind of guest.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Guest {
+    /// What cells call it.
+    pub name: String,
+    /// Name or path of its machine.
+    pub machine: String,
+    /// The shifts that its seeds take in turn, as `pagelab run --replayable` takes them; translation in its own time if none.
+    pub replayable: Option<String>,
+    /// Runs with seeds 1 to this.
+    pub seeds: u64,
+}
+
+/// One experiment with one set of parameters on one kind of guest: a cell, or several where parameters have several values.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Run {
+    /// Name or path of the experiment.
+    pub experiment: String,
+    /// Where.
+    pub guest: Guest,
+    /// As `pagelab run --set` takes them.
+    pub sets: Vec<String>,
+    /// The group in which it is ranked, and its policy.
+    pub policy: Option<(String, String)>,
+    /// Whether files stream through memory.
+    pub streaming: bool,
+    /// What tells its cells from others of the same case.
+    pub called: Option<String>,
+    /// Why it is not run.
+    pub skip: Option<String>,
+}
+
+impl Run {
+    /// The name of one of its cells.
+    pub fn cell(&self, case: &str) -> String {
+        let defrag = self.sets.iter().find_map(|set| set.strip_prefix(DEFRAG)?.strip_prefix('='));
+        let defrag = defrag.map_or(String::new(), |value| format!(" defrag={value}"));
+        let called = self.called.as_ref().map_or(String::new(), |called| format!(" ({called})"));
+        format!("{} {} {case}{defrag}{called}", self.guest.name, self.experiment)
+    }
+
+    /// The name of all of them.
+    pub fn label(&self) -> String {
+        format!("{} {} {}", self.guest.name, self.experiment, self.sets.join(" "))
+    }
+}
+
+/// Reads the list.
+pub fn read(source: &Source) -> Result<List, SourceError> {
+    let document = source.parse()?;
+    let root = document.root().only("key", KEYS)?;
+    let guests = root.tables("guest")?.into_iter().map(guest).collect::<Result<Vec<_>, _>>()?;
+    let mut runs = Vec::new();
+    for table in root.tables("run")? {
+        runs.extend(run(&table.only("key", RUN_KEYS)?, &guests)?);
+    }
+    Ok(List { kernel: root.required("kernel")?, runs })
+}
+
+fn guest(table: TableReader<'_>) -> Result<Guest, SourceError> {
+    let table = table.only("key", GUEST_KEYS)?;
+    Ok(Guest {
+        name: table.required("name")?,
+        machine: table.required("machine")?,
+        replayable: table.optional("replayable")?,
+        seeds: table.required("seeds")?,
+    })
+}
+
+/// One for each guest and value of `defrag`.
+fn run(table: &TableReader<'_>, guests: &[Guest]) -> Result<Vec<Run>, SourceError> {
+    let experiment: String = table.required("experiment")?;
+    let known = Experiment::load(&experiment).map_err(|error| table.error("experiment", error.to_string()))?;
+    assert!(WORKLOADS.iter().any(|workload| workload.name == known.workload), "experiments are checked");
+    let list = |key: &str| table.optional(key).map(|list| list.map_or(Vec::new(), |OneOrMore(list)| list));
+    let mut on = Vec::new();
+    for name in list("guests")? {
+        let names: Vec<_> = guests.iter().map(|guest| guest.name.as_str()).collect();
+        let found = guests.iter().find(|guest| guest.name == name);
+        on.push(found.ok_or_else(|| table.error("guests", unknown("guest", &name, &names)))?);
+    }
+    if on.is_empty() {
+        return Err(table.error("guests", "expected at least one"));
+    }
+    let sets = list("set")?;
+    let policies = match list("defrag")? {
+        values if values.is_empty() => vec![None],
+        values => values.into_iter().map(Some).collect(),
+    };
+    let group: Option<String> = table.optional("rank")?;
+    let policy: Option<String> = table.optional("policy")?;
+    let streaming = table.optional("streaming")?.unwrap_or(false);
+    let called: Option<String> = table.optional("called")?;
+    let skip: Option<String> = table.optional("skip")?;
+    let mut runs = Vec::new();
+    for guest in on {
+        for defrag in &policies {
+            let setting = defrag.as_ref().map(|value| format!("{DEFRAG}={value}"));
+            let name = policy.as_ref().or(defrag.as_ref());
+            let group = group.as_ref().map(|group| format!("{} {group}", guest.name));
+            runs.push(Run {
+                experiment: experiment.clone(),
+                guest: guest.clone(),
+                sets: sets.iter().cloned().chain(setting).collect(),
+                policy: group.zip(name.cloned()),
+                streaming,
+                called: called.clone(),
+                skip: skip.clone(),
+            });
+        }
+    }
+    Ok(runs)
+}

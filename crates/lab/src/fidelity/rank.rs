@@ -1,0 +1,83 @@
+//! Whether policies rank as in the kernel: the order of huge share and of allocation stalls, wherever the kernel's own runs
+//! tell two policies apart.
+
+use std::collections::BTreeMap;
+
+use report::stats;
+use serde::Serialize;
+
+use super::{Cell, HUGE_BLOCKS, STALLS, mean};
+
+/// What policies are ranked by.
+const QUANTITIES: [&str; 2] = [HUGE_BLOCKS, STALLS];
+/// Means of the kernel that are further apart than so many pooled standard errors are in an order.
+const ERRORS: f64 = 2.0;
+
+/// Every two policies of one group, by one quantity.
+#[derive(Clone, Debug, PartialEq, Serialize)]
+pub struct Ranking {
+    /// What the policies were compared in, such as `thpscale, 1 thread`.
+    pub group: String,
+    /// By what.
+    pub quantity: &'static str,
+    /// Means by policy: the kernel's, ours.
+    pub means: BTreeMap<String, (f64, f64)>,
+    /// Pairs of policies that the kernel tells apart, the lower one first.
+    pub pairs: Vec<RankedPair>,
+}
+
+/// Two policies that the kernel tells apart.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+pub struct RankedPair {
+    /// The one with less.
+    pub lower: String,
+    /// The one with more.
+    pub higher: String,
+    /// Whether ours has them in the same order.
+    pub agrees: bool,
+}
+
+/// The rankings of all groups.
+pub fn rankings(cells: &[Cell]) -> Vec<Ranking> {
+    let mut groups: BTreeMap<&str, Vec<(&str, &Cell)>> = BTreeMap::new();
+    for cell in cells {
+        if let Some((group, policy)) = &cell.policy {
+            groups.entry(group).or_default().push((policy, cell));
+        }
+    }
+    let of = |(group, cells): (&&str, &Vec<(&str, &Cell)>)| QUANTITIES.map(|quantity| ranking(group, quantity, cells));
+    groups.iter().flat_map(of).collect()
+}
+
+fn ranking(group: &str, quantity: &'static str, cells: &[(&str, &Cell)]) -> Ranking {
+    let means = |cell: &Cell| (mean(&cell.kernel(quantity)), mean(&cell.ours(quantity)));
+    let mut pairs = Vec::new();
+    for (at, one) in cells.iter().enumerate() {
+        for other in &cells[at + 1..] {
+            if !told_apart(&one.1.kernel(quantity), &other.1.kernel(quantity)) {
+                continue;
+            }
+            let (lower, higher) = if means(one.1).0 < means(other.1).0 { (one, other) } else { (other, one) };
+            pairs.push(RankedPair {
+                lower: lower.0.to_owned(),
+                higher: higher.0.to_owned(),
+                agrees: means(lower.1).1 < means(higher.1).1,
+            });
+        }
+    }
+    let means = cells.iter().map(|(policy, cell)| ((*policy).to_owned(), means(cell))).collect();
+    Ranking { group: group.to_owned(), quantity, means, pairs }
+}
+
+/// Whether two means differ by more than [`ERRORS`] times the standard error of their difference, with the variance pooled.
+/// A single run on a side tells nothing.
+fn told_apart(one: &[f64], other: &[f64]) -> bool {
+    let (Some(s1), Some(s2)) = (stats::stddev(one), stats::stddev(other)) else { return false };
+    let (n1, n2) = (one.len() as f64, other.len() as f64);
+    if n1 + n2 <= 2.0 {
+        return false;
+    }
+    let pooled = ((n1 - 1.0) * s1 * s1 + (n2 - 1.0) * s2 * s2) / (n1 + n2 - 2.0);
+    let error = (pooled * (1.0 / n1 + 1.0 / n2)).sqrt();
+    (mean(one) - mean(other)).abs() > ERRORS * error
+}

@@ -1,0 +1,254 @@
+//! `cargo xtask fidelity`: each cell on guests and in the simulator, and what that says, into docs/.
+
+mod guests;
+mod pace;
+mod pool;
+
+use std::{
+    fs,
+    path::{Path, PathBuf},
+    process::Command,
+};
+
+use anyhow::{Context, Result, bail, ensure};
+use cargo_metadata::Metadata;
+use clap::Args;
+use lab::{
+    fidelity::{self, Cell, Comparison, Figures, Skipped, cells, results, table},
+    source::Source,
+};
+
+use self::{
+    guests::{Guests, Outcome},
+    pool::{Clock, in_parallel},
+};
+use crate::test::cargo_command;
+
+/// The list of cells.
+const LIST: &str = "xtask/fidelity.toml";
+/// Seconds that one simulated cell may take.
+const SIMULATED_S: &str = "120";
+const JSON: &str = "docs/fidelity.json";
+const DOCUMENT: &str = "docs/fidelity.md";
+
+/// What to compare.
+#[derive(Args)]
+pub(crate) struct Options {
+    /// Only runs whose name contains this, such as `one-cpu thpscale`; the result is printed, and docs/ stays as it is
+    filter: Option<String>,
+    /// At most so many seeds of each cell; the result is printed, and docs/ stays as it is
+    #[arg(long, value_name = "N")]
+    seeds: Option<u64>,
+    /// Run guests again, also where their results are in the cache
+    #[arg(long)]
+    refresh: bool,
+    /// Guests or simulated cells at a time [default: one per CPU of this host]
+    #[arg(long, value_name = "N")]
+    jobs: Option<usize>,
+    /// Take guests from the cache alone: a cell that is not there is listed as not compared
+    #[arg(long, conflicts_with = "refresh")]
+    cached: bool,
+    /// Take guests from the cache also when what works inside guests has changed since; the result says so
+    #[arg(long, conflicts_with = "refresh")]
+    stale: bool,
+}
+
+pub(crate) fn run(workspace: &Metadata, options: &Options) -> Result<()> {
+    let root = workspace.workspace_root.as_std_path();
+    let list = cells::read(&Source::read(&root.join(LIST))?)?;
+    let built = cargo_command(workspace, &["build", "--release", "--package", "pagelab"]).status().context("cargo")?;
+    ensure!(built.success(), "cargo build: {built}");
+    let program = copied(workspace.target_directory.join("release").as_std_path())?;
+    let jobs = options.jobs.unwrap_or_else(|| std::thread::available_parallelism().map_or(1, usize::from)).max(1);
+    let chosen = |run: &&cells::Run| options.filter.as_ref().is_none_or(|filter| run.label().contains(filter));
+    let runs: Vec<_> = list.runs.iter().filter(chosen).collect();
+    ensure!(!runs.is_empty(), "no run of {LIST} has {:?} in its name", options.filter.as_deref().unwrap_or_default());
+
+    let guests = Guests::new(&program, &list.kernel, options)?;
+    let seeds = |run: &cells::Run| 1..=options.seeds.unwrap_or(u64::MAX).min(run.guest.seeds);
+    let wanted = runs.iter().filter(|run| run.skip.is_none());
+    let boots: Vec<_> = wanted.flat_map(|run| seeds(run).map(move |seed| (*run, seed))).collect();
+    let clock = Clock::start("guests", boots.iter().filter(|(run, seed)| !guests.has(run, *seed)).count());
+    let booted = in_parallel(jobs, &boots, |(run, seed)| guests.outcome(run, *seed, &clock));
+    let mut outcomes = booted.into_iter();
+
+    let mut skipped = Vec::new();
+    let mut planned = Vec::new();
+    for run in &runs {
+        if let Some(reason) = &run.skip {
+            skipped.push(Skipped::whole(&run.label(), "kernel", reason));
+            continue;
+        }
+        let of_run: Vec<_> = seeds(run).map(|seed| (seed, outcomes.next().expect("one per boot"))).collect();
+        planned.extend(Planned::of(run, of_run, &mut skipped)?);
+    }
+    let clock = Clock::start("simulated cells", planned.len());
+    let compared = in_parallel(jobs, &planned, |cell| {
+        let outcome = cell.simulate(&program);
+        clock.done(&cell.name);
+        outcome
+    });
+    let mut cells = Vec::new();
+    for (cell, outcome) in planned.iter().zip(compared) {
+        match outcome? {
+            Ok(compared) => cells.push(compared),
+            Err(reason) => {
+                let kernel: Vec<_> = cell.seeds.iter().map(|(_, ran)| ran.figures.clone()).collect();
+                let skip = Skipped::whole(&cell.name, "sim", &reason);
+                skipped.push(Skipped { kernel: fidelity::known(&kernel), ..skip });
+            }
+        }
+    }
+    let mut comparison = fidelity::compare(&guests.release(), &cells, skipped);
+    comparison.notes.extend(guests.note(&boots));
+    eprintln!("guests took {:.0} s together when they ran", guests.seconds(&boots));
+    report(root, &comparison, options.filter.is_none() && options.seeds.is_none())
+}
+
+/// A copy of the program: whoever builds while guests run would replace it.
+fn copied(release: &Path) -> Result<PathBuf> {
+    let (partial, program) = (release.join(".pagelab-fidelity.partial"), release.join("pagelab-fidelity"));
+    fs::copy(release.join("pagelab"), &partial)
+        .and_then(|_| fs::rename(&partial, &program))
+        .context("copying pagelab")?;
+    Ok(program)
+}
+
+/// One cell, of which guests have run at least one seed.
+struct Planned<'a> {
+    run: &'a cells::Run,
+    name: String,
+    seeds: Vec<(u64, results::Ran)>,
+    note: Option<String>,
+}
+
+impl<'a> Planned<'a> {
+    /// The cells of a run: what its guests left behind.
+    fn of(run: &'a cells::Run, outcomes: Vec<(u64, Outcome)>, skipped: &mut Vec<Skipped>) -> Result<Vec<Self>> {
+        let mut planned: Vec<Self> = Vec::new();
+        let mut failed = Vec::new();
+        for (seed, outcome) in outcomes {
+            let directory = match outcome {
+                Outcome::Done(directory) => directory,
+                Outcome::Failed(reason) => {
+                    failed.push(reason);
+                    continue;
+                }
+            };
+            for ran in results::guests(&directory)? {
+                let name = run.cell(&ran.case);
+                match planned.iter_mut().find(|cell| cell.name == name) {
+                    Some(cell) => cell.seeds.push((seed, ran)),
+                    None => planned.push(Self { run, name, seeds: vec![(seed, ran)], note: None }),
+                }
+            }
+        }
+        if let Some(reason) = failed.first() {
+            if planned.is_empty() {
+                skipped.push(Skipped::whole(&run.label(), "kernel", reason));
+            }
+            for cell in &mut planned {
+                cell.note = Some(format!("{} guests gave no result: {reason}", failed.len()));
+            }
+        }
+        Ok(planned)
+    }
+
+    /// The simulated runs beside the guests'; or why there is none.
+    fn simulate(&self, program: &Path) -> Result<Result<Cell, String>> {
+        let mut runs = Vec::new();
+        let mut failed = Vec::new();
+        for (seed, ran) in &self.seeds {
+            match self.simulate_one(program, *seed, ran)? {
+                Ok(figures) => runs.push((ran.figures.clone(), figures)),
+                // What it cannot do, it cannot do with any seed.
+                Err(Why::Cannot(reason)) => return Ok(Err(reason)),
+                Err(Why::Failed(reason)) => failed.push(reason),
+            }
+        }
+        let more = (!failed.is_empty()).then(|| format!("{} simulated runs failed: {}", failed.len(), failed[0]));
+        let notes: Vec<_> = [self.note.clone(), more].into_iter().flatten().collect();
+        if runs.is_empty() {
+            return Ok(Err(notes.join("; ")));
+        }
+        Ok(Ok(Cell {
+            name: self.name.clone(),
+            runs,
+            streaming: self.run.streaming,
+            policy: self.run.policy.clone(),
+            note: (!notes.is_empty()).then(|| notes.join("; ")),
+        }))
+    }
+
+    fn simulate_one(&self, program: &Path, seed: u64, ran: &results::Ran) -> Result<Result<Figures, Why>> {
+        let room = tempfile::tempdir().context("a temporary directory")?;
+        let result = room.path().join("result");
+        let guest = &self.run.guest;
+        let slow = room.path().join(format!("{}.toml", guest.name));
+        let machine = match pace::machine(guest, seed)? {
+            Some(text) => fs::write(&slow, text).map(|()| slow.to_string_lossy().into_owned())?,
+            None => guest.machine.clone(),
+        };
+        let mut command = Command::new("nice");
+        command.args(["-n", "5"]).arg(program).args(["run", &self.run.experiment, "--target", "sim"]);
+        command.args(["--machine", &machine, "--seeds", &format!("{seed}-{seed}")]);
+        command.args(["--timeout", SIMULATED_S, "--workers", "1"]);
+        command.args(ran.sets.iter().flat_map(|(name, value)| ["--set".to_owned(), format!("{name}={value}")]));
+        command.arg("--state").arg(&ran.state).arg("-o").arg(&result);
+        let output = command.output().context("pagelab")?;
+        if output.status.success() {
+            let figures = results::simulated(&result)?;
+            return Ok(figures.ok_or_else(|| Why::Failed("it gave no result".to_owned())));
+        }
+        let reason = last_words(&output.stderr);
+        Ok(Err(if output.status.code() == Some(USAGE) { Why::Cannot(reason) } else { Why::Failed(reason) }))
+    }
+}
+
+/// Why there is no simulated run.
+enum Why {
+    /// The simulator does not have something that it needs.
+    Cannot(String),
+    /// It went wrong.
+    Failed(String),
+}
+
+/// pagelab's exit status when something cannot be had.
+const USAGE: i32 = 2;
+
+/// What pagelab said about itself in the end, in one line and not too long of one; it names the place of our results, which
+/// is of no interest.
+fn last_words(stderr: &[u8]) -> String {
+    const LENGTH_MAX: usize = 240;
+    let text = String::from_utf8_lossy(stderr);
+    let mut lines = text.lines().filter_map(|line| line.strip_prefix("pagelab: "));
+    let words = lines.rfind(|line| !line.starts_with("results are in") && !line.starts_with("KVM"));
+    let words = words.or_else(|| text.lines().last()).unwrap_or("it said nothing");
+    words.chars().take(LENGTH_MAX).collect()
+}
+
+fn report(root: &Path, comparison: &Comparison, whole: bool) -> Result<()> {
+    let (json, document) = (root.join(JSON), root.join(DOCUMENT));
+    let text = match fs::read_to_string(&document) {
+        Ok(text) => text,
+        Err(error) if error.kind() == std::io::ErrorKind::NotFound => String::new(),
+        Err(error) => bail!("{}: {error}", document.display()),
+    };
+    let unexplained = table::unexplained(comparison, &[&text]);
+    if whole {
+        write(&json, &(serde_json::to_string_pretty(comparison)? + "\n"))?;
+        write(&document, &table::renew(&text, comparison))?;
+        println!("{JSON} and {DOCUMENT} are new");
+    } else {
+        print!("{}", table::renew("", comparison));
+    }
+    println!("{} of {} counters within their class", comparison.total.within, comparison.total.compared);
+    if !unexplained.is_empty() {
+        println!("not explained in {DOCUMENT}: {}", unexplained.into_iter().collect::<Vec<_>>().join(", "));
+    }
+    Ok(())
+}
+
+fn write(path: &PathBuf, text: &str) -> Result<()> {
+    fs::write(path, text).with_context(|| path.display().to_string())
+}
