@@ -46,6 +46,15 @@ enum Command {
     /// Each cell of xtask/fidelity.toml runs on guests, which are kept in the cache until what runs in them changes, and then in
     /// the simulator from the memory that each guest had. The first time takes up to half an hour on two CPUs.
     Fidelity(fidelity::Options),
+    /// The random tests of the memory manager, many times as long: ten million operations against the naive twin, and
+    /// processes, files and huge pages under pressure
+    ///
+    /// A failure names its seed. Takes about a quarter of an hour on two CPUs.
+    Soak {
+        /// How many times as many seeds as in `cargo xtask test`, which takes a million operations
+        #[arg(long, default_value_t = 10, value_parser = clap::value_parser!(u32).range(1..))]
+        times: u32,
+    },
     /// The checks that clippy does not have: crate arrows, file names and sizes, banned words, manifest comments
     Tidy,
     /// Fetch a Debian cloud kernel into the cache, without root, for tests and `--kernel VERSION`
@@ -71,6 +80,7 @@ fn run(command: Command) -> Result<ExitCode> {
         Command::Bench => bench(),
         Command::Calibration => calibration::run(&workspace()?).map(|()| ExitCode::SUCCESS),
         Command::Fidelity(options) => fidelity::run(&workspace()?, &options).map(|()| ExitCode::SUCCESS),
+        Command::Soak { times } => soak(times),
         Command::Tidy => Ok(code(tidy::run(&workspace()?)?)),
         Command::Kernel(options) => kernel::run(&options).map(|()| ExitCode::SUCCESS),
     }
@@ -84,6 +94,23 @@ fn bench() -> Result<ExitCode> {
         let arguments = ["bench", "--quiet", "--package", krate, "--bench", bench];
         let status = test::cargo_command(&workspace, &arguments).status();
         failed += usize::from(!status.context("cargo bench")?.success());
+    }
+    Ok(code(failed))
+}
+
+/// The random tests, with many more seeds.
+fn soak(times: u32) -> Result<ExitCode> {
+    let workspace = workspace()?;
+    let mut failed = 0;
+    for tests in [
+        ["--test", "twin", "agree"],
+        ["--test", "pressure", "lose"],
+        ["--test", "pressure", "survives"],
+        ["--lib", "--", "survive"],
+    ] {
+        let arguments = [&["test", "--release", "--package", "pagelab-mm"][..], &tests].concat();
+        let status = test::cargo_command(&workspace, &arguments).env("PAGELAB_SOAK", times.to_string()).status();
+        failed += usize::from(!status.context("cargo test")?.success());
     }
     Ok(code(failed))
 }

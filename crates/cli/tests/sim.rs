@@ -198,7 +198,7 @@ fn settings_reach_the_simulator_or_are_refused() {
         assert_eq!(cell.measured.counters.get("thp_fault_alloc"), None, "{}", cell.key.case);
         assert_eq!(cell.measured.counters["pgfault"], 262_144, "{}", cell.key.case);
     }
-    let answer = room.run(&words(&[&["run", "fault-storm"], &never, &["vm.vfs_cache_pressure=50"]])).expect(2);
+    let answer = room.run(&words(&[&["run", "fault-storm"], &never, &["vm.zone_reclaim_mode=1"]])).expect(2);
     assert!(answer.stderr.contains("the simulator does not model it yet"), "{}", answer.stderr);
 }
 

@@ -312,7 +312,8 @@ fn random(seed: u64, frames: u32, turns: u64, walks: u64) -> Counters {
 #[test]
 fn contents_survive_reclaim_writing_reading_migration_and_truncation() {
     let mut sum = Counters::default();
-    for seed in 0..6 {
+    let times = std::env::var("PAGELAB_SOAK").map_or(1, |times| times.parse().expect("a number of times"));
+    for seed in 0..6 * times {
         for (event, count) in random(seed, 768, 300, 19).iter() {
             sum.count(event, count);
         }

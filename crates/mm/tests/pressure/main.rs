@@ -8,6 +8,12 @@ use pagelab_mm::{event::Event, variant};
 
 const MIB: u64 = 256;
 
+/// As many seeds as many times more as `cargo xtask soak` asks for.
+fn seeds(usual: u64) -> std::ops::Range<u64> {
+    let times = std::env::var("PAGELAB_SOAK").map_or(1, |times| times.parse().expect("a number of times"));
+    0..usual * times
+}
+
 fn setup() -> Setup {
     Setup { frames: 16 * MIB, swap: Some(64 * MIB), ..Setup::default() }
 }
@@ -110,7 +116,7 @@ fn the_same_seed_gives_the_same_counts() {
 
 #[test]
 fn many_at_once_lose_nothing() {
-    for seed in 0..4 {
+    for seed in seeds(4) {
         let mut machine = Machine::new(&Setup { frames: 8 * MIB, swap: Some(24 * MIB), ..setup() });
         machine.mm.swap.fail_writes(if seed % 2 == 0 { 0 } else { 17 });
         machine.crowd(seed, 6000);
@@ -157,7 +163,7 @@ fn a_huge_page_that_a_child_shares_is_swapped_for_both() {
 
 #[test]
 fn many_at_once_with_huge_pages_lose_nothing() {
-    for seed in 0..2 {
+    for seed in seeds(2) {
         let mut machine = Machine::new(&Setup { frames: 8 * MIB, swap: Some(40 * MIB), huge: true, ..setup() });
         machine.mm.swap.fail_writes(if seed % 2 == 0 { 0 } else { 17 });
         machine.crowd(seed, 4000);
@@ -196,8 +202,8 @@ fn pages_of_the_swap_cache_are_moved_with_their_slots() {
 
 #[test]
 fn what_others_hold_survives_that_processes_are_killed() {
-    for seed in 0..4 {
-        let (swap, huge) = ((seed % 2 == 1).then_some(MIB), seed > 1);
+    for seed in seeds(4) {
+        let (swap, huge) = ((seed % 2 == 1).then_some(MIB), seed % 4 > 1);
         let frames = if huge { 4 * MIB } else { 3 * MIB };
         let mut machine = Machine::new(&Setup { frames, swap, huge, kills: true, ..setup() });
         machine.crowd(seed, 8000);

@@ -30,6 +30,8 @@ use stream::{Numbers, Weights};
 
 const SEEDS: u64 = 200;
 const OPERATIONS: u32 = 5_000;
+/// The variable that says how many times as many seeds are taken (`cargo xtask soak`).
+const SOAK: &str = "PAGELAB_SOAK";
 /// The variable that says which seed to run alone.
 const ONE_SEED: &str = "TWIN_SEED";
 /// Streams on zones of up to `SMALL` frames are looked at after every operation.
@@ -423,29 +425,33 @@ const MADE: [Event; 20] = [
     Event::SimExtfragFragmenting,
 ];
 
+fn seeds() -> u64 {
+    SEEDS * std::env::var(SOAK).map_or(1, |times| times.parse().expect("a number of times"))
+}
+
 // Four tests, which the harness spreads over CPUs.
 
 #[test]
 fn small_zones_agree_after_every_operation_1() {
-    run_all(0..SEEDS / 4, SMALL, 1);
+    run_all(0..seeds() / 4, SMALL, 1);
 }
 
 #[test]
 fn small_zones_agree_after_every_operation_2() {
-    run_all(SEEDS / 4..SEEDS / 2, SMALL, 1);
+    run_all(seeds() / 4..seeds() / 2, SMALL, 1);
 }
 
 #[test]
 fn small_zones_agree_after_every_operation_3() {
-    run_all(SEEDS / 2..SEEDS / 4 * 3, SMALL, 1);
+    run_all(seeds() / 2..seeds() / 4 * 3, SMALL, 1);
 }
 
 #[test]
 fn small_zones_agree_after_every_operation_4() {
-    run_all(SEEDS / 4 * 3..SEEDS, SMALL, 1);
+    run_all(seeds() / 4 * 3..seeds(), SMALL, 1);
 }
 
 #[test]
 fn large_zones_agree() {
-    run_all(0..SEEDS, LARGE, LARGE_EVERY);
+    run_all(0..seeds(), LARGE, LARGE_EVERY);
 }
