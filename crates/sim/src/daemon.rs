@@ -150,6 +150,8 @@ impl World {
                 self.arm_periodic(id, until);
             }
             (Wait::Until(until) | Wait::Io { until, .. }, _) => {
+                // It may have come while the thread was on its way to wait.
+                let until = until.max(self.cpus[task.cpu.0 as usize].clock);
                 task.sleeps_until = Some(until);
                 self.clock.arm(until, id);
             }

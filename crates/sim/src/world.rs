@@ -560,6 +560,8 @@ impl World {
             }
             Wait::Queue => unreachable!("nobody would wake it yet"),
         };
+        // What it waits for may have come while it was on its way to wait.
+        let until = until.max(from);
         task.state = TaskState::Sleeping(operation, Slumber { since: from, cause });
         task.sleeps_until = Some(until);
         self.clock.arm(until, id);
@@ -571,6 +573,7 @@ impl World {
         task.sleeps_until = None;
         if let TaskState::Sleeping(operation, slumber) = std::mem::replace(&mut task.state, TaskState::Blocked) {
             task.state = TaskState::Kernel(operation);
+            let at = at.max(slumber.since);
             task.wait(slumber.since, at, slumber.cause);
             self.wake(id, at, Enqueue::Woken);
         }
