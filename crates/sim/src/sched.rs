@@ -116,13 +116,18 @@ impl World {
             let from = if why == Enqueue::Woken { at + self.prices.of(Work::WakeUp) } else { at };
             cpu.clock = cpu.clock.max(from);
         }
+        if let Some(running) = cpu.running {
+            // Before the place of the new one is found by what the others have had (`update_curr` in `enqueue_entity`).
+            let running = &mut self.tasks[running.0 as usize].entity;
+            cpu.need_resched |= cpu.queue.account(running, cpu.clock, &self.periods);
+        }
+        let task = &mut self.tasks[id.0 as usize];
         cpu.queue.enqueue(id, &mut task.entity, why, &self.periods);
         if was_idle {
             cpu.ready(cpu_id, &mut self.clock);
         } else if let Some(running) = cpu.running {
             let [running, woken] = self.tasks.get_disjoint_mut([running.0 as usize, id.0 as usize]).expect("two tasks");
-            cpu.need_resched |= cpu.queue.account(&mut running.entity, cpu.clock, &self.periods)
-                || cpu.queue.preempts(&running.entity, id, &woken.entity, &self.periods);
+            cpu.need_resched |= cpu.queue.preempts(&running.entity, id, &woken.entity, &self.periods);
             if cpu.is_spinning {
                 self.look_up_from_spinning(cpu_id, at);
             }
