@@ -139,12 +139,14 @@ pub fn config(machine: &Machine, variant: &Variant, cap: Bytes, seed: u64) -> Re
     let settings = settings(machine, &spec.view(), variant);
     let cpus = machine.cpus().len();
     let of = |name: &str| machine.settings.iter().find(|(known, _)| known == name).map(|(_, value)| value.as_str());
+    let is_small = thp::is_small(&spec.view());
     let thp_enabled = match of(linux::setting::THP_ENABLED) {
         Some("never") => ThpEnabled::Never,
         Some("madvise") => ThpEnabled::Madvise,
+        None if is_small => ThpEnabled::Never,
         _ => ThpEnabled::Always,
     };
-    let use_zero_page = of("transparent_hugepage/use_zero_page") != Some("0");
+    let use_zero_page = of("transparent_hugepage/use_zero_page").map_or(!is_small, |value| value != "0");
     let prices = prices::prices(&machine.prices);
     Ok(sim::Config {
         machine: spec,
@@ -152,8 +154,8 @@ pub fn config(machine: &Machine, variant: &Variant, cap: Bytes, seed: u64) -> Re
         settings,
         thp_enabled,
         use_zero_page,
-        thp_defrag: thp::defrag(of(thp::DEFRAG), variant),
-        khugepaged: thp::khugepaged(of),
+        thp_defrag: thp::defrag(of(thp::DEFRAG), is_small, variant),
+        khugepaged: thp::khugepaged(of, is_small),
         prices,
         cores: cores(machine),
         shared_core: prices::shared_core(machine.shared_core.as_ref()).percent,

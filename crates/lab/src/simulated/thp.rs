@@ -1,7 +1,7 @@
 //! Settings of transparent huge pages as the simulator wants them, and what a kernel would refuse.
 
-use mm::{Variant, khugepaged::KhugepagedSettings, thp::ThpDefrag};
-use units::Picos;
+use mm::{MachineView, Variant, khugepaged::KhugepagedSettings, thp::ThpDefrag};
+use units::{Bytes, Picos};
 
 /// What a huge fault does to get its page.
 pub(super) const DEFRAG: &str = "transparent_hugepage/defrag";
@@ -45,15 +45,24 @@ pub(super) fn refusal(name: &str, value: &str, variant: &Variant) -> Option<Stri
     (!is_good).then(|| format!("expected a number from {least} to {most}, found {value:?}"))
 }
 
+/// Does the kernel clear all its flags of huge pages when it boots, as memory is too short for them: `enabled`, both `defrag`, the
+/// huge zero page (`hugepage_init`, mm/huge_memory.c, v3.9 to v6.18)? Who sets one of them sets no other.
+pub(super) fn is_small(view: &MachineView) -> bool {
+    let managed: u64 = view.nodes.iter().flat_map(|node| &node.zones).map(|zone| zone.managed.0).sum();
+    managed < Bytes::mib(512).frames().0
+}
+
 /// The value of `defrag`; the kernel's own where nothing is set.
-pub(super) fn defrag(value: Option<&str>, variant: &Variant) -> ThpDefrag {
+pub(super) fn defrag(value: Option<&str>, is_small: bool, variant: &Variant) -> ThpDefrag {
     let set = value.and_then(|value| WORDS.iter().find(|(word, _)| *word == value));
-    set.map_or(variant.thp_defrag, |(_, defrag)| *defrag)
+    let own = if is_small { ThpDefrag::Never } else { variant.thp_defrag };
+    set.map_or(own, |(_, defrag)| *defrag)
 }
 
 /// What is set of khugepaged; the rest is the kernel's own.
-pub(super) fn khugepaged<'a>(of: impl Fn(&str) -> Option<&'a str>) -> KhugepagedSettings {
+pub(super) fn khugepaged<'a>(of: impl Fn(&str) -> Option<&'a str>, is_small: bool) -> KhugepagedSettings {
     let own = KhugepagedSettings::default();
+    let own = KhugepagedSettings { defrag: own.defrag && !is_small, ..own };
     let number = |name: &str| of(&format!("transparent_hugepage/khugepaged/{name}"))?.parse::<u32>().ok();
     let millis = |name, own| number(name).map_or(own, |value| Picos::from_micros(1000 * u64::from(value)));
     KhugepagedSettings {
@@ -79,8 +88,10 @@ mod tests {
         assert_eq!(refused("defer", "v4.4").unwrap(), "these rules know always, madvise, never, not \"defer\"");
         assert_eq!(refused("defer", "v4.6"), None);
         assert!(refused("defer+madvise", "v4.8").is_some() && refused("defer+madvise", "v6.1").is_none());
-        assert_eq!((defrag(None, named("v4.4")), defrag(None, named("v6.1"))), (ThpDefrag::Always, ThpDefrag::Madvise));
-        assert_eq!(defrag(Some("defer+madvise"), named("v6.1")), ThpDefrag::DeferMadvise);
+        let own = |rules, is_small| defrag(None, is_small, named(rules));
+        assert_eq!((own("v4.4", false), own("v6.1", false)), (ThpDefrag::Always, ThpDefrag::Madvise));
+        assert_eq!(own("v6.1", true), ThpDefrag::Never);
+        assert_eq!(defrag(Some("defer+madvise"), true, named("v6.1")), ThpDefrag::DeferMadvise);
     }
 
     #[test]
@@ -90,9 +101,9 @@ mod tests {
         assert!(refused("max_ptes_none", "512", "v6.1").is_some() && refused("max_ptes_none", "511", "v6.1").is_none());
         assert!(refused("pages_to_scan", "0", "v6.1").is_some());
         assert_eq!(refused("max_ptes_shared", "5", "v5.4").unwrap(), "these rules have no such setting");
-        let settings = khugepaged(|name| (name == full("scan_sleep_millisecs")).then_some("250"));
+        let settings = khugepaged(|name| (name == full("scan_sleep_millisecs")).then_some("250"), false);
         assert_eq!(settings, KhugepagedSettings { scan_sleep: Picos::from_micros(250_000), ..Default::default() });
-        let settings = khugepaged(|name| (name == full("defrag")).then_some("0"));
-        assert!(!settings.defrag);
+        let settings = khugepaged(|name| (name == full("defrag")).then_some("0"), false);
+        assert!(!settings.defrag && khugepaged(|_| None, false).defrag && !khugepaged(|_| None, true).defrag);
     }
 }
