@@ -141,6 +141,9 @@ impl Migrate {
         if self.at == self.from.len() {
             return self.end_pass(cx);
         }
+        // What a device has done by now nobody waits for, whether or not who asked for it has run since.
+        mm.complete_swap_io(cx);
+        mm.complete_disk_io(cx);
         let page = self.from[self.at];
         match self.try_unmap(mm, spaces, cx, page, targets) {
             Tried::WantsTarget => return Migrating::WantsTarget,

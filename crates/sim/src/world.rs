@@ -8,7 +8,6 @@ mod step;
 use std::{cell::RefCell, collections::BTreeSet};
 
 use self::step::{Memory, advance, gives_up, keeps_lock, kill};
-
 use mm::{
     ControlId, Mm, SpaceId, Spaces,
     address_space::{AddressSpace, MMAP_BASE},

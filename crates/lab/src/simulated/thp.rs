@@ -45,8 +45,8 @@ pub(super) fn refusal(name: &str, value: &str, variant: &Variant) -> Option<Stri
     (!is_good).then(|| format!("expected a number from {least} to {most}, found {value:?}"))
 }
 
-/// Does the kernel clear all its flags of huge pages when it boots, as memory is too short for them: `enabled`, both `defrag`, the
-/// huge zero page (`hugepage_init`, mm/huge_memory.c, v3.9 to v6.18)? Who sets one of them sets no other.
+/// Does the kernel clear all its flags of huge pages when it boots, as memory is too short for them: `enabled`, both `defrag`,
+/// the huge zero page (`hugepage_init`, mm/huge_memory.c, v3.9 to v6.18)? Who sets one of them sets no other.
 pub(super) fn is_small(view: &MachineView) -> bool {
     let managed: u64 = view.nodes.iter().flat_map(|node| &node.zones).map(|zone| zone.managed.0).sum();
     managed < Bytes::mib(512).frames().0
