@@ -3,7 +3,7 @@
 
 use units::Errno;
 
-use super::{InodeId, PageFlag};
+use super::{InodeId, PageFlag, Slot};
 use crate::{
     Mm,
     cost::Cx,
@@ -47,6 +47,7 @@ impl DropCaches {
         if self.next.is_some() {
             return Step::More;
         }
+        mm.drop_shadows(cx);
         cx.count(Event::DropSlab, 1);
         mm.drop_slab(cx);
         Step::Done(Ok(()))
@@ -63,6 +64,21 @@ impl Mm {
             let (index, head) = inode.mapping.next_folio(&self.cache.nodes, from)?;
             Some((InodeId(at), index, head))
         })
+    }
+
+    /// What is dropped counts as never read: what files remember of evicted pages goes too (`invalidate_exceptional_entry`).
+    fn drop_shadows(&mut self, cx: &mut Cx) {
+        for inode in self.cache.inodes.iter_mut().flatten() {
+            let mut from = 0;
+            // Bound: the pages and shadows of the file.
+            while let Some(index) = inode.mapping.next_any(&self.cache.nodes, from) {
+                if let Slot::Shadow(_) = inode.mapping.get(&self.cache.nodes, index) {
+                    inode.mapping.set(&mut self.cache.nodes, index, Slot::Empty);
+                }
+                from = index + 1;
+            }
+        }
+        self.free_tree_nodes(cx);
     }
 
     fn may_invalidate(&self, at: (InodeId, u64), head: units::Pfn) -> bool {
