@@ -284,11 +284,13 @@ impl Mm {
         let gave_up = run.sc.order < run.wish.order;
         let asked = daemon.wish.unwrap_or(Wish { order: Order::BASE, highest: run.wish.highest });
         let rests = if gave_up { Wish { order: run.sc.order, ..run.wish } } else { asked };
-        self.try_to_sleep(cx, node, rests)
+        // What it was woken for is compaction's to make now, whatever it rests on.
+        let wanted = if gave_up { run.wish.order } else { asked.order };
+        self.try_to_sleep(cx, node, rests, wanted)
     }
 
     /// `kswapd_try_to_sleep`: a nap first, unless there is still need.
-    fn try_to_sleep(&mut self, cx: &mut Cx, node: usize, wish: Wish) -> Step<()> {
+    fn try_to_sleep(&mut self, cx: &mut Cx, node: usize, wish: Wish, wanted: Order) -> Step<()> {
         if !self.may_sleep(node, wish) {
             return self.begin_again(cx, node, wish);
         }
@@ -298,7 +300,7 @@ impl Mm {
         daemon.state = State::Napping;
         // Room was made: now blocks of the order wanted can be, and what was given up is worth another look.
         self.reset_isolation_suitable(cx, node);
-        self.wake_kcompactd(cx, node, wish.order, wish.highest);
+        self.wake_kcompactd(cx, node, wanted, wish.highest);
         Step::Block(Wait::Until(cx.now() + SHORT_SLEEP))
     }
 
