@@ -88,7 +88,12 @@ fn compare(rules: &str, seeds: u64) {
         let locks = off(strict.mmap_lock + strict.zone_lock, other.mmap_lock + other.zone_lock);
         [off(strict.elapsed, other.elapsed), locks]
     };
-    assert!(offs(&usual).iter().all(|off| *off < 0.05), "{rules}: {strict:?}, with the usual quantum {usual:?}");
+    // Where readers steal, waiting is up to 8 % less than in the strict order (docs/plan.md).
+    let bounds = [0.05, if rules == "v6.1" { 0.08 } else { 0.05 }];
+    assert!(
+        offs(&usual).iter().zip(bounds).all(|(off, bound)| *off < bound),
+        "{rules}: {strict:?}, with the usual quantum {usual:?}"
+    );
     for (one, other) in strict.counters.iter().zip(&usual.counters) {
         assert!(one.abs_diff(*other) * 20 < *one, "{rules}: {strict:?}, with the usual quantum {usual:?}");
     }
