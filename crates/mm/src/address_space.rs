@@ -63,7 +63,18 @@ impl AddressSpace {
             mm.rmap.leave_family(family);
             return Err(Errno::NOMEM);
         };
-        Ok(Self {
+        Ok(Self::empty((family, mmap_base), object, tables))
+    }
+
+    /// An empty member of the same family: a child before anything is copied.
+    pub(crate) fn related(&self, mm: &mut Mm, cx: &mut Cx) -> Result<Self, Errno> {
+        let (object, tables) = object_and_root(mm, cx, Vec::new()).ok_or(Errno::NOMEM)?;
+        mm.rmap.join_family(self.family);
+        Ok(Self::empty((self.family, self.mmap_base), object, tables))
+    }
+
+    fn empty((family, mmap_base): (FamilyId, Vpn), object: Object, tables: PageTables) -> Self {
+        Self {
             family,
             vmas: VmaSet::default(),
             tables,
@@ -75,26 +86,7 @@ impl AddressSpace {
             locked_vma: None,
             object,
             mmap_base,
-        })
-    }
-
-    /// An empty member of the same family: a child before anything is copied.
-    pub(crate) fn related(&self, mm: &mut Mm, cx: &mut Cx) -> Result<Self, Errno> {
-        let (object, tables) = object_and_root(mm, cx, Vec::new()).ok_or(Errno::NOMEM)?;
-        mm.rmap.join_family(self.family);
-        let vmas = VmaSet::default();
-        Ok(Self {
-            vmas,
-            tables,
-            rss: 0,
-            swapped: 0,
-            uses_huge_zero: false,
-            khugepaged: None,
-            is_exiting: false,
-            locked_vma: None,
-            object,
-            ..*self
-        })
+        }
     }
 
     /// The kernel objects that are its own: itself, and its VMAs.
