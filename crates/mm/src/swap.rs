@@ -309,7 +309,7 @@ impl Mm {
         while let Some(Io { slot, is_write, failed, .. }) = self.swap.device.next_done(now) {
             let head = self.swap.cached(slot).expect("a folio under I/O stays in the swap cache");
             if !is_write {
-                self.frames.mark(head, FrameFlag::Locked, false);
+                self.unlock_folio(cx, head);
                 continue;
             }
             self.swap.mark(slot, SlotFlag::Writeback, false);

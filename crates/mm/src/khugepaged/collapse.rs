@@ -265,7 +265,7 @@ impl Collapse {
     /// Nothing is collapsed: every page goes back where it was (`release_pte_pages`).
     fn put_back(&mut self, mm: &mut Mm, cx: &mut Cx, frame: Pfn) -> Step<Ended> {
         for (held, is_active) in self.isolated.drain(..) {
-            mm.frames.mark(held.pfn, FrameFlag::Locked, false);
+            mm.unlock_folio(cx, held.pfn);
             mm.putback_lru(held.pfn, is_active);
         }
         Self::give_up(mm, cx, frame)
@@ -294,11 +294,11 @@ impl Collapse {
                 let is_base = mm.frames.allocated(head) == Some(Order::BASE);
                 if is_base {
                     // Whoever else maps it finds it on its list again, and its slot can be given up.
-                    self.release(mm, head);
+                    self.release(mm, cx, head);
                 }
                 if let Some(folio) = mm.unmap_base(cx, was.pfn()) {
                     if !is_base {
-                        self.release(mm, head);
+                        self.release(mm, cx, head);
                     }
                     mm.put_folio(cx, folio);
                 }
@@ -310,17 +310,17 @@ impl Collapse {
         }
         // Huge folios of which the range mapped a part, and others map the rest.
         for (held, is_active) in self.isolated.drain(..) {
-            mm.frames.mark(held.pfn, FrameFlag::Locked, false);
+            mm.unlock_folio(cx, held.pfn);
             mm.putback_lru(held.pfn, is_active);
         }
         self.later(Phase::Install { frame, table })
     }
 
     /// A folio goes back to its list.
-    fn release(&mut self, mm: &mut Mm, head: Pfn) {
+    fn release(&mut self, mm: &mut Mm, cx: &mut Cx, head: Pfn) {
         let place = self.isolated.iter().position(|(held, _)| held.pfn == head).expect("it was isolated");
         let (_, is_active) = self.isolated.swap_remove(place);
-        mm.frames.mark(head, FrameFlag::Locked, false);
+        mm.unlock_folio(cx, head);
         mm.putback_lru(head, is_active);
     }
 
