@@ -25,7 +25,6 @@ use units::{Bytes, CpuId, Errno, Frames, Pfn, Picos, Time};
 use crate::{
     TICK,
     clock::{Clock, Next},
-    daemon::NO_SPACE,
     draw::{Draws, Purpose},
     inject::Injector,
     operation::{Operation, Progress},
@@ -51,6 +50,8 @@ pub(crate) struct World {
     lines: Vec<CacheLine>,
     /// How many CPUs run a task of each.
     pub(crate) running_in: Vec<u32>,
+    /// How many of these tasks are settled.
+    pub(crate) settled_in: Vec<u32>,
     pub(crate) tasks: Vec<Task>,
     /// The kswapd of each node.
     pub(crate) kswapds: Vec<TaskId>,
@@ -108,6 +109,7 @@ impl World {
             locks: Vec::new(),
             lines: Vec::new(),
             running_in: Vec::new(),
+            settled_in: Vec::new(),
             tasks: Vec::new(),
             kswapds: Vec::new(),
             kcompactds: Vec::new(),
@@ -213,6 +215,7 @@ impl World {
         self.locks.push(Rwsem::default());
         self.lines.push(CacheLine::default());
         self.running_in.push(0);
+        self.settled_in.push(0);
         self.left.push(left);
         self.spaces.add(space)
     }
@@ -332,19 +335,6 @@ impl World {
         }
     }
 
-    /// The address space of the task that each CPU runs.
-    pub(crate) fn running_spaces(&self) -> Vec<SpaceId> {
-        let space = |cpu: &Cpu| cpu.running.map_or(NO_SPACE, |task| self.tasks[task.0 as usize].space);
-        self.cpus.iter().map(space).collect()
-    }
-
-    /// The CPUs, but for one, that run a task of an address space now.
-    fn sharers(&self, space: SpaceId, but: CpuId) -> impl Iterator<Item = usize> + '_ {
-        let runs = move |cpu: &Cpu| cpu.running.is_some_and(|task| self.tasks[task.0 as usize].space == space);
-        let cpus = self.cpus.iter().enumerate();
-        cpus.filter(move |(id, cpu)| *id != but.0 as usize && runs(cpu)).map(|(id, _)| id)
-    }
-
     /// The current task has ended, by itself or because the kernel ended it. The last task of a process first takes its
     /// memory with it, step by step.
     pub(crate) fn end(&mut self) {
@@ -455,7 +445,7 @@ impl World {
         let TaskState::Kernel(operation) = &mut task.state else {
             unreachable!("only operations are stepped");
         };
-        let start = self.cpus[cpu.0 as usize].clock;
+        let (start, left) = (self.cpus[cpu.0 as usize].clock, operation.left());
         let loss = self.injector.begin(&self.counters);
         let prices = if shares_core(&self.cpus, cpu) { &self.shared_core } else { &self.prices };
         let mut cx = Cx::new(cpu, start, prices, &mut self.counters);
@@ -488,6 +478,7 @@ impl World {
         self.cpus[cpu.0 as usize].clock = end;
         self.hash.fold(end, cpu, Mark::Faults, faults.fold);
         let keeps = keeps_lock(&progress, operation, &task.supply);
+        self.note_pace(id, (left, start), end, matches!(progress, Progress::More));
         self.end_hold(id, cpu, keeps, start);
         self.interrupt(space_id, cpu, shootdowns);
         for (space, asked) in asked_of.into_iter().flatten() {
