@@ -289,7 +289,7 @@ impl Unmap {
         }
         primitive::scan_ptes(cx, stopped.0 - run.start.0);
         if unmapped > 0 {
-            primitive::write_ptes(cx, unmapped);
+            primitive::clear_ptes(cx, unmapped);
             primitive::count_mappings(cx, folios);
             space.rss -= folios;
         }
