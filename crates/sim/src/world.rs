@@ -48,9 +48,8 @@ pub(crate) struct World {
     /// The lock of each, and the cache line that its count is in.
     pub(crate) locks: Vec<Rwsem>,
     lines: Vec<CacheLine>,
-    /// How many CPUs run a task of each.
+    /// How many CPUs run a task of each, and how many of these tasks are settled.
     pub(crate) running_in: Vec<u32>,
-    /// How many of these tasks are settled.
     pub(crate) settled_in: Vec<u32>,
     pub(crate) tasks: Vec<Task>,
     /// The kswapd of each node.
@@ -198,6 +197,11 @@ impl World {
     /// # Panics
     /// When a machine has no memory for one page table, or for more than 4,096 families.
     pub(crate) fn create_space(&mut self) -> SpaceId {
+        self.try_space().expect("a fresh process needs one page table")
+    }
+
+    /// The same; none when there is no memory for its page table. (Nobody reclaims any for it.)
+    pub(crate) fn try_space(&mut self) -> Option<SpaceId> {
         let (cpu, now) = if self.tasks.is_empty() { (CpuId(0), Time(0)) } else { (self.current().cpu, self.now()) };
         let mut cx = Cx::new(cpu, now, &self.prices, &mut self.counters);
         let space = AddressSpace::new(&mut self.mm, &mut cx, MMAP_BASE);
@@ -206,7 +210,7 @@ impl World {
         if let Some(parent) = self.tasks.get_mut(self.current.0 as usize) {
             parent.spent.add(&spent);
         }
-        self.add_space(space.expect("a fresh process needs one page table"))
+        Some(self.add_space(space.ok()?))
     }
 
     /// A process, which may map as much as the one that made it.
@@ -359,11 +363,16 @@ impl World {
 
     /// The kernel has ended the current task: nobody shall wait for it.
     pub(crate) fn end_killed(&mut self) {
+        self.cancel_all();
+        self.end();
+    }
+
+    /// Frees everybody at any barrier: somebody will never come.
+    pub(crate) fn cancel_all(&mut self) {
         for id in 0..self.meetings.len() {
             let parties = self.meetings[id].parties;
             self.cancel(Barrier { id: u32::try_from(id).expect("barriers have 32-bit numbers"), parties });
         }
-        self.end();
     }
 
     /// Takes turns of the one order until a user half has a part in one. The CPU that ran last is then put back by
