@@ -177,7 +177,14 @@ impl World {
     }
 
     /// After a step: those whom it has woken run from its end on.
+    #[inline]
     pub(crate) fn wake_woken(&mut self, at: Time) {
+        if self.mm.has_news() {
+            self.wake_all_woken(at);
+        }
+    }
+
+    fn wake_all_woken(&mut self, at: Time) {
         if self.mm.has_woken() {
             for node in self.mm.take_woken() {
                 self.wake_daemon(self.kswapds[node], at);
