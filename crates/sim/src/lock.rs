@@ -48,6 +48,7 @@ impl World {
     }
 
     /// Takes a lock for the running task of a CPU, or makes it wait: false.
+    #[inline(never)]
     pub(crate) fn acquire(&mut self, id: TaskId, cpu: CpuId, mode: Mode) -> bool {
         let rules = self.mm.variant().mmap_lock;
         let Self { tasks, cpus, locks, .. } = self;
@@ -116,6 +117,7 @@ impl World {
     }
 
     /// The same where that takes time, or others are told.
+    #[inline(never)]
     fn let_go_of(&mut self, id: TaskId, cpu: CpuId, what: LetGo) -> bool {
         let before = self.cpus[cpu.0 as usize].clock;
         match what {

@@ -166,6 +166,7 @@ impl Operation {
     }
 
     /// The same for one that is a system call, or the end of a process.
+    #[inline(never)]
     fn step_call(
         &mut self,
         mm: &mut Mm,
@@ -241,6 +242,7 @@ impl Operation {
     }
 
     /// A step of one on files, which works on all memory.
+    #[inline(never)]
     pub(crate) fn step_file(&mut self, mm: &mut Mm, spaces: &mut Spaces, cx: &mut Cx<'_>, horizon: Time) -> Progress {
         let Self::File { operation, entered } = self else { unreachable!("it works on one address space") };
         enter(cx, entered);

@@ -181,6 +181,7 @@ impl World {
     }
 
     /// The same where somebody waits, or the CPU has run nobody (`schedule`).
+    #[inline(never)]
     fn choose(&mut self, id: CpuId) -> TaskId {
         let Self { cpus, tasks, periods, .. } = self;
         let cpu = &mut cpus[id.0 as usize];
@@ -266,6 +267,7 @@ impl World {
     }
 
     /// The running task of a CPU cannot go on.
+    #[inline(never)]
     fn leave(&mut self, id: CpuId, running: TaskId) {
         let cpu = &mut self.cpus[id.0 as usize];
         let task = &mut self.tasks[running.0 as usize];

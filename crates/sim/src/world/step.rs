@@ -85,6 +85,7 @@ impl World {
     }
 
     /// What a step has come to, at its end, where that is not more of the same; true when the kernel ends the task.
+    #[inline(never)]
     fn end_step(&mut self, id: TaskId, cpu: CpuId, progress: Progress) -> bool {
         // Nobody can be sure that its CPU will have another turn.
         if matches!(progress, Progress::Exited | Progress::Killed(_) | Progress::Block(_)) {
@@ -154,10 +155,7 @@ fn advance(
 ) -> Progress {
     let Memory { mm, spaces, left } = memory;
     if supply.is_busy() {
-        return match supply.step(mm, spaces, cx) {
-            Step::Block(wait) => Progress::Block(wait),
-            Step::More | Step::Done(()) => Progress::More,
-        };
+        return go_on_supplying(mm, spaces, supply, cx);
     }
     supply.lend(cx);
     let progress = if let Operation::File { .. } = operation {
@@ -170,14 +168,36 @@ fn advance(
         return Progress::More;
     }
     match progress {
-        Progress::Killed(_) => {
-            let space = spaces.get_mut(id).expect("a live task has an address space");
-            operation.abort(mm, space, cx);
-        }
-        Progress::Exited => spaces.take(id).end(mm, cx),
+        Progress::Killed(_) | Progress::Exited => end_operation(mm, spaces, (id, operation), &progress, cx),
         Progress::More | Progress::Block(_) | Progress::Done(_) | Progress::Forked(_) => {}
     }
     progress
+}
+
+/// Gives back what an operation that will not go on holds, or what is left of its process.
+#[inline(never)]
+fn end_operation(
+    mm: &mut Mm,
+    spaces: &mut Spaces,
+    (id, operation): (SpaceId, &mut Operation),
+    progress: &Progress,
+    cx: &mut Cx<'_>,
+) {
+    if let Progress::Exited = progress {
+        spaces.take(id).end(mm, cx);
+    } else {
+        let space = spaces.get_mut(id).expect("a live task has an address space");
+        operation.abort(mm, space, cx);
+    }
+}
+
+/// One step of the slow path.
+#[inline(never)]
+fn go_on_supplying(mm: &mut Mm, spaces: &mut Spaces, supply: &mut Supply, cx: &mut Cx<'_>) -> Progress {
+    match supply.step(mm, spaces, cx) {
+        Step::Block(wait) => Progress::Block(wait),
+        Step::More | Step::Done(()) => Progress::More,
+    }
 }
 
 /// A test ends the task in the middle of its operation.
