@@ -41,9 +41,9 @@ pub(crate) struct Task {
     pub(crate) nice_of_children: Nice,
     /// The kernel ends it.
     pub(crate) is_dying: bool,
+    /// Its operation will leave mappings as they are for some quanta yet.
+    pub(crate) is_settled: bool,
     pub(crate) faults: u64,
-    /// Those of them that needed a device.
-    pub(crate) major_faults: u64,
     /// Memory that its operation has asked for.
     pub(crate) supply: Supply,
     /// All the time since it began, by cause.
@@ -53,6 +53,8 @@ pub(crate) struct Task {
     /// When the timer of its sleep fires, if it has one.
     pub(crate) sleeps_until: Option<Time>,
     pub(crate) state: TaskState,
+    /// Those of its faults that needed a device.
+    pub(crate) major_faults: u64,
     /// What the scheduler knows of it.
     pub(crate) entity: Entity,
     /// Since when it waits for its CPU.
@@ -155,6 +157,7 @@ impl Task {
             is_spinning: false,
             spins_until: None,
             holds: None,
+            is_settled: false,
             killed: None,
             joiners: Vec::new(),
         }

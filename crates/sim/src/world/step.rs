@@ -34,6 +34,7 @@ impl World {
         let (space_id, start) = (task.space, here.clock);
         // All but this one.
         let sharers = self.running_in[space_id.0 as usize] - 1;
+        let left = (sharers > 0 || task.is_settled).then(|| operation.left());
         let need_resched = here.need_resched();
         let loss = self.injector.begin(&self.counters);
         let mut cx = Cx::new(cpu, start, prices, &mut self.counters);
@@ -54,7 +55,9 @@ impl World {
             self.lines[space_id.0 as usize].access(&mut cx, times, Cause::MmapLock);
         }
         task.faults += faults.taken;
-        task.major_faults += faults.major;
+        if faults.major > 0 {
+            task.major_faults += faults.major;
+        }
         task.spent.add_step(&cx);
         here.clock = cx.now();
         let shootdowns = cx.shootdowns();
@@ -67,6 +70,9 @@ impl World {
             trace.take(&mut self.mm, id, cpu, start);
         }
         self.hash.fold(here.clock, cpu, Mark::Faults, faults.fold);
+        if let Some(left) = left {
+            self.note_pace(id, (left, start), self.cpus[cpu.0 as usize].clock, matches!(progress, Progress::More));
+        }
         self.end_hold(id, cpu, keeps, start);
         if shootdowns.rounds > 0 {
             self.interrupt(space_id, cpu, shootdowns);
