@@ -476,6 +476,12 @@ impl<'a> Cx<'a> {
         std::mem::take(&mut self.asked_of)
     }
 
+    /// Has the step asked anything of other CPUs, or for memory?
+    #[inline]
+    pub fn has_asked_anybody(&self) -> bool {
+        self.shootdowns.rounds > 0 || !self.asked_of.is_empty() || self.is_supplied()
+    }
+
     fn flush_here(&mut self, flush: Shootdowns) {
         self.flush_own_tlb(flush.whole, flush.pages);
         self.count(Event::SimTlbLocalFlushAll, flush.whole.into());

@@ -95,7 +95,8 @@ impl World {
 
     /// Up to when a step may go: not beyond what it must do, where its task holds a lock that others want, or that somebody may
     /// want within the step. A range of faults takes the lock for each of them, and who wants it acts on the first that lets go.
-    #[inline]
+    #[inline(always)]
+    #[expect(clippy::inline_always, reason = "every turn asks, and most need no more than its first answers")]
     pub(crate) fn horizon_under_lock(&self, id: TaskId, cpu: CpuId, horizon: Time) -> Time {
         let task = &self.tasks[id.0 as usize];
         if task.holds.is_none() {

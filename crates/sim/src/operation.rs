@@ -298,7 +298,7 @@ impl Operation {
 
 /// What a step of user code and its faults came to.
 #[inline]
-fn progress_of(step: Step<FaultDone>) -> Progress {
+pub(crate) fn progress_of(step: Step<FaultDone>) -> Progress {
     match step {
         Step::More => Progress::More,
         Step::Block(wait) => Progress::Block(wait),

@@ -85,6 +85,14 @@ impl Cpu {
         !self.queue.is_empty()
     }
 
+    /// The task that it goes on with, where nobody waits and nobody has asked anything of it.
+    #[inline]
+    pub(crate) fn undisturbed(&self) -> Option<TaskId> {
+        let is_disturbed =
+            self.need_resched || self.has_waiting() || self.asked.rounds > 0 || !self.siblings.is_empty();
+        self.running.filter(|_| !is_disturbed)
+    }
+
     /// The first tick after an instant.
     fn tick_after(&self, at: Time, periods: &Periods) -> Time {
         let since = at.0.saturating_sub(self.tick_offset.0);

@@ -3,6 +3,7 @@
 //! The world of a run is a thread-local that only this file touches, so that the simulator's handle on `Os` is a task's
 //! number, and runs on different threads are kept apart.
 
+mod run_on;
 mod step;
 
 use std::{cell::RefCell, collections::BTreeSet};
@@ -386,11 +387,10 @@ impl World {
                     None
                 }
                 Next::Cpu { cpu, clock, .. } if !self.begin_turn(cpu, clock) => None,
-                Next::Cpu { cpu, .. } if self.let_go(cpu) => {
-                    self.cpus[cpu.0 as usize].ready(cpu, &mut self.clock);
-                    None
-                }
-                Next::Cpu { cpu, horizon, .. } => self.run(cpu, horizon),
+                Next::Cpu { cpu, horizon, .. } => match self.run_on(cpu, horizon) {
+                    Some(kills) => kills.then_some(Turn::Drop(self.current)),
+                    None => self.run(cpu, horizon),
+                },
             };
             if let Some(turn) = turn {
                 return turn;
@@ -413,7 +413,12 @@ impl World {
     }
 
     /// A turn of a CPU; what the executor is to do in it, if anything.
+    #[inline(never)]
     fn run(&mut self, cpu: CpuId, horizon: Time) -> Option<Turn> {
+        if self.let_go(cpu) {
+            self.cpus[cpu.0 as usize].ready(cpu, &mut self.clock);
+            return None;
+        }
         let task = self.schedule(cpu);
         let horizon = self.horizon_of(cpu, horizon);
         self.current = task;

@@ -355,6 +355,12 @@ pub(crate) enum Shortage {
 const _: () = assert!(size_of::<Supply>() <= 32, "it is in a task's first line of cache");
 
 impl Supply {
+    /// Has it nothing to do, and nothing to give?
+    #[inline]
+    pub fn is_idle(&self) -> bool {
+        matches!(self.state, State::Idle)
+    }
+
     /// Does it take steps of its own before the operation goes on?
     #[inline]
     pub fn is_busy(&self) -> bool {

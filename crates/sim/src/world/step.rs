@@ -3,19 +3,19 @@
 use mm::{
     ControlId, Mm, SpaceId, Spaces,
     alloc::slow::Supply,
-    cost::{Cause, Circumstances, Cx},
+    cost::{Cause, Circumstances, Cx, Shootdowns},
+    line::CacheLine,
     step::{Step, Wait},
+    variant::MmapLock,
 };
 use units::{Bytes, CpuId, Time};
 
-#[cfg(test)]
-use crate::task::Task;
 use crate::{
     operation::{Operation, Progress},
     run_hash::Mark,
     rwsem::{self, Mode},
-    sched::shares_core,
-    task::{Answer, TaskId, TaskState},
+    sched::{Cpu, shares_core},
+    task::{Answer, Task, TaskId, TaskState},
     world::{MAIN, World},
 };
 
@@ -49,19 +49,9 @@ impl World {
         let what = (space_id, &mut *operation, &mut task.supply);
         let progress = if kills { kill(memory, what, &mut cx) } else { advance(memory, what, &mut cx, horizon) };
         let keeps = keeps_lock(&progress, operation, &task.supply);
-        let faults = cx.faults();
-        if sharers > 0 && faults.taken > 0 && task.holds == Some(Mode::Read) {
-            let times = faults.taken * rwsem::line_accesses(self.mm.variant().mmap_lock);
-            self.lines[space_id.0 as usize].access(&mut cx, times, Cause::MmapLock);
-        }
-        task.faults += faults.taken;
-        if faults.major > 0 {
-            task.major_faults += faults.major;
-        }
-        task.spent.add_step(&cx);
-        here.clock = cx.now();
-        let shootdowns = cx.shootdowns();
-        let asked_of = cx.take_asked_of();
+        let line = (sharers > 0).then(|| (&mut self.lines[space_id.0 as usize], self.mm.variant().mmap_lock));
+        pay(&mut cx, task, here, line);
+        let (faults, shootdowns, asked_of) = (cx.faults().fold, cx.shootdowns(), cx.take_asked_of());
         if let Some(loss) = loss {
             let spent = *cx.spent();
             here.clock = self.injector.lose(loss, &mut self.counters, here.clock, &spent);
@@ -69,14 +59,20 @@ impl World {
         if let Some(trace) = &mut self.trace {
             trace.take(&mut self.mm, id, cpu, start);
         }
-        self.hash.fold(here.clock, cpu, Mark::Faults, faults.fold);
+        self.finish(id, cpu, Past { start, left, keeps, faults, shootdowns, asked_of, progress })
+    }
+
+    /// What a step leaves to do at its end; true when the kernel ends the task.
+    pub(super) fn finish(&mut self, id: TaskId, cpu: CpuId, past: Past) -> bool {
+        let Past { start, left, keeps, faults, shootdowns, asked_of, progress } = past;
+        let end = self.cpus[cpu.0 as usize].clock;
+        self.hash.fold(end, cpu, Mark::Faults, faults);
         if let Some(left) = left {
-            self.note_pace(id, (left, start), self.cpus[cpu.0 as usize].clock, matches!(progress, Progress::More));
+            self.note_pace(id, (left, start), end, matches!(progress, Progress::More));
         }
         self.end_hold(id, cpu, keeps, start);
-        if shootdowns.rounds > 0 {
-            self.interrupt(space_id, cpu, shootdowns);
-        }
+        let space = self.tasks[id.0 as usize].space;
+        self.interrupt(space, cpu, shootdowns);
         for (space, asked) in &asked_of {
             self.interrupt(*space, cpu, *asked);
         }
@@ -125,9 +121,42 @@ impl World {
     }
 }
 
+/// A step that has been taken.
+pub(super) struct Past {
+    pub(super) start: Time,
+    /// What its operation had left to go through before, if somebody asks.
+    pub(super) left: Option<u64>,
+    /// The task holds the lock of its address space until its next step.
+    pub(super) keeps: bool,
+    /// The fold of its faults.
+    pub(super) faults: u64,
+    pub(super) shootdowns: Shootdowns,
+    pub(super) asked_of: Vec<(SpaceId, Shootdowns)>,
+    pub(super) progress: Progress,
+}
+
+/// A task and its CPU pay for a step. `line`: where the count of the lock is, if others share the address space.
+#[inline(always)]
+#[expect(clippy::inline_always, reason = "half of it is constant where it is called")]
+pub(super) fn pay(cx: &mut Cx<'_>, task: &mut Task, here: &mut Cpu, line: Option<(&mut CacheLine, MmapLock)>) {
+    let faults = cx.faults();
+    if let Some((line, rules)) = line
+        && faults.taken > 0
+        && task.holds == Some(Mode::Read)
+    {
+        line.access(cx, faults.taken * rwsem::line_accesses(rules), Cause::MmapLock);
+    }
+    task.faults += faults.taken;
+    if faults.major > 0 {
+        task.major_faults += faults.major;
+    }
+    task.spent.add_step(cx);
+    here.clock = cx.now();
+}
+
 /// Does a task that has taken this step hold the lock of its address space until its next one?
 #[inline]
-fn keeps_lock(progress: &Progress, operation: &Operation, supply: &Supply) -> bool {
+pub(super) fn keeps_lock(progress: &Progress, operation: &Operation, supply: &Supply) -> bool {
     match progress {
         Progress::More => supply.is_busy() || operation.keeps_lock(),
         // A fault that waits for a device lets others have the address space, and begins again.
@@ -170,6 +199,18 @@ fn advance(
         let space = spaces.get_mut(id).expect("a live task has an address space");
         operation.step(mm, space, cx, horizon, &mut left[id.0 as usize])
     };
+    come_to(mm, spaces, (id, operation, supply), progress, cx)
+}
+
+/// What a step of an operation came to, once it is known whether it has asked for memory.
+#[inline]
+pub(super) fn come_to(
+    mm: &mut Mm,
+    spaces: &mut Spaces,
+    (id, operation, supply): (SpaceId, &mut Operation, &mut Supply),
+    progress: Progress,
+    cx: &mut Cx<'_>,
+) -> Progress {
     if supply.settle(mm, cx) {
         return Progress::More;
     }
