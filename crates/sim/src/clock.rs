@@ -125,13 +125,17 @@ impl Ring {
     fn enter(&mut self, cpu: CpuId, clock: Time) {
         assert!(self.len < self.places.len(), "every CPU stands in the order once");
         let new = key(clock, cpu);
-        let mut n = self.len;
+        let mut place = self.at(self.len);
         // Bound: those who are there.
-        while n > 0 && self.places[self.at(n - 1)] > new {
-            self.places[self.at(n)] = self.places[self.at(n - 1)];
-            n -= 1;
+        for _ in 0..self.len {
+            let before = place.wrapping_sub(1) & (self.places.len() - 1);
+            if self.places[before] < new {
+                break;
+            }
+            self.places[place] = self.places[before];
+            place = before;
         }
-        self.places[self.at(n)] = new;
+        self.places[place] = new;
         self.len += 1;
     }
 }

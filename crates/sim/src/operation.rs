@@ -108,6 +108,7 @@ impl Operation {
     /// How the lock of the address space must be held for a step, if at all: where VMAs have locks of their own, a fault in
     /// one that has anonymous pages already needs no other. (A fault in flight looks again whether its VMA is there, so that
     /// nobody has to wait for it.)
+    #[inline]
     pub(crate) fn needs(&self, space: &AddressSpace, rules: &Variant) -> Option<Mode> {
         match self {
             Self::Mmap { .. } | Self::Munmap { .. } | Self::Madvise { .. } | Self::Fork { .. } | Self::Exit(_) => {
