@@ -162,8 +162,8 @@ pub(crate) struct Run {
 /// The file is what `pagelab machine import` writes plus [prices], each with its median, low, high and what was measured. On a
 /// busy machine spreads are wide, and a warning says whose.
 ///
-/// With --kernel the same is done inside a guest that boots that kernel, in the guest's time; with --replayable a price is a count
-/// of instructions, the same on every machine.
+/// With --kernel the same is done inside a guest that boots that kernel, in the time of the guest; with --replayable a price is a
+/// count of instructions, the same on every machine.
 #[derive(Debug, Args)]
 #[command(after_help = "\
 Examples:

@@ -19,7 +19,7 @@ fn machine(rules: &str) -> Config {
         variant: *variant::named(rules),
         prices: Prices::new(|work| match work {
             Work::Trap | Work::ClearFrame => Picos::from_nanos(400),
-            Work::UserTouch | Work::PteScan | Work::TailFrame => Picos::from_nanos(2),
+            Work::UserTouch | Work::PteScan | Work::TailFrame | Work::TailFree => Picos::from_nanos(2),
             Work::WakeUp => WAKE_UP,
             Work::WakeOther => Picos::from_micros(1),
             _ => Picos::from_nanos(20),
