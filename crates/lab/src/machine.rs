@@ -41,10 +41,35 @@ pub struct Machine {
     pub modules: Vec<String>,
     /// Swap that a guest of this shape gets for workloads that fill memory; none if 0.
     pub swap: Bytes,
+    /// What that swap is made of.
+    pub swap_medium: SwapMedium,
     /// What its files are on; generic when it is not given.
     pub disk: Option<Disk>,
     /// Release of the kernel that it was imported from.
     pub kernel: Option<String>,
+}
+
+/// What a machine swaps to.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum SwapMedium {
+    /// A disk behind a queue.
+    #[default]
+    Disk,
+    /// Memory, as in a replayable guest: a page is written and read by who wants that, at once.
+    Memory,
+}
+
+impl SwapMedium {
+    /// All there are.
+    pub const ALL: [Self; 2] = [Self::Disk, Self::Memory];
+
+    /// What a machine file calls it.
+    pub fn name(self) -> &'static str {
+        match self {
+            Self::Disk => "disk",
+            Self::Memory => "memory",
+        }
+    }
 }
 
 /// How fast a disk is.
@@ -124,6 +149,7 @@ impl Machine {
         self.shared_core.clone_from(&other.shared_core);
         self.disk = other.disk;
         self.swap = other.swap;
+        self.swap_medium = other.swap_medium;
         for node in &mut self.nodes {
             node.bandwidth = other.nodes.iter().find(|theirs| theirs.id == node.id).and_then(|theirs| theirs.bandwidth);
         }

@@ -3,14 +3,16 @@
 mod thp;
 
 use mm::{
-    MachineSpec, MachineView, NodeSpec, Settings, Variant, ZoneKind, ZoneSpec, disk::DiskSpec, swap::SwapSpec,
+    MachineSpec, MachineView, NodeSpec, Settings, Variant, ZoneKind, ZoneSpec,
+    disk::DiskSpec,
+    swap::{SwapMedium, SwapSpec},
     thp::ThpEnabled,
 };
 use units::{Bytes, BytesPerSecond, CpuId, Order, Pfn, Picos};
 
 use crate::{
     layout,
-    machine::{Machine, ZoneFacts},
+    machine::{self, Machine, ZoneFacts},
     prices, seed,
 };
 
@@ -116,11 +118,15 @@ pub fn room(machine: &Machine, variant: &Variant) -> Result<Bytes, String> {
     Ok(units::Frames(room.sum()).bytes() + machine.swap)
 }
 
-/// A guest swaps to a virtio disk of its own. What that takes is assumed: a solid-state disk behind a hypervisor.
+/// A guest swaps to a virtio disk of its own, unless it is memory. What a disk takes is assumed: a solid-state one behind a
+/// hypervisor.
 fn swap(machine: &Machine) -> Option<SwapSpec> {
     let bandwidth = BytesPerSecond::new(Bytes::mib(400)).expect("more than nothing");
-    let spec = SwapSpec { size: machine.swap, latency: Picos::from_micros(80), bandwidth };
-    (machine.swap > Bytes(0)).then_some(spec)
+    let medium = match machine.swap_medium {
+        machine::SwapMedium::Disk => SwapMedium::Disk { latency: Picos::from_micros(80), bandwidth },
+        machine::SwapMedium::Memory => SwapMedium::Memory,
+    };
+    (machine.swap > Bytes(0)).then_some(SwapSpec { size: machine.swap, medium })
 }
 
 /// What the files of a run are on: as large as they need.

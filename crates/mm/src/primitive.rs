@@ -6,7 +6,7 @@
 use units::{Order, Vpn};
 
 use crate::{
-    cost::{Cx, Work},
+    cost::{Cause, Cx, Work},
     spaces::SpaceId,
 };
 
@@ -56,6 +56,11 @@ pub(crate) fn file_pages(cx: &mut Cx, n: u64) {
 /// Writing a page with write(2), once it is found.
 pub(crate) fn write_file_page(cx: &mut Cx) {
     cx.work(Work::FileWrite, 1);
+}
+
+/// Copying a page to or from a swap device that is memory.
+pub(crate) fn swap_copy(cx: &mut Cx) {
+    cx.because(Cause::Swap, |cx| cx.work(Work::CopyFrame, 1));
 }
 
 /// Changing a name, or what the file system knows of a file (`ext4_create`, `ext4_page_mkwrite` and so on).

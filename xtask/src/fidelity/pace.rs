@@ -2,10 +2,14 @@
 //!
 //! Timers do not slow down with a CPU: kcompactd looks for fragments every half second, and kswapd naps for a tenth. A kernel
 //! whose CPU takes seconds for what ours does in milliseconds has that much more of it done beside the same work, and ours
-//! would leave out what is only a matter of pace.
+//! would leave out what is only a matter of pace. Such a guest has no device of the host's either: it swaps to memory.
 
 use anyhow::Result;
-use lab::{fidelity::cells::Guest, machine::Machine, prices};
+use lab::{
+    fidelity::cells::Guest,
+    machine::{Machine, SwapMedium},
+    prices,
+};
 
 /// How many times a generic price the same work takes in a guest, for each nanosecond that an instruction takes there: of
 /// small-files with 64 KiB files, 12.5 s of CPU time in a guest at 4 ns, and 0.21 s with generic prices. One figure for all
@@ -17,7 +21,8 @@ pub(super) fn machine(guest: &Guest, seed: u64) -> Result<Option<String>> {
     let Some(shifts) = &guest.replayable else { return Ok(None) };
     let shifts = shifts.split(',').map(str::parse).collect::<Result<Vec<u32>, _>>()?;
     let turn = usize::try_from(seed.saturating_sub(1))? % shifts.len();
-    let machine = Machine::load(&guest.machine, &linux::setting::names())?;
+    let mut machine = Machine::load(&guest.machine, &linux::setting::names())?;
+    machine.swap_medium = SwapMedium::Memory;
     Ok(Some(slower(machine, PER_NS * f64::from(1 << shifts[turn])).to_toml()))
 }
 
@@ -61,6 +66,7 @@ mod tests {
             let text = machine(&guest(Some("2,4")), seed).unwrap().unwrap();
             let read = Machine::from_source(&Source::from_text("slow.toml", text), &linux::setting::names()).unwrap();
             assert_eq!(read.prices.len(), prices::generic().len(), "a machine file like others");
+            assert_eq!(read.swap_medium, SwapMedium::Memory, "as linux::disk gives it to such a guest");
             read.prices[0].takes.0
         };
         let generic = prices::generic()[0].takes.0;

@@ -4,14 +4,26 @@ use std::collections::BTreeMap;
 
 use units::{Bytes, BytesPerSecond, CpuId, Frames, NodeId};
 
-use super::{Disk, LOCAL_DISTANCE, Machine, Node, REMOTE_DISTANCE, ZoneFacts, cpulist};
+use super::{Disk, LOCAL_DISTANCE, Machine, Node, REMOTE_DISTANCE, SwapMedium, ZoneFacts, cpulist};
 use crate::{
     prices,
     source::{Scalar, Source, SourceError, TableReader},
 };
 
-const KEYS: &[&str] =
-    &["about", "kernel", "modules", "swap", "disk", "threads", "shared_core", "node", "settings", "prices", "measured"];
+const KEYS: &[&str] = &[
+    "about",
+    "kernel",
+    "modules",
+    "swap",
+    "swap_medium",
+    "disk",
+    "threads",
+    "shared_core",
+    "node",
+    "settings",
+    "prices",
+    "measured",
+];
 const DISK_KEYS: &[&str] = &["latency_us", "bandwidth"];
 const NODE_KEYS: &[&str] = &["id", "memory", "cpus", "distance", "bandwidth", "zone"];
 const ZONE_KEYS: &[&str] = &["name", "start_pfn", "spanned", "present", "managed"];
@@ -63,6 +75,7 @@ pub(super) fn machine(source: &Source, known: &[&str]) -> Result<Machine, Source
         measured: prices::read_measured(&root)?,
         modules: root.optional("modules")?.unwrap_or_default(),
         swap: swap(&root)?,
+        swap_medium: swap_medium(&root)?,
         disk: disk(&root)?,
         kernel: root.optional("kernel")?,
         nodes,
@@ -76,6 +89,12 @@ fn swap(root: &TableReader<'_>) -> Result<Bytes, SourceError> {
         return Err(root.error("swap", message));
     }
     Ok(swap)
+}
+
+fn swap_medium(root: &TableReader<'_>) -> Result<SwapMedium, SourceError> {
+    let Some(name) = root.optional::<String>("swap_medium")? else { return Ok(SwapMedium::default()) };
+    let found = SwapMedium::ALL.into_iter().find(|medium| medium.name() == name);
+    found.ok_or_else(|| root.error("swap_medium", format!("expected \"disk\" or \"memory\", found {name:?}")))
 }
 
 fn disk(root: &TableReader<'_>) -> Result<Option<Disk>, SourceError> {

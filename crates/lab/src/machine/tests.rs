@@ -63,7 +63,7 @@ const MISTAKES: &[(&str, &str, &str)] = &[
         "modules",
         "module",
         "3: unknown key \"module\"; did you mean \"modules\"? \
-         (valid keys: about, kernel, modules, swap, disk, threads, shared_core, node, settings, prices, measured)",
+         (valid keys: about, kernel, modules, swap, swap_medium, disk, threads, shared_core, node, settings, prices, measured)",
     ),
     ("[\"nvme\"]", "\"nvme\"", "3: modules: expected a list, each item a string, found the string \"nvme\""),
     // Nodes and their memory.
@@ -239,11 +239,21 @@ fn a_disk_is_no_tape() {
 }
 
 #[test]
+fn swap_is_on_a_disk_or_is_memory() {
+    let medium = |text: &str| read(&format!("{text}\n{GOOD}")).map(|machine| machine.swap_medium);
+    assert_eq!(medium(""), Ok(SwapMedium::Disk));
+    assert_eq!(medium("swap_medium = 'memory'"), Ok(SwapMedium::Memory));
+    let error = medium("swap_medium = 'tape'").unwrap_err().to_string();
+    assert!(error.contains("swap_medium: expected \"disk\" or \"memory\", found \"tape\""), "{error}");
+}
+
+#[test]
 fn what_is_written_reads_back() {
     let mut machine = read(GOOD).unwrap();
     machine.nodes[1].bandwidth = BytesPerSecond::new(Bytes::gib(25));
     machine.shared_core = Some(SharedCore { percent: 150, source: "measured: \"x\"".to_owned() });
     machine.swap = Bytes::mib(64);
+    machine.swap_medium = SwapMedium::Memory;
     machine.disk = Some(Disk { latency_us: 7000, bandwidth: BytesPerSecond::new(Bytes::mib(120)).unwrap() });
     machine.about = "a \"quoted\" text with \\, \t and\nlines, µs".to_owned();
     machine.kernel = Some("6.1.0-50-cloud-amd64".to_owned());
@@ -263,7 +273,7 @@ fn a_found_machine_is_as_fast_as_the_one_that_was_asked_for() {
     let found = read(GOOD).unwrap();
     // A kernel does not say what swap a guest of its shape gets.
     let found = Machine { swap: Bytes(0), ..found };
-    fast.swap = Bytes::mib(64);
+    (fast.swap, fast.swap_medium) = (Bytes::mib(64), SwapMedium::Memory);
     assert_eq!(found.as_fast_as(&fast), fast);
     let mut larger = read(GOOD).unwrap();
     larger.nodes.push(Node { id: NodeId(2), ..larger.nodes[0].clone() });
