@@ -41,25 +41,26 @@ pub struct Machine {
     pub modules: Vec<String>,
     /// Swap that a guest of this shape gets for workloads that fill memory; none if 0.
     pub swap: Bytes,
-    /// What that swap is made of.
-    pub swap_medium: SwapMedium,
-    /// What its files are on; generic when it is not given.
+    /// What swap and files are on.
+    pub storage: Storage,
+    /// How fast its disk is; generic when it is not given.
     pub disk: Option<Disk>,
     /// Release of the kernel that it was imported from.
     pub kernel: Option<String>,
 }
 
-/// What a machine swaps to.
+/// What keeps what is not in memory.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub enum SwapMedium {
+pub enum Storage {
     /// A disk behind a queue.
     #[default]
     Disk,
-    /// Memory, as in a replayable guest: a page is written and read by who wants that, at once.
+    /// Memory that the kernel has no other use for, as in a replayable guest (pmem): a page is copied at once, by who writes
+    /// or reads it.
     Memory,
 }
 
-impl SwapMedium {
+impl Storage {
     /// All there are.
     pub const ALL: [Self; 2] = [Self::Disk, Self::Memory];
 
@@ -149,7 +150,7 @@ impl Machine {
         self.shared_core.clone_from(&other.shared_core);
         self.disk = other.disk;
         self.swap = other.swap;
-        self.swap_medium = other.swap_medium;
+        self.storage = other.storage;
         for node in &mut self.nodes {
             node.bandwidth = other.nodes.iter().find(|theirs| theirs.id == node.id).and_then(|theirs| theirs.bandwidth);
         }

@@ -4,7 +4,7 @@ mod thp;
 
 use mm::{
     MachineSpec, MachineView, NodeSpec, Settings, Variant, ZoneKind, ZoneSpec,
-    disk::DiskSpec,
+    disk::{DiskMedium, DiskSpec},
     swap::{SwapMedium, SwapSpec},
     thp::ThpEnabled,
 };
@@ -12,7 +12,7 @@ use units::{Bytes, BytesPerSecond, CpuId, Order, Pfn, Picos};
 
 use crate::{
     layout,
-    machine::{self, Machine, ZoneFacts},
+    machine::{Machine, Storage, ZoneFacts},
     prices, seed,
 };
 
@@ -122,16 +122,20 @@ pub fn room(machine: &Machine, variant: &Variant) -> Result<Bytes, String> {
 /// hypervisor.
 fn swap(machine: &Machine) -> Option<SwapSpec> {
     let bandwidth = BytesPerSecond::new(Bytes::mib(400)).expect("more than nothing");
-    let medium = match machine.swap_medium {
-        machine::SwapMedium::Disk => SwapMedium::Disk { latency: Picos::from_micros(80), bandwidth },
-        machine::SwapMedium::Memory => SwapMedium::Memory,
+    let medium = match machine.storage {
+        Storage::Disk => SwapMedium::Disk { latency: Picos::from_micros(80), bandwidth },
+        Storage::Memory => SwapMedium::Memory,
     };
     (machine.swap > Bytes(0)).then_some(SwapSpec { size: machine.swap, medium })
 }
 
 /// What the files of a run are on: as large as they need.
 fn disk(machine: &Machine) -> DiskSpec {
-    let spec = DiskSpec::default();
+    let medium = match machine.storage {
+        Storage::Disk => DiskMedium::Queue,
+        Storage::Memory => DiskMedium::Memory,
+    };
+    let spec = DiskSpec { medium, ..DiskSpec::default() };
     machine.disk.map_or(spec, |disk| DiskSpec {
         latency: Picos::from_micros(disk.latency_us),
         bandwidth: disk.bandwidth,

@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 
 use units::{Bytes, BytesPerSecond, CpuId, Frames, NodeId};
 
-use super::{Disk, LOCAL_DISTANCE, Machine, Node, REMOTE_DISTANCE, SwapMedium, ZoneFacts, cpulist};
+use super::{Disk, LOCAL_DISTANCE, Machine, Node, REMOTE_DISTANCE, Storage, ZoneFacts, cpulist};
 use crate::{
     prices,
     source::{Scalar, Source, SourceError, TableReader},
@@ -15,7 +15,7 @@ const KEYS: &[&str] = &[
     "kernel",
     "modules",
     "swap",
-    "swap_medium",
+    "storage",
     "disk",
     "threads",
     "shared_core",
@@ -75,7 +75,7 @@ pub(super) fn machine(source: &Source, known: &[&str]) -> Result<Machine, Source
         measured: prices::read_measured(&root)?,
         modules: root.optional("modules")?.unwrap_or_default(),
         swap: swap(&root)?,
-        swap_medium: swap_medium(&root)?,
+        storage: storage(&root)?,
         disk: disk(&root)?,
         kernel: root.optional("kernel")?,
         nodes,
@@ -91,15 +91,18 @@ fn swap(root: &TableReader<'_>) -> Result<Bytes, SourceError> {
     Ok(swap)
 }
 
-fn swap_medium(root: &TableReader<'_>) -> Result<SwapMedium, SourceError> {
-    let Some(name) = root.optional::<String>("swap_medium")? else { return Ok(SwapMedium::default()) };
-    let found = SwapMedium::ALL.into_iter().find(|medium| medium.name() == name);
-    found.ok_or_else(|| root.error("swap_medium", format!("expected \"disk\" or \"memory\", found {name:?}")))
+fn storage(root: &TableReader<'_>) -> Result<Storage, SourceError> {
+    let Some(name) = root.optional::<String>("storage")? else { return Ok(Storage::default()) };
+    let found = Storage::ALL.into_iter().find(|medium| medium.name() == name);
+    found.ok_or_else(|| root.error("storage", format!("expected \"disk\" or \"memory\", found {name:?}")))
 }
 
 fn disk(root: &TableReader<'_>) -> Result<Option<Disk>, SourceError> {
     let Some(table) = root.table("disk")? else { return Ok(None) };
     let table = table.only("key", DISK_KEYS)?;
+    if storage(root)? == Storage::Memory {
+        return Err(root.error("disk", "a machine whose storage is memory has no disk".to_owned()));
+    }
     let disk = Disk { latency_us: table.required("latency_us")?, bandwidth: table.required("bandwidth")? };
     if disk.latency_us > LATENCY_MAX_US {
         return Err(table.error("latency_us", format!("expected at most {LATENCY_MAX_US}, found {}", disk.latency_us)));

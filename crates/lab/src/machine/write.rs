@@ -4,7 +4,7 @@ use units::Bytes;
 
 use crate::prices;
 
-use super::{Machine, Node, SwapMedium, ZoneFacts, cpulist};
+use super::{Machine, Node, Storage, ZoneFacts, cpulist};
 
 /// The whole file. Root keys come first: after a table header, TOML would read them as the table's.
 pub(super) fn machine(machine: &Machine) -> String {
@@ -22,8 +22,8 @@ pub(super) fn machine(machine: &Machine) -> String {
     if machine.swap > Bytes(0) {
         line(&mut text, "swap", &string(&machine.swap.to_string()));
     }
-    if machine.swap_medium != SwapMedium::default() {
-        line(&mut text, "swap_medium", &string(machine.swap_medium.name()));
+    if machine.storage != Storage::default() {
+        line(&mut text, "storage", &string(machine.storage.name()));
     }
     if let Some(disk) = &machine.disk {
         let (latency, bandwidth) = (disk.latency_us, string(&disk.bandwidth.to_string()));

@@ -18,7 +18,7 @@ use super::{
 use crate::{
     experiment::{Experiment, FRESH, KERNEL},
     import,
-    machine::{Machine, SwapMedium},
+    machine::{Machine, Storage},
     simulated,
     state::{State, StateFile},
     variant,
@@ -391,7 +391,7 @@ fn whole_twin(
     let column = Column { target: real.target(), kernel: real.kernel.clone(), machine: real.machine.name.clone() };
     let mut machine = real.machine.clone();
     if real.disk().is_some_and(|disk| disk.medium == disk::Medium::Pmem) {
-        machine.swap_medium = SwapMedium::Memory;
+        machine.storage = Storage::Memory;
     }
     Ok(Session {
         machine,

@@ -54,6 +54,7 @@ impl Device {
     /// Writes a page if that can be done at once; whether it failed.
     pub(super) fn write_at_once(&mut self, cx: &mut Cx) -> Option<bool> {
         self.is_memory.then(|| {
+            primitive::swap_io(cx);
             primitive::swap_copy(cx);
             self.fails_next_write()
         })
@@ -62,6 +63,7 @@ impl Device {
     /// Reads a page if that can be done at once; whether it was.
     pub(super) fn read_at_once(&self, cx: &mut Cx) -> bool {
         if self.is_memory {
+            primitive::swap_io(cx);
             primitive::swap_copy(cx);
         }
         self.is_memory
