@@ -53,7 +53,7 @@ fn check_borders(nodes: &[NodeSpec]) -> Result<(), String> {
 }
 
 /// Settings whose mechanism the simulator has.
-const MODELLED: [&str; 23] = [
+const MODELLED: [&str; 25] = [
     linux::setting::THP_ENABLED,
     thp::DEFRAG,
     "transparent_hugepage/use_zero_page",
@@ -74,6 +74,8 @@ const MODELLED: [&str; 23] = [
     "vm.dirty_expire_centisecs",
     "vm.dirty_writeback_centisecs",
     "vm.vfs_cache_pressure",
+    "vm.compaction_proactiveness",
+    "vm.extfrag_threshold",
     "vm.lowmem_reserve_ratio",
     "vm.percpu_pagelist_fraction",
     "vm.percpu_pagelist_high_fraction",
@@ -222,6 +224,8 @@ pub fn settings(machine: &Machine, view: &MachineView, variant: &Variant) -> Set
     take("vm.dirty_expire_centisecs", |settings| &mut settings.dirty_expire_centisecs);
     take("vm.dirty_writeback_centisecs", |settings| &mut settings.dirty_writeback_centisecs);
     take("vm.vfs_cache_pressure", |settings| &mut settings.vfs_cache_pressure);
+    take("vm.compaction_proactiveness", |settings| &mut settings.compaction_proactiveness);
+    take("vm.extfrag_threshold", |settings| &mut settings.extfrag_threshold);
     if let Some(ratios) = of("vm.lowmem_reserve_ratio") {
         settings.lowmem_reserve_ratio = ratios.split_whitespace().filter_map(|ratio| ratio.parse().ok()).collect();
     }

@@ -1,4 +1,5 @@
-//! Timing small parts of the kernel and of the machine, from user space, without privileges and without changing anything.
+//! Timing small parts of the kernel and of the machine, from user space, without changing anything. Privileges are needed for
+//! one of them only.
 //!
 //! | file | what it times |
 //! |---|---|
@@ -7,6 +8,7 @@
 //! | `mapping.rs` | mappings of a file in memory: VMAs, page-table entries, flushes, unmapping, LRU lists, stores |
 //! | `zero_page.rs` | faults that map the zero page, and taking it away again |
 //! | `allocation.rs` | frames that pipes and files in memory take and give back |
+//! | `packet_ring.rs` | freeing blocks of frames of two orders (`CAP_NET_RAW`) |
 //! | `structures.rs` | lists and locks of our own with the kernel's access patterns |
 //! | `pairs.rs` | two threads: interrupts between CPUs, context switches, cache lines, wake-ups |
 //!
@@ -18,6 +20,7 @@ mod allocation;
 mod entry;
 mod mapping;
 mod memory;
+mod packet_ring;
 mod pairs;
 mod structures;
 mod zero_page;
@@ -96,6 +99,10 @@ pub enum Raw {
     ListMoveShuffled,
     /// Changing each of 512 64-byte nodes in address order, in memory in no cache, per node.
     TailFrame,
+    /// Freeing a frame of a packet socket's ring, with its share of the system call.
+    FreeSingle,
+    /// The same of a block of 2 MiB.
+    FreeHuge,
     /// Filling a page of 4 KiB that was just cleared word by word, per word.
     PteStore,
     /// Taking and releasing a lock that nobody else wants.
@@ -193,6 +200,7 @@ fn rounds(setting: Setting, more: &mut (dyn FnMut(usize) -> bool + Send)) -> Rou
         mapping::probes(),
         zero_page::probes(),
         allocation::probes(),
+        packet_ring::probes(),
         structures::probes(),
     ];
     for found in kinds.into_iter().flatten().chain(pairs::probes(setting.cpu, setting.partner)) {

@@ -29,7 +29,7 @@ use crate::{
 };
 
 pub(crate) use control::CompactControl;
-pub use suitable::{EXTFRAG_THRESHOLD, FreeBlocks};
+pub use suitable::FreeBlocks;
 pub use zone::ZoneCompact;
 
 /// Where compaction looks for its next pageblock to empty and for free frames.

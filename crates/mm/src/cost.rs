@@ -62,6 +62,8 @@ works! {
     VmaUpdate = "vma_update", PageTable;
     /// Writing one page-table entry that others may read or change meanwhile: an atomic operation.
     PteWrite = "pte_write", PageTable;
+    /// Taking away one page-table entry on a walk over a range: an exchange, and looking at what is mapped.
+    PteClear = "pte_clear", PageTable;
     /// Reading one page-table entry while walking a range.
     PteScan = "pte_scan", PageTable;
     /// Storing one page-table entry in a table that is being filled, and that nobody walks yet.
@@ -86,8 +88,10 @@ works! {
     AllocFast = "alloc_fast", Allocator;
     /// Freeing to a per-CPU list: a composite whose parts are known.
     FreeFast = "free_fast", Allocator;
-    /// Writing the record of a tail frame, when a larger folio is made or freed (`prep_compound_tail`, `free_pages_prepare`).
+    /// Writing the record of a tail frame when a larger folio is made (`prep_compound_tail`).
     TailFrame = "tail_frame", Allocator;
+    /// Clearing the record of a tail frame when the folio is freed (`free_tail_page_prepare`).
+    TailFree = "tail_free", Allocator;
     /// Giving back what a page, or a batch of them, was charged to the cgroup.
     Uncharge = "uncharge", Allocator;
     /// Moving one block between free lists: taking, splitting one order, merging one order.

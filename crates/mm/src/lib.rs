@@ -248,7 +248,7 @@ impl Mm {
             shrinkers,
             swappiness: settings.swappiness,
             bandwidth,
-            compaction: Compaction::new(machine.nodes.len()),
+            compaction: Compaction::new(machine.nodes.len(), settings),
             folio_waits,
             oom: Oom::default(),
             kswapds,
@@ -267,6 +267,7 @@ impl Mm {
     pub fn apply_settings(&mut self, cx: &mut Cx<'_>, machine: &MachineView, settings: &Settings) {
         self.swappiness = settings.swappiness;
         self.cache.apply_settings(settings);
+        self.compaction.apply_settings(settings);
         for figures in zone_figures(machine, settings, &self.variant) {
             let is_its = |zone: &&mut ZoneState| zone.node == figures.node && zone.kind == figures.kind;
             if let Some(zone) = self.zones.iter_mut().find(is_its) {

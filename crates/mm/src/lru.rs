@@ -392,7 +392,7 @@ impl Mm {
     pub(crate) fn put_folio(&mut self, cx: &mut Cx, folio: Unmapped) {
         let mut run = Run { order: folio.order, ..Run::EMPTY };
         if folio.order > Order::BASE {
-            primitive::write_tails(cx, folio.order);
+            primitive::clear_tails(cx, folio.order);
         }
         run.push(folio.head);
         self.put_run(cx, &mut run);

@@ -139,7 +139,19 @@ pub(crate) fn count_mappings(cx: &mut Cx, n: u64) {
     cx.work(Work::Rmap, n);
 }
 
-/// Making a folio of a block of frames, or a block of frames of a folio: each tail frame is written.
+/// Taking away `n` page-table entries on a walk over a range (`zap_pte_range`).
+#[inline]
+pub(crate) fn clear_ptes(cx: &mut Cx, n: u64) {
+    cx.work(Work::PteClear, n);
+}
+
+/// Making a block of frames of a folio: each tail frame is written.
+#[inline]
+pub(crate) fn clear_tails(cx: &mut Cx, order: Order) {
+    cx.work(Work::TailFree, u64::from(order.frames() - 1));
+}
+
+/// Making a folio of a block of frames: each tail frame is written.
 #[inline]
 pub(crate) fn write_tails(cx: &mut Cx, order: Order) {
     cx.work(Work::TailFrame, u64::from(order.frames() - 1));

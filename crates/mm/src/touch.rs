@@ -60,6 +60,12 @@ impl Touch {
         VirtAddr(self.next)
     }
 
+    /// Accesses that are yet to come.
+    #[inline]
+    pub fn left(&self) -> u64 {
+        self.end.saturating_sub(self.next).div_ceil(self.stride)
+    }
+
     /// Has the VMA of the next access anonymous pages already, or may it have had some, and does nobody have its lock alone
     /// (`lock_vma_under_rcu`)?
     pub fn has_tied_vma(&self, space: &AddressSpace) -> bool {

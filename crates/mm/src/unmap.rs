@@ -165,6 +165,11 @@ impl Unmap {
         Holdings { objects: self.objects.clone(), ..self.gather.holdings() }
     }
 
+    /// Are there pages yet that it has to unmap or to free?
+    pub fn has_pages_left(&self) -> bool {
+        matches!(self.phase, Phase::Zap { .. }) || self.gather.is_flushing()
+    }
+
     /// Are the mappings gone, and only their memory left?
     pub fn is_detached(&self) -> bool {
         !matches!(self.phase, Phase::Detach)
@@ -284,7 +289,7 @@ impl Unmap {
         }
         primitive::scan_ptes(cx, stopped.0 - run.start.0);
         if unmapped > 0 {
-            primitive::write_ptes(cx, unmapped);
+            primitive::clear_ptes(cx, unmapped);
             primitive::count_mappings(cx, folios);
             space.rss -= folios;
         }

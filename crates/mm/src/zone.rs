@@ -113,6 +113,10 @@ pub struct Settings {
     pub dirty_writeback_centisecs: u32,
     /// `vm.vfs_cache_pressure`: how many of 100 unused dentries and inodes reclaim sees.
     pub vfs_cache_pressure: u32,
+    /// `vm.compaction_proactiveness`: 0 to 100; 0 is off; read by 5.9 and later.
+    pub compaction_proactiveness: u32,
+    /// `vm.extfrag_threshold`: up to this fragmentation index, in thousandths, a zone is not compacted.
+    pub extfrag_threshold: u32,
 }
 
 impl Default for Settings {
@@ -133,6 +137,8 @@ impl Default for Settings {
             dirty_expire_centisecs: 3000,
             dirty_writeback_centisecs: 500,
             vfs_cache_pressure: 100,
+            compaction_proactiveness: 20,
+            extfrag_threshold: 500,
         }
     }
 }

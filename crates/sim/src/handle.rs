@@ -252,13 +252,23 @@ impl Os for Sim {
         let slot = Rc::new(RefCell::new(None));
         let result = Rc::clone(&slot);
         let task = with(|world| {
-            let space = world.create_space();
-            world.create_task(on, space)
+            let space = world.try_space();
+            if space.is_none() {
+                world.cancel_all();
+            }
+            Some(world.create_task(on, space?))
         });
         // Through JSON, as on the other targets: what does not cross a pipe there must not cross it here.
         let params = serde_json::to_vec(&params).expect("parameters serialise");
         let body = executor::entry(entry, params);
-        executor::adopt(task, Box::pin(async move { *result.borrow_mut() = Some(received(body.await)) }));
-        join(task, slot)
+        if let Some(task) = task {
+            executor::adopt(task, Box::pin(async move { *result.borrow_mut() = Some(received(body.await)) }));
+        }
+        async move {
+            match task {
+                Some(task) => join(task, slot).await,
+                None => Err(Died { reason: "no memory for a new process".to_owned() }),
+            }
+        }
     }
 }

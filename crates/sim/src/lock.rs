@@ -10,11 +10,15 @@ use mm::{
 use units::{CpuId, Picos, Time};
 
 use crate::{
+    QUANTUM,
     runqueue::Enqueue,
     rwsem::{Mode, Outcome, Told, Wish},
     task::{TaskId, TaskState},
     world::World,
 };
+
+/// The end of an operation that is as far away is in no step of another CPU that begins now.
+const FAR: Picos = Picos(2 * QUANTUM.0);
 
 /// What a step leaves to do at its end.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -84,12 +88,35 @@ impl World {
         outcome == Outcome::Held
     }
 
-    /// Up to when a step may go: not beyond what it must do, where its task holds a lock that others wait for, or that keeps
-    /// others out. A range of faults takes the lock for each of them, and who wants it acts on the first that lets go.
+    /// Up to when a step may go: not beyond what it must do, where its task holds a lock that others want, or that somebody may
+    /// want within the step. A range of faults takes the lock for each of them, and who wants it acts on the first that lets go.
     pub(crate) fn horizon_under_lock(&self, id: TaskId, cpu: CpuId, horizon: Time) -> Time {
         let task = &self.tasks[id.0 as usize];
-        let is_wanted = task.holds.is_some() && self.locks[task.space.0 as usize].is_wanted();
+        if task.holds.is_none() {
+            return horizon;
+        }
+        let space = task.space.0 as usize;
+        let others = self.running_in[space] - 1;
+        let settled = self.settled_in[space] - u32::from(task.is_settled);
+        let is_wanted = settled < others || self.locks[space].is_wanted();
         if is_wanted { self.cpus[cpu.0 as usize].clock } else { horizon }
+    }
+
+    /// A task has taken a step: will its operation leave mappings as they are for some quanta yet, at the pace of this step? Of
+    /// what it went through, `before` was left.
+    pub(crate) fn note_pace(&mut self, id: TaskId, (before, start): (u64, Time), end: Time, goes_on: bool) {
+        let task = &mut self.tasks[id.0 as usize];
+        let is_asked_for = self.running_in[task.space.0 as usize] > 1;
+        if !is_asked_for && !task.is_settled {
+            return;
+        }
+        let TaskState::Kernel(operation) = &task.state else { unreachable!("a step of an operation ends") };
+        let after = if goes_on { operation.left() } else { 0 };
+        let passed = before.saturating_sub(after).max(1);
+        let is_settled = after.saturating_mul(end.since(start).0) > passed.saturating_mul(FAR.0);
+        let count = &mut self.settled_in[task.space.0 as usize];
+        *count = *count + u32::from(is_settled) - u32::from(task.is_settled);
+        task.is_settled = is_settled;
     }
 
     /// At the end of a step: does what it has left to do with the lock. True when waking others took time, so that other

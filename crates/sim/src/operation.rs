@@ -125,6 +125,16 @@ impl Operation {
         matches!(self, Self::Munmap { unmap, .. } if unmap.is_detached())
     }
 
+    /// What it has yet to go through before it could end or change mappings, in units that take about the same time each.
+    pub(crate) fn left(&self) -> u64 {
+        match self {
+            Self::Touch(touch) => touch.left(),
+            // How many pages are there is not known before they are found.
+            Self::Munmap { unmap, .. } | Self::Discard { unmap, .. } if unmap.has_pages_left() => u64::from(u32::MAX),
+            _ => 0,
+        }
+    }
+
     /// Is it user code with its faults?
     pub(crate) fn is_touch(&self) -> bool {
         matches!(self, Self::Touch(_))

@@ -4,7 +4,7 @@
 //! and where it calls `cond_resched`. Ticks are no events of their own; a CPU with somebody waiting looks at each of them.
 
 use mm::{
-    Variant,
+    SpaceId, Variant,
     cost::{Cause, Cx, Shootdowns, Work},
 };
 use units::{CpuId, Picos, Time};
@@ -195,6 +195,7 @@ impl World {
         let task = &mut self.tasks[next.0 as usize];
         if task.space != NO_SPACE {
             self.running_in[task.space.0 as usize] += 1;
+            self.settled_in[task.space.0 as usize] += u32::from(task.is_settled);
         }
         // One that a step elsewhere wakes at its end may be picked by a CPU that is not there yet.
         cpu.clock = cpu.clock.max(task.runnable_since);
@@ -216,7 +217,21 @@ impl World {
         let space = self.tasks[running.0 as usize].space;
         if space != NO_SPACE {
             self.running_in[space.0 as usize] -= 1;
+            self.settled_in[space.0 as usize] -= u32::from(self.tasks[running.0 as usize].is_settled);
         }
+    }
+
+    /// The address space of the task that each CPU runs.
+    pub(crate) fn running_spaces(&self) -> Vec<SpaceId> {
+        let space = |cpu: &Cpu| cpu.running.map_or(NO_SPACE, |task| self.tasks[task.0 as usize].space);
+        self.cpus.iter().map(space).collect()
+    }
+
+    /// The CPUs, but for one, that run a task of an address space now.
+    pub(crate) fn sharers(&self, space: SpaceId, but: CpuId) -> impl Iterator<Item = usize> + '_ {
+        let runs = move |cpu: &Cpu| cpu.running.is_some_and(|task| self.tasks[task.0 as usize].space == space);
+        let cpus = self.cpus.iter().enumerate();
+        cpus.filter(move |(id, cpu)| *id != but.0 as usize && runs(cpu)).map(|(id, _)| id)
     }
 
     /// Up to when a CPU may run without looking at its queue.

@@ -59,6 +59,8 @@ pub(crate) struct Task {
     pub(crate) spins_until: Option<Time>,
     /// How it holds the lock of its address space between two steps, if it does.
     pub(crate) holds: Option<Mode>,
+    /// Its operation will leave mappings as they are for some quanta yet.
+    pub(crate) is_settled: bool,
     /// Why the kernel ended it, if it did.
     pub(crate) killed: Option<&'static str>,
     /// Tasks that wait for this one's end.
@@ -146,6 +148,7 @@ impl Task {
             is_spinning: false,
             spins_until: None,
             holds: None,
+            is_settled: false,
             killed: None,
             joiners: Vec::new(),
         }

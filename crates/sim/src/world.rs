@@ -25,7 +25,6 @@ use units::{Bytes, CpuId, Errno, Frames, Pfn, Picos, Time};
 use crate::{
     TICK,
     clock::{Clock, Next},
-    daemon::NO_SPACE,
     draw::{Draws, Purpose},
     inject::Injector,
     operation::{Operation, Progress},
@@ -49,8 +48,9 @@ pub(crate) struct World {
     /// The lock of each, and the cache line that its count is in.
     pub(crate) locks: Vec<Rwsem>,
     lines: Vec<CacheLine>,
-    /// How many CPUs run a task of each.
+    /// How many CPUs run a task of each, and how many of these tasks are settled.
     pub(crate) running_in: Vec<u32>,
+    pub(crate) settled_in: Vec<u32>,
     pub(crate) tasks: Vec<Task>,
     /// The kswapd of each node.
     pub(crate) kswapds: Vec<TaskId>,
@@ -108,6 +108,7 @@ impl World {
             locks: Vec::new(),
             lines: Vec::new(),
             running_in: Vec::new(),
+            settled_in: Vec::new(),
             tasks: Vec::new(),
             kswapds: Vec::new(),
             kcompactds: Vec::new(),
@@ -196,6 +197,11 @@ impl World {
     /// # Panics
     /// When a machine has no memory for one page table, or for more than 4,096 families.
     pub(crate) fn create_space(&mut self) -> SpaceId {
+        self.try_space().expect("a fresh process needs one page table")
+    }
+
+    /// The same; none when there is no memory for its page table. (Nobody reclaims any for it.)
+    pub(crate) fn try_space(&mut self) -> Option<SpaceId> {
         let (cpu, now) = if self.tasks.is_empty() { (CpuId(0), Time(0)) } else { (self.current().cpu, self.now()) };
         let mut cx = Cx::new(cpu, now, &self.prices, &mut self.counters);
         let space = AddressSpace::new(&mut self.mm, &mut cx, MMAP_BASE);
@@ -204,7 +210,7 @@ impl World {
         if let Some(parent) = self.tasks.get_mut(self.current.0 as usize) {
             parent.spent.add(&spent);
         }
-        self.add_space(space.expect("a fresh process needs one page table"))
+        Some(self.add_space(space.ok()?))
     }
 
     /// A process, which may map as much as the one that made it.
@@ -213,6 +219,7 @@ impl World {
         self.locks.push(Rwsem::default());
         self.lines.push(CacheLine::default());
         self.running_in.push(0);
+        self.settled_in.push(0);
         self.left.push(left);
         self.spaces.add(space)
     }
@@ -332,19 +339,6 @@ impl World {
         }
     }
 
-    /// The address space of the task that each CPU runs.
-    pub(crate) fn running_spaces(&self) -> Vec<SpaceId> {
-        let space = |cpu: &Cpu| cpu.running.map_or(NO_SPACE, |task| self.tasks[task.0 as usize].space);
-        self.cpus.iter().map(space).collect()
-    }
-
-    /// The CPUs, but for one, that run a task of an address space now.
-    fn sharers(&self, space: SpaceId, but: CpuId) -> impl Iterator<Item = usize> + '_ {
-        let runs = move |cpu: &Cpu| cpu.running.is_some_and(|task| self.tasks[task.0 as usize].space == space);
-        let cpus = self.cpus.iter().enumerate();
-        cpus.filter(move |(id, cpu)| *id != but.0 as usize && runs(cpu)).map(|(id, _)| id)
-    }
-
     /// The current task has ended, by itself or because the kernel ended it. The last task of a process first takes its
     /// memory with it, step by step.
     pub(crate) fn end(&mut self) {
@@ -369,11 +363,16 @@ impl World {
 
     /// The kernel has ended the current task: nobody shall wait for it.
     pub(crate) fn end_killed(&mut self) {
+        self.cancel_all();
+        self.end();
+    }
+
+    /// Frees everybody at any barrier: somebody will never come.
+    pub(crate) fn cancel_all(&mut self) {
         for id in 0..self.meetings.len() {
             let parties = self.meetings[id].parties;
             self.cancel(Barrier { id: u32::try_from(id).expect("barriers have 32-bit numbers"), parties });
         }
-        self.end();
     }
 
     /// Takes turns of the one order until a user half has a part in one. The CPU that ran last is then put back by
@@ -455,7 +454,7 @@ impl World {
         let TaskState::Kernel(operation) = &mut task.state else {
             unreachable!("only operations are stepped");
         };
-        let start = self.cpus[cpu.0 as usize].clock;
+        let (start, left) = (self.cpus[cpu.0 as usize].clock, operation.left());
         let loss = self.injector.begin(&self.counters);
         let prices = if shares_core(&self.cpus, cpu) { &self.shared_core } else { &self.prices };
         let mut cx = Cx::new(cpu, start, prices, &mut self.counters);
@@ -488,6 +487,7 @@ impl World {
         self.cpus[cpu.0 as usize].clock = end;
         self.hash.fold(end, cpu, Mark::Faults, faults.fold);
         let keeps = keeps_lock(&progress, operation, &task.supply);
+        self.note_pace(id, (left, start), end, matches!(progress, Progress::More));
         self.end_hold(id, cpu, keeps, start);
         self.interrupt(space_id, cpu, shootdowns);
         for (space, asked) in asked_of.into_iter().flatten() {

@@ -82,22 +82,24 @@ fn off(one: Picos, other: Picos) -> f64 {
     (other.as_secs_f64() / one.as_secs_f64() - 1.0).abs()
 }
 
+/// By how much elapsed time and lock waits differ.
+fn offs(one: &Sum, other: &Sum) -> [f64; 2] {
+    let locks = |sum: &Sum| sum.mmap_lock + sum.zone_lock;
+    [off(one.elapsed, other.elapsed), off(locks(one), locks(other))]
+}
+
+/// Who is first at a lock decides who is next, so that one run waits some 10 % longer than another for nothing: as many
+/// seeds as it takes to see 5 % of their sum.
 fn compare(rules: &str, seeds: u64) {
-    let [strict, usual, unbounded] = [Picos(0), QUANTUM, UNBOUNDED].map(|quantum| storm(rules, quantum, seeds));
-    let offs = |other: &Sum| {
-        let locks = off(strict.mmap_lock + strict.zone_lock, other.mmap_lock + other.zone_lock);
-        [off(strict.elapsed, other.elapsed), locks]
-    };
-    // Where readers steal, waiting is up to 8 % less than in the strict order (docs/plan.md).
-    let bounds = [0.05, if rules == "v6.1" { 0.08 } else { 0.05 }];
-    assert!(
-        offs(&usual).iter().zip(bounds).all(|(off, bound)| *off < bound),
-        "{rules}: {strict:?}, with the usual quantum {usual:?}"
-    );
+    let [strict, usual] = [Picos(0), QUANTUM].map(|quantum| storm(rules, quantum, seeds));
+    let is_close = offs(&strict, &usual).iter().all(|off| *off < 0.05);
+    assert!(is_close, "{rules}: {strict:?}, with the usual quantum {usual:?}");
     for (one, other) in strict.counters.iter().zip(&usual.counters) {
         assert!(one.abs_diff(*other) * 20 < *one, "{rules}: {strict:?}, with the usual quantum {usual:?}");
     }
-    assert!(offs(&unbounded).iter().any(|off| *off > 0.05), "{rules}: {strict:?}, without a bound {unbounded:?}");
+    let [strict, unbounded] = [Picos(0), UNBOUNDED].map(|quantum| storm(rules, quantum, 2));
+    let is_far = offs(&strict, &unbounded).iter().any(|off| *off > 0.05);
+    assert!(is_far, "{rules}: {strict:?}, without a bound {unbounded:?}");
 }
 
 #[test]
@@ -107,10 +109,10 @@ fn fair_locks_are_waited_for_as_long_as_in_the_strict_order() {
 
 #[test]
 fn locks_that_readers_steal_are_waited_for_as_long_as_in_the_strict_order() {
-    compare("v6.1", 6);
+    compare("v6.1", 32);
 }
 
 #[test]
 fn locks_of_vmas_leave_as_much_waiting_as_in_the_strict_order() {
-    compare("v6.7", 6);
+    compare("v6.7", 48);
 }

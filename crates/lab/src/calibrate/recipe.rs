@@ -26,6 +26,8 @@ impl Recipe {
     }
 }
 
+const TAILS_OF_HUGE: i64 = 511;
+
 /// What a packet costs a pipe beyond a byte, without the page: half of it when it is written, half when it is read.
 fn half_packet(get: &dyn Fn(Raw) -> i64) -> i64 {
     (get(Raw::PacketPair) - get(Raw::ByteWrite) - get(Raw::ByteRead)) / 2
@@ -91,6 +93,12 @@ pub(super) const RECIPES: &[Recipe] = &[
         of: change_one,
     },
     Recipe {
+        name: "pte_clear",
+        how: "MADV_DONTNEED of 511 pages that map the zero page, which nobody counts: per page, minus pte_scan",
+        needs: &[Raw::ZeroForget, Raw::ScanMany, Raw::ScanFew],
+        of: |get| get(Raw::ZeroForget) - scan_one(get),
+    },
+    Recipe {
         name: "pte_scan",
         how: "mincore of 4096 and of 40 present pages of a file in memory: per page",
         needs: &[Raw::ScanMany, Raw::ScanFew],
@@ -104,7 +112,7 @@ pub(super) const RECIPES: &[Recipe] = &[
     },
     Recipe {
         name: "rmap",
-        how: "unmap, minus taking away a mapping of the zero page, which nobody counts (MADV_DONTNEED of 511 pages)",
+        how: "unmap, minus taking away a mapping of the zero page, which nobody counts",
         needs: &[Raw::UnmapPresent, Raw::UnmapAbsent, Raw::ZeroForget],
         of: |get| unmap_one(get) - get(Raw::ZeroForget),
     },
@@ -177,6 +185,12 @@ pub(super) const RECIPES: &[Recipe] = &[
         how: "in user space: changing 64-byte nodes in address order, in memory in no cache",
         needs: &[Raw::TailFrame],
         of: |get| get(Raw::TailFrame),
+    },
+    Recipe {
+        name: "tail_free",
+        how: "a block of 2 MiB of a packet socket's ring freed, minus a single frame of one: per tail frame",
+        needs: &[Raw::FreeHuge, Raw::FreeSingle],
+        of: |get| (get(Raw::FreeHuge) - get(Raw::FreeSingle)) / TAILS_OF_HUGE,
     },
     Recipe {
         name: "list_move_cold",

@@ -14,7 +14,7 @@ use crate::{
     frame::Holdings,
     gfp::Urgency,
     step::{Step, Wait},
-    zone::ZoneKind,
+    zone::{Settings, ZoneKind},
 };
 
 /// Between two looks at the score of a node.
@@ -32,6 +32,8 @@ const SCORE_MOST: u64 = 100;
 pub struct Compaction {
     /// `vm.compaction_proactiveness`: 0 to 100; 0 is off.
     pub proactiveness: u32,
+    /// `vm.extfrag_threshold`, in thousandths.
+    pub(super) extfrag_threshold: u32,
     /// By position of the node.
     daemons: Vec<Kcompactd>,
     /// Nodes whose thread was woken, by position.
@@ -39,9 +41,20 @@ pub struct Compaction {
 }
 
 impl Compaction {
-    /// With the kernel's defaults.
-    pub(crate) fn new(nodes: usize) -> Self {
-        Self { proactiveness: 20, daemons: vec![Kcompactd::default(); nodes], woken: Vec::new() }
+    /// Nobody has been woken.
+    pub(crate) fn new(nodes: usize, settings: &Settings) -> Self {
+        Self {
+            proactiveness: settings.compaction_proactiveness,
+            extfrag_threshold: settings.extfrag_threshold,
+            daemons: vec![Kcompactd::default(); nodes],
+            woken: Vec::new(),
+        }
+    }
+
+    /// Takes over changed settings.
+    pub(crate) fn apply_settings(&mut self, settings: &Settings) {
+        self.proactiveness = settings.compaction_proactiveness;
+        self.extfrag_threshold = settings.extfrag_threshold;
     }
 
     /// The score at which proactive compaction ends, and the one above which it begins (`fragmentation_score_wmark`).

@@ -17,9 +17,6 @@ use crate::{
     zone_state::ZoneState,
 };
 
-/// From here on a shortage is one of free blocks, not of free frames (`vm.extfrag_threshold`), in thousandths.
-// sysctl_extfrag_threshold, mm/compaction.c (v6.1).
-pub const EXTFRAG_THRESHOLD: i64 = 500;
 /// How long a task sleeps for which too much is isolated already.
 // VMSCAN_THROTTLE_ISOLATED: HZ/50, mm/vmscan.c (v6.1).
 pub(crate) const ISOLATED_SLEEP: Picos = Picos::from_micros(20_000);
@@ -106,7 +103,7 @@ impl Mm {
         }
         if order > COSTLY || rules.compact_mark == CompactMark::Low {
             let index = FreeBlocks::of(&state.buddy, order).fragmentation_index(order);
-            if (0..=EXTFRAG_THRESHOLD).contains(&index) {
+            if (0..=i64::from(self.compaction.extfrag_threshold)).contains(&index) {
                 return Suitable::Skipped;
             }
         }

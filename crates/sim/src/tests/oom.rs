@@ -83,3 +83,28 @@ fn the_first_task_is_told_who_died() {
     });
     assert_eq!((died, finish.counters.get(Event::OomKill)), (2, 1));
 }
+
+#[test]
+fn where_there_is_no_memory_for_a_process_it_is_dead_and_nobody_waits_for_it() {
+    let entries = |_: &'static str, _: Vec<u8>| -> EntryFuture {
+        Box::pin(async {
+            Sim.sleep(Picos::from_secs(1)).await;
+            Ok(b"null".to_vec())
+        })
+    };
+    let config = Config { held: Frames(1800), ..small() };
+    let ((ends, met), _) = simulate(&config, entries, async |os: Sim| {
+        let meet = os.barrier(2).await.unwrap();
+        let waits = os.spawn(Placement::Spread(1), async move |os: Sim| os.arrive(meet).await);
+        let born: Vec<_> = (0..300).map(|_| os.spawn_process::<(), ()>(Placement::Spread(0), "any", ())).collect();
+        let mut ends = Vec::new();
+        for process in born {
+            ends.push(process.await.map_err(|died| died.reason));
+        }
+        (ends, waits.await.unwrap())
+    });
+    let alive = ends.iter().take_while(|end| end.is_ok()).count();
+    assert!((100..248).contains(&alive), "there is memory for {alive} of them");
+    assert!(ends[alive..].iter().all(|end| *end == Err("no memory for a new process".to_owned())));
+    assert_eq!(met, Err(units::Errno::CANCELED));
+}

@@ -49,6 +49,20 @@ fn leave(lab: &mut Lab, frames: u64) {
     }
 }
 
+#[test]
+fn a_zone_is_compacted_for_large_orders_only_above_the_threshold_of_its_index() {
+    let (mut lab, _) = Lab::fragmented(16, rules("v6.1"));
+    let low = lab.mm.zones()[0].marks.low;
+    leave(&mut lab, low.0 + 1024 + 1);
+    let index = FreeBlocks::of(&lab.mm.zones()[0].buddy, Order(9)).fragmentation_index(Order(9));
+    let index = u32::try_from(index).unwrap();
+    for (extfrag_threshold, expected) in [(index - 1, Suitable::Continue), (index, Suitable::Skipped)] {
+        lab.mm.compaction.apply_settings(&crate::Settings { extfrag_threshold, ..crate::Settings::default() });
+        let asked = lab.mm.compaction_suitable(0, Order(9), ZoneKind::Movable, Urgency::Normal);
+        assert_eq!(asked, expected, "{index} {extfrag_threshold}");
+    }
+}
+
 /// Takes all blocks of order 3 and above.
 fn take_large(lab: &mut Lab) {
     let request = crate::AllocRequest::gfp_nowait(units::NodeId(0)).of_order(Order(3));
