@@ -4,7 +4,7 @@ use std::path::PathBuf;
 
 use clap::{Args, Parser, Subcommand, ValueEnum};
 use lab::{
-    calibrate::DEFAULT_SECONDS,
+    calibrate::{DEFAULT_SECONDS, Wanted},
     plan::{AcceleratorChoice, Request, Seeds, UsageError},
     show::Format,
 };
@@ -161,11 +161,15 @@ pub(crate) struct Run {
 ///
 /// The file is what `pagelab machine import` writes plus [prices], each with its median, low, high and what was measured. On a
 /// busy machine spreads are wide, and a warning says whose.
+///
+/// With --kernel the same is done inside a guest that boots that kernel, in the guest's time; with --replayable a price is a count
+/// of instructions, the same on every machine.
 #[derive(Debug, Args)]
 #[command(after_help = "\
 Examples:
   pagelab calibrate -o machines/here.toml
   pagelab run fault-storm --target sim --machine machines/here.toml
+  pagelab calibrate --kernel 6.1 --machine one-cpu-512m --replayable 2 -o guest.toml
 
 A price that cannot be measured here (with one CPU: interrupts between CPUs) is listed as skipped, with the reason; runs then
 use the generic one.
@@ -183,6 +187,25 @@ pub(crate) struct Calibrate {
     /// How long to measure
     #[arg(long, value_name = "S", default_value_t = DEFAULT_SECONDS, value_parser = clap::value_parser!(u16).range(1..=600))]
     pub(crate) seconds: u16,
+    /// Measure in a guest with this kernel: a release in the cache (`pagelab list kernels`) or the path of an image
+    #[arg(long)]
+    kernel: Option<String>,
+    /// The guest's machine: a name or path (`pagelab list machines`)
+    #[arg(long, requires = "kernel", default_value = "one-node-512m")]
+    machine: String,
+    /// The guest has one CPU and counts time in instructions, each of which takes 2^SHIFT ns
+    #[arg(long, value_name = "SHIFT", requires = "kernel", num_args = 0..=1, default_missing_value = "4",
+          value_parser = clap::value_parser!(u8).range(0..=10))]
+    replayable: Option<u8>,
+}
+
+impl Calibrate {
+    /// The guest that is to be measured, if it is one.
+    pub(crate) fn guest(&self) -> Option<Wanted> {
+        let accelerator = self.replayable.map(|shift| Accelerator::Replayable { shift });
+        let of = |kernel: &String| Wanted { kernel: kernel.clone(), machine: self.machine.clone(), accelerator };
+        self.kernel.as_ref().map(of)
+    }
 }
 
 #[derive(Debug, Subcommand)]

@@ -97,7 +97,10 @@ fn calibrate(args: &args::Calibrate) -> anyhow::Result<ExitCode> {
     let stop = Arc::new(AtomicBool::new(false));
     lab::interrupt::set_on_signal(&stop)?;
     let mut progress = progress::Terminal::new();
-    let calibrated = calibrate::calibrate(&args.name, args.seconds, &stop, &mut progress);
+    let calibrated = match args.guest() {
+        None => calibrate::calibrate(&args.name, args.seconds, &stop, &mut progress),
+        Some(wanted) => calibrate::calibrate_guest(&wanted, &args.name, args.seconds, &stop, &mut progress),
+    };
     progress.clear();
     let calibrated = match calibrated {
         Err(RunError::InterruptedEarly) => {

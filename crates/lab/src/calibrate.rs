@@ -4,6 +4,7 @@
 //! spreads, the table, and the machine file. Nothing is fitted: no benchmark that is compared with the simulator has a part
 //! in it, and a price that cannot be had is left to the generic ones, with the reason.
 
+mod guest;
 mod recipe;
 #[cfg(test)]
 mod tests;
@@ -31,6 +32,8 @@ use crate::{
     run::{Progress, RunError},
 };
 
+pub(crate) use guest::Order;
+pub use guest::{Wanted, calibrate_guest};
 use recipe::{RECIPES, Recipe};
 
 /// How long to probe when nobody says.
@@ -86,14 +89,38 @@ pub fn calibrate(
     stop: &AtomicBool,
     progress: &mut (dyn Progress + Send),
 ) -> Result<Calibration, RunError> {
-    let snapshot = Capture::live().and_then(|capture| Snapshot::parse(&capture));
-    let snapshot = snapshot.map_err(|error| RunError::Failed(error.to_string()))?;
+    let (snapshot, rounds) = probe_here(seconds, stop, progress).map_err(RunError::Failed)?;
+    if stop.load(Ordering::Relaxed) {
+        return Err(RunError::InterruptedEarly);
+    }
+    let mut machine = import::import(&snapshot, name);
+    let (model, cpus, release) = (probe::cpu_model(), machine.cpus().len(), &snapshot.version.text);
+    machine.about = format!(
+        "{model}, {cpus} CPUs, Linux {release}; prices measured {date} in {count} rounds, {place}",
+        date = provenance::now(),
+        count = rounds.samples.len(),
+        place = place(setting(&snapshot)),
+    );
+    Ok(Calibration::new(machine, &rounds))
+}
+
+/// Where the probes of this machine run.
+fn setting(snapshot: &Snapshot) -> Setting {
     let of = |name: &str| snapshot.meminfo.get(name).copied();
     let available = Bytes::kib(of("MemAvailable").or_else(|| of("MemFree")).unwrap_or(0));
     let available = host::memory_limit().unwrap_or(available).min(available);
     let cpus = host::usable_cpus();
-    let partner = cpus.get(1).copied();
-    let setting = Setting { cpu: cpus[0], partner, memory: Bytes(available.0 / 4).min(MEMORY_MAX) };
+    Setting { cpu: cpus[0], partner: cpus.get(1).copied(), memory: Bytes(available.0 / 4).min(MEMORY_MAX) }
+}
+
+/// Probes this machine for some seconds.
+fn probe_here(
+    seconds: u16,
+    stop: &AtomicBool,
+    progress: &mut (dyn Progress + Send),
+) -> Result<(Snapshot, Rounds), String> {
+    let snapshot = Capture::live().and_then(|capture| Snapshot::parse(&capture)).map_err(|error| error.to_string())?;
+    let setting = setting(&snapshot);
     let place = place(setting);
     progress.note(&format!("timing the parts that the kernel is made of for {seconds} s, {place}; nothing is changed"));
     let mut start = None;
@@ -107,17 +134,7 @@ pub fn calibrate(
         );
         !stop.load(Ordering::Relaxed) && passed < u64::from(seconds)
     });
-    if stop.load(Ordering::Relaxed) {
-        return Err(RunError::InterruptedEarly);
-    }
-    let mut machine = import::import(&snapshot, name);
-    let (model, cpus, release) = (probe::cpu_model(), machine.cpus().len(), &snapshot.version.text);
-    machine.about = format!(
-        "{model}, {cpus} CPUs, Linux {release}; prices measured {date} in {count} rounds, {place}",
-        date = provenance::now(),
-        count = rounds.samples.len(),
-    );
-    Ok(Calibration::new(machine, &rounds))
+    Ok((snapshot, rounds))
 }
 
 fn place(setting: Setting) -> String {

@@ -27,11 +27,11 @@ use mm::variant::Named;
 use report::{Column, Key, Record, Run, SCHEMA, Skipped, Store, StoreError, System};
 use units::Bytes;
 
-pub(crate) use self::states::path as state_path;
 use self::{
     at_once::{News, in_order},
     boot::{boots, guest_plan, settings_of},
 };
+pub(crate) use self::{boot::planned_nodes, states::path as state_path};
 use crate::{
     cell::{Order, Simulated},
     import::import,
@@ -51,7 +51,7 @@ const SIMULATED_MACHINE: &str = "machine";
 /// Where results go when the user does not say.
 const RESULTS: &str = "results";
 /// A guest that has not come to its first operation by then never will, even on a busy machine.
-const BOOT_TIMEOUT_S: u64 = 180;
+pub(crate) const BOOT_TIMEOUT_S: u64 = 180;
 
 /// Why a run ended before its end.
 #[derive(Debug, thiserror::Error)]
@@ -195,7 +195,7 @@ pub fn read_identity(directory: &Path) -> Result<Identity, UsageError> {
 }
 
 /// KVM where it boots the kernel, else translation.
-fn choose_accelerator(image: &KernelImage, stop: &AtomicBool, progress: &mut dyn Progress) -> Accelerator {
+pub(crate) fn choose_accelerator(image: &KernelImage, stop: &AtomicBool, progress: &mut dyn Progress) -> Accelerator {
     progress.step(0, 0, "finding out whether KVM works here");
     let verdict = scratch().map_err(|error| error.to_string()).and_then(|(guard, scratch)| {
         let verdict = kvm::probe(image, &scratch, stop);
@@ -213,7 +213,7 @@ fn choose_accelerator(image: &KernelImage, stop: &AtomicBool, progress: &mut dyn
 }
 
 /// A scratch directory that goes away however we end, and the guard that sees to it.
-fn scratch() -> io::Result<(Guard, PathBuf)> {
+pub(crate) fn scratch() -> io::Result<(Guard, PathBuf)> {
     let mut guard = Guard::start()?;
     let name = format!("pagelab-{}-{}", std::process::id(), linux::host::monotonic_ns());
     let directory = std::env::temp_dir().join(name);

@@ -28,12 +28,13 @@ mod zero_page;
 use std::thread;
 
 use nix::time::{ClockId, clock_gettime};
+use serde::{Deserialize, Serialize};
 use units::{Bytes, CpuId};
 
 use crate::host;
 
 /// One thing that is timed. Samples are picoseconds per operation.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
 pub enum Raw {
     /// `getuid`.
     SystemCall,
@@ -75,6 +76,8 @@ pub enum Raw {
     Unlock,
     /// A store to each present base page of a mapping, in address order, per page.
     Touch,
+    /// A store to every byte of the same, per page.
+    Fill,
     /// A packet of one byte written to a pipe and read from it, one after the other: the pipe keeps its page.
     PacketPair,
     /// A packet of one byte written to a pipe: takes a page.
@@ -131,13 +134,13 @@ pub const SOME_PAGES: i64 = 32;
 pub const MANY_PAGES: i64 = 4096;
 
 /// What one round of probes gave.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Samples([Option<i64>; RAWS]);
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Samples(Vec<Option<i64>>);
 
 impl Default for Samples {
     /// Nothing was timed.
     fn default() -> Self {
-        Self([None; RAWS])
+        Self(vec![None; RAWS])
     }
 }
 
@@ -165,7 +168,7 @@ pub struct Setting {
 }
 
 /// All rounds, and what could not be timed.
-#[derive(Clone, Debug, Default)]
+#[derive(Clone, Debug, Default, Serialize, Deserialize)]
 pub struct Rounds {
     /// In the order in which they were taken.
     pub samples: Vec<Samples>,

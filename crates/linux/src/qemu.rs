@@ -428,8 +428,10 @@ fn arguments(guest: &Guest<'_>, archive: &Path, files: &Files, disks: &Disks) ->
 
 /// The accelerator, its CPU model, and the kernel's command line that goes with them and ends in `more`.
 fn accelerate(accelerator: Accelerator, more: &str, words: &mut Words) {
+    // init_on_alloc: mainline's default is not to clear every page that is allocated; Debian's kernels do, huge pages twice.
     // earlyprintk: what the decompressor says of a broken image would otherwise be lost. The last word is `guest::MARK`.
-    const ALWAYS: &str = "console=ttyS0 earlyprintk=ttyS0 quiet panic=-1 mitigations=off PAGELAB_GUEST=1";
+    const ALWAYS: &str =
+        "console=ttyS0 earlyprintk=ttyS0 quiet panic=-1 mitigations=off init_on_alloc=0 PAGELAB_GUEST=1";
     // Features 112, 297 and 580 are rep_good, erms and fsrm: translated `rep stos` clears one word per iteration, which
     // would make clearing pages the whole run. By number, because kernels before 5.19 know no names here. no_timer_check: on a
     // busy host the timer may not tick while the kernel looks whether it does (check_timer, arch/x86/kernel/apic/io_apic.c).

@@ -1,6 +1,8 @@
 //! Linux: struct mm_struct, include/linux/mm_types.h; mm/mmap.c, mm/madvise.c, mm/mincore.c (v6.1).
 //! Differs: the mmap lock is the caller's, held across the steps of an operation.
 
+use std::mem::offset_of;
+
 use units::{Errno, Order, Pfn, Vpn};
 
 use crate::{
@@ -26,29 +28,33 @@ pub const MMAP_BASE: Vpn = Vpn(TASK_PAGES - (128 << 20 >> 12));
 /// Every page that a process may map.
 pub(crate) const EVERYTHING: PageRange = PageRange { start: Vpn(0), end: Vpn(TASK_PAGES) };
 
-/// One process's memory.
+/// One process's memory. What every fault needs is one line of cache, the second: from the end of `vmas` to the beginning of
+/// `tables`.
 #[derive(Clone, Debug)]
+#[repr(C, align(64))]
 pub struct AddressSpace {
-    /// The processes it is related to by fork.
-    pub family: FamilyId,
-    /// What is mapped.
-    pub vmas: VmaSet,
-    /// Where it is.
-    pub tables: PageTables,
-    pub(crate) rss: u64,
-    /// Entries that name a swap slot (`MM_SWAPENTS`).
-    pub(crate) swapped: u64,
-    pub(crate) uses_huge_zero: bool,
-    /// Its number with khugepaged, if that looks at it.
-    pub(crate) khugepaged: Option<u64>,
-    /// Its last task has ended: what is left of it goes by itself.
-    pub is_exiting: bool,
     /// A page of the VMA that khugepaged has locked, while it does (`vma_start_write`).
     pub(crate) locked_vma: Option<Vpn>,
+    /// Entries that name a swap slot (`MM_SWAPENTS`).
+    pub(crate) swapped: u64,
+    mmap_base: Vpn,
+    /// What is mapped.
+    pub vmas: VmaSet,
+    pub(crate) rss: u64,
+    /// The processes it is related to by fork.
+    pub family: FamilyId,
+    pub(crate) uses_huge_zero: bool,
+    /// Its last task has ended: what is left of it goes by itself.
+    pub is_exiting: bool,
     /// Where it lives itself.
     object: Object,
-    mmap_base: Vpn,
+    /// Where it is.
+    pub tables: PageTables,
+    /// Its number with khugepaged, if that looks at it.
+    pub(crate) khugepaged: Option<u64>,
 }
+
+const _: () = assert!(offset_of!(AddressSpace, rss) == 72 && offset_of!(AddressSpace, tables) == 88);
 
 impl AddressSpace {
     /// An empty one, whose mappings grow down from `mmap_base`.

@@ -471,14 +471,15 @@ impl<'a> Cx<'a> {
     }
 
     /// What the step has asked, through [`Self::flush_tlb_of`], of the other CPUs that run an address space.
+    #[inline]
     pub fn take_asked_of(&mut self) -> Vec<(SpaceId, Shootdowns)> {
         std::mem::take(&mut self.asked_of)
     }
 
-    /// Has it asked anything of them?
+    /// Has the step asked anything of other CPUs, or for memory?
     #[inline]
-    pub fn has_asked_of(&self) -> bool {
-        !self.asked_of.is_empty()
+    pub fn has_asked_anybody(&self) -> bool {
+        self.shootdowns.rounds > 0 || !self.asked_of.is_empty() || self.is_supplied()
     }
 
     fn flush_here(&mut self, flush: Shootdowns) {

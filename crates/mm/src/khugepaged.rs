@@ -230,6 +230,12 @@ impl Mm {
         std::mem::take(&mut self.khugepaged.is_woken)
     }
 
+    /// Has it been?
+    #[inline]
+    pub(crate) fn has_woken_khugepaged(&self) -> bool {
+        self.khugepaged.is_woken
+    }
+
     /// Goes on until others may run, or goes to sleep. `has_lock`: whether it holds what [`Khugepaged::needs`] says; it may be
     /// without only where that was a try.
     pub fn step_khugepaged(&mut self, spaces: &mut Spaces, cx: &mut Cx, has_lock: bool) -> Step<()> {

@@ -147,6 +147,17 @@ impl Mm {
         !self.woken.is_empty()
     }
 
+    /// Has a step woken anybody, whoever that is, or killed somebody? Next to none has.
+    #[inline]
+    pub fn has_news(&self) -> bool {
+        self.has_woken()
+            | self.has_woken_kcompactds()
+            | self.has_woken_khugepaged()
+            | self.has_woken_flusher()
+            | self.has_oom_killed()
+            | self.has_unlocked()
+    }
+
     /// A request found no zone of a node above its Low mark, or has broken up a pageblock (`wakeup_kswapd`). The step in
     /// progress ends soon, so that the thread can run beside it.
     pub(crate) fn wake_kswapd(&mut self, cx: &mut Cx, node: usize, order: Order, highest: ZoneKind) {

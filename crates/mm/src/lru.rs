@@ -116,11 +116,13 @@ impl Lruvec {
     }
 }
 
-/// Folios of one CPU on their way to the lists (`lru_add` of `struct cpu_fbatches`), oldest first.
+/// Folios of one CPU on their way to the lists (`lru_add` of `struct cpu_fbatches`), oldest first: 15 of them, which most
+/// versions have, are one line of cache.
 #[derive(Clone, Debug)]
+#[repr(C, align(64))]
 struct Batch {
-    folios: [Pfn; BATCH_MAX],
     len: u8,
+    folios: [Pfn; BATCH_MAX],
 }
 
 /// Folios of one size that are given back together: as many as one hold of a lock takes (`SWAP_CLUSTER_MAX`).

@@ -168,8 +168,9 @@ impl MmuGather {
                 mm.isolate(cx, frame, Order::BASE);
                 self.batches.push(frame);
                 self.room = BATCH;
-                // A bundle, and the frames that it could not hold.
-                self.folios.reserve(BATCH);
+                // A bundle, and the frames that it could not hold; who needs more is likely to need many.
+                let more = if self.batches.len() > 1 { BATCHES_MAX + 1 - self.batches.len() } else { 1 };
+                self.folios.reserve(more * BATCH);
                 Room::Left
             }
             None => Room::None,

@@ -92,10 +92,13 @@ pub enum Pmd {
     Table(TableId),
 }
 
-/// The page tables of one address space.
+/// The page tables of one address space. What every access needs comes first.
 #[derive(Clone, Debug)]
+#[repr(C)]
 pub struct PageTables {
     arena: Vec<Table>,
+    /// How often a table of base pages was put anywhere, or taken away: where one was found, it is until this moves.
+    moves: u64,
     spare: Vec<TableId>,
     /// Frames that tables are in already, when a kernel's state is taken over; they come before new ones.
     given: Vec<Pfn>,
@@ -112,7 +115,7 @@ impl PageTables {
     /// The same in frames that tables were in before, taken from the end.
     pub(crate) fn new_in(mm: &mut Mm, cx: &mut Cx, given: Vec<Pfn>) -> Option<Self> {
         let (arena, spare) = (Vec::new(), Vec::new());
-        let mut tables = Self { arena, spare, given, root: TableId(0), counts: [0; LEVELS] };
+        let mut tables = Self { arena, moves: 0, spare, given, root: TableId(0), counts: [0; LEVELS] };
         tables.root = tables.alloc_table(mm, cx, Level::Pgd)?;
         Some(tables)
     }
@@ -170,6 +173,12 @@ impl PageTables {
         Some(PmdSlot { table, index: Level::Pmd.index(vpn) })
     }
 
+    /// Grows with each table of base pages that comes or goes.
+    #[inline]
+    pub(crate) fn moves(&self) -> u64 {
+        self.moves
+    }
+
     /// What the PMD entry says.
     pub fn pmd(&self, slot: PmdSlot) -> Pmd {
         match self.table(slot.table).entries[slot.index] {
@@ -188,6 +197,7 @@ impl PageTables {
     pub fn set_pmd(&mut self, cx: &mut Cx, slot: PmdSlot, pte: Pte) {
         assert!(pte == Pte::NONE || pte.is_huge(), "tables are linked by make_pte_table and link_pte_table");
         primitive::write_ptes(cx, 1);
+        self.moves += 1;
         self.arena[slot.table.0 as usize].entries[slot.index] = pte;
     }
 
@@ -246,6 +256,7 @@ impl PageTables {
     /// Puts a table of base pages where nothing is, or where a huge page was.
     pub fn link_pte_table(&mut self, cx: &mut Cx, slot: PmdSlot, table: TableId) {
         primitive::write_ptes(cx, 1);
+        self.moves += 1;
         self.arena[slot.table.0 as usize].entries[slot.index] = Pte::table(table.0);
     }
 
@@ -360,6 +371,7 @@ impl PageTables {
                     }
                     sweep.left -= 1;
                     primitive::write_ptes(cx, 1);
+                    self.moves += 1;
                     self.arena[parent.0 as usize].entries[level.index(from)] = Pte::NONE;
                     self.free_table(mm, cx, child, level.below());
                 }

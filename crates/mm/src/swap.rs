@@ -51,8 +51,11 @@ pub enum SwapMedium {
 #[derive(Clone, Debug, Default)]
 pub struct Swap {
     slots: Slots,
-    /// By frame: its slot and one more where it is in the swap cache, and [`WORKINGSET`].
+    /// By frame: its slot and one more where it is in the swap cache, and [`WORKINGSET`]. Empty until there is something to
+    /// say: every new folio and every one that is freed asks.
     of_frame: Vec<u32>,
+    /// Of how many frames there will be.
+    frames: u32,
     device: Device,
     /// `vm.page-cluster`: 2^this pages are read at once.
     pub page_cluster: u32,
@@ -76,7 +79,15 @@ impl Swap {
     /// Is there a device?
     #[inline]
     pub fn is_on(&self) -> bool {
-        !self.of_frame.is_empty()
+        self.frames > 0
+    }
+
+    /// What is known of a frame, to be written. There is a device.
+    fn word_mut(&mut self, head: Pfn) -> &mut u32 {
+        if self.of_frame.is_empty() {
+            self.of_frame = vec![0; self.frames as usize];
+        }
+        &mut self.of_frame[head.0 as usize]
     }
 
     /// Pages that fit on the device.
@@ -161,8 +172,8 @@ impl Swap {
     }
 
     pub(crate) fn set_workingset(&mut self, head: Pfn) {
-        if let Some(word) = self.of_frame.get_mut(head.0 as usize) {
-            *word |= WORKINGSET;
+        if self.is_on() {
+            *self.word_mut(head) |= WORKINGSET;
         }
     }
 
@@ -176,12 +187,13 @@ impl Swap {
 
     fn put(&mut self, slot: SwapSlot, head: Pfn) {
         self.slots.set_folio(slot, head);
-        self.of_frame[head.0 as usize] = self.of_frame[head.0 as usize] & WORKINGSET | (slot.0 + 1);
+        let word = self.word_mut(head);
+        *word = *word & WORKINGSET | (slot.0 + 1);
     }
 
     /// The folio of a slot is another one from now on: it was migrated, with its mark of use (`migrate_page_move_mapping`).
     pub fn migrate(&mut self, from: Pfn, to: Pfn) {
-        if self.is_on() {
+        if !self.of_frame.is_empty() {
             if let Some(slot) = self.slot_of(from) {
                 self.slots.set_folio(slot, to);
             }
@@ -200,7 +212,7 @@ impl Mm {
         let pages = u32::try_from(spec.size.0 / Bytes::PAGE.0).expect("a swap device has fewer than 2^32 pages");
         self.swap = Swap {
             slots: Slots::new(pages),
-            of_frame: vec![0; self.frames.len() as usize],
+            frames: self.frames.len(),
             device: Device::new(spec),
             // swap_setup, mm/swap.c (v6.1), on machines of at least 16 MiB.
             page_cluster: 3,

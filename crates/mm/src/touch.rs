@@ -16,8 +16,10 @@ use crate::{
     vma::PageRange,
 };
 
-/// User code that accesses one byte at the start of every `stride` bytes of a range, in address order.
+/// User code that accesses one byte at the start of every `stride` bytes of a range, in address order. The fault, which most
+/// steps have none of, comes last.
 #[derive(Clone, Debug)]
+#[repr(C)]
 pub struct Touch {
     next: u64,
     end: u64,
@@ -25,9 +27,19 @@ pub struct Touch {
     access: Access,
     /// All of each page is written, not only some bytes.
     fills: bool,
-    fault: Option<FaultControl>,
     /// The VMA that was accessed last, if it had anonymous pages.
     tied: Option<Tied>,
+    /// The table of base pages that was accessed last.
+    walked: Option<Walked>,
+    fault: Option<FaultControl>,
+}
+
+/// Where the pages around one have their table, while no table moves.
+#[derive(Clone, Copy, Debug)]
+struct Walked {
+    start: Vpn,
+    moves: u64,
+    table: TableId,
 }
 
 /// Pages of a VMA that has anonymous pages, while no VMA changes.
@@ -41,7 +53,8 @@ impl Touch {
     /// Accesses to the `len` bytes from `start` on, `stride` bytes (not 0) apart.
     pub fn new(start: VirtAddr, len: Bytes, stride: Bytes, access: Access) -> Self {
         assert!(stride.0 > 0, "accesses are some bytes apart");
-        Self { next: start.0, end: start.0 + len.0, stride: stride.0, access, fills: false, fault: None, tied: None }
+        let (next, end, stride) = (start.0, start.0 + len.0, stride.0);
+        Self { next, end, stride, access, fills: false, tied: None, walked: None, fault: None }
     }
 
     /// Stores to every byte of the `len` bytes from `start` on.
@@ -128,7 +141,8 @@ impl Touch {
 
     fn advance(&mut self, mm: &mut Mm, space: &mut AddressSpace, cx: &mut Cx, horizon: Time) {
         let vpn = self.vpn();
-        match space.tables.pmd_of(vpn) {
+        let known = self.walked.filter(|at| at.moves == space.tables.moves() && at.start == vpn.huge_start());
+        match known.map_or_else(|| space.tables.pmd_of(vpn), |at| Pmd::Table(at.table)) {
             Pmd::Huge(huge) if self.access == Access::Read || huge.is_writable() => {
                 if !huge.is_accessed() {
                     space.tables.use_huge(vpn, self.access == Access::Write);
@@ -136,7 +150,12 @@ impl Touch {
                 let end = vpn.huge_start().plus(AddressSpace::HUGE_PAGES);
                 self.touch_below(cx, end);
             }
-            Pmd::Table(table) => self.advance_in_table(mm, space, cx, table, horizon),
+            Pmd::Table(table) => {
+                if known.is_none() {
+                    self.walked = Some(Walked { start: vpn.huge_start(), moves: space.tables.moves(), table });
+                }
+                self.advance_in_table(mm, space, cx, table, horizon);
+            }
             Pmd::None | Pmd::Huge(_) => self.fault = Some(FaultControl::new(vpn, self.access)),
         }
     }
@@ -145,7 +164,9 @@ impl Touch {
     /// taken here: the same work in the same order as `FaultControl` does once a table is there.
     fn advance_in_table(&mut self, mm: &mut Mm, space: &mut AddressSpace, cx: &mut Cx, table: TableId, horizon: Time) {
         let first = self.vpn();
-        self.tied = self.known_tied(space).or_else(|| self.find_tied(space));
+        if self.known_tied(space).is_none() {
+            self.tied = self.find_tied(space);
+        }
         let quick = self.tied.map(|tied| tied.range.end);
         let table_end = first.huge_start().plus(AddressSpace::HUGE_PAGES);
         let end = quick.map_or(table_end, |vma_end| vma_end.min(table_end));

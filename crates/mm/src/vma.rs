@@ -156,13 +156,14 @@ impl Vma {
     }
 }
 
-/// The VMAs of an address space, by address, with no two that overlap.
+/// The VMAs of an address space, by address, with no two that overlap. What every access needs comes last.
 #[derive(Clone, Debug, Default)]
+#[repr(C)]
 pub struct VmaSet {
     by_start: BTreeMap<Vpn, Vma>,
+    anon_vmas: u32,
     /// How often any of them has changed: what was found out about one holds as long as this does not move.
     changes: u64,
-    anon_vmas: u32,
 }
 
 impl VmaSet {

@@ -25,7 +25,7 @@ pub(crate) enum Next {
 pub(crate) struct Clock {
     /// Armed timers; the sequence keeps equal times in the order in which they were armed.
     timers: BinaryHeap<Reverse<(Time, u64, TaskId)>>,
-    cpus: Tournament,
+    cpus: Ring,
     armed: u64,
     quantum: Picos,
     latest_start: Time,
@@ -33,7 +33,7 @@ pub(crate) struct Clock {
 
 impl Clock {
     pub(crate) fn new(cpus: usize, quantum: Picos) -> Self {
-        Self { timers: BinaryHeap::new(), cpus: Tournament::new(cpus), armed: 0, quantum, latest_start: Time(0) }
+        Self { timers: BinaryHeap::new(), cpus: Ring::new(cpus), armed: 0, quantum, latest_start: Time(0) }
     }
 
     /// Arms a timer.
@@ -48,6 +48,7 @@ impl Clock {
     }
 
     /// A CPU has something to run from `clock` on. Each CPU is in here at most once.
+    #[inline]
     pub(crate) fn ready(&mut self, cpu: CpuId, clock: Time) {
         self.cpus.enter(cpu, clock);
     }
@@ -59,12 +60,12 @@ impl Clock {
     #[inline]
     pub(crate) fn next(&mut self) -> Next {
         let timer = self.timers.peek().map_or(NEVER, |Reverse((at, _, _))| *at);
-        let (cpu, clock) = self.cpus.first();
+        let clock = self.cpus.first();
         if timer <= clock {
             return self.fire();
         }
-        let other = self.cpus.take(cpu);
-        let horizon = Time(timer.min(other).0.saturating_add(self.quantum.0));
+        let cpu = self.cpus.take();
+        let horizon = Time(timer.min(self.cpus.first()).0.saturating_add(self.quantum.0));
         let earliest_allowed = Time(self.latest_start.0.saturating_sub(self.quantum.0));
         assert!(clock >= earliest_allowed, "a step at {clock:?} after one at {:?}", self.latest_start);
         self.latest_start = self.latest_start.max(clock);
@@ -82,81 +83,73 @@ impl Clock {
 /// After all instants.
 const NEVER: Time = Time(u64::MAX);
 
-/// The earliest of a fixed number of CPUs; of equal ones, the lowest number. A turn moves one CPU from the front to some
-/// place behind: one walk from its leaf to the root, where a heap would take one to take it out and another to put it in.
+/// CPUs in their order: by clock, of equal ones the lowest number first. A ring that is kept sorted: who has had a turn has
+/// run up to the horizon, where next to nobody is behind it. So it finds its place in a few comparisons, and the next one is
+/// known before.
 #[derive(Clone, Debug)]
-struct Tournament {
-    /// A complete binary tree from index 1 on: leaves are CPUs with their clocks, every other node is the earlier of its two
-    /// children. One number each, so that the earlier one is found without a branch that nobody could predict.
-    nodes: Vec<u128>,
-    /// A CPU that was taken out, but whose old clock still stands.
-    taken: Option<CpuId>,
+struct Ring {
+    /// As many places as a power of two says.
+    places: Box<[u128]>,
+    /// Where the first one is, and how many there are.
+    head: usize,
+    len: usize,
 }
 
-impl Tournament {
+impl Ring {
     fn new(cpus: usize) -> Self {
-        let leaves = cpus.next_power_of_two();
-        let ids = (0..leaves).map(|id| CpuId(u32::try_from(id).expect("fewer than 2^32 CPUs")));
-        let above = std::iter::repeat_n(key(NEVER, CpuId(0)), leaves);
-        Self { nodes: above.chain(ids.map(|id| key(NEVER, id))).collect(), taken: None }
+        Self { places: vec![0; cpus.next_power_of_two()].into(), head: 0, len: 0 }
     }
 
-    fn leaf(&self, cpu: CpuId) -> usize {
-        self.nodes.len() / 2 + cpu.0 as usize
+    /// Where the n-th one is.
+    #[inline]
+    fn at(&self, n: usize) -> usize {
+        self.head.wrapping_add(n) & (self.places.len() - 1)
     }
 
-    /// The earliest CPU, with `NEVER` where there is none.
-    fn first(&mut self) -> (CpuId, Time) {
-        if let Some(gone) = self.taken.take() {
-            self.set(gone, NEVER);
-        }
-        let (clock, cpu) = of_key(self.nodes[1]);
-        (cpu, clock)
+    /// The earliest clock, `NEVER` where there is none.
+    #[inline]
+    fn first(&self) -> Time {
+        if self.len == 0 { NEVER } else { of_key(self.places[self.at(0)]).0 }
     }
 
-    /// Takes the first out, and tells the clock of the second.
-    fn take(&mut self, first: CpuId) -> Time {
-        self.taken = Some(first);
-        let mut second = NEVER;
-        let mut node = self.leaf(first);
-        // Bound: the height of the tree. Whom the first has beaten, it has met on its way up.
-        while node > 1 {
-            second = second.min(of_key(self.nodes[node ^ 1]).0);
-            node /= 2;
-        }
-        second
+    /// Takes the first one out.
+    #[inline]
+    fn take(&mut self) -> CpuId {
+        let (_, cpu) = of_key(self.places[self.at(0)]);
+        self.head = self.at(1);
+        self.len -= 1;
+        cpu
     }
 
+    #[inline]
     fn enter(&mut self, cpu: CpuId, clock: Time) {
-        if self.taken == Some(cpu) {
-            self.taken = None;
-        } else {
-            assert_eq!(of_key(self.nodes[self.leaf(cpu)]).0, NEVER, "CPU {cpu} stands in the order once");
+        assert!(self.len < self.places.len(), "every CPU stands in the order once");
+        let new = key(clock, cpu);
+        let mut place = self.at(self.len);
+        // Bound: those who are there.
+        for _ in 0..self.len {
+            let before = place.wrapping_sub(1) & (self.places.len() - 1);
+            if self.places[before] < new {
+                break;
+            }
+            self.places[place] = self.places[before];
+            place = before;
         }
-        self.set(cpu, clock);
-    }
-
-    fn set(&mut self, cpu: CpuId, clock: Time) {
-        let mut node = self.leaf(cpu);
-        let mut winner = key(clock, cpu);
-        self.nodes[node] = winner;
-        // Bound: the height of the tree.
-        while node > 1 {
-            winner = winner.min(self.nodes[node ^ 1]);
-            node /= 2;
-            self.nodes[node] = winner;
-        }
+        self.places[place] = new;
+        self.len += 1;
     }
 }
 
-/// A clock and its CPU: of equal clocks, the lowest number is the earlier one.
+/// A clock and its CPU, a word each: of equal clocks, the lowest number is the earlier one.
+#[inline]
 fn key(clock: Time, cpu: CpuId) -> u128 {
-    u128::from(clock.0) << u32::BITS | u128::from(cpu.0)
+    u128::from(clock.0) << u64::BITS | u128::from(cpu.0)
 }
 
+#[inline]
 #[expect(clippy::cast_possible_truncation, reason = "the two parts have 64 and 32 bits")]
 fn of_key(key: u128) -> (Time, CpuId) {
-    (Time((key >> u32::BITS) as u64), CpuId(key as u32))
+    (Time((key >> u64::BITS) as u64), CpuId(key as u32))
 }
 
 #[cfg(test)]

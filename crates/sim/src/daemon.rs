@@ -80,6 +80,7 @@ impl World {
     }
 
     /// One step of a kernel thread.
+    #[inline(never)]
     pub(crate) fn step_daemon(&mut self, id: TaskId, cpu: CpuId, daemon: Daemon) {
         let has_lock = match daemon {
             Daemon::Khugepaged => match self.lock_for_khugepaged(id, cpu) {
@@ -177,7 +178,15 @@ impl World {
     }
 
     /// After a step: those whom it has woken run from its end on.
+    #[inline]
     pub(crate) fn wake_woken(&mut self, at: Time) {
+        if self.mm.has_news() {
+            self.wake_all_woken(at);
+        }
+    }
+
+    #[inline(never)]
+    fn wake_all_woken(&mut self, at: Time) {
         if self.mm.has_woken() {
             for node in self.mm.take_woken() {
                 self.wake_daemon(self.kswapds[node], at);

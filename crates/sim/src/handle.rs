@@ -84,7 +84,7 @@ async fn join<T: 'static>(task: TaskId, slot: Rc<RefCell<Option<Result<T, Died>>
     // A task that the kernel ended has left nothing.
     slot.take().unwrap_or_else(|| {
         let reason =
-            with(|world| world.tasks[task.0 as usize].killed).expect("a task that ends by itself leaves its result");
+            with(|world| world.tasks[task.0 as usize].killed()).expect("a task that ends by itself leaves its result");
         Err(Died { reason: reason.to_owned() })
     })
 }

@@ -47,6 +47,7 @@ impl Injector {
     }
 
     /// Does the task die instead of taking this step?
+    #[cold]
     pub(crate) fn kills(&mut self, loss: Option<(Lost, u64)>) -> bool {
         let kills = matches!(loss, Some((Lost::Task, _)));
         self.done |= kills;
@@ -54,6 +55,7 @@ impl Injector {
     }
 
     /// The step has ended: takes the loss off. Returns when the step ends without it.
+    #[cold]
     pub(crate) fn lose(
         &mut self,
         (lost, before): (Lost, u64),

@@ -3,7 +3,7 @@
 //! | file | what |
 //! |---|---|
 //! | `clock.rs` | the one order: timers and CPUs by time, horizon and quantum |
-//! | `world.rs` | everything of a run that is data; turns and steps |
+//! | `world.rs` and its folder | everything of a run that is data; turns and steps; the path of most turns |
 //! | `task.rs`, `operation.rs` | the kernel half of tasks; what they can be inside of |
 //! | `sched.rs`, `runqueue.rs` | who runs where: CFS or EEVDF |
 //! | `lock.rs`, `rwsem.rs` | the lock of an address space |

@@ -32,22 +32,27 @@ pub(crate) enum LetGo {
 impl World {
     /// Takes the lock that the next step of a task needs, unless it holds it from the last one. False when the task has to
     /// wait: its CPU is then free for others, unless it spins.
+    #[inline]
     pub(crate) fn lock(&mut self, id: TaskId, cpu: CpuId) -> bool {
-        let rules = *self.mm.variant();
-        let Self { tasks, spaces, .. } = self;
-        let TaskState::Kernel(operation) = &tasks[id.0 as usize].state else {
+        let Self { mm, tasks, spaces, locks, .. } = self;
+        let task = &mut tasks[id.0 as usize];
+        let TaskState::Kernel(operation) = &task.state else {
             unreachable!("only operations take locks");
         };
-        let space = tasks[id.0 as usize].space;
-        let memory = spaces.get(space).expect("a live task has an address space");
-        let Some(mode) = operation.needs(memory, &rules) else { return true };
-        if tasks[id.0 as usize].holds.is_some() {
+        if task.holds.is_some() {
+            return true;
+        }
+        let memory = spaces.get(task.space).expect("a live task has an address space");
+        let Some(mode) = operation.needs(memory, mm.variant()) else { return true };
+        if mode == Mode::Read && locks[task.lock_of.0 as usize].read_alone(mm.variant().mmap_lock) {
+            task.holds = Some(mode);
             return true;
         }
         self.acquire(id, cpu, mode)
     }
 
     /// Takes a lock for the running task of a CPU, or makes it wait: false.
+    #[inline(never)]
     pub(crate) fn acquire(&mut self, id: TaskId, cpu: CpuId, mode: Mode) -> bool {
         let rules = self.mm.variant().mmap_lock;
         let Self { tasks, cpus, locks, .. } = self;
@@ -90,6 +95,8 @@ impl World {
 
     /// Up to when a step may go: not beyond what it must do, where its task holds a lock that others want, or that somebody may
     /// want within the step. A range of faults takes the lock for each of them, and who wants it acts on the first that lets go.
+    #[inline(always)]
+    #[expect(clippy::inline_always, reason = "every turn asks, and most need no more than its first answers")]
     pub(crate) fn horizon_under_lock(&self, id: TaskId, cpu: CpuId, horizon: Time) -> Time {
         let task = &self.tasks[id.0 as usize];
         if task.holds.is_none() {
@@ -103,13 +110,9 @@ impl World {
     }
 
     /// A task has taken a step: will its operation leave mappings as they are for some quanta yet, at the pace of this step? Of
-    /// what it went through, `before` was left.
+    /// what it went through, `before` was left. Nobody asks about a task that is alone in its address space.
     pub(crate) fn note_pace(&mut self, id: TaskId, (before, start): (u64, Time), end: Time, goes_on: bool) {
         let task = &mut self.tasks[id.0 as usize];
-        let is_asked_for = self.running_in[task.space.0 as usize] > 1;
-        if !is_asked_for && !task.is_settled {
-            return;
-        }
         let TaskState::Kernel(operation) = &task.state else { unreachable!("a step of an operation ends") };
         let after = if goes_on { operation.left() } else { 0 };
         let passed = before.saturating_sub(after).max(1);
@@ -121,8 +124,25 @@ impl World {
 
     /// At the end of a step: does what it has left to do with the lock. True when waking others took time, so that other
     /// CPUs may come first now.
+    #[inline]
     pub(crate) fn let_go(&mut self, cpu: CpuId) -> bool {
-        let Some((id, what)) = self.cpus[cpu.0 as usize].lets_go.take() else { return false };
+        let Self { cpus, tasks, locks, .. } = self;
+        let here = &mut cpus[cpu.0 as usize];
+        let Some((id, what)) = here.lets_go.take() else { return false };
+        let task = &mut tasks[id.0 as usize];
+        if what == (LetGo::Unlock { after: Picos(0) })
+            && let Some(mode) = task.holds
+            && locks[task.lock_of.0 as usize].release_alone(mode)
+        {
+            task.holds = None;
+            return false;
+        }
+        self.let_go_of(id, cpu, what)
+    }
+
+    /// The same where that takes time, or others are told.
+    #[inline(never)]
+    fn let_go_of(&mut self, id: TaskId, cpu: CpuId, what: LetGo) -> bool {
         let before = self.cpus[cpu.0 as usize].clock;
         match what {
             LetGo::Unlock { after } => {
@@ -137,22 +157,24 @@ impl World {
 
     /// A step of a task has come to its end: remembers what is to be done with the lock. `keeps`: the next step
     /// needs it.
+    #[inline]
     pub(crate) fn end_hold(&mut self, id: TaskId, cpu: CpuId, keeps: bool, start: Time) {
         let task = &self.tasks[id.0 as usize];
         let TaskState::Kernel(operation) = &task.state else { unreachable!("a step of an operation ends") };
         if task.holds.is_none() {
             return;
         }
-        let downgrades = operation.is_downgraded() && self.mm.variant().munmap_downgrades;
         let cpu = &mut self.cpus[cpu.0 as usize];
         if !keeps {
-            let is_watched = operation.is_touch() && self.locks[task.space.0 as usize].is_contended();
-            // Half of a trap, in and out, and what user code does are before and after the hold (`do_user_addr_fault`).
-            let outside = Picos(self.prices.of(Work::Trap).0 / 2) + self.prices.of(Work::UserTouch);
-            let after = if is_watched { outside.min(cpu.clock.since(start)) } else { Picos(0) };
-            cpu.clock = Time(cpu.clock.0 - after.0);
+            let mut after = Picos(0);
+            if operation.is_touch() && self.locks[task.space.0 as usize].is_contended() {
+                // Half of a trap, in and out, and what user code does are before and after the hold (`do_user_addr_fault`).
+                let outside = Picos(self.prices.of(Work::Trap).0 / 2) + self.prices.of(Work::UserTouch);
+                after = outside.min(cpu.clock.since(start));
+                cpu.clock = Time(cpu.clock.0 - after.0);
+            }
             cpu.lets_go = Some((id, LetGo::Unlock { after }));
-        } else if downgrades {
+        } else if operation.is_downgraded() && self.mm.variant().munmap_downgrades {
             cpu.lets_go = Some((id, LetGo::Downgrade));
         }
     }

@@ -37,7 +37,7 @@ impl World {
             return;
         }
         let task = &mut self.tasks[id.0 as usize];
-        task.killed.get_or_insert(REASON);
+        task.kill(REASON);
         task.supply.open_reserves();
         if matches!(task.state, TaskState::Blocked) {
             task.sleeps_until = None;
@@ -48,7 +48,7 @@ impl World {
 
     /// Was a task killed, so that its user half never runs again?
     pub(crate) fn is_killed(&self, id: TaskId) -> bool {
-        self.tasks[id.0 as usize].killed.is_some()
+        self.tasks[id.0 as usize].is_dying
     }
 
     fn leave_barriers(&mut self, id: TaskId) {

@@ -108,6 +108,7 @@ impl Operation {
     /// How the lock of the address space must be held for a step, if at all: where VMAs have locks of their own, a fault in
     /// one that has anonymous pages already needs no other. (A fault in flight looks again whether its VMA is there, so that
     /// nobody has to wait for it.)
+    #[inline]
     pub(crate) fn needs(&self, space: &AddressSpace, rules: &Variant) -> Option<Mode> {
         match self {
             Self::Mmap { .. } | Self::Munmap { .. } | Self::Madvise { .. } | Self::Fork { .. } | Self::Exit(_) => {
@@ -160,7 +161,24 @@ impl Operation {
     }
 
     /// Goes on, at most up to `horizon` where the operation is a long one. `left`: bytes that may still be mapped.
+    #[inline]
     pub(crate) fn step(
+        &mut self,
+        mm: &mut Mm,
+        space: &mut AddressSpace,
+        cx: &mut Cx<'_>,
+        horizon: Time,
+        left: &mut Bytes,
+    ) -> Progress {
+        match self {
+            Self::Touch(touch) => progress_of(touch.step(mm, space, cx, horizon)),
+            _ => self.step_call(mm, space, cx, horizon, left),
+        }
+    }
+
+    /// The same for one that is a system call, or the end of a process.
+    #[inline(never)]
+    fn step_call(
         &mut self,
         mm: &mut Mm,
         space: &mut AddressSpace,
@@ -173,6 +191,7 @@ impl Operation {
                 enter(cx, entered);
                 Progress::Done(Answer::Range(map(mm, space, cx, (*len, *spec), left)))
             }
+            Self::Touch(_) => unreachable!("it is no call"),
             Self::File { .. } => unreachable!("it works on more than this address space"),
             Self::Munmap { range, private, unmap, entered } => {
                 enter(cx, entered);
@@ -230,31 +249,19 @@ impl Operation {
                     Progress::Exited
                 }
             },
-            Self::Touch(touch) => match touch.step(mm, space, cx, horizon) {
-                Step::More => Progress::More,
-                Step::Block(wait) => Progress::Block(wait),
-                Step::Done(FaultDone::Handled) => Progress::Done(Answer::Unit(Ok(()))),
-                Step::Done(FaultDone::OutOfMemory) => Progress::Killed("out of memory"),
-                Step::Done(FaultDone::BadAddress) => Progress::Killed("killed by signal 11 (SIGSEGV)"),
-            },
         }
     }
 
-    /// A step of one on files, which works on all memory; none if it is another.
-    pub(crate) fn step_file(
-        &mut self,
-        mm: &mut Mm,
-        spaces: &mut Spaces,
-        cx: &mut Cx<'_>,
-        horizon: Time,
-    ) -> Option<Progress> {
-        let Self::File { operation, entered } = self else { return None };
+    /// A step of one on files, which works on all memory.
+    #[inline(never)]
+    pub(crate) fn step_file(&mut self, mm: &mut Mm, spaces: &mut Spaces, cx: &mut Cx<'_>, horizon: Time) -> Progress {
+        let Self::File { operation, entered } = self else { unreachable!("it works on one address space") };
         enter(cx, entered);
-        Some(match operation.step(mm, spaces, cx, horizon) {
+        match operation.step(mm, spaces, cx, horizon) {
             Step::More => Progress::More,
             Step::Block(wait) => Progress::Block(wait),
             Step::Done(result) => Progress::Done(Answer::File(result)),
-        })
+        }
     }
 
     /// The frames that it holds between two steps.
@@ -287,6 +294,18 @@ impl Operation {
             Self::File { operation, .. } => operation.abort(mm, cx),
             Self::Mmap { .. } | Self::Madvise { .. } | Self::Mincore { .. } => {}
         }
+    }
+}
+
+/// What a step of user code and its faults came to.
+#[inline]
+pub(crate) fn progress_of(step: Step<FaultDone>) -> Progress {
+    match step {
+        Step::More => Progress::More,
+        Step::Block(wait) => Progress::Block(wait),
+        Step::Done(FaultDone::Handled) => Progress::Done(Answer::Unit(Ok(()))),
+        Step::Done(FaultDone::OutOfMemory) => Progress::Killed("out of memory"),
+        Step::Done(FaultDone::BadAddress) => Progress::Killed("killed by signal 11 (SIGSEGV)"),
     }
 }
 

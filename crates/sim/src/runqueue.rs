@@ -126,7 +126,15 @@ pub(crate) enum Leave {
 
 /// The tasks of one CPU that can run (`struct cfs_rq`).
 #[derive(Clone, Debug)]
-pub(crate) enum RunQueue {
+#[repr(C)]
+pub(crate) struct RunQueue {
+    /// How many wait: all that most turns ask.
+    len: usize,
+    kind: Kind,
+}
+
+#[derive(Clone, Debug)]
+enum Kind {
     /// Up to 6.5.
     Cfs(cfs::Queue),
     /// From 6.6 on.
@@ -135,55 +143,64 @@ pub(crate) enum RunQueue {
 
 /// Calls the same method of whichever it is.
 macro_rules! either {
-    ($self:ident, $queue:ident => $call:expr) => {
-        match $self {
-            Self::Cfs($queue) => $call,
-            Self::Eevdf($queue) => $call,
+    ($kind:expr, $queue:ident => $call:expr) => {
+        match $kind {
+            Kind::Cfs($queue) => $call,
+            Kind::Eevdf($queue) => $call,
         }
     };
 }
 
 impl RunQueue {
     pub(crate) fn new(rules: &Variant) -> Self {
-        match rules.scheduler {
-            Scheduler::Cfs => Self::Cfs(cfs::Queue::default()),
-            Scheduler::Eevdf => Self::Eevdf(eevdf::Queue::new(eevdf::Sleepers::Leave)),
-            Scheduler::EevdfDelayed => Self::Eevdf(eevdf::Queue::new(eevdf::Sleepers::PayFirst)),
-        }
+        let kind = match rules.scheduler {
+            Scheduler::Cfs => Kind::Cfs(cfs::Queue::default()),
+            Scheduler::Eevdf => Kind::Eevdf(eevdf::Queue::new(eevdf::Sleepers::Leave)),
+            Scheduler::EevdfDelayed => Kind::Eevdf(eevdf::Queue::new(eevdf::Sleepers::PayFirst)),
+        };
+        Self { len: 0, kind }
+    }
+
+    /// Something has come or gone.
+    fn recount(&mut self) {
+        self.len = either!(&self.kind, queue => queue.len());
     }
 
     /// Does nobody wait?
     #[inline]
     pub(crate) fn is_empty(&self) -> bool {
-        either!(self, queue => queue.len() == 0)
+        self.len == 0
     }
 
     /// How many wait.
     pub(crate) fn len(&self) -> usize {
-        either!(self, queue => queue.len())
+        self.len
     }
 
     /// The first task that waits and may move, the most deserving first.
     pub(crate) fn find(&self, may_move: impl Fn(TaskId) -> bool) -> Option<TaskId> {
-        either!(self, queue => queue.waiting().find(|id| may_move(*id)))
+        either!(&self.kind, queue => queue.waiting().find(|id| may_move(*id)))
     }
 
     /// Is a task still on the queue though it sleeps (`sched_delayed`)? Then it wakes up here.
     pub(crate) fn keeps(&self, id: TaskId, task: &Entity) -> bool {
-        match self {
-            Self::Cfs(_) => false,
-            Self::Eevdf(queue) => queue.keeps(id, task),
+        match &self.kind {
+            Kind::Cfs(_) => false,
+            Kind::Eevdf(queue) => queue.keeps(id, task),
         }
     }
 
     /// A task waits to run from now on (`enqueue_task_fair`, `place_entity`).
     pub(crate) fn enqueue(&mut self, id: TaskId, task: &mut Entity, why: Enqueue, periods: &Periods) {
-        either!(self, queue => queue.enqueue(id, task, why, periods));
+        either!(&mut self.kind, queue => queue.enqueue(id, task, why, periods));
+        self.recount();
     }
 
     /// The task that runs next; it is on no queue until it is enqueued again or leaves.
     pub(crate) fn pick(&mut self) -> Option<TaskId> {
-        either!(self, queue => queue.pick())
+        let next = either!(&mut self.kind, queue => queue.pick());
+        self.recount();
+        next
     }
 
     /// The picked task starts.
@@ -193,45 +210,47 @@ impl RunQueue {
 
     /// The running task blocks or ends (`dequeue_task_fair`).
     pub(crate) fn leave(&mut self, id: TaskId, task: &mut Entity, now: Time, why: Leave, periods: &Periods) {
-        match self {
-            Self::Cfs(queue) => queue.leave(task, now),
-            Self::Eevdf(queue) => queue.leave(id, task, now, why, periods),
+        match &mut self.kind {
+            Kind::Cfs(queue) => queue.leave(task, now),
+            Kind::Eevdf(queue) => queue.leave(id, task, now, why, periods),
         }
+        self.recount();
     }
 
     /// A waiting task goes to another CPU.
     pub(crate) fn remove(&mut self, id: TaskId, task: &mut Entity, periods: &Periods) {
-        match self {
-            Self::Cfs(queue) => queue.remove(id, task),
-            Self::Eevdf(queue) => queue.remove(id, task, periods),
+        match &mut self.kind {
+            Kind::Cfs(queue) => queue.remove(id, task),
+            Kind::Eevdf(queue) => queue.remove(id, task, periods),
         }
+        self.recount();
     }
 
     /// Counts the run time of the running task up to `now` (`update_curr`). True when others shall run.
     pub(crate) fn account(&mut self, task: &mut Entity, now: Time, periods: &Periods) -> bool {
-        match self {
-            Self::Cfs(queue) => {
+        match &mut self.kind {
+            Kind::Cfs(queue) => {
                 queue.account(task, now);
                 false
             }
-            Self::Eevdf(queue) => queue.account(task, now, periods),
+            Kind::Eevdf(queue) => queue.account(task, now, periods),
         }
     }
 
     /// Does a task that woke up run at once (`check_preempt_wakeup`)?
     pub(crate) fn preempts(&self, running: &Entity, id: TaskId, woken: &Entity, periods: &Periods) -> bool {
-        match self {
-            Self::Cfs(_) => cfs::preempts(running, woken, periods),
-            Self::Eevdf(queue) => queue.preempts(running, id),
+        match &self.kind {
+            Kind::Cfs(_) => cfs::preempts(running, woken, periods),
+            Kind::Eevdf(queue) => queue.preempts(running, id),
         }
     }
 
     /// At a tick: has the running task had its share? Its run time is counted up to the tick.
     pub(crate) fn tick_preempts(&self, running: &Entity, now: Time, periods: &Periods) -> bool {
-        match self {
-            Self::Cfs(queue) => queue.tick_preempts(running, now, periods),
+        match &self.kind {
+            Kind::Cfs(queue) => queue.tick_preempts(running, now, periods),
             // Slices end wherever run time is counted.
-            Self::Eevdf(_) => false,
+            Kind::Eevdf(_) => false,
         }
     }
 }

@@ -18,7 +18,7 @@
 //! Not here: the second try of a reader that stops spinning (`rwsem_reader_phase_trylock`, up to 5.10), the first of the queue
 //! that spins on a running writer once it has asked for the hand-over, and batches of 256 readers.
 
-use std::collections::VecDeque;
+use std::mem::size_of;
 
 use mm::variant::MmapLock as Rules;
 use units::{Picos, Time};
@@ -108,19 +108,23 @@ enum Wake {
     ReadOwned,
 }
 
-/// One lock.
+/// One lock, in a line of cache of its own.
 #[derive(Clone, Debug, Default)]
+#[repr(align(64))]
 pub(crate) struct Rwsem {
     readers: u32,
     writer: Option<TaskId>,
-    queue: VecDeque<Waiter>,
-    spinners: VecDeque<Spinner>,
+    /// The first one first; both are short.
+    queue: Vec<Waiter>,
+    spinners: Vec<Spinner>,
     /// Only the first of the queue may take it (`RWSEM_FLAG_HANDOFF`).
     handoff: bool,
     /// Writers may not spin, readers may not spin (`RWSEM_NONSPINNABLE`, up to 5.10 a bit for each).
     no_write_spin: bool,
     no_read_spin: bool,
 }
+
+const _: () = assert!(size_of::<Rwsem>() == 64);
 
 /// The rewrite of 5.3.
 fn is_rewritten(rules: Rules) -> bool {
@@ -147,7 +151,18 @@ impl Rwsem {
         is_open
     }
 
+    /// The same for who does not spin for it, where nobody waits: what nearly every fault finds.
+    #[inline]
+    pub(crate) fn read_alone(&mut self, rules: Rules) -> bool {
+        let is_open = self.writer.is_none() && !self.is_contended();
+        if is_open {
+            self.take_read(rules);
+        }
+        is_open
+    }
+
     /// Does anybody wait for it?
+    #[inline]
     pub(crate) fn is_contended(&self) -> bool {
         !self.queue.is_empty() || !self.spinners.is_empty()
     }
@@ -205,6 +220,7 @@ impl Rwsem {
         }
     }
 
+    #[inline]
     fn take_read(&mut self, rules: Rules) {
         self.readers += 1;
         if rules == Rules::SpinningOnReaders {
@@ -252,7 +268,7 @@ impl Rwsem {
         let place = self.queue.iter().position(|waiter| waiter.task == wish.task).expect("it waits in the queue");
         let is_first = place == 0;
         if self.is_free() && (is_first || (rules != Rules::Sleeping && !self.handoff)) {
-            let waiter = self.queue.remove(place).expect("it was found there");
+            let waiter = self.queue.remove(place);
             self.handoff = false;
             self.take_write(wish.task);
             self.no_read_spin = rules == Rules::SpinningOnReaders && waiter.saw_forbidden;
@@ -273,9 +289,18 @@ impl Rwsem {
 
     // ---- Letting go
 
-    /// Lets go (`up_read`, `up_write`).
-    pub(crate) fn release(&mut self, mode: Mode, now: Time, rules: Rules) -> Told {
-        let mut told = Told::default();
+    /// Lets go where nobody waits, so that nobody is told anything; false, and nothing happens, where somebody does.
+    #[inline]
+    pub(crate) fn release_alone(&mut self, mode: Mode) -> bool {
+        let is_alone = !self.is_contended();
+        if is_alone {
+            self.drop_hold(mode);
+        }
+        is_alone
+    }
+
+    #[inline]
+    fn drop_hold(&mut self, mode: Mode) {
         match mode {
             Mode::Read => self.readers -= 1,
             Mode::Write => {
@@ -283,14 +308,20 @@ impl Rwsem {
                 (self.no_write_spin, self.no_read_spin) = (false, false);
             }
         }
+    }
+
+    /// Lets go (`up_read`, `up_write`).
+    pub(crate) fn release(&mut self, mode: Mode, now: Time, rules: Rules) -> Told {
+        let mut told = Told::default();
+        self.drop_hold(mode);
         if self.readers > 0 || !self.is_contended() {
             return told;
         }
         if !self.queue.is_empty() {
             self.allow_writers_to_spin(rules);
         }
-        let head = self.spinners.front().copied();
-        match (head, self.queue.front()) {
+        let head = self.spinners.first().copied();
+        match (head, self.queue.first()) {
             // It sees the lock free before those who wake others have taken the queue's lock.
             (Some(Spinner { mode: Mode::Write, .. }), Some(first)) if !self.handoff => {
                 if first.mode == Mode::Write {
@@ -305,7 +336,7 @@ impl Rwsem {
 
     /// A writer becomes a reader (`downgrade_write`).
     pub(crate) fn downgrade(&mut self, now: Time, rules: Rules) -> Told {
-        let mut told = Told { tries: self.spinners.front().map(|spinner| spinner.task), ..Told::default() };
+        let mut told = Told { tries: self.spinners.first().map(|spinner| spinner.task), ..Told::default() };
         self.writer = None;
         self.take_read(rules);
         self.wake(Wake::ReadOwned, now, rules, &mut told);
@@ -314,7 +345,7 @@ impl Rwsem {
 
     /// Wakes the first of the queue, or all readers that may come in (`rwsem_mark_wake`).
     fn wake(&mut self, whom: Wake, now: Time, rules: Rules, told: &mut Told) {
-        let Some(first) = self.queue.front() else { return };
+        let Some(first) = self.queue.first() else { return };
         match (first.mode, self.writer) {
             (Mode::Write, _) if whom == Wake::Any => told.woken = Some(first.task),
             (Mode::Write, _) => {}
@@ -332,18 +363,18 @@ impl Rwsem {
     fn let_readers_in(&mut self, rules: Rules, told: &mut Told) {
         let head = self.queue.iter().take_while(|waiter| waiter.mode == Mode::Read).count();
         let many = if is_rewritten(rules) { self.queue.len() } else { head };
-        let mut rest = VecDeque::new();
+        let mut rest = Vec::new();
         for (place, waiter) in std::mem::take(&mut self.queue).into_iter().enumerate() {
             if place < many && waiter.mode == Mode::Read {
                 told.granted.push(waiter.task);
                 self.take_read(rules);
             } else {
-                rest.push_back(waiter);
+                rest.push(waiter);
             }
         }
         self.queue = rest;
         self.handoff = false;
-        told.tries = told.tries.or(self.spinners.front().map(|spinner| spinner.task));
+        told.tries = told.tries.or(self.spinners.first().map(|spinner| spinner.task));
     }
 
     // ---- Spinning and sleeping
@@ -351,10 +382,10 @@ impl Rwsem {
     fn spin(&mut self, wish: Wish, rules: Rules) -> Outcome {
         let Wish { task, mode, now } = wish;
         if !self.is_spinner(task) {
-            self.spinners.push_back(Spinner { task, mode, until: None });
+            self.spinners.push(Spinner { task, mode, until: None });
         }
         let readers = self.readers;
-        let head = self.spinners.front_mut().filter(|head| head.task == task);
+        let head = self.spinners.first_mut().filter(|head| head.task == task);
         let Some(head) = head.filter(|_| mode == Mode::Write && is_rewritten(rules) && readers > 0) else {
             return Outcome::Spin(None);
         };
@@ -364,7 +395,7 @@ impl Rwsem {
     /// A task looks up from spinning. A writer that has spun on readers for long enough sees to it that nobody spins any more.
     pub(crate) fn end_of_spinning(&mut self, task: TaskId, now: Time) {
         let is_over = |head: &Spinner| head.task == task && head.until.is_some_and(|until| until <= now);
-        if self.spinners.front().is_some_and(is_over) {
+        if self.spinners.first().is_some_and(is_over) {
             self.forbid_spinning();
         }
     }
@@ -386,7 +417,7 @@ impl Rwsem {
     }
 
     fn is_next_spinner(&self, task: TaskId) -> bool {
-        self.spinners.front().is_none_or(|head| head.task == task)
+        self.spinners.first().is_none_or(|head| head.task == task)
     }
 
     /// It spins no longer, if it did; the next one then looks at the lock.
@@ -394,16 +425,16 @@ impl Rwsem {
         if self.spinners.is_empty() {
             return;
         }
-        let was_head = self.spinners.front().is_some_and(|head| head.task == task);
+        let was_head = self.spinners.first().is_some_and(|head| head.task == task);
         self.spinners.retain(|spinner| spinner.task != task);
         if was_head {
-            told.tries = self.spinners.front().map(|spinner| spinner.task);
+            told.tries = self.spinners.first().map(|spinner| spinner.task);
         }
     }
 
     fn enqueue(&mut self, wish: Wish) {
         let saw_forbidden = self.no_read_spin;
-        self.queue.push_back(Waiter { task: wish.task, mode: wish.mode, since: wish.now, saw_forbidden });
+        self.queue.push(Waiter { task: wish.task, mode: wish.mode, since: wish.now, saw_forbidden });
     }
 
     /// A task does not spin any more.
@@ -419,6 +450,7 @@ impl Rwsem {
     }
 
     /// Does anybody wait for it, or hold it alone?
+    #[inline]
     pub(crate) fn is_wanted(&self) -> bool {
         self.writer.is_some() || self.is_contended()
     }

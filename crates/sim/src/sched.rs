@@ -3,6 +3,8 @@
 //! A step is never interrupted: between two of them a CPU looks at its queue, as the kernel does on the way back to user mode
 //! and where it calls `cond_resched`. Ticks are no events of their own; a CPU with somebody waiting looks at each of them.
 
+use std::mem::offset_of;
+
 use mm::{
     SpaceId, Variant,
     cost::{Cause, Cx, Shootdowns, Work},
@@ -18,31 +20,34 @@ use crate::{
     world::World,
 };
 
-/// A CPU: its clock, the task that it runs, and those that wait for it.
+/// A CPU: its clock, the task that it runs, and those that wait for it. What every turn needs is two lines of cache.
 #[derive(Clone, Debug)]
+#[repr(C, align(64))]
 pub(crate) struct Cpu {
     pub(crate) clock: Time,
-    pub(crate) running: Option<TaskId>,
-    queue: RunQueue,
-    /// Whose state is in its registers.
-    loaded: Option<TaskId>,
-    /// Somebody else shall run as soon as the step in progress ends (`TIF_NEED_RESCHED`).
-    need_resched: bool,
     /// The next tick at which the running task may have had its share.
     pub(crate) next_tick: Time,
-    /// Its ticks come this long after the multiples of their period.
-    pub(crate) tick_offset: Picos,
+    pub(crate) running: Option<TaskId>,
+    /// Somebody else shall run as soon as the step in progress ends (`TIF_NEED_RESCHED`).
+    need_resched: bool,
     /// The running task spins on a lock: nothing happens here until somebody lets go of it.
     pub(crate) is_spinning: bool,
-    /// The other hardware threads of its core.
-    pub(crate) siblings: Vec<CpuId>,
     /// It stands in the one order.
     is_ordered: bool,
     /// What other CPUs have interrupted it for; its next step pays.
     pub(crate) asked: Shootdowns,
     /// What its last step leaves to do with a task's lock, at the end of the step.
     pub(crate) lets_go: Option<(TaskId, LetGo)>,
+    /// The other hardware threads of its core.
+    pub(crate) siblings: Box<[CpuId]>,
+    queue: RunQueue,
+    /// Whose state is in its registers.
+    loaded: Option<TaskId>,
+    /// Its ticks come this long after the multiples of their period.
+    pub(crate) tick_offset: Picos,
 }
+
+const _: () = assert!(offset_of!(Cpu, siblings) == 64);
 
 impl Cpu {
     pub(crate) fn new(rules: &Variant) -> Self {
@@ -55,7 +60,7 @@ impl Cpu {
             next_tick: Time(0),
             tick_offset: Picos(0),
             is_spinning: false,
-            siblings: Vec::new(),
+            siblings: Box::default(),
             is_ordered: false,
             asked: Shootdowns::default(),
             lets_go: None,
@@ -63,18 +68,29 @@ impl Cpu {
     }
 
     /// Is there nothing to run?
+    #[inline]
     pub(crate) fn is_idle(&self) -> bool {
         self.running.is_none() && self.queue.is_empty()
     }
 
     /// Shall somebody else run as soon as the step in progress ends?
+    #[inline]
     pub(crate) fn need_resched(&self) -> bool {
         self.need_resched
     }
 
     /// Does anybody wait for it?
+    #[inline]
     pub(crate) fn has_waiting(&self) -> bool {
         !self.queue.is_empty()
+    }
+
+    /// The task that it goes on with, where nobody waits and nobody has asked anything of it.
+    #[inline]
+    pub(crate) fn undisturbed(&self) -> Option<TaskId> {
+        let is_disturbed =
+            self.need_resched || self.has_waiting() || self.asked.rounds > 0 || !self.siblings.is_empty();
+        self.running.filter(|_| !is_disturbed)
     }
 
     /// The first tick after an instant.
@@ -84,6 +100,7 @@ impl Cpu {
     }
 
     /// Puts it into the one order, if it has something to do.
+    #[inline]
     pub(crate) fn ready(&mut self, id: CpuId, clock: &mut Clock) {
         if !self.is_idle() && !self.is_spinning && !self.is_ordered {
             self.is_ordered = true;
@@ -93,6 +110,7 @@ impl Cpu {
 }
 
 /// Is another hardware thread of its core busy?
+#[inline]
 pub(crate) fn shares_core(cpus: &[Cpu], cpu: CpuId) -> bool {
     cpus[cpu.0 as usize].siblings.iter().any(|sibling| cpus[sibling.0 as usize].running.is_some())
 }
@@ -149,6 +167,7 @@ impl World {
 
     /// A CPU was taken out of the one order at an instant. False when it has nothing to do any more, or its clock has moved
     /// since: then it stands where it belongs.
+    #[inline]
     pub(crate) fn begin_turn(&mut self, id: CpuId, at: Time) -> bool {
         let cpu = &mut self.cpus[id.0 as usize];
         cpu.is_ordered = false;
@@ -159,8 +178,19 @@ impl World {
         !cpu.is_idle()
     }
 
-    /// The task that a CPU runs now; it changes where somebody else deserves it more (`schedule`).
+    /// The task that a CPU runs now; it changes where somebody else deserves it more.
+    #[inline]
     pub(crate) fn schedule(&mut self, id: CpuId) -> TaskId {
+        let cpu = &self.cpus[id.0 as usize];
+        match cpu.running {
+            Some(running) if !cpu.need_resched && !cpu.has_waiting() => running,
+            _ => self.choose(id),
+        }
+    }
+
+    /// The same where somebody waits, or the CPU has run nobody (`schedule`).
+    #[inline(never)]
+    fn choose(&mut self, id: CpuId) -> TaskId {
         let Self { cpus, tasks, periods, .. } = self;
         let cpu = &mut cpus[id.0 as usize];
         if let Some(running) = cpu.running {
@@ -235,12 +265,14 @@ impl World {
     }
 
     /// Up to when a CPU may run without looking at its queue.
+    #[inline]
     pub(crate) fn horizon_of(&self, id: CpuId, horizon: Time) -> Time {
         let cpu = &self.cpus[id.0 as usize];
         if cpu.has_waiting() { horizon.min(cpu.next_tick) } else { horizon }
     }
 
     /// After a turn of a CPU: a task that cannot go on leaves it; what is left goes back into the order.
+    #[inline]
     pub(crate) fn settle(&mut self, id: CpuId) {
         let cpu = &mut self.cpus[id.0 as usize];
         let running = cpu.running.expect("the CPU ran a task");
@@ -252,14 +284,22 @@ impl World {
         };
         cpu.is_spinning = task.is_spinning;
         if leaves {
-            let why = if matches!(task.state, TaskState::Ended) { Leave::Ends } else { Leave::Sleeps };
-            cpu.queue.leave(running, &mut task.entity, cpu.clock, why, &self.periods);
-            self.stop(id);
-            if self.cpus[id.0 as usize].is_idle() {
-                self.pull(id);
-            }
+            self.leave(id, running);
         }
         self.cpus[id.0 as usize].ready(id, &mut self.clock);
+    }
+
+    /// The running task of a CPU cannot go on.
+    #[inline(never)]
+    fn leave(&mut self, id: CpuId, running: TaskId) {
+        let cpu = &mut self.cpus[id.0 as usize];
+        let task = &mut self.tasks[running.0 as usize];
+        let why = if matches!(task.state, TaskState::Ended) { Leave::Ends } else { Leave::Sleeps };
+        cpu.queue.leave(running, &mut task.entity, cpu.clock, why, &self.periods);
+        self.stop(id);
+        if self.cpus[id.0 as usize].is_idle() {
+            self.pull(id);
+        }
     }
 
     /// An idle CPU takes over a task that waits elsewhere and may run anywhere (`newidle_balance`).

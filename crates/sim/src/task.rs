@@ -1,5 +1,7 @@
 //! Tasks: the kernel half is data, the user half a future that lives in the executor.
 
+use std::mem::offset_of;
+
 use mm::{
     SpaceId,
     alloc::slow::Supply,
@@ -21,51 +23,57 @@ use crate::{
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub(crate) struct TaskId(pub(crate) u32);
 
-/// The kernel half of a task.
+/// The kernel half of a task. Four lines of cache are what a step of a CPU needs of it: the first two, and those in which its
+/// operation begins.
 #[derive(Clone, Debug)]
+#[repr(C, align(64))]
 pub(crate) struct Task {
     /// Where it runs, or ran last.
     pub(crate) cpu: CpuId,
-    /// The CPUs that it may run on; empty where that is all of them.
-    pub(crate) allowed: Vec<CpuId>,
-    /// What the scheduler knows of it.
-    pub(crate) entity: Entity,
-    /// What its children begin with.
-    pub(crate) nice_of_children: Nice,
-    /// When it asked for the operation under way, and what it had spent until then.
-    pub(crate) asked: Option<(Time, Picos)>,
-    /// Since when it waits for its CPU.
-    pub(crate) runnable_since: Time,
     pub(crate) space: SpaceId,
     /// Whose lock it holds, or waits for: its own address space's, but for kernel threads.
     pub(crate) lock_of: SpaceId,
-    pub(crate) state: TaskState,
-    /// Memory that its operation has asked for.
-    pub(crate) supply: Supply,
-    pub(crate) faults: u64,
-    /// Those of them that needed a device.
-    pub(crate) major_faults: u64,
-    /// All the time since it began, by cause.
-    pub(crate) spent: Spent,
-    /// The part of it in which it had no CPU.
-    waited: Spent,
-    /// When the timer of its sleep fires, if it has one.
-    pub(crate) sleeps_until: Option<Time>,
-    /// Since when it waits for the lock of its address space.
-    pub(crate) lock_since: Time,
-    /// It waits for it on its CPU.
-    pub(crate) is_spinning: bool,
-    /// When it stops to do so, if nothing happens before.
-    pub(crate) spins_until: Option<Time>,
     /// How it holds the lock of its address space between two steps, if it does.
     pub(crate) holds: Option<Mode>,
+    /// It waits for it on its CPU.
+    pub(crate) is_spinning: bool,
+    /// What its children begin with.
+    pub(crate) nice_of_children: Nice,
+    /// The kernel ends it.
+    pub(crate) is_dying: bool,
     /// Its operation will leave mappings as they are for some quanta yet.
     pub(crate) is_settled: bool,
+    pub(crate) faults: u64,
+    /// Memory that its operation has asked for.
+    pub(crate) supply: Supply,
+    /// All the time since it began, by cause.
+    pub(crate) spent: Spent,
     /// Why the kernel ended it, if it did.
-    pub(crate) killed: Option<&'static str>,
+    killed: Option<&'static str>,
+    /// When the timer of its sleep fires, if it has one.
+    pub(crate) sleeps_until: Option<Time>,
+    pub(crate) state: TaskState,
+    /// Those of its faults that needed a device.
+    pub(crate) major_faults: u64,
+    /// What the scheduler knows of it.
+    pub(crate) entity: Entity,
+    /// Since when it waits for its CPU.
+    pub(crate) runnable_since: Time,
+    /// When it asked for the operation under way, and what it had spent until then.
+    pub(crate) asked: Option<(Time, Picos)>,
+    /// Since when it waits for the lock of its address space.
+    pub(crate) lock_since: Time,
+    /// When it stops to spin for it, if nothing happens before.
+    pub(crate) spins_until: Option<Time>,
+    /// The part of its time in which it had no CPU.
+    waited: Spent,
+    /// The CPUs that it may run on; empty where that is all of them.
+    pub(crate) allowed: Vec<CpuId>,
     /// Tasks that wait for this one's end.
     pub(crate) joiners: Vec<TaskId>,
 }
+
+const _: () = assert!(offset_of!(Task, spent) == 64 && offset_of!(Task, state) == 256);
 
 /// What a task is doing.
 #[derive(Clone, Debug)]
@@ -133,6 +141,7 @@ impl Task {
             allowed,
             entity: Entity::new(nice),
             nice_of_children: nice,
+            is_dying: false,
             asked: None,
             runnable_since: Time(0),
             space,
@@ -152,6 +161,17 @@ impl Task {
             killed: None,
             joiners: Vec::new(),
         }
+    }
+
+    /// The kernel ends it, for the first reason that there is.
+    pub(crate) fn kill(&mut self, reason: &'static str) {
+        self.is_dying = true;
+        self.killed.get_or_insert(reason);
+    }
+
+    /// Why the kernel ended it, if it did.
+    pub(crate) fn killed(&self) -> Option<&'static str> {
+        self.killed
     }
 
     /// Does it wait for the lock of an address space?

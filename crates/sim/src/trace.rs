@@ -28,6 +28,7 @@ impl Trace {
     }
 
     /// Takes what a step has left with the manager.
+    #[cold]
     pub(crate) fn take(&mut self, mm: &mut Mm, task: TaskId, cpu: CpuId, at: Time) {
         let pageblock = mm.frames.blocks.order();
         for event in mm.take_extfrag() {

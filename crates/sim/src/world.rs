@@ -3,15 +3,15 @@
 //! The world of a run is a thread-local that only this file touches, so that the simulator's handle on `Os` is a task's
 //! number, and runs on different threads are kept apart.
 
+mod run_on;
 mod step;
 
 use std::{cell::RefCell, collections::BTreeSet};
 
-use self::step::{Memory, advance, gives_up, keeps_lock, kill};
 use mm::{
-    ControlId, Mm, SpaceId, Spaces,
+    Mm, SpaceId, Spaces,
     address_space::{AddressSpace, MMAP_BASE},
-    cost::{Cause, Circumstances, Cx, Prices, Shootdowns},
+    cost::{Cause, Cx, Prices, Shootdowns},
     event::Counters,
     fault::{Access, FaultDone},
     line::CacheLine,
@@ -27,11 +27,11 @@ use crate::{
     clock::{Clock, Next},
     draw::{Draws, Purpose},
     inject::Injector,
-    operation::{Operation, Progress},
+    operation::Operation,
     run_hash::{Mark, RunHash},
     runqueue::{Enqueue, Nice, Periods},
-    rwsem::{self, Mode, Rwsem},
-    sched::{Cpu, shares_core},
+    rwsem::Rwsem,
+    sched::Cpu,
     task::{Answer, Meeting, Request, Slumber, Task, TaskId, TaskState},
     trace::Trace,
 };
@@ -387,11 +387,10 @@ impl World {
                     None
                 }
                 Next::Cpu { cpu, clock, .. } if !self.begin_turn(cpu, clock) => None,
-                Next::Cpu { cpu, .. } if self.let_go(cpu) => {
-                    self.cpus[cpu.0 as usize].ready(cpu, &mut self.clock);
-                    None
-                }
-                Next::Cpu { cpu, horizon, .. } => self.run(cpu, horizon),
+                Next::Cpu { cpu, horizon, .. } => match self.run_on(cpu, horizon) {
+                    Some(kills) => kills.then_some(Turn::Drop(self.current)),
+                    None => self.run(cpu, horizon),
+                },
             };
             if let Some(turn) = turn {
                 return turn;
@@ -414,7 +413,12 @@ impl World {
     }
 
     /// A turn of a CPU; what the executor is to do in it, if anything.
+    #[inline(never)]
     fn run(&mut self, cpu: CpuId, horizon: Time) -> Option<Turn> {
+        if self.let_go(cpu) {
+            self.cpus[cpu.0 as usize].ready(cpu, &mut self.clock);
+            return None;
+        }
         let task = self.schedule(cpu);
         let horizon = self.horizon_of(cpu, horizon);
         self.current = task;
@@ -438,108 +442,6 @@ impl World {
     /// After a user half was polled: puts its CPU back into the order.
     pub(crate) fn settle_current(&mut self) {
         self.settle(self.current().cpu);
-    }
-
-    /// One step of the operation that a task is in; true when the kernel ends the task. Its effects happen at its start,
-    /// its price is paid after.
-    fn step(&mut self, id: TaskId, cpu: CpuId, horizon: Time) -> bool {
-        let space_id = self.tasks[id.0 as usize].space;
-        // All but this one.
-        let sharers = self.running_in[space_id.0 as usize] - 1;
-        // Only who reclaims or compacts asks about other address spaces.
-        let is_slow = self.tasks[id.0 as usize].supply.is_busy();
-        let running = if is_slow { self.running_spaces() } else { Vec::new() };
-        let need_resched = self.cpus[cpu.0 as usize].need_resched();
-        let task = &mut self.tasks[id.0 as usize];
-        let TaskState::Kernel(operation) = &mut task.state else {
-            unreachable!("only operations are stepped");
-        };
-        let (start, left) = (self.cpus[cpu.0 as usize].clock, operation.left());
-        let loss = self.injector.begin(&self.counters);
-        let prices = if shares_core(&self.cpus, cpu) { &self.shared_core } else { &self.prices };
-        let mut cx = Cx::new(cpu, start, prices, &mut self.counters);
-        cx.set_circumstances(Circumstances { control: ControlId(id.0), sharers, running: &running, need_resched });
-        cx.receive(std::mem::take(&mut self.cpus[cpu.0 as usize].asked));
-        let is_dying = task.killed.is_some();
-        let horizon = if is_dying { start } else { horizon };
-        let kills = gives_up(is_dying, operation, &task.supply)
-            || (operation.may_be_killed() && id != MAIN && self.injector.kills(loss));
-        let memory = Memory { mm: &mut self.mm, spaces: &mut self.spaces, left: &mut self.left };
-        let what = (space_id, &mut *operation, &mut task.supply);
-        let progress = if kills { kill(memory, what, &mut cx) } else { advance(memory, what, &mut cx, horizon) };
-        let taken = cx.faults().taken;
-        if sharers > 0 && taken > 0 && task.holds == Some(Mode::Read) {
-            let times = taken * rwsem::line_accesses(self.mm.variant().mmap_lock);
-            self.lines[space_id.0 as usize].access(&mut cx, times, Cause::MmapLock);
-        }
-        let (mut end, faults, shootdowns) = (cx.now(), cx.faults(), cx.shootdowns());
-        let asked_of = cx.has_asked_of().then(|| cx.take_asked_of());
-        task.faults += faults.taken;
-        task.major_faults += faults.major;
-        task.spent.add(cx.spent());
-        if let Some(loss) = loss {
-            let spent = *cx.spent();
-            end = self.injector.lose(loss, &mut self.counters, end, &spent);
-        }
-        if let Some(trace) = &mut self.trace {
-            trace.take(&mut self.mm, id, cpu, start);
-        }
-        self.cpus[cpu.0 as usize].clock = end;
-        self.hash.fold(end, cpu, Mark::Faults, faults.fold);
-        let keeps = keeps_lock(&progress, operation, &task.supply);
-        self.note_pace(id, (left, start), end, matches!(progress, Progress::More));
-        self.end_hold(id, cpu, keeps, start);
-        self.interrupt(space_id, cpu, shootdowns);
-        for (space, asked) in asked_of.into_iter().flatten() {
-            self.interrupt(space, cpu, asked);
-        }
-        // Nobody can be sure that its CPU will have another turn.
-        if matches!(progress, Progress::Exited | Progress::Killed(_) | Progress::Block(_)) {
-            self.let_go(cpu);
-        }
-        self.conclude(id, cpu, progress)
-    }
-
-    /// What a step came to; true when the kernel ends the task.
-    fn conclude(&mut self, id: TaskId, cpu: CpuId, progress: Progress) -> bool {
-        let end = self.cpus[cpu.0 as usize].clock;
-        let progress = match progress {
-            Progress::Forked(child) => Progress::Done(Answer::Space(Ok(self.add_space(*child)))),
-            other => other,
-        };
-        let killed = self.end_step(id, cpu, end, progress);
-        self.wake_woken(end);
-        #[cfg(test)]
-        self.check();
-        killed
-    }
-
-    /// What a step has come to, at its end; true when the kernel ends the task.
-    fn end_step(&mut self, id: TaskId, cpu: CpuId, end: Time, progress: Progress) -> bool {
-        let task = &mut self.tasks[id.0 as usize];
-        match progress {
-            Progress::Forked(_) => unreachable!("it was taken in above"),
-            Progress::More => false,
-            Progress::Block(wait) => {
-                self.sleep(id, end, wait);
-                false
-            }
-            Progress::Done(answer) => {
-                task.state = TaskState::Answered(answer);
-                self.hash.fold(end, cpu, Mark::End, u64::from(id.0));
-                false
-            }
-            Progress::Exited => {
-                task.state = TaskState::Ended;
-                self.hash.fold(end, cpu, Mark::Exit, u64::from(id.0));
-                self.tell_joiners(id, end);
-                false
-            }
-            Progress::Killed(reason) => {
-                task.killed.get_or_insert(reason);
-                true
-            }
-        }
     }
 
     /// An operation goes on only after it has slept.

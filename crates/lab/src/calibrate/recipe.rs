@@ -65,6 +65,21 @@ fn bare_pair(get: &dyn Fn(Raw) -> i64) -> i64 {
     get(Raw::EnvironRead) - get(Raw::CmdlineRead)
 }
 
+/// Off one LRU list, on another: half of that.
+fn lru_move(get: &dyn Fn(Raw) -> i64) -> i64 {
+    (get(Raw::Unlock) - scan_one(get)) / 2
+}
+
+/// A page that comes into a file in memory: LRU, counters, the file's tree.
+fn new_folio(get: &dyn Fn(Raw) -> i64) -> i64 {
+    get(Raw::Fallocate) - alloc(get)
+}
+
+/// The same counted off.
+fn drop_folio(get: &dyn Fn(Raw) -> i64) -> i64 {
+    get(Raw::Truncate) - bare_pair(get) / 2
+}
+
 /// All prices, in the order of the table.
 pub(super) const RECIPES: &[Recipe] = &[
     Recipe {
@@ -72,6 +87,12 @@ pub(super) const RECIPES: &[Recipe] = &[
         how: "a store per base page of 16 MiB of a mapped file, present, in address order",
         needs: &[Raw::Touch],
         of: |get| get(Raw::Touch),
+    },
+    Recipe {
+        name: "user_fill",
+        how: "the same pages filled (memset), per page",
+        needs: &[Raw::Fill],
+        of: |get| get(Raw::Fill),
     },
     Recipe {
         name: "trap",
@@ -208,7 +229,7 @@ pub(super) const RECIPES: &[Recipe] = &[
         name: "lru_move",
         how: "half of munlock of 512 present pages of a file in memory, per page minus pte_scan: off one list, on another",
         needs: &[Raw::Unlock, Raw::ScanMany, Raw::ScanFew],
-        of: |get| (get(Raw::Unlock) - scan_one(get)) / 2,
+        of: lru_move,
     },
     Recipe {
         name: "unmap",
@@ -220,13 +241,31 @@ pub(super) const RECIPES: &[Recipe] = &[
         name: "new_folio",
         how: "fallocate of a file in memory, per page, minus alloc_fast: LRU, counters, the file's tree",
         needs: &[Raw::Fallocate, Raw::PacketPair, Raw::PacketWrite, Raw::ByteWrite, Raw::ByteRead],
-        of: |get| get(Raw::Fallocate) - alloc(get),
+        of: new_folio,
     },
     Recipe {
         name: "drop_folio",
         how: "ftruncate of the same, per page, minus free_fast: the same counted off",
         needs: &[Raw::Truncate, Raw::EnvironRead, Raw::CmdlineRead],
-        of: |get| get(Raw::Truncate) - bare_pair(get) / 2,
+        of: drop_folio,
+    },
+    Recipe {
+        name: "file_page",
+        how: "half of new_folio and drop_folio, minus lru_move",
+        needs: &[
+            Raw::Fallocate,
+            Raw::PacketPair,
+            Raw::PacketWrite,
+            Raw::ByteWrite,
+            Raw::ByteRead,
+            Raw::Truncate,
+            Raw::EnvironRead,
+            Raw::CmdlineRead,
+            Raw::Unlock,
+            Raw::ScanMany,
+            Raw::ScanFew,
+        ],
+        of: |get| i64::midpoint(new_folio(get), drop_folio(get)) - lru_move(get),
     },
     Recipe {
         name: "ipi",

@@ -14,7 +14,7 @@ use report::Key;
 use super::CELL;
 use crate::{
     cell::Order,
-    machine::Node,
+    machine::{Machine, Node},
     plan::{Place, Session},
     seed,
 };
@@ -39,7 +39,6 @@ pub(super) fn boots(session: &Session, replayable: bool, done: &BTreeSet<Key>) -
 }
 
 pub(super) fn guest_plan(session: &Session, settings: &[(String, String)], keys: &[Key]) -> Result<GuestPlan, String> {
-    let planned = |node: &Node| PlannedNode { memory: node.memory, cpus: node.cpus.clone() };
     let disk = session.disk();
     let ground = Ground {
         directory: disk.map(|_| Path::new(linux::disk::DIRECTORY).join(CELL)),
@@ -66,7 +65,7 @@ pub(super) fn guest_plan(session: &Session, settings: &[(String, String)], keys:
         Err(_) => None,
     };
     Ok(GuestPlan {
-        nodes: session.machine.nodes.iter().map(planned).collect(),
+        nodes: planned_nodes(&session.machine),
         settings: [session.machine.settings.clone(), settings.to_vec()].concat(),
         held: seed::held(keys.first().map_or(1, |key| key.seed)),
         disk,
@@ -74,6 +73,12 @@ pub(super) fn guest_plan(session: &Session, settings: &[(String, String)], keys:
         frames: matches!(session.place, Place::Vm { frames: true, .. }),
         inject,
     })
+}
+
+/// The nodes that a guest must have.
+pub(crate) fn planned_nodes(machine: &Machine) -> Vec<PlannedNode> {
+    let planned = |node: &Node| PlannedNode { memory: node.memory, cpus: node.cpus.clone() };
+    machine.nodes.iter().map(planned).collect()
 }
 
 /// The settings that a cell's parameters change.

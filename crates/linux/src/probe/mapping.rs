@@ -13,7 +13,7 @@ use os::VmRange;
 use units::{Bytes, VirtAddr};
 
 use super::{FEW_PAGES, Found, MANY_PAGES, Raw, SOME_PAGES, absent, each, failed, probe, timed};
-use crate::memory::{load, map_anonymous, store, unmap};
+use crate::memory::{fill, load, map_anonymous, store, unmap};
 
 const MAP_PAIRS: i64 = 500;
 /// Calls on few pages per sample, as one alone is hardly longer than reading a clock.
@@ -39,7 +39,7 @@ const PROTECT: &[Raw] =
 const SCAN: &[Raw] = &[Raw::ScanFew, Raw::ScanMany];
 const UNMAP: &[Raw] = &[Raw::UnmapPresent, Raw::UnmapAbsent];
 const UNLOCK: &[Raw] = &[Raw::Unlock];
-const TOUCH: &[Raw] = &[Raw::Touch];
+const TOUCH: &[Raw] = &[Raw::Touch, Raw::Fill];
 
 fn map_unmap() -> Found {
     probe(&[Raw::MapUnmap], |samples| {
@@ -151,7 +151,9 @@ fn touch(file: &FileInMemory, samples: &mut super::Samples) -> Result<(), String
     let mapping = file.map()?;
     mapping.store();
     samples.set(Raw::Touch, each(timed(|| mapping.store()), MANY_PAGES));
-    Ok(())
+    let mut result = Ok(());
+    samples.set(Raw::Fill, each(timed(|| result = fill(mapping.range)), MANY_PAGES));
+    result.map_err(|errno| format!("memset: {errno}"))
 }
 
 /// A file of the kernel's own memory, with all its pages there.

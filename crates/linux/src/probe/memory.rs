@@ -1,4 +1,5 @@
-//! Clearing and copying 4 KiB at a time, as the kernel does it: by string instructions where they are fast.
+//! Clearing and copying 4 KiB at a time, as the kernel does it: by string instructions where it finds them fast, else by a
+//! loop over words.
 //!
 //! The order of the blocks matters as much as the caches: on some CPUs a block above the last one costs less than half of
 //! one below, because stores to it were prefetched. Kernels from 4.14 on (by memory) clear a huge page from its far end
@@ -12,6 +13,8 @@ use super::{Found, Raw, absent, each, probe, timed};
 use crate::memory::{advise, map_anonymous, store, unmap};
 
 const PAGE: usize = 4096;
+/// Words of a turn of a loop: a cache line.
+const WORDS: usize = 8;
 /// Blocks per sample.
 const BLOCKS: usize = 2048;
 const TIMES: i64 = 2048;
@@ -71,10 +74,11 @@ impl Buffer {
         usize::try_from(self.aligned.len.0).expect("a mapping fits the address space")
     }
 
-    fn at(&self, offset: usize) -> *mut u8 {
+    /// A block's words.
+    fn at(&self, offset: usize) -> *mut u64 {
         assert!(offset + PAGE <= self.len());
         let start = usize::try_from(self.aligned.start.0).expect("addresses fit a pointer");
-        std::ptr::with_exposed_provenance_mut::<u8>(start).wrapping_add(offset)
+        std::ptr::with_exposed_provenance_mut(start + offset)
     }
 
     #[inline]
@@ -90,10 +94,10 @@ impl Buffer {
             }
             return;
         }
-        #[expect(unsafe_code, reason = "clearing memory of ours")]
-        // SAFETY: as above.
-        unsafe {
-            std::ptr::write_bytes(std::hint::black_box(to), 0, PAGE);
+        for line in (0..PAGE / size_of::<u64>()).step_by(WORDS) {
+            #[expect(unsafe_code, reason = "clearing memory of ours")]
+            // SAFETY: as above. Volatile, so that it stays a loop over words (`clear_page_orig`).
+            (line..line + WORDS).for_each(|word| unsafe { to.add(word).write_volatile(0) });
         }
     }
 
@@ -111,10 +115,15 @@ impl Buffer {
             }
             return;
         }
-        #[expect(unsafe_code, reason = "copying memory of ours")]
-        // SAFETY: as above.
-        unsafe {
-            std::ptr::copy_nonoverlapping(std::hint::black_box(from), to, PAGE);
+        for line in (0..PAGE / size_of::<u64>()).step_by(WORDS) {
+            let copy = |word: usize| {
+                #[expect(unsafe_code, reason = "copying memory of ours")]
+                // SAFETY: as above. Word by word (`copy_page_regs`).
+                unsafe {
+                    to.add(word).write_volatile(from.add(word).read_volatile());
+                }
+            };
+            (line..line + WORDS).for_each(copy);
         }
     }
 }
@@ -126,10 +135,10 @@ impl Drop for Buffer {
     }
 }
 
-/// Enhanced `rep movsb` and `rep stosb`, with which the kernel then clears and copies (`clear_page_erms`).
+/// Enhanced `rep movsb` and `rep stosb`, with which the kernel then clears and copies (`clear_page_erms`). What it says counts,
+/// not what the CPU says: it may have been told not to use them.
 fn fast_strings() -> bool {
-    #[cfg(target_arch = "x86_64")]
-    return std::arch::is_x86_feature_detected!("ermsb");
-    #[cfg(not(target_arch = "x86_64"))]
-    false
+    let info = std::fs::read_to_string("/proc/cpuinfo").unwrap_or_default();
+    let flags = info.lines().find_map(|line| line.strip_prefix("flags")?.split_once(':'));
+    flags.is_some_and(|(_, flags)| flags.split_whitespace().any(|flag| flag == "erms"))
 }

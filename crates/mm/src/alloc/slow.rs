@@ -319,13 +319,12 @@ pub struct Supply {
     is_victim: bool,
 }
 
-#[expect(clippy::large_enum_variant, reason = "few are alive at a time, and none is moved often")]
 #[derive(Clone, Debug, Default)]
 enum State {
     #[default]
     Idle,
-    /// On the slow path.
-    Busy(AllocControl),
+    /// On the slow path. (In a box: every task has a supply, and looks at it in each step.)
+    Busy(Box<AllocControl>),
     /// With a block for the step that asked.
     Hand(Given),
     /// Without: that request fails.
@@ -353,9 +352,15 @@ pub(crate) enum Shortage {
     Refused(AllocRequest),
 }
 
-const _: () = assert!(size_of::<Supply>() <= 1024, "a task's kernel half is small");
+const _: () = assert!(size_of::<Supply>() <= 32, "it is in a task's first line of cache");
 
 impl Supply {
+    /// Has it nothing to do, and nothing to give?
+    #[inline]
+    pub fn is_idle(&self) -> bool {
+        matches!(self.state, State::Idle)
+    }
+
     /// Does it take steps of its own before the operation goes on?
     #[inline]
     pub fn is_busy(&self) -> bool {
@@ -403,13 +408,16 @@ impl Supply {
     /// After it: has it asked for memory, so that it is to be taken again?
     #[inline]
     pub fn settle(&mut self, mm: &mut Mm, cx: &mut Cx) -> bool {
+        if !cx.is_supplied() {
+            return false;
+        }
         // Somebody has changed what it was for.
         if let Some(given) = cx.given().take() {
             mm.free(cx, given.pfn, given.request.order);
         }
         let asked = cx.has_asked();
         if let Shortage::Asked(request) = std::mem::take(cx.shortage()) {
-            self.state = State::Busy(AllocControl::new(request));
+            self.state = State::Busy(Box::new(AllocControl::new(request)));
         }
         asked
     }

@@ -103,6 +103,12 @@ impl Mm {
         std::mem::take(&mut self.cache.flusher.is_woken)
     }
 
+    /// Has it been?
+    #[inline]
+    pub(crate) fn has_woken_flusher(&self) -> bool {
+        self.cache.flusher.is_woken
+    }
+
     /// Has it nothing to do but to look around from time to time?
     pub fn is_flusher_idle(&self) -> bool {
         let flusher = &self.cache.flusher;

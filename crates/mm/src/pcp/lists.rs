@@ -3,6 +3,8 @@
 //! frees follow the rules of 6.1; 6.10 and later keep huge pages on two lists, here on one; no CPU hotplug; no drains but
 //! those of a full list.
 
+use std::mem::offset_of;
+
 use units::{CpuId, Order, Pfn};
 
 use crate::{
@@ -28,12 +30,11 @@ const LEAST_REFILL: u32 = 2;
 /// Orders 0 to 3 and huge pages, by type.
 const LISTS: usize = TYPES * (COSTLY.0 as usize + 2);
 
-/// One CPU's lists of one zone.
+/// One CPU's lists of one zone. The counts and the list of movable base pages are one line of cache.
 #[derive(Clone, Debug)]
+#[repr(C, align(64))]
 pub struct Pcp {
-    /// By [`place`].
-    lists: [Stack; LISTS],
-    /// Frames on all of them.
+    /// Frames on all of the lists.
     count: u32,
     batch: u32,
     high: u32,
@@ -41,7 +42,11 @@ pub struct Pcp {
     free_factor: u8,
     /// What an allocation counts as: is the CPU of the zone's node?
     locality: Event,
+    /// By [`place`].
+    lists: [Stack; LISTS],
 }
+
+const _: () = assert!(offset_of!(Pcp, lists) + (MigrateType::Movable as usize + 1) * size_of::<Stack>() <= 64);
 
 /// Where a list draws from and gives back to.
 pub(crate) struct Source<'a> {

@@ -10,17 +10,17 @@ const LEAST: usize = 64;
 #[derive(Clone, Debug, Default)]
 pub struct Stack {
     /// Those on the list, from tail to head, and room on both sides of them.
-    slots: Vec<Pfn>,
+    slots: Box<[Pfn]>,
     /// Where the one at the tail is.
-    tail: usize,
+    tail: u32,
     /// Behind the one at the head.
-    head: usize,
+    head: u32,
 }
 
 impl Stack {
     /// From tail to head.
     pub fn blocks(&self) -> &[Pfn] {
-        &self.slots[self.tail..self.head]
+        &self.slots[self.tail as usize..self.head as usize]
     }
 
     /// Whether there is none.
@@ -32,7 +32,7 @@ impl Stack {
     /// Where the next block at the head goes, if there is room for one more; it is on the list after [`Self::raise_head`].
     #[inline]
     pub(crate) fn next_slot(&mut self) -> Option<&mut Pfn> {
-        self.slots.get_mut(self.head)
+        self.slots.get_mut(self.head as usize)
     }
 
     /// The block in the next slot is on the list.
@@ -44,11 +44,18 @@ impl Stack {
 
     /// Puts a block at the head.
     pub(crate) fn push_head(&mut self, pfn: Pfn) {
-        if self.head == self.slots.len() {
-            self.slots.resize((2 * self.head).max(LEAST), Pfn(0));
+        if self.head as usize == self.slots.len() {
+            self.grow();
         }
-        self.slots[self.head] = pfn;
+        self.slots[self.head as usize] = pfn;
         self.raise_head();
+    }
+
+    #[cold]
+    fn grow(&mut self) {
+        let mut slots = std::mem::take(&mut self.slots).into_vec();
+        slots.resize((2 * slots.len()).max(LEAST), Pfn(0));
+        self.slots = slots.into_boxed_slice();
     }
 
     /// Takes the block at the head.
@@ -58,7 +65,7 @@ impl Stack {
             return None;
         }
         self.head -= 1;
-        Some(self.slots[self.head])
+        Some(self.slots[self.head as usize])
     }
 
     /// Takes the block at the tail.
@@ -70,17 +77,17 @@ impl Stack {
 
     /// Takes the last `count` blocks at the tail, which are there.
     pub(crate) fn drop_tail(&mut self, count: u32) {
-        self.tail += count as usize;
+        self.tail += count;
         // Moves no more blocks than have been taken since the last time.
         if self.tail >= self.head - self.tail {
-            self.slots.copy_within(self.tail..self.head, 0);
+            self.slots.copy_within(self.tail as usize..self.head as usize, 0);
             (self.tail, self.head) = (0, self.head - self.tail);
         }
     }
 
     /// The head becomes the tail.
     pub(crate) fn reverse(&mut self) {
-        self.slots[self.tail..self.head].reverse();
+        self.slots[self.tail as usize..self.head as usize].reverse();
     }
 }
 
@@ -88,7 +95,7 @@ impl Stack {
 impl Stack {
     /// From tail to head, to be damaged.
     pub(crate) fn blocks_mut(&mut self) -> &mut [Pfn] {
-        &mut self.slots[self.tail..self.head]
+        &mut self.slots[self.tail as usize..self.head as usize]
     }
 }
 
