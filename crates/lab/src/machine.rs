@@ -41,10 +41,36 @@ pub struct Machine {
     pub modules: Vec<String>,
     /// Swap that a guest of this shape gets for workloads that fill memory; none if 0.
     pub swap: Bytes,
-    /// What its files are on; generic when it is not given.
+    /// What swap and files are on.
+    pub storage: Storage,
+    /// How fast its disk is; generic when it is not given.
     pub disk: Option<Disk>,
     /// Release of the kernel that it was imported from.
     pub kernel: Option<String>,
+}
+
+/// What keeps what is not in memory.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum Storage {
+    /// A disk behind a queue.
+    #[default]
+    Disk,
+    /// Memory that the kernel has no other use for, as in a replayable guest (pmem): a page is copied at once, by who writes
+    /// or reads it.
+    Memory,
+}
+
+impl Storage {
+    /// All there are.
+    pub const ALL: [Self; 2] = [Self::Disk, Self::Memory];
+
+    /// What a machine file calls it.
+    pub fn name(self) -> &'static str {
+        match self {
+            Self::Disk => "disk",
+            Self::Memory => "memory",
+        }
+    }
 }
 
 /// How fast a disk is.
@@ -124,6 +150,7 @@ impl Machine {
         self.shared_core.clone_from(&other.shared_core);
         self.disk = other.disk;
         self.swap = other.swap;
+        self.storage = other.storage;
         for node in &mut self.nodes {
             node.bandwidth = other.nodes.iter().find(|theirs| theirs.id == node.id).and_then(|theirs| theirs.bandwidth);
         }

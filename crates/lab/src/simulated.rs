@@ -3,14 +3,16 @@
 mod thp;
 
 use mm::{
-    MachineSpec, MachineView, NodeSpec, Settings, Variant, ZoneKind, ZoneSpec, disk::DiskSpec, swap::SwapSpec,
+    MachineSpec, MachineView, NodeSpec, Settings, Variant, ZoneKind, ZoneSpec,
+    disk::{DiskMedium, DiskSpec},
+    swap::{SwapMedium, SwapSpec},
     thp::ThpEnabled,
 };
 use units::{Bytes, BytesPerSecond, CpuId, Order, Pfn, Picos};
 
 use crate::{
     layout,
-    machine::{Machine, ZoneFacts},
+    machine::{Machine, Storage, ZoneFacts},
     prices, seed,
 };
 
@@ -118,16 +120,24 @@ pub fn room(machine: &Machine, variant: &Variant) -> Result<Bytes, String> {
     Ok(units::Frames(room.sum()).bytes() + machine.swap)
 }
 
-/// A guest swaps to a virtio disk of its own. What that takes is assumed: a solid-state disk behind a hypervisor.
+/// A guest swaps to a virtio disk of its own, unless it is memory. What a disk takes is assumed: a solid-state one behind a
+/// hypervisor.
 fn swap(machine: &Machine) -> Option<SwapSpec> {
     let bandwidth = BytesPerSecond::new(Bytes::mib(400)).expect("more than nothing");
-    let spec = SwapSpec { size: machine.swap, latency: Picos::from_micros(80), bandwidth };
-    (machine.swap > Bytes(0)).then_some(spec)
+    let medium = match machine.storage {
+        Storage::Disk => SwapMedium::Disk { latency: Picos::from_micros(80), bandwidth },
+        Storage::Memory => SwapMedium::Memory,
+    };
+    (machine.swap > Bytes(0)).then_some(SwapSpec { size: machine.swap, medium })
 }
 
 /// What the files of a run are on: as large as they need.
 fn disk(machine: &Machine) -> DiskSpec {
-    let spec = DiskSpec::default();
+    let medium = match machine.storage {
+        Storage::Disk => DiskMedium::Queue,
+        Storage::Memory => DiskMedium::Memory,
+    };
+    let spec = DiskSpec { medium, ..DiskSpec::default() };
     machine.disk.map_or(spec, |disk| DiskSpec {
         latency: Picos::from_micros(disk.latency_us),
         bandwidth: disk.bandwidth,

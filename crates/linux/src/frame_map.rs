@@ -16,6 +16,8 @@ use serde::{Deserialize, Deserializer, Serialize, Serializer, de, ser};
 
 /// Bits of /proc/kpageflags (include/uapi/linux/kernel-page-flags.h, v6.1).
 pub mod kpf {
+    /// Used since reclaim looked at it.
+    pub const REFERENCED: u64 = 1 << 2;
     /// Its contents are those of its backing.
     pub const UPTODATE: u64 = 1 << 3;
     /// They are newer.

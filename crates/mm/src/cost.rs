@@ -102,7 +102,7 @@ works! {
     LineTransfer = "line_transfer", Allocator;
     /// Putting a folio on an LRU list, or taking it off, with the counters of node and cgroup.
     LruMove = "lru_move", LruLock;
-    /// Looking at one folio that was taken off its LRU list: locking it, and deciding what becomes of it.
+    /// Looking at one folio that was taken off its LRU list: locking it, and finding the entries that map it.
     FolioScan = "folio_scan", ReclaimScan;
     /// Sending a page to a swap device or having it read, and what its interrupt takes.
     SwapIo = "swap_io", Swap;

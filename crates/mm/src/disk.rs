@@ -1,12 +1,16 @@
 //! Linux: block/blk-mq.c, block/blk-core.c (v6.1), and the driver below.
 //! Differs: one queue, in the order of arrival; a device without moving parts: what a request takes is in proportion to its
-//! length, and the next one begins when it is transferred.
+//! length, and the next one begins when it is transferred. One that is memory (pmem) has no queue.
 
 use std::collections::VecDeque;
 
 use units::{Bytes, BytesPerSecond, Picos, Time};
 
-use crate::{cost::Cx, event::Event, primitive};
+use crate::{
+    cost::{Cause, Cx},
+    event::Event,
+    primitive,
+};
 
 /// Pages of one request (`BIO_MAX_VECS`).
 const PAGES_MAX: u32 = 256;
@@ -22,13 +26,30 @@ pub struct DiskSpec {
     pub bandwidth: BytesPerSecond,
     /// Requests that are under way at most; who sends more waits.
     pub depth: u32,
+    /// What it is made of.
+    pub medium: DiskMedium,
+}
+
+/// What a disk is made of.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum DiskMedium {
+    /// Something behind a queue, with latency, bandwidth and depth.
+    Queue,
+    /// Memory that is not the kernel's to give: who sends a request copies its pages, and it is done (`pmem_submit_bio`).
+    Memory,
 }
 
 impl Default for DiskSpec {
     /// As large as needed, and a virtio disk on a solid-state one: assumed.
     fn default() -> Self {
         let bandwidth = BytesPerSecond::new(Bytes::mib(400)).expect("more than nothing");
-        Self { size: Bytes::gib(1 << 20), latency: Picos::from_micros(80), bandwidth, depth: 128 }
+        Self {
+            size: Bytes::gib(1 << 20),
+            latency: Picos::from_micros(80),
+            bandwidth,
+            depth: 128,
+            medium: DiskMedium::Queue,
+        }
     }
 }
 
@@ -46,6 +67,15 @@ pub(crate) struct Request<T> {
     done: Time,
 }
 
+/// The last request of a disk that is memory, up to an index.
+#[derive(Clone, Copy, Debug)]
+struct Copied<T> {
+    of: T,
+    end: u64,
+    pages: u32,
+    is_write: bool,
+}
+
 /// The disk: it knows until when it is busy.
 #[derive(Clone, Debug)]
 pub(crate) struct Disk<T> {
@@ -55,6 +85,7 @@ pub(crate) struct Disk<T> {
     /// What was sent and has not ended, in the order in which it ends.
     queue: VecDeque<Request<T>>,
     requests: u32,
+    last: Option<Copied<T>>,
     /// Each so many requests one fails; 0 is never.
     pub(crate) fail_every: u32,
 }
@@ -62,12 +93,17 @@ pub(crate) struct Disk<T> {
 impl<T: Copy + PartialEq> Disk<T> {
     pub(crate) fn new(spec: DiskSpec) -> Self {
         let per_page = spec.bandwidth.takes(Bytes::PAGE);
-        Self { spec, per_page, free_at: Time(0), queue: VecDeque::new(), requests: 0, fail_every: 0 }
+        Self { spec, per_page, free_at: Time(0), queue: VecDeque::new(), requests: 0, last: None, fail_every: 0 }
     }
 
     /// What its files may hold together, in pages.
     pub(crate) fn pages(&self) -> u64 {
         self.spec.size.0 / Bytes::PAGE.0
+    }
+
+    /// Is a request done as soon as it is sent?
+    pub(crate) fn is_memory(&self) -> bool {
+        self.spec.medium == DiskMedium::Memory
     }
 
     /// Until when its queue is full, if it is.
@@ -78,9 +114,12 @@ impl<T: Copy + PartialEq> Disk<T> {
 
     /// Sends a request; when it will have ended.
     pub(crate) fn submit(&mut self, cx: &mut Cx, of: T, (index, pages): (u64, u32), is_write: bool) -> Time {
+        cx.count(if is_write { Event::Pgpgout } else { Event::Pgpgin }, u64::from(pages) * (Bytes::PAGE.0 >> 10));
+        if self.is_memory() {
+            return self.copy(cx, of, (index, pages), is_write);
+        }
         self.free_at = self.free_at.max(cx.now()) + Picos(self.per_page.0 * u64::from(pages));
         let done = self.free_at + self.spec.latency;
-        cx.count(if is_write { Event::Pgpgout } else { Event::Pgpgin }, u64::from(pages) * (Bytes::PAGE.0 >> 10));
         if let Some(last) = self.queue.back_mut()
             && last.of == of
             && last.is_write == is_write
@@ -92,10 +131,30 @@ impl<T: Copy + PartialEq> Disk<T> {
             return done;
         }
         primitive::disk_io(cx);
+        self.push(Request { of, index, pages, is_write, failed: false, done });
+        done
+    }
+
+    /// A request of a disk that is memory. Pages that follow those of the last one came with it (`struct bio`); a block of the
+    /// journal has the last index there is.
+    fn copy(&mut self, cx: &mut Cx, of: T, (index, pages): (u64, u32), is_write: bool) -> Time {
+        let follows = |last: &Copied<T>| last.of == of && last.is_write == is_write && last.end == index;
+        let before = self.last.filter(follows).map_or(0, |last| last.pages);
+        let is_new = before == 0 || before + pages > PAGES_MAX;
+        if is_new {
+            primitive::disk_io(cx);
+        }
+        cx.because(Cause::Disk, |cx| primitive::copy_frames(cx, pages.into()));
+        let so_far = if is_new { pages } else { before + pages };
+        self.last = Some(Copied { of, end: index.wrapping_add(pages.into()), pages: so_far, is_write });
+        self.push(Request { of, index, pages, is_write, failed: false, done: cx.now() });
+        cx.now()
+    }
+
+    fn push(&mut self, request: Request<T>) {
         self.requests += 1;
         let failed = self.fail_every > 0 && self.requests.is_multiple_of(self.fail_every);
-        self.queue.push_back(Request { of, index, pages, is_write, failed, done });
-        done
+        self.queue.push_back(Request { failed, ..request });
     }
 
     /// Has anything ended?

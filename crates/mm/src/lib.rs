@@ -38,7 +38,7 @@
 //! | `mm/swapfile.c`, `mm/swap_state.c`, `mm/page_io.c` | `swap.rs` and its folder | huge pages, clusters per CPU, more devices |
 //! | `mm/rmap.c`              | `rmap.rs`, `spaces.rs` | locks, files                                                 |
 //! | `mm/khugepaged.c`        | `khugepaged.rs`, `watermark.rs` | files, per-size switches                              |
-//! | /proc/kpageflags         | `state.rs`, `state/` | pages of files, caches of slabs, who maps what              |
+//! | /proc/kpageflags         | `state.rs`, `state/` | files on disks, caches of slabs, who maps what              |
 //! | (several)                | `variant.rs`    | 32-bit rules, configurations without SMP                            |
 //!
 //! [`zone_figures`] says what a kernel writes into its zones, given nothing but present and managed frames, CPUs and

@@ -260,7 +260,10 @@ impl Migrate {
             mm.unlock_folio(cx, page);
             return Tried::Again;
         }
-        cx.because(Cause::Migrate, |cx| unmap(mm, spaces, cx, page, &self.entries));
+        cx.because(Cause::Migrate, |cx| {
+            primitive::walk_rmap(cx);
+            unmap(mm, spaces, cx, page, &self.entries);
+        });
         Tried::Unmapped(targets.pop().expect("looked at above"))
     }
 
@@ -271,6 +274,7 @@ impl Migrate {
             mm.copy(cx, source, target, Order::BASE);
             spaces.base_entries(mm, source, |pte| pte.leaves(source), &mut self.entries);
             cx.because(Cause::Migrate, |cx| {
+                primitive::walk_rmap(cx);
                 take_place(mm, cx, source, target, self.entries.len());
                 map(mm, spaces, cx, target, &self.entries);
                 mm.unlock_folio(cx, source);

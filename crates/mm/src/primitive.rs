@@ -6,7 +6,7 @@
 use units::{Order, Vpn};
 
 use crate::{
-    cost::{Cx, Work},
+    cost::{Cause, Cx, Work},
     spaces::SpaceId,
 };
 
@@ -58,6 +58,16 @@ pub(crate) fn write_file_page(cx: &mut Cx) {
     cx.work(Work::FileWrite, 1);
 }
 
+/// Copying a page to or from a swap device that is memory.
+pub(crate) fn swap_copy(cx: &mut Cx) {
+    cx.because(Cause::Swap, |cx| copy_frames(cx, 1));
+}
+
+/// Copying `n` frames.
+pub(crate) fn copy_frames(cx: &mut Cx, n: u64) {
+    cx.work(Work::CopyFrame, n);
+}
+
 /// Changing a name, or what the file system knows of a file (`ext4_create`, `ext4_page_mkwrite` and so on).
 pub(crate) fn file_operation(cx: &mut Cx) {
     cx.work(Work::FileOperation, 1);
@@ -71,6 +81,12 @@ pub(crate) fn disk_io(cx: &mut Cx) {
 /// Looking at `n` folios that were taken off their LRU list.
 pub(crate) fn scan_folios(cx: &mut Cx, n: u64) {
     cx.work(Work::FolioScan, n);
+}
+
+/// Finding the entries that map a folio which is to be moved, or was (`rmap_walk`): what the same takes reclaim, which then
+/// looks whether it was used.
+pub(crate) fn walk_rmap(cx: &mut Cx) {
+    cx.work(Work::FolioScan, 1);
 }
 
 /// Making, changing or removing a VMA.

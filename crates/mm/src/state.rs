@@ -1,6 +1,7 @@
 //! Linux: none; what a kernel shows of itself in /proc/kpageflags, pagetypeinfo, buddyinfo and zoneinfo (v6.1).
-//! Differs: file pages, slabs and all else that the kernel has for itself are blocks that stay where they are; anonymous
-//! memory of every process is mapped by one address space, each page once.
+//! Differs: pages of files on disks, slabs and all else that the kernel has for itself are blocks that stay where they are;
+//! anonymous memory of every process is mapped by one address space, each page once, and so are pages of files in memory,
+//! which reclaim sends to swap like those.
 //!
 //! Memory as a real kernel had it: every frame is what the kernel said it was, free blocks are those that it had, and each
 //! is on a list of the type that the kernel counted it under. What no file says is drawn: see [`Drawn`].
@@ -28,7 +29,9 @@ pub enum Seen {
     Unmarked,
     /// Anonymous memory, and the LRU list that it is on.
     Anon(Option<LruKind>),
-    /// Of a file.
+    /// Of a file in memory (tmpfs): where reclaim sends it is swap, so that it is on a list of anonymous memory.
+    Shmem(Shmem),
+    /// Of another file.
     File,
     /// Of a slab.
     Slab,
@@ -38,6 +41,17 @@ pub enum Seen {
     Kernel,
     /// Of the same block as the frame before.
     Tail,
+}
+
+/// What a kernel says of a page of a file in memory.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Shmem {
+    /// The LRU list that it is on.
+    pub list: Option<LruKind>,
+    /// Some process maps it.
+    pub is_mapped: bool,
+    /// It was used since reclaim looked at it (`PG_referenced`).
+    pub is_referenced: bool,
 }
 
 /// What a kernel counts of a zone.

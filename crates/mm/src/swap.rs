@@ -28,10 +28,23 @@ pub use slots::{SlotFlag, SwapSlot};
 pub struct SwapSpec {
     /// What fits on it.
     pub size: Bytes,
-    /// From the end of a page's transfer to the interrupt.
-    pub latency: Picos,
-    /// How fast it reads and writes.
-    pub bandwidth: BytesPerSecond,
+    /// What it is made of.
+    pub medium: SwapMedium,
+}
+
+/// What a swap device is made of.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum SwapMedium {
+    /// Something behind a queue: a page is written, or read, some time after it was sent.
+    Disk {
+        /// From the end of a page's transfer to the interrupt.
+        latency: Picos,
+        /// How fast it reads and writes.
+        bandwidth: BytesPerSecond,
+    },
+    /// Memory that is not the kernel's to give (brd, pmem): a page is copied by who writes or reads it (`bdev_write_page`,
+    /// `SWP_SYNCHRONOUS_IO`).
+    Memory,
 }
 
 /// Swap: none until [`Mm::swapon`].
@@ -271,7 +284,8 @@ impl Mm {
         }
     }
 
-    /// Sends a folio of the swap cache to the device (`swap_writepage`). It is clean when it is done, unless that fails.
+    /// Sends a folio of the swap cache to the device (`swap_writepage`). It is clean when it is done, unless that fails; on
+    /// memory it is done at once.
     pub(crate) fn write_swap(&mut self, cx: &mut Cx, head: Pfn) {
         let slot = self.swap.slot_of(head).expect("it is in the swap cache");
         self.swap.mark(slot, SlotFlag::Dirty, false);
@@ -281,6 +295,9 @@ impl Mm {
             self.swap.contents.resize(self.swap.slots.len() as usize, 0);
             self.swap.contents[slot.0 as usize] = self.frames.content(head);
         }
+        if let Some(failed) = self.swap.device.write_at_once(cx) {
+            return self.end_swap_write(cx, head, slot, failed);
+        }
         let io = self.swap.device.submit(cx, slot, true);
         self.swap.slots.set_io(slot, io);
     }
@@ -288,21 +305,34 @@ impl Mm {
     /// A new frame, just allocated, is to hold what a slot holds: it is in the swap cache, and locked until the device has
     /// read it (`__read_swap_cache_async`, `swap_readpage`).
     fn read_swap(&mut self, cx: &mut Cx, slot: SwapSlot, head: Pfn) {
+        let shadow = self.swap.slots.shadow(slot);
+        self.fill_from_swap(cx, slot, head, shadow);
+        self.swap.put(slot, head);
+        if !self.swap.device.read_at_once(cx) {
+            self.frames.mark(head, FrameFlag::Locked, true);
+            let io = self.swap.device.submit(cx, slot, false);
+            self.swap.slots.set_io(slot, io);
+        }
+        self.lru_add(cx, head, Order::BASE);
+    }
+
+    /// The same without the swap cache: nobody else wants the page, and the device has it here at once.
+    fn read_swap_alone(&mut self, cx: &mut Cx, slot: SwapSlot, head: Pfn) {
+        self.fill_from_swap(cx, slot, head, self.swap.slots.shadow(slot));
+        self.lru_add(cx, head, Order::BASE);
+        assert!(self.swap.device.read_at_once(cx), "a device with a queue is read through the swap cache");
+    }
+
+    fn fill_from_swap(&mut self, cx: &mut Cx, slot: SwapSlot, head: Pfn, shadow: u32) {
         let (family, vpn) = self.swap.slots.owner(slot);
         self.frames.set(head, Frame::Anon { family, vpn, order: Order::BASE });
         self.swap.forget(head);
-        let shadow = self.swap.slots.shadow(slot);
-        self.swap.put(slot, head);
         self.frames.mark(head, FrameFlag::InBatch, true);
-        self.frames.mark(head, FrameFlag::Locked, true);
         self.refault_anon(cx, head, shadow);
         cx.count(Event::Pswpin, 1);
         if self.frames.keeps_contents() {
             self.frames.store(head, self.swap.contents[slot.0 as usize]);
         }
-        let io = self.swap.device.submit(cx, slot, false);
-        self.swap.slots.set_io(slot, io);
-        self.lru_add(cx, head, Order::BASE);
     }
 
     /// What the device has done by now (`end_swap_bio_write`, `end_swap_bio_read`): pages read can be used, and those written go
@@ -320,21 +350,26 @@ impl Mm {
         // Bound: what was sent.
         while let Some(Io { slot, is_write, failed, .. }) = self.swap.device.next_done(now) {
             let head = self.swap.cached(slot).expect("a folio under I/O stays in the swap cache");
-            if !is_write {
+            if is_write {
+                self.end_swap_write(cx, head, slot, failed);
+            } else {
                 self.unlock_folio(cx, head);
-                continue;
             }
-            self.swap.mark(slot, SlotFlag::Writeback, false);
-            let is_wanted_gone = self.swap.has(slot, SlotFlag::Reclaim);
-            self.swap.mark(slot, SlotFlag::Reclaim, false);
-            if failed {
-                if self.frames.keeps_contents() {
-                    self.swap.contents[slot.0 as usize] = !0;
-                }
-                self.swap.mark(slot, SlotFlag::Dirty, true);
-            } else if is_wanted_gone && !self.swap.has(slot, SlotFlag::Dirty) {
-                self.lru_rotate(cx, head);
+        }
+    }
+
+    /// A folio is written, or cannot be (`end_page_writeback`). One that reclaim still holds is on no list to be rotated.
+    fn end_swap_write(&mut self, cx: &mut Cx, head: Pfn, slot: SwapSlot, failed: bool) {
+        self.swap.mark(slot, SlotFlag::Writeback, false);
+        let is_wanted_gone = self.swap.has(slot, SlotFlag::Reclaim);
+        self.swap.mark(slot, SlotFlag::Reclaim, false);
+        if failed {
+            if self.frames.keeps_contents() {
+                self.swap.contents[slot.0 as usize] = !0;
             }
+            self.swap.mark(slot, SlotFlag::Dirty, true);
+        } else if is_wanted_gone && !self.swap.has(slot, SlotFlag::Dirty) {
+            self.lru_rotate(cx, head);
         }
     }
 }

@@ -4,6 +4,7 @@ use mm::{
     MachineSpec, NodeSpec, ZoneKind, ZoneSpec,
     cost::{Cause, Work},
     event::Event,
+    swap::SwapMedium,
     variant,
 };
 use os::{MapSpec, Os, Placement, VmRange};
@@ -164,12 +165,8 @@ fn a_task_that_dies_in_the_middle_of_anything_leaves_nothing_behind() {
 }
 
 /// Two threads store again and again to more memory than there is.
-fn swapping() -> (u64, Finish) {
-    let swap = SwapSpec {
-        size: Bytes::mib(16),
-        latency: Picos::from_micros(80),
-        bandwidth: BytesPerSecond::new(Bytes::mib(400)).unwrap(),
-    };
+fn swapping(medium: SwapMedium) -> (u64, Finish) {
+    let swap = SwapSpec { size: Bytes::mib(16), medium };
     let config = Config { swap: Some(swap), cap: Bytes::mib(12), ..config(ThpEnabled::Never) };
     let (result, finish) = simulate(&config, no_entries, async |os: Sim| {
         let range = os.mmap(Bytes::mib(10), MapSpec::Anonymous).await.unwrap();
@@ -186,8 +183,25 @@ fn swapping() -> (u64, Finish) {
 }
 
 #[test]
+fn memory_to_swap_to_frees_pages_in_the_pass_that_writes_them() {
+    let (major, finish) = swapping(SwapMedium::Memory);
+    let count = |event| finish.counters.get(event);
+    assert!(count(Event::Pswpout) > 512 && count(Event::Pswpin) > 0, "{:?}", finish.counters);
+    assert_eq!(count(Event::Pgrotated), 0, "nothing is written later");
+    let stolen = count(Event::PgstealAnon);
+    assert_eq!(stolen, count(Event::Pswpout), "what is written is free");
+    assert_eq!(finish.times.waiting.on(Cause::Swap), Picos(0), "nobody waits for it");
+    assert!(finish.times.cpu.on(Cause::Swap) > Picos(0), "it is copied");
+    assert_eq!(count(Event::SwapRa), 0, "nothing is read ahead");
+    assert!(major > 0 && major == count(Event::Pswpin));
+    assert_eq!(swapping(SwapMedium::Memory), (major, finish));
+}
+
+#[test]
 fn more_memory_than_there_is_goes_to_swap_and_comes_back() {
-    let (major, finish) = swapping();
+    let bandwidth = BytesPerSecond::new(Bytes::mib(400)).unwrap();
+    let disk = SwapMedium::Disk { latency: Picos::from_micros(80), bandwidth };
+    let (major, finish) = swapping(disk);
     let count = |event| finish.counters.get(event);
     assert!(count(Event::Pswpout) > 512 && count(Event::Pswpin) > 0, "{:?}", finish.counters);
     assert!(major > 0 && major <= count(Event::Pgmajfault));
@@ -196,5 +210,5 @@ fn more_memory_than_there_is_goes_to_swap_and_comes_back() {
     assert!(stolen <= count(Event::PgscanKswapd) + count(Event::PgscanDirect));
     assert!(finish.times.waiting.on(Cause::Swap) > Picos(0), "major faults wait for the device");
     assert!(finish.times.cpu.on(Cause::ReclaimScan) > Picos(0));
-    assert_eq!(swapping(), (major, finish));
+    assert_eq!(swapping(disk), (major, finish));
 }

@@ -4,14 +4,26 @@ use std::collections::BTreeMap;
 
 use units::{Bytes, BytesPerSecond, CpuId, Frames, NodeId};
 
-use super::{Disk, LOCAL_DISTANCE, Machine, Node, REMOTE_DISTANCE, ZoneFacts, cpulist};
+use super::{Disk, LOCAL_DISTANCE, Machine, Node, REMOTE_DISTANCE, Storage, ZoneFacts, cpulist};
 use crate::{
     prices,
     source::{Scalar, Source, SourceError, TableReader},
 };
 
-const KEYS: &[&str] =
-    &["about", "kernel", "modules", "swap", "disk", "threads", "shared_core", "node", "settings", "prices", "measured"];
+const KEYS: &[&str] = &[
+    "about",
+    "kernel",
+    "modules",
+    "swap",
+    "storage",
+    "disk",
+    "threads",
+    "shared_core",
+    "node",
+    "settings",
+    "prices",
+    "measured",
+];
 const DISK_KEYS: &[&str] = &["latency_us", "bandwidth"];
 const NODE_KEYS: &[&str] = &["id", "memory", "cpus", "distance", "bandwidth", "zone"];
 const ZONE_KEYS: &[&str] = &["name", "start_pfn", "spanned", "present", "managed"];
@@ -63,6 +75,7 @@ pub(super) fn machine(source: &Source, known: &[&str]) -> Result<Machine, Source
         measured: prices::read_measured(&root)?,
         modules: root.optional("modules")?.unwrap_or_default(),
         swap: swap(&root)?,
+        storage: storage(&root)?,
         disk: disk(&root)?,
         kernel: root.optional("kernel")?,
         nodes,
@@ -78,9 +91,18 @@ fn swap(root: &TableReader<'_>) -> Result<Bytes, SourceError> {
     Ok(swap)
 }
 
+fn storage(root: &TableReader<'_>) -> Result<Storage, SourceError> {
+    let Some(name) = root.optional::<String>("storage")? else { return Ok(Storage::default()) };
+    let found = Storage::ALL.into_iter().find(|medium| medium.name() == name);
+    found.ok_or_else(|| root.error("storage", format!("expected \"disk\" or \"memory\", found {name:?}")))
+}
+
 fn disk(root: &TableReader<'_>) -> Result<Option<Disk>, SourceError> {
     let Some(table) = root.table("disk")? else { return Ok(None) };
     let table = table.only("key", DISK_KEYS)?;
+    if storage(root)? == Storage::Memory {
+        return Err(root.error("disk", "a machine whose storage is memory has no disk".to_owned()));
+    }
     let disk = Disk { latency_us: table.required("latency_us")?, bandwidth: table.required("bandwidth")? };
     if disk.latency_us > LATENCY_MAX_US {
         return Err(table.error("latency_us", format!("expected at most {LATENCY_MAX_US}, found {}", disk.latency_us)));

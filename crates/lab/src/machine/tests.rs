@@ -63,7 +63,7 @@ const MISTAKES: &[(&str, &str, &str)] = &[
         "modules",
         "module",
         "3: unknown key \"module\"; did you mean \"modules\"? \
-         (valid keys: about, kernel, modules, swap, disk, threads, shared_core, node, settings, prices, measured)",
+         (valid keys: about, kernel, modules, swap, storage, disk, threads, shared_core, node, settings, prices, measured)",
     ),
     ("[\"nvme\"]", "\"nvme\"", "3: modules: expected a list, each item a string, found the string \"nvme\""),
     // Nodes and their memory.
@@ -239,6 +239,17 @@ fn a_disk_is_no_tape() {
 }
 
 #[test]
+fn storage_is_a_disk_or_memory() {
+    let medium = |text: &str| read(&format!("{text}\n{GOOD}")).map(|machine| machine.storage);
+    assert_eq!(medium(""), Ok(Storage::Disk));
+    assert_eq!(medium("storage = 'memory'"), Ok(Storage::Memory));
+    let both = "storage = 'memory'\ndisk = { latency_us = 100, bandwidth = '200MiB/s' }";
+    assert!(medium(both).unwrap_err().to_string().contains("a machine whose storage is memory has no disk"));
+    let error = medium("storage = 'tape'").unwrap_err().to_string();
+    assert!(error.contains("storage: expected \"disk\" or \"memory\", found \"tape\""), "{error}");
+}
+
+#[test]
 fn what_is_written_reads_back() {
     let mut machine = read(GOOD).unwrap();
     machine.nodes[1].bandwidth = BytesPerSecond::new(Bytes::gib(25));
@@ -251,6 +262,8 @@ fn what_is_written_reads_back() {
         machine.settings[0] = ("vm.lowmem_reserve_ratio".to_owned(), value.to_owned());
         assert_eq!(read(&machine.to_toml()).as_ref(), Ok(&machine), "{}", machine.to_toml());
     }
+    (machine.storage, machine.disk) = (Storage::Memory, None);
+    assert_eq!(read(&machine.to_toml()).as_ref(), Ok(&machine));
     assert!(machine.to_toml().starts_with("# A machine for pagelab"));
 }
 
@@ -263,7 +276,7 @@ fn a_found_machine_is_as_fast_as_the_one_that_was_asked_for() {
     let found = read(GOOD).unwrap();
     // A kernel does not say what swap a guest of its shape gets.
     let found = Machine { swap: Bytes(0), ..found };
-    fast.swap = Bytes::mib(64);
+    (fast.swap, fast.storage) = (Bytes::mib(64), Storage::Memory);
     assert_eq!(found.as_fast_as(&fast), fast);
     let mut larger = read(GOOD).unwrap();
     larger.nodes.push(Node { id: NodeId(2), ..larger.nodes[0].clone() });

@@ -4,7 +4,7 @@ use units::Bytes;
 
 use crate::prices;
 
-use super::{Machine, Node, ZoneFacts, cpulist};
+use super::{Machine, Node, Storage, ZoneFacts, cpulist};
 
 /// The whole file. Root keys come first: after a table header, TOML would read them as the table's.
 pub(super) fn machine(machine: &Machine) -> String {
@@ -21,6 +21,9 @@ pub(super) fn machine(machine: &Machine) -> String {
     }
     if machine.swap > Bytes(0) {
         line(&mut text, "swap", &string(&machine.swap.to_string()));
+    }
+    if machine.storage != Storage::default() {
+        line(&mut text, "storage", &string(machine.storage.name()));
     }
     if let Some(disk) = &machine.disk {
         let (latency, bandwidth) = (disk.latency_us, string(&disk.bandwidth.to_string()));

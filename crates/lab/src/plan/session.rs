@@ -18,7 +18,7 @@ use super::{
 use crate::{
     experiment::{Experiment, FRESH, KERNEL},
     import,
-    machine::Machine,
+    machine::{Machine, Storage},
     simulated,
     state::{State, StateFile},
     variant,
@@ -389,8 +389,12 @@ fn whole_twin(
         ..key.clone()
     };
     let column = Column { target: real.target(), kernel: real.kernel.clone(), machine: real.machine.name.clone() };
+    let mut machine = real.machine.clone();
+    if real.disk().is_some_and(|disk| disk.medium == disk::Medium::Pmem) {
+        machine.storage = Storage::Memory;
+    }
     Ok(Session {
-        machine: real.machine.clone(),
+        machine,
         kernel: variant.name.clone(),
         place: Place::Sim {
             variant: variant.clone(),

@@ -31,6 +31,17 @@ fn every_operation_has_one_generic_price_with_a_source() {
 }
 
 #[test]
+fn an_instruction_takes_as_long_as_the_guest_says() {
+    let [four, sixteen] = [4, 16].map(of_instructions);
+    assert_eq!(four.iter().map(|price| price.work).collect::<Vec<_>>(), Work::ALL);
+    let of = |work: Work| [&four, &sixteen].map(|prices| prices[work as usize].takes.0);
+    // What was measured at 4 ns, and what was not.
+    assert_eq!(of(Work::SystemCall), [1_205_800, 4 * 1_205_800]);
+    let generic = generic().iter().find(|price| price.work == Work::FileWrite).unwrap().takes.0;
+    assert_eq!(of(Work::FileWrite), [80 * generic, 320 * generic]);
+}
+
+#[test]
 fn a_machines_own_prices_replace_generic_ones_and_survive_writing() {
     let text = "copy_frame = { ns = 512.25, source = \"memcpy, perf bench\" }\ntrap = { ps = 98_001, source = 'assumed: \"x\"' }";
     let machine = machine(text).unwrap();

@@ -8,7 +8,7 @@ use mm::{
     MigrateType, ZoneKind,
     buddy::ORDERS,
     lru::LruKind,
-    state::{FrameMap, Seen, ZoneCounts},
+    state::{FrameMap, Seen, Shmem, ZoneCounts},
 };
 use units::{NodeId, Pfn};
 
@@ -35,13 +35,14 @@ impl State {
 }
 
 /// Names of what frames can be.
-const KINDS: [&str; 10] = [
+const KINDS: [&str; 11] = [
     "hole",
     "reserved",
     "free",
     "unmarked: the kernel's, or on per-CPU lists",
     "anonymous",
     "of files",
+    "of files in memory",
     "of slabs",
     "page tables",
     "otherwise the kernel's",
@@ -60,10 +61,11 @@ impl State {
                 Seen::Unmarked => 3,
                 Seen::Anon(_) => 4,
                 Seen::File => 5,
-                Seen::Slab => 6,
-                Seen::PageTable => 7,
-                Seen::Kernel => 8,
-                Seen::Tail => 9,
+                Seen::Shmem(_) => 6,
+                Seen::Slab => 7,
+                Seen::PageTable => 8,
+                Seen::Kernel => 9,
+                Seen::Tail => 10,
             };
             counts[kind] += run.frames;
         }
@@ -77,6 +79,13 @@ pub(super) fn seen(run: &Run) -> Seen {
     let has = |flags: u64| run.flags & flags != 0;
     // Of each bit that says what a frame is, the first that it has; the order matters.
     let list = has(kpf::LRU).then_some(if has(kpf::ACTIVE) { LruKind::ActiveAnon } else { LruKind::InactiveAnon });
+    // Swap is where it would be written to, so it is not a disk's. One that cannot be reclaimed (ramfs) stays.
+    let is_shmem = has(kpf::SWAPBACKED) && has(kpf::LRU) && !has(kpf::UNEVICTABLE | kpf::COMPOUND_HEAD | kpf::THP);
+    let of_file = if is_shmem {
+        Seen::Shmem(Shmem { list, is_mapped: has(kpf::MMAP), is_referenced: has(kpf::REFERENCED) })
+    } else {
+        Seen::File
+    };
     let kinds = [
         (kpf::NOPAGE, Seen::Hole),
         (kpf::RESERVED, Seen::Reserved),
@@ -86,7 +95,7 @@ pub(super) fn seen(run: &Run) -> Seen {
         (kpf::SLAB, Seen::Slab),
         (kpf::PGTABLE, Seen::PageTable),
         (kpf::OFFLINE | kpf::ZERO_PAGE, Seen::Kernel),
-        (FILE, Seen::File),
+        (FILE, of_file),
         (kpf::MMAP | kpf::COMPOUND_HEAD | kpf::MARKS, Seen::Kernel),
     ];
     kinds.into_iter().find(|(flags, _)| has(*flags)).map_or(Seen::Unmarked, |(_, seen)| seen)

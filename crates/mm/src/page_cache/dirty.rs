@@ -95,7 +95,7 @@ impl Mm {
             return Sent::Some(0, first + 1);
         }
         let count = u32::try_from(pages).expect("at most a run");
-        let done = self.cache.disk.submit(cx, id, (first, count), true);
+        let done = self.submit_request(cx, id, (first, count), true);
         self.cache.inode_mut(id).written_by = done;
         Sent::Some(pages, first + pages)
     }
@@ -142,6 +142,16 @@ impl Mm {
             primitive::write_ptes(cx, changed);
             primitive::flush_tlb(cx);
         }
+    }
+
+    /// Sends a request for pages that are marked for it (`submit_bio`): where the disk is memory it is over, and so is what
+    /// the pages were marked for. When it will be done.
+    pub(super) fn submit_request(&mut self, cx: &mut Cx, id: InodeId, pages: (u64, u32), is_write: bool) -> Time {
+        let done = self.cache.disk.submit(cx, id, pages, is_write);
+        if self.cache.disk.is_memory() {
+            self.complete_requests(cx);
+        }
+        done
     }
 
     /// What the disk has done by now (`ext4_end_bio`, `mpage_end_io`).

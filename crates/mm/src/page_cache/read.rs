@@ -144,8 +144,8 @@ impl Mm {
     fn read_page(&mut self, cx: &mut Cx, (id, index): (InodeId, u64), head: Pfn) {
         debug_assert!(self.frames.has(head, FrameFlag::Locked), "a page is read under its lock");
         if self.cache.inode(id).blocks.has(index) {
-            self.cache.disk.submit(cx, id, (index, 1), false);
             self.fill_from_disk((id, index), head);
+            self.submit_request(cx, id, (index, 1), false);
         } else {
             self.clear(cx, head, Order::BASE);
             self.cache.mark((id, index), PageFlag::Uptodate, true);

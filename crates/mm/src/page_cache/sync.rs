@@ -60,7 +60,7 @@ impl Sync {
                     return Step::More;
                 }
                 let journal = u64::MAX;
-                let done = mm.cache.disk.submit(cx, self.id, (journal, 1), true);
+                let done = mm.submit_request(cx, self.id, (journal, 1), true);
                 self.phase = Phase::Commit;
                 Step::Block(disk_wait(done))
             }

@@ -123,8 +123,8 @@ impl Write {
         let is_whole = self.at == start && (self.end >= start + Bytes::PAGE.0 || self.end >= mm.cache.inode(at.0).size);
         if !mm.cache.has(at, PageFlag::Uptodate) && !is_whole && mm.cache.inode(at.0).blocks.has(at.1) {
             // The rest of it is on the disk. Whoever waits for the page waits for that.
-            let done = mm.cache.disk.submit(cx, at.0, (at.1, 1), false);
             mm.fill_from_disk(at, head);
+            let done = mm.submit_request(cx, at.0, (at.1, 1), false);
             self.phase = Phase::Page;
             return Next::Wait(disk_wait(done));
         }

@@ -163,7 +163,8 @@ impl Mm {
         self.shrink_cached(cx, sc, head, tally)
     }
 
-    /// A folio of the swap cache that nobody maps: written, or gone if the device has it.
+    /// A folio of the swap cache that nobody maps: written, or gone if the device has it; a device that is memory has it at
+    /// once.
     fn shrink_cached(&mut self, cx: &mut Cx, sc: &ScanControl, head: Pfn, tally: &mut Tally) -> Fate {
         let slot = self.swap.slot_of(head).expect("it is in the swap cache");
         if self.swap.count(slot) > 0 && self.swap.has(slot, SlotFlag::Dirty) {
@@ -177,7 +178,10 @@ impl Mm {
             self.swap.mark(slot, SlotFlag::Reclaim, true);
             self.write_swap(cx, head);
             cx.count(Event::NrVmscanWrite, 1);
-            return Fate::Written;
+            if self.swap.has(slot, SlotFlag::Writeback) || self.swap.has(slot, SlotFlag::Dirty) {
+                return Fate::Written;
+            }
+            tally.written += 1;
         }
         let shadow = self.workingset_eviction(head);
         self.delete_from_swap_cache(head, shadow);

@@ -4,7 +4,7 @@
 use units::{CpuId, Order, Pfn, Time, Vpn};
 
 use super::{
-    Draw, Drawn, FrameMap, Loaded, Seen, ZoneCounts, order_of, shuffle,
+    Draw, Drawn, FrameMap, Loaded, Seen, Shmem, ZoneCounts, order_of, shuffle,
     types::{Census, Search},
 };
 use crate::{
@@ -40,6 +40,7 @@ const INITS: [Cache; 2] = [Cache::VmArea, Cache::MmStruct];
 #[derive(Default)]
 struct Mapped {
     anon: Vec<(Block, Option<LruKind>)>,
+    shmem: Vec<(Pfn, Shmem)>,
     tables: Vec<Pfn>,
     /// A block of slabs that is as large as those of each of our caches.
     slabs: [Option<Pfn>; INITS.len()],
@@ -189,7 +190,7 @@ impl Filling<'_> {
             let frames = u16::try_from(piece.order.frames()).unwrap_or(u16::MAX);
             match seen {
                 Seen::Free => census.free[usize::from(piece.order.0)] += 1,
-                Seen::Anon(_) | Seen::File => census.movable = census.movable.saturating_add(frames),
+                Seen::Anon(_) | Seen::Shmem(_) | Seen::File => census.movable = census.movable.saturating_add(frames),
                 Seen::Slab => census.slab = census.slab.saturating_add(frames),
                 Seen::Unmarked | Seen::PageTable | Seen::Kernel => census.pinned = census.pinned.saturating_add(frames),
                 Seen::Hole | Seen::Reserved | Seen::Tail => {}
@@ -248,11 +249,15 @@ impl Filling<'_> {
                     self.keep_anon(piece, list);
                     continue;
                 }
+                Seen::Shmem(shmem) if order == Order::BASE => {
+                    self.mapped.shmem.push((pfn, shmem));
+                    continue;
+                }
                 Seen::PageTable if order == Order::BASE => {
                     self.mapped.tables.push(pfn);
                     Mobility::Unmovable
                 }
-                Seen::File => Mobility::Movable,
+                Seen::Shmem(_) | Seen::File => Mobility::Movable,
                 Seen::Slab => {
                     for (slab, cache) in self.mapped.slabs.iter_mut().zip(INITS) {
                         if cache.order() == order && to == MigrateType::Unmovable {
@@ -345,7 +350,7 @@ impl Filling<'_> {
     }
 }
 
-/// One address space maps all anonymous memory, huge pages first, and has all page tables.
+/// One address space maps all anonymous memory, huge pages first, then files in memory, and has all page tables.
 fn map_all(
     mm: &mut Mm,
     cx: &mut Cx<'_>,
@@ -353,11 +358,18 @@ fn map_all(
     notes: &mut Notes,
     draw: &mut dyn Draw,
 ) -> Option<AddressSpace> {
-    let Mapped { mut anon, mut tables, .. } = mapped;
+    let Mapped { mut anon, mut shmem, mut tables, .. } = mapped;
     tables.reverse();
     let mut space = AddressSpace::new_in(mm, cx, MMAP_BASE, tables).ok()?;
     anon.sort_by_key(|(block, _)| block.order == Order::BASE);
-    let pages: u64 = anon.iter().map(|(block, _)| u64::from(block.order.frames())).sum();
+    let kept = shmem.split_off(shmem.len().min(room_beside(&anon, space.tables.given())));
+    if !kept.is_empty() {
+        notes.others.push(format!("{} pages of files in memory stay: there are no page tables for them", kept.len()));
+    }
+    for (pfn, _) in kept {
+        mm.frames.set(pfn, Frame::Kernel { order: Order::BASE, mobility: Mobility::Movable });
+    }
+    let pages: u64 = anon.iter().map(|(block, _)| u64::from(block.order.frames())).sum::<u64>() + shmem.len() as u64;
     if pages > 0 {
         let range = PageRange::new(PAGES_FROM, pages);
         space.vmas.insert(range, || mm.alloc_object(cx, Cache::VmArea)).ok()?;
@@ -365,8 +377,14 @@ fn map_all(
     }
     let mut vpn = PAGES_FROM;
     for (block, _) in &anon {
-        map_one(mm, &mut space, cx, *block, vpn)?;
+        map_one(mm, &mut space, cx, *block, (vpn, true))?;
         vpn = Vpn(vpn.0 + u64::from(block.order.frames()));
+    }
+    for (pfn, of) in &shmem {
+        // No entry says that it was used where only its file has it.
+        map_one(mm, &mut space, cx, Block { pfn: *pfn, order: Order::BASE }, (vpn, of.is_mapped))?;
+        mm.frames.mark(*pfn, FrameFlag::Referenced, of.is_referenced);
+        vpn = Vpn(vpn.0 + 1);
     }
     // Tables for which there is nothing to map: of sparse processes, whose every table has a few pages.
     vpn = Vpn(vpn.0.next_multiple_of(u64::from(Order::HUGE.frames())));
@@ -375,6 +393,7 @@ fn map_all(
         space.tables.make_pte_table(mm, cx, slot)?;
         vpn = Vpn(vpn.0 + u64::from(Order::HUGE.frames()));
     }
+    anon.extend(shmem.iter().map(|(pfn, of)| (Block { pfn: *pfn, order: Order::BASE }, of.list)));
     shuffle(&mut anon, draw, Drawn::LruOrder);
     for (block, list) in anon {
         if let Some(kind) = list {
@@ -389,12 +408,24 @@ fn map_all(
     Some(space)
 }
 
+/// Base pages that so many tables can map beside anonymous memory, which comes first.
+fn room_beside(anon: &[(Block, Option<LruKind>)], tables: usize) -> usize {
+    // A table of each level above, and one more where anonymous memory crosses into the next.
+    const ABOVE: usize = 4;
+    let per_table = Order::HUGE.frames() as usize;
+    let base = anon.iter().filter(|(block, _)| block.order == Order::BASE).count();
+    // Each huge page has a table in store.
+    let for_huge = (anon.len() - base) + (anon.len() - base).div_ceil(per_table);
+    let rest = tables.saturating_sub(ABOVE + for_huge);
+    (rest * per_table).saturating_sub(base + rest.div_ceil(per_table) * per_table)
+}
+
 fn map_one(
     mm: &mut Mm,
     space: &mut AddressSpace,
     cx: &mut Cx<'_>,
     Block { pfn, order }: Block,
-    vpn: Vpn,
+    (vpn, is_used): (Vpn, bool),
 ) -> Option<()> {
     let slot = space.tables.make_pmd_slot(mm, cx, vpn)?;
     mm.frames.set(pfn, Frame::Anon { family: space.family, vpn, order });
@@ -407,7 +438,8 @@ fn map_one(
         return Some(());
     }
     let table = space.tables.make_pte_table(mm, cx, slot)?;
-    space.tables.set_pte(cx, table, vpn, Pte::written(pfn));
+    let pte = Pte::written(pfn);
+    space.tables.set_pte(cx, table, vpn, if is_used { pte } else { pte.old() });
     Some(())
 }
 

@@ -9,6 +9,7 @@ use crate::{
     event::Counters,
     fault::{Access, FaultDone},
     frame::FrameFlag,
+    page_table::Pmd,
     step::Step,
     thp::ThpEnabled,
     touch::Touch,
@@ -184,6 +185,52 @@ fn draws_decide_what_the_map_leaves_open_and_nothing_else() {
     assert_eq!(counts_of(&one.mm), counts_of(&other.mm));
 }
 
+/// A map with free memory, and so many page tables and pages of files in memory, from `AT` on.
+fn with_shmem(tables: usize, pages: &[Shmem]) -> Loaded {
+    let mut frames = vec![Seen::Free; 16384 + 16300];
+    frames[0] = Seen::Reserved;
+    frames[1..=tables].fill(Seen::PageTable);
+    for (at, shmem) in pages.iter().enumerate() {
+        frames[AT + at] = Seen::Shmem(*shmem);
+    }
+    load(&FrameMap { frames, zones: Vec::new() }, 1)
+}
+
+const AT: usize = 1024;
+
+#[test]
+fn files_in_memory_are_where_reclaim_finds_them() {
+    let shmem = |list, is_mapped, is_referenced| Shmem { list, is_mapped, is_referenced };
+    let (active, inactive) = (Some(LruKind::ActiveAnon), Some(LruKind::InactiveAnon));
+    let pages = [shmem(active, true, false), shmem(inactive, false, true), shmem(None, false, false)];
+    let loaded = with_shmem(9, &pages);
+    assert_eq!(loaded.init.rss_pages(), 3);
+    for (at, shmem) in pages.iter().enumerate() {
+        let pfn = Pfn(u32::try_from(AT + at).unwrap());
+        let Frame::Anon { vpn, .. } = loaded.mm.frames.get(pfn) else { panic!("{pfn} can go to swap") };
+        let Pmd::Table(table) = loaded.init.tables.pmd_of(vpn) else { panic!("{pfn} is mapped") };
+        assert_eq!(loaded.init.tables.pte(table, vpn).is_accessed(), shmem.is_mapped);
+        let has = |flag| loaded.mm.frames.has(pfn, flag);
+        assert_eq!(has(FrameFlag::OnLru), shmem.list.is_some());
+        assert_eq!(has(FrameFlag::Active), shmem.list == active);
+        assert_eq!(has(FrameFlag::Referenced), shmem.is_referenced);
+    }
+}
+
+#[test]
+fn files_in_memory_take_no_tables_that_the_kernel_did_not_have() {
+    let page = Shmem { list: Some(LruKind::InactiveAnon), is_mapped: false, is_referenced: false };
+    for (tables, pages, mapped) in [(9, 1025, 1025), (7, 1025, 512), (5, 40, 0), (0, 40, 0)] {
+        let loaded = with_shmem(tables, &vec![page; pages]);
+        assert_eq!(loaded.init.rss_pages(), mapped as u64, "{tables} tables");
+        let kept = loaded.notes.iter().any(|note| note.contains("there are no page tables for them"));
+        assert_eq!(kept, mapped < pages);
+        let held = |pfn: usize| matches!(loaded.mm.frames.get(Pfn(u32::try_from(pfn).unwrap())), Frame::Kernel { .. });
+        assert_eq!((AT..AT + pages).filter(|pfn| held(*pfn)).count(), pages - mapped);
+        assert_eq!(loaded.mm.gauges()[0].1, tables.max(1) as u64);
+    }
+}
+
 #[test]
 fn a_free_run_ends_where_types_do_not_merge() {
     let mut frames = vec![Seen::Reserved; 16384 + 16300];
@@ -214,6 +261,7 @@ fn no_map_makes_it_panic() {
         Seen::Unmarked,
         Seen::Anon(None),
         Seen::Anon(Some(LruKind::ActiveAnon)),
+        Seen::Shmem(Shmem { list: Some(LruKind::InactiveAnon), is_mapped: false, is_referenced: true }),
         Seen::File,
         Seen::Slab,
         Seen::PageTable,
@@ -221,7 +269,7 @@ fn no_map_makes_it_panic() {
         Seen::Tail,
     ];
     let mut loads = 0;
-    for round in 0..60 {
+    for round in 0..80 {
         let mut frames = Vec::new();
         let longest = 1 << random.below(11);
         while frames.len() < 34000 {

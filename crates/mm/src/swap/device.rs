@@ -1,11 +1,11 @@
-//! Linux: mm/page_io.c (v6.1), and what is below it.
+//! Linux: mm/page_io.c, bdev_write_page() and bdev_read_page() in block/bdev.c (v6.1), and what is below it.
 //! Differs: one page after the other in the order of arrival, whatever is read or written; requests are not merged.
 
 use std::collections::VecDeque;
 
-use units::{Picos, Time};
+use units::{Bytes, Picos, Time};
 
-use super::{SwapSlot, SwapSpec};
+use super::{SwapMedium, SwapSlot, SwapSpec};
 use crate::{cost::Cx, primitive};
 
 /// A page that is being read or written.
@@ -21,6 +21,8 @@ pub(super) struct Io {
 /// The device: it knows until when it is busy.
 #[derive(Clone, Debug, Default)]
 pub(super) struct Device {
+    /// It has no queue: who reads or writes copies the page.
+    is_memory: bool,
     free_at: Time,
     latency: Picos,
     per_page: Picos,
@@ -35,15 +37,48 @@ pub(super) struct Device {
 
 impl Device {
     pub(super) fn new(spec: &SwapSpec) -> Self {
-        Self { latency: spec.latency, per_page: spec.bandwidth.takes(units::Bytes::PAGE), ..Self::default() }
+        match spec.medium {
+            SwapMedium::Disk { latency, bandwidth } => {
+                Self { latency, per_page: bandwidth.takes(Bytes::PAGE), ..Self::default() }
+            }
+            SwapMedium::Memory => Self { is_memory: true, ..Self::default() },
+        }
+    }
+
+    /// Is a page there, or here, as soon as somebody says so (`SWP_SYNCHRONOUS_IO`)?
+    #[inline]
+    pub(super) fn is_memory(&self) -> bool {
+        self.is_memory
+    }
+
+    /// Writes a page if that can be done at once; whether it failed.
+    pub(super) fn write_at_once(&mut self, cx: &mut Cx) -> Option<bool> {
+        self.is_memory.then(|| {
+            primitive::swap_io(cx);
+            primitive::swap_copy(cx);
+            self.fails_next_write()
+        })
+    }
+
+    /// Reads a page if that can be done at once; whether it was.
+    pub(super) fn read_at_once(&self, cx: &mut Cx) -> bool {
+        if self.is_memory {
+            primitive::swap_io(cx);
+            primitive::swap_copy(cx);
+        }
+        self.is_memory
+    }
+
+    fn fails_next_write(&mut self) -> bool {
+        self.writes += 1;
+        self.fail_every > 0 && self.writes.is_multiple_of(self.fail_every)
     }
 
     /// Sends a page; its number.
     pub(super) fn submit(&mut self, cx: &mut Cx, slot: SwapSlot, is_write: bool) -> u32 {
         primitive::swap_io(cx);
         self.free_at = self.free_at.max(cx.now()) + self.per_page;
-        self.writes += u32::from(is_write);
-        let failed = is_write && self.fail_every > 0 && self.writes.is_multiple_of(self.fail_every);
+        let failed = is_write && self.fails_next_write();
         self.queue.push_back(Io { done: self.free_at + self.latency, slot, is_write, failed });
         self.first.wrapping_add(u32::try_from(self.queue.len() - 1).expect("fewer than slots"))
     }

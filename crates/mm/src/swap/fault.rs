@@ -1,9 +1,9 @@
-//! Linux: do_swap_page() in mm/memory.c, swap_cluster_readahead() in mm/swap_state.c (v6.1).
+//! Linux: do_swap_page() in mm/memory.c (`SWP_SYNCHRONOUS_IO` too), swap_cluster_readahead() in mm/swap_state.c (v6.1).
 //! Differs: pages are read ahead by slot, as from a rotating device, and not by VMA.
 
 use std::ops::Range;
 
-use units::{Order, Time, Vpn};
+use units::{Order, Pfn, Time, Vpn};
 
 use super::{SlotFlag, SwapSlot};
 use crate::{
@@ -50,15 +50,21 @@ impl SwapIn {
     ) -> Went {
         mm.complete_swap_io(cx);
         let Some((table, slot)) = swapped(space, vpn) else { return Went::Ended(FaultDone::Handled) };
-        match &self.reading {
-            Some((_, wanted)) if *wanted == slot => return self.read(mm, cx),
-            Some(_) => self.reading = None,
-            None => {}
+        if self.reading.as_ref().is_some_and(|(_, wanted)| *wanted != slot) {
+            self.reading = None;
         }
-        let Some(head) = mm.swap.cached(slot) else {
+        if self.reading.is_none() && mm.swap.cached(slot).is_none() {
+            if mm.swap.device.is_memory() && mm.swap.count(slot) == 1 {
+                return mm.swap_in_alone(space, cx, (table, vpn, slot), access);
+            }
             self.reading = Some((mm.swap.read_ahead_of(slot), slot));
-            return self.read(mm, cx);
-        };
+        }
+        if self.reading.is_some()
+            && let Some(went) = self.read(mm, cx)
+        {
+            return went;
+        }
+        let head = mm.swap.cached(slot).expect("it was there, or was read");
         if mm.swap.has(slot, SlotFlag::ReadAhead) {
             mm.swap.mark(slot, SlotFlag::ReadAhead, false);
             mm.swap.read_ahead.hits += 1;
@@ -71,8 +77,8 @@ impl SwapIn {
         Went::Mapped
     }
 
-    /// Has the device read what is not in memory yet; then waits for the page that is wanted.
-    fn read(&mut self, mm: &mut Mm, cx: &mut Cx) -> Went {
+    /// Has the device read what is not in memory yet; then waits for the page that is wanted, unless it is here at once.
+    fn read(&mut self, mm: &mut Mm, cx: &mut Cx) -> Option<Went> {
         let Some((slots, wanted)) = &mut self.reading else { unreachable!("begun by the caller") };
         let request = AllocRequest::gfp_highuser_movable(mm.node_of_cpu(cx.cpu()));
         // Bound: the pages that are read at once.
@@ -87,7 +93,7 @@ impl SwapIn {
                             cx.count(Event::SwapRa, 1);
                         }
                     }
-                    None if cx.has_asked() => return Went::Nowhere,
+                    None if cx.has_asked() => return Some(Went::Nowhere),
                     None => self.has_failed |= slot == *wanted,
                 }
             }
@@ -95,11 +101,11 @@ impl SwapIn {
         }
         if mm.swap.cached(*wanted).is_none() {
             // It may have gone again while memory was asked for; then the access is tried again.
-            return Went::Ended(if self.has_failed { FaultDone::OutOfMemory } else { FaultDone::Handled });
+            return Some(Went::Ended(if self.has_failed { FaultDone::OutOfMemory } else { FaultDone::Handled }));
         }
         cx.major_fault();
         mm.lru_add_drain(cx);
-        Went::Waits(mm.swap.read_by(*wanted))
+        (!mm.swap.device.is_memory()).then(|| Went::Waits(mm.swap.read_by(*wanted)))
     }
 }
 
@@ -133,6 +139,25 @@ impl super::Swap {
 }
 
 impl Mm {
+    /// Brings a page back that nobody else wants from a device that is memory, without the swap cache and what is around it.
+    fn swap_in_alone(
+        &mut self,
+        space: &mut AddressSpace,
+        cx: &mut Cx,
+        (table, vpn, slot): (TableId, Vpn, SwapSlot),
+        access: Access,
+    ) -> Went {
+        let request = AllocRequest::gfp_highuser_movable(self.node_of_cpu(cx.cpu()));
+        let Some(head) = self.alloc(cx, &request) else {
+            return if cx.has_asked() { Went::Nowhere } else { Went::Ended(FaultDone::OutOfMemory) };
+        };
+        self.read_swap_alone(cx, slot, head);
+        cx.major_fault();
+        self.swap_free(slot);
+        self.map_again(space, cx, (table, vpn, head), access == Access::Write);
+        Went::Mapped
+    }
+
     /// Maps a page that is back, and gives up its slot where it is of no more use.
     fn map_swapped(
         &mut self,
@@ -151,8 +176,18 @@ impl Mm {
             self.free_swap(cx, head);
         }
         let others = self.folio_mappings(head) + self.swap.slot_of(head).map_or(0, |slot| self.swap.count(slot));
+        self.map_again(space, cx, (table, vpn, head), access == Access::Write && others == 0);
+    }
+
+    fn map_again(
+        &mut self,
+        space: &mut AddressSpace,
+        cx: &mut Cx,
+        (table, vpn, head): (TableId, Vpn, Pfn),
+        may_write: bool,
+    ) {
         self.map_base_again(head);
-        let pte = if access == Access::Write && others == 0 { Pte::written(head) } else { Pte::read(head) };
+        let pte = if may_write { Pte::written(head) } else { Pte::read(head) };
         space.tables.set_pte(cx, table, vpn, pte);
         space.rss += 1;
         space.swapped -= 1;

@@ -69,8 +69,10 @@ fn a_slot_is_free_when_nobody_wants_it() {
 fn the_device_does_one_after_the_other() {
     let spec = SwapSpec {
         size: Frames(64).bytes(),
-        latency: Picos::from_micros(100),
-        bandwidth: BytesPerSecond::new(Bytes(4096 * 100_000)).unwrap(),
+        medium: SwapMedium::Disk {
+            latency: Picos::from_micros(100),
+            bandwidth: BytesPerSecond::new(Bytes(4096 * 100_000)).unwrap(),
+        },
     };
     let mut device = Device::new(&spec);
     device.fail_every = 2;

@@ -13,7 +13,7 @@ use pagelab_mm::{
     fault::{Access, FaultDone},
     fork::Fork,
     step::{Step, Wait},
-    swap::{SwapSlot, SwapSpec},
+    swap::{SwapMedium, SwapSlot, SwapSpec},
     thp::ThpDefrag,
     touch::Touch,
     unmap::Unmap,
@@ -25,6 +25,7 @@ use units::{Bytes, BytesPerSecond, CpuId, NodeId, Order, Pfn, Picos, Time, Vpn};
 pub(crate) struct Setup {
     pub(crate) frames: u64,
     pub(crate) swap: Option<u64>,
+    pub(crate) medium: SwapMedium,
     pub(crate) variant: Variant,
     /// Faults take huge pages, for which they reclaim and compact.
     pub(crate) huge: bool,
@@ -32,9 +33,14 @@ pub(crate) struct Setup {
     pub(crate) kills: bool,
 }
 
+fn disk() -> SwapMedium {
+    let bandwidth = BytesPerSecond::new(Bytes::mib(400)).unwrap();
+    SwapMedium::Disk { latency: Picos::from_micros(80), bandwidth }
+}
+
 impl Default for Setup {
     fn default() -> Self {
-        Self { frames: 4096, swap: None, variant: *variant::named("v6.1"), huge: false, kills: false }
+        Self { frames: 4096, swap: None, medium: disk(), variant: *variant::named("v6.1"), huge: false, kills: false }
     }
 }
 
@@ -104,11 +110,7 @@ impl Machine {
         }
         mm.frames.keep_contents(!0);
         if let Some(pages) = setup.swap {
-            mm.swapon(&SwapSpec {
-                size: Bytes(pages * 4096),
-                latency: Picos::from_micros(80),
-                bandwidth: BytesPerSecond::new(Bytes::mib(400)).unwrap(),
-            });
+            mm.swapon(&SwapSpec { size: Bytes(pages * 4096), medium: setup.medium });
         }
         let prices = Prices::new(|work| if work == Work::UserTouch { Picos(0) } else { Picos::from_nanos(100) });
         let (counters, spaces) = (Counters::default(), Spaces::default());

@@ -4,7 +4,7 @@
 mod machine;
 
 use machine::{Fate, Machine, Setup};
-use pagelab_mm::{event::Event, variant};
+use pagelab_mm::{event::Event, swap::SwapMedium, variant};
 
 const MIB: u64 = 256;
 
@@ -103,6 +103,33 @@ fn pages_that_cannot_be_written_stay() {
 }
 
 #[test]
+fn memory_to_swap_to_keeps_what_is_written_and_what_cannot_be() {
+    let mut machine = Machine::new(&Setup { medium: SwapMedium::Memory, ..setup() });
+    let process = machine.start(30 * MIB);
+    machine.write_all(process);
+    machine.read_all(process);
+    let count = |event| machine.count(event);
+    assert_eq!(count(Event::PgstealAnon), count(Event::Pswpout), "what is written goes at once");
+    // Nobody else wants a page: its slot is free when it is back, so that it is written again.
+    assert_eq!(machine.cached(), []);
+    counts_agree(&machine);
+    let child = machine.fork(process);
+    machine.read_all(child);
+    assert!(!machine.cached().is_empty(), "what two want goes through the swap cache");
+    machine.mm.swap.fail_writes(3);
+    let (out, stolen) = (machine.count(Event::Pswpout), machine.count(Event::PgstealAnon));
+    for process in [process, child] {
+        machine.write_all(process);
+        machine.read_all(process);
+    }
+    let (out, stolen) = (machine.count(Event::Pswpout) - out, machine.count(Event::PgstealAnon) - stolen);
+    assert!(0 < stolen && stolen < out, "a third of {out} failed, and {stolen} went");
+    machine.end(child);
+    machine.end(process);
+    machine.is_empty();
+}
+
+#[test]
 fn the_same_seed_gives_the_same_counts() {
     let run = || {
         let mut machine = Machine::new(&setup());
@@ -117,7 +144,8 @@ fn the_same_seed_gives_the_same_counts() {
 #[test]
 fn many_at_once_lose_nothing() {
     for seed in seeds(4) {
-        let mut machine = Machine::new(&Setup { frames: 8 * MIB, swap: Some(24 * MIB), ..setup() });
+        let medium = if seed % 4 < 2 { Setup::default().medium } else { SwapMedium::Memory };
+        let mut machine = Machine::new(&Setup { frames: 8 * MIB, swap: Some(24 * MIB), medium, ..setup() });
         machine.mm.swap.fail_writes(if seed % 2 == 0 { 0 } else { 17 });
         machine.crowd(seed, 6000);
         machine.is_empty();
