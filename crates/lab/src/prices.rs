@@ -120,9 +120,8 @@ pub fn of_instructions(ns: u64) -> Vec<Price> {
 /// Nanoseconds of an instruction in `machines/prices/instructions.toml`.
 const COUNTED_NS: u64 = 4;
 /// How many times its generic price an operation takes that was not measured in such a guest, for each nanosecond that an
-/// instruction takes there: with this, small-files with 64 KiB files takes as much CPU time as in a guest at 4 ns, where it is
-/// 12.5 s. One figure for all of them, from times; what is compared is counted.
-const REST_PER_NS: u64 = 20;
+/// instruction takes there: the median of those that were.
+const REST_PER_NS: u64 = 5;
 
 /// What sharing a core means on a machine that says this of it.
 pub fn shared_core(own: Option<&SharedCore>) -> &SharedCore {

@@ -37,8 +37,8 @@ fn an_instruction_takes_as_long_as_the_guest_says() {
     let of = |work: Work| [&four, &sixteen].map(|prices| prices[work as usize].takes.0);
     // What was measured at 4 ns, and what was not.
     assert_eq!(of(Work::SystemCall), [1_205_800, 4 * 1_205_800]);
-    let generic = generic().iter().find(|price| price.work == Work::FileWrite).unwrap().takes.0;
-    assert_eq!(of(Work::FileWrite), [80 * generic, 320 * generic]);
+    let generic = generic().iter().find(|price| price.work == Work::WakeUp).unwrap().takes.0;
+    assert_eq!(of(Work::WakeUp), [20 * generic, 80 * generic]);
 }
 
 #[test]
