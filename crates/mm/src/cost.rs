@@ -112,6 +112,8 @@ works! {
     FileWrite = "file_write", File;
     /// Changing a name, or what the file system knows of a file.
     FileOperation = "file_operation", File;
+    /// What the file system does when a file's turn to be written back comes, but for its pages and requests.
+    FileWriteback = "file_writeback", File;
     /// Sending a request to a disk, and what its interrupt takes.
     DiskIo = "disk_io", Disk;
     /// Looking at one frame in search of what can be moved, or of where to.

@@ -73,6 +73,11 @@ pub(crate) fn file_operation(cx: &mut Cx) {
     cx.work(Work::FileOperation, 1);
 }
 
+/// A file's turn to be written back: its blocks are allocated, and its inode is written (`ext4_writepages`, `ext4_write_inode`).
+pub(crate) fn file_writeback(cx: &mut Cx) {
+    cx.work(Work::FileWriteback, 1);
+}
+
 /// Sending a request to a disk, and its interrupt.
 pub(crate) fn disk_io(cx: &mut Cx) {
     cx.work(Work::DiskIo, 1);

@@ -1,6 +1,6 @@
 //! Linux: wb_workfn() and below in fs/fs-writeback.c (v6.1).
 //! Differs: one device, one thread; inodes in the order in which they became dirty; what is asked for while it works is done
-//! after; inodes themselves take no writing. It also takes apart files that their last user has left behind.
+//! after; what inodes themselves take is a price and no block. It also takes apart files that their last user has left behind.
 
 use std::collections::VecDeque;
 
@@ -10,6 +10,7 @@ use super::{InodeId, dirty::Sent};
 use crate::{
     Mm, Spaces,
     cost::Cx,
+    primitive,
     step::{Step, Wait},
 };
 
@@ -181,6 +182,7 @@ impl Mm {
         };
         if place != work.at {
             (work.at, work.left) = (place, self.cache.chunk());
+            primitive::file_writeback(cx);
         }
         let from = self.cache.inode(id).write_from;
         match self.send_run(spaces, cx, id, from, work.left) {
