@@ -166,6 +166,11 @@ impl Swap {
         self.device.fail_every = every;
     }
 
+    /// The same of reads: who wants such a page is killed.
+    pub fn fail_reads(&mut self, every: u32) {
+        self.device.fail_reads_every = every;
+    }
+
     /// Is it known of a folio that it was in use before it was reclaimed?
     pub(crate) fn is_workingset(&self, head: Pfn) -> bool {
         self.of_frame.get(head.0 as usize).is_some_and(|word| word & WORKINGSET != 0)
@@ -308,7 +313,9 @@ impl Mm {
         let shadow = self.swap.slots.shadow(slot);
         self.fill_from_swap(cx, slot, head, shadow);
         self.swap.put(slot, head);
-        if !self.swap.device.read_at_once(cx) {
+        let failed = self.swap.device.read_at_once(cx);
+        self.swap.mark(slot, SlotFlag::Broken, failed == Some(true));
+        if failed.is_none() {
             self.frames.mark(head, FrameFlag::Locked, true);
             let io = self.swap.device.submit(cx, slot, false);
             self.swap.slots.set_io(slot, io);
@@ -316,11 +323,16 @@ impl Mm {
         self.lru_add(cx, head, Order::BASE);
     }
 
-    /// The same without the swap cache: nobody else wants the page, and the device has it here at once.
-    fn read_swap_alone(&mut self, cx: &mut Cx, slot: SwapSlot, head: Pfn) {
+    /// The same without the swap cache: nobody else wants the page, and the device has it here at once. False when it cannot be
+    /// read; then nothing is done.
+    fn read_swap_alone(&mut self, cx: &mut Cx, slot: SwapSlot, head: Pfn) -> bool {
+        let failed = self.swap.device.read_at_once(cx);
+        if failed.expect("a device with a queue is read through the swap cache") {
+            return false;
+        }
         self.fill_from_swap(cx, slot, head, self.swap.slots.shadow(slot));
         self.lru_add(cx, head, Order::BASE);
-        assert!(self.swap.device.read_at_once(cx), "a device with a queue is read through the swap cache");
+        true
     }
 
     fn fill_from_swap(&mut self, cx: &mut Cx, slot: SwapSlot, head: Pfn, shadow: u32) {
@@ -353,6 +365,7 @@ impl Mm {
             if is_write {
                 self.end_swap_write(cx, head, slot, failed);
             } else {
+                self.swap.mark(slot, SlotFlag::Broken, failed);
                 self.unlock_folio(cx, head);
             }
         }

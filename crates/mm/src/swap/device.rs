@@ -14,7 +14,7 @@ pub(super) struct Io {
     done: Time,
     pub(super) slot: SwapSlot,
     pub(super) is_write: bool,
-    /// It cannot be written.
+    /// It cannot be written, or read.
     pub(super) failed: bool,
 }
 
@@ -33,6 +33,9 @@ pub(super) struct Device {
     writes: u32,
     /// Each so many writes one fails; 0 is never.
     pub(super) fail_every: u32,
+    reads: u32,
+    /// The same of reads.
+    pub(super) fail_reads_every: u32,
 }
 
 impl Device {
@@ -60,13 +63,18 @@ impl Device {
         })
     }
 
-    /// Reads a page if that can be done at once; whether it was.
-    pub(super) fn read_at_once(&self, cx: &mut Cx) -> bool {
-        if self.is_memory {
+    /// Reads a page if that can be done at once; whether it failed.
+    pub(super) fn read_at_once(&mut self, cx: &mut Cx) -> Option<bool> {
+        self.is_memory.then(|| {
             primitive::swap_io(cx);
             primitive::swap_copy(cx);
-        }
-        self.is_memory
+            self.fails_next_read()
+        })
+    }
+
+    fn fails_next_read(&mut self) -> bool {
+        self.reads += 1;
+        self.fail_reads_every > 0 && self.reads.is_multiple_of(self.fail_reads_every)
     }
 
     fn fails_next_write(&mut self) -> bool {
@@ -78,7 +86,7 @@ impl Device {
     pub(super) fn submit(&mut self, cx: &mut Cx, slot: SwapSlot, is_write: bool) -> u32 {
         primitive::swap_io(cx);
         self.free_at = self.free_at.max(cx.now()) + self.per_page;
-        let failed = is_write && self.fails_next_write();
+        let failed = if is_write { self.fails_next_write() } else { self.fails_next_read() };
         self.queue.push_back(Io { done: self.free_at + self.latency, slot, is_write, failed });
         self.first.wrapping_add(u32::try_from(self.queue.len() - 1).expect("fewer than slots"))
     }

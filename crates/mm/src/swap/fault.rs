@@ -73,6 +73,9 @@ impl SwapIn {
         if mm.frames.has(head, FrameFlag::Locked) {
             return Went::Waits(mm.swap.read_by(slot));
         }
+        if mm.swap.has(slot, SlotFlag::Broken) {
+            return Went::Ended(FaultDone::BadAddress);
+        }
         mm.map_swapped(space, cx, (table, vpn, slot), access);
         Went::Mapped
     }
@@ -151,8 +154,11 @@ impl Mm {
         let Some(head) = self.alloc(cx, &request) else {
             return if cx.has_asked() { Went::Nowhere } else { Went::Ended(FaultDone::OutOfMemory) };
         };
-        self.read_swap_alone(cx, slot, head);
         cx.major_fault();
+        if !self.read_swap_alone(cx, slot, head) {
+            self.free(cx, head, Order::BASE);
+            return Went::Ended(FaultDone::BadAddress);
+        }
         self.swap_free(slot);
         self.map_again(space, cx, (table, vpn, head), access == Access::Write);
         Went::Mapped

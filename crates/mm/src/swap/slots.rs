@@ -21,6 +21,8 @@ pub enum SlotFlag {
     Reclaim,
     /// It was read ahead, and not used yet (`PG_readahead`).
     ReadAhead,
+    /// It could not be read (not `PG_uptodate`).
+    Broken,
 }
 
 /// Slots are given out one after the other in runs of this many.

@@ -49,6 +49,8 @@ impl Default for Setup {
 pub(crate) enum Fate {
     Done,
     OutOfMemory,
+    /// A page of its own cannot be had any more.
+    BadAddress,
 }
 
 pub(crate) struct Machine {
@@ -163,6 +165,11 @@ impl Machine {
         assert_eq!(self.access_all(process, 1, Access::Read), Fate::Done);
     }
 
+    /// The same, as far as pages can be read.
+    pub(crate) fn try_read_all(&mut self, process: SpaceId) -> Fate {
+        self.access_all(process, 1, Access::Read)
+    }
+
     fn access_all(&mut self, process: SpaceId, nth: u64, access: Access) -> Fate {
         let range = self.memory[&process].0;
         for n in (0..range.pages()).step_by(usize::try_from(nth).unwrap()) {
@@ -172,7 +179,7 @@ impl Machine {
                     break fate;
                 }
             };
-            if fate == Fate::OutOfMemory {
+            if fate != Fate::Done {
                 return fate;
             }
         }
@@ -336,7 +343,10 @@ impl Machine {
                     touch.abort(mm, space, &mut cx);
                     Step::Done(Fate::OutOfMemory)
                 }
-                Step::Done(other) => panic!("{other:?}"),
+                Step::Done(FaultDone::BadAddress) => {
+                    touch.abort(mm, space, &mut cx);
+                    Step::Done(Fate::BadAddress)
+                }
                 Step::More => Step::More,
                 Step::Block(wait) => Step::Block(wait),
             },

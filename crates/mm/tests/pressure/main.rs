@@ -103,6 +103,29 @@ fn pages_that_cannot_be_written_stay() {
 }
 
 #[test]
+fn who_wants_a_page_that_cannot_be_read_is_killed_and_nobody_sees_what_is_not_its_own() {
+    let memory = Setup { medium: SwapMedium::Memory, ..setup() };
+    for setup in [setup(), memory] {
+        let mut machine = Machine::new(&setup);
+        let process = machine.start(30 * MIB);
+        machine.write_all(process);
+        let child = machine.fork(process);
+        machine.mm.swap.fail_reads(7);
+        assert_eq!(machine.try_read_all(process), Fate::BadAddress);
+        assert_eq!(machine.try_read_all(process), Fate::BadAddress, "and again");
+        machine.end(process);
+        // What could not be read can be another time, when the frame that it should have gone to has gone itself.
+        machine.mm.swap.fail_reads(0);
+        let other = machine.start(24 * MIB);
+        machine.write_all(other);
+        machine.end(other);
+        machine.read_all(child);
+        machine.end(child);
+        machine.is_empty();
+    }
+}
+
+#[test]
 fn memory_to_swap_to_keeps_what_is_written_and_what_cannot_be() {
     let mut machine = Machine::new(&Setup { medium: SwapMedium::Memory, ..setup() });
     let process = machine.start(30 * MIB);
