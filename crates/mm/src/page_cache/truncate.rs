@@ -110,7 +110,9 @@ impl Mm {
             is_dirty |= was.is_dirty();
             space.rss -= 1;
         });
-        primitive::write_ptes(cx, found.into());
+        primitive::walk_rmap(cx);
+        primitive::clear_ptes(cx, found.into());
+        primitive::count_mappings(cx, found.into());
         for _ in 0..found {
             self.unmap_file_page(head);
         }

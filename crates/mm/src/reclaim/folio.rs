@@ -279,7 +279,9 @@ impl Mm {
             space.rss -= 1;
             space.swapped += 1;
         });
-        primitive::write_ptes(cx, entries.into());
+        primitive::walk_rmap(cx);
+        primitive::clear_ptes(cx, entries.into());
+        primitive::count_mappings(cx, entries.into());
         for _ in 0..entries {
             self.swap.duplicate(slot);
         }
