@@ -230,7 +230,7 @@ fn many_at_once_with_huge_pages_lose_nothing() {
 #[test]
 fn pages_of_the_swap_cache_are_moved_with_their_slots() {
     let mut machine = Machine::new(&setup());
-    let [kept, gone] = [8 * MIB, 20 * MIB].map(|pages| machine.start(pages));
+    let [kept, gone] = [8 * MIB, 24 * MIB].map(|pages| machine.start(pages));
     machine.write_all(kept);
     machine.write_all(gone);
     // What was read keeps its slot.
