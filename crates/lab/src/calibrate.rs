@@ -89,7 +89,9 @@ pub fn calibrate(
     stop: &AtomicBool,
     progress: &mut (dyn Progress + Send),
 ) -> Result<Calibration, RunError> {
-    let (snapshot, rounds) = probe_here(seconds, stop, progress).map_err(RunError::Failed)?;
+    let snapshot = live().map_err(RunError::Failed)?;
+    let setting = setting(&snapshot);
+    let rounds = probe_here(setting, seconds, stop, progress);
     if stop.load(Ordering::Relaxed) {
         return Err(RunError::InterruptedEarly);
     }
@@ -99,9 +101,14 @@ pub fn calibrate(
         "{model}, {cpus} CPUs, Linux {release}; prices measured {date} in {count} rounds, {place}",
         date = provenance::now(),
         count = rounds.samples.len(),
-        place = place(setting(&snapshot)),
+        place = place(setting),
     );
     Ok(Calibration::new(machine, &rounds))
+}
+
+/// What this machine says of itself.
+fn live() -> Result<Snapshot, String> {
+    Capture::live().and_then(|capture| Snapshot::parse(&capture)).map_err(|error| error.to_string())
 }
 
 /// Where the probes of this machine run.
@@ -114,17 +121,11 @@ fn setting(snapshot: &Snapshot) -> Setting {
 }
 
 /// Probes this machine for some seconds.
-fn probe_here(
-    seconds: u16,
-    stop: &AtomicBool,
-    progress: &mut (dyn Progress + Send),
-) -> Result<(Snapshot, Rounds), String> {
-    let snapshot = Capture::live().and_then(|capture| Snapshot::parse(&capture)).map_err(|error| error.to_string())?;
-    let setting = setting(&snapshot);
+fn probe_here(setting: Setting, seconds: u16, stop: &AtomicBool, progress: &mut (dyn Progress + Send)) -> Rounds {
     let place = place(setting);
     progress.note(&format!("timing the parts that the kernel is made of for {seconds} s, {place}; nothing is changed"));
     let mut start = None;
-    let rounds = probe::run(setting, &mut |done| {
+    probe::run(setting, &mut |done| {
         let begin = *start.get_or_insert_with(monotonic_ns);
         let passed = (monotonic_ns() - begin) / 1_000_000_000;
         progress.step(
@@ -133,8 +134,7 @@ fn probe_here(
             &format!("round {done}"),
         );
         !stop.load(Ordering::Relaxed) && passed < u64::from(seconds)
-    });
-    Ok((snapshot, rounds))
+    })
 }
 
 fn place(setting: Setting) -> String {

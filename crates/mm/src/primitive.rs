@@ -6,7 +6,7 @@
 use units::{Order, Vpn};
 
 use crate::{
-    cost::{Cause, Cx, Work},
+    cost::{Cx, Work},
     spaces::SpaceId,
 };
 
@@ -56,11 +56,6 @@ pub(crate) fn file_pages(cx: &mut Cx, n: u64) {
 /// Writing a page with write(2), once it is found.
 pub(crate) fn write_file_page(cx: &mut Cx) {
     cx.work(Work::FileWrite, 1);
-}
-
-/// Copying a page to or from a swap device that is memory.
-pub(crate) fn swap_copy(cx: &mut Cx) {
-    cx.because(Cause::Swap, |cx| copy_frames(cx, 1));
 }
 
 /// Copying `n` frames.

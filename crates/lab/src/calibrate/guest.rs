@@ -12,7 +12,7 @@ use linux::{
 use serde::{Deserialize, Serialize};
 use units::Frames;
 
-use super::{Calibration, probe_here};
+use super::{Calibration, live, probe_here, setting};
 use crate::{
     import,
     machine::Machine,
@@ -43,7 +43,7 @@ pub(crate) struct Order {
 impl Order {
     /// Probes this machine, and says what came of it.
     pub(crate) fn work(&self) -> Result<String, String> {
-        let (_, rounds) = probe_here(self.calibrate, &AtomicBool::new(false), &mut Silent)?;
+        let rounds = probe_here(setting(&live()?), self.calibrate, &AtomicBool::new(false), &mut Silent);
         serde_json::to_string(&rounds).map_err(|error| error.to_string())
     }
 }

@@ -6,7 +6,10 @@ use std::collections::VecDeque;
 use units::{Bytes, Picos, Time};
 
 use super::{SwapMedium, SwapSlot, SwapSpec};
-use crate::{cost::Cx, primitive};
+use crate::{
+    cost::{Cause, Cx},
+    primitive,
+};
 
 /// A page that is being read or written.
 #[derive(Clone, Copy, Debug)]
@@ -58,7 +61,7 @@ impl Device {
     pub(super) fn write_at_once(&mut self, cx: &mut Cx) -> Option<bool> {
         self.is_memory.then(|| {
             primitive::swap_io(cx);
-            primitive::swap_copy(cx);
+            cx.because(Cause::Swap, |cx| primitive::copy_frames(cx, 1));
             self.fails_next_write()
         })
     }
@@ -67,7 +70,7 @@ impl Device {
     pub(super) fn read_at_once(&mut self, cx: &mut Cx) -> Option<bool> {
         self.is_memory.then(|| {
             primitive::swap_io(cx);
-            primitive::swap_copy(cx);
+            cx.because(Cause::Swap, |cx| primitive::copy_frames(cx, 1));
             self.fails_next_read()
         })
     }
