@@ -49,8 +49,8 @@ impl Default for Setup {
 pub(crate) enum Fate {
     Done,
     OutOfMemory,
-    /// A page of its own cannot be had any more.
-    BadAddress,
+    /// A page of its own cannot be had any more: SIGBUS.
+    BusError,
 }
 
 pub(crate) struct Machine {
@@ -343,10 +343,11 @@ impl Machine {
                     touch.abort(mm, space, &mut cx);
                     Step::Done(Fate::OutOfMemory)
                 }
-                Step::Done(FaultDone::BadAddress) => {
+                Step::Done(FaultDone::BusError) => {
                     touch.abort(mm, space, &mut cx);
-                    Step::Done(Fate::BadAddress)
+                    Step::Done(Fate::BusError)
                 }
+                Step::Done(FaultDone::BadAddress) => panic!("all of it is mapped"),
                 Step::More => Step::More,
                 Step::Block(wait) => Step::Block(wait),
             },

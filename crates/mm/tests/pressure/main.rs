@@ -111,8 +111,8 @@ fn who_wants_a_page_that_cannot_be_read_is_killed_and_nobody_sees_what_is_not_it
         machine.write_all(process);
         let child = machine.fork(process);
         machine.mm.swap.fail_reads(7);
-        assert_eq!(machine.try_read_all(process), Fate::BadAddress);
-        assert_eq!(machine.try_read_all(process), Fate::BadAddress, "and again");
+        assert_eq!(machine.try_read_all(process), Fate::BusError);
+        assert_eq!(machine.try_read_all(process), Fate::BusError, "and again");
         machine.end(process);
         // What could not be read can be another time, when the frame that it should have gone to has gone itself.
         machine.mm.swap.fail_reads(0);

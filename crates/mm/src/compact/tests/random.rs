@@ -121,6 +121,7 @@ impl World {
                     }
                     Step::Block(wait) => panic!("{wait:?}"),
                     Step::Done(FaultDone::Handled | FaultDone::BadAddress) => {}
+                    Step::Done(FaultDone::BusError) => panic!("nothing is on a device"),
                     Step::Done(FaultDone::OutOfMemory) => {
                         self.lab.step(OTHER, |mm, spaces, cx| touch.abort(mm, spaces.get_mut(id).unwrap(), cx));
                         self.free_blocks();
