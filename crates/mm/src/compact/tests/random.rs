@@ -228,9 +228,11 @@ fn run(rules: Variant, seed: u64, steps: u32, check_every: u32) -> World {
 }
 
 #[test]
-fn nothing_is_lost_whatever_comes_in_between() {
+fn contents_survive_compaction_whatever_comes_in_between() {
     let (mut moved, mut waited) = (0, 0);
-    for (version, seed) in [("v6.1", 1), ("v6.1", 2), ("v5.10", 3), ("v4.20", 4), ("v4.1", 5), ("v6.7", 6)] {
+    let versions = ["v6.1", "v6.1", "v5.10", "v4.20", "v4.1", "v6.7"];
+    let times: usize = std::env::var("PAGELAB_SOAK").map_or(1, |times| times.parse().expect("a number of times"));
+    for (version, seed) in versions.into_iter().cycle().take(versions.len() * times).zip(1..) {
         let world = run(rules(version), seed, 6_000, 1);
         moved += world.lab.count(Event::PgmigrateSuccess);
         waited += world.waited;
