@@ -1,7 +1,7 @@
 //! Linux: split_huge_page_to_list(), deferred_split_scan() in mm/huge_memory.c (v4.5 to v6.1).
 //! Differs: one step takes the folio apart, with the locks of its lists and of its pages' tables in one; a huge folio is never
 //! in the swap cache, as no device takes one as a whole; up to 4.4 one that others map by huge entries too, or that is in a
-//! batch of another CPU, waits for them.
+//! batch of another CPU, waits for them; those that a scan could not split stand before what was queued while it ran.
 //!
 //! A huge folio becomes base folios. Whoever maps it by a huge entry maps it by base entries after; the frames that nobody
 //! maps are freed.
@@ -195,32 +195,28 @@ impl Mm {
         self.rmap.deferred_splits().filter(|head| self.node_of(*head) == self.nodes[node]).count() as u64
     }
 
-    /// The oldest of a node, of those that were queued up to some instant.
-    pub(crate) fn next_deferred_split(&self, node: usize, until: u64) -> Option<Pfn> {
-        self.rmap.deferred_until(until).find(|head| self.node_of(*head) == self.nodes[node])
+    /// Up to where in the queue the oldest `most` of a node are; before everything if there are none.
+    pub(crate) fn deferred_split_place(&self, node: usize, most: u64) -> u64 {
+        let its = self.rmap.deferred_until(u64::MAX).filter(|(_, head)| self.node_of(*head) == self.nodes[node]);
+        its.take(usize::try_from(most).unwrap_or(usize::MAX)).last().map_or(0, |(place, _)| place)
     }
 
-    /// Splits a huge page that waits for it; one that cannot be split waits behind all others. The frames freed.
-    pub(crate) fn split_deferred(&mut self, spaces: &mut Spaces, cx: &mut Cx, head: Pfn) -> u32 {
+    /// The last of a node of those up to a place in the queue: the scan takes them off one by one and puts each before the
+    /// other, so that the last of a batch is the first to be split.
+    pub(crate) fn next_deferred_split(&self, node: usize, until: u64) -> Option<(u64, Pfn)> {
+        let mut waiting = self.rmap.deferred_until(until).rev();
+        waiting.find(|(_, head)| self.node_of(*head) == self.nodes[node])
+    }
+
+    /// Splits a huge page that waits for it: the frames freed. One that cannot be split waits behind all others.
+    pub(crate) fn split_deferred(&mut self, spaces: &mut Spaces, cx: &mut Cx, head: Pfn) -> Option<u32> {
         match self.split_folio(spaces, cx, head) {
-            Split::Done { freed } => freed,
+            Split::Done { freed } => Some(freed),
             Split::Busy => {
                 self.rmap.requeue_deferred(head);
-                0
+                None
             }
         }
-    }
-
-    /// Splits up to `most` of the huge pages that lost some of their mappings, the oldest first; the base frames that it freed
-    /// and the pages it looked at (`deferred_split_scan`). Those that cannot be split stay, at the end of the queue.
-    pub fn deferred_split_scan(&mut self, spaces: &mut Spaces, cx: &mut Cx, most: u64) -> (u64, u64) {
-        let most = usize::try_from(most).unwrap_or(usize::MAX);
-        let waiting: Vec<Pfn> = self.rmap.deferred_splits().take(most).collect();
-        let mut freed = 0;
-        for head in &waiting {
-            freed += u64::from(self.split_deferred(spaces, cx, *head));
-        }
-        (freed, waiting.len() as u64)
     }
 }
 
