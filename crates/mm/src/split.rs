@@ -85,19 +85,39 @@ impl Mm {
         }
     }
 
-    /// Makes base entries of all huge ones (`unmap_folio`, `remap_page`); false when somebody has one that is not found.
+    /// Makes base entries of all huge ones; false when somebody has one that is not found. In the kernel all entries say for a
+    /// while that their pages are on their way: base ones are taken away page by page, each with a flush of its own, a huge
+    /// one becomes such entries at once (`unmap_folio`), and at the end those of every page are looked for (`remap_page`). Up to
+    /// 4.4 the huge entry becomes base entries, and that is all (`__split_huge_page_map`).
     fn split_mappings(&mut self, spaces: &mut Spaces, cx: &mut Cx, head: Pfn, vpn: Vpn) -> bool {
         let mappings = spaces.mappings(self, head);
         // Without any it is about to be freed by whoever unmapped it.
         if mappings.is_empty() || u32::try_from(mappings.len()).ok() != Some(self.folio_mappings(head)) {
             return false;
         }
+        let mut entries = 0;
         for mapping in mappings {
-            if let Entry::Huge(slot) = mapping.at {
-                let space = spaces.get_mut(mapping.space).expect("it maps the folio");
-                space.split_pmd_unflushed(self, cx, slot);
-                primitive::flush_tlb_huge(cx, mapping.space);
+            match mapping.at {
+                Entry::Huge(slot) => {
+                    let space = spaces.get_mut(mapping.space).expect("it maps the folio");
+                    space.split_pmd_unflushed(self, cx, slot);
+                    primitive::flush_tlb_huge(cx, mapping.space);
+                    entries += u64::from(Order::HUGE.frames());
+                }
+                Entry::Base(..) => {
+                    primitive::walk_rmap(cx, 1);
+                    primitive::clear_ptes(cx, 1);
+                    primitive::flush_tlb_page(cx, mapping.space, 1);
+                    primitive::count_mappings(cx, 1);
+                    primitive::write_ptes(cx, 1);
+                    entries += 1;
+                }
             }
+        }
+        if !self.variant.thp_splits_at_once {
+            primitive::walk_rmap(cx, Order::HUGE.frames().into());
+            primitive::write_ptes(cx, entries);
+            primitive::count_mappings(cx, entries);
         }
         debug_assert!(self.frames.map_count(head) == 0, "page {vpn:?} is mapped by base entries only");
         true
@@ -151,7 +171,11 @@ impl Mm {
         if !is_head_mapped {
             unmapped.rotate_left(1);
         }
+        // All were put on a list before they are freed, each on its own.
+        self.charge_lru_moves(cx, zone, unmapped.len() as u64);
         for pfn in &unmapped {
+            self.charge_lru_moves(cx, zone, 1);
+            primitive::uncharge(cx);
             self.frames.set(*pfn, Frame::Kernel { order: Order::BASE, mobility: Mobility::Movable });
             self.free(cx, *pfn, Order::BASE);
         }
