@@ -102,8 +102,10 @@ works! {
     LineTransfer = "line_transfer", Allocator;
     /// Putting a folio on an LRU list, or taking it off, with the counters of node and cgroup.
     LruMove = "lru_move", LruLock;
-    /// Looking at one folio that was taken off its LRU list: locking it, and finding the entries that map it.
+    /// Looking at one folio that was taken off its LRU list: locking it, finding the entries that map it, and testing them.
     FolioScan = "folio_scan", ReclaimScan;
+    /// Finding the entries that map a folio, to change them: one walk for all (`rmap_walk`).
+    RmapWalk = "rmap_walk", ReclaimScan;
     /// Sending a page to a swap device or having it read, and what its interrupt takes.
     SwapIo = "swap_io", Swap;
     /// Changing what a file knows of one of its pages: it comes, goes, or is sent to the disk.

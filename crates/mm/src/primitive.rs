@@ -83,10 +83,9 @@ pub(crate) fn scan_folios(cx: &mut Cx, n: u64) {
     cx.work(Work::FolioScan, n);
 }
 
-/// Finding the entries that map a folio which is to be moved, or was, or which is to go (`rmap_walk`): what the same takes
-/// reclaim when it looks whether a folio was used.
-pub(crate) fn walk_rmap(cx: &mut Cx) {
-    cx.work(Work::FolioScan, 1);
+/// Finding the entries that map a folio which is to be moved, or was, or which is to go (`rmap_walk`), `n` times.
+pub(crate) fn walk_rmap(cx: &mut Cx, n: u64) {
+    cx.work(Work::RmapWalk, n);
 }
 
 /// Making a frame what another was (`migrate_folio_unmap`, `move_to_new_folio`), but for copying, lists and entries.
