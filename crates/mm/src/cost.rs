@@ -86,6 +86,8 @@ works! {
     CopyFrame = "copy_frame", Copy;
     /// Allocating from a per-CPU list that is not empty, charged to the cgroup: a composite whose parts are known.
     AllocFast = "alloc_fast", Allocator;
+    /// Entering the slow path: waking kswapd, and looking at all zones once more.
+    AllocSlow = "alloc_slow", Allocator;
     /// Freeing to a per-CPU list: a composite whose parts are known.
     FreeFast = "free_fast", Allocator;
     /// Writing the record of a tail frame when a larger folio is made (`prep_compound_tail`).
@@ -112,6 +114,8 @@ works! {
     FilePage = "file_page", File;
     /// What write(2) takes for each page beside finding it: the copy, and what the file system does.
     FileWrite = "file_write", File;
+    /// What reading a page ahead takes beside its place in the file: its part of a request, and that the disk has read it.
+    FileRead = "file_read", File;
     /// Changing a name, or what the file system knows of a file.
     FileOperation = "file_operation", File;
     /// What the file system does when a file's turn to be written back comes, but for its pages and requests.

@@ -58,6 +58,16 @@ pub(crate) fn write_file_page(cx: &mut Cx) {
     cx.work(Work::FileWrite, 1);
 }
 
+/// Having a page read ahead, once it has its place.
+pub(crate) fn read_file_page(cx: &mut Cx) {
+    cx.work(Work::FileRead, 1);
+}
+
+/// Entering the allocator's slow path, or going round in it.
+pub(crate) fn enter_slow_path(cx: &mut Cx) {
+    cx.work(Work::AllocSlow, 1);
+}
+
 /// Copying `n` frames.
 pub(crate) fn copy_frames(cx: &mut Cx, n: u64) {
     cx.work(Work::CopyFrame, n);
