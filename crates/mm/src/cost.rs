@@ -124,6 +124,8 @@ works! {
     DiskIo = "disk_io", Disk;
     /// Looking at one frame in search of what can be moved, or of where to.
     ScanFrame = "scan_frame", CompactScan;
+    /// Making one frame what another was, but for contents, lists and entries: flags, references, locks.
+    MigrateFolio = "migrate_folio", Migrate;
 }
 
 macro_rules! causes {

@@ -98,6 +98,11 @@ pub(crate) fn walk_rmap(cx: &mut Cx, n: u64) {
     cx.work(Work::RmapWalk, n);
 }
 
+/// Making a frame what another was (`migrate_folio_unmap`, `move_to_new_folio`), but for copying, lists and entries.
+pub(crate) fn migrate_folio(cx: &mut Cx) {
+    cx.work(Work::MigrateFolio, 1);
+}
+
 /// Making, changing or removing a VMA.
 pub(crate) fn update_vma(cx: &mut Cx) {
     cx.work(Work::VmaUpdate, 1);

@@ -229,8 +229,9 @@ fn run(rules: Variant, seed: u64, steps: u32, check_every: u32) -> World {
 #[test]
 fn nothing_is_lost_whatever_comes_in_between() {
     let (mut moved, mut waited) = (0, 0);
-    for (version, seed) in [("v6.1", 1), ("v6.1", 2), ("v5.10", 3), ("v4.20", 4), ("v4.1", 5), ("v6.7", 6)] {
-        let world = run(rules(version), seed, 6_000, 1);
+    for (version, seed) in [("v6.1", 1), ("v6.1", 2), ("v6.1", 7), ("v5.10", 3), ("v4.20", 4), ("v4.1", 5), ("v6.7", 6)]
+    {
+        let world = run(rules(version), seed, 8_000, 1);
         moved += world.lab.count(Event::PgmigrateSuccess);
         waited += world.waited;
         assert!(world.lab.count(Event::CompactStall) > 0, "{version}");
