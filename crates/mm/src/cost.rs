@@ -86,6 +86,8 @@ works! {
     CopyFrame = "copy_frame", Copy;
     /// Allocating from a per-CPU list that is not empty, charged to the cgroup: a composite whose parts are known.
     AllocFast = "alloc_fast", Allocator;
+    /// Entering the slow path: waking kswapd, and looking at all zones once more.
+    AllocSlow = "alloc_slow", Allocator;
     /// Freeing to a per-CPU list: a composite whose parts are known.
     FreeFast = "free_fast", Allocator;
     /// Writing the record of a tail frame when a larger folio is made (`prep_compound_tail`).
@@ -102,14 +104,18 @@ works! {
     LineTransfer = "line_transfer", Allocator;
     /// Putting a folio on an LRU list, or taking it off, with the counters of node and cgroup.
     LruMove = "lru_move", LruLock;
-    /// Looking at one folio that was taken off its LRU list: locking it, and finding the entries that map it.
+    /// Looking at one folio that was taken off its LRU list: locking it, finding the entries that map it, and testing them.
     FolioScan = "folio_scan", ReclaimScan;
+    /// Finding the entries that map a folio, to change them: one walk for all (`rmap_walk`).
+    RmapWalk = "rmap_walk", ReclaimScan;
     /// Sending a page to a swap device or having it read, and what its interrupt takes.
     SwapIo = "swap_io", Swap;
     /// Changing what a file knows of one of its pages: it comes, goes, or is sent to the disk.
     FilePage = "file_page", File;
     /// What write(2) takes for each page beside finding it: the copy, and what the file system does.
     FileWrite = "file_write", File;
+    /// What reading a page ahead takes beside its place in the file: its part of a request, and that the disk has read it.
+    FileRead = "file_read", File;
     /// Changing a name, or what the file system knows of a file.
     FileOperation = "file_operation", File;
     /// What the file system does when a file's turn to be written back comes, but for its pages and requests.

@@ -261,7 +261,7 @@ impl Migrate {
             return Tried::Again;
         }
         cx.because(Cause::Migrate, |cx| {
-            primitive::walk_rmap(cx);
+            primitive::walk_rmap(cx, 1);
             unmap(mm, spaces, cx, page, &self.entries);
         });
         Tried::Unmapped(targets.pop().expect("looked at above"))
@@ -274,7 +274,7 @@ impl Migrate {
             mm.copy(cx, source, target, Order::BASE);
             spaces.base_entries(mm, source, |pte| pte.leaves(source), &mut self.entries);
             cx.because(Cause::Migrate, |cx| {
-                primitive::walk_rmap(cx);
+                primitive::walk_rmap(cx, 1);
                 take_place(mm, cx, source, target, self.entries.len());
                 map(mm, spaces, cx, target, &self.entries);
                 mm.unlock_folio(cx, source);

@@ -84,14 +84,9 @@ impl Rmap {
         self.deferred.values().copied()
     }
 
-    /// Those that were queued up to an instant, by the count of all that were queued.
-    pub(crate) fn deferred_until(&self, until: u64) -> impl Iterator<Item = Pfn> + '_ {
-        self.deferred.range(..=until).map(|(_, head)| *head)
-    }
-
-    /// The last instant at which one was queued.
-    pub(crate) fn last_deferral(&self) -> u64 {
-        self.deferrals
+    /// Those up to a place in the queue, with their places.
+    pub(crate) fn deferred_until(&self, until: u64) -> impl DoubleEndedIterator<Item = (u64, Pfn)> + '_ {
+        self.deferred.range(..=until).map(|(place, head)| (*place, *head))
     }
 
     /// Map counts that frames do not hold, as they are: for checks.

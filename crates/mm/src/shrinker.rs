@@ -1,5 +1,5 @@
 //! Linux: shrink_slab() and do_shrink_slab() in mm/vmscan.c (v4.16 to v6.1).
-//! Differs: what was put off is kept for each shrinker and node alike, whether or not it knows nodes.
+//! Differs: kernels up to 4.15 have the arithmetic of 4.16 here.
 //!
 //! Whoever can give back memory that is on no LRU list is asked for objects, the more the harder memory is needed.
 
@@ -7,9 +7,12 @@ use units::Order;
 
 use crate::{Mm, Spaces, cost::Cx, event::Event, step::Step};
 
-/// Objects that a shrinker is asked for at once.
+/// Objects that a shrinker is asked for at once, if it does not say otherwise.
 // SHRINK_BATCH, mm/vmscan.c (v6.1).
 const BATCH: u64 = 128;
+/// The same of a file system's dentries and inodes.
+// alloc_super(), fs/super.c (v6.1).
+const BATCH_OF_SUPER: u64 = 1024;
 /// What it takes to make an object again, as to how rarely it is asked for.
 // DEFAULT_SEEKS, include/linux/shrinker.h (v6.1).
 const SEEKS: u64 = 2;
@@ -40,6 +43,22 @@ impl Shrinker {
                 }
             }
             Self::DeferredSplit => mm.deferred_split_count_of(node),
+        }
+    }
+
+    /// Objects that it is asked for at once (`shrinker->batch`).
+    fn batch(self) -> u64 {
+        match self {
+            Self::HugeZero | Self::DeferredSplit => BATCH,
+            Self::Inodes => BATCH_OF_SUPER,
+        }
+    }
+
+    /// Where it keeps what it was spared for a node: who does not know nodes (`SHRINKER_NUMA_AWARE`) keeps it at the first.
+    fn place(self, node: usize) -> usize {
+        match self {
+            Self::HugeZero => 0,
+            Self::DeferredSplit | Self::Inodes => node,
         }
     }
 }
@@ -74,34 +93,52 @@ struct Turn {
     deferred: u64,
     left: u64,
     scanned: u64,
-    /// Objects of a batch that are still to be looked at, and the last huge page that was queued when it began.
-    batch: Option<(u64, u64)>,
+    batch: Option<Batch>,
+}
+
+/// Objects that it is being asked for (`scan_objects`).
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+struct Batch {
+    objects: u64,
+    /// Of huge pages that wait for a split, the place in the queue up to which they are still to be looked at.
+    until: u64,
+    /// One of them was split.
+    has_split: bool,
 }
 
 impl Turn {
     fn new(mm: &mut Mm, at: usize, node: usize, priority: u8) -> Option<Self> {
-        let freeable = Shrinker::ALL[at].count(mm, node);
+        let shrinker = Shrinker::ALL[at];
+        let freeable = shrinker.count(mm, node);
         if freeable == 0 {
             return None;
         }
-        let deferred = std::mem::take(&mut mm.shrinkers.deferred[node][at]);
+        let deferred = std::mem::take(&mut mm.shrinkers.deferred[shrinker.place(node)][at]);
         let delta = (freeable >> priority) * 4 / SEEKS;
         let left = ((deferred >> priority) + delta).min(freeable * 2);
         Some(Self { freeable, delta, deferred, left, scanned: 0, batch: None })
     }
 
-    /// The next batch; false when it is over.
-    fn begin_batch(&mut self, mm: &Mm, cx: &mut Cx, shrinker: Shrinker, node: usize) -> bool {
-        let is_empty = self.scanned > 0 && shrinker.count(mm, node) == 0;
-        if is_empty || (self.left < BATCH && self.left < self.freeable) {
-            return false;
+    /// The batch in progress, or the next one; none when there is no more.
+    fn batch(&mut self, mm: &Mm, shrinker: Shrinker, node: usize) -> Option<Batch> {
+        if self.batch.is_none() && (self.left >= shrinker.batch() || self.left >= self.freeable) {
+            let objects = self.left.min(shrinker.batch());
+            let until = if shrinker == Shrinker::DeferredSplit { mm.deferred_split_place(node, objects) } else { 0 };
+            self.batch = Some(Batch { objects, until, has_split: false });
         }
-        let batch = self.left.min(BATCH);
-        cx.count(Event::SlabsScanned, batch);
-        self.left -= batch;
-        self.scanned += batch;
-        self.batch = Some((batch, mm.rmap.last_deferral()));
-        true
+        self.batch
+    }
+
+    fn end_batch(&mut self, cx: &mut Cx) {
+        let objects = self.batch.take().expect("it has begun").objects;
+        cx.count(Event::SlabsScanned, objects);
+        self.left -= objects;
+        self.scanned += objects;
+    }
+
+    /// Nothing came of a batch, and nothing is left to ask for (`SHRINK_STOP`).
+    fn stop(&mut self) {
+        (self.batch, self.left) = (None, 0);
     }
 
     /// What is put off until the next time.
@@ -126,29 +163,32 @@ impl SlabScan {
                 self.at += usize::from(self.turn.is_none());
                 continue;
             };
-            if turn.batch.is_none() && !turn.begin_batch(mm, cx, shrinker, node) {
-                mm.shrinkers.deferred[node][self.at] = turn.rest();
+            let Some(batch) = turn.batch(mm, shrinker, node) else {
+                mm.shrinkers.deferred[shrinker.place(node)][self.at] += turn.rest();
                 (self.turn, self.at) = (None, self.at + 1);
                 continue;
-            }
-            let (left, until) = turn.batch.expect("begun above");
-            let next = match shrinker {
+            };
+            match shrinker {
                 Shrinker::HugeZero => {
                     mm.shrink_huge_zero(cx);
-                    None
                 }
                 Shrinker::Inodes => {
-                    mm.shrink_inodes(cx, node, left);
-                    None
+                    mm.shrink_inodes(cx, node, batch.objects);
                 }
-                Shrinker::DeferredSplit => mm.next_deferred_split(node, until),
-            };
-            turn.batch = next.and((left > 1).then_some((left - 1, until)));
-            if let Some(head) = next {
-                // One at a time: others may have what it frees.
-                mm.split_deferred(spaces, cx, head);
-                return Step::More;
+                Shrinker::DeferredSplit => {
+                    if let Some((place, head)) = mm.next_deferred_split(node, batch.until) {
+                        // One at a time: others may have what it frees.
+                        let has_split = mm.split_deferred(spaces, cx, head).is_some() || batch.has_split;
+                        turn.batch = Some(Batch { until: place - 1, has_split, ..batch });
+                        return Step::More;
+                    }
+                    if !batch.has_split && mm.deferred_split_count_of(node) == 0 {
+                        turn.stop();
+                        continue;
+                    }
+                }
             }
+            turn.end_batch(cx);
         }
         Step::Done(())
     }

@@ -1,7 +1,7 @@
 //! Linux: split_huge_page_to_list(), deferred_split_scan() in mm/huge_memory.c (v4.5 to v6.1).
 //! Differs: one step takes the folio apart, with the locks of its lists and of its pages' tables in one; a huge folio is never
 //! in the swap cache, as no device takes one as a whole; up to 4.4 one that others map by huge entries too, or that is in a
-//! batch of another CPU, waits for them.
+//! batch of another CPU, waits for them; those that a scan could not split stand before what was queued while it ran.
 //!
 //! A huge folio becomes base folios. Whoever maps it by a huge entry maps it by base entries after; the frames that nobody
 //! maps are freed.
@@ -85,19 +85,39 @@ impl Mm {
         }
     }
 
-    /// Makes base entries of all huge ones (`unmap_folio`, `remap_page`); false when somebody has one that is not found.
+    /// Makes base entries of all huge ones; false when somebody has one that is not found. In the kernel all entries say for a
+    /// while that their pages are on their way: base ones are taken away page by page, each with a flush of its own, a huge
+    /// one becomes such entries at once (`unmap_folio`), and at the end those of every page are looked for (`remap_page`). Up to
+    /// 4.4 the huge entry becomes base entries, and that is all (`__split_huge_page_map`).
     fn split_mappings(&mut self, spaces: &mut Spaces, cx: &mut Cx, head: Pfn, vpn: Vpn) -> bool {
         let mappings = spaces.mappings(self, head);
         // Without any it is about to be freed by whoever unmapped it.
         if mappings.is_empty() || u32::try_from(mappings.len()).ok() != Some(self.folio_mappings(head)) {
             return false;
         }
+        let mut entries = 0;
         for mapping in mappings {
-            if let Entry::Huge(slot) = mapping.at {
-                let space = spaces.get_mut(mapping.space).expect("it maps the folio");
-                space.split_pmd_unflushed(self, cx, slot);
-                primitive::flush_tlb_huge(cx, mapping.space);
+            match mapping.at {
+                Entry::Huge(slot) => {
+                    let space = spaces.get_mut(mapping.space).expect("it maps the folio");
+                    space.split_pmd_unflushed(self, cx, slot);
+                    primitive::flush_tlb_huge(cx, mapping.space);
+                    entries += u64::from(Order::HUGE.frames());
+                }
+                Entry::Base(..) => {
+                    primitive::walk_rmap(cx, 1);
+                    primitive::clear_ptes(cx, 1);
+                    primitive::flush_tlb_page(cx, mapping.space, 1);
+                    primitive::count_mappings(cx, 1);
+                    primitive::write_ptes(cx, 1);
+                    entries += 1;
+                }
             }
+        }
+        if !self.variant.thp_splits_at_once {
+            primitive::walk_rmap(cx, Order::HUGE.frames().into());
+            primitive::write_ptes(cx, entries);
+            primitive::count_mappings(cx, entries);
         }
         debug_assert!(self.frames.map_count(head) == 0, "page {vpn:?} is mapped by base entries only");
         true
@@ -151,7 +171,11 @@ impl Mm {
         if !is_head_mapped {
             unmapped.rotate_left(1);
         }
+        // All were put on a list before they are freed, each on its own.
+        self.charge_lru_moves(cx, zone, unmapped.len() as u64);
         for pfn in &unmapped {
+            self.charge_lru_moves(cx, zone, 1);
+            primitive::uncharge(cx);
             self.frames.set(*pfn, Frame::Kernel { order: Order::BASE, mobility: Mobility::Movable });
             self.free(cx, *pfn, Order::BASE);
         }
@@ -171,32 +195,28 @@ impl Mm {
         self.rmap.deferred_splits().filter(|head| self.node_of(*head) == self.nodes[node]).count() as u64
     }
 
-    /// The oldest of a node, of those that were queued up to some instant.
-    pub(crate) fn next_deferred_split(&self, node: usize, until: u64) -> Option<Pfn> {
-        self.rmap.deferred_until(until).find(|head| self.node_of(*head) == self.nodes[node])
+    /// Up to where in the queue the oldest `most` of a node are; before everything if there are none.
+    pub(crate) fn deferred_split_place(&self, node: usize, most: u64) -> u64 {
+        let its = self.rmap.deferred_until(u64::MAX).filter(|(_, head)| self.node_of(*head) == self.nodes[node]);
+        its.take(usize::try_from(most).unwrap_or(usize::MAX)).last().map_or(0, |(place, _)| place)
     }
 
-    /// Splits a huge page that waits for it; one that cannot be split waits behind all others. The frames freed.
-    pub(crate) fn split_deferred(&mut self, spaces: &mut Spaces, cx: &mut Cx, head: Pfn) -> u32 {
+    /// The last of a node of those up to a place in the queue: the scan takes them off one by one and puts each before the
+    /// other, so that the last of a batch is the first to be split.
+    pub(crate) fn next_deferred_split(&self, node: usize, until: u64) -> Option<(u64, Pfn)> {
+        let mut waiting = self.rmap.deferred_until(until).rev();
+        waiting.find(|(_, head)| self.node_of(*head) == self.nodes[node])
+    }
+
+    /// Splits a huge page that waits for it: the frames freed. One that cannot be split waits behind all others.
+    pub(crate) fn split_deferred(&mut self, spaces: &mut Spaces, cx: &mut Cx, head: Pfn) -> Option<u32> {
         match self.split_folio(spaces, cx, head) {
-            Split::Done { freed } => freed,
+            Split::Done { freed } => Some(freed),
             Split::Busy => {
                 self.rmap.requeue_deferred(head);
-                0
+                None
             }
         }
-    }
-
-    /// Splits up to `most` of the huge pages that lost some of their mappings, the oldest first; the base frames that it freed
-    /// and the pages it looked at (`deferred_split_scan`). Those that cannot be split stay, at the end of the queue.
-    pub fn deferred_split_scan(&mut self, spaces: &mut Spaces, cx: &mut Cx, most: u64) -> (u64, u64) {
-        let most = usize::try_from(most).unwrap_or(usize::MAX);
-        let waiting: Vec<Pfn> = self.rmap.deferred_splits().take(most).collect();
-        let mut freed = 0;
-        for head in &waiting {
-            freed += u64::from(self.split_deferred(spaces, cx, *head));
-        }
-        (freed, waiting.len() as u64)
     }
 }
 

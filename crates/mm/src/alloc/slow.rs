@@ -14,6 +14,7 @@ use crate::{
     cost::Cx,
     frame::{Frame, Held, Holdings},
     gfp::{AllocRequest, Mark, Mobility, Urgency},
+    primitive,
     reclaim::DirectReclaim,
     step::{Step, Wait},
 };
@@ -196,6 +197,7 @@ impl AllocControl {
     }
 
     fn look(&mut self, mm: &mut Mm, cx: &mut Cx) -> Next {
+        primitive::enter_slow_path(cx);
         if self.request.wakes_kswapd {
             mm.wake_for(cx, &self.request);
         }

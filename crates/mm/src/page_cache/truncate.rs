@@ -110,7 +110,7 @@ impl Mm {
             is_dirty |= was.is_dirty();
             space.rss -= 1;
         });
-        primitive::walk_rmap(cx);
+        primitive::walk_rmap(cx, 1);
         primitive::clear_ptes(cx, found.into());
         primitive::count_mappings(cx, found.into());
         for _ in 0..found {

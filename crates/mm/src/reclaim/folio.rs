@@ -279,7 +279,7 @@ impl Mm {
             space.rss -= 1;
             space.swapped += 1;
         });
-        primitive::walk_rmap(cx);
+        primitive::walk_rmap(cx, 1);
         primitive::clear_ptes(cx, entries.into());
         primitive::count_mappings(cx, entries.into());
         for _ in 0..entries {

@@ -56,6 +56,11 @@ fn the_huge_zero_page_goes_when_memory_is_really_short() {
     assert_eq!((lowest, counters.get(Event::SlabsScanned)), (3, 128));
     shrink(&mut mm, &mut Spaces::default(), &mut counters, 0);
     assert_eq!(counters.get(Event::SlabsScanned), 128, "nothing is left to ask for");
+    // Who frees what it has with the first batch is asked for the others all the same: it does not say stop.
+    let mut counters = Counters::default();
+    let mut mm = machine(&mut counters);
+    shrink(&mut mm, &mut Spaces::default(), &mut counters, 0);
+    assert_eq!((mm.thp.huge_zero_frame(), counters.get(Event::SlabsScanned)), (None, 1024));
 }
 
 #[test]
@@ -91,10 +96,11 @@ fn huge_pages_that_lost_a_part_are_split_one_by_one_when_memory_is_short() {
     let before = free(&mm);
     // Half of five is less than all of them.
     assert_eq!((shrink(&mut mm, &mut spaces, &mut counters, 2), mm.deferred_split_count()), (1, 5));
-    let head = mm.next_deferred_split(0, u64::MAX).unwrap();
+    let (_, head) = mm.next_deferred_split(0, mm.deferred_split_place(0, 1)).unwrap();
     mm.frames.mark(head, FrameFlag::Locked, true);
     assert_eq!((shrink(&mut mm, &mut spaces, &mut counters, 0), mm.deferred_split_count()), (6, 1));
     mm.frames.mark(head, FrameFlag::Locked, false);
+    assert_eq!(counters.get(Event::SlabsScanned), 10, "twice what there is");
     assert_eq!(free(&mm) - before, 4 * 100, "somebody had the first of them locked");
     assert_eq!((counters.get(Event::ThpSplitPage), counters.get(Event::ThpSplitPageFailed) > 0), (4, true));
 }

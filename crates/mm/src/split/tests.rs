@@ -88,8 +88,7 @@ fn a_half_mapped_huge_page_gives_back_the_other_half() {
     world.unmap(id, PageRange::new(range.start.plus(HUGE), HUGE / 2));
     assert_eq!(world.mm.deferred_split_count(), 1);
     let free = world.mm.zones()[0].buddy.free_frames() + u64::from(world.mm.zones()[0].pcps[0].count());
-    let scanned = world.with(|mm, spaces, cx| mm.deferred_split_scan(spaces, cx, 10));
-    assert_eq!(scanned, (256, 1));
+    assert_eq!(world.with(|mm, spaces, cx| mm.split_deferred(spaces, cx, heads[1])), Some(256));
     let now = world.mm.zones()[0].buddy.free_frames() + u64::from(world.mm.zones()[0].pcps[0].count());
     assert_eq!((now - free, world.mm.deferred_split_count()), (256, 0));
     assert_eq!(world.counters.get(Event::ThpSplitPage), 1);

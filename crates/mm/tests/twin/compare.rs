@@ -38,7 +38,9 @@ impl Pair {
         self.compare_processes();
         let huge_zero = self.mm.thp.huge_zero_frame().map(|pfn| pfn.0);
         assert_eq!(huge_zero, self.twin.huge_zero);
-        assert!(self.mm.rmap.deferred_splits().map(|pfn| pfn.0).eq(self.twin.deferred.iter().copied()));
+        assert!(
+            self.mm.rmap.deferred_splits().map(|pfn| pfn.0).eq(self.twin.deferred.iter().map(|waiting| waiting.head))
+        );
         // What is in a TLB is no state here: flushes are prices.
         for event in Event::ALL.iter().filter(|event| !event.name().contains("_tlb_")) {
             assert_eq!(self.counters.get(*event), self.twin.memory.counted(*event), "{}", event.name());

@@ -1,10 +1,13 @@
-//! Each node's kswapd once more: it finds nothing to reclaim but the huge zero page, and looks whether its node is balanced.
+//! Each node's kswapd once more: it finds nothing on its lists, asks shrinkers, and looks whether its node is balanced.
+
+use std::collections::BTreeSet;
 
 use mm::{Urgency, ZoneKind, event::Event};
 
 use crate::{
     model::{Model, Wish},
     processes::World,
+    shrink::Round,
 };
 
 const PASSES: u32 = 12;
@@ -129,25 +132,18 @@ impl Model {
 }
 
 impl World {
-    /// A node's kswapd takes a step. In each pass it asks for the huge zero page, in frames: the more, the longer it has
-    /// looked in vain; less than a batch is put off.
-    pub(crate) fn step_kswapd(&mut self, node: usize) -> Then {
-        const BATCH: u64 = 128;
-        let priority = match self.memory.begin_pass(node) {
-            Ok(then) => return then,
-            Err(priority) => priority,
+    /// A node's kswapd takes a step, which ends where others may run.
+    pub(crate) fn step_kswapd(&mut self, node: usize, unborn: &BTreeSet<u32>) -> Then {
+        let mut round = match self.rounds[node].take() {
+            Some(round) => round,
+            None => match self.memory.begin_pass(node) {
+                Ok(then) => return then,
+                Err(priority) => Round::new(priority),
+            },
         };
-        let is_unused = self.huge_zero.is_some() && self.processes.values().all(|process| !process.uses_huge_zero);
-        if is_unused {
-            let more = (512 >> priority) * 2;
-            let asked = ((self.put_off[node] >> priority) + more).min(1024);
-            let frees = asked >= BATCH;
-            let scanned = if frees { BATCH } else { 0 };
-            self.put_off[node] = (self.put_off[node] + more - scanned).min(1024);
-            if frees {
-                self.memory.count(Event::SlabsScanned, BATCH);
-                self.shrink_huge_zero(0);
-            }
+        if !self.ask_around(node, &mut round, unborn) {
+            self.rounds[node] = Some(round);
+            return Then::More;
         }
         self.memory.end_pass(node)
     }

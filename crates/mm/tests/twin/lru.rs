@@ -116,7 +116,7 @@ impl World {
         }
         let folio = self.folios.remove(&head).unwrap();
         let taken = self.memory.taken[&head];
-        self.deferred.retain(|waiting| *waiting != head);
+        self.deferred.retain(|waiting| waiting.head != head);
         for (pfn, count) in (head..).zip(folio.by_base) {
             assert!(count > 0, "it was mapped as one until now");
             self.folios.insert(pfn, Folio { by_huge: 0, by_base: vec![count] });

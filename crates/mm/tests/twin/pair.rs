@@ -3,7 +3,7 @@
 use std::collections::BTreeMap;
 
 use mm::{
-    AllocRequest, ControlId, FamilyId, Frame, MachineSpec, Mark, Mm, Settings, Variant,
+    AllocRequest, ControlId, FamilyId, Frame, MachineSpec, Mark, Mm, Settings, Spaces, Variant,
     address_space::{AddressSpace, MMAP_BASE},
     check::Owners,
     cost::{Cx, Prices, Work},
@@ -172,16 +172,25 @@ impl Pair {
 
     /// A node's kswapd takes a step; says whether there is more to do.
     pub(crate) fn step_kswapd(&mut self, node: usize) -> bool {
-        let Self { mm, counters, prices, twin, .. } = self;
+        let unborn = self.running.iter().filter_map(|running| match &running.work {
+            Operation::Fork(real, model) => real.child().map(|_| model.child),
+            _ => None,
+        });
+        let unborn = unborn.collect();
+        let Self { mm, counters, prices, twin, spaces, .. } = self;
         assert_eq!(mm.take_woken(), std::mem::take(&mut twin.memory.woken));
-        let came_to =
-            match mm.step_kswapd(&mut mm::Spaces::default(), &mut Cx::new(CpuId(0), Time(0), prices, counters), node) {
-                step::Step::More | step::Step::Done(()) => Then::More,
-                step::Step::Block(step::Wait::Queue) => Then::Sleep,
-                step::Step::Block(step::Wait::Until(_)) => Then::Nap,
-                step::Step::Block(wait) => panic!("kswapd sleeps, but waits for {wait:?}"),
-            };
-        assert_eq!(came_to, twin.step_kswapd(node));
+        // It may change anybody's page tables.
+        let mut all = Spaces::default();
+        let lent: Vec<_> = std::mem::take(spaces).into_iter().map(|(id, space)| (id, all.add(space))).collect();
+        let step = mm.step_kswapd(&mut all, &mut Cx::new(CpuId(0), Time(0), prices, counters), node);
+        spaces.extend(lent.into_iter().map(|(id, number)| (id, all.take(number))));
+        let came_to = match step {
+            step::Step::More | step::Step::Done(()) => Then::More,
+            step::Step::Block(step::Wait::Queue) => Then::Sleep,
+            step::Step::Block(step::Wait::Until(_)) => Then::Nap,
+            step::Step::Block(wait) => panic!("kswapd sleeps, but waits for {wait:?}"),
+        };
+        assert_eq!(came_to, twin.step_kswapd(node, &unborn));
         came_to == Then::More
     }
 

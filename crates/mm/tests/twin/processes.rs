@@ -15,6 +15,7 @@ use mm::{
 use crate::{
     lru::Lru,
     model::{Model, Wish},
+    shrink::{Round, Shrinker, Waiting},
     slabs::Slabs,
 };
 
@@ -36,10 +37,13 @@ pub(crate) struct World {
     /// Anonymous memory by its first frame.
     pub(crate) folios: BTreeMap<u32, Folio>,
     pub(crate) huge_zero: Option<u32>,
-    /// Frames that its shrinker was not asked for yet, by node.
-    pub(crate) put_off: Vec<u64>,
+    /// What shrinkers were spared so far, by node.
+    pub(crate) put_off: BTreeMap<(Shrinker, usize), u64>,
     /// Huge pages to be split when memory is short, oldest first.
-    pub(crate) deferred: Vec<u32>,
+    pub(crate) deferred: Vec<Waiting>,
+    pub(crate) deferrals: u64,
+    /// What each node's kswapd is in the middle of.
+    pub(crate) rounds: Vec<Option<Round>>,
     pub(crate) enabled: ThpEnabled,
     ties: u32,
 }
@@ -245,8 +249,10 @@ impl World {
             processes: BTreeMap::new(),
             folios: BTreeMap::new(),
             huge_zero: None,
-            put_off: vec![0; machine.nodes.len()],
+            put_off: BTreeMap::new(),
             deferred: Vec::new(),
+            deferrals: 0,
+            rounds: vec![None; machine.nodes.len()],
             enabled: ThpEnabled::Always,
             ties: 0,
         }
@@ -481,6 +487,14 @@ impl World {
 
     /// A huge entry becomes a table of base entries.
     pub(crate) fn split_huge_entry(&mut self, cpu: usize, id: u32, page: u64) {
+        let whole = self.split_entry(id, page);
+        if let Some(head) = whole.filter(|_| self.memory.rules.thp_splits_at_once) {
+            self.fall_apart(cpu, head);
+        }
+    }
+
+    /// The same, and nothing else; the huge page, if it is not the zero page.
+    pub(crate) fn split_entry(&mut self, id: u32, page: u64) -> Option<u32> {
         let process = self.process(id);
         let table = process.pmd_table(page).kept.remove(0);
         let Some(Entry::Huge { frame, zero, writable }) = process.entries.remove(&(page / HUGE)) else {
@@ -495,10 +509,8 @@ impl World {
             for count in &mut folio.by_base {
                 *count += 1;
             }
-            if self.memory.rules.thp_splits_at_once {
-                self.fall_apart(cpu, frame);
-            }
         }
+        (!zero).then_some(frame)
     }
 
     // ---- Anonymous memory.
@@ -549,8 +561,8 @@ impl World {
     }
 
     fn defer_split(&mut self, head: u32) {
-        if !self.deferred.contains(&head) {
-            self.deferred.push(head);
+        if self.deferred.iter().all(|waiting| waiting.head != head) {
+            self.wait_for_split(head);
             self.memory.count(Event::ThpDeferredSplitPage, 1);
         }
     }
@@ -559,19 +571,9 @@ impl World {
         let is_last = self.folios[&head].mappings() == 0;
         if is_last {
             self.folios.remove(&head);
-            self.deferred.retain(|waiting| *waiting != head);
+            self.deferred.retain(|waiting| waiting.head != head);
         }
         is_last
-    }
-
-    /// Frees the huge zero page if no process uses it.
-    pub(crate) fn shrink_huge_zero(&mut self, cpu: usize) -> bool {
-        let unused = self.processes.values().all(|process| !process.uses_huge_zero);
-        let frame = if unused { self.huge_zero.take() } else { None };
-        if let Some(frame) = frame {
-            self.memory.free(cpu, frame);
-        }
-        frame.is_some()
     }
 
     /// A process that maps nothing ends.

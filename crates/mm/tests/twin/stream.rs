@@ -77,6 +77,19 @@ pub(crate) fn machine(numbers: &mut Numbers, (frames, most): (u32, u32), pageblo
     spec
 }
 
+/// One node or two, of one zone each with up to `most` frames in all, pageblocks of a huge page, and two CPUs.
+pub(crate) fn huge_machine(numbers: &mut Numbers, most: u32) -> MachineSpec {
+    let nodes = numbers.pick(&[1, 1, 2]);
+    let size = most / nodes - numbers.below(most / nodes / 4);
+    let node = |id| NodeSpec {
+        id: NodeId(id),
+        cpus: vec![CpuId(2 * id), CpuId(2 * id + 1)],
+        distance: (0..nodes).map(|other| distance(id, other)).collect(),
+        zones: vec![ZoneSpec::whole(ZoneKind::Normal, Pfn(id * most), size)],
+    };
+    MachineSpec { pageblock_order: Order(9), max_order: Order(10), nodes: (0..nodes).map(node).collect() }
+}
+
 /// No two nodes are equally far, so that there is nothing to guess.
 fn distance(from: u32, to: u32) -> u32 {
     10 + 4 * from.abs_diff(to) + if to < from { 2 } else { 0 }
@@ -112,6 +125,15 @@ impl Weights {
             (0..of).map(|_| if numbers.one_in(4) { 0 } else { 1 << numbers.below(7) }).collect();
         if weights.iter().all(|weight| *weight == 0) {
             weights[0] = 1;
+        }
+        Self { weights }
+    }
+
+    /// Some things about so often, the others never.
+    pub(crate) fn about(numbers: &mut Numbers, of: usize, which: &[(usize, u32)]) -> Self {
+        let mut weights = vec![0; of];
+        for (which, weight) in which {
+            weights[*which] = 1 + numbers.below(2 * weight);
         }
         Self { weights }
     }
