@@ -396,9 +396,13 @@ impl Supply {
     #[inline]
     pub fn lend(&mut self, cx: &mut Cx) {
         *cx.shortage() = Shortage::Ask;
-        if matches!(self.state, State::Idle) {
-            return;
+        if !self.is_idle() {
+            self.lend_what_there_is(cx);
         }
+    }
+
+    #[inline(never)]
+    fn lend_what_there_is(&mut self, cx: &mut Cx) {
         match std::mem::take(&mut self.state) {
             State::Idle => {}
             State::Hand(given) => *cx.given() = Some(given),
