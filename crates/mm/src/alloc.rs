@@ -15,6 +15,7 @@ use crate::{
     frame::{Frame, FrameTable},
     gfp::{AllocRequest, Mark, Urgency},
     pageblock::ZoneIndex,
+    primitive,
     variant::Variant,
     zone_state::ZoneState,
 };
@@ -64,6 +65,7 @@ impl Mm {
         let node = self.node_index(request.node);
         let preferred = *self.zonelists[node].zones(request.highest, request.this_node_only).first()?;
         let found = self.take_fast(cx, node, request).or_else(|| {
+            primitive::enter_slow_path(cx);
             if request.wakes_kswapd {
                 self.wake_all_kswapds(cx, node, request);
             }

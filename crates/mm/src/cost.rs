@@ -16,7 +16,7 @@ use crate::{
     spaces::SpaceId,
 };
 
-pub use others::{Circumstances, Shootdowns};
+pub use others::{Circumstances, Running, Shootdowns};
 pub use spent::Spent;
 
 macro_rules! works {
@@ -86,6 +86,8 @@ works! {
     CopyFrame = "copy_frame", Copy;
     /// Allocating from a per-CPU list that is not empty, charged to the cgroup: a composite whose parts are known.
     AllocFast = "alloc_fast", Allocator;
+    /// Entering the slow path: waking kswapd, and looking at all zones once more.
+    AllocSlow = "alloc_slow", Allocator;
     /// Freeing to a per-CPU list: a composite whose parts are known.
     FreeFast = "free_fast", Allocator;
     /// Writing the record of a tail frame when a larger folio is made (`prep_compound_tail`).
@@ -112,6 +114,8 @@ works! {
     FilePage = "file_page", File;
     /// What write(2) takes for each page beside finding it: the copy, and what the file system does.
     FileWrite = "file_write", File;
+    /// What reading a page ahead takes beside its place in the file: its part of a request, and that the disk has read it.
+    FileRead = "file_read", File;
     /// Changing a name, or what the file system knows of a file.
     FileOperation = "file_operation", File;
     /// What the file system does when a file's turn to be written back comes, but for its pages and requests.
@@ -120,6 +124,8 @@ works! {
     DiskIo = "disk_io", Disk;
     /// Looking at one frame in search of what can be moved, or of where to.
     ScanFrame = "scan_frame", CompactScan;
+    /// Making one frame what another was, but for contents, lists and entries: flags, references, locks.
+    MigrateFolio = "migrate_folio", Migrate;
 }
 
 macro_rules! causes {
@@ -295,10 +301,8 @@ pub struct Cx<'a> {
     faults: Faults,
     loaded: Loaded,
     shootdowns: Shootdowns,
-    /// Whose address space each CPU runs, by number; empty where nobody says so.
-    running: &'a [SpaceId],
-    /// What the step has asked of CPUs that run an address space, whichever.
-    asked_of: Vec<(SpaceId, Shootdowns)>,
+    /// What each CPU runs; none where nobody says so.
+    running: Option<Running<'a>>,
     need_resched: bool,
     shortage: Shortage,
     given: Option<Given>,
@@ -321,8 +325,7 @@ impl<'a> Cx<'a> {
             faults: Faults::default(),
             loaded: Loaded::Here { others: 0 },
             shootdowns: Shootdowns::default(),
-            running: &[],
-            asked_of: Vec::new(),
+            running: None,
             need_resched: false,
             shortage: Shortage::Fail,
             given: None,
@@ -461,29 +464,28 @@ impl<'a> Cx<'a> {
     pub(crate) fn flush_tlb_of(&mut self, space: SpaceId, pages: Option<u32>) {
         let flush = Shootdowns { rounds: 1, whole: u32::from(pages.is_none()), pages: pages.unwrap_or(0) };
         let here = self.cpu.0 as usize;
-        if self.running.get(here) == Some(&space) {
-            self.flush_here(flush);
-        }
-        let others = self.running.iter().enumerate().filter(|(cpu, runs)| *cpu != here && **runs == space).count();
+        let Some(Running { spaces, asked }) = &mut self.running else { return };
+        let is_here = spaces.get(here) == Some(&space);
+        let others = spaces.iter().enumerate().filter(|(cpu, runs)| *cpu != here && **runs == space).count();
         if others > 0 {
-            self.interrupt(flush, u32::try_from(others).expect("fewer than 2^32 CPUs"));
-            match self.asked_of.iter_mut().find(|(asked, _)| *asked == space) {
+            match asked.iter_mut().find(|(asked, _)| *asked == space) {
                 Some((_, asked)) => asked.add(flush),
-                None => self.asked_of.push((space, flush)),
+                None => asked.push((space, flush)),
             }
         }
-    }
-
-    /// What the step has asked, through [`Self::flush_tlb_of`], of the other CPUs that run an address space.
-    #[inline]
-    pub fn take_asked_of(&mut self) -> Vec<(SpaceId, Shootdowns)> {
-        std::mem::take(&mut self.asked_of)
+        if is_here {
+            self.flush_here(flush);
+        }
+        if others > 0 {
+            self.interrupt(flush, u32::try_from(others).expect("fewer than 2^32 CPUs"));
+        }
     }
 
     /// Has the step asked anything of other CPUs, or for memory?
     #[inline]
     pub fn has_asked_anybody(&self) -> bool {
-        self.shootdowns.rounds > 0 || !self.asked_of.is_empty() || self.is_supplied()
+        let has_asked = self.running.as_ref().is_some_and(|running| !running.asked.is_empty());
+        self.shootdowns.rounds > 0 || has_asked || self.is_supplied()
     }
 
     fn flush_here(&mut self, flush: Shootdowns) {

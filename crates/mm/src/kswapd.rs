@@ -217,6 +217,7 @@ impl Mm {
         if let Pass::Begin = run.pass {
             cx.count(Event::Pageoutrun, 1);
             self.note_boosts(node, &mut run);
+            self.set_reclaim_active(node, run.wish.highest, true);
             run.pass = Pass::Next;
         }
         if let Pass::Next = run.pass {
@@ -280,6 +281,7 @@ impl Mm {
 
     /// The run is over: what it began with is done, but for what was added meanwhile.
     fn end_run(&mut self, cx: &mut Cx, node: usize, run: &Balance, has_failed: bool) -> Step<()> {
+        self.set_reclaim_active(node, run.wish.highest, false);
         let id = self.nodes[node];
         for zone in self.zones.iter_mut().filter(|zone| zone.node == id && zone.kind <= run.wish.highest) {
             zone.boost -= zone.boost.min(run.boosts[zone.kind as usize]);
@@ -353,6 +355,15 @@ impl Mm {
             if self.inactive_is_low(lruvec, false) {
                 self.shrink_active_list(spaces, cx, sc, (lruvec, LruKind::ActiveAnon), RUN);
             }
+        }
+    }
+
+    /// CPUs keep less of the zones for which it reclaims, so that what it frees can be seen and had by all.
+    fn set_reclaim_active(&mut self, node: usize, highest: ZoneKind, is_active: bool) {
+        let id = self.nodes[node];
+        let yields = self.variant.pcp_yields_to_reclaim;
+        for zone in self.zones.iter_mut().filter(|zone| yields && zone.node == id && zone.kind <= highest) {
+            zone.set_reclaim_active(is_active);
         }
     }
 

@@ -282,6 +282,7 @@ impl Migrate {
             spaces.base_entries(mm, source, |pte| pte.leaves(source), &mut self.entries);
             cx.because(Cause::Migrate, |cx| {
                 primitive::walk_rmap(cx, 1);
+                primitive::migrate_folio(cx);
                 take_place(mm, cx, source, target, self.entries.len());
                 map(mm, spaces, cx, target, &self.entries);
                 mm.unlock_folio(cx, source);
@@ -332,6 +333,7 @@ fn take_place(mm: &mut Mm, cx: &mut Cx, source: Pfn, target: Pfn, entries: usize
         }
         _ => unreachable!("only base pages are isolated for migration"),
     }
+    primitive::count_mappings(cx, entries as u64);
     mm.map_migrated(target, u32::try_from(entries).expect("fewer than 2^32 processes"));
     for flag in [FrameFlag::Active, FrameFlag::Referenced] {
         mm.frames.mark(target, flag, mm.frames.has(source, flag));

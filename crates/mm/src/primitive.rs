@@ -58,6 +58,16 @@ pub(crate) fn write_file_page(cx: &mut Cx) {
     cx.work(Work::FileWrite, 1);
 }
 
+/// Having a page read ahead, once it has its place.
+pub(crate) fn read_file_page(cx: &mut Cx) {
+    cx.work(Work::FileRead, 1);
+}
+
+/// Entering the allocator's slow path, or going round in it.
+pub(crate) fn enter_slow_path(cx: &mut Cx) {
+    cx.work(Work::AllocSlow, 1);
+}
+
 /// Copying `n` frames.
 pub(crate) fn copy_frames(cx: &mut Cx, n: u64) {
     cx.work(Work::CopyFrame, n);
@@ -86,6 +96,11 @@ pub(crate) fn scan_folios(cx: &mut Cx, n: u64) {
 /// Finding the entries that map a folio which is to be moved, or was, or which is to go (`rmap_walk`), `n` times.
 pub(crate) fn walk_rmap(cx: &mut Cx, n: u64) {
     cx.work(Work::RmapWalk, n);
+}
+
+/// Making a frame what another was (`migrate_folio_unmap`, `move_to_new_folio`), but for copying, lists and entries.
+pub(crate) fn migrate_folio(cx: &mut Cx) {
+    cx.work(Work::MigrateFolio, 1);
 }
 
 /// Making, changing or removing a VMA.

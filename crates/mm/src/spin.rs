@@ -82,12 +82,16 @@ impl SpinLock {
     /// Waits until nobody is before this CPU; says whose period it then joins, if it had to wait.
     #[cold]
     fn wait(&self, cx: &mut Cx<'_>, cause: Cause) -> Option<u8> {
+        let (mut now, cpu) = (cx.now(), cx.cpu());
         let mut joined = None;
-        // Bound: each turn passes the end of a period.
-        while let Some((at, busy)) = (0..).zip(&self.periods).find(|(_, period)| period.is_busy(cx.now(), cx.cpu())) {
-            cx.wait(busy.until, cause);
+        // Bound: each turn passes the end of a period, and none ends after the lock is free.
+        while now < self.free_at
+            && let Some((at, busy)) = (0..).zip(&self.periods).find(|(_, period)| period.is_busy(now, cpu))
+        {
+            now = busy.until;
             joined = Some(at);
         }
+        cx.wait(now, cause);
         joined
     }
 

@@ -29,17 +29,34 @@ pub struct Touch {
     fills: bool,
     /// The VMA that was accessed last, if it had anonymous pages.
     tied: Option<Tied>,
-    /// The table of base pages that was accessed last.
+    /// The table of base pages that was accessed last, and how far its pages are of one VMA.
     walked: Option<Walked>,
     fault: Option<FaultControl>,
 }
 
-/// Where the pages around one have their table, while no table moves.
+/// The table of the pages up to `end`, while no table moves; and, while no VMA changes, the one that all of them are in.
 #[derive(Clone, Copy, Debug)]
 struct Walked {
-    start: Vpn,
+    end: Vpn,
     moves: u64,
+    changes: u64,
     table: TableId,
+    /// It has anonymous pages. (Of another one nothing is remembered: it may get some.)
+    is_tied: bool,
+}
+
+impl Walked {
+    /// Is it still the table of a page that is not before the one that it was found for?
+    #[inline]
+    fn is_table_of(&self, space: &AddressSpace, vpn: Vpn) -> bool {
+        self.moves == space.tables.moves() && vpn < self.end
+    }
+
+    /// And is the page still in that VMA?
+    #[inline]
+    fn holds(&self, space: &AddressSpace, vpn: Vpn) -> bool {
+        self.is_table_of(space, vpn) && self.changes == space.vmas.changes() && self.is_tied
+    }
 }
 
 /// Pages of a VMA that has anonymous pages, while no VMA changes.
@@ -76,7 +93,12 @@ impl Touch {
     /// Accesses that are yet to come.
     #[inline]
     pub fn left(&self) -> u64 {
-        self.end.saturating_sub(self.next).div_ceil(self.stride)
+        let rest = self.end.saturating_sub(self.next);
+        if self.stride.is_power_of_two() {
+            // Every turn among threads asks, and a division takes as long as many a page.
+            return (rest + (self.stride - 1)) >> self.stride.trailing_zeros();
+        }
+        rest.div_ceil(self.stride)
     }
 
     /// Has the VMA of the next access anonymous pages already, or may it have had some, and does nobody have its lock alone
@@ -141,41 +163,55 @@ impl Touch {
 
     fn advance(&mut self, mm: &mut Mm, space: &mut AddressSpace, cx: &mut Cx, horizon: Time) {
         let vpn = self.vpn();
-        let known = self.walked.filter(|at| at.moves == space.tables.moves() && at.start == vpn.huge_start());
-        match known.map_or_else(|| space.tables.pmd_of(vpn), |at| Pmd::Table(at.table)) {
+        if !self.walked.is_some_and(|walked| walked.holds(space, vpn)) {
+            self.walked = self.walk(space, cx);
+        }
+        if let Some(walked) = self.walked {
+            self.advance_in_table(mm, space, cx, walked, horizon);
+        }
+    }
+
+    /// What is known of the pages from the next access on, where they have a table. Where they are a huge page they are accessed,
+    /// and where they are nothing yet, a fault begins.
+    #[inline(never)]
+    fn walk(&mut self, space: &mut AddressSpace, cx: &mut Cx) -> Option<Walked> {
+        let vpn = self.vpn();
+        let known = self.walked.filter(|walked| walked.is_table_of(space, vpn));
+        match known.map_or_else(|| space.tables.pmd_of(vpn), |walked| Pmd::Table(walked.table)) {
             Pmd::Huge(huge) if self.access == Access::Read || huge.is_writable() => {
                 if !huge.is_accessed() {
                     space.tables.use_huge(vpn, self.access == Access::Write);
                 }
                 let end = vpn.huge_start().plus(AddressSpace::HUGE_PAGES);
                 self.touch_below(cx, end);
+                None
             }
             Pmd::Table(table) => {
-                if known.is_none() {
-                    self.walked = Some(Walked { start: vpn.huge_start(), moves: space.tables.moves(), table });
+                if self.known_tied(space).is_none() {
+                    self.tied = self.find_tied(space);
                 }
-                self.advance_in_table(mm, space, cx, table, horizon);
+                let table_end = vpn.huge_start().plus(AddressSpace::HUGE_PAGES);
+                let end = self.tied.map_or(table_end, |tied| tied.range.end.min(table_end));
+                let (moves, changes) = (space.tables.moves(), space.vmas.changes());
+                Some(Walked { end, moves, changes, table, is_tied: self.tied.is_some() })
             }
-            Pmd::None | Pmd::Huge(_) => self.fault = Some(FaultControl::new(vpn, self.access)),
+            Pmd::None | Pmd::Huge(_) => {
+                self.fault = Some(FaultControl::new(vpn, self.access));
+                None
+            }
         }
     }
 
     /// Base pages of one table and one VMA. The first store to a page, the fault that is by far the most frequent, is
     /// taken here: the same work in the same order as `FaultControl` does once a table is there.
-    fn advance_in_table(&mut self, mm: &mut Mm, space: &mut AddressSpace, cx: &mut Cx, table: TableId, horizon: Time) {
-        let first = self.vpn();
-        if self.known_tied(space).is_none() {
-            self.tied = self.find_tied(space);
-        }
-        let quick = self.tied.map(|tied| tied.range.end);
-        let table_end = first.huge_start().plus(AddressSpace::HUGE_PAGES);
-        let end = quick.map_or(table_end, |vma_end| vma_end.min(table_end));
+    fn advance_in_table(&mut self, mm: &mut Mm, space: &mut AddressSpace, cx: &mut Cx, walked: Walked, horizon: Time) {
+        let Walked { end, table, is_tied, .. } = walked;
         let node = mm.node_of_cpu(cx.cpu());
         // Bound: each turn passes a page.
         while self.next < self.end && self.vpn() < end {
             let vpn = self.vpn();
             let pte = space.tables.pte(table, vpn);
-            if pte == Pte::NONE && self.access == Access::Write && quick.is_some() {
+            if pte == Pte::NONE && self.access == Access::Write && is_tied {
                 primitive::page_fault(cx, vpn);
                 if fault::map_base(mm, space, cx, table, vpn, node).is_none() {
                     // Out of memory: the fault says so once more, and is not counted twice.

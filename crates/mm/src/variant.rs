@@ -148,6 +148,10 @@ rules! {
     pcp_lists: PcpLists,
     /// How a per-CPU list decides how much to give back.
     pcp_free: PcpFree,
+    /// How often at most that doubles.
+    pcp_doublings_max: u64,
+    /// Does a CPU keep next to nothing while kswapd reclaims for the zone (`ZONE_RECLAIM_ACTIVE`)?
+    pcp_yields_to_reclaim: bool,
     /// In which order the lists of a CPU give back.
     pcp_drain: PcpDrain,
     /// How many new folios a CPU collects before they go to the LRU lists, at most 31 (`PAGEVEC_SIZE`).

@@ -116,6 +116,13 @@ impl ZoneState {
         }
     }
 
+    /// kswapd begins to reclaim for the zone, or is done (`set_reclaim_active`, `clear_reclaim_active`).
+    pub(crate) fn set_reclaim_active(&mut self, is_active: bool) {
+        for pcp in &mut self.pcps {
+            pcp.set_yields(is_active);
+        }
+    }
+
     /// Gives the zone its managed frames at boot, largest blocks first; `__free_pages_memory`, mm/memblock.c.
     pub(crate) fn release(
         &mut self,

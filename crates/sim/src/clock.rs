@@ -60,12 +60,12 @@ impl Clock {
     #[inline]
     pub(crate) fn next(&mut self) -> Next {
         let timer = self.timers.peek().map_or(NEVER, |Reverse((at, _, _))| *at);
-        let clock = self.cpus.first();
+        let ((clock, cpu), (second, _)) = self.cpus.first_two();
         if timer <= clock {
             return self.fire();
         }
-        let cpu = self.cpus.take();
-        let horizon = Time(timer.min(self.cpus.first()).0.saturating_add(self.quantum.0));
+        self.cpus.take();
+        let horizon = Time(timer.min(second).0.saturating_add(self.quantum.0));
         let earliest_allowed = Time(self.latest_start.0.saturating_sub(self.quantum.0));
         assert!(clock >= earliest_allowed, "a step at {clock:?} after one at {:?}", self.latest_start);
         self.latest_start = self.latest_start.max(clock);
@@ -88,7 +88,7 @@ const NEVER: Time = Time(u64::MAX);
 /// known before.
 #[derive(Clone, Debug)]
 struct Ring {
-    /// As many places as a power of two says.
+    /// As many places as a power of two says, at least two; `VACANT` where nobody stands.
     places: Box<[u128]>,
     /// Where the first one is, and how many there are.
     head: usize,
@@ -97,48 +97,51 @@ struct Ring {
 
 impl Ring {
     fn new(cpus: usize) -> Self {
-        Self { places: vec![0; cpus.next_power_of_two()].into(), head: 0, len: 0 }
+        Self { places: vec![VACANT; cpus.next_power_of_two().max(2)].into(), head: 0, len: 0 }
     }
 
-    /// Where the n-th one is.
+    /// The earliest clock and the next one; `NEVER` where there is none.
     #[inline]
-    fn at(&self, n: usize) -> usize {
-        self.head.wrapping_add(n) & (self.places.len() - 1)
-    }
-
-    /// The earliest clock, `NEVER` where there is none.
-    #[inline]
-    fn first(&self) -> Time {
-        if self.len == 0 { NEVER } else { of_key(self.places[self.at(0)]).0 }
+    fn first_two(&self) -> ((Time, CpuId), (Time, CpuId)) {
+        let mask = self.places.len() - 1;
+        let at = |n| self.places[self.head.wrapping_add(n) & mask];
+        (of_key(at(0)), of_key(at(1)))
     }
 
     /// Takes the first one out.
     #[inline]
-    fn take(&mut self) -> CpuId {
-        let (_, cpu) = of_key(self.places[self.at(0)]);
-        self.head = self.at(1);
-        self.len -= 1;
-        cpu
+    fn take(&mut self) {
+        let Self { places, head, len } = self;
+        let mask = places.len() - 1;
+        places[*head & mask] = VACANT;
+        *head = head.wrapping_add(1) & mask;
+        *len -= 1;
     }
 
     #[inline]
     fn enter(&mut self, cpu: CpuId, clock: Time) {
-        assert!(self.len < self.places.len(), "every CPU stands in the order once");
+        let Self { places, head, len } = self;
+        assert!(*len < places.len(), "every CPU stands in the order once");
         let new = key(clock, cpu);
-        let mut place = self.at(self.len);
+        let mask = places.len() - 1;
+        let mut place = head.wrapping_add(*len) & mask;
+        *len += 1;
         // Bound: those who are there.
-        for _ in 0..self.len {
-            let before = place.wrapping_sub(1) & (self.places.len() - 1);
-            if self.places[before] < new {
+        while place != *head {
+            let before = place.wrapping_sub(1) & mask;
+            let other = places[before];
+            if other < new {
                 break;
             }
-            self.places[place] = self.places[before];
+            places[place] = other;
             place = before;
         }
-        self.places[place] = new;
-        self.len += 1;
+        places[place] = new;
     }
 }
+
+/// Nobody, after everybody.
+const VACANT: u128 = u128::MAX;
 
 /// A clock and its CPU, a word each: of equal clocks, the lowest number is the earlier one.
 #[inline]

@@ -6,7 +6,7 @@ mod khugepaged;
 use mm::{
     ControlId, SpaceId,
     compact::kcompactd::CHECK_INTERVAL,
-    cost::{Circumstances, Cx},
+    cost::{Circumstances, Cx, Running},
     step::{Step, Wait},
 };
 use units::{CpuId, Picos, Time};
@@ -91,13 +91,14 @@ impl World {
         };
         let start = self.cpus[cpu.0 as usize].clock;
         let loss = self.injector.begin(&self.counters);
-        let running = self.running_spaces();
+        let (spaces, mut asked_of) = (self.running_spaces(), Vec::new());
         let need_resched = self.cpus[cpu.0 as usize].need_resched();
         // Whose entries kswapd will change is not known yet: the TLBs of all that run user code may have them.
         let runners: Vec<usize> = self.runners(cpu).collect();
         let sharers = u32::try_from(runners.len()).expect("fewer than 2^32 CPUs");
         let mut cx = Cx::new(cpu, start, &self.prices, &mut self.counters);
-        cx.set_circumstances(Circumstances { control: ControlId(id.0), sharers, running: &running, need_resched });
+        let running = Some(Running { spaces: &spaces, asked: &mut asked_of });
+        cx.set_circumstances(Circumstances { control: ControlId(id.0), sharers, running, need_resched });
         let step = match daemon {
             Daemon::Kswapd(node) => self.mm.step_kswapd(&mut self.spaces, &mut cx, node),
             Daemon::Kcompactd(node) => self.mm.step_kcompactd(&mut self.spaces, &mut cx, node),
@@ -105,7 +106,6 @@ impl World {
             Daemon::Flusher => self.mm.step_flusher(&mut self.spaces, &mut cx),
         };
         let (mut end, asked) = (cx.now(), cx.shootdowns());
-        let asked_of = cx.take_asked_of();
         let spent = *cx.spent();
         if asked.rounds > 0 {
             for other in runners {

@@ -111,6 +111,7 @@ impl World {
 
     /// A task has taken a step: will its operation leave mappings as they are for some quanta yet, at the pace of this step? Of
     /// what it went through, `before` was left. Nobody asks about a task that is alone in its address space.
+    #[inline]
     pub(crate) fn note_pace(&mut self, id: TaskId, (before, start): (u64, Time), end: Time, goes_on: bool) {
         let task = &mut self.tasks[id.0 as usize];
         let TaskState::Kernel(operation) = &task.state else { unreachable!("a step of an operation ends") };
@@ -160,10 +161,8 @@ impl World {
     #[inline]
     pub(crate) fn end_hold(&mut self, id: TaskId, cpu: CpuId, keeps: bool, start: Time) {
         let task = &self.tasks[id.0 as usize];
+        let Some(mode) = task.holds else { return };
         let TaskState::Kernel(operation) = &task.state else { unreachable!("a step of an operation ends") };
-        if task.holds.is_none() {
-            return;
-        }
         let cpu = &mut self.cpus[cpu.0 as usize];
         if !keeps {
             let mut after = Picos(0);
@@ -174,7 +173,7 @@ impl World {
                 cpu.clock = Time(cpu.clock.0 - after.0);
             }
             cpu.lets_go = Some((id, LetGo::Unlock { after }));
-        } else if operation.is_downgraded() && self.mm.variant().munmap_downgrades {
+        } else if mode == Mode::Write && operation.is_downgraded() && self.mm.variant().munmap_downgrades {
             cpu.lets_go = Some((id, LetGo::Downgrade));
         }
     }
@@ -241,16 +240,15 @@ impl World {
     /// A task that waits for a lock has it, or tries again.
     fn go_on(&mut self, id: TaskId, at: Time) {
         let task = &mut self.tasks[id.0 as usize];
-        let state = match std::mem::replace(&mut task.state, TaskState::Blocked) {
+        if !task.waits_for_lock() {
+            // It was told already, and has not run yet.
+            return;
+        }
+        task.state = match std::mem::replace(&mut task.state, TaskState::Blocked) {
             TaskState::LockWait(operation) => TaskState::Kernel(operation),
             TaskState::DaemonLockWait(daemon) => TaskState::Daemon(daemon),
-            // It was told already, and has not run yet.
-            other => {
-                task.state = other;
-                return;
-            }
+            other => unreachable!("{other:?} waits for no lock"),
         };
-        task.state = state;
         let since = task.lock_since;
         if std::mem::take(&mut task.is_spinning) {
             let cpu = task.cpu;

@@ -116,9 +116,15 @@ impl Operation {
             }
             // What a file's pages lose of their mappings, they lose under locks of their own.
             Self::File { .. } => None,
-            Self::Touch(touch) if rules.vma_locks && touch.has_tied_vma(space) => None,
-            Self::Touch(_) | Self::Mincore { .. } | Self::Discard { .. } => Some(Mode::Read),
+            Self::Touch(touch) => Self::touch_needs(touch, space, rules),
+            Self::Mincore { .. } | Self::Discard { .. } => Some(Mode::Read),
         }
+    }
+
+    /// The same for user code.
+    #[inline]
+    pub(crate) fn touch_needs(touch: &Touch, space: &AddressSpace, rules: &Variant) -> Option<Mode> {
+        if rules.vma_locks && touch.has_tied_vma(space) { None } else { Some(Mode::Read) }
     }
 
     /// Are the mappings gone that it was about, so that readers may see what is left?

@@ -130,7 +130,8 @@ pub(crate) enum Leave {
 pub(crate) struct RunQueue {
     /// How many wait: all that most turns ask.
     len: usize,
-    kind: Kind,
+    /// Elsewhere, so that a CPU's hot part is short.
+    kind: Box<Kind>,
 }
 
 #[derive(Clone, Debug)]
@@ -152,18 +153,21 @@ macro_rules! either {
 }
 
 impl RunQueue {
+    /// How much of it says how many wait.
+    pub(crate) const WAITING: usize = size_of::<usize>();
+
     pub(crate) fn new(rules: &Variant) -> Self {
         let kind = match rules.scheduler {
             Scheduler::Cfs => Kind::Cfs(cfs::Queue::default()),
             Scheduler::Eevdf => Kind::Eevdf(eevdf::Queue::new(eevdf::Sleepers::Leave)),
             Scheduler::EevdfDelayed => Kind::Eevdf(eevdf::Queue::new(eevdf::Sleepers::PayFirst)),
         };
-        Self { len: 0, kind }
+        Self { len: 0, kind: Box::new(kind) }
     }
 
     /// Something has come or gone.
     fn recount(&mut self) {
-        self.len = either!(&self.kind, queue => queue.len());
+        self.len = either!(&*self.kind, queue => queue.len());
     }
 
     /// Does nobody wait?
@@ -179,12 +183,12 @@ impl RunQueue {
 
     /// The first task that waits and may move, the most deserving first.
     pub(crate) fn find(&self, may_move: impl Fn(TaskId) -> bool) -> Option<TaskId> {
-        either!(&self.kind, queue => queue.waiting().find(|id| may_move(*id)))
+        either!(&*self.kind, queue => queue.waiting().find(|id| may_move(*id)))
     }
 
     /// Is a task still on the queue though it sleeps (`sched_delayed`)? Then it wakes up here.
     pub(crate) fn keeps(&self, id: TaskId, task: &Entity) -> bool {
-        match &self.kind {
+        match &*self.kind {
             Kind::Cfs(_) => false,
             Kind::Eevdf(queue) => queue.keeps(id, task),
         }
@@ -192,13 +196,13 @@ impl RunQueue {
 
     /// A task waits to run from now on (`enqueue_task_fair`, `place_entity`).
     pub(crate) fn enqueue(&mut self, id: TaskId, task: &mut Entity, why: Enqueue, periods: &Periods) {
-        either!(&mut self.kind, queue => queue.enqueue(id, task, why, periods));
+        either!(&mut *self.kind, queue => queue.enqueue(id, task, why, periods));
         self.recount();
     }
 
     /// The task that runs next; it is on no queue until it is enqueued again or leaves.
     pub(crate) fn pick(&mut self) -> Option<TaskId> {
-        let next = either!(&mut self.kind, queue => queue.pick());
+        let next = either!(&mut *self.kind, queue => queue.pick());
         self.recount();
         next
     }
@@ -210,7 +214,7 @@ impl RunQueue {
 
     /// The running task blocks or ends (`dequeue_task_fair`).
     pub(crate) fn leave(&mut self, id: TaskId, task: &mut Entity, now: Time, why: Leave, periods: &Periods) {
-        match &mut self.kind {
+        match &mut *self.kind {
             Kind::Cfs(queue) => queue.leave(task, now),
             Kind::Eevdf(queue) => queue.leave(id, task, now, why, periods),
         }
@@ -219,7 +223,7 @@ impl RunQueue {
 
     /// A waiting task goes to another CPU.
     pub(crate) fn remove(&mut self, id: TaskId, task: &mut Entity, periods: &Periods) {
-        match &mut self.kind {
+        match &mut *self.kind {
             Kind::Cfs(queue) => queue.remove(id, task),
             Kind::Eevdf(queue) => queue.remove(id, task, periods),
         }
@@ -228,7 +232,7 @@ impl RunQueue {
 
     /// Counts the run time of the running task up to `now` (`update_curr`). True when others shall run.
     pub(crate) fn account(&mut self, task: &mut Entity, now: Time, periods: &Periods) -> bool {
-        match &mut self.kind {
+        match &mut *self.kind {
             Kind::Cfs(queue) => {
                 queue.account(task, now);
                 false
@@ -239,7 +243,7 @@ impl RunQueue {
 
     /// Does a task that woke up run at once (`check_preempt_wakeup`)?
     pub(crate) fn preempts(&self, running: &Entity, id: TaskId, woken: &Entity, periods: &Periods) -> bool {
-        match &self.kind {
+        match &*self.kind {
             Kind::Cfs(_) => cfs::preempts(running, woken, periods),
             Kind::Eevdf(queue) => queue.preempts(running, id),
         }
@@ -247,7 +251,7 @@ impl RunQueue {
 
     /// At a tick: has the running task had its share? Its run time is counted up to the tick.
     pub(crate) fn tick_preempts(&self, running: &Entity, now: Time, periods: &Periods) -> bool {
-        match &self.kind {
+        match &*self.kind {
             Kind::Cfs(queue) => queue.tick_preempts(running, now, periods),
             // Slices end wherever run time is counted.
             Kind::Eevdf(_) => false,

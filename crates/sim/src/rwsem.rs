@@ -161,6 +161,18 @@ impl Rwsem {
         is_open
     }
 
+    /// A reader lets go where nobody waits, and takes it anew: if it had it, and if it needs it.
+    #[inline(always)]
+    #[expect(clippy::inline_always, reason = "in most turns nothing is left of it")]
+    pub(crate) fn renew(&mut self, had: bool, needs: bool, rules: Rules) {
+        if had != needs {
+            self.readers = if had { self.readers - 1 } else { self.readers + 1 };
+        }
+        if needs && rules == Rules::SpinningOnReaders {
+            self.no_write_spin = false;
+        }
+    }
+
     /// Does anybody wait for it?
     #[inline]
     pub(crate) fn is_contended(&self) -> bool {

@@ -16,17 +16,16 @@ use crate::{
     daemon::NO_SPACE,
     lock::LetGo,
     runqueue::{Enqueue, Leave, Periods, RunQueue},
+    rwsem::Mode,
     task::{TaskId, TaskState},
     world::World,
 };
 
-/// A CPU: its clock, the task that it runs, and those that wait for it. What every turn needs is two lines of cache.
+/// A CPU: its clock, the task that it runs, and those that wait for it. What every turn needs is one line of cache.
 #[derive(Clone, Debug)]
 #[repr(C, align(64))]
 pub(crate) struct Cpu {
     pub(crate) clock: Time,
-    /// The next tick at which the running task may have had its share.
-    pub(crate) next_tick: Time,
     pub(crate) running: Option<TaskId>,
     /// Somebody else shall run as soon as the step in progress ends (`TIF_NEED_RESCHED`).
     need_resched: bool,
@@ -34,20 +33,24 @@ pub(crate) struct Cpu {
     pub(crate) is_spinning: bool,
     /// It stands in the one order.
     is_ordered: bool,
+    /// Its core has other hardware threads.
+    has_siblings: bool,
     /// What other CPUs have interrupted it for; its next step pays.
     pub(crate) asked: Shootdowns,
     /// What its last step leaves to do with a task's lock, at the end of the step.
     pub(crate) lets_go: Option<(TaskId, LetGo)>,
-    /// The other hardware threads of its core.
-    pub(crate) siblings: Box<[CpuId]>,
     queue: RunQueue,
+    /// The other hardware threads of its core.
+    siblings: Box<[CpuId]>,
+    /// The next tick at which the running task may have had its share.
+    pub(crate) next_tick: Time,
     /// Whose state is in its registers.
     loaded: Option<TaskId>,
     /// Its ticks come this long after the multiples of their period.
     pub(crate) tick_offset: Picos,
 }
 
-const _: () = assert!(offset_of!(Cpu, siblings) == 64);
+const _: () = assert!(offset_of!(Cpu, queue) + RunQueue::WAITING <= 64);
 
 impl Cpu {
     pub(crate) fn new(rules: &Variant) -> Self {
@@ -61,10 +64,17 @@ impl Cpu {
             tick_offset: Picos(0),
             is_spinning: false,
             siblings: Box::default(),
+            has_siblings: false,
             is_ordered: false,
             asked: Shootdowns::default(),
             lets_go: None,
         }
+    }
+
+    /// Its core has these other hardware threads.
+    pub(crate) fn share_core(&mut self, siblings: Box<[CpuId]>) {
+        self.has_siblings = !siblings.is_empty();
+        self.siblings = siblings;
     }
 
     /// Is there nothing to run?
@@ -88,15 +98,32 @@ impl Cpu {
     /// The task that it goes on with, where nobody waits and nobody has asked anything of it.
     #[inline]
     pub(crate) fn undisturbed(&self) -> Option<TaskId> {
-        let is_disturbed =
-            self.need_resched || self.has_waiting() || self.asked.rounds > 0 || !self.siblings.is_empty();
+        let is_disturbed = self.need_resched || self.has_waiting() || self.asked.rounds > 0 || self.has_siblings;
         self.running.filter(|_| !is_disturbed)
+    }
+
+    /// Has it nothing left to do with the lock that its task holds like this, but to let go of it as a reader?
+    #[inline]
+    pub(crate) fn is_between(&self, id: TaskId, holds: Option<Mode>) -> bool {
+        match holds {
+            None => self.lets_go.is_none(),
+            Some(Mode::Read) => self.lets_go == Some((id, LetGo::Unlock { after: Picos(0) })),
+            Some(Mode::Write) => false,
+        }
     }
 
     /// The first tick after an instant.
     fn tick_after(&self, at: Time, periods: &Periods) -> Time {
         let since = at.0.saturating_sub(self.tick_offset.0);
         Time(self.tick_offset.0 + (since / periods.tick.0 + 1) * periods.tick.0)
+    }
+
+    /// Puts it back into the one order in the turn in which it was taken out: its task goes on.
+    #[inline]
+    pub(crate) fn stay(&mut self, id: CpuId, clock: &mut Clock) {
+        debug_assert!(!self.is_ordered, "it was taken out");
+        self.is_ordered = true;
+        clock.ready(id, self.clock);
     }
 
     /// Puts it into the one order, if it has something to do.
@@ -112,7 +139,8 @@ impl Cpu {
 /// Is another hardware thread of its core busy?
 #[inline]
 pub(crate) fn shares_core(cpus: &[Cpu], cpu: CpuId) -> bool {
-    cpus[cpu.0 as usize].siblings.iter().any(|sibling| cpus[sibling.0 as usize].running.is_some())
+    let here = &cpus[cpu.0 as usize];
+    here.has_siblings && here.siblings.iter().any(|sibling| cpus[sibling.0 as usize].running.is_some())
 }
 
 impl World {

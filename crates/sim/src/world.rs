@@ -136,7 +136,7 @@ impl World {
         self.shared_core = self.prices.shared_core(percent);
         for core in cores {
             for cpu in core {
-                self.cpus[cpu.0 as usize].siblings = core.iter().copied().filter(|other| other != cpu).collect();
+                self.cpus[cpu.0 as usize].share_core(core.iter().copied().filter(|other| other != cpu).collect());
             }
         }
     }
@@ -330,12 +330,18 @@ impl World {
     }
 
     /// The CPUs that ran a task of an address space while a step of it asked something of them owe it.
+    #[inline]
     pub(crate) fn interrupt(&mut self, space: SpaceId, from: CpuId, asked: Shootdowns) {
         if asked.rounds > 0 {
-            let sharers: Vec<usize> = self.sharers(space, from).collect();
-            for other in sharers {
-                self.cpus[other].asked.add(asked);
-            }
+            self.interrupt_all(space, from, asked);
+        }
+    }
+
+    #[inline(never)]
+    fn interrupt_all(&mut self, space: SpaceId, from: CpuId, asked: Shootdowns) {
+        let sharers: Vec<usize> = self.sharers(space, from).collect();
+        for other in sharers {
+            self.cpus[other].asked.add(asked);
         }
     }
 

@@ -49,6 +49,7 @@ impl Time {
     ///
     /// # Panics
     /// When `earlier` is later: clocks of one run never go backwards.
+    #[inline]
     #[must_use]
     pub fn since(self, earlier: Self) -> Picos {
         assert!(earlier <= self, "time went backwards: {earlier:?} is after {self:?}");

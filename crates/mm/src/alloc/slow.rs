@@ -14,6 +14,7 @@ use crate::{
     cost::Cx,
     frame::{Frame, Held, Holdings},
     gfp::{AllocRequest, Mark, Mobility, Urgency},
+    primitive,
     reclaim::DirectReclaim,
     step::{Step, Wait},
 };
@@ -196,6 +197,7 @@ impl AllocControl {
     }
 
     fn look(&mut self, mm: &mut Mm, cx: &mut Cx) -> Next {
+        primitive::enter_slow_path(cx);
         if self.request.wakes_kswapd {
             mm.wake_for(cx, &self.request);
         }
@@ -397,9 +399,13 @@ impl Supply {
     #[inline]
     pub fn lend(&mut self, cx: &mut Cx) {
         *cx.shortage() = Shortage::Ask;
-        if matches!(self.state, State::Idle) {
-            return;
+        if !self.is_idle() {
+            self.lend_what_there_is(cx);
         }
+    }
+
+    #[inline(never)]
+    fn lend_what_there_is(&mut self, cx: &mut Cx) {
         match std::mem::take(&mut self.state) {
             State::Idle => {}
             State::Hand(given) => *cx.given() = Some(given),

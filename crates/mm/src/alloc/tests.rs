@@ -13,10 +13,15 @@ use crate::{
 
 /// A machine of one zone, behind frames of no zone. Large enough for per-CPU lists of more than one frame.
 fn small(rules: &str) -> Mm {
+    small_with(rules, 0)
+}
+
+fn small_with(rules: &str, percpu_pagelist_high_fraction: u32) -> Mm {
     let zone = ZoneSpec::whole(ZoneKind::Normal, Pfn(64), 1 << 14);
     let node = NodeSpec { id: NodeId(2), cpus: vec![CpuId(0)], distance: vec![10], zones: vec![zone] };
     let machine = MachineSpec { pageblock_order: Order(4), max_order: Order(5), nodes: vec![node] };
-    Mm::new(&machine, *named(rules), &Settings { min_free_kbytes: 0, ..Settings::default() })
+    let settings = Settings { min_free_kbytes: 0, percpu_pagelist_high_fraction, ..Settings::default() };
+    Mm::new(&machine, *named(rules), &settings)
 }
 
 /// What an operation takes and counts, with prices that differ.
@@ -82,4 +87,23 @@ fn what_is_not_the_callers_is_not_freed() {
     assert!(!free(pfns[0], Order::BASE, linked), "still on a list");
     let head = |mm: &mut Mm, pfn| mm.frames.set(pfn, Frame::Kernel { order: Order(1), mobility: Mobility::Movable });
     assert!(!free(pfns[0], Order::BASE, head), "as less than it is");
+}
+
+#[test]
+fn what_a_cpu_gives_back_doubles_up_to_a_bound_as_long_as_it_only_frees() {
+    let largest = |rules| {
+        let mut mm = small_with(rules, 8);
+        let taken: Vec<_> = (0..8000).map(|_| with(&mut mm, |mm, cx| mm.alloc(cx, &USER)).0.unwrap()).collect();
+        let free = |mm: &Mm| mm.zones()[0].buddy.free_frames();
+        let mut give = |pfn| {
+            let before = free(&mm);
+            with(&mut mm, |mm, cx| mm.free(cx, pfn, Order::BASE));
+            free(&mm) - before
+        };
+        taken.into_iter().map(&mut give).max().unwrap()
+    };
+    // An eighth of 16384 frames may be kept, in batches of 3.
+    assert_eq!(largest("v6.1"), 3 << 5);
+    assert_eq!(largest("v6.4"), 16384 / 8 - 3, "all but a batch");
+    assert_eq!(largest("v5.10"), 96, "a batch");
 }

@@ -4,16 +4,25 @@
 use crate::{frame::ControlId, spaces::SpaceId};
 
 /// Whose step it is, and what the other CPUs do meanwhile.
-#[derive(Clone, Copy, Debug)]
+#[derive(Debug)]
 pub struct Circumstances<'a> {
     /// See [`super::Cx::acting_for`].
     pub control: ControlId,
     /// See [`super::Cx::with_sharers`].
     pub sharers: u32,
-    /// Whose address space each CPU runs, by number; empty where nobody asks.
-    pub running: &'a [SpaceId],
+    /// What they run, where the step may change other address spaces than its own.
+    pub running: Option<Running<'a>>,
     /// Somebody else waits for this CPU (`need_resched`).
     pub need_resched: bool,
+}
+
+/// What CPUs run, and what the step asks of those that run an address space, whichever.
+#[derive(Debug)]
+pub struct Running<'a> {
+    /// Whose address space each CPU runs, by number.
+    pub spaces: &'a [SpaceId],
+    /// What was asked, by address space.
+    pub asked: &'a mut Vec<(SpaceId, Shootdowns)>,
 }
 
 /// What a step has asked of the other CPUs that have its address space loaded; each of them pays for all of it.

@@ -4,10 +4,14 @@ use super::*;
 use crate::{AllocRequest, MachineSpec, NodeSpec, Settings, ZoneSpec, cost::Prices, event::Counters, variant::named};
 
 fn machine() -> Mm {
+    machine_of("v6.1")
+}
+
+fn machine_of(rules: &str) -> Mm {
     let zone = ZoneSpec::whole(ZoneKind::Normal, Pfn(0), 16 << 10);
     let node = NodeSpec { id: NodeId(0), cpus: vec![CpuId(0)], distance: vec![10], zones: vec![zone] };
     let machine = MachineSpec { pageblock_order: Order(9), max_order: Order(10), nodes: vec![node] };
-    Mm::new(&machine, *named("v6.1"), &Settings { min_free_kbytes: 4096, ..Settings::default() })
+    Mm::new(&machine, *named(rules), &Settings { min_free_kbytes: 4096, ..Settings::default() })
 }
 
 fn at<T>(mm: &mut Mm, counters: &mut Counters, now: u64, body: impl FnOnce(&mut Mm, &mut Cx<'_>) -> T) -> T {
@@ -58,6 +62,38 @@ fn it_sleeps_again_when_the_memory_has_come_back() {
     let step = at(&mut mm, &mut counters, 1, |mm, cx| mm.step_kswapd(&mut Spaces::default(), cx, 0));
     assert_eq!(step, Step::Block(Wait::Until(Time(1) + SHORT_SLEEP)));
     assert_eq!((mm.kswapds()[0].failures(), counters.get(Event::Pageoutrun)), (0, 1));
+}
+
+#[test]
+fn while_it_reclaims_a_cpu_keeps_four_batches() {
+    let kept = |rules: &str| {
+        let (mut mm, mut counters) = (machine_of(rules), Counters::default());
+        let request = AllocRequest::gfp_highuser_movable(NodeId(0));
+        let mut taken = Vec::new();
+        while !mm.has_woken() {
+            taken.push(at(&mut mm, &mut counters, 0, |mm, cx| mm.alloc(cx, &request)).unwrap());
+        }
+        let mut free = |mm: &mut Mm, frames: usize| {
+            for pfn in taken.drain(..frames) {
+                at(mm, &mut counters, 1, |mm, cx| mm.free(cx, pfn, Order::BASE));
+            }
+            mm.zones()[0].pcps[0].count()
+        };
+        let before = free(&mut mm, 100);
+        at(&mut mm, &mut Counters::default(), 1, |mm, cx| mm.step_kswapd(&mut Spaces::default(), cx, 0));
+        assert!(!mm.kswapds()[0].is_asleep(), "what the CPU keeps is not free");
+        let during = free(&mut mm, 400);
+        while !mm.kswapds()[0].is_asleep() {
+            at(&mut mm, &mut Counters::default(), 2, |mm, cx| mm.step_kswapd(&mut Spaces::default(), cx, 0));
+        }
+        (before, during, free(&mut mm, 900))
+    };
+    // Batches of 3 in 64 MiB: the lists held two of the last batch that was drawn, when the kernel thread was woken.
+    let (before, during, after) = kept("v6.1");
+    assert!((100..103).contains(&before) && during < 4 * 3, "{before} and {during}");
+    assert!(after >= 900, "{after}: as before");
+    let (before, during, _) = kept("v5.11");
+    assert!([before, during].iter().all(|kept| (15..18).contains(kept)), "{before} and {during}: up to six, always");
 }
 
 #[test]

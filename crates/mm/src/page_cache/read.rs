@@ -7,7 +7,7 @@ use std::ops::Range;
 use units::{Order, Pfn};
 
 use super::{InodeId, PageFlag};
-use crate::{Mm, cost::Cx, frame::FrameFlag, gfp::AllocRequest};
+use crate::{Mm, cost::Cx, frame::FrameFlag, gfp::AllocRequest, primitive};
 
 /// The largest window, in pages.
 // VM_READAHEAD_PAGES, include/linux/mm.h (v6.1): 128 KiB.
@@ -144,6 +144,7 @@ impl Mm {
     fn read_page(&mut self, cx: &mut Cx, (id, index): (InodeId, u64), head: Pfn) {
         debug_assert!(self.frames.has(head, FrameFlag::Locked), "a page is read under its lock");
         if self.cache.inode(id).blocks.has(index) {
+            primitive::read_file_page(cx);
             self.fill_from_disk((id, index), head);
             self.submit_request(cx, id, (index, 1), false);
         } else {

@@ -27,6 +27,9 @@ const COSTLY: Order = Order(3);
 /// Blocks that a refill draws at least, where batches are larger than one frame.
 // __rmqueue_pcplist, mm/page_alloc.c (v6.1).
 const LEAST_REFILL: u32 = 2;
+/// What a CPU may keep while kswapd reclaims, in batches.
+// nr_pcp_high, mm/page_alloc.c (v5.14): batch << 2.
+const BATCHES_IN_RECLAIM: u32 = 4;
 /// Orders 0 to 3 and huge pages, by type.
 const LISTS: usize = TYPES * (COSTLY.0 as usize + 2);
 
@@ -37,6 +40,7 @@ pub struct Pcp {
     /// Frames on all of the lists.
     count: u32,
     batch: u32,
+    /// Frames at which it gives some back, now.
     high: u32,
     /// How often in a row it gave back; each doubles the amount.
     free_factor: u8,
@@ -44,6 +48,10 @@ pub struct Pcp {
     locality: Event,
     /// By [`place`].
     lists: [Stack; LISTS],
+    /// What `high` is while nobody reclaims (`pcp->high`).
+    high_at_rest: u32,
+    /// kswapd reclaims for the zone (`ZONE_RECLAIM_ACTIVE`).
+    yields: bool,
 }
 
 const _: () = assert!(offset_of!(Pcp, lists) + (MigrateType::Movable as usize + 1) * size_of::<Stack>() <= 64);
@@ -99,7 +107,9 @@ fn nth(rules: PcpLists, n: usize) -> usize {
 impl Pcp {
     pub(crate) fn new(limits: PcpLimits, is_local: bool) -> Self {
         let locality = if is_local { Event::NumaLocal } else { Event::NumaOther };
-        let mut pcp = Self { lists: Default::default(), count: 0, batch: 0, high: 0, free_factor: 0, locality };
+        let (count, batch, high, free_factor) = (0, 0, 0, 0);
+        let (lists, high_at_rest, yields) = (Default::default(), 0, false);
+        let mut pcp = Self { count, batch, high, free_factor, locality, lists, high_at_rest, yields };
         pcp.set_limits(limits);
         pcp
     }
@@ -111,7 +121,15 @@ impl Pcp {
             PcpHigh::Tuned { min, .. } => min,
         };
         let [batch, high] = [limits.batch, high].map(|frames| u32::try_from(frames.0).unwrap_or(u32::MAX));
-        (self.batch, self.high) = (batch, high);
+        (self.batch, self.high_at_rest) = (batch, high);
+        self.set_yields(self.yields);
+    }
+
+    /// While kswapd reclaims a CPU keeps little for itself: what it has more goes back as it frees (`nr_pcp_high`).
+    pub(crate) fn set_yields(&mut self, yields: bool) {
+        self.yields = yields;
+        let least = self.batch.saturating_mul(BATCHES_IN_RECLAIM);
+        self.high = if yields { self.high_at_rest.min(least) } else { self.high_at_rest };
     }
 
     /// Frames on all the lists.
@@ -236,14 +254,14 @@ impl Pcp {
     pub(crate) fn give_back(&mut self, to: &mut Source<'_>, cx: &mut Cx<'_>, order: Order, list: MigrateType) {
         let rules = to.rules;
         let all = self.gives_all(order, rules.pcp_free);
-        let frames = if all { self.count } else { self.excess(rules.pcp_free) };
+        let frames = if all { self.count } else { self.excess(rules) };
         let requested = nth(rules.pcp_lists, place(rules.pcp_lists, order, list));
         self.drain(to, cx, frames.min(self.count), requested);
     }
 
     /// How many frames to give back; `nr_pcp_free`.
-    fn excess(&mut self, rules: PcpFree) -> u32 {
-        if rules == PcpFree::Batch {
+    fn excess(&mut self, rules: &Variant) -> u32 {
+        if rules.pcp_free == PcpFree::Batch {
             return self.batch;
         }
         if self.high < self.batch {
@@ -251,7 +269,7 @@ impl Pcp {
         }
         let most = self.high - self.batch;
         let doubled = self.batch << self.free_factor;
-        if doubled < most {
+        if doubled < most && u64::from(self.free_factor) < rules.pcp_doublings_max {
             self.free_factor += 1;
         }
         doubled.max(self.batch).min(most)

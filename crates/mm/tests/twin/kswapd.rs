@@ -5,7 +5,7 @@ use std::collections::BTreeSet;
 use mm::{Urgency, ZoneKind, event::Event};
 
 use crate::{
-    model::{Model, Wish},
+    model::{Model, Wish, Zone},
     processes::World,
     shrink::Round,
 };
@@ -91,6 +91,7 @@ impl Model {
             State::Balancing(need, left) => (need, left),
         };
         self.count(Event::Pageoutrun, u64::from(left == PASSES));
+        self.hurry(node, need, true);
         if self.is_balanced(node, need) { Ok(self.end_run(node, need)) } else { Err(left) }
     }
 
@@ -105,7 +106,15 @@ impl Model {
         self.end_run(node, need)
     }
 
+    /// From the first pass to the last CPUs have less of the zones in question.
+    fn hurry(&mut self, node: usize, need: Need, hurried: bool) {
+        let is_there = self.rules.pcp_yields_to_reclaim;
+        let mine = |zone: &&mut Zone| is_there && zone.node as usize == node && zone.kind <= need.highest;
+        self.zones.iter_mut().filter(mine).flat_map(|zone| &mut zone.pcps).for_each(|pcp| pcp.hurried = hurried);
+    }
+
     fn end_run(&mut self, node: usize, need: Need) -> Then {
+        self.hurry(node, need, false);
         let rests = self.kswapds[node].asked.unwrap_or(Need { order: 0, ..need });
         self.settle(node, rests, Some(State::Napping(rests)))
     }

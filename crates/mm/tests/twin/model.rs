@@ -89,6 +89,8 @@ pub(crate) struct Pcp {
     batch: u32,
     pub(crate) high: u32,
     factor: u32,
+    /// It may have four batches at most.
+    pub(crate) hurried: bool,
 }
 
 impl Pcp {
@@ -173,6 +175,7 @@ impl Model {
                 batch: u32::try_from(figures.pcp.batch.0).unwrap(),
                 high: u32::try_from(high.0).unwrap(),
                 factor: 0,
+                hurried: false,
             };
             model.zones.push(Zone {
                 node: figures.node.0,
@@ -492,22 +495,24 @@ impl Model {
         }
         let number = self.number(order, list);
         let doubling = self.rules.pcp_free != PcpFree::Batch;
+        let doublings = u32::try_from(self.rules.pcp_doublings_max).unwrap();
         let pcp = &mut self.zones[z].pcps[cpu];
         pcp.lists[number].insert(0, (pfn, order, list));
+        let high = if pcp.hurried && pcp.batch * 4 < pcp.high { pcp.batch * 4 } else { pcp.high };
         let in_a_row = self.rules.pcp_free == PcpFree::DoublingAllOfHigh && pcp.factor > 0;
         if in_a_row && (1..=3).contains(&order) {
             let all = pcp.count();
             self.drain(z, cpu, all, number);
-        } else if pcp.count() >= pcp.high {
+        } else if pcp.count() >= high {
             let mut amount = pcp.batch;
-            if doubling && pcp.high < pcp.batch {
+            if doubling && high < pcp.batch {
                 amount = 1;
             } else if doubling {
                 amount <<= pcp.factor;
-                if amount < pcp.high - pcp.batch {
+                if amount < high - pcp.batch && pcp.factor < doublings {
                     pcp.factor += 1;
                 }
-                amount = amount.max(pcp.batch).min(pcp.high - pcp.batch);
+                amount = amount.max(pcp.batch).min(high - pcp.batch);
             }
             let amount = amount.min(pcp.count());
             self.drain(z, cpu, amount, number);

@@ -13,8 +13,7 @@ use crate::{
     lock::LetGo,
     operation::{Operation, progress_of},
     run_hash::Mark,
-    rwsem::Mode,
-    task::{TaskId, TaskState},
+    task::TaskState,
     world::World,
 };
 
@@ -22,82 +21,59 @@ impl World {
     /// Such a turn of a CPU; true when the kernel ends the task. None, and nothing has happened, where it is another.
     #[inline]
     pub(super) fn run_on(&mut self, cpu: CpuId, horizon: Time) -> Option<bool> {
-        let id = self.relock(cpu)?;
-        self.current = id;
-        let horizon = self.horizon_under_lock(id, cpu, horizon);
-        Some(self.step_on(id, cpu, horizon))
-    }
-
-    /// Is it such a turn, and whose? Then the task lets go of the lock of its address space and takes it anew, if it needs it:
-    /// nobody wants it, and nobody sees it.
-    #[inline]
-    fn relock(&mut self, cpu: CpuId) -> Option<TaskId> {
-        let Self { mm, spaces, locks, tasks, cpus, injector, trace, .. } = self;
+        let Self { mm, spaces, locks, tasks, cpus, lines, .. } = self;
         let here = &mut cpus[cpu.0 as usize];
         let id = here.undisturbed()?;
         let task = &mut tasks[id.0 as usize];
-        let TaskState::Kernel(operation @ Operation::Touch(_)) = &task.state else { return None };
-        let lock = &mut locks[task.space.0 as usize];
-        let is_between = match task.holds {
-            None => here.lets_go.is_none(),
-            Some(mode) => mode == Mode::Read && here.lets_go == Some((id, LetGo::Unlock { after: Picos(0) })),
-        };
-        let is_watched = injector.wanted.is_some() || trace.is_some();
-        if !is_between || is_watched || task.is_dying || !task.supply.is_idle() || lock.is_wanted() {
+        let TaskState::Kernel(operation) = &mut task.state else { return None };
+        let Operation::Touch(touch) = operation else { return None };
+        let (space_id, lock) = (task.space, &mut locks[task.space.0 as usize]);
+        let is_watched = self.injector.wanted.is_some() || self.trace.is_some();
+        if is_watched || task.is_dying || !task.supply.is_idle() || lock.is_wanted() || !here.is_between(id, task.holds)
+        {
             return None;
         }
-        let space = spaces.get(task.space).expect("a live task has an address space");
-        let needs = operation.needs(space, mm.variant());
-        if task.holds.is_some() {
-            lock.release_alone(Mode::Read);
-        }
-        here.lets_go = None;
-        task.holds = None;
-        if needs.is_some() && lock.read_alone(mm.variant().mmap_lock) {
-            task.holds = needs;
-        }
-        Some(id)
-    }
-
-    #[inline]
-    fn step_on(&mut self, id: TaskId, cpu: CpuId, horizon: Time) -> bool {
-        let Self { mm, spaces, tasks, cpus, lines, .. } = self;
-        let (task, here) = (&mut tasks[id.0 as usize], &mut cpus[cpu.0 as usize]);
-        let (start, space_id) = (here.clock, task.space);
-        let TaskState::Kernel(operation) = &mut task.state else { unreachable!("only operations are stepped") };
-        let Operation::Touch(touch) = operation else { unreachable!("it is user code") };
-        let sharers = self.running_in[space_id.0 as usize] - 1;
-        let left = (sharers > 0 || task.is_settled).then(|| touch.left());
-        self.injector.steps += 1;
-        let mut cx = Cx::new(cpu, start, &self.prices, &mut self.counters);
-        cx.set_circumstances(Circumstances { control: ControlId(id.0), sharers, running: &[], need_resched: false });
-        task.supply.lend(&mut cx);
         let space = spaces.get_mut(space_id).expect("a live task has an address space");
+        let needs = Operation::touch_needs(touch, space, mm.variant());
+        lock.renew(task.holds.is_some(), needs.is_some(), mm.variant().mmap_lock);
+        task.holds = needs;
+        self.current = id;
+        self.injector.steps += 1;
+        let start = here.clock;
+        let sharers = self.running_in[space_id.0 as usize] - 1;
+        let settled = self.settled_in[space_id.0 as usize] - u32::from(task.is_settled);
+        // As `horizon_under_lock` has it of a lock that nobody waits for.
+        let horizon = if needs.is_some() && settled < sharers { start } else { horizon };
+        let left = (sharers > 0 || task.is_settled).then(|| touch.left());
+        let mut cx = Cx::new(cpu, start, &self.prices, &mut self.counters);
+        cx.set_circumstances(Circumstances { control: ControlId(id.0), sharers, running: None, need_resched: false });
+        task.supply.lend(&mut cx);
         let step = touch.step(mm, space, &mut cx, horizon);
-        let is_plain = matches!(step, Step::More) && !touch.is_in_fault();
+        let is_plain = matches!(step, Step::More) && !touch.is_in_fault() && !cx.has_asked_anybody() && !mm.has_news();
         let line = (sharers > 0).then(|| (&mut lines[space_id.0 as usize], mm.variant().mmap_lock));
-        if is_plain && !cx.has_asked_anybody() && !mm.has_news() {
+        if is_plain {
             pay(&mut cx, task, here, line);
             self.hash.fold(here.clock, cpu, Mark::Faults, cx.faults().fold);
-            here.lets_go = task.holds.map(|_| (id, LetGo::Unlock { after: Picos(0) }));
-            let end = here.clock;
+            here.lets_go = needs.map(|_| (id, LetGo::Unlock { after: Picos(0) }));
+            here.stay(cpu, &mut self.clock);
             if let Some(left) = left {
+                let end = here.clock;
                 self.note_pace(id, (left, start), end, true);
             }
-            self.cpus[cpu.0 as usize].ready(cpu, &mut self.clock);
             #[cfg(test)]
             self.check();
-            return false;
+            return Some(false);
         }
+        here.lets_go = None;
         let what = (space_id, &mut *operation, &mut task.supply);
         let progress = come_to(mm, spaces, what, progress_of(step), &mut cx);
         let keeps = keeps_lock(&progress, operation, &task.supply);
         pay(&mut cx, task, here, line);
-        let (faults, shootdowns, asked_of) = (cx.faults().fold, cx.shootdowns(), cx.take_asked_of());
-        let killed = self.finish(id, cpu, Past { start, left, keeps, faults, shootdowns, asked_of, progress });
+        let (faults, shootdowns) = (cx.faults().fold, cx.shootdowns());
+        let killed = self.finish(id, cpu, Past { start, left, keeps, faults, shootdowns, asked_of: &[], progress });
         if !killed {
             self.settle(cpu);
         }
-        killed
+        Some(killed)
     }
 }

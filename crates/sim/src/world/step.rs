@@ -3,7 +3,7 @@
 use mm::{
     ControlId, Mm, SpaceId, Spaces,
     alloc::slow::Supply,
-    cost::{Cause, Circumstances, Cx, Shootdowns},
+    cost::{Cause, Circumstances, Cx, Running, Shootdowns},
     line::CacheLine,
     step::{Step, Wait},
     variant::MmapLock,
@@ -26,6 +26,7 @@ impl World {
         // Only who reclaims or compacts asks about other address spaces.
         let is_slow = self.tasks[id.0 as usize].supply.is_busy();
         let running = if is_slow { self.running_spaces() } else { Vec::new() };
+        let mut asked_of = Vec::new();
         let prices = if shares_core(&self.cpus, cpu) { &self.shared_core } else { &self.prices };
         let (task, here) = (&mut self.tasks[id.0 as usize], &mut self.cpus[cpu.0 as usize]);
         let TaskState::Kernel(operation) = &mut task.state else {
@@ -38,7 +39,8 @@ impl World {
         let need_resched = here.need_resched();
         let loss = self.injector.begin(&self.counters);
         let mut cx = Cx::new(cpu, start, prices, &mut self.counters);
-        cx.set_circumstances(Circumstances { control: ControlId(id.0), sharers, running: &running, need_resched });
+        let running = is_slow.then_some(Running { spaces: &running, asked: &mut asked_of });
+        cx.set_circumstances(Circumstances { control: ControlId(id.0), sharers, running, need_resched });
         if here.asked.rounds > 0 {
             cx.receive(std::mem::take(&mut here.asked));
         }
@@ -51,7 +53,7 @@ impl World {
         let keeps = keeps_lock(&progress, operation, &task.supply);
         let line = (sharers > 0).then(|| (&mut self.lines[space_id.0 as usize], self.mm.variant().mmap_lock));
         pay(&mut cx, task, here, line);
-        let (faults, shootdowns, asked_of) = (cx.faults().fold, cx.shootdowns(), cx.take_asked_of());
+        let (faults, shootdowns) = (cx.faults().fold, cx.shootdowns());
         if let Some(loss) = loss {
             let spent = *cx.spent();
             here.clock = self.injector.lose(loss, &mut self.counters, here.clock, &spent);
@@ -59,11 +61,11 @@ impl World {
         if let Some(trace) = &mut self.trace {
             trace.take(&mut self.mm, id, cpu, start);
         }
-        self.finish(id, cpu, Past { start, left, keeps, faults, shootdowns, asked_of, progress })
+        self.finish(id, cpu, Past { start, left, keeps, faults, shootdowns, asked_of: &asked_of, progress })
     }
 
     /// What a step leaves to do at its end; true when the kernel ends the task.
-    pub(super) fn finish(&mut self, id: TaskId, cpu: CpuId, past: Past) -> bool {
+    pub(super) fn finish(&mut self, id: TaskId, cpu: CpuId, past: Past<'_>) -> bool {
         let Past { start, left, keeps, faults, shootdowns, asked_of, progress } = past;
         let end = self.cpus[cpu.0 as usize].clock;
         self.hash.fold(end, cpu, Mark::Faults, faults);
@@ -73,7 +75,7 @@ impl World {
         self.end_hold(id, cpu, keeps, start);
         let space = self.tasks[id.0 as usize].space;
         self.interrupt(space, cpu, shootdowns);
-        for (space, asked) in &asked_of {
+        for (space, asked) in asked_of {
             self.interrupt(*space, cpu, *asked);
         }
         let killed = match progress {
@@ -122,7 +124,7 @@ impl World {
 }
 
 /// A step that has been taken.
-pub(super) struct Past {
+pub(super) struct Past<'a> {
     pub(super) start: Time,
     /// What its operation had left to go through before, if somebody asks.
     pub(super) left: Option<u64>,
@@ -131,7 +133,7 @@ pub(super) struct Past {
     /// The fold of its faults.
     pub(super) faults: u64,
     pub(super) shootdowns: Shootdowns,
-    pub(super) asked_of: Vec<(SpaceId, Shootdowns)>,
+    pub(super) asked_of: &'a [(SpaceId, Shootdowns)],
     pub(super) progress: Progress,
 }
 
