@@ -201,18 +201,30 @@ impl Machine {
     fn access_all(&mut self, process: SpaceId, nth: u64, access: Access) -> Fate {
         let range = self.memory[&process].0;
         for n in (0..range.pages()).step_by(usize::try_from(nth).unwrap()) {
-            let mut tasks = vec![self.access(1, process, range.start.plus(n), access)];
-            let fate = loop {
-                if let Some((_, fate)) = self.turn(&mut tasks, &mut |_| 0) {
-                    break fate;
-                }
-            };
+            let fate = self.access_one(process, range.start.plus(n), access);
             if fate != Fate::Done {
                 return fate;
             }
         }
         self.check(&[]);
         Fate::Done
+    }
+
+    fn access_one(&mut self, process: SpaceId, page: Vpn, access: Access) -> Fate {
+        let mut tasks = vec![self.access(1, process, page, access)];
+        loop {
+            if let Some((_, fate)) = self.turn(&mut tasks, &mut |_| 0) {
+                return fate;
+            }
+        }
+    }
+
+    /// Reads so many pages of both, one of this and one of that: whatever frames they get, they get them in turn.
+    pub(crate) fn read_in_turn(&mut self, processes: [SpaceId; 2], pages: u64) {
+        for (n, process) in (0..pages).flat_map(|n| processes.map(|process| (n, process))) {
+            let page = self.memory[&process].0.start.plus(n);
+            assert_eq!(self.access_one(process, page, Access::Read), Fate::Done);
+        }
     }
 
     /// So many accesses to pages by chance.
