@@ -53,7 +53,7 @@ impl Mm {
     /// The same in a step that has asked for memory, or got what it has asked for.
     #[cold]
     fn alloc_supplied(&mut self, cx: &mut Cx<'_>, request: &AllocRequest) -> Option<Pfn> {
-        if cx.has_asked() || Self::is_refused(cx, request) {
+        if cx.has_asked() || Self::does_alloc_fail(cx) || Self::is_refused(cx, request) {
             return None;
         }
         let given = self.take_given(cx, request);
@@ -74,7 +74,9 @@ impl Mm {
         if let Some(found) = found {
             return Some(self.finish_alloc(cx, request, preferred, found));
         }
-        if request.reclaims && matches!(cx.shortage(), Shortage::Ask | Shortage::Refused(_)) {
+        if request.reclaims
+            && matches!(cx.shortage(), Shortage::Ask | Shortage::Refused(_) | Shortage::Injected(_, true))
+        {
             *cx.shortage() = Shortage::Asked(*request);
         }
         None

@@ -264,11 +264,19 @@ impl Walk<'_> {
         if order >= self.mm.max_order() || frames.blocks.zone(buddy) != frames.blocks.zone(head) {
             return Ok(());
         }
-        let is_free = matches!(frames.get(buddy), Frame::Free { order: o, .. } if o == order);
+        let (Frame::Free { list, .. }, Frame::Free { order: o, list: other, .. }) = (frame, frames.get(buddy)) else {
+            return Ok(());
+        };
+        if o != order {
+            return Ok(());
+        }
         let types = [head, buddy].map(|pfn| frames.blocks.migrate_type(pfn));
-        let keeps_apart = order >= frames.blocks.order()
-            && (self.has_unmerged(head) || !types_merge(types[0], types[1], self.mm.variant().merging));
-        ensure(!is_free || keeps_apart, Some(head), || format!("{frame:?}, and so is its buddy {buddy}"))
+        // What comes from a per-CPU list has the type that its pageblock had when it came there: whichever of the two was
+        // freed last, its own type then and that of the other's pageblock kept them apart.
+        let merge = |one, other| types_merge(one, other, self.mm.variant().merging);
+        let may_merge = merge(types[0], types[1]) && merge(list, types[1]) && merge(other, types[0]);
+        let keeps_apart = order >= frames.blocks.order() && (self.has_unmerged(head) || !may_merge);
+        ensure(keeps_apart, Some(head), || format!("{frame:?}, and so is its buddy {buddy} of {types:?}"))
     }
 }
 

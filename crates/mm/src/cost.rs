@@ -371,7 +371,7 @@ impl<'a> Cx<'a> {
     /// Is it known already what comes of the next allocation that the fast path cannot serve?
     #[inline]
     pub(crate) fn is_supplied(&self) -> bool {
-        self.given.is_some() || matches!(self.shortage, Shortage::Asked(_) | Shortage::Refused(_))
+        self.given.is_some() || !matches!(self.shortage, Shortage::Fail | Shortage::Ask)
     }
 
     /// Has the step asked for memory? Then it ends soon, without having failed, and is taken again.

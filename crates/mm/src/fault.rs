@@ -40,6 +40,8 @@ pub enum FaultDone {
     Handled,
     /// Nothing is mapped there: SIGSEGV.
     BadAddress,
+    /// Its page cannot be had: it was not read, has no room on the disk, or lies behind the end of its file: SIGBUS.
+    BusError,
     /// No memory for a page or a table.
     OutOfMemory,
 }

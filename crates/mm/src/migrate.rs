@@ -132,7 +132,7 @@ impl Migrate {
         let batch = usize::try_from(mm.variant().migrate_batch.min(RUN)).expect("at most a run");
         let is_last = self.is_out || self.at == self.from.len();
         if !self.unmapped.is_empty() && (is_last || self.unmapped.len() >= batch) {
-            self.move_unmapped(mm, spaces, cx);
+            self.move_unmapped(mm, spaces, cx, targets);
             return Migrating::More;
         }
         if self.is_out {
@@ -268,9 +268,16 @@ impl Migrate {
     }
 
     /// Copies what is unmapped, and maps the copies where the pages were (`migrate_folio_move`).
-    fn move_unmapped(&mut self, mm: &mut Mm, spaces: &mut Spaces, cx: &mut Cx) {
-        for (source, target) in self.unmapped.drain(..) {
+    fn move_unmapped(&mut self, mm: &mut Mm, spaces: &mut Spaces, cx: &mut Cx, targets: &mut Vec<Pfn>) {
+        let mut unmapped = std::mem::take(&mut self.unmapped);
+        for (source, target) in unmapped.drain(..) {
             mm.assert_isolated(cx, target, Order::BASE);
+            if mm.compaction.does_move_fail() {
+                self.map_back(mm, spaces, cx, source);
+                self.failed.push(source);
+                targets.push(target);
+                continue;
+            }
             mm.copy(cx, source, target, Order::BASE);
             spaces.base_entries(mm, source, |pte| pte.leaves(source), &mut self.entries);
             cx.because(Cause::Migrate, |cx| {
@@ -284,6 +291,7 @@ impl Migrate {
             });
             self.moved += 1;
         }
+        self.unmapped = unmapped;
     }
 
     fn map_back(&mut self, mm: &mut Mm, spaces: &mut Spaces, cx: &mut Cx, page: Pfn) {

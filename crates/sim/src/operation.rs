@@ -312,6 +312,7 @@ pub(crate) fn progress_of(step: Step<FaultDone>) -> Progress {
         Step::Done(FaultDone::Handled) => Progress::Done(Answer::Unit(Ok(()))),
         Step::Done(FaultDone::OutOfMemory) => Progress::Killed("out of memory"),
         Step::Done(FaultDone::BadAddress) => Progress::Killed("killed by signal 11 (SIGSEGV)"),
+        Step::Done(FaultDone::BusError) => Progress::Killed("killed by signal 7 (SIGBUS)"),
     }
 }
 

@@ -352,6 +352,9 @@ pub(crate) enum Shortage {
     Asked(AllocRequest),
     /// It has asked before, and the slow path got nothing: this request fails, another may ask.
     Refused(AllocRequest),
+    /// After so many more, an allocation fails whatever there is, and nobody is asked for it; then it is as it was, which is
+    /// to ask or not.
+    Injected(u32, bool),
 }
 
 const _: () = assert!(size_of::<Supply>() <= 32, "it is in a task's first line of cache");
@@ -454,6 +457,20 @@ impl Supply {
     }
 }
 
+impl Cx<'_> {
+    /// In the rest of this step, the allocation after so many others fails, as `fail_page_alloc` has it: for tests. Says
+    /// whether it is a step of which that can be asked: it has not asked for memory before.
+    pub fn fail_alloc(&mut self, after: u32) -> bool {
+        let asks = match self.shortage() {
+            Shortage::Fail => false,
+            Shortage::Ask => true,
+            _ => return false,
+        };
+        *self.shortage() = Shortage::Injected(after, asks);
+        true
+    }
+}
+
 impl Mm {
     /// The block that the slow path has got for a request, if this is the one.
     pub(crate) fn take_given(&mut self, cx: &mut Cx, request: &AllocRequest) -> Option<Pfn> {
@@ -470,6 +487,17 @@ impl Mm {
             *cx.shortage() = Shortage::Ask;
         }
         refused
+    }
+
+    /// Is this the request that a test wants to fail (`should_fail_alloc_page`)?
+    pub(crate) fn does_alloc_fail(cx: &mut Cx) -> bool {
+        let Shortage::Injected(left, asks) = *cx.shortage() else { return false };
+        *cx.shortage() = match left.checked_sub(1) {
+            Some(left) => Shortage::Injected(left, asks),
+            None if asks => Shortage::Ask,
+            None => Shortage::Fail,
+        };
+        left == 0
     }
 
     /// Could a zone serve a request if all that can be reclaimed in it were free?

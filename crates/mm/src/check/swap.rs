@@ -24,8 +24,10 @@ impl Walk<'_> {
             let order = units::Order::BASE;
             ensure(is == Frame::Anon { family, vpn, order }, folio, || format!("in the swap cache, but {is:?}"))?;
             ensure(swap.slot_of(head) == Some(slot), folio, || format!("{slot:?} leads to it, not back"))?;
-            let is_idle = !frames.has(head, FrameFlag::Locked) || !swap.has(slot, SlotFlag::Writeback);
-            ensure(is_idle, folio, || "read and written at once".to_owned())?;
+            // One that is being written may be locked by who has taken it off its list: khugepaged waits for no device.
+            let is_listed = frames.has(head, FrameFlag::OnLru) || frames.has(head, FrameFlag::InBatch);
+            let is_read = is_listed && frames.has(head, FrameFlag::Locked);
+            ensure(!is_read || !swap.has(slot, SlotFlag::Writeback), folio, || "read and written at once".to_owned())?;
             ensure(!frames.has(head, FrameFlag::Dropped), folio, || "given up, but in the swap cache".to_owned())?;
         }
         let free = swap.free();

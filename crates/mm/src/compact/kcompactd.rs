@@ -38,6 +38,9 @@ pub struct Compaction {
     daemons: Vec<Kcompactd>,
     /// Nodes whose thread was woken, by position.
     woken: Vec<usize>,
+    /// Every so many moves fail, 0 none; and how many there were.
+    fail_every: u32,
+    moves: u32,
 }
 
 impl Compaction {
@@ -48,7 +51,20 @@ impl Compaction {
             extfrag_threshold: settings.extfrag_threshold,
             daemons: vec![Kcompactd::default(); nodes],
             woken: Vec::new(),
+            fail_every: 0,
+            moves: 0,
         }
+    }
+
+    /// The next `n`-th page that is moved and each `n`-th after it stays where it was, when it is unmapped already: for tests.
+    pub fn fail_moves(&mut self, every: u32) {
+        self.fail_every = every;
+    }
+
+    /// Somebody has a reference to a page that is being moved (`folio_migrate_mapping`).
+    pub(crate) fn does_move_fail(&mut self) -> bool {
+        self.moves = self.moves.wrapping_add(1);
+        self.fail_every > 0 && self.moves.is_multiple_of(self.fail_every)
     }
 
     /// Takes over changed settings.

@@ -75,7 +75,7 @@ impl FileFault {
             };
         }
         if at.index >= mm.cache.inode(map.inode).pages() {
-            return FileWent::Done(FaultDone::BadAddress);
+            return FileWent::Done(FaultDone::BusError);
         }
         if access == Access::Read && self.window.is_none() && !self.is_alone && map_around(mm, space, cx, &vma, at) {
             return FileWent::Done(FaultDone::Handled);
@@ -116,8 +116,8 @@ impl FileFault {
                     return Ok(head);
                 }
                 if std::mem::replace(&mut self.is_alone, true) {
-                    // The disk could not read it, twice: SIGBUS.
-                    return Err(FileWent::Done(FaultDone::BadAddress));
+                    // The disk could not read it, twice.
+                    return Err(FileWent::Done(FaultDone::BusError));
                 }
             }
             None => self.is_alone = true,
@@ -147,7 +147,7 @@ impl FileFault {
             return FileWent::NoMemory;
         }
         if !mm.reserve_block(place.0, place.1) {
-            return FileWent::Done(FaultDone::BadAddress);
+            return FileWent::Done(FaultDone::BusError);
         }
         primitive::file_operation(cx);
         mm.set_page_dirty(cx, head);

@@ -138,8 +138,12 @@ impl Mm {
             References::Keep => return Fate::Keep,
             References::Reclaim => {}
         }
-        // Pages that a child which is being forked maps already wait; so do pages for which swap has no room.
-        if found == mapped && order == Order::HUGE {
+        // Pages that a child which is being forked maps already wait (`can_split_folio`); so do pages for which swap has no
+        // room.
+        if found != mapped {
+            return self.activate(cx, head);
+        }
+        if order == Order::HUGE {
             let is_whole = self.frames.map_count(head) > 0;
             if !self.split_isolated(spaces, cx, head, tails) {
                 return self.activate(cx, head);
@@ -152,10 +156,7 @@ impl Mm {
                 return Fate::Keep;
             }
         }
-        let mapped = if order == Order::HUGE { self.folio_mappings(head) } else { mapped };
-        let is_found = order == Order::HUGE || found == mapped;
-        let has_slot = is_found && (self.swap.slot_of(head).is_some() || self.add_to_swap(head));
-        if !has_slot {
+        if self.swap.slot_of(head).is_none() && !self.add_to_swap(head) {
             return self.activate(cx, head);
         }
         self.try_to_unmap(spaces, cx, head);

@@ -74,7 +74,7 @@ impl SwapIn {
             return Went::Waits(mm.swap.read_by(slot));
         }
         if mm.swap.has(slot, SlotFlag::Broken) {
-            return Went::Ended(FaultDone::BadAddress);
+            return Went::Ended(FaultDone::BusError);
         }
         mm.map_swapped(space, cx, (table, vpn, slot), access);
         Went::Mapped
@@ -157,7 +157,7 @@ impl Mm {
         cx.major_fault();
         if !self.read_swap_alone(cx, slot, head) {
             self.free(cx, head, Order::BASE);
-            return Went::Ended(FaultDone::BadAddress);
+            return Went::Ended(FaultDone::BusError);
         }
         self.swap_free(slot);
         self.map_again(space, cx, (table, vpn, head), access == Access::Write);

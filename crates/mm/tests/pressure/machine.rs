@@ -12,6 +12,8 @@ use pagelab_mm::{
     event::{Counters, Event},
     fault::{Access, FaultDone},
     fork::Fork,
+    frame::Holdings,
+    khugepaged::NeedsLock,
     step::{Step, Wait},
     swap::{SwapMedium, SwapSlot, SwapSpec},
     thp::ThpDefrag,
@@ -49,51 +51,69 @@ impl Default for Setup {
 pub(crate) enum Fate {
     Done,
     OutOfMemory,
-    /// A page of its own cannot be had any more.
-    BadAddress,
+    /// A page of its own cannot be had any more: SIGBUS.
+    BusError,
 }
 
 pub(crate) struct Machine {
     pub(crate) mm: Mm,
     pub(crate) counters: Counters,
-    spaces: Spaces,
-    prices: Prices,
-    now: Time,
+    pub(crate) spaces: Spaces,
+    pub(crate) prices: Prices,
+    pub(crate) now: Time,
     /// Until when kswapd sleeps; None until it is woken.
-    kswapd: Option<Time>,
+    pub(crate) kswapd: Option<Time>,
+    /// The same of kcompactd and khugepaged, and of what lock of whom the latter keeps between steps.
+    pub(crate) kcompactd: Option<Time>,
+    pub(crate) khugepaged: Option<Time>,
+    pub(crate) keeps: Option<NeedsLock>,
+    /// All of memory is being compacted for somebody, and until when he sleeps.
+    pub(crate) compact: Option<CompactMemory>,
+    pub(crate) compact_sleeps: Time,
     /// What each process wrote last, by page, and where it may.
-    memory: BTreeMap<SpaceId, (PageRange, BTreeMap<Vpn, u64>)>,
+    pub(crate) memory: BTreeMap<SpaceId, (PageRange, BTreeMap<Vpn, u64>)>,
     /// Processes that are to end.
-    killed: BTreeSet<SpaceId>,
+    pub(crate) killed: BTreeSet<SpaceId>,
+    /// The allocation of the next step after so many others fails.
+    pub(crate) fails_alloc: Option<u32>,
+    /// How many steps were made to fail so.
+    pub(crate) injected: u64,
+    /// Swap had no room once.
+    pub(crate) was_full: bool,
     /// A crowd begins with processes that have written to all that they map.
     fills: bool,
     /// Nobody goes but by force.
     kills: bool,
     writes: u64,
-    steps: u64,
+    pub(crate) steps: u64,
     /// After how many steps everything is checked.
-    check_every: u64,
+    pub(crate) check_every: u64,
 }
 
 /// A task in an operation.
 #[expect(clippy::large_enum_variant, reason = "there are a few of them")]
-enum Operation {
+pub(crate) enum Operation {
     Touch(Touch),
     Fork(Fork),
+    /// Gives up some pages (`MADV_DONTNEED`).
+    Discard(Unmap),
     Exit(Unmap),
 }
 
 pub(crate) struct Task {
-    id: u32,
-    space: SpaceId,
-    operation: Operation,
-    supply: Supply,
-    sleeps_until: Time,
+    pub(crate) id: u32,
+    pub(crate) space: SpaceId,
+    pub(crate) operation: Operation,
+    pub(crate) supply: Supply,
+    pub(crate) sleeps_until: Time,
     access: Access,
     page: Vpn,
 }
 
-const KSWAPD: u32 = 1000;
+const KSWAPD: u32 = 1 << 30;
+pub(crate) const KCOMPACTD: u32 = KSWAPD + 1;
+pub(crate) const KHUGEPAGED: u32 = KSWAPD + 2;
+pub(crate) const COMPACT: u32 = KSWAPD + 3;
 
 impl Machine {
     pub(crate) fn new(setup: &Setup) -> Self {
@@ -123,8 +143,16 @@ impl Machine {
             prices,
             now: Time(0),
             kswapd: None,
+            kcompactd: None,
+            khugepaged: None,
+            keeps: None,
+            compact: None,
+            compact_sleeps: Time(0),
             memory: BTreeMap::new(),
             killed: BTreeSet::new(),
+            fails_alloc: None,
+            injected: 0,
+            was_full: false,
             fills: setup.huge && !setup.kills,
             kills: setup.kills,
             writes: 0,
@@ -173,18 +201,30 @@ impl Machine {
     fn access_all(&mut self, process: SpaceId, nth: u64, access: Access) -> Fate {
         let range = self.memory[&process].0;
         for n in (0..range.pages()).step_by(usize::try_from(nth).unwrap()) {
-            let mut tasks = vec![self.access(1, process, range.start.plus(n), access)];
-            let fate = loop {
-                if let Some((_, fate)) = self.turn(&mut tasks, &mut |_| 0) {
-                    break fate;
-                }
-            };
+            let fate = self.access_one(process, range.start.plus(n), access);
             if fate != Fate::Done {
                 return fate;
             }
         }
         self.check(&[]);
         Fate::Done
+    }
+
+    fn access_one(&mut self, process: SpaceId, page: Vpn, access: Access) -> Fate {
+        let mut tasks = vec![self.access(1, process, page, access)];
+        loop {
+            if let Some((_, fate)) = self.turn(&mut tasks, &mut |_| 0) {
+                return fate;
+            }
+        }
+    }
+
+    /// Reads so many pages of both, one of this and one of that: whatever frames they get, they get them in turn.
+    pub(crate) fn read_in_turn(&mut self, processes: [SpaceId; 2], pages: u64) {
+        for (n, process) in (0..pages).flat_map(|n| processes.map(|process| (n, process))) {
+            let page = self.memory[&process].0.start.plus(n);
+            assert_eq!(self.access_one(process, page, Access::Read), Fate::Done);
+        }
     }
 
     /// So many accesses to pages by chance.
@@ -262,17 +302,17 @@ impl Machine {
         self.check(&[]);
     }
 
-    fn exit(&mut self, id: u32, space: SpaceId) -> Task {
+    pub(crate) fn exit(&mut self, id: u32, space: SpaceId) -> Task {
         self.spaces.get_mut(space).unwrap().is_exiting = true;
         self.task(id, space, Operation::Exit(Unmap::everything()))
     }
 
-    fn task(&self, id: u32, space: SpaceId, operation: Operation) -> Task {
+    pub(crate) fn task(&self, id: u32, space: SpaceId, operation: Operation) -> Task {
         let (supply, access) = (Supply::default(), Access::Read);
         Task { id, space, operation, supply, sleeps_until: self.now, access, page: Vpn(0) }
     }
 
-    fn access(&self, id: u32, space: SpaceId, page: Vpn, access: Access) -> Task {
+    pub(crate) fn access(&self, id: u32, space: SpaceId, page: Vpn, access: Access) -> Task {
         let touch = Touch::pages(PageRange::new(page, 1), access);
         Task { access, page, ..self.task(id, space, Operation::Touch(touch)) }
     }
@@ -309,22 +349,17 @@ impl Machine {
         ended
     }
 
-    fn step_kswapd(&mut self) {
+    pub(crate) fn step_kswapd(&mut self) {
         let cx = Cx::new(CpuId(1), self.now, &self.prices, &mut self.counters);
         let mut cx = cx.acting_for(ControlId(KSWAPD));
         let step = self.mm.step_kswapd(&mut self.spaces, &mut cx, 0);
         self.now = cx.now();
-        self.kswapd = match step {
-            Step::More => Some(self.now),
-            Step::Block(Wait::Until(until) | Wait::Io { until, .. }) => Some(until),
-            Step::Block(Wait::Queue | Wait::Folio(_)) => None,
-            Step::Done(()) => unreachable!("a daemon has no end"),
-        };
+        self.kswapd = goes_on(&step, self.now);
     }
 
     /// A step of a task; how it ended, if it has.
-    fn step(&mut self, task: &mut Task) -> Option<Fate> {
-        let Self { mm, spaces, prices, counters, .. } = self;
+    pub(crate) fn step(&mut self, task: &mut Task) -> Option<Fate> {
+        let Self { mm, spaces, prices, counters, fails_alloc, injected, .. } = self;
         let mut cx = Cx::new(CpuId(0), self.now, prices, counters).acting_for(ControlId(task.id));
         if task.supply.is_busy() {
             if let Step::Block(wait) = task.supply.step(mm, spaces, &mut cx) {
@@ -334,6 +369,9 @@ impl Machine {
             return None;
         }
         task.supply.lend(&mut cx);
+        if let (Some(after), false) = (fails_alloc.take(), matches!(task.operation, Operation::Exit(_))) {
+            *injected += u64::from(cx.fail_alloc(after));
+        }
         let space = spaces.get_mut(task.space).unwrap();
         let mut child = None;
         let step = match &mut task.operation {
@@ -343,10 +381,11 @@ impl Machine {
                     touch.abort(mm, space, &mut cx);
                     Step::Done(Fate::OutOfMemory)
                 }
-                Step::Done(FaultDone::BadAddress) => {
+                Step::Done(FaultDone::BusError) => {
                     touch.abort(mm, space, &mut cx);
-                    Step::Done(Fate::BadAddress)
+                    Step::Done(Fate::BusError)
                 }
+                Step::Done(FaultDone::BadAddress) => panic!("all of it is mapped"),
                 Step::More => Step::More,
                 Step::Block(wait) => Step::Block(wait),
             },
@@ -358,7 +397,7 @@ impl Machine {
                 Step::Done(Err(_)) => Step::Done(Fate::OutOfMemory),
                 Step::More | Step::Block(_) => Step::More,
             },
-            Operation::Exit(unmap) => match unmap.step(mm, space, &mut cx, Time(0)) {
+            Operation::Discard(unmap) | Operation::Exit(unmap) => match unmap.step(mm, space, &mut cx, Time(0)) {
                 Step::Done(_) => Step::Done(Fate::Done),
                 Step::More | Step::Block(_) => Step::More,
             },
@@ -382,7 +421,7 @@ impl Machine {
     fn has_ended(&mut self, task: &Task, child: Option<AddressSpace>, fate: Fate) {
         match &task.operation {
             Operation::Touch(_) if fate == Fate::Done => self.use_page(task),
-            Operation::Touch(_) => {}
+            Operation::Touch(_) | Operation::Discard(_) => {}
             Operation::Fork(_) => {
                 if let Some(child) = child {
                     let inherited = self.memory[&task.space].clone();
@@ -447,13 +486,18 @@ impl Machine {
     pub(crate) fn check(&self, tasks: &[Task]) {
         walk(&self.mm).unwrap();
         let mut spaces: Vec<&AddressSpace> = self.spaces.iter().map(|(_, space)| space).collect();
-        let mut controls = vec![(ControlId(KSWAPD), self.mm.kswapds()[0].holdings())];
+        let mut controls = vec![
+            (ControlId(KSWAPD), self.mm.kswapds()[0].holdings()),
+            (ControlId(KCOMPACTD), self.mm.kcompactd_holdings(0)),
+            (ControlId(KHUGEPAGED), self.mm.khugepaged.holdings()),
+            (ControlId(COMPACT), self.compact.as_ref().map_or_else(Holdings::default, CompactMemory::holdings)),
+        ];
         for task in tasks {
             let space = self.spaces.get(task.space).unwrap();
             let mut holdings = match &task.operation {
                 Operation::Touch(touch) => touch.holdings(space),
                 Operation::Fork(fork) => fork.holdings(),
-                Operation::Exit(unmap) => unmap.holdings(),
+                Operation::Discard(unmap) | Operation::Exit(unmap) => unmap.holdings(),
             };
             holdings.add(task.supply.holdings());
             if let Operation::Fork(fork) = &task.operation {
@@ -485,8 +529,18 @@ impl Machine {
     }
 }
 
+/// When a daemon takes its next step; None if it waits to be woken.
+pub(crate) fn goes_on(step: &Step<()>, now: Time) -> Option<Time> {
+    match *step {
+        Step::More => Some(now),
+        Step::Block(Wait::Queue) => None,
+        Step::Block(wait) => Some(until(wait, now)),
+        Step::Done(()) => unreachable!("a daemon has no end"),
+    }
+}
+
 /// Nobody is told that a folio is unlocked: who waits for one looks again soon.
-fn until(wait: Wait, now: Time) -> Time {
+pub(crate) fn until(wait: Wait, now: Time) -> Time {
     match wait {
         Wait::Until(until) | Wait::Io { until, .. } => until,
         Wait::Folio(_) => now + Picos::from_micros(5),
@@ -495,10 +549,10 @@ fn until(wait: Wait, now: Time) -> Time {
 }
 
 /// Numbers in a fixed order.
-struct Chance(u64);
+pub(crate) struct Chance(pub(crate) u64);
 
 impl Chance {
-    fn below(&mut self, limit: u64) -> u64 {
+    pub(crate) fn below(&mut self, limit: u64) -> u64 {
         self.0 = self.0.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963_407);
         (self.0 >> 33) % limit
     }

@@ -1,10 +1,16 @@
 //! More memory in use than there is: processes write to all of it, and find again what they wrote, whatever went to swap and
 //! came back. After every step each frame, slot and entry is asked for.
 
+mod all;
 mod machine;
 
 use machine::{Fate, Machine, Setup};
-use pagelab_mm::{event::Event, swap::SwapMedium, variant};
+use pagelab_mm::{
+    event::{Counters, Event},
+    swap::SwapMedium,
+    thp::ThpDefrag,
+    variant,
+};
 
 const MIB: u64 = 256;
 
@@ -111,8 +117,8 @@ fn who_wants_a_page_that_cannot_be_read_is_killed_and_nobody_sees_what_is_not_it
         machine.write_all(process);
         let child = machine.fork(process);
         machine.mm.swap.fail_reads(7);
-        assert_eq!(machine.try_read_all(process), Fate::BadAddress);
-        assert_eq!(machine.try_read_all(process), Fate::BadAddress, "and again");
+        assert_eq!(machine.try_read_all(process), Fate::BusError);
+        assert_eq!(machine.try_read_all(process), Fate::BusError, "and again");
         machine.end(process);
         // What could not be read can be another time, when the frame that it should have gone to has gone itself.
         machine.mm.swap.fail_reads(0);
@@ -233,8 +239,8 @@ fn pages_of_the_swap_cache_are_moved_with_their_slots() {
     let [kept, gone] = [8 * MIB, 24 * MIB].map(|pages| machine.start(pages));
     machine.write_all(kept);
     machine.write_all(gone);
-    // What was read keeps its slot.
-    machine.read_all(kept);
+    // What was read keeps its slot; and when one of them goes, the other is left all over memory.
+    machine.read_in_turn([kept, gone], 8 * MIB);
     machine.end(gone);
     let before = machine.cached();
     let moved = machine.count(Event::PgmigrateSuccess);
@@ -260,5 +266,88 @@ fn what_others_hold_survives_that_processes_are_killed() {
         machine.crowd(seed, 8000);
         machine.is_empty();
         assert!(machine.count(Event::OomKill) > 0, "seed {seed}: {:?}", machine.counters);
+    }
+}
+
+/// What happens in the streams of everything at once.
+const EVERYTHING: [Event; 20] = [
+    Event::Pswpout,
+    Event::Pswpin,
+    Event::PgstealKswapd,
+    Event::PgstealDirect,
+    Event::PgmigrateSuccess,
+    Event::PgmigrateFail,
+    Event::CompactStall,
+    Event::CompactMigrateScanned,
+    Event::ThpFaultAlloc,
+    Event::ThpFaultFallback,
+    Event::ThpCollapseAlloc,
+    Event::ThpCollapseAllocFailed,
+    Event::ThpDeferredSplitPage,
+    Event::ThpSplitPage,
+    Event::ThpSplitPageFailed,
+    Event::ThpSplitPmd,
+    Event::ThpZeroPageAlloc,
+    Event::SlabsScanned,
+    Event::OomKill,
+    Event::Pgmajfault,
+];
+
+/// One of each kind: versions, devices with room and without, and what fails.
+fn everything(seed: u64, steps: u64) -> Machine {
+    let pick = |of: usize| usize::try_from(seed).unwrap() % of;
+    let variant = *variant::named(["v6.1", "v5.10", "v4.20", "v4.1", "v6.7"][pick(5)]);
+    let medium = if pick(3) == 0 { SwapMedium::Memory } else { Setup::default().medium };
+    let swap = Some(if pick(2) == 0 { 24 * MIB } else { MIB });
+    let mut machine = Machine::new(&Setup { frames: 12 * MIB, swap, medium, variant, huge: true, kills: true });
+    machine.mm.thp.defrag = [ThpDefrag::Always, ThpDefrag::Defer, ThpDefrag::DeferMadvise][pick(3)];
+    machine.mm.swap.fail_writes([17, 17, 0, 0][pick(4)]);
+    machine.mm.swap.fail_reads([0, 0, 0, 501][pick(4)]);
+    machine.mm.compaction.fail_moves([11, 0, 11, 11][pick(4)]);
+    machine.everything(seed, steps);
+    machine.is_empty();
+    machine
+}
+
+/// Says which seed it was when it fails.
+fn everything_named(seed: u64, steps: u64) -> Machine {
+    std::panic::catch_unwind(|| everything(seed, steps)).unwrap_or_else(|panic| {
+        #[expect(clippy::print_stdout, reason = "the seed of a failure")]
+        let () = println!("everything({seed}, {steps}) has failed");
+        std::panic::resume_unwind(panic)
+    })
+}
+
+/// A million steps, in the soak ten million.
+#[test]
+fn contents_survive_everything_at_once() {
+    let mut sums = Counters::default();
+    let (mut injected, mut collapsed, mut full) = (0, 0, 0);
+    for seed in seeds(50) {
+        let machine = everything_named(seed, 20_000);
+        injected += machine.injected;
+        collapsed += machine.mm.khugepaged.pages_collapsed;
+        full += u64::from(machine.was_full);
+        for (event, count) in machine.counters.iter() {
+            sums.count(event, count);
+        }
+    }
+    for event in EVERYTHING {
+        assert!(sums.get(event) >= 5, "{} {}", sums.get(event), event.name());
+    }
+    assert!(
+        injected > 1000 && collapsed > 5 && full > 5,
+        "{injected} failed, {collapsed} huge pages, {full} times full"
+    );
+}
+
+#[test]
+fn everything_at_once_is_the_same_twice() {
+    for seed in [5, 8] {
+        let run = || {
+            let machine = everything(seed, 5_000);
+            (format!("{:?}", machine.mm), machine.counters.iter().collect::<Vec<_>>())
+        };
+        assert!(run() == run(), "seed {seed}");
     }
 }

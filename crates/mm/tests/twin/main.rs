@@ -526,6 +526,16 @@ fn huge_pages_that_lost_a_part_agree() {
     run_all(0..seeds() / 10, SHORT_OF_HUGE, &MADE_SHORT);
 }
 
+/// Seeds of longer runs that found something once.
+#[test]
+fn what_was_found_stays_mended() {
+    if std::env::var(ONE_SEED).is_err() {
+        for (seed, kind) in [(205, SMALL_ZONES), (726, LARGE_ZONES)] {
+            run_named(seed, kind);
+        }
+    }
+}
+
 #[test]
 fn large_zones_agree() {
     run_all(0..seeds(), LARGE_ZONES, &MADE);

@@ -155,3 +155,17 @@ fn what_a_disk_cannot_write_fsync_reports_once() {
     let once = || run(&small(), async |os: Sim| write(&os, "a", 2500).await).1.hash;
     assert_eq!(once(), once());
 }
+
+#[test]
+fn a_page_behind_the_end_of_its_file_is_a_bus_error_and_one_of_no_mapping_a_violation() {
+    let (ends, _) = run(&small(), async |os: Sim| {
+        let file = write(&os, "a", 3).await;
+        let of = FileRange { file, offset: Bytes(0) };
+        let range = os.mmap(Bytes::PAGE * 4, MapSpec::SharedRead(of)).await.unwrap();
+        let behind = os.spawn(Placement::Spread(1), async move |os: Sim| os.load(range, Bytes::PAGE).await).await;
+        os.munmap(range).await.unwrap();
+        let nowhere = os.spawn(Placement::Spread(1), async move |os: Sim| os.load(range, Bytes::PAGE).await).await;
+        [behind, nowhere].map(|end| end.map(|_| ()).unwrap_err().reason)
+    });
+    assert_eq!(ends, ["killed by signal 7 (SIGBUS)", "killed by signal 11 (SIGSEGV)"]);
+}

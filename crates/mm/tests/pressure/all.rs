@@ -1,0 +1,279 @@
+//! Everything at once: tasks that fault huge pages, fork, give up parts and end, kswapd, kcompactd and khugepaged, the OOM
+//! killer; and a device, moves and allocations that fail. What a process wrote is what it finds.
+
+use pagelab_mm::{
+    ControlId, SpaceId,
+    compact::kcompactd::CompactMemory,
+    cost::Cx,
+    fault::Access,
+    fork::Fork,
+    khugepaged::{KhugepagedSettings, NeedsLock},
+    step::Step,
+    unmap::Unmap,
+    vma::{HugeAdvice, PageRange},
+};
+use units::{CpuId, Picos, Time};
+
+use crate::machine::{COMPACT, Chance, Fate, KCOMPACTD, KHUGEPAGED, Machine, Operation, Task, goes_on, until};
+
+/// Pages of each process: three huge pages at least are whole.
+const PAGES: u64 = 4 * 512;
+/// Tasks at a time, and processes.
+const TASKS: usize = 4;
+const PROCESSES: usize = 5;
+/// What pages hold is looked at after so many steps.
+const CONTENTS_EVERY: u64 = 61;
+
+impl Machine {
+    /// Goes on for so many steps; then all end.
+    pub(crate) fn everything(&mut self, seed: u64, steps: u64) {
+        let mut chance = Chance(seed + 1);
+        self.check_every = 19;
+        self.mm.khugepaged.settings = KhugepagedSettings {
+            scan_sleep: Picos::from_micros(200),
+            alloc_sleep: Picos::from_micros(500),
+            ..KhugepagedSettings::default()
+        };
+        let end = self.steps + steps;
+        let mut tasks: Vec<Task> = Vec::new();
+        let mut id = 0;
+        while self.steps < end || !self.memory.is_empty() {
+            let is_over = self.steps >= end;
+            if self.memory.len() < 2 && !is_over {
+                self.start(PAGES);
+            }
+            id += 1;
+            let idle = |space: &SpaceId| tasks.iter().all(|task| task.space != *space) && self.may_change(*space);
+            let idle: Vec<SpaceId> = self.memory.keys().copied().filter(idle).collect();
+            if let Some(dead) = idle.iter().copied().find(|space| is_over || self.killed.contains(space)) {
+                tasks.push(self.exit(id, dead));
+            } else if !idle.is_empty() && tasks.len() < TASKS {
+                let space = idle[usize::try_from(chance.below(idle.len() as u64)).unwrap()];
+                tasks.extend(self.deed(id, space, &mut chance));
+            }
+            if self.compact.is_none() && chance.below(1000) == 0 {
+                self.compact = Some(CompactMemory::default());
+            }
+            self.fails_alloc = (chance.below(50) == 0).then(|| u32::try_from(chance.below(3)).unwrap());
+            self.turn_of_all(&mut tasks, &mut chance);
+        }
+        self.come_to_rest();
+        self.check(&tasks);
+    }
+
+    /// What a process does next.
+    fn deed(&mut self, id: u32, space: SpaceId, chance: &mut Chance) -> Option<Task> {
+        let range = self.memory[&space].0;
+        let page = range.start.plus(chance.below(range.pages()));
+        match chance.below(80) {
+            0 if self.memory.len() < PROCESSES => Some(self.task(id, space, Operation::Fork(Fork::new()))),
+            1 if self.memory.len() > 2 && chance.below(4) == 0 => Some(self.exit(id, space)),
+            2 | 3 => {
+                let pages = (1 + chance.below(600)).min(range.end.0 - page.0);
+                let part = PageRange::new(page, pages);
+                // The words are gone from here on, whoever looks.
+                self.memory.get_mut(&space).unwrap().1.retain(|at, _| *at < part.start || *at >= part.end);
+                Some(self.task(id, space, Operation::Discard(Unmap::discard(part))))
+            }
+            4 => {
+                let mut cx = Cx::new(CpuId(0), self.now, &self.prices, &mut self.counters);
+                let space = self.spaces.get_mut(space).unwrap();
+                space.madvise(&mut self.mm, &mut cx, range, HugeAdvice::HugePage).unwrap();
+                None
+            }
+            n if n < 50 => Some(self.access(id, space, page, Access::Write)),
+            _ => Some(self.access(id, space, page, Access::Read)),
+        }
+    }
+
+    /// What daemons have in their hands goes back.
+    fn come_to_rest(&mut self) {
+        loop {
+            let awake = [self.kswapd, self.kcompactd, self.khugepaged].map(|at| at.is_some_and(|at| at <= self.now));
+            match awake {
+                [true, _, _] => self.step_kswapd(),
+                [_, true, _] => self.step_kcompactd(),
+                [_, _, true] => self.step_khugepaged(&[]),
+                _ if self.compact.is_some() => {
+                    self.now = self.now.max(self.compact_sleeps);
+                    self.step_compact();
+                }
+                _ => match self.kswapd.iter().chain(&self.kcompactd).chain(&self.khugepaged).min() {
+                    Some(next) if self.has_held() => self.now = *next,
+                    _ => break,
+                },
+            }
+        }
+    }
+
+    fn has_held(&self) -> bool {
+        let mm = &self.mm;
+        let all = [mm.kswapds()[0].holdings(), mm.kcompactd_holdings(0), mm.khugepaged.holdings()];
+        all.iter().any(|held| !(held.isolated.is_empty() && held.off_lru.is_empty() && held.gathered.is_empty()))
+    }
+
+    /// Does khugepaged let a system call of this process begin?
+    fn may_change(&self, space: SpaceId) -> bool {
+        self.keeps.is_none_or(|kept| space_of(kept) != space)
+    }
+
+    fn turn_of_all(&mut self, tasks: &mut Vec<Task>, chance: &mut Chance) {
+        self.steps += 1;
+        if !self.mm.take_woken().is_empty() {
+            self.kswapd = Some(self.now);
+        }
+        if !self.mm.take_woken_kcompactds().is_empty() {
+            self.kcompactd = Some(self.now);
+        }
+        if self.mm.take_woken_khugepaged() {
+            self.khugepaged = Some(self.now);
+        }
+        let _ = self.mm.take_unlocked();
+        let is_due = |at: Option<Time>| at.is_some_and(|at| at <= self.now);
+        let ready = |task: &Task| task.sleeps_until <= self.now && !self.is_kept_out(task);
+        let ready: Vec<usize> = (0..tasks.len()).filter(|at| ready(&tasks[*at])).collect();
+        let due = [
+            is_due(self.kswapd),
+            is_due(self.kcompactd),
+            is_due(self.khugepaged) && self.may_lock(tasks),
+            self.compact.is_some() && self.compact_sleeps <= self.now,
+        ];
+        // Tasks about as often as all others.
+        match chance.below(9) {
+            0 if due[0] => self.step_kswapd(),
+            1 if due[1] => self.step_kcompactd(),
+            2 if due[2] => self.step_khugepaged(tasks),
+            3 if due[3] => self.step_compact(),
+            _ if !ready.is_empty() => {
+                let at = ready[usize::try_from(chance.below(ready.len() as u64)).unwrap()];
+                let fate = self.step(&mut tasks[at]);
+                if let Some(fate) = fate {
+                    let task = tasks.remove(at);
+                    if fate == Fate::BusError {
+                        self.killed.insert(task.space);
+                    }
+                }
+            }
+            _ if due[0] => self.step_kswapd(),
+            _ if due[1] => self.step_kcompactd(),
+            _ if due[2] => self.step_khugepaged(tasks),
+            _ if due[3] => self.step_compact(),
+            _ => {
+                let sleeps = tasks.iter().map(|task| task.sleeps_until);
+                let sleeps = sleeps
+                    .chain(self.compact.is_some().then_some(self.compact_sleeps))
+                    .chain(self.kswapd)
+                    .chain(self.kcompactd)
+                    .chain(self.khugepaged);
+                let next = sleeps.filter(|at| *at > self.now).min();
+                // Without anybody who sleeps, it is the driver's turn to begin something.
+                self.now = next.unwrap_or(self.now);
+            }
+        }
+        for space in self.mm.take_oom_killed() {
+            self.killed.insert(space);
+            tasks.iter_mut().filter(|task| task.space == space).for_each(|task| task.supply.open_reserves());
+        }
+        if self.steps.is_multiple_of(self.check_every) {
+            self.check(tasks);
+        }
+        self.was_full |= self.mm.swap.free() == 0;
+        if self.steps.is_multiple_of(CONTENTS_EVERY) {
+            self.check_contents();
+        }
+    }
+
+    /// Somebody has written to `vm.compact_memory`.
+    fn step_compact(&mut self) {
+        let Some(mut compact) = self.compact.take() else { return };
+        let cx = Cx::new(CpuId(1), self.now, &self.prices, &mut self.counters);
+        let mut cx = cx.acting_for(ControlId(COMPACT));
+        match compact.step(&mut self.mm, &mut self.spaces, &mut cx) {
+            Step::Done(()) => {}
+            Step::More => self.compact = Some(compact),
+            Step::Block(wait) => {
+                // It alone: others go on meanwhile.
+                self.compact_sleeps = until(wait, cx.now());
+                self.compact = Some(compact);
+            }
+        }
+        self.now = cx.now();
+    }
+
+    fn step_kcompactd(&mut self) {
+        let cx = Cx::new(CpuId(1), self.now, &self.prices, &mut self.counters);
+        let mut cx = cx.acting_for(ControlId(KCOMPACTD));
+        let step = self.mm.step_kcompactd(&mut self.spaces, &mut cx, 0);
+        self.now = cx.now();
+        self.kcompactd = goes_on(&step, self.now);
+    }
+
+    fn step_khugepaged(&mut self, tasks: &[Task]) {
+        let needs = self.mm.khugepaged.needs(&self.spaces);
+        let has_lock = needs.is_some_and(|needs| self.keeps.is_some() || Self::is_free(needs, tasks));
+        let cx = Cx::new(CpuId(1), self.now, &self.prices, &mut self.counters);
+        let mut cx = cx.acting_for(ControlId(KHUGEPAGED));
+        if let Some(after) = self.fails_alloc.take() {
+            self.injected += u64::from(cx.fail_alloc(after));
+        }
+        let step = self.mm.step_khugepaged(&mut self.spaces, &mut cx, has_lock);
+        self.now = cx.now();
+        self.khugepaged = goes_on(&step, self.now);
+        // It keeps the lock for as long as its steps need the same.
+        let held = needs.filter(|_| has_lock);
+        let wants = self.mm.khugepaged.needs(&self.spaces);
+        self.keeps = held.zip(wants).filter(|(held, wants)| is_same(*held, *wants)).map(|(_, wants)| wants);
+    }
+
+    /// Can khugepaged take its next step, with the lock that it needs or without one that it only tries?
+    fn may_lock(&self, tasks: &[Task]) -> bool {
+        match self.mm.khugepaged.needs(&self.spaces) {
+            None | Some(NeedsLock::TryRead(_)) => true,
+            Some(needs) => self.keeps.is_some() || Self::is_free(needs, tasks),
+        }
+    }
+
+    fn is_free(needs: NeedsLock, tasks: &[Task]) -> bool {
+        let writes = matches!(needs, NeedsLock::Write(_));
+        tasks.iter().filter(|task| task.space == space_of(needs)).all(|task| match &task.operation {
+            Operation::Touch(touch) => !writes || !(touch.is_in_fault() || task.supply.is_busy()),
+            Operation::Discard(_) => !writes,
+            Operation::Fork(_) | Operation::Exit(_) => false,
+        })
+    }
+
+    /// Does khugepaged hold a lock that a task needs?
+    fn is_kept_out(&self, task: &Task) -> bool {
+        let writes = matches!(task.operation, Operation::Fork(_) | Operation::Exit(_));
+        self.keeps.is_some_and(|kept| space_of(kept) == task.space && (writes || matches!(kept, NeedsLock::Write(_))))
+    }
+
+    /// Every page that is there holds what was written to it, whether or not anybody reads it.
+    fn check_contents(&self) {
+        for (id, (_, written)) in &self.memory {
+            let tables = &self.spaces.get(*id).unwrap().tables;
+            for (page, expected) in written {
+                let pte = tables.lookup(*page);
+                if (pte.is_present() || pte.is_migration()) && !pte.is_zero_page() {
+                    let within = if pte.is_huge() { u32::try_from(page.0 % 512).unwrap() } else { 0 };
+                    assert_eq!(
+                        self.mm.frames.content(pte.pfn().plus(within)),
+                        *expected,
+                        "{page:?} of {id:?}: {pte:?}"
+                    );
+                }
+            }
+        }
+    }
+}
+
+fn space_of(needs: NeedsLock) -> SpaceId {
+    let (NeedsLock::TryRead(space) | NeedsLock::Read(space) | NeedsLock::Write(space)) = needs;
+    space
+}
+
+/// Does the lock that is held do for the next step?
+fn is_same(held: NeedsLock, wants: NeedsLock) -> bool {
+    let writes = |needs| matches!(needs, NeedsLock::Write(_));
+    space_of(held) == space_of(wants) && writes(held) == writes(wants)
+}
