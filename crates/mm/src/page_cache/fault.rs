@@ -126,7 +126,12 @@ impl FileFault {
             return Err(FileWent::NoMemory);
         }
         let head = mm.cache.page(inode, index).expect("it was just added");
-        wait(mm, head).map_or(Ok(head), |wait| Err(FileWent::Waits(wait)))
+        match wait(mm, head) {
+            Some(wait) => Err(FileWent::Waits(wait)),
+            None if mm.cache.has((inode, index), PageFlag::Uptodate) => Ok(head),
+            // A disk that is memory has failed already.
+            None => Err(FileWent::Done(FaultDone::BusError)),
+        }
     }
 
     fn read_around(&mut self, mm: &mut Mm, cx: &mut Cx, at: At) -> Option<Window> {
