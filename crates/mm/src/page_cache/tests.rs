@@ -429,6 +429,20 @@ fn a_disk_of_memory_is_done_with_what_it_is_sent() {
 }
 
 #[test]
+fn nobody_has_a_page_that_a_disk_of_memory_cannot_read() {
+    let mut lab = Lab::new(4096, 2, 50);
+    let file = lab.create("a");
+    lab.write(file, 0).unwrap();
+    lab.call(FileRequest::Sync(file)).unwrap();
+    lab.call(FileRequest::DropCaches).unwrap();
+    lab.mm.cache.fail_disk(1);
+    assert_eq!(lab.touch(file, 0, Access::Write, true), None);
+    assert_eq!(lab.touch(file, 0, Access::Read, true), None);
+    lab.mm.cache.fail_disk(0);
+    assert!(lab.touch(file, 0, Access::Write, true).is_some());
+}
+
+#[test]
 fn who_dirties_faster_than_the_disk_writes_is_slowed_down_to_it() {
     let mut lab = Lab::new(8192, 1, 1000);
     let file = lab.create("a");
