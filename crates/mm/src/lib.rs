@@ -81,6 +81,9 @@ mod reserve;
 pub mod rmap;
 mod shrinker;
 pub mod slab;
+#[cfg(test)]
+#[path = "../tests/soak/mod.rs"]
+mod soak;
 pub mod spaces;
 pub mod spin;
 pub mod split;

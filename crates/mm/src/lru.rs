@@ -474,18 +474,18 @@ impl Mm {
     }
 
     /// A huge folio on a list was taken apart: its tails that are mapped, the last one first, go before the head, which goes
-    /// if nobody maps it (`lru_add_page_tail`).
+    /// if nobody maps it; the others are put on the list too, and freed right after (`lru_add_page_tail`).
     pub(crate) fn lru_split(
         &mut self,
         cx: &mut Cx,
         (zone, head): (usize, Pfn),
         is_active: bool,
-        tails: &[Pfn],
+        (tails, unmapped): (&[Pfn], usize),
         keeps_head: bool,
     ) {
         let (at, kind) = (self.lru.of_zone(zone), LruKind::of(false, is_active));
         self.lru.lruvecs[at].lock.acquire(cx, Cause::LruLock);
-        cx.work(Work::LruMove, tails.len() as u64);
+        cx.work(Work::LruMove, (tails.len() + unmapped) as u64);
         let list = &mut self.lru.lruvecs[at].lists[kind as usize];
         for tail in tails {
             self.frames.mark(*tail, FrameFlag::OnLru, true);

@@ -159,9 +159,9 @@ impl Mm {
         }
         let is_head_mapped = unmapped.last() != Some(&head);
         match isolated {
-            None => self.lru_split(cx, (zone, head), is_active, &tails, is_head_mapped),
+            None => self.lru_split(cx, (zone, head), is_active, (&tails, unmapped.len()), is_head_mapped),
             Some(all) => {
-                self.charge_lru_moves(cx, zone, tails.len() as u64);
+                self.charge_lru_moves(cx, zone, (tails.len() + unmapped.len()) as u64);
                 self.lru_isolated_less(zone, unmapped.len() as u64);
                 all.append(&mut tails);
             }
@@ -171,9 +171,8 @@ impl Mm {
         if !is_head_mapped {
             unmapped.rotate_left(1);
         }
-        // All were put on a list before they are freed, each on its own.
-        self.charge_lru_moves(cx, zone, unmapped.len() as u64);
         for pfn in &unmapped {
+            // It leaves the list on its own.
             self.charge_lru_moves(cx, zone, 1);
             primitive::uncharge(cx);
             self.frames.set(*pfn, Frame::Kernel { order: Order::BASE, mobility: Mobility::Movable });

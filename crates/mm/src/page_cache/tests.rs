@@ -15,6 +15,7 @@ use crate::{
     disk::DiskMedium,
     event::{Counters, Event},
     fault::{Access, FaultDone},
+    soak,
     spaces::SpaceId,
     step::{Step, Wait},
     touch::Touch,
@@ -344,15 +345,20 @@ fn random(seed: u64, (frames, fail_every): (u32, u32), turns: u64, walks: u64) -
     lab.counters
 }
 
-#[test]
-fn contents_survive_reclaim_writing_reading_migration_and_truncation() {
+/// What all seeds count, on a disk that fails as said.
+fn of_all_seeds(fail_every: u32) -> Counters {
     let mut sum = Counters::default();
-    let times = std::env::var("PAGELAB_SOAK").map_or(1, |times| times.parse().expect("a number of times"));
-    for seed in 0..6 * times {
-        for (event, count) in random(seed, (768, 0), 300, 19).iter() {
+    for seed in 0..6 * soak::times() {
+        for (event, count) in random(seed, (768, fail_every), 300, 19).iter() {
             sum.count(event, count);
         }
     }
+    sum
+}
+
+#[test]
+fn contents_survive_reclaim_writing_reading_migration_and_truncation() {
+    let sum = of_all_seeds(0);
     // It was hard enough.
     for event in [
         Event::PgstealFile,
@@ -369,13 +375,7 @@ fn contents_survive_reclaim_writing_reading_migration_and_truncation() {
 
 #[test]
 fn files_survive_a_disk_that_fails() {
-    let mut sum = Counters::default();
-    let times = std::env::var("PAGELAB_SOAK").map_or(1, |times| times.parse().expect("a number of times"));
-    for seed in 0..6 * times {
-        for (event, count) in random(seed, (768, 7), 300, 19).iter() {
-            sum.count(event, count);
-        }
-    }
+    let sum = of_all_seeds(7);
     for event in [Event::PgstealFile, Event::NrWritten, Event::Pgpgin, Event::Pgmajfault] {
         assert!(sum.get(event) > 0, "{}", event.name());
     }

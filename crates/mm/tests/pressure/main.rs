@@ -3,6 +3,8 @@
 
 mod all;
 mod machine;
+#[path = "../soak/mod.rs"]
+mod soak;
 
 use machine::{Fate, Machine, Setup};
 use pagelab_mm::{
@@ -16,8 +18,7 @@ const MIB: u64 = 256;
 
 /// As many seeds as many times more as `cargo xtask soak` asks for.
 fn seeds(usual: u64) -> std::ops::Range<u64> {
-    let times = std::env::var("PAGELAB_SOAK").map_or(1, |times| times.parse().expect("a number of times"));
-    0..usual * times
+    0..usual * soak::times()
 }
 
 fn setup() -> Setup {

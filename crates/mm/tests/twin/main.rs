@@ -15,6 +15,8 @@ mod processes;
 mod sequences;
 mod shrink;
 mod slabs;
+#[path = "../soak/mod.rs"]
+mod soak;
 mod stream;
 mod touch;
 mod unmap;
@@ -32,8 +34,6 @@ use stream::{Numbers, Weights};
 
 const SEEDS: u64 = 200;
 const OPERATIONS: u32 = 5_000;
-/// The variable that says how many times as many seeds are taken (`cargo xtask soak`).
-const SOAK: &str = "PAGELAB_SOAK";
 /// The variable that says which seed to run alone.
 const ONE_SEED: &str = "TWIN_SEED";
 /// Streams on zones of up to `SMALL` frames are looked at after every operation.
@@ -433,7 +433,8 @@ fn run(seed: u64, (stream, every, _): Kind) -> Pair {
 fn run_named(seed: u64, kind: Kind) -> Pair {
     std::panic::catch_unwind(|| run(seed, kind)).unwrap_or_else(|panic| {
         #[expect(clippy::print_stdout, reason = "the command that replays a failure")]
-        let () = println!("{ONE_SEED}={seed} {SOAK}=10 cargo test -p pagelab-mm --release --test twin {}", kind.2);
+        let () =
+            println!("{ONE_SEED}={seed} PAGELAB_SOAK=10 cargo test -p pagelab-mm --release --test twin {}", kind.2);
         std::panic::resume_unwind(panic)
     })
 }
@@ -486,7 +487,7 @@ const MADE: [Event; 20] = [
 ];
 
 fn seeds() -> u64 {
-    SEEDS * std::env::var(SOAK).map_or(1, |times| times.parse().expect("a number of times"))
+    SEEDS * soak::times()
 }
 
 /// What those are for that are short of memory because of huge pages.

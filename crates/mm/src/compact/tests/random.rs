@@ -231,8 +231,7 @@ fn run(rules: Variant, seed: u64, steps: u32, check_every: u32) -> World {
 fn contents_survive_compaction_whatever_comes_in_between() {
     let (mut moved, mut waited) = (0, 0);
     let seeds = [("v6.1", 1), ("v6.1", 2), ("v6.1", 7), ("v5.10", 3), ("v4.20", 4), ("v4.1", 5), ("v6.7", 6)];
-    let times: u64 = std::env::var("PAGELAB_SOAK").map_or(1, |times| times.parse().expect("a number of times"));
-    for (round, (version, seed)) in (0..times).flat_map(|round| seeds.map(|kind| (round, kind))) {
+    for (round, (version, seed)) in (0..crate::soak::times()).flat_map(|round| seeds.map(|kind| (round, kind))) {
         let world = run(rules(version), seed + 7 * round, 8_000, 1);
         moved += world.lab.count(Event::PgmigrateSuccess);
         waited += world.waited;
