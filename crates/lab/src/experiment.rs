@@ -1,10 +1,13 @@
 //! An experiment as data: a workload, its parameters' values, and where it runs. Files: `experiments/NAME.toml`.
 
+use report::Layout;
 use workloads::{ParamError, WORKLOADS, Workload, WorkloadInfo};
 
 use crate::source::{self, Kind, OneOrMore, Source, SourceError, TableReader, unknown};
 
-const KEYS: &[&str] = &["about", "workload", "targets", "machine", "kernel", "state", "params"];
+const KEYS: &[&str] = &["about", "workload", "targets", "machine", "kernel", "state", "params", "layout", "column"];
+const COLUMN_KEYS: &[&str] = &["kernel", "variant", "tables", "settings"];
+const LAYOUTS: &[&str] = &["head", "2015"];
 
 /// All memory is free.
 pub const FRESH: &str = "fresh";
@@ -33,6 +36,23 @@ pub struct Experiment {
     pub state: String,
     /// Parameters with at least one value each, in the file's order. Those not given take the workload's defaults.
     pub params: Vec<(String, Vec<String>)>,
+    /// How its tables are laid out.
+    pub layout: Layout,
+    /// The columns of target sim, where it is not left to the user which kernels are compared.
+    pub columns: Vec<SimColumn>,
+}
+
+/// A column of target sim that an experiment names.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct SimColumn {
+    /// What tables call it.
+    pub kernel: String,
+    /// Name or path of its variant.
+    pub variant: String,
+    /// The set of tables that it belongs to, where there are several.
+    pub tables: Option<String>,
+    /// Kernel settings of it alone.
+    pub settings: Vec<(String, String)>,
 }
 
 impl Experiment {
@@ -55,6 +75,8 @@ impl Experiment {
             kernel: root.required("kernel")?,
             state: root.optional("state")?.unwrap_or_else(|| FRESH.to_owned()),
             params: params(&root, workload)?,
+            layout: layout(&root)?,
+            columns: columns(&root)?,
         })
     }
 
@@ -86,6 +108,45 @@ fn targets(root: &TableReader<'_>) -> Result<Vec<String>, SourceError> {
         None => Ok(targets),
         Some(target) => Err(root.error("targets", unknown("target", target, TARGETS))),
     }
+}
+
+fn layout(root: &TableReader<'_>) -> Result<Layout, SourceError> {
+    match root.optional::<String>("layout")?.as_deref() {
+        None | Some("head") => Ok(Layout::Head),
+        Some("2015") => Ok(Layout::Classic),
+        Some(other) => Err(root.error("layout", unknown("layout", other, LAYOUTS))),
+    }
+}
+
+/// Their variants are read when they are used, like machines; settings have to be right here.
+fn columns(root: &TableReader<'_>) -> Result<Vec<SimColumn>, SourceError> {
+    let mut columns: Vec<SimColumn> = Vec::new();
+    for table in root.tables("column")? {
+        let table = table.only("key", COLUMN_KEYS)?;
+        let kernel: String = table.required("kernel")?;
+        if columns.iter().any(|known| known.kernel == kernel) {
+            return Err(table.error("kernel", format!("there is another column {kernel:?} already")));
+        }
+        let settings = settings(&table)?;
+        columns.push(SimColumn {
+            kernel,
+            variant: table.required("variant")?,
+            tables: table.optional("tables")?,
+            settings,
+        });
+    }
+    Ok(columns)
+}
+
+fn settings(column: &TableReader<'_>) -> Result<Vec<(String, String)>, SourceError> {
+    let Some(table) = column.table("settings")? else { return Ok(Vec::new()) };
+    let table = table.only("setting", &linux::setting::names())?;
+    let read = |name: &str| {
+        let value: String = table.required(name)?;
+        linux::setting::check_form(name, &value).map_err(|problem| table.error(name, problem))?;
+        Ok((name.to_owned(), value))
+    };
+    table.keys().into_iter().map(read).collect()
 }
 
 /// The machine's own file is validated when it is loaded; that it exists is this file's business.
@@ -164,14 +225,14 @@ model = ["threads", "processes"]
                 "kernel",
                 "kernal",
                 "5: unknown key \"kernal\"; did you mean \"kernel\"? \
-                 (valid keys: about, workload, targets, machine, kernel, state, params)",
+                 (valid keys: about, workload, targets, machine, kernel, state, params, layout, column)",
             ),
             (
                 "fault-storm",
                 "fault-strom",
                 "2: workload: unknown workload \"fault-strom\"; did you mean \"fault-storm\"? \
-                 (valid workloads: fault-storm, page-fault2, page-fault3, fork-storm, thpscale, thpcompact, aged-fault, \
-                 small-files)",
+                 (valid workloads: fault-storm, page-fault2, page-fault3, fork-storm, thpscale, thpcompact, thpscale-2015, \
+                 aged-fault, small-files)",
             ),
             (
                 "\"vm\"",

@@ -9,7 +9,14 @@ pub(crate) fn of(workload: &Workload, outcome: &Outcome) -> Vec<Metric> {
     match workload {
         Workload::FaultStorm(_) => fault_storm(outcome),
         Workload::ForkStorm(_) => fork_storm(outcome),
-        Workload::Thpscale(_) | Workload::AgedFault(_) | Workload::SmallFiles(_) => blocks(outcome),
+        Workload::Thpscale2015(params) => {
+            let parts = params.by_count(&outcome.tasks).into_iter().map(|(count, tasks)| {
+                let part = |metric| Metric { part: Some(count.to_string()), ..metric };
+                blocks(tasks).into_iter().map(part).collect::<Vec<_>>()
+            });
+            parts.flatten().collect()
+        }
+        Workload::Thpscale(_) | Workload::AgedFault(_) | Workload::SmallFiles(_) => blocks(&outcome.tasks),
     }
 }
 
@@ -51,15 +58,15 @@ fn fork_storm(outcome: &Outcome) -> Vec<Metric> {
 }
 
 /// What mmtests reports of thpscale: the time of a block by what its fault brought, and how many were huge.
-fn blocks(outcome: &Outcome) -> Vec<Metric> {
-    let blocks: Vec<Block> = outcome.tasks.iter().flat_map(|task| task.blocks.iter().copied()).collect();
+fn blocks(tasks: &[TaskOutcome]) -> Vec<Metric> {
+    let blocks: Vec<Block> = tasks.iter().flat_map(|task| task.blocks.iter().copied()).collect();
     let micros = |time: Picos| time.0 as f64 / 1e6;
     let latency = |class: &str, of: fn(&Block) -> bool| {
         let samples = blocks.iter().filter(|block| of(block)).map(|block| micros(block.latency)).collect();
         classed("fault_latency_us", class, "us", Better::Lower, samples)
     };
     let init = |class: &str, of: fn(&TaskOutcome) -> Option<Picos>| {
-        let samples = outcome.tasks.iter().filter_map(of).map(micros).collect();
+        let samples = tasks.iter().filter_map(of).map(micros).collect();
         classed("init_latency_us", class, "us", Better::Lower, samples)
     };
     let huge = blocks.iter().filter(|block| block.huge).count() as f64;
@@ -80,7 +87,7 @@ fn latency_ns(iteration: &Iteration) -> f64 {
 }
 
 fn metric(name: &str, unit: &str, better: Better, samples: Vec<f64>) -> Metric {
-    Metric { name: name.to_owned(), class: None, unit: unit.to_owned(), better, samples }
+    Metric { name: name.to_owned(), class: None, part: None, unit: unit.to_owned(), better, samples }
 }
 
 fn classed(name: &str, class: &str, unit: &str, better: Better, samples: Vec<f64>) -> Metric {

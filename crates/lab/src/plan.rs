@@ -106,6 +106,8 @@ pub struct Session {
     pub machine: Machine,
     /// The label of the kernel.
     pub kernel: String,
+    /// What is set there besides what the machine file says.
+    pub settings: Vec<(String, String)>,
     /// Where it runs.
     pub place: Place,
     /// How much memory a workload may map there.

@@ -357,7 +357,7 @@ impl Runner<'_> {
             // The real one failed, and has said why.
             return Ok(());
         };
-        let machine = with_settings(machine, &self.plan.settings).to_toml();
+        let machine = with_settings(machine, &session.settings).to_toml();
         // What was simulated, whole: a twin's machine is nowhere else, as it was found during this run.
         self.keep(&Record::System(system(session, None, serde_json::json!({ SIMULATED_MACHINE: machine }))))?;
         let directory = self.directory();
@@ -457,7 +457,7 @@ impl Runner<'_> {
         accelerator: Accelerator,
         keys: &[Key],
     ) -> Result<(), Stopped> {
-        let plan = guest_plan(session, &self.plan.settings, keys).map_err(Stopped::Failed)?;
+        let plan = guest_plan(session, keys).map_err(Stopped::Failed)?;
         let drivers = plan.disk.map(linux::disk::Disk::modules).unwrap_or_default();
         let drivers =
             linux::module::those_there(image, &drivers).map_err(|error| Stopped::Failed(error.to_string()))?;

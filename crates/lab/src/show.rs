@@ -8,7 +8,7 @@ use std::{
     path::Path,
 };
 
-use report::{Cell, CheckRow, Column, Record, Report, Skipped, Store, System, Target};
+use report::{Cell, CheckRow, Column, Layout, Record, Report, Skipped, Store, System, Target};
 use serde::Serialize;
 
 use self::zones::ZoneTables;
@@ -115,7 +115,11 @@ fn read(directory: &Path) -> Result<Shown, UsageError> {
     cells.sort_by_key(|cell| place.get(&cell.key).copied());
     let presses = |cell: &Cell| crate::cell::parse(&cell.key).is_ok_and(|workload| workload.presses());
     let threshold = if cells.iter().any(presses) { PRESSED_THRESHOLD } else { COUNTER_THRESHOLD };
-    let report = Report::new(&cells, threshold);
+    let layout = cells.first().and_then(|cell| Experiment::load(&cell.key.experiment).ok());
+    let report = match layout.map_or(Layout::Head, |experiment| experiment.layout) {
+        Layout::Head => Report::new(&cells, threshold),
+        Layout::Classic => Report::classic(&cells),
+    };
     let zones = systems.iter().map(ZoneTables::of).collect();
     let experiment = identity.keys.first().map_or_else(String::new, |key| key.experiment.clone());
     Ok(Shown {
@@ -306,6 +310,7 @@ mod tests {
     fn cell(kernel: &str, case: &str, found: u64) -> Cell {
         let key = Key {
             experiment: "fault-storm".into(),
+            group: None,
             workload: "fault-storm".into(),
             case: case.into(),
             params: BTreeMap::new(),

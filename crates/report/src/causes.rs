@@ -4,7 +4,7 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use crate::group::{Group, Placed, distinct, groups};
 use crate::record::{Better, Cell, WAITING};
-use crate::table::{Kind, Row, Table, Value};
+use crate::table::{Form, Kind, Row, Table, Value};
 
 /// One table per experiment and workload that has times by cause: per case the total, then its parts, the largest first. A
 /// value is the mean over the runs of a case (its seeds), and its share that of the total. Columns that know no causes are
@@ -85,6 +85,7 @@ fn rows(group: &Group<'_>, operation: &str) -> Vec<Row> {
             stat: stat.to_owned(),
             operation: format!("{operation} {what}"),
             better: Better::None,
+            form: Form::Hundredths,
             cells: sums.iter().map(|sum| sum.value(name)).collect(),
         }
     };

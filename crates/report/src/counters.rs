@@ -5,7 +5,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use crate::group::{Group, distinct, groups, interval};
 use crate::record::{Better, Cell};
 use crate::stats;
-use crate::table::{Kind, Row, Table, Value};
+use crate::table::{Form, Kind, Row, Table, Value};
 
 /// One table per experiment and workload. A value is the mean over the runs of an operation (its
 /// seeds). A counter is shown, for every operation, if somewhere it moved by at least `threshold`, up
@@ -37,6 +37,7 @@ fn table(group: &Group<'_>, threshold: u64) -> Table {
             stat: "Ops".to_owned(),
             operation: format!("{counter} {operation}"),
             better: Better::None,
+            form: Form::Hundredths,
             cells,
         })
     };

@@ -2,7 +2,7 @@
 
 use csv::Writer;
 
-use crate::table::Report;
+use crate::table::{Layout, Report};
 
 /// The columns, those of the published tables.
 const COLUMNS: [&str; 7] = ["experiment", "metric", "case", "kernel", "value", "low", "high"];
@@ -27,7 +27,7 @@ pub struct CsvLine {
 /// `metric` is `fault_latency_ns.Amean`, `duration.user`, a counter's name, `cpu.<cause>` or
 /// `waiting.<cause>` (with `.share`, in per cent), or `check.<name>.expected`, `.found` and `.within` (how many runs, of how
 /// many in `.cells`); `kernel` is the column's
-/// [`label`](crate::Column::label), such as `host:6.18.44:here`.
+/// [`label`](crate::Column::label), such as `host:6.18.44:here`; in the layout of 2015 its kernel alone.
 ///
 /// # Panics
 /// Never: writing to memory does not fail, and every line has as many fields.
@@ -39,7 +39,10 @@ pub fn to_csv(report: &Report, more: &[CsvLine]) -> String {
         for row in &table.rows {
             for (head, value) in table.columns.iter().zip(&row.cells) {
                 let Some(value) = value else { continue };
-                let kernel = head.column.label();
+                let kernel = match report.layout {
+                    Layout::Head => head.column.label(),
+                    Layout::Classic => head.column.kernel.clone(),
+                };
                 let [number, low, high] = [Some(value.value), value.low, value.high]
                     .map(|number| number.map_or_else(String::new, |number| number.to_string()));
                 line([&table.experiment, &row.metric, &row.case, &kernel, &number, &low, &high]);

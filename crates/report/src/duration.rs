@@ -5,13 +5,13 @@ use std::collections::BTreeMap;
 use crate::group::{Group, distinct, groups, interval};
 use crate::record::{Better, Cell, Duration};
 use crate::stats;
-use crate::table::{Kind, Row, Table, Value};
+use crate::table::{Form, Kind, Row, Table, Value};
 
 /// A part of a duration, in picoseconds.
-type Part = fn(&Duration) -> u64;
+pub(crate) type Part = fn(&Duration) -> u64;
 
 /// What rows are called, for programs and in texts, and what they show.
-const ROWS: [(&str, &str, Part); 3] = [
+pub(crate) const ROWS: [(&str, &str, Part); 3] = [
     ("duration.user", "User", |duration| duration.user_ps),
     ("duration.system", "System", |duration| duration.system_ps),
     ("duration.elapsed", "Elapsed", |duration| duration.elapsed_ps),
@@ -34,6 +34,7 @@ fn table(group: &Group<'_>) -> Table {
             stat: "Duration".to_owned(),
             operation: format!("{name} {operation}"),
             better: Better::None,
+            form: Form::Hundredths,
             cells,
         })
     };

@@ -56,7 +56,7 @@ pub(crate) fn interval(of_seeds: &[f64]) -> (Option<f64>, Option<f64>) {
 }
 
 fn name(cell: &Cell) -> (&str, &str) {
-    (&cell.key.experiment, &cell.key.workload)
+    (cell.key.group.as_ref().unwrap_or(&cell.key.experiment), &cell.key.workload)
 }
 
 fn place<'a>(experiment: &'a str, title: String, cells: Vec<&'a Cell>) -> Group<'a> {

@@ -6,12 +6,14 @@
 
 pub mod causes;
 pub mod checks;
+mod classic;
 pub mod counters;
 pub mod csv;
 pub mod duration;
 mod group;
 pub mod metrics;
 pub mod mmtests;
+mod mmtests_2015;
 pub mod record;
 pub mod stats;
 pub mod store;
@@ -29,4 +31,4 @@ pub use self::record::{
     WAITING, cells,
 };
 pub use self::store::{Contents, RESULT_FILE, Store, StoreError, Torn, write_whole};
-pub use self::table::{ColumnHead, Kind, Report, Row, Table, Value};
+pub use self::table::{ColumnHead, Form, Kind, Layout, Report, Row, Table, Value};

@@ -5,7 +5,7 @@ use std::collections::BTreeMap;
 use crate::group::{Group, distinct, groups, interval};
 use crate::record::{Better, Cell, Metric};
 use crate::stats::{self, Pair, Spread};
-use crate::table::{ColumnHead, Kind, Row, Table, Value};
+use crate::table::{ColumnHead, Form, Kind, Row, Table, Value};
 
 /// One table per experiment, workload and metric, in order of first appearance. The samples of all
 /// seeds are pooled.
@@ -121,9 +121,10 @@ fn operations(group: &Group<'_>, metric: Identity<'_>) -> Vec<Operation> {
             if found.samples.is_empty() {
                 continue;
             }
+            let case = found.part.as_ref().unwrap_or(&placed.operation);
             let name = match &found.class {
-                Some(class) => format!("{class}-{}", placed.operation),
-                None => placed.operation.clone(),
+                Some(class) => format!("{class}-{case}"),
+                None => case.clone(),
             };
             let class = classes.iter().position(|class| *class == found.class.as_deref()).unwrap_or(0);
             let known = operations.iter().position(|known| known.name == name);
@@ -196,6 +197,7 @@ impl Block<'_> {
             stat: self.name().to_owned(),
             operation: operation.name.clone(),
             better: self.better(),
+            form: Form::Hundredths,
             cells: operation.pools.iter().zip(columns).map(cell).collect(),
         }
     }

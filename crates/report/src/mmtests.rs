@@ -5,15 +5,20 @@
 //! has no percentages, which would all be 0.00%; a last line gives unit and direction.
 
 use crate::checks::{CheckRow, CheckTable};
+use crate::mmtests_2015;
 use crate::record::Better;
 use crate::stats::{Pair, percent_change};
-use crate::table::{ColumnHead, Kind, Report, Row, Table, Value};
+use crate::table::{ColumnHead, Kind, Layout, Report, Row, Table, Value};
 
 /// Width of ` (%7.2f%%)`.
 const PERCENT_WIDTH: usize = 11;
 
 /// All tables of a report, one blank line between them.
 pub fn to_text(report: &Report) -> String {
+    let table_text = |table: &Table| match report.layout {
+        Layout::Classic if table.kind != Kind::Causes => mmtests_2015::table_text(table),
+        Layout::Head | Layout::Classic => table_text(table),
+    };
     let tables = report.tables.iter().map(table_text);
     let checks = report.checks.iter().map(checks_text);
     tables.chain(checks).collect::<Vec<String>>().join("\n")

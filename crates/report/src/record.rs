@@ -47,6 +47,9 @@ pub struct Cell {
 pub struct Key {
     /// Name of the experiment.
     pub experiment: String,
+    /// What its tables are of, where an experiment has several sets of them.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub group: Option<String>,
     /// Name of the workload.
     pub workload: String,
     /// Name of the point of the experiment's grid, such as `base-threads-1`; tables call it the
@@ -173,6 +176,9 @@ pub struct Metric {
     /// Which of several classes of the same quantity, such as `fault-huge`; rows call the operation that and the case.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub class: Option<String>,
+    /// Which part of the cell's case it is of, such as `12`, where a cell has several; rows say that instead of the case.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub part: Option<String>,
     /// Its unit, such as `ns`.
     pub unit: String,
     /// Which direction is better.

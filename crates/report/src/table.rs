@@ -3,6 +3,7 @@
 use serde::Serialize;
 
 use crate::checks::{CheckTable, checks};
+use crate::classic;
 use crate::counters::counters;
 use crate::duration::durations;
 use crate::metrics::tables;
@@ -11,6 +12,8 @@ use crate::record::{Better, Cell, Column};
 /// Everything that is shown of a set of cells.
 #[derive(Clone, Debug, PartialEq, Serialize)]
 pub struct Report {
+    /// How texts and lines of values name and arrange what is in it.
+    pub layout: Layout,
     /// Tables of metrics, then those of durations and of counters, then whatever was asked for besides.
     pub tables: Vec<Table>,
     /// Tables of checks.
@@ -24,8 +27,23 @@ impl Report {
         let mut all = tables(cells);
         all.extend(durations(cells));
         all.extend(counters(cells, counter_threshold));
-        Self { tables: all, checks: checks(cells) }
+        Self { layout: Layout::Head, tables: all, checks: checks(cells) }
     }
+
+    /// The tables of mmtests in 2015, of cells each of which is a whole run of it.
+    pub fn classic(cells: &[Cell]) -> Self {
+        classic::report(cells)
+    }
+}
+
+/// How a report is laid out.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Layout {
+    /// As mmtests does it today.
+    Head,
+    /// As it did in 2015; columns have the names of their kernels alone.
+    Classic,
 }
 
 /// One table: rows of one metric (or of counters), one column per kernel.
@@ -94,8 +112,24 @@ pub struct Row {
     pub operation: String,
     /// Which direction of this row is better: that of the table, but always lower for spreads.
     pub better: Better,
+    /// How texts show its values.
+    pub form: Form,
     /// One value per column; none where there is nothing to show.
     pub cells: Vec<Option<Value>>,
+}
+
+/// How texts show a number.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Form {
+    /// With two digits after the point.
+    Hundredths,
+    /// With three.
+    Thousandths,
+    /// With none.
+    Whole,
+    /// With none, and a per cent sign.
+    Percent,
 }
 
 /// One value of a table.

@@ -57,6 +57,7 @@ fn run() -> Run {
 fn cell(sample: f64) -> Record {
     let key = Key {
         experiment: "e".into(),
+        group: None,
         workload: "w".into(),
         case: "c".into(),
         params: BTreeMap::from([("threads".into(), "4".into())]),
@@ -68,8 +69,14 @@ fn cell(sample: f64) -> Record {
         seed: u64::MAX,
         program: "p".into(),
     };
-    let metric =
-        Metric { name: "x".into(), class: None, unit: "ns".into(), better: Better::Lower, samples: vec![sample] };
+    let metric = Metric {
+        name: "x".into(),
+        class: None,
+        part: None,
+        unit: "ns".into(),
+        better: Better::Lower,
+        samples: vec![sample],
+    };
     let measured = Measured {
         scored: true,
         metrics: vec![metric],

@@ -13,6 +13,7 @@ fn cell(target: Target, kernel: &str, case: &str) -> Cell {
         schema: SCHEMA,
         key: Key {
             experiment: "faults".into(),
+            group: None,
             workload: "fault-storm".into(),
             case: case.into(),
             params: BTreeMap::new(),
@@ -55,6 +56,7 @@ fn with(mut cell: Cell, name: &str, unit: &str, better: Better, samples: &[f64])
     cell.measured.metrics.push(Metric {
         name: name.into(),
         class: None,
+        part: None,
         unit: unit.into(),
         better,
         samples: samples.to_vec(),

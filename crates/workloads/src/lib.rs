@@ -12,6 +12,7 @@ mod outcome;
 mod params;
 pub mod small_files;
 pub mod thpscale;
+pub mod thpscale_2015;
 
 pub use block::{Block, Size};
 use fault_storm::Backing;
@@ -31,6 +32,8 @@ pub enum Workload {
     ForkStorm(fork_storm::Params),
     /// Huge page faults among holes of 1 MiB.
     Thpscale(thpscale::Params),
+    /// The same, one thread count after the other.
+    Thpscale2015(thpscale_2015::Params),
     /// Huge page faults among holes of single pages.
     AgedFault(aged_fault::Params),
     /// Huge page faults while many small files are written.
@@ -56,6 +59,7 @@ pub const WORKLOADS: &[WorkloadInfo] = &[
     fork_storm::INFO,
     thpscale::THPSCALE,
     thpscale::THPCOMPACT,
+    thpscale_2015::INFO,
     aged_fault::INFO,
     small_files::INFO,
 ];
@@ -107,6 +111,7 @@ impl Workload {
             "fork-storm" => fork_storm::Params::parse(params).map(Self::ForkStorm),
             "thpscale" => thpscale::Params::parse(Program::Thpscale, params).map(Self::Thpscale),
             "thpcompact" => thpscale::Params::parse(Program::Thpcompact, params).map(Self::Thpscale),
+            "thpscale-2015" => thpscale_2015::Params::parse(params).map(Self::Thpscale2015),
             "aged-fault" => aged_fault::Params::parse(params).map(Self::AgedFault),
             "small-files" => small_files::Params::parse(params).map(Self::SmallFiles),
             _ => Err(ParamError::UnknownWorkload(name.to_owned())),
@@ -119,6 +124,7 @@ impl Workload {
             Self::FaultStorm(params) => params.memory(),
             Self::ForkStorm(params) => params.memory(),
             Self::Thpscale(params) => params.memory(total),
+            Self::Thpscale2015(params) => params.memory(total),
             Self::AgedFault(params) => params.memory(total),
             Self::SmallFiles(params) => params.memory(total),
         }
@@ -130,6 +136,7 @@ impl Workload {
             Self::FaultStorm(params) => params.files(),
             Self::ForkStorm(_) => Bytes(0),
             Self::Thpscale(params) => params.files(total),
+            Self::Thpscale2015(params) => params.files(total),
             Self::AgedFault(params) => params.files(total),
             Self::SmallFiles(params) => params.files(total),
         }
@@ -139,7 +146,7 @@ impl Workload {
     pub fn presses(&self) -> bool {
         match self {
             Self::FaultStorm(_) | Self::ForkStorm(_) => false,
-            Self::Thpscale(_) | Self::AgedFault(_) | Self::SmallFiles(_) => true,
+            Self::Thpscale(_) | Self::Thpscale2015(_) | Self::AgedFault(_) | Self::SmallFiles(_) => true,
         }
     }
 
@@ -149,6 +156,7 @@ impl Workload {
             Self::FaultStorm(params) => params.case(),
             Self::ForkStorm(params) => params.case(),
             Self::Thpscale(params) => params.case(),
+            Self::Thpscale2015(params) => params.case(),
             Self::AgedFault(params) => params.case(),
             Self::SmallFiles(params) => params.case(),
         }
@@ -158,7 +166,11 @@ impl Workload {
     pub fn scored(&self) -> bool {
         match self {
             Self::FaultStorm(params) => params.duration.is_none(),
-            Self::ForkStorm(_) | Self::Thpscale(_) | Self::AgedFault(_) | Self::SmallFiles(_) => true,
+            Self::ForkStorm(_)
+            | Self::Thpscale(_)
+            | Self::Thpscale2015(_)
+            | Self::AgedFault(_)
+            | Self::SmallFiles(_) => true,
         }
     }
 
@@ -168,6 +180,7 @@ impl Workload {
             Self::FaultStorm(params) => fault_storm::run(os, params.clone()).await,
             Self::ForkStorm(params) => fork_storm::run(os, params.clone()).await,
             Self::Thpscale(params) => thpscale::run(os, params.clone()).await,
+            Self::Thpscale2015(params) => thpscale_2015::run(os, params.clone()).await,
             Self::AgedFault(params) => aged_fault::run(os, params.clone(), seed).await,
             Self::SmallFiles(params) => small_files::run(os, params.clone()).await,
         }

@@ -64,6 +64,29 @@ impl From<Died> for TaskError {
     }
 }
 
+/// What all tasks have come to, in their order, or the first error that is not the echo of another one.
+pub(crate) async fn results<T>(
+    tasks: Vec<impl Future<Output = Result<Result<T, TaskError>, Died>>>,
+) -> Result<Vec<T>, WorkloadError> {
+    let mut outcomes = Vec::with_capacity(tasks.len());
+    let mut refused = None;
+    for task in tasks {
+        match task.await? {
+            Ok(outcome) => outcomes.push(outcome),
+            Err(TaskError::Died(died)) => return Err(died.into()),
+            // A cancelled task is the echo of another one's trouble.
+            Err(TaskError::Call(errno)) if refused.is_none() || refused == Some(Errno::CANCELED) => {
+                refused = Some(errno);
+            }
+            Err(TaskError::Call(_)) => {}
+        }
+    }
+    match refused {
+        Some(errno) => Err(WorkloadError::Call("mmap, madvise, touch, fork or a file operation", errno)),
+        None => Ok(outcomes),
+    }
+}
+
 impl Meet {
     /// For so many tasks and the one that counts.
     pub(crate) async fn new<O: Os>(os: &O, tasks: u32) -> Result<Self, WorkloadError> {
@@ -103,23 +126,7 @@ impl Meet {
         if window.is_err() {
             self.cancel(os).await;
         }
-        let mut outcomes = Vec::with_capacity(tasks.len());
-        let mut refused = None;
-        for task in tasks {
-            match task.await? {
-                Ok(outcome) => outcomes.push(outcome),
-                Err(TaskError::Died(died)) => return Err(died.into()),
-                // A cancelled task is the echo of another one's trouble.
-                Err(TaskError::Call(errno)) if refused.is_none() || refused == Some(Errno::CANCELED) => {
-                    refused = Some(errno);
-                }
-                Err(TaskError::Call(_)) => {}
-            }
-        }
-        if let Some(errno) = refused {
-            return Err(WorkloadError::Call("mmap, madvise, touch, fork or a file operation", errno));
-        }
-        Ok((outcomes, window?))
+        Ok((results(tasks).await?, window?))
     }
 
     async fn count<O: Os>(self, os: &O, census: bool) -> Result<Window, WorkloadError> {

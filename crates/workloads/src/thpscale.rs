@@ -57,11 +57,15 @@ const HOLE: Bytes = Bytes::mib(1);
 const FILE_EXTRA: Bytes = Bytes::mib(16);
 /// How much is written to it at a time.
 const WRITE: Bytes = Bytes::mib(1);
-const FILE: &str = "thpscale";
+pub(crate) const FILE: &str = "thpscale";
+/// What threads' shares were multiples of: four huge pages.
+const ROUNDING: Bytes = Bytes::mib(8);
 
-/// Which of the two.
+/// Which of the three.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Program {
+    /// Up to 2018: threads' shares are rounded up.
+    Thpscale2015,
     /// Up to 2023.
     Thpscale,
     /// From 2023 on.
@@ -119,13 +123,17 @@ impl Params {
         format!("{words}{}", self.threads)
     }
 
-    fn shares(&self, total: Bytes) -> Shares {
+    pub(crate) fn shares(&self, total: Bytes) -> Shares {
         let threads = u64::from(self.threads);
         let all = self.size.of(total);
         let whole = |bytes: u64| Bytes::HUGE_PAGE * (bytes / Bytes::HUGE_PAGE.0);
-        let thread = whole(all.0 / threads);
+        let thread = match self.program {
+            Program::Thpscale2015 => Bytes((all.0 / threads).next_multiple_of(ROUNDING.0)),
+            Program::Thpscale | Program::Thpcompact => whole(all.0 / threads),
+        };
         let (file, stride, read) = match self.program {
             _ if !self.file => (Bytes(0), Bytes(0), Bytes(0)),
+            Program::Thpscale2015 => (all, thread, Bytes(thread.0 / 4)),
             Program::Thpscale => (all + FILE_EXTRA, thread, Bytes(thread.0 / 4)),
             Program::Thpcompact => {
                 let step = Bytes::HUGE_PAGE.0 * threads;
@@ -139,13 +147,13 @@ impl Params {
 
 /// What each thread has of memory and of the file.
 #[derive(Clone, Copy, Debug)]
-struct Shares {
+pub(crate) struct Shares {
     /// Its first mapping.
-    thread: Bytes,
+    pub(crate) thread: Bytes,
     /// Blocks that it faults.
-    blocks: u64,
+    pub(crate) blocks: u64,
     /// The whole file.
-    file: Bytes,
+    pub(crate) file: Bytes,
     /// From one thread's part of the file to the next one's.
     stride: Bytes,
     /// How much of it a thread reads.
@@ -186,7 +194,7 @@ pub async fn run<O: Os>(os: O, params: Params) -> Result<Outcome, WorkloadError>
     Ok(window.outcome(tasks, unable))
 }
 
-async fn write_file<O: Os>(os: &O, file: File, len: Bytes) -> Result<(), Errno> {
+pub(crate) async fn write_file<O: Os>(os: &O, file: File, len: Bytes) -> Result<(), Errno> {
     for start in (0..len.0).step_by(usize::try_from(WRITE.0).expect("a megabyte fits")) {
         os.write(file, Bytes(start), WRITE.min(Bytes(len.0 - start))).await?;
     }
@@ -203,6 +211,21 @@ async fn work<O: Os>(
 ) -> Result<TaskOutcome, Errno> {
     os.arrive(meet.ready).await?;
     os.arrive(meet.start).await?;
+    let (outcome, _) = press(os, params, shares, index, filled).await?;
+    os.arrive(meet.end).await?;
+    os.arrive(meet.leave).await?;
+    // What is still mapped goes with the process, which ends now.
+    Ok(outcome)
+}
+
+/// What a thread does, and what it has mapped at the end.
+pub(crate) async fn press<O: Os>(
+    os: &O,
+    params: &Params,
+    shares: Shares,
+    index: u32,
+    filled: Barrier,
+) -> Result<(TaskOutcome, Vec<VmRange>), Errno> {
     let used = os.rusage().await?;
     let mut outcome = TaskOutcome::starting(os.now(), used);
 
@@ -215,6 +238,7 @@ async fn work<O: Os>(
     punch(os, first).await?;
     let second = map_blocks(os, Bytes(shares.thread.0 / 2), params.advise).await?;
     outcome.anoninit = Some(os.now().since(start));
+    let mut mapped = vec![first, second];
 
     if params.file {
         let start = os.now();
@@ -223,16 +247,14 @@ async fn work<O: Os>(
         let read = os.mmap(shares.read, MapSpec::SharedRead(part)).await?;
         os.load(read, Bytes::PAGE).await?;
         outcome.fileinit = Some(os.now().since(start));
+        mapped.push(read);
     }
 
     os.arrive(filled).await?;
     fault_blocks(os, second, shares.blocks, &mut outcome).await?;
     outcome.end = os.now();
     outcome.rusage = os.rusage().await?.since(&used);
-    os.arrive(meet.end).await?;
-    os.arrive(meet.leave).await?;
-    // What is still mapped goes with the process, which ends now.
-    Ok(outcome)
+    Ok((outcome, mapped))
 }
 
 /// Unmaps the first half of every block.

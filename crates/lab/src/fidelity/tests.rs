@@ -166,6 +166,7 @@ fn shares_are_of_blocks_and_of_faults() {
     let metric = |name: &str, class: &str, samples: Vec<f64>| Metric {
         name: name.to_owned(),
         class: Some(class.to_owned()),
+        part: None,
         unit: String::new(),
         better: Better::None,
         samples,

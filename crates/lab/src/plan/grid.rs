@@ -132,6 +132,7 @@ fn case(base: &Key, params: Vec<(String, String)>, settings: &[(String, String)]
 pub(super) fn base_key(experiment: &Experiment, target: report::Target, kernel: &str, machine: &str) -> Key {
     Key {
         experiment: experiment.name.clone(),
+        group: None,
         workload: experiment.workload.clone(),
         case: String::new(),
         params: BTreeMap::new(),

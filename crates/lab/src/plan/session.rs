@@ -35,6 +35,18 @@ pub(super) struct Planner<'a, P> {
     pub(super) probe: P,
 }
 
+/// A simulated column to be.
+struct SimColumn {
+    /// What tables call it.
+    kernel: String,
+    variant: Named,
+    chosen_for: Option<String>,
+    /// The set of tables that it belongs to.
+    group: Option<String>,
+    /// All that is set.
+    settings: Vec<(String, String)>,
+}
+
 /// A session, or why there is none: the user's mistake, or something this host lacks.
 enum Refusal {
     Mistake(UsageError),
@@ -99,27 +111,24 @@ impl<P: FnMut(&KernelImage) -> Accelerator> Planner<'_, P> {
         let name = self.request.machine.as_deref().unwrap_or(&self.experiment.machine);
         let machine = Machine::load(name, &linux::setting::names()).map_err(|error| Refusal::Mistake(error.into()))?;
         let (machine, start) = self.start(machine).map_err(Refusal::Mistake)?;
-        let variants = self.variants()?;
-        for (variant, _) in &variants {
-            simulated::check_settings(self.settings, &variant.rules)
-                .map_err(|problem| Refusal::Mistake(UsageError(format!("--set {problem}"))))?;
-        }
+        let columns = self.columns()?;
         simulated::spec(&machine)
             .map_err(|problem| Refusal::Mistake(UsageError(format!("machine {}: {problem}", machine.name))))?;
         let mut sessions = Vec::new();
-        for (variant, chosen_for) in variants {
+        for SimColumn { kernel, variant, chosen_for, group, settings } in columns {
             let cap = self.cap_of(&machine);
             let cpus = u32::try_from(machine.cpus().len()).expect("fewer than 2^32 CPUs");
             let name = variant.name.clone();
-            let machine_set = simulated::with_settings(machine.clone(), self.settings);
+            let machine_set = simulated::with_settings(machine.clone(), &settings);
             // What means to fill memory does not fit by design.
             let room = simulated::room(&machine_set, &variant.rules).ok().filter(|_| !self.presses());
             let place = Place::Sim { variant, chosen_for, twin_of: None, start: start.clone() };
-            let session = Session { machine: machine.clone(), kernel: name.clone(), place, cap, keys: Vec::new() };
+            let session = Session { machine: machine.clone(), kernel, settings, place, cap, keys: Vec::new() };
             let mut session =
                 self.fill(session, cpus, self.cap_from("three quarters of the machine's memory"), room, skipped)?;
             for key in &mut session.keys {
                 key.variant.clone_from(&name);
+                key.group.clone_from(&group);
                 key.state = start.name();
             }
             sessions.push(session);
@@ -165,6 +174,37 @@ impl<P: FnMut(&KernelImage) -> Accelerator> Planner<'_, P> {
             return Err(UsageError(message));
         }
         Ok((machine, Start::File(StateFile { path, hash: state.hash() })))
+    }
+
+    /// What the user asked for, else the experiment's own columns, else the rules of its kernel.
+    fn columns(&self) -> Result<Vec<SimColumn>, Refusal> {
+        let mistake = |problem: String| Refusal::Mistake(UsageError(problem));
+        let check = |column: &SimColumn| {
+            simulated::check_settings(&column.settings, &column.variant.rules)
+                .map_err(|problem| mistake(format!("--set {problem}")))
+        };
+        let columns: Vec<_> = if self.request.variants.is_empty() && !self.experiment.columns.is_empty() {
+            let own = self.experiment.columns.iter().map(|column| {
+                let variant = variant::load(&column.variant).map_err(|error| Refusal::Mistake(error.into()))?;
+                // What the user sets goes before.
+                let is_left = |(name, _): &&(String, String)| self.settings.iter().all(|(set, _)| set != name);
+                let settings = column.settings.iter().filter(is_left).chain(self.settings).cloned().collect();
+                let (kernel, group) = (column.kernel.clone(), column.tables.clone());
+                Ok(SimColumn { kernel, variant, chosen_for: None, group, settings })
+            });
+            own.collect::<Result<_, Refusal>>()?
+        } else {
+            let column = |(variant, chosen_for): (Named, Option<String>)| SimColumn {
+                kernel: variant.name.clone(),
+                variant,
+                chosen_for,
+                group: None,
+                settings: self.settings.to_vec(),
+            };
+            self.variants()?.into_iter().map(column).collect()
+        };
+        columns.iter().try_for_each(check)?;
+        Ok(columns)
     }
 
     /// The variants asked for, or that of the experiment's kernel; each with the release that it was chosen for.
@@ -213,6 +253,7 @@ impl<P: FnMut(&KernelImage) -> Accelerator> Planner<'_, P> {
         let session = Session {
             machine: import::import(&snapshot, HERE),
             kernel: snapshot.version.text.clone(),
+            settings: self.settings.to_vec(),
             place: Place::Host,
             cap,
             keys: Vec::new(),
@@ -259,7 +300,8 @@ impl<P: FnMut(&KernelImage) -> Accelerator> Planner<'_, P> {
         let kernel = if same == 0 { image.release.clone() } else { format!("{} #{}", image.release, same + 1) };
         let cap = self.cap_of(&machine);
         let frames = self.state() == KERNEL;
-        Ok(Session { machine, kernel, place: Place::Vm { image, accelerators, frames }, cap, keys: Vec::new() })
+        let (settings, place) = (self.settings.to_vec(), Place::Vm { image, accelerators, frames });
+        Ok(Session { machine, kernel, settings, place, cap, keys: Vec::new() })
     }
 
     fn presses(&self) -> bool {
@@ -299,13 +341,13 @@ impl<P: FnMut(&KernelImage) -> Accelerator> Planner<'_, P> {
     ) -> Result<Session, Refusal> {
         let target = session.target();
         let ground = Ground {
+            settings: &session.settings,
             memory: session.memory(),
             key: grid::base_key(self.experiment, target, &session.kernel, &session.machine.name),
             cpus,
             cap: session.cap,
             cap_from,
             room,
-            settings: self.settings,
             seeds: self.request.seeds,
         };
         let grid = grid::lay(self.experiment, &self.params, &ground).map_err(Refusal::Mistake)?;
@@ -396,6 +438,7 @@ fn whole_twin(
     Ok(Session {
         machine,
         kernel: variant.name.clone(),
+        settings: settings.to_vec(),
         place: Place::Sim {
             variant: variant.clone(),
             chosen_for: Some(real.kernel.clone()),

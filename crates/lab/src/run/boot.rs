@@ -38,7 +38,7 @@ pub(super) fn boots(session: &Session, replayable: bool, done: &BTreeSet<Key>) -
     boots.into_iter().filter_map(missing).collect()
 }
 
-pub(super) fn guest_plan(session: &Session, settings: &[(String, String)], keys: &[Key]) -> Result<GuestPlan, String> {
+pub(super) fn guest_plan(session: &Session, keys: &[Key]) -> Result<GuestPlan, String> {
     let disk = session.disk();
     let ground = Ground {
         directory: disk.map(|_| Path::new(linux::disk::DIRECTORY).join(CELL)),
@@ -66,7 +66,7 @@ pub(super) fn guest_plan(session: &Session, settings: &[(String, String)], keys:
     };
     Ok(GuestPlan {
         nodes: planned_nodes(&session.machine),
-        settings: [session.machine.settings.clone(), settings.to_vec()].concat(),
+        settings: [session.machine.settings.clone(), session.settings.clone()].concat(),
         held: seed::held(keys.first().map_or(1, |key| key.seed)),
         disk,
         jobs: keys.iter().map(order).collect(),

@@ -1,0 +1,204 @@
+//! mmtests' thpscale as one run of 2015 has it: one thread count after the other, over one file.
+//!
+//! (Source of the sequence: gormanm/mmtests, shellpack_src/src/thpscale of 2015, read for behaviour.) What `thpscale` of 2018
+//! and later differs in: a thread's share was rounded up to four huge pages, and the file had no megabytes to spare. What
+//! differs from the workload `thpscale`: a run is all thread counts, so that counters and times are of everything from the
+//! making of the file to the last thread count, as the tables of that time print them.
+//!
+//! The program of each thread count is a process of its own there; here its threads unmap what they mapped.
+
+use std::collections::BTreeMap;
+
+use os::{Barrier, Os, Placement};
+use units::{Bytes, Errno};
+
+use crate::{
+    During, Outcome, ParamError, ParamInfo, TaskOutcome, Unable, WorkloadError, WorkloadInfo,
+    block::{ADVISE, SIZE_EXPECTS, Size, parse_advise},
+    meet::{TaskError, results},
+    params::value,
+    thpscale::{self, FILE, Program, press, write_file},
+};
+
+const COUNTS: ParamInfo = ParamInfo {
+    name: "counts",
+    expects: "whole numbers from 1 to 4096 with spaces between them",
+    default: "1 3 5 7 12 16",
+    about: "how many threads, one after the other; mmtests goes up to four per CPU",
+};
+const SIZE: ParamInfo = ParamInfo {
+    name: "size",
+    expects: SIZE_EXPECTS,
+    default: "80%",
+    about: "memory of all threads' first mappings, and the size of the file",
+};
+
+/// What `pagelab list workloads` says of it.
+pub const INFO: WorkloadInfo = WorkloadInfo {
+    name: "thpscale-2015",
+    about: "mmtests thpscale as one run of 2015: all thread counts over one file, counted together",
+    params: &[COUNTS, SIZE, ADVISE],
+};
+
+/// The parameters of one run.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Params {
+    /// How many threads, one after the other; at least one number.
+    pub counts: Vec<u32>,
+    /// The first mappings of all threads together.
+    pub size: Size,
+    /// `MADV_HUGEPAGE` on the second mappings.
+    pub advise: bool,
+}
+
+impl Params {
+    pub(crate) fn parse<'a>(given: impl IntoIterator<Item = (&'a str, &'a str)>) -> Result<Self, ParamError> {
+        let mut params = Self { counts: vec![1, 3, 5, 7, 12, 16], size: Size::Percent(80), advise: false };
+        for (name, text) in given {
+            match name {
+                "counts" => params.counts = value::<Counts>(&COUNTS, text, |_| true)?.0,
+                "size" => params.size = Size::parse(&SIZE, text)?,
+                "advise" => params.advise = parse_advise(text)?,
+                _ => return Err(ParamError::UnknownParam { name: name.to_owned() }),
+            }
+        }
+        Ok(params)
+    }
+
+    /// The tasks of a run by their thread count: the first task, which makes the file and drops caches, is of none.
+    pub fn by_count<'a>(&self, tasks: &'a [TaskOutcome]) -> Vec<(u32, &'a [TaskOutcome])> {
+        let mut rest = &tasks[1..];
+        let split = |count: &u32| {
+            let (these, others) = rest.split_at(*count as usize);
+            rest = others;
+            (*count, these)
+        };
+        self.counts.iter().map(split).collect()
+    }
+
+    pub(crate) fn memory(&self, total: Bytes) -> Bytes {
+        self.each().map(|params| params.memory(total)).max().expect("there is one")
+    }
+
+    pub(crate) fn files(&self, total: Bytes) -> Bytes {
+        self.size.of(total)
+    }
+
+    pub(crate) fn case(&self) -> String {
+        let counts: Vec<_> = self.counts.iter().map(u32::to_string).collect();
+        format!("{}{}", if self.advise { "advised-" } else { "" }, counts.join("+"))
+    }
+
+    fn each(&self) -> impl Iterator<Item = thpscale::Params> {
+        self.counts.iter().map(|threads| thpscale::Params {
+            program: Program::Thpscale2015,
+            threads: *threads,
+            size: self.size,
+            advise: self.advise,
+            file: true,
+        })
+    }
+}
+
+/// At least one number of threads.
+struct Counts(Vec<u32>);
+
+impl std::str::FromStr for Counts {
+    type Err = ();
+
+    fn from_str(text: &str) -> Result<Self, ()> {
+        let counts: Result<Vec<u32>, _> = text.split_whitespace().map(str::parse).collect();
+        let counts = counts.map_err(drop)?;
+        let is_right = !counts.is_empty() && counts.iter().all(|count| (1..=4096).contains(count));
+        if is_right { Ok(Self(counts)) } else { Err(()) }
+    }
+}
+
+/// Makes the file, and runs one thread count after the other, each with caches dropped before.
+pub async fn run<O: Os>(os: O, params: Params) -> Result<Outcome, WorkloadError> {
+    let before = os.vmstat().await.during("vmstat")?;
+    let used = os.rusage().await.during("getrusage")?;
+    let mut main = TaskOutcome::starting(os.now(), used);
+    let mut unable = Vec::new();
+    let file = os.create(FILE).await.during("create")?;
+    write_file(&os, file, params.size.of(os.memory())).await.during("write or fsync")?;
+    let mut tasks = Vec::new();
+    for each in params.each() {
+        match os.drop_caches().await {
+            Err(Errno::NOSYS) if unable.is_empty() => unable.push(Unable::drop_caches()),
+            Err(Errno::NOSYS) => {}
+            dropped => dropped.during("drop_caches")?,
+        }
+        tasks.extend(run_count(&os, each).await?);
+    }
+    os.unlink(FILE).await.during("unlink")?;
+    main.end = os.now();
+    main.rusage = os.rusage().await.during("getrusage")?.since(&used);
+    let after = os.vmstat().await.during("vmstat")?;
+    let window = main.end.since(main.start);
+    tasks.insert(0, main);
+    Ok(Outcome { tasks, counters: after.since(&before), gauges: BTreeMap::new(), window, unable })
+}
+
+/// One thread count.
+async fn run_count<O: Os>(os: &O, params: thpscale::Params) -> Result<Vec<TaskOutcome>, WorkloadError> {
+    let shares = params.shares(os.memory());
+    let filled = os.barrier(params.threads).await.during("barrier")?;
+    let tasks = (0..params.threads).map(|index| {
+        let params = params.clone();
+        os.spawn(Placement::Spread(index), async move |os: O| {
+            let outcome = work(&os, &params, shares, index, filled).await;
+            if outcome.is_err() {
+                os.cancel(filled).await;
+            }
+            outcome.map_err(TaskError::from)
+        })
+    });
+    results(tasks.collect()).await
+}
+
+async fn work<O: Os>(
+    os: &O,
+    params: &thpscale::Params,
+    shares: thpscale::Shares,
+    index: u32,
+    filled: Barrier,
+) -> Result<TaskOutcome, Errno> {
+    let used = os.rusage().await?;
+    let (mut outcome, mapped) = press(os, params, shares, index, filled).await?;
+    for range in mapped {
+        os.munmap(range).await?;
+    }
+    outcome.end = os.now();
+    outcome.rusage = os.rusage().await?.since(&used);
+    Ok(outcome)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_defaults_that_are_listed_are_those_in_force() {
+        let listed = INFO.params.iter().map(|param| (param.name, param.default));
+        assert_eq!(Params::parse(listed), Params::parse([]));
+    }
+
+    #[test]
+    fn shares_are_rounded_up_to_four_huge_pages() {
+        // 1000 MiB of memory: 800 MiB, of 3 threads 266.67 each, and half of their 133 blocks.
+        let params = Params::parse([("counts", "3 16")]).unwrap();
+        let shares: Vec<_> = params.each().map(|each| each.shares(Bytes::mib(1000))).collect();
+        assert_eq!((shares[0].thread, shares[0].blocks), (Bytes::mib(272), 66));
+        assert_eq!((shares[1].thread, shares[1].blocks), (Bytes::mib(56), 12));
+        assert_eq!((shares[0].file, params.files(Bytes::mib(1000))), (Bytes::mib(800), Bytes::mib(800)));
+        assert_eq!(params.case(), "3+16");
+    }
+
+    #[test]
+    fn counts_are_numbers_of_threads() {
+        for wrong in ["", "0", "1 two", "5000"] {
+            assert!(Params::parse([("counts", wrong)]).is_err(), "{wrong}");
+        }
+    }
+}
