@@ -74,6 +74,7 @@ pub fn import(snapshot: &Snapshot, name: &str) -> Machine {
         settings: settings.map(|(name, value)| (name.clone(), value.clone())).collect(),
         modules: Vec::new(),
         disk: None,
+        system: None,
         swap: units::Bytes(0),
         storage: crate::machine::Storage::default(),
         prices: Vec::new(),

@@ -6,6 +6,7 @@ mod read;
 mod tests;
 mod write;
 
+use mm::state::System;
 use units::{Bytes, BytesPerSecond, CpuId, Frames, NodeId};
 
 use crate::{
@@ -45,6 +46,8 @@ pub struct Machine {
     pub storage: Storage,
     /// How fast its disk is; generic when it is not given.
     pub disk: Option<Disk>,
+    /// What is in memory before a simulated workload begins; nothing when it is not given.
+    pub system: Option<System>,
     /// Release of the kernel that it was imported from.
     pub kernel: Option<String>,
 }
@@ -151,6 +154,7 @@ impl Machine {
         self.disk = other.disk;
         self.swap = other.swap;
         self.storage = other.storage;
+        self.system = other.system;
         for node in &mut self.nodes {
             node.bandwidth = other.nodes.iter().find(|theirs| theirs.id == node.id).and_then(|theirs| theirs.bandwidth);
         }

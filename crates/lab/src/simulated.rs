@@ -179,6 +179,7 @@ pub fn config(machine: &Machine, variant: &Variant, cap: Bytes, seed: u64) -> Re
         cap,
         seed,
         held: seed::held(seed),
+        system: machine.system,
     })
 }
 

@@ -1,7 +1,7 @@
 //! Linux: none; this is what memory does by itself.
-//! Differs: clearing and copying frames only; not what user code and page walks read and write.
+//! Differs: clearing, copying and filling frames only; not what else user code and page walks read and write.
 //!
-//! What clearing or copying takes is priced as if one CPU had a node's memory for itself. A node with a limit serves so
+//! What clearing, copying or filling takes is priced as if one CPU had a node's memory for itself. A node with a limit serves so
 //! many bytes per second: when it falls behind, the CPUs wait for it.
 
 use units::{BytesPerSecond, NodeId, Order, Pfn, Picos, Time};
@@ -9,6 +9,7 @@ use units::{BytesPerSecond, NodeId, Order, Pfn, Picos, Time};
 use crate::{
     Mm,
     cost::{Cause, Cx, Work},
+    primitive,
 };
 
 /// What a node did not give out in so long a time can still be had. CPUs do not act in perfect order: one may be behind
@@ -41,7 +42,8 @@ impl Server {
 }
 
 impl Mm {
-    /// Gives a node so many bytes per second, from all CPUs together; each clear takes its bytes once, each copy from where
+    /// Gives a node so many bytes per second, from all CPUs together; each clear or fill takes its bytes once, each copy from
+    /// where
     /// it reads and from where it writes.
     pub fn limit_bandwidth(&mut self, node: NodeId, limit: BytesPerSecond) {
         let node = self.node_index(node);
@@ -73,6 +75,18 @@ impl Mm {
     pub(crate) fn copy(&mut self, cx: &mut Cx<'_>, from: Pfn, to: Pfn, order: Order) {
         self.frames.copy_contents(from, to, order);
         self.move_bytes(cx, Work::CopyFrame, &[from, to], order);
+    }
+
+    /// User code writes all of `frames` pages of one mapping, of which `frame` is one. It waits for memory in user mode.
+    #[inline]
+    pub(crate) fn fill(&mut self, cx: &mut Cx<'_>, frame: Pfn, frames: u64) {
+        let start = cx.now();
+        primitive::user_fill(cx, frames);
+        if !self.bandwidth.servers.is_empty() {
+            let node = self.node_index(self.node_of(frame));
+            let done = self.bandwidth.servers[node].serve(start, u32::try_from(frames).expect("at most a huge page"));
+            cx.wait(done, Cause::User);
+        }
     }
 
     /// Does the work on runs of frames, and waits for the slowest of their nodes.

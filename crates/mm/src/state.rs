@@ -7,10 +7,12 @@
 //! is on a list of the type that the kernel counted it under. What no file says is drawn: see [`Drawn`].
 
 mod fill;
+mod system;
 mod types;
 
 use units::{NodeId, Order};
 
+pub use self::system::System;
 use crate::{
     Mm, Settings, Variant, address_space::AddressSpace, buddy::ORDERS, lru::LruKind, node::MachineSpec,
     pageblock::MigrateType, zone::ZoneKind,
@@ -89,6 +91,8 @@ pub enum Drawn {
     Listed,
     /// The order of the LRU lists.
     LruOrder,
+    /// Where a system has its memory that is there before anything begins.
+    System,
 }
 
 /// Where draws come from.

@@ -1,7 +1,7 @@
 //! Linux: none; the loads and stores of user code, and the faults that they take.
 //! Differs: a range at a time; nothing is loaded or stored.
 
-use units::{Bytes, Time, VirtAddr, Vpn};
+use units::{Bytes, Pfn, Time, VirtAddr, Vpn};
 
 use crate::{
     Mm,
@@ -164,7 +164,7 @@ impl Touch {
     fn advance(&mut self, mm: &mut Mm, space: &mut AddressSpace, cx: &mut Cx, horizon: Time) {
         let vpn = self.vpn();
         if !self.walked.is_some_and(|walked| walked.holds(space, vpn)) {
-            self.walked = self.walk(space, cx);
+            self.walked = self.walk(mm, space, cx);
         }
         if let Some(walked) = self.walked {
             self.advance_in_table(mm, space, cx, walked, horizon);
@@ -174,7 +174,7 @@ impl Touch {
     /// What is known of the pages from the next access on, where they have a table. Where they are a huge page they are accessed,
     /// and where they are nothing yet, a fault begins.
     #[inline(never)]
-    fn walk(&mut self, space: &mut AddressSpace, cx: &mut Cx) -> Option<Walked> {
+    fn walk(&mut self, mm: &mut Mm, space: &mut AddressSpace, cx: &mut Cx) -> Option<Walked> {
         let vpn = self.vpn();
         let known = self.walked.filter(|walked| walked.is_table_of(space, vpn));
         match known.map_or_else(|| space.tables.pmd_of(vpn), |walked| Pmd::Table(walked.table)) {
@@ -183,7 +183,7 @@ impl Touch {
                     space.tables.use_huge(vpn, self.access == Access::Write);
                 }
                 let end = vpn.huge_start().plus(AddressSpace::HUGE_PAGES);
-                self.touch_below(cx, end);
+                self.touch_below(mm, cx, end, huge.pfn());
                 None
             }
             Pmd::Table(table) => {
@@ -225,21 +225,23 @@ impl Touch {
                 let used = pte.used(self.access == Access::Write);
                 space.tables.ptes_mut(table)[Level::Pte.index(vpn)] = used;
             }
-            self.touch_below(cx, vpn.plus(1));
+            // Nobody else asks which frame it is: not worth a second look.
+            let frame = if self.fills { space.tables.pte(table, vpn).pfn() } else { Pfn(0) };
+            self.touch_below(mm, cx, vpn.plus(1), frame);
             if cx.is_over(horizon) {
                 return;
             }
         }
     }
 
-    /// The accesses to mapped pages below `end`.
+    /// The accesses to mapped pages below `end`, of which `frame` is one where they are filled.
     #[inline]
-    fn touch_below(&mut self, cx: &mut Cx, end: Vpn) {
+    fn touch_below(&mut self, mm: &mut Mm, cx: &mut Cx, end: Vpn, frame: Pfn) {
         let end = (end.0 * Bytes::PAGE.0).min(self.end);
         let span = end - self.next;
         let touches = if span <= self.stride { 1 } else { span.div_ceil(self.stride) };
         if self.fills {
-            primitive::user_fill(cx, touches);
+            mm.fill(cx, frame, touches);
         } else {
             primitive::user_touch(cx, touches);
         }

@@ -27,6 +27,8 @@ pub(crate) enum Purpose {
     LruOrder = 6,
     /// When after the first instant kcompactd looks at its node; drawn by nodes.
     CompactPhase = 7,
+    /// Where a system has its memory before anything begins.
+    System = 8,
 }
 
 /// Draws for memory that is taken over: what its map does not say.
@@ -34,12 +36,12 @@ pub(crate) enum Purpose {
 pub(crate) struct StateDraws {
     draws: Draws,
     /// How many there were of each.
-    counts: [u64; 4],
+    counts: [u64; 5],
 }
 
 impl StateDraws {
     pub(crate) fn new(draws: Draws) -> Self {
-        Self { draws, counts: [0; 4] }
+        Self { draws, counts: [0; 5] }
     }
 }
 
@@ -50,6 +52,7 @@ impl mm::state::Draw for StateDraws {
             Drawn::FreeOrder => (1, Purpose::FreeOrder),
             Drawn::Listed => (2, Purpose::Listed),
             Drawn::LruOrder => (3, Purpose::LruOrder),
+            Drawn::System => (4, Purpose::System),
         };
         let n = self.counts[place];
         self.counts[place] += 1;

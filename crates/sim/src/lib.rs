@@ -42,7 +42,7 @@ use mm::{
     disk::DiskSpec,
     event::Counters,
     khugepaged::KhugepagedSettings,
-    state::FrameMap,
+    state::{FrameMap, System},
     swap::SwapSpec,
     thp::{ThpDefrag, ThpEnabled},
 };
@@ -103,6 +103,8 @@ pub struct Config {
     pub seed: u64,
     /// Frames that init takes one by one before the first task starts, and keeps: another layout of free memory.
     pub held: Frames,
+    /// What is in memory before that, where it does not start from a map.
+    pub system: Option<System>,
 }
 
 /// What is left of a run besides its result.
@@ -155,9 +157,8 @@ fn fresh(config: &Config) -> World {
     World::new(mm, config.cpus, config.prices.clone(), config.quantum, config.cap)
 }
 
-fn taken_over(config: &Config, map: &FrameMap) -> (World, Vec<String>) {
-    let mut draws = StateDraws::new(Draws::new(config.seed));
-    let loaded = Mm::from_map(&config.machine, config.variant, &config.settings, map, &mut draws);
+fn taken_over(config: &Config, map: &FrameMap, draws: &mut StateDraws) -> (World, Vec<String>) {
+    let loaded = Mm::from_map(&config.machine, config.variant, &config.settings, map, draws);
     let loaded = loaded.expect("the map has room for the tables of what it says is mapped");
     let mut world = World::new(loaded.mm, config.cpus, config.prices.clone(), config.quantum, config.cap);
     world.add_space(loaded.init);
@@ -201,9 +202,12 @@ pub fn simulate_from<T: 'static>(
     entries: Entries,
     main: impl AsyncFnOnce(Sim) -> T + 'static,
 ) -> (T, Finish, Extra) {
-    let (mut world, notes) = match state {
+    let mut draws = StateDraws::new(Draws::new(config.seed));
+    let own = config.system.filter(|_| state.is_none());
+    let own = own.map(|system| FrameMap::of_system(&config.machine, &system, &mut draws));
+    let (mut world, notes) = match state.or(own.as_ref()) {
         None => (fresh(config), Vec::new()),
-        Some(map) => taken_over(config, map),
+        Some(map) => taken_over(config, map, &mut draws),
     };
     world.mm.thp.enabled = config.thp_enabled;
     world.mm.thp.use_zero_page = config.use_zero_page;

@@ -40,6 +40,7 @@ fn config(thp_enabled: ThpEnabled) -> Config {
         cap: Bytes::mib(6),
         seed: 1,
         held: Frames(0),
+        system: None,
     }
 }
 

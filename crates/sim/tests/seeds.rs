@@ -38,6 +38,7 @@ fn run(seed: u64, held: u64) -> Finish {
         cap: Bytes::mib(16),
         seed,
         held: Frames(held),
+        system: None,
     };
     simulate(&config, no_entries, async |_| ()).1
 }

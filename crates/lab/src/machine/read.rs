@@ -2,6 +2,7 @@
 
 use std::collections::BTreeMap;
 
+use mm::state::System;
 use units::{Bytes, BytesPerSecond, CpuId, Frames, NodeId};
 
 use super::{Disk, LOCAL_DISTANCE, Machine, Node, REMOTE_DISTANCE, Storage, ZoneFacts, cpulist};
@@ -17,6 +18,7 @@ const KEYS: &[&str] = &[
     "swap",
     "storage",
     "disk",
+    "system",
     "threads",
     "shared_core",
     "node",
@@ -25,6 +27,7 @@ const KEYS: &[&str] = &[
     "measured",
 ];
 const DISK_KEYS: &[&str] = &["latency_us", "bandwidth"];
+const SYSTEM_KEYS: &[&str] = &["anonymous", "kernel", "percent"];
 const NODE_KEYS: &[&str] = &["id", "memory", "cpus", "distance", "bandwidth", "zone"];
 const ZONE_KEYS: &[&str] = &["name", "start_pfn", "spanned", "present", "managed"];
 
@@ -77,9 +80,25 @@ pub(super) fn machine(source: &Source, known: &[&str]) -> Result<Machine, Source
         swap: swap(&root)?,
         storage: storage(&root)?,
         disk: disk(&root)?,
+        system: system(&root, memory)?,
         kernel: root.optional("kernel")?,
         nodes,
     })
+}
+
+/// A system that takes more than half of the memory leaves no room for benchmarks.
+fn system(root: &TableReader<'_>, memory: Bytes) -> Result<Option<System>, SourceError> {
+    let Some(table) = root.table("system")? else { return Ok(None) };
+    let table = table.only("key", SYSTEM_KEYS)?;
+    let (anonymous, kernel): (Bytes, Bytes) = (table.required("anonymous")?, table.required("kernel")?);
+    if anonymous > memory || kernel > memory || anonymous + kernel > Bytes(memory.0 / 2) {
+        let message = format!("expected at most half of the memory for the system, found {anonymous} and {kernel}");
+        return Err(table.error("anonymous", message));
+    }
+    let percent: u64 = table.required("percent")?;
+    let spread = u32::try_from(percent).ok().filter(|percent| *percent <= 50);
+    let percent = spread.ok_or_else(|| table.error("percent", format!("expected 0 to 50, found {percent}")))?;
+    Ok(Some(System { anonymous: anonymous.frames(), kernel: kernel.frames(), percent }))
 }
 
 fn swap(root: &TableReader<'_>) -> Result<Bytes, SourceError> {

@@ -1,6 +1,6 @@
 //! A machine as the text of its file.
 
-use units::Bytes;
+use units::{Bytes, Frames};
 
 use crate::prices;
 
@@ -28,6 +28,15 @@ pub(super) fn machine(machine: &Machine) -> String {
     if let Some(disk) = &machine.disk {
         let (latency, bandwidth) = (disk.latency_us, string(&disk.bandwidth.to_string()));
         line(&mut text, "disk", &format!("{{ latency_us = {latency}, bandwidth = {bandwidth} }}"));
+    }
+    if let Some(system) = &machine.system {
+        let size = |frames: Frames| string(&frames.bytes().to_string());
+        let (anonymous, kernel) = (size(system.anonymous), size(system.kernel));
+        line(
+            &mut text,
+            "system",
+            &format!("{{ anonymous = {anonymous}, kernel = {kernel}, percent = {} }}", system.percent),
+        );
     }
     if !machine.threads.is_empty() {
         text += "# One entry per core: the CPUs that share it.\n";

@@ -117,3 +117,15 @@ fn a_cpu_that_comes_late_finds_what_the_others_left() {
     assert_eq!((late(1), late(2), late(4)), (Picos(0), Picos(0), Picos(0)));
     assert!(late(64) > Picos(0), "what was left long ago is gone");
 }
+
+#[test]
+fn who_fills_pages_waits_for_memory_in_user_mode() {
+    let mut mm = machine(streams(1));
+    let (mut one, mut other) = (Time(0), Time(0));
+    let fill = |mm: &mut Mm, cx: &mut Cx<'_>| mm.fill(cx, Pfn(0), HUGE);
+    let first = on(&mut mm, 0, &mut one, fill);
+    let second = on(&mut mm, 1, &mut other, fill);
+    assert_eq!(first.on(Cause::User), Picos(ALONE.0 * HUGE));
+    let both = Picos(2 * ALONE.0 * HUGE - SLACK.0);
+    assert!(second.on(Cause::User) >= both && second.total() == second.on(Cause::User), "{second:?}");
+}

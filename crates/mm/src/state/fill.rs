@@ -175,9 +175,28 @@ impl Filling<'_> {
     }
 
     /// Gives each pageblock a type, so that the kernel's counts hold.
+    /// Without counts, a pageblock is of the type that most of what is in it asked for.
+    fn type_by_content(&mut self, blocks: &[Pfn], pieces: &[(Seen, Block)]) {
+        let mut pinned = vec![0_i64; blocks.len()];
+        let size = self.block_frames();
+        for (seen, piece) in pieces {
+            let Ok(at) = blocks.binary_search(&piece.pfn.align_down(self.mm.frames.blocks.order())) else { continue };
+            let frames = i64::from(piece.order.frames().min(size));
+            match seen {
+                Seen::Anon(_) | Seen::Shmem(_) | Seen::File => pinned[at] -= frames,
+                Seen::Slab | Seen::Unmarked | Seen::PageTable | Seen::Kernel => pinned[at] += frames,
+                Seen::Free | Seen::Hole | Seen::Reserved | Seen::Tail => {}
+            }
+        }
+        for (block, _) in blocks.iter().zip(&pinned).filter(|(_, pinned)| **pinned > 0) {
+            self.mm.frames.blocks.set_migrate_type(*block, MigrateType::Unmovable);
+        }
+        self.note("no counts of types: a pageblock is Movable unless most of it cannot be moved");
+    }
+
     fn set_types(&mut self, blocks: &[Pfn], pieces: &[(Seen, Block)], draw: &mut dyn Draw) {
         let Some(counts) = self.counts else {
-            self.note("no counts of types: every pageblock is taken as Movable");
+            self.type_by_content(blocks, pieces);
             return;
         };
         let mut census = vec![Census::default(); blocks.len()];

@@ -1,4 +1,4 @@
-use units::{CpuId, NodeId, Order, Pfn, Time};
+use units::{CpuId, Frames, NodeId, Order, Pfn, Time};
 
 use super::*;
 use crate::{
@@ -294,4 +294,25 @@ fn no_map_makes_it_panic() {
         }
     }
     assert!(loads > 20, "{loads} loads are too few to show anything");
+}
+
+#[test]
+fn a_system_is_where_it_was_drawn() {
+    let system = System { anonymous: Frames(600), kernel: Frames(1000), percent: 10 };
+    let map = |seed| FrameMap::of_system(&machine(), &system, &mut Xorshift(seed));
+    let count = |map: &FrameMap, is: &dyn Fn(&Seen) -> bool| map.frames.iter().filter(|seen| is(seen)).count();
+    let first = map(1);
+    assert_eq!(count(&first, &|seen| *seen == Seen::Anon(Some(LruKind::ActiveAnon))), 600);
+    // Two whole pageblocks.
+    assert_eq!(count(&first, &|seen| *seen == Seen::Kernel), 1024);
+    // 46 pageblocks are whole, so five have anonymous memory, and no huge page can be had of seven.
+    let whole = |block: &[Seen]| block.iter().all(|seen| *seen == Seen::Free);
+    assert_eq!(first.frames.chunks_exact(512).skip(1).filter(|block| whole(block)).count(), 46 - 7);
+    assert!(first != map(2), "another seed, another place");
+
+    let Loaded { mm, init, .. } = load(&first, 3);
+    let kernel = (0..32_684).step_by(512).filter(|pfn| first.frames.get(*pfn) == Some(&Seen::Kernel));
+    let types: Vec<_> = kernel.map(|pfn| mm.frames.blocks.migrate_type(Pfn(u32::try_from(pfn).unwrap()))).collect();
+    assert_eq!(types, [MigrateType::Unmovable; 2]);
+    assert_eq!(init.rss_pages(), 600);
 }

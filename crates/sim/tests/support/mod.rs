@@ -34,5 +34,6 @@ pub(crate) fn machine(cpus: u32, frames: u32) -> Config {
         cap: Bytes::mib(200),
         seed: 1,
         held: Frames(0),
+        system: None,
     }
 }

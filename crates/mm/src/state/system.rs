@@ -1,0 +1,64 @@
+//! Linux: none; what a system that has been up for a while has in memory before a benchmark begins.
+//! Differs: in three numbers. Daemons' pages of files and what reclaim could take are left out.
+
+use units::{Frames, Pfn};
+
+use super::{Draw, Drawn, FrameMap, Seen};
+use crate::{lru::LruKind, node::MachineSpec, zone::ZoneKind};
+
+/// What is in use before anything begins. A free pageblock that any of it is in gives no huge page.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct System {
+    /// Anonymous memory of daemons, which can be moved: single frames.
+    pub anonymous: Frames,
+    /// Memory of the kernel, which cannot, in whole pageblocks.
+    pub kernel: Frames,
+    /// How many of the pageblocks the anonymous memory is spread over, in hundredths.
+    pub percent: u32,
+}
+
+impl FrameMap {
+    /// The memory of a machine with nothing in it but this, at places that are drawn; nothing of it in the DMA zone.
+    ///
+    /// # Panics
+    /// When it does not fit.
+    pub fn of_system(machine: &MachineSpec, system: &System, draw: &mut dyn Draw) -> Self {
+        let mut frames = vec![Seen::Hole; machine.end().0 as usize];
+        let size = machine.pageblock_order.frames();
+        let mut blocks: Vec<Pfn> = Vec::new();
+        for zone in machine.nodes.iter().flat_map(|node| &node.zones).filter(|zone| zone.managed > Frames(0)) {
+            let (first, end) = zone.managed_range();
+            frames[zone.start.0 as usize..first.0 as usize].fill(Seen::Reserved);
+            frames[first.0 as usize..end.0 as usize].fill(Seen::Free);
+            if zone.kind > ZoneKind::Dma {
+                let whole = (first.0.next_multiple_of(size)..end.0).step_by(size as usize);
+                blocks.extend(whole.map(Pfn).filter(|block| block.0 + size <= end.0));
+            }
+        }
+        let all = blocks.len();
+        let mut take = |count: usize| {
+            assert!(count <= blocks.len(), "{system:?} does not fit into {all} pageblocks");
+            let of = |_| blocks.swap_remove(index(draw, blocks.len()));
+            (0..count).map(of).collect::<Vec<Pfn>>()
+        };
+        let whole = |frames: Frames| usize::try_from(frames.0.div_ceil(size.into())).expect("fewer than 2^32");
+        for block in take(whole(system.kernel)) {
+            frames[block.0 as usize..(block.0 + size) as usize].fill(Seen::Kernel);
+        }
+        let spread = take((all * system.percent as usize).div_ceil(100).max(whole(system.anonymous)));
+        let mut left = system.anonymous.0;
+        while left > 0 {
+            let block = spread[index(draw, spread.len())].0 as usize;
+            let frame = &mut frames[block + index(draw, size as usize)];
+            if *frame == Seen::Free {
+                *frame = Seen::Anon(Some(LruKind::ActiveAnon));
+                left -= 1;
+            }
+        }
+        Self { frames, zones: Vec::new() }
+    }
+}
+
+fn index(draw: &mut dyn Draw, len: usize) -> usize {
+    usize::try_from(draw.below(len as u64, Drawn::System)).expect("below a length")
+}
