@@ -75,6 +75,7 @@ pub fn import(snapshot: &Snapshot, name: &str) -> Machine {
         modules: Vec::new(),
         disk: None,
         system: None,
+        pace: None,
         swap: units::Bytes(0),
         storage: crate::machine::Storage::default(),
         prices: Vec::new(),

@@ -10,7 +10,7 @@ use mm::state::System;
 use units::{Bytes, BytesPerSecond, CpuId, Frames, NodeId};
 
 use crate::{
-    prices::{Measured, Price, SharedCore},
+    prices::{Measured, Pace, Price, SharedCore},
     source::{self, Kind, Source, SourceError},
 };
 
@@ -34,6 +34,8 @@ pub struct Machine {
     pub shared_core: Option<SharedCore>,
     /// Kernel settings by the kernel's names, such as `transparent_hugepage/enabled`; in the file's order.
     pub settings: Vec<(String, String)>,
+    /// How fast it is where it gives no price of its own; as fast as the generic prices when it is not given.
+    pub pace: Option<Pace>,
     /// What primitive operations take, in the order of `mm::cost::Work::ALL`; those not given are generic.
     pub prices: Vec<Price>,
     /// What else was measured with them; no run uses it.
@@ -150,6 +152,7 @@ impl Machine {
     #[must_use]
     pub fn as_fast_as(mut self, other: &Self) -> Self {
         self.prices.clone_from(&other.prices);
+        self.pace.clone_from(&other.pace);
         self.shared_core.clone_from(&other.shared_core);
         self.disk = other.disk;
         self.swap = other.swap;

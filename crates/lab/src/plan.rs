@@ -212,7 +212,7 @@ impl Session {
             chosen_for: chosen_for.clone(),
             twin_of: twin_of.clone(),
             start: start.clone(),
-            prices: prices::all(&self.machine.prices),
+            prices: prices::all(&self.machine.prices, self.machine.pace.as_ref()),
             shared_core: (!self.machine.threads.is_empty())
                 .then(|| prices::shared_core(self.machine.shared_core.as_ref()).clone()),
             bandwidth: self.machine.nodes.iter().map(|node| node.bandwidth).collect(),

@@ -81,6 +81,8 @@ const MAX: Picos = Picos::from_secs(1);
 const FORM: &str = "expected a price such as { ns = 281.5, source = \"who measured it, or assumed: why\" }";
 const SHARED_CORE_FORM: &str = "expected such as { percent = 160, source = \"who measured it, or assumed: why\" }";
 
+const PACE_FORM: &str = "expected such as { percent = 200, source = \"who measured it, or assumed: why\" }";
+
 static GENERIC: LazyLock<(Vec<Price>, SharedCore)> = LazyLock::new(|| {
     let text = include_str!("../../../machines/prices/generic.toml");
     let source = Source::from_text("built-in machines/prices/generic.toml", text);
@@ -128,25 +130,41 @@ pub fn shared_core(own: Option<&SharedCore>) -> &SharedCore {
     own.unwrap_or_else(|| &GENERIC.1)
 }
 
-/// The price of each operation on a machine that gives these prices itself, in the order of [`Work::ALL`].
+/// How fast a machine is, where it gives no price of its own.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Pace {
+    /// What everything takes, in percent of the generic price.
+    pub percent: u32,
+    /// Who measured it and how, or that it is an assumption.
+    pub source: String,
+}
+
+/// The price of each operation on a machine that gives these prices itself, and for the others a pace, in the order of
+/// [`Work::ALL`].
 ///
 /// # Panics
 /// Never: a test sees to it that every operation has a generic price.
-pub fn all(own: &[Price]) -> Vec<Used> {
+pub fn all(own: &[Price], pace: Option<&Pace>) -> Vec<Used> {
+    let paced = |price: Price| match pace {
+        None => price,
+        Some(pace) => {
+            let takes = Picos(price.takes.0 * u64::from(pace.percent) / 100);
+            let source = format!("assumed: {} percent of generic: {}", pace.percent, pace.source);
+            Price { takes, range: None, source, ..price }
+        }
+    };
     let price = |work: &Work| {
         let of = |prices: &[Price]| prices.iter().find(|price| price.work == *work).cloned();
-        let (price, generic) = match of(own) {
-            Some(price) => (price, false),
-            None => (of(generic()).unwrap_or_else(|| panic!("{} has a generic price", work.name())), true),
-        };
+        let of_generic = || of(generic()).unwrap_or_else(|| panic!("{} has a generic price", work.name()));
+        let (price, generic) = of(own).map_or_else(|| (paced(of_generic()), true), |price| (price, false));
         Used { work: work.name().to_owned(), ps: price.takes.0, source: price.source, generic }
     };
     Work::ALL.iter().map(price).collect()
 }
 
 /// The same for the simulator.
-pub fn prices(own: &[Price]) -> Prices {
-    let all = all(own);
+pub fn prices(own: &[Price], pace: Option<&Pace>) -> Prices {
+    let all = all(own, pace);
     Prices::new(|work| Picos(all[work as usize].ps))
 }
 
@@ -242,6 +260,24 @@ pub fn read_shared_core(root: &TableReader<'_>) -> Result<Option<SharedCore>, So
         table.error("percent", format!("expected 100 to {SHARED_CORE_MAX} (percent of the time alone), found {found}"))
     })?;
     Ok(Some(SharedCore { percent, source: source_of(&table)? }))
+}
+
+/// The `pace` of a file.
+pub fn read_pace(root: &TableReader<'_>) -> Result<Option<Pace>, SourceError> {
+    if !root.has("pace") {
+        return Ok(None);
+    }
+    let Ok(Some(table)) = root.table("pace") else { return Err(root.error("pace", PACE_FORM)) };
+    let table = table.only("key", &["percent", "source"])?;
+    let found: u64 = table.required("percent")?;
+    let percent = u32::try_from(found).ok().filter(|percent| (10..=1000).contains(percent));
+    let wrong = || table.error("percent", format!("expected 10 to 1000 (percent of generic prices), found {found}"));
+    Ok(Some(Pace { percent: percent.ok_or_else(wrong)?, source: source_of(&table)? }))
+}
+
+/// The value of `pace` in a machine file.
+pub(crate) fn write_pace(pace: &Pace, quoted: impl Fn(&str) -> String) -> String {
+    format!("{{ percent = {}, source = {} }}", pace.percent, quoted(&pace.source))
 }
 
 /// A number with `decimals` digits after the point at most, in units of the last of them.

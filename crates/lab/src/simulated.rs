@@ -159,7 +159,7 @@ pub fn config(machine: &Machine, variant: &Variant, cap: Bytes, seed: u64) -> Re
         _ => ThpEnabled::Always,
     };
     let use_zero_page = of("transparent_hugepage/use_zero_page").map_or(!is_small, |value| value != "0");
-    let prices = prices::prices(&machine.prices);
+    let prices = prices::prices(&machine.prices, machine.pace.as_ref());
     Ok(sim::Config {
         machine: spec,
         variant: *variant,

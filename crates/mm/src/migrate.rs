@@ -136,10 +136,10 @@ impl Migrate {
             return Migrating::More;
         }
         if self.is_out {
-            return self.begin_putting_back(cx);
+            return self.begin_putting_back(mm, cx);
         }
         if self.at == self.from.len() {
-            return self.end_pass(cx);
+            return self.end_pass(mm, cx);
         }
         // What a device has done by now nobody waits for, whether or not who asked for it has run since.
         mm.complete_swap_io(cx);
@@ -184,29 +184,30 @@ impl Migrate {
             targets.push(target);
         }
         if !self.is_putting_back {
-            self.begin_putting_back(cx);
+            self.begin_putting_back(mm, cx);
         }
         // Bound: each step puts some back.
         while matches!(self.put_back(mm, cx), Migrating::More) {}
     }
 
     /// After a pass: another one if some of it may still be moved.
-    fn end_pass(&mut self, cx: &mut Cx) -> Migrating {
+    fn end_pass(&mut self, mm: &Mm, cx: &mut Cx) -> Migrating {
         self.pass += 1;
         if self.kept > 0 && self.pass < PASSES {
             self.from.truncate(self.kept);
             (self.kept, self.at) = (0, 0);
             return Migrating::More;
         }
-        self.begin_putting_back(cx)
+        self.begin_putting_back(mm, cx)
     }
 
-    fn begin_putting_back(&mut self, cx: &mut Cx) -> Migrating {
+    fn begin_putting_back(&mut self, mm: &Mm, cx: &mut Cx) -> Migrating {
         // With no frame to move to, the page that wanted one has failed; those behind it were not tried.
         let failed = self.failed.len() + self.kept + usize::from(self.is_out && self.at < self.from.len());
-        let failed = u32::try_from(failed).expect("fewer than 2^32 pages");
+        let counted = if mm.variant.migrate_counts_tried { failed } else { self.failed.len() };
         cx.count(Event::PgmigrateSuccess, self.moved.into());
-        cx.count(Event::PgmigrateFail, failed.into());
+        cx.count(Event::PgmigrateFail, counted as u64);
+        let failed = u32::try_from(failed).expect("fewer than 2^32 pages");
         self.moved = failed;
         self.failed.extend_from_slice(&self.from[..self.kept]);
         self.failed.extend_from_slice(&self.from[self.at..]);

@@ -190,6 +190,8 @@ rules! {
     vma_locks: bool,
     /// How many pages are unmapped before they are copied, one after the other.
     migrate_batch: u64,
+    /// Do pages count as failed that may only have been tried too often, or for which there was no frame?
+    migrate_counts_tried: bool,
     /// Where compaction looks for its next pageblock and for free frames.
     compact_search: CompactSearch,
     /// When a zone is compacted enough for a request.

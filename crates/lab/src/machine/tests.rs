@@ -263,6 +263,7 @@ fn what_is_written_reads_back() {
     machine.nodes[1].bandwidth = BytesPerSecond::new(Bytes::gib(25));
     machine.shared_core = Some(SharedCore { percent: 150, source: "measured: \"x\"".to_owned() });
     machine.swap = Bytes::mib(64);
+    machine.pace = Some(Pace { percent: 210, source: "measured: \"y\"".to_owned() });
     machine.system = Some(System { anonymous: Frames(9), kernel: Frames(512), percent: 7 });
     machine.disk = Some(Disk { latency_us: 7000, bandwidth: BytesPerSecond::new(Bytes::mib(120)).unwrap() });
     machine.about = "a \"quoted\" text with \\, \t and\nlines, µs".to_owned();

@@ -45,6 +45,9 @@ pub(super) fn machine(machine: &Machine) -> String {
     if let Some(shared) = &machine.shared_core {
         line(&mut text, "shared_core", &prices::write_shared_core(shared, string));
     }
+    if let Some(pace) = &machine.pace {
+        line(&mut text, "pace", &prices::write_pace(pace, string));
+    }
     for node in &machine.nodes {
         write_node(&mut text, node);
     }

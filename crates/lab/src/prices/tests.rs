@@ -27,7 +27,7 @@ fn every_operation_has_one_generic_price_with_a_source() {
         (Work::ALL.len(), generic().iter().filter(|price| !price.source.starts_with(ASSUMED)).count());
     assert!(measured > 0);
     let expected = format!("{} of {works} prices are assumed; 0 are the machine's, {works} generic", works - measured);
-    assert_eq!(summary(&all(&[])), expected);
+    assert_eq!(summary(&all(&[], None)), expected);
 }
 
 #[test]
@@ -45,7 +45,7 @@ fn an_instruction_takes_as_long_as_the_guest_says() {
 fn a_machines_own_prices_replace_generic_ones_and_survive_writing() {
     let text = "copy_frame = { ns = 512.25, source = \"memcpy, perf bench\" }\ntrap = { ps = 98_001, source = 'assumed: \"x\"' }";
     let machine = machine(text).unwrap();
-    let used = all(&machine.prices);
+    let used = all(&machine.prices, None);
     let of = |work: Work| used.iter().find(|price| price.work == work.name()).unwrap();
     assert_eq!((of(Work::CopyFrame).ps, of(Work::Trap).ps), (512_250, 98_001));
     assert_eq!((of(Work::CopyFrame).is_assumed(), of(Work::Trap).is_assumed()), (false, true));
@@ -75,19 +75,19 @@ fn spreads_and_what_is_measured_besides_survive_writing() {
     assert!(written.contains("\n[measured]\n"), "{written}");
     assert!(written.contains("ipi = { ns = 1.5, low = 0, high = 1.501, source = \"measured: b\" }\n"), "{written}");
     assert_eq!(Machine::from_source(&Source::from_text("machines/x.toml", written), &[]).unwrap(), machine);
-    assert_eq!(prices(&machine.prices).of(Work::Trap), Picos(210_400), "the spread changes no price");
+    assert_eq!(prices(&machine.prices, None).of(Work::Trap), Picos(210_400), "the spread changes no price");
 }
 
 #[test]
 fn prices_reach_the_simulator() {
     let dear = machine("clear_frame = { ps = 7, source = 'test' }").unwrap();
-    let generic_price = Prices::new(|work| Picos(all(&[])[work as usize].ps));
-    assert_eq!(prices(&[]), generic_price);
+    let generic_price = Prices::new(|work| Picos(all(&[], None)[work as usize].ps));
+    assert_eq!(prices(&[], None), generic_price);
     let expected = Prices::new(|work| match work {
         Work::ClearFrame => Picos(7),
-        work => Picos(all(&[])[work as usize].ps),
+        work => Picos(all(&[], None)[work as usize].ps),
     });
-    assert_eq!(prices(&dear.prices), expected);
+    assert_eq!(prices(&dear.prices, None), expected);
     assert_ne!(expected, generic_price);
 }
 
@@ -128,4 +128,23 @@ fn what_is_wrong_is_named_with_its_line() {
     }
     let message = bad("trap = { ps = 0.5, source = 'x' }");
     assert!(message.contains("prices.trap.ps: expected a whole number, at most a second, found 0.5"), "{message}");
+}
+
+#[test]
+fn a_pace_is_for_generic_prices() {
+    let pace = Pace { percent: 250, source: "a slow clock".to_owned() };
+    let own = Price { work: Work::Trap, takes: Picos(7), range: None, source: "measured".to_owned() };
+    let used = all(&[own], Some(&pace));
+    assert_eq!(used[Work::Trap as usize].ps, 7);
+    let system_call = &used[Work::SystemCall as usize];
+    assert_eq!(system_call.ps * 2, 5 * all(&[], None)[Work::SystemCall as usize].ps);
+    assert!(system_call.is_assumed() && system_call.source.contains("a slow clock"), "{system_call:?}");
+    let read = |text: &str| {
+        let text = format!("about = ''\n{text}\n[[node]]\nid = 0\nmemory = '1GiB'\ncpus = '0'\n");
+        Machine::from_source(&Source::from_text("x.toml", text), &[])
+    };
+    assert_eq!(read("pace = { percent = 250, source = 'a slow clock' }").unwrap().pace, Some(pace));
+    let error = read("pace = { percent = 5, source = 'x' }").unwrap_err().to_string();
+    assert!(error.contains("pace.percent: expected 10 to 1000 (percent of generic prices), found 5"), "{error}");
+    assert!(read("pace = 250").unwrap_err().to_string().contains("expected such as { percent = 200"), "a table");
 }
