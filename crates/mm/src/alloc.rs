@@ -1,13 +1,14 @@
 //! Linux: mm/page_alloc.c (v3.9 to v6.1).
-//! Differs: no zone reclaim, no fair zone policy (up to 4.7), no cpusets.
+//! Differs: no zone reclaim, no cpusets.
 
+pub(crate) mod fair;
 pub mod slow;
 
 use units::{CpuId, NodeId, Order, Pfn};
 
 use crate::{
     Mm,
-    alloc::slow::Shortage,
+    alloc::slow::{Shortage, SlowPath},
     buddy::Block,
     cost::Cx,
     event::Event,
@@ -43,8 +44,15 @@ impl Mm {
         if !home.is_ok(Order::BASE, request.mark, request.highest, Urgency::Normal, &self.variant) {
             return None;
         }
+        let is_fair = self.variant.fair_zones;
+        if is_fair && home.fair.is_depleted() {
+            return None;
+        }
         let pcp = &mut home.pcps[cx.cpu().0 as usize];
         let pfn = pcp.take_base(cx, request.mobility)?;
+        if is_fair {
+            home.fair.take(1);
+        }
         self.frames.set(pfn, Frame::Kernel { order: Order::BASE, mobility: request.mobility });
         cx.count_each([home.alloc_event, Event::NumaHit, pcp.locality()]);
         Some(pfn)
@@ -66,6 +74,10 @@ impl Mm {
         let preferred = *self.zonelists[node].zones(request.highest, request.this_node_only).first()?;
         let found = self.take_fast(cx, node, request).or_else(|| {
             primitive::enter_slow_path(cx);
+            if self.variant.slow_path == SlowPath::Fixed && request.this_node_only && !request.reclaims {
+                // Speculative, as huge pages are where faults may not reclaim: nobody is woken for it either.
+                return None;
+            }
             if request.wakes_kswapd {
                 self.wake_all_kswapds(cx, node, request);
             }
@@ -133,13 +145,27 @@ impl Mm {
     }
 
     /// The passes of the fast path: rather another zone of the node than pageblocks broken up; rather that than another node.
+    /// Where zones take turns: rather one whose turn it is.
     fn take_fast(&mut self, cx: &mut Cx<'_>, node: usize, request: &AllocRequest) -> Option<(Pfn, ZoneIndex)> {
         let avoids = if request.writes { self.nodes_full_of_dirty() } else { 0 };
-        let Self { frames, zones, zonelists, variant, .. } = self;
+        let Self { frames, zones, zonelists, variant, nodes, .. } = self;
         let list = zonelists[node].zones(request.highest, request.this_node_only);
+        let has_others = nodes.len() > 1;
         let spares_blocks = variant.nofragment && zones[list.first()?.position()].can_spread;
         let mut try_with = |pass| take_in_turn(frames, zones, list, cx, request, pass, variant);
-        let first = Pass { mark: request.mark, whole_blocks_only: false, avoids };
+        let first = Pass { mark: request.mark, avoids, ..Pass::MIN };
+        if variant.fair_zones {
+            let found = try_with(Pass { in_turn: true, ..first });
+            if found.is_some() {
+                return found;
+            }
+            let has_depleted = fair::has_depleted(zones, list);
+            if has_depleted {
+                fair::begin_turn(zones, list);
+            }
+            let looks_on = has_depleted || has_others;
+            return looks_on.then(|| take_in_turn(frames, zones, list, cx, request, first, variant)).flatten();
+        }
         if spares_blocks { try_with(Pass { whole_blocks_only: true, ..first }) } else { None }
             .or_else(|| try_with(first))
     }
@@ -238,13 +264,15 @@ struct Pass {
     mark: Mark,
     /// Take no less than a pageblock from another type, and stay on the node of the first zone (`ALLOC_NOFRAGMENT`).
     whole_blocks_only: bool,
+    /// Take only from zones whose turn it is, and stay on the node of the first zone (`ALLOC_FAIR`).
+    in_turn: bool,
     /// Nodes that are passed over, by a bit of their number (`spread_dirty_pages`).
     avoids: u64,
 }
 
 impl Pass {
     /// The slow path's.
-    const MIN: Self = Self { mark: Mark::Min, whole_blocks_only: false, avoids: 0 };
+    const MIN: Self = Self { mark: Mark::Min, whole_blocks_only: false, in_turn: false, avoids: 0 };
 }
 
 /// A block from the first zone that stays above the mark, and has one; `get_page_from_freelist`.
@@ -259,13 +287,16 @@ fn take_in_turn(
     rules: &Variant,
 ) -> Option<(Pfn, ZoneIndex)> {
     let AllocRequest { order, highest, mobility, .. } = *request;
-    let urgency = if pass.mark == Mark::Min { request.urgency } else { Urgency::Normal };
+    let urgency = if pass.mark == Mark::Min { urgency_of(request, rules) } else { Urgency::Normal };
     let want = Want { order, list: mobility.migrate_type(), whole_blocks_only: pass.whole_blocks_only };
     let home = zones[list.first()?.position()].node;
     for index in list {
         let zone = &mut zones[index.position()];
-        if pass.whole_blocks_only && zone.node != home {
+        if (pass.whole_blocks_only || pass.in_turn) && zone.node != home {
             return None;
+        }
+        if pass.in_turn && zone.fair.is_depleted() {
+            continue;
         }
         if pass.avoids >> (zone.node.0 % u64::BITS) & 1 == 0
             && zone.is_ok(order, pass.mark, highest, urgency, rules)
@@ -274,10 +305,20 @@ fn take_in_turn(
             if order > Order::BASE && urgency.is_harder() {
                 zone.reserve_high_atomic(frames, cx, pfn, rules);
             }
+            if rules.fair_zones {
+                zone.fair.take(order.frames());
+            }
             return Some((pfn, *index));
         }
     }
     None
+}
+
+/// What a request may have once the Low mark is not met (`gfp_to_alloc_flags`).
+#[inline]
+fn urgency_of(request: &AllocRequest, rules: &Variant) -> Urgency {
+    let is_nowait = !request.reclaims && request.wakes_kswapd && request.urgency == Urgency::Normal;
+    if is_nowait && rules.nowait_is_harder { Urgency::Harder } else { request.urgency }
 }
 
 /// `zone_statistics` and the allocation counters of `rmqueue`.

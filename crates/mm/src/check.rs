@@ -71,6 +71,7 @@ pub fn walk(mm: &Mm) -> Result<(), Broken> {
     for (zone, free) in mm.zones().iter().zip(&walk.free) {
         let counted = zone.buddy.free_frames();
         ensure(counted == *free, None, || format!("{} counts {counted} free frames, not {free}", name(zone)))?;
+        ensure(zone.fair.is_sound(&zone.marks), None, || format!("{} may not give {:?}", name(zone), zone.fair))?;
     }
     for ((zone, tables), held) in mm.zones().iter().zip(&walk.page_tables).zip(&walk.isolated) {
         // A table that a control holds is counted from its allocation on, but looks like anything else that is held.

@@ -19,11 +19,12 @@ use units::{Order, Pfn};
 
 use crate::{
     Mm, Spaces,
+    alloc::slow::SlowPath,
     buddy::Capture,
     cost::Cx,
     event::Event,
     frame::{Held, Holdings},
-    gfp::AllocRequest,
+    gfp::{AllocRequest, Mark},
     migrate::MigrateMode,
     step::Step,
 };
@@ -51,6 +52,27 @@ pub enum CompactEnds {
     AtBlock,
     /// The same, but looked for at the end of a pageblock only.
     AtPageblock,
+}
+
+/// What asynchronous compaction does when others want the lock that it wants, or the CPU that it runs on.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
+pub enum CompactContended {
+    /// It ends, puts back what it has, and says so to whoever asked for it.
+    Aborts,
+    /// It waits for the lock, and ends after the pageblock.
+    GoesOn,
+}
+
+/// What compaction does about huge pages in its way, which it does not move.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
+pub enum CompactHugePages {
+    /// The search for pages looks at the first frame, that for free frames at each of them. Their pageblocks are marked as
+    /// ones where nothing is to be had, also for the time when the huge pages are gone.
+    ByFrame,
+    /// The same, but both pass them at once.
+    ByPage,
+    /// Their pageblocks are left out before anything is looked at.
+    ByBlock,
 }
 
 /// Which mark a zone must hold, with room for the move, before it is compacted; and when it is asked whether memory is
@@ -113,11 +135,22 @@ pub(crate) enum Suitable {
     Continue,
 }
 
+/// What asynchronous compaction ended for.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Contention {
+    /// Others wanted the CPU (`COMPACT_CONTENDED_SCHED`).
+    Cpu,
+    /// Others had the lock (`COMPACT_CONTENDED_LOCK`).
+    Lock,
+}
+
 /// The result, and the block if it was captured or taken.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Compacted {
     pub(crate) result: CompactResult,
     pub(crate) block: Option<Pfn>,
+    /// What kept it from more, where the slow path asks for that (up to 4.7).
+    pub(crate) contention: Option<Contention>,
 }
 
 /// Compacting memory for one request (`mechanisms.md` C2.5).
@@ -129,6 +162,11 @@ pub(crate) struct DirectCompact {
     passed: usize,
     /// The best that came of them.
     best: CompactResult,
+    /// Has one been tried? Before 4.8 none was when all were deferred.
+    has_tried: bool,
+    /// Were all that were tried left because others had a lock?
+    all_locked: bool,
+    contention: Option<Contention>,
     /// The run over the next one.
     run: Option<Box<CompactControl>>,
     /// A block that this has completed, and kept.
@@ -137,7 +175,17 @@ pub(crate) struct DirectCompact {
 
 impl DirectCompact {
     pub(crate) fn new(request: AllocRequest, priority: CompactPriority) -> Self {
-        Self { request, priority, passed: 0, best: CompactResult::Skipped, run: None, captured: None }
+        Self {
+            request,
+            priority,
+            passed: 0,
+            best: CompactResult::Skipped,
+            has_tried: false,
+            all_locked: true,
+            contention: None,
+            run: None,
+            captured: None,
+        }
     }
 
     /// Goes on until others may run.
@@ -152,9 +200,15 @@ impl DirectCompact {
                     Step::More => return Step::More,
                     Step::Block(wait) => return Step::Block(wait),
                     Step::Done(result) => {
+                        let contention = run.contention();
                         self.run = None;
                         self.passed += 1;
-                        if self.after_zone(mm, cx, zone, result) {
+                        let is_over = if mm.variant().slow_path == SlowPath::Fixed {
+                            self.after_zone_by_mark(mm, zone, result, contention)
+                        } else {
+                            self.after_zone(mm, cx, zone, result)
+                        };
+                        if is_over {
                             self.passed = zones.len();
                         }
                     }
@@ -162,7 +216,9 @@ impl DirectCompact {
             } else if self.priority < CompactPriority::SyncFull
                 && mm.zones[zone].compact.is_deferred(self.request.order)
             {
-                self.best = self.best.max(CompactResult::Deferred);
+                if mm.variant().slow_path == SlowPath::ByProgress {
+                    self.best = self.best.max(CompactResult::Deferred);
+                }
                 self.passed += 1;
             } else {
                 self.run = Some(Box::new(CompactControl::direct(zone, &self.request, self.priority)));
@@ -202,16 +258,58 @@ impl DirectCompact {
         self.priority == CompactPriority::Async && cx.need_resched()
     }
 
+    /// The same up to 4.7: what counts is whether a request would now succeed in the zone.
+    fn after_zone_by_mark(
+        &mut self,
+        mm: &mut Mm,
+        zone: usize,
+        result: CompactResult,
+        contention: Option<Contention>,
+    ) -> bool {
+        let AllocRequest { order, highest, urgency, .. } = self.request;
+        self.has_tried = true;
+        self.best = self.best.max(result);
+        self.all_locked &= contention == Some(Contention::Lock);
+        let is_sched = contention == Some(Contention::Cpu);
+        if is_sched {
+            self.contention = contention;
+        }
+        let helps = mm.zones[zone].is_ok(order, Mark::Low, highest, urgency, mm.variant());
+        if helps {
+            mm.zones[zone].compact.reset_deferral(order, false);
+        } else if self.priority > CompactPriority::Async
+            && matches!(result, CompactResult::Complete | CompactResult::PartialSkipped)
+        {
+            mm.zones[zone].compact.defer(order);
+        }
+        // The zones that are left out may not be contended.
+        self.all_locked &= !helps && !is_sched;
+        helps || is_sched
+    }
+
+    /// What it came to, up to 4.7: deferred only where every zone was.
+    fn result_by_mark(&mut self) -> CompactResult {
+        if !self.has_tried {
+            return CompactResult::Deferred;
+        }
+        if self.best > CompactResult::Deferred && self.all_locked {
+            self.contention = Some(Contention::Lock);
+        }
+        self.best
+    }
+
     /// Has it helped? The block that was captured, or one from the free lists (`__alloc_pages_direct_compact`).
     fn end(&mut self, mm: &mut Mm, cx: &mut Cx) -> Step<Compacted> {
-        let result = self.best;
+        let is_fixed = mm.variant().slow_path == SlowPath::Fixed;
+        let result = if is_fixed { self.result_by_mark() } else { self.best };
+        let contention = self.contention;
         let counts = match result {
             CompactResult::Skipped => false,
             CompactResult::Deferred => mm.variant().compact_stall_deferred,
             _ => true,
         };
         if !counts {
-            return Step::Done(Compacted { result, block: None });
+            return Step::Done(Compacted { result, block: None, contention });
         }
         cx.count(Event::CompactStall, 1);
         let order = self.request.order;
@@ -224,7 +322,7 @@ impl DirectCompact {
             compact.reset_deferral(order, true);
         }
         cx.count(if block.is_some() { Event::CompactSuccess } else { Event::CompactFail }, 1);
-        Step::Done(Compacted { result, block })
+        Step::Done(Compacted { result, block, contention })
     }
 }
 

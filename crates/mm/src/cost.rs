@@ -304,6 +304,7 @@ pub struct Cx<'a> {
     /// What each CPU runs; none where nobody says so.
     running: Option<Running<'a>>,
     need_resched: bool,
+    was_preempted: bool,
     shortage: Shortage,
     given: Option<Given>,
     prices: &'a Prices,
@@ -327,6 +328,7 @@ impl<'a> Cx<'a> {
             shootdowns: Shootdowns::default(),
             running: None,
             need_resched: false,
+            was_preempted: false,
             shortage: Shortage::Fail,
             given: None,
             prices,
@@ -361,11 +363,18 @@ impl<'a> Cx<'a> {
         self.loaded = Loaded::Here { others: of.sharers };
         self.running = of.running;
         self.need_resched = of.need_resched;
+        self.was_preempted = of.was_preempted;
     }
 
     /// Does somebody else wait for this CPU?
     pub(crate) fn need_resched(&self) -> bool {
         self.need_resched
+    }
+
+    /// Does somebody else wait for this CPU, or did so when the last step ended? So it is for who asks in the middle of
+    /// what is several steps here.
+    pub(crate) fn has_to_yield(&self) -> bool {
+        self.need_resched || self.was_preempted
     }
 
     /// Is it known already what comes of the next allocation that the fast path cannot serve?

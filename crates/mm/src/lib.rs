@@ -9,8 +9,8 @@
 //! | `mm/slub.c`              | `slab.rs`       | per-CPU partial lists; `anon_vma`s, maple nodes and all else        |
 //! | `include/linux/list.h`   | `list.rs`       |                                                                     |
 //! | `include/linux/gfp.h`    | `gfp.rs`        | reclaim, I/O, reserves                                              |
-//! | `mm/page_alloc.c`        | `alloc.rs`      | zone reclaim, fair zones (up to 4.7)   |
-//! | `mm/page_alloc.c`        | `alloc/slow.rs` | reserves for those who reclaim                                      |
+//! | `mm/page_alloc.c`        | `alloc.rs`, `alloc/fair.rs` | zone reclaim                                            |
+//! | `mm/page_alloc.c`        | `alloc/slow.rs`, `alloc/slow/fixed.rs` | reserves for those who reclaim               |
 //! | `mm/oom_kill.c`          | `oom.rs`        | scores set by users, the reaper's work, memcg                       |
 //! | `mm/page_alloc.c`        | `buddy.rs`      | shuffling, reporting                                                |
 //! | `mm/page_alloc.c`        | `fallback.rs`   | CMA                                                                 |

@@ -17,8 +17,9 @@ use units::{Bytes, Frames};
 
 pub use self::built_in::{all, built_in, named};
 use crate::{
+    alloc::slow::SlowPath,
     buddy::End,
-    compact::{CompactEnds, CompactMark, CompactSearch},
+    compact::{CompactContended, CompactEnds, CompactHugePages, CompactMark, CompactSearch},
     fault::CowReuse,
     lru::{LruBy, NewAnon},
     thp::{ThpDefrag, ThpNodes},
@@ -140,6 +141,12 @@ rules! {
     merging: Merging,
     /// What a request for more than one frame must find above a watermark.
     watermark_orders: WatermarkOrders,
+    /// Do the zones of a node take turns in serving requests, each as long as its marks are apart (`ALLOC_FAIR`)?
+    fair_zones: bool,
+    /// In which order a request compacts and reclaims that finds no zone above its Min mark, and when it gives up.
+    slow_path: SlowPath,
+    /// Does a request that may not wait have a quarter of what the Min mark keeps, if it wakes kswapd (`ALLOC_HARDER`)?
+    nowait_is_harder: bool,
     /// Does a request for Normal rather go to its node's DMA32 than break up another type's pageblock (`ALLOC_NOFRAGMENT`)?
     nofragment: bool,
     /// Where blocks go that nobody just used: those given at boot, those moved between types.
@@ -196,6 +203,14 @@ rules! {
     compact_search: CompactSearch,
     /// When a zone is compacted enough for a request.
     compact_ends: CompactEnds,
+    /// What asynchronous compaction does when others want the lock or the CPU.
+    compact_contended: CompactContended,
+    /// What compaction does about huge pages in its way.
+    compact_huge_pages: CompactHugePages,
+    /// Does the search for free frames end at the first block that the zone cannot spare?
+    compact_ends_at_mark: bool,
+    /// Do all frames of a free block count as scanned, and not only the one that was looked at?
+    compact_counts_frames: bool,
     /// Which mark a zone must hold before it is compacted.
     compact_mark: CompactMark,
     /// Does a page that cannot be moved make asynchronous compaction leave out the block of the order asked for around it?

@@ -5,6 +5,7 @@ use units::{CpuId, Frames, NodeId, Order, Pfn};
 
 use crate::{
     ZoneFigures,
+    alloc::fair::FairShare,
     buddy::{Block, Buddy},
     compact::ZoneCompact,
     cost::Cx,
@@ -59,6 +60,8 @@ pub struct ZoneState {
     pub has_unmerged: bool,
     /// How far compaction has come, and how it has gone lately.
     pub compact: ZoneCompact,
+    /// What it may still give before it is the other zones' turn, where they take turns.
+    pub(crate) fair: FairShare,
     /// Its free blocks.
     pub buddy: Buddy,
     /// Each CPU's lists, by CPU number.
@@ -97,6 +100,7 @@ impl ZoneState {
             high_atomic: 0,
             has_unmerged: false,
             compact: ZoneCompact::new(spec.start, spec.end(), pageblock),
+            fair: FairShare::default(),
             buddy: Buddy::new(max_order),
             pcps: cpu_nodes.iter().map(|node| Pcp::new(figures.pcp, *node == figures.node)).collect(),
         };
@@ -108,6 +112,7 @@ impl ZoneState {
     pub(crate) fn set_figures(&mut self, figures: &ZoneFigures) {
         self.marks = figures.marks;
         self.boost = 0;
+        self.fair.refill(&self.marks);
         for (kept, frames) in self.protection.iter_mut().zip(&figures.protection) {
             *kept = frames.0;
         }

@@ -93,12 +93,14 @@ impl World {
         let loss = self.injector.begin(&self.counters);
         let (spaces, mut asked_of) = (self.running_spaces(), Vec::new());
         let need_resched = self.cpus[cpu.0 as usize].need_resched();
+        let was_preempted = std::mem::take(&mut self.tasks[id.0 as usize].was_preempted);
         // Whose entries kswapd will change is not known yet: the TLBs of all that run user code may have them.
         let runners: Vec<usize> = self.runners(cpu).collect();
         let sharers = u32::try_from(runners.len()).expect("fewer than 2^32 CPUs");
         let mut cx = Cx::new(cpu, start, &self.prices, &mut self.counters);
         let running = Some(Running { spaces: &spaces, asked: &mut asked_of });
-        cx.set_circumstances(Circumstances { control: ControlId(id.0), sharers, running, need_resched });
+        let control = ControlId(id.0);
+        cx.set_circumstances(Circumstances { control, sharers, running, need_resched, was_preempted });
         let step = match daemon {
             Daemon::Kswapd(node) => self.mm.step_kswapd(&mut self.spaces, &mut cx, node),
             Daemon::Kcompactd(node) => self.mm.step_kcompactd(&mut self.spaces, &mut cx, node),

@@ -235,6 +235,7 @@ impl World {
             cpu.queue.enqueue(running, entity, Enqueue::Preempted, periods);
             let task = &mut tasks[running.0 as usize];
             task.runnable_since = cpu.clock;
+            task.was_preempted = true;
             if task.holds.is_some() {
                 self.stop_spinning_on(running);
             }

@@ -43,6 +43,8 @@ pub(crate) struct Task {
     pub(crate) is_dying: bool,
     /// Its operation will leave mappings as they are for some quanta yet.
     pub(crate) is_settled: bool,
+    /// Somebody else has had its CPU since its last step.
+    pub(crate) was_preempted: bool,
     pub(crate) faults: u64,
     /// Memory that its operation has asked for.
     pub(crate) supply: Supply,
@@ -158,6 +160,7 @@ impl Task {
             spins_until: None,
             holds: None,
             is_settled: false,
+            was_preempted: false,
             killed: None,
             joiners: Vec::new(),
         }

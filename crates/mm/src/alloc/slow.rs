@@ -1,11 +1,15 @@
-//! Linux: __alloc_pages_slowpath() in mm/page_alloc.c (v4.8 to v6.1).
-//! Differs: kernels before 4.8 go in this order too; no reserves for those who reclaim; who was killed (before 4.14 one of its
+//! Linux: __alloc_pages_slowpath() in mm/page_alloc.c (v4.1 to v6.1).
+//! Differs: kernels before 4.1 go in its order too; no reserves for those who reclaim; who was killed (before 4.14 one of its
 //! threads) may have half of what marks keep, and not all.
 //!
-//! `mechanisms.md` A9.1 by number. Steps 0 to 2 are part of [`Mm::alloc`]: kswapd is woken, and the zones are tried down to
-//! Min. A step of an operation that then still has no memory *asks* for it ([`Cx::asks`]), undoes nothing and stays where it is;
-//! its [`Supply`] takes the steps below, and the operation's step is taken again with the block in its hand.
+//! `mechanisms.md` A9.1 by number; where kernels before 4.8 go on differently, `fixed.rs` has it (A9.2).
+//! Steps 0 to 2 are part of [`Mm::alloc`]: kswapd is woken, and the zones are tried down to Min. A step of an operation that
+//! then still has no memory *asks* for it ([`Cx::asks`]), undoes nothing and stays where it is; its [`Supply`] takes the
+//! steps below, and the operation's step is taken again with the block in its hand.
 
+mod fixed;
+
+use serde::Serialize;
 use units::{Order, Pfn, Picos};
 
 use crate::{
@@ -32,8 +36,19 @@ const COMPACT_RETRIES_MAX: u32 = 16;
 // should_reclaim_retry, mm/page_alloc.c (v6.1).
 const TICK: Picos = Picos::from_micros(4000);
 
+/// In which order a request compacts and reclaims, and when it gives up.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
+pub enum SlowPath {
+    /// It compacts without waiting, reclaims, and compacts once more. One for up to 8 frames begins again and again; one for a
+    /// huge page gives up as soon as others are in its way.
+    Fixed,
+    /// It compacts first for large blocks, and begins again for as long as reclaim or compaction promise something.
+    ByProgress,
+}
+
 /// One allocation that the fast path could not serve.
 #[derive(Clone, Debug)]
+#[expect(clippy::struct_excessive_bools, reason = "as the kernel has them")]
 pub struct AllocControl {
     /// As it was asked for.
     asked: AllocRequest,
@@ -47,10 +62,16 @@ pub struct AllocControl {
     no_progress: u32,
     /// Compactions that had some effect.
     compactions: u32,
+    /// Frames that were reclaimed, in all rounds (up to 4.7).
+    reclaimed: u64,
+    /// Whoever asks is a kernel thread (`PF_KTHREAD`).
+    is_kthread: bool,
     /// Whoever asks is being killed for want of memory.
     is_victim: bool,
     /// It has looked whether there is what only victims may have.
     has_tried_reserves: bool,
+    /// It has compacted without waiting (up to 4.7).
+    is_begun: bool,
 }
 
 #[expect(clippy::large_enum_variant, reason = "few are alive at a time, and none is moved often")]
@@ -88,7 +109,13 @@ enum Next {
 }
 
 impl AllocControl {
+    /// For a kernel thread.
     pub(crate) fn new(request: AllocRequest) -> Self {
+        Self { is_kthread: true, ..Self::of_task(request) }
+    }
+
+    /// For a task.
+    pub(crate) fn of_task(request: AllocRequest) -> Self {
         Self {
             asked: request,
             request,
@@ -97,8 +124,11 @@ impl AllocControl {
             compacted: CompactResult::Skipped,
             no_progress: 0,
             compactions: 0,
+            reclaimed: 0,
+            is_kthread: false,
             is_victim: false,
             has_tried_reserves: false,
+            is_begun: false,
         }
     }
 
@@ -141,11 +171,14 @@ impl AllocControl {
     }
 
     fn run_phase(&mut self, mm: &mut Mm, spaces: &mut Spaces, cx: &mut Cx, phase: Phase) -> Next {
+        let is_fixed = mm.variant().slow_path == SlowPath::Fixed;
         match phase {
+            Phase::Begin if is_fixed => self.begin_fixed(),
             Phase::Begin => self.begin(),
             Phase::CompactFirst(mut compact) => match compact.step(mm, spaces, cx) {
                 Step::More => Next::Later(Phase::CompactFirst(compact)),
                 Step::Block(wait) => Next::Block(wait, Phase::CompactFirst(compact)),
+                Step::Done(came_to) if is_fixed => self.after_first_of_fixed(came_to),
                 Step::Done(came_to) => self.after_first_compaction(came_to),
             },
             Phase::Look => self.look(mm, cx),
@@ -159,9 +192,14 @@ impl AllocControl {
                 Step::Block(wait) => Next::Block(wait, Phase::Compact { reclaimed, compact }),
                 Step::Done(came_to) => {
                     self.compacted = came_to.result;
-                    came_to.block.map_or(Next::Phase(Phase::Decide { reclaimed }), |block| Next::Done(Some(block)))
+                    match came_to.block {
+                        // Before 4.8 nothing comes after the second one.
+                        None if !is_fixed => Next::Phase(Phase::Decide { reclaimed }),
+                        got => Next::Done(got),
+                    }
                 }
             },
+            Phase::Decide { reclaimed } if is_fixed => self.decide_fixed(mm, cx, reclaimed),
             Phase::Decide { reclaimed } => self.decide(mm, cx, reclaimed),
             Phase::Oom => self.out_of_memory(mm, spaces, cx),
         }
@@ -211,6 +249,9 @@ impl AllocControl {
         if !self.request.reclaims {
             return Next::Done(None);
         }
+        if mm.variant().slow_path == SlowPath::Fixed {
+            return Next::Later(Phase::Begin);
+        }
         Next::Later(Phase::Reclaim(DirectReclaim::new(self.request)))
     }
 
@@ -226,7 +267,7 @@ impl AllocControl {
                 return Next::Done(found);
             }
         }
-        if self.request.order == Order::BASE {
+        if self.request.order == Order::BASE || mm.variant().slow_path == SlowPath::Fixed {
             return Next::Phase(Phase::Decide { reclaimed });
         }
         Next::Later(Phase::Compact { reclaimed, compact: DirectCompact::new(self.request, self.priority) })
@@ -258,6 +299,10 @@ impl AllocControl {
             return Next::Done(None);
         }
         self.no_progress = 0;
+        if mm.variant().slow_path == SlowPath::Fixed {
+            // Who was killed is given the time to end (from memory: `schedule_timeout_killable(1)` in out_of_memory, v4.1).
+            return Next::Block(Wait::Until(cx.now() + TICK), Phase::Look);
+        }
         Next::Later(Phase::Look)
     }
 
@@ -426,7 +471,7 @@ impl Supply {
         }
         let asked = cx.has_asked();
         if let Shortage::Asked(request) = std::mem::take(cx.shortage()) {
-            self.state = State::Busy(Box::new(AllocControl::new(request)));
+            self.state = State::Busy(Box::new(AllocControl::of_task(request)));
         }
         asked
     }

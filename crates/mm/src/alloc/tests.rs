@@ -20,7 +20,7 @@ fn small_with(rules: &str, percpu_pagelist_high_fraction: u32) -> Mm {
     let zone = ZoneSpec::whole(ZoneKind::Normal, Pfn(64), 1 << 14);
     let node = NodeSpec { id: NodeId(2), cpus: vec![CpuId(0)], distance: vec![10], zones: vec![zone] };
     let machine = MachineSpec { pageblock_order: Order(4), max_order: Order(5), nodes: vec![node] };
-    let settings = Settings { min_free_kbytes: 0, percpu_pagelist_high_fraction, ..Settings::default() };
+    let settings = Settings { min_free_kbytes: 1024, percpu_pagelist_high_fraction, ..Settings::default() };
     Mm::new(&machine, *named(rules), &settings)
 }
 
@@ -106,4 +106,114 @@ fn what_a_cpu_gives_back_doubles_up_to_a_bound_as_long_as_it_only_frees() {
     assert_eq!(largest("v6.1"), 3 << 5);
     assert_eq!(largest("v6.4"), 16384 / 8 - 3, "all but a batch");
     assert_eq!(largest("v5.10"), 96, "a batch");
+}
+
+/// A node of two zones, the lower one three times as large.
+fn two_zones(rules: &str) -> Mm {
+    let [low, high] = [3 << 12, 1 << 12];
+    let zones =
+        vec![ZoneSpec::whole(ZoneKind::Dma32, Pfn(64), low), ZoneSpec::whole(ZoneKind::Normal, Pfn(64 + low), high)];
+    let node = NodeSpec { id: NodeId(2), cpus: vec![CpuId(0)], distance: vec![10], zones };
+    let machine = MachineSpec { pageblock_order: Order(4), max_order: Order(5), nodes: vec![node] };
+    let settings = Settings { min_free_kbytes: 4096, lowmem_reserve_ratio: vec![0; 4], ..Settings::default() };
+    Mm::new(&machine, *named(rules), &settings)
+}
+
+/// Frames of each of the two zones that so many requests get.
+fn shares(mm: &mut Mm, requests: u32, request: &AllocRequest) -> [u64; 2] {
+    let ((), _, counters) = with(mm, |mm, cx| {
+        for _ in 0..requests {
+            mm.alloc(cx, request).expect("there is memory");
+        }
+    });
+    walk(mm).unwrap();
+    [Event::PgallocDma32, Event::PgallocNormal].map(|event| counters.get(event))
+}
+
+#[test]
+fn zones_take_turns_from_3_12_to_4_7() {
+    for (rules, is_fair) in [("v3.9", false), ("v3.16", true), ("v4.1", true), ("v4.7", true), ("v4.8", false)] {
+        for order in [Order::BASE, Order(3)] {
+            let mut mm = two_zones(rules);
+            let request = USER.of_order(order);
+            // Ten turns, each a quarter of the Min mark.
+            let [low, high] = shares(&mut mm, 2560 >> order.0, &request);
+            let expected = if is_fair { (1920, 640) } else { (0, 2560) };
+            assert_eq!((low, high), expected, "{rules} {order}");
+        }
+    }
+}
+
+#[test]
+fn a_turn_ends_with_the_last_frame_and_all_begin_the_next_together() {
+    let mut mm = two_zones("v4.1");
+    let spans = [0, 1].map(|zone: usize| mm.zones()[zone].marks.high.0 - mm.zones()[zone].marks.low.0);
+    assert_eq!(spans[0], 3 * spans[1]);
+    let turn = |mm: &mut Mm, frames: u64| shares(mm, u32::try_from(frames).unwrap(), &USER);
+    assert_eq!(turn(&mut mm, spans[1]), [0, spans[1]], "the preferred zone first");
+    assert!(mm.zones()[1].fair.is_depleted() && !mm.zones()[0].fair.is_depleted());
+    assert_eq!(turn(&mut mm, spans[0]), [spans[0], 0]);
+    assert!(mm.zones()[0].fair.is_depleted());
+    assert_eq!(turn(&mut mm, 1), [0, 1]);
+    assert!([0, 1].iter().all(|zone: &usize| !mm.zones()[*zone].fair.is_depleted()));
+    // What is given back changes nothing.
+    let (pfn, ..) = with(&mut mm, |mm, cx| mm.alloc(cx, &USER).unwrap());
+    with(&mut mm, |mm, cx| mm.free(cx, pfn, Order::BASE));
+    assert_eq!(turn(&mut mm, spans[1] - 2), [0, spans[1] - 2]);
+    assert_eq!(turn(&mut mm, 1), [1, 0]);
+}
+
+#[test]
+fn a_zone_whose_turn_it_is_not_is_better_than_none() {
+    let mut mm = two_zones("v4.1");
+    let normal = mm.zones()[1].marks.high.0 - mm.zones()[1].marks.low.0;
+    shares(&mut mm, u32::try_from(normal).unwrap(), &USER);
+    // The other one is full.
+    let dma32 = AllocRequest { highest: ZoneKind::Dma32, reclaims: false, ..USER };
+    while with(&mut mm, |mm, cx| mm.alloc(cx, &dma32)).0.is_some() {}
+    assert!(mm.zones()[1].fair.is_depleted());
+    assert_eq!(shares(&mut mm, 1, &USER), [0, 1]);
+    assert!(!mm.zones()[1].fair.is_depleted(), "and it begins anew");
+}
+
+/// Takes frames until no more than so many are free.
+fn leave(mm: &mut Mm, frames: u64) {
+    while mm.zones()[0].buddy.free_frames() > frames {
+        with(mm, |mm, cx| {
+            mm.alloc(cx, &AllocRequest { mark: Mark::Min, ..USER }).expect("there is memory");
+            mm.drain_all_pages(cx);
+        });
+    }
+}
+
+#[test]
+fn before_4_8_who_wants_local_memory_and_may_not_reclaim_has_what_is_above_low() {
+    let speculative = AllocRequest { reclaims: false, wakes_kswapd: false, ..USER }.this_node();
+    for (rules, above_min) in [("v4.1", false), ("v4.8", true)] {
+        let mut mm = small(rules);
+        let marks = mm.zones()[0].marks;
+        leave(&mut mm, marks.low.0 + 2);
+        assert!(with(&mut mm, |mm, cx| mm.alloc(cx, &speculative)).0.is_some(), "{rules}");
+        with(&mut mm, Mm::drain_all_pages);
+        leave(&mut mm, marks.low.0);
+        assert_eq!(with(&mut mm, |mm, cx| mm.alloc(cx, &speculative)).0.is_some(), above_min, "{rules}");
+        let anywhere = AllocRequest { this_node_only: false, ..speculative };
+        assert!(with(&mut mm, |mm, cx| mm.alloc(cx, &anywhere)).0.is_some(), "{rules}");
+    }
+}
+
+#[test]
+fn before_4_4_who_may_not_wait_is_as_good_as_atomic() {
+    let nowait = AllocRequest::gfp_nowait(NodeId(2));
+    for (rules, is_harder) in [("v4.1", true), ("v4.4", false)] {
+        let mut mm = small(rules);
+        let min = mm.zones()[0].marks.min.0;
+        leave(&mut mm, min + 1);
+        with(&mut mm, Mm::drain_all_pages);
+        with(&mut mm, |mm, cx| mm.alloc(cx, &AllocRequest { mark: Mark::Min, ..USER })).0.expect("the last one");
+        with(&mut mm, Mm::drain_all_pages);
+        assert_eq!(with(&mut mm, |mm, cx| mm.alloc(cx, &nowait)).0.is_some(), is_harder, "{rules}");
+        let huge = AllocRequest { wakes_kswapd: false, ..nowait };
+        assert!(with(&mut mm, |mm, cx| mm.alloc(cx, &huge)).0.is_none(), "{rules}: not who leaves kswapd alone");
+    }
 }

@@ -6,10 +6,12 @@
 
 use units::{Order, Pfn};
 
-use crate::compact::{CompactEnds, CompactSearch};
 use crate::{
     Mm, Spaces,
-    compact::{CompactPriority, CompactResult, Suitable, free_scanner::FreeScan, migrate_scanner::MigrateScan},
+    compact::{
+        CompactContended, CompactEnds, CompactPriority, CompactResult, CompactSearch, Contention, Suitable,
+        free_scanner::FreeScan, migrate_scanner::MigrateScan,
+    },
     cost::Cx,
     event::Event,
     frame::{Held, Holdings},
@@ -55,8 +57,8 @@ pub(crate) struct CompactControl {
     pub(super) mode: MigrateMode,
     /// It begins at the ends of the zone.
     whole_zone: bool,
-    /// Others wanted a lock.
-    pub(super) contended: bool,
+    /// Others wanted a lock, or the CPU.
+    pub(super) contended: Option<Contention>,
     /// The pageblock is scanned for the second time in a row.
     pub(super) rescan: bool,
     pub(super) migrate_pfn: Pfn,
@@ -153,7 +155,7 @@ impl CompactControl {
             reason,
             mode,
             whole_zone: matches!(reason, Reason::Proactive | Reason::Manual),
-            contended: false,
+            contended: None,
             rescan: false,
             migrate_pfn: Pfn(0),
             free_pfn: Pfn(0),
@@ -236,6 +238,45 @@ impl CompactControl {
         (self.migrate_scanned, self.free_scanned)
     }
 
+    /// Does it look for free frames?
+    #[cfg(test)]
+    pub(super) fn seeks_free(&self) -> bool {
+        matches!(self.phase, Phase::FindFree(..))
+    }
+
+    /// Has it taken some of the pages that it wants?
+    #[cfg(test)]
+    pub(super) fn takes_pages(&self) -> bool {
+        matches!(self.phase, Phase::Isolate(_)) && !self.sources.is_empty()
+    }
+
+    /// What kept it from going on.
+    pub(super) fn contention(&self) -> Option<Contention> {
+        self.contended
+    }
+
+    /// Is it over because of that?
+    pub(super) fn is_aborting(&self, mm: &Mm) -> bool {
+        self.contended.is_some() && mm.variant().compact_contended == CompactContended::Aborts
+    }
+
+    /// Has it to end because others want the CPU (`compact_should_abort`)?
+    pub(super) fn should_abort(&mut self, mm: &Mm, cx: &Cx) -> bool {
+        let aborts = self.mode == MigrateMode::Async && mm.variant().compact_contended == CompactContended::Aborts;
+        if aborts && cx.has_to_yield() {
+            self.contended = Some(Contention::Cpu);
+        }
+        self.is_aborting(mm)
+    }
+
+    /// Others have a lock that it wants: true when it ends for that (`compact_trylock_irqsave`), else it waits.
+    pub(super) fn gives_way(&mut self, mm: &Mm, is_contended: bool) -> bool {
+        if self.mode == MigrateMode::Async && is_contended {
+            self.contended = Some(Contention::Lock);
+        }
+        self.is_aborting(mm)
+    }
+
     /// For a task, which waits for its memory.
     pub(super) fn is_direct(&self) -> bool {
         matches!(self.reason, Reason::Direct(_))
@@ -296,15 +337,19 @@ impl CompactControl {
 
     fn begin(&mut self, mm: &mut Mm, cx: &mut Cx) -> Next {
         if let Some(order) = self.order {
-            match mm.compaction_suitable(self.zone, order, self.highest, self.urgency) {
+            match mm.is_suitable_for(self.zone, order, self.highest, self.urgency) {
                 Suitable::Skipped => return Next::Done(CompactResult::Skipped),
                 Suitable::Success => return Next::Done(CompactResult::Success),
                 Suitable::Continue => {}
             }
-            let Mm { frames, zones, .. } = mm;
+            let Mm { frames, zones, variant, .. } = mm;
             let zone = &mut zones[self.zone];
             if zone.compact.is_restarting(order) {
-                zone.reset_isolation_suitable(frames, cx);
+                match variant.compact_search {
+                    // Even if nobody has looked at all of it since.
+                    CompactSearch::Linear => zone.reset_all(frames, cx),
+                    CompactSearch::FreeLists => zone.reset_isolation_suitable(frames, cx),
+                }
             }
         }
         let pageblock = mm.frames.blocks.order();
@@ -324,8 +369,9 @@ impl CompactControl {
             self.migrate_pfn = zone.compact.cached_migrate[sync];
             self.whole_zone = zone.compact.init_migrate.is_some_and(|first| self.migrate_pfn <= first);
         }
-        let cached = zone.compact.cached_migrate;
-        self.update_cached = sync == 0 && cached[0] == cached[1];
+        let cached = mm.zones[self.zone].compact.cached_migrate;
+        let is_searched = mm.variant().compact_search == CompactSearch::FreeLists;
+        self.update_cached = is_searched && sync == 0 && cached[0] == cached[1];
         mm.lru_add_drain(cx);
         Next::Later(Phase::Look)
     }
@@ -344,6 +390,9 @@ impl CompactControl {
 
     /// Why it ends, if it does (`compact_finished`).
     fn finished(&mut self, mm: &mut Mm) -> Option<CompactResult> {
+        if self.is_aborting(mm) {
+            return Some(CompactResult::Contended);
+        }
         if self.have_met(mm) {
             let is_direct = self.is_direct();
             let pageblock = mm.frames.blocks.order();
@@ -368,7 +417,7 @@ impl CompactControl {
                 Ended::No => None,
             },
         };
-        if self.contended { Some(CompactResult::Contended) } else { verdict }
+        if self.contended.is_some() { Some(CompactResult::Contended) } else { verdict }
     }
 
     /// Is there a block for the request now, or one that it may steal?
@@ -379,7 +428,7 @@ impl CompactControl {
         let ends = mm.variant().compact_ends;
         match ends {
             CompactEnds::AtPageblock if !is_at_block => return Ended::NotHere,
-            CompactEnds::AboveLow if !zone.is_ok(order, Mark::Low, ZoneKind::Dma, Urgency::Normal, mm.variant()) => {
+            CompactEnds::AboveLow if !zone.is_ok(order, Mark::Low, self.highest, self.urgency, mm.variant()) => {
                 return Ended::No;
             }
             _ => {}
@@ -420,6 +469,10 @@ impl CompactControl {
         match migrate.step(mm, spaces, cx, &mut self.targets) {
             Migrating::More => Next::Later(Phase::Migrate(migrate)),
             Migrating::Block(wait) => Next::Block(wait, Phase::Migrate(migrate)),
+            Migrating::WantsTarget if self.is_aborting(mm) => {
+                migrate.no_target();
+                Next::Phase(Phase::Migrate(migrate))
+            }
             Migrating::WantsTarget => Next::Phase(Phase::FindFree(FreeScan::new(), migrate)),
             Migrating::Done(migrated) => {
                 self.sources = migrate.into_memory();

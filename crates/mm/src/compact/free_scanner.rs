@@ -6,11 +6,13 @@
 
 use units::{Order, Pfn};
 
-use crate::compact::CompactSearch;
 use crate::{
     Mm,
     buddy::Block,
-    compact::control::{CompactControl, block_end},
+    compact::{
+        CompactHugePages, CompactSearch,
+        control::{CompactControl, block_end},
+    },
     cost::Cx,
     event::Event,
     frame::Seen,
@@ -61,6 +63,10 @@ impl FreeScan {
 impl CompactControl {
     /// Goes on until others may run; true when the search is over (`isolate_freepages`).
     pub(super) fn find_free(&mut self, mm: &mut Mm, cx: &mut Cx, scan: &mut FreeScan) -> bool {
+        if self.should_abort(mm, cx) {
+            self.leave(&scan.0);
+            return true;
+        }
         match &mut scan.0 {
             Stage::Fast => {
                 let fast = mm.variant().compact_search == CompactSearch::FreeLists;
@@ -98,6 +104,15 @@ impl CompactControl {
                 let (start, stride, block) = (*start, *stride, block.clone());
                 self.after_block(mm, scan, start, &block, stride)
             }
+        }
+    }
+
+    /// Where it goes on when it is left in its middle.
+    fn leave(&mut self, stage: &Stage) {
+        match stage {
+            Stage::NextBlock { from, .. } => self.free_pfn = *from,
+            Stage::Block { scan, .. } => self.free_pfn = scan.at,
+            Stage::Fast | Stage::Around(_) => {}
         }
     }
 
@@ -154,7 +169,9 @@ impl CompactControl {
     /// A pageblock was searched, or as much of it as it took; true when the search is over.
     fn after_block(&mut self, mm: &mut Mm, scan: &mut FreeScan, start: Pfn, block: &BlockScan, stride: u32) -> bool {
         let size = mm.frames.blocks.order().frames();
-        if block.at == block.end {
+        // Before 5.1 a pageblock in which there was something is not marked.
+        let marks = block.isolated == 0 || mm.variant().compact_search == CompactSearch::FreeLists;
+        if block.at == block.end && marks {
             mm.frames.blocks.set_skip(start, true);
             let cached = &mut mm.zones[self.zone].compact.cached_free;
             *cached = start.min(*cached);
@@ -181,6 +198,7 @@ impl CompactControl {
         let (mut is_locked, mut scanned) = (false, 0);
         let before = scan.isolated;
         let mut is_over = true;
+        let by_frame = mm.variant().compact_huge_pages == CompactHugePages::ByFrame;
         // Bound: each turn passes a frame.
         while scan.at < scan.end {
             if is_locked && u64::from(scan.at.0) % RUN == 0 {
@@ -191,6 +209,9 @@ impl CompactControl {
             let order = match mm.frames.seen(scan.at) {
                 Seen::Free(order) => order,
                 Seen::Compound(order) => {
+                    if by_frame {
+                        scanned += u64::from(order.frames().min(scan.end.0 - scan.at.0) - 1);
+                    }
                     scan.at = scan.at.plus(order.frames() - 1 + scan.stride);
                     continue;
                 }
@@ -200,15 +221,23 @@ impl CompactControl {
                 }
             };
             if !is_locked {
+                if !self.hold_zone(mm, cx) {
+                    break;
+                }
                 is_locked = true;
-                self.hold_zone(mm, cx);
             }
             let block = Block { pfn: scan.at, order };
             if !self.take_free(mm, cx, block) {
-                break;
+                if mm.variant().compact_ends_at_mark {
+                    break;
+                }
+                scan.at = scan.at.plus(1);
+                continue;
             }
             let frames = order.frames();
-            scanned += u64::from(frames - 1);
+            if mm.variant().compact_counts_frames {
+                scanned += u64::from(frames - 1);
+            }
             scan.isolated += u64::from(frames);
             if self.targets.len() >= self.nr_sources {
                 scan.at = scan.at.plus(frames);
@@ -226,11 +255,14 @@ impl CompactControl {
         is_over
     }
 
-    /// Takes the zone's lock, and notes whether others have it.
-    pub(super) fn hold_zone(&mut self, mm: &mut Mm, cx: &mut Cx) {
-        let buddy = &mut mm.zones[self.zone].buddy;
-        self.contended |= self.mode == MigrateMode::Async && buddy.is_contended(cx);
-        buddy.lock(cx);
+    /// Takes the zone's lock, and notes whether others have it; false when it leaves it to them.
+    pub(super) fn hold_zone(&mut self, mm: &mut Mm, cx: &mut Cx) -> bool {
+        let is_contended = mm.zones[self.zone].buddy.is_contended(cx);
+        if self.gives_way(mm, is_contended) {
+            return false;
+        }
+        mm.zones[self.zone].buddy.lock(cx);
+        true
     }
 
     /// Takes a free block to move pages to, in single frames, the highest of which is used first; false when the zone

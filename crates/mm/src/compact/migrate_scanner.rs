@@ -5,10 +5,10 @@
 
 use units::Pfn;
 
-use crate::compact::CompactSearch;
 use crate::{
     Mm,
     compact::{
+        CompactHugePages, CompactSearch,
         control::{CompactControl, Isolated, block_end},
         suitable::ISOLATED_SLEEP,
     },
@@ -51,7 +51,7 @@ enum Found {
     /// Nothing to be had.
     Fail(Pfn),
     Page,
-    /// The pageblock is another's.
+    /// The pageblock is another's, or the lock is.
     Abort,
 }
 
@@ -59,14 +59,19 @@ impl CompactControl {
     /// The next pageblock to take pages from, if there is one below the free scanner; or where to go on after others may
     /// have run (`isolate_migratepages`).
     pub(super) fn choose(&mut self, mm: &mut Mm, cx: &mut Cx, from: Option<Pfn>) -> Result<Option<MigrateScan>, Pfn> {
+        if from.is_some() && self.should_abort(mm, cx) {
+            return Ok(None);
+        }
         let order = mm.frames.blocks.order();
         let mut low = from.unwrap_or_else(|| self.fast_find_migrateblock(mm, cx));
         let mut is_fast = from.is_none() && low != self.migrate_pfn && self.fast_search_fail == 0;
         let mut end = block_end(low, order);
+        let is_linear = mm.variant().compact_search == CompactSearch::Linear;
         // Bound: the zone's pageblocks.
         while end <= self.free_pfn {
             let is_here = mm.frames.blocks.zone(low).is_some_and(|zone| zone.position() == self.zone);
-            let is_skipped = low.is_aligned(order) && !is_fast && !self.ignores_skip() && mm.frames.blocks.skip(low);
+            let is_asked = is_linear || low.is_aligned(order);
+            let is_skipped = is_asked && !is_fast && !self.ignores_skip() && mm.frames.blocks.skip(low);
             if is_here && !is_skipped {
                 if self.is_source(mm, low) {
                     return Ok(Some(self.scan_of(mm, low, end)));
@@ -88,12 +93,13 @@ impl CompactControl {
     /// Is a pageblock one to take pages from (`suitable_migration_source`)?
     fn is_source(&self, mm: &Mm, pfn: Pfn) -> bool {
         let order = mm.frames.blocks.order();
-        if let Seen::Compound(found) = mm.frames.seen(pfn)
+        if mm.variant().compact_huge_pages == CompactHugePages::ByBlock
+            && let Seen::Compound(found) = mm.frames.seen(pfn)
             && found >= order
         {
             return false;
         }
-        if !self.is_direct_async() {
+        if self.mode != MigrateMode::Async {
             return true;
         }
         let list = mm.frames.blocks.migrate_type(pfn);
@@ -130,6 +136,9 @@ impl CompactControl {
             }
             scan.is_begun = true;
         }
+        if self.should_abort(mm, cx) {
+            return abort(cx, scan);
+        }
         let (mut is_locked, mut moves) = (false, 0);
         let is_over = self.isolate_run(mm, cx, scan, (&mut is_locked, &mut moves));
         let scanned = std::mem::take(&mut scan.scanned);
@@ -137,6 +146,9 @@ impl CompactControl {
         primitive::scan_frames(cx, scanned);
         if is_locked {
             mm.lru.let_go(cx, self.zone, moves);
+        }
+        if self.is_aborting(mm) {
+            return abort(cx, scan);
         }
         if !is_over {
             return Isolated::More;
@@ -162,6 +174,8 @@ impl CompactControl {
         scan: &mut MigrateScan,
         (is_locked, moves): (&mut bool, &mut u64),
     ) -> bool {
+        // Before 5.1 the rest of a pageblock in which nothing is found marks it, whatever was found before.
+        let is_linear = mm.variant().compact_search == CompactSearch::Linear;
         // Bound: each turn passes a frame.
         while scan.at < scan.end {
             if let (Some(next), Some(order)) = (scan.next_skip, self.order)
@@ -176,7 +190,7 @@ impl CompactControl {
                 return false;
             }
             scan.scanned += 1;
-            if !scan.is_valid && scan.at.is_aligned(mm.frames.blocks.order()) {
+            if !scan.is_valid && (is_linear || scan.at.is_aligned(mm.frames.blocks.order())) {
                 if !self.ignores_skip() && mm.frames.blocks.skip(scan.at) {
                     // Also what the fast search has just found, and marked for itself.
                     scan.at = scan.end;
@@ -197,7 +211,7 @@ impl CompactControl {
                     self.sources.push(scan.at);
                     scan.isolated += 1;
                     scan.at = scan.at.plus(1);
-                    if self.sources.len() as u64 >= RUN && !self.rescan && !self.contended {
+                    if self.sources.len() as u64 >= RUN && !self.rescan && self.contended.is_none() {
                         return true;
                     }
                 }
@@ -217,7 +231,10 @@ impl CompactControl {
             Seen::Lru | Seen::Other => return Found::Fail(next),
         }
         if !*is_locked {
-            self.contended |= self.mode == MigrateMode::Async && mm.lru.is_contended(cx, self.zone);
+            let is_contended = mm.lru.is_contended(cx, self.zone);
+            if self.gives_way(mm, is_contended) {
+                return Found::Abort;
+            }
             mm.lru.hold(cx, self.zone);
             *is_locked = true;
             if !std::mem::replace(&mut scan.skip_updated, true) && self.test_and_set_skip(mm, scan.at) {
@@ -261,4 +278,10 @@ impl CompactControl {
             scan.next_skip = Some(next.plus(order.frames()));
         }
     }
+}
+
+/// Others are in the way: what was taken counts, and goes back (`ISOLATE_ABORT`).
+fn abort(cx: &mut Cx, scan: &MigrateScan) -> Isolated {
+    cx.count(Event::CompactIsolated, scan.isolated);
+    Isolated::Abort
 }

@@ -75,10 +75,9 @@ impl FreeBlocks {
 impl ZoneState {
     /// Is there enough room to move pages around in, beside what a mark and others keep (`__compaction_suitable`)?
     fn has_room(&self, order: Order, highest: ZoneKind, free_too: u64, by: CompactMark) -> bool {
-        let (mark, highest) = match by {
-            CompactMark::Low => (self.marks.low, ZoneKind::Dma),
-            CompactMark::ByOrder if order > COSTLY => (self.marks.low, highest),
-            CompactMark::ByOrder => (self.marks.min, highest),
+        let mark = match by {
+            CompactMark::ByOrder if order <= COSTLY => self.marks.min,
+            CompactMark::Low | CompactMark::ByOrder => self.marks.low,
         };
         let keeps = self.protection[highest as usize] + self.high_atomic;
         self.buddy.free_frames() + free_too > mark.0 + gap(order) + keeps
@@ -86,7 +85,8 @@ impl ZoneState {
 }
 
 impl Mm {
-    /// Should a zone be compacted for a request of `order` (`compaction_suitable`)?
+    /// Should a zone be compacted for a request of `order`, as those who reclaim ask? With the older mark, they ask for
+    /// whatever the lowest zone could serve.
     pub(crate) fn compaction_suitable(
         &self,
         zone: usize,
@@ -94,8 +94,18 @@ impl Mm {
         highest: ZoneKind,
         urgency: Urgency,
     ) -> Suitable {
+        let by_lowest = self.variant.compact_mark == CompactMark::Low;
+        self.is_suitable_for(zone, order, if by_lowest { ZoneKind::Dma } else { highest }, urgency)
+    }
+
+    /// The same as who compacts asks (`compaction_suitable`).
+    pub(crate) fn is_suitable_for(&self, zone: usize, order: Order, highest: ZoneKind, urgency: Urgency) -> Suitable {
         let (state, rules) = (&self.zones[zone], &self.variant);
-        if state.is_ok(order, Mark::Min, highest, urgency, rules) {
+        let mark = match rules.compact_mark {
+            CompactMark::Low => Mark::Low,
+            CompactMark::ByOrder => Mark::Min,
+        };
+        if state.is_ok(order, mark, highest, urgency, rules) {
             return Suitable::Success;
         }
         if !state.has_room(order, highest, 0, rules.compact_mark) {
@@ -121,7 +131,12 @@ impl Mm {
     /// May a free block be taken, as if it were allocated (the test of `__isolate_free_page`)?
     pub(crate) fn may_isolate_free(&self, zone: usize, order: Order) -> bool {
         let state = &self.zones[zone];
-        let mark = state.marks.min.0 + u64::from(order.frames());
+        // From memory: Low up to 4.8.
+        let mark = match self.variant.compact_mark {
+            CompactMark::Low => state.marks.low,
+            CompactMark::ByOrder => state.marks.min,
+        };
+        let mark = mark.0 + u64::from(order.frames());
         let keeps = state.high_atomic;
         watermark::is_ok(&state.buddy, Order::BASE, mark, keeps, Urgency::Normal, &self.variant)
     }

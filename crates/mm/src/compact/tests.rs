@@ -1,7 +1,9 @@
 mod background;
+mod contended;
 mod deferral;
 mod direct;
 mod failures;
+mod fixed;
 mod gate;
 mod lab;
 mod random;

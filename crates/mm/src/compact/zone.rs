@@ -7,6 +7,7 @@ use units::{Order, Pfn};
 
 use crate::{
     Mm,
+    compact::CompactSearch,
     cost::Cx,
     frame::{FrameTable, Seen},
     migrate::MigrateMode,
@@ -115,6 +116,23 @@ impl ZoneState {
         if !std::mem::take(&mut self.compact.blockskip_flush) {
             return;
         }
+        self.reset_some(frames, cx);
+    }
+
+    /// Forgets all of them, and where the scanners go on (`__reset_isolation_suitable`, up to 5.0).
+    pub(crate) fn reset_all(&mut self, frames: &mut FrameTable, cx: &mut Cx<'_>) {
+        self.compact.blockskip_flush = false;
+        let order = frames.blocks.order();
+        let blocks = (self.start.0..self.end.0).step_by(order.frames() as usize).map(Pfn);
+        primitive::scan_frames(cx, blocks.len() as u64);
+        for pfn in blocks {
+            frames.blocks.set_skip(pfn, false);
+        }
+        self.compact.reset_cached(self.start, self.end, order);
+    }
+
+    /// Forgets those where there is something to move, or somewhere to move it to.
+    fn reset_some(&mut self, frames: &mut FrameTable, cx: &mut Cx<'_>) {
         let block = frames.blocks.order().frames();
         let (mut low, mut high) = (self.start, Pfn(self.end.0 - 1));
         let (mut first, mut last) = (None, None);
@@ -184,9 +202,14 @@ impl Mm {
     /// (`reset_isolation_suitable`).
     pub(crate) fn reset_isolation_suitable(&mut self, cx: &mut Cx, node: usize) {
         let id = self.nodes[node];
-        let Self { frames, zones, .. } = self;
+        let Self { frames, zones, variant, .. } = self;
+        let clears_all = variant.compact_search == CompactSearch::Linear;
         for zone in zones.iter_mut().filter(|zone| zone.node == id) {
-            zone.reset_isolation_suitable(frames, cx);
+            if !clears_all {
+                zone.reset_isolation_suitable(frames, cx);
+            } else if zone.compact.blockskip_flush {
+                zone.reset_all(frames, cx);
+            }
         }
     }
 }

@@ -14,6 +14,8 @@ pub struct Circumstances<'a> {
     pub running: Option<Running<'a>>,
     /// Somebody else waits for this CPU (`need_resched`).
     pub need_resched: bool,
+    /// Somebody else has had it since the last step: the kernel would have asked at the end of that one.
+    pub was_preempted: bool,
 }
 
 /// What CPUs run, and what the step asks of those that run an address space, whichever.

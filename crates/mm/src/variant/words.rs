@@ -6,8 +6,9 @@ use super::{
     PcpFree, PcpHighRule, PcpLists, RatioZero, Scheduler, Takes, ThpZones, Value, WatermarkBoost, WatermarkOrders,
 };
 use crate::{
+    alloc::slow::SlowPath,
     buddy::End,
-    compact::{CompactEnds, CompactMark, CompactSearch},
+    compact::{CompactContended, CompactEnds, CompactHugePages, CompactMark, CompactSearch},
     fault::CowReuse,
     lru::{LruBy, NewAnon},
     thp::{ThpDefrag, ThpNodes},
@@ -137,6 +138,19 @@ words! {
         AboveLow = "above-low",
         AtBlock = "at-block",
         AtPageblock = "at-pageblock",
+    }
+    SlowPath {
+        Fixed = "fixed",
+        ByProgress = "by-progress",
+    }
+    CompactContended {
+        Aborts = "aborts",
+        GoesOn = "goes-on",
+    }
+    CompactHugePages {
+        ByFrame = "by-frame",
+        ByPage = "by-page",
+        ByBlock = "by-block",
     }
     CompactMark {
         Low = "low",

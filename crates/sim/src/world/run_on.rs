@@ -37,6 +37,7 @@ impl World {
         let needs = Operation::touch_needs(touch, space, mm.variant());
         lock.renew(task.holds.is_some(), needs.is_some(), mm.variant().mmap_lock);
         task.holds = needs;
+        task.was_preempted = false;
         self.current = id;
         self.injector.steps += 1;
         let start = here.clock;
@@ -46,7 +47,8 @@ impl World {
         let horizon = if needs.is_some() && settled < sharers { start } else { horizon };
         let left = (sharers > 0 || task.is_settled).then(|| touch.left());
         let mut cx = Cx::new(cpu, start, &self.prices, &mut self.counters);
-        cx.set_circumstances(Circumstances { control: ControlId(id.0), sharers, running: None, need_resched: false });
+        let (control, running) = (ControlId(id.0), None);
+        cx.set_circumstances(Circumstances { control, sharers, running, need_resched: false, was_preempted: false });
         task.supply.lend(&mut cx);
         let step = touch.step(mm, space, &mut cx, horizon);
         let is_plain = matches!(step, Step::More) && !touch.is_in_fault() && !cx.has_asked_anybody() && !mm.has_news();

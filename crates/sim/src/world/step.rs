@@ -36,11 +36,12 @@ impl World {
         // All but this one.
         let sharers = self.running_in[space_id.0 as usize] - 1;
         let left = (sharers > 0 || task.is_settled).then(|| operation.left());
-        let need_resched = here.need_resched();
+        let (need_resched, was_preempted) = (here.need_resched(), std::mem::take(&mut task.was_preempted));
         let loss = self.injector.begin(&self.counters);
         let mut cx = Cx::new(cpu, start, prices, &mut self.counters);
         let running = is_slow.then_some(Running { spaces: &running, asked: &mut asked_of });
-        cx.set_circumstances(Circumstances { control: ControlId(id.0), sharers, running, need_resched });
+        let control = ControlId(id.0);
+        cx.set_circumstances(Circumstances { control, sharers, running, need_resched, was_preempted });
         if here.asked.rounds > 0 {
             cx.receive(std::mem::take(&mut here.asked));
         }

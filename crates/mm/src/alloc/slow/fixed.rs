@@ -1,0 +1,86 @@
+//! Linux: __alloc_pages_slowpath(), should_alloc_retry() and __alloc_pages_may_oom() in mm/page_alloc.c (v4.1 to v4.4).
+//! Differs: 3.9 to 4.0 go in this order too, and so do 4.6 and 4.7, which count vain rounds already; who waits for a congested
+//! disk waits out his time.
+//!
+//! `mechanisms.md` A9.2 by number. What each step does is the same as later (`slow.rs`); here is what comes after it.
+
+use units::{Order, Picos};
+
+use super::{AllocControl, COSTLY, DirectCompact, DirectReclaim, Next, Phase};
+use crate::{
+    Mm,
+    compact::{CompactPriority, CompactResult, Compacted, Contention},
+    cost::Cx,
+    gfp::Mobility,
+    step::Wait,
+};
+
+/// How long a task waits whose node's disks are congested, before it begins again.
+// wait_iff_congested(zone, BLK_RW_ASYNC, HZ/50) in __alloc_pages_slowpath, mm/page_alloc.c (v4.1).
+const CONGESTION_WAIT: Picos = Picos::from_micros(20_000);
+
+impl AllocControl {
+    /// Is it a request for a huge page, which is not worth much (`(gfp_mask & GFP_TRANSHUGE) == GFP_TRANSHUGE`)? All that do
+    /// not wake kswapd are.
+    fn is_transhuge(&self) -> bool {
+        let request = &self.request;
+        request.order == Order::HUGE && request.mobility == Mobility::Movable && !request.wakes_kswapd
+    }
+
+    /// 4, 5: every large block is compacted for first: the first time without waiting for anything.
+    pub(super) fn begin_fixed(&mut self) -> Next {
+        if self.is_victim && !self.has_tried_reserves {
+            return Next::Phase(Phase::Look);
+        }
+        if !self.request.reclaims || self.is_victim {
+            return Next::Done(None);
+        }
+        let effort = if self.is_begun { self.priority } else { CompactPriority::Async };
+        self.is_begun = true;
+        if self.request.order == Order::BASE {
+            return Next::Phase(Phase::Reclaim(DirectReclaim::new(self.request)));
+        }
+        Next::Phase(Phase::CompactFirst(DirectCompact::new(self.request, effort)))
+    }
+
+    /// 6, 7: a huge page is left where others are in the way; a fault that tries on never waits while it compacts.
+    pub(super) fn after_first_of_fixed(&mut self, came_to: Compacted) -> Next {
+        if came_to.block.is_some() {
+            return Next::Done(came_to.block);
+        }
+        let is_in_the_way = came_to.result == CompactResult::Deferred
+            || came_to.contention == Some(Contention::Lock)
+            || (came_to.contention == Some(Contention::Cpu) && !self.is_kthread);
+        if self.is_transhuge() && is_in_the_way {
+            return Next::Done(None);
+        }
+        self.priority =
+            if self.is_transhuge() && !self.is_kthread { CompactPriority::Async } else { CompactPriority::SyncLight };
+        Next::Later(Phase::Reclaim(DirectReclaim::new(self.request)))
+    }
+
+    /// 9, 10: begin again, or compact once more, and that is all.
+    pub(super) fn decide_fixed(&mut self, mm: &Mm, cx: &Cx, reclaimed: u64) -> Next {
+        let request = self.request;
+        self.reclaimed += reclaimed;
+        let is_worth_it =
+            request.order <= COSTLY || (request.retries_hard && self.reclaimed < u64::from(request.order.frames()));
+        if !request.no_retry && is_worth_it {
+            return if reclaimed == 0 { Next::Phase(Phase::Oom) } else { self.begin_again(mm, cx) };
+        }
+        if request.order == Order::BASE {
+            return Next::Done(None);
+        }
+        Next::Later(Phase::Compact { reclaimed, compact: DirectCompact::new(request, self.priority) })
+    }
+
+    /// From the head of the loop, after some of what is being written is, where that is what everybody waits for.
+    pub(super) fn begin_again(&mut self, mm: &Mm, cx: &Cx) -> Next {
+        let node = mm.node_index(self.request.node);
+        if mm.kswapds()[node].is_congested() {
+            Next::Block(Wait::Until(cx.now() + CONGESTION_WAIT), Phase::Look)
+        } else {
+            Next::Later(Phase::Look)
+        }
+    }
+}

@@ -1,0 +1,208 @@
+//! Linux: none; the slow path up to 4.7 (`mechanisms.md` A9.2), and what compaction of that time does differently.
+
+use units::{NodeId, Order, Pfn};
+
+use super::lab::{Lab, ME, OTHER, rules};
+use crate::{
+    AllocRequest, Variant,
+    alloc::slow::{AllocControl, SlowPath},
+    compact::{CompactHugePages, CompactPriority, CompactSearch},
+    event::Event,
+    step::{Step, Wait},
+    vma::PageRange,
+};
+
+/// What a fault asks for that wants a huge page.
+fn fault() -> AllocRequest {
+    AllocRequest { no_retry: true, ..Lab::request() }
+}
+
+/// Stalls in direct compaction, failures, and stalls in direct reclaim.
+fn counts(lab: &Lab) -> [u64; 3] {
+    [Event::CompactStall, Event::CompactFail, Event::AllocstallMovable].map(|event| lab.count(event))
+}
+
+impl Lab {
+    /// Takes the slow path to its end, every `nth` step after another task had the CPU; there is no block.
+    fn fail_slowly(&mut self, mut control: AllocControl, nth: Option<u32>) {
+        for step in 1_u32.. {
+            let came_to = if nth.is_some_and(|nth| step.is_multiple_of(nth)) {
+                self.preempted_step(|mm, spaces, cx| control.step(mm, spaces, cx))
+            } else {
+                self.step(ME, |mm, spaces, cx| control.step(mm, spaces, cx))
+            };
+            match came_to {
+                Step::More => {}
+                Step::Block(Wait::Until(at)) => self.now = at,
+                Step::Block(wait) => panic!("{wait:?}"),
+                Step::Done(got) => {
+                    assert_eq!(got, None, "there is none to be had");
+                    return crate::check::walk(&self.mm).unwrap();
+                }
+            }
+        }
+    }
+}
+
+#[test]
+fn a_fault_that_gets_nothing_compacts_reclaims_and_compacts_again() {
+    let (mut lab, id) = Lab::fragmented(16, rules("v4.1"));
+    lab.lock_all(id);
+    lab.fail_slowly(AllocControl::of_task(fault()), None);
+    assert_eq!(counts(&lab), [2, 2, 1]);
+    assert_eq!(lab.mm.zones()[0].compact.defer_shift, 0, "neither has waited, so neither defers");
+    // One without __GFP_NORETRY waits the second time; it does not begin again either.
+    let kernel = AllocRequest { no_retry: false, wakes_kswapd: true, ..fault() };
+    lab.fail_slowly(AllocControl::of_task(kernel), None);
+    assert_eq!(counts(&lab), [4, 4, 2]);
+    assert_eq!(lab.mm.zones()[0].compact.defer_shift, 1);
+}
+
+#[test]
+fn khugepaged_waits_the_second_time_and_what_it_defers_keeps_faults_from_trying() {
+    let (mut lab, id) = Lab::fragmented(16, rules("v4.1"));
+    lab.lock_all(id);
+    lab.fail_slowly(AllocControl::new(fault()), None);
+    assert_eq!(counts(&lab), [2, 2, 1]);
+    lab.mm.zones[0].compact.defer(Order::HUGE);
+    let shift = lab.mm.zones()[0].compact.defer_shift;
+    assert_eq!(shift, 2, "once by itself");
+    for considered in 1..4 {
+        lab.fail_slowly(AllocControl::of_task(fault()), None);
+        assert_eq!(counts(&lab), [2, 2, 1], "nothing is tried, not even reclaim");
+        assert_eq!(lab.mm.zones()[0].compact.considered, considered);
+    }
+    lab.fail_slowly(AllocControl::of_task(fault()), None);
+    assert_eq!(counts(&lab), [4, 4, 2], "the fourth is let through, and so is its second compaction");
+}
+
+#[test]
+fn a_fault_gives_up_where_it_would_be_in_the_way_and_khugepaged_does_not() {
+    for (thread, stalls) in [(false, [1, 1, 0]), (true, [2, 2, 1])] {
+        let (mut lab, id) = Lab::fragmented(16, rules("v4.1"));
+        lab.lock_all(id);
+        let control = if thread { AllocControl::new(fault()) } else { AllocControl::of_task(fault()) };
+        lab.fail_slowly(control, Some(4));
+        assert_eq!(counts(&lab), stalls, "a thread: {thread}");
+    }
+}
+
+#[test]
+fn a_frame_is_worth_round_after_round_and_somebodys_end() {
+    // All that is free is what Min keeps, and all else is locked.
+    let (mut lab, id) = Lab::fragmented(16, rules("v4.1"));
+    lab.mm.enable_oom_killer();
+    lab.lock_all(id);
+    let frame = AllocRequest::gfp_highuser_movable(NodeId(0));
+    let min = lab.mm.zones()[0].marks.min.0;
+    while lab.mm.zones()[0].buddy.free_frames() > min {
+        lab.step(OTHER, |mm, _, cx| {
+            mm.alloc(cx, &frame).unwrap();
+            mm.drain_all_pages(cx);
+        });
+    }
+    lab.fail_slowly(AllocControl::of_task(AllocRequest { no_retry: true, ..frame }), None);
+    assert_eq!(counts(&lab), [0, 0, 1], "with __GFP_NORETRY one round, and nobody is killed");
+    assert!(!lab.mm.has_oom_killed());
+    let mut control = AllocControl::of_task(frame);
+    // Bound: nobody ends who is killed, so it goes on as long as it is asked.
+    for _ in 0..2000 {
+        match lab.step(ME, |mm, spaces, cx| control.step(mm, spaces, cx)) {
+            Step::Block(Wait::Until(at)) => lab.now = at,
+            Step::More => {}
+            other => panic!("{other:?}"),
+        }
+    }
+    assert!(lab.mm.has_oom_killed());
+    assert!(counts(&lab)[2] > 5, "and as long as he has not ended, it begins again");
+}
+
+/// A zone whose lowest pageblocks are huge pages and whose others are half free.
+fn behind_huge_pages(rules: Variant) -> (Lab, Vec<Pfn>) {
+    let mut lab = Lab::new(32, rules);
+    let huge = AllocRequest { reclaims: false, ..Lab::request() };
+    let take = |_| lab.step(OTHER, |mm, _, cx| mm.alloc(cx, &huge));
+    let mut blocks: Vec<Pfn> = (0..16).map_while(take).collect();
+    blocks.sort_unstable();
+    // All but the lowest are given back, and the rest of the zone is filled.
+    for pfn in blocks.split_off(4) {
+        lab.step(OTHER, |mm, _, cx| mm.free(cx, pfn, Order::HUGE));
+    }
+    for pfn in &blocks {
+        // Somebody's, as a whole.
+        lab.step(OTHER, |mm, _, cx| mm.isolate(cx, *pfn, Order::HUGE));
+    }
+    let (stays, goes) = (lab.process(), lab.process());
+    let zone = &lab.mm.zones()[0];
+    let pages = (zone.buddy.free_frames() * 199 / 200 - zone.marks.min.0 - 64) / 2;
+    let [one, two] = [stays, goes].map(|id| lab.map(id, pages));
+    for at in 0..pages {
+        for (id, range) in [(stays, one), (goes, two)] {
+            lab.write(id, PageRange::new(range.start.plus(at), 1));
+        }
+    }
+    lab.end(goes);
+    for who in [ME, OTHER] {
+        lab.step(who, |mm, _, cx| {
+            mm.lru_add_drain(cx);
+            mm.drain_all_pages(cx);
+        });
+    }
+    (lab, blocks)
+}
+
+#[test]
+fn pageblocks_of_huge_pages_are_marked_and_stay_marked_before_4_15() {
+    for (huge_pages, marked) in [(CompactHugePages::ByFrame, true), (CompactHugePages::ByBlock, false)] {
+        let of_then = Variant { compact_huge_pages: huge_pages, ..rules("v4.1") };
+        let (mut lab, blocks) = behind_huge_pages(of_then);
+        // Each run takes the huge page that it makes, and the next one goes on behind it.
+        for _ in 0..3 {
+            lab.compact_fast(Lab::request(), CompactPriority::SyncLight);
+        }
+        let marks = blocks.iter().filter(|pfn| lab.mm.frames.blocks.skip(**pfn)).count();
+        assert_eq!(marks > 0, marked, "{huge_pages:?}: {marks} of {blocks:?}");
+    }
+}
+
+#[test]
+fn the_search_for_free_frames_looks_at_every_frame_of_a_large_page_before_4_3() {
+    let scanned = |compact_huge_pages, compact_counts_frames| {
+        let of_then = Variant { compact_huge_pages, compact_counts_frames, ..rules("v4.1") };
+        // Tables of slabs are in its way.
+        let (mut lab, _) = Lab::fragmented_every(16, of_then, 4);
+        lab.compact_fast(Lab::request(), CompactPriority::SyncLight);
+        lab.count(Event::CompactFreeScanned)
+    };
+    let looks = scanned(CompactHugePages::ByPage, false);
+    assert!(scanned(CompactHugePages::ByFrame, false) > looks);
+    assert!(scanned(CompactHugePages::ByPage, true) > looks, "since 6.1 the rest of each free block counts too");
+}
+
+#[test]
+fn before_5_1_all_marks_are_cleared_at_once() {
+    for (search, left) in [(CompactSearch::Linear, 0), (CompactSearch::FreeLists, 8)] {
+        // Nothing but free memory: no pageblock is worth looking at again.
+        let mut lab = Lab::new(16, Variant { compact_search: search, ..rules("v4.1") });
+        let blocks: Vec<Pfn> = (0..8).map(|n| Pfn(n << 9)).collect();
+        let huge = AllocRequest { reclaims: false, ..AllocRequest::gfp_transhuge_light(NodeId(0)) };
+        while lab.step(OTHER, |mm, _, cx| mm.alloc(cx, &huge)).is_some() {}
+        for pfn in &blocks {
+            lab.mm.frames.blocks.set_skip(*pfn, true);
+        }
+        lab.mm.zones[0].compact.blockskip_flush = true;
+        lab.mm.zones[0].compact.cached_migrate = [Pfn(512), Pfn(1024)];
+        lab.step(ME, |mm, _, cx| mm.reset_isolation_suitable(cx, 0));
+        let marked = blocks.iter().filter(|pfn| lab.mm.frames.blocks.skip(**pfn)).count();
+        assert!(if left == 0 { marked == 0 } else { marked > 0 }, "{search:?}: {marked}");
+        assert!(!lab.mm.zones()[0].compact.blockskip_flush);
+        assert!(search != CompactSearch::Linear || lab.mm.zones()[0].compact.cached_migrate == [Pfn(0); 2]);
+    }
+}
+
+#[test]
+fn the_order_of_steps_changed_with_4_8() {
+    for (version, path) in [("v3.9", SlowPath::Fixed), ("v4.7", SlowPath::Fixed), ("v4.8", SlowPath::ByProgress)] {
+        assert_eq!(rules(version).slow_path, path);
+    }
+}
