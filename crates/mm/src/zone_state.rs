@@ -59,10 +59,23 @@ pub struct ZoneState {
     pub has_unmerged: bool,
     /// How far compaction has come, and how it has gone lately.
     pub compact: ZoneCompact,
+    /// What reclaim has met lately in it, where zones have their own LRU lists.
+    pub(crate) reclaim: ZoneReclaim,
     /// Its free blocks.
     pub buddy: Buddy,
     /// Each CPU's lists, by CPU number.
     pub pcps: Vec<Pcp>,
+}
+
+/// What reclaim has met lately in a zone (`enum zone_flags`, include/linux/mmzone.h, v4.1).
+#[derive(Clone, Copy, Debug, Default)]
+pub(crate) struct ZoneReclaim {
+    /// All of it is being written (`ZONE_WRITEBACK`).
+    pub(crate) meets_writeback: bool,
+    /// All of it is dirty, and nobody writes it (`ZONE_DIRTY`).
+    pub(crate) meets_dirty: bool,
+    /// All that is dirty was met before, on its way to the disk (`ZONE_CONGESTED`).
+    pub(crate) is_congested: bool,
 }
 
 impl ZoneState {
@@ -97,6 +110,7 @@ impl ZoneState {
             high_atomic: 0,
             has_unmerged: false,
             compact: ZoneCompact::new(spec.start, spec.end(), pageblock),
+            reclaim: ZoneReclaim::default(),
             buddy: Buddy::new(max_order),
             pcps: cpu_nodes.iter().map(|node| Pcp::new(figures.pcp, *node == figures.node)).collect(),
         };
