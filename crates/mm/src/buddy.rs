@@ -55,6 +55,8 @@ pub struct Buddy {
     lock: SpinLock,
     /// Fallbacks into pageblocks that were broken up by them, for which the zone has not raised its watermarks yet.
     pub(crate) broken_up: u32,
+    /// Frames of LRU lists that reclaim has looked at since a block last came back (`NR_PAGES_SCANNED`, up to 4.11).
+    pub(crate) scanned: u64,
     /// What the task that takes this step waits for, while it compacts (`capture_control`).
     pub(crate) capture: Option<Capture>,
     /// What fell back, when someone wants to know.
@@ -70,6 +72,7 @@ impl Buddy {
             max_order,
             lock: SpinLock::default(),
             broken_up: 0,
+            scanned: 0,
             capture: None,
             trace: None,
         }
@@ -198,6 +201,7 @@ impl Buddy {
         rules: &Variant,
     ) {
         assert!(block.pfn.is_aligned(block.order), "frame {} is no block of order {}", block.pfn, block.order);
+        self.scanned = 0;
         if self.capture.is_some_and(|capture| capture.block.is_none()) && self.captures(frames, cx, block, list, rules)
         {
             return;

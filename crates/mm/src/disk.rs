@@ -174,6 +174,16 @@ impl<T: Copy + PartialEq> Disk<T> {
         reads.find(|read| is_it(read.of, read.index, read.pages.into())).map(|read| read.done)
     }
 
+    /// Until when its queue has too many writes, if it has (`bdi_write_congested`): from seven eighths of its depth on, until
+    /// there are a sixteenth less (`blk_queue_congestion_threshold`, block/blk-core.c, v4.1: from memory).
+    pub(crate) fn congested_until(&self) -> Option<Time> {
+        let depth = self.spec.depth as usize;
+        let (on, off) = (depth - depth / 8 + 1, depth.saturating_sub(depth / 8 + depth / 16 + 1));
+        let writes = self.queue.iter().filter(|request| request.is_write);
+        let count = writes.clone().count();
+        if count < on { None } else { writes.map(|request| request.done).nth(count - off) }
+    }
+
     /// When so many more pages have been written, or all.
     pub(crate) fn written_by(&self, pages: u64) -> Option<Time> {
         let mut left = pages;
@@ -187,5 +197,33 @@ impl<T: Copy + PartialEq> Disk<T> {
             }
         }
         last
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use units::CpuId;
+
+    use super::*;
+    use crate::{cost::Prices, event::Counters};
+
+    #[test]
+    fn a_long_queue_of_writes_is_congested_until_it_is_a_good_deal_shorter() {
+        let (prices, mut counters) = (Prices::free(), Counters::default());
+        let mut cx = Cx::new(CpuId(0), Time(0), &prices, &mut counters);
+        let mut disk = Disk::new(DiskSpec { depth: 16, ..DiskSpec::default() });
+        // Reads do not count.
+        let mut done = Vec::new();
+        for at in 0..20 {
+            disk.submit(&mut cx, 0, (at * 10, 1), false);
+        }
+        for at in 0..15 {
+            assert_eq!(disk.congested_until(), None, "{at} writes");
+            done.push(disk.submit(&mut cx, 1, (at * 10, 1), true));
+        }
+        // 15 are on; with the fourth done there are fewer than 12.
+        assert_eq!(disk.congested_until(), Some(done[3]));
+        disk.submit(&mut cx, 1, (1000, 1), true);
+        assert_eq!(disk.congested_until(), Some(done[4]));
     }
 }

@@ -77,6 +77,38 @@ vm_events! {
     PgscanKswapd = "pgscan_kswapd",
     /// Frames of inactive lists that direct reclaim looked at.
     PgscanDirect = "pgscan_direct",
+    /// Frames of inactive lists of a DMA zone that kswapd looked at (by zone up to 4.7).
+    PgscanKswapdDma = "pgscan_kswapd_dma",
+    /// The same of a DMA32 zone.
+    PgscanKswapdDma32 = "pgscan_kswapd_dma32",
+    /// The same of a Normal zone.
+    PgscanKswapdNormal = "pgscan_kswapd_normal",
+    /// The same of a Movable zone.
+    PgscanKswapdMovable = "pgscan_kswapd_movable",
+    /// Frames of inactive lists of a DMA zone that direct reclaim looked at (by zone up to 4.7).
+    PgscanDirectDma = "pgscan_direct_dma",
+    /// The same of a DMA32 zone.
+    PgscanDirectDma32 = "pgscan_direct_dma32",
+    /// The same of a Normal zone.
+    PgscanDirectNormal = "pgscan_direct_normal",
+    /// The same of a Movable zone.
+    PgscanDirectMovable = "pgscan_direct_movable",
+    /// Frames of a DMA zone freed by kswapd (by zone up to 4.7).
+    PgstealKswapdDma = "pgsteal_kswapd_dma",
+    /// The same of a DMA32 zone.
+    PgstealKswapdDma32 = "pgsteal_kswapd_dma32",
+    /// The same of a Normal zone.
+    PgstealKswapdNormal = "pgsteal_kswapd_normal",
+    /// The same of a Movable zone.
+    PgstealKswapdMovable = "pgsteal_kswapd_movable",
+    /// Frames of a DMA zone freed by direct reclaim (by zone up to 4.7).
+    PgstealDirectDma = "pgsteal_direct_dma",
+    /// The same of a DMA32 zone.
+    PgstealDirectDma32 = "pgsteal_direct_dma32",
+    /// The same of a Normal zone.
+    PgstealDirectNormal = "pgsteal_direct_normal",
+    /// The same of a Movable zone.
+    PgstealDirectMovable = "pgsteal_direct_movable",
     /// Times that direct reclaim waited for kswapd, because the reserves ran low.
     PgscanDirectThrottle = "pgscan_direct_throttle",
     /// Frames of anonymous memory that were looked at.

@@ -1,5 +1,9 @@
 //! Linux: kswapd, wakeup_kswapd(), balance_pgdat() and kswapd_try_to_sleep() in mm/vmscan.c (v5.0 to v6.1).
-//! Differs: who waits for it looks by himself; kernels up to 4.19 have the rules of 5.0 here.
+//! Differs: who waits for it looks by himself; kernels from 4.8 to 4.19 have the rules of 5.0 here.
+//!
+//! `by_zone.rs` has those up to 4.7, whose zones have LRU lists of their own.
+
+mod by_zone;
 
 use units::{Order, Picos};
 
@@ -9,7 +13,7 @@ use crate::{
     event::Event,
     frame::Holdings,
     gfp::{Mark, Urgency},
-    lru::LruKind,
+    lru::{LruBy, LruKind},
     reclaim::{DEF_PRIORITY, NodeScan, RETRIES_MAX, Reclaimer, ScanControl, compact_gap},
     step::{RUN, Step, Wait},
     zone::ZoneKind,
@@ -27,6 +31,8 @@ pub struct Kswapd {
     wish: Option<Wish>,
     /// What it was asked for the last time.
     last: Wish,
+    /// What its loop remembers, where it goes by zones.
+    turn: by_zone::Turn,
     /// Runs in a row that reclaimed nothing (`kswapd_failures`).
     failures: u32,
     /// All that it met lately is being written (`PGDAT_WRITEBACK`).
@@ -45,7 +51,6 @@ struct Wish {
     highest: ZoneKind,
 }
 
-#[expect(clippy::large_enum_variant, reason = "few are alive at a time, and none is moved often")]
 #[derive(Clone, Debug)]
 enum State {
     /// Until somebody wakes it.
@@ -54,6 +59,10 @@ enum State {
     Napping,
     /// It looks for room.
     Balancing(Balance),
+    /// Woken, it has not looked yet what for.
+    Woken,
+    /// It looks for room, zone by zone.
+    ByZone(by_zone::Balance),
 }
 
 /// One run (`balance_pgdat`).
@@ -90,15 +99,16 @@ impl Balance {
 impl Default for Kswapd {
     fn default() -> Self {
         let last = Wish { order: Order::BASE, highest: ZoneKind::Movable };
+        let turn = by_zone::Turn::default();
         let (meets_writeback, meets_dirty, is_congested) = (false, false, false);
-        Self { wish: None, last, failures: 0, meets_writeback, meets_dirty, is_congested, state: State::Asleep }
+        Self { wish: None, last, turn, failures: 0, meets_writeback, meets_dirty, is_congested, state: State::Asleep }
     }
 }
 
 impl Kswapd {
     /// Does it sleep, for good or for a moment?
     pub fn is_asleep(&self) -> bool {
-        !matches!(self.state, State::Balancing(_))
+        matches!(self.state, State::Asleep | State::Napping)
     }
 
     /// Runs in a row that reclaimed nothing.
@@ -120,6 +130,7 @@ impl Kswapd {
     pub fn holdings(&self) -> Holdings {
         match &self.state {
             State::Balancing(Balance { pass: Pass::Node { scan, .. }, .. }) => scan.holdings(),
+            State::ByZone(run) => run.holdings(),
             _ => Holdings::default(),
         }
     }
@@ -161,6 +172,9 @@ impl Mm {
     /// A request found no zone of a node above its Low mark, or has broken up a pageblock (`wakeup_kswapd`). The step in
     /// progress ends soon, so that the thread can run beside it.
     pub(crate) fn wake_kswapd(&mut self, cx: &mut Cx, node: usize, order: Order, highest: ZoneKind) {
+        if self.variant.lru_by == LruBy::Zone {
+            return self.wake_kswapd_by_zone(cx, node, order, highest);
+        }
         let daemon = &mut self.kswapds[node];
         let wish = daemon.wish.get_or_insert(Wish { order, highest });
         wish.order = wish.order.max(order);
@@ -191,8 +205,12 @@ impl Mm {
         if let State::Napping = daemon.state {
             cx.count(Event::KswapdLowWmarkHitQuickly, 1);
         }
-        let wish = daemon.wish.take().expect("the caller has a wish");
-        daemon.begin(wish);
+        if self.variant.lru_by == LruBy::Zone {
+            daemon.state = State::Woken;
+        } else {
+            let wish = daemon.wish.take().expect("the caller has a wish");
+            daemon.begin(wish);
+        }
         self.woken.push(node);
         cx.cut();
     }
@@ -208,6 +226,9 @@ impl Mm {
     pub fn step_kswapd(&mut self, spaces: &mut Spaces, cx: &mut Cx, node: usize) -> Step<()> {
         match std::mem::replace(&mut self.kswapds[node].state, State::Asleep) {
             State::Asleep => Step::Block(Wait::Queue),
+            State::Napping if self.variant.lru_by == LruBy::Zone => self.end_zone_nap(cx, node),
+            State::Woken => self.begin_zone_run(node),
+            State::ByZone(run) => self.balance_by_zone(spaces, cx, node, run),
             State::Napping => self.end_nap(cx, node),
             State::Balancing(balance) => self.balance(spaces, cx, node, balance),
         }

@@ -107,6 +107,26 @@ pub struct Lruvec {
     /// ended (`refaults`).
     pub(crate) activations: [u64; 2],
     pub(crate) refaults: [u64; 2],
+    /// Pages that came to these lists or were looked at lately, and those of them that were in use: of anonymous memory, of
+    /// files (`struct zone_reclaim_stat`, up to 5.7).
+    pub(crate) recent: [Recent; 2],
+}
+
+/// How much of one kind of memory was looked at lately, and was found in use.
+#[derive(Clone, Copy, Debug, Default)]
+pub(crate) struct Recent {
+    /// `recent_scanned`.
+    pub(crate) scanned: u64,
+    /// `recent_rotated`.
+    pub(crate) rotated: u64,
+}
+
+impl Recent {
+    /// So many pages more, in use or not (`update_page_reclaim_stat`, mm/swap.c, v4.1).
+    pub(crate) fn note(&mut self, pages: u64, is_active: bool) {
+        self.scanned += pages;
+        self.rotated += if is_active { pages } else { 0 };
+    }
 }
 
 impl Lruvec {
@@ -378,6 +398,8 @@ impl Mm {
     fn insert_run(&mut self, cx: &mut Cx, relock: &mut Relock, to: Option<(usize, LruKind, Order)>, heads: &[Pfn]) {
         if let Some((zone, kind, order)) = to {
             relock.hold(&mut self.lru, cx, zone, heads.len());
+            let at = self.lru.of_zone(zone);
+            self.lru.lruvecs[at].recent[usize::from(kind.is_file())].note(heads.len() as u64, kind.is_active());
             self.lru.insert_all(&mut self.frames, (zone, kind), heads, order);
         }
     }

@@ -1,12 +1,13 @@
-//! Linux: struct scan_control and shrink_node() in mm/vmscan.c (v5.9 to v6.1).
-//! Differs: no memcg, no demotion to other nodes, no proactive reclaim, no generations (MGLRU), no vmpressure; kernels up to
-//! 4.7, whose zones have lists of their own, scan a node's zones from the lowest up.
+//! Linux: struct scan_control, shrink_zone() (v4.1) and shrink_node() (v5.9 to v6.1) in mm/vmscan.c.
+//! Differs: no memcg, no demotion to other nodes, no proactive reclaim, no generations (MGLRU), no vmpressure, no
+//! throttle_vm_writeout(). A huge page that is split counts as its pages, not as one, before 5.8 too.
 //!
-//! Numbers are those of `mechanisms.md` B. A pass over a node is data ([`NodeScan`]): each step takes folios off a list, or
-//! decides what becomes of those that were taken, or ages an active list.
+//! Numbers are those of `mechanisms.md` B. A pass over a node, or over a zone that has lists of its own, is data
+//! ([`NodeScan`]): each step takes folios off a list, or decides what becomes of those that were taken, or ages an active list.
 
 mod active;
 mod amounts;
+mod by_zone;
 mod direct;
 mod file;
 mod folio;
@@ -26,6 +27,7 @@ use crate::{
 };
 
 use amounts::Amounts;
+use by_zone::Pressure;
 pub(crate) use direct::{DirectReclaim, compact_gap};
 
 /// Where reclaim begins: each pass looks at one frame in 2^12.
@@ -134,10 +136,16 @@ impl ScanControl {
     }
 }
 
-/// One pass over a node.
+/// One pass over a node, or one of its zones.
 #[derive(Clone, Debug)]
 pub(crate) struct NodeScan {
     node: usize,
+    /// Only this zone, by its position.
+    zone: Option<usize>,
+    /// Are shrinkers asked after it?
+    asks_shrinkers: bool,
+    /// Frames looked at when it began, and those of the lists that it has looked at.
+    pressure: Pressure,
     /// The lists being scanned, and those after them.
     lruvec: usize,
     end: usize,
@@ -170,9 +178,15 @@ enum Phase {
 impl NodeScan {
     pub(crate) fn new(mm: &Mm, node: usize, sc: &mut ScanControl) -> Self {
         sc.met = Met::default();
-        let lruvecs = mm.lruvecs_of(node, sc.highest);
+        Self::over(node, mm.lruvecs_of(node, sc.highest), sc.scanned)
+    }
+
+    fn over(node: usize, lruvecs: std::ops::Range<usize>, scanned: u64) -> Self {
         Self {
             node,
+            zone: None,
+            asks_shrinkers: true,
+            pressure: Pressure { scanned, eligible: 0 },
             lruvec: lruvecs.start,
             end: lruvecs.end,
             amounts: Amounts::default(),
@@ -197,7 +211,8 @@ impl NodeScan {
         loop {
             match self.phase {
                 Phase::Count => {
-                    self.amounts = Amounts::count(mm, cx, self.lruvec, self.node, sc);
+                    self.amounts = Amounts::count(mm, cx, self.lruvec, sc);
+                    self.pressure.eligible += self.amounts.eligible;
                     (self.phase, self.reclaimed) = (Phase::Lists { next: 0 }, 0);
                 }
                 Phase::Lists { next } => {
@@ -210,6 +225,7 @@ impl NodeScan {
                     self.take_tails();
                     if self.taken.is_empty() {
                         self.phase = Phase::Lists { next: from + 1 };
+                        return self.after_list(mm, cx, sc);
                     }
                     return Step::More;
                 }
@@ -222,8 +238,10 @@ impl NodeScan {
                         return Step::More;
                     }
                 }
+                Phase::Slab(_) if !self.asks_shrinkers => return Step::Done(()),
                 Phase::Slab(mut slab) => {
-                    let step = slab.step(mm, spaces, cx, (self.node, sc.priority));
+                    let demand = self.pressure.demand(mm, sc);
+                    let step = slab.step(mm, spaces, cx, (self.node, demand));
                     self.phase = Phase::Slab(slab);
                     return step;
                 }
@@ -253,7 +271,11 @@ impl NodeScan {
         let kind = LruKind::ALL[at];
         if !kind.is_active() && self.is_crowded(mm, sc, kind) {
             if !std::mem::replace(&mut self.stalled, true) {
-                return Some(Step::Block(Wait::Until(cx.now() + throttle::ISOLATED)));
+                return Some(Step::Block(Wait::Until(mm.isolated_throttle(cx))));
+            }
+            if self.zone.is_some() {
+                // Who is too many waits for as long as he is.
+                return Some(Step::Block(Wait::Until(mm.isolated_throttle(cx))));
             }
             self.amounts.take(at, RUN);
             self.phase = Phase::Lists { next: at + 1 };
@@ -263,8 +285,8 @@ impl NodeScan {
         let run = self.amounts.take(at, RUN);
         self.phase = Phase::Lists { next: at + 1 };
         if kind.is_active() {
-            if !self.amounts.may_deactivate[usize::from(kind.is_file())] {
-                sc.spared_active = true;
+            if !self.may_age(mm, kind) {
+                sc.spared_active |= mm.variant().reclaim_notes_refaults;
                 return None;
             }
             mm.shrink_active_list(spaces, cx, sc, (self.lruvec, kind), run);
@@ -274,6 +296,10 @@ impl NodeScan {
         let (met, took) = mm.isolate_folios(cx, (self.lruvec, kind), run, sc.highest, &mut self.taken);
         cx.count(if sc.by == Reclaimer::Kswapd { Event::PgscanKswapd } else { Event::PgscanDirect }, met);
         cx.count(if kind.is_file() { Event::PgscanFile } else { Event::PgscanAnon }, met);
+        if let Some(zone) = self.zone {
+            mm.begin_zone_list(cx, sc, zone, met);
+        }
+        mm.lru.lruvec_mut(self.lruvec).recent[usize::from(kind.is_file())].scanned += took;
         sc.met.taken += took;
         if !self.taken.is_empty() {
             self.phase = Phase::Folios { from: at };
@@ -294,7 +320,27 @@ impl NodeScan {
 
     fn shrink_taken(&mut self, mm: &mut Mm, spaces: &mut Spaces, cx: &mut Cx, sc: &mut ScanControl, from: LruKind) {
         let taken = std::mem::take(&mut self.taken);
-        self.reclaimed += mm.shrink_folio_list(spaces, cx, sc, (self.lruvec, from), &taken, &mut self.tails);
+        let reclaimed = mm.shrink_folio_list(spaces, cx, sc, (self.lruvec, from), &taken, &mut self.tails);
+        self.reclaimed += reclaimed;
+        if let Some(zone) = self.zone {
+            cx.count(by_zone::stolen(sc.by, mm.zones[zone].kind), reclaimed);
+        }
+    }
+
+    /// Is there too little on the inactive list of a kind? Since 5.6 that is asked before anything is scanned.
+    fn may_age(&self, mm: &Mm, kind: LruKind) -> bool {
+        if mm.variant().reclaim_notes_refaults {
+            self.amounts.may_deactivate[usize::from(kind.is_file())]
+        } else {
+            mm.inactive_is_low(self.lruvec, kind.is_file())
+        }
+    }
+
+    /// What was taken off a list of a zone has been looked at: what does it say of the zone, and is there something to wait
+    /// for (the end of `shrink_inactive_list`, v4.1)?
+    fn after_list(&self, mm: &mut Mm, cx: &Cx, sc: &ScanControl) -> Step<()> {
+        let wait = self.zone.and_then(|zone| mm.end_zone_list(cx, sc, zone));
+        wait.map_or(Step::More, |until| Step::Block(Wait::Until(until)))
     }
 
     /// The next run of pages of a huge one that was split, the first of it first.

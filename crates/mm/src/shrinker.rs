@@ -1,5 +1,5 @@
-//! Linux: shrink_slab() and do_shrink_slab() in mm/vmscan.c (v4.16 to v6.1).
-//! Differs: kernels up to 4.15 have the arithmetic of 4.16 here.
+//! Linux: shrink_slab() and do_shrink_slab() in mm/vmscan.c (v4.1, v4.16 to v6.1).
+//! Differs: nobody else holds `shrinker_rwsem`.
 //!
 //! Whoever can give back memory that is on no LRU list is asked for objects, the more the harder memory is needed.
 
@@ -16,6 +16,47 @@ const BATCH_OF_SUPER: u64 = 1024;
 /// What it takes to make an object again, as to how rarely it is asked for.
 // DEFAULT_SEEKS, include/linux/shrinker.h (v6.1).
 const SEEKS: u64 = 2;
+
+/// How hard memory is needed.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Demand {
+    /// The priority of reclaim (since 4.16).
+    Priority(u8),
+    /// The frames that it has looked at, of so many on the lists that it went to.
+    Ratio { scanned: u64, eligible: u64 },
+}
+
+impl Demand {
+    /// That of `drop_slab_node` (mm/vmscan.c, v4.1).
+    const DROP: Self = Self::Ratio { scanned: 1000, eligible: 1000 };
+
+    /// What it comes to of so many objects, and how much of that and of what was put off before is asked for now.
+    fn share(self, freeable: u64, deferred: u64) -> (u64, u64) {
+        match self {
+            Self::Priority(priority) => {
+                let delta = (freeable >> priority) * 4 / SEEKS;
+                (delta, ((deferred >> priority) + delta).min(freeable * 2))
+            }
+            Self::Ratio { scanned, eligible } => {
+                let delta = 4 * scanned / SEEKS * freeable / (eligible + 1);
+                // What was put off does not empty a cache of which little is wanted.
+                let most = if delta < freeable / 4 { freeable / 2 } else { freeable * 2 };
+                (delta, (deferred + delta).min(most))
+            }
+        }
+    }
+}
+
+/// Objects that file systems are asked for, of so many, when all are to be dropped (`drop_slab_node`, v4.1).
+pub(crate) fn asked_when_dropping(freeable: u64) -> u64 {
+    let (_, asked) = Demand::DROP.share(freeable, 0);
+    let mut left = asked;
+    // Bound: each turn takes something off, if there is anything.
+    while freeable > 0 && (left >= BATCH_OF_SUPER || left >= freeable) {
+        left -= left.min(BATCH_OF_SUPER);
+    }
+    asked - left
+}
 
 /// Who can be asked (`register_shrinker`), in the order in which they are.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -88,6 +129,7 @@ pub(crate) struct SlabScan {
 /// One shrinker's turn (`do_shrink_slab`).
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 struct Turn {
+    demand: Demand,
     freeable: u64,
     delta: u64,
     deferred: u64,
@@ -107,16 +149,15 @@ struct Batch {
 }
 
 impl Turn {
-    fn new(mm: &mut Mm, at: usize, node: usize, priority: u8) -> Option<Self> {
+    fn new(mm: &mut Mm, at: usize, node: usize, demand: Demand) -> Option<Self> {
         let shrinker = Shrinker::ALL[at];
         let freeable = shrinker.count(mm, node);
         if freeable == 0 {
             return None;
         }
         let deferred = std::mem::take(&mut mm.shrinkers.deferred[shrinker.place(node)][at]);
-        let delta = (freeable >> priority) * 4 / SEEKS;
-        let left = ((deferred >> priority) + delta).min(freeable * 2);
-        Some(Self { freeable, delta, deferred, left, scanned: 0, batch: None })
+        let (delta, left) = demand.share(freeable, deferred);
+        Some(Self { demand, freeable, delta, deferred, left, scanned: 0, batch: None })
     }
 
     /// The batch in progress, or the next one; none when there is no more.
@@ -143,6 +184,9 @@ impl Turn {
 
     /// What is put off until the next time.
     fn rest(&self) -> u64 {
+        if let Demand::Ratio { .. } = self.demand {
+            return self.left;
+        }
         (self.deferred + self.delta).saturating_sub(self.scanned).min(self.freeable * 2)
     }
 }
@@ -154,12 +198,12 @@ impl SlabScan {
         mm: &mut Mm,
         spaces: &mut Spaces,
         cx: &mut Cx,
-        (node, priority): (usize, u8),
+        (node, demand): (usize, Demand),
     ) -> Step<()> {
         // Bound: each turn takes a batch off what is left of one shrinker.
         while let Some(shrinker) = Shrinker::ALL.get(self.at).copied() {
             let Some(turn) = &mut self.turn else {
-                self.turn = Turn::new(mm, self.at, node, priority);
+                self.turn = Turn::new(mm, self.at, node, demand);
                 self.at += usize::from(self.turn.is_none());
                 continue;
             };

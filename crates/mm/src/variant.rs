@@ -165,8 +165,24 @@ rules! {
     lru_batch: u64,
     /// Does a huge page send what is collected to the lists at once?
     lru_huge_drains: bool,
-    /// Who has LRU lists.
+    /// Who has LRU lists, and so what kswapd and direct reclaim go by.
     lru_by: LruBy,
+    /// Is an inactive list too short by the size of both lists, and not by the zone's (anonymous memory) or by half (files)?
+    inactive_by_lists: bool,
+    /// Are anonymous memory and files weighed by what reclaiming them has cost, and not by the pages that were in use?
+    reclaim_by_costs: bool,
+    /// Do pages that come back make active lists age?
+    reclaim_notes_refaults: bool,
+    /// Does reclaim move dirty files out of its way, and wake the flusher for want of others, not for having looked at enough?
+    reclaim_sets_dirty_aside: bool,
+    /// Does reclaim wait for what it waits for, and not for a disk to be less busy (`congestion_wait`)?
+    reclaim_throttles: bool,
+    /// Does a direct reclaim that got nothing go through all priorities once more (`may_thrash`)?
+    reclaim_vain_again: bool,
+    /// Does reclaim for a large block free twice its size, before it asks whether compaction can begin?
+    reclaim_gap_first: bool,
+    /// Are shrinkers asked in proportion to the pages that reclaim has looked at, and not by its priority?
+    slab_by_scanned: bool,
     /// Does a direct reclaimer that has enough give up what is left in proportion again and again, and not only once?
     reclaim_trims_again: bool,
     /// Does a fallback that breaks up a pageblock raise the zone's watermarks for kswapd (`watermark_boost`)?

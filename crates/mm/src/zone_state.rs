@@ -62,10 +62,23 @@ pub struct ZoneState {
     pub compact: ZoneCompact,
     /// What it may still give before it is the other zones' turn, where they take turns.
     pub(crate) fair: FairShare,
+    /// What reclaim has met lately in it, where zones have their own LRU lists.
+    pub(crate) reclaim: ZoneReclaim,
     /// Its free blocks.
     pub buddy: Buddy,
     /// Each CPU's lists, by CPU number.
     pub pcps: Vec<Pcp>,
+}
+
+/// What reclaim has met lately in a zone (`enum zone_flags`, include/linux/mmzone.h, v4.1).
+#[derive(Clone, Copy, Debug, Default)]
+pub(crate) struct ZoneReclaim {
+    /// All of it is being written (`ZONE_WRITEBACK`).
+    pub(crate) meets_writeback: bool,
+    /// All of it is dirty, and nobody writes it (`ZONE_DIRTY`).
+    pub(crate) meets_dirty: bool,
+    /// All that is dirty was met before, on its way to the disk (`ZONE_CONGESTED`).
+    pub(crate) is_congested: bool,
 }
 
 impl ZoneState {
@@ -101,6 +114,7 @@ impl ZoneState {
             has_unmerged: false,
             compact: ZoneCompact::new(spec.start, spec.end(), pageblock),
             fair: FairShare::default(),
+            reclaim: ZoneReclaim::default(),
             buddy: Buddy::new(max_order),
             pcps: cpu_nodes.iter().map(|node| Pcp::new(figures.pcp, *node == figures.node)).collect(),
         };

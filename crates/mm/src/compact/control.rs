@@ -139,6 +139,12 @@ impl CompactControl {
         Self::new(zone, order, highest, reason, MigrateMode::SyncLight)
     }
 
+    /// By kswapd, which waits for nothing (`compact_pgdat`, up to 4.5). A struct of zeros asks for Unmovable, and its highest
+    /// zone is the lowest.
+    pub(crate) fn by_kswapd(zone: usize, order: Order) -> Self {
+        Self::new(zone, Some(order), ZoneKind::Dma, Reason::Daemon, MigrateMode::Async)
+    }
+
     /// As much as can be (`compact_node`).
     pub(crate) fn manual(zone: usize) -> Self {
         Self::new(zone, None, ZoneKind::Movable, Reason::Manual, MigrateMode::Sync)

@@ -103,7 +103,10 @@ impl Mm {
                 self.end_isolation(head);
                 lost.push(head, order);
             } else {
-                self.putback_lru(head, self.frames.has(head, FrameFlag::Active));
+                let (is_file, is_active) = (self.frames.is_file(head), self.frames.has(head, FrameFlag::Active));
+                let rotated = if is_active { u64::from(order.frames()) } else { 0 };
+                self.lru.lruvecs[lruvec].recent[usize::from(is_file)].rotated += rotated;
+                self.putback_lru(head, is_active);
             }
         }
         cx.work(Work::LruMove, folios.as_slice().len() as u64);
@@ -168,6 +171,7 @@ impl Mm {
         self.lru.lruvecs[at].lock.acquire(cx, Cause::LruLock);
         self.isolate_lru(head);
         self.putback_lru(head, true);
+        self.lru.lruvecs[at].recent[usize::from(self.frames.is_file(head))].note(1, true);
         cx.work(Work::LruMove, 1);
         self.lru.lruvecs[at].lock.release(cx, Cause::LruLock);
         let order = self.frames.allocated(head).expect("it is on a list");
@@ -205,6 +209,11 @@ impl Mm {
         its.clone().min().map_or(0..0, |first| first..its.max().unwrap_or(first) + 1)
     }
 
+    /// The zones whose folios are on some lists, by position.
+    pub(crate) fn zones_of(&self, lruvec: usize) -> impl Iterator<Item = usize> + '_ {
+        (0..self.zones.len()).filter(move |zone| self.lru.of_zone(*zone) == lruvec)
+    }
+
     /// Frames of lists of a kind, those of zones up to `highest` (`lruvec_lru_size`).
     pub(crate) fn lru_size(&self, lruvec: usize, kind: LruKind, highest: ZoneKind) -> u64 {
         let is_its = |zone: &usize| self.lru.of_zone(*zone) == lruvec && self.zones[*zone].kind <= highest;
@@ -212,11 +221,17 @@ impl Mm {
     }
 
     /// Does an inactive list hold too little of all the pages of its kind (`inactive_is_low`)? The larger they are, the
-    /// less is enough.
+    /// less is enough. Up to 4.6 a half of files is, and how large a zone is decides about anonymous memory
+    /// (`inactive_file_is_low`, `inactive_anon_is_low_global`, mm/vmscan.c, v4.1).
     pub(crate) fn inactive_is_low(&self, lruvec: usize, is_file: bool) -> bool {
         let size = |is_active| self.lru.frames(lruvec, LruKind::of(is_file, is_active));
         let (inactive, active) = (size(false), size(true));
-        let gib = (inactive + active) >> (30 - 12);
+        let all = match (self.variant.inactive_by_lists, is_file) {
+            (true, _) => inactive + active,
+            (false, true) => return active > inactive,
+            (false, false) => self.zones_of(lruvec).map(|zone| self.zones[zone].managed).sum(),
+        };
+        let gib = all >> (30 - 12);
         let ratio = if gib > 0 { (10 * gib).isqrt() } else { 1 };
         inactive * ratio < active
     }

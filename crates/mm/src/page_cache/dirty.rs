@@ -257,6 +257,11 @@ impl Mm {
         self.cache.disk.written_by(pages)
     }
 
+    /// Until when the disk has too much to write, if it has.
+    pub(crate) fn disk_congested_until(&self) -> Option<Time> {
+        self.cache.disk.congested_until()
+    }
+
     /// How often a page of the cache is mapped.
     pub(crate) fn file_mappings(&self, head: Pfn) -> u32 {
         debug_assert_eq!(self.frames.allocated(head), Some(Order::BASE), "files have base pages");

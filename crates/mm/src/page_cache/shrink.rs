@@ -3,7 +3,7 @@
 //! Differs: inodes are freed without having been marked as used before.
 
 use super::InodeId;
-use crate::{Mm, cost::Cx};
+use crate::{Mm, cost::Cx, event::Event, shrinker::asked_when_dropping};
 
 impl Mm {
     /// Dentries and inodes of a node that nobody uses, as many as `vm.vfs_cache_pressure` shows of them.
@@ -70,12 +70,15 @@ impl Mm {
         }
     }
 
-    /// All of them (`drop_slab`).
+    /// All of them (`drop_slab`). The objects asked for are counted where they are in proportion to pages.
     pub(super) fn drop_slab(&mut self, cx: &mut Cx) {
         for node in 0..self.nodes.len() {
             // Bound: a dentry that was used goes at the second time.
             for _ in 0..2 {
                 let dentries = self.cache.dentries[node].len();
+                if self.variant.slab_by_scanned {
+                    cx.count(Event::SlabsScanned, asked_when_dropping(self.count_idle_inodes(node)));
+                }
                 self.prune_dentries(cx, node, dentries);
             }
             let inodes = self.cache.idle[node].len();

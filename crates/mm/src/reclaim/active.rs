@@ -1,4 +1,4 @@
-//! Linux: shrink_active_list() in mm/vmscan.c, folio_referenced() in mm/rmap.c (v5.9 to v6.1).
+//! Linux: shrink_active_list() in mm/vmscan.c, folio_referenced() in mm/rmap.c (v4.1, v5.9 to v6.1).
 //! Differs: no locked pages (`VM_LOCKED`).
 
 use units::Pfn;
@@ -56,12 +56,13 @@ impl Mm {
     ) {
         self.lru_add_drain(cx);
         let mut taken = Taken::default();
-        let (met, _) = self.isolate_folios(cx, (lruvec, kind), most, sc.highest, &mut taken);
+        let (met, took) = self.isolate_folios(cx, (lruvec, kind), most, sc.highest, &mut taken);
         cx.count(Event::Pgrefill, met);
         primitive::scan_folios(cx, taken.as_slice().len() as u64);
-        let mut deactivated = 0;
+        let (mut deactivated, mut rotated) = (0, 0);
         for Held { pfn: head, order } in taken.iter() {
             let uses = self.test_and_clear_used(spaces, cx, head);
+            rotated += if uses.used > 0 { u64::from(order.frames()) } else { 0 };
             if kind.is_file() && uses.used > 0 && uses.is_executed {
                 continue;
             }
@@ -76,5 +77,8 @@ impl Mm {
         let lost = self.put_back_folios(cx, lruvec, &taken);
         assert!(lost.is_empty(), "nobody else has run meanwhile");
         cx.count(Event::Pgdeactivate, deactivated);
+        let recent = &mut self.lru.lruvec_mut(lruvec).recent[usize::from(kind.is_file())];
+        (recent.scanned, recent.rotated) = (recent.scanned + took, recent.rotated + rotated);
+        self.note_zone_scan(lruvec, met);
     }
 }

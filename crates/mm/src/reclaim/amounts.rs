@@ -1,12 +1,13 @@
-//! Linux: prepare_scan_count(), get_scan_count() and the trimming in shrink_lruvec() in mm/vmscan.c (v5.9 to v6.1).
-//! Differs: kernels before 5.8 weigh by costs too, not by rotated pages.
+//! Linux: prepare_scan_count(), get_scan_count() and the trimming in shrink_lruvec() in mm/vmscan.c (v4.1, v5.9 to v6.1).
+//! Differs: no memcg.
 
 use crate::{
     Mm,
     cost::Cx,
     gfp::Mark,
-    lru::LruKind,
+    lru::{LruBy, LruKind, Recent},
     reclaim::{DEF_PRIORITY, Reclaimer, ScanControl},
+    step::RUN,
 };
 
 const KINDS: usize = LruKind::ALL.len();
@@ -18,6 +19,8 @@ pub(super) struct Amounts {
     pub(super) left: [u64; KINDS],
     /// As it was at first.
     targets: [u64; KINDS],
+    /// Frames of the lists that are of the kinds to be scanned (`lru_pages`).
+    pub(super) eligible: u64,
     /// May the active lists be aged: anonymous, files?
     pub(super) may_deactivate: [bool; 2],
     /// A direct reclaimer's first pass takes from all lists what was found right.
@@ -31,31 +34,32 @@ pub(super) struct Amounts {
 enum Balance {
     /// Both as they are.
     Equal,
-    /// In proportion to these, anonymous memory first.
-    Fraction([u64; 2]),
+    /// These parts of the whole behind them, anonymous memory first.
+    Fraction([u64; 2], u64),
     Anon,
     File,
 }
 
 impl Amounts {
     /// Looks at the lists, under their lock.
-    pub(super) fn count(mm: &mut Mm, cx: &mut Cx, lruvec: usize, node: usize, sc: &ScanControl) -> Self {
+    pub(super) fn count(mm: &mut Mm, cx: &mut Cx, lruvec: usize, sc: &ScanControl) -> Self {
         mm.lru.look(cx, lruvec);
         let may_deactivate = [false, true].map(|is_file| sc.force_deactivate || mm.may_deactivate(lruvec, is_file));
-        let balance = mm.scan_balance(lruvec, node, sc, may_deactivate);
-        let mut left = [0; KINDS];
-        for (kind, left) in LruKind::ALL.into_iter().zip(&mut left) {
-            let scan = mm.lru_size(lruvec, kind, sc.highest) >> sc.priority;
-            *left = match balance {
-                Balance::Equal => scan,
-                Balance::Fraction(parts) => scan * parts[usize::from(kind.is_file())] / (parts[0] + parts[1]),
-                Balance::Anon if !kind.is_file() => scan,
-                Balance::File if kind.is_file() => scan,
-                Balance::Anon | Balance::File => 0,
-            };
+        let balance = mm.scan_balance(lruvec, sc, may_deactivate);
+        let sizes = LruKind::ALL.map(|kind| mm.lru_size(lruvec, kind, sc.highest));
+        let mut left = balance.parts(sizes, |size| size >> sc.priority);
+        if left == [0; KINDS] && mm.forces_scan(lruvec, sc) {
+            left =
+                balance.parts(sizes, |size| if size >> sc.priority > 0 { size >> sc.priority } else { size.min(RUN) });
         }
+        let goes = |kind: &LruKind| match balance {
+            Balance::Equal | Balance::Fraction(..) => true,
+            Balance::Anon => !kind.is_file(),
+            Balance::File => kind.is_file(),
+        };
+        let eligible = LruKind::ALL.iter().zip(sizes).filter(|(kind, _)| goes(kind)).map(|(_, size)| size).sum();
         let is_proportional = sc.by == Reclaimer::Direct && sc.priority == DEF_PRIORITY;
-        Self { left, targets: left, may_deactivate, is_proportional, is_over: false }
+        Self { left, targets: left, eligible, may_deactivate, is_proportional, is_over: false }
     }
 
     /// These to be scanned, by kswapd.
@@ -106,16 +110,40 @@ impl Amounts {
     }
 }
 
+impl Balance {
+    /// What is to be scanned of lists of these sizes, if one alone would be scanned so far.
+    fn parts(self, sizes: [u64; KINDS], alone: impl Fn(u64) -> u64) -> [u64; KINDS] {
+        LruKind::ALL.map(|kind| {
+            let scan = alone(sizes[kind as usize]);
+            match self {
+                Self::Equal => scan,
+                Self::Fraction(parts, whole) => scan * parts[usize::from(kind.is_file())] / whole,
+                Self::Anon if !kind.is_file() => scan,
+                Self::File if kind.is_file() => scan,
+                Self::Anon | Self::File => 0,
+            }
+        })
+    }
+}
+
 impl Mm {
     /// Do pages come back too soon, or is too little inactive?
     fn may_deactivate(&self, lruvec: usize, is_file: bool) -> bool {
         let lists = &self.lru.lruvecs()[lruvec];
         let at = usize::from(is_file);
-        lists.activations[at] != lists.refaults[at] || self.inactive_is_low(lruvec, is_file)
+        let come_back = self.variant.reclaim_notes_refaults && lists.activations[at] != lists.refaults[at];
+        come_back || self.inactive_is_low(lruvec, is_file)
+    }
+
+    /// Does kswapd scan something in any case, of a zone of which everything has been looked at again and again?
+    fn forces_scan(&self, lruvec: usize, sc: &ScanControl) -> bool {
+        let is_given_up =
+            self.variant.lru_by == LruBy::Zone && !self.zones_of(lruvec).any(|at| self.is_reclaimable(at));
+        sc.by == Reclaimer::Kswapd && is_given_up
     }
 
     /// The ladder of `get_scan_count`.
-    fn scan_balance(&self, lruvec: usize, node: usize, sc: &ScanControl, may_deactivate: [bool; 2]) -> Balance {
+    fn scan_balance(&mut self, lruvec: usize, sc: &ScanControl, may_deactivate: [bool; 2]) -> Balance {
         let frames = |kind| self.lru.frames(lruvec, kind);
         if !sc.may_swap || self.swap.free() == 0 {
             return Balance::File;
@@ -124,15 +152,21 @@ impl Mm {
             return Balance::Equal;
         }
         let files = frames(LruKind::InactiveFile) + frames(LruKind::ActiveFile);
-        let zones = self.zones.iter().filter(|zone| zone.node == self.nodes[node]);
+        let zones = self.zones_of(lruvec).map(|at| &self.zones[at]);
         let (free, high) =
             zones.fold((0, 0), |(free, high), zone| (free + zone.buddy.free_frames(), high + zone.mark(Mark::High)));
         let is_tiny = files + free <= high;
-        if is_tiny && !may_deactivate[0] && frames(LruKind::InactiveAnon) >> sc.priority > 0 {
+        let has_anon = !may_deactivate[0] && frames(LruKind::InactiveAnon) >> sc.priority > 0;
+        if is_tiny && (has_anon || self.variant.lru_by == LruBy::Zone) {
             return Balance::Anon;
         }
-        if frames(LruKind::InactiveFile) >> sc.priority > 0 && !may_deactivate[1] {
+        // Up to 4.6 it does not matter that a pass would look at none of them.
+        let has_files = frames(LruKind::InactiveFile) >> sc.priority > 0 || !self.variant.inactive_by_lists;
+        if has_files && !may_deactivate[1] {
             return Balance::File;
+        }
+        if !self.variant.reclaim_by_costs {
+            return self.balance_by_use(lruvec);
         }
         let cost = self.lru.lruvecs()[lruvec].cost;
         let total = cost[0] + cost[1];
@@ -141,7 +175,27 @@ impl Mm {
         let swappiness = u64::from(self.swappiness);
         let part = |weight, cost| weight * (anon + file + 1) / (cost + 1);
         let parts = [part(swappiness, anon), part(200 - swappiness, file)];
-        Balance::Fraction(parts)
+        Balance::Fraction(parts, parts[0] + parts[1])
+    }
+
+    /// Each kind the more, the fewer of its pages were in use lately (`get_scan_count`, v4.1).
+    fn balance_by_use(&mut self, lruvec: usize) -> Balance {
+        let swappiness = u64::from(self.swappiness);
+        let sizes = [false, true].map(|is_file| {
+            [false, true]
+                .into_iter()
+                .map(|is_active| self.lru.frames(lruvec, LruKind::of(is_file, is_active)))
+                .sum::<u64>()
+        });
+        let recent = &mut self.lru.lruvec_mut(lruvec).recent;
+        for (recent, size) in recent.iter_mut().zip(sizes) {
+            if recent.scanned > size / 4 {
+                (recent.scanned, recent.rotated) = (recent.scanned / 2, recent.rotated / 2);
+            }
+        }
+        let part = |weight, recent: Recent| weight * (recent.scanned + 1) / (recent.rotated + 1);
+        let parts = [part(swappiness, recent[0]), part(200 - swappiness, recent[1])];
+        Balance::Fraction(parts, parts[0] + parts[1] + 1)
     }
 
     /// A run of reclaim on a node ends: how many pages had come back until then (`snapshot_refaults`).

@@ -1,4 +1,5 @@
-//! Linux: try_to_free_pages(), shrink_zones(), should_continue_reclaim() and compaction_ready() in mm/vmscan.c (v5.9 to v6.1).
+//! Linux: try_to_free_pages(), shrink_zones(), should_continue_reclaim() and compaction_ready() in mm/vmscan.c (v4.1, v5.9 to
+//! v6.1).
 //! Differs: who waits because there is no progress (`VMSCAN_THROTTLE_NOPROGRESS`) looks at the node that it prefers.
 
 use units::Order;
@@ -12,7 +13,7 @@ use crate::{
     event::Event,
     frame::Holdings,
     gfp::{AllocRequest, Mark, Urgency},
-    lru::LruKind,
+    lru::{LruBy, LruKind},
     step::{Step, Wait},
     watermark,
     zone::ZoneKind,
@@ -23,6 +24,11 @@ pub(crate) const fn compact_gap(order: Order) -> u64 {
     2 * order.frames() as u64
 }
 
+/// Is reclaim done so that compaction can make a large block (`in_reclaim_compaction`)?
+pub(super) fn is_for_compaction(sc: &ScanControl) -> bool {
+    sc.order > COSTLY || (sc.order > Order::BASE && sc.priority < DEF_PRIORITY - 2)
+}
+
 /// Reclaiming memory for one request (`mechanisms.md` B5).
 #[derive(Clone, Debug)]
 pub(crate) struct DirectReclaim {
@@ -31,9 +37,14 @@ pub(crate) struct DirectReclaim {
     phase: Phase,
     /// Compaction can do the rest (`compaction_ready`).
     is_ready: bool,
+    /// Frames looked at in all rounds.
+    total_scanned: u64,
+    /// Some zone was worth looking at in this round, or is (`zones_reclaimable`).
+    has_reclaimable: bool,
+    /// It has gone through all priorities before (`may_thrash`).
+    is_again: bool,
 }
 
-#[expect(clippy::large_enum_variant, reason = "few are alive at a time, and none is moved often")]
 #[derive(Clone, Debug)]
 enum Phase {
     /// Wait while the reserves are low.
@@ -42,6 +53,8 @@ enum Phase {
     Round,
     /// From this zone of the zonelist on.
     Zones { next: usize, last: Option<usize> },
+    /// A zone that has lists of its own; what was reclaimed before.
+    Zone { scan: NodeScan, zone: usize, next: usize, before: u64 },
     /// A node; what was reclaimed before.
     Node { scan: NodeScan, next: usize, before: u64 },
 }
@@ -49,7 +62,8 @@ enum Phase {
 impl DirectReclaim {
     pub(crate) fn new(request: AllocRequest) -> Self {
         let sc = ScanControl::new(Reclaimer::Direct, request.order, request.highest);
-        Self { request, sc, phase: Phase::Throttle { has_waited: false }, is_ready: false }
+        let phase = Phase::Throttle { has_waited: false };
+        Self { request, sc, phase, is_ready: false, total_scanned: 0, has_reclaimable: false, is_again: false }
     }
 
     /// Goes on until others may run; the frames reclaimed.
@@ -65,8 +79,24 @@ impl DirectReclaim {
                     self.begin(cx);
                 }
                 Phase::Round => {
-                    self.sc.scanned = 0;
+                    (self.sc.scanned, self.has_reclaimable) = (0, false);
                     self.phase = Phase::Zones { next: 0, last: None };
+                }
+                Phase::Zones { next, .. } if mm.variant().lru_by == LruBy::Zone => {
+                    if let Some((zone, next)) = self.next_zone(mm, next) {
+                        self.begin_zone(mm, zone, next);
+                    } else if let Some(reclaimed) = self.end_round(mm, cx) {
+                        return Step::Done(reclaimed);
+                    }
+                }
+                Phase::Zone { mut scan, zone, next, before } => {
+                    let step = scan.step(mm, spaces, cx, &mut self.sc);
+                    if step == Step::Done(()) {
+                        self.end_zone(mm, zone, next, before);
+                        return Step::More;
+                    }
+                    self.phase = Phase::Zone { scan, zone, next, before };
+                    return if let Step::Block(wait) = step { Step::Block(wait) } else { Step::More };
                 }
                 Phase::Zones { next, last } => {
                     if let Some((node, next)) = self.next_node(mm, next, last) {
@@ -78,7 +108,8 @@ impl DirectReclaim {
                     if let Some(reclaimed) = self.end_round(mm, cx) {
                         return Step::Done(reclaimed);
                     }
-                    if is_vain && !mm.skips_throttle(mm.node_index(self.request.node)) {
+                    if is_vain && mm.variant().reclaim_throttles && !mm.skips_throttle(mm.node_index(self.request.node))
+                    {
                         // VMSCAN_THROTTLE_NOPROGRESS.
                         return Step::Block(Wait::Until(cx.now() + throttle::TICK));
                     }
@@ -88,9 +119,8 @@ impl DirectReclaim {
                     if step == Step::Done(()) {
                         let node = scan.node();
                         self.end_node(mm, node, next, before);
-                        // VMSCAN_THROTTLE_CONGESTED.
-                        let waits = mm.kswapds()[node].is_congested() && !mm.skips_throttle(node);
-                        return if waits { Step::Block(Wait::Until(cx.now() + throttle::TICK)) } else { Step::More };
+                        let wait = mm.congested_throttle(cx, node);
+                        return wait.map_or(Step::More, |until| Step::Block(Wait::Until(until)));
                     }
                     self.phase = Phase::Node { scan, next, before };
                     return if let Step::Block(wait) = step { Step::Block(wait) } else { Step::More };
@@ -102,15 +132,16 @@ impl DirectReclaim {
     /// The folios that it holds between two steps.
     pub(crate) fn holdings(&self) -> Holdings {
         match &self.phase {
-            Phase::Node { scan, .. } => scan.holdings(),
+            Phase::Node { scan, .. } | Phase::Zone { scan, .. } => scan.holdings(),
             Phase::Throttle { .. } | Phase::Round | Phase::Zones { .. } => Holdings::default(),
         }
     }
 
     /// Puts back what it holds.
     pub(crate) fn abort(&mut self, mm: &mut Mm, cx: &mut Cx) {
-        if let Phase::Node { mut scan, .. } = std::mem::replace(&mut self.phase, Phase::Round) {
-            scan.abort(mm, cx);
+        match std::mem::replace(&mut self.phase, Phase::Round) {
+            Phase::Node { mut scan, .. } | Phase::Zone { mut scan, .. } => scan.abort(mm, cx),
+            Phase::Throttle { .. } | Phase::Round | Phase::Zones { .. } => {}
         }
     }
 
@@ -154,9 +185,51 @@ impl DirectReclaim {
         }
     }
 
+    /// The next zone of the zonelist that is worth it, and from where on the one after it is looked for (`shrink_zones`, v4.1).
+    fn next_zone(&mut self, mm: &mut Mm, from: usize) -> Option<(usize, usize)> {
+        for (at, zone) in mm.zones_for(&self.request).into_iter().enumerate().skip(from) {
+            if self.sc.priority != DEF_PRIORITY && !mm.is_reclaimable(zone) {
+                // Left to kswapd.
+                continue;
+            }
+            if mm.zone_compaction_ready(zone, &self.request) {
+                self.is_ready = true;
+                continue;
+            }
+            return Some((zone, at + 1));
+        }
+        None
+    }
+
+    fn begin_zone(&mut self, mm: &Mm, zone: usize, next: usize) {
+        let node = mm.node_index(mm.zones[zone].node);
+        let is_classzone = mm.zones[zone].kind == mm.classzone(node, self.request.highest);
+        let scan = NodeScan::of_zone(mm, zone, is_classzone, &self.sc);
+        self.phase = Phase::Zone { scan, zone, next, before: self.sc.reclaimed };
+    }
+
+    /// What comes of a zone's pass: another one, or the next zone (`shrink_zone`, v4.1).
+    fn end_zone(&mut self, mm: &Mm, zone: usize, next: usize, before: u64) {
+        let came = self.sc.reclaimed - before;
+        self.has_reclaimable |= came > 0;
+        if mm.should_continue_zone(zone, &self.sc, came) {
+            self.begin_zone(mm, zone, next);
+            return;
+        }
+        self.has_reclaimable |= mm.is_reclaimable(zone);
+        self.phase = Phase::Zones { next, last: None };
+    }
+
     /// Every node was passed: enough, or harder (`do_try_to_free_pages`)? The frames reclaimed when it is over.
     fn end_round(&mut self, mm: &mut Mm, cx: &mut Cx) -> Option<u64> {
         let sc = &mut self.sc;
+        self.total_scanned += sc.scanned;
+        if sc.reclaimed < sc.to_reclaim && !self.is_ready {
+            // As much shall be written as was looked at.
+            if self.total_scanned > sc.to_reclaim + sc.to_reclaim / 2 && !mm.variant().reclaim_sets_dirty_aside {
+                mm.wake_flusher(cx);
+            }
+        }
         if sc.reclaimed < sc.to_reclaim && !self.is_ready && sc.priority > 0 {
             sc.priority -= 1;
             self.phase = Phase::Round;
@@ -177,16 +250,29 @@ impl DirectReclaim {
             self.phase = Phase::Round;
             return None;
         }
-        Some(0)
+        if mm.variant().reclaim_vain_again && !std::mem::replace(&mut self.is_again, true) {
+            self.phase = Phase::Round;
+            self.begin(cx);
+            return None;
+        }
+        // Where zones are given up one by one, that not all are is as good as a frame.
+        Some(u64::from(mm.variant().lru_by == LruBy::Zone && self.has_reclaimable))
     }
 }
 
 impl Mm {
     /// Would more reclaim help compaction to make a block (`should_continue_reclaim`)?
     fn should_continue_reclaim(&self, node: usize, sc: &ScanControl, came: u64) -> bool {
-        let is_for_compaction = sc.order > COSTLY || (sc.order > Order::BASE && sc.priority < DEF_PRIORITY - 2);
-        if !is_for_compaction || came == 0 {
+        if !is_for_compaction(sc) || came == 0 {
             return false;
+        }
+        let lists = self.lruvecs_of(node, sc.highest);
+        let size = |kind| lists.clone().map(|at| self.lru.frames(at, kind)).sum::<u64>();
+        let anon = if self.swap.free() > 0 { size(LruKind::InactiveAnon) } else { 0 };
+        let gap = compact_gap(sc.order);
+        let wants_more = sc.reclaimed < gap && size(LruKind::InactiveFile) + anon > gap;
+        if wants_more && self.variant.reclaim_gap_first {
+            return true;
         }
         let id = self.nodes[node];
         let its = |zone: &usize| self.zones[*zone].node == id && self.zones[*zone].kind <= sc.highest;
@@ -196,10 +282,7 @@ impl Mm {
         {
             return false;
         }
-        let lists = self.lruvecs_of(node, sc.highest);
-        let size = |kind| lists.clone().map(|at| self.lru.frames(at, kind)).sum::<u64>();
-        let anon = if self.swap.free() > 0 { size(LruKind::InactiveAnon) } else { 0 };
-        sc.reclaimed < compact_gap(sc.order) && size(LruKind::InactiveFile) + anon > compact_gap(sc.order)
+        wants_more || self.variant.reclaim_gap_first
     }
 
     /// Can compaction begin in a zone, or has it nothing to do there (`compaction_ready`)?
@@ -215,7 +298,8 @@ impl Mm {
         }
     }
 
-    fn has_above(&self, at: usize, order: Order, mark: u64, highest: ZoneKind) -> bool {
+    /// Would a zone stay above this many free frames?
+    pub(crate) fn has_above(&self, at: usize, order: Order, mark: u64, highest: ZoneKind) -> bool {
         let zone = &self.zones[at];
         let keeps = zone.protection[highest as usize] + zone.high_atomic;
         watermark::is_ok(&zone.buddy, order, mark, keeps, Urgency::Normal, &self.variant)

@@ -59,7 +59,9 @@ impl Mm {
     /// system's refusal.
     pub(super) fn meet_file_dirty(&mut self, cx: &mut Cx, sc: &ScanControl, head: Pfn) -> bool {
         let at = self.cache.place_of(&self.frames, head).expect("it is dirty");
-        let may_write = sc.by == Reclaimer::Kswapd && self.cache.has(at, PageFlag::Reclaim) && sc.meets_dirty;
+        // Since 4.12 only what is met for the second time.
+        let is_old = self.cache.has(at, PageFlag::Reclaim) || !self.variant.reclaim_sets_dirty_aside;
+        let may_write = sc.by == Reclaimer::Kswapd && is_old && sc.meets_dirty;
         if !may_write {
             cx.count(Event::NrVmscanImmediateReclaim, 1);
             self.cache.mark(at, PageFlag::Reclaim, true);

@@ -47,6 +47,8 @@ pub(super) struct Tally {
     written: u64,
     /// Entries that TLBs may still hold.
     unmapped: bool,
+    /// The folio in hand is mapped, or in the swap cache, and that counts.
+    met_mapped: bool,
 }
 
 impl Mm {
@@ -66,10 +68,13 @@ impl Mm {
         let mut reclaimed = 0;
         for Held { pfn: head, order } in taken.iter() {
             primitive::scan_folios(cx, 1);
+            tally.met_mapped = false;
             let fate = self.shrink_folio(spaces, cx, sc, (head, order), (&mut tally, tails));
             let order = if self.frames.is_base_anon(head) { Order::BASE } else { order };
             let frames = u64::from(order.frames());
-            sc.scanned += frames;
+            // Who is mapped or in the swap cache makes shrinkers be asked for more.
+            let weighs = if order == Order::BASE && tally.met_mapped { 2 } else { 1 };
+            sc.scanned += frames * weighs;
             match fate {
                 Fate::Free => {
                     self.end_isolation(head);
@@ -98,7 +103,7 @@ impl Mm {
         self.free_folios(cx, &free);
         self.free_folios(cx, &lost);
         let is_all_dirty = tally.met.unqueued_dirty > 0 && tally.met.unqueued_dirty == taken.frames();
-        if is_all_dirty {
+        if is_all_dirty && self.variant.reclaim_sets_dirty_aside {
             self.wake_flusher(cx);
         }
         sc.met.add(tally.met);
@@ -124,6 +129,7 @@ impl Mm {
             return self.meet_writeback(sc, slot, tally);
         }
         let mapped = self.folio_mappings(head);
+        tally.met_mapped |= self.variant.slab_by_scanned;
         if mapped == 0 {
             // Whoever unmaps it last, and has not flushed the TLB yet, frees it.
             return if self.swap.slot_of(head).is_some() {
@@ -200,9 +206,10 @@ impl Mm {
         self.note_file_state(head, tally);
         if self.file_state(head) == FileState::Writeback {
             self.meet_file_writeback(sc, head, tally);
-            return Fate::Activate;
+            return self.out_of_the_way();
         }
         let mapped = self.file_mappings(head);
+        tally.met_mapped |= mapped > 0 && self.variant.slab_by_scanned;
         let (references, found) = self.check_references(spaces, cx, head);
         match references {
             References::Activate => return Fate::Activate,
@@ -222,7 +229,7 @@ impl Mm {
                 self.remove_file_folio(cx, head);
                 Fate::Free
             }
-            FileState::Dirty if self.meet_file_dirty(cx, sc, head) => Fate::Activate,
+            FileState::Dirty if self.meet_file_dirty(cx, sc, head) => self.out_of_the_way(),
             FileState::Dirty | FileState::Gone => Fate::Keep,
             FileState::Writeback => unreachable!("looked at above"),
         }
@@ -237,7 +244,12 @@ impl Mm {
             self.swap.mark(slot, SlotFlag::Reclaim, true);
             tally.met.writeback += 1;
         }
-        Fate::Activate
+        self.out_of_the_way()
+    }
+
+    /// What cannot go before it is written: since 4.12 it is not met again soon.
+    fn out_of_the_way(&self) -> Fate {
+        if self.variant.reclaim_sets_dirty_aside { Fate::Activate } else { Fate::Keep }
     }
 
     fn activate(&mut self, cx: &mut Cx, head: Pfn) -> Fate {

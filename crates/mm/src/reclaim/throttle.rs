@@ -1,17 +1,20 @@
-//! Linux: reclaim_throttle(), allow_direct_reclaim() and throttle_direct_reclaim() in mm/vmscan.c (v5.16 to v6.1).
-//! Differs: kernels before 5.16 wait for congestion; who waits for kswapd looks each tick whether he may go on.
+//! Linux: reclaim_throttle(), allow_direct_reclaim() and throttle_direct_reclaim() in mm/vmscan.c (v5.16 to v6.1),
+//! congestion_wait() and wait_iff_congested() in mm/backing-dev.c (v4.1).
+//! Differs: who waits for kswapd looks each tick whether he may go on, and so do kernel threads.
 
 use units::{Picos, Time};
 
-use crate::{Mm, cost::Cx, event::Event, gfp::AllocRequest, reclaim::RETRIES_MAX, zone::ZoneKind};
+use crate::{Mm, cost::Cx, event::Event, gfp::AllocRequest, lru::LruBy, reclaim::RETRIES_MAX, zone::ZoneKind};
 
 /// What one reclaimer takes off a list at once.
 const RUN_PAGES: usize = 32;
 const _: () = assert!(RUN_PAGES as u64 == crate::step::RUN);
 /// `VMSCAN_THROTTLE_ISOLATED`: HZ/50.
-pub(super) const ISOLATED: Picos = Picos::from_micros(20_000);
+const ISOLATED: Picos = Picos::from_micros(20_000);
 /// `VMSCAN_THROTTLE_WRITEBACK`: HZ/10.
 const WRITEBACK: Picos = Picos::from_micros(100_000);
+/// How long `congestion_wait` and `wait_iff_congested` sleep at most here: HZ/10 (mm/vmscan.c, v4.1).
+const CONGESTION: Picos = Picos::from_micros(100_000);
 /// One jiffy of a kernel with CONFIG_HZ=250.
 pub(super) const TICK: Picos = Picos::from_micros(4000);
 
@@ -19,10 +22,40 @@ impl Mm {
     /// Until when a reclaimer sleeps who meets pages again that are being written: some of them are done then
     /// (`VMSCAN_THROTTLE_WRITEBACK`).
     pub(crate) fn writeback_throttle(&self, cx: &Cx) -> Time {
+        if !self.variant.reclaim_throttles {
+            return self.congestion_wait(cx);
+        }
         let most = cx.now() + WRITEBACK;
         // As many as one who sleeps reclaims at once (`__acct_reclaim_writeback`).
         let files = self.files_written_by(RUN_PAGES as u64);
         self.swap.done_by(RUN_PAGES).into_iter().chain(files).fold(most, Time::min)
+    }
+
+    /// Until when he sleeps for whom too much is off the lists already (`VMSCAN_THROTTLE_ISOLATED`).
+    pub(super) fn isolated_throttle(&self, cx: &Cx) -> Time {
+        if self.variant.reclaim_throttles { cx.now() + ISOLATED } else { self.congestion_wait(cx) }
+    }
+
+    /// Until when one sleeps who waits for a disk: a while, or until its queue is long no more (`congestion_wait`).
+    fn congestion_wait(&self, cx: &Cx) -> Time {
+        let most = cx.now() + CONGESTION;
+        self.disk_congested_until().map_or(most, |until| until.clamp(cx.now(), most))
+    }
+
+    /// Until when he sleeps who meets only what a disk with a long queue is to write (`wait_iff_congested`).
+    pub(super) fn wait_iff_congested(&self, cx: &Cx, meets_congestion: bool) -> Option<Time> {
+        let is_congested = meets_congestion && self.disk_congested_until().is_some();
+        is_congested.then(|| self.congestion_wait(cx))
+    }
+
+    /// Until when a direct reclaimer sleeps after a pass over a node on which all that is dirty was met before, on its way to
+    /// the disk (`VMSCAN_THROTTLE_CONGESTED`).
+    pub(super) fn congested_throttle(&self, cx: &Cx, node: usize) -> Option<Time> {
+        let is_congested = self.kswapds()[node].is_congested();
+        if self.variant.reclaim_throttles {
+            return (is_congested && !self.skips_throttle(node)).then(|| cx.now() + TICK);
+        }
+        self.wait_iff_congested(cx, is_congested)
     }
 
     /// Is there no use in waiting for what a node's files wait for (`skip_throttle_noprogress`)? So it is as long as little of
@@ -45,7 +78,9 @@ impl Mm {
         }
         let id = self.nodes[node];
         let is_its = |zone: &usize| self.zones[*zone].node == id && self.zones[*zone].kind <= ZoneKind::Normal;
-        let with_pages = (0..self.zones.len()).filter(is_its).filter(|zone| self.reclaimable_frames(*zone) > 0);
+        // A zone without pages that could be reclaimed counts where zones are reclaimed (`pfmemalloc_watermark_ok`, v4.1).
+        let counts = |zone: &usize| self.variant.lru_by == LruBy::Zone || self.reclaimable_frames(*zone) > 0;
+        let with_pages = (0..self.zones.len()).filter(is_its).filter(counts);
         let (free, min) = with_pages.fold((0, 0), |(free, min), zone| {
             (free + self.zones[zone].buddy.free_frames(), min + self.zones[zone].marks.min.0)
         });

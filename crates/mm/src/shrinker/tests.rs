@@ -36,7 +36,9 @@ fn shrink(mm: &mut Mm, spaces: &mut Spaces, counters: &mut Counters, priority: u
     let prices = Prices::free();
     let mut slab = SlabScan::default();
     let mut steps = 1;
-    while slab.step(mm, spaces, &mut Cx::new(CpuId(0), Time(0), &prices, counters), (0, priority)) == Step::More {
+    while slab.step(mm, spaces, &mut Cx::new(CpuId(0), Time(0), &prices, counters), (0, Demand::Priority(priority)))
+        == Step::More
+    {
         crate::check::walk(mm).unwrap();
         steps += 1;
     }
@@ -103,4 +105,33 @@ fn huge_pages_that_lost_a_part_are_split_one_by_one_when_memory_is_short() {
     assert_eq!(counters.get(Event::SlabsScanned), 10, "twice what there is");
     assert_eq!(free(&mm) - before, 4 * 100, "somebody had the first of them locked");
     assert_eq!((counters.get(Event::ThpSplitPage), counters.get(Event::ThpSplitPageFailed) > 0), (4, true));
+}
+
+#[test]
+fn up_to_4_15_shrinkers_are_asked_in_proportion_to_the_pages_that_were_looked_at() {
+    let ratio = Demand::Ratio { scanned: 32, eligible: 1023 };
+    // Two objects for a page, of 1,024 pages 32.
+    assert_eq!(ratio.share(1024, 0), (64, 64));
+    assert_eq!(ratio.share(1024, 100), (64, 164), "with all that was put off");
+    assert_eq!(ratio.share(1024, 5000), (64, 512), "but not more than half, if little is asked for");
+    let hard = Demand::Ratio { scanned: 512, eligible: 1023 };
+    assert_eq!(hard.share(1024, 5000), (1024, 2048), "twice what there is when much is");
+    // 1,998 of 1,000: one batch, and 974 that are neither one nor all.
+    assert_eq!((asked_when_dropping(1000), asked_when_dropping(10), asked_when_dropping(0)), (1024, 19, 0));
+}
+
+#[test]
+fn what_a_ratio_leaves_is_asked_for_the_next_time() {
+    let mut counters = Counters::default();
+    let mut mm = machine(&mut counters);
+    let prices = Prices::free();
+    let mut slab = |mm: &mut Mm, scanned| {
+        let demand = Demand::Ratio { scanned, eligible: 511 };
+        let mut cx = Cx::new(CpuId(0), Time(0), &prices, &mut counters);
+        while SlabScan::default().step(mm, &mut Spaces::default(), &mut cx, (0, demand)) == Step::More {}
+        counters.get(Event::SlabsScanned)
+    };
+    // Of 512 frames 126, which is less than a batch.
+    assert_eq!((slab(&mut mm, 63), mm.thp.huge_zero_frame().is_some()), (0, true));
+    assert_eq!((slab(&mut mm, 1), mm.thp.huge_zero_frame()), (128, None), "and two more are one");
 }

@@ -111,3 +111,18 @@ fn it_does_not_look_by_itself_before_5_9_or_when_told_not_to() {
         assert_eq!(lab.run_kcompactd(), (Wait::Queue, 1));
     }
 }
+
+#[test]
+fn kswapd_compacts_by_itself_but_for_zones_that_are_spared() {
+    let (mut lab, _) = Lab::fragmented(16, rules("v4.1"));
+    assert_eq!(lab.free_blocks(9), 0);
+    lab.mm.zones[0].compact.defer(Order(9));
+    lab.step(ME, |mm, spaces, cx| mm.kswapd_compacts(spaces, cx, Order(9)));
+    assert_eq!(lab.count(Event::CompactMigrateScanned), 0, "the next time it is looked at again");
+    lab.step(ME, |mm, spaces, cx| mm.kswapd_compacts(spaces, cx, Order(9)));
+    assert!(lab.free_blocks(9) > 0);
+    lab.check(Holdings::default());
+    lab.check_contents();
+    assert!(lab.count(Event::PgmigrateSuccess) > 0);
+    assert_eq!(lab.count(Event::CompactStall), 0, "nobody has waited");
+}

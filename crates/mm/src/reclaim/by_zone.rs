@@ -1,0 +1,161 @@
+//! Linux: shrink_zone(), zone_reclaimable(), compaction_ready() and should_continue_reclaim() in mm/vmscan.c (v4.1).
+//! Differs: none but those of `reclaim.rs`.
+//!
+//! What is different where zones have LRU lists of their own, up to 4.7: each is reclaimed, balanced and given up by itself.
+
+use units::{Order, Time};
+
+use super::{Met, NodeScan, Reclaimer, ScanControl, compact_gap, direct::is_for_compaction};
+use crate::{
+    Mm,
+    alloc::slow::COSTLY,
+    compact::Suitable,
+    cost::Cx,
+    event::Event,
+    gfp::{AllocRequest, Mark, Urgency},
+    lru::{LruBy, LruKind},
+    shrinker::Demand,
+    step::RUN,
+    zone::ZoneKind,
+};
+
+/// A zone of which so many times as much was looked at as there is, without a frame coming free, is given up.
+// zone_reclaimable, mm/vmscan.c (v4.1).
+const LOOKS_MAX: u64 = 6;
+/// A zone shall have up to a hundredth of it free above its High mark, before others are left to serve.
+// KSWAPD_ZONE_BALANCE_GAP_RATIO, include/linux/swap.h (v4.1).
+const BALANCE_GAP_RATIO: u64 = 100;
+
+/// How hard a pass over lists was, for shrinkers.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Pressure {
+    /// Frames looked at when it began.
+    pub(super) scanned: u64,
+    /// Frames of the lists that it has looked at.
+    pub(super) eligible: u64,
+}
+
+impl Pressure {
+    /// What shrinkers are asked for.
+    pub(super) fn demand(&self, mm: &Mm, sc: &ScanControl) -> Demand {
+        if !mm.variant().slab_by_scanned {
+            return Demand::Priority(sc.priority);
+        }
+        let scanned = sc.scanned - self.scanned;
+        Demand::Ratio { scanned: if scanned == 0 { RUN } else { scanned }, eligible: self.eligible }
+    }
+}
+
+/// What frames of a zone's inactive lists count as that somebody looks at.
+fn scanned(by: Reclaimer, kind: ZoneKind) -> Event {
+    match (by, kind) {
+        (Reclaimer::Kswapd, ZoneKind::Dma) => Event::PgscanKswapdDma,
+        (Reclaimer::Kswapd, ZoneKind::Dma32) => Event::PgscanKswapdDma32,
+        (Reclaimer::Kswapd, ZoneKind::Normal) => Event::PgscanKswapdNormal,
+        (Reclaimer::Kswapd, ZoneKind::Movable | ZoneKind::Device) => Event::PgscanKswapdMovable,
+        (Reclaimer::Direct, ZoneKind::Dma) => Event::PgscanDirectDma,
+        (Reclaimer::Direct, ZoneKind::Dma32) => Event::PgscanDirectDma32,
+        (Reclaimer::Direct, ZoneKind::Normal) => Event::PgscanDirectNormal,
+        (Reclaimer::Direct, ZoneKind::Movable | ZoneKind::Device) => Event::PgscanDirectMovable,
+    }
+}
+
+/// What those count as that he frees.
+pub(super) fn stolen(by: Reclaimer, kind: ZoneKind) -> Event {
+    match (by, kind) {
+        (Reclaimer::Kswapd, ZoneKind::Dma) => Event::PgstealKswapdDma,
+        (Reclaimer::Kswapd, ZoneKind::Dma32) => Event::PgstealKswapdDma32,
+        (Reclaimer::Kswapd, ZoneKind::Normal) => Event::PgstealKswapdNormal,
+        (Reclaimer::Kswapd, ZoneKind::Movable | ZoneKind::Device) => Event::PgstealKswapdMovable,
+        (Reclaimer::Direct, ZoneKind::Dma) => Event::PgstealDirectDma,
+        (Reclaimer::Direct, ZoneKind::Dma32) => Event::PgstealDirectDma32,
+        (Reclaimer::Direct, ZoneKind::Normal) => Event::PgstealDirectNormal,
+        (Reclaimer::Direct, ZoneKind::Movable | ZoneKind::Device) => Event::PgstealDirectMovable,
+    }
+}
+
+impl NodeScan {
+    /// One zone of a node. Shrinkers are asked after the highest of those that are to be reclaimed only (`is_classzone`).
+    pub(crate) fn of_zone(mm: &Mm, zone: usize, is_classzone: bool, sc: &ScanControl) -> Self {
+        let lruvec = mm.lru.of_zone(zone);
+        let node = mm.node_index(mm.zones[zone].node);
+        Self { zone: Some(zone), asks_shrinkers: is_classzone, ..Self::over(node, lruvec..lruvec + 1, sc.scanned) }
+    }
+}
+
+impl Mm {
+    /// Is it worth looking at a zone's lists, or has all of it been looked at again and again (`zone_reclaimable`)?
+    pub(crate) fn is_reclaimable(&self, zone: usize) -> bool {
+        self.zones[zone].buddy.scanned < self.reclaimable_frames(zone) * LOOKS_MAX
+    }
+
+    /// So many frames of a zone's active list were looked at.
+    pub(super) fn note_zone_scan(&mut self, lruvec: usize, met: u64) {
+        if self.variant.lru_by == LruBy::Zone {
+            let zone = self.zones_of(lruvec).next().expect("lists are some zone's");
+            self.zones[zone].buddy.scanned += met;
+        }
+    }
+
+    /// Frames of a zone's inactive list were taken off it, of so many that were met.
+    pub(super) fn begin_zone_list(&mut self, cx: &mut Cx, sc: &mut ScanControl, zone: usize, met: u64) {
+        let state = &mut self.zones[zone];
+        state.buddy.scanned += met;
+        cx.count(scanned(sc.by, state.kind), met);
+        sc.met = Met::default();
+        (sc.meets_writeback, sc.meets_dirty) = (state.reclaim.meets_writeback, state.reclaim.meets_dirty);
+    }
+
+    /// What has come of them says something of the zone; until when whoever reclaims has to wait.
+    pub(super) fn end_zone_list(&mut self, cx: &Cx, sc: &ScanControl, zone: usize) -> Option<Time> {
+        let (met, flags) = (&sc.met, &mut self.zones[zone].reclaim);
+        flags.meets_writeback |= met.is_all_writeback();
+        flags.is_congested |= met.is_congested();
+        flags.meets_dirty |= met.unqueued_dirty == met.taken;
+        let is_congested = flags.is_congested;
+        if met.immediate > 0 {
+            return Some(self.writeback_throttle(cx));
+        }
+        if sc.by == Reclaimer::Kswapd { None } else { self.wait_iff_congested(cx, is_congested) }
+    }
+
+    /// The highest zone of a node that a request with this highest zone may have (`classzone_idx`).
+    pub(crate) fn classzone(&self, node: usize, highest: ZoneKind) -> ZoneKind {
+        let id = self.nodes[node];
+        let its = self.zones.iter().filter(|zone| zone.node == id && zone.kind <= highest);
+        its.map(|zone| zone.kind).max().unwrap_or(ZoneKind::Dma)
+    }
+
+    /// What a zone shall have free above its High mark, before the others are left to serve (`balance_gap`).
+    pub(crate) fn balance_gap(&self, zone: usize) -> u64 {
+        let state = &self.zones[zone];
+        state.mark(Mark::Low).min(state.managed.div_ceil(BALANCE_GAP_RATIO))
+    }
+
+    /// Can compaction begin in a zone with room to spare (`compaction_ready`)?
+    pub(super) fn zone_compaction_ready(&mut self, zone: usize, request: &AllocRequest) -> bool {
+        let order = request.order;
+        if order <= COSTLY {
+            return false;
+        }
+        let mark = self.zones[zone].mark(Mark::High) + self.balance_gap(zone) + compact_gap(order);
+        let has_room = self.has_above(zone, Order::BASE, mark, ZoneKind::Dma);
+        if self.zones[zone].compact.is_deferred(order) {
+            return has_room;
+        }
+        has_room && self.compaction_suitable(zone, order, ZoneKind::Dma, Urgency::Normal) != Suitable::Skipped
+    }
+
+    /// Would more reclaim of a zone help compaction to make a block (`should_continue_reclaim`)? Something came of the last
+    /// pass, or not.
+    pub(crate) fn should_continue_zone(&self, zone: usize, sc: &ScanControl, came: u64) -> bool {
+        if !is_for_compaction(sc) || came == 0 {
+            return false;
+        }
+        let size = |kind| self.lru.zone_frames(zone, kind);
+        let anon = if self.swap.free() > 0 { size(LruKind::InactiveAnon) } else { 0 };
+        let gap = compact_gap(sc.order);
+        (sc.reclaimed < gap && size(LruKind::InactiveFile) + anon > gap)
+            || self.compaction_suitable(zone, sc.order, ZoneKind::Dma, Urgency::Normal) == Suitable::Skipped
+    }
+}
