@@ -1,7 +1,8 @@
 //! Variants by name or path: kernels as data, each its parent plus what differs. Files: `variants/NAME.toml`.
 //!
 //! Which rules there are and which values they take is the table in `mm::variant`; this is its reader for files that
-//! users write, with messages that name file, line and key.
+//! users write, with messages that name file, line and key. A file may have patches: `[patch.1]` is what the name of the
+//! variant with `+1` behind it adds.
 
 #[cfg(test)]
 mod tests;
@@ -11,7 +12,7 @@ use std::collections::BTreeMap;
 use linux::procfs::{Capture, ProcError, version};
 use mm::{
     Variant,
-    variant::{self, Diff, Named, Takes},
+    variant::{self, Diff, Named, Patch, Takes},
 };
 use serde::{Deserialize, Serialize};
 use units::Bytes;
@@ -21,13 +22,14 @@ use crate::source::{self, Kind, Source, SourceError, TableReader, unknown};
 /// The variant that means the kernel this program runs on.
 pub const HOST: &str = "host";
 
-const KEYS: &[&str] = &["about", "parent", "since", "rules"];
+const KEYS: &[&str] = &["about", "parent", "since", "rules", "patch"];
+const PATCH_KEYS: &[&str] = &["about", "rules"];
 /// Missing rules that a message names.
 const NAMED_MISSING: usize = 4;
 
-/// The variant of a name or path.
+/// The variant of a name or path, which may end with patches of its file: `v4.1-rc2+1,3`.
 pub fn load(name_or_path: &str) -> Result<Named, SourceError> {
-    read(&source::lookup(Kind::Variant, name_or_path)?, &[], &|parent| source::lookup(Kind::Variant, parent))
+    resolve(name_or_path, &[], &|name| source::lookup(Kind::Variant, name))
 }
 
 /// The release of the kernel that this program runs on.
@@ -43,10 +45,18 @@ pub fn list() -> Vec<(String, Vec<String>)> {
     let mut variants: Vec<_> = names.map(|name| (load(&name), name)).collect();
     variants.sort_by_key(|(variant, _)| variant.as_ref().ok().map(|variant| variant.since));
     let lines = |(variant, name): (Result<Named, SourceError>, String)| match variant {
-        Ok(variant) => (name, vec![variant.about.clone(), variant.difference()]),
+        Ok(variant) => {
+            let patches = variant.patches.iter().map(about_patch);
+            (name, [variant.about.clone(), variant.difference()].into_iter().chain(patches).collect())
+        }
         Err(error) => (name, vec![error.to_string()]),
     };
     variants.into_iter().map(lines).chain([(HOST.to_owned(), vec![about_host()])]).collect()
+}
+
+fn about_patch(patch: &Patch) -> String {
+    let rules: Vec<_> = patch.diff.values().iter().map(|(rule, value)| format!("{rule} = {value}")).collect();
+    format!("+{}  {}: {}", patch.number, patch.about, rules.join(", "))
 }
 
 fn about_host() -> String {
@@ -55,6 +65,23 @@ fn about_host() -> String {
         Ok(format!("the newest of these that is not newer than this kernel, {release}: {}", variant.name))
     });
     nearest.unwrap_or_else(|problem| format!("this machine's kernel: {problem}"))
+}
+
+/// The variant of a name with or without patches.
+fn resolve(
+    name: &str,
+    below: &[&str],
+    lookup: &dyn Fn(&str) -> Result<Source, SourceError>,
+) -> Result<Named, SourceError> {
+    let alone = |message: String| SourceError { file: None, line: None, key: None, message };
+    let (base, patches) = variant::split_patches(name).map_err(|error| alone(error.to_string()))?;
+    let source = lookup(base)?;
+    let variant = read(&source, below, lookup)?;
+    let wrong = |problem: variant::PatchProblem| SourceError {
+        file: Some(source.file().to_owned()),
+        ..alone(problem.to_string())
+    };
+    variant.with_patches(&patches).map_err(wrong)
 }
 
 /// `below`: the files whose parent this is, to find circles.
@@ -67,16 +94,18 @@ fn read(
     let root = document.root().only("key", KEYS)?;
     let about = root.required("about")?;
     let parent = root.optional::<String>("parent")?;
-    let diff = diff(&root)?;
+    let (diff, patches) = (diff(&root)?, patches(&root)?);
     let since = since(&root)?;
+    let is_release = since.is_some();
     let name = source.name().to_owned();
     let Some(parent) = parent else {
         let rules = diff.whole().map_err(|missing| root.error("parent", no_parent(&missing)))?;
         let since = since.ok_or_else(|| root.error("since", "missing; expected a release such as \"6.1\""))?;
-        return Ok(Named { name, about, parent: None, since, diff: Vec::new(), rules });
+        return Ok(Named { name, about, parent: None, since, is_release, patches, diff: Vec::new(), rules });
     };
     let line = [below, &[source.file()]].concat();
-    let file = lookup(&parent).map_err(|error| match error.file {
+    let (base, wanted) = variant::split_patches(&parent).map_err(|error| root.error("parent", error.to_string()))?;
+    let file = lookup(base).map_err(|error| match error.file {
         Some(file) => root.error("parent", format!("{file} {}", error.message)),
         None => root.error("parent", error.message),
     })?;
@@ -84,10 +113,31 @@ fn read(
         let circle = [&line[at..], &[file.file()]].concat();
         return Err(root.error("parent", format!("variants are their own parents: {}", circle.join(" -> "))));
     }
-    let above = read(&file, &line, lookup)?;
+    let above = read(&file, &line, lookup)?.with_patches(&wanted);
+    let above = above.map_err(|problem| root.error("parent", format!("{} {problem}", file.file())))?;
     let rules = diff.over(&above.rules);
     let diff = rules.differences(&above.rules);
-    Ok(Named { name, about, parent: Some(above.name), since: since.unwrap_or(above.since), diff, rules })
+    let since = since.unwrap_or(above.since);
+    Ok(Named { name, about, parent: Some(above.name), since, is_release, patches, diff, rules })
+}
+
+/// The tables `[patch.1]` and so on, by number.
+fn patches(root: &TableReader<'_>) -> Result<Vec<Patch>, SourceError> {
+    let Some(all) = root.table("patch")? else { return Ok(Vec::new()) };
+    let mut patches = Vec::new();
+    for key in all.keys() {
+        let number = key.parse::<u32>().ok().filter(|number| *number > 0 && number.to_string() == key);
+        let number = number.ok_or_else(|| all.error(key, "expected a number from 1 on, as in [patch.1]"))?;
+        let Some(table) = all.table(key)? else { continue };
+        let table = table.only("key", PATCH_KEYS)?;
+        let about = table.required("about")?;
+        if !table.has("rules") {
+            return Err(table.error("rules", "missing; a patch changes rules"));
+        }
+        patches.push(Patch { number, about, diff: diff(&table)? });
+    }
+    patches.sort_unstable_by_key(|patch| patch.number);
+    Ok(patches)
 }
 
 fn since(root: &TableReader<'_>) -> Result<Option<(u32, u32)>, SourceError> {

@@ -254,6 +254,8 @@ impl Mm {
         let zone = self.zones.get_mut(zone.position()).expect("an allocated frame is in a zone");
         cx.count(Event::Pgfree, order.frames().into());
         zone.give(&mut self.frames, cx, Block { pfn, order }, list, &self.variant);
+        let node = zone.node;
+        self.note_freed(node, order);
     }
 }
 

@@ -7,6 +7,7 @@ mod lru;
 mod owners;
 mod spaces;
 mod swap;
+mod thp;
 
 use std::fmt;
 
@@ -67,6 +68,7 @@ pub fn walk(mm: &Mm) -> Result<(), Broken> {
     walk.lru_batches()?;
     walk.slab_lists()?;
     walk.swap_cache()?;
+    walk.huge_pages()?;
     walk.all_frames()?;
     for (zone, free) in mm.zones().iter().zip(&walk.free) {
         let counted = zone.buddy.free_frames();

@@ -1,24 +1,33 @@
-//! Linux: mm/khugepaged.c (v6.1).
+//! Linux: mm/khugepaged.c (v6.1), mm/huge_memory.c (v3.9 to v4.7), and a series that was posted for v4.1-rc2.
 //! Differs: anonymous memory only; the entries of a page table stay where they are until the huge page takes their place, as
 //! whoever could look holds the mmap lock or finds the pages isolated; the ranges of an address space are found in its VMAs,
-//! not registered one by one; memory that swapping in needs is not reclaimed for.
+//! not registered one by one; memory that swapping in needs is not reclaimed for; no builds without NUMA, which before 6.0
+//! allocated ahead.
 //!
 //! One cursor goes through all processes that may have huge pages, a few base pages per wake-up. What looks as if it were in
-//! use becomes a huge page: `mechanisms.md` D3 and D4 by number.
+//! use becomes a huge page: `mechanisms.md` D3 and D4 by number. `avail.rs`, `check_nodes.rs` and `node_thread.rs` are the
+//! series (D5): faults leave allocating to khugepaged.
 
+mod avail;
+mod check_nodes;
 mod collapse;
+mod node_alloc;
+mod node_thread;
+mod survey;
 
-use units::{NodeId, Picos, Vpn};
+use units::{NodeId, Order, Pfn, Picos, Time, Vpn};
 
-use self::collapse::Collapse;
+pub use self::{
+    avail::{ThpAvail, ThpRequests},
+    node_thread::ThpThread,
+    survey::CollapseTarget,
+};
+use self::{check_nodes::CheckNodes, collapse::Collapse, survey::Found};
 use crate::{
     Mm, SpaceId, Spaces,
     address_space::{AddressSpace, EVERYTHING},
     cost::Cx,
-    frame::{FrameFlag, Holdings},
-    page_table::{Pmd, TableId},
-    primitive,
-    pte::Pte,
+    frame::{Held, Holdings},
     step::{Step, Wait},
     thp::{ThpEnabled, huge_range},
     vma::PageRange,
@@ -87,6 +96,14 @@ pub struct Khugepaged {
     state: State,
     /// Woken, and nobody has told its CPU yet.
     is_woken: bool,
+    /// A fault wants a huge page (`khugepaged_thp_requested`): it does not sleep.
+    is_requested: bool,
+    /// When it looks at processes again, whoever wakes it before.
+    due: Time,
+    /// A huge page for the next collapse on its node (`hpage`).
+    held: Option<Pfn>,
+    /// The node of the last range that should be a huge page (`last_khugepaged_target_node`).
+    last_target: Option<NodeId>,
 }
 
 /// One wake-up.
@@ -111,87 +128,26 @@ enum State {
     Scanning(Scan),
     /// It makes a huge page.
     Collapsing(Scan, Box<Collapse>),
-    /// An allocation failed.
+    /// It looks whether nodes have huge pages again.
+    Checking(Box<CheckNodes>),
+    /// An allocation failed; the wake-up goes on later.
     WaitingForMemory(Scan),
-}
-
-/// What looking at one range came to.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Found {
-    /// It should be a huge page, on this node.
-    Suitable(NodeId),
-    Unsuitable,
-}
-
-/// What is known of the pages of one range so far.
-#[derive(Debug, Default)]
-struct Survey {
-    none: u32,
-    shared: u32,
-    swapped: u32,
-    is_writable: bool,
-    referenced: u32,
-    /// Pages by node.
-    nodes: Vec<(NodeId, u32)>,
-}
-
-impl Survey {
-    /// Looks at one entry; false when the range cannot become a huge page (`hpage_collapse_scan_pmd`).
-    fn look(&mut self, mm: &Mm, pte: Pte) -> bool {
-        let settings = &mm.khugepaged.settings;
-        if pte.swap_slot().is_some() {
-            self.swapped += 1;
-            return mm.variant().khugepaged_swaps_in && self.swapped <= settings.max_ptes_swap;
-        }
-        if !pte.is_present() || pte.is_zero_page() {
-            self.none += 1;
-            return self.none <= settings.max_ptes_none && pte.is_none_or_zero();
-        }
-        let pfn = pte.pfn();
-        self.is_writable |= pte.is_writable();
-        if mm.frame_mappings(pfn) > 1 {
-            self.shared += 1;
-            if !mm.variant().khugepaged_shared || self.shared > settings.max_ptes_shared {
-                return false;
-            }
-        }
-        self.count_node(mm.node_of(pfn));
-        let head = mm.folio_head(pfn);
-        self.referenced += u32::from(pte.is_accessed() || mm.frames.has(head, FrameFlag::Referenced));
-        // A folio in a batch has a reference that no mapping explains.
-        mm.frames.has(head, FrameFlag::OnLru) && !mm.frames.has(head, FrameFlag::Locked)
-    }
-
-    fn count_node(&mut self, node: NodeId) {
-        match self.nodes.iter_mut().find(|(known, _)| *known == node) {
-            Some((_, count)) => *count += 1,
-            None => self.nodes.push((node, 1)),
-        }
-    }
-
-    /// After the last entry (`hpage_collapse_find_target_node`): the node of most pages, the first of those that have as many.
-    fn verdict(&self) -> Found {
-        // What is read from a device for it should be worth it.
-        let is_cold = self.swapped > 0 && u64::from(self.referenced) < HUGE_PAGES / 2;
-        if !self.is_writable || self.referenced == 0 || is_cold {
-            return Found::Unsuitable;
-        }
-        let most = self.nodes.iter().map(|(_, count)| *count).max();
-        let first = self.nodes.iter().filter(|(_, count)| Some(*count) == most).map(|(node, _)| *node).min();
-        first.map_or(Found::Unsuitable, Found::Suitable)
-    }
+    /// An allocation failed, and the wake-up is over. It sleeps for that first, and then as after any other.
+    OutOfMemory,
 }
 
 impl Khugepaged {
     /// Does it sleep, for good or for a while?
     pub fn is_asleep(&self) -> bool {
-        matches!(self.state, State::Asleep | State::Waiting | State::WaitingForMemory(_))
+        matches!(self.state, State::Asleep | State::Waiting | State::WaitingForMemory(_) | State::OutOfMemory)
     }
 
     /// What its next step needs to hold; it keeps it until a step needs something else.
     pub fn needs(&self, spaces: &Spaces) -> Option<NeedsLock> {
         match &self.state {
-            State::Asleep | State::Waiting | State::WaitingForMemory(_) => None,
+            State::Asleep | State::Waiting | State::Checking(_) | State::WaitingForMemory(_) | State::OutOfMemory => {
+                None
+            }
             // The wake-up is over.
             State::Scanning(scan) if scan.pages >= self.settings.pages_to_scan => None,
             State::Scanning(_) => {
@@ -204,9 +160,28 @@ impl Khugepaged {
 
     /// The blocks that it holds between two steps.
     pub fn holdings(&self) -> Holdings {
-        match &self.state {
+        let mut holdings = match &self.state {
             State::Collapsing(_, collapse) => collapse.holdings(),
+            State::Checking(check) => check.holdings(),
             _ => Holdings::default(),
+        };
+        holdings.isolated.extend(self.held.map(|pfn| Held { pfn, order: Order::HUGE }));
+        holdings
+    }
+
+    /// The huge page that it keeps, as it is: for checks.
+    pub(crate) fn raw_held(&self) -> Option<Pfn> {
+        self.held
+    }
+
+    /// A fault wants a huge page (`thp_avail_clear`): it is woken, or does not go to sleep.
+    fn request(&mut self) {
+        self.is_requested = true;
+        if self.is_asleep() {
+            self.is_woken = true;
+        }
+        if let State::Asleep = self.state {
+            self.state = State::Waiting;
         }
     }
 }
@@ -241,12 +216,15 @@ impl Mm {
     pub fn step_khugepaged(&mut self, spaces: &mut Spaces, cx: &mut Cx, has_lock: bool) -> Step<()> {
         match std::mem::take(&mut self.khugepaged.state) {
             State::Asleep => Step::Block(Wait::Queue),
-            State::Waiting => {
-                // `lru_add_drain_all`: what CPUs collect is looked at too.
-                self.lru_add_drain(cx);
-                self.khugepaged.state = State::Scanning(Scan::default());
-                Step::More
-            }
+            State::Waiting => self.begin_wake_up(cx),
+            State::Checking(mut check) => match check.step(self, spaces, cx) {
+                Step::Done(found) => self.after_check(cx, &check, found),
+                step => {
+                    self.khugepaged.state = State::Checking(check);
+                    step.map(|_| ())
+                }
+            },
+            State::OutOfMemory => self.sleep(cx, State::Waiting, self.khugepaged.settings.scan_sleep),
             State::WaitingForMemory(scan) => {
                 self.khugepaged.state = State::Scanning(scan);
                 Step::More
@@ -261,8 +239,58 @@ impl Mm {
                     self.khugepaged.state = State::Collapsing(scan, collapse);
                     Step::Block(wait)
                 }
-                Step::Done(ended) => self.after_collapse(cx, scan, ended),
+                Step::Done(ended) => self.after_collapse(cx, scan, collapse.node(), ended),
             },
+        }
+    }
+
+    /// `khugepaged_do_scan`, up to its loop.
+    fn begin_wake_up(&mut self, cx: &mut Cx) -> Step<()> {
+        if self.variant().khugepaged_drains_lru {
+            // `lru_add_drain_all`: what CPUs collect is looked at too.
+            self.lru_add_drain(cx);
+        }
+        let was_requested = std::mem::take(&mut self.khugepaged.is_requested);
+        let spares = self.variant().thp_requests == ThpRequests::KhugepagedUnscanned;
+        let scans = !(was_requested && spares && cx.now() < self.khugepaged.due);
+        self.khugepaged.state = if self.variant().khugepaged_checks_nodes {
+            State::Checking(Box::new(CheckNodes::new(scans)))
+        } else if scans {
+            State::Scanning(Scan::default())
+        } else {
+            return self.sleep_until(State::Waiting, self.khugepaged.due);
+        };
+        Step::More
+    }
+
+    /// `found`: some node has huge pages. If none has, there is nothing to look for.
+    fn after_check(&mut self, cx: &mut Cx, check: &CheckNodes, found: bool) -> Step<()> {
+        if check.scans() && found {
+            self.khugepaged.state = State::Scanning(Scan::default());
+            return Step::More;
+        }
+        self.give_back_held(cx);
+        if check.scans() {
+            self.sleep(cx, State::Waiting, self.khugepaged.settings.alloc_sleep)
+        } else {
+            self.sleep_until(State::Waiting, self.khugepaged.due)
+        }
+    }
+
+    /// Sleeps before it goes on with what `then` says, but not when somebody has asked for a huge page meanwhile.
+    fn sleep(&mut self, cx: &Cx, then: State, span: Picos) -> Step<()> {
+        self.sleep_until(then, cx.now() + span)
+    }
+
+    fn sleep_until(&mut self, then: State, until: Time) -> Step<()> {
+        self.khugepaged.state = then;
+        self.khugepaged.due = until;
+        if self.khugepaged.is_requested { Step::More } else { Step::Block(Wait::Until(until)) }
+    }
+
+    fn give_back_held(&mut self, cx: &mut Cx) {
+        if let Some(frame) = self.khugepaged.held.take() {
+            self.free(cx, frame, Order::HUGE);
         }
     }
 
@@ -298,7 +326,10 @@ impl Mm {
                 scan.pages += HUGE_PAGES;
                 self.khugepaged.state = match self.survey(cx, space, range) {
                     Found::Unsuitable => State::Scanning(scan),
-                    Found::Suitable(node) => State::Collapsing(scan, Box::new(Collapse::new(id, range, node))),
+                    Found::Suitable(node) => {
+                        let held = self.khugepaged.held.take();
+                        State::Collapsing(scan, Box::new(Collapse::new(id, range, node, held)))
+                    }
                 };
             }
         }
@@ -324,37 +355,25 @@ impl Mm {
         self.khugepaged.cursor = next;
     }
 
-    /// 2: should this range be a huge page?
-    fn survey(&self, cx: &mut Cx, space: &AddressSpace, range: PageRange) -> Found {
-        let Pmd::Table(table) = space.tables.pmd_of(range.start) else { return Found::Unsuitable };
-        self.survey_table(cx, space, table)
-    }
-
-    fn survey_table(&self, cx: &mut Cx, space: &AddressSpace, table: TableId) -> Found {
-        let mut survey = Survey::default();
-        for (n, pte) in (1..).zip(space.tables.ptes(table)) {
-            if !survey.look(self, *pte) {
-                primitive::scan_ptes(cx, n);
-                return Found::Unsuitable;
-            }
-        }
-        primitive::scan_ptes(cx, HUGE_PAGES);
-        survey.verdict()
-    }
-
-    fn after_collapse(&mut self, cx: &mut Cx, mut scan: Scan, ended: collapse::Ended) -> Step<()> {
+    fn after_collapse(&mut self, cx: &mut Cx, mut scan: Scan, node: NodeId, ended: collapse::Ended) -> Step<()> {
         match ended {
             collapse::Ended::Collapsed => self.khugepaged.pages_collapsed += 1,
-            collapse::Ended::Abandoned => {}
+            collapse::Ended::Abandoned(left) => self.khugepaged.held = left,
             collapse::Ended::NoMemory => {
+                let KhugepagedSettings { scan_sleep, alloc_sleep, .. } = self.khugepaged.settings;
+                if self.variant().khugepaged_checks_nodes {
+                    self.note_without_huge(self.node_index(node));
+                    return self.sleep(cx, State::Waiting, alloc_sleep);
+                }
+                if self.variant().khugepaged_keeps_page {
+                    return self.sleep(cx, State::OutOfMemory, alloc_sleep);
+                }
                 // The first time it waits; the second time this wake-up is over.
                 if scan.has_failed {
-                    self.khugepaged.state = State::Waiting;
-                    return Step::Block(Wait::Until(cx.now() + self.khugepaged.settings.scan_sleep));
+                    return self.sleep(cx, State::Waiting, scan_sleep);
                 }
                 scan.has_failed = true;
-                self.khugepaged.state = State::WaitingForMemory(scan);
-                return Step::Block(Wait::Until(cx.now() + self.khugepaged.settings.alloc_sleep));
+                return self.sleep(cx, State::WaitingForMemory(scan), alloc_sleep);
             }
         }
         self.khugepaged.state = State::Scanning(scan);
@@ -363,10 +382,10 @@ impl Mm {
 
     /// `khugepaged_wait_work`.
     fn end_wake_up(&mut self, cx: &mut Cx, spaces: &Spaces) -> Step<()> {
-        let has_work = spaces.registered_from(0).is_some() && self.thp.enabled != ThpEnabled::Never;
-        if has_work {
-            self.khugepaged.state = State::Waiting;
-            return Step::Block(Wait::Until(cx.now() + self.khugepaged.settings.scan_sleep));
+        self.give_back_held(cx);
+        let has_work = self.khugepaged.is_requested || spaces.registered_from(0).is_some();
+        if has_work && self.thp.enabled != ThpEnabled::Never {
+            return self.sleep(cx, State::Waiting, self.khugepaged.settings.scan_sleep);
         }
         self.khugepaged.state = State::Asleep;
         Step::Block(Wait::Queue)
@@ -374,9 +393,12 @@ impl Mm {
 
     /// What khugepaged holds goes back: the end of a run.
     pub fn abort_khugepaged(&mut self, spaces: &mut Spaces, cx: &mut Cx) {
-        if let State::Collapsing(_, mut collapse) = std::mem::take(&mut self.khugepaged.state) {
-            collapse.abort(self, spaces, cx);
+        match std::mem::take(&mut self.khugepaged.state) {
+            State::Collapsing(_, mut collapse) => collapse.abort(self, spaces, cx),
+            State::Checking(mut check) => check.abort(self, spaces, cx),
+            _ => {}
         }
+        self.give_back_held(cx);
     }
 }
 

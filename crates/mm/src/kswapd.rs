@@ -164,6 +164,7 @@ impl Mm {
         self.has_woken()
             | self.has_woken_kcompactds()
             | self.has_woken_khugepaged()
+            | self.has_woken_thp_threads()
             | self.has_woken_flusher()
             | self.has_oom_killed()
             | self.has_unlocked()

@@ -37,7 +37,7 @@
 //! | `mm/workingset.c`        | `workingset.rs` | files                                                               |
 //! | `mm/swapfile.c`, `mm/swap_state.c`, `mm/page_io.c` | `swap.rs` and its folder | huge pages, clusters per CPU, more devices |
 //! | `mm/rmap.c`              | `rmap.rs`, `spaces.rs` | locks, files                                                 |
-//! | `mm/khugepaged.c`        | `khugepaged.rs`, `watermark.rs` | files, per-size switches                              |
+//! | `mm/khugepaged.c`        | `khugepaged.rs` and its folder, `watermark.rs` | files, per-size switches               |
 //! | /proc/kpageflags         | `state.rs`, `state/` | files on disks, caches of slabs, who maps what              |
 //! | (several)                | `variant.rs`    | 32-bit rules, configurations without SMP                            |
 //!
@@ -120,7 +120,7 @@ use compact::kcompactd::Compaction;
 use cost::{Cx, Prices};
 use event::Counters;
 use folio_lock::FolioWaits;
-use khugepaged::Khugepaged;
+use khugepaged::{Khugepaged, ThpAvail, ThpThread};
 use kswapd::Kswapd;
 use lru::{Lru, LruKind};
 use node::Zonelist;
@@ -164,6 +164,12 @@ pub struct Mm {
     pub slabs: Slabs,
     /// The thread that makes huge pages.
     pub khugepaged: Khugepaged,
+    /// Which nodes have huge pages.
+    pub thp_avail: ThpAvail,
+    /// Those that allocate huge pages for faults, by position of the node; idle but by a rule.
+    thp_threads: Vec<ThpThread>,
+    /// Nodes whose thread of these was woken, by position.
+    woken_thp_threads: Vec<usize>,
     /// Swap.
     pub swap: Swap,
     /// Files, and their pages.
@@ -235,6 +241,8 @@ impl Mm {
         let bandwidth = Bandwidth::default();
         let (kswapds, woken) = (vec![Kswapd::default(); machine.nodes.len()], Vec::new());
         let khugepaged = Khugepaged::default();
+        let thp_avail = ThpAvail::new(machine.nodes.len());
+        let thp_threads = vec![ThpThread::default(); machine.nodes.len()];
         let (swap, shrinkers) = (Swap::default(), Shrinkers::new(machine.nodes.len()));
         let folio_waits = FolioWaits::default();
         let cache = PageCache::new(zones.len(), machine.nodes.len(), settings);
@@ -245,6 +253,9 @@ impl Mm {
             lru,
             slabs,
             khugepaged,
+            thp_avail,
+            thp_threads,
+            woken_thp_threads: Vec::new(),
             swap,
             cache,
             orphan_maps: Vec::new(),

@@ -20,6 +20,17 @@ pub enum Step<T> {
     Done(T),
 }
 
+impl<T> Step<T> {
+    /// The same with another result.
+    pub fn map<U>(self, result: impl FnOnce(T) -> U) -> Step<U> {
+        match self {
+            Self::More => Step::More,
+            Self::Block(wait) => Step::Block(wait),
+            Self::Done(done) => Step::Done(result(done)),
+        }
+    }
+}
+
 /// What a blocked operation waits for.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Wait {

@@ -162,6 +162,11 @@ impl Mm {
             (ThpNodes::Local, _) => wish.this_node(),
             (ThpNodes::LocalFirst, HugeTry::First) => AllocRequest { no_retry: true, ..wish.this_node() },
         };
+        if which == HugeTry::First && !self.may_try_huge(cx, &request) {
+            self.huge_fault_failed(request.node);
+            return HugeGot::Nothing;
+        }
+        self.count_huge_try(cx, &request);
         match self.alloc(cx, &request) {
             Some(frame) => {
                 primitive::write_tails(cx, Order::HUGE);
@@ -171,7 +176,10 @@ impl Mm {
             None if self.variant().thp_nodes == ThpNodes::LocalFirst && which == HugeTry::First && wish.reclaims => {
                 HugeGot::Next(HugeTry::Second)
             }
-            None => HugeGot::Nothing,
+            None => {
+                self.huge_fault_failed(request.node);
+                HugeGot::Nothing
+            }
         }
     }
 

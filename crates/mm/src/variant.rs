@@ -6,21 +6,26 @@
 //! the files that come with the program, `lab` those of users.
 
 mod built_in;
+mod named;
+mod patches;
 #[cfg(test)]
 mod tests;
 mod words;
 
-use std::fmt;
-
 use serde::Serialize;
-use units::{Bytes, Frames};
+use units::Bytes;
 
-pub use self::built_in::{all, built_in, named};
+pub use self::{
+    built_in::{all, built_in, named, patched},
+    named::{Named, UnknownRelease},
+    patches::{Patch, PatchProblem, PatchesForm, split_patches},
+};
 use crate::{
     alloc::slow::SlowPath,
     buddy::End,
     compact::{CompactContended, CompactEnds, CompactHugePages, CompactMark, CompactSearch},
     fault::CowReuse,
+    khugepaged::{CollapseTarget, ThpRequests},
     lru::{LruBy, NewAnon},
     thp::{ThpDefrag, ThpNodes},
     vma::MmapAlign,
@@ -59,10 +64,10 @@ trait Value: Copy + PartialEq {
 }
 
 macro_rules! rules {
-    ($(#[doc = $about:literal] $rule:ident: $type:ty,)*) => {
+    ($(#[doc = $about:literal] $(#[doc = $more:literal])* $rule:ident: $type:ty,)*) => {
         /// A kernel's rules as data: plain fields, read where a decision is made and never kept from one step to the next.
         #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
-        pub struct Variant { $(#[doc = $about] pub $rule: $type,)* }
+        pub struct Variant { $(#[doc = $about] $(#[doc = $more])* pub $rule: $type,)* }
 
         /// What a variant file says: some of the rules.
         #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -88,6 +93,12 @@ macro_rules! rules {
                     $(stringify!($rule) => { self.$rule = Value::read(value); self.$rule.is_some() })*
                     _ => false,
                 }
+            }
+
+            /// The rules that are given, with their values as a variant file says them.
+            pub fn values(&self) -> Vec<(&'static str, String)> {
+                [$((stringify!($rule), self.$rule.map(Value::write)),)*]
+                    .into_iter().filter_map(|(rule, value)| Some((rule, value?))).collect()
             }
 
             /// The rules of `parent` with this difference.
@@ -205,6 +216,34 @@ rules! {
     khugepaged_swaps_in: bool,
     /// Does it take pages that others map too (`max_ptes_shared`)?
     khugepaged_shared: bool,
+    /// Does a wake-up of khugepaged begin with what CPUs have collected for the LRU lists?
+    khugepaged_drains_lru: bool,
+    /// On which node a collapsed range's huge page is.
+    khugepaged_target: CollapseTarget,
+    /// Does khugepaged keep the huge page of an abandoned collapse for the next one on that node?
+    ///
+    /// Until its wake-up is over; and a huge page that it does not get ends the wake-up. Else each collapse allocates, and the
+    /// first failure only interrupts the wake-up. With `khugepaged_checks_nodes` alone, what the check gets is given back.
+    khugepaged_keeps_page: bool,
+    /// Does khugepaged note which nodes gave it no huge page, and try there first at each wake-up?
+    ///
+    /// Until one does, it collapses nothing there. Without it faults may note it for each other, but not for khugepaged.
+    khugepaged_checks_nodes: bool,
+    /// Do faults try for a huge page only while their node is not known to have none?
+    ///
+    /// A fault that fails makes that known, a huge page that is freed ends it; with `khugepaged_checks_nodes` so does
+    /// khugepaged, without it nobody else: a node may be without huge faults for long.
+    thp_faults_gated: bool,
+    /// Does a fault that gets no huge page wake khugepaged for one?
+    ///
+    /// Also one that did not try. Without `khugepaged_checks_nodes` khugepaged only scans sooner; without `thp_faults_gated`
+    /// faults go on trying by themselves.
+    thp_faults_request: bool,
+    /// Who allocates the huge pages that faults ask for.
+    ///
+    /// Without `thp_faults_request` the threads of nodes only look around from time to time, and without any of the rules
+    /// above they find nothing to do.
+    thp_requests: ThpRequests,
     /// How the lock of an address space is fair.
     mmap_lock: MmapLock,
     /// Does munmap let faults go on once the mappings are gone, while it frees their memory?
@@ -466,83 +505,6 @@ impl Value for Bytes {
 
     fn write(self) -> String {
         self.to_string()
-    }
-}
-
-/// A variant as its file has it.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Named {
-    /// The name of its file, such as `v6.1`.
-    pub name: String,
-    /// One line on what it is.
-    pub about: String,
-    /// The name of the variant that it differs from; none for the root.
-    pub parent: Option<String>,
-    /// The first release (major, minor) with these rules; of a user's variant its parent's.
-    pub since: (u32, u32),
-    /// What differs from the parent: the rule and its value as the file says it, without quotes. Empty for the root.
-    pub diff: Vec<(&'static str, String)>,
-    /// All of its rules.
-    pub rules: Variant,
-}
-
-impl Named {
-    /// What differs from its parent, in words: `v6.6 with pcp_high = tuned`.
-    pub fn difference(&self) -> String {
-        let Some(parent) = &self.parent else { return "every rule".to_owned() };
-        if self.diff.is_empty() {
-            return format!("the rules of {parent}");
-        }
-        let diff: Vec<_> = self.diff.iter().map(|(rule, value)| format!("{rule} = {value}")).collect();
-        format!("{parent} with {}", diff.join(", "))
-    }
-}
-
-/// No rules for this kernel.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub enum UnknownRelease {
-    /// The text does not start with two numbers.
-    Form(String),
-    /// Older than the oldest variant.
-    TooOld(u32, u32),
-}
-
-impl fmt::Display for UnknownRelease {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        match self {
-            Self::Form(text) => write!(f, "expected a kernel release such as \"6.1.0-50-cloud-amd64\", found {text:?}"),
-            Self::TooOld(major, minor) => {
-                let oldest = &all()[0].name;
-                write!(f, "kernel {major}.{minor} is older than {oldest}, the oldest whose rules we know")
-            }
-        }
-    }
-}
-
-impl std::error::Error for UnknownRelease {}
-
-impl Variant {
-    /// The newest built-in rules that are not newer than a release as `uname -r` prints it ("6.1.0-50-cloud-amd64").
-    pub fn for_release(release: &str) -> Result<&'static Named, UnknownRelease> {
-        let (major, minor) = major_minor(release).ok_or_else(|| UnknownRelease::Form(release.to_owned()))?;
-        Self::for_version(major, minor)
-    }
-
-    /// The newest built-in rules that are not newer than release `major.minor`.
-    pub fn for_version(major: u32, minor: u32) -> Result<&'static Named, UnknownRelease> {
-        let newest = all().iter().rfind(|variant| variant.since <= (major, minor));
-        newest.ok_or(UnknownRelease::TooOld(major, minor))
-    }
-
-    /// The rules that differ from those of `other`, with the values here.
-    pub fn differences(&self, other: &Self) -> Vec<(&'static str, String)> {
-        let pairs = self.values().into_iter().zip(other.values());
-        pairs.filter(|(ours, theirs)| ours != theirs).map(|(ours, _)| ours).collect()
-    }
-
-    /// Where a CPU's batch stops growing, in frames.
-    pub fn pcp_batch_limit_frames(&self) -> Frames {
-        self.pcp_batch_limit.frames()
     }
 }
 

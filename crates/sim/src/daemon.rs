@@ -7,6 +7,7 @@ use mm::{
     ControlId, SpaceId,
     compact::kcompactd::CHECK_INTERVAL,
     cost::{Circumstances, Cx, Running},
+    khugepaged::ThpRequests,
     step::{Step, Wait},
 };
 use units::{CpuId, Picos, Time};
@@ -29,6 +30,8 @@ pub(crate) enum Daemon {
     Kcompactd(usize),
     /// The one that makes huge pages.
     Khugepaged,
+    /// The one that allocates huge pages of a node for faults, by the node's position; by a rule.
+    ThpThread(usize),
     /// The one that writes files to the disk.
     Flusher,
 }
@@ -44,8 +47,8 @@ impl World {
             self.kswapds.push(id);
         }
         self.flusher = Some(self.start_daemon(Vec::new(), Daemon::Flusher, Nice::default()));
-        for (node, cpus) in cpus.into_iter().enumerate() {
-            let id = self.start_daemon(cpus, Daemon::Kcompactd(node), Nice::default());
+        for (node, cpus) in cpus.iter().enumerate() {
+            let id = self.start_daemon(cpus.clone(), Daemon::Kcompactd(node), Nice::default());
             self.kcompactds.push(id);
             if self.mm.is_proactive() {
                 // They have been there since the machine came up.
@@ -55,6 +58,13 @@ impl World {
         }
         // `set_user_nice(current, MAX_NICE)`; it may run anywhere.
         self.khugepaged = Some(self.start_daemon(Vec::new(), Daemon::Khugepaged, Nice::new(19)));
+        if self.mm.variant().thp_requests == ThpRequests::NodeThreads {
+            // As nice as khugepaged, whose work it is, and on the CPUs of its node like other threads of nodes.
+            for (node, cpus) in cpus.into_iter().enumerate() {
+                let id = self.start_daemon(cpus, Daemon::ThpThread(node), Nice::new(19));
+                self.thp_threads.push(id);
+            }
+        }
     }
 
     fn start_daemon(&mut self, cpus: Vec<CpuId>, daemon: Daemon, nice: Nice) -> TaskId {
@@ -87,7 +97,7 @@ impl World {
                 Some(has_lock) => has_lock,
                 None => return,
             },
-            Daemon::Kswapd(_) | Daemon::Kcompactd(_) | Daemon::Flusher => false,
+            Daemon::Kswapd(_) | Daemon::Kcompactd(_) | Daemon::ThpThread(_) | Daemon::Flusher => false,
         };
         let start = self.cpus[cpu.0 as usize].clock;
         let loss = self.injector.begin(&self.counters);
@@ -105,6 +115,7 @@ impl World {
             Daemon::Kswapd(node) => self.mm.step_kswapd(&mut self.spaces, &mut cx, node),
             Daemon::Kcompactd(node) => self.mm.step_kcompactd(&mut self.spaces, &mut cx, node),
             Daemon::Khugepaged => self.mm.step_khugepaged(&mut self.spaces, &mut cx, has_lock),
+            Daemon::ThpThread(node) => self.mm.step_thp_thread(&mut self.spaces, &mut cx, node),
             Daemon::Flusher => self.mm.step_flusher(&mut self.spaces, &mut cx),
         };
         let (mut end, asked) = (cx.now(), cx.shootdowns());
@@ -147,6 +158,9 @@ impl World {
                 self.arm_periodic(id, until);
             }
             (Wait::Until(until), Daemon::Khugepaged) if self.mm.khugepaged.is_asleep() => {
+                self.arm_periodic(id, until);
+            }
+            (Wait::Until(until), Daemon::ThpThread(node)) if self.mm.thp_threads()[node].is_idle() => {
                 self.arm_periodic(id, until);
             }
             (Wait::Until(until), Daemon::Flusher) if self.mm.is_flusher_idle() => {
@@ -203,6 +217,11 @@ impl World {
             && let Some(id) = self.khugepaged
         {
             self.wake_daemon(id, at);
+        }
+        for node in self.mm.take_woken_thp_threads() {
+            if let Some(id) = self.thp_threads.get(node) {
+                self.wake_daemon(*id, at);
+            }
         }
         if self.mm.has_oom_killed() {
             self.oom_kill(at);

@@ -58,6 +58,8 @@ pub(crate) struct World {
     pub(crate) kcompactds: Vec<TaskId>,
     /// khugepaged, once kernel threads have been started.
     pub(crate) khugepaged: Option<TaskId>,
+    /// Those that allocate huge pages for faults, by node, where there are any.
+    pub(crate) thp_threads: Vec<TaskId>,
     pub(crate) flusher: Option<TaskId>,
     /// Armed timers of kernel threads that look around from time to time: they keep no run from ending.
     pub(crate) periodic: BTreeSet<(Time, TaskId)>,
@@ -113,6 +115,7 @@ impl World {
             kswapds: Vec::new(),
             kcompactds: Vec::new(),
             khugepaged: None,
+            thp_threads: Vec::new(),
             flusher: None,
             periodic: BTreeSet::new(),
             folio_sleepers: Vec::new(),

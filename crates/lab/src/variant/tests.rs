@@ -19,6 +19,10 @@ fn bad(text: &str) -> String {
 fn built_in_files_are_read_alike_by_both_readers() {
     for built_in in variant::all() {
         assert_eq!(load(&built_in.name).as_ref(), Ok(built_in));
+        for patch in &built_in.patches {
+            let name = format!("{}+{}", built_in.name, patch.number);
+            assert_eq!(load(&name), Ok(built_in.with_patches(&[patch.number]).unwrap()));
+        }
         assert_eq!(Recorded::of(built_in).rules(), Ok(built_in.rules));
     }
 }
@@ -49,7 +53,7 @@ fn a_users_variant_is_never_chosen_by_release() {
 fn keys_and_rules_that_do_not_exist_are_named_with_the_nearest() {
     assert_eq!(
         bad("about = ''\nparnet = 'v6.1'"),
-        "variants/x.toml:2: unknown key \"parnet\"; did you mean \"parent\"? (valid keys: about, parent, since, rules)"
+        "variants/x.toml:2: unknown key \"parnet\"; did you mean \"parent\"? (valid keys: about, parent, since, rules, patch)"
     );
     assert_eq!(
         bad("about = ''\nparent = 'v6.1'\n[rules]\nno_fragment = true"),
@@ -106,6 +110,68 @@ fn parents_must_be_there_and_not_in_a_circle() {
         circle(&[("y", "about = ''\nparent = 'v6.1'\n[rules]\nnofragment = 0")], "y"),
         "variants/y.toml:4: rules.nofragment: expected true or false, found the integer 0"
     );
+}
+
+#[test]
+fn patches_of_a_file_are_switches() {
+    let y = "about = 'y'\nparent = 'v6.1'\n[patch.2]\nabout = 'two'\n[patch.2.rules]\nnofragment = false\n\
+             [patch.10]\nabout = 'ten'\nrules = { min_free_kbytes_max = 1024, nofragment = true }";
+    let of = |parent: &str| with(&[("y", y)], &format!("about = 'x'\nparent = '{parent}'"));
+    let both = of("y+10,2").unwrap();
+    assert_eq!(
+        both.rules,
+        Variant { min_free_kbytes_max: 1024, ..*variant::named("v6.1") },
+        "in order of their numbers"
+    );
+    assert_eq!((both.parent.as_deref(), both.difference().as_str()), (Some("y+2,10"), "the rules of y+2,10"));
+    assert!(!of("y+2").unwrap().rules.nofragment && of("y").unwrap().rules.nofragment);
+    assert_eq!(of("y+2").unwrap().patches, [], "a child has no patches of its parent");
+    assert_eq!(of("y+3").unwrap_err(), "variants/x.toml:2: parent: variants/y.toml has no patch 3; it has 2, 10");
+    assert!(of("y+2,2").unwrap_err().ends_with("variants/y.toml patch 2 is asked for twice"));
+    let file = |name: &str| load(name).map_err(|error| error.to_string());
+    assert_eq!(file("v4.1-rc2+3,1").unwrap().name, "v4.1-rc2+1,3");
+    assert_eq!(file("v4.1-rc2+7"), Err("built-in variants/v4.1-rc2.toml: has no patch 7; it has 1 to 5".to_owned()));
+    assert_eq!(file("v4.1-rc2+1,1"), Err("built-in variants/v4.1-rc2.toml: patch 1 is asked for twice".to_owned()));
+    assert_eq!(
+        file("v4.1-rc2+"),
+        Err("variant \"v4.1-rc2+\": expected numbers of patches such as v4.1-rc2+1,2, found \"\"".to_owned())
+    );
+    assert!(file("v4.1-rc3+1").unwrap_err().starts_with("unknown variant \"v4.1-rc3\"; did you mean \"v4.1-rc2\"?"));
+}
+
+#[test]
+fn wrong_patches_name_file_line_and_key() {
+    let patch = |text: &str| bad(&format!("about = ''\nparent = 'v6.1'\n{text}"));
+    let rules = "rules = { nofragment = true }";
+    assert_eq!(
+        patch(&format!("[patch.one]\nabout = ''\n{rules}")),
+        "variants/x.toml:3: patch.one: expected a number from 1 on, as in [patch.1]"
+    );
+    assert!(patch(&format!("[patch.0]\nabout = ''\n{rules}")).contains("patch.0: expected a number from 1 on"));
+    assert!(patch(&format!("[patch.01]\nabout = ''\n{rules}")).contains("patch.01: expected a number"));
+    assert!(patch("patch = 1").starts_with("variants/x.toml:3: patch: expected a table"));
+    assert!(patch("patch.1 = 1").starts_with("variants/x.toml:3: patch.1: expected a table"));
+    assert_eq!(
+        patch("[patch.1]\nabout = ''\nrule = {}"),
+        "variants/x.toml:5: patch.1: unknown key \"rule\"; did you mean \"rules\"? (valid keys: about, rules)"
+    );
+    assert!(patch("[patch.1]\nrules = {}").contains("patch.1.about: missing"));
+    assert_eq!(patch("[patch.1]\nabout = ''"), "variants/x.toml:3: patch.1.rules: missing; a patch changes rules");
+    assert_eq!(
+        patch("[patch.1]\nabout = ''\n[patch.1.rules]\nno_fragment = true"),
+        "variants/x.toml:6: patch.1.rules: unknown rule \"no_fragment\"; did you mean \"nofragment\"?"
+    );
+    assert_eq!(
+        patch("[patch.1]\nabout = ''\nrules = { nofragment = 1 }"),
+        "variants/x.toml:5: patch.1.rules.nofragment: expected true or false, found the integer 1"
+    );
+}
+
+#[test]
+fn a_list_shows_patches_below_their_kernel() {
+    let (_, lines) = list().into_iter().find(|(name, _)| name == "v4.1-rc2").unwrap();
+    assert_eq!(lines.len(), 2 + 5);
+    assert!(lines[2].starts_with("+1  ") && lines[2].ends_with(": khugepaged_keeps_page = true"), "{}", lines[2]);
 }
 
 #[test]

@@ -1,17 +1,16 @@
-//! Linux: collapse_huge_page(), __collapse_huge_page_isolate() and __collapse_huge_page_copy() in mm/khugepaged.c (v6.1).
+//! Linux: collapse_huge_page(), __collapse_huge_page_isolate() and __collapse_huge_page_copy() in mm/khugepaged.c (v6.1), in
+//! mm/huge_memory.c before 4.8 (v4.1).
 //! Differs: pages are isolated and copied a run at a time; a page that has to be read ends this try, as it has since 6.0.
 
 use units::{NodeId, Order, Pfn, Vpn};
 
-use super::{Found, HUGE_PAGES, NeedsLock};
+use super::{HUGE_PAGES, NeedsLock, node_alloc::NodeAlloc, survey::Found};
 use crate::{
     Mm, SpaceId, Spaces,
-    alloc::slow::AllocControl,
     cost::{Cause, Cx},
     event::Event,
     fault::Access,
     frame::{FrameFlag, Held, Holdings},
-    gfp::AllocRequest,
     page_table::{Pmd, TableId},
     primitive,
     pte::Pte,
@@ -25,8 +24,8 @@ use crate::{
 pub(super) enum Ended {
     /// The range is one huge page now.
     Collapsed,
-    /// Something has changed, or somebody holds one of the pages.
-    Abandoned,
+    /// Something has changed, or somebody holds one of the pages. With the huge page, where that is kept.
+    Abandoned(Option<Pfn>),
     /// There is no huge page.
     NoMemory,
 }
@@ -45,10 +44,10 @@ pub(super) struct Collapse {
 #[derive(Clone, Debug)]
 #[expect(clippy::large_enum_variant, reason = "there is one collapse at a time, in a box")]
 enum Phase {
-    /// 2: allocate. Nobody's lock is held.
-    Alloc,
+    /// 2: take the huge page that was left over, or allocate. Nobody's lock is held.
+    Alloc { held: Option<Pfn> },
     /// 2: the same on the slow path.
-    SlowAlloc(AllocControl),
+    SlowAlloc(NodeAlloc),
     /// Look again, with the lock for read.
     Look { frame: Pfn },
     /// 3: pages that are on a swap device come back, with the lock for read.
@@ -68,13 +67,19 @@ enum Phase {
 }
 
 impl Collapse {
-    pub(super) fn new(id: SpaceId, range: PageRange, node: NodeId) -> Self {
-        Self { id, range, node, phase: Phase::Alloc, isolated: Vec::new() }
+    /// `held`: a huge page that was left over.
+    pub(super) fn new(id: SpaceId, range: PageRange, node: NodeId, held: Option<Pfn>) -> Self {
+        Self { id, range, node, phase: Phase::Alloc { held }, isolated: Vec::new() }
+    }
+
+    /// The node that its huge page is to be on.
+    pub(super) fn node(&self) -> NodeId {
+        self.node
     }
 
     pub(super) fn needs(&self) -> Option<NeedsLock> {
         match self.phase {
-            Phase::Alloc | Phase::SlowAlloc(_) | Phase::GiveUp { .. } | Phase::Over => None,
+            Phase::Alloc { .. } | Phase::SlowAlloc(_) | Phase::GiveUp { .. } | Phase::Over => None,
             Phase::Look { .. } | Phase::SwapIn { .. } => Some(NeedsLock::Read(self.id)),
             Phase::Begin { .. } | Phase::Isolate { .. } | Phase::Copy { .. } | Phase::Install { .. } => {
                 Some(NeedsLock::Write(self.id))
@@ -84,8 +89,9 @@ impl Collapse {
 
     pub(super) fn holdings(&self) -> Holdings {
         let frame = match &self.phase {
-            Phase::SlowAlloc(control) => return control.holdings(),
-            Phase::Alloc | Phase::Over => None,
+            Phase::SlowAlloc(alloc) => return alloc.holdings(),
+            Phase::Alloc { held } => held.map(|pfn| Held { pfn, order: Order::HUGE }),
+            Phase::Over => None,
             Phase::Look { frame }
             | Phase::SwapIn { frame, .. }
             | Phase::GiveUp { frame }
@@ -112,20 +118,10 @@ impl Collapse {
     fn take_step(&mut self, mm: &mut Mm, spaces: &mut Spaces, cx: &mut Cx) -> Step<Ended> {
         match std::mem::replace(&mut self.phase, Phase::Over) {
             Phase::Over => unreachable!("a collapse ends once"),
-            Phase::Alloc => self.alloc(mm, cx),
-            Phase::SlowAlloc(mut control) => match control.step(mm, spaces, cx) {
-                Step::More => self.later(Phase::SlowAlloc(control)),
-                Step::Block(wait) => {
-                    self.phase = Phase::SlowAlloc(control);
-                    Step::Block(wait)
-                }
-                Step::Done(got) => self.after_alloc(mm, cx, got),
-            },
+            Phase::Alloc { held } => self.begin_alloc(mm, spaces, cx, held),
+            Phase::SlowAlloc(alloc) => self.alloc(mm, spaces, cx, alloc),
             Phase::Look { frame } => match self.table(mm, spaces) {
-                Some(_) if mm.variant().khugepaged_swaps_in => {
-                    self.later(Phase::SwapIn { frame, next: 0, swap_in: SwapIn::default() })
-                }
-                Some(_) => self.later(Phase::Begin { frame }),
+                Some(_) => self.later(Phase::SwapIn { frame, next: 0, swap_in: SwapIn::default() }),
                 None => Self::give_up(mm, cx, frame),
             },
             Phase::SwapIn { frame, next, swap_in } => self.swap_in(mm, spaces, cx, frame, next, swap_in),
@@ -152,28 +148,46 @@ impl Collapse {
     }
 
     fn give_up(mm: &mut Mm, cx: &mut Cx, frame: Pfn) -> Step<Ended> {
-        mm.free(cx, frame, Order::HUGE);
-        Step::Done(Ended::Abandoned)
-    }
-
-    /// `alloc_charge_hpage`.
-    fn alloc(&mut self, mm: &mut Mm, cx: &mut Cx) -> Step<Ended> {
-        let light = AllocRequest::gfp_transhuge_light(self.node).this_node();
-        let request = AllocRequest { reclaims: mm.khugepaged.settings.defrag, ..light };
-        match mm.alloc(cx, &request) {
-            None if request.reclaims => self.later(Phase::SlowAlloc(AllocControl::new(request))),
-            got => self.after_alloc(mm, cx, got),
+        if mm.variant().khugepaged_keeps_page {
+            return Step::Done(Ended::Abandoned(Some(frame)));
         }
+        mm.free(cx, frame, Order::HUGE);
+        Step::Done(Ended::Abandoned(None))
     }
 
-    fn after_alloc(&mut self, mm: &mut Mm, cx: &mut Cx, got: Option<Pfn>) -> Step<Ended> {
+    /// `alloc_charge_hpage`; with a page that was left over, `khugepaged_alloc_page` of patch 1.
+    fn begin_alloc(&mut self, mm: &mut Mm, spaces: &mut Spaces, cx: &mut Cx, held: Option<Pfn>) -> Step<Ended> {
+        if let Some(frame) = held {
+            mm.assert_isolated(cx, frame, Order::HUGE);
+            if mm.node_of(frame) == self.node {
+                return self.with_huge(mm, frame);
+            }
+            mm.free(cx, frame, Order::HUGE);
+        }
+        let alloc = NodeAlloc::new(mm, self.node);
+        self.alloc(mm, spaces, cx, alloc)
+    }
+
+    fn alloc(&mut self, mm: &mut Mm, spaces: &mut Spaces, cx: &mut Cx, mut alloc: NodeAlloc) -> Step<Ended> {
+        let got = match alloc.step(mm, spaces, cx) {
+            Step::Done(got) => got,
+            step => {
+                self.phase = Phase::SlowAlloc(alloc);
+                return step.map(|_| Ended::NoMemory);
+            }
+        };
         let Some(frame) = got else {
             cx.count(Event::ThpCollapseAllocFailed, 1);
             return Step::Done(Ended::NoMemory);
         };
         cx.count(Event::ThpCollapseAlloc, 1);
-        mm.isolate(cx, frame, Order::HUGE);
-        self.later(Phase::Look { frame })
+        self.with_huge(mm, frame)
+    }
+
+    /// The look with the lock for read came with swapping in (4.8).
+    fn with_huge(&mut self, mm: &Mm, frame: Pfn) -> Step<Ended> {
+        let looks = mm.variant().khugepaged_swaps_in;
+        self.later(if looks { Phase::Look { frame } } else { Phase::Begin { frame } })
     }
 
     /// The table of the range, if it still is one that may become a huge page (`hugepage_vma_revalidate`).
@@ -234,7 +248,7 @@ impl Collapse {
     ) -> Step<Ended> {
         let space = spaces.get(self.id).expect("its lock is held");
         // All of it is looked at in one hold of the page table's lock, at the first run.
-        if next == 0 && mm.survey_table(cx, space, table) == Found::Unsuitable {
+        if next == 0 && mm.survey_table(cx, space, table, false) == Found::Unsuitable {
             return Self::give_up(mm, cx, frame);
         }
         let end = (next + RUN).min(HUGE_PAGES);
@@ -345,15 +359,18 @@ impl Collapse {
             let _ = self.step(mm, spaces, cx);
         }
         match std::mem::replace(&mut self.phase, Phase::Over) {
-            Phase::SlowAlloc(mut control) => control.abort(mm, spaces, cx),
+            Phase::SlowAlloc(mut alloc) => alloc.abort(mm, spaces, cx),
+            Phase::Alloc { held: Some(frame) } => mm.free(cx, frame, Order::HUGE),
             Phase::Look { frame }
             | Phase::SwapIn { frame, .. }
             | Phase::GiveUp { frame }
             | Phase::Begin { frame }
             | Phase::Isolate { frame, .. } => {
-                let _ = self.put_back(mm, cx, frame);
+                if let Step::Done(Ended::Abandoned(Some(left))) = self.put_back(mm, cx, frame) {
+                    mm.free(cx, left, Order::HUGE);
+                }
             }
-            Phase::Alloc | Phase::Copy { .. } | Phase::Install { .. } | Phase::Over => {}
+            Phase::Alloc { held: None } | Phase::Copy { .. } | Phase::Install { .. } | Phase::Over => {}
         }
     }
 }

@@ -1,3 +1,5 @@
+mod series;
+
 use units::{CpuId, Order, Pfn, Time};
 
 use super::*;
@@ -8,39 +10,57 @@ use crate::{
     cost::Prices,
     event::{Counters, Event},
     fault::Access,
-    frame::ControlId,
+    frame::{ControlId, FrameFlag},
+    page_table::Pmd,
     touch::Touch,
-    variant::named,
+    variant::{Variant, named},
     vma::HugeAdvice,
 };
+
+/// Frames of a node.
+const ZONE: u32 = 24 * Order::HUGE.frames();
 
 struct World {
     mm: Mm,
     spaces: Spaces,
     counters: Counters,
+    /// Where and when all of it happens.
+    cpu: CpuId,
+    now: Time,
 }
 
 impl World {
     fn new() -> Self {
-        let zone = ZoneSpec::whole(ZoneKind::Normal, Pfn(0), 24 * Order::HUGE.frames());
-        let node = NodeSpec { id: NodeId(0), cpus: vec![CpuId(0)], distance: vec![10], zones: vec![zone] };
-        let machine = MachineSpec { pageblock_order: Order::HUGE, max_order: Order(10), nodes: vec![node] };
+        Self::with_rules(*named("v6.1"), 1)
+    }
+
+    /// Nodes of 24 huge pages and one CPU each.
+    fn with_rules(rules: Variant, nodes: u32) -> Self {
+        let node = |id: u32| {
+            let zone = ZoneSpec::whole(ZoneKind::Normal, Pfn(id * ZONE), ZONE);
+            let distance = (0..nodes).map(|other| if other == id { 10 } else { 20 }).collect();
+            NodeSpec { id: NodeId(id), cpus: vec![CpuId(id)], distance, zones: vec![zone] }
+        };
+        let nodes = (0..nodes).map(node).collect();
+        let machine = MachineSpec { pageblock_order: Order::HUGE, max_order: Order(10), nodes };
         let mut mm = Mm::new(
             &machine,
-            *named("v6.1"),
+            rules,
             &Settings { min_free_kbytes: 0, watermark_boost_factor: 0, ..Settings::default() },
         );
         mm.frames.keep_contents(7);
-        Self { mm, spaces: Spaces::default(), counters: Counters::default() }
+        Self { mm, spaces: Spaces::default(), counters: Counters::default(), cpu: CpuId(0), now: Time(0) }
     }
 
     fn with<T>(&mut self, body: impl FnOnce(&mut Mm, &mut Spaces, &mut Cx<'_>) -> T) -> T {
         let prices = Prices::free();
-        let mut cx = Cx::new(CpuId(0), Time(0), &prices, &mut self.counters).acting_for(ControlId(9));
+        let mut cx = Cx::new(self.cpu, self.now, &prices, &mut self.counters).acting_for(ControlId(9));
         let result = body(&mut self.mm, &mut self.spaces, &mut cx);
         walk(&self.mm).unwrap();
         let spaces = self.spaces.iter().map(|(_, space)| space).collect();
-        let controls = vec![(ControlId(9), self.mm.khugepaged.holdings())];
+        let mut holdings = self.mm.khugepaged.holdings();
+        self.mm.thp_threads().iter().for_each(|thread| holdings.add(thread.holdings()));
+        let controls = vec![(ControlId(9), holdings)];
         walk_owners(&self.mm, &Owners { spaces, controls }).unwrap();
         result
     }

@@ -44,8 +44,9 @@ fn other_releases_are_refused() {
 
 #[test]
 fn variants_are_sorted_and_named_after_their_release() {
-    assert!(all().is_sorted_by(|a, b| a.since < b.since));
-    for variant in all() {
+    let releases: Vec<_> = all().iter().filter(|variant| variant.is_release).collect();
+    assert!(releases.is_sorted_by(|a, b| a.since < b.since) && all().is_sorted_by(|a, b| a.since <= b.since));
+    for variant in releases {
         assert_eq!(variant.name, format!("v{}.{}", variant.since.0, variant.since.1));
     }
 }
@@ -65,7 +66,7 @@ fn a_file_says_only_what_differs() {
     assert_eq!(root.difference(), "every rule");
     for variant in &all()[1..] {
         let parent = built_in(variant.parent.as_deref().unwrap()).unwrap();
-        assert!(parent.since < variant.since, "{}", variant.name);
+        assert!(parent.since < variant.since || !variant.is_release, "{}", variant.name);
         let mut diff = Diff::default();
         assert!(variant.diff.iter().all(|(rule, value)| diff.set(rule, value)), "{}", variant.name);
         assert_eq!(diff.over(&parent.rules), variant.rules, "{}", variant.name);
@@ -73,6 +74,47 @@ fn a_file_says_only_what_differs() {
     let of = |name| built_in(name).unwrap().difference();
     assert_eq!(of("v6.7"), "v6.6 with pcp_high = tuned, mmap_align = large-at-huge, pcp_doublings_max = 5");
     assert_eq!(of("v6.18"), "the rules of v6.15");
+}
+
+/// The kernel that the series of 2015 was posted for is none of its own, and each patch is one rule.
+#[test]
+fn a_kernel_with_patches_is_its_parent_until_some_are_asked_for() {
+    let base = built_in("v4.1-rc2").unwrap();
+    assert_eq!((base.rules, base.since, base.is_release), (*named("v4.1"), (4, 1), false));
+    assert_eq!(name_for("4.1.0-rc2"), Ok("v4.1"));
+    assert_eq!(base.difference(), "the rules of v4.1");
+    let with = |patches: &[u32]| base.with_patches(patches).unwrap();
+    assert_eq!(with(&[]), *base);
+    let both = with(&[3, 1]);
+    assert_eq!(both.name, "v4.1-rc2+1,3");
+    assert_eq!(both.difference(), "v4.1-rc2 with khugepaged_keeps_page = true, thp_faults_gated = true");
+    assert_eq!(both.rules, Variant { khugepaged_keeps_page: true, thp_faults_gated: true, ..base.rules });
+    assert_eq!(patched("v4.1-rc2", &[1, 3]), both.rules);
+    assert_eq!(with(&[5, 4, 3, 2, 1]).diff.len(), 5);
+    for number in 1..=5 {
+        assert_eq!(with(&[number]).diff.len(), 1, "patch {number}");
+    }
+    let wrong = |patches: &[u32]| base.with_patches(patches).unwrap_err().to_string();
+    assert_eq!(wrong(&[1, 7]), "has no patch 7; it has 1 to 5");
+    assert_eq!(wrong(&[2, 1, 2]), "patch 2 is asked for twice");
+    assert_eq!(built_in("v6.1").unwrap().with_patches(&[1]).unwrap_err().to_string(), "has no patches");
+    assert_eq!(both.with_patches(&[2]).unwrap_err().to_string(), "has no patches");
+}
+
+#[test]
+fn patches_stand_behind_a_plus() {
+    let split = |name| split_patches(name).map_err(|error| error.to_string());
+    assert_eq!(split("v4.1-rc2"), Ok(("v4.1-rc2", vec![])));
+    assert_eq!(split("v4.1-rc2+3,1"), Ok(("v4.1-rc2", vec![3, 1])));
+    assert_eq!(split("a+b/x.toml+12"), Ok(("a+b/x.toml", vec![12])));
+    assert_eq!(split("a+b/x+y.toml"), Ok(("a+b/x+y.toml", vec![])));
+    let bad = |name| split(name).unwrap_err();
+    assert_eq!(bad("v4+"), "variant \"v4+\": expected numbers of patches such as v4+1,2, found \"\"");
+    assert_eq!(bad("v4+1,"), "variant \"v4+1,\": expected numbers of patches such as v4+1,2, found \"\"");
+    assert_eq!(bad("v4+1,x"), "variant \"v4+1,x\": expected numbers of patches such as v4+1,2, found \"x\"");
+    for name in ["v4++1", "v4+1+2", "v4+1 ,2", "v4+-1", "v4+99999999999"] {
+        assert!(split_patches(name).is_err(), "{name}");
+    }
 }
 
 /// Fixed points of the history, read from the kernels' sources and recordings.
@@ -113,6 +155,11 @@ fn a_bad_file_is_refused() {
     let bad = |text: &str| built_in::read("x", text, all()).unwrap_err();
     assert_eq!(bad("about = ''\nsince = '6'"), "since: \"6\" is no release");
     assert_eq!(bad("about = ''\nsince = '6.1'\nparent = 'x'"), "no such parent");
+    let with = |patch: &str| bad(&format!("about = ''\nparent = 'v6.1'\n[patch.{patch}"));
+    assert_eq!(with("x]\nabout = ''\nrules = {}"), "patch.x: no number");
+    assert!(with("1]\nabout = ''").contains("missing field `rules`"));
+    let wrong = "patch.1.rules.x: no such rule, or it does not take 1";
+    assert_eq!(with("1]\nabout = ''\nrules = { x = 1 }"), wrong);
     assert!(bad("about = ''\nsince = '6.1'").starts_with("without a parent, but also without mark_step, promo_mark"));
     assert!(bad("about = ''\nsince = '6.1'\ncolour = 1").contains("unknown field `colour`"));
     let text = "about = ''\nsince = '6.1'\nparent = 'v6.1'\n[rules]\nnofragment = 'no'";

@@ -10,6 +10,7 @@ use crate::{
     buddy::End,
     compact::{CompactContended, CompactEnds, CompactHugePages, CompactMark, CompactSearch},
     fault::CowReuse,
+    khugepaged::{CollapseTarget, ThpRequests},
     lru::{LruBy, NewAnon},
     thp::{ThpDefrag, ThpNodes},
     vma::MmapAlign,
@@ -65,6 +66,16 @@ words! {
         DeferMadvise = "defer+madvise",
         Madvise = "madvise",
         Never = "never",
+    }
+    CollapseTarget {
+        FirstPage = "first-page",
+        MostInTurn = "most-in-turn",
+        Most = "most",
+    }
+    ThpRequests {
+        Khugepaged = "khugepaged",
+        KhugepagedUnscanned = "khugepaged-unscanned",
+        NodeThreads = "node-threads",
     }
     MmapLock {
         Sleeping = "sleeping",

@@ -101,3 +101,64 @@ fn a_process_that_dies_under_khugepaged_leaves_nothing_behind() {
         assert!(deaths > 15, "{rules}: {deaths} of {steps} steps");
     }
 }
+
+/// A machine of one or two nodes on which huge pages are rare, with some patches of the series of 2015.
+fn short_of_huge(rules: mm::Variant, nodes: u32) -> Config {
+    let mut config = Config { variant: rules, thp_enabled: ThpEnabled::Always, ..busy("v4.1") };
+    let node = |id| {
+        let zone = ZoneSpec::whole(ZoneKind::Normal, Pfn(8192 / nodes * id), 8192 / nodes);
+        let distance = (0..nodes).map(|other| if other == id { 10 } else { 20 }).collect();
+        let cpus = (0..2).filter(|cpu| cpu % nodes == id).map(CpuId).collect();
+        NodeSpec { id: NodeId(id), cpus, distance, zones: vec![zone] }
+    };
+    config.machine.nodes = (0..nodes).map(node).collect();
+    config.thp_defrag = ThpDefrag::Never;
+    config.cap = Bytes::mib(64);
+    config
+}
+
+/// Base pages in most pageblocks, with holes between; and then threads that fault huge pages until there are none, and give
+/// them back.
+async fn fragment_and_fault(os: Sim) {
+    let base = os.mmap(Bytes::mib(20), MapSpec::Anonymous).await.unwrap();
+    os.madvise(base, Advice::NoHugePage).await.unwrap();
+    os.store(base, Bytes::PAGE).await.unwrap();
+    for n in 0..40 {
+        os.munmap(base.part(Bytes(n * Bytes::kib(512).0), Bytes::kib(448))).await.unwrap();
+    }
+    let faults = async |os: Sim| {
+        for _ in 0..2 {
+            let range = os.mmap(Bytes::mib(12), MapSpec::Anonymous).await.unwrap();
+            os.store(range, Bytes::HUGE_PAGE).await.unwrap();
+            os.sleep(Picos::from_micros(200)).await;
+            os.munmap(range).await.unwrap();
+        }
+    };
+    let workers = [0, 1].map(|cpu| os.spawn(Placement::Spread(cpu), faults));
+    for worker in workers {
+        worker.await.unwrap();
+    }
+}
+
+#[test]
+fn every_patch_of_the_series_and_any_of_them_together_run_to_their_end() {
+    let all: [&[u32]; 8] = [&[1], &[2], &[3], &[4], &[2, 4], &[1, 3], &[1, 2, 3, 4], &[1, 2, 3, 4, 5]];
+    for (patches, nodes) in all.into_iter().flat_map(|patches| [(patches, 1), (patches, 2)]) {
+        let config = short_of_huge(variant::patched("v4.1-rc2", patches), nodes);
+        let ((), finish) = simulate(&config, no_entries, fragment_and_fault);
+        let what = format!("+{patches:?} on {nodes} nodes");
+        let [huge, base, made] = [Event::ThpFaultAlloc, Event::ThpFaultFallback, Event::CompactSuccess]
+            .map(|event| finish.counters.get(event));
+        assert!(huge > 0 && base > 0, "{what}: {huge} huge faults, {base} that were none");
+        // Nobody compacts but who is asked.
+        let asks = patches.contains(&2) && patches.contains(&4);
+        assert_eq!(made > 0, asks, "{what}: {made} compactions of use");
+    }
+}
+
+#[test]
+fn the_kernel_that_the_series_was_posted_for_is_its_release() {
+    let run = |rules: &str| simulate(&short_of_huge(*variant::named(rules), 1), no_entries, fragment_and_fault).1;
+    let (release, posted_for) = (run("v4.1"), run("v4.1-rc2"));
+    assert_eq!((release.hash, release.times), (posted_for.hash, posted_for.times));
+}

@@ -288,7 +288,9 @@ impl World {
         let kswapds = daemons.map(|(id, kswapd)| (ControlId(id.0), kswapd.holdings()));
         let daemon = |(node, id): (usize, &TaskId)| (ControlId(id.0), self.mm.kcompactd_holdings(node));
         let khugepaged = self.khugepaged.iter().map(|id| (ControlId(id.0), self.mm.khugepaged.holdings()));
-        let daemons = kswapds.chain(self.kcompactds.iter().enumerate().map(daemon)).chain(khugepaged);
+        let threads = self.thp_threads.iter().zip(self.mm.thp_threads());
+        let threads = threads.map(|(id, thread)| (ControlId(id.0), thread.holdings()));
+        let daemons = kswapds.chain(self.kcompactds.iter().enumerate().map(daemon)).chain(khugepaged).chain(threads);
         let controls = (0..).zip(&self.tasks).filter_map(holdings).chain(daemons).collect();
         mm::check::walk(&self.mm).unwrap();
         mm::check::walk_owners(&self.mm, &mm::check::Owners { spaces, controls }).unwrap();

@@ -1,0 +1,24 @@
+//! Linux: none; nobody checks what is known of huge pages.
+//! Differs: what rules forbid has not happened.
+
+use super::{Broken, Walk, ensure};
+
+impl Walk<'_> {
+    /// What is known of nodes without huge pages, and what khugepaged keeps, are what the rules allow.
+    pub(super) fn huge_pages(&self) -> Result<(), Broken> {
+        let (rules, avail) = (self.mm.variant(), &self.mm.thp_avail);
+        for tries in avail.raw_tries() {
+            let is_noted = rules.khugepaged_checks_nodes || rules.thp_faults_gated || rules.thp_faults_request;
+            ensure(is_noted, None, || {
+                "a node is noted as one without huge pages, but nobody would note it".to_owned()
+            })?;
+            ensure(!rules.thp_faults_gated || tries == 0, None, || {
+                format!("{tries} faults have tried for a huge page where none is known to be")
+            })?;
+        }
+        let held = self.mm.khugepaged.raw_held();
+        ensure(held.is_none() || rules.khugepaged_keeps_page, held, || {
+            "khugepaged keeps it, and never would".to_owned()
+        })
+    }
+}

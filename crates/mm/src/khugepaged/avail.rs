@@ -1,0 +1,116 @@
+//! Linux: thp_avail_nodes and its users in mm/huge_memory.c, mm/mempolicy.c and mm/page_alloc.c, as posted for v4.1-rc2
+//! ("Outsourcing page fault THP allocations to khugepaged", RFC, May 2015; never merged).
+//! Differs: no memory policies, so that a fault tries on the node of its CPU.
+//!
+//! `mechanisms.md` D5: a node on which somebody got no huge page is left alone, by faults and by khugepaged, each by a rule
+//! of its own, until somebody gets one or one is freed.
+
+use serde::Serialize;
+use units::{NodeId, Order};
+
+use crate::{Mm, alloc::slow::Shortage, cost::Cx, gfp::AllocRequest};
+
+/// Who allocates the huge pages that faults ask for.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
+pub enum ThpRequests {
+    /// khugepaged, which then looks at processes too (patch 4 of the series).
+    Khugepaged,
+    /// khugepaged, which does no more when it was woken for that ("maybe just skip the collapse scanning altogether", the end
+    /// of its cover letter).
+    KhugepagedUnscanned,
+    /// A thread of each node ("if each node had own khugepaged just for the THP allocation work", ibid.).
+    NodeThreads,
+}
+
+/// Which nodes have huge pages, as far as is known. At first all have (`NODE_MASK_ALL`).
+#[derive(Clone, Debug)]
+pub struct ThpAvail {
+    /// By position.
+    nodes: Vec<NodeAvail>,
+}
+
+#[derive(Clone, Copy, Debug, Default)]
+struct NodeAvail {
+    /// Somebody got none, and since then nobody got one or freed one: a bit that is clear.
+    is_without: bool,
+    /// Faults that have tried since then.
+    tries: u64,
+}
+
+impl ThpAvail {
+    pub(crate) fn new(nodes: usize) -> Self {
+        Self { nodes: vec![NodeAvail::default(); nodes] }
+    }
+
+    /// Has the node at this position huge pages, as far as is known?
+    pub fn has_huge(&self, node: usize) -> bool {
+        !self.nodes[node].is_without
+    }
+
+    /// Of each node without huge pages, how many faults have tried there since: for checks.
+    pub(crate) fn raw_tries(&self) -> impl Iterator<Item = u64> + '_ {
+        self.nodes.iter().filter(|node| node.is_without).map(|node| node.tries)
+    }
+}
+
+impl Mm {
+    /// Does khugepaged collapse nothing on this node?
+    pub(super) fn leaves_node_alone(&self, node: NodeId) -> bool {
+        self.variant().khugepaged_checks_nodes && !self.thp_avail.has_huge(self.node_index(node))
+    }
+
+    /// Somebody got no huge page on the node at this position (`node_clear`).
+    pub(super) fn note_without_huge(&mut self, node: usize) {
+        let known = &mut self.thp_avail.nodes[node];
+        if !known.is_without {
+            *known = NodeAvail { is_without: true, tries: 0 };
+        }
+    }
+
+    /// Somebody got one (`thp_avail_set`).
+    pub(super) fn note_huge(&mut self, node: usize) {
+        self.thp_avail.nodes[node] = NodeAvail::default();
+    }
+
+    /// A block was freed, as such and not by merging (`__free_pages_ok` of patch 3).
+    #[inline]
+    pub(crate) fn note_freed(&mut self, node: NodeId, order: Order) {
+        if order >= Order::HUGE && self.variant.thp_faults_gated {
+            self.note_huge(self.node_index(node));
+        }
+    }
+
+    /// May a fault try for a huge page (`thp_avail_isset`, in `alloc_pages_vma` of patch 3)? What the slow path has answered
+    /// is a try that began before.
+    pub(crate) fn may_try_huge(&self, cx: &mut Cx, request: &AllocRequest) -> bool {
+        let node = self.node_index(request.node);
+        !self.variant().thp_faults_gated || self.thp_avail.has_huge(node) || is_answered(cx, request)
+    }
+
+    /// A fault tries.
+    pub(crate) fn count_huge_try(&mut self, cx: &mut Cx, request: &AllocRequest) {
+        let node = self.node_index(request.node);
+        let known = &mut self.thp_avail.nodes[node];
+        known.tries += u64::from(known.is_without && !is_answered(cx, request));
+    }
+
+    /// A fault got no huge page on its node, or did not try (`thp_avail_clear` of patches 3 and 4).
+    pub(crate) fn huge_fault_failed(&mut self, node: NodeId) {
+        let node = self.node_index(node);
+        let (gates, requests) = (self.variant().thp_faults_gated, self.variant().thp_faults_request);
+        if gates || requests {
+            self.note_without_huge(node);
+        }
+        if requests {
+            match self.variant().thp_requests {
+                ThpRequests::Khugepaged | ThpRequests::KhugepagedUnscanned => self.khugepaged.request(),
+                ThpRequests::NodeThreads => self.request_of_thread(node),
+            }
+        }
+    }
+}
+
+/// Is this the request that the slow path has an answer to?
+fn is_answered(cx: &mut Cx, request: &AllocRequest) -> bool {
+    cx.given().is_some_and(|given| given.request == *request) || *cx.shortage() == Shortage::Refused(*request)
+}

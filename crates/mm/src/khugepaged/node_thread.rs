@@ -1,0 +1,95 @@
+//! Linux: none; an idea at the end of the cover letter of "Outsourcing page fault THP allocations to khugepaged" (May 2015):
+//! "if each node had own khugepaged just for the THP allocation work".
+//! Differs: nobody wrote it; it does what khugepaged_check_nodes() of that series does, for one node.
+
+use units::Order;
+
+use super::node_alloc::NodeAlloc;
+use crate::{
+    Mm, Spaces,
+    cost::Cx,
+    frame::Holdings,
+    step::{Step, Wait},
+    thp::ThpEnabled,
+};
+
+/// The thread of a node that allocates huge pages when faults ask for them, so that there are some for the next faults.
+#[derive(Clone, Debug, Default)]
+pub struct ThpThread {
+    alloc: Option<Box<NodeAlloc>>,
+    /// A fault wants a huge page: it does not sleep.
+    is_requested: bool,
+}
+
+impl ThpThread {
+    /// Has it nothing to do?
+    pub fn is_idle(&self) -> bool {
+        self.alloc.is_none()
+    }
+
+    /// The blocks that it holds between two steps.
+    pub fn holdings(&self) -> Holdings {
+        self.alloc.as_ref().map_or_else(Holdings::default, |alloc| alloc.holdings())
+    }
+}
+
+impl Mm {
+    /// The threads that allocate huge pages, by node.
+    pub fn thp_threads(&self) -> &[ThpThread] {
+        &self.thp_threads
+    }
+
+    /// A fault wants a huge page of the node at this position.
+    pub(super) fn request_of_thread(&mut self, node: usize) {
+        let thread = &mut self.thp_threads[node];
+        thread.is_requested = true;
+        if thread.is_idle() && !self.woken_thp_threads.contains(&node) {
+            self.woken_thp_threads.push(node);
+        }
+    }
+
+    /// Has any of them been woken?
+    #[inline]
+    pub(crate) fn has_woken_thp_threads(&self) -> bool {
+        !self.woken_thp_threads.is_empty()
+    }
+
+    /// Which have been woken since this was last asked, by position of the node?
+    pub fn take_woken_thp_threads(&mut self) -> Vec<usize> {
+        std::mem::take(&mut self.woken_thp_threads)
+    }
+
+    /// Goes on until others may run, or goes to sleep: until a fault asks, or as long as khugepaged sleeps after a failure.
+    pub fn step_thp_thread(&mut self, spaces: &mut Spaces, cx: &mut Cx, node: usize) -> Step<()> {
+        let Some(mut alloc) = self.thp_threads[node].alloc.take() else {
+            self.thp_threads[node].is_requested = false;
+            if self.thp_avail.has_huge(node) || self.thp.enabled == ThpEnabled::Never {
+                return Step::Block(Wait::Until(cx.now() + self.khugepaged.settings.alloc_sleep));
+            }
+            self.thp_threads[node].alloc = Some(Box::new(NodeAlloc::new(self, self.nodes[node])));
+            return Step::More;
+        };
+        let got = match alloc.step(self, spaces, cx) {
+            Step::Done(got) => got,
+            step => {
+                self.thp_threads[node].alloc = Some(alloc);
+                return step.map(|_| ());
+            }
+        };
+        if let Some(frame) = got {
+            self.note_huge(node);
+            self.free(cx, frame, Order::HUGE);
+        }
+        if self.thp_threads[node].is_requested {
+            return Step::More;
+        }
+        Step::Block(Wait::Until(cx.now() + self.khugepaged.settings.alloc_sleep))
+    }
+
+    /// What the thread of a node holds goes back.
+    pub fn abort_thp_thread(&mut self, spaces: &mut Spaces, cx: &mut Cx, node: usize) {
+        if let Some(mut alloc) = self.thp_threads[node].alloc.take() {
+            alloc.abort(self, spaces, cx);
+        }
+    }
+}

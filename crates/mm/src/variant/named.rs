@@ -1,0 +1,89 @@
+//! Linux: none; rules by name and by release.
+//! Differs: development kernels between two releases have the older one's rules.
+
+use std::fmt;
+
+use units::Frames;
+
+use super::{Patch, Variant, all, major_minor};
+
+/// A variant as its file has it.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Named {
+    /// The name of its file, such as `v6.1`.
+    pub name: String,
+    /// One line on what it is.
+    pub about: String,
+    /// The name of the variant that it differs from; none for the root.
+    pub parent: Option<String>,
+    /// The first release (major, minor) with these rules; if its file does not say, its parent's.
+    pub since: (u32, u32),
+    /// Does its file say since which release? Then it is what kernels of that release and later have.
+    pub is_release: bool,
+    /// What can be added to it, by number.
+    pub patches: Vec<Patch>,
+    /// What differs from the parent: the rule and its value as the file says it, without quotes. Empty for the root.
+    pub diff: Vec<(&'static str, String)>,
+    /// All of its rules.
+    pub rules: Variant,
+}
+
+impl Named {
+    /// What differs from its parent, in words: `v6.6 with pcp_high = tuned`.
+    pub fn difference(&self) -> String {
+        let Some(parent) = &self.parent else { return "every rule".to_owned() };
+        if self.diff.is_empty() {
+            return format!("the rules of {parent}");
+        }
+        let diff: Vec<_> = self.diff.iter().map(|(rule, value)| format!("{rule} = {value}")).collect();
+        format!("{parent} with {}", diff.join(", "))
+    }
+}
+
+/// No rules for this kernel.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum UnknownRelease {
+    /// The text does not start with two numbers.
+    Form(String),
+    /// Older than the oldest variant.
+    TooOld(u32, u32),
+}
+
+impl fmt::Display for UnknownRelease {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Form(text) => write!(f, "expected a kernel release such as \"6.1.0-50-cloud-amd64\", found {text:?}"),
+            Self::TooOld(major, minor) => {
+                let oldest = &all()[0].name;
+                write!(f, "kernel {major}.{minor} is older than {oldest}, the oldest whose rules we know")
+            }
+        }
+    }
+}
+
+impl std::error::Error for UnknownRelease {}
+
+impl Variant {
+    /// The newest built-in rules that are not newer than a release as `uname -r` prints it ("6.1.0-50-cloud-amd64").
+    pub fn for_release(release: &str) -> Result<&'static Named, UnknownRelease> {
+        let (major, minor) = major_minor(release).ok_or_else(|| UnknownRelease::Form(release.to_owned()))?;
+        Self::for_version(major, minor)
+    }
+
+    /// The newest built-in rules that are not newer than release `major.minor`.
+    pub fn for_version(major: u32, minor: u32) -> Result<&'static Named, UnknownRelease> {
+        let newest = all().iter().rfind(|variant| variant.is_release && variant.since <= (major, minor));
+        newest.ok_or(UnknownRelease::TooOld(major, minor))
+    }
+
+    /// The rules that differ from those of `other`, with the values here.
+    pub fn differences(&self, other: &Self) -> Vec<(&'static str, String)> {
+        let pairs = self.values().into_iter().zip(other.values());
+        pairs.filter(|(ours, theirs)| ours != theirs).map(|(ours, _)| ours).collect()
+    }
+
+    /// Where a CPU's batch stops growing, in frames.
+    pub fn pcp_batch_limit_frames(&self) -> Frames {
+        self.pcp_batch_limit.frames()
+    }
+}
