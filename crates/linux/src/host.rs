@@ -142,16 +142,24 @@ pub fn host_name() -> String {
     nix::unistd::gethostname().map_or_else(|_| "unknown".to_owned(), |name| name.to_string_lossy().into_owned())
 }
 
-/// Pins the calling thread.
+/// Pins the calling thread, or lets it run on all of the run's CPUs, wherever its parent was.
 pub(crate) fn place(cpus: &[CpuId], on: Placement) {
-    let Placement::Spread(index) = on;
-    pin(cpus[index as usize % cpus.len()]);
+    match on {
+        Placement::Spread(index) => pin(cpus[index as usize % cpus.len()]),
+        Placement::Free => allow(cpus),
+    }
 }
 
-/// The same to one CPU.
+/// To one CPU.
 pub(crate) fn pin(cpu: CpuId) {
+    allow(&[cpu]);
+}
+
+fn allow(cpus: &[CpuId]) {
     let mut set = CpuSet::new();
-    set.set(cpu.0 as usize).expect("the CPU came from a CPU set");
+    for cpu in cpus {
+        set.set(cpu.0 as usize).expect("the CPU came from a CPU set");
+    }
     // A CPU that went offline since leaves the task where it is: the run goes on, only less evenly spread.
     let _ = sched_setaffinity(Pid::from_raw(0), &set);
 }

@@ -280,6 +280,8 @@ rules! {
     compact_proactive: bool,
     /// Who runs next on a CPU.
     scheduler: Scheduler,
+    /// From a CPU with how many tasks more another one takes one over that is busy itself.
+    sched_imbalance: u64,
     /// What a task runs at least when several share a CPU, or asks for, in ns on one CPU (`sched_min_granularity_ns`).
     sched_base_slice_ns: u64,
 }

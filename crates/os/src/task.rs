@@ -7,6 +7,8 @@ use serde::{Deserialize, Serialize};
 pub enum Placement {
     /// Pinned to CPU `n` modulo the CPUs of the run, cores before hardware threads, as will-it-scale does.
     Spread(u32),
+    /// Wherever the scheduler of the target puts it, now and later.
+    Free,
 }
 
 /// A place where a fixed number of tasks meet. The handle may be sent to threads and to spawned processes.

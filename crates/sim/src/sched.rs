@@ -21,6 +21,10 @@ use crate::{
     world::World,
 };
 
+/// How long a busy CPU waits before it looks at others again, for each CPU of its domain.
+// sd_init: min_interval is the number of CPUs, in ms, and busy_factor 32 (kernel/sched/core.c, v4.1).
+const BALANCE_PER_CPU: Picos = Picos::from_micros(32_000);
+
 /// A CPU: its clock, the task that it runs, and those that wait for it. What every turn needs is one line of cache.
 #[derive(Clone, Debug)]
 #[repr(C, align(64))]
@@ -48,6 +52,8 @@ pub(crate) struct Cpu {
     loaded: Option<TaskId>,
     /// Its ticks come this long after the multiples of their period.
     pub(crate) tick_offset: Picos,
+    /// Before this it does not look for tasks on other CPUs, unless it is idle (`sd->last_balance`).
+    next_balance: Time,
 }
 
 const _: () = assert!(offset_of!(Cpu, queue) + RunQueue::WAITING <= 64);
@@ -68,6 +74,7 @@ impl Cpu {
             is_ordered: false,
             asked: Shootdowns::default(),
             lets_go: None,
+            next_balance: Time(0),
         }
     }
 
@@ -193,6 +200,14 @@ impl World {
         idle.map_or(task.cpu, |(cpu, _)| cpu)
     }
 
+    /// The CPU for a new task that may run anywhere: the first of those with the fewest tasks (`find_idlest_cpu`; by their
+    /// number instead of their load).
+    pub(crate) fn idlest_cpu(&self) -> CpuId {
+        let tasks = |cpu: &Cpu| cpu.queue.len() + usize::from(cpu.running.is_some());
+        let idlest = (0..).zip(&self.cpus).min_by_key(|(_, cpu)| tasks(cpu));
+        CpuId(idlest.expect("a machine has CPUs").0)
+    }
+
     /// A CPU was taken out of the one order at an instant. False when it has nothing to do any more, or its clock has moved
     /// since: then it stands where it belongs.
     #[inline]
@@ -227,13 +242,15 @@ impl World {
                 cpu.need_resched |= cpu.queue.account(entity, cpu.clock, periods)
                     || cpu.queue.tick_preempts(entity, cpu.clock, periods);
                 cpu.next_tick = cpu.tick_after(cpu.clock, periods);
+                self.balance(id);
             }
+            let cpu = &mut self.cpus[id.0 as usize];
             if !cpu.need_resched {
                 return running;
             }
-            cpu.queue.account(entity, cpu.clock, periods);
-            cpu.queue.enqueue(running, entity, Enqueue::Preempted, periods);
-            let task = &mut tasks[running.0 as usize];
+            let task = &mut self.tasks[running.0 as usize];
+            cpu.queue.account(&mut task.entity, cpu.clock, &self.periods);
+            cpu.queue.enqueue(running, &mut task.entity, Enqueue::Preempted, &self.periods);
             task.runnable_since = cpu.clock;
             task.was_preempted = true;
             if task.holds.is_some() {
@@ -337,13 +354,48 @@ impl World {
         // One that is about to run where it is stays there.
         let busy = |cpu: &&Cpu| cpu.running.is_some() || cpu.queue.len() > 1;
         let found = self.cpus.iter().filter(busy).find_map(|cpu| cpu.queue.find(movable));
-        let Some(found) = found else { return };
+        if let Some(found) = found {
+            self.take_over(id, found);
+        }
+    }
+
+    /// Other CPUs that have less to do take a task over from this one, busy ones as often as their domain says, idle ones at once
+    /// (`load_balance` and `nohz_idle_balance`; by the number of tasks instead of their load). A fifth task on four CPUs goes round that way.
+    #[inline(never)]
+    fn balance(&mut self, id: CpuId) {
+        let tasks = |cpu: &Cpu| cpu.queue.len() + usize::from(cpu.running.is_some());
+        let now = self.cpus[id.0 as usize].clock;
+        let interval = Picos(BALANCE_PER_CPU.0 * self.cpus.len() as u64);
+        for other in (0..).map(CpuId).take(self.cpus.len()) {
+            let (from, to) = (&self.cpus[id.0 as usize], &self.cpus[other.0 as usize]);
+            let is_idle = to.is_idle();
+            let is_less = tasks(from) >= tasks(to) + self.imbalance;
+            if !is_less || (!is_idle && now < to.next_balance) {
+                continue;
+            }
+            self.cpus[other.0 as usize].next_balance = now + interval;
+            let movable = |task: TaskId| self.tasks[task.0 as usize].may_run_on(other);
+            if let Some(found) = self.cpus[id.0 as usize].queue.find(movable) {
+                self.take_over(other, found);
+                if is_idle {
+                    let cpu = &mut self.cpus[other.0 as usize];
+                    cpu.clock = cpu.clock.max(now);
+                    cpu.ready(other, &mut self.clock);
+                }
+            }
+        }
+    }
+
+    /// A CPU takes over a task that waits for another one.
+    fn take_over(&mut self, id: CpuId, found: TaskId) {
         let task = &mut self.tasks[found.0 as usize];
         let from = &mut self.cpus[task.cpu.0 as usize];
         from.queue.remove(found, &mut task.entity, &self.periods);
         task.cpu = id;
         let cpu = &mut self.cpus[id.0 as usize];
-        cpu.clock = cpu.clock.max(task.runnable_since);
+        if cpu.is_idle() {
+            cpu.clock = cpu.clock.max(task.runnable_since);
+        }
         cpu.queue.enqueue(found, &mut task.entity, Enqueue::Moved, &self.periods);
     }
 

@@ -67,6 +67,8 @@ pub(crate) struct World {
     pub(crate) folio_sleepers: Vec<(Pfn, TaskId)>,
     pub(crate) cpus: Vec<Cpu>,
     pub(crate) periods: Periods,
+    /// From a CPU with how many tasks more a busy one takes one over.
+    pub(crate) imbalance: usize,
     pub(crate) meetings: Vec<Meeting>,
     pub(crate) clock: Clock,
     pub(crate) hash: RunHash,
@@ -121,6 +123,7 @@ impl World {
             folio_sleepers: Vec::new(),
             cpus: vec![Cpu::new(&rules); cpus],
             periods: Periods::for_cpus(cpus, TICK, &rules),
+            imbalance: usize::try_from(rules.sched_imbalance).unwrap_or(usize::MAX),
             meetings: Vec::new(),
             clock: Clock::new(cpus, quantum),
             hash: RunHash::default(),
@@ -181,14 +184,17 @@ impl World {
 
     /// A new task, runnable from the current task's time on.
     pub(crate) fn create_task(&mut self, on: Placement, space: SpaceId) -> TaskId {
-        let Placement::Spread(index) = on;
         let cpus = u32::try_from(self.cpus.len()).expect("fewer than 2^32 CPUs");
         let id = TaskId(u32::try_from(self.tasks.len()).expect("fewer than 2^32 tasks"));
-        let cpu = CpuId(index % cpus);
+        let cpu = match on {
+            Placement::Spread(index) => CpuId(index % cpus),
+            Placement::Free => self.idlest_cpu(),
+        };
         self.mm.expose_to_oom(space);
         let from = if self.tasks.is_empty() { self.begin } else { self.now() };
         // It may run anywhere; those that it spreads are pinned, as on the host.
-        let allowed = if self.tasks.is_empty() { Vec::new() } else { vec![cpu] };
+        let is_free = self.tasks.is_empty() || on == Placement::Free;
+        let allowed = if is_free { Vec::new() } else { vec![cpu] };
         let nice = self.tasks.get(self.current.0 as usize).map_or_else(Nice::default, |parent| parent.nice_of_children);
         self.tasks.push(Task::new(cpu, allowed, space, nice));
         self.wake(id, from, Enqueue::New);

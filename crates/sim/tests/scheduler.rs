@@ -44,20 +44,27 @@ impl Life {
 
 /// So many threads, task i on CPU i modulo CPUs, each with memory of its own to store to, in rounds.
 fn storm(config: &Config, tasks: u32, rounds: u32) -> Vec<Life> {
+    placed_storm(config, tasks, rounds, Placement::Spread)
+}
+
+/// The same, each wherever it is placed; the last round's memory stays.
+fn placed_storm(config: &Config, tasks: u32, rounds: u32, place: fn(u32) -> Placement) -> Vec<Life> {
     let body = async move |os: Sim| {
         let meet = os.barrier(tasks).await.unwrap();
         let one = async move |os: Sim| {
             os.arrive(meet).await.unwrap();
             let begin = os.now();
-            for _ in 0..rounds {
+            for round in 1..=rounds {
                 let range = os.mmap(Bytes::mib(8), MapSpec::Anonymous).await.unwrap();
                 os.store(range, Bytes::PAGE).await.unwrap();
-                os.munmap(range).await.unwrap();
+                if round < rounds {
+                    os.munmap(range).await.unwrap();
+                }
             }
             let used = os.rusage().await.unwrap();
             Life { begin, end: os.now(), busy: used.user + used.system }
         };
-        let spawned: Vec<_> = (0..tasks).map(|id| os.spawn(Placement::Spread(id), one)).collect();
+        let spawned: Vec<_> = (0..tasks).map(|id| os.spawn(place(id), one)).collect();
         let mut lives = Vec::new();
         for task in spawned {
             lives.push(task.await.unwrap());
@@ -115,6 +122,23 @@ fn a_nice_19_task_gets_its_share() {
         let off = share.0 / (15.0 / 1039.0);
         assert!((0.9..1.1).contains(&off), "{rules}: {} instead of 1.44 %", share.0);
     }
+}
+
+#[test]
+fn a_task_too_many_goes_round() {
+    // Faults that take long, and nobody ever sleeps.
+    let spread = |rules: &str, place: fn(u32) -> Placement| {
+        let config = Config { prices: Prices::new(|_| Picos::from_micros(60)), ..machine(4, rules) };
+        let lives = placed_storm(&config, 5, 1, place);
+        let elapsed = || lives.iter().map(Life::elapsed);
+        elapsed().max().unwrap().as_secs_f64() / elapsed().min().unwrap().as_secs_f64()
+    };
+    let (free, pinned) = (spread("v4.1", |_| Placement::Free), spread("v4.1", Placement::Spread));
+    assert!(pinned > 1.5, "two share a CPU to the end: {pinned}");
+    assert!(free < 1.2, "all of them take turns: {free}");
+    // Since 5.5 one more is no imbalance: only who ends makes room.
+    let later = spread("v5.8", |_| Placement::Free);
+    assert!(later > 1.3, "{later}");
 }
 
 #[test]

@@ -247,7 +247,8 @@ pub(crate) async fn press<O: Os>(
         let read = os.mmap(shares.read, MapSpec::SharedRead(part)).await?;
         os.load(read, Bytes::PAGE).await?;
         outcome.fileinit = Some(os.now().since(start));
-        mapped.push(read);
+        // As it is unmapped first.
+        mapped.insert(0, read);
     }
 
     os.arrive(filled).await?;

@@ -146,7 +146,7 @@ async fn run_count<O: Os>(os: &O, params: thpscale::Params) -> Result<Vec<TaskOu
     let filled = os.barrier(params.threads).await.during("barrier")?;
     let tasks = (0..params.threads).map(|index| {
         let params = params.clone();
-        os.spawn(Placement::Spread(index), async move |os: O| {
+        os.spawn(Placement::Free, async move |os: O| {
             let outcome = work(&os, &params, shares, index, filled).await;
             if outcome.is_err() {
                 os.cancel(filled).await;
