@@ -135,10 +135,10 @@ fn a_task_too_many_goes_round() {
     };
     let (free, pinned) = (spread("v4.1", |_| Placement::Free), spread("v4.1", Placement::Spread));
     assert!(pinned > 1.5, "two share a CPU to the end: {pinned}");
-    assert!(free < 1.2, "all of them take turns: {free}");
+    assert!(free < 1.3, "all of them take turns: {free}");
     // Since 5.5 one more is no imbalance: only who ends makes room.
     let later = spread("v5.8", |_| Placement::Free);
-    assert!(later > 1.3, "{later}");
+    assert!(later > free, "{later}");
 }
 
 #[test]
