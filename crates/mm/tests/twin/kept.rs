@@ -1,6 +1,7 @@
-//! Pageblocks that are kept for the needy once more: RESERVE ones up to 4.3, HIGHATOMIC ones from 4.4 on.
+//! Pageblocks that are kept for the needy once more: RESERVE ones up to 4.3, HIGHATOMIC ones from 4.4 on. And zones that take
+//! turns, from 3.12 to 4.7.
 
-use mm::{MachineSpec, MigrateType, PcpHigh, Settings, variant::LastResort};
+use mm::{MachineSpec, MigrateType, PcpHigh, Settings, Urgency, ZoneFigures, variant::LastResort};
 
 use crate::model::{Model, REQUESTABLE, Wish, Zone, type_of};
 
@@ -40,6 +41,7 @@ impl Model {
             let Some(z) = self.zones.iter().position(is_its) else { continue };
             let zone = &mut self.zones[z];
             (zone.min, zone.low, zone.high) = (figures.marks.min.0, figures.marks.low.0, figures.marks.high.0);
+            zone.share.0 = share_of(&figures);
             zone.protection = figures.protection.iter().map(|frames| frames.0).collect();
             for pcp in &mut zone.pcps {
                 pcp.high = match figures.pcp.high {
@@ -103,4 +105,45 @@ impl Model {
         free.sort_unstable();
         free
     }
+
+    /// Where zones take turns, first from the node's own whose turn it is; if there is none, all are asked, after those have
+    /// begun anew.
+    pub(crate) fn walk_fast(&mut self, cpu: usize, wish: Wish, own: &[usize], all: &[usize]) -> Option<(usize, u32)> {
+        if !self.rules.fair_zones {
+            return self.walk(cpu, wish, all, false, false);
+        }
+        let (over, open): (Vec<usize>, Vec<usize>) = own.iter().partition(|z| self.zones[**z].share.1);
+        let found = self.walk(cpu, wish, &open, false, false);
+        if found.is_some() || (over.is_empty() && self.nodes() == 1) {
+            return found;
+        }
+        if !over.is_empty() {
+            // Also those below the lowest that may serve: there are none.
+            for z in own {
+                let zone = &mut self.zones[*z];
+                zone.share = (i64::try_from(zone.high - zone.low).unwrap(), false);
+            }
+        }
+        self.walk(cpu, wish, all, false, false)
+    }
+
+    /// A zone has given a block.
+    pub(crate) fn take_share(&mut self, z: usize, order: u32) {
+        if self.rules.fair_zones {
+            let (left, over) = &mut self.zones[z].share;
+            *left -= 1 << order;
+            *over |= *left <= 0;
+        }
+    }
+
+    /// What a request may have below the Low mark.
+    pub(crate) fn below_low(&self, wish: Wish) -> Wish {
+        let is_nowait = wish.wakes && !wish.reclaims && wish.urgency == Urgency::Normal;
+        let urgency = if is_nowait && self.rules.nowait_is_harder { Urgency::Harder } else { wish.urgency };
+        Wish { urgency, ..wish }
+    }
+}
+
+pub(crate) fn share_of(figures: &ZoneFigures) -> i64 {
+    i64::try_from(figures.marks.high.0 - figures.marks.low.0).unwrap()
 }

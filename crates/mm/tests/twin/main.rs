@@ -24,8 +24,8 @@ mod unmap;
 use std::collections::{BTreeMap, BTreeSet};
 
 use mm::{
-    Mobility, Settings, Urgency, Variant, ZoneKind, event::Event, fault::Access, thp::ThpEnabled, variant,
-    vma::HugeAdvice,
+    Mobility, Settings, Urgency, Variant, ZoneKind, alloc::slow::SlowPath, event::Event, fault::Access,
+    thp::ThpEnabled, variant, vma::HugeAdvice,
 };
 
 use model::Wish;
@@ -218,6 +218,7 @@ impl Stream {
     }
 
     fn wish(&mut self) -> Wish {
+        let slow_path = self.pair.twin.memory.rules.slow_path;
         let numbers = &mut self.numbers;
         let order = u32::try_from(self.orders.pick(numbers)).unwrap().min(self.pair.twin.memory.max);
         let mobility = numbers.pick(&Mobility::ALL);
@@ -232,6 +233,7 @@ impl Stream {
             only: numbers.one_in(5),
             urgency,
             wakes: !numbers.one_in(4),
+            reclaims: slow_path == SlowPath::ByProgress || !numbers.one_in(5),
         }
     }
 

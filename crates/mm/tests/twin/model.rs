@@ -5,11 +5,12 @@ use std::collections::BTreeMap;
 
 use mm::{
     MachineSpec, MigrateType, Mobility, PcpHigh, Settings, Urgency, Variant, ZoneKind,
+    alloc::slow::SlowPath,
     event::Event,
     variant::{FallbackRules, HighAtomic, LastResort, Merging, PcpDrain, PcpFree, PcpLists, WatermarkOrders},
 };
 
-use crate::kswapd::Kswapd;
+use crate::{kept::share_of, kswapd::Kswapd};
 
 /// What an allocated block is, as far as the allocator can tell.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -30,13 +31,15 @@ pub(crate) struct Wish {
     pub(crate) urgency: Urgency,
     /// It wakes kswapd.
     pub(crate) wakes: bool,
+    /// It would reclaim, if anybody did here.
+    pub(crate) reclaims: bool,
 }
 
 impl Wish {
     /// One frame for the kernel itself.
     pub(crate) fn kernel(node: u32) -> Self {
         let (mobility, highest, urgency) = (Mobility::Unmovable, ZoneKind::Normal, Urgency::Normal);
-        Self { order: 0, mobility, highest, node, only: false, urgency, wakes: true }
+        Self { order: 0, mobility, highest, node, only: false, urgency, wakes: true, reclaims: true }
     }
 
     /// One frame for a process.
@@ -77,6 +80,8 @@ pub(crate) struct Zone {
     pub(crate) min: u64,
     pub(crate) low: u64,
     pub(crate) high: u64,
+    /// Frames that it may give before it is the other zones' turn, and whether it is.
+    pub(crate) share: (i64, bool),
     pub(crate) protection: Vec<u64>,
     pub(crate) free: BTreeMap<(u32, MigrateType), Vec<u32>>,
     pub(crate) pcps: Vec<Pcp>,
@@ -187,6 +192,7 @@ impl Model {
                 min: figures.marks.min.0,
                 low: figures.marks.low.0,
                 high: figures.marks.high.0,
+                share: (share_of(&figures), false),
                 protection: figures.protection.iter().map(|frames| frames.0).collect(),
                 free: BTreeMap::new(),
                 pcps: vec![pcp; cpus],
@@ -222,6 +228,10 @@ impl Model {
         self.cpu_nodes[cpu]
     }
 
+    pub(crate) fn nodes(&self) -> usize {
+        self.distances.len()
+    }
+
     pub(crate) fn cpus(&self) -> usize {
         self.cpu_nodes.len()
     }
@@ -245,10 +255,14 @@ impl Model {
             && (self.distances.len() == 1 || has_dma32);
         let own: Vec<usize> = order.iter().copied().take_while(|z| self.zones[*z].node == home).collect();
         let first = if careful { self.walk(cpu, wish, &own, true, false) } else { None };
-        let fast = first.or_else(|| self.walk(cpu, wish, &order, false, false));
+        let fast = first.or_else(|| self.walk_fast(cpu, wish, &own, &order));
+        if fast.is_none() && wish.only && !wish.reclaims && self.rules.slow_path == SlowPath::Fixed {
+            return None;
+        }
         if fast.is_none() && wish.wakes {
             self.wake_kswapds(wish, &order);
         }
+        let wish = self.below_low(wish);
         let (z, pfn) = fast.or_else(|| self.walk(cpu, wish, &order, false, true))?;
         assert!(self.taken.insert(pfn, Taken { order: wish.order, on_lru: false }).is_none());
         self.count_alloc(cpu, z, home, 1 << wish.order);
@@ -280,7 +294,14 @@ impl Model {
         order
     }
 
-    fn walk(&mut self, cpu: usize, wish: Wish, order: &[usize], careful: bool, at_min: bool) -> Option<(usize, u32)> {
+    pub(crate) fn walk(
+        &mut self,
+        cpu: usize,
+        wish: Wish,
+        order: &[usize],
+        careful: bool,
+        at_min: bool,
+    ) -> Option<(usize, u32)> {
         order.iter().copied().find_map(|z| {
             let (mark, urgency) =
                 if at_min { (self.zones[z].min, wish.urgency) } else { (self.zones[z].low, Urgency::Normal) };
@@ -303,6 +324,7 @@ impl Model {
             if harder && self.rules.high_atomic != HighAtomic::Nothing {
                 self.keep_for_atomic(z, pfn);
             }
+            self.take_share(z, wish.order);
             Some((z, pfn))
         })
     }

@@ -106,6 +106,7 @@ fn request(wish: Wish) -> AllocRequest {
         mark: Mark::Low,
         urgency: wish.urgency,
         wakes_kswapd: wish.wakes,
+        reclaims: wish.reclaims,
         ..AllocRequest::gfp_kernel(NodeId(wish.node))
     }
 }

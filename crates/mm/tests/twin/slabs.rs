@@ -64,7 +64,9 @@ impl World {
         let orders: &[u32] = if cache == Cache::MmStruct { &[3, 0] } else { &[0] };
         let node = self.memory.node_of(cpu);
         for order in orders.iter().copied() {
-            if let Some(frame) = self.memory.alloc(cpu, Wish { order, wakes: order == 0, ..Wish::kernel(node) }) {
+            let is_least = order == 0;
+            let wish = Wish { order, wakes: is_least, reclaims: is_least, ..Wish::kernel(node) };
+            if let Some(frame) = self.memory.alloc(cpu, wish) {
                 self.slabs.all.insert(frame, Slab { cache, order, in_use: 0 });
                 return Some(frame);
             }

@@ -185,9 +185,9 @@ impl World {
     /// reclaim: with the default `defrag`, mappings with advice.
     pub(crate) fn alloc_huge(&mut self, cpu: usize, id: u32, page: u64) -> Option<u32> {
         let node = self.memory.node_of(cpu);
-        let wish = Wish { order: 9, wakes: false, ..Wish::user(node) };
         let process = &self.processes[&id];
         let is_advised = process.vmas[process.vma_of(page).unwrap()].advice == HugeAdvice::HugePage;
+        let wish = Wish { order: 9, wakes: false, reclaims: is_advised, ..Wish::user(node) };
         let tries: &[bool] = match self.memory.rules.thp_nodes {
             ThpNodes::Any => &[false],
             ThpNodes::LocalFirst if is_advised => &[true, false],
@@ -201,7 +201,7 @@ impl World {
         let Some(table) = self.table(cpu) else { return Fault::Done(FaultDone::OutOfMemory) };
         if self.huge_zero.is_none() {
             let node = self.memory.node_of(cpu);
-            let wish = Wish { order: 9, wakes: false, ..Wish::kernel(node) };
+            let wish = Wish { order: 9, wakes: false, reclaims: false, ..Wish::kernel(node) };
             self.huge_zero = self.memory.alloc(cpu, wish);
             self.memory.count(Event::ThpZeroPageAlloc, u64::from(self.huge_zero.is_some()));
         }

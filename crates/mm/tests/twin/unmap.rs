@@ -2,7 +2,10 @@
 
 use std::collections::VecDeque;
 
-use crate::processes::{Entry, HUGE, Page, World};
+use crate::{
+    model::Wish,
+    processes::{Entry, HUGE, Page, World},
+};
 
 /// Base pages, folios, tables or VMAs between two looks at the clock.
 const RUN: usize = 32;
@@ -206,7 +209,9 @@ impl World {
     fn gather(&mut self, cpu: usize, gather: &mut Gather, folio: (u32, bool)) {
         gather.folios.push(folio);
         if gather.folios.len() == BUNDLE + gather.batches.len() * BATCH {
-            let more = if gather.batches.len() < BATCHES_MAX { self.table(cpu) } else { None };
+            let nowait = Wish { reclaims: false, ..Wish::kernel(self.memory.node_of(cpu)) };
+            let may_grow = gather.batches.len() < BATCHES_MAX;
+            let more = may_grow.then(|| self.memory.alloc(cpu, nowait)).flatten();
             match more {
                 Some(frame) => gather.batches.push(frame),
                 None => gather.begin_flush(),

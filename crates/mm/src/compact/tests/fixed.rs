@@ -6,7 +6,7 @@ use super::lab::{Lab, ME, OTHER, rules};
 use crate::{
     AllocRequest, Variant,
     alloc::slow::{AllocControl, SlowPath},
-    compact::{CompactHugePages, CompactPriority, CompactSearch},
+    compact::{CompactHugePages, CompactPriority, CompactResult, CompactSearch, DirectCompact},
     event::Event,
     step::{Step, Wait},
     vma::PageRange,
@@ -177,6 +177,32 @@ fn the_search_for_free_frames_looks_at_every_frame_of_a_large_page_before_4_3() 
     let looks = scanned(CompactHugePages::ByPage, false);
     assert!(scanned(CompactHugePages::ByFrame, false) > looks);
     assert!(scanned(CompactHugePages::ByPage, true) > looks, "since 6.1 the rest of each free block counts too");
+}
+
+#[test]
+fn before_4_8_the_search_for_free_frames_goes_on_where_the_zone_can_spare_none() {
+    let came_to = |compact_ends_at_mark| {
+        let (mut lab, _) = Lab::fragmented(16, Variant { compact_ends_at_mark, ..rules("v4.1") });
+        let low = lab.mm.zones()[0].marks.low.0;
+        let mut compact = DirectCompact::new(Lab::request(), CompactPriority::SyncLight);
+        loop {
+            let step = lab.step(ME, |mm, spaces, cx| compact.step(mm, spaces, cx));
+            if let Step::Done(compacted) = step {
+                return (compacted.result, lab.count(Event::CompactFreeScanned));
+            }
+            // Once it runs, somebody else takes what is above Low.
+            let frame = AllocRequest { reclaims: false, ..AllocRequest::gfp_highuser_movable(NodeId(0)) };
+            while lab.mm.zones()[0].buddy.free_frames() > low {
+                lab.step(OTHER, |mm, _, cx| mm.alloc(cx, &frame)).unwrap();
+                lab.step(OTHER, |mm, _, cx| mm.drain_all_pages(cx));
+            }
+        }
+    };
+    let (result, until_the_first) = came_to(true);
+    assert_eq!(result, CompactResult::Contended, "there is no frame to move to");
+    let (result, all) = came_to(false);
+    assert_eq!(result, CompactResult::PartialSkipped, "it has looked down to where the other scanner is");
+    assert!(all > until_the_first, "{all} and {until_the_first}");
 }
 
 #[test]
