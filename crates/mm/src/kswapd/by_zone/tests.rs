@@ -95,6 +95,8 @@ fn room_is_made_in_every_zone_that_lacks_it_and_in_no_other() {
         world.read(2000);
         let high = world.mm.zones[NORMAL].marks.high.0;
         world.take_all_but(NORMAL, high - 50);
+        world.mm.zones[NORMAL].reclaim =
+            crate::zone_state::ZoneReclaim { meets_writeback: true, meets_dirty: true, is_congested: true };
         if !world.wake(0, ZoneKind::Movable) {
             return None;
         }
@@ -107,6 +109,8 @@ fn room_is_made_in_every_zone_that_lacks_it_and_in_no_other() {
     assert!(scans[0] > 50 && scans[1] == 0 && scans[2] == scans[0], "{scans:?}");
     assert_eq!(world.count(Event::PgstealKswapdNormal), world.count(Event::PgstealKswapd));
     assert_eq!(world.count(Event::Pageoutrun), 1);
+    let flags = world.mm.zones[NORMAL].reclaim;
+    assert!(!flags.meets_writeback && !flags.meets_dirty && !flags.is_congested, "it has room again");
     assert!(made("v4.8").is_none(), "any zone with room is enough for a node");
 }
 
