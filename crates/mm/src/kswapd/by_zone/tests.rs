@@ -267,3 +267,19 @@ fn in_vain_it_goes_through_all_priorities_once_more() {
     };
     assert_eq!(["v3.16", "v4.1", "v4.12"].map(stalls), [1, 2, 1]);
 }
+
+#[test]
+fn nobody_waits_for_room_in_zones_that_are_given_up() {
+    let first = |looked_at: u64| {
+        let mut world = World::new("v4.1");
+        world.read(100);
+        for zone in [NORMAL, DMA32] {
+            world.take_all_but(zone, 10);
+        }
+        world.mm.zones[NORMAL].buddy.scanned = looked_at;
+        let mut direct = DirectReclaim::new(AllocRequest::gfp_highuser_movable(NodeId(0)));
+        let step = world.at(|mm, spaces, cx| direct.step(mm, spaces, cx));
+        (matches!(step, Step::Block(Wait::Until(_))), world.count(Event::PgscanDirectThrottle))
+    };
+    assert_eq!((first(6 * 100 - 1), first(6 * 100)), ((true, 1), (false, 0)));
+}
