@@ -33,7 +33,8 @@
 //! | `fs/ext4`, `fs/dcache.c`, `fs/inode.c`, `fs/buffer.c` | `page_cache/` | directories, journal, metadata blocks |
 //! | `block/blk-mq.c`        | `disk.rs`       | schedulers, priorities                                              |
 //! | `mm/swap.c`              | `lru.rs`, `lru/moves.rs` | batches of rotations and activations                       |
-//! | `mm/vmscan.c`            | `kswapd.rs`, `reclaim.rs` and its folder, `shrinker.rs` | files, memcg, MGLRU, demotion |
+//! | `mm/vmscan.c`            | `kswapd.rs`, `reclaim.rs` and their folders, `shrinker.rs` | files, memcg, MGLRU, demotion |
+//! | `mm/backing-dev.c`       | `reclaim/throttle.rs`, `disk.rs` | congestion of other devices than the disk        |
 //! | `mm/workingset.c`        | `workingset.rs` | files                                                               |
 //! | `mm/swapfile.c`, `mm/swap_state.c`, `mm/page_io.c` | `swap.rs` and its folder | huge pages, clusters per CPU, more devices |
 //! | `mm/rmap.c`              | `rmap.rs`, `spaces.rs` | locks, files                                                 |

@@ -274,6 +274,12 @@ impl Lru {
         self.lruvecs[at].lock.release(cx, Cause::LruLock);
     }
 
+    /// As if there were so many frames on the lists of the first zone.
+    #[cfg(test)]
+    pub(crate) fn set_sizes_for_test(&mut self, frames: [u64; LruKind::ALL.len()]) {
+        self.zones[0].frames = frames;
+    }
+
     /// Would it have to be waited for?
     pub(crate) fn is_contended(&self, cx: &Cx<'_>, zone: usize) -> bool {
         self.lruvecs[self.of_zone(zone)].lock.is_contended(cx)

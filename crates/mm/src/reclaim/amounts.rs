@@ -31,7 +31,7 @@ pub(super) struct Amounts {
 
 /// Which kinds of memory go.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Balance {
+pub(super) enum Balance {
     /// Both as they are.
     Equal,
     /// These parts of the whole behind them, anonymous memory first.
@@ -179,7 +179,7 @@ impl Mm {
     }
 
     /// Each kind the more, the fewer of its pages were in use lately (`get_scan_count`, v4.1).
-    fn balance_by_use(&mut self, lruvec: usize) -> Balance {
+    pub(super) fn balance_by_use(&mut self, lruvec: usize) -> Balance {
         let swappiness = u64::from(self.swappiness);
         let sizes = [false, true].map(|is_file| {
             [false, true]

@@ -19,10 +19,14 @@ struct Files {
 impl Files {
     /// A node with so many pages of files on its inactive list, the first the oldest.
     fn new(pages: u32) -> Self {
+        Self::of("v6.1", pages)
+    }
+
+    fn of(rules: &str, pages: u32) -> Self {
         let zone = ZoneSpec::whole(ZoneKind::Normal, Pfn(0), 8192);
         let node = NodeSpec { id: NodeId(0), cpus: vec![CpuId(0)], distance: vec![10], zones: vec![zone] };
         let machine = MachineSpec { pageblock_order: Order(4), max_order: Order(10), nodes: vec![node] };
-        let mm = Mm::new(&machine, *named("v6.1"), &Settings::default());
+        let mm = Mm::new(&machine, *named(rules), &Settings::default());
         let mut files = Self { mm, counters: Counters::default(), pages: 0 };
         for _ in 0..pages {
             files.add();
@@ -131,4 +135,68 @@ fn enough_is_enough_in_proportion() {
     assert_eq!((amounts.left, amounts.is_over), ([0, 0, 400 * 33 / 100 - 32, 0], false));
     amounts.trim(32, &sc, true);
     assert!(amounts.is_over);
+}
+
+#[test]
+fn up_to_5_7_a_kind_weighs_the_more_the_fewer_of_its_pages_were_in_use() {
+    let mut files = Files::of("v4.1", 512);
+    let recent = |scanned, rotated| crate::lru::Recent { scanned, rotated };
+    files.mm.lru.lruvec_mut(0).recent = [recent(99, 9), recent(128, 31)];
+    // Of anonymous memory there is none: what is known of it is halved. 60 * 50 / 5 and 140 * 129 / 32.
+    let parts = [600, 564];
+    assert_eq!(files.mm.balance_by_use(0), amounts::Balance::Fraction(parts, 1165));
+    let recent = files.mm.lru.lruvecs()[0].recent;
+    assert_eq!(recent.map(|recent| (recent.scanned, recent.rotated)), [(49, 4), (128, 31)]);
+}
+
+#[test]
+fn pages_count_as_in_use_that_come_to_an_active_list_or_go_back_to_one() {
+    let mut files = Files::of("v4.1", 64);
+    let recent = |files: &Files| {
+        let recent = files.mm.lru.lruvecs()[0].recent[1];
+        (recent.scanned, recent.rotated)
+    };
+    assert_eq!(recent(&files), (64, 0));
+    let head = files.mm.lru.lruvecs()[0].list(LruKind::InactiveFile).last().unwrap();
+    for _ in 0..2 {
+        files.at(|mm, cx| mm.mark_page_accessed(cx, head));
+    }
+    assert_eq!(recent(&files), (65, 1));
+    let mut sc = ScanControl { priority: 0, ..ScanControl::new(Reclaimer::Direct, Order::BASE, ZoneKind::Movable) };
+    sc.to_reclaim = 1 << 20;
+    files.pass(&mut sc);
+    assert_eq!((recent(&files), sc.reclaimed), ((65 + 63, 1), 63));
+}
+
+#[test]
+fn what_a_list_came_to_says_something_of_its_zone() {
+    let mut files = Files::of("v4.1", 32);
+    let mut after = |by, met| {
+        let sc = ScanControl { met, ..ScanControl::new(by, Order::BASE, ZoneKind::Movable) };
+        files.mm.zones[0].reclaim = crate::zone_state::ZoneReclaim::default();
+        let wait = files.at(|mm, cx| mm.end_zone_list(cx, &sc, 0));
+        let flags = files.mm.zones[0].reclaim;
+        ([flags.meets_writeback, flags.meets_dirty, flags.is_congested], wait)
+    };
+    let taken = Met { taken: 32, ..Met::default() };
+    assert_eq!(after(Reclaimer::Direct, taken), ([false; 3], None));
+    assert_eq!(after(Reclaimer::Direct, Met { writeback: 32, ..taken }), ([true, false, false], None));
+    assert_eq!(after(Reclaimer::Direct, Met { unqueued_dirty: 32, ..taken }), ([false, true, false], None));
+    assert_eq!(after(Reclaimer::Direct, Met { unqueued_dirty: 31, writeback: 31, ..taken }), ([false; 3], None));
+    // Nobody waits for a disk with a short queue.
+    assert_eq!(after(Reclaimer::Direct, Met { dirty: 3, congested: 3, ..taken }), ([false, false, true], None));
+    let until = Time(0) + units::Picos::from_micros(100_000);
+    assert_eq!(after(Reclaimer::Kswapd, Met { immediate: 1, ..taken }), ([false; 3], Some(until)));
+}
+
+#[test]
+fn anonymous_memory_of_a_large_zone_may_be_active_for_the_greater_part() {
+    let low = |rules: &str, gib: u64| {
+        let mut files = Files::of(rules, 32);
+        files.mm.zones[0].managed = gib << 18;
+        files.mm.lru.set_sizes_for_test([100, 299, 100, 101]);
+        [false, true].map(|is_file| files.mm.inactive_is_low(0, is_file))
+    };
+    assert_eq!((low("v4.6", 0), low("v4.6", 1)), ([true, true], [false, true]), "3 for 1 GiB");
+    assert_eq!(low("v4.7", 1), [true, true], "the lists are small");
 }

@@ -1,6 +1,7 @@
 //! Linux: reclaim_throttle(), allow_direct_reclaim() and throttle_direct_reclaim() in mm/vmscan.c (v5.16 to v6.1),
 //! congestion_wait() and wait_iff_congested() in mm/backing-dev.c (v4.1).
-//! Differs: who waits for kswapd looks each tick whether he may go on, and so do kernel threads.
+//! Differs: who waits for kswapd looks each tick whether he may go on, and so do kernel threads; zones that are given up do
+//! not count as reserves, as since 4.2.
 
 use units::{Picos, Time};
 
@@ -78,8 +79,11 @@ impl Mm {
         }
         let id = self.nodes[node];
         let is_its = |zone: &usize| self.zones[*zone].node == id && self.zones[*zone].kind <= ZoneKind::Normal;
-        // A zone without pages that could be reclaimed counts where zones are reclaimed (`pfmemalloc_watermark_ok`, v4.1).
-        let counts = |zone: &usize| self.variant.lru_by == LruBy::Zone || self.reclaimable_frames(*zone) > 0;
+        // Up to 4.7 kswapd does nothing for zones that are given up: 4.1 itself would have everybody wait for ever.
+        let counts = |zone: &usize| match self.variant.lru_by {
+            LruBy::Zone => self.is_reclaimable(*zone),
+            LruBy::Node => self.reclaimable_frames(*zone) > 0,
+        };
         let with_pages = (0..self.zones.len()).filter(is_its).filter(counts);
         let (free, min) = with_pages.fold((0, 0), |(free, min), zone| {
             (free + self.zones[zone].buddy.free_frames(), min + self.zones[zone].marks.min.0)

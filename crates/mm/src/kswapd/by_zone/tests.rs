@@ -95,6 +95,8 @@ fn room_is_made_in_every_zone_that_lacks_it_and_in_no_other() {
         world.read(2000);
         let high = world.mm.zones[NORMAL].marks.high.0;
         world.take_all_but(NORMAL, high - 50);
+        world.mm.zones[NORMAL].reclaim =
+            crate::zone_state::ZoneReclaim { meets_writeback: true, meets_dirty: true, is_congested: true };
         if !world.wake(0, ZoneKind::Movable) {
             return None;
         }
@@ -107,6 +109,8 @@ fn room_is_made_in_every_zone_that_lacks_it_and_in_no_other() {
     assert!(scans[0] > 50 && scans[1] == 0 && scans[2] == scans[0], "{scans:?}");
     assert_eq!(world.count(Event::PgstealKswapdNormal), world.count(Event::PgstealKswapd));
     assert_eq!(world.count(Event::Pageoutrun), 1);
+    let flags = world.mm.zones[NORMAL].reclaim;
+    assert!(!flags.meets_writeback && !flags.meets_dirty && !flags.is_congested, "it has room again");
     assert!(made("v4.8").is_none(), "any zone with room is enough for a node");
 }
 
@@ -262,4 +266,20 @@ fn in_vain_it_goes_through_all_priorities_once_more() {
         world.count(Event::AllocstallMovable)
     };
     assert_eq!(["v3.16", "v4.1", "v4.12"].map(stalls), [1, 2, 1]);
+}
+
+#[test]
+fn nobody_waits_for_room_in_zones_that_are_given_up() {
+    let first = |looked_at: u64| {
+        let mut world = World::new("v4.1");
+        world.read(100);
+        for zone in [NORMAL, DMA32] {
+            world.take_all_but(zone, 10);
+        }
+        world.mm.zones[NORMAL].buddy.scanned = looked_at;
+        let mut direct = DirectReclaim::new(AllocRequest::gfp_highuser_movable(NodeId(0)));
+        let step = world.at(|mm, spaces, cx| direct.step(mm, spaces, cx));
+        (matches!(step, Step::Block(Wait::Until(_))), world.count(Event::PgscanDirectThrottle))
+    };
+    assert_eq!((first(6 * 100 - 1), first(6 * 100)), ((true, 1), (false, 0)));
 }
