@@ -1,7 +1,7 @@
 //! Linux: none; the series of 2015, each of its patches alone and all of them, on one node and on two.
 //! Differs: nobody else runs.
 
-use crate::{AllocRequest, variant::patched};
+use crate::{AllocRequest, cost::Work, variant::patched};
 
 use super::*;
 
@@ -327,6 +327,32 @@ fn patch_4_wakes_khugepaged_from_both_sleeps_and_from_having_nothing_to_do() {
 }
 
 #[test]
+fn a_request_wakes_khugepaged_that_never_had_anything_to_do() {
+    let mut world = with_patches(&[2, 4], 1);
+    assert_eq!(world.run(), Wait::Queue);
+    world.mm.huge_fault_failed(NodeId(0));
+    assert!(world.mm.take_woken_khugepaged() && !world.has_huge(0));
+    assert_eq!((world.run(), world.has_huge(0)), (Wait::Queue, true));
+}
+
+#[test]
+fn patch_2_stops_looking_at_a_range_half_of_which_is_where_no_huge_pages_are() {
+    let looked_at = |patches: &[u32]| {
+        let mut world = with_patches(patches, 1);
+        let (id, range) = world.process(1, 300);
+        if patches == [2] {
+            world.mm.note_without_huge(0);
+        }
+        let prices = Prices::new(|work| if work == Work::PteScan { Picos(1) } else { Picos(0) });
+        let mut cx = Cx::new(CpuId(0), Time(0), &prices, &mut world.counters);
+        let found = world.mm.survey(&mut cx, world.spaces.get(id).unwrap(), range);
+        (found, cx.now().0)
+    };
+    assert_eq!(looked_at(&[]), (Found::Suitable(NodeId(0)), HUGE_PAGES));
+    assert_eq!(looked_at(&[2]), (Found::Unsuitable, HUGE_PAGES / 2 + 1));
+}
+
+#[test]
 fn khugepaged_looks_at_each_node_that_has_none() {
     let mut world = with_patches(&ALL, 2);
     let (_, _) = world.process(1, HUGE_PAGES);
@@ -371,6 +397,7 @@ fn patch_5_has_the_threads_of_nodes_allocate_and_khugepaged_sleep() {
     world.fault(id, range, 2);
     assert_eq!((world.count(Event::ThpFaultAlloc), world.count(Event::ThpCollapseAlloc)), (1, 0));
     // With none, khugepaged does not look at processes, and leaves it to the threads to get any.
+    let more = world.halves();
     for node in 0..2 {
         world.exhaust(node, Order::HUGE);
     }
@@ -378,8 +405,11 @@ fn patch_5_has_the_threads_of_nodes_allocate_and_khugepaged_sleep() {
         world.mm.huge_fault_failed(NodeId(node));
     }
     let scans = world.mm.khugepaged.full_scans;
+    world.free_halves(more);
     assert_eq!(world.run(), alloc_sleep(&world));
-    assert_eq!(world.mm.khugepaged.full_scans, scans);
+    assert_eq!((world.mm.khugepaged.full_scans, world.has_huge(0)), (scans, false));
+    assert_eq!(world.run_thread(0), alloc_sleep(&world));
+    assert!(world.has_huge(0));
 }
 
 #[test]
@@ -402,6 +432,8 @@ fn khugepaged_unscanned_allocates_when_asked_and_scans_when_it_is_time() {
     assert_eq!(world.mm.khugepaged.full_scans, scans);
     let Wait::Until(due) = due else { unreachable!("it sleeps for a while") };
     world.now = due;
+    // Also if somebody asks just then.
+    world.mm.huge_fault_failed(NodeId(0));
     assert_eq!(world.run(), scan_sleep(&world));
     assert!(world.mm.khugepaged.full_scans > scans);
 }
