@@ -56,8 +56,9 @@ const MAPPINGS: usize = 12;
 /// One for each form of the rules.
 const VARIANTS: [&str; 9] = ["v3.9", "v4.1", "v4.4", "v4.20", "v5.10", "v5.14", "v6.1", "v6.7", "v6.18"];
 
+/// The rules of a version, but for kswapd and shrinkers before 4.8 and 4.16: the twin knows those of nodes and priorities only.
 pub(crate) fn rules(name: &str) -> Variant {
-    *variant::named(name)
+    Variant { lru_by: pagelab_mm::lru::LruBy::Node, slab_by_scanned: false, ..*variant::named(name) }
 }
 
 /// What a stream can do.
