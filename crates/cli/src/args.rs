@@ -322,7 +322,11 @@ impl Run {
             (None, AccelArg::Kvm) => AcceleratorChoice::InTurn(vec![Accelerator::Kvm]),
             (None, AccelArg::Tcg) => AcceleratorChoice::InTurn(vec![Accelerator::Tcg]),
         };
-        let targets: Vec<_> = self.target.iter().map(target).collect();
+        let mut targets: Vec<_> = self.target.iter().map(target).collect();
+        if targets.is_empty() && !self.variant.is_empty() {
+            // Variants are for the simulator: who names one means it.
+            targets.push(Target::Sim);
+        }
         let leaves_out = |target| !targets.is_empty() && !targets.contains(&target);
         if leaves_out(Target::Vm) && !self.kernel.is_empty() {
             return Err(UsageError("--kernel is for target vm, which --target leaves out".to_owned()));
