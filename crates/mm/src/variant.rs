@@ -274,6 +274,8 @@ rules! {
     compact_capture: bool,
     /// Does an allocation that found compaction deferred everywhere count as one that compacted?
     compact_stall_deferred: bool,
+    /// Does asynchronous compaction for what cannot be moved empty pageblocks of that type, and not movable ones?
+    compact_own_blocks: bool,
     /// Does each node have a kernel thread that compacts?
     kcompactd: bool,
     /// Does that also look, from time to time, whether there is something to do?

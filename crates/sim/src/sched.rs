@@ -360,7 +360,8 @@ impl World {
     }
 
     /// Other CPUs that have less to do take a task over from this one, busy ones as often as their domain says, idle ones at once
-    /// (`load_balance` and `nohz_idle_balance`; by the number of tasks instead of their load). A fifth task on four CPUs goes round that way.
+    /// (`load_balance` and `nohz_idle_balance`; by the number of tasks instead of their load). A fifth task on four CPUs goes
+    /// round that way.
     #[inline(never)]
     fn balance(&mut self, id: CpuId) {
         let tasks = |cpu: &Cpu| cpu.queue.len() + usize::from(cpu.running.is_some());

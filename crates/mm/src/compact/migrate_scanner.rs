@@ -103,7 +103,7 @@ impl CompactControl {
             return true;
         }
         let list = mm.frames.blocks.migrate_type(pfn);
-        if self.list == MigrateType::Movable {
+        if self.list == MigrateType::Movable || !mm.variant().compact_own_blocks {
             matches!(list, MigrateType::Movable | MigrateType::Cma)
         } else {
             list == self.list

@@ -2,8 +2,11 @@ use units::{CpuId, NodeId, Pfn, Time};
 
 use super::*;
 use crate::{
-    AllocRequest, MachineSpec, NodeSpec, Settings, ZoneSpec, check, cost::Prices, event::Counters,
-    reclaim::DirectReclaim, variant::named,
+    AllocRequest, MachineSpec, NodeSpec, Settings, ZoneSpec, check,
+    cost::Prices,
+    event::Counters,
+    reclaim::DirectReclaim,
+    variant::{Variant, named},
 };
 
 const DMA32: usize = 0;
@@ -25,7 +28,9 @@ impl World {
         ];
         let node = NodeSpec { id: NodeId(0), cpus: vec![CpuId(0)], distance: vec![10], zones };
         let machine = MachineSpec { pageblock_order: Order(9), max_order: Order(10), nodes: vec![node] };
-        let mm = Mm::new(&machine, *named(rules), &Settings { min_free_kbytes: 4096, ..Settings::default() });
+        // One zone after the other, so that it is known what is where.
+        let rules = Variant { fair_zones: false, ..*named(rules) };
+        let mm = Mm::new(&machine, rules, &Settings { min_free_kbytes: 4096, ..Settings::default() });
         Self { mm, counters: Counters::default(), now: 0, pages: 0 }
     }
 
