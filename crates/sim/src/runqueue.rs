@@ -230,6 +230,14 @@ impl RunQueue {
         self.recount();
     }
 
+    /// A task that slept on another CPU wakes up here: it keeps its distance from the others, not their time
+    /// (`migrate_task_rq_fair`). Where lag is kept, it comes along by itself.
+    pub(crate) fn adopt(&self, from: &Self, task: &mut Entity) {
+        if let (Kind::Cfs(here), Kind::Cfs(there)) = (&*self.kind, &*from.kind) {
+            here.adopt(there, task);
+        }
+    }
+
     /// Counts the run time of the running task up to `now` (`update_curr`). True when others shall run.
     pub(crate) fn account(&mut self, task: &mut Entity, now: Time, periods: &Periods) -> bool {
         match &mut *self.kind {

@@ -160,7 +160,7 @@ impl World {
     pub(crate) fn wake(&mut self, id: TaskId, at: Time, why: Enqueue) {
         let cpu_id = self.select_cpu(id);
         let task = &mut self.tasks[id.0 as usize];
-        task.cpu = cpu_id;
+        let from = std::mem::replace(&mut task.cpu, cpu_id);
         task.runnable_since = at;
         let cpu = &mut self.cpus[cpu_id.0 as usize];
         let was_idle = cpu.is_idle();
@@ -174,7 +174,11 @@ impl World {
             let running = &mut self.tasks[running.0 as usize].entity;
             cpu.need_resched |= cpu.queue.account(running, cpu.clock, &self.periods);
         }
-        let task = &mut self.tasks[id.0 as usize];
+        if from != cpu_id && why == Enqueue::Woken {
+            let entity = &mut self.tasks[id.0 as usize].entity;
+            self.cpus[cpu_id.0 as usize].queue.adopt(&self.cpus[from.0 as usize].queue, entity);
+        }
+        let (cpu, task) = (&mut self.cpus[cpu_id.0 as usize], &mut self.tasks[id.0 as usize]);
         cpu.queue.enqueue(id, &mut task.entity, why, &self.periods);
         if was_idle {
             cpu.ready(cpu_id, &mut self.clock);

@@ -68,6 +68,14 @@ impl Queue {
         task.vruntime = task.vruntime.saturating_sub(self.min_vruntime);
     }
 
+    pub(super) fn adopt(&self, from: &Self, task: &mut Entity) {
+        task.vruntime = if task.vruntime < from.min_vruntime {
+            self.min_vruntime.saturating_sub(from.min_vruntime - task.vruntime)
+        } else {
+            self.min_vruntime + (task.vruntime - from.min_vruntime)
+        };
+    }
+
     pub(super) fn account(&mut self, task: &mut Entity, now: Time) {
         task.count(now);
         let first = self.waiting.first().map_or(task.vruntime, |(first, _)| task.vruntime.min(*first));
@@ -130,6 +138,17 @@ mod tests {
     fn periods_grow_with_the_cpus_up_to_eight() {
         let latency = |cpus| periods(cpus).latency;
         assert_eq!([1, 2, 4, 8, 96].map(latency), [6, 12, 18, 24, 24].map(|ms| Picos::from_micros(ms * 1000)));
+    }
+
+    #[test]
+    fn a_task_that_wakes_elsewhere_keeps_its_distance() {
+        let from = Queue { min_vruntime: 5_000_000, ..Queue::default() };
+        let to = Queue { min_vruntime: 70, ..Queue::default() };
+        for (before, after) in [(5_000_400, 470), (5_000_000, 70), (4_999_990, 60), (0, 0)] {
+            let mut task = Entity { vruntime: before, ..Entity::new(Nice::new(0)) };
+            to.adopt(&from, &mut task);
+            assert_eq!(task.vruntime, after);
+        }
     }
 
     #[test]

@@ -1,0 +1,93 @@
+//! The khugepaged series of 2015: what its author says of his tables, asked of ours.
+//!
+//! The published numbers (RFC 0/4, 11 May 2015) decide nothing here but which way things go; docs/notes.md has the scores.
+
+mod support;
+
+use std::collections::BTreeMap;
+
+use support::{room::Room, words};
+
+/// Means over the seeds, by tables, metric, case and kernel.
+struct Table(BTreeMap<[String; 4], f64>);
+
+impl Table {
+    fn of(csv: &str) -> Self {
+        let lines = csv.lines().skip(1).map(|line| {
+            let fields: Vec<_> = line.split(',').collect();
+            let key = [fields[0], fields[1], fields[2], fields[3]].map(str::to_owned);
+            (key, fields[4].parse().expect("a number"))
+        });
+        Self(lines.collect())
+    }
+
+    /// Before and after, with faults that compact or, `-nd`, without.
+    fn pair(&self, metric: &str, case: &str, never: bool) -> (f64, f64) {
+        let (tables, suffix) = if never { ("thpscale-defrag-never", "-nd") } else { ("thpscale-defrag-default", "") };
+        let of = |kernel: &str| {
+            let key = [tables, metric, case, &format!("{kernel}{suffix}")].map(str::to_owned);
+            *self.0.get(&key).unwrap_or_else(|| panic!("no {key:?}"))
+        };
+        (of("4.1-rc2+0"), of("4.1-rc2+4"))
+    }
+
+    fn count(&self, case: &str, never: bool) -> (f64, f64) {
+        self.pair("counter", case, never)
+    }
+}
+
+#[test]
+fn the_series_does_what_its_author_says() {
+    let room = Room::new();
+    let run = words(&[&["run", "thpscale-4.1", "--seeds", "2", "--format", "csv"]]);
+    let table = Table::of(&room.run(&run).expect(0).stdout);
+
+    // Exact identities: every block is tried once, and the file is written once and read in parts six times.
+    for never in [false, true] {
+        let (alloc, fallback) = (table.count("THP fault alloc", never), table.count("THP fault fallback", never));
+        for tried in [alloc.0 + fallback.0, alloc.1 + fallback.1] {
+            assert!((14_322.0 * 0.99..14_328.0 * 1.01).contains(&tried), "{tried} blocks tried");
+        }
+        let (written, read) = (table.count("Sector Writes", never).0, table.count("Sector Reads", never).0);
+        assert!((written / 3_246_508.0 - 1.0).abs() < 0.03, "{written} KiB written");
+        assert!((read / 4_991_812.0 - 1.0).abs() < 0.03, "{read} KiB read");
+    }
+    let (splits, _) = table.count("THP splits", false);
+    assert!((splits / 9568.0 - 1.0).abs() < 0.05, "{splits} splits");
+
+    // The default: faults compact, until they are told that it is of no use.
+    let (stalls, compactions) = (table.count("Allocation stalls", false), table.count("Compaction stalls", false));
+    let success = table.count("Compaction success", false);
+    assert!(stalls.1 < 0.4 * stalls.0, "allocation stalls fall by more than 60 %: {stalls:?}");
+    assert!(compactions.1 < 0.4 * compactions.0, "and so do those that compact: {compactions:?}");
+    let rates = (success.0 / compactions.0, success.1 / compactions.1);
+    assert!(rates.0 < 0.35 && rates.1 > 0.6, "of which most succeed now: {rates:?}");
+
+    // Faults that do not compact: only a khugepaged that is woken does, and that also collapses.
+    let (compactions, collapses) = (table.count("Compaction stalls", true), table.count("THP collapse alloc", true));
+    assert!(compactions.0 < 20.0 && compactions.1 > 100.0, "{compactions:?}");
+    assert!(collapses.0 < 20.0 && collapses.1 > 100.0, "{collapses:?}");
+    // Without compaction there is next to no huge page: the largest effect of the document.
+    for threads in ["1", "3"] {
+        let case = format!("huge-{threads}");
+        let (with, without) =
+            (table.pair("thp_success_pct", &case, false).0, table.pair("thp_success_pct", &case, true).0);
+        assert!(without < 2.0 && with > 5.0 * without, "{case}: {with} and {without} %");
+    }
+}
+
+#[test]
+fn any_of_the_patches_can_be_switched_on() {
+    let room = Room::new();
+    let of = |variants: &[&str]| {
+        let mut run = vec!["run", "thpscale", "--machine", "four-core-4g", "--set", "threads=1", "--format", "csv"];
+        variants.iter().for_each(|variant| run.extend(["--variant", *variant]));
+        room.run(&run).expect(0).stdout
+    };
+    let csv = of(&["v4.1-rc2", "v4.1-rc2+3,1", "v4.1-rc2+1,2,3,4"]);
+    for kernel in ["sim:v4.1-rc2:", "\"sim:v4.1-rc2+1,3:", "\"sim:v4.1-rc2+1,2,3,4:"] {
+        assert!(csv.contains(kernel), "{kernel} in {csv}");
+    }
+    let answer = room.run(&["run", "thpscale", "--variant", "v4.1-rc2+7"]).expect(2);
+    assert!(answer.stderr.contains("patch 7"), "{}", answer.stderr);
+}
