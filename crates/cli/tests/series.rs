@@ -81,7 +81,9 @@ fn any_of_the_patches_can_be_switched_on() {
     let room = Room::new();
     let of = |variants: &[&str]| {
         let mut run = vec!["run", "thpscale", "--machine", "four-core-4g", "--set", "threads=1", "--format", "csv"];
-        variants.iter().for_each(|variant| run.extend(["--variant", *variant]));
+        for variant in variants {
+            run.extend(["--variant", *variant]);
+        }
         room.run(&run).expect(0).stdout
     };
     let csv = of(&["v4.1-rc2", "v4.1-rc2+3,1", "v4.1-rc2+1,2,3,4"]);

@@ -144,7 +144,7 @@ mod tests {
             error.to_string(),
             "unknown machine \"two-nodes-2g\"; did you mean \"two-node-2g\"? \
              (valid machines: four-core-4g, four-core-512m, four-node-2g, haswell-guest-32g, one-cpu-512m, \
-             one-node-4g, one-node-512m, two-node-2g)"
+             one-node-4g, one-node-512m, two-node-2g, two-node-4g)"
         );
         let error = lookup_in(root.path(), Kind::Experiment, "storm").unwrap_err();
         assert!(error.to_string().starts_with("unknown experiment \"storm\" (valid experiments: "), "{error}");
