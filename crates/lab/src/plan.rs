@@ -8,7 +8,7 @@ use std::path::PathBuf;
 
 use linux::{disk::Disk, kernel_image::KernelImage, qemu::Accelerator};
 use mm::variant::Named;
-use report::{Column, Key, Skipped, Target};
+use report::{Column, Key, Layout, Skipped, Target};
 use serde::{Deserialize, Serialize};
 use units::{Bytes, BytesPerSecond};
 use workloads::Workload;
@@ -250,6 +250,9 @@ pub struct Identity {
     pub machines: Vec<(String, String)>,
     /// What each simulated column is.
     pub simulated: Vec<Simulated>,
+    /// How its tables are laid out.
+    #[serde(default)]
+    pub layout: Layout,
 }
 
 /// A simulated column: what it needs for explaining itself.
@@ -314,6 +317,7 @@ impl Plan {
             keys: self.sessions.iter().flat_map(|session| session.keys.iter().cloned()).collect(),
             machines: self.sessions.iter().map(machine).collect(),
             simulated: self.sessions.iter().filter_map(Session::simulated).collect(),
+            layout: self.experiment.layout,
         }
     }
 }

@@ -115,8 +115,7 @@ fn read(directory: &Path) -> Result<Shown, UsageError> {
     cells.sort_by_key(|cell| place.get(&cell.key).copied());
     let presses = |cell: &Cell| crate::cell::parse(&cell.key).is_ok_and(|workload| workload.presses());
     let threshold = if cells.iter().any(presses) { PRESSED_THRESHOLD } else { COUNTER_THRESHOLD };
-    let layout = cells.first().and_then(|cell| Experiment::load(&cell.key.experiment).ok());
-    let report = match layout.map_or(Layout::Head, |experiment| experiment.layout) {
+    let report = match identity.layout {
         Layout::Head => Report::new(&cells, threshold),
         Layout::Classic => Report::classic(&cells),
     };
@@ -376,7 +375,8 @@ mod tests {
     fn rendered(cells: &[Cell], kernels: &[&str], format: Format) -> String {
         let directory = tempfile::tempdir().expect("a directory");
         let keys = cells.iter().map(|cell| cell.key.clone()).collect();
-        let identity = Identity { program: "p".into(), keys, machines: Vec::new(), simulated: Vec::new() };
+        let identity =
+            Identity { program: "p".into(), keys, machines: Vec::new(), simulated: Vec::new(), layout: Layout::Head };
         let identity = serde_json::to_vec(&identity).expect("an identity serialises");
         std::fs::write(directory.path().join(IDENTITY_FILE), identity).expect("written");
         let mut store = Store::create(directory.path()).expect("an empty directory");

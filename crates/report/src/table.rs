@@ -1,6 +1,6 @@
 //! What a report consists of: plain data, ready for any renderer.
 
-use serde::Serialize;
+use serde::{Deserialize, Serialize};
 
 use crate::checks::{CheckTable, checks};
 use crate::classic;
@@ -37,10 +37,11 @@ impl Report {
 }
 
 /// How a report is laid out.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Layout {
     /// As mmtests does it today.
+    #[default]
     Head,
     /// As it did in 2015; columns have the names of their kernels alone.
     Classic,

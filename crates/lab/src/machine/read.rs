@@ -28,7 +28,7 @@ const KEYS: &[&str] = &[
     "measured",
 ];
 const DISK_KEYS: &[&str] = &["latency_us", "bandwidth"];
-const SYSTEM_KEYS: &[&str] = &["anonymous", "kernel", "percent"];
+const SYSTEM_KEYS: &[&str] = &["anonymous", "kernel", "percent", "varies"];
 const NODE_KEYS: &[&str] = &["id", "memory", "cpus", "distance", "bandwidth", "zone"];
 const ZONE_KEYS: &[&str] = &["name", "start_pfn", "spanned", "present", "managed"];
 
@@ -100,7 +100,10 @@ fn system(root: &TableReader<'_>, memory: Bytes) -> Result<Option<System>, Sourc
     let percent: u64 = table.required("percent")?;
     let spread = u32::try_from(percent).ok().filter(|percent| *percent <= 50);
     let percent = spread.ok_or_else(|| table.error("percent", format!("expected 0 to 50, found {percent}")))?;
-    Ok(Some(System { anonymous: anonymous.frames(), kernel: kernel.frames(), percent }))
+    let varies: u64 = table.optional("varies")?.unwrap_or_default();
+    let by = u32::try_from(varies).ok().filter(|by| *by <= 90);
+    let varies = by.ok_or_else(|| table.error("varies", format!("expected 0 to 90, found {varies}")))?;
+    Ok(Some(System { anonymous: anonymous.frames(), kernel: kernel.frames(), percent, varies }))
 }
 
 fn swap(root: &TableReader<'_>) -> Result<Bytes, SourceError> {

@@ -32,11 +32,9 @@ pub(super) fn machine(machine: &Machine) -> String {
     if let Some(system) = &machine.system {
         let size = |frames: Frames| string(&frames.bytes().to_string());
         let (anonymous, kernel) = (size(system.anonymous), size(system.kernel));
-        line(
-            &mut text,
-            "system",
-            &format!("{{ anonymous = {anonymous}, kernel = {kernel}, percent = {} }}", system.percent),
-        );
+        let (percent, varies) = (system.percent, system.varies);
+        let value = format!("{{ anonymous = {anonymous}, kernel = {kernel}, percent = {percent}, varies = {varies} }}");
+        line(&mut text, "system", &value);
     }
     if !machine.threads.is_empty() {
         text += "# One entry per core: the CPUs that share it.\n";

@@ -131,7 +131,8 @@ mod tests {
                 "one-cpu-512m",
                 "one-node-4g",
                 "one-node-512m",
-                "two-node-2g"
+                "two-node-2g",
+                "two-node-4g"
             ]
         );
     }

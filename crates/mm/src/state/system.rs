@@ -15,6 +15,24 @@ pub struct System {
     pub kernel: Frames,
     /// How many of the pageblocks the anonymous memory is spread over, in hundredths.
     pub percent: u32,
+    /// By how much each of these is drawn to be less or more, in hundredths: no machine is twice in the same state.
+    pub varies: u32,
+}
+
+impl System {
+    /// The same as it is this time.
+    fn drawn(&self, draw: &mut dyn Draw) -> Self {
+        let mut vary = |what: u64| {
+            let hundredths = 100 - u64::from(self.varies) + draw.below(2 * u64::from(self.varies) + 1, Drawn::System);
+            what * hundredths / 100
+        };
+        Self {
+            anonymous: Frames(vary(self.anonymous.0)),
+            kernel: Frames(vary(self.kernel.0)),
+            percent: u32::try_from(vary(self.percent.into())).expect("at most twice as much"),
+            varies: 0,
+        }
+    }
 }
 
 impl FrameMap {
@@ -23,6 +41,7 @@ impl FrameMap {
     /// # Panics
     /// When it does not fit.
     pub fn of_system(machine: &MachineSpec, system: &System, draw: &mut dyn Draw) -> Self {
+        let system = if system.varies > 0 { system.drawn(draw) } else { *system };
         let mut frames = vec![Seen::Hole; machine.end().0 as usize];
         let size = machine.pageblock_order.frames();
         let mut blocks: Vec<Pfn> = Vec::new();
