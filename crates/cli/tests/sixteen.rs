@@ -11,21 +11,34 @@ use support::{document::Document, room::Room, words};
 const PUBLISHED: [(&str, f64); 2] = [("huge", 5.85 / 8.83), ("base", 2.18 / 3.28)];
 
 /// Our base fault clears a page, where that of `page_fault2` copies one of a file: it takes longer there, and the lock weighs
-/// less. With v5.3 the run gives 0.58 (huge) and 0.61 (base).
+/// less. With v5.3 eight seeds give 0.53 (huge, 0.51 to 0.55) and 0.56 (base): one run waits more for locks than another.
 #[test]
 fn sixteen_threads_against_processes_are_as_published() {
     let room = Room::new();
     let answer = room
-        .run(&words(&[&["run", "fault-storm-16", "--target", "sim", "--variant", "v5.3", "--format", "json"]]))
+        .run(&words(&[&[
+            "run",
+            "fault-storm-16",
+            "--target",
+            "sim",
+            "--variant",
+            "v5.3",
+            "--seeds",
+            "8",
+            "--format",
+            "json",
+        ]]))
         .expect(0);
     let rate = |cell: &report::Cell| {
         let metric = cell.measured.metrics.iter().find(|metric| metric.name == "page_stores_per_second");
         metric.expect("every cell has it").samples[0]
     };
-    let cells: BTreeMap<_, _> =
-        Document::parse(&answer.stdout).cells.iter().map(|cell| (cell.key.case.clone(), rate(cell))).collect();
+    let mut rates: BTreeMap<String, f64> = BTreeMap::new();
+    for cell in &Document::parse(&answer.stdout).cells {
+        *rates.entry(cell.key.case.clone()).or_default() += rate(cell);
+    }
     for (page, published) in PUBLISHED {
-        let ratio = cells[&format!("{page}-threads-16")] / cells[&format!("{page}-processes-16")];
+        let ratio = rates[&format!("{page}-threads-16")] / rates[&format!("{page}-processes-16")];
         assert!((published / 1.25..=published * 1.25).contains(&ratio), "{page}: {ratio}, published {published}");
     }
 }
