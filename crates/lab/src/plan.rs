@@ -7,7 +7,7 @@ mod session;
 use std::path::PathBuf;
 
 use linux::{disk::Disk, kernel_image::KernelImage, qemu::Accelerator};
-use mm::variant::Named;
+use mm::{state::System, variant::Named};
 use report::{Column, Key, Layout, Skipped, Target};
 use serde::{Deserialize, Serialize};
 use units::{Bytes, BytesPerSecond};
@@ -212,12 +212,21 @@ impl Session {
             chosen_for: chosen_for.clone(),
             twin_of: twin_of.clone(),
             start: start.clone(),
+            system: self.machine.system.filter(|_| *start == Start::Fresh).map(in_words),
             prices: prices::all(&self.machine.prices, self.machine.pace.as_ref()),
             shared_core: (!self.machine.threads.is_empty())
                 .then(|| prices::shared_core(self.machine.shared_core.as_ref()).clone()),
             bandwidth: self.machine.nodes.iter().map(|node| node.bandwidth).collect(),
         })
     }
+}
+
+/// What a system has in memory before a run.
+fn in_words(system: System) -> String {
+    let System { anonymous, kernel, percent, varies } = system;
+    let varied = if varies > 0 { format!(", each drawn {varies} % up or down") } else { String::new() };
+    let [anonymous, kernel] = [anonymous, kernel].map(units::Frames::bytes);
+    format!("{anonymous} of daemons in {percent} % of the pageblocks and {kernel} of the kernel{varied}")
 }
 
 impl Place {
@@ -270,6 +279,9 @@ pub struct Simulated {
     /// Where memory stood at the start.
     #[serde(default)]
     pub start: Start,
+    /// What was in memory then, of a machine that says so, in words.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub system: Option<String>,
     /// What primitive operations take.
     pub prices: Vec<prices::Used>,
     /// What sharing a core means, where CPUs do.

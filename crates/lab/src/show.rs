@@ -187,7 +187,10 @@ fn simulated(what: &Simulated) -> String {
     words.push(what.variant.difference.clone());
     let prices = prices::summary(&what.prices);
     let start = match &what.start {
-        Start::Fresh => "memory all free at the start".to_owned(),
+        Start::Fresh => what.system.as_ref().map_or_else(
+            || "memory all free at the start".to_owned(),
+            |system| format!("memory at the start: {system}; the rest is free"),
+        ),
         Start::Kernel => "memory at the start as the kernel had it before the same cell".to_owned(),
         Start::File(file) => {
             format!("memory at the start as in {} (state {})", file.path.display(), short(&file.hash))
