@@ -6,7 +6,7 @@
 #[cfg(test)]
 mod tests;
 
-use std::sync::LazyLock;
+use std::{ops::RangeInclusive, sync::LazyLock};
 
 use mm::cost::{Prices, Work};
 use serde::{Deserialize, Serialize};
@@ -250,34 +250,40 @@ fn source_of(table: &TableReader<'_>) -> Result<String, SourceError> {
 
 /// The `shared_core` of a file.
 pub fn read_shared_core(root: &TableReader<'_>) -> Result<Option<SharedCore>, SourceError> {
-    if !root.has("shared_core") {
-        return Ok(None);
-    }
-    let Ok(Some(table)) = root.table("shared_core") else { return Err(root.error("shared_core", SHARED_CORE_FORM)) };
-    let table = table.only("key", &["percent", "source"])?;
-    let found: u64 = table.required("percent")?;
-    let percent = u32::try_from(found).ok().filter(|_| (100..=SHARED_CORE_MAX).contains(&found)).ok_or_else(|| {
-        table.error("percent", format!("expected 100 to {SHARED_CORE_MAX} (percent of the time alone), found {found}"))
-    })?;
-    Ok(Some(SharedCore { percent, source: source_of(&table)? }))
+    let bounds = (100..=SHARED_CORE_MAX, "percent of the time alone");
+    let read = read_percent(root, "shared_core", SHARED_CORE_FORM, bounds)?;
+    Ok(read.map(|(percent, source)| SharedCore { percent, source }))
 }
 
 /// The `pace` of a file.
 pub fn read_pace(root: &TableReader<'_>) -> Result<Option<Pace>, SourceError> {
-    if !root.has("pace") {
-        return Ok(None);
-    }
-    let Ok(Some(table)) = root.table("pace") else { return Err(root.error("pace", PACE_FORM)) };
-    let table = table.only("key", &["percent", "source"])?;
-    let found: u64 = table.required("percent")?;
-    let percent = u32::try_from(found).ok().filter(|percent| (10..=1000).contains(percent));
-    let wrong = || table.error("percent", format!("expected 10 to 1000 (percent of generic prices), found {found}"));
-    Ok(Some(Pace { percent: percent.ok_or_else(wrong)?, source: source_of(&table)? }))
+    let read = read_percent(root, "pace", PACE_FORM, (10..=1000, "percent of generic prices"))?;
+    Ok(read.map(|(percent, source)| Pace { percent, source }))
 }
 
-/// The value of `pace` in a machine file.
-pub(crate) fn write_pace(pace: &Pace, quoted: impl Fn(&str) -> String) -> String {
-    format!("{{ percent = {}, source = {} }}", pace.percent, quoted(&pace.source))
+/// A share in per cent within bounds, which are of something, and its source.
+fn read_percent(
+    root: &TableReader<'_>,
+    key: &str,
+    form: &str,
+    (bounds, of): (RangeInclusive<u64>, &str),
+) -> Result<Option<(u32, String)>, SourceError> {
+    if !root.has(key) {
+        return Ok(None);
+    }
+    let Ok(Some(table)) = root.table(key) else { return Err(root.error(key, form)) };
+    let table = table.only("key", &["percent", "source"])?;
+    let found: u64 = table.required("percent")?;
+    let percent = u32::try_from(found).ok().filter(|_| bounds.contains(&found)).ok_or_else(|| {
+        let (least, most) = (bounds.start(), bounds.end());
+        table.error("percent", format!("expected {least} to {most} ({of}), found {found}"))
+    })?;
+    Ok(Some((percent, source_of(&table)?)))
+}
+
+/// The value of `shared_core` or `pace` in a machine file.
+pub(crate) fn write_percent(percent: u32, source: &str, quoted: impl Fn(&str) -> String) -> String {
+    format!("{{ percent = {percent}, source = {} }}", quoted(source))
 }
 
 /// A number with `decimals` digits after the point at most, in units of the last of them.
@@ -288,11 +294,6 @@ fn thousandths(text: &str, decimals: usize) -> Option<Picos> {
         return None;
     }
     format!("{whole}{fraction:0<decimals$}").parse().ok().map(Picos)
-}
-
-/// The value of `shared_core` in a machine file.
-pub(crate) fn write_shared_core(shared: &SharedCore, quoted: impl Fn(&str) -> String) -> String {
-    format!("{{ percent = {}, source = {} }}", shared.percent, quoted(&shared.source))
 }
 
 /// The line of a machine file.

@@ -90,6 +90,11 @@ impl Cpu {
         self.running.is_none() && self.queue.is_empty()
     }
 
+    /// How many tasks it runs or has waiting.
+    fn tasks(&self) -> usize {
+        self.queue.len() + usize::from(self.running.is_some())
+    }
+
     /// Shall somebody else run as soon as the step in progress ends?
     #[inline]
     pub(crate) fn need_resched(&self) -> bool {
@@ -207,8 +212,7 @@ impl World {
     /// The CPU for a new task that may run anywhere: the first of those with the fewest tasks (`find_idlest_cpu`; by their
     /// number instead of their load).
     pub(crate) fn idlest_cpu(&self) -> CpuId {
-        let tasks = |cpu: &Cpu| cpu.queue.len() + usize::from(cpu.running.is_some());
-        let idlest = (0..).zip(&self.cpus).min_by_key(|(_, cpu)| tasks(cpu));
+        let idlest = (0..).zip(&self.cpus).min_by_key(|(_, cpu)| cpu.tasks());
         CpuId(idlest.expect("a machine has CPUs").0)
     }
 
@@ -368,13 +372,12 @@ impl World {
     /// round that way.
     #[inline(never)]
     fn balance(&mut self, id: CpuId) {
-        let tasks = |cpu: &Cpu| cpu.queue.len() + usize::from(cpu.running.is_some());
         let now = self.cpus[id.0 as usize].clock;
         let interval = Picos(BALANCE_PER_CPU.0 * self.cpus.len() as u64);
         for other in (0..).map(CpuId).take(self.cpus.len()) {
             let (from, to) = (&self.cpus[id.0 as usize], &self.cpus[other.0 as usize]);
             let is_idle = to.is_idle();
-            let is_less = tasks(from) >= tasks(to) + self.imbalance;
+            let is_less = from.tasks() >= to.tasks() + self.imbalance;
             if !is_less || (!is_idle && now < to.next_balance) {
                 continue;
             }

@@ -41,10 +41,10 @@ pub(super) fn machine(machine: &Machine) -> String {
         line(&mut text, "threads", &list(machine.threads.iter().map(|core| string(&cpulist::print(core)))));
     }
     if let Some(shared) = &machine.shared_core {
-        line(&mut text, "shared_core", &prices::write_shared_core(shared, string));
+        line(&mut text, "shared_core", &prices::write_percent(shared.percent, &shared.source, string));
     }
     if let Some(pace) = &machine.pace {
-        line(&mut text, "pace", &prices::write_pace(pace, string));
+        line(&mut text, "pace", &prices::write_percent(pace.percent, &pace.source, string));
     }
     for node in &machine.nodes {
         write_node(&mut text, node);
