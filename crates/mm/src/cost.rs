@@ -112,8 +112,10 @@ works! {
     SwapIo = "swap_io", Swap;
     /// Changing what a file knows of one of its pages: it comes, goes, or is sent to the disk.
     FilePage = "file_page", File;
-    /// What write(2) takes for each page beside finding it: the copy, and what the file system does.
+    /// What each write(2) takes for each page that it reaches, beside finding it: what the file system does before and after.
     FileWrite = "file_write", File;
+    /// Copying a sector (512 bytes) that a program writes to a page of a file, from a buffer that caches hold.
+    FileCopy = "file_copy", File;
     /// What reading a page ahead takes beside its place in the file: its part of a request, and that the disk has read it.
     FileRead = "file_read", File;
     /// Changing a name, or what the file system knows of a file.

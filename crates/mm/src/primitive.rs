@@ -3,7 +3,7 @@
 //!
 //! The operations that faults and system calls on address spaces are made of. They charge themselves.
 
-use units::{Order, Vpn};
+use units::{Bytes, Order, Vpn};
 
 use crate::{
     cost::{Cx, Work},
@@ -54,8 +54,9 @@ pub(crate) fn file_pages(cx: &mut Cx, n: u64) {
 }
 
 /// Writing a page with write(2), once it is found.
-pub(crate) fn write_file_page(cx: &mut Cx) {
+pub(crate) fn write_file_page(cx: &mut Cx, len: Bytes) {
     cx.work(Work::FileWrite, 1);
+    cx.work(Work::FileCopy, len.0.div_ceil(512));
 }
 
 /// Having a page read ahead, once it has its place.

@@ -166,7 +166,7 @@ pub async fn run<O: Os>(os: O, params: Params) -> Result<Outcome, WorkloadError>
     let mut unable = Vec::new();
     if params.file {
         let file = os.create(FILE).await.during("create")?;
-        write_file(&os, file, shares.file).await.during("write or fsync")?;
+        write_file(&os, file, shares.file, WRITE).await.during("write or fsync")?;
         match os.drop_caches().await {
             Err(Errno::NOSYS) => unable.push(Unable::drop_caches()),
             dropped => dropped.during("drop_caches")?,
@@ -194,9 +194,10 @@ pub async fn run<O: Os>(os: O, params: Params) -> Result<Outcome, WorkloadError>
     Ok(window.outcome(tasks, unable))
 }
 
-pub(crate) async fn write_file<O: Os>(os: &O, file: File, len: Bytes) -> Result<(), Errno> {
-    for start in (0..len.0).step_by(usize::try_from(WRITE.0).expect("a megabyte fits")) {
-        os.write(file, Bytes(start), WRITE.min(Bytes(len.0 - start))).await?;
+/// Writes `piece` by `piece`.
+pub(crate) async fn write_file<O: Os>(os: &O, file: File, len: Bytes, piece: Bytes) -> Result<(), Errno> {
+    for start in (0..len.0).step_by(usize::try_from(piece.0).expect("a piece fits in memory")) {
+        os.write(file, Bytes(start), piece.min(Bytes(len.0 - start))).await?;
     }
     os.fsync(file).await?;
     os.close(file).await

@@ -131,12 +131,13 @@ impl Write {
         if !mm.reserve_block(at.0, at.1) {
             return Next::Failed(Errno::NOSPC);
         }
-        primitive::write_file_page(cx);
+        let end = self.end.min(start + Bytes::PAGE.0);
+        primitive::write_file_page(cx, Bytes(end - self.at));
         mm.cache.mark(at, PageFlag::Uptodate, true);
         mm.set_page_dirty(cx, head);
         mm.store_tag(head);
         mm.unlock_folio(cx, head);
-        self.at = self.end.min(start + Bytes::PAGE.0);
+        self.at = end;
         let inode = mm.cache.inode_mut(at.0);
         inode.size = inode.size.max(self.at);
         Next::Phase(Phase::Balance)
