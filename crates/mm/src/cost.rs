@@ -126,6 +126,10 @@ works! {
     DiskIo = "disk_io", Disk;
     /// Looking at one frame in search of what can be moved, or of where to.
     ScanFrame = "scan_frame", CompactScan;
+    /// Looking at a pageblock in the same search: its type, and whether to skip it.
+    ScanBlock = "scan_block", CompactScan;
+    /// Reading the record of a frame that no cache holds and whose neighbours nobody has read.
+    FarFrame = "far_frame", CompactScan;
     /// Making one frame what another was, but for contents, lists and entries: flags, references, locks.
     MigrateFolio = "migrate_folio", Migrate;
 }

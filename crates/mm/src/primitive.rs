@@ -131,6 +131,13 @@ pub(crate) fn scan_frames(cx: &mut Cx, n: u64) {
     cx.work(Work::ScanFrame, n);
 }
 
+/// Looking at a pageblock in search of what can be moved, or of where to, and before at so many of its frames.
+#[inline]
+pub(crate) fn scan_block(cx: &mut Cx, frames: u64) {
+    cx.work(Work::ScanBlock, 1);
+    cx.work(Work::FarFrame, frames);
+}
+
 /// Flushing a base page of some address space from the TLBs of the CPUs that run it (`flush_tlb_page`).
 pub(crate) fn flush_tlb_page(cx: &mut Cx, space: SpaceId, pages: u32) {
     cx.flush_tlb_of(space, Some(pages));

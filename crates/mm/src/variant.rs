@@ -256,6 +256,8 @@ rules! {
     migrate_counts_tried: bool,
     /// Where compaction looks for its next pageblock and for free frames.
     compact_search: CompactSearch,
+    /// At how many frames of a pageblock compaction looks to see that it is all of one zone.
+    compact_zone_frames: u64,
     /// When a zone is compacted enough for a request.
     compact_ends: CompactEnds,
     /// What asynchronous compaction does when others want the lock or the CPU.

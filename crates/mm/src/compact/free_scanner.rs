@@ -95,7 +95,7 @@ impl CompactControl {
             }
             Stage::NextBlock { start, from, stride } => {
                 let (start, from, stride) = (*start, *from, *stride);
-                self.next_block(mm, scan, (start, from, stride))
+                self.next_block(mm, cx, scan, (start, from, stride))
             }
             Stage::Block { start, scan: block, stride } => {
                 if !self.isolate_block(mm, cx, block) {
@@ -131,7 +131,7 @@ impl CompactControl {
     }
 
     /// The next pageblock down that frames can be taken from; true when there is none above the migrate scanner.
-    fn next_block(&mut self, mm: &Mm, scan: &mut FreeScan, at: (Pfn, Pfn, u32)) -> bool {
+    fn next_block(&mut self, mm: &Mm, cx: &mut Cx, scan: &mut FreeScan, at: (Pfn, Pfn, u32)) -> bool {
         let (mut start, mut from, stride) = at;
         let order = mm.frames.blocks.order();
         let low = block_end(self.migrate_pfn, order);
@@ -141,6 +141,7 @@ impl CompactControl {
                 self.free_pfn = from;
                 return true;
             }
+            primitive::scan_block(cx, mm.variant().compact_zone_frames);
             let is_here = mm.frames.blocks.zone(start).is_some_and(|zone| zone.position() == self.zone);
             if is_here && self.is_target(mm, start) && (self.ignores_skip() || !mm.frames.blocks.skip(start)) {
                 let end = block_end(start, order).min(mm.zones[self.zone].end);
