@@ -286,6 +286,8 @@ rules! {
     scheduler: Scheduler,
     /// From a CPU with how many tasks more another one takes one over that is busy itself.
     sched_imbalance: u64,
+    /// How much longer a busy CPU waits than an idle one before it looks for tasks on others.
+    sched_busy_factor: u64,
     /// What a task runs at least when several share a CPU, or asks for, in ns on one CPU (`sched_min_granularity_ns`).
     sched_base_slice_ns: u64,
 }

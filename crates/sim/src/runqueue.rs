@@ -51,6 +51,8 @@ pub(crate) struct Periods {
     base_slice: Picos,
     /// From one tick to the next (1/HZ).
     pub(crate) tick: Picos,
+    /// How long a busy CPU that has taken a task over waits before it looks at others again; twice as long when it found nothing.
+    pub(crate) balance: Picos,
 }
 
 impl Periods {
@@ -59,7 +61,9 @@ impl Periods {
         let factor = 1 + u64::from(cpus.clamp(1, 8).ilog2());
         let scaled = |nanos| Picos(Picos::from_nanos(nanos).0 * factor);
         let [latency, wakeup_granularity, base_slice] = [6_000_000, 1_000_000, rules.sched_base_slice_ns].map(scaled);
-        Self { latency, wakeup_granularity, base_slice, tick }
+        // sd_init: min_interval is the number of CPUs, in ms, max_interval twice that (kernel/sched/core.c, v4.1).
+        let balance = Picos(Picos::from_micros(1000).0 * cpus as u64 * rules.sched_busy_factor);
+        Self { latency, wakeup_granularity, base_slice, tick, balance }
     }
 }
 

@@ -3,6 +3,8 @@
 //! A step is never interrupted: between two of them a CPU looks at its queue, as the kernel does on the way back to user mode
 //! and where it calls `cond_resched`. Ticks are no events of their own; a CPU with somebody waiting looks at each of them.
 
+mod balance;
+
 use std::mem::offset_of;
 
 use mm::{
@@ -11,6 +13,7 @@ use mm::{
 };
 use units::{CpuId, Picos, Time};
 
+use self::balance::Balancing;
 use crate::{
     clock::Clock,
     daemon::NO_SPACE,
@@ -20,10 +23,6 @@ use crate::{
     task::{TaskId, TaskState},
     world::World,
 };
-
-/// How long a busy CPU waits before it looks at others again, for each CPU of its domain.
-// sd_init: min_interval is the number of CPUs, in ms, and busy_factor 32 (kernel/sched/core.c, v4.1).
-const BALANCE_PER_CPU: Picos = Picos::from_micros(32_000);
 
 /// A CPU: its clock, the task that it runs, and those that wait for it. What every turn needs is one line of cache.
 #[derive(Clone, Debug)]
@@ -52,8 +51,7 @@ pub(crate) struct Cpu {
     loaded: Option<TaskId>,
     /// Its ticks come this long after the multiples of their period.
     pub(crate) tick_offset: Picos,
-    /// Before this it does not look for tasks on other CPUs, unless it is idle (`sd->last_balance`).
-    next_balance: Time,
+    balancing: Balancing,
 }
 
 const _: () = assert!(offset_of!(Cpu, queue) + RunQueue::WAITING <= 64);
@@ -74,7 +72,7 @@ impl Cpu {
             is_ordered: false,
             asked: Shootdowns::default(),
             lets_go: None,
-            next_balance: Time(0),
+            balancing: Balancing::default(),
         }
     }
 
@@ -173,12 +171,9 @@ impl World {
             // Interrupted out of its idle state; a task that sleeps before others on the same CPU do it finds it awake.
             let from = if why == Enqueue::Woken { at + self.prices.of(Work::WakeUp) } else { at };
             cpu.clock = cpu.clock.max(from);
+            cpu.begin_to_be_busy();
         }
-        if let Some(running) = cpu.running {
-            // Before the place of the new one is found by what the others have had (`update_curr` in `enqueue_entity`).
-            let running = &mut self.tasks[running.0 as usize].entity;
-            cpu.need_resched |= cpu.queue.account(running, cpu.clock, &self.periods);
-        }
+        self.account_running(cpu_id);
         if from != cpu_id && why == Enqueue::Woken {
             let entity = &mut self.tasks[id.0 as usize].entity;
             self.cpus[cpu_id.0 as usize].queue.adopt(&self.cpus[from.0 as usize].queue, entity);
@@ -187,10 +182,10 @@ impl World {
         cpu.queue.enqueue(id, &mut task.entity, why, &self.periods);
         if was_idle {
             cpu.ready(cpu_id, &mut self.clock);
-        } else if let Some(running) = cpu.running {
-            let [running, woken] = self.tasks.get_disjoint_mut([running.0 as usize, id.0 as usize]).expect("two tasks");
-            cpu.need_resched |= cpu.queue.preempts(&running.entity, id, &woken.entity, &self.periods);
-            if cpu.is_spinning {
+        } else if cpu.running.is_some() {
+            let is_spinning = cpu.is_spinning;
+            self.preempt_for(cpu_id, id);
+            if is_spinning {
                 self.look_up_from_spinning(cpu_id, at);
             }
         }
@@ -351,60 +346,9 @@ impl World {
         let why = if matches!(task.state, TaskState::Ended) { Leave::Ends } else { Leave::Sleeps };
         cpu.queue.leave(running, &mut task.entity, cpu.clock, why, &self.periods);
         self.stop(id);
-        if self.cpus[id.0 as usize].is_idle() {
-            self.pull(id);
+        if self.cpus[id.0 as usize].is_idle() && !self.pull(id) {
+            self.cpus[id.0 as usize].end_to_be_busy(&self.periods);
         }
-    }
-
-    /// An idle CPU takes over a task that waits elsewhere and may run anywhere (`newidle_balance`).
-    fn pull(&mut self, id: CpuId) {
-        let movable = |task: TaskId| self.tasks[task.0 as usize].may_run_on(id);
-        // One that is about to run where it is stays there.
-        let busy = |cpu: &&Cpu| cpu.running.is_some() || cpu.queue.len() > 1;
-        let found = self.cpus.iter().filter(busy).find_map(|cpu| cpu.queue.find(movable));
-        if let Some(found) = found {
-            self.take_over(id, found);
-        }
-    }
-
-    /// Other CPUs that have less to do take a task over from this one, busy ones as often as their domain says, idle ones at once
-    /// (`load_balance` and `nohz_idle_balance`; by the number of tasks instead of their load). A fifth task on four CPUs goes
-    /// round that way.
-    #[inline(never)]
-    fn balance(&mut self, id: CpuId) {
-        let now = self.cpus[id.0 as usize].clock;
-        let interval = Picos(BALANCE_PER_CPU.0 * self.cpus.len() as u64);
-        for other in (0..).map(CpuId).take(self.cpus.len()) {
-            let (from, to) = (&self.cpus[id.0 as usize], &self.cpus[other.0 as usize]);
-            let is_idle = to.is_idle();
-            let is_less = from.tasks() >= to.tasks() + self.imbalance;
-            if !is_less || (!is_idle && now < to.next_balance) {
-                continue;
-            }
-            self.cpus[other.0 as usize].next_balance = now + interval;
-            let movable = |task: TaskId| self.tasks[task.0 as usize].may_run_on(other);
-            if let Some(found) = self.cpus[id.0 as usize].queue.find(movable) {
-                self.take_over(other, found);
-                if is_idle {
-                    let cpu = &mut self.cpus[other.0 as usize];
-                    cpu.clock = cpu.clock.max(now);
-                    cpu.ready(other, &mut self.clock);
-                }
-            }
-        }
-    }
-
-    /// A CPU takes over a task that waits for another one.
-    fn take_over(&mut self, id: CpuId, found: TaskId) {
-        let task = &mut self.tasks[found.0 as usize];
-        let from = &mut self.cpus[task.cpu.0 as usize];
-        from.queue.remove(found, &mut task.entity, &self.periods);
-        task.cpu = id;
-        let cpu = &mut self.cpus[id.0 as usize];
-        if cpu.is_idle() {
-            cpu.clock = cpu.clock.max(task.runnable_since);
-        }
-        cpu.queue.enqueue(found, &mut task.entity, Enqueue::Moved, &self.periods);
     }
 
     /// A CPU whose task spun on a lock goes on at an instant: the task has got it, or sleeps from now on.
