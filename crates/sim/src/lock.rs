@@ -221,16 +221,17 @@ impl World {
                 self.tasks[task.0 as usize].holds = Some(Mode::Read);
             }
             if self.tasks[task.0 as usize].waits_for_lock() {
-                let at = self.pay_for_waking(cpu);
+                let at = self.pay_for_waking(cpu, Cause::MmapLock);
                 self.go_on(task, at);
             }
         }
     }
 
-    fn pay_for_waking(&mut self, cpu: CpuId) -> Time {
-        let waker = self.cpus[cpu.0 as usize].running.expect("a task lets go of a lock while it runs");
+    /// The running task of a CPU pays for waking one other, for a cause; when it has done so.
+    pub(crate) fn pay_for_waking(&mut self, cpu: CpuId, cause: Cause) -> Time {
+        let waker = self.cpus[cpu.0 as usize].running.expect("a task wakes others while it runs");
         let mut cx = Cx::new(cpu, self.cpus[cpu.0 as usize].clock, &self.prices, &mut self.counters);
-        cx.because(Cause::MmapLock, |cx| cx.work(Work::WakeOther, 1));
+        cx.because(cause, |cx| cx.work(Work::WakeOther, 1));
         let now = cx.now();
         self.tasks[waker.0 as usize].spent.add(cx.spent());
         self.cpus[cpu.0 as usize].clock = now;

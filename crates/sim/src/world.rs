@@ -264,7 +264,7 @@ impl World {
                 self.clock.arm(at + span, task);
                 TaskState::Blocked
             }
-            Request::Arrive(barrier) => self.arrive(task, barrier, at),
+            Request::Arrive(barrier) => self.arrive(task, barrier),
             Request::Join(other) if matches!(self.tasks[other.0 as usize].state, TaskState::Ended) => {
                 TaskState::Answered(Answer::Unit(Ok(())))
             }
@@ -305,7 +305,10 @@ impl World {
         }
     }
 
-    fn arrive(&mut self, task: TaskId, barrier: Barrier, at: Time) -> TaskState {
+    /// The last one to come wakes the others one after the other and pays for it (`futex_wake`, `wake_up_q`), so that they set
+    /// out one after the other. If they did so at one instant, nothing but the numbers of their CPUs and tasks would say who is
+    /// the first at a lock, in all seeds the same.
+    fn arrive(&mut self, task: TaskId, barrier: Barrier) -> TaskState {
         let meeting = &mut self.meetings[barrier.id as usize];
         if meeting.cancelled {
             return TaskState::Answered(Answer::Unit(Err(Errno::CANCELED)));
@@ -314,7 +317,10 @@ impl World {
             meeting.waiting.push(task);
             return TaskState::Blocked;
         }
-        for other in std::mem::take(&mut meeting.waiting) {
+        let waiting = std::mem::take(&mut meeting.waiting);
+        let cpu = self.tasks[task.0 as usize].cpu;
+        for other in waiting {
+            let at = self.pay_for_waking(cpu, Cause::RunQueue);
             self.answer(other, Answer::Unit(Ok(())), at);
         }
         TaskState::Answered(Answer::Unit(Ok(())))
