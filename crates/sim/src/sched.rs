@@ -173,7 +173,7 @@ impl World {
             cpu.clock = cpu.clock.max(from);
             cpu.begin_to_be_busy();
         }
-        self.account_running(cpu_id);
+        self.account_running(cpu_id, at);
         if from != cpu_id && why == Enqueue::Woken {
             let entity = &mut self.tasks[id.0 as usize].entity;
             self.cpus[cpu_id.0 as usize].queue.adopt(&self.cpus[from.0 as usize].queue, entity);
@@ -237,17 +237,21 @@ impl World {
     /// The same where somebody waits, or the CPU has run nobody (`schedule`).
     #[inline(never)]
     fn choose(&mut self, id: CpuId) -> TaskId {
-        let Self { cpus, tasks, periods, .. } = self;
-        let cpu = &mut cpus[id.0 as usize];
+        let cpu = &self.cpus[id.0 as usize];
         if let Some(running) = cpu.running {
-            let entity = &mut tasks[running.0 as usize].entity;
-            if cpu.has_waiting() && cpu.clock >= cpu.next_tick {
+            let is_tick = cpu.has_waiting() && cpu.clock >= cpu.next_tick;
+            if is_tick {
+                // What others did since the last tick comes before what this one does.
+                self.balance(id);
+            }
+            let Self { cpus, tasks, periods, .. } = self;
+            let cpu = &mut cpus[id.0 as usize];
+            if is_tick {
+                let entity = &mut tasks[running.0 as usize].entity;
                 cpu.need_resched |= cpu.queue.account(entity, cpu.clock, periods)
                     || cpu.queue.tick_preempts(entity, cpu.clock, periods);
                 cpu.next_tick = cpu.tick_after(cpu.clock, periods);
-                self.balance(id);
             }
-            let cpu = &mut self.cpus[id.0 as usize];
             if !cpu.need_resched {
                 return running;
             }

@@ -69,30 +69,38 @@ impl World {
         found.is_some()
     }
 
-    /// Called at the ticks of a CPU that has somebody waiting: others take a task over that have fewer, busy ones if it was
-    /// since the last tick that they looked, idle ones at once (`load_balance`, `nohz_idle_balance`). A fifth task on four
-    /// CPUs goes round that way.
+    /// Called at the ticks of a CPU that has somebody waiting: others take a task over that have fewer, idle ones at once
+    /// (`nohz_idle_balance`), busy ones if it was since the last tick that they looked (`load_balance`), in the order in which
+    /// they did. A fifth task on four CPUs goes round that way.
     #[inline(never)]
     pub(super) fn balance(&mut self, id: CpuId) {
         let now = self.cpus[id.0 as usize].clock;
         let before = Time(now.0.saturating_sub(self.periods.tick.0));
-        let count = u32::try_from(self.cpus.len()).expect("few CPUs");
-        // Who sits behind it is first where several look at the same tick.
-        for other in (1..count).map(|nth| CpuId((id.0 + nth) % count)) {
-            let is_less = self.cpus[id.0 as usize].tasks() >= self.cpus[other.0 as usize].tasks() + self.imbalance;
-            let to = &mut self.cpus[other.0 as usize];
-            let is_idle = to.is_idle();
-            if is_idle && is_less {
+        let others = (0..).map(CpuId).take(self.cpus.len()).filter(|other| *other != id);
+        for other in others.clone() {
+            if !self.cpus[other.0 as usize].is_idle() {
+                self.cpus[other.0 as usize].found_nothing(before, &self.periods);
+            } else if self.has_more(id, other) {
                 self.give(id, other, now);
-            } else if !is_idle {
-                to.found_nothing(before, &self.periods);
-                let next = to.next_balance(&self.periods);
-                if next <= now {
-                    let has_pulled = is_less && self.give(id, other, now);
-                    self.cpus[other.0 as usize].looked(next, has_pulled);
-                }
             }
         }
+        let due = |world: &Self, other: &CpuId| {
+            let cpu = &world.cpus[other.0 as usize];
+            let next = cpu.next_balance(&world.periods);
+            (!cpu.is_idle() && next <= now).then_some((next, *other))
+        };
+        // Bound: each of the others looks once in a tick.
+        while let Some((next, other)) =
+            others.clone().filter_map(|other| due(self, &other)).min_by_key(|(next, _)| *next)
+        {
+            let has_pulled = self.has_more(id, other) && self.give(id, other, now);
+            self.cpus[other.0 as usize].looked(next, has_pulled);
+        }
+    }
+
+    /// Has one CPU so many tasks more than another that it gives one away?
+    fn has_more(&self, id: CpuId, other: CpuId) -> bool {
+        self.cpus[id.0 as usize].tasks() >= self.cpus[other.0 as usize].tasks() + self.imbalance
     }
 
     /// One CPU gives a task that waits for it to another, if that may run there.
@@ -113,8 +121,9 @@ impl World {
     /// A CPU takes over a task that waits for another one (`detach_task`, `attach_task`).
     fn take_over(&mut self, id: CpuId, found: TaskId) {
         let from = std::mem::replace(&mut self.tasks[found.0 as usize].cpu, id);
-        self.account_running(from);
-        self.account_running(id);
+        let at = self.cpus[from.0 as usize].clock;
+        self.account_running(from, at);
+        self.account_running(id, at);
         let task = &mut self.tasks[found.0 as usize];
         self.cpus[from.0 as usize].queue.remove(found, &mut task.entity, &self.periods);
         let cpu = &mut self.cpus[id.0 as usize];
@@ -126,14 +135,14 @@ impl World {
     }
 
     /// The run time of who runs on a CPU is counted before somebody comes or goes, who keeps its distance from that
-    /// (`update_curr` in `enqueue_entity`). One that was alone has had its ticks; the next one is still to come.
-    pub(super) fn account_running(&mut self, id: CpuId) {
+    /// (`update_curr` in `enqueue_entity`). One that was alone has had its ticks; the first after `at` is still to come.
+    pub(super) fn account_running(&mut self, id: CpuId, at: Time) {
         let cpu = &mut self.cpus[id.0 as usize];
         let Some(running) = cpu.running else { return };
         let running = &mut self.tasks[running.0 as usize].entity;
         cpu.need_resched |= cpu.queue.account(running, cpu.clock, &self.periods);
         if !cpu.has_waiting() {
-            cpu.next_tick = cpu.tick_after(cpu.clock, &self.periods);
+            cpu.next_tick = cpu.tick_after(at.min(cpu.clock), &self.periods);
         }
     }
 
