@@ -70,6 +70,7 @@ pub fn import(snapshot: &Snapshot, name: &str) -> Machine {
         about: format!("imported from a machine that runs Linux {release}"),
         nodes,
         threads: threads(snapshot, &numbers),
+        caches: Vec::new(),
         shared_core: None,
         settings: settings.map(|(name, value)| (name.clone(), value.clone())).collect(),
         modules: Vec::new(),

@@ -30,6 +30,8 @@ pub struct Machine {
     pub nodes: Vec<Node>,
     /// The hardware threads of each core; empty when each core has one.
     pub threads: Vec<Vec<CpuId>>,
+    /// The CPUs that share each of the last caches; those of a node where it is empty.
+    pub caches: Vec<Vec<CpuId>>,
     /// What it means to share a core; generic when it is not given.
     pub shared_core: Option<SharedCore>,
     /// Kernel settings by the kernel's names, such as `transparent_hugepage/enabled`; in the file's order.
@@ -172,6 +174,7 @@ impl Machine {
             node.cpus.retain(|&cpu| cpu == CpuId(0));
         }
         machine.threads.clear();
+        machine.caches.clear();
         assert_eq!(machine.cpus(), [CpuId(0)], "machine {} has a CPU 0", self.name);
         machine
     }

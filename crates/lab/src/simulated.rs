@@ -169,7 +169,8 @@ pub fn config(machine: &Machine, variant: &Variant, cap: Bytes, seed: u64) -> Re
         thp_defrag: thp::defrag(of(thp::DEFRAG), is_small, variant),
         khugepaged: thp::khugepaged(of, is_small),
         prices,
-        cores: cores(machine),
+        cores: in_order(machine, &machine.threads),
+        caches: in_order(machine, &caches(machine)),
         shared_core: prices::shared_core(machine.shared_core.as_ref()).percent,
         bandwidth: machine.nodes.iter().filter_map(|node| Some((node.id, node.bandwidth?))).collect(),
         swap: swap(machine),
@@ -183,12 +184,18 @@ pub fn config(machine: &Machine, variant: &Variant, cap: Bytes, seed: u64) -> Re
     })
 }
 
-/// The hardware threads of each core, by the numbers that the simulator gives to CPUs: in their order.
-fn cores(machine: &Machine) -> Vec<Vec<CpuId>> {
+/// The CPUs that share a cache: those of a node where the machine does not say.
+fn caches(machine: &Machine) -> Vec<Vec<CpuId>> {
+    let of_nodes = || machine.nodes.iter().map(|node| node.cpus.clone()).filter(|cpus| !cpus.is_empty()).collect();
+    if machine.caches.is_empty() { of_nodes() } else { machine.caches.clone() }
+}
+
+/// Groups of CPUs by the numbers that the simulator gives to them: in their order.
+fn in_order(machine: &Machine, groups: &[Vec<CpuId>]) -> Vec<Vec<CpuId>> {
     let cpus = machine.cpus();
-    let place = |cpu: &CpuId| cpus.iter().position(|other| other == cpu).expect("a core has CPUs of the machine");
+    let place = |cpu: &CpuId| cpus.iter().position(|other| other == cpu).expect("a group has CPUs of the machine");
     let id = |cpu: &CpuId| CpuId(u32::try_from(place(cpu)).expect("fewer than 2^32 CPUs"));
-    machine.threads.iter().map(|core| core.iter().map(id).collect()).collect()
+    groups.iter().map(|group| group.iter().map(id).collect()).collect()
 }
 
 fn zone(facts: &ZoneFacts) -> Result<ZoneSpec, String> {

@@ -284,7 +284,8 @@ rules! {
     compact_proactive: bool,
     /// Who runs next on a CPU.
     scheduler: Scheduler,
-    /// From a CPU with how many tasks more another one takes one over that is busy itself.
+    /// From a CPU with how many tasks more another one takes one over that is busy itself; 1 stands for the rules before 5.8,
+    /// which compare loads.
     sched_imbalance: u64,
     /// How much longer a busy CPU waits than an idle one before it looks for tasks on others.
     sched_busy_factor: u64,

@@ -85,6 +85,8 @@ pub struct Config {
     pub prices: Prices,
     /// The hardware threads of each core; without cores, each CPU is one.
     pub cores: Vec<Vec<CpuId>>,
+    /// The CPUs that share each of the last caches; without caches, all share one.
+    pub caches: Vec<Vec<CpuId>>,
     /// What everything takes while another hardware thread of the core is busy, in percent.
     pub shared_core: u32,
     /// Nodes whose memory gives so much to all CPUs together; the others have no limit.
@@ -219,6 +221,7 @@ pub fn simulate_from<T: 'static>(
     }
     world.mm.mount(&config.disk);
     world.share_cores(&config.cores, config.shared_core);
+    world.share_caches(&config.caches);
     world.mm.enable_oom_killer();
     world.start_clock(Draws::new(config.seed));
     if state.is_none() {

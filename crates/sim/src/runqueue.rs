@@ -62,7 +62,7 @@ impl Periods {
         let scaled = |nanos| Picos(Picos::from_nanos(nanos).0 * factor);
         let [latency, wakeup_granularity, base_slice] = [6_000_000, 1_000_000, rules.sched_base_slice_ns].map(scaled);
         // sd_init: min_interval is the number of CPUs, in ms, max_interval twice that (kernel/sched/core.c, v4.1).
-        let balance = Picos(Picos::from_micros(1000).0 * cpus as u64 * rules.sched_busy_factor);
+        let balance = Picos(Picos::from_micros(1000).0 * rules.sched_busy_factor);
         Self { latency, wakeup_granularity, base_slice, tick, balance }
     }
 }
@@ -89,6 +89,10 @@ impl Entity {
     pub(crate) fn new(nice: Nice) -> Self {
         let weight = nice.weight().into();
         Self { weight, vruntime: 0, counted: Time(0), picked: Time(0), deadline: 0, picked_for: 0, lag: 0 }
+    }
+
+    pub(crate) fn weight(&self) -> u64 {
+        self.weight
     }
 
     /// `calc_delta_fair`: nanoseconds of this task in those of nice 0.
@@ -183,6 +187,11 @@ impl RunQueue {
     /// How many wait.
     pub(crate) fn len(&self) -> usize {
         self.len
+    }
+
+    /// The weights of all, the running one included.
+    pub(crate) fn weight(&self) -> u64 {
+        either!(&*self.kind, queue => queue.weight())
     }
 
     /// The first task that waits and may move, the most deserving first.

@@ -14,6 +14,7 @@ use mm::{
 use units::{CpuId, Picos, Time};
 
 use self::balance::Balancing;
+pub(crate) use self::balance::Domains;
 use crate::{
     clock::Clock,
     daemon::NO_SPACE,
@@ -179,6 +180,7 @@ impl World {
             self.cpus[cpu_id.0 as usize].queue.adopt(&self.cpus[from.0 as usize].queue, entity);
         }
         let (cpu, task) = (&mut self.cpus[cpu_id.0 as usize], &mut self.tasks[id.0 as usize]);
+        cpu.note_load(at, &self.periods);
         cpu.queue.enqueue(id, &mut task.entity, why, &self.periods);
         if was_idle {
             cpu.ready(cpu_id, &mut self.clock);
@@ -200,7 +202,8 @@ impl World {
             return task.cpu;
         }
         let mut ids = (0..).zip(&self.cpus).map(|(id, cpu)| (CpuId(id), cpu));
-        let idle = ids.find(|(id, cpu)| cpu.is_idle() && task.may_run_on(*id));
+        let idle =
+            ids.find(|(id, cpu)| cpu.is_idle() && task.may_run_on(*id) && self.domains.share_cache(*id, task.cpu));
         idle.map_or(task.cpu, |(cpu, _)| cpu)
     }
 
@@ -348,10 +351,11 @@ impl World {
         let cpu = &mut self.cpus[id.0 as usize];
         let task = &mut self.tasks[running.0 as usize];
         let why = if matches!(task.state, TaskState::Ended) { Leave::Ends } else { Leave::Sleeps };
+        cpu.note_load(cpu.clock, &self.periods);
         cpu.queue.leave(running, &mut task.entity, cpu.clock, why, &self.periods);
         self.stop(id);
         if self.cpus[id.0 as usize].is_idle() && !self.pull(id) {
-            self.cpus[id.0 as usize].end_to_be_busy(&self.periods);
+            self.end_to_be_busy(id);
         }
     }
 

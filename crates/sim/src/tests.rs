@@ -31,6 +31,7 @@ fn config(thp_enabled: ThpEnabled) -> Config {
         khugepaged: KhugepagedSettings::default(),
         prices: Prices::new(|work| if work == Work::UserTouch { Picos(0) } else { Picos::from_nanos(50) }),
         cores: Vec::new(),
+        caches: Vec::new(),
         shared_core: 100,
         bandwidth: Vec::new(),
         swap: None,

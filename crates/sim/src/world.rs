@@ -31,7 +31,7 @@ use crate::{
     run_hash::{Mark, RunHash},
     runqueue::{Enqueue, Nice, Periods},
     rwsem::Rwsem,
-    sched::Cpu,
+    sched::{Cpu, Domains},
     task::{Answer, Meeting, Request, Slumber, Task, TaskId, TaskState},
     trace::Trace,
 };
@@ -69,6 +69,8 @@ pub(crate) struct World {
     pub(crate) periods: Periods,
     /// From a CPU with how many tasks more a busy one takes one over.
     pub(crate) imbalance: usize,
+    /// Who looks at whom.
+    pub(crate) domains: Domains,
     pub(crate) meetings: Vec<Meeting>,
     pub(crate) clock: Clock,
     pub(crate) hash: RunHash,
@@ -124,6 +126,7 @@ impl World {
             cpus: vec![Cpu::new(&rules); cpus],
             periods: Periods::for_cpus(cpus, TICK, &rules),
             imbalance: usize::try_from(rules.sched_imbalance).unwrap_or(usize::MAX),
+            domains: Domains::new(vec![(0..cpus).collect()]),
             meetings: Vec::new(),
             clock: Clock::new(cpus, quantum),
             hash: RunHash::default(),
@@ -147,12 +150,21 @@ impl World {
         }
     }
 
-    /// Time begins within a tick, and each CPU's ticks come at an instant of their own: nothing starts all CPUs of a machine at
-    /// once. A CPU that has not run yet is at no instant; what wakes it says when.
+    /// Only some CPUs share a cache.
+    pub(crate) fn share_caches(&mut self, caches: &[Vec<CpuId>]) {
+        if !caches.is_empty() {
+            let cache = |cpus: &Vec<CpuId>| cpus.iter().map(|cpu| cpu.0 as usize).collect();
+            self.domains = Domains::new(caches.iter().map(cache).collect());
+        }
+    }
+
+    /// Time begins within a tick, and all CPUs tick at once (`tick_setup_sched_timer`, unless `skew_tick` is set). A CPU that
+    /// has not run yet is at no instant; what wakes it says when.
     pub(crate) fn start_clock(&mut self, draws: Draws) {
         self.begin = Time(draws.below(TICK.0, 0, Purpose::ClockOffset, 0));
-        for (id, cpu) in (0..).zip(&mut self.cpus) {
-            cpu.tick_offset = Picos(draws.below(TICK.0, id, Purpose::TickPhase, 0));
+        let offset = Picos(draws.below(TICK.0, 0, Purpose::TickPhase, 0));
+        for cpu in &mut self.cpus {
+            cpu.tick_offset = offset;
         }
     }
 

@@ -9,7 +9,10 @@ use mm::{
 };
 use os::{MapSpec, Os, Placement};
 use pagelab_sim::{Config, EntryFuture, Sim, simulate};
-use units::{Bytes, Picos, Time};
+use units::{Bytes, CpuId, Picos, Time};
+
+/// Four CPUs, of which two each share a cache.
+const PAIRS: [[CpuId; 2]; 2] = [[CpuId(0), CpuId(1)], [CpuId(2), CpuId(3)]];
 
 /// So many CPUs and 256 MiB.
 fn machine(cpus: u32, rules: &str) -> Config {
@@ -157,6 +160,34 @@ fn a_task_too_many_goes_round() {
     // Since 5.5 one more is no imbalance: only who ends makes room.
     let later = spread("v5.8", |_| Placement::Free);
     assert!(later > free, "{later}");
+}
+
+#[test]
+fn tasks_are_evened_out_and_then_stay() {
+    // Three times as many as CPUs, some of which have more at first: nobody has a CPU for itself for long.
+    for caches in [Vec::new(), PAIRS.map(Vec::from).to_vec()] {
+        let config = Config { prices: Prices::new(|_| Picos::from_micros(60)), caches, ..machine(4, "v4.1") };
+        let lives = placed_storm(&config, 12, 1, |_| Placement::Free);
+        let elapsed = || lives.iter().map(Life::elapsed);
+        let spread = elapsed().max().unwrap().as_secs_f64() / elapsed().min().unwrap().as_secs_f64();
+        assert!(spread < 1.15, "{:?}: {spread}", config.caches);
+    }
+}
+
+#[test]
+fn tasks_go_round_between_pairs_that_share_a_cache() {
+    // Seven on four CPUs: one has a CPU for itself, but not for long.
+    let spread = |caches: &[Vec<CpuId>]| {
+        let of = |seed| {
+            let (prices, caches) = (Prices::new(|_| Picos::from_micros(60)), caches.to_vec());
+            let lives = placed_storm(&Config { prices, caches, seed, ..machine(4, "v4.1") }, 7, 1, |_| Placement::Free);
+            let elapsed = || lives.iter().map(Life::elapsed);
+            elapsed().max().unwrap().as_secs_f64() / elapsed().min().unwrap().as_secs_f64()
+        };
+        (1..=8).map(of).sum::<f64>() / 8.0
+    };
+    let (one, pairs) = (spread(&[]), spread(&PAIRS.map(Vec::from)));
+    assert!(pairs < one && pairs < 1.4, "{pairs}, where all share one {one}");
 }
 
 #[test]

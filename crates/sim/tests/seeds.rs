@@ -29,6 +29,7 @@ fn run(seed: u64, held: u64) -> Finish {
         khugepaged: KhugepagedSettings::default(),
         prices: Prices::new(|work| Picos(if work == Work::Trap { 1000 } else { 1 })),
         cores: Vec::new(),
+        caches: Vec::new(),
         shared_core: 100,
         bandwidth: Vec::new(),
         swap: None,

@@ -20,6 +20,7 @@ const KEYS: &[&str] = &[
     "disk",
     "system",
     "threads",
+    "caches",
     "shared_core",
     "pace",
     "node",
@@ -72,7 +73,8 @@ pub(super) fn machine(source: &Source, known: &[&str]) -> Result<Machine, Source
     Ok(Machine {
         name: source.name().to_owned(),
         about,
-        threads: threads(&root, &owners)?,
+        threads: groups(&root, &owners, ("threads", "core"))?,
+        caches: groups(&root, &owners, ("caches", "cache"))?,
         shared_core: prices::read_shared_core(&root)?,
         settings: settings(&root, known)?,
         pace: prices::read_pace(&root)?,
@@ -247,32 +249,37 @@ fn distances(table: &TableReader<'_>, earlier: &[Node], nodes: usize) -> Result<
     Ok(row)
 }
 
-/// Cores that list their hardware threads: all CPUs or none, each once, and a core is on one node.
-fn threads(root: &TableReader<'_>, owners: &BTreeMap<CpuId, NodeId>) -> Result<Vec<Vec<CpuId>>, SourceError> {
-    let Some(lists) = root.optional::<Vec<String>>("threads")? else { return Ok(Vec::new()) };
-    let error = |message: String| Err(root.error("threads", message));
+/// Cores that list their hardware threads, or caches that list the CPUs that share them: all CPUs or none, each once, and what
+/// is shared is on one node.
+fn groups(
+    root: &TableReader<'_>,
+    owners: &BTreeMap<CpuId, NodeId>,
+    (key, what): (&str, &str),
+) -> Result<Vec<Vec<CpuId>>, SourceError> {
+    let Some(lists) = root.optional::<Vec<String>>(key)? else { return Ok(Vec::new()) };
+    let error = |message: String| Err(root.error(key, message));
     let mut unlisted = owners.clone();
-    let mut cores = Vec::with_capacity(lists.len());
+    let mut groups = Vec::with_capacity(lists.len());
     for list in lists {
-        let core = cpulist::parse(&list).map_err(|message| root.error("threads", message))?;
-        if core.is_empty() {
-            return error("expected at least one CPU on each core, found an empty list".to_owned());
+        let group = cpulist::parse(&list).map_err(|message| root.error(key, message))?;
+        if group.is_empty() {
+            return error(format!("expected at least one CPU on each {what}, found an empty list"));
         }
-        for &cpu in &core {
+        for &cpu in &group {
             match (owners.get(&cpu), unlisted.remove(&cpu)) {
                 (None, _) => return error(format!("CPU {cpu} is not on any node")),
                 (Some(_), None) => return error(format!("CPU {cpu} is listed twice")),
-                (Some(node), Some(_)) if *node != owners[&core[0]] => {
-                    return error(format!("CPUs {} and {cpu} share a core, but not a node", core[0]));
+                (Some(node), Some(_)) if *node != owners[&group[0]] => {
+                    return error(format!("CPUs {} and {cpu} share a {what}, but not a node", group[0]));
                 }
                 _ => {}
             }
         }
-        cores.push(core);
+        groups.push(group);
     }
     match unlisted.first_key_value() {
-        Some((cpu, _)) if !cores.is_empty() => error(format!("CPU {cpu} is on no core; list each CPU, or none")),
-        _ => Ok(cores),
+        Some((cpu, _)) if !groups.is_empty() => error(format!("CPU {cpu} is on no {what}; list each CPU, or none")),
+        _ => Ok(groups),
     }
 }
 

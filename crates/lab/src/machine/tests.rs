@@ -115,6 +115,9 @@ const MISTAKES: &[(&str, &str, &str)] = &[
         "2: threads: expected at least one CPU on each core, found an empty list",
     ),
     ("\"0,2\", \"1\"", "\"0;2\"", "2: threads: expected CPUs in ascending order such as \"0-1,4\", found \"0;2\""),
+    // Caches: the same reader.
+    ("\"1\"]\n", "\"1\"]\ncaches = [\"0\", \"1\"]\n", "3: caches: CPU 2 is on no cache; list each CPU, or none"),
+    ("\"1\"]\n", "\"1\"]\ncaches = [\"0-2\"]\n", "3: caches: CPUs 0 and 1 share a cache, but not a node"),
     // Distances.
     ("distance = [10, 21]\n", "", "4: node.distance: missing; expected a list, each item a whole number"),
     ("[10, 21]", "[10]", "8: node.distance: expected one distance per node (2), found 1"),
@@ -264,6 +267,7 @@ fn what_is_written_reads_back() {
     let mut machine = read(GOOD).unwrap();
     machine.nodes[1].bandwidth = BytesPerSecond::new(Bytes::gib(25));
     machine.shared_core = Some(SharedCore { percent: 150, source: "measured: \"x\"".to_owned() });
+    machine.caches = vec![vec![CpuId(0)], vec![CpuId(1)], vec![CpuId(2)]];
     machine.swap = Bytes::mib(64);
     machine.pace = Some(Pace { percent: 210, source: "measured: \"y\"".to_owned() });
     machine.system = Some(System { anonymous: Frames(9), kernel: Frames(512), percent: 7, varies: 3 });

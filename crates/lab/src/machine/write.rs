@@ -40,6 +40,10 @@ pub(super) fn machine(machine: &Machine) -> String {
         text += "# One entry per core: the CPUs that share it.\n";
         line(&mut text, "threads", &list(machine.threads.iter().map(|core| string(&cpulist::print(core)))));
     }
+    if !machine.caches.is_empty() {
+        text += "# One entry per last cache: the CPUs that share it.\n";
+        line(&mut text, "caches", &list(machine.caches.iter().map(|cache| string(&cpulist::print(cache)))));
+    }
     if let Some(shared) = &machine.shared_core {
         line(&mut text, "shared_core", &prices::write_percent(shared.percent, &shared.source, string));
     }

@@ -1,6 +1,10 @@
 //! Linux: kernel/sched/fair.c (v4.1): `load_balance`, `rebalance_domains`, `newidle_balance`: who takes tasks over from whom.
-//! Differs: load is the number of tasks; one domain of all CPUs; a CPU that is alone with its task has no ticks, so what it
-//! would have done at them is worked out when somebody has a task too many.
+//! Differs: load is the weight of the tasks (not how long they have been there, `load_avg_contrib`), and from 5.3 on still
+//! seen with delay; from 5.8 on tasks are counted, whatever caches their CPUs share. A CPU that is alone with its task has no
+//! ticks, so what it would have done at them is worked out when somebody has a task too many. A task that runs is never
+//! pushed away (`active_load_balance_cpu_stop`).
+
+use std::cmp::Reverse;
 
 use units::{CpuId, Picos, Time};
 
@@ -11,15 +15,118 @@ use crate::{
     world::World,
 };
 
-/// When a CPU looks at others (`struct sched_domain`).
+/// A task that ran so recently stays where its cache is (`sysctl_sched_migration_cost`).
+const MIGRATION_COST: Picos = Picos::from_micros(500);
+
+/// How often a CPU fails to get any other before it takes one that ran recently (`cache_nice_tries`).
+const NICE_TRIES: u32 = 1;
+
+/// Domains of CPUs (`struct sched_domain`), the smaller first: those that share a cache, and all of them.
+const LEVELS: usize = 2;
+
+/// By how much the load of others has to exceed one's own in each, in hundredths (`imbalance_pct`).
+const IMBALANCE_PCT: [u64; LEVELS] = [117, 125];
+
+/// The CPUs of a machine by the caches that they share.
+#[derive(Clone, Debug)]
+pub(crate) struct Domains {
+    caches: Vec<Vec<usize>>,
+    /// Which of them each CPU has, and where it is among those that share it.
+    places: Vec<(usize, usize)>,
+}
+
+impl Domains {
+    /// # Panics
+    /// When a CPU shares no cache, not even one of its own.
+    pub(crate) fn new(caches: Vec<Vec<usize>>) -> Self {
+        let cpus = caches.iter().map(Vec::len).sum();
+        let place = |cpu: usize| {
+            let of = |cache: &Vec<usize>| cache.iter().position(|other| *other == cpu);
+            let found = caches.iter().enumerate().find_map(|(n, cache)| Some((n, of(cache)?)));
+            found.expect("each CPU shares one cache")
+        };
+        Self { places: (0..cpus).map(place).collect(), caches }
+    }
+
+    /// Do two CPUs share a cache?
+    pub(super) fn share_cache(&self, one: CpuId, other: CpuId) -> bool {
+        self.places[one.0 as usize].0 == self.places[other.0 as usize].0
+    }
+
+    /// The levels that there are.
+    fn levels(&self) -> usize {
+        if self.caches.len() > 1 { LEVELS } else { 1 }
+    }
+
+    /// What a CPU compares in a domain: single CPUs, or those of each cache; its own first, and the others in their circle.
+    fn groups(&self, id: CpuId, level: usize) -> impl Iterator<Item = &[usize]> + Clone {
+        let (cache, place) = self.places[id.0 as usize];
+        let (first, of) = if level == 0 { (place, self.caches[cache].len()) } else { (cache, self.caches.len()) };
+        let group = move |n: usize| if level == 0 { &self.caches[cache][n..=n] } else { &self.caches[n] };
+        (0..of).map(move |n| group((first + n) % of))
+    }
+
+    /// How many CPUs there are in a domain (`span_weight`).
+    fn span(&self, id: CpuId, level: usize) -> u64 {
+        self.groups(id, level).map(|group| group.len() as u64).sum()
+    }
+}
+
+/// What a CPU sees of a group of CPUs (`struct sg_lb_stats`).
 #[derive(Clone, Copy, Debug, Default)]
-pub(super) struct Balancing {
+struct Group {
+    load: u64,
+    tasks: u64,
+    cpus: u64,
+}
+
+impl Group {
+    fn mean(&self) -> u64 {
+        self.load / self.cpus
+    }
+
+    fn is_overloaded(&self) -> bool {
+        self.tasks > self.cpus
+    }
+
+    /// The load of a task (`load_per_task`).
+    fn each(&self) -> u64 {
+        self.load / self.tasks.max(1)
+    }
+
+    /// How much of this load another group shall take over: what brings one of them to the mean, or a task if that is less
+    /// (`calculate_imbalance`, `fix_small_imbalance`).
+    fn too_much_for(&self, local: &Self, mean: u64) -> u64 {
+        let above = self.mean().saturating_sub(mean) * self.cpus;
+        let too_much = above.min(mean.saturating_sub(local.mean()) * local.cpus);
+        let each = self.each();
+        let counts = if local.tasks > 0 && each > local.each() { 1 } else { 2 };
+        let helps = self.mean() + each / self.cpus >= local.mean() + counts * each / self.cpus;
+        if too_much < each && helps { each } else { too_much }
+    }
+}
+
+/// When a CPU looks at others in a domain.
+#[derive(Clone, Copy, Debug, Default)]
+struct Look {
     /// When it did (`last_balance`).
     last: Time,
-    /// Did it take a task over then (`balance_interval` is the shortest)?
-    has_pulled: bool,
+    /// Did it see then that others had too much (`balance_interval` is the shortest)?
+    saw_imbalance: bool,
+    /// How often in a row it has got nothing of what it saw (`nr_balance_failed`).
+    failed: u32,
+}
+
+/// When a CPU looks at others, and what others see of it.
+#[derive(Clone, Copy, Debug, Default)]
+pub(super) struct Balancing {
+    looks: [Look; LEVELS],
     /// Since when it has been busy: an idle CPU has no ticks.
     busy_since: Time,
+    /// The weight of its tasks with some delay: what it differs by from now is halved at each tick (`cpu_load[1]`).
+    load: u64,
+    /// Up to when that is worked out.
+    load_at: Time,
 }
 
 impl Cpu {
@@ -27,95 +134,208 @@ impl Cpu {
         self.balancing.busy_since = self.clock;
     }
 
-    pub(super) fn end_to_be_busy(&mut self, periods: &Periods) {
-        self.found_nothing(self.clock, periods);
-    }
-
-    /// The first of its ticks at which it looks at others, if it stays busy.
-    fn next_balance(&self, periods: &Periods) -> Time {
-        let Balancing { last, has_pulled, busy_since } = self.balancing;
-        let interval = Picos(periods.balance.0 * if has_pulled { 1 } else { 2 });
-        self.tick_after((last + interval).max(busy_since), periods)
+    /// The first of its ticks at which it looks at others in a domain of so many CPUs, if it stays busy.
+    fn next_balance(&self, level: usize, span: u64, periods: &Periods) -> Time {
+        let Look { last, saw_imbalance, .. } = self.balancing.looks[level];
+        let interval = Picos(periods.balance.0 * span * if saw_imbalance { 1 } else { 2 });
+        self.tick_after((last + interval).max(self.balancing.busy_since), periods)
     }
 
     /// Whenever it looked at others up to an instant, nobody had a task too many.
-    fn found_nothing(&mut self, until: Time, periods: &Periods) {
+    fn found_nothing(&mut self, until: Time, level: usize, span: u64, periods: &Periods) {
         // Bound: each turn goes on by an interval.
         loop {
-            let next = self.next_balance(periods);
+            let next = self.next_balance(level, span, periods);
             if next > until {
                 return;
             }
-            self.looked(next, false);
+            self.looked(next, level, false);
         }
     }
 
-    fn looked(&mut self, at: Time, has_pulled: bool) {
-        self.balancing.last = at;
-        self.balancing.has_pulled = has_pulled;
+    fn looked(&mut self, at: Time, level: usize, saw_imbalance: bool) {
+        let look = &mut self.balancing.looks[level];
+        (look.last, look.saw_imbalance) = (at, saw_imbalance);
+    }
+
+    /// The delayed load at an instant.
+    fn delayed_load(&self, at: Time, periods: &Periods) -> u64 {
+        let Balancing { load, load_at, .. } = self.balancing;
+        let tick = |at: Time| at.0.saturating_sub(self.tick_offset.0) / periods.tick.0;
+        let ticks = tick(at).saturating_sub(tick(load_at));
+        let (now, halvings) = (self.queue.weight(), u32::try_from(ticks).unwrap_or(u32::MAX));
+        let rest = load.abs_diff(now).checked_shr(halvings).unwrap_or(0);
+        if load > now { now + rest } else { now - rest }
+    }
+
+    /// Called before a task comes or goes: up to here the load was what it is.
+    pub(super) fn note_load(&mut self, at: Time, periods: &Periods) {
+        self.balancing.load = self.delayed_load(at, periods);
+        self.balancing.load_at = self.balancing.load_at.max(at);
     }
 }
 
 impl World {
-    /// An idle CPU takes over a task that waits elsewhere and may run anywhere (`newidle_balance`). False if there is none.
-    pub(super) fn pull(&mut self, id: CpuId) -> bool {
-        let movable = |task: TaskId| self.tasks[task.0 as usize].may_run_on(id);
-        // One that is about to run where it is stays there.
-        let busy = |cpu: &&Cpu| cpu.running.is_some() || cpu.queue.len() > 1;
-        let found = self.cpus.iter().filter(busy).find_map(|cpu| cpu.queue.find(movable));
-        if let Some(found) = found {
-            self.take_over(id, found);
+    /// A CPU becomes idle: until now it has looked at others in vain.
+    pub(super) fn end_to_be_busy(&mut self, id: CpuId) {
+        let until = self.cpus[id.0 as usize].clock;
+        for level in 0..self.domains.levels() {
+            let span = self.domains.span(id, level);
+            self.cpus[id.0 as usize].found_nothing(until, level, span, &self.periods);
         }
-        found.is_some()
     }
 
-    /// Called at the ticks of a CPU that has somebody waiting: others take a task over that have fewer, idle ones at once
+    /// An idle CPU takes over a task that waits elsewhere and may run anywhere (`newidle_balance`). False if there is none.
+    pub(super) fn pull(&mut self, id: CpuId) -> bool {
+        let at = self.cpus[id.0 as usize].clock;
+        (0..self.domains.levels()).any(|level| self.look(id, level, at).1)
+    }
+
+    /// Called at the ticks of a CPU that has somebody waiting: others that have less take tasks over, idle ones at once
     /// (`nohz_idle_balance`), busy ones if it was since the last tick that they looked (`load_balance`), in the order in which
     /// they did. A fifth task on four CPUs goes round that way.
     #[inline(never)]
     pub(super) fn balance(&mut self, id: CpuId) {
         let now = self.cpus[id.0 as usize].clock;
         let before = Time(now.0.saturating_sub(self.periods.tick.0));
-        let others = (0..).map(CpuId).take(self.cpus.len()).filter(|other| *other != id);
-        for other in others.clone() {
-            if !self.cpus[other.0 as usize].is_idle() {
-                self.cpus[other.0 as usize].found_nothing(before, &self.periods);
-            } else if self.has_more(id, other) {
-                self.give(id, other, now);
+        let all = (0..).map(CpuId).take(self.cpus.len());
+        let levels = self.domains.levels();
+        for other in all.clone() {
+            for level in 0..levels {
+                if self.cpus[other.0 as usize].is_idle() {
+                    self.look(other, level, now);
+                } else {
+                    let span = self.domains.span(other, level);
+                    self.cpus[other.0 as usize].found_nothing(before, level, span, &self.periods);
+                }
             }
         }
-        let due = |world: &Self, other: &CpuId| {
+        let due = |world: &Self, other: CpuId, level: usize| {
             let cpu = &world.cpus[other.0 as usize];
-            let next = cpu.next_balance(&world.periods);
-            (!cpu.is_idle() && next <= now).then_some((next, *other))
+            let next = cpu.next_balance(level, world.domains.span(other, level), &world.periods);
+            (!cpu.is_idle() && next <= now).then_some((next, other, level))
         };
-        // Bound: each of the others looks once in a tick.
-        while let Some((next, other)) =
-            others.clone().filter_map(|other| due(self, &other)).min_by_key(|(next, _)| *next)
-        {
-            let has_pulled = self.has_more(id, other) && self.give(id, other, now);
-            self.cpus[other.0 as usize].looked(next, has_pulled);
+        let looks = all.flat_map(|cpu| (0..levels).map(move |level| (cpu, level)));
+        // Bound: each CPU looks once in a tick at each level.
+        while let Some((next, other, level)) = looks.clone().filter_map(|(cpu, level)| due(self, cpu, level)).min() {
+            let (saw_imbalance, has_pulled) = self.look(other, level, now);
+            if saw_imbalance {
+                let failed = &mut self.cpus[other.0 as usize].balancing.looks[level].failed;
+                *failed = if has_pulled { 0 } else { *failed + 1 };
+            }
+            self.cpus[other.0 as usize].looked(next, level, saw_imbalance);
         }
     }
 
-    /// Has one CPU so many tasks more than another that it gives one away?
-    fn has_more(&self, id: CpuId, other: CpuId) -> bool {
-        self.cpus[id.0 as usize].tasks() >= self.cpus[other.0 as usize].tasks() + self.imbalance
+    /// A CPU looks at the others of a domain: has one of them too much, and has it got any of that?
+    fn look(&mut self, id: CpuId, level: usize, at: Time) -> (bool, bool) {
+        let found = self.busiest(id, level, at);
+        (found.is_some(), found.is_some_and(|(busiest, too_much)| self.take_some(id, (busiest, too_much), level, at)))
     }
 
-    /// One CPU gives a task that waits for it to another, if that may run there.
-    fn give(&mut self, id: CpuId, other: CpuId, now: Time) -> bool {
-        let movable = |task: TaskId| self.tasks[task.0 as usize].may_run_on(other);
-        let Some(found) = self.cpus[id.0 as usize].queue.find(movable) else { return false };
-        let is_idle = self.cpus[other.0 as usize].is_idle();
-        self.take_over(other, found);
-        if is_idle {
-            let cpu = &mut self.cpus[other.0 as usize];
-            cpu.clock = cpu.clock.max(now);
+    /// The CPU that another one takes tasks over from, and how much load.
+    fn busiest(&self, id: CpuId, level: usize, at: Time) -> Option<(CpuId, u64)> {
+        match self.imbalance {
+            1 => self.busiest_by_load(id, level, at),
+            more => self.busiest_by_number(id, more).filter(|_| level == 0),
+        }
+    }
+
+    /// From 5.8 on (`group_has_spare`): one that has so many tasks more gives one away, or to an idle CPU one that waits.
+    fn busiest_by_number(&self, id: CpuId, more: usize) -> Option<(CpuId, u64)> {
+        let others = (0..).map(CpuId).take(self.cpus.len()).filter(|other| *other != id && self.has_for(id, *other));
+        let tasks = |of: CpuId| self.cpus[of.0 as usize].tasks();
+        let found = others.max_by_key(|other| (tasks(*other), Reverse(*other)))?;
+        (tasks(found) >= tasks(id) + more.min(1 + tasks(id))).then_some((found, 0))
+    }
+
+    /// Before (`find_busiest_group`, `calculate_imbalance`, `find_busiest_queue`).
+    fn busiest_by_load(&self, id: CpuId, level: usize, at: Time) -> Option<(CpuId, u64)> {
+        let is_idle = self.cpus[id.0 as usize].is_idle();
+        let mut groups = self.domains.groups(id, level);
+        // Only one CPU of a group looks for all of it (`should_we_balance`): an idle one, or the first.
+        let own = groups.next()?;
+        let looks = own.iter().find(|cpu| self.cpus[**cpu].is_idle()).or(own.first())?;
+        if *looks != id.0 as usize {
+            return None;
+        }
+        let local = self.sum(own, (is_idle, true), at);
+        let others = groups.map(|group| (self.sum(group, (is_idle, false), at), group));
+        let of_all = |(load, cpus), (group, _): (Group, _)| (load + group.load, cpus + group.cpus);
+        let (load, cpus) = others.clone().fold((local.load, local.cpus), of_all);
+        let mean = load / cpus;
+        // The first of equal ones.
+        let overloaded = others.filter(|(group, _)| group.is_overloaded());
+        let (busiest, group) =
+            overloaded.reduce(|first, next| if next.0.mean() > first.0.mean() { next } else { first })?;
+        let is_balanced = busiest.mean() <= local.mean()
+            || local.mean() >= mean
+            || 100 * busiest.mean() <= IMBALANCE_PCT[level] * local.mean();
+        if is_balanced && !is_idle {
+            return None;
+        }
+        let number = |cpu: &usize| CpuId(u32::try_from(*cpu).expect("fewer than 2^32 CPUs"));
+        let waiting = group.iter().map(number).filter(|cpu| self.has_for(id, *cpu));
+        let found = waiting.max_by_key(|cpu| (self.cpus[cpu.0 as usize].queue.weight(), Reverse(*cpu)))?;
+        Some((found, busiest.too_much_for(&local, mean)))
+    }
+
+    /// Does a task wait for a CPU that may run on another one? (Who finds only others looks elsewhere, `LBF_ALL_PINNED`.)
+    fn has_for(&self, id: CpuId, from: CpuId) -> bool {
+        self.cpus[from.0 as usize].queue.find(|task| self.tasks[task.0 as usize].may_run_on(id)).is_some()
+    }
+
+    /// What a CPU sees of a group that may be its own. It errs on the side of leaving things as they are, unless it is idle
+    /// (`source_load`, `target_load`).
+    fn sum(&self, group: &[usize], (is_idle, is_own): (bool, bool), at: Time) -> Group {
+        let seen = |cpu: &Cpu| {
+            let (weight, delayed) = (cpu.queue.weight(), cpu.delayed_load(at, &self.periods));
+            match (is_idle, is_own) {
+                (true, _) => weight,
+                (false, true) => weight.max(delayed),
+                (false, false) => weight.min(delayed),
+            }
+        };
+        let cpus = || group.iter().map(|cpu| &self.cpus[*cpu]);
+        Group {
+            load: cpus().map(seen).sum(),
+            tasks: cpus().map(|cpu| cpu.tasks() as u64).sum(),
+            cpus: group.len() as u64,
+        }
+    }
+
+    /// One CPU takes as much load over from another as it can have of it, at least a task (`detach_tasks`). False if it gets
+    /// nothing.
+    fn take_some(&mut self, id: CpuId, (from, too_much): (CpuId, u64), level: usize, at: Time) -> bool {
+        let was_idle = self.cpus[id.0 as usize].is_idle();
+        let takes_hot = self.cpus[id.0 as usize].balancing.looks[level].failed > NICE_TRIES;
+        let mut taken = 0;
+        // Bound: each turn takes a task.
+        loop {
+            let left = too_much.saturating_sub(taken);
+            let movable = |found: TaskId| {
+                let task = &self.tasks[found.0 as usize];
+                let is_hot = task.was_preempted && at < task.runnable_since + MIGRATION_COST;
+                // A number of tasks is one.
+                let fits = too_much == 0 || task.entity.weight() / 2 <= left;
+                task.may_run_on(id) && (takes_hot || !is_hot) && fits
+            };
+            let there = &self.cpus[from.0 as usize];
+            // One that is about to run where it is stays there.
+            let Some(found) = (there.tasks() > 1).then(|| there.queue.find(movable)).flatten() else { break };
+            taken += self.tasks[found.0 as usize].entity.weight();
+            self.take_over(id, found);
+            if taken >= too_much {
+                break;
+            }
+        }
+        if taken > 0 && was_idle {
+            let cpu = &mut self.cpus[id.0 as usize];
+            cpu.clock = cpu.clock.max(at);
             cpu.begin_to_be_busy();
-            cpu.ready(other, &mut self.clock);
+            cpu.ready(id, &mut self.clock);
         }
-        true
+        taken > 0
     }
 
     /// A CPU takes over a task that waits for another one (`detach_task`, `attach_task`).
@@ -124,6 +344,8 @@ impl World {
         let at = self.cpus[from.0 as usize].clock;
         self.account_running(from, at);
         self.account_running(id, at);
+        self.cpus[from.0 as usize].note_load(at, &self.periods);
+        self.cpus[id.0 as usize].note_load(at, &self.periods);
         let task = &mut self.tasks[found.0 as usize];
         self.cpus[from.0 as usize].queue.remove(found, &mut task.entity, &self.periods);
         let cpu = &mut self.cpus[id.0 as usize];

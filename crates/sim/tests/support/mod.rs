@@ -25,6 +25,7 @@ pub(crate) fn machine(cpus: u32, frames: u32) -> Config {
         khugepaged: KhugepagedSettings::default(),
         prices: Prices::new(|_| Picos::from_nanos(200)),
         cores: Vec::new(),
+        caches: Vec::new(),
         shared_core: 100,
         bandwidth: Vec::new(),
         swap: None,
