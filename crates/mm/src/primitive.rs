@@ -131,7 +131,8 @@ pub(crate) fn scan_frames(cx: &mut Cx, n: u64) {
     cx.work(Work::ScanFrame, n);
 }
 
-/// Looking at a pageblock in search of what can be moved, or of where to, and before at so many of its frames.
+/// Looking at a pageblock in search of what can be moved, or of where to: its type, whether to skip it, and so many of its frames
+/// to see which zone it is in.
 #[inline]
 pub(crate) fn scan_block(cx: &mut Cx, frames: u64) {
     cx.work(Work::ScanBlock, 1);
