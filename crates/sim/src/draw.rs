@@ -15,7 +15,7 @@ use rand_chacha::{
 pub(crate) enum Purpose {
     /// Where in a timer tick time begins; drawn once, as CPU 0.
     ClockOffset = 1,
-    /// How long after the multiples of their period a CPU's ticks come; drawn by CPUs.
+    /// How long after the multiples of their period ticks come; drawn once, as CPU 0.
     TickPhase = 2,
     /// Which pageblocks of a map are of which type; drawn for the machine.
     BlockType = 3,

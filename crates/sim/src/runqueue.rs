@@ -51,7 +51,10 @@ pub(crate) struct Periods {
     base_slice: Picos,
     /// From one tick to the next (1/HZ).
     pub(crate) tick: Picos,
-    /// How long a busy CPU that has taken a task over waits before it looks at others again; twice as long when it found nothing.
+    /// How long after the multiples of that all CPUs tick (`tick_setup_sched_timer`, unless `skew_tick` is set).
+    pub(crate) tick_offset: Picos,
+    /// How long a busy CPU that saw that others had too much waits before it looks again, for each CPU of the domain; twice as
+    /// long when it saw nothing.
     pub(crate) balance: Picos,
 }
 
@@ -61,9 +64,19 @@ impl Periods {
         let factor = 1 + u64::from(cpus.clamp(1, 8).ilog2());
         let scaled = |nanos| Picos(Picos::from_nanos(nanos).0 * factor);
         let [latency, wakeup_granularity, base_slice] = [6_000_000, 1_000_000, rules.sched_base_slice_ns].map(scaled);
-        // sd_init: min_interval is the number of CPUs, in ms, max_interval twice that (kernel/sched/core.c, v4.1).
+        // sd_init: min_interval is the number of CPUs of a domain, in ms, max_interval twice that (kernel/sched/core.c, v4.1).
         let balance = Picos(Picos::from_micros(1000).0 * rules.sched_busy_factor);
-        Self { latency, wakeup_granularity, base_slice, tick, balance }
+        Self { latency, wakeup_granularity, base_slice, tick, tick_offset: Picos(0), balance }
+    }
+
+    /// The ticks up to an instant.
+    pub(crate) fn ticks_until(&self, at: Time) -> u64 {
+        at.0.saturating_sub(self.tick_offset.0) / self.tick.0
+    }
+
+    /// The first tick after an instant.
+    pub(crate) fn tick_after(&self, at: Time) -> Time {
+        Time(self.tick_offset.0 + (self.ticks_until(at) + 1) * self.tick.0)
     }
 }
 

@@ -19,7 +19,7 @@ use crate::{
     clock::Clock,
     daemon::NO_SPACE,
     lock::LetGo,
-    runqueue::{Enqueue, Leave, Periods, RunQueue},
+    runqueue::{Enqueue, Leave, RunQueue},
     rwsem::Mode,
     task::{TaskId, TaskState},
     world::World,
@@ -50,8 +50,6 @@ pub(crate) struct Cpu {
     pub(crate) next_tick: Time,
     /// Whose state is in its registers.
     loaded: Option<TaskId>,
-    /// Its ticks come this long after the multiples of their period.
-    pub(crate) tick_offset: Picos,
     balancing: Balancing,
 }
 
@@ -66,7 +64,6 @@ impl Cpu {
             loaded: None,
             need_resched: false,
             next_tick: Time(0),
-            tick_offset: Picos(0),
             is_spinning: false,
             siblings: Box::default(),
             has_siblings: false,
@@ -121,12 +118,6 @@ impl Cpu {
             Some(Mode::Read) => self.lets_go == Some((id, LetGo::Unlock { after: Picos(0) })),
             Some(Mode::Write) => false,
         }
-    }
-
-    /// The first tick after an instant.
-    fn tick_after(&self, at: Time, periods: &Periods) -> Time {
-        let since = at.0.saturating_sub(self.tick_offset.0);
-        Time(self.tick_offset.0 + (since / periods.tick.0 + 1) * periods.tick.0)
     }
 
     /// Puts it back into the one order in the turn in which it was taken out: its task goes on.
@@ -193,8 +184,8 @@ impl World {
         }
     }
 
-    /// The CPU for a task that wakes up: the last one if that is idle, else the first idle one that it may run on, else the
-    /// last one (`select_task_rq_fair`, much simplified).
+    /// The CPU for a task that wakes up: the last one if that is idle, else the first idle one of those that share its cache, if
+    /// the task may run there, else the last one (`select_task_rq_fair`, much simplified).
     fn select_cpu(&self, id: TaskId) -> CpuId {
         let task = &self.tasks[id.0 as usize];
         let last = &self.cpus[task.cpu.0 as usize];
@@ -253,7 +244,7 @@ impl World {
                 let entity = &mut tasks[running.0 as usize].entity;
                 cpu.need_resched |= cpu.queue.account(entity, cpu.clock, periods)
                     || cpu.queue.tick_preempts(entity, cpu.clock, periods);
-                cpu.next_tick = cpu.tick_after(cpu.clock, periods);
+                cpu.next_tick = periods.tick_after(cpu.clock);
             }
             if !cpu.need_resched {
                 return running;
@@ -293,7 +284,7 @@ impl World {
             task.spent.add(cx.spent());
         }
         RunQueue::start(&mut task.entity, cpu.clock);
-        cpu.next_tick = cpu.tick_after(cpu.clock, &self.periods);
+        cpu.next_tick = self.periods.tick_after(cpu.clock);
         next
     }
 

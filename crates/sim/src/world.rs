@@ -158,14 +158,10 @@ impl World {
         }
     }
 
-    /// Time begins within a tick, and all CPUs tick at once (`tick_setup_sched_timer`, unless `skew_tick` is set). A CPU that
-    /// has not run yet is at no instant; what wakes it says when.
+    /// Time begins within a tick. A CPU that has not run yet is at no instant; what wakes it says when.
     pub(crate) fn start_clock(&mut self, draws: Draws) {
         self.begin = Time(draws.below(TICK.0, 0, Purpose::ClockOffset, 0));
-        let offset = Picos(draws.below(TICK.0, 0, Purpose::TickPhase, 0));
-        for cpu in &mut self.cpus {
-            cpu.tick_offset = offset;
-        }
+        self.periods.tick_offset = Picos(draws.below(TICK.0, 0, Purpose::TickPhase, 0));
     }
 
     /// Init maps and stores into so many base pages, and never gives them back: as our guests do. It is done before the

@@ -138,7 +138,7 @@ impl Cpu {
     fn next_balance(&self, level: usize, span: u64, periods: &Periods) -> Time {
         let Look { last, saw_imbalance, .. } = self.balancing.looks[level];
         let interval = Picos(periods.balance.0 * span * if saw_imbalance { 1 } else { 2 });
-        self.tick_after((last + interval).max(self.balancing.busy_since), periods)
+        periods.tick_after((last + interval).max(self.balancing.busy_since))
     }
 
     /// Whenever it looked at others up to an instant, nobody had a task too many.
@@ -161,8 +161,7 @@ impl Cpu {
     /// The delayed load at an instant.
     fn delayed_load(&self, at: Time, periods: &Periods) -> u64 {
         let Balancing { load, load_at, .. } = self.balancing;
-        let tick = |at: Time| at.0.saturating_sub(self.tick_offset.0) / periods.tick.0;
-        let ticks = tick(at).saturating_sub(tick(load_at));
+        let ticks = periods.ticks_until(at).saturating_sub(periods.ticks_until(load_at));
         let (now, halvings) = (self.queue.weight(), u32::try_from(ticks).unwrap_or(u32::MAX));
         let rest = load.abs_diff(now).checked_shr(halvings).unwrap_or(0);
         if load > now { now + rest } else { now - rest }
@@ -364,7 +363,7 @@ impl World {
         let running = &mut self.tasks[running.0 as usize].entity;
         cpu.need_resched |= cpu.queue.account(running, cpu.clock, &self.periods);
         if !cpu.has_waiting() {
-            cpu.next_tick = cpu.tick_after(at.min(cpu.clock), &self.periods);
+            cpu.next_tick = self.periods.tick_after(at.min(cpu.clock));
         }
     }
 
