@@ -142,8 +142,7 @@ impl Khugepaged {
         matches!(self.state, State::Asleep | State::Waiting | State::WaitingForMemory(_) | State::OutOfMemory)
     }
 
-    /// What its next step needs to hold; it keeps it until a step needs something else.
-    pub fn needs(&self, spaces: &Spaces) -> Option<NeedsLock> {
+    fn needs(&self, spaces: &Spaces) -> Option<NeedsLock> {
         match &self.state {
             State::Asleep | State::Waiting | State::Checking(_) | State::WaitingForMemory(_) | State::OutOfMemory => {
                 None
@@ -187,6 +186,14 @@ impl Khugepaged {
 }
 
 impl Mm {
+    /// What khugepaged's next step needs to hold; it keeps it until a step needs something else.
+    pub fn khugepaged_needs(&self, spaces: &Spaces) -> Option<NeedsLock> {
+        match self.khugepaged.needs(spaces) {
+            Some(NeedsLock::TryRead(space)) if !self.variant.khugepaged_tries_lock => Some(NeedsLock::Read(space)),
+            needs => needs,
+        }
+    }
+
     /// A process has a mapping that may have huge pages (`khugepaged_enter_vma`).
     pub(crate) fn khugepaged_enter(&mut self, space: &mut AddressSpace) {
         if space.khugepaged.is_some() || self.thp.enabled == ThpEnabled::Never {

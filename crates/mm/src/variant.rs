@@ -218,6 +218,8 @@ rules! {
     khugepaged_shared: bool,
     /// Does a wake-up of khugepaged begin with what CPUs have collected for the LRU lists?
     khugepaged_drains_lru: bool,
+    /// Does khugepaged pass by a process whose mmap lock it cannot have at once? Else it queues for it.
+    khugepaged_tries_lock: bool,
     /// On which node a collapsed range's huge page is.
     khugepaged_target: CollapseTarget,
     /// Does khugepaged keep the huge page of an abandoned collapse for the next one on that node?

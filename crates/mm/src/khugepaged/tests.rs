@@ -190,3 +190,18 @@ fn an_allocation_that_fails_is_tried_once_more_after_a_while() {
     assert_eq!(world.run(), Wait::Until(Time(0) + sleeps.scan_sleep));
     assert_eq!(world.counters.get(Event::ThpCollapseAllocFailed), 2);
 }
+
+#[test]
+fn a_process_whose_lock_is_held_is_waited_for_or_passed_by() {
+    for (rules, tries) in [("v3.9", false), ("v4.15", false), ("v4.17", true), ("v6.1", true)] {
+        let mut world = World::with_rules(*named(rules), 1);
+        let (id, _) = world.process(1, 512);
+        // Up to the process: the wake-up begins, and its first round.
+        let needs = (0..3).find_map(|_| {
+            world.with(|mm, spaces, cx| mm.step_khugepaged(spaces, cx, false));
+            world.mm.khugepaged_needs(&world.spaces)
+        });
+        let expected = if tries { NeedsLock::TryRead(id) } else { NeedsLock::Read(id) };
+        assert_eq!(needs, Some(expected), "{rules}");
+    }
+}

@@ -209,7 +209,7 @@ impl Machine {
     }
 
     fn step_khugepaged(&mut self, tasks: &[Task]) {
-        let needs = self.mm.khugepaged.needs(&self.spaces);
+        let needs = self.mm.khugepaged_needs(&self.spaces);
         let has_lock = needs.is_some_and(|needs| self.keeps.is_some() || Self::is_free(needs, tasks));
         let cx = Cx::new(CpuId(1), self.now, &self.prices, &mut self.counters);
         let mut cx = cx.acting_for(ControlId(KHUGEPAGED));
@@ -221,13 +221,13 @@ impl Machine {
         self.khugepaged = goes_on(&step, self.now);
         // It keeps the lock for as long as its steps need the same.
         let held = needs.filter(|_| has_lock);
-        let wants = self.mm.khugepaged.needs(&self.spaces);
+        let wants = self.mm.khugepaged_needs(&self.spaces);
         self.keeps = held.zip(wants).filter(|(held, wants)| is_same(*held, *wants)).map(|(_, wants)| wants);
     }
 
     /// Can khugepaged take its next step, with the lock that it needs or without one that it only tries?
     fn may_lock(&self, tasks: &[Task]) -> bool {
-        match self.mm.khugepaged.needs(&self.spaces) {
+        match self.mm.khugepaged_needs(&self.spaces) {
             None | Some(NeedsLock::TryRead(_)) => true,
             Some(needs) => self.keeps.is_some() || Self::is_free(needs, tasks),
         }

@@ -13,7 +13,7 @@ impl World {
     /// Takes the lock that the next step of khugepaged needs, unless it holds it. Some(false): it goes on without, as it only
     /// tried. None: it waits.
     pub(super) fn lock_for_khugepaged(&mut self, id: TaskId, cpu: CpuId) -> Option<bool> {
-        let Some(needs) = self.mm.khugepaged.needs(&self.spaces) else { return Some(false) };
+        let Some(needs) = self.mm.khugepaged_needs(&self.spaces) else { return Some(false) };
         if self.tasks[id.0 as usize].holds.is_some() {
             return Some(true);
         }
@@ -33,7 +33,7 @@ impl World {
 
     /// At the end of a step: the lock goes unless the next step needs it. `is_over`: it leaves its CPU.
     pub(super) fn end_hold_of_khugepaged(&mut self, id: TaskId, cpu: CpuId, is_over: bool) {
-        let needs = self.mm.khugepaged.needs(&self.spaces);
+        let needs = self.mm.khugepaged_needs(&self.spaces);
         let task = &mut self.tasks[id.0 as usize];
         let Some(mode) = task.holds else {
             task.lock_of = NO_SPACE;
