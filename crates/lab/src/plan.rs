@@ -221,12 +221,13 @@ impl Session {
     }
 }
 
-/// What a system has in memory before a run.
+/// What a system has in memory before a run, and starts while it runs.
 fn in_words(system: System) -> String {
-    let System { anonymous, kernel, percent, varies } = system;
+    let System { anonymous, kernel, percent, programs, varies } = system;
     let varied = if varies > 0 { format!(", each drawn {varies} % up or down") } else { String::new() };
-    let [anonymous, kernel] = [anonymous, kernel].map(units::Frames::bytes);
-    format!("{anonymous} of daemons in {percent} % of the pageblocks and {kernel} of the kernel{varied}")
+    let [anonymous, kernel, programs] = [anonymous, kernel, programs].map(units::Frames::bytes);
+    let programs = if programs > Bytes(0) { format!(", programs of {programs}") } else { String::new() };
+    format!("{anonymous} of daemons in {percent} % of the pageblocks and {kernel} of the kernel{programs}{varied}")
 }
 
 impl Place {

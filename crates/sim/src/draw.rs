@@ -29,6 +29,8 @@ pub(crate) enum Purpose {
     CompactPhase = 7,
     /// Where a system has its memory before anything begins.
     System = 8,
+    /// How long before a run its system's programs were started; drawn once.
+    ProgramsPhase = 9,
 }
 
 /// Draws for memory that is taken over: what its map does not say.

@@ -11,6 +11,7 @@
 //! | `daemon.rs` and its folder | kernel threads |
 //! | `executor.rs`, `handle.rs` | the user half: futures over `Os` |
 //! | `draw.rs` | what follows from the seed |
+//! | `programs.rs` | what a machine's system runs beside a benchmark |
 //! | `run_hash.rs` | (time, cpu, event) folded into 64 bits |
 //! | `inject.rs` | for tests: one step of a run loses something |
 //! | `trace.rs` | trace events as lines |
@@ -24,6 +25,7 @@ mod inject;
 mod lock;
 mod oom;
 mod operation;
+mod programs;
 mod run_hash;
 mod runqueue;
 mod rwsem;
@@ -205,8 +207,8 @@ pub fn simulate_from<T: 'static>(
     main: impl AsyncFnOnce(Sim) -> T + 'static,
 ) -> (T, Finish, Extra) {
     let mut draws = StateDraws::new(Draws::new(config.seed));
-    let own = config.system.filter(|_| state.is_none());
-    let own = own.map(|system| FrameMap::of_system(&config.machine, &system, &mut draws));
+    let system = config.system.filter(|_| state.is_none()).map(|system| system.drawn(&mut draws));
+    let own = system.map(|system| FrameMap::of_system(&config.machine, &system, &mut draws));
     let (mut world, notes) = match state.or(own.as_ref()) {
         None => (fresh(config), Vec::new()),
         Some(map) => taken_over(config, map, &mut draws),
@@ -244,7 +246,9 @@ pub fn simulate_from<T: 'static>(
     world.start_daemons(config.machine.nodes.iter().map(|node| node.cpus.clone()).collect(), Draws::new(config.seed));
     let slot = Rc::new(RefCell::new(None));
     let result = Rc::clone(&slot);
-    let main = Box::pin(async move { *result.borrow_mut() = Some(main(Sim).await) });
+    let of_programs = system.map_or(Frames(0), |system| system.programs);
+    let beside = programs::beside(Sim, of_programs, Draws::new(config.seed), main);
+    let main = Box::pin(async move { *result.borrow_mut() = Some(beside.await) });
     let mut world = executor::run(world, entries, main);
     let end = world.latest();
     for (_, count) in world.counters.clone().iter() {

@@ -15,6 +15,7 @@ use super::*;
 mod files;
 mod khugepaged;
 mod oom;
+mod programs;
 
 /// One node of 8 MiB and two CPUs, on which everything takes some time.
 fn config(thp_enabled: ThpEnabled) -> Config {

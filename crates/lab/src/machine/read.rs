@@ -29,7 +29,7 @@ const KEYS: &[&str] = &[
     "measured",
 ];
 const DISK_KEYS: &[&str] = &["latency_us", "bandwidth"];
-const SYSTEM_KEYS: &[&str] = &["anonymous", "kernel", "percent", "varies"];
+const SYSTEM_KEYS: &[&str] = &["anonymous", "kernel", "percent", "programs", "varies"];
 const NODE_KEYS: &[&str] = &["id", "memory", "cpus", "distance", "bandwidth", "zone"];
 const ZONE_KEYS: &[&str] = &["name", "start_pfn", "spanned", "present", "managed"];
 
@@ -102,10 +102,17 @@ fn system(root: &TableReader<'_>, memory: Bytes) -> Result<Option<System>, Sourc
     let percent: u64 = table.required("percent")?;
     let spread = u32::try_from(percent).ok().filter(|percent| *percent <= 50);
     let percent = spread.ok_or_else(|| table.error("percent", format!("expected 0 to 50, found {percent}")))?;
+    let programs: Bytes = table.optional("programs")?.unwrap_or_default();
+    let program = System::PROGRAM.bytes();
+    if programs > Bytes(0) && !(program..=Bytes(memory.0 / 2)).contains(&programs) {
+        let message = format!("expected 0 or {program} to half of the memory, found {programs}");
+        return Err(table.error("programs", message));
+    }
     let varies: u64 = table.optional("varies")?.unwrap_or_default();
     let by = u32::try_from(varies).ok().filter(|by| *by <= 90);
     let varies = by.ok_or_else(|| table.error("varies", format!("expected 0 to 90, found {varies}")))?;
-    Ok(Some(System { anonymous: anonymous.frames(), kernel: kernel.frames(), percent, varies }))
+    let [anonymous, kernel, programs] = [anonymous, kernel, programs].map(Bytes::frames);
+    Ok(Some(System { anonymous, kernel, percent, programs, varies }))
 }
 
 fn swap(root: &TableReader<'_>) -> Result<Bytes, SourceError> {

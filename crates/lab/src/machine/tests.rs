@@ -252,7 +252,9 @@ fn a_system_leaves_room() {
     let system = |text: &str| read(&format!("system = {{ {text} }}\n{GOOD}"));
     let message = |text| system(text).unwrap_err().to_string();
     let read = system("anonymous = '96MiB', kernel = '48MiB', percent = 20").unwrap();
-    assert_eq!(read.system, Some(System { anonymous: Frames(24_576), kernel: Frames(12_288), percent: 20, varies: 0 }));
+    let wanted =
+        System { anonymous: Frames(24_576), kernel: Frames(12_288), percent: 20, programs: Frames(0), varies: 0 };
+    assert_eq!(read.system, Some(wanted));
     assert!(message("anonymous = '96MiB', kernel = '300MiB', percent = 20").contains("at most half of the memory"));
     assert!(
         message("anonymous = '1MiB', kernel = '1MiB', percent = 51").contains("percent: expected 0 to 50, found 51")
@@ -260,6 +262,12 @@ fn a_system_leaves_room() {
     let varies = "anonymous = '1MiB', kernel = '1MiB', percent = 5, varies = 91";
     assert!(message(varies).contains("varies: expected 0 to 90, found 91"));
     assert!(message("anonymous = '1MiB', percent = 5").contains("kernel: missing"));
+    for wrong in ["1GiB", "252KiB"] {
+        let text = format!("anonymous = '1MiB', kernel = '1MiB', percent = 5, programs = '{wrong}'");
+        let error = system(&text).unwrap_err().to_string();
+        let expected = format!("programs: expected 0 or 256KiB to half of the memory, found {wrong}");
+        assert!(error.contains(&expected), "{error}");
+    }
 }
 
 #[test]
@@ -270,7 +278,8 @@ fn what_is_written_reads_back() {
     machine.caches = vec![vec![CpuId(0)], vec![CpuId(1)], vec![CpuId(2)]];
     machine.swap = Bytes::mib(64);
     machine.pace = Some(Pace { percent: 210, source: "measured: \"y\"".to_owned() });
-    machine.system = Some(System { anonymous: Frames(9), kernel: Frames(512), percent: 7, varies: 3 });
+    machine.system =
+        Some(System { anonymous: Frames(9), kernel: Frames(512), percent: 7, programs: Frames(64), varies: 3 });
     machine.disk = Some(Disk { latency_us: 7000, bandwidth: BytesPerSecond::new(Bytes::mib(120)).unwrap() });
     machine.about = "a \"quoted\" text with \\, \t and\nlines, µs".to_owned();
     machine.kernel = Some("6.1.0-50-cloud-amd64".to_owned());

@@ -31,9 +31,10 @@ pub(super) fn machine(machine: &Machine) -> String {
     }
     if let Some(system) = &machine.system {
         let size = |frames: Frames| string(&frames.bytes().to_string());
-        let (anonymous, kernel) = (size(system.anonymous), size(system.kernel));
+        let [anonymous, kernel, programs] = [system.anonymous, system.kernel, system.programs].map(size);
         let (percent, varies) = (system.percent, system.varies);
-        let value = format!("{{ anonymous = {anonymous}, kernel = {kernel}, percent = {percent}, varies = {varies} }}");
+        let memory = format!("anonymous = {anonymous}, kernel = {kernel}, percent = {percent}");
+        let value = format!("{{ {memory}, programs = {programs}, varies = {varies} }}");
         line(&mut text, "system", &value);
     }
     if !machine.threads.is_empty() {

@@ -1,5 +1,5 @@
 //! Linux: none; what a system that has been up for a while has in memory before a benchmark begins.
-//! Differs: in three numbers. Daemons' pages of files and what reclaim could take are left out.
+//! Differs: in four numbers. Its files are those of programs that it starts, and nothing else that reclaim could take.
 
 use units::{Frames, Pfn};
 
@@ -19,13 +19,23 @@ pub struct System {
     pub kernel: Frames,
     /// How many of the pageblocks the anonymous memory is spread over, in hundredths.
     pub percent: u32,
+    /// Files of the programs that it starts again and again, each as large as [`Self::PROGRAM`]: they are not in memory after
+    /// caches were dropped.
+    pub programs: Frames,
     /// By how much each of these is drawn to be less or more, in hundredths: no machine is twice in the same state.
     pub varies: u32,
 }
 
 impl System {
+    /// A program or library, of which [`Self::programs`] has whole ones.
+    pub const PROGRAM: Frames = Frames(64);
+
     /// The same as it is this time.
-    fn drawn(&self, draw: &mut dyn Draw) -> Self {
+    #[must_use]
+    pub fn drawn(&self, draw: &mut dyn Draw) -> Self {
+        if self.varies == 0 {
+            return *self;
+        }
         let mut vary = |what: u64| {
             let hundredths = 100 - u64::from(self.varies) + draw.below(2 * u64::from(self.varies) + 1, Drawn::System);
             what * hundredths / 100
@@ -34,18 +44,19 @@ impl System {
             anonymous: Frames(vary(self.anonymous.0)),
             kernel: Frames(vary(self.kernel.0)),
             percent: u32::try_from(vary(self.percent.into())).expect("at most twice as much"),
+            programs: Frames(vary(self.programs.0)),
             varies: 0,
         }
     }
 }
 
 impl FrameMap {
-    /// The memory of a machine with nothing in it but this, at places that are drawn; nothing of it in the DMA zone.
+    /// The memory of a machine with nothing in it but this, as large as it says, at places that are drawn; nothing of it in
+    /// the DMA zone.
     ///
     /// # Panics
     /// When it does not fit.
     pub fn of_system(machine: &MachineSpec, system: &System, draw: &mut dyn Draw) -> Self {
-        let system = if system.varies > 0 { system.drawn(draw) } else { *system };
         let mut frames = vec![Seen::Hole; machine.end().0 as usize];
         let size = machine.pageblock_order.frames();
         let mut blocks: Vec<Pfn> = Vec::new();

@@ -298,7 +298,7 @@ fn no_map_makes_it_panic() {
 
 #[test]
 fn a_system_is_where_it_was_drawn() {
-    let system = System { anonymous: Frames(600), kernel: Frames(1000), percent: 10, varies: 0 };
+    let system = System { anonymous: Frames(600), kernel: Frames(1000), percent: 10, programs: Frames(500), varies: 0 };
     let map = |seed| FrameMap::of_system(&machine(), &system, &mut Xorshift(seed));
     let count = |map: &FrameMap, is: &dyn Fn(&Seen) -> bool| map.frames.iter().filter(|seen| is(seen)).count();
     let first = map(1);
@@ -311,11 +311,13 @@ fn a_system_is_where_it_was_drawn() {
     assert!(first != map(2), "another seed, another place");
 
     let varied = System { varies: 20, ..system };
-    let of = |seed| FrameMap::of_system(&machine(), &varied, &mut Xorshift(seed));
-    let anon = |seed| count(&of(seed), &|seen| matches!(seen, Seen::Anon(_)));
-    let amounts: Vec<usize> = (1..20).map(anon).collect();
-    assert!(amounts.iter().all(|amount| (480..=720).contains(amount)), "{amounts:?}");
-    assert!(amounts.iter().min() != amounts.iter().max(), "{amounts:?}");
+    for amount in [|system: &System| system.anonymous, |system: &System| system.programs] {
+        let wanted = amount(&system).0;
+        let amounts: Vec<u64> = (1..20).map(|seed| amount(&varied.drawn(&mut Xorshift(seed))).0).collect();
+        assert!(amounts.iter().all(|amount| (wanted * 4 / 5..=wanted * 6 / 5).contains(amount)), "{amounts:?}");
+        assert!(amounts.iter().min() != amounts.iter().max(), "{amounts:?}");
+    }
+    assert_eq!(system.drawn(&mut Xorshift(1)), system, "one that does not vary");
 
     let Loaded { mm, init, .. } = load(&first, 3);
     let kernel = (0..32_684).step_by(512).filter(|pfn| first.frames.get(*pfn) == Some(&Seen::Kernel));
