@@ -83,6 +83,15 @@ fn dies(rules: &str, loss: Option<Injection>) -> (Finish, Extra) {
         let _ = child.await.unwrap().await;
         // What khugepaged was in the middle of comes to its end.
         os.sleep(Picos::from_micros(2_000)).await;
+        // Up to 4.8 a huge page may wait for its LRU list as base pages do, on the CPU where it was made.
+        for cpu in [0, 1] {
+            let drains = async |os: Sim| {
+                let page = os.mmap(Bytes::PAGE, MapSpec::Anonymous).await.unwrap();
+                os.munmap(page).await.unwrap();
+            };
+            // It may be what is killed, once.
+            while os.spawn(Placement::Spread(cpu), drains).await.is_err() {}
+        }
     });
     (finish, extra)
 }
