@@ -142,21 +142,6 @@ impl Khugepaged {
         matches!(self.state, State::Asleep | State::Waiting | State::WaitingForMemory(_) | State::OutOfMemory)
     }
 
-    fn needs(&self, spaces: &Spaces) -> Option<NeedsLock> {
-        match &self.state {
-            State::Asleep | State::Waiting | State::Checking(_) | State::WaitingForMemory(_) | State::OutOfMemory => {
-                None
-            }
-            // The wake-up is over.
-            State::Scanning(scan) if scan.pages >= self.settings.pages_to_scan => None,
-            State::Scanning(_) => {
-                let (number, _) = self.cursor?;
-                spaces.registered(number).map(NeedsLock::TryRead)
-            }
-            State::Collapsing(_, collapse) => collapse.needs(),
-        }
-    }
-
     /// The blocks that it holds between two steps.
     pub fn holdings(&self) -> Holdings {
         let mut holdings = match &self.state {
@@ -188,9 +173,19 @@ impl Khugepaged {
 impl Mm {
     /// What khugepaged's next step needs to hold; it keeps it until a step needs something else.
     pub fn khugepaged_needs(&self, spaces: &Spaces) -> Option<NeedsLock> {
-        match self.khugepaged.needs(spaces) {
-            Some(NeedsLock::TryRead(space)) if !self.variant.khugepaged_tries_lock => Some(NeedsLock::Read(space)),
-            needs => needs,
+        let daemon = &self.khugepaged;
+        match &daemon.state {
+            State::Asleep | State::Waiting | State::Checking(_) | State::WaitingForMemory(_) | State::OutOfMemory => {
+                None
+            }
+            // The wake-up is over.
+            State::Scanning(scan) if scan.pages >= daemon.settings.pages_to_scan => None,
+            State::Scanning(_) => {
+                let (number, _) = daemon.cursor?;
+                let lock = if self.variant.khugepaged_tries_lock { NeedsLock::TryRead } else { NeedsLock::Read };
+                spaces.registered(number).map(lock)
+            }
+            State::Collapsing(_, collapse) => collapse.needs(),
         }
     }
 
