@@ -68,7 +68,7 @@ impl Domains {
 
     /// How many CPUs there are in a domain (`span_weight`).
     fn span(&self, id: CpuId, level: usize) -> u64 {
-        self.groups(id, level).map(|group| group.len() as u64).sum()
+        if level == 0 { self.caches[self.places[id.0 as usize].0].len() as u64 } else { self.places.len() as u64 }
     }
 }
 
@@ -229,14 +229,15 @@ impl World {
     /// A CPU looks at the others of a domain: has one of them too much, and has it got any of that?
     fn look(&mut self, id: CpuId, level: usize, at: Time) -> (bool, bool) {
         let found = self.busiest(id, level, at);
-        (found.is_some(), found.is_some_and(|(busiest, too_much)| self.take_some(id, (busiest, too_much), level, at)))
+        (found.is_some(), found.is_some_and(|found| self.take_some(id, found, level, at)))
     }
 
     /// The CPU that another one takes tasks over from, and how much load.
     fn busiest(&self, id: CpuId, level: usize, at: Time) -> Option<(CpuId, u64)> {
         match self.imbalance {
             1 => self.busiest_by_load(id, level, at),
-            more => self.busiest_by_number(id, more).filter(|_| level == 0),
+            more if level == 0 => self.busiest_by_number(id, more),
+            _ => None,
         }
     }
 
