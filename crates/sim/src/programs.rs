@@ -7,7 +7,7 @@
 use std::{cell::Cell, rc::Rc};
 
 use mm::state::System;
-use os::{FileRange, MapSpec, Os, Placement};
+use os::{FileRange, MapSpec, Os, Placement, VmRange};
 use units::{Bytes, Errno, Frames, Picos};
 
 use crate::{
@@ -72,12 +72,23 @@ async fn install(os: &Sim, count: u64) -> Result<(), Errno> {
 async fn start(os: &Sim, count: u64) -> Result<(), Errno> {
     for program in 0..count {
         let file = os.open(&name(program)).await?;
-        let text = os.mmap(FILE.bytes(), MapSpec::SharedRead(FileRange { file, offset: Bytes(0) })).await?;
-        os.load(text, Bytes::PAGE).await?;
-        os.munmap(text).await?;
+        let text = MapSpec::SharedRead(FileRange { file, offset: Bytes(0) });
+        let is_read = with_mapping(os, FILE, text, async |text| os.load(text, Bytes::PAGE).await).await;
         os.close(file).await?;
+        is_read?;
     }
-    let own = os.mmap(OWN.bytes(), MapSpec::Anonymous).await?;
-    os.store(own, Bytes::PAGE).await?;
-    os.munmap(own).await
+    with_mapping(os, OWN, MapSpec::Anonymous, async |own| os.store(own, Bytes::PAGE).await).await
+}
+
+/// The mapping goes, whatever comes of what it was for.
+async fn with_mapping(
+    os: &Sim,
+    len: Frames,
+    spec: MapSpec,
+    access: impl AsyncFnOnce(VmRange) -> Result<(), Errno>,
+) -> Result<(), Errno> {
+    let range = os.mmap(len.bytes(), spec).await?;
+    let accessed = access(range).await;
+    os.munmap(range).await?;
+    accessed
 }

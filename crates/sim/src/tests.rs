@@ -46,6 +46,15 @@ fn config(thp_enabled: ThpEnabled) -> Config {
     }
 }
 
+/// The same with 32 MiB, which are not boosted.
+fn larger(thp_enabled: ThpEnabled) -> Config {
+    let mut config = config(thp_enabled);
+    config.machine.nodes[0].zones = vec![ZoneSpec::whole(ZoneKind::Normal, Pfn(0), 8192)];
+    config.settings.watermark_boost_factor = 0;
+    config.cap = Bytes::mib(16);
+    config
+}
+
 fn no_entries(name: &'static str, _: Vec<u8>) -> EntryFuture {
     panic!("nobody spawns a process, not even {name}")
 }

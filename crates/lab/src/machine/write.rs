@@ -1,6 +1,6 @@
 //! A machine as the text of its file.
 
-use units::{Bytes, Frames};
+use units::{Bytes, CpuId, Frames};
 
 use crate::prices;
 
@@ -39,11 +39,11 @@ pub(super) fn machine(machine: &Machine) -> String {
     }
     if !machine.threads.is_empty() {
         text += "# One entry per core: the CPUs that share it.\n";
-        line(&mut text, "threads", &list(machine.threads.iter().map(|core| string(&cpulist::print(core)))));
+        line(&mut text, "threads", &groups(&machine.threads));
     }
     if !machine.caches.is_empty() {
         text += "# One entry per last cache: the CPUs that share it.\n";
-        line(&mut text, "caches", &list(machine.caches.iter().map(|cache| string(&cpulist::print(cache)))));
+        line(&mut text, "caches", &groups(&machine.caches));
     }
     if let Some(shared) = &machine.shared_core {
         line(&mut text, "shared_core", &prices::write_percent(shared.percent, &shared.source, string));
@@ -104,6 +104,11 @@ fn setting(value: &str) -> String {
 
 fn list(items: impl Iterator<Item = String>) -> String {
     format!("[{}]", items.collect::<Vec<_>>().join(", "))
+}
+
+/// Groups of CPUs, each a list as the kernel writes one.
+fn groups(groups: &[Vec<CpuId>]) -> String {
+    list(groups.iter().map(|cpus| string(&cpulist::print(cpus))))
 }
 
 /// A quoted string of one line.

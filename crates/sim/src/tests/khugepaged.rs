@@ -6,10 +6,7 @@ use super::*;
 
 /// A machine of 32 MiB on which khugepaged looks around every 100 us.
 fn busy(rules: &str) -> Config {
-    let mut config = Config { variant: *variant::named(rules), ..config(ThpEnabled::Madvise) };
-    config.machine.nodes[0].zones = vec![ZoneSpec::whole(ZoneKind::Normal, Pfn(0), 8192)];
-    config.settings.watermark_boost_factor = 0;
-    config.cap = Bytes::mib(16);
+    let mut config = Config { variant: *variant::named(rules), ..larger(ThpEnabled::Madvise) };
     config.khugepaged.scan_sleep = Picos::from_micros(100);
     config.khugepaged.alloc_sleep = Picos::from_micros(300);
     config
