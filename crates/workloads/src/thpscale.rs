@@ -58,13 +58,13 @@ const FILE_EXTRA: Bytes = Bytes::mib(16);
 /// How much is written to it at a time.
 const WRITE: Bytes = Bytes::mib(1);
 pub(crate) const FILE: &str = "thpscale";
-/// What threads' shares were multiples of: four huge pages.
-const ROUNDING: Bytes = Bytes::mib(8);
+/// What a thread's share was made larger by before it was cut to whole huge pages: four of them, less a byte.
+const ROOM: Bytes = Bytes(Bytes::mib(8).0 - 1);
 
 /// Which of the three.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Program {
-    /// Up to 2018: threads' shares are rounded up.
+    /// Up to 2018: each thread has up to four huge pages more than its share.
     Thpscale2015,
     /// Up to 2023.
     Thpscale,
@@ -128,7 +128,7 @@ impl Params {
         let all = self.size.of(total);
         let whole = |bytes: u64| Bytes::HUGE_PAGE * (bytes / Bytes::HUGE_PAGE.0);
         let thread = match self.program {
-            Program::Thpscale2015 => Bytes((all.0 / threads).next_multiple_of(ROUNDING.0)),
+            Program::Thpscale2015 => whole(all.0 / threads + ROOM.0),
             Program::Thpscale | Program::Thpcompact => whole(all.0 / threads),
         };
         let (file, stride, read) = match self.program {

@@ -1,7 +1,7 @@
 //! mmtests' thpscale as one run of 2015 has it: one thread count after the other, over one file.
 //!
 //! (Source of the sequence: gormanm/mmtests, shellpack_src/src/thpscale of 2015, read for behaviour.) What `thpscale` of 2018
-//! and later differs in: a thread's share was rounded up to four huge pages, and the file had no megabytes to spare. What
+//! and later differs in: a thread had up to four huge pages more than its share, and the file had no megabytes to spare. What
 //! differs from the workload `thpscale`: a run is all thread counts, so that counters and times are of everything from the
 //! making of the file to the last thread count, as the tables of that time print them.
 //!
@@ -189,11 +189,12 @@ mod tests {
     }
 
     #[test]
-    fn shares_are_rounded_up_to_four_huge_pages() {
+    fn threads_have_up_to_four_huge_pages_more_than_their_share() {
         // 1000 MiB of memory: 800 MiB, of 3 threads 266.67 each, and half of their 133 blocks.
         let params = Params::parse([("counts", "3 16")]).unwrap();
         let shares: Vec<_> = params.each().map(|each| each.shares(Bytes::mib(1000))).collect();
-        assert_eq!((shares[0].thread, shares[0].blocks), (Bytes::mib(272), 66));
+        assert_eq!((shares[0].thread, shares[0].blocks), (Bytes::mib(274), 66));
+        // A byte less than four, so that 50 MiB become 56.
         assert_eq!((shares[1].thread, shares[1].blocks), (Bytes::mib(56), 12));
         assert_eq!((shares[0].file, params.files(Bytes::mib(1000))), (Bytes::mib(800), Bytes::mib(800)));
         assert_eq!(params.case(), "3+16");
