@@ -200,6 +200,18 @@ mod tests {
         assert_eq!(params.case(), "3+16");
     }
 
+    /// The shares of the machine four-core-4g. Blocks: the only numbers of which parts give the percentages of series s0, to two
+    /// decimals and in all four columns. Sizes: worked out by hand from the program's line.
+    #[test]
+    fn threads_fault_the_blocks_of_the_published_percentages() {
+        let params = Params::parse([]).unwrap();
+        let shares: Vec<_> = params.each().map(|each| each.shares(Bytes::mib(3952))).collect();
+        let blocks: Vec<_> = shares.iter().map(|share| share.blocks).collect();
+        assert_eq!(blocks, [790, 263, 158, 112, 65, 49]);
+        let sizes: Vec<_> = shares.iter().map(|share| share.thread).collect();
+        assert_eq!(sizes, [3168, 1060, 640, 458, 270, 204].map(Bytes::mib));
+    }
+
     #[test]
     fn counts_are_numbers_of_threads() {
         for wrong in ["", "0", "1 two", "5000"] {
