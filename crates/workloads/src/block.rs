@@ -72,7 +72,7 @@ pub(crate) fn parse_advise(text: &str) -> Result<bool, ParamError> {
 }
 
 /// A size in bytes, or in per cent of the memory of the run.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub enum Size {
     /// So many bytes.
     Bytes(Bytes),

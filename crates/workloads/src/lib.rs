@@ -199,6 +199,10 @@ pub async fn run_entry<O: Os>(os: O, entry: &str, params: &[u8]) -> Option<serde
             Ok(params) => serde_json::to_vec(&fork_storm::task(os, params).await),
             Err(error) => Err(error),
         }),
+        thpscale_2015::PROGRAM_ENTRY => Some(match serde_json::from_slice(params) {
+            Ok(params) => serde_json::to_vec(&thpscale_2015::program(os, params).await),
+            Err(error) => Err(error),
+        }),
         _ => None,
     }
 }

@@ -64,6 +64,16 @@ impl From<Died> for TaskError {
     }
 }
 
+impl From<WorkloadError> for TaskError {
+    /// Of a program that has tasks itself.
+    fn from(error: WorkloadError) -> Self {
+        match error {
+            WorkloadError::Call(_, errno) => Self::Call(errno),
+            WorkloadError::Died(died) => Self::Died(died),
+        }
+    }
+}
+
 /// What all tasks have come to, in their order, or the first error that is not the echo of another one.
 pub(crate) async fn results<T>(
     tasks: Vec<impl Future<Output = Result<Result<T, TaskError>, Died>>>,

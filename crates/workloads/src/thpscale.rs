@@ -9,6 +9,7 @@
 //! each thread reads all of its slice.
 
 use os::{Advice, Barrier, File, FileRange, MapSpec, Os, Placement, VmRange};
+use serde::{Deserialize, Serialize};
 use units::{Bytes, Errno};
 
 use crate::{
@@ -62,7 +63,7 @@ pub(crate) const FILE: &str = "thpscale";
 const ROOM: Bytes = Bytes(Bytes::mib(8).0 - 1);
 
 /// Which of the three.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub enum Program {
     /// Up to 2018: each thread has up to four huge pages more than its share.
     Thpscale2015,
@@ -73,7 +74,7 @@ pub enum Program {
 }
 
 /// The parameters of one run.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Params {
     /// Which program.
     pub program: Program,
@@ -146,7 +147,7 @@ impl Params {
 }
 
 /// What each thread has of memory and of the file.
-#[derive(Clone, Copy, Debug)]
+#[derive(Clone, Copy, Debug, Serialize, Deserialize)]
 pub(crate) struct Shares {
     /// Its first mapping.
     pub(crate) thread: Bytes,

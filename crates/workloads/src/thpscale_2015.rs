@@ -5,11 +5,12 @@
 //! differs from the workload `thpscale`: a run is all thread counts, so that counters and times are of everything from the
 //! making of the file to the last thread count, as the tables of that time print them.
 //!
-//! The program of each thread count is a process of its own there; here its threads unmap what they mapped.
+//! The program of each thread count is a process of its own, which khugepaged meets anew.
 
 use std::collections::BTreeMap;
 
 use os::{Barrier, Os, Placement};
+use serde::{Deserialize, Serialize};
 use units::{Bytes, Errno};
 
 use crate::{
@@ -36,6 +37,9 @@ const SIZE: ParamInfo = ParamInfo {
 /// How much goes to the file with one write(2). The script calls dd(1) with an input block of a megabyte, and with none for
 /// the output: dd then writes what is its default, a sector. It is six and a half million system calls on 4 GiB.
 const DD_BLOCK: Bytes = Bytes(512);
+
+/// The name of the entry at which a new process is the program.
+pub const PROGRAM_ENTRY: &str = "thpscale-2015-program";
 
 /// What `pagelab list workloads` says of it.
 pub const INFO: WorkloadInfo = WorkloadInfo {
@@ -144,11 +148,26 @@ pub async fn run<O: Os>(os: O, params: Params) -> Result<Outcome, WorkloadError>
     Ok(Outcome { tasks, counters: after.since(&before), gauges: BTreeMap::new(), window, unable })
 }
 
-/// One thread count.
+/// The program, for one thread count: a process of its own.
 async fn run_count<O: Os>(os: &O, params: thpscale::Params) -> Result<Vec<TaskOutcome>, WorkloadError> {
-    let shares = params.shares(os.memory());
-    let filled = os.barrier(params.threads).await.during("barrier")?;
-    let tasks = (0..params.threads).map(|index| {
+    let with = ProgramParams { shares: params.shares(os.memory()), params };
+    let process = os.spawn_process(Placement::Free, PROGRAM_ENTRY, with);
+    let by_process: Vec<Vec<TaskOutcome>> = results(vec![process]).await?;
+    Ok(by_process.concat())
+}
+
+/// What the program needs to know; crosses a pipe.
+#[derive(Clone, Debug, Serialize, Deserialize)]
+pub struct ProgramParams {
+    params: thpscale::Params,
+    shares: thpscale::Shares,
+}
+
+/// The first task of the program: starts its threads, and waits for them.
+pub async fn program<O: Os>(os: O, with: ProgramParams) -> Result<Vec<TaskOutcome>, TaskError> {
+    let ProgramParams { params, shares } = with;
+    let filled = os.barrier(params.threads).await?;
+    let threads = (0..params.threads).map(|index| {
         let params = params.clone();
         os.spawn(Placement::Free, async move |os: O| {
             let outcome = work(&os, &params, shares, index, filled).await;
@@ -158,7 +177,7 @@ async fn run_count<O: Os>(os: &O, params: thpscale::Params) -> Result<Vec<TaskOu
             outcome.map_err(TaskError::from)
         })
     });
-    results(tasks.collect()).await
+    results(threads.collect()).await.map_err(TaskError::from)
 }
 
 async fn work<O: Os>(
