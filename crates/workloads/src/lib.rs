@@ -17,7 +17,7 @@ pub mod thpscale_2015;
 pub use block::{Block, Size};
 use fault_storm::Backing;
 pub use meet::TaskError;
-use os::{Died, Os};
+use os::{Died, Os, Wire};
 pub use outcome::{Iteration, Outcome, TaskOutcome, Unable, Unmapping};
 pub use params::{ParamError, ParamInfo};
 use thpscale::Program;
@@ -191,18 +191,16 @@ impl Workload {
 /// `None` when no workload has an entry of that name.
 pub async fn run_entry<O: Os>(os: O, entry: &str, params: &[u8]) -> Option<serde_json::Result<Vec<u8>>> {
     match entry {
-        fault_storm::TASK_ENTRY => Some(match serde_json::from_slice(params) {
-            Ok(params) => serde_json::to_vec(&fault_storm::task(os, params).await),
-            Err(error) => Err(error),
-        }),
-        fork_storm::TASK_ENTRY => Some(match serde_json::from_slice(params) {
-            Ok(params) => serde_json::to_vec(&fork_storm::task(os, params).await),
-            Err(error) => Err(error),
-        }),
-        thpscale_2015::PROGRAM_ENTRY => Some(match serde_json::from_slice(params) {
-            Ok(params) => serde_json::to_vec(&thpscale_2015::program(os, params).await),
-            Err(error) => Err(error),
-        }),
+        fault_storm::TASK_ENTRY => Some(through_json(params, async |with| fault_storm::task(os, with).await).await),
+        fork_storm::TASK_ENTRY => Some(through_json(params, async |with| fork_storm::task(os, with).await).await),
+        thpscale_2015::PROGRAM_ENTRY => {
+            Some(through_json(params, async |with| thpscale_2015::program(os, with).await).await)
+        }
         _ => None,
     }
+}
+
+/// An entry whose parameters and result cross a pipe.
+async fn through_json<P: Wire, T: Wire>(params: &[u8], entry: impl AsyncFnOnce(P) -> T) -> serde_json::Result<Vec<u8>> {
+    serde_json::to_vec(&entry(serde_json::from_slice(params)?).await)
 }

@@ -147,7 +147,7 @@ impl Params {
 }
 
 /// What each thread has of memory and of the file.
-#[derive(Clone, Copy, Debug, Serialize, Deserialize)]
+#[derive(Clone, Copy, Debug)]
 pub(crate) struct Shares {
     /// Its first mapping.
     pub(crate) thread: Bytes,

@@ -10,7 +10,6 @@
 use std::collections::BTreeMap;
 
 use os::{Barrier, Os, Placement};
-use serde::{Deserialize, Serialize};
 use units::{Bytes, Errno};
 
 use crate::{
@@ -150,22 +149,14 @@ pub async fn run<O: Os>(os: O, params: Params) -> Result<Outcome, WorkloadError>
 
 /// The program, for one thread count: a process of its own.
 async fn run_count<O: Os>(os: &O, params: thpscale::Params) -> Result<Vec<TaskOutcome>, WorkloadError> {
-    let with = ProgramParams { shares: params.shares(os.memory()), params };
-    let process = os.spawn_process(Placement::Free, PROGRAM_ENTRY, with);
+    let process = os.spawn_process(Placement::Free, PROGRAM_ENTRY, params);
     let by_process: Vec<Vec<TaskOutcome>> = results(vec![process]).await?;
     Ok(by_process.concat())
 }
 
-/// What the program needs to know; crosses a pipe.
-#[derive(Clone, Debug, Serialize, Deserialize)]
-pub struct ProgramParams {
-    params: thpscale::Params,
-    shares: thpscale::Shares,
-}
-
 /// The first task of the program: starts its threads, and waits for them.
-pub async fn program<O: Os>(os: O, with: ProgramParams) -> Result<Vec<TaskOutcome>, TaskError> {
-    let ProgramParams { params, shares } = with;
+pub async fn program<O: Os>(os: O, params: thpscale::Params) -> Result<Vec<TaskOutcome>, TaskError> {
+    let shares = params.shares(os.memory());
     let filled = os.barrier(params.threads).await?;
     let threads = (0..params.threads).map(|index| {
         let params = params.clone();
