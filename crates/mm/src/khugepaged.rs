@@ -98,7 +98,7 @@ pub struct Khugepaged {
     is_woken: bool,
     /// A fault wants a huge page (`khugepaged_thp_requested`): it does not sleep.
     is_requested: bool,
-    /// When it looks at processes again, whoever wakes it before.
+    /// When its sleep would end. Where it spares itself the scan, it looks at processes no sooner, whoever wakes it.
     due: Time,
     /// A huge page for the next collapse on its node (`hpage`).
     held: Option<Pfn>,
@@ -213,7 +213,7 @@ impl Mm {
         self.khugepaged.is_woken
     }
 
-    /// Goes on until others may run, or goes to sleep. `has_lock`: whether it holds what [`Khugepaged::needs`] says; it may be
+    /// Goes on until others may run, or goes to sleep. `has_lock`: whether it holds what [`Mm::khugepaged_needs`] says; it may be
     /// without only where that was a try.
     pub fn step_khugepaged(&mut self, spaces: &mut Spaces, cx: &mut Cx, has_lock: bool) -> Step<()> {
         match std::mem::take(&mut self.khugepaged.state) {
@@ -233,15 +233,11 @@ impl Mm {
             }
             State::Scanning(scan) => self.scan(spaces, cx, scan, has_lock),
             State::Collapsing(scan, mut collapse) => match collapse.step(self, spaces, cx) {
-                Step::More => {
-                    self.khugepaged.state = State::Collapsing(scan, collapse);
-                    Step::More
-                }
-                Step::Block(wait) => {
-                    self.khugepaged.state = State::Collapsing(scan, collapse);
-                    Step::Block(wait)
-                }
                 Step::Done(ended) => self.after_collapse(cx, scan, collapse.node(), ended),
+                step => {
+                    self.khugepaged.state = State::Collapsing(scan, collapse);
+                    step.map(|_| ())
+                }
             },
         }
     }
@@ -249,8 +245,8 @@ impl Mm {
     /// `khugepaged_do_scan`, up to its loop.
     fn begin_wake_up(&mut self, cx: &mut Cx) -> Step<()> {
         if self.variant().khugepaged_drains_lru {
-            // `lru_add_drain_all`: what CPUs collect is looked at too.
-            self.lru_add_drain(cx);
+            // What CPUs collect is looked at too.
+            self.lru_add_drain_all(cx);
         }
         let was_requested = std::mem::take(&mut self.khugepaged.is_requested);
         let spares = self.variant().thp_requests == ThpRequests::KhugepagedUnscanned;

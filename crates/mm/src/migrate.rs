@@ -1,6 +1,8 @@
 //! Linux: migrate_pages() and below in mm/migrate.c (v4.1 to v6.4).
 //! Differs: base pages only; huge pages are not moved yet. Nobody has pages pinned: what holds a page beside its mappings, its
 //! file and the swap cache is a child that is being forked. Nobody waits for a page that is on its way to swap.
+//! Up to 4.7 (from memory) the old and the new page wait among the CPU's new folios first; here they are freed and
+//! listed at once.
 //!
 //! The frames to move to come from the caller. A page is unmapped in one step and copied and mapped again in the next;
 //! between them its entries say that it is on its way, and whoever comes across one waits.

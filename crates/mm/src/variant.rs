@@ -286,9 +286,11 @@ rules! {
     compact_proactive: bool,
     /// Who runs next on a CPU.
     scheduler: Scheduler,
-    /// From a CPU with how many tasks more another one takes one over that is busy itself; 1 stands for the rules before 5.8,
+    /// From a CPU with how many tasks more another one takes one over that is busy itself; 1 stands for the rules before 5.5,
     /// which compare loads.
     sched_imbalance: u64,
+    /// Of tasks that wait for a CPU, does the one move to another that came last, and not the one that waits longest?
+    sched_moves_latest: bool,
     /// How much longer a busy CPU waits than an idle one before it looks for tasks on others.
     sched_busy_factor: u64,
     /// What a task runs at least when several share a CPU, or asks for, in ns on one CPU (`sched_min_granularity_ns`).

@@ -14,7 +14,7 @@ use units::{Picos, Time};
 use crate::task::TaskId;
 
 /// The weight of nice 0 (`NICE_0_LOAD`).
-const NICE_0: u64 = 1024;
+pub(crate) const NICE_0: u64 = 1024;
 
 /// Weights from nice -20 to 19: each step is about 1.25 (Documentation/scheduler/sched-nice-design.rst; the rounded
 /// figures are those of `sched_prio_to_weight`, kernel/sched/core.c, v6.1).
@@ -86,6 +86,8 @@ pub(crate) struct Entity {
     weight: u64,
     /// Weighted run time in nanoseconds.
     vruntime: u64,
+    /// When it came to its CPU, as a number among all that came to any; less than 0 when balancing has passed it by.
+    pub(crate) arrived: i64,
     /// Up to when its run time is counted.
     counted: Time,
     /// When it was picked last.
@@ -101,7 +103,7 @@ pub(crate) struct Entity {
 impl Entity {
     pub(crate) fn new(nice: Nice) -> Self {
         let weight = nice.weight().into();
-        Self { weight, vruntime: 0, counted: Time(0), picked: Time(0), deadline: 0, picked_for: 0, lag: 0 }
+        Self { weight, vruntime: 0, arrived: 0, counted: Time(0), picked: Time(0), deadline: 0, picked_for: 0, lag: 0 }
     }
 
     pub(crate) fn weight(&self) -> u64 {
@@ -205,6 +207,14 @@ impl RunQueue {
     /// The weights of all, the running one included.
     pub(crate) fn weight(&self) -> u64 {
         either!(&*self.kind, queue => queue.weight())
+    }
+
+    /// The tasks that wait, the most deserving first.
+    pub(crate) fn waiting(&self) -> Box<dyn Iterator<Item = TaskId> + '_> {
+        match &*self.kind {
+            Kind::Cfs(queue) => Box::new(queue.waiting()),
+            Kind::Eevdf(queue) => Box::new(queue.waiting()),
+        }
     }
 
     /// The first task that waits and may move, the most deserving first.

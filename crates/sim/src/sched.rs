@@ -173,6 +173,8 @@ impl World {
         let (cpu, task) = (&mut self.cpus[cpu_id.0 as usize], &mut self.tasks[id.0 as usize]);
         cpu.note_load(at, &self.periods);
         cpu.queue.enqueue(id, &mut task.entity, why, &self.periods);
+        self.arrived(id);
+        let cpu = &mut self.cpus[cpu_id.0 as usize];
         if was_idle {
             cpu.ready(cpu_id, &mut self.clock);
         } else if cpu.running.is_some() {

@@ -18,7 +18,7 @@ mod oom;
 mod programs;
 
 /// One node of 8 MiB and two CPUs, on which everything takes some time.
-fn config(thp_enabled: ThpEnabled) -> Config {
+pub(crate) fn config(thp_enabled: ThpEnabled) -> Config {
     let zone = ZoneSpec::whole(ZoneKind::Normal, Pfn(0), 2048);
     let cpus = vec![CpuId(0), CpuId(1)];
     let node = NodeSpec { id: NodeId(0), cpus, distance: vec![10], zones: vec![zone] };

@@ -1,9 +1,9 @@
 //! mmtests' thpscale as one run of 2015 has it: one thread count after the other, over one file.
 //!
-//! (Source of the sequence: gormanm/mmtests, shellpack_src/src/thpscale of 2015, read for behaviour.) What `thpscale` of 2018
-//! and later differs in: a thread had up to four huge pages more than its share, and the file had no megabytes to spare. What
-//! differs from the workload `thpscale`: a run is all thread counts, so that counters and times are of everything from the
-//! making of the file to the last thread count, as the tables of that time print them.
+//! (Source of the sequence: gormanm/mmtests, shellpack_src/src/thpscale of 2015, read for behaviour.) Unlike `thpscale` of 2018
+//! and later, a thread's first mapping is up to four huge pages larger than its share, and the file is no larger than `size`
+//! (there 16 MiB more). Unlike the workload `thpscale`, a run is all thread counts, so that counters and times are of everything
+//! from the making of the file to the last thread count, as the tables of that time print them.
 //!
 //! The program of each thread count is a process of its own, which khugepaged meets anew.
 

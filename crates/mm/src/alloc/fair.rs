@@ -1,9 +1,10 @@
 //! Linux: `NR_ALLOC_BATCH`, `ZONE_FAIR_DEPLETED` and `reset_alloc_batches()` in mm/page_alloc.c (v3.17 to v4.7).
 //! Differs: the count is exact, not spread over CPUs; 3.12 to 3.16 have no flag, and ask for the count itself.
 //!
-//! The zones of a node take turns: each serves requests until it has given as many frames as its Low and High marks are apart,
-//! and when all have, they begin anew. So each zone is used in proportion to its size, and what is read into memory stays
-//! there for about as long wherever it is.
+//! The zones of a node take turns: each serves requests until it has given as many frames as its Low and High marks are apart.
+//! They begin anew when a request finds nothing in those whose turn it still is: all have had theirs, or what is left of them is
+//! below its mark or in pieces. So, but for requests that fail, each zone is used in proportion to its size, and what is read
+//! into memory stays there for about as long wherever it is.
 
 use crate::{pageblock::ZoneIndex, watermark::Marks, zone_state::ZoneState};
 

@@ -28,6 +28,8 @@ const BLOCKS_PER_STEP: u32 = 32;
 /// A scan of one pageblock.
 #[derive(Clone, Debug)]
 pub(crate) struct MigrateScan {
+    /// Where it began.
+    first: Pfn,
     /// The next frame to look at.
     at: Pfn,
     end: Pfn,
@@ -77,8 +79,9 @@ impl CompactControl {
                 if self.is_source(mm, low) {
                     return Ok(Some(self.scan_of(mm, low, end)));
                 }
-                let zone = &mut mm.zones[self.zone];
-                zone.compact.update_cached_migrate(end, self.mode, order);
+                if !is_linear {
+                    mm.zones[self.zone].compact.update_cached_migrate(end, self.mode, order);
+                }
             }
             is_fast = false;
             self.migrate_pfn = end;
@@ -114,6 +117,7 @@ impl CompactControl {
     fn scan_of(&self, mm: &Mm, at: Pfn, end: Pfn) -> MigrateScan {
         let skips = self.is_direct_async() && mm.variant().compact_skips_on_failure;
         MigrateScan {
+            first: at,
             at,
             end,
             isolated: 0,
@@ -156,15 +160,31 @@ impl CompactControl {
         }
         scan.at = scan.at.min(scan.end);
         if scan.at == scan.end && (scan.isolated == 0 || self.rescan) {
-            if scan.is_valid && (!scan.skip_updated || mm.variant().compact_search == CompactSearch::Linear) {
-                mm.frames.blocks.set_skip(Pfn(scan.end.0 - 1), true);
-            }
-            let order = mm.frames.blocks.order();
-            mm.zones[self.zone].compact.update_cached_migrate(scan.at, self.mode, order);
+            self.pass_by(mm, scan);
         }
         cx.count(Event::CompactIsolated, scan.isolated);
         self.migrate_pfn = scan.at;
         Isolated::Done
+    }
+
+    /// Nothing more is to be had of a pageblock: the next run need not look there (`update_pageblock_skip`, and from 5.1 on
+    /// `update_cached_migrate`).
+    fn pass_by(&self, mm: &mut Mm, scan: &MigrateScan) {
+        let order = mm.frames.blocks.order();
+        let is_linear = mm.variant().compact_search == CompactSearch::Linear;
+        if is_linear && (self.ignores_skip() || !scan.is_valid) {
+            return;
+        }
+        if scan.is_valid && (!scan.skip_updated || is_linear) {
+            mm.frames.blocks.set_skip(Pfn(scan.end.0 - 1), true);
+        }
+        let compact = &mut mm.zones[self.zone].compact;
+        if is_linear {
+            // It goes on with the same pageblock, which it skips then.
+            compact.raise_cached_migrate(scan.first, self.mode);
+        } else {
+            compact.update_cached_migrate(scan.at, self.mode, order);
+        }
     }
 
     /// One hold of the lock at most; says whether the scan is over.

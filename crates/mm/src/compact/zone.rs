@@ -66,12 +66,16 @@ impl ZoneCompact {
         self.cached_free = Pfn(end.0 - 1).align_down(pageblock);
     }
 
-    /// The migrate scanner is done with the pageblock of `pfn` (`update_cached_migrate`).
+    /// The migrate scanner is done with the pageblock of `pfn` (`update_cached_migrate`, 5.1 and later).
     pub(crate) fn update_cached_migrate(&mut self, pfn: Pfn, mode: MigrateMode, pageblock: Order) {
-        let next = pfn.align_down(pageblock).plus(pageblock.frames());
-        self.cached_migrate[0] = self.cached_migrate[0].max(next);
+        self.raise_cached_migrate(pfn.align_down(pageblock).plus(pageblock.frames()), mode);
+    }
+
+    /// The migrate scanner starts no further down than this.
+    pub(crate) fn raise_cached_migrate(&mut self, pfn: Pfn, mode: MigrateMode) {
+        self.cached_migrate[0] = self.cached_migrate[0].max(pfn);
         if mode != MigrateMode::Async {
-            self.cached_migrate[1] = self.cached_migrate[1].max(next);
+            self.cached_migrate[1] = self.cached_migrate[1].max(pfn);
         }
     }
 

@@ -1,8 +1,10 @@
-//! Linux: kernel/sched/fair.c (v4.1): `load_balance`, `rebalance_domains`, `newidle_balance`: who takes tasks over from whom.
+//! Linux: kernel/sched/fair.c (v4.1): `load_balance`, `rebalance_domains`, `idle_balance`: who takes tasks over from whom.
 //! Differs: load is the weight of the tasks (not how long they have been there, `load_avg_contrib`), and from 5.3 on still
-//! seen with delay; from 5.8 on tasks are counted, whatever caches their CPUs share. A CPU that is alone with its task has no
-//! ticks, so what it would have done at them is worked out when somebody has a task too many. A task that runs is never
-//! pushed away (`active_load_balance_cpu_stop`).
+//! seen with delay; since the rework of 5.5, which is in the rules of 5.8, tasks are counted, whatever caches their CPUs share.
+//! A group is only taken from when it has more tasks than CPUs. A CPU that becomes idle looks however short it idles
+//! (`avg_idle`). A CPU that is alone with its task has no ticks, so what it would have done at them is worked out when somebody
+//! has a task too many. A task that runs is never pushed away (`active_load_balance_cpu_stop`), and of tasks that wait the
+//! longest-waiting one is, from 4.15 on, the one that has run least.
 
 use std::cmp::Reverse;
 
@@ -10,8 +12,8 @@ use units::{CpuId, Picos, Time};
 
 use super::Cpu;
 use crate::{
-    runqueue::{Enqueue, Periods},
-    task::TaskId,
+    runqueue::{Enqueue, NICE_0, Periods},
+    task::{Task, TaskId},
     world::World,
 };
 
@@ -94,16 +96,38 @@ impl Group {
         self.load / self.tasks.max(1)
     }
 
-    /// How much of this load another group shall take over: what brings one of them to the mean, or a task if that is less
-    /// (`calculate_imbalance`, `fix_small_imbalance`).
+    /// How much of this load another group shall take over: what brings one of them to the mean but leaves no CPU without a
+    /// task, or a task if that is less (`calculate_imbalance`, `fix_small_imbalance`).
     fn too_much_for(&self, local: &Self, mean: u64) -> u64 {
-        let above = self.mean().saturating_sub(mean) * self.cpus;
+        let both_are_full = self.is_overloaded() && local.is_overloaded();
+        let spare = if both_are_full { (self.tasks - self.cpus) * NICE_0 } else { u64::MAX };
+        let above = self.mean().saturating_sub(mean).min(spare) * self.cpus;
         let too_much = above.min(mean.saturating_sub(local.mean()) * local.cpus);
         let each = self.each();
         let counts = if local.tasks > 0 && each > local.each() { 1 } else { 2 };
         let helps = self.mean() + each / self.cpus >= local.mean() + counts * each / self.cpus;
         if too_much < each && helps { each } else { too_much }
     }
+}
+
+/// What one CPU shall take over from another.
+#[derive(Clone, Copy, Debug)]
+enum Amount {
+    /// One task.
+    Task,
+    /// Tasks of this weight; half as much is better than nothing.
+    Load(u64),
+}
+
+/// Who looks at others (`enum cpu_idle_type`).
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Looker {
+    /// A busy CPU, at one of its ticks.
+    Busy,
+    /// One that has been idle for a while, for which another one looks.
+    Idle,
+    /// One whose last task has just left it.
+    NewlyIdle,
 }
 
 /// When a CPU looks at others in a domain.
@@ -156,6 +180,9 @@ impl Cpu {
     fn looked(&mut self, at: Time, level: usize, saw_imbalance: bool) {
         let look = &mut self.balancing.looks[level];
         (look.last, look.saw_imbalance) = (at, saw_imbalance);
+        if !saw_imbalance {
+            look.failed = 0;
+        }
     }
 
     /// The delayed load at an instant.
@@ -184,10 +211,11 @@ impl World {
         }
     }
 
-    /// An idle CPU takes over a task that waits elsewhere and may run anywhere (`newidle_balance`). False if there is none.
+    /// A CPU that becomes idle takes over a task that waits elsewhere and may run anywhere (`idle_balance`). False if there is
+    /// none.
     pub(super) fn pull(&mut self, id: CpuId) -> bool {
         let at = self.cpus[id.0 as usize].clock;
-        (0..self.domains.levels()).any(|level| self.look(id, level, at).1)
+        (0..self.domains.levels()).any(|level| self.look(id, level, at, Looker::NewlyIdle).1)
     }
 
     /// Called at the ticks of a CPU that has somebody waiting: others that have less take tasks over, idle ones at once
@@ -202,7 +230,7 @@ impl World {
         for other in all.clone() {
             for level in 0..levels {
                 if self.cpus[other.0 as usize].is_idle() {
-                    self.look(other, level, now);
+                    self.look(other, level, now, Looker::Idle);
                 } else {
                     let span = self.domains.span(other, level);
                     self.cpus[other.0 as usize].found_nothing(before, level, span, &self.periods);
@@ -217,47 +245,53 @@ impl World {
         let looks = all.flat_map(|cpu| (0..levels).map(move |level| (cpu, level)));
         // Bound: each CPU looks once in a tick at each level.
         while let Some((next, other, level)) = looks.clone().filter_map(|(cpu, level)| due(self, cpu, level)).min() {
-            let (saw_imbalance, has_pulled) = self.look(other, level, now);
-            if saw_imbalance {
-                let failed = &mut self.cpus[other.0 as usize].balancing.looks[level].failed;
-                *failed = if has_pulled { 0 } else { *failed + 1 };
-            }
+            let (saw_imbalance, _) = self.look(other, level, now, Looker::Busy);
             self.cpus[other.0 as usize].looked(next, level, saw_imbalance);
         }
     }
 
     /// A CPU looks at the others of a domain: has one of them too much, and has it got any of that?
-    fn look(&mut self, id: CpuId, level: usize, at: Time) -> (bool, bool) {
-        let found = self.busiest(id, level, at);
-        (found.is_some(), found.is_some_and(|found| self.take_some(id, found, level, at)))
+    fn look(&mut self, id: CpuId, level: usize, at: Time, looker: Looker) -> (bool, bool) {
+        let found = self.busiest(id, level, at, looker);
+        let (saw, got) = (found.is_some(), found.is_some_and(|found| self.take_some(id, found, level, at)));
+        let failed = &mut self.cpus[id.0 as usize].balancing.looks[level].failed;
+        *failed = match (saw, got) {
+            // That happens too often to say anything.
+            (true, false) if looker == Looker::NewlyIdle => *failed,
+            (true, false) => *failed + 1,
+            _ => 0,
+        };
+        (saw, got)
     }
 
-    /// The CPU that another one takes tasks over from, and how much load.
-    fn busiest(&self, id: CpuId, level: usize, at: Time) -> Option<(CpuId, u64)> {
+    /// The CPU that another one takes tasks over from, and how much.
+    fn busiest(&self, id: CpuId, level: usize, at: Time, looker: Looker) -> Option<(CpuId, Amount)> {
         match self.imbalance {
-            1 => self.busiest_by_load(id, level, at),
+            1 => self.busiest_by_load(id, level, at, looker),
             more if level == 0 => self.busiest_by_number(id, more),
             _ => None,
         }
     }
 
-    /// From 5.8 on (`group_has_spare`): one that has so many tasks more gives one away, or to an idle CPU one that waits.
-    fn busiest_by_number(&self, id: CpuId, more: usize) -> Option<(CpuId, u64)> {
+    /// From 5.5 on (`group_has_spare`): one that has so many tasks more gives one away, or to an idle CPU one that waits.
+    fn busiest_by_number(&self, id: CpuId, more: usize) -> Option<(CpuId, Amount)> {
         let others = (0..).map(CpuId).take(self.cpus.len()).filter(|other| *other != id && self.has_for(id, *other));
         let tasks = |of: CpuId| self.cpus[of.0 as usize].tasks();
         let found = others.max_by_key(|other| (tasks(*other), Reverse(*other)))?;
-        (tasks(found) >= tasks(id) + more.min(1 + tasks(id))).then_some((found, 0))
+        (tasks(found) >= tasks(id) + more.min(1 + tasks(id))).then_some((found, Amount::Task))
     }
 
     /// Before (`find_busiest_group`, `calculate_imbalance`, `find_busiest_queue`).
-    fn busiest_by_load(&self, id: CpuId, level: usize, at: Time) -> Option<(CpuId, u64)> {
-        let is_idle = self.cpus[id.0 as usize].is_idle();
+    fn busiest_by_load(&self, id: CpuId, level: usize, at: Time, looker: Looker) -> Option<(CpuId, Amount)> {
+        let is_idle = looker != Looker::Busy;
         let mut groups = self.domains.groups(id, level);
-        // Only one CPU of a group looks for all of it (`should_we_balance`): an idle one, or the first.
         let own = groups.next()?;
-        let looks = own.iter().find(|cpu| self.cpus[**cpu].is_idle()).or(own.first())?;
-        if *looks != id.0 as usize {
-            return None;
+        if looker != Looker::NewlyIdle {
+            // Only one CPU of a group looks for all of it (`should_we_balance`): an idle one, or the first.
+            let looks = own.iter().find(|cpu| self.cpus[**cpu].is_idle()).or(own.first())?;
+            if *looks != id.0 as usize {
+                return None;
+            }
         }
         let local = self.sum(own, (is_idle, true), at);
         let others = groups.map(|group| (self.sum(group, (is_idle, false), at), group));
@@ -268,16 +302,18 @@ impl World {
         let overloaded = others.filter(|(group, _)| group.is_overloaded());
         let (busiest, group) =
             overloaded.reduce(|first, next| if next.0.mean() > first.0.mean() { next } else { first })?;
-        let is_balanced = busiest.mean() <= local.mean()
-            || local.mean() >= mean
-            || 100 * busiest.mean() <= IMBALANCE_PCT[level] * local.mean();
-        if is_balanced && !is_idle {
+        // A CPU that would idle beside others that have too much takes something in any case.
+        let has_room = looker == Looker::NewlyIdle && local.tasks < local.cpus;
+        let has_less = local.mean() < busiest.mean() && local.mean() < mean;
+        let stands_out = looker == Looker::Idle || 100 * busiest.mean() > IMBALANCE_PCT[level] * local.mean();
+        let takes = has_room || (has_less && stands_out);
+        if !takes {
             return None;
         }
         let number = |cpu: &usize| CpuId(u32::try_from(*cpu).expect("fewer than 2^32 CPUs"));
         let waiting = group.iter().map(number).filter(|cpu| self.has_for(id, *cpu));
         let found = waiting.max_by_key(|cpu| (self.cpus[cpu.0 as usize].queue.weight(), Reverse(*cpu)))?;
-        Some((found, busiest.too_much_for(&local, mean)))
+        Some((found, Amount::Load(busiest.too_much_for(&local, mean))))
     }
 
     /// Does a task wait for a CPU that may run on another one? (Who finds only others looks elsewhere, `LBF_ALL_PINNED`.)
@@ -304,30 +340,26 @@ impl World {
         }
     }
 
-    /// One CPU takes as much load over from another as it can have of it, at least a task (`detach_tasks`). False if it gets
-    /// nothing.
-    fn take_some(&mut self, id: CpuId, (from, too_much): (CpuId, u64), level: usize, at: Time) -> bool {
+    /// One CPU takes as much over from another as it can have of it (`detach_tasks`). False if it gets nothing.
+    fn take_some(&mut self, id: CpuId, (from, amount): (CpuId, Amount), level: usize, at: Time) -> bool {
         let was_idle = self.cpus[id.0 as usize].is_idle();
         let takes_hot = self.cpus[id.0 as usize].balancing.looks[level].failed > NICE_TRIES;
         let mut taken = 0;
         // Bound: each turn takes a task.
         loop {
-            let left = too_much.saturating_sub(taken);
-            let movable = |found: TaskId| {
-                let task = &self.tasks[found.0 as usize];
-                let is_hot = task.was_preempted && at < task.runnable_since + MIGRATION_COST;
-                // A number of tasks is one.
-                let fits = too_much == 0 || task.entity.weight() / 2 <= left;
-                task.may_run_on(id) && (takes_hot || !is_hot) && fits
+            let left = match amount {
+                Amount::Task if taken > 0 => break,
+                Amount::Task => u64::MAX,
+                Amount::Load(load) if taken >= load => break,
+                Amount::Load(load) => load - taken,
             };
-            let there = &self.cpus[from.0 as usize];
             // One that is about to run where it is stays there.
-            let Some(found) = (there.tasks() > 1).then(|| there.queue.find(movable)).flatten() else { break };
-            taken += self.tasks[found.0 as usize].entity.weight();
-            self.take_over(id, found);
-            if taken >= too_much {
+            if self.cpus[from.0 as usize].tasks() <= 1 {
                 break;
             }
+            let Some(found) = self.next_to_move(id, from, at, (left, takes_hot)) else { break };
+            taken += self.tasks[found.0 as usize].entity.weight();
+            self.take_over(id, found);
         }
         if taken > 0 && was_idle {
             let cpu = &mut self.cpus[id.0 as usize];
@@ -336,6 +368,30 @@ impl World {
             cpu.ready(id, &mut self.clock);
         }
         taken > 0
+    }
+
+    /// Of the tasks that wait for a CPU the first that may be moved: up to 4.14 the one that came last, and who is passed by
+    /// comes last of all from then on (`cfs_tasks`).
+    fn next_to_move(&mut self, id: CpuId, from: CpuId, at: Time, (left, takes_hot): (u64, bool)) -> Option<TaskId> {
+        let movable = |tasks: &[Task], found: TaskId| {
+            let task = &tasks[found.0 as usize];
+            let is_hot = task.was_preempted && at < task.runnable_since + MIGRATION_COST;
+            task.may_run_on(id) && (takes_hot || !is_hot) && task.entity.weight() / 2 <= left
+        };
+        let there = &self.cpus[from.0 as usize];
+        if !self.moves_latest {
+            return there.queue.find(|found| movable(&self.tasks, found));
+        }
+        let mut all: Vec<TaskId> = there.queue.waiting().chain(there.running).collect();
+        all.sort_by_key(|task| Reverse(self.tasks[task.0 as usize].entity.arrived));
+        for task in all {
+            if there.running != Some(task) && movable(&self.tasks, task) {
+                return Some(task);
+            }
+            self.passed_by -= 1;
+            self.tasks[task.0 as usize].entity.arrived = self.passed_by;
+        }
+        None
     }
 
     /// A CPU takes over a task that waits for another one (`detach_task`, `attach_task`).
@@ -353,7 +409,14 @@ impl World {
             cpu.clock = cpu.clock.max(task.runnable_since);
         }
         cpu.queue.enqueue(found, &mut task.entity, Enqueue::Moved, &self.periods);
+        self.arrived(found);
         self.preempt_for(id, found);
+    }
+
+    /// A task has come to its CPU, after all others that are there.
+    pub(super) fn arrived(&mut self, id: TaskId) {
+        self.arrivals += 1;
+        self.tasks[id.0 as usize].entity.arrived = self.arrivals;
     }
 
     /// The run time of who runs on a CPU is counted before somebody comes or goes, who keeps its distance from that
@@ -376,5 +439,63 @@ impl World {
                 self.tasks.get_disjoint_mut([running.0 as usize, come.0 as usize]).expect("two tasks");
             cpu.need_resched |= cpu.queue.preempts(&running.entity, come, &come_task.entity, &self.periods);
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use mm::{thp::ThpEnabled, variant};
+
+    use super::*;
+    use crate::{Config, daemon::NO_SPACE, runqueue::Nice};
+
+    /// Four CPUs, of which two each share a cache; the first has four tasks, and runs one of them.
+    fn crowded(rules: &str) -> World {
+        let config = Config { variant: *variant::named(rules), cpus: 4, ..crate::tests::config(ThpEnabled::Never) };
+        let mut world = crate::fresh(&config);
+        world.domains = Domains::new(vec![vec![0, 1], vec![2, 3]]);
+        for id in (0..4).map(TaskId) {
+            let mut task = Task::new(CpuId(0), vec![CpuId(0)], NO_SPACE, Nice::default());
+            task.runnable_since = Time(0);
+            world.tasks.push(task);
+            world.wake(id, Time(0), Enqueue::Woken);
+            world.tasks[id.0 as usize].allowed.clear();
+        }
+        world.schedule(CpuId(0));
+        world
+    }
+
+    /// The tasks of a CPU.
+    fn tasks_of(world: &World, cpu: CpuId) -> Vec<u32> {
+        (0..4).filter(|id| world.tasks[*id as usize].cpu == cpu).collect()
+    }
+
+    #[test]
+    fn up_to_4_14_those_move_that_came_last() {
+        for (rules, moved) in [("v4.1", [2, 3]), ("v5.0", [1, 2])] {
+            let mut world = crowded(rules);
+            assert!(world.pull(CpuId(1)));
+            assert_eq!(tasks_of(&world, CpuId(1)), moved, "{rules}");
+        }
+    }
+
+    #[test]
+    fn a_cpu_that_becomes_idle_looks_though_its_neighbour_idles() {
+        let mut world = crowded("v4.1");
+        assert!(world.pull(CpuId(3)), "the other pair has four tasks");
+        // But one that has been idle leaves it to the first of its group.
+        let mut world = crowded("v4.1");
+        assert!(!world.look(CpuId(3), 1, Time(0), Looker::Idle).1);
+        assert!(world.look(CpuId(2), 1, Time(0), Looker::Idle).1);
+    }
+
+    #[test]
+    fn a_look_at_what_is_balanced_ends_a_row_of_failures() {
+        let mut cpu = Cpu::new(variant::named("v4.1"));
+        cpu.balancing.looks[0].failed = 2;
+        cpu.looked(Time(1), 0, true);
+        assert_eq!(cpu.balancing.looks[0].failed, 2);
+        cpu.looked(Time(2), 0, false);
+        assert_eq!(cpu.balancing.looks[0].failed, 0);
     }
 }
