@@ -82,6 +82,8 @@ pub(crate) fn run(workspace: &Metadata, options: &Options) -> Result<()> {
         let of_run: Vec<_> = seeds(run).map(|seed| (seed, outcomes.next().expect("one per boot"))).collect();
         planned.extend(Planned::of(run, of_run, &mut skipped)?);
     }
+    // Nothing to compare with is no result, and must not take the place of one.
+    ensure!(!planned.is_empty() || boots.is_empty(), "no guest gave a result: {}", why_none(options, boots.len()));
     let clock = Clock::start("simulated cells", planned.len());
     let compared = in_parallel(jobs, &planned, |cell| {
         let outcome = cell.simulate(&program);
@@ -103,6 +105,14 @@ pub(crate) fn run(workspace: &Metadata, options: &Options) -> Result<()> {
     comparison.notes.extend(guests.note(&boots));
     eprintln!("guests took {:.0} s together when they ran", guests.seconds(&boots));
     report(root, &comparison, options.filter.is_none() && options.seeds.is_none())
+}
+
+fn why_none(options: &Options, boots: usize) -> String {
+    if options.cached {
+        format!("none of the {boots} is in the cache; without --cached they run, which takes hours")
+    } else {
+        format!("all {boots} failed; with --filter, one of them says why")
+    }
 }
 
 /// A copy of the program: whoever builds while guests run would replace it.
