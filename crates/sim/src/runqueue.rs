@@ -211,15 +211,12 @@ impl RunQueue {
 
     /// The tasks that wait, the most deserving first.
     pub(crate) fn waiting(&self) -> Box<dyn Iterator<Item = TaskId> + '_> {
-        match &*self.kind {
-            Kind::Cfs(queue) => Box::new(queue.waiting()),
-            Kind::Eevdf(queue) => Box::new(queue.waiting()),
-        }
+        either!(&*self.kind, queue => Box::new(queue.waiting()))
     }
 
     /// The first task that waits and may move, the most deserving first.
     pub(crate) fn find(&self, may_move: impl Fn(TaskId) -> bool) -> Option<TaskId> {
-        either!(&*self.kind, queue => queue.waiting().find(|id| may_move(*id)))
+        self.waiting().find(|id| may_move(*id))
     }
 
     /// Is a task still on the queue though it sleeps (`sched_delayed`)? Then it wakes up here.

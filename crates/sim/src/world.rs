@@ -69,8 +69,6 @@ pub(crate) struct World {
     pub(crate) periods: Periods,
     /// From a CPU with how many tasks more a busy one takes one over.
     pub(crate) imbalance: usize,
-    /// Does the task move that came to its CPU last?
-    pub(crate) moves_latest: bool,
     /// How often tasks came to CPUs.
     pub(crate) arrivals: i64,
     /// How often balancing has passed one by, counted down.
@@ -132,7 +130,6 @@ impl World {
             cpus: vec![Cpu::new(&rules); cpus],
             periods: Periods::for_cpus(cpus, TICK, &rules),
             imbalance: usize::try_from(rules.sched_imbalance).unwrap_or(usize::MAX),
-            moves_latest: rules.sched_moves_latest,
             arrivals: 0,
             passed_by: 0,
             domains: Domains::new(vec![(0..cpus).collect()]),

@@ -379,7 +379,7 @@ impl World {
             task.may_run_on(id) && (takes_hot || !is_hot) && task.entity.weight() / 2 <= left
         };
         let there = &self.cpus[from.0 as usize];
-        if !self.moves_latest {
+        if !self.mm.variant().sched_moves_latest {
             return there.queue.find(|found| movable(&self.tasks, found));
         }
         let mut all: Vec<TaskId> = there.queue.waiting().chain(there.running).collect();
