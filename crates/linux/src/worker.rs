@@ -3,6 +3,7 @@
 
 use std::{
     io::{self, Read, Write},
+    os::unix::process::ExitStatusExt,
     process::{Child, Command, ExitStatus, Stdio},
     sync::{
         atomic::{AtomicBool, Ordering},
@@ -50,6 +51,9 @@ pub enum WorkerError {
 /// `timeout_s`: how long to wait; `None` waits for ever and does not look at `stop`, for a guest whose host does both.
 /// Must be called from a thread that lives as long as the worker: the worker dies with it.
 pub fn run(order: &[u8], timeout_s: Option<u64>, stop: &AtomicBool) -> Result<String, WorkerError> {
+    if timeout_s.is_some() && stop.load(Ordering::Relaxed) {
+        return Err(WorkerError::Interrupted);
+    }
     let mut command = Command::new("/proc/self/exe");
     command.arg(CELL_COMMAND).stdin(Stdio::piped()).stdout(Stdio::piped()).stderr(Stdio::piped());
     let mut child = die_with_parent(&mut command).spawn()?;
@@ -64,6 +68,10 @@ pub fn run(order: &[u8], timeout_s: Option<u64>, stop: &AtomicBool) -> Result<St
     if status.success() {
         sent?;
         return Ok(line.trim_end().to_owned());
+    }
+    // Ctrl-C reaches the worker too, and may end it before this process has seen it.
+    if status.signal() == Some(Signal::SIGINT as i32) {
+        return Err(WorkerError::Interrupted);
     }
     let said = complaints.trim();
     let said = if said.is_empty() { String::new() } else { format!(": {said}") };
