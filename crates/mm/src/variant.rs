@@ -291,6 +291,8 @@ rules! {
     sched_imbalance: u64,
     /// Of tasks that wait for a CPU, does the one move to another that came last, and not the one that waits longest?
     sched_moves_latest: bool,
+    /// May a task wake up on the CPU that wakes it, by the loads of that and of the one that it ran on?
+    sched_wake_affine_by_load: bool,
     /// How much longer a busy CPU waits than an idle one before it looks for tasks on others.
     sched_busy_factor: u64,
     /// What a task runs at least when several share a CPU, or asks for, in ns on one CPU (`sched_min_granularity_ns`).

@@ -5,12 +5,14 @@
 
 mod cfs;
 mod eevdf;
+mod load;
 #[cfg(test)]
 mod tests;
 
 use mm::{Variant, variant::Scheduler};
 use units::{Picos, Time};
 
+use self::load::Runnable;
 use crate::task::TaskId;
 
 /// The weight of nice 0 (`NICE_0_LOAD`).
@@ -84,6 +86,8 @@ impl Periods {
 #[derive(Clone, Debug)]
 pub(crate) struct Entity {
     weight: u64,
+    /// For how much of its time it could run of late.
+    runnable: Runnable,
     /// Weighted run time in nanoseconds.
     vruntime: u64,
     /// When it came to its CPU, as a number among all that came to any; less than 0 when balancing has passed it by.
@@ -103,11 +107,40 @@ pub(crate) struct Entity {
 impl Entity {
     pub(crate) fn new(nice: Nice) -> Self {
         let weight = nice.weight().into();
-        Self { weight, vruntime: 0, arrived: 0, counted: Time(0), picked: Time(0), deadline: 0, picked_for: 0, lag: 0 }
+        Self {
+            weight,
+            runnable: Runnable::default(),
+            vruntime: 0,
+            arrived: 0,
+            counted: Time(0),
+            picked: Time(0),
+            deadline: 0,
+            picked_for: 0,
+            lag: 0,
+        }
     }
 
     pub(crate) fn weight(&self) -> u64 {
         self.weight
+    }
+
+    /// What it counts in the load of its CPU at an instant: its weight, less when it has slept of late (`load_avg_contrib`).
+    pub(crate) fn load(&self, at: Time) -> u64 {
+        self.runnable.load(self.weight, at)
+    }
+
+    /// It can run from `at` on.
+    pub(crate) fn wakes(&mut self, why: Enqueue, at: Time, periods: &Periods) {
+        match why {
+            Enqueue::New => self.runnable.begin(at, periods),
+            Enqueue::Woken => self.runnable.changes(true, at),
+            Enqueue::Preempted | Enqueue::Moved => {}
+        }
+    }
+
+    /// It sleeps from `at` on, or has ended.
+    pub(crate) fn sleeps(&mut self, at: Time) {
+        self.runnable.changes(false, at);
     }
 
     /// `calc_delta_fair`: nanoseconds of this task in those of nice 0.
@@ -202,11 +235,6 @@ impl RunQueue {
     /// How many wait.
     pub(crate) fn len(&self) -> usize {
         self.len
-    }
-
-    /// The weights of all, the running one included.
-    pub(crate) fn weight(&self) -> u64 {
-        either!(&*self.kind, queue => queue.weight())
     }
 
     /// The tasks that wait, the most deserving first.

@@ -4,6 +4,7 @@
 //! and where it calls `cond_resched`. Ticks are no events of their own; a CPU with somebody waiting looks at each of them.
 
 mod balance;
+mod wake;
 
 use std::mem::offset_of;
 
@@ -153,7 +154,8 @@ impl World {
 
     /// A task can run from `at` on (`try_to_wake_up`, `wake_up_new_task`).
     pub(crate) fn wake(&mut self, id: TaskId, at: Time, why: Enqueue) {
-        let cpu_id = self.select_cpu(id);
+        // A new one was given the idlest.
+        let cpu_id = if why == Enqueue::New { self.tasks[id.0 as usize].cpu } else { self.select_cpu(id, at) };
         let task = &mut self.tasks[id.0 as usize];
         let from = std::mem::replace(&mut task.cpu, cpu_id);
         task.runnable_since = at;
@@ -170,8 +172,9 @@ impl World {
             let entity = &mut self.tasks[id.0 as usize].entity;
             self.cpus[cpu_id.0 as usize].queue.adopt(&self.cpus[from.0 as usize].queue, entity);
         }
+        self.note_load(cpu_id, at);
         let (cpu, task) = (&mut self.cpus[cpu_id.0 as usize], &mut self.tasks[id.0 as usize]);
-        cpu.note_load(at, &self.periods);
+        task.entity.wakes(why, at, &self.periods);
         cpu.queue.enqueue(id, &mut task.entity, why, &self.periods);
         self.arrived(id);
         let cpu = &mut self.cpus[cpu_id.0 as usize];
@@ -184,20 +187,6 @@ impl World {
                 self.look_up_from_spinning(cpu_id, at);
             }
         }
-    }
-
-    /// The CPU for a task that wakes up: the last one if that is idle, else the first idle one of those that share its cache, if
-    /// the task may run there, else the last one (`select_task_rq_fair`, much simplified).
-    fn select_cpu(&self, id: TaskId) -> CpuId {
-        let task = &self.tasks[id.0 as usize];
-        let last = &self.cpus[task.cpu.0 as usize];
-        if last.is_idle() || last.queue.keeps(id, &task.entity) {
-            return task.cpu;
-        }
-        let mut ids = (0..).zip(&self.cpus).map(|(id, cpu)| (CpuId(id), cpu));
-        let idle =
-            ids.find(|(id, cpu)| cpu.is_idle() && task.may_run_on(*id) && self.domains.share_cache(*id, task.cpu));
-        idle.map_or(task.cpu, |(cpu, _)| cpu)
     }
 
     /// The CPU for a new task that may run anywhere: the first of those with the fewest tasks (`find_idlest_cpu`; by their
@@ -341,10 +330,11 @@ impl World {
     /// The running task of a CPU cannot go on.
     #[inline(never)]
     fn leave(&mut self, id: CpuId, running: TaskId) {
+        self.note_load(id, self.cpus[id.0 as usize].clock);
         let cpu = &mut self.cpus[id.0 as usize];
         let task = &mut self.tasks[running.0 as usize];
         let why = if matches!(task.state, TaskState::Ended) { Leave::Ends } else { Leave::Sleeps };
-        cpu.note_load(cpu.clock, &self.periods);
+        task.entity.sleeps(cpu.clock);
         cpu.queue.leave(running, &mut task.entity, cpu.clock, why, &self.periods);
         self.stop(id);
         if self.cpus[id.0 as usize].is_idle() && !self.pull(id) {

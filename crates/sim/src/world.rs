@@ -73,6 +73,8 @@ pub(crate) struct World {
     pub(crate) arrivals: i64,
     /// How often balancing has passed one by, counted down.
     pub(crate) passed_by: i64,
+    /// The CPU that whoever wakes up now is woken by; none when it is by a timer of its own.
+    pub(crate) waker: Option<CpuId>,
     /// Who looks at whom.
     pub(crate) domains: Domains,
     pub(crate) meetings: Vec<Meeting>,
@@ -132,6 +134,7 @@ impl World {
             imbalance: usize::try_from(rules.sched_imbalance).unwrap_or(usize::MAX),
             arrivals: 0,
             passed_by: 0,
+            waker: None,
             domains: Domains::new(vec![(0..cpus).collect()]),
             meetings: Vec::new(),
             clock: Clock::new(cpus, quantum),
@@ -418,14 +421,18 @@ impl World {
             let turn = match self.clock.next() {
                 Next::Nothing => Some(Turn::Over),
                 Next::Timer { at, task } => {
+                    self.waker = None;
                     self.timer(task, at);
                     None
                 }
                 Next::Cpu { cpu, clock, .. } if !self.begin_turn(cpu, clock) => None,
-                Next::Cpu { cpu, horizon, .. } => match self.run_on(cpu, horizon) {
-                    Some(kills) => kills.then_some(Turn::Drop(self.current)),
-                    None => self.run(cpu, horizon),
-                },
+                Next::Cpu { cpu, horizon, .. } => {
+                    self.waker = Some(cpu);
+                    match self.run_on(cpu, horizon) {
+                        Some(kills) => kills.then_some(Turn::Drop(self.current)),
+                        None => self.run(cpu, horizon),
+                    }
+                }
             };
             if let Some(turn) = turn {
                 return turn;
@@ -441,7 +448,10 @@ impl World {
                 self.answer(task, Answer::Unit(Ok(())), at);
             }
             TaskState::LockWait(_) | TaskState::DaemonLockWait(_) => self.spin_timer(task, at),
-            TaskState::Sleeping(..) if self.tasks[task.0 as usize].sleeps_until == Some(at) => self.end_sleep(task, at),
+            TaskState::Sleeping(_, slumber) if self.tasks[task.0 as usize].sleeps_until == Some(at) => {
+                self.waker = slumber.for_disk.then(|| self.completes_for(self.tasks[task.0 as usize].cpu));
+                self.end_sleep(task, at);
+            }
             TaskState::Sleeping(..) => {}
             _ => self.daemon_timer(task, at),
         }
@@ -485,20 +495,21 @@ impl World {
         let TaskState::Kernel(operation) = std::mem::replace(&mut task.state, TaskState::Blocked) else {
             unreachable!("an operation sleeps");
         };
-        let (until, cause) = match wait {
-            Wait::Until(until) => (until, Cause::Throttle),
-            Wait::Io { until, cause } => (until, cause),
+        let (until, cause, for_disk) = match wait {
+            Wait::Until(until) => (until, Cause::Throttle, false),
+            Wait::Io { until, cause } => (until, cause, true),
             Wait::Folio(pfn) => {
                 self.folio_sleepers.push((pfn, id));
                 task.sleeps_until = None;
-                task.state = TaskState::Sleeping(operation, Slumber { since: from, cause: Cause::FolioLock });
+                let slumber = Slumber { since: from, cause: Cause::FolioLock, for_disk: false };
+                task.state = TaskState::Sleeping(operation, slumber);
                 return;
             }
             Wait::Queue => unreachable!("nobody would wake it yet"),
         };
         // What it waits for may have come while it was on its way to wait.
         let until = until.max(from);
-        task.state = TaskState::Sleeping(operation, Slumber { since: from, cause });
+        task.state = TaskState::Sleeping(operation, Slumber { since: from, cause, for_disk });
         task.sleeps_until = Some(until);
         self.clock.arm(until, id);
     }

@@ -23,10 +23,6 @@ impl Queue {
         self.waiting.len()
     }
 
-    pub(super) fn weight(&self) -> u64 {
-        self.load
-    }
-
     pub(super) fn waiting(&self) -> impl Iterator<Item = TaskId> + '_ {
         self.waiting.iter().map(|(_, id)| *id)
     }

@@ -54,10 +54,6 @@ impl Queue {
         self.waiting.len() - self.asleep
     }
 
-    pub(super) fn weight(&self) -> u64 {
-        self.load
-    }
-
     pub(super) fn waiting(&self) -> impl Iterator<Item = TaskId> + '_ {
         self.waiting.iter().filter(|(_, task)| !task.is_asleep).map(|((_, id), _)| *id)
     }

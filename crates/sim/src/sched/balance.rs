@@ -1,10 +1,9 @@
 //! Linux: kernel/sched/fair.c (v4.1): `load_balance`, `rebalance_domains`, `idle_balance`: who takes tasks over from whom.
-//! Differs: load is the weight of the tasks (not how long they have been there, `load_avg_contrib`), and from 5.3 on still
-//! seen with delay; since the rework of 5.5, which is in the rules of 5.8, tasks are counted, whatever caches their CPUs share.
-//! A group is only taken from when it has more tasks than CPUs. A CPU that becomes idle looks however short it idles
-//! (`avg_idle`). A CPU that is alone with its task has no ticks, so what it would have done at them is worked out when somebody
-//! has a task too many. A task that runs is never pushed away (`active_load_balance_cpu_stop`), and of tasks that wait the
-//! longest-waiting one is, from 4.15 on, the one that has run least.
+//! Differs: from 5.3 on loads are still seen with delay; since the rework of 5.5, which is in the rules of 5.8, tasks are
+//! counted, whatever caches their CPUs share. A group is only taken from when it has more tasks than CPUs. A CPU that becomes
+//! idle looks however short it idles (`avg_idle`). A CPU that is alone with its task has no ticks, so what it would have done at
+//! them is worked out when somebody has a task too many. A task that runs is never pushed away
+//! (`active_load_balance_cpu_stop`), and of tasks that wait the longest-waiting one is, from 4.15 on, the one that has run least.
 
 use std::cmp::Reverse;
 
@@ -26,8 +25,11 @@ const NICE_TRIES: u32 = 1;
 /// Domains of CPUs (`struct sched_domain`), the smaller first: those that share a cache, and all of them.
 const LEVELS: usize = 2;
 
+/// The imbalance that stands for comparing loads, not numbers of tasks.
+const BY_LOAD: usize = 1;
+
 /// By how much the load of others has to exceed one's own in each, in hundredths (`imbalance_pct`).
-const IMBALANCE_PCT: [u64; LEVELS] = [117, 125];
+pub(super) const IMBALANCE_PCT: [u64; LEVELS] = [117, 125];
 
 /// The CPUs of a machine by the caches that they share.
 #[derive(Clone, Debug)]
@@ -53,6 +55,12 @@ impl Domains {
     /// Do two CPUs share a cache?
     pub(super) fn share_cache(&self, one: CpuId, other: CpuId) -> bool {
         self.places[one.0 as usize].0 == self.places[other.0 as usize].0
+    }
+
+    /// The other CPUs that share a cache with one, in their circle.
+    pub(super) fn beside(&self, id: CpuId) -> impl Iterator<Item = CpuId> + '_ {
+        let number = |cpu: &usize| CpuId(u32::try_from(*cpu).expect("fewer than 2^32 CPUs"));
+        self.groups(id, 0).flatten().skip(1).map(number)
     }
 
     /// The levels that there are.
@@ -185,23 +193,32 @@ impl Cpu {
         }
     }
 
-    /// The delayed load at an instant.
-    fn delayed_load(&self, at: Time, periods: &Periods) -> u64 {
-        let Balancing { load, load_at, .. } = self.balancing;
-        let ticks = periods.ticks_until(at).saturating_sub(periods.ticks_until(load_at));
-        let (now, halvings) = (self.queue.weight(), u32::try_from(ticks).unwrap_or(u32::MAX));
-        let rest = load.abs_diff(now).checked_shr(halvings).unwrap_or(0);
-        if load > now { now + rest } else { now - rest }
+    /// The load of all that it runs or has waiting at an instant (`runnable_load_avg`).
+    pub(super) fn load(&self, tasks: &[Task], at: Time) -> u64 {
+        let all = self.queue.waiting().chain(self.running);
+        all.map(|id| tasks[id.0 as usize].entity.load(at)).sum()
     }
 
-    /// Called before a task comes or goes: up to here the load was what it is.
-    pub(super) fn note_load(&mut self, at: Time, periods: &Periods) {
-        self.balancing.load = self.delayed_load(at, periods);
-        self.balancing.load_at = self.balancing.load_at.max(at);
+    /// The delayed load at an instant.
+    fn delayed_load(&self, tasks: &[Task], at: Time, periods: &Periods) -> u64 {
+        let Balancing { load, load_at, .. } = self.balancing;
+        let ticks = periods.ticks_until(at).saturating_sub(periods.ticks_until(load_at));
+        let (now, halvings) = (self.load(tasks, at), u32::try_from(ticks).unwrap_or(u32::MAX));
+        let rest = load.abs_diff(now).checked_shr(halvings).unwrap_or(0);
+        if load > now { now + rest } else { now - rest }
     }
 }
 
 impl World {
+    /// Called before a task comes to a CPU or goes: up to here the load was what it is.
+    pub(super) fn note_load(&mut self, id: CpuId, at: Time) {
+        if self.imbalance == BY_LOAD {
+            let cpu = &mut self.cpus[id.0 as usize];
+            cpu.balancing.load = cpu.delayed_load(&self.tasks, at, &self.periods);
+            cpu.balancing.load_at = cpu.balancing.load_at.max(at);
+        }
+    }
+
     /// A CPU becomes idle: until now it has looked at others in vain.
     pub(super) fn end_to_be_busy(&mut self, id: CpuId) {
         let until = self.cpus[id.0 as usize].clock;
@@ -267,7 +284,7 @@ impl World {
     /// The CPU that another one takes tasks over from, and how much.
     fn busiest(&self, id: CpuId, level: usize, at: Time, looker: Looker) -> Option<(CpuId, Amount)> {
         match self.imbalance {
-            1 => self.busiest_by_load(id, level, at, looker),
+            BY_LOAD => self.busiest_by_load(id, level, at, looker),
             more if level == 0 => self.busiest_by_number(id, more),
             _ => None,
         }
@@ -312,7 +329,7 @@ impl World {
         }
         let number = |cpu: &usize| CpuId(u32::try_from(*cpu).expect("fewer than 2^32 CPUs"));
         let waiting = group.iter().map(number).filter(|cpu| self.has_for(id, *cpu));
-        let found = waiting.max_by_key(|cpu| (self.cpus[cpu.0 as usize].queue.weight(), Reverse(*cpu)))?;
+        let found = waiting.max_by_key(|cpu| (self.load(*cpu, at), Reverse(*cpu)))?;
         Some((found, Amount::Load(busiest.too_much_for(&local, mean))))
     }
 
@@ -325,11 +342,11 @@ impl World {
     /// (`source_load`, `target_load`).
     fn sum(&self, group: &[usize], (is_idle, is_own): (bool, bool), at: Time) -> Group {
         let seen = |cpu: &Cpu| {
-            let (weight, delayed) = (cpu.queue.weight(), cpu.delayed_load(at, &self.periods));
+            let (now, delayed) = (cpu.load(&self.tasks, at), cpu.delayed_load(&self.tasks, at, &self.periods));
             match (is_idle, is_own) {
-                (true, _) => weight,
-                (false, true) => weight.max(delayed),
-                (false, false) => weight.min(delayed),
+                (true, _) => now,
+                (false, true) => now.max(delayed),
+                (false, false) => now.min(delayed),
             }
         };
         let cpus = || group.iter().map(|cpu| &self.cpus[*cpu]);
@@ -344,11 +361,11 @@ impl World {
     fn take_some(&mut self, id: CpuId, (from, amount): (CpuId, Amount), level: usize, at: Time) -> bool {
         let was_idle = self.cpus[id.0 as usize].is_idle();
         let takes_hot = self.cpus[id.0 as usize].balancing.looks[level].failed > NICE_TRIES;
-        let mut taken = 0;
+        let (mut tasks, mut taken) = (0, 0);
         // Bound: each turn takes a task.
         loop {
             let left = match amount {
-                Amount::Task if taken > 0 => break,
+                Amount::Task if tasks > 0 => break,
                 Amount::Task => u64::MAX,
                 Amount::Load(load) if taken >= load => break,
                 Amount::Load(load) => load - taken,
@@ -358,16 +375,18 @@ impl World {
                 break;
             }
             let Some(found) = self.next_to_move(id, from, at, (left, takes_hot)) else { break };
-            taken += self.tasks[found.0 as usize].entity.weight();
+            // One that has slept for long weighs nothing yet.
+            tasks += 1;
+            taken += self.tasks[found.0 as usize].entity.load(at);
             self.take_over(id, found);
         }
-        if taken > 0 && was_idle {
+        if tasks > 0 && was_idle {
             let cpu = &mut self.cpus[id.0 as usize];
             cpu.clock = cpu.clock.max(at);
             cpu.begin_to_be_busy();
             cpu.ready(id, &mut self.clock);
         }
-        taken > 0
+        tasks > 0
     }
 
     /// Of the tasks that wait for a CPU the first that may be moved: up to 4.14 the one that came last, and who is passed by
@@ -376,7 +395,7 @@ impl World {
         let movable = |tasks: &[Task], found: TaskId| {
             let task = &tasks[found.0 as usize];
             let is_hot = task.was_preempted && at < task.runnable_since + MIGRATION_COST;
-            task.may_run_on(id) && (takes_hot || !is_hot) && task.entity.weight() / 2 <= left
+            task.may_run_on(id) && (takes_hot || !is_hot) && task.entity.load(at) / 2 <= left
         };
         let there = &self.cpus[from.0 as usize];
         if !self.mm.variant().sched_moves_latest {
@@ -400,8 +419,8 @@ impl World {
         let at = self.cpus[from.0 as usize].clock;
         self.account_running(from, at);
         self.account_running(id, at);
-        self.cpus[from.0 as usize].note_load(at, &self.periods);
-        self.cpus[id.0 as usize].note_load(at, &self.periods);
+        self.note_load(from, at);
+        self.note_load(id, at);
         let task = &mut self.tasks[found.0 as usize];
         self.cpus[from.0 as usize].queue.remove(found, &mut task.entity, &self.periods);
         let cpu = &mut self.cpus[id.0 as usize];

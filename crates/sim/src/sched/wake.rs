@@ -1,0 +1,135 @@
+//! Linux: kernel/sched/fair.c (v4.1): `select_task_rq_fair` of a task that wakes up, `wake_affine`, `select_idle_sibling`; and
+//! block/blk-softirq.c (v4.1): `__blk_complete_request`: which CPU it is that wakes a task whose disk has answered.
+//! Differs: from 4.14 on, whose rules compare other things, a task wakes where it ran or beside that. That a task wakes many
+//! others (`wake_wide`), and that one will sleep as soon as it has woken another (`WF_SYNC`), makes no difference here.
+
+use units::{CpuId, Time};
+
+use super::balance::IMBALANCE_PCT;
+use crate::{task::TaskId, world::World};
+
+/// The CPU that takes the interrupts of the disk. An assumption: the first does where nobody has spread them (`irqbalance`).
+const DISK_IRQ: CpuId = CpuId(0);
+
+impl World {
+    /// The CPU on which it is noticed that a disk has done what was asked of it on a CPU: the one that takes its interrupt, or if
+    /// the two share no cache the one that asked (`QUEUE_FLAG_SAME_COMP`, the default of `rq_affinity`).
+    pub(crate) fn completes_for(&self, asked: CpuId) -> CpuId {
+        if self.domains.share_cache(DISK_IRQ, asked) { DISK_IRQ } else { asked }
+    }
+
+    /// The CPU for a task that wakes up at an instant: near the one that it ran on, or near the one that wakes it.
+    pub(super) fn select_cpu(&self, id: TaskId, at: Time) -> CpuId {
+        let task = &self.tasks[id.0 as usize];
+        let last = &self.cpus[task.cpu.0 as usize];
+        let wakes_by_load = self.mm.variant().sched_wake_affine_by_load;
+        if wakes_by_load && let Some(waker) = self.waker {
+            return self.select_near(id, waker, at);
+        }
+        if last.is_idle() || last.queue.keeps(id, &task.entity) {
+            return task.cpu;
+        }
+        let mut ids = (0..).zip(&self.cpus).map(|(id, cpu)| (CpuId(id), cpu));
+        let idle =
+            ids.find(|(id, cpu)| cpu.is_idle() && task.may_run_on(*id) && self.domains.share_cache(*id, task.cpu));
+        idle.map_or(task.cpu, |(cpu, _)| cpu)
+    }
+
+    /// Up to 4.13: the CPU that wakes it where that has nothing to do, or much less than the one that it ran on; or an idle one
+    /// beside it.
+    fn select_near(&self, id: TaskId, waker: CpuId, at: Time) -> CpuId {
+        let task = &self.tasks[id.0 as usize];
+        let last = task.cpu;
+        let is_pulled = waker != last && task.may_run_on(waker) && self.is_affine(id, waker, at);
+        let target = if is_pulled { waker } else { last };
+        let idles = |cpu: CpuId| self.cpus[cpu.0 as usize].is_idle();
+        if idles(target) {
+            return target;
+        }
+        if idles(last) && self.domains.share_cache(last, target) {
+            return last;
+        }
+        self.domains.beside(target).find(|cpu| idles(*cpu) && task.may_run_on(*cpu)).unwrap_or(target)
+    }
+
+    /// Would a task that wakes up be no worse off where it is woken (`wake_affine`)? Its own load counts there and, as it has
+    /// slept, not where it ran.
+    fn is_affine(&self, id: TaskId, waker: CpuId, at: Time) -> bool {
+        let last = self.tasks[id.0 as usize].cpu;
+        let here = self.load(waker, at);
+        let level = usize::from(!self.domains.share_cache(last, waker));
+        let percent = 100 + (IMBALANCE_PCT[level] - 100) / 2;
+        here == 0 || 100 * (here + self.tasks[id.0 as usize].entity.weight()) <= percent * self.load(last, at)
+    }
+
+    /// The load of all that a CPU runs or has waiting at an instant.
+    pub(super) fn load(&self, cpu: CpuId, at: Time) -> u64 {
+        self.cpus[cpu.0 as usize].load(&self.tasks, at)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use mm::{thp::ThpEnabled, variant};
+
+    use super::*;
+    use crate::{
+        Config,
+        daemon::NO_SPACE,
+        runqueue::{Enqueue, Nice},
+        sched::Domains,
+        task::Task,
+    };
+
+    /// Four CPUs, of which two each share a cache; one that sleeps, where it ran, and others that have long been on the CPUs
+    /// that are listed.
+    fn world(rules: &str, last: u32, others: &[u32]) -> (World, TaskId) {
+        let config = Config { variant: *variant::named(rules), cpus: 4, ..crate::tests::config(ThpEnabled::Never) };
+        let mut world = crate::fresh(&config);
+        world.domains = Domains::new(vec![vec![0, 1], vec![2, 3]]);
+        let mut id = TaskId(0);
+        for (n, cpu) in (0..).zip(others.iter().chain([&last])) {
+            id = TaskId(n);
+            let cpu = CpuId(*cpu);
+            world.tasks.push(Task::new(cpu, Vec::new(), NO_SPACE, Nice::default()));
+            if id.0 as usize != others.len() {
+                world.wake(id, Time(0), Enqueue::New);
+            }
+        }
+        (world, id)
+    }
+
+    fn woken_by(rules: &str, last: u32, others: &[u32], waker: Option<u32>) -> u32 {
+        let (mut world, id) = world(rules, last, others);
+        world.waker = waker.map(CpuId);
+        world.select_cpu(id, Time(1)).0
+    }
+
+    #[test]
+    fn up_to_4_13_one_that_idles_has_whom_it_wakes() {
+        // An interrupt finds its CPU idle.
+        assert_eq!(woken_by("v4.1", 1, &[], Some(0)), 0);
+        assert_eq!(woken_by("v5.0", 1, &[], Some(0)), 1);
+        // From another cache too.
+        assert_eq!(woken_by("v4.1", 2, &[], Some(0)), 0);
+        // Its own timer.
+        assert_eq!(woken_by("v4.1", 1, &[], None), 1);
+    }
+
+    #[test]
+    fn one_that_is_busy_has_only_those_whose_cpu_is_far_busier() {
+        assert_eq!(woken_by("v4.1", 2, &[0], Some(0)), 2);
+        // With it there would be two, and 1.12 times as many are two where it ran.
+        assert_eq!(woken_by("v4.1", 2, &[0, 1, 2, 2, 3], Some(0)), 0);
+        assert_eq!(woken_by("v4.1", 2, &[0, 1, 2, 3], Some(0)), 2);
+        // Beside one that has more there may be one that idles.
+        assert_eq!(woken_by("v4.1", 2, &[0, 2, 2, 3], Some(0)), 1);
+        assert_eq!(woken_by("v4.1", 1, &[0, 1], Some(0)), 1);
+    }
+
+    #[test]
+    fn a_disk_has_answered_where_it_interrupts_or_beyond_its_cache_where_it_was_asked() {
+        let (world, _) = world("v4.1", 0, &[]);
+        assert_eq!([0, 1, 2, 3].map(|cpu| world.completes_for(CpuId(cpu)).0), [0, 0, 2, 3]);
+    }
+}
