@@ -509,6 +509,19 @@ mod tests {
     }
 
     #[test]
+    fn a_cpu_that_takes_over_only_what_weighs_nothing_runs_it() {
+        let mut world = crowded("v4.1");
+        let at = Time(Picos::from_micros(10_000_000).0);
+        for task in &mut world.tasks[1..] {
+            task.entity.sleeps(Time(0));
+            assert_eq!(task.entity.load(at), 0);
+        }
+        world.cpus[1].clock = at;
+        assert!(world.pull(CpuId(1)));
+        assert!(world.cpus[1].has_waiting() && world.cpus[1].is_ordered);
+    }
+
+    #[test]
     fn a_look_at_what_is_balanced_ends_a_row_of_failures() {
         let mut cpu = Cpu::new(variant::named("v4.1"));
         cpu.balancing.looks[0].failed = 2;
