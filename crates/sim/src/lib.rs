@@ -5,7 +5,7 @@
 //! | `clock.rs` | the one order: timers and CPUs by time, horizon and quantum |
 //! | `world.rs` and its folder | everything of a run that is data; turns and steps; the path of most turns |
 //! | `task.rs`, `operation.rs` | the kernel half of tasks; what they can be inside of |
-//! | `sched.rs`, `runqueue.rs` | who runs where: CFS or EEVDF |
+//! | `sched.rs`, `runqueue.rs` and their folders | who runs where: CFS or EEVDF; load balance, loads, wake-ups |
 //! | `lock.rs`, `rwsem.rs` | the lock of an address space |
 //! | `oom.rs` | the end of a process that the OOM killer has chosen |
 //! | `daemon.rs` and its folder | kernel threads |

@@ -20,12 +20,13 @@ impl World {
 
     /// The CPU for a task that wakes up at an instant: near the one that it ran on, or near the one that wakes it.
     pub(super) fn select_cpu(&self, id: TaskId, at: Time) -> CpuId {
-        let task = &self.tasks[id.0 as usize];
-        let last = &self.cpus[task.cpu.0 as usize];
-        let wakes_by_load = self.mm.variant().sched_wake_affine_by_load;
-        if wakes_by_load && let Some(waker) = self.waker {
+        if self.mm.variant().sched_wake_affine_by_load
+            && let Some(waker) = self.waker
+        {
             return self.select_near(id, waker, at);
         }
+        let task = &self.tasks[id.0 as usize];
+        let last = &self.cpus[task.cpu.0 as usize];
         if last.is_idle() || last.queue.keeps(id, &task.entity) {
             return task.cpu;
         }
