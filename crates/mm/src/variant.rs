@@ -286,9 +286,8 @@ rules! {
     compact_proactive: bool,
     /// Who runs next on a CPU.
     scheduler: Scheduler,
-    /// From a CPU with how many tasks more another one takes one over that is busy itself; 1 stands for the rules before 5.5,
-    /// which compare loads.
-    sched_imbalance: u64,
+    /// Does a CPU that looks for tasks to take over compare loads, and not numbers of tasks?
+    sched_compares_loads: bool,
     /// Of tasks that wait for a CPU, does the one move to another that came last, and not the one that waits longest?
     sched_moves_latest: bool,
     /// May a task wake up on the CPU that wakes it, by the loads of that and of the one that it ran on?

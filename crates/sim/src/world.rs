@@ -67,8 +67,6 @@ pub(crate) struct World {
     pub(crate) folio_sleepers: Vec<(Pfn, TaskId)>,
     pub(crate) cpus: Vec<Cpu>,
     pub(crate) periods: Periods,
-    /// From a CPU with how many tasks more a busy one takes one over.
-    pub(crate) imbalance: usize,
     /// How often tasks came to CPUs.
     pub(crate) arrivals: i64,
     /// How often balancing has passed one by, counted down.
@@ -131,7 +129,6 @@ impl World {
             folio_sleepers: Vec::new(),
             cpus: vec![Cpu::new(&rules); cpus],
             periods: Periods::for_cpus(cpus, TICK, &rules),
-            imbalance: usize::try_from(rules.sched_imbalance).unwrap_or(usize::MAX),
             arrivals: 0,
             passed_by: 0,
             waker: None,

@@ -25,8 +25,8 @@ const NICE_TRIES: u32 = 1;
 /// Domains of CPUs (`struct sched_domain`), the smaller first: those that share a cache, and all of them.
 const LEVELS: usize = 2;
 
-/// The imbalance that stands for comparing loads, not numbers of tasks.
-const BY_LOAD: usize = 1;
+/// From a CPU with so many tasks more a busy one takes one over, where tasks are counted: half of the difference is one.
+const IMBALANCE: usize = 2;
 
 /// By how much the load of others has to exceed one's own in each, in hundredths (`imbalance_pct`).
 pub(super) const IMBALANCE_PCT: [u64; LEVELS] = [117, 125];
@@ -212,7 +212,7 @@ impl Cpu {
 impl World {
     /// Called before a task comes to a CPU or goes: up to here the load was what it is.
     pub(super) fn note_load(&mut self, id: CpuId, at: Time) {
-        if self.imbalance == BY_LOAD {
+        if self.mm.variant().sched_compares_loads {
             let cpu = &mut self.cpus[id.0 as usize];
             cpu.balancing.load = cpu.delayed_load(&self.tasks, at, &self.periods);
             cpu.balancing.load_at = cpu.balancing.load_at.max(at);
@@ -283,19 +283,18 @@ impl World {
 
     /// The CPU that another one takes tasks over from, and how much.
     fn busiest(&self, id: CpuId, level: usize, at: Time, looker: Looker) -> Option<(CpuId, Amount)> {
-        match self.imbalance {
-            BY_LOAD => self.busiest_by_load(id, level, at, looker),
-            more if level == 0 => self.busiest_by_number(id, more),
-            _ => None,
+        if self.mm.variant().sched_compares_loads {
+            return self.busiest_by_load(id, level, at, looker);
         }
+        if level == 0 { self.busiest_by_number(id) } else { None }
     }
 
-    /// From 5.5 on (`group_has_spare`): one that has so many tasks more gives one away, or to an idle CPU one that waits.
-    fn busiest_by_number(&self, id: CpuId, more: usize) -> Option<(CpuId, Amount)> {
+    /// From 5.5 on (`group_has_spare`): one that has some tasks more gives one away, or to an idle CPU one that waits.
+    fn busiest_by_number(&self, id: CpuId) -> Option<(CpuId, Amount)> {
         let others = (0..).map(CpuId).take(self.cpus.len()).filter(|other| *other != id && self.has_for(id, *other));
         let tasks = |of: CpuId| self.cpus[of.0 as usize].tasks();
         let found = others.max_by_key(|other| (tasks(*other), Reverse(*other)))?;
-        (tasks(found) >= tasks(id) + more.min(1 + tasks(id))).then_some((found, Amount::Task))
+        (tasks(found) >= tasks(id) + IMBALANCE.min(1 + tasks(id))).then_some((found, Amount::Task))
     }
 
     /// Before (`find_busiest_group`, `calculate_imbalance`, `find_busiest_queue`).
