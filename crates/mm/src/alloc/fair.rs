@@ -56,7 +56,9 @@ fn span(marks: &Marks) -> i64 {
 
 /// Is it the others' turn for one of the zones that are of the first one's node?
 pub(super) fn has_depleted(zones: &[ZoneState], list: &[ZoneIndex]) -> bool {
-    own(zones, list).any(|at| zones[at].fair.is_depleted())
+    let home = list.first().map(|index| zones[index.position()].node);
+    let zones = list.iter().map(|index| &zones[index.position()]);
+    zones.take_while(|zone| Some(zone.node) == home).any(|zone| zone.fair.is_depleted())
 }
 
 /// The zones of the node of the first one in a list begin their next turn.
@@ -66,9 +68,4 @@ pub(super) fn begin_turn(zones: &mut [ZoneState], list: &[ZoneIndex]) {
     for zone in zones.iter_mut().filter(|zone| zone.node == node && zone.kind <= kind) {
         zone.fair.begin(&zone.marks);
     }
-}
-
-fn own<'a>(zones: &'a [ZoneState], list: &'a [ZoneIndex]) -> impl Iterator<Item = usize> + 'a {
-    let home = list.first().map(|index| zones[index.position()].node);
-    list.iter().map(|index| index.position()).take_while(move |at| Some(zones[*at].node) == home)
 }

@@ -276,12 +276,9 @@ impl Collapse {
         }
     }
 
-    /// Nothing is collapsed: every page goes back where it was (`release_pte_pages`).
+    /// Nothing is collapsed: every page goes back where it was.
     fn put_back(&mut self, mm: &mut Mm, cx: &mut Cx, frame: Pfn) -> Step<Ended> {
-        for (held, is_active) in self.isolated.drain(..) {
-            mm.unlock_folio(cx, held.pfn);
-            mm.putback_lru(held.pfn, is_active);
-        }
+        self.release_all(mm, cx);
         Self::give_up(mm, cx, frame)
     }
 
@@ -323,11 +320,16 @@ impl Collapse {
             return self.later(Phase::Copy { frame, table, next: end });
         }
         // Huge folios of which the range mapped a part, and others map the rest.
+        self.release_all(mm, cx);
+        self.later(Phase::Install { frame, table })
+    }
+
+    /// All folios that are still isolated go back to their lists (`release_pte_pages`).
+    fn release_all(&mut self, mm: &mut Mm, cx: &mut Cx) {
         for (held, is_active) in self.isolated.drain(..) {
             mm.unlock_folio(cx, held.pfn);
             mm.putback_lru(held.pfn, is_active);
         }
-        self.later(Phase::Install { frame, table })
     }
 
     /// A folio goes back to its list.
