@@ -174,7 +174,9 @@ impl World {
         }
         self.note_load(cpu_id, at);
         let (cpu, task) = (&mut self.cpus[cpu_id.0 as usize], &mut self.tasks[id.0 as usize]);
-        task.entity.wakes(why, at, &self.periods);
+        if self.mm.variant().sched_compares_loads {
+            task.entity.wakes(why, at, &self.periods);
+        }
         cpu.queue.enqueue(id, &mut task.entity, why, &self.periods);
         self.arrived(id);
         let cpu = &mut self.cpus[cpu_id.0 as usize];
@@ -334,7 +336,9 @@ impl World {
         let cpu = &mut self.cpus[id.0 as usize];
         let task = &mut self.tasks[running.0 as usize];
         let why = if matches!(task.state, TaskState::Ended) { Leave::Ends } else { Leave::Sleeps };
-        task.entity.sleeps(cpu.clock);
+        if self.mm.variant().sched_compares_loads {
+            task.entity.sleeps(cpu.clock);
+        }
         cpu.queue.leave(running, &mut task.entity, cpu.clock, why, &self.periods);
         self.stop(id);
         if self.cpus[id.0 as usize].is_idle() && !self.pull(id) {

@@ -107,8 +107,6 @@ pub(crate) enum TaskState {
 pub(crate) struct Slumber {
     pub(crate) since: Time,
     pub(crate) cause: Cause,
-    /// Is it a disk that wakes it, and not a timer of its own or another task?
-    pub(crate) for_disk: bool,
 }
 
 /// What a user half asks for.

@@ -446,7 +446,8 @@ impl World {
             }
             TaskState::LockWait(_) | TaskState::DaemonLockWait(_) => self.spin_timer(task, at),
             TaskState::Sleeping(_, slumber) if self.tasks[task.0 as usize].sleeps_until == Some(at) => {
-                self.waker = slumber.for_disk.then(|| self.completes_for(self.tasks[task.0 as usize].cpu));
+                let is_for_disk = matches!(slumber.cause, Cause::Disk | Cause::Swap);
+                self.waker = is_for_disk.then(|| self.completes_for(self.tasks[task.0 as usize].cpu));
                 self.end_sleep(task, at);
             }
             TaskState::Sleeping(..) => {}
@@ -492,21 +493,20 @@ impl World {
         let TaskState::Kernel(operation) = std::mem::replace(&mut task.state, TaskState::Blocked) else {
             unreachable!("an operation sleeps");
         };
-        let (until, cause, for_disk) = match wait {
-            Wait::Until(until) => (until, Cause::Throttle, false),
-            Wait::Io { until, cause } => (until, cause, true),
+        let (until, cause) = match wait {
+            Wait::Until(until) => (until, Cause::Throttle),
+            Wait::Io { until, cause } => (until, cause),
             Wait::Folio(pfn) => {
                 self.folio_sleepers.push((pfn, id));
                 task.sleeps_until = None;
-                let slumber = Slumber { since: from, cause: Cause::FolioLock, for_disk: false };
-                task.state = TaskState::Sleeping(operation, slumber);
+                task.state = TaskState::Sleeping(operation, Slumber { since: from, cause: Cause::FolioLock });
                 return;
             }
             Wait::Queue => unreachable!("nobody would wake it yet"),
         };
         // What it waits for may have come while it was on its way to wait.
         let until = until.max(from);
-        task.state = TaskState::Sleeping(operation, Slumber { since: from, cause, for_disk });
+        task.state = TaskState::Sleeping(operation, Slumber { since: from, cause });
         task.sleeps_until = Some(until);
         self.clock.arm(until, id);
     }

@@ -59,8 +59,7 @@ impl Domains {
 
     /// The other CPUs that share a cache with one, in their circle.
     pub(super) fn beside(&self, id: CpuId) -> impl Iterator<Item = CpuId> + '_ {
-        let number = |cpu: &usize| CpuId(u32::try_from(*cpu).expect("fewer than 2^32 CPUs"));
-        self.groups(id, 0).flatten().skip(1).map(number)
+        self.groups(id, 0).flatten().skip(1).map(|cpu| number(*cpu))
     }
 
     /// The levels that there are.
@@ -80,6 +79,11 @@ impl Domains {
     fn span(&self, id: CpuId, level: usize) -> u64 {
         if level == 0 { self.caches[self.places[id.0 as usize].0].len() as u64 } else { self.places.len() as u64 }
     }
+}
+
+/// The CPU at a place in the list of all.
+fn number(cpu: usize) -> CpuId {
+    CpuId(u32::try_from(cpu).expect("fewer than 2^32 CPUs"))
 }
 
 /// What a CPU sees of a group of CPUs (`struct sg_lb_stats`).
@@ -326,8 +330,7 @@ impl World {
         if !takes {
             return None;
         }
-        let number = |cpu: &usize| CpuId(u32::try_from(*cpu).expect("fewer than 2^32 CPUs"));
-        let waiting = group.iter().map(number).filter(|cpu| self.has_for(id, *cpu));
+        let waiting = group.iter().map(|cpu| number(*cpu)).filter(|cpu| self.has_for(id, *cpu));
         let found = waiting.max_by_key(|cpu| (self.load(*cpu, at), Reverse(*cpu)))?;
         Some((found, Amount::Load(busiest.too_much_for(&local, mean))))
     }

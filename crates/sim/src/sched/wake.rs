@@ -1,7 +1,8 @@
 //! Linux: kernel/sched/fair.c (v4.1): `select_task_rq_fair` of a task that wakes up, `wake_affine`, `select_idle_sibling`; and
 //! block/blk-softirq.c (v4.1): `__blk_complete_request`: which CPU it is that wakes a task whose disk has answered.
 //! Differs: from 4.14 on, whose rules compare other things, a task wakes where it ran or beside that. That a task wakes many
-//! others (`wake_wide`), and that one will sleep as soon as it has woken another (`WF_SYNC`), makes no difference here.
+//! others (`wake_wide`), and that one will sleep as soon as it has woken another (`WF_SYNC`), makes no difference here. A kernel
+//! thread that waits for a disk wakes where it ran, as by a timer.
 
 use units::{CpuId, Time};
 
