@@ -288,6 +288,10 @@ rules! {
     scheduler: Scheduler,
     /// Does a CPU that looks for tasks to take over compare loads, and not numbers of tasks?
     sched_compares_loads: bool,
+    /// Does a task that waits for a CPU count there as it did when it began to wait?
+    sched_load_stays: bool,
+    /// Has a group of CPUs too many tasks only if these have run for nearly all of its time of late?
+    sched_overload_by_usage: bool,
     /// Of tasks that wait for a CPU, does the one move to another that came last, and not the one that waits longest?
     sched_moves_latest: bool,
     /// May a task wake up on the CPU that wakes it, by the loads of that and of the one that it ran on?

@@ -12,7 +12,7 @@ mod tests;
 use mm::{Variant, variant::Scheduler};
 use units::{Picos, Time};
 
-use self::load::Runnable;
+use self::load::{Average, Doing};
 use crate::task::TaskId;
 
 /// The weight of nice 0 (`NICE_0_LOAD`).
@@ -55,9 +55,10 @@ pub(crate) struct Periods {
     pub(crate) tick: Picos,
     /// How long after the multiples of that all CPUs tick (`tick_setup_sched_timer`, unless `skew_tick` is set).
     pub(crate) tick_offset: Picos,
-    /// How long a busy CPU that saw that others had too much waits before it looks again, for each CPU of the domain; twice as
-    /// long when it saw nothing.
-    pub(crate) balance: Picos,
+    /// How much longer than an idle CPU a busy one waits before it looks at others again (`busy_factor`).
+    busy_factor: u64,
+    /// Does a task that waits for a CPU count there as it did when it began to wait?
+    load_stays: bool,
 }
 
 impl Periods {
@@ -66,9 +67,20 @@ impl Periods {
         let factor = 1 + u64::from(cpus.clamp(1, 8).ilog2());
         let scaled = |nanos| Picos(Picos::from_nanos(nanos).0 * factor);
         let [latency, wakeup_granularity, base_slice] = [6_000_000, 1_000_000, rules.sched_base_slice_ns].map(scaled);
-        // sd_init: min_interval is the number of CPUs of a domain, in ms, max_interval twice that (kernel/sched/core.c, v4.1).
-        let balance = Picos(Picos::from_micros(1000).0 * rules.sched_busy_factor);
-        Self { latency, wakeup_granularity, base_slice, tick, tick_offset: Picos(0), balance }
+        let (busy_factor, load_stays) = (rules.sched_busy_factor, rules.sched_load_stays);
+        Self { latency, wakeup_granularity, base_slice, tick, tick_offset: Picos(0), busy_factor, load_stays }
+    }
+
+    /// How long a CPU waits before it looks again at others in a domain of so many CPUs: as many ms, twice as long when it saw
+    /// nothing (`sd_init`, kernel/sched/core.c, v4.1).
+    pub(crate) fn balance(&self, span: u64, is_busy: bool, saw_imbalance: bool) -> Picos {
+        let factors = if is_busy { self.busy_factor } else { 1 } * if saw_imbalance { 1 } else { 2 };
+        Picos(Picos::from_micros(1000).0 * span * factors)
+    }
+
+    /// The last tick up to an instant.
+    pub(crate) fn last_tick(&self, at: Time) -> Time {
+        Time(self.tick_offset.0.min(at.0) + self.ticks_until(at) * self.tick.0)
     }
 
     /// The ticks up to an instant.
@@ -86,8 +98,8 @@ impl Periods {
 #[derive(Clone, Debug)]
 pub(crate) struct Entity {
     weight: u64,
-    /// For how much of its time it could run of late.
-    runnable: Runnable,
+    /// For how much of its time it could run of late, and did.
+    average: Average,
     /// Weighted run time in nanoseconds.
     vruntime: u64,
     /// When it came to its CPU, as a number among all that came to any; less than 0 when balancing has passed it by.
@@ -109,7 +121,7 @@ impl Entity {
         let weight = nice.weight().into();
         Self {
             weight,
-            runnable: Runnable::default(),
+            average: Average::default(),
             vruntime: 0,
             arrived: 0,
             counted: Time(0),
@@ -124,23 +136,32 @@ impl Entity {
         self.weight
     }
 
-    /// What it counts in the load of its CPU at an instant: its weight, less when it has slept of late (`load_avg_contrib`).
-    pub(crate) fn load(&self, at: Time) -> u64 {
-        self.runnable.load(self.weight, at)
+    /// What it counts in the load of its CPU at an instant: its weight, less when it has slept of late.
+    pub(crate) fn load(&self, at: Time, periods: &Periods) -> u64 {
+        self.average.load(self.weight, at, periods)
     }
 
-    /// It can run from `at` on.
-    pub(crate) fn wakes(&mut self, why: Enqueue, at: Time, periods: &Periods) {
-        match why {
-            Enqueue::New => self.runnable.begin(at, periods),
-            Enqueue::Woken => self.runnable.changes(true, at),
-            Enqueue::Preempted | Enqueue::Moved => {}
+    /// How much of a CPU it has used of late, in parts of [`NICE_0`].
+    pub(crate) fn usage(&self, at: Time, periods: &Periods) -> u64 {
+        self.average.usage(at, periods)
+    }
+
+    /// It waits for a CPU from `at` on.
+    pub(crate) fn waits(&mut self, why: Enqueue, at: Time, periods: &Periods) {
+        if why == Enqueue::New {
+            self.average.begin(at, periods);
         }
+        self.average.changes(Doing::Waits, at);
+    }
+
+    /// It runs from `at` on.
+    pub(crate) fn runs(&mut self, at: Time) {
+        self.average.changes(Doing::Runs, at);
     }
 
     /// It sleeps from `at` on, or has ended.
     pub(crate) fn sleeps(&mut self, at: Time) {
-        self.runnable.changes(false, at);
+        self.average.changes(Doing::Sleeps, at);
     }
 
     /// `calc_delta_fair`: nanoseconds of this task in those of nice 0.

@@ -4,6 +4,8 @@
 //! and where it calls `cond_resched`. Ticks are no events of their own; a CPU with somebody waiting looks at each of them.
 
 mod balance;
+mod busiest;
+mod domains;
 mod wake;
 
 use std::mem::offset_of;
@@ -15,7 +17,7 @@ use mm::{
 use units::{CpuId, Picos, Time};
 
 use self::balance::Balancing;
-pub(crate) use self::balance::Domains;
+pub(crate) use self::{domains::Domains, wake::Wakes};
 use crate::{
     clock::Clock,
     daemon::NO_SPACE,
@@ -52,6 +54,8 @@ pub(crate) struct Cpu {
     /// Whose state is in its registers.
     loaded: Option<TaskId>,
     balancing: Balancing,
+    /// Whom its idle task has woken: interrupts come while that runs.
+    idle_wakes: Wakes,
 }
 
 const _: () = assert!(offset_of!(Cpu, queue) + RunQueue::WAITING <= 64);
@@ -72,6 +76,7 @@ impl Cpu {
             asked: Shootdowns::default(),
             lets_go: None,
             balancing: Balancing::default(),
+            idle_wakes: Wakes::default(),
         }
     }
 
@@ -154,6 +159,9 @@ impl World {
 
     /// A task can run from `at` on (`try_to_wake_up`, `wake_up_new_task`).
     pub(crate) fn wake(&mut self, id: TaskId, at: Time, why: Enqueue) {
+        if why == Enqueue::Woken && self.mm.variant().sched_wake_affine_by_load {
+            self.note_wake(id, at);
+        }
         // A new one was given the idlest.
         let cpu_id = if why == Enqueue::New { self.tasks[id.0 as usize].cpu } else { self.select_cpu(id, at) };
         let task = &mut self.tasks[id.0 as usize];
@@ -175,7 +183,10 @@ impl World {
         self.note_load(cpu_id, at);
         let (cpu, task) = (&mut self.cpus[cpu_id.0 as usize], &mut self.tasks[id.0 as usize]);
         if self.mm.variant().sched_compares_loads {
-            task.entity.wakes(why, at, &self.periods);
+            task.entity.waits(why, at, &self.periods);
+        }
+        if why == Enqueue::Woken {
+            cpu.count_idle(at);
         }
         cpu.queue.enqueue(id, &mut task.entity, why, &self.periods);
         self.arrived(id);
@@ -245,6 +256,9 @@ impl World {
             let task = &mut self.tasks[running.0 as usize];
             cpu.queue.account(&mut task.entity, cpu.clock, &self.periods);
             cpu.queue.enqueue(running, &mut task.entity, Enqueue::Preempted, &self.periods);
+            if self.mm.variant().sched_compares_loads {
+                task.entity.waits(Enqueue::Preempted, cpu.clock, &self.periods);
+            }
             task.runnable_since = cpu.clock;
             task.was_preempted = true;
             if task.holds.is_some() {
@@ -277,6 +291,9 @@ impl World {
             task.spent.add(cx.spent());
         }
         RunQueue::start(&mut task.entity, cpu.clock);
+        if self.mm.variant().sched_compares_loads {
+            task.entity.runs(cpu.clock);
+        }
         cpu.next_tick = self.periods.tick_after(cpu.clock);
         next
     }

@@ -17,6 +17,7 @@ use crate::{
     operation::Operation,
     runqueue::{Entity, Nice},
     rwsem::Mode,
+    sched::Wakes,
 };
 
 /// Number of a task, in the order of creation.
@@ -59,6 +60,8 @@ pub(crate) struct Task {
     pub(crate) major_faults: u64,
     /// What the scheduler knows of it.
     pub(crate) entity: Entity,
+    /// Whom it has woken.
+    pub(crate) wakes: Wakes,
     /// Since when it waits for its CPU.
     pub(crate) runnable_since: Time,
     /// When it asked for the operation under way, and what it had spent until then.
@@ -142,6 +145,7 @@ impl Task {
             cpu,
             allowed,
             entity: Entity::new(nice),
+            wakes: Wakes::default(),
             nice_of_children: nice,
             is_dying: false,
             asked: None,

@@ -31,7 +31,7 @@ use crate::{
     run_hash::{Mark, RunHash},
     runqueue::{Enqueue, Nice, Periods},
     rwsem::Rwsem,
-    sched::{Cpu, Domains},
+    sched::{Cpu, Domains, Wakes},
     task::{Answer, Meeting, Request, Slumber, Task, TaskId, TaskState},
     trace::Trace,
 };
@@ -209,8 +209,12 @@ impl World {
         // It may run anywhere; those that it spreads are pinned, as on the host.
         let is_free = self.tasks.is_empty() || on == Placement::Free;
         let allowed = if is_free { Vec::new() } else { vec![cpu] };
-        let nice = self.tasks.get(self.current.0 as usize).map_or_else(Nice::default, |parent| parent.nice_of_children);
-        self.tasks.push(Task::new(cpu, allowed, space, nice));
+        let parent = self.tasks.get(self.current.0 as usize);
+        let nice = parent.map_or_else(Nice::default, |parent| parent.nice_of_children);
+        let wakes = parent.map_or_else(Wakes::default, |parent| parent.wakes);
+        let mut task = Task::new(cpu, allowed, space, nice);
+        task.wakes = wakes;
+        self.tasks.push(task);
         self.wake(id, from, Enqueue::New);
         id
     }

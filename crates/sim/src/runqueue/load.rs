@@ -1,11 +1,12 @@
-//! Linux: kernel/sched/fair.c (v4.1): `__update_entity_runnable_avg`, `__update_entity_load_avg_contrib`: for how much of its
-//! time a task could run of late. What was a period of 2^20 ns ago counts half when 32 of them have passed.
+//! Linux: kernel/sched/fair.c (v4.1): `__update_entity_runnable_avg`, `__update_entity_load_avg_contrib`,
+//! `__update_entity_utilization_avg_contrib`: for how much of its time a task could run of late, and did. What was a period of
+//! 2^20 ns ago counts half when 32 of them have passed.
 //!
-//! Differs: parts of a period decay too; all tasks are up to date whenever one asks, not from tick to tick.
+//! Differs: parts of a period decay too.
 
 use units::Time;
 
-use crate::runqueue::Periods;
+use super::{NICE_0, Periods};
 
 /// A period in ns, as a power of two.
 const PERIOD_SHIFT: u32 = 20;
@@ -28,16 +29,26 @@ const LEFT: [u64; HALF + 1] = {
     left
 };
 
-/// For how much of its time a task could run, recent times counting more.
+/// What a task does.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(crate) enum Doing {
+    #[default]
+    Sleeps,
+    Waits,
+    Runs,
+}
+
+/// For how much of its time a task could run, and did, recent times counting more (`struct sched_avg`).
 #[derive(Clone, Copy, Debug, Default)]
-pub(crate) struct Runnable {
-    /// In parts of [`ALWAYS`]: the time for which it could run, and all that it has been there.
-    sum: u64,
+pub(crate) struct Average {
+    /// In parts of [`ALWAYS`]: the time for which it could run, for which it ran, and all that it has been there.
+    could: u64,
+    ran: u64,
     all: u64,
     /// Up to when these count.
     at: Time,
-    /// Can it run since then?
-    can_run: bool,
+    /// What it does since then.
+    doing: Doing,
 }
 
 /// What is left of something after a while.
@@ -50,31 +61,52 @@ fn decayed(value: u64, nanos: u64) -> u64 {
     ((value * left) >> 32).checked_shr(halvings).unwrap_or(0)
 }
 
-impl Runnable {
-    /// A new task, from `at` on: until more is known of it, as if it could always run (`init_task_runnable_average`).
+impl Average {
+    /// A new task, from `at` on: until more is known of it, as if it had always run (`init_task_runnable_average`).
     pub(crate) fn begin(&mut self, at: Time, periods: &Periods) {
         let all = ALWAYS - decayed(ALWAYS, periods.latency.as_nanos());
-        *self = Self { sum: all, all, at, can_run: true };
+        *self = Self { could: all, ran: all, all, at, doing: Doing::Waits };
     }
 
-    /// It can run from `at` on, or sleeps from then on.
-    pub(crate) fn changes(&mut self, can_run: bool, at: Time) {
-        let at = at.max(self.at);
-        (self.sum, self.all) = self.sums(at);
-        (self.at, self.can_run) = (at, can_run);
+    /// What it does from `at` on.
+    pub(crate) fn changes(&mut self, doing: Doing, at: Time) {
+        *self = Self { doing, ..self.up_to(at) };
     }
 
-    fn sums(&self, at: Time) -> (u64, u64) {
+    fn up_to(&self, at: Time) -> Self {
         let nanos = at.0.saturating_sub(self.at.0) / 1000;
         let passed = ALWAYS - decayed(ALWAYS, nanos);
-        let could = if self.can_run { passed } else { 0 };
-        (decayed(self.sum, nanos) + could, decayed(self.all, nanos) + passed)
+        let since = |sum, counts: bool| decayed(sum, nanos) + if counts { passed } else { 0 };
+        Self {
+            could: since(self.could, self.doing != Doing::Sleeps),
+            ran: since(self.ran, self.doing == Doing::Runs),
+            all: since(self.all, true),
+            at: at.max(self.at),
+            doing: self.doing,
+        }
     }
 
-    /// The load of a task of such a weight at an instant.
-    pub(crate) fn load(&self, weight: u64, at: Time) -> u64 {
-        let (sum, all) = self.sums(at);
-        (weight * sum).checked_div(all).unwrap_or(weight)
+    /// As its CPU sees it at an instant: what runs is brought up to date at ticks, what waits when it is asked for, or stays
+    /// as it was.
+    fn seen(&self, at: Time, periods: &Periods) -> Self {
+        match self.doing {
+            _ if !periods.load_stays => self.up_to(at),
+            Doing::Runs => self.up_to(periods.last_tick(at)),
+            Doing::Waits => *self,
+            Doing::Sleeps => self.up_to(at),
+        }
+    }
+
+    /// What a task of such a weight counts on its CPU at an instant (`load_avg_contrib`).
+    pub(crate) fn load(&self, weight: u64, at: Time, periods: &Periods) -> u64 {
+        let Self { could, all, .. } = self.seen(at, periods);
+        (weight * could).checked_div(all).unwrap_or(weight)
+    }
+
+    /// How much of a CPU it uses, in parts of [`NICE_0`] (`utilization_avg_contrib`).
+    pub(crate) fn usage(&self, at: Time, periods: &Periods) -> u64 {
+        let Self { ran, all, .. } = self.seen(at, periods);
+        (NICE_0 * ran).checked_div(all).unwrap_or(NICE_0)
     }
 }
 
@@ -87,16 +119,24 @@ mod tests {
 
     const MILLISECOND: Picos = Picos::from_micros(1000);
 
-    fn new() -> Runnable {
-        let mut task = Runnable::default();
-        task.begin(Time(0), &Periods::for_cpus(4, Picos(MILLISECOND.0 * 4), variant::named("v4.1")));
+    fn periods(rules: &str) -> Periods {
+        Periods::for_cpus(4, Picos(MILLISECOND.0 * 4), variant::named(rules))
+    }
+
+    fn new() -> Average {
+        let mut task = Average::default();
+        task.begin(Time(0), &periods("v4.4"));
         task
     }
 
+    fn load(task: &Average, at: Time) -> u64 {
+        task.load(1024, at, &periods("v4.4"))
+    }
+
     #[test]
-    fn who_always_runs_weighs_all_that_it_weighs() {
+    fn who_can_always_run_weighs_all_that_it_weighs() {
         for at in [0, 1, 100, 10_000] {
-            let load = new().load(1024, Time(MILLISECOND.0 * at));
+            let load = load(&new(), Time(MILLISECOND.0 * at));
             assert!((1023..=1024).contains(&load), "{at} ms: {load}");
         }
     }
@@ -106,13 +146,13 @@ mod tests {
         let half = Picos(Picos::from_nanos(1 << PERIOD_SHIFT).0 * HALF as u64);
         let (asleep, awake) = (Time(half.0 * 20), Time(half.0 * 21));
         let mut task = new();
-        task.changes(false, asleep);
-        let load = task.load(1024, asleep + Picos(half.0 / 2));
-        assert!(load.abs_diff(724) <= 2, "1024 by the root of two, not {load}");
-        task.changes(true, awake);
+        task.changes(Doing::Sleeps, asleep);
+        let asleep = load(&task, asleep + Picos(half.0 / 2));
+        assert!(asleep.abs_diff(724) <= 2, "1024 by the root of two, not {asleep}");
+        task.changes(Doing::Waits, awake);
         // What it lacks is halved each time.
         for (halves, wanted) in [(0, 512), (1, 768), (2, 896), (5, 1008), (30, 1024)] {
-            let load = task.load(1024, awake + Picos(half.0 * halves));
+            let load = load(&task, awake + Picos(half.0 * halves));
             assert!(load.abs_diff(wanted) <= 2, "after {halves} halves {load}, expected {wanted}");
         }
     }
@@ -122,12 +162,39 @@ mod tests {
     fn it_does_not_matter_how_often_one_asks() {
         let (mut often, mut once) = (new(), new());
         for n in 1..=20_000 {
-            often.changes(n % 2 == 0, Time(Picos::from_micros(10).0 * n));
+            let doing = if n % 2 == 0 { Doing::Runs } else { Doing::Sleeps };
+            often.changes(doing, Time(Picos::from_micros(10).0 * n));
         }
         let end = Time(Picos::from_micros(200_000).0);
-        once.changes(false, end);
-        let load = often.load(1024, end);
-        assert!((500..=530).contains(&load), "it could run half of the time: {load}");
-        assert!(once.load(1024, end) >= 1023);
+        once.changes(Doing::Sleeps, end);
+        let often = load(&often, end);
+        assert!((500..=530).contains(&often), "it could run half of the time: {often}");
+        assert!(load(&once, end) >= 1023);
+    }
+
+    #[test]
+    fn who_runs_half_of_the_time_uses_half_of_a_cpu_and_weighs_all() {
+        let mut task = new();
+        for n in 1..=200 {
+            task.changes(if n % 2 == 0 { Doing::Runs } else { Doing::Waits }, Time(MILLISECOND.0 * n));
+        }
+        let end = Time(MILLISECOND.0 * 200);
+        let usage = task.usage(end, &periods("v4.4"));
+        assert!((490..=530).contains(&usage), "{usage}");
+        assert!(load(&task, end) >= 1023);
+    }
+
+    #[test]
+    fn up_to_4_2_who_waits_counts_as_when_it_began_to_and_who_runs_as_at_the_last_tick() {
+        let at = |millis: u64| Time(MILLISECOND.0 * millis);
+        let mut task = new();
+        task.changes(Doing::Sleeps, at(10));
+        task.changes(Doing::Waits, at(1010));
+        let seen = |task: &Average, rules, millis| task.load(1024, at(millis), &periods(rules));
+        assert_eq!([seen(&task, "v4.1", 1010), seen(&task, "v4.1", 1100)], [0, 0]);
+        assert!(seen(&task, "v4.4", 1100) > 800);
+        task.changes(Doing::Runs, at(1102));
+        assert_eq!(seen(&task, "v4.1", 1103), seen(&task, "v4.4", 1102), "there was no tick since then");
+        assert_eq!(seen(&task, "v4.1", 1107), seen(&task, "v4.4", 1104));
     }
 }

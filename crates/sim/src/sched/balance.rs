@@ -1,15 +1,20 @@
 //! Linux: kernel/sched/fair.c (v4.1): `load_balance`, `rebalance_domains`, `idle_balance`: who takes tasks over from whom.
-//! Differs: from 5.3 on loads are still seen with delay; since the rework of 5.5, which is in the rules of 5.8, tasks are
-//! counted, whatever caches their CPUs share. A group is only taken from when it has more tasks than CPUs. A CPU that becomes
-//! idle looks however short it idles (`avg_idle`). A CPU that is alone with its task has no ticks, so what it would have done at
-//! them is worked out when somebody has a task too many. A task that runs is never pushed away
-//! (`active_load_balance_cpu_stop`), and of tasks that wait the longest-waiting one is, from 4.15 on, the one that has run least.
+//! Differs: where tasks are counted, since the rework of 5.5, which is in the rules of 5.8, a CPU that becomes idle looks however
+//! short it idles (`avg_idle`), an idle one at each tick of those that have somebody waiting, and what idle ones see does not
+//! change when they look next. What looking costs does not keep a CPU from it (`max_newidle_lb_cost`). A CPU that is alone with
+//! its task has no ticks, so what it would have done at them is worked out when somebody has a task too many. A task that runs is
+//! never pushed away (`active_load_balance_cpu_stop`), and of tasks that wait the longest-waiting one is, from 4.15 on, the one
+//! that has run least.
 
 use std::cmp::Reverse;
 
 use units::{CpuId, Picos, Time};
 
-use super::Cpu;
+use super::{
+    Cpu,
+    busiest::{Amount, Looker},
+    domains::LEVELS,
+};
 use crate::{
     runqueue::{Enqueue, NICE_0, Periods},
     task::{Task, TaskId},
@@ -19,128 +24,11 @@ use crate::{
 /// A task that ran so recently stays where its cache is (`sysctl_sched_migration_cost`).
 const MIGRATION_COST: Picos = Picos::from_micros(500);
 
+/// More counts as this much in the mean for which a CPU idles (twice `max_idle_balance_cost`).
+const MOST_IDLE: Picos = Picos(2 * MIGRATION_COST.0);
+
 /// How often a CPU fails to get any other before it takes one that ran recently (`cache_nice_tries`).
 const NICE_TRIES: u32 = 1;
-
-/// Domains of CPUs (`struct sched_domain`), the smaller first: those that share a cache, and all of them.
-const LEVELS: usize = 2;
-
-/// From a CPU with so many tasks more a busy one takes one over, where tasks are counted: half of the difference is one.
-const IMBALANCE: usize = 2;
-
-/// By how much the load of others has to exceed one's own in each, in hundredths (`imbalance_pct`).
-pub(super) const IMBALANCE_PCT: [u64; LEVELS] = [117, 125];
-
-/// The CPUs of a machine by the caches that they share.
-#[derive(Clone, Debug)]
-pub(crate) struct Domains {
-    caches: Vec<Vec<usize>>,
-    /// Which of them each CPU has, and where it is among those that share it.
-    places: Vec<(usize, usize)>,
-}
-
-impl Domains {
-    /// # Panics
-    /// When a CPU shares no cache, not even one of its own.
-    pub(crate) fn new(caches: Vec<Vec<usize>>) -> Self {
-        let cpus = caches.iter().map(Vec::len).sum();
-        let place = |cpu: usize| {
-            let of = |cache: &Vec<usize>| cache.iter().position(|other| *other == cpu);
-            let found = caches.iter().enumerate().find_map(|(n, cache)| Some((n, of(cache)?)));
-            found.expect("each CPU shares one cache")
-        };
-        Self { places: (0..cpus).map(place).collect(), caches }
-    }
-
-    /// Do two CPUs share a cache?
-    pub(super) fn share_cache(&self, one: CpuId, other: CpuId) -> bool {
-        self.places[one.0 as usize].0 == self.places[other.0 as usize].0
-    }
-
-    /// The other CPUs that share a cache with one, in their circle.
-    pub(super) fn beside(&self, id: CpuId) -> impl Iterator<Item = CpuId> + '_ {
-        self.groups(id, 0).flatten().skip(1).map(|cpu| number(*cpu))
-    }
-
-    /// The levels that there are.
-    fn levels(&self) -> usize {
-        if self.caches.len() > 1 { LEVELS } else { 1 }
-    }
-
-    /// What a CPU compares in a domain: single CPUs, or those of each cache; its own first, and the others in their circle.
-    fn groups(&self, id: CpuId, level: usize) -> impl Iterator<Item = &[usize]> + Clone {
-        let (cache, place) = self.places[id.0 as usize];
-        let (first, of) = if level == 0 { (place, self.caches[cache].len()) } else { (cache, self.caches.len()) };
-        let group = move |n: usize| if level == 0 { &self.caches[cache][n..=n] } else { &self.caches[n] };
-        (0..of).map(move |n| group((first + n) % of))
-    }
-
-    /// How many CPUs there are in a domain (`span_weight`).
-    fn span(&self, id: CpuId, level: usize) -> u64 {
-        if level == 0 { self.caches[self.places[id.0 as usize].0].len() as u64 } else { self.places.len() as u64 }
-    }
-}
-
-/// The CPU at a place in the list of all.
-fn number(cpu: usize) -> CpuId {
-    CpuId(u32::try_from(cpu).expect("fewer than 2^32 CPUs"))
-}
-
-/// What a CPU sees of a group of CPUs (`struct sg_lb_stats`).
-#[derive(Clone, Copy, Debug, Default)]
-struct Group {
-    load: u64,
-    tasks: u64,
-    cpus: u64,
-}
-
-impl Group {
-    fn mean(&self) -> u64 {
-        self.load / self.cpus
-    }
-
-    fn is_overloaded(&self) -> bool {
-        self.tasks > self.cpus
-    }
-
-    /// The load of a task (`load_per_task`).
-    fn each(&self) -> u64 {
-        self.load / self.tasks.max(1)
-    }
-
-    /// How much of this load another group shall take over: what brings one of them to the mean but leaves no CPU without a
-    /// task, or a task if that is less (`calculate_imbalance`, `fix_small_imbalance`).
-    fn too_much_for(&self, local: &Self, mean: u64) -> u64 {
-        let both_are_full = self.is_overloaded() && local.is_overloaded();
-        let spare = if both_are_full { (self.tasks - self.cpus) * NICE_0 } else { u64::MAX };
-        let above = self.mean().saturating_sub(mean).min(spare) * self.cpus;
-        let too_much = above.min(mean.saturating_sub(local.mean()) * local.cpus);
-        let each = self.each();
-        let counts = if local.tasks > 0 && each > local.each() { 1 } else { 2 };
-        let helps = self.mean() + each / self.cpus >= local.mean() + counts * each / self.cpus;
-        if too_much < each && helps { each } else { too_much }
-    }
-}
-
-/// What one CPU shall take over from another.
-#[derive(Clone, Copy, Debug)]
-enum Amount {
-    /// One task.
-    Task,
-    /// Tasks of this weight; half as much is better than nothing.
-    Load(u64),
-}
-
-/// Who looks at others (`enum cpu_idle_type`).
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Looker {
-    /// A busy CPU, at one of its ticks.
-    Busy,
-    /// One that has been idle for a while, for which another one looks.
-    Idle,
-    /// One whose last task has just left it.
-    NewlyIdle,
-}
 
 /// When a CPU looks at others in a domain.
 #[derive(Clone, Copy, Debug, Default)]
@@ -154,9 +42,13 @@ struct Look {
 }
 
 /// When a CPU looks at others, and what others see of it.
-#[derive(Clone, Copy, Debug, Default)]
+#[derive(Clone, Copy, Debug)]
 pub(super) struct Balancing {
     looks: [Look; LEVELS],
+    /// For how long it idles until a task wakes up on it: each time makes an eighth of that (`avg_idle`).
+    mean_idle: Picos,
+    /// When it became idle, if no task has woken up on it since (`idle_stamp`).
+    idle_since: Option<Time>,
     /// Since when it has been busy: an idle CPU has no ticks.
     busy_since: Time,
     /// The weight of its tasks with some delay: what it differs by from now is halved at each tick (`cpu_load[1]`).
@@ -165,16 +57,44 @@ pub(super) struct Balancing {
     load_at: Time,
 }
 
+impl Default for Balancing {
+    fn default() -> Self {
+        Self {
+            looks: [Look::default(); LEVELS],
+            mean_idle: MOST_IDLE,
+            idle_since: None,
+            busy_since: Time(0),
+            load: 0,
+            load_at: Time(0),
+        }
+    }
+}
+
 impl Cpu {
     pub(super) fn begin_to_be_busy(&mut self) {
         self.balancing.busy_since = self.clock;
     }
 
+    /// A task wakes up on it (`ttwu_do_wakeup`).
+    pub(super) fn count_idle(&mut self, at: Time) {
+        if let Some(since) = self.balancing.idle_since.take() {
+            let (mean, idle) = (self.balancing.mean_idle, Picos(at.0.saturating_sub(since.0)));
+            let mean =
+                if idle > mean { mean.0 + (idle.0 - mean.0) / 8 } else { mean.0 - (mean.0 - idle.0).div_ceil(8) };
+            self.balancing.mean_idle = Picos(mean).min(MOST_IDLE);
+        }
+    }
+
     /// The first of its ticks at which it looks at others in a domain of so many CPUs, if it stays busy.
     fn next_balance(&self, level: usize, span: u64, periods: &Periods) -> Time {
         let Look { last, saw_imbalance, .. } = self.balancing.looks[level];
-        let interval = Picos(periods.balance.0 * span * if saw_imbalance { 1 } else { 2 });
-        periods.tick_after((last + interval).max(self.balancing.busy_since))
+        periods.tick_after((last + periods.balance(span, true, saw_imbalance)).max(self.balancing.busy_since))
+    }
+
+    /// Looks somebody for it in a domain of so many CPUs, while it is idle?
+    fn is_looked_for(&self, at: Time, level: usize, span: u64, periods: &Periods) -> bool {
+        let Look { last, saw_imbalance, .. } = self.balancing.looks[level];
+        last + periods.balance(span, false, saw_imbalance) <= at
     }
 
     /// Whenever it looked at others up to an instant, nobody had a task too many.
@@ -198,16 +118,22 @@ impl Cpu {
     }
 
     /// The load of all that it runs or has waiting at an instant (`runnable_load_avg`).
-    pub(super) fn load(&self, tasks: &[Task], at: Time) -> u64 {
+    pub(super) fn load(&self, tasks: &[Task], at: Time, periods: &Periods) -> u64 {
         let all = self.queue.waiting().chain(self.running);
-        all.map(|id| tasks[id.0 as usize].entity.load(at)).sum()
+        all.map(|id| tasks[id.0 as usize].entity.load(at, periods)).sum()
+    }
+
+    /// For how much of its time these have run of late, in parts of `NICE_0` (`get_cpu_usage`).
+    pub(super) fn usage(&self, tasks: &[Task], at: Time, periods: &Periods) -> u64 {
+        let all = self.queue.waiting().chain(self.running);
+        all.map(|id| tasks[id.0 as usize].entity.usage(at, periods)).sum::<u64>().min(NICE_0)
     }
 
     /// The delayed load at an instant.
-    fn delayed_load(&self, tasks: &[Task], at: Time, periods: &Periods) -> u64 {
+    pub(super) fn delayed_load(&self, tasks: &[Task], at: Time, periods: &Periods) -> u64 {
         let Balancing { load, load_at, .. } = self.balancing;
         let ticks = periods.ticks_until(at).saturating_sub(periods.ticks_until(load_at));
-        let (now, halvings) = (self.load(tasks, at), u32::try_from(ticks).unwrap_or(u32::MAX));
+        let (now, halvings) = (self.load(tasks, at, periods), u32::try_from(ticks).unwrap_or(u32::MAX));
         let rest = load.abs_diff(now).checked_shr(halvings).unwrap_or(0);
         if load > now { now + rest } else { now - rest }
     }
@@ -232,29 +158,35 @@ impl World {
         }
     }
 
-    /// A CPU that becomes idle takes over a task that waits elsewhere and may run anywhere (`idle_balance`). False if there is
-    /// none.
+    /// A CPU that becomes idle takes over a task that waits elsewhere and may run anywhere, unless it has idled only for short
+    /// times of late (`idle_balance`). False if there is none.
     pub(super) fn pull(&mut self, id: CpuId) -> bool {
         let at = self.cpus[id.0 as usize].clock;
-        (0..self.domains.levels()).any(|level| self.look(id, level, at, Looker::NewlyIdle).1)
+        let will_wake_soon = self.cpus[id.0 as usize].balancing.mean_idle < MIGRATION_COST;
+        let looks = !(self.mm.variant().sched_compares_loads && will_wake_soon);
+        let got = looks && (0..self.domains.levels()).any(|level| self.look(id, level, at, Looker::NewlyIdle).1);
+        self.cpus[id.0 as usize].balancing.idle_since = (!got).then_some(at);
+        got
     }
 
-    /// Called at the ticks of a CPU that has somebody waiting: others that have less take tasks over, idle ones at once
-    /// (`nohz_idle_balance`), busy ones if it was since the last tick that they looked (`load_balance`), in the order in which
-    /// they did. A fifth task on four CPUs goes round that way.
+    /// Called at the ticks of a CPU that has somebody waiting: others that have less take tasks over, idle ones every few
+    /// milliseconds (`nohz_idle_balance`), busy ones if it was since the last tick that they looked (`load_balance`), in the
+    /// order in which they did. A fifth task on four CPUs goes round that way.
     #[inline(never)]
     pub(super) fn balance(&mut self, id: CpuId) {
         let now = self.cpus[id.0 as usize].clock;
         let before = Time(now.0.saturating_sub(self.periods.tick.0));
         let all = (0..).map(CpuId).take(self.cpus.len());
         let levels = self.domains.levels();
+        let compares_loads = self.mm.variant().sched_compares_loads;
         for other in all.clone() {
             for level in 0..levels {
-                if self.cpus[other.0 as usize].is_idle() {
+                let span = self.domains.span(other, level);
+                let cpu = &mut self.cpus[other.0 as usize];
+                if !cpu.is_idle() {
+                    cpu.found_nothing(before, level, span, &self.periods);
+                } else if !compares_loads || cpu.is_looked_for(now, level, span, &self.periods) {
                     self.look(other, level, now, Looker::Idle);
-                } else {
-                    let span = self.domains.span(other, level);
-                    self.cpus[other.0 as usize].found_nothing(before, level, span, &self.periods);
                 }
             }
         }
@@ -275,88 +207,20 @@ impl World {
     fn look(&mut self, id: CpuId, level: usize, at: Time, looker: Looker) -> (bool, bool) {
         let found = self.busiest(id, level, at, looker);
         let (saw, got) = (found.is_some(), found.is_some_and(|found| self.take_some(id, found, level, at)));
-        let failed = &mut self.cpus[id.0 as usize].balancing.looks[level].failed;
-        *failed = match (saw, got) {
+        let last = &mut self.cpus[id.0 as usize].balancing.looks[level];
+        last.failed = match (saw, got) {
             // That happens too often to say anything.
-            (true, false) if looker == Looker::NewlyIdle => *failed,
-            (true, false) => *failed + 1,
+            (true, false) if looker == Looker::NewlyIdle => last.failed,
+            (true, false) => last.failed + 1,
             _ => 0,
         };
-        (saw, got)
-    }
-
-    /// The CPU that another one takes tasks over from, and how much.
-    fn busiest(&self, id: CpuId, level: usize, at: Time, looker: Looker) -> Option<(CpuId, Amount)> {
         if self.mm.variant().sched_compares_loads {
-            return self.busiest_by_load(id, level, at, looker);
-        }
-        if level == 0 { self.busiest_by_number(id) } else { None }
-    }
-
-    /// From 5.5 on (`group_has_spare`): one that has some tasks more gives one away, or to an idle CPU one that waits.
-    fn busiest_by_number(&self, id: CpuId) -> Option<(CpuId, Amount)> {
-        let others = (0..).map(CpuId).take(self.cpus.len()).filter(|other| *other != id && self.has_for(id, *other));
-        let tasks = |of: CpuId| self.cpus[of.0 as usize].tasks();
-        let found = others.max_by_key(|other| (tasks(*other), Reverse(*other)))?;
-        (tasks(found) >= tasks(id) + IMBALANCE.min(1 + tasks(id))).then_some((found, Amount::Task))
-    }
-
-    /// Before (`find_busiest_group`, `calculate_imbalance`, `find_busiest_queue`).
-    fn busiest_by_load(&self, id: CpuId, level: usize, at: Time, looker: Looker) -> Option<(CpuId, Amount)> {
-        let is_idle = looker != Looker::Busy;
-        let mut groups = self.domains.groups(id, level);
-        let own = groups.next()?;
-        if looker != Looker::NewlyIdle {
-            // Only one CPU of a group looks for all of it (`should_we_balance`): an idle one, or the first.
-            let looks = own.iter().find(|cpu| self.cpus[**cpu].is_idle()).or(own.first())?;
-            if *looks != id.0 as usize {
-                return None;
+            last.saw_imbalance = saw;
+            if looker == Looker::Idle {
+                last.last = at;
             }
         }
-        let local = self.sum(own, (is_idle, true), at);
-        let others = groups.map(|group| (self.sum(group, (is_idle, false), at), group));
-        let of_all = |(load, cpus), (group, _): (Group, _)| (load + group.load, cpus + group.cpus);
-        let (load, cpus) = others.clone().fold((local.load, local.cpus), of_all);
-        let mean = load / cpus;
-        // The first of equal ones.
-        let overloaded = others.filter(|(group, _)| group.is_overloaded());
-        let (busiest, group) =
-            overloaded.reduce(|first, next| if next.0.mean() > first.0.mean() { next } else { first })?;
-        // A CPU that would idle beside others that have too much takes something in any case.
-        let has_room = looker == Looker::NewlyIdle && local.tasks < local.cpus;
-        let has_less = local.mean() < busiest.mean() && local.mean() < mean;
-        let stands_out = looker == Looker::Idle || 100 * busiest.mean() > IMBALANCE_PCT[level] * local.mean();
-        let takes = has_room || (has_less && stands_out);
-        if !takes {
-            return None;
-        }
-        let waiting = group.iter().map(|cpu| number(*cpu)).filter(|cpu| self.has_for(id, *cpu));
-        let found = waiting.max_by_key(|cpu| (self.load(*cpu, at), Reverse(*cpu)))?;
-        Some((found, Amount::Load(busiest.too_much_for(&local, mean))))
-    }
-
-    /// Does a task wait for a CPU that may run on another one? (Who finds only others looks elsewhere, `LBF_ALL_PINNED`.)
-    fn has_for(&self, id: CpuId, from: CpuId) -> bool {
-        self.cpus[from.0 as usize].queue.find(|task| self.tasks[task.0 as usize].may_run_on(id)).is_some()
-    }
-
-    /// What a CPU sees of a group that may be its own. It errs on the side of leaving things as they are, unless it is idle
-    /// (`source_load`, `target_load`).
-    fn sum(&self, group: &[usize], (is_idle, is_own): (bool, bool), at: Time) -> Group {
-        let seen = |cpu: &Cpu| {
-            let (now, delayed) = (cpu.load(&self.tasks, at), cpu.delayed_load(&self.tasks, at, &self.periods));
-            match (is_idle, is_own) {
-                (true, _) => now,
-                (false, true) => now.max(delayed),
-                (false, false) => now.min(delayed),
-            }
-        };
-        let cpus = || group.iter().map(|cpu| &self.cpus[*cpu]);
-        Group {
-            load: cpus().map(seen).sum(),
-            tasks: cpus().map(|cpu| cpu.tasks() as u64).sum(),
-            cpus: group.len() as u64,
-        }
+        (saw, got)
     }
 
     /// One CPU takes as much over from another as it can have of it (`detach_tasks`). False if it gets nothing.
@@ -379,7 +243,7 @@ impl World {
             let Some(found) = self.next_to_move(id, from, at, (left, takes_hot)) else { break };
             // One that has slept for long weighs nothing yet.
             tasks += 1;
-            taken += self.tasks[found.0 as usize].entity.load(at);
+            taken += self.tasks[found.0 as usize].entity.load(at, &self.periods);
             self.take_over(id, found);
         }
         if tasks > 0 && was_idle {
@@ -394,10 +258,11 @@ impl World {
     /// Of the tasks that wait for a CPU the first that may be moved: up to 4.14 the one that came last, and who is passed by
     /// comes last of all from then on (`cfs_tasks`).
     fn next_to_move(&mut self, id: CpuId, from: CpuId, at: Time, (left, takes_hot): (u64, bool)) -> Option<TaskId> {
+        let periods = self.periods;
         let movable = |tasks: &[Task], found: TaskId| {
             let task = &tasks[found.0 as usize];
             let is_hot = task.was_preempted && at < task.runnable_since + MIGRATION_COST;
-            task.may_run_on(id) && (takes_hot || !is_hot) && task.entity.load(at) / 2 <= left
+            task.may_run_on(id) && (takes_hot || !is_hot) && task.entity.load(at, &periods) / 2 <= left
         };
         let there = &self.cpus[from.0 as usize];
         if !self.mm.variant().sched_moves_latest {
@@ -428,6 +293,9 @@ impl World {
         let cpu = &mut self.cpus[id.0 as usize];
         if cpu.is_idle() {
             cpu.clock = cpu.clock.max(task.runnable_since);
+        }
+        if self.mm.variant().sched_compares_loads {
+            task.entity.waits(Enqueue::Moved, cpu.clock, &self.periods);
         }
         cpu.queue.enqueue(found, &mut task.entity, Enqueue::Moved, &self.periods);
         self.arrived(found);

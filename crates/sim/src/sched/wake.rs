@@ -1,22 +1,67 @@
 //! Linux: kernel/sched/fair.c (v4.1): `select_task_rq_fair` of a task that wakes up, `wake_affine`, `select_idle_sibling`; and
 //! block/blk-softirq.c (v4.1): `__blk_complete_request`: which CPU it is that wakes a task whose disk has answered.
-//! Differs: from 4.14 on, whose rules compare other things, a task wakes where it ran or beside that. That a task wakes many
-//! others (`wake_wide`), and that one will sleep as soon as it has woken another (`WF_SYNC`), makes no difference here. A kernel
-//! thread that waits for a disk wakes where it ran, as by a timer.
+//! Differs: from 4.14 on, whose rules compare other things, a task wakes where it ran or beside that. That one will sleep as soon
+//! as it has woken another (`WF_SYNC`) makes no difference here. A kernel thread that waits for a disk wakes where it ran, as by a
+//! timer.
 
-use units::{CpuId, Time};
+use units::{CpuId, Picos, Time};
 
-use super::balance::IMBALANCE_PCT;
+use super::busiest::IMBALANCE_PCT;
 use crate::{task::TaskId, world::World};
 
 /// The CPU that takes the interrupts of the disk. An assumption: the first does where nobody has spread them (`irqbalance`).
 const DISK_IRQ: CpuId = CpuId(0);
+
+/// How often a task halves what it knows of whom it has woken (`HZ` in `record_wakee`).
+const FORGETS: Picos = Picos::from_micros(1_000_000);
+
+/// Whom a task has woken.
+#[derive(Clone, Copy, Debug, Default)]
+pub(crate) struct Wakes {
+    /// The last one (`last_wakee`).
+    last: Option<TaskId>,
+    /// How often that was another one than before (`wakee_flips`).
+    flips: u64,
+    /// When that was last halved (`wakee_flip_decay_ts`).
+    halved: Time,
+}
+
+impl Wakes {
+    /// `record_wakee`.
+    fn record(&mut self, wakee: TaskId, at: Time) {
+        if at > self.halved + FORGETS {
+            self.flips /= 2;
+            self.halved = at;
+        }
+        if self.last.replace(wakee) != Some(wakee) {
+            self.flips += 1;
+        }
+    }
+
+    /// Does who has woken these wake so many more others than a task that it wakes that this one stays where it is?
+    /// (`wake_wide`, by how many CPUs share a cache.)
+    fn is_wide(&self, wakee: &Self, sharing: u64) -> bool {
+        wakee.flips > sharing && self.flips > sharing * wakee.flips
+    }
+}
 
 impl World {
     /// The CPU on which it is noticed that a disk has done what was asked of it on a CPU: the one that takes its interrupt, or if
     /// the two share no cache the one that asked (`QUEUE_FLAG_SAME_COMP`, the default of `rq_affinity`).
     pub(crate) fn completes_for(&self, asked: CpuId) -> CpuId {
         if self.domains.share_cache(DISK_IRQ, asked) { DISK_IRQ } else { asked }
+    }
+
+    /// A task wakes up another one, or the idle task does whose CPU is interrupted; a timer fires where its task ran last.
+    pub(super) fn note_wake(&mut self, id: TaskId, at: Time) {
+        let waker = self.waker.unwrap_or(self.tasks[id.0 as usize].cpu);
+        self.wakes_of(waker).record(id, at);
+    }
+
+    /// Whom what runs on a CPU now has woken.
+    fn wakes_of(&mut self, cpu: CpuId) -> &mut Wakes {
+        let cpu = &mut self.cpus[cpu.0 as usize];
+        cpu.running.map_or(&mut cpu.idle_wakes, |task| &mut self.tasks[task.0 as usize].wakes)
     }
 
     /// The CPU for a task that wakes up at an instant: near the one that it ran on, or near the one that wakes it.
@@ -58,6 +103,11 @@ impl World {
     /// slept, not where it ran.
     fn is_affine(&self, id: TaskId, waker: CpuId, at: Time) -> bool {
         let last = self.tasks[id.0 as usize].cpu;
+        let (current, sharing) = (&self.cpus[waker.0 as usize], self.domains.beside(waker).count() as u64 + 1);
+        let wakes = current.running.map_or(&current.idle_wakes, |task| &self.tasks[task.0 as usize].wakes);
+        if wakes.is_wide(&self.tasks[id.0 as usize].wakes, sharing) {
+            return false;
+        }
         let here = self.load(waker, at);
         let level = usize::from(!self.domains.share_cache(last, waker));
         let percent = 100 + (IMBALANCE_PCT[level] - 100) / 2;
@@ -66,7 +116,7 @@ impl World {
 
     /// The load of all that a CPU runs or has waiting at an instant.
     pub(super) fn load(&self, cpu: CpuId, at: Time) -> u64 {
-        self.cpus[cpu.0 as usize].load(&self.tasks, at)
+        self.cpus[cpu.0 as usize].load(&self.tasks, at, &self.periods)
     }
 }
 

@@ -1,0 +1,175 @@
+//! Linux: kernel/sched/fair.c (v4.1): `find_busiest_group`, `calculate_imbalance`, `find_busiest_queue`: from whom a CPU takes
+//! tasks over, and how many.
+//!
+//! Differs: from 5.3 on loads are still seen with delay; since the rework of 5.5, which is in the rules of 5.8, tasks are counted,
+//! whatever caches their CPUs share. From 4.3 to 5.4 a CPU's usage is of the tasks that are there, not of those that were. What
+//! interrupts take of a CPU does not make it smaller (`scale_rt_capacity`).
+
+use std::cmp::Reverse;
+
+use units::{CpuId, Time};
+
+use super::{
+    Cpu,
+    domains::{LEVELS, number},
+};
+use crate::{runqueue::NICE_0, world::World};
+
+/// From a CPU with so many tasks more a busy one takes one over, where tasks are counted: half of the difference is one.
+const IMBALANCE: usize = 2;
+
+/// By how much the load of others has to exceed one's own in each, in hundredths (`imbalance_pct`).
+pub(super) const IMBALANCE_PCT: [u64; LEVELS] = [117, 125];
+
+/// What a CPU sees of a group of CPUs (`struct sg_lb_stats`).
+#[derive(Clone, Copy, Debug, Default)]
+struct Group {
+    /// As it is seen: what errs on the side of leaving things as they are (`group_load`).
+    load: u64,
+    /// As it is (`sum_weighted_load`).
+    weight: u64,
+    tasks: u64,
+    cpus: u64,
+    /// Those of them that have nothing to do.
+    idle: u64,
+    /// It has more tasks than it can run (`group_is_overloaded`).
+    is_overloaded: bool,
+    /// It could run more (`group_has_capacity`).
+    has_room: bool,
+}
+
+impl Group {
+    fn mean(&self) -> u64 {
+        self.load / self.cpus
+    }
+
+    /// The load of a task (`load_per_task`).
+    fn each(&self) -> u64 {
+        self.weight / self.tasks.max(1)
+    }
+
+    /// How much of this load another group shall take over: what brings one of them to the mean but leaves no CPU without a
+    /// task, or a task if that is less (`calculate_imbalance`, `fix_small_imbalance`).
+    fn too_much_for(&self, local: &Self, mean: u64) -> u64 {
+        let both_are_full = self.is_overloaded && local.is_overloaded;
+        let spare = if both_are_full { (self.tasks - self.cpus) * NICE_0 } else { u64::MAX };
+        let above = self.mean().saturating_sub(mean).min(spare) * self.cpus;
+        let too_much = above.min(mean.saturating_sub(local.mean()) * local.cpus);
+        let each = self.each();
+        let counts = if local.tasks > 0 && each > local.each() { 1 } else { 2 };
+        let helps = self.mean() + each / self.cpus >= local.mean() + counts * each / self.cpus;
+        if too_much < each && helps { each } else { too_much }
+    }
+}
+
+/// What one CPU shall take over from another.
+#[derive(Clone, Copy, Debug)]
+pub(super) enum Amount {
+    /// One task.
+    Task,
+    /// Tasks of this weight; half as much is better than nothing.
+    Load(u64),
+}
+
+/// Who looks at others (`enum cpu_idle_type`).
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Looker {
+    /// A busy CPU, at one of its ticks.
+    Busy,
+    /// One that has been idle for a while, for which another one looks.
+    Idle,
+    /// One whose last task has just left it.
+    NewlyIdle,
+}
+
+impl World {
+    /// The CPU that another one takes tasks over from, and how much.
+    pub(super) fn busiest(&self, id: CpuId, level: usize, at: Time, looker: Looker) -> Option<(CpuId, Amount)> {
+        if self.mm.variant().sched_compares_loads {
+            return self.busiest_by_load(id, level, at, looker);
+        }
+        if level == 0 { self.busiest_by_number(id) } else { None }
+    }
+
+    /// From 5.5 on (`group_has_spare`): one that has some tasks more gives one away, or to an idle CPU one that waits.
+    fn busiest_by_number(&self, id: CpuId) -> Option<(CpuId, Amount)> {
+        let others = (0..).map(CpuId).take(self.cpus.len()).filter(|other| *other != id && self.has_for(id, *other));
+        let tasks = |of: CpuId| self.cpus[of.0 as usize].tasks();
+        let found = others.max_by_key(|other| (tasks(*other), Reverse(*other)))?;
+        (tasks(found) >= tasks(id) + IMBALANCE.min(1 + tasks(id))).then_some((found, Amount::Task))
+    }
+
+    /// Before (`find_busiest_group`, `calculate_imbalance`, `find_busiest_queue`).
+    fn busiest_by_load(&self, id: CpuId, level: usize, at: Time, looker: Looker) -> Option<(CpuId, Amount)> {
+        let is_idle = looker != Looker::Busy;
+        let mut groups = self.domains.groups(id, level);
+        let own = groups.next()?;
+        if looker != Looker::NewlyIdle {
+            // Only one CPU of a group looks for all of it (`should_we_balance`): an idle one, or the first.
+            let looks = own.iter().find(|cpu| self.cpus[**cpu].is_idle()).or(own.first())?;
+            if *looks != id.0 as usize {
+                return None;
+            }
+        }
+        let local = self.sum(own, level, (is_idle, true), at);
+        let others = groups.map(|group| (self.sum(group, level, (is_idle, false), at), group));
+        let of_all = |(load, cpus), (group, _): (Group, _)| (load + group.load, cpus + group.cpus);
+        let (load, cpus) = others.clone().fold((local.load, local.cpus), of_all);
+        let mean = load / cpus;
+        // The first of equal ones (`update_sd_pick_busiest`).
+        let counts =
+            |group: &Group| group.is_overloaded || (self.mm.variant().sched_overload_by_usage && group.load > 0);
+        let rank = |group: &Group| (group.is_overloaded, group.mean());
+        let found = others.filter(|(group, _)| counts(group));
+        let (busiest, group) = found.reduce(|first, next| if rank(&next.0) > rank(&first.0) { next } else { first })?;
+        // A CPU that would idle beside others that have too much takes something in any case.
+        let is_forced = looker == Looker::NewlyIdle && local.has_room && busiest.is_overloaded;
+        let has_less = local.mean() < busiest.mean() && local.mean() < mean;
+        let stands_out = if looker == Looker::Idle {
+            busiest.is_overloaded || local.idle > busiest.idle + 1
+        } else {
+            100 * busiest.mean() > IMBALANCE_PCT[level] * local.mean()
+        };
+        let takes = is_forced || (has_less && stands_out);
+        if !takes {
+            return None;
+        }
+        let waiting = group.iter().map(|cpu| number(*cpu)).filter(|cpu| self.has_for(id, *cpu));
+        let found = waiting.max_by_key(|cpu| (self.load(*cpu, at), Reverse(*cpu)))?;
+        Some((found, Amount::Load(busiest.too_much_for(&local, mean))))
+    }
+
+    /// Does a task wait for a CPU that may run on another one? (Who finds only others looks elsewhere, `LBF_ALL_PINNED`.)
+    pub(super) fn has_for(&self, id: CpuId, from: CpuId) -> bool {
+        self.cpus[from.0 as usize].queue.find(|task| self.tasks[task.0 as usize].may_run_on(id)).is_some()
+    }
+
+    /// What a CPU sees of a group that may be its own. It errs on the side of leaving things as they are, unless it is idle
+    /// (`source_load`, `target_load`).
+    fn sum(&self, group: &[usize], level: usize, (is_idle, is_own): (bool, bool), at: Time) -> Group {
+        let seen = |cpu: &Cpu| {
+            let now = cpu.load(&self.tasks, at, &self.periods);
+            let delayed = cpu.delayed_load(&self.tasks, at, &self.periods);
+            match (is_idle, is_own) {
+                (true, _) => now,
+                (false, true) => now.max(delayed),
+                (false, false) => now.min(delayed),
+            }
+        };
+        let members = || group.iter().map(|cpu| &self.cpus[*cpu]);
+        let (tasks, cpus) = (members().map(|cpu| cpu.tasks() as u64).sum::<u64>(), group.len() as u64);
+        let by_usage = self.mm.variant().sched_overload_by_usage;
+        let usage: u64 =
+            if by_usage { members().map(|cpu| cpu.usage(&self.tasks, at, &self.periods)).sum() } else { 0 };
+        let (has, needs) = (100 * cpus * NICE_0, usage * IMBALANCE_PCT[level]);
+        Group {
+            load: members().map(seen).sum(),
+            weight: members().map(|cpu| cpu.load(&self.tasks, at, &self.periods)).sum(),
+            tasks,
+            cpus,
+            idle: members().filter(|cpu| cpu.is_idle()).count() as u64,
+            is_overloaded: tasks > cpus && (!by_usage || has < needs),
+            has_room: tasks < cpus || (by_usage && has > needs),
+        }
+    }
+}
