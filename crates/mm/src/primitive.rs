@@ -6,7 +6,7 @@
 use units::{Bytes, Order, Vpn};
 
 use crate::{
-    cost::{Cx, Work},
+    cost::{Cause, Cx, Work},
     spaces::SpaceId,
 };
 
@@ -190,4 +190,10 @@ pub(crate) fn uncharge(cx: &mut Cx) {
 #[inline]
 pub(crate) fn scan_ptes(cx: &mut Cx, n: u64) {
     cx.work(Work::PteScan, n);
+}
+
+/// Reading the records of `n` frames that were found in page tables, on the same walk.
+pub(crate) fn scan_mapped_frames(cx: &mut Cx, n: u64) {
+    // No part of compaction, though the price is the same.
+    cx.because(Cause::PageTable, |cx| cx.work(Work::ScanFrame, n));
 }

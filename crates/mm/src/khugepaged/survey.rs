@@ -40,6 +40,8 @@ pub(super) enum Found {
 #[derive(Debug, Default)]
 struct Survey {
     none: u32,
+    /// Pages whose frames were looked at.
+    present: u32,
     shared: u32,
     swapped: u32,
     /// It is for a scan, and not for a second look before the collapse.
@@ -63,6 +65,7 @@ impl Survey {
             return self.none <= settings.max_ptes_none && pte.is_none_or_zero();
         }
         let pfn = pte.pfn();
+        self.present += 1;
         self.is_writable |= pte.is_writable();
         if mm.frame_mappings(pfn) > 1 {
             self.shared += 1;
@@ -130,13 +133,13 @@ impl Mm {
     /// The same of a page table; `is_scan`: it is not a second look before the collapse.
     pub(super) fn survey_table(&self, cx: &mut Cx, space: &AddressSpace, table: TableId, is_scan: bool) -> Found {
         let mut survey = Survey { is_scan, ..Survey::default() };
-        for (n, pte) in (1..).zip(space.tables.ptes(table)) {
-            if !survey.look(self, *pte) {
-                primitive::scan_ptes(cx, n);
-                return Found::Unsuitable;
-            }
+        let mut ptes = space.tables.ptes(table).iter().zip(1..);
+        let ended = ptes.find_map(|(pte, n)| (!survey.look(self, *pte)).then_some(n));
+        primitive::scan_ptes(cx, ended.unwrap_or(HUGE_PAGES));
+        primitive::scan_mapped_frames(cx, survey.present.into());
+        if ended.is_some() {
+            return Found::Unsuitable;
         }
-        primitive::scan_ptes(cx, HUGE_PAGES);
         survey.verdict(self.variant().khugepaged_target, self.khugepaged.last_target)
     }
 }

@@ -1,13 +1,13 @@
 mod series;
 
-use units::{CpuId, Order, Pfn, Time};
+use units::{CpuId, Order, Pfn, Picos, Time};
 
 use super::*;
 use crate::{
     MachineSpec, NodeSpec, Settings, ZoneKind, ZoneSpec,
     address_space::MMAP_BASE,
     check::{Owners, walk, walk_owners},
-    cost::Prices,
+    cost::{Cause, Prices, Work},
     event::{Counters, Event},
     fault::Access,
     frame::{ControlId, FrameFlag},
@@ -150,6 +150,29 @@ fn empty_pages_beyond_the_setting_and_pages_somebody_works_on_are_left_alone() {
     world.mm.frames.mark(busy, FrameFlag::Locked, false);
     world.run();
     assert_eq!(world.mm.khugepaged.pages_collapsed, 1);
+}
+
+#[test]
+fn looking_at_a_range_reads_the_record_of_each_page_that_is_there() {
+    let mut world = World::new();
+    let (id, range) = world.process(1, 300);
+    let busy = world.frame(id, range.start.plus(50));
+    let mut looked_at = |is_busy, is_scan| {
+        world.mm.frames.mark(busy, FrameFlag::Locked, is_busy);
+        let prices = Prices::new(|work| Picos(u64::from(work == Work::ScanFrame)));
+        let mut cx = Cx::new(CpuId(0), Time(0), &prices, &mut world.counters);
+        let space = world.spaces.get(id).unwrap();
+        let Pmd::Table(table) = space.tables.pmd_of(range.start) else { unreachable!("its pages are small") };
+        world.mm.survey_table(&mut cx, space, table, is_scan);
+        assert_eq!(cx.spent().on(Cause::CompactScan), Picos(0), "it is the price of one, not its cause");
+        cx.spent().on(Cause::PageTable).0
+    };
+    assert_eq!(
+        [looked_at(false, true), looked_at(false, false)],
+        [300, 300],
+        "for the 212 others there is nothing to read"
+    );
+    assert_eq!([looked_at(true, true), looked_at(true, false)], [51, 51], "the range is given up at the 51st");
 }
 
 #[test]
