@@ -144,6 +144,22 @@ pub(crate) fn flush_tlb_page(cx: &mut Cx, space: SpaceId, pages: u32) {
     cx.flush_tlb_of(space, Some(pages));
 }
 
+/// When TLBs forget an entry that was taken away.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum TlbFlush {
+    /// Before anything else is done (`ptep_clear_flush`).
+    AtOnce,
+    /// The caller flushes them for all that he has taken away.
+    Later,
+}
+
+/// The flush, if any, after an entry of some address space was taken away.
+pub(crate) fn flush_entry(cx: &mut Cx, space: SpaceId, when: TlbFlush) {
+    if when == TlbFlush::AtOnce {
+        flush_tlb_page(cx, space, 1);
+    }
+}
+
 /// Flushing a huge page's range of some address space from the TLBs of the CPUs that run it.
 pub(crate) fn flush_tlb_huge(cx: &mut Cx, space: SpaceId) {
     // More than are flushed one by one.

@@ -137,7 +137,7 @@ impl Spaces {
         &mut self,
         frames: &FrameTable,
         head: Pfn,
-        mut visit: impl FnMut(&mut AddressSpace, Entry),
+        mut visit: impl FnMut(SpaceId, &mut AddressSpace, Entry),
     ) -> u32 {
         let Frame::Anon { family, vpn, order } = frames.get(head) else { return 0 };
         let mut found = 0;
@@ -149,7 +149,7 @@ impl Spaces {
                     && space.tables.pte(table, vpn).maps(head)
                 {
                     found += 1;
-                    visit(space, Entry::Base(table, vpn));
+                    visit(*id, space, Entry::Base(table, vpn));
                 }
                 continue;
             }
@@ -157,7 +157,7 @@ impl Spaces {
             for_each_entry(space, head, vpn, order, |at| entries.push(at));
             for at in entries {
                 found += 1;
-                visit(space, at);
+                visit(*id, space, at);
             }
         }
         found
@@ -168,7 +168,7 @@ impl Spaces {
         &mut self,
         places: &[(FamilyId, Vpn)],
         head: Pfn,
-        mut visit: impl FnMut(&mut AddressSpace, Entry),
+        mut visit: impl FnMut(SpaceId, &mut AddressSpace, Entry),
     ) -> u32 {
         let mut found = 0;
         for (family, vpn) in places {
@@ -178,7 +178,7 @@ impl Spaces {
                     && space.tables.pte(table, *vpn).maps(head)
                 {
                     found += 1;
-                    visit(space, Entry::Base(table, *vpn));
+                    visit(*id, space, Entry::Base(table, *vpn));
                 }
             }
         }

@@ -186,6 +186,8 @@ rules! {
     reclaim_notes_refaults: bool,
     /// Does reclaim move dirty files out of its way, and wake the flusher for want of others, not for having looked at enough?
     reclaim_sets_dirty_aside: bool,
+    /// Does reclaim flush TLBs once for all that it unmaps in a run, and not after each entry (`TTU_BATCH_FLUSH`)?
+    reclaim_batches_flushes: bool,
     /// Does reclaim wait for what it waits for, and not for a disk to be less busy (`congestion_wait`)?
     reclaim_throttles: bool,
     /// Does a direct reclaim that got nothing go through all priorities once more (`may_thrash`)?

@@ -129,7 +129,7 @@ impl Mm {
     fn make_clean(&mut self, spaces: &mut Spaces, cx: &mut Cx, head: Pfn) {
         let places = self.file_places(head);
         let mut changed = 0;
-        let found = spaces.visit_file_mappings(&places, head, |space, at| {
+        let found = spaces.visit_file_mappings(&places, head, |_, space, at| {
             let Entry::Base(table, vpn) = at else { unreachable!("files have base entries") };
             let pte = &mut space.tables.ptes_mut(table)[Level::Pte.index(vpn)];
             if pte.is_writable() || pte.is_dirty() {

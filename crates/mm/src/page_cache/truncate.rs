@@ -9,7 +9,7 @@ use crate::{
     cost::Cx,
     lru::Run,
     page_table::Level,
-    primitive,
+    primitive::{self, TlbFlush},
     pte::Pte,
     spaces::Entry,
     step::{RUN, Step, Wait},
@@ -25,7 +25,7 @@ impl Mm {
             if self.file_mappings(head) == 0 {
                 break;
             }
-            self.unmap_page(spaces, cx, head);
+            self.unmap_page(spaces, cx, head, TlbFlush::Later);
             primitive::flush_tlb(cx);
             if self.file_mappings(head) > 0 {
                 // A child that is being forked has it too, and cannot be found yet.
@@ -99,16 +99,16 @@ impl Mm {
         self.free_tree_nodes(cx);
     }
 
-    /// Takes all mappings of a page away; what was stored through them makes it dirty (`try_to_unmap`). The
-    /// caller flushes the TLB.
-    pub(crate) fn unmap_page(&mut self, spaces: &mut Spaces, cx: &mut Cx, head: Pfn) {
+    /// Takes all mappings of a page away; what was stored through them makes it dirty (`try_to_unmap`).
+    pub(crate) fn unmap_page(&mut self, spaces: &mut Spaces, cx: &mut Cx, head: Pfn, flush: TlbFlush) {
         let places = self.file_places(head);
         let mut is_dirty = false;
-        let found = spaces.visit_file_mappings(&places, head, |space, at| {
+        let found = spaces.visit_file_mappings(&places, head, |id, space, at| {
             let Entry::Base(table, vpn) = at else { unreachable!("files have base entries") };
             let was = std::mem::replace(&mut space.tables.ptes_mut(table)[Level::Pte.index(vpn)], Pte::NONE);
             is_dirty |= was.is_dirty();
             space.rss -= 1;
+            primitive::flush_entry(cx, id, flush);
         });
         primitive::walk_rmap(cx, 1);
         primitive::clear_ptes(cx, found.into());

@@ -33,7 +33,7 @@ impl Mm {
             return self.file_uses(spaces, cx, head);
         }
         let mut used = 0;
-        let found = spaces.visit_mappings(&self.frames, head, |space, at| match at {
+        let found = spaces.visit_mappings(&self.frames, head, |_, space, at| match at {
             Entry::Base(table, vpn) => {
                 let pte = &mut space.tables.ptes_mut(table)[Level::Pte.index(vpn)];
                 used += u32::from(pte.is_accessed());

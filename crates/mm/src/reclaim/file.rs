@@ -82,7 +82,7 @@ impl Mm {
         }
         let places = self.file_places(head);
         let mut used = 0;
-        let found = spaces.visit_file_mappings(&places, head, |space, at| {
+        let found = spaces.visit_file_mappings(&places, head, |_, space, at| {
             let Entry::Base(table, vpn) = at else { unreachable!("files have base entries") };
             let pte = &mut space.tables.ptes_mut(table)[Level::Pte.index(vpn)];
             used += u32::from(pte.is_accessed());

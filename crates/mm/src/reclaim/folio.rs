@@ -1,4 +1,5 @@
-//! Linux: shrink_folio_list(), folio_check_references() and pageout() in mm/vmscan.c, try_to_unmap_one() in mm/rmap.c (v6.1).
+//! Linux: shrink_folio_list(), folio_check_references() and pageout() in mm/vmscan.c, try_to_unmap_one() in mm/rmap.c (v6.1;
+//! v4.1: when it flushes).
 //! Differs: every huge page is split, as for a swap device that takes base pages only; no lazily freed pages, no locked ones
 //! (`VM_LOCKED`).
 
@@ -12,7 +13,7 @@ use crate::{
     frame::{FrameFlag, Held},
     lru::{LruKind, NewAnon, Taken},
     page_table::Level,
-    primitive,
+    primitive::{self, TlbFlush},
     pte::Pte,
     spaces::Entry,
     swap::{SlotFlag, SwapSlot},
@@ -165,8 +166,9 @@ impl Mm {
         if self.swap.slot_of(head).is_none() && !self.add_to_swap(head) {
             return self.activate(cx, head);
         }
-        self.try_to_unmap(spaces, cx, head);
-        tally.unmapped = true;
+        let flush = self.unmap_flush();
+        self.try_to_unmap(spaces, cx, head, flush);
+        tally.unmapped |= flush == TlbFlush::Later;
         self.shrink_cached(cx, sc, head, tally)
     }
 
@@ -221,8 +223,9 @@ impl Mm {
             return Fate::Activate;
         }
         if mapped > 0 {
-            self.unmap_page(spaces, cx, head);
-            tally.unmapped = true;
+            let flush = self.unmap_flush();
+            self.unmap_page(spaces, cx, head, flush);
+            tally.unmapped |= flush == TlbFlush::Later;
         }
         match self.file_state(head) {
             FileState::Clean => {
@@ -280,17 +283,23 @@ impl Mm {
         (verdict, uses.found)
     }
 
+    /// Do TLBs forget what is unmapped a run at a time, or each page by itself (`TTU_BATCH_FLUSH`)?
+    fn unmap_flush(&self) -> TlbFlush {
+        if self.variant.reclaim_batches_flushes { TlbFlush::Later } else { TlbFlush::AtOnce }
+    }
+
     /// Every entry that maps a folio of the swap cache names its slot from now on.
-    fn try_to_unmap(&mut self, spaces: &mut Spaces, cx: &mut Cx, head: Pfn) {
+    fn try_to_unmap(&mut self, spaces: &mut Spaces, cx: &mut Cx, head: Pfn, flush: TlbFlush) {
         let slot = self.swap.slot_of(head).expect("it has a slot");
         let mut is_dirty = false;
-        let entries = spaces.visit_mappings(&self.frames, head, |space, at| {
+        let entries = spaces.visit_mappings(&self.frames, head, |id, space, at| {
             let Entry::Base(table, vpn) = at else { unreachable!("base pages are swapped") };
             let pte = &mut space.tables.ptes_mut(table)[Level::Pte.index(vpn)];
             is_dirty |= pte.is_dirty();
             *pte = Pte::swapped(slot);
             space.rss -= 1;
             space.swapped += 1;
+            primitive::flush_entry(cx, id, flush);
         });
         primitive::walk_rmap(cx, 1);
         primitive::clear_ptes(cx, entries.into());

@@ -1,11 +1,18 @@
-use units::{CpuId, NodeId, Pfn, Time};
+use units::{Bytes, CpuId, NodeId, Pfn, Time};
 
 use super::*;
 use crate::{
-    cost::Prices,
+    SpaceId,
+    address_space::{AddressSpace, MMAP_BASE},
+    cost::{Circumstances, Prices, Running, Shootdowns},
     event::Counters,
-    frame::FrameFlag,
+    fault::Access,
+    frame::{ControlId, FrameFlag},
+    lru::Taken,
     node::{MachineSpec, NodeSpec, ZoneSpec},
+    swap::{SwapMedium, SwapSpec},
+    thp::ThpEnabled,
+    touch::Touch,
     variant::named,
     zone::Settings,
 };
@@ -199,4 +206,44 @@ fn anonymous_memory_of_a_large_zone_may_be_active_for_the_greater_part() {
     };
     assert_eq!((low("v4.6", 0), low("v4.6", 1)), ([true, true], [false, true]), "3 for 1 GiB");
     assert_eq!(low("v4.7", 1), [true, true], "the lists are small");
+}
+
+/// A process that runs on CPU 1 has stored to so many pages, and not used them since; CPU 0 reclaims them all. What it asked of
+/// the process's CPU, and of all that run user code.
+fn reclaim_mapped(files: &mut Files, pages: u64) -> (Shootdowns, Shootdowns) {
+    files.mm.thp.enabled = ThpEnabled::Never;
+    files.mm.swapon(&SwapSpec { size: Bytes::mib(1), medium: SwapMedium::Memory });
+    let (mut spaces, prices, mut asked) = (Spaces::default(), Prices::free(), Vec::new());
+    let mut cx = Cx::new(CpuId(0), Time(0), &prices, &mut files.counters);
+    let mm = &mut files.mm;
+    let id = spaces.add(AddressSpace::new(mm, &mut cx, MMAP_BASE).unwrap());
+    let space = spaces.get_mut(id).unwrap();
+    let range = space.mmap(mm, &mut cx, pages).unwrap();
+    let mut touch = Touch::pages(range, Access::Write);
+    while !matches!(touch.step(mm, space, &mut cx, Time(u64::MAX)), Step::Done(_)) {}
+    mm.lru_add_drain(&mut cx);
+    let runs = [SpaceId(u32::MAX), id];
+    let running = Some(Running { spaces: &runs, asked: &mut asked });
+    let control = ControlId(0);
+    cx.set_circumstances(Circumstances { control, sharers: 1, running, need_resched: false, was_preempted: false });
+    let (list, mut taken) = ((0, mm.variant().lru_new_anon.list()), Taken::default());
+    mm.isolate_folios(&mut cx, list, pages, ZoneKind::Movable, &mut taken);
+    for head in taken.as_slice() {
+        mm.test_and_clear_used(&mut spaces, &mut cx, *head);
+    }
+    let mut sc = ScanControl::new(Reclaimer::Direct, Order::BASE, ZoneKind::Movable);
+    let reclaimed = mm.shrink_folio_list(&mut spaces, &mut cx, &mut sc, list, &taken, &mut Vec::new());
+    assert_eq!(reclaimed, pages);
+    let all = cx.shootdowns();
+    let of_its: Vec<_> = asked.into_iter().map(|(whose, asked)| (whose == id).then_some(asked).unwrap()).collect();
+    (of_its.first().copied().unwrap_or_default(), all)
+}
+
+#[test]
+fn up_to_4_2_each_page_is_flushed_as_it_is_unmapped() {
+    let flushes = |rules| reclaim_mapped(&mut Files::of(rules, 0), 8);
+    let none = Shootdowns::default();
+    assert_eq!(flushes("v4.1"), (Shootdowns { rounds: 8, whole: 0, pages: 8 }, none));
+    // Before each is written to the device: no two of them share a flush here either, though all of the TLB goes.
+    assert_eq!(flushes("v4.4"), (none, Shootdowns { rounds: 8, whole: 8, pages: 0 }));
 }
