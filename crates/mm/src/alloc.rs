@@ -9,7 +9,7 @@ use units::{CpuId, NodeId, Order, Pfn};
 use crate::{
     Mm,
     alloc::slow::{Shortage, SlowPath},
-    buddy::Block,
+    buddy::{Block, End},
     cost::Cx,
     event::Event,
     fallback::Want,
@@ -36,7 +36,8 @@ impl Mm {
     #[inline(always)]
     #[expect(clippy::inline_always, reason = "most callers know the request, and then half of this is constant")]
     fn alloc_listed(&mut self, cx: &mut Cx<'_>, request: &AllocRequest) -> Option<Pfn> {
-        if request.order > Order::BASE || (request.writes && !self.has_room_for_dirty(request.node)) {
+        if request.order > Order::BASE || request.is_cold || (request.writes && !self.has_room_for_dirty(request.node))
+        {
             return None;
         }
         let home = self.homes.get(request.node.0 as usize)?[request.highest as usize];
@@ -219,8 +220,13 @@ impl Mm {
     #[inline]
     pub fn free(&mut self, cx: &mut Cx<'_>, pfn: Pfn, order: Order) {
         if order > Order::BASE || !self.free_to_list(cx, pfn) {
-            self.free_anywhere(cx, pfn, order);
+            self.free_anywhere(cx, pfn, order, End::Head);
         }
+    }
+
+    /// The same for a block that no cache holds: where the CPU has others, those are used first (`free_hot_cold_page`).
+    pub(crate) fn free_cold(&mut self, cx: &mut Cx<'_>, pfn: Pfn, order: Order) {
+        self.free_anywhere(cx, pfn, order, End::Tail);
     }
 
     /// What most come to: one frame, of a type that requests ask for, and with it the CPU's list is not too long. False,
@@ -239,7 +245,7 @@ impl Mm {
     }
 
     #[inline(never)]
-    fn free_anywhere(&mut self, cx: &mut Cx<'_>, pfn: Pfn, order: Order) {
+    fn free_anywhere(&mut self, cx: &mut Cx<'_>, pfn: Pfn, order: Order, end: End) {
         assert!(
             self.frames.allocated(pfn) == Some(order) && pfn.is_aligned(order),
             "frame {pfn} is freed with order {order}, but it is {:?}",
@@ -253,7 +259,7 @@ impl Mm {
         let (zone, list) = self.frames.blocks.zone_and_type(pfn);
         let zone = self.zones.get_mut(zone.position()).expect("an allocated frame is in a zone");
         cx.count(Event::Pgfree, order.frames().into());
-        zone.give(&mut self.frames, cx, Block { pfn, order }, list, &self.variant);
+        zone.give(&mut self.frames, cx, Block { pfn, order }, (list, end), &self.variant);
         let node = zone.node;
         self.note_freed(node, order);
     }
@@ -291,6 +297,7 @@ fn take_in_turn(
     let AllocRequest { order, highest, mobility, .. } = *request;
     let urgency = if pass.mark == Mark::Min { urgency_of(request, rules) } else { Urgency::Normal };
     let want = Want { order, list: mobility.migrate_type(), whole_blocks_only: pass.whole_blocks_only };
+    let end = if request.is_cold { End::Tail } else { End::Head };
     let home = zones[list.first()?.position()].node;
     for index in list {
         let zone = &mut zones[index.position()];
@@ -302,7 +309,7 @@ fn take_in_turn(
         }
         if pass.avoids >> (zone.node.0 % u64::BITS) & 1 == 0
             && zone.is_ok(order, pass.mark, highest, urgency, rules)
-            && let Some(pfn) = zone.take(frames, cx, want, urgency, rules)
+            && let Some(pfn) = zone.take(frames, cx, (want, end), urgency, rules)
         {
             if order > Order::BASE && urgency.is_harder() {
                 zone.reserve_high_atomic(frames, cx, pfn, rules);

@@ -108,6 +108,8 @@ pub struct AllocRequest {
     pub retries_hard: bool,
     /// Will it be dirty, so that it should go where there is room for that (`__GFP_WRITE`)?
     pub writes: bool,
+    /// Will a device write to it first, so that it need not be one that a cache holds (`__GFP_COLD`, up to 4.14)?
+    pub is_cold: bool,
 }
 
 impl AllocRequest {
@@ -126,6 +128,7 @@ impl AllocRequest {
             no_retry: false,
             retries_hard: false,
             writes: false,
+            is_cold: false,
         }
     }
 

@@ -265,9 +265,11 @@ impl Mm {
         self.cache.disk = Disk::new(*spec);
     }
 
-    /// The request for a page of the cache (`mapping_gfp_mask`); `writes`: it will be dirty (`__GFP_WRITE`).
+    /// The request for a page of the cache (`mapping_gfp_mask`); `writes`: it will be dirty (`__GFP_WRITE`), and not read
+    /// (`page_cache_alloc_cold`, `page_cache_alloc_readahead`).
     fn page_cache_request(&self, cx: &Cx, writes: bool) -> AllocRequest {
-        AllocRequest { writes, ..AllocRequest::gfp_highuser_movable(self.node_of_cpu(cx.cpu())) }
+        let is_cold = !writes && self.variant.pcp_has_cold_end;
+        AllocRequest { writes, is_cold, ..AllocRequest::gfp_highuser_movable(self.node_of_cpu(cx.cpu())) }
     }
 
     /// Makes a place for an index (`xas_nomem`); false when memory is out.

@@ -172,6 +172,8 @@ rules! {
     pcp_yields_to_reclaim: bool,
     /// In which order the lists of a CPU give back.
     pcp_drain: PcpDrain,
+    /// Does what is reclaimed go to the end of a CPU's list that gives back, and what is read into come from there (`cold`)?
+    pcp_has_cold_end: bool,
     /// How many new folios a CPU collects before they go to the LRU lists, at most 31 (`PAGEVEC_SIZE`).
     lru_batch: u64,
     /// Does a huge page send what is collected to the lists at once?

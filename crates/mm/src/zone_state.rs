@@ -6,7 +6,7 @@ use units::{CpuId, Frames, NodeId, Order, Pfn};
 use crate::{
     ZoneFigures,
     alloc::fair::FairShare,
-    buddy::{Block, Buddy},
+    buddy::{Block, Buddy, End},
     compact::ZoneCompact,
     cost::Cx,
     event::Event,
@@ -203,13 +203,13 @@ impl ZoneState {
         self.pcps[cpu.0 as usize].drain_all(&mut to, cx);
     }
 
-    /// Takes a block from the CPU's list or from the free lists; `rmqueue`.
+    /// Takes a block from an end of the CPU's list or from the free lists; `rmqueue`.
     #[inline]
     pub(crate) fn take(
         &mut self,
         frames: &mut FrameTable,
         cx: &mut Cx<'_>,
-        want: Want,
+        (want, end): (Want, End),
         urgency: Urgency,
         rules: &Variant,
     ) -> Option<Pfn> {
@@ -217,7 +217,7 @@ impl ZoneState {
         let may_use_reserve = urgency.is_harder() && want.order > Order::BASE;
         if holds(rules.pcp_lists, want.order, frames.blocks.order()) {
             let mut source = Source { buddy: &mut self.buddy, frames, rules, cpu, end: self.end };
-            let listed = self.pcps[cpu.0 as usize].take(&mut source, cx, want);
+            let listed = self.pcps[cpu.0 as usize].take(&mut source, cx, want, end);
             self.raise_marks(frames.blocks.order(), rules);
             // What the list could not draw, only the reserve can have.
             let asks_on = may_use_reserve && rules.high_atomic == HighAtomic::PageblockAfterPcp;
@@ -262,19 +262,20 @@ impl ZoneState {
         }
     }
 
-    /// Gives a block of a pageblock of type `list` to the CPU's list or to the free lists; `free_unref_page`, `free_one_page`.
+    /// Gives a block of a pageblock of type `list` to an end of the CPU's list or to the free lists; `free_unref_page`,
+    /// `free_one_page`.
     pub(crate) fn give(
         &mut self,
         frames: &mut FrameTable,
         cx: &mut Cx<'_>,
         block: Block,
-        list: MigrateType,
+        (list, end): (MigrateType, End),
         rules: &Variant,
     ) {
         let cpu: CpuId = cx.cpu();
         if holds(rules.pcp_lists, block.order, frames.blocks.order()) && list != MigrateType::Isolate {
             let pcp = &mut self.pcps[cpu.0 as usize];
-            if pcp.put(frames, cx, block, list, rules) {
+            if pcp.put(frames, cx, block, (list, end), rules) {
                 let mut to = Source { buddy: &mut self.buddy, frames, rules, cpu, end: self.end };
                 pcp.give_back(&mut to, cx, block.order, list);
             }

@@ -47,7 +47,7 @@ impl Taken {
     }
 
     /// The folios with their orders.
-    pub(crate) fn iter(&self) -> impl Iterator<Item = Held> + '_ {
+    pub(crate) fn iter(&self) -> impl DoubleEndedIterator<Item = Held> + '_ {
         let orders = self.orders[..self.len].iter();
         self.as_slice().iter().zip(orders).map(|(pfn, order)| Held { pfn: *pfn, order: *order })
     }
@@ -114,8 +114,15 @@ impl Mm {
         lost
     }
 
-    /// Frees folios that are on no list (`free_unref_page_list`).
+    /// Frees folios that are on no list (`free_unref_page_list`). Up to 4.14 they are what others should have last, and the one
+    /// that came first is given back first (`free_hot_cold_page_list`).
     pub(crate) fn free_folios(&mut self, cx: &mut Cx, folios: &Taken) {
+        if self.variant.pcp_has_cold_end {
+            for held in folios.iter().rev() {
+                self.free_cold(cx, held.pfn, held.order);
+            }
+            return;
+        }
         for held in folios.iter() {
             self.free(cx, held.pfn, held.order);
         }

@@ -8,7 +8,7 @@ use std::mem::offset_of;
 use units::{CpuId, Order, Pfn};
 
 use crate::{
-    buddy::{Block, Buddy},
+    buddy::{Block, Buddy, End},
     cost::{Cx, Work},
     event::Event,
     fallback::Want,
@@ -154,13 +154,16 @@ impl Pcp {
         self.locality
     }
 
-    /// Takes the block at the head of the list, which is refilled if it is empty; `rmqueue_pcplist`.
-    pub(crate) fn take(&mut self, from: &mut Source<'_>, cx: &mut Cx<'_>, want: Want) -> Option<Pfn> {
+    /// Takes the block at an end of the list, which is refilled if it is empty; `rmqueue_pcplist`.
+    pub(crate) fn take(&mut self, from: &mut Source<'_>, cx: &mut Cx<'_>, want: Want, end: End) -> Option<Pfn> {
         let at = place(from.rules.pcp_lists, want.order, want.list);
         if self.lists[at].is_empty() {
-            self.refill(from, cx, want, at);
+            self.refill(from, cx, want, at, end);
         }
-        let taken = self.lists[at].pop_head();
+        let taken = match end {
+            End::Head => self.lists[at].pop_head(),
+            End::Tail => self.lists[at].pop_tail(),
+        };
         self.free_factor >>= 1;
         if taken.is_some() {
             self.count -= want.order.frames();
@@ -183,7 +186,7 @@ impl Pcp {
     }
 
     /// Draws up to a batch of blocks, under one hold of the zone's lock; `rmqueue_bulk`.
-    fn refill(&mut self, from: &mut Source<'_>, cx: &mut Cx<'_>, want: Want, at: usize) {
+    fn refill(&mut self, from: &mut Source<'_>, cx: &mut Cx<'_>, want: Want, at: usize, end: End) {
         let blocks = if self.batch > 1 { (self.batch >> want.order.0).max(LEAST_REFILL) } else { 1 };
         from.buddy.lock(cx);
         let mut left = blocks;
@@ -202,22 +205,28 @@ impl Pcp {
             self.count += count << want.order.0;
             left -= count;
         }
-        // The list was empty, and what was drawn first is taken first.
-        self.lists[at].reverse();
+        // The list was empty, and what was drawn first is taken first, from either end.
+        if end == End::Head {
+            self.lists[at].reverse();
+        }
         from.buddy.unlock(cx);
     }
 
-    /// Puts a block at the head of its list; `free_unref_page_commit`. Says whether that makes too many.
+    /// Puts a block at an end of its list; `free_unref_page_commit`. Says whether that makes too many.
     pub(crate) fn put(
         &mut self,
         frames: &mut FrameTable,
         cx: &mut Cx<'_>,
         block: Block,
-        list: MigrateType,
+        (list, end): (MigrateType, End),
         rules: &Variant,
     ) -> bool {
         frames.set(block.pfn, Frame::Pcp { cpu: cx.cpu(), order: block.order, list });
-        self.lists[place(rules.pcp_lists, block.order, list)].push_head(block.pfn);
+        let to = &mut self.lists[place(rules.pcp_lists, block.order, list)];
+        match end {
+            End::Head => to.push_head(block.pfn),
+            End::Tail => to.push_tail(block.pfn),
+        }
         self.count += block.order.frames();
         cx.work(Work::FreeFast, 1);
         self.count >= self.high || self.gives_all(block.order, rules.pcp_free)

@@ -6,7 +6,12 @@ use units::Pfn;
 /// A list starts with room for so many blocks: a batch of most machines.
 const LEAST: usize = 64;
 
-/// The blocks on one of a CPU's lists: put on and taken off at the head, given back from the tail.
+/// Blocks that fit in front of the tail, once there is room: a run of reclaim.
+const GAP: u32 = 32;
+const _: () = assert!(GAP as usize <= LEAST);
+
+/// The blocks on one of a CPU's lists: put on and taken off at the head, given back from the tail. Up to 4.14 also put on and
+/// taken off at the tail, where they are given back from first.
 #[derive(Clone, Debug, Default)]
 pub struct Stack {
     /// Those on the list, from tail to head, and room on both sides of them.
@@ -51,6 +56,25 @@ impl Stack {
         self.raise_head();
     }
 
+    /// Puts a block at the tail.
+    pub(crate) fn push_tail(&mut self, pfn: Pfn) {
+        if self.tail == 0 {
+            self.make_gap();
+        }
+        self.tail -= 1;
+        self.slots[self.tail as usize] = pfn;
+    }
+
+    #[cold]
+    fn make_gap(&mut self) {
+        let head = self.head + GAP;
+        if head as usize > self.slots.len() {
+            self.grow();
+        }
+        self.slots.copy_within(..self.head as usize, GAP as usize);
+        (self.tail, self.head) = (GAP, head);
+    }
+
     #[cold]
     fn grow(&mut self) {
         let mut slots = std::mem::take(&mut self.slots).into_vec();
@@ -78,7 +102,7 @@ impl Stack {
     /// Takes the last `count` blocks at the tail, which are there.
     pub(crate) fn drop_tail(&mut self, count: u32) {
         self.tail += count;
-        // Moves no more blocks than have been taken since the last time.
+        // Moves no more blocks than have been taken since the last time, but for a gap.
         if self.tail >= self.head - self.tail {
             self.slots.copy_within(self.tail as usize..self.head as usize, 0);
             (self.tail, self.head) = (0, self.head - self.tail);
@@ -117,6 +141,10 @@ mod tests {
                     list.push(Pfn(n));
                 }
                 7 => assert_eq!(stack.pop_head(), list.pop()),
+                6 if word >> 11 & 1 == 0 => {
+                    stack.push_tail(Pfn(n));
+                    list.insert(0, Pfn(n));
+                }
                 _ if list.is_empty() => assert_eq!(stack.pop_tail(), None),
                 _ => assert_eq!(stack.pop_tail(), Some(list.remove(0))),
             }
@@ -126,6 +154,18 @@ mod tests {
             }
             assert_eq!((stack.blocks(), stack.is_empty()), (&list[..], list.is_empty()));
         }
+    }
+
+    #[test]
+    fn what_goes_on_at_the_tail_needs_no_more_room_than_it_takes() {
+        let mut stack = Stack::default();
+        for n in 0..10_000 {
+            stack.push_tail(Pfn(n));
+            if n >= 100 {
+                assert_eq!(stack.pop_head(), Some(Pfn(n - 100)));
+            }
+        }
+        assert_eq!(stack.slots.len(), 256, "a hundred blocks, and the gap");
     }
 
     #[test]

@@ -10,6 +10,7 @@ use crate::{
     frame::{ControlId, FrameFlag},
     lru::Taken,
     node::{MachineSpec, NodeSpec, ZoneSpec},
+    pageblock::MigrateType,
     swap::{SwapMedium, SwapSpec},
     thp::ThpEnabled,
     touch::Touch,
@@ -30,10 +31,14 @@ impl Files {
     }
 
     fn of(rules: &str, pages: u32) -> Self {
+        Self::with(rules, pages, &Settings::default())
+    }
+
+    fn with(rules: &str, pages: u32, settings: &Settings) -> Self {
         let zone = ZoneSpec::whole(ZoneKind::Normal, Pfn(0), 8192);
         let node = NodeSpec { id: NodeId(0), cpus: vec![CpuId(0)], distance: vec![10], zones: vec![zone] };
         let machine = MachineSpec { pageblock_order: Order(4), max_order: Order(10), nodes: vec![node] };
-        let mm = Mm::new(&machine, *named(rules), &Settings::default());
+        let mm = Mm::new(&machine, *named(rules), settings);
         let mut files = Self { mm, counters: Counters::default(), pages: 0 };
         for _ in 0..pages {
             files.add();
@@ -246,4 +251,43 @@ fn up_to_4_2_each_page_is_flushed_as_it_is_unmapped() {
     assert_eq!(flushes("v4.1"), (Shootdowns { rounds: 8, whole: 0, pages: 8 }, none));
     // Before each is written to the device: no two of them share a flush here either, though all of the TLB goes.
     assert_eq!(flushes("v4.4"), (none, Shootdowns { rounds: 8, whole: 8, pages: 0 }));
+}
+
+/// A CPU's list may hold more than is freed in these tests.
+fn long_lists() -> Settings {
+    Settings { percpu_pagelist_high_fraction: 8, ..Settings::default() }
+}
+
+/// What the first CPU keeps of movable frames, from the tail, where it gives back.
+fn listed(files: &Files) -> Vec<Pfn> {
+    let (pcp, rules) = (&files.mm.zones[0].pcps[0], files.mm.variant());
+    pcp.lists(rules.pcp_lists).nth(MigrateType::Movable as usize).unwrap().blocks().to_vec()
+}
+
+#[test]
+fn up_to_4_14_a_cpu_uses_others_before_what_it_has_reclaimed() {
+    let after = |rules: &str| {
+        let mut files = Files::with(rules, 14, &long_lists());
+        let was = listed(&files);
+        let (list, mut taken) = ((0, LruKind::InactiveFile), Taken::default());
+        files.at(|mm, cx| mm.isolate_folios(cx, list, 14, ZoneKind::Movable, &mut taken));
+        let mut sc = ScanControl::new(Reclaimer::Direct, Order::BASE, ZoneKind::Movable);
+        files.at(|mm, cx| mm.shrink_folio_list(&mut Spaces::default(), cx, &mut sc, list, &taken, &mut Vec::new()));
+        (was, taken.as_slice().to_vec(), listed(&files))
+    };
+    let (was, reclaimed, is) = after("v4.12");
+    assert_eq!(is, [reclaimed, was].concat(), "the first goes back first");
+    let (was, reclaimed, is) = after("v4.15");
+    assert_eq!(is, [was, reclaimed].concat());
+}
+
+#[test]
+fn up_to_4_14_what_is_read_comes_from_the_end_that_gives_back() {
+    let next = |rules: &str| {
+        let mut files = Files::with(rules, 1, &long_lists());
+        let list = listed(&files);
+        let got = files.add();
+        (list.first() == Some(&got), list.last() == Some(&got))
+    };
+    assert_eq!((next("v4.12"), next("v4.15")), ((true, false), (false, true)));
 }

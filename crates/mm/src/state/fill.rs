@@ -359,7 +359,7 @@ impl Filling<'_> {
             for pfn in unmarked.by_ref().take(*count as usize) {
                 let own = frames.blocks.migrate_type(pfn);
                 let list = if own.is_requestable() { own } else { MigrateType::Movable };
-                pcp.put(frames, &mut cx, Block { pfn, order: Order::BASE }, list, variant);
+                pcp.put(frames, &mut cx, Block { pfn, order: Order::BASE }, (list, End::Head), variant);
                 self.notes.listed += 1;
             }
         }
