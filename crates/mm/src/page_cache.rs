@@ -367,6 +367,14 @@ impl Mm {
         head
     }
 
+    /// The disk gets so many requests to write more, and nobody sees how they end: for tests.
+    #[cfg(test)]
+    pub(crate) fn send_writes(&mut self, cx: &mut Cx, requests: u64) {
+        for at in 0..requests {
+            self.cache.disk.submit(cx, InodeId(0), (2 * at, 1), true);
+        }
+    }
+
     /// The page at an index of a file, for tests.
     pub fn file_page(&self, id: InodeId, index: u64) -> Option<Pfn> {
         self.cache.page(id, index)

@@ -5,7 +5,7 @@
 
 use units::{Order, Time};
 
-use super::{Met, NodeScan, Reclaimer, ScanControl, compact_gap, direct::is_for_compaction};
+use super::{Met, NodeScan, Reclaimer, ScanControl, compact_gap, direct::is_for_compaction, throttle::CONGESTION};
 use crate::{
     Mm,
     alloc::slow::COSTLY,
@@ -116,7 +116,7 @@ impl Mm {
         if met.immediate > 0 {
             return Some(self.writeback_throttle(cx));
         }
-        if sc.by == Reclaimer::Kswapd { None } else { self.wait_iff_congested(cx, is_congested) }
+        if sc.by == Reclaimer::Kswapd { None } else { self.wait_iff_congested(cx, is_congested, CONGESTION) }
     }
 
     /// The highest zone of a node that a request with this highest zone may have (`classzone_idx`).

@@ -14,8 +14,8 @@ const _: () = assert!(RUN_PAGES as u64 == crate::step::RUN);
 const ISOLATED: Picos = Picos::from_micros(20_000);
 /// `VMSCAN_THROTTLE_WRITEBACK`: HZ/10.
 const WRITEBACK: Picos = Picos::from_micros(100_000);
-/// How long `congestion_wait` and `wait_iff_congested` sleep at most here: HZ/10 (mm/vmscan.c, v4.1).
-const CONGESTION: Picos = Picos::from_micros(100_000);
+/// How long reclaim itself sleeps at most in `congestion_wait` and `wait_iff_congested`: HZ/10 (mm/vmscan.c, v4.1).
+pub(super) const CONGESTION: Picos = Picos::from_micros(100_000);
 /// One jiffy of a kernel with CONFIG_HZ=250.
 pub(super) const TICK: Picos = Picos::from_micros(4000);
 
@@ -24,7 +24,7 @@ impl Mm {
     /// (`VMSCAN_THROTTLE_WRITEBACK`).
     pub(crate) fn writeback_throttle(&self, cx: &Cx) -> Time {
         if !self.variant.reclaim_throttles {
-            return self.congestion_wait(cx);
+            return self.congestion_wait(cx, CONGESTION);
         }
         let most = cx.now() + WRITEBACK;
         // As many as one who sleeps reclaims at once (`__acct_reclaim_writeback`).
@@ -34,19 +34,19 @@ impl Mm {
 
     /// Until when he sleeps for whom too much is off the lists already (`VMSCAN_THROTTLE_ISOLATED`).
     pub(super) fn isolated_throttle(&self, cx: &Cx) -> Time {
-        if self.variant.reclaim_throttles { cx.now() + ISOLATED } else { self.congestion_wait(cx) }
+        if self.variant.reclaim_throttles { cx.now() + ISOLATED } else { self.congestion_wait(cx, CONGESTION) }
     }
 
     /// Until when one sleeps who waits for a disk: a while, or until its queue is long no more (`congestion_wait`).
-    fn congestion_wait(&self, cx: &Cx) -> Time {
-        let most = cx.now() + CONGESTION;
+    fn congestion_wait(&self, cx: &Cx, most: Picos) -> Time {
+        let most = cx.now() + most;
         self.disk_congested_until().map_or(most, |until| until.clamp(cx.now(), most))
     }
 
     /// Until when he sleeps who meets only what a disk with a long queue is to write (`wait_iff_congested`).
-    pub(super) fn wait_iff_congested(&self, cx: &Cx, meets_congestion: bool) -> Option<Time> {
+    pub(crate) fn wait_iff_congested(&self, cx: &Cx, meets_congestion: bool, most: Picos) -> Option<Time> {
         let is_congested = meets_congestion && self.disk_congested_until().is_some();
-        is_congested.then(|| self.congestion_wait(cx))
+        is_congested.then(|| self.congestion_wait(cx, most))
     }
 
     /// Until when a direct reclaimer sleeps after a pass over a node on which all that is dirty was met before, on its way to
@@ -56,7 +56,7 @@ impl Mm {
         if self.variant.reclaim_throttles {
             return (is_congested && !self.skips_throttle(node)).then(|| cx.now() + TICK);
         }
-        self.wait_iff_congested(cx, is_congested)
+        self.wait_iff_congested(cx, is_congested, CONGESTION)
     }
 
     /// Is there no use in waiting for what a node's files wait for (`skip_throttle_noprogress`)? So it is as long as little of

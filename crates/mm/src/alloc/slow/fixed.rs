@@ -1,6 +1,5 @@
 //! Linux: __alloc_pages_slowpath(), should_alloc_retry() and __alloc_pages_may_oom() in mm/page_alloc.c (v4.1 to v4.4).
-//! Differs: 3.9 to 4.0 go in this order too, and so do 4.6 and 4.7, which count vain rounds already; who waits for a congested
-//! disk waits out his time.
+//! Differs: 3.9 to 4.0 go in this order too, and so do 4.6 and 4.7, which count vain rounds already.
 //!
 //! `mechanisms.md` A9.2 by number. What each step does is the same as later (`slow.rs`); here is what comes after it.
 
@@ -15,7 +14,7 @@ use crate::{
     step::Wait,
 };
 
-/// How long a task waits whose node's disks are congested, before it begins again.
+/// How long a task waits at most for a disk with a long queue, before it begins again.
 // wait_iff_congested(zone, BLK_RW_ASYNC, HZ/50) in __alloc_pages_slowpath, mm/page_alloc.c (v4.1).
 const CONGESTION_WAIT: Picos = Picos::from_micros(20_000);
 
@@ -74,13 +73,53 @@ impl AllocControl {
         Next::Later(Phase::Compact { reclaimed, compact: DirectCompact::new(request, self.priority) })
     }
 
-    /// From the head of the loop, after some of what is being written is, where that is what everybody waits for.
-    pub(super) fn begin_again(&mut self, mm: &Mm, cx: &Cx) -> Next {
-        let node = mm.node_index(self.request.node);
-        if mm.kswapds()[node].is_congested() {
-            Next::Block(Wait::Until(cx.now() + CONGESTION_WAIT), Phase::Look)
-        } else {
-            Next::Later(Phase::Look)
+    /// From the head of the loop, after some of what is being written is, where reclaim has met little else in the zone that
+    /// would serve first.
+    fn begin_again(&self, mm: &Mm, cx: &Cx) -> Next {
+        let preferred = mm.zones_for(&self.request).first().map(|zone| &mm.zones[*zone]);
+        let meets_congestion = preferred.is_some_and(|zone| zone.reclaim.is_congested);
+        match mm.wait_iff_congested(cx, meets_congestion, CONGESTION_WAIT) {
+            Some(until) => Next::Block(Wait::Until(until), Phase::Look),
+            None => Next::Later(Phase::Look),
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use units::{CpuId, NodeId, Pfn, Time};
+
+    use super::*;
+    use crate::{
+        AllocRequest, MachineSpec, NodeSpec, Settings, ZoneKind, ZoneSpec, cost::Prices, event::Counters,
+        variant::named,
+    };
+
+    #[test]
+    fn who_begins_again_waits_for_a_long_queue_that_is_in_the_way_of_the_zone_it_prefers() {
+        let zone = |kind, start| ZoneSpec::whole(kind, Pfn(start), 1 << 13);
+        let zones = vec![zone(ZoneKind::Dma32, 0), zone(ZoneKind::Normal, 1 << 13)];
+        let node = NodeSpec { id: NodeId(0), cpus: vec![CpuId(0)], distance: vec![10], zones };
+        let machine = MachineSpec { pageblock_order: Order(4), max_order: Order(10), nodes: vec![node] };
+        let (prices, mut counters) = (Prices::free(), Counters::default());
+        let mut cx = Cx::new(CpuId(0), Time(0), &prices, &mut counters);
+        let control = AllocControl::of_task(AllocRequest::gfp_highuser_movable(NodeId(0)));
+        let mut waits = |requests, congested: Option<usize>| {
+            let mut mm = Mm::new(&machine, *named("v4.1"), &Settings::default());
+            mm.send_writes(&mut cx, requests);
+            if let Some(zone) = congested {
+                mm.zones[zone].reclaim.is_congested = true;
+            }
+            match control.begin_again(&mm, &cx) {
+                Next::Block(Wait::Until(until), Phase::Look) => Some(until.since(Time(0))),
+                Next::Later(Phase::Look) => None,
+                _ => unreachable!("it begins again, sooner or later"),
+            }
+        };
+        let (dma32, normal) = (Some(0), Some(1));
+        assert_eq!([waits(200, dma32), waits(200, None), waits(10, normal)], [None; 3]);
+        let queue = waits(200, normal).expect("both");
+        assert!(Picos(0) < queue && queue < CONGESTION_WAIT, "until some of it is written: {queue:?}");
+        assert_eq!(waits(100_000, normal), Some(CONGESTION_WAIT), "but not for ever");
     }
 }
