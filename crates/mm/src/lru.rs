@@ -344,11 +344,16 @@ impl Mm {
     /// A new folio, marked [`FrameFlag::InBatch`], goes into the CPU's batch (`folio_add_lru`).
     #[inline]
     pub(crate) fn lru_add(&mut self, cx: &mut Cx, head: Pfn, order: Order) {
-        let rules = &self.variant;
-        let batch = &mut self.lru.batches[cx.cpu().0 as usize];
+        let (most, full_drains) = (self.variant.lru_batch, self.variant.lru_full_drains);
+        let cpu = cx.cpu().0 as usize;
+        if !full_drains && u64::from(self.lru.batches[cpu].len) == most {
+            self.lru_add_drain(cx);
+        }
+        let batch = &mut self.lru.batches[cpu];
         batch.folios[usize::from(batch.len)] = head;
         batch.len += 1;
-        if u64::from(batch.len) == rules.lru_batch || (order > Order::BASE && rules.lru_huge_drains) {
+        let is_over = full_drains && u64::from(batch.len) == most;
+        if is_over || (order > Order::BASE && self.variant.lru_huge_drains) {
             self.lru_add_drain(cx);
         }
     }

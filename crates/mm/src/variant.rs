@@ -176,6 +176,8 @@ rules! {
     pcp_has_cold_end: bool,
     /// How many new folios a CPU collects before they go to the LRU lists, at most 31 (`PAGEVEC_SIZE`).
     lru_batch: u64,
+    /// Do they go there as soon as there are so many, and not only when there is one more?
+    lru_full_drains: bool,
     /// Does a huge page send what is collected to the lists at once?
     lru_huge_drains: bool,
     /// Who has LRU lists, and so what kswapd and direct reclaim go by.

@@ -59,7 +59,13 @@ fn a_full_batch_goes_to_the_list_with_the_newest_at_the_head() {
         let mut folios: Vec<Pfn> = (1..full).map(|_| fault(&mut mm, 1, Order::BASE)).collect();
         assert_eq!(mm.lru.batch(CpuId(1)), folios, "{name}: none is on a list yet");
         folios.push(fault(&mut mm, 1, Order::BASE));
-        assert!(mm.lru.batch(CpuId(1)).is_empty());
+        if name == "v4.1" {
+            assert_eq!(mm.lru.batch(CpuId(1)), folios, "{name}: nor now");
+            let next = fault(&mut mm, 1, Order::BASE);
+            assert_eq!(mm.lru.batch(CpuId(1)), [next]);
+        } else {
+            assert!(mm.lru.batch(CpuId(1)).is_empty());
+        }
         folios.reverse();
         let lruvec = mm.lru.lruvecs().len() - 1;
         assert_eq!(listed(&mm, lruvec, rules.lru_new_anon.list()), folios, "{name}");

@@ -57,11 +57,15 @@ impl Lru {
 impl World {
     /// Memory that `cpu` has just mapped for the first time.
     pub(crate) fn lru_add(&mut self, cpu: usize, head: u32) {
-        let batch = &mut self.lru.batches[cpu];
-        batch.push(head);
+        let is_full = |world: &Self| world.lru.batches[cpu].len() as u64 == world.memory.rules.lru_batch;
         let rules = &self.memory.rules;
+        let (full_drains, huge_drains) = (rules.lru_full_drains, rules.lru_huge_drains);
+        if is_full(self) {
+            self.drain_batch(cpu);
+        }
+        self.lru.batches[cpu].push(head);
         let is_huge = self.memory.taken[&head].order > 0;
-        if batch.len() as u64 == rules.lru_batch || (is_huge && rules.lru_huge_drains) {
+        if (full_drains && is_full(self)) || (huge_drains && is_huge) {
             self.drain_batch(cpu);
         }
     }
