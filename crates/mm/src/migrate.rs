@@ -18,6 +18,7 @@ use crate::{
     pte::Pte,
     spaces::{Entry, Mapping},
     step::{RUN, Wait},
+    swap::SlotFlag,
 };
 
 /// Passes over what could not be moved yet.
@@ -308,14 +309,20 @@ impl Migrate {
     }
 }
 
-/// Every entry of a page says from now on that it is on its way (`try_to_migrate`).
+/// Every entry of a page says from now on that it is on its way (`try_to_migrate`, `try_to_unmap` before 5.14). Where the
+/// entries will not say any more that it was stored to, its slot or its file knows.
 fn unmap(mm: &mut Mm, spaces: &mut Spaces, cx: &mut Cx, page: Pfn, entries: &[Mapping]) {
+    let mut is_dirty = false;
     for mapping in entries {
         let was = write_entry(spaces, cx, *mapping, Pte::migrating);
         assert!(was.maps(page), "found in the same step");
+        is_dirty |= was.is_dirty();
         primitive::flush_tlb_page(cx, mapping.space, 1);
         // The folio is not free: who has isolated it has a reference.
         let _ = mm.unmap_base(cx, page);
+    }
+    if is_dirty && !mm.variant.migrate_keeps_young {
+        mm.set_folio_dirty(cx, page);
     }
 }
 
@@ -345,9 +352,10 @@ fn take_place(mm: &mut Mm, cx: &mut Cx, source: Pfn, target: Pfn, entries: usize
 }
 
 /// The entries that a page has left map a frame (`remove_migration_ptes`).
-fn map(_mm: &Mm, spaces: &mut Spaces, cx: &mut Cx, to: Pfn, entries: &[Mapping]) {
+fn map(mm: &Mm, spaces: &mut Spaces, cx: &mut Cx, to: Pfn, entries: &[Mapping]) {
+    let keeps_young = mm.variant.migrate_keeps_young;
     for mapping in entries {
-        write_entry(spaces, cx, *mapping, |pte| pte.migrated(to));
+        write_entry(spaces, cx, *mapping, |pte| if keeps_young { pte.migrated(to) } else { pte.migrated(to).unused() });
     }
 }
 
@@ -367,6 +375,16 @@ impl Mm {
             return mode > MigrateMode::Async || self.written_by(head).is_none();
         }
         self.frames.is_base_anon(head) && (mode > MigrateMode::Async || !self.swap.is_writeback(head))
+    }
+
+    /// What a page holds is not on its device (`set_page_dirty`). Of anonymous memory only its slot says so: one that is
+    /// given a slot later is written in any case.
+    fn set_folio_dirty(&mut self, cx: &mut Cx, head: Pfn) {
+        if self.frames.is_file(head) {
+            self.set_page_dirty(cx, head);
+        } else if let Some(slot) = self.swap.slot_of(head) {
+            self.swap.mark(slot, SlotFlag::Dirty, true);
+        }
     }
 
     /// Isolated folios go back to their lists under one hold of the lock; those that nobody wants any more are freed.

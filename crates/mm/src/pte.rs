@@ -165,6 +165,12 @@ impl Pte {
         Self(self.0 & !Self::ACCESSED)
     }
 
+    /// The same as if nobody had read or stored through it, with the right to (`mk_pte`, `pte_mkold`).
+    #[must_use]
+    pub(crate) const fn unused(self) -> Self {
+        Self(self.0 & !(Self::ACCESSED | Self::DIRTY))
+    }
+
     /// Was it written through?
     pub const fn is_dirty(self) -> bool {
         self.0 & Self::DIRTY != 0
@@ -223,6 +229,9 @@ mod tests {
             assert_eq!(away.migrated(pte.pfn()), pte);
             let moved = away.migrated(Pfn(3));
             assert!(moved.maps(Pfn(3)) && moved.is_writable() == pte.is_writable() && moved.is_dirty());
+            let unused = moved.unused();
+            assert!(unused.maps(Pfn(3)) && unused.is_writable() == pte.is_writable());
+            assert!(!unused.is_accessed() && !unused.is_dirty());
         }
     }
 

@@ -221,9 +221,12 @@ impl Touch {
             } else if !pte.is_present() || (self.access == Access::Write && !pte.is_writable()) {
                 self.fault = Some(FaultControl::new(vpn, self.access));
                 return;
-            } else if !pte.is_accessed() {
+            } else {
+                // What was moved may have been read since, and not stored to.
                 let used = pte.used(self.access == Access::Write);
-                space.tables.ptes_mut(table)[Level::Pte.index(vpn)] = used;
+                if used != pte {
+                    space.tables.ptes_mut(table)[Level::Pte.index(vpn)] = used;
+                }
             }
             // Nobody else asks which frame it is: not worth a second look.
             let frame = if self.fills { space.tables.pte(table, vpn).pfn() } else { Pfn(0) };

@@ -262,6 +262,8 @@ rules! {
     migrate_batch: u64,
     /// Do pages count as failed that may only have been tried too often, or for which there was no frame?
     migrate_counts_tried: bool,
+    /// Do entries say after a move, as before, that their page was used and stored to through them? Else they are old and clean.
+    migrate_keeps_young: bool,
     /// Where compaction looks for its next pageblock and for free frames.
     compact_search: CompactSearch,
     /// At how many frames of a pageblock compaction looks to see that it is all of one zone.

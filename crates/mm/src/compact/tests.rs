@@ -6,4 +6,5 @@ mod failures;
 mod fixed;
 mod gate;
 mod lab;
+mod moves;
 mod random;

@@ -29,7 +29,12 @@ impl Lab {
     }
 
     /// Takes the first pages of a process off their lists, and so many frames to move them to.
-    fn isolated_for_move(&mut self, id: crate::SpaceId, pages: usize, targets: usize) -> (Vec<Pfn>, Vec<Pfn>) {
+    pub(super) fn isolated_for_move(
+        &mut self,
+        id: crate::SpaceId,
+        pages: usize,
+        targets: usize,
+    ) -> (Vec<Pfn>, Vec<Pfn>) {
         let sources: Vec<Pfn> = self.frames_of(id).into_iter().take(pages).collect();
         let request = crate::AllocRequest::gfp_highuser_movable(units::NodeId(0));
         let got = sources.clone();
@@ -58,7 +63,7 @@ fn holdings(migrate: &Migrate, targets: &[Pfn]) -> Holdings {
 }
 
 /// Goes on to the end, giving no more targets.
-fn finish(lab: &mut Lab, migrate: &mut Migrate, targets: &mut Vec<Pfn>) -> crate::migrate::Migrated {
+pub(super) fn finish(lab: &mut Lab, migrate: &mut Migrate, targets: &mut Vec<Pfn>) -> crate::migrate::Migrated {
     loop {
         match lab.step(ME, |mm, spaces, cx| migrate.step(mm, spaces, cx, targets)) {
             Migrating::More => {}
@@ -74,7 +79,12 @@ fn finish(lab: &mut Lab, migrate: &mut Migrate, targets: &mut Vec<Pfn>) -> crate
 }
 
 fn small() -> (Lab, crate::SpaceId) {
-    let mut lab = Lab::new(16, rules("v6.1"));
+    small_with("v6.1")
+}
+
+/// One process, with 64 pages that were written.
+pub(super) fn small_with(version: &str) -> (Lab, crate::SpaceId) {
+    let mut lab = Lab::new(16, rules(version));
     let id = lab.process();
     let range = lab.map(id, 64);
     lab.write(id, range);
