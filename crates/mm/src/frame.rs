@@ -362,13 +362,14 @@ impl FrameTable {
         }
     }
 
-    /// A folio that was just allocated becomes anonymous memory, mapped once and in a batch: [`Self::set`], the map count
-    /// and the flag in one store.
+    /// A folio that was just allocated becomes anonymous memory, mapped once and in a batch on its way to a list:
+    /// [`Self::set`], the map count and the flags in one store.
     #[inline]
-    pub(crate) fn set_new_anon(&mut self, pfn: Pfn, family: FamilyId, vpn: Vpn, order: Order) {
+    pub(crate) fn set_new_anon(&mut self, pfn: Pfn, (family, vpn): (FamilyId, Vpn), order: Order, to: LruKind) {
         let state = &mut self.state[pfn.0 as usize];
         assert!(*state & KIND_MASK == KERNEL || *state & KIND_MASK == ISOLATED, "frame {pfn} was not just allocated");
-        *state = pack(Frame::Anon { family, vpn, order }) | 1 << MAP_COUNT_SHIFT | FrameFlag::InBatch.mask();
+        let active = if to.is_active() { FrameFlag::Active.mask() } else { 0 };
+        *state = pack(Frame::Anon { family, vpn, order }) | 1 << MAP_COUNT_SHIFT | FrameFlag::InBatch.mask() | active;
     }
 
     /// Whether a flag is set.
@@ -403,9 +404,9 @@ impl FrameTable {
     }
 
     /// A folio leaves its batch. If others want it, it is on an LRU list from now on, which the caller puts it on: which one,
-    /// and the folio's order. New pages of files are inactive unless they were marked.
+    /// and the folio's order.
     #[inline]
-    pub(crate) fn leave_batch(&mut self, pfn: Pfn, new_anon: LruKind) -> Option<(LruKind, Order)> {
+    pub(crate) fn leave_batch(&mut self, pfn: Pfn) -> Option<(LruKind, Order)> {
         const IN_BATCH: u64 = FrameFlag::InBatch.mask();
         let state = &mut self.state[pfn.0 as usize];
         let is_folio = FOLIOS >> (*state & KIND_MASK) & 1 != 0;
@@ -414,10 +415,9 @@ impl FrameTable {
         if *state & FrameFlag::Dropped.mask() != 0 {
             return None;
         }
-        let is_file = *state & KIND_MASK == FILE;
-        let is_active = *state & FrameFlag::Active.mask() != 0 || (!is_file && new_anon.is_active());
-        *state |= FrameFlag::OnLru.mask() | if is_active { FrameFlag::Active.mask() } else { 0 };
-        Some((LruKind::of(is_file, is_active), unpack_order(*state)))
+        *state |= FrameFlag::OnLru.mask();
+        let is_active = *state & FrameFlag::Active.mask() != 0;
+        Some((LruKind::of(*state & KIND_MASK == FILE, is_active), unpack_order(*state)))
     }
 
     /// A folio on an LRU list is on none from now on, the caller taking it off: which one. Nothing when it is on none.

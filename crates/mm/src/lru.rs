@@ -341,7 +341,8 @@ impl Relock {
 }
 
 impl Mm {
-    /// A new folio, marked [`FrameFlag::InBatch`], goes into the CPU's batch (`folio_add_lru`).
+    /// A folio on no list, marked [`FrameFlag::InBatch`] and with the list that it is for, goes into the CPU's batch
+    /// (`folio_add_lru`).
     #[inline]
     pub(crate) fn lru_add(&mut self, cx: &mut Cx, head: Pfn, order: Order) {
         let (most, full_drains) = (self.variant.lru_batch, self.variant.lru_full_drains);
@@ -372,7 +373,6 @@ impl Mm {
         if count == 0 {
             return;
         }
-        let new_anon = self.variant.lru_new_anon.list();
         let mut dropped = [Pfn(0); BATCH_MAX];
         let mut drops = 0;
         let mut relock = Relock::default();
@@ -380,7 +380,7 @@ impl Mm {
         let (mut run, mut first, mut same) = ([Pfn(0); BATCH_MAX], 0, None);
         let mut len = 0;
         for head in folios[..count].iter().copied() {
-            let Some((kind, order)) = self.frames.leave_batch(head, new_anon) else {
+            let Some((kind, order)) = self.frames.leave_batch(head) else {
                 dropped[drops] = head;
                 drops += 1;
                 continue;

@@ -1,8 +1,6 @@
 //! Linux: migrate_pages() and below in mm/migrate.c (v4.1 to v6.4).
 //! Differs: base pages only; huge pages are not moved yet. Nobody has pages pinned: what holds a page beside its mappings, its
 //! file and the swap cache is a child that is being forked. Nobody waits for a page that is on its way to swap.
-//! Up to 4.7 (from memory) the old and the new page wait among the CPU's new folios first; here they are freed and
-//! listed at once.
 //!
 //! The frames to move to come from the caller. A page is unmapped in one step and copied and mapped again in the next;
 //! between them its entries say that it is on its way, and whoever comes across one waits.
@@ -51,8 +49,10 @@ pub(crate) struct Migrate {
     kept: usize,
     at: usize,
     pass: u8,
-    /// Never to be moved; they go back in the end.
+    /// Never to be moved, but still here; they go back in the end.
     failed: Vec<Pfn>,
+    /// How many are never to be moved.
+    given_up: usize,
     /// Unmapped, each with the frame that it moves to.
     unmapped: Vec<(Pfn, Pfn)>,
     moved: u32,
@@ -107,6 +107,7 @@ impl Migrate {
             at: 0,
             pass: 0,
             failed: Vec::new(),
+            given_up: 0,
             unmapped: Vec::new(),
             moved: 0,
             is_out: false,
@@ -152,15 +153,21 @@ impl Migrate {
             Tried::WantsTarget => return Migrating::WantsTarget,
             Tried::Wait(wait) => return Migrating::Block(wait),
             Tried::Gone => {
-                mm.end_isolation(page);
-                mm.free(cx, page, Order::BASE);
+                give_back(mm, cx, page, targets);
                 self.moved += 1;
             }
             Tried::Again => {
                 self.from[self.kept] = page;
                 self.kept += 1;
             }
-            Tried::Failed => self.failed.push(page),
+            Tried::Failed => {
+                self.given_up += 1;
+                if mm.variant.migrate_through_batch {
+                    mm.putback_by_batch(cx, page);
+                } else {
+                    self.failed.push(page);
+                }
+            }
             Tried::Unmapped(target) => self.unmapped.push((page, target)),
         }
         self.at += 1;
@@ -184,6 +191,7 @@ impl Migrate {
         for (source, target) in std::mem::take(&mut self.unmapped) {
             self.map_back(mm, spaces, cx, source);
             self.failed.push(source);
+            self.given_up += 1;
             targets.push(target);
         }
         if !self.is_putting_back {
@@ -206,8 +214,8 @@ impl Migrate {
 
     fn begin_putting_back(&mut self, mm: &Mm, cx: &mut Cx) -> Migrating {
         // With no frame to move to, the page that wanted one has failed; those behind it were not tried.
-        let failed = self.failed.len() + self.kept + usize::from(self.is_out && self.at < self.from.len());
-        let counted = if mm.variant.migrate_counts_tried { failed } else { self.failed.len() };
+        let failed = self.given_up + self.kept + usize::from(self.is_out && self.at < self.from.len());
+        let counted = if mm.variant.migrate_counts_tried { failed } else { self.given_up };
         cx.count(Event::PgmigrateSuccess, self.moved.into());
         cx.count(Event::PgmigrateFail, counted as u64);
         let failed = u32::try_from(failed).expect("fewer than 2^32 pages");
@@ -233,11 +241,13 @@ impl Migrate {
 
     /// Locks a page and takes its mappings away (`migrate_folio_unmap`).
     fn try_unmap(&mut self, mm: &mut Mm, spaces: &mut Spaces, cx: &mut Cx, page: Pfn, targets: &mut Vec<Pfn>) -> Tried {
-        if mm.frames.has(page, FrameFlag::Dropped) {
-            return Tried::Gone;
-        }
-        if targets.is_empty() {
+        let is_gone = mm.frames.has(page, FrameFlag::Dropped);
+        // Up to 4.7 the frame is asked for first.
+        if targets.is_empty() && (!is_gone || mm.variant.migrate_through_batch) {
             return Tried::WantsTarget;
+        }
+        if is_gone {
+            return Tried::Gone;
         }
         if !mm.try_lock_folio(page) {
             let may_wait = self.mode > MigrateMode::Async && self.pass >= PASSES_WITHOUT_WAITING && !self.never_waits;
@@ -279,6 +289,7 @@ impl Migrate {
             if mm.compaction.does_move_fail() {
                 self.map_back(mm, spaces, cx, source);
                 self.failed.push(source);
+                self.given_up += 1;
                 targets.push(target);
                 continue;
             }
@@ -290,8 +301,14 @@ impl Migrate {
                 take_place(mm, cx, source, target, self.entries.len());
                 map(mm, spaces, cx, target, &self.entries);
                 mm.unlock_folio(cx, source);
-                mm.end_isolation(source);
-                mm.free(cx, source, Order::BASE);
+                if mm.variant.migrate_through_batch {
+                    mm.frames.mark(source, FrameFlag::Dropped, true);
+                    mm.putback_by_batch(cx, source);
+                    mm.lru_add_again(cx, target);
+                } else {
+                    mm.end_isolation(source);
+                    mm.free(cx, source, Order::BASE);
+                }
             });
             self.moved += 1;
         }
@@ -326,12 +343,35 @@ fn unmap(mm: &mut Mm, spaces: &mut Spaces, cx: &mut Cx, page: Pfn, entries: &[Ma
     }
 }
 
-/// A copy becomes what a page was, and goes on its list; one that nobody wants any more is freed.
+/// A page was freed meanwhile; up to 4.7 the frame that it was to move to goes the same way.
+fn give_back(mm: &mut Mm, cx: &mut Cx, page: Pfn, targets: &mut Vec<Pfn>) {
+    if !mm.variant.migrate_through_batch {
+        mm.end_isolation(page);
+        return mm.free(cx, page, Order::BASE);
+    }
+    let was = mm.frames.get(page);
+    let target = targets.pop().expect("asked for before");
+    mm.putback_by_batch(cx, page);
+    become_unwanted(mm, target, was);
+    mm.lru_add_again(cx, target);
+}
+
+/// A frame is what a page was that nobody wants any more: whoever holds it frees it.
+fn become_unwanted(mm: &mut Mm, target: Pfn, was: Frame) {
+    mm.frames.set(target, was);
+    mm.frames.mark(target, FrameFlag::Dropped, true);
+}
+
+/// A copy becomes what a page was, and goes on its list, unless it waits in a batch before; one that nobody wants any more is
+/// freed, now or there.
 fn take_place(mm: &mut Mm, cx: &mut Cx, source: Pfn, target: Pfn, entries: usize) {
     let was = mm.frames.get(source);
     match was {
         Frame::Anon { order: Order::BASE, .. } => {
             if entries == 0 && mm.swap.slot_of(source).is_none() {
+                if mm.variant.migrate_through_batch {
+                    return become_unwanted(mm, target, was);
+                }
                 return mm.free(cx, target, Order::BASE);
             }
             mm.frames.set(target, was);
@@ -348,7 +388,9 @@ fn take_place(mm: &mut Mm, cx: &mut Cx, source: Pfn, target: Pfn, entries: usize
     for flag in [FrameFlag::Active, FrameFlag::Referenced] {
         mm.frames.mark(target, flag, mm.frames.has(source, flag));
     }
-    mm.lru_add_migrated(cx, target);
+    if !mm.variant.migrate_through_batch {
+        mm.lru_add_migrated(cx, target);
+    }
 }
 
 /// The entries that a page has left map a frame (`remove_migration_ptes`).
@@ -387,8 +429,15 @@ impl Mm {
         }
     }
 
-    /// Isolated folios go back to their lists under one hold of the lock; those that nobody wants any more are freed.
+    /// Isolated folios go back to their lists under one hold of the lock, or up to 4.7 into this CPU's batch; those that
+    /// nobody wants any more are freed (`putback_movable_pages`).
     pub(crate) fn put_back_all(&mut self, cx: &mut Cx, folios: &[Pfn]) {
+        if self.variant.migrate_through_batch {
+            for head in folios {
+                self.putback_by_batch(cx, *head);
+            }
+            return;
+        }
         let Some(first) = folios.first() else { return };
         let zone = self.zone_position(*first);
         let mut dropped = Vec::new();

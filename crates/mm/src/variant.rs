@@ -262,6 +262,8 @@ rules! {
     migrate_batch: u64,
     /// Do pages count as failed that may only have been tried too often, or for which there was no frame?
     migrate_counts_tried: bool,
+    /// Do pages that were moved, and those that were not, wait among the CPU's new folios before they are freed and listed?
+    migrate_through_batch: bool,
     /// Do entries say after a move, as before, that their page was used and stored to through them? Else they are old and clean.
     migrate_keeps_young: bool,
     /// Where compaction looks for its next pageblock and for free frames.

@@ -327,8 +327,7 @@ impl Collapse {
     /// All folios that are still isolated go back to their lists (`release_pte_pages`).
     fn release_all(&mut self, mm: &mut Mm, cx: &mut Cx) {
         for (held, is_active) in self.isolated.drain(..) {
-            mm.unlock_folio(cx, held.pfn);
-            mm.putback_lru(held.pfn, is_active);
+            release_page(mm, cx, held.pfn, is_active);
         }
     }
 
@@ -336,8 +335,7 @@ impl Collapse {
     fn release(&mut self, mm: &mut Mm, cx: &mut Cx, head: Pfn) {
         let place = self.isolated.iter().position(|(held, _)| held.pfn == head).expect("it was isolated");
         let (_, is_active) = self.isolated.swap_remove(place);
-        mm.unlock_folio(cx, head);
-        mm.putback_lru(head, is_active);
+        release_page(mm, cx, head, is_active);
     }
 
     fn install(&mut self, mm: &mut Mm, spaces: &mut Spaces, cx: &mut Cx, frame: Pfn, table: TableId) -> Step<Ended> {
@@ -374,5 +372,15 @@ impl Collapse {
             }
             Phase::Alloc { held: None } | Phase::Copy { .. } | Phase::Install { .. } | Phase::Over => {}
         }
+    }
+}
+
+/// A folio goes back to its list (`release_pte_page`).
+fn release_page(mm: &mut Mm, cx: &mut Cx, head: Pfn, is_active: bool) {
+    mm.unlock_folio(cx, head);
+    if mm.variant().migrate_through_batch {
+        mm.putback_by_batch(cx, head);
+    } else {
+        mm.putback_lru(head, is_active);
     }
 }

@@ -135,6 +135,23 @@ fn what_is_in_use_becomes_huge_and_holds_the_same() {
     assert!(matches!(world.run(), Wait::Queue), "nobody is registered any more");
 }
 
+/// Up to 4.7 a page that was copied waits for its end among the CPU's new folios.
+#[test]
+fn what_was_collapsed_is_freed_by_the_batch() {
+    for (rules, waiting) in [("v4.1", 512 % 14), ("v4.8", 0)] {
+        let mut world = World::with_rules(*named(rules), 1);
+        let (id, range) = world.process(1, HUGE_PAGES);
+        let pages: Vec<Pfn> = (0..HUGE_PAGES).map(|n| world.frame(id, range.start.plus(n))).collect();
+        world.run();
+        assert!(world.is_huge(id, range.start), "{rules}");
+        let held = |mm: &Mm| pages.iter().filter(|pfn| mm.frames.has(**pfn, FrameFlag::Dropped)).count();
+        assert_eq!(held(&world.mm), waiting, "{rules}");
+        world.with(|mm, _, cx| mm.lru_add_drain(cx));
+        assert_eq!(held(&world.mm), 0, "{rules}");
+        assert!(pages.iter().all(|pfn| world.mm.frames.allocated(*pfn).is_none()), "{rules}");
+    }
+}
+
 #[test]
 fn empty_pages_beyond_the_setting_and_pages_somebody_works_on_are_left_alone() {
     let mut world = World::new();

@@ -114,6 +114,20 @@ impl Mm {
         lost
     }
 
+    /// An isolated folio goes back by way of this CPU's batch, which frees it if nobody wants it any more
+    /// (`putback_lru_page`, mm/vmscan.c, v4.1).
+    pub(crate) fn putback_by_batch(&mut self, cx: &mut Cx, head: Pfn) {
+        self.end_isolation(head);
+        self.lru_add_again(cx, head);
+    }
+
+    /// The same for a folio that is not counted as isolated: it has just taken another one's place.
+    pub(crate) fn lru_add_again(&mut self, cx: &mut Cx, head: Pfn) {
+        let order = self.frames.allocated(head).expect("it is a folio");
+        self.frames.mark(head, FrameFlag::InBatch, true);
+        self.lru_add(cx, head, order);
+    }
+
     /// Frees folios that are on no list (`free_unref_page_list`). Up to 4.14 they are what others should have last, and the one
     /// that came first is given back first (`free_hot_cold_page_list`).
     pub(crate) fn free_folios(&mut self, cx: &mut Cx, folios: &Taken) {

@@ -421,6 +421,7 @@ fn map_all(
         } else {
             // On its way to a list.
             mm.frames.mark(block.pfn, FrameFlag::InBatch, true);
+            mm.frames.mark(block.pfn, FrameFlag::Active, mm.variant.lru_new_anon.list().is_active());
             mm.lru_add(cx, block.pfn, block.order);
         }
     }

@@ -86,6 +86,7 @@ fn pages_that_were_taken_go_back_when_it_ends() {
     assert!(more <= 2, "{more}");
     assert_eq!(lab.count(Event::PgmigrateSuccess), 0);
     assert!(lab.count(Event::CompactIsolated) > 0, "they count all the same");
+    lab.step(super::lab::ME, |mm, _, cx| mm.lru_add_drain(cx));
     assert_eq!(lab.mm.lru.zone_frames(0, crate::lru::LruKind::ActiveAnon), before);
     assert_eq!(lab.mm.lru.zone_isolated(0, false), 0);
 }

@@ -1,14 +1,16 @@
 //! Linux: none; What is known of a page after it has moved.
 
-use units::{Bytes, Time};
+use units::{Bytes, CpuId, Pfn, Time};
 
 use super::{
     failures::{finish, small_with},
-    lab::{Lab, OTHER},
+    lab::{Lab, ME, OTHER},
 };
 use crate::{
     SpaceId,
     fault::{Access, FaultDone},
+    frame::{FrameFlag, Holdings},
+    lru::LruKind,
     migrate::{Migrate, MigrateMode},
     pte::Pte,
     step::Step,
@@ -76,5 +78,65 @@ fn what_was_stored_to_a_page_is_not_lost_when_its_entry_forgets_it() {
         lab.mm.swap.mark(slot, SlotFlag::Dirty, false);
         lab.move_first(id, 1);
         assert!(!lab.mm.swap.has(slot, SlotFlag::Dirty), "{version}");
+    }
+}
+
+/// The folios that wait on the CPU of who compacts.
+fn waiting(lab: &Lab) -> Vec<Pfn> {
+    lab.mm.lru.batch(CpuId(0)).to_vec()
+}
+
+fn drain(lab: &mut Lab) {
+    lab.step(ME, |mm, _, cx| mm.lru_add_drain(cx));
+    lab.check(Holdings::default());
+}
+
+#[test]
+fn up_to_4_7_old_and_new_page_wait_among_new_folios() {
+    for (version, waits) in [("v3.9", true), ("v4.1", true), ("v4.7", true), ("v4.8", false), ("v6.1", false)] {
+        let (mut lab, id) = small_with(version);
+        lab.step(ME, |mm, _, cx| mm.lru_add_drain_all(cx));
+        let sources = lab.frames_of(id)[..2].to_vec();
+        let list = lab.mm.variant().lru_new_anon.list();
+        // One of them is not in use.
+        assert_eq!(lab.mm.isolate_lru(sources[0]), Some(list), "{version}");
+        lab.mm.putback_lru(sources[0], false);
+        let listed = LruKind::ALL.map(|kind| lab.mm.lru.zone_frames(0, kind));
+        lab.move_first(id, 2);
+        assert_eq!(lab.mm.lru.zone_isolated(0, false), 0, "{version}");
+        let targets = lab.frames_of(id)[..2].to_vec();
+        let expected = [sources[1], targets[1], sources[0], targets[0]];
+        assert_eq!(waiting(&lab), if waits { &expected[..] } else { &[] }, "{version}");
+        for pfn in &sources {
+            assert_eq!(lab.mm.frames.allocated(*pfn).is_some(), waits, "{version}: the batch has a reference");
+        }
+        drain(&mut lab);
+        assert!(sources.iter().all(|pfn| lab.mm.frames.allocated(*pfn).is_none()), "{version}");
+        let now = LruKind::ALL.map(|kind| lab.mm.lru.zone_frames(0, kind));
+        assert_eq!(now, listed, "{version}: each is where its page was");
+    }
+}
+
+#[test]
+fn up_to_4_7_what_stays_waits_too_and_what_is_gone_takes_a_frame_along() {
+    for (version, waits) in [("v4.1", true), ("v4.8", false)] {
+        let (mut lab, id) = small_with(version);
+        let (sources, mut targets) = lab.isolated_for_move(id, 2, 2);
+        assert!(lab.mm.try_lock_folio(sources[1]));
+        let (_, range) = lab.mapped[0];
+        let first = PageRange::new(range.start, 1);
+        lab.step(OTHER, |mm, spaces, cx| spaces.get_mut(id).unwrap().munmap(mm, cx, first)).unwrap();
+        let frame = targets[1];
+        let mut migrate = Migrate::new(sources.clone(), MigrateMode::Async, true);
+        let migrated = finish(&mut lab, &mut migrate, &mut targets);
+        assert_eq!((migrated.failed, targets.len()), (1, if waits { 1 } else { 2 }), "{version}");
+        let expected = [sources[0], frame, sources[1]];
+        assert_eq!(waiting(&lab), if waits { &expected[..] } else { &[] }, "{version}");
+        for target in targets {
+            lab.step(ME, |mm, _, cx| mm.free(cx, target, units::Order::BASE));
+        }
+        drain(&mut lab);
+        assert!(lab.mm.frames.has(sources[1], FrameFlag::OnLru), "{version}");
+        assert_eq!([sources[0], frame].map(|pfn| lab.mm.frames.allocated(pfn)), [None; 2], "{version}");
     }
 }
