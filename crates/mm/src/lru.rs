@@ -519,6 +519,7 @@ impl Mm {
         let (at, kind) = (self.lru.of_zone(zone), LruKind::of(false, is_active));
         self.lru.lruvecs[at].lock.acquire(cx, Cause::LruLock);
         cx.work(Work::LruMove, (tails.len() + unmapped) as u64);
+        self.lru.lruvecs[at].recent[0].note((tails.len() + unmapped) as u64, is_active);
         let list = &mut self.lru.lruvecs[at].lists[kind as usize];
         for tail in tails {
             self.frames.mark(*tail, FrameFlag::OnLru, true);

@@ -1,7 +1,7 @@
 //! Linux: split_huge_page_to_list(), deferred_split_scan() in mm/huge_memory.c (v4.5 to v6.1).
 //! Differs: one step takes the folio apart, with the locks of its lists and of its pages' tables in one; a huge folio is never
-//! in the swap cache, as no device takes one as a whole; up to 4.4 one that others map by huge entries too, or that is in a
-//! batch of another CPU, waits for them; those that a scan could not split stand before what was queued while it ran.
+//! in the swap cache, as no device takes one as a whole; up to 4.4 one that others map by huge entries too, or that somebody
+//! has taken off its list, waits for them; those that a scan could not split stand before what was queued while it ran.
 //!
 //! A huge folio becomes base folios. Whoever maps it by a huge entry maps it by base entries after; the frames that nobody
 //! maps are freed.
@@ -30,6 +30,16 @@ pub enum Split {
     Busy,
 }
 
+/// Where the base folios go that a huge one becomes.
+enum Parts<'a> {
+    /// To the list that it is on, before the head.
+    OnList,
+    /// To a list; the head stays in the batch that it is in.
+    FromBatch,
+    /// To who has taken it off its list: those behind the head, the last one first.
+    Isolated(&'a mut Vec<Pfn>),
+}
+
 impl Mm {
     /// Takes a huge anonymous folio apart (`split_huge_page`). The caller holds the mmap lock of nobody: mappings are changed
     /// under the locks of page tables.
@@ -50,7 +60,7 @@ impl Mm {
             cx.count(Event::ThpSplitPageFailed, 1);
             return Split::Busy;
         }
-        let freed = self.take_apart(cx, head, (family, vpn), None);
+        let freed = self.take_apart(cx, head, (family, vpn), Parts::OnList);
         cx.count(Event::ThpSplitPage, 1);
         Split::Done { freed }
     }
@@ -64,23 +74,25 @@ impl Mm {
         let is_split = self.split_mappings(spaces, cx, head, vpn);
         cx.count(if is_split { Event::ThpSplitPage } else { Event::ThpSplitPageFailed }, 1);
         if is_split {
-            self.take_apart(cx, head, (family, vpn), Some(tails));
+            self.take_apart(cx, head, (family, vpn), Parts::Isolated(tails));
         }
         is_split
     }
 
-    /// Up to 4.4 a huge folio has no base entries: it falls apart with the first huge entry that does, for all who map it
-    /// (`__split_huge_page_pmd`).
+    /// Up to 4.4 a huge folio has no base entries: it falls apart with the first huge entry that does, for all who map it, also
+    /// where it waits in the batch of any CPU (`__split_huge_page_pmd`).
     pub(crate) fn split_with_pmd(&mut self, cx: &mut Cx, head: Pfn) {
         let Frame::Anon { family, vpn, order: Order::HUGE } = self.frames.get(head) else {
             unreachable!("frame {head} is no huge folio, but {:?}", self.frames.get(head));
         };
-        if self.frames.has(head, FrameFlag::InBatch) {
-            self.lru_add_drain(cx);
-        }
-        let is_held = self.frames.has(head, FrameFlag::Locked) || !self.frames.has(head, FrameFlag::OnLru);
-        if !is_held && self.frames.map_count(head) == 0 {
-            self.take_apart(cx, head, (family, vpn), None);
+        let parts = match [FrameFlag::InBatch, FrameFlag::OnLru].map(|flag| self.frames.has(head, flag)) {
+            [true, _] => Parts::FromBatch,
+            [_, true] => Parts::OnList,
+            // Reclaim or khugepaged has it.
+            _ => return,
+        };
+        if !self.frames.has(head, FrameFlag::Locked) && self.frames.map_count(head) == 0 {
+            self.take_apart(cx, head, (family, vpn), parts);
             cx.count(Event::ThpSplitPage, 1);
         }
     }
@@ -123,15 +135,8 @@ impl Mm {
         true
     }
 
-    /// The frames become folios of their own, those that are mapped beside the head on its list, the others free; how many are
-    /// (`__split_huge_page`). `isolated`: where they go when the head is on none.
-    fn take_apart(
-        &mut self,
-        cx: &mut Cx,
-        head: Pfn,
-        (family, vpn): (FamilyId, Vpn),
-        isolated: Option<&mut Vec<Pfn>>,
-    ) -> u32 {
+    /// The frames become folios of their own, those that are mapped, the others free; how many are (`__split_huge_page`).
+    fn take_apart(&mut self, cx: &mut Cx, head: Pfn, (family, vpn): (FamilyId, Vpn), parts: Parts) -> u32 {
         let counts = self.rmap.take_base_counts(head);
         let (zone, is_active) = (self.zone_position(head), self.frames.has(head, FrameFlag::Active));
         let is_referenced = self.frames.has(head, FrameFlag::Referenced);
@@ -140,7 +145,7 @@ impl Mm {
         for n in (0..Order::HUGE.frames()).rev() {
             let pfn = head.plus(n);
             let count = u32::from(counts[n as usize]);
-            if count == 0 && (n > 0 || isolated.is_none()) {
+            if count == 0 && (n > 0 || matches!(parts, Parts::OnList)) {
                 unmapped.push(pfn);
                 continue;
             }
@@ -158,9 +163,13 @@ impl Mm {
             }
         }
         let is_head_mapped = unmapped.last() != Some(&head);
-        match isolated {
-            None => self.lru_split(cx, (zone, head), is_active, (&tails, unmapped.len()), is_head_mapped),
-            Some(all) => {
+        match parts {
+            Parts::OnList => self.lru_split(cx, (zone, head), is_active, (&tails, unmapped.len()), is_head_mapped),
+            Parts::FromBatch => {
+                self.frames.mark(head, FrameFlag::InBatch, true);
+                self.lru_split_waiting(cx, zone, is_active, (&tails, unmapped.len()));
+            }
+            Parts::Isolated(all) => {
                 self.charge_lru_moves(cx, zone, (tails.len() + unmapped.len()) as u64);
                 self.lru_isolated_less(zone, unmapped.len() as u64);
                 all.append(&mut tails);

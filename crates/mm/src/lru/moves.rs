@@ -114,6 +114,29 @@ impl Mm {
         lost
     }
 
+    /// A huge folio in a batch was taken apart, whose head stays there: its tails that are mapped, the last one first, go to the
+    /// end of a list where the next ones are that reclaim looks at; the others are put there too, and freed right after
+    /// (`lru_add_page_tail`, mm/swap.c, v4.1).
+    pub(crate) fn lru_split_waiting(
+        &mut self,
+        cx: &mut Cx,
+        zone: usize,
+        is_active: bool,
+        (tails, unmapped): (&[Pfn], usize),
+    ) {
+        let (at, kind) = (self.lru.of_zone(zone), LruKind::of(false, is_active));
+        let lruvec = &mut self.lru.lruvecs[at];
+        lruvec.lock.acquire(cx, Cause::LruLock);
+        cx.work(Work::LruMove, (tails.len() + unmapped) as u64);
+        lruvec.recent[0].note((tails.len() + unmapped) as u64, is_active);
+        for tail in tails {
+            self.frames.mark(*tail, FrameFlag::OnLru, true);
+            lruvec.lists[kind as usize].push_tail(self.frames.threads(), *tail);
+        }
+        lruvec.lock.release(cx, Cause::LruLock);
+        self.lru.zones[zone].frames[kind as usize] += tails.len() as u64;
+    }
+
     /// An isolated folio goes back by way of this CPU's batch, which frees it if nobody wants it any more
     /// (`putback_lru_page`, mm/vmscan.c, v4.1).
     pub(crate) fn putback_by_batch(&mut self, cx: &mut Cx, head: Pfn) {

@@ -163,3 +163,39 @@ fn up_to_4_4_a_huge_page_falls_apart_with_its_entry() {
         assert_eq!((at, world.mm.frames.content(at)), (head.plus(n), u64::from(n) + 1000));
     }
 }
+
+#[test]
+fn up_to_4_4_a_huge_page_in_a_batch_falls_apart_there() {
+    let mut world = World::of("v4.1");
+    let id = world.process();
+    let range = world.written(id, 2);
+    world.with(|mm, _, cx| mm.lru_add_drain(cx));
+    let listed = |world: &World| -> Vec<Pfn> {
+        world.mm.lru.lruvecs()[0].list(LruKind::ActiveAnon).iter(&world.mm.frames).collect()
+    };
+    let before = listed(&world);
+    let other = world.written(id, 2);
+    let heads = [0, 1].map(|n| world.head(id, other.start.plus(n * HUGE)));
+    assert_eq!(world.mm.lru.batch(CpuId(0)), heads);
+    // Whose batch it is makes no difference, as none is drained.
+    let recent = world.mm.lru.lruvecs()[0].recent[0];
+    world.with(|mm, spaces, cx| {
+        let space = spaces.get_mut(id).unwrap();
+        let slot = space.tables.pmd_slot(other.start).unwrap();
+        space.split_pmd(mm, cx, slot);
+    });
+    assert_eq!((world.mm.lru.batch(CpuId(0)), world.mm.deferred_split_count()), (&heads[..], 0));
+    assert_eq!(world.counters.get(Event::ThpSplitPage), 1);
+    assert_eq!(world.mm.frames.allocated(heads[0]), Some(Order::BASE));
+    let tails: Vec<Pfn> = (1..512).rev().map(|n| heads[0].plus(n)).collect();
+    assert_eq!(listed(&world), [&before[..], &tails].concat(), "the first tail is the next to be looked at");
+    let now = world.mm.lru.lruvecs()[0].recent[0];
+    assert_eq!((now.scanned - recent.scanned, now.rotated - recent.rotated), (511, 511));
+    // The head is in use by itself, or is not.
+    world.unmap(id, PageRange::new(other.start, 1));
+    assert_eq!(world.mm.frames.allocated(heads[0]), None, "munmap drains the batch first");
+    assert_eq!(listed(&world), [&[heads[1]][..], &before, &tails].concat());
+    world.unmap(id, range);
+    world.unmap(id, other);
+    assert_eq!(listed(&world), []);
+}

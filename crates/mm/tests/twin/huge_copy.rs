@@ -99,7 +99,7 @@ impl World {
                     self.memory.free(cpu, frame);
                 }
                 if copy.base.is_empty() && out_of_memory && is_same {
-                    self.split_huge_entry(cpu, id, page);
+                    self.split_huge_entry(id, page);
                     return Copied::Split;
                 }
                 if copy.base.is_empty() {
@@ -119,7 +119,7 @@ impl World {
         }
         self.memory.count(Event::ThpFaultFallback, 1);
         if let Entry::Huge { zero: true, .. } = copy.was {
-            self.split_huge_entry(cpu, id, page);
+            self.split_huge_entry(id, page);
             return Copied::Split;
         }
         copy.then = Then::AllocBase;

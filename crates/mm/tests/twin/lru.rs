@@ -21,6 +21,8 @@ pub(crate) struct Lru {
     lists: BTreeMap<(usize, bool), BTreeMap<u64, u32>>,
     places: BTreeMap<u32, ((usize, bool), u64)>,
     joined: u64,
+    /// How much has joined at the end where the oldest are.
+    joined_last: u64,
     /// What each CPU has mapped and not yet put on a list.
     pub(crate) batches: Vec<Vec<u32>>,
     /// What nobody wants any more, but for the batch that it is in.
@@ -29,6 +31,8 @@ pub(crate) struct Lru {
 
 /// Base pages of a huge one.
 const PARTS: u64 = 512;
+/// Where the first one joins: more than enough room on both sides.
+const MIDDLE: u64 = 1 << 40;
 
 impl Lru {
     pub(crate) fn new(cpus: usize) -> Self {
@@ -45,6 +49,17 @@ impl Lru {
         let (list, place) = self.places[&head];
         for (at, pfn) in (place..place + PARTS).zip(head..) {
             self.lists.get_mut(&list).unwrap().insert(at, pfn);
+            self.places.insert(pfn, (list, at));
+        }
+    }
+
+    /// The same for one that is in a batch, where its first page stays: the others are the oldest of a list from now on, the
+    /// second page the oldest of all.
+    fn take_apart_waiting(&mut self, list: (usize, bool), head: u32) {
+        self.joined_last += PARTS;
+        let first = MIDDLE - self.joined_last;
+        for (at, pfn) in (first..first + PARTS).zip(head..).skip(1) {
+            self.lists.entry(list).or_default().insert(at, pfn);
             self.places.insert(pfn, (list, at));
         }
     }
@@ -86,17 +101,22 @@ impl World {
     }
 
     fn join_list(&mut self, head: u32) {
+        let list = self.list_of(head);
+        let lru = &mut self.lru;
+        // Room for the parts of one that is taken apart.
+        lru.joined += PARTS;
+        let at = MIDDLE + lru.joined;
+        lru.lists.entry(list).or_default().insert(at, head);
+        assert!(lru.places.insert(head, (list, at)).is_none(), "frame {head} is on a list already");
+    }
+
+    fn list_of(&self, head: u32) -> (usize, bool) {
         let zone = self.memory.zone_of(head);
         let number = match self.memory.rules.lru_by {
             LruBy::Zone => zone,
             LruBy::Node => self.memory.zones[zone].node as usize,
         };
-        let list = (number, self.memory.rules.lru_new_anon == NewAnon::Active);
-        let lru = &mut self.lru;
-        // Room for the parts of one that is taken apart.
-        lru.joined += PARTS;
-        lru.lists.entry(list).or_default().insert(lru.joined, head);
-        assert!(lru.places.insert(head, (list, lru.joined)).is_none(), "frame {head} is on a list already");
+        (number, self.memory.rules.lru_new_anon == NewAnon::Active)
     }
 
     /// Nobody maps it, and nobody is about to free it: that is done here, unless a batch has it.
@@ -110,12 +130,9 @@ impl World {
         self.memory.free(cpu, head);
     }
 
-    /// A huge page that nobody maps as one any more becomes base pages, unless a batch of another CPU has it.
-    pub(crate) fn fall_apart(&mut self, cpu: usize, head: u32) {
-        if self.lru.is_in_batch(head) {
-            self.drain_batch(cpu);
-        }
-        if self.lru.is_in_batch(head) || self.folios[&head].by_huge > 0 {
+    /// A huge page that nobody maps as one any more becomes base pages.
+    pub(crate) fn fall_apart(&mut self, head: u32) {
+        if self.folios[&head].by_huge > 0 {
             return;
         }
         let folio = self.folios.remove(&head).unwrap();
@@ -126,7 +143,11 @@ impl World {
             self.folios.insert(pfn, Folio { by_huge: 0, by_base: vec![count] });
             self.memory.taken.insert(pfn, Taken { order: 0, ..taken });
         }
-        self.lru.take_apart(head);
+        if self.lru.is_in_batch(head) {
+            self.lru.take_apart_waiting(self.list_of(head), head);
+        } else {
+            self.lru.take_apart(head);
+        }
         self.memory.count(Event::ThpSplitPage, 1);
     }
 

@@ -357,7 +357,7 @@ impl World {
         process.vmas[which].end = at;
         process.vmas.insert(which + 1, Vma { start: at, object, ..whole });
         if !at.is_multiple_of(HUGE) && matches!(process.entries.get(&(at / HUGE)), Some(Entry::Huge { .. })) {
-            self.split_huge_entry(cpu, id, at);
+            self.split_huge_entry(id, at);
         }
         true
     }
@@ -486,10 +486,10 @@ impl World {
     }
 
     /// A huge entry becomes a table of base entries.
-    pub(crate) fn split_huge_entry(&mut self, cpu: usize, id: u32, page: u64) {
+    pub(crate) fn split_huge_entry(&mut self, id: u32, page: u64) {
         let whole = self.split_entry(id, page);
         if let Some(head) = whole.filter(|_| self.memory.rules.thp_splits_at_once) {
-            self.fall_apart(cpu, head);
+            self.fall_apart(head);
         }
     }
 

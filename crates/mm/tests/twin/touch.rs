@@ -163,7 +163,7 @@ impl World {
                     let copy = HugeCopy::new(Entry::Huge { frame, zero, writable: false });
                     return self.go_on_copying(cpu, id, touch, copy);
                 }
-                self.split_huge_entry(cpu, id, page);
+                self.split_huge_entry(id, page);
             }
             _ => {}
         }
