@@ -336,7 +336,7 @@ mod tests {
     use mm::{thp::ThpEnabled, variant};
 
     use super::*;
-    use crate::{Config, daemon::NO_SPACE, runqueue::Nice};
+    use crate::{Config, daemon::NO_SPACE, runqueue::Nice, sched::Domains};
 
     /// Four CPUs, of which two each share a cache; the first has four tasks, and runs one of them.
     fn crowded(rules: &str) -> World {
@@ -373,9 +373,12 @@ mod tests {
         let mut world = crowded("v4.1");
         assert!(world.pull(CpuId(3)), "the other pair has four tasks");
         // But one that has been idle leaves it to the first of its group.
-        let mut world = crowded("v4.1");
+        let mut world = crowded("v3.16");
         assert!(!world.look(CpuId(3), 1, Time(0), Looker::Idle).1);
         assert!(world.look(CpuId(2), 1, Time(0), Looker::Idle).1);
+        // From 4.1 on both do: its neighbour, which idles too, is nearer.
+        let mut world = crowded("v4.1");
+        assert!(!world.look(CpuId(2), 1, Time(0), Looker::Idle).1);
     }
 
     #[test]
@@ -384,11 +387,43 @@ mod tests {
         let at = Time(Picos::from_micros(10_000_000).0);
         for task in &mut world.tasks[1..] {
             task.entity.sleeps(Time(0));
-            assert_eq!(task.entity.load(at), 0);
+            assert_eq!(task.entity.load(at, &world.periods), 0);
         }
         world.cpus[1].clock = at;
         assert!(world.pull(CpuId(1)));
         assert!(world.cpus[1].has_waiting() && world.cpus[1].is_ordered);
+    }
+
+    #[test]
+    fn one_that_has_idled_for_short_times_only_takes_nothing_over() {
+        let micros = |micros| Time(Picos::from_micros(micros).0);
+        for (times, pulls) in [(0, true), (5, true), (6, false)] {
+            let mut world = crowded("v4.1");
+            // It begins with a mean of 1 ms, of which an eighth is lost each time: 0.51 ms after five times.
+            for _ in 0..times {
+                world.cpus[1].balancing.idle_since = Some(micros(7));
+                world.cpus[1].count_idle(micros(7));
+            }
+            assert_eq!(world.pull(CpuId(1)), pulls, "{times} times");
+            assert_eq!(world.cpus[1].balancing.idle_since.is_none(), pulls);
+        }
+        // Who idles for long has a mean of no more than 1 ms, and a wake-up that finds it busy says nothing.
+        let mut cpu = Cpu::new(variant::named("v4.1"));
+        cpu.balancing.idle_since = Some(Time(0));
+        cpu.count_idle(micros(1_000_000));
+        assert_eq!(cpu.balancing.mean_idle, MOST_IDLE);
+        cpu.count_idle(micros(1_000_001));
+        assert_eq!(cpu.balancing.mean_idle, MOST_IDLE);
+    }
+
+    #[test]
+    fn somebody_looks_for_an_idle_cpu_every_few_milliseconds() {
+        let mut world = crowded("v4.1");
+        // It was looked for just now, in vain: in a domain of two CPUs that is 4 ms ago at the next tick but not before.
+        world.look(CpuId(2), 0, Time(0), Looker::Idle);
+        let cpu = &world.cpus[2];
+        let due = |micros| cpu.is_looked_for(Time(Picos::from_micros(micros).0), 0, 2, &world.periods);
+        assert_eq!([3_999, 4_000].map(due), [false, true]);
     }
 
     #[test]

@@ -173,3 +173,62 @@ impl World {
         }
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use mm::{thp::ThpEnabled, variant};
+    use units::Picos;
+
+    use super::*;
+    use crate::{
+        Config,
+        daemon::NO_SPACE,
+        runqueue::{Enqueue, Nice},
+        sched::Domains,
+        task::{Task, TaskId},
+    };
+
+    /// Two CPUs that share a cache. The first has tasks that have slept until `at`, and runs one of them.
+    fn woken(rules: &str, tasks: u32, at: Time) -> World {
+        let config = Config { variant: *variant::named(rules), cpus: 2, ..crate::tests::config(ThpEnabled::Never) };
+        let mut world = crate::fresh(&config);
+        world.domains = Domains::new(vec![vec![0, 1]]);
+        for id in (0..tasks).map(TaskId) {
+            world.tasks.push(Task::new(CpuId(0), vec![CpuId(0)], NO_SPACE, Nice::default()));
+            world.wake(id, Time(0), Enqueue::New);
+            world.tasks[id.0 as usize].entity.sleeps(Time(0));
+            world.tasks[id.0 as usize].entity.waits(Enqueue::Woken, at, &world.periods);
+            world.tasks[id.0 as usize].allowed.clear();
+        }
+        world.schedule(CpuId(0));
+        world
+    }
+
+    #[test]
+    fn from_4_1_on_a_cpu_has_too_much_only_if_its_tasks_have_run_for_nearly_all_of_its_time() {
+        let second = Time(Picos::from_secs(1).0);
+        for (rules, looker, takes) in
+            [("v3.16", Looker::Idle, true), ("v4.1", Looker::Idle, false), ("v4.1", Looker::NewlyIdle, true)]
+        {
+            // Some milliseconds later what runs weighs something, and who waits nothing yet.
+            let world = woken(rules, 2, second);
+            let found = world.busiest(CpuId(1), 0, second + Picos::from_micros(10_000), looker);
+            assert_eq!(found.is_some(), takes, "{rules} {looker:?}");
+        }
+        // Where they have always run there is no difference.
+        for rules in ["v3.16", "v4.1"] {
+            let world = woken(rules, 2, Time(0));
+            assert!(world.busiest(CpuId(1), 0, Time(1), Looker::Idle).is_some(), "{rules}");
+        }
+    }
+
+    #[test]
+    fn what_a_task_weighs_is_not_seen_with_delay() {
+        let group = Group { load: 900, weight: 1200, tasks: 2, cpus: 1, ..Group::default() };
+        let local = Group { load: 600, weight: 600, tasks: 1, cpus: 1, ..Group::default() };
+        // 900 and 600, with a task of 600 moved 300 and 1200: that helps nobody; what is above the mean is left.
+        assert_eq!(group.too_much_for(&local, 750), 150);
+        // With 1200, both are served alike after as before: one goes.
+        assert_eq!(Group { load: 1200, ..group }.too_much_for(&local, 900), 600);
+    }
+}

@@ -180,6 +180,33 @@ mod tests {
     }
 
     #[test]
+    fn one_that_wakes_many_leaves_them_where_they_ran_if_these_wake_many_too() {
+        let (mut world, id) = world("v4.1", 1, &[]);
+        world.waker = Some(CpuId(0));
+        let wake = |wakes: &mut Wakes, times: u32| (0..times).for_each(|n| wakes.record(TaskId(n), Time(1)));
+        // The idle task of the first CPU is interrupted for thirteen others, one after the other.
+        wake(&mut world.cpus[0].idle_wakes, 13);
+        for (its_own, cpu) in [(2, 0), (3, 1), (6, 1), (7, 0)] {
+            world.tasks[id.0 as usize].wakes = Wakes::default();
+            wake(&mut world.tasks[id.0 as usize].wakes, its_own);
+            assert_eq!(world.select_cpu(id, Time(1)).0, cpu, "it wakes {its_own}");
+        }
+    }
+
+    #[test]
+    fn who_wakes_the_same_again_wakes_few_and_a_second_halves_what_is_known() {
+        let mut wakes = Wakes::default();
+        for at in [1, 2, 3] {
+            wakes.record(TaskId(1), Time(at));
+        }
+        assert_eq!(wakes.flips, 1);
+        (2..9).for_each(|id| wakes.record(TaskId(id), Time(4)));
+        assert_eq!(wakes.flips, 8);
+        wakes.record(TaskId(8), Time(FORGETS.0 + 1));
+        assert_eq!((wakes.flips, wakes.halved), (4, Time(FORGETS.0 + 1)));
+    }
+
+    #[test]
     fn a_disk_has_answered_where_it_interrupts_or_beyond_its_cache_where_it_was_asked() {
         let (world, _) = world("v4.1", 0, &[]);
         assert_eq!([0, 1, 2, 3].map(|cpu| world.completes_for(CpuId(cpu)).0), [0, 0, 2, 3]);
