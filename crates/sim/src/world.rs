@@ -73,6 +73,8 @@ pub(crate) struct World {
     pub(crate) passed_by: i64,
     /// The CPU that whoever wakes up now is woken by; none when it is by a timer of its own.
     pub(crate) waker: Option<CpuId>,
+    /// Interrupts of disks that there were.
+    pub(crate) disk_irqs: u32,
     /// Who looks at whom.
     pub(crate) domains: Domains,
     pub(crate) meetings: Vec<Meeting>,
@@ -132,6 +134,7 @@ impl World {
             arrivals: 0,
             passed_by: 0,
             waker: None,
+            disk_irqs: 0,
             domains: Domains::new(vec![(0..cpus).collect()]),
             meetings: Vec::new(),
             clock: Clock::new(cpus, quantum),
@@ -451,7 +454,7 @@ impl World {
             TaskState::LockWait(_) | TaskState::DaemonLockWait(_) => self.spin_timer(task, at),
             TaskState::Sleeping(_, slumber) if self.tasks[task.0 as usize].sleeps_until == Some(at) => {
                 let is_for_disk = matches!(slumber.cause, Cause::Disk | Cause::Swap);
-                self.waker = is_for_disk.then(|| self.completes_for(self.tasks[task.0 as usize].cpu));
+                self.waker = is_for_disk.then(|| self.disk_answers(self.tasks[task.0 as usize].cpu));
                 self.end_sleep(task, at);
             }
             TaskState::Sleeping(..) => {}

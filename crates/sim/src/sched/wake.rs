@@ -1,5 +1,6 @@
 //! Linux: kernel/sched/fair.c (v4.1): `select_task_rq_fair` of a task that wakes up, `wake_affine`, `select_idle_sibling`; and
-//! block/blk-softirq.c (v4.1): `__blk_complete_request`: which CPU it is that wakes a task whose disk has answered.
+//! block/blk-softirq.c (v4.1): `__blk_complete_request`: which CPU it is that wakes a task whose disk has answered;
+//! arch/x86/kernel/apic/apic_flat_64.c (v4.1): which one is interrupted.
 //! Differs: from 4.14 on, whose rules compare other things, a task wakes where it ran or beside that. That one will sleep as soon
 //! as it has woken another (`WF_SYNC`) makes no difference here. A kernel thread that waits for a disk wakes where it ran, as by a
 //! timer.
@@ -9,8 +10,8 @@ use units::{CpuId, Picos, Time};
 use super::busiest::IMBALANCE_PCT;
 use crate::{task::TaskId, world::World};
 
-/// The CPU that takes the interrupts of the disk. An assumption: the first does where nobody has spread them (`irqbalance`).
-const DISK_IRQ: CpuId = CpuId(0);
+/// Up to so many CPUs are addressed as a set, of which the chipset picks the one to interrupt (`dest_LowestPrio`).
+const FLAT: usize = 8;
 
 /// How often a task halves what it knows of whom it has woken (`HZ` in `record_wakee`).
 const FORGETS: Picos = Picos::from_micros(1_000_000);
@@ -46,10 +47,14 @@ impl Wakes {
 }
 
 impl World {
-    /// The CPU on which it is noticed that a disk has done what was asked of it on a CPU: the one that takes its interrupt, or if
-    /// the two share no cache the one that asked (`QUEUE_FLAG_SAME_COMP`, the default of `rq_affinity`).
-    pub(crate) fn completes_for(&self, asked: CpuId) -> CpuId {
-        if self.domains.share_cache(DISK_IRQ, asked) { DISK_IRQ } else { asked }
+    /// The CPU on which it is noticed that a disk has done what was asked of it on a CPU: the one that is interrupted, or if the
+    /// two share no cache the one that asked (`QUEUE_FLAG_SAME_COMP`, the default of `rq_affinity`). Assumptions: among equals
+    /// the chipset picks one after the other, and where CPUs are too many to be a set the first is interrupted.
+    pub(crate) fn disk_answers(&mut self, asked: CpuId) -> CpuId {
+        let set = if self.cpus.len() <= FLAT { u32::try_from(self.cpus.len()).expect("at most eight") } else { 1 };
+        let interrupted = CpuId(self.disk_irqs % set);
+        self.disk_irqs = self.disk_irqs.wrapping_add(1);
+        if self.domains.share_cache(interrupted, asked) { interrupted } else { asked }
     }
 
     /// A task wakes up another one, or the idle task does whose CPU is interrupted; a timer fires where its task ran last.
@@ -208,7 +213,19 @@ mod tests {
 
     #[test]
     fn a_disk_has_answered_where_it_interrupts_or_beyond_its_cache_where_it_was_asked() {
-        let (world, _) = world("v4.1", 0, &[]);
-        assert_eq!([0, 1, 2, 3].map(|cpu| world.completes_for(CpuId(cpu)).0), [0, 0, 2, 3]);
+        let (mut world, _) = world("v4.1", 0, &[]);
+        // The first CPU is interrupted, the second, and so on.
+        for asked_and_told in [[0, 0], [0, 1], [0, 0], [1, 1], [2, 2], [3, 3], [3, 2], [2, 3]] {
+            let [asked, told] = asked_and_told.map(CpuId);
+            assert_eq!(world.disk_answers(asked), told);
+        }
+    }
+
+    #[test]
+    fn more_than_eight_cpus_leave_interrupts_to_the_first() {
+        let config = Config { variant: *variant::named("v4.1"), cpus: 9, ..crate::tests::config(ThpEnabled::Never) };
+        let mut world = crate::fresh(&config);
+        world.domains = Domains::new(vec![(0..9).collect()]);
+        assert_eq!([5, 5, 5].map(|asked| world.disk_answers(CpuId(asked)).0), [0, 0, 0]);
     }
 }
