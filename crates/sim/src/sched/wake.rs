@@ -2,8 +2,8 @@
 //! block/blk-softirq.c (v4.1): `__blk_complete_request`: which CPU it is that wakes a task whose disk has answered;
 //! arch/x86/kernel/apic/apic_flat_64.c (v4.1): which one is interrupted.
 //! Differs: from 4.14 on, whose rules compare other things, a task wakes where it ran or beside that. That one will sleep as soon
-//! as it has woken another (`WF_SYNC`) makes no difference here. A kernel thread that waits for a disk wakes where it ran, as by a
-//! timer.
+//! as it has woken another (`WF_SYNC`) makes no difference here. A kernel thread that waits for a disk wakes where it ran, as by
+//! a timer.
 
 use units::{CpuId, Picos, Time};
 
@@ -109,8 +109,8 @@ impl World {
     fn is_affine(&self, id: TaskId, waker: CpuId, at: Time) -> bool {
         let last = self.tasks[id.0 as usize].cpu;
         let (current, sharing) = (&self.cpus[waker.0 as usize], self.domains.beside(waker).count() as u64 + 1);
-        let wakes = current.running.map_or(&current.idle_wakes, |task| &self.tasks[task.0 as usize].wakes);
-        if wakes.is_wide(&self.tasks[id.0 as usize].wakes, sharing) {
+        let known = current.running.map_or(&current.idle_wakes, |task| &self.tasks[task.0 as usize].wakes);
+        if known.is_wide(&self.tasks[id.0 as usize].wakes, sharing) {
             return false;
         }
         let here = self.load(waker, at);
