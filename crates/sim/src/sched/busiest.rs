@@ -2,8 +2,8 @@
 //! tasks over, and how many.
 //!
 //! Differs: from 5.3 on loads are still seen with delay; since the rework of 5.5, which is in the rules of 5.8, tasks are
-//! counted, whatever caches their CPUs share. From 4.3 to 5.4 a CPU's usage is of the tasks that are there, not of those that were.
-//! What interrupts take of a CPU does not make it smaller (`scale_rt_capacity`).
+//! counted, whatever caches their CPUs share. From 4.3 to 5.4 a CPU's usage is of the tasks that are there, not of those that
+//! were. What interrupts take of a CPU does not make it smaller (`scale_rt_capacity`).
 
 use std::cmp::Reverse;
 
