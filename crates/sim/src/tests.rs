@@ -11,11 +11,21 @@ use os::{MapSpec, Os, Placement, VmRange};
 use units::{NodeId, Order, Pfn, Time};
 
 use super::*;
+use crate::sched::Domains;
 
 mod files;
 mod khugepaged;
 mod oom;
 mod programs;
+
+/// A world by the rules of a version, with nobody in it, whose CPUs share these caches.
+pub(crate) fn world_of(rules: &str, caches: Vec<Vec<usize>>) -> World {
+    let cpus = caches.iter().map(Vec::len).sum();
+    let config = Config { variant: *variant::named(rules), cpus, ..config(ThpEnabled::Never) };
+    let mut world = crate::fresh(&config);
+    world.domains = Domains::new(caches);
+    world
+}
 
 /// One node of 8 MiB and two CPUs, on which everything takes some time.
 pub(crate) fn config(thp_enabled: ThpEnabled) -> Config {

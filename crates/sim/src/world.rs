@@ -74,7 +74,7 @@ pub(crate) struct World {
     /// The CPU that whoever wakes up now is woken by; none when it is by a timer of its own.
     pub(crate) waker: Option<CpuId>,
     /// Interrupts of disks that there were.
-    pub(crate) disk_irqs: u32,
+    pub(crate) disk_irqs: usize,
     /// Who looks at whom.
     pub(crate) domains: Domains,
     pub(crate) meetings: Vec<Meeting>,

@@ -129,11 +129,11 @@ impl Cpu {
         all.map(|id| tasks[id.0 as usize].entity.usage(at, periods)).sum::<u64>().min(NICE_0)
     }
 
-    /// The delayed load at an instant.
-    pub(super) fn delayed_load(&self, tasks: &[Task], at: Time, periods: &Periods) -> u64 {
+    /// The delayed load at an instant, where it is really `now`.
+    pub(super) fn delayed(&self, now: u64, at: Time, periods: &Periods) -> u64 {
         let Balancing { load, load_at, .. } = self.balancing;
         let ticks = periods.ticks_until(at).saturating_sub(periods.ticks_until(load_at));
-        let (now, halvings) = (self.load(tasks, at, periods), u32::try_from(ticks).unwrap_or(u32::MAX));
+        let halvings = u32::try_from(ticks).unwrap_or(u32::MAX);
         let rest = load.abs_diff(now).checked_shr(halvings).unwrap_or(0);
         if load > now { now + rest } else { now - rest }
     }
@@ -144,7 +144,8 @@ impl World {
     pub(super) fn note_load(&mut self, id: CpuId, at: Time) {
         if self.mm.variant().sched_compares_loads {
             let cpu = &mut self.cpus[id.0 as usize];
-            cpu.balancing.load = cpu.delayed_load(&self.tasks, at, &self.periods);
+            let now = cpu.load(&self.tasks, at, &self.periods);
+            cpu.balancing.load = cpu.delayed(now, at, &self.periods);
             cpu.balancing.load_at = cpu.balancing.load_at.max(at);
         }
     }
@@ -333,16 +334,14 @@ impl World {
 
 #[cfg(test)]
 mod tests {
-    use mm::{thp::ThpEnabled, variant};
+    use mm::variant;
 
     use super::*;
-    use crate::{Config, daemon::NO_SPACE, runqueue::Nice, sched::Domains};
+    use crate::{daemon::NO_SPACE, runqueue::Nice};
 
     /// Four CPUs, of which two each share a cache; the first has four tasks, and runs one of them.
     fn crowded(rules: &str) -> World {
-        let config = Config { variant: *variant::named(rules), cpus: 4, ..crate::tests::config(ThpEnabled::Never) };
-        let mut world = crate::fresh(&config);
-        world.domains = Domains::new(vec![vec![0, 1], vec![2, 3]]);
+        let mut world = crate::tests::world_of(rules, vec![vec![0, 1], vec![2, 3]]);
         for id in (0..4).map(TaskId) {
             let mut task = Task::new(CpuId(0), vec![CpuId(0)], NO_SPACE, Nice::default());
             task.runnable_since = Time(0);

@@ -147,14 +147,15 @@ impl World {
     /// What a CPU sees of a group that may be its own. It errs on the side of leaving things as they are, unless it is idle
     /// (`source_load`, `target_load`).
     fn sum(&self, group: &[usize], level: usize, (is_idle, is_own): (bool, bool), at: Time) -> Group {
-        let seen = |cpu: &Cpu| {
+        let add = |(load, weight): (u64, u64), cpu: &Cpu| {
             let now = cpu.load(&self.tasks, at, &self.periods);
-            let delayed = cpu.delayed_load(&self.tasks, at, &self.periods);
-            match (is_idle, is_own) {
+            let delayed = || cpu.delayed(now, at, &self.periods);
+            let seen = match (is_idle, is_own) {
                 (true, _) => now,
-                (false, true) => now.max(delayed),
-                (false, false) => now.min(delayed),
-            }
+                (false, true) => now.max(delayed()),
+                (false, false) => now.min(delayed()),
+            };
+            (load + seen, weight + now)
         };
         let members = || group.iter().map(|cpu| &self.cpus[*cpu]);
         let (tasks, cpus) = (members().map(|cpu| cpu.tasks() as u64).sum::<u64>(), group.len() as u64);
@@ -162,9 +163,10 @@ impl World {
         let usage: u64 =
             if by_usage { members().map(|cpu| cpu.usage(&self.tasks, at, &self.periods)).sum() } else { 0 };
         let (has, needs) = (100 * cpus * NICE_0, usage * IMBALANCE_PCT[level]);
+        let (load, weight) = members().fold((0, 0), add);
         Group {
-            load: members().map(seen).sum(),
-            weight: members().map(|cpu| cpu.load(&self.tasks, at, &self.periods)).sum(),
+            load,
+            weight,
             tasks,
             cpus,
             idle: members().filter(|cpu| cpu.is_idle()).count() as u64,
@@ -176,23 +178,18 @@ impl World {
 
 #[cfg(test)]
 mod tests {
-    use mm::{thp::ThpEnabled, variant};
     use units::Picos;
 
     use super::*;
     use crate::{
-        Config,
         daemon::NO_SPACE,
         runqueue::{Enqueue, Nice},
-        sched::Domains,
         task::{Task, TaskId},
     };
 
     /// Two CPUs that share a cache. The first has tasks that have slept until `at`, and runs one of them.
     fn woken(rules: &str, tasks: u32, at: Time) -> World {
-        let config = Config { variant: *variant::named(rules), cpus: 2, ..crate::tests::config(ThpEnabled::Never) };
-        let mut world = crate::fresh(&config);
-        world.domains = Domains::new(vec![vec![0, 1]]);
+        let mut world = crate::tests::world_of(rules, vec![vec![0, 1]]);
         for id in (0..tasks).map(TaskId) {
             world.tasks.push(Task::new(CpuId(0), vec![CpuId(0)], NO_SPACE, Nice::default()));
             world.wake(id, Time(0), Enqueue::New);

@@ -7,7 +7,7 @@
 
 use units::{CpuId, Picos, Time};
 
-use super::busiest::IMBALANCE_PCT;
+use super::{busiest::IMBALANCE_PCT, domains::number};
 use crate::{task::TaskId, world::World};
 
 /// Up to so many CPUs are addressed as a set, of which the chipset picks the one to interrupt (`dest_LowestPrio`).
@@ -51,9 +51,9 @@ impl World {
     /// two share no cache the one that asked (`QUEUE_FLAG_SAME_COMP`, the default of `rq_affinity`). Assumptions: among equals
     /// the chipset picks one after the other, and where CPUs are too many to be a set the first is interrupted.
     pub(crate) fn disk_answers(&mut self, asked: CpuId) -> CpuId {
-        let set = if self.cpus.len() <= FLAT { u32::try_from(self.cpus.len()).expect("at most eight") } else { 1 };
-        let interrupted = CpuId(self.disk_irqs % set);
-        self.disk_irqs = self.disk_irqs.wrapping_add(1);
+        let set = if self.cpus.len() <= FLAT { self.cpus.len() } else { 1 };
+        let interrupted = number(self.disk_irqs % set);
+        self.disk_irqs += 1;
         if self.domains.share_cache(interrupted, asked) { interrupted } else { asked }
     }
 
@@ -127,23 +127,17 @@ impl World {
 
 #[cfg(test)]
 mod tests {
-    use mm::{thp::ThpEnabled, variant};
-
     use super::*;
     use crate::{
-        Config,
         daemon::NO_SPACE,
         runqueue::{Enqueue, Nice},
-        sched::Domains,
         task::Task,
     };
 
     /// Four CPUs, of which two each share a cache; one that sleeps, where it ran, and others that have long been on the CPUs
     /// that are listed.
     fn world(rules: &str, last: u32, others: &[u32]) -> (World, TaskId) {
-        let config = Config { variant: *variant::named(rules), cpus: 4, ..crate::tests::config(ThpEnabled::Never) };
-        let mut world = crate::fresh(&config);
-        world.domains = Domains::new(vec![vec![0, 1], vec![2, 3]]);
+        let mut world = crate::tests::world_of(rules, vec![vec![0, 1], vec![2, 3]]);
         let mut id = TaskId(0);
         for (n, cpu) in (0..).zip(others.iter().chain([&last])) {
             id = TaskId(n);
@@ -223,9 +217,7 @@ mod tests {
 
     #[test]
     fn more_than_eight_cpus_leave_interrupts_to_the_first() {
-        let config = Config { variant: *variant::named("v4.1"), cpus: 9, ..crate::tests::config(ThpEnabled::Never) };
-        let mut world = crate::fresh(&config);
-        world.domains = Domains::new(vec![(0..9).collect()]);
+        let mut world = crate::tests::world_of("v4.1", vec![(0..9).collect()]);
         assert_eq!([5, 5, 5].map(|asked| world.disk_answers(CpuId(asked)).0), [0, 0, 0]);
     }
 }
