@@ -88,6 +88,12 @@ impl Periods {
         at.0.saturating_sub(self.tick_offset.0) / self.tick.0
     }
 
+    /// The first tick at an instant or after it.
+    pub(crate) fn tick_from(&self, at: Time) -> Time {
+        let last = self.last_tick(at);
+        if last == at { at } else { self.tick_after(at) }
+    }
+
     /// The first tick after an instant.
     pub(crate) fn tick_after(&self, at: Time) -> Time {
         Time(self.tick_offset.0 + (self.ticks_until(at) + 1) * self.tick.0)

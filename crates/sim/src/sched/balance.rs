@@ -33,10 +33,12 @@ const NICE_TRIES: u32 = 1;
 /// When a CPU looks at others in a domain.
 #[derive(Clone, Copy, Debug, Default)]
 struct Look {
-    /// When it did (`last_balance`).
+    /// At which tick it did (`last_balance`).
     last: Time,
-    /// Did it see then that others had too much (`balance_interval` is the shortest)?
+    /// Did it see last, then or when it became idle, that others had too much (`balance_interval` is the shortest)?
     saw_imbalance: bool,
+    /// When it saw that: ticks up to then have gone by the interval of before.
+    saw_at: Time,
     /// How often in a row it has got nothing of what it saw (`nr_balance_failed`).
     failed: u32,
 }
@@ -87,8 +89,9 @@ impl Cpu {
 
     /// The first of its ticks at which it looks at others in a domain of so many CPUs, if it stays busy.
     fn next_balance(&self, level: usize, span: u64, periods: &Periods) -> Time {
-        let Look { last, saw_imbalance, .. } = self.balancing.looks[level];
-        periods.tick_after((last + periods.balance(span, true, saw_imbalance)).max(self.balancing.busy_since))
+        let Look { last, saw_imbalance, saw_at, .. } = self.balancing.looks[level];
+        let due = periods.tick_from(last + periods.balance(span, true, saw_imbalance));
+        due.max(periods.tick_after(saw_at.max(self.balancing.busy_since)))
     }
 
     /// Looks somebody for it in a domain of so many CPUs, while it is idle?
@@ -111,7 +114,7 @@ impl Cpu {
 
     fn looked(&mut self, at: Time, level: usize, saw_imbalance: bool) {
         let look = &mut self.balancing.looks[level];
-        (look.last, look.saw_imbalance) = (at, saw_imbalance);
+        (look.last, look.saw_imbalance, look.saw_at) = (at, saw_imbalance, at);
         if !saw_imbalance {
             look.failed = 0;
         }
@@ -216,9 +219,9 @@ impl World {
             _ => 0,
         };
         if self.mm.variant().sched_compares_loads {
-            last.saw_imbalance = saw;
+            (last.saw_imbalance, last.saw_at) = (saw, at);
             if looker == Looker::Idle {
-                last.last = at;
+                last.last = self.periods.last_tick(at);
             }
         }
         (saw, got)
@@ -423,6 +426,37 @@ mod tests {
         let cpu = &world.cpus[2];
         let due = |micros| cpu.is_looked_for(Time(Picos::from_micros(micros).0), 0, 2, &world.periods);
         assert_eq!([3_999, 4_000].map(due), [false, true]);
+    }
+
+    #[test]
+    fn a_busy_cpu_looks_at_the_tick_at_which_its_time_is_over() {
+        let world = crowded("v4.1");
+        let millis = |millis: u64| Time(Picos::from_micros(1000 * millis).0);
+        let mut cpu = Cpu::new(variant::named("v4.1"));
+        cpu.looked(millis(400), 0, true);
+        assert_eq!(cpu.next_balance(0, 2, &world.periods), millis(400 + 2 * 32));
+        cpu.looked(millis(464), 0, false);
+        assert_eq!(cpu.next_balance(0, 2, &world.periods), millis(464 + 2 * 2 * 32));
+        // It had no tick while it was idle.
+        cpu.clock = millis(700);
+        cpu.begin_to_be_busy();
+        assert_eq!(cpu.next_balance(0, 2, &world.periods), millis(704));
+    }
+
+    #[test]
+    fn what_a_cpu_sees_when_it_becomes_idle_does_not_change_when_it_has_looked() {
+        let mut world = crowded("v4.1");
+        let millis = |millis: u64| Time(Picos::from_micros(1000 * millis).0);
+        let cpu = &mut world.cpus[1];
+        cpu.looked(millis(400), 0, false);
+        // Its time would be over after 128 ms; half of that, now that it has seen something, has gone by.
+        cpu.clock = millis(501);
+        assert!(world.pull(CpuId(1)));
+        let cpu = &mut world.cpus[1];
+        assert!(cpu.balancing.looks[0].saw_imbalance);
+        cpu.found_nothing(millis(501), 0, 2, &world.periods);
+        assert_eq!(cpu.balancing.looks[0].last, millis(400));
+        assert_eq!(cpu.next_balance(0, 2, &world.periods), millis(504));
     }
 
     #[test]
