@@ -358,8 +358,9 @@ impl World {
         }
         cpu.queue.leave(running, &mut task.entity, cpu.clock, why, &self.periods);
         self.stop(id);
-        if self.cpus[id.0 as usize].is_idle() && !self.pull(id) {
+        if self.cpus[id.0 as usize].is_idle() {
             self.end_to_be_busy(id);
+            self.pull(id);
         }
     }
 

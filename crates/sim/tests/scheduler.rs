@@ -184,10 +184,11 @@ fn tasks_go_round_between_pairs_that_share_a_cache() {
             let elapsed = || lives.iter().map(Life::elapsed);
             elapsed().max().unwrap().as_secs_f64() / elapsed().min().unwrap().as_secs_f64()
         };
-        (1..=8).map(of).sum::<f64>() / 8.0
+        (1..=64).map(of).sum::<f64>() / 64.0
     };
     let (one, pairs) = (spread(&[]), spread(&PAIRS.map(Vec::from)));
-    assert!(pairs < one && pairs < 1.4, "{pairs}, where all share one {one}");
+    // A pair looks twice as often; one seed gives up to 0.1 more or less than another.
+    assert!(pairs < one && one < 1.2, "{pairs}, where all share one {one}");
 }
 
 #[test]

@@ -153,9 +153,10 @@ impl World {
         }
     }
 
-    /// A CPU becomes idle: until now it has looked at others in vain.
+    /// A CPU becomes idle: until now it has looked at others in vain. Who has somebody waiting may not have come to the last tick
+    /// yet, and so that is left out.
     pub(super) fn end_to_be_busy(&mut self, id: CpuId) {
-        let until = self.cpus[id.0 as usize].clock;
+        let until = Time(self.cpus[id.0 as usize].clock.0.saturating_sub(self.periods.tick.0));
         for level in 0..self.domains.levels() {
             let span = self.domains.span(id, level);
             self.cpus[id.0 as usize].found_nothing(until, level, span, &self.periods);
