@@ -308,6 +308,8 @@ rules! {
     sched_wake_affine_by_load: bool,
     /// How much longer a busy CPU waits than an idle one before it looks for tasks on others.
     sched_busy_factor: u64,
+    /// Does it look a tick before that is over, so that CPUs do not look near and far at the same ticks?
+    sched_looks_a_tick_early: bool,
     /// What a task runs at least when several share a CPU, or asks for, in ns on one CPU (`sched_min_granularity_ns`).
     sched_base_slice_ns: u64,
 }

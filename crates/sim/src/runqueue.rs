@@ -57,6 +57,8 @@ pub(crate) struct Periods {
     pub(crate) tick_offset: Picos,
     /// How much longer than an idle CPU a busy one waits before it looks at others again (`busy_factor`).
     busy_factor: u64,
+    /// Does a busy one look a tick before that is over?
+    looks_a_tick_early: bool,
     /// Does a task that waits for a CPU count there as it did when it began to wait?
     load_stays: bool,
 }
@@ -68,14 +70,16 @@ impl Periods {
         let scaled = |nanos| Picos(Picos::from_nanos(nanos).0 * factor);
         let [latency, wakeup_granularity, base_slice] = [6_000_000, 1_000_000, rules.sched_base_slice_ns].map(scaled);
         let (busy_factor, load_stays) = (rules.sched_busy_factor, rules.sched_load_stays);
-        Self { latency, wakeup_granularity, base_slice, tick, tick_offset: Picos(0), busy_factor, load_stays }
+        let (tick_offset, looks_a_tick_early) = (Picos(0), rules.sched_looks_a_tick_early);
+        Self { latency, wakeup_granularity, base_slice, tick, tick_offset, busy_factor, looks_a_tick_early, load_stays }
     }
 
     /// How long a CPU waits before it looks again at others in a domain of so many CPUs: as many ms, twice as long when it saw
-    /// nothing (`sd_init`, kernel/sched/core.c, v4.1).
+    /// nothing (`sd_init`, kernel/sched/core.c; `get_sd_balance_interval`, kernel/sched/fair.c, v4.1).
     pub(crate) fn balance(&self, span: u64, is_busy: bool, saw_imbalance: bool) -> Picos {
         let factors = if is_busy { self.busy_factor } else { 1 } * if saw_imbalance { 1 } else { 2 };
-        Picos(Picos::from_micros(1000).0 * span * factors)
+        let early = if is_busy && self.looks_a_tick_early { self.tick.0 } else { 0 };
+        Picos((Picos::from_micros(1000).0 * span * factors).saturating_sub(early))
     }
 
     /// The last tick up to an instant.

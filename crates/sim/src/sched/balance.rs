@@ -438,6 +438,12 @@ mod tests {
         assert_eq!(cpu.next_balance(0, 2, &world.periods), millis(400 + 2 * 32));
         cpu.looked(millis(464), 0, false);
         assert_eq!(cpu.next_balance(0, 2, &world.periods), millis(464 + 2 * 2 * 32));
+        for (rules, interval) in [("v5.8", 2 * 32), ("v5.10", 2 * 16 - 4)] {
+            let periods = crowded(rules).periods;
+            let mut cpu = Cpu::new(variant::named(rules));
+            cpu.looked(millis(400), 0, true);
+            assert_eq!(cpu.next_balance(0, 2, &periods), millis(400 + interval), "{rules}");
+        }
         // It had no tick while it was idle.
         cpu.clock = millis(700);
         cpu.begin_to_be_busy();
