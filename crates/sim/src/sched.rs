@@ -359,7 +359,8 @@ impl World {
         cpu.queue.leave(running, &mut task.entity, cpu.clock, why, &self.periods);
         self.stop(id);
         if self.cpus[id.0 as usize].is_idle() {
-            self.end_to_be_busy(id);
+            // What it sees now changes when it looks next, but not when it has looked.
+            self.looked_in_vain(id, self.cpus[id.0 as usize].clock);
             self.pull(id);
         }
     }

@@ -37,8 +37,6 @@ struct Look {
     last: Time,
     /// Did it see last, then or when it became idle, that others had too much (`balance_interval` is the shortest)?
     saw_imbalance: bool,
-    /// When it saw that: ticks up to then have gone by the interval of before.
-    saw_at: Time,
     /// How often in a row it has got nothing of what it saw (`nr_balance_failed`).
     failed: u32,
 }
@@ -89,9 +87,9 @@ impl Cpu {
 
     /// The first of its ticks at which it looks at others in a domain of so many CPUs, if it stays busy.
     fn next_balance(&self, level: usize, span: u64, periods: &Periods) -> Time {
-        let Look { last, saw_imbalance, saw_at, .. } = self.balancing.looks[level];
+        let Look { last, saw_imbalance, .. } = self.balancing.looks[level];
         let due = periods.tick_from(last + periods.balance(span, true, saw_imbalance));
-        due.max(periods.tick_after(saw_at.max(self.balancing.busy_since)))
+        due.max(periods.tick_after(self.balancing.busy_since))
     }
 
     /// Looks somebody for it in a domain of so many CPUs, while it is idle?
@@ -114,7 +112,7 @@ impl Cpu {
 
     fn looked(&mut self, at: Time, level: usize, saw_imbalance: bool) {
         let look = &mut self.balancing.looks[level];
-        (look.last, look.saw_imbalance, look.saw_at) = (at, saw_imbalance, at);
+        (look.last, look.saw_imbalance) = (at, saw_imbalance);
         if !saw_imbalance {
             look.failed = 0;
         }
@@ -153,10 +151,10 @@ impl World {
         }
     }
 
-    /// A CPU becomes idle: until now it has looked at others in vain. Who has somebody waiting may not have come to the last tick
-    /// yet, and so that is left out.
-    pub(super) fn end_to_be_busy(&mut self, id: CpuId) {
-        let until = Time(self.cpus[id.0 as usize].clock.0.saturating_sub(self.periods.tick.0));
+    /// At all its ticks but the last one a busy CPU has looked at others in vain, or somebody would have looked for all. Who has
+    /// somebody waiting may not have come to the last one yet.
+    pub(super) fn looked_in_vain(&mut self, id: CpuId, now: Time) {
+        let until = Time(now.0.saturating_sub(self.periods.tick.0));
         for level in 0..self.domains.levels() {
             let span = self.domains.span(id, level);
             self.cpus[id.0 as usize].found_nothing(until, level, span, &self.periods);
@@ -180,17 +178,16 @@ impl World {
     #[inline(never)]
     pub(super) fn balance(&mut self, id: CpuId) {
         let now = self.cpus[id.0 as usize].clock;
-        let before = Time(now.0.saturating_sub(self.periods.tick.0));
         let all = (0..).map(CpuId).take(self.cpus.len());
         let levels = self.domains.levels();
         let compares_loads = self.mm.variant().sched_compares_loads;
         for other in all.clone() {
+            if !self.cpus[other.0 as usize].is_idle() {
+                self.looked_in_vain(other, now);
+            }
             for level in 0..levels {
-                let span = self.domains.span(other, level);
-                let cpu = &mut self.cpus[other.0 as usize];
-                if !cpu.is_idle() {
-                    cpu.found_nothing(before, level, span, &self.periods);
-                } else if !compares_loads || cpu.is_looked_for(now, level, span, &self.periods) {
+                let (cpu, span) = (&self.cpus[other.0 as usize], self.domains.span(other, level));
+                if cpu.is_idle() && (!compares_loads || cpu.is_looked_for(now, level, span, &self.periods)) {
                     self.look(other, level, now, Looker::Idle);
                 }
             }
@@ -220,7 +217,7 @@ impl World {
             _ => 0,
         };
         if self.mm.variant().sched_compares_loads {
-            (last.saw_imbalance, last.saw_at) = (saw, at);
+            last.saw_imbalance = saw;
             if looker == Looker::Idle {
                 last.last = self.periods.last_tick(at);
             }
@@ -357,6 +354,10 @@ mod tests {
         world
     }
 
+    fn millis(millis: u64) -> Time {
+        Time(Picos::from_micros(1000 * millis).0)
+    }
+
     /// The tasks of a CPU.
     fn tasks_of(world: &World, cpu: CpuId) -> Vec<u32> {
         (0..4).filter(|id| world.tasks[*id as usize].cpu == cpu).collect()
@@ -432,7 +433,6 @@ mod tests {
     #[test]
     fn a_busy_cpu_looks_at_the_tick_at_which_its_time_is_over() {
         let world = crowded("v4.1");
-        let millis = |millis: u64| Time(Picos::from_micros(1000 * millis).0);
         let mut cpu = Cpu::new(variant::named("v4.1"));
         cpu.looked(millis(400), 0, true);
         assert_eq!(cpu.next_balance(0, 2, &world.periods), millis(400 + 2 * 32));
@@ -453,7 +453,6 @@ mod tests {
     #[test]
     fn what_a_cpu_sees_when_it_becomes_idle_does_not_change_when_it_has_looked() {
         let mut world = crowded("v4.1");
-        let millis = |millis: u64| Time(Picos::from_micros(1000 * millis).0);
         let cpu = &mut world.cpus[1];
         cpu.looked(millis(400), 0, false);
         // Its time would be over after 128 ms; half of that, now that it has seen something, has gone by.
@@ -464,6 +463,24 @@ mod tests {
         cpu.found_nothing(millis(501), 0, 2, &world.periods);
         assert_eq!(cpu.balancing.looks[0].last, millis(400));
         assert_eq!(cpu.next_balance(0, 2, &world.periods), millis(504));
+    }
+
+    #[test]
+    fn what_it_sees_and_does_not_get_does_not_either() {
+        let mut world = crowded("v4.1");
+        let alone = TaskId(4);
+        world.tasks.push(Task::new(CpuId(1), vec![CpuId(1)], NO_SPACE, Nice::default()));
+        world.wake(alone, Time(0), Enqueue::New);
+        world.schedule(CpuId(1));
+        // Those that wait beside it have run just now, and stay where their cache is.
+        for task in &mut world.tasks[..4] {
+            (task.was_preempted, task.runnable_since) = (true, millis(501));
+        }
+        world.cpus[1].looked(millis(400), 0, false);
+        world.cpus[1].clock = millis(501);
+        world.leave(CpuId(1), alone);
+        assert!(world.cpus[1].is_idle() && world.cpus[1].balancing.looks[0].saw_imbalance);
+        assert_eq!(world.cpus[1].balancing.looks[0].last, millis(400));
     }
 
     #[test]
