@@ -75,8 +75,10 @@ enum Phase {
     HugeZero,
     /// 3: allocate a huge page.
     HugeAlloc(HugeTry),
-    /// 4, 5: clear it. Nobody else sees it yet.
-    HugeClear { frame: Pfn },
+    /// 4, 5: a table to deposit.
+    HugeDeposit { frame: Pfn },
+    /// 5: clear it from some frame on. Nobody else sees it yet.
+    HugeClear { frame: Pfn, deposit: TableId, cleared: u32 },
     /// 5: map it, if nobody else was faster.
     HugeMap { frame: Pfn, deposit: TableId },
     /// 7: a store to a huge page that may not be written.
@@ -156,10 +158,10 @@ impl FaultControl {
     /// The blocks that the fault holds between two steps, beside `space`.
     pub fn holdings(&self, space: &AddressSpace) -> Holdings {
         match self.phase {
-            Phase::HugeClear { frame } => {
+            Phase::HugeDeposit { frame } => {
                 Holdings { isolated: vec![Held { pfn: frame, order: Order::HUGE }], ..Holdings::default() }
             }
-            Phase::HugeMap { frame, deposit } => {
+            Phase::HugeClear { frame, deposit, .. } | Phase::HugeMap { frame, deposit } => {
                 let table = Held { pfn: space.tables.frame(deposit), order: Order::BASE };
                 Holdings { isolated: vec![Held { pfn: frame, order: Order::HUGE }, table], ..Holdings::default() }
             }
@@ -170,8 +172,8 @@ impl FaultControl {
     /// Frees what the fault holds.
     pub fn abort(&mut self, mm: &mut Mm, space: &mut AddressSpace, cx: &mut Cx) {
         match std::mem::replace(&mut self.phase, Phase::Enter) {
-            Phase::HugeClear { frame } => mm.free(cx, frame, Order::HUGE),
-            Phase::HugeMap { frame, deposit } => {
+            Phase::HugeDeposit { frame } => mm.free(cx, frame, Order::HUGE),
+            Phase::HugeClear { frame, deposit, .. } | Phase::HugeMap { frame, deposit } => {
                 mm.assert_isolated(cx, frame, Order::HUGE);
                 space.tables.free_pte_table(mm, cx, deposit);
                 mm.free(cx, frame, Order::HUGE);
@@ -194,7 +196,8 @@ impl FaultControl {
             Phase::Pmd => self.look_at_pmd(mm, space),
             Phase::HugeZero => self.map_huge_zero(mm, space, cx),
             Phase::HugeAlloc(which) => self.alloc_huge(mm, space, cx, which),
-            Phase::HugeClear { frame } => Self::clear_huge(mm, space, cx, frame),
+            Phase::HugeDeposit { frame } => Self::alloc_deposit(mm, space, cx, frame),
+            Phase::HugeClear { frame, deposit, cleared } => Self::clear_huge(mm, cx, frame, deposit, cleared),
             Phase::HugeMap { frame, deposit } => self.map_huge(mm, space, cx, frame, deposit),
             Phase::HugeWrite { slot, huge } => self.write_huge(mm, space, cx, slot, huge),
             Phase::HugeCopy => self.copy_huge(mm, space, cx),
@@ -297,7 +300,7 @@ impl FaultControl {
         match mm.try_huge(cx, vma.advice, which) {
             HugeGot::Frame(frame) => {
                 mm.isolate(cx, frame, Order::HUGE);
-                Next::Phase(Phase::HugeClear { frame })
+                Next::Phase(Phase::HugeDeposit { frame })
             }
             HugeGot::Asked => Next::Done(FaultDone::OutOfMemory),
             HugeGot::Next(which) => Next::Phase(Phase::HugeAlloc(which)),
@@ -305,7 +308,7 @@ impl FaultControl {
         }
     }
 
-    fn clear_huge(mm: &mut Mm, space: &mut AddressSpace, cx: &mut Cx, frame: Pfn) -> Next {
+    fn alloc_deposit(mm: &mut Mm, space: &mut AddressSpace, cx: &mut Cx, frame: Pfn) -> Next {
         mm.assert_isolated(cx, frame, Order::HUGE);
         let Some(deposit) = space.tables.alloc_pte_table(mm, cx) else {
             if !cx.has_asked() {
@@ -313,9 +316,22 @@ impl FaultControl {
             }
             return Next::Done(FaultDone::OutOfMemory);
         };
-        mm.clear(cx, frame, Order::HUGE);
         mm.isolate(cx, space.tables.frame(deposit), Order::BASE);
-        Next::Later(Phase::HugeMap { frame, deposit })
+        Next::Phase(Phase::HugeClear { frame, deposit, cleared: 0 })
+    }
+
+    /// `clear_huge_page`: between two of its pages others may run, and have their part of the memory's bandwidth.
+    fn clear_huge(mm: &mut Mm, cx: &mut Cx, frame: Pfn, deposit: TableId, cleared: u32) -> Next {
+        mm.assert_isolated(cx, frame, Order::HUGE);
+        let piece = mm.piece(Order::HUGE);
+        mm.clear(cx, frame.plus(cleared), piece);
+        let cleared = cleared + piece.frames();
+        let is_clear = cleared == Order::HUGE.frames();
+        Next::Later(if is_clear {
+            Phase::HugeMap { frame, deposit }
+        } else {
+            Phase::HugeClear { frame, deposit, cleared }
+        })
     }
 
     fn map_huge(&self, mm: &mut Mm, space: &mut AddressSpace, cx: &mut Cx, frame: Pfn, deposit: TableId) -> Next {

@@ -1,7 +1,7 @@
 //! Linux: none; the loads and stores of user code, and the faults that they take.
 //! Differs: a range at a time; nothing is loaded or stored.
 
-use units::{Bytes, Pfn, Time, VirtAddr, Vpn};
+use units::{Bytes, Order, Pfn, Time, VirtAddr, Vpn};
 
 use crate::{
     Mm,
@@ -182,7 +182,9 @@ impl Touch {
                 if !huge.is_accessed() {
                     space.tables.use_huge(vpn, self.access == Access::Write);
                 }
-                let end = vpn.huge_start().plus(AddressSpace::HUGE_PAGES);
+                let huge_end = vpn.huge_start().plus(AddressSpace::HUGE_PAGES);
+                let piece = vpn.plus(u64::from(mm.piece(Order::HUGE).frames()));
+                let end = if self.fills { huge_end.min(piece) } else { huge_end };
                 self.touch_below(mm, cx, end, huge.pfn());
                 None
             }

@@ -1,10 +1,15 @@
-use units::{Bytes, BytesPerSecond, CpuId};
+use units::{Bytes, BytesPerSecond, CpuId, VirtAddr, Vpn};
 
 use super::*;
 use crate::{
     MachineSpec, NodeSpec, Settings, ZoneKind, ZoneSpec,
+    address_space::{AddressSpace, MMAP_BASE},
+    check::{Owners, walk, walk_owners},
     cost::{Prices, Spent},
-    event::Counters,
+    event::{Counters, Event},
+    step::Step,
+    thp::ThpEnabled,
+    touch::Touch,
     variant,
 };
 
@@ -34,7 +39,9 @@ fn streams(count: u64) -> Option<BytesPerSecond> {
 }
 
 fn on(mm: &mut Mm, cpu: u32, at: &mut Time, body: impl FnOnce(&mut Mm, &mut Cx<'_>)) -> Spent {
-    let (prices, mut counters) = (Prices::new(|_| ALONE), Counters::default());
+    let moves = |work| matches!(work, Work::ClearFrame | Work::CopyFrame | Work::UserFill);
+    let price = |work| if moves(work) { ALONE } else { Picos(0) };
+    let (prices, mut counters) = (Prices::new(price), Counters::default());
     let mut cx = Cx::new(CpuId(cpu), *at, &prices, &mut counters);
     body(mm, &mut cx);
     let spent = *cx.spent();
@@ -128,4 +135,63 @@ fn who_fills_pages_waits_for_memory_in_user_mode() {
     assert_eq!(first.on(Cause::User), Picos(ALONE.0 * HUGE));
     let both = Picos(2 * ALONE.0 * HUGE - SLACK.0);
     assert!(second.on(Cause::User) >= both && second.total() == second.on(Cause::User), "{second:?}");
+}
+
+/// A process, and where it may have a huge page that it is about to fill.
+fn filling(mm: &mut Mm) -> (AddressSpace, Touch) {
+    mm.thp.enabled = ThpEnabled::Always;
+    let mut made = None;
+    on(mm, 0, &mut Time(0), |mm, cx| {
+        let mut space = AddressSpace::new(mm, cx, MMAP_BASE).unwrap();
+        let room = space.mmap(mm, cx, 2 * HUGE).unwrap();
+        let start = Vpn(room.start.0.next_multiple_of(HUGE));
+        made = Some((space, Touch::fill(VirtAddr(start.0 * Bytes::PAGE.0), Bytes(HUGE * Bytes::PAGE.0))));
+    });
+    made.unwrap()
+}
+
+#[test]
+fn who_clears_and_fills_a_huge_page_leaves_others_their_part() {
+    let mut mm = machine(streams(1));
+    let (mut space, mut touch) = filling(&mut mm);
+    // Both begin when what the process took has been served.
+    let begin = Time(100 * ALONE.0);
+    let (mut one, mut other) = (begin, begin);
+    let (mut frames, mut longest, mut is_done) = (0_u64, Picos(0), false);
+    // Bound: each turn of the first clears or fills a frame, or goes on with its fault.
+    while !is_done {
+        if one <= other {
+            let horizon = one;
+            on(&mut mm, 0, &mut one, |mm, cx| {
+                is_done = matches!(touch.step(mm, &mut space, cx, horizon), Step::Done(_));
+                assert!(cx.faults().taken <= 1);
+            });
+        } else {
+            let spent = on(&mut mm, 1, &mut other, |mm, cx| mm.clear(cx, Pfn(4096), Order::BASE));
+            longest = longest.max(spent.on(Cause::Bandwidth));
+            frames += 1;
+        }
+    }
+    assert!(longest <= Picos(2 * ALONE.0), "nobody waits for more than a frame or two: {longest}");
+    let took = one.since(begin).0 / ALONE.0;
+    assert!((2 * 2 * HUGE..=2 * 2 * HUGE + 2 * HUGE).contains(&took), "{took} us to clear and to fill, beside another");
+    assert!((frames * 2).abs_diff(took) < took / 10, "{frames} frames for the other in {took} us");
+}
+
+#[test]
+fn a_huge_page_that_is_not_clear_yet_is_given_back() {
+    let mut mm = machine(streams(1));
+    let (mut space, mut touch) = filling(&mut mm);
+    let (prices, mut counters) = (Prices::free(), Counters::default());
+    let mut cx = Cx::new(CpuId(0), Time(0), &prices, &mut counters);
+    for _ in 0..100 {
+        assert!(matches!(touch.step(&mut mm, &mut space, &mut cx, Time(0)), Step::More));
+    }
+    let held = touch.holdings(&space);
+    assert_eq!(held.isolated.iter().map(|held| held.order).collect::<Vec<_>>(), [Order::HUGE, Order::BASE]);
+    walk_owners(&mm, &Owners { spaces: vec![&space], controls: vec![(cx.control(), held)] }).unwrap();
+    touch.abort(&mut mm, &mut space, &mut cx);
+    walk(&mm).unwrap();
+    walk_owners(&mm, &Owners { spaces: vec![&space], controls: Vec::new() }).unwrap();
+    assert_eq!(counters.get(Event::ThpFaultAlloc), 0);
 }
