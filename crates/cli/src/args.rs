@@ -30,10 +30,14 @@ pub(crate) enum Command {
 Examples:
   pagelab show results/mine
   pagelab show results/mine --causes
-  pagelab show results/mine --format csv > mine.csv")]
+  pagelab show results/mine --format csv > mine.csv
+  pagelab show results/mine --seeds 7-7")]
     Show {
         /// A result directory
         result: PathBuf,
+        /// Only what was run with seeds 1 to N, or with those from A to B: single runs, or one half beside the other
+        #[arg(long, value_name = "N|A-B")]
+        seeds: Option<Seeds>,
         /// Also where the time of each simulated run went, by cause; a result without such a run is refused
         #[arg(long)]
         causes: bool,

@@ -60,9 +60,9 @@ fn status(error: &anyhow::Error) -> u8 {
 fn dispatch(command: Command) -> anyhow::Result<ExitCode> {
     match command {
         Command::Run(run) => run_experiment(&run),
-        Command::Show { result, causes, format } => {
+        Command::Show { result, seeds, causes, format } => {
             let causes = if causes { Causes::Required } else { Causes::No };
-            print(&show::render(&result, format.into(), causes)?)
+            print(&show::render(&result, seeds, format.into(), causes)?)
         }
         Command::Calibrate(args) => calibrate(&args),
         Command::Machine(Machine::Import { from, name, output }) => import(from.as_deref(), &name, output.as_deref()),
@@ -83,7 +83,7 @@ fn run_experiment(args: &args::Run) -> anyhow::Result<ExitCode> {
     progress.clear();
     let finished = finished?;
     let causes = if args.causes { Causes::Yes } else { Causes::No };
-    let code = print(&show::render(&finished.directory, args.format.into(), causes)?)?;
+    let code = print(&show::render(&finished.directory, None, args.format.into(), causes)?)?;
     let mut stderr = io::stderr();
     for failure in &finished.failures {
         writeln!(stderr, "pagelab: failed: {failure}")?;

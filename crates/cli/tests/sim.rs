@@ -254,4 +254,11 @@ fn seeds_are_other_runs_of_the_same_counters() {
             }
         }
     }
+    // And some of them can be looked at alone.
+    let show = |seeds| ["show", "once", "--format", "json", "--seeds", seeds];
+    let some = Document::parse(&room.run(&show("2-3")).expect(0).stdout).cells;
+    let wanted: Vec<_> = cells.into_iter().filter(|cell| (2..=3).contains(&cell.key.seed)).collect();
+    assert_eq!(some, wanted);
+    let refused = room.run(&show("6-9")).expect(2).stderr;
+    assert!(refused.contains("--seeds") && refused.contains("1-5"), "{refused}");
 }

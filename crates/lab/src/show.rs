@@ -8,14 +8,14 @@ use std::{
     path::Path,
 };
 
-use report::{Cell, CheckRow, Column, Layout, Record, Report, Skipped, Store, System, Target};
+use report::{Cell, CheckRow, Column, Key, Layout, Record, Report, Skipped, Store, System, Target};
 use serde::Serialize;
 
 use self::zones::ZoneTables;
 use crate::{
     cell::STATE,
     experiment::Experiment,
-    plan::{Simulated, Start, UsageError},
+    plan::{Seeds, Simulated, Start, UsageError},
     prices, provenance,
     run::{self, IDENTITY_FILE, read_identity},
 };
@@ -68,9 +68,9 @@ struct Shown {
     without_causes: Vec<Target>,
 }
 
-/// Prints the result in `directory`.
-pub fn render(directory: &Path, format: Format, causes: Causes) -> Result<String, UsageError> {
-    let mut shown = read(directory)?;
+/// Prints the result in `directory`, or what of it has one of these seeds.
+pub fn render(directory: &Path, seeds: Option<Seeds>, format: Format, causes: Causes) -> Result<String, UsageError> {
+    let mut shown = read(directory, seeds)?;
     if causes == Causes::Required && shown.cells.iter().all(|cell| cell.measured.causes.is_empty()) {
         let place = directory.display();
         return Err(UsageError(format!("--causes: nothing in {place} says where time went; {ONLY_SIM}")));
@@ -88,14 +88,17 @@ pub fn render(directory: &Path, format: Format, causes: Causes) -> Result<String
     })
 }
 
-fn read(directory: &Path) -> Result<Shown, UsageError> {
+fn read(directory: &Path, seeds: Option<Seeds>) -> Result<Shown, UsageError> {
     let lacks_identity = |kind| matches!(kind, ErrorKind::NotFound | ErrorKind::NotADirectory);
     if directory.join(IDENTITY_FILE).metadata().is_err_and(|error| lacks_identity(error.kind())) {
         let place = directory.display();
         return Err(UsageError(format!("{place} is not a result directory: it has no {IDENTITY_FILE}")));
     }
-    let identity = read_identity(directory)?;
-    let contents = Store::read(directory).map_err(|error| UsageError(error.to_string()))?;
+    let mut identity = read_identity(directory)?;
+    let mut contents = Store::read(directory).map_err(|error| UsageError(error.to_string()))?;
+    if let Some(seeds) = seeds {
+        leave_out(&mut identity.keys, &mut contents.records, seeds)?;
+    }
     let place: BTreeMap<_, _> = identity.keys.iter().zip(0..).collect();
     let skipped = run::skips(&contents.records);
     let unable = skipped.iter().filter(|skipped| skipped.key.is_some()).count();
@@ -133,6 +136,21 @@ fn read(directory: &Path) -> Result<Shown, UsageError> {
         simulated: identity.simulated,
         without_causes: Vec::new(),
     })
+}
+
+/// Leaves out what has none of these seeds.
+fn leave_out(keys: &mut Vec<Key>, records: &mut Vec<Record>, seeds: Seeds) -> Result<(), UsageError> {
+    let all = || keys.iter().map(|key| key.seed);
+    let (first, last) = (all().min().unwrap_or(0), all().max().unwrap_or(0));
+    keys.retain(|key| seeds.contains(key.seed));
+    if keys.is_empty() {
+        return Err(UsageError(format!("--seeds: the result has none of these; it has seeds {first}-{last}")));
+    }
+    records.retain(|record| match record {
+        Record::Cell(Cell { key, .. }) | Record::Skipped(Skipped { key: Some(key), .. }) => seeds.contains(key.seed),
+        Record::System(_) | Record::Skipped(_) => true,
+    });
+    Ok(())
 }
 
 fn text(shown: &Shown) -> String {
@@ -387,7 +405,7 @@ mod tests {
         for record in systems.chain(cells.iter().cloned().map(Record::Cell)) {
             store.append(&record).expect("appended");
         }
-        render(directory.path(), format, Causes::No).expect("a result")
+        render(directory.path(), None, format, Causes::No).expect("a result")
     }
 
     #[test]

@@ -22,6 +22,11 @@ impl Seeds {
         Self { first: 1, last }
     }
 
+    /// Is this one of them?
+    pub fn contains(self, seed: u64) -> bool {
+        (self.first..=self.last).contains(&seed)
+    }
+
     /// Each of them, in order.
     pub fn all(self) -> impl Iterator<Item = u64> {
         self.first..=self.last
