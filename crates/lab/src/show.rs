@@ -448,11 +448,11 @@ mod tests {
         let file = directory.path().join("file");
         std::fs::write(&file, "").expect("written");
         for place in [directory.path(), &directory.path().join("nowhere"), &file] {
-            let message = render(place, Format::Text, Causes::No).expect_err("no result").to_string();
+            let message = render(place, None, Format::Text, Causes::No).expect_err("no result").to_string();
             assert_eq!(message, format!("{} is not a result directory: it has no run.json", place.display()));
         }
         std::fs::write(directory.path().join(IDENTITY_FILE), "{").expect("written");
-        let message = render(directory.path(), Format::Text, Causes::No).expect_err("no result").to_string();
+        let message = render(directory.path(), None, Format::Text, Causes::No).expect_err("no result").to_string();
         assert!(message.contains("run.json: EOF while parsing"), "{message}");
     }
 }
