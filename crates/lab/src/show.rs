@@ -122,6 +122,10 @@ fn read(directory: &Path, seeds: Option<Seeds>) -> Result<Shown, UsageError> {
         Layout::Head => Report::new(&cells, threshold),
         Layout::Classic => Report::classic(&cells),
     };
+    if seeds.is_some() {
+        // Nobody knows which seed a boot was for.
+        boots.clear();
+    }
     let zones = systems.iter().map(ZoneTables::of).collect();
     let experiment = identity.keys.first().map_or_else(String::new, |key| key.experiment.clone());
     Ok(Shown {
@@ -138,14 +142,14 @@ fn read(directory: &Path, seeds: Option<Seeds>) -> Result<Shown, UsageError> {
     })
 }
 
-/// Leaves out what has none of these seeds.
+/// Leaves out what has none of these seeds, all of which the result must have.
 fn leave_out(keys: &mut Vec<Key>, records: &mut Vec<Record>, seeds: Seeds) -> Result<(), UsageError> {
     let all = || keys.iter().map(|key| key.seed);
     let (first, last) = (all().min().unwrap_or(0), all().max().unwrap_or(0));
-    keys.retain(|key| seeds.contains(key.seed));
-    if keys.is_empty() {
-        return Err(UsageError(format!("--seeds: the result has none of these; it has seeds {first}-{last}")));
+    if let Some(lacks) = seeds.all().find(|seed| !(first..=last).contains(seed)) {
+        return Err(UsageError(format!("--seeds: the result has no seed {lacks}; it has {first}-{last}")));
     }
+    keys.retain(|key| seeds.contains(key.seed));
     records.retain(|record| match record {
         Record::Cell(Cell { key, .. }) | Record::Skipped(Skipped { key: Some(key), .. }) => seeds.contains(key.seed),
         Record::System(_) | Record::Skipped(_) => true,

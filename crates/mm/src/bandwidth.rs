@@ -1,6 +1,7 @@
 //! Linux: none; this is what memory does by itself.
 //! Differs: clearing, copying and filling frames only; not what else user code and page walks read and write. The huge zero page,
-//! and the copy of a huge page (`huge_cow.rs`), take all that they need in one go.
+//! and the copy of a huge page (`huge_cow.rs`), take all that they need in one go. Where no memory has a limit a huge page is
+//! cleared in one step, which no tick interrupts.
 //!
 //! What clearing, copying or filling takes is priced as if one CPU had a node's memory for itself. A node with a limit serves so
 //! many bytes per second: when it falls behind, the CPUs wait for it.
@@ -52,8 +53,8 @@ impl Mm {
         self.bandwidth.servers[node].per_frame = limit.takes(units::Frames(1).bytes());
     }
 
-    /// In which pieces a run of frames is cleared or filled: where memory has a limit, in single frames, so that others who
-    /// want it at the same time have equal parts of it, and in one where it makes no difference.
+    /// In which pieces a run of frames is cleared or filled: where any node's memory has a limit, in single frames, so that
+    /// others who want it at the same time have equal parts of it, and elsewhere in one, which takes fewer steps.
     pub(crate) fn piece(&self, run: Order) -> Order {
         if self.bandwidth.servers.is_empty() { run } else { Order::BASE }
     }

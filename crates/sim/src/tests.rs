@@ -8,7 +8,7 @@ use mm::{
     variant,
 };
 use os::{MapSpec, Os, Placement, VmRange};
-use units::{NodeId, Order, Pfn, Time};
+use units::{BytesPerSecond, NodeId, Order, Pfn, Time};
 
 use super::*;
 use crate::sched::Domains;
@@ -139,9 +139,10 @@ fn who_finds_a_page_mapped_does_not_fault() {
 }
 
 /// Threads and a child that fault huge and base pages, copy both, fork and unmap; and go on when one of them dies.
-fn everything(rules: &str, loss: Option<Injection>) -> (Finish, Extra) {
+fn everything(rules: &str, bandwidth: &[(NodeId, BytesPerSecond)], loss: Option<Injection>) -> (Finish, Extra) {
     // In the strict order each step is as short as it can be: there are more of them to die in.
-    let config = Config { variant: *variant::named(rules), quantum: Picos(0), ..config(ThpEnabled::Always) };
+    let (variant, bandwidth, quantum) = (*variant::named(rules), bandwidth.to_vec(), Picos(0));
+    let config = Config { variant, bandwidth, quantum, ..config(ThpEnabled::Always) };
     let options = Options { loss, ..Options::default() };
     let store = async |os: Sim, range: VmRange| {
         let small = os.mmap(Bytes::kib(64), MapSpec::Anonymous).await.unwrap();
@@ -173,12 +174,14 @@ fn everything(rules: &str, loss: Option<Injection>) -> (Finish, Extra) {
 
 #[test]
 fn a_task_that_dies_in_the_middle_of_anything_leaves_nothing_behind() {
-    for rules in ["v4.1", "v6.1", "v6.7"] {
-        let (_, Extra { steps, .. }) = everything(rules, None);
+    // Where memory has a limit each frame of a huge page is a step, and every so many of them do.
+    let limit = [(NodeId(0), BytesPerSecond::new(Bytes::mib(4000)).unwrap())];
+    for (rules, bandwidth, every) in [("v4.1", &[][..], 1), ("v6.1", &[], 1), ("v6.7", &[], 1), ("v6.7", &limit, 3)] {
+        let (_, Extra { steps, .. }) = everything(rules, bandwidth, None);
         let mut deaths = 0;
         // Its frames are looked for after every step; a lock that it kept would keep the others waiting for ever.
-        for step in 0..steps {
-            let (finish, extra) = everything(rules, Some(Injection { step, lost: Lost::Task }));
+        for step in (0..steps).step_by(every) {
+            let (finish, extra) = everything(rules, bandwidth, Some(Injection { step, lost: Lost::Task }));
             deaths += u64::from(extra.lost);
             assert!(kept(&finish) <= 2 * 9 + 31, "{rules}, step {step}: {} frames are left", kept(&finish));
         }
