@@ -108,7 +108,9 @@ fn read(directory: &Path, seeds: Option<Seeds>) -> Result<Shown, UsageError> {
         if let Record::System(system) = record {
             // A resumed run or a further seed boots again; what the kernel computes of its zones is the same.
             let same = |known: &System| known.column() == system.column();
-            boots.extend(system.run.boot_s.map(|boot_s| (system.kernel.clone(), boot_s)));
+            // Which seed it was for, nobody knows.
+            let seconds = system.run.boot_s.filter(|_| seeds.is_none());
+            boots.extend(seconds.map(|seconds| (system.kernel.clone(), seconds)));
             if !systems.iter().any(same) {
                 systems.push(system.clone());
             }
@@ -122,10 +124,6 @@ fn read(directory: &Path, seeds: Option<Seeds>) -> Result<Shown, UsageError> {
         Layout::Head => Report::new(&cells, threshold),
         Layout::Classic => Report::classic(&cells),
     };
-    if seeds.is_some() {
-        // Nobody knows which seed a boot was for.
-        boots.clear();
-    }
     let zones = systems.iter().map(ZoneTables::of).collect();
     let experiment = identity.keys.first().map_or_else(String::new, |key| key.experiment.clone());
     Ok(Shown {
