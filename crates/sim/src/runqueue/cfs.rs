@@ -7,8 +7,12 @@ use units::{Picos, Time};
 use super::{Enqueue, Entity, Periods};
 use crate::task::TaskId;
 
+/// Where virtual time begins: so far from 0 that credit for having slept never goes below it (`init_cfs_rq` starts below 0, and
+/// compares as if numbers went round in a circle).
+const START: u64 = 1 << 62;
+
 /// The tasks of one CPU by virtual run time.
-#[derive(Clone, Debug, Default)]
+#[derive(Clone, Debug)]
 pub(crate) struct Queue {
     /// Those that wait, the most deserving first.
     waiting: BTreeSet<(u64, TaskId)>,
@@ -16,6 +20,12 @@ pub(crate) struct Queue {
     load: u64,
     /// No task that comes is set before this.
     min_vruntime: u64,
+}
+
+impl Default for Queue {
+    fn default() -> Self {
+        Self { waiting: BTreeSet::new(), load: 0, min_vruntime: START }
+    }
 }
 
 impl Queue {
@@ -38,13 +48,13 @@ impl Queue {
             // Half a period of credit for having slept (GENTLE_FAIR_SLEEPERS).
             Enqueue::Woken => {
                 self.load += task.weight;
-                task.vruntime = task.vruntime.max(self.min_vruntime.saturating_sub(latency / 2));
+                task.vruntime = task.vruntime.max(self.min_vruntime - latency / 2);
             }
             Enqueue::Preempted => {}
             // It comes with its distance only.
             Enqueue::Moved => {
                 self.load += task.weight;
-                task.vruntime += self.min_vruntime;
+                task.vruntime = task.vruntime.wrapping_add(self.min_vruntime);
             }
         }
         let is_new = self.waiting.insert((task.vruntime, id));
@@ -64,12 +74,14 @@ impl Queue {
         let was_there = self.waiting.remove(&(task.vruntime, id));
         assert!(was_there, "task {} does not wait here", id.0);
         self.load -= task.weight;
-        // What it takes along is its distance from the others, not their time (`migrate_task_rq_fair`).
-        task.vruntime = task.vruntime.saturating_sub(self.min_vruntime);
+        // What it takes along is its distance from the others, not their time (`dequeue_entity`); below them it is negative,
+        // credit for having slept, until it is placed.
+        task.vruntime = task.vruntime.wrapping_sub(self.min_vruntime);
     }
 
     pub(super) fn adopt(&self, from: &Self, task: &mut Entity) {
         task.vruntime = if task.vruntime < from.min_vruntime {
+            // One that has never run has nothing to keep.
             self.min_vruntime.saturating_sub(from.min_vruntime - task.vruntime)
         } else {
             self.min_vruntime + (task.vruntime - from.min_vruntime)
@@ -135,6 +147,22 @@ mod tests {
     }
 
     #[test]
+    fn who_has_slept_has_credit_on_a_cpu_that_has_hardly_run_too() {
+        let periods = periods(2);
+        let mut queue = Queue::default();
+        let mut sleeper = Entity::new(Nice::new(0));
+        queue.enqueue(TaskId(0), &mut sleeper, Enqueue::Woken, &periods);
+        let mut new = Entity::new(Nice::new(0));
+        queue.enqueue(TaskId(1), &mut new, Enqueue::New, &periods);
+        assert!(preempts(&new, &sleeper, &periods));
+        assert_eq!(
+            new.vruntime - sleeper.vruntime,
+            periods.latency.as_nanos(),
+            "half for the one, a slice of two for the other"
+        );
+    }
+
+    #[test]
     fn periods_grow_with_the_cpus_up_to_eight() {
         let latency = |cpus| periods(cpus).latency;
         assert_eq!([1, 2, 4, 8, 96].map(latency), [6, 12, 18, 24, 24].map(|ms| Picos::from_micros(ms * 1000)));
@@ -154,13 +182,16 @@ mod tests {
     #[test]
     fn a_task_that_moves_keeps_its_distance() {
         let periods = periods(2);
-        let mut from = Queue { min_vruntime: 5_000_000, ..Queue::default() };
-        let mut task = Entity { vruntime: 5_000_400, ..Entity::new(Nice::new(0)) };
-        from.enqueue(TaskId(3), &mut task, Enqueue::Woken, &periods);
-        from.remove(TaskId(3), &mut task);
-        assert_eq!((task.vruntime, from.load), (400, 0));
-        let mut to = Queue { min_vruntime: 9_000_000, ..Queue::default() };
-        to.enqueue(TaskId(3), &mut task, Enqueue::Moved, &periods);
-        assert_eq!((task.vruntime, to.load), (9_000_400, 1024));
+        // Credit for having slept too.
+        for (before, arrives, after) in [(5_000_400, 9_000_000, 9_000_400), (4_999_990, 9_000_000, 8_999_990)] {
+            let (before, arrives, after) = (START + before, START + arrives, START + after);
+            let mut from = Queue { min_vruntime: START + 5_000_000, ..Queue::default() };
+            let mut task = Entity { vruntime: before, ..Entity::new(Nice::new(0)) };
+            from.enqueue(TaskId(3), &mut task, Enqueue::Woken, &periods);
+            from.remove(TaskId(3), &mut task);
+            let mut to = Queue { min_vruntime: arrives, ..Queue::default() };
+            to.enqueue(TaskId(3), &mut task, Enqueue::Moved, &periods);
+            assert_eq!((task.vruntime, from.load, to.load), (after, 0, 1024));
+        }
     }
 }
