@@ -155,8 +155,12 @@ impl Collapse {
         Step::Done(Ended::Abandoned(None))
     }
 
-    /// `alloc_charge_hpage`; with a page that was left over, `khugepaged_alloc_page` of patch 1.
+    /// `alloc_charge_hpage`; with a page that was left over, `khugepaged_alloc_page` of patch 1. Whether its node has huge
+    /// pages is asked at the end of the look, 512 entries later than it began: a fault may have found that it has none.
     fn begin_alloc(&mut self, mm: &mut Mm, spaces: &mut Spaces, cx: &mut Cx, held: Option<Pfn>) -> Step<Ended> {
+        if mm.leaves_node_alone(self.node) {
+            return Step::Done(Ended::Abandoned(held));
+        }
         if let Some(frame) = held {
             mm.assert_isolated(cx, frame, Order::HUGE);
             if mm.node_of(frame) == self.node {

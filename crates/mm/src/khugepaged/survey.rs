@@ -123,9 +123,6 @@ impl Mm {
         let found = self.survey_table(cx, space, table, true);
         if let Found::Suitable(node) = found {
             self.khugepaged.last_target = Some(node);
-            if self.leaves_node_alone(node) {
-                return Found::Unsuitable;
-            }
         }
         found
     }

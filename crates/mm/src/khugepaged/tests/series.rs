@@ -253,6 +253,32 @@ fn patch_2_leaves_ranges_alone_whose_node_has_no_huge_pages() {
 }
 
 #[test]
+fn patch_2_asks_again_after_its_look_and_keeps_what_it_has() {
+    for patches in [&[2][..], &[1, 2]] {
+        let mut world = with_patches(patches, 1);
+        let (id, range) = world.process(2, 2 * HUGE_PAGES);
+        // The first range is abandoned, so that it has a page left where it keeps them.
+        world.run_until_it_holds_one();
+        world.set_locked(id, range.start, true);
+        let is_collapsing = |world: &World| matches!(world.mm.khugepaged.state, State::Collapsing(..));
+        for ends in [false, true] {
+            while is_collapsing(&world) != ends {
+                assert_eq!(world.step(), Step::More);
+            }
+        }
+        let allocated = world.count(Event::ThpCollapseAlloc);
+        let kept = world.mm.khugepaged.holdings();
+        world.mm.note_without_huge(0);
+        assert_eq!(world.step(), Step::More);
+        assert_eq!(world.mm.khugepaged.holdings(), kept);
+        assert!(!is_collapsing(&world), "{patches:?}");
+        assert_eq!(world.run(), scan_sleep(&world));
+        assert_eq!(world.count(Event::ThpCollapseAlloc), allocated, "{patches:?}");
+        assert_eq!(world.mm.khugepaged.pages_collapsed, 0, "{patches:?}");
+    }
+}
+
+#[test]
 fn equal_nodes_take_turns_and_before_that_the_first_page_chose() {
     let targets = |rules: Variant| {
         let mut world = World::with_rules(rules, 2);
