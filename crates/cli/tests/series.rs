@@ -58,8 +58,7 @@ fn the_series_does_what_its_author_says() {
     // The default: faults compact, until they are told that it is of no use.
     let (stalls, compactions) = (table.count("Allocation stalls", false), table.count("Compaction stalls", false));
     let success = table.count("Compaction success", false);
-    // He says by 60 % and more; here it is 54 to 57 (docs/notes.md, "What does not come out").
-    assert!(stalls.1 < 0.5 * stalls.0, "allocation stalls fall by more than half: {stalls:?}");
+    assert!(stalls.1 < 0.4 * stalls.0, "allocation stalls fall by more than 60 %: {stalls:?}");
     assert!(compactions.1 < 0.4 * compactions.0, "and so do those that compact: {compactions:?}");
     let rates = (success.0 / compactions.0, success.1 / compactions.1);
     assert!(rates.0 < 0.35 && rates.1 > 0.6, "of which most succeed now: {rates:?}");
