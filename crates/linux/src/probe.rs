@@ -74,6 +74,8 @@ pub enum Raw {
     UnmapAbsent,
     /// `munlock` of present pages of a file, per page: off one LRU list, on another.
     Unlock,
+    /// The same while another mapping still locks them: they stay where they are (5.18 and later).
+    UnlockShared,
     /// A store to each present base page of a mapping, in address order, per page.
     Touch,
     /// A store to every byte of the same, per page.
@@ -96,9 +98,9 @@ pub enum Raw {
     Fallocate,
     /// `ftruncate` of the same, per page.
     Truncate,
-    /// Taking the first node of a list of 64-byte nodes in address order and pushing it to another.
+    /// Taking the first node of a list of 64-byte nodes in address order and pushing it to another, in the L2 cache.
     ListMove,
-    /// The same of a shuffled list.
+    /// The same of a shuffled list in no cache.
     ListMoveShuffled,
     /// Changing each of 512 64-byte nodes in address order, in memory in no cache, per node.
     TailFrame,

@@ -65,9 +65,10 @@ fn bare_pair(get: &dyn Fn(Raw) -> i64) -> i64 {
     get(Raw::EnvironRead) - get(Raw::CmdlineRead)
 }
 
-/// Off one LRU list, on another: half of that.
+/// Off one LRU list, on another: half of that. The walk, the batch and its reference, and taking the batch's pages in hand are
+/// no part of it: they are done for pages that stay where they are too.
 fn lru_move(get: &dyn Fn(Raw) -> i64) -> i64 {
-    (get(Raw::Unlock) - scan_one(get)) / 2
+    (get(Raw::Unlock) - get(Raw::UnlockShared)) / 2
 }
 
 /// A page that comes into a file in memory: LRU, counters, the file's tree.
@@ -197,7 +198,7 @@ pub(super) const RECIPES: &[Recipe] = &[
     },
     Recipe {
         name: "list_move",
-        how: "in user space: a 64-byte node of a list of 8 MiB in address order, from its head to another list",
+        how: "in user space: a 64-byte node of a list of 256 KiB, in address order, from its head to another list",
         needs: &[Raw::ListMove],
         of: |get| get(Raw::ListMove),
     },
@@ -215,7 +216,7 @@ pub(super) const RECIPES: &[Recipe] = &[
     },
     Recipe {
         name: "list_move_cold",
-        how: "the same of a list in no order",
+        how: "the same of a list of 8 MiB in no order",
         needs: &[Raw::ListMoveShuffled],
         of: |get| get(Raw::ListMoveShuffled),
     },
@@ -227,8 +228,9 @@ pub(super) const RECIPES: &[Recipe] = &[
     },
     Recipe {
         name: "lru_move",
-        how: "half of munlock of 512 present pages of a file in memory, per page minus pte_scan: off one list, on another",
-        needs: &[Raw::Unlock, Raw::ScanMany, Raw::ScanFew],
+        how: "half of munlock of 512 present pages of a file in memory, which takes them off one list and puts them on another, \
+              minus the same while another mapping still locks them: per page",
+        needs: &[Raw::Unlock, Raw::UnlockShared],
         of: lru_move,
     },
     Recipe {
@@ -262,8 +264,7 @@ pub(super) const RECIPES: &[Recipe] = &[
             Raw::EnvironRead,
             Raw::CmdlineRead,
             Raw::Unlock,
-            Raw::ScanMany,
-            Raw::ScanFew,
+            Raw::UnlockShared,
         ],
         of: |get| i64::midpoint(new_folio(get), drop_folio(get)) - lru_move(get),
     },

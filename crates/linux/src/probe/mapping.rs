@@ -19,8 +19,10 @@ const MAP_PAIRS: i64 = 500;
 /// Calls on few pages per sample, as one alone is hardly longer than reading a clock.
 const FEW_TIMES: i64 = 200;
 const MANY_TIMES: i64 = 4;
-/// Pages that are locked at a time: a quarter of what everybody may lock (`RLIMIT_MEMLOCK`, 8 MiB from 5.16 on).
+/// Pages that each of two mappings locks at a time: half of what everybody may lock (`RLIMIT_MEMLOCK`, 8 MiB from 5.16 on).
 const LOCKED_PAGES: i64 = 512;
+/// The same in bytes.
+const LOCKED: usize = 512 * 4096;
 const LOCK_TIMES: i64 = 4;
 
 pub(super) fn probes() -> Vec<Found> {
@@ -38,7 +40,7 @@ const PROTECT: &[Raw] =
     &[Raw::ProtectFew, Raw::ProtectTwice, Raw::ProtectSome, Raw::ProtectHalf, Raw::ProtectEmpty, Raw::ProtectMany];
 const SCAN: &[Raw] = &[Raw::ScanFew, Raw::ScanMany];
 const UNMAP: &[Raw] = &[Raw::UnmapPresent, Raw::UnmapAbsent];
-const UNLOCK: &[Raw] = &[Raw::Unlock];
+const UNLOCK: &[Raw] = &[Raw::Unlock, Raw::UnlockShared];
 const TOUCH: &[Raw] = &[Raw::Touch, Raw::Fill];
 
 fn map_unmap() -> Found {
@@ -126,23 +128,23 @@ fn unmap_file(file: &FileInMemory, samples: &mut super::Samples) -> Result<(), S
     Ok(())
 }
 
-/// Locked pages are on a list of their own (`LRU_UNEVICTABLE`), by batches like all moves between lists.
+/// Locked pages are on a list of their own (`LRU_UNEVICTABLE`), by batches like all moves between lists. They leave it when
+/// the last mapping that locks them lets go; before that, everything else is done for each of them.
 fn unlock(file: &FileInMemory, samples: &mut super::Samples) -> Result<(), String> {
-    let mapping = file.map()?;
-    mapping.load();
-    let len = usize::try_from(LOCKED_PAGES).expect("few") * 4096;
-    let mut ns = 0;
+    let (first, last) = (file.map()?, file.map()?);
+    first.load();
+    last.load();
+    let (mut shared, mut ns) = (0, 0);
     for _ in 0..LOCK_TIMES {
-        let mut result = Ok(());
-        #[expect(unsafe_code, reason = "a system call")]
-        // SAFETY: locking changes no contents, and the range is inside the mapping.
-        unsafe { mlock(mapping.start, len) }.map_err(failed("mlock"))?;
-        #[expect(unsafe_code, reason = "a system call")]
-        // SAFETY: the same.
-        let unlock = || unsafe { munlock(mapping.start, len) };
-        ns += timed(|| result = unlock());
-        result.map_err(failed("munlock"))?;
+        first.lock()?;
+        last.lock()?;
+        for (mapping, ns) in [(&first, &mut shared), (&last, &mut ns)] {
+            let mut result = Ok(());
+            *ns += timed(|| result = mapping.unlock());
+            result?;
+        }
     }
+    samples.set(Raw::UnlockShared, each(shared, LOCK_TIMES * LOCKED_PAGES));
     samples.set(Raw::Unlock, each(ns, LOCK_TIMES * LOCKED_PAGES));
     Ok(())
 }
@@ -221,6 +223,19 @@ impl Mapping {
         #[expect(unsafe_code, reason = "a system call")]
         // SAFETY: the pages of a shared mapping keep their contents in the file.
         unsafe { madvise(self.start, self.len(), MmapAdvise::MADV_DONTNEED) }.map_err(failed("madvise"))
+    }
+
+    /// Locks the first of its pages.
+    fn lock(&self) -> Result<(), String> {
+        #[expect(unsafe_code, reason = "a system call")]
+        // SAFETY: locking changes no contents, and the range is inside the mapping.
+        unsafe { mlock(self.start, LOCKED) }.map_err(failed("mlock"))
+    }
+
+    fn unlock(&self) -> Result<(), String> {
+        #[expect(unsafe_code, reason = "a system call")]
+        // SAFETY: as for locking.
+        unsafe { munlock(self.start, LOCKED) }.map_err(failed("munlock"))
     }
 
     fn protect(&self, access: ProtFlags) -> Result<(), String> {

@@ -13,10 +13,12 @@ use crate::memory::advise;
 
 /// One per frame of 512 MiB: 8 MiB of nodes, more than an L2 cache.
 const NODES: usize = 1 << 17;
+/// One per frame of 16 MiB: 256 KiB of nodes, which an L2 cache holds.
+const NODES_HOT: usize = 1 << 12;
 /// From one node of a shuffled list to the next.
 const SHUFFLE: usize = 0x9e37_79b1;
 const NONE: u32 = u32::MAX;
-const MOVES: i64 = 4096;
+const MOVES: usize = 4096;
 /// Those of eight huge pages; all nodes have had their turn before one has its next.
 const TAILS: usize = 4096;
 /// Entries of a page table.
@@ -27,13 +29,7 @@ const FILLS: u64 = 32;
 const LOCKS: i64 = 20_000;
 
 pub(super) fn probes() -> Vec<Found> {
-    vec![
-        list_move(&[Raw::ListMove], 1),
-        list_move(&[Raw::ListMoveShuffled], SHUFFLE),
-        tail_frame(),
-        pte_store(),
-        lock_pair(),
-    ]
+    vec![list_move(), list_move_shuffled(), tail_frame(), pte_store(), lock_pair()]
 }
 
 /// As large as a `struct page`, and in a cache line of its own.
@@ -55,13 +51,15 @@ struct List {
 
 impl Nodes {
     /// In huge pages where there are any, as the kernel's frame table is: else misses of the TLB would be measured.
-    fn new() -> Self {
-        let mut nodes = Vec::<Node>::with_capacity(NODES);
+    fn new(count: usize) -> Self {
+        let mut nodes = Vec::<Node>::with_capacity(count);
         let start = VirtAddr(nodes.as_ptr().addr() as u64);
-        let all = VmRange { start, len: Bytes((NODES * size_of::<Node>()) as u64) };
-        let aligned = all.aligned_part(Bytes::HUGE_PAGE, all.len - Bytes::HUGE_PAGE);
-        let _ = advise(aligned, Advice::HugePage);
-        nodes.resize(NODES, Node { next: NONE, prev: NONE, flags: 0, order: 0 });
+        let all = VmRange { start, len: Bytes((count * size_of::<Node>()) as u64) };
+        if all.len > Bytes::HUGE_PAGE {
+            let aligned = all.aligned_part(Bytes::HUGE_PAGE, all.len - Bytes::HUGE_PAGE);
+            let _ = advise(aligned, Advice::HugePage);
+        }
+        nodes.resize(count, Node { next: NONE, prev: NONE, flags: 0, order: 0 });
         Self(nodes)
     }
 
@@ -90,39 +88,65 @@ impl Nodes {
         list.count -= 1;
         at
     }
+
+    /// So many nodes of one list, the first one first, to the head of another.
+    #[inline]
+    fn transfer(&mut self, source: &mut List, target: &mut List, count: usize) {
+        for _ in 0..count {
+            let at = self.pop(source);
+            self.push(target, at);
+        }
+    }
 }
 
-/// Most moves are those of a block's neighbours, when it is split or merged. The lists of a machine that has run for a while
-/// are in no order of addresses: there the first block that is taken costs more.
-fn list_move(gives: &'static [Raw], step: usize) -> Found {
-    let mut nodes = Nodes::new();
-    let mut lists = [List { head: NONE, count: 0 }, List { head: NONE, count: 0 }];
-    // An odd step visits every number below a power of two once.
-    for n in 0..NODES {
-        let at = n.wrapping_mul(step) % NODES;
-        nodes.push(&mut lists[0], u32::try_from(at).expect("below 2^17"));
-    }
-    let mut from = 0;
-    probe(gives, move |samples| {
-        if lists[from].count <= MOVES.cast_unsigned() {
-            from = 1 - from;
-        }
-        let [first, second] = &mut lists;
-        let (source, target) = if from == 0 { (first, second) } else { (second, first) };
+/// Most moves are those of a block's neighbours, when it is split or merged, and of frames whose records somebody has just
+/// read, to take them off a process or to give them to one: caches have them.
+fn list_move() -> Found {
+    let (mut nodes, [mut full, mut empty]) = lists(NODES_HOT, 1);
+    probe(&[Raw::ListMove], move |samples| {
+        // Into the caches, which other probes have used meanwhile.
+        nodes.transfer(&mut full, &mut empty, NODES_HOT);
         let ns = timed(|| {
-            for _ in 0..MOVES {
-                let at = nodes.pop(source);
-                nodes.push(target, at);
-            }
+            nodes.transfer(&mut empty, &mut full, NODES_HOT);
+            nodes.transfer(&mut full, &mut empty, NODES_HOT);
         });
-        samples.set(gives[0], each(ns, MOVES));
+        nodes.transfer(&mut empty, &mut full, NODES_HOT);
+        samples.set(Raw::ListMove, each(ns, 2 * i64::try_from(NODES_HOT).expect("a few thousand")));
         Ok(())
     })
 }
 
+/// The lists of a machine that has run for a while are in no order of addresses: there the first block that is taken costs more.
+fn list_move_shuffled() -> Found {
+    let (mut nodes, mut lists) = lists(NODES, SHUFFLE);
+    let mut from = 0;
+    probe(&[Raw::ListMoveShuffled], move |samples| {
+        if lists[from].count <= MOVES as u64 {
+            from = 1 - from;
+        }
+        let [first, second] = &mut lists;
+        let (source, target) = if from == 0 { (first, second) } else { (second, first) };
+        let ns = timed(|| nodes.transfer(source, target, MOVES));
+        samples.set(Raw::ListMoveShuffled, each(ns, i64::try_from(MOVES).expect("a few thousand")));
+        Ok(())
+    })
+}
+
+/// So many nodes, all on the first of two lists, from each to the one that is `step` further.
+fn lists(count: usize, step: usize) -> (Nodes, [List; 2]) {
+    let mut nodes = Nodes::new(count);
+    let mut lists = [List { head: NONE, count: 0 }, List { head: NONE, count: 0 }];
+    // An odd step visits every number below a power of two once.
+    for n in 0..count {
+        let at = n.wrapping_mul(step) % count;
+        nodes.push(&mut lists[0], u32::try_from(at).expect("below 2^17"));
+    }
+    (nodes, lists)
+}
+
 /// The tail frames of a huge page, one after the other.
 fn tail_frame() -> Found {
-    let mut nodes = Nodes::new();
+    let mut nodes = Nodes::new(NODES);
     let mut first = 0;
     probe(&[Raw::TailFrame], move |samples| {
         let tails = &mut nodes.0[first..][..TAILS];
