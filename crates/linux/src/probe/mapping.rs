@@ -19,10 +19,8 @@ const MAP_PAIRS: i64 = 500;
 /// Calls on few pages per sample, as one alone is hardly longer than reading a clock.
 const FEW_TIMES: i64 = 200;
 const MANY_TIMES: i64 = 4;
-/// Pages that each of two mappings locks at a time: half of what everybody may lock (`RLIMIT_MEMLOCK`, 8 MiB from 5.16 on).
-const LOCKED_PAGES: i64 = 512;
-/// The same in bytes.
-const LOCKED: usize = 512 * 4096;
+/// What each of two mappings locks at a time: together half of what everybody may lock (`RLIMIT_MEMLOCK`, 8 MiB from 5.16 on).
+const LOCKED: Bytes = Bytes::mib(2);
 const LOCK_TIMES: i64 = 4;
 
 pub(super) fn probes() -> Vec<Found> {
@@ -144,9 +142,14 @@ fn unlock(file: &FileInMemory, samples: &mut super::Samples) -> Result<(), Strin
             result?;
         }
     }
-    samples.set(Raw::UnlockShared, each(shared, LOCK_TIMES * LOCKED_PAGES));
-    samples.set(Raw::Unlock, each(ns, LOCK_TIMES * LOCKED_PAGES));
+    let pages = LOCK_TIMES * LOCKED.frames().0.cast_signed();
+    samples.set(Raw::UnlockShared, each(shared, pages));
+    samples.set(Raw::Unlock, each(ns, pages));
     Ok(())
+}
+
+fn locked() -> usize {
+    usize::try_from(LOCKED.0).expect("a few pages")
 }
 
 fn touch(file: &FileInMemory, samples: &mut super::Samples) -> Result<(), String> {
@@ -229,13 +232,13 @@ impl Mapping {
     fn lock(&self) -> Result<(), String> {
         #[expect(unsafe_code, reason = "a system call")]
         // SAFETY: locking changes no contents, and the range is inside the mapping.
-        unsafe { mlock(self.start, LOCKED) }.map_err(failed("mlock"))
+        unsafe { mlock(self.start, locked()) }.map_err(failed("mlock"))
     }
 
     fn unlock(&self) -> Result<(), String> {
         #[expect(unsafe_code, reason = "a system call")]
         // SAFETY: as for locking.
-        unsafe { munlock(self.start, LOCKED) }.map_err(failed("munlock"))
+        unsafe { munlock(self.start, locked()) }.map_err(failed("munlock"))
     }
 
     fn protect(&self, access: ProtFlags) -> Result<(), String> {
