@@ -2,7 +2,6 @@
 
 mod guests;
 mod pace;
-mod pool;
 
 use std::{
     fs,
@@ -18,11 +17,11 @@ use lab::{
     source::Source,
 };
 
-use self::{
-    guests::{Guests, Outcome},
+use self::guests::{Guests, Outcome};
+use crate::{
     pool::{Clock, in_parallel},
+    test::cargo_command,
 };
-use crate::test::cargo_command;
 
 /// The list of cells.
 const LIST: &str = "xtask/fidelity.toml";

@@ -5,6 +5,8 @@ mod apt;
 mod calibration;
 mod fidelity;
 mod kernel;
+mod pool;
+mod same_bytes;
 mod test;
 mod tidy;
 
@@ -46,6 +48,11 @@ enum Command {
     /// Each cell of xtask/fidelity.toml runs on guests, which are kept in the cache until what runs in them changes, and then in
     /// the simulator from the memory that each guest had. The first time takes up to half an hour on two CPUs.
     Fidelity(fidelity::Options),
+    /// Simulated cells with this tree and with commit BASE: the same bytes, or which fields differ
+    ///
+    /// For a change of structure, which must leave every result as it is. Runs the list in xtask/same-bytes.toml; the program of
+    /// BASE is built once, under target/same-bytes. Exits with 1 when a cell differs.
+    SameBytes(same_bytes::Options),
     /// The random tests of the memory manager, many times as long: ten million operations against the naive twin, and
     /// processes, files and huge pages under pressure
     ///
@@ -80,6 +87,7 @@ fn run(command: Command) -> Result<ExitCode> {
         Command::Bench => bench(),
         Command::Calibration => calibration::run(&workspace()?).map(|()| ExitCode::SUCCESS),
         Command::Fidelity(options) => fidelity::run(&workspace()?, &options).map(|()| ExitCode::SUCCESS),
+        Command::SameBytes(options) => Ok(code(same_bytes::run(&workspace()?, &options)?)),
         Command::Soak { times } => soak(times),
         Command::Tidy => Ok(code(tidy::run(&workspace()?)?)),
         Command::Kernel(options) => kernel::run(&options).map(|()| ExitCode::SUCCESS),

@@ -20,7 +20,8 @@ use linux::{
     kernel_image::{self, KernelImage},
 };
 
-use super::{Options, last_words, pool::Clock};
+use super::{Options, last_words};
+use crate::pool::Clock;
 
 const DONE: &str = "done";
 const FAILED: &str = "failed";

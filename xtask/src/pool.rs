@@ -11,7 +11,7 @@ use std::{
 use linux::host::monotonic_ns;
 
 /// Does each job, so many at a time; results come in the order of the jobs.
-pub(super) fn in_parallel<J: Sync, R: Send>(at_once: usize, jobs: &[J], work: impl Fn(&J) -> R + Sync) -> Vec<R> {
+pub(crate) fn in_parallel<J: Sync, R: Send>(at_once: usize, jobs: &[J], work: impl Fn(&J) -> R + Sync) -> Vec<R> {
     let next = AtomicUsize::new(0);
     let done = Mutex::new(Vec::new());
     thread::scope(|scope| {
@@ -32,7 +32,7 @@ pub(super) fn in_parallel<J: Sync, R: Send>(at_once: usize, jobs: &[J], work: im
 }
 
 /// Says what was done, and when the rest will be.
-pub(super) struct Clock {
+pub(crate) struct Clock {
     what: &'static str,
     start_ns: u64,
     total: usize,
@@ -40,7 +40,7 @@ pub(super) struct Clock {
 }
 
 impl Clock {
-    pub(super) fn start(what: &'static str, total: usize) -> Self {
+    pub(crate) fn start(what: &'static str, total: usize) -> Self {
         if total > 0 {
             eprintln!("{total} {what}");
         }
@@ -48,7 +48,7 @@ impl Clock {
     }
 
     /// One more.
-    pub(super) fn done(&self, name: &str) {
+    pub(crate) fn done(&self, name: &str) {
         let done = self.done.fetch_add(1, Ordering::Relaxed) + 1;
         let seconds = (monotonic_ns() - self.start_ns) as f64 / 1e9;
         let left = seconds / done as f64 * self.total.saturating_sub(done) as f64;
