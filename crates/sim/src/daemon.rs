@@ -107,7 +107,8 @@ impl World {
         // Whose entries kswapd will change is not known yet: the TLBs of all that run user code may have them.
         let runners: Vec<usize> = self.runners(cpu).collect();
         let sharers = u32::try_from(runners.len()).expect("fewer than 2^32 CPUs");
-        let mut cx = Cx::new(cpu, start, &self.prices, &mut self.counters);
+        let prices = self.prices.on(&self.cpus, cpu);
+        let mut cx = Cx::new(cpu, start, prices, &mut self.counters);
         let running = Some(Running { spaces: &spaces, asked: &mut asked_of });
         let control = ControlId(id.0);
         cx.set_circumstances(Circumstances { control, sharers, running, need_resched, was_preempted });

@@ -163,12 +163,13 @@ impl World {
         let task = &self.tasks[id.0 as usize];
         let Some(mode) = task.holds else { return };
         let TaskState::Kernel(operation) = &task.state else { unreachable!("a step of an operation ends") };
+        let prices = self.prices.on(&self.cpus, cpu);
         let cpu = &mut self.cpus[cpu.0 as usize];
         if !keeps {
             let mut after = Picos(0);
             if operation.is_touch() && self.locks[task.space.0 as usize].is_contended() {
                 // Half of a trap, in and out, and what user code does are before and after the hold (`do_user_addr_fault`).
-                let outside = Picos(self.prices.of(Work::Trap).0 / 2) + self.prices.of(Work::UserTouch);
+                let outside = Picos(prices.of(Work::Trap).0 / 2) + prices.of(Work::UserTouch);
                 after = outside.min(cpu.clock.since(start));
                 cpu.clock = Time(cpu.clock.0 - after.0);
             }
@@ -230,7 +231,8 @@ impl World {
     /// The running task of a CPU pays for waking one other, for a cause; when it has done so.
     pub(crate) fn pay_for_waking(&mut self, cpu: CpuId, cause: Cause) -> Time {
         let waker = self.cpus[cpu.0 as usize].running.expect("a task wakes others while it runs");
-        let mut cx = Cx::new(cpu, self.cpus[cpu.0 as usize].clock, &self.prices, &mut self.counters);
+        let prices = self.prices.on(&self.cpus, cpu);
+        let mut cx = Cx::new(cpu, self.cpus[cpu.0 as usize].clock, prices, &mut self.counters);
         cx.because(cause, |cx| cx.work(Work::WakeOther, 1));
         let now = cx.now();
         self.tasks[waker.0 as usize].spent.add(cx.spent());

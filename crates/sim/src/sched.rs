@@ -12,7 +12,7 @@ use std::mem::offset_of;
 
 use mm::{
     SpaceId, Variant,
-    cost::{Cause, Cx, Shootdowns, Work},
+    cost::{Cause, Cx, Prices, Shootdowns, Work},
 };
 use units::{CpuId, Picos, Time};
 
@@ -144,11 +144,21 @@ impl Cpu {
     }
 }
 
-/// Is another hardware thread of its core busy?
-#[inline]
-pub(crate) fn shares_core(cpus: &[Cpu], cpu: CpuId) -> bool {
-    let here = &cpus[cpu.0 as usize];
-    here.has_siblings && here.siblings.iter().any(|sibling| cpus[sibling.0 as usize].running.is_some())
+/// What operations take: alone on a core, and while another hardware thread of it is busy.
+#[derive(Clone, Debug)]
+pub(crate) struct CpuPrices {
+    pub(crate) alone: Prices,
+    pub(crate) shared_core: Prices,
+}
+
+impl CpuPrices {
+    /// Those of a CPU now, whoever runs there.
+    #[inline]
+    pub(crate) fn on(&self, cpus: &[Cpu], cpu: CpuId) -> &Prices {
+        let here = &cpus[cpu.0 as usize];
+        let is_busy = |sibling: &CpuId| cpus[sibling.0 as usize].running.is_some();
+        if here.has_siblings && here.siblings.iter().any(is_busy) { &self.shared_core } else { &self.alone }
+    }
 }
 
 impl World {
@@ -171,7 +181,7 @@ impl World {
         let was_idle = cpu.is_idle();
         if was_idle {
             // Interrupted out of its idle state; a task that sleeps before others on the same CPU do it finds it awake.
-            let from = if why == Enqueue::Woken { at + self.prices.of(Work::WakeUp) } else { at };
+            let from = if why == Enqueue::Woken { at + self.prices.alone.of(Work::WakeUp) } else { at };
             cpu.clock = cpu.clock.max(from);
             cpu.begin_to_be_busy();
         }
@@ -285,11 +295,14 @@ impl World {
         cpu.clock = cpu.clock.max(task.runnable_since);
         task.wait(task.runnable_since, cpu.clock, Cause::RunQueue);
         if cpu.loaded.replace(next) != Some(next) {
-            let mut cx = Cx::new(id, cpu.clock, &self.prices, &mut self.counters);
+            let prices = self.prices.on(&self.cpus, id);
+            let cpu = &mut self.cpus[id.0 as usize];
+            let mut cx = Cx::new(id, cpu.clock, prices, &mut self.counters);
             cx.work(Work::ContextSwitch, 1);
             cpu.clock = cx.now();
             task.spent.add(cx.spent());
         }
+        let cpu = &mut self.cpus[id.0 as usize];
         RunQueue::start(&mut task.entity, cpu.clock);
         if self.mm.variant().sched_compares_loads {
             task.entity.runs(cpu.clock);

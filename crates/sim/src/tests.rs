@@ -237,3 +237,27 @@ fn more_memory_than_there_is_goes_to_swap_and_comes_back() {
     assert!(finish.times.cpu.on(Cause::ReclaimScan) > Picos(0));
     assert_eq!(swapping(disk), (major, finish));
 }
+
+/// The time that reclaim took for each page that it looked at, in picoseconds. One task stores to more memory than there is, and
+/// kswapd, alone on the other CPU, does nearly all the rest.
+fn price_of_a_scan(cores: Vec<Vec<CpuId>>) -> u64 {
+    let swap = SwapSpec { size: Bytes::mib(64), medium: SwapMedium::Memory };
+    // Faults are slow, so that kswapd is always ahead of them.
+    let prices = Prices::new(|work| Picos::from_nanos(if work == Work::Trap { 20_000 } else { 50 }));
+    let mut config = Config { swap: Some(swap), cores, shared_core: 200, prices, ..larger(ThpEnabled::Never) };
+    (config.settings.min_free_kbytes, config.cap) = (1024, Bytes::mib(96));
+    let ((), finish) = simulate(&config, no_entries, async |os: Sim| {
+        let range = os.mmap(Bytes::mib(44), MapSpec::Anonymous).await.unwrap();
+        os.store(range, Bytes::PAGE).await.unwrap();
+    });
+    let [by_kswapd, by_itself] = [Event::PgscanKswapd, Event::PgscanDirect].map(|event| finish.counters.get(event));
+    assert!(by_kswapd > 2 * by_itself, "{by_kswapd} pages by kswapd, {by_itself} by the task itself");
+    finish.times.cpu.on(Cause::ReclaimScan).0 / (by_kswapd + by_itself)
+}
+
+#[test]
+fn kernel_threads_pay_for_a_busy_sibling_too() {
+    let alone = price_of_a_scan(Vec::new());
+    let shared = price_of_a_scan(vec![vec![CpuId(0), CpuId(1)]]);
+    assert!(shared > alone * 3 / 2, "{alone} ps on a core of its own, {shared} beside a task that runs");
+}

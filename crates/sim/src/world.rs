@@ -31,7 +31,7 @@ use crate::{
     run_hash::{Mark, RunHash},
     runqueue::{Enqueue, Nice, Periods},
     rwsem::Rwsem,
-    sched::{Cpu, Domains, Wakes},
+    sched::{Cpu, CpuPrices, Domains, Wakes},
     task::{Answer, Meeting, Request, Slumber, Task, TaskId, TaskState},
     trace::Trace,
 };
@@ -40,9 +40,7 @@ use crate::{
 #[derive(Debug)]
 pub(crate) struct World {
     pub(crate) mm: Mm,
-    pub(crate) prices: Prices,
-    /// Those of a CPU whose core is shared with a busy one.
-    pub(crate) shared_core: Prices,
+    pub(crate) prices: CpuPrices,
     pub(crate) counters: Counters,
     pub(crate) spaces: Spaces,
     /// The lock of each, and the cache line that its count is in.
@@ -113,8 +111,7 @@ impl World {
         let rules = *mm.variant();
         Self {
             mm,
-            shared_core: prices.clone(),
-            prices,
+            prices: CpuPrices { alone: prices.clone(), shared_core: prices },
             counters: Counters::default(),
             spaces: Spaces::default(),
             locks: Vec::new(),
@@ -151,7 +148,7 @@ impl World {
 
     /// Some CPUs are hardware threads of one core, and slow each other down to `percent` of their prices.
     pub(crate) fn share_cores(&mut self, cores: &[Vec<CpuId>], percent: u32) {
-        self.shared_core = self.prices.shared_core(percent);
+        self.prices.shared_core = self.prices.alone.shared_core(percent);
         for core in cores {
             for cpu in core {
                 self.cpus[cpu.0 as usize].share_core(core.iter().copied().filter(|other| other != cpu).collect());
@@ -233,7 +230,8 @@ impl World {
     /// The same; none when there is no memory for its page table. (Nobody reclaims any for it.)
     pub(crate) fn try_space(&mut self) -> Option<SpaceId> {
         let (cpu, now) = if self.tasks.is_empty() { (CpuId(0), Time(0)) } else { (self.current().cpu, self.now()) };
-        let mut cx = Cx::new(cpu, now, &self.prices, &mut self.counters);
+        let prices = self.prices.on(&self.cpus, cpu);
+        let mut cx = Cx::new(cpu, now, prices, &mut self.counters);
         let space = AddressSpace::new(&mut self.mm, &mut cx, MMAP_BASE);
         let (now, spent) = (cx.now(), *cx.spent());
         self.cpus[cpu.0 as usize].clock = now;

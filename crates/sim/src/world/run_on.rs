@@ -46,7 +46,7 @@ impl World {
         // As `horizon_under_lock` has it of a lock that nobody waits for.
         let horizon = if needs.is_some() && settled < sharers { start } else { horizon };
         let left = (sharers > 0 || task.is_settled).then(|| touch.left());
-        let mut cx = Cx::new(cpu, start, &self.prices, &mut self.counters);
+        let mut cx = Cx::new(cpu, start, &self.prices.alone, &mut self.counters);
         let (control, running) = (ControlId(id.0), None);
         cx.set_circumstances(Circumstances { control, sharers, running, need_resched: false, was_preempted: false });
         task.supply.lend(&mut cx);

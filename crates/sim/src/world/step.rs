@@ -14,7 +14,7 @@ use crate::{
     operation::{Operation, Progress},
     run_hash::Mark,
     rwsem::{self, Mode},
-    sched::{Cpu, shares_core},
+    sched::Cpu,
     task::{Answer, Task, TaskId, TaskState},
     world::{MAIN, World},
 };
@@ -27,7 +27,7 @@ impl World {
         let is_slow = self.tasks[id.0 as usize].supply.is_busy();
         let running = if is_slow { self.running_spaces() } else { Vec::new() };
         let mut asked_of = Vec::new();
-        let prices = if shares_core(&self.cpus, cpu) { &self.shared_core } else { &self.prices };
+        let prices = self.prices.on(&self.cpus, cpu);
         let (task, here) = (&mut self.tasks[id.0 as usize], &mut self.cpus[cpu.0 as usize]);
         let TaskState::Kernel(operation) = &mut task.state else {
             unreachable!("only operations are stepped");
