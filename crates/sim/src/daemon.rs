@@ -4,9 +4,8 @@
 mod khugepaged;
 
 use mm::{
-    ControlId, SpaceId,
+    SpaceId,
     compact::kcompactd::CHECK_INTERVAL,
-    cost::{Circumstances, Cx, Running},
     khugepaged::ThpRequests,
     step::{Step, Wait},
 };
@@ -14,11 +13,10 @@ use units::{CpuId, Picos, Time};
 
 use crate::{
     draw::{Draws, Purpose},
-    run_hash::Mark,
     runqueue::{Enqueue, Nice},
     sched::Cpu,
     task::{Task, TaskId, TaskState},
-    world::World,
+    world::{World, rig::Stage},
 };
 
 /// Which kernel thread a task is.
@@ -99,40 +97,13 @@ impl World {
             },
             Daemon::Kswapd(_) | Daemon::Kcompactd(_) | Daemon::ThpThread(_) | Daemon::Flusher => false,
         };
-        let start = self.cpus[cpu.0 as usize].clock;
-        let loss = self.injector.begin(&self.counters);
-        let (spaces, mut asked_of) = (self.running_spaces(), Vec::new());
-        let need_resched = self.cpus[cpu.0 as usize].need_resched();
-        let was_preempted = std::mem::take(&mut self.tasks[id.0 as usize].was_preempted);
-        // Whose entries kswapd will change is not known yet: the TLBs of all that run user code may have them.
-        let runners: Vec<usize> = self.runners(cpu).collect();
-        let sharers = u32::try_from(runners.len()).expect("fewer than 2^32 CPUs");
-        let prices = self.prices.on(&self.cpus, cpu);
-        let mut cx = Cx::new(cpu, start, prices, &mut self.counters);
-        let running = Some(Running { spaces: &spaces, asked: &mut asked_of });
-        let control = ControlId(id.0);
-        cx.set_circumstances(Circumstances { control, sharers, running, need_resched, was_preempted });
-        let step = match daemon {
-            Daemon::Kswapd(node) => self.mm.step_kswapd(&mut self.spaces, &mut cx, node),
-            Daemon::Kcompactd(node) => self.mm.step_kcompactd(&mut self.spaces, &mut cx, node),
-            Daemon::Khugepaged => self.mm.step_khugepaged(&mut self.spaces, &mut cx, has_lock),
-            Daemon::ThpThread(node) => self.mm.step_thp_thread(&mut self.spaces, &mut cx, node),
-            Daemon::Flusher => self.mm.step_flusher(&mut self.spaces, &mut cx),
-        };
-        let (mut end, asked) = (cx.now(), cx.shootdowns());
-        let spent = *cx.spent();
-        if asked.rounds > 0 {
-            for other in runners {
-                self.cpus[other].asked.add(asked);
-            }
-        }
-        if let Some(loss) = loss {
-            end = self.injector.lose(loss, &mut self.counters, end, &spent);
-        }
-        let task = &mut self.tasks[id.0 as usize];
-        task.spent.add(&spent);
-        self.cpus[cpu.0 as usize].clock = end;
-        self.hash.fold(end, cpu, Mark::Daemon, u64::from(id.0));
+        let step = self.take_step(id, cpu, |Stage { mm, spaces, .. }, cx| match daemon {
+            Daemon::Kswapd(node) => mm.step_kswapd(spaces, cx, node),
+            Daemon::Kcompactd(node) => mm.step_kcompactd(spaces, cx, node),
+            Daemon::Khugepaged => mm.step_khugepaged(spaces, cx, has_lock),
+            Daemon::ThpThread(node) => mm.step_thp_thread(spaces, cx, node),
+            Daemon::Flusher => mm.step_flusher(spaces, cx),
+        });
         if daemon == Daemon::Khugepaged {
             self.end_hold_of_khugepaged(id, cpu, matches!(step, Step::Block(_)));
         }
@@ -141,12 +112,7 @@ impl World {
             Step::Block(wait) => self.sleep_daemon(id, daemon, wait),
             Step::Done(()) => unreachable!("a kernel thread has no end"),
         }
-        for (space, asked) in asked_of {
-            self.interrupt(space, cpu, asked);
-        }
-        self.wake_woken(end);
-        #[cfg(test)]
-        self.check();
+        self.end_of_step(cpu);
     }
 
     /// A kernel thread sleeps: until it is woken, or for a while.
@@ -176,13 +142,6 @@ impl World {
             (Wait::Folio(pfn), _) => self.folio_sleepers.push((pfn, id)),
             (Wait::Queue, _) => {}
         }
-    }
-
-    /// The CPUs, but for one, that run tasks of processes.
-    fn runners(&self, but: CpuId) -> impl Iterator<Item = usize> + '_ {
-        let runs = |task: TaskId| self.tasks[task.0 as usize].space != NO_SPACE;
-        let cpus = self.cpus.iter().enumerate();
-        cpus.filter(move |(id, cpu)| *id != but.0 as usize && cpu.running.is_some_and(runs)).map(|(id, _)| id)
     }
 
     /// The timer of a kernel thread's sleep: one that was woken before, or sleeps anew, does not mind.

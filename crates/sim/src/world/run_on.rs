@@ -8,7 +8,10 @@ use mm::{
 };
 use units::{CpuId, Picos, Time};
 
-use super::step::{Past, come_to, keeps_lock, pay};
+use super::{
+    rig::{Owed, pay},
+    step::{Past, come_to, keeps_lock},
+};
 use crate::{
     lock::LetGo,
     operation::{Operation, progress_of},
@@ -72,7 +75,8 @@ impl World {
         let keeps = keeps_lock(&progress, operation, &task.supply);
         pay(&mut cx, task, here, line);
         let (faults, shootdowns) = (cx.faults().fold, cx.shootdowns());
-        let killed = self.finish(id, cpu, Past { start, left, keeps, faults, shootdowns, asked_of: &[], progress });
+        self.settle_step(id, cpu, &Owed { faults, shootdowns, asked_of: &[] });
+        let killed = self.finish(id, cpu, Past { start, left, keeps, progress });
         if !killed {
             self.settle(cpu);
         }

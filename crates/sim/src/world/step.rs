@@ -1,91 +1,64 @@
 //! One step of an operation, or of the memory that it has asked for; and for tests, whose every frame is after it.
 
+#[cfg(test)]
+use mm::ControlId;
 use mm::{
-    ControlId, Mm, SpaceId, Spaces,
+    Mm, SpaceId, Spaces,
     alloc::slow::Supply,
-    cost::{Cause, Circumstances, Cx, Running, Shootdowns},
-    line::CacheLine,
+    cost::Cx,
     step::{Step, Wait},
-    variant::MmapLock,
 };
 use units::{Bytes, CpuId, Time};
 
+#[cfg(test)]
+use crate::task::Task;
 use crate::{
     operation::{Operation, Progress},
     run_hash::Mark,
-    rwsem::{self, Mode},
-    sched::Cpu,
-    task::{Answer, Task, TaskId, TaskState},
-    world::{MAIN, World},
+    task::{Answer, TaskId, TaskState},
+    world::{MAIN, World, rig::Stage},
 };
 
 impl World {
-    /// One step of the operation that a task is in; true when the kernel ends the task. Its effects happen at its start,
-    /// its price is paid after.
+    /// One step of the operation that a task is in; true when the kernel ends the task.
     pub(super) fn step(&mut self, id: TaskId, cpu: CpuId, horizon: Time) -> bool {
-        // Only who reclaims or compacts asks about other address spaces.
-        let is_slow = self.tasks[id.0 as usize].supply.is_busy();
-        let running = if is_slow { self.running_spaces() } else { Vec::new() };
-        let mut asked_of = Vec::new();
-        let prices = self.prices.on(&self.cpus, cpu);
-        let (task, here) = (&mut self.tasks[id.0 as usize], &mut self.cpus[cpu.0 as usize]);
-        let TaskState::Kernel(operation) = &mut task.state else {
+        let (task, start) = (&self.tasks[id.0 as usize], self.cpus[cpu.0 as usize].clock);
+        let space = task.space;
+        let TaskState::Kernel(operation) = &task.state else {
             unreachable!("only operations are stepped");
         };
-        let (space_id, start) = (task.space, here.clock);
-        // All but this one.
-        let sharers = self.running_in[space_id.0 as usize] - 1;
-        let left = (sharers > 0 || task.is_settled).then(|| operation.left());
-        let (need_resched, was_preempted) = (here.need_resched(), std::mem::take(&mut task.was_preempted));
-        let loss = self.injector.begin(&self.counters);
-        let mut cx = Cx::new(cpu, start, prices, &mut self.counters);
-        let running = is_slow.then_some(Running { spaces: &running, asked: &mut asked_of });
-        let control = ControlId(id.0);
-        cx.set_circumstances(Circumstances { control, sharers, running, need_resched, was_preempted });
-        if here.asked.rounds > 0 {
-            cx.receive(std::mem::take(&mut here.asked));
-        }
+        let is_shared = self.running_in[space.0 as usize] > 1 || task.is_settled;
+        let left = is_shared.then(|| operation.left());
         let horizon = if task.is_dying { start } else { horizon };
-        let kills = gives_up(task.is_dying, operation, &task.supply)
-            || (loss.is_some() && operation.may_be_killed() && id != MAIN && self.injector.kills(loss));
-        let memory = Memory { mm: &mut self.mm, spaces: &mut self.spaces, left: &mut self.left };
-        let what = (space_id, &mut *operation, &mut task.supply);
-        let progress = if kills { kill(memory, what, &mut cx) } else { advance(memory, what, &mut cx, horizon) };
-        let keeps = keeps_lock(&progress, operation, &task.supply);
-        let line = (sharers > 0).then(|| (&mut self.lines[space_id.0 as usize], self.mm.variant().mmap_lock));
-        pay(&mut cx, task, here, line);
-        let (faults, shootdowns) = (cx.faults().fold, cx.shootdowns());
-        if let Some(loss) = loss {
-            let spent = *cx.spent();
-            here.clock = self.injector.lose(loss, &mut self.counters, here.clock, &spent);
-        }
-        if let Some(trace) = &mut self.trace {
-            trace.take(&mut self.mm, id, cpu, start);
-        }
-        self.finish(id, cpu, Past { start, left, keeps, faults, shootdowns, asked_of: &asked_of, progress })
+        let (progress, keeps) = self.take_step(id, cpu, |stage, cx| {
+            let Stage { mm, spaces, left, task, injector, loss } = stage;
+            let TaskState::Kernel(operation) = &mut task.state else {
+                unreachable!("only operations are stepped");
+            };
+            let kills = gives_up(task.is_dying, operation, &task.supply)
+                || (loss.is_some() && operation.may_be_killed() && id != MAIN && injector.kills(loss));
+            let memory = Memory { mm, spaces, left };
+            let what = (space, &mut *operation, &mut task.supply);
+            let progress = if kills { kill(memory, what, cx) } else { advance(memory, what, cx, horizon) };
+            let keeps = keeps_lock(&progress, operation, &task.supply);
+            (progress, keeps)
+        });
+        self.finish(id, cpu, Past { start, left, keeps, progress })
     }
 
     /// What a step leaves to do at its end; true when the kernel ends the task.
-    pub(super) fn finish(&mut self, id: TaskId, cpu: CpuId, past: Past<'_>) -> bool {
-        let Past { start, left, keeps, faults, shootdowns, asked_of, progress } = past;
-        let end = self.cpus[cpu.0 as usize].clock;
-        self.hash.fold(end, cpu, Mark::Faults, faults);
+    pub(super) fn finish(&mut self, id: TaskId, cpu: CpuId, past: Past) -> bool {
+        let Past { start, left, keeps, progress } = past;
         if let Some(left) = left {
+            let end = self.cpus[cpu.0 as usize].clock;
             self.note_pace(id, (left, start), end, matches!(progress, Progress::More));
         }
         self.end_hold(id, cpu, keeps, start);
-        let space = self.tasks[id.0 as usize].space;
-        self.interrupt(space, cpu, shootdowns);
-        for (space, asked) in asked_of {
-            self.interrupt(*space, cpu, *asked);
-        }
         let killed = match progress {
             Progress::More => false,
             other => self.end_step(id, cpu, other),
         };
-        self.wake_woken(self.cpus[cpu.0 as usize].clock);
-        #[cfg(test)]
-        self.check();
+        self.end_of_step(cpu);
         killed
     }
 
@@ -125,36 +98,13 @@ impl World {
 }
 
 /// A step that has been taken.
-pub(super) struct Past<'a> {
+pub(super) struct Past {
     pub(super) start: Time,
     /// What its operation had left to go through before, if somebody asks.
     pub(super) left: Option<u64>,
     /// The task holds the lock of its address space until its next step.
     pub(super) keeps: bool,
-    /// The fold of its faults.
-    pub(super) faults: u64,
-    pub(super) shootdowns: Shootdowns,
-    pub(super) asked_of: &'a [(SpaceId, Shootdowns)],
     pub(super) progress: Progress,
-}
-
-/// A task and its CPU pay for a step. `line`: where the count of the lock is, if others share the address space.
-#[inline(always)]
-#[expect(clippy::inline_always, reason = "half of it is constant where it is called")]
-pub(super) fn pay(cx: &mut Cx<'_>, task: &mut Task, here: &mut Cpu, line: Option<(&mut CacheLine, MmapLock)>) {
-    let faults = cx.faults();
-    if let Some((line, rules)) = line
-        && faults.taken > 0
-        && task.holds == Some(Mode::Read)
-    {
-        line.access(cx, faults.taken * rwsem::line_accesses(rules), Cause::MmapLock);
-    }
-    task.faults += faults.taken;
-    if faults.major > 0 {
-        task.major_faults += faults.major;
-    }
-    task.spent.add_step(cx);
-    here.clock = cx.now();
 }
 
 /// Does a task that has taken this step hold the lock of its address space until its next one?

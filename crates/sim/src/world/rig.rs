@@ -1,0 +1,191 @@
+//! One step, whoever takes it: a task inside an operation, or a kernel thread. What it gets (its time, its prices, what goes on
+//! around it) and what it owes at its end are decided here alone.
+
+use mm::{
+    ControlId, Mm, SpaceId, Spaces,
+    cost::{Cause, Circumstances, Cx, Running, Shootdowns},
+    line::CacheLine,
+    variant::MmapLock,
+};
+use units::{Bytes, CpuId};
+
+use crate::{
+    daemon::NO_SPACE,
+    inject::{Injector, Lost},
+    run_hash::Mark,
+    rwsem::{self, Mode},
+    sched::Cpu,
+    task::{Task, TaskId},
+    world::World,
+};
+
+/// What a step works on.
+pub(crate) struct Stage<'w> {
+    pub(crate) mm: &'w mut Mm,
+    pub(crate) spaces: &'w mut Spaces,
+    /// Bytes that each process may still map.
+    pub(crate) left: &'w mut [Bytes],
+    /// Who takes the step.
+    pub(crate) task: &'w mut Task,
+    pub(crate) injector: &'w mut Injector,
+    /// What a test makes the step lose.
+    pub(crate) loss: Option<(Lost, u64)>,
+}
+
+/// What a step leaves to others.
+pub(crate) struct Owed<'a> {
+    /// The fold of its faults.
+    pub(crate) faults: u64,
+    /// What it has asked of the CPUs that have its address space loaded.
+    pub(crate) shootdowns: Shootdowns,
+    /// The same of other address spaces.
+    pub(crate) asked_of: &'a [(SpaceId, Shootdowns)],
+}
+
+impl World {
+    /// The running task of a CPU takes a step: its effects happen at its start, its price is paid after. Returns what `body`
+    /// came to. Whom the step has woken is told by [`Self::end_of_step`], once the task's own state is as the step left it.
+    #[inline]
+    pub(crate) fn take_step<T>(&mut self, id: TaskId, cpu: CpuId, body: impl FnOnce(Stage<'_>, &mut Cx<'_>) -> T) -> T {
+        let task = &self.tasks[id.0 as usize];
+        let (space, is_thread) = (task.space, task.space == NO_SPACE);
+        // Only who reclaims or compacts asks about other address spaces.
+        let is_slow = is_thread || task.supply.is_busy();
+        let running = if is_slow { self.running_spaces() } else { Vec::new() };
+        // All but this one. Whose entries a kernel thread will change is not known yet: the TLBs of all that run user code may
+        // have them.
+        let sharers = if is_thread { self.runners(cpu) } else { self.running_in[space.0 as usize] - 1 };
+        let prices = self.prices.on(&self.cpus, cpu);
+        let (task, here) = (&mut self.tasks[id.0 as usize], &mut self.cpus[cpu.0 as usize]);
+        let (start, mut asked_of) = (here.clock, Vec::new());
+        let (need_resched, was_preempted) = (here.need_resched(), std::mem::take(&mut task.was_preempted));
+        let loss = self.injector.begin(&self.counters);
+        let mut cx = Cx::new(cpu, start, prices, &mut self.counters);
+        let running = is_slow.then_some(Running { spaces: &running, asked: &mut asked_of });
+        let control = ControlId(id.0);
+        cx.set_circumstances(Circumstances { control, sharers, running, need_resched, was_preempted });
+        if here.asked.rounds > 0 && !is_thread {
+            cx.receive(std::mem::take(&mut here.asked));
+        }
+        let Self { mm, spaces, left, injector, .. } = self;
+        let came_to = body(Stage { mm, spaces, left, task: &mut *task, injector, loss }, &mut cx);
+        let line =
+            (sharers > 0 && !is_thread).then(|| (&mut self.lines[space.0 as usize], self.mm.variant().mmap_lock));
+        pay(&mut cx, task, here, line);
+        let (faults, shootdowns) = (cx.faults().fold, cx.shootdowns());
+        if let Some(loss) = loss {
+            let spent = *cx.spent();
+            here.clock = self.injector.lose(loss, &mut self.counters, here.clock, &spent);
+        }
+        if let Some(trace) = &mut self.trace
+            && !is_thread
+        {
+            trace.take(&mut self.mm, id, cpu, start);
+        }
+        self.settle_step(id, cpu, &Owed { faults, shootdowns, asked_of: &asked_of });
+        came_to
+    }
+
+    /// A step of a task becomes part of the run, and of what other CPUs have to do.
+    pub(crate) fn settle_step(&mut self, id: TaskId, cpu: CpuId, owed: &Owed<'_>) {
+        let end = self.cpus[cpu.0 as usize].clock;
+        let space = self.tasks[id.0 as usize].space;
+        if space == NO_SPACE {
+            self.hash.fold(end, cpu, Mark::Daemon, u64::from(id.0));
+            self.interrupt_runners(cpu, owed.shootdowns);
+        } else {
+            self.hash.fold(end, cpu, Mark::Faults, owed.faults);
+            self.interrupt(space, cpu, owed.shootdowns);
+        }
+        for (space, asked) in owed.asked_of {
+            self.interrupt(*space, cpu, *asked);
+        }
+    }
+
+    /// The last thing that a step does: those whom it has woken run from its end on.
+    #[inline]
+    pub(crate) fn end_of_step(&mut self, cpu: CpuId) {
+        self.wake_woken(self.cpus[cpu.0 as usize].clock);
+        #[cfg(test)]
+        self.check();
+    }
+
+    /// How many CPUs, but for one, run tasks of processes.
+    fn runners(&self, but: CpuId) -> u32 {
+        let runners = (0..).zip(&self.cpus).filter(|(id, cpu)| CpuId(*id) != but && self.runs_user(cpu)).count();
+        u32::try_from(runners).expect("fewer than 2^32 CPUs")
+    }
+
+    fn runs_user(&self, cpu: &Cpu) -> bool {
+        cpu.running.is_some_and(|task| self.tasks[task.0 as usize].space != NO_SPACE)
+    }
+
+    /// All CPUs that run tasks of processes owe what a kernel thread has asked of them.
+    fn interrupt_runners(&mut self, from: CpuId, asked: Shootdowns) {
+        if asked.rounds == 0 {
+            return;
+        }
+        for cpu in 0..self.cpus.len() {
+            if cpu != from.0 as usize && self.runs_user(&self.cpus[cpu]) {
+                self.cpus[cpu].asked.add(asked);
+            }
+        }
+    }
+}
+
+/// A task and its CPU pay for a step. `line`: where the count of the lock is, if others share the address space.
+#[inline(always)]
+#[expect(clippy::inline_always, reason = "half of it is constant where it is called")]
+pub(crate) fn pay(cx: &mut Cx<'_>, task: &mut Task, here: &mut Cpu, line: Option<(&mut CacheLine, MmapLock)>) {
+    let faults = cx.faults();
+    if let Some((line, rules)) = line
+        && faults.taken > 0
+        && task.holds == Some(Mode::Read)
+    {
+        line.access(cx, faults.taken * rwsem::line_accesses(rules), Cause::MmapLock);
+    }
+    task.faults += faults.taken;
+    if faults.major > 0 {
+        task.major_faults += faults.major;
+    }
+    task.spent.add_step(cx);
+    here.clock = cx.now();
+}
+
+#[cfg(test)]
+mod tests {
+    use mm::cost::Work;
+    use os::Placement;
+    use units::Picos;
+
+    use super::*;
+    use crate::tests::world_of;
+
+    /// What a step that moves one block between lists takes on a CPU: beside a task that runs on the other thread of the core.
+    fn price(is_thread: bool, shares: bool) -> Picos {
+        let mut world = world_of("v6.1", vec![vec![0, 1]]);
+        world.share_cores(&[vec![CpuId(0), CpuId(1)]], if shares { 300 } else { 100 });
+        let space = world.create_space();
+        let beside = world.create_task(Placement::Spread(0), space);
+        world.cpus[0].running = Some(beside);
+        world.running_in[space.0 as usize] += 1;
+        let own = if is_thread { NO_SPACE } else { world.create_space() };
+        let id = world.create_task(Placement::Spread(1), space);
+        world.tasks[id.0 as usize].space = own;
+        if !is_thread {
+            world.running_in[own.0 as usize] += 1;
+        }
+        world.cpus[1].running = Some(id);
+        let before = world.cpus[1].clock;
+        world.take_step(id, CpuId(1), |_, cx| cx.work(Work::ListMove, 1));
+        assert_eq!(world.tasks[id.0 as usize].spent.total(), world.cpus[1].clock.since(before));
+        world.cpus[1].clock.since(before)
+    }
+
+    #[test]
+    fn whoever_steps_pays_for_a_busy_sibling() {
+        for is_thread in [false, true] {
+            assert_eq!(price(is_thread, true), Picos(3 * price(is_thread, false).0), "thread: {is_thread}");
+        }
+    }
+}
