@@ -234,8 +234,11 @@ impl World {
         let prices = self.prices.on(&self.cpus, cpu);
         let mut cx = Cx::new(cpu, now, prices, &mut self.counters);
         let space = AddressSpace::new(&mut self.mm, &mut cx, MMAP_BASE);
-        let (now, spent) = (cx.now(), *cx.spent());
-        self.cpus[cpu.0 as usize].clock = now;
+        let (until, spent) = (cx.now(), *cx.spent());
+        if let Some(trace) = &mut self.trace {
+            trace.take(&mut self.mm, self.current, cpu, now);
+        }
+        self.cpus[cpu.0 as usize].clock = until;
         if let Some(parent) = self.tasks.get_mut(self.current.0 as usize) {
             parent.spent.add(&spent);
         }

@@ -77,9 +77,7 @@ impl World {
             let spent = *cx.spent();
             here.clock = self.injector.lose(loss, &mut self.counters, here.clock, &spent);
         }
-        if let Some(trace) = &mut self.trace
-            && !is_thread
-        {
+        if let Some(trace) = &mut self.trace {
             trace.take(&mut self.mm, id, cpu, start);
         }
         self.settle_step(id, cpu, &Owed { faults, shootdowns, asked_of: &asked_of });
@@ -154,12 +152,32 @@ pub(crate) fn pay(cx: &mut Cx<'_>, task: &mut Task, here: &mut Cpu, line: Option
 
 #[cfg(test)]
 mod tests {
-    use mm::cost::Work;
+    use mm::{AllocRequest, cost::Work};
     use os::Placement;
-    use units::Picos;
+    use units::{Picos, Time};
 
     use super::*;
-    use crate::tests::world_of;
+    use crate::{tests::world_of, trace::Trace};
+
+    #[test]
+    fn what_a_kernel_thread_falls_back_to_is_traced_as_its_own() {
+        let mut world = world_of("v6.1", vec![vec![0, 1]]);
+        world.trace = Some(Trace::new(10));
+        world.mm.trace_extfrag(true);
+        let space = world.create_space();
+        world.create_task(Placement::Spread(0), space);
+        let id = world.create_task(Placement::Spread(1), space);
+        world.tasks[id.0 as usize].space = NO_SPACE;
+        world.cpus[1].running = Some(id);
+        world.cpus[1].clock = Time(7_000_000);
+        // No block is Reclaimable yet.
+        let request = AllocRequest::gfp_kernel_reclaimable(world.mm.node_of_cpu(CpuId(1)));
+        let got = world.take_step(id, CpuId(1), |Stage { mm, .. }, cx| mm.alloc(cx, &request));
+        assert!(got.is_some());
+        let text = world.trace.as_ref().unwrap().text();
+        let lines: Vec<_> = text.lines().collect();
+        assert!(lines.last().unwrap().contains("task-1 [001]     0.000007: mm_page_alloc_extfrag:"), "{text}");
+    }
 
     /// What a step that moves one block between lists takes on a CPU: beside a task that runs on the other thread of the core.
     fn price(is_thread: bool, shares: bool) -> Picos {
