@@ -13,6 +13,7 @@ use units::{CpuId, Picos, Time};
 
 use crate::{
     draw::{Draws, Purpose},
+    kernel::KernelId,
     runqueue::{Enqueue, Nice},
     sched::Cpu,
     task::{Task, TaskId, TaskState},
@@ -38,37 +39,39 @@ pub(crate) enum Daemon {
 pub(crate) const NO_SPACE: SpaceId = SpaceId(u32::MAX);
 
 impl World {
-    /// Starts the kernel threads of the machine, asleep: `cpus` are those of each node (`kswapd_init`).
-    pub(crate) fn start_daemons(&mut self, cpus: Vec<Vec<CpuId>>, draws: Draws) {
+    /// Starts the threads of a kernel, asleep: `cpus` are those of each node (`kswapd_init`).
+    pub(crate) fn start_daemons(&mut self, kernel: KernelId, cpus: Vec<Vec<CpuId>>, draws: Draws) {
         for (node, cpus) in cpus.iter().enumerate() {
-            let id = self.start_daemon(cpus.clone(), Daemon::Kswapd(node), Nice::default());
-            self.kswapds.push(id);
+            let id = self.start_daemon(kernel, cpus.clone(), Daemon::Kswapd(node), Nice::default());
+            self.kernels[kernel].kswapds.push(id);
         }
-        self.flusher = Some(self.start_daemon(Vec::new(), Daemon::Flusher, Nice::default()));
+        let flusher = self.start_daemon(kernel, Vec::new(), Daemon::Flusher, Nice::default());
+        self.kernels[kernel].flusher = Some(flusher);
         for (node, cpus) in cpus.iter().enumerate() {
-            let id = self.start_daemon(cpus.clone(), Daemon::Kcompactd(node), Nice::default());
-            self.kcompactds.push(id);
-            if self.mm.is_proactive() {
+            let id = self.start_daemon(kernel, cpus.clone(), Daemon::Kcompactd(node), Nice::default());
+            self.kernels[kernel].kcompactds.push(id);
+            if self.kernels[kernel].mm.is_proactive() {
                 // They have been there since the machine came up.
                 let phase = draws.below(CHECK_INTERVAL.0, node as u64, Purpose::CompactPhase, 0);
                 self.arm_periodic(id, self.latest() + Picos(phase));
             }
         }
         // `set_user_nice(current, MAX_NICE)`; it may run anywhere.
-        self.khugepaged = Some(self.start_daemon(Vec::new(), Daemon::Khugepaged, Nice::new(19)));
-        if self.mm.variant().thp_requests == ThpRequests::NodeThreads {
+        let khugepaged = self.start_daemon(kernel, Vec::new(), Daemon::Khugepaged, Nice::new(19));
+        self.kernels[kernel].khugepaged = Some(khugepaged);
+        if self.kernels[kernel].variant.thp_requests == ThpRequests::NodeThreads {
             // As nice as khugepaged, whose work it is, and on the CPUs of its node like other threads of nodes.
             for (node, cpus) in cpus.into_iter().enumerate() {
-                let id = self.start_daemon(cpus, Daemon::ThpThread(node), Nice::new(19));
-                self.thp_threads.push(id);
+                let id = self.start_daemon(kernel, cpus, Daemon::ThpThread(node), Nice::new(19));
+                self.kernels[kernel].thp_threads.push(id);
             }
         }
     }
 
-    fn start_daemon(&mut self, cpus: Vec<CpuId>, daemon: Daemon, nice: Nice) -> TaskId {
+    fn start_daemon(&mut self, kernel: KernelId, cpus: Vec<CpuId>, daemon: Daemon, nice: Nice) -> TaskId {
         let id = TaskId(u32::try_from(self.tasks.len()).expect("fewer than 2^32 tasks"));
         let first = cpus.first().copied().unwrap_or(CpuId(0));
-        let mut task = Task::new(first, cpus, NO_SPACE, nice);
+        let mut task = Task::new(first, cpus, (kernel, NO_SPACE), nice);
         task.state = TaskState::Asleep(daemon);
         self.tasks.push(task);
         id
@@ -112,7 +115,7 @@ impl World {
             Step::Block(wait) => self.sleep_daemon(id, daemon, wait),
             Step::Done(()) => unreachable!("a kernel thread has no end"),
         }
-        self.end_of_step(cpu);
+        self.end_of_step(id, cpu);
     }
 
     /// A kernel thread sleeps: until it is woken, or for a while.
@@ -120,17 +123,18 @@ impl World {
         let task = &mut self.tasks[id.0 as usize];
         task.state = TaskState::Asleep(daemon);
         task.sleeps_until = None;
+        let kernel = &mut self.kernels[task.kernel];
         match (wait, daemon) {
-            (Wait::Until(until), Daemon::Kcompactd(node)) if self.mm.is_kcompactd_idle(node) => {
+            (Wait::Until(until), Daemon::Kcompactd(node)) if kernel.mm.is_kcompactd_idle(node) => {
                 self.arm_periodic(id, until);
             }
-            (Wait::Until(until), Daemon::Khugepaged) if self.mm.khugepaged.is_asleep() => {
+            (Wait::Until(until), Daemon::Khugepaged) if kernel.mm.khugepaged.is_asleep() => {
                 self.arm_periodic(id, until);
             }
-            (Wait::Until(until), Daemon::ThpThread(node)) if self.mm.thp_threads()[node].is_idle() => {
+            (Wait::Until(until), Daemon::ThpThread(node)) if kernel.mm.thp_threads()[node].is_idle() => {
                 self.arm_periodic(id, until);
             }
-            (Wait::Until(until), Daemon::Flusher) if self.mm.is_flusher_idle() => {
+            (Wait::Until(until), Daemon::Flusher) if kernel.mm.is_flusher_idle() => {
                 self.arm_periodic(id, until);
             }
             (Wait::Until(until) | Wait::Io { until, .. }, _) => {
@@ -139,7 +143,7 @@ impl World {
                 task.sleeps_until = Some(until);
                 self.clock.arm(until, id);
             }
-            (Wait::Folio(pfn), _) => self.folio_sleepers.push((pfn, id)),
+            (Wait::Folio(pfn), _) => kernel.folio_sleepers.push((pfn, id)),
             (Wait::Queue, _) => {}
         }
     }
@@ -153,49 +157,45 @@ impl World {
         }
     }
 
-    /// After a step: those whom it has woken run from its end on.
+    /// After a step in a kernel: those of it whom the step has woken run from its end on.
     #[inline]
-    pub(crate) fn wake_woken(&mut self, at: Time) {
-        if self.mm.has_news() {
-            self.wake_all_woken(at);
+    pub(crate) fn wake_woken(&mut self, kernel: KernelId, at: Time) {
+        if self.kernels[kernel].mm.has_news() {
+            self.wake_all_woken(kernel, at);
         }
     }
 
     #[inline(never)]
-    fn wake_all_woken(&mut self, at: Time) {
-        if self.mm.has_woken() {
-            for node in self.mm.take_woken() {
-                self.wake_daemon(self.kswapds[node], at);
-            }
+    fn wake_all_woken(&mut self, id: KernelId, at: Time) {
+        let kernel = &mut self.kernels[id];
+        let mut woken = Vec::new();
+        if kernel.mm.has_woken() {
+            woken.extend(kernel.mm.take_woken().into_iter().map(|node| kernel.kswapds[node]));
         }
-        if self.mm.has_woken_kcompactds() {
-            for node in self.mm.take_woken_kcompactds() {
-                self.wake_daemon(self.kcompactds[node], at);
-            }
+        if kernel.mm.has_woken_kcompactds() {
+            woken.extend(kernel.mm.take_woken_kcompactds().into_iter().map(|node| kernel.kcompactds[node]));
         }
-        if self.mm.take_woken_khugepaged()
-            && let Some(id) = self.khugepaged
-        {
-            self.wake_daemon(id, at);
+        if kernel.mm.take_woken_khugepaged() {
+            woken.extend(kernel.khugepaged);
         }
-        for node in self.mm.take_woken_thp_threads() {
-            if let Some(id) = self.thp_threads.get(node) {
-                self.wake_daemon(*id, at);
-            }
+        woken.extend(kernel.mm.take_woken_thp_threads().into_iter().filter_map(|node| kernel.thp_threads.get(node)));
+        for daemon in woken {
+            self.wake_daemon(daemon, at);
         }
-        if self.mm.has_oom_killed() {
-            self.oom_kill(at);
+        if self.kernels[id].mm.has_oom_killed() {
+            self.oom_kill(id, at);
         }
-        if self.mm.take_flusher_woken()
-            && let Some(flusher) = self.flusher
+        if self.kernels[id].mm.take_flusher_woken()
+            && let Some(flusher) = self.kernels[id].flusher
         {
             self.wake_daemon(flusher, at);
         }
-        if self.mm.has_unlocked() {
-            let unlocked = self.mm.take_unlocked();
-            let sleepers = std::mem::take(&mut self.folio_sleepers);
+        let kernel = &mut self.kernels[id];
+        if kernel.mm.has_unlocked() {
+            let unlocked = kernel.mm.take_unlocked();
+            let sleepers = std::mem::take(&mut kernel.folio_sleepers);
             let (woken, rest): (Vec<_>, Vec<_>) = sleepers.into_iter().partition(|(pfn, _)| unlocked.contains(pfn));
-            self.folio_sleepers = rest;
+            kernel.folio_sleepers = rest;
             for (_, id) in woken {
                 match self.tasks[id.0 as usize].state {
                     TaskState::Sleeping(..) => self.end_sleep(id, at),

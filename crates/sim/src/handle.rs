@@ -107,7 +107,7 @@ impl Os for Sim {
     }
 
     fn memory(&self) -> Bytes {
-        with(|world| Frames(world.mm.zones().iter().map(|zone| zone.managed).sum()).bytes())
+        with(|world| Frames(world.own_kernel().mm.zones().iter().map(|zone| zone.managed).sum()).bytes())
     }
 
     async fn sleep(&self, span: Picos) {
@@ -187,8 +187,9 @@ impl Os for Sim {
 
     async fn vmstat(&self) -> Result<VmStat, Errno> {
         Ok(VmStat(with(|world| {
-            let events = world.counters.iter().map(|(event, count)| (event.name(), count));
-            events.chain(world.mm.gauges()).map(|(name, value)| (name.to_owned(), value)).collect()
+            let kernel = world.own_kernel();
+            let events = kernel.counters.iter().map(|(event, count)| (event.name(), count));
+            events.chain(kernel.mm.gauges()).map(|(name, value)| (name.to_owned(), value)).collect()
         })))
     }
 

@@ -4,6 +4,7 @@
 //! |---|---|
 //! | `clock.rs` | the one order: timers and CPUs by time, horizon and quantum |
 //! | `world.rs` and its folder | everything of a run that is data; turns and steps; the path of most turns |
+//! | `kernel.rs` | what one kernel has: its memory, processes and locks |
 //! | `task.rs`, `operation.rs` | the kernel half of tasks; what they can be inside of |
 //! | `sched.rs`, `runqueue.rs` and their folders | who runs where: CFS or EEVDF; load balance, loads, wake-ups |
 //! | `lock.rs`, `rwsem.rs` | the lock of an address space |
@@ -22,6 +23,7 @@ mod draw;
 mod executor;
 mod handle;
 mod inject;
+mod kernel;
 mod lock;
 mod oom;
 mod operation;
@@ -56,6 +58,7 @@ pub use executor::{Entries, EntryFuture};
 pub use handle::Sim;
 use inject::Injector;
 pub use inject::{Injection, Lost};
+use kernel::{HOST, Kernel};
 use run_hash::Mark;
 use trace::Trace;
 use world::World;
@@ -165,7 +168,7 @@ fn taken_over(config: &Config, map: &FrameMap, draws: &mut StateDraws) -> (World
     let loaded = Mm::from_map(&config.machine, config.variant, &config.settings, map, draws);
     let loaded = loaded.expect("the map has room for the tables of what it says is mapped");
     let mut world = World::new(loaded.mm, config.cpus, config.prices.clone(), config.quantum, config.cap);
-    world.add_space(loaded.init);
+    world.kernels[HOST].add_space(loaded.init, None);
     (world, loaded.notes)
 }
 
@@ -213,37 +216,42 @@ pub fn simulate_from<T: 'static>(
         None => (fresh(config), Vec::new()),
         Some(map) => taken_over(config, map, &mut draws),
     };
-    world.mm.thp.enabled = config.thp_enabled;
-    world.mm.thp.use_zero_page = config.use_zero_page;
-    world.mm.thp.defrag = config.thp_defrag;
-    world.mm.khugepaged.settings = config.khugepaged;
+    world.kernels[HOST].mm.thp.enabled = config.thp_enabled;
+    world.kernels[HOST].mm.thp.use_zero_page = config.use_zero_page;
+    world.kernels[HOST].mm.thp.defrag = config.thp_defrag;
+    world.kernels[HOST].mm.khugepaged.settings = config.khugepaged;
     if let Some(swap) = &config.swap {
-        world.mm.swapon(swap);
-        world.mm.swap.page_cluster = config.settings.page_cluster;
+        world.kernels[HOST].mm.swapon(swap);
+        world.kernels[HOST].mm.swap.page_cluster = config.settings.page_cluster;
     }
-    world.mm.mount(&config.disk);
+    world.kernels[HOST].mm.mount(&config.disk);
     world.share_cores(&config.cores, config.shared_core);
     world.share_caches(&config.caches);
-    world.mm.enable_oom_killer();
+    world.kernels[HOST].mm.enable_oom_killer();
     world.start_clock(Draws::new(config.seed));
     if state.is_none() {
         world.hold(config.held);
     }
     // init is not killed, whatever it holds.
-    for (id, _) in world.spaces.iter() {
-        world.mm.spare_from_oom(id);
+    let Kernel { mm, spaces, .. } = &mut world.kernels[HOST];
+    for (id, _) in spaces.iter() {
+        mm.spare_from_oom(id);
     }
     for (node, limit) in &config.bandwidth {
-        world.mm.limit_bandwidth(*node, *limit);
+        world.kernels[HOST].mm.limit_bandwidth(*node, *limit);
     }
     world.injector.wanted = options.loss;
     world.trace = options.trace_lines.map(Trace::new);
-    world.mm.trace_extfrag(world.trace.is_some());
+    world.kernels[HOST].mm.trace_extfrag(world.trace.is_some());
     let space = world.create_space();
     world.create_task(Placement::Spread(0), space);
     // Its first task is never killed: as long as it has no other, neither is it.
-    world.mm.spare_from_oom(space);
-    world.start_daemons(config.machine.nodes.iter().map(|node| node.cpus.clone()).collect(), Draws::new(config.seed));
+    world.kernels[HOST].mm.spare_from_oom(space);
+    world.start_daemons(
+        HOST,
+        config.machine.nodes.iter().map(|node| node.cpus.clone()).collect(),
+        Draws::new(config.seed),
+    );
     let slot = Rc::new(RefCell::new(None));
     let result = Rc::clone(&slot);
     let of_programs = system.map_or(Frames(0), |system| system.programs);
@@ -251,7 +259,7 @@ pub fn simulate_from<T: 'static>(
     let main = Box::pin(async move { *result.borrow_mut() = Some(beside.await) });
     let mut world = executor::run(world, entries, main);
     let end = world.latest();
-    for (_, count) in world.counters.clone().iter() {
+    for (_, count) in world.kernels[HOST].counters.clone().iter() {
         world.hash.fold(end, CpuId(0), Mark::Counter, count);
     }
     let result = slot.take().expect("the first task has ended");
@@ -260,5 +268,5 @@ pub fn simulate_from<T: 'static>(
         Extra { steps, operations: world.operations, lost, notes, trace: world.trace.map(|trace| trace.text()) };
     let mut times = Times::default();
     world.tasks.iter().for_each(|task| task.add_to(&mut times));
-    (result, Finish { hash: world.hash.hex(), counters: world.counters, times }, extra)
+    (result, Finish { hash: world.hash.hex(), counters: world.kernels[HOST].counters.clone(), times }, extra)
 }

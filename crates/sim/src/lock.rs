@@ -11,6 +11,7 @@ use units::{CpuId, Picos, Time};
 
 use crate::{
     QUANTUM,
+    kernel::Kernel,
     runqueue::Enqueue,
     rwsem::{Mode, Outcome, Told, Wish},
     task::{TaskId, TaskState},
@@ -34,8 +35,9 @@ impl World {
     /// wait: its CPU is then free for others, unless it spins.
     #[inline]
     pub(crate) fn lock(&mut self, id: TaskId, cpu: CpuId) -> bool {
-        let Self { mm, tasks, spaces, locks, .. } = self;
+        let Self { kernels, tasks, .. } = self;
         let task = &mut tasks[id.0 as usize];
+        let Kernel { spaces, locks, variant, .. } = &mut kernels[task.kernel];
         let TaskState::Kernel(operation) = &task.state else {
             unreachable!("only operations take locks");
         };
@@ -43,8 +45,8 @@ impl World {
             return true;
         }
         let memory = spaces.get(task.space).expect("a live task has an address space");
-        let Some(mode) = operation.needs(memory, mm.variant()) else { return true };
-        if mode == Mode::Read && locks[task.lock_of.0 as usize].read_alone(mm.variant().mmap_lock) {
+        let Some(mode) = operation.needs(memory, variant) else { return true };
+        if mode == Mode::Read && locks[task.lock_of.0 as usize].read_alone(variant.mmap_lock) {
             task.holds = Some(mode);
             return true;
         }
@@ -54,8 +56,9 @@ impl World {
     /// Takes a lock for the running task of a CPU, or makes it wait: false.
     #[inline(never)]
     pub(crate) fn acquire(&mut self, id: TaskId, cpu: CpuId, mode: Mode) -> bool {
-        let rules = self.mm.variant().mmap_lock;
-        let Self { tasks, cpus, locks, .. } = self;
+        let Self { kernels, tasks, cpus, .. } = self;
+        let Kernel { locks, variant, .. } = &mut kernels[tasks[id.0 as usize].kernel];
+        let rules = variant.mmap_lock;
         let space = tasks[id.0 as usize].lock_of;
         let now = cpus[cpu.0 as usize].clock;
         let runs = |task: TaskId| cpus[tasks[task.0 as usize].cpu.0 as usize].running == Some(task);
@@ -102,10 +105,10 @@ impl World {
         if task.holds.is_none() {
             return horizon;
         }
-        let space = task.space.0 as usize;
-        let others = self.running_in[space] - 1;
-        let settled = self.settled_in[space] - u32::from(task.is_settled);
-        let is_wanted = settled < others || self.locks[space].is_wanted();
+        let (kernel, space) = (&self.kernels[task.kernel], task.space.0 as usize);
+        let others = kernel.running_in[space] - 1;
+        let settled = kernel.settled_in[space] - u32::from(task.is_settled);
+        let is_wanted = settled < others || kernel.locks[space].is_wanted();
         if is_wanted { self.cpus[cpu.0 as usize].clock } else { horizon }
     }
 
@@ -118,7 +121,7 @@ impl World {
         let after = if goes_on { operation.left() } else { 0 };
         let passed = before.saturating_sub(after).max(1);
         let is_settled = after.saturating_mul(end.since(start).0) > passed.saturating_mul(FAR.0);
-        let count = &mut self.settled_in[task.space.0 as usize];
+        let count = &mut self.kernels[task.kernel].settled_in[task.space.0 as usize];
         *count = *count + u32::from(is_settled) - u32::from(task.is_settled);
         task.is_settled = is_settled;
     }
@@ -127,13 +130,13 @@ impl World {
     /// CPUs may come first now.
     #[inline]
     pub(crate) fn let_go(&mut self, cpu: CpuId) -> bool {
-        let Self { cpus, tasks, locks, .. } = self;
+        let Self { kernels, cpus, tasks, .. } = self;
         let here = &mut cpus[cpu.0 as usize];
         let Some((id, what)) = here.lets_go.take() else { return false };
         let task = &mut tasks[id.0 as usize];
         if what == (LetGo::Unlock { after: Picos(0) })
             && let Some(mode) = task.holds
-            && locks[task.lock_of.0 as usize].release_alone(mode)
+            && kernels[task.kernel].locks[task.lock_of.0 as usize].release_alone(mode)
         {
             task.holds = None;
             return false;
@@ -163,43 +166,43 @@ impl World {
         let task = &self.tasks[id.0 as usize];
         let Some(mode) = task.holds else { return };
         let TaskState::Kernel(operation) = &task.state else { unreachable!("a step of an operation ends") };
-        let prices = self.prices.on(&self.cpus, cpu);
+        let (kernel, prices) = (&self.kernels[task.kernel], self.prices.on(&self.cpus, cpu));
         let cpu = &mut self.cpus[cpu.0 as usize];
         if !keeps {
             let mut after = Picos(0);
-            if operation.is_touch() && self.locks[task.space.0 as usize].is_contended() {
+            if operation.is_touch() && kernel.locks[task.space.0 as usize].is_contended() {
                 // Half of a trap, in and out, and what user code does are before and after the hold (`do_user_addr_fault`).
                 let outside = Picos(prices.of(Work::Trap).0 / 2) + prices.of(Work::UserTouch);
                 after = outside.min(cpu.clock.since(start));
                 cpu.clock = Time(cpu.clock.0 - after.0);
             }
             cpu.lets_go = Some((id, LetGo::Unlock { after }));
-        } else if mode == Mode::Write && operation.is_downgraded() && self.mm.variant().munmap_downgrades {
+        } else if mode == Mode::Write && operation.is_downgraded() && kernel.variant.munmap_downgrades {
             cpu.lets_go = Some((id, LetGo::Downgrade));
         }
     }
 
     /// Lets go of a task's lock.
     fn unlock(&mut self, id: TaskId, cpu: CpuId) {
-        let rules = self.mm.variant().mmap_lock;
         let now = self.cpus[cpu.0 as usize].clock;
         let task = &mut self.tasks[id.0 as usize];
+        let Kernel { locks, variant, .. } = &mut self.kernels[task.kernel];
         if let Some(mode) = task.holds.take() {
             let space = task.lock_of;
-            let told = self.locks[space.0 as usize].release(mode, now, rules);
+            let told = locks[space.0 as usize].release(mode, now, variant.mmap_lock);
             self.tell(space, &told, cpu);
         }
     }
 
     /// A writer lets readers in.
     fn downgrade(&mut self, id: TaskId, cpu: CpuId) {
-        let rules = self.mm.variant().mmap_lock;
         let now = self.cpus[cpu.0 as usize].clock;
         let task = &mut self.tasks[id.0 as usize];
+        let Kernel { locks, variant, .. } = &mut self.kernels[task.kernel];
         if task.holds == Some(Mode::Write) {
             task.holds = Some(Mode::Read);
             let space = task.space;
-            let told = self.locks[space.0 as usize].downgrade(now, rules);
+            let told = locks[space.0 as usize].downgrade(now, variant.mmap_lock);
             self.tell(space, &told, cpu);
         }
     }
@@ -232,7 +235,8 @@ impl World {
     pub(crate) fn pay_for_waking(&mut self, cpu: CpuId, cause: Cause) -> Time {
         let waker = self.cpus[cpu.0 as usize].running.expect("a task wakes others while it runs");
         let prices = self.prices.on(&self.cpus, cpu);
-        let mut cx = Cx::new(cpu, self.cpus[cpu.0 as usize].clock, prices, &mut self.counters);
+        let counters = &mut self.kernels[self.tasks[waker.0 as usize].kernel].counters;
+        let mut cx = Cx::new(cpu, self.cpus[cpu.0 as usize].clock, prices, counters);
         cx.because(cause, |cx| cx.work(Work::WakeOther, 1));
         let now = cx.now();
         self.tasks[waker.0 as usize].spent.add(cx.spent());
@@ -271,7 +275,7 @@ impl World {
     pub(crate) fn spin_timer(&mut self, id: TaskId, at: Time) {
         let task = &self.tasks[id.0 as usize];
         if task.is_spinning && task.spins_until == Some(at) {
-            self.locks[task.lock_of.0 as usize].end_of_spinning(id, at);
+            self.kernels[task.kernel].locks[task.lock_of.0 as usize].end_of_spinning(id, at);
             self.go_on(id, at);
         }
     }
@@ -284,9 +288,10 @@ impl World {
 
     /// A task has no CPU any more: if it spun for the lock, it will begin anew, and others who spin are not kept by it.
     pub(crate) fn stop_spinning(&mut self, id: TaskId, cpu: CpuId) {
-        let space = self.tasks[id.0 as usize].lock_of;
+        let task = &self.tasks[id.0 as usize];
+        let space = task.lock_of;
         // Most kernel threads have nothing to do with any.
-        if let Some(lock) = self.locks.get_mut(space.0 as usize) {
+        if let Some(lock) = self.kernels[task.kernel].locks.get_mut(space.0 as usize) {
             let told = lock.leave(id);
             self.tell(space, &told, cpu);
         }
@@ -295,7 +300,7 @@ impl World {
     /// A task that holds locks stops running: those who spin for it sleep from now on.
     pub(crate) fn stop_spinning_on(&mut self, owner: TaskId) {
         let task = &self.tasks[owner.0 as usize];
-        let lock = &self.locks[task.lock_of.0 as usize];
+        let lock = &self.kernels[task.kernel].locks[task.lock_of.0 as usize];
         if !lock.is_written_by(owner) {
             return;
         }

@@ -5,6 +5,7 @@
 use units::{Errno, Time};
 
 use crate::{
+    kernel::KernelId,
     task::{Answer, TaskId, TaskState},
     world::{MAIN, World},
 };
@@ -13,20 +14,21 @@ use crate::{
 const REASON: &str = "out of memory: killed by signal 9 (SIGKILL)";
 
 impl World {
-    /// Ends the tasks of the processes that the memory manager has chosen.
-    pub(crate) fn oom_kill(&mut self, at: Time) {
-        for space in self.mm.take_oom_killed() {
+    /// Ends the tasks of the processes that a kernel's memory manager has chosen.
+    pub(crate) fn oom_kill(&mut self, kernel: KernelId, at: Time) {
+        for space in self.kernels[kernel].mm.take_oom_killed() {
             let is_its = |world: &Self, id: usize| {
                 let task = &world.tasks[id];
-                task.space == space && !matches!(task.state, TaskState::Ended)
+                (task.kernel, task.space) == (kernel, space) && !matches!(task.state, TaskState::Ended)
             };
             let ids: Vec<usize> = (0..self.tasks.len()).filter(|id| is_its(self, *id)).collect();
             for id in ids {
                 self.kill(TaskId(u32::try_from(id).expect("fewer than 2^32 tasks")), at);
             }
-            if self.tasks[MAIN.0 as usize].space == space {
+            let main = &self.tasks[MAIN.0 as usize];
+            if (main.kernel, main.space) == (kernel, space) {
                 // Its memory stays; nobody shall wait for it.
-                self.mm.spare_from_oom(space);
+                self.kernels[kernel].mm.spare_from_oom(space);
             }
         }
     }

@@ -21,6 +21,7 @@ pub(crate) use self::{domains::Domains, wake::Wakes};
 use crate::{
     clock::Clock,
     daemon::NO_SPACE,
+    kernel::{Kernel, KernelId},
     lock::LetGo,
     runqueue::{Enqueue, Leave, RunQueue},
     rwsem::Mode,
@@ -54,6 +55,8 @@ pub(crate) struct Cpu {
     /// Whose state is in its registers.
     loaded: Option<TaskId>,
     balancing: Balancing,
+    /// Whose it is.
+    pub(crate) kernel: KernelId,
     /// Whom its idle task has woken: interrupts come while that runs.
     idle_wakes: Wakes,
 }
@@ -61,8 +64,9 @@ pub(crate) struct Cpu {
 const _: () = assert!(offset_of!(Cpu, queue) + RunQueue::WAITING <= 64);
 
 impl Cpu {
-    pub(crate) fn new(rules: &Variant) -> Self {
+    pub(crate) fn new(kernel: KernelId, rules: &Variant) -> Self {
         Self {
+            kernel,
             clock: Time(0),
             running: None,
             queue: RunQueue::new(rules),
@@ -169,7 +173,8 @@ impl World {
 
     /// A task can run from `at` on (`try_to_wake_up`, `wake_up_new_task`).
     pub(crate) fn wake(&mut self, id: TaskId, at: Time, why: Enqueue) {
-        if why == Enqueue::Woken && self.mm.variant().sched_wake_affine_by_load {
+        let kernel = self.tasks[id.0 as usize].kernel;
+        if why == Enqueue::Woken && self.kernels[kernel].variant.sched_wake_affine_by_load {
             self.note_wake(id, at);
         }
         // A new one was given the idlest.
@@ -192,13 +197,13 @@ impl World {
         }
         self.note_load(cpu_id, at);
         let (cpu, task) = (&mut self.cpus[cpu_id.0 as usize], &mut self.tasks[id.0 as usize]);
-        if self.mm.variant().sched_compares_loads {
-            task.entity.waits(why, at, &self.periods);
+        if self.kernels[kernel].variant.sched_compares_loads {
+            task.entity.waits(why, at, &self.kernels[kernel].periods);
         }
         if why == Enqueue::Woken {
             cpu.count_idle(at);
         }
-        cpu.queue.enqueue(id, &mut task.entity, why, &self.periods);
+        cpu.queue.enqueue(id, &mut task.entity, why, &self.kernels[kernel].periods);
         self.arrived(id);
         let cpu = &mut self.cpus[cpu_id.0 as usize];
         if was_idle {
@@ -252,8 +257,9 @@ impl World {
                 // What others did since the last tick comes before what this one does.
                 self.balance(id);
             }
-            let Self { cpus, tasks, periods, .. } = self;
+            let Self { kernels, cpus, tasks, .. } = self;
             let cpu = &mut cpus[id.0 as usize];
+            let Kernel { periods, variant, .. } = &kernels[cpu.kernel];
             if is_tick {
                 let entity = &mut tasks[running.0 as usize].entity;
                 cpu.need_resched |= cpu.queue.account(entity, cpu.clock, periods)
@@ -263,11 +269,11 @@ impl World {
             if !cpu.need_resched {
                 return running;
             }
-            let task = &mut self.tasks[running.0 as usize];
-            cpu.queue.account(&mut task.entity, cpu.clock, &self.periods);
-            cpu.queue.enqueue(running, &mut task.entity, Enqueue::Preempted, &self.periods);
-            if self.mm.variant().sched_compares_loads {
-                task.entity.waits(Enqueue::Preempted, cpu.clock, &self.periods);
+            let task = &mut tasks[running.0 as usize];
+            cpu.queue.account(&mut task.entity, cpu.clock, periods);
+            cpu.queue.enqueue(running, &mut task.entity, Enqueue::Preempted, periods);
+            if variant.sched_compares_loads {
+                task.entity.waits(Enqueue::Preempted, cpu.clock, periods);
             }
             task.runnable_since = cpu.clock;
             task.was_preempted = true;
@@ -287,9 +293,10 @@ impl World {
         let next = cpu.queue.pick().expect("a CPU in the order has a task");
         cpu.running = Some(next);
         let task = &mut self.tasks[next.0 as usize];
+        let kernel = &mut self.kernels[task.kernel];
         if task.space != NO_SPACE {
-            self.running_in[task.space.0 as usize] += 1;
-            self.settled_in[task.space.0 as usize] += u32::from(task.is_settled);
+            kernel.running_in[task.space.0 as usize] += 1;
+            kernel.settled_in[task.space.0 as usize] += u32::from(task.is_settled);
         }
         // One that a step elsewhere wakes at its end may be picked by a CPU that is not there yet.
         cpu.clock = cpu.clock.max(task.runnable_since);
@@ -297,39 +304,44 @@ impl World {
         if cpu.loaded.replace(next) != Some(next) {
             let prices = self.prices.on(&self.cpus, id);
             let cpu = &mut self.cpus[id.0 as usize];
-            let mut cx = Cx::new(id, cpu.clock, prices, &mut self.counters);
+            let mut cx = Cx::new(id, cpu.clock, prices, &mut kernel.counters);
             cx.work(Work::ContextSwitch, 1);
             cpu.clock = cx.now();
             task.spent.add(cx.spent());
         }
         let cpu = &mut self.cpus[id.0 as usize];
         RunQueue::start(&mut task.entity, cpu.clock);
-        if self.mm.variant().sched_compares_loads {
+        if kernel.variant.sched_compares_loads {
             task.entity.runs(cpu.clock);
         }
-        cpu.next_tick = self.periods.tick_after(cpu.clock);
+        cpu.next_tick = kernel.periods.tick_after(cpu.clock);
         next
     }
 
     /// The running task leaves its CPU.
     fn stop(&mut self, id: CpuId) {
         let running = self.cpus[id.0 as usize].running.take().expect("the CPU ran a task");
-        let space = self.tasks[running.0 as usize].space;
-        if space != NO_SPACE {
-            self.running_in[space.0 as usize] -= 1;
-            self.settled_in[space.0 as usize] -= u32::from(self.tasks[running.0 as usize].is_settled);
+        let task = &self.tasks[running.0 as usize];
+        if task.space != NO_SPACE {
+            let kernel = &mut self.kernels[task.kernel];
+            kernel.running_in[task.space.0 as usize] -= 1;
+            kernel.settled_in[task.space.0 as usize] -= u32::from(task.is_settled);
         }
     }
 
-    /// The address space of the task that each CPU runs.
-    pub(crate) fn running_spaces(&self) -> Vec<SpaceId> {
-        let space = |cpu: &Cpu| cpu.running.map_or(NO_SPACE, |task| self.tasks[task.0 as usize].space);
+    /// The address space of a kernel that each CPU runs; none where it runs another kernel.
+    pub(crate) fn running_spaces(&self, kernel: KernelId) -> Vec<SpaceId> {
+        let task = |cpu: &Cpu| cpu.running.filter(|_| cpu.kernel == kernel);
+        let space = |cpu: &Cpu| task(cpu).map_or(NO_SPACE, |task| self.tasks[task.0 as usize].space);
         self.cpus.iter().map(space).collect()
     }
 
-    /// The CPUs, but for one, that run a task of an address space now.
+    /// The CPUs, but for one, that run a task of an address space of the same kernel now.
     pub(crate) fn sharers(&self, space: SpaceId, but: CpuId) -> impl Iterator<Item = usize> + '_ {
-        let runs = move |cpu: &Cpu| cpu.running.is_some_and(|task| self.tasks[task.0 as usize].space == space);
+        let kernel = self.cpus[but.0 as usize].kernel;
+        let runs = move |cpu: &Cpu| {
+            cpu.kernel == kernel && cpu.running.is_some_and(|task| self.tasks[task.0 as usize].space == space)
+        };
         let cpus = self.cpus.iter().enumerate();
         cpus.filter(move |(id, cpu)| *id != but.0 as usize && runs(cpu)).map(|(id, _)| id)
     }
@@ -362,14 +374,15 @@ impl World {
     /// The running task of a CPU cannot go on.
     #[inline(never)]
     fn leave(&mut self, id: CpuId, running: TaskId) {
+        let kernel = self.cpus[id.0 as usize].kernel;
         self.note_load(id, self.cpus[id.0 as usize].clock);
         let cpu = &mut self.cpus[id.0 as usize];
         let task = &mut self.tasks[running.0 as usize];
         let why = if matches!(task.state, TaskState::Ended) { Leave::Ends } else { Leave::Sleeps };
-        if self.mm.variant().sched_compares_loads {
+        if self.kernels[kernel].variant.sched_compares_loads {
             task.entity.sleeps(cpu.clock);
         }
-        cpu.queue.leave(running, &mut task.entity, cpu.clock, why, &self.periods);
+        cpu.queue.leave(running, &mut task.entity, cpu.clock, why, &self.kernels[kernel].periods);
         self.stop(id);
         if self.cpus[id.0 as usize].is_idle() {
             // What it sees now changes when it looks next, but not when it has looked.

@@ -14,6 +14,7 @@ use units::{Bytes, CpuId, Errno, Picos, Time};
 use crate::{
     Times,
     daemon::Daemon,
+    kernel::KernelId,
     operation::Operation,
     runqueue::{Entity, Nice},
     rwsem::Mode,
@@ -31,6 +32,8 @@ pub(crate) struct TaskId(pub(crate) u32);
 pub(crate) struct Task {
     /// Where it runs, or ran last.
     pub(crate) cpu: CpuId,
+    /// Whose it is.
+    pub(crate) kernel: KernelId,
     pub(crate) space: SpaceId,
     /// Whose lock it holds, or waits for: its own address space's, but for kernel threads.
     pub(crate) lock_of: SpaceId,
@@ -140,9 +143,10 @@ pub(crate) enum Answer {
 }
 
 impl Task {
-    pub(crate) fn new(cpu: CpuId, allowed: Vec<CpuId>, space: SpaceId, nice: Nice) -> Self {
+    pub(crate) fn new(cpu: CpuId, allowed: Vec<CpuId>, (kernel, space): (KernelId, SpaceId), nice: Nice) -> Self {
         Self {
             cpu,
+            kernel,
             allowed,
             entity: Entity::new(nice),
             wakes: Wakes::default(),

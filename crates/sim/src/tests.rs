@@ -23,7 +23,7 @@ pub(crate) fn world_of(rules: &str, caches: Vec<Vec<usize>>) -> World {
     let cpus = caches.iter().map(Vec::len).sum();
     let config = Config { variant: *variant::named(rules), cpus, ..config(ThpEnabled::Never) };
     let mut world = crate::fresh(&config);
-    world.domains = Domains::new(caches);
+    world.kernels[HOST].domains = Domains::new(caches);
     world
 }
 

@@ -10,28 +10,26 @@ mod step;
 use std::{cell::RefCell, collections::BTreeSet};
 
 use mm::{
-    Mm, SpaceId, Spaces,
+    Mm, SpaceId,
     address_space::{AddressSpace, MMAP_BASE},
     cost::{Cause, Cx, Prices, Shootdowns},
-    event::Counters,
     fault::{Access, FaultDone},
-    line::CacheLine,
     step::{Step, Wait},
     touch::Touch,
     vma::HugeAdvice,
 };
 use os::{Barrier, Placement};
-use units::{Bytes, CpuId, Errno, Frames, Pfn, Picos, Time};
+use units::{Bytes, CpuId, Errno, Frames, Picos, Time};
 
 use crate::{
     TICK,
     clock::{Clock, Next},
     draw::{Draws, Purpose},
     inject::Injector,
+    kernel::{HOST, Kernel, KernelId, Kernels},
     operation::Operation,
     run_hash::{Mark, RunHash},
-    runqueue::{Enqueue, Nice, Periods},
-    rwsem::Rwsem,
+    runqueue::{Enqueue, Nice},
     sched::{Cpu, CpuPrices, Domains, Wakes},
     task::{Answer, Meeting, Request, Slumber, Task, TaskId, TaskState},
     trace::Trace,
@@ -40,32 +38,12 @@ use crate::{
 /// Everything of a run but the user halves of its tasks.
 #[derive(Debug)]
 pub(crate) struct World {
-    pub(crate) mm: Mm,
+    pub(crate) kernels: Kernels,
     pub(crate) prices: CpuPrices,
-    pub(crate) counters: Counters,
-    pub(crate) spaces: Spaces,
-    /// The lock of each, and the cache line that its count is in.
-    pub(crate) locks: Vec<Rwsem>,
-    lines: Vec<CacheLine>,
-    /// How many CPUs run a task of each, and how many of these tasks are settled.
-    pub(crate) running_in: Vec<u32>,
-    pub(crate) settled_in: Vec<u32>,
     pub(crate) tasks: Vec<Task>,
-    /// The kswapd of each node.
-    pub(crate) kswapds: Vec<TaskId>,
-    /// The kcompactd of each node.
-    pub(crate) kcompactds: Vec<TaskId>,
-    /// khugepaged, once kernel threads have been started.
-    pub(crate) khugepaged: Option<TaskId>,
-    /// Those that allocate huge pages for faults, by node, where there are any.
-    pub(crate) thp_threads: Vec<TaskId>,
-    pub(crate) flusher: Option<TaskId>,
     /// Armed timers of kernel threads that look around from time to time: they keep no run from ending.
     pub(crate) periodic: BTreeSet<(Time, TaskId)>,
-    /// Who waits for which folio.
-    pub(crate) folio_sleepers: Vec<(Pfn, TaskId)>,
     pub(crate) cpus: Vec<Cpu>,
-    pub(crate) periods: Periods,
     /// How often tasks came to CPUs.
     pub(crate) arrivals: i64,
     /// How often balancing has passed one by, counted down.
@@ -74,8 +52,6 @@ pub(crate) struct World {
     pub(crate) waker: Option<CpuId>,
     /// Interrupts of disks that there were.
     pub(crate) disk_irqs: usize,
-    /// Who looks at whom.
-    pub(crate) domains: Domains,
     pub(crate) meetings: Vec<Meeting>,
     pub(crate) clock: Clock,
     pub(crate) hash: RunHash,
@@ -84,9 +60,6 @@ pub(crate) struct World {
     pub(crate) operations: u64,
     /// None when nobody asked for it.
     pub(crate) trace: Option<Trace>,
-    /// Bytes that each process may still map.
-    pub(crate) left: Vec<Bytes>,
-    cap: Bytes,
     /// The instant at which the first task starts.
     begin: Time,
     /// The task whose user half runs.
@@ -109,39 +82,23 @@ pub(crate) enum Turn {
 
 impl World {
     pub(crate) fn new(mm: Mm, cpus: usize, prices: Prices, quantum: Picos, cap: Bytes) -> Self {
-        let rules = *mm.variant();
+        let host = Kernel::new(mm, cpus, cap);
         Self {
-            mm,
+            cpus: vec![Cpu::new(HOST, &host.variant); cpus],
+            kernels: Kernels::new(host),
             prices: CpuPrices { alone: prices.clone(), shared_core: prices },
-            counters: Counters::default(),
-            spaces: Spaces::default(),
-            locks: Vec::new(),
-            lines: Vec::new(),
-            running_in: Vec::new(),
-            settled_in: Vec::new(),
             tasks: Vec::new(),
-            kswapds: Vec::new(),
-            kcompactds: Vec::new(),
-            khugepaged: None,
-            thp_threads: Vec::new(),
-            flusher: None,
             periodic: BTreeSet::new(),
-            folio_sleepers: Vec::new(),
-            cpus: vec![Cpu::new(&rules); cpus],
-            periods: Periods::for_cpus(cpus, TICK, &rules),
             arrivals: 0,
             passed_by: 0,
             waker: None,
             disk_irqs: 0,
-            domains: Domains::new(vec![(0..cpus).collect()]),
             meetings: Vec::new(),
             clock: Clock::new(cpus, quantum),
             hash: RunHash::default(),
             injector: Injector::default(),
             operations: 0,
             trace: None,
-            left: Vec::new(),
-            cap,
             begin: Time(0),
             current: TaskId(0),
         }
@@ -161,14 +118,14 @@ impl World {
     pub(crate) fn share_caches(&mut self, caches: &[Vec<CpuId>]) {
         if !caches.is_empty() {
             let cache = |cpus: &Vec<CpuId>| cpus.iter().map(|cpu| cpu.0 as usize).collect();
-            self.domains = Domains::new(caches.iter().map(cache).collect());
+            self.kernels[HOST].domains = Domains::new(caches.iter().map(cache).collect());
         }
     }
 
     /// Time begins within a tick. A CPU that has not run yet is at no instant; what wakes it says when.
     pub(crate) fn start_clock(&mut self, draws: Draws) {
         self.begin = Time(draws.below(TICK.0, 0, Purpose::ClockOffset, 0));
-        self.periods.tick_offset = Picos(draws.below(TICK.0, 0, Purpose::TickPhase, 0));
+        self.kernels[HOST].periods.tick_offset = Picos(draws.below(TICK.0, 0, Purpose::TickPhase, 0));
     }
 
     /// Init maps and stores into so many base pages, and never gives them back: as our guests do. It is done before the
@@ -183,13 +140,14 @@ impl World {
         let id = self.create_space();
         // It takes no time, so that no lock was ever held by init at an instant that is still to come.
         let prices = Prices::free();
-        let mut cx = Cx::new(CpuId(0), Time(0), &prices, &mut self.counters);
-        let space = self.spaces.get_mut(id).expect("it was just made");
-        let range = space.mmap(&mut self.mm, &mut cx, frames.0).expect("an empty address space has room");
-        space.madvise(&mut self.mm, &mut cx, range, HugeAdvice::NoHugePage).expect("the range was just mapped");
+        let Kernel { mm, spaces, counters, .. } = &mut self.kernels[HOST];
+        let mut cx = Cx::new(CpuId(0), Time(0), &prices, counters);
+        let space = spaces.get_mut(id).expect("it was just made");
+        let range = space.mmap(mm, &mut cx, frames.0).expect("an empty address space has room");
+        space.madvise(mm, &mut cx, range, HugeAdvice::NoHugePage).expect("the range was just mapped");
         let mut touch = Touch::pages(range, Access::Write);
         loop {
-            match touch.step(&mut self.mm, space, &mut cx, Time(u64::MAX)) {
+            match touch.step(mm, space, &mut cx, Time(u64::MAX)) {
                 Step::More => {}
                 Step::Done(FaultDone::Handled) => return,
                 other => panic!("the machine has not the {frames} frames that init holds: {other:?}"),
@@ -205,7 +163,8 @@ impl World {
             Placement::Spread(index) => CpuId(index % cpus),
             Placement::Free => self.idlest_cpu(),
         };
-        self.mm.expose_to_oom(space);
+        let kernel = self.own();
+        self.kernels[kernel].mm.expose_to_oom(space);
         let from = if self.tasks.is_empty() { self.begin } else { self.now() };
         // It may run anywhere; those that it spreads are pinned, as on the host.
         let is_free = self.tasks.is_empty() || on == Placement::Free;
@@ -213,7 +172,7 @@ impl World {
         let parent = self.tasks.get(self.current.0 as usize);
         let nice = parent.map_or_else(Nice::default, |parent| parent.nice_of_children);
         let wakes = parent.map_or_else(Wakes::default, |parent| parent.wakes);
-        let mut task = Task::new(cpu, allowed, space, nice);
+        let mut task = Task::new(cpu, allowed, (kernel, space), nice);
         task.wakes = wakes;
         self.tasks.push(task);
         self.wake(id, from, Enqueue::New);
@@ -232,34 +191,42 @@ impl World {
     pub(crate) fn try_space(&mut self) -> Option<SpaceId> {
         let (cpu, now) = if self.tasks.is_empty() { (CpuId(0), Time(0)) } else { (self.current().cpu, self.now()) };
         let prices = self.prices.on(&self.cpus, cpu);
-        let mut cx = Cx::new(cpu, now, prices, &mut self.counters);
-        let space = AddressSpace::new(&mut self.mm, &mut cx, MMAP_BASE);
+        let kernel = self.own();
+        let Kernel { mm, counters, .. } = &mut self.kernels[kernel];
+        let mut cx = Cx::new(cpu, now, prices, counters);
+        let space = AddressSpace::new(mm, &mut cx, MMAP_BASE);
         let (until, spent) = (cx.now(), *cx.spent());
         if let Some(trace) = &mut self.trace {
-            trace.take(&mut self.mm, self.current, cpu, now);
+            trace.take(mm, self.current, cpu, now);
         }
         self.cpus[cpu.0 as usize].clock = until;
         if let Some(parent) = self.tasks.get_mut(self.current.0 as usize) {
             parent.spent.add(&spent);
         }
-        Some(self.add_space(space.ok()?))
+        let parent = self.tasks.get(self.current.0 as usize).map(|parent| parent.space);
+        Some(self.kernels[kernel].add_space(space.ok()?, parent))
     }
 
-    /// A process, which may map as much as the one that made it.
-    pub(crate) fn add_space(&mut self, space: AddressSpace) -> SpaceId {
-        let left = if self.tasks.is_empty() { self.cap } else { self.left[self.current().space.0 as usize] };
-        self.locks.push(Rwsem::default());
-        self.lines.push(CacheLine::default());
-        self.running_in.push(0);
-        self.settled_in.push(0);
-        self.left.push(left);
-        self.spaces.add(space)
+    /// The process that a task has forked.
+    pub(crate) fn add_child(&mut self, parent: TaskId, space: AddressSpace) -> SpaceId {
+        let parent = &self.tasks[parent.0 as usize];
+        self.kernels[parent.kernel].add_space(space, Some(parent.space))
+    }
+
+    /// The kernel of the task whose user half runs; the host's before there is any.
+    fn own(&self) -> KernelId {
+        self.tasks.get(self.current.0 as usize).map_or(HOST, |task| task.kernel)
+    }
+
+    /// The same kernel itself.
+    pub(crate) fn own_kernel(&self) -> &Kernel {
+        &self.kernels[self.own()]
     }
 
     /// Whether the current task is the only one of its process.
     fn is_alone(&self) -> bool {
-        let space = self.current().space;
-        let lives = |task: &&Task| task.space == space && !matches!(task.state, TaskState::Ended);
+        let own = (self.current().kernel, self.current().space);
+        let lives = |task: &&Task| (task.kernel, task.space) == own && !matches!(task.state, TaskState::Ended);
         self.tasks.iter().filter(lives).count() == 1
     }
 
@@ -387,14 +354,15 @@ impl World {
     /// memory with it, step by step.
     pub(crate) fn end(&mut self) {
         let id = self.current;
-        let space = self.current().space;
+        let (kernel, space) = (self.current().kernel, self.current().space);
         self.tasks[id.0 as usize].state = TaskState::Ended;
-        let lives = |task: &Task| task.space == space && !matches!(task.state, TaskState::Ended);
+        let lives =
+            |task: &Task| (task.kernel, task.space) == (kernel, space) && !matches!(task.state, TaskState::Ended);
         if self.tasks.iter().any(lives) {
             self.tell_joiners(id, self.now());
         } else {
             self.tasks[id.0 as usize].state = TaskState::Kernel(Operation::exit());
-            self.spaces.get_mut(space).expect("it lives until then").is_exiting = true;
+            self.kernels[kernel].spaces.get_mut(space).expect("it lives until then").is_exiting = true;
         }
     }
 
@@ -506,7 +474,7 @@ impl World {
             Wait::Until(until) => (until, Cause::Throttle),
             Wait::Io { until, cause } => (until, cause),
             Wait::Folio(pfn) => {
-                self.folio_sleepers.push((pfn, id));
+                self.kernels[task.kernel].folio_sleepers.push((pfn, id));
                 task.sleeps_until = None;
                 task.state = TaskState::Sleeping(operation, Slumber { since: from, cause: Cause::FolioLock });
                 return;

@@ -6,23 +6,25 @@
 use mm::khugepaged::NeedsLock;
 use units::CpuId;
 
-use crate::{daemon::NO_SPACE, lock::LetGo, rwsem::Mode, task::TaskId, world::World};
+use crate::{daemon::NO_SPACE, kernel::Kernel, lock::LetGo, rwsem::Mode, task::TaskId, world::World};
 use units::Picos;
 
 impl World {
     /// Takes the lock that the next step of khugepaged needs, unless it holds it. Some(false): it goes on without, as it only
     /// tried. None: it waits.
     pub(super) fn lock_for_khugepaged(&mut self, id: TaskId, cpu: CpuId) -> Option<bool> {
-        let Some(needs) = self.mm.khugepaged_needs(&self.spaces) else { return Some(false) };
-        if self.tasks[id.0 as usize].holds.is_some() {
+        let task = &mut self.tasks[id.0 as usize];
+        let Kernel { mm, spaces, locks, variant, .. } = &mut self.kernels[task.kernel];
+        let Some(needs) = mm.khugepaged_needs(spaces) else { return Some(false) };
+        if task.holds.is_some() {
             return Some(true);
         }
         let (NeedsLock::TryRead(space) | NeedsLock::Read(space) | NeedsLock::Write(space)) = needs;
-        self.tasks[id.0 as usize].lock_of = space;
+        task.lock_of = space;
         let mode = match needs {
             NeedsLock::TryRead(_) => {
-                let is_held = self.locks[space.0 as usize].try_read(self.mm.variant().mmap_lock);
-                self.tasks[id.0 as usize].holds = is_held.then_some(Mode::Read);
+                let is_held = locks[space.0 as usize].try_read(variant.mmap_lock);
+                task.holds = is_held.then_some(Mode::Read);
                 return Some(is_held);
             }
             NeedsLock::Read(_) => Mode::Read,
@@ -33,8 +35,9 @@ impl World {
 
     /// At the end of a step: the lock goes unless the next step needs it. `is_over`: it leaves its CPU.
     pub(super) fn end_hold_of_khugepaged(&mut self, id: TaskId, cpu: CpuId, is_over: bool) {
-        let needs = self.mm.khugepaged_needs(&self.spaces);
         let task = &mut self.tasks[id.0 as usize];
+        let Kernel { mm, spaces, .. } = &self.kernels[task.kernel];
+        let needs = mm.khugepaged_needs(spaces);
         let Some(mode) = task.holds else {
             task.lock_of = NO_SPACE;
             return;

@@ -143,10 +143,11 @@ impl Cpu {
 impl World {
     /// Called before a task comes to a CPU or goes: up to here the load was what it is.
     pub(super) fn note_load(&mut self, id: CpuId, at: Time) {
-        if self.mm.variant().sched_compares_loads {
+        let kernel = self.cpus[id.0 as usize].kernel;
+        if self.kernels[kernel].variant.sched_compares_loads {
             let cpu = &mut self.cpus[id.0 as usize];
-            let now = cpu.load(&self.tasks, at, &self.periods);
-            cpu.balancing.load = cpu.delayed(now, at, &self.periods);
+            let now = cpu.load(&self.tasks, at, &self.kernels[kernel].periods);
+            cpu.balancing.load = cpu.delayed(now, at, &self.kernels[kernel].periods);
             cpu.balancing.load_at = cpu.balancing.load_at.max(at);
         }
     }
@@ -154,20 +155,23 @@ impl World {
     /// At all its ticks but the last one a busy CPU has looked at others in vain, or somebody would have looked for all. Who has
     /// somebody waiting may not have come to the last one yet.
     pub(super) fn looked_in_vain(&mut self, id: CpuId, now: Time) {
-        let until = Time(now.0.saturating_sub(self.periods.tick.0));
-        for level in 0..self.domains.levels() {
-            let span = self.domains.span(id, level);
-            self.cpus[id.0 as usize].found_nothing(until, level, span, &self.periods);
+        let kernel = self.cpus[id.0 as usize].kernel;
+        let until = Time(now.0.saturating_sub(self.kernels[kernel].periods.tick.0));
+        for level in 0..self.kernels[kernel].domains.levels() {
+            let span = self.kernels[kernel].domains.span(id, level);
+            self.cpus[id.0 as usize].found_nothing(until, level, span, &self.kernels[kernel].periods);
         }
     }
 
     /// A CPU that becomes idle takes over a task that waits elsewhere and may run anywhere, unless it has idled only for short
     /// times of late (`idle_balance`). False if there is none.
     pub(super) fn pull(&mut self, id: CpuId) -> bool {
+        let kernel = self.cpus[id.0 as usize].kernel;
         let at = self.cpus[id.0 as usize].clock;
         let will_wake_soon = self.cpus[id.0 as usize].balancing.mean_idle < MIGRATION_COST;
-        let looks = !(self.mm.variant().sched_compares_loads && will_wake_soon);
-        let got = looks && (0..self.domains.levels()).any(|level| self.look(id, level, at, Looker::NewlyIdle).1);
+        let looks = !(self.kernels[kernel].variant.sched_compares_loads && will_wake_soon);
+        let got = looks
+            && (0..self.kernels[kernel].domains.levels()).any(|level| self.look(id, level, at, Looker::NewlyIdle).1);
         self.cpus[id.0 as usize].balancing.idle_since = (!got).then_some(at);
         got
     }
@@ -177,24 +181,31 @@ impl World {
     /// order in which they did. A fifth task on four CPUs goes round that way.
     #[inline(never)]
     pub(super) fn balance(&mut self, id: CpuId) {
+        let kernel = self.cpus[id.0 as usize].kernel;
         let now = self.cpus[id.0 as usize].clock;
         let all = (0..).map(CpuId).take(self.cpus.len());
-        let levels = self.domains.levels();
-        let compares_loads = self.mm.variant().sched_compares_loads;
+        let levels = self.kernels[kernel].domains.levels();
+        let compares_loads = self.kernels[kernel].variant.sched_compares_loads;
         for other in all.clone() {
             if !self.cpus[other.0 as usize].is_idle() {
                 self.looked_in_vain(other, now);
             }
             for level in 0..levels {
-                let (cpu, span) = (&self.cpus[other.0 as usize], self.domains.span(other, level));
-                if cpu.is_idle() && (!compares_loads || cpu.is_looked_for(now, level, span, &self.periods)) {
+                let (cpu, span) = (&self.cpus[other.0 as usize], self.kernels[kernel].domains.span(other, level));
+                if cpu.is_idle()
+                    && (!compares_loads || cpu.is_looked_for(now, level, span, &self.kernels[kernel].periods))
+                {
                     self.look(other, level, now, Looker::Idle);
                 }
             }
         }
         let due = |world: &Self, other: CpuId, level: usize| {
             let cpu = &world.cpus[other.0 as usize];
-            let next = cpu.next_balance(level, world.domains.span(other, level), &world.periods);
+            let next = cpu.next_balance(
+                level,
+                world.kernels[kernel].domains.span(other, level),
+                &world.kernels[kernel].periods,
+            );
             (!cpu.is_idle() && next <= now).then_some((next, other, level))
         };
         let looks = all.flat_map(|cpu| (0..levels).map(move |level| (cpu, level)));
@@ -207,6 +218,7 @@ impl World {
 
     /// A CPU looks at the others of a domain: has one of them too much, and has it got any of that?
     fn look(&mut self, id: CpuId, level: usize, at: Time, looker: Looker) -> (bool, bool) {
+        let kernel = self.cpus[id.0 as usize].kernel;
         let found = self.busiest(id, level, at, looker);
         let (saw, got) = (found.is_some(), found.is_some_and(|found| self.take_some(id, found, level, at)));
         let last = &mut self.cpus[id.0 as usize].balancing.looks[level];
@@ -216,10 +228,10 @@ impl World {
             (true, false) => last.failed + 1,
             _ => 0,
         };
-        if self.mm.variant().sched_compares_loads {
+        if self.kernels[kernel].variant.sched_compares_loads {
             last.saw_imbalance = saw;
             if looker == Looker::Idle {
-                last.last = self.periods.last_tick(at);
+                last.last = self.kernels[kernel].periods.last_tick(at);
             }
         }
         (saw, got)
@@ -227,6 +239,7 @@ impl World {
 
     /// One CPU takes as much over from another as it can have of it (`detach_tasks`). False if it gets nothing.
     fn take_some(&mut self, id: CpuId, (from, amount): (CpuId, Amount), level: usize, at: Time) -> bool {
+        let kernel = self.cpus[id.0 as usize].kernel;
         let was_idle = self.cpus[id.0 as usize].is_idle();
         let takes_hot = self.cpus[id.0 as usize].balancing.looks[level].failed > NICE_TRIES;
         let (mut tasks, mut taken) = (0, 0);
@@ -245,7 +258,7 @@ impl World {
             let Some(found) = self.next_to_move(id, from, at, (left, takes_hot)) else { break };
             // One that has slept for long weighs nothing yet.
             tasks += 1;
-            taken += self.tasks[found.0 as usize].entity.load(at, &self.periods);
+            taken += self.tasks[found.0 as usize].entity.load(at, &self.kernels[kernel].periods);
             self.take_over(id, found);
         }
         if tasks > 0 && was_idle {
@@ -260,14 +273,15 @@ impl World {
     /// Of the tasks that wait for a CPU the first that may be moved: up to 4.14 the one that came last, and who is passed by
     /// comes last of all from then on (`cfs_tasks`).
     fn next_to_move(&mut self, id: CpuId, from: CpuId, at: Time, (left, takes_hot): (u64, bool)) -> Option<TaskId> {
-        let periods = self.periods;
+        let kernel = self.cpus[id.0 as usize].kernel;
+        let periods = self.kernels[kernel].periods;
         let movable = |tasks: &[Task], found: TaskId| {
             let task = &tasks[found.0 as usize];
             let is_hot = task.was_preempted && at < task.runnable_since + MIGRATION_COST;
             task.may_run_on(id) && (takes_hot || !is_hot) && task.entity.load(at, &periods) / 2 <= left
         };
         let there = &self.cpus[from.0 as usize];
-        if !self.mm.variant().sched_moves_latest {
+        if !self.kernels[kernel].variant.sched_moves_latest {
             return there.queue.find(|found| movable(&self.tasks, found));
         }
         let mut all: Vec<TaskId> = there.queue.waiting().chain(there.running).collect();
@@ -284,6 +298,7 @@ impl World {
 
     /// A CPU takes over a task that waits for another one (`detach_task`, `attach_task`).
     fn take_over(&mut self, id: CpuId, found: TaskId) {
+        let kernel = self.cpus[id.0 as usize].kernel;
         let from = std::mem::replace(&mut self.tasks[found.0 as usize].cpu, id);
         let at = self.cpus[from.0 as usize].clock;
         self.account_running(from, at);
@@ -291,15 +306,15 @@ impl World {
         self.note_load(from, at);
         self.note_load(id, at);
         let task = &mut self.tasks[found.0 as usize];
-        self.cpus[from.0 as usize].queue.remove(found, &mut task.entity, &self.periods);
+        self.cpus[from.0 as usize].queue.remove(found, &mut task.entity, &self.kernels[kernel].periods);
         let cpu = &mut self.cpus[id.0 as usize];
         if cpu.is_idle() {
             cpu.clock = cpu.clock.max(task.runnable_since);
         }
-        if self.mm.variant().sched_compares_loads {
-            task.entity.waits(Enqueue::Moved, cpu.clock, &self.periods);
+        if self.kernels[kernel].variant.sched_compares_loads {
+            task.entity.waits(Enqueue::Moved, cpu.clock, &self.kernels[kernel].periods);
         }
-        cpu.queue.enqueue(found, &mut task.entity, Enqueue::Moved, &self.periods);
+        cpu.queue.enqueue(found, &mut task.entity, Enqueue::Moved, &self.kernels[kernel].periods);
         self.arrived(found);
         self.preempt_for(id, found);
     }
@@ -313,22 +328,25 @@ impl World {
     /// The run time of who runs on a CPU is counted before somebody comes or goes, who keeps its distance from that
     /// (`update_curr` in `enqueue_entity`). One that was alone has had its ticks; the first after `at` is still to come.
     pub(super) fn account_running(&mut self, id: CpuId, at: Time) {
+        let kernel = self.cpus[id.0 as usize].kernel;
         let cpu = &mut self.cpus[id.0 as usize];
         let Some(running) = cpu.running else { return };
         let running = &mut self.tasks[running.0 as usize].entity;
-        cpu.need_resched |= cpu.queue.account(running, cpu.clock, &self.periods);
+        cpu.need_resched |= cpu.queue.account(running, cpu.clock, &self.kernels[kernel].periods);
         if !cpu.has_waiting() {
-            cpu.next_tick = self.periods.tick_after(at.min(cpu.clock));
+            cpu.next_tick = self.kernels[kernel].periods.tick_after(at.min(cpu.clock));
         }
     }
 
     /// Shall one that has just come to a CPU run at once (`check_preempt_curr`)?
     pub(super) fn preempt_for(&mut self, id: CpuId, come: TaskId) {
+        let kernel = self.cpus[id.0 as usize].kernel;
         let cpu = &mut self.cpus[id.0 as usize];
         if let Some(running) = cpu.running {
             let [running, come_task] =
                 self.tasks.get_disjoint_mut([running.0 as usize, come.0 as usize]).expect("two tasks");
-            cpu.need_resched |= cpu.queue.preempts(&running.entity, come, &come_task.entity, &self.periods);
+            cpu.need_resched |=
+                cpu.queue.preempts(&running.entity, come, &come_task.entity, &self.kernels[kernel].periods);
         }
     }
 }
@@ -338,13 +356,13 @@ mod tests {
     use mm::variant;
 
     use super::*;
-    use crate::{daemon::NO_SPACE, runqueue::Nice};
+    use crate::{daemon::NO_SPACE, kernel::HOST, runqueue::Nice};
 
     /// Four CPUs, of which two each share a cache; the first has four tasks, and runs one of them.
     fn crowded(rules: &str) -> World {
         let mut world = crate::tests::world_of(rules, vec![vec![0, 1], vec![2, 3]]);
         for id in (0..4).map(TaskId) {
-            let mut task = Task::new(CpuId(0), vec![CpuId(0)], NO_SPACE, Nice::default());
+            let mut task = Task::new(CpuId(0), vec![CpuId(0)], (HOST, NO_SPACE), Nice::default());
             task.runnable_since = Time(0);
             world.tasks.push(task);
             world.wake(id, Time(0), Enqueue::Woken);
@@ -391,7 +409,7 @@ mod tests {
         let at = Time(Picos::from_micros(10_000_000).0);
         for task in &mut world.tasks[1..] {
             task.entity.sleeps(Time(0));
-            assert_eq!(task.entity.load(at, &world.periods), 0);
+            assert_eq!(task.entity.load(at, &world.kernels[HOST].periods), 0);
         }
         world.cpus[1].clock = at;
         assert!(world.pull(CpuId(1)));
@@ -412,7 +430,7 @@ mod tests {
             assert_eq!(world.cpus[1].balancing.idle_since.is_none(), pulls);
         }
         // Who idles for long has a mean of no more than 1 ms, and a wake-up that finds it busy says nothing.
-        let mut cpu = Cpu::new(variant::named("v4.1"));
+        let mut cpu = Cpu::new(HOST, variant::named("v4.1"));
         cpu.balancing.idle_since = Some(Time(0));
         cpu.count_idle(micros(1_000_000));
         assert_eq!(cpu.balancing.mean_idle, MOST_IDLE);
@@ -426,28 +444,28 @@ mod tests {
         // It was looked for just now, in vain: in a domain of two CPUs that is 4 ms ago at the next tick but not before.
         world.look(CpuId(2), 0, Time(0), Looker::Idle);
         let cpu = &world.cpus[2];
-        let due = |micros| cpu.is_looked_for(Time(Picos::from_micros(micros).0), 0, 2, &world.periods);
+        let due = |micros| cpu.is_looked_for(Time(Picos::from_micros(micros).0), 0, 2, &world.kernels[HOST].periods);
         assert_eq!([3_999, 4_000].map(due), [false, true]);
     }
 
     #[test]
     fn a_busy_cpu_looks_at_the_tick_at_which_its_time_is_over() {
         let world = crowded("v4.1");
-        let mut cpu = Cpu::new(variant::named("v4.1"));
+        let mut cpu = Cpu::new(HOST, variant::named("v4.1"));
         cpu.looked(millis(400), 0, true);
-        assert_eq!(cpu.next_balance(0, 2, &world.periods), millis(400 + 2 * 32));
+        assert_eq!(cpu.next_balance(0, 2, &world.kernels[HOST].periods), millis(400 + 2 * 32));
         cpu.looked(millis(464), 0, false);
-        assert_eq!(cpu.next_balance(0, 2, &world.periods), millis(464 + 2 * 2 * 32));
+        assert_eq!(cpu.next_balance(0, 2, &world.kernels[HOST].periods), millis(464 + 2 * 2 * 32));
         for (rules, interval) in [("v5.8", 2 * 32), ("v5.10", 2 * 16 - 4)] {
-            let periods = crowded(rules).periods;
-            let mut cpu = Cpu::new(variant::named(rules));
+            let periods = crowded(rules).kernels[HOST].periods;
+            let mut cpu = Cpu::new(HOST, variant::named(rules));
             cpu.looked(millis(400), 0, true);
             assert_eq!(cpu.next_balance(0, 2, &periods), millis(400 + interval), "{rules}");
         }
         // It had no tick while it was idle.
         cpu.clock = millis(700);
         cpu.begin_to_be_busy();
-        assert_eq!(cpu.next_balance(0, 2, &world.periods), millis(704));
+        assert_eq!(cpu.next_balance(0, 2, &world.kernels[HOST].periods), millis(704));
     }
 
     #[test]
@@ -460,16 +478,16 @@ mod tests {
         assert!(world.pull(CpuId(1)));
         let cpu = &mut world.cpus[1];
         assert!(cpu.balancing.looks[0].saw_imbalance);
-        cpu.found_nothing(millis(501), 0, 2, &world.periods);
+        cpu.found_nothing(millis(501), 0, 2, &world.kernels[HOST].periods);
         assert_eq!(cpu.balancing.looks[0].last, millis(400));
-        assert_eq!(cpu.next_balance(0, 2, &world.periods), millis(504));
+        assert_eq!(cpu.next_balance(0, 2, &world.kernels[HOST].periods), millis(504));
     }
 
     #[test]
     fn what_it_sees_and_does_not_get_does_not_either() {
         let mut world = crowded("v4.1");
         let alone = TaskId(4);
-        world.tasks.push(Task::new(CpuId(1), vec![CpuId(1)], NO_SPACE, Nice::default()));
+        world.tasks.push(Task::new(CpuId(1), vec![CpuId(1)], (HOST, NO_SPACE), Nice::default()));
         world.wake(alone, Time(0), Enqueue::New);
         world.schedule(CpuId(1));
         // Those that wait beside it have run just now, and stay where their cache is.
@@ -485,7 +503,7 @@ mod tests {
 
     #[test]
     fn a_look_at_what_is_balanced_ends_a_row_of_failures() {
-        let mut cpu = Cpu::new(variant::named("v4.1"));
+        let mut cpu = Cpu::new(HOST, variant::named("v4.1"));
         cpu.balancing.looks[0].failed = 2;
         cpu.looked(Time(1), 0, true);
         assert_eq!(cpu.balancing.looks[0].failed, 2);

@@ -85,7 +85,8 @@ pub(super) enum Looker {
 impl World {
     /// The CPU that another one takes tasks over from, and how much.
     pub(super) fn busiest(&self, id: CpuId, level: usize, at: Time, looker: Looker) -> Option<(CpuId, Amount)> {
-        if self.mm.variant().sched_compares_loads {
+        let kernel = self.cpus[id.0 as usize].kernel;
+        if self.kernels[kernel].variant.sched_compares_loads {
             return self.busiest_by_load(id, level, at, looker);
         }
         if level == 0 { self.busiest_by_number(id) } else { None }
@@ -101,8 +102,9 @@ impl World {
 
     /// Before (`find_busiest_group`, `calculate_imbalance`, `find_busiest_queue`).
     fn busiest_by_load(&self, id: CpuId, level: usize, at: Time, looker: Looker) -> Option<(CpuId, Amount)> {
+        let kernel = self.cpus[id.0 as usize].kernel;
         let is_idle = looker != Looker::Busy;
-        let mut groups = self.domains.groups(id, level);
+        let mut groups = self.kernels[kernel].domains.groups(id, level);
         let own = groups.next()?;
         if looker != Looker::NewlyIdle {
             // Only one CPU of a group looks for all of it (`should_we_balance`): an idle one, or the first.
@@ -117,8 +119,9 @@ impl World {
         let (load, cpus) = others.clone().fold((local.load, local.cpus), of_all);
         let mean = load / cpus;
         // The first of equal ones (`update_sd_pick_busiest`).
-        let counts =
-            |group: &Group| group.is_overloaded || (self.mm.variant().sched_overload_by_usage && group.load > 0);
+        let counts = |group: &Group| {
+            group.is_overloaded || (self.kernels[kernel].variant.sched_overload_by_usage && group.load > 0)
+        };
         let rank = |group: &Group| (group.is_overloaded, group.mean());
         let found = others.filter(|(group, _)| counts(group));
         let (busiest, group) = found.reduce(|first, next| if rank(&next.0) > rank(&first.0) { next } else { first })?;
@@ -147,9 +150,10 @@ impl World {
     /// What a CPU sees of a group that may be its own. It errs on the side of leaving things as they are, unless it is idle
     /// (`source_load`, `target_load`).
     fn sum(&self, group: &[usize], level: usize, (is_idle, is_own): (bool, bool), at: Time) -> Group {
+        let kernel = self.cpus[group[0]].kernel;
         let add = |(load, weight): (u64, u64), cpu: &Cpu| {
-            let now = cpu.load(&self.tasks, at, &self.periods);
-            let delayed = || cpu.delayed(now, at, &self.periods);
+            let now = cpu.load(&self.tasks, at, &self.kernels[kernel].periods);
+            let delayed = || cpu.delayed(now, at, &self.kernels[kernel].periods);
             let seen = match (is_idle, is_own) {
                 (true, _) => now,
                 (false, true) => now.max(delayed()),
@@ -159,9 +163,12 @@ impl World {
         };
         let members = || group.iter().map(|cpu| &self.cpus[*cpu]);
         let (tasks, cpus) = (members().map(|cpu| cpu.tasks() as u64).sum::<u64>(), group.len() as u64);
-        let by_usage = self.mm.variant().sched_overload_by_usage;
-        let usage: u64 =
-            if by_usage { members().map(|cpu| cpu.usage(&self.tasks, at, &self.periods)).sum() } else { 0 };
+        let by_usage = self.kernels[kernel].variant.sched_overload_by_usage;
+        let usage: u64 = if by_usage {
+            members().map(|cpu| cpu.usage(&self.tasks, at, &self.kernels[kernel].periods)).sum()
+        } else {
+            0
+        };
         let (has, needs) = (100 * cpus * NICE_0, usage * IMBALANCE_PCT[level]);
         let (load, weight) = members().fold((0, 0), add);
         Group {
@@ -183,6 +190,7 @@ mod tests {
     use super::*;
     use crate::{
         daemon::NO_SPACE,
+        kernel::HOST,
         runqueue::{Enqueue, Nice},
         task::{Task, TaskId},
     };
@@ -191,10 +199,10 @@ mod tests {
     fn woken(rules: &str, tasks: u32, at: Time) -> World {
         let mut world = crate::tests::world_of(rules, vec![vec![0, 1]]);
         for id in (0..tasks).map(TaskId) {
-            world.tasks.push(Task::new(CpuId(0), vec![CpuId(0)], NO_SPACE, Nice::default()));
+            world.tasks.push(Task::new(CpuId(0), vec![CpuId(0)], (HOST, NO_SPACE), Nice::default()));
             world.wake(id, Time(0), Enqueue::New);
             world.tasks[id.0 as usize].entity.sleeps(Time(0));
-            world.tasks[id.0 as usize].entity.waits(Enqueue::Woken, at, &world.periods);
+            world.tasks[id.0 as usize].entity.waits(Enqueue::Woken, at, &world.kernels[HOST].periods);
             world.tasks[id.0 as usize].allowed.clear();
         }
         world.schedule(CpuId(0));

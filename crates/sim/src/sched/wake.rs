@@ -51,10 +51,11 @@ impl World {
     /// two share no cache the one that asked (`QUEUE_FLAG_SAME_COMP`, the default of `rq_affinity`). Assumptions: among equals
     /// the chipset picks one after the other, and where CPUs are too many to be a set the first is interrupted.
     pub(crate) fn disk_answers(&mut self, asked: CpuId) -> CpuId {
+        let kernel = self.cpus[asked.0 as usize].kernel;
         let set = if self.cpus.len() <= FLAT { self.cpus.len() } else { 1 };
         let interrupted = number(self.disk_irqs % set);
         self.disk_irqs += 1;
-        if self.domains.share_cache(interrupted, asked) { interrupted } else { asked }
+        if self.kernels[kernel].domains.share_cache(interrupted, asked) { interrupted } else { asked }
     }
 
     /// A task wakes up another one, or the idle task does whose CPU is interrupted; a timer fires where its task ran last.
@@ -71,7 +72,8 @@ impl World {
 
     /// The CPU for a task that wakes up at an instant: near the one that it ran on, or near the one that wakes it.
     pub(super) fn select_cpu(&self, id: TaskId, at: Time) -> CpuId {
-        if self.mm.variant().sched_wake_affine_by_load
+        let kernel = self.tasks[id.0 as usize].kernel;
+        if self.kernels[kernel].variant.sched_wake_affine_by_load
             && let Some(waker) = self.waker
         {
             return self.select_near(id, waker, at);
@@ -82,14 +84,16 @@ impl World {
             return task.cpu;
         }
         let mut ids = (0..).zip(&self.cpus).map(|(id, cpu)| (CpuId(id), cpu));
-        let idle =
-            ids.find(|(id, cpu)| cpu.is_idle() && task.may_run_on(*id) && self.domains.share_cache(*id, task.cpu));
+        let idle = ids.find(|(id, cpu)| {
+            cpu.is_idle() && task.may_run_on(*id) && self.kernels[kernel].domains.share_cache(*id, task.cpu)
+        });
         idle.map_or(task.cpu, |(cpu, _)| cpu)
     }
 
     /// Up to 4.13: the CPU that wakes it where that has nothing to do, or much less than the one that it ran on; or an idle one
     /// beside it.
     fn select_near(&self, id: TaskId, waker: CpuId, at: Time) -> CpuId {
+        let kernel = self.tasks[id.0 as usize].kernel;
         let task = &self.tasks[id.0 as usize];
         let last = task.cpu;
         let is_pulled = waker != last && task.may_run_on(waker) && self.is_affine(id, waker, at);
@@ -98,30 +102,33 @@ impl World {
         if idles(target) {
             return target;
         }
-        if idles(last) && self.domains.share_cache(last, target) {
+        if idles(last) && self.kernels[kernel].domains.share_cache(last, target) {
             return last;
         }
-        self.domains.beside(target).find(|cpu| idles(*cpu) && task.may_run_on(*cpu)).unwrap_or(target)
+        self.kernels[kernel].domains.beside(target).find(|cpu| idles(*cpu) && task.may_run_on(*cpu)).unwrap_or(target)
     }
 
     /// Would a task that wakes up be no worse off where it is woken (`wake_affine`)? Its own load counts there and, as it has
     /// slept, not where it ran.
     fn is_affine(&self, id: TaskId, waker: CpuId, at: Time) -> bool {
+        let kernel = self.tasks[id.0 as usize].kernel;
         let last = self.tasks[id.0 as usize].cpu;
-        let (current, sharing) = (&self.cpus[waker.0 as usize], self.domains.beside(waker).count() as u64 + 1);
+        let (current, sharing) =
+            (&self.cpus[waker.0 as usize], self.kernels[kernel].domains.beside(waker).count() as u64 + 1);
         let known = current.running.map_or(&current.idle_wakes, |task| &self.tasks[task.0 as usize].wakes);
         if known.is_wide(&self.tasks[id.0 as usize].wakes, sharing) {
             return false;
         }
         let here = self.load(waker, at);
-        let level = usize::from(!self.domains.share_cache(last, waker));
+        let level = usize::from(!self.kernels[kernel].domains.share_cache(last, waker));
         let percent = 100 + (IMBALANCE_PCT[level] - 100) / 2;
         here == 0 || 100 * (here + self.tasks[id.0 as usize].entity.weight()) <= percent * self.load(last, at)
     }
 
     /// The load of all that a CPU runs or has waiting at an instant.
     pub(super) fn load(&self, cpu: CpuId, at: Time) -> u64 {
-        self.cpus[cpu.0 as usize].load(&self.tasks, at, &self.periods)
+        let kernel = self.cpus[cpu.0 as usize].kernel;
+        self.cpus[cpu.0 as usize].load(&self.tasks, at, &self.kernels[kernel].periods)
     }
 }
 
@@ -130,6 +137,7 @@ mod tests {
     use super::*;
     use crate::{
         daemon::NO_SPACE,
+        kernel::HOST,
         runqueue::{Enqueue, Nice},
         task::Task,
     };
@@ -142,7 +150,7 @@ mod tests {
         for (n, cpu) in (0..).zip(others.iter().chain([&last])) {
             id = TaskId(n);
             let cpu = CpuId(*cpu);
-            world.tasks.push(Task::new(cpu, Vec::new(), NO_SPACE, Nice::default()));
+            world.tasks.push(Task::new(cpu, Vec::new(), (HOST, NO_SPACE), Nice::default()));
             if id.0 as usize != others.len() {
                 world.wake(id, Time(0), Enqueue::New);
             }

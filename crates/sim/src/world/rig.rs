@@ -12,6 +12,7 @@ use units::{Bytes, CpuId};
 use crate::{
     daemon::NO_SPACE,
     inject::{Injector, Lost},
+    kernel::Kernel,
     run_hash::Mark,
     rwsem::{self, Mode},
     sched::Cpu,
@@ -48,37 +49,37 @@ impl World {
     #[inline]
     pub(crate) fn take_step<T>(&mut self, id: TaskId, cpu: CpuId, body: impl FnOnce(Stage<'_>, &mut Cx<'_>) -> T) -> T {
         let task = &self.tasks[id.0 as usize];
-        let (space, is_thread) = (task.space, task.space == NO_SPACE);
+        let (kernel, space, is_thread) = (task.kernel, task.space, task.space == NO_SPACE);
         // Only who reclaims or compacts asks about other address spaces.
         let is_slow = is_thread || task.supply.is_busy();
-        let running = if is_slow { self.running_spaces() } else { Vec::new() };
+        let running = if is_slow { self.running_spaces(kernel) } else { Vec::new() };
         // All but this one. Whose entries a kernel thread will change is not known yet: the TLBs of all that run user code may
         // have them.
-        let sharers = if is_thread { self.runners(cpu) } else { self.running_in[space.0 as usize] - 1 };
+        let sharers = if is_thread { self.runners(cpu) } else { self.kernels[kernel].running_in[space.0 as usize] - 1 };
         let prices = self.prices.on(&self.cpus, cpu);
         let (task, here) = (&mut self.tasks[id.0 as usize], &mut self.cpus[cpu.0 as usize]);
+        let Kernel { mm, spaces, left, counters, lines, variant, .. } = &mut self.kernels[kernel];
         let (start, mut asked_of) = (here.clock, Vec::new());
         let (need_resched, was_preempted) = (here.need_resched(), std::mem::take(&mut task.was_preempted));
-        let loss = self.injector.begin(&self.counters);
-        let mut cx = Cx::new(cpu, start, prices, &mut self.counters);
+        let loss = self.injector.begin(counters);
+        let mut cx = Cx::new(cpu, start, prices, counters);
         let running = is_slow.then_some(Running { spaces: &running, asked: &mut asked_of });
         let control = ControlId(id.0);
         cx.set_circumstances(Circumstances { control, sharers, running, need_resched, was_preempted });
         if here.asked.rounds > 0 && !is_thread {
             cx.receive(std::mem::take(&mut here.asked));
         }
-        let Self { mm, spaces, left, injector, .. } = self;
-        let came_to = body(Stage { mm, spaces, left, task: &mut *task, injector, loss }, &mut cx);
-        let line =
-            (sharers > 0 && !is_thread).then(|| (&mut self.lines[space.0 as usize], self.mm.variant().mmap_lock));
+        let came_to =
+            body(Stage { mm: &mut *mm, spaces, left, task: &mut *task, injector: &mut self.injector, loss }, &mut cx);
+        let line = (sharers > 0 && !is_thread).then(|| (&mut lines[space.0 as usize], variant.mmap_lock));
         pay(&mut cx, task, here, line);
         let (faults, shootdowns) = (cx.faults().fold, cx.shootdowns());
         if let Some(loss) = loss {
             let spent = *cx.spent();
-            here.clock = self.injector.lose(loss, &mut self.counters, here.clock, &spent);
+            here.clock = self.injector.lose(loss, counters, here.clock, &spent);
         }
         if let Some(trace) = &mut self.trace {
-            trace.take(&mut self.mm, id, cpu, start);
+            trace.take(mm, id, cpu, start);
         }
         self.settle_step(id, cpu, &Owed { faults, shootdowns, asked_of: &asked_of });
         came_to
@@ -102,15 +103,17 @@ impl World {
 
     /// The last thing that a step does: those whom it has woken run from its end on.
     #[inline]
-    pub(crate) fn end_of_step(&mut self, cpu: CpuId) {
-        self.wake_woken(self.cpus[cpu.0 as usize].clock);
+    pub(crate) fn end_of_step(&mut self, id: TaskId, cpu: CpuId) {
+        self.wake_woken(self.tasks[id.0 as usize].kernel, self.cpus[cpu.0 as usize].clock);
         #[cfg(test)]
         self.check();
     }
 
-    /// How many CPUs, but for one, run tasks of processes.
+    /// How many CPUs of the same kernel, but for one, run tasks of processes.
     fn runners(&self, but: CpuId) -> u32 {
-        let runners = (0..).zip(&self.cpus).filter(|(id, cpu)| CpuId(*id) != but && self.runs_user(cpu)).count();
+        let kernel = self.cpus[but.0 as usize].kernel;
+        let counts = |(id, cpu): &(u32, &Cpu)| CpuId(*id) != but && cpu.kernel == kernel && self.runs_user(cpu);
+        let runners = (0..).zip(&self.cpus).filter(counts).count();
         u32::try_from(runners).expect("fewer than 2^32 CPUs")
     }
 
@@ -118,13 +121,15 @@ impl World {
         cpu.running.is_some_and(|task| self.tasks[task.0 as usize].space != NO_SPACE)
     }
 
-    /// All CPUs that run tasks of processes owe what a kernel thread has asked of them.
+    /// All CPUs of the same kernel that run tasks of processes owe what a kernel thread has asked of them.
     fn interrupt_runners(&mut self, from: CpuId, asked: Shootdowns) {
         if asked.rounds == 0 {
             return;
         }
+        let kernel = self.cpus[from.0 as usize].kernel;
         for cpu in 0..self.cpus.len() {
-            if cpu != from.0 as usize && self.runs_user(&self.cpus[cpu]) {
+            let other = &self.cpus[cpu];
+            if cpu != from.0 as usize && other.kernel == kernel && self.runs_user(other) {
                 self.cpus[cpu].asked.add(asked);
             }
         }
@@ -157,13 +162,13 @@ mod tests {
     use units::{Picos, Time};
 
     use super::*;
-    use crate::{tests::world_of, trace::Trace};
+    use crate::{kernel::HOST, tests::world_of, trace::Trace};
 
     #[test]
     fn what_a_kernel_thread_falls_back_to_is_traced_as_its_own() {
         let mut world = world_of("v6.1", vec![vec![0, 1]]);
         world.trace = Some(Trace::new(10));
-        world.mm.trace_extfrag(true);
+        world.kernels[HOST].mm.trace_extfrag(true);
         let space = world.create_space();
         world.create_task(Placement::Spread(0), space);
         let id = world.create_task(Placement::Spread(1), space);
@@ -171,7 +176,7 @@ mod tests {
         world.cpus[1].running = Some(id);
         world.cpus[1].clock = Time(7_000_000);
         // No block is Reclaimable yet.
-        let request = AllocRequest::gfp_kernel_reclaimable(world.mm.node_of_cpu(CpuId(1)));
+        let request = AllocRequest::gfp_kernel_reclaimable(world.kernels[HOST].mm.node_of_cpu(CpuId(1)));
         let got = world.take_step(id, CpuId(1), |Stage { mm, .. }, cx| mm.alloc(cx, &request));
         assert!(got.is_some());
         let text = world.trace.as_ref().unwrap().text();
@@ -186,12 +191,12 @@ mod tests {
         let space = world.create_space();
         let beside = world.create_task(Placement::Spread(0), space);
         world.cpus[0].running = Some(beside);
-        world.running_in[space.0 as usize] += 1;
+        world.kernels[HOST].running_in[space.0 as usize] += 1;
         let own = if is_thread { NO_SPACE } else { world.create_space() };
         let id = world.create_task(Placement::Spread(1), space);
         world.tasks[id.0 as usize].space = own;
         if !is_thread {
-            world.running_in[own.0 as usize] += 1;
+            world.kernels[HOST].running_in[own.0 as usize] += 1;
         }
         world.cpus[1].running = Some(id);
         let before = world.cpus[1].clock;

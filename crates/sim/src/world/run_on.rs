@@ -13,6 +13,7 @@ use super::{
     step::{Past, come_to, keeps_lock},
 };
 use crate::{
+    kernel::Kernel,
     lock::LetGo,
     operation::{Operation, progress_of},
     run_hash::Mark,
@@ -24,12 +25,14 @@ impl World {
     /// Such a turn of a CPU; true when the kernel ends the task. None, and nothing has happened, where it is another.
     #[inline]
     pub(super) fn run_on(&mut self, cpu: CpuId, horizon: Time) -> Option<bool> {
-        let Self { mm, spaces, locks, tasks, cpus, lines, .. } = self;
+        let Self { kernels, tasks, cpus, .. } = self;
         let here = &mut cpus[cpu.0 as usize];
         let id = here.undisturbed()?;
         let task = &mut tasks[id.0 as usize];
         let TaskState::Kernel(operation) = &mut task.state else { return None };
         let Operation::Touch(touch) = operation else { return None };
+        let Kernel { mm, variant, spaces, locks, lines, running_in, settled_in, counters, .. } =
+            &mut kernels[task.kernel];
         let (space_id, lock) = (task.space, &mut locks[task.space.0 as usize]);
         let is_watched = self.injector.wanted.is_some() || self.trace.is_some();
         if is_watched || task.is_dying || !task.supply.is_idle() || lock.is_wanted() || !here.is_between(id, task.holds)
@@ -37,25 +40,25 @@ impl World {
             return None;
         }
         let space = spaces.get_mut(space_id).expect("a live task has an address space");
-        let needs = Operation::touch_needs(touch, space, mm.variant());
-        lock.renew(task.holds.is_some(), needs.is_some(), mm.variant().mmap_lock);
+        let needs = Operation::touch_needs(touch, space, variant);
+        lock.renew(task.holds.is_some(), needs.is_some(), variant.mmap_lock);
         task.holds = needs;
         task.was_preempted = false;
         self.current = id;
         self.injector.steps += 1;
         let start = here.clock;
-        let sharers = self.running_in[space_id.0 as usize] - 1;
-        let settled = self.settled_in[space_id.0 as usize] - u32::from(task.is_settled);
+        let sharers = running_in[space_id.0 as usize] - 1;
+        let settled = settled_in[space_id.0 as usize] - u32::from(task.is_settled);
         // As `horizon_under_lock` has it of a lock that nobody waits for.
         let horizon = if needs.is_some() && settled < sharers { start } else { horizon };
         let left = (sharers > 0 || task.is_settled).then(|| touch.left());
-        let mut cx = Cx::new(cpu, start, &self.prices.alone, &mut self.counters);
+        let mut cx = Cx::new(cpu, start, &self.prices.alone, counters);
         let (control, running) = (ControlId(id.0), None);
         cx.set_circumstances(Circumstances { control, sharers, running, need_resched: false, was_preempted: false });
         task.supply.lend(&mut cx);
         let step = touch.step(mm, space, &mut cx, horizon);
         let is_plain = matches!(step, Step::More) && !touch.is_in_fault() && !cx.has_asked_anybody() && !mm.has_news();
-        let line = (sharers > 0).then(|| (&mut lines[space_id.0 as usize], mm.variant().mmap_lock));
+        let line = (sharers > 0).then(|| (&mut lines[space_id.0 as usize], variant.mmap_lock));
         if is_plain {
             pay(&mut cx, task, here, line);
             self.hash.fold(here.clock, cpu, Mark::Faults, cx.faults().fold);

@@ -11,7 +11,10 @@ use mm::{
 use units::{Bytes, CpuId, Time};
 
 #[cfg(test)]
-use crate::task::Task;
+use crate::{
+    kernel::{Kernel, KernelId},
+    task::Task,
+};
 use crate::{
     operation::{Operation, Progress},
     run_hash::Mark,
@@ -27,7 +30,7 @@ impl World {
         let TaskState::Kernel(operation) = &task.state else {
             unreachable!("only operations are stepped");
         };
-        let is_shared = self.running_in[space.0 as usize] > 1 || task.is_settled;
+        let is_shared = self.kernels[task.kernel].running_in[space.0 as usize] > 1 || task.is_settled;
         let left = is_shared.then(|| operation.left());
         let horizon = if task.is_dying { start } else { horizon };
         let (progress, keeps) = self.take_step(id, cpu, |stage, cx| {
@@ -58,7 +61,7 @@ impl World {
             Progress::More => false,
             other => self.end_step(id, cpu, other),
         };
-        self.end_of_step(cpu);
+        self.end_of_step(id, cpu);
         killed
     }
 
@@ -75,7 +78,7 @@ impl World {
             Progress::Block(wait) => self.sleep(id, end, wait),
             Progress::Done(answer) => self.end_operation(id, cpu, answer),
             Progress::Forked(child) => {
-                let child = self.add_space(*child);
+                let child = self.add_child(id, *child);
                 self.end_operation(id, cpu, Answer::Space(Ok(child)));
             }
             Progress::Exited => {
@@ -217,32 +220,42 @@ fn kill(
 #[cfg(test)]
 impl World {
     pub(crate) fn check(&self) {
-        mm::check::walk_files(&self.mm).unwrap();
-        let children = self.tasks.iter().filter_map(|task| match &task.state {
-            TaskState::Kernel(operation) | TaskState::LockWait(operation) | TaskState::Sleeping(operation, _) => {
-                operation.child()
-            }
-            _ => None,
-        });
-        let spaces = self.spaces.iter().map(|(_, space)| space).chain(children).collect();
-        let holdings = |(id, task): (u32, &Task)| match &task.state {
-            TaskState::Kernel(operation) | TaskState::LockWait(operation) | TaskState::Sleeping(operation, _) => {
-                let space = self.spaces.get(task.space).expect("a live task has an address space");
-                let mut holdings = operation.holdings(space);
-                holdings.add(task.supply.holdings());
-                Some((ControlId(id), holdings))
-            }
-            _ => None,
+        self.kernels.iter().for_each(|(id, kernel)| self.check_kernel(id, kernel));
+    }
+
+    fn check_kernel(&self, id: KernelId, kernel: &Kernel) {
+        let mm = &kernel.mm;
+        mm::check::walk_files(mm).unwrap();
+        let own = || (0..).zip(&self.tasks).filter(|(_, task)| task.kernel == id);
+        let children = own().filter_map(|(_, task)| operation(task)?.child());
+        let spaces = kernel.spaces.iter().map(|(_, space)| space).chain(children).collect();
+        let holdings = |(id, task): (u32, &Task)| {
+            let operation = operation(task)?;
+            let space = kernel.spaces.get(task.space).expect("a live task has an address space");
+            let mut holdings = operation.holdings(space);
+            holdings.add(task.supply.holdings());
+            Some((ControlId(id), holdings))
         };
-        let daemons = self.kswapds.iter().zip(self.mm.kswapds());
-        let kswapds = daemons.map(|(id, kswapd)| (ControlId(id.0), kswapd.holdings()));
-        let daemon = |(node, id): (usize, &TaskId)| (ControlId(id.0), self.mm.kcompactd_holdings(node));
-        let khugepaged = self.khugepaged.iter().map(|id| (ControlId(id.0), self.mm.khugepaged.holdings()));
-        let threads = self.thp_threads.iter().zip(self.mm.thp_threads());
+        let kswapds = kernel.kswapds.iter().zip(mm.kswapds());
+        let kswapds = kswapds.map(|(id, kswapd)| (ControlId(id.0), kswapd.holdings()));
+        let daemon = |(node, id): (usize, &TaskId)| (ControlId(id.0), mm.kcompactd_holdings(node));
+        let khugepaged = kernel.khugepaged.iter().map(|id| (ControlId(id.0), mm.khugepaged.holdings()));
+        let threads = kernel.thp_threads.iter().zip(mm.thp_threads());
         let threads = threads.map(|(id, thread)| (ControlId(id.0), thread.holdings()));
-        let daemons = kswapds.chain(self.kcompactds.iter().enumerate().map(daemon)).chain(khugepaged).chain(threads);
-        let controls = (0..).zip(&self.tasks).filter_map(holdings).chain(daemons).collect();
-        mm::check::walk(&self.mm).unwrap();
-        mm::check::walk_owners(&self.mm, &mm::check::Owners { spaces, controls }).unwrap();
+        let daemons = kswapds.chain(kernel.kcompactds.iter().enumerate().map(daemon)).chain(khugepaged).chain(threads);
+        let controls = own().filter_map(holdings).chain(daemons).collect();
+        mm::check::walk(mm).unwrap();
+        mm::check::walk_owners(mm, &mm::check::Owners { spaces, controls }).unwrap();
+    }
+}
+
+/// What a task is inside of, if anything.
+#[cfg(test)]
+fn operation(task: &Task) -> Option<&Operation> {
+    match &task.state {
+        TaskState::Kernel(operation) | TaskState::LockWait(operation) | TaskState::Sleeping(operation, _) => {
+            Some(operation)
+        }
+        _ => None,
     }
 }
