@@ -175,7 +175,7 @@ impl<T: Copy + PartialEq> Disk<T> {
     }
 
     /// Until when its queue has too many writes, if it has (`bdi_write_congested`): from seven eighths of its depth on, until
-    /// there are a sixteenth less (`blk_queue_congestion_threshold`, block/blk-core.c, v4.1: from memory).
+    /// there are a sixteenth less (`blk_queue_congestion_threshold`, block/blk-core.c, v4.1).
     pub(crate) fn congested_until(&self) -> Option<Time> {
         let depth = self.spec.depth as usize;
         let (on, off) = (depth - depth / 8 + 1, depth.saturating_sub(depth / 8 + depth / 16 + 1));

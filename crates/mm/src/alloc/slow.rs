@@ -300,7 +300,7 @@ impl AllocControl {
         }
         self.no_progress = 0;
         if mm.variant().slow_path == SlowPath::Fixed {
-            // Who was killed is given the time to end (from memory: `schedule_timeout_killable(1)` in out_of_memory, v4.1).
+            // Who was killed is given the time to end (`schedule_timeout_killable(1)` in out_of_memory, mm/oom_kill.c, v4.1).
             return Next::Block(Wait::Until(cx.now() + TICK), Phase::Look);
         }
         Next::Later(Phase::Look)
