@@ -5,41 +5,44 @@
 //! | `include/linux/mmzone.h` | `zone.rs`       | HighMem (64-bit only)                                               |
 //! | `include/linux/mmzone.h` | `zone_state.rs` |                                                                     |
 //! | `include/linux/mmzone.h` | `pageblock.rs`  |                                                                     |
-//! | `include/linux/mm_types.h` | `frame.rs`    | files                                                               |
-//! | `mm/slub.c`              | `slab.rs`       | per-CPU partial lists; `anon_vma`s, maple nodes and all else        |
-//! | `include/linux/list.h`   | `list.rs`       |                                                                     |
-//! | `include/linux/gfp.h`    | `gfp.rs`        | reclaim, I/O, reserves                                              |
-//! | `mm/page_alloc.c`        | `alloc.rs`, `alloc/fair.rs` | zone reclaim                                            |
+//! | `include/linux/mm_types.h` | `frame.rs`, `frame/` |                                                              |
+//! | `mm/slub.c`              | `slab.rs`       | per-CPU partial lists; caches but those of VMAs, processes and files |
+//! | `include/linux/list.h`, `list_lru.h` | `list.rs`, `list_order.rs` |                                              |
+//! | `include/linux/gfp.h`    | `gfp.rs`        | `__GFP_FS`, `__GFP_IO`, `__GFP_NOFAIL`, `__GFP_MEMALLOC`, accounting |
+//! | `mm/page_alloc.c`        | `alloc.rs`, `alloc/fair.rs` | zone reclaim, cpusets                                   |
 //! | `mm/page_alloc.c`        | `alloc/slow.rs`, `alloc/slow/fixed.rs` | reserves for those who reclaim               |
 //! | `mm/oom_kill.c`          | `oom.rs`        | scores set by users, the reaper's work, memcg                       |
 //! | `mm/page_alloc.c`        | `buddy.rs`      | shuffling, reporting                                                |
 //! | `mm/page_alloc.c`        | `fallback.rs`   | CMA                                                                 |
 //! | `mm/page_alloc.c`        | `reserve.rs`    | the limits of 6.8 and later                                         |
-//! | `mm/page_alloc.c`        | `pcp.rs`, `pcp/lists.rs` | tuning of `high` and batch at run time, CPU hotplug        |
+//! | `mm/page_alloc.c`        | `pcp.rs`, `pcp/` | tuning of `high` and batch at run time, CPU hotplug                |
 //! | `mm/page_alloc.c`        | `node.rs`       | hotplug                                                             |
-//! | `mm/page_alloc.c`        | `watermark.rs`  | OOM victims, `totalreserve_pages`                                   |
-//! | `mm/mmap.c`, `mm/madvise.c` | `vma.rs`, `address_space.rs` | files, shared and fixed mappings, mremap, mprotect  |
-//! | `mm/memory.c`            | `page_table.rs`, `pte.rs`, `unmap.rs`, `fork.rs`, `fault.rs`, `swap/fault.rs` | files |
+//! | `mm/page_alloc.c`        | `watermark.rs`  | `totalreserve_pages`; the boost is in `zone_state.rs`               |
+//! | `mm/mmap.c`, `mm/madvise.c` | `vma.rs`, `address_space.rs` | shared anonymous and fixed mappings, mremap, mprotect |
+//! | `mm/mincore.c`           | `address_space.rs` | pages of files that are cached and not mapped                    |
+//! | `mm/memory.c`            | `page_table.rs`, `pte.rs`, `unmap.rs`, `fork.rs` | pinned pages, mappings of devices |
+//! | `mm/memory.c`            | `fault.rs`, `swap/fault.rs`, `page_cache/fault.rs` | userfaultfd, device memory       |
 //! | `mm/mmu_gather.c`        | `mmu_gather.rs` |                                                                     |
 //! | `arch/x86/mm/tlb.c`      | `primitive.rs`, `cost.rs` | lazy TLBs, address space identifiers, the heuristics before 3.17 |
 //! | `kernel/locking/qspinlock.c` | `spin.rs`   | the queue                                                           |
-//! | `mm/huge_memory.c`       | `thp.rs`, `split.rs` | files                                                          |
+//! | `mm/huge_memory.c`       | `thp.rs`, `split.rs` | huge pages of files, sizes other than the PMD's, memcg         |
 //! | `mm/huge_memory.c`       | `huge_cow.rs`   |                                                                     |
-//! | `mm/compaction.c`        | `compact.rs`, `compact/` | CMA, pages of drivers, file pages                          |
-//! | `mm/migrate.c`           | `migrate.rs`    | files, huge pages, NUMA                                             |
+//! | `mm/compaction.c`        | `compact.rs`, `compact/` | CMA, pages of drivers                                      |
+//! | `mm/migrate.c`           | `migrate.rs`    | huge pages, pages of drivers, NUMA balancing, `move_pages`          |
 //! | `mm/filemap.c`           | `folio_lock.rs` | all but the lock of a folio                                         |
 //! | `mm/filemap.c`, `mm/truncate.c`, `mm/readahead.c`, `mm/page-writeback.c` | `page_cache/` | read(2), large folios |
 //! | `fs/fs-writeback.c`     | `page_cache/flusher.rs` | inodes themselves                                           |
 //! | `fs/ext4`, `fs/dcache.c`, `fs/inode.c`, `fs/buffer.c` | `page_cache/` | directories, journal, metadata blocks |
 //! | `block/blk-mq.c`        | `disk.rs`       | schedulers, priorities                                              |
-//! | `mm/swap.c`              | `lru.rs`, `lru/moves.rs` | batches of rotations and activations                       |
-//! | `mm/vmscan.c`            | `kswapd.rs`, `reclaim.rs` and their folders, `shrinker.rs` | files, memcg, MGLRU, demotion |
+//! | `mm/swap.c`              | `lru.rs`, `lru/moves.rs` | batches of rotations and activations, the unevictable list |
+//! | `mm/vmscan.c`            | `kswapd.rs`, `reclaim.rs` and their folders, `shrinker.rs` | memcg, MGLRU, demotion, vmpressure |
 //! | `mm/backing-dev.c`       | `reclaim/throttle.rs`, `disk.rs` | congestion of other devices than the disk        |
-//! | `mm/workingset.c`        | `workingset.rs` | files                                                               |
+//! | `mm/workingset.c`        | `workingset.rs` | reclaim of nodes that hold only shadows                             |
 //! | `mm/swapfile.c`, `mm/swap_state.c`, `mm/page_io.c` | `swap.rs` and its folder | huge pages, clusters per CPU, more devices |
-//! | `mm/rmap.c`              | `rmap.rs`, `spaces.rs` | locks, files                                                 |
-//! | `mm/khugepaged.c`        | `khugepaged.rs` and its folder, `watermark.rs` | files, per-size switches               |
-//! | /proc/kpageflags         | `state.rs`, `state/` | files on disks, caches of slabs, who maps what              |
+//! | `mm/rmap.c`              | `rmap.rs`, `spaces.rs` | the locks of `anon_vma`s and files                           |
+//! | `mm/khugepaged.c`        | `khugepaged.rs` and its folder, `watermark.rs` | files, `MADV_COLLAPSE`, per-size switches |
+//! | `mm/vmstat.c`, `include/linux/vm_event_item.h` | `event.rs` | counts by CPU; events of what is not here      |
+//! | /proc/kpageflags         | `state.rs`, `state/` | files on disks, caches of slabs, who maps what                 |
 //! | (several)                | `variant.rs`    | 32-bit rules, configurations without SMP                            |
 //!
 //! [`zone_figures`] says what a kernel writes into its zones, given nothing but present and managed frames, CPUs and
