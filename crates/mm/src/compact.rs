@@ -153,7 +153,7 @@ pub(crate) struct Compacted {
     pub(crate) contention: Option<Contention>,
 }
 
-/// Compacting memory for one request (`mechanisms.md` C2.5).
+/// Compacting memory for one request (try_to_compact_pages).
 #[derive(Clone, Debug)]
 pub(crate) struct DirectCompact {
     request: AllocRequest,

@@ -60,7 +60,7 @@ pub struct FaultControl {
     file: Option<FileFault>,
 }
 
-/// What comes next; `mechanisms.md` D1 by number.
+/// What comes next, with numbers in the order of the kernel.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Phase {
     /// Enter the kernel, find the VMA.

@@ -1,7 +1,7 @@
 //! Linux: do_huge_pmd_wp_page() and do_huge_pmd_wp_page_fallback(), mm/huge_memory.c (v3.9 to v5.7).
 //! Differs: no reference keeps the old page while it is copied, which shows only when the others let go of it meanwhile.
 //!
-//! `mechanisms.md` D1.7: a store to a huge page that others map too, or to the huge zero page, gets a huge page of its own;
+//! A store to a huge page that others map too, or to the huge zero page, gets a huge page of its own;
 //! without one, 512 base pages.
 
 use units::{Order, Pfn, Vpn};

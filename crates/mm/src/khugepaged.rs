@@ -5,8 +5,8 @@
 //! allocated ahead.
 //!
 //! One cursor goes through all processes that may have huge pages, a few base pages per wake-up. What looks as if it were in
-//! use becomes a huge page: `mechanisms.md` D3 and D4 by number. `avail.rs`, `check_nodes.rs` and `node_thread.rs` are the
-//! series (D5): faults leave allocating to khugepaged.
+//! use becomes a huge page. `avail.rs`, `check_nodes.rs` and `node_thread.rs` are the series: faults leave allocating to
+//! khugepaged.
 
 mod avail;
 mod check_nodes;
@@ -55,7 +55,7 @@ pub struct KhugepagedSettings {
 }
 
 impl Default for KhugepagedSettings {
-    /// `mechanisms.md` D2.
+    /// khugepaged_init() and the variables above it in mm/khugepaged.c (v6.1).
     fn default() -> Self {
         Self {
             pages_to_scan: 4096,

@@ -185,7 +185,7 @@ impl Mm {
             return;
         }
         if is_hopeless || (self.is_balanced(node, Wish { order, highest }) && !self.is_boosted(node, highest)) {
-            // Here kcompactd is woken for a request that may not compact by itself (`mechanisms.md` B2.2).
+            // Where the kernel wakes kcompactd here, for a request that may not compact by itself, `alloc.rs` does.
             return;
         }
         self.start_kswapd(cx, node);
@@ -309,7 +309,7 @@ impl Mm {
             zone.boost -= zone.boost.min(run.boosts[zone.kind as usize]);
         }
         if run.boosts.iter().any(|boost| *boost > 0) {
-            // Blocks were broken up: whole ones again (`mechanisms.md` E4.5).
+            // Blocks were broken up: whole ones again (end of balance_pgdat, mm/vmscan.c, v5.0 to v6.1).
             self.wake_kcompactd(cx, node, self.frames.blocks.order(), run.wish.highest);
         }
         self.snapshot_refaults(node);

@@ -2,7 +2,7 @@
 //! Differs: no memcg, no demotion to other nodes, no proactive reclaim, no generations (MGLRU), no vmpressure, no
 //! throttle_vm_writeout(). A huge page that is split counts as its pages, not as one, before 5.8 too.
 //!
-//! Numbers are those of `mechanisms.md` B. A pass over a node, or over a zone that has lists of its own, is data
+//! A pass over a node, or over a zone that has lists of its own, is data
 //! ([`NodeScan`]): each step takes folios off a list, or decides what becomes of those that were taken, or ages an active list.
 
 mod active;

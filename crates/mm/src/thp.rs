@@ -44,7 +44,7 @@ pub enum ThpDefrag {
     Never,
 }
 
-/// From which nodes faults take huge pages (`alloc_pages_vma`, mm/mempolicy.c; `mechanisms.md` A10).
+/// From which nodes faults take huge pages (`alloc_pages_vma`, mm/mempolicy.c).
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
 pub enum ThpNodes {
     /// From any, the local one first.

@@ -1,4 +1,4 @@
-//! The rules of the fault path, one by one (`mechanisms.md` D1).
+//! The rules of the fault path, one by one.
 
 mod small_machine;
 

@@ -109,8 +109,8 @@ fn a_class_has_its_rows_together_and_a_share_is_one_percentage() {
     assert_eq!(tables(&cells)[1].title, "fault-storm Percentage Faults Huge");
 }
 
-/// Fifteen and five samples with the mean, spread and extremes that mmtests printed
-/// (reference/mmtests.md, section 6.4).
+/// Fifteen and five samples with the mean, spread and extremes that
+/// compare-mmtests.pl of mmtests printed for them.
 const VANILLA: [f64; 15] =
     [2271., 2500., 2477., 2495., 2408., 2591., 2464., 2538., 2480., 2608., 2551., 2523., 2553., 2353., 2675.];
 const PATCHED: [f64; 5] = [1675., 1888., 1694., 1792., 2019.];

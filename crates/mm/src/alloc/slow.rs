@@ -2,8 +2,8 @@
 //! Differs: kernels before 4.1 go in its order too; no reserves for those who reclaim; who was killed (before 4.14 one of its
 //! threads) may have half of what marks keep, and not all.
 //!
-//! `mechanisms.md` A9.1 by number; where kernels before 4.8 go on differently, `fixed.rs` has it (A9.2).
-//! Steps 0 to 2 are part of [`Mm::alloc`]: kswapd is woken, and the zones are tried down to Min. A step of an operation that
+//! Phases have numbers in the order of the kernel's function; where kernels before 4.8 go on differently, `fixed.rs` has it.
+//! 0 to 2 are part of [`Mm::alloc`]: kswapd is woken, and the zones are tried down to Min. A step of an operation that
 //! then still has no memory *asks* for it ([`Cx::asks`]), undoes nothing and stays where it is; its [`Supply`] takes the
 //! steps below, and the operation's step is taken again with the block in its hand.
 

@@ -2,7 +2,7 @@
 //! Differs: a step is one look at 32 frames, one page or 32 pages; nobody is killed while he compacts.
 //!
 //! One run over one zone: the migrate scanner goes up from its start, the free scanner down from its end, until a block of
-//! the order wanted is free or they meet (`mechanisms.md` C2).
+//! the order wanted is free or they meet.
 
 use units::{Order, Pfn};
 

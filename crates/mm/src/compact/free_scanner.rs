@@ -2,7 +2,7 @@
 //! (v4.1 to v6.1).
 //! Differs: a step ends where the kernel lets go of the lock, every 32 frames.
 //!
-//! Takes free frames, from the upper part of the zone down (`mechanisms.md` C5).
+//! Takes free frames, from the upper part of the zone down.
 
 use units::{Order, Pfn};
 

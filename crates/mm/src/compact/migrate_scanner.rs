@@ -1,7 +1,7 @@
 //! Linux: isolate_migratepages() and isolate_migratepages_block() in mm/compaction.c (v4.1 to v6.1).
 //! Differs: no pages of drivers that can be moved; a step ends where the kernel lets go of the lock, every 32 frames.
 //!
-//! Takes pages off their LRU lists, from the lower part of the zone up (`mechanisms.md` C4).
+//! Takes pages off their LRU lists, from the lower part of the zone up.
 
 use units::Pfn;
 

@@ -1,7 +1,7 @@
 //! Linux: compaction_suitable() in mm/compaction.c, fragmentation_index() and extfrag_for_order() in mm/vmstat.c (v4.1 to v6.1).
 //! Differs: no CMA.
 //!
-//! Is it worth compacting a zone (`mechanisms.md` C1)?
+//! Is it worth compacting a zone?
 
 use units::{Order, Picos};
 

@@ -1,7 +1,7 @@
 //! Linux: what mm/compaction.c keeps in struct zone, include/linux/mmzone.h (v4.1 to v6.1).
 //! Differs: where scanners start is set at boot, and not at the first run, which then sets it.
 //!
-//! Where the scanners go on (`mechanisms.md` C3), and which requests are turned away after failures (C7).
+//! Where the scanners go on, and which requests are turned away after failures.
 
 use units::{Order, Pfn};
 

@@ -2,7 +2,7 @@
 //! ("Outsourcing page fault THP allocations to khugepaged", RFC, May 2015; never merged).
 //! Differs: no memory policies, so that a fault tries on the node of its CPU.
 //!
-//! `mechanisms.md` D5: a node on which somebody got no huge page is left alone, by faults and by khugepaged, each by a rule
+//! A node on which somebody got no huge page is left alone, by faults and by khugepaged, each by a rule
 //! of its own, until somebody gets one or one is freed.
 
 use serde::Serialize;

@@ -3,7 +3,7 @@
 //! Differs: who waits for it looks by himself. Kernels of 4.6 and 4.7, which leave compaction to kcompactd, have the rest of 4.1.
 //!
 //! Each zone has LRU lists of its own, so room is made in each: from the highest that lacks it down is looked for, from the
-//! lowest up is reclaimed (`mechanisms.md` B3.3).
+//! lowest up is reclaimed.
 
 use units::Order;
 

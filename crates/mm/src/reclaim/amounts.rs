@@ -12,7 +12,7 @@ use crate::{
 
 const KINDS: usize = LruKind::ALL.len();
 
-/// How much of each list a pass scans (`mechanisms.md` B6).
+/// How much of each list a pass scans.
 #[derive(Clone, Copy, Debug, Default)]
 pub(super) struct Amounts {
     /// Frames still to be scanned, by list.

@@ -29,7 +29,7 @@ pub(super) fn is_for_compaction(sc: &ScanControl) -> bool {
     sc.order > COSTLY || (sc.order > Order::BASE && sc.priority < DEF_PRIORITY - 2)
 }
 
-/// Reclaiming memory for one request (`mechanisms.md` B5).
+/// Reclaiming memory for one request (try_to_free_pages).
 #[derive(Clone, Debug)]
 pub(crate) struct DirectReclaim {
     request: AllocRequest,

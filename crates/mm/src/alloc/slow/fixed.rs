@@ -1,7 +1,8 @@
 //! Linux: __alloc_pages_slowpath(), should_alloc_retry() and __alloc_pages_may_oom() in mm/page_alloc.c (v4.1 to v4.4).
 //! Differs: 3.9 to 4.0 go in this order too, and so do 4.6 and 4.7, which count vain rounds already.
 //!
-//! `mechanisms.md` A9.2 by number. What each step does is the same as later (`slow.rs`); here is what comes after it.
+//! Phases have numbers in the order of the kernel's function. What each does is the same as later (`slow.rs`); here is what comes
+//! after it.
 
 use units::{Order, Picos};
 

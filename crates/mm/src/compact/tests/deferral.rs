@@ -1,4 +1,4 @@
-//! Linux: none; Failures make compaction rest (`mechanisms.md` C7).
+//! Linux: none; failures make compaction rest.
 
 use units::{Order, Pfn};
 

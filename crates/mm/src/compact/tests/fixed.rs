@@ -1,4 +1,4 @@
-//! Linux: none; the slow path up to 4.7 (`mechanisms.md` A9.2), and what compaction of that time does differently.
+//! Linux: none; the slow path up to 4.7, and what compaction of that time does differently.
 
 use units::{NodeId, Order, Pfn};
 

@@ -10,7 +10,7 @@ use crate::{
 
 #[test]
 fn the_fragmentation_index_of_known_cases() {
-    // mechanisms.md K: order 9, no block that is large enough.
+    // By __fragmentation_index() in mm/vmstat.c (v6.1): order 9, no block that is large enough.
     for (frames, blocks, index) in
         [(1000, 1000, 998), (4096, 64, 860), (20480, 320, 872), (2048, 8, 375), (256, 8, 813)]
     {
