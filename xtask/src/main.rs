@@ -106,7 +106,7 @@ fn bench() -> Result<ExitCode> {
     Ok(code(failed))
 }
 
-/// The random tests, with many more seeds: `docs/plan.md` counts their operations.
+/// The random tests, with many more seeds: `docs/history/step-4.md` counts their operations.
 fn soak(times: u32) -> Result<ExitCode> {
     let workspace = workspace()?;
     let mut failed = 0;
