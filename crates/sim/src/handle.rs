@@ -103,7 +103,7 @@ impl Os for Sim {
     }
 
     fn cpus(&self) -> u32 {
-        with(|world| u32::try_from(world.cpus.len()).expect("fewer than 2^32 CPUs"))
+        with(|world| u32::try_from(world.own_kernel().cpus.len()).expect("fewer than 2^32 CPUs"))
     }
 
     fn memory(&self) -> Bytes {

@@ -1,10 +1,10 @@
 //! A kernel: its memory, its processes, and what is known of their locks. A run has one, or several beside each other; a task, a
 //! CPU and an address space belong to one of them.
 
-use std::ops::{Index, IndexMut};
+use std::ops::{Index, IndexMut, Range};
 
 use mm::{Mm, SpaceId, Spaces, Variant, address_space::AddressSpace, event::Counters, line::CacheLine};
-use units::{Bytes, Pfn};
+use units::{Bytes, CpuId, Pfn};
 
 use crate::{TICK, runqueue::Periods, rwsem::Rwsem, sched::Domains, task::TaskId};
 
@@ -19,6 +19,8 @@ pub(crate) const HOST: KernelId = KernelId(0);
 #[derive(Clone, Debug)]
 pub(crate) struct Kernel {
     pub(crate) mm: Mm,
+    /// Its CPUs, by their places among all of the run.
+    pub(crate) cpus: Range<usize>,
     /// Its rules, those of its scheduler and of its locks too. Read where a decision is made, and never kept from one step to
     /// the next: they may change at any instant.
     pub(crate) variant: Variant,
@@ -51,14 +53,15 @@ pub(crate) struct Kernel {
 }
 
 impl Kernel {
-    /// A kernel without processes, of so many CPUs that share a cache.
-    pub(crate) fn new(mm: Mm, cpus: usize, cap: Bytes) -> Self {
+    /// A kernel without processes, whose CPUs share a cache.
+    pub(crate) fn new(mm: Mm, cpus: Range<usize>, cap: Bytes) -> Self {
         let variant = *mm.variant();
         Self {
             variant,
-            periods: Periods::for_cpus(cpus, TICK, &variant),
-            domains: Domains::new(vec![(0..cpus).collect()]),
+            periods: Periods::for_cpus(cpus.len(), TICK, &variant),
+            domains: Domains::new(vec![cpus.clone().collect()]),
             mm,
+            cpus,
             counters: Counters::default(),
             spaces: Spaces::default(),
             locks: Vec::new(),
@@ -74,6 +77,18 @@ impl Kernel {
             flusher: None,
             folio_sleepers: Vec::new(),
         }
+    }
+
+    /// Its CPUs, by their numbers in the run.
+    pub(crate) fn cpu_ids(&self) -> impl ExactSizeIterator<Item = CpuId> + Clone + use<> {
+        self.cpus.clone().map(|cpu| CpuId(u32::try_from(cpu).expect("fewer than 2^32 CPUs")))
+    }
+
+    /// The number that the kernel itself has for one of its CPUs.
+    #[inline]
+    pub(crate) fn number(&self, cpu: CpuId) -> CpuId {
+        #[expect(clippy::cast_possible_truncation, reason = "no CPU has a larger number")]
+        CpuId(cpu.0 - self.cpus.start as u32)
     }
 
     /// A process, which may map as much as the one that made it, if any did.
@@ -117,5 +132,97 @@ impl IndexMut<KernelId> for Kernels {
     #[inline]
     fn index_mut(&mut self, id: KernelId) -> &mut Kernel {
         &mut self.0[id.0 as usize]
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use mm::{
+        address_space::MMAP_BASE,
+        cost::{Cx, Prices},
+        event::Event,
+        thp::ThpEnabled,
+        variant,
+    };
+    use os::{MapSpec, VmRange};
+    use units::{Picos, Time};
+
+    use super::*;
+    use crate::{
+        QUANTUM,
+        clock::Clock,
+        runqueue::{Enqueue, Nice},
+        sched::Cpu,
+        task::{Answer, Request, Task},
+        tests::{config, world_of},
+        world::{Turn, World},
+    };
+
+    /// Kernels beside each other, each with one CPU and one task in a process of its own.
+    fn beside(rules: &[&str]) -> World {
+        let mut world = world_of(rules[0], vec![vec![0]]);
+        for rules in &rules[1..] {
+            let config = config(ThpEnabled::Never);
+            let mm = Mm::new(&config.machine, *variant::named(rules), &config.settings);
+            let cpu = world.cpus.len();
+            let id = KernelId(u16::try_from(world.kernels.0.len()).unwrap());
+            world.kernels.0.push(Kernel::new(mm, cpu..cpu + 1, config.cap));
+            world.cpus.push(Cpu::new(id, variant::named(rules)));
+        }
+        world.clock = Clock::new(rules.len(), QUANTUM);
+        for at in 0..rules.len() {
+            let (id, cpu) = (KernelId(u16::try_from(at).unwrap()), CpuId(u32::try_from(at).unwrap()));
+            let kernel = &mut world.kernels[id];
+            kernel.mm.thp.enabled = ThpEnabled::Never;
+            let prices = Prices::free();
+            let mut cx = Cx::new(CpuId(0), Time(0), &prices, &mut kernel.counters);
+            let space = AddressSpace::new(&mut kernel.mm, &mut cx, MMAP_BASE).unwrap();
+            let space = kernel.add_space(space, None);
+            world.tasks.push(Task::new(cpu, vec![cpu], (id, space), Nice::default()));
+            world.wake(TaskId(cpu.0), Time(0), Enqueue::New);
+        }
+        world
+    }
+
+    /// Each task maps 4 MiB, stores to all of it, unmaps half, and ends. The counters of each kernel, and how long its task took.
+    fn run(mut world: World) -> Vec<(Counters, Picos)> {
+        let mut progress = vec![(0, None::<VmRange>); world.tasks.len()];
+        // Bound: four requests a task.
+        loop {
+            let id = match world.turn() {
+                Turn::Over => break,
+                Turn::Poll(id) => id,
+                Turn::Drop(id) => panic!("{id:?} was killed"),
+            };
+            let (next, range) = &mut progress[id.0 as usize];
+            if let Some(Answer::Range(answer)) = world.take_answer() {
+                *range = Some(answer.unwrap());
+            }
+            match *next {
+                0 => world.submit(Request::Mmap(Bytes::mib(4), MapSpec::Anonymous)),
+                1 => world.submit(Request::Store(range.unwrap(), Bytes::PAGE)),
+                2 => world.submit(Request::Munmap(VmRange { len: Bytes::mib(2), ..range.unwrap() })),
+                _ => world.end(),
+            }
+            *next += 1;
+            world.settle_current();
+        }
+        world.check();
+        let kernels = (0..world.tasks.len()).map(|at| {
+            let task = &world.tasks[at];
+            (world.kernels[task.kernel].counters.clone(), task.spent.total())
+        });
+        kernels.collect()
+    }
+
+    #[test]
+    fn a_kernel_beside_others_does_what_it_does_alone() {
+        let rules = ["v4.1", "v6.7", "v5.10"];
+        let together = run(beside(&rules));
+        for (rules, found) in rules.iter().zip(&together) {
+            assert_eq!(*found, run(beside(&[*rules])).remove(0), "{rules}");
+            assert_eq!(found.0.get(Event::Pgfault), 1024, "{rules}");
+        }
+        assert_ne!(together[0], together[1], "other rules, other counters");
     }
 }

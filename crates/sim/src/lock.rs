@@ -235,8 +235,9 @@ impl World {
     pub(crate) fn pay_for_waking(&mut self, cpu: CpuId, cause: Cause) -> Time {
         let waker = self.cpus[cpu.0 as usize].running.expect("a task wakes others while it runs");
         let prices = self.prices.on(&self.cpus, cpu);
-        let counters = &mut self.kernels[self.tasks[waker.0 as usize].kernel].counters;
-        let mut cx = Cx::new(cpu, self.cpus[cpu.0 as usize].clock, prices, counters);
+        let kernel = &mut self.kernels[self.tasks[waker.0 as usize].kernel];
+        let (number, counters) = (kernel.number(cpu), &mut kernel.counters);
+        let mut cx = Cx::new(number, self.cpus[cpu.0 as usize].clock, prices, counters);
         cx.because(cause, |cx| cx.work(Work::WakeOther, 1));
         let now = cx.now();
         self.tasks[waker.0 as usize].spent.add(cx.spent());

@@ -220,8 +220,8 @@ impl World {
     /// The CPU for a new task that may run anywhere: the first of those with the fewest tasks (`find_idlest_cpu`; by their
     /// number instead of their load).
     pub(crate) fn idlest_cpu(&self) -> CpuId {
-        let idlest = (0..).zip(&self.cpus).min_by_key(|(_, cpu)| cpu.tasks());
-        CpuId(idlest.expect("a machine has CPUs").0)
+        let ids = self.own_kernel().cpu_ids();
+        ids.min_by_key(|id| self.cpus[id.0 as usize].tasks()).expect("a kernel has CPUs")
     }
 
     /// A CPU was taken out of the one order at an instant. False when it has nothing to do any more, or its clock has moved
@@ -304,7 +304,7 @@ impl World {
         if cpu.loaded.replace(next) != Some(next) {
             let prices = self.prices.on(&self.cpus, id);
             let cpu = &mut self.cpus[id.0 as usize];
-            let mut cx = Cx::new(id, cpu.clock, prices, &mut kernel.counters);
+            let mut cx = Cx::new(kernel.number(id), cpu.clock, prices, &mut kernel.counters);
             cx.work(Work::ContextSwitch, 1);
             cpu.clock = cx.now();
             task.spent.add(cx.spent());
@@ -329,21 +329,17 @@ impl World {
         }
     }
 
-    /// The address space of a kernel that each CPU runs; none where it runs another kernel.
+    /// The address space that each CPU of a kernel runs.
     pub(crate) fn running_spaces(&self, kernel: KernelId) -> Vec<SpaceId> {
-        let task = |cpu: &Cpu| cpu.running.filter(|_| cpu.kernel == kernel);
-        let space = |cpu: &Cpu| task(cpu).map_or(NO_SPACE, |task| self.tasks[task.0 as usize].space);
-        self.cpus.iter().map(space).collect()
+        let space = |cpu: &Cpu| cpu.running.map_or(NO_SPACE, |task| self.tasks[task.0 as usize].space);
+        self.cpus[self.kernels[kernel].cpus.clone()].iter().map(space).collect()
     }
 
     /// The CPUs, but for one, that run a task of an address space of the same kernel now.
     pub(crate) fn sharers(&self, space: SpaceId, but: CpuId) -> impl Iterator<Item = usize> + '_ {
-        let kernel = self.cpus[but.0 as usize].kernel;
-        let runs = move |cpu: &Cpu| {
-            cpu.kernel == kernel && cpu.running.is_some_and(|task| self.tasks[task.0 as usize].space == space)
-        };
-        let cpus = self.cpus.iter().enumerate();
-        cpus.filter(move |(id, cpu)| *id != but.0 as usize && runs(cpu)).map(|(id, _)| id)
+        let runs = move |task: TaskId| self.tasks[task.0 as usize].space == space;
+        let ids = self.kernels[self.cpus[but.0 as usize].kernel].cpus.clone();
+        ids.filter(move |id| *id != but.0 as usize && self.cpus[*id].running.is_some_and(runs))
     }
 
     /// Up to when a CPU may run without looking at its queue.

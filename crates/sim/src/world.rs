@@ -82,7 +82,7 @@ pub(crate) enum Turn {
 
 impl World {
     pub(crate) fn new(mm: Mm, cpus: usize, prices: Prices, quantum: Picos, cap: Bytes) -> Self {
-        let host = Kernel::new(mm, cpus, cap);
+        let host = Kernel::new(mm, 0..cpus, cap);
         Self {
             cpus: vec![Cpu::new(HOST, &host.variant); cpus],
             kernels: Kernels::new(host),
@@ -157,10 +157,10 @@ impl World {
 
     /// A new task, runnable from the current task's time on.
     pub(crate) fn create_task(&mut self, on: Placement, space: SpaceId) -> TaskId {
-        let cpus = u32::try_from(self.cpus.len()).expect("fewer than 2^32 CPUs");
+        let mut cpus = self.own_kernel().cpu_ids();
         let id = TaskId(u32::try_from(self.tasks.len()).expect("fewer than 2^32 tasks"));
         let cpu = match on {
-            Placement::Spread(index) => CpuId(index % cpus),
+            Placement::Spread(index) => cpus.nth(index as usize % cpus.len()).expect("one of them"),
             Placement::Free => self.idlest_cpu(),
         };
         let kernel = self.own();
@@ -192,8 +192,9 @@ impl World {
         let (cpu, now) = if self.tasks.is_empty() { (CpuId(0), Time(0)) } else { (self.current().cpu, self.now()) };
         let prices = self.prices.on(&self.cpus, cpu);
         let kernel = self.own();
+        let number = self.kernels[kernel].number(cpu);
         let Kernel { mm, counters, .. } = &mut self.kernels[kernel];
-        let mut cx = Cx::new(cpu, now, prices, counters);
+        let mut cx = Cx::new(number, now, prices, counters);
         let space = AddressSpace::new(mm, &mut cx, MMAP_BASE);
         let (until, spent) = (cx.now(), *cx.spent());
         if let Some(trace) = &mut self.trace {

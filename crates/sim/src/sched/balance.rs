@@ -183,7 +183,7 @@ impl World {
     pub(super) fn balance(&mut self, id: CpuId) {
         let kernel = self.cpus[id.0 as usize].kernel;
         let now = self.cpus[id.0 as usize].clock;
-        let all = (0..).map(CpuId).take(self.cpus.len());
+        let all = self.kernels[kernel].cpu_ids();
         let levels = self.kernels[kernel].domains.levels();
         let compares_loads = self.kernels[kernel].variant.sched_compares_loads;
         for other in all.clone() {

@@ -94,7 +94,8 @@ impl World {
 
     /// From 5.5 on (`group_has_spare`): one that has some tasks more gives one away, or to an idle CPU one that waits.
     fn busiest_by_number(&self, id: CpuId) -> Option<(CpuId, Amount)> {
-        let others = (0..).map(CpuId).take(self.cpus.len()).filter(|other| *other != id && self.has_for(id, *other));
+        let all = self.kernels[self.cpus[id.0 as usize].kernel].cpu_ids();
+        let others = all.filter(|other| *other != id && self.has_for(id, *other));
         let tasks = |of: CpuId| self.cpus[of.0 as usize].tasks();
         let found = others.max_by_key(|other| (tasks(*other), Reverse(*other)))?;
         (tasks(found) >= tasks(id) + IMBALANCE.min(1 + tasks(id))).then_some((found, Amount::Task))

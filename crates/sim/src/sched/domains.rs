@@ -9,7 +9,9 @@ pub(super) const LEVELS: usize = 2;
 #[derive(Clone, Debug)]
 pub(crate) struct Domains {
     caches: Vec<Vec<usize>>,
-    /// Which of them each CPU has, and where it is among those that share it.
+    /// The lowest number of them all; they are consecutive.
+    first: usize,
+    /// Which of them each CPU from the first on has, and where it is among those that share it.
     places: Vec<(usize, usize)>,
 }
 
@@ -17,18 +19,23 @@ impl Domains {
     /// # Panics
     /// When a CPU shares no cache, not even one of its own.
     pub(crate) fn new(caches: Vec<Vec<usize>>) -> Self {
-        let cpus = caches.iter().map(Vec::len).sum();
+        let cpus = caches.iter().map(Vec::len).sum::<usize>();
+        let first = caches.iter().flatten().copied().min().expect("a kernel has CPUs");
         let place = |cpu: usize| {
             let of = |cache: &Vec<usize>| cache.iter().position(|other| *other == cpu);
             let found = caches.iter().enumerate().find_map(|(n, cache)| Some((n, of(cache)?)));
             found.expect("each CPU shares one cache")
         };
-        Self { places: (0..cpus).map(place).collect(), caches }
+        Self { places: (first..first + cpus).map(place).collect(), first, caches }
+    }
+
+    fn place(&self, id: CpuId) -> (usize, usize) {
+        self.places[id.0 as usize - self.first]
     }
 
     /// Do two CPUs share a cache?
     pub(super) fn share_cache(&self, one: CpuId, other: CpuId) -> bool {
-        self.places[one.0 as usize].0 == self.places[other.0 as usize].0
+        self.place(one).0 == self.place(other).0
     }
 
     /// The other CPUs that share a cache with one, in their circle.
@@ -43,7 +50,7 @@ impl Domains {
 
     /// What a CPU compares in a domain: single CPUs, or those of each cache; its own first, and the others in their circle.
     pub(super) fn groups(&self, id: CpuId, level: usize) -> impl Iterator<Item = &[usize]> + Clone {
-        let (cache, place) = self.places[id.0 as usize];
+        let (cache, place) = self.place(id);
         let (first, of) = if level == 0 { (place, self.caches[cache].len()) } else { (cache, self.caches.len()) };
         let group = move |n: usize| if level == 0 { &self.caches[cache][n..=n] } else { &self.caches[n] };
         (0..of).map(move |n| group((first + n) % of))
@@ -51,7 +58,7 @@ impl Domains {
 
     /// How many CPUs there are in a domain (`span_weight`).
     pub(super) fn span(&self, id: CpuId, level: usize) -> u64 {
-        if level == 0 { self.caches[self.places[id.0 as usize].0].len() as u64 } else { self.places.len() as u64 }
+        if level == 0 { self.caches[self.place(id).0].len() as u64 } else { self.places.len() as u64 }
     }
 }
 

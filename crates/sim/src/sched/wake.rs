@@ -51,11 +51,11 @@ impl World {
     /// two share no cache the one that asked (`QUEUE_FLAG_SAME_COMP`, the default of `rq_affinity`). Assumptions: among equals
     /// the chipset picks one after the other, and where CPUs are too many to be a set the first is interrupted.
     pub(crate) fn disk_answers(&mut self, asked: CpuId) -> CpuId {
-        let kernel = self.cpus[asked.0 as usize].kernel;
-        let set = if self.cpus.len() <= FLAT { self.cpus.len() } else { 1 };
-        let interrupted = number(self.disk_irqs % set);
+        let kernel = &self.kernels[self.cpus[asked.0 as usize].kernel];
+        let set = if kernel.cpus.len() <= FLAT { kernel.cpus.len() } else { 1 };
+        let interrupted = number(kernel.cpus.start + self.disk_irqs % set);
         self.disk_irqs += 1;
-        if self.kernels[kernel].domains.share_cache(interrupted, asked) { interrupted } else { asked }
+        if kernel.domains.share_cache(interrupted, asked) { interrupted } else { asked }
     }
 
     /// A task wakes up another one, or the idle task does whose CPU is interrupted; a timer fires where its task ran last.
@@ -83,7 +83,7 @@ impl World {
         if last.is_idle() || last.queue.keeps(id, &task.entity) {
             return task.cpu;
         }
-        let mut ids = (0..).zip(&self.cpus).map(|(id, cpu)| (CpuId(id), cpu));
+        let mut ids = self.kernels[kernel].cpu_ids().map(|id| (id, &self.cpus[id.0 as usize]));
         let idle = ids.find(|(id, cpu)| {
             cpu.is_idle() && task.may_run_on(*id) && self.kernels[kernel].domains.share_cache(*id, task.cpu)
         });

@@ -58,11 +58,12 @@ impl World {
         let sharers = if is_thread { self.runners(cpu) } else { self.kernels[kernel].running_in[space.0 as usize] - 1 };
         let prices = self.prices.on(&self.cpus, cpu);
         let (task, here) = (&mut self.tasks[id.0 as usize], &mut self.cpus[cpu.0 as usize]);
+        let number = self.kernels[kernel].number(cpu);
         let Kernel { mm, spaces, left, counters, lines, variant, .. } = &mut self.kernels[kernel];
         let (start, mut asked_of) = (here.clock, Vec::new());
         let (need_resched, was_preempted) = (here.need_resched(), std::mem::take(&mut task.was_preempted));
         let loss = self.injector.begin(counters);
-        let mut cx = Cx::new(cpu, start, prices, counters);
+        let mut cx = Cx::new(number, start, prices, counters);
         let running = is_slow.then_some(Running { spaces: &running, asked: &mut asked_of });
         let control = ControlId(id.0);
         cx.set_circumstances(Circumstances { control, sharers, running, need_resched, was_preempted });
@@ -111,9 +112,8 @@ impl World {
 
     /// How many CPUs of the same kernel, but for one, run tasks of processes.
     fn runners(&self, but: CpuId) -> u32 {
-        let kernel = self.cpus[but.0 as usize].kernel;
-        let counts = |(id, cpu): &(u32, &Cpu)| CpuId(*id) != but && cpu.kernel == kernel && self.runs_user(cpu);
-        let runners = (0..).zip(&self.cpus).filter(counts).count();
+        let ids = self.kernels[self.cpus[but.0 as usize].kernel].cpus.clone();
+        let runners = ids.filter(|id| *id != but.0 as usize && self.runs_user(&self.cpus[*id])).count();
         u32::try_from(runners).expect("fewer than 2^32 CPUs")
     }
 
@@ -126,10 +126,8 @@ impl World {
         if asked.rounds == 0 {
             return;
         }
-        let kernel = self.cpus[from.0 as usize].kernel;
-        for cpu in 0..self.cpus.len() {
-            let other = &self.cpus[cpu];
-            if cpu != from.0 as usize && other.kernel == kernel && self.runs_user(other) {
+        for cpu in self.kernels[self.cpus[from.0 as usize].kernel].cpus.clone() {
+            if cpu != from.0 as usize && self.runs_user(&self.cpus[cpu]) {
                 self.cpus[cpu].asked.add(asked);
             }
         }

@@ -31,6 +31,7 @@ impl World {
         let task = &mut tasks[id.0 as usize];
         let TaskState::Kernel(operation) = &mut task.state else { return None };
         let Operation::Touch(touch) = operation else { return None };
+        let number = kernels[task.kernel].number(cpu);
         let Kernel { mm, variant, spaces, locks, lines, running_in, settled_in, counters, .. } =
             &mut kernels[task.kernel];
         let (space_id, lock) = (task.space, &mut locks[task.space.0 as usize]);
@@ -52,7 +53,7 @@ impl World {
         // As `horizon_under_lock` has it of a lock that nobody waits for.
         let horizon = if needs.is_some() && settled < sharers { start } else { horizon };
         let left = (sharers > 0 || task.is_settled).then(|| touch.left());
-        let mut cx = Cx::new(cpu, start, &self.prices.alone, counters);
+        let mut cx = Cx::new(number, start, &self.prices.alone, counters);
         let (control, running) = (ControlId(id.0), None);
         cx.set_circumstances(Circumstances { control, sharers, running, need_resched: false, was_preempted: false });
         task.supply.lend(&mut cx);
