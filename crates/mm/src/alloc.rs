@@ -36,8 +36,7 @@ impl Mm {
     #[inline(always)]
     #[expect(clippy::inline_always, reason = "most callers know the request, and then half of this is constant")]
     fn alloc_listed(&mut self, cx: &mut Cx<'_>, request: &AllocRequest) -> Option<Pfn> {
-        if request.order > Order::BASE || request.is_cold || (request.writes && !self.has_room_for_dirty(request.node))
-        {
+        if request.order > Order::BASE || request.is_cold || (request.writes && !self.is_dirty_ok(request.node)) {
             return None;
         }
         let home = self.homes.get(request.node.0 as usize)?[request.highest as usize];
@@ -71,18 +70,17 @@ impl Mm {
 
     #[inline(never)]
     fn alloc_anywhere(&mut self, cx: &mut Cx<'_>, request: &AllocRequest) -> Option<Pfn> {
-        let node = self.node_index(request.node);
-        let preferred = *self.zonelists[node].zones(request.highest, request.this_node_only).first()?;
-        let found = self.take_fast(cx, node, request).or_else(|| {
+        let preferred = *self.zonelists[request.node].zones(request.highest, request.this_node_only).first()?;
+        let found = self.take_fast(cx, request).or_else(|| {
             primitive::enter_slow_path(cx);
             if self.variant.slow_path == SlowPath::Fixed && request.this_node_only && !request.reclaims {
                 // Speculative, as huge pages are where faults may not reclaim: nobody is woken for it either.
                 return None;
             }
             if request.wakes_kswapd {
-                self.wake_all_kswapds(cx, node, request);
+                self.wake_all_kswapds(cx, request);
             }
-            self.take_slow(cx, node, request)
+            self.take_slow(cx, request)
         });
         if let Some(found) = found {
             return Some(self.finish_alloc(cx, request, preferred, found));
@@ -105,7 +103,7 @@ impl Mm {
         let boosted = &mut self.zones[zone.position()];
         if request.wakes_kswapd && std::mem::take(&mut boosted.is_boosted) {
             let (node, highest) = (boosted.node, boosted.kind);
-            self.wake_kswapd(cx, self.node_index(node), Order::BASE, highest);
+            self.wake_kswapd(cx, node, Order::BASE, highest);
         }
         self.frames.set(pfn, Frame::Kernel { order: request.order, mobility: request.mobility });
         let (zone, local) = (&self.zones[zone.position()], self.node_of_cpu(cx.cpu()));
@@ -120,10 +118,9 @@ impl Mm {
 
     /// The same for some mark.
     pub(crate) fn alloc_above(&mut self, cx: &mut Cx<'_>, request: &AllocRequest, mark: Mark) -> Option<Pfn> {
-        let node = self.node_index(request.node);
-        let preferred = *self.zonelists[node].zones(request.highest, request.this_node_only).first()?;
+        let preferred = *self.zonelists[request.node].zones(request.highest, request.this_node_only).first()?;
         let Self { frames, zones, zonelists, variant, .. } = self;
-        let list = zonelists[node].zones(request.highest, request.this_node_only);
+        let list = zonelists[request.node].zones(request.highest, request.this_node_only);
         let pass = Pass { mark, ..Pass::MIN };
         let found = take_in_turn(frames, zones, list, cx, request, pass, variant)?;
         Some(self.finish_alloc(cx, request, preferred, found))
@@ -131,7 +128,7 @@ impl Mm {
 
     /// The zones that may serve a request, the best first, by position.
     pub(crate) fn zones_for(&self, request: &AllocRequest) -> Vec<usize> {
-        let list = self.zonelists[self.node_index(request.node)].zones(request.highest, request.this_node_only);
+        let list = self.zonelists[request.node].zones(request.highest, request.this_node_only);
         list.iter().map(|index| index.position()).collect()
     }
 
@@ -147,10 +144,10 @@ impl Mm {
 
     /// The passes of the fast path: rather another zone of the node than pageblocks broken up; rather that than another node.
     /// Where zones take turns: rather one whose turn it is.
-    fn take_fast(&mut self, cx: &mut Cx<'_>, node: usize, request: &AllocRequest) -> Option<(Pfn, ZoneIndex)> {
+    fn take_fast(&mut self, cx: &mut Cx<'_>, request: &AllocRequest) -> Option<(Pfn, ZoneIndex)> {
         let avoids = if request.writes { self.nodes_full_of_dirty() } else { 0 };
         let Self { frames, zones, zonelists, variant, nodes, .. } = self;
-        let list = zonelists[node].zones(request.highest, request.this_node_only);
+        let list = zonelists[request.node].zones(request.highest, request.this_node_only);
         let has_others = nodes.len() > 1;
         let spares_blocks = variant.nofragment && zones[list.first()?.position()].can_spread;
         let mut try_with = |pass| take_in_turn(frames, zones, list, cx, request, pass, variant);
@@ -172,9 +169,9 @@ impl Mm {
     }
 
     /// What there is of the slow path: the same once more down to the Min mark.
-    fn take_slow(&mut self, cx: &mut Cx<'_>, node: usize, request: &AllocRequest) -> Option<(Pfn, ZoneIndex)> {
+    fn take_slow(&mut self, cx: &mut Cx<'_>, request: &AllocRequest) -> Option<(Pfn, ZoneIndex)> {
         let Self { frames, zones, zonelists, variant, .. } = self;
-        let list = zonelists[node].zones(request.highest, request.this_node_only);
+        let list = zonelists[request.node].zones(request.highest, request.this_node_only);
         let pass = Pass::MIN;
         // The slow path does not spread what will be dirty.
         if request.mark == Mark::Min && !request.writes {
@@ -184,29 +181,23 @@ impl Mm {
         }
     }
 
-    /// Is there room for another dirty page on the node with this number (`node_dirty_ok`)?
-    fn has_room_for_dirty(&self, node: NodeId) -> bool {
-        self.is_dirty_ok(self.node_index(node))
-    }
-
     /// Nodes, by a bit of their number, that hold as many dirty pages as they should.
     fn nodes_full_of_dirty(&self) -> u64 {
-        let full = |node: &usize| !self.is_dirty_ok(*node);
-        (0..self.nodes.len()).filter(full).fold(0, |bits, node| bits | 1 << (self.nodes[node].0 % u64::BITS))
+        let full = self.nodes.iter().filter(|node| !self.is_dirty_ok(**node));
+        full.fold(0, |bits, node| bits | 1 << (node.0 % u64::BITS))
     }
 
     /// Wakes the kswapds for a request, as the slow path does each round to keep them awake.
     pub(crate) fn wake_for(&mut self, cx: &mut Cx<'_>, request: &AllocRequest) {
-        let node = self.node_index(request.node);
-        self.wake_all_kswapds(cx, node, request);
+        self.wake_all_kswapds(cx, request);
     }
 
     /// Wakes the kswapd of every node that the request could use (`wake_all_kswapds`).
-    fn wake_all_kswapds(&mut self, cx: &mut Cx<'_>, node: usize, request: &AllocRequest) {
+    fn wake_all_kswapds(&mut self, cx: &mut Cx<'_>, request: &AllocRequest) {
         let mut last = None;
-        for place in 0..self.zonelists[node].zones(request.highest, request.this_node_only).len() {
-            let zone = self.zonelists[node].zones(request.highest, request.this_node_only)[place];
-            let its = self.node_index(self.zones[zone.position()].node);
+        for place in 0..self.zonelists[request.node].zones(request.highest, request.this_node_only).len() {
+            let zone = self.zonelists[request.node].zones(request.highest, request.this_node_only)[place];
+            let its = self.zones[zone.position()].node;
             if last.replace(its) != Some(its) {
                 if !request.reclaims && self.is_left_to_kcompactd(its, request.order, request.highest) {
                     self.wake_kcompactd(cx, its, request.order, request.highest);

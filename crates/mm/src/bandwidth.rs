@@ -9,7 +9,7 @@
 use units::{BytesPerSecond, NodeId, Order, Pfn, Picos, Time};
 
 use crate::{
-    Mm,
+    MachineSpec, Mm, PerNode,
     cost::{Cause, Cx, Work},
     primitive,
 };
@@ -18,11 +18,18 @@ use crate::{
 /// another by a quantum, 2 us by default, and a step, and has a right to what the other left.
 const SLACK: Picos = Picos::from_micros(4);
 
-/// The memory bandwidth of all nodes; without servers, of a machine where none has a limit.
-#[derive(Clone, Debug, Default)]
+/// The memory bandwidth of all nodes.
+#[derive(Clone, Debug)]
 pub(crate) struct Bandwidth {
-    /// By position of the node.
-    servers: Vec<Server>,
+    /// Has any node a limit?
+    is_limited: bool,
+    servers: PerNode<Server>,
+}
+
+impl Bandwidth {
+    pub(crate) fn new(machine: &MachineSpec) -> Self {
+        Self { is_limited: false, servers: PerNode::new(machine, |_| Server::default()) }
+    }
 }
 
 /// One node's memory.
@@ -48,15 +55,14 @@ impl Mm {
     /// where
     /// it reads and from where it writes.
     pub fn limit_bandwidth(&mut self, node: NodeId, limit: BytesPerSecond) {
-        let node = self.node_index(node);
-        self.bandwidth.servers.resize(self.nodes.len(), Server::default());
+        self.bandwidth.is_limited = true;
         self.bandwidth.servers[node].per_frame = limit.takes(units::Frames(1).bytes());
     }
 
     /// In which pieces a run of frames is cleared or filled: where any node's memory has a limit, in single frames, so that
     /// others who want it at the same time have equal parts of it, and elsewhere in one, which takes fewer steps.
     pub(crate) fn piece(&self, run: Order) -> Order {
-        if self.bandwidth.servers.is_empty() { run } else { Order::BASE }
+        if self.bandwidth.is_limited { Order::BASE } else { run }
     }
 
     /// Clears a run of frames.
@@ -66,7 +72,7 @@ impl Mm {
         reason = "in the fault that is by far the most frequent, and nearly always one charge"
     )]
     pub(crate) fn clear(&mut self, cx: &mut Cx<'_>, frame: Pfn, order: Order) {
-        if self.bandwidth.servers.is_empty() && !self.frames.keeps_contents() {
+        if !self.bandwidth.is_limited && !self.frames.keeps_contents() {
             cx.work(Work::ClearFrame, u64::from(order.frames()));
         } else {
             self.clear_with_account(cx, frame, order);
@@ -90,8 +96,8 @@ impl Mm {
     pub(crate) fn fill(&mut self, cx: &mut Cx<'_>, frame: Pfn, frames: u64) {
         let start = cx.now();
         primitive::user_fill(cx, frames);
-        if !self.bandwidth.servers.is_empty() {
-            let node = self.node_index(self.node_of(frame));
+        if self.bandwidth.is_limited {
+            let node = self.node_of(frame);
             let done = self.bandwidth.servers[node].serve(start, u32::try_from(frames).expect("at most a huge page"));
             cx.wait(done, Cause::User);
         }
@@ -101,9 +107,9 @@ impl Mm {
     fn move_bytes(&mut self, cx: &mut Cx<'_>, work: Work, runs: &[Pfn], order: Order) {
         let start = cx.now();
         cx.work(work, u64::from(order.frames()));
-        if !self.bandwidth.servers.is_empty() {
+        if self.bandwidth.is_limited {
             for run in runs {
-                let node = self.node_index(self.node_of(*run));
+                let node = self.node_of(*run);
                 let done = self.bandwidth.servers[node].serve(start, order.frames());
                 cx.wait(done, Cause::Bandwidth);
             }

@@ -135,7 +135,7 @@ impl Walk<'_> {
 
     fn slab_lists(&mut self) -> Result<(), Broken> {
         for cache in Cache::ALL {
-            for (node, list) in self.mm.slabs.partial(cache).iter().enumerate() {
+            for (node, list) in self.mm.slabs.partial(cache).iter() {
                 let wanted = move |frame| matches!(frame, Frame::Slab(slab) if slab.cache == cache);
                 let what = || format!("the partial {cache:?} slabs of node {node}");
                 self.list(list, &|_| true, false, &wanted, &what)?;

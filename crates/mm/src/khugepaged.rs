@@ -360,7 +360,7 @@ impl Mm {
             collapse::Ended::NoMemory => {
                 let KhugepagedSettings { scan_sleep, alloc_sleep, .. } = self.khugepaged.settings;
                 if self.variant().khugepaged_checks_nodes {
-                    self.note_without_huge(self.node_index(node));
+                    self.note_without_huge(node);
                     return self.sleep(cx, State::Waiting, alloc_sleep);
                 }
                 if self.variant().khugepaged_keeps_page {

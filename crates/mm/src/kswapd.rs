@@ -5,10 +5,10 @@
 
 mod by_zone;
 
-use units::{Order, Picos};
+use units::{NodeId, Order, Picos};
 
 use crate::{
-    Mm, Spaces,
+    Mm, PerNode, Spaces,
     cost::Cx,
     event::Event,
     frame::Holdings,
@@ -142,13 +142,13 @@ impl Kswapd {
 }
 
 impl Mm {
-    /// The kswapd of each node, by position.
-    pub fn kswapds(&self) -> &[Kswapd] {
+    /// The kswapd of each node.
+    pub fn kswapds(&self) -> &PerNode<Kswapd> {
         &self.kswapds
     }
 
-    /// Nodes whose kswapd has been woken since this was last asked, by position.
-    pub fn take_woken(&mut self) -> Vec<usize> {
+    /// Nodes whose kswapd has been woken since this was last asked.
+    pub fn take_woken(&mut self) -> Vec<NodeId> {
         std::mem::take(&mut self.woken)
     }
 
@@ -172,7 +172,7 @@ impl Mm {
 
     /// A request found no zone of a node above its Low mark, or has broken up a pageblock (`wakeup_kswapd`). The step in
     /// progress ends soon, so that the thread can run beside it.
-    pub(crate) fn wake_kswapd(&mut self, cx: &mut Cx, node: usize, order: Order, highest: ZoneKind) {
+    pub(crate) fn wake_kswapd(&mut self, cx: &mut Cx, node: NodeId, order: Order, highest: ZoneKind) {
         if self.variant.lru_by == LruBy::Zone {
             return self.wake_kswapd_by_zone(cx, node, order, highest);
         }
@@ -192,7 +192,7 @@ impl Mm {
     }
 
     /// Wakes it whatever the marks say.
-    pub(crate) fn rouse_kswapd(&mut self, cx: &mut Cx, node: usize) {
+    pub(crate) fn rouse_kswapd(&mut self, cx: &mut Cx, node: NodeId) {
         if self.kswapds[node].is_asleep() {
             let daemon = &mut self.kswapds[node];
             daemon.wish.get_or_insert(Wish { order: Order::BASE, highest: ZoneKind::Normal });
@@ -200,7 +200,7 @@ impl Mm {
         }
     }
 
-    fn start_kswapd(&mut self, cx: &mut Cx, node: usize) {
+    fn start_kswapd(&mut self, cx: &mut Cx, node: NodeId) {
         let daemon = &mut self.kswapds[node];
         // It naps no more, whatever else it finds.
         if let State::Napping = daemon.state {
@@ -217,14 +217,14 @@ impl Mm {
     }
 
     /// Is there nothing that kswapd could do for a request, so that kcompactd may have to?
-    pub(crate) fn is_left_to_kcompactd(&self, node: usize, order: Order, highest: ZoneKind) -> bool {
+    pub(crate) fn is_left_to_kcompactd(&self, node: NodeId, order: Order, highest: ZoneKind) -> bool {
         let daemon = &self.kswapds[node];
         let is_useless = daemon.failures >= RETRIES_MAX || self.is_balanced(node, Wish { order, highest });
         daemon.is_asleep() && is_useless
     }
 
     /// Goes on for some folios of a pass over the node's lists, or goes to sleep. Blocks on `Wait::Queue` until it is woken.
-    pub fn step_kswapd(&mut self, spaces: &mut Spaces, cx: &mut Cx, node: usize) -> Step<()> {
+    pub fn step_kswapd(&mut self, spaces: &mut Spaces, cx: &mut Cx, node: NodeId) -> Step<()> {
         match std::mem::replace(&mut self.kswapds[node].state, State::Asleep) {
             State::Asleep => Step::Block(Wait::Queue),
             State::Napping if self.variant.lru_by == LruBy::Zone => self.end_zone_nap(cx, node),
@@ -235,7 +235,7 @@ impl Mm {
         }
     }
 
-    fn balance(&mut self, spaces: &mut Spaces, cx: &mut Cx, node: usize, mut run: Balance) -> Step<()> {
+    fn balance(&mut self, spaces: &mut Spaces, cx: &mut Cx, node: NodeId, mut run: Balance) -> Step<()> {
         if let Pass::Begin = run.pass {
             cx.count(Event::Pageoutrun, 1);
             self.note_boosts(node, &mut run);
@@ -272,7 +272,7 @@ impl Mm {
     }
 
     /// A pass has come to its end: is another one worth it?
-    fn end_pass(&mut self, cx: &mut Cx, node: usize, mut run: Balance, before: u64) -> Step<()> {
+    fn end_pass(&mut self, cx: &mut Cx, node: NodeId, mut run: Balance, before: u64) -> Step<()> {
         let came = run.sc.reclaimed - before;
         let daemon = &mut self.kswapds[node];
         if came > 0 {
@@ -302,10 +302,9 @@ impl Mm {
     }
 
     /// The run is over: what it began with is done, but for what was added meanwhile.
-    fn end_run(&mut self, cx: &mut Cx, node: usize, run: &Balance, has_failed: bool) -> Step<()> {
+    fn end_run(&mut self, cx: &mut Cx, node: NodeId, run: &Balance, has_failed: bool) -> Step<()> {
         self.set_reclaim_active(node, run.wish.highest, false);
-        let id = self.nodes[node];
-        for zone in self.zones.iter_mut().filter(|zone| zone.node == id && zone.kind <= run.wish.highest) {
+        for zone in self.zones.iter_mut().filter(|zone| zone.node == node && zone.kind <= run.wish.highest) {
             zone.boost -= zone.boost.min(run.boosts[zone.kind as usize]);
         }
         if run.boosts.iter().any(|boost| *boost > 0) {
@@ -325,7 +324,7 @@ impl Mm {
     }
 
     /// `kswapd_try_to_sleep`: a nap first, unless there is still need.
-    fn try_to_sleep(&mut self, cx: &mut Cx, node: usize, wish: Wish, wanted: Order) -> Step<()> {
+    fn try_to_sleep(&mut self, cx: &mut Cx, node: NodeId, wish: Wish, wanted: Order) -> Step<()> {
         if !self.may_sleep(node, wish) {
             return self.begin_again(cx, node, wish);
         }
@@ -339,7 +338,7 @@ impl Mm {
         Step::Block(Wait::Until(cx.now() + SHORT_SLEEP))
     }
 
-    fn end_nap(&mut self, cx: &mut Cx, node: usize) -> Step<()> {
+    fn end_nap(&mut self, cx: &mut Cx, node: NodeId) -> Step<()> {
         let wish = self.kswapds[node].last;
         if !self.may_sleep(node, wish) {
             return self.begin_again(cx, node, wish);
@@ -348,7 +347,7 @@ impl Mm {
     }
 
     /// Another run at once: for those who have asked meanwhile, or for the same.
-    fn begin_again(&mut self, cx: &mut Cx, node: usize, wish: Wish) -> Step<()> {
+    fn begin_again(&mut self, cx: &mut Cx, node: NodeId, wish: Wish) -> Step<()> {
         cx.count(Event::KswapdHighWmarkHitQuickly, 1);
         let daemon = &mut self.kswapds[node];
         let wish = daemon.wish.take().unwrap_or(Wish { order: Order::BASE, ..wish });
@@ -357,19 +356,18 @@ impl Mm {
     }
 
     /// `prepare_kswapd_sleep`.
-    fn may_sleep(&self, node: usize, wish: Wish) -> bool {
+    fn may_sleep(&self, node: NodeId, wish: Wish) -> bool {
         self.kswapds[node].failures >= RETRIES_MAX || self.is_balanced(node, wish)
     }
 
     /// What of a node kswapd reclaims in a pass: as much as its High marks (`kswapd_shrink_node`).
-    fn kswapd_target(&self, node: usize, highest: ZoneKind) -> u64 {
-        let id = self.nodes[node];
-        let its = self.zones.iter().filter(|zone| zone.node == id && zone.kind <= highest);
+    fn kswapd_target(&self, node: NodeId, highest: ZoneKind) -> u64 {
+        let its = self.zones.iter().filter(|zone| zone.node == node && zone.kind <= highest);
         its.map(|zone| zone.mark(Mark::High).max(RUN)).sum()
     }
 
     /// Some active anonymous memory becomes inactive, if there is too much of it (`kswapd_age_node`).
-    fn age_node(&mut self, spaces: &mut Spaces, cx: &mut Cx, node: usize, sc: &ScanControl) {
+    fn age_node(&mut self, spaces: &mut Spaces, cx: &mut Cx, node: NodeId, sc: &ScanControl) {
         if !self.swap.is_on() {
             return;
         }
@@ -381,32 +379,28 @@ impl Mm {
     }
 
     /// CPUs keep less of the zones for which it reclaims, so that what it frees can be seen and had by all.
-    fn set_reclaim_active(&mut self, node: usize, highest: ZoneKind, is_active: bool) {
-        let id = self.nodes[node];
+    fn set_reclaim_active(&mut self, node: NodeId, highest: ZoneKind, is_active: bool) {
         let yields = self.variant.pcp_yields_to_reclaim;
-        for zone in self.zones.iter_mut().filter(|zone| yields && zone.node == id && zone.kind <= highest) {
+        for zone in self.zones.iter_mut().filter(|zone| yields && zone.node == node && zone.kind <= highest) {
             zone.set_reclaim_active(is_active);
         }
     }
 
-    fn note_boosts(&self, node: usize, run: &mut Balance) {
-        let id = self.nodes[node];
-        for zone in self.zones.iter().filter(|zone| zone.node == id && zone.kind <= run.wish.highest) {
+    fn note_boosts(&self, node: NodeId, run: &mut Balance) {
+        for zone in self.zones.iter().filter(|zone| zone.node == node && zone.kind <= run.wish.highest) {
             run.boosts[zone.kind as usize] = zone.boost;
         }
         run.boost = run.boosts.iter().sum();
     }
 
     /// Has any zone that may serve a request raised marks (`pgdat_watermark_boosted`)?
-    fn is_boosted(&self, node: usize, highest: ZoneKind) -> bool {
-        let id = self.nodes[node];
-        self.zones.iter().any(|zone| zone.node == id && zone.kind <= highest && zone.boost > 0)
+    fn is_boosted(&self, node: NodeId, highest: ZoneKind) -> bool {
+        self.zones.iter().any(|zone| zone.node == node && zone.kind <= highest && zone.boost > 0)
     }
 
     /// Does any of the node's zones that may serve a wish stay above its High mark (`pgdat_balanced`)?
-    fn is_balanced(&self, node: usize, wish: Wish) -> bool {
-        let id = self.nodes[node];
-        let may_serve = self.zones.iter().filter(|zone| zone.node == id && zone.kind <= wish.highest);
+    fn is_balanced(&self, node: NodeId, wish: Wish) -> bool {
+        let may_serve = self.zones.iter().filter(|zone| zone.node == node && zone.kind <= wish.highest);
         let mut has_zones = false;
         for zone in may_serve {
             has_zones = true;

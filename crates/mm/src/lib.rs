@@ -78,6 +78,7 @@ pub mod page_cache;
 pub mod page_table;
 pub mod pageblock;
 pub mod pcp;
+mod per_node;
 mod primitive;
 pub mod pte;
 mod reclaim;
@@ -113,6 +114,7 @@ pub use gfp::{AllocRequest, Mark, Mobility, Urgency};
 pub use node::{MachineSpec, NodeSpec, ZoneSpec};
 pub use pageblock::MigrateType;
 pub use pcp::{PcpHigh, PcpLimits};
+pub use per_node::PerNode;
 pub use spaces::{SpaceId, Spaces};
 pub use variant::{UnknownRelease, Variant};
 pub use watermark::{Marks, automatic_min_free_kbytes};
@@ -170,10 +172,10 @@ pub struct Mm {
     pub khugepaged: Khugepaged,
     /// Which nodes have huge pages.
     pub thp_avail: ThpAvail,
-    /// Those that allocate huge pages for faults, by position of the node; idle but by a rule.
-    thp_threads: Vec<ThpThread>,
-    /// Nodes whose thread of these was woken, by position.
-    woken_thp_threads: Vec<usize>,
+    /// Those that allocate huge pages for faults; idle but by a rule.
+    thp_threads: PerNode<ThpThread>,
+    /// Nodes whose thread of these was woken.
+    woken_thp_threads: Vec<NodeId>,
     /// Swap.
     pub swap: Swap,
     /// Files, and their pages.
@@ -188,12 +190,12 @@ pub struct Mm {
     pub compaction: Compaction,
     folio_waits: FolioWaits,
     oom: Oom,
-    kswapds: Vec<Kswapd>,
-    /// Nodes whose kswapd was woken, by position.
-    woken: Vec<usize>,
+    kswapds: PerNode<Kswapd>,
+    /// Nodes whose kswapd was woken.
+    woken: Vec<NodeId>,
     zones: Vec<ZoneState>,
-    /// By position of the preferred node.
-    zonelists: Vec<Zonelist>,
+    /// Of the preferred node.
+    zonelists: PerNode<Zonelist>,
     /// The zone that is tried first, if it is the preferred node's own: by the node's number and the highest zone.
     homes: Vec<[ZoneIndex; ZoneKind::ALL.len()]>,
     nodes: Vec<NodeId>,
@@ -224,7 +226,7 @@ impl Mm {
         let figures = zone_figures(&machine.view(), settings, &variant);
         let mut zones = Vec::new();
         let mut places = Vec::new();
-        for (position, node) in machine.nodes.iter().enumerate() {
+        for node in &machine.nodes {
             for spec in node.managed_zones() {
                 let figures = figures.iter().find(|f| f.node == node.id && f.kind == spec.kind);
                 let figures = figures.expect("there are figures for every zone");
@@ -233,23 +235,23 @@ impl Mm {
                 zone.boost_factor = settings.watermark_boost_factor;
                 zone.can_spread = spec.kind == ZoneKind::Normal && machine.has_below_normal(node);
                 zones.push(zone);
-                places.push((position, spec.kind));
+                places.push((node.id, spec.kind));
             }
         }
         let zonelists = node::zonelists(machine, &places);
         let homes = node::homes(machine, &zonelists);
         let nodes = machine.nodes.iter().map(|node| node.id).collect();
-        let node_of_zone: Vec<usize> = places.iter().map(|(node, _)| *node).collect();
-        let lru = Lru::new(variant.lru_by, &node_of_zone, cpu_nodes.len());
-        let (rmap, thp, slabs) = (Rmap::default(), Thp::default(), Slabs::new(cpu_nodes.len(), machine.nodes.len()));
-        let bandwidth = Bandwidth::default();
-        let (kswapds, woken) = (vec![Kswapd::default(); machine.nodes.len()], Vec::new());
+        let node_of_zone: Vec<NodeId> = places.iter().map(|(node, _)| *node).collect();
+        let lru = Lru::new(variant.lru_by, machine, &node_of_zone, cpu_nodes.len());
+        let (rmap, thp, slabs) = (Rmap::default(), Thp::default(), Slabs::new(cpu_nodes.len(), machine));
+        let bandwidth = Bandwidth::new(machine);
+        let (kswapds, woken) = (PerNode::new(machine, |_| Kswapd::default()), Vec::new());
         let khugepaged = Khugepaged::default();
-        let thp_avail = ThpAvail::new(machine.nodes.len());
-        let thp_threads = vec![ThpThread::default(); machine.nodes.len()];
-        let (swap, shrinkers) = (Swap::default(), Shrinkers::new(machine.nodes.len()));
+        let thp_avail = ThpAvail::new(machine);
+        let thp_threads = PerNode::new(machine, |_| ThpThread::default());
+        let (swap, shrinkers) = (Swap::default(), Shrinkers::new(machine));
         let folio_waits = FolioWaits::default();
-        let cache = PageCache::new(zones.len(), machine.nodes.len(), settings);
+        let cache = PageCache::new(zones.len(), machine, settings);
         Self {
             frames,
             rmap,
@@ -266,7 +268,7 @@ impl Mm {
             shrinkers,
             swappiness: settings.swappiness,
             bandwidth,
-            compaction: Compaction::new(machine.nodes.len(), settings),
+            compaction: Compaction::new(machine, settings),
             folio_waits,
             oom: Oom::default(),
             kswapds,
@@ -357,15 +359,6 @@ impl Mm {
     /// What fell back since this was last asked, by zone.
     pub fn take_extfrag(&mut self) -> Vec<Extfrag> {
         self.zones.iter_mut().filter_map(|zone| zone.buddy.trace.as_mut()).flat_map(std::mem::take).collect()
-    }
-
-    #[inline]
-    fn node_index(&self, node: NodeId) -> usize {
-        let guess = node.0 as usize;
-        if self.nodes.get(guess) == Some(&node) {
-            return guess;
-        }
-        self.nodes.iter().position(|known| *known == node).expect("the node is one of the machine's")
     }
 }
 

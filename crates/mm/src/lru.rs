@@ -7,10 +7,10 @@
 mod moves;
 
 use serde::Serialize;
-use units::{CpuId, Order, Pfn};
+use units::{CpuId, NodeId, Order, Pfn};
 
 use crate::{
-    Mm,
+    MachineSpec, Mm, PerNode,
     cost::{Cause, Cx, Work},
     frame::{FrameFlag, FrameTable},
     list::List,
@@ -190,11 +190,13 @@ pub struct Lru {
 }
 
 impl Lru {
-    /// Empty lists for zones, given by the position of each one's node.
-    pub(crate) fn new(by: LruBy, node_of_zone: &[usize], cpus: usize) -> Self {
-        let index = |(zone, node): (usize, &usize)| match by {
+    /// Empty lists for zones, given by each one's node.
+    pub(crate) fn new(by: LruBy, machine: &MachineSpec, node_of_zone: &[NodeId], cpus: usize) -> Self {
+        let mut places = 0..;
+        let places = PerNode::new(machine, |_| places.next().expect("there is no end"));
+        let index = |(zone, node): (usize, &NodeId)| match by {
             LruBy::Zone => zone,
-            LruBy::Node => *node,
+            LruBy::Node => places[*node],
         };
         let in_zone = |at| InZone {
             lruvec: u16::try_from(at).expect("fewer zones than numbers for them"),

@@ -7,6 +7,7 @@ use std::collections::BTreeSet;
 use units::{CpuId, Frames, NodeId, Order, Pfn};
 
 use crate::{
+    PerNode,
     pageblock::ZoneIndex,
     zone::{MachineView, NodeView, ZoneKind, ZoneView},
 };
@@ -131,33 +132,31 @@ impl Zonelist {
     }
 }
 
-/// Zonelists of a machine, by position of the node; `build_all_zonelists`. `zones`: all zones with memory, each with its
-/// node's position and its kind.
-pub(crate) fn zonelists(machine: &MachineSpec, zones: &[(usize, ZoneKind)]) -> Vec<Zonelist> {
+/// Zonelists of a machine's nodes; `build_all_zonelists`. `zones`: all zones with memory, each with its node and its kind.
+pub(crate) fn zonelists(machine: &MachineSpec, zones: &[(NodeId, ZoneKind)]) -> PerNode<Zonelist> {
     let mut loads = vec![0; machine.nodes.len()];
-    let mut lists = Vec::new();
-    for local in 0..machine.nodes.len() {
-        let order = node_order(machine, local, &mut loads);
-        let within = |node: usize, highest: ZoneKind| {
+    let mut position = 0..;
+    PerNode::new(machine, |local| {
+        let order = node_order(machine, position.next().expect("there is no end"), &mut loads);
+        let within = |node: NodeId, highest: ZoneKind| {
             let of = zones.iter().enumerate().filter(move |(_, zone)| zone.0 == node && zone.1 <= highest);
             of.rev().map(|(index, _)| ZoneIndex(u16::try_from(index).expect("fewer zones than numbers for them")))
         };
-        lists.push(Zonelist {
-            by_highest: ZoneKind::ALL
-                .map(|highest| order.iter().copied().flat_map(|node| within(node, highest)).collect()),
-            own: ZoneKind::ALL.map(|highest| within(local, highest).count()),
-        });
-    }
-    lists
+        let ids = || order.iter().map(|place| machine.nodes[*place].id);
+        Zonelist {
+            by_highest: ZoneKind::ALL.map(|highest| ids().flat_map(|node| within(node, highest)).collect()),
+            own: ZoneKind::ALL.map(|highest| within(local.id, highest).count()),
+        }
+    })
 }
 
 /// By the number of a node, for each highest zone: the first zone of its list, if it is its own.
-pub(crate) fn homes(machine: &MachineSpec, lists: &[Zonelist]) -> Vec<[ZoneIndex; ZoneKind::ALL.len()]> {
+pub(crate) fn homes(machine: &MachineSpec, lists: &PerNode<Zonelist>) -> Vec<[ZoneIndex; ZoneKind::ALL.len()]> {
     let numbers = machine.nodes.iter().map(|node| node.id.0 as usize + 1).max().unwrap_or(0);
     let mut homes = vec![[ZoneIndex::NONE; ZoneKind::ALL.len()]; numbers];
-    for (node, list) in machine.nodes.iter().zip(lists) {
+    for (node, list) in lists.iter() {
         let own = |highest| list.zones(highest, true).first().copied().unwrap_or(ZoneIndex::NONE);
-        homes[node.id.0 as usize] = ZoneKind::ALL.map(own);
+        homes[node.0 as usize] = ZoneKind::ALL.map(own);
     }
     homes
 }

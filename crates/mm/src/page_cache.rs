@@ -26,7 +26,7 @@ use std::collections::BTreeMap;
 use units::{Order, Pfn, Vpn};
 
 use crate::{
-    Mm,
+    MachineSpec, Mm, PerNode,
     cost::Cx,
     disk::{Disk, DiskSpec},
     frame::{ControlId, FamilyId, Frame, FrameFlag, FrameTable, SegmentId},
@@ -88,8 +88,8 @@ pub struct PageCache {
     /// Blocks of the disk that are taken, or promised to dirty pages.
     blocks_used: u64,
     /// Dentries that nobody uses, and inodes without a dentry, by node.
-    dentries: Vec<Ordered<InodeId>>,
-    idle: Vec<Ordered<InodeId>>,
+    dentries: PerNode<Ordered<InodeId>>,
+    idle: PerNode<Ordered<InodeId>>,
     /// Inodes with dirty pages, by when they became so.
     dirty: Ordered<InodeId>,
     flusher: Flusher,
@@ -123,7 +123,7 @@ impl FileSettings {
 }
 
 impl PageCache {
-    pub(crate) fn new(zones: usize, nodes: usize, settings: &Settings) -> Self {
+    pub(crate) fn new(zones: usize, machine: &MachineSpec, settings: &Settings) -> Self {
         Self {
             inodes: Vec::new(),
             free_inodes: Vec::new(),
@@ -135,8 +135,8 @@ impl PageCache {
             disk: Disk::new(DiskSpec::default()),
             counts: vec![FileCounts::default(); zones],
             blocks_used: 0,
-            dentries: vec![Ordered::default(); nodes],
-            idle: vec![Ordered::default(); nodes],
+            dentries: PerNode::new(machine, |_| Ordered::default()),
+            idle: PerNode::new(machine, |_| Ordered::default()),
             dirty: Ordered::default(),
             flusher: Flusher::default(),
             balancing: Balancing::default(),

@@ -13,7 +13,7 @@ mod file;
 mod folio;
 mod throttle;
 
-use units::{Order, Pfn};
+use units::{NodeId, Order, Pfn};
 
 use crate::{
     Mm, Spaces,
@@ -139,7 +139,7 @@ impl ScanControl {
 /// One pass over a node, or one of its zones.
 #[derive(Clone, Debug)]
 pub(crate) struct NodeScan {
-    node: usize,
+    node: NodeId,
     /// Only this zone, by its position.
     zone: Option<usize>,
     /// Are shrinkers asked after it?
@@ -176,12 +176,12 @@ enum Phase {
 }
 
 impl NodeScan {
-    pub(crate) fn new(mm: &Mm, node: usize, sc: &mut ScanControl) -> Self {
+    pub(crate) fn new(mm: &Mm, node: NodeId, sc: &mut ScanControl) -> Self {
         sc.met = Met::default();
         Self::over(node, mm.lruvecs_of(node, sc.highest), sc.scanned)
     }
 
-    fn over(node: usize, lruvecs: std::ops::Range<usize>, scanned: u64) -> Self {
+    fn over(node: NodeId, lruvecs: std::ops::Range<usize>, scanned: u64) -> Self {
         Self {
             node,
             zone: None,
@@ -199,7 +199,7 @@ impl NodeScan {
     }
 
     /// The node.
-    pub(crate) fn node(&self) -> usize {
+    pub(crate) fn node(&self) -> NodeId {
         self.node
     }
 

@@ -3,9 +3,9 @@
 //!
 //! Whoever can give back memory that is on no LRU list is asked for objects, the more the harder memory is needed.
 
-use units::Order;
+use units::{NodeId, Order};
 
-use crate::{Mm, Spaces, cost::Cx, event::Event, step::Step};
+use crate::{MachineSpec, Mm, PerNode, Spaces, cost::Cx, event::Event, step::Step};
 
 /// Objects that a shrinker is asked for at once, if it does not say otherwise.
 // SHRINK_BATCH, mm/vmscan.c (v6.1).
@@ -73,7 +73,7 @@ impl Shrinker {
     const ALL: [Self; 3] = [Self::HugeZero, Self::DeferredSplit, Self::Inodes];
 
     /// Objects of a node that could go (`count_objects`).
-    fn count(self, mm: &Mm, node: usize) -> u64 {
+    fn count(self, mm: &Mm, node: NodeId) -> u64 {
         match self {
             Self::Inodes => mm.count_idle_inodes(node),
             Self::HugeZero => {
@@ -95,11 +95,11 @@ impl Shrinker {
         }
     }
 
-    /// Where it keeps what it was spared for a node: who does not know nodes (`SHRINKER_NUMA_AWARE`) keeps it at the first.
-    fn place(self, node: usize) -> usize {
+    /// Does it know nodes (`SHRINKER_NUMA_AWARE`)?
+    fn knows_nodes(self) -> bool {
         match self {
-            Self::HugeZero => 0,
-            Self::DeferredSplit | Self::Inodes => node,
+            Self::HugeZero => false,
+            Self::DeferredSplit | Self::Inodes => true,
         }
     }
 }
@@ -107,13 +107,21 @@ impl Shrinker {
 /// What shrinkers were spared so far, because it was less than a batch.
 #[derive(Clone, Debug)]
 pub(crate) struct Shrinkers {
-    /// By position of the node.
-    deferred: Vec<[u64; Shrinker::ALL.len()]>,
+    /// The machine's first node.
+    first: NodeId,
+    deferred: PerNode<[u64; Shrinker::ALL.len()]>,
 }
 
 impl Shrinkers {
-    pub(crate) fn new(nodes: usize) -> Self {
-        Self { deferred: vec![[0; Shrinker::ALL.len()]; nodes] }
+    pub(crate) fn new(machine: &MachineSpec) -> Self {
+        let first = machine.nodes[0].id;
+        Self { first, deferred: PerNode::new(machine, |_| [0; Shrinker::ALL.len()]) }
+    }
+
+    /// What one was spared for a node: who does not know nodes keeps it at the first.
+    fn deferred_mut(&mut self, shrinker: Shrinker, node: NodeId) -> &mut u64 {
+        let node = if shrinker.knows_nodes() { node } else { self.first };
+        &mut self.deferred[node][shrinker as usize]
     }
 }
 
@@ -149,19 +157,19 @@ struct Batch {
 }
 
 impl Turn {
-    fn new(mm: &mut Mm, at: usize, node: usize, demand: Demand) -> Option<Self> {
+    fn new(mm: &mut Mm, at: usize, node: NodeId, demand: Demand) -> Option<Self> {
         let shrinker = Shrinker::ALL[at];
         let freeable = shrinker.count(mm, node);
         if freeable == 0 {
             return None;
         }
-        let deferred = std::mem::take(&mut mm.shrinkers.deferred[shrinker.place(node)][at]);
+        let deferred = std::mem::take(mm.shrinkers.deferred_mut(shrinker, node));
         let (delta, left) = demand.share(freeable, deferred);
         Some(Self { demand, freeable, delta, deferred, left, scanned: 0, batch: None })
     }
 
     /// The batch in progress, or the next one; none when there is no more.
-    fn batch(&mut self, mm: &Mm, shrinker: Shrinker, node: usize) -> Option<Batch> {
+    fn batch(&mut self, mm: &Mm, shrinker: Shrinker, node: NodeId) -> Option<Batch> {
         if self.batch.is_none() && (self.left >= shrinker.batch() || self.left >= self.freeable) {
             let objects = self.left.min(shrinker.batch());
             let until = if shrinker == Shrinker::DeferredSplit { mm.deferred_split_place(node, objects) } else { 0 };
@@ -198,7 +206,7 @@ impl SlabScan {
         mm: &mut Mm,
         spaces: &mut Spaces,
         cx: &mut Cx,
-        (node, demand): (usize, Demand),
+        (node, demand): (NodeId, Demand),
     ) -> Step<()> {
         // Bound: each turn takes a batch off what is left of one shrinker.
         while let Some(shrinker) = Shrinker::ALL.get(self.at).copied() {
@@ -208,7 +216,7 @@ impl SlabScan {
                 continue;
             };
             let Some(batch) = turn.batch(mm, shrinker, node) else {
-                mm.shrinkers.deferred[shrinker.place(node)][self.at] += turn.rest();
+                *mm.shrinkers.deferred_mut(shrinker, node) += turn.rest();
                 (self.turn, self.at) = (None, self.at + 1);
                 continue;
             };

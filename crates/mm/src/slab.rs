@@ -10,7 +10,7 @@
 use units::{Order, Pfn};
 
 use crate::{
-    Mm,
+    MachineSpec, Mm, PerNode,
     cost::Cx,
     frame::{Frame, FrameTable},
     gfp::AllocRequest,
@@ -137,18 +137,19 @@ pub struct Slabs {
 struct CacheState {
     /// The slab that each CPU allocates from.
     current: Vec<Option<Pfn>>,
-    /// Slabs with room that no CPU allocates from, by position of the node.
-    partial: Vec<List>,
+    /// Slabs of each node with room that no CPU allocates from.
+    partial: PerNode<List>,
 }
 
 impl Slabs {
-    pub(crate) fn new(cpus: usize, nodes: usize) -> Self {
-        let cache = CacheState { current: vec![None; cpus], partial: vec![List::default(); nodes] };
+    pub(crate) fn new(cpus: usize, machine: &MachineSpec) -> Self {
+        let partial = PerNode::new(machine, |_| List::default());
+        let cache = CacheState { current: vec![None; cpus], partial };
         Self { caches: Cache::ALL.map(|_| cache.clone()) }
     }
 
-    /// Slabs of a kind with room that no CPU allocates from, by position of the node.
-    pub fn partial(&self, cache: Cache) -> &[List] {
+    /// Slabs of a kind with room that no CPU allocates from, of each node.
+    pub fn partial(&self, cache: Cache) -> &PerNode<List> {
         &self.caches[cache as usize].partial
     }
 
@@ -182,7 +183,7 @@ impl Mm {
         if now.frozen {
             return;
         }
-        let node = self.node_index(self.node_of(pfn));
+        let node = self.node_of(pfn);
         let partial = &mut self.slabs.caches[now.cache as usize].partial[node];
         if now.in_use == 0 && partial.len() >= now.cache.min_partial() {
             if !was.is_full() {
@@ -196,14 +197,14 @@ impl Mm {
 
     /// A block that holds objects already becomes a slab of a kind, all free: of objects that come before those of new ones.
     pub(crate) fn take_over_slab(&mut self, pfn: Pfn, cache: Cache, order: Order) {
-        let node = self.node_index(self.node_of(pfn));
+        let node = self.node_of(pfn);
         self.frames.set(pfn, Frame::Slab(Slab { cache, order, in_use: 0, frozen: false }));
         self.slabs.caches[cache as usize].partial[node].push_tail(self.frames.threads(), pfn);
     }
 
     /// Another slab for this CPU: a partial one of its node, or a new one (`___slab_alloc`).
     fn next_slab(&mut self, cx: &mut Cx, cache: Cache) -> Option<Pfn> {
-        let (cpu, node) = (cx.cpu().0 as usize, self.node_index(self.node_of_cpu(cx.cpu())));
+        let (cpu, node) = (cx.cpu().0 as usize, self.node_of_cpu(cx.cpu()));
         let partial = self.slabs.caches[cache as usize].partial[node].pop_head(self.frames.threads());
         let slab = match partial {
             Some(slab) => slab,

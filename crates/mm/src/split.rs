@@ -6,7 +6,7 @@
 //! A huge folio becomes base folios. Whoever maps it by a huge entry maps it by base entries after; the frames that nobody
 //! maps are freed.
 
-use units::{Order, Pfn, Vpn};
+use units::{NodeId, Order, Pfn, Vpn};
 
 use crate::{
     Mm, Spaces,
@@ -196,24 +196,24 @@ impl Mm {
     }
 
     /// Those of a node.
-    pub(crate) fn deferred_split_count_of(&self, node: usize) -> u64 {
+    pub(crate) fn deferred_split_count_of(&self, node: NodeId) -> u64 {
         if self.nodes.len() == 1 {
             return self.rmap.deferred_splits().len() as u64;
         }
-        self.rmap.deferred_splits().filter(|head| self.node_of(*head) == self.nodes[node]).count() as u64
+        self.rmap.deferred_splits().filter(|head| self.node_of(*head) == node).count() as u64
     }
 
     /// Up to where in the queue the oldest `most` of a node are; before everything if there are none.
-    pub(crate) fn deferred_split_place(&self, node: usize, most: u64) -> u64 {
-        let its = self.rmap.deferred_until(u64::MAX).filter(|(_, head)| self.node_of(*head) == self.nodes[node]);
+    pub(crate) fn deferred_split_place(&self, node: NodeId, most: u64) -> u64 {
+        let its = self.rmap.deferred_until(u64::MAX).filter(|(_, head)| self.node_of(*head) == node);
         its.take(usize::try_from(most).unwrap_or(usize::MAX)).last().map_or(0, |(place, _)| place)
     }
 
     /// The last of a node of those up to a place in the queue: the scan takes them off one by one and puts each before the
     /// other, so that the last of a batch is the first to be split.
-    pub(crate) fn next_deferred_split(&self, node: usize, until: u64) -> Option<(u64, Pfn)> {
+    pub(crate) fn next_deferred_split(&self, node: NodeId, until: u64) -> Option<(u64, Pfn)> {
         let mut waiting = self.rmap.deferred_until(until).rev();
-        waiting.find(|(_, head)| self.node_of(*head) == self.nodes[node])
+        waiting.find(|(_, head)| self.node_of(*head) == node)
     }
 
     /// Splits a huge page that waits for it: the frames freed. One that cannot be split waits behind all others.

@@ -9,7 +9,7 @@ use mm::{
     khugepaged::ThpRequests,
     step::{Step, Wait},
 };
-use units::{CpuId, Picos, Time};
+use units::{CpuId, NodeId, Picos, Time};
 
 use crate::{
     draw::{Draws, Purpose},
@@ -23,14 +23,14 @@ use crate::{
 /// Which kernel thread a task is.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Daemon {
-    /// The one that keeps memory of a node free, by the node's position.
-    Kswapd(usize),
+    /// The one that keeps memory of a node free.
+    Kswapd(NodeId),
     /// The one that compacts a node's memory.
-    Kcompactd(usize),
+    Kcompactd(NodeId),
     /// The one that makes huge pages.
     Khugepaged,
-    /// The one that allocates huge pages of a node for faults, by the node's position; by a rule.
-    ThpThread(usize),
+    /// The one that allocates huge pages of a node for faults; by a rule.
+    ThpThread(NodeId),
     /// The one that writes files to the disk.
     Flusher,
 }
@@ -40,19 +40,19 @@ pub(crate) const NO_SPACE: SpaceId = SpaceId(u32::MAX);
 
 impl World {
     /// Starts the threads of a kernel, asleep: `cpus` are those of each node (`kswapd_init`).
-    pub(crate) fn start_daemons(&mut self, kernel: KernelId, cpus: Vec<Vec<CpuId>>, draws: Draws) {
-        for (node, cpus) in cpus.iter().enumerate() {
-            let id = self.start_daemon(kernel, cpus.clone(), Daemon::Kswapd(node), Nice::default());
-            self.kernels[kernel].kswapds.push(id);
+    pub(crate) fn start_daemons(&mut self, kernel: KernelId, cpus: Vec<(NodeId, Vec<CpuId>)>, draws: Draws) {
+        for (node, cpus) in &cpus {
+            let id = self.start_daemon(kernel, cpus.clone(), Daemon::Kswapd(*node), Nice::default());
+            self.kernels[kernel].kswapds.insert(*node, id);
         }
         let flusher = self.start_daemon(kernel, Vec::new(), Daemon::Flusher, Nice::default());
         self.kernels[kernel].flusher = Some(flusher);
-        for (node, cpus) in cpus.iter().enumerate() {
-            let id = self.start_daemon(kernel, cpus.clone(), Daemon::Kcompactd(node), Nice::default());
-            self.kernels[kernel].kcompactds.push(id);
+        for (node, cpus) in &cpus {
+            let id = self.start_daemon(kernel, cpus.clone(), Daemon::Kcompactd(*node), Nice::default());
+            self.kernels[kernel].kcompactds.insert(*node, id);
             if self.kernels[kernel].mm.is_proactive() {
                 // They have been there since the machine came up.
-                let phase = draws.below(CHECK_INTERVAL.0, node as u64, Purpose::CompactPhase, 0);
+                let phase = draws.below(CHECK_INTERVAL.0, node.0.into(), Purpose::CompactPhase, 0);
                 self.arm_periodic(id, self.latest() + Picos(phase));
             }
         }
@@ -61,9 +61,9 @@ impl World {
         self.kernels[kernel].khugepaged = Some(khugepaged);
         if self.kernels[kernel].variant.thp_requests == ThpRequests::NodeThreads {
             // As nice as khugepaged, whose work it is, and on the CPUs of its node like other threads of nodes.
-            for (node, cpus) in cpus.into_iter().enumerate() {
+            for (node, cpus) in cpus {
                 let id = self.start_daemon(kernel, cpus, Daemon::ThpThread(node), Nice::new(19));
-                self.kernels[kernel].thp_threads.push(id);
+                self.kernels[kernel].thp_threads.insert(node, id);
             }
         }
     }
@@ -170,15 +170,15 @@ impl World {
         let kernel = &mut self.kernels[id];
         let mut woken = Vec::new();
         if kernel.mm.has_woken() {
-            woken.extend(kernel.mm.take_woken().into_iter().map(|node| kernel.kswapds[node]));
+            woken.extend(kernel.mm.take_woken().into_iter().map(|node| kernel.kswapds[&node]));
         }
         if kernel.mm.has_woken_kcompactds() {
-            woken.extend(kernel.mm.take_woken_kcompactds().into_iter().map(|node| kernel.kcompactds[node]));
+            woken.extend(kernel.mm.take_woken_kcompactds().into_iter().map(|node| kernel.kcompactds[&node]));
         }
         if kernel.mm.take_woken_khugepaged() {
             woken.extend(kernel.khugepaged);
         }
-        woken.extend(kernel.mm.take_woken_thp_threads().into_iter().filter_map(|node| kernel.thp_threads.get(node)));
+        woken.extend(kernel.mm.take_woken_thp_threads().into_iter().filter_map(|node| kernel.thp_threads.get(&node)));
         for daemon in woken {
             self.wake_daemon(daemon, at);
         }

@@ -1,10 +1,13 @@
 //! A kernel: its memory, its processes, and what is known of their locks. A run has one, or several beside each other; a task, a
 //! CPU and an address space belong to one of them.
 
-use std::ops::{Index, IndexMut, Range};
+use std::{
+    collections::BTreeMap,
+    ops::{Index, IndexMut, Range},
+};
 
 use mm::{Mm, SpaceId, Spaces, Variant, address_space::AddressSpace, event::Counters, line::CacheLine};
-use units::{Bytes, CpuId, Pfn};
+use units::{Bytes, CpuId, NodeId, Pfn};
 
 use crate::{TICK, runqueue::Periods, rwsem::Rwsem, sched::Domains, task::TaskId};
 
@@ -40,13 +43,13 @@ pub(crate) struct Kernel {
     /// What the first process may map.
     cap: Bytes,
     /// The kswapd of each node.
-    pub(crate) kswapds: Vec<TaskId>,
+    pub(crate) kswapds: BTreeMap<NodeId, TaskId>,
     /// The kcompactd of each node.
-    pub(crate) kcompactds: Vec<TaskId>,
+    pub(crate) kcompactds: BTreeMap<NodeId, TaskId>,
     /// khugepaged, once kernel threads have been started.
     pub(crate) khugepaged: Option<TaskId>,
     /// Those that allocate huge pages for faults, by node, where there are any.
-    pub(crate) thp_threads: Vec<TaskId>,
+    pub(crate) thp_threads: BTreeMap<NodeId, TaskId>,
     pub(crate) flusher: Option<TaskId>,
     /// Who waits for which folio.
     pub(crate) folio_sleepers: Vec<(Pfn, TaskId)>,
@@ -70,10 +73,10 @@ impl Kernel {
             settled_in: Vec::new(),
             left: Vec::new(),
             cap,
-            kswapds: Vec::new(),
-            kcompactds: Vec::new(),
+            kswapds: BTreeMap::new(),
+            kcompactds: BTreeMap::new(),
             khugepaged: None,
-            thp_threads: Vec::new(),
+            thp_threads: BTreeMap::new(),
             flusher: None,
             folio_sleepers: Vec::new(),
         }

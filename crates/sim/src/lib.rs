@@ -249,7 +249,7 @@ pub fn simulate_from<T: 'static>(
     world.kernels[HOST].mm.spare_from_oom(space);
     world.start_daemons(
         HOST,
-        config.machine.nodes.iter().map(|node| node.cpus.clone()).collect(),
+        config.machine.nodes.iter().map(|node| (node.id, node.cpus.clone())).collect(),
         Draws::new(config.seed),
     );
     let slot = Rc::new(RefCell::new(None));

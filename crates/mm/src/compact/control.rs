@@ -410,7 +410,7 @@ impl CompactControl {
         }
         let verdict = match (self.reason, self.order) {
             (Reason::Proactive, _) => {
-                let node = mm.node_index(mm.zones[self.zone].node);
+                let node = mm.zones[self.zone].node;
                 if !mm.kswapds()[node].is_asleep() {
                     return Some(CompactResult::PartialSkipped);
                 }

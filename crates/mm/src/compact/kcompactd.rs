@@ -4,10 +4,10 @@
 //! The kernel thread of each node that compacts in the background: for an order that somebody could not
 //! have, or, every half second, where free memory is too fragmented for huge pages.
 
-use units::{CpuId, Order, Picos};
+use units::{CpuId, NodeId, Order, Picos};
 
 use crate::{
-    Mm, Spaces,
+    MachineSpec, Mm, PerNode, Spaces,
     compact::{CompactControl, CompactResult, FreeBlocks, SCORE_ORDER, Suitable, zone::DEFER_SHIFT_MAX},
     cost::Cx,
     event::Event,
@@ -34,10 +34,9 @@ pub struct Compaction {
     pub proactiveness: u32,
     /// `vm.extfrag_threshold`, in thousandths.
     pub(super) extfrag_threshold: u32,
-    /// By position of the node.
-    daemons: Vec<Kcompactd>,
-    /// Nodes whose thread was woken, by position.
-    woken: Vec<usize>,
+    daemons: PerNode<Kcompactd>,
+    /// Nodes whose thread was woken.
+    woken: Vec<NodeId>,
     /// Every so many moves fail, 0 none; and how many there were.
     fail_every: u32,
     moves: u32,
@@ -45,11 +44,11 @@ pub struct Compaction {
 
 impl Compaction {
     /// Nobody has been woken.
-    pub(crate) fn new(nodes: usize, settings: &Settings) -> Self {
+    pub(crate) fn new(machine: &MachineSpec, settings: &Settings) -> Self {
         Self {
             proactiveness: settings.compaction_proactiveness,
             extfrag_threshold: settings.extfrag_threshold,
-            daemons: vec![Kcompactd::default(); nodes],
+            daemons: PerNode::new(machine, |_| Kcompactd::default()),
             woken: Vec::new(),
             fail_every: 0,
             moves: 0,
@@ -118,15 +117,14 @@ impl Mm {
     }
 
     /// The same of a node: each zone by its share of the node's frames (`fragmentation_score_node`).
-    pub fn node_score(&self, node: usize) -> u64 {
-        let id = self.nodes[node];
-        let present: u64 = self.zones.iter().filter(|zone| zone.node == id).map(|zone| zone.present).sum();
+    pub fn node_score(&self, node: NodeId) -> u64 {
+        let present: u64 = self.zones.iter().filter(|zone| zone.node == node).map(|zone| zone.present).sum();
         let weighted = |at: usize| self.zones[at].present * self.zone_score(at) / (present + 1);
-        (0..self.zones.len()).filter(|at| self.zones[*at].node == id).map(weighted).sum()
+        (0..self.zones.len()).filter(|at| self.zones[*at].node == node).map(weighted).sum()
     }
 
-    /// Nodes whose kcompactd has been woken since this was last asked, by position.
-    pub fn take_woken_kcompactds(&mut self) -> Vec<usize> {
+    /// Nodes whose kcompactd has been woken since this was last asked.
+    pub fn take_woken_kcompactds(&mut self) -> Vec<NodeId> {
         std::mem::take(&mut self.compaction.woken)
     }
 
@@ -142,18 +140,18 @@ impl Mm {
     }
 
     /// Has a node's kcompactd nothing to do, so that it sleeps until it is woken or looks around?
-    pub fn is_kcompactd_idle(&self, node: usize) -> bool {
+    pub fn is_kcompactd_idle(&self, node: NodeId) -> bool {
         self.compaction.daemons[node].work.is_none()
     }
 
     /// What a node's kcompactd holds between two steps.
-    pub fn kcompactd_holdings(&self, node: usize) -> Holdings {
+    pub fn kcompactd_holdings(&self, node: NodeId) -> Holdings {
         let run = self.compaction.daemons[node].work.as_ref().and_then(|work| work.run.as_ref());
         run.map_or_else(Holdings::default, |run| run.holdings())
     }
 
     /// Somebody could do with a block of `order`: kcompactd runs if compaction may help (`wakeup_kcompactd`).
-    pub(crate) fn wake_kcompactd(&mut self, cx: &mut Cx, node: usize, order: Order, highest: ZoneKind) {
+    pub(crate) fn wake_kcompactd(&mut self, cx: &mut Cx, node: NodeId, order: Order, highest: ZoneKind) {
         if order == Order::BASE || !self.variant.kcompactd {
             return;
         }
@@ -169,15 +167,14 @@ impl Mm {
     }
 
     /// Is there a zone that compaction may help (`kcompactd_node_suitable`)?
-    fn is_worth_compacting(&self, node: usize, order: Order, highest: ZoneKind) -> bool {
-        let id = self.nodes[node];
+    fn is_worth_compacting(&self, node: NodeId, order: Order, highest: ZoneKind) -> bool {
         let mut zones =
-            (0..self.zones.len()).filter(|at| self.zones[*at].node == id && self.zones[*at].kind <= highest);
+            (0..self.zones.len()).filter(|at| self.zones[*at].node == node && self.zones[*at].kind <= highest);
         zones.any(|at| self.compaction_suitable(at, order, highest, Urgency::Normal) == Suitable::Continue)
     }
 
     /// Goes on until others may run, or goes to sleep: until it is woken, or it is time to look at the score.
-    pub fn step_kcompactd(&mut self, spaces: &mut Spaces, cx: &mut Cx, node: usize) -> Step<()> {
+    pub fn step_kcompactd(&mut self, spaces: &mut Spaces, cx: &mut Cx, node: NodeId) -> Step<()> {
         let daemon = &mut self.compaction.daemons[node];
         let work = daemon.work.take();
         let Some(mut work) = work.or_else(|| self.next_work(cx, node)) else {
@@ -201,7 +198,7 @@ impl Mm {
     }
 
     /// What was asked for, or what there is to do by itself.
-    fn next_work(&mut self, cx: &mut Cx, node: usize) -> Option<Work> {
+    fn next_work(&mut self, cx: &mut Cx, node: NodeId) -> Option<Work> {
         let score = self.node_score(node);
         let daemon = &self.compaction.daemons[node];
         let work = Work { order: None, highest: daemon.highest, passed: 0, run: None, score };
@@ -214,8 +211,7 @@ impl Mm {
     }
 
     /// The rest of a zone (`kcompactd_do_work`, `proactive_compact_node`).
-    fn step_work(&mut self, spaces: &mut Spaces, cx: &mut Cx, node: usize, work: &mut Work) -> Step<()> {
-        let id = self.nodes[node];
+    fn step_work(&mut self, spaces: &mut Spaces, cx: &mut Cx, node: NodeId, work: &mut Work) -> Step<()> {
         // Bound: each turn passes a zone, or ends a step.
         while work.passed < self.zones.len() {
             let (at, kind) = (work.passed, self.zones[work.passed].kind);
@@ -233,7 +229,7 @@ impl Mm {
                 }
                 work.run = None;
                 work.passed += 1;
-            } else if self.zones[at].node == id && kind <= work.highest && self.is_daemon_zone(at, work.order) {
+            } else if self.zones[at].node == node && kind <= work.highest && self.is_daemon_zone(at, work.order) {
                 work.run = Some(Box::new(CompactControl::by_daemon(at, work.order, work.highest)));
             } else {
                 work.passed += 1;
@@ -262,7 +258,7 @@ impl Mm {
     }
 
     /// All zones were passed.
-    fn end_work(&mut self, cx: &mut Cx, node: usize, work: &Work) -> Step<()> {
+    fn end_work(&mut self, cx: &mut Cx, node: NodeId, work: &Work) -> Step<()> {
         let Some(order) = work.order else {
             // It was of no use: so it rests for long.
             let is_useless = self.node_score(node) >= work.score;

@@ -3,7 +3,7 @@
 //!
 //! Where the scanners go on, and which requests are turned away after failures.
 
-use units::{Order, Pfn};
+use units::{NodeId, Order, Pfn};
 
 use crate::{
     Mm,
@@ -204,11 +204,10 @@ impl ZoneState {
 impl Mm {
     /// Forgets which pageblocks of a node compaction is to skip, where a task has looked at all of a zone
     /// (`reset_isolation_suitable`).
-    pub(crate) fn reset_isolation_suitable(&mut self, cx: &mut Cx, node: usize) {
-        let id = self.nodes[node];
+    pub(crate) fn reset_isolation_suitable(&mut self, cx: &mut Cx, node: NodeId) {
         let Self { frames, zones, variant, .. } = self;
         let clears_all = variant.compact_search == CompactSearch::Linear;
-        for zone in zones.iter_mut().filter(|zone| zone.node == id) {
+        for zone in zones.iter_mut().filter(|zone| zone.node == node) {
             if !clears_all {
                 zone.reset_isolation_suitable(frames, cx);
             } else if zone.compact.blockskip_flush {

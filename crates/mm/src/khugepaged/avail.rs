@@ -8,7 +8,7 @@
 use serde::Serialize;
 use units::{NodeId, Order};
 
-use crate::{Mm, alloc::slow::Shortage, cost::Cx, gfp::AllocRequest};
+use crate::{MachineSpec, Mm, PerNode, alloc::slow::Shortage, cost::Cx, gfp::AllocRequest};
 
 /// Who allocates the huge pages that faults ask for.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
@@ -25,8 +25,7 @@ pub enum ThpRequests {
 /// Which nodes have huge pages, as far as is known. At first all have (`NODE_MASK_ALL`).
 #[derive(Clone, Debug)]
 pub struct ThpAvail {
-    /// By position.
-    nodes: Vec<NodeAvail>,
+    nodes: PerNode<NodeAvail>,
 }
 
 #[derive(Clone, Copy, Debug, Default)]
@@ -38,29 +37,29 @@ struct NodeAvail {
 }
 
 impl ThpAvail {
-    pub(crate) fn new(nodes: usize) -> Self {
-        Self { nodes: vec![NodeAvail::default(); nodes] }
+    pub(crate) fn new(machine: &MachineSpec) -> Self {
+        Self { nodes: PerNode::new(machine, |_| NodeAvail::default()) }
     }
 
-    /// Has the node at this position huge pages, as far as is known?
-    pub fn has_huge(&self, node: usize) -> bool {
+    /// Has a node huge pages, as far as is known?
+    pub fn has_huge(&self, node: NodeId) -> bool {
         !self.nodes[node].is_without
     }
 
     /// Of each node without huge pages, how many faults have tried there since: for checks.
     pub(crate) fn raw_tries(&self) -> impl Iterator<Item = u64> + '_ {
-        self.nodes.iter().filter(|node| node.is_without).map(|node| node.tries)
+        self.nodes.values().filter(|node| node.is_without).map(|node| node.tries)
     }
 }
 
 impl Mm {
     /// Does khugepaged collapse nothing on this node?
     pub(super) fn leaves_node_alone(&self, node: NodeId) -> bool {
-        self.variant().khugepaged_checks_nodes && !self.thp_avail.has_huge(self.node_index(node))
+        self.variant().khugepaged_checks_nodes && !self.thp_avail.has_huge(node)
     }
 
-    /// Somebody got no huge page on the node at this position (`node_clear`).
-    pub(super) fn note_without_huge(&mut self, node: usize) {
+    /// Somebody got no huge page on a node (`node_clear`).
+    pub(super) fn note_without_huge(&mut self, node: NodeId) {
         let known = &mut self.thp_avail.nodes[node];
         if !known.is_without {
             *known = NodeAvail { is_without: true, tries: 0 };
@@ -68,7 +67,7 @@ impl Mm {
     }
 
     /// Somebody got one (`thp_avail_set`).
-    pub(super) fn note_huge(&mut self, node: usize) {
+    pub(super) fn note_huge(&mut self, node: NodeId) {
         self.thp_avail.nodes[node] = NodeAvail::default();
     }
 
@@ -76,27 +75,24 @@ impl Mm {
     #[inline]
     pub(crate) fn note_freed(&mut self, node: NodeId, order: Order) {
         if order >= Order::HUGE && self.variant.thp_faults_gated {
-            self.note_huge(self.node_index(node));
+            self.note_huge(node);
         }
     }
 
     /// May a fault try for a huge page (`thp_avail_isset`, in `alloc_pages_vma` of patch 3)? What the slow path has answered
     /// is a try that began before.
     pub(crate) fn may_try_huge(&self, cx: &mut Cx, request: &AllocRequest) -> bool {
-        let node = self.node_index(request.node);
-        !self.variant().thp_faults_gated || self.thp_avail.has_huge(node) || is_answered(cx, request)
+        !self.variant().thp_faults_gated || self.thp_avail.has_huge(request.node) || is_answered(cx, request)
     }
 
     /// A fault tries.
     pub(crate) fn count_huge_try(&mut self, cx: &mut Cx, request: &AllocRequest) {
-        let node = self.node_index(request.node);
-        let known = &mut self.thp_avail.nodes[node];
+        let known = &mut self.thp_avail.nodes[request.node];
         known.tries += u64::from(known.is_without && !is_answered(cx, request));
     }
 
     /// A fault got no huge page on its node, or did not try (`thp_avail_clear` of patches 3 and 4).
     pub(crate) fn huge_fault_failed(&mut self, node: NodeId) {
-        let node = self.node_index(node);
         let (gates, requests) = (self.variant().thp_faults_gated, self.variant().thp_faults_request);
         if gates || requests {
             self.note_without_huge(node);

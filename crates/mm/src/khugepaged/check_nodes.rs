@@ -38,7 +38,7 @@ impl CheckNodes {
             self.alloc = None;
             if let Some(frame) = got {
                 self.found = true;
-                mm.note_huge(self.next);
+                mm.note_huge(mm.nodes[self.next]);
                 if mm.variant().khugepaged_keeps_page && mm.khugepaged.held.is_none() {
                     // Only what is kept counts, as the first collapse will not allocate.
                     cx.count(Event::ThpCollapseAlloc, 1);
@@ -53,7 +53,7 @@ impl CheckNodes {
         let others_allocate = mm.variant().thp_requests == ThpRequests::NodeThreads;
         // Bound: the nodes of the machine.
         while self.next < mm.nodes.len() {
-            if mm.thp_avail.has_huge(self.next) {
+            if mm.thp_avail.has_huge(mm.nodes[self.next]) {
                 self.found = true;
             } else if !others_allocate {
                 self.alloc = Some(NodeAlloc::new(mm, mm.nodes[self.next]));

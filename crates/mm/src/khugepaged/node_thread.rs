@@ -2,11 +2,11 @@
 //! "if each node had own khugepaged just for the THP allocation work".
 //! Differs: nobody wrote it; it does what khugepaged_check_nodes() of that series does, for one node.
 
-use units::Order;
+use units::{NodeId, Order};
 
 use super::node_alloc::NodeAlloc;
 use crate::{
-    Mm, Spaces,
+    Mm, PerNode, Spaces,
     cost::Cx,
     frame::Holdings,
     step::{Step, Wait},
@@ -35,12 +35,12 @@ impl ThpThread {
 
 impl Mm {
     /// The threads that allocate huge pages, by node.
-    pub fn thp_threads(&self) -> &[ThpThread] {
+    pub fn thp_threads(&self) -> &PerNode<ThpThread> {
         &self.thp_threads
     }
 
-    /// A fault wants a huge page of the node at this position.
-    pub(super) fn request_of_thread(&mut self, node: usize) {
+    /// A fault wants a huge page of a node.
+    pub(super) fn request_of_thread(&mut self, node: NodeId) {
         let thread = &mut self.thp_threads[node];
         thread.is_requested = true;
         if thread.is_idle() && !self.woken_thp_threads.contains(&node) {
@@ -54,19 +54,19 @@ impl Mm {
         !self.woken_thp_threads.is_empty()
     }
 
-    /// Which have been woken since this was last asked, by position of the node?
-    pub fn take_woken_thp_threads(&mut self) -> Vec<usize> {
+    /// Which have been woken since this was last asked?
+    pub fn take_woken_thp_threads(&mut self) -> Vec<NodeId> {
         std::mem::take(&mut self.woken_thp_threads)
     }
 
     /// Goes on until others may run, or goes to sleep: until a fault asks, or as long as khugepaged sleeps after a failure.
-    pub fn step_thp_thread(&mut self, spaces: &mut Spaces, cx: &mut Cx, node: usize) -> Step<()> {
+    pub fn step_thp_thread(&mut self, spaces: &mut Spaces, cx: &mut Cx, node: NodeId) -> Step<()> {
         let Some(mut alloc) = self.thp_threads[node].alloc.take() else {
             self.thp_threads[node].is_requested = false;
             if self.thp_avail.has_huge(node) || self.thp.enabled == ThpEnabled::Never {
                 return Step::Block(Wait::Until(cx.now() + self.khugepaged.settings.alloc_sleep));
             }
-            self.thp_threads[node].alloc = Some(Box::new(NodeAlloc::new(self, self.nodes[node])));
+            self.thp_threads[node].alloc = Some(Box::new(NodeAlloc::new(self, node)));
             return Step::More;
         };
         let got = match alloc.step(self, spaces, cx) {
@@ -87,7 +87,7 @@ impl Mm {
     }
 
     /// What the thread of a node holds goes back.
-    pub fn abort_thp_thread(&mut self, spaces: &mut Spaces, cx: &mut Cx, node: usize) {
+    pub fn abort_thp_thread(&mut self, spaces: &mut Spaces, cx: &mut Cx, node: NodeId) {
         if let Some(mut alloc) = self.thp_threads[node].alloc.take() {
             alloc.abort(self, spaces, cx);
         }

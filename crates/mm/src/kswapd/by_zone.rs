@@ -5,7 +5,7 @@
 //! Each zone has LRU lists of its own, so room is made in each: from the highest that lacks it down is looked for, from the
 //! lowest up is reclaimed.
 
-use units::Order;
+use units::{NodeId, Order};
 
 use super::{SHORT_SLEEP, State, Wish};
 use crate::{
@@ -100,7 +100,7 @@ enum Next {
 
 impl Mm {
     /// A request found no zone above its Low mark (`wakeup_kswapd` for each of a node's zones that it may have).
-    pub(super) fn wake_kswapd_by_zone(&mut self, cx: &mut Cx, node: usize, order: Order, highest: ZoneKind) {
+    pub(super) fn wake_kswapd_by_zone(&mut self, cx: &mut Cx, node: NodeId, order: Order, highest: ZoneKind) {
         let (classzone, nothing) = (self.classzone(node, highest), self.no_wish(node));
         let daemon = &mut self.kswapds[node];
         let wish = daemon.wish.get_or_insert(nothing);
@@ -117,12 +117,12 @@ impl Mm {
     }
 
     /// Nobody has asked for anything (`kswapd_max_order`, `classzone_idx`).
-    fn no_wish(&self, node: usize) -> Wish {
+    fn no_wish(&self, node: NodeId) -> Wish {
         Wish { order: Order::BASE, highest: self.classzone(node, TOP) }
     }
 
     /// A run begins with what was asked for last.
-    pub(super) fn begin_zone_run(&mut self, node: usize) -> Step<()> {
+    pub(super) fn begin_zone_run(&mut self, node: NodeId) -> Step<()> {
         let nothing = self.no_wish(node);
         let daemon = &mut self.kswapds[node];
         let wish = daemon.wish.take().unwrap_or(nothing);
@@ -136,7 +136,7 @@ impl Mm {
         &mut self,
         spaces: &mut Spaces,
         cx: &mut Cx,
-        node: usize,
+        node: NodeId,
         mut run: Balance,
     ) -> Step<()> {
         // Bound: each turn passes a zone, or ends a step.
@@ -163,7 +163,7 @@ impl Mm {
         &mut self,
         spaces: &mut Spaces,
         cx: &mut Cx,
-        node: usize,
+        node: NodeId,
         run: &mut Balance,
         phase: Phase,
     ) -> Next {
@@ -184,7 +184,7 @@ impl Mm {
     }
 
     /// Which is the highest zone that needs something, and is there none that has what is wanted?
-    fn begin_zone_pass(&mut self, spaces: &mut Spaces, cx: &mut Cx, node: usize, run: &mut Balance) -> Next {
+    fn begin_zone_pass(&mut self, spaces: &mut Spaces, cx: &mut Cx, node: NodeId, run: &mut Balance) -> Next {
         (run.sc.reclaimed, run.attempted, run.goes_harder) = (0, 0, true);
         let mut found = None;
         for zone in self.zones_up_to(node, TOP).collect::<Vec<_>>().into_iter().rev() {
@@ -213,7 +213,7 @@ impl Mm {
     }
 
     /// The next zone that needs something (the first half of `kswapd_shrink_zone`).
-    fn begin_kswapd_zone(&mut self, node: usize, run: &mut Balance, next: usize) -> Next {
+    fn begin_kswapd_zone(&mut self, node: NodeId, run: &mut Balance, next: usize) -> Next {
         for at in self.zones_up_to(node, run.end).filter(|at| *at >= next).collect::<Vec<_>>() {
             if run.sc.priority != DEF_PRIORITY && !self.is_reclaimable(at) {
                 continue;
@@ -253,7 +253,7 @@ impl Mm {
     }
 
     /// Every zone was passed.
-    fn end_zone_pass(&mut self, node: usize, run: &mut Balance) -> Next {
+    fn end_zone_pass(&mut self, node: NodeId, run: &mut Balance) -> Next {
         if run.sc.order > Order::BASE && run.sc.reclaimed >= compact_gap(run.sc.order) {
             // Whoever wants the block can compact by himself.
             run.sc.order = Order::BASE;
@@ -264,7 +264,7 @@ impl Mm {
         self.after_zone_pass(node, run)
     }
 
-    fn after_zone_pass(&mut self, node: usize, run: &mut Balance) -> Next {
+    fn after_zone_pass(&mut self, node: NodeId, run: &mut Balance) -> Next {
         run.sc.priority -= u8::from(run.goes_harder || run.sc.reclaimed == 0);
         let is_over = run.sc.priority == 0 || self.node_balanced(node, Wish { order: run.sc.order, ..run.wish });
         if is_over { Next::Done } else { Next::Later(Phase::Pass) }
@@ -275,7 +275,7 @@ impl Mm {
         &mut self,
         spaces: &mut Spaces,
         cx: &mut Cx,
-        node: usize,
+        node: NodeId,
         run: &mut Balance,
         (next, compact): (usize, Option<Box<CompactControl>>),
     ) -> Next {
@@ -307,7 +307,7 @@ impl Mm {
     }
 
     /// The run is over: is there something new, or may it sleep (the loop of `kswapd`)?
-    fn end_zone_run(&mut self, cx: &mut Cx, node: usize, run: &Balance) -> Step<()> {
+    fn end_zone_run(&mut self, cx: &mut Cx, node: NodeId, run: &Balance) -> Step<()> {
         let nothing = self.no_wish(node);
         let daemon = &mut self.kswapds[node];
         let turn = &mut daemon.turn;
@@ -330,7 +330,7 @@ impl Mm {
     }
 
     /// The nap is over, and nobody has cut it short.
-    pub(super) fn end_zone_nap(&mut self, cx: &mut Cx, node: usize) -> Step<()> {
+    pub(super) fn end_zone_nap(&mut self, cx: &mut Cx, node: NodeId) -> Step<()> {
         if !self.node_balanced(node, self.kswapds[node].turn.balanced) {
             return self.refuse_sleep(cx, node);
         }
@@ -339,7 +339,7 @@ impl Mm {
         Step::Block(Wait::Queue)
     }
 
-    fn refuse_sleep(&mut self, cx: &mut Cx, node: usize) -> Step<()> {
+    fn refuse_sleep(&mut self, cx: &mut Cx, node: NodeId) -> Step<()> {
         cx.count(Event::KswapdHighWmarkHitQuickly, 1);
         self.begin_zone_run(node)
     }
@@ -351,9 +351,8 @@ impl Mm {
     }
 
     /// The zones of a node up to a kind, by position, the lowest first.
-    fn zones_up_to(&self, node: usize, highest: ZoneKind) -> impl DoubleEndedIterator<Item = usize> + '_ {
-        let id = self.nodes[node];
-        (0..self.zones.len()).filter(move |at| self.zones[*at].node == id && self.zones[*at].kind <= highest)
+    fn zones_up_to(&self, node: NodeId, highest: ZoneKind) -> impl DoubleEndedIterator<Item = usize> + '_ {
+        (0..self.zones.len()).filter(move |at| self.zones[*at].node == node && self.zones[*at].kind <= highest)
     }
 
     /// Does a zone stay so much above its High mark, and could compaction begin for a larger order (`zone_balanced`)?
@@ -366,7 +365,7 @@ impl Mm {
 
     /// Is every zone balanced, or, for larger orders, a quarter of the node (`pgdat_balanced`)? Those that are given up count
     /// as such.
-    fn node_balanced(&self, node: usize, wish: Wish) -> bool {
+    fn node_balanced(&self, node: NodeId, wish: Wish) -> bool {
         let (mut managed, mut balanced) = (0, 0);
         for zone in self.zones_up_to(node, wish.highest) {
             let its = self.zones[zone].managed;
@@ -388,7 +387,7 @@ impl Mm {
         let mut run = Balance::new(Wish { order, highest: TOP });
         run.phase = Phase::Compact { next: 0, run: None };
         while let phase @ Phase::Compact { .. } = std::mem::replace(&mut run.phase, Phase::Pass) {
-            match self.balance_phase(spaces, cx, 0, &mut run, phase) {
+            match self.balance_phase(spaces, cx, NodeId(0), &mut run, phase) {
                 Next::Phase(phase) | Next::Later(phase) | Next::Block(_, phase) => run.phase = phase,
                 Next::Done => break,
             }

@@ -29,19 +29,19 @@ fn it_wakes_below_low_tries_sixteen_times_and_sleeps_when_there_is_nothing() {
         taken.push(at(&mut mm, &mut counters, 0, |mm, cx| mm.alloc(cx, &request)).unwrap());
     }
     assert!(mm.zones()[0].buddy.free_frames() <= marks.low.0, "not before the Low mark");
-    assert_eq!(mm.take_woken(), [0]);
+    assert_eq!(mm.take_woken(), [NodeId(0)]);
     let mut passes = 0;
     let wait = loop {
-        match at(&mut mm, &mut counters, 7, |mm, cx| mm.step_kswapd(&mut Spaces::default(), cx, 0)) {
+        match at(&mut mm, &mut counters, 7, |mm, cx| mm.step_kswapd(&mut Spaces::default(), cx, NodeId(0))) {
             Step::More => passes += 1,
             Step::Block(wait) => break wait,
             Step::Done(()) => unreachable!("a daemon has no end"),
         }
     };
-    assert_eq!((passes, mm.kswapds()[0].failures(), counters.get(Event::Pageoutrun)), (16 * 12 - 1, 16, 16));
+    assert_eq!((passes, mm.kswapds()[NodeId(0)].failures(), counters.get(Event::Pageoutrun)), (16 * 12 - 1, 16, 16));
     assert_eq!(wait, Wait::Until(Time(7) + SHORT_SLEEP));
     assert_eq!(
-        at(&mut mm, &mut counters, 8, |mm, cx| mm.step_kswapd(&mut Spaces::default(), cx, 0)),
+        at(&mut mm, &mut counters, 8, |mm, cx| mm.step_kswapd(&mut Spaces::default(), cx, NodeId(0))),
         Step::Block(Wait::Queue)
     );
     taken.push(at(&mut mm, &mut counters, 9, |mm, cx| mm.alloc(cx, &request)).unwrap());
@@ -59,9 +59,9 @@ fn it_sleeps_again_when_the_memory_has_come_back() {
     for pfn in taken {
         at(&mut mm, &mut counters, 0, |mm, cx| mm.free(cx, pfn, Order::BASE));
     }
-    let step = at(&mut mm, &mut counters, 1, |mm, cx| mm.step_kswapd(&mut Spaces::default(), cx, 0));
+    let step = at(&mut mm, &mut counters, 1, |mm, cx| mm.step_kswapd(&mut Spaces::default(), cx, NodeId(0)));
     assert_eq!(step, Step::Block(Wait::Until(Time(1) + SHORT_SLEEP)));
-    assert_eq!((mm.kswapds()[0].failures(), counters.get(Event::Pageoutrun)), (0, 1));
+    assert_eq!((mm.kswapds()[NodeId(0)].failures(), counters.get(Event::Pageoutrun)), (0, 1));
 }
 
 #[test]
@@ -80,11 +80,11 @@ fn while_it_reclaims_a_cpu_keeps_four_batches() {
             mm.zones()[0].pcps[0].count()
         };
         let before = free(&mut mm, 100);
-        at(&mut mm, &mut Counters::default(), 1, |mm, cx| mm.step_kswapd(&mut Spaces::default(), cx, 0));
-        assert!(!mm.kswapds()[0].is_asleep(), "what the CPU keeps is not free");
+        at(&mut mm, &mut Counters::default(), 1, |mm, cx| mm.step_kswapd(&mut Spaces::default(), cx, NodeId(0)));
+        assert!(!mm.kswapds()[NodeId(0)].is_asleep(), "what the CPU keeps is not free");
         let during = free(&mut mm, 400);
-        while !mm.kswapds()[0].is_asleep() {
-            at(&mut mm, &mut Counters::default(), 2, |mm, cx| mm.step_kswapd(&mut Spaces::default(), cx, 0));
+        while !mm.kswapds()[NodeId(0)].is_asleep() {
+            at(&mut mm, &mut Counters::default(), 2, |mm, cx| mm.step_kswapd(&mut Spaces::default(), cx, NodeId(0)));
         }
         (before, during, free(&mut mm, 900))
     };
@@ -112,7 +112,7 @@ fn a_fallback_into_part_of_a_pageblock_raises_the_marks_and_wakes_it() {
     at(&mut mm, &mut counters, 1, |mm, cx| mm.alloc(cx, &kernel)).unwrap();
     assert!(counters.get(Event::SimExtfragFragmenting) > 0);
     assert_eq!(mm.zones()[0].boost, 512, "a pageblock, which is more than half of the High mark");
-    assert_eq!(mm.take_woken(), [0]);
+    assert_eq!(mm.take_woken(), [NodeId(0)]);
 }
 
 #[test]
@@ -130,12 +130,12 @@ fn a_boost_has_a_ceiling_and_ends_with_the_run() {
     assert!(mm.zones[0].is_boosted);
     let request = AllocRequest::gfp_highuser_movable(NodeId(0)).of_order(Order(4));
     at(&mut mm, &mut counters, 0, |mm, cx| mm.alloc(cx, &request)).unwrap();
-    assert_eq!(mm.take_woken(), [0], "though all is balanced");
+    assert_eq!(mm.take_woken(), [NodeId(0)], "though all is balanced");
     // What is raised meanwhile stays.
-    let step = at(&mut mm, &mut counters, 1, |mm, cx| mm.step_kswapd(&mut Spaces::default(), cx, 0));
+    let step = at(&mut mm, &mut counters, 1, |mm, cx| mm.step_kswapd(&mut Spaces::default(), cx, NodeId(0)));
     assert_eq!(step, Step::Block(Wait::Until(Time(1) + SHORT_SLEEP)), "nothing could go gently");
     assert_eq!((mm.zones()[0].boost, counters.get(Event::Pageoutrun)), (0, 1));
-    assert_eq!(mm.kswapds()[0].failures(), 1);
+    assert_eq!(mm.kswapds()[NodeId(0)].failures(), 1);
 }
 
 #[test]

@@ -2,7 +2,7 @@
 //! mm/swap.c (v5.8 to v6.1).
 //! Differs: rotations are not collected in batches.
 
-use units::{CpuId, Order, Pfn};
+use units::{CpuId, NodeId, Order, Pfn};
 
 use super::{LruKind, RUN_MAX};
 use crate::{
@@ -246,9 +246,8 @@ impl Mm {
     }
 
     /// The lists of a node that hold frames of zones up to `highest`.
-    pub(crate) fn lruvecs_of(&self, node: usize, highest: ZoneKind) -> std::ops::Range<usize> {
-        let id = self.nodes[node];
-        let is_its = |zone: &usize| self.zones[*zone].node == id && self.zones[*zone].kind <= highest;
+    pub(crate) fn lruvecs_of(&self, node: NodeId, highest: ZoneKind) -> std::ops::Range<usize> {
+        let is_its = |zone: &usize| self.zones[*zone].node == node && self.zones[*zone].kind <= highest;
         let its = (0..self.zones.len()).filter(is_its).map(|zone| self.lru.of_zone(zone));
         its.clone().min().map_or(0..0, |first| first..its.max().unwrap_or(first) + 1)
     }

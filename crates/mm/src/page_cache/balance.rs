@@ -4,7 +4,7 @@
 //! Below the middle between both limits writers run free. Above it each sleeps so long after so many pages that together they
 //! dirty no more than the disk writes; at the hard limit they stop.
 
-use units::{Picos, Time};
+use units::{NodeId, Picos, Time};
 
 use super::PageCache;
 use crate::{Mm, cost::Cx, frame::ControlId, lru::LruKind, step::Wait};
@@ -132,9 +132,8 @@ fn ilog2(n: i64) -> i64 {
 
 impl Mm {
     /// Memory of a node that could hold dirty pages (`node_dirtyable_memory`).
-    fn node_dirtyable(&self, node: usize) -> u64 {
-        let id = self.nodes[node];
-        let zones = self.zones.iter().enumerate().filter(|(_, zone)| zone.node == id);
+    fn node_dirtyable(&self, node: NodeId) -> u64 {
+        let zones = self.zones.iter().enumerate().filter(|(_, zone)| zone.node == node);
         zones.map(|(at, _)| self.zone_dirtyable(at)).sum()
     }
 
@@ -147,7 +146,7 @@ impl Mm {
     }
 
     /// Is there room for another dirty page on a node (`node_dirty_ok`)?
-    pub(crate) fn is_dirty_ok(&self, node: usize) -> bool {
+    pub(crate) fn is_dirty_ok(&self, node: NodeId) -> bool {
         let limit = self.node_dirtyable(node) * self.cache.settings.dirty_ratio / 100;
         let counts = self.node_file_counts(node);
         counts.dirty + counts.writeback <= limit

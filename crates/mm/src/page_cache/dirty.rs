@@ -2,7 +2,7 @@
 //! mpage_prepare_extent_to_map() and ext4_finish_bio() in fs/ext4 (v6.1).
 //! Differs: a page's interrupt is taken by whoever looks next; what could not be written is clean, as in ext4.
 
-use units::{Order, Pfn, Time};
+use units::{NodeId, Order, Pfn, Time};
 
 use super::{InodeId, PageFlag};
 use crate::{
@@ -238,9 +238,8 @@ impl Mm {
     }
 
     /// Frames that nobody has written yet, of all zones of a node.
-    pub(crate) fn node_file_counts(&self, node: usize) -> super::FileCounts {
-        let id = self.nodes[node];
-        let its = (0..self.zones.len()).filter(|zone| self.zones[*zone].node == id);
+    pub(crate) fn node_file_counts(&self, node: NodeId) -> super::FileCounts {
+        let its = (0..self.zones.len()).filter(|zone| self.zones[*zone].node == node);
         its.fold(super::FileCounts::default(), |sum, zone| {
             let counts = self.cache.counts[zone];
             super::FileCounts {

@@ -3,7 +3,7 @@
 
 use std::collections::BTreeMap;
 
-use units::{Picos, Time};
+use units::{NodeId, Picos, Time};
 
 use super::{PageCache, mapping::Mapping};
 use crate::{
@@ -97,10 +97,10 @@ pub(super) struct Inode {
     pub(super) object: Option<Object>,
     pub(super) dentry: Option<Object>,
     /// Its place among dentries that nobody uses, and was it used again since it came there?
-    pub(super) dentry_place: Option<(usize, u64)>,
+    pub(super) dentry_place: Option<(NodeId, u64)>,
     pub(super) is_dentry_used: bool,
     /// Its place among inodes that nobody uses.
-    pub(super) idle_place: Option<(usize, u64)>,
+    pub(super) idle_place: Option<(NodeId, u64)>,
     /// Its place among those with dirty pages, and since when it has one.
     pub(super) dirty_place: Option<u64>,
     pub(super) dirty_since: Time,
@@ -245,7 +245,7 @@ impl Mm {
         if !inode.mapping.is_shrinkable() || inode.name.is_none() {
             return;
         }
-        let node = self.node_index(self.node_of(object.slab()));
+        let node = self.node_of(object.slab());
         let place = self.cache.idle[node].push(id);
         self.cache.inode_mut(id).idle_place = Some((node, place));
     }

@@ -170,7 +170,7 @@ impl Mm {
         }
         match (inode.dentry, inode.dentry_place) {
             (Some(dentry), None) => {
-                let node = self.node_index(self.node_of(dentry.slab()));
+                let node = self.node_of(dentry.slab());
                 let place = self.cache.dentries[node].push(id);
                 let inode = self.cache.inode_mut(id);
                 (inode.dentry_place, inode.is_dentry_used) = (Some((node, place)), false);

@@ -2,26 +2,28 @@
 //! fs/inode.c (v6.1).
 //! Differs: inodes are freed without having been marked as used before.
 
+use units::NodeId;
+
 use super::InodeId;
 use crate::{Mm, cost::Cx, event::Event, shrinker::asked_when_dropping};
 
 impl Mm {
     /// Dentries and inodes of a node that nobody uses, as many as `vm.vfs_cache_pressure` shows of them.
-    pub(crate) fn count_idle_inodes(&self, node: usize) -> u64 {
+    pub(crate) fn count_idle_inodes(&self, node: NodeId) -> u64 {
         let total = self.cache.dentries[node].len() + self.cache.idle[node].len();
         total / 100 * self.cache.settings.vfs_cache_pressure
             + total % 100 * self.cache.settings.vfs_cache_pressure / 100
     }
 
     /// Frees some of so many; how many went.
-    pub(crate) fn shrink_inodes(&mut self, cx: &mut Cx, node: usize, most: u64) -> u64 {
+    pub(crate) fn shrink_inodes(&mut self, cx: &mut Cx, node: NodeId, most: u64) -> u64 {
         let (dentries, inodes) = (self.cache.dentries[node].len(), self.cache.idle[node].len());
         let total = dentries + inodes + 1;
         let freed = self.prune_dentries(cx, node, most * dentries / total);
         freed + self.prune_inodes(cx, node, most * inodes / total)
     }
 
-    fn prune_dentries(&mut self, cx: &mut Cx, node: usize, most: u64) -> u64 {
+    fn prune_dentries(&mut self, cx: &mut Cx, node: NodeId, most: u64) -> u64 {
         let mut freed = 0;
         // Bound: as asked.
         for _ in 0..most {
@@ -47,7 +49,7 @@ impl Mm {
         freed
     }
 
-    fn prune_inodes(&mut self, cx: &mut Cx, node: usize, most: u64) -> u64 {
+    fn prune_inodes(&mut self, cx: &mut Cx, node: NodeId, most: u64) -> u64 {
         let mut freed = 0;
         // Bound: as asked.
         for _ in 0..most {
@@ -72,7 +74,7 @@ impl Mm {
 
     /// All of them (`drop_slab`). The objects asked for are counted where they are in proportion to pages.
     pub(super) fn drop_slab(&mut self, cx: &mut Cx) {
-        for node in 0..self.nodes.len() {
+        for node in self.nodes.clone() {
             // Bound: a dentry that was used goes at the second time.
             for _ in 0..2 {
                 let dentries = self.cache.dentries[node].len();

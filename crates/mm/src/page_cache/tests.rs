@@ -123,7 +123,7 @@ impl Lab {
     /// Whoever was woken, or whose time has come.
     fn run_daemons(&mut self) {
         for node in self.mm.take_woken() {
-            self.daemons[node] = Some(self.now);
+            self.daemons[node.0 as usize] = Some(self.now);
         }
         if self.mm.take_flusher_woken() {
             self.daemons[1] = Some(self.now);
@@ -138,9 +138,9 @@ impl Lab {
             let mut cx = Cx::new(CpuId(0), self.now, &self.prices, &mut self.counters)
                 .acting_for(ControlId(u32::try_from(at).unwrap()));
             let step = match at {
-                0 => self.mm.step_kswapd(&mut self.spaces, &mut cx, 0),
+                0 => self.mm.step_kswapd(&mut self.spaces, &mut cx, NodeId(0)),
                 1 => self.mm.step_flusher(&mut self.spaces, &mut cx),
-                _ => self.mm.step_kcompactd(&mut self.spaces, &mut cx, 0),
+                _ => self.mm.step_kcompactd(&mut self.spaces, &mut cx, NodeId(0)),
             };
             self.now = cx.now();
             self.daemons[at] = match step {
@@ -166,8 +166,8 @@ impl Lab {
         let mut mine = holdings;
         mine.add(self.supply.holdings());
         let controls = vec![
-            (ControlId(0), self.mm.kswapds()[0].holdings()),
-            (ControlId(2), self.mm.kcompactd_holdings(0)),
+            (ControlId(0), self.mm.kswapds()[NodeId(0)].holdings()),
+            (ControlId(2), self.mm.kcompactd_holdings(NodeId(0))),
             (ME, mine),
         ];
         check::walk_owners(&self.mm, &check::Owners { spaces, controls }).unwrap();

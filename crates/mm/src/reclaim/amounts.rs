@@ -1,6 +1,8 @@
 //! Linux: prepare_scan_count(), get_scan_count() and the trimming in shrink_lruvec() in mm/vmscan.c (v4.1, v5.9 to v6.1).
 //! Differs: no memcg.
 
+use units::NodeId;
+
 use crate::{
     Mm,
     cost::Cx,
@@ -199,7 +201,7 @@ impl Mm {
     }
 
     /// A run of reclaim on a node ends: how many pages had come back until then (`snapshot_refaults`).
-    pub(crate) fn snapshot_refaults(&mut self, node: usize) {
+    pub(crate) fn snapshot_refaults(&mut self, node: NodeId) {
         for at in self.lruvecs_of(node, crate::zone::ZoneKind::Movable) {
             let lists = self.lru.lruvec_mut(at);
             lists.refaults = lists.activations;

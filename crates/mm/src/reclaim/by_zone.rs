@@ -3,7 +3,7 @@
 //!
 //! What is different where zones have LRU lists of their own, up to 4.7: each is reclaimed, balanced and given up by itself.
 
-use units::{Order, Time};
+use units::{NodeId, Order, Time};
 
 use super::{Met, NodeScan, Reclaimer, ScanControl, compact_gap, direct::is_for_compaction, throttle::CONGESTION};
 use crate::{
@@ -78,7 +78,7 @@ impl NodeScan {
     /// One zone of a node. Shrinkers are asked after the highest of those that are to be reclaimed only (`is_classzone`).
     pub(crate) fn of_zone(mm: &Mm, zone: usize, is_classzone: bool, sc: &ScanControl) -> Self {
         let lruvec = mm.lru.of_zone(zone);
-        let node = mm.node_index(mm.zones[zone].node);
+        let node = mm.zones[zone].node;
         Self { zone: Some(zone), asks_shrinkers: is_classzone, ..Self::over(node, lruvec..lruvec + 1, sc.scanned) }
     }
 }
@@ -120,9 +120,8 @@ impl Mm {
     }
 
     /// The highest zone of a node that a request with this highest zone may have (`classzone_idx`).
-    pub(crate) fn classzone(&self, node: usize, highest: ZoneKind) -> ZoneKind {
-        let id = self.nodes[node];
-        let its = self.zones.iter().filter(|zone| zone.node == id && zone.kind <= highest);
+    pub(crate) fn classzone(&self, node: NodeId, highest: ZoneKind) -> ZoneKind {
+        let its = self.zones.iter().filter(|zone| zone.node == node && zone.kind <= highest);
         its.map(|zone| zone.kind).max().unwrap_or(ZoneKind::Dma)
     }
 

@@ -2,7 +2,7 @@
 //! v6.1).
 //! Differs: who waits because there is no progress (`VMSCAN_THROTTLE_NOPROGRESS`) looks at the node that it prefers.
 
-use units::Order;
+use units::{NodeId, Order};
 
 use super::{DEF_PRIORITY, NodeScan, Reclaimer, ScanControl, throttle};
 use crate::{
@@ -52,7 +52,7 @@ enum Phase {
     /// A round over all nodes with another priority.
     Round,
     /// From this zone of the zonelist on.
-    Zones { next: usize, last: Option<usize> },
+    Zones { next: usize, last: Option<NodeId> },
     /// A zone that has lists of its own; what was reclaimed before.
     Zone { scan: NodeScan, zone: usize, next: usize, before: u64 },
     /// A node; what was reclaimed before.
@@ -108,8 +108,7 @@ impl DirectReclaim {
                     if let Some(reclaimed) = self.end_round(mm, cx) {
                         return Step::Done(reclaimed);
                     }
-                    if is_vain && mm.variant().reclaim_throttles && !mm.skips_throttle(mm.node_index(self.request.node))
-                    {
+                    if is_vain && mm.variant().reclaim_throttles && !mm.skips_throttle(self.request.node) {
                         // VMSCAN_THROTTLE_NOPROGRESS.
                         return Step::Block(Wait::Until(cx.now() + throttle::TICK));
                     }
@@ -157,13 +156,13 @@ impl DirectReclaim {
     }
 
     /// The next node of the zonelist, and from where on the one after it is looked for (`shrink_zones`).
-    fn next_node(&mut self, mm: &Mm, from: usize, last: Option<usize>) -> Option<(usize, usize)> {
+    fn next_node(&mut self, mm: &Mm, from: usize, last: Option<NodeId>) -> Option<(NodeId, usize)> {
         for (at, zone) in mm.zones_for(&self.request).into_iter().enumerate().skip(from) {
             if self.request.order > COSTLY && mm.compaction_ready(zone, &self.request) {
                 self.is_ready = true;
                 continue;
             }
-            let node = mm.node_index(mm.zones[zone].node);
+            let node = mm.zones[zone].node;
             if last != Some(node) {
                 return Some((node, at + 1));
             }
@@ -172,7 +171,7 @@ impl DirectReclaim {
     }
 
     /// What comes of a node's pass: another one, or the next node.
-    fn end_node(&mut self, mm: &mut Mm, node: usize, next: usize, before: u64) {
+    fn end_node(&mut self, mm: &mut Mm, node: NodeId, next: usize, before: u64) {
         let came = self.sc.reclaimed - before;
         if came > 0 {
             mm.forgive_kswapd(node);
@@ -202,7 +201,7 @@ impl DirectReclaim {
     }
 
     fn begin_zone(&mut self, mm: &Mm, zone: usize, next: usize) {
-        let node = mm.node_index(mm.zones[zone].node);
+        let node = mm.zones[zone].node;
         let is_classzone = mm.zones[zone].kind == mm.classzone(node, self.request.highest);
         let scan = NodeScan::of_zone(mm, zone, is_classzone, &self.sc);
         self.phase = Phase::Zone { scan, zone, next, before: self.sc.reclaimed };
@@ -236,7 +235,7 @@ impl DirectReclaim {
             return None;
         }
         for zone in mm.zones_for(&self.request) {
-            mm.snapshot_refaults(mm.node_index(mm.zones[zone].node));
+            mm.snapshot_refaults(mm.zones[zone].node);
         }
         if sc.reclaimed > 0 {
             return Some(sc.reclaimed);
@@ -262,7 +261,7 @@ impl DirectReclaim {
 
 impl Mm {
     /// Would more reclaim help compaction to make a block (`should_continue_reclaim`)?
-    fn should_continue_reclaim(&self, node: usize, sc: &ScanControl, came: u64) -> bool {
+    fn should_continue_reclaim(&self, node: NodeId, sc: &ScanControl, came: u64) -> bool {
         if !is_for_compaction(sc) || came == 0 {
             return false;
         }
@@ -274,8 +273,7 @@ impl Mm {
         if wants_more && self.variant.reclaim_gap_first {
             return true;
         }
-        let id = self.nodes[node];
-        let its = |zone: &usize| self.zones[*zone].node == id && self.zones[*zone].kind <= sc.highest;
+        let its = |zone: &usize| self.zones[*zone].node == node && self.zones[*zone].kind <= sc.highest;
         if (0..self.zones.len())
             .filter(its)
             .any(|zone| self.compaction_suitable(zone, sc.order, sc.highest, Urgency::Normal) != Suitable::Skipped)
@@ -306,7 +304,7 @@ impl Mm {
     }
 
     /// Somebody has reclaimed something on a node: its kswapd may try again.
-    pub(crate) fn forgive_kswapd(&mut self, node: usize) {
+    pub(crate) fn forgive_kswapd(&mut self, node: NodeId) {
         self.kswapds[node].forgive();
     }
 }

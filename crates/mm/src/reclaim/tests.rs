@@ -64,7 +64,7 @@ impl Files {
 
     /// One pass over the node.
     fn pass(&mut self, sc: &mut ScanControl) {
-        let mut scan = NodeScan::new(&self.mm, 0, sc);
+        let mut scan = NodeScan::new(&self.mm, NodeId(0), sc);
         while self.at(|mm, cx| scan.step(mm, &mut Spaces::default(), cx, sc)) != Step::Done(()) {
             crate::check::walk(&self.mm).unwrap();
         }

@@ -3,7 +3,7 @@
 //! Differs: who waits for kswapd looks each tick whether he may go on, and so do kernel threads; zones that are given up do
 //! not count as reserves, as since 4.2.
 
-use units::{Picos, Time};
+use units::{NodeId, Picos, Time};
 
 use crate::{Mm, cost::Cx, event::Event, gfp::AllocRequest, lru::LruBy, reclaim::RETRIES_MAX, zone::ZoneKind};
 
@@ -51,7 +51,7 @@ impl Mm {
 
     /// Until when a direct reclaimer sleeps after a pass over a node on which all that is dirty was met before, on its way to
     /// the disk (`VMSCAN_THROTTLE_CONGESTED`).
-    pub(super) fn congested_throttle(&self, cx: &Cx, node: usize) -> Option<Time> {
+    pub(super) fn congested_throttle(&self, cx: &Cx, node: NodeId) -> Option<Time> {
         let is_congested = self.kswapds()[node].is_congested();
         if self.variant.reclaim_throttles {
             return (is_congested && !self.skips_throttle(node)).then(|| cx.now() + TICK);
@@ -61,24 +61,22 @@ impl Mm {
 
     /// Is there no use in waiting for what a node's files wait for (`skip_throttle_noprogress`)? So it is as long as little of
     /// what could be reclaimed is dirty.
-    pub(super) fn skips_throttle(&self, node: usize) -> bool {
+    pub(super) fn skips_throttle(&self, node: NodeId) -> bool {
         if self.kswapds()[node].failures() >= RETRIES_MAX {
             return true;
         }
-        let id = self.nodes[node];
-        let its = (0..self.zones.len()).filter(|zone| self.zones[*zone].node == id);
+        let its = (0..self.zones.len()).filter(|zone| self.zones[*zone].node == node);
         let reclaimable: u64 = its.map(|zone| self.reclaimable_frames(zone)).sum();
         let counts = self.node_file_counts(node);
         2 * (counts.dirty + counts.writeback) <= reclaimable
     }
 
     /// Is there enough left of a node's reserves for those who make memory free (`allow_direct_reclaim`)? Wakes kswapd if not.
-    pub(super) fn may_reclaim_directly(&mut self, cx: &mut Cx, node: usize) -> bool {
+    pub(super) fn may_reclaim_directly(&mut self, cx: &mut Cx, node: NodeId) -> bool {
         if self.kswapds()[node].failures() >= RETRIES_MAX {
             return true;
         }
-        let id = self.nodes[node];
-        let is_its = |zone: &usize| self.zones[*zone].node == id && self.zones[*zone].kind <= ZoneKind::Normal;
+        let is_its = |zone: &usize| self.zones[*zone].node == node && self.zones[*zone].kind <= ZoneKind::Normal;
         // Up to 4.7 kswapd does nothing for zones that are given up: 4.1 itself would have everybody wait for ever.
         let counts = |zone: &usize| match self.variant.lru_by {
             LruBy::Zone => self.is_reclaimable(*zone),
@@ -101,7 +99,7 @@ impl Mm {
         let Some(zone) = zones.into_iter().find(|zone| self.zones[*zone].kind <= ZoneKind::Normal) else {
             return false;
         };
-        let node = self.node_index(self.zones[zone].node);
+        let node = self.zones[zone].node;
         if self.may_reclaim_directly(cx, node) {
             return false;
         }

@@ -36,8 +36,12 @@ fn shrink(mm: &mut Mm, spaces: &mut Spaces, counters: &mut Counters, priority: u
     let prices = Prices::free();
     let mut slab = SlabScan::default();
     let mut steps = 1;
-    while slab.step(mm, spaces, &mut Cx::new(CpuId(0), Time(0), &prices, counters), (0, Demand::Priority(priority)))
-        == Step::More
+    while slab.step(
+        mm,
+        spaces,
+        &mut Cx::new(CpuId(0), Time(0), &prices, counters),
+        (NodeId(0), Demand::Priority(priority)),
+    ) == Step::More
     {
         crate::check::walk(mm).unwrap();
         steps += 1;
@@ -98,7 +102,7 @@ fn huge_pages_that_lost_a_part_are_split_one_by_one_when_memory_is_short() {
     let before = free(&mm);
     // Half of five is less than all of them.
     assert_eq!((shrink(&mut mm, &mut spaces, &mut counters, 2), mm.deferred_split_count()), (1, 5));
-    let (_, head) = mm.next_deferred_split(0, mm.deferred_split_place(0, 1)).unwrap();
+    let (_, head) = mm.next_deferred_split(NodeId(0), mm.deferred_split_place(NodeId(0), 1)).unwrap();
     mm.frames.mark(head, FrameFlag::Locked, true);
     assert_eq!((shrink(&mut mm, &mut spaces, &mut counters, 0), mm.deferred_split_count()), (6, 1));
     mm.frames.mark(head, FrameFlag::Locked, false);
@@ -128,7 +132,7 @@ fn what_a_ratio_leaves_is_asked_for_the_next_time() {
     let mut slab = |mm: &mut Mm, scanned| {
         let demand = Demand::Ratio { scanned, eligible: 511 };
         let mut cx = Cx::new(CpuId(0), Time(0), &prices, &mut counters);
-        while SlabScan::default().step(mm, &mut Spaces::default(), &mut cx, (0, demand)) == Step::More {}
+        while SlabScan::default().step(mm, &mut Spaces::default(), &mut cx, (NodeId(0), demand)) == Step::More {}
         counters.get(Event::SlabsScanned)
     };
     // Of 512 frames 126, which is less than a batch.

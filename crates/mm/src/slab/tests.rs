@@ -36,7 +36,7 @@ fn free(mm: &mut Mm, object: Object) -> i64 {
 }
 
 fn partial(mm: &Mm) -> u32 {
-    mm.slabs.partial(Cache::VmArea)[0].len()
+    mm.slabs.partial(Cache::VmArea)[NodeId(0)].len()
 }
 
 #[test]

@@ -12,7 +12,7 @@ use pagelab_mm::{
     unmap::Unmap,
     vma::{HugeAdvice, PageRange},
 };
-use units::{CpuId, Picos, Time};
+use units::{CpuId, NodeId, Picos, Time};
 
 use crate::machine::{COMPACT, Chance, Fate, KCOMPACTD, KHUGEPAGED, Machine, Operation, Task, goes_on, until};
 
@@ -108,7 +108,7 @@ impl Machine {
 
     fn has_held(&self) -> bool {
         let mm = &self.mm;
-        let all = [mm.kswapds()[0].holdings(), mm.kcompactd_holdings(0), mm.khugepaged.holdings()];
+        let all = [mm.kswapds()[NodeId(0)].holdings(), mm.kcompactd_holdings(NodeId(0)), mm.khugepaged.holdings()];
         all.iter().any(|held| !(held.isolated.is_empty() && held.off_lru.is_empty() && held.gathered.is_empty()))
     }
 
@@ -203,7 +203,7 @@ impl Machine {
     fn step_kcompactd(&mut self) {
         let cx = Cx::new(CpuId(1), self.now, &self.prices, &mut self.counters);
         let mut cx = cx.acting_for(ControlId(KCOMPACTD));
-        let step = self.mm.step_kcompactd(&mut self.spaces, &mut cx, 0);
+        let step = self.mm.step_kcompactd(&mut self.spaces, &mut cx, NodeId(0));
         self.now = cx.now();
         self.kcompactd = goes_on(&step, self.now);
     }

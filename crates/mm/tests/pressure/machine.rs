@@ -352,7 +352,7 @@ impl Machine {
     pub(crate) fn step_kswapd(&mut self) {
         let cx = Cx::new(CpuId(1), self.now, &self.prices, &mut self.counters);
         let mut cx = cx.acting_for(ControlId(KSWAPD));
-        let step = self.mm.step_kswapd(&mut self.spaces, &mut cx, 0);
+        let step = self.mm.step_kswapd(&mut self.spaces, &mut cx, NodeId(0));
         self.now = cx.now();
         self.kswapd = goes_on(&step, self.now);
     }
@@ -487,8 +487,8 @@ impl Machine {
         walk(&self.mm).unwrap();
         let mut spaces: Vec<&AddressSpace> = self.spaces.iter().map(|(_, space)| space).collect();
         let mut controls = vec![
-            (ControlId(KSWAPD), self.mm.kswapds()[0].holdings()),
-            (ControlId(KCOMPACTD), self.mm.kcompactd_holdings(0)),
+            (ControlId(KSWAPD), self.mm.kswapds()[NodeId(0)].holdings()),
+            (ControlId(KCOMPACTD), self.mm.kcompactd_holdings(NodeId(0))),
             (ControlId(KHUGEPAGED), self.mm.khugepaged.holdings()),
             (ControlId(COMPACT), self.compact.as_ref().map_or_else(Holdings::default, CompactMemory::holdings)),
         ];

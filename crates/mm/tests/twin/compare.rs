@@ -71,7 +71,7 @@ impl Pair {
             assert_eq!(frames.blocks.migrate_type(Pfn(pfn)), model.type_at(pfn), "pageblock of {pfn}");
         }
         assert_eq!(self.mm.has_woken(), !model.woken.is_empty());
-        for (kswapd, twin) in self.mm.kswapds().iter().zip(&model.kswapds) {
+        for (kswapd, twin) in self.mm.kswapds().values().zip(&model.kswapds) {
             assert_eq!((kswapd.is_asleep(), kswapd.failures()), (twin.is_asleep(), twin.failures));
         }
         for (pfn, taken) in &model.taken {
@@ -106,7 +106,7 @@ impl Pair {
                     "{cache:?}, CPU {cpu}"
                 );
             }
-            for (node, list) in (0..).zip(slabs.partial(cache)) {
+            for (node, list) in (0..).zip(slabs.partial(cache).values()) {
                 let theirs = twin.partial.get(&(cache, node)).map_or(&[][..], Vec::as_slice);
                 assert!(listed(&self.mm.frames, list, false).eq(theirs.iter().copied()), "{cache:?}, node {node}");
             }

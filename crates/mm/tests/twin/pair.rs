@@ -179,11 +179,13 @@ impl Pair {
         });
         let unborn = unborn.collect();
         let Self { mm, counters, prices, twin, spaces, .. } = self;
-        assert_eq!(mm.take_woken(), std::mem::take(&mut twin.memory.woken));
+        let woken: Vec<_> = mm.take_woken().into_iter().map(|node| node.0 as usize).collect();
+        assert_eq!(woken, std::mem::take(&mut twin.memory.woken));
         // It may change anybody's page tables.
         let mut all = Spaces::default();
         let lent: Vec<_> = std::mem::take(spaces).into_iter().map(|(id, space)| (id, all.add(space))).collect();
-        let step = mm.step_kswapd(&mut all, &mut Cx::new(CpuId(0), Time(0), prices, counters), node);
+        let id = NodeId(u32::try_from(node).unwrap());
+        let step = mm.step_kswapd(&mut all, &mut Cx::new(CpuId(0), Time(0), prices, counters), id);
         spaces.extend(lent.into_iter().map(|(id, number)| (id, all.take(number))));
         let came_to = match step {
             step::Step::More | step::Step::Done(()) => Then::More,

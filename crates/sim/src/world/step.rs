@@ -236,13 +236,12 @@ impl World {
             holdings.add(task.supply.holdings());
             Some((ControlId(id), holdings))
         };
-        let kswapds = kernel.kswapds.iter().zip(mm.kswapds());
-        let kswapds = kswapds.map(|(id, kswapd)| (ControlId(id.0), kswapd.holdings()));
-        let daemon = |(node, id): (usize, &TaskId)| (ControlId(id.0), mm.kcompactd_holdings(node));
+        let kswapd = |(node, id): (&_, &TaskId)| (ControlId(id.0), mm.kswapds()[*node].holdings());
+        let kcompactd = |(node, id): (&_, &TaskId)| (ControlId(id.0), mm.kcompactd_holdings(*node));
+        let kswapds = kernel.kswapds.iter().map(kswapd).chain(kernel.kcompactds.iter().map(kcompactd));
         let khugepaged = kernel.khugepaged.iter().map(|id| (ControlId(id.0), mm.khugepaged.holdings()));
-        let threads = kernel.thp_threads.iter().zip(mm.thp_threads());
-        let threads = threads.map(|(id, thread)| (ControlId(id.0), thread.holdings()));
-        let daemons = kswapds.chain(kernel.kcompactds.iter().enumerate().map(daemon)).chain(khugepaged).chain(threads);
+        let thread = |(node, id): (&_, &TaskId)| (ControlId(id.0), mm.thp_threads()[*node].holdings());
+        let daemons = kswapds.chain(khugepaged).chain(kernel.thp_threads.iter().map(thread));
         let controls = own().filter_map(holdings).chain(daemons).collect();
         mm::check::walk(mm).unwrap();
         mm::check::walk_owners(mm, &mm::check::Owners { spaces, controls }).unwrap();

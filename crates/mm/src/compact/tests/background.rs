@@ -14,8 +14,8 @@ impl Lab {
     /// Runs kcompactd until it sleeps; says until when, and after how many steps.
     fn run_kcompactd(&mut self) -> (Wait, u32) {
         for steps in 1.. {
-            match self.step(ME, |mm, spaces, cx| mm.step_kcompactd(spaces, cx, 0)) {
-                Step::More => self.check(self.mm.kcompactd_holdings(0)),
+            match self.step(ME, |mm, spaces, cx| mm.step_kcompactd(spaces, cx, NodeId(0))) {
+                Step::More => self.check(self.mm.kcompactd_holdings(NodeId(0))),
                 Step::Block(wait) => {
                     self.check(Holdings::default());
                     return (wait, steps);
@@ -32,8 +32,8 @@ fn it_makes_a_block_of_the_order_that_it_was_woken_for() {
     let (mut lab, _) = Lab::fragmented(16, rules("v6.1"));
     lab.mm.compaction.proactiveness = 0;
     assert_eq!(lab.run_kcompactd(), (Wait::Queue, 1), "nobody has asked");
-    lab.step(ME, |mm, _, cx| mm.wake_kcompactd(cx, 0, Order(9), ZoneKind::Movable));
-    assert_eq!(lab.mm.take_woken_kcompactds(), [0]);
+    lab.step(ME, |mm, _, cx| mm.wake_kcompactd(cx, NodeId(0), Order(9), ZoneKind::Movable));
+    assert_eq!(lab.mm.take_woken_kcompactds(), [NodeId(0)]);
     let (wait, steps) = lab.run_kcompactd();
     assert_eq!(wait, Wait::Queue);
     assert!(steps > 100, "{steps}");
@@ -47,7 +47,7 @@ fn it_makes_a_block_of_the_order_that_it_was_woken_for() {
     assert_eq!(lab.count(Event::CompactStall), 0, "nobody has waited");
 
     // There is a block now: not worth a second run.
-    lab.step(ME, |mm, _, cx| mm.wake_kcompactd(cx, 0, Order(9), ZoneKind::Movable));
+    lab.step(ME, |mm, _, cx| mm.wake_kcompactd(cx, NodeId(0), Order(9), ZoneKind::Movable));
     assert!(!lab.mm.has_woken_kcompactds());
 }
 
@@ -59,8 +59,8 @@ fn it_is_woken_by_who_may_not_compact_himself_and_where_there_is_one() {
         // Balanced for base pages is not for huge ones: kswapd, after 16 vain runs, leaves it to kcompactd.
         for _ in 0..40 {
             assert!(lab.step(ME, |mm, _, cx| mm.alloc(cx, &request)).is_none());
-            while matches!(lab.step(ME, |mm, spaces, cx| mm.step_kswapd(spaces, cx, 0)), Step::More) {}
-            lab.step(ME, |mm, spaces, cx| mm.step_kswapd(spaces, cx, 0));
+            while matches!(lab.step(ME, |mm, spaces, cx| mm.step_kswapd(spaces, cx, NodeId(0))), Step::More) {}
+            lab.step(ME, |mm, spaces, cx| mm.step_kswapd(spaces, cx, NodeId(0)));
         }
         assert_eq!(lab.mm.has_woken_kcompactds(), wakes, "{version}");
     }
@@ -72,7 +72,7 @@ fn it_lowers_a_score_above_90_to_80_by_itself() {
     assert_eq!(lab.mm.compaction.score_marks(), (80, 90));
     assert_eq!(lab.mm.zone_score(0), 100, "no free frame is in a huge block");
     // The node has one frame more than its zones in this figure.
-    assert_eq!(lab.mm.node_score(0), 99);
+    assert_eq!(lab.mm.node_score(NodeId(0)), 99);
     let (wait, _) = lab.run_kcompactd();
     assert!((50..=80).contains(&lab.mm.zone_score(0)), "{}", lab.mm.zone_score(0));
     assert_eq!(wait, Wait::Until(lab.now + super::super::kcompactd::CHECK_INTERVAL));

@@ -1,6 +1,6 @@
 //! Linux: none; Compaction for a request: blocks come about, pages keep what they hold.
 
-use units::{Order, Pfn};
+use units::{NodeId, Order, Pfn};
 
 use super::lab::{Lab, rules};
 use crate::{
@@ -22,7 +22,7 @@ fn makes_a_huge_page(version: &str, priority: CompactPriority) {
     // then has it begin anew.
     while compacted.block.is_none() && tries < 4 {
         assert_eq!(compacted.result, CompactResult::PartialSkipped, "{version} {priority:?}: {:?}", lab.counters);
-        lab.step(super::lab::ME, |mm, _, cx| mm.reset_isolation_suitable(cx, 0));
+        lab.step(super::lab::ME, |mm, _, cx| mm.reset_isolation_suitable(cx, NodeId(0)));
         compacted = lab.compact_fast(Lab::request(), priority);
         tries += 1;
     }

@@ -233,7 +233,7 @@ fn before_5_1_all_marks_are_cleared_at_once() {
         }
         lab.mm.zones[0].compact.blockskip_flush = true;
         lab.mm.zones[0].compact.cached_migrate = [Pfn(512), Pfn(1024)];
-        lab.step(ME, |mm, _, cx| mm.reset_isolation_suitable(cx, 0));
+        lab.step(ME, |mm, _, cx| mm.reset_isolation_suitable(cx, NodeId(0)));
         let marked = blocks.iter().filter(|pfn| lab.mm.frames.blocks.skip(**pfn)).count();
         assert!(if left == 0 { marked == 0 } else { marked > 0 }, "{search:?}: {marked}");
         assert!(!lab.mm.zones()[0].compact.blockskip_flush);

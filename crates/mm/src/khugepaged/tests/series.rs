@@ -13,8 +13,8 @@ const ALL: [u32; 4] = [1, 2, 3, 4];
 const HALF: Order = Order(Order::HUGE.0 - 1);
 
 impl World {
-    fn has_huge(&self, node: usize) -> bool {
-        self.mm.thp_avail.has_huge(node)
+    fn has_huge(&self, node: u32) -> bool {
+        self.mm.thp_avail.has_huge(NodeId(node))
     }
 
     /// What frames of an order are left on a node, allocated for good.
@@ -78,10 +78,10 @@ impl World {
         self.mm.frames.mark(pfn, FrameFlag::Locked, is_locked);
     }
 
-    fn run_thread(&mut self, node: usize) -> Wait {
+    fn run_thread(&mut self, node: u32) -> Wait {
         // Bound: it looks once for each request.
         for _ in 0..10_000 {
-            if let Step::Block(wait) = self.with(|mm, spaces, cx| mm.step_thp_thread(spaces, cx, node)) {
+            if let Step::Block(wait) = self.with(|mm, spaces, cx| mm.step_thp_thread(spaces, cx, NodeId(node))) {
                 return wait;
             }
         }
@@ -243,7 +243,7 @@ fn patch_2_leaves_ranges_alone_whose_node_has_no_huge_pages() {
         }
         world.mm.thp.enabled = ThpEnabled::Madvise;
         world.exhaust(0, Order::HUGE);
-        world.mm.note_without_huge(0);
+        world.mm.note_without_huge(NodeId(0));
         world.run();
         let what = format!("{here} pages on node 0, node {first} first");
         assert_eq!(world.is_huge(id, range.start), here < 256, "{what}");
@@ -268,7 +268,7 @@ fn patch_2_asks_again_after_its_look_and_keeps_what_it_has() {
         }
         let allocated = world.count(Event::ThpCollapseAlloc);
         let kept = world.mm.khugepaged.holdings();
-        world.mm.note_without_huge(0);
+        world.mm.note_without_huge(NodeId(0));
         assert_eq!(world.step(), Step::More);
         assert_eq!(world.mm.khugepaged.holdings(), kept);
         assert!(!is_collapsing(&world), "{patches:?}");
@@ -367,7 +367,7 @@ fn patch_2_stops_looking_at_a_range_half_of_which_is_where_no_huge_pages_are() {
         let mut world = with_patches(patches, 1);
         let (id, range) = world.process(1, 300);
         if patches == [2] {
-            world.mm.note_without_huge(0);
+            world.mm.note_without_huge(NodeId(0));
         }
         let prices = Prices::new(|work| if work == Work::PteScan { Picos(1) } else { Picos(0) });
         let mut cx = Cx::new(CpuId(0), Time(0), &prices, &mut world.counters);
@@ -412,12 +412,12 @@ fn patch_5_has_the_threads_of_nodes_allocate_and_khugepaged_sleep() {
     world.exhaust(0, Order::HUGE);
     world.fault(id, range, 0);
     assert!(!world.mm.take_woken_khugepaged());
-    assert_eq!(world.mm.take_woken_thp_threads(), [0]);
+    assert_eq!(world.mm.take_woken_thp_threads(), [NodeId(0)]);
     assert_eq!(world.run_thread(0), alloc_sleep(&world));
     assert!(!world.has_huge(0));
     world.free_halves(halves);
     world.fault(id, range, 1);
-    assert_eq!((world.mm.take_woken_thp_threads(), world.count(Event::ThpFaultFallback)), (vec![0], 2));
+    assert_eq!((world.mm.take_woken_thp_threads(), world.count(Event::ThpFaultFallback)), (vec![NodeId(0)], 2));
     assert_eq!(world.run_thread(0), alloc_sleep(&world));
     assert!(world.has_huge(0));
     world.fault(id, range, 2);
@@ -468,7 +468,7 @@ fn khugepaged_unscanned_allocates_when_asked_and_scans_when_it_is_time() {
 fn what_the_rules_forbid_is_found() {
     let fails = |patches: &[u32], damage: fn(&mut Mm)| {
         let mut world = with_patches(patches, 1);
-        world.mm.note_without_huge(0);
+        world.mm.note_without_huge(NodeId(0));
         if patches.is_empty() {
             return walk(&world.mm).is_err();
         }

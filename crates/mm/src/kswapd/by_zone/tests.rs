@@ -68,14 +68,14 @@ impl World {
     }
 
     fn wake(&mut self, order: u8, highest: ZoneKind) -> bool {
-        self.at(|mm, _, cx| mm.wake_kswapd(cx, 0, Order(order), highest));
+        self.at(|mm, _, cx| mm.wake_kswapd(cx, NodeId(0), Order(order), highest));
         !self.mm.take_woken().is_empty()
     }
 
     /// Until it sleeps; says until when.
     fn run(&mut self) -> Wait {
         for _ in 0..100_000 {
-            match self.at(|mm, spaces, cx| mm.step_kswapd(spaces, cx, 0)) {
+            match self.at(|mm, spaces, cx| mm.step_kswapd(spaces, cx, NodeId(0))) {
                 Step::More => check::walk(&self.mm).unwrap(),
                 Step::Block(wait) => return wait,
                 Step::Done(()) => unreachable!("a daemon has no end"),
@@ -142,13 +142,13 @@ fn a_large_order_wants_a_quarter_of_the_node_and_zones_given_up_do_not_count_aga
     let mut world = World::new("v4.1");
     world.read(100);
     world.take_all_but(NORMAL, 10);
-    assert!(!world.mm.node_balanced(0, wish(0, ZoneKind::Normal)));
-    assert!(world.mm.node_balanced(0, wish(3, ZoneKind::Normal)), "Dma32 is half of it");
-    assert!(world.mm.node_balanced(0, wish(0, ZoneKind::Dma32)));
+    assert!(!world.mm.node_balanced(NodeId(0), wish(0, ZoneKind::Normal)));
+    assert!(world.mm.node_balanced(NodeId(0), wish(3, ZoneKind::Normal)), "Dma32 is half of it");
+    assert!(world.mm.node_balanced(NodeId(0), wish(0, ZoneKind::Dma32)));
     world.mm.zones[NORMAL].buddy.scanned = 6 * 100;
-    assert!(world.mm.node_balanced(0, wish(0, ZoneKind::Normal)), "all of it was looked at six times");
+    assert!(world.mm.node_balanced(NodeId(0), wish(0, ZoneKind::Normal)), "all of it was looked at six times");
     world.mm.zones[NORMAL].buddy.scanned = 6 * 100 - 1;
-    assert!(!world.mm.node_balanced(0, wish(0, ZoneKind::Normal)));
+    assert!(!world.mm.node_balanced(NodeId(0), wish(0, ZoneKind::Normal)));
 }
 
 #[test]
@@ -198,12 +198,12 @@ fn what_ends_a_nap_too_soon_is_counted() {
 fn only_a_larger_order_narrows_the_zones() {
     let mut world = World::new("v4.1");
     assert!(!world.wake(0, ZoneKind::Dma32), "balanced");
-    assert_eq!(world.mm.kswapds[0].wish, Some(wish(0, ZoneKind::Normal)));
+    assert_eq!(world.mm.kswapds[NodeId(0)].wish, Some(wish(0, ZoneKind::Normal)));
     world.wake(3, ZoneKind::Dma32);
-    assert_eq!(world.mm.kswapds[0].wish, Some(wish(3, ZoneKind::Dma32)));
+    assert_eq!(world.mm.kswapds[NodeId(0)].wish, Some(wish(3, ZoneKind::Dma32)));
     world.wake(2, ZoneKind::Normal);
     world.wake(4, ZoneKind::Movable);
-    assert_eq!(world.mm.kswapds[0].wish, Some(wish(4, ZoneKind::Dma32)));
+    assert_eq!(world.mm.kswapds[NodeId(0)].wish, Some(wish(4, ZoneKind::Dma32)));
 }
 
 #[test]
@@ -216,7 +216,7 @@ fn it_gives_the_order_up_when_compaction_can_do_the_rest() {
     }
     assert!(world.wake(3, ZoneKind::Movable));
     assert!(matches!(world.run(), Wait::Until(_)));
-    let turn = world.mm.kswapds[0].turn;
+    let turn = world.mm.kswapds[NodeId(0)].turn;
     assert_eq!((turn.run.order, turn.balanced.order), (Order(3), Order::BASE));
 }
 
