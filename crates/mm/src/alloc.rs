@@ -70,7 +70,7 @@ impl Mm {
 
     #[inline(never)]
     fn alloc_anywhere(&mut self, cx: &mut Cx<'_>, request: &AllocRequest) -> Option<Pfn> {
-        let preferred = *self.zonelists[request.node].zones(request.highest, request.this_node_only).first()?;
+        let preferred = *self.nodes[request.node].zonelist.zones(request.highest, request.this_node_only).first()?;
         let found = self.take_fast(cx, request).or_else(|| {
             primitive::enter_slow_path(cx);
             if self.variant.slow_path == SlowPath::Fixed && request.this_node_only && !request.reclaims {
@@ -118,9 +118,9 @@ impl Mm {
 
     /// The same for some mark.
     pub(crate) fn alloc_above(&mut self, cx: &mut Cx<'_>, request: &AllocRequest, mark: Mark) -> Option<Pfn> {
-        let preferred = *self.zonelists[request.node].zones(request.highest, request.this_node_only).first()?;
-        let Self { frames, zones, zonelists, variant, .. } = self;
-        let list = zonelists[request.node].zones(request.highest, request.this_node_only);
+        let preferred = *self.nodes[request.node].zonelist.zones(request.highest, request.this_node_only).first()?;
+        let Self { frames, zones, nodes, variant, .. } = self;
+        let list = nodes[request.node].zonelist.zones(request.highest, request.this_node_only);
         let pass = Pass { mark, ..Pass::MIN };
         let found = take_in_turn(frames, zones, list, cx, request, pass, variant)?;
         Some(self.finish_alloc(cx, request, preferred, found))
@@ -128,7 +128,7 @@ impl Mm {
 
     /// The zones that may serve a request, the best first, by position.
     pub(crate) fn zones_for(&self, request: &AllocRequest) -> Vec<usize> {
-        let list = self.zonelists[request.node].zones(request.highest, request.this_node_only);
+        let list = self.nodes[request.node].zonelist.zones(request.highest, request.this_node_only);
         list.iter().map(|index| index.position()).collect()
     }
 
@@ -146,9 +146,9 @@ impl Mm {
     /// Where zones take turns: rather one whose turn it is.
     fn take_fast(&mut self, cx: &mut Cx<'_>, request: &AllocRequest) -> Option<(Pfn, ZoneIndex)> {
         let avoids = if request.writes { self.nodes_full_of_dirty() } else { 0 };
-        let Self { frames, zones, zonelists, variant, nodes, .. } = self;
-        let list = zonelists[request.node].zones(request.highest, request.this_node_only);
-        let has_others = nodes.len() > 1;
+        let Self { frames, zones, nodes, variant, .. } = self;
+        let list = nodes[request.node].zonelist.zones(request.highest, request.this_node_only);
+        let has_others = nodes.count() > 1;
         let spares_blocks = variant.nofragment && zones[list.first()?.position()].can_spread;
         let mut try_with = |pass| take_in_turn(frames, zones, list, cx, request, pass, variant);
         let first = Pass { mark: request.mark, avoids, ..Pass::MIN };
@@ -170,8 +170,8 @@ impl Mm {
 
     /// What there is of the slow path: the same once more down to the Min mark.
     fn take_slow(&mut self, cx: &mut Cx<'_>, request: &AllocRequest) -> Option<(Pfn, ZoneIndex)> {
-        let Self { frames, zones, zonelists, variant, .. } = self;
-        let list = zonelists[request.node].zones(request.highest, request.this_node_only);
+        let Self { frames, zones, nodes, variant, .. } = self;
+        let list = nodes[request.node].zonelist.zones(request.highest, request.this_node_only);
         let pass = Pass::MIN;
         // The slow path does not spread what will be dirty.
         if request.mark == Mark::Min && !request.writes {
@@ -183,7 +183,7 @@ impl Mm {
 
     /// Nodes, by a bit of their number, that hold as many dirty pages as they should.
     fn nodes_full_of_dirty(&self) -> u64 {
-        let full = self.nodes.iter().filter(|node| !self.is_dirty_ok(**node));
+        let full = self.nodes.ids().filter(|node| !self.is_dirty_ok(*node));
         full.fold(0, |bits, node| bits | 1 << (node.0 % u64::BITS))
     }
 
@@ -195,8 +195,8 @@ impl Mm {
     /// Wakes the kswapd of every node that the request could use (`wake_all_kswapds`).
     fn wake_all_kswapds(&mut self, cx: &mut Cx<'_>, request: &AllocRequest) {
         let mut last = None;
-        for place in 0..self.zonelists[request.node].zones(request.highest, request.this_node_only).len() {
-            let zone = self.zonelists[request.node].zones(request.highest, request.this_node_only)[place];
+        for place in 0..self.nodes[request.node].zonelist.zones(request.highest, request.this_node_only).len() {
+            let zone = self.nodes[request.node].zonelist.zones(request.highest, request.this_node_only)[place];
             let its = self.zones[zone.position()].node;
             if last.replace(its) != Some(its) {
                 if !request.reclaims && self.is_left_to_kcompactd(its, request.order, request.highest) {

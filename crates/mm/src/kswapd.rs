@@ -304,7 +304,7 @@ impl Mm {
     /// The run is over: what it began with is done, but for what was added meanwhile.
     fn end_run(&mut self, cx: &mut Cx, node: NodeId, run: &Balance, has_failed: bool) -> Step<()> {
         self.set_reclaim_active(node, run.wish.highest, false);
-        for zone in self.zones.iter_mut().filter(|zone| zone.node == node && zone.kind <= run.wish.highest) {
+        for zone in self.node_zones_mut(node).iter_mut().filter(|zone| zone.kind <= run.wish.highest) {
             zone.boost -= zone.boost.min(run.boosts[zone.kind as usize]);
         }
         if run.boosts.iter().any(|boost| *boost > 0) {
@@ -362,7 +362,7 @@ impl Mm {
 
     /// What of a node kswapd reclaims in a pass: as much as its High marks (`kswapd_shrink_node`).
     fn kswapd_target(&self, node: NodeId, highest: ZoneKind) -> u64 {
-        let its = self.zones.iter().filter(|zone| zone.node == node && zone.kind <= highest);
+        let its = self.node_zones(node).iter().filter(|zone| zone.kind <= highest);
         its.map(|zone| zone.mark(Mark::High).max(RUN)).sum()
     }
 
@@ -381,13 +381,13 @@ impl Mm {
     /// CPUs keep less of the zones for which it reclaims, so that what it frees can be seen and had by all.
     fn set_reclaim_active(&mut self, node: NodeId, highest: ZoneKind, is_active: bool) {
         let yields = self.variant.pcp_yields_to_reclaim;
-        for zone in self.zones.iter_mut().filter(|zone| yields && zone.node == node && zone.kind <= highest) {
+        for zone in self.node_zones_mut(node).iter_mut().filter(|zone| yields && zone.kind <= highest) {
             zone.set_reclaim_active(is_active);
         }
     }
 
     fn note_boosts(&self, node: NodeId, run: &mut Balance) {
-        for zone in self.zones.iter().filter(|zone| zone.node == node && zone.kind <= run.wish.highest) {
+        for zone in self.node_zones(node).iter().filter(|zone| zone.kind <= run.wish.highest) {
             run.boosts[zone.kind as usize] = zone.boost;
         }
         run.boost = run.boosts.iter().sum();
@@ -395,12 +395,12 @@ impl Mm {
 
     /// Has any zone that may serve a request raised marks (`pgdat_watermark_boosted`)?
     fn is_boosted(&self, node: NodeId, highest: ZoneKind) -> bool {
-        self.zones.iter().any(|zone| zone.node == node && zone.kind <= highest && zone.boost > 0)
+        self.node_zones(node).iter().any(|zone| zone.kind <= highest && zone.boost > 0)
     }
 
     /// Does any of the node's zones that may serve a wish stay above its High mark (`pgdat_balanced`)?
     fn is_balanced(&self, node: NodeId, wish: Wish) -> bool {
-        let may_serve = self.zones.iter().filter(|zone| zone.node == node && zone.kind <= wish.highest);
+        let may_serve = self.node_zones(node).iter().filter(|zone| zone.kind <= wish.highest);
         let mut has_zones = false;
         for zone in may_serve {
             has_zones = true;

@@ -111,7 +111,7 @@ use units::{CpuId, Frames, NodeId, Order, Pfn, Time};
 pub use fallback::Extfrag;
 pub use frame::{ControlId, FamilyId, Frame, FrameTable};
 pub use gfp::{AllocRequest, Mark, Mobility, Urgency};
-pub use node::{MachineSpec, NodeSpec, ZoneSpec};
+pub use node::{MachineSpec, Node, NodeSpec, ZoneSpec};
 pub use pageblock::MigrateType;
 pub use pcp::{PcpHigh, PcpLimits};
 pub use per_node::PerNode;
@@ -129,7 +129,6 @@ use folio_lock::FolioWaits;
 use khugepaged::{Khugepaged, ThpAvail, ThpThread};
 use kswapd::Kswapd;
 use lru::{Lru, LruKind};
-use node::Zonelist;
 use oom::Oom;
 use page_cache::PageCache;
 use pageblock::ZoneIndex;
@@ -194,11 +193,9 @@ pub struct Mm {
     /// Nodes whose kswapd was woken.
     woken: Vec<NodeId>,
     zones: Vec<ZoneState>,
-    /// Of the preferred node.
-    zonelists: PerNode<Zonelist>,
     /// The zone that is tried first, if it is the preferred node's own: by the node's number and the highest zone.
     homes: Vec<[ZoneIndex; ZoneKind::ALL.len()]>,
-    nodes: Vec<NodeId>,
+    nodes: PerNode<Node>,
     cpu_nodes: Vec<NodeId>,
     variant: Variant,
 }
@@ -238,9 +235,8 @@ impl Mm {
                 places.push((node.id, spec.kind));
             }
         }
-        let zonelists = node::zonelists(machine, &places);
-        let homes = node::homes(machine, &zonelists);
-        let nodes = machine.nodes.iter().map(|node| node.id).collect();
+        let nodes = Node::all(machine, &places);
+        let homes = node::homes(machine, &nodes);
         let node_of_zone: Vec<NodeId> = places.iter().map(|(node, _)| *node).collect();
         let lru = Lru::new(variant.lru_by, machine, &node_of_zone, cpu_nodes.len());
         let (rmap, thp, slabs) = (Rmap::default(), Thp::default(), Slabs::new(cpu_nodes.len(), machine));
@@ -274,7 +270,6 @@ impl Mm {
             kswapds,
             woken,
             zones,
-            zonelists,
             homes,
             nodes,
             cpu_nodes,

@@ -2,12 +2,12 @@
 //! Differs: nodes do not come and go; the penalty of a node that others of equal distance already turn to first is one
 //! per list (5.17 and later; before, it shrank from list to list).
 
-use std::collections::BTreeSet;
+use std::{collections::BTreeSet, ops::Range};
 
 use units::{CpuId, Frames, NodeId, Order, Pfn};
 
 use crate::{
-    PerNode,
+    Mm, PerNode, ZoneState,
     pageblock::ZoneIndex,
     zone::{MachineView, NodeView, ZoneKind, ZoneView},
 };
@@ -111,6 +111,62 @@ impl ZoneSpec {
     }
 }
 
+/// A node of the machine, and what it keeps of its own (`pg_data_t`).
+#[derive(Clone, Debug)]
+pub struct Node {
+    /// Its number.
+    pub id: NodeId,
+    /// Its zones with memory, lowest first: places in `Mm::zones`.
+    zones: Range<usize>,
+    /// The zones to try for requests that prefer it.
+    pub(crate) zonelist: Zonelist,
+}
+
+impl Node {
+    /// The nodes of a machine, nobody awake. `zones`: all zones with memory, each with its node and its kind.
+    pub(crate) fn all(machine: &MachineSpec, zones: &[(NodeId, ZoneKind)]) -> PerNode<Self> {
+        let mut zonelists = zonelists(machine, zones).into_iter();
+        let mut first = 0;
+        PerNode::new(machine, |spec| {
+            let count = zones.iter().filter(|(node, _)| *node == spec.id).count();
+            let its = first..first + count;
+            first = its.end;
+            Self { id: spec.id, zones: its, zonelist: zonelists.next().expect("each node has one") }
+        })
+    }
+
+    /// The places of its zones in `Mm::zones`, lowest first.
+    pub fn zones(&self) -> Range<usize> {
+        self.zones.clone()
+    }
+}
+
+impl Mm {
+    /// The nodes, and what each keeps of its own.
+    pub fn nodes(&self) -> &PerNode<Node> {
+        &self.nodes
+    }
+
+    /// A node's zones with memory, lowest first.
+    pub(crate) fn node_zones(&self, node: NodeId) -> &[ZoneState] {
+        &self.zones[self.nodes[node].zones()]
+    }
+
+    /// The same.
+    pub(crate) fn node_zones_mut(&mut self, node: NodeId) -> &mut [ZoneState] {
+        &mut self.zones[self.nodes[node].zones()]
+    }
+
+    /// The zones of a node up to a kind, by position, the lowest first.
+    pub(crate) fn zones_up_to(
+        &self,
+        node: NodeId,
+        highest: ZoneKind,
+    ) -> impl DoubleEndedIterator<Item = usize> + Clone + '_ {
+        self.nodes[node].zones().filter(move |at| self.zones[*at].kind <= highest)
+    }
+}
+
 fn count(frames: Frames) -> u32 {
     u32::try_from(frames.0).expect("a zone's frames have 32-bit numbers")
 }
@@ -133,11 +189,10 @@ impl Zonelist {
 }
 
 /// Zonelists of a machine's nodes; `build_all_zonelists`. `zones`: all zones with memory, each with its node and its kind.
-pub(crate) fn zonelists(machine: &MachineSpec, zones: &[(NodeId, ZoneKind)]) -> PerNode<Zonelist> {
+pub(crate) fn zonelists(machine: &MachineSpec, zones: &[(NodeId, ZoneKind)]) -> Vec<Zonelist> {
     let mut loads = vec![0; machine.nodes.len()];
-    let mut position = 0..;
-    PerNode::new(machine, |local| {
-        let order = node_order(machine, position.next().expect("there is no end"), &mut loads);
+    let list = |(position, local): (usize, &NodeSpec)| {
+        let order = node_order(machine, position, &mut loads);
         let within = |node: NodeId, highest: ZoneKind| {
             let of = zones.iter().enumerate().filter(move |(_, zone)| zone.0 == node && zone.1 <= highest);
             of.rev().map(|(index, _)| ZoneIndex(u16::try_from(index).expect("fewer zones than numbers for them")))
@@ -147,16 +202,17 @@ pub(crate) fn zonelists(machine: &MachineSpec, zones: &[(NodeId, ZoneKind)]) -> 
             by_highest: ZoneKind::ALL.map(|highest| ids().flat_map(|node| within(node, highest)).collect()),
             own: ZoneKind::ALL.map(|highest| within(local.id, highest).count()),
         }
-    })
+    };
+    machine.nodes.iter().enumerate().map(list).collect()
 }
 
 /// By the number of a node, for each highest zone: the first zone of its list, if it is its own.
-pub(crate) fn homes(machine: &MachineSpec, lists: &PerNode<Zonelist>) -> Vec<[ZoneIndex; ZoneKind::ALL.len()]> {
+pub(crate) fn homes(machine: &MachineSpec, nodes: &PerNode<Node>) -> Vec<[ZoneIndex; ZoneKind::ALL.len()]> {
     let numbers = machine.nodes.iter().map(|node| node.id.0 as usize + 1).max().unwrap_or(0);
     let mut homes = vec![[ZoneIndex::NONE; ZoneKind::ALL.len()]; numbers];
-    for (node, list) in lists.iter() {
-        let own = |highest| list.zones(highest, true).first().copied().unwrap_or(ZoneIndex::NONE);
-        homes[node.0 as usize] = ZoneKind::ALL.map(own);
+    for node in nodes.values() {
+        let own = |highest| node.zonelist.zones(highest, true).first().copied().unwrap_or(ZoneIndex::NONE);
+        homes[node.id.0 as usize] = ZoneKind::ALL.map(own);
     }
     homes
 }

@@ -130,9 +130,9 @@ impl Mm {
     /// Gives one HIGHATOMIC pageblock to the type of a request that would else fail; says whether there was one. Without
     /// `force`, the last one of each zone stays.
     pub fn unreserve_high_atomic(&mut self, cx: &mut Cx<'_>, request: &AllocRequest, force: bool) -> bool {
-        let Self { frames, zones, zonelists, variant, .. } = self;
+        let Self { frames, zones, nodes, variant, .. } = self;
         let kept = if force { 0 } else { u64::from(frames.blocks.order().frames()) };
-        zonelists[request.node].zones(request.highest, request.this_node_only).iter().any(|index| {
+        nodes[request.node].zonelist.zones(request.highest, request.this_node_only).iter().any(|index| {
             let zone = &mut zones[index.position()];
             zone.high_atomic > kept && zone.unreserve_high_atomic(frames, cx, request.mobility.migrate_type(), variant)
         })

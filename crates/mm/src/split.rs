@@ -197,7 +197,7 @@ impl Mm {
 
     /// Those of a node.
     pub(crate) fn deferred_split_count_of(&self, node: NodeId) -> u64 {
-        if self.nodes.len() == 1 {
+        if self.nodes.count() == 1 {
             return self.rmap.deferred_splits().len() as u64;
         }
         self.rmap.deferred_splits().filter(|head| self.node_of(*head) == node).count() as u64

@@ -118,9 +118,9 @@ impl Mm {
 
     /// The same of a node: each zone by its share of the node's frames (`fragmentation_score_node`).
     pub fn node_score(&self, node: NodeId) -> u64 {
-        let present: u64 = self.zones.iter().filter(|zone| zone.node == node).map(|zone| zone.present).sum();
+        let present: u64 = self.node_zones(node).iter().map(|zone| zone.present).sum();
         let weighted = |at: usize| self.zones[at].present * self.zone_score(at) / (present + 1);
-        (0..self.zones.len()).filter(|at| self.zones[*at].node == node).map(weighted).sum()
+        self.nodes[node].zones().map(weighted).sum()
     }
 
     /// Nodes whose kcompactd has been woken since this was last asked.
@@ -168,9 +168,8 @@ impl Mm {
 
     /// Is there a zone that compaction may help (`kcompactd_node_suitable`)?
     fn is_worth_compacting(&self, node: NodeId, order: Order, highest: ZoneKind) -> bool {
-        let mut zones =
-            (0..self.zones.len()).filter(|at| self.zones[*at].node == node && self.zones[*at].kind <= highest);
-        zones.any(|at| self.compaction_suitable(at, order, highest, Urgency::Normal) == Suitable::Continue)
+        self.zones_up_to(node, highest)
+            .any(|at| self.compaction_suitable(at, order, highest, Urgency::Normal) == Suitable::Continue)
     }
 
     /// Goes on until others may run, or goes to sleep: until it is woken, or it is time to look at the score.

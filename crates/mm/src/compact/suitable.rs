@@ -143,9 +143,8 @@ impl Mm {
 
     /// Are more pages off the lists of a zone's node than a half of those that are on them (`too_many_isolated`)?
     pub(crate) fn too_many_isolated(&self, zone: usize) -> bool {
-        let id = self.zones[zone].node;
         let (mut listed, mut isolated) = (0, 0);
-        for at in (0..self.zones.len()).filter(|at| self.zones[*at].node == id) {
+        for at in self.nodes[self.zones[zone].node].zones() {
             listed += crate::lru::LruKind::ALL.iter().map(|kind| self.lru.zone_frames(at, *kind)).sum::<u64>();
             isolated += self.lru.zone_isolated(at, false) + self.lru.zone_isolated(at, true);
         }

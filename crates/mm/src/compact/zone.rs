@@ -205,9 +205,9 @@ impl Mm {
     /// Forgets which pageblocks of a node compaction is to skip, where a task has looked at all of a zone
     /// (`reset_isolation_suitable`).
     pub(crate) fn reset_isolation_suitable(&mut self, cx: &mut Cx, node: NodeId) {
-        let Self { frames, zones, variant, .. } = self;
+        let Self { frames, zones, nodes, variant, .. } = self;
         let clears_all = variant.compact_search == CompactSearch::Linear;
-        for zone in zones.iter_mut().filter(|zone| zone.node == node) {
+        for zone in &mut zones[nodes[node].zones()] {
             if !clears_all {
                 zone.reset_isolation_suitable(frames, cx);
             } else if zone.compact.blockskip_flush {

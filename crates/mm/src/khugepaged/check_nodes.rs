@@ -38,7 +38,8 @@ impl CheckNodes {
             self.alloc = None;
             if let Some(frame) = got {
                 self.found = true;
-                mm.note_huge(mm.nodes[self.next]);
+                // It asks for memory of that node alone.
+                mm.note_huge(mm.node_of(frame));
                 if mm.variant().khugepaged_keeps_page && mm.khugepaged.held.is_none() {
                     // Only what is kept counts, as the first collapse will not allocate.
                     cx.count(Event::ThpCollapseAlloc, 1);
@@ -52,11 +53,11 @@ impl CheckNodes {
         }
         let others_allocate = mm.variant().thp_requests == ThpRequests::NodeThreads;
         // Bound: the nodes of the machine.
-        while self.next < mm.nodes.len() {
-            if mm.thp_avail.has_huge(mm.nodes[self.next]) {
+        while let Some(node) = mm.nodes.ids().nth(self.next) {
+            if mm.thp_avail.has_huge(node) {
                 self.found = true;
             } else if !others_allocate {
-                self.alloc = Some(NodeAlloc::new(mm, mm.nodes[self.next]));
+                self.alloc = Some(NodeAlloc::new(mm, node));
                 return Step::More;
             }
             self.next += 1;

@@ -350,11 +350,6 @@ impl Mm {
         (flags.is_congested, flags.meets_dirty) = (false, false);
     }
 
-    /// The zones of a node up to a kind, by position, the lowest first.
-    fn zones_up_to(&self, node: NodeId, highest: ZoneKind) -> impl DoubleEndedIterator<Item = usize> + '_ {
-        (0..self.zones.len()).filter(move |at| self.zones[*at].node == node && self.zones[*at].kind <= highest)
-    }
-
     /// Does a zone stay so much above its High mark, and could compaction begin for a larger order (`zone_balanced`)?
     fn zone_balanced(&self, zone: usize, order: Order, gap: u64, classzone: ZoneKind) -> bool {
         let mark = self.zones[zone].mark(Mark::High) + gap;

@@ -247,8 +247,7 @@ impl Mm {
 
     /// The lists of a node that hold frames of zones up to `highest`.
     pub(crate) fn lruvecs_of(&self, node: NodeId, highest: ZoneKind) -> std::ops::Range<usize> {
-        let is_its = |zone: &usize| self.zones[*zone].node == node && self.zones[*zone].kind <= highest;
-        let its = (0..self.zones.len()).filter(is_its).map(|zone| self.lru.of_zone(zone));
+        let its = self.zones_up_to(node, highest).map(|zone| self.lru.of_zone(zone));
         its.clone().min().map_or(0..0, |first| first..its.max().unwrap_or(first) + 1)
     }
 

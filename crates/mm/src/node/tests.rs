@@ -42,8 +42,8 @@ fn zones_go_from_high_to_low_within_a_node() {
     let kinds = [ZoneKind::Dma32, ZoneKind::Normal, ZoneKind::Normal, ZoneKind::Movable];
     let zones = [0, 0, 1, 1].map(NodeId).into_iter().zip(kinds).collect::<Vec<_>>();
     let lists = zonelists(&machine(&[&[10, 20], &[20, 10]], &[1, 1], &[16, 16]), &zones);
-    let of = |node, highest, only| -> Vec<u16> {
-        lists[NodeId(node)].zones(highest, only).iter().map(|zone| zone.0).collect()
+    let of = |node: usize, highest, only| -> Vec<u16> {
+        lists[node].zones(highest, only).iter().map(|zone| zone.0).collect()
     };
     assert_eq!(of(0, ZoneKind::Movable, false), [1, 0, 3, 2]);
     assert_eq!(of(1, ZoneKind::Movable, false), [3, 2, 1, 0]);
@@ -65,9 +65,11 @@ fn a_home_is_the_nodes_own_or_none() {
     let mut two = machine(&[&[10, 20], &[20, 10]], &[1, 1], &[0, 16]);
     (two.nodes[0].id, two.nodes[1].id) = (NodeId(1), NodeId(3));
     let zones = [ZoneKind::Normal, ZoneKind::Movable].map(|kind| (NodeId(3), kind));
-    let homes = homes(&two, &zonelists(&two, &zones));
+    let homes = homes(&two, &Node::all(&two, &zones));
     let (none, normal, movable) = (ZoneIndex::NONE, ZoneIndex(0), ZoneIndex(1));
     assert_eq!(homes[..3], [[none; 5]; 3], "node 1 has no memory, and nodes 0 and 2 are none");
     assert_eq!(homes[3], [none, none, normal, movable, movable]);
     assert_eq!(homes.len(), 4);
+    let nodes = Node::all(&two, &zones);
+    assert_eq!([1, 3].map(|id| nodes[NodeId(id)].zones()), [0..0, 0..2]);
 }

@@ -133,8 +133,7 @@ fn ilog2(n: i64) -> i64 {
 impl Mm {
     /// Memory of a node that could hold dirty pages (`node_dirtyable_memory`).
     fn node_dirtyable(&self, node: NodeId) -> u64 {
-        let zones = self.zones.iter().enumerate().filter(|(_, zone)| zone.node == node);
-        zones.map(|(at, _)| self.zone_dirtyable(at)).sum()
+        self.nodes[node].zones().map(|at| self.zone_dirtyable(at)).sum()
     }
 
     fn zone_dirtyable(&self, at: usize) -> u64 {

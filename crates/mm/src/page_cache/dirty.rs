@@ -239,7 +239,7 @@ impl Mm {
 
     /// Frames that nobody has written yet, of all zones of a node.
     pub(crate) fn node_file_counts(&self, node: NodeId) -> super::FileCounts {
-        let its = (0..self.zones.len()).filter(|zone| self.zones[*zone].node == node);
+        let its = self.nodes[node].zones();
         its.fold(super::FileCounts::default(), |sum, zone| {
             let counts = self.cache.counts[zone];
             super::FileCounts {

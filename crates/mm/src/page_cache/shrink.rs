@@ -74,7 +74,7 @@ impl Mm {
 
     /// All of them (`drop_slab`). The objects asked for are counted where they are in proportion to pages.
     pub(super) fn drop_slab(&mut self, cx: &mut Cx) {
-        for node in self.nodes.clone() {
+        for node in self.nodes.ids().collect::<Vec<_>>() {
             // Bound: a dentry that was used goes at the second time.
             for _ in 0..2 {
                 let dentries = self.cache.dentries[node].len();

@@ -121,7 +121,7 @@ impl Mm {
 
     /// The highest zone of a node that a request with this highest zone may have (`classzone_idx`).
     pub(crate) fn classzone(&self, node: NodeId, highest: ZoneKind) -> ZoneKind {
-        let its = self.zones.iter().filter(|zone| zone.node == node && zone.kind <= highest);
+        let its = self.node_zones(node).iter().filter(|zone| zone.kind <= highest);
         its.map(|zone| zone.kind).max().unwrap_or(ZoneKind::Dma)
     }
 

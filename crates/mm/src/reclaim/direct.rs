@@ -273,9 +273,8 @@ impl Mm {
         if wants_more && self.variant.reclaim_gap_first {
             return true;
         }
-        let its = |zone: &usize| self.zones[*zone].node == node && self.zones[*zone].kind <= sc.highest;
-        if (0..self.zones.len())
-            .filter(its)
+        if self
+            .zones_up_to(node, sc.highest)
             .any(|zone| self.compaction_suitable(zone, sc.order, sc.highest, Urgency::Normal) != Suitable::Skipped)
         {
             return false;

@@ -65,7 +65,7 @@ impl Mm {
         if self.kswapds()[node].failures() >= RETRIES_MAX {
             return true;
         }
-        let its = (0..self.zones.len()).filter(|zone| self.zones[*zone].node == node);
+        let its = self.nodes[node].zones();
         let reclaimable: u64 = its.map(|zone| self.reclaimable_frames(zone)).sum();
         let counts = self.node_file_counts(node);
         2 * (counts.dirty + counts.writeback) <= reclaimable
@@ -76,13 +76,12 @@ impl Mm {
         if self.kswapds()[node].failures() >= RETRIES_MAX {
             return true;
         }
-        let is_its = |zone: &usize| self.zones[*zone].node == node && self.zones[*zone].kind <= ZoneKind::Normal;
         // Up to 4.7 kswapd does nothing for zones that are given up: 4.1 itself would have everybody wait for ever.
         let counts = |zone: &usize| match self.variant.lru_by {
             LruBy::Zone => self.is_reclaimable(*zone),
             LruBy::Node => self.reclaimable_frames(*zone) > 0,
         };
-        let with_pages = (0..self.zones.len()).filter(is_its).filter(counts);
+        let with_pages = self.zones_up_to(node, ZoneKind::Normal).filter(counts);
         let (free, min) = with_pages.fold((0, 0), |(free, min), zone| {
             (free + self.zones[zone].buddy.free_frames(), min + self.zones[zone].marks.min.0)
         });
