@@ -8,7 +8,7 @@ mod by_zone;
 use units::{NodeId, Order, Picos};
 
 use crate::{
-    Mm, PerNode, Spaces,
+    Mm, Spaces,
     cost::Cx,
     event::Event,
     frame::Holdings,
@@ -142,11 +142,6 @@ impl Kswapd {
 }
 
 impl Mm {
-    /// The kswapd of each node.
-    pub fn kswapds(&self) -> &PerNode<Kswapd> {
-        &self.kswapds
-    }
-
     /// Nodes whose kswapd has been woken since this was last asked.
     pub fn take_woken(&mut self) -> Vec<NodeId> {
         std::mem::take(&mut self.woken)
@@ -176,7 +171,7 @@ impl Mm {
         if self.variant.lru_by == LruBy::Zone {
             return self.wake_kswapd_by_zone(cx, node, order, highest);
         }
-        let daemon = &mut self.kswapds[node];
+        let daemon = &mut self.nodes[node].kswapd;
         let wish = daemon.wish.get_or_insert(Wish { order, highest });
         wish.order = wish.order.max(order);
         wish.highest = wish.highest.max(highest);
@@ -193,15 +188,15 @@ impl Mm {
 
     /// Wakes it whatever the marks say.
     pub(crate) fn rouse_kswapd(&mut self, cx: &mut Cx, node: NodeId) {
-        if self.kswapds[node].is_asleep() {
-            let daemon = &mut self.kswapds[node];
+        if self.nodes[node].kswapd.is_asleep() {
+            let daemon = &mut self.nodes[node].kswapd;
             daemon.wish.get_or_insert(Wish { order: Order::BASE, highest: ZoneKind::Normal });
             self.start_kswapd(cx, node);
         }
     }
 
     fn start_kswapd(&mut self, cx: &mut Cx, node: NodeId) {
-        let daemon = &mut self.kswapds[node];
+        let daemon = &mut self.nodes[node].kswapd;
         // It naps no more, whatever else it finds.
         if let State::Napping = daemon.state {
             cx.count(Event::KswapdLowWmarkHitQuickly, 1);
@@ -218,14 +213,14 @@ impl Mm {
 
     /// Is there nothing that kswapd could do for a request, so that kcompactd may have to?
     pub(crate) fn is_left_to_kcompactd(&self, node: NodeId, order: Order, highest: ZoneKind) -> bool {
-        let daemon = &self.kswapds[node];
+        let daemon = &self.nodes[node].kswapd;
         let is_useless = daemon.failures >= RETRIES_MAX || self.is_balanced(node, Wish { order, highest });
         daemon.is_asleep() && is_useless
     }
 
     /// Goes on for some folios of a pass over the node's lists, or goes to sleep. Blocks on `Wait::Queue` until it is woken.
     pub fn step_kswapd(&mut self, spaces: &mut Spaces, cx: &mut Cx, node: NodeId) -> Step<()> {
-        match std::mem::replace(&mut self.kswapds[node].state, State::Asleep) {
+        match std::mem::replace(&mut self.nodes[node].kswapd.state, State::Asleep) {
             State::Asleep => Step::Block(Wait::Queue),
             State::Napping if self.variant.lru_by == LruBy::Zone => self.end_zone_nap(cx, node),
             State::Woken => self.begin_zone_run(node),
@@ -264,7 +259,7 @@ impl Mm {
         let before = *before;
         let step = scan.step(self, spaces, cx, &mut run.sc);
         if step != Step::Done(()) {
-            self.kswapds[node].state = State::Balancing(run);
+            self.nodes[node].kswapd.state = State::Balancing(run);
             return step;
         }
         run.pass = Pass::Next;
@@ -274,7 +269,7 @@ impl Mm {
     /// A pass has come to its end: is another one worth it?
     fn end_pass(&mut self, cx: &mut Cx, node: NodeId, mut run: Balance, before: u64) -> Step<()> {
         let came = run.sc.reclaimed - before;
-        let daemon = &mut self.kswapds[node];
+        let daemon = &mut self.nodes[node].kswapd;
         if came > 0 {
             daemon.failures = 0;
         }
@@ -297,7 +292,7 @@ impl Mm {
             return self.end_run(cx, node, &run, run.sc.reclaimed == 0);
         }
         let has_met_again = run.sc.met.immediate > 0;
-        self.kswapds[node].state = State::Balancing(run);
+        self.nodes[node].kswapd.state = State::Balancing(run);
         if has_met_again { Step::Block(Wait::Until(self.writeback_throttle(cx))) } else { Step::More }
     }
 
@@ -312,7 +307,7 @@ impl Mm {
             self.wake_kcompactd(cx, node, self.frames.blocks.order(), run.wish.highest);
         }
         self.snapshot_refaults(node);
-        let daemon = &mut self.kswapds[node];
+        let daemon = &mut self.nodes[node].kswapd;
         daemon.failures += u32::from(has_failed);
         // `reclaim_order < alloc_order`: it has given the order up, and rests on what is left of it.
         let gave_up = run.sc.order < run.wish.order;
@@ -328,7 +323,7 @@ impl Mm {
         if !self.may_sleep(node, wish) {
             return self.begin_again(cx, node, wish);
         }
-        let daemon = &mut self.kswapds[node];
+        let daemon = &mut self.nodes[node].kswapd;
         (daemon.meets_writeback, daemon.meets_dirty, daemon.is_congested) = (false, false, false);
         daemon.last = wish;
         daemon.state = State::Napping;
@@ -339,7 +334,7 @@ impl Mm {
     }
 
     fn end_nap(&mut self, cx: &mut Cx, node: NodeId) -> Step<()> {
-        let wish = self.kswapds[node].last;
+        let wish = self.nodes[node].kswapd.last;
         if !self.may_sleep(node, wish) {
             return self.begin_again(cx, node, wish);
         }
@@ -349,7 +344,7 @@ impl Mm {
     /// Another run at once: for those who have asked meanwhile, or for the same.
     fn begin_again(&mut self, cx: &mut Cx, node: NodeId, wish: Wish) -> Step<()> {
         cx.count(Event::KswapdHighWmarkHitQuickly, 1);
-        let daemon = &mut self.kswapds[node];
+        let daemon = &mut self.nodes[node].kswapd;
         let wish = daemon.wish.take().unwrap_or(Wish { order: Order::BASE, ..wish });
         daemon.begin(wish);
         Step::More
@@ -357,7 +352,7 @@ impl Mm {
 
     /// `prepare_kswapd_sleep`.
     fn may_sleep(&self, node: NodeId, wish: Wish) -> bool {
-        self.kswapds[node].failures >= RETRIES_MAX || self.is_balanced(node, wish)
+        self.nodes[node].kswapd.failures >= RETRIES_MAX || self.is_balanced(node, wish)
     }
 
     /// What of a node kswapd reclaims in a pass: as much as its High marks (`kswapd_shrink_node`).

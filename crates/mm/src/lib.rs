@@ -127,7 +127,6 @@ use cost::{Cx, Prices};
 use event::Counters;
 use folio_lock::FolioWaits;
 use khugepaged::{Khugepaged, ThpAvail, ThpThread};
-use kswapd::Kswapd;
 use lru::{Lru, LruKind};
 use oom::Oom;
 use page_cache::PageCache;
@@ -189,7 +188,6 @@ pub struct Mm {
     pub compaction: Compaction,
     folio_waits: FolioWaits,
     oom: Oom,
-    kswapds: PerNode<Kswapd>,
     /// Nodes whose kswapd was woken.
     woken: Vec<NodeId>,
     zones: Vec<ZoneState>,
@@ -241,7 +239,6 @@ impl Mm {
         let lru = Lru::new(variant.lru_by, machine, &node_of_zone, cpu_nodes.len());
         let (rmap, thp, slabs) = (Rmap::default(), Thp::default(), Slabs::new(cpu_nodes.len(), machine));
         let bandwidth = Bandwidth::new(machine);
-        let (kswapds, woken) = (PerNode::new(machine, |_| Kswapd::default()), Vec::new());
         let khugepaged = Khugepaged::default();
         let thp_avail = ThpAvail::new(machine);
         let thp_threads = PerNode::new(machine, |_| ThpThread::default());
@@ -267,8 +264,7 @@ impl Mm {
             compaction: Compaction::new(machine, settings),
             folio_waits,
             oom: Oom::default(),
-            kswapds,
-            woken,
+            woken: Vec::new(),
             zones,
             homes,
             nodes,

@@ -8,6 +8,7 @@ use units::{CpuId, Frames, NodeId, Order, Pfn};
 
 use crate::{
     Mm, PerNode, ZoneState,
+    kswapd::Kswapd,
     pageblock::ZoneIndex,
     zone::{MachineView, NodeView, ZoneKind, ZoneView},
 };
@@ -120,6 +121,8 @@ pub struct Node {
     zones: Range<usize>,
     /// The zones to try for requests that prefer it.
     pub(crate) zonelist: Zonelist,
+    /// Keeps memory of it free.
+    pub kswapd: Kswapd,
 }
 
 impl Node {
@@ -131,7 +134,12 @@ impl Node {
             let count = zones.iter().filter(|(node, _)| *node == spec.id).count();
             let its = first..first + count;
             first = its.end;
-            Self { id: spec.id, zones: its, zonelist: zonelists.next().expect("each node has one") }
+            Self {
+                id: spec.id,
+                zones: its,
+                zonelist: zonelists.next().expect("each node has one"),
+                kswapd: Kswapd::default(),
+            }
         })
     }
 

@@ -411,7 +411,7 @@ impl CompactControl {
         let verdict = match (self.reason, self.order) {
             (Reason::Proactive, _) => {
                 let node = mm.zones[self.zone].node;
-                if !mm.kswapds()[node].is_asleep() {
+                if !mm.nodes[node].kswapd.is_asleep() {
                     return Some(CompactResult::PartialSkipped);
                 }
                 (mm.zone_score(self.zone) <= mm.compaction.score_marks().0).then_some(CompactResult::Success)

@@ -205,7 +205,8 @@ impl Mm {
             cx.count(Event::CompactDaemonWake, 1);
             return Some(Work { order: Some(daemon.order), ..work });
         }
-        let is_due = self.is_proactive() && self.kswapds[node].is_asleep() && score > self.compaction.score_marks().1;
+        let is_due =
+            self.is_proactive() && self.nodes[node].kswapd.is_asleep() && score > self.compaction.score_marks().1;
         is_due.then_some(Work { highest: ANY_ZONE, ..work })
     }
 

@@ -102,7 +102,7 @@ impl Mm {
     /// A request found no zone above its Low mark (`wakeup_kswapd` for each of a node's zones that it may have).
     pub(super) fn wake_kswapd_by_zone(&mut self, cx: &mut Cx, node: NodeId, order: Order, highest: ZoneKind) {
         let (classzone, nothing) = (self.classzone(node, highest), self.no_wish(node));
-        let daemon = &mut self.kswapds[node];
+        let daemon = &mut self.nodes[node].kswapd;
         let wish = daemon.wish.get_or_insert(nothing);
         if wish.order < order {
             *wish = Wish { order, highest: wish.highest.min(classzone) };
@@ -124,7 +124,7 @@ impl Mm {
     /// A run begins with what was asked for last.
     pub(super) fn begin_zone_run(&mut self, node: NodeId) -> Step<()> {
         let nothing = self.no_wish(node);
-        let daemon = &mut self.kswapds[node];
+        let daemon = &mut self.nodes[node].kswapd;
         let wish = daemon.wish.take().unwrap_or(nothing);
         (daemon.turn.run, daemon.turn.new) = (wish, wish);
         daemon.state = State::ByZone(Balance::new(wish));
@@ -146,12 +146,12 @@ impl Mm {
                 Next::Phase(phase) => run.phase = phase,
                 Next::Later(phase) => {
                     run.phase = phase;
-                    self.kswapds[node].state = State::ByZone(run);
+                    self.nodes[node].kswapd.state = State::ByZone(run);
                     return Step::More;
                 }
                 Next::Block(wait, phase) => {
                     run.phase = phase;
-                    self.kswapds[node].state = State::ByZone(run);
+                    self.nodes[node].kswapd.state = State::ByZone(run);
                     return Step::Block(wait);
                 }
                 Next::Done => return self.end_zone_run(cx, node, &run),
@@ -309,7 +309,7 @@ impl Mm {
     /// The run is over: is there something new, or may it sleep (the loop of `kswapd`)?
     fn end_zone_run(&mut self, cx: &mut Cx, node: NodeId, run: &Balance) -> Step<()> {
         let nothing = self.no_wish(node);
-        let daemon = &mut self.kswapds[node];
+        let daemon = &mut self.nodes[node].kswapd;
         let turn = &mut daemon.turn;
         turn.balanced = Wish { order: run.sc.order, highest: run.end };
         // What a run has failed at, the same again would too.
@@ -325,13 +325,13 @@ impl Mm {
         if !self.node_balanced(node, rests) {
             return self.refuse_sleep(cx, node);
         }
-        self.kswapds[node].state = State::Napping;
+        self.nodes[node].kswapd.state = State::Napping;
         Step::Block(Wait::Until(cx.now() + SHORT_SLEEP))
     }
 
     /// The nap is over, and nobody has cut it short.
     pub(super) fn end_zone_nap(&mut self, cx: &mut Cx, node: NodeId) -> Step<()> {
-        if !self.node_balanced(node, self.kswapds[node].turn.balanced) {
+        if !self.node_balanced(node, self.nodes[node].kswapd.turn.balanced) {
             return self.refuse_sleep(cx, node);
         }
         // Room was made: what compaction gave up is worth another look.

@@ -38,7 +38,7 @@ fn it_wakes_below_low_tries_sixteen_times_and_sleeps_when_there_is_nothing() {
             Step::Done(()) => unreachable!("a daemon has no end"),
         }
     };
-    assert_eq!((passes, mm.kswapds()[NodeId(0)].failures(), counters.get(Event::Pageoutrun)), (16 * 12 - 1, 16, 16));
+    assert_eq!((passes, mm.nodes[NodeId(0)].kswapd.failures(), counters.get(Event::Pageoutrun)), (16 * 12 - 1, 16, 16));
     assert_eq!(wait, Wait::Until(Time(7) + SHORT_SLEEP));
     assert_eq!(
         at(&mut mm, &mut counters, 8, |mm, cx| mm.step_kswapd(&mut Spaces::default(), cx, NodeId(0))),
@@ -61,7 +61,7 @@ fn it_sleeps_again_when_the_memory_has_come_back() {
     }
     let step = at(&mut mm, &mut counters, 1, |mm, cx| mm.step_kswapd(&mut Spaces::default(), cx, NodeId(0)));
     assert_eq!(step, Step::Block(Wait::Until(Time(1) + SHORT_SLEEP)));
-    assert_eq!((mm.kswapds()[NodeId(0)].failures(), counters.get(Event::Pageoutrun)), (0, 1));
+    assert_eq!((mm.nodes[NodeId(0)].kswapd.failures(), counters.get(Event::Pageoutrun)), (0, 1));
 }
 
 #[test]
@@ -81,9 +81,9 @@ fn while_it_reclaims_a_cpu_keeps_four_batches() {
         };
         let before = free(&mut mm, 100);
         at(&mut mm, &mut Counters::default(), 1, |mm, cx| mm.step_kswapd(&mut Spaces::default(), cx, NodeId(0)));
-        assert!(!mm.kswapds()[NodeId(0)].is_asleep(), "what the CPU keeps is not free");
+        assert!(!mm.nodes[NodeId(0)].kswapd.is_asleep(), "what the CPU keeps is not free");
         let during = free(&mut mm, 400);
-        while !mm.kswapds()[NodeId(0)].is_asleep() {
+        while !mm.nodes[NodeId(0)].kswapd.is_asleep() {
             at(&mut mm, &mut Counters::default(), 2, |mm, cx| mm.step_kswapd(&mut Spaces::default(), cx, NodeId(0)));
         }
         (before, during, free(&mut mm, 900))
@@ -135,7 +135,7 @@ fn a_boost_has_a_ceiling_and_ends_with_the_run() {
     let step = at(&mut mm, &mut counters, 1, |mm, cx| mm.step_kswapd(&mut Spaces::default(), cx, NodeId(0)));
     assert_eq!(step, Step::Block(Wait::Until(Time(1) + SHORT_SLEEP)), "nothing could go gently");
     assert_eq!((mm.zones()[0].boost, counters.get(Event::Pageoutrun)), (0, 1));
-    assert_eq!(mm.kswapds()[NodeId(0)].failures(), 1);
+    assert_eq!(mm.nodes[NodeId(0)].kswapd.failures(), 1);
 }
 
 #[test]

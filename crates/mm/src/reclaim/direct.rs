@@ -304,6 +304,6 @@ impl Mm {
 
     /// Somebody has reclaimed something on a node: its kswapd may try again.
     pub(crate) fn forgive_kswapd(&mut self, node: NodeId) {
-        self.kswapds[node].forgive();
+        self.nodes[node].kswapd.forgive();
     }
 }

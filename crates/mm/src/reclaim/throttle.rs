@@ -52,7 +52,7 @@ impl Mm {
     /// Until when a direct reclaimer sleeps after a pass over a node on which all that is dirty was met before, on its way to
     /// the disk (`VMSCAN_THROTTLE_CONGESTED`).
     pub(super) fn congested_throttle(&self, cx: &Cx, node: NodeId) -> Option<Time> {
-        let is_congested = self.kswapds()[node].is_congested();
+        let is_congested = self.nodes[node].kswapd.is_congested();
         if self.variant.reclaim_throttles {
             return (is_congested && !self.skips_throttle(node)).then(|| cx.now() + TICK);
         }
@@ -62,7 +62,7 @@ impl Mm {
     /// Is there no use in waiting for what a node's files wait for (`skip_throttle_noprogress`)? So it is as long as little of
     /// what could be reclaimed is dirty.
     pub(super) fn skips_throttle(&self, node: NodeId) -> bool {
-        if self.kswapds()[node].failures() >= RETRIES_MAX {
+        if self.nodes[node].kswapd.failures() >= RETRIES_MAX {
             return true;
         }
         let its = self.nodes[node].zones();
@@ -73,7 +73,7 @@ impl Mm {
 
     /// Is there enough left of a node's reserves for those who make memory free (`allow_direct_reclaim`)? Wakes kswapd if not.
     pub(super) fn may_reclaim_directly(&mut self, cx: &mut Cx, node: NodeId) -> bool {
-        if self.kswapds()[node].failures() >= RETRIES_MAX {
+        if self.nodes[node].kswapd.failures() >= RETRIES_MAX {
             return true;
         }
         // Up to 4.7 kswapd does nothing for zones that are given up: 4.1 itself would have everybody wait for ever.

@@ -108,7 +108,7 @@ impl Machine {
 
     fn has_held(&self) -> bool {
         let mm = &self.mm;
-        let all = [mm.kswapds()[NodeId(0)].holdings(), mm.kcompactd_holdings(NodeId(0)), mm.khugepaged.holdings()];
+        let all = [mm.nodes()[NodeId(0)].kswapd.holdings(), mm.kcompactd_holdings(NodeId(0)), mm.khugepaged.holdings()];
         all.iter().any(|held| !(held.isolated.is_empty() && held.off_lru.is_empty() && held.gathered.is_empty()))
     }
 

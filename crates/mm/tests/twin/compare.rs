@@ -71,7 +71,8 @@ impl Pair {
             assert_eq!(frames.blocks.migrate_type(Pfn(pfn)), model.type_at(pfn), "pageblock of {pfn}");
         }
         assert_eq!(self.mm.has_woken(), !model.woken.is_empty());
-        for (kswapd, twin) in self.mm.kswapds().values().zip(&model.kswapds) {
+        for (node, twin) in self.mm.nodes().values().zip(&model.kswapds) {
+            let kswapd = &node.kswapd;
             assert_eq!((kswapd.is_asleep(), kswapd.failures()), (twin.is_asleep(), twin.failures));
         }
         for (pfn, taken) in &model.taken {

@@ -236,7 +236,7 @@ impl World {
             holdings.add(task.supply.holdings());
             Some((ControlId(id), holdings))
         };
-        let kswapd = |(node, id): (&_, &TaskId)| (ControlId(id.0), mm.kswapds()[*node].holdings());
+        let kswapd = |(node, id): (&_, &TaskId)| (ControlId(id.0), mm.nodes()[*node].kswapd.holdings());
         let kcompactd = |(node, id): (&_, &TaskId)| (ControlId(id.0), mm.kcompactd_holdings(*node));
         let kswapds = kernel.kswapds.iter().map(kswapd).chain(kernel.kcompactds.iter().map(kcompactd));
         let khugepaged = kernel.khugepaged.iter().map(|id| (ControlId(id.0), mm.khugepaged.holdings()));

@@ -198,12 +198,12 @@ fn what_ends_a_nap_too_soon_is_counted() {
 fn only_a_larger_order_narrows_the_zones() {
     let mut world = World::new("v4.1");
     assert!(!world.wake(0, ZoneKind::Dma32), "balanced");
-    assert_eq!(world.mm.kswapds[NodeId(0)].wish, Some(wish(0, ZoneKind::Normal)));
+    assert_eq!(world.mm.nodes[NodeId(0)].kswapd.wish, Some(wish(0, ZoneKind::Normal)));
     world.wake(3, ZoneKind::Dma32);
-    assert_eq!(world.mm.kswapds[NodeId(0)].wish, Some(wish(3, ZoneKind::Dma32)));
+    assert_eq!(world.mm.nodes[NodeId(0)].kswapd.wish, Some(wish(3, ZoneKind::Dma32)));
     world.wake(2, ZoneKind::Normal);
     world.wake(4, ZoneKind::Movable);
-    assert_eq!(world.mm.kswapds[NodeId(0)].wish, Some(wish(4, ZoneKind::Dma32)));
+    assert_eq!(world.mm.nodes[NodeId(0)].kswapd.wish, Some(wish(4, ZoneKind::Dma32)));
 }
 
 #[test]
@@ -216,7 +216,7 @@ fn it_gives_the_order_up_when_compaction_can_do_the_rest() {
     }
     assert!(world.wake(3, ZoneKind::Movable));
     assert!(matches!(world.run(), Wait::Until(_)));
-    let turn = world.mm.kswapds[NodeId(0)].turn;
+    let turn = world.mm.nodes[NodeId(0)].kswapd.turn;
     assert_eq!((turn.run.order, turn.balanced.order), (Order(3), Order::BASE));
 }
 
