@@ -9,7 +9,7 @@
 use units::{BytesPerSecond, NodeId, Order, Pfn, Picos, Time};
 
 use crate::{
-    MachineSpec, Mm, PerNode,
+    Mm,
     cost::{Cause, Cx, Work},
     primitive,
 };
@@ -18,23 +18,16 @@ use crate::{
 /// another by a quantum, 2 us by default, and a step, and has a right to what the other left.
 const SLACK: Picos = Picos::from_micros(4);
 
-/// The memory bandwidth of all nodes.
-#[derive(Clone, Debug)]
+/// What is known of the memory bandwidth of all nodes.
+#[derive(Clone, Debug, Default)]
 pub(crate) struct Bandwidth {
     /// Has any node a limit?
     is_limited: bool,
-    servers: PerNode<Server>,
-}
-
-impl Bandwidth {
-    pub(crate) fn new(machine: &MachineSpec) -> Self {
-        Self { is_limited: false, servers: PerNode::new(machine, |_| Server::default()) }
-    }
 }
 
 /// One node's memory.
 #[derive(Clone, Debug, Default)]
-struct Server {
+pub(crate) struct Server {
     /// What reading or writing one frame takes when everything is its; 0 without a limit.
     per_frame: Picos,
     /// When it has done all that was asked of it so far.
@@ -56,7 +49,7 @@ impl Mm {
     /// it reads and from where it writes.
     pub fn limit_bandwidth(&mut self, node: NodeId, limit: BytesPerSecond) {
         self.bandwidth.is_limited = true;
-        self.bandwidth.servers[node].per_frame = limit.takes(units::Frames(1).bytes());
+        self.nodes[node].bandwidth.per_frame = limit.takes(units::Frames(1).bytes());
     }
 
     /// In which pieces a run of frames is cleared or filled: where any node's memory has a limit, in single frames, so that
@@ -98,7 +91,7 @@ impl Mm {
         primitive::user_fill(cx, frames);
         if self.bandwidth.is_limited {
             let node = self.node_of(frame);
-            let done = self.bandwidth.servers[node].serve(start, u32::try_from(frames).expect("at most a huge page"));
+            let done = self.nodes[node].bandwidth.serve(start, u32::try_from(frames).expect("at most a huge page"));
             cx.wait(done, Cause::User);
         }
     }
@@ -110,7 +103,7 @@ impl Mm {
         if self.bandwidth.is_limited {
             for run in runs {
                 let node = self.node_of(*run);
-                let done = self.bandwidth.servers[node].serve(start, order.frames());
+                let done = self.nodes[node].bandwidth.serve(start, order.frames());
                 cx.wait(done, Cause::Bandwidth);
             }
         }

@@ -126,7 +126,7 @@ use compact::kcompactd::Compaction;
 use cost::{Cx, Prices};
 use event::Counters;
 use folio_lock::FolioWaits;
-use khugepaged::{Khugepaged, ThpAvail, ThpThread};
+use khugepaged::{Khugepaged, ThpAvail};
 use lru::{Lru, LruKind};
 use oom::Oom;
 use page_cache::PageCache;
@@ -170,9 +170,7 @@ pub struct Mm {
     pub khugepaged: Khugepaged,
     /// Which nodes have huge pages.
     pub thp_avail: ThpAvail,
-    /// Those that allocate huge pages for faults; idle but by a rule.
-    thp_threads: PerNode<ThpThread>,
-    /// Nodes whose thread of these was woken.
+    /// Nodes whose thread that allocates huge pages for faults was woken.
     woken_thp_threads: Vec<NodeId>,
     /// Swap.
     pub swap: Swap,
@@ -238,10 +236,9 @@ impl Mm {
         let node_of_zone: Vec<NodeId> = places.iter().map(|(node, _)| *node).collect();
         let lru = Lru::new(variant.lru_by, machine, &node_of_zone, cpu_nodes.len());
         let (rmap, thp, slabs) = (Rmap::default(), Thp::default(), Slabs::new(cpu_nodes.len(), machine));
-        let bandwidth = Bandwidth::new(machine);
+        let bandwidth = Bandwidth::default();
         let khugepaged = Khugepaged::default();
         let thp_avail = ThpAvail::new(machine);
-        let thp_threads = PerNode::new(machine, |_| ThpThread::default());
         let (swap, shrinkers) = (Swap::default(), Shrinkers::new(machine));
         let folio_waits = FolioWaits::default();
         let cache = PageCache::new(zones.len(), machine, settings);
@@ -253,7 +250,6 @@ impl Mm {
             slabs,
             khugepaged,
             thp_avail,
-            thp_threads,
             woken_thp_threads: Vec::new(),
             swap,
             cache,
@@ -261,7 +257,7 @@ impl Mm {
             shrinkers,
             swappiness: settings.swappiness,
             bandwidth,
-            compaction: Compaction::new(machine, settings),
+            compaction: Compaction::new(settings),
             folio_waits,
             oom: Oom::default(),
             woken: Vec::new(),

@@ -8,6 +8,9 @@ use units::{CpuId, Frames, NodeId, Order, Pfn};
 
 use crate::{
     Mm, PerNode, ZoneState,
+    bandwidth::Server,
+    compact::kcompactd::Kcompactd,
+    khugepaged::ThpThread,
     kswapd::Kswapd,
     pageblock::ZoneIndex,
     zone::{MachineView, NodeView, ZoneKind, ZoneView},
@@ -123,6 +126,12 @@ pub struct Node {
     pub(crate) zonelist: Zonelist,
     /// Keeps memory of it free.
     pub kswapd: Kswapd,
+    /// Compacts it.
+    pub(crate) kcompactd: Kcompactd,
+    /// Allocates huge pages for faults; idle but by a rule.
+    pub thp_thread: ThpThread,
+    /// Its memory, as long as it has a limit.
+    pub(crate) bandwidth: Server,
 }
 
 impl Node {
@@ -139,6 +148,9 @@ impl Node {
                 zones: its,
                 zonelist: zonelists.next().expect("each node has one"),
                 kswapd: Kswapd::default(),
+                kcompactd: Kcompactd::default(),
+                thp_thread: ThpThread::default(),
+                bandwidth: Server::default(),
             }
         })
     }

@@ -131,7 +131,7 @@ impl World {
             (Wait::Until(until), Daemon::Khugepaged) if kernel.mm.khugepaged.is_asleep() => {
                 self.arm_periodic(id, until);
             }
-            (Wait::Until(until), Daemon::ThpThread(node)) if kernel.mm.thp_threads()[node].is_idle() => {
+            (Wait::Until(until), Daemon::ThpThread(node)) if kernel.mm.nodes()[node].thp_thread.is_idle() => {
                 self.arm_periodic(id, until);
             }
             (Wait::Until(until), Daemon::Flusher) if kernel.mm.is_flusher_idle() => {

@@ -7,7 +7,7 @@
 use units::{CpuId, NodeId, Order, Picos};
 
 use crate::{
-    MachineSpec, Mm, PerNode, Spaces,
+    Mm, Spaces,
     compact::{CompactControl, CompactResult, FreeBlocks, SCORE_ORDER, Suitable, zone::DEFER_SHIFT_MAX},
     cost::Cx,
     event::Event,
@@ -27,14 +27,13 @@ const SCORE_LEAST: u64 = 5;
 const SCORE_STEP: u64 = 10;
 const SCORE_MOST: u64 = 100;
 
-/// Compaction in the background: settings, and the kernel threads.
+/// Compaction in the background: settings, and which kernel threads were woken.
 #[derive(Clone, Debug)]
 pub struct Compaction {
     /// `vm.compaction_proactiveness`: 0 to 100; 0 is off.
     pub proactiveness: u32,
     /// `vm.extfrag_threshold`, in thousandths.
     pub(super) extfrag_threshold: u32,
-    daemons: PerNode<Kcompactd>,
     /// Nodes whose thread was woken.
     woken: Vec<NodeId>,
     /// Every so many moves fail, 0 none; and how many there were.
@@ -44,11 +43,10 @@ pub struct Compaction {
 
 impl Compaction {
     /// Nobody has been woken.
-    pub(crate) fn new(machine: &MachineSpec, settings: &Settings) -> Self {
+    pub(crate) fn new(settings: &Settings) -> Self {
         Self {
             proactiveness: settings.compaction_proactiveness,
             extfrag_threshold: settings.extfrag_threshold,
-            daemons: PerNode::new(machine, |_| Kcompactd::default()),
             woken: Vec::new(),
             fail_every: 0,
             moves: 0,
@@ -81,7 +79,7 @@ impl Compaction {
 
 /// One node's kcompactd.
 #[derive(Clone, Debug)]
-struct Kcompactd {
+pub(crate) struct Kcompactd {
     /// The largest order that was asked for since it last began; 0 is none (`kcompactd_max_order`).
     order: Order,
     /// The lowest of the highest zones (`kcompactd_highest_zoneidx`).
@@ -141,12 +139,12 @@ impl Mm {
 
     /// Has a node's kcompactd nothing to do, so that it sleeps until it is woken or looks around?
     pub fn is_kcompactd_idle(&self, node: NodeId) -> bool {
-        self.compaction.daemons[node].work.is_none()
+        self.nodes[node].kcompactd.work.is_none()
     }
 
     /// What a node's kcompactd holds between two steps.
     pub fn kcompactd_holdings(&self, node: NodeId) -> Holdings {
-        let run = self.compaction.daemons[node].work.as_ref().and_then(|work| work.run.as_ref());
+        let run = self.nodes[node].kcompactd.work.as_ref().and_then(|work| work.run.as_ref());
         run.map_or_else(Holdings::default, |run| run.holdings())
     }
 
@@ -155,7 +153,7 @@ impl Mm {
         if order == Order::BASE || !self.variant.kcompactd {
             return;
         }
-        let daemon = &mut self.compaction.daemons[node];
+        let daemon = &mut self.nodes[node].kcompactd;
         daemon.order = daemon.order.max(order);
         daemon.highest = daemon.highest.min(highest);
         let (order, highest) = (daemon.order, daemon.highest);
@@ -174,18 +172,18 @@ impl Mm {
 
     /// Goes on until others may run, or goes to sleep: until it is woken, or it is time to look at the score.
     pub fn step_kcompactd(&mut self, spaces: &mut Spaces, cx: &mut Cx, node: NodeId) -> Step<()> {
-        let daemon = &mut self.compaction.daemons[node];
+        let daemon = &mut self.nodes[node].kcompactd;
         let work = daemon.work.take();
         let Some(mut work) = work.or_else(|| self.next_work(cx, node)) else {
             return self.sleep_kcompactd(cx, CHECK_INTERVAL);
         };
         match self.step_work(spaces, cx, node, &mut work) {
             Step::More => {
-                self.compaction.daemons[node].work = Some(work);
+                self.nodes[node].kcompactd.work = Some(work);
                 Step::More
             }
             Step::Block(wait) => {
-                self.compaction.daemons[node].work = Some(work);
+                self.nodes[node].kcompactd.work = Some(work);
                 Step::Block(wait)
             }
             Step::Done(()) => self.end_work(cx, node, &work),
@@ -199,7 +197,7 @@ impl Mm {
     /// What was asked for, or what there is to do by itself.
     fn next_work(&mut self, cx: &mut Cx, node: NodeId) -> Option<Work> {
         let score = self.node_score(node);
-        let daemon = &self.compaction.daemons[node];
+        let daemon = &self.nodes[node].kcompactd;
         let work = Work { order: None, highest: daemon.highest, passed: 0, run: None, score };
         if daemon.order > Order::BASE {
             cx.count(Event::CompactDaemonWake, 1);
@@ -263,13 +261,13 @@ impl Mm {
             // It was of no use: so it rests for long.
             let is_useless = self.node_score(node) >= work.score;
             let span = if is_useless { Picos(CHECK_INTERVAL.0 << DEFER_SHIFT_MAX) } else { CHECK_INTERVAL };
-            return if self.compaction.daemons[node].order > Order::BASE {
+            return if self.nodes[node].kcompactd.order > Order::BASE {
                 Step::More
             } else {
                 self.sleep_kcompactd(cx, span)
             };
         };
-        let daemon = &mut self.compaction.daemons[node];
+        let daemon = &mut self.nodes[node].kcompactd;
         if daemon.order <= order {
             daemon.order = Order::BASE;
         }

@@ -6,7 +6,7 @@ use units::{NodeId, Order};
 
 use super::node_alloc::NodeAlloc;
 use crate::{
-    Mm, PerNode, Spaces,
+    Mm, Spaces,
     cost::Cx,
     frame::Holdings,
     step::{Step, Wait},
@@ -34,14 +34,9 @@ impl ThpThread {
 }
 
 impl Mm {
-    /// The threads that allocate huge pages, by node.
-    pub fn thp_threads(&self) -> &PerNode<ThpThread> {
-        &self.thp_threads
-    }
-
     /// A fault wants a huge page of a node.
     pub(super) fn request_of_thread(&mut self, node: NodeId) {
-        let thread = &mut self.thp_threads[node];
+        let thread = &mut self.nodes[node].thp_thread;
         thread.is_requested = true;
         if thread.is_idle() && !self.woken_thp_threads.contains(&node) {
             self.woken_thp_threads.push(node);
@@ -61,18 +56,18 @@ impl Mm {
 
     /// Goes on until others may run, or goes to sleep: until a fault asks, or as long as khugepaged sleeps after a failure.
     pub fn step_thp_thread(&mut self, spaces: &mut Spaces, cx: &mut Cx, node: NodeId) -> Step<()> {
-        let Some(mut alloc) = self.thp_threads[node].alloc.take() else {
-            self.thp_threads[node].is_requested = false;
+        let Some(mut alloc) = self.nodes[node].thp_thread.alloc.take() else {
+            self.nodes[node].thp_thread.is_requested = false;
             if self.thp_avail.has_huge(node) || self.thp.enabled == ThpEnabled::Never {
                 return Step::Block(Wait::Until(cx.now() + self.khugepaged.settings.alloc_sleep));
             }
-            self.thp_threads[node].alloc = Some(Box::new(NodeAlloc::new(self, node)));
+            self.nodes[node].thp_thread.alloc = Some(Box::new(NodeAlloc::new(self, node)));
             return Step::More;
         };
         let got = match alloc.step(self, spaces, cx) {
             Step::Done(got) => got,
             step => {
-                self.thp_threads[node].alloc = Some(alloc);
+                self.nodes[node].thp_thread.alloc = Some(alloc);
                 return step.map(|_| ());
             }
         };
@@ -80,7 +75,7 @@ impl Mm {
             self.note_huge(node);
             self.free(cx, frame, Order::HUGE);
         }
-        if self.thp_threads[node].is_requested {
+        if self.nodes[node].thp_thread.is_requested {
             return Step::More;
         }
         Step::Block(Wait::Until(cx.now() + self.khugepaged.settings.alloc_sleep))
@@ -88,7 +83,7 @@ impl Mm {
 
     /// What the thread of a node holds goes back.
     pub fn abort_thp_thread(&mut self, spaces: &mut Spaces, cx: &mut Cx, node: NodeId) {
-        if let Some(mut alloc) = self.thp_threads[node].alloc.take() {
+        if let Some(mut alloc) = self.nodes[node].thp_thread.alloc.take() {
             alloc.abort(self, spaces, cx);
         }
     }

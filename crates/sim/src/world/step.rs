@@ -240,7 +240,7 @@ impl World {
         let kcompactd = |(node, id): (&_, &TaskId)| (ControlId(id.0), mm.kcompactd_holdings(*node));
         let kswapds = kernel.kswapds.iter().map(kswapd).chain(kernel.kcompactds.iter().map(kcompactd));
         let khugepaged = kernel.khugepaged.iter().map(|id| (ControlId(id.0), mm.khugepaged.holdings()));
-        let thread = |(node, id): (&_, &TaskId)| (ControlId(id.0), mm.thp_threads()[*node].holdings());
+        let thread = |(node, id): (&_, &TaskId)| (ControlId(id.0), mm.nodes()[*node].thp_thread.holdings());
         let daemons = kswapds.chain(khugepaged).chain(kernel.thp_threads.iter().map(thread));
         let controls = own().filter_map(holdings).chain(daemons).collect();
         mm::check::walk(mm).unwrap();
