@@ -2,13 +2,14 @@
 //! Differs: no zone reclaim, no cpusets.
 
 pub(crate) mod fair;
+pub(crate) mod lent;
 pub mod slow;
 
 use units::{CpuId, NodeId, Order, Pfn};
 
 use crate::{
     Mm,
-    alloc::slow::{Shortage, SlowPath},
+    alloc::{lent::Shortage, slow::SlowPath},
     buddy::{Block, End},
     cost::Cx,
     event::Event,
@@ -86,9 +87,9 @@ impl Mm {
             return Some(self.finish_alloc(cx, request, preferred, found));
         }
         if request.reclaims
-            && matches!(cx.shortage(), Shortage::Ask | Shortage::Refused(_) | Shortage::Injected(_, true))
+            && matches!(cx.memory.shortage, Shortage::Ask | Shortage::Refused(_) | Shortage::Injected(_, true))
         {
-            *cx.shortage() = Shortage::Asked(*request);
+            cx.memory.shortage = Shortage::Asked(*request);
         }
         None
     }

@@ -1,22 +1,20 @@
 //! Linux: none; this is what real time does by itself.
 //! Differs: prices are integers from the machine file, one per primitive operation.
 //!
-//! A clock moves only through [`Cx::work`] and [`Cx::wait`], each under a [`Cause`], so the parts of a latency sum to it by
-//! construction. Algorithms never name a price: the primitives they are made of charge themselves.
+//! A clock moves only through [`Meter::work`] and [`Meter::wait`], each under a [`Cause`], so the parts of a latency sum to it
+//! by construction. Algorithms never name a price: the primitives they are made of charge themselves. What a step asks of
+//! memory and of other CPUs is none of this file's business: see `cx.rs`.
 
-mod others;
 mod spent;
 
 use units::{CpuId, Picos, Time, Vpn};
 
-use crate::{
-    alloc::slow::{Given, Shortage},
-    event::{Counters, Event},
-    frame::ControlId,
-    spaces::SpaceId,
-};
+use crate::event::{Counters, Event};
 
-pub use others::{Circumstances, Running, Shootdowns};
+pub use crate::{
+    cx::{Circumstances, Cx},
+    tlb::{Running, Shootdowns},
+};
 pub use spent::Spent;
 
 macro_rules! works {
@@ -284,20 +282,10 @@ impl Faults {
     }
 }
 
-/// The CPUs that have the step's address space loaded (`mm_cpumask`).
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Loaded {
-    /// Not even this one: there is no TLB to flush.
-    Nowhere,
-    /// This one, and so many others.
-    Here { others: u32 },
-}
-
-/// What a mechanism gets: when and where it runs, and the only way to let time pass and to count.
+/// What adds up time and events of one step: the only way to let time pass and to count.
 #[derive(Debug)]
-pub struct Cx<'a> {
+pub struct Meter<'a> {
     cpu: CpuId,
-    control: ControlId,
     start: Time,
     spent: Spent,
     total: Picos,
@@ -305,38 +293,22 @@ pub struct Cx<'a> {
     /// The step ends here, whatever its horizon: somebody was woken.
     cut: Time,
     faults: Faults,
-    loaded: Loaded,
-    shootdowns: Shootdowns,
-    /// What each CPU runs; none where nobody says so.
-    running: Option<Running<'a>>,
-    need_resched: bool,
-    was_preempted: bool,
-    shortage: Shortage,
-    given: Option<Given>,
     prices: &'a Prices,
     counters: &'a mut Counters,
 }
 
-impl<'a> Cx<'a> {
-    /// A context for one step that starts at `now` on `cpu`, of the control with number 0.
+impl<'a> Meter<'a> {
+    /// For a step that starts at `now` on `cpu`.
     #[inline]
-    pub fn new(cpu: CpuId, now: Time, prices: &'a Prices, counters: &'a mut Counters) -> Self {
+    pub(crate) fn new(cpu: CpuId, now: Time, prices: &'a Prices, counters: &'a mut Counters) -> Self {
         Self {
             cpu,
-            control: ControlId(0),
             start: now,
             spent: Spent::default(),
             total: Picos(0),
             charged: &TO_ITS_OWN,
             cut: Time(u64::MAX),
             faults: Faults::default(),
-            loaded: Loaded::Here { others: 0 },
-            shootdowns: Shootdowns::default(),
-            running: None,
-            need_resched: false,
-            was_preempted: false,
-            shortage: Shortage::Fail,
-            given: None,
             prices,
             counters,
         }
@@ -346,68 +318,6 @@ impl<'a> Cx<'a> {
     #[inline]
     pub fn cpu(&self) -> CpuId {
         self.cpu
-    }
-
-    /// The same for a step of another control. Who calls a control's steps numbers it: a task, by its own number.
-    #[inline]
-    #[must_use]
-    pub fn acting_for(self, control: ControlId) -> Self {
-        Self { control, ..self }
-    }
-
-    /// The same while `others` other CPUs run tasks of the same address space.
-    #[inline]
-    #[must_use]
-    pub fn with_sharers(self, others: u32) -> Self {
-        Self { loaded: Loaded::Here { others }, ..self }
-    }
-
-    /// Who takes the step, among whom. In place: a context is large, and every step of a run has one.
-    #[inline]
-    pub fn set_circumstances(&mut self, of: Circumstances<'a>) {
-        self.control = of.control;
-        self.loaded = Loaded::Here { others: of.sharers };
-        self.running = of.running;
-        self.need_resched = of.need_resched;
-        self.was_preempted = of.was_preempted;
-    }
-
-    /// Does somebody else wait for this CPU?
-    pub(crate) fn need_resched(&self) -> bool {
-        self.need_resched
-    }
-
-    /// Does somebody else wait for this CPU, or did so when the last step ended? So it is for who asks in the middle of
-    /// what is several steps here.
-    pub(crate) fn has_to_yield(&self) -> bool {
-        self.need_resched || self.was_preempted
-    }
-
-    /// Is it known already what comes of the next allocation that the fast path cannot serve?
-    #[inline]
-    pub(crate) fn is_supplied(&self) -> bool {
-        self.given.is_some() || !matches!(self.shortage, Shortage::Fail | Shortage::Ask)
-    }
-
-    /// Has the step asked for memory? Then it ends soon, without having failed, and is taken again.
-    #[inline]
-    pub(crate) fn has_asked(&self) -> bool {
-        matches!(self.shortage, Shortage::Asked(_))
-    }
-
-    /// What the step does about memory that is short.
-    pub(crate) fn shortage(&mut self) -> &mut Shortage {
-        &mut self.shortage
-    }
-
-    /// What the slow path has got for it.
-    pub(crate) fn given(&mut self) -> &mut Option<Given> {
-        &mut self.given
-    }
-
-    /// Whose step this is: the owner of the frames that it holds until its next one.
-    pub fn control(&self) -> ControlId {
-        self.control
     }
 
     /// The time: the start of the step plus what was spent since.
@@ -444,99 +354,6 @@ impl<'a> Cx<'a> {
             self.spent.0[cause as usize] += span;
             self.total += span;
         }
-    }
-
-    /// Charges everything inside `body` to one cause.
-    pub fn because<T>(&mut self, cause: Cause, body: impl FnOnce(&mut Self) -> T) -> T {
-        let outer = std::mem::replace(&mut self.charged, &TO_ONE[cause as usize]);
-        let result = body(self);
-        self.charged = outer;
-        result
-    }
-
-    /// Does everything inside `body` to an address space that no CPU has loaded.
-    pub(crate) fn on_unloaded<T>(&mut self, body: impl FnOnce(&mut Self) -> T) -> T {
-        let outer = std::mem::replace(&mut self.loaded, Loaded::Nowhere);
-        let result = body(self);
-        self.loaded = outer;
-        result
-    }
-
-    /// Flushes `pages` entries one by one, or the whole TLB, on every CPU that has the address space loaded
-    /// (`flush_tlb_mm_range`, arch/x86/mm/tlb.c, v6.1).
-    pub(crate) fn flush_tlb(&mut self, pages: Option<u32>) {
-        let Loaded::Here { others } = self.loaded else { return };
-        let flush = Shootdowns { rounds: 1, whole: u32::from(pages.is_none()), pages: pages.unwrap_or(0) };
-        self.flush_here(flush);
-        if others > 0 {
-            self.interrupt(flush, others);
-            self.shootdowns.add(flush);
-        }
-    }
-
-    /// The same for an address space that need not be the task's, on every CPU that runs it
-    /// (`flush_tlb_page` of `ptep_clear_flush`).
-    pub(crate) fn flush_tlb_of(&mut self, space: SpaceId, pages: Option<u32>) {
-        let flush = Shootdowns { rounds: 1, whole: u32::from(pages.is_none()), pages: pages.unwrap_or(0) };
-        let here = self.cpu.0 as usize;
-        let Some(Running { spaces, asked }) = &mut self.running else { return };
-        let is_here = spaces.get(here) == Some(&space);
-        let others = spaces.iter().enumerate().filter(|(cpu, runs)| *cpu != here && **runs == space).count();
-        if others > 0 {
-            match asked.iter_mut().find(|(asked, _)| *asked == space) {
-                Some((_, asked)) => asked.add(flush),
-                None => asked.push((space, flush)),
-            }
-        }
-        if is_here {
-            self.flush_here(flush);
-        }
-        if others > 0 {
-            self.interrupt(flush, u32::try_from(others).expect("fewer than 2^32 CPUs"));
-        }
-    }
-
-    /// Has the step asked anything of other CPUs, or for memory?
-    #[inline]
-    pub fn has_asked_anybody(&self) -> bool {
-        let has_asked = self.running.as_ref().is_some_and(|running| !running.asked.is_empty());
-        self.shootdowns.rounds > 0 || has_asked || self.is_supplied()
-    }
-
-    fn flush_here(&mut self, flush: Shootdowns) {
-        self.flush_own_tlb(flush.whole, flush.pages);
-        self.count(Event::SimTlbLocalFlushAll, flush.whole.into());
-        self.count(Event::SimTlbLocalFlushOne, flush.pages.into());
-    }
-
-    fn interrupt(&mut self, flush: Shootdowns, others: u32) {
-        self.work(Work::Ipi, flush.rounds.into());
-        self.work(Work::IpiTarget, u64::from(others - 1));
-        self.count(Event::SimTlbRemoteFlush, 1);
-        self.count(Event::SimTlbRemoteFlushReceived, others.into());
-    }
-
-    /// What the other CPUs that have the address space loaded have to do since the step began.
-    #[inline]
-    pub fn shootdowns(&self) -> Shootdowns {
-        self.shootdowns
-    }
-
-    /// Does what another CPU's step has asked of this one (`flush_tlb_func` in its interrupt).
-    #[inline]
-    pub fn receive(&mut self, asked: Shootdowns) {
-        if asked.rounds == 0 {
-            return;
-        }
-        self.because(Cause::Ipi, |cx| {
-            cx.work(Work::IpiReceive, asked.rounds.into());
-            cx.flush_own_tlb(asked.whole, asked.pages);
-        });
-    }
-
-    fn flush_own_tlb(&mut self, whole: u32, pages: u32) {
-        self.work(Work::TlbFlush, whole.into());
-        self.work(Work::TlbFlushPage, pages.into());
     }
 
     /// Counts an event.
@@ -579,7 +396,24 @@ impl<'a> Cx<'a> {
         debug_assert_eq!(self.spent.total(), self.total, "the parts of a latency sum to it");
         &self.spent
     }
+
+    /// Charges everything to one cause, up to [`Self::charge_again`]; says what it was charged to before.
+    #[inline]
+    pub(crate) fn charge_to(&mut self, cause: Cause) -> Charging {
+        Charging(std::mem::replace(&mut self.charged, &TO_ONE[cause as usize]))
+    }
+
+    /// Charges everything to what it was charged to before.
+    #[inline]
+    pub(crate) fn charge_again(&mut self, outer: Charging) {
+        self.charged = outer.0;
+    }
 }
+
+/// What operations are charged to outside a scope.
+#[must_use]
+#[derive(Clone, Copy)]
+pub(crate) struct Charging(&'static Charged);
 
 #[cfg(test)]
 mod tests;

@@ -10,20 +10,20 @@
 //! | `include/linux/list.h`, `list_lru.h` | `list.rs`, `list_order.rs` |                                              |
 //! | `include/linux/gfp.h`    | `gfp.rs`        | `__GFP_FS`, `__GFP_IO`, `__GFP_NOFAIL`, `__GFP_MEMALLOC`, accounting |
 //! | `mm/page_alloc.c`        | `alloc.rs`, `alloc/fair.rs` | zone reclaim, cpusets                                   |
-//! | `mm/page_alloc.c`        | `alloc/slow.rs`, `alloc/slow/fixed.rs` | reserves for those who reclaim               |
+//! | `mm/page_alloc.c`        | `alloc/slow.rs`, `alloc/slow/fixed.rs`, `alloc/lent.rs` | reserves for those who reclaim               |
 //! | `mm/oom_kill.c`          | `oom.rs`        | scores set by users, the reaper's work, memcg                       |
 //! | `mm/page_alloc.c`        | `buddy.rs`      | shuffling, reporting                                                |
 //! | `mm/page_alloc.c`        | `fallback.rs`   | CMA                                                                 |
 //! | `mm/page_alloc.c`        | `reserve.rs`    | the limits of 6.8 and later                                         |
 //! | `mm/page_alloc.c`        | `pcp.rs`, `pcp/` | tuning of `high` and batch at run time, CPU hotplug                |
-//! | `mm/page_alloc.c`        | `node.rs`       | hotplug                                                             |
+//! | `mm/page_alloc.c`        | `node.rs`, `per_node.rs` | hotplug                                                             |
 //! | `mm/page_alloc.c`        | `watermark.rs`  | `totalreserve_pages`; the boost is in `zone_state.rs`               |
 //! | `mm/mmap.c`, `mm/madvise.c` | `vma.rs`, `address_space.rs` | shared anonymous and fixed mappings, mremap, mprotect |
 //! | `mm/mincore.c`           | `address_space.rs` | pages of files that are cached and not mapped                    |
 //! | `mm/memory.c`            | `page_table.rs`, `pte.rs`, `unmap.rs`, `fork.rs` | pinned pages, mappings of devices |
 //! | `mm/memory.c`            | `fault.rs`, `swap/fault.rs`, `page_cache/fault.rs` | userfaultfd, device memory       |
 //! | `mm/mmu_gather.c`        | `mmu_gather.rs` |                                                                     |
-//! | `arch/x86/mm/tlb.c`      | `primitive.rs`, `cost.rs` | lazy TLBs, address space identifiers, the heuristics before 3.17 |
+//! | `arch/x86/mm/tlb.c`      | `primitive.rs`, `tlb.rs` | lazy TLBs, address space identifiers, the heuristics before 3.17 |
 //! | `kernel/locking/qspinlock.c` | `spin.rs`   | the queue                                                           |
 //! | `mm/huge_memory.c`       | `thp.rs`, `split.rs` | huge pages of files, sizes other than the PMD's, memcg         |
 //! | `mm/huge_memory.c`       | `huge_cow.rs`   |                                                                     |
@@ -43,6 +43,7 @@
 //! | `mm/khugepaged.c`        | `khugepaged.rs` and its folder, `watermark.rs` | files, `MADV_COLLAPSE`, per-size switches |
 //! | `mm/vmstat.c`, `include/linux/vm_event_item.h` | `event.rs` | counts by CPU; events of what is not here      |
 //! | /proc/kpageflags         | `state.rs`, `state/` | files on disks, caches of slabs, who maps what                 |
+//! | (none)                   | `cx.rs`, `cost.rs` | what a step is told, spends and asks                            |
 //! | (several)                | `variant.rs`    | 32-bit rules, configurations without SMP                            |
 //!
 //! [`zone_figures`] says what a kernel writes into its zones, given nothing but present and managed frames, CPUs and
@@ -55,6 +56,7 @@ pub mod buddy;
 pub mod check;
 pub mod compact;
 pub mod cost;
+pub mod cx;
 pub mod disk;
 pub mod event;
 pub mod fallback;
@@ -96,6 +98,7 @@ pub mod state;
 pub mod step;
 pub mod swap;
 pub mod thp;
+pub mod tlb;
 pub mod touch;
 pub mod unmap;
 pub mod variant;

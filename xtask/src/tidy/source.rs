@@ -9,8 +9,19 @@ const LINES_MAX: usize = 600;
 /// rustfmt breaks at 120; strings and comments get a little more.
 const COLUMNS_MAX: usize = 130;
 /// Files of `mm` whose operations charge for themselves (house style, 1.4).
-const PRIMITIVE_FILES: [&str; 9] =
-    ["cost.rs", "primitive.rs", "bandwidth.rs", "line.rs", "spin.rs", "buddy.rs", "lists.rs", "lru.rs", "moves.rs"];
+const PRIMITIVE_FILES: [&str; 11] = [
+    "cost.rs",
+    "cx.rs",
+    "tlb.rs",
+    "primitive.rs",
+    "bandwidth.rs",
+    "line.rs",
+    "spin.rs",
+    "buddy.rs",
+    "lists.rs",
+    "lru.rs",
+    "moves.rs",
+];
 
 /// A word that must not stand in the code of some crates.
 struct Ban {

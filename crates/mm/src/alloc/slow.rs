@@ -4,7 +4,7 @@
 //!
 //! Phases have numbers in the order of the kernel's function; where kernels before 4.8 go on differently, `fixed.rs` has it.
 //! 0 to 2 are part of [`Mm::alloc`]: kswapd is woken, and the zones are tried down to Min. A step of an operation that
-//! then still has no memory *asks* for it ([`Cx::asks`]), undoes nothing and stays where it is; its [`Supply`] takes the
+//! then still has no memory *asks* for it ([`Shortage`]), undoes nothing and stays where it is; its [`Supply`] takes the
 //! steps below, and the operation's step is taken again with the block in its hand.
 
 mod fixed;
@@ -14,9 +14,10 @@ use units::{Order, Pfn, Picos};
 
 use crate::{
     Mm, Spaces,
+    alloc::lent::{Given, Shortage},
     compact::{CompactPriority, CompactResult, Compacted, DirectCompact},
     cost::Cx,
-    frame::{Frame, Held, Holdings},
+    frame::{Held, Holdings},
     gfp::{AllocRequest, Mark, Mobility, Urgency},
     primitive,
     reclaim::DirectReclaim,
@@ -378,30 +379,6 @@ enum State {
     Refused(AllocRequest),
 }
 
-/// A block that the slow path has got, until the step that asked for it takes it.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) struct Given {
-    pub(crate) request: AllocRequest,
-    pub(crate) pfn: Pfn,
-}
-
-/// What a step may do about memory that the fast path does not give.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub(crate) enum Shortage {
-    /// Do without.
-    #[default]
-    Fail,
-    /// Ask for it, and be taken again.
-    Ask,
-    /// It has asked.
-    Asked(AllocRequest),
-    /// It has asked before, and the slow path got nothing: this request fails, another may ask.
-    Refused(AllocRequest),
-    /// After so many more, an allocation fails whatever there is, and nobody is asked for it; then it is as it was, which is
-    /// to ask or not.
-    Injected(u32, bool),
-}
-
 const _: () = assert!(size_of::<Supply>() <= 32, "it is in a task's first line of cache");
 
 impl Supply {
@@ -443,7 +420,7 @@ impl Supply {
     /// Before a step of the operation: what it may do about memory that is short.
     #[inline]
     pub fn lend(&mut self, cx: &mut Cx) {
-        *cx.shortage() = Shortage::Ask;
+        cx.memory.shortage = Shortage::Ask;
         if !self.is_idle() {
             self.lend_what_there_is(cx);
         }
@@ -453,8 +430,8 @@ impl Supply {
     fn lend_what_there_is(&mut self, cx: &mut Cx) {
         match std::mem::take(&mut self.state) {
             State::Idle => {}
-            State::Hand(given) => *cx.given() = Some(given),
-            State::Refused(request) => *cx.shortage() = Shortage::Refused(request),
+            State::Hand(given) => cx.memory.given = Some(given),
+            State::Refused(request) => cx.memory.shortage = Shortage::Refused(request),
             State::Busy(_) => unreachable!("the slow path ends first"),
         }
     }
@@ -466,11 +443,11 @@ impl Supply {
             return false;
         }
         // Somebody has changed what it was for.
-        if let Some(given) = cx.given().take() {
+        if let Some(given) = cx.memory.given.take() {
             mm.free(cx, given.pfn, given.request.order);
         }
         let asked = cx.has_asked();
-        if let Shortage::Asked(request) = std::mem::take(cx.shortage()) {
+        if let Shortage::Asked(request) = std::mem::take(&mut cx.memory.shortage) {
             self.state = State::Busy(Box::new(AllocControl::of_task(request)));
         }
         asked
@@ -502,49 +479,7 @@ impl Supply {
     }
 }
 
-impl Cx<'_> {
-    /// In the rest of this step, the allocation after so many others fails, as `fail_page_alloc` has it: for tests. Says
-    /// whether it is a step of which that can be asked: it has not asked for memory before.
-    pub fn fail_alloc(&mut self, after: u32) -> bool {
-        let asks = match self.shortage() {
-            Shortage::Fail => false,
-            Shortage::Ask => true,
-            _ => return false,
-        };
-        *self.shortage() = Shortage::Injected(after, asks);
-        true
-    }
-}
-
 impl Mm {
-    /// The block that the slow path has got for a request, if this is the one.
-    pub(crate) fn take_given(&mut self, cx: &mut Cx, request: &AllocRequest) -> Option<Pfn> {
-        let given = cx.given().take_if(|given| given.request == *request)?;
-        self.assert_isolated(cx, given.pfn, request.order);
-        self.frames.set(given.pfn, Frame::Kernel { order: request.order, mobility: request.mobility });
-        Some(given.pfn)
-    }
-
-    /// Is this the request that the slow path got nothing for? It fails once.
-    pub(crate) fn is_refused(cx: &mut Cx, request: &AllocRequest) -> bool {
-        let refused = *cx.shortage() == Shortage::Refused(*request);
-        if refused {
-            *cx.shortage() = Shortage::Ask;
-        }
-        refused
-    }
-
-    /// Is this the request that a test wants to fail (`should_fail_alloc_page`)?
-    pub(crate) fn does_alloc_fail(cx: &mut Cx) -> bool {
-        let Shortage::Injected(left, asks) = *cx.shortage() else { return false };
-        *cx.shortage() = match left.checked_sub(1) {
-            Some(left) => Shortage::Injected(left, asks),
-            None if asks => Shortage::Ask,
-            None => Shortage::Fail,
-        };
-        left == 0
-    }
-
     /// Could a zone serve a request if all that can be reclaimed in it were free?
     fn could_serve(&self, zone: usize, request: &AllocRequest) -> bool {
         let reclaimable = self.reclaimable_frames(zone);

@@ -2,7 +2,7 @@
 
 use units::Picos;
 
-use super::{CAUSES, Cause, Cx};
+use super::{CAUSES, Cause, Meter};
 
 /// The causes that faults have nearly all of their time from: one line of cache.
 const FIRST: usize = 8;
@@ -36,14 +36,14 @@ impl Spent {
     /// Whether its parts are the time that it took, the end of its operation will show.
     #[inline(always)]
     #[expect(clippy::inline_always, reason = "in every turn of a CPU")]
-    pub fn add_step(&mut self, cx: &Cx<'_>) {
-        let (first, rest) = cx.spent.0.split_at(FIRST);
+    pub fn add_step(&mut self, meter: &Meter<'_>) {
+        let (first, rest) = meter.spent.0.split_at(FIRST);
         let mut total = 0_u64;
         for (sum, part) in self.0.iter_mut().zip(first) {
             sum.0 = sum.0.wrapping_add(part.0);
             total = total.wrapping_add(part.0);
         }
-        if total != cx.total.0 {
+        if total != meter.total.0 {
             self.add_rest(rest);
         }
     }

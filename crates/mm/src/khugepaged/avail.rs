@@ -8,7 +8,7 @@
 use serde::Serialize;
 use units::{NodeId, Order};
 
-use crate::{MachineSpec, Mm, PerNode, alloc::slow::Shortage, cost::Cx, gfp::AllocRequest};
+use crate::{MachineSpec, Mm, PerNode, alloc::lent::Shortage, cost::Cx, gfp::AllocRequest};
 
 /// Who allocates the huge pages that faults ask for.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
@@ -108,5 +108,5 @@ impl Mm {
 
 /// Is this the request that the slow path has an answer to?
 fn is_answered(cx: &mut Cx, request: &AllocRequest) -> bool {
-    cx.given().is_some_and(|given| given.request == *request) || *cx.shortage() == Shortage::Refused(*request)
+    cx.memory.given.is_some_and(|given| given.request == *request) || cx.memory.shortage == Shortage::Refused(*request)
 }

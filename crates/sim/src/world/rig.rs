@@ -149,7 +149,7 @@ pub(crate) fn pay(cx: &mut Cx<'_>, task: &mut Task, here: &mut Cpu, line: Option
     if faults.major > 0 {
         task.major_faults += faults.major;
     }
-    task.spent.add_step(cx);
+    task.spent.add_step(cx.meter());
     here.clock = cx.now();
 }
 

@@ -1,0 +1,94 @@
+//! Linux: none; what __alloc_pages_slowpath() has come to when a step's allocation is tried again (v4.1 to v6.1).
+//! Differs: a step does not wait in its middle: it asks for memory, ends, and is taken again with what there is.
+
+use units::Pfn;
+
+use crate::{Mm, cx::Cx, frame::Frame, gfp::AllocRequest};
+
+/// A block that the slow path has got, until the step that asked for it takes it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Given {
+    pub(crate) request: AllocRequest,
+    pub(crate) pfn: Pfn,
+}
+
+/// What a step may do about memory that the fast path does not give.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(crate) enum Shortage {
+    /// Do without.
+    #[default]
+    Fail,
+    /// Ask for it, and be taken again.
+    Ask,
+    /// It has asked.
+    Asked(AllocRequest),
+    /// It has asked before, and the slow path got nothing: this request fails, another may ask.
+    Refused(AllocRequest),
+    /// After so many more, an allocation fails whatever there is, and nobody is asked for it; then it is as it was, which is
+    /// to ask or not.
+    Injected(u32, bool),
+}
+
+/// What a step is told about memory that is short, and what it asks for.
+#[derive(Debug, Default)]
+pub(crate) struct Lent {
+    pub(crate) shortage: Shortage,
+    /// What the slow path has got for it.
+    pub(crate) given: Option<Given>,
+}
+
+impl Cx<'_> {
+    /// Is it known already what comes of the next allocation that the fast path cannot serve?
+    #[inline]
+    pub(crate) fn is_supplied(&self) -> bool {
+        self.memory.given.is_some() || !matches!(self.memory.shortage, Shortage::Fail | Shortage::Ask)
+    }
+
+    /// Has the step asked for memory? Then it ends soon, without having failed, and is taken again.
+    #[inline]
+    pub(crate) fn has_asked(&self) -> bool {
+        matches!(self.memory.shortage, Shortage::Asked(_))
+    }
+
+    /// In the rest of this step, the allocation after so many others fails, as `fail_page_alloc` has it: for tests. Says
+    /// whether it is a step of which that can be asked: it has not asked for memory before.
+    pub fn fail_alloc(&mut self, after: u32) -> bool {
+        let asks = match self.memory.shortage {
+            Shortage::Fail => false,
+            Shortage::Ask => true,
+            _ => return false,
+        };
+        self.memory.shortage = Shortage::Injected(after, asks);
+        true
+    }
+}
+
+impl Mm {
+    /// The block that the slow path has got for a request, if this is the one.
+    pub(crate) fn take_given(&mut self, cx: &mut Cx, request: &AllocRequest) -> Option<Pfn> {
+        let given = cx.memory.given.take_if(|given| given.request == *request)?;
+        self.assert_isolated(cx, given.pfn, request.order);
+        self.frames.set(given.pfn, Frame::Kernel { order: request.order, mobility: request.mobility });
+        Some(given.pfn)
+    }
+
+    /// Is this the request that the slow path got nothing for? It fails once.
+    pub(crate) fn is_refused(cx: &mut Cx, request: &AllocRequest) -> bool {
+        let refused = cx.memory.shortage == Shortage::Refused(*request);
+        if refused {
+            cx.memory.shortage = Shortage::Ask;
+        }
+        refused
+    }
+
+    /// Is this the request that a test wants to fail (`should_fail_alloc_page`)?
+    pub(crate) fn does_alloc_fail(cx: &mut Cx) -> bool {
+        let Shortage::Injected(left, asks) = cx.memory.shortage else { return false };
+        cx.memory.shortage = match left.checked_sub(1) {
+            Some(left) => Shortage::Injected(left, asks),
+            None if asks => Shortage::Ask,
+            None => Shortage::Fail,
+        };
+        left == 0
+    }
+}

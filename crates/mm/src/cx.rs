@@ -1,0 +1,193 @@
+//! Linux: none; what `current` and the arguments of a call are to a kernel function.
+//! Differs: one struct holds what a step is told and all that it tells whoever takes it.
+//!
+//! Every mechanism gets a [`Cx`]. Time, prices, causes and counters are its [`Meter`] (`cost.rs`), which knows no mechanism;
+//! what a step may ask of memory (`alloc/lent.rs`) and of the TLBs of other CPUs (`tlb.rs`) belongs to those who answer.
+
+use units::{CpuId, Time, Vpn};
+
+use crate::{
+    alloc::lent::Lent,
+    cost::{Cause, Faults, Meter, Prices, Spent, Work},
+    event::{Counters, Event},
+    frame::ControlId,
+    tlb::{Loaded, Running, Tlbs},
+};
+
+/// Whose step it is, and what the other CPUs do meanwhile.
+#[derive(Debug)]
+pub struct Circumstances<'a> {
+    /// See [`Cx::acting_for`].
+    pub control: ControlId,
+    /// See [`Cx::with_sharers`].
+    pub sharers: u32,
+    /// What they run, where the step may change other address spaces than its own.
+    pub running: Option<Running<'a>>,
+    /// Somebody else waits for this CPU (`need_resched`).
+    pub need_resched: bool,
+    /// Somebody else has had it since the last step: the kernel would have asked at the end of that one.
+    pub was_preempted: bool,
+}
+
+/// What a mechanism gets: when and where it runs, and the only way to let time pass and to count; for whom it runs, and what
+/// that one asks of others.
+#[derive(Debug)]
+pub struct Cx<'a> {
+    meter: Meter<'a>,
+    control: ControlId,
+    need_resched: bool,
+    was_preempted: bool,
+    pub(crate) tlbs: Tlbs<'a>,
+    pub(crate) memory: Lent,
+}
+
+impl<'a> Cx<'a> {
+    /// A context for one step that starts at `now` on `cpu`, of the control with number 0.
+    #[inline]
+    pub fn new(cpu: CpuId, now: Time, prices: &'a Prices, counters: &'a mut Counters) -> Self {
+        Self {
+            meter: Meter::new(cpu, now, prices, counters),
+            control: ControlId(0),
+            need_resched: false,
+            was_preempted: false,
+            tlbs: Tlbs::ALONE,
+            memory: Lent::default(),
+        }
+    }
+
+    /// The same for a step of another control. Who calls a control's steps numbers it: a task, by its own number.
+    #[inline]
+    #[must_use]
+    pub fn acting_for(self, control: ControlId) -> Self {
+        Self { control, ..self }
+    }
+
+    /// The same while `others` other CPUs run tasks of the same address space.
+    #[inline]
+    #[must_use]
+    pub fn with_sharers(mut self, others: u32) -> Self {
+        self.tlbs.loaded = Loaded::Here { others };
+        self
+    }
+
+    /// Who takes the step, among whom. In place: a context is large, and every step of a run has one.
+    #[inline]
+    pub fn set_circumstances(&mut self, of: Circumstances<'a>) {
+        self.control = of.control;
+        self.tlbs.loaded = Loaded::Here { others: of.sharers };
+        self.tlbs.running = of.running;
+        self.need_resched = of.need_resched;
+        self.was_preempted = of.was_preempted;
+    }
+
+    /// Whose step this is: the owner of the frames that it holds until its next one.
+    pub fn control(&self) -> ControlId {
+        self.control
+    }
+
+    /// Does somebody else wait for this CPU?
+    pub(crate) fn need_resched(&self) -> bool {
+        self.need_resched
+    }
+
+    /// Does somebody else wait for this CPU, or did so when the last step ended? So it is for who asks in the middle of
+    /// what is several steps here.
+    pub(crate) fn has_to_yield(&self) -> bool {
+        self.need_resched || self.was_preempted
+    }
+
+    /// Has the step asked anything of other CPUs, or for memory?
+    #[inline]
+    pub fn has_asked_anybody(&self) -> bool {
+        self.tlbs.has_asked() || self.is_supplied()
+    }
+}
+
+/// What the meter does.
+impl<'a> Cx<'a> {
+    /// Time, prices, causes and counters.
+    #[inline]
+    pub fn meter(&self) -> &Meter<'a> {
+        &self.meter
+    }
+
+    /// The CPU this runs on.
+    #[inline]
+    pub fn cpu(&self) -> CpuId {
+        self.meter.cpu()
+    }
+
+    /// The time: the start of the step plus what was spent since.
+    #[inline]
+    pub fn now(&self) -> Time {
+        self.meter.now()
+    }
+
+    /// Is it time to let others run, at the horizon of the step or because somebody was woken in it?
+    #[inline]
+    pub fn is_over(&self, horizon: Time) -> bool {
+        self.meter.is_over(horizon)
+    }
+
+    /// Somebody was woken: a range operation ends its step as soon as it can.
+    #[inline]
+    pub fn cut(&mut self) {
+        self.meter.cut();
+    }
+
+    /// Does `n` times a primitive operation.
+    #[inline]
+    pub fn work(&mut self, work: Work, n: u64) {
+        self.meter.work(work, n);
+    }
+
+    /// Waits until an instant; one that is past already takes no time.
+    #[inline]
+    pub fn wait(&mut self, until: Time, cause: Cause) {
+        self.meter.wait(until, cause);
+    }
+
+    /// Counts an event.
+    #[inline]
+    pub fn count(&mut self, event: Event, n: u64) {
+        self.meter.count(event, n);
+    }
+
+    /// Counts several events, each once.
+    #[inline]
+    pub fn count_each<const N: usize>(&mut self, events: [Event; N]) {
+        self.meter.count_each(events);
+    }
+
+    /// Counts a page fault that begins now.
+    #[inline]
+    pub fn fault(&mut self, vpn: Vpn) {
+        self.meter.fault(vpn);
+    }
+
+    /// A page fault turns out to need a device.
+    #[inline]
+    pub fn major_fault(&mut self) {
+        self.meter.major_fault();
+    }
+
+    /// The page faults since the step began.
+    #[inline]
+    pub fn faults(&self) -> Faults {
+        self.meter.faults()
+    }
+
+    /// What was spent since the step began.
+    #[inline]
+    pub fn spent(&self) -> &Spent {
+        self.meter.spent()
+    }
+
+    /// Charges everything inside `body` to one cause.
+    pub fn because<T>(&mut self, cause: Cause, body: impl FnOnce(&mut Self) -> T) -> T {
+        let outer = self.meter.charge_to(cause);
+        let result = body(self);
+        self.meter.charge_again(outer);
+        result
+    }
+}
