@@ -7,7 +7,7 @@ use units::{Errno, Order, Pfn, Vpn};
 
 use crate::{
     Mm,
-    cost::Cx,
+    cx::Cx,
     frame::FamilyId,
     page_table::{PageTables, Pmd},
     primitive,

@@ -11,7 +11,7 @@ use crate::{
     Mm,
     alloc::{lent::Shortage, slow::SlowPath},
     buddy::{Block, End},
-    cost::Cx,
+    cx::Cx,
     event::Event,
     fallback::Want,
     frame::{Frame, FrameTable},

@@ -10,7 +10,8 @@ use units::{BytesPerSecond, NodeId, Order, Pfn, Picos, Time};
 
 use crate::{
     Mm,
-    cost::{Cause, Cx, Work},
+    cost::{Cause, Work},
+    cx::Cx,
     primitive,
 };
 

@@ -5,7 +5,8 @@ use serde::Serialize;
 use units::{Order, Pfn};
 
 use crate::{
-    cost::{Cause, Cx, Work},
+    cost::{Cause, Work},
+    cx::Cx,
     fallback::Extfrag,
     frame::{Frame, FrameTable},
     list::List,

@@ -21,7 +21,7 @@ use crate::{
     Mm, Spaces,
     alloc::slow::SlowPath,
     buddy::Capture,
-    cost::Cx,
+    cx::Cx,
     event::Event,
     frame::{Held, Holdings},
     gfp::{AllocRequest, Mark},

@@ -11,10 +11,6 @@ use units::{CpuId, Picos, Time, Vpn};
 
 use crate::event::{Counters, Event};
 
-pub use crate::{
-    cx::{Circumstances, Cx},
-    tlb::{Running, Shootdowns},
-};
 pub use spent::Spent;
 
 macro_rules! works {

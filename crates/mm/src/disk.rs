@@ -6,11 +6,7 @@ use std::collections::VecDeque;
 
 use units::{Bytes, BytesPerSecond, Picos, Time};
 
-use crate::{
-    cost::{Cause, Cx},
-    event::Event,
-    primitive,
-};
+use crate::{cost::Cause, cx::Cx, event::Event, primitive};
 
 /// Pages of one request (`BIO_MAX_VECS`).
 const PAGES_MAX: u32 = 256;

@@ -5,7 +5,7 @@ use units::{Order, Pfn};
 
 use crate::{
     buddy::{Block, Buddy, End},
-    cost::Cx,
+    cx::Cx,
     event::Event,
     frame::{Frame, FrameTable},
     pageblock::MigrateType,

@@ -9,7 +9,8 @@ use units::{NodeId, Order, Pfn, Vpn};
 use crate::{
     Mm,
     address_space::AddressSpace,
-    cost::{Cause, Cx},
+    cost::Cause,
+    cx::Cx,
     event::Event,
     frame::{Frame, FrameFlag, Held, Holdings},
     gfp::AllocRequest,

@@ -8,7 +8,7 @@ use std::collections::BTreeSet;
 
 use units::Pfn;
 
-use crate::{Mm, cost::Cx, frame::FrameFlag, step::Wait};
+use crate::{Mm, cx::Cx, frame::FrameFlag, step::Wait};
 
 /// Folios that somebody waits for.
 #[derive(Clone, Debug, Default)]

@@ -7,7 +7,7 @@ use units::{Errno, Pfn, Time, Vpn};
 use crate::{
     Mm,
     address_space::{AddressSpace, EVERYTHING},
-    cost::Cx,
+    cx::Cx,
     frame::Holdings,
     page_table::{Pmd, TableId},
     primitive,

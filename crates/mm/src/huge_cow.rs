@@ -9,7 +9,7 @@ use units::{Order, Pfn, Vpn};
 use crate::{
     Mm,
     address_space::AddressSpace,
-    cost::Cx,
+    cx::Cx,
     event::Event,
     frame::{Frame, Held, Holdings},
     gfp::AllocRequest,

@@ -26,7 +26,7 @@ use self::{check_nodes::CheckNodes, collapse::Collapse, survey::Found};
 use crate::{
     Mm, SpaceId, Spaces,
     address_space::{AddressSpace, EVERYTHING},
-    cost::Cx,
+    cx::Cx,
     frame::{Held, Holdings},
     step::{Step, Wait},
     thp::{ThpEnabled, huge_range},

@@ -9,7 +9,7 @@ use units::{NodeId, Order, Picos};
 
 use crate::{
     Mm, Spaces,
-    cost::Cx,
+    cx::Cx,
     event::Event,
     frame::Holdings,
     gfp::{Mark, Urgency},

@@ -126,7 +126,8 @@ pub use zone_state::ZoneState;
 
 use bandwidth::Bandwidth;
 use compact::kcompactd::Compaction;
-use cost::{Cx, Prices};
+use cost::Prices;
+use cx::Cx;
 use event::Counters;
 use folio_lock::FolioWaits;
 use khugepaged::{Khugepaged, ThpAvail};

@@ -5,7 +5,10 @@
 
 use units::{CpuId, Picos, Time};
 
-use crate::cost::{Cause, Cx, Work};
+use crate::{
+    cost::{Cause, Work},
+    cx::Cx,
+};
 
 /// CPUs do not act in perfect order: one may be behind another by a quantum, 2 us by default, and a step, and has a right
 /// to the turns that the other left.

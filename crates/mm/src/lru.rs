@@ -11,7 +11,8 @@ use units::{CpuId, NodeId, Order, Pfn};
 
 use crate::{
     MachineSpec, Mm, PerNode,
-    cost::{Cause, Cx, Work},
+    cost::{Cause, Work},
+    cx::Cx,
     frame::{FrameFlag, FrameTable},
     list::List,
     primitive,

@@ -9,7 +9,8 @@ use units::{Order, Pfn};
 
 use crate::{
     Mm, Spaces,
-    cost::{Cause, Cx},
+    cost::Cause,
+    cx::Cx,
     event::Event,
     frame::{Frame, FrameFlag, Held, Holdings},
     primitive,

@@ -9,7 +9,7 @@ use units::{Order, Pfn, Vpn};
 
 use crate::{
     Mm,
-    cost::Cx,
+    cx::Cx,
     frame::{Held, Holdings},
     gfp::AllocRequest,
     lru::Run,

@@ -9,7 +9,7 @@ use std::collections::BTreeMap;
 
 use units::{Picos, Time};
 
-use crate::{Mm, SpaceId, Spaces, address_space::AddressSpace, cost::Cx, event::Event};
+use crate::{Mm, SpaceId, Spaces, address_space::AddressSpace, cx::Cx, event::Event};
 
 /// For how long a victim may take: `OOM_REAPER_DELAY`, and `MAX_OOM_REAP_RETRIES` times HZ/10.
 // mm/oom_kill.c (v6.1).

@@ -27,7 +27,7 @@ use units::{Order, Pfn, Vpn};
 
 use crate::{
     MachineSpec, Mm, PerNode,
-    cost::Cx,
+    cx::Cx,
     disk::{Disk, DiskSpec},
     frame::{ControlId, FamilyId, Frame, FrameFlag, FrameTable, SegmentId},
     gfp::AllocRequest,

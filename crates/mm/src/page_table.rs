@@ -8,7 +8,7 @@ use std::collections::{BTreeSet, VecDeque};
 
 use units::{Order, Pfn, Vpn};
 
-use crate::{Mm, cost::Cx, frame::Frame, gfp::AllocRequest, primitive, pte::Pte, vma::PageRange};
+use crate::{Mm, cx::Cx, frame::Frame, gfp::AllocRequest, primitive, pte::Pte, vma::PageRange};
 
 /// Levels, from base pages up.
 const LEVELS: usize = 4;

@@ -6,7 +6,8 @@
 use units::{Bytes, Order, Vpn};
 
 use crate::{
-    cost::{Cause, Cx, Work},
+    cost::{Cause, Work},
+    cx::Cx,
     spaces::SpaceId,
 };
 

@@ -17,7 +17,7 @@ use units::{NodeId, Order, Pfn};
 
 use crate::{
     Mm, Spaces,
-    cost::Cx,
+    cx::Cx,
     event::Event,
     frame::{Held, Holdings},
     lru::{LruKind, Taken},

@@ -10,7 +10,7 @@ use units::Pfn;
 
 use crate::{
     Mm,
-    cost::Cx,
+    cx::Cx,
     frame::{Frame, FrameTable},
     gfp::AllocRequest,
     pageblock::MigrateType,

@@ -8,7 +8,7 @@ use units::{Order, Pfn, Vpn};
 
 use crate::{
     Mm,
-    cost::Cx,
+    cx::Cx,
     event::Event,
     frame::{FamilyId, Frame, FrameTable},
     primitive,

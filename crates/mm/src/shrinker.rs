@@ -5,7 +5,7 @@
 
 use units::{NodeId, Order};
 
-use crate::{MachineSpec, Mm, PerNode, Spaces, cost::Cx, event::Event, step::Step};
+use crate::{MachineSpec, Mm, PerNode, Spaces, cx::Cx, event::Event, step::Step};
 
 /// Objects that a shrinker is asked for at once, if it does not say otherwise.
 // SHRINK_BATCH, mm/vmscan.c (v6.1).

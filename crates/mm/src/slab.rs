@@ -11,7 +11,7 @@ use units::{Order, Pfn};
 
 use crate::{
     MachineSpec, Mm, PerNode,
-    cost::Cx,
+    cx::Cx,
     frame::{Frame, FrameTable},
     gfp::AllocRequest,
     list::List,

@@ -7,7 +7,10 @@
 
 use units::{CpuId, Time};
 
-use crate::cost::{Cause, Cx, Work};
+use crate::{
+    cost::{Cause, Work},
+    cx::Cx,
+};
 
 /// How many busy periods are remembered. CPUs run ahead of each other by a quantum and a step at most, a few microseconds,
 /// in which a lock is held a few times; under contention holds join and are one period.

@@ -10,7 +10,7 @@ use units::{NodeId, Order, Pfn, Vpn};
 
 use crate::{
     Mm, Spaces,
-    cost::Cx,
+    cx::Cx,
     event::Event,
     frame::{FamilyId, Frame, FrameFlag},
     gfp::Mobility,

@@ -12,7 +12,7 @@ use units::{Bytes, BytesPerSecond, Order, Pfn, Picos, Time, Vpn};
 
 use crate::{
     Mm,
-    cost::Cx,
+    cx::Cx,
     event::Event,
     frame::{FamilyId, Frame, FrameFlag},
     rmap::Unmapped,

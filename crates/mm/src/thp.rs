@@ -7,7 +7,7 @@ use units::{Errno, NodeId, Order, Pfn, Vpn};
 use crate::{
     Mm,
     address_space::AddressSpace,
-    cost::Cx,
+    cx::Cx,
     event::Event,
     frame::Frame,
     gfp::{AllocRequest, Mobility},

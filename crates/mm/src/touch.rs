@@ -6,7 +6,7 @@ use units::{Bytes, Order, Pfn, Time, VirtAddr, Vpn};
 use crate::{
     Mm,
     address_space::AddressSpace,
-    cost::Cx,
+    cx::Cx,
     fault::{self, Access, FaultControl, FaultDone},
     frame::Holdings,
     page_table::{Level, Pmd, TableId},

@@ -6,7 +6,7 @@ use units::{Errno, Time, Vpn};
 use crate::{
     Mm,
     address_space::{AddressSpace, EVERYTHING},
-    cost::Cx,
+    cx::Cx,
     frame::{FamilyId, Holdings},
     mmu_gather::{MmuGather, Room},
     page_table::{Level, Pmd, PmdSlot, TableId},

@@ -8,7 +8,7 @@ use units::Pfn;
 
 use crate::{
     Mm,
-    cost::Cx,
+    cx::Cx,
     event::Event,
     frame::FrameFlag,
     lru::{LruKind, NewAnon},

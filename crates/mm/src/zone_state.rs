@@ -8,7 +8,7 @@ use crate::{
     alloc::fair::FairShare,
     buddy::{Block, Buddy, End},
     compact::ZoneCompact,
-    cost::Cx,
+    cx::Cx,
     event::Event,
     fallback::Want,
     frame::{Frame, FrameTable},

@@ -8,7 +8,7 @@ use pagelab_mm::{
     Frame, Mm, Variant,
     address_space::{AddressSpace, TASK_PAGES},
     check::{self, Owners},
-    cost::Cx,
+    cx::Cx,
     event::Event,
     fault::{Access, FaultDone},
     page_table::{Level, Pmd},

@@ -6,7 +6,7 @@ use pagelab_mm::{
     AllocRequest, ControlId, Frame, Mm,
     address_space::AddressSpace,
     check::{self, Owners},
-    cost::Cx,
+    cx::Cx,
     event::Event,
     fault::{Access, FaultControl, FaultDone},
     fork::Fork,

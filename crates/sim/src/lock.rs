@@ -5,7 +5,8 @@
 
 use mm::{
     SpaceId,
-    cost::{Cause, Cx, Work},
+    cost::{Cause, Work},
+    cx::Cx,
 };
 use units::{CpuId, Picos, Time};
 

@@ -3,7 +3,8 @@
 use mm::{
     Mm, Spaces, Variant,
     address_space::AddressSpace,
-    cost::{Cx, Work},
+    cost::Work,
+    cx::Cx,
     fault::{Access, FaultDone},
     fork::Fork,
     page_cache::FileOperation,

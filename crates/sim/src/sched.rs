@@ -12,7 +12,9 @@ use std::mem::offset_of;
 
 use mm::{
     SpaceId, Variant,
-    cost::{Cause, Cx, Prices, Shootdowns, Work},
+    cost::{Cause, Prices, Work},
+    cx::Cx,
+    tlb::Shootdowns,
 };
 use units::{CpuId, Picos, Time};
 

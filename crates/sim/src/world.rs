@@ -12,9 +12,11 @@ use std::{cell::RefCell, collections::BTreeSet};
 use mm::{
     Mm, SpaceId,
     address_space::{AddressSpace, MMAP_BASE},
-    cost::{Cause, Cx, Prices, Shootdowns},
+    cost::{Cause, Prices},
+    cx::Cx,
     fault::{Access, FaultDone},
     step::{Step, Wait},
+    tlb::Shootdowns,
     touch::Touch,
     vma::HugeAdvice,
 };

@@ -16,7 +16,7 @@ use crate::{
     Mm, Spaces,
     alloc::lent::{Given, Shortage},
     compact::{CompactPriority, CompactResult, Compacted, DirectCompact},
-    cost::Cx,
+    cx::Cx,
     frame::{Held, Holdings},
     gfp::{AllocRequest, Mark, Mobility, Urgency},
     primitive,

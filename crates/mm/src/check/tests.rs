@@ -2,10 +2,8 @@ use units::{Frames, NodeId, Time};
 
 use super::*;
 use crate::{
-    AllocRequest, FamilyId, MachineSpec, Mobility, NodeSpec, Settings, ZoneKind, ZoneSpec,
-    cost::{Cx, Prices},
-    event::Counters,
-    variant::named,
+    AllocRequest, FamilyId, MachineSpec, Mobility, NodeSpec, Settings, ZoneKind, ZoneSpec, cost::Prices, cx::Cx,
+    event::Counters, variant::named,
 };
 
 const SEEDS: u32 = 40;

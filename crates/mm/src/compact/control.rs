@@ -12,7 +12,7 @@ use crate::{
         CompactContended, CompactEnds, CompactPriority, CompactResult, CompactSearch, Contention, Suitable,
         free_scanner::FreeScan, migrate_scanner::MigrateScan,
     },
-    cost::Cx,
+    cx::Cx,
     event::Event,
     frame::{Held, Holdings},
     gfp::{AllocRequest, Mark, Urgency},

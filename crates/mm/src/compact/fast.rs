@@ -12,7 +12,7 @@ use crate::{
     alloc::slow::COSTLY,
     buddy::Block,
     compact::control::{CompactControl, FastStart},
-    cost::Cx,
+    cx::Cx,
     event::Event,
     pageblock::MigrateType,
     primitive,

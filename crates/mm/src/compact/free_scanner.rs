@@ -13,7 +13,7 @@ use crate::{
         CompactHugePages, CompactSearch,
         control::{CompactControl, block_end},
     },
-    cost::Cx,
+    cx::Cx,
     event::Event,
     frame::Seen,
     migrate::MigrateMode,

@@ -9,7 +9,7 @@ use units::{CpuId, NodeId, Order, Picos};
 use crate::{
     Mm, Spaces,
     compact::{CompactControl, CompactResult, FreeBlocks, SCORE_ORDER, Suitable, zone::DEFER_SHIFT_MAX},
-    cost::Cx,
+    cx::Cx,
     event::Event,
     frame::Holdings,
     gfp::Urgency,

@@ -12,7 +12,7 @@ use crate::{
         control::{CompactControl, Isolated, block_end},
         suitable::ISOLATED_SLEEP,
     },
-    cost::Cx,
+    cx::Cx,
     event::Event,
     frame::Seen,
     migrate::MigrateMode,

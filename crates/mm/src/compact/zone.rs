@@ -8,7 +8,7 @@ use units::{NodeId, Order, Pfn};
 use crate::{
     Mm,
     compact::CompactSearch,
-    cost::Cx,
+    cx::Cx,
     frame::{FrameTable, Seen},
     migrate::MigrateMode,
     pageblock::MigrateType,

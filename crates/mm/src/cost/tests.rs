@@ -1,4 +1,5 @@
 use super::*;
+use crate::cx::Cx;
 
 #[test]
 fn parts_sum_to_the_latency() {

@@ -8,7 +8,7 @@
 use serde::Serialize;
 use units::{NodeId, Order};
 
-use crate::{MachineSpec, Mm, PerNode, alloc::lent::Shortage, cost::Cx, gfp::AllocRequest};
+use crate::{MachineSpec, Mm, PerNode, alloc::lent::Shortage, cx::Cx, gfp::AllocRequest};
 
 /// Who allocates the huge pages that faults ask for.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]

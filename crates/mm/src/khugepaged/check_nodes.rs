@@ -4,7 +4,7 @@
 use units::Order;
 
 use super::{ThpRequests, node_alloc::NodeAlloc};
-use crate::{Mm, Spaces, cost::Cx, event::Event, frame::Holdings, step::Step};
+use crate::{Mm, Spaces, cx::Cx, event::Event, frame::Holdings, step::Step};
 
 /// Before khugepaged looks at processes: nodes that had no huge page are asked for one.
 #[derive(Clone, Debug)]

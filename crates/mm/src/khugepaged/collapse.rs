@@ -7,7 +7,8 @@ use units::{NodeId, Order, Pfn, Vpn};
 use super::{HUGE_PAGES, NeedsLock, node_alloc::NodeAlloc, survey::Found};
 use crate::{
     Mm, SpaceId, Spaces,
-    cost::{Cause, Cx},
+    cost::Cause,
+    cx::Cx,
     event::Event,
     fault::Access,
     frame::{FrameFlag, Held, Holdings},

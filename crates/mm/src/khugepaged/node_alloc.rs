@@ -4,7 +4,7 @@
 
 use units::{NodeId, Order, Pfn};
 
-use crate::{Mm, Spaces, alloc::slow::AllocControl, cost::Cx, frame::Holdings, gfp::AllocRequest, step::Step};
+use crate::{Mm, Spaces, alloc::slow::AllocControl, cx::Cx, frame::Holdings, gfp::AllocRequest, step::Step};
 
 /// One huge page of one node, with as much effort as khugepaged may take.
 #[derive(Clone, Debug)]

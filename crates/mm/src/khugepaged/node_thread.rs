@@ -7,7 +7,7 @@ use units::{NodeId, Order};
 use super::node_alloc::NodeAlloc;
 use crate::{
     Mm, Spaces,
-    cost::Cx,
+    cx::Cx,
     frame::Holdings,
     step::{Step, Wait},
     thp::ThpEnabled,

@@ -9,7 +9,7 @@ use super::HUGE_PAGES;
 use crate::{
     Mm,
     address_space::AddressSpace,
-    cost::Cx,
+    cx::Cx,
     frame::FrameFlag,
     page_table::{Pmd, TableId},
     primitive,

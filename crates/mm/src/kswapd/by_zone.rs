@@ -11,7 +11,7 @@ use super::{SHORT_SLEEP, State, Wish};
 use crate::{
     Mm, Spaces,
     compact::{CompactControl, Suitable},
-    cost::Cx,
+    cx::Cx,
     event::Event,
     frame::Holdings,
     gfp::{Mark, Urgency},

@@ -7,7 +7,8 @@ use units::{CpuId, NodeId, Order, Pfn};
 use super::{LruKind, RUN_MAX};
 use crate::{
     Mm,
-    cost::{Cause, Cx, Work},
+    cost::{Cause, Work},
+    cx::Cx,
     event::Event,
     frame::{FrameFlag, Held},
     zone::ZoneKind,

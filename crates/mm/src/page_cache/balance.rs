@@ -7,7 +7,7 @@
 use units::{NodeId, Picos, Time};
 
 use super::PageCache;
-use crate::{Mm, cost::Cx, frame::ControlId, lru::LruKind, step::Wait};
+use crate::{Mm, cx::Cx, frame::ControlId, lru::LruKind, step::Wait};
 
 /// Ticks of a second, as in distribution kernels.
 const HZ: i64 = 250;

@@ -7,7 +7,7 @@ use units::{NodeId, Order, Pfn, Time};
 use super::{InodeId, PageFlag};
 use crate::{
     Mm, Spaces,
-    cost::Cx,
+    cx::Cx,
     disk::Request,
     event::Event,
     frame::FrameFlag,

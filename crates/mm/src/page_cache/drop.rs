@@ -6,7 +6,7 @@ use units::Errno;
 use super::{InodeId, PageFlag, Slot};
 use crate::{
     Mm,
-    cost::Cx,
+    cx::Cx,
     event::Event,
     frame::FrameFlag,
     lru::Run,

@@ -9,7 +9,7 @@ use super::{InodeId, PageFlag, read::Window};
 use crate::{
     Mm,
     address_space::AddressSpace,
-    cost::Cx,
+    cx::Cx,
     fault::{Access, FaultDone},
     frame::FrameFlag,
     gfp::AllocRequest,

@@ -9,7 +9,7 @@ use units::{Picos, Time};
 use super::{InodeId, dirty::Sent};
 use crate::{
     Mm, Spaces,
-    cost::Cx,
+    cx::Cx,
     primitive,
     step::{Step, Wait},
 };

@@ -8,7 +8,7 @@ use units::{NodeId, Picos, Time};
 use super::{PageCache, mapping::Mapping};
 use crate::{
     Mm,
-    cost::Cx,
+    cx::Cx,
     frame::{FamilyId, SegmentId},
     slab::Object,
     vma::FileMap,

@@ -8,7 +8,7 @@ use units::Errno;
 use super::{InodeId, Open, inode::Inode, read::ReadAhead};
 use crate::{
     Mm,
-    cost::Cx,
+    cx::Cx,
     frame::Holdings,
     primitive,
     slab::{Cache, Object},

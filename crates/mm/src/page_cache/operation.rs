@@ -4,7 +4,7 @@
 use units::{Bytes, Errno, Time};
 
 use super::{InodeId, drop::DropCaches, names::Opening, sync::Sync, write::Write};
-use crate::{Mm, Spaces, cost::Cx, frame::Holdings, primitive, step::Step};
+use crate::{Mm, Spaces, cx::Cx, frame::Holdings, primitive, step::Step};
 
 /// What somebody wants of files.
 #[derive(Clone, Debug)]

@@ -7,7 +7,7 @@ use std::ops::Range;
 use units::{Order, Pfn};
 
 use super::{InodeId, PageFlag};
-use crate::{Mm, cost::Cx, frame::FrameFlag, gfp::AllocRequest, primitive};
+use crate::{Mm, cx::Cx, frame::FrameFlag, gfp::AllocRequest, primitive};
 
 /// The largest window, in pages.
 // VM_READAHEAD_PAGES, include/linux/mm.h (v6.1): 128 KiB.

@@ -5,7 +5,7 @@
 use units::NodeId;
 
 use super::InodeId;
-use crate::{Mm, cost::Cx, event::Event, shrinker::asked_when_dropping};
+use crate::{Mm, cx::Cx, event::Event, shrinker::asked_when_dropping};
 
 impl Mm {
     /// Dentries and inodes of a node that nobody uses, as many as `vm.vfs_cache_pressure` shows of them.

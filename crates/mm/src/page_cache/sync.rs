@@ -7,7 +7,7 @@ use super::{
     InodeId,
     dirty::{Sent, disk_wait},
 };
-use crate::{Mm, Spaces, cost::Cx, step::Step};
+use crate::{Mm, Spaces, cx::Cx, step::Step};
 
 /// One fsync(2).
 #[derive(Clone, Copy, Debug)]

@@ -6,7 +6,7 @@ use units::{Bytes, Pfn};
 use super::{InodeId, dirty::disk_wait};
 use crate::{
     Mm, Spaces,
-    cost::Cx,
+    cx::Cx,
     lru::Run,
     page_table::Level,
     primitive::{self, TlbFlush},

@@ -6,7 +6,7 @@ use units::{Bytes, Errno, Order, Pfn, Time};
 use super::{InodeId, PageFlag, dirty::disk_wait};
 use crate::{
     Mm,
-    cost::Cx,
+    cx::Cx,
     frame::{FrameFlag, Held, Holdings},
     primitive,
     step::{Step, Wait},

@@ -9,7 +9,8 @@ use units::{CpuId, Order, Pfn};
 
 use crate::{
     buddy::{Block, Buddy, End},
-    cost::{Cx, Work},
+    cost::Work,
+    cx::Cx,
     event::Event,
     fallback::Want,
     frame::{Frame, FrameTable},

@@ -5,7 +5,7 @@ use units::Pfn;
 
 use crate::{
     Mm, Spaces,
-    cost::Cx,
+    cx::Cx,
     event::Event,
     frame::{FrameFlag, Held},
     lru::{LruKind, Taken},

@@ -5,7 +5,7 @@ use units::NodeId;
 
 use crate::{
     Mm,
-    cost::Cx,
+    cx::Cx,
     gfp::Mark,
     lru::{LruBy, LruKind, Recent},
     reclaim::{DEF_PRIORITY, Reclaimer, ScanControl},

@@ -10,7 +10,7 @@ use crate::{
     Mm,
     alloc::slow::COSTLY,
     compact::Suitable,
-    cost::Cx,
+    cx::Cx,
     event::Event,
     gfp::{AllocRequest, Mark, Urgency},
     lru::{LruBy, LruKind},

@@ -9,7 +9,7 @@ use crate::{
     Mm, Spaces,
     alloc::slow::COSTLY,
     compact::Suitable,
-    cost::Cx,
+    cx::Cx,
     event::Event,
     frame::Holdings,
     gfp::{AllocRequest, Mark, Urgency},

@@ -6,7 +6,7 @@
 use units::Pfn;
 
 use super::{Reclaimer, ScanControl, active::Uses, folio::Tally};
-use crate::{Mm, Spaces, cost::Cx, event::Event, page_cache::PageFlag, page_table::Level, primitive, spaces::Entry};
+use crate::{Mm, Spaces, cx::Cx, event::Event, page_cache::PageFlag, page_table::Level, primitive, spaces::Entry};
 
 /// What stands between a file's folio and the free lists.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

@@ -8,7 +8,7 @@ use units::{Order, Pfn};
 use super::{Met, Reclaimer, ScanControl, file::FileState};
 use crate::{
     Mm, Spaces,
-    cost::Cx,
+    cx::Cx,
     event::Event,
     frame::{FrameFlag, Held},
     lru::{LruKind, NewAnon, Taken},

@@ -4,7 +4,8 @@ use super::*;
 use crate::{
     SpaceId,
     address_space::{AddressSpace, MMAP_BASE},
-    cost::{Circumstances, Prices, Running, Shootdowns},
+    cost::Prices,
+    cx::Circumstances,
     event::Counters,
     fault::Access,
     frame::{ControlId, FrameFlag},
@@ -13,6 +14,7 @@ use crate::{
     pageblock::MigrateType,
     swap::{SwapMedium, SwapSpec},
     thp::ThpEnabled,
+    tlb::{Running, Shootdowns},
     touch::Touch,
     variant::named,
     zone::Settings,

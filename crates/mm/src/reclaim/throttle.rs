@@ -5,7 +5,7 @@
 
 use units::{NodeId, Picos, Time};
 
-use crate::{Mm, cost::Cx, event::Event, gfp::AllocRequest, lru::LruBy, reclaim::RETRIES_MAX, zone::ZoneKind};
+use crate::{Mm, cx::Cx, event::Event, gfp::AllocRequest, lru::LruBy, reclaim::RETRIES_MAX, zone::ZoneKind};
 
 /// What one reclaimer takes off a list at once.
 const RUN_PAGES: usize = 32;

@@ -6,10 +6,7 @@ use std::collections::VecDeque;
 use units::{Bytes, Picos, Time};
 
 use super::{SwapMedium, SwapSlot, SwapSpec};
-use crate::{
-    cost::{Cause, Cx},
-    primitive,
-};
+use crate::{cost::Cause, cx::Cx, primitive};
 
 /// A page that is being read or written.
 #[derive(Clone, Copy, Debug)]

@@ -9,7 +9,7 @@ use super::{SlotFlag, SwapSlot};
 use crate::{
     Mm,
     address_space::AddressSpace,
-    cost::Cx,
+    cx::Cx,
     event::Event,
     fault::{Access, FaultDone},
     frame::FrameFlag,

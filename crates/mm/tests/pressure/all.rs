@@ -4,7 +4,7 @@
 use pagelab_mm::{
     ControlId, SpaceId,
     compact::kcompactd::CompactMemory,
-    cost::Cx,
+    cx::Cx,
     fault::Access,
     fork::Fork,
     khugepaged::{KhugepagedSettings, NeedsLock},

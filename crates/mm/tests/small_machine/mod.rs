@@ -3,7 +3,8 @@
 use pagelab_mm::{
     Frame, MachineSpec, Mm, NodeSpec, Settings, Variant, ZoneKind, ZoneSpec,
     address_space::{AddressSpace, MMAP_BASE},
-    cost::{Cx, Prices, Work},
+    cost::{Prices, Work},
+    cx::Cx,
     event::{Counters, Event},
     fault::{Access, FaultDone},
     step::Step,

@@ -3,8 +3,10 @@
 
 use mm::{
     ControlId, Mm, SpaceId, Spaces,
-    cost::{Cause, Circumstances, Cx, Running, Shootdowns},
+    cost::Cause,
+    cx::{Circumstances, Cx},
     line::CacheLine,
+    tlb::{Running, Shootdowns},
     variant::MmapLock,
 };
 use units::{Bytes, CpuId};

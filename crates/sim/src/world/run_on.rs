@@ -3,7 +3,7 @@
 
 use mm::{
     ControlId,
-    cost::{Circumstances, Cx},
+    cx::{Circumstances, Cx},
     step::Step,
 };
 use units::{CpuId, Picos, Time};

@@ -5,7 +5,7 @@ use mm::ControlId;
 use mm::{
     Mm, SpaceId, Spaces,
     alloc::slow::Supply,
-    cost::Cx,
+    cx::Cx,
     step::{Step, Wait},
 };
 use units::{Bytes, CpuId, Time};

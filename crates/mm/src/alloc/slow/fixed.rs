@@ -10,7 +10,7 @@ use super::{AllocControl, COSTLY, DirectCompact, DirectReclaim, Next, Phase};
 use crate::{
     Mm,
     compact::{CompactPriority, CompactResult, Compacted, Contention},
-    cost::Cx,
+    cx::Cx,
     gfp::Mobility,
     step::Wait,
 };
