@@ -17,6 +17,7 @@ use crate::{
     frame::{Frame, FrameTable},
     gfp::{AllocRequest, Mark, Urgency},
     pageblock::ZoneIndex,
+    per_zone::PerZone,
     primitive,
     variant::Variant,
     zone_state::ZoneState,
@@ -101,14 +102,14 @@ impl Mm {
         preferred: ZoneIndex,
         (pfn, zone): (Pfn, ZoneIndex),
     ) -> Pfn {
-        let boosted = &mut self.zones[zone.position()];
+        let boosted = &mut self.zones[zone];
         if request.wakes_kswapd && std::mem::take(&mut boosted.is_boosted) {
             let (node, highest) = (boosted.node, boosted.kind);
             self.wake_kswapd(cx, node, Order::BASE, highest);
         }
         self.frames.set(pfn, Frame::Kernel { order: request.order, mobility: request.mobility });
-        let (zone, local) = (&self.zones[zone.position()], self.node_of_cpu(cx.cpu()));
-        count_alloc(cx, zone, self.zones[preferred.position()].node, local, request.order);
+        let (zone, local) = (&self.zones[zone], self.node_of_cpu(cx.cpu()));
+        count_alloc(cx, zone, self.zones[preferred].node, local, request.order);
         pfn
     }
 
@@ -127,16 +128,15 @@ impl Mm {
         Some(self.finish_alloc(cx, request, preferred, found))
     }
 
-    /// The zones that may serve a request, the best first, by position.
-    pub(crate) fn zones_for(&self, request: &AllocRequest) -> Vec<usize> {
-        let list = self.nodes[request.node].zonelist.zones(request.highest, request.this_node_only);
-        list.iter().map(|index| index.position()).collect()
+    /// The zones that may serve a request, the best first.
+    pub(crate) fn zones_for(&self, request: &AllocRequest) -> Vec<ZoneIndex> {
+        self.nodes[request.node].zonelist.zones(request.highest, request.this_node_only).to_vec()
     }
 
     /// Gives back what the lists of all CPUs hold (`drain_all_pages`).
     pub(crate) fn drain_all_pages(&mut self, cx: &mut Cx<'_>) {
         let Self { frames, zones, variant, .. } = self;
-        for zone in zones {
+        for zone in zones.iter_mut() {
             for cpu in 0..u32::try_from(zone.pcps.len()).expect("fewer than 2^32 CPUs") {
                 zone.drain_cpu(frames, cx, CpuId(cpu), variant);
             }
@@ -150,7 +150,7 @@ impl Mm {
         let Self { frames, zones, nodes, variant, .. } = self;
         let list = nodes[request.node].zonelist.zones(request.highest, request.this_node_only);
         let has_others = nodes.count() > 1;
-        let spares_blocks = variant.nofragment && zones[list.first()?.position()].can_spread;
+        let spares_blocks = variant.nofragment && zones[*list.first()?].can_spread;
         let mut try_with = |pass| take_in_turn(frames, zones, list, cx, request, pass, variant);
         let first = Pass { mark: request.mark, avoids, ..Pass::MIN };
         if variant.fair_zones {
@@ -198,7 +198,7 @@ impl Mm {
         let mut last = None;
         for place in 0..self.nodes[request.node].zonelist.zones(request.highest, request.this_node_only).len() {
             let zone = self.nodes[request.node].zonelist.zones(request.highest, request.this_node_only)[place];
-            let its = self.zones[zone.position()].node;
+            let its = self.zones[zone].node;
             if last.replace(its) != Some(its) {
                 if !request.reclaims && self.is_left_to_kcompactd(its, request.order, request.highest) {
                     self.wake_kcompactd(cx, its, request.order, request.highest);
@@ -279,7 +279,7 @@ impl Pass {
 #[inline]
 fn take_in_turn(
     frames: &mut FrameTable,
-    zones: &mut [ZoneState],
+    zones: &mut PerZone<ZoneState>,
     list: &[ZoneIndex],
     cx: &mut Cx<'_>,
     request: &AllocRequest,
@@ -290,9 +290,9 @@ fn take_in_turn(
     let urgency = if pass.mark == Mark::Min { urgency_of(request, rules) } else { Urgency::Normal };
     let want = Want { order, list: mobility.migrate_type(), whole_blocks_only: pass.whole_blocks_only };
     let end = if request.is_cold { End::Tail } else { End::Head };
-    let home = zones[list.first()?.position()].node;
+    let home = zones[*list.first()?].node;
     for index in list {
-        let zone = &mut zones[index.position()];
+        let zone = &mut zones[*index];
         if (pass.whole_blocks_only || pass.in_turn) && zone.node != home {
             return None;
         }

@@ -101,7 +101,7 @@ struct Walk<'a> {
 
 impl Walk<'_> {
     fn free_lists(&mut self, index: ZoneIndex, zone: &ZoneState) -> Result<(), Broken> {
-        let here = |zone: usize| zone == index.position();
+        let here = |zone: ZoneIndex| zone == index;
         for order in (0..=zone.buddy.max_order().0).map(Order) {
             let is_big = order >= self.mm.frames.blocks.order();
             for list in MigrateType::ALL {
@@ -115,7 +115,7 @@ impl Walk<'_> {
     }
 
     fn pcp_lists(&mut self, index: ZoneIndex, zone: &ZoneState) -> Result<(), Broken> {
-        let here = |zone: usize| zone == index.position();
+        let here = |zone: ZoneIndex| zone == index;
         for (number, pcp) in (0..).zip(&zone.pcps) {
             let mut frames = 0;
             for pfn in pcp.lists(self.mm.variant().pcp_lists).flat_map(Stack::blocks) {
@@ -158,7 +158,7 @@ impl Walk<'_> {
     fn list(
         &mut self,
         list: &List,
-        here: &dyn Fn(usize) -> bool,
+        here: &dyn Fn(ZoneIndex) -> bool,
         is_big: bool,
         wanted: &dyn Fn(Frame) -> bool,
         what: &dyn Fn() -> String,
@@ -186,7 +186,7 @@ impl Walk<'_> {
     fn listed(
         &mut self,
         at: Pfn,
-        here: &dyn Fn(usize) -> bool,
+        here: &dyn Fn(ZoneIndex) -> bool,
         wanted: &dyn Fn(Frame) -> bool,
         what: &dyn Fn() -> String,
     ) -> Result<u64, Broken> {
@@ -195,7 +195,7 @@ impl Walk<'_> {
         let frame = frames.get(at);
         ensure(wanted(frame), Some(at), || format!("on {}, but {frame:?}", what()))?;
         ensure(!self.listed[at.0 as usize], Some(at), || format!("on {} for the second time", what()))?;
-        let is_here = frames.blocks.zone(at).is_some_and(|zone| here(zone.position()));
+        let is_here = frames.blocks.zone(at).is_some_and(here);
         ensure(is_here, Some(at), || format!("on {}, of another zone", what()))?;
         self.listed[at.0 as usize] = true;
         Ok(frames.order_of(frame).frames().into())

@@ -26,6 +26,7 @@ use crate::{
     frame::{Held, Holdings},
     gfp::{AllocRequest, Mark},
     migrate::MigrateMode,
+    pageblock::ZoneIndex,
     step::Step,
 };
 
@@ -242,7 +243,7 @@ impl DirectCompact {
     }
 
     /// What a zone has come to; true when the others are left out.
-    fn after_zone(&mut self, mm: &mut Mm, cx: &Cx, zone: usize, result: CompactResult) -> bool {
+    fn after_zone(&mut self, mm: &mut Mm, cx: &Cx, zone: ZoneIndex, result: CompactResult) -> bool {
         let result = if self.captured.is_some() { CompactResult::Success } else { result };
         self.best = self.best.max(result);
         let compact = &mut mm.zones[zone].compact;
@@ -262,7 +263,7 @@ impl DirectCompact {
     fn after_zone_by_mark(
         &mut self,
         mm: &mut Mm,
-        zone: usize,
+        zone: ZoneIndex,
         result: CompactResult,
         contention: Option<Contention>,
     ) -> bool {

@@ -16,7 +16,7 @@
 //! | `mm/page_alloc.c`        | `fallback.rs`   | CMA                                                                 |
 //! | `mm/page_alloc.c`        | `reserve.rs`    | the limits of 6.8 and later                                         |
 //! | `mm/page_alloc.c`        | `pcp.rs`, `pcp/` | tuning of `high` and batch at run time, CPU hotplug                |
-//! | `mm/page_alloc.c`        | `node.rs`, `per_node.rs` | hotplug                                                             |
+//! | `mm/page_alloc.c`        | `node.rs`, `per_node.rs`, `per_zone.rs` | hotplug                                                             |
 //! | `mm/page_alloc.c`        | `watermark.rs`  | `totalreserve_pages`; the boost is in `zone_state.rs`               |
 //! | `mm/mmap.c`, `mm/madvise.c` | `vma.rs`, `address_space.rs` | shared anonymous and fixed mappings, mremap, mprotect |
 //! | `mm/mincore.c`           | `address_space.rs` | pages of files that are cached and not mapped                    |
@@ -81,6 +81,7 @@ pub mod page_table;
 pub mod pageblock;
 pub mod pcp;
 mod per_node;
+mod per_zone;
 mod primitive;
 pub mod pte;
 mod reclaim;
@@ -135,6 +136,7 @@ use lru::{Lru, LruKind};
 use oom::Oom;
 use page_cache::PageCache;
 use pageblock::ZoneIndex;
+use per_zone::PerZone;
 use rmap::Rmap;
 use shrinker::Shrinkers;
 use slab::Slabs;
@@ -192,7 +194,7 @@ pub struct Mm {
     oom: Oom,
     /// Nodes whose kswapd was woken.
     woken: Vec<NodeId>,
-    zones: Vec<ZoneState>,
+    zones: PerZone<ZoneState>,
     /// The zone that is tried first, if it is the preferred node's own: by the node's number and the highest zone.
     homes: Vec<[ZoneIndex; ZoneKind::ALL.len()]>,
     nodes: PerNode<Node>,
@@ -265,7 +267,7 @@ impl Mm {
             folio_waits,
             oom: Oom::default(),
             woken: Vec::new(),
-            zones,
+            zones: PerZone::new(zones),
             homes,
             nodes,
             cpu_nodes,
@@ -320,13 +322,13 @@ impl Mm {
     /// The zone of a frame that the buddy allocator manages.
     pub(crate) fn zone_of_mut(&mut self, pfn: Pfn) -> &mut ZoneState {
         let zone = self.frames.blocks.zone(pfn).expect("a reserved frame is of no zone");
-        &mut self.zones[zone.position()]
+        &mut self.zones[zone]
     }
 
     /// The node of a frame that the buddy allocator manages.
     pub fn node_of(&self, pfn: Pfn) -> NodeId {
         let zone = self.frames.blocks.zone(pfn).expect("a reserved frame is of no node");
-        self.zones[zone.position()].node
+        self.zones[zone].node
     }
 
     /// The node of a CPU.
@@ -337,12 +339,12 @@ impl Mm {
 
     /// The largest order of the buddy allocator.
     pub fn max_order(&self) -> Order {
-        self.zones[0].buddy.max_order()
+        self.zones[ZoneIndex::FIRST].buddy.max_order()
     }
 
     /// Starts or stops keeping what falls back, in every zone.
     pub fn trace_extfrag(&mut self, on: bool) {
-        for zone in &mut self.zones {
+        for zone in self.zones.iter_mut() {
             zone.buddy.trace = on.then(Vec::new);
         }
     }

@@ -15,6 +15,8 @@ use crate::{
     cx::Cx,
     frame::{FrameFlag, FrameTable},
     list::List,
+    pageblock::ZoneIndex,
+    per_zone::PerZone,
     primitive,
     rmap::Unmapped,
     spin::SpinLock,
@@ -166,8 +168,8 @@ impl Run {
     }
 }
 
-/// One list and the zone of the folios on it that are meant, by its position.
-type Place = (usize, LruKind);
+/// One list and the zone of the folios on it that are meant.
+type Place = (ZoneIndex, LruKind);
 
 /// What of a zone is on LRU lists.
 #[derive(Clone, Debug)]
@@ -184,8 +186,7 @@ struct InZone {
 #[derive(Clone, Debug)]
 pub struct Lru {
     lruvecs: Vec<Lruvec>,
-    /// By position of the zone.
-    zones: Vec<InZone>,
+    zones: PerZone<InZone>,
     /// By CPU number.
     batches: Vec<Batch>,
 }
@@ -207,7 +208,7 @@ impl Lru {
         let zones: Vec<InZone> = node_of_zone.iter().enumerate().map(index).map(in_zone).collect();
         let count = zones.iter().map(|zone| zone.lruvec).max().map_or(0, |last| usize::from(last) + 1);
         let batch = Batch { folios: [Pfn(0); BATCH_MAX], len: 0 };
-        Self { lruvecs: vec![Lruvec::default(); count], zones, batches: vec![batch; cpus] }
+        Self { lruvecs: vec![Lruvec::default(); count], zones: PerZone::new(zones), batches: vec![batch; cpus] }
     }
 
     /// The lists of each node, or zone.
@@ -215,18 +216,18 @@ impl Lru {
         &self.lruvecs
     }
 
-    /// Which of [`Self::lruvecs`] the folios of a zone are on, by the zone's position.
-    pub fn of_zone(&self, zone: usize) -> usize {
+    /// Which of [`Self::lruvecs`] the folios of a zone are on.
+    pub fn of_zone(&self, zone: ZoneIndex) -> usize {
         usize::from(self.zones[zone].lruvec)
     }
 
-    /// Frames of a zone on lists of a kind, by the zone's position (`nr_zone_inactive_anon` and so on).
-    pub fn zone_frames(&self, zone: usize, kind: LruKind) -> u64 {
+    /// Frames of a zone on lists of a kind (`nr_zone_inactive_anon` and so on).
+    pub fn zone_frames(&self, zone: ZoneIndex, kind: LruKind) -> u64 {
         self.zones[zone].frames[kind as usize]
     }
 
     /// Frames of a zone that were taken off the lists, to be looked at or moved.
-    pub fn zone_isolated(&self, zone: usize, is_file: bool) -> u64 {
+    pub fn zone_isolated(&self, zone: ZoneIndex, is_file: bool) -> u64 {
         self.zones[zone].isolated[usize::from(is_file)]
     }
 
@@ -237,14 +238,14 @@ impl Lru {
     }
 
     #[inline]
-    fn insert(&mut self, frames: &mut FrameTable, zone: usize, kind: LruKind, head: Pfn, order: Order) {
+    fn insert(&mut self, frames: &mut FrameTable, zone: ZoneIndex, kind: LruKind, head: Pfn, order: Order) {
         let zone = &mut self.zones[zone];
         zone.frames[kind as usize] += u64::from(order.frames());
         self.lruvecs[usize::from(zone.lruvec)].lists[kind as usize].push_head(frames.threads(), head);
     }
 
     #[inline]
-    fn remove(&mut self, frames: &mut FrameTable, zone: usize, kind: LruKind, head: Pfn, order: Order) {
+    fn remove(&mut self, frames: &mut FrameTable, zone: ZoneIndex, kind: LruKind, head: Pfn, order: Order) {
         let zone = &mut self.zones[zone];
         zone.frames[kind as usize] -= u64::from(order.frames());
         self.lruvecs[usize::from(zone.lruvec)].lists[kind as usize].remove(frames.threads(), head);
@@ -265,13 +266,13 @@ impl Lru {
     }
 
     /// Takes the lock of the lists of a zone's folios.
-    pub(crate) fn hold(&mut self, cx: &mut Cx<'_>, zone: usize) {
+    pub(crate) fn hold(&mut self, cx: &mut Cx<'_>, zone: ZoneIndex) {
         let at = self.of_zone(zone);
         self.lruvecs[at].lock.acquire(cx, Cause::LruLock);
     }
 
     /// Lets go of it, after so many folios were put on lists or taken off.
-    pub(crate) fn let_go(&mut self, cx: &mut Cx<'_>, zone: usize, moves: u64) {
+    pub(crate) fn let_go(&mut self, cx: &mut Cx<'_>, zone: ZoneIndex, moves: u64) {
         let at = self.of_zone(zone);
         cx.work(Work::LruMove, moves);
         self.lruvecs[at].lock.release(cx, Cause::LruLock);
@@ -280,11 +281,11 @@ impl Lru {
     /// As if there were so many frames on the lists of the first zone.
     #[cfg(test)]
     pub(crate) fn set_sizes_for_test(&mut self, frames: [u64; LruKind::ALL.len()]) {
-        self.zones[0].frames = frames;
+        self.zones[ZoneIndex::FIRST].frames = frames;
     }
 
     /// Would it have to be waited for?
-    pub(crate) fn is_contended(&self, cx: &Cx<'_>, zone: usize) -> bool {
+    pub(crate) fn is_contended(&self, cx: &Cx<'_>, zone: ZoneIndex) -> bool {
         self.lruvecs[self.of_zone(zone)].lock.is_contended(cx)
     }
 
@@ -321,7 +322,7 @@ struct Relock {
 
 impl Relock {
     /// Holds the lock of a zone's folios, to move some.
-    fn hold(&mut self, lru: &mut Lru, cx: &mut Cx<'_>, zone: usize, moves: usize) {
+    fn hold(&mut self, lru: &mut Lru, cx: &mut Cx<'_>, zone: ZoneIndex, moves: usize) {
         let at = lru.of_zone(zone);
         if self.held != Some(at) {
             self.change(lru, cx, at);
@@ -409,7 +410,7 @@ impl Mm {
         }
     }
 
-    fn insert_run(&mut self, cx: &mut Cx, relock: &mut Relock, to: Option<(usize, LruKind, Order)>, heads: &[Pfn]) {
+    fn insert_run(&mut self, cx: &mut Cx, relock: &mut Relock, to: Option<(ZoneIndex, LruKind, Order)>, heads: &[Pfn]) {
         if let Some((zone, kind, order)) = to {
             relock.hold(&mut self.lru, cx, zone, heads.len());
             let at = self.lru.of_zone(zone);
@@ -486,8 +487,8 @@ impl Mm {
 
     /// The zone of an allocated frame, by position.
     #[inline]
-    pub(crate) fn zone_position(&self, head: Pfn) -> usize {
-        self.frames.blocks.zone(head).expect("an allocated frame is in a zone").position()
+    pub(crate) fn zone_position(&self, head: Pfn) -> ZoneIndex {
+        self.frames.blocks.zone(head).expect("an allocated frame is in a zone")
     }
 
     /// Takes a folio off its LRU list, to be looked at or moved: it stays what it is, and its control says so
@@ -502,7 +503,7 @@ impl Mm {
     }
 
     /// One hold of the lock of a zone's lists, in which so many folios were moved.
-    pub(crate) fn charge_lru_moves(&mut self, cx: &mut Cx, zone: usize, moves: u64) {
+    pub(crate) fn charge_lru_moves(&mut self, cx: &mut Cx, zone: ZoneIndex, moves: u64) {
         let at = self.lru.of_zone(zone);
         self.lru.lruvecs[at].lock.acquire(cx, Cause::LruLock);
         cx.work(Work::LruMove, moves);
@@ -514,7 +515,7 @@ impl Mm {
     pub(crate) fn lru_split(
         &mut self,
         cx: &mut Cx,
-        (zone, head): (usize, Pfn),
+        (zone, head): (ZoneIndex, Pfn),
         is_active: bool,
         (tails, unmapped): (&[Pfn], usize),
         keeps_head: bool,
@@ -541,7 +542,7 @@ impl Mm {
     }
 
     /// So many frames of an isolated folio are freed.
-    pub(crate) fn lru_isolated_less(&mut self, zone: usize, frames: u64) {
+    pub(crate) fn lru_isolated_less(&mut self, zone: ZoneIndex, frames: u64) {
         self.lru.zones[zone].isolated[0] -= frames;
     }
 

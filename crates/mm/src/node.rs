@@ -120,8 +120,8 @@ impl ZoneSpec {
 pub struct Node {
     /// Its number.
     pub id: NodeId,
-    /// Its zones with memory, lowest first: places in `Mm::zones`.
-    zones: Range<usize>,
+    /// Its zones with memory, lowest first: the first, and one past the last.
+    zones: Range<ZoneIndex>,
     /// The zones to try for requests that prefer it.
     pub(crate) zonelist: Zonelist,
     /// Keeps memory of it free.
@@ -138,10 +138,11 @@ impl Node {
     /// The nodes of a machine, nobody awake. `zones`: all zones with memory, each with its node and its kind.
     pub(crate) fn all(machine: &MachineSpec, zones: &[(NodeId, ZoneKind)]) -> PerNode<Self> {
         let mut zonelists = zonelists(machine, zones).into_iter();
-        let mut first = 0;
+        let mut first = ZoneIndex(0);
         PerNode::new(machine, |spec| {
             let count = zones.iter().filter(|(node, _)| *node == spec.id).count();
-            let its = first..first + count;
+            let count = u16::try_from(count).expect("fewer zones than numbers for them");
+            let its = first..ZoneIndex(first.0 + count);
             first = its.end;
             Self {
                 id: spec.id,
@@ -155,9 +156,14 @@ impl Node {
         })
     }
 
-    /// The places of its zones in `Mm::zones`, lowest first.
-    pub fn zones(&self) -> Range<usize> {
-        self.zones.clone()
+    /// Its zones with memory, lowest first.
+    pub fn zones(&self) -> impl DoubleEndedIterator<Item = ZoneIndex> + Clone + use<> {
+        (self.zones.start.0..self.zones.end.0).map(ZoneIndex)
+    }
+
+    /// Where they are among all zones.
+    pub(crate) fn zone_range(&self) -> Range<usize> {
+        self.zones.start.position()..self.zones.end.position()
     }
 }
 
@@ -169,21 +175,21 @@ impl Mm {
 
     /// A node's zones with memory, lowest first.
     pub(crate) fn node_zones(&self, node: NodeId) -> &[ZoneState] {
-        &self.zones[self.nodes[node].zones()]
+        self.zones.of(&self.nodes[node])
     }
 
     /// The same.
     pub(crate) fn node_zones_mut(&mut self, node: NodeId) -> &mut [ZoneState] {
-        &mut self.zones[self.nodes[node].zones()]
+        self.zones.of_mut(&self.nodes[node])
     }
 
-    /// The zones of a node up to a kind, by position, the lowest first.
+    /// The zones of a node up to a kind, the lowest first.
     pub(crate) fn zones_up_to(
         &self,
         node: NodeId,
         highest: ZoneKind,
-    ) -> impl DoubleEndedIterator<Item = usize> + Clone + '_ {
-        self.nodes[node].zones().filter(move |at| self.zones[*at].kind <= highest)
+    ) -> impl DoubleEndedIterator<Item = ZoneIndex> + Clone + '_ {
+        self.nodes[node].zones().filter(move |zone| self.zones[*zone].kind <= highest)
     }
 }
 

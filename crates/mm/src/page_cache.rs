@@ -32,6 +32,8 @@ use crate::{
     frame::{ControlId, FamilyId, Frame, FrameFlag, FrameTable, SegmentId},
     gfp::AllocRequest,
     list_order::Ordered,
+    pageblock::ZoneIndex,
+    per_zone::PerZone,
     primitive,
     slab::{Cache, Object},
     zone::Settings,
@@ -83,8 +85,7 @@ pub struct PageCache {
     open: Vec<Option<Open>>,
     nodes: Nodes,
     disk: Disk<InodeId>,
-    /// By zone.
-    counts: Vec<FileCounts>,
+    counts: PerZone<FileCounts>,
     /// Blocks of the disk that are taken, or promised to dirty pages.
     blocks_used: u64,
     /// Dentries that nobody uses, and inodes without a dentry, by node.
@@ -133,7 +134,7 @@ impl PageCache {
             open: Vec::new(),
             nodes: Nodes::default(),
             disk: Disk::new(DiskSpec::default()),
-            counts: vec![FileCounts::default(); zones],
+            counts: PerZone::new(vec![FileCounts::default(); zones]),
             blocks_used: 0,
             dentries: PerNode::new(machine, |_| Ordered::default()),
             idle: PerNode::new(machine, |_| Ordered::default()),
@@ -150,8 +151,8 @@ impl PageCache {
         self.settings = FileSettings::of(settings);
     }
 
-    /// Frames of a zone that belong to files, by the zone's position.
-    pub fn counts(&self, zone: usize) -> FileCounts {
+    /// Frames of a zone that belong to files, by zone.
+    pub fn counts(&self, zone: ZoneIndex) -> FileCounts {
         self.counts[zone]
     }
 
@@ -166,7 +167,7 @@ impl PageCache {
     }
 
     /// A page of a zone has its first mapping, or has lost its last.
-    pub(crate) fn count_mapped(&mut self, zone: usize, on: bool) {
+    pub(crate) fn count_mapped(&mut self, zone: ZoneIndex, on: bool) {
         let mapped = &mut self.counts[zone].mapped;
         *mapped = if on { *mapped + 1 } else { *mapped - 1 };
     }

@@ -50,6 +50,18 @@ pub struct ZoneIndex(pub u16);
 impl ZoneIndex {
     /// No zone of any machine.
     pub(crate) const NONE: Self = Self(u16::MAX);
+    /// The machine's first zone with memory.
+    pub(crate) const FIRST: Self = Self(0);
+
+    /// The one at a position.
+    pub(crate) fn at(position: usize) -> Self {
+        Self(u16::try_from(position).expect("fewer zones than numbers for them"))
+    }
+
+    /// The one after it.
+    pub(crate) fn next(self) -> Self {
+        Self(self.0 + 1)
+    }
 
     #[inline]
     pub(crate) fn position(self) -> usize {

@@ -21,6 +21,7 @@ use crate::{
     event::Event,
     frame::{Held, Holdings},
     lru::{LruKind, Taken},
+    pageblock::ZoneIndex,
     shrinker::SlabScan,
     step::{RUN, Step, Wait},
     zone::ZoneKind,
@@ -141,7 +142,7 @@ impl ScanControl {
 pub(crate) struct NodeScan {
     node: NodeId,
     /// Only this zone, by its position.
-    zone: Option<usize>,
+    zone: Option<ZoneIndex>,
     /// Are shrinkers asked after it?
     asks_shrinkers: bool,
     /// Frames looked at when it began, and those of the lists that it has looked at.
@@ -312,7 +313,7 @@ impl NodeScan {
         if sc.by == Reclaimer::Kswapd {
             return false;
         }
-        let zones = (0..mm.zones.len()).filter(|zone| mm.lru.of_zone(*zone) == self.lruvec);
+        let zones = mm.zones.indices().filter(|zone| mm.lru.of_zone(*zone) == self.lruvec);
         let isolated: u64 = zones.map(|zone| mm.lru.zone_isolated(zone, kind.is_file())).sum();
         // Who may write and enter file systems is held back sooner, so that others are not.
         isolated > mm.lru.frames(self.lruvec, kind) >> 3
@@ -370,7 +371,7 @@ impl NodeScan {
 
 impl Mm {
     /// Frames of a zone that reclaim could free (`zone_reclaimable_pages`).
-    pub(crate) fn reclaimable_frames(&self, zone: usize) -> u64 {
+    pub(crate) fn reclaimable_frames(&self, zone: ZoneIndex) -> u64 {
         let of = |kind| self.lru.zone_frames(zone, kind);
         let files = of(LruKind::InactiveFile) + of(LruKind::ActiveFile);
         let anon = of(LruKind::InactiveAnon) + of(LruKind::ActiveAnon);

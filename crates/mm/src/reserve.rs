@@ -133,7 +133,7 @@ impl Mm {
         let Self { frames, zones, nodes, variant, .. } = self;
         let kept = if force { 0 } else { u64::from(frames.blocks.order().frames()) };
         nodes[request.node].zonelist.zones(request.highest, request.this_node_only).iter().any(|index| {
-            let zone = &mut zones[index.position()];
+            let zone = &mut zones[*index];
             zone.high_atomic > kept && zone.unreserve_high_atomic(frames, cx, request.mobility.migrate_type(), variant)
         })
     }

@@ -6,7 +6,7 @@
 //! below its mark or in pieces. So, but for requests that fail, each zone is used in proportion to its size, and what is read
 //! into memory stays there for about as long wherever it is.
 
-use crate::{pageblock::ZoneIndex, watermark::Marks, zone_state::ZoneState};
+use crate::{pageblock::ZoneIndex, per_zone::PerZone, watermark::Marks, zone_state::ZoneState};
 
 /// What a zone may still give in its turn.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -55,15 +55,15 @@ fn span(marks: &Marks) -> i64 {
 }
 
 /// Is it the others' turn for one of the zones that are of the first one's node?
-pub(super) fn has_depleted(zones: &[ZoneState], list: &[ZoneIndex]) -> bool {
-    let home = list.first().map(|index| zones[index.position()].node);
-    let zones = list.iter().map(|index| &zones[index.position()]);
+pub(super) fn has_depleted(zones: &PerZone<ZoneState>, list: &[ZoneIndex]) -> bool {
+    let home = list.first().map(|index| zones[*index].node);
+    let zones = list.iter().map(|index| &zones[*index]);
     zones.take_while(|zone| Some(zone.node) == home).any(|zone| zone.fair.is_depleted())
 }
 
 /// The zones of the node of the first one in a list begin their next turn.
-pub(super) fn begin_turn(zones: &mut [ZoneState], list: &[ZoneIndex]) {
-    let Some(first) = list.first().map(|index| &zones[index.position()]) else { return };
+pub(super) fn begin_turn(zones: &mut PerZone<ZoneState>, list: &[ZoneIndex]) {
+    let Some(first) = list.first().map(|index| &zones[*index]) else { return };
     let (node, kind) = (first.node, first.kind);
     for zone in zones.iter_mut().filter(|zone| zone.node == node && zone.kind <= kind) {
         zone.fair.begin(&zone.marks);

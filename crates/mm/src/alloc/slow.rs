@@ -19,6 +19,7 @@ use crate::{
     cx::Cx,
     frame::{Held, Holdings},
     gfp::{AllocRequest, Mark, Mobility, Urgency},
+    pageblock::ZoneIndex,
     primitive,
     reclaim::DirectReclaim,
     step::{Step, Wait},
@@ -481,7 +482,7 @@ impl Supply {
 
 impl Mm {
     /// Could a zone serve a request if all that can be reclaimed in it were free?
-    fn could_serve(&self, zone: usize, request: &AllocRequest) -> bool {
+    fn could_serve(&self, zone: ZoneIndex, request: &AllocRequest) -> bool {
         let reclaimable = self.reclaimable_frames(zone);
         self.zones[zone].could_be_ok(request, reclaimable, &self.variant)
     }

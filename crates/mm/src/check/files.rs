@@ -8,6 +8,7 @@ use crate::{
     Mm,
     frame::{Frame, FrameFlag},
     page_cache::{FileCounts, PageFlag},
+    pageblock::ZoneIndex,
 };
 
 /// Every page of a file is a frame that says so, every frame of a file is one of its pages, unless it waits to be freed; and
@@ -30,7 +31,7 @@ pub fn walk_files(mm: &Mm) -> Result<(), Broken> {
         ensure(is_read || !dirty, Some(head), || "dirty, but it does not hold what it should".to_owned())?;
     }
     for (at, found) in counts.iter().enumerate() {
-        let counted = mm.cache.counts(at);
+        let counted = mm.cache.counts(ZoneIndex::at(at));
         ensure(counted == *found, None, || format!("zone {at} counts {counted:?}, not {found:?}"))?;
     }
     let is_waiting =

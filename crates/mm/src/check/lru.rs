@@ -7,6 +7,7 @@ use super::{Broken, Walk, broken, ensure};
 use crate::{
     frame::{Frame, FrameFlag},
     lru::LruKind,
+    pageblock::ZoneIndex,
 };
 
 impl Walk<'_> {
@@ -21,7 +22,7 @@ impl Walk<'_> {
                     Frame::File { .. } => kind.is_file(),
                     _ => false,
                 };
-                let here = |zone: usize| lru.of_zone(zone) == number;
+                let here = |zone: ZoneIndex| lru.of_zone(zone) == number;
                 let walked = self.list(lruvec.list(kind), &here, false, &wanted, &what)?;
                 let counted = lru.frames(number, kind);
                 ensure(counted == walked, None, || format!("{} counts {counted} frames, not {walked}", what()))?;

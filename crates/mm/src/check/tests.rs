@@ -106,12 +106,12 @@ const DAMAGES: [(&str, Damage); 17] = [
         *mm.frames.raw_mut(pfn).1 ^= 1 << n.below(64);
     }),
     ("a per-CPU list that leads elsewhere", |mm, _, n| {
-        let lists = mm.zones[0].pcps[0].lists_mut();
+        let lists = mm.zones[ZoneIndex(0)].pcps[0].lists_mut();
         let list = lists.iter_mut().map(Stack::blocks_mut).find(|list| !list.is_empty()).expect("a frame is on a list");
         list[n.below(list.len())].0 ^= 1 << n.below(32);
     }),
     ("a frame less on a per-CPU list", |mm, _, _| {
-        let lists = mm.zones[0].pcps[0].lists_mut();
+        let lists = mm.zones[ZoneIndex(0)].pcps[0].lists_mut();
         lists.iter_mut().find_map(Stack::pop_tail).expect("a frame is on a list");
     }),
     ("a free block forgotten", |mm, _, n| {
@@ -146,8 +146,12 @@ const DAMAGES: [(&str, Damage); 17] = [
         let pfn = any(mm, n, "an interior", |_, frame| frame == Frame::Interior);
         *mm.frames.raw_mut(pfn).1 = 1 << n.below(64);
     }),
-    ("free lists of yesterday", |mm, earlier, _| mm.zones[0].buddy = earlier.zones[0].buddy.clone()),
-    ("per-CPU lists of yesterday", |mm, earlier, _| mm.zones[0].pcps = earlier.zones[0].pcps.clone()),
+    ("free lists of yesterday", |mm, earlier, _| {
+        mm.zones[ZoneIndex(0)].buddy = earlier.zones[ZoneIndex(0)].buddy.clone();
+    }),
+    ("per-CPU lists of yesterday", |mm, earlier, _| {
+        mm.zones[ZoneIndex(0)].pcps = earlier.zones[ZoneIndex(0)].pcps.clone();
+    }),
     ("a page table that was not counted", |mm, _, n| {
         let pfn = allocated(mm, n);
         mm.frames.set(pfn, Frame::PageTable);
@@ -178,7 +182,7 @@ fn buddies_that_are_both_free_are_noticed() {
     let Frame::Free { order, list, .. } = mm.frames.get(pfn) else { unreachable!() };
     let half = Order(order.0 - 1);
     with(&mut mm, |mm, cx| {
-        let buddy = &mut mm.zones[0].buddy;
+        let buddy = &mut mm.zones[ZoneIndex(0)].buddy;
         buddy.take(&mut mm.frames, cx, crate::buddy::Block { pfn, order }, half, list);
         // While the upper half looks taken, the lower one finds nobody to merge with.
         let upper = pfn.buddy(half);

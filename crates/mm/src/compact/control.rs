@@ -18,6 +18,7 @@ use crate::{
     gfp::{AllocRequest, Mark, Urgency},
     migrate::{Migrate, MigrateMode, Migrating},
     pageblock::MigrateType,
+    pageblock::ZoneIndex,
     step::{RUN, Step, Wait},
     zone::ZoneKind,
 };
@@ -47,7 +48,7 @@ pub(super) enum FastStart {
 #[derive(Clone, Debug)]
 #[expect(clippy::struct_excessive_bools, reason = "as the kernel has them")]
 pub(crate) struct CompactControl {
-    pub(super) zone: usize,
+    pub(super) zone: ZoneIndex,
     /// None: as much as can be.
     pub(super) order: Option<Order>,
     pub(super) list: MigrateType,
@@ -124,7 +125,7 @@ pub(super) enum Isolated {
 
 impl CompactControl {
     /// For a request (`compact_zone_order`).
-    pub(crate) fn direct(zone: usize, request: &AllocRequest, priority: CompactPriority) -> Self {
+    pub(crate) fn direct(zone: ZoneIndex, request: &AllocRequest, priority: CompactPriority) -> Self {
         Self {
             list: request.mobility.migrate_type(),
             urgency: request.urgency,
@@ -134,23 +135,23 @@ impl CompactControl {
     }
 
     /// By a kernel thread: for an order, or as far as it goes.
-    pub(crate) fn by_daemon(zone: usize, order: Option<Order>, highest: ZoneKind) -> Self {
+    pub(crate) fn by_daemon(zone: ZoneIndex, order: Option<Order>, highest: ZoneKind) -> Self {
         let reason = if order.is_some() { Reason::Daemon } else { Reason::Proactive };
         Self::new(zone, order, highest, reason, MigrateMode::SyncLight)
     }
 
     /// By kswapd, which waits for nothing (`compact_pgdat`, up to 4.5). A struct of zeros asks for Unmovable, and its highest
     /// zone is the lowest.
-    pub(crate) fn by_kswapd(zone: usize, order: Order) -> Self {
+    pub(crate) fn by_kswapd(zone: ZoneIndex, order: Order) -> Self {
         Self::new(zone, Some(order), ZoneKind::Dma, Reason::Daemon, MigrateMode::Async)
     }
 
     /// As much as can be (`compact_node`).
-    pub(crate) fn manual(zone: usize) -> Self {
+    pub(crate) fn manual(zone: ZoneIndex) -> Self {
         Self::new(zone, None, ZoneKind::Movable, Reason::Manual, MigrateMode::Sync)
     }
 
-    fn new(zone: usize, order: Option<Order>, highest: ZoneKind, reason: Reason, mode: MigrateMode) -> Self {
+    fn new(zone: ZoneIndex, order: Option<Order>, highest: ZoneKind, reason: Reason, mode: MigrateMode) -> Self {
         Self {
             zone,
             order,
@@ -226,7 +227,7 @@ impl CompactControl {
         self.count_scanned(cx);
     }
 
-    pub(crate) fn zone(&self) -> usize {
+    pub(crate) fn zone(&self) -> ZoneIndex {
         self.zone
     }
 
@@ -555,14 +556,14 @@ pub(super) fn block_end(pfn: Pfn, order: Order) -> Pfn {
 
 impl Mm {
     /// Gives back what this CPU's lists of a zone hold (`drain_local_pages`).
-    pub(crate) fn drain_local_pages(&mut self, cx: &mut Cx, zone: usize) {
+    pub(crate) fn drain_local_pages(&mut self, cx: &mut Cx, zone: ZoneIndex) {
         let Self { frames, zones, variant, .. } = self;
         let cpu = cx.cpu();
         zones[zone].drain_cpu(frames, cx, cpu, variant);
     }
 
     /// Has the task that takes this step completed the block that it waits for?
-    fn has_captured(&self, zone: usize) -> bool {
+    fn has_captured(&self, zone: ZoneIndex) -> bool {
         self.zones[zone].buddy.capture.is_some_and(|capture| capture.block.is_some())
     }
 }

@@ -196,7 +196,7 @@ impl CompactControl {
                     page = Some(highest);
                 } else if self.is_direct() {
                     self.free_pfn = min;
-                    page = mm.frames.blocks.zone(min).is_some_and(|zone| zone.position() == self.zone).then_some(min);
+                    page = (mm.frames.blocks.zone(min) == Some(self.zone)).then_some(min);
                 }
             }
         }

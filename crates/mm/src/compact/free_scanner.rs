@@ -142,7 +142,7 @@ impl CompactControl {
                 return true;
             }
             primitive::scan_block(cx, mm.variant().compact_zone_frames);
-            let is_here = mm.frames.blocks.zone(start).is_some_and(|zone| zone.position() == self.zone);
+            let is_here = mm.frames.blocks.zone(start) == Some(self.zone);
             if is_here && self.is_target(mm, start) && (self.ignores_skip() || !mm.frames.blocks.skip(start)) {
                 let end = block_end(start, order).min(mm.zones[self.zone].end);
                 scan.0 = Stage::Block { start, scan: BlockScan { at: from, end, stride, isolated: 0 }, stride };

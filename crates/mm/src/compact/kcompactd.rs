@@ -13,6 +13,7 @@ use crate::{
     event::Event,
     frame::Holdings,
     gfp::Urgency,
+    pageblock::ZoneIndex,
     step::{Step, Wait},
     zone::{Settings, ZoneKind},
 };
@@ -110,14 +111,14 @@ struct Work {
 
 impl Mm {
     /// How fragmented a zone's free memory is for huge pages, 0 to 100 (`fragmentation_score_zone`).
-    pub(crate) fn zone_score(&self, zone: usize) -> u64 {
+    pub(crate) fn zone_score(&self, zone: ZoneIndex) -> u64 {
         FreeBlocks::of(&self.zones[zone].buddy, SCORE_ORDER).extfrag(SCORE_ORDER)
     }
 
     /// The same of a node: each zone by its share of the node's frames (`fragmentation_score_node`).
     pub fn node_score(&self, node: NodeId) -> u64 {
         let present: u64 = self.node_zones(node).iter().map(|zone| zone.present).sum();
-        let weighted = |at: usize| self.zones[at].present * self.zone_score(at) / (present + 1);
+        let weighted = |at: ZoneIndex| self.zones[at].present * self.zone_score(at) / (present + 1);
         self.nodes[node].zones().map(weighted).sum()
     }
 
@@ -212,7 +213,8 @@ impl Mm {
     fn step_work(&mut self, spaces: &mut Spaces, cx: &mut Cx, node: NodeId, work: &mut Work) -> Step<()> {
         // Bound: each turn passes a zone, or ends a step.
         while work.passed < self.zones.len() {
-            let (at, kind) = (work.passed, self.zones[work.passed].kind);
+            let at = ZoneIndex::at(work.passed);
+            let kind = self.zones[at].kind;
             if let Some(run) = &mut work.run {
                 let result = match run.step(self, spaces, cx) {
                     Step::More => return Step::More,
@@ -236,14 +238,14 @@ impl Mm {
         Step::Done(())
     }
 
-    fn is_daemon_zone(&mut self, at: usize, order: Option<Order>) -> bool {
+    fn is_daemon_zone(&mut self, at: ZoneIndex, order: Option<Order>) -> bool {
         let Some(order) = order else { return true };
         let kind = self.zones[at].kind;
         !self.zones[at].compact.is_deferred(order)
             && self.compaction_suitable(at, order, kind, Urgency::Normal) == Suitable::Continue
     }
 
-    fn after_daemon_zone(&mut self, cx: &mut Cx, at: usize, order: Order, result: CompactResult) {
+    fn after_daemon_zone(&mut self, cx: &mut Cx, at: ZoneIndex, order: Order, result: CompactResult) {
         match result {
             CompactResult::Success => self.zones[at].compact.reset_deferral(order, false),
             CompactResult::Complete | CompactResult::PartialSkipped => {
@@ -278,7 +280,7 @@ impl Mm {
     }
 
     /// Gives back what the lists of all CPUs hold of a zone (`drain_all_pages` of a zone).
-    fn drain_zone(&mut self, cx: &mut Cx, at: usize) {
+    fn drain_zone(&mut self, cx: &mut Cx, at: ZoneIndex) {
         let Self { frames, zones, variant, .. } = self;
         for cpu in 0..u32::try_from(zones[at].pcps.len()).expect("fewer than 2^32 CPUs") {
             zones[at].drain_cpu(frames, cx, CpuId(cpu), variant);
@@ -305,7 +307,7 @@ impl CompactMemory {
         if self.passed == mm.zones.len() {
             return Step::Done(());
         }
-        let run = self.run.get_or_insert_with(|| Box::new(CompactControl::manual(self.passed)));
+        let run = self.run.get_or_insert_with(|| Box::new(CompactControl::manual(ZoneIndex::at(self.passed))));
         match run.step(mm, spaces, cx) {
             Step::More => {}
             Step::Block(wait) => return Step::Block(wait),

@@ -71,7 +71,7 @@ impl CompactControl {
         let is_linear = mm.variant().compact_search == CompactSearch::Linear;
         // Bound: the zone's pageblocks.
         while end <= self.free_pfn {
-            let is_here = mm.frames.blocks.zone(low).is_some_and(|zone| zone.position() == self.zone);
+            let is_here = mm.frames.blocks.zone(low) == Some(self.zone);
             primitive::scan_block(cx, mm.variant().compact_zone_frames);
             let is_asked = is_linear || low.is_aligned(order);
             let is_skipped = is_asked && !is_fast && !self.ignores_skip() && mm.frames.blocks.skip(low);

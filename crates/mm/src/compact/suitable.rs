@@ -12,6 +12,7 @@ use crate::{
     buddy::Buddy,
     compact::Suitable,
     gfp::{Mark, Urgency},
+    pageblock::ZoneIndex,
     watermark,
     zone::ZoneKind,
     zone_state::ZoneState,
@@ -89,7 +90,7 @@ impl Mm {
     /// whatever the lowest zone could serve.
     pub(crate) fn compaction_suitable(
         &self,
-        zone: usize,
+        zone: ZoneIndex,
         order: Order,
         highest: ZoneKind,
         urgency: Urgency,
@@ -99,7 +100,13 @@ impl Mm {
     }
 
     /// The same as who compacts asks (`compaction_suitable`).
-    pub(crate) fn is_suitable_for(&self, zone: usize, order: Order, highest: ZoneKind, urgency: Urgency) -> Suitable {
+    pub(crate) fn is_suitable_for(
+        &self,
+        zone: ZoneIndex,
+        order: Order,
+        highest: ZoneKind,
+        urgency: Urgency,
+    ) -> Suitable {
         let (state, rules) = (&self.zones[zone], &self.variant);
         let mark = match rules.compact_mark {
             CompactMark::Low => Mark::Low,
@@ -121,7 +128,7 @@ impl Mm {
     }
 
     /// Would a zone be, if a part of what can be reclaimed were free (`compaction_zonelist_suitable`)?
-    pub(crate) fn could_compact(&self, zone: usize, order: Order, highest: ZoneKind, urgency: Urgency) -> bool {
+    pub(crate) fn could_compact(&self, zone: ZoneIndex, order: Order, highest: ZoneKind, urgency: Urgency) -> bool {
         let state = &self.zones[zone];
         let more = self.reclaimable_frames(zone) / u64::from(order.0.max(1));
         !state.is_ok(order, Mark::Min, highest, urgency, &self.variant)
@@ -129,7 +136,7 @@ impl Mm {
     }
 
     /// May a free block be taken, as if it were allocated (the test of `__isolate_free_page`)?
-    pub(crate) fn may_isolate_free(&self, zone: usize, order: Order) -> bool {
+    pub(crate) fn may_isolate_free(&self, zone: ZoneIndex, order: Order) -> bool {
         let state = &self.zones[zone];
         // From memory: Low up to 4.8.
         let mark = match self.variant.compact_mark {
@@ -142,7 +149,7 @@ impl Mm {
     }
 
     /// Are more pages off the lists of a zone's node than a half of those that are on them (`too_many_isolated`)?
-    pub(crate) fn too_many_isolated(&self, zone: usize) -> bool {
+    pub(crate) fn too_many_isolated(&self, zone: ZoneIndex) -> bool {
         let (mut listed, mut isolated) = (0, 0);
         for at in self.nodes[self.zones[zone].node].zones() {
             listed += crate::lru::LruKind::ALL.iter().map(|kind| self.lru.zone_frames(at, *kind)).sum::<u64>();

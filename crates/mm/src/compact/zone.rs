@@ -207,7 +207,7 @@ impl Mm {
     pub(crate) fn reset_isolation_suitable(&mut self, cx: &mut Cx, node: NodeId) {
         let Self { frames, zones, nodes, variant, .. } = self;
         let clears_all = variant.compact_search == CompactSearch::Linear;
-        for zone in &mut zones[nodes[node].zones()] {
+        for zone in zones.of_mut(&nodes[node]) {
             if !clears_all {
                 zone.reset_isolation_suitable(frames, cx);
             } else if zone.compact.blockskip_flush {

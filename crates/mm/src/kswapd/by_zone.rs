@@ -16,6 +16,7 @@ use crate::{
     frame::Holdings,
     gfp::{Mark, Urgency},
     lru::LruKind,
+    pageblock::ZoneIndex,
     reclaim::{DEF_PRIORITY, NodeScan, Reclaimer, ScanControl, compact_gap},
     step::{RUN, Step, Wait},
     zone::ZoneKind,
@@ -65,12 +66,12 @@ enum Phase {
     Begin,
     /// A pass begins.
     Pass,
-    /// The zones from this place on.
-    Zones { next: usize },
+    /// The zones from this one on.
+    Zones { next: ZoneIndex },
     /// A zone, tested for this order; what was reclaimed before.
-    Zone { at: usize, order: Order, scan: NodeScan, before: u64 },
-    /// Compaction of the zones from this place on.
-    Compact { next: usize, run: Option<Box<CompactControl>> },
+    Zone { at: ZoneIndex, order: Order, scan: NodeScan, before: u64 },
+    /// Compaction of the zones from this one on.
+    Compact { next: ZoneIndex, run: Option<Box<CompactControl>> },
 }
 
 impl Balance {
@@ -203,17 +204,17 @@ impl Mm {
         }
         let Some(end) = found else { return Next::Done };
         run.end = end;
-        let has_it = |zone: usize| {
+        let has_it = |zone: ZoneIndex| {
             self.zones[zone].is_ok(run.sc.order, Mark::Low, run.wish.highest, Urgency::Normal, &self.variant)
         };
         // Since 4.6 that is left to kcompactd.
         run.compacts =
             run.sc.order > Order::BASE && !self.variant.kcompactd && !self.zones_up_to(node, end).any(has_it);
-        Next::Phase(Phase::Zones { next: 0 })
+        Next::Phase(Phase::Zones { next: ZoneIndex::FIRST })
     }
 
     /// The next zone that needs something (the first half of `kswapd_shrink_zone`).
-    fn begin_kswapd_zone(&mut self, node: NodeId, run: &mut Balance, next: usize) -> Next {
+    fn begin_kswapd_zone(&mut self, node: NodeId, run: &mut Balance, next: ZoneIndex) -> Next {
         for at in self.zones_up_to(node, run.end).filter(|at| *at >= next).collect::<Vec<_>>() {
             if run.sc.priority != DEF_PRIORITY && !self.is_reclaimable(at) {
                 continue;
@@ -233,13 +234,13 @@ impl Mm {
         self.end_zone_pass(node, run)
     }
 
-    fn scan_kswapd_zone(&self, run: &Balance, at: usize, order: Order) -> Phase {
+    fn scan_kswapd_zone(&self, run: &Balance, at: ZoneIndex, order: Order) -> Phase {
         let scan = NodeScan::of_zone(self, at, self.zones[at].kind == run.end, &run.sc);
         Phase::Zone { at, order, scan, before: run.sc.reclaimed }
     }
 
     /// A zone was passed: once more, or the next one?
-    fn end_kswapd_zone(&mut self, run: &mut Balance, at: usize, order: Order, before: u64) -> Next {
+    fn end_kswapd_zone(&mut self, run: &mut Balance, at: ZoneIndex, order: Order, before: u64) -> Next {
         if self.should_continue_zone(at, &run.sc, run.sc.reclaimed - before) {
             return Next::Later(self.scan_kswapd_zone(run, at, order));
         }
@@ -249,7 +250,7 @@ impl Mm {
             self.relieve_zone(at);
         }
         run.goes_harder &= run.sc.scanned < run.sc.to_reclaim;
-        Next::Later(Phase::Zones { next: at + 1 })
+        Next::Later(Phase::Zones { next: at.next() })
     }
 
     /// Every zone was passed.
@@ -259,7 +260,7 @@ impl Mm {
             run.sc.order = Order::BASE;
         }
         if run.compacts && run.sc.order > Order::BASE && run.sc.reclaimed > run.attempted {
-            return Next::Phase(Phase::Compact { next: 0, run: None });
+            return Next::Phase(Phase::Compact { next: ZoneIndex::FIRST, run: None });
         }
         self.after_zone_pass(node, run)
     }
@@ -277,7 +278,7 @@ impl Mm {
         cx: &mut Cx,
         node: NodeId,
         run: &mut Balance,
-        (next, compact): (usize, Option<Box<CompactControl>>),
+        (next, compact): (ZoneIndex, Option<Box<CompactControl>>),
     ) -> Next {
         let order = run.sc.order;
         if let Some(mut control) = compact {
@@ -286,21 +287,21 @@ impl Mm {
                 Step::Block(wait) => return Next::Block(wait, Phase::Compact { next, run: Some(control) }),
                 Step::Done(_) => self.note_compacted(next, order),
             }
-            return Next::Later(Phase::Compact { next: next + 1, run: None });
+            return Next::Later(Phase::Compact { next: next.next(), run: None });
         }
         let Some(at) = self.zones_up_to(node, TOP).find(|at| *at >= next) else {
             return self.after_zone_pass(node, run);
         };
         if self.zones[at].compact.is_deferred(order) {
             self.note_compacted(at, order);
-            return Next::Phase(Phase::Compact { next: at + 1, run: None });
+            return Next::Phase(Phase::Compact { next: at.next(), run: None });
         }
         let control = Box::new(CompactControl::by_kswapd(at, order));
         Next::Later(Phase::Compact { next: at, run: Some(control) })
     }
 
     /// A zone that has a block above its Low mark need not be spared any more.
-    fn note_compacted(&mut self, at: usize, order: Order) {
+    fn note_compacted(&mut self, at: ZoneIndex, order: Order) {
         if self.zones[at].is_ok(order, Mark::Low, ZoneKind::Dma, Urgency::Normal, &self.variant) {
             self.zones[at].compact.reset_deferral(order, false);
         }
@@ -345,13 +346,13 @@ impl Mm {
     }
 
     /// A zone has room again: nothing that was met in it counts any more.
-    fn relieve_zone(&mut self, zone: usize) {
+    fn relieve_zone(&mut self, zone: ZoneIndex) {
         let flags = &mut self.zones[zone].reclaim;
         (flags.is_congested, flags.meets_dirty) = (false, false);
     }
 
     /// Does a zone stay so much above its High mark, and could compaction begin for a larger order (`zone_balanced`)?
-    fn zone_balanced(&self, zone: usize, order: Order, gap: u64, classzone: ZoneKind) -> bool {
+    fn zone_balanced(&self, zone: ZoneIndex, order: Order, gap: u64, classzone: ZoneKind) -> bool {
         let mark = self.zones[zone].mark(Mark::High) + gap;
         self.has_above(zone, order, mark, classzone)
             && (order == Order::BASE
@@ -380,7 +381,7 @@ impl Mm {
     /// What kswapd does when it has reclaimed enough for a block: compacts the node, to the end.
     pub(crate) fn kswapd_compacts(&mut self, spaces: &mut Spaces, cx: &mut Cx, order: Order) {
         let mut run = Balance::new(Wish { order, highest: TOP });
-        run.phase = Phase::Compact { next: 0, run: None };
+        run.phase = Phase::Compact { next: ZoneIndex::FIRST, run: None };
         while let phase @ Phase::Compact { .. } = std::mem::replace(&mut run.phase, Phase::Pass) {
             match self.balance_phase(spaces, cx, NodeId(0), &mut run, phase) {
                 Next::Phase(phase) | Next::Later(phase) | Next::Block(_, phase) => run.phase = phase,

@@ -1,7 +1,10 @@
 use units::{CpuId, NodeId, Pfn, Time};
 
 use super::*;
-use crate::{AllocRequest, MachineSpec, NodeSpec, Settings, ZoneSpec, cost::Prices, event::Counters, variant::named};
+use crate::{
+    AllocRequest, MachineSpec, NodeSpec, Settings, ZoneSpec, cost::Prices, event::Counters, pageblock::ZoneIndex,
+    variant::named,
+};
 
 fn machine() -> Mm {
     machine_of("v6.1")
@@ -121,13 +124,13 @@ fn a_boost_has_a_ceiling_and_ends_with_the_run() {
     let high = mm.zones()[0].marks.high.0;
     let ceiling = high * 15_000 / 10_000;
     let rules = *mm.variant();
-    mm.zones[0].buddy.broken_up = 1;
-    mm.zones[0].boost_marks(Order(9), &rules);
+    mm.zones[ZoneIndex(0)].buddy.broken_up = 1;
+    mm.zones[ZoneIndex(0)].boost_marks(Order(9), &rules);
     assert_eq!(mm.zones()[0].boost, 512);
-    mm.zones[0].buddy.broken_up = 100;
-    mm.zones[0].boost_marks(Order(9), &rules);
+    mm.zones[ZoneIndex(0)].buddy.broken_up = 100;
+    mm.zones[ZoneIndex(0)].boost_marks(Order(9), &rules);
     assert_eq!((mm.zones()[0].boost, mm.zones()[0].mark(Mark::Low)), (ceiling, mm.zones()[0].marks.low.0 + ceiling));
-    assert!(mm.zones[0].is_boosted);
+    assert!(mm.zones[ZoneIndex(0)].is_boosted);
     let request = AllocRequest::gfp_highuser_movable(NodeId(0)).of_order(Order(4));
     at(&mut mm, &mut counters, 0, |mm, cx| mm.alloc(cx, &request)).unwrap();
     assert_eq!(mm.take_woken(), [NodeId(0)], "though all is balanced");
@@ -141,15 +144,15 @@ fn a_boost_has_a_ceiling_and_ends_with_the_run() {
 #[test]
 fn small_zones_are_not_boosted_and_nobody_is_with_a_factor_of_zero() {
     let (mut mm, rules) = (machine(), *named("v6.1"));
-    mm.zones[0].managed = 4 * 512 - 1;
-    mm.zones[0].buddy.broken_up = 1;
-    mm.zones[0].boost_marks(Order(9), &rules);
+    mm.zones[ZoneIndex(0)].managed = 4 * 512 - 1;
+    mm.zones[ZoneIndex(0)].buddy.broken_up = 1;
+    mm.zones[ZoneIndex(0)].boost_marks(Order(9), &rules);
     assert_eq!(mm.zones()[0].boost, 0);
-    mm.zones[0].buddy.broken_up = 1;
-    mm.zones[0].boost_marks(Order(9), named("v5.0"));
+    mm.zones[ZoneIndex(0)].buddy.broken_up = 1;
+    mm.zones[ZoneIndex(0)].boost_marks(Order(9), named("v5.0"));
     assert_eq!(mm.zones()[0].boost, 512, "before 5.7");
-    (mm.zones[0].boost, mm.zones[0].boost_factor) = (0, 0);
-    mm.zones[0].buddy.broken_up = 1;
-    mm.zones[0].boost_marks(Order(9), named("v5.0"));
+    (mm.zones[ZoneIndex(0)].boost, mm.zones[ZoneIndex(0)].boost_factor) = (0, 0);
+    mm.zones[ZoneIndex(0)].buddy.broken_up = 1;
+    mm.zones[ZoneIndex(0)].boost_marks(Order(9), named("v5.0"));
     assert_eq!(mm.zones()[0].boost, 0);
 }

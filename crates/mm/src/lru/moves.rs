@@ -11,6 +11,7 @@ use crate::{
     cx::Cx,
     event::Event,
     frame::{FrameFlag, Held},
+    pageblock::ZoneIndex,
     zone::ZoneKind,
 };
 
@@ -121,7 +122,7 @@ impl Mm {
     pub(crate) fn lru_split_waiting(
         &mut self,
         cx: &mut Cx,
-        zone: usize,
+        zone: ZoneIndex,
         is_active: bool,
         (tails, unmapped): (&[Pfn], usize),
     ) {
@@ -253,14 +254,14 @@ impl Mm {
     }
 
     /// The zones whose folios are on some lists, by position.
-    pub(crate) fn zones_of(&self, lruvec: usize) -> impl Iterator<Item = usize> + '_ {
-        (0..self.zones.len()).filter(move |zone| self.lru.of_zone(*zone) == lruvec)
+    pub(crate) fn zones_of(&self, lruvec: usize) -> impl Iterator<Item = ZoneIndex> + '_ {
+        self.zones.indices().filter(move |zone| self.lru.of_zone(*zone) == lruvec)
     }
 
     /// Frames of lists of a kind, those of zones up to `highest` (`lruvec_lru_size`).
     pub(crate) fn lru_size(&self, lruvec: usize, kind: LruKind, highest: ZoneKind) -> u64 {
-        let is_its = |zone: &usize| self.lru.of_zone(*zone) == lruvec && self.zones[*zone].kind <= highest;
-        (0..self.zones.len()).filter(is_its).map(|zone| self.lru.zone_frames(zone, kind)).sum()
+        let is_its = |zone: &ZoneIndex| self.lru.of_zone(*zone) == lruvec && self.zones[*zone].kind <= highest;
+        self.zones.indices().filter(is_its).map(|zone| self.lru.zone_frames(zone, kind)).sum()
     }
 
     /// Does an inactive list hold too little of all the pages of its kind (`inactive_is_low`)? The larger they are, the

@@ -71,5 +71,5 @@ fn a_home_is_the_nodes_own_or_none() {
     assert_eq!(homes[3], [none, none, normal, movable, movable]);
     assert_eq!(homes.len(), 4);
     let nodes = Node::all(&two, &zones);
-    assert_eq!([1, 3].map(|id| nodes[NodeId(id)].zones()), [0..0, 0..2]);
+    assert_eq!([1, 3].map(|id| nodes[NodeId(id)].zone_range()), [0..0, 0..2]);
 }

@@ -7,7 +7,7 @@
 use units::{NodeId, Picos, Time};
 
 use super::PageCache;
-use crate::{Mm, cx::Cx, frame::ControlId, lru::LruKind, step::Wait};
+use crate::{Mm, cx::Cx, frame::ControlId, lru::LruKind, pageblock::ZoneIndex, step::Wait};
 
 /// Ticks of a second, as in distribution kernels.
 const HZ: i64 = 250;
@@ -136,7 +136,7 @@ impl Mm {
         self.nodes[node].zones().map(|at| self.zone_dirtyable(at)).sum()
     }
 
-    fn zone_dirtyable(&self, at: usize) -> u64 {
+    fn zone_dirtyable(&self, at: ZoneIndex) -> u64 {
         let zone = &self.zones[at];
         let most = zone.protection.iter().copied().max().unwrap_or(0) + zone.marks.high.0;
         let reserve = most.min(zone.managed);
@@ -154,7 +154,7 @@ impl Mm {
     /// How much is dirty, and how much may be (`domain_dirty_limits`).
     pub(super) fn dirty_limits(&self) -> Limits {
         let totals = self.cache.totals();
-        let avail: u64 = (0..self.zones.len()).map(|zone| self.zone_dirtyable(zone)).sum::<u64>() + 1;
+        let avail: u64 = self.zones.indices().map(|zone| self.zone_dirtyable(zone)).sum::<u64>() + 1;
         let part = |ratio: u64| i64::try_from(ratio * 4096 / 100 * avail / 4096).expect("pages");
         let thresh = part(self.cache.settings.dirty_ratio);
         let mut background = part(self.cache.settings.dirty_background_ratio);

@@ -14,6 +14,7 @@ use crate::{
     event::Event,
     gfp::{AllocRequest, Mark, Urgency},
     lru::{LruBy, LruKind},
+    pageblock::ZoneIndex,
     shrinker::Demand,
     step::RUN,
     zone::ZoneKind,
@@ -76,7 +77,7 @@ pub(super) fn stolen(by: Reclaimer, kind: ZoneKind) -> Event {
 
 impl NodeScan {
     /// One zone of a node. Shrinkers are asked after the highest of those that are to be reclaimed only (`is_classzone`).
-    pub(crate) fn of_zone(mm: &Mm, zone: usize, is_classzone: bool, sc: &ScanControl) -> Self {
+    pub(crate) fn of_zone(mm: &Mm, zone: ZoneIndex, is_classzone: bool, sc: &ScanControl) -> Self {
         let lruvec = mm.lru.of_zone(zone);
         let node = mm.zones[zone].node;
         Self { zone: Some(zone), asks_shrinkers: is_classzone, ..Self::over(node, lruvec..lruvec + 1, sc.scanned) }
@@ -85,7 +86,7 @@ impl NodeScan {
 
 impl Mm {
     /// Is it worth looking at a zone's lists, or has all of it been looked at again and again (`zone_reclaimable`)?
-    pub(crate) fn is_reclaimable(&self, zone: usize) -> bool {
+    pub(crate) fn is_reclaimable(&self, zone: ZoneIndex) -> bool {
         self.zones[zone].buddy.scanned < self.reclaimable_frames(zone) * LOOKS_MAX
     }
 
@@ -98,7 +99,7 @@ impl Mm {
     }
 
     /// Frames of a zone's inactive list were taken off it, of so many that were met.
-    pub(super) fn begin_zone_list(&mut self, cx: &mut Cx, sc: &mut ScanControl, zone: usize, met: u64) {
+    pub(super) fn begin_zone_list(&mut self, cx: &mut Cx, sc: &mut ScanControl, zone: ZoneIndex, met: u64) {
         let state = &mut self.zones[zone];
         state.buddy.scanned += met;
         cx.count(scanned(sc.by, state.kind), met);
@@ -107,7 +108,7 @@ impl Mm {
     }
 
     /// What has come of them says something of the zone; until when whoever reclaims has to wait.
-    pub(super) fn end_zone_list(&mut self, cx: &Cx, sc: &ScanControl, zone: usize) -> Option<Time> {
+    pub(super) fn end_zone_list(&mut self, cx: &Cx, sc: &ScanControl, zone: ZoneIndex) -> Option<Time> {
         let (met, flags) = (&sc.met, &mut self.zones[zone].reclaim);
         flags.meets_writeback |= met.is_all_writeback();
         flags.is_congested |= met.is_congested();
@@ -126,13 +127,13 @@ impl Mm {
     }
 
     /// What a zone shall have free above its High mark, before the others are left to serve (`balance_gap`).
-    pub(crate) fn balance_gap(&self, zone: usize) -> u64 {
+    pub(crate) fn balance_gap(&self, zone: ZoneIndex) -> u64 {
         let state = &self.zones[zone];
         state.mark(Mark::Low).min(state.managed.div_ceil(BALANCE_GAP_RATIO))
     }
 
     /// Can compaction begin in a zone with room to spare (`compaction_ready`)?
-    pub(super) fn zone_compaction_ready(&mut self, zone: usize, request: &AllocRequest) -> bool {
+    pub(super) fn zone_compaction_ready(&mut self, zone: ZoneIndex, request: &AllocRequest) -> bool {
         let order = request.order;
         if order <= COSTLY {
             return false;
@@ -147,7 +148,7 @@ impl Mm {
 
     /// Would more reclaim of a zone help compaction to make a block (`should_continue_reclaim`)? Something came of the last
     /// pass, or not.
-    pub(crate) fn should_continue_zone(&self, zone: usize, sc: &ScanControl, came: u64) -> bool {
+    pub(crate) fn should_continue_zone(&self, zone: ZoneIndex, sc: &ScanControl, came: u64) -> bool {
         if !is_for_compaction(sc) || came == 0 {
             return false;
         }

@@ -14,6 +14,7 @@ use crate::{
     frame::Holdings,
     gfp::{AllocRequest, Mark, Urgency},
     lru::{LruBy, LruKind},
+    pageblock::ZoneIndex,
     step::{Step, Wait},
     watermark,
     zone::ZoneKind,
@@ -54,7 +55,7 @@ enum Phase {
     /// From this zone of the zonelist on.
     Zones { next: usize, last: Option<NodeId> },
     /// A zone that has lists of its own; what was reclaimed before.
-    Zone { scan: NodeScan, zone: usize, next: usize, before: u64 },
+    Zone { scan: NodeScan, zone: ZoneIndex, next: usize, before: u64 },
     /// A node; what was reclaimed before.
     Node { scan: NodeScan, next: usize, before: u64 },
 }
@@ -185,7 +186,7 @@ impl DirectReclaim {
     }
 
     /// The next zone of the zonelist that is worth it, and from where on the one after it is looked for (`shrink_zones`, v4.1).
-    fn next_zone(&mut self, mm: &mut Mm, from: usize) -> Option<(usize, usize)> {
+    fn next_zone(&mut self, mm: &mut Mm, from: usize) -> Option<(ZoneIndex, usize)> {
         for (at, zone) in mm.zones_for(&self.request).into_iter().enumerate().skip(from) {
             if self.sc.priority != DEF_PRIORITY && !mm.is_reclaimable(zone) {
                 // Left to kswapd.
@@ -200,7 +201,7 @@ impl DirectReclaim {
         None
     }
 
-    fn begin_zone(&mut self, mm: &Mm, zone: usize, next: usize) {
+    fn begin_zone(&mut self, mm: &Mm, zone: ZoneIndex, next: usize) {
         let node = mm.zones[zone].node;
         let is_classzone = mm.zones[zone].kind == mm.classzone(node, self.request.highest);
         let scan = NodeScan::of_zone(mm, zone, is_classzone, &self.sc);
@@ -208,7 +209,7 @@ impl DirectReclaim {
     }
 
     /// What comes of a zone's pass: another one, or the next zone (`shrink_zone`, v4.1).
-    fn end_zone(&mut self, mm: &Mm, zone: usize, next: usize, before: u64) {
+    fn end_zone(&mut self, mm: &Mm, zone: ZoneIndex, next: usize, before: u64) {
         let came = self.sc.reclaimed - before;
         self.has_reclaimable |= came > 0;
         if mm.should_continue_zone(zone, &self.sc, came) {
@@ -283,7 +284,7 @@ impl Mm {
     }
 
     /// Can compaction begin in a zone, or has it nothing to do there (`compaction_ready`)?
-    fn compaction_ready(&self, zone: usize, request: &AllocRequest) -> bool {
+    fn compaction_ready(&self, zone: ZoneIndex, request: &AllocRequest) -> bool {
         match self.compaction_suitable(zone, request.order, request.highest, Urgency::Normal) {
             Suitable::Success => true,
             Suitable::Skipped => false,
@@ -296,7 +297,7 @@ impl Mm {
     }
 
     /// Would a zone stay above this many free frames?
-    pub(crate) fn has_above(&self, at: usize, order: Order, mark: u64, highest: ZoneKind) -> bool {
+    pub(crate) fn has_above(&self, at: ZoneIndex, order: Order, mark: u64, highest: ZoneKind) -> bool {
         let zone = &self.zones[at];
         let keeps = zone.protection[highest as usize] + zone.high_atomic;
         watermark::is_ok(&zone.buddy, order, mark, keeps, Urgency::Normal, &self.variant)

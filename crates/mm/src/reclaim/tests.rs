@@ -187,9 +187,9 @@ fn what_a_list_came_to_says_something_of_its_zone() {
     let mut files = Files::of("v4.1", 32);
     let mut after = |by, met| {
         let sc = ScanControl { met, ..ScanControl::new(by, Order::BASE, ZoneKind::Movable) };
-        files.mm.zones[0].reclaim = crate::zone_state::ZoneReclaim::default();
-        let wait = files.at(|mm, cx| mm.end_zone_list(cx, &sc, 0));
-        let flags = files.mm.zones[0].reclaim;
+        files.mm.zones[ZoneIndex(0)].reclaim = crate::zone_state::ZoneReclaim::default();
+        let wait = files.at(|mm, cx| mm.end_zone_list(cx, &sc, ZoneIndex(0)));
+        let flags = files.mm.zones[ZoneIndex(0)].reclaim;
         ([flags.meets_writeback, flags.meets_dirty, flags.is_congested], wait)
     };
     let taken = Met { taken: 32, ..Met::default() };
@@ -207,7 +207,7 @@ fn what_a_list_came_to_says_something_of_its_zone() {
 fn anonymous_memory_of_a_large_zone_may_be_active_for_the_greater_part() {
     let low = |rules: &str, gib: u64| {
         let mut files = Files::of(rules, 32);
-        files.mm.zones[0].managed = gib << 18;
+        files.mm.zones[ZoneIndex(0)].managed = gib << 18;
         files.mm.lru.set_sizes_for_test([100, 299, 100, 101]);
         [false, true].map(|is_file| files.mm.inactive_is_low(0, is_file))
     };
@@ -262,7 +262,7 @@ fn long_lists() -> Settings {
 
 /// What the first CPU keeps of movable frames, from the tail, where it gives back.
 fn listed(files: &Files) -> Vec<Pfn> {
-    let (pcp, rules) = (&files.mm.zones[0].pcps[0], files.mm.variant());
+    let (pcp, rules) = (&files.mm.zones[ZoneIndex(0)].pcps[0], files.mm.variant());
     pcp.lists(rules.pcp_lists).nth(MigrateType::Movable as usize).unwrap().blocks().to_vec()
 }
 

@@ -5,7 +5,9 @@
 
 use units::{NodeId, Picos, Time};
 
-use crate::{Mm, cx::Cx, event::Event, gfp::AllocRequest, lru::LruBy, reclaim::RETRIES_MAX, zone::ZoneKind};
+use crate::{
+    Mm, cx::Cx, event::Event, gfp::AllocRequest, lru::LruBy, pageblock::ZoneIndex, reclaim::RETRIES_MAX, zone::ZoneKind,
+};
 
 /// What one reclaimer takes off a list at once.
 const RUN_PAGES: usize = 32;
@@ -77,7 +79,7 @@ impl Mm {
             return true;
         }
         // Up to 4.7 kswapd does nothing for zones that are given up: 4.1 itself would have everybody wait for ever.
-        let counts = |zone: &usize| match self.variant.lru_by {
+        let counts = |zone: &ZoneIndex| match self.variant.lru_by {
             LruBy::Zone => self.is_reclaimable(*zone),
             LruBy::Node => self.reclaimable_frames(*zone) > 0,
         };

@@ -2,7 +2,8 @@ use units::{CpuId, Frames, NodeId, Order, Time};
 
 use super::*;
 use crate::{
-    MachineSpec, NodeSpec, Settings, Urgency, ZoneKind, ZoneSpec, check, cost::Prices, event::Counters, variant::named,
+    MachineSpec, NodeSpec, Settings, Urgency, ZoneKind, ZoneSpec, check, cost::Prices, event::Counters,
+    pageblock::ZoneIndex, variant::named,
 };
 
 const BLOCK: u32 = 512;
@@ -59,9 +60,9 @@ fn reserve_pageblocks_come_and_go_with_min_free() {
 fn reserve_pageblocks_serve_when_nothing_else_does() {
     let mut mm = Mm::new(&machine(2, 0), *named("v4.1"), &settings(0));
     // Without marks, there is no reserve; make one as if there were.
-    mm.zones[0].marks.min = Frames(1);
-    with(&mut mm, |mm, cx| mm.zones[0].setup_migrate_reserve(&mut mm.frames, cx, named("v4.1")));
-    mm.zones[0].marks.min = Frames(0);
+    mm.zones[ZoneIndex(0)].marks.min = Frames(1);
+    with(&mut mm, |mm, cx| mm.zones[ZoneIndex(0)].setup_migrate_reserve(&mut mm.frames, cx, named("v4.1")));
+    mm.zones[ZoneIndex(0)].marks.min = Frames(0);
     // Both pageblocks are one free block, which is on the list of its first.
     let list = |mm: &Mm, kind| mm.zones()[0].buddy.area(Order(10)).list(kind).len();
     assert_eq!((list(&mm, MigrateType::Reserve), list(&mm, MigrateType::Movable)), (1, 0));
@@ -125,11 +126,11 @@ fn orders_on_per_cpu_lists_find_what_is_kept_from_6_0_on() {
         let user = AllocRequest::gfp_highuser_movable(NodeId(0)).of_order(Order::HUGE);
         let taken = [0; 2].map(|_| with(&mut mm, |mm, cx| mm.alloc(cx, &user)).unwrap());
         mm.frames.blocks.set_migrate_type(taken[0], MigrateType::HighAtomic);
-        mm.zones[0].high_atomic = 512;
+        mm.zones[ZoneIndex(0)].high_atomic = 512;
         with(&mut mm, |mm, cx| {
             let block = crate::buddy::Block { pfn: taken[0], order: Order::HUGE };
             mm.frames.set(taken[0], Frame::Interior);
-            mm.zones[0].buddy.give(&mut mm.frames, cx, block, MigrateType::HighAtomic, None, &rules);
+            mm.zones[ZoneIndex(0)].buddy.give(&mut mm.frames, cx, block, MigrateType::HighAtomic, None, &rules);
         });
         assert_eq!(with(&mut mm, |mm, cx| mm.alloc(cx, &atomic(2))).is_some(), finds, "{name}");
         assert!(with(&mut mm, |mm, cx| mm.alloc(cx, &atomic(4))).is_some());
@@ -142,7 +143,7 @@ fn at_most_one_part_in_a_hundred_and_one_pageblock_is_kept() {
     let mut mm = Mm::new(&machine(250, 0), *named("v6.1"), &settings(2000));
     with(&mut mm, |mm, cx| {
         for block in 0..10 {
-            mm.zones[0].reserve_high_atomic(&mut mm.frames, cx, Pfn(block * BLOCK), named("v6.1"));
+            mm.zones[ZoneIndex(0)].reserve_high_atomic(&mut mm.frames, cx, Pfn(block * BLOCK), named("v6.1"));
         }
     });
     // 2.5 pageblocks and one: the fourth still begins below that.
@@ -155,7 +156,7 @@ fn kept_pageblocks_are_given_up_but_for_the_last() {
     let other = taken.iter().find(|pfn| pfn.0 / BLOCK == 3).copied().unwrap();
     with(&mut mm, |mm, cx| {
         mm.alloc(cx, &atomic(4)).unwrap();
-        mm.zones[0].reserve_high_atomic(&mut mm.frames, cx, other, named("v6.1"));
+        mm.zones[ZoneIndex(0)].reserve_high_atomic(&mut mm.frames, cx, other, named("v6.1"));
         mm.free(cx, other, Order(4));
     });
     assert_eq!(blocks_of(&mm, MigrateType::HighAtomic).len(), 2);

@@ -67,7 +67,7 @@ pub(super) fn fill(mut mm: Mm, machine: &MachineSpec, map: &FrameMap, draw: &mut
     let (mut mapped, mut notes) = (Mapped::default(), Notes::default());
     let specs: Vec<ZoneSpec> = machine.nodes.iter().flat_map(|node| node.managed_zones().copied()).collect();
     for (index, spec) in (0..).map(ZoneIndex).zip(&specs) {
-        let node = mm.zones[index.position()].node;
+        let node = mm.zones[index].node;
         let counts = map.zones.iter().find(|counts| counts.node == node && counts.kind == spec.kind);
         let mut zone = Filling { mm: &mut mm, map, index, spec, counts, mapped: &mut mapped, notes: &mut notes };
         let blocks = zone.blocks();
@@ -135,7 +135,7 @@ impl Filling<'_> {
     }
 
     fn note(&mut self, text: &str) {
-        let zone = &self.mm.zones[self.index.position()];
+        let zone = &self.mm.zones[self.index];
         self.notes.others.push(format!("node {} {}: {text}", zone.node, zone.kind));
     }
 
@@ -225,7 +225,7 @@ impl Filling<'_> {
         self.notes.blocks += blocks.len();
         self.notes.apart += search.apart();
         let size = u64::from(self.block_frames());
-        self.mm.zones[self.index.position()].high_atomic = counts.blocks[MigrateType::HighAtomic as usize] * size;
+        self.mm.zones[self.index].high_atomic = counts.blocks[MigrateType::HighAtomic as usize] * size;
     }
 
     /// Where the kernel counts fewer blocks of the largest order than could be, some are two pageblocks whose types do not
@@ -340,7 +340,7 @@ impl Filling<'_> {
         for (block, list) in free.into_iter().zip(lists) {
             let list = list.unwrap_or_else(|| own(self.mm, &block));
             let Mm { frames, zones, variant, .. } = &mut *self.mm;
-            zones[self.index.position()].buddy.give(frames, cx, block, list, Some(End::Tail), variant);
+            zones[self.index].buddy.give(frames, cx, block, list, Some(End::Tail), variant);
         }
     }
 
@@ -349,7 +349,7 @@ impl Filling<'_> {
     fn put_listed(&mut self, prices: &Prices, mut unmarked: Vec<Pfn>, draw: &mut dyn Draw) {
         shuffle(&mut unmarked, draw, Drawn::Listed);
         let Mm { frames, zones, variant, .. } = &mut *self.mm;
-        let zone = &mut zones[self.index.position()];
+        let zone = &mut zones[self.index];
         unmarked.sort_by_key(|pfn| frames.blocks.migrate_type(*pfn) != MigrateType::Movable);
         self.notes.unmarked += unmarked.len();
         let mut unmarked = unmarked.into_iter();

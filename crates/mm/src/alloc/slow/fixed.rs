@@ -105,11 +105,11 @@ mod tests {
         let (prices, mut counters) = (Prices::free(), Counters::default());
         let mut cx = Cx::new(CpuId(0), Time(0), &prices, &mut counters);
         let control = AllocControl::of_task(AllocRequest::gfp_highuser_movable(NodeId(0)));
-        let mut waits = |requests, congested: Option<usize>| {
+        let mut waits = |requests, congested: Option<u16>| {
             let mut mm = Mm::new(&machine, *named("v4.1"), &Settings::default());
             mm.send_writes(&mut cx, requests);
             if let Some(zone) = congested {
-                mm.zones[zone].reclaim.is_congested = true;
+                mm.zones[crate::pageblock::ZoneIndex(zone)].reclaim.is_congested = true;
             }
             match control.begin_again(&mm, &cx) {
                 Next::Block(Wait::Until(until), Phase::Look) => Some(until.since(Time(0))),

@@ -7,6 +7,7 @@ use crate::{
     AllocRequest, Variant, ZoneKind,
     event::Event,
     frame::Holdings,
+    pageblock::ZoneIndex,
     step::{Step, Wait},
 };
 
@@ -70,11 +71,11 @@ fn it_is_woken_by_who_may_not_compact_himself_and_where_there_is_one() {
 fn it_lowers_a_score_above_90_to_80_by_itself() {
     let (mut lab, _) = Lab::fragmented(16, rules("v6.1"));
     assert_eq!(lab.mm.compaction.score_marks(), (80, 90));
-    assert_eq!(lab.mm.zone_score(0), 100, "no free frame is in a huge block");
+    assert_eq!(lab.mm.zone_score(ZoneIndex(0)), 100, "no free frame is in a huge block");
     // The node has one frame more than its zones in this figure.
     assert_eq!(lab.mm.node_score(NodeId(0)), 99);
     let (wait, _) = lab.run_kcompactd();
-    assert!((50..=80).contains(&lab.mm.zone_score(0)), "{}", lab.mm.zone_score(0));
+    assert!((50..=80).contains(&lab.mm.zone_score(ZoneIndex(0))), "{}", lab.mm.zone_score(ZoneIndex(0)));
     assert_eq!(wait, Wait::Until(lab.now + super::super::kcompactd::CHECK_INTERVAL));
     assert_eq!(lab.count(Event::CompactDaemonWake), 0);
     lab.check_contents();
@@ -116,7 +117,7 @@ fn it_does_not_look_by_itself_before_5_9_or_when_told_not_to() {
 fn kswapd_compacts_by_itself_but_for_zones_that_are_spared() {
     let (mut lab, _) = Lab::fragmented(16, rules("v4.1"));
     assert_eq!(lab.free_blocks(9), 0);
-    lab.mm.zones[0].compact.defer(Order(9));
+    lab.mm.zones[ZoneIndex(0)].compact.defer(Order(9));
     lab.step(ME, |mm, spaces, cx| mm.kswapd_compacts(spaces, cx, Order(9)));
     assert_eq!(lab.count(Event::CompactMigrateScanned), 0, "the next time it is looked at again");
     lab.step(ME, |mm, spaces, cx| mm.kswapd_compacts(spaces, cx, Order(9)));

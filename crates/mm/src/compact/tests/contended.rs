@@ -11,6 +11,7 @@ use crate::{
     cx::{Circumstances, Cx},
     event::Event,
     frame::Holdings,
+    pageblock::ZoneIndex,
     step::Step,
 };
 
@@ -80,7 +81,7 @@ fn who_compacts_without_waiting_ends_when_another_wants_the_cpu() {
 #[test]
 fn pages_that_were_taken_go_back_when_it_ends() {
     let (mut lab, _) = Lab::fragmented_every(16, rules("v4.1"), 40);
-    let before = lab.mm.lru.zone_frames(0, crate::lru::LruKind::ActiveAnon);
+    let before = lab.mm.lru.zone_frames(ZoneIndex(0), crate::lru::LruKind::ActiveAnon);
     let some = |compact: &DirectCompact| compact.run.as_ref().is_some_and(|run| run.takes_pages());
     let (compacted, more) = lab.preempt(CompactPriority::Async, some).expect("every 32 frames the lock is let go");
     assert_eq!(compacted.contention, Some(Contention::Cpu));
@@ -88,22 +89,22 @@ fn pages_that_were_taken_go_back_when_it_ends() {
     assert_eq!(lab.count(Event::PgmigrateSuccess), 0);
     assert!(lab.count(Event::CompactIsolated) > 0, "they count all the same");
     lab.step(super::lab::ME, |mm, _, cx| mm.lru_add_drain(cx));
-    assert_eq!(lab.mm.lru.zone_frames(0, crate::lru::LruKind::ActiveAnon), before);
-    assert_eq!(lab.mm.lru.zone_isolated(0, false), 0);
+    assert_eq!(lab.mm.lru.zone_frames(ZoneIndex(0), crate::lru::LruKind::ActiveAnon), before);
+    assert_eq!(lab.mm.lru.zone_isolated(ZoneIndex(0), false), 0);
 }
 
 #[test]
 fn who_compacts_without_waiting_ends_when_another_has_the_lock() {
     let locks: [fn(&mut Mm, &mut Cx, Time); 2] = [
         |mm, cx, until| {
-            mm.lru.hold(cx, 0);
+            mm.lru.hold(cx, ZoneIndex(0));
             cx.wait(until, Cause::LruLock);
-            mm.lru.let_go(cx, 0, 0);
+            mm.lru.let_go(cx, ZoneIndex(0), 0);
         },
         |mm, cx, until| {
-            mm.zones[0].buddy.lock(cx);
+            mm.zones[ZoneIndex(0)].buddy.lock(cx);
             cx.wait(until, Cause::ZoneLock);
-            mm.zones[0].buddy.unlock(cx);
+            mm.zones[ZoneIndex(0)].buddy.unlock(cx);
         },
     ];
     for lock in locks {

@@ -6,6 +6,7 @@ use super::lab::{Lab, rules};
 use crate::{
     compact::{CompactPriority, CompactResult, ZoneCompact},
     event::Event,
+    pageblock::ZoneIndex,
 };
 
 #[test]
@@ -54,7 +55,7 @@ fn only_synchronous_failures_defer_and_a_deferred_stall_counts_since_5_12() {
         let after = lab.compact_fast(Lab::request(), CompactPriority::SyncLight);
         assert_ne!(after.result, CompactResult::Deferred, "the second is not");
         // The greatest effort asks nobody.
-        lab.mm.zones[0].compact.defer(Order(9));
+        lab.mm.zones[ZoneIndex(0)].compact.defer(Order(9));
         let full = lab.compact_fast(Lab::request(), CompactPriority::SyncFull);
         assert_ne!(full.result, CompactResult::Deferred);
     }

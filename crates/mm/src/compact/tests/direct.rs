@@ -9,6 +9,7 @@ use crate::{
     event::Event,
     frame::Holdings,
     migrate::MigrateMode,
+    pageblock::ZoneIndex,
 };
 
 fn makes_a_huge_page(version: &str, priority: CompactPriority) {
@@ -117,12 +118,17 @@ fn the_same_run_twice_is_the_same() {
 #[test]
 fn pages_keep_their_place_on_the_lists_and_their_rights() {
     let (mut lab, id) = Lab::fragmented(16, rules("v6.1"));
-    let before =
-        [lab.mm.lru.zone_frames(0, crate::lru::LruKind::InactiveAnon), lab.spaces.get(id).unwrap().rss_pages()];
+    let before = [
+        lab.mm.lru.zone_frames(ZoneIndex(0), crate::lru::LruKind::InactiveAnon),
+        lab.spaces.get(id).unwrap().rss_pages(),
+    ];
     lab.compact(Lab::request(), CompactPriority::SyncLight);
-    let after = [lab.mm.lru.zone_frames(0, crate::lru::LruKind::InactiveAnon), lab.spaces.get(id).unwrap().rss_pages()];
+    let after = [
+        lab.mm.lru.zone_frames(ZoneIndex(0), crate::lru::LruKind::InactiveAnon),
+        lab.spaces.get(id).unwrap().rss_pages(),
+    ];
     assert_eq!(before, after);
-    assert_eq!(lab.mm.lru.zone_isolated(0, false), 0);
+    assert_eq!(lab.mm.lru.zone_isolated(ZoneIndex(0), false), 0);
     let (_, range) = lab.mapped[0];
     let pte = lab.spaces.get(id).unwrap().tables.lookup(range.start);
     assert!(pte.is_writable() && pte.is_dirty() && pte.is_accessed() && !pte.is_migration());

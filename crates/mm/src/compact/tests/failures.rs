@@ -10,6 +10,7 @@ use crate::{
     fault::{Access, FaultControl, FaultDone},
     frame::{FrameFlag, Holdings},
     migrate::{Migrate, MigrateMode, Migrating},
+    pageblock::ZoneIndex,
     step::{Step, Wait},
     unmap::Unmap,
     vma::PageRange,
@@ -40,11 +41,11 @@ impl Lab {
         let got = sources.clone();
         let targets = self.step(ME, |mm, _, cx| {
             mm.lru_add_drain_all(cx);
-            mm.lru.hold(cx, 0);
+            mm.lru.hold(cx, ZoneIndex(0));
             for page in &got {
                 assert!(mm.isolate_lru(*page).is_some());
             }
-            mm.lru.let_go(cx, 0, 0);
+            mm.lru.let_go(cx, ZoneIndex(0), 0);
             let take = |_| {
                 let pfn = mm.alloc(cx, &request).unwrap();
                 mm.isolate(cx, pfn, Order::BASE);
@@ -149,7 +150,7 @@ fn without_a_frame_to_move_to_the_rest_goes_back() {
     let migrated = finish(&mut lab, &mut migrate, &mut targets);
     assert!(migrated.is_out);
     assert_eq!((lab.count(Event::PgmigrateSuccess), lab.count(Event::PgmigrateFail)), (2, 1));
-    assert_eq!(lab.mm.lru.zone_isolated(0, false), 0);
+    assert_eq!(lab.mm.lru.zone_isolated(ZoneIndex(0), false), 0);
 }
 
 #[test]
@@ -173,11 +174,11 @@ fn a_page_that_a_child_is_getting_stays() {
     let (_, range) = lab.mapped[0];
     let sources: Vec<Pfn> = lab.frames_of(id)[..3].to_vec();
     lab.step(ME, |mm, _, cx| {
-        mm.lru.hold(cx, 0);
+        mm.lru.hold(cx, ZoneIndex(0));
         for page in &sources {
             assert!(mm.isolate_lru(*page).is_some());
         }
-        mm.lru.let_go(cx, 0, 0);
+        mm.lru.let_go(cx, ZoneIndex(0), 0);
     });
     let mut migrate = Migrate::new(sources.clone(), MigrateMode::SyncLight, true);
     assert_eq!(finish(&mut lab, &mut migrate, &mut targets).failed, 0);
@@ -267,7 +268,7 @@ fn who_is_aborted_leaves_everything_as_it_was() {
         }
         lab.step(ME, |mm, spaces, cx| compact.abort(mm, spaces, cx));
         lab.check(Holdings::default());
-        assert_eq!(lab.mm.lru.zone_isolated(0, false), 0);
+        assert_eq!(lab.mm.lru.zone_isolated(ZoneIndex(0), false), 0);
     }
     lab.check_contents();
     assert_eq!(lab.frames_of(id).len(), frames.len());

@@ -8,6 +8,7 @@ use crate::{
     alloc::slow::{AllocControl, SlowPath},
     compact::{CompactHugePages, CompactPriority, CompactResult, CompactSearch, DirectCompact},
     event::Event,
+    pageblock::ZoneIndex,
     step::{Step, Wait},
     vma::PageRange,
 };
@@ -64,7 +65,7 @@ fn khugepaged_waits_the_second_time_and_what_it_defers_keeps_faults_from_trying(
     lab.lock_all(id);
     lab.fail_slowly(AllocControl::new(fault()), None);
     assert_eq!(counts(&lab), [2, 2, 1]);
-    lab.mm.zones[0].compact.defer(Order::HUGE);
+    lab.mm.zones[ZoneIndex(0)].compact.defer(Order::HUGE);
     let shift = lab.mm.zones()[0].compact.defer_shift;
     assert_eq!(shift, 2, "once by itself");
     for considered in 1..4 {
@@ -231,8 +232,8 @@ fn before_5_1_all_marks_are_cleared_at_once() {
         for pfn in &blocks {
             lab.mm.frames.blocks.set_skip(*pfn, true);
         }
-        lab.mm.zones[0].compact.blockskip_flush = true;
-        lab.mm.zones[0].compact.cached_migrate = [Pfn(512), Pfn(1024)];
+        lab.mm.zones[ZoneIndex(0)].compact.blockskip_flush = true;
+        lab.mm.zones[ZoneIndex(0)].compact.cached_migrate = [Pfn(512), Pfn(1024)];
         lab.step(ME, |mm, _, cx| mm.reset_isolation_suitable(cx, NodeId(0)));
         let marked = blocks.iter().filter(|pfn| lab.mm.frames.blocks.skip(**pfn)).count();
         assert!(if left == 0 { marked == 0 } else { marked > 0 }, "{search:?}: {marked}");

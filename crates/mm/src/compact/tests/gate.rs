@@ -6,6 +6,7 @@ use super::lab::{Lab, rules};
 use crate::{
     Urgency, ZoneKind,
     compact::{FreeBlocks, Suitable, suitable::gap},
+    pageblock::ZoneIndex,
 };
 
 #[test]
@@ -58,7 +59,7 @@ fn a_zone_is_compacted_for_large_orders_only_above_the_threshold_of_its_index() 
     let index = u32::try_from(index).unwrap();
     for (extfrag_threshold, expected) in [(index - 1, Suitable::Continue), (index, Suitable::Skipped)] {
         lab.mm.compaction.apply_settings(&crate::Settings { extfrag_threshold, ..crate::Settings::default() });
-        let asked = lab.mm.compaction_suitable(0, Order(9), ZoneKind::Movable, Urgency::Normal);
+        let asked = lab.mm.compaction_suitable(ZoneIndex(0), Order(9), ZoneKind::Movable, Urgency::Normal);
         assert_eq!(asked, expected, "{index} {extfrag_threshold}");
     }
 }
@@ -74,7 +75,8 @@ fn the_room_that_a_zone_must_have_is_above_low_for_large_orders_and_above_min_fo
     let (mut lab, _) = Lab::fragmented(16, rules("v6.1"));
     let marks = lab.mm.zones()[0].marks;
     assert!(marks.min.0 < marks.low.0);
-    let ask = |lab: &Lab, order| lab.mm.compaction_suitable(0, Order(order), ZoneKind::Movable, Urgency::Normal);
+    let ask =
+        |lab: &Lab, order| lab.mm.compaction_suitable(ZoneIndex(0), Order(order), ZoneKind::Movable, Urgency::Normal);
     leave(&mut lab, marks.low.0 + 1024 + 1);
     assert_eq!(
         ask(&lab, 9),

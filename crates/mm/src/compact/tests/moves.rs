@@ -12,6 +12,7 @@ use crate::{
     frame::{FrameFlag, Holdings},
     lru::LruKind,
     migrate::{Migrate, MigrateMode},
+    pageblock::ZoneIndex,
     pte::Pte,
     step::Step,
     swap::{SlotFlag, SwapMedium, SwapSpec},
@@ -101,9 +102,9 @@ fn up_to_4_7_old_and_new_page_wait_among_new_folios() {
         // One of them is not in use.
         assert_eq!(lab.mm.isolate_lru(sources[0]), Some(list), "{version}");
         lab.mm.putback_lru(sources[0], false);
-        let listed = LruKind::ALL.map(|kind| lab.mm.lru.zone_frames(0, kind));
+        let listed = LruKind::ALL.map(|kind| lab.mm.lru.zone_frames(ZoneIndex(0), kind));
         lab.move_first(id, 2);
-        assert_eq!(lab.mm.lru.zone_isolated(0, false), 0, "{version}");
+        assert_eq!(lab.mm.lru.zone_isolated(ZoneIndex(0), false), 0, "{version}");
         let targets = lab.frames_of(id)[..2].to_vec();
         let expected = [sources[1], targets[1], sources[0], targets[0]];
         assert_eq!(waiting(&lab), if waits { &expected[..] } else { &[] }, "{version}");
@@ -112,7 +113,7 @@ fn up_to_4_7_old_and_new_page_wait_among_new_folios() {
         }
         drain(&mut lab);
         assert!(sources.iter().all(|pfn| lab.mm.frames.allocated(*pfn).is_none()), "{version}");
-        let now = LruKind::ALL.map(|kind| lab.mm.lru.zone_frames(0, kind));
+        let now = LruKind::ALL.map(|kind| lab.mm.lru.zone_frames(ZoneIndex(0), kind));
         assert_eq!(now, listed, "{version}: each is where its page was");
     }
 }

@@ -9,8 +9,8 @@ use crate::{
     variant::{Variant, named},
 };
 
-const DMA32: usize = 0;
-const NORMAL: usize = 1;
+const DMA32: ZoneIndex = ZoneIndex(0);
+const NORMAL: ZoneIndex = ZoneIndex(1);
 
 /// A node with 64 MiB below Normal and as much in it.
 struct World {
@@ -49,12 +49,12 @@ impl World {
         self.at(|mm, _, cx| mm.lru_add_drain_all(cx));
     }
 
-    fn free(&self, zone: usize) -> u64 {
+    fn free(&self, zone: ZoneIndex) -> u64 {
         self.mm.zones[zone].buddy.free_frames()
     }
 
     /// The kernel takes a zone's frames but for so many.
-    fn take_all_but(&mut self, zone: usize, most: u64) {
+    fn take_all_but(&mut self, zone: ZoneIndex, most: u64) {
         let (rules, mobility, prices) = (*self.mm.variant(), crate::Mobility::Unmovable, Prices::free());
         let want =
             crate::fallback::Want { order: Order::BASE, list: mobility.migrate_type(), whole_blocks_only: false };
