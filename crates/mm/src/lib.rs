@@ -10,13 +10,13 @@
 //! | `include/linux/list.h`, `list_lru.h` | `list.rs`, `list_order.rs` |                                              |
 //! | `include/linux/gfp.h`    | `gfp.rs`        | `__GFP_FS`, `__GFP_IO`, `__GFP_NOFAIL`, `__GFP_MEMALLOC`, accounting |
 //! | `mm/page_alloc.c`        | `alloc.rs`, `alloc/fair.rs` | zone reclaim, cpusets                                   |
-//! | `mm/page_alloc.c`        | `alloc/slow.rs`, `alloc/slow/fixed.rs`, `alloc/lent.rs` | reserves for those who reclaim               |
+//! | `mm/page_alloc.c`        | `alloc/slow.rs`, `alloc/slow/fixed.rs`, `alloc/lent.rs` | reserves for those who reclaim |
 //! | `mm/oom_kill.c`          | `oom.rs`        | scores set by users, the reaper's work, memcg                       |
 //! | `mm/page_alloc.c`        | `buddy.rs`      | shuffling, reporting                                                |
 //! | `mm/page_alloc.c`        | `fallback.rs`   | CMA                                                                 |
 //! | `mm/page_alloc.c`        | `reserve.rs`    | the limits of 6.8 and later                                         |
 //! | `mm/page_alloc.c`        | `pcp.rs`, `pcp/` | tuning of `high` and batch at run time, CPU hotplug                |
-//! | `mm/page_alloc.c`        | `node.rs`, `per_node.rs`, `per_zone.rs` | hotplug                                                             |
+//! | `mm/page_alloc.c`        | `node.rs`, `per_node.rs`, `per_zone.rs` | hotplug                                     |
 //! | `mm/page_alloc.c`        | `watermark.rs`  | `totalreserve_pages`; the boost is in `zone_state.rs`               |
 //! | `mm/mmap.c`, `mm/madvise.c` | `vma.rs`, `address_space.rs` | shared anonymous and fixed mappings, mremap, mprotect |
 //! | `mm/mincore.c`           | `address_space.rs` | pages of files that are cached and not mapped                    |
