@@ -140,13 +140,7 @@ impl IndexMut<KernelId> for Kernels {
 
 #[cfg(test)]
 mod tests {
-    use mm::{
-        address_space::MMAP_BASE,
-        cost::{Cx, Prices},
-        event::Event,
-        thp::ThpEnabled,
-        variant,
-    };
+    use mm::{address_space::MMAP_BASE, cost::Prices, cx::Cx, event::Event, thp::ThpEnabled, variant};
     use os::{MapSpec, VmRange};
     use units::{Picos, Time};
 
