@@ -26,6 +26,25 @@ const KEYS: &[&str] = &["about", "parent", "since", "rules", "patch"];
 const PATCH_KEYS: &[&str] = &["about", "rules"];
 /// Missing rules that a message names.
 const NAMED_MISSING: usize = 4;
+/// Rules that variant files could have before, and those that they are now.
+const FORMER: &[(&str, &[&str])] = &[
+    (
+        "compact_search",
+        &[
+            "compact_lists_for_sources",
+            "compact_private_sources",
+            "compact_lists_for_targets",
+            "compact_orders_in_turn",
+            "compact_rescans_at_once",
+            "compact_passes_unfit",
+            "compact_syncs_cached",
+            "compact_marks_searched",
+            "compact_samples",
+            "compact_clears_selectively",
+        ],
+    ),
+    ("sched_imbalance", &["sched_compares_loads"]),
+];
 
 /// The variant of a name or path, which may end with patches of its file: `v4.1-rc2+1,3`.
 pub fn load(name_or_path: &str) -> Result<Named, SourceError> {
@@ -157,6 +176,9 @@ fn no_parent(missing: &[&str]) -> String {
 fn diff(root: &TableReader<'_>) -> Result<Diff, SourceError> {
     let mut diff = Diff::default();
     let Some(table) = root.table("rules")? else { return Ok(diff) };
+    if let Some((former, now)) = FORMER.iter().find(|(former, _)| table.has(former)) {
+        return Err(table.error(former, format!("is no rule any more, but true or false for {}", now.join(", "))));
+    }
     let names: Vec<_> = Variant::RULES.iter().map(|rule| rule.name).collect();
     let table = table.only("rule", &names)?;
     for rule in Variant::RULES.iter().filter(|rule| table.has(rule.name)) {

@@ -34,15 +34,6 @@ pub(crate) use control::CompactControl;
 pub use suitable::FreeBlocks;
 pub use zone::ZoneCompact;
 
-/// Where compaction looks for its next pageblock to empty and for free frames.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
-pub enum CompactSearch {
-    /// In the order of addresses.
-    Linear,
-    /// First on the free lists, for a pageblock that is partly free, and for free blocks in the upper part of the zone.
-    FreeLists,
-}
-
 /// When a zone is compacted enough for a request.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
 pub enum CompactEnds {

@@ -23,7 +23,7 @@ pub use self::{
 use crate::{
     alloc::slow::SlowPath,
     buddy::End,
-    compact::{CompactContended, CompactEnds, CompactHugePages, CompactMark, CompactSearch},
+    compact::{CompactContended, CompactEnds, CompactHugePages, CompactMark},
     fault::CowReuse,
     khugepaged::{CollapseTarget, ThpRequests},
     lru::{LruBy, NewAnon},
@@ -266,8 +266,26 @@ rules! {
     migrate_through_batch: bool,
     /// Do entries say after a move, as before, that their page was used and stored to through them? Else they are old and clean.
     migrate_keeps_young: bool,
-    /// Where compaction looks for its next pageblock and for free frames.
-    compact_search: CompactSearch,
+    /// Does compaction look on the free lists first for a pageblock to empty, one that is partly free?
+    compact_lists_for_sources: bool,
+    /// Has a pageblock its mark for the time that pages are taken from it, so that no other compaction takes it?
+    compact_private_sources: bool,
+    /// Does it look on the free lists first for frames to move to, high up in the zone?
+    compact_lists_for_targets: bool,
+    /// Does that begin with the order that served last and go round, and not with the largest below the one wanted?
+    compact_orders_in_turn: bool,
+    /// Are all pages of a pageblock that a run comes to again moved at once, and is it marked then, whatever was there?
+    compact_rescans_at_once: bool,
+    /// Does the next compaction begin behind pageblocks that are none to take pages from?
+    compact_passes_unfit: bool,
+    /// Does asynchronous compaction that has found nothing yet say for synchronous compaction too where to begin?
+    compact_syncs_cached: bool,
+    /// Does the linear search alone mark where no free frames are left: each pageblock that it has searched to its end?
+    compact_marks_searched: bool,
+    /// Does asynchronous compaction look for free frames at a few frames of a pageblock only, until it finds some?
+    compact_samples: bool,
+    /// Are marks cleared only where there is something to move, or somewhere to move it to?
+    compact_clears_selectively: bool,
     /// At how many frames of a pageblock compaction looks to see that it is all of one zone.
     compact_zone_frames: u64,
     /// When a zone is compacted enough for a request.

@@ -67,6 +67,25 @@ fn keys_and_rules_that_do_not_exist_are_named_with_the_nearest() {
 }
 
 #[test]
+fn a_rule_that_became_others_names_them() {
+    assert_eq!(
+        bad("about = ''\nparent = 'v6.1'\n[rules]\nsched_imbalance = 1"),
+        "variants/x.toml:4: rules.sched_imbalance: is no rule any more, but true or false for sched_compares_loads"
+    );
+    let said = bad("about = ''\nparent = 'v6.1'\n[rules]\ncompact_search = 'linear'");
+    let series = variant::named("v5.1").differences(variant::named("v5.0"));
+    let switches =
+        series.iter().filter(|(rule, ..)| !["compact_ends", "compact_contended", "compact_capture"].contains(rule));
+    let names: Vec<_> = switches.map(|(rule, ..)| *rule).collect();
+    assert_eq!(names.len(), 10);
+    assert!(names.iter().all(|name| said.contains(name)), "{said} lacks one of {names:?}");
+    for (former, now) in FORMER {
+        let is_rule = |name: &str| Variant::RULES.iter().any(|rule| rule.name == name && rule.takes == Takes::Switch);
+        assert!(!is_rule(former) && now.iter().all(|name| is_rule(name)), "{former}");
+    }
+}
+
+#[test]
 fn values_of_another_kind_say_what_was_expected() {
     for (rule, message) in [
         ("nofragment = 1", "nofragment: expected true or false, found the integer 1"),

@@ -9,8 +9,8 @@ use units::{Order, Pfn};
 use crate::{
     Mm, Spaces,
     compact::{
-        CompactContended, CompactEnds, CompactPriority, CompactResult, CompactSearch, Contention, Suitable,
-        free_scanner::FreeScan, migrate_scanner::MigrateScan,
+        CompactContended, CompactEnds, CompactPriority, CompactResult, Contention, Suitable, free_scanner::FreeScan,
+        migrate_scanner::MigrateScan,
     },
     cx::Cx,
     event::Event,
@@ -352,10 +352,11 @@ impl CompactControl {
             let Mm { frames, zones, variant, .. } = mm;
             let zone = &mut zones[self.zone];
             if zone.compact.is_restarting(order) {
-                match variant.compact_search {
+                if variant.compact_clears_selectively {
+                    zone.reset_isolation_suitable(frames, cx);
+                } else {
                     // Even if nobody has looked at all of it since.
-                    CompactSearch::Linear => zone.reset_all(frames, cx),
-                    CompactSearch::FreeLists => zone.reset_isolation_suitable(frames, cx),
+                    zone.reset_all(frames, cx);
                 }
             }
         }
@@ -377,8 +378,7 @@ impl CompactControl {
             self.whole_zone = zone.compact.init_migrate.is_some_and(|first| self.migrate_pfn <= first);
         }
         let cached = mm.zones[self.zone].compact.cached_migrate;
-        let is_searched = mm.variant().compact_search == CompactSearch::FreeLists;
-        self.update_cached = is_searched && sync == 0 && cached[0] == cached[1];
+        self.update_cached = mm.variant().compact_syncs_cached && sync == 0 && cached[0] == cached[1];
         mm.lru_add_drain(cx);
         Next::Later(Phase::Look)
     }
@@ -391,7 +391,7 @@ impl CompactControl {
         let block = |pfn: Pfn| pfn.align_down(mm.frames.blocks.order());
         self.iteration_start = self.migrate_pfn;
         let is_same = self.last_migrated.is_some_and(|last| block(last) == block(self.iteration_start));
-        self.rescan = is_same && mm.variant().compact_search == CompactSearch::FreeLists;
+        self.rescan = is_same && mm.variant().compact_rescans_at_once;
         Next::Phase(Phase::Choose(None))
     }
 

@@ -6,7 +6,6 @@
 
 use units::{Order, Pfn};
 
-use crate::compact::CompactSearch;
 use crate::{
     Mm,
     alloc::slow::COSTLY,
@@ -45,7 +44,7 @@ impl CompactControl {
         let start = mm.zones[self.zone].start;
         let from = self.migrate_pfn;
         let Some(wanted) = self.order.filter(|wanted| *wanted > COSTLY) else { return from };
-        if mm.variant().compact_search == CompactSearch::Linear
+        if !mm.variant().compact_lists_for_sources
             || self.ignores_skip()
             || (from != start && !from.is_aligned(order))
             || (self.is_direct() && self.list != MigrateType::Movable)
@@ -73,13 +72,18 @@ impl CompactControl {
             return self.reinit_migrate_pfn();
         };
         self.fast_search_fail = 0;
+        self.lower_fast_start(free);
+        mm.frames.blocks.set_skip(free, true);
+        free.align_down(order).max(start)
+    }
+
+    /// The linear scan goes on from the lowest of the blocks found (`update_fast_start_pfn`).
+    fn lower_fast_start(&mut self, free: Pfn) {
         self.fast_start = match self.fast_start {
             FastStart::None => FastStart::At(free),
             FastStart::At(first) => FastStart::At(first.min(free)),
             FastStart::Used => FastStart::Used,
         };
-        mm.frames.blocks.set_skip(free, true);
-        free.align_down(order).max(start)
     }
 
     /// A free block below a frame, in a pageblock that is not skipped. What was looked at goes to the end of the list.
@@ -90,7 +94,7 @@ impl CompactControl {
         (order, below): (Order, Pfn),
         (scanned, limit): (&mut u32, u32),
     ) -> Option<Pfn> {
-        let Mm { frames, zones, .. } = mm;
+        let Mm { frames, zones, variant, .. } = mm;
         let buddy = &mut zones[self.zone].buddy;
         buddy.lock(cx);
         let (mut found, mut cut) = (None, None);
@@ -101,7 +105,14 @@ impl CompactControl {
                 cut = Some(pfn);
                 break;
             }
-            if pfn < below && !frames.blocks.skip(pfn) {
+            if pfn >= below {
+                continue;
+            }
+            if !variant.compact_private_sources {
+                // Also of those that were marked meanwhile.
+                self.lower_fast_start(pfn);
+            }
+            if !frames.blocks.skip(pfn) {
                 (found, cut) = (Some(pfn), Some(pfn));
                 break;
             }
@@ -127,13 +138,15 @@ impl CompactControl {
     pub(super) fn fast_isolate_freepages(&mut self, mm: &mut Mm, cx: &mut Cx) -> Option<Pfn> {
         let wanted = self.order.filter(|wanted| *wanted > Order::BASE)?;
         let pageblock = mm.frames.blocks.order();
-        let is_start = mm.zones[self.zone].compact.init_free.is_none_or(|last| self.free_pfn >= last);
+        let is_start = self.begins_at_end(mm);
         let mut limit = if is_start { pageblock.frames() >> 1 } else { (self.list_limit() >> 1).max(1) };
         // Rather in the top quarter of what is between the scanners; in the top half if need be.
         let distance = self.free_pfn.0.saturating_sub(self.migrate_pfn.0);
         let low = Pfn(self.free_pfn.0 - (distance >> 2)).align_down(pageblock);
         let min = Pfn(self.free_pfn.0 - (distance >> 1)).align_down(pageblock);
-        self.search_order = self.search_order.min(wanted.0 - 1);
+        let in_turn = mm.variant().compact_orders_in_turn;
+        let first = if in_turn { self.search_order } else { wanted.0 };
+        self.search_order = first.min(wanted.0 - 1);
         let (mut scanned, mut highest, mut found) = (0, None, None);
         let mut order = Some(self.search_order);
         // Bound: each turn passes an order.
@@ -152,7 +165,9 @@ impl CompactControl {
             }
             if looked.preferred.is_some() {
                 self.fast_search_fail = 0;
-                self.search_order = at;
+                if in_turn {
+                    self.search_order = at;
+                }
             }
             let mut is_refused = false;
             if let Some(pfn) = candidate {
@@ -179,6 +194,16 @@ impl CompactControl {
         self.after_fast_search(mm, found, (highest, min), is_start)
     }
 
+    /// Is the free scanner still where it begins when all of the zone is to be searched?
+    fn begins_at_end(&self, mm: &Mm) -> bool {
+        let zone = &mm.zones[self.zone];
+        if mm.variant().compact_clears_selectively {
+            // Nothing says where that is, until marks have been cleared for the first time.
+            return zone.compact.init_free.is_none_or(|last| self.free_pfn >= last);
+        }
+        self.free_pfn == Pfn(zone.end.0 - 1).align_down(mm.frames.blocks.order())
+    }
+
     /// Where to look if nothing was found.
     fn after_fast_search(
         &mut self,
@@ -200,7 +225,7 @@ impl CompactControl {
                 }
             }
         }
-        let size = mm.frames.blocks.order().frames();
+        let size = if mm.variant().compact_marks_searched { mm.frames.blocks.order().frames() } else { 0 };
         let cached = &mut mm.zones[self.zone].compact.cached_free;
         if let Some(highest) = highest.filter(|highest| *highest >= *cached) {
             *cached = Pfn(highest.0.saturating_sub(size));

@@ -10,7 +10,7 @@ use crate::{
     Mm,
     buddy::Block,
     compact::{
-        CompactHugePages, CompactSearch,
+        CompactHugePages,
         control::{CompactControl, block_end},
     },
     cx::Cx,
@@ -69,7 +69,7 @@ impl CompactControl {
         }
         match &mut scan.0 {
             Stage::Fast => {
-                let fast = mm.variant().compact_search == CompactSearch::FreeLists;
+                let fast = mm.variant().compact_lists_for_targets;
                 let found = if fast { self.fast_isolate_freepages(mm, cx) } else { None };
                 let around = found.filter(|_| self.targets.len() < self.nr_sources && !self.is_direct_async());
                 scan.0 = match around {
@@ -82,6 +82,11 @@ impl CompactControl {
             Stage::Around(block) => {
                 if !self.isolate_block(mm, cx, block) {
                     return false;
+                }
+                if block.isolated == 0 && !mm.variant().compact_marks_searched {
+                    // Who searched the lists alone makes the linear search begin further down, too.
+                    let start = Pfn(block.end.0 - 1).align_down(mm.frames.blocks.order());
+                    self.note_searched(mm, start, block);
                 }
                 if self.targets.len() < self.nr_sources {
                     // It is full, or nearly so.
@@ -125,7 +130,7 @@ impl CompactControl {
 
     /// Where the linear search goes on.
     fn first_block(&self, mm: &Mm) -> Stage {
-        let sparse = self.mode == MigrateMode::Async && mm.variant().compact_search == CompactSearch::FreeLists;
+        let sparse = self.mode == MigrateMode::Async && mm.variant().compact_samples;
         let stride = if sparse { STRIDE_MAX } else { 1 };
         Stage::NextBlock { start: self.free_pfn.align_down(mm.frames.blocks.order()), from: self.free_pfn, stride }
     }
@@ -171,11 +176,8 @@ impl CompactControl {
     fn after_block(&mut self, mm: &mut Mm, scan: &mut FreeScan, start: Pfn, block: &BlockScan, stride: u32) -> bool {
         let size = mm.frames.blocks.order().frames();
         // Before 5.1 a pageblock in which there was something is not marked.
-        let marks = block.isolated == 0 || mm.variant().compact_search == CompactSearch::FreeLists;
-        if block.at == block.end && marks {
-            mm.frames.blocks.set_skip(start, true);
-            let cached = &mut mm.zones[self.zone].compact.cached_free;
-            *cached = start.min(*cached);
+        if block.isolated == 0 || mm.variant().compact_marks_searched {
+            self.note_searched(mm, start, block);
         }
         let below = Pfn(start.0.saturating_sub(size));
         if self.targets.len() >= self.nr_sources {
@@ -188,9 +190,19 @@ impl CompactControl {
             return true;
         }
         let stride = if block.isolated > 0 { 1 } else { STRIDE_MAX.min(stride << 1) };
-        let stride = if mm.variant().compact_search == CompactSearch::FreeLists { stride } else { 1 };
+        let stride = if mm.variant().compact_samples { stride } else { 1 };
         scan.0 = Stage::NextBlock { start: below, from: below, stride };
         false
+    }
+
+    /// Nothing is left in a pageblock that was searched to its end: the next run need not look there
+    /// (`update_pageblock_skip`).
+    fn note_searched(&self, mm: &mut Mm, start: Pfn, block: &BlockScan) {
+        if block.at == block.end {
+            mm.frames.blocks.set_skip(start, true);
+            let cached = &mut mm.zones[self.zone].compact.cached_free;
+            *cached = start.min(*cached);
+        }
     }
 
     /// Takes free frames of a pageblock until there are enough, it ends, no more may be taken or the lock has been held

@@ -8,7 +8,7 @@ use units::Pfn;
 use crate::{
     Mm,
     compact::{
-        CompactHugePages, CompactSearch,
+        CompactHugePages,
         control::{CompactControl, Isolated, block_end},
         suitable::ISOLATED_SLEEP,
     },
@@ -68,18 +68,18 @@ impl CompactControl {
         let mut low = from.unwrap_or_else(|| self.fast_find_migrateblock(mm, cx));
         let mut is_fast = from.is_none() && low != self.migrate_pfn && self.fast_search_fail == 0;
         let mut end = block_end(low, order);
-        let is_linear = mm.variant().compact_search == CompactSearch::Linear;
+        let (is_private, passes) = (mm.variant().compact_private_sources, mm.variant().compact_passes_unfit);
         // Bound: the zone's pageblocks.
         while end <= self.free_pfn {
             let is_here = mm.frames.blocks.zone(low) == Some(self.zone);
             primitive::scan_block(cx, mm.variant().compact_zone_frames);
-            let is_asked = is_linear || low.is_aligned(order);
+            let is_asked = !is_private || low.is_aligned(order);
             let is_skipped = is_asked && !is_fast && !self.ignores_skip() && mm.frames.blocks.skip(low);
             if is_here && !is_skipped {
                 if self.is_source(mm, low) {
                     return Ok(Some(self.scan_of(mm, low, end)));
                 }
-                if !is_linear {
+                if passes {
                     mm.zones[self.zone].compact.update_cached_migrate(end, self.mode, order);
                 }
             }
@@ -171,19 +171,19 @@ impl CompactControl {
     /// `update_cached_migrate`).
     fn pass_by(&self, mm: &mut Mm, scan: &MigrateScan) {
         let order = mm.frames.blocks.order();
-        let is_linear = mm.variant().compact_search == CompactSearch::Linear;
-        if is_linear && (self.ignores_skip() || !scan.is_valid) {
+        let is_private = mm.variant().compact_private_sources;
+        if !is_private && (self.ignores_skip() || !scan.is_valid) {
             return;
         }
-        if scan.is_valid && (!scan.skip_updated || is_linear) {
+        if scan.is_valid && (!scan.skip_updated || !is_private) {
             mm.frames.blocks.set_skip(Pfn(scan.end.0 - 1), true);
         }
         let compact = &mut mm.zones[self.zone].compact;
-        if is_linear {
+        if is_private {
+            compact.update_cached_migrate(scan.at, self.mode, order);
+        } else {
             // It goes on with the same pageblock, which it skips then.
             compact.raise_cached_migrate(scan.first, self.mode);
-        } else {
-            compact.update_cached_migrate(scan.at, self.mode, order);
         }
     }
 
@@ -196,7 +196,7 @@ impl CompactControl {
         (is_locked, moves): (&mut bool, &mut u64),
     ) -> bool {
         // Before 5.1 the rest of a pageblock in which nothing is found marks it, whatever was found before.
-        let is_linear = mm.variant().compact_search == CompactSearch::Linear;
+        let is_private = mm.variant().compact_private_sources;
         // Bound: each turn passes a frame.
         while scan.at < scan.end {
             if let (Some(next), Some(order)) = (scan.next_skip, self.order)
@@ -211,8 +211,8 @@ impl CompactControl {
                 return false;
             }
             scan.scanned += 1;
-            if !scan.is_valid && (is_linear || scan.at.is_aligned(mm.frames.blocks.order())) {
-                if !self.ignores_skip() && mm.frames.blocks.skip(scan.at) {
+            if !scan.is_valid && (!is_private || scan.at.is_aligned(mm.frames.blocks.order())) {
+                if is_private && !self.ignores_skip() && mm.frames.blocks.skip(scan.at) {
                     // Also what the fast search has just found, and marked for itself.
                     scan.at = scan.end;
                     return true;
@@ -268,7 +268,7 @@ impl CompactControl {
     /// Was a pageblock marked already, when its scan begins?
     fn test_and_set_skip(&self, mm: &mut Mm, pfn: Pfn) -> bool {
         // Before 5.1 a pageblock is not marked for the time of its scan.
-        let marks = mm.variant().compact_search == CompactSearch::FreeLists;
+        let marks = mm.variant().compact_private_sources;
         if self.ignores_skip() || !marks || !pfn.is_aligned(mm.frames.blocks.order()) {
             return false;
         }

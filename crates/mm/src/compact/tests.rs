@@ -8,3 +8,4 @@ mod gate;
 mod lab;
 mod moves;
 mod random;
+mod series;

@@ -7,7 +7,6 @@ use units::{NodeId, Order, Pfn};
 
 use crate::{
     Mm,
-    compact::CompactSearch,
     cx::Cx,
     frame::{FrameTable, Seen},
     migrate::MigrateMode,
@@ -206,9 +205,8 @@ impl Mm {
     /// (`reset_isolation_suitable`).
     pub(crate) fn reset_isolation_suitable(&mut self, cx: &mut Cx, node: NodeId) {
         let Self { frames, zones, nodes, variant, .. } = self;
-        let clears_all = variant.compact_search == CompactSearch::Linear;
         for zone in zones.of_mut(&nodes[node]) {
-            if !clears_all {
+            if variant.compact_clears_selectively {
                 zone.reset_isolation_suitable(frames, cx);
             } else if zone.compact.blockskip_flush {
                 zone.reset_all(frames, cx);

@@ -8,7 +8,7 @@ use super::{
 use crate::{
     alloc::slow::SlowPath,
     buddy::End,
-    compact::{CompactContended, CompactEnds, CompactHugePages, CompactMark, CompactSearch},
+    compact::{CompactContended, CompactEnds, CompactHugePages, CompactMark},
     fault::CowReuse,
     khugepaged::{CollapseTarget, ThpRequests},
     lru::{LruBy, NewAnon},
@@ -140,10 +140,6 @@ words! {
         ReserveMisplaced = "reserve-misplaced",
         Reserve = "reserve",
         Nothing = "nothing",
-    }
-    CompactSearch {
-        Linear = "linear",
-        FreeLists = "free-lists",
     }
     CompactEnds {
         AboveLow = "above-low",

@@ -6,7 +6,7 @@ use super::lab::{Lab, ME, OTHER, rules};
 use crate::{
     AllocRequest, Variant,
     alloc::slow::{AllocControl, SlowPath},
-    compact::{CompactHugePages, CompactPriority, CompactResult, CompactSearch, DirectCompact},
+    compact::{CompactHugePages, CompactPriority, CompactResult, DirectCompact},
     event::Event,
     pageblock::ZoneIndex,
     step::{Step, Wait},
@@ -120,7 +120,7 @@ fn a_frame_is_worth_round_after_round_and_somebodys_end() {
 }
 
 /// A zone whose lowest pageblocks are huge pages and whose others are half free.
-fn behind_huge_pages(rules: Variant) -> (Lab, Vec<Pfn>) {
+pub(super) fn behind_huge_pages(rules: Variant) -> (Lab, Vec<Pfn>) {
     let mut lab = Lab::new(32, rules);
     let huge = AllocRequest { reclaims: false, ..Lab::request() };
     let take = |_| lab.step(OTHER, |mm, _, cx| mm.alloc(cx, &huge));
@@ -170,14 +170,14 @@ fn pageblocks_of_huge_pages_are_marked_and_stay_marked_before_4_15() {
 #[test]
 fn before_5_1_the_next_run_begins_at_the_last_pageblock_that_is_marked() {
     // From 5.1 on it begins one behind the next one, and so passes that over.
-    for (search, begins_at) in [(CompactSearch::Linear, true), (CompactSearch::FreeLists, false)] {
-        let of_then = Variant { compact_search: search, ..rules("v4.1") };
+    for (is_private, begins_at) in [(false, true), (true, false)] {
+        let of_then = Variant { compact_private_sources: is_private, ..rules("v4.1") };
         let (mut lab, blocks) = behind_huge_pages(of_then);
         lab.compact_fast(Lab::request(), CompactPriority::SyncLight);
         let cached = lab.mm.zones()[0].compact.cached_migrate[1];
         let marked = |pfn: &&Pfn| lab.mm.frames.blocks.skip(**pfn);
         let last = blocks.iter().rfind(marked).expect("nothing of a huge page is to be had");
-        assert_eq!(cached == *last, begins_at, "{search:?}: {cached}, {blocks:?}");
+        assert_eq!(cached == *last, begins_at, "{is_private}: {cached}, {blocks:?}");
     }
 }
 
@@ -223,9 +223,9 @@ fn before_4_8_the_search_for_free_frames_goes_on_where_the_zone_can_spare_none()
 
 #[test]
 fn before_5_1_all_marks_are_cleared_at_once() {
-    for (search, left) in [(CompactSearch::Linear, 0), (CompactSearch::FreeLists, 8)] {
+    for (selective, left) in [(false, 0), (true, 8)] {
         // Nothing but free memory: no pageblock is worth looking at again.
-        let mut lab = Lab::new(16, Variant { compact_search: search, ..rules("v4.1") });
+        let mut lab = Lab::new(16, Variant { compact_clears_selectively: selective, ..rules("v4.1") });
         let blocks: Vec<Pfn> = (0..8).map(|n| Pfn(n << 9)).collect();
         let huge = AllocRequest { reclaims: false, ..AllocRequest::gfp_transhuge_light(NodeId(0)) };
         while lab.step(OTHER, |mm, _, cx| mm.alloc(cx, &huge)).is_some() {}
@@ -236,9 +236,9 @@ fn before_5_1_all_marks_are_cleared_at_once() {
         lab.mm.zones[ZoneIndex(0)].compact.cached_migrate = [Pfn(512), Pfn(1024)];
         lab.step(ME, |mm, _, cx| mm.reset_isolation_suitable(cx, NodeId(0)));
         let marked = blocks.iter().filter(|pfn| lab.mm.frames.blocks.skip(**pfn)).count();
-        assert!(if left == 0 { marked == 0 } else { marked > 0 }, "{search:?}: {marked}");
+        assert!(if left == 0 { marked == 0 } else { marked > 0 }, "{selective}: {marked}");
         assert!(!lab.mm.zones()[0].compact.blockskip_flush);
-        assert!(search != CompactSearch::Linear || lab.mm.zones()[0].compact.cached_migrate == [Pfn(0); 2]);
+        assert!(selective || lab.mm.zones()[0].compact.cached_migrate == [Pfn(0); 2]);
     }
 }
 

@@ -2,7 +2,10 @@
 
 use units::{NodeId, Order, Pfn, Time};
 
-use super::lab::{Lab, ME, OTHER, rules};
+use super::{
+    lab::{Lab, ME, OTHER, rules},
+    series,
+};
 use crate::{
     AllocRequest, SpaceId, Variant,
     compact::{CompactPriority, DirectCompact},
@@ -34,8 +37,8 @@ enum Doing {
     Unmapping(SpaceId, PageRange, Unmap),
 }
 
-struct World {
-    lab: Lab,
+pub(super) struct World {
+    pub(super) lab: Lab,
     draws: Draws,
     doing: Doing,
     /// The folio that it waits for.
@@ -195,7 +198,10 @@ impl World {
 }
 
 fn run(rules: Variant, seed: u64, steps: u32, check_every: u32) -> World {
-    let (mut lab, _) = Lab::fragmented(8, rules);
+    run_in(Lab::fragmented(8, rules).0, seed, steps, check_every)
+}
+
+pub(super) fn run_in(mut lab: Lab, seed: u64, steps: u32, check_every: u32) -> World {
     // More processes, in what is free.
     for _ in 0..2 {
         let id = lab.process();
@@ -238,6 +244,21 @@ fn contents_survive_compaction_whatever_comes_in_between() {
         assert!(world.lab.count(Event::CompactStall) > 0, "{version}");
     }
     assert!(moved > 2_000 && waited > 0, "{moved} pages moved, {waited} faults waited");
+}
+
+#[test]
+fn contents_survive_any_part_of_the_series_of_5_1() {
+    let mut moved = 0;
+    for (round, mask) in
+        (0..crate::soak::times()).flat_map(|round| (0..1 << series::SERIES.len()).map(move |mask| (round, mask)))
+    {
+        let (base, run) = (["v4.1", "v5.0", "v6.1"][mask % 3], [1, 3, 5][mask / 3 % 3]);
+        let (lab, _) = Lab::fragmented_every(8, series::with(base, mask), run);
+        let world = run_in(lab, 1 + mask as u64 + (round << 10), 500, 50);
+        world.lab.check_contents();
+        moved += world.lab.count(Event::PgmigrateSuccess);
+    }
+    assert!(moved > 10_000, "{moved} pages moved");
 }
 
 #[test]

@@ -1,0 +1,126 @@
+//! Linux: none; the rules of the series of 5.1, each by itself ("Increase success rates and reduce latency of compaction").
+
+use units::Pfn;
+
+use super::lab::{Lab, ME, rules};
+use super::{fixed::behind_huge_pages, random};
+use crate::{
+    Variant,
+    compact::{CompactHugePages, CompactPriority, DirectCompact},
+    event::Event,
+    step::Step,
+};
+
+/// A switch of a variant.
+pub(super) type Switch = fn(&mut Variant) -> &mut bool;
+
+/// The switches of the series.
+pub(super) const SERIES: [(&str, Switch); 10] = [
+    ("compact_lists_for_sources", |rules| &mut rules.compact_lists_for_sources),
+    ("compact_private_sources", |rules| &mut rules.compact_private_sources),
+    ("compact_lists_for_targets", |rules| &mut rules.compact_lists_for_targets),
+    ("compact_orders_in_turn", |rules| &mut rules.compact_orders_in_turn),
+    ("compact_rescans_at_once", |rules| &mut rules.compact_rescans_at_once),
+    ("compact_passes_unfit", |rules| &mut rules.compact_passes_unfit),
+    ("compact_syncs_cached", |rules| &mut rules.compact_syncs_cached),
+    ("compact_marks_searched", |rules| &mut rules.compact_marks_searched),
+    ("compact_samples", |rules| &mut rules.compact_samples),
+    ("compact_clears_selectively", |rules| &mut rules.compact_clears_selectively),
+];
+
+/// The rules of 5.0 with some of the series, by position.
+pub(super) fn with(base: &str, mask: usize) -> Variant {
+    let mut rules = rules(base);
+    for (at, (_, switch)) in SERIES.iter().enumerate() {
+        *switch(&mut rules) = mask >> at & 1 == 1;
+    }
+    rules
+}
+
+/// What random runs come to, but for the rules themselves.
+fn footprint(rules: Variant) -> [String; 3] {
+    [(8, 1), (8, 3), (16, 3)].map(|(mib, run)| {
+        let (lab, _) = Lab::fragmented_every(mib, rules, run);
+        let lab = random::run_in(lab, 3, 3_000, 3_000).lab;
+        format!("{:?} {:?}", lab.counters, lab.mm.zones()[0].compact)
+    })
+}
+
+/// Where the next compactions are to begin, asynchronous or not, when an asynchronous one moves its first page.
+fn cached_at_first_move(lab: &mut Lab) -> [Pfn; 2] {
+    let mut compact = DirectCompact::new(Lab::request(), CompactPriority::Async);
+    while lab.count(Event::PgmigrateSuccess) == 0 {
+        assert!(matches!(lab.step(ME, |mm, spaces, cx| compact.step(mm, spaces, cx)), Step::More));
+    }
+    lab.mm.zones()[0].compact.cached_migrate
+}
+
+#[test]
+fn all_of_them_are_off_in_5_0_and_on_in_5_1() {
+    assert_eq!(with("v5.0", 0), rules("v5.0"));
+    assert_eq!(with("v5.1", (1 << SERIES.len()) - 1), rules("v5.1"));
+}
+
+#[test]
+fn the_next_compaction_begins_behind_pageblocks_that_are_none_to_take_pages_from() {
+    for passes in [false, true] {
+        let of_then = Variant { compact_passes_unfit: passes, ..rules("v5.0") };
+        let (mut lab, blocks) = behind_huge_pages(of_then);
+        let cached = cached_at_first_move(&mut lab);
+        assert_eq!(cached[0] > blocks[0], passes, "{cached:?}, {blocks:?}");
+        assert_eq!(cached[1], blocks[0], "that was asynchronous");
+    }
+}
+
+#[test]
+fn what_asynchronous_compaction_found_empty_synchronous_compaction_passes_too() {
+    for syncs in [false, true] {
+        // Scanned frame by frame, and in vain.
+        let compact_huge_pages = CompactHugePages::ByFrame;
+        let private = Variant { compact_private_sources: true, ..rules("v5.0") };
+        let (mut lab, blocks) =
+            behind_huge_pages(Variant { compact_huge_pages, compact_syncs_cached: syncs, ..private });
+        let cached = cached_at_first_move(&mut lab);
+        assert!(cached[0] > blocks[0], "{cached:?}, {blocks:?}");
+        assert_eq!(cached[0] == cached[1], syncs, "{cached:?}");
+    }
+}
+
+#[test]
+fn what_is_left_of_a_pageblock_is_moved_at_once() {
+    for at_once in [false, true] {
+        let of_then = Variant { compact_rescans_at_once: at_once, ..rules("v5.0") };
+        let (mut lab, _) = Lab::fragmented(16, of_then);
+        let mut compact = DirectCompact::new(Lab::request(), CompactPriority::SyncLight);
+        let mut most = 0;
+        while matches!(lab.step(ME, |mm, spaces, cx| compact.step(mm, spaces, cx)), Step::More) {
+            most = most.max(compact.holdings().off_lru.len());
+        }
+        assert!(if at_once { most > 200 } else { most == 32 }, "{most}");
+    }
+}
+
+#[test]
+fn a_pageblock_that_was_searched_to_its_end_is_marked_whatever_was_in_it() {
+    let marked = |compact_marks_searched| {
+        let of_then = Variant { compact_marks_searched, ..rules("v5.0") };
+        let (mut lab, _) = Lab::fragmented_every(16, of_then, 3);
+        lab.compact_fast(Lab::request(), CompactPriority::SyncLight);
+        let blocks = &lab.mm.frames.blocks;
+        (0..8).filter(|n| blocks.skip(Pfn(n << 9))).count()
+    };
+    assert!(marked(true) > marked(false), "{} and {}", marked(true), marked(false));
+}
+
+#[test]
+fn each_of_the_others_does_something_by_itself() {
+    // Those that only say where the next run begins have tests of their own; so has the clearing of marks, in `fixed.rs`.
+    let own = ["compact_passes_unfit", "compact_syncs_cached", "compact_clears_selectively"];
+    let lists = 1 << 2;
+    let [none, with_lists] = [0, lists].map(|mask| footprint(with("v5.0", mask)));
+    for (at, (name, _)) in SERIES.iter().enumerate().filter(|(_, (name, _))| !own.contains(name)) {
+        // Turns are of the lists that are looked at.
+        let (below, without) = if *name == "compact_orders_in_turn" { (lists, &with_lists) } else { (0, &none) };
+        assert!(footprint(with("v5.0", below | 1 << at)) != *without, "{name}");
+    }
+}
