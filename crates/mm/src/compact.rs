@@ -205,17 +205,26 @@ impl DirectCompact {
                         }
                     }
                 }
-            } else if self.priority < CompactPriority::SyncFull
-                && mm.zones[zone].compact.is_deferred(self.request.order)
-            {
+            } else {
+                self.begin_zone(mm, zone);
+            }
+        }
+    }
+
+    /// Begins a run over a zone, unless compaction rests there. The greatest effort asks nobody, and is not counted.
+    fn begin_zone(&mut self, mm: &mut Mm, zone: usize) {
+        let (order, compact) = (self.request.order, &mut mm.zones[zone].compact);
+        if self.priority < CompactPriority::SyncFull {
+            compact.consider(order);
+            if compact.is_deferred(order) {
                 if mm.variant().slow_path == SlowPath::ByProgress {
                     self.best = self.best.max(CompactResult::Deferred);
                 }
                 self.passed += 1;
-            } else {
-                self.run = Some(Box::new(CompactControl::direct(zone, &self.request, self.priority)));
+                return;
             }
         }
+        self.run = Some(Box::new(CompactControl::direct(zone, &self.request, self.priority)));
     }
 
     pub(crate) fn holdings(&self) -> Holdings {

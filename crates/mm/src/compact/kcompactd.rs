@@ -229,7 +229,13 @@ impl Mm {
                 }
                 work.run = None;
                 work.passed += 1;
-            } else if self.zones[at].node == node && kind <= work.highest && self.is_daemon_zone(at, work.order) {
+                continue;
+            }
+            let is_its = self.zones[at].node == node && kind <= work.highest;
+            if is_its && let Some(order) = work.order {
+                self.zones[at].compact.consider(order);
+            }
+            if is_its && self.is_daemon_zone(at, work.order) {
                 work.run = Some(Box::new(CompactControl::by_daemon(at, work.order, work.highest)));
             } else {
                 work.passed += 1;
@@ -238,7 +244,8 @@ impl Mm {
         Step::Done(())
     }
 
-    fn is_daemon_zone(&mut self, at: ZoneIndex, order: Option<Order>) -> bool {
+    /// Is a zone worth compacting, and does compaction not rest there?
+    fn is_daemon_zone(&self, at: ZoneIndex, order: Option<Order>) -> bool {
         let Some(order) = order else { return true };
         let kind = self.zones[at].kind;
         !self.zones[at].compact.is_deferred(order)

@@ -78,14 +78,21 @@ impl ZoneCompact {
         }
     }
 
-    /// Is a request turned away this time (`compaction_deferred`)?
-    pub(crate) fn is_deferred(&mut self, order: Order) -> bool {
-        let limit = 1 << self.defer_shift;
-        if order < self.order_failed {
-            return false;
+    /// Counts a request, unless none of its order has failed. `compaction_deferred` does this and answers the next question.
+    pub(crate) fn consider(&mut self, order: Order) {
+        if order >= self.order_failed {
+            self.considered = (self.considered + 1).min(self.considered_max());
         }
-        self.considered = (self.considered + 1).min(limit);
-        self.considered < limit
+    }
+
+    /// Is the request turned away that was counted last?
+    pub(crate) fn is_deferred(&self, order: Order) -> bool {
+        order >= self.order_failed && self.considered < self.considered_max()
+    }
+
+    /// How many requests are counted after a failure; the last of them is let through.
+    fn considered_max(&self) -> u32 {
+        1 << self.defer_shift
     }
 
     /// All was scanned in vain, and not asynchronously (`defer_compaction`).

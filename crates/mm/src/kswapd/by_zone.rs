@@ -292,6 +292,7 @@ impl Mm {
         let Some(at) = self.zones_up_to(node, TOP).find(|at| *at >= next) else {
             return self.after_zone_pass(node, run);
         };
+        self.zones[at].compact.consider(order);
         if self.zones[at].compact.is_deferred(order) {
             self.note_compacted(at, order);
             return Next::Phase(Phase::Compact { next: at.next(), run: None });

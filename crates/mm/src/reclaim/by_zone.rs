@@ -132,8 +132,8 @@ impl Mm {
         state.mark(Mark::Low).min(state.managed.div_ceil(BALANCE_GAP_RATIO))
     }
 
-    /// Can compaction begin in a zone with room to spare (`compaction_ready`)?
-    pub(super) fn zone_compaction_ready(&mut self, zone: ZoneIndex, request: &AllocRequest) -> bool {
+    /// Can compaction begin in a zone with room to spare (`compaction_ready`)? The caller has counted the request.
+    pub(super) fn zone_compaction_ready(&self, zone: ZoneIndex, request: &AllocRequest) -> bool {
         let order = request.order;
         if order <= COSTLY {
             return false;

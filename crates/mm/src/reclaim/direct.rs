@@ -192,6 +192,9 @@ impl DirectReclaim {
                 // Left to kswapd.
                 continue;
             }
+            if self.request.order > COSTLY {
+                mm.zones[zone].compact.consider(self.request.order);
+            }
             if mm.zone_compaction_ready(zone, &self.request) {
                 self.is_ready = true;
                 continue;
