@@ -178,11 +178,18 @@ impl ZoneState {
         mark.0 + self.boost
     }
 
+    /// What the zone keeps beside a mark: for requests that cannot go to a higher zone, and for atomic ones. The latter is
+    /// there for who cannot wait, and for who is to end.
+    #[inline]
+    pub(crate) fn keeps(&self, highest: ZoneKind, urgency: Urgency) -> u64 {
+        let is_let_in = urgency.is_harder() || urgency == Urgency::Victim;
+        self.protection[highest as usize] + if is_let_in { 0 } else { self.high_atomic }
+    }
+
     /// Would the zone stay above a mark?
     #[inline]
     pub(crate) fn is_ok(&self, order: Order, mark: Mark, highest: ZoneKind, urgency: Urgency, rules: &Variant) -> bool {
-        let reserve = if urgency.is_harder() || urgency == Urgency::Victim { 0 } else { self.high_atomic };
-        let keeps = self.protection[highest as usize] + reserve;
+        let keeps = self.keeps(highest, urgency);
         let is_ok = watermark::is_ok(&self.buddy, order, self.mark(mark), keeps, urgency, rules);
         // Who cannot wait is not kept from what was only just raised (zone_watermark_fast, 5.8).
         let spares =
@@ -192,8 +199,8 @@ impl ZoneState {
 
     /// Would it stay above its Min mark, if `more` frames of it were free?
     pub(crate) fn could_be_ok(&self, request: &AllocRequest, more: u64, rules: &Variant) -> bool {
-        let keeps = self.protection[request.highest as usize] + self.high_atomic;
         let (min, urgency) = (self.marks.min.0 + self.boost, Urgency::Normal);
+        let keeps = self.keeps(request.highest, urgency);
         watermark::could_be_ok(&self.buddy, more, request.order, min, keeps, urgency, rules)
     }
 

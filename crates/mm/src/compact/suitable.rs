@@ -80,7 +80,7 @@ impl ZoneState {
             CompactMark::ByOrder if order <= COSTLY => self.marks.min,
             CompactMark::Low | CompactMark::ByOrder => self.marks.low,
         };
-        let keeps = self.protection[highest as usize] + self.high_atomic;
+        let keeps = self.keeps(highest, Urgency::Normal);
         self.buddy.free_frames() + free_too > mark.0 + gap(order) + keeps
     }
 }
@@ -144,7 +144,8 @@ impl Mm {
             CompactMark::ByOrder => state.marks.min,
         };
         let mark = mark.0 + u64::from(order.frames());
-        let keeps = state.high_atomic;
+        // As for a request that only the lowest zone may serve, from which no zone keeps anything.
+        let keeps = state.keeps(ZoneKind::Dma, Urgency::Normal);
         watermark::is_ok(&state.buddy, Order::BASE, mark, keeps, Urgency::Normal, &self.variant)
     }
 

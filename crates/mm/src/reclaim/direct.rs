@@ -302,8 +302,8 @@ impl Mm {
     /// Would a zone stay above this many free frames?
     pub(crate) fn has_above(&self, at: ZoneIndex, order: Order, mark: u64, highest: ZoneKind) -> bool {
         let zone = &self.zones[at];
-        let keeps = zone.protection[highest as usize] + zone.high_atomic;
-        watermark::is_ok(&zone.buddy, order, mark, keeps, Urgency::Normal, &self.variant)
+        let urgency = Urgency::Normal;
+        watermark::is_ok(&zone.buddy, order, mark, zone.keeps(highest, urgency), urgency, &self.variant)
     }
 
     /// Somebody has reclaimed something on a node: its kswapd may try again.
