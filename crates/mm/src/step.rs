@@ -31,6 +31,32 @@ impl<T> Step<T> {
     }
 }
 
+/// What a phase of a control leads to: `P` are the control's phases, `T` is what it comes to.
+pub(crate) enum Next<P, T> {
+    /// Another phase, at once.
+    Phase(P),
+    /// Another phase, after others may have run.
+    Later(P),
+    /// Another phase, when this has happened.
+    Block(Wait, P),
+    /// The control has ended.
+    Done(T),
+}
+
+impl<P, T> Next<P, T> {
+    /// Notes the phase to go on with. What the step came to, unless the control goes on at once.
+    pub(crate) fn note(self, phase: &mut P) -> Option<Step<T>> {
+        let (next, step) = match self {
+            Self::Phase(next) => (next, None),
+            Self::Later(next) => (next, Some(Step::More)),
+            Self::Block(wait, next) => (next, Some(Step::Block(wait))),
+            Self::Done(done) => return Some(Step::Done(done)),
+        };
+        *phase = next;
+        step
+    }
+}
+
 /// What a blocked operation waits for.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Wait {

@@ -103,12 +103,7 @@ enum Again {
 }
 
 /// What a phase leads to.
-enum Next {
-    Phase(Phase),
-    Later(Phase),
-    Block(Wait, Phase),
-    Done(Option<Pfn>),
-}
+type Next = crate::step::Next<Phase, Option<Pfn>>;
 
 impl AllocControl {
     /// For a kernel thread.
@@ -139,17 +134,8 @@ impl AllocControl {
         // Bound: phases go forward, and rounds are counted.
         loop {
             let phase = std::mem::replace(&mut self.phase, Phase::Begin);
-            match self.run_phase(mm, spaces, cx, phase) {
-                Next::Phase(phase) => self.phase = phase,
-                Next::Later(phase) => {
-                    self.phase = phase;
-                    return Step::More;
-                }
-                Next::Block(wait, phase) => {
-                    self.phase = phase;
-                    return Step::Block(wait);
-                }
-                Next::Done(found) => return Step::Done(found),
+            if let Some(step) = self.run_phase(mm, spaces, cx, phase).note(&mut self.phase) {
+                return step;
             }
         }
     }

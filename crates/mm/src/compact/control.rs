@@ -104,13 +104,7 @@ enum Phase {
 }
 
 /// What a phase leads to.
-enum Next {
-    Phase(Phase),
-    /// The next phase, after others may have run.
-    Later(Phase),
-    Block(Wait, Phase),
-    Done(CompactResult),
-}
+type Next = crate::step::Next<Phase, CompactResult>;
 
 /// What taking pages from a pageblock came to.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -187,17 +181,8 @@ impl CompactControl {
         // Bound: each turn passes 32 pageblocks that only have to be looked at, or ends a step.
         loop {
             let phase = std::mem::replace(&mut self.phase, Phase::Look);
-            match self.run_phase(mm, spaces, cx, phase) {
-                Next::Phase(phase) => self.phase = phase,
-                Next::Later(phase) => {
-                    self.phase = phase;
-                    return Step::More;
-                }
-                Next::Block(wait, phase) => {
-                    self.phase = phase;
-                    return Step::Block(wait);
-                }
-                Next::Done(result) => return Step::Done(result),
+            if let Some(step) = self.run_phase(mm, spaces, cx, phase).note(&mut self.phase) {
+                return step;
             }
         }
     }

@@ -91,13 +91,7 @@ impl Balance {
 }
 
 /// What a phase leads to.
-enum Next {
-    Phase(Phase),
-    Later(Phase),
-    Block(Wait, Phase),
-    /// The run is over.
-    Done,
-}
+type Next = crate::step::Next<Phase, ()>;
 
 impl Mm {
     /// A request found no zone above its Low mark (`wakeup_kswapd` for each of a node's zones that it may have).
@@ -143,19 +137,13 @@ impl Mm {
         // Bound: each turn passes a zone, or ends a step.
         loop {
             let phase = std::mem::replace(&mut run.phase, Phase::Pass);
-            match self.balance_phase(spaces, cx, node, &mut run, phase) {
-                Next::Phase(phase) => run.phase = phase,
-                Next::Later(phase) => {
-                    run.phase = phase;
+            match self.balance_phase(spaces, cx, node, &mut run, phase).note(&mut run.phase) {
+                None => {}
+                Some(Step::Done(())) => return self.end_zone_run(cx, node, &run),
+                Some(step) => {
                     self.nodes[node].kswapd.state = State::ByZone(run);
-                    return Step::More;
+                    return step;
                 }
-                Next::Block(wait, phase) => {
-                    run.phase = phase;
-                    self.nodes[node].kswapd.state = State::ByZone(run);
-                    return Step::Block(wait);
-                }
-                Next::Done => return self.end_zone_run(cx, node, &run),
             }
         }
     }
@@ -202,7 +190,7 @@ impl Mm {
             }
             self.relieve_zone(zone);
         }
-        let Some(end) = found else { return Next::Done };
+        let Some(end) = found else { return Next::Done(()) };
         run.end = end;
         let has_it = |zone: ZoneIndex| {
             self.zones[zone].is_ok(run.sc.order, Mark::Low, run.wish.highest, Urgency::Normal, &self.variant)
@@ -268,7 +256,7 @@ impl Mm {
     fn after_zone_pass(&mut self, node: NodeId, run: &mut Balance) -> Next {
         run.sc.priority -= u8::from(run.goes_harder || run.sc.reclaimed == 0);
         let is_over = run.sc.priority == 0 || self.node_balanced(node, Wish { order: run.sc.order, ..run.wish });
-        if is_over { Next::Done } else { Next::Later(Phase::Pass) }
+        if is_over { Next::Done(()) } else { Next::Later(Phase::Pass) }
     }
 
     /// Compacts every zone of the node, without waiting for anything (`compact_pgdat`).
@@ -386,7 +374,7 @@ impl Mm {
         while let phase @ Phase::Compact { .. } = std::mem::replace(&mut run.phase, Phase::Pass) {
             match self.balance_phase(spaces, cx, NodeId(0), &mut run, phase) {
                 Next::Phase(phase) | Next::Later(phase) | Next::Block(_, phase) => run.phase = phase,
-                Next::Done => break,
+                Next::Done(()) => break,
             }
         }
     }
