@@ -8,14 +8,12 @@ use std::collections::BTreeSet;
 
 use units::Pfn;
 
-use crate::{Mm, cx::Cx, frame::FrameFlag, step::Wait};
+use crate::{Mm, cx::Cx, frame::FrameFlag, news::News, step::Wait};
 
 /// Folios that somebody waits for.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct FolioWaits {
     waited: BTreeSet<Pfn>,
-    /// Those of them that were unlocked since that was last asked.
-    unlocked: Vec<Pfn>,
 }
 
 impl Mm {
@@ -33,7 +31,7 @@ impl Mm {
         assert!(self.frames.has(head, FrameFlag::Locked), "folio {head} is unlocked by who has locked it");
         self.frames.mark(head, FrameFlag::Locked, false);
         if self.folio_waits.waited.remove(&head) {
-            self.folio_waits.unlocked.push(head);
+            self.tell(News::Unlocked(head));
             cx.cut();
         }
     }
@@ -43,16 +41,5 @@ impl Mm {
         assert!(self.frames.has(head, FrameFlag::Locked), "folio {head} is locked by nobody");
         self.folio_waits.waited.insert(head);
         Wait::Folio(head)
-    }
-
-    /// Folios that were waited for and are unlocked since this was last asked: who waits for them runs.
-    pub fn take_unlocked(&mut self) -> Vec<Pfn> {
-        std::mem::take(&mut self.folio_waits.unlocked)
-    }
-
-    /// Is there any?
-    #[inline]
-    pub fn has_unlocked(&self) -> bool {
-        !self.folio_waits.unlocked.is_empty()
     }
 }

@@ -27,7 +27,9 @@ use crate::{
     Mm, SpaceId, Spaces,
     address_space::{AddressSpace, EVERYTHING},
     cx::Cx,
+    daemon::Daemon,
     frame::{Held, Holdings},
+    news::News,
     step::{Step, Wait},
     thp::{ThpEnabled, huge_range},
     vma::PageRange,
@@ -94,8 +96,6 @@ pub struct Khugepaged {
     /// The process that it looks at, by number, and where (`khugepaged_scan`).
     cursor: Option<(u64, Vpn)>,
     state: State,
-    /// Woken, and nobody has told its CPU yet.
-    is_woken: bool,
     /// A fault wants a huge page (`khugepaged_thp_requested`): it does not sleep.
     is_requested: bool,
     /// When its sleep would end. Where it spares itself the scan, it looks at processes no sooner, whoever wakes it.
@@ -157,20 +157,20 @@ impl Khugepaged {
     pub(crate) fn raw_held(&self) -> Option<Pfn> {
         self.held
     }
-
-    /// A fault wants a huge page (`thp_avail_clear`): it is woken, or does not go to sleep.
-    fn request(&mut self) {
-        self.is_requested = true;
-        if self.is_asleep() {
-            self.is_woken = true;
-        }
-        if let State::Asleep = self.state {
-            self.state = State::Waiting;
-        }
-    }
 }
 
 impl Mm {
+    /// A fault wants a huge page (`thp_avail_clear`): khugepaged is woken, or does not go to sleep.
+    fn request_of_khugepaged(&mut self) {
+        self.khugepaged.is_requested = true;
+        if self.khugepaged.is_asleep() {
+            self.tell(News::Woken(Daemon::Khugepaged, NodeId(0)));
+        }
+        if let State::Asleep = self.khugepaged.state {
+            self.khugepaged.state = State::Waiting;
+        }
+    }
+
     /// What khugepaged's next step needs to hold; it keeps it until a step needs something else.
     pub fn khugepaged_needs(&self, spaces: &Spaces) -> Option<NeedsLock> {
         let daemon = &self.khugepaged;
@@ -198,19 +198,8 @@ impl Mm {
         self.khugepaged.registered += 1;
         if let State::Asleep = self.khugepaged.state {
             self.khugepaged.state = State::Waiting;
-            self.khugepaged.is_woken = true;
+            self.tell(News::Woken(Daemon::Khugepaged, NodeId(0)));
         }
-    }
-
-    /// Has it been woken since this was last asked?
-    pub fn take_woken_khugepaged(&mut self) -> bool {
-        std::mem::take(&mut self.khugepaged.is_woken)
-    }
-
-    /// Has it been?
-    #[inline]
-    pub(crate) fn has_woken_khugepaged(&self) -> bool {
-        self.khugepaged.is_woken
     }
 
     /// Goes on until others may run, or goes to sleep. `has_lock`: whether it holds what [`Mm::khugepaged_needs`] says; it may be

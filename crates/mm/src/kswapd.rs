@@ -10,10 +10,12 @@ use units::{NodeId, Order, Picos};
 use crate::{
     Mm, Spaces,
     cx::Cx,
+    daemon::Daemon,
     event::Event,
     frame::Holdings,
     gfp::{Mark, Urgency},
     lru::{LruBy, LruKind},
+    news::News,
     reclaim::{DEF_PRIORITY, NodeScan, RETRIES_MAX, Reclaimer, ScanControl, compact_gap},
     step::{RUN, Step, Wait},
     zone::ZoneKind,
@@ -142,29 +144,6 @@ impl Kswapd {
 }
 
 impl Mm {
-    /// Nodes whose kswapd has been woken since this was last asked.
-    pub fn take_woken(&mut self) -> Vec<NodeId> {
-        std::mem::take(&mut self.woken)
-    }
-
-    /// Has any been woken?
-    #[inline]
-    pub fn has_woken(&self) -> bool {
-        !self.woken.is_empty()
-    }
-
-    /// Has a step woken anybody, whoever that is, or killed somebody? Next to none has.
-    #[inline]
-    pub fn has_news(&self) -> bool {
-        self.has_woken()
-            | self.has_woken_kcompactds()
-            | self.has_woken_khugepaged()
-            | self.has_woken_thp_threads()
-            | self.has_woken_flusher()
-            | self.has_oom_killed()
-            | self.has_unlocked()
-    }
-
     /// A request found no zone of a node above its Low mark, or has broken up a pageblock (`wakeup_kswapd`). The step in
     /// progress ends soon, so that the thread can run beside it.
     pub(crate) fn wake_kswapd(&mut self, cx: &mut Cx, node: NodeId, order: Order, highest: ZoneKind) {
@@ -207,7 +186,7 @@ impl Mm {
             let wish = daemon.wish.take().expect("the caller has a wish");
             daemon.begin(wish);
         }
-        self.woken.push(node);
+        self.tell(News::Woken(Daemon::Kswapd, node));
         cx.cut();
     }
 

@@ -57,6 +57,7 @@ pub mod check;
 pub mod compact;
 pub mod cost;
 pub mod cx;
+pub mod daemon;
 pub mod disk;
 pub mod event;
 pub mod fallback;
@@ -74,6 +75,7 @@ mod list_order;
 pub mod lru;
 pub mod migrate;
 mod mmu_gather;
+pub mod news;
 pub mod node;
 mod oom;
 pub mod page_cache;
@@ -133,6 +135,7 @@ use event::Counters;
 use folio_lock::FolioWaits;
 use khugepaged::{Khugepaged, ThpAvail};
 use lru::{Lru, LruKind};
+use news::News;
 use oom::Oom;
 use page_cache::PageCache;
 use pageblock::ZoneIndex;
@@ -176,8 +179,6 @@ pub struct Mm {
     pub khugepaged: Khugepaged,
     /// Which nodes have huge pages.
     pub thp_avail: ThpAvail,
-    /// Nodes whose thread that allocates huge pages for faults was woken.
-    woken_thp_threads: Vec<NodeId>,
     /// Swap.
     pub swap: Swap,
     /// Files, and their pages.
@@ -192,8 +193,8 @@ pub struct Mm {
     pub compaction: Compaction,
     folio_waits: FolioWaits,
     oom: Oom,
-    /// Nodes whose kswapd was woken.
-    woken: Vec<NodeId>,
+    /// What others have not heard of yet.
+    news: Vec<News>,
     zones: PerZone<ZoneState>,
     /// The zone that is tried first, if it is the preferred node's own: by the node's number and the highest zone.
     homes: Vec<[ZoneIndex; ZoneKind::ALL.len()]>,
@@ -256,7 +257,6 @@ impl Mm {
             slabs,
             khugepaged,
             thp_avail,
-            woken_thp_threads: Vec::new(),
             swap,
             cache,
             orphan_maps: Vec::new(),
@@ -266,7 +266,7 @@ impl Mm {
             compaction: Compaction::new(settings),
             folio_waits,
             oom: Oom::default(),
-            woken: Vec::new(),
+            news: Vec::new(),
             zones: PerZone::new(zones),
             homes,
             nodes,

@@ -3,13 +3,13 @@
 //! oom_reaper frees nothing; it only gives a victim up that has not gone after as long as it would have tried.
 //!
 //! When all that could be reclaimed is, a process has to go: the one with most memory. Who runs tasks hears of it
-//! ([`Mm::take_oom_killed`]), ends those of the victim, and lets them have half of what marks keep until they are gone.
+//! ([`News::Killed`]), ends those of the victim, and lets them have half of what marks keep until they are gone.
 
 use std::collections::BTreeMap;
 
 use units::{Picos, Time};
 
-use crate::{Mm, SpaceId, Spaces, address_space::AddressSpace, cx::Cx, event::Event};
+use crate::{Mm, SpaceId, Spaces, address_space::AddressSpace, cx::Cx, event::Event, news::News};
 
 /// For how long a victim may take: `OOM_REAPER_DELAY`, and `MAX_OOM_REAP_RETRIES` times HZ/10.
 // mm/oom_kill.c (v6.1).
@@ -22,8 +22,6 @@ pub(crate) struct Oom {
     is_enabled: bool,
     /// Those that are never killed, and victims, by the instant of their death.
     all: BTreeMap<SpaceId, Status>,
-    /// Victims of which nobody has heard yet.
-    killed: Vec<SpaceId>,
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -57,17 +55,6 @@ impl Mm {
         }
     }
 
-    /// Was anybody killed since the last call of [`Self::take_oom_killed`]?
-    #[inline]
-    pub fn has_oom_killed(&self) -> bool {
-        !self.oom.killed.is_empty()
-    }
-
-    /// Those who were.
-    pub fn take_oom_killed(&mut self) -> Vec<SpaceId> {
-        std::mem::take(&mut self.oom.killed)
-    }
-
     /// Kills the process that has most, unless one is dying already; false when nothing is to be expected from this.
     /// `is_victim`: whoever asks is dying itself (`out_of_memory`).
     pub(crate) fn out_of_memory(&mut self, spaces: &Spaces, cx: &mut Cx, is_victim: bool) -> bool {
@@ -96,7 +83,7 @@ impl Mm {
         let Some((_, id)) = chosen else { return false };
         cx.count(Event::OomKill, 1);
         self.oom.all.insert(id, Status::Victim(cx.now()));
-        self.oom.killed.push(id);
+        self.tell(News::Killed(id));
         true
     }
 }

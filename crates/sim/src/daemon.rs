@@ -1,15 +1,15 @@
 //! Kernel threads: tasks without a user half. What they do is in `mm`, in the file named after each; when and where they do
 //! it is decided here like for any task.
 
-mod khugepaged;
+mod lock;
 
 use mm::{
     SpaceId,
-    compact::kcompactd::CHECK_INTERVAL,
-    khugepaged::ThpRequests,
+    daemon::{Daemon, Scope},
+    news::News,
     step::{Step, Wait},
 };
-use units::{CpuId, NodeId, Picos, Time};
+use units::{CpuId, NodeId, Pfn, Picos, Time};
 
 use crate::{
     draw::{Draws, Purpose},
@@ -20,60 +20,45 @@ use crate::{
     world::{World, rig::Stage},
 };
 
-/// Which kernel thread a task is.
+/// Which kernel thread a task is, and of which node.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Daemon {
-    /// The one that keeps memory of a node free.
-    Kswapd(NodeId),
-    /// The one that compacts a node's memory.
-    Kcompactd(NodeId),
-    /// The one that makes huge pages.
-    Khugepaged,
-    /// The one that allocates huge pages of a node for faults; by a rule.
-    ThpThread(NodeId),
-    /// The one that writes files to the disk.
-    Flusher,
+pub(crate) struct Thread {
+    pub(crate) daemon: Daemon,
+    pub(crate) node: NodeId,
 }
 
 /// No process: kernel threads have no address space.
 pub(crate) const NO_SPACE: SpaceId = SpaceId(u32::MAX);
 
 impl World {
-    /// Starts the threads of a kernel, asleep: `cpus` are those of each node (`kswapd_init`).
-    pub(crate) fn start_daemons(&mut self, kernel: KernelId, cpus: Vec<(NodeId, Vec<CpuId>)>, draws: Draws) {
-        for (node, cpus) in &cpus {
-            let id = self.start_daemon(kernel, cpus.clone(), Daemon::Kswapd(*node), Nice::default());
-            self.kernels[kernel].kswapds.insert(*node, id);
-        }
-        let flusher = self.start_daemon(kernel, Vec::new(), Daemon::Flusher, Nice::default());
-        self.kernels[kernel].flusher = Some(flusher);
-        for (node, cpus) in &cpus {
-            let id = self.start_daemon(kernel, cpus.clone(), Daemon::Kcompactd(*node), Nice::default());
-            self.kernels[kernel].kcompactds.insert(*node, id);
-            if self.kernels[kernel].mm.is_proactive() {
-                // They have been there since the machine came up.
-                let phase = draws.below(CHECK_INTERVAL.0, node.0.into(), Purpose::CompactPhase, 0);
-                self.arm_periodic(id, self.latest() + Picos(phase));
+    /// Starts the threads of a kernel, asleep: `nodes` are its nodes with the CPUs of each (`kswapd_init` and its like).
+    pub(crate) fn start_daemons(&mut self, kernel: KernelId, nodes: &[(NodeId, Vec<CpuId>)], draws: Draws) {
+        for daemon in Daemon::ALL {
+            let row = daemon.row();
+            if !(row.exists)(&self.kernels[kernel].variant) {
+                continue;
             }
-        }
-        // `set_user_nice(current, MAX_NICE)`; it may run anywhere.
-        let khugepaged = self.start_daemon(kernel, Vec::new(), Daemon::Khugepaged, Nice::new(19));
-        self.kernels[kernel].khugepaged = Some(khugepaged);
-        if self.kernels[kernel].variant.thp_requests == ThpRequests::NodeThreads {
-            // As nice as khugepaged, whose work it is, and on the CPUs of its node like other threads of nodes.
-            for (node, cpus) in cpus {
-                let id = self.start_daemon(kernel, cpus, Daemon::ThpThread(node), Nice::new(19));
-                self.kernels[kernel].thp_threads.insert(node, id);
+            let anywhere = [(NodeId(0), Vec::new())];
+            for (node, cpus) in if row.scope == Scope::Node { nodes } else { &anywhere } {
+                let id = self.start_daemon(kernel, cpus.clone(), Thread { daemon: *daemon, node: *node });
+                if let Some(period) = (row.period)(&self.kernels[kernel].mm) {
+                    // They have been there since the machine came up. (Each kind draws for itself; kcompactd was the first.)
+                    let n = (*daemon as u64) ^ (Daemon::Kcompactd as u64);
+                    let phase = draws.below(period.0, node.0.into(), Purpose::CompactPhase, n);
+                    self.arm_periodic(id, self.latest() + Picos(phase));
+                }
             }
         }
     }
 
-    fn start_daemon(&mut self, kernel: KernelId, cpus: Vec<CpuId>, daemon: Daemon, nice: Nice) -> TaskId {
+    fn start_daemon(&mut self, kernel: KernelId, cpus: Vec<CpuId>, thread: Thread) -> TaskId {
         let id = TaskId(u32::try_from(self.tasks.len()).expect("fewer than 2^32 tasks"));
         let first = cpus.first().copied().unwrap_or(CpuId(0));
+        let nice = Nice::new(thread.daemon.row().nice);
         let mut task = Task::new(first, cpus, (kernel, NO_SPACE), nice);
-        task.state = TaskState::Asleep(daemon);
+        task.state = TaskState::Asleep(thread);
         self.tasks.push(task);
+        self.kernels[kernel].daemons.push((thread, id));
         id
     }
 
@@ -92,59 +77,38 @@ impl World {
 
     /// One step of a kernel thread.
     #[inline(never)]
-    pub(crate) fn step_daemon(&mut self, id: TaskId, cpu: CpuId, daemon: Daemon) {
-        let has_lock = match daemon {
-            Daemon::Khugepaged => match self.lock_for_khugepaged(id, cpu) {
-                Some(has_lock) => has_lock,
-                None => return,
-            },
-            Daemon::Kswapd(_) | Daemon::Kcompactd(_) | Daemon::ThpThread(_) | Daemon::Flusher => false,
-        };
-        let step = self.take_step(id, cpu, |Stage { mm, spaces, .. }, cx| match daemon {
-            Daemon::Kswapd(node) => mm.step_kswapd(spaces, cx, node),
-            Daemon::Kcompactd(node) => mm.step_kcompactd(spaces, cx, node),
-            Daemon::Khugepaged => mm.step_khugepaged(spaces, cx, has_lock),
-            Daemon::ThpThread(node) => mm.step_thp_thread(spaces, cx, node),
-            Daemon::Flusher => mm.step_flusher(spaces, cx),
-        });
-        if daemon == Daemon::Khugepaged {
-            self.end_hold_of_khugepaged(id, cpu, matches!(step, Step::Block(_)));
-        }
+    pub(crate) fn step_daemon(&mut self, id: TaskId, cpu: CpuId, thread: Thread) {
+        let Some(has_lock) = self.lock_for_daemon(id, cpu, thread.daemon) else { return };
+        let turn = mm::daemon::Turn { node: thread.node, has_lock };
+        let step =
+            self.take_step(id, cpu, |Stage { mm, spaces, .. }, cx| mm.step_daemon(thread.daemon, spaces, cx, turn));
+        self.end_hold_of_daemon(id, cpu, thread.daemon, matches!(step, Step::Block(_)));
         match step {
             Step::More => {}
-            Step::Block(wait) => self.sleep_daemon(id, daemon, wait),
+            Step::Block(wait) => self.sleep_daemon(id, thread, wait),
             Step::Done(()) => unreachable!("a kernel thread has no end"),
         }
         self.end_of_step(id, cpu);
     }
 
     /// A kernel thread sleeps: until it is woken, or for a while.
-    fn sleep_daemon(&mut self, id: TaskId, daemon: Daemon, wait: Wait) {
+    fn sleep_daemon(&mut self, id: TaskId, thread: Thread, wait: Wait) {
         let task = &mut self.tasks[id.0 as usize];
-        task.state = TaskState::Asleep(daemon);
+        task.state = TaskState::Asleep(thread);
         task.sleeps_until = None;
         let kernel = &mut self.kernels[task.kernel];
-        match (wait, daemon) {
-            (Wait::Until(until), Daemon::Kcompactd(node)) if kernel.mm.is_kcompactd_idle(node) => {
+        match wait {
+            Wait::Until(until) if (thread.daemon.row().is_idle)(&kernel.mm, thread.node) => {
                 self.arm_periodic(id, until);
             }
-            (Wait::Until(until), Daemon::Khugepaged) if kernel.mm.khugepaged.is_asleep() => {
-                self.arm_periodic(id, until);
-            }
-            (Wait::Until(until), Daemon::ThpThread(node)) if kernel.mm.nodes()[node].thp_thread.is_idle() => {
-                self.arm_periodic(id, until);
-            }
-            (Wait::Until(until), Daemon::Flusher) if kernel.mm.is_flusher_idle() => {
-                self.arm_periodic(id, until);
-            }
-            (Wait::Until(until) | Wait::Io { until, .. }, _) => {
+            Wait::Until(until) | Wait::Io { until, .. } => {
                 // It may have come while the thread was on its way to wait.
                 let until = until.max(self.cpus[task.cpu.0 as usize].clock);
                 task.sleeps_until = Some(until);
                 self.clock.arm(until, id);
             }
-            (Wait::Folio(pfn), _) => kernel.folio_sleepers.push((pfn, id)),
-            (Wait::Queue, _) => {}
+            Wait::Folio(pfn) => kernel.folio_sleepers.push((pfn, id)),
+            Wait::Queue => {}
         }
     }
 
@@ -157,58 +121,51 @@ impl World {
         }
     }
 
-    /// After a step in a kernel: those of it whom the step has woken run from its end on.
+    /// After a step in a kernel: whom it concerns hears of it, and runs from the step's end on.
     #[inline]
-    pub(crate) fn wake_woken(&mut self, kernel: KernelId, at: Time) {
+    pub(crate) fn tell_news(&mut self, kernel: KernelId, at: Time) {
         if self.kernels[kernel].mm.has_news() {
-            self.wake_all_woken(kernel, at);
+            self.tell_all_news(kernel, at);
         }
     }
 
     #[inline(never)]
-    fn wake_all_woken(&mut self, id: KernelId, at: Time) {
-        let kernel = &mut self.kernels[id];
-        let mut woken = Vec::new();
-        if kernel.mm.has_woken() {
-            woken.extend(kernel.mm.take_woken().into_iter().map(|node| kernel.kswapds[&node]));
-        }
-        if kernel.mm.has_woken_kcompactds() {
-            woken.extend(kernel.mm.take_woken_kcompactds().into_iter().map(|node| kernel.kcompactds[&node]));
-        }
-        if kernel.mm.take_woken_khugepaged() {
-            woken.extend(kernel.khugepaged);
-        }
-        woken.extend(kernel.mm.take_woken_thp_threads().into_iter().filter_map(|node| kernel.thp_threads.get(&node)));
-        for daemon in woken {
-            self.wake_daemon(daemon, at);
-        }
-        if self.kernels[id].mm.has_oom_killed() {
-            self.oom_kill(id, at);
-        }
-        if self.kernels[id].mm.take_flusher_woken()
-            && let Some(flusher) = self.kernels[id].flusher
-        {
-            self.wake_daemon(flusher, at);
-        }
-        let kernel = &mut self.kernels[id];
-        if kernel.mm.has_unlocked() {
-            let unlocked = kernel.mm.take_unlocked();
-            let sleepers = std::mem::take(&mut kernel.folio_sleepers);
-            let (woken, rest): (Vec<_>, Vec<_>) = sleepers.into_iter().partition(|(pfn, _)| unlocked.contains(pfn));
-            kernel.folio_sleepers = rest;
-            for (_, id) in woken {
-                match self.tasks[id.0 as usize].state {
-                    TaskState::Sleeping(..) => self.end_sleep(id, at),
-                    _ => self.wake_daemon(id, at),
+    fn tell_all_news(&mut self, kernel: KernelId, at: Time) {
+        let mut unlocked = Vec::new();
+        for news in self.kernels[kernel].mm.take_news() {
+            match news {
+                News::Woken(daemon, node) => {
+                    // Before the threads are started there is none.
+                    if let Some(id) = self.kernels[kernel].thread(Thread { daemon, node }) {
+                        self.wake_daemon(id, at);
+                    }
                 }
+                News::Killed(space) => self.oom_kill(kernel, space, at),
+                News::Unlocked(pfn) => unlocked.push(pfn),
+            }
+        }
+        if !unlocked.is_empty() {
+            self.wake_sleepers(kernel, &unlocked, at);
+        }
+    }
+
+    /// Those who wait for one of these folios go on, in the order in which they began to wait.
+    fn wake_sleepers(&mut self, kernel: KernelId, unlocked: &[Pfn], at: Time) {
+        let sleepers = std::mem::take(&mut self.kernels[kernel].folio_sleepers);
+        let (woken, rest): (Vec<_>, Vec<_>) = sleepers.into_iter().partition(|(pfn, _)| unlocked.contains(pfn));
+        self.kernels[kernel].folio_sleepers = rest;
+        for (_, id) in woken {
+            match self.tasks[id.0 as usize].state {
+                TaskState::Sleeping(..) => self.end_sleep(id, at),
+                _ => self.wake_daemon(id, at),
             }
         }
     }
 
     fn wake_daemon(&mut self, id: TaskId, at: Time) {
         let task = &mut self.tasks[id.0 as usize];
-        if let TaskState::Asleep(daemon) = task.state {
-            task.state = TaskState::Daemon(daemon);
+        if let TaskState::Asleep(thread) = task.state {
+            task.state = TaskState::Daemon(thread);
             task.sleeps_until = None;
             self.wake(id, at, Enqueue::Woken);
         }

@@ -1,15 +1,12 @@
 //! A kernel: its memory, its processes, and what is known of their locks. A run has one, or several beside each other; a task, a
 //! CPU and an address space belong to one of them.
 
-use std::{
-    collections::BTreeMap,
-    ops::{Index, IndexMut, Range},
-};
+use std::ops::{Index, IndexMut, Range};
 
 use mm::{Mm, SpaceId, Spaces, Variant, address_space::AddressSpace, event::Counters, line::CacheLine};
-use units::{Bytes, CpuId, NodeId, Pfn};
+use units::{Bytes, CpuId, Pfn};
 
-use crate::{TICK, runqueue::Periods, rwsem::Rwsem, sched::Domains, task::TaskId};
+use crate::{TICK, daemon::Thread, runqueue::Periods, rwsem::Rwsem, sched::Domains, task::TaskId};
 
 /// Number of a kernel, in the order of creation.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord)]
@@ -42,15 +39,8 @@ pub(crate) struct Kernel {
     pub(crate) left: Vec<Bytes>,
     /// What the first process may map.
     cap: Bytes,
-    /// The kswapd of each node.
-    pub(crate) kswapds: BTreeMap<NodeId, TaskId>,
-    /// The kcompactd of each node.
-    pub(crate) kcompactds: BTreeMap<NodeId, TaskId>,
-    /// khugepaged, once kernel threads have been started.
-    pub(crate) khugepaged: Option<TaskId>,
-    /// Those that allocate huge pages for faults, by node, where there are any.
-    pub(crate) thp_threads: BTreeMap<NodeId, TaskId>,
-    pub(crate) flusher: Option<TaskId>,
+    /// Its kernel threads, once they have been started.
+    pub(crate) daemons: Vec<(Thread, TaskId)>,
     /// Who waits for which folio.
     pub(crate) folio_sleepers: Vec<(Pfn, TaskId)>,
 }
@@ -73,13 +63,14 @@ impl Kernel {
             settled_in: Vec::new(),
             left: Vec::new(),
             cap,
-            kswapds: BTreeMap::new(),
-            kcompactds: BTreeMap::new(),
-            khugepaged: None,
-            thp_threads: BTreeMap::new(),
-            flusher: None,
+            daemons: Vec::new(),
             folio_sleepers: Vec::new(),
         }
+    }
+
+    /// The task of a kernel thread, if there is one.
+    pub(crate) fn thread(&self, thread: Thread) -> Option<TaskId> {
+        self.daemons.iter().find(|(known, _)| *known == thread).map(|(_, id)| *id)
     }
 
     /// Its CPUs, by their numbers in the run.

@@ -2,11 +2,12 @@
 //! Differs: the first task of a run is spared, as it stands for whoever started it, and with it the memory of its process; who
 //! waits for a lock or a device is not woken early.
 
+use mm::SpaceId;
 use units::{Errno, Time};
 
 use crate::{
     kernel::KernelId,
-    task::{Answer, TaskId, TaskState},
+    task::{Answer, Task, TaskId, TaskState},
     world::{MAIN, World},
 };
 
@@ -14,22 +15,19 @@ use crate::{
 const REASON: &str = "out of memory: killed by signal 9 (SIGKILL)";
 
 impl World {
-    /// Ends the tasks of the processes that a kernel's memory manager has chosen.
-    pub(crate) fn oom_kill(&mut self, kernel: KernelId, at: Time) {
-        for space in self.kernels[kernel].mm.take_oom_killed() {
-            let is_its = |world: &Self, id: usize| {
-                let task = &world.tasks[id];
-                (task.kernel, task.space) == (kernel, space) && !matches!(task.state, TaskState::Ended)
-            };
-            let ids: Vec<usize> = (0..self.tasks.len()).filter(|id| is_its(self, *id)).collect();
-            for id in ids {
-                self.kill(TaskId(u32::try_from(id).expect("fewer than 2^32 tasks")), at);
-            }
-            let main = &self.tasks[MAIN.0 as usize];
-            if (main.kernel, main.space) == (kernel, space) {
-                // Its memory stays; nobody shall wait for it.
-                self.kernels[kernel].mm.spare_from_oom(space);
-            }
+    /// Ends the tasks of a process that a kernel's memory manager has chosen.
+    pub(crate) fn oom_kill(&mut self, kernel: KernelId, space: SpaceId, at: Time) {
+        let is_its = |(_, task): &(u32, &Task)| {
+            (task.kernel, task.space) == (kernel, space) && !matches!(task.state, TaskState::Ended)
+        };
+        let ids: Vec<TaskId> = (0..).zip(&self.tasks).filter(is_its).map(|(id, _)| TaskId(id)).collect();
+        for id in ids {
+            self.kill(id, at);
+        }
+        let main = &self.tasks[MAIN.0 as usize];
+        if (main.kernel, main.space) == (kernel, space) {
+            // Its memory stays; nobody shall wait for it.
+            self.kernels[kernel].mm.spare_from_oom(space);
         }
     }
 

@@ -13,7 +13,7 @@ use units::{Bytes, CpuId, Errno, Picos, Time};
 
 use crate::{
     Times,
-    daemon::Daemon,
+    daemon::Thread,
     kernel::KernelId,
     operation::Operation,
     runqueue::{Entity, Nice},
@@ -99,11 +99,11 @@ pub(crate) enum TaskState {
     /// It waits for a timer, a barrier or another task.
     Blocked,
     /// It is a kernel thread that has something to do.
-    Daemon(Daemon),
+    Daemon(Thread),
     /// It is a kernel thread that sleeps.
-    Asleep(Daemon),
+    Asleep(Thread),
     /// It is a kernel thread that waits for the lock of an address space.
-    DaemonLockWait(Daemon),
+    DaemonLockWait(Thread),
     /// It has ended.
     Ended,
 }

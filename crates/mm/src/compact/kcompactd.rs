@@ -10,9 +10,11 @@ use crate::{
     Mm, Spaces,
     compact::{CompactControl, CompactResult, FreeBlocks, SCORE_ORDER, Suitable, zone::DEFER_SHIFT_MAX},
     cx::Cx,
+    daemon::Daemon,
     event::Event,
     frame::Holdings,
     gfp::Urgency,
+    news::News,
     pageblock::ZoneIndex,
     step::{Step, Wait},
     zone::{Settings, ZoneKind},
@@ -35,8 +37,6 @@ pub struct Compaction {
     pub proactiveness: u32,
     /// `vm.extfrag_threshold`, in thousandths.
     pub(super) extfrag_threshold: u32,
-    /// Nodes whose thread was woken.
-    woken: Vec<NodeId>,
     /// Every so many moves fail, 0 none; and how many there were.
     fail_every: u32,
     moves: u32,
@@ -48,7 +48,6 @@ impl Compaction {
         Self {
             proactiveness: settings.compaction_proactiveness,
             extfrag_threshold: settings.extfrag_threshold,
-            woken: Vec::new(),
             fail_every: 0,
             moves: 0,
         }
@@ -122,17 +121,6 @@ impl Mm {
         self.nodes[node].zones().map(weighted).sum()
     }
 
-    /// Nodes whose kcompactd has been woken since this was last asked.
-    pub fn take_woken_kcompactds(&mut self) -> Vec<NodeId> {
-        std::mem::take(&mut self.compaction.woken)
-    }
-
-    /// Has any been woken?
-    #[inline]
-    pub fn has_woken_kcompactds(&self) -> bool {
-        !self.compaction.woken.is_empty()
-    }
-
     /// Does kcompactd look at its node from time to time?
     pub fn is_proactive(&self) -> bool {
         self.variant.kcompactd && self.variant.compact_proactive && self.compaction.proactiveness > 0
@@ -158,9 +146,10 @@ impl Mm {
         daemon.order = daemon.order.max(order);
         daemon.highest = daemon.highest.min(highest);
         let (order, highest) = (daemon.order, daemon.highest);
-        let is_asleep = daemon.work.is_none() && !self.compaction.woken.contains(&node);
+        let woken = News::Woken(Daemon::Kcompactd, node);
+        let is_asleep = daemon.work.is_none() && !self.news.contains(&woken);
         if is_asleep && self.is_worth_compacting(node, order, highest) {
-            self.compaction.woken.push(node);
+            self.tell(woken);
             cx.cut();
         }
     }

@@ -99,7 +99,7 @@ impl Mm {
         }
         if requests {
             match self.variant().thp_requests {
-                ThpRequests::Khugepaged | ThpRequests::KhugepagedUnscanned => self.khugepaged.request(),
+                ThpRequests::Khugepaged | ThpRequests::KhugepagedUnscanned => self.request_of_khugepaged(),
                 ThpRequests::NodeThreads => self.request_of_thread(node),
             }
         }

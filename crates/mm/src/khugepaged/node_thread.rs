@@ -8,7 +8,9 @@ use super::node_alloc::NodeAlloc;
 use crate::{
     Mm, Spaces,
     cx::Cx,
+    daemon::Daemon,
     frame::Holdings,
+    news::News,
     step::{Step, Wait},
     thp::ThpEnabled,
 };
@@ -38,20 +40,9 @@ impl Mm {
     pub(super) fn request_of_thread(&mut self, node: NodeId) {
         let thread = &mut self.nodes[node].thp_thread;
         thread.is_requested = true;
-        if thread.is_idle() && !self.woken_thp_threads.contains(&node) {
-            self.woken_thp_threads.push(node);
+        if thread.is_idle() {
+            self.tell(News::Woken(Daemon::ThpThread, node));
         }
-    }
-
-    /// Has any of them been woken?
-    #[inline]
-    pub(crate) fn has_woken_thp_threads(&self) -> bool {
-        !self.woken_thp_threads.is_empty()
-    }
-
-    /// Which have been woken since this was last asked?
-    pub fn take_woken_thp_threads(&mut self) -> Vec<NodeId> {
-        std::mem::take(&mut self.woken_thp_threads)
     }
 
     /// Goes on until others may run, or goes to sleep: until a fault asks, or as long as khugepaged sleeps after a failure.

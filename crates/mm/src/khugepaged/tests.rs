@@ -8,6 +8,7 @@ use crate::{
     address_space::MMAP_BASE,
     check::{Owners, walk, walk_owners},
     cost::{Cause, Prices, Work},
+    daemon::Daemon,
     event::{Counters, Event},
     fault::Access,
     frame::{ControlId, FrameFlag},
@@ -116,7 +117,7 @@ fn what_is_in_use_becomes_huge_and_holds_the_same() {
     let (id, range) = world.process(3, HUGE_PAGES + 100);
     let rss = world.spaces.get(id).unwrap().rss_pages();
     assert_eq!(rss, HUGE_PAGES + 100);
-    assert!(world.mm.take_woken_khugepaged());
+    assert!(!world.mm.take_woken(Daemon::Khugepaged).is_empty());
     assert!(matches!(world.run(), Wait::Until(_)));
     assert_eq!(world.mm.khugepaged.pages_collapsed, 2, "the third has no page at all");
     assert!(world.is_huge(id, range.start) && world.is_huge(id, range.start.plus(HUGE_PAGES)));

@@ -2,8 +2,8 @@ use units::{CpuId, NodeId, Pfn, Time};
 
 use super::*;
 use crate::{
-    AllocRequest, MachineSpec, NodeSpec, Settings, ZoneSpec, cost::Prices, event::Counters, pageblock::ZoneIndex,
-    variant::named,
+    AllocRequest, MachineSpec, NodeSpec, Settings, ZoneSpec, cost::Prices, daemon::Daemon, event::Counters,
+    pageblock::ZoneIndex, variant::named,
 };
 
 fn machine() -> Mm {
@@ -28,11 +28,11 @@ fn it_wakes_below_low_tries_sixteen_times_and_sleeps_when_there_is_nothing() {
     let request = AllocRequest::gfp_highuser_movable(NodeId(0));
     let marks = mm.zones()[0].marks;
     let mut taken = Vec::new();
-    while !mm.has_woken() {
+    while !mm.has_woken(Daemon::Kswapd) {
         taken.push(at(&mut mm, &mut counters, 0, |mm, cx| mm.alloc(cx, &request)).unwrap());
     }
     assert!(mm.zones()[0].buddy.free_frames() <= marks.low.0, "not before the Low mark");
-    assert_eq!(mm.take_woken(), [NodeId(0)]);
+    assert_eq!(mm.take_woken(Daemon::Kswapd), [NodeId(0)]);
     let mut passes = 0;
     let wait = loop {
         match at(&mut mm, &mut counters, 7, |mm, cx| mm.step_kswapd(&mut Spaces::default(), cx, NodeId(0))) {
@@ -48,7 +48,7 @@ fn it_wakes_below_low_tries_sixteen_times_and_sleeps_when_there_is_nothing() {
         Step::Block(Wait::Queue)
     );
     taken.push(at(&mut mm, &mut counters, 9, |mm, cx| mm.alloc(cx, &request)).unwrap());
-    assert!(!mm.has_woken(), "hopeless: left alone");
+    assert!(!mm.has_woken(Daemon::Kswapd), "hopeless: left alone");
 }
 
 #[test]
@@ -56,7 +56,7 @@ fn it_sleeps_again_when_the_memory_has_come_back() {
     let (mut mm, mut counters) = (machine(), Counters::default());
     let request = AllocRequest::gfp_highuser_movable(NodeId(0));
     let mut taken = Vec::new();
-    while !mm.has_woken() {
+    while !mm.has_woken(Daemon::Kswapd) {
         taken.push(at(&mut mm, &mut counters, 0, |mm, cx| mm.alloc(cx, &request)).unwrap());
     }
     for pfn in taken {
@@ -73,7 +73,7 @@ fn while_it_reclaims_a_cpu_keeps_four_batches() {
         let (mut mm, mut counters) = (machine_of(rules), Counters::default());
         let request = AllocRequest::gfp_highuser_movable(NodeId(0));
         let mut taken = Vec::new();
-        while !mm.has_woken() {
+        while !mm.has_woken(Daemon::Kswapd) {
             taken.push(at(&mut mm, &mut counters, 0, |mm, cx| mm.alloc(cx, &request)).unwrap());
         }
         let mut free = |mm: &mut Mm, frames: usize| {
@@ -111,11 +111,14 @@ fn a_fallback_into_part_of_a_pageblock_raises_the_marks_and_wakes_it() {
     while mm.zones()[0].buddy.free_frames() > 256 {
         at(&mut mm, &mut counters, 0, |mm, cx| mm.alloc(cx, &user)).unwrap();
     }
-    assert_eq!((mm.zones()[0].boost, counters.get(Event::SimExtfragFragmenting), mm.has_woken()), (0, 0, false));
+    assert_eq!(
+        (mm.zones()[0].boost, counters.get(Event::SimExtfragFragmenting), mm.has_woken(Daemon::Kswapd)),
+        (0, 0, false)
+    );
     at(&mut mm, &mut counters, 1, |mm, cx| mm.alloc(cx, &kernel)).unwrap();
     assert!(counters.get(Event::SimExtfragFragmenting) > 0);
     assert_eq!(mm.zones()[0].boost, 512, "a pageblock, which is more than half of the High mark");
-    assert_eq!(mm.take_woken(), [NodeId(0)]);
+    assert_eq!(mm.take_woken(Daemon::Kswapd), [NodeId(0)]);
 }
 
 #[test]
@@ -133,7 +136,7 @@ fn a_boost_has_a_ceiling_and_ends_with_the_run() {
     assert!(mm.zones[ZoneIndex(0)].is_boosted);
     let request = AllocRequest::gfp_highuser_movable(NodeId(0)).of_order(Order(4));
     at(&mut mm, &mut counters, 0, |mm, cx| mm.alloc(cx, &request)).unwrap();
-    assert_eq!(mm.take_woken(), [NodeId(0)], "though all is balanced");
+    assert_eq!(mm.take_woken(Daemon::Kswapd), [NodeId(0)], "though all is balanced");
     // What is raised meanwhile stays.
     let step = at(&mut mm, &mut counters, 1, |mm, cx| mm.step_kswapd(&mut Spaces::default(), cx, NodeId(0)));
     assert_eq!(step, Step::Block(Wait::Until(Time(1) + SHORT_SLEEP)), "nothing could go gently");

@@ -45,7 +45,7 @@ impl World {
         let prices = Prices::free();
         let mut cx = Cx::new(CpuId(0), self.now, &prices, &mut self.counters);
         let progress = self.mm.out_of_memory(&self.spaces, &mut cx, is_victim);
-        (progress, self.mm.take_oom_killed())
+        (progress, self.mm.take_killed())
     }
 }
 

@@ -54,7 +54,7 @@ impl Mm {
         cx.count(Event::NrDirtied, 1);
         self.cache.balancing.dirtied += 1;
         if self.cache.enter_dirty(id, cx.now()) {
-            self.cache.flusher.arm(cx.now(), self.cache.settings.dirty_writeback_centisecs);
+            self.arm_flusher(cx.now());
         }
         self.cache.note_dirtied(cx.control());
     }

@@ -4,12 +4,14 @@
 
 use std::collections::VecDeque;
 
-use units::{Picos, Time};
+use units::{NodeId, Picos, Time};
 
 use super::{InodeId, dirty::Sent};
 use crate::{
     Mm, Spaces,
     cx::Cx,
+    daemon::Daemon,
+    news::News,
     primitive,
     step::{Step, Wait},
 };
@@ -33,8 +35,6 @@ pub struct Flusher {
     /// It was asked to.
     wants_background: bool,
     wants_everything: bool,
-    /// Somebody has asked since that was last looked at.
-    is_woken: bool,
     /// When it looks for old pages next.
     due: Option<Time>,
     state: Option<Work>,
@@ -59,26 +59,27 @@ impl Flusher {
     pub(super) fn is_working(&self) -> bool {
         self.wants_background || self.state.is_some()
     }
-
-    /// A first inode is dirty: it looks after a while (`wb_wakeup_delayed`).
-    pub(super) fn arm(&mut self, now: Time, centisecs: u64) {
-        if self.due.is_none() && centisecs > 0 {
-            self.due = Some(now + Picos(CENTISECOND.0 * centisecs));
-            self.is_woken = true;
-        }
-    }
-
-    fn wake(&mut self) {
-        self.is_woken = true;
-    }
 }
 
 impl Mm {
+    /// A first inode is dirty: the thread looks after a while (`wb_wakeup_delayed`).
+    pub(super) fn arm_flusher(&mut self, now: Time) {
+        let centisecs = self.cache.settings.dirty_writeback_centisecs;
+        if self.cache.flusher.due.is_none() && centisecs > 0 {
+            self.cache.flusher.due = Some(now + Picos(CENTISECOND.0 * centisecs));
+            self.tell_flusher();
+        }
+    }
+
+    fn tell_flusher(&mut self) {
+        self.tell(News::Woken(Daemon::Flusher, NodeId(0)));
+    }
+
     /// `wb_start_background_writeback`.
     pub(super) fn start_background_writeback(&mut self, cx: &mut Cx) {
         if !self.cache.flusher.wants_background {
             self.cache.flusher.wants_background = true;
-            self.cache.flusher.wake();
+            self.tell_flusher();
             cx.cut();
         }
     }
@@ -87,7 +88,7 @@ impl Mm {
     pub(crate) fn wake_flusher(&mut self, cx: &mut Cx) {
         if !self.cache.flusher.wants_everything {
             self.cache.flusher.wants_everything = true;
-            self.cache.flusher.wake();
+            self.tell_flusher();
             cx.cut();
         }
     }
@@ -95,19 +96,7 @@ impl Mm {
     /// A file that nobody uses any more is taken apart by the thread.
     pub(super) fn leave_orphan(&mut self, id: InodeId) {
         self.cache.flusher.orphans.push_back(id);
-        self.cache.flusher.wake();
-    }
-
-    /// Has somebody asked for the flusher since this was last asked?
-    #[inline]
-    pub fn take_flusher_woken(&mut self) -> bool {
-        std::mem::take(&mut self.cache.flusher.is_woken)
-    }
-
-    /// Has it been?
-    #[inline]
-    pub(crate) fn has_woken_flusher(&self) -> bool {
-        self.cache.flusher.is_woken
+        self.tell_flusher();
     }
 
     /// Has it nothing to do but to look around from time to time?

@@ -12,6 +12,7 @@ use crate::{
     alloc::slow::Supply,
     check,
     cost::Prices,
+    daemon::Daemon,
     disk::DiskMedium,
     event::{Counters, Event},
     fault::{Access, FaultDone},
@@ -122,13 +123,13 @@ impl Lab {
 
     /// Whoever was woken, or whose time has come.
     fn run_daemons(&mut self) {
-        for node in self.mm.take_woken() {
+        for node in self.mm.take_woken(Daemon::Kswapd) {
             self.daemons[node.0 as usize] = Some(self.now);
         }
-        if self.mm.take_flusher_woken() {
+        if !self.mm.take_woken(Daemon::Flusher).is_empty() {
             self.daemons[1] = Some(self.now);
         }
-        if !self.mm.take_woken_kcompactds().is_empty() {
+        if !self.mm.take_woken(Daemon::Kcompactd).is_empty() {
             self.daemons[2] = Some(self.now);
         }
         for at in 0..3 {

@@ -1,6 +1,7 @@
 //! Everything at once: tasks that fault huge pages, fork, give up parts and end, kswapd, kcompactd and khugepaged, the OOM
 //! killer; and a device, moves and allocations that fail. What a process wrote is what it finds.
 
+use pagelab_mm::daemon::Daemon;
 use pagelab_mm::{
     ControlId, SpaceId,
     compact::kcompactd::CompactMemory,
@@ -119,13 +120,13 @@ impl Machine {
 
     fn turn_of_all(&mut self, tasks: &mut Vec<Task>, chance: &mut Chance) {
         self.steps += 1;
-        if !self.mm.take_woken().is_empty() {
+        if !self.mm.take_woken(Daemon::Kswapd).is_empty() {
             self.kswapd = Some(self.now);
         }
-        if !self.mm.take_woken_kcompactds().is_empty() {
+        if !self.mm.take_woken(Daemon::Kcompactd).is_empty() {
             self.kcompactd = Some(self.now);
         }
-        if self.mm.take_woken_khugepaged() {
+        if !self.mm.take_woken(Daemon::Khugepaged).is_empty() {
             self.khugepaged = Some(self.now);
         }
         let _ = self.mm.take_unlocked();
@@ -170,7 +171,7 @@ impl Machine {
                 self.now = next.unwrap_or(self.now);
             }
         }
-        for space in self.mm.take_oom_killed() {
+        for space in self.mm.take_killed() {
             self.killed.insert(space);
             tasks.iter_mut().filter(|task| task.space == space).for_each(|task| task.supply.open_reserves());
         }

@@ -1,5 +1,6 @@
 //! A driver: tasks, each in an operation, and kswapd take steps in turn, as chance will have it, on a clock of their own.
 
+use pagelab_mm::daemon::Daemon;
 use std::collections::{BTreeMap, BTreeSet};
 
 use pagelab_mm::{
@@ -322,7 +323,7 @@ impl Machine {
     /// When nobody can, time passes.
     pub(crate) fn turn(&mut self, tasks: &mut Vec<Task>, chance: &mut dyn FnMut(u64) -> u64) -> Option<(u32, Fate)> {
         self.steps += 1;
-        if !self.mm.take_woken().is_empty() {
+        if !self.mm.take_woken(Daemon::Kswapd).is_empty() {
             self.kswapd = Some(self.now);
         }
         let ready: Vec<usize> = (0..tasks.len()).filter(|at| tasks[*at].sleeps_until <= self.now).collect();
@@ -340,7 +341,7 @@ impl Machine {
             let sleeps = tasks.iter().map(|task| task.sleeps_until).chain(self.kswapd);
             self.now = sleeps.min().expect("somebody waits for a time");
         }
-        for space in self.mm.take_oom_killed() {
+        for space in self.mm.take_killed() {
             self.killed.insert(space);
             tasks.iter_mut().filter(|task| task.space == space).for_each(|task| task.supply.open_reserves());
         }

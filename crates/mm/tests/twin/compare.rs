@@ -4,6 +4,7 @@ use mm::{
     Frame, FrameTable, MigrateType, ZoneState,
     address_space::AddressSpace,
     check,
+    daemon::Daemon,
     event::Event,
     frame::{FrameFlag, NIL},
     list::List,
@@ -70,7 +71,7 @@ impl Pair {
         for pfn in (0..frames.len()).step_by(1 << model.pageblock) {
             assert_eq!(frames.blocks.migrate_type(Pfn(pfn)), model.type_at(pfn), "pageblock of {pfn}");
         }
-        assert_eq!(self.mm.has_woken(), !model.woken.is_empty());
+        assert_eq!(self.mm.has_woken(Daemon::Kswapd), !model.woken.is_empty());
         for (node, twin) in self.mm.nodes().values().zip(&model.kswapds) {
             let kswapd = &node.kswapd;
             assert_eq!((kswapd.is_asleep(), kswapd.failures()), (twin.is_asleep(), twin.failures));

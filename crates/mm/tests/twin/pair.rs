@@ -8,6 +8,7 @@ use mm::{
     check::Owners,
     cost::{Prices, Work},
     cx::Cx,
+    daemon::Daemon,
     event::Counters,
     fault::Access,
     fork,
@@ -180,7 +181,7 @@ impl Pair {
         });
         let unborn = unborn.collect();
         let Self { mm, counters, prices, twin, spaces, .. } = self;
-        let woken: Vec<_> = mm.take_woken().into_iter().map(|node| node.0 as usize).collect();
+        let woken: Vec<_> = mm.take_woken(Daemon::Kswapd).into_iter().map(|node| node.0 as usize).collect();
         assert_eq!(woken, std::mem::take(&mut twin.memory.woken));
         // It may change anybody's page tables.
         let mut all = Spaces::default();

@@ -1,21 +1,21 @@
 //! Linux: khugepaged() and its use of mmap_lock in mm/khugepaged.c (v6.1).
 //!
-//! What it does is in `mm`, which says for each step how it needs whose lock. Here it waits for that lock in the queue of all
+//! What it does is in `mm`, which says for each step how it needs whose lock. Here it (and any other kernel thread) waits for that lock in the queue of all
 //! others, keeps it until a step needs something else, and so keeps faults and system calls of that process out.
 
-use mm::khugepaged::NeedsLock;
+use mm::{daemon::Daemon, khugepaged::NeedsLock};
 use units::CpuId;
 
 use crate::{daemon::NO_SPACE, kernel::Kernel, lock::LetGo, rwsem::Mode, task::TaskId, world::World};
 use units::Picos;
 
 impl World {
-    /// Takes the lock that the next step of khugepaged needs, unless it holds it. Some(false): it goes on without, as it only
-    /// tried. None: it waits.
-    pub(super) fn lock_for_khugepaged(&mut self, id: TaskId, cpu: CpuId) -> Option<bool> {
+    /// Takes the lock that the next step of a kernel thread needs, unless it holds it. Some(false): it goes on without, as it
+    /// needs none or only tried. None: it waits.
+    pub(super) fn lock_for_daemon(&mut self, id: TaskId, cpu: CpuId, daemon: Daemon) -> Option<bool> {
         let task = &mut self.tasks[id.0 as usize];
         let Kernel { mm, spaces, locks, variant, .. } = &mut self.kernels[task.kernel];
-        let Some(needs) = mm.khugepaged_needs(spaces) else { return Some(false) };
+        let Some(needs) = (daemon.row().needs)(mm, spaces) else { return Some(false) };
         if task.holds.is_some() {
             return Some(true);
         }
@@ -34,10 +34,10 @@ impl World {
     }
 
     /// At the end of a step: the lock goes unless the next step needs it. `is_over`: it leaves its CPU.
-    pub(super) fn end_hold_of_khugepaged(&mut self, id: TaskId, cpu: CpuId, is_over: bool) {
+    pub(super) fn end_hold_of_daemon(&mut self, id: TaskId, cpu: CpuId, daemon: Daemon, is_over: bool) {
         let task = &mut self.tasks[id.0 as usize];
         let Kernel { mm, spaces, .. } = &self.kernels[task.kernel];
-        let needs = mm.khugepaged_needs(spaces);
+        let needs = (daemon.row().needs)(mm, spaces);
         let Some(mode) = task.holds else {
             task.lock_of = NO_SPACE;
             return;

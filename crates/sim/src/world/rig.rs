@@ -107,7 +107,7 @@ impl World {
     /// The last thing that a step does: those whom it has woken run from its end on.
     #[inline]
     pub(crate) fn end_of_step(&mut self, id: TaskId, cpu: CpuId) {
-        self.wake_woken(self.tasks[id.0 as usize].kernel, self.cpus[cpu.0 as usize].clock);
+        self.tell_news(self.tasks[id.0 as usize].kernel, self.cpus[cpu.0 as usize].clock);
         #[cfg(test)]
         self.check();
     }

@@ -12,6 +12,7 @@ use units::{Bytes, CpuId, Time};
 
 #[cfg(test)]
 use crate::{
+    daemon::Thread,
     kernel::{Kernel, KernelId},
     task::Task,
 };
@@ -236,12 +237,10 @@ impl World {
             holdings.add(task.supply.holdings());
             Some((ControlId(id), holdings))
         };
-        let kswapd = |(node, id): (&_, &TaskId)| (ControlId(id.0), mm.nodes()[*node].kswapd.holdings());
-        let kcompactd = |(node, id): (&_, &TaskId)| (ControlId(id.0), mm.kcompactd_holdings(*node));
-        let kswapds = kernel.kswapds.iter().map(kswapd).chain(kernel.kcompactds.iter().map(kcompactd));
-        let khugepaged = kernel.khugepaged.iter().map(|id| (ControlId(id.0), mm.khugepaged.holdings()));
-        let thread = |(node, id): (&_, &TaskId)| (ControlId(id.0), mm.nodes()[*node].thp_thread.holdings());
-        let daemons = kswapds.chain(khugepaged).chain(kernel.thp_threads.iter().map(thread));
+        let daemons = kernel.daemons.iter().map(|(Thread { daemon, node }, id)| {
+            let holdings = (daemon.row().holdings)(mm, *node);
+            (ControlId(id.0), holdings)
+        });
         let controls = own().filter_map(holdings).chain(daemons).collect();
         mm::check::walk(mm).unwrap();
         mm::check::walk_owners(mm, &mm::check::Owners { spaces, controls }).unwrap();

@@ -5,6 +5,7 @@ use units::{NodeId, Order};
 use super::lab::{Lab, ME, rules};
 use crate::{
     AllocRequest, Variant, ZoneKind,
+    daemon::Daemon,
     event::Event,
     frame::Holdings,
     pageblock::ZoneIndex,
@@ -34,7 +35,7 @@ fn it_makes_a_block_of_the_order_that_it_was_woken_for() {
     lab.mm.compaction.proactiveness = 0;
     assert_eq!(lab.run_kcompactd(), (Wait::Queue, 1), "nobody has asked");
     lab.step(ME, |mm, _, cx| mm.wake_kcompactd(cx, NodeId(0), Order(9), ZoneKind::Movable));
-    assert_eq!(lab.mm.take_woken_kcompactds(), [NodeId(0)]);
+    assert_eq!(lab.mm.take_woken(Daemon::Kcompactd), [NodeId(0)]);
     let (wait, steps) = lab.run_kcompactd();
     assert_eq!(wait, Wait::Queue);
     assert!(steps > 100, "{steps}");
@@ -49,7 +50,7 @@ fn it_makes_a_block_of_the_order_that_it_was_woken_for() {
 
     // There is a block now: not worth a second run.
     lab.step(ME, |mm, _, cx| mm.wake_kcompactd(cx, NodeId(0), Order(9), ZoneKind::Movable));
-    assert!(!lab.mm.has_woken_kcompactds());
+    assert!(!lab.mm.has_woken(Daemon::Kcompactd));
 }
 
 #[test]
@@ -63,7 +64,7 @@ fn it_is_woken_by_who_may_not_compact_himself_and_where_there_is_one() {
             while matches!(lab.step(ME, |mm, spaces, cx| mm.step_kswapd(spaces, cx, NodeId(0))), Step::More) {}
             lab.step(ME, |mm, spaces, cx| mm.step_kswapd(spaces, cx, NodeId(0)));
         }
-        assert_eq!(lab.mm.has_woken_kcompactds(), wakes, "{version}");
+        assert_eq!(lab.mm.has_woken(Daemon::Kcompactd), wakes, "{version}");
     }
 }
 

@@ -136,7 +136,7 @@ fn who_may_wait_waits_for_a_locked_page_in_the_fourth_pass() {
     };
     // A try and the end of the pass, three times.
     assert_eq!((wait, steps), (Wait::Folio(sources[0]), 6));
-    assert!(!lab.mm.has_unlocked());
+    assert!(lab.mm.take_unlocked().is_empty());
     lab.step(OTHER, |mm, _, cx| mm.unlock_folio(cx, sources[0]));
     assert_eq!(lab.mm.take_unlocked(), [sources[0]]);
     assert_eq!(finish(&mut lab, &mut migrate, &mut targets).failed, 0);

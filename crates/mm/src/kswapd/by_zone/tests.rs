@@ -4,6 +4,7 @@ use super::*;
 use crate::{
     AllocRequest, MachineSpec, NodeSpec, Settings, ZoneSpec, check,
     cost::Prices,
+    daemon::Daemon,
     event::Counters,
     reclaim::DirectReclaim,
     variant::{Variant, named},
@@ -69,7 +70,7 @@ impl World {
 
     fn wake(&mut self, order: u8, highest: ZoneKind) -> bool {
         self.at(|mm, _, cx| mm.wake_kswapd(cx, NodeId(0), Order(order), highest));
-        !self.mm.take_woken().is_empty()
+        !self.mm.take_woken(Daemon::Kswapd).is_empty()
     }
 
     /// Until it sleeps; says until when.

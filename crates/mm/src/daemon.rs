@@ -1,0 +1,153 @@
+//! Linux: kthread_run() of mm/vmscan.c, mm/compaction.c, mm/khugepaged.c and fs/fs-writeback.c (v6.1): the kernel threads of
+//! memory management, one row each.
+//! Differs: what they do is here; when and where they run is decided outside, by what this table says.
+//!
+//! A new kernel thread is a file with its state and its step, and a row here.
+
+use units::{NodeId, Picos};
+
+use crate::{
+    Mm, Spaces, Variant,
+    compact::kcompactd::CHECK_INTERVAL,
+    cx::Cx,
+    frame::Holdings,
+    khugepaged::{NeedsLock, ThpRequests},
+    step::Step,
+};
+
+/// For what a kernel thread is there once.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Scope {
+    /// Each node has one, which runs on its CPUs.
+    Node,
+    /// The machine has one, which runs anywhere.
+    Machine,
+}
+
+/// With what a kernel thread takes a step.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Turn {
+    /// Its node; that of the machine's threads means nothing.
+    pub node: NodeId,
+    /// It holds the lock that it needs ([`Row::needs`]). It may be without where that was a try.
+    pub has_lock: bool,
+}
+
+/// What is known of a kernel thread.
+#[derive(Debug)]
+pub struct Row {
+    /// Its name, without the node's number (`comm`).
+    pub name: &'static str,
+    /// How many there are.
+    pub scope: Scope,
+    /// How nice it is (`set_user_nice`).
+    pub nice: i8,
+    /// Is it there?
+    pub exists: fn(&Variant) -> bool,
+    /// It looks around every so often, from when the machine came up.
+    pub period: fn(&Mm) -> Option<Picos>,
+    /// Does it sleep only until it is time to look around? Then it keeps no run from ending.
+    pub is_idle: fn(&Mm, NodeId) -> bool,
+    /// Which process's lock its next step needs; it keeps it until a step needs something else.
+    pub needs: fn(&Mm, &Spaces) -> Option<NeedsLock>,
+    /// What it holds between two steps.
+    pub holdings: fn(&Mm, NodeId) -> Holdings,
+    step: fn(&mut Mm, &mut Spaces, &mut Cx<'_>, Turn) -> Step<()>,
+}
+
+macro_rules! daemons {
+    ($($(#[doc = $about:literal])* $daemon:ident { $($field:tt)* })*) => {
+        /// A kernel thread of memory management.
+        #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+        pub enum Daemon { $($(#[doc = $about])* $daemon,)* }
+
+        impl Daemon {
+            /// Every one, in the order in which they are started, and in which those are told that one step has woken.
+            pub const ALL: &[Self] = &[$(Self::$daemon,)*];
+
+            /// What is known of it.
+            pub fn row(self) -> &'static Row {
+                static ROWS: &[Row] = &[$(Row { $($field)* },)*];
+                &ROWS[self as usize]
+            }
+        }
+    };
+}
+
+fn always(_: &Variant) -> bool {
+    true
+}
+
+fn no_lock(_: &Mm, _: &Spaces) -> Option<NeedsLock> {
+    None
+}
+
+daemons! {
+    /// Keeps memory of a node free.
+    Kswapd {
+        name: "kswapd",
+        scope: Scope::Node,
+        nice: 0,
+        exists: always,
+        period: |_| None,
+        is_idle: |_, _| false,
+        needs: no_lock,
+        holdings: |mm, node| mm.nodes()[node].kswapd.holdings(),
+        step: |mm, spaces, cx, turn| mm.step_kswapd(spaces, cx, turn.node),
+    }
+    /// Writes files to the disk.
+    Flusher {
+        name: "flush",
+        scope: Scope::Machine,
+        nice: 0,
+        exists: always,
+        period: |_| None,
+        is_idle: |mm, _| mm.is_flusher_idle(),
+        needs: no_lock,
+        holdings: |_, _| Holdings::default(),
+        step: |mm, spaces, cx, _| mm.step_flusher(spaces, cx),
+    }
+    /// Compacts a node's memory.
+    Kcompactd {
+        name: "kcompactd",
+        scope: Scope::Node,
+        nice: 0,
+        exists: always,
+        period: |mm| mm.is_proactive().then_some(CHECK_INTERVAL),
+        is_idle: Mm::is_kcompactd_idle,
+        needs: no_lock,
+        holdings: Mm::kcompactd_holdings,
+        step: |mm, spaces, cx, turn| mm.step_kcompactd(spaces, cx, turn.node),
+    }
+    /// Makes huge pages of base pages.
+    Khugepaged {
+        name: "khugepaged",
+        scope: Scope::Machine,
+        nice: 19,
+        exists: always,
+        period: |_| None,
+        is_idle: |mm, _| mm.khugepaged.is_asleep(),
+        needs: Mm::khugepaged_needs,
+        holdings: |mm, _| mm.khugepaged.holdings(),
+        step: |mm, spaces, cx, turn| mm.step_khugepaged(spaces, cx, turn.has_lock),
+    }
+    /// Allocates huge pages of a node for faults, by a rule; as nice as khugepaged, whose work it is.
+    ThpThread {
+        name: "kthpd",
+        scope: Scope::Node,
+        nice: 19,
+        exists: |variant| variant.thp_requests == ThpRequests::NodeThreads,
+        period: |_| None,
+        is_idle: |mm, node| mm.nodes()[node].thp_thread.is_idle(),
+        needs: no_lock,
+        holdings: |mm, node| mm.nodes()[node].thp_thread.holdings(),
+        step: |mm, spaces, cx, turn| mm.step_thp_thread(spaces, cx, turn.node),
+    }
+}
+
+impl Mm {
+    /// A kernel thread goes on until others may run, or goes to sleep. It has no end.
+    pub fn step_daemon(&mut self, daemon: Daemon, spaces: &mut Spaces, cx: &mut Cx<'_>, turn: Turn) -> Step<()> {
+        (daemon.row().step)(self, spaces, cx, turn)
+    }
+}
