@@ -180,7 +180,7 @@ rules! {
     lru_full_drains: bool,
     /// Does a huge page send what is collected to the lists at once?
     lru_huge_drains: bool,
-    /// Who has LRU lists, and so what kswapd and direct reclaim go by.
+    /// Who has LRU lists, and so what kswapd and direct reclaim go by. (The lists are built by it when a kernel starts.)
     lru_by: LruBy,
     /// Is an inactive list too short by the size of both lists, and not by the zone's (anonymous memory) or by half (files)?
     inactive_by_lists: bool,
@@ -312,7 +312,7 @@ rules! {
     kcompactd: bool,
     /// Does that also look, from time to time, whether there is something to do?
     compact_proactive: bool,
-    /// Who runs next on a CPU.
+    /// Who runs next on a CPU. (Its queues are built by it when a kernel starts.)
     scheduler: Scheduler,
     /// Does a CPU that looks for tasks to take over compare loads, and not numbers of tasks?
     sched_compares_loads: bool,

@@ -4,7 +4,7 @@
 use std::ops::{Index, IndexMut, Range};
 
 use mm::{Mm, SpaceId, Spaces, Variant, address_space::AddressSpace, event::Counters, line::CacheLine};
-use units::{Bytes, CpuId, Pfn};
+use units::{Bytes, CpuId, Pfn, Picos};
 
 use crate::{TICK, daemon::Thread, runqueue::Periods, rwsem::Rwsem, sched::Domains, task::TaskId};
 
@@ -32,8 +32,9 @@ pub(crate) struct Kernel {
     /// How many CPUs run a task of each, and how many of these tasks are settled.
     pub(crate) running_in: Vec<u32>,
     pub(crate) settled_in: Vec<u32>,
-    /// What its scheduler works with, and who looks at whom.
-    pub(crate) periods: Periods,
+    /// How long after the multiples of a tick all its CPUs tick.
+    pub(crate) tick_offset: Picos,
+    /// Which CPUs its scheduler compares with which.
     pub(crate) domains: Domains,
     /// Bytes that each process may still map.
     pub(crate) left: Vec<Bytes>,
@@ -51,7 +52,7 @@ impl Kernel {
         let variant = *mm.variant();
         Self {
             variant,
-            periods: Periods::for_cpus(cpus.len(), TICK, &variant),
+            tick_offset: Picos(0),
             domains: Domains::new(vec![cpus.clone().collect()]),
             mm,
             cpus,
@@ -66,6 +67,14 @@ impl Kernel {
             daemons: Vec::new(),
             folio_sleepers: Vec::new(),
         }
+    }
+
+    /// What its scheduler works with, by the rules of this instant.
+    #[inline]
+    pub(crate) fn periods(&self) -> Periods {
+        let mut periods = Periods::for_cpus(self.cpus.len(), TICK, &self.variant);
+        periods.tick_offset = self.tick_offset;
+        periods
     }
 
     /// The task of a kernel thread, if there is one.
@@ -133,7 +142,7 @@ impl IndexMut<KernelId> for Kernels {
 mod tests {
     use mm::{address_space::MMAP_BASE, cost::Prices, cx::Cx, event::Event, thp::ThpEnabled, variant};
     use os::{MapSpec, VmRange};
-    use units::{Picos, Time};
+    use units::Time;
 
     use super::*;
     use crate::{
@@ -212,5 +221,13 @@ mod tests {
             assert_eq!(found.0.get(Event::Pgfault), 1024, "{rules}");
         }
         assert_ne!(together[0], together[1], "other rules, other counters");
+    }
+
+    #[test]
+    fn periods_follow_the_rules_of_the_instant() {
+        let kernel = &mut beside(&["v6.1"]).kernels[HOST];
+        let before = kernel.periods();
+        kernel.variant.sched_base_slice_ns *= 2;
+        assert_ne!(kernel.periods(), before);
     }
 }

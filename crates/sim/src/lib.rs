@@ -247,8 +247,8 @@ pub fn simulate_from<T: 'static>(
     world.create_task(Placement::Spread(0), space);
     // Its first task is never killed: as long as it has no other, neither is it.
     world.kernels[HOST].mm.spare_from_oom(space);
-    let nodes: Vec<_> = config.machine.nodes.iter().map(|node| (node.id, node.cpus.clone())).collect();
-    world.start_daemons(HOST, &nodes, Draws::new(config.seed));
+    let places: Vec<_> = config.machine.nodes.iter().map(|node| (node.id, node.cpus.clone())).collect();
+    world.start_daemons(HOST, &places, Draws::new(config.seed));
     let slot = Rc::new(RefCell::new(None));
     let result = Rc::clone(&slot);
     let of_programs = system.map_or(Frames(0), |system| system.programs);

@@ -23,7 +23,7 @@ pub(crate) use self::{domains::Domains, wake::Wakes};
 use crate::{
     clock::Clock,
     daemon::NO_SPACE,
-    kernel::{Kernel, KernelId},
+    kernel::KernelId,
     lock::LetGo,
     runqueue::{Enqueue, Leave, RunQueue},
     rwsem::Mode,
@@ -200,12 +200,12 @@ impl World {
         self.note_load(cpu_id, at);
         let (cpu, task) = (&mut self.cpus[cpu_id.0 as usize], &mut self.tasks[id.0 as usize]);
         if self.kernels[kernel].variant.sched_compares_loads {
-            task.entity.waits(why, at, &self.kernels[kernel].periods);
+            task.entity.waits(why, at, &self.kernels[kernel].periods());
         }
         if why == Enqueue::Woken {
             cpu.count_idle(at);
         }
-        cpu.queue.enqueue(id, &mut task.entity, why, &self.kernels[kernel].periods);
+        cpu.queue.enqueue(id, &mut task.entity, why, &self.kernels[kernel].periods());
         self.arrived(id);
         let cpu = &mut self.cpus[cpu_id.0 as usize];
         if was_idle {
@@ -261,7 +261,8 @@ impl World {
             }
             let Self { kernels, cpus, tasks, .. } = self;
             let cpu = &mut cpus[id.0 as usize];
-            let Kernel { periods, variant, .. } = &kernels[cpu.kernel];
+            let kernel = &kernels[cpu.kernel];
+            let (periods, variant) = (&kernel.periods(), &kernel.variant);
             if is_tick {
                 let entity = &mut tasks[running.0 as usize].entity;
                 cpu.need_resched |= cpu.queue.account(entity, cpu.clock, periods)
@@ -316,7 +317,7 @@ impl World {
         if kernel.variant.sched_compares_loads {
             task.entity.runs(cpu.clock);
         }
-        cpu.next_tick = kernel.periods.tick_after(cpu.clock);
+        cpu.next_tick = kernel.periods().tick_after(cpu.clock);
         next
     }
 
@@ -380,7 +381,7 @@ impl World {
         if self.kernels[kernel].variant.sched_compares_loads {
             task.entity.sleeps(cpu.clock);
         }
-        cpu.queue.leave(running, &mut task.entity, cpu.clock, why, &self.kernels[kernel].periods);
+        cpu.queue.leave(running, &mut task.entity, cpu.clock, why, &self.kernels[kernel].periods());
         self.stop(id);
         if self.cpus[id.0 as usize].is_idle() {
             // What it sees now changes when it looks next, but not when it has looked.

@@ -127,7 +127,7 @@ impl World {
     /// Time begins within a tick. A CPU that has not run yet is at no instant; what wakes it says when.
     pub(crate) fn start_clock(&mut self, draws: Draws) {
         self.begin = Time(draws.below(TICK.0, 0, Purpose::ClockOffset, 0));
-        self.kernels[HOST].periods.tick_offset = Picos(draws.below(TICK.0, 0, Purpose::TickPhase, 0));
+        self.kernels[HOST].tick_offset = Picos(draws.below(TICK.0, 0, Purpose::TickPhase, 0));
     }
 
     /// Init maps and stores into so many base pages, and never gives them back: as our guests do. It is done before the

@@ -146,8 +146,8 @@ impl World {
         let kernel = self.cpus[id.0 as usize].kernel;
         if self.kernels[kernel].variant.sched_compares_loads {
             let cpu = &mut self.cpus[id.0 as usize];
-            let now = cpu.load(&self.tasks, at, &self.kernels[kernel].periods);
-            cpu.balancing.load = cpu.delayed(now, at, &self.kernels[kernel].periods);
+            let now = cpu.load(&self.tasks, at, &self.kernels[kernel].periods());
+            cpu.balancing.load = cpu.delayed(now, at, &self.kernels[kernel].periods());
             cpu.balancing.load_at = cpu.balancing.load_at.max(at);
         }
     }
@@ -156,10 +156,10 @@ impl World {
     /// somebody waiting may not have come to the last one yet.
     pub(super) fn looked_in_vain(&mut self, id: CpuId, now: Time) {
         let kernel = self.cpus[id.0 as usize].kernel;
-        let until = Time(now.0.saturating_sub(self.kernels[kernel].periods.tick.0));
+        let until = Time(now.0.saturating_sub(self.kernels[kernel].periods().tick.0));
         for level in 0..self.kernels[kernel].domains.levels() {
             let span = self.kernels[kernel].domains.span(id, level);
-            self.cpus[id.0 as usize].found_nothing(until, level, span, &self.kernels[kernel].periods);
+            self.cpus[id.0 as usize].found_nothing(until, level, span, &self.kernels[kernel].periods());
         }
     }
 
@@ -193,7 +193,7 @@ impl World {
             for level in 0..levels {
                 let (cpu, span) = (&self.cpus[other.0 as usize], self.kernels[kernel].domains.span(other, level));
                 if cpu.is_idle()
-                    && (!compares_loads || cpu.is_looked_for(now, level, span, &self.kernels[kernel].periods))
+                    && (!compares_loads || cpu.is_looked_for(now, level, span, &self.kernels[kernel].periods()))
                 {
                     self.look(other, level, now, Looker::Idle);
                 }
@@ -204,7 +204,7 @@ impl World {
             let next = cpu.next_balance(
                 level,
                 world.kernels[kernel].domains.span(other, level),
-                &world.kernels[kernel].periods,
+                &world.kernels[kernel].periods(),
             );
             (!cpu.is_idle() && next <= now).then_some((next, other, level))
         };
@@ -231,7 +231,7 @@ impl World {
         if self.kernels[kernel].variant.sched_compares_loads {
             last.saw_imbalance = saw;
             if looker == Looker::Idle {
-                last.last = self.kernels[kernel].periods.last_tick(at);
+                last.last = self.kernels[kernel].periods().last_tick(at);
             }
         }
         (saw, got)
@@ -258,7 +258,7 @@ impl World {
             let Some(found) = self.next_to_move(id, from, at, (left, takes_hot)) else { break };
             // One that has slept for long weighs nothing yet.
             tasks += 1;
-            taken += self.tasks[found.0 as usize].entity.load(at, &self.kernels[kernel].periods);
+            taken += self.tasks[found.0 as usize].entity.load(at, &self.kernels[kernel].periods());
             self.take_over(id, found);
         }
         if tasks > 0 && was_idle {
@@ -274,7 +274,7 @@ impl World {
     /// comes last of all from then on (`cfs_tasks`).
     fn next_to_move(&mut self, id: CpuId, from: CpuId, at: Time, (left, takes_hot): (u64, bool)) -> Option<TaskId> {
         let kernel = self.cpus[id.0 as usize].kernel;
-        let periods = self.kernels[kernel].periods;
+        let periods = self.kernels[kernel].periods();
         let movable = |tasks: &[Task], found: TaskId| {
             let task = &tasks[found.0 as usize];
             let is_hot = task.was_preempted && at < task.runnable_since + MIGRATION_COST;
@@ -306,15 +306,15 @@ impl World {
         self.note_load(from, at);
         self.note_load(id, at);
         let task = &mut self.tasks[found.0 as usize];
-        self.cpus[from.0 as usize].queue.remove(found, &mut task.entity, &self.kernels[kernel].periods);
+        self.cpus[from.0 as usize].queue.remove(found, &mut task.entity, &self.kernels[kernel].periods());
         let cpu = &mut self.cpus[id.0 as usize];
         if cpu.is_idle() {
             cpu.clock = cpu.clock.max(task.runnable_since);
         }
         if self.kernels[kernel].variant.sched_compares_loads {
-            task.entity.waits(Enqueue::Moved, cpu.clock, &self.kernels[kernel].periods);
+            task.entity.waits(Enqueue::Moved, cpu.clock, &self.kernels[kernel].periods());
         }
-        cpu.queue.enqueue(found, &mut task.entity, Enqueue::Moved, &self.kernels[kernel].periods);
+        cpu.queue.enqueue(found, &mut task.entity, Enqueue::Moved, &self.kernels[kernel].periods());
         self.arrived(found);
         self.preempt_for(id, found);
     }
@@ -332,9 +332,9 @@ impl World {
         let cpu = &mut self.cpus[id.0 as usize];
         let Some(running) = cpu.running else { return };
         let running = &mut self.tasks[running.0 as usize].entity;
-        cpu.need_resched |= cpu.queue.account(running, cpu.clock, &self.kernels[kernel].periods);
+        cpu.need_resched |= cpu.queue.account(running, cpu.clock, &self.kernels[kernel].periods());
         if !cpu.has_waiting() {
-            cpu.next_tick = self.kernels[kernel].periods.tick_after(at.min(cpu.clock));
+            cpu.next_tick = self.kernels[kernel].periods().tick_after(at.min(cpu.clock));
         }
     }
 
@@ -346,7 +346,7 @@ impl World {
             let [running, come_task] =
                 self.tasks.get_disjoint_mut([running.0 as usize, come.0 as usize]).expect("two tasks");
             cpu.need_resched |=
-                cpu.queue.preempts(&running.entity, come, &come_task.entity, &self.kernels[kernel].periods);
+                cpu.queue.preempts(&running.entity, come, &come_task.entity, &self.kernels[kernel].periods());
         }
     }
 }
@@ -409,7 +409,7 @@ mod tests {
         let at = Time(Picos::from_micros(10_000_000).0);
         for task in &mut world.tasks[1..] {
             task.entity.sleeps(Time(0));
-            assert_eq!(task.entity.load(at, &world.kernels[HOST].periods), 0);
+            assert_eq!(task.entity.load(at, &world.kernels[HOST].periods()), 0);
         }
         world.cpus[1].clock = at;
         assert!(world.pull(CpuId(1)));
@@ -444,7 +444,7 @@ mod tests {
         // It was looked for just now, in vain: in a domain of two CPUs that is 4 ms ago at the next tick but not before.
         world.look(CpuId(2), 0, Time(0), Looker::Idle);
         let cpu = &world.cpus[2];
-        let due = |micros| cpu.is_looked_for(Time(Picos::from_micros(micros).0), 0, 2, &world.kernels[HOST].periods);
+        let due = |micros| cpu.is_looked_for(Time(Picos::from_micros(micros).0), 0, 2, &world.kernels[HOST].periods());
         assert_eq!([3_999, 4_000].map(due), [false, true]);
     }
 
@@ -453,11 +453,11 @@ mod tests {
         let world = crowded("v4.1");
         let mut cpu = Cpu::new(HOST, variant::named("v4.1"));
         cpu.looked(millis(400), 0, true);
-        assert_eq!(cpu.next_balance(0, 2, &world.kernels[HOST].periods), millis(400 + 2 * 32));
+        assert_eq!(cpu.next_balance(0, 2, &world.kernels[HOST].periods()), millis(400 + 2 * 32));
         cpu.looked(millis(464), 0, false);
-        assert_eq!(cpu.next_balance(0, 2, &world.kernels[HOST].periods), millis(464 + 2 * 2 * 32));
+        assert_eq!(cpu.next_balance(0, 2, &world.kernels[HOST].periods()), millis(464 + 2 * 2 * 32));
         for (rules, interval) in [("v5.8", 2 * 32), ("v5.10", 2 * 16 - 4)] {
-            let periods = crowded(rules).kernels[HOST].periods;
+            let periods = crowded(rules).kernels[HOST].periods();
             let mut cpu = Cpu::new(HOST, variant::named(rules));
             cpu.looked(millis(400), 0, true);
             assert_eq!(cpu.next_balance(0, 2, &periods), millis(400 + interval), "{rules}");
@@ -465,7 +465,7 @@ mod tests {
         // It had no tick while it was idle.
         cpu.clock = millis(700);
         cpu.begin_to_be_busy();
-        assert_eq!(cpu.next_balance(0, 2, &world.kernels[HOST].periods), millis(704));
+        assert_eq!(cpu.next_balance(0, 2, &world.kernels[HOST].periods()), millis(704));
     }
 
     #[test]
@@ -478,9 +478,9 @@ mod tests {
         assert!(world.pull(CpuId(1)));
         let cpu = &mut world.cpus[1];
         assert!(cpu.balancing.looks[0].saw_imbalance);
-        cpu.found_nothing(millis(501), 0, 2, &world.kernels[HOST].periods);
+        cpu.found_nothing(millis(501), 0, 2, &world.kernels[HOST].periods());
         assert_eq!(cpu.balancing.looks[0].last, millis(400));
-        assert_eq!(cpu.next_balance(0, 2, &world.kernels[HOST].periods), millis(504));
+        assert_eq!(cpu.next_balance(0, 2, &world.kernels[HOST].periods()), millis(504));
     }
 
     #[test]

@@ -153,8 +153,8 @@ impl World {
     fn sum(&self, group: &[usize], level: usize, (is_idle, is_own): (bool, bool), at: Time) -> Group {
         let kernel = self.cpus[group[0]].kernel;
         let add = |(load, weight): (u64, u64), cpu: &Cpu| {
-            let now = cpu.load(&self.tasks, at, &self.kernels[kernel].periods);
-            let delayed = || cpu.delayed(now, at, &self.kernels[kernel].periods);
+            let now = cpu.load(&self.tasks, at, &self.kernels[kernel].periods());
+            let delayed = || cpu.delayed(now, at, &self.kernels[kernel].periods());
             let seen = match (is_idle, is_own) {
                 (true, _) => now,
                 (false, true) => now.max(delayed()),
@@ -166,7 +166,7 @@ impl World {
         let (tasks, cpus) = (members().map(|cpu| cpu.tasks() as u64).sum::<u64>(), group.len() as u64);
         let by_usage = self.kernels[kernel].variant.sched_overload_by_usage;
         let usage: u64 = if by_usage {
-            members().map(|cpu| cpu.usage(&self.tasks, at, &self.kernels[kernel].periods)).sum()
+            members().map(|cpu| cpu.usage(&self.tasks, at, &self.kernels[kernel].periods())).sum()
         } else {
             0
         };
@@ -203,7 +203,7 @@ mod tests {
             world.tasks.push(Task::new(CpuId(0), vec![CpuId(0)], (HOST, NO_SPACE), Nice::default()));
             world.wake(id, Time(0), Enqueue::New);
             world.tasks[id.0 as usize].entity.sleeps(Time(0));
-            world.tasks[id.0 as usize].entity.waits(Enqueue::Woken, at, &world.kernels[HOST].periods);
+            world.tasks[id.0 as usize].entity.waits(Enqueue::Woken, at, &world.kernels[HOST].periods());
             world.tasks[id.0 as usize].allowed.clear();
         }
         world.schedule(CpuId(0));

@@ -128,7 +128,7 @@ impl World {
     /// The load of all that a CPU runs or has waiting at an instant.
     pub(super) fn load(&self, cpu: CpuId, at: Time) -> u64 {
         let kernel = self.cpus[cpu.0 as usize].kernel;
-        self.cpus[cpu.0 as usize].load(&self.tasks, at, &self.kernels[kernel].periods)
+        self.cpus[cpu.0 as usize].load(&self.tasks, at, &self.kernels[kernel].periods())
     }
 }
 
