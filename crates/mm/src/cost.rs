@@ -5,12 +5,14 @@
 //! by construction. Algorithms never name a price: the primitives they are made of charge themselves. What a step asks of
 //! memory and of other CPUs is none of this file's business: see `cx.rs`.
 
+pub mod latency;
 mod spent;
 
 use units::{CpuId, Picos, Time, Vpn};
 
 use crate::event::{Counters, Event};
 
+pub use latency::{AccessPrice, LastCache, Latency, Pattern, TlbReach};
 pub use spent::Spent;
 
 macro_rules! works {
@@ -187,6 +189,8 @@ causes! {
     Throttle = "throttle";
     /// Waiting for a CPU, and being switched to.
     RunQueue = "run queue";
+    /// What an access to memory takes longer because that is another node's.
+    RemoteMemory = "remote memory";
 }
 
 const CAUSES: usize = Cause::ALL.len();
@@ -343,6 +347,28 @@ impl<'a> Meter<'a> {
         *part = part.wrapping_add(span.0);
     }
 
+    /// What primitive operations take here.
+    #[inline]
+    pub(crate) fn prices(&self) -> &Prices {
+        self.prices
+    }
+
+    /// What one primitive operation takes here.
+    #[inline]
+    pub(crate) fn price(&self, work: Work) -> Picos {
+        self.prices.of(work)
+    }
+
+    /// User code accesses memory `n` times, each at a price that the machine has for the two places.
+    #[inline]
+    pub(crate) fn access(&mut self, price: AccessPrice, n: u64) {
+        for (cause, each) in [(Cause::User, price.near), (Cause::RemoteMemory, price.far)] {
+            let span = Picos(each.0 * n);
+            self.total += span;
+            self.spent.0[cause as usize] += span;
+        }
+    }
+
     /// Waits until an instant; one that is past already takes no time.
     pub fn wait(&mut self, until: Time, cause: Cause) {
         if until > self.now() {
@@ -372,6 +398,13 @@ impl<'a> Meter<'a> {
     pub fn fault(&mut self, vpn: Vpn) {
         self.count(Event::Pgfault, 1);
         self.faults.take(self.now(), vpn);
+    }
+
+    /// Counts `n` page faults, one after the other, of which this is the first.
+    pub(crate) fn faults_from(&mut self, vpn: Vpn, n: u64) {
+        self.count(Event::Pgfault, n);
+        self.faults.take(self.now(), Vpn(vpn.0 ^ n.rotate_right(8)));
+        self.faults.taken += n - 1;
     }
 
     /// A page fault turns out to need a device.

@@ -4,11 +4,11 @@
 //! Every mechanism gets a [`Cx`]. Time, prices, causes and counters are its [`Meter`] (`cost.rs`), which knows no mechanism;
 //! what a step may ask of memory (`alloc/lent.rs`) and of the TLBs of other CPUs (`tlb.rs`) belongs to those who answer.
 
-use units::{CpuId, Time, Vpn};
+use units::{CpuId, Picos, Time, Vpn};
 
 use crate::{
     alloc::lent::Lent,
-    cost::{Cause, Faults, Meter, Prices, Spent, Work},
+    cost::{AccessPrice, Cause, Faults, Meter, Prices, Spent, Work},
     event::{Counters, Event},
     frame::ControlId,
     tlb::{Loaded, Running, Tlbs},
@@ -181,6 +181,38 @@ impl<'a> Cx<'a> {
     #[inline]
     pub fn spent(&self) -> &Spent {
         self.meter.spent()
+    }
+
+    /// How many faults others let pass in one go, who want what each of them takes: all of a table's, where nobody shares the
+    /// address space.
+    pub(crate) fn faults_at_once(&self, among_others: u64) -> u64 {
+        match self.tlbs.loaded {
+            Loaded::Here { others } if others > 0 => among_others,
+            _ => u64::MAX,
+        }
+    }
+
+    /// See [`Meter::prices`].
+    #[inline]
+    pub(crate) fn prices(&self) -> &Prices {
+        self.meter.prices()
+    }
+
+    /// See [`Meter::price`].
+    #[inline]
+    pub(crate) fn price(&self, work: Work) -> Picos {
+        self.meter.price(work)
+    }
+
+    /// See [`Meter::access`].
+    #[inline]
+    pub(crate) fn access(&mut self, price: AccessPrice, n: u64) {
+        self.meter.access(price, n);
+    }
+
+    /// See [`Meter::faults_from`].
+    pub(crate) fn faults_from(&mut self, vpn: Vpn, n: u64) {
+        self.meter.faults_from(vpn, n);
     }
 
     /// Charges everything inside `body` to one cause.

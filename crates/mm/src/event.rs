@@ -216,6 +216,19 @@ vm_events! {
     SimTlbRemoteFlush = "sim_nr_tlb_remote_flush",
     /// CPUs interrupted for them (`nr_tlb_remote_flush_received`).
     SimTlbRemoteFlushReceived = "sim_nr_tlb_remote_flush_received",
+    /// Entries that user code was made to fault at, so that the kernel learns who uses them.
+    NumaPteUpdates = "numa_pte_updates",
+    /// Those faults.
+    NumaHintFaults = "numa_hint_faults",
+    /// Those of them on the node of the page.
+    NumaHintFaultsLocal = "numa_hint_faults_local",
+}
+
+impl Event {
+    /// An event of automatic NUMA balancing, which kernels can be without (CONFIG_NUMA_BALANCING).
+    const fn is_of_balancing(self) -> bool {
+        self as usize >= Self::NumaPteUpdates as usize
+    }
 }
 
 const EVENTS: usize = Event::ALL.len();
@@ -252,8 +265,9 @@ impl Counters {
         self.0[event as usize]
     }
 
-    /// Every event with its count, in the order of declaration.
+    /// Every event with its count, in the order of declaration; those of NUMA balancing where there were any.
     pub fn iter(&self) -> impl Iterator<Item = (Event, u64)> + '_ {
-        Event::ALL.iter().map(|event| (*event, self.get(*event)))
+        let all = Event::ALL.iter().map(|event| (*event, self.get(*event)));
+        all.filter(|(event, count)| *count > 0 || !event.is_of_balancing())
     }
 }

@@ -15,6 +15,7 @@ use crate::{
     frame::{Frame, FrameFlag, Held, Holdings},
     gfp::AllocRequest,
     huge_cow::{Copied, HugeCopy},
+    numa_hint,
     page_cache::{FileFault, FileWent},
     page_table::{Pmd, PmdSlot, TableId},
     primitive,
@@ -23,6 +24,7 @@ use crate::{
     swap::{SwapIn, Went},
     thp::{HugeGot, HugeTry, huge_range},
     variant::HugeCow,
+    vma::PageRange,
 };
 
 /// What user code tried.
@@ -194,7 +196,7 @@ impl FaultControl {
                 Some(_) => Next::Phase(Phase::Pmd),
                 None => Next::Done(FaultDone::OutOfMemory),
             },
-            Phase::Pmd => self.look_at_pmd(mm, space),
+            Phase::Pmd => self.look_at_pmd(mm, space, cx),
             Phase::HugeZero => self.map_huge_zero(mm, space, cx),
             Phase::HugeAlloc(which) => self.alloc_huge(mm, space, cx, which),
             Phase::HugeDeposit { frame } => Self::alloc_deposit(mm, space, cx, frame),
@@ -255,9 +257,13 @@ impl FaultControl {
         Next::Phase(Phase::Tables)
     }
 
-    fn look_at_pmd(&self, mm: &mut Mm, space: &mut AddressSpace) -> Next {
+    fn look_at_pmd(&self, mm: &mut Mm, space: &mut AddressSpace, cx: &mut Cx) -> Next {
         let slot = space.tables.pmd_slot(self.vpn).expect("made in the same step");
         match space.tables.pmd(slot) {
+            Pmd::Huge(huge) if huge.is_hinting() => {
+                numa_hint::huge_hinting_fault(mm, space, cx, self.vpn);
+                Next::Done(FaultDone::Handled)
+            }
             Pmd::Huge(huge) if self.access == Access::Write && !huge.is_writable() => {
                 Next::Phase(Phase::HugeWrite { slot, huge })
             }
@@ -394,6 +400,12 @@ impl FaultControl {
             return Next::Done(FaultDone::OutOfMemory);
         };
         let pte = space.tables.pte(table, self.vpn);
+        if pte.is_hinting() {
+            // A store to a page that may not be written is tried again, and faults again.
+            let is_local = mm.node_of(pte.pfn()) == mm.node_of_cpu(cx.cpu());
+            numa_hint::hinting_faults(space, cx, table, PageRange::new(self.vpn, 1), is_local);
+            return Next::Done(FaultDone::Handled);
+        }
         if pte.is_migration() {
             return Next::Block(mm.wait_on_folio(pte.pfn()), Phase::Moved);
         }

@@ -49,6 +49,7 @@
 //! [`zone_figures`] says what a kernel writes into its zones, given nothing but present and managed frames, CPUs and
 //! settings. [`Mm`] is the memory itself.
 
+pub mod access;
 pub mod address_space;
 pub mod alloc;
 mod bandwidth;
@@ -77,6 +78,7 @@ pub mod migrate;
 mod mmu_gather;
 pub mod news;
 pub mod node;
+pub mod numa_hint;
 mod oom;
 pub mod page_cache;
 pub mod page_table;
@@ -112,7 +114,7 @@ pub mod zone;
 pub mod zone_state;
 
 use serde::{Deserialize, Serialize};
-use units::{CpuId, Frames, NodeId, Order, Pfn, Time};
+use units::{CpuId, Frames, NodeId, Order, Pfn, Picos, Time};
 
 pub use fallback::Extfrag;
 pub use frame::{ControlId, FamilyId, Frame, FrameTable};
@@ -129,7 +131,7 @@ pub use zone_state::ZoneState;
 
 use bandwidth::Bandwidth;
 use compact::kcompactd::Compaction;
-use cost::Prices;
+use cost::{Latency, Prices};
 use cx::Cx;
 use event::Counters;
 use folio_lock::FolioWaits;
@@ -189,6 +191,8 @@ pub struct Mm {
     /// `vm.swappiness`: how much rather anonymous memory is reclaimed than files, 100 is even.
     pub swappiness: u32,
     bandwidth: Bandwidth,
+    /// What accesses of user code take, by places.
+    latency: Latency,
     /// Compaction in the background.
     pub compaction: Compaction,
     folio_waits: FolioWaits,
@@ -263,6 +267,7 @@ impl Mm {
             shrinkers,
             swappiness: settings.swappiness,
             bandwidth,
+            latency: Latency::default(),
             compaction: Compaction::new(settings),
             folio_waits,
             oom: Oom::default(),
@@ -335,6 +340,25 @@ impl Mm {
     #[inline]
     pub fn node_of_cpu(&self, cpu: CpuId) -> NodeId {
         self.cpu_nodes[cpu.0 as usize]
+    }
+
+    /// Gives the machine's memory distances, by position of the nodes.
+    ///
+    /// # Panics
+    /// When there is not a figure for each pair of nodes.
+    pub fn set_latency(&mut self, latency: Latency) {
+        let is_square =
+            |of: &[Vec<Picos>]| of.len() == self.nodes.count() && of.iter().all(|row| row.len() == of.len());
+        assert!(latency.is_flat() || is_square(&latency.load), "a figure for each pair of nodes");
+        assert!(latency.line.is_empty() || is_square(&latency.line), "a figure for each pair of nodes");
+        self.latency = latency;
+    }
+
+    /// User code accesses a frame `n` times, past all caches.
+    pub fn access(&self, cx: &mut Cx<'_>, frame: Pfn, n: u64) {
+        let from = self.nodes.place(self.node_of_cpu(cx.cpu()));
+        let price = self.latency.of(cx.prices(), from, self.nodes.place(self.node_of(frame)));
+        cx.access(price, n);
     }
 
     /// The largest order of the buddy allocator.

@@ -4,6 +4,8 @@
 //! Each table's frame is a real allocation; its contents sit in an arena beside. A walk over a range costs one descent per
 //! 512 base pages.
 
+pub(crate) mod runs;
+
 use std::collections::{BTreeSet, VecDeque};
 
 use units::{Order, Pfn, Vpn};
@@ -65,6 +67,8 @@ struct Table {
     entries: Box<[Pte; ENTRIES]>,
     /// Of a PMD table: PTE tables kept for the split of its huge pages, the next to be taken first.
     deposits: VecDeque<TableId>,
+    /// Of a PTE table: what it comes to, if that was asked since an entry was written.
+    summary: Option<runs::Summary>,
 }
 
 /// Which tables go, and how many more in this step.
@@ -99,6 +103,8 @@ pub struct PageTables {
     arena: Vec<Table>,
     /// How often a table of base pages was put anywhere, or taken away: where one was found, it is until this moves.
     moves: u64,
+    /// Grows with each entry of base pages that is written, and each huge page's.
+    changes: u64,
     spare: Vec<TableId>,
     /// Frames that tables are in already, when a kernel's state is taken over; they come before new ones.
     given: Vec<Pfn>,
@@ -115,7 +121,7 @@ impl PageTables {
     /// The same in frames that tables were in before, taken from the end.
     pub(crate) fn new_in(mm: &mut Mm, cx: &mut Cx, given: Vec<Pfn>) -> Option<Self> {
         let (arena, spare) = (Vec::new(), Vec::new());
-        let mut tables = Self { arena, moves: 0, spare, given, root: TableId(0), counts: [0; LEVELS] };
+        let mut tables = Self { arena, moves: 0, changes: 0, spare, given, root: TableId(0), counts: [0; LEVELS] };
         tables.root = tables.alloc_table(mm, cx, Level::Pgd)?;
         Some(tables)
     }
@@ -179,6 +185,11 @@ impl PageTables {
         self.moves
     }
 
+    /// Grows with each entry that maps memory and is written: what was found out about many of them is true until then.
+    pub(crate) fn changes(&self) -> u64 {
+        self.changes
+    }
+
     /// What the PMD entry says.
     pub fn pmd(&self, slot: PmdSlot) -> Pmd {
         match self.table(slot.table).entries[slot.index] {
@@ -198,12 +209,14 @@ impl PageTables {
         assert!(pte == Pte::NONE || pte.is_huge(), "tables are linked by make_pte_table and link_pte_table");
         primitive::write_ptes(cx, 1);
         self.moves += 1;
+        self.changes += 1;
         self.arena[slot.table.0 as usize].entries[slot.index] = pte;
     }
 
     /// User code reads or stores through the huge page at `vpn`: the processor marks its entry.
     pub(crate) fn use_huge(&mut self, vpn: Vpn, stores: bool) {
         if let Some(slot) = self.pmd_slot(vpn) {
+            self.changes += 1;
             let entry = &mut self.arena[slot.table.0 as usize].entries[slot.index];
             *entry = entry.used(stores);
         }
@@ -211,6 +224,7 @@ impl PageTables {
 
     /// The entry of a huge page as if nobody had used it since; says whether somebody had (`pmdp_test_and_clear_young`).
     pub(crate) fn clear_huge_used(&mut self, slot: PmdSlot) -> bool {
+        self.changes += 1;
         let entry = &mut self.arena[slot.table.0 as usize].entries[slot.index];
         let was = std::mem::replace(entry, entry.old());
         was.is_accessed()
@@ -257,6 +271,7 @@ impl PageTables {
     pub fn link_pte_table(&mut self, cx: &mut Cx, slot: PmdSlot, table: TableId) {
         primitive::write_ptes(cx, 1);
         self.moves += 1;
+        self.changes += 1;
         self.arena[slot.table.0 as usize].entries[slot.index] = Pte::table(table.0);
     }
 
@@ -269,7 +284,10 @@ impl PageTables {
     /// The same, to write.
     #[inline]
     pub fn ptes_mut(&mut self, table: TableId) -> &mut [Pte; ENTRIES] {
-        &mut self.arena[table.0 as usize].entries
+        self.changes += 1;
+        let table = &mut self.arena[table.0 as usize];
+        table.summary = None;
+        &mut table.entries
     }
 
     /// The entry for base page `vpn` of a table of base pages.
@@ -282,7 +300,10 @@ impl PageTables {
     #[inline]
     pub fn set_pte(&mut self, cx: &mut Cx, table: TableId, vpn: Vpn, pte: Pte) {
         primitive::write_ptes(cx, 1);
-        self.arena[table.0 as usize].entries[Level::Pte.index(vpn)] = pte;
+        self.changes += 1;
+        let table = &mut self.arena[table.0 as usize];
+        table.summary = None;
+        table.entries[Level::Pte.index(vpn)] = pte;
     }
 
     /// The entry that maps `vpn`: its own, or the huge page's around it.
@@ -372,6 +393,7 @@ impl PageTables {
                     sweep.left -= 1;
                     primitive::write_ptes(cx, 1);
                     self.moves += 1;
+                    self.changes += 1;
                     self.arena[parent.0 as usize].entries[level.index(from)] = Pte::NONE;
                     self.free_table(mm, cx, child, level.below());
                 }
@@ -416,7 +438,12 @@ impl PageTables {
             return Some(id);
         }
         let id = TableId(u32::try_from(self.arena.len()).expect("fewer than 2^32 tables"));
-        self.arena.push(Table { frame, entries: Box::new([Pte::NONE; ENTRIES]), deposits: VecDeque::new() });
+        self.arena.push(Table {
+            frame,
+            entries: Box::new([Pte::NONE; ENTRIES]),
+            deposits: VecDeque::new(),
+            summary: None,
+        });
         Some(id)
     }
 

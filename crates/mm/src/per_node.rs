@@ -40,7 +40,7 @@ impl<T> PerNode<T> {
 
     /// Nearly always a node's number is its place too.
     #[inline]
-    fn place(&self, node: NodeId) -> usize {
+    pub(crate) fn place(&self, node: NodeId) -> usize {
         let guess = node.0 as usize;
         match self.0.get(guess) {
             Some((known, _)) if *known == node => guess,

@@ -27,6 +27,12 @@ pub(crate) fn page_fault(cx: &mut Cx, vpn: Vpn) {
     cx.work(Work::Trap, 1);
 }
 
+/// The same `n` times, one after the other.
+pub(crate) fn page_faults(cx: &mut Cx, vpn: Vpn, n: u64) {
+    cx.faults_from(vpn, n);
+    cx.work(Work::Trap, n);
+}
+
 /// `n` loads or stores of user code that find their page mapped.
 #[inline]
 pub(crate) fn user_touch(cx: &mut Cx, n: u64) {

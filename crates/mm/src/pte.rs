@@ -20,6 +20,9 @@ impl Pte {
     const ACCESSED: u64 = 1 << 5;
     const DIRTY: u64 = 1 << 6;
     const HUGE: u64 = 1 << 7;
+    /// User code faults here, so that the kernel learns who uses the page (`_PAGE_PROTNONE`). x86-64 clears the present bit
+    /// with it, and `pte_present` says that the page is there all the same; here the bit stays.
+    const HINTING: u64 = 1 << 8;
     const SPECIAL: u64 = 1 << 9;
     /// Of an entry that maps nothing: what it holds is on a swap device. A bit that the processor leaves to us.
     const SWAP: u64 = 1 << 10;
@@ -106,7 +109,7 @@ impl Pte {
     /// its like).
     #[must_use]
     pub(crate) const fn migrating(self) -> Self {
-        Self(self.0 & !Self::PRESENT | Self::MIGRATION)
+        Self(self.0 & !(Self::PRESENT | Self::HINTING) | Self::MIGRATION)
     }
 
     /// An entry whose page has moved to a frame, or stays where it is: present again, with the same rights and history
@@ -127,6 +130,32 @@ impl Pte {
     #[inline]
     pub(crate) fn leaves(self, pfn: Pfn) -> bool {
         self.is_migration() && self.pfn() == pfn
+    }
+
+    /// Is the page there, but user code shall fault (`pte_protnone`)?
+    #[inline]
+    pub const fn is_hinting(self) -> bool {
+        self.0 & Self::HINTING != 0
+    }
+
+    /// May user code load here without a fault?
+    #[inline]
+    pub const fn is_accessible(self) -> bool {
+        self.0 & (Self::PRESENT | Self::HINTING) == Self::PRESENT
+    }
+
+    /// The same, where user code shall fault (`pte_modify` to `PAGE_NONE`).
+    #[must_use]
+    #[inline]
+    pub(crate) const fn hinting(self) -> Self {
+        Self(self.0 | Self::HINTING)
+    }
+
+    /// The same after that fault: with its rights again (`do_numa_page`).
+    #[must_use]
+    #[inline]
+    pub(crate) const fn without_hint(self) -> Self {
+        Self(self.0 & !Self::HINTING)
     }
 
     /// May user code store here without a fault?
@@ -233,6 +262,17 @@ mod tests {
             assert!(unused.maps(Pfn(3)) && unused.is_writable() == pte.is_writable());
             assert!(!unused.is_accessed() && !unused.is_dirty());
         }
+    }
+
+    #[test]
+    fn an_entry_that_hints_is_there_but_not_for_user_code() {
+        let pte = Pte::written(Pfn(7));
+        let hinting = pte.hinting();
+        assert!(hinting.is_hinting() && hinting.is_present() && !hinting.is_accessible() && hinting.maps(Pfn(7)));
+        assert!(pte.is_accessible() && !pte.is_hinting() && !Pte::NONE.is_accessible());
+        assert_eq!(hinting.without_hint(), pte);
+        // Whoever moves the page puts it back with the rights of its VMA (`remove_migration_pte`).
+        assert_eq!(hinting.migrating().migrated(Pfn(7)), pte);
     }
 
     #[test]

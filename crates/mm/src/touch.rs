@@ -178,7 +178,7 @@ impl Touch {
         let vpn = self.vpn();
         let known = self.walked.filter(|walked| walked.is_table_of(space, vpn));
         match known.map_or_else(|| space.tables.pmd_of(vpn), |walked| Pmd::Table(walked.table)) {
-            Pmd::Huge(huge) if self.access == Access::Read || huge.is_writable() => {
+            Pmd::Huge(huge) if !huge.is_hinting() && (self.access == Access::Read || huge.is_writable()) => {
                 if !huge.is_accessed() {
                     space.tables.use_huge(vpn, self.access == Access::Write);
                 }
@@ -220,7 +220,7 @@ impl Touch {
                     self.fault = Some(FaultControl::again(vpn, self.access));
                     return;
                 }
-            } else if !pte.is_present() || (self.access == Access::Write && !pte.is_writable()) {
+            } else if !pte.is_accessible() || (self.access == Access::Write && !pte.is_writable()) {
                 self.fault = Some(FaultControl::new(vpn, self.access));
                 return;
             } else {

@@ -1,0 +1,261 @@
+//! Linux: none; do_numa_page() for a run of pages.
+//!
+//! Visits to pages that are alike, as many as fit into what is left of the step.
+
+use units::{Picos, Time};
+
+use super::{Accesses, Alike, Amount, Met, Phase};
+use crate::{
+    Mm,
+    address_space::AddressSpace,
+    cost::{AccessPrice, Cause, Pattern, latency::Place},
+    cx::Cx,
+    fault::FaultControl,
+    numa_hint,
+    page_table::{
+        Pmd, TableId,
+        runs::{NODES, Run},
+    },
+    primitive,
+    pte::Pte,
+    step::RUN,
+    vma::PageRange,
+};
+
+/// What a visit takes, by the position of the page's node: those to base pages, and those to parts of huge ones.
+pub(super) struct Units {
+    base: Vec<AccessPrice>,
+    huge: Vec<AccessPrice>,
+    /// The position of the CPU's own node.
+    own: usize,
+}
+
+/// A round that was gone through within a step.
+pub(super) struct Round {
+    start: Time,
+    near: Picos,
+    far: Picos,
+}
+
+impl Accesses {
+    pub(super) fn units(&self, mm: &Mm, cx: &Cx) -> Units {
+        let own = mm.nodes.place(mm.node_of_cpu(cx.cpu()));
+        let range = units::Frames(self.order.range().pages());
+        let of = |is_huge| {
+            let unit = |to| mm.latency.of_visit(cx.prices(), self.pattern, range, Place { from: own, to, is_huge });
+            (0..mm.nodes.count()).map(unit).collect()
+        };
+        Units { base: of(false), huge: of(true), own }
+    }
+
+    /// A round begins. If the last one was all of this step's and met no fault, others of this step take as long.
+    pub(super) fn go_round(&mut self, cx: &mut Cx, limit: Time, last: &mut Option<Round>) {
+        let (near, far) = (cx.spent().on(Cause::User), cx.spent().on(Cause::RemoteMemory));
+        if let Some(last) = last {
+            let span = cx.now().since(last.start).0;
+            let left = limit.0.saturating_sub(cx.now().0);
+            let most = match self.amount {
+                Amount::Rounds(_) => self.left() / self.order.range().pages(),
+                Amount::Time(_) => u64::MAX,
+            };
+            let rounds = left.checked_div(span).map_or(most, |fit| fit.min(most));
+            if rounds == u64::MAX {
+                // It would never end.
+                cx.wait(limit, Cause::User);
+                return;
+            }
+            cx.access(AccessPrice { near: near - last.near, far: far - last.far }, rounds);
+            self.visits += rounds * self.order.range().pages();
+            self.order.pass_rounds(rounds);
+            self.next = self.order.piece().start;
+        }
+        let (near, far) = (cx.spent().on(Cause::User), cx.spent().on(Cause::RemoteMemory));
+        *last = Some(Round { start: cx.now(), near, far });
+    }
+
+    /// A round begins: if the last one has met nothing but pages that are alike, and no entry was written since it began, all of
+    /// the range is known.
+    pub(super) fn begin_to_meet(&mut self, space: &AddressSpace) {
+        let changes = space.tables.changes();
+        if let Some(Met::Alike(alike)) = self.met
+            && alike.changes == changes
+        {
+            self.known = Some(alike);
+        }
+        self.met = Some(Met::Nothing { changes });
+    }
+
+    /// A part of the round has met pages without leaving a trace.
+    fn meet(&mut self, node: usize, is_huge: bool) {
+        self.met = match self.met {
+            Some(Met::Nothing { changes }) => Some(Met::Alike(Alike { node, is_huge, changes })),
+            Some(Met::Alike(alike)) if (alike.node, alike.is_huge) == (node, is_huge) => self.met,
+            _ => None,
+        };
+    }
+
+    /// Visits to the next pages that are alike; or the phase becomes that of what has to happen before.
+    pub(super) fn visit(&mut self, mm: &mut Mm, space: &mut AddressSpace, cx: &mut Cx, units: &Units, limit: Time) {
+        let rest = PageRange { start: self.next, end: self.order.piece().end };
+        if let Some(Alike { node, is_huge, .. }) = self.known.filter(|known| known.changes == space.tables.changes()) {
+            let unit = if is_huge { units.huge[node] } else { units.base[node] };
+            let pages = fit(unit.total(), rest.pages(), cx.now(), limit);
+            self.pay(mm, cx, unit, (node, pages));
+            return self.pass(pages);
+        }
+        match space.tables.pmd_of(self.next) {
+            Pmd::Huge(huge) if huge.is_present() && (huge.is_writable() || !self.stores()) => {
+                if huge.is_hinting() {
+                    self.phase = Phase::Hints;
+                    return;
+                }
+                self.visit_huge(mm, space, cx, (units, huge), rest, limit);
+            }
+            Pmd::Table(table) => self.visit_table(mm, space, cx, (units, table), rest, limit),
+            Pmd::None | Pmd::Huge(_) => self.begin_fault(),
+        }
+    }
+
+    fn begin_fault(&mut self) {
+        self.phase = Phase::Fault(Box::new(FaultControl::new(self.next, self.access())));
+    }
+
+    fn visit_huge(
+        &mut self,
+        mm: &mut Mm,
+        space: &mut AddressSpace,
+        cx: &mut Cx,
+        (units, huge): (&Units, Pte),
+        rest: PageRange,
+        limit: Time,
+    ) {
+        if huge.used(self.stores()) != huge {
+            space.tables.use_huge(self.next, self.stores());
+        }
+        let node = mm.nodes.place(mm.node_of(huge.pfn()));
+        let pages = fit(units.huge[node].total(), rest.pages(), cx.now(), limit);
+        self.meet(node, true);
+        self.pay(mm, cx, units.huge[node], (node, pages));
+        self.pass(pages);
+    }
+
+    fn visit_table(
+        &mut self,
+        mm: &mut Mm,
+        space: &mut AddressSpace,
+        cx: &mut Cx,
+        (units, table): (&Units, TableId),
+        rest: PageRange,
+        limit: Time,
+    ) {
+        if rest.pages() == AddressSpace::HUGE_PAGES && self.visit_whole(mm, space, cx, (units, table), limit) {
+            return;
+        }
+        if space.tables.pte(table, self.next).is_hinting() {
+            self.phase = Phase::Hints;
+            return;
+        }
+        match space.tables.run(mm, table, rest, self.stores()) {
+            Run::Faults => self.begin_fault(),
+            Run::Hinting { .. } => unreachable!("it was looked at"),
+            Run::Ready { node, pages } => {
+                match node {
+                    Some(node) => self.meet(node, false),
+                    // It is as near to every CPU.
+                    None => self.met = None,
+                }
+                let node = node.unwrap_or(units.own);
+                let pages = fit(units.base[node].total(), pages, cx.now(), limit);
+                space.tables.use_pages(table, PageRange::new(self.next, pages), self.stores());
+                self.pay(mm, cx, units.base[node], (node, pages));
+                self.pass(pages);
+            }
+        }
+    }
+
+    /// All 512 pages of a table, where nothing but time comes of it and all of it is left; says whether that is so.
+    fn visit_whole(
+        &mut self,
+        mm: &mut Mm,
+        space: &mut AddressSpace,
+        cx: &mut Cx,
+        (units, table): (&Units, TableId),
+        limit: Time,
+    ) -> bool {
+        let Some(summary) = space.tables.summary(mm, table).filter(|summary| summary.is_plain(self.stores())) else {
+            return false;
+        };
+        let nodes = || (0..NODES).zip(summary.by_node).filter(|(_, pages)| *pages > 0);
+        let span = nodes().map(|(node, pages)| units.base[node].total().0 * u64::from(pages)).sum();
+        if limit.0.saturating_sub(cx.now().0) < span {
+            return false;
+        }
+        for (node, pages) in nodes() {
+            self.meet(node, false);
+            self.pay(mm, cx, units.base[node], (node, pages.into()));
+        }
+        self.pass(AddressSpace::HUGE_PAGES);
+        true
+    }
+
+    /// The hinting faults at the next pages that are alike, each followed by the visit that it was for. The mmap lock is taken
+    /// for each of them, so that one that others may want is not held for many.
+    pub(super) fn take_hints(
+        &mut self,
+        mm: &mut Mm,
+        space: &mut AddressSpace,
+        cx: &mut Cx,
+        units: &Units,
+        (limit, horizon): (Time, Time),
+    ) {
+        self.phase = Phase::User;
+        self.met = None;
+        let most = if cx.is_over(horizon) { 1 } else { cx.faults_at_once(RUN) };
+        let rest = self.order.piece().end.0 - self.next.0;
+        let rest = PageRange::new(self.next, rest.min(most));
+        match space.tables.pmd_of(self.next) {
+            Pmd::Huge(huge) if huge.is_hinting() => {
+                primitive::page_fault(cx, self.next);
+                numa_hint::huge_hinting_fault(mm, space, cx, self.next);
+            }
+            Pmd::Table(table) => {
+                let Run::Hinting { node, pages } = space.tables.run(mm, table, rest, self.stores()) else {
+                    // A store to a page that may not be written either.
+                    return self.begin_fault();
+                };
+                let unit = units.base[node];
+                let pages = fit(numa_hint::price_of_fault(cx) + unit.total(), pages, cx.now(), limit);
+                let run = PageRange::new(self.next, pages);
+                primitive::page_faults(cx, self.next, pages);
+                numa_hint::hinting_faults(space, cx, table, run, node == units.own);
+                space.tables.use_pages(table, run, self.stores());
+                self.pay(mm, cx, unit, (node, pages));
+                self.pass(pages);
+            }
+            // Somebody else was faster.
+            Pmd::None | Pmd::Huge(_) => {}
+        }
+    }
+
+    fn pay(&self, mm: &mut Mm, cx: &mut Cx, unit: AccessPrice, (node, pages): (usize, u64)) {
+        let start = cx.now();
+        cx.access(unit, pages);
+        if self.pattern == Pattern::Sweep {
+            mm.wait_for_bandwidth(cx, node, start, pages);
+        }
+    }
+
+    fn pass(&mut self, pages: u64) {
+        self.visits += pages;
+        self.next = self.next.plus(pages);
+        if self.next == self.order.piece().end {
+            self.next = self.order.next_piece();
+        }
+    }
+}
+
+/// How many visits of a price are begun before the limit, of at most so many; one at least.
+fn fit(price: Picos, most: u64, now: Time, limit: Time) -> u64 {
+    let left = limit.0.saturating_sub(now.0);
+    if price.0 == 0 { most } else { left.div_ceil(price.0).clamp(1, most) }
+}

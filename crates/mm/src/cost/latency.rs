@@ -1,0 +1,165 @@
+//! Linux: none; this is what memory does by itself.
+//! Differs: loads wait for one another or not at all; a task has the whole of its cache and of its TLB for the range that it goes
+//! through; links between nodes have no limit of their own.
+//!
+//! What an access of user code takes, by the node of the CPU, the node of the memory, and how the program goes through it. A
+//! machine whose file says nothing of that is flat: an access takes what `user_touch` says, wherever the page is.
+
+use units::{Bytes, Frames, Picos};
+
+use super::{Prices, Work};
+
+/// How user code goes through a range.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Pattern {
+    /// It stores to all of each page, one after the other. Processors fetch what comes next meanwhile.
+    Sweep,
+    /// It loads one word of each page, in an order that no processor foresees, each only when the one before has come.
+    Random,
+}
+
+impl Pattern {
+    /// Accesses to memory, a cache line each, of a visit to a base page.
+    pub const fn accesses(self) -> u64 {
+        match self {
+            Self::Sweep => Bytes::PAGE.0 / LINE,
+            Self::Random => 1,
+        }
+    }
+}
+
+/// Bytes of a cache line of x86-64.
+const LINE: u64 = 64;
+
+/// What a number of accesses takes each.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct AccessPrice {
+    /// As long as it takes from the CPU's own node.
+    pub near: Picos,
+    /// What comes on top because the memory is another node's.
+    pub far: Picos,
+}
+
+impl AccessPrice {
+    /// Both together.
+    pub fn total(self) -> Picos {
+        self.near + self.far
+    }
+
+    fn times(self, n: u64) -> Self {
+        Self { near: Picos(self.near.0 * n), far: Picos(self.far.0 * n) }
+    }
+}
+
+/// A last-level cache.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct LastCache {
+    /// What it holds.
+    pub size: Bytes,
+    /// A load from it.
+    pub load: Picos,
+}
+
+/// What TLBs hold translations of, and what it takes to find one that none has.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct TlbReach {
+    /// Memory in base pages.
+    pub base: Bytes,
+    /// Memory in huge pages.
+    pub huge: Bytes,
+    /// A walk of the page tables.
+    pub miss: Picos,
+}
+
+/// What a machine's memory takes, by places.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Latency {
+    /// A load that has to come from memory: by position of the CPU's node, of the memory's node. Nothing is flat.
+    pub load: Vec<Vec<Picos>>,
+    /// A cache line of a sweep of stores that go to memory, by the same. Nothing: as a load.
+    pub line: Vec<Vec<Picos>>,
+    /// The last-level cache of each CPU.
+    pub cache: Option<LastCache>,
+    /// The TLB of each CPU.
+    pub tlb: Option<TlbReach>,
+}
+
+/// Shares are in so many parts: a price is rounded down once, for a single access, so that it does not matter how many are paid
+/// for at a time.
+const PARTS: u64 = 1 << 16;
+
+impl Latency {
+    /// Does it not matter where memory is?
+    #[inline]
+    pub fn is_flat(&self) -> bool {
+        self.load.is_empty()
+    }
+
+    /// A load from memory, past all caches. `from`, `to`: positions of nodes.
+    pub fn of(&self, prices: &Prices, from: usize, to: usize) -> AccessPrice {
+        if self.is_flat() {
+            return AccessPrice { near: prices.of(Work::UserTouch), far: Picos(0) };
+        }
+        split(self.load[from][from], self.load[from][to])
+    }
+
+    /// A visit to a base page of a range of so many pages, or to such a part of a huge page.
+    pub fn of_visit(&self, prices: &Prices, pattern: Pattern, range: Frames, place: Place) -> AccessPrice {
+        let Place { from, to, is_huge } = place;
+        let is_cached = self.cache.is_some_and(|cache| range.bytes() <= cache.size);
+        match pattern {
+            Pattern::Sweep if self.is_flat() || is_cached => {
+                AccessPrice { near: prices.of(Work::UserFill), far: Picos(0) }
+            }
+            Pattern::Sweep => {
+                let line = if self.line.is_empty() { &self.load } else { &self.line };
+                split(line[from][from], line[from][to]).times(pattern.accesses())
+            }
+            Pattern::Random if self.is_flat() => self.of(prices, from, to),
+            Pattern::Random => {
+                let memory = self.of(prices, from, to);
+                let hits = self.cache.map_or(0, |cache| share(cache.size, range));
+                let from_cache = self.cache.map_or(Picos(0), |cache| cache.load);
+                let walks = self.tlb.map_or(Picos(0), |tlb| {
+                    let reach = if is_huge { tlb.huge } else { tlb.base };
+                    part(tlb.miss, PARTS - share(reach, range))
+                });
+                AccessPrice {
+                    near: part(from_cache, hits) + part(memory.near, PARTS - hits) + walks,
+                    far: part(memory.far, PARTS - hits),
+                }
+            }
+        }
+    }
+}
+
+/// Who accesses what.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Place {
+    /// The position of the CPU's node.
+    pub from: usize,
+    /// The position of the memory's node.
+    pub to: usize,
+    /// It is mapped by a huge page.
+    pub is_huge: bool,
+}
+
+/// What a place takes, and of this what it takes more than the CPU's own node.
+fn split(own: Picos, all: Picos) -> AccessPrice {
+    let near = own.min(all);
+    AccessPrice { near, far: all - near }
+}
+
+/// How much of a range something holds, in parts.
+fn share(of: Bytes, range: Frames) -> u64 {
+    let range = range.bytes().0.max(1);
+    let share = u128::from(of.0.min(range)) * u128::from(PARTS) / u128::from(range);
+    u64::try_from(share).expect("at most all of it")
+}
+
+fn part(of: Picos, parts: u64) -> Picos {
+    Picos(of.0 * parts / PARTS)
+}
+
+#[cfg(test)]
+mod tests;
