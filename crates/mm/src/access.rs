@@ -19,6 +19,7 @@ use crate::{
     cx::Cx,
     fault::{self, FaultControl, FaultDone},
     frame::Holdings,
+    mempolicy::Mempolicy,
     step::Step,
     vma::PageRange,
 };
@@ -46,6 +47,8 @@ pub struct Accesses {
     /// What all pages of the range are, as long as no entry is written; and what those of this round were so far.
     known: Option<Alike>,
     met: Option<Met>,
+    /// Where new pages are to be.
+    policy: Mempolicy,
 }
 
 /// Pages that are memory of one node and of one size, and can be gone through without a trace.
@@ -90,7 +93,24 @@ impl Accesses {
     pub fn new(range: PageRange, pattern: Pattern, amount: Amount, draw: u64) -> Self {
         let order = Order::new(range, (pattern == Pattern::Random).then_some(draw));
         let next = order.piece().start;
-        Self { order, pattern, amount, next, visits: 0, phase: Phase::User, span: None, known: None, met: None }
+        Self {
+            order,
+            pattern,
+            amount,
+            next,
+            visits: 0,
+            phase: Phase::User,
+            span: None,
+            known: None,
+            met: None,
+            policy: Mempolicy::Local,
+        }
+    }
+
+    /// The same of a task with this policy.
+    #[must_use]
+    pub fn under(self, policy: Mempolicy) -> Self {
+        Self { policy, ..self }
     }
 
     /// Pages visited so far, each as often as it was.

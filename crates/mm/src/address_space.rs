@@ -3,7 +3,7 @@
 
 use std::mem::offset_of;
 
-use units::{Errno, Order, Pfn, Vpn};
+use units::{Errno, NodeId, Order, Pfn, Vpn};
 
 use crate::{
     Mm,
@@ -219,6 +219,16 @@ impl AddressSpace {
             rest.start = part.end;
         }
         Ok(resident)
+    }
+
+    /// The node of each page of a range; none where nothing is, or a zero page (`do_pages_stat`, mm/migrate.c, v6.1).
+    pub fn nodes_of(&self, mm: &Mm, cx: &mut Cx, range: PageRange) -> Vec<Option<NodeId>> {
+        primitive::scan_ptes(cx, range.pages());
+        let node = |vpn| {
+            let pte = self.tables.lookup(Vpn(vpn));
+            (pte.is_present() && !pte.is_zero_page()).then(|| mm.node_of(pte.pfn()))
+        };
+        (range.start.0..range.end.0).map(node).collect()
     }
 
     /// The process ends: everything is unmapped, and the root table goes too.

@@ -5,10 +5,12 @@ pub(crate) mod fair;
 pub(crate) mod lent;
 pub mod slow;
 
+use std::borrow::Cow;
+
 use units::{CpuId, NodeId, Order, Pfn};
 
 use crate::{
-    Mm,
+    Mm, PerNode,
     alloc::{lent::Shortage, slow::SlowPath},
     buddy::{Block, End},
     cx::Cx,
@@ -16,6 +18,8 @@ use crate::{
     fallback::Want,
     frame::{Frame, FrameTable},
     gfp::{AllocRequest, Mark, Urgency},
+    mempolicy::NodeMask,
+    node::Node,
     pageblock::ZoneIndex,
     per_zone::PerZone,
     primitive,
@@ -38,7 +42,9 @@ impl Mm {
     #[inline(always)]
     #[expect(clippy::inline_always, reason = "most callers know the request, and then half of this is constant")]
     fn alloc_listed(&mut self, cx: &mut Cx<'_>, request: &AllocRequest) -> Option<Pfn> {
-        if request.order > Order::BASE || request.is_cold || (request.writes && !self.is_dirty_ok(request.node)) {
+        let is_bound = request.allowed != NodeMask::ALL;
+        let is_full_of_dirty = request.writes && !self.is_dirty_ok(request.node);
+        if request.order > Order::BASE || request.is_cold || is_bound || is_full_of_dirty {
             return None;
         }
         let home = self.homes.get(request.node.0 as usize)?[request.highest as usize];
@@ -72,7 +78,7 @@ impl Mm {
 
     #[inline(never)]
     fn alloc_anywhere(&mut self, cx: &mut Cx<'_>, request: &AllocRequest) -> Option<Pfn> {
-        let preferred = *self.nodes[request.node].zonelist.zones(request.highest, request.this_node_only).first()?;
+        let preferred = *listed(&self.nodes, &self.zones, request).first()?;
         let found = self.take_fast(cx, request).or_else(|| {
             primitive::enter_slow_path(cx);
             if self.variant.slow_path == SlowPath::Fixed && request.this_node_only && !request.reclaims {
@@ -120,17 +126,17 @@ impl Mm {
 
     /// The same for some mark.
     pub(crate) fn alloc_above(&mut self, cx: &mut Cx<'_>, request: &AllocRequest, mark: Mark) -> Option<Pfn> {
-        let preferred = *self.nodes[request.node].zonelist.zones(request.highest, request.this_node_only).first()?;
         let Self { frames, zones, nodes, variant, .. } = self;
-        let list = nodes[request.node].zonelist.zones(request.highest, request.this_node_only);
+        let list = listed(nodes, zones, request);
+        let preferred = *list.first()?;
         let pass = Pass { mark, ..Pass::MIN };
-        let found = take_in_turn(frames, zones, list, cx, request, pass, variant)?;
+        let found = take_in_turn(frames, zones, &list, cx, request, pass, variant)?;
         Some(self.finish_alloc(cx, request, preferred, found))
     }
 
     /// The zones that may serve a request, the best first.
     pub(crate) fn zones_for(&self, request: &AllocRequest) -> Vec<ZoneIndex> {
-        self.nodes[request.node].zonelist.zones(request.highest, request.this_node_only).to_vec()
+        listed(&self.nodes, &self.zones, request).into_owned()
     }
 
     /// Gives back what the lists of all CPUs hold (`drain_all_pages`).
@@ -148,7 +154,8 @@ impl Mm {
     fn take_fast(&mut self, cx: &mut Cx<'_>, request: &AllocRequest) -> Option<(Pfn, ZoneIndex)> {
         let avoids = if request.writes { self.nodes_full_of_dirty() } else { 0 };
         let Self { frames, zones, nodes, variant, .. } = self;
-        let list = nodes[request.node].zonelist.zones(request.highest, request.this_node_only);
+        let list = listed(nodes, zones, request);
+        let list = list.as_ref();
         let has_others = nodes.count() > 1;
         let spares_blocks = variant.nofragment && zones[*list.first()?].can_spread;
         let mut try_with = |pass| take_in_turn(frames, zones, list, cx, request, pass, variant);
@@ -172,13 +179,13 @@ impl Mm {
     /// What there is of the slow path: the same once more down to the Min mark.
     fn take_slow(&mut self, cx: &mut Cx<'_>, request: &AllocRequest) -> Option<(Pfn, ZoneIndex)> {
         let Self { frames, zones, nodes, variant, .. } = self;
-        let list = nodes[request.node].zonelist.zones(request.highest, request.this_node_only);
+        let list = listed(nodes, zones, request);
         let pass = Pass::MIN;
         // The slow path does not spread what will be dirty.
         if request.mark == Mark::Min && !request.writes {
             None
         } else {
-            take_in_turn(frames, zones, list, cx, request, pass, variant)
+            take_in_turn(frames, zones, &list, cx, request, pass, variant)
         }
     }
 
@@ -196,8 +203,7 @@ impl Mm {
     /// Wakes the kswapd of every node that the request could use (`wake_all_kswapds`).
     fn wake_all_kswapds(&mut self, cx: &mut Cx<'_>, request: &AllocRequest) {
         let mut last = None;
-        for place in 0..self.nodes[request.node].zonelist.zones(request.highest, request.this_node_only).len() {
-            let zone = self.nodes[request.node].zonelist.zones(request.highest, request.this_node_only)[place];
+        for zone in listed(&self.nodes, &self.zones, request).into_owned() {
             let its = self.zones[zone].node;
             if last.replace(its) != Some(its) {
                 if !request.reclaims && self.is_left_to_kcompactd(its, request.order, request.highest) {
@@ -255,6 +261,21 @@ impl Mm {
         let node = zone.node;
         self.note_freed(node, order);
     }
+}
+
+/// The zones that may serve a request, of a node's list (`for_each_zone_zonelist_nodemask`).
+#[inline]
+pub(crate) fn listed<'a>(
+    nodes: &'a PerNode<Node>,
+    zones: &PerZone<ZoneState>,
+    request: &AllocRequest,
+) -> Cow<'a, [ZoneIndex]> {
+    let all = nodes[request.node].zonelist.zones(request.highest, request.this_node_only);
+    if request.allowed == NodeMask::ALL {
+        return Cow::Borrowed(all);
+    }
+    let is_allowed = |zone: &&ZoneIndex| request.allowed.has(zones[**zone].node);
+    Cow::Owned(all.iter().filter(is_allowed).copied().collect())
 }
 
 /// One pass over a zonelist.

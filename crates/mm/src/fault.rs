@@ -15,6 +15,7 @@ use crate::{
     frame::{Frame, FrameFlag, Held, Holdings},
     gfp::AllocRequest,
     huge_cow::{Copied, HugeCopy},
+    mempolicy::Mempolicy,
     numa_hint,
     page_cache::{FileFault, FileWent},
     page_table::{Pmd, PmdSlot, TableId},
@@ -61,6 +62,8 @@ pub struct FaultControl {
     swap_in: Option<SwapIn>,
     /// The way to a page of a file, while one is gone.
     file: Option<FileFault>,
+    /// Where the task wants its memory.
+    policy: Mempolicy,
 }
 
 /// What comes next, with numbers in the order of the kernel.
@@ -122,12 +125,18 @@ const _: () = assert!(size_of::<FaultControl>() <= 1024, "a task's kernel half i
 impl FaultControl {
     /// A fault at `vpn`. The caller holds the mmap lock for read from the first step on.
     pub fn new(vpn: Vpn, access: Access) -> Self {
-        Self { vpn, access, phase: Phase::Enter, cow: None, swap_in: None, file: None }
+        Self { vpn, access, phase: Phase::Enter, cow: None, swap_in: None, file: None, policy: Mempolicy::Local }
+    }
+
+    /// The same of a task with this policy.
+    #[must_use]
+    pub fn under(self, policy: Mempolicy) -> Self {
+        Self { policy, ..self }
     }
 
     /// The rest of a fault that was entered, at a page whose tables are there.
     pub(crate) fn again(vpn: Vpn, access: Access) -> Self {
-        Self { vpn, access, phase: Phase::Base, cow: None, swap_in: None, file: None }
+        Self { vpn, access, phase: Phase::Base, cow: None, swap_in: None, file: None, policy: Mempolicy::Local }
     }
 
     /// Goes on until others may run.
@@ -304,7 +313,7 @@ impl FaultControl {
             return Next::Phase(Phase::Pmd);
         }
         let Some(vma) = space.vmas.find(self.vpn) else { return Next::Done(FaultDone::Handled) };
-        match mm.try_huge(cx, vma.advice, which) {
+        match mm.try_huge(cx, vma.advice, which, (self.policy, self.vpn)) {
             HugeGot::Frame(frame) => {
                 mm.isolate(cx, frame, Order::HUGE);
                 Next::Phase(Phase::HugeDeposit { frame })
@@ -390,6 +399,11 @@ impl FaultControl {
         }
     }
 
+    /// For a page of the task's own.
+    fn wish(&self, mm: &Mm, cx: &Cx) -> AllocRequest {
+        self.policy.apply(AllocRequest::gfp_highuser_movable(mm.node_of_cpu(cx.cpu())), self.vpn)
+    }
+
     fn base(&self, mm: &mut Mm, space: &mut AddressSpace, cx: &mut Cx) -> Next {
         // Somebody may have unmapped it, or been faster, while this one asked for memory.
         let slot = space.tables.pmd_slot(self.vpn).filter(|slot| !matches!(space.tables.pmd(*slot), Pmd::Huge(_)));
@@ -416,9 +430,11 @@ impl FaultControl {
             }
             Access::Write if !pte.is_present() => {
                 space.vmas.prepare_anon(self.vpn);
-                map_base(mm, space, cx, table, self.vpn, mm.node_of_cpu(cx.cpu())).into()
+                map_base_as(mm, space, cx, (table, self.vpn), &self.wish(mm, cx)).into()
             }
-            Access::Write if !pte.is_writable() => write_protected(mm, space, cx, table, self.vpn).into(),
+            Access::Write if !pte.is_writable() => {
+                write_protected(mm, space, cx, (table, self.vpn), &self.wish(mm, cx)).into()
+            }
             Access::Read if !pte.is_present() => {
                 space.tables.set_pte(cx, table, self.vpn, Pte::ZERO);
                 Next::Done(FaultDone::Handled)
@@ -444,7 +460,20 @@ pub(crate) fn map_base(
     vpn: Vpn,
     node: NodeId,
 ) -> Option<()> {
-    let frame = mm.alloc(cx, &AllocRequest::gfp_highuser_movable(node))?;
+    map_base_as(mm, space, cx, (table, vpn), &AllocRequest::gfp_highuser_movable(node))
+}
+
+/// The same as some request has it.
+#[inline(always)]
+#[expect(clippy::inline_always, reason = "in the fault that is by far the most frequent, whose request is known")]
+fn map_base_as(
+    mm: &mut Mm,
+    space: &mut AddressSpace,
+    cx: &mut Cx,
+    (table, vpn): (TableId, Vpn),
+    request: &AllocRequest,
+) -> Option<()> {
+    let frame = mm.alloc(cx, request)?;
     mm.clear(cx, frame, Order::BASE);
     mm.map_new_folio(cx, frame, space.family, vpn, Order::BASE);
     space.tables.set_pte(cx, table, vpn, Pte::written(frame));
@@ -454,7 +483,13 @@ pub(crate) fn map_base(
 
 /// A store to a page that may only be read (`do_wp_page`): the only one who maps its folio keeps it, others get a copy;
 /// nothing when memory is out.
-fn write_protected(mm: &mut Mm, space: &mut AddressSpace, cx: &mut Cx, table: TableId, vpn: Vpn) -> Option<()> {
+fn write_protected(
+    mm: &mut Mm,
+    space: &mut AddressSpace,
+    cx: &mut Cx,
+    (table, vpn): (TableId, Vpn),
+    request: &AllocRequest,
+) -> Option<()> {
     let was = space.tables.pte(table, vpn);
     if !was.is_zero_page() && mm.may_reuse(cx, was.pfn()) {
         space.tables.set_pte(cx, table, vpn, was.rewritten());
@@ -462,7 +497,7 @@ fn write_protected(mm: &mut Mm, space: &mut AddressSpace, cx: &mut Cx, table: Ta
         return Some(());
     }
     space.vmas.prepare_anon(vpn);
-    let frame = mm.alloc(cx, &AllocRequest::gfp_highuser_movable(mm.node_of_cpu(cx.cpu())))?;
+    let frame = mm.alloc(cx, request)?;
     mm.map_new_folio(cx, frame, space.family, vpn, Order::BASE);
     if was.is_zero_page() {
         mm.clear(cx, frame, Order::BASE);

@@ -3,7 +3,7 @@
 
 use units::{NodeId, Order};
 
-use crate::{pageblock::MigrateType, zone::ZoneKind};
+use crate::{mempolicy::NodeMask, pageblock::MigrateType, zone::ZoneKind};
 
 /// Can the frames be moved or given back later? Decides which pageblocks they are grouped in.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
@@ -92,6 +92,8 @@ pub struct AllocRequest {
     pub highest: ZoneKind,
     /// The node preferred.
     pub node: NodeId,
+    /// The nodes that may serve it (`nodemask`).
+    pub allowed: NodeMask,
     /// No other node will do (`__GFP_THISNODE`).
     pub this_node_only: bool,
     /// What the first try leaves in a zone. A request that finds no zone above it tries again with Min.
@@ -120,6 +122,7 @@ impl AllocRequest {
             mobility: Mobility::Unmovable,
             highest: ZoneKind::Normal,
             node,
+            allowed: NodeMask::ALL,
             this_node_only: false,
             mark: Mark::Low,
             urgency: Urgency::Normal,

@@ -13,6 +13,7 @@ use crate::{
     event::Event,
     frame::{Frame, Held, Holdings},
     gfp::AllocRequest,
+    mempolicy::Mempolicy,
     page_table::{Pmd, PmdSlot},
     primitive,
     pte::Pte,
@@ -96,8 +97,11 @@ impl HugeCopy {
 
     fn alloc_huge(&mut self, mm: &mut Mm, space: &mut AddressSpace, cx: &mut Cx) -> Copied {
         let Some(vma) = space.vmas.find(self.vpn) else { return Copied::Done };
-        let got =
-            if mm.is_thp_eligible(vma, self.vpn) { mm.try_huge(cx, vma.advice, self.which) } else { HugeGot::Nothing };
+        let got = if mm.is_thp_eligible(vma, self.vpn) {
+            mm.try_huge(cx, vma.advice, self.which, (Mempolicy::Local, self.vpn))
+        } else {
+            HugeGot::Nothing
+        };
         let frame = match got {
             HugeGot::Frame(frame) => Some(frame),
             HugeGot::Asked => return Copied::NotYet,

@@ -36,6 +36,8 @@
 //! | `block/blk-mq.c`        | `disk.rs`       | schedulers, priorities                                              |
 //! | `mm/swap.c`              | `lru.rs`, `lru/moves.rs` | batches of rotations and activations, the unevictable list |
 //! | `mm/vmscan.c`            | `kswapd.rs`, `reclaim.rs` and their folders, `shrinker.rs` | memcg, MGLRU, demotion, vmpressure |
+//! | `mm/mempolicy.c`, `mm/mprotect.c` | `mempolicy.rs`, `numa_hint.rs` | policies of VMAs, weights; who scans, and what moves |
+//! | (none: user code)        | `touch.rs`, `access.rs` and its folder, `cost/latency.rs` |                              |
 //! | `mm/backing-dev.c`       | `reclaim/throttle.rs`, `disk.rs` | congestion of other devices than the disk        |
 //! | `mm/workingset.c`        | `workingset.rs` | reclaim of nodes that hold only shadows                             |
 //! | `mm/swapfile.c`, `mm/swap_state.c`, `mm/page_io.c` | `swap.rs` and its folder | huge pages, clusters per CPU, more devices |
@@ -74,6 +76,7 @@ pub mod line;
 pub mod list;
 mod list_order;
 pub mod lru;
+pub mod mempolicy;
 pub mod migrate;
 mod mmu_gather;
 pub mod news;
@@ -119,6 +122,7 @@ use units::{CpuId, Frames, NodeId, Order, Pfn, Picos, Time};
 pub use fallback::Extfrag;
 pub use frame::{ControlId, FamilyId, Frame, FrameTable};
 pub use gfp::{AllocRequest, Mark, Mobility, Urgency};
+pub use mempolicy::{Mempolicy, NodeMask};
 pub use node::{MachineSpec, Node, NodeSpec, ZoneSpec};
 pub use pageblock::MigrateType;
 pub use pcp::{PcpHigh, PcpLimits};
@@ -334,6 +338,11 @@ impl Mm {
     pub fn node_of(&self, pfn: Pfn) -> NodeId {
         let zone = self.frames.blocks.zone(pfn).expect("a reserved frame is of no node");
         self.zones[zone].node
+    }
+
+    /// The numbers of all nodes, in their order.
+    pub fn node_ids(&self) -> Vec<NodeId> {
+        self.nodes.ids().collect()
     }
 
     /// The node of a CPU.

@@ -10,6 +10,7 @@ use units::Pfn;
 
 use crate::{
     Mm,
+    alloc::listed,
     cx::Cx,
     frame::{Frame, FrameTable},
     gfp::AllocRequest,
@@ -132,7 +133,7 @@ impl Mm {
     pub fn unreserve_high_atomic(&mut self, cx: &mut Cx<'_>, request: &AllocRequest, force: bool) -> bool {
         let Self { frames, zones, nodes, variant, .. } = self;
         let kept = if force { 0 } else { u64::from(frames.blocks.order().frames()) };
-        nodes[request.node].zonelist.zones(request.highest, request.this_node_only).iter().any(|index| {
+        listed(nodes, zones, request).iter().any(|index| {
             let zone = &mut zones[*index];
             zone.high_atomic > kept && zone.unreserve_high_atomic(frames, cx, request.mobility.migrate_type(), variant)
         })

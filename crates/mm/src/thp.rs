@@ -11,6 +11,7 @@ use crate::{
     event::Event,
     frame::Frame,
     gfp::{AllocRequest, Mobility},
+    mempolicy::{HugeReach, Mempolicy},
     page_table::{Pmd, PmdSlot},
     primitive,
     pte::Pte,
@@ -155,9 +156,19 @@ impl Mm {
     }
 
     /// One try to get a huge page for a fault (`vma_alloc_folio`).
-    pub(crate) fn try_huge(&mut self, cx: &mut Cx, advice: HugeAdvice, which: HugeTry) -> HugeGot {
-        let wish = self.thp_request(self.node_of_cpu(cx.cpu()), advice);
-        let request = match (self.variant().thp_nodes, which) {
+    pub(crate) fn try_huge(
+        &mut self,
+        cx: &mut Cx,
+        advice: HugeAdvice,
+        which: HugeTry,
+        (policy, vpn): (Mempolicy, Vpn),
+    ) -> HugeGot {
+        let wish = policy.apply(self.thp_request(self.node_of_cpu(cx.cpu()), advice), vpn);
+        let rule = match policy.huge_reach(&wish) {
+            HugeReach::ByRule => self.variant().thp_nodes,
+            HugeReach::ByPolicy => ThpNodes::Any,
+        };
+        let request = match (rule, which) {
             (ThpNodes::Any, _) | (ThpNodes::LocalFirst, HugeTry::Second) => wish,
             (ThpNodes::Local, _) => wish.this_node(),
             (ThpNodes::LocalFirst, HugeTry::First) => AllocRequest { no_retry: true, ..wish.this_node() },
@@ -173,7 +184,7 @@ impl Mm {
                 HugeGot::Frame(frame)
             }
             None if cx.has_asked() => HugeGot::Asked,
-            None if self.variant().thp_nodes == ThpNodes::LocalFirst && which == HugeTry::First && wish.reclaims => {
+            None if rule == ThpNodes::LocalFirst && which == HugeTry::First && wish.reclaims => {
                 HugeGot::Next(HugeTry::Second)
             }
             None => {

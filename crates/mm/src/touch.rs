@@ -9,6 +9,7 @@ use crate::{
     cx::Cx,
     fault::{self, Access, FaultControl, FaultDone},
     frame::Holdings,
+    mempolicy::Mempolicy,
     page_table::{Level, Pmd, TableId},
     primitive,
     pte::Pte,
@@ -32,6 +33,8 @@ pub struct Touch {
     /// The table of base pages that was accessed last, and how far its pages are of one VMA.
     walked: Option<Walked>,
     fault: Option<FaultControl>,
+    /// Where its new pages are to be.
+    policy: Mempolicy,
 }
 
 /// The table of the pages up to `end`, while no table moves; and, while no VMA changes, the one that all of them are in.
@@ -71,7 +74,17 @@ impl Touch {
     pub fn new(start: VirtAddr, len: Bytes, stride: Bytes, access: Access) -> Self {
         assert!(stride.0 > 0, "accesses are some bytes apart");
         let (next, end, stride) = (start.0, start.0 + len.0, stride.0);
-        Self { next, end, stride, access, fills: false, tied: None, walked: None, fault: None }
+        Self {
+            next,
+            end,
+            stride,
+            access,
+            fills: false,
+            tied: None,
+            walked: None,
+            fault: None,
+            policy: Mempolicy::Local,
+        }
     }
 
     /// Stores to every byte of the `len` bytes from `start` on.
@@ -83,6 +96,12 @@ impl Touch {
     pub fn pages(range: PageRange, access: Access) -> Self {
         let len = Bytes(range.pages() * Bytes::PAGE.0);
         Self::new(VirtAddr(range.start.0 * Bytes::PAGE.0), len, Bytes::PAGE, access)
+    }
+
+    /// The same of a task with this policy.
+    #[must_use]
+    pub fn under(self, policy: Mempolicy) -> Self {
+        Self { policy, ..self }
     }
 
     /// The first byte that was not accessed yet.
@@ -198,7 +217,7 @@ impl Touch {
                 Some(Walked { end, moves, changes, table, is_tied: self.tied.is_some() })
             }
             Pmd::None | Pmd::Huge(_) => {
-                self.fault = Some(FaultControl::new(vpn, self.access));
+                self.fault = Some(FaultControl::new(vpn, self.access).under(self.policy));
                 None
             }
         }
@@ -209,6 +228,8 @@ impl Touch {
     fn advance_in_table(&mut self, mm: &mut Mm, space: &mut AddressSpace, cx: &mut Cx, walked: Walked, horizon: Time) {
         let Walked { end, table, is_tied, .. } = walked;
         let node = mm.node_of_cpu(cx.cpu());
+        // Where pages of another policy go, the fault knows.
+        let is_tied = is_tied && self.policy.is_local();
         // Bound: each turn passes a page.
         while self.next < self.end && self.vpn() < end {
             let vpn = self.vpn();
@@ -221,7 +242,7 @@ impl Touch {
                     return;
                 }
             } else if !pte.is_accessible() || (self.access == Access::Write && !pte.is_writable()) {
-                self.fault = Some(FaultControl::new(vpn, self.access));
+                self.fault = Some(FaultControl::new(vpn, self.access).under(self.policy));
                 return;
             } else {
                 // What was moved may have been read since, and not stored to.

@@ -117,7 +117,7 @@ impl Accesses {
     }
 
     fn begin_fault(&mut self) {
-        self.phase = Phase::Fault(Box::new(FaultControl::new(self.next, self.access())));
+        self.phase = Phase::Fault(Box::new(FaultControl::new(self.next, self.access()).under(self.policy)));
     }
 
     fn visit_huge(

@@ -1,0 +1,145 @@
+//! What the policies do with faults, page by page, on a machine of four nodes.
+
+use units::{CpuId, NodeId, Order, Pfn, Time, Vpn};
+
+use super::*;
+use crate::{
+    MachineSpec, Mm, NodeSpec, Settings, ZoneKind, ZoneSpec,
+    address_space::{AddressSpace, MMAP_BASE},
+    cost::Prices,
+    cx::Cx,
+    event::{Counters, Event},
+    fault::{Access, FaultDone},
+    pte::Pte,
+    step::Step,
+    thp::ThpEnabled,
+    touch::Touch,
+    variant::named,
+    vma::PageRange,
+};
+
+const FRAMES: u32 = 4096;
+
+/// Four nodes of 16 MiB in a row, a CPU each: the farther, the greater the distance.
+struct World {
+    mm: Mm,
+    space: AddressSpace,
+    counters: Counters,
+}
+
+impl World {
+    fn new(rules: &str) -> Self {
+        let node = |id: u32| NodeSpec {
+            id: NodeId(id),
+            cpus: vec![CpuId(id)],
+            distance: (0..4_u32).map(|to| 10 + 10 * id.abs_diff(to)).collect(),
+            zones: vec![ZoneSpec::whole(ZoneKind::Normal, Pfn(id * FRAMES), FRAMES)],
+        };
+        let nodes = (0..4).map(node).collect();
+        let spec = MachineSpec { pageblock_order: Order::HUGE, max_order: Order(10), nodes };
+        let settings = Settings { min_free_kbytes: 256, ..Settings::default() };
+        let mut mm = Mm::new(&spec, *named(rules), &settings);
+        mm.thp.enabled = ThpEnabled::Never;
+        let (mut counters, prices) = (Counters::default(), Prices::free());
+        let mut cx = Cx::new(CpuId(0), Time(0), &prices, &mut counters);
+        let space = AddressSpace::new(&mut mm, &mut cx, MMAP_BASE).expect("there is room");
+        Self { mm, space, counters }
+    }
+
+    /// Stores into each of so many new pages under a policy, on a CPU; says which and how the last step ended.
+    fn fault(&mut self, policy: Mempolicy, cpu: u32, pages: u64) -> (PageRange, Step<FaultDone>) {
+        let prices = Prices::free();
+        let mut cx = Cx::new(CpuId(cpu), Time(0), &prices, &mut self.counters);
+        let range = self.space.mmap(&mut self.mm, &mut cx, pages).expect("there is room");
+        let mut touch = Touch::pages(range, Access::Write).under(policy);
+        loop {
+            let step = touch.step(&mut self.mm, &mut self.space, &mut cx, Time(u64::MAX));
+            if step != Step::More {
+                return (range, step);
+            }
+        }
+    }
+
+    fn node(&self, vpn: Vpn) -> Option<u32> {
+        let pte = self.space.tables.lookup(vpn);
+        (pte != Pte::NONE).then(|| self.mm.node_of(pte.pfn()).0)
+    }
+
+    fn nodes(&self, range: PageRange) -> Vec<Option<u32>> {
+        (range.start.0..range.end.0).map(|vpn| self.node(Vpn(vpn))).collect()
+    }
+}
+
+fn mask(nodes: &[u32]) -> NodeMask {
+    NodeMask::of(nodes.iter().copied().map(NodeId))
+}
+
+#[test]
+fn memory_is_where_the_policy_says() {
+    for rules in ["v4.1", "v4.20", "v6.1"] {
+        let mut world = World::new(rules);
+        for (policy, cpu, node) in [
+            (Mempolicy::Local, 2, 2),
+            (Mempolicy::Preferred(NodeId(3)), 0, 3),
+            (Mempolicy::Bind(mask(&[1])), 0, 1),
+            // The nearest of those that are allowed, from where the task runs.
+            (Mempolicy::Bind(mask(&[0, 2])), 3, 2),
+            (Mempolicy::Bind(mask(&[0, 2])), 0, 0),
+        ] {
+            let (range, done) = world.fault(policy, cpu, 40);
+            assert_eq!(done, Step::Done(FaultDone::Handled));
+            assert_eq!(world.nodes(range), vec![Some(node); 40], "{rules}: {policy:?} on CPU {cpu}");
+        }
+    }
+}
+
+#[test]
+fn interleaving_goes_by_page_number() {
+    let mut world = World::new("v6.1");
+    let nodes = [0, 2, 3];
+    for _ in 0..3 {
+        let (range, _) = world.fault(Mempolicy::Interleave(mask(&nodes)), 1, 31);
+        for vpn in range.start.0..range.end.0 {
+            let place = usize::try_from(vpn % 3).unwrap();
+            assert_eq!(world.node(Vpn(vpn)), Some(nodes[place]), "page {vpn}");
+        }
+    }
+    // The node is the one that was wanted.
+    assert_eq!(world.counters.get(Event::NumaMiss), 0);
+}
+
+#[test]
+fn interleaving_huge_pages_goes_by_their_numbers() {
+    let mut world = World::new("v6.1");
+    world.mm.thp.enabled = ThpEnabled::Always;
+    let (range, _) = world.fault(Mempolicy::Interleave(mask(&[1, 2])), 0, 512 * 5);
+    let whole: Vec<u64> =
+        (range.start.0..range.end.0).filter(|vpn| vpn % 512 == 0 && vpn + 512 <= range.end.0).collect();
+    assert!(whole.len() >= 4);
+    for vpn in whole {
+        assert!(world.space.tables.lookup(Vpn(vpn)).is_huge(), "page {vpn}");
+        assert_eq!(world.node(Vpn(vpn)), Some(1 + u32::try_from(vpn / 512 % 2).unwrap()), "page {vpn}");
+    }
+}
+
+#[test]
+fn bound_memory_runs_out_where_preferred_memory_goes_elsewhere() {
+    let pages = u64::from(FRAMES) + 100;
+    let mut world = World::new("v6.1");
+    let (range, done) = world.fault(Mempolicy::Preferred(NodeId(1)), 1, pages);
+    assert_eq!(done, Step::Done(FaultDone::Handled));
+    let elsewhere = world.nodes(range).iter().filter(|node| **node != Some(1)).count();
+    assert!(elsewhere > 100, "{elsewhere} pages are elsewhere");
+    let mut world = World::new("v6.1");
+    let (range, done) = world.fault(Mempolicy::Bind(mask(&[1])), 1, pages);
+    assert_eq!(done, Step::Done(FaultDone::OutOfMemory));
+    assert!(world.nodes(range).iter().all(|node| node.is_none_or(|node| node == 1)));
+    assert_eq!(world.counters.get(Event::NumaMiss), 0);
+}
+
+#[test]
+fn the_nth_node_of_a_set_is_counted_from_the_lowest() {
+    let nodes = mask(&[1, 4, 31]);
+    assert_eq!([0, 1, 2, 3, 7].map(|n| nodes.nth(n).0), [1, 4, 31, 1, 4]);
+    assert!(nodes.has(NodeId(31)) && !nodes.has(NodeId(0)) && mask(&[]).is_empty());
+}
