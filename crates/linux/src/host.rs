@@ -15,15 +15,19 @@ use nix::{
     time::{ClockId, clock_gettime},
     unistd::Pid,
 };
-use os::{Advice, Barrier, Died, File, MapSpec, Os, Placement, Rusage, VmRange, VmStat, Wire};
-use units::{Bytes, CpuId, Errno, Picos, Time};
+use os::{
+    Accessed, Advice, Amount, Barrier, Died, File, MapSpec, Mempolicy, NumaNode, Os, Pattern, Placement, Rusage,
+    VmRange, VmStat, Wire,
+};
+use units::{Bytes, CpuId, Errno, NodeId, Picos, Time};
 
 use crate::{
+    access,
     barrier::SharedBarrier,
     file::{Files, Ground},
     fork,
     memory::{self, FileMapping},
-    process, procfs, tracing,
+    numa, process, procfs, tracing,
 };
 
 /// A handle on the Linux kernel that this program runs on.
@@ -156,12 +160,22 @@ pub(crate) fn pin(cpu: CpuId) {
 }
 
 fn allow(cpus: &[CpuId]) {
+    // A CPU that went offline since leaves the task where it is: the run goes on, only less evenly spread.
+    let _ = set_affinity(cpus);
+}
+
+fn set_affinity(cpus: &[CpuId]) -> Result<(), Errno> {
     let mut set = CpuSet::new();
     for cpu in cpus {
-        set.set(cpu.0 as usize).expect("the CPU came from a CPU set");
+        set.set(cpu.0 as usize).map_err(errno)?;
     }
-    // A CPU that went offline since leaves the task where it is: the run goes on, only less evenly spread.
-    let _ = sched_setaffinity(Pid::from_raw(0), &set);
+    sched_setaffinity(Pid::from_raw(0), &set).map_err(errno)
+}
+
+/// The time that the calling thread has used of its CPU, in ns.
+fn thread_ns() -> u64 {
+    let now = clock_gettime(ClockId::CLOCK_THREAD_CPUTIME_ID).expect("every thread has this clock");
+    now.tv_sec().cast_unsigned() * 1_000_000_000 + now.tv_nsec().cast_unsigned()
 }
 
 /// `CLOCK_MONOTONIC` in nanoseconds.
@@ -211,6 +225,29 @@ impl Os for Linux {
 
     fn memory(&self) -> Bytes {
         self.shared.files.memory()
+    }
+
+    fn nodes(&self) -> Vec<NumaNode> {
+        numa::nodes(&self.shared.cpus)
+    }
+
+    async fn set_affinity(&self, cpus: &[CpuId]) -> Result<(), Errno> {
+        set_affinity(cpus)
+    }
+
+    async fn set_mempolicy(&self, policy: &Mempolicy) -> Result<(), Errno> {
+        numa::set_mempolicy(policy)
+    }
+
+    async fn node_of(&self, range: VmRange) -> Result<Vec<Option<NodeId>>, Errno> {
+        numa::node_of(range)
+    }
+
+    async fn compute(&self, span: Picos) {
+        let until = thread_ns() + span.as_nanos();
+        while thread_ns() < until {
+            std::hint::spin_loop();
+        }
     }
 
     async fn sleep(&self, span: Picos) {
@@ -263,6 +300,10 @@ impl Os for Linux {
     async fn load(&self, range: VmRange, stride: Bytes) -> Result<(), Errno> {
         memory::load(range, stride);
         Ok(())
+    }
+
+    async fn access(&self, range: VmRange, pattern: Pattern, amount: Amount) -> Result<Accessed, Errno> {
+        access::access(range, pattern, amount)
     }
 
     async fn mincore(&self, range: VmRange) -> Result<Vec<bool>, Errno> {

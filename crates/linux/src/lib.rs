@@ -2,7 +2,7 @@
 //!
 //! | file | what |
 //! |---|---|
-//! | `host.rs`, `memory.rs`, `file.rs`, `barrier.rs` | `Os` by system calls |
+//! | `host.rs`, `memory.rs`, `access.rs`, `numa.rs`, `file.rs`, `barrier.rs` | `Os` by system calls |
 //! | `process.rs`, `fork.rs` | tasks as threads and as processes |
 //! | `worker.rs`, `guard.rs` | one process per cell; one process that puts back what was changed |
 //! | `setting.rs`, `procfs/` | kernel settings by name; what /proc and /sys say |
@@ -14,6 +14,7 @@
 //!
 //! `unsafe` lives in this crate only, each block with its `SAFETY:` line.
 
+mod access;
 mod barrier;
 pub mod disk;
 pub mod file;
@@ -28,6 +29,7 @@ pub mod kvm;
 mod memory;
 pub mod module;
 pub mod newc;
+mod numa;
 pub mod probe;
 pub mod process;
 pub mod procfs;

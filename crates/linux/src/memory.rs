@@ -12,7 +12,7 @@ fn length(len: Bytes) -> Result<usize, Errno> {
     usize::try_from(len.0).ok().filter(|len| *len > 0).ok_or(Errno::INVAL)
 }
 
-fn pointer(range: VmRange) -> Result<NonNull<c_void>, Errno> {
+pub(crate) fn pointer(range: VmRange) -> Result<NonNull<c_void>, Errno> {
     let address = usize::try_from(range.start.0).map_err(|_| Errno::INVAL)?;
     NonNull::new(std::ptr::with_exposed_provenance_mut(address)).ok_or(Errno::INVAL)
 }
@@ -105,7 +105,7 @@ pub(crate) fn fill(range: VmRange) -> Result<(), Errno> {
     Ok(())
 }
 
-fn first_byte(range: VmRange) -> *mut u8 {
+pub(crate) fn first_byte(range: VmRange) -> *mut u8 {
     std::ptr::with_exposed_provenance_mut(usize::try_from(range.start.0).expect("addresses fit a pointer"))
 }
 

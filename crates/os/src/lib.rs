@@ -5,19 +5,23 @@
 //! [`Os::fork`]. What a target lacks is `ENOSYS`. The trait grows with its workloads: nothing is declared here before
 //! something uses it.
 
+mod access;
 mod counters;
 mod file;
 mod memory;
+mod numa;
 mod task;
 
 use std::future::Future;
 
+pub use access::{Accessed, Amount, Pattern};
 pub use counters::{Rusage, VmStat};
 pub use file::File;
 pub use memory::{Advice, FileRange, MapSpec, VmRange};
+pub use numa::{Mempolicy, NumaNode};
 use serde::{Serialize, de::DeserializeOwned};
 pub use task::{Barrier, Died, Placement};
-use units::{Bytes, Errno, Picos, Time};
+use units::{Bytes, CpuId, Errno, NodeId, Picos, Time};
 
 /// What crosses a process border: a value that goes through a pipe.
 pub trait Wire: Serialize + DeserializeOwned + Send + 'static {}
@@ -35,6 +39,22 @@ pub trait Os: Clone + Send + 'static {
     /// The memory of this run: what the machine has (`MemTotal` of /proc/meminfo), or less where others use it too.
     /// Workloads that mean to fill memory take their sizes from it.
     fn memory(&self) -> Bytes;
+
+    /// The NUMA nodes of the machine, lowest number first.
+    fn nodes(&self) -> Vec<NumaNode>;
+
+    /// Lets the calling task run on these CPUs of the run only, now and later (sched_setaffinity(2)).
+    fn set_affinity(&self, cpus: &[CpuId]) -> impl Future<Output = Result<(), Errno>>;
+
+    /// Says where pages are to be that the calling task uses for the first time (set_mempolicy(2)). Tasks that it creates begin
+    /// with the same.
+    fn set_mempolicy(&self, policy: &Mempolicy) -> impl Future<Output = Result<(), Errno>>;
+
+    /// The node of each page of the range; none where there is no page, or the zero page (move_pages(2)).
+    fn node_of(&self, range: VmRange) -> impl Future<Output = Result<Vec<Option<NodeId>>, Errno>>;
+
+    /// Uses so much time of its CPU, and no memory.
+    fn compute(&self, span: Picos) -> impl Future<Output = ()>;
 
     /// Sleeps for at least `span`.
     fn sleep(&self, span: Picos) -> impl Future<Output = ()>;
@@ -56,6 +76,10 @@ pub trait Os: Clone + Send + 'static {
 
     /// Loads one byte at the start of every `stride` bytes of the range, in address order.
     fn load(&self, range: VmRange, stride: Bytes) -> impl Future<Output = Result<(), Errno>>;
+
+    /// Goes through all pages of the range, round after round.
+    fn access(&self, range: VmRange, pattern: Pattern, amount: Amount)
+    -> impl Future<Output = Result<Accessed, Errno>>;
 
     /// Which pages of the range are resident, one entry per page.
     fn mincore(&self, range: VmRange) -> impl Future<Output = Result<Vec<bool>, Errno>>;

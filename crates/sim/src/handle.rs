@@ -9,8 +9,11 @@ use std::{
 };
 
 use mm::page_cache::{FileAnswer, FileRequest};
-use os::{Advice, Barrier, Died, File, MapSpec, Os, Placement, Rusage, VmRange, VmStat, Wire};
-use units::{Bytes, Errno, Frames, Picos, Time};
+use os::{
+    Accessed, Advice, Amount, Barrier, Died, File, MapSpec, Mempolicy, NumaNode, Os, Pattern, Placement, Rusage,
+    VmRange, VmStat, Wire,
+};
+use units::{Bytes, CpuId, Errno, Frames, NodeId, Picos, Time};
 
 use crate::{
     executor,
@@ -34,6 +37,15 @@ impl Sim {
             let current = world.current;
             world.tasks[current.0 as usize].nice_of_children = Nice::new(level);
         });
+    }
+
+    /// User code is made to fault once at every page of a range, as automatic NUMA balancing does it (`change_prot_numa`). Not
+    /// part of [`Os`]: no program asks for it.
+    ///
+    /// # Errors
+    /// None yet.
+    pub async fn hint(&self, range: VmRange) -> Result<(), Errno> {
+        unit(Request::Hint(range)).await
     }
 }
 
@@ -110,6 +122,31 @@ impl Os for Sim {
         with(|world| Frames(world.own_kernel().mm.zones().iter().map(|zone| zone.managed).sum()).bytes())
     }
 
+    fn nodes(&self) -> Vec<NumaNode> {
+        with(|world| world.numa_nodes())
+    }
+
+    async fn set_affinity(&self, cpus: &[CpuId]) -> Result<(), Errno> {
+        unit(Request::SetAffinity(cpus.to_vec())).await
+    }
+
+    async fn set_mempolicy(&self, policy: &Mempolicy) -> Result<(), Errno> {
+        unit(Request::SetMempolicy(policy.clone())).await
+    }
+
+    async fn node_of(&self, range: VmRange) -> Result<Vec<Option<NodeId>>, Errno> {
+        match Call(Some(Request::NodeOf(range))).await {
+            Answer::Nodes(nodes) => Ok(nodes),
+            Answer::Unit(Err(errno)) => Err(errno),
+            other => unreachable!("{other:?} answers no question about nodes"),
+        }
+    }
+
+    async fn compute(&self, span: Picos) {
+        // To compute cannot fail.
+        let _ = unit(Request::Compute(span)).await;
+    }
+
     async fn sleep(&self, span: Picos) {
         // A sleep cannot fail.
         let _ = unit(Request::Sleep(span)).await;
@@ -140,6 +177,14 @@ impl Os for Sim {
 
     async fn load(&self, range: VmRange, stride: Bytes) -> Result<(), Errno> {
         unit(Request::Load(range, stride)).await
+    }
+
+    async fn access(&self, range: VmRange, pattern: Pattern, amount: Amount) -> Result<Accessed, Errno> {
+        match Call(Some(Request::Access(range, pattern, amount))).await {
+            Answer::Accessed(accessed) => Ok(accessed),
+            Answer::Unit(Err(errno)) => Err(errno),
+            other => unreachable!("{other:?} answers no accesses"),
+        }
     }
 
     async fn create(&self, name: &str) -> Result<File, Errno> {

@@ -11,12 +11,14 @@
 //! | `oom.rs` | the end of a process that the OOM killer has chosen |
 //! | `daemon.rs` and its folder | kernel threads |
 //! | `executor.rs`, `handle.rs` | the user half: futures over `Os` |
+//! | `affinity.rs` | which CPUs and which nodes a task is for |
 //! | `draw.rs` | what follows from the seed |
 //! | `programs.rs` | what a machine's system runs beside a benchmark |
 //! | `run_hash.rs` | (time, cpu, event) folded into 64 bits |
 //! | `inject.rs` | for tests: one step of a run loses something |
 //! | `trace.rs` | trace events as lines |
 
+mod affinity;
 mod clock;
 mod daemon;
 mod draw;
@@ -42,7 +44,7 @@ use std::{cell::RefCell, rc::Rc};
 
 use mm::{
     MachineSpec, Mm, Settings, Variant,
-    cost::{Prices, Spent},
+    cost::{Latency, Prices, Spent},
     disk::DiskSpec,
     event::Counters,
     khugepaged::KhugepagedSettings,
@@ -88,6 +90,8 @@ pub struct Config {
     pub use_zero_page: bool,
     /// What primitive operations take.
     pub prices: Prices,
+    /// What accesses to memory take, by places; nothing where it does not matter where memory is.
+    pub latency: Latency,
     /// The hardware threads of each core; without cores, each CPU is one.
     pub cores: Vec<Vec<CpuId>>,
     /// The CPUs that share each of the last caches; without caches, all share one.
@@ -225,6 +229,7 @@ pub fn simulate_from<T: 'static>(
         world.kernels[HOST].mm.swap.page_cluster = config.settings.page_cluster;
     }
     world.kernels[HOST].mm.mount(&config.disk);
+    world.kernels[HOST].mm.set_latency(config.latency.clone());
     world.share_cores(&config.cores, config.shared_core);
     world.share_caches(&config.caches);
     world.kernels[HOST].mm.enable_oom_killer();

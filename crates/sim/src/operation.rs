@@ -1,24 +1,27 @@
 //! What a task can be inside of: operations of the kernel as data, each taken in bounded steps.
 
 use mm::{
-    Mm, Spaces, Variant,
+    Mempolicy, Mm, Spaces, Variant,
+    access::{self, Accesses, Limits},
     address_space::AddressSpace,
-    cost::Work,
+    cost::{self, Cause, Work},
     cx::Cx,
     fault::{Access, FaultDone},
     fork::Fork,
+    numa_hint::HintScan,
     page_cache::FileOperation,
     step::{Step, Wait},
     touch::Touch,
     unmap::Unmap,
     vma::{HugeAdvice, PageRange},
 };
-use os::{Advice, MapSpec, VmRange};
-use units::{Bytes, Errno, Time, VirtAddr, Vpn};
+use os::{Accessed, Advice, Amount, MapSpec, Pattern, VmRange};
+use units::{Bytes, Errno, Picos, Time, VirtAddr, Vpn};
 
 use crate::{
+    runqueue::Periods,
     rwsem::Mode,
-    task::{Answer, Request},
+    task::{Answer, Request, TaskId},
 };
 
 /// An operation under way.
@@ -48,6 +51,18 @@ pub(crate) enum Operation {
         entered: bool,
     },
     Touch(Touch),
+    Access {
+        accesses: Box<Accesses>,
+        periods: Periods,
+    },
+    Hint(HintScan),
+    Compute {
+        left: Picos,
+        periods: Periods,
+    },
+    NodeOf {
+        range: VmRange,
+    },
     File {
         operation: Box<FileOperation>,
         entered: bool,
@@ -78,10 +93,18 @@ pub(crate) enum Progress {
     Killed(&'static str),
 }
 
+/// Who asks for an operation.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Asker {
+    pub(crate) task: TaskId,
+    pub(crate) periods: Periods,
+    pub(crate) policy: Mempolicy,
+}
+
 impl Operation {
     /// # Panics
     /// When the request is not one that takes steps.
-    pub(crate) fn new(request: Request) -> Self {
+    pub(crate) fn new(request: Request, by: Asker) -> Self {
         match request {
             Request::Mmap(len, spec) => Self::Mmap { len, spec, entered: false },
             Request::Munmap(range) => {
@@ -91,13 +114,28 @@ impl Operation {
                 Self::Discard { range, unmap: Unmap::discard(pages(range)), entered: false }
             }
             Request::Madvise(range, advice) => Self::Madvise { range, advice, entered: false },
-            Request::Store(range, stride) => Self::Touch(Touch::new(range.start, range.len, stride, Access::Write)),
-            Request::Load(range, stride) => Self::Touch(Touch::new(range.start, range.len, stride, Access::Read)),
-            Request::Fill(range) => Self::Touch(Touch::fill(range.start, range.len)),
+            Request::Store(range, stride) => {
+                Self::Touch(Touch::new(range.start, range.len, stride, Access::Write).under(by.policy))
+            }
+            Request::Load(range, stride) => {
+                Self::Touch(Touch::new(range.start, range.len, stride, Access::Read).under(by.policy))
+            }
+            Request::Fill(range) => Self::Touch(Touch::fill(range.start, range.len).under(by.policy)),
+            Request::Access(range, pattern, amount) => {
+                let accesses = Box::new(accesses(pages(range), pattern, amount, by.task).under(by.policy));
+                Self::Access { accesses, periods: by.periods }
+            }
+            Request::NodeOf(range) => Self::NodeOf { range },
+            Request::Compute(left) => Self::Compute { left, periods: by.periods },
+            Request::Hint(range) => Self::Hint(HintScan::new(pages(range))),
             Request::File(request) => Self::File { operation: Box::new(FileOperation::new(request)), entered: false },
             Request::Mincore(range) => Self::Mincore { range },
             Request::Fork => Self::Fork { fork: Box::new(Fork::new()), entered: false },
-            Request::Sleep(_) | Request::Arrive(_) | Request::Join(_) => unreachable!("{request:?} only waits"),
+            Request::Sleep(_)
+            | Request::Arrive(_)
+            | Request::Join(_)
+            | Request::SetAffinity(_)
+            | Request::SetMempolicy(_) => unreachable!("{request:?} only waits"),
         }
     }
 
@@ -116,9 +154,13 @@ impl Operation {
                 Some(Mode::Write)
             }
             // What a file's pages lose of their mappings, they lose under locks of their own.
-            Self::File { .. } => None,
+            Self::File { .. } | Self::Compute { .. } => None,
             Self::Touch(touch) => Self::touch_needs(touch, space, rules),
-            Self::Mincore { .. } | Self::Discard { .. } => Some(Mode::Read),
+            Self::Access { accesses, .. } if !accesses.is_in_fault() => None,
+            Self::Access { accesses, .. } if rules.vma_locks && accesses.has_tied_vma(space) => None,
+            Self::Access { .. } | Self::Hint(_) | Self::NodeOf { .. } | Self::Mincore { .. } | Self::Discard { .. } => {
+                Some(Mode::Read)
+            }
         }
     }
 
@@ -137,6 +179,8 @@ impl Operation {
     pub(crate) fn left(&self) -> u64 {
         match self {
             Self::Touch(touch) => touch.left(),
+            Self::Access { accesses, .. } => accesses.left(),
+            Self::Compute { left, .. } => left.as_nanos(),
             // How many pages are there is not known before they are found.
             Self::Munmap { unmap, .. } | Self::Discard { unmap, .. } if unmap.has_pages_left() => u64::from(u32::MAX),
             _ => 0,
@@ -150,15 +194,25 @@ impl Operation {
 
     /// Is it user code inside of a fault?
     pub(crate) fn is_in_fault(&self) -> bool {
-        matches!(self, Self::Touch(touch) if touch.is_in_fault())
+        match self {
+            Self::Touch(touch) => touch.is_in_fault(),
+            Self::Access { accesses, .. } => accesses.keeps_lock(),
+            _ => false,
+        }
     }
 
     /// Whether the lock stays held until the next step.
     pub(crate) fn keeps_lock(&self) -> bool {
         match self {
-            Self::Munmap { .. } | Self::Fork { .. } | Self::Exit(_) | Self::Discard { .. } => true,
+            Self::Munmap { .. } | Self::Fork { .. } | Self::Exit(_) | Self::Discard { .. } | Self::Hint(_) => true,
             Self::Touch(touch) => touch.is_in_fault(),
-            Self::Mmap { .. } | Self::Madvise { .. } | Self::Mincore { .. } | Self::File { .. } => false,
+            Self::Access { accesses, .. } => accesses.keeps_lock(),
+            Self::Mmap { .. }
+            | Self::Madvise { .. }
+            | Self::Mincore { .. }
+            | Self::NodeOf { .. }
+            | Self::Compute { .. }
+            | Self::File { .. } => false,
         }
     }
 
@@ -200,6 +254,11 @@ impl Operation {
             }
             Self::Touch(_) => unreachable!("it is no call"),
             Self::File { .. } => unreachable!("it works on more than this address space"),
+            Self::Access { .. } | Self::Hint(_) | Self::Compute { .. } => self.step_access(mm, space, cx, horizon),
+            Self::NodeOf { range } => {
+                cx.work(Work::SystemCall, 1);
+                Progress::Done(Answer::Nodes(space.nodes_of(mm, cx, pages(*range))))
+            }
             Self::Munmap { range, private, unmap, entered } => {
                 enter(cx, entered);
                 let private = *private.get_or_insert_with(|| private_part(space, *range));
@@ -259,6 +318,33 @@ impl Operation {
         }
     }
 
+    /// The same for one that goes through memory again and again, or makes it hint.
+    fn step_access(&mut self, mm: &mut Mm, space: &mut AddressSpace, cx: &mut Cx<'_>, horizon: Time) -> Progress {
+        match self {
+            Self::Access { accesses, periods } => {
+                let limits = Limits { horizon, until: periods.tick_after(cx.now()) };
+                let progress = progress_of(accesses.step(mm, space, cx, limits));
+                let (accesses, time) = (accesses.accesses(), accesses.elapsed());
+                match progress {
+                    Progress::Done(_) => Progress::Done(Answer::Accessed(Accessed { accesses, time })),
+                    other => other,
+                }
+            }
+            Self::Compute { left, periods } => {
+                let now = cx.now();
+                let span = Picos(periods.tick_after(now).since(now).0.min(left.0));
+                cx.wait(now + span, Cause::User);
+                *left = *left - span;
+                if *left > Picos(0) { Progress::More } else { Progress::Done(Answer::Unit(Ok(()))) }
+            }
+            Self::Hint(scan) => match scan.step(space, cx, horizon) {
+                Step::Done(()) => Progress::Done(Answer::Unit(Ok(()))),
+                Step::More | Step::Block(_) => Progress::More,
+            },
+            _ => unreachable!("it is another"),
+        }
+    }
+
     /// A step of one on files, which works on all memory.
     #[inline(never)]
     pub(crate) fn step_file(&mut self, mm: &mut Mm, spaces: &mut Spaces, cx: &mut Cx<'_>, horizon: Time) -> Progress {
@@ -276,10 +362,16 @@ impl Operation {
     pub(crate) fn holdings(&self, space: &AddressSpace) -> mm::frame::Holdings {
         match self {
             Self::Touch(touch) => touch.holdings(space),
+            Self::Access { accesses, .. } => accesses.holdings(space),
             Self::Munmap { unmap, .. } | Self::Discard { unmap, .. } | Self::Exit(unmap) => unmap.holdings(),
             Self::Fork { fork, .. } => fork.holdings(),
             Self::File { operation, .. } => operation.holdings(),
-            Self::Mmap { .. } | Self::Madvise { .. } | Self::Mincore { .. } => mm::frame::Holdings::default(),
+            Self::Mmap { .. }
+            | Self::Madvise { .. }
+            | Self::Mincore { .. }
+            | Self::NodeOf { .. }
+            | Self::Compute { .. }
+            | Self::Hint(_) => mm::frame::Holdings::default(),
         }
     }
 
@@ -296,10 +388,16 @@ impl Operation {
     pub(crate) fn abort(&mut self, mm: &mut Mm, space: &mut AddressSpace, cx: &mut Cx<'_>) {
         match self {
             Self::Touch(touch) => touch.abort(mm, space, cx),
+            Self::Access { accesses, .. } => accesses.abort(mm, space, cx),
             Self::Munmap { unmap, .. } | Self::Discard { unmap, .. } | Self::Exit(unmap) => unmap.abort(mm, cx),
             Self::Fork { fork, .. } => fork.abort(mm, cx),
             Self::File { operation, .. } => operation.abort(mm, cx),
-            Self::Mmap { .. } | Self::Madvise { .. } | Self::Mincore { .. } => {}
+            Self::Mmap { .. }
+            | Self::Madvise { .. }
+            | Self::Mincore { .. }
+            | Self::NodeOf { .. }
+            | Self::Compute { .. }
+            | Self::Hint(_) => {}
         }
     }
 }
@@ -355,6 +453,19 @@ fn private_part(space: &AddressSpace, range: VmRange) -> Bytes {
         (end.0 - start.0) * Bytes::PAGE.0
     };
     Bytes(range.len.0.saturating_sub(shared.map(of).sum()))
+}
+
+/// Each task has an order of its own where it is random.
+fn accesses(range: PageRange, pattern: Pattern, amount: Amount, by: TaskId) -> Accesses {
+    let pattern = match pattern {
+        Pattern::Sweep => cost::Pattern::Sweep,
+        Pattern::Random => cost::Pattern::Random,
+    };
+    let amount = match amount {
+        Amount::Rounds(rounds) => access::Amount::Rounds(rounds),
+        Amount::Time(span) => access::Amount::Time(span),
+    };
+    Accesses::new(range, pattern, amount, by.0.into())
 }
 
 fn pages(range: VmRange) -> PageRange {

@@ -99,7 +99,7 @@ impl Cpu {
     }
 
     /// How many tasks it runs or has waiting.
-    fn tasks(&self) -> usize {
+    pub(crate) fn tasks(&self) -> usize {
         self.queue.len() + usize::from(self.running.is_some())
     }
 

@@ -8,8 +8,8 @@ use mm::{
     cost::{Cause, Spent},
     page_cache::{FileAnswer, FileRequest},
 };
-use os::{Advice, Barrier, MapSpec, Rusage, VmRange};
-use units::{Bytes, CpuId, Errno, Picos, Time};
+use os::{Accessed, Advice, Amount, Barrier, MapSpec, Mempolicy, Pattern, Rusage, VmRange};
+use units::{Bytes, CpuId, Errno, NodeId, Picos, Time};
 
 use crate::{
     Times,
@@ -54,13 +54,13 @@ pub(crate) struct Task {
     pub(crate) supply: Supply,
     /// All the time since it began, by cause.
     pub(crate) spent: Spent,
-    /// Why the kernel ended it, if it did.
-    killed: Option<&'static str>,
     /// When the timer of its sleep fires, if it has one.
     pub(crate) sleeps_until: Option<Time>,
-    pub(crate) state: TaskState,
     /// Those of its faults that needed a device.
     pub(crate) major_faults: u64,
+    pub(crate) state: TaskState,
+    /// Why the kernel ended it, if it did.
+    killed: Option<&'static str>,
     /// What the scheduler knows of it.
     pub(crate) entity: Entity,
     /// Whom it has woken.
@@ -75,6 +75,8 @@ pub(crate) struct Task {
     pub(crate) spins_until: Option<Time>,
     /// The part of its time in which it had no CPU.
     waited: Spent,
+    /// Where it wants its memory.
+    pub(crate) policy: mm::Mempolicy,
     /// The CPUs that it may run on; empty where that is all of them.
     pub(crate) allowed: Vec<CpuId>,
     /// Tasks that wait for this one's end.
@@ -124,6 +126,12 @@ pub(crate) enum Request {
     Store(VmRange, Bytes),
     Load(VmRange, Bytes),
     Fill(VmRange),
+    Access(VmRange, Pattern, Amount),
+    Hint(VmRange),
+    NodeOf(VmRange),
+    Compute(Picos),
+    SetMempolicy(Mempolicy),
+    SetAffinity(Vec<CpuId>),
     File(FileRequest),
     Mincore(VmRange),
     Fork,
@@ -139,6 +147,8 @@ pub(crate) enum Answer {
     Resident(Result<Vec<bool>, Errno>),
     Space(Result<SpaceId, Errno>),
     Unit(Result<(), Errno>),
+    Accessed(Accessed),
+    Nodes(Vec<Option<NodeId>>),
     File(Result<FileAnswer, Errno>),
 }
 
@@ -148,6 +158,7 @@ impl Task {
             cpu,
             kernel,
             allowed,
+            policy: mm::Mempolicy::default(),
             entity: Entity::new(nice),
             wakes: Wakes::default(),
             nice_of_children: nice,

@@ -44,6 +44,7 @@ pub(crate) fn config(thp_enabled: ThpEnabled) -> Config {
         cores: Vec::new(),
         caches: Vec::new(),
         shared_core: 100,
+        latency: mm::cost::Latency::default(),
         bandwidth: Vec::new(),
         swap: None,
         disk: mm::disk::DiskSpec::default(),

@@ -29,7 +29,7 @@ use crate::{
     draw::{Draws, Purpose},
     inject::Injector,
     kernel::{HOST, Kernel, KernelId, Kernels},
-    operation::Operation,
+    operation::{Asker, Operation},
     run_hash::{Mark, RunHash},
     runqueue::{Enqueue, Nice},
     sched::{Cpu, CpuPrices, Domains, Wakes},
@@ -176,6 +176,7 @@ impl World {
         let wakes = parent.map_or_else(Wakes::default, |parent| parent.wakes);
         let mut task = Task::new(cpu, allowed, (kernel, space), nice);
         task.wakes = wakes;
+        task.policy = parent.map_or_else(mm::Mempolicy::default, |parent| parent.policy);
         self.tasks.push(task);
         self.wake(id, from, Enqueue::New);
         id
@@ -265,11 +266,14 @@ impl World {
                 self.tasks[other.0 as usize].joiners.push(task);
                 TaskState::Blocked
             }
+            Request::SetAffinity(cpus) => self.set_affinity(task, &cpus, at),
+            Request::SetMempolicy(policy) => self.set_mempolicy(task, &policy),
             Request::Fork if !self.is_alone() => TaskState::Answered(Answer::Space(Err(Errno::INVAL))),
             operation => {
+                let by = Asker { task, periods: self.own_kernel().periods, policy: self.current().policy };
                 let task = &mut self.tasks[task.0 as usize];
                 task.asked = Some((at, task.spent.total()));
-                TaskState::Kernel(Operation::new(operation))
+                TaskState::Kernel(Operation::new(operation, by))
             }
         };
     }

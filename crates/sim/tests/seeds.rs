@@ -31,6 +31,7 @@ fn run(seed: u64, held: u64) -> Finish {
         cores: Vec::new(),
         caches: Vec::new(),
         shared_core: 100,
+        latency: mm::cost::Latency::default(),
         bandwidth: Vec::new(),
         swap: None,
         disk: mm::disk::DiskSpec::default(),

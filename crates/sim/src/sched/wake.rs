@@ -72,6 +72,9 @@ impl World {
 
     /// The CPU for a task that wakes up at an instant: near the one that it ran on, or near the one that wakes it.
     pub(super) fn select_cpu(&self, id: TaskId, at: Time) -> CpuId {
+        if let Some(cpu) = self.forced_cpu(id) {
+            return cpu;
+        }
         let kernel = self.tasks[id.0 as usize].kernel;
         if self.kernels[kernel].variant.sched_wake_affine_by_load
             && let Some(waker) = self.waker

@@ -27,6 +27,7 @@ pub(crate) fn machine(cpus: u32, frames: u32) -> Config {
         cores: Vec::new(),
         caches: Vec::new(),
         shared_core: 100,
+        latency: mm::cost::Latency::default(),
         bandwidth: Vec::new(),
         swap: None,
         disk: mm::disk::DiskSpec::default(),

@@ -1,0 +1,141 @@
+//! User code that goes through memory again and again: [`Os::access`](os::Os::access) on a real machine.
+
+use os::{Accessed, Amount, Pattern, VmRange};
+use units::{Bytes, Errno, Picos};
+
+use crate::{host::monotonic_ns, memory::first_byte};
+
+/// Bytes of a cache line of x86-64.
+const LINE: u64 = 64;
+/// How many pages are visited before the clock is read again: so few that a visit of each takes some microseconds at least, and
+/// so many that reading it is no part of the time.
+const BATCH: u64 = 256;
+
+/// Goes through all pages of a range, which has some, round after round.
+pub(crate) fn access(range: VmRange, pattern: Pattern, amount: Amount) -> Result<Accessed, Errno> {
+    let pages = range.pages(Bytes::PAGE);
+    if pages == 0 {
+        return Err(Errno::INVAL);
+    }
+    Ok(match pattern {
+        Pattern::Sweep => {
+            let start = first_byte(range);
+            let mut next = 0;
+            let (visits, time) = visit(pages, amount, |visits| {
+                for _ in 0..visits {
+                    fill_page(start, next);
+                    next = if next + 1 == pages { 0 } else { next + 1 };
+                }
+            });
+            Accessed { accesses: visits * (Bytes::PAGE.0 / LINE), time }
+        }
+        Pattern::Random => {
+            let mut at = chain(range, pages);
+            let (visits, time) = visit(pages, amount, |visits| {
+                for _ in 0..visits {
+                    at = follow(at);
+                }
+            });
+            Accessed { accesses: visits, time }
+        }
+    })
+}
+
+/// Makes visits until there were enough. Says how many there were, and how long they took.
+fn visit(pages: u64, amount: Amount, mut some: impl FnMut(u64)) -> (u64, Picos) {
+    let start = monotonic_ns();
+    let mut done = 0;
+    loop {
+        let batch = match amount {
+            Amount::Rounds(rounds) => BATCH.min(rounds * pages - done),
+            Amount::Time(span) if monotonic_ns() - start >= span.as_nanos() => 0,
+            Amount::Time(_) => BATCH,
+        };
+        if batch == 0 {
+            return (done, Picos::from_nanos(monotonic_ns() - start));
+        }
+        some(batch);
+        done += batch;
+    }
+}
+
+fn fill_page(start: *mut u8, page: u64) {
+    let (offset, len) = (page * Bytes::PAGE.0, Bytes::PAGE.0);
+    let (offset, len) = (usize::try_from(offset).expect("inside"), usize::try_from(len).expect("a page"));
+    #[expect(unsafe_code, reason = "touching memory is what the workload asks for")]
+    // SAFETY: the page is inside the range, which is mapped writable and which nobody else refers to. The C library's own
+    // call, which no compiler sees through.
+    unsafe {
+        libc::memset(start.add(offset).cast(), 3, len);
+    }
+}
+
+/// One word of each page says where the word of the next page is, in an order drawn once, which ends where it began. Says where
+/// the first one is. Which word of a page it is differs, as they would else all lie in a few sets of each cache.
+fn chain(range: VmRange, pages: u64) -> usize {
+    let mut draws = 0x9e37_79b9_7f4a_7c15_u64;
+    let mut below = |n: u64| {
+        draws = draws.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963_407);
+        usize::try_from((draws >> 32) % n).expect("a place in a list")
+    };
+    let mut order: Vec<u64> = (0..pages).collect();
+    // Fisher and Yates.
+    for last in (1..order.len()).rev() {
+        order.swap(last, below(last as u64 + 1));
+    }
+    let line = |page: u64| page.wrapping_mul(0x9e37_79b9_7f4a_7c15) >> 32 & (Bytes::PAGE.0 / LINE - 1);
+    let word =
+        |page: u64| usize::try_from(range.start.0 + page * Bytes::PAGE.0 + line(page) * LINE).expect("an address");
+    for (n, page) in order.iter().enumerate() {
+        let next = word(order[(n + 1) % order.len()]);
+        let place = std::ptr::with_exposed_provenance_mut::<usize>(word(*page));
+        #[expect(unsafe_code, reason = "touching memory is what the workload asks for")]
+        // SAFETY: the word is inside the range, aligned, mapped writable, and nobody else refers to it.
+        unsafe {
+            place.write_volatile(next);
+        }
+    }
+    word(order[0])
+}
+
+/// Loads a word that says where the next one is.
+fn follow(at: usize) -> usize {
+    #[expect(unsafe_code, reason = "touching memory is what the workload asks for")]
+    // SAFETY: `chain` wrote the address of one of its own words here.
+    unsafe {
+        std::ptr::with_exposed_provenance::<usize>(at).read_volatile()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::memory;
+
+    #[test]
+    fn a_chain_passes_every_page_once_a_round() {
+        let range = memory::map_anonymous(Bytes(Bytes::PAGE.0 * 37)).unwrap();
+        let first = chain(range, 37);
+        let mut pages: Vec<u64> = Vec::new();
+        let mut at = first;
+        for _ in 0..37 {
+            pages.push((at as u64 - range.start.0) / Bytes::PAGE.0);
+            at = follow(at);
+        }
+        assert_eq!(at, first);
+        pages.sort_unstable();
+        assert_eq!(pages, (0..37).collect::<Vec<_>>());
+        memory::unmap(range).unwrap();
+    }
+
+    #[test]
+    fn rounds_and_times_are_what_was_asked_for() {
+        let range = memory::map_anonymous(Bytes(Bytes::PAGE.0 * 10)).unwrap();
+        assert_eq!(access(range, Pattern::Random, Amount::Rounds(3)).unwrap().accesses, 30);
+        assert_eq!(access(range, Pattern::Sweep, Amount::Rounds(100)).unwrap().accesses, 100 * 10 * 64);
+        let done = access(range, Pattern::Sweep, Amount::Time(Picos::from_micros(500))).unwrap();
+        assert!(done.time >= Picos::from_micros(500) && done.accesses >= 64, "{done:?}");
+        assert_eq!(memory::resident(range).unwrap(), vec![true; 10]);
+        memory::unmap(range).unwrap();
+    }
+}

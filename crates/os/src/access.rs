@@ -1,0 +1,32 @@
+//! User code that goes through memory again and again.
+
+use serde::{Deserialize, Serialize};
+use units::Picos;
+
+/// How user code goes through a range.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub enum Pattern {
+    /// It stores to all of each page, page after page. An access is a cache line of 64 bytes.
+    Sweep,
+    /// It loads one word of each page, in an order that no processor foresees; each load begins when the one before has come. An
+    /// access is such a load.
+    Random,
+}
+
+/// How long it does so.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub enum Amount {
+    /// So many times all of the range.
+    Rounds(u64),
+    /// For so long, by the clock.
+    Time(Picos),
+}
+
+/// What came of it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Accessed {
+    /// How many accesses there were.
+    pub accesses: u64,
+    /// How long they took, by the clock.
+    pub time: Picos,
+}

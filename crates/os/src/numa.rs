@@ -1,0 +1,28 @@
+//! Nodes as places: what a program can find out and ask for.
+
+use serde::{Deserialize, Serialize};
+use units::{CpuId, NodeId};
+
+/// A NUMA node.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct NumaNode {
+    /// Its number.
+    pub id: NodeId,
+    /// Its CPUs, as far as they are the run's.
+    pub cpus: Vec<CpuId>,
+    /// Has it memory?
+    pub has_memory: bool,
+}
+
+/// Where a task wants its memory (set_mempolicy(2)).
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub enum Mempolicy {
+    /// On the node of the CPU that it runs on (`MPOL_DEFAULT`).
+    Local,
+    /// On these nodes and no other (`MPOL_BIND`).
+    Bind(Vec<NodeId>),
+    /// On this node, if it has any (`MPOL_PREFERRED`).
+    Preferred(NodeId),
+    /// On each of these nodes in turn (`MPOL_INTERLEAVE`).
+    Interleave(Vec<NodeId>),
+}

@@ -1,0 +1,74 @@
+//! Linux: sched_setaffinity() in kernel/sched/core.c, do_set_mempolicy() in mm/mempolicy.c (v6.1).
+//! Differs: a task that has to leave its CPU does so at once, without a thread that stops it there (`migration_cpu_stop`).
+
+use mm::NodeMask;
+use os::{Mempolicy, NumaNode};
+use units::{CpuId, Errno, NodeId, Time};
+
+use crate::{
+    task::{Answer, TaskId, TaskState},
+    world::World,
+};
+
+impl World {
+    /// The nodes of the current task's kernel, by number, with its own numbers for CPUs.
+    pub(crate) fn numa_nodes(&self) -> Vec<NumaNode> {
+        let kernel = self.own_kernel();
+        let cpus = || kernel.cpu_ids().map(|cpu| kernel.number(cpu));
+        let node = |id: NodeId| NumaNode {
+            id,
+            cpus: cpus().filter(|cpu| kernel.mm.node_of_cpu(*cpu) == id).collect(),
+            has_memory: kernel.mm.zones().iter().any(|zone| zone.node == id),
+        };
+        kernel.mm.node_ids().into_iter().map(node).collect()
+    }
+
+    /// From `at` on, the current task runs on these CPUs only. Where it may not stay, it goes to another one.
+    pub(crate) fn set_affinity(&mut self, id: TaskId, cpus: &[CpuId], at: Time) -> TaskState {
+        let kernel = self.own_kernel();
+        let is_named = |cpu: &CpuId| cpus.contains(&kernel.number(*cpu));
+        let cpus: Vec<CpuId> = kernel.cpu_ids().filter(is_named).collect();
+        if cpus.is_empty() {
+            return TaskState::Answered(Answer::Unit(Err(Errno::INVAL)));
+        }
+        let task = &mut self.tasks[id.0 as usize];
+        task.allowed = cpus;
+        if task.may_run_on(task.cpu) {
+            return TaskState::Answered(Answer::Unit(Ok(())));
+        }
+        // It leaves its CPU, and what wakes it at the same instant finds it another.
+        task.sleeps_until = Some(at);
+        self.clock.arm(at, id);
+        TaskState::Blocked
+    }
+
+    /// The CPU for a task that may not be where it ran last: the first of those with the fewest tasks.
+    pub(crate) fn forced_cpu(&self, id: TaskId) -> Option<CpuId> {
+        let task = &self.tasks[id.0 as usize];
+        if task.may_run_on(task.cpu) {
+            return None;
+        }
+        task.allowed.iter().copied().min_by_key(|cpu| self.cpus[cpu.0 as usize].tasks())
+    }
+
+    /// From now on, pages that the task uses for the first time are where this says.
+    pub(crate) fn set_mempolicy(&mut self, id: TaskId, policy: &Mempolicy) -> TaskState {
+        let known = self.numa_nodes();
+        let has_memory = |node: &NodeId| known.iter().any(|known| known.id == *node && known.has_memory);
+        // Of a set, those without memory do not count (`mpol_set_nodemask`); there must be another.
+        let mask = |nodes: &[NodeId]| {
+            let mask = NodeMask::of(nodes.iter().copied().filter(has_memory));
+            (!mask.is_empty()).then_some(mask)
+        };
+        let policy = match policy {
+            Mempolicy::Local => Some(mm::Mempolicy::Local),
+            Mempolicy::Bind(nodes) => mask(nodes).map(mm::Mempolicy::Bind),
+            Mempolicy::Interleave(nodes) => mask(nodes).map(mm::Mempolicy::Interleave),
+            Mempolicy::Preferred(node) => has_memory(node).then_some(mm::Mempolicy::Preferred(*node)),
+        };
+        if let Some(policy) = policy {
+            self.tasks[id.0 as usize].policy = policy;
+        }
+        TaskState::Answered(Answer::Unit(policy.map(drop).ok_or(Errno::INVAL)))
+    }
+}
