@@ -80,6 +80,7 @@ pub fn import(snapshot: &Snapshot, name: &str) -> Machine {
         swap: units::Bytes(0),
         storage: crate::machine::Storage::default(),
         prices: Vec::new(),
+        latency: None,
         measured: Vec::new(),
         kernel: Some(release.clone()),
     }

@@ -1,11 +1,13 @@
 //! A machine as data: NUMA nodes, CPUs, memory, distances, kernel settings, prices. Files: `machines/NAME.toml`.
 
 mod cpulist;
+mod latency;
 mod read;
 #[cfg(test)]
 mod tests;
 mod write;
 
+pub use latency::{FLAT, Latency};
 use mm::state::System;
 use units::{Bytes, BytesPerSecond, CpuId, Frames, NodeId};
 
@@ -42,6 +44,8 @@ pub struct Machine {
     pub prices: Vec<Price>,
     /// What else was measured with them; no run uses it.
     pub measured: Vec<Measured>,
+    /// How far memory is from each CPU; equally far everywhere when it is not given.
+    pub latency: Option<Latency>,
     /// Kernel modules that a guest of this shape needs.
     pub modules: Vec<String>,
     /// Swap that a guest of this shape gets for workloads that fill memory; none if 0.
@@ -156,6 +160,9 @@ impl Machine {
         self.prices.clone_from(&other.prices);
         self.pace.clone_from(&other.pace);
         self.shared_core.clone_from(&other.shared_core);
+        if self.nodes.len() == other.nodes.len() {
+            self.latency.clone_from(&other.latency);
+        }
         self.disk = other.disk;
         self.swap = other.swap;
         self.storage = other.storage;

@@ -16,7 +16,7 @@ use workloads::Workload;
 pub use self::{grid::task_counts, seeds::Seeds};
 use crate::{
     experiment::{Experiment, FRESH, KERNEL},
-    machine::Machine,
+    machine::{Latency, Machine},
     prices, provenance,
     source::{SourceError, unknown},
     state::StateFile,
@@ -217,6 +217,7 @@ impl Session {
             shared_core: (!self.machine.threads.is_empty())
                 .then(|| prices::shared_core(self.machine.shared_core.as_ref()).clone()),
             bandwidth: self.machine.nodes.iter().map(|node| node.bandwidth).collect(),
+            latency: self.machine.latency.clone(),
         })
     }
 }
@@ -289,6 +290,9 @@ pub struct Simulated {
     pub shared_core: Option<prices::SharedCore>,
     /// What the memory of each node gives to all CPUs together, where that is limited.
     pub bandwidth: Vec<Option<BytesPerSecond>>,
+    /// How far memory is from each CPU, where it is not equally far everywhere.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub latency: Option<Latency>,
 }
 
 impl Plan {

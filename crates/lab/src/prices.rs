@@ -171,8 +171,13 @@ pub fn prices(own: &[Price], pace: Option<&Pace>) -> Prices {
 impl Used {
     /// Nobody measured it.
     pub fn is_assumed(&self) -> bool {
-        self.source.starts_with(ASSUMED)
+        is_assumed(&self.source)
     }
+}
+
+/// Does a source say that nobody measured it?
+pub(crate) fn is_assumed(source: &str) -> bool {
+    source.starts_with(ASSUMED)
 }
 
 /// How many prices are assumed and where they come from, in words.
@@ -236,7 +241,7 @@ fn entry(table: &TableReader<'_>, name: &str) -> Result<(Picos, Option<Range>, S
 }
 
 /// Where a figure comes from.
-fn source_of(table: &TableReader<'_>) -> Result<String, SourceError> {
+pub(crate) fn source_of(table: &TableReader<'_>) -> Result<String, SourceError> {
     let source: String = table.required("source")?;
     if source.trim().is_empty() {
         return Err(table.error("source", "expected who measured it and how, or \"assumed: \" and why, found nothing"));
@@ -287,7 +292,7 @@ pub(crate) fn write_percent(percent: u32, source: &str, quoted: impl Fn(&str) ->
 }
 
 /// A number with `decimals` digits after the point at most, in units of the last of them.
-fn thousandths(text: &str, decimals: usize) -> Option<Picos> {
+pub(crate) fn thousandths(text: &str, decimals: usize) -> Option<Picos> {
     let (whole, fraction) = text.split_once('.').unwrap_or((text, ""));
     let is_digits = |text: &str| text.bytes().all(|byte| byte.is_ascii_digit());
     if whole.is_empty() || fraction.len() > decimals || !is_digits(whole) || !is_digits(fraction) {
@@ -313,7 +318,7 @@ fn write_entry(name: &str, takes: Picos, range: Option<Range>, source: &str) -> 
 }
 
 /// Nanoseconds with as many decimals as it takes.
-fn ns(span: Picos) -> String {
+pub(crate) fn ns(span: Picos) -> String {
     let fraction = format!("{:03}", span.0 % 1000);
     let fraction = fraction.trim_end_matches('0');
     let point = if fraction.is_empty() { "" } else { "." };

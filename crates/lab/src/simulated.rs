@@ -12,7 +12,7 @@ use units::{Bytes, BytesPerSecond, CpuId, Order, Pfn, Picos};
 
 use crate::{
     layout,
-    machine::{Machine, Storage, ZoneFacts},
+    machine::{Latency, Machine, Storage, ZoneFacts},
     prices, seed,
 };
 
@@ -171,6 +171,7 @@ pub fn config(machine: &Machine, variant: &Variant, cap: Bytes, seed: u64) -> Re
         prices,
         cores: in_order(machine, &machine.threads),
         caches: in_order(machine, &caches(machine)),
+        latency: machine.latency.as_ref().map(Latency::figures).unwrap_or_default(),
         shared_core: prices::shared_core(machine.shared_core.as_ref()).percent,
         bandwidth: machine.nodes.iter().filter_map(|node| Some((node.id, node.bandwidth?))).collect(),
         swap: swap(machine),

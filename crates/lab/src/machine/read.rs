@@ -5,7 +5,7 @@ use std::collections::BTreeMap;
 use mm::state::System;
 use units::{Bytes, BytesPerSecond, CpuId, Frames, NodeId};
 
-use super::{Disk, LOCAL_DISTANCE, Machine, Node, REMOTE_DISTANCE, Storage, ZoneFacts, cpulist};
+use super::{Disk, LOCAL_DISTANCE, Machine, Node, REMOTE_DISTANCE, Storage, ZoneFacts, cpulist, latency};
 use crate::{
     prices,
     source::{Scalar, Source, SourceError, TableReader},
@@ -26,6 +26,7 @@ const KEYS: &[&str] = &[
     "node",
     "settings",
     "prices",
+    "latency",
     "measured",
 ];
 const DISK_KEYS: &[&str] = &["latency_us", "bandwidth"];
@@ -80,6 +81,7 @@ pub(super) fn machine(source: &Source, known: &[&str]) -> Result<Machine, Source
         pace: prices::read_pace(&root)?,
         prices: prices::read(&root)?,
         measured: prices::read_measured(&root)?,
+        latency: latency::read(&root, nodes.len())?,
         modules: root.optional("modules")?.unwrap_or_default(),
         swap: swap(&root)?,
         storage: storage(&root)?,

@@ -4,7 +4,7 @@ use units::{Bytes, CpuId, Frames};
 
 use crate::prices;
 
-use super::{Machine, Node, Storage, ZoneFacts, cpulist};
+use super::{Machine, Node, Storage, ZoneFacts, cpulist, latency};
 
 /// The whole file. Root keys come first: after a table header, TOML would read them as the table's.
 pub(super) fn machine(machine: &Machine) -> String {
@@ -63,6 +63,9 @@ pub(super) fn machine(machine: &Machine) -> String {
     if !machine.prices.is_empty() {
         text += "\n[prices]\n";
         text.extend(machine.prices.iter().map(|price| prices::write(price, string)));
+    }
+    if let Some(figures) = &machine.latency {
+        text += &latency::write(figures, string);
     }
     if !machine.measured.is_empty() {
         text += "\n# What no operation of the simulator stands for; no run uses it.\n[measured]\n";
