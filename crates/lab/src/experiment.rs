@@ -215,8 +215,8 @@ model = ["threads", "processes"]
 
     #[test]
     fn every_mistake_is_one_message() {
-        let machines = "(valid machines: four-core-4g, four-core-512m, four-node-2g, haswell-guest-32g, one-cpu-512m, \
-                        one-node-4g, one-node-512m, two-node-2g, two-node-4g)";
+        let machines = "(valid machines: four-core-4g, four-core-512m, four-node-2g, four-socket-8g, haswell-guest-32g, \
+                        one-cpu-512m, one-node-4g, one-node-512m, two-node-2g, two-node-4g)";
         let machine = format!("4: machine: unknown machine \"laptop\" {machines}");
         let near = format!("4: machine: unknown machine \"two-node-2\"; did you mean \"two-node-2g\"? {machines}");
         let cases: &[(&str, &str, &str)] = &[
@@ -232,7 +232,7 @@ model = ["threads", "processes"]
                 "fault-strom",
                 "2: workload: unknown workload \"fault-strom\"; did you mean \"fault-storm\"? \
                  (valid workloads: fault-storm, page-fault2, page-fault3, fork-storm, thpscale, thpcompact, thpscale-2015, \
-                 aged-fault, small-files)",
+                 aged-fault, small-files, numa-access)",
             ),
             (
                 "\"vm\"",

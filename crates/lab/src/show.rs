@@ -15,6 +15,7 @@ use self::zones::ZoneTables;
 use crate::{
     cell::STATE,
     experiment::Experiment,
+    machine,
     plan::{Seeds, Simulated, Start, UsageError},
     prices, provenance,
     run::{self, IDENTITY_FILE, read_identity},
@@ -188,6 +189,7 @@ fn head(shown: &Shown) -> String {
     }
     for column in &shown.simulated {
         text += &simulated(column);
+        text += &distances(shown, column);
         text += &state_notes(shown, column);
     }
     if shown.systems.iter().any(|system| system.target == Target::Vm) {
@@ -218,6 +220,18 @@ fn simulated(what: &Simulated) -> String {
     };
     let worth = format!("{start}; {prices}: counters are predictions, times are not yet");
     format!("{}\n     {worth}\n", words.join(", "))
+}
+
+/// How far memory was from the CPUs of a column: of machines that say so, and of workloads whose times it decides.
+fn distances(shown: &Shown, what: &Simulated) -> String {
+    let mut cells = shown.cells.iter().filter(|cell| cell.key.column() == what.column);
+    match &what.latency {
+        Some(latency) => format!("     {}\n", latency.summary()),
+        None if cells.any(|cell| cell.key.workload == workloads::numa_access::INFO.name) => {
+            format!("     {}\n", machine::FLAT)
+        }
+        None => String::new(),
+    }
 }
 
 /// Digits of a hash that a reader sees.

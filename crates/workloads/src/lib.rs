@@ -8,6 +8,7 @@ mod block;
 pub mod fault_storm;
 pub mod fork_storm;
 mod meet;
+pub mod numa_access;
 mod outcome;
 mod params;
 pub mod small_files;
@@ -38,6 +39,8 @@ pub enum Workload {
     AgedFault(aged_fault::Params),
     /// Huge page faults while many small files are written.
     SmallFiles(small_files::Params),
+    /// Accesses to memory of each node from each node.
+    NumaAccess(numa_access::Params),
 }
 
 /// What a user sees of a workload in `pagelab list workloads`.
@@ -62,6 +65,7 @@ pub const WORKLOADS: &[WorkloadInfo] = &[
     thpscale_2015::INFO,
     aged_fault::INFO,
     small_files::INFO,
+    numa_access::INFO,
 ];
 
 /// Why a workload gave no result.
@@ -114,6 +118,7 @@ impl Workload {
             "thpscale-2015" => thpscale_2015::Params::parse(params).map(Self::Thpscale2015),
             "aged-fault" => aged_fault::Params::parse(params).map(Self::AgedFault),
             "small-files" => small_files::Params::parse(params).map(Self::SmallFiles),
+            "numa-access" => numa_access::Params::parse(params).map(Self::NumaAccess),
             _ => Err(ParamError::UnknownWorkload(name.to_owned())),
         }
     }
@@ -127,6 +132,7 @@ impl Workload {
             Self::Thpscale2015(params) => params.memory(total),
             Self::AgedFault(params) => params.memory(total),
             Self::SmallFiles(params) => params.memory(total),
+            Self::NumaAccess(params) => params.memory(),
         }
     }
 
@@ -134,7 +140,7 @@ impl Workload {
     pub fn files(&self, total: Bytes) -> Bytes {
         match self {
             Self::FaultStorm(params) => params.files(),
-            Self::ForkStorm(_) => Bytes(0),
+            Self::ForkStorm(_) | Self::NumaAccess(_) => Bytes(0),
             Self::Thpscale(params) => params.files(total),
             Self::Thpscale2015(params) => params.files(total),
             Self::AgedFault(params) => params.files(total),
@@ -145,7 +151,7 @@ impl Workload {
     /// Whether it means to fill memory, so that the kernel has to reclaim and to compact.
     pub fn presses(&self) -> bool {
         match self {
-            Self::FaultStorm(_) | Self::ForkStorm(_) => false,
+            Self::FaultStorm(_) | Self::ForkStorm(_) | Self::NumaAccess(_) => false,
             Self::Thpscale(_) | Self::Thpscale2015(_) | Self::AgedFault(_) | Self::SmallFiles(_) => true,
         }
     }
@@ -159,6 +165,7 @@ impl Workload {
             Self::Thpscale2015(params) => params.case(),
             Self::AgedFault(params) => params.case(),
             Self::SmallFiles(params) => params.case(),
+            Self::NumaAccess(params) => params.case(),
         }
     }
 
@@ -170,7 +177,8 @@ impl Workload {
             | Self::Thpscale(_)
             | Self::Thpscale2015(_)
             | Self::AgedFault(_)
-            | Self::SmallFiles(_) => true,
+            | Self::SmallFiles(_)
+            | Self::NumaAccess(_) => true,
         }
     }
 
@@ -183,6 +191,7 @@ impl Workload {
             Self::Thpscale2015(params) => thpscale_2015::run(os, params.clone()).await,
             Self::AgedFault(params) => aged_fault::run(os, params.clone(), seed).await,
             Self::SmallFiles(params) => small_files::run(os, params.clone()).await,
+            Self::NumaAccess(params) => numa_access::run(os, params.clone()).await,
         }
     }
 }

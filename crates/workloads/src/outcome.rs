@@ -6,7 +6,7 @@ use os::Rusage;
 use serde::{Deserialize, Serialize};
 use units::{Picos, Time};
 
-use crate::Block;
+use crate::{Block, numa_access::Access};
 
 /// The outcome of one workload run.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
@@ -69,6 +69,9 @@ pub struct TaskOutcome {
     /// The time of mapping and reading a file before that.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub fileinit: Option<Picos>,
+    /// What its accesses to memory came to; of numa-access only.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub access: Option<Access>,
 }
 
 /// One iteration of one task.
@@ -105,6 +108,7 @@ impl TaskOutcome {
             blocks: Vec::new(),
             anoninit: None,
             fileinit: None,
+            access: None,
         }
     }
 }
