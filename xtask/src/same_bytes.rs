@@ -132,6 +132,7 @@ impl Account {
                 self.same += same;
                 self.differ += differ.len();
             }
+            (Err(said), Ok(_)) => println!("new    {run}: the base says: {said}"),
             (before, after) => {
                 println!("DIFFER {run}: it does not run");
                 for (side, outcome) in [("the base", before), ("this tree", after)] {
