@@ -87,7 +87,7 @@ pub fn work(order: &[u8]) -> Result<String, String> {
         commit: provenance::COMMIT.to_owned(),
         max_rss_kib: host::max_rss_kib(),
     };
-    Ok(line(&Record::Cell(Cell { schema: SCHEMA, key: order.key, measured, run })))
+    Ok(line(&Record::Cell(Cell { schema: SCHEMA, key: order.key, measured, series: None, slow_path: None, run })))
 }
 
 fn line(record: &Record) -> String {

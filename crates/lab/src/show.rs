@@ -376,7 +376,7 @@ mod tests {
             skipped: Vec::new(),
             detail: serde_json::Value::Null,
         };
-        Cell { schema: SCHEMA, key, measured, run: run() }
+        Cell { schema: SCHEMA, key, measured, series: None, slow_path: None, run: run() }
     }
 
     fn run() -> Run {

@@ -15,6 +15,8 @@ pub mod metrics;
 pub mod mmtests;
 mod mmtests_2015;
 pub mod record;
+pub mod series;
+pub mod slow_path;
 pub mod stats;
 pub mod store;
 pub mod table;
@@ -30,5 +32,7 @@ pub use self::record::{
     Better, Cell, Check, Column, Duration, Key, Measured, Metric, Record, Run, SCHEMA, Skip, Skipped, System, Target,
     WAITING, cells,
 };
+pub use self::series::{Sample, Series};
+pub use self::slow_path::SlowPath;
 pub use self::store::{Contents, RESULT_FILE, Store, StoreError, Torn, write_whole};
 pub use self::table::{ColumnHead, Form, Kind, Layout, Report, Row, Table, Value};

@@ -4,8 +4,12 @@ use std::collections::BTreeMap;
 
 use serde::{Deserialize, Serialize};
 
-/// The version of the schema that this build writes, and the only one it reads.
-pub const SCHEMA: u32 = 1;
+use crate::{series::Series, slow_path::SlowPath};
+
+/// The version of the schema that this build writes. 2 has [`Cell::series`] and [`Cell::slow_path`], and else is 1.
+pub const SCHEMA: u32 = 2;
+/// The oldest version that it reads.
+pub const OLDEST_SCHEMA: u32 = 1;
 
 /// One line of a result file.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
@@ -32,12 +36,19 @@ pub fn cells(records: Vec<Record>) -> Vec<Cell> {
 /// One workload on one kernel and machine, from one state and seed.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Cell {
-    /// [`SCHEMA`].
+    /// [`SCHEMA`] of the build that wrote it.
     pub schema: u32,
     /// Which cell it is.
     pub key: Key,
     /// What a rerun on a deterministic target repeats byte for byte.
     pub measured: Measured,
+    /// Samples of what the kernel counted and held while the workload ran, where they were asked for; of a deterministic target
+    /// repeated like what was measured, of which it is no part.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub series: Option<Series>,
+    /// Operations that left the allocator's fast path, where the target knows them; repeated in the same way.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub slow_path: Option<SlowPath>,
     /// What differs from run to run.
     pub run: Run,
 }
@@ -244,7 +255,7 @@ pub struct Run {
 /// A kernel that cells ran on.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct System {
-    /// [`SCHEMA`].
+    /// [`SCHEMA`] of the build that wrote it.
     pub schema: u32,
     /// Where it ran.
     pub target: Target,
@@ -276,7 +287,7 @@ impl System {
 /// Something that a run would have done by default but could not.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Skipped {
-    /// [`SCHEMA`].
+    /// [`SCHEMA`] of the build that wrote it.
     pub schema: u32,
     /// The cell, where it is one that was begun: the target lacks something that it needs.
     #[serde(default, skip_serializing_if = "Option::is_none")]

@@ -5,7 +5,7 @@ use std::fs::{self, File, OpenOptions, TryLockError};
 use std::io::{self, Read as _, Write as _};
 use std::path::{Path, PathBuf};
 
-use crate::record::{Record, SCHEMA};
+use crate::record::{OLDEST_SCHEMA, Record, SCHEMA};
 
 /// The file of a result directory that holds its records.
 pub const RESULT_FILE: &str = "result.jsonl";
@@ -73,7 +73,7 @@ pub enum StoreError {
         reason: String,
     },
     /// A line is of another version of the schema.
-    #[error("{}:{line}: expected schema {SCHEMA}, found {found}", path.display())]
+    #[error("{}:{line}: expected schema {OLDEST_SCHEMA} to {SCHEMA}, found {found}", path.display())]
     Schema {
         /// The result file.
         path: PathBuf,
@@ -222,7 +222,8 @@ fn parse(path: &Path, bytes: &[u8]) -> Result<Contents, StoreError> {
 }
 
 fn record(path: &Path, line: u64, value: serde_json::Value) -> Result<Record, StoreError> {
-    if let Some(found) = value.get("schema").filter(|found| found.as_u64() != Some(SCHEMA.into())) {
+    let reads = |schema: u64| (u64::from(OLDEST_SCHEMA)..=u64::from(SCHEMA)).contains(&schema);
+    if let Some(found) = value.get("schema").filter(|found| !found.as_u64().is_some_and(reads)) {
         let found = found.to_string();
         return Err(StoreError::Schema { path: path.to_owned(), line, found });
     }

@@ -6,8 +6,8 @@ use std::path::PathBuf;
 use std::sync::atomic::{AtomicU32, Ordering};
 
 use pagelab_report::{
-    Better, Cell, Duration, Key, Measured, Metric, RESULT_FILE, Record, Run, SCHEMA, Skipped, Store, StoreError,
-    System, Target, Torn, write_whole,
+    Better, Cell, Duration, Key, Measured, Metric, RESULT_FILE, Record, Run, SCHEMA, Sample, Series, Skipped, SlowPath,
+    Store, StoreError, System, Target, Torn, write_whole,
 };
 
 /// A directory of its own for one test, removed with it.
@@ -88,7 +88,10 @@ fn cell(sample: f64) -> Record {
         skipped: vec![],
         detail: serde_json::json!({ "tasks": [1, 2] }),
     };
-    Record::Cell(Cell { schema: SCHEMA, key, measured, run: run() })
+    let samples = [[3, 7], [4, 7]].map(|values| Sample { at_us: values[0], values: values.to_vec() });
+    let series = Some(Series::new(1_000_000, &["pgfault".into(), "node0/nr_free_pages".into()], &samples));
+    let slow_path = Some(SlowPath::default());
+    Record::Cell(Cell { schema: SCHEMA, key, measured, series, slow_path, run: run() })
 }
 
 fn system() -> Record {
@@ -127,10 +130,10 @@ fn records_come_back_as_written() {
 #[test]
 fn a_line_describes_itself() {
     let line = serde_json::to_string(&skipped("6.18")).expect("JSON");
-    assert_eq!(line, r#"{"record":"skipped","schema":1,"target":"vm","what":"6.18","reason":"no kernel"}"#);
+    assert_eq!(line, r#"{"record":"skipped","schema":2,"target":"vm","what":"6.18","reason":"no kernel"}"#);
     let line = serde_json::to_string(&cell(1.5)).expect("JSON");
     let measured = r#""metrics":[{"name":"x","unit":"ns","better":"lower","samples":[1.5]}]"#;
-    assert!(line.starts_with(r#"{"record":"cell","schema":1,"key":{"experiment":"e","#), "{line}");
+    assert!(line.starts_with(r#"{"record":"cell","schema":2,"key":{"experiment":"e","#), "{line}");
     assert!(line.contains(measured), "{line}");
     assert!(!line.contains("boot_s"), "{line}");
 }
@@ -166,7 +169,8 @@ fn a_malformed_line_is_named() {
     assert_eq!(message(&[&whole, "{\"rec", &whole]), ":2: not a result record: EOF while parsing a string at column 5");
     // Whole JSON is never cut off, not even at the end: a newer program may have written it.
     assert_eq!(message(&[&whole, "{}"]), ":2: not a result record: missing field `record`");
-    assert_eq!(message(&[&whole.replace(":1,", ":2,")]), ":1: expected schema 1, found 2");
+    assert_eq!(message(&[&whole.replace(":2,", ":3,")]), ":1: expected schema 1 to 2, found 3");
+    assert_eq!(message(&[&whole.replace(":2,", ":0,")]), ":1: expected schema 1 to 2, found 0");
 }
 
 #[test]
@@ -230,4 +234,19 @@ fn numbers_come_back_to_the_last_bit() {
     let back = &pagelab_report::cells(records)[0].measured.metrics[0].samples;
     let changed = back.iter().zip(&samples).filter(|(back, sample)| back.to_bits() != sample.to_bits()).count();
     assert_eq!(changed, 0, "of {}", samples.len());
+}
+
+/// As builds before schema 2 wrote it.
+#[test]
+fn lines_of_schema_1_are_read() {
+    let dir = Scratch::new();
+    fs::write(dir.file(), include_bytes!("schema-1.jsonl")).expect("written");
+    let contents = Store::read(&dir.0).expect("readable");
+    let [Record::System(system), Record::Cell(cell)] = &contents.records[..] else { panic!("{contents:?}") };
+    assert_eq!((system.schema, cell.schema), (1, 1));
+    assert_eq!(cell.measured.detail["run_hash"].as_str().map(str::len), Some(16));
+    assert_eq!((&cell.series, &cell.slow_path), (&None, &None));
+    // What is written back is what was read.
+    let text = serde_json::to_string(&contents.records[1]).expect("it serialises");
+    assert!(include_str!("schema-1.jsonl").ends_with(&format!("{text}\n")), "{text}");
 }

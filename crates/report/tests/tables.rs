@@ -36,6 +36,8 @@ fn cell(target: Target, kernel: &str, case: &str) -> Cell {
             skipped: Vec::new(),
             detail: serde_json::Value::Null,
         },
+        series: None,
+        slow_path: None,
         run: Run {
             date: "2026-01-02T03:04:05Z".into(),
             wall_s: 1.5,
