@@ -43,7 +43,7 @@
 //! | `mm/swapfile.c`, `mm/swap_state.c`, `mm/page_io.c` | `swap.rs` and its folder | huge pages, clusters per CPU, more devices |
 //! | `mm/rmap.c`              | `rmap.rs`, `spaces.rs` | the locks of `anon_vma`s and files                           |
 //! | `mm/khugepaged.c`        | `khugepaged.rs` and its folder, `watermark.rs` | files, `MADV_COLLAPSE`, per-size switches |
-//! | `mm/vmstat.c`, `include/linux/vm_event_item.h` | `event.rs` | counts by CPU; events of what is not here      |
+//! | `mm/vmstat.c`, `include/linux/vm_event_item.h` | `event.rs`, `vmstat.rs` | counts by CPU; what is not here |
 //! | /proc/kpageflags         | `state.rs`, `state/` | files on disks, caches of slabs, who maps what                 |
 //! | (none)                   | `cx.rs`, `cost.rs` | what a step is told, spends and asks                            |
 //! | (several)                | `variant.rs`    | 32-bit rules, configurations without SMP                            |
@@ -111,6 +111,7 @@ pub mod touch;
 pub mod unmap;
 pub mod variant;
 pub mod vma;
+pub mod vmstat;
 pub mod watermark;
 mod workingset;
 pub mod zone;

@@ -381,6 +381,14 @@ impl Supply {
         matches!(self.state, State::Busy(_))
     }
 
+    /// The order of what it is about to get, while it takes steps of its own.
+    pub fn order(&self) -> Option<Order> {
+        match &self.state {
+            State::Busy(control) => Some(control.asked.order),
+            _ => None,
+        }
+    }
+
     /// A step on the slow path. Done when the operation's step can be taken again.
     ///
     /// # Panics

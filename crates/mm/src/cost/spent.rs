@@ -32,6 +32,16 @@ impl Spent {
         }
     }
 
+    /// What was spent since `earlier`.
+    #[must_use]
+    pub fn since(&self, earlier: &Self) -> Self {
+        let mut spent = *self;
+        for (part, before) in spent.0.iter_mut().zip(earlier.0) {
+            part.0 = part.0.wrapping_sub(before.0);
+        }
+        spent
+    }
+
     /// Adds what a step has spent so far: most have nothing to add behind the first causes, which then are all of its time.
     /// Whether its parts are the time that it took, the end of its operation will show.
     #[inline(always)]

@@ -67,6 +67,20 @@ impl FileOperation {
         Self { request, state: State::Begin }
     }
 
+    /// The name of the system call.
+    pub fn name(&self) -> &'static str {
+        match self.request {
+            FileRequest::Create(_) => "creat",
+            FileRequest::Open(_) => "open",
+            FileRequest::Close(_) => "close",
+            FileRequest::Unlink(_) => "unlink",
+            FileRequest::Truncate(..) => "ftruncate",
+            FileRequest::Write { .. } => "pwrite",
+            FileRequest::Sync(_) => "fsync",
+            FileRequest::DropCaches => "drop_caches",
+        }
+    }
+
     /// Goes on until `horizon` where it is a long one, at least by a phase.
     pub fn step(
         &mut self,
