@@ -17,6 +17,7 @@
 //! | `run_hash.rs` | (time, cpu, event) folded into 64 bits |
 //! | `inject.rs` | for tests: one step of a run loses something |
 //! | `trace.rs` | trace events as lines |
+//! | `sampler.rs`, `slow_log.rs` | what is where and was counted, over time; what left the fast path |
 
 mod affinity;
 mod clock;
@@ -33,7 +34,9 @@ mod programs;
 mod run_hash;
 mod runqueue;
 mod rwsem;
+mod sampler;
 mod sched;
+mod slow_log;
 mod task;
 #[cfg(test)]
 mod tests;
@@ -62,6 +65,9 @@ use inject::Injector;
 pub use inject::{Injection, Lost};
 use kernel::{HOST, Kernel};
 use run_hash::Mark;
+use sampler::Sampler;
+pub use sampler::Samples;
+pub use slow_log::{SlowOperation, SlowOperations, SlowTotal, What};
 use trace::Trace;
 use world::World;
 
@@ -146,6 +152,8 @@ pub struct Options {
     pub loss: Option<Injection>,
     /// How many trace events are kept as lines; none unless asked for.
     pub trace_lines: Option<usize>,
+    /// The time between two samples; none are taken unless asked for.
+    pub sample: Option<Picos>,
 }
 
 /// What came of it.
@@ -159,6 +167,10 @@ pub struct Extra {
     pub lost: bool,
     /// Trace events, one per line.
     pub trace: Option<String>,
+    /// Samples, with one of the start and one of the end.
+    pub samples: Option<Samples>,
+    /// Operations that left the fast path.
+    pub slow_operations: SlowOperations,
     /// Of memory that was taken over: what was drawn, and what could not be taken over as it was.
     pub notes: Vec<String>,
 }
@@ -248,6 +260,7 @@ pub fn simulate_from<T: 'static>(
     world.injector.wanted = options.loss;
     world.trace = options.trace_lines.map(Trace::new);
     world.kernels[HOST].mm.trace_extfrag(world.trace.is_some());
+    world.sampler = options.sample.map(Sampler::new).unwrap_or_default();
     let space = world.create_space();
     world.create_task(Placement::Spread(0), space);
     // Its first task is never killed: as long as it has no other, neither is it.
@@ -266,8 +279,9 @@ pub fn simulate_from<T: 'static>(
     }
     let result = slot.take().expect("the first task has ended");
     let Injector { steps, done: lost, .. } = world.injector;
-    let extra =
-        Extra { steps, operations: world.operations, lost, notes, trace: world.trace.map(|trace| trace.text()) };
+    let (samples, slow_operations) = (world.end_samples(), world.take_slow_operations());
+    let trace = world.trace.map(|trace| trace.text());
+    let extra = Extra { steps, operations: world.operations, lost, trace, samples, slow_operations, notes };
     let mut times = Times::default();
     world.tasks.iter().for_each(|task| task.add_to(&mut times));
     (result, Finish { hash: world.hash.hex(), counters: world.kernels[HOST].counters.clone(), times }, extra)

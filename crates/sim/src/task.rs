@@ -49,6 +49,8 @@ pub(crate) struct Task {
     pub(crate) is_settled: bool,
     /// Somebody else has had its CPU since its last step.
     pub(crate) was_preempted: bool,
+    /// What it is inside of has left the fast path, and is open in the log of such operations.
+    pub(crate) is_slow: bool,
     pub(crate) faults: u64,
     /// Memory that its operation has asked for.
     pub(crate) supply: Supply,
@@ -180,6 +182,7 @@ impl Task {
             holds: None,
             is_settled: false,
             was_preempted: false,
+            is_slow: false,
             killed: None,
             joiners: Vec::new(),
         }

@@ -32,7 +32,9 @@ use crate::{
     operation::{Asker, Operation},
     run_hash::{Mark, RunHash},
     runqueue::{Enqueue, Nice},
+    sampler::Sampler,
     sched::{Cpu, CpuPrices, Domains, Wakes},
+    slow_log::SlowLog,
     task::{Answer, Meeting, Request, Slumber, Task, TaskId, TaskState},
     trace::Trace,
 };
@@ -62,6 +64,8 @@ pub(crate) struct World {
     pub(crate) operations: u64,
     /// None when nobody asked for it.
     pub(crate) trace: Option<Trace>,
+    pub(crate) sampler: Sampler,
+    pub(crate) slow_log: SlowLog,
     /// The instant at which the first task starts.
     begin: Time,
     /// The task whose user half runs.
@@ -101,6 +105,8 @@ impl World {
             injector: Injector::default(),
             operations: 0,
             trace: None,
+            sampler: Sampler::default(),
+            slow_log: SlowLog::default(),
             begin: Time(0),
             current: TaskId(0),
         }

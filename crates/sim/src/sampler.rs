@@ -1,0 +1,133 @@
+//! Samples of what the simulated machine has counted and what is where in its memory, at instants of virtual time.
+//!
+//! A sample of an instant has what all steps did that began before it, and so may be ahead by one step: that of a CPU which runs
+//! alone goes on to the next timer. No timer is armed for it and no step becomes shorter, so a run is the same with and without.
+
+use std::fmt;
+
+use mm::{MigrateType, Mm, event::Counters};
+use units::{Picos, Time};
+
+use crate::{kernel::HOST, world::World};
+
+/// More samples than this are not taken, but for the last one.
+const SAMPLES_MAX: usize = 65_536;
+
+/// The samples of a run.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Samples {
+    /// What the values are, as paths: `pgfault`, `node0/nr_free_pages`, `node0/DMA32/free/3`, `node0/DMA32/blocks/Movable`.
+    pub names: Vec<String>,
+    /// Instants, each with a value for every name: the start, multiples of what was asked for, and the end.
+    pub rows: Vec<(Time, Vec<u64>)>,
+}
+
+/// Takes them.
+#[derive(Clone, Debug)]
+pub(crate) struct Sampler {
+    every: Picos,
+    /// The next instant; after all others where nobody has asked.
+    due: Time,
+    samples: Samples,
+}
+
+impl Default for Sampler {
+    /// Nobody has asked.
+    fn default() -> Self {
+        Self { every: Picos(0), due: Time(u64::MAX), samples: Samples::default() }
+    }
+}
+
+impl Sampler {
+    /// One that takes samples this far apart.
+    ///
+    /// # Panics
+    /// When that is not at all.
+    pub(crate) fn new(every: Picos) -> Self {
+        assert!(every > Picos(0), "time goes on between two samples");
+        Self { every, due: Time(0), samples: Samples::default() }
+    }
+}
+
+impl World {
+    /// Before a step that starts at an instant: takes the samples that are due by then.
+    #[inline]
+    pub(crate) fn sample_before(&mut self, start: Time) {
+        if start >= self.sampler.due {
+            self.take_samples(start);
+        }
+    }
+
+    #[cold]
+    fn take_samples(&mut self, start: Time) {
+        let host = &self.kernels[HOST];
+        let values = read(&mut self.sampler.samples.names, &host.counters, &host.mm);
+        let Sampler { every, due, samples } = &mut self.sampler;
+        // Bound: the number of samples.
+        while *due <= start && samples.rows.len() < SAMPLES_MAX {
+            samples.rows.push((*due, values.clone()));
+            *due = *due + *every;
+        }
+        if samples.rows.len() == SAMPLES_MAX {
+            *due = Time(u64::MAX);
+        }
+    }
+
+    /// All samples of a run that has ended, with one of its end; none where nobody has asked.
+    pub(crate) fn end_samples(&mut self) -> Option<Samples> {
+        if self.sampler.every == Picos(0) {
+            return None;
+        }
+        let end = self.latest();
+        self.sample_before(end);
+        let Samples { mut names, mut rows } = std::mem::take(&mut self.sampler.samples);
+        if rows.last().is_none_or(|(at, _)| *at < end) {
+            let host = &self.kernels[HOST];
+            rows.push((end, read(&mut names, &host.counters, &host.mm)));
+        }
+        Some(Samples { names, rows })
+    }
+}
+
+/// The values of now; their names too where they are not known yet.
+fn read(names: &mut Vec<String>, counters: &Counters, mm: &Mm) -> Vec<u64> {
+    let is_new = names.is_empty();
+    let mut values = Vec::with_capacity(names.len());
+    visit(counters, mm, |name, value| {
+        if is_new {
+            names.push(name.to_string());
+        }
+        values.push(value);
+    });
+    assert_eq!(values.len(), names.len(), "a machine has the same zones and counters all the time");
+    values
+}
+
+/// Everything that is sampled, always in the same order.
+fn visit(counters: &Counters, mm: &Mm, mut tell: impl FnMut(fmt::Arguments<'_>, u64)) {
+    let census = mm.census();
+    for (event, count) in counters.iter() {
+        tell(format_args!("{}", event.name()), count);
+    }
+    let by_node = census.nodes.first().map_or(&[][..], |node| &node.gauges);
+    for (name, value) in mm.gauges() {
+        if !by_node.iter().any(|(known, _)| *known == name) {
+            tell(format_args!("{name}"), value);
+        }
+    }
+    for node in &census.nodes {
+        for (name, value) in &node.gauges {
+            tell(format_args!("node{}/{name}", node.node), *value);
+        }
+    }
+    for zone in &census.zones {
+        let (node, kind) = (zone.node, zone.kind);
+        for (order, blocks) in zone.free.iter().enumerate() {
+            tell(format_args!("node{node}/{kind}/free/{order}"), *blocks);
+        }
+        for (of, blocks) in MigrateType::ALL.iter().zip(zone.blocks) {
+            tell(format_args!("node{node}/{kind}/blocks/{of:?}"), blocks);
+        }
+        tell(format_args!("node{node}/{kind}/blocks/free"), zone.free_blocks);
+    }
+}

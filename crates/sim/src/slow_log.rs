@@ -1,0 +1,283 @@
+//! The log of slow-path operations: what left the fast path, when, and where its time went by cause.
+//!
+//! An operation is in the log from the end of the step that found too little memory (or went to sleep) until it goes on with
+//! what it wanted: the slow path of one allocation, or a sleep, each fault by itself. A kernel thread is in it from when it
+//! begins to work until it sleeps again. Waiting for the lock of an address space alone is none of this.
+//!
+//! Always on: a step on the fast path pays one look. Nothing that is simulated depends on it. Bounded: the longest are kept, of
+//! equal ones those that ended first, and all are counted.
+
+#![expect(dead_code, reason = "the next commit calls it")]
+
+use std::{cmp::Reverse, collections::BTreeMap, fmt};
+
+use mm::{cost::Spent, daemon::Scope};
+use units::{Bytes, CpuId, NodeId, Order, Picos, Time, Vpn};
+
+use crate::{
+    daemon::Thread,
+    operation::{Operation, Progress},
+    task::{TaskId, TaskState},
+    world::World,
+};
+
+/// Operations that are kept: in a result, some 400 KiB.
+const KEPT_MAX: usize = 4096;
+
+/// What an operation is.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub struct What {
+    /// `fault`, the name of a system call, or that of a kernel thread.
+    pub name: &'static str,
+    /// The node of a kernel thread that has one.
+    pub node: Option<NodeId>,
+}
+
+impl What {
+    fn call(name: &'static str) -> Self {
+        Self { name, node: None }
+    }
+
+    fn daemon(Thread { daemon, node }: Thread) -> Self {
+        let row = daemon.row();
+        Self { name: row.name, node: (row.scope == Scope::Node).then_some(node) }
+    }
+}
+
+impl fmt::Display for What {
+    /// As the kernel names its threads: `kswapd0`.
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(self.name)?;
+        self.node.map_or(Ok(()), |node| node.fmt(f))
+    }
+}
+
+/// One operation of the log.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct SlowOperation {
+    /// When it left the fast path.
+    pub start: Time,
+    /// The task's number, in the order of creation.
+    pub task: u32,
+    /// The CPU that the task was on then.
+    pub cpu: CpuId,
+    /// What it was.
+    pub what: What,
+    /// The page of a fault.
+    pub vpn: Option<Vpn>,
+    /// The order of the allocation, where it is about one.
+    pub order: Option<Order>,
+    /// Where its time went, which is from its start to its end.
+    pub spent: Spent,
+}
+
+/// How many operations there were of a kind, and the time of all of them.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct SlowTotal {
+    /// How many.
+    pub count: u64,
+    /// Their time.
+    pub time: Picos,
+}
+
+/// All of a run.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct SlowOperations {
+    /// The longest, by start, then by task.
+    pub longest: Vec<SlowOperation>,
+    /// All there were.
+    pub totals: BTreeMap<What, SlowTotal>,
+}
+
+/// An operation that is off the fast path.
+#[derive(Clone, Debug)]
+struct Open {
+    /// As it would be logged, but that `spent` is what its task had spent when it left.
+    operation: SlowOperation,
+    /// It has slept and goes on: since when, and what its task had spent by then.
+    resumed: Option<(Time, Spent)>,
+}
+
+/// Those that are kept, the shortest first; of equal ones, the latest first.
+type Kept = BTreeMap<(Picos, Reverse<u64>), Box<SlowOperation>>;
+
+/// The log of a run.
+#[derive(Clone, Debug, Default)]
+pub(crate) struct SlowLog {
+    open: BTreeMap<TaskId, Box<Open>>,
+    kept: Kept,
+    totals: BTreeMap<What, SlowTotal>,
+    /// Operations that have ended.
+    ended: u64,
+}
+
+impl SlowLog {
+    /// An operation whose task has spent so much by now is over.
+    fn close(&mut self, mut operation: SlowOperation, spent: &Spent) {
+        operation.spent = spent.since(&operation.spent);
+        let time = operation.spent.total();
+        if time == Picos(0) {
+            // A kernel thread that has looked around for free.
+            return;
+        }
+        let total = self.totals.entry(operation.what).or_default();
+        total.count += 1;
+        total.time = Picos(total.time.0.saturating_add(time.0));
+        let key = (time, Reverse(self.ended));
+        self.ended += 1;
+        if self.kept.len() == KEPT_MAX {
+            if self.kept.first_key_value().is_some_and(|(shortest, _)| key < *shortest) {
+                return;
+            }
+            self.kept.pop_first();
+        }
+        self.kept.insert(key, Box::new(operation));
+    }
+
+    fn finish(self) -> SlowOperations {
+        let mut longest: Vec<SlowOperation> = self.kept.into_values().map(|operation| *operation).collect();
+        longest.sort_by_key(|operation| (operation.start, operation.task));
+        SlowOperations { longest, totals: self.totals }
+    }
+}
+
+impl World {
+    /// Before a step: an operation that is off the fast path, and neither supplies itself with memory, goes on after a sleep.
+    #[inline]
+    pub(crate) fn slow_goes_on(&mut self, id: TaskId) {
+        let task = &self.tasks[id.0 as usize];
+        if task.is_slow && !task.supply.is_busy() {
+            let resumed = (self.cpus[task.cpu.0 as usize].clock, task.spent);
+            let open = self.slow_log.open.get_mut(&id).expect("the task says that it is there");
+            open.resumed = Some(resumed);
+        }
+    }
+
+    /// After a step: has its operation left the fast path, or come back to it?
+    #[inline]
+    pub(crate) fn slow_step(&mut self, id: TaskId, progress: &Progress) {
+        let task = &self.tasks[id.0 as usize];
+        let is_slow = task.supply.is_busy() || matches!(progress, Progress::Block(_));
+        if is_slow || task.is_slow {
+            self.note_slow_step(id, is_slow);
+        }
+    }
+
+    #[inline(never)]
+    fn note_slow_step(&mut self, id: TaskId, is_slow: bool) {
+        let Self { tasks, slow_log, cpus, .. } = self;
+        let task = &mut tasks[id.0 as usize];
+        let TaskState::Kernel(operation) = &task.state else { unreachable!("an operation has taken a step") };
+        let (what, vpn) = describe(operation);
+        if task.is_slow {
+            let open = slow_log.open.get_mut(&id).expect("the task says that it is there");
+            // The fault that has slept may be over, and this another one's trouble.
+            let is_another = open.resumed.is_some() && open.operation.vpn != vpn;
+            if is_slow && !is_another {
+                open.resumed = None;
+                open.operation.order = open.operation.order.or(task.supply.order());
+                return;
+            }
+            let open = slow_log.open.remove(&id).expect("it was just there");
+            let now = (cpus[task.cpu.0 as usize].clock, task.spent);
+            let (end, spent) = open.resumed.unwrap_or(now);
+            let parts = spent.since(&open.operation.spent).total();
+            let is_whole = end.since(open.operation.start) == parts || self.injector.done;
+            assert!(is_whole, "the parts of a slow operation sum to its time");
+            slow_log.close(open.operation, &spent);
+        }
+        task.is_slow = is_slow;
+        if is_slow {
+            let start = cpus[task.cpu.0 as usize].clock;
+            let (cpu, order, spent) = (task.cpu, task.supply.order(), task.spent);
+            let operation = SlowOperation { start, task: id.0, cpu, what, vpn, order, spent };
+            slow_log.open.insert(id, Box::new(Open { operation, resumed: None }));
+        }
+    }
+
+    /// A kernel thread works, if it did not before.
+    #[inline]
+    pub(crate) fn slow_daemon(&mut self, id: TaskId, cpu: CpuId, thread: Thread) {
+        let task = &mut self.tasks[id.0 as usize];
+        if !std::mem::replace(&mut task.is_slow, true) {
+            let (start, what) = (self.cpus[cpu.0 as usize].clock, What::daemon(thread));
+            let operation = SlowOperation { start, task: id.0, cpu, what, vpn: None, order: None, spent: task.spent };
+            self.slow_log.open.insert(id, Box::new(Open { operation, resumed: None }));
+        }
+    }
+
+    /// A kernel thread goes to sleep.
+    pub(crate) fn slow_daemon_sleeps(&mut self, id: TaskId) {
+        let task = &mut self.tasks[id.0 as usize];
+        if std::mem::take(&mut task.is_slow) {
+            let open = self.slow_log.open.remove(&id).expect("the task says that it is there");
+            self.slow_log.close(open.operation, &task.spent);
+        }
+    }
+
+    /// The log of a run that has ended; what was not over is in it with the time that it has taken.
+    pub(crate) fn take_slow_operations(&mut self) -> SlowOperations {
+        let mut log = std::mem::take(&mut self.slow_log);
+        for (id, open) in std::mem::take(&mut log.open) {
+            log.close(open.operation, &self.tasks[id.0 as usize].spent);
+        }
+        log.finish()
+    }
+}
+
+/// What an operation is, and the page that a fault is at.
+fn describe(operation: &Operation) -> (What, Option<Vpn>) {
+    let call = |name| (What::call(name), None);
+    match operation {
+        Operation::Touch(touch) => (What::call("fault"), Some(Vpn(touch.next().0 / Bytes::PAGE.0))),
+        Operation::File { operation, .. } => call(operation.name()),
+        Operation::Mmap { .. } => call("mmap"),
+        Operation::Munmap { .. } => call("munmap"),
+        Operation::Madvise { .. } | Operation::Discard { .. } => call("madvise"),
+        Operation::Mincore { .. } => call("mincore"),
+        Operation::Fork { .. } => call("fork"),
+        Operation::Exit(_) => call("exit"),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use mm::{cost::Cause, daemon::Daemon};
+
+    use super::*;
+
+    fn operation(start: u64) -> SlowOperation {
+        let (task, cpu, what) = (0, CpuId(0), What::call("fault"));
+        SlowOperation { start: Time(start), task, cpu, what, vpn: None, order: None, spent: Spent::default() }
+    }
+
+    fn spent(picos: u64) -> Spent {
+        let mut spent = Spent::default();
+        spent.add_on(Cause::Migrate, Picos(picos));
+        spent
+    }
+
+    #[test]
+    fn the_longest_are_kept_and_of_equal_ones_the_first() {
+        let mut log = SlowLog::default();
+        let most = KEPT_MAX as u64;
+        (0..most).for_each(|start| log.close(operation(start), &spent(5)));
+        // Longer than some; as long as all that are left of them; shorter; and one that took no time.
+        (most..most + 3).for_each(|start| log.close(operation(start), &spent(6)));
+        log.close(operation(most + 3), &spent(5));
+        log.close(operation(most + 4), &spent(4));
+        log.close(operation(most + 5), &spent(0));
+        let all = log.finish();
+        let starts: Vec<u64> = all.longest.iter().map(|operation| operation.start.0).collect();
+        assert_eq!(starts, (0..most - 3).chain(most..most + 3).collect::<Vec<_>>());
+        let total = SlowTotal { count: most + 5, time: Picos(5 * most + 6 * 3 + 5 + 4) };
+        assert_eq!(all.totals, [(What::call("fault"), total)].into());
+    }
+
+    #[test]
+    fn kernel_threads_are_called_as_the_kernel_does() {
+        let name = |daemon, node| What::daemon(Thread { daemon, node: NodeId(node) }).to_string();
+        let names = [name(Daemon::Kswapd, 1), name(Daemon::Kcompactd, 0), name(Daemon::Khugepaged, 0)];
+        assert_eq!(names, ["kswapd1", "kcompactd0", "khugepaged"]);
+    }
+}
