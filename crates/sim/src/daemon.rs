@@ -78,6 +78,7 @@ impl World {
     /// One step of a kernel thread.
     #[inline(never)]
     pub(crate) fn step_daemon(&mut self, id: TaskId, cpu: CpuId, thread: Thread) {
+        self.slow_daemon(id, cpu, thread);
         let Some(has_lock) = self.lock_for_daemon(id, cpu, thread.daemon) else { return };
         let turn = mm::daemon::Turn { node: thread.node, has_lock };
         let step =
@@ -93,6 +94,7 @@ impl World {
 
     /// A kernel thread sleeps: until it is woken, or for a while.
     fn sleep_daemon(&mut self, id: TaskId, thread: Thread, wait: Wait) {
+        self.slow_daemon_sleeps(id);
         let task = &mut self.tasks[id.0 as usize];
         task.state = TaskState::Asleep(thread);
         task.sleeps_until = None;

@@ -126,7 +126,11 @@ fn visit(counters: &Counters, mm: &Mm, mut tell: impl FnMut(fmt::Arguments<'_>, 
             tell(format_args!("node{node}/{kind}/free/{order}"), *blocks);
         }
         for (of, blocks) in MigrateType::ALL.iter().zip(zone.blocks) {
-            tell(format_args!("node{node}/{kind}/blocks/{of:?}"), blocks);
+            // `migratetype_names`, mm/page_alloc.c (v6.1; up to 4.3 with Reserve).
+            match of {
+                MigrateType::Cma => tell(format_args!("node{node}/{kind}/blocks/CMA"), blocks),
+                _ => tell(format_args!("node{node}/{kind}/blocks/{of:?}"), blocks),
+            }
         }
         tell(format_args!("node{node}/{kind}/blocks/free"), zone.free_blocks);
     }

@@ -7,8 +7,6 @@
 //! Always on: a step on the fast path pays one look. Nothing that is simulated depends on it. Bounded: the longest are kept, of
 //! equal ones those that ended first, and all are counted.
 
-#![expect(dead_code, reason = "the next commit calls it")]
-
 use std::{cmp::Reverse, collections::BTreeMap, fmt};
 
 use mm::{cost::Spent, daemon::Scope};

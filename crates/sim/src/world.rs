@@ -413,7 +413,8 @@ impl World {
                     None
                 }
                 Next::Cpu { cpu, clock, .. } if !self.begin_turn(cpu, clock) => None,
-                Next::Cpu { cpu, horizon, .. } => {
+                Next::Cpu { cpu, clock, horizon } => {
+                    self.sample_before(clock);
                     self.waker = Some(cpu);
                     match self.run_on(cpu, horizon) {
                         Some(kills) => kills.then_some(Turn::Drop(self.current)),

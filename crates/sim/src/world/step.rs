@@ -26,6 +26,7 @@ use crate::{
 impl World {
     /// One step of the operation that a task is in; true when the kernel ends the task.
     pub(super) fn step(&mut self, id: TaskId, cpu: CpuId, horizon: Time) -> bool {
+        self.slow_goes_on(id);
         let (task, start) = (&self.tasks[id.0 as usize], self.cpus[cpu.0 as usize].clock);
         let space = task.space;
         let TaskState::Kernel(operation) = &task.state else {
@@ -57,6 +58,7 @@ impl World {
             let end = self.cpus[cpu.0 as usize].clock;
             self.note_pace(id, (left, start), end, matches!(progress, Progress::More));
         }
+        self.slow_step(id, &progress);
         self.end_hold(id, cpu, keeps, start);
         let killed = match progress {
             Progress::More => false,
