@@ -5,7 +5,7 @@ use std::path::PathBuf;
 use clap::{Args, Parser, Subcommand, ValueEnum};
 use lab::{
     calibrate::{DEFAULT_SECONDS, Wanted},
-    plan::{AcceleratorChoice, Request, Seeds, UsageError},
+    plan::{AcceleratorChoice, Every, Request, Seeds, UsageError},
     show::Format,
 };
 use linux::qemu::Accelerator;
@@ -68,6 +68,12 @@ Examples:
     Task {
         /// Which entry
         entry: String,
+    },
+    /// (inside) Take samples until stdin closes
+    #[command(hide = true, name = linux::sampler::SAMPLER_COMMAND)]
+    Sampler {
+        /// Picoseconds between two
+        every_ps: u64,
     },
     /// (inside) Put back what was changed when stdin closes
     #[command(hide = true, name = linux::guard::GUARD_COMMAND)]
@@ -144,6 +150,12 @@ pub(crate) struct Run {
     /// Write the trace events of each simulated cell (mm_page_alloc_extfrag) to trace-*.txt in the result directory
     #[arg(long)]
     trace: bool,
+    /// Take a sample of what the kernel counts and holds every so often, such as 100ms, 1s or 5min: of virtual time in the
+    /// simulator, by the clock on real kernels, by a process of its own there. Counters by node where they are kept so, free
+    /// blocks by zone and order, pageblocks by type, those wholly free, huge pages; one sample at the start and one at the end
+    /// in any case. `pagelab show --series` prints it. It is part of what makes two runs the same
+    #[arg(long, value_name = "TIME")]
+    sample: Option<Every>,
     /// Also print where the time of each simulated run went, by cause, with a CPU and waiting without one: all tasks and
     /// kernel threads from start to end, warm-up included. Results always hold it: `pagelab show --causes` prints it later
     #[arg(long)]
@@ -364,6 +376,7 @@ impl Run {
             timeout_s: self.timeout,
             workers: self.workers.map(usize::from),
             trace: self.trace,
+            sample: self.sample,
             out: self.output.clone(),
         })
     }

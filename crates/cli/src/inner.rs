@@ -1,4 +1,4 @@
-//! The hidden subcommands: this program as worker, as task and as guard.
+//! The hidden subcommands: this program as worker, as task, as sampler and as guard.
 
 use std::{
     io::{self, Read, Write},
@@ -19,6 +19,12 @@ pub(crate) fn cell() -> anyhow::Result<ExitCode> {
 pub(crate) fn task(entry: &str) -> anyhow::Result<ExitCode> {
     linux::process::run_task(|os, params| lab::cell::run_entry(os, entry, params))
         .map_err(|problem| anyhow!(problem))?;
+    Ok(ExitCode::SUCCESS)
+}
+
+/// Samples of this kernel, until stdin closes.
+pub(crate) fn sampler(every_ps: u64) -> anyhow::Result<ExitCode> {
+    lab::sampler::serve(every_ps, io::stdin(), &mut io::stdout().lock()).map_err(|problem| anyhow!(problem))?;
     Ok(ExitCode::SUCCESS)
 }
 

@@ -71,6 +71,7 @@ fn dispatch(command: Command) -> anyhow::Result<ExitCode> {
         Command::List { what } => print(&list::text(what)),
         Command::Cell => inner::cell(),
         Command::Task { entry } => inner::task(&entry),
+        Command::Sampler { every_ps } => inner::sampler(every_ps),
         Command::Guard => Ok(inner::guard()),
     }
 }

@@ -68,7 +68,7 @@ fn unknown_names() {
 #[test]
 fn values_of_the_wrong_form() {
     let room = Room::new();
-    let cases: [(&[&str], &[&str]); 17] = [
+    let cases: [(&[&str], &[&str]); 20] = [
         (&["--set", "tasks=1", "--set", "tasks=2"], &["--set tasks: given twice"]),
         (&["--set", "size=3MB"], &["size: expected a multiple of 2MiB", "found \"3MB\""]),
         (&["--set", "size=3MiB"], &["size: expected a multiple of 2MiB", "found \"3MiB\""]),
@@ -81,6 +81,9 @@ fn values_of_the_wrong_form() {
         (&["--memory", "2GB"], &["'2GB'", "--memory", "KiB"]),
         (&["--seeds", "0"], &["'0'", "--seeds"]),
         (&["--seeds", "5-3"], &["'5-3'", "--seeds", "the first and the last as in 3-5"]),
+        (&["--sample", "0s"], &["'0s'", "--sample", "a time from 1ms to 24h"]),
+        (&["--sample", "abc"], &["'abc'", "--sample", "such as 100ms, 1s, 5min or 1h"]),
+        (&["--sample", "10"], &["'10'", "--sample", "such as 100ms, 1s, 5min or 1h"]),
         (&["--timeout", "soon"], &["'soon'", "--timeout"]),
         (&["--replayable", "99"], &["'99'", "--replayable"]),
         (&["--replayable", "2,99"], &["'99'", "--replayable"]),

@@ -12,12 +12,15 @@ use linux::{
     host::{self, Linux, block_on},
 };
 use os::Os;
-use report::{Cell, Check, Duration, Key, Measured, Record, Run, SCHEMA, Skip, Skipped, WAITING};
+use report::{Cell, Check, Duration, Key, Measured, Record, Run, SCHEMA, Series, Skip, Skipped, SlowPath, WAITING};
 use serde::{Deserialize, Serialize};
 use units::{Bytes, Errno, Picos};
 use workloads::{Outcome, Workload, WorkloadError};
 
-use crate::{machine::Machine, metrics, provenance, source::Source, state::State, variant::Recorded};
+use crate::{
+    machine::Machine, metrics, over_time, plan::Every, provenance, sampler::Sampling, source::Source, state::State,
+    variant::Recorded,
+};
 
 /// What a worker is told.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
@@ -36,6 +39,9 @@ pub struct Order {
     /// Where the simulator's trace events go, if anywhere.
     #[serde(default)]
     pub trace: Option<PathBuf>,
+    /// How often it is sampled, if at all.
+    #[serde(default)]
+    pub sample: Option<Every>,
 }
 
 /// What a cell simulates.
@@ -67,15 +73,14 @@ pub fn work(order: &[u8]) -> Result<String, String> {
     }
     let order: Order = serde_json::from_slice(order).map_err(|error| format!("the order is malformed: {error}"))?;
     let workload = parse(&order.key)?;
-    host::volunteer_for_oom();
     let date = provenance::now();
     let start = host::monotonic_ns();
-    let measured = match &order.simulated {
+    let found = match &order.simulated {
         None => real(&workload, &order),
         Some(what) => simulated(&workload, &order, what),
     };
-    let measured = match measured {
-        Ok(measured) => measured,
+    let Found { measured, series, slow_path } = match found {
+        Ok(found) => found,
         Err(Failure::Lacking(reason)) => return Ok(line(&Record::Skipped(skipped(order.key, reason)))),
         Err(Failure::Failed(problem)) => return Err(problem),
     };
@@ -87,7 +92,7 @@ pub fn work(order: &[u8]) -> Result<String, String> {
         commit: provenance::COMMIT.to_owned(),
         max_rss_kib: host::max_rss_kib(),
     };
-    Ok(line(&Record::Cell(Cell { schema: SCHEMA, key: order.key, measured, series: None, slow_path: None, run })))
+    Ok(line(&Record::Cell(Cell { schema: SCHEMA, key: order.key, measured, series, slow_path, run })))
 }
 
 fn line(record: &Record) -> String {
@@ -98,6 +103,13 @@ fn line(record: &Record) -> String {
 fn skipped(key: Key, reason: String) -> Skipped {
     let what = format!("{} on {}", key.case, key.kernel);
     Skipped { schema: SCHEMA, target: key.target, what, reason, key: Some(key) }
+}
+
+/// What a cell found.
+struct Found {
+    measured: Measured,
+    series: Option<Series>,
+    slow_path: Option<SlowPath>,
 }
 
 /// Why a cell gave no result.
@@ -126,10 +138,14 @@ impl From<WorkloadError> for Failure {
 }
 
 /// On the kernel that this program runs on.
-fn real(workload: &Workload, order: &Order) -> Result<Measured, Failure> {
+fn real(workload: &Workload, order: &Order) -> Result<Found, Failure> {
+    // Before this process offers itself to the OOM killer: the sampler would inherit that.
+    let sampling = order.sample.map(|every| Sampling::start(every.time())).transpose()?;
+    host::volunteer_for_oom();
     let files = Files::fresh(&order.ground)?;
     let os = Linux::new(host::usable_cpus(), order.cap, order.ground.clone());
     let outcome = block_on(workload.run(os.clone(), order.key.seed))?;
+    let series = sampling.map(Sampling::end).transpose();
     drop(files);
     let idle = if order.idle_window { Some(idle_movement(&os, outcome.window)?) } else { None };
     let mut measured = measure(workload, outcome, idle.as_ref());
@@ -141,7 +157,12 @@ fn real(workload: &Workload, order: &Order) -> Result<Measured, Failure> {
             measured.skipped.push(Skip { what: EXTFRAG.to_owned(), reason });
         }
     }
-    Ok(measured)
+    // Short memory may have ended it; what was measured is worth something without.
+    let series = series.unwrap_or_else(|reason| {
+        measured.skipped.push(Skip { what: "time series".to_owned(), reason });
+        None
+    });
+    Ok(Found { measured, series, slow_path: None })
 }
 
 /// The trace event that guests count by order.
@@ -174,12 +195,14 @@ impl Drop for Files {
 }
 
 /// In the simulator.
-fn simulated(workload: &Workload, order: &Order, what: &Simulated) -> Result<Measured, Failure> {
+fn simulated(workload: &Workload, order: &Order, what: &Simulated) -> Result<Found, Failure> {
+    host::volunteer_for_oom();
     let source = Source::from_text(format!("{}.toml", order.key.machine), what.machine.as_str());
     let machine = Machine::from_source(&source, &linux::setting::names()).map_err(|error| error.to_string())?;
     let config = crate::simulated::config(&machine, &what.variant.rules()?, order.cap, order.key.seed)?;
     let (workload_there, seed) = (workload.clone(), order.key.seed);
-    let options = sim::Options { trace_lines: order.trace.as_ref().map(|_| TRACE_LINES), ..sim::Options::default() };
+    let (trace_lines, sample) = (order.trace.as_ref().map(|_| TRACE_LINES), order.sample.map(Every::time));
+    let options = sim::Options { trace_lines, sample, ..sim::Options::default() };
     let main = async move |os| workload_there.run(os, seed).await;
     let state = what.state.as_deref().map(|file| load_state(file, &config.machine)).transpose()?;
     let map = state.as_ref().map(|(_, map)| map);
@@ -199,7 +222,8 @@ fn simulated(workload: &Workload, order: &Order, what: &Simulated) -> Result<Mea
     if let Some((hash, _)) = state {
         measured.detail[STATE] = serde_json::json!({ "hash": hash, "notes": extra.notes });
     }
-    Ok(measured)
+    let series = sample.zip(extra.samples).map(|(every, samples)| over_time::series(every, &samples));
+    Ok(Found { measured, series, slow_path: Some(over_time::slow_path(&extra.slow_operations)) })
 }
 
 /// The hash of a state, and its frames on a machine.

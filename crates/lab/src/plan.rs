@@ -1,5 +1,6 @@
 //! From what a user asks to the cells that will run: everything that can be wrong is found here, before anything runs.
 
+mod every;
 mod grid;
 mod seeds;
 mod session;
@@ -13,7 +14,7 @@ use serde::{Deserialize, Serialize};
 use units::{Bytes, BytesPerSecond};
 use workloads::Workload;
 
-pub use self::{grid::task_counts, seeds::Seeds};
+pub use self::{every::Every, grid::task_counts, seeds::Seeds};
 use crate::{
     experiment::{Experiment, FRESH, KERNEL},
     machine::{Latency, Machine},
@@ -54,6 +55,8 @@ pub struct Request {
     pub workers: Option<usize>,
     /// Write the trace events of simulated cells beside the result.
     pub trace: bool,
+    /// How often what the kernel counts and holds is sampled; not at all when not given.
+    pub sample: Option<Every>,
     /// Where results go; a run that stopped there is resumed.
     pub out: Option<PathBuf>,
 }
@@ -95,6 +98,8 @@ pub struct Plan {
     pub workers: usize,
     /// Write the trace events of simulated cells beside the result.
     pub trace: bool,
+    /// How often cells are sampled.
+    pub sample: Option<Every>,
     /// Whether a workload may drop the caches of this machine.
     pub drop_caches: bool,
 }
@@ -264,6 +269,9 @@ pub struct Identity {
     /// How its tables are laid out.
     #[serde(default)]
     pub layout: Layout,
+    /// How often its cells were sampled: results without it lack something, and on a real kernel the sampler has a part in them.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub sample: Option<Every>,
 }
 
 /// A simulated column: what it needs for explaining itself.
@@ -307,9 +315,9 @@ impl Plan {
             return Err(UsageError(format!("nothing can run here: {}", reasons.join("; "))));
         }
         let workers = request.workers.unwrap_or_else(|| linux::host::usable_cpus().len());
-        let (timeout_s, trace) = (request.timeout_s, request.trace);
+        let (timeout_s, trace, sample) = (request.timeout_s, request.trace, request.sample);
         let drop_caches = request.drop_caches;
-        Ok(Self { experiment, settings, sessions, skipped, timeout_s, workers, trace, drop_caches })
+        Ok(Self { experiment, settings, sessions, skipped, timeout_s, workers, trace, sample, drop_caches })
     }
 
     /// The number of cells.
@@ -335,6 +343,7 @@ impl Plan {
             machines: self.sessions.iter().map(machine).collect(),
             simulated: self.sessions.iter().filter_map(Session::simulated).collect(),
             layout: self.experiment.layout,
+            sample: self.sample,
         }
     }
 }

@@ -166,7 +166,7 @@ fn open(directory: &Path, plan: &Plan) -> Result<(Store, Vec<Key>), UsageError> 
         report::write_whole(&directory.join(IDENTITY_FILE), &text).map_err(usage)?;
     } else if read_identity(directory)? != identity {
         return Err(UsageError(format!(
-            "{place} holds a different run (other cells, machine, variant or program); give another directory with -o"
+            "{place} holds a different run (other cells, machine, variant, --sample or program); give another directory with -o"
         )));
     }
     if directory.join(report::RESULT_FILE).exists() {
@@ -337,6 +337,7 @@ impl Runner<'_> {
             idle_window: true,
             simulated: None,
             trace: None,
+            sample: self.plan.sample,
         };
         self.workers(session, missing, order)?;
         [files_guard, guard].into_iter().flatten().try_for_each(Guard::finish).map_err(Stopped::Failed)
@@ -368,7 +369,7 @@ impl Runner<'_> {
             variant: Recorded::of(variant),
             state: states::file(&directory, start, twin_of, key),
         };
-        let traces = self.plan.trace.then_some(&directory);
+        let (traces, sample) = (self.plan.trace.then_some(&directory), self.plan.sample);
         let order = |key: &Key| Order {
             key: key.clone(),
             cap: session.cap,
@@ -376,6 +377,7 @@ impl Runner<'_> {
             idle_window: false,
             simulated: Some(simulated(key)),
             trace: traces.map(|directory| directory.join(states::trace_name(key))),
+            sample,
         };
         self.workers(session, missing, order)
     }
@@ -459,7 +461,7 @@ impl Runner<'_> {
         accelerator: Accelerator,
         keys: &[Key],
     ) -> Result<(), Stopped> {
-        let plan = guest_plan(session, keys).map_err(Stopped::Failed)?;
+        let plan = guest_plan(session, keys, self.plan.sample).map_err(Stopped::Failed)?;
         let drivers = plan.disk.map(linux::disk::Disk::modules).unwrap_or_default();
         let drivers =
             linux::module::those_there(image, &drivers).map_err(|error| Stopped::Failed(error.to_string()))?;

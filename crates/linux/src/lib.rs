@@ -6,6 +6,7 @@
 //! | `process.rs`, `fork.rs` | tasks as threads and as processes |
 //! | `worker.rs`, `guard.rs` | one process per cell; one process that puts back what was changed |
 //! | `setting.rs`, `procfs/` | kernel settings by name; what /proc and /sys say |
+//! | `sampler.rs` | what /proc and /sys count, for time series |
 //! | `frame_map.rs` | what a kernel says of every frame at one moment |
 //! | `probe.rs`, `probe/` | timing small parts of this kernel and machine, for calibration |
 //! | `kernel_image.rs`, `module.rs`, `newc.rs`, `initramfs.rs` | what a guest is made of |
@@ -34,6 +35,7 @@ pub mod probe;
 pub mod process;
 pub mod procfs;
 pub mod qemu;
+pub mod sampler;
 pub mod setting;
 mod tracing;
 pub mod worker;

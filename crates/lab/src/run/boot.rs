@@ -15,7 +15,7 @@ use super::CELL;
 use crate::{
     cell::Order,
     machine::{Machine, Node},
-    plan::{Place, Session},
+    plan::{Every, Place, Session},
     seed,
 };
 
@@ -38,7 +38,7 @@ pub(super) fn boots(session: &Session, replayable: bool, done: &BTreeSet<Key>) -
     boots.into_iter().filter_map(missing).collect()
 }
 
-pub(super) fn guest_plan(session: &Session, keys: &[Key]) -> Result<GuestPlan, String> {
+pub(super) fn guest_plan(session: &Session, keys: &[Key], sample: Option<Every>) -> Result<GuestPlan, String> {
     let disk = session.disk();
     let ground = Ground {
         directory: disk.map(|_| Path::new(linux::disk::DIRECTORY).join(CELL)),
@@ -54,6 +54,7 @@ pub(super) fn guest_plan(session: &Session, keys: &[Key]) -> Result<GuestPlan, S
             idle_window: false,
             simulated: None,
             trace: None,
+            sample,
         };
         serde_json::to_value(order).expect("an order serialises")
     };

@@ -1,0 +1,72 @@
+//! How often a run is sampled.
+
+use std::str::FromStr;
+
+use serde::{Deserialize, Serialize};
+use units::Picos;
+
+/// The time between two samples.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(transparent)]
+pub struct Every(Picos);
+
+const UNITS: [(&str, Picos); 4] = [
+    ("ms", Picos::from_micros(1000)),
+    ("s", Picos::from_secs(1)),
+    ("min", Picos::from_secs(60)),
+    ("h", Picos::from_secs(3600)),
+];
+
+/// Longer than any run: 24 hours.
+const MAX: Picos = Picos::from_secs(24 * 3600);
+
+impl Every {
+    /// The time.
+    pub fn time(self) -> Picos {
+        self.0
+    }
+}
+
+impl FromStr for Every {
+    type Err = String;
+
+    /// A whole number and its unit, from a millisecond to a day.
+    fn from_str(text: &str) -> Result<Self, String> {
+        let digits = text.find(|c: char| !c.is_ascii_digit()).unwrap_or(text.len());
+        let (number, unit) = text.split_at(digits);
+        let unit = UNITS.into_iter().find(|(name, _)| *name == unit).map(|(_, unit)| unit);
+        let time = number.parse().ok().zip(unit).and_then(|(number, unit): (u64, _)| unit.0.checked_mul(number));
+        let time = time.map(Picos).filter(|time| (Picos(1)..=MAX).contains(time));
+        time.map(Self).ok_or_else(|| "expected a time from 1ms to 24h, such as 100ms, 1s, 5min or 1h".to_owned())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_number_and_a_unit() {
+        let read = |text: &str| text.parse::<Every>().map(Every::time);
+        assert_eq!(read("1s"), Ok(Picos::from_secs(1)));
+        assert_eq!(read("1500ms"), Ok(Picos::from_micros(1_500_000)));
+        assert_eq!(read("5min"), Ok(Picos::from_secs(300)));
+        assert_eq!(read("24h"), Ok(MAX));
+        for bad in [
+            "",
+            "0s",
+            "abc",
+            "1",
+            "s",
+            "-1s",
+            "1.5s",
+            "1 s",
+            "10us",
+            "25h",
+            "99999999999999999999s",
+            "18446744073709551615h",
+        ] {
+            assert!(read(bad).is_err(), "{bad}");
+        }
+    }
+}
