@@ -30,6 +30,9 @@ pub(crate) enum Command {
 Examples:
   pagelab show results/mine
   pagelab show results/mine --causes
+  pagelab show results/mine --series
+  pagelab show results/mine --series=node0/nr_free_pages,compact_stall --format csv > mine.csv
+  pagelab show results/mine --stalls 10 --seeds 1-1
   pagelab show results/mine --format csv > mine.csv
   pagelab show results/mine --seeds 7-7")]
     Show {
@@ -41,6 +44,18 @@ Examples:
         /// Also where the time of each simulated run went, by cause; a result without such a run is refused
         #[arg(long)]
         causes: bool,
+        /// Instead of the tables the time series of runs with --sample: the columns of these names (any that --format csv
+        /// shows), or a digest of the machine: free memory, pageblocks wholly free, huge pages, pageblocks by type, and since
+        /// the row before faults, entries into direct reclaim and direct compaction, and pages swapped out. `--format csv` has
+        /// a line for each value
+        #[arg(long, value_name = "NAME,...", num_args = 0..=1, require_equals = true, value_delimiter = ',',
+              conflicts_with = "causes")]
+        series: Option<Vec<String>>,
+        /// Instead of the tables the N longest operations of each simulated run that left the allocator's fast path or slept,
+        /// with where their time went, and how many there were of each kind. Results hold the 4,096 longest of each run
+        #[arg(long, value_name = "N", conflicts_with_all = ["causes", "series"],
+              value_parser = clap::value_parser!(u16).range(1..=4096))]
+        stalls: Option<u16>,
         /// How to print it
         #[arg(long, value_enum, default_value_t = FormatArg::Text)]
         format: FormatArg,

@@ -60,7 +60,13 @@ fn status(error: &anyhow::Error) -> u8 {
 fn dispatch(command: Command) -> anyhow::Result<ExitCode> {
     match command {
         Command::Run(run) => run_experiment(&run),
-        Command::Show { result, seeds, causes, format } => {
+        Command::Show { result, seeds, series: Some(names), format, .. } => {
+            print(&show::series(&result, seeds, &names, format.into())?)
+        }
+        Command::Show { result, seeds, stalls: Some(count), format, .. } => {
+            print(&show::stalls(&result, seeds, count.into(), format.into())?)
+        }
+        Command::Show { result, seeds, causes, format, .. } => {
             let causes = if causes { Causes::Required } else { Causes::No };
             print(&show::render(&result, seeds, format.into(), causes)?)
         }

@@ -1,5 +1,6 @@
 //! From a result directory to what is printed: a pure function of the files, so that tables are redrawn without rerunning.
 
+mod over_time;
 mod zones;
 
 use std::{
@@ -11,6 +12,7 @@ use std::{
 use report::{Cell, CheckRow, Column, Key, Layout, Record, Report, Skipped, Store, System, Target};
 use serde::Serialize;
 
+pub use self::over_time::{series, stalls};
 use self::zones::ZoneTables;
 use crate::{
     cell::STATE,

@@ -14,6 +14,7 @@ mod group;
 pub mod metrics;
 pub mod mmtests;
 mod mmtests_2015;
+pub mod over_time;
 pub mod record;
 pub mod series;
 pub mod slow_path;

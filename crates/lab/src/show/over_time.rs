@@ -1,0 +1,58 @@
+//! What a result says over time: samples, and the operations that left the fast path.
+
+use std::path::Path;
+
+use report::{Cell, Key, over_time};
+use serde::Serialize;
+
+use super::{Format, read};
+use crate::{
+    plan::{Seeds, UsageError},
+    source::unknown,
+};
+
+/// Prints the time series of the cells in `directory` that have one: these columns, or a digest where none is named.
+pub fn series(directory: &Path, seeds: Option<Seeds>, names: &[String], format: Format) -> Result<String, UsageError> {
+    let cells = read(directory, seeds)?.cells;
+    if cells.iter().all(|cell| cell.series.is_none()) {
+        let place = directory.display();
+        return Err(UsageError(format!("--series: nothing in {place} was sampled; `pagelab run --sample 1s` does it")));
+    }
+    let known: Vec<&str> = over_time::series_names(&cells).into_iter().collect();
+    if let Some(name) = names.iter().find(|name| !known.contains(&name.as_str())) {
+        return Err(UsageError(format!("--series: {}", unknown("column", name, &known))));
+    }
+    Ok(match format {
+        Format::Text => over_time::series_text(&cells, names),
+        Format::Csv => over_time::series_csv(&cells, names),
+        Format::Json => json(&cells, |cell| cell.series.as_ref()),
+    })
+}
+
+/// Prints the longest operations of the cells in `directory` that have a log of them, so many of each cell.
+pub fn stalls(directory: &Path, seeds: Option<Seeds>, count: usize, format: Format) -> Result<String, UsageError> {
+    let cells = read(directory, seeds)?.cells;
+    if cells.iter().all(|cell| cell.slow_path.is_none()) {
+        let place = directory.display();
+        return Err(UsageError(format!(
+            "--stalls: nothing in {place} has a log of slow operations; simulated runs have one"
+        )));
+    }
+    Ok(match format {
+        Format::Text => over_time::slow_path_text(&cells, count),
+        Format::Csv => over_time::slow_path_csv(&cells, count),
+        Format::Json => json(&cells, |cell| cell.slow_path.as_ref()),
+    })
+}
+
+/// A part of a cell, as in result lines.
+#[derive(Serialize)]
+struct Part<'a, T> {
+    key: &'a Key,
+    value: &'a T,
+}
+
+fn json<T: Serialize>(cells: &[Cell], part: impl Fn(&Cell) -> Option<&T>) -> String {
+    let parts: Vec<_> = cells.iter().filter_map(|cell| Some(Part { key: &cell.key, value: part(cell)? })).collect();
+    serde_json::to_string(&parts).expect("what was read serialises") + "\n"
+}

@@ -1,0 +1,316 @@
+//! Time series and logs of slow operations as texts of 80 columns and as comma-separated values.
+
+use std::collections::BTreeSet;
+
+use csv::Writer;
+
+use crate::record::Cell;
+use crate::series::{Sample, Series};
+use crate::slow_path::{Entry, SlowPath};
+
+/// The width of texts.
+const WIDTH: usize = 80;
+
+/// A column of the digest: its head, which names it sums up, and whether it shows how far they moved since the row before.
+struct Digest {
+    head: &'static str,
+    takes: fn(&str) -> bool,
+    moves: bool,
+    /// What a unit of it is.
+    of: u64,
+}
+
+/// What a text shows where nobody says what it shall: of the whole machine, in an order from state to events.
+const DIGEST: [Digest; 10] = [
+    Digest { head: "free-MiB", takes: |name| last(name) == "nr_free_pages", moves: false, of: 256 },
+    Digest { head: "free-blk", takes: |name| name.ends_with("/blocks/free"), moves: false, of: 1 },
+    Digest { head: "huge", takes: |name| last(name) == "nr_anon_transparent_hugepages", moves: false, of: 1 },
+    Digest { head: "Unmov", takes: |name| name.ends_with("/blocks/Unmovable"), moves: false, of: 1 },
+    Digest { head: "Recl", takes: |name| name.ends_with("/blocks/Reclaimable"), moves: false, of: 1 },
+    Digest { head: "Mov", takes: |name| name.ends_with("/blocks/Movable"), moves: false, of: 1 },
+    Digest { head: "+faults", takes: |name| name == "pgfault", moves: true, of: 1 },
+    Digest { head: "+stall", takes: |name| name.starts_with("allocstall"), moves: true, of: 1 },
+    Digest { head: "+compact", takes: |name| name == "compact_stall", moves: true, of: 1 },
+    Digest { head: "+swapout", takes: |name| name == "pswpout", moves: true, of: 1 },
+];
+
+/// What follows the last slash: the name of a gauge, whether it is kept by node or not.
+fn last(name: &str) -> &str {
+    name.rsplit('/').next().unwrap_or(name)
+}
+
+/// The series of the cells that have one, with these columns or, without any, the digest.
+pub fn series_text(cells: &[Cell], names: &[String]) -> String {
+    let with = cells.iter().filter_map(|cell| Some((cell, cell.series.as_ref()?)));
+    let texts = with.map(|(cell, series)| {
+        let samples = series.samples();
+        let mut columns = vec![seconds(&samples)];
+        if names.is_empty() {
+            columns.extend(DIGEST.iter().map(|digest| digest_column(series, &samples, digest)));
+        } else {
+            columns.extend(names.iter().map(|name| named_column(series, &samples, name)));
+        }
+        let every = series.every_ps as f64 / 1e12;
+        let title = format!("{}\nevery {every} s, {} samples", who(cell), samples.len());
+        format!("{title}\n{}", tables(&columns))
+    });
+    texts.collect::<Vec<_>>().join("\n")
+}
+
+/// Which cell it is.
+fn who(cell: &Cell) -> String {
+    let key = &cell.key;
+    format!("{} {}, {} {} on {}, seed {}", key.experiment, key.case, key.target, key.kernel, key.machine, key.seed)
+}
+
+/// A head and what is under it.
+type TextColumn = (String, Vec<String>);
+
+fn seconds(samples: &[Sample]) -> TextColumn {
+    ("s".to_owned(), samples.iter().map(|sample| format!("{:.3}", sample.at_us as f64 / 1e6)).collect())
+}
+
+fn digest_column(series: &Series, samples: &[Sample], digest: &Digest) -> TextColumn {
+    let moving: Vec<usize> =
+        (0..series.columns.len()).filter(|column| (digest.takes)(&series.columns[*column])).collect();
+    let still: Vec<u64> =
+        series.still.iter().filter(|(name, _)| (digest.takes)(name)).map(|(_, value)| *value).collect();
+    if moving.is_empty() && still.is_empty() {
+        return (digest.head.to_owned(), vec!["-".to_owned(); samples.len()]);
+    }
+    let rest: u64 = still.iter().fold(0, |sum, value| sum.wrapping_add(*value));
+    let sum = |sample: &Sample| moving.iter().fold(rest, |sum, column| sum.wrapping_add(sample.values[*column]));
+    let mut before = samples.first().map(sum);
+    let value = |sample: &Sample| {
+        let now = sum(sample);
+        let then = before.replace(now).unwrap_or(now);
+        if digest.moves { now.wrapping_sub(then).cast_signed().to_string() } else { (now / digest.of).to_string() }
+    };
+    (digest.head.to_owned(), samples.iter().map(value).collect())
+}
+
+fn named_column(series: &Series, samples: &[Sample], name: &str) -> TextColumn {
+    let moving = series.columns.iter().position(|column| column == name);
+    let value = |sample: &Sample| match (moving, series.still.get(name)) {
+        (Some(column), _) => sample.values[column].to_string(),
+        (None, Some(value)) => value.to_string(),
+        (None, None) => "-".to_owned(),
+    };
+    (name.to_owned(), samples.iter().map(value).collect())
+}
+
+/// Columns side by side; those that do not fit beside the first one go into further tables, which begin with it too.
+fn tables(columns: &[TextColumn]) -> String {
+    let [first, rest @ ..] = columns else { return String::new() };
+    let mut tables: Vec<Vec<&TextColumn>> = Vec::new();
+    let mut left = 0;
+    for column in rest {
+        let needs = width(column) + 1;
+        if tables.is_empty() || left < needs {
+            tables.push(vec![first]);
+            left = WIDTH.saturating_sub(width(first));
+        }
+        left = left.saturating_sub(needs);
+        tables.last_mut().expect("one was just pushed").push(column);
+    }
+    tables.iter().map(|columns| table(columns)).collect::<Vec<_>>().join("\n")
+}
+
+fn width((head, cells): &TextColumn) -> usize {
+    cells.iter().map(String::len).max().unwrap_or(0).max(head.len())
+}
+
+fn table(columns: &[&TextColumn]) -> String {
+    let line = |row: Option<usize>| {
+        let cell = |column: &&TextColumn| {
+            let text = row.map_or(&column.0, |row| &column.1[row]);
+            format!("{text:>width$}", width = width(column))
+        };
+        columns.iter().map(cell).collect::<Vec<_>>().join(" ") + "\n"
+    };
+    std::iter::once(None).chain((0..columns[0].1.len()).map(Some)).map(line).collect()
+}
+
+/// A line for each value: all of what moved, and once what did not; only these names where there are any.
+///
+/// # Panics
+/// Never: writing to memory does not fail, and every line has as many fields.
+pub fn series_csv(cells: &[Cell], names: &[String]) -> String {
+    let wanted = |name: &str| names.is_empty() || names.iter().any(|known| known == name);
+    let mut writer = Writer::from_writer(Vec::new());
+    let mut line = |fields: [&str; 7]| writer.write_record(fields).expect("memory takes it");
+    line(["experiment", "case", "kernel", "seed", "s", "name", "value"]);
+    for cell in cells {
+        let Some(series) = &cell.series else { continue };
+        let (kernel, seed) = (cell.key.column().label(), cell.key.seed.to_string());
+        let mut value = |at_us: u64, name: &str, value: u64| {
+            let (at, value) = (format!("{:.6}", at_us as f64 / 1e6), value.to_string());
+            line([&cell.key.experiment, &cell.key.case, &kernel, &seed, &at, name, &value]);
+        };
+        for (number, sample) in series.samples().iter().enumerate() {
+            if number == 0 {
+                series
+                    .still
+                    .iter()
+                    .filter(|(name, _)| wanted(name))
+                    .for_each(|(name, at)| value(sample.at_us, name, *at));
+            }
+            let moving = series.columns.iter().zip(&sample.values).filter(|(name, _)| wanted(name));
+            moving.for_each(|(name, now)| value(sample.at_us, name, *now));
+        }
+    }
+    String::from_utf8(writer.into_inner().expect("memory takes it")).expect("made of strings")
+}
+
+/// The longest operations of the cells that have a log of them: all there were in numbers, then so many each, with their causes.
+pub fn slow_path_text(cells: &[Cell], count: usize) -> String {
+    let with = cells.iter().filter_map(|cell| Some((cell, cell.slow_path.as_ref()?)));
+    with.map(|(cell, log)| format!("{}\n{}", who(cell), log_text(log, count))).collect::<Vec<_>>().join("\n")
+}
+
+fn log_text(log: &SlowPath, count: usize) -> String {
+    let all = log.totals.values().fold(0_u64, |sum, total| sum.saturating_add(total.ps));
+    let mut text = format!("{} operations off the fast path, {} ms together\n", log.count(), ms(all));
+    let mut totals: Vec<_> = log.totals.iter().collect();
+    totals.sort_by_key(|(_, total)| std::cmp::Reverse(total.ps));
+    for (what, total) in totals {
+        text += &format!("{:>16} {:>9} {:>14} ms\n", what, total.count, ms(total.ps));
+    }
+    let longest = log.longest(count);
+    if longest.is_empty() {
+        return text;
+    }
+    text +=
+        &format!("{:>14} {:>12} {:>5} {:>4} {:>5}  what, and where its time went\n", "s", "ms", "task", "cpu", "order");
+    for entry in longest {
+        let order = entry.order.map_or_else(|| "-".to_owned(), |order| order.to_string());
+        let (start, took) = (format!("{:.6}", entry.start_ps as f64 / 1e12), ms(entry.ps()));
+        text +=
+            &format!("{start:>14} {took:>12} {:>5} {:>4} {order:>5}  {}\n", entry.task, entry.cpu, what(log, entry));
+        text += &wrapped(&parts(log, entry), 15);
+    }
+    text
+}
+
+fn ms(ps: u64) -> String {
+    format!("{:.3}", ps as f64 / 1e9)
+}
+
+fn what(log: &SlowPath, entry: &Entry) -> String {
+    let page = entry.vpn.map(|vpn| format!(" at 0x{:x}", vpn << 12));
+    format!("{}{}", log.name(entry), page.unwrap_or_default())
+}
+
+/// `migrate 1.234 ms`, the most first.
+fn parts(log: &SlowPath, entry: &Entry) -> Vec<String> {
+    log.parts(entry).iter().map(|(cause, ps)| format!("{cause} {}", ms(*ps))).collect()
+}
+
+/// Words with commas between, in lines of 80 columns that begin with so many spaces.
+fn wrapped(words: &[String], indent: usize) -> String {
+    let mut lines: Vec<String> = Vec::new();
+    for (number, word) in words.iter().enumerate() {
+        let word = if number + 1 < words.len() { format!("{word},") } else { word.clone() };
+        match lines.last_mut().filter(|line| line.len() + 1 + word.len() <= WIDTH) {
+            Some(line) => *line += &format!(" {word}"),
+            None => lines.push(format!("{:indent$}{word}", "")),
+        }
+    }
+    lines.iter().map(|line| format!("{line}\n")).collect()
+}
+
+/// A line for each part of each of the longest operations, and one for all of it.
+///
+/// # Panics
+/// Never: writing to memory does not fail, and every line has as many fields.
+pub fn slow_path_csv(cells: &[Cell], count: usize) -> String {
+    let mut writer = Writer::from_writer(Vec::new());
+    let mut line = |fields: [&str; 12]| writer.write_record(fields).expect("memory takes it");
+    line(["experiment", "case", "kernel", "seed", "s", "task", "cpu", "what", "vpn", "order", "cause", "ns"]);
+    for (cell, log) in cells.iter().filter_map(|cell| Some((cell, cell.slow_path.as_ref()?))) {
+        let (kernel, seed) = (cell.key.column().label(), cell.key.seed.to_string());
+        for entry in log.longest(count) {
+            let at = format!("{:.9}", entry.start_ps as f64 / 1e12);
+            let [task, cpu] = [entry.task, entry.cpu].map(|number| number.to_string());
+            let vpn = entry.vpn.map_or_else(String::new, |vpn| vpn.to_string());
+            let order = entry.order.map_or_else(String::new, |order| order.to_string());
+            let mut part = |cause: &str, ps: u64| {
+                let ns = format!("{:.3}", ps as f64 / 1e3);
+                let Cell { key, .. } = cell;
+                line([
+                    &key.experiment,
+                    &key.case,
+                    &kernel,
+                    &seed,
+                    &at,
+                    &task,
+                    &cpu,
+                    log.name(entry),
+                    &vpn,
+                    &order,
+                    cause,
+                    &ns,
+                ]);
+            };
+            part("total", entry.ps());
+            log.parts(entry).iter().for_each(|(cause, ps)| part(cause, *ps));
+        }
+    }
+    String::from_utf8(writer.into_inner().expect("memory takes it")).expect("made of strings")
+}
+
+/// All names that some of the cells' series have.
+pub fn series_names(cells: &[Cell]) -> BTreeSet<&str> {
+    cells.iter().filter_map(|cell| cell.series.as_ref()).flat_map(Series::names).collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn series() -> Series {
+        let names =
+            ["pgfault", "node0/nr_free_pages", "node1/nr_free_pages", "node0/DMA32/blocks/free"].map(str::to_owned);
+        let of = |at_us, values: [u64; 4]| Sample { at_us, values: values.to_vec() };
+        let samples = [of(0, [5, 512, 256, 7]), of(1_000_000, [9, 256, 256, 7]), of(1_500_000, [9, 256, 256, 6])];
+        Series::new(1_000_000_000_000, &names, &samples)
+    }
+
+    fn digest(head: &str) -> Vec<String> {
+        let series = series();
+        let of = DIGEST.iter().find(|digest| digest.head == head).unwrap();
+        digest_column(&series, &series.samples(), of).1
+    }
+
+    #[test]
+    fn the_digest_sums_up_nodes_and_takes_differences_of_counters() {
+        assert_eq!(digest("free-MiB"), ["3", "2", "2"]);
+        assert_eq!(digest("free-blk"), ["7", "7", "6"]);
+        assert_eq!(digest("+faults"), ["0", "4", "0"]);
+        assert_eq!(digest("huge"), ["-", "-", "-"], "nobody knows");
+    }
+
+    #[test]
+    fn columns_that_do_not_fit_go_into_further_tables() {
+        let column = |head: &str, cells: [&str; 2]| (head.to_owned(), cells.map(str::to_owned).to_vec());
+        let wide = "w".repeat(40);
+        let text = tables(&[
+            column("s", ["0", "1"]),
+            column(&wide, ["5", "6"]),
+            column("x", ["7", "8"]),
+            column(&wide, ["9", "0"]),
+        ]);
+        let heads: Vec<&str> = text.lines().filter(|line| line.contains('s')).collect();
+        assert_eq!(heads, [format!("s {wide} x"), format!("s {wide}")]);
+        assert_eq!(text.lines().filter(|line| line.starts_with("1 ")).count(), 2);
+        assert!(text.lines().all(|line| line.len() <= WIDTH), "{text}");
+    }
+
+    #[test]
+    fn lists_of_causes_are_wrapped() {
+        let words: Vec<String> = (0..20).map(|n| format!("cause {n} 1.000")).collect();
+        let text = wrapped(&words, 15);
+        assert!(text.lines().all(|line| line.len() <= WIDTH && line.starts_with(&" ".repeat(15))), "{text}");
+        assert_eq!(text.matches(',').count(), 19);
+    }
+}
