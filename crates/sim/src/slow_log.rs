@@ -228,6 +228,11 @@ fn describe(operation: &Operation) -> (What, Option<Vpn>) {
     let call = |name| (What::call(name), None);
     match operation {
         Operation::Touch(touch) => (What::call("fault"), Some(Vpn(touch.next().0 / Bytes::PAGE.0))),
+        // Its pages are known only inside.
+        Operation::Access { .. } => call("access"),
+        Operation::Hint(_) => call("hint"),
+        Operation::Compute { .. } => call("compute"),
+        Operation::NodeOf { .. } => call("move_pages"),
         Operation::File { operation, .. } => call(operation.name()),
         Operation::Mmap { .. } => call("mmap"),
         Operation::Munmap { .. } => call("munmap"),
