@@ -4,9 +4,16 @@
 use std::ops::{Index, IndexMut, Range};
 
 use mm::{Mm, SpaceId, Spaces, Variant, address_space::AddressSpace, event::Counters, line::CacheLine};
-use units::{Bytes, CpuId, Pfn, Picos};
+use units::{Bytes, CpuId, Pfn};
 
-use crate::{TICK, daemon::Thread, runqueue::Periods, rwsem::Rwsem, sched::Domains, task::TaskId};
+use crate::{
+    TICK,
+    daemon::Thread,
+    runqueue::{Periods, Ticks},
+    rwsem::Rwsem,
+    sched::Domains,
+    task::TaskId,
+};
 
 /// Number of a kernel, in the order of creation.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord)]
@@ -32,8 +39,8 @@ pub(crate) struct Kernel {
     /// How many CPUs run a task of each, and how many of these tasks are settled.
     pub(crate) running_in: Vec<u32>,
     pub(crate) settled_in: Vec<u32>,
-    /// How long after the multiples of a tick all its CPUs tick.
-    pub(crate) tick_offset: Picos,
+    /// When its CPUs tick.
+    pub(crate) ticks: Ticks,
     /// Which CPUs its scheduler compares with which.
     pub(crate) domains: Domains,
     /// Bytes that each process may still map.
@@ -52,7 +59,7 @@ impl Kernel {
         let variant = *mm.variant();
         Self {
             variant,
-            tick_offset: Picos(0),
+            ticks: Ticks::every(TICK),
             domains: Domains::new(vec![cpus.clone().collect()]),
             mm,
             cpus,
@@ -72,9 +79,7 @@ impl Kernel {
     /// What its scheduler works with, by the rules of this instant.
     #[inline]
     pub(crate) fn periods(&self) -> Periods {
-        let mut periods = Periods::for_cpus(self.cpus.len(), TICK, &self.variant);
-        periods.tick_offset = self.tick_offset;
-        periods
+        Periods::for_cpus(self.cpus.len(), self.ticks, &self.variant)
     }
 
     /// The task of a kernel thread, if there is one.
@@ -142,7 +147,7 @@ impl IndexMut<KernelId> for Kernels {
 mod tests {
     use mm::{address_space::MMAP_BASE, cost::Prices, cx::Cx, event::Event, thp::ThpEnabled, variant};
     use os::{MapSpec, VmRange};
-    use units::Time;
+    use units::{Picos, Time};
 
     use super::*;
     use crate::{

@@ -19,7 +19,7 @@ use os::{Accessed, Advice, Amount, MapSpec, Pattern, VmRange};
 use units::{Bytes, Errno, Picos, Time, VirtAddr, Vpn};
 
 use crate::{
-    runqueue::Periods,
+    runqueue::Ticks,
     rwsem::Mode,
     task::{Answer, Request, TaskId},
 };
@@ -53,12 +53,12 @@ pub(crate) enum Operation {
     Touch(Touch),
     Access {
         accesses: Box<Accesses>,
-        periods: Periods,
+        ticks: Ticks,
     },
     Hint(HintScan),
     Compute {
         left: Picos,
-        periods: Periods,
+        ticks: Ticks,
     },
     NodeOf {
         range: VmRange,
@@ -97,7 +97,7 @@ pub(crate) enum Progress {
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Asker {
     pub(crate) task: TaskId,
-    pub(crate) periods: Periods,
+    pub(crate) ticks: Ticks,
     pub(crate) policy: Mempolicy,
 }
 
@@ -123,10 +123,10 @@ impl Operation {
             Request::Fill(range) => Self::Touch(Touch::fill(range.start, range.len).under(by.policy)),
             Request::Access(range, pattern, amount) => {
                 let accesses = Box::new(accesses(pages(range), pattern, amount, by.task).under(by.policy));
-                Self::Access { accesses, periods: by.periods }
+                Self::Access { accesses, ticks: by.ticks }
             }
             Request::NodeOf(range) => Self::NodeOf { range },
-            Request::Compute(left) => Self::Compute { left, periods: by.periods },
+            Request::Compute(left) => Self::Compute { left, ticks: by.ticks },
             Request::Hint(range) => Self::Hint(HintScan::new(pages(range))),
             Request::File(request) => Self::File { operation: Box::new(FileOperation::new(request)), entered: false },
             Request::Mincore(range) => Self::Mincore { range },
@@ -321,8 +321,8 @@ impl Operation {
     /// The same for one that goes through memory again and again, or makes it hint.
     fn step_access(&mut self, mm: &mut Mm, space: &mut AddressSpace, cx: &mut Cx<'_>, horizon: Time) -> Progress {
         match self {
-            Self::Access { accesses, periods } => {
-                let limits = Limits { horizon, until: periods.tick_after(cx.now()) };
+            Self::Access { accesses, ticks } => {
+                let limits = Limits { horizon, until: ticks.after(cx.now()) };
                 let progress = progress_of(accesses.step(mm, space, cx, limits));
                 let (accesses, time) = (accesses.accesses(), accesses.elapsed());
                 match progress {
@@ -330,9 +330,9 @@ impl Operation {
                     other => other,
                 }
             }
-            Self::Compute { left, periods } => {
+            Self::Compute { left, ticks } => {
                 let now = cx.now();
-                let span = Picos(periods.tick_after(now).since(now).0.min(left.0));
+                let span = Picos(ticks.after(now).since(now).0.min(left.0));
                 cx.wait(now + span, Cause::User);
                 *left = *left - span;
                 if *left > Picos(0) { Progress::More } else { Progress::Done(Answer::Unit(Ok(()))) }

@@ -42,6 +42,43 @@ impl Nice {
     }
 }
 
+/// When CPUs tick. No rule of a kernel's: it is the same for all of a run.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Ticks {
+    /// From one to the next (1/HZ).
+    pub(crate) period: Picos,
+    /// How long after the multiples of that all CPUs tick (`tick_setup_sched_timer`, unless `skew_tick` is set).
+    pub(crate) offset: Picos,
+}
+
+impl Ticks {
+    /// At the multiples of a period.
+    pub(crate) const fn every(period: Picos) -> Self {
+        Self { period, offset: Picos(0) }
+    }
+
+    /// The last tick up to an instant.
+    pub(crate) fn last(&self, at: Time) -> Time {
+        Time(self.offset.0.min(at.0) + self.count(at) * self.period.0)
+    }
+
+    /// The ticks up to an instant.
+    pub(crate) fn count(&self, at: Time) -> u64 {
+        at.0.saturating_sub(self.offset.0) / self.period.0
+    }
+
+    /// The first tick at an instant or after it.
+    pub(crate) fn from(&self, at: Time) -> Time {
+        let last = self.last(at);
+        if last == at { at } else { self.after(at) }
+    }
+
+    /// The first tick after an instant.
+    pub(crate) fn after(&self, at: Time) -> Time {
+        Time(self.offset.0 + (self.count(at) + 1) * self.period.0)
+    }
+}
+
 /// The periods that the scheduler works with (`sysctl_sched_*`).
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Periods {
@@ -51,10 +88,7 @@ pub(crate) struct Periods {
     wakeup_granularity: Picos,
     /// CFS: what a task runs at least, when there are many. EEVDF: what it asks for.
     base_slice: Picos,
-    /// From one tick to the next (1/HZ).
-    pub(crate) tick: Picos,
-    /// How long after the multiples of that all CPUs tick (`tick_setup_sched_timer`, unless `skew_tick` is set).
-    pub(crate) tick_offset: Picos,
+    pub(crate) ticks: Ticks,
     /// How much longer than an idle CPU a busy one waits before it looks at others again (`busy_factor`).
     busy_factor: u64,
     /// Does a busy one look a tick before that is over?
@@ -65,42 +99,21 @@ pub(crate) struct Periods {
 
 impl Periods {
     /// Those of a machine: scaled by 1 + log2 of its CPUs, of which at most 8 count (`SCHED_TUNABLESCALING_LOG`).
-    pub(crate) fn for_cpus(cpus: usize, tick: Picos, rules: &Variant) -> Self {
+    pub(crate) fn for_cpus(cpus: usize, ticks: Ticks, rules: &Variant) -> Self {
         let factor = 1 + u64::from(cpus.clamp(1, 8).ilog2());
         let scaled = |nanos| Picos(Picos::from_nanos(nanos).0 * factor);
         let [latency, wakeup_granularity, base_slice] = [6_000_000, 1_000_000, rules.sched_base_slice_ns].map(scaled);
         let (busy_factor, load_stays) = (rules.sched_busy_factor, rules.sched_load_stays);
-        let (tick_offset, looks_a_tick_early) = (Picos(0), rules.sched_looks_a_tick_early);
-        Self { latency, wakeup_granularity, base_slice, tick, tick_offset, busy_factor, looks_a_tick_early, load_stays }
+        let looks_a_tick_early = rules.sched_looks_a_tick_early;
+        Self { latency, wakeup_granularity, base_slice, ticks, busy_factor, looks_a_tick_early, load_stays }
     }
 
     /// How long a CPU waits before it looks again at others in a domain of so many CPUs: as many ms, twice as long when it saw
     /// nothing (`sd_init`, kernel/sched/core.c; `get_sd_balance_interval`, kernel/sched/fair.c, v4.1).
     pub(crate) fn balance(&self, span: u64, is_busy: bool, saw_imbalance: bool) -> Picos {
         let factors = if is_busy { self.busy_factor } else { 1 } * if saw_imbalance { 1 } else { 2 };
-        let early = if is_busy && self.looks_a_tick_early { self.tick.0 } else { 0 };
+        let early = if is_busy && self.looks_a_tick_early { self.ticks.period.0 } else { 0 };
         Picos((Picos::from_micros(1000).0 * span * factors).saturating_sub(early))
-    }
-
-    /// The last tick up to an instant.
-    pub(crate) fn last_tick(&self, at: Time) -> Time {
-        Time(self.tick_offset.0.min(at.0) + self.ticks_until(at) * self.tick.0)
-    }
-
-    /// The ticks up to an instant.
-    pub(crate) fn ticks_until(&self, at: Time) -> u64 {
-        at.0.saturating_sub(self.tick_offset.0) / self.tick.0
-    }
-
-    /// The first tick at an instant or after it.
-    pub(crate) fn tick_from(&self, at: Time) -> Time {
-        let last = self.last_tick(at);
-        if last == at { at } else { self.tick_after(at) }
-    }
-
-    /// The first tick after an instant.
-    pub(crate) fn tick_after(&self, at: Time) -> Time {
-        Time(self.tick_offset.0 + (self.ticks_until(at) + 1) * self.tick.0)
     }
 }
 

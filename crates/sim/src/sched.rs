@@ -199,13 +199,14 @@ impl World {
         }
         self.note_load(cpu_id, at);
         let (cpu, task) = (&mut self.cpus[cpu_id.0 as usize], &mut self.tasks[id.0 as usize]);
+        let periods = self.kernels[kernel].periods();
         if self.kernels[kernel].variant.sched_compares_loads {
-            task.entity.waits(why, at, &self.kernels[kernel].periods());
+            task.entity.waits(why, at, &periods);
         }
         if why == Enqueue::Woken {
             cpu.count_idle(at);
         }
-        cpu.queue.enqueue(id, &mut task.entity, why, &self.kernels[kernel].periods());
+        cpu.queue.enqueue(id, &mut task.entity, why, &periods);
         self.arrived(id);
         let cpu = &mut self.cpus[cpu_id.0 as usize];
         if was_idle {
@@ -267,7 +268,7 @@ impl World {
                 let entity = &mut tasks[running.0 as usize].entity;
                 cpu.need_resched |= cpu.queue.account(entity, cpu.clock, periods)
                     || cpu.queue.tick_preempts(entity, cpu.clock, periods);
-                cpu.next_tick = periods.tick_after(cpu.clock);
+                cpu.next_tick = kernel.ticks.after(cpu.clock);
             }
             if !cpu.need_resched {
                 return running;
@@ -317,7 +318,7 @@ impl World {
         if kernel.variant.sched_compares_loads {
             task.entity.runs(cpu.clock);
         }
-        cpu.next_tick = kernel.periods().tick_after(cpu.clock);
+        cpu.next_tick = kernel.ticks.after(cpu.clock);
         next
     }
 

@@ -133,7 +133,7 @@ impl World {
     /// Time begins within a tick. A CPU that has not run yet is at no instant; what wakes it says when.
     pub(crate) fn start_clock(&mut self, draws: Draws) {
         self.begin = Time(draws.below(TICK.0, 0, Purpose::ClockOffset, 0));
-        self.kernels[HOST].tick_offset = Picos(draws.below(TICK.0, 0, Purpose::TickPhase, 0));
+        self.kernels[HOST].ticks.offset = Picos(draws.below(TICK.0, 0, Purpose::TickPhase, 0));
     }
 
     /// Init maps and stores into so many base pages, and never gives them back: as our guests do. It is done before the
@@ -276,7 +276,7 @@ impl World {
             Request::SetMempolicy(policy) => self.set_mempolicy(task, &policy),
             Request::Fork if !self.is_alone() => TaskState::Answered(Answer::Space(Err(Errno::INVAL))),
             operation => {
-                let by = Asker { task, periods: self.own_kernel().periods(), policy: self.current().policy };
+                let by = Asker { task, ticks: self.own_kernel().ticks, policy: self.current().policy };
                 let task = &mut self.tasks[task.0 as usize];
                 task.asked = Some((at, task.spent.total()));
                 TaskState::Kernel(Operation::new(operation, by))

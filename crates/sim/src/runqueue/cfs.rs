@@ -123,10 +123,13 @@ mod tests {
     use mm::variant;
 
     use super::*;
-    use crate::{TICK, runqueue::Nice};
+    use crate::{
+        TICK,
+        runqueue::{Nice, Ticks},
+    };
 
     fn periods(cpus: usize) -> Periods {
-        Periods::for_cpus(cpus, TICK, variant::named("v6.1"))
+        Periods::for_cpus(cpus, Ticks::every(TICK), variant::named("v6.1"))
     }
 
     #[test]

@@ -177,7 +177,7 @@ impl Queue {
 
     /// How far a task is behind virtual time, within two slices or a tick (`update_entity_lag`).
     fn lag_of(&self, task: &Entity, periods: &Periods) -> i64 {
-        let most = (periods.base_slice.as_nanos() * 2).max(periods.tick.as_nanos());
+        let most = (periods.base_slice.as_nanos() * 2).max(periods.ticks.period.as_nanos());
         let limit = i128::from(task.weighted(most));
         let lag = i128::from(self.average()) - i128::from(task.vruntime);
         i64::try_from(lag.clamp(-limit, limit)).expect("a few slices")

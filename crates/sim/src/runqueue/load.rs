@@ -91,7 +91,7 @@ impl Average {
     fn seen(&self, at: Time, periods: &Periods) -> Self {
         match self.doing {
             _ if !periods.load_stays => self.up_to(at),
-            Doing::Runs => self.up_to(periods.last_tick(at)),
+            Doing::Runs => self.up_to(periods.ticks.last(at)),
             Doing::Waits => *self,
             Doing::Sleeps => self.up_to(at),
         }
@@ -116,11 +116,12 @@ mod tests {
     use units::Picos;
 
     use super::*;
+    use crate::runqueue::Ticks;
 
     const MILLISECOND: Picos = Picos::from_micros(1000);
 
     fn periods(rules: &str) -> Periods {
-        Periods::for_cpus(4, Picos(MILLISECOND.0 * 4), variant::named(rules))
+        Periods::for_cpus(4, Ticks::every(Picos(MILLISECOND.0 * 4)), variant::named(rules))
     }
 
     fn new() -> Average {

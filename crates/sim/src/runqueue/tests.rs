@@ -18,7 +18,7 @@ struct OneCpu {
 impl OneCpu {
     fn new(rules: &str, nice: &[i8]) -> Self {
         let rules = variant::named(rules);
-        let periods = Periods::for_cpus(1, TICK, rules);
+        let periods = Periods::for_cpus(1, Ticks::every(TICK), rules);
         let tasks = nice.iter().map(|nice| Entity::new(Nice::new(*nice))).collect();
         let mut cpu = Self { periods, queue: RunQueue::new(rules), tasks, current: None, now: Time(0) };
         for id in 0..nice.len() {
@@ -189,7 +189,7 @@ fn nobody_is_left_when_the_last_one_goes() {
 
 #[test]
 fn a_slice_is_shorter_since_6_15_and_longer_on_larger_machines() {
-    let slice = |rules, cpus| Periods::for_cpus(cpus, TICK, variant::named(rules)).base_slice;
+    let slice = |rules, cpus| Periods::for_cpus(cpus, Ticks::every(TICK), variant::named(rules)).base_slice;
     let all =
         [("v6.6", 1), ("v6.12", 8), ("v6.18", 1), ("v6.18", 96)].map(|(rules, cpus)| slice(rules, cpus).as_nanos());
     assert_eq!(all, [750_000, 3_000_000, 700_000, 2_800_000]);

@@ -88,8 +88,8 @@ impl Cpu {
     /// The first of its ticks at which it looks at others in a domain of so many CPUs, if it stays busy.
     fn next_balance(&self, level: usize, span: u64, periods: &Periods) -> Time {
         let Look { last, saw_imbalance, .. } = self.balancing.looks[level];
-        let due = periods.tick_from(last + periods.balance(span, true, saw_imbalance));
-        due.max(periods.tick_after(self.balancing.busy_since))
+        let due = periods.ticks.from(last + periods.balance(span, true, saw_imbalance));
+        due.max(periods.ticks.after(self.balancing.busy_since))
     }
 
     /// Looks somebody for it in a domain of so many CPUs, while it is idle?
@@ -133,7 +133,7 @@ impl Cpu {
     /// The delayed load at an instant, where it is really `now`.
     pub(super) fn delayed(&self, now: u64, at: Time, periods: &Periods) -> u64 {
         let Balancing { load, load_at, .. } = self.balancing;
-        let ticks = periods.ticks_until(at).saturating_sub(periods.ticks_until(load_at));
+        let ticks = periods.ticks.count(at).saturating_sub(periods.ticks.count(load_at));
         let halvings = u32::try_from(ticks).unwrap_or(u32::MAX);
         let rest = load.abs_diff(now).checked_shr(halvings).unwrap_or(0);
         if load > now { now + rest } else { now - rest }
@@ -145,9 +145,9 @@ impl World {
     pub(super) fn note_load(&mut self, id: CpuId, at: Time) {
         let kernel = self.cpus[id.0 as usize].kernel;
         if self.kernels[kernel].variant.sched_compares_loads {
-            let cpu = &mut self.cpus[id.0 as usize];
-            let now = cpu.load(&self.tasks, at, &self.kernels[kernel].periods());
-            cpu.balancing.load = cpu.delayed(now, at, &self.kernels[kernel].periods());
+            let (cpu, periods) = (&mut self.cpus[id.0 as usize], self.kernels[kernel].periods());
+            let now = cpu.load(&self.tasks, at, &periods);
+            cpu.balancing.load = cpu.delayed(now, at, &periods);
             cpu.balancing.load_at = cpu.balancing.load_at.max(at);
         }
     }
@@ -155,23 +155,23 @@ impl World {
     /// At all its ticks but the last one a busy CPU has looked at others in vain, or somebody would have looked for all. Who has
     /// somebody waiting may not have come to the last one yet.
     pub(super) fn looked_in_vain(&mut self, id: CpuId, now: Time) {
-        let kernel = self.cpus[id.0 as usize].kernel;
-        let until = Time(now.0.saturating_sub(self.kernels[kernel].periods().tick.0));
-        for level in 0..self.kernels[kernel].domains.levels() {
-            let span = self.kernels[kernel].domains.span(id, level);
-            self.cpus[id.0 as usize].found_nothing(until, level, span, &self.kernels[kernel].periods());
+        let cpu = &mut self.cpus[id.0 as usize];
+        let kernel = &self.kernels[cpu.kernel];
+        let (domains, periods) = (&kernel.domains, kernel.periods());
+        let until = Time(now.0.saturating_sub(periods.ticks.period.0));
+        for level in 0..domains.levels() {
+            cpu.found_nothing(until, level, domains.span(id, level), &periods);
         }
     }
 
     /// A CPU that becomes idle takes over a task that waits elsewhere and may run anywhere, unless it has idled only for short
     /// times of late (`idle_balance`). False if there is none.
     pub(super) fn pull(&mut self, id: CpuId) -> bool {
-        let kernel = self.cpus[id.0 as usize].kernel;
-        let at = self.cpus[id.0 as usize].clock;
-        let will_wake_soon = self.cpus[id.0 as usize].balancing.mean_idle < MIGRATION_COST;
-        let looks = !(self.kernels[kernel].variant.sched_compares_loads && will_wake_soon);
-        let got = looks
-            && (0..self.kernels[kernel].domains.levels()).any(|level| self.look(id, level, at, Looker::NewlyIdle).1);
+        let cpu = &self.cpus[id.0 as usize];
+        let (at, will_wake_soon) = (cpu.clock, cpu.balancing.mean_idle < MIGRATION_COST);
+        let kernel = &self.kernels[cpu.kernel];
+        let (levels, looks) = (kernel.domains.levels(), !(kernel.variant.sched_compares_loads && will_wake_soon));
+        let got = looks && (0..levels).any(|level| self.look(id, level, at, Looker::NewlyIdle).1);
         self.cpus[id.0 as usize].balancing.idle_since = (!got).then_some(at);
         got
     }
@@ -181,31 +181,25 @@ impl World {
     /// order in which they did. A fifth task on four CPUs goes round that way.
     #[inline(never)]
     pub(super) fn balance(&mut self, id: CpuId) {
-        let kernel = self.cpus[id.0 as usize].kernel;
-        let now = self.cpus[id.0 as usize].clock;
-        let all = self.kernels[kernel].cpu_ids();
-        let levels = self.kernels[kernel].domains.levels();
-        let compares_loads = self.kernels[kernel].variant.sched_compares_loads;
+        let (id_of_kernel, now) = (self.cpus[id.0 as usize].kernel, self.cpus[id.0 as usize].clock);
+        let kernel = &self.kernels[id_of_kernel];
+        let (all, levels, periods) = (kernel.cpu_ids(), kernel.domains.levels(), kernel.periods());
+        let compares_loads = kernel.variant.sched_compares_loads;
         for other in all.clone() {
             if !self.cpus[other.0 as usize].is_idle() {
                 self.looked_in_vain(other, now);
             }
             for level in 0..levels {
-                let (cpu, span) = (&self.cpus[other.0 as usize], self.kernels[kernel].domains.span(other, level));
-                if cpu.is_idle()
-                    && (!compares_loads || cpu.is_looked_for(now, level, span, &self.kernels[kernel].periods()))
-                {
+                let (cpu, domains) = (&self.cpus[other.0 as usize], &self.kernels[id_of_kernel].domains);
+                let span = domains.span(other, level);
+                if cpu.is_idle() && (!compares_loads || cpu.is_looked_for(now, level, span, &periods)) {
                     self.look(other, level, now, Looker::Idle);
                 }
             }
         }
         let due = |world: &Self, other: CpuId, level: usize| {
-            let cpu = &world.cpus[other.0 as usize];
-            let next = cpu.next_balance(
-                level,
-                world.kernels[kernel].domains.span(other, level),
-                &world.kernels[kernel].periods(),
-            );
+            let (cpu, domains) = (&world.cpus[other.0 as usize], &world.kernels[id_of_kernel].domains);
+            let next = cpu.next_balance(level, domains.span(other, level), &periods);
             (!cpu.is_idle() && next <= now).then_some((next, other, level))
         };
         let looks = all.flat_map(|cpu| (0..levels).map(move |level| (cpu, level)));
@@ -218,20 +212,20 @@ impl World {
 
     /// A CPU looks at the others of a domain: has one of them too much, and has it got any of that?
     fn look(&mut self, id: CpuId, level: usize, at: Time, looker: Looker) -> (bool, bool) {
-        let kernel = self.cpus[id.0 as usize].kernel;
         let found = self.busiest(id, level, at, looker);
         let (saw, got) = (found.is_some(), found.is_some_and(|found| self.take_some(id, found, level, at)));
-        let last = &mut self.cpus[id.0 as usize].balancing.looks[level];
+        let cpu = &mut self.cpus[id.0 as usize];
+        let (kernel, last) = (&self.kernels[cpu.kernel], &mut cpu.balancing.looks[level]);
         last.failed = match (saw, got) {
             // That happens too often to say anything.
             (true, false) if looker == Looker::NewlyIdle => last.failed,
             (true, false) => last.failed + 1,
             _ => 0,
         };
-        if self.kernels[kernel].variant.sched_compares_loads {
+        if kernel.variant.sched_compares_loads {
             last.saw_imbalance = saw;
             if looker == Looker::Idle {
-                last.last = self.kernels[kernel].periods().last_tick(at);
+                last.last = kernel.ticks.last(at);
             }
         }
         (saw, got)
@@ -239,8 +233,8 @@ impl World {
 
     /// One CPU takes as much over from another as it can have of it (`detach_tasks`). False if it gets nothing.
     fn take_some(&mut self, id: CpuId, (from, amount): (CpuId, Amount), level: usize, at: Time) -> bool {
-        let kernel = self.cpus[id.0 as usize].kernel;
-        let was_idle = self.cpus[id.0 as usize].is_idle();
+        let cpu = &self.cpus[id.0 as usize];
+        let (was_idle, periods) = (cpu.is_idle(), self.kernels[cpu.kernel].periods());
         let takes_hot = self.cpus[id.0 as usize].balancing.looks[level].failed > NICE_TRIES;
         let (mut tasks, mut taken) = (0, 0);
         // Bound: each turn takes a task.
@@ -258,7 +252,7 @@ impl World {
             let Some(found) = self.next_to_move(id, from, at, (left, takes_hot)) else { break };
             // One that has slept for long weighs nothing yet.
             tasks += 1;
-            taken += self.tasks[found.0 as usize].entity.load(at, &self.kernels[kernel].periods());
+            taken += self.tasks[found.0 as usize].entity.load(at, &periods);
             self.take_over(id, found);
         }
         if tasks > 0 && was_idle {
@@ -298,7 +292,8 @@ impl World {
 
     /// A CPU takes over a task that waits for another one (`detach_task`, `attach_task`).
     fn take_over(&mut self, id: CpuId, found: TaskId) {
-        let kernel = self.cpus[id.0 as usize].kernel;
+        let kernel = &self.kernels[self.cpus[id.0 as usize].kernel];
+        let (periods, compares_loads) = (kernel.periods(), kernel.variant.sched_compares_loads);
         let from = std::mem::replace(&mut self.tasks[found.0 as usize].cpu, id);
         let at = self.cpus[from.0 as usize].clock;
         self.account_running(from, at);
@@ -306,15 +301,15 @@ impl World {
         self.note_load(from, at);
         self.note_load(id, at);
         let task = &mut self.tasks[found.0 as usize];
-        self.cpus[from.0 as usize].queue.remove(found, &mut task.entity, &self.kernels[kernel].periods());
+        self.cpus[from.0 as usize].queue.remove(found, &mut task.entity, &periods);
         let cpu = &mut self.cpus[id.0 as usize];
         if cpu.is_idle() {
             cpu.clock = cpu.clock.max(task.runnable_since);
         }
-        if self.kernels[kernel].variant.sched_compares_loads {
-            task.entity.waits(Enqueue::Moved, cpu.clock, &self.kernels[kernel].periods());
+        if compares_loads {
+            task.entity.waits(Enqueue::Moved, cpu.clock, &periods);
         }
-        cpu.queue.enqueue(found, &mut task.entity, Enqueue::Moved, &self.kernels[kernel].periods());
+        cpu.queue.enqueue(found, &mut task.entity, Enqueue::Moved, &periods);
         self.arrived(found);
         self.preempt_for(id, found);
     }
@@ -328,25 +323,23 @@ impl World {
     /// The run time of who runs on a CPU is counted before somebody comes or goes, who keeps its distance from that
     /// (`update_curr` in `enqueue_entity`). One that was alone has had its ticks; the first after `at` is still to come.
     pub(super) fn account_running(&mut self, id: CpuId, at: Time) {
-        let kernel = self.cpus[id.0 as usize].kernel;
         let cpu = &mut self.cpus[id.0 as usize];
         let Some(running) = cpu.running else { return };
-        let running = &mut self.tasks[running.0 as usize].entity;
-        cpu.need_resched |= cpu.queue.account(running, cpu.clock, &self.kernels[kernel].periods());
+        let (kernel, running) = (&self.kernels[cpu.kernel], &mut self.tasks[running.0 as usize].entity);
+        cpu.need_resched |= cpu.queue.account(running, cpu.clock, &kernel.periods());
         if !cpu.has_waiting() {
-            cpu.next_tick = self.kernels[kernel].periods().tick_after(at.min(cpu.clock));
+            cpu.next_tick = kernel.ticks.after(at.min(cpu.clock));
         }
     }
 
     /// Shall one that has just come to a CPU run at once (`check_preempt_curr`)?
     pub(super) fn preempt_for(&mut self, id: CpuId, come: TaskId) {
-        let kernel = self.cpus[id.0 as usize].kernel;
         let cpu = &mut self.cpus[id.0 as usize];
         if let Some(running) = cpu.running {
             let [running, come_task] =
                 self.tasks.get_disjoint_mut([running.0 as usize, come.0 as usize]).expect("two tasks");
-            cpu.need_resched |=
-                cpu.queue.preempts(&running.entity, come, &come_task.entity, &self.kernels[kernel].periods());
+            let periods = self.kernels[cpu.kernel].periods();
+            cpu.need_resched |= cpu.queue.preempts(&running.entity, come, &come_task.entity, &periods);
         }
     }
 }

@@ -151,10 +151,11 @@ impl World {
     /// What a CPU sees of a group that may be its own. It errs on the side of leaving things as they are, unless it is idle
     /// (`source_load`, `target_load`).
     fn sum(&self, group: &[usize], level: usize, (is_idle, is_own): (bool, bool), at: Time) -> Group {
-        let kernel = self.cpus[group[0]].kernel;
+        let kernel = &self.kernels[self.cpus[group[0]].kernel];
+        let periods = kernel.periods();
         let add = |(load, weight): (u64, u64), cpu: &Cpu| {
-            let now = cpu.load(&self.tasks, at, &self.kernels[kernel].periods());
-            let delayed = || cpu.delayed(now, at, &self.kernels[kernel].periods());
+            let now = cpu.load(&self.tasks, at, &periods);
+            let delayed = || cpu.delayed(now, at, &periods);
             let seen = match (is_idle, is_own) {
                 (true, _) => now,
                 (false, true) => now.max(delayed()),
@@ -164,12 +165,8 @@ impl World {
         };
         let members = || group.iter().map(|cpu| &self.cpus[*cpu]);
         let (tasks, cpus) = (members().map(|cpu| cpu.tasks() as u64).sum::<u64>(), group.len() as u64);
-        let by_usage = self.kernels[kernel].variant.sched_overload_by_usage;
-        let usage: u64 = if by_usage {
-            members().map(|cpu| cpu.usage(&self.tasks, at, &self.kernels[kernel].periods())).sum()
-        } else {
-            0
-        };
+        let by_usage = kernel.variant.sched_overload_by_usage;
+        let usage: u64 = if by_usage { members().map(|cpu| cpu.usage(&self.tasks, at, &periods)).sum() } else { 0 };
         let (has, needs) = (100 * cpus * NICE_0, usage * IMBALANCE_PCT[level]);
         let (load, weight) = members().fold((0, 0), add);
         Group {
