@@ -151,12 +151,6 @@ mod tests {
     use super::*;
 
     #[test]
-    fn the_defaults_that_are_listed_are_those_in_force() {
-        let listed = INFO.params.iter().map(|param| (param.name, param.default));
-        assert_eq!(Params::parse(listed), Params::parse([]));
-    }
-
-    #[test]
     fn a_seed_frees_half_and_another_one_another_half() {
         let freed = |seed: u64| (0..10_000).map(|page| coin(seed, page)).collect::<Vec<_>>();
         let (one, two) = (freed(1), freed(2));

@@ -423,12 +423,6 @@ mod tests {
     }
 
     #[test]
-    fn the_defaults_that_are_listed_are_those_in_force() {
-        let listed = INFO.params.iter().map(|param| (param.name, param.default)).filter(|(_, text)| *text != "none");
-        assert_eq!(Params::parse(Backing::Anonymous, listed), Params::parse(Backing::Anonymous, []));
-    }
-
-    #[test]
     fn files_have_base_pages_only_and_take_memory_twice_where_they_are_copied() {
         let params = |backing| Params::parse(backing, [("tasks", "2"), ("size", "4MiB")]).unwrap();
         let (private, shared) = (params(Backing::PrivateFile), params(Backing::SharedFile));

@@ -202,12 +202,6 @@ mod tests {
     use super::*;
 
     #[test]
-    fn the_defaults_that_are_listed_are_those_in_force() {
-        let listed = INFO.params.iter().map(|param| (param.name, param.default));
-        assert_eq!(Params::parse(listed), Params::parse([]));
-    }
-
-    #[test]
     fn two_processes_need_twice_the_memory() {
         let params = Params::parse([("page", "huge"), ("size", "64MiB")]).unwrap();
         assert_eq!((params.memory(), params.case().as_str()), (Bytes::mib(132), "huge"));

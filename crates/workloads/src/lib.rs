@@ -213,3 +213,18 @@ pub async fn run_entry<O: Os>(os: O, entry: &str, params: &[u8]) -> Option<serde
 async fn through_json<P: Wire, T: Wire>(params: &[u8], entry: impl AsyncFnOnce(P) -> T) -> serde_json::Result<Vec<u8>> {
     serde_json::to_vec(&entry(serde_json::from_slice(params)?).await)
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_defaults_that_are_listed_are_those_in_force() {
+        for WorkloadInfo { name, params, .. } in WORKLOADS {
+            let listed = params.iter().map(|param| (param.name, param.default)).filter(|(_, text)| *text != "none");
+            let default = Workload::parse(name, []);
+            assert!(default.is_ok(), "{name}: {default:?}");
+            assert_eq!(Workload::parse(name, listed), default, "{name}");
+        }
+    }
+}

@@ -284,12 +284,6 @@ mod tests {
     use super::*;
 
     #[test]
-    fn the_defaults_that_are_listed_are_those_in_force() {
-        let listed = INFO.params.iter().map(|param| (param.name, param.default));
-        assert_eq!(Params::parse(listed), Params::parse([]));
-    }
-
-    #[test]
     fn nodes_are_paired_as_the_policy_has_it() {
         let node = |id, cpus: &[u32], has_memory| NumaNode {
             id: NodeId(id),

@@ -171,12 +171,6 @@ mod tests {
     use super::*;
 
     #[test]
-    fn the_defaults_that_are_listed_are_those_in_force() {
-        let listed = INFO.params.iter().map(|param| (param.name, param.default));
-        assert_eq!(Params::parse(listed), Params::parse([]));
-    }
-
-    #[test]
     fn files_are_whole_and_together_as_large_as_asked_for() {
         let params = Params::parse([("file", "4KiB"), ("writers", "3"), ("total", "100%")]).unwrap();
         assert_eq!(params.each(Bytes::mib(12)), 1024);

@@ -193,12 +193,6 @@ mod tests {
     use super::*;
 
     #[test]
-    fn the_defaults_that_are_listed_are_those_in_force() {
-        let listed = INFO.params.iter().map(|param| (param.name, param.default));
-        assert_eq!(Params::parse(listed), Params::parse([]));
-    }
-
-    #[test]
     fn threads_have_up_to_four_huge_pages_more_than_their_share() {
         // 1000 MiB of memory: 800 MiB, of 3 threads 266.67 each, and half of their 133 blocks.
         let params = Params::parse([("counts", "3 16")]).unwrap();
