@@ -118,7 +118,7 @@ impl Cpu {
     /// The task that it goes on with, where nobody waits and nobody has asked anything of it.
     #[inline]
     pub(crate) fn undisturbed(&self) -> Option<TaskId> {
-        let is_disturbed = self.need_resched || self.has_waiting() || self.asked.rounds > 0 || self.has_siblings;
+        let is_disturbed = self.need_resched || self.has_waiting() || self.asked.rounds > 0;
         self.running.filter(|_| !is_disturbed)
     }
 

@@ -25,7 +25,8 @@ impl World {
     /// Such a turn of a CPU; true when the kernel ends the task. None, and nothing has happened, where it is another.
     #[inline]
     pub(super) fn run_on(&mut self, cpu: CpuId, horizon: Time) -> Option<bool> {
-        let Self { kernels, tasks, cpus, .. } = self;
+        let Self { kernels, tasks, cpus, prices, .. } = self;
+        let prices = prices.on(cpus, cpu);
         let here = &mut cpus[cpu.0 as usize];
         let id = here.undisturbed()?;
         let task = &mut tasks[id.0 as usize];
@@ -53,7 +54,7 @@ impl World {
         // As `horizon_under_lock` has it of a lock that nobody waits for.
         let horizon = if needs.is_some() && settled < sharers { start } else { horizon };
         let left = (sharers > 0 || task.is_settled).then(|| touch.left());
-        let mut cx = Cx::new(number, start, &self.prices.alone, counters);
+        let mut cx = Cx::new(number, start, prices, counters);
         let (control, running) = (ControlId(id.0), None);
         cx.set_circumstances(Circumstances { control, sharers, running, need_resched: false, was_preempted: false });
         task.supply.lend(&mut cx);
