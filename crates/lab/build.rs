@@ -23,7 +23,7 @@ fn main() {
         watch(&folder);
         collect(&folder, &mut files);
     }
-    for watched in ["Cargo.lock", "machines", "experiments", ".git/HEAD", ".git/logs/HEAD"] {
+    for watched in ["Cargo.lock", "machines", "experiments", "published", ".git/HEAD", ".git/logs/HEAD"] {
         watch(&root.join(watched));
     }
     println!("cargo::rustc-env=PAGELAB_PROGRAM_HASH={}", hash(root, files));

@@ -14,6 +14,7 @@ mod over_time;
 pub mod plan;
 pub mod prices;
 pub mod provenance;
+pub mod published;
 pub mod run;
 pub mod sampler;
 mod seed;

@@ -15,6 +15,7 @@ pub mod metrics;
 pub mod mmtests;
 mod mmtests_2015;
 pub mod over_time;
+pub mod published;
 pub mod record;
 pub mod series;
 pub mod slow_path;
@@ -29,6 +30,7 @@ pub use self::csv::{CsvLine, to_csv};
 pub use self::duration::durations;
 pub use self::metrics::tables;
 pub use self::mmtests::to_text;
+pub use self::published::{Printed, Published, PublishedColumn, PublishedError, PublishedSource};
 pub use self::record::{
     Better, Cell, Check, Column, Duration, Key, Measured, Metric, Record, Run, SCHEMA, Skip, Skipped, System, Target,
     WAITING, cells,

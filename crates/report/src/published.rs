@@ -1,0 +1,135 @@
+//! What others have published: a table as printed, where it is from, and which of its rows say little about a model.
+//!
+//! A series is a folder of files (`published/s0/`): `source.toml`, tables as CSV, `rows.toml`. No simulation reads it; only what
+//! prints or judges results does.
+
+mod read;
+mod rows;
+
+use std::collections::BTreeMap;
+
+use serde::{Deserialize, Serialize};
+
+pub use self::read::PublishedError;
+use self::rows::Rows;
+use crate::record::Better;
+
+/// One published series.
+#[derive(Clone, Debug)]
+pub struct Published {
+    /// What it is called here: `s0`.
+    pub name: String,
+    /// Who, where, when.
+    pub source: PublishedSource,
+    printed: Vec<Printed>,
+    /// Where each value is in `printed`: by experiment, metric, case and kernel.
+    places: BTreeMap<[String; 4], usize>,
+    rows: Rows,
+}
+
+/// Where a series is from.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct PublishedSource {
+    /// One line about what was compared.
+    pub about: String,
+    /// The subject of the letter or commit.
+    pub title: String,
+    /// Who wrote it.
+    pub author: String,
+    /// When: a date, or a month.
+    pub date: String,
+    /// The list or commit, with its id where it is known.
+    #[serde(rename = "where")]
+    pub place: String,
+    /// The machine, as far as it was published.
+    pub machine: String,
+    /// The experiment that makes these tables here; none where there is none yet.
+    #[serde(default)]
+    pub experiment: Option<String>,
+    /// The columns, in the order of the tables.
+    #[serde(rename = "column")]
+    pub columns: Vec<PublishedColumn>,
+}
+
+/// One column of the published tables.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct PublishedColumn {
+    /// Its label, as published.
+    pub kernel: String,
+    /// The kernel of our column that is the same; where this is left out, the labels are equal.
+    #[serde(default)]
+    ours: Option<String>,
+    /// What it is, in a few words: `with patches 1-4`.
+    pub about: String,
+}
+
+/// One published value.
+#[derive(Clone, Debug, PartialEq, Serialize)]
+pub struct Printed {
+    /// Workload and configuration.
+    pub experiment: String,
+    /// What was measured.
+    pub metric: String,
+    /// The row of the metric's table.
+    pub case: String,
+    /// The column's label, as published.
+    pub kernel: String,
+    /// The value, digit by digit as printed.
+    pub digits: String,
+    /// The same as a number.
+    pub number: f64,
+    /// Which direction is better, for the same work.
+    pub better: Better,
+}
+
+impl PublishedColumn {
+    /// The kernel of our column that is the same.
+    pub fn ours(&self) -> &str {
+        self.ours.as_deref().unwrap_or(&self.kernel)
+    }
+}
+
+impl Published {
+    /// The column that our column of this kernel is the same as.
+    pub fn column(&self, ours: &str) -> Option<&PublishedColumn> {
+        self.source.columns.iter().find(|column| column.ours() == ours)
+    }
+
+    /// The value of a row in our column of this kernel.
+    pub fn value(&self, experiment: &str, metric: &str, case: &str, ours: &str) -> Option<&Printed> {
+        self.printed(experiment, metric, case, &self.column(ours)?.kernel)
+    }
+
+    /// The value of a row in a column by its published label.
+    pub fn printed(&self, experiment: &str, metric: &str, case: &str, kernel: &str) -> Option<&Printed> {
+        let place = self.places.get(&[experiment, metric, case, kernel].map(str::to_owned))?;
+        Some(&self.printed[*place])
+    }
+
+    /// All values, in the order of the files.
+    pub fn all(&self) -> &[Printed] {
+        &self.printed
+    }
+
+    /// Why the value of this row and column of ours is no prediction, where something was chosen so that it comes out.
+    pub fn fitted(&self, experiment: &str, metric: &str, case: &str, ours: &str) -> Option<&str> {
+        rows::reason(&self.rows.fitted, [experiment, metric, case, self.label(ours)])
+    }
+
+    /// Why the value of this row and column of ours is known not to come out.
+    pub fn wrong(&self, experiment: &str, metric: &str, case: &str, ours: &str) -> Option<&str> {
+        rows::reason(&self.rows.wrong, [experiment, metric, case, self.label(ours)])
+    }
+
+    /// Why a published value is no evidence, by its published label.
+    pub fn unscored(&self, experiment: &str, metric: &str, case: &str, kernel: &str) -> Option<&str> {
+        rows::reason(&self.rows.unscored, [experiment, metric, case, kernel])
+    }
+
+    /// The published label of a column of ours.
+    fn label<'a>(&'a self, ours: &'a str) -> &'a str {
+        self.column(ours).map_or(ours, |column| &column.kernel)
+    }
+}

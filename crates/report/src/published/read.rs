@@ -1,0 +1,133 @@
+//! A series from its files. Every mistake is one message with the file and the line.
+
+use std::{collections::BTreeMap, fmt, path::Path};
+
+use serde::de::DeserializeOwned;
+
+use super::{
+    Printed, Published,
+    rows::{Picked, Rows},
+};
+use crate::record::Better;
+
+/// The columns of a table, in this order.
+const COLUMNS: [&str; 6] = ["experiment", "metric", "case", "kernel", "value", "better"];
+
+/// What is wrong with a file of a series.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct PublishedError {
+    /// The file.
+    pub file: String,
+    /// The line, from 1; none when the file as a whole is meant.
+    pub line: Option<usize>,
+    /// What was expected, and what was found.
+    pub message: String,
+}
+
+impl fmt::Display for PublishedError {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self.line {
+            Some(line) => write!(f, "{}:{line}: {}", self.file, self.message),
+            None => write!(f, "{}: {}", self.file, self.message),
+        }
+    }
+}
+
+impl std::error::Error for PublishedError {}
+
+impl Published {
+    /// Reads a series from its files, each the path that messages call it by and its text: `source.toml`, `rows.toml`, and
+    /// tables as CSV, whose order is that of their values. Other files are passed over.
+    pub fn parse(name: &str, files: &[(String, String)]) -> Result<Self, PublishedError> {
+        let mut printed = Vec::new();
+        let is_table = |file: &str| Path::new(file).extension().is_some_and(|extension| extension == "csv");
+        for (file, text) in files.iter().filter(|(file, _)| is_table(file)) {
+            printed.extend(table(file, text)?);
+        }
+        let mut places = BTreeMap::new();
+        for (place, value) in printed.iter().enumerate() {
+            let Printed { experiment, metric, case, kernel, .. } = value;
+            let key = [experiment, metric, case, kernel].map(String::clone);
+            if places.insert(key, place).is_some() {
+                let message = format!("two values of {experiment} {metric} {case} {kernel}");
+                return Err(PublishedError { file: format!("published/{name}"), line: None, message });
+            }
+        }
+        let source = toml_file(name, files, "source.toml")?;
+        let (file, rows) = toml_file(name, files, "rows.toml")?;
+        pick_something(file, &rows, &printed)?;
+        Ok(Self { name: name.to_owned(), source: source.1, printed, places, rows })
+    }
+}
+
+/// Refuses rows that are picked out and do not exist: a name that is misspelt would pick nothing, unseen.
+fn pick_something(file: &str, rows: &Rows, printed: &[Printed]) -> Result<(), PublishedError> {
+    let value = |of: &Printed| [&of.experiment, &of.metric, &of.case, &of.kernel].map(String::clone);
+    let values: Vec<[String; 4]> = printed.iter().map(value).collect();
+    for (kind, picked) in [("unscored", &rows.unscored), ("fitted", &rows.fitted), ("wrong", &rows.wrong)] {
+        let idle = |picked: &Picked| !values.iter().any(|value| picked.has(value.each_ref().map(String::as_str)));
+        if let Some(place) = picked.iter().position(idle) {
+            let message = format!("[[{kind}]] number {} picks no value of the tables", place + 1);
+            return Err(PublishedError { file: file.to_owned(), line: None, message });
+        }
+    }
+    Ok(())
+}
+
+/// The file of this name and what it is read into.
+fn toml_file<'a, T: DeserializeOwned>(
+    name: &str,
+    files: &'a [(String, String)],
+    wanted: &str,
+) -> Result<(&'a str, T), PublishedError> {
+    let found = files.iter().find(|(file, _)| file.rsplit('/').next() == Some(wanted));
+    let Some((file, text)) = found else {
+        let file = format!("published/{name}/{wanted}");
+        return Err(PublishedError { file, line: None, message: "missing".to_owned() });
+    };
+    let read = toml::from_str(text).map_err(|error| {
+        let start = error.span().map(|span| span.start);
+        let line = start.map(|start| text.bytes().take(start).filter(|&byte| byte == b'\n').count() + 1);
+        let message = error.message().trim_end().replace('\n', "; ");
+        PublishedError { file: file.clone(), line, message }
+    })?;
+    Ok((file, read))
+}
+
+/// The values of one table.
+fn table(file: &str, text: &str) -> Result<Vec<Printed>, PublishedError> {
+    let error = |line: Option<u64>, message: String| PublishedError {
+        file: file.to_owned(),
+        line: line.and_then(|line| usize::try_from(line).ok()),
+        message,
+    };
+    let mut reader = csv::Reader::from_reader(text.as_bytes());
+    let header = reader.headers().map_err(|broken| error(Some(1), broken.to_string()))?;
+    if header.iter().ne(COLUMNS) {
+        let found = header.iter().collect::<Vec<_>>().join(",");
+        return Err(error(Some(1), format!("expected the columns {}, found {found}", COLUMNS.join(","))));
+    }
+    let mut printed = Vec::new();
+    for record in reader.records() {
+        let record = record.map_err(|broken| {
+            let line = broken.position().map(csv::Position::line);
+            error(line, broken.to_string())
+        })?;
+        let line = record.position().map(csv::Position::line);
+        let field = |at: usize| record[at].to_owned();
+        let number: f64 = record[4]
+            .parse()
+            .ok()
+            .filter(|number: &f64| number.is_finite())
+            .ok_or_else(|| error(line, format!("value: expected a number, found {:?}", &record[4])))?;
+        let better = match &record[5] {
+            "lower" => Better::Lower,
+            "higher" => Better::Higher,
+            "none" => Better::None,
+            found => return Err(error(line, format!("better: expected lower, higher or none, found {found:?}"))),
+        };
+        let [experiment, metric, case, kernel, digits] = [0, 1, 2, 3, 4].map(field);
+        printed.push(Printed { experiment, metric, case, kernel, digits, number, better });
+    }
+    Ok(printed)
+}

@@ -1,0 +1,95 @@
+//! Rows of a published table that are picked out, each for a reason.
+
+use serde::Deserialize;
+
+/// `rows.toml`.
+#[derive(Clone, Debug, Default, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub(super) struct Rows {
+    /// No evidence: derived from others, repeated, or called unstable by their author.
+    #[serde(default)]
+    pub(super) unscored: Vec<Picked>,
+    /// No prediction: something was chosen so that they come out.
+    #[serde(default)]
+    pub(super) fitted: Vec<Picked>,
+    /// Known not to come out.
+    #[serde(default)]
+    pub(super) wrong: Vec<Picked>,
+}
+
+/// Some rows, and why.
+#[derive(Clone, Debug, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub(super) struct Picked {
+    #[serde(default)]
+    pub(super) experiment: Names,
+    #[serde(default)]
+    pub(super) metric: Names,
+    #[serde(default)]
+    pub(super) case: Names,
+    #[serde(default)]
+    pub(super) kernel: Names,
+    pub(super) why: String,
+}
+
+/// One name or several; a name may have one `*` in it, which stands for any text.
+#[derive(Clone, Debug, Default, Deserialize)]
+#[serde(untagged)]
+pub(super) enum Names {
+    #[default]
+    Any,
+    One(String),
+    Several(Vec<String>),
+}
+
+impl Names {
+    fn has(&self, name: &str) -> bool {
+        match self {
+            Self::Any => true,
+            Self::One(pattern) => matches(pattern, name),
+            Self::Several(patterns) => patterns.iter().any(|pattern| matches(pattern, name)),
+        }
+    }
+}
+
+impl Picked {
+    /// Whether it picks the value of this experiment, metric, case and kernel.
+    pub(super) fn has(&self, [experiment, metric, case, kernel]: [&str; 4]) -> bool {
+        self.experiment.has(experiment) && self.metric.has(metric) && self.case.has(case) && self.kernel.has(kernel)
+    }
+}
+
+/// The reason of the first that picks this value.
+pub(super) fn reason<'a>(picked: &'a [Picked], value: [&str; 4]) -> Option<&'a str> {
+    picked.iter().find(|picked| picked.has(value)).map(|picked| picked.why.as_str())
+}
+
+fn matches(pattern: &str, name: &str) -> bool {
+    match pattern.split_once('*') {
+        None => pattern == name,
+        Some((before, after)) => {
+            name.len() >= before.len() + after.len() && name.starts_with(before) && name.ends_with(after)
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_star_stands_for_any_text() {
+        for (pattern, name, expected) in [
+            ("User", "User", true),
+            ("User", "Users", false),
+            ("*.stdev_pct", "page_fault2.stdev_pct", true),
+            ("fault_latency_us.*", "fault_latency_us.Min", true),
+            ("fault-*-1", "fault-base-1", true),
+            ("fault-*-1", "fault-base-12", false),
+            ("ab*ba", "aba", false),
+            ("*", "", true),
+        ] {
+            assert_eq!(matches(pattern, name), expected, "{pattern} and {name}");
+        }
+    }
+}
