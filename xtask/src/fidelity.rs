@@ -9,12 +9,13 @@ use std::{
     process::Command,
 };
 
-use anyhow::{Context, Result, bail, ensure};
+use anyhow::{Context, Result, anyhow, bail, ensure};
 use cargo_metadata::Metadata;
 use clap::Args;
 use lab::{
     fidelity::{self, Cell, Comparison, Figures, Skipped, cells, results, table},
     source::Source,
+    variant,
 };
 
 use self::guests::{Guests, Outcome};
@@ -63,9 +64,10 @@ pub(crate) fn run(workspace: &Metadata, options: &Options) -> Result<()> {
     let runs: Vec<_> = list.runs.iter().filter(chosen).collect();
     ensure!(!runs.is_empty(), "no run of {LIST} has {:?} in its name", options.filter.as_deref().unwrap_or_default());
 
-    let guests = Guests::new(&program, &list.kernel, options)?;
+    let guests = Guests::new(&program, &runs, options)?;
     let seeds = |run: &cells::Run| 1..=options.seeds.unwrap_or(u64::MAX).min(run.guest.seeds);
-    let wanted = runs.iter().filter(|run| run.skip.is_none());
+    let why_not = |run: &cells::Run| run.skip.clone().or_else(|| guests.image(run).err().map(str::to_owned));
+    let wanted = runs.iter().filter(|run| why_not(run).is_none());
     let boots: Vec<_> = wanted.flat_map(|run| seeds(run).map(move |seed| (*run, seed))).collect();
     let clock = Clock::start("guests", boots.iter().filter(|(run, seed)| !guests.has(run, *seed)).count());
     let booted = in_parallel(jobs, &boots, |(run, seed)| guests.outcome(run, *seed, &clock));
@@ -74,12 +76,14 @@ pub(crate) fn run(workspace: &Metadata, options: &Options) -> Result<()> {
     let mut skipped = Vec::new();
     let mut planned = Vec::new();
     for run in &runs {
-        if let Some(reason) = &run.skip {
-            skipped.push(Skipped::whole(&run.label(), "kernel", reason));
+        if let Some(reason) = why_not(run) {
+            skipped.push(Skipped::whole(&run.label(), "kernel", &reason));
             continue;
         }
         let of_run: Vec<_> = seeds(run).map(|seed| (seed, outcomes.next().expect("one per boot"))).collect();
-        planned.extend(Planned::of(run, of_run, &mut skipped)?);
+        let image = guests.image(run).map_err(|reason| anyhow!("{reason}"))?;
+        let rules = variant::for_release(&image.release).map_err(anyhow::Error::msg)?.name;
+        planned.extend(Planned::of((run, &rules), of_run, &mut skipped)?);
     }
     // Nothing to compare with is no result, and must not take the place of one.
     ensure!(!planned.is_empty() || boots.is_empty(), "no guest gave a result: {}", why_none(options, boots.len()));
@@ -100,7 +104,7 @@ pub(crate) fn run(workspace: &Metadata, options: &Options) -> Result<()> {
             }
         }
     }
-    let mut comparison = fidelity::compare(&guests.release(), &cells, skipped);
+    let mut comparison = fidelity::compare(&guests.releases(), &cells, skipped);
     comparison.notes.extend(guests.note(&boots));
     eprintln!("guests took {:.0} s together when they ran", guests.seconds(&boots));
     report(root, &comparison, options.filter.is_none() && options.seeds.is_none())
@@ -126,6 +130,8 @@ fn copied(release: &Path) -> Result<PathBuf> {
 /// One cell, of which guests have run at least one seed.
 struct Planned<'a> {
     run: &'a cells::Run,
+    /// The variant that simulates its kernel.
+    rules: String,
     name: String,
     seeds: Vec<(u64, results::Ran)>,
     note: Option<String>,
@@ -133,7 +139,11 @@ struct Planned<'a> {
 
 impl<'a> Planned<'a> {
     /// The cells of a run: what its guests left behind.
-    fn of(run: &'a cells::Run, outcomes: Vec<(u64, Outcome)>, skipped: &mut Vec<Skipped>) -> Result<Vec<Self>> {
+    fn of(
+        (run, rules): (&'a cells::Run, &str),
+        outcomes: Vec<(u64, Outcome)>,
+        skipped: &mut Vec<Skipped>,
+    ) -> Result<Vec<Self>> {
         let mut planned: Vec<Self> = Vec::new();
         let mut failed = Vec::new();
         for (seed, outcome) in outcomes {
@@ -148,7 +158,10 @@ impl<'a> Planned<'a> {
                 let name = run.cell(&ran.case);
                 match planned.iter_mut().find(|cell| cell.name == name) {
                     Some(cell) => cell.seeds.push((seed, ran)),
-                    None => planned.push(Self { run, name, seeds: vec![(seed, ran)], note: None }),
+                    None => {
+                        let (rules, seeds) = (rules.to_owned(), vec![(seed, ran)]);
+                        planned.push(Self { run, rules, name, seeds, note: None });
+                    }
                 }
             }
         }
@@ -200,6 +213,8 @@ impl<'a> Planned<'a> {
         };
         let mut command = Command::new("nice");
         command.args(["-n", "5"]).arg(program).args(["run", &self.run.experiment, "--target", "sim"]);
+        // The kernel's, not those of the experiment's usual one.
+        command.args(["--variant", &self.rules]);
         command.args(["--machine", &machine, "--seeds", &format!("{seed}-{seed}")]);
         command.args(["--timeout", SIMULATED_S, "--workers", "1"]);
         command.args(ran.sets.iter().flat_map(|(name, value)| ["--set".to_owned(), format!("{name}={value}")]));

@@ -4,7 +4,7 @@ mod support;
 
 use std::thread;
 
-use report::{Record, System};
+use report::{Cell, Record, System, Target};
 use support::{document, guests, room::Room, words};
 
 const NAME: &str = "vm_the_same_run_gives_the_same_bytes";
@@ -49,9 +49,11 @@ fn replay(name: &str, what: &[&str], shift: &str) -> Option<Replay> {
 fn vm_seeds_take_shifts_in_turn() {
     let Some(_turn) = guests::turn("vm_seeds_take_shifts_in_turn") else { return };
     let room = Room::new();
-    let guest =
-        ["--target", "vm", "--machine", "one-cpu-512m", "--replayable", "3,5", "--seeds", "2-3", "-o", "result"];
-    room.run(&words(&[&["run"], &FAULTS, &["--set", "page=base", "--set", "model=threads"], &guest])).expect(0);
+    let both = ["--target", "vm", "--target", "sim", "--machine", "one-cpu-512m"];
+    let guest = ["--replayable", "3,5", "--seeds", "2-3", "-o", "result"];
+    let faults = words(&[&["run"], &FAULTS, &["--set", "page=base", "--set", "model=threads"], &both, &guest]);
+    let output = room.run(&faults).expect(0);
+    assert!(output.stdout.contains("prices are the guest's own (an instruction takes 2^3, 2^5 ns, by seed)"));
     let records = document::whole_records(&room.here().join("result"));
     let accelerators: Vec<_> = records
         .iter()
@@ -61,8 +63,14 @@ fn vm_seeds_take_shifts_in_turn() {
         })
         .collect();
     assert_eq!(accelerators, ["tcg,icount=5", "tcg,icount=3"]);
-    let seeds: Vec<_> = report::cells(records).iter().map(|cell| cell.key.seed).collect();
-    assert_eq!(seeds, [2, 3]);
+    let cells = report::cells(records);
+    let of = |target| cells.iter().filter(move |cell| cell.key.target == target);
+    assert_eq!(of(Target::Vm).map(|cell| cell.key.seed).collect::<Vec<_>>(), [2, 3]);
+    // The twin is as fast as its guest: an instruction of 2^5 ns takes four times as long as one of 2^3.
+    let user = |cell: &Cell| cell.measured.duration.as_ref().expect("simulated time").user_ps;
+    let twins: Vec<_> = of(Target::Sim).map(|cell| (cell.key.seed, user(cell))).collect();
+    let [(2, slow), (3, quick)] = twins[..] else { panic!("{twins:?}") };
+    assert!((slow / 100 * 98..slow / 100 * 102).contains(&(4 * quick)), "{slow} and {quick}");
 }
 
 #[test]

@@ -12,7 +12,7 @@ use mm::state::System;
 use units::{Bytes, BytesPerSecond, CpuId, Frames, NodeId};
 
 use crate::{
-    prices::{Measured, Pace, Price, SharedCore},
+    prices::{self, Measured, Pace, Price, SharedCore},
     source::{self, Kind, Source, SourceError},
 };
 
@@ -170,6 +170,19 @@ impl Machine {
         for node in &mut self.nodes {
             node.bandwidth = other.nodes.iter().find(|theirs| theirs.id == node.id).and_then(|theirs| theirs.bandwidth);
         }
+        self
+    }
+
+    /// The same machine, as fast as a guest that counts time in instructions of 2^`shift` ns each.
+    ///
+    /// Timers do not slow down with a CPU: kcompactd looks for fragments every half second, and kswapd naps for a tenth. A
+    /// kernel whose CPU takes seconds for what ours does in milliseconds has that much more of it done beside the same work.
+    /// Such a guest has no device of the host's either: its disk and its swap are memory.
+    #[must_use]
+    pub fn counting_instructions(mut self, shift: u8) -> Self {
+        self.storage = Storage::Memory;
+        self.pace = None;
+        self.prices = prices::of_instructions(1 << shift);
         self
     }
 

@@ -146,6 +146,9 @@ pub enum Place {
         twin_of: Option<Column>,
         /// Where memory stands at the start.
         start: Start,
+        /// Of the twin of a guest that counts time in instructions: log2 of the nanoseconds that one takes, by seed in turn.
+        /// It is as fast as that guest.
+        shifts: Vec<u8>,
     },
 }
 
@@ -210,7 +213,8 @@ impl Session {
     }
 
     fn simulated(&self) -> Option<Simulated> {
-        let Place::Sim { variant, chosen_for, twin_of, start } = &self.place else { return None };
+        let Place::Sim { variant, chosen_for, twin_of, start, shifts } = &self.place else { return None };
+        let machine = self.place.as_fast_as_its_guest(self.machine.clone(), 1);
         Some(Simulated {
             column: Column { target: Target::Sim, kernel: self.kernel.clone(), machine: self.machine.name.clone() },
             variant: Recorded::of(variant),
@@ -218,7 +222,8 @@ impl Session {
             twin_of: twin_of.clone(),
             start: start.clone(),
             system: self.machine.system.filter(|_| *start == Start::Fresh).map(in_words),
-            prices: prices::all(&self.machine.prices, self.machine.pace.as_ref()),
+            prices: prices::all(&machine.prices, machine.pace.as_ref()),
+            shifts: shifts.clone(),
             shared_core: (!self.machine.threads.is_empty())
                 .then(|| prices::shared_core(self.machine.shared_core.as_ref()).clone()),
             bandwidth: self.machine.nodes.iter().map(|node| node.bandwidth).collect(),
@@ -240,14 +245,27 @@ impl Place {
     /// What runs the instructions of a guest with this seed.
     pub fn accelerator(&self, seed: u64) -> Option<Accelerator> {
         let Self::Vm { accelerators, .. } = self else { return None };
-        let turn = seed.saturating_sub(1) % accelerators.len() as u64;
-        Some(accelerators[usize::try_from(turn).expect("fewer than there are")])
+        Some(in_turn(accelerators, seed))
+    }
+
+    /// A simulated machine with this seed: its own, or as fast as the guest whose twin it is.
+    pub fn as_fast_as_its_guest(&self, machine: Machine, seed: u64) -> Machine {
+        match self {
+            Self::Sim { shifts, .. } if !shifts.is_empty() => machine.counting_instructions(in_turn(shifts, seed)),
+            _ => machine,
+        }
     }
 
     /// On this kernel.
     pub fn is_host(&self) -> bool {
         matches!(self, Self::Host)
     }
+}
+
+/// What seed 1 takes first, seed 2 second and so on, over and over.
+fn in_turn<T: Copy>(all: &[T], seed: u64) -> T {
+    let turn = seed.saturating_sub(1) % all.len() as u64;
+    all[usize::try_from(turn).expect("fewer than there are")]
 }
 
 /// The workload of a planned cell.
@@ -292,8 +310,11 @@ pub struct Simulated {
     /// What was in memory then, of a machine that says so, in words.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub system: Option<String>,
-    /// What primitive operations take.
+    /// What primitive operations take; of a guest's twin, with seed 1.
     pub prices: Vec<prices::Used>,
+    /// Of the twin of a guest that counts time in instructions: log2 of the nanoseconds that one takes, by seed in turn.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub shifts: Vec<u8>,
     /// What sharing a core means, where CPUs do.
     pub shared_core: Option<prices::SharedCore>,
     /// What the memory of each node gives to all CPUs together, where that is limited.

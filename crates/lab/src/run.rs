@@ -360,12 +360,13 @@ impl Runner<'_> {
             // The real one failed, and has said why.
             return Ok(());
         };
-        let machine = with_settings(machine, &session.settings).to_toml();
+        let machine = with_settings(machine, &session.settings);
+        let machine = |seed| session.place.as_fast_as_its_guest(machine.clone(), seed).to_toml();
         // What was simulated, whole: a twin's machine is nowhere else, as it was found during this run.
-        self.keep(&Record::System(system(session, None, serde_json::json!({ SIMULATED_MACHINE: machine }))))?;
+        self.keep(&Record::System(system(session, None, serde_json::json!({ SIMULATED_MACHINE: machine(1) }))))?;
         let directory = self.directory();
         let simulated = |key: &Key| Simulated {
-            machine: machine.clone(),
+            machine: machine(key.seed),
             variant: Recorded::of(variant),
             state: states::file(&directory, start, twin_of, key),
         };

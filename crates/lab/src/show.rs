@@ -209,6 +209,10 @@ fn simulated(what: &Simulated) -> String {
     words.extend(what.twin_of.as_ref().map(twin));
     words.extend(what.chosen_for.as_ref().map(|release| format!("the newest rules not newer than {release}")));
     words.push(what.variant.difference.clone());
+    if !what.shifts.is_empty() {
+        let shifts: Vec<_> = what.shifts.iter().map(u8::to_string).collect();
+        words.push(format!("prices are the guest's own (an instruction takes 2^{} ns, by seed)", shifts.join(", 2^")));
+    }
     let prices = prices::summary(&what.prices);
     let start = match &what.start {
         Start::Fresh => what.system.as_ref().map_or_else(

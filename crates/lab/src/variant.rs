@@ -51,6 +51,11 @@ pub fn load(name_or_path: &str) -> Result<Named, SourceError> {
     resolve(name_or_path, &[], &|name| source::lookup(Kind::Variant, name))
 }
 
+/// The newest rules not newer than the kernel of a release, such as `6.1.0-25-amd64`: what simulates that kernel.
+pub fn for_release(release: &str) -> Result<Named, String> {
+    Variant::for_release(release).cloned().map_err(|error| error.to_string())
+}
+
 /// The release of the kernel that this program runs on.
 pub fn host_release() -> Result<String, ProcError> {
     let capture = Capture::live()?;

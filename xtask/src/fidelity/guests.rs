@@ -4,12 +4,13 @@
 //! what an interrupted run left, and is run again.
 
 use std::{
+    collections::BTreeMap,
     fs,
     path::{Path, PathBuf},
     process::Command,
 };
 
-use anyhow::{Context, Result};
+use anyhow::{Context, Result, bail};
 use lab::{
     fidelity::cells,
     provenance::GUEST_HASH,
@@ -37,27 +38,40 @@ pub(super) enum Outcome {
     Failed(String),
 }
 
-/// All guests of one kernel.
+/// All guests.
 pub(super) struct Guests<'a> {
     program: &'a Path,
-    kernel: &'a str,
-    image: KernelImage,
+    /// By the names that the list calls them; or why there is none.
+    kernels: BTreeMap<String, Result<KernelImage, String>>,
     cache: PathBuf,
     options: &'a Options,
 }
 
 impl<'a> Guests<'a> {
-    pub(super) fn new(program: &'a Path, kernel: &'a str, options: &'a Options) -> Result<Self> {
-        let image = kernel_image::resolve(kernel)
-            .with_context(|| format!("kernel {kernel}; `cargo xtask kernel {kernel}` fetches one"))?;
+    pub(super) fn new(program: &'a Path, runs: &[&cells::Run], options: &'a Options) -> Result<Self> {
+        let image = |name: &String| {
+            let image = kernel_image::resolve(name)
+                .map_err(|error| format!("kernel {name}: {error}; `cargo xtask kernel {name}` fetches one"));
+            (name.clone(), image)
+        };
+        let kernels: BTreeMap<_, _> = runs.iter().map(|run| image(&run.guest.kernel)).collect();
+        if let Some(Err(reason)) = kernels.values().find(|_| kernels.values().all(Result::is_err)) {
+            bail!("{reason}");
+        }
         let cache = kernel_image::cache_dir()?.join("fidelity");
         fs::create_dir_all(&cache).with_context(|| cache.display().to_string())?;
-        Ok(Self { program, kernel, image, cache, options })
+        Ok(Self { program, kernels, cache, options })
     }
 
-    /// The kernel's own.
-    pub(super) fn release(&self) -> String {
-        self.image.release.clone()
+    /// The kernel of a run's guests; or why there is none.
+    pub(super) fn image(&self, run: &cells::Run) -> Result<&KernelImage, &str> {
+        self.kernels[&run.guest.kernel].as_ref().map_err(String::as_str)
+    }
+
+    /// What the kernels call themselves.
+    pub(super) fn releases(&self) -> String {
+        let releases: Vec<_> = self.kernels.values().flatten().map(|image| image.release.as_str()).collect();
+        releases.join(" and ")
     }
 
     /// Whether it need not run.
@@ -131,7 +145,7 @@ impl<'a> Guests<'a> {
             source::lookup(kind, name).map_or_else(|_| name.to_owned(), |file| file.text().to_owned())
         };
         let parts = [
-            self.image.release.clone(),
+            self.image(run).map(|image| image.release.clone()).unwrap_or_default(),
             text(Kind::Machine, &run.guest.machine),
             text(Kind::Experiment, &run.experiment),
             arguments(run, seed).join("\n"),
@@ -152,7 +166,7 @@ impl<'a> Guests<'a> {
         let start = monotonic_ns();
         let mut command = Command::new("nice");
         command.args(["-n", "5"]).arg(self.program).arg("run").args(arguments(run, seed));
-        command.args(["--kernel", self.kernel, "--timeout", TIMEOUT_S]).arg("-o").arg(&directory);
+        command.args(["--kernel", &run.guest.kernel, "--timeout", TIMEOUT_S]).arg("-o").arg(&directory);
         let output = command.output().context("pagelab")?;
         let (name, text) = match output.status.code() {
             Some(0) => (DONE, ((monotonic_ns() - start) as f64 / 1e9).to_string()),

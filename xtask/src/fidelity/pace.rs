@@ -1,31 +1,20 @@
-//! A machine whose simulated CPUs take as long as a guest's that counts time in instructions.
-//!
-//! Timers do not slow down with a CPU: kcompactd looks for fragments every half second, and kswapd naps for a tenth. A kernel
-//! whose CPU takes seconds for what ours does in milliseconds has that much more of it done beside the same work, and ours
-//! would leave out what is only a matter of pace. Such a guest has no device of the host's either: its disk and
-//! its swap are memory.
+//! The machine of a guest's simulated run: as fast as `pagelab run` makes the twin of a guest.
 
 use anyhow::Result;
-use lab::{
-    fidelity::cells::Guest,
-    machine::{Machine, Storage},
-    prices,
-};
+use lab::{fidelity::cells::Guest, machine::Machine};
 
 /// The machine of a guest's simulated run, as a file; none where the guest has a time of its own.
 pub(super) fn machine(guest: &Guest, seed: u64) -> Result<Option<String>> {
     let Some(shifts) = &guest.replayable else { return Ok(None) };
-    let shifts = shifts.split(',').map(str::parse).collect::<Result<Vec<u32>, _>>()?;
+    let shifts = shifts.split(',').map(str::parse).collect::<Result<Vec<u8>, _>>()?;
     let turn = usize::try_from(seed.saturating_sub(1))? % shifts.len();
-    let mut machine = Machine::load(&guest.machine, &linux::setting::names())?;
-    machine.storage = Storage::Memory;
-    machine.prices = prices::of_instructions(1 << shifts[turn]);
-    Ok(Some(machine.to_toml()))
+    let machine = Machine::load(&guest.machine, &linux::setting::names())?;
+    Ok(Some(machine.counting_instructions(shifts[turn]).to_toml()))
 }
 
 #[cfg(test)]
 mod tests {
-    use lab::source::Source;
+    use lab::{machine::Storage, prices, source::Source};
 
     use super::*;
 
@@ -33,6 +22,7 @@ mod tests {
     fn a_seeds_shift_sets_the_pace_and_timers_of_their_own_keep_theirs() {
         let guest = |replayable: Option<&str>| Guest {
             name: "one".to_owned(),
+            kernel: "6.1".to_owned(),
             machine: "one-cpu-512m".to_owned(),
             replayable: replayable.map(str::to_owned),
             seeds: 8,

@@ -8,7 +8,7 @@ use crate::{
 };
 
 const KEYS: &[&str] = &["kernel", "guest", "run"];
-const GUEST_KEYS: &[&str] = &["name", "machine", "replayable", "seeds"];
+const GUEST_KEYS: &[&str] = &["name", "kernel", "machine", "replayable", "seeds"];
 const RUN_KEYS: &[&str] = &["experiment", "guests", "set", "defrag", "rank", "policy", "streaming", "called", "skip"];
 /// The setting that policies are values of.
 const DEFRAG: &str = "transparent_hugepage/defrag";
@@ -16,9 +16,7 @@ const DEFRAG: &str = "transparent_hugepage/defrag";
 /// Everything that is compared.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct List {
-    /// The real kernel: a version in the cache, or a path.
-    pub kernel: String,
-    /// What is run on it and beside it.
+    /// What is run on guests and beside them.
     pub runs: Vec<Run>,
 }
 
@@ -27,6 +25,8 @@ pub struct List {
 pub struct Guest {
     /// What cells call it.
     pub name: String,
+    /// The real kernel: a version in the cache, or a path; that of the list where it names none.
+    pub kernel: String,
     /// Name or path of its machine.
     pub machine: String,
     /// The shifts that its seeds take in turn, as `pagelab run --replayable` takes them; translation in its own time if none.
@@ -73,18 +73,20 @@ impl Run {
 pub fn read(source: &Source) -> Result<List, SourceError> {
     let document = source.parse()?;
     let root = document.root().only("key", KEYS)?;
-    let guests = root.tables("guest")?.into_iter().map(guest).collect::<Result<Vec<_>, _>>()?;
+    let kernel: String = root.required("kernel")?;
+    let guests = root.tables("guest")?.into_iter().map(|table| guest(table, &kernel)).collect::<Result<Vec<_>, _>>()?;
     let mut runs = Vec::new();
     for table in root.tables("run")? {
         runs.extend(run(&table.only("key", RUN_KEYS)?, &guests)?);
     }
-    Ok(List { kernel: root.required("kernel")?, runs })
+    Ok(List { runs })
 }
 
-fn guest(table: TableReader<'_>) -> Result<Guest, SourceError> {
+fn guest(table: TableReader<'_>, kernel: &str) -> Result<Guest, SourceError> {
     let table = table.only("key", GUEST_KEYS)?;
     Ok(Guest {
         name: table.required("name")?,
+        kernel: table.optional("kernel")?.unwrap_or_else(|| kernel.to_owned()),
         machine: table.required("machine")?,
         replayable: table.optional("replayable")?,
         seeds: table.required("seeds")?,

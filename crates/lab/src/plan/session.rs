@@ -122,7 +122,7 @@ impl<P: FnMut(&KernelImage) -> Accelerator> Planner<'_, P> {
             let machine_set = simulated::with_settings(machine.clone(), &settings);
             // What means to fill memory does not fit by design.
             let room = simulated::room(&machine_set, &variant.rules).ok().filter(|_| !self.presses());
-            let place = Place::Sim { variant, chosen_for, twin_of: None, start: start.clone() };
+            let place = Place::Sim { variant, chosen_for, twin_of: None, start: start.clone(), shifts: Vec::new() };
             let session = Session { machine: machine.clone(), kernel, settings, place, cap, keys: Vec::new() };
             let mut session =
                 self.fill(session, cpus, self.cap_from("three quarters of the machine's memory"), room, skipped)?;
@@ -209,10 +209,8 @@ impl<P: FnMut(&KernelImage) -> Accelerator> Planner<'_, P> {
 
     /// The variants asked for, or that of the experiment's kernel; each with the release that it was chosen for.
     fn variants(&self) -> Result<Vec<(Named, Option<String>)>, Refusal> {
-        let nearest = |release: &str| {
-            let newest = mm::Variant::for_release(release).map_err(|error| Refusal::Lacking(error.to_string()))?;
-            Ok((newest.clone(), Some(release.to_owned())))
-        };
+        let nearest =
+            |release: &str| Ok((variant::for_release(release).map_err(Refusal::Lacking)?, Some(release.to_owned())));
         let mut variants: Vec<(Named, Option<String>)> = Vec::new();
         for asked in &self.request.variants {
             let found = if asked == variant::HOST {
@@ -414,7 +412,7 @@ fn whole_twin(
     start: &Start,
     others: &[Session],
 ) -> Result<Session, String> {
-    let variant = mm::Variant::for_release(&real.kernel).map_err(|error| error.to_string())?;
+    let variant = variant::for_release(&real.kernel)?;
     simulated::check_settings(settings, &variant.rules)?;
     let same = |other: &&Session| {
         let place = (other.target(), &other.kernel, &other.machine.name);
@@ -444,10 +442,21 @@ fn whole_twin(
             chosen_for: Some(real.kernel.clone()),
             twin_of: Some(column),
             start: start.clone(),
+            shifts: shifts(&real.place),
         },
         cap: real.cap,
         keys: real.keys.iter().map(key).collect(),
     })
+}
+
+/// How long an instruction takes in a guest, by seed in turn; none where its time is not counted in instructions.
+fn shifts(place: &Place) -> Vec<u8> {
+    let Place::Vm { accelerators, .. } = place else { return Vec::new() };
+    let shift = |accelerator: &Accelerator| match accelerator {
+        Accelerator::Replayable { shift } => Some(*shift),
+        Accelerator::Kvm | Accelerator::Tcg => None,
+    };
+    accelerators.iter().filter_map(shift).collect()
 }
 
 /// What QEMU's `pc` machine can be: 255 CPUs (8-bit APIC ids) and 128 nodes (MAX_NODES, include/sysemu/numa.h, 7.2).
