@@ -15,7 +15,7 @@ use nix::sys::signal::{Signal, kill};
 use report::RESULT_FILE;
 use support::{
     TINY, document, guests,
-    room::{Answer, Room, within},
+    room::{Answer, PATIENCE_S, Room, within},
     skip, words,
 };
 
@@ -147,7 +147,7 @@ fn killed_with_a_cell_on_this_machine() {
     let room = Room::new();
     let running = room.start(room.command(&words(&[&["run", "fault-storm", "--target", "host"], &ENDLESS])));
     let task = || room.processes().iter().any(|found| found.command_line.contains(" task "));
-    assert!(within(10.0, task), "no task was started: {:?}", room.processes());
+    assert!(within(PATIENCE_S, task), "no task was started: {:?}", room.processes());
     running.signal(Signal::SIGKILL);
     drop(running);
     room.assert_nothing_left("SIGKILL during a cell");
@@ -232,7 +232,7 @@ fn a_setting_is_put_back_at_every_end() {
     for signal in [Signal::SIGINT, Signal::SIGTERM, Signal::SIGHUP, Signal::SIGKILL] {
         let room = Room::new();
         let running = room.start(room.command(&words(&[&host, &ENDLESS])));
-        assert!(within(10.0, || value() == new), "the setting was not changed");
+        assert!(within(PATIENCE_S, || value() == new), "the setting was not changed");
         match signal {
             Signal::SIGINT => running.press_ctrl_c(),
             signal => running.signal(signal),
@@ -240,7 +240,7 @@ fn a_setting_is_put_back_at_every_end() {
         let answer = running.wait();
         let expected = if signal == Signal::SIGKILL { None } else { Some(INTERRUPTED) };
         assert_eq!(answer.status.code(), expected, "{signal}: {answer:?}");
-        assert!(within(2.0, || value() == old), "{signal}: {SETTING} is {} and was {old}", value());
+        assert!(within(PATIENCE_S, || value() == old), "{signal}: {SETTING} is {} and was {old}", value());
         room.assert_nothing_left(signal.as_str());
     }
 }

@@ -234,3 +234,10 @@ fn who_interrupts_gets_nothing() {
     let interrupted = calibrate("here", 600, &AtomicBool::new(true), &mut Silent);
     assert!(matches!(interrupted, Err(RunError::InterruptedEarly)));
 }
+
+#[test]
+fn however_little_time_there_is_there_are_enough_rounds() {
+    let setting = super::setting(&live().unwrap());
+    let rounds = probe_here(setting, 0, &AtomicBool::new(false), &mut Silent);
+    assert_eq!(rounds.samples.len(), ROUNDS_MIN);
+}
