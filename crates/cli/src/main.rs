@@ -152,7 +152,7 @@ fn make_state(output: &Path) -> anyhow::Result<ExitCode> {
 /// Writes to stdout; a reader that closed the pipe early (`| head`) is content, not an error.
 fn print(text: &str) -> anyhow::Result<ExitCode> {
     match io::stdout().lock().write_all(text.as_bytes()) {
-        Err(error) if error.kind() != io::ErrorKind::BrokenPipe => Err(error.into()),
+        Err(error) if error.kind() != io::ErrorKind::BrokenPipe => Err(anyhow::anyhow!("cannot print: {error}")),
         _ => Ok(ExitCode::SUCCESS),
     }
 }

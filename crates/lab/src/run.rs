@@ -156,28 +156,45 @@ fn open(directory: &Path, plan: &Plan) -> Result<(Store, Vec<Key>), UsageError> 
     let usage = |error: StoreError| UsageError(error.to_string());
     let identity = plan.identity();
     let place = directory.display();
-    if !directory.join(IDENTITY_FILE).exists() {
-        // Before the first line, so that a run that is killed at once can be resumed too.
-        if directory.join(report::RESULT_FILE).exists() {
-            return Err(UsageError(format!("{place} holds lines of a run that is not known; give another directory")));
+    let is_known = || directory.join(IDENTITY_FILE).exists();
+    if is_known() {
+        // Before anything of another run is touched.
+        check_same(directory, &identity)?;
+    }
+    std::fs::create_dir_all(directory).map_err(|error| UsageError(format!("cannot create {place}: {error}")))?;
+    let (mut store, records) = match Store::create(directory) {
+        Err(StoreError::Exists { .. }) => {
+            Store::open(directory).map(|(store, contents)| (store, contents.records)).map_err(usage)?
         }
-        std::fs::create_dir_all(directory).map_err(|error| UsageError(format!("cannot create {place}: {error}")))?;
+        made => (made.map_err(usage)?, Vec::new()),
+    };
+    // Nobody else writes here from now on.
+    if is_known() {
+        check_same(directory, &identity)?;
+    } else if records.is_empty() {
+        // Before the first line, so that a run that is killed at once can be resumed too.
         let text = serde_json::to_vec_pretty(&identity).expect("an identity serialises");
         report::write_whole(&directory.join(IDENTITY_FILE), &text).map_err(usage)?;
-    } else if read_identity(directory)? != identity {
-        return Err(UsageError(format!(
-            "{place} holds a different run (other cells, machine, variant, --sample or program); give another directory with -o"
-        )));
+    } else {
+        return Err(UsageError(format!("{place} holds lines of a run that is not known; give another directory")));
     }
-    if directory.join(report::RESULT_FILE).exists() {
-        let (store, contents) = Store::open(directory).map_err(usage)?;
-        return Ok((store, contents.records.iter().filter_map(key_of).cloned().collect()));
+    if records.is_empty() {
+        for skipped in &plan.skipped {
+            store.append(&Record::Skipped(skipped.clone())).map_err(usage)?;
+        }
     }
-    let mut store = Store::create(directory).map_err(usage)?;
-    for skipped in &plan.skipped {
-        store.append(&Record::Skipped(skipped.clone())).map_err(usage)?;
+    Ok((store, records.iter().filter_map(key_of).cloned().collect()))
+}
+
+/// Refuses to go on with another run.
+fn check_same(directory: &Path, identity: &Identity) -> Result<(), UsageError> {
+    if read_identity(directory)? == *identity {
+        return Ok(());
     }
-    Ok((store, Vec::new()))
+    let place = directory.display();
+    Err(UsageError(format!(
+        "{place} holds a different run (other cells, machine, variant, --sample or program); give another directory with -o"
+    )))
 }
 
 /// The cell that a record is about: it is done, or its target cannot do it.
