@@ -129,8 +129,9 @@ pub(crate) struct Run {
     /// `host`, the newest rules not newer than this kernel; may be given several times
     #[arg(long)]
     variant: Vec<String>,
-    /// A kernel setting (`pagelab list knobs`) or a parameter of the workload (`pagelab list workloads`; several values
-    /// with commas). On the host a setting is put back at the end, whatever the end is
+    /// A kernel setting (`pagelab list knobs`) or a parameter of the workload (`pagelab list workloads`); several values go
+    /// with commas: each value of a setting is a column of its own, each of a parameter a row. On the host a setting is put
+    /// back at the end, whatever the end is
     #[arg(long, value_name = "NAME=VALUE")]
     set: Vec<String>,
     /// Repeat everything with seeds 1 to N, or with those from A to B

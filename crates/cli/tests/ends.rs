@@ -15,7 +15,7 @@ use support::{
 /// Eight cells of some tens of milliseconds.
 const RUN: [&str; 8] = ["run", "fault-storm", "--target", "sim", "--set", "size=32MiB", "--workers", "1"];
 
-fn into<'a>(directory: &'a str) -> Vec<&'a str> {
+fn into(directory: &str) -> Vec<&str> {
     [&RUN[..], &["-o", directory]].concat()
 }
 

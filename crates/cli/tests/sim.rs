@@ -5,7 +5,13 @@ mod support;
 use std::collections::{BTreeMap, BTreeSet};
 
 use report::{Cell, Target};
-use support::{document::Document, guests, room::Room, skip, words};
+use support::{
+    TINY,
+    document::{self, Document},
+    guests,
+    room::Room,
+    skip, words,
+};
 
 fn run(room: &Room, arguments: &[&str]) -> BTreeMap<(Target, String), Cell> {
     run_experiment(room, "fault-storm", arguments)
@@ -294,4 +300,29 @@ fn seeds_are_other_runs_of_the_same_counters() {
         let refused = room.run(&show(seeds)).expect(2).stderr;
         assert!(refused.contains("--seeds") && refused.contains(lacks) && refused.contains("1-5"), "{refused}");
     }
+}
+
+#[test]
+fn several_values_of_a_setting_are_columns() {
+    let room = Room::new();
+    let set = ["--set", "vm.percpu_pagelist_high_fraction=0,8", "--set", "transparent_hugepage/enabled=never"];
+    let run =
+        words(&[&["run", "fault-storm", "--target", "sim", "--set", "size=64MiB", "-o", "result"], &set, &TINY[..8]]);
+    let answer = room.run(&run).expect(0);
+    let cells = report::cells(document::whole_records(&room.here().join("result")));
+    let kernels: Vec<_> = cells.iter().map(|cell| cell.key.kernel.as_str()).collect();
+    let labels = ["v6.1 percpu_pagelist_high_fraction=0", "v6.1 percpu_pagelist_high_fraction=8"];
+    assert_eq!(kernels, labels);
+    for (cell, value) in cells.iter().zip(["0", "8"]) {
+        assert_eq!(cell.key.params["vm.percpu_pagelist_high_fraction"], value);
+        assert_eq!(cell.key.params["transparent_hugepage/enabled"], "never");
+    }
+    let [first, second] = [0, 1].map(|at| &cells[at].measured.detail);
+    assert_ne!(first, second, "per-CPU lists of other lengths give another run");
+    assert!(labels.iter().all(|label| answer.stdout.contains(label)), "{}", answer.stdout);
+    // Going on finds both.
+    room.run(&run).expect(0);
+    let twice = ["--set", "vm.percpu_pagelist_high_fraction=8,8"];
+    let wrong = words(&[&["run", "fault-storm", "--target", "sim"], &twice, &TINY]);
+    room.run(&wrong).expect(2).says(&["--set vm.percpu_pagelist_high_fraction: 8 is given twice"]);
 }

@@ -4,6 +4,7 @@ mod every;
 mod grid;
 mod seeds;
 mod session;
+mod sets;
 
 use std::path::PathBuf;
 
@@ -14,12 +15,12 @@ use serde::{Deserialize, Serialize};
 use units::{Bytes, BytesPerSecond};
 use workloads::Workload;
 
-pub use self::{every::Every, grid::task_counts, seeds::Seeds};
+pub use self::{every::Every, grid::task_counts, seeds::Seeds, sets::is_setting};
 use crate::{
     experiment::{Experiment, FRESH, KERNEL},
     machine::{Latency, Machine},
     prices, provenance,
-    source::{SourceError, unknown},
+    source::SourceError,
     state::StateFile,
     variant::Recorded,
 };
@@ -86,8 +87,6 @@ impl From<SourceError> for UsageError {
 pub struct Plan {
     /// The experiment, as read.
     pub experiment: Experiment,
-    /// Kernel settings from `--set`.
-    pub settings: Vec<(String, String)>,
     /// One per kernel and machine.
     pub sessions: Vec<Session>,
     /// What the default run would have done but cannot.
@@ -105,12 +104,14 @@ pub struct Plan {
 }
 
 /// All cells on one kernel and machine.
-#[derive(Debug)]
+#[derive(Clone, Debug)]
 pub struct Session {
     /// The machine.
     pub machine: Machine,
-    /// The label of the kernel.
+    /// The label of the kernel, with what tells its settings from those of other columns.
     pub kernel: String,
+    /// That alone.
+    pub label: Option<String>,
     /// What is set there besides what the machine file says.
     pub settings: Vec<(String, String)>,
     /// Where it runs.
@@ -122,7 +123,7 @@ pub struct Session {
 }
 
 /// Where a session runs.
-#[derive(Debug)]
+#[derive(Clone, Debug)]
 #[expect(clippy::large_enum_variant, reason = "a run has a few of them")]
 pub enum Place {
     /// On the kernel of this machine.
@@ -328,7 +329,7 @@ impl Plan {
     /// Makes the plan. `probe` says what runs the instructions of a guest with this kernel when the user leaves it open.
     pub fn new(request: &Request, probe: impl FnMut(&KernelImage) -> Accelerator) -> Result<Self, UsageError> {
         let experiment = Experiment::load(&request.experiment)?;
-        let (settings, params) = split_sets(request, &experiment)?;
+        let (settings, params) = sets::split(request, &experiment)?;
         let mut planner = session::Planner { request, experiment: &experiment, settings: &settings, params, probe };
         let (sessions, skipped) = planner.sessions()?;
         if sessions.iter().all(|session| session.keys.is_empty()) {
@@ -338,7 +339,7 @@ impl Plan {
         let workers = request.workers.unwrap_or_else(|| linux::host::usable_cpus().len());
         let (timeout_s, trace, sample) = (request.timeout_s, request.trace, request.sample);
         let drop_caches = request.drop_caches;
-        Ok(Self { experiment, settings, sessions, skipped, timeout_s, workers, trace, sample, drop_caches })
+        Ok(Self { experiment, sessions, skipped, timeout_s, workers, trace, sample, drop_caches })
     }
 
     /// The number of cells.
@@ -367,44 +368,4 @@ impl Plan {
             sample: self.sample,
         }
     }
-}
-
-/// Whether a name after `--set` means a kernel setting: those have a dot or a slash, parameters of workloads do not.
-pub fn is_setting(name: &str) -> bool {
-    name.contains(['.', '/'])
-}
-
-type Settings = Vec<(String, String)>;
-type Params = Vec<(String, Vec<String>)>;
-type Sets = (Settings, Params);
-
-/// Sorts `--set NAME=VALUE` into kernel settings and parameters, and refuses unknown names.
-fn split_sets(request: &Request, experiment: &Experiment) -> Result<Sets, UsageError> {
-    let workload = workloads::WORKLOADS.iter().find(|workload| workload.name == experiment.workload);
-    let params: Vec<_> = workload.expect("experiments are checked").params.iter().map(|param| param.name).collect();
-    let settings = linux::setting::names();
-    let mut sets: Sets = (Vec::new(), Vec::new());
-    for set in &request.sets {
-        let Some((name, value)) = set.split_once('=').filter(|(name, value)| !name.is_empty() && !value.is_empty())
-        else {
-            return Err(UsageError(format!("--set {set}: expected NAME=VALUE, as in --set vm.swappiness=10")));
-        };
-        if sets.0.iter().any(|(known, _)| known == name) || sets.1.iter().any(|(known, _)| known == name) {
-            return Err(UsageError(format!("--set {name}: given twice; several values of a parameter go with commas")));
-        }
-        let complain = |noun: &str, valid: &[&str]| UsageError(format!("--set: {}", unknown(noun, name, valid)));
-        match is_setting(name) {
-            true if settings.contains(&name) => {
-                linux::setting::check_form(name, value)
-                    .map_err(|problem| UsageError(format!("--set {name}: {problem}")))?;
-                sets.0.push((name.to_owned(), value.to_owned()));
-            }
-            true => return Err(complain("setting", &settings)),
-            false if params.contains(&name) => {
-                sets.1.push((name.to_owned(), value.split(',').map(str::to_owned).collect()));
-            }
-            false => return Err(complain("parameter", &params)),
-        }
-    }
-    Ok(sets)
 }

@@ -326,10 +326,10 @@ impl Runner<'_> {
 
     fn host(&mut self, session: &Session, missing: &[Key]) -> Result<(), Stopped> {
         let mut guard = None;
-        if !self.plan.settings.is_empty() {
+        if !session.settings.is_empty() {
             let mut settings =
                 Guard::start().map_err(|error| Stopped::Failed(format!("the guard process: {error}")))?;
-            for (name, value) in linux::setting::in_order(&self.plan.settings) {
+            for (name, value) in linux::setting::in_order(&session.settings) {
                 settings.set(&name, &value).map_err(|error: SettingError| mistake(&error))?;
             }
             guard = Some(settings);

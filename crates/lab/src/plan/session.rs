@@ -14,6 +14,7 @@ use workloads::Workload;
 use super::{
     AcceleratorChoice, Place, Request, Session, Start, UsageError,
     grid::{self, Ground},
+    sets::{Settings, labelled},
 };
 use crate::{
     experiment::{Experiment, FRESH, KERNEL},
@@ -30,7 +31,8 @@ const HERE: &str = "here";
 pub(super) struct Planner<'a, P> {
     pub(super) request: &'a Request,
     pub(super) experiment: &'a Experiment,
-    pub(super) settings: &'a [(String, String)],
+    /// Those of each column.
+    pub(super) settings: &'a [Settings],
     pub(super) params: Vec<(String, Vec<String>)>,
     pub(super) probe: P,
 }
@@ -43,6 +45,8 @@ struct SimColumn {
     chosen_for: Option<String>,
     /// The set of tables that it belongs to.
     group: Option<String>,
+    /// What tells its settings from those of others.
+    label: Option<String>,
     /// All that is set.
     settings: Vec<(String, String)>,
 }
@@ -75,7 +79,7 @@ impl<P: FnMut(&KernelImage) -> Accelerator> Planner<'_, P> {
                 }
                 Ok(more) if with_twins && target != Target::Sim => {
                     for session in more {
-                        let twin = twin(&session, self.settings, &twins_start(&session), &sessions, &mut skipped);
+                        let twin = twin(&session, &twins_start(&session), &sessions, &mut skipped);
                         sessions.push(session);
                         sessions.extend(twin);
                     }
@@ -101,7 +105,7 @@ impl<P: FnMut(&KernelImage) -> Accelerator> Planner<'_, P> {
 
     fn session(&mut self, target: Target, skipped: &mut Vec<Skipped>) -> Result<Vec<Session>, Refusal> {
         match target {
-            Target::Host => Ok(vec![self.host(skipped)?]),
+            Target::Host => self.hosts(skipped),
             Target::Vm => self.vms(skipped),
             Target::Sim => self.sims(skipped),
         }
@@ -115,7 +119,7 @@ impl<P: FnMut(&KernelImage) -> Accelerator> Planner<'_, P> {
         simulated::spec(&machine)
             .map_err(|problem| Refusal::Mistake(UsageError(format!("machine {}: {problem}", machine.name))))?;
         let mut sessions = Vec::new();
-        for SimColumn { kernel, variant, chosen_for, group, settings } in columns {
+        for SimColumn { kernel, variant, chosen_for, group, label, settings } in columns {
             let cap = self.cap_of(&machine);
             let cpus = u32::try_from(machine.cpus().len()).expect("fewer than 2^32 CPUs");
             let name = variant.name.clone();
@@ -123,7 +127,8 @@ impl<P: FnMut(&KernelImage) -> Accelerator> Planner<'_, P> {
             // What means to fill memory does not fit by design.
             let room = simulated::room(&machine_set, &variant.rules).ok().filter(|_| !self.presses());
             let place = Place::Sim { variant, chosen_for, twin_of: None, start: start.clone(), shifts: Vec::new() };
-            let session = Session { machine: machine.clone(), kernel, settings, place, cap, keys: Vec::new() };
+            let machine = machine.clone();
+            let session = Session { machine, kernel, label, settings, place, cap, keys: Vec::new() };
             let mut session =
                 self.fill(session, cpus, self.cap_from("three quarters of the machine's memory"), room, skipped)?;
             for key in &mut session.keys {
@@ -183,28 +188,35 @@ impl<P: FnMut(&KernelImage) -> Accelerator> Planner<'_, P> {
             simulated::check_settings(&column.settings, &column.variant.rules)
                 .map_err(|problem| mistake(format!("--set {problem}")))
         };
-        let columns: Vec<_> = if self.request.variants.is_empty() && !self.experiment.columns.is_empty() {
+        let columns =
+            self.settings.iter().map(|settings| self.columns_with(settings)).collect::<Result<Vec<_>, _>>()?;
+        let columns: Vec<_> = columns.into_iter().flatten().collect();
+        columns.iter().try_for_each(check)?;
+        Ok(columns)
+    }
+
+    fn columns_with(&self, set: &Settings) -> Result<Vec<SimColumn>, Refusal> {
+        if self.request.variants.is_empty() && !self.experiment.columns.is_empty() {
             let own = self.experiment.columns.iter().map(|column| {
                 let variant = variant::load(&column.variant).map_err(|error| Refusal::Mistake(error.into()))?;
                 // What the user sets goes before.
-                let is_left = |(name, _): &&(String, String)| self.settings.iter().all(|(set, _)| set != name);
-                let settings = column.settings.iter().filter(is_left).chain(self.settings).cloned().collect();
-                let (kernel, group) = (column.kernel.clone(), column.tables.clone());
-                Ok(SimColumn { kernel, variant, chosen_for: None, group, settings })
+                let is_left = |(name, _): &&(String, String)| set.values.iter().all(|(set, _)| set != name);
+                let settings = column.settings.iter().filter(is_left).chain(&set.values).cloned().collect();
+                let (kernel, group) = (set.of_kernel(&column.kernel), column.tables.clone());
+                Ok(SimColumn { kernel, variant, chosen_for: None, group, label: set.label.clone(), settings })
             });
-            own.collect::<Result<_, Refusal>>()?
+            own.collect()
         } else {
             let column = |(variant, chosen_for): (Named, Option<String>)| SimColumn {
-                kernel: variant.name.clone(),
+                kernel: set.of_kernel(&variant.name),
                 variant,
                 chosen_for,
                 group: None,
-                settings: self.settings.to_vec(),
+                label: set.label.clone(),
+                settings: set.values.clone(),
             };
-            self.variants()?.into_iter().map(column).collect()
-        };
-        columns.iter().try_for_each(check)?;
-        Ok(columns)
+            Ok(self.variants()?.into_iter().map(column).collect())
+        }
     }
 
     /// The variants asked for, or that of the experiment's kernel; each with the release that it was chosen for.
@@ -231,10 +243,14 @@ impl<P: FnMut(&KernelImage) -> Accelerator> Planner<'_, P> {
         Ok(variants)
     }
 
-    fn host(&self, skipped: &mut Vec<Skipped>) -> Result<Session, Refusal> {
+    fn hosts(&self, skipped: &mut Vec<Skipped>) -> Result<Vec<Session>, Refusal> {
+        self.settings.iter().map(|settings| self.host(settings, skipped)).collect()
+    }
+
+    fn host(&self, set: &Settings, skipped: &mut Vec<Skipped>) -> Result<Session, Refusal> {
         let capture = Capture::live().map_err(|error| Refusal::Lacking(error.to_string()))?;
         let snapshot = Snapshot::parse(&capture).map_err(|error| Refusal::Lacking(error.to_string()))?;
-        for (name, _) in self.settings {
+        for (name, _) in &set.values {
             let check = linux::setting::check_writable(name);
             check.map_err(|error| Refusal::Mistake(UsageError(format!("--set {error}"))))?;
         }
@@ -250,8 +266,9 @@ impl<P: FnMut(&KernelImage) -> Accelerator> Planner<'_, P> {
         };
         let session = Session {
             machine: import::import(&snapshot, HERE),
-            kernel: snapshot.version.text.clone(),
-            settings: self.settings.to_vec(),
+            kernel: set.of_kernel(&snapshot.version.text),
+            label: set.label.clone(),
+            settings: set.values.clone(),
             place: Place::Host,
             cap,
             keys: Vec::new(),
@@ -270,8 +287,17 @@ impl<P: FnMut(&KernelImage) -> Accelerator> Planner<'_, P> {
             kernels => kernels.to_vec(),
         };
         let mut sessions: Vec<Session> = Vec::new();
+        let mut images: Vec<Session> = Vec::new();
         for name in kernels {
-            let session = self.vm(&name, &machine, &sessions)?;
+            images.push(self.vm(&name, &machine, &images)?);
+        }
+        let with = |set: &Settings, image: &Session| Session {
+            kernel: set.of_kernel(&image.kernel),
+            label: set.label.clone(),
+            settings: set.values.clone(),
+            ..image.clone()
+        };
+        for session in self.settings.iter().flat_map(|set| images.iter().map(move |image| with(set, image))) {
             let cpus = u32::try_from(session.machine.cpus().len()).expect("fewer than 2^32 CPUs");
             let session =
                 self.fill(session, cpus, self.cap_from("three quarters of the guest's memory"), None, skipped)?;
@@ -298,8 +324,8 @@ impl<P: FnMut(&KernelImage) -> Accelerator> Planner<'_, P> {
         let kernel = if same == 0 { image.release.clone() } else { format!("{} #{}", image.release, same + 1) };
         let cap = self.cap_of(&machine);
         let frames = self.state() == KERNEL;
-        let (settings, place) = (self.settings.to_vec(), Place::Vm { image, accelerators, frames });
-        Ok(Session { machine, kernel, settings, place, cap, keys: Vec::new() })
+        let place = Place::Vm { image, accelerators, frames };
+        Ok(Session { machine, kernel, label: None, settings: Vec::new(), place, cap, keys: Vec::new() })
     }
 
     fn presses(&self) -> bool {
@@ -375,16 +401,10 @@ fn twins_start(real: &Session) -> Start {
 
 /// The simulator on the machine of a real session, with the newest rules not newer than its kernel. What it cannot do is
 /// skipped with the reason: all of it, or cases that can be seen not to fit.
-fn twin(
-    real: &Session,
-    settings: &[(String, String)],
-    start: &Start,
-    others: &[Session],
-    skipped: &mut Vec<Skipped>,
-) -> Option<Session> {
+fn twin(real: &Session, start: &Start, others: &[Session], skipped: &mut Vec<Skipped>) -> Option<Session> {
     let what = format!("the twin of {} {}", real.target(), real.kernel);
     let skip = |what: String, reason: String| Skipped { schema: SCHEMA, key: None, target: Target::Sim, what, reason };
-    let mut twin = match whole_twin(real, settings, start, others) {
+    let mut twin = match whole_twin(real, start, others) {
         Ok(twin) => twin,
         Err(reason) => {
             skipped.push(skip(what, reason));
@@ -397,7 +417,7 @@ fn twin(
         return Some(twin);
     }
     // A machine that cannot be laid out says so when it runs.
-    if let Ok(room) = simulated::room(&simulated::with_settings(twin.machine.clone(), settings), &variant.rules) {
+    if let Ok(room) = simulated::room(&simulated::with_settings(twin.machine.clone(), &twin.settings), &variant.rules) {
         let misfit = |key: &Key| grid::misfit_of(key, room);
         let misfits: std::collections::BTreeSet<String> = twin.keys.iter().filter_map(misfit).collect();
         twin.keys.retain(|key| misfit(key).is_none());
@@ -406,24 +426,20 @@ fn twin(
     Some(twin)
 }
 
-fn whole_twin(
-    real: &Session,
-    settings: &[(String, String)],
-    start: &Start,
-    others: &[Session],
-) -> Result<Session, String> {
+fn whole_twin(real: &Session, start: &Start, others: &[Session]) -> Result<Session, String> {
     let variant = variant::for_release(&real.kernel)?;
-    simulated::check_settings(settings, &variant.rules)?;
+    simulated::check_settings(&real.settings, &variant.rules)?;
+    let kernel = labelled(&variant.name, real.label.as_deref());
     let same = |other: &&Session| {
         let place = (other.target(), &other.kernel, &other.machine.name);
-        place == (Target::Sim, &variant.name, &real.machine.name)
+        place == (Target::Sim, &kernel, &real.machine.name)
     };
     if others.iter().any(|other| same(&other)) {
-        return Err(format!("{} on {} is there already", variant.name, real.machine.name));
+        return Err(format!("{kernel} on {} is there already", real.machine.name));
     }
     let key = |key: &Key| Key {
         target: Target::Sim,
-        kernel: variant.name.clone(),
+        kernel: kernel.clone(),
         variant: variant.name.clone(),
         state: start.name(),
         ..key.clone()
@@ -435,8 +451,9 @@ fn whole_twin(
     }
     Ok(Session {
         machine,
-        kernel: variant.name.clone(),
-        settings: settings.to_vec(),
+        kernel: kernel.clone(),
+        label: real.label.clone(),
+        settings: real.settings.clone(),
         place: Place::Sim {
             variant: variant.clone(),
             chosen_for: Some(real.kernel.clone()),

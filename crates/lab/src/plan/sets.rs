@@ -1,0 +1,138 @@
+//! `--set NAME=VALUE`: which names are kernel settings and which are parameters of the workload, and the columns that a
+//! setting with several values makes.
+
+use super::{Request, UsageError};
+use crate::{experiment::Experiment, source::unknown};
+
+/// Settings of one column, of those that `--set` gives.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(super) struct Settings {
+    /// What tells the column from the others: the settings that have several values, such as `swappiness=10`.
+    pub(super) label: Option<String>,
+    /// All of them.
+    pub(super) values: Vec<(String, String)>,
+}
+
+impl Settings {
+    /// The label of a kernel with them.
+    pub(super) fn of_kernel(&self, kernel: &str) -> String {
+        labelled(kernel, self.label.as_deref())
+    }
+}
+
+/// The label of a kernel whose column has settings of its own.
+pub(super) fn labelled(kernel: &str, label: Option<&str>) -> String {
+    label.map_or_else(|| kernel.to_owned(), |label| format!("{kernel} {label}"))
+}
+
+/// Names with their values, in the order given.
+pub(super) type Values = Vec<(String, Vec<String>)>;
+
+/// Whether a name after `--set` means a kernel setting: those have a dot or a slash, parameters of workloads do not.
+pub fn is_setting(name: &str) -> bool {
+    name.contains(['.', '/'])
+}
+
+/// Sorts `--set NAME=VALUE` into kernel settings, one for each column, and parameters; refuses unknown names.
+pub(super) fn split(request: &Request, experiment: &Experiment) -> Result<(Vec<Settings>, Values), UsageError> {
+    let workload = workloads::WORKLOADS.iter().find(|workload| workload.name == experiment.workload);
+    let params: Vec<_> = workload.expect("experiments are checked").params.iter().map(|param| param.name).collect();
+    let known = linux::setting::names();
+    let (mut settings, mut given): (Values, Values) = (Vec::new(), Vec::new());
+    for set in &request.sets {
+        let Some((name, value)) = set.split_once('=').filter(|(name, value)| !name.is_empty() && !value.is_empty())
+        else {
+            return Err(UsageError(format!("--set {set}: expected NAME=VALUE, as in --set vm.swappiness=10")));
+        };
+        if settings.iter().chain(&given).any(|(known, _)| known == name) {
+            return Err(UsageError(format!("--set {name}: given twice; several values go with commas")));
+        }
+        let values: Vec<_> = value.split(',').map(str::to_owned).collect();
+        let complain = |noun: &str, valid: &[&str]| UsageError(format!("--set: {}", unknown(noun, name, valid)));
+        match is_setting(name) {
+            true if known.contains(&name) => {
+                check(name, &values)?;
+                settings.push((name.to_owned(), values));
+            }
+            true => return Err(complain("setting", &known)),
+            false if params.contains(&name) => given.push((name.to_owned(), values)),
+            false => return Err(complain("parameter", &params)),
+        }
+    }
+    Ok((columns(&settings), given))
+}
+
+fn check(name: &str, values: &[String]) -> Result<(), UsageError> {
+    for (at, value) in values.iter().enumerate() {
+        linux::setting::check_form(name, value).map_err(|problem| UsageError(format!("--set {name}: {problem}")))?;
+        if values[..at].contains(value) {
+            return Err(UsageError(format!("--set {name}: {value} is given twice")));
+        }
+    }
+    Ok(())
+}
+
+/// Every combination of the settings' values, the last setting changing fastest.
+fn columns(settings: &Values) -> Vec<Settings> {
+    let mut columns = vec![Settings { label: None, values: Vec::new() }];
+    for (name, values) in settings {
+        let word = (values.len() > 1).then(|| short(name, settings));
+        let with = |column: &Settings, value: &String| {
+            let label = word.as_ref().map(|word| labelled_more(column.label.as_deref(), &format!("{word}={value}")));
+            let own = column.values.iter().cloned().chain([(name.clone(), value.clone())]);
+            Settings { label: label.or_else(|| column.label.clone()), values: own.collect() }
+        };
+        columns = columns.iter().flat_map(|column| values.iter().map(move |value| with(column, value))).collect();
+    }
+    columns
+}
+
+fn labelled_more(label: Option<&str>, word: &str) -> String {
+    label.map_or_else(|| word.to_owned(), |label| format!("{label} {word}"))
+}
+
+/// What heads of columns call a setting: its last word, or all of its name where two of them have the same. Labels are part
+/// of file names: no slash.
+fn short(name: &str, settings: &Values) -> String {
+    let last = |name: &str| name.rsplit(['.', '/']).next().unwrap_or_default().to_owned();
+    let is_alone = settings.iter().filter(|(other, _)| last(other) == last(name)).count() == 1;
+    if is_alone { last(name) } else { name.replace('/', ".") }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn values(settings: &[(&str, &str)]) -> Values {
+        let of = |(name, values): &(&str, &str)| ((*name).to_owned(), values.split(',').map(str::to_owned).collect());
+        settings.iter().map(of).collect()
+    }
+
+    fn labels(settings: &[(&str, &str)]) -> Vec<String> {
+        columns(&values(settings)).iter().map(|column| column.of_kernel("v6.1")).collect()
+    }
+
+    #[test]
+    fn each_combination_of_values_is_a_column() {
+        assert_eq!(labels(&[]), ["v6.1"]);
+        assert_eq!(labels(&[("vm.swappiness", "10")]), ["v6.1"], "what all have tells nobody apart");
+        let two = [
+            ("vm.swappiness", "10,60"),
+            ("vm.extfrag_threshold", "500"),
+            ("transparent_hugepage/defrag", "always,never"),
+        ];
+        let expected = ["10 defrag=always", "10 defrag=never", "60 defrag=always", "60 defrag=never"];
+        assert_eq!(labels(&two), expected.map(|words| format!("v6.1 swappiness={words}")));
+        let third = &columns(&values(&two))[2].values;
+        let pairs: Vec<_> = third.iter().map(|(name, value)| (name.as_str(), value.as_str())).collect();
+        let [swappiness, threshold, defrag] =
+            [("vm.swappiness", "60"), ("vm.extfrag_threshold", "500"), ("transparent_hugepage/defrag", "always")];
+        assert_eq!(pairs, [swappiness, threshold, defrag]);
+    }
+
+    #[test]
+    fn names_that_end_alike_are_told_apart_and_none_has_a_slash() {
+        let both = [("transparent_hugepage/defrag", "always"), ("transparent_hugepage/khugepaged/defrag", "0,1")];
+        assert_eq!(labels(&both)[1], "v6.1 transparent_hugepage.khugepaged.defrag=1");
+    }
+}
