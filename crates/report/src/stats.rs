@@ -1,7 +1,7 @@
 //! Statistics of mmtests at HEAD, as plain functions on slices.
 //!
-//! Only + - * / and sqrt, which IEEE 754 rounds the same on every CPU. The order of summation
-//! matters to the last bit, so callers pass sorted samples where results must be repeatable.
+//! Only + - * / and sqrt, which IEEE 754 rounds the same on every CPU, and logarithms of the library libm, which are made of
+//! these. The order of summation matters to the last bit, so callers pass sorted samples where results must be repeatable.
 
 use crate::record::Better;
 
@@ -47,6 +47,14 @@ pub fn hmean(samples: &[f64]) -> Option<f64> {
         return None;
     }
     Some(samples.len() as f64 / samples.iter().map(|x| 1.0 / x).sum::<f64>())
+}
+
+/// The geometric mean; none if any sample is zero or negative.
+pub fn gmean(samples: &[f64]) -> Option<f64> {
+    if samples.is_empty() || samples.iter().any(|&x| x <= 0.0) {
+        return None;
+    }
+    Some(libm::exp(samples.iter().map(|&x| libm::log(x)).sum::<f64>() / samples.len() as f64))
 }
 
 /// The standard deviation of the samples around their arithmetic mean, divisor n - 1; none for n = 1.
@@ -179,6 +187,14 @@ mod tests {
         // H = 3; 1/2 - 1/3 = 1/6 = -(1/6 - 1/3); 81/2 * 2/36 = 2.25.
         assert_near(hmean(&[2.0, 6.0]), 3.0);
         assert_near(hstddev(&[2.0, 6.0]), 1.5);
+    }
+
+    #[test]
+    fn a_geometric_mean_weighs_half_and_double_alike() {
+        assert_near(gmean(&[0.5, 2.0]), 1.0);
+        assert_near(gmean(&[2.0, 8.0]), 4.0);
+        assert_eq!(gmean(&[]), None);
+        assert_eq!(gmean(&[3.0, 0.0]), None);
     }
 
     #[test]
