@@ -147,6 +147,7 @@ mod tests {
             "about = 'mine'\ntitle = ''\nauthor = ''\ndate = ''\nwhere = ''\nmachine = ''\ncolumn = []\n",
         );
         write("rows.toml", "");
+        write("claims.toml", "");
         write("table.csv", "experiment,metric,case,kernel,value,better\na,b,c,d,1.50,lower\n");
         write("notes.md", "not read");
         let published = load_in(root.path(), "s0").expect("a series");

@@ -30,7 +30,9 @@ pub use self::csv::{CsvLine, to_csv};
 pub use self::duration::durations;
 pub use self::metrics::tables;
 pub use self::mmtests::to_text;
-pub use self::published::{Printed, Published, PublishedColumn, PublishedError, PublishedSource};
+pub use self::published::{
+    Judgement, Ours, Printed, Published, PublishedColumn, PublishedError, PublishedSource, Verdict,
+};
 pub use self::record::{
     Better, Cell, Check, Column, Duration, Key, Measured, Metric, Record, Run, SCHEMA, Skip, Skipped, System, Target,
     WAITING, cells,

@@ -1,17 +1,30 @@
 //! What others have published: a table as printed, where it is from, and which of its rows say little about a model.
 //!
-//! A series is a folder of files (`published/s0/`): `source.toml`, tables as CSV, `rows.toml`. No simulation reads it; only what
-//! prints or judges results does.
+//! A series is a folder of files (`published/s0/`): `source.toml`, tables as CSV, `rows.toml`, `claims.toml`. No simulation
+//! reads it; only what prints or judges results does.
 
+mod claim;
+mod claims_text;
+mod figure;
+mod judge;
+mod ours;
 mod read;
 mod rows;
+#[cfg(test)]
+mod tests;
 
 use std::collections::BTreeMap;
 
 use serde::{Deserialize, Serialize};
 
-pub use self::read::PublishedError;
 use self::rows::Rows;
+pub use self::{
+    claim::{Claim, Unit},
+    claims_text::{claims_csv, claims_text},
+    judge::{JudgedClaim, JudgedPart, Judgement, Verdict, judge, judge_published},
+    ours::Ours,
+    read::PublishedError,
+};
 use crate::record::Better;
 
 /// One published series.
@@ -25,6 +38,7 @@ pub struct Published {
     /// Where each value is in `printed`: by experiment, metric, case and kernel.
     places: BTreeMap<[String; 4], usize>,
     rows: Rows,
+    claims: Vec<Claim>,
 }
 
 /// Where a series is from.
@@ -84,6 +98,13 @@ pub struct Printed {
     pub better: Better,
 }
 
+impl Printed {
+    /// Experiment, metric, case and column.
+    fn place(&self) -> [&str; 4] {
+        [&self.experiment, &self.metric, &self.case, &self.kernel]
+    }
+}
+
 impl PublishedColumn {
     /// The kernel of our column that is the same.
     pub fn ours(&self) -> &str {
@@ -111,6 +132,11 @@ impl Published {
     /// All values, in the order of the files.
     pub fn all(&self) -> &[Printed] {
         &self.printed
+    }
+
+    /// What a model is held against, in the order of the file.
+    pub fn claims(&self) -> &[Claim] {
+        &self.claims
     }
 
     /// Why the value of this row and column of ours is no prediction, where something was chosen so that it comes out.

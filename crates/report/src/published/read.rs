@@ -6,6 +6,7 @@ use serde::de::DeserializeOwned;
 
 use super::{
     Printed, Published,
+    claim::Claims,
     rows::{Picked, Rows},
 };
 use crate::record::Better;
@@ -36,8 +37,8 @@ impl fmt::Display for PublishedError {
 impl std::error::Error for PublishedError {}
 
 impl Published {
-    /// Reads a series from its files, each the path that messages call it by and its text: `source.toml`, `rows.toml`, and
-    /// tables as CSV, whose order is that of their values. Other files are passed over.
+    /// Reads a series from its files, each the path that messages call it by and its text: `source.toml`, `rows.toml`, `claims.toml`,
+    /// and tables as CSV, whose order is that of their values. Other files are passed over.
     pub fn parse(name: &str, files: &[(String, String)]) -> Result<Self, PublishedError> {
         let mut printed = Vec::new();
         let is_table = |file: &str| Path::new(file).extension().is_some_and(|extension| extension == "csv");
@@ -56,7 +57,12 @@ impl Published {
         let source = toml_file(name, files, "source.toml")?;
         let (file, rows) = toml_file(name, files, "rows.toml")?;
         pick_something(file, &rows, &printed)?;
-        Ok(Self { name: name.to_owned(), source: source.1, printed, places, rows })
+        let (file, claims): (_, Claims) = toml_file(name, files, "claims.toml")?;
+        if let Some(message) = claims.problem() {
+            return Err(PublishedError { file: file.to_owned(), line: None, message });
+        }
+        let name = name.to_owned();
+        Ok(Self { name, source: source.1, printed, places, rows, claims: claims.claims })
     }
 }
 

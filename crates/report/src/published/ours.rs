@@ -1,0 +1,93 @@
+//! What our runs have to say about a published table: one number for each of its values and each seed.
+
+use std::collections::BTreeMap;
+
+use super::Published;
+use crate::{
+    group::distinct,
+    record::{Better, Cell},
+    stats,
+    table::{Kind, Layout, Report},
+};
+
+/// Experiment, metric, case and the column's label as published.
+pub(super) type Place = [String; 4];
+
+/// The values of a result that a published table has columns for.
+#[derive(Clone, Debug, Default)]
+pub struct Ours {
+    seeds: Vec<u64>,
+    /// By seed, in the order of `seeds`; none where that run had nothing of the kind.
+    values: BTreeMap<Place, Vec<Option<f64>>>,
+}
+
+impl Ours {
+    /// What the tables of each single seed say. Columns that were not published are left out.
+    pub fn new(cells: &[Cell], layout: Layout, published: &Published) -> Self {
+        let mut seeds = distinct(cells.iter().map(|cell| cell.key.seed));
+        seeds.sort_unstable();
+        let mut values: BTreeMap<Place, Vec<Option<f64>>> = BTreeMap::new();
+        for (at, seed) in seeds.iter().enumerate() {
+            for (place, value) in of_one_seed(cells, *seed, layout, published) {
+                let of_seeds = values.entry(place).or_insert_with(|| vec![None; seeds.len()]);
+                of_seeds[at].get_or_insert(value);
+            }
+        }
+        Self { seeds, values }
+    }
+
+    /// The seeds, in order.
+    pub fn seeds(&self) -> &[u64] {
+        &self.seeds
+    }
+
+    /// The mean over the seeds that have the value.
+    pub(super) fn mean(&self, place: &Place) -> Option<f64> {
+        stats::amean(&self.of_seeds(place))
+    }
+
+    /// The value of the run at this place among [`seeds`](Self::seeds).
+    pub(super) fn of_run(&self, run: usize, place: &Place) -> Option<f64> {
+        self.values.get(place)?[run]
+    }
+
+    fn of_seeds(&self, place: &Place) -> Vec<f64> {
+        self.values.get(place).map(|values| values.iter().flatten().copied().collect()).unwrap_or_default()
+    }
+
+    /// The published table in the place of a run.
+    pub(super) fn of_table(published: &Published) -> Self {
+        let value = |printed: &super::Printed| (printed.place().map(str::to_owned), vec![Some(printed.number)]);
+        Self { seeds: vec![0], values: published.all().iter().map(value).collect() }
+    }
+
+    /// Made by hand, for tests: for each place its values by seed.
+    #[cfg(test)]
+    pub(super) fn of_values(seeds: &[u64], values: &[(Place, Vec<f64>)]) -> Self {
+        let some = |(place, values): &(Place, Vec<f64>)| (place.clone(), values.iter().copied().map(Some).collect());
+        Self { seeds: seeds.to_vec(), values: values.iter().map(some).collect() }
+    }
+}
+
+fn of_one_seed(cells: &[Cell], seed: u64, layout: Layout, published: &Published) -> Vec<(Place, f64)> {
+    let cells: Vec<Cell> = cells.iter().filter(|cell| cell.key.seed == seed).cloned().collect();
+    let report = match layout {
+        Layout::Head => Report::new(&cells, 0),
+        Layout::Classic => Report::classic(&cells),
+    };
+    let mut values = Vec::new();
+    for table in &report.tables {
+        for row in &table.rows {
+            for (head, value) in table.columns.iter().zip(&row.cells) {
+                let (Some(value), Some(column)) = (value, published.column(&head.column.kernel)) else { continue };
+                // A table shows a latency of zero where a run had no operation of that kind.
+                if value.value == 0.0 && table.kind == Kind::Metric && row.better == Better::Lower {
+                    continue;
+                }
+                let place = [&table.experiment, &row.metric, &row.case, &column.kernel].map(String::clone);
+                values.push((place, value.value));
+            }
+        }
+    }
+    values
+}
