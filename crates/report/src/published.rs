@@ -10,6 +10,10 @@ mod judge;
 mod ours;
 mod read;
 mod rows;
+mod score;
+#[cfg(test)]
+mod score_tests;
+mod score_text;
 #[cfg(test)]
 mod tests;
 
@@ -24,6 +28,8 @@ pub use self::{
     judge::{JudgedClaim, JudgedPart, Judgement, Verdict, judge, judge_published},
     ours::Ours,
     read::PublishedError,
+    score::{Ceiling, Runs, Score, ScoredSet, Scores, scores},
+    score_text::{scores_csv, scores_text},
 };
 use crate::record::Better;
 

@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 
 use super::Published;
 use crate::{
-    group::distinct,
+    group::{distinct, interval},
     record::{Better, Cell},
     stats,
     table::{Kind, Layout, Report},
@@ -46,9 +46,23 @@ impl Ours {
         stats::amean(&self.of_seeds(place))
     }
 
+    /// The 2.5 and 97.5 % points of single runs.
+    pub(super) fn range(&self, place: &Place) -> Option<(f64, f64)> {
+        match interval(&self.of_seeds(place)) {
+            (Some(low), Some(high)) => Some((low, high)),
+            _ => None,
+        }
+    }
+
     /// The value of the run at this place among [`seeds`](Self::seeds).
     pub(super) fn of_run(&self, run: usize, place: &Place) -> Option<f64> {
         self.values.get(place)?[run]
+    }
+
+    /// The mean over all runs but this one.
+    pub(super) fn mean_without(&self, run: usize, place: &Place) -> Option<f64> {
+        let others = self.values.get(place)?.iter().enumerate().filter(|(other, _)| *other != run);
+        stats::amean(&others.filter_map(|(_, value)| *value).collect::<Vec<f64>>())
     }
 
     fn of_seeds(&self, place: &Place) -> Vec<f64> {
