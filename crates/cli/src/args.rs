@@ -1,5 +1,7 @@
 //! The command line.
 
+mod claims;
+
 use std::path::PathBuf;
 
 use clap::{Args, Parser, Subcommand, ValueEnum};
@@ -11,6 +13,8 @@ use lab::{
 use linux::qemu::Accelerator;
 use report::Target;
 use units::Bytes;
+
+pub(crate) use self::claims::{Claims, Score};
 
 /// The laboratory for memory management: the benchmarks that kernel developers trust, on this machine's kernel and on
 /// kernels booted under QEMU, side by side, with the arithmetic of every zone beside the kernel's.
@@ -60,6 +64,10 @@ Examples:
         #[arg(long, value_enum, default_value_t = FormatArg::Text)]
         format: FormatArg,
     },
+    /// Say which claims about published tables hold
+    Claims(Claims),
+    /// Say how near the changes of a published table a result is
+    Score(Score),
     /// Measure what primitive operations take on this machine, and write its machine file with them
     Calibrate(Calibrate),
     /// Machines as files
@@ -383,6 +391,7 @@ impl Run {
             kernels: self.kernel.clone(),
             machine: self.machine.clone(),
             variants: self.variant.clone(),
+            columns: Vec::new(),
             sets: self.set.clone(),
             seeds: self.seeds,
             state: self.state.clone(),

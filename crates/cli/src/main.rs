@@ -1,6 +1,7 @@
 //! The `pagelab` command: parsing what the user writes, printing what the laboratory says.
 
 mod args;
+mod evidence;
 mod inner;
 mod list;
 mod progress;
@@ -70,6 +71,8 @@ fn dispatch(command: Command) -> anyhow::Result<ExitCode> {
             let causes = if causes { Causes::Required } else { Causes::No };
             print(&show::render(&result, seeds, format.into(), causes)?)
         }
+        Command::Claims(args) => evidence::claims(&args),
+        Command::Score(args) => evidence::score(&args),
         Command::Calibrate(args) => calibrate(&args),
         Command::Machine(Machine::Import { from, name, output }) => import(from.as_deref(), &name, output.as_deref()),
         Command::State(State::Make { output }) => make_state(&output),

@@ -39,7 +39,7 @@ impl Table {
 #[test]
 fn the_series_does_what_its_author_says() {
     let room = Room::new();
-    let run = words(&[&["run", "thpscale-4.1", "--seeds", "2", "--format", "csv"]]);
+    let run = words(&[&["run", "thpscale-4.1", "--seeds", "2", "--format", "csv", "-o", "result"]]);
     let table = Table::of(&room.run(&run).expect(0).stdout);
 
     // Exact identities: every block is tried once, and the file is written once and read in parts six times.
@@ -74,6 +74,34 @@ fn the_series_does_what_its_author_says() {
     };
     let (with, without) = (share(false), share(true));
     assert!(with > 2.0 * without, "{with} and {without} % of six phases");
+
+    judged(&room);
+}
+
+/// The same result by the claims and the score of the series: what two seeds settle.
+fn judged(room: &Room) {
+    // What it exits with, two seeds do not settle.
+    let json = room.run(&["claims", "--result", "result", "--format", "json"]).stdout;
+    let json: serde_json::Value = serde_json::from_str(&json).expect("JSON");
+    let claims = json[0]["claims"].as_array().expect("claims");
+    for id in ["s0-3", "s0-4", "s0-5", "s0-7", "s0-8"] {
+        let claim = claims.iter().find(|claim| claim["id"] == id).expect(id);
+        assert_eq!(claim["verdict"], "holds", "{claim:#}");
+    }
+    let text = room.run(&["claims", "s0", "--result", "result", "--seeds", "2-2"]).stdout;
+    assert!(text.contains("ours: thpscale-4.1, seed 2 alone"), "{text}");
+    let stderr = room.run(&["claims", "--result", "result", "--seeds", "3"]).expect(2).stderr;
+    assert!(stderr.contains("the result has no seed 3"), "{stderr}");
+
+    let csv = room.run(&["score", "result", "--published", "s0", "--format", "csv"]).expect(0).stdout;
+    for tables in ["thpscale-defrag-default", "thpscale-defrag-never", "all", "merged"] {
+        for number in ["direction", "skill", "level", "ceiling.direction", "ceiling.skill", "ceiling.level"] {
+            assert!(csv.contains(&format!("s0,{tables},{number},")), "{tables} {number} in {csv}");
+        }
+    }
+    assert!(csv.contains("s0,merged,changes,122,"), "{csv}");
+    let text = room.run(&["score", "result"]).expect(0).stdout;
+    assert!(text.lines().all(|line| line.chars().count() <= 80), "{text}");
 }
 
 #[test]

@@ -3,6 +3,7 @@
 pub mod arithmetic;
 pub mod calibrate;
 pub mod cell;
+pub mod evidence;
 pub mod experiment;
 pub mod fidelity;
 pub mod import;

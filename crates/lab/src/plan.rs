@@ -38,6 +38,8 @@ pub struct Request {
     pub machine: Option<String>,
     /// Names or paths of variants for target sim alone; empty means the newest rules not newer than the experiment's kernel.
     pub variants: Vec<String>,
+    /// Kernels of the experiment's own columns that are wanted; empty means all.
+    pub columns: Vec<String>,
     /// `NAME=VALUE`: a kernel setting, or a parameter of the workload.
     pub sets: Vec<String>,
     /// Everything is repeated with each of these.

@@ -9,7 +9,7 @@ use std::{
     path::Path,
 };
 
-use report::{Cell, CheckRow, Column, Key, Layout, Record, Report, Skipped, Store, System, Target};
+use report::{Cell, CheckRow, Column, Contents, Key, Layout, Record, Report, Skipped, Store, System, Target};
 use serde::Serialize;
 
 pub use self::over_time::{series, stalls};
@@ -18,7 +18,7 @@ use crate::{
     cell::STATE,
     experiment::Experiment,
     machine,
-    plan::{Seeds, Simulated, Start, UsageError},
+    plan::{Identity, Seeds, Simulated, Start, UsageError},
     prices, provenance,
     run::{self, IDENTITY_FILE, read_identity},
 };
@@ -91,7 +91,8 @@ pub fn render(directory: &Path, seeds: Option<Seeds>, format: Format, causes: Ca
     })
 }
 
-fn read(directory: &Path, seeds: Option<Seeds>) -> Result<Shown, UsageError> {
+/// What a result directory holds, or what of it has one of these seeds.
+pub(crate) fn contents(directory: &Path, seeds: Option<Seeds>) -> Result<(Identity, Contents), UsageError> {
     let lacks_identity = |kind| matches!(kind, ErrorKind::NotFound | ErrorKind::NotADirectory);
     if directory.join(IDENTITY_FILE).metadata().is_err_and(|error| lacks_identity(error.kind())) {
         let place = directory.display();
@@ -102,6 +103,11 @@ fn read(directory: &Path, seeds: Option<Seeds>) -> Result<Shown, UsageError> {
     if let Some(seeds) = seeds {
         leave_out(&mut identity.keys, &mut contents.records, seeds)?;
     }
+    Ok((identity, contents))
+}
+
+fn read(directory: &Path, seeds: Option<Seeds>) -> Result<Shown, UsageError> {
+    let (identity, contents) = contents(directory, seeds)?;
     let place: BTreeMap<_, _> = identity.keys.iter().zip(0..).collect();
     let skipped = run::skips(&contents.records);
     let unable = skipped.iter().filter(|skipped| skipped.key.is_some()).count();
@@ -347,7 +353,6 @@ mod tests {
     use report::{Check, Key, Measured, Run, SCHEMA};
 
     use super::*;
-    use crate::plan::Identity;
 
     fn cell(kernel: &str, case: &str, found: u64) -> Cell {
         let key = Key {

@@ -1,6 +1,6 @@
 //! Which seeds a run is repeated with.
 
-use std::str::FromStr;
+use std::{fmt, str::FromStr};
 
 /// The largest seed that a user may ask for.
 const MAX: u64 = 10_000;
@@ -30,6 +30,13 @@ impl Seeds {
     /// Each of them, in order.
     pub fn all(self) -> impl Iterator<Item = u64> {
         self.first..=self.last
+    }
+}
+
+impl fmt::Display for Seeds {
+    /// The first and the last.
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{}-{}", self.first, self.last)
     }
 }
 

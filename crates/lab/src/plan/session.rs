@@ -197,7 +197,9 @@ impl<P: FnMut(&KernelImage) -> Accelerator> Planner<'_, P> {
 
     fn columns_with(&self, set: &Settings) -> Result<Vec<SimColumn>, Refusal> {
         if self.request.variants.is_empty() && !self.experiment.columns.is_empty() {
-            let own = self.experiment.columns.iter().map(|column| {
+            let wanted = &self.request.columns;
+            let own = self.experiment.columns.iter();
+            let own = own.filter(|column| wanted.is_empty() || wanted.contains(&column.kernel)).map(|column| {
                 let variant = variant::load(&column.variant).map_err(|error| Refusal::Mistake(error.into()))?;
                 // What the user sets goes before.
                 let is_left = |(name, _): &&(String, String)| set.values.iter().all(|(set, _)| set != name);

@@ -1,0 +1,66 @@
+//! Arguments of the commands that hold results against published tables.
+
+use std::path::PathBuf;
+
+use clap::Args;
+use lab::plan::Seeds;
+
+use super::FormatArg;
+
+/// Say which claims about published tables hold.
+///
+/// A claim is what a published table says so clearly that a model has to repeat it: a large effect, an order with wide gaps, an
+/// identity. Each is judged by the mean over seeds. A series is reached when nine of ten of its claims hold, and all identities.
+/// What is needed is run first, into a result directory of its own; the same command again goes on from there.
+#[derive(Debug, Args)]
+#[command(after_help = "\
+Examples:
+  pagelab claims s0
+  pagelab claims s0 --seeds 21-40 --workers 1
+  pagelab claims --result results/mine --seeds 1-8
+  pagelab claims --format csv > claims.csv
+
+Exit status: 0 every series that can be run is reached, 1 one is not, or a cell failed, 2 wrong input, 130 interrupted.")]
+pub(crate) struct Claims {
+    /// Which series, such as s0 [default: all]
+    pub(crate) series: Vec<String>,
+    /// Run with seeds 1 to N, or with those from A to B [default: 8]; with --result, only these of it
+    #[arg(long, value_name = "N|A-B")]
+    pub(crate) seeds: Option<Seeds>,
+    /// Judge this result, and run nothing
+    #[arg(long, value_name = "DIR", conflicts_with_all = ["output", "workers"])]
+    pub(crate) result: Option<PathBuf>,
+    /// Simulated cells at a time [default: one per CPU]
+    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u16).range(1..=4096))]
+    pub(crate) workers: Option<u16>,
+    /// Result directory of a single series [default: results/claims-SERIES-SEEDS-PROGRAM]
+    #[arg(short, long, value_name = "DIR")]
+    pub(crate) output: Option<PathBuf>,
+    /// How to print it: `csv` has a line for each part of a claim
+    #[arg(long, value_enum, default_value_t = FormatArg::Text)]
+    pub(crate) format: FormatArg,
+}
+
+/// Say how near the changes of a published table a result is.
+///
+/// For information: `pagelab claims` judges, a score does not. Beside it is its ceiling, what single runs of the model get when
+/// they are scored against the mean of its others: a published table is a single run too.
+#[derive(Debug, Args)]
+#[command(after_help = "\
+Examples:
+  pagelab run thpscale-4.1 --seeds 8 -o results/mine
+  pagelab score results/mine --published s0
+  pagelab score results/mine --published s0 --seeds 1-4 --format csv")]
+pub(crate) struct Score {
+    /// A result directory
+    pub(crate) result: PathBuf,
+    /// Which series [default: the one whose tables the result's experiment makes]
+    #[arg(long, value_name = "SERIES")]
+    pub(crate) published: Option<String>,
+    /// Only what was run with seeds 1 to N, or with those from A to B
+    #[arg(long, value_name = "N|A-B")]
+    pub(crate) seeds: Option<Seeds>,
+    /// How to print it: `csv` has a line for each number
+    #[arg(long, value_enum, default_value_t = FormatArg::Text)]
+    pub(crate) format: FormatArg,
+}

@@ -1,0 +1,79 @@
+//! The commands that hold results against published tables.
+
+use std::{
+    io::{self, Write},
+    process::ExitCode,
+    sync::{Arc, atomic::AtomicBool},
+};
+
+use lab::{
+    evidence::{self, Judged},
+    plan::{Seeds, UsageError},
+    run,
+};
+use report::Published;
+
+use crate::{args, print, progress};
+
+/// What a claim is judged by where nobody says.
+const DEFAULT_SEEDS: u64 = 8;
+
+/// Runs what is needed, and prints which claims hold.
+pub(crate) fn claims(args: &args::Claims) -> anyhow::Result<ExitCode> {
+    let (judged, failed) = match &args.result {
+        Some(directory) => {
+            let name = match args.series.as_slice() {
+                [] => None,
+                [name] => Some(name.as_str()),
+                _ => return Err(UsageError("--result is of one series; name one, or none".to_owned()).into()),
+            };
+            let published = evidence::series_of(directory, name)?;
+            (vec![evidence::judged(published, Some(directory), args.seeds)?], false)
+        }
+        None => run_and_judge(args)?,
+    };
+    let code = print(&evidence::claims(&judged, args.format.into()))?;
+    let all_reached = judged.iter().all(|judged| judged.is_reached() != Some(false));
+    Ok(if all_reached && !failed { code } else { ExitCode::FAILURE })
+}
+
+/// Each series, and whether a cell failed.
+fn run_and_judge(args: &args::Claims) -> anyhow::Result<(Vec<Judged>, bool)> {
+    let series = evidence::series(&args.series)?;
+    let runnable = series.iter().filter(|published| published.source.experiment.is_some()).count();
+    if args.output.is_some() && runnable > 1 {
+        return Err(UsageError("-o is for one series; name it".to_owned()).into());
+    }
+    let stop = Arc::new(AtomicBool::new(false));
+    lab::interrupt::set_on_signal(&stop)?;
+    let mut failed = false;
+    let mut judged = Vec::new();
+    for published in series {
+        judged.push(run_one(published, args, &stop, &mut failed)?);
+    }
+    Ok((judged, failed))
+}
+
+fn run_one(published: Published, args: &args::Claims, stop: &AtomicBool, failed: &mut bool) -> anyhow::Result<Judged> {
+    let seeds = args.seeds.unwrap_or_else(|| Seeds::up_to(DEFAULT_SEEDS));
+    let workers = args.workers.map(usize::from);
+    let Some(request) = evidence::request(&published, seeds, workers, args.output.clone()) else {
+        return Ok(evidence::judged(published, None, None)?);
+    };
+    let mut progress = progress::Terminal::new();
+    let finished = run::run(&request, stop, &mut progress);
+    progress.clear();
+    let finished = finished?;
+    let mut stderr = io::stderr();
+    for failure in &finished.failures {
+        *failed = true;
+        writeln!(stderr, "pagelab: failed: {failure}")?;
+    }
+    writeln!(stderr, "pagelab: results are in {}", finished.directory.display())?;
+    Ok(evidence::judged(published, Some(&finished.directory), None)?)
+}
+
+/// Prints how near a result is.
+pub(crate) fn score(args: &args::Score) -> anyhow::Result<ExitCode> {
+    print(&evidence::score(&args.result, args.published.as_deref(), args.seeds, args.format.into())?)
+}

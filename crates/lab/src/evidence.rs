@@ -1,0 +1,142 @@
+//! Results held against published tables: which claims hold, and how near changes are.
+
+use std::path::{Path, PathBuf};
+
+use report::{
+    Cell, Layout, Ours, Published,
+    published::{Judgement, Scores, claims_csv, claims_text, judge, scores, scores_csv, scores_text},
+};
+
+use crate::{
+    plan::{AcceleratorChoice, Request, Seeds, UsageError},
+    provenance, published,
+    show::{self, Format},
+};
+
+/// Seconds that one cell may take.
+const TIMEOUT_S: u64 = 900;
+/// Digits of the program's hash in the name of a result directory.
+const HASH_DIGITS: usize = 8;
+
+/// A series and what a result makes of its claims.
+#[derive(Debug)]
+pub struct Judged {
+    published: Published,
+    judgement: Judgement,
+}
+
+impl Judged {
+    /// Whether it is reached; none where nothing could be judged.
+    pub fn is_reached(&self) -> Option<bool> {
+        self.judgement.is_reached()
+    }
+}
+
+/// The series of these names; all where there are none.
+pub fn series(names: &[String]) -> Result<Vec<Published>, UsageError> {
+    let all = published::names();
+    let names = if names.is_empty() { &all } else { names };
+    names.iter().map(|name| Ok(published::load(name)?)).collect()
+}
+
+/// What has to be run for the claims of a series, if there is an experiment that makes its tables: the published columns of it.
+/// The result directory is of these seeds and this program, so that the same again goes on there.
+pub fn request(published: &Published, seeds: Seeds, workers: Option<usize>, out: Option<PathBuf>) -> Option<Request> {
+    let experiment = published.source.experiment.clone()?;
+    let program = &provenance::PROGRAM_HASH[..HASH_DIGITS];
+    let directory = Path::new("results").join(format!("claims-{}-{seeds}-{program}", published.name));
+    Some(Request {
+        experiment,
+        targets: Vec::new(),
+        kernels: Vec::new(),
+        machine: None,
+        variants: Vec::new(),
+        columns: published.source.columns.iter().map(|column| column.ours().to_owned()).collect(),
+        sets: Vec::new(),
+        seeds,
+        state: None,
+        memory: None,
+        drop_caches: false,
+        accelerator: AcceleratorChoice::Auto,
+        timeout_s: TIMEOUT_S,
+        workers,
+        trace: false,
+        sample: None,
+        out: Some(out.unwrap_or(directory)),
+    })
+}
+
+/// Judges the claims of a series by the result in a directory; without one, says of each that it cannot be judged yet.
+pub fn judged(published: Published, result: Option<&Path>, seeds: Option<Seeds>) -> Result<Judged, UsageError> {
+    let judgement = match result {
+        None => judge(&published, Err("no experiment makes this table yet")),
+        Some(directory) => {
+            let ours = ours(directory, seeds, &published)?;
+            judge(&published, Ok(&ours))
+        }
+    };
+    Ok(Judged { published, judgement })
+}
+
+/// The series whose tables the experiment of a result makes, or the one of this name, which has to be of that experiment.
+pub fn series_of(directory: &Path, name: Option<&str>) -> Result<Published, UsageError> {
+    let (identity, _) = show::contents(directory, None)?;
+    let experiment = identity.keys.first().map_or("", |key| key.experiment.as_str());
+    let place = directory.display();
+    let Some(name) = name else {
+        let found = published::of_experiment(experiment)?;
+        return found.ok_or_else(|| {
+            UsageError(format!("{place} is of experiment {experiment}, which makes no published table"))
+        });
+    };
+    let published = published::load(name)?;
+    match &published.source.experiment {
+        Some(needed) if needed == experiment => Ok(published),
+        Some(needed) => Err(UsageError(format!("{place} is of experiment {experiment}; {name} needs one of {needed}"))),
+        None => Err(UsageError(format!("{name}: no experiment makes this table yet"))),
+    }
+}
+
+/// The claims of these series in one of the formats.
+pub fn claims(judged: &[Judged], format: Format) -> String {
+    let judgements = || judged.iter().map(|judged| judged.judgement.clone()).collect::<Vec<_>>();
+    match format {
+        Format::Text => {
+            let texts = judged.iter().map(|judged| claims_text(&judged.published, &judged.judgement));
+            texts.collect::<Vec<_>>().join("\n")
+        }
+        Format::Csv => claims_csv(&judgements()),
+        Format::Json => serde_json::to_string_pretty(&judgements()).expect("judgements serialise") + "\n",
+    }
+}
+
+/// How near the changes of a published table the result in a directory is.
+pub fn score(
+    directory: &Path,
+    published: Option<&str>,
+    seeds: Option<Seeds>,
+    format: Format,
+) -> Result<String, UsageError> {
+    let published = series_of(directory, published)?;
+    let scores: Scores = scores(&published, &ours(directory, seeds, &published)?);
+    Ok(match format {
+        Format::Text => scores_text(&published, &scores),
+        Format::Csv => scores_csv(&scores),
+        Format::Json => serde_json::to_string_pretty(&scores).expect("scores serialise") + "\n",
+    })
+}
+
+fn ours(directory: &Path, seeds: Option<Seeds>, published: &Published) -> Result<Ours, UsageError> {
+    let (identity, contents) = show::contents(directory, seeds)?;
+    let cells: Vec<Cell> = report::cells(contents.records);
+    let layout: Layout = identity.layout;
+    if cells.len() < identity.keys.len() {
+        let missing = identity.keys.len() - cells.len();
+        let place = directory.display();
+        return Err(UsageError(format!(
+            "{place}: {missing} of {} cells have no result; run it to its end, or choose seeds that it has",
+            identity.keys.len()
+        )));
+    }
+    Ok(Ours::new(&cells, layout, published))
+}
