@@ -1,6 +1,10 @@
 //! From a result directory to what is printed: a pure function of the files, so that tables are redrawn without rerunning.
 
+mod head;
 mod over_time;
+mod tail;
+#[cfg(test)]
+mod tests;
 mod zones;
 
 use std::{
@@ -9,17 +13,14 @@ use std::{
     path::Path,
 };
 
-use report::{Cell, CheckRow, Column, Contents, Key, Layout, Record, Report, Skipped, Store, System, Target};
+use report::{Cell, Contents, Key, Layout, Record, Report, Skipped, Store, System, Target};
 use serde::Serialize;
 
 pub use self::over_time::{series, stalls};
-use self::zones::ZoneTables;
+use self::{head::head, tail::tail, zones::ZoneTables};
 use crate::{
-    cell::STATE,
-    experiment::Experiment,
-    machine,
-    plan::{Identity, Seeds, Simulated, Start, UsageError},
-    prices, provenance,
+    plan::{Identity, Seeds, Simulated, UsageError},
+    provenance,
     run::{self, IDENTITY_FILE, read_identity},
 };
 
@@ -27,8 +28,6 @@ use crate::{
 const COUNTER_THRESHOLD: u64 = 400;
 /// The same of workloads that fill memory, whose stalls, compactions and splits are few and none of them ours.
 const PRESSED_THRESHOLD: u64 = 20;
-/// Skipped measurements named one by one; the rest is counted.
-const NAMED_SKIPS: usize = 4;
 
 /// Why there is no time by cause.
 const ONLY_SIM: &str = "only the simulator knows it";
@@ -174,148 +173,6 @@ fn text(shown: &Shown) -> String {
     text
 }
 
-/// What ran where.
-fn head(shown: &Shown) -> String {
-    let mut text = String::new();
-    if let Some(cell) = shown.cells.first() {
-        let about = Experiment::load(&cell.key.experiment).map(|experiment| format!(": {}", experiment.about));
-        text += &format!("{}{}\n", cell.key.experiment, about.unwrap_or_default());
-        text += &format!("program {}  commit {}  date {}\n", cell.key.program, cell.run.commit, cell.run.date);
-        if !cell.measured.scored {
-            text += "not scored: work bounded by time (duration) is not the same work on two kernels\n";
-        }
-    }
-    for system in shown.systems.iter().filter(|system| system.target != Target::Sim) {
-        let mut words = vec![format!("{:<5}{} on {}", system.target.name(), system.kernel, system.machine)];
-        words.extend(system.accelerator.as_ref().map(|accelerator| format!("under QEMU ({accelerator})")));
-        words.extend(first_operation(shown, &system.kernel));
-        words.extend(system.notes.iter().cloned());
-        for (name, value) in &system.settings {
-            words.push(format!("{name}={value}"));
-        }
-        text += &(words.join(", ") + "\n");
-    }
-    for column in &shown.simulated {
-        text += &simulated(column);
-        text += &distances(shown, column);
-        text += &state_notes(shown, column);
-    }
-    if shown.systems.iter().any(|system| system.target == Target::Vm) {
-        text +=
-            "In a guest under translation counters are trustworthy, times are not; compare times within one column.\n";
-    }
-    text + "\n"
-}
-
-/// What a simulated column is: whose rules, and what its numbers are worth.
-fn simulated(what: &Simulated) -> String {
-    let Column { kernel, machine, .. } = &what.column;
-    let mut words = vec![format!("sim  {kernel} on {machine}")];
-    let twin = |real: &Column| format!("twin of {} {} on {}", real.target, real.kernel, real.machine);
-    words.extend(what.twin_of.as_ref().map(twin));
-    words.extend(what.chosen_for.as_ref().map(|release| format!("the newest rules not newer than {release}")));
-    words.push(what.variant.difference.clone());
-    if !what.shifts.is_empty() {
-        let shifts: Vec<_> = what.shifts.iter().map(u8::to_string).collect();
-        words.push(format!("prices are the guest's own (an instruction takes 2^{} ns, by seed)", shifts.join(", 2^")));
-    }
-    let prices = prices::summary(&what.prices);
-    let start = match &what.start {
-        Start::Fresh => what.system.as_ref().map_or_else(
-            || "memory all free at the start".to_owned(),
-            |system| format!("memory at the start: {system}; the rest is free"),
-        ),
-        Start::Kernel => "memory at the start as the kernel had it before the same cell".to_owned(),
-        Start::File(file) => {
-            format!("memory at the start as in {} (state {})", file.path.display(), short(&file.hash))
-        }
-    };
-    let worth = format!("{start}; {prices}: counters are predictions, times are not yet");
-    format!("{}\n     {worth}\n", words.join(", "))
-}
-
-/// How far memory was from the CPUs of a column: of machines that say so, and of workloads whose times it decides.
-fn distances(shown: &Shown, what: &Simulated) -> String {
-    let mut cells = shown.cells.iter().filter(|cell| cell.key.column() == what.column);
-    match &what.latency {
-        Some(latency) => format!("     {}\n", latency.summary()),
-        None if cells.any(|cell| cell.key.workload == workloads::numa_access::INFO.name) => {
-            format!("     {}\n", machine::FLAT)
-        }
-        None => String::new(),
-    }
-}
-
-/// Digits of a hash that a reader sees.
-fn short(hash: &str) -> &str {
-    hash.get(..12).unwrap_or(hash)
-}
-
-/// What was drawn of the states that the cells of a column started from: of the first, as the others differ by numbers.
-fn state_notes(shown: &Shown, what: &Simulated) -> String {
-    let states = shown.cells.iter().filter(|cell| cell.key.column() == what.column);
-    let mut states = states.filter_map(|cell| Some((&cell.key.case, cell.measured.detail.get(STATE)?)));
-    let Some((case, state)) = states.next() else { return String::new() };
-    let notes = state["notes"].as_array().into_iter().flatten().filter_map(|note| note.as_str());
-    let hash = short(state["hash"].as_str().unwrap_or("?"));
-    let lines: Vec<String> = notes.map(|note| format!("       {note}\n")).collect();
-    format!("     state {hash} of {case}, as an example of {}:\n{}", states.count() + 1, lines.concat())
-}
-
-/// How long the boots took, where there were any.
-fn first_operation(shown: &Shown, kernel: &str) -> Option<String> {
-    let boots: Vec<f64> = shown.boots.iter().filter(|(of, _)| of == kernel).map(|(_, seconds)| *seconds).collect();
-    let median = report::stats::percentile(&boots, 50.0)?;
-    let range = match (report::stats::min(&boots), report::stats::max(&boots)) {
-        (Some(min), Some(max)) if boots.len() > 1 => {
-            format!(" (median of {} boots, {min:.2} to {max:.2})", boots.len())
-        }
-        _ => String::new(),
-    };
-    Some(format!("first operation {median:.2} s after QEMU's start{range}"))
-}
-
-/// What is not as it should be, and what is not there and why.
-fn tail(shown: &Shown) -> String {
-    let rows = shown.report.checks.iter().flat_map(|table| &table.rows);
-    let mut lines: Vec<String> = rows.filter(|row| row.failed()).map(|row| failed_check(shown, row)).collect();
-    for skipped in &shown.skipped {
-        lines.push(format!("skipped: {} {}: {}", skipped.target, skipped.what, skipped.reason));
-    }
-    lines.extend(shown.without_causes.iter().map(|target| format!("skipped: {target} time by cause: {ONLY_SIM}")));
-    for cell in &shown.cells {
-        let skips = &cell.measured.skipped;
-        let who = format!("{} {}", cell.key.target, cell.key.case);
-        let named = skips.iter().take(NAMED_SKIPS);
-        lines.extend(named.map(|skip| format!("skipped: {who} {}: {}", skip.what, skip.reason)));
-        if let Some(more) = skips.len().checked_sub(NAMED_SKIPS).filter(|more| *more > 0) {
-            lines.push(format!(
-                "skipped: {who}: {more} more counters for the same kind of reason (--format json names them)"
-            ));
-        }
-    }
-    if shown.missing > 0 {
-        lines.push(format!("missing: {} cells have no result yet", shown.missing));
-    }
-    if lines.is_empty() { String::new() } else { format!("\n{}\n", lines.join("\n")) }
-}
-
-/// Names the kernel only where there are several of a target.
-fn failed_check(shown: &Shown, row: &CheckRow) -> String {
-    let kernels = shown.systems.iter().filter(|system| system.target == row.column.target).count();
-    let place = if kernels > 1 { row.lines.join(" ") } else { row.column.target.to_string() };
-    let runs = if row.cells > 1 {
-        format!(", in {} of {} runs", row.cells - row.cells_within, row.cells)
-    } else {
-        String::new()
-    };
-    let CheckRow { case, check, .. } = row;
-    format!(
-        "check failed: {place} {case} {}: expected {}, found {} (tolerance {}{runs})",
-        check.name, check.expected, check.found, check.tolerance
-    )
-}
-
 /// Everything a program may want.
 #[derive(Serialize)]
 struct Document<'a> {
@@ -343,149 +200,4 @@ fn json(shown: &Shown) -> String {
         missing: shown.missing,
     };
     serde_json::to_string_pretty(&document).expect("a report serialises") + "\n"
-}
-
-#[cfg(test)]
-mod tests {
-    use std::path::PathBuf;
-
-    use linux::procfs::Capture;
-    use report::{Check, Key, Measured, Run, SCHEMA};
-
-    use super::*;
-
-    fn cell(kernel: &str, case: &str, found: u64) -> Cell {
-        let key = Key {
-            experiment: "fault-storm".into(),
-            group: None,
-            workload: "fault-storm".into(),
-            case: case.into(),
-            params: BTreeMap::new(),
-            variant: "as-found".into(),
-            machine: "here".into(),
-            state: "as-found".into(),
-            target: Target::Host,
-            kernel: kernel.into(),
-            seed: 1,
-            program: "p".into(),
-        };
-        let check = Check {
-            name: "faults by getrusage".into(),
-            expected: 4096,
-            found,
-            tolerance: "0.5 % + 400".into(),
-            within: found == 4096,
-        };
-        let measured = Measured {
-            scored: true,
-            metrics: Vec::new(),
-            counters: BTreeMap::new(),
-            gauges: BTreeMap::new(),
-            duration: None,
-            causes: BTreeMap::new(),
-            checks: vec![check],
-            skipped: Vec::new(),
-            detail: serde_json::Value::Null,
-        };
-        Cell { schema: SCHEMA, key, measured, series: None, slow_path: None, run: run() }
-    }
-
-    fn run() -> Run {
-        Run {
-            date: "2026-01-02T03:04:05Z".into(),
-            wall_s: 1.0,
-            boot_s: None,
-            host: "builder".into(),
-            commit: "abc".into(),
-            max_rss_kib: 1,
-        }
-    }
-
-    /// With the files of a recorded 6.1.
-    fn system(kernel: &str) -> System {
-        let recording = PathBuf::from(env!("CARGO_MANIFEST_DIR")).join("tests/proc/6.1-1n-512m/recomputed");
-        let files = Capture::from_dir(&recording).expect("a recording");
-        System {
-            schema: SCHEMA,
-            target: Target::Host,
-            machine: "here".into(),
-            kernel: kernel.into(),
-            release: kernel.into(),
-            accelerator: None,
-            settings: BTreeMap::new(),
-            captures: serde_json::json!({ "recomputed": files }),
-            notes: Vec::new(),
-            run: run(),
-        }
-    }
-
-    /// What `format` makes of a result of these cells and systems.
-    fn rendered(cells: &[Cell], kernels: &[&str], format: Format) -> String {
-        let directory = tempfile::tempdir().expect("a directory");
-        let keys = cells.iter().map(|cell| cell.key.clone()).collect();
-        let identity = Identity {
-            program: "p".into(),
-            keys,
-            machines: vec![],
-            simulated: vec![],
-            layout: Layout::Head,
-            sample: None,
-        };
-        let identity = serde_json::to_vec(&identity).expect("an identity serialises");
-        std::fs::write(directory.path().join(IDENTITY_FILE), identity).expect("written");
-        let mut store = Store::create(directory.path()).expect("an empty directory");
-        let systems = kernels.iter().map(|kernel| Record::System(system(kernel)));
-        for record in systems.chain(cells.iter().cloned().map(Record::Cell)) {
-            store.append(&record).expect("appended");
-        }
-        render(directory.path(), None, format, Causes::No).expect("a result")
-    }
-
-    #[test]
-    fn a_kernel_has_one_name_in_every_line_of_the_csv() {
-        let csv = rendered(&[cell("6.1.1", "base", 4096)], &["6.1.1"], Format::Csv);
-        let names = |prefix: &str| {
-            let fields = csv.lines().map(|line| line.split(',').collect::<Vec<&str>>());
-            let mine = fields.filter(|fields| fields[1].starts_with(prefix)).map(|fields| fields[3].to_owned());
-            mine.collect::<BTreeSet<String>>()
-        };
-        assert_eq!(names("check."), ["host:6.1.1:here".to_owned()].into());
-        let kernel_and_ours = ["host:6.1.1:here", "host:6.1.1:here:rules v6.1"].map(str::to_owned);
-        assert_eq!(names("zone.recomputed."), kernel_and_ours.into());
-    }
-
-    #[test]
-    fn failed_checks_are_lines_of_their_own() {
-        let failed = |text: &str| -> Vec<String> {
-            text.lines().filter(|line| line.starts_with("check failed")).map(str::to_owned).collect()
-        };
-        let good = cell("6.1.1", "base-threads-1", 4096);
-        let bad = cell("6.1.1", "base-threads-2", 5000);
-        let text = rendered(&[good.clone(), bad.clone()], &["6.1.1"], Format::Text);
-        let line = "base-threads-2 faults by getrusage: expected 4096, found 5000 (tolerance 0.5 % + 400)";
-        assert_eq!(failed(&text), [format!("check failed: host {line}")]);
-        assert!(text.find(" no\n") < text.find(" yes\n"), "failures first:\n{text}");
-        assert_eq!(failed(&rendered(&[good], &["6.1.1"], Format::Text)), [""; 0]);
-
-        // Whatever else could be meant is named: the kernel, and how many of the seeds.
-        let mut again = bad.clone();
-        again.key.seed = 2;
-        let text = rendered(&[bad, again], &["6.1.1", "6.1.2"], Format::Text);
-        let line = line.replace(')', ", in 2 of 2 runs)");
-        assert_eq!(failed(&text), [format!("check failed: host 6.1.1 {line}")]);
-    }
-
-    #[test]
-    fn a_place_without_a_result_is_called_that() {
-        let directory = tempfile::tempdir().expect("a directory");
-        let file = directory.path().join("file");
-        std::fs::write(&file, "").expect("written");
-        for place in [directory.path(), &directory.path().join("nowhere"), &file] {
-            let message = render(place, None, Format::Text, Causes::No).expect_err("no result").to_string();
-            assert_eq!(message, format!("{} is not a result directory: it has no run.json", place.display()));
-        }
-        std::fs::write(directory.path().join(IDENTITY_FILE), "{").expect("written");
-        let message = render(directory.path(), None, Format::Text, Causes::No).expect_err("no result").to_string();
-        assert!(message.contains("run.json: EOF while parsing"), "{message}");
-    }
 }

@@ -1,0 +1,117 @@
+//! What is said before tables: what ran where, and what its numbers are worth.
+
+use report::{Column, Target};
+
+use super::Shown;
+use crate::{
+    cell::STATE,
+    experiment::Experiment,
+    machine,
+    plan::{Simulated, Start},
+    prices,
+};
+
+/// What ran where.
+pub(super) fn head(shown: &Shown) -> String {
+    let mut text = String::new();
+    if let Some(cell) = shown.cells.first() {
+        let about = Experiment::load(&cell.key.experiment).map(|experiment| format!(": {}", experiment.about));
+        text += &format!("{}{}\n", cell.key.experiment, about.unwrap_or_default());
+        text += &format!("program {}  commit {}  date {}\n", cell.key.program, cell.run.commit, cell.run.date);
+        if !cell.measured.scored {
+            text += "not scored: work bounded by time (duration) is not the same work on two kernels\n";
+        }
+    }
+    for system in shown.systems.iter().filter(|system| system.target != Target::Sim) {
+        let mut words = vec![format!("{:<5}{} on {}", system.target.name(), system.kernel, system.machine)];
+        words.extend(system.accelerator.as_ref().map(|accelerator| format!("under QEMU ({accelerator})")));
+        words.extend(first_operation(shown, &system.kernel));
+        words.extend(system.notes.iter().cloned());
+        for (name, value) in &system.settings {
+            words.push(format!("{name}={value}"));
+        }
+        text += &(words.join(", ") + "\n");
+    }
+    for column in &shown.simulated {
+        text += &simulated(column);
+        text += &distances(shown, column);
+        text += &state_notes(shown, column);
+    }
+    if shown.systems.iter().any(|system| system.target == Target::Vm) {
+        text +=
+            "In a guest under translation counters are trustworthy, times are not; compare times within one column.\n";
+    }
+    text + "\n"
+}
+
+/// What a simulated column is: whose rules, and what its numbers are worth.
+fn simulated(what: &Simulated) -> String {
+    let Column { kernel, machine, .. } = &what.column;
+    let mut words = vec![format!("sim  {kernel} on {machine}")];
+    let twin = |real: &Column| format!("twin of {} {} on {}", real.target, real.kernel, real.machine);
+    words.extend(what.twin_of.as_ref().map(twin));
+    words.extend(what.chosen_for.as_ref().map(|release| format!("the newest rules not newer than {release}")));
+    words.push(what.variant.difference.clone());
+    if !what.shifts.is_empty() {
+        let shifts: Vec<_> = what.shifts.iter().map(u8::to_string).collect();
+        words.push(format!("prices are the guest's own (an instruction takes 2^{} ns, by seed)", shifts.join(", 2^")));
+    }
+    if !what.shifts.is_empty() {
+        let shifts: Vec<_> = what.shifts.iter().map(u8::to_string).collect();
+        words.push(format!("prices are the guest's own (an instruction takes 2^{} ns, by seed)", shifts.join(", 2^")));
+    }
+    let prices = prices::summary(&what.prices);
+    let start = match &what.start {
+        Start::Fresh => what.system.as_ref().map_or_else(
+            || "memory all free at the start".to_owned(),
+            |system| format!("memory at the start: {system}; the rest is free"),
+        ),
+        Start::Kernel => "memory at the start as the kernel had it before the same cell".to_owned(),
+        Start::File(file) => {
+            format!("memory at the start as in {} (state {})", file.path.display(), short(&file.hash))
+        }
+    };
+    let worth = format!("{start}; {prices}: counters are predictions, times are not yet");
+    format!("{}\n     {worth}\n", words.join(", "))
+}
+
+/// How far memory was from the CPUs of a column: of machines that say so, and of workloads whose times it decides.
+fn distances(shown: &Shown, what: &Simulated) -> String {
+    let mut cells = shown.cells.iter().filter(|cell| cell.key.column() == what.column);
+    match &what.latency {
+        Some(latency) => format!("     {}\n", latency.summary()),
+        None if cells.any(|cell| cell.key.workload == workloads::numa_access::INFO.name) => {
+            format!("     {}\n", machine::FLAT)
+        }
+        None => String::new(),
+    }
+}
+
+/// Digits of a hash that a reader sees.
+fn short(hash: &str) -> &str {
+    hash.get(..12).unwrap_or(hash)
+}
+
+/// What was drawn of the states that the cells of a column started from: of the first, as the others differ by numbers.
+fn state_notes(shown: &Shown, what: &Simulated) -> String {
+    let states = shown.cells.iter().filter(|cell| cell.key.column() == what.column);
+    let mut states = states.filter_map(|cell| Some((&cell.key.case, cell.measured.detail.get(STATE)?)));
+    let Some((case, state)) = states.next() else { return String::new() };
+    let notes = state["notes"].as_array().into_iter().flatten().filter_map(|note| note.as_str());
+    let hash = short(state["hash"].as_str().unwrap_or("?"));
+    let lines: Vec<String> = notes.map(|note| format!("       {note}\n")).collect();
+    format!("     state {hash} of {case}, as an example of {}:\n{}", states.count() + 1, lines.concat())
+}
+
+/// How long the boots took, where there were any.
+fn first_operation(shown: &Shown, kernel: &str) -> Option<String> {
+    let boots: Vec<f64> = shown.boots.iter().filter(|(of, _)| of == kernel).map(|(_, seconds)| *seconds).collect();
+    let median = report::stats::percentile(&boots, 50.0)?;
+    let range = match (report::stats::min(&boots), report::stats::max(&boots)) {
+        (Some(min), Some(max)) if boots.len() > 1 => {
+            format!(" (median of {} boots, {min:.2} to {max:.2})", boots.len())
+        }
+        _ => String::new(),
+    };
+    Some(format!("first operation {median:.2} s after QEMU's start{range}"))
+}

@@ -1,0 +1,138 @@
+//! Results of a few records, as they are printed.
+
+use std::path::PathBuf;
+
+use linux::procfs::Capture;
+use report::{Check, Key, Measured, Run, SCHEMA};
+
+use super::*;
+use crate::plan::Identity;
+
+fn cell(kernel: &str, case: &str, found: u64) -> Cell {
+    let key = Key {
+        experiment: "fault-storm".into(),
+        group: None,
+        workload: "fault-storm".into(),
+        case: case.into(),
+        params: BTreeMap::new(),
+        variant: "as-found".into(),
+        machine: "here".into(),
+        state: "as-found".into(),
+        target: Target::Host,
+        kernel: kernel.into(),
+        seed: 1,
+        program: "p".into(),
+    };
+    let check = Check {
+        name: "faults by getrusage".into(),
+        expected: 4096,
+        found,
+        tolerance: "0.5 % + 400".into(),
+        within: found == 4096,
+    };
+    let measured = Measured {
+        scored: true,
+        metrics: Vec::new(),
+        counters: BTreeMap::new(),
+        gauges: BTreeMap::new(),
+        duration: None,
+        causes: BTreeMap::new(),
+        checks: vec![check],
+        skipped: Vec::new(),
+        detail: serde_json::Value::Null,
+    };
+    Cell { schema: SCHEMA, key, measured, series: None, slow_path: None, run: run() }
+}
+
+fn run() -> Run {
+    Run {
+        date: "2026-01-02T03:04:05Z".into(),
+        wall_s: 1.0,
+        boot_s: None,
+        host: "builder".into(),
+        commit: "abc".into(),
+        max_rss_kib: 1,
+    }
+}
+
+/// With the files of a recorded 6.1.
+fn system(kernel: &str) -> System {
+    let recording = PathBuf::from(env!("CARGO_MANIFEST_DIR")).join("tests/proc/6.1-1n-512m/recomputed");
+    let files = Capture::from_dir(&recording).expect("a recording");
+    System {
+        schema: SCHEMA,
+        target: Target::Host,
+        machine: "here".into(),
+        kernel: kernel.into(),
+        release: kernel.into(),
+        accelerator: None,
+        settings: BTreeMap::new(),
+        captures: serde_json::json!({ "recomputed": files }),
+        notes: Vec::new(),
+        run: run(),
+    }
+}
+
+/// What `format` makes of a result of these cells and systems.
+fn rendered(cells: &[Cell], kernels: &[&str], format: Format) -> String {
+    let directory = tempfile::tempdir().expect("a directory");
+    let keys = cells.iter().map(|cell| cell.key.clone()).collect();
+    let identity =
+        Identity { program: "p".into(), keys, machines: vec![], simulated: vec![], layout: Layout::Head, sample: None };
+    let identity = serde_json::to_vec(&identity).expect("an identity serialises");
+    std::fs::write(directory.path().join(IDENTITY_FILE), identity).expect("written");
+    let mut store = Store::create(directory.path()).expect("an empty directory");
+    let systems = kernels.iter().map(|kernel| Record::System(system(kernel)));
+    for record in systems.chain(cells.iter().cloned().map(Record::Cell)) {
+        store.append(&record).expect("appended");
+    }
+    render(directory.path(), None, format, Causes::No).expect("a result")
+}
+
+#[test]
+fn a_kernel_has_one_name_in_every_line_of_the_csv() {
+    let csv = rendered(&[cell("6.1.1", "base", 4096)], &["6.1.1"], Format::Csv);
+    let names = |prefix: &str| {
+        let fields = csv.lines().map(|line| line.split(',').collect::<Vec<&str>>());
+        let mine = fields.filter(|fields| fields[1].starts_with(prefix)).map(|fields| fields[3].to_owned());
+        mine.collect::<BTreeSet<String>>()
+    };
+    assert_eq!(names("check."), ["host:6.1.1:here".to_owned()].into());
+    let kernel_and_ours = ["host:6.1.1:here", "host:6.1.1:here:rules v6.1"].map(str::to_owned);
+    assert_eq!(names("zone.recomputed."), kernel_and_ours.into());
+}
+
+#[test]
+fn failed_checks_are_lines_of_their_own() {
+    let failed = |text: &str| -> Vec<String> {
+        text.lines().filter(|line| line.starts_with("check failed")).map(str::to_owned).collect()
+    };
+    let good = cell("6.1.1", "base-threads-1", 4096);
+    let bad = cell("6.1.1", "base-threads-2", 5000);
+    let text = rendered(&[good.clone(), bad.clone()], &["6.1.1"], Format::Text);
+    let line = "base-threads-2 faults by getrusage: expected 4096, found 5000 (tolerance 0.5 % + 400)";
+    assert_eq!(failed(&text), [format!("check failed: host {line}")]);
+    assert!(text.find(" no\n") < text.find(" yes\n"), "failures first:\n{text}");
+    assert_eq!(failed(&rendered(&[good], &["6.1.1"], Format::Text)), [""; 0]);
+
+    // Whatever else could be meant is named: the kernel, and how many of the seeds.
+    let mut again = bad.clone();
+    again.key.seed = 2;
+    let text = rendered(&[bad, again], &["6.1.1", "6.1.2"], Format::Text);
+    let line = line.replace(')', ", in 2 of 2 runs)");
+    assert_eq!(failed(&text), [format!("check failed: host 6.1.1 {line}")]);
+}
+
+#[test]
+fn a_place_without_a_result_is_called_that() {
+    let directory = tempfile::tempdir().expect("a directory");
+    let file = directory.path().join("file");
+    std::fs::write(&file, "").expect("written");
+    for place in [directory.path(), &directory.path().join("nowhere"), &file] {
+        let message = render(place, None, Format::Text, Causes::No).expect_err("no result").to_string();
+        assert_eq!(message, format!("{} is not a result directory: it has no run.json", place.display()));
+    }
+    std::fs::write(directory.path().join(IDENTITY_FILE), "{").expect("written");
+    let message = render(directory.path(), None, Format::Text, Causes::No).expect_err("no result").to_string();
+    assert!(message.contains("run.json: EOF while parsing"), "{message}");
+}
