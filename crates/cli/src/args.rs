@@ -8,7 +8,7 @@ use clap::{Args, Parser, Subcommand, ValueEnum};
 use lab::{
     calibrate::{DEFAULT_SECONDS, Wanted},
     plan::{AcceleratorChoice, Every, Request, Seeds, UsageError},
-    show::Format,
+    show::{Causes, Format, Print},
 };
 use linux::qemu::Accelerator;
 use report::Target;
@@ -63,6 +63,8 @@ Examples:
         /// How to print it
         #[arg(long, value_enum, default_value_t = FormatArg::Text)]
         format: FormatArg,
+        #[command(flatten)]
+        look: Look,
     },
     /// Say which claims about published tables hold
     Claims(Claims),
@@ -190,6 +192,27 @@ pub(crate) struct Run {
     /// How to print the tables
     #[arg(long, value_enum, default_value_t = FormatArg::Text)]
     pub(crate) format: FormatArg,
+    #[command(flatten)]
+    pub(crate) look: Look,
+}
+
+/// How much is printed.
+#[derive(Clone, Copy, Debug, Args)]
+pub(crate) struct Look {
+    /// Every row as mmtests prints it, with all digits, and where all numbers come from. Without it a table fits 80 columns:
+    /// means with the range of 95 of 100 runs, changes, and published values beside ours
+    #[arg(long)]
+    full: bool,
+    /// Nothing but the tables: no header, no progress, no notes
+    #[arg(long)]
+    pub(crate) quiet: bool,
+}
+
+impl Look {
+    /// The same in the laboratory's words.
+    pub(crate) fn of(self, format: FormatArg, causes: Causes) -> Print {
+        Print { format: format.into(), causes, full: self.full, quiet: self.quiet }
+    }
 }
 
 /// Measure what primitive operations take on this machine, and write its machine file with them.

@@ -67,9 +67,9 @@ fn dispatch(command: Command) -> anyhow::Result<ExitCode> {
         Command::Show { result, seeds, stalls: Some(count), format, .. } => {
             print(&show::stalls(&result, seeds, count.into(), format.into())?)
         }
-        Command::Show { result, seeds, causes, format, .. } => {
+        Command::Show { result, seeds, causes, format, look, .. } => {
             let causes = if causes { Causes::Required } else { Causes::No };
-            print(&show::render(&result, seeds, format.into(), causes)?)
+            print(&show::render(&result, seeds, look.of(format, causes))?)
         }
         Command::Claims(args) => evidence::claims(&args),
         Command::Score(args) => evidence::score(&args),
@@ -88,17 +88,19 @@ fn dispatch(command: Command) -> anyhow::Result<ExitCode> {
 fn run_experiment(args: &args::Run) -> anyhow::Result<ExitCode> {
     let stop = Arc::new(AtomicBool::new(false));
     lab::interrupt::set_on_signal(&stop)?;
-    let mut progress = progress::Terminal::new();
+    let mut progress = progress::Terminal::new(args.look.quiet);
     let finished = run::run(&args.request()?, &stop, &mut progress);
     progress.clear();
     let finished = finished?;
     let causes = if args.causes { Causes::Yes } else { Causes::No };
-    let code = print(&show::render(&finished.directory, None, args.format.into(), causes)?)?;
+    let code = print(&show::render(&finished.directory, None, args.look.of(args.format, causes))?)?;
     let mut stderr = io::stderr();
     for failure in &finished.failures {
         writeln!(stderr, "pagelab: failed: {failure}")?;
     }
-    writeln!(stderr, "pagelab: results are in {}", finished.directory.display())?;
+    if !args.look.quiet {
+        writeln!(stderr, "pagelab: results are in {}", finished.directory.display())?;
+    }
     Ok(if finished.failures.is_empty() { code } else { ExitCode::FAILURE })
 }
 
@@ -106,7 +108,7 @@ fn calibrate(args: &args::Calibrate) -> anyhow::Result<ExitCode> {
     calibrate::check_output(&args.output, args.force)?;
     let stop = Arc::new(AtomicBool::new(false));
     lab::interrupt::set_on_signal(&stop)?;
-    let mut progress = progress::Terminal::new();
+    let mut progress = progress::Terminal::new(false);
     let calibrated = match args.guest() {
         None => calibrate::calibrate(&args.name, args.seconds, &stop, &mut progress),
         Some(wanted) => calibrate::calibrate_guest(&wanted, &args.name, args.seconds, &stop, &mut progress),

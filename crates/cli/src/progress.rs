@@ -8,17 +8,20 @@ use lab::run::Progress;
 /// Progress on the terminal that stderr is, if it is one.
 pub(crate) struct Terminal {
     bar: ProgressBar,
+    /// Without bar and notes.
+    quiet: bool,
 }
 
 impl Terminal {
-    pub(crate) fn new() -> Self {
-        let bar = ProgressBar::with_draw_target(Some(0), ProgressDrawTarget::stderr());
+    pub(crate) fn new(quiet: bool) -> Self {
+        let target = if quiet { ProgressDrawTarget::hidden() } else { ProgressDrawTarget::stderr() };
+        let bar = ProgressBar::with_draw_target(Some(0), target);
         let style = ProgressStyle::with_template("{elapsed:>4} [{pos}/{len}] {msg}");
         bar.set_style(style.expect("the template is well-formed"));
-        if std::io::stderr().is_terminal() {
+        if !quiet && std::io::stderr().is_terminal() {
             bar.enable_steady_tick(Duration::from_millis(500));
         }
-        Self { bar }
+        Self { bar, quiet }
     }
 
     /// Removes the bar.
@@ -35,6 +38,9 @@ impl Progress for Terminal {
     }
 
     fn note(&mut self, text: &str) {
+        if self.quiet {
+            return;
+        }
         // `ProgressBar::println` is silent where there is no bar.
         self.bar.suspend(|| {
             use std::io::Write;

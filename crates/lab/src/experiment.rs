@@ -6,7 +6,7 @@ use workloads::{ParamError, WORKLOADS, Workload, WorkloadInfo};
 use crate::source::{self, Kind, OneOrMore, Source, SourceError, TableReader, unknown};
 
 const KEYS: &[&str] = &["about", "workload", "targets", "machine", "kernel", "state", "params", "layout", "column"];
-const COLUMN_KEYS: &[&str] = &["kernel", "variant", "tables", "settings"];
+const COLUMN_KEYS: &[&str] = &["kernel", "title", "variant", "tables", "settings"];
 const LAYOUTS: &[&str] = &["head", "2015"];
 
 /// All memory is free.
@@ -45,8 +45,10 @@ pub struct Experiment {
 /// A column of target sim that an experiment names.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct SimColumn {
-    /// What tables call it.
+    /// What results call it.
     pub kernel: String,
+    /// What short tables call it, in a few words: `with patches 1-4`. Nothing else depends on it.
+    pub title: Option<String>,
     /// Name or path of its variant.
     pub variant: String,
     /// The set of tables that it belongs to, where there are several.
@@ -130,6 +132,7 @@ fn columns(root: &TableReader<'_>) -> Result<Vec<SimColumn>, SourceError> {
         let settings = settings(&table)?;
         columns.push(SimColumn {
             kernel,
+            title: table.optional("title")?,
             variant: table.required("variant")?,
             tables: table.optional("tables")?,
             settings,

@@ -72,6 +72,8 @@ pub struct Used {
 }
 
 const ASSUMED: &str = "assumed";
+/// What the source of a price says that was chosen so that something published comes out.
+const CALIBRATED: &str = "calibrated";
 /// Measured by one of our own benchmarks, a price would explain what it was taken from.
 const COMPARED: &str = "fault-storm";
 /// More than this and a core would be better off with one thread.
@@ -178,6 +180,32 @@ impl Used {
 /// Does a source say that nobody measured it?
 pub(crate) fn is_assumed(source: &str) -> bool {
     source.starts_with(ASSUMED)
+}
+
+/// How many prices come from where.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Kinds {
+    /// Chosen so that something published comes out.
+    pub fitted: usize,
+    /// Measured on a machine.
+    pub measured: usize,
+    /// Nobody measured them.
+    pub assumed: usize,
+}
+
+/// Sorts prices by where they come from. Those of a pace that was fitted are assumed all the same: only their mean was.
+pub fn kinds(used: &[Used]) -> Kinds {
+    let mut kinds = Kinds::default();
+    for price in used {
+        if price.source.contains(CALIBRATED) && !price.generic {
+            kinds.fitted += 1;
+        } else if price.is_assumed() {
+            kinds.assumed += 1;
+        } else {
+            kinds.measured += 1;
+        }
+    }
+    kinds
 }
 
 /// How many prices are assumed and where they come from, in words.

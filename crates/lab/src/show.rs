@@ -1,5 +1,6 @@
 //! From a result directory to what is printed: a pure function of the files, so that tables are redrawn without rerunning.
 
+mod brief;
 mod head;
 mod over_time;
 mod tail;
@@ -13,14 +14,15 @@ use std::{
     path::Path,
 };
 
-use report::{Cell, Contents, Key, Layout, Record, Report, Skipped, Store, System, Target};
+use report::{Beside, Cell, Contents, Key, Layout, Published, Record, Report, Skipped, Store, System, Target};
 use serde::Serialize;
 
 pub use self::over_time::{series, stalls};
-use self::{head::head, tail::tail, zones::ZoneTables};
+use self::zones::ZoneTables;
 use crate::{
+    experiment::Experiment,
     plan::{Identity, Seeds, Simulated, UsageError},
-    provenance,
+    provenance, published,
     run::{self, IDENTITY_FILE, read_identity},
 };
 
@@ -54,6 +56,19 @@ pub enum Causes {
     Required,
 }
 
+/// What is printed of a result, and how.
+#[derive(Clone, Copy, Debug)]
+pub struct Print {
+    /// In which form.
+    pub format: Format,
+    /// Whether with times by cause.
+    pub causes: Causes,
+    /// As text: every row as mmtests prints it, and all that is known of where the numbers come from.
+    pub full: bool,
+    /// As text: nothing before the tables.
+    pub quiet: bool,
+}
+
 /// A result as read, in the order of its experiment.
 struct Shown {
     experiment: String,
@@ -64,6 +79,8 @@ struct Shown {
     skipped: Vec<Skipped>,
     missing: usize,
     report: Report,
+    /// The series whose tables these are.
+    published: Option<Published>,
     zones: Vec<ZoneTables>,
     simulated: Vec<Simulated>,
     /// Where time by cause was asked for and is not known.
@@ -71,7 +88,8 @@ struct Shown {
 }
 
 /// Prints the result in `directory`, or what of it has one of these seeds.
-pub fn render(directory: &Path, seeds: Option<Seeds>, format: Format, causes: Causes) -> Result<String, UsageError> {
+pub fn render(directory: &Path, seeds: Option<Seeds>, print: Print) -> Result<String, UsageError> {
+    let Print { format, causes, .. } = print;
     let mut shown = read(directory, seeds)?;
     if causes == Causes::Required && shown.cells.iter().all(|cell| cell.measured.causes.is_empty()) {
         let place = directory.display();
@@ -84,7 +102,8 @@ pub fn render(directory: &Path, seeds: Option<Seeds>, format: Format, causes: Ca
         shown.without_causes = without.into_iter().collect();
     }
     Ok(match format {
-        Format::Text => text(&shown),
+        Format::Text if print.full => full_text(&shown, print.quiet),
+        Format::Text => short_text(&shown, print.quiet),
         Format::Csv => report::to_csv(&shown.report, &zones::csv(&shown.zones, &shown.experiment)),
         Format::Json => json(&shown),
     })
@@ -134,8 +153,10 @@ fn read(directory: &Path, seeds: Option<Seeds>) -> Result<Shown, UsageError> {
     };
     let zones = systems.iter().map(ZoneTables::of).collect();
     let experiment = identity.keys.first().map_or_else(String::new, |key| key.experiment.clone());
+    let published = published::of_experiment(&experiment)?;
     Ok(Shown {
         experiment,
+        published,
         missing: identity.keys.len().saturating_sub(cells.len() + unable),
         cells,
         systems,
@@ -163,14 +184,27 @@ fn leave_out(keys: &mut Vec<Key>, records: &mut Vec<Record>, seeds: Seeds) -> Re
     Ok(())
 }
 
-fn text(shown: &Shown) -> String {
-    let mut text = head(shown);
+/// Every row as mmtests prints it, and where all numbers come from.
+fn full_text(shown: &Shown, quiet: bool) -> String {
+    let mut text = if quiet { String::new() } else { head::head(shown) };
     text += &report::to_text(&shown.report);
     for zones in &shown.zones {
         text += &format!("\n{}", zones.text());
     }
-    text += &tail(shown);
-    text
+    text + &tail::tail(shown)
+}
+
+/// A screen: what was compared, by how much it differs, how sure that is, and what is known to be wrong.
+fn short_text(shown: &Shown, quiet: bool) -> String {
+    // The experiment may be gone, or another by now: then columns have the names of their kernels.
+    let experiment = Experiment::load(&shown.experiment).ok();
+    let columns = experiment.iter().flat_map(|experiment| &experiment.columns);
+    let titles = columns.filter_map(|column| Some((column.kernel.clone(), column.title.clone()?))).collect();
+    let beside = Beside { published: shown.published.as_ref(), titles };
+    let head = if quiet { String::new() } else { brief::head(shown, experiment.as_ref()) };
+    let parts = [head, report::to_short(&shown.report, &beside), brief::zones(&shown.zones)];
+    let parts: Vec<String> = parts.into_iter().filter(|part| !part.is_empty()).collect();
+    parts.join("\n") + &brief::tail(shown)
 }
 
 /// Everything a program may want.

@@ -1,7 +1,7 @@
 //! From run to table: result records and their store, statistics, tables, and their renderers.
 //!
 //! A run appends one [`Record`] per cell to a [`Store`]; [`Report::new`] is a pure function from
-//! cells to tables; [`to_text`] and [`to_csv`] turn those into bytes, and programs may have them as they
+//! cells to tables; [`to_short`], [`to_text`] and [`to_csv`] turn those into bytes, and programs may have them as they
 //! are. Nothing here runs anything or knows how a target works.
 
 pub mod causes;
@@ -18,6 +18,7 @@ pub mod over_time;
 pub mod published;
 pub mod record;
 pub mod series;
+pub mod short;
 pub mod slow_path;
 pub mod stats;
 pub mod store;
@@ -38,6 +39,7 @@ pub use self::record::{
     WAITING, cells,
 };
 pub use self::series::{Sample, Series};
+pub use self::short::{Beside, WIDTH, to_short};
 pub use self::slow_path::SlowPath;
 pub use self::store::{Contents, RESULT_FILE, Store, StoreError, Torn, write_whole};
-pub use self::table::{ColumnHead, Form, Kind, Layout, Report, Row, Table, Value};
+pub use self::table::{Against, ColumnHead, Form, Kind, Layout, Report, Row, Table, Value};

@@ -72,6 +72,27 @@ impl Table {
         let other = |(index, head): (usize, &ColumnHead)| head.baseline != index;
         self.better != Better::None && self.columns.iter().enumerate().any(other)
     }
+
+    /// What a column is compared with.
+    pub fn against(&self, column: usize) -> Against {
+        let head = &self.columns[column];
+        match &self.columns[head.baseline] {
+            _ if head.baseline == column => Against::Nothing,
+            other if other.column.target == head.column.target => Against::Baseline(head.baseline),
+            _ => Against::Kernel(head.baseline),
+        }
+    }
+}
+
+/// What the values of a column are compared with: the index of another.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Against {
+    /// It is the first of its target and machine.
+    Nothing,
+    /// The first of its target and machine: values change by so many per cent.
+    Baseline(usize),
+    /// The real kernel whose twin it is: a model's values are so many times the real ones.
+    Kernel(usize),
 }
 
 /// What the rows of a table are.
@@ -95,8 +116,8 @@ pub struct ColumnHead {
     pub column: Column,
     /// How texts show it: target, kernel and, if the table has several, machine.
     pub lines: Vec<String>,
-    /// Index of the column that percentages of this one refer to: the first one of the same target
-    /// and machine, which may be this one.
+    /// Index of the column that this one is compared with: the first one of the same target and machine, which may be this
+    /// one, or the real one whose twin this is.
     pub baseline: usize,
 }
 

@@ -33,7 +33,7 @@ pub(super) fn tail(shown: &Shown) -> String {
 }
 
 /// Names the kernel only where there are several of a target.
-fn failed_check(shown: &Shown, row: &CheckRow) -> String {
+pub(super) fn failed_check(shown: &Shown, row: &CheckRow) -> String {
     let kernels = shown.systems.iter().filter(|system| system.target == row.column.target).count();
     let place = if kernels > 1 { row.lines.join(" ") } else { row.column.target.to_string() };
     let runs = if row.cells > 1 {

@@ -73,6 +73,10 @@ fn system(kernel: &str) -> System {
     }
 }
 
+fn full(format: Format) -> Print {
+    Print { format, causes: Causes::No, full: true, quiet: false }
+}
+
 /// What `format` makes of a result of these cells and systems.
 fn rendered(cells: &[Cell], kernels: &[&str], format: Format) -> String {
     let directory = tempfile::tempdir().expect("a directory");
@@ -86,7 +90,7 @@ fn rendered(cells: &[Cell], kernels: &[&str], format: Format) -> String {
     for record in systems.chain(cells.iter().cloned().map(Record::Cell)) {
         store.append(&record).expect("appended");
     }
-    render(directory.path(), None, format, Causes::No).expect("a result")
+    render(directory.path(), None, full(format)).expect("a result")
 }
 
 #[test]
@@ -129,10 +133,10 @@ fn a_place_without_a_result_is_called_that() {
     let file = directory.path().join("file");
     std::fs::write(&file, "").expect("written");
     for place in [directory.path(), &directory.path().join("nowhere"), &file] {
-        let message = render(place, None, Format::Text, Causes::No).expect_err("no result").to_string();
+        let message = render(place, None, full(Format::Text)).expect_err("no result").to_string();
         assert_eq!(message, format!("{} is not a result directory: it has no run.json", place.display()));
     }
     std::fs::write(directory.path().join(IDENTITY_FILE), "{").expect("written");
-    let message = render(directory.path(), None, Format::Text, Causes::No).expect_err("no result").to_string();
+    let message = render(directory.path(), None, full(Format::Text)).expect_err("no result").to_string();
     assert!(message.contains("run.json: EOF while parsing"), "{message}");
 }

@@ -47,6 +47,19 @@ impl ZoneTables {
         }
         text
     }
+
+    /// The verdict in one line.
+    pub(super) fn line(&self) -> String {
+        let Column { target, kernel, machine } = &self.column;
+        let zones = || self.comparisons.iter().flat_map(|comparison| &comparison.zones);
+        let differ = zones().filter(|zone| !zone.mismatches.is_empty()).count();
+        let verdict = match (self.problems.first(), differ) {
+            (Some(problem), _) => format!("skipped: {problem}"),
+            (None, 0) => "all marks and limits as computed here".to_owned(),
+            (None, differ) => format!("{differ} of {} differ from what is computed here (--full)", zones().count()),
+        };
+        format!("zones of {target} {kernel} on {machine}: {verdict}")
+    }
 }
 
 fn compare(files: &serde_json::Value, phase: Phase) -> Result<ZoneComparison, String> {

@@ -1,0 +1,127 @@
+//! What is said before and after short tables: in few lines of 80 columns what was compared, and what is not as it should be.
+
+use std::collections::{BTreeMap, BTreeSet};
+
+use report::{
+    Target, WIDTH,
+    short::text::{fit, list},
+};
+
+use super::{ONLY_SIM, Shown, tail::failed_check, zones::ZoneTables};
+use crate::{experiment::Experiment, plan::Start, prices};
+
+/// Lines of each kind after the tables; more are counted.
+const LINES: usize = 4;
+
+/// What was compared, beside what, and what prices are worth: at most five lines.
+pub(super) fn head(shown: &Shown, experiment: Option<&Experiment>) -> String {
+    let mut lines = Vec::new();
+    let about = experiment.map_or_else(String::new, |experiment| format!(": {}", experiment.about));
+    lines.push(format!("{}{about}", shown.experiment));
+    lines.extend(places(shown));
+    if let Some(published) = &shown.published {
+        let source = &published.source;
+        lines.push(format!("published: {}, {}, {:?}", source.author, source.date, source.title));
+    }
+    if let Some(first) = shown.simulated.first() {
+        let prices::Kinds { fitted, measured, assumed } = prices::kinds(&first.prices);
+        let trust = format!("pagelab trust {}", shown.experiment);
+        lines.push(format!("prices: {fitted} fitted, {measured} measured, {assumed} assumed: {trust}"));
+    }
+    text(lines.iter().map(|line| fit(line, WIDTH)).collect())
+}
+
+/// One line for each target: its columns, machines, seeds, and memory at the start.
+fn places(shown: &Shown) -> Vec<String> {
+    let mut lines = Vec::new();
+    for target in [Target::Host, Target::Vm, Target::Sim] {
+        let cells = || shown.cells.iter().filter(|cell| cell.key.target == target);
+        let Some(first) = cells().next() else { continue };
+        let mut kernels: Vec<String> = Vec::new();
+        for cell in cells() {
+            if !kernels.contains(&cell.key.kernel) {
+                kernels.push(cell.key.kernel.clone());
+            }
+        }
+        let machines: BTreeSet<&str> = cells().map(|cell| cell.key.machine.as_str()).collect();
+        let machines = machines.into_iter().collect::<Vec<_>>().join(", ");
+        let seeds: BTreeSet<u64> = cells().map(|cell| cell.key.seed).collect();
+        let seeds = match (seeds.first(), seeds.last()) {
+            (Some(first), Some(last)) if first != last => format!("seeds {first}-{last}"),
+            _ => format!("seed {}", first.key.seed),
+        };
+        let start = shown.simulated.iter().map(|what| &what.start).filter(|_| target == Target::Sim);
+        let start = start.map(Start::name).map(|name| format!(", memory {name}")).next().unwrap_or_default();
+        let under = shown.systems.iter().filter(|system| system.target == target);
+        let under = under.filter_map(|system| system.accelerator.as_ref()).map(|name| format!(", {name}")).next();
+        let before = format!("{target} on {machines}{}{start}, {seeds}: ", under.unwrap_or_default());
+        lines.push(list(&before, &kernels, WIDTH));
+    }
+    lines
+}
+
+/// What is not as it should be, what is not there, and what one run is worth.
+pub(super) fn tail(shown: &Shown) -> String {
+    let rows = shown.report.checks.iter().flat_map(|table| &table.rows);
+    let failed: Vec<String> = rows.filter(|row| row.failed()).map(|row| failed_check(shown, row)).collect();
+    let mut lines = some(&failed);
+    lines.extend(some(&skipped(shown)));
+    if shown.missing > 0 {
+        lines.push(format!("missing: {} cells have no result yet", shown.missing));
+    }
+    if shown.cells.iter().any(|cell| !cell.measured.scored) {
+        lines.push("not scored: in a given time two kernels do not do the same work".to_owned());
+    }
+    if shown.systems.iter().any(|system| system.target == Target::Vm && system.accelerator.as_deref() != Some("kvm")) {
+        lines.push("under QEMU's translation counters are the kernel's; times are not".to_owned());
+    }
+    let seeds: BTreeSet<u64> = shown.cells.iter().map(|cell| cell.key.seed).collect();
+    if seeds.len() == 1 {
+        lines.push("one seed: what a single run shows may be luck; --seeds 8 says how much".to_owned());
+    }
+    let lines = lines.iter().map(|line| fit(line, WIDTH)).collect::<Vec<_>>();
+    if lines.is_empty() { String::new() } else { format!("\n{}", text(lines)) }
+}
+
+/// Of many lines some, and how many more there are.
+fn some(all: &[String]) -> Vec<String> {
+    let mut lines: Vec<String> = all.iter().take(LINES).cloned().collect();
+    if let Some(more) = all.len().checked_sub(LINES).filter(|more| *more > 0) {
+        let kind = all[0].split(':').next().unwrap_or_default();
+        lines.push(format!("{kind}: {more} more (--full names them)"));
+    }
+    lines
+}
+
+/// One line for each reason: how many measurements were skipped for it.
+fn skipped(shown: &Shown) -> Vec<String> {
+    let mut lines: Vec<String> =
+        shown.skipped.iter().map(|skip| format!("skipped: {} {}: {}", skip.target, skip.what, skip.reason)).collect();
+    lines.extend(shown.without_causes.iter().map(|target| format!("skipped: {target} time by cause: {ONLY_SIM}")));
+    let mut counts: BTreeMap<Target, (BTreeSet<&str>, &str, usize)> = BTreeMap::new();
+    for cell in &shown.cells {
+        for skip in &cell.measured.skipped {
+            let (whats, _, count) = counts.entry(cell.key.target).or_insert((BTreeSet::new(), skip.reason.as_str(), 0));
+            whats.insert(&skip.what);
+            *count += 1;
+        }
+    }
+    for (target, (whats, reason, count)) in counts {
+        let whats = whats.into_iter().collect::<Vec<_>>();
+        lines.push(match (whats.as_slice(), count) {
+            ([what], 1) => format!("skipped: {target} {what}: {reason}"),
+            ([what], count) => format!("skipped: {target} {what} in {count} cells: {reason}"),
+            (whats, _) => format!("skipped: {target} {} such as {}: {reason}", whats.len(), whats[0]),
+        });
+    }
+    lines
+}
+
+/// Whether every figure of every zone is the kernel's: one line for each system.
+pub(super) fn zones(all: &[ZoneTables]) -> String {
+    text(all.iter().map(|zones| fit(&zones.line(), WIDTH)).collect())
+}
+
+fn text(lines: Vec<String>) -> String {
+    lines.into_iter().map(|line| line + "\n").collect()
+}

@@ -1,0 +1,290 @@
+//! Short text, for a screen of 80 columns: a row says in one line what was found, by how much it changed, how sure that is, and
+//! what others published. What it leaves out is in [`to_text`](crate::to_text).
+
+mod number;
+mod strip;
+pub mod text;
+
+use std::collections::BTreeMap;
+
+use self::{
+    number::{change, number, range, ratio},
+    strip::{Field, Strip},
+    text::{fit, fold, list},
+};
+use crate::{
+    checks::CheckTable,
+    published::Published,
+    record::Better,
+    stats::Pair,
+    table::{Against, Form, Kind, Layout, Report, Row, Table, Value},
+};
+
+/// Characters of a line.
+pub const WIDTH: usize = 80;
+
+/// A change that is smaller than the spread: what 95 of 100 runs show here and in the column that it is compared with overlaps.
+const SPREAD: char = '~';
+/// Something was chosen so that the published value comes out.
+const FITTED: char = 'f';
+/// It is known that the published value does not come out.
+const WRONG: char = '!';
+
+/// What stands beside our own numbers.
+#[derive(Default)]
+pub struct Beside<'a> {
+    /// The series whose tables these are.
+    pub published: Option<&'a Published>,
+    /// What columns are called, by their kernel, where somebody says.
+    pub titles: BTreeMap<String, String>,
+}
+
+/// All tables of a report, a blank line between them, and one line about the signs in them. Of tables of checks there is one
+/// line each.
+pub fn to_short(report: &Report, beside: &Beside<'_>) -> String {
+    let mut seen = Seen::default();
+    let tables = report.tables.iter().map(|table| Short { table, layout: report.layout, beside }.lines(&mut seen));
+    let mut parts: Vec<Vec<String>> = tables.collect();
+    parts.push(report.checks.iter().map(checks_line).collect());
+    parts.push(seen.legend());
+    parts.retain(|lines| !lines.is_empty());
+    let part = |lines: Vec<String>| lines.iter().map(|line| format!("{line}\n")).collect::<String>();
+    parts.into_iter().map(part).collect::<Vec<String>>().join("\n")
+}
+
+/// Which signs the tables had.
+#[derive(Default)]
+struct Seen {
+    range: bool,
+    change: bool,
+    ratio: bool,
+    spread: bool,
+    fitted: bool,
+    wrong: bool,
+}
+
+impl Seen {
+    /// What they mean: one line of what numbers are, one of marks.
+    fn legend(&self) -> Vec<String> {
+        let words = |signs: &[(bool, &str)]| {
+            let said: Vec<&str> = signs.iter().filter(|(is_there, _)| *is_there).map(|(_, words)| *words).collect();
+            said.join("; ")
+        };
+        let numbers = words(&[
+            (self.range, "low-high: 95 of 100 runs"),
+            (self.change, "%: from the first column"),
+            (self.ratio, "x: model by its kernel"),
+        ]);
+        let marks = words(&[
+            (self.spread, "~ within the spread: ranges overlap"),
+            (self.fitted, "f fitted to it"),
+            (self.wrong, "! known to be wrong"),
+        ]);
+        [numbers, marks].into_iter().filter(|line| !line.is_empty()).collect()
+    }
+}
+
+/// Of checks: whether all hold. Those that do not are named by whoever knows the kernels.
+fn checks_line(table: &CheckTable) -> String {
+    let failed = table.rows.iter().filter(|row| row.failed()).count();
+    let all = table.rows.len();
+    fit(&format!("{}: {} of {all} as expected", table.title, all - failed), WIDTH)
+}
+
+/// One table, and what is needed for it.
+#[derive(Clone, Copy)]
+struct Short<'a> {
+    table: &'a Table,
+    layout: Layout,
+    beside: &'a Beside<'a>,
+}
+
+/// A value that others published of the same.
+struct Theirs {
+    value: f64,
+}
+
+impl Short<'_> {
+    fn lines(&self, seen: &mut Seen) -> Vec<String> {
+        let (zero, rows): (Vec<&Row>, Vec<&Row>) =
+            self.table.rows.iter().filter(|row| self.is_shown(row)).partition(|row| self.is_zero(row));
+        if rows.is_empty() && zero.is_empty() {
+            return Vec::new();
+        }
+        let mut lines = fold(&self.title(), WIDTH);
+        if !rows.is_empty() {
+            let labels: Vec<String> = rows.iter().map(|row| self.label(row)).collect();
+            let strips: Vec<Strip> =
+                (0..self.table.columns.len()).map(|column| self.strip(column, &rows, seen)).collect();
+            lines.extend(strip::lines(&labels, &strips, WIDTH));
+        }
+        if !zero.is_empty() {
+            let names: Vec<String> = zero.iter().map(|row| self.label(row)).collect();
+            lines.push(list("zero in all columns: ", &names, WIDTH));
+        }
+        lines
+    }
+
+    fn title(&self) -> String {
+        let Table { title, experiment, better, unit, kind, .. } = self.table;
+        let title = if title.is_empty() { format!("{experiment} Counters") } else { title.clone() };
+        // Some titles name the unit.
+        let unit = if title.ends_with(')') || *kind == Kind::Counters { String::new() } else { format!(", {unit}") };
+        let better = match better {
+            Better::Lower => ", lower is better",
+            Better::Higher => ", higher is better",
+            Better::None => "",
+        };
+        format!("{title}{unit}{better}")
+    }
+
+    /// One statistic of each thing that was measured; and no rate or share that follows from two counters.
+    fn is_shown(&self, row: &Row) -> bool {
+        match self.table.kind {
+            Kind::Metric => MEANS.contains(&row.stat.as_str()),
+            Kind::Counters => !matches!(row.form, Form::Percent | Form::Thousandths),
+            Kind::Duration | Kind::Causes => true,
+        }
+    }
+
+    /// Nothing in any column, published ones among them.
+    fn is_zero(&self, row: &Row) -> bool {
+        let is_zero = |value: &Option<Value>| value.is_none_or(|value| value.value == 0.0);
+        row.cells.iter().all(is_zero)
+            && (0..self.table.columns.len())
+                .all(|column| self.theirs(row, column).is_none_or(|theirs| theirs.value == 0.0))
+    }
+
+    fn label(&self, row: &Row) -> String {
+        match self.table.kind {
+            Kind::Causes => format!("{} {}", row.stat, row.operation),
+            Kind::Metric | Kind::Duration | Kind::Counters => row.operation.clone(),
+        }
+    }
+
+    fn kernel(&self, column: usize) -> &str {
+        &self.table.columns[column].column.kernel
+    }
+
+    /// The published value of a row in a column of ours.
+    fn theirs(&self, row: &Row, column: usize) -> Option<Theirs> {
+        let published = self.beside.published?;
+        let printed = published.value(&self.table.experiment, &row.metric, &row.case, self.kernel(column))?;
+        Some(Theirs { value: printed.number })
+    }
+
+    fn strip(&self, column: usize, rows: &[&Row], seen: &mut Seen) -> Strip {
+        let mut fields: [Field; 6] = Default::default();
+        for row in rows {
+            for (field, text) in fields.iter_mut().zip(self.cell(column, row, seen)) {
+                field.texts.push(text);
+            }
+        }
+        fields[MARKS].left = true;
+        let published = fields[THEIRS].texts.iter().any(|text| !text.is_empty());
+        Strip {
+            title: self.head(column),
+            whose: published.then_some(["ours", "published"]),
+            fields: fields.into_iter().collect(),
+        }
+    }
+
+    fn head(&self, column: usize) -> Vec<String> {
+        let head = &self.table.columns[column];
+        let kernel = &head.column.kernel;
+        let mut lines = head.lines.clone();
+        if self.layout == Layout::Classic {
+            lines = vec![kernel.clone()];
+        }
+        let named = match self.beside.titles.get(kernel) {
+            Some(title) => vec![title.clone()],
+            None => variant(kernel),
+        };
+        lines.into_iter().flat_map(|line| if line == *kernel { named.clone() } else { vec![line] }).collect()
+    }
+
+    /// What a row shows in a column: value, change, range, marks, published value and change.
+    fn cell(&self, column: usize, row: &Row, seen: &mut Seen) -> [String; 6] {
+        let mut texts: [String; 6] = Default::default();
+        let against = self.table.against(column);
+        let other = match against {
+            Against::Nothing => None,
+            Against::Baseline(other) | Against::Kernel(other) => Some(other),
+        };
+        let marks = self.marks(column, row);
+        if let Some(value) = row.cells[column] {
+            texts[OURS] = number(value.value);
+            let baseline = other.and_then(|other| row.cells[other]);
+            if let Some(baseline) = baseline {
+                let pair = Pair { baseline: baseline.value, new: value.value };
+                let is_twin = matches!(against, Against::Kernel(_));
+                texts[CHANGE] = if is_twin { ratio(pair) } else { change(pair) };
+                seen.ratio |= is_twin;
+                seen.change |= !is_twin;
+                if !is_twin && within_the_spread(Pair { baseline, new: value }) {
+                    texts[MARKS].push(SPREAD);
+                    seen.spread = true;
+                }
+            }
+            if let Some(share) = value.share {
+                texts[CHANGE] = format!("{share:.1}%");
+            }
+            if let (Some(low), Some(high)) = (value.low, value.high) {
+                texts[RANGE] = range(low, high);
+                seen.range = true;
+            }
+            seen.fitted |= marks.contains(FITTED);
+            seen.wrong |= marks.contains(WRONG);
+            texts[MARKS] += &marks;
+        }
+        if let Some(theirs) = self.theirs(row, column) {
+            texts[THEIRS] = number(theirs.value);
+            if let Some(baseline) = other.and_then(|other| self.theirs(row, other)) {
+                texts[THEIR_CHANGE] = change(Pair { baseline: baseline.value, new: theirs.value });
+                seen.change = true;
+            }
+        }
+        texts
+    }
+
+    /// Marks of what is known about a published value.
+    fn marks(&self, column: usize, row: &Row) -> String {
+        let Some(published) = self.beside.published else { return String::new() };
+        let (experiment, kernel) = (&self.table.experiment, self.kernel(column));
+        let fitted = published.fitted(experiment, &row.metric, &row.case, kernel).map(|_| FITTED);
+        let wrong = published.wrong(experiment, &row.metric, &row.case, kernel).map(|_| WRONG);
+        fitted.into_iter().chain(wrong).collect()
+    }
+}
+
+/// Rows of a metric that are shown: its means, and shares.
+const MEANS: [&str; 3] = ["Amean", "Hmean", "Percentage"];
+
+/// Fields of a column.
+const OURS: usize = 0;
+const CHANGE: usize = 1;
+const RANGE: usize = 2;
+const MARKS: usize = 3;
+const THEIRS: usize = 4;
+const THEIR_CHANGE: usize = 5;
+
+/// A kernel with some patches of its file: `v4.1-rc2+1,4` is `v4.1-rc2`, `patches 1,4`.
+fn variant(kernel: &str) -> Vec<String> {
+    let is_list = |list: &str| list.split(',').all(|patch| patch.parse::<u32>().is_ok());
+    match kernel.split_once('+').filter(|(name, patches)| name.starts_with('v') && is_list(patches)) {
+        Some((name, patches)) if patches.contains(',') => vec![name.to_owned(), format!("patches {patches}")],
+        Some((name, patch)) => vec![name.to_owned(), format!("patch {patch}")],
+        None => vec![kernel.to_owned()],
+    }
+}
+
+/// Whether what 95 of 100 runs show overlaps. Equal means are no change, and with one run nobody knows.
+fn within_the_spread(pair: Pair<Value>) -> bool {
+    let bounds = |value: Value| Some((value.low?, value.high?));
+    match (bounds(pair.baseline), bounds(pair.new)) {
+        (Some((low, high)), Some((new_low, new_high))) => {
+            pair.baseline.value.total_cmp(&pair.new.value).is_ne() && new_low <= high && low <= new_high
+        }
+        _ => false,
+    }
+}

@@ -1,0 +1,125 @@
+//! A column of a short table and all that stands in it; and blocks of such columns that are no wider than a line.
+
+use super::text::{fold, widest};
+
+/// A column of a short table.
+pub(super) struct Strip {
+    /// What it is called.
+    pub(super) title: Vec<String>,
+    /// What its first field is, and its last ones, where it has published values.
+    pub(super) whose: Option<[&'static str; 2]>,
+    /// Field by field, one text per row. All fields have as many.
+    pub(super) fields: Vec<Field>,
+}
+
+/// Texts under each other.
+#[derive(Default)]
+pub(super) struct Field {
+    pub(super) texts: Vec<String>,
+    /// Words begin at the left, numbers end at the right.
+    pub(super) left: bool,
+}
+
+impl Field {
+    fn width(&self) -> usize {
+        widest(self.texts.iter().map(String::as_str))
+    }
+}
+
+impl Strip {
+    /// With the gap before each field; fields of which nothing is known take none.
+    pub(super) fn width(&self) -> usize {
+        self.fields.iter().map(Field::width).filter(|width| *width > 0).map(|width| width + 1).sum()
+    }
+
+    fn row(&self, row: usize) -> String {
+        let mut line = String::new();
+        for field in &self.fields {
+            let (text, width) = (&field.texts[row], field.width());
+            match (width, field.left) {
+                (0, _) => {}
+                (_, true) => line += &format!(" {text:<width$}"),
+                (_, false) => line += &format!(" {text:>width$}"),
+            }
+        }
+        line
+    }
+
+    /// Its title in as many lines as it takes, the last of them right above the numbers.
+    fn title(&self) -> Vec<String> {
+        let width = self.width().saturating_sub(1).max(1);
+        self.title.iter().flat_map(|line| fold(line, width)).collect()
+    }
+
+    /// `ours` over its first field, `published` over its last.
+    fn whose(&self) -> String {
+        let (width, first) = (self.width(), self.fields.first().map_or(0, Field::width) + 1);
+        let Some([ours, theirs]) = self.whose else { return " ".repeat(width) };
+        let ours = format!("{ours:>first$}");
+        let left = width.saturating_sub(ours.chars().count() + 1);
+        let theirs: String = theirs.chars().take(left).collect();
+        format!("{ours} {theirs:>left$}").chars().take(width).collect()
+    }
+}
+
+/// The lines of a table: its strips side by side as far as they fit, the others below, each block with the labels.
+pub(super) fn lines(labels: &[String], strips: &[Strip], width: usize) -> Vec<String> {
+    let widest_strip = strips.iter().map(Strip::width).max().unwrap_or(0);
+    let most = widest(labels.iter().map(String::as_str)).min(width.saturating_sub(widest_strip)).max(1);
+    // A label that is longer stands on a line of its own, where that saves a block.
+    let less = most.min(LABEL);
+    let label = if blocks(strips, width - less).len() < blocks(strips, width - most).len() { less } else { most };
+    let mut lines = Vec::new();
+    for (number, block) in blocks(strips, width.saturating_sub(label)).into_iter().enumerate() {
+        if number > 0 {
+            lines.push(String::new());
+        }
+        lines.extend(heads(block, label));
+        for (row, name) in labels.iter().enumerate() {
+            let values: String = block.iter().map(|strip| strip.row(row)).collect();
+            if name.chars().count() > label {
+                lines.extend(fold(name, width));
+                lines.push(format!("{:label$}{values}", ""));
+            } else {
+                lines.push(format!("{name:label$}{values}"));
+            }
+        }
+    }
+    lines.iter().map(|line| line.trim_end().to_owned()).collect()
+}
+
+/// Characters of a label that any table has room for.
+const LABEL: usize = 22;
+
+fn blocks(strips: &[Strip], width: usize) -> Vec<&[Strip]> {
+    let (mut blocks, mut start, mut used) = (Vec::new(), 0, 0);
+    for (at, strip) in strips.iter().enumerate() {
+        if at > start && used + strip.width() > width {
+            blocks.push(&strips[start..at]);
+            (start, used) = (at, 0);
+        }
+        used += strip.width();
+    }
+    blocks.push(&strips[start..]);
+    blocks
+}
+
+fn heads(block: &[Strip], label: usize) -> Vec<String> {
+    let titles: Vec<Vec<String>> = block.iter().map(Strip::title).collect();
+    let height = titles.iter().map(Vec::len).max().unwrap_or(0);
+    let mut lines: Vec<String> = (0..height)
+        .map(|line| {
+            let of = |(strip, title): (&Strip, &Vec<String>)| {
+                let text = (line + title.len()).checked_sub(height).map_or("", |at| title[at].as_str());
+                format!(" {text:<width$}", width = strip.width().saturating_sub(1))
+            };
+            let heads: String = block.iter().zip(&titles).map(of).collect();
+            format!("{:label$}{heads}", "")
+        })
+        .collect();
+    if block.iter().any(|strip| strip.whose.is_some()) {
+        let whose: String = block.iter().map(Strip::whose).collect();
+        lines.push(format!("{:label$}{whose}", ""));
+    }
+    lines
+}

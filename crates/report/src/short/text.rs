@@ -1,0 +1,77 @@
+//! Words in lines of a width.
+
+/// Characters of the widest text.
+pub(super) fn widest<'a>(texts: impl Iterator<Item = &'a str>) -> usize {
+    texts.map(|text| text.chars().count()).max().unwrap_or(0)
+}
+
+/// The text in lines of at most `width` characters, broken between words where that can be.
+pub fn fold(text: &str, width: usize) -> Vec<String> {
+    let mut lines = vec![String::new()];
+    for word in text.split_whitespace() {
+        let mut letters: Vec<char> = word.chars().collect();
+        let line = lines.last_mut().expect("there is one");
+        let used = line.chars().count();
+        if used > 0 && used + 1 + letters.len() > width {
+            lines.push(String::new());
+        } else if used > 0 {
+            line.push(' ');
+        }
+        // A word that is longer than a line is broken where the line ends.
+        while letters.len() > width {
+            let rest = letters.split_off(width);
+            lines.last_mut().expect("there is one").extend(letters);
+            lines.push(String::new());
+            letters = rest;
+        }
+        lines.last_mut().expect("there is one").extend(letters);
+    }
+    lines
+}
+
+/// The text in one line of at most `width` characters; what does not fit is left out, which three dots say.
+pub fn fit(text: &str, width: usize) -> String {
+    if text.chars().count() <= width {
+        return text.to_owned();
+    }
+    let start: String = text.chars().take(width.saturating_sub(DOTS.len())).collect();
+    let word = start.rsplit_once(' ').map_or(start.as_str(), |(whole, _)| whole);
+    let start = if 2 * word.chars().count() > width { word } else { &start };
+    format!("{}{DOTS}", start.trim_end()).chars().take(width).collect()
+}
+
+const DOTS: &str = "...";
+
+/// A list in one line of at most `width` characters: as many items as fit, and how many more there are.
+pub fn list(before: &str, items: &[String], width: usize) -> String {
+    let whole = format!("{before}{}", items.join(", "));
+    if whole.chars().count() <= width {
+        return whole;
+    }
+    let shorter = |count: usize| format!("{before}{} and {} more", items[..count].join(", "), items.len() - count);
+    let fits = (1..items.len()).rev().map(shorter).find(|text| text.chars().count() <= width);
+    fits.unwrap_or_else(|| fit(&format!("{before}{}", items.len()), width))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn words_stay_whole_where_they_can() {
+        assert_eq!(fold("with patches 1-4", 12), ["with patches", "1-4"]);
+        assert_eq!(fold("abcdefg hi", 3), ["abc", "def", "g", "hi"]);
+        assert_eq!(fold("", 3), [""]);
+    }
+
+    #[test]
+    fn what_is_left_out_is_said() {
+        assert_eq!(fit("one two three", 13), "one two three");
+        assert_eq!(fit("one two three", 12), "one two...");
+        assert_eq!(fit("abcdefgh", 6), "abc...");
+        let names = ["Swap Ins", "Swap Outs", "DMA allocs"].map(str::to_owned);
+        assert_eq!(list("zero: ", &names, 40), "zero: Swap Ins, Swap Outs, DMA allocs");
+        assert_eq!(list("zero: ", &names, 32), "zero: Swap Ins and 2 more");
+        assert_eq!(list("zero: ", &names, 12), "zero: 3");
+    }
+}
