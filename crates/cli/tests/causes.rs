@@ -57,10 +57,10 @@ fn time_by_cause_is_part_of_what_repeats_and_sums_up() {
 #[test]
 fn tables_of_causes_are_there_when_asked_for() {
     let room = Room::new();
-    let without = room.run(&CROWDED).expect(0).stdout;
+    let without = room.run(&words(&[&CROWDED, &["--full"]])).expect(0).stdout;
     assert!(without.contains("Duration Elapsed huge-threads-4") && !without.contains("Time by Cause"), "{without}");
-    let shown = room.run(&["show", "result", "--causes"]).expect(0).stdout;
-    assert_eq!(room.run(&words(&[&CROWDED, &["--causes"]])).expect(0).stdout, shown);
+    let shown = room.run(&["show", "result", "--causes", "--full"]).expect(0).stdout;
+    assert_eq!(room.run(&words(&[&CROWDED, &["--causes", "--full"]])).expect(0).stdout, shown);
     let text = shown.split_once("fault-storm Time by Cause\n").expect("a table of causes").1;
     let text = text.split_once("\nunit: ms per run").expect("its unit").0;
     let mut shares: BTreeMap<&str, (f64, f64)> = BTreeMap::new();
@@ -90,14 +90,14 @@ fn a_real_kernel_does_not_know_causes() {
     let run = ["run", "fault-storm", "-o", "result", "--target", "host"];
     room.run(&words(&[&run, &TINY, &["--causes"]])).expect(2).says(&["--causes is for target sim"]);
     room.assert_untouched("a run that was refused");
-    let printed = room.run(&words(&[&run, &TINY])).expect(0).stdout;
+    let printed = room.run(&words(&[&run, &TINY, &["--full"]])).expect(0).stdout;
     for row in ["Duration User base-threads-1", "Duration System base-threads-1", "Duration Elapsed base-threads-1"] {
         assert!(printed.contains(row), "no {row} in\n{printed}");
     }
     let refused = room.run(&["show", "result", "--causes"]).expect(2);
     refused.says(&["--causes: nothing in result says where time went; only the simulator knows it"]);
     let both = room.run(&words(&[
-        &["run", "fault-storm", "--target", "host", "--target", "sim", "-o", "both", "--causes"],
+        &["run", "fault-storm", "--target", "host", "--target", "sim", "-o", "both", "--causes", "--full"],
         &TINY[..],
     ]));
     let both = both.expect(0).stdout;

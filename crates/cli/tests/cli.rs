@@ -73,7 +73,7 @@ fn a_result_is_shown_again_as_it_was() {
         assert_eq!(printed.stderr.starts_with(resuming), format != "text");
         assert!(!printed.stdout.contains(['\r', '\u{1b}']), "{format}");
     }
-    let text = room.run(&["show", "result"]).expect(0).stdout;
+    let text = room.run(&["show", "result", "--full"]).expect(0).stdout;
     for part in ["Hmean base-threads-1", "Amean base-threads-1", "faults by getrusage", "Zones of host", "zones: equal"]
     {
         assert!(text.contains(part), "no {part:?} in:\n{text}");

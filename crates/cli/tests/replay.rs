@@ -50,7 +50,7 @@ fn vm_seeds_take_shifts_in_turn() {
     let Some(_turn) = guests::turn("vm_seeds_take_shifts_in_turn") else { return };
     let room = Room::new();
     let both = ["--target", "vm", "--target", "sim", "--machine", "one-cpu-512m"];
-    let guest = ["--replayable", "3,5", "--seeds", "2-3", "-o", "result"];
+    let guest = ["--replayable", "3,5", "--seeds", "2-3", "-o", "result", "--full"];
     let faults = words(&[&["run"], &FAULTS, &["--set", "page=base", "--set", "model=threads"], &both, &guest]);
     let output = room.run(&faults).expect(0);
     assert!(output.stdout.contains("prices are the guest's own (an instruction takes 2^3, 2^5 ns, by seed)"));

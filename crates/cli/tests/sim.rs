@@ -247,7 +247,7 @@ fn a_variant_of_ones_own_explains_itself_and_is_not_confused_with_another() {
     let sets = ["--set", "tasks=1", "--set", "size=8MiB", "--set", "page=base", "-o", "result"];
     let arguments =
         words(&[&["run", "fault-storm", "--target", "sim", "--variant", &mine, "--variant", "v5.10"], &sets]);
-    let text_shown = room.run(&arguments).expect(0).stdout;
+    let text_shown = room.run(&[&arguments[..], &["--full".to_owned()]].concat()).expect(0).stdout;
     let head = "sim  mine on two-node-2g, v5.10 with pcp_batch_limit = 16KiB\n";
     assert!(text_shown.contains(head), "{text_shown}");
     assert!(text_shown.contains(" prices are assumed; 0 are the machine's, "), "{text_shown}");

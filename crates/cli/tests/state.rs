@@ -47,7 +47,7 @@ fn vm_a_twin_starts_from_what_its_guest_recorded() {
         let same = alone.iter().find(|cell| cell.key.case == *case).expect("the same case");
         assert_eq!(same.measured, twin.measured, "{case}");
     }
-    let text = room.run(&["show", "result"]).expect(0).stdout;
+    let text = room.run(&["show", "result", "--full"]).expect(0).stdout;
     for part in ["memory at the start as the kernel had it before the same cell", "drawn: the order of"] {
         assert!(text.contains(part), "{part}:\n{text}");
     }
@@ -68,7 +68,7 @@ fn a_state_file_starts_a_run_and_the_table_says_so() {
         assert_ne!(taken.measured.detail["run_hash"], fresh.measured.detail["run_hash"]);
         assert_eq!(hash(taken).len(), 64);
     }
-    let text = run(&["--state", &state]).stdout;
+    let text = run(&["--state", &state, "--full"]).stdout;
     assert!(text.contains(&format!("memory at the start as in {state} (state {}", &hash(&taken[0])[..12])), "{text}");
     assert!(text.contains("drawn: which "), "{text}");
 }

@@ -2,13 +2,14 @@
 //!
 //! Differs: columns grow and header lines stay whole where mmtests shifts a row or drops a letter; a
 //! value that is not there is blank instead of zero; a table where every column is its own baseline
-//! has no percentages, which would all be 0.00%; a last line gives unit and direction.
+//! has no percentages, which would all be 0.00%; a simulator beside the kernel whose twin it is has a ratio instead of one; a
+//! last line gives unit and direction.
 
 use crate::checks::{CheckRow, CheckTable};
 use crate::mmtests_2015;
 use crate::record::Better;
 use crate::stats::{Pair, percent_change};
-use crate::table::{ColumnHead, Kind, Layout, Report, Row, Table, Value};
+use crate::table::{Against, ColumnHead, Kind, Layout, Report, Row, Table, Value};
 
 /// Width of ` (%7.2f%%)`.
 const PERCENT_WIDTH: usize = 11;
@@ -62,7 +63,7 @@ fn number_width(table: &Table) -> usize {
 fn row_cells(table: &Table, row: &Row) -> Vec<String> {
     let width = number_width(table);
     let compares = table.compares();
-    let cell = |(cell, head): (&Option<Value>, &ColumnHead)| {
+    let cell = |(column, (cell, head)): (usize, (&Option<Value>, &ColumnHead))| {
         let Some(value) = cell else {
             return String::new();
         };
@@ -75,13 +76,22 @@ fn row_cells(table: &Table, row: &Row) -> Vec<String> {
         }
         let baseline = row.cells[head.baseline].map(|baseline| baseline.value);
         let pair = |baseline| Pair { baseline, new: value.value };
+        if let Against::Kernel(_) = table.against(column) {
+            let ratio = baseline.map_or_else(String::new, |baseline| ratio(pair(baseline)));
+            return format!("{number} {ratio:>width$}", width = PERCENT_WIDTH - 1);
+        }
         match baseline.and_then(|baseline| percent_change(row.better, pair(baseline))) {
             Some(percent) if value.star => format!("{number} *{percent:7.2}%*"),
             Some(percent) => format!("{number} ({percent:7.2}%)"),
             None => format!("{number}{}", " ".repeat(PERCENT_WIDTH)),
         }
     };
-    row.cells.iter().zip(&table.columns).map(cell).collect()
+    row.cells.iter().zip(&table.columns).enumerate().map(cell).collect()
+}
+
+/// How many times the real number the model's is: a model and a kernel have no percentage between them.
+pub(crate) fn ratio(Pair { baseline, new }: Pair<f64>) -> String {
+    if baseline == 0.0 { String::new() } else { format!("x{:.2}", new / baseline) }
 }
 
 /// mmtests' width, or more if something would touch what is left of it.

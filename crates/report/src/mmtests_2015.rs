@@ -3,8 +3,9 @@
 //! Differs: columns grow where something would touch; what was not measured is blank.
 
 use crate::{
+    mmtests::ratio,
     stats::{Pair, percent_change},
-    table::{ColumnHead, Form, Kind, Row, Table, Value},
+    table::{Against, ColumnHead, Form, Kind, Row, Table, Value},
 };
 
 /// Width of a number.
@@ -48,17 +49,20 @@ fn head(head: &ColumnHead) -> [&str; 2] {
 }
 
 fn cells(table: &Table, row: &Row) -> Vec<String> {
-    let cell = |(cell, head): (&Option<Value>, &ColumnHead)| {
+    let cell = |(column, (cell, head)): (usize, (&Option<Value>, &ColumnHead))| {
         let Some(value) = cell else { return String::new() };
         let number = number(row.form, value.value);
         let baseline = row.cells[head.baseline].filter(|_| table.kind == Kind::Metric);
         let pair = |baseline: Value| Pair { baseline: baseline.value, new: value.value };
+        if let (Against::Kernel(_), Some(baseline)) = (table.against(column), baseline) {
+            return format!("{number:>NUMBER$} {:>width$}", ratio(pair(baseline)), width = PERCENT - 1);
+        }
         match baseline.and_then(|baseline| percent_change(row.better, pair(baseline))) {
             Some(percent) => format!("{number:>NUMBER$} ({percent:6.2}%)"),
             None => number,
         }
     };
-    row.cells.iter().zip(&table.columns).map(cell).collect()
+    row.cells.iter().zip(&table.columns).enumerate().map(cell).collect()
 }
 
 fn number(form: Form, value: f64) -> String {

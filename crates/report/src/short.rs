@@ -2,6 +2,7 @@
 //! what others published. What it leaves out is in [`to_text`](crate::to_text).
 
 mod number;
+mod pivot;
 mod strip;
 pub mod text;
 
@@ -9,6 +10,7 @@ use std::collections::BTreeMap;
 
 use self::{
     number::{change, number, range, ratio},
+    pivot::{Line, Pivot},
     strip::{Field, Strip},
     text::{fit, fold, list},
 };
@@ -72,8 +74,8 @@ impl Seen {
         };
         let numbers = words(&[
             (self.range, "low-high: 95 of 100 runs"),
-            (self.change, "%: from the first column"),
-            (self.ratio, "x: model by its kernel"),
+            (self.change, "%: change from the first column"),
+            (self.ratio, "x: model over kernel"),
         ]);
         let marks = words(&[
             (self.spread, "~ within the spread: ranges overlap"),
@@ -106,30 +108,45 @@ struct Theirs {
 
 impl Short<'_> {
     fn lines(&self, seen: &mut Seen) -> Vec<String> {
-        let (zero, rows): (Vec<&Row>, Vec<&Row>) =
-            self.table.rows.iter().filter(|row| self.is_shown(row)).partition(|row| self.is_zero(row));
-        if rows.is_empty() && zero.is_empty() {
+        let shown: Vec<&Row> = self.table.rows.iter().filter(|row| self.is_shown(row)).collect();
+        if shown.is_empty() {
             return Vec::new();
         }
-        let mut lines = fold(&self.title(), WIDTH);
-        if !rows.is_empty() {
-            let labels: Vec<String> = rows.iter().map(|row| self.label(row)).collect();
-            let strips: Vec<Strip> =
-                (0..self.table.columns.len()).map(|column| self.strip(column, &rows, seen)).collect();
-            lines.extend(strip::lines(&labels, &strips, WIDTH));
+        let pivot = Pivot::of(self.table, &shown);
+        let (zero, lines): (Vec<Line<'_>>, Vec<Line<'_>>) =
+            pivot.lines.into_iter().partition(|line| line.rows.iter().flatten().all(|row| self.is_zero(row)));
+        let mut text = fold(&self.title(&pivot.cases), WIDTH);
+        if !lines.is_empty() {
+            let labels: Vec<String> = lines.iter().map(|line| line.label.clone()).collect();
+            let places = (0..pivot.cases.len().max(1))
+                .flat_map(|case| (0..self.table.columns.len()).map(move |column| (case, column)));
+            let several = pivot.cases.len() > 1;
+            let strips: Vec<Strip> = places
+                .map(|(case, column)| {
+                    let rows: Vec<Option<&Row>> = lines.iter().map(|line| line.rows[case]).collect();
+                    let strip = self.strip(column, &rows, seen);
+                    let case = pivot.cases.get(case).filter(|_| several).cloned();
+                    Strip { title: case.into_iter().chain(strip.title).collect(), ..strip }
+                })
+                .collect();
+            text.extend(strip::lines(&labels, &strips, WIDTH));
         }
         if !zero.is_empty() {
-            let names: Vec<String> = zero.iter().map(|row| self.label(row)).collect();
-            lines.push(list("zero in all columns: ", &names, WIDTH));
+            let names: Vec<String> = zero.into_iter().map(|line| line.label).collect();
+            text.push(list("zero in all columns: ", &names, WIDTH));
         }
-        lines
+        text
     }
 
-    fn title(&self) -> String {
+    fn title(&self, cases: &[String]) -> String {
         let Table { title, experiment, better, unit, kind, .. } = self.table;
-        let title = if title.is_empty() { format!("{experiment} Counters") } else { title.clone() };
+        let mut title = if title.is_empty() { format!("{experiment} Counters") } else { title.clone() };
+        if let [case] = cases {
+            title += &format!(" of {case}");
+        }
         // Some titles name the unit.
-        let unit = if title.ends_with(')') || *kind == Kind::Counters { String::new() } else { format!(", {unit}") };
+        let is_said = title.ends_with(')') || title.contains("Percentage") || *kind == Kind::Counters;
+        let unit = if is_said { String::new() } else { format!(", {unit}") };
         let better = match better {
             Better::Lower => ", lower is better",
             Better::Higher => ", higher is better",
@@ -142,7 +159,9 @@ impl Short<'_> {
     fn is_shown(&self, row: &Row) -> bool {
         match self.table.kind {
             Kind::Metric => MEANS.contains(&row.stat.as_str()),
-            Kind::Counters => !matches!(row.form, Form::Percent | Form::Thousandths),
+            Kind::Counters => {
+                !matches!(row.form, Form::Percent | Form::Thousandths) && !FOLLOW.contains(&row.case.as_str())
+            }
             Kind::Duration | Kind::Causes => true,
         }
     }
@@ -153,13 +172,6 @@ impl Short<'_> {
         row.cells.iter().all(is_zero)
             && (0..self.table.columns.len())
                 .all(|column| self.theirs(row, column).is_none_or(|theirs| theirs.value == 0.0))
-    }
-
-    fn label(&self, row: &Row) -> String {
-        match self.table.kind {
-            Kind::Causes => format!("{} {}", row.stat, row.operation),
-            Kind::Metric | Kind::Duration | Kind::Counters => row.operation.clone(),
-        }
     }
 
     fn kernel(&self, column: usize) -> &str {
@@ -173,10 +185,11 @@ impl Short<'_> {
         Some(Theirs { value: printed.number })
     }
 
-    fn strip(&self, column: usize, rows: &[&Row], seen: &mut Seen) -> Strip {
+    fn strip(&self, column: usize, rows: &[Option<&Row>], seen: &mut Seen) -> Strip {
         let mut fields: [Field; 6] = Default::default();
         for row in rows {
-            for (field, text) in fields.iter_mut().zip(self.cell(column, row, seen)) {
+            let texts = row.map_or_else(Default::default, |row| self.cell(column, row, seen));
+            for (field, text) in fields.iter_mut().zip(texts) {
                 field.texts.push(text);
             }
         }
@@ -259,6 +272,9 @@ impl Short<'_> {
 
 /// Rows of a metric that are shown: its means, and shares.
 const MEANS: [&str; 3] = ["Amean", "Hmean", "Percentage"];
+
+/// Counts that follow from others, or are the same number again.
+const FOLLOW: [&str; 4] = ["Compaction cost", "NUMA hint local percent", "NUMA page range updates", "NUMA alloc local"];
 
 /// Fields of a column.
 const OURS: usize = 0;

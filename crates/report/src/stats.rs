@@ -128,7 +128,7 @@ pub fn percentile(samples: &[f64], percent: f64) -> Option<f64> {
 ///
 /// mmtests' special cases are kept: equal numbers give 0, so does a number of exactly -1 (its mark
 /// for "no data"); lower is better: new = 0 gives 100, baseline = 0 gives -99; higher is better:
-/// new = 0 gives 0, baseline = 0 gives 100.
+/// baseline = 0 gives 100. One is not: higher is better and new = 0 gives -100, all of it is lost, where mmtests prints 0.
 pub fn percent_change(better: Better, pair: Pair<f64>) -> Option<f64> {
     let Pair { baseline, new } = pair;
     #[expect(clippy::float_cmp, reason = "exact values are the special cases")]
@@ -139,7 +139,7 @@ pub fn percent_change(better: Better, pair: Pair<f64>) -> Option<f64> {
         Better::Lower if new == 0.0 => Some(100.0),
         Better::Lower if baseline == 0.0 => Some(-99.0),
         Better::Lower => Some(100.0 - 100.0 * new / baseline),
-        Better::Higher if new == 0.0 => Some(0.0),
+        Better::Higher if new == 0.0 => Some(-100.0),
         Better::Higher if baseline == 0.0 => Some(100.0),
         Better::Higher => Some(100.0 * new / baseline - 100.0),
     }
@@ -248,7 +248,7 @@ mod tests {
         assert_eq!(change(Better::Lower, 0.0, 0.0), Some(0.0));
         assert_eq!(change(Better::Lower, 5.0, 0.0), Some(100.0));
         assert_eq!(change(Better::Lower, 0.0, 5.0), Some(-99.0));
-        assert_eq!(change(Better::Higher, 5.0, 0.0), Some(0.0));
+        assert_eq!(change(Better::Higher, 5.0, 0.0), Some(-100.0));
         assert_eq!(change(Better::Higher, 0.0, 5.0), Some(100.0));
         assert_eq!(change(Better::Lower, -1.0, 5.0), Some(0.0));
         assert_eq!(change(Better::Higher, 5.0, -1.0), Some(0.0));

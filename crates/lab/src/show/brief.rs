@@ -4,12 +4,14 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use report::{
     Target, WIDTH,
-    short::text::{fit, list},
+    short::text::{fit, fold, list},
 };
 
 use super::{ONLY_SIM, Shown, tail::failed_check, zones::ZoneTables};
 use crate::{experiment::Experiment, plan::Start, prices};
 
+/// Lines of the header.
+const HEAD: usize = 5;
 /// Lines of each kind after the tables; more are counted.
 const LINES: usize = 4;
 
@@ -17,18 +19,22 @@ const LINES: usize = 4;
 pub(super) fn head(shown: &Shown, experiment: Option<&Experiment>) -> String {
     let mut lines = Vec::new();
     let about = experiment.map_or_else(String::new, |experiment| format!(": {}", experiment.about));
-    lines.push(format!("{}{about}", shown.experiment));
+    let mut what = fold(&format!("{}{about}", shown.experiment), WIDTH);
     lines.extend(places(shown));
     if let Some(published) = &shown.published {
         let source = &published.source;
-        lines.push(format!("published: {}, {}, {:?}", source.author, source.date, source.title));
+        lines.push(format!("published ({}): {}, {}, {:?}", published.name, source.author, source.date, source.title));
     }
     if let Some(first) = shown.simulated.first() {
         let prices::Kinds { fitted, measured, assumed } = prices::kinds(&first.prices);
         let trust = format!("pagelab trust {}", shown.experiment);
         lines.push(format!("prices: {fitted} fitted, {measured} measured, {assumed} assumed: {trust}"));
     }
-    text(lines.iter().map(|line| fit(line, WIDTH)).collect())
+    // The first lines are about the experiment, where there is room for two.
+    if what.len() + lines.len() > HEAD {
+        what = vec![fit(&format!("{}{about}", shown.experiment), WIDTH)];
+    }
+    text(what.into_iter().chain(lines).map(|line| fit(&line, WIDTH)).collect())
 }
 
 /// One line for each target: its columns, machines, seeds, and memory at the start.
@@ -37,10 +43,10 @@ fn places(shown: &Shown) -> Vec<String> {
     for target in [Target::Host, Target::Vm, Target::Sim] {
         let cells = || shown.cells.iter().filter(|cell| cell.key.target == target);
         let Some(first) = cells().next() else { continue };
-        let mut kernels: Vec<String> = Vec::new();
+        let mut kernels: Vec<&str> = Vec::new();
         for cell in cells() {
-            if !kernels.contains(&cell.key.kernel) {
-                kernels.push(cell.key.kernel.clone());
+            if !kernels.contains(&cell.key.kernel.as_str()) {
+                kernels.push(&cell.key.kernel);
             }
         }
         let machines: BTreeSet<&str> = cells().map(|cell| cell.key.machine.as_str()).collect();
@@ -51,13 +57,21 @@ fn places(shown: &Shown) -> Vec<String> {
             _ => format!("seed {}", first.key.seed),
         };
         let start = shown.simulated.iter().map(|what| &what.start).filter(|_| target == Target::Sim);
-        let start = start.map(Start::name).map(|name| format!(", memory {name}")).next().unwrap_or_default();
+        let start = start.map(Start::name).map(|name| format!(", {name}")).next().unwrap_or_default();
         let under = shown.systems.iter().filter(|system| system.target == target);
         let under = under.filter_map(|system| system.accelerator.as_ref()).map(|name| format!(", {name}")).next();
-        let before = format!("{target} on {machines}{}{start}, {seeds}: ", under.unwrap_or_default());
-        lines.push(list(&before, &kernels, WIDTH));
+        let before = format!("{target}, {machines}{}{start}, {seeds}: ", under.unwrap_or_default());
+        lines.push(list(&before, &stem_once(&kernels), WIDTH));
     }
     lines
+}
+
+/// The names of kernels, without what all of them begin with before a `+` in all but the first.
+fn stem_once(kernels: &[&str]) -> Vec<String> {
+    let stem = kernels.first().and_then(|first| Some(first.split_once('+')?.0)).unwrap_or_default();
+    let all = !stem.is_empty() && kernels.iter().all(|kernel| kernel.split('+').next() == Some(stem));
+    let short = |(at, kernel): (usize, &&str)| kernel[if all && at > 0 { stem.len() } else { 0 }..].to_owned();
+    kernels.iter().enumerate().map(short).collect()
 }
 
 /// What is not as it should be, what is not there, and what one run is worth.
@@ -117,9 +131,15 @@ fn skipped(shown: &Shown) -> Vec<String> {
     lines
 }
 
-/// Whether every figure of every zone is the kernel's: one line for each system.
+/// Whether every figure of every zone is the kernel's: one line, and one for each system where that is not so.
 pub(super) fn zones(all: &[ZoneTables]) -> String {
-    text(all.iter().map(|zones| fit(&zones.line(), WIDTH)).collect())
+    let mut lines: Vec<String> = all.iter().filter_map(ZoneTables::difference).collect();
+    let equal = all.iter().filter(|zones| zones.is_real() && zones.difference().is_none()).count();
+    if equal > 0 {
+        let kernels = if equal == 1 { "1 kernel".to_owned() } else { format!("{equal} kernels") };
+        lines.push(format!("zones: all marks and limits of {kernels} as computed here"));
+    }
+    text(lines.iter().map(|line| fit(line, WIDTH)).collect())
 }
 
 fn text(lines: Vec<String>) -> String {

@@ -2,7 +2,7 @@
 
 use linux::procfs::{Capture, Snapshot};
 use mm::{PcpHigh, Variant};
-use report::{Column, CsvLine, System};
+use report::{Column, CsvLine, System, Target};
 use serde::Serialize;
 use units::Frames;
 
@@ -48,17 +48,22 @@ impl ZoneTables {
         text
     }
 
-    /// The verdict in one line.
-    pub(super) fn line(&self) -> String {
+    /// What is not as it should be, in one line.
+    pub(super) fn difference(&self) -> Option<String> {
         let Column { target, kernel, machine } = &self.column;
         let zones = || self.comparisons.iter().flat_map(|comparison| &comparison.zones);
         let differ = zones().filter(|zone| !zone.mismatches.is_empty()).count();
-        let verdict = match (self.problems.first(), differ) {
+        let what = match (self.problems.first(), differ) {
             (Some(problem), _) => format!("skipped: {problem}"),
-            (None, 0) => "all marks and limits as computed here".to_owned(),
-            (None, differ) => format!("{differ} of {} differ from what is computed here (--full)", zones().count()),
+            (None, 0) => return None,
+            (None, differ) => format!("{differ} of {} differ from ours (--full)", zones().count()),
         };
-        format!("zones of {target} {kernel} on {machine}: {verdict}")
+        Some(format!("zones of {target} {kernel} on {machine}: {what}"))
+    }
+
+    /// Whether a real kernel said what its figures are.
+    pub(super) fn is_real(&self) -> bool {
+        self.column.target != Target::Sim && !self.comparisons.is_empty()
     }
 }
 

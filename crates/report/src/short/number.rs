@@ -4,6 +4,8 @@ use crate::stats::Pair;
 
 /// From here on a ratio is easier to read than a percentage.
 const MANY_TIMES: f64 = 10.0;
+/// What is nothing in one column and something in the other.
+const FROM_ZERO: &str = "new";
 /// Letters for thousands, the largest first.
 const SCALES: [(f64, &str); 4] = [(1e12, "T"), (1e9, "G"), (1e6, "M"), (1e3, "k")];
 
@@ -28,16 +30,15 @@ pub(super) fn range(low: f64, high: f64) -> String {
 /// falls to zero has lost all of it: -100 %.
 pub(super) fn change(Pair { baseline, new }: Pair<f64>) -> String {
     if baseline == 0.0 {
-        return if new == 0.0 { "0%" } else { "from 0" }.to_owned();
+        return if new == 0.0 { "0%" } else { FROM_ZERO }.to_owned();
     }
     let times = new / baseline;
     if times >= MANY_TIMES {
-        return format!("x{}", number(times));
+        return if times < 999.5 { format!("x{times:.0}") } else { format!("x{}", number(times)) };
     }
     let percent = 100.0 * (new - baseline) / baseline.abs();
     match percent.abs() {
-        small if small < 0.05 => "0%".to_owned(),
-        small if small < 9.95 => format!("{percent:+.1}%"),
+        small if small < 0.5 => "0%".to_owned(),
         middle if middle < 999.5 => format!("{percent:+.0}%"),
         large => format!("{}{}%", if percent < 0.0 { "-" } else { "+" }, number(large)),
     }
@@ -47,8 +48,12 @@ pub(super) fn change(Pair { baseline, new }: Pair<f64>) -> String {
 pub(super) fn ratio(Pair { baseline, new }: Pair<f64>) -> String {
     match (baseline == 0.0, new == 0.0) {
         (true, true) => "x1".to_owned(),
-        (true, false) => "from 0".to_owned(),
-        _ => format!("x{}", number(new / baseline)),
+        (true, false) => FROM_ZERO.to_owned(),
+        _ => match new / baseline {
+            times if (0.995..9.995).contains(&times) => format!("x{times:.1}"),
+            times if (0.095..0.995).contains(&times) => format!("x{times:.2}"),
+            times => format!("x{}", number(times)),
+        },
     }
 }
 
@@ -121,10 +126,10 @@ mod tests {
         assert_eq!(of(79.3, 0.0), "-100%");
         assert_eq!(of(-79.3, 0.0), "+100%");
         assert_eq!(of(0.0, 0.0), "0%");
-        assert_eq!(of(0.0, 4.0), "from 0");
+        assert_eq!(of(0.0, 4.0), "new");
         assert_eq!(of(7551.0, 1500.0), "-80%");
-        assert_eq!(of(1000.0, 1052.0), "+5.2%");
-        assert_eq!(of(1000.0, 1000.4), "0%");
+        assert_eq!(of(1000.0, 1052.0), "+5%");
+        assert_eq!(of(1000.0, 995.6), "0%");
         assert_eq!(of(0.58, 79.3), "x137");
         assert_eq!(of(100.0, 999.0), "+899%");
     }
@@ -132,9 +137,11 @@ mod tests {
     #[test]
     fn a_model_is_so_many_times_its_kernel() {
         let of = |baseline, new| ratio(Pair { baseline, new });
-        assert_eq!(of(100.0, 42.0), "x0.420");
+        assert_eq!(of(100.0, 42.0), "x0.42");
         assert_eq!(of(100.0, 0.0), "x0");
         assert_eq!(of(0.0, 0.0), "x1");
-        assert_eq!(of(0.0, 5.0), "from 0");
+        assert_eq!(of(0.0, 5.0), "new");
+        assert_eq!(of(100.0, 114.0), "x1.1");
+        assert_eq!(of(100.0, 0.4), "x0.004");
     }
 }

@@ -27,13 +27,18 @@ impl Field {
 }
 
 impl Strip {
-    /// With the gap before each field; fields of which nothing is known take none.
+    /// With the gap before each field; fields of which nothing is known take none. There is room for a usual word of the title.
     pub(super) fn width(&self) -> usize {
+        let word = widest(self.title.iter().flat_map(|line| line.split_whitespace())).min(WORD);
+        self.fields_width().max(1 + word)
+    }
+
+    fn fields_width(&self) -> usize {
         self.fields.iter().map(Field::width).filter(|width| *width > 0).map(|width| width + 1).sum()
     }
 
     fn row(&self, row: usize) -> String {
-        let mut line = String::new();
+        let mut line = " ".repeat(self.width() - self.fields_width());
         for field in &self.fields {
             let (text, width) = (&field.texts[row], field.width());
             match (width, field.left) {
@@ -54,6 +59,7 @@ impl Strip {
     /// `ours` over its first field, `published` over its last.
     fn whose(&self) -> String {
         let (width, first) = (self.width(), self.fields.first().map_or(0, Field::width) + 1);
+        let first = first + width - self.fields_width();
         let Some([ours, theirs]) = self.whose else { return " ".repeat(width) };
         let ours = format!("{ours:>first$}");
         let left = width.saturating_sub(ours.chars().count() + 1);
@@ -66,9 +72,9 @@ impl Strip {
 pub(super) fn lines(labels: &[String], strips: &[Strip], width: usize) -> Vec<String> {
     let widest_strip = strips.iter().map(Strip::width).max().unwrap_or(0);
     let most = widest(labels.iter().map(String::as_str)).min(width.saturating_sub(widest_strip)).max(1);
-    // A label that is longer stands on a line of its own, where that saves a block.
-    let less = most.min(LABEL);
-    let label = if blocks(strips, width - less).len() < blocks(strips, width - most).len() { less } else { most };
+    // Labels are broken only where that saves a block.
+    let count = |label: &usize| blocks(strips, width.saturating_sub(*label)).len();
+    let label = (LABEL.min(most)..=most).rev().min_by_key(count).unwrap_or(most);
     let mut lines = Vec::new();
     for (number, block) in blocks(strips, width.saturating_sub(label)).into_iter().enumerate() {
         if number > 0 {
@@ -77,19 +83,33 @@ pub(super) fn lines(labels: &[String], strips: &[Strip], width: usize) -> Vec<St
         lines.extend(heads(block, label));
         for (row, name) in labels.iter().enumerate() {
             let values: String = block.iter().map(|strip| strip.row(row)).collect();
-            if name.chars().count() > label {
-                lines.extend(fold(name, width));
-                lines.push(format!("{:label$}{values}", ""));
-            } else {
-                lines.push(format!("{name:label$}{values}"));
-            }
+            let (last, before) = label_lines(name, label);
+            lines.extend(before);
+            lines.push(format!("{last:label$}{values}"));
         }
     }
     lines.iter().map(|line| line.trim_end().to_owned()).collect()
 }
 
-/// Characters of a label that any table has room for.
-const LABEL: usize = 22;
+/// Characters of a label that are kept in one line, whatever that costs.
+const LABEL: usize = 16;
+/// Characters of the longest word of a title that a column is widened for.
+const WORD: usize = 14;
+
+/// The last line of a label, which values follow, and those before it. The second and later ones are indented.
+fn label_lines(name: &str, width: usize) -> (String, Vec<String>) {
+    if name.chars().count() <= width || width < 2 * INDENT {
+        return (name.chars().take(width).collect(), Vec::new());
+    }
+    let mut lines = fold(name, width - INDENT);
+    for line in lines.iter_mut().skip(1) {
+        *line = format!("{:INDENT$}{line}", "");
+    }
+    (lines.pop().unwrap_or_default(), lines)
+}
+
+/// By so much.
+const INDENT: usize = 2;
 
 fn blocks(strips: &[Strip], width: usize) -> Vec<&[Strip]> {
     let (mut blocks, mut start, mut used) = (Vec::new(), 0, 0);

@@ -1,0 +1,54 @@
+//! Rows of a table of many things in many cases, as lines: where the cases are the same for all of them, one line for each thing
+//! with the cases side by side.
+
+use crate::{
+    group::distinct,
+    table::{Kind, Row, Table},
+};
+
+/// The rows of a table by line and case.
+pub(super) struct Pivot<'a> {
+    /// The cases that stand side by side; none where each line has its own.
+    pub(super) cases: Vec<String>,
+    pub(super) lines: Vec<Line<'a>>,
+}
+
+/// One line.
+pub(super) struct Line<'a> {
+    pub(super) label: String,
+    /// One for each case.
+    pub(super) rows: Vec<Option<&'a Row>>,
+}
+
+impl<'a> Pivot<'a> {
+    pub(super) fn of(table: &Table, rows: &[&'a Row]) -> Self {
+        let things: Vec<Option<&str>> = rows.iter().map(|row| thing(row)).collect();
+        let is_both = matches!(table.kind, Kind::Counters | Kind::Duration) && things.iter().all(Option::is_some);
+        if !is_both {
+            let line = |row: &&'a Row| Line { label: label(table, row), rows: vec![Some(*row)] };
+            return Self { cases: Vec::new(), lines: rows.iter().map(line).collect() };
+        }
+        let cases = distinct(rows.iter().map(|row| row.case.as_str()));
+        let line = |name: &str| {
+            let of_case = |case: &&str| {
+                let found = |row: &&&'a Row| thing(row) == Some(name) && row.case == *case;
+                rows.iter().find(found).copied()
+            };
+            Line { label: name.to_owned(), rows: cases.iter().map(of_case).collect() }
+        };
+        let lines = distinct(things.into_iter().flatten()).into_iter().map(line).collect();
+        Self { lines, cases: cases.iter().map(|case| (*case).to_owned()).collect() }
+    }
+}
+
+fn label(table: &Table, row: &Row) -> String {
+    match table.kind {
+        Kind::Causes => format!("{} {}", row.stat, row.operation),
+        Kind::Metric | Kind::Duration | Kind::Counters => row.operation.clone(),
+    }
+}
+
+/// What a row is of, where its operation is that and the case.
+fn thing(row: &Row) -> Option<&str> {
+    row.operation.strip_suffix(row.case.as_str())?.strip_suffix(' ')
+}
