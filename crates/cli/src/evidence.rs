@@ -60,7 +60,7 @@ fn run_one(published: Published, args: &args::Claims, stop: &AtomicBool, failed:
     let Some(request) = evidence::request(&published, seeds, workers, args.output.clone()) else {
         return Ok(evidence::judged(published, None, None)?);
     };
-    let mut progress = progress::Terminal::new();
+    let mut progress = progress::Terminal::new(false);
     let finished = run::run(&request, stop, &mut progress);
     progress.clear();
     let finished = finished?;

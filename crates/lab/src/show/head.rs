@@ -56,10 +56,6 @@ fn simulated(what: &Simulated) -> String {
         let shifts: Vec<_> = what.shifts.iter().map(u8::to_string).collect();
         words.push(format!("prices are the guest's own (an instruction takes 2^{} ns, by seed)", shifts.join(", 2^")));
     }
-    if !what.shifts.is_empty() {
-        let shifts: Vec<_> = what.shifts.iter().map(u8::to_string).collect();
-        words.push(format!("prices are the guest's own (an instruction takes 2^{} ns, by seed)", shifts.join(", 2^")));
-    }
     let prices = prices::summary(&what.prices);
     let start = match &what.start {
         Start::Fresh => what.system.as_ref().map_or_else(
