@@ -74,14 +74,15 @@ impl FreeBlocks {
 }
 
 impl ZoneState {
-    /// Is there enough room to move pages around in, beside what a mark and others keep (`__compaction_suitable`)?
+    /// Is there enough room to move pages around in, beside what a mark, raised as it is, and others keep
+    /// (`__compaction_suitable`: `low_wmark_pages` and `min_wmark_pages` hold the boost since 5.0)?
     fn has_room(&self, order: Order, highest: ZoneKind, free_too: u64, by: CompactMark) -> bool {
         let mark = match by {
-            CompactMark::ByOrder if order <= COSTLY => self.marks.min,
-            CompactMark::Low | CompactMark::ByOrder => self.marks.low,
+            CompactMark::ByOrder if order <= COSTLY => self.mark(Mark::Min),
+            CompactMark::Low | CompactMark::ByOrder => self.mark(Mark::Low),
         };
         let keeps = self.keeps(highest, Urgency::Normal);
-        self.buddy.free_frames() + free_too > mark.0 + gap(order) + keeps
+        self.buddy.free_frames() + free_too > mark + gap(order) + keeps
     }
 }
 

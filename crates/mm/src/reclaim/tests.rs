@@ -293,3 +293,15 @@ fn up_to_4_14_what_is_read_comes_from_the_end_that_gives_back() {
     };
     assert_eq!((next("v4.12"), next("v4.15")), ((true, false), (false, true)));
 }
+
+#[test]
+fn who_reclaims_waits_for_kswapd_the_sooner_the_higher_marks_are_raised() {
+    // allow_direct_reclaim() adds up min_wmark_pages(), which holds watermark_boost (mm/vmscan.c, v5.0 to v6.1).
+    let mut files = Files::new(1000);
+    let node = NodeId(0);
+    let (free, min) = (files.mm.zones()[0].buddy.free_frames(), files.mm.zones()[0].marks.min.0);
+    for (boost, may) in [(0, true), (2 * free - min - 2, true), (2 * free - min, false)] {
+        files.mm.zones[crate::pageblock::ZoneIndex(0)].boost = boost;
+        assert_eq!(files.at(|mm, cx| mm.may_reclaim_directly(cx, node)), may, "{boost} above {min}, {free} free");
+    }
+}

@@ -6,7 +6,14 @@
 use units::{NodeId, Picos, Time};
 
 use crate::{
-    Mm, cx::Cx, event::Event, gfp::AllocRequest, lru::LruBy, pageblock::ZoneIndex, reclaim::RETRIES_MAX, zone::ZoneKind,
+    Mm,
+    cx::Cx,
+    event::Event,
+    gfp::{AllocRequest, Mark},
+    lru::LruBy,
+    pageblock::ZoneIndex,
+    reclaim::RETRIES_MAX,
+    zone::ZoneKind,
 };
 
 /// What one reclaimer takes off a list at once.
@@ -85,7 +92,7 @@ impl Mm {
         };
         let with_pages = self.zones_up_to(node, ZoneKind::Normal).filter(counts);
         let (free, min) = with_pages.fold((0, 0), |(free, min), zone| {
-            (free + self.zones[zone].buddy.free_frames(), min + self.zones[zone].marks.min.0)
+            (free + self.zones[zone].buddy.free_frames(), min + self.zones[zone].mark(Mark::Min))
         });
         if min == 0 || free > min / 2 {
             return true;

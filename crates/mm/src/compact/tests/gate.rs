@@ -101,3 +101,26 @@ fn the_room_that_a_zone_must_have_is_above_low_for_large_orders_and_above_min_fo
     leave(&mut lab, marks.low.0 + 16);
     assert_eq!(ask(&lab, 3), Suitable::Skipped);
 }
+
+#[test]
+fn marks_that_are_raised_ask_for_more_room() {
+    // low_wmark_pages() and min_wmark_pages() hold watermark_boost (include/linux/mmzone.h, v5.0 to v6.1).
+    let (mut lab, _) = Lab::fragmented(16, rules("v6.1"));
+    let marks = lab.mm.zones()[0].marks;
+    let ask =
+        |lab: &Lab, order| lab.mm.compaction_suitable(ZoneIndex(0), Order(order), ZoneKind::Movable, Urgency::Normal);
+    leave(&mut lab, marks.low.0 + 1024 + 2);
+    for (boost, expected) in [(1, Suitable::Continue), (2, Suitable::Skipped)] {
+        lab.mm.zones[ZoneIndex(0)].boost = boost;
+        assert_eq!(ask(&lab, 9), expected, "{boost}");
+    }
+    take_large(&mut lab);
+    leave(&mut lab, marks.min.0 + 2 + 16 + 2);
+    for (boost, expected) in [(3, Suitable::Continue), (4, Suitable::Skipped)] {
+        lab.mm.zones[ZoneIndex(0)].boost = boost;
+        assert_eq!(ask(&lab, 3), expected, "{boost}");
+    }
+    // What is taken for a target is above the mark as it was set (__isolate_free_page, mm/page_alloc.c, v5.1).
+    lab.mm.zones[ZoneIndex(0)].boost = marks.low.0;
+    assert!(lab.mm.may_isolate_free(ZoneIndex(0), Order::BASE));
+}
