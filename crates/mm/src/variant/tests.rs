@@ -14,6 +14,7 @@ fn a_release_gets_the_newest_rules_that_are_not_newer() {
         ("3.9.0", "v3.9"),
         ("3.16.0-4-amd64", "v3.16"),
         ("4.1.0-rc2+", "v4.1"),
+        ("4.16.18", "v4.16"),
         ("4.20", "v4.20"),
         ("5.2.0", "v5.1"),
         ("5.4.0-200-generic", "v5.4"),
@@ -127,6 +128,15 @@ fn resolved_rules_are_those_of_the_whole_line_of_parents() {
     assert_eq!((new.pcp_high, new.mmap_align), (PcpHighRule::Tuned, MmapAlign::MultiplesAtHuge));
     assert_eq!((named("v6.7").mmap_align, named("v6.6").mmap_align), (MmapAlign::LargeAtHuge, MmapAlign::Base));
     assert_eq!((named("v5.0").min_free_kbytes_max, new.min_free_kbytes_max), (65536, 262_144));
+}
+
+/// What changed from one variant to the next one, in rules that once stood in a wrong release.
+#[test]
+fn rules_change_with_their_release() {
+    let batch = |name| named(name).lru_batch;
+    assert_eq!([batch("v4.1"), batch("v4.15"), batch("v4.16"), batch("v6.7")], [14, 14, 15, 15]);
+    let by_scanned = |name| named(name).slab_by_scanned;
+    assert_eq!((by_scanned("v4.15"), by_scanned("v4.16")), (true, false));
 }
 
 #[test]
