@@ -139,7 +139,7 @@ impl Mm {
     /// May a free block be taken, as if it were allocated (the test of `__isolate_free_page`)?
     pub(crate) fn may_isolate_free(&self, zone: ZoneIndex, order: Order) -> bool {
         let state = &self.zones[zone];
-        // From memory: Low up to 4.8.
+        // low_wmark_pages() in 4.8.15, min_wmark_pages() in 4.9.0 (mm/page_alloc.c); since 5.1 not as it is raised.
         let mark = match self.variant.compact_mark {
             CompactMark::Low => state.marks.low,
             CompactMark::ByOrder => state.marks.min,

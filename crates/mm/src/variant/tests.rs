@@ -135,6 +135,11 @@ fn resolved_rules_are_those_of_the_whole_line_of_parents() {
 fn rules_change_with_their_release() {
     let batch = |name| named(name).lru_batch;
     assert_eq!([batch("v4.1"), batch("v4.15"), batch("v4.16"), batch("v6.7")], [14, 14, 15, 15]);
+    let mark = |name| named(name).compact_mark;
+    assert_eq!(
+        [mark("v4.1"), mark("v4.8"), mark("v4.12"), mark("v6.1")].map(|mark| mark == CompactMark::Low),
+        [true, true, false, false]
+    );
     let by_scanned = |name| named(name).slab_by_scanned;
     assert_eq!((by_scanned("v4.15"), by_scanned("v4.16")), (true, false));
 }
