@@ -11,7 +11,7 @@ use units::{CpuId, NodeId, Order, Pfn};
 
 use crate::{
     Mm, PerNode,
-    alloc::{lent::Shortage, slow::SlowPath},
+    alloc::lent::Shortage,
     buddy::{Block, End},
     cx::Cx,
     event::Event,
@@ -81,7 +81,7 @@ impl Mm {
         let preferred = *listed(&self.nodes, &self.zones, request).first()?;
         let found = self.take_fast(cx, request).or_else(|| {
             primitive::enter_slow_path(cx);
-            if self.variant.slow_path == SlowPath::Fixed && request.this_node_only && !request.reclaims {
+            if self.variant.node_only_gives_up && request.this_node_only && !request.reclaims {
                 // Speculative, as huge pages are where faults may not reclaim: nobody is woken for it either.
                 return None;
             }

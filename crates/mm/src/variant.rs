@@ -156,6 +156,8 @@ rules! {
     fair_zones: bool,
     /// In which order a request compacts and reclaims that finds no zone above its Min mark, and when it gives up.
     slow_path: SlowPath,
+    /// Does a request for one node that may not reclaim have what is above its first mark or nothing, and wake nobody?
+    node_only_gives_up: bool,
     /// Does a request that may not wait have a quarter of what the Min mark keeps, if it wakes kswapd (`ALLOC_HARDER`)?
     nowait_is_harder: bool,
     /// Does a request for Normal rather go to its node's DMA32 than break up another type's pageblock (`ALLOC_NOFRAGMENT`)?

@@ -187,9 +187,9 @@ fn leave(mm: &mut Mm, frames: u64) {
 }
 
 #[test]
-fn before_4_8_who_wants_local_memory_and_may_not_reclaim_has_what_is_above_low() {
+fn before_4_6_who_wants_local_memory_and_may_not_reclaim_has_what_is_above_low() {
     let speculative = AllocRequest { reclaims: false, wakes_kswapd: false, ..USER }.this_node();
-    for (rules, above_min) in [("v4.1", false), ("v4.8", true)] {
+    for (rules, above_min) in [("v4.1", false), ("v4.4", false), ("v4.6", true), ("v4.8", true)] {
         let mut mm = small(rules);
         let marks = mm.zones()[0].marks;
         leave(&mut mm, marks.low.0 + 2);
