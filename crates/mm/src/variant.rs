@@ -298,8 +298,10 @@ rules! {
     compact_huge_pages: CompactHugePages,
     /// Does the search for free frames end at the first block that the zone cannot spare?
     compact_ends_at_mark: bool,
-    /// Do all frames of a free block count as scanned, and not only the one that was looked at?
+    /// Do all frames of a free block that is taken count as scanned, and not only the one that was looked at?
     compact_counts_frames: bool,
+    /// Do all frames of a huge page or a free block that a scanner passes by count as scanned?
+    compact_counts_passed: bool,
     /// Which mark a zone must hold before it is compacted.
     compact_mark: CompactMark,
     /// Does a page that cannot be moved make asynchronous compaction leave out the block of the order asked for around it?

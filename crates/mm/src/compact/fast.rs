@@ -173,7 +173,9 @@ impl CompactControl {
             if let Some(pfn) = candidate {
                 if self.take_free(mm, cx, Block { pfn, order: Order(at) }) {
                     let frames = u64::from(Order(at).frames());
-                    scanned += frames - 1;
+                    if mm.variant().compact_counts_frames {
+                        scanned += frames - 1;
+                    }
                     cx.count(Event::CompactIsolated, frames);
                     found = Some(pfn);
                 } else {

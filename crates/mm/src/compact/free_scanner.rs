@@ -212,6 +212,7 @@ impl CompactControl {
         let before = scan.isolated;
         let mut is_over = true;
         let by_frame = mm.variant().compact_huge_pages == CompactHugePages::ByFrame;
+        let counts_passed = mm.variant().compact_counts_passed;
         // Bound: each turn passes a frame.
         while scan.at < scan.end {
             if is_locked && u64::from(scan.at.0) % RUN == 0 {
@@ -222,8 +223,12 @@ impl CompactControl {
             let order = match mm.frames.seen(scan.at) {
                 Seen::Free(order) => order,
                 Seen::Compound(order) => {
+                    let rest = u64::from(order.frames().min(scan.end.0 - scan.at.0) - 1);
                     if by_frame {
-                        scanned += u64::from(order.frames().min(scan.end.0 - scan.at.0) - 1);
+                        scanned += rest;
+                    } else if counts_passed {
+                        // One look passes them.
+                        self.free_scanned += rest;
                     }
                     scan.at = scan.at.plus(order.frames() - 1 + scan.stride);
                     continue;

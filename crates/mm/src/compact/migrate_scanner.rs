@@ -197,6 +197,7 @@ impl CompactControl {
     ) -> bool {
         // Before 5.1 the rest of a pageblock in which nothing is found marks it, whatever was found before.
         let is_private = mm.variant().compact_private_sources;
+        let counts_passed = mm.variant().compact_counts_passed;
         // Bound: each turn passes a frame.
         while scan.at < scan.end {
             if let (Some(next), Some(order)) = (scan.next_skip, self.order)
@@ -219,7 +220,12 @@ impl CompactControl {
                 }
                 scan.is_valid = true;
             }
-            match self.look_at(mm, cx, scan, is_locked) {
+            let found = self.look_at(mm, cx, scan, is_locked);
+            if let (Found::Free(next) | Found::Fail(next), true) = (&found, counts_passed) {
+                // One look passes them.
+                self.migrate_scanned += u64::from(next.0 - scan.at.0 - 1);
+            }
+            match found {
                 Found::Free(next) => scan.at = next,
                 Found::Abort => return true,
                 Found::Fail(next) => {

@@ -140,6 +140,10 @@ fn rules_change_with_their_release() {
         [mark("v4.1"), mark("v4.8"), mark("v4.12"), mark("v6.1")].map(|mark| mark == CompactMark::Low),
         [true, true, false, false]
     );
+    let counts = |name| (named(name).compact_counts_frames, named(name).compact_counts_passed);
+    assert_eq!([counts("v5.18"), counts("v6.1"), counts("v6.4")], [(false, false), (true, false), (true, true)]);
+    let gives_up = |name| named(name).node_only_gives_up;
+    assert_eq!((gives_up("v4.4"), gives_up("v4.6")), (true, false));
     let by_scanned = |name| named(name).slab_by_scanned;
     assert_eq!((by_scanned("v4.15"), by_scanned("v4.16")), (true, false));
 }

@@ -192,7 +192,22 @@ fn the_search_for_free_frames_looks_at_every_frame_of_a_large_page_before_4_3() 
     };
     let looks = scanned(CompactHugePages::ByPage, false);
     assert!(scanned(CompactHugePages::ByFrame, false) > looks);
-    assert!(scanned(CompactHugePages::ByPage, true) > looks, "since 6.1 the rest of each free block counts too");
+    assert!(scanned(CompactHugePages::ByPage, true) > looks, "since 6.0 the rest of each free block counts too");
+}
+
+#[test]
+fn since_6_0_all_frames_that_are_taken_count_as_scanned_and_since_6_4_those_that_are_passed() {
+    let scanned = |rules| {
+        // Free blocks of four frames, and tables of slabs between pages.
+        let (mut lab, _) = Lab::fragmented_every(16, rules, 4);
+        lab.compact_fast(Lab::request(), CompactPriority::SyncLight);
+        (lab.count(Event::CompactMigrateScanned), lab.count(Event::CompactFreeScanned))
+    };
+    let looks = Variant { compact_counts_frames: false, ..rules("v6.1") };
+    let counts = [looks, rules("v6.1"), Variant { compact_counts_passed: true, ..rules("v6.1") }].map(scanned);
+    assert_eq!(counts[0].0, counts[1].0, "it is of the search for free frames, fast and slow");
+    assert!(counts[0].1 < counts[1].1, "{counts:?}");
+    assert!(counts[1].0 < counts[2].0 && counts[1].1 <= counts[2].1, "{counts:?}");
 }
 
 #[test]
