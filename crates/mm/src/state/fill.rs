@@ -76,7 +76,7 @@ pub(super) fn fill(mut mm: Mm, machine: &MachineSpec, map: &FrameMap, draw: &mut
         let sorted = zone.place(&pieces);
         let mut cx = Cx::new(CpuId(0), Time(0), &prices, &mut counters);
         zone.give_free(&mut cx, sorted.free, draw);
-        zone.put_listed(&prices, sorted.unmarked, draw);
+        zone.put_listed(&prices, &sorted.unmarked, draw);
     }
     let mut cx = Cx::new(CpuId(0), Time(0), &prices, &mut counters);
     for (cache, slab) in INITS.into_iter().zip(mapped.slabs) {
@@ -345,14 +345,18 @@ impl Filling<'_> {
     }
 
     /// As many unmarked frames as the kernel counts go to per-CPU lists, those of Movable pageblocks first: little else of
-    /// them is unmarked. The others are the kernel's.
-    fn put_listed(&mut self, prices: &Prices, mut unmarked: Vec<Pfn>, draw: &mut dyn Draw) {
-        shuffle(&mut unmarked, draw, Drawn::Listed);
+    /// them is unmarked. The others are the kernel's. They go by runs of neighbours, as lists are filled (`rmqueue_bulk`,
+    /// mm/page_alloc.c, v6.1): drawn one by one, each would be a free block of its own once the lists are drained.
+    fn put_listed(&mut self, prices: &Prices, unmarked: &[Pfn], draw: &mut dyn Draw) {
+        let block = self.block_frames();
+        let mut runs: Vec<&[Pfn]> =
+            unmarked.chunk_by(|one, next| one.0 + 1 == next.0 && one.0 / block == next.0 / block).collect();
+        shuffle(&mut runs, draw, Drawn::Listed);
         let Mm { frames, zones, variant, .. } = &mut *self.mm;
         let zone = &mut zones[self.index];
-        unmarked.sort_by_key(|pfn| frames.blocks.migrate_type(*pfn) != MigrateType::Movable);
+        runs.sort_by_key(|run| frames.blocks.migrate_type(run[0]) != MigrateType::Movable);
         self.notes.unmarked += unmarked.len();
-        let mut unmarked = unmarked.into_iter();
+        let mut unmarked = runs.into_iter().flatten().copied();
         let mut counters = Counters::default();
         let listed = self.counts.map_or(&[][..], |counts| &counts.listed);
         for (cpu, (count, pcp)) in (0..).map(CpuId).zip(listed.iter().zip(&mut zone.pcps)) {

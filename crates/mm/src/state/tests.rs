@@ -253,6 +253,27 @@ fn a_free_run_ends_where_types_do_not_merge() {
 }
 
 #[test]
+fn what_lists_of_cpus_hold_are_neighbours_that_merge_again() {
+    // Of eight runs of 32 unmarked frames between files the lists of the first CPU hold as many frames as two of them have.
+    let mut frames = vec![Seen::Reserved; 16384 + 16300];
+    for start in (1024..1536).step_by(64) {
+        frames[start..start + 32].fill(Seen::Unmarked);
+        frames[start + 32..start + 64].fill(Seen::File);
+    }
+    let mut counts = counts_of(&Mm::new(&machine(), *named("v6.1"), &settings())).remove(0);
+    (counts.blocks, counts.free) = ([0; MigrateType::COUNT], [[0; ORDERS]; MigrateType::COUNT]);
+    counts.blocks[MigrateType::Movable as usize] = 1;
+    counts.listed = vec![64, 0];
+    for seed in 1..=20 {
+        let mut loaded = load(&FrameMap { frames: frames.clone(), zones: vec![counts.clone()] }, seed);
+        let (prices, mut counters) = (Prices::free(), Counters::default());
+        loaded.mm.drain_all_pages(&mut Cx::new(CpuId(0), Time(0), &prices, &mut counters));
+        let free = |order| loaded.mm.zones()[0].buddy.area(Order(order)).nr_free();
+        assert_eq!([0, 1, 2, 3, 4, 5].map(free), [0, 0, 0, 0, 0, 2], "seed {seed}");
+    }
+}
+
+#[test]
 fn no_map_makes_it_panic() {
     let mut random = Xorshift(77);
     let kinds = [
