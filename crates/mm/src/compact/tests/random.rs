@@ -7,11 +7,12 @@ use super::{
     series,
 };
 use crate::{
-    AllocRequest, SpaceId, Variant,
-    compact::{CompactPriority, DirectCompact},
+    AllocRequest, SpaceId, Urgency, Variant, ZoneKind,
+    compact::{CompactPriority, DirectCompact, Suitable},
     event::Event,
     fault::{Access, FaultDone},
     frame::Holdings,
+    pageblock::ZoneIndex,
     step::{Step, Wait},
     touch::Touch,
     unmap::Unmap,
@@ -46,6 +47,8 @@ pub(super) struct World {
     blocks: Vec<(Pfn, Order)>,
     compact: Option<DirectCompact>,
     waited: u32,
+    /// Marks are raised and come down again; how often a zone was not compacted for that.
+    spared: Option<u32>,
 }
 
 impl World {
@@ -166,6 +169,18 @@ impl World {
         }
     }
 
+    /// Somebody has broken up pageblocks, or kswapd has made room again.
+    fn raise_marks(&mut self, order: Order) {
+        let Some(spared) = &mut self.spared else { return };
+        let mut ask = |boost| {
+            self.lab.mm.zones[ZoneIndex(0)].boost = boost;
+            self.lab.mm.compaction_suitable(ZoneIndex(0), order, ZoneKind::Movable, Urgency::Normal)
+        };
+        let before = ask(0);
+        let after = ask(self.draws.below(4) * 256);
+        *spared += u32::from(before == Suitable::Continue && after == Suitable::Skipped);
+    }
+
     fn compact(&mut self) {
         let Some(compact) = &mut self.compact else {
             let order = [9, 9, 9, 5, 3][usize::try_from(self.draws.below(5)).unwrap()];
@@ -174,6 +189,7 @@ impl World {
                 2 | 3 => CompactPriority::SyncLight,
                 _ => CompactPriority::SyncFull,
             };
+            self.raise_marks(Order(order));
             self.compact = Some(DirectCompact::new(Lab::request().of_order(Order(order)), priority));
             return;
         };
@@ -201,7 +217,11 @@ fn run(rules: Variant, seed: u64, steps: u32, check_every: u32) -> World {
     run_in(Lab::fragmented(8, rules).0, seed, steps, check_every)
 }
 
-pub(super) fn run_in(mut lab: Lab, seed: u64, steps: u32, check_every: u32) -> World {
+pub(super) fn run_in(lab: Lab, seed: u64, steps: u32, check_every: u32) -> World {
+    run_with(lab, (seed, false), steps, check_every)
+}
+
+fn run_with(mut lab: Lab, (seed, raises_marks): (u64, bool), steps: u32, check_every: u32) -> World {
     // More processes, in what is free.
     for _ in 0..2 {
         let id = lab.process();
@@ -215,6 +235,7 @@ pub(super) fn run_in(mut lab: Lab, seed: u64, steps: u32, check_every: u32) -> W
         blocks: Vec::new(),
         compact: None,
         waited: 0,
+        spared: raises_marks.then_some(0),
     };
     for step in 0..steps {
         match world.draws.below(8) {
@@ -244,6 +265,17 @@ fn contents_survive_compaction_whatever_comes_in_between() {
         assert!(world.lab.count(Event::CompactStall) > 0, "{version}");
     }
     assert!(moved > 2_000 && waited > 0, "{moved} pages moved, {waited} faults waited");
+}
+
+#[test]
+fn contents_survive_compaction_under_marks_that_come_and_go() {
+    let (mut moved, mut spared) = (0, 0);
+    for seed in 0..4 * crate::soak::times() {
+        let world = run_with(Lab::fragmented(8, rules("v6.1")).0, (seed + 1, true), 4_000, 7);
+        moved += world.lab.count(Event::PgmigrateSuccess);
+        spared += world.spared.unwrap();
+    }
+    assert!(moved > 500 && spared > 0, "{moved} pages moved, {spared} times not compacted");
 }
 
 #[test]
