@@ -109,6 +109,12 @@ impl Files {
         open.file.write_all_at(content, offset.0).map_err(errno)
     }
 
+    pub(crate) fn write_blocks(&self, file: File, offset: Bytes, len: Bytes, block: Bytes) -> Result<(), Errno> {
+        let step = usize::try_from(block.0).ok().filter(|step| *step > 0).ok_or(Errno::INVAL)?;
+        let mut starts = (0..len.0).step_by(step);
+        starts.try_for_each(|start| self.write(file, Bytes(offset.0 + start), block.min(Bytes(len.0 - start))))
+    }
+
     pub(crate) fn fsync(&self, file: File) -> Result<(), Errno> {
         self.get(file)?.file.sync_all().map_err(errno)
     }
@@ -217,6 +223,9 @@ mod tests {
         files.write(file, Bytes(0), Bytes::kib(512)).unwrap();
         files.write(file, Bytes(0), Bytes::kib(512)).unwrap();
         assert_eq!(files.write(file, Bytes::kib(512), Bytes::mib(1)), Err(Errno::NOSPC), "a second megabyte");
+        files.write_blocks(file, Bytes::kib(510), Bytes::kib(2), Bytes(512)).unwrap();
+        assert_eq!(files.write_blocks(file, Bytes::kib(512), Bytes(700), Bytes(512)), Err(Errno::NOSPC));
+        assert_eq!(files.write_blocks(file, Bytes(0), Bytes(700), Bytes(0)), Err(Errno::INVAL));
         assert_eq!(fs::metadata(scratch.path().join("writer-0/1")).unwrap().len(), 512 << 10);
         assert_eq!(files.create("writer-0/1"), Err(Errno(libc::EEXIST)));
         assert_eq!(files.create("../out"), Err(Errno::INVAL));

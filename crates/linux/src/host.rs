@@ -334,6 +334,10 @@ impl Os for Linux {
         self.shared.files.write(file, offset, len)
     }
 
+    async fn write_blocks(&self, file: File, offset: Bytes, len: Bytes, block: Bytes) -> Result<(), Errno> {
+        self.shared.files.write_blocks(file, offset, len, block)
+    }
+
     async fn fsync(&self, file: File) -> Result<(), Errno> {
         self.shared.files.fsync(file)
     }

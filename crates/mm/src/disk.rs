@@ -159,6 +159,11 @@ impl<T: Copy + PartialEq> Disk<T> {
         self.queue.front().is_some_and(|request| request.done <= now)
     }
 
+    /// When the next request ends, if there is one.
+    pub(crate) fn next_end(&self) -> Option<Time> {
+        self.queue.front().map(|request| request.done)
+    }
+
     /// The next that has.
     pub(crate) fn next_done(&mut self, now: Time) -> Option<Request<T>> {
         self.queue.pop_front_if(|request| request.done <= now)

@@ -47,6 +47,7 @@ use inode::{Inode, Segment};
 use mapping::Nodes;
 pub use mapping::{PageFlag, Slot};
 pub use operation::{FileAnswer, FileOperation, FileRequest};
+pub use write::Blocks;
 
 /// Frames of a zone that belong to files, by what they are.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]

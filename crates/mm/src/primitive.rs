@@ -3,7 +3,7 @@
 //!
 //! The operations that faults and system calls on address spaces are made of. They charge themselves.
 
-use units::{Bytes, Order, Vpn};
+use units::{Bytes, Order, Picos, Vpn};
 
 use crate::{
     cost::{Cause, Work},
@@ -64,6 +64,19 @@ pub(crate) fn file_pages(cx: &mut Cx, n: u64) {
 pub(crate) fn write_file_page(cx: &mut Cx, len: Bytes) {
     cx.work(Work::FileWrite, 1);
     cx.work(Work::FileCopy, len.0.div_ceil(512));
+}
+
+/// `n` write(2) in a row to a page that is there, each of so many bytes.
+pub(crate) fn write_again(cx: &mut Cx, len: Bytes, n: u64) {
+    cx.work(Work::SystemCall, n);
+    cx.work(Work::FileWrite, n);
+    cx.work(Work::FileCopy, len.0.div_ceil(512) * n);
+}
+
+/// What one of them takes.
+pub(crate) fn write_again_price(cx: &Cx, len: Bytes) -> Picos {
+    let copy = Picos(cx.price(Work::FileCopy).0 * len.0.div_ceil(512));
+    cx.price(Work::SystemCall) + cx.price(Work::FileWrite) + copy
 }
 
 /// Having a page read ahead, once it has its place.

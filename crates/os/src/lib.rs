@@ -104,6 +104,16 @@ pub trait Os: Clone + Send + 'static {
     /// Writes `len` bytes from `offset` on with one write(2), through the page cache. `ENOSPC` as for [`Os::truncate`].
     fn write(&self, file: File, offset: Bytes, len: Bytes) -> impl Future<Output = Result<(), Errno>>;
 
+    /// Writes `len` bytes from `offset` on, one write(2) after the other of `block` bytes each (the last may be shorter), as
+    /// dd(1) does. Ends at the first one that fails; `EINVAL` where a block is empty.
+    fn write_blocks(
+        &self,
+        file: File,
+        offset: Bytes,
+        len: Bytes,
+        block: Bytes,
+    ) -> impl Future<Output = Result<(), Errno>>;
+
     /// Waits until a file is on its disk.
     fn fsync(&self, file: File) -> impl Future<Output = Result<(), Errno>>;
 

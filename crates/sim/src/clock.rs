@@ -42,6 +42,13 @@ impl Clock {
         self.armed += 1;
     }
 
+    /// When the next timer fires or the next CPU that stands in the order has its turn, whichever is the earlier.
+    pub(crate) fn earliest(&self) -> Time {
+        let timer = self.timers.peek().map_or(NEVER, |Reverse((at, _, _))| *at);
+        let ((first, _), _) = self.cpus.first_two();
+        timer.min(first)
+    }
+
     /// Timers that are armed.
     pub(crate) fn timers(&self) -> usize {
         self.timers.len()

@@ -8,7 +8,7 @@ use std::{
     task::{Context, Poll},
 };
 
-use mm::page_cache::{FileAnswer, FileRequest};
+use mm::page_cache::{Blocks, FileAnswer, FileRequest};
 use os::{
     Accessed, Advice, Amount, Barrier, Died, File, MapSpec, Mempolicy, NumaNode, Os, Pattern, Placement, Rusage,
     VmRange, VmStat, Wire,
@@ -209,6 +209,22 @@ impl Os for Sim {
 
     async fn write(&self, file: File, offset: Bytes, len: Bytes) -> Result<(), Errno> {
         done(FileRequest::Write { file: file.id, offset, len }).await
+    }
+
+    async fn write_blocks(&self, file: File, offset: Bytes, len: Bytes, block: Bytes) -> Result<(), Errno> {
+        if block == Bytes(0) {
+            return Err(Errno::INVAL);
+        }
+        let mut left = Blocks { file: file.id, at: offset.0, end: offset.0 + len.0, block: block.0 };
+        while left.at < left.end {
+            left.at += with(|world| world.write_again(left));
+            let len = Bytes(left.block.min(left.end - left.at));
+            if len > Bytes(0) {
+                self.write(file, Bytes(left.at), len).await?;
+                left.at += len.0;
+            }
+        }
+        Ok(())
     }
 
     async fn fsync(&self, file: File) -> Result<(), Errno> {

@@ -27,7 +27,7 @@ pub struct Samples {
 pub(crate) struct Sampler {
     every: Picos,
     /// The next instant; after all others where nobody has asked.
-    due: Time,
+    pub(crate) due: Time,
     samples: Samples,
 }
 

@@ -6,6 +6,7 @@
 pub(crate) mod rig;
 mod run_on;
 mod step;
+mod write_again;
 
 use std::{cell::RefCell, collections::BTreeSet};
 

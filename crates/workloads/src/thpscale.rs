@@ -195,11 +195,9 @@ pub async fn run<O: Os>(os: O, params: Params) -> Result<Outcome, WorkloadError>
     Ok(window.outcome(tasks, unable))
 }
 
-/// Writes `piece` by `piece`.
-pub(crate) async fn write_file<O: Os>(os: &O, file: File, len: Bytes, piece: Bytes) -> Result<(), Errno> {
-    for start in (0..len.0).step_by(usize::try_from(piece.0).expect("a piece fits in memory")) {
-        os.write(file, Bytes(start), piece.min(Bytes(len.0 - start))).await?;
-    }
+/// Writes `block` by `block`.
+pub(crate) async fn write_file<O: Os>(os: &O, file: File, len: Bytes, block: Bytes) -> Result<(), Errno> {
+    os.write_blocks(file, Bytes(0), len, block).await?;
     os.fsync(file).await?;
     os.close(file).await
 }

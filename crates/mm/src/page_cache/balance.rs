@@ -103,6 +103,20 @@ impl PageCache {
         self.dirtiers.entry(task).or_default().nr_dirtied += 1;
     }
 
+    /// Has a task dirtied so little that it need not think of a pause?
+    fn is_balanced(&self, task: TaskDirty) -> bool {
+        let mut ratelimit = task.nr_dirtied_pause;
+        if self.balancing.dirty_exceeded {
+            ratelimit = ratelimit.min(32 >> (12 - 10));
+        }
+        task.nr_dirtied < ratelimit
+    }
+
+    /// The same of a task by its number.
+    pub(super) fn runs_free(&self, task: ControlId) -> bool {
+        self.is_balanced(self.dirtiers.get(&task).copied().unwrap_or_default())
+    }
+
     /// Pages that the flusher writes of one file before it looks at the next (`writeback_chunk_size`).
     pub(super) fn chunk(&self) -> u64 {
         // MIN_WRITEBACK_PAGES, fs/fs-writeback.c (v6.1): 4 MiB.
@@ -173,15 +187,8 @@ impl Mm {
 
     /// After a task has dirtied a page: must it pause (`balance_dirty_pages_ratelimited`)? To be asked again after the pause.
     pub(super) fn balance_dirty(&mut self, cx: &mut Cx) -> Option<Wait> {
-        let task = self.cache.dirtiers.entry(cx.control()).or_default();
-        let mut ratelimit = task.nr_dirtied_pause;
-        if self.cache.balancing.dirty_exceeded {
-            ratelimit = ratelimit.min(32 >> (12 - 10));
-        }
-        if task.nr_dirtied < ratelimit {
-            return None;
-        }
-        self.balance_dirty_pages(cx)
+        let task = *self.cache.dirtiers.entry(cx.control()).or_default();
+        if self.cache.is_balanced(task) { None } else { self.balance_dirty_pages(cx) }
     }
 
     fn balance_dirty_pages(&mut self, cx: &mut Cx) -> Option<Wait> {

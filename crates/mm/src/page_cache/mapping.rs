@@ -231,6 +231,13 @@ impl Mapping {
         self.entry(nodes, index).flags & flag.mask() != 0
     }
 
+    /// Is a page up to date and dirty, with a buffer: does one more write(2) to it change nothing here?
+    pub(super) fn is_written(&self, nodes: &Nodes, index: u64) -> bool {
+        let entry = self.entry(nodes, index);
+        let marks = PageFlag::Uptodate.mask() | PageFlag::Dirty.mask();
+        entry.kind() == FOLIO && entry.flags & marks == marks && entry.buffer != NIL.0
+    }
+
     /// Marks a page.
     pub(super) fn mark(&mut self, nodes: &mut Nodes, index: u64, flag: PageFlag, on: bool) {
         let set = |flags: &mut u8| *flags = *flags & !flag.mask() | if on { flag.mask() } else { 0 };

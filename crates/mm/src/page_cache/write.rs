@@ -33,6 +33,19 @@ enum Phase {
     Balance,
 }
 
+/// What is left of a file that a task writes with one write(2) for each block of so many bytes.
+#[derive(Clone, Copy, Debug)]
+pub struct Blocks {
+    /// Which file, by its descriptor.
+    pub file: u32,
+    /// The first byte that is not written yet.
+    pub at: u64,
+    /// Where the last block ends.
+    pub end: u64,
+    /// Bytes of each block but the last; more than none.
+    pub block: u64,
+}
+
 enum Next {
     Phase(Phase),
     /// It has asked for memory, or there is none.
@@ -165,6 +178,33 @@ impl Write {
 }
 
 impl Mm {
+    /// The next write(2) of a task, as many of them as change nothing but the bytes of one page: it is in the cache, up to date
+    /// and dirty, and nobody has locked it; the task need not pause, the disk does not interrupt, and all are over before an
+    /// instant. Each of them takes the same time. Returns how many they are; nothing has happened where there are none.
+    pub fn write_again(&mut self, cx: &mut Cx, blocks: Blocks, before: Time) -> u64 {
+        let Blocks { file, at, end, block } = blocks;
+        let index = at / Bytes::PAGE.0;
+        let in_page = ((index + 1) * Bytes::PAGE.0).min(end).saturating_sub(at) / block;
+        let before = self.cache.disk.next_end().map_or(before, |done| done.min(before));
+        let Some(span) = before.0.checked_sub(cx.now().0 + 1).filter(|_| in_page > 0) else { return 0 };
+        let Ok(id) = self.opened(file) else { return 0 };
+        let Some(head) = self.cache.page(id, index) else { return 0 };
+        let is_there = self.cache.inode(id).mapping.is_written(&self.cache.nodes, index);
+        if !is_there || self.frames.has(head, FrameFlag::Locked) || !self.cache.runs_free(cx.control()) {
+            return 0;
+        }
+        let each = primitive::write_again_price(cx, Bytes(block));
+        let n = span.checked_div(each.0).map_or(in_page, |most| most.min(in_page));
+        primitive::write_again(cx, Bytes(block), n);
+        if self.frames.keeps_contents() && n > 0 {
+            self.cache.balancing.tags += n - 1;
+            self.store_tag(head);
+        }
+        let inode = self.cache.inode_mut(id);
+        inode.size = inode.size.max(at + block * n);
+        n
+    }
+
     /// What to wait for while somebody works on a page, or while it is read.
     pub(super) fn wait_for_page(&mut self, at: (InodeId, u64), head: Pfn) -> Option<Wait> {
         if !self.frames.has(head, FrameFlag::Locked) {

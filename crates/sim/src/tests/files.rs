@@ -169,3 +169,58 @@ fn a_page_behind_the_end_of_its_file_is_a_bus_error_and_one_of_no_mapping_a_viol
     });
     assert_eq!(ends, ["killed by signal 7 (SIGBUS)", "killed by signal 11 (SIGSEGV)"]);
 }
+
+/// Two tasks write a file each in blocks of a sector, beside one that fills memory, and all of them once more.
+fn in_sectors(rules: &str, quantum: Picos, at_once: bool) -> (Finish, Extra) {
+    let mut config = Config { variant: *variant::named(rules), quantum, ..small() };
+    config.disk.bandwidth = BytesPerSecond::new(Bytes::mib(50)).unwrap();
+    let sample = Some(Picos::from_micros(700));
+    let ((), finish, extra) =
+        simulate_with(&config, Options { sample, ..Options::default() }, no_entries, async move |os: Sim| {
+            let write = async move |os: Sim, name: &'static str, len: u64| {
+                let file = os.create(name).await.unwrap();
+                let len = Bytes(len);
+                for from in [Bytes(0), Bytes(700)] {
+                    if at_once {
+                        os.write_blocks(file, from, len, Bytes(512)).await.unwrap();
+                    } else {
+                        for start in (0..len.0).step_by(512) {
+                            os.write(file, Bytes(from.0 + start), Bytes(512.min(len.0 - start))).await.unwrap();
+                        }
+                    }
+                }
+                os.fsync(file).await.unwrap();
+            };
+            let other = os.spawn(Placement::Free, async move |os: Sim| write(os, "b", 120_100).await);
+            let third = os.spawn(Placement::Free, async move |os: Sim| {
+                let range = os.mmap(Bytes::mib(3), MapSpec::Anonymous).await.unwrap();
+                os.store(range, Bytes::PAGE).await.unwrap();
+            });
+            write(os, "a", 1_000_000).await;
+            other.await.unwrap();
+            third.await.unwrap();
+        });
+    (finish, extra)
+}
+
+#[test]
+fn blocks_are_written_as_by_one_call_after_the_other() {
+    for (rules, quantum) in [("v6.7", QUANTUM), ("v4.1-rc2", QUANTUM), ("v6.7", Picos(0))] {
+        let [(one, one_extra), (many, many_extra)] = [true, false].map(|at_once| in_sectors(rules, quantum, at_once));
+        assert_eq!(one, many, "{rules}");
+        assert_eq!(one_extra, many_extra, "{rules}");
+        assert!(one_extra.operations > 4300, "each of them is an operation: {}", one_extra.operations);
+    }
+}
+
+#[test]
+fn an_empty_block_writes_nothing() {
+    let (written, _) = run(&small(), async |os: Sim| {
+        let file = os.create("a").await.unwrap();
+        (
+            os.write_blocks(file, Bytes(0), Bytes(10), Bytes(0)).await,
+            os.write_blocks(file, Bytes(0), Bytes(0), Bytes(9)).await,
+        )
+    });
+    assert_eq!(written, (Err(Errno::INVAL), Ok(())));
+}
