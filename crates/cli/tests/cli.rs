@@ -81,6 +81,27 @@ fn a_result_is_shown_again_as_it_was() {
     assert_csv(&room.run(&["show", "result", "--format", "csv"]).expect(0).stdout);
 }
 
+#[test]
+fn a_short_table_fits_a_screen_and_a_quiet_run_says_nothing_else() {
+    let room = Room::new();
+    let run = ["run", "fault-storm", "--target", "sim", "-o", "result"];
+    let quiet = room.run(&words(&[&run, &TINY, &["--quiet"]])).expect(0);
+    assert_eq!(quiet.stderr, "");
+    assert!(quiet.stdout.starts_with("fault-storm Faults Per Second"), "{}", quiet.stdout);
+    for columns in ["40", "80", "200"] {
+        let mut command = room.command(&["show", "result"]);
+        command.env("COLUMNS", columns);
+        let shown = room.start(command).wait().expect(0).stdout;
+        let (head, tables) = shown.split_once("\n\n").expect("a header and tables");
+        assert!((2..=5).contains(&head.lines().count()), "{head}");
+        assert!(shown.lines().all(|line| line.chars().count() <= 80), "{shown}");
+        assert_eq!(tables, quiet.stdout);
+        assert!(tables.contains("one seed: "), "{tables}");
+    }
+    let full = room.run(&["show", "result", "--full"]).expect(0).stdout;
+    assert!(full.contains("program ") && full.contains(" prices are assumed; "), "{full}");
+}
+
 /// Lines of seven fields, with numbers where numbers belong.
 fn assert_csv(text: &str) {
     let mut lines = text.lines();

@@ -6,7 +6,7 @@ mod pivot;
 mod strip;
 pub mod text;
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 
 use self::{
     number::{change, number, range, ratio},
@@ -48,42 +48,51 @@ pub fn to_short(report: &Report, beside: &Beside<'_>) -> String {
     let tables = report.tables.iter().map(|table| Short { table, layout: report.layout, beside }.lines(&mut seen));
     let mut parts: Vec<Vec<String>> = tables.collect();
     parts.push(report.checks.iter().map(checks_line).collect());
-    parts.push(seen.legend());
+    parts.push(legend(&seen));
     parts.retain(|lines| !lines.is_empty());
     let part = |lines: Vec<String>| lines.iter().map(|line| format!("{line}\n")).collect::<String>();
     parts.into_iter().map(part).collect::<Vec<String>>().join("\n")
 }
 
-/// Which signs the tables had.
-#[derive(Default)]
-struct Seen {
-    range: bool,
-    change: bool,
-    ratio: bool,
-    spread: bool,
-    fitted: bool,
-    wrong: bool,
+/// A sign in a table that a reader has to know.
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
+enum Sign {
+    Range,
+    Change,
+    Ratio,
+    Spread,
+    Fitted,
+    Wrong,
 }
 
-impl Seen {
-    /// What they mean: one line of what numbers are, one of marks.
-    fn legend(&self) -> Vec<String> {
-        let words = |signs: &[(bool, &str)]| {
-            let said: Vec<&str> = signs.iter().filter(|(is_there, _)| *is_there).map(|(_, words)| *words).collect();
-            said.join("; ")
-        };
-        let numbers = words(&[
-            (self.range, "low-high: 95 of 100 runs"),
-            (self.change, "%: change from the first column"),
-            (self.ratio, "x: model over kernel"),
-        ]);
-        let marks = words(&[
-            (self.spread, "~ within the spread: ranges overlap"),
-            (self.fitted, "f fitted to it"),
-            (self.wrong, "! known to be wrong"),
-        ]);
-        [numbers, marks].into_iter().filter(|line| !line.is_empty()).collect()
+impl Sign {
+    /// What numbers are.
+    const NUMBERS: [Self; 3] = [Self::Range, Self::Change, Self::Ratio];
+    /// What marks are.
+    const MARKS: [Self; 3] = [Self::Spread, Self::Fitted, Self::Wrong];
+
+    fn meaning(self) -> &'static str {
+        match self {
+            Self::Range => "low-high: 95 of 100 runs",
+            Self::Change => "%: change from the first column",
+            Self::Ratio => "x: model over kernel",
+            Self::Spread => "~ within the spread: ranges overlap",
+            Self::Fitted => "f fitted to it",
+            Self::Wrong => "! known to be wrong",
+        }
     }
+}
+
+/// Which signs the tables had.
+type Seen = BTreeSet<Sign>;
+
+/// What they mean: one line of what numbers are, one of marks.
+fn legend(seen: &Seen) -> Vec<String> {
+    let meanings = |signs: [Sign; 3]| {
+        let there = signs.into_iter().filter(|sign| seen.contains(sign));
+        there.map(Sign::meaning).collect::<Vec<_>>().join("; ")
+    };
+    [Sign::NUMBERS, Sign::MARKS].map(meanings).into_iter().filter(|line| !line.is_empty()).collect()
 }
 
 /// Of checks: whether all hold. Those that do not are named by whoever knows the kernels.
@@ -118,18 +127,7 @@ impl Short<'_> {
         let mut text = fold(&self.title(&pivot.cases), WIDTH);
         if !lines.is_empty() {
             let labels: Vec<String> = lines.iter().map(|line| line.label.clone()).collect();
-            let places = (0..pivot.cases.len().max(1))
-                .flat_map(|case| (0..self.table.columns.len()).map(move |column| (case, column)));
-            let several = pivot.cases.len() > 1;
-            let strips: Vec<Strip> = places
-                .map(|(case, column)| {
-                    let rows: Vec<Option<&Row>> = lines.iter().map(|line| line.rows[case]).collect();
-                    let strip = self.strip(column, &rows, seen);
-                    let case = pivot.cases.get(case).filter(|_| several).cloned();
-                    Strip { title: case.into_iter().chain(strip.title).collect(), ..strip }
-                })
-                .collect();
-            text.extend(strip::lines(&labels, &strips, WIDTH));
+            text.extend(strip::lines(&labels, &self.strips(&pivot.cases, &lines, seen), WIDTH));
         }
         if !zero.is_empty() {
             let names: Vec<String> = zero.into_iter().map(|line| line.label).collect();
@@ -138,11 +136,32 @@ impl Short<'_> {
         text
     }
 
+    /// One for each column, or for each case and column.
+    fn strips(&self, cases: &[String], lines: &[Line<'_>], seen: &mut Seen) -> Vec<Strip> {
+        let columns = self.table.columns.len();
+        let places = (0..cases.len().max(1)).flat_map(|case| (0..columns).map(move |column| (case, column)));
+        let strip = |(case, column): (usize, usize)| {
+            let rows: Vec<Option<&Row>> = lines.iter().map(|line| line.rows[case]).collect();
+            let strip = self.strip(column, &rows, seen);
+            let title = match cases {
+                // The title of the table names the case, or the column.
+                [] | [_] => strip.title,
+                cases if columns == 1 => vec![cases[case].clone()],
+                cases => [vec![cases[case].clone()], strip.title].concat(),
+            };
+            Strip { title, ..strip }
+        };
+        places.map(strip).collect()
+    }
+
     fn title(&self, cases: &[String]) -> String {
         let Table { title, experiment, better, unit, kind, .. } = self.table;
         let mut title = if title.is_empty() { format!("{experiment} Counters") } else { title.clone() };
-        if let [case] = cases {
-            title += &format!(" of {case}");
+        match cases {
+            [] => {}
+            [case] => title += &format!(" of {case}"),
+            _ if self.table.columns.len() == 1 => title += &format!(" of {}", self.head(0).join(" ")),
+            _ => {}
         }
         // Some titles name the unit.
         let is_said = title.ends_with(')') || title.contains("Percentage") || *kind == Kind::Counters;
@@ -232,11 +251,10 @@ impl Short<'_> {
                 let pair = Pair { baseline: baseline.value, new: value.value };
                 let is_twin = matches!(against, Against::Kernel(_));
                 texts[CHANGE] = if is_twin { ratio(pair) } else { change(pair) };
-                seen.ratio |= is_twin;
-                seen.change |= !is_twin;
+                seen.insert(if is_twin { Sign::Ratio } else { Sign::Change });
                 if !is_twin && within_the_spread(Pair { baseline, new: value }) {
                     texts[MARKS].push(SPREAD);
-                    seen.spread = true;
+                    seen.insert(Sign::Spread);
                 }
             }
             if let Some(share) = value.share {
@@ -244,17 +262,17 @@ impl Short<'_> {
             }
             if let (Some(low), Some(high)) = (value.low, value.high) {
                 texts[RANGE] = range(low, high);
-                seen.range = true;
+                seen.insert(Sign::Range);
             }
-            seen.fitted |= marks.contains(FITTED);
-            seen.wrong |= marks.contains(WRONG);
+            seen.extend(marks.contains(FITTED).then_some(Sign::Fitted));
+            seen.extend(marks.contains(WRONG).then_some(Sign::Wrong));
             texts[MARKS] += &marks;
         }
         if let Some(theirs) = self.theirs(row, column) {
             texts[THEIRS] = number(theirs.value);
             if let Some(baseline) = other.and_then(|other| self.theirs(row, other)) {
                 texts[THEIR_CHANGE] = change(Pair { baseline: baseline.value, new: theirs.value });
-                seen.change = true;
+                seen.insert(Sign::Change);
             }
         }
         texts

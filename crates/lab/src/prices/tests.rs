@@ -148,3 +148,15 @@ fn a_pace_is_for_generic_prices() {
     assert!(error.contains("pace.percent: expected 10 to 1000 (percent of generic prices), found 5"), "{error}");
     assert!(read("pace = 250").unwrap_err().to_string().contains("expected such as { percent = 200"), "a table");
 }
+
+#[test]
+fn prices_are_fitted_measured_or_assumed() {
+    let of = |source: &str, generic| Used { work: "clear_frame".into(), ps: 1, source: source.into(), generic };
+    let used = [
+        of("assumed: a third of it (calibrated)", false),
+        of("assumed: 187 percent of generic: calibrated: by Min", true),
+        of("assumed", true),
+        of("who measured it", true),
+    ];
+    assert_eq!(kinds(&used), Kinds { fitted: 1, measured: 1, assumed: 2 });
+}

@@ -125,7 +125,7 @@ fn skipped(shown: &Shown) -> Vec<String> {
         lines.push(match (whats.as_slice(), count) {
             ([what], 1) => format!("skipped: {target} {what}: {reason}"),
             ([what], count) => format!("skipped: {target} {what} in {count} cells: {reason}"),
-            (whats, _) => format!("skipped: {target} {} such as {}: {reason}", whats.len(), whats[0]),
+            (whats, _) => format!("skipped: {target} {}, such as {}: {reason}", whats.len(), whats[0]),
         });
     }
     lines

@@ -79,6 +79,10 @@ fn full(format: Format) -> Print {
 
 /// What `format` makes of a result of these cells and systems.
 fn rendered(cells: &[Cell], kernels: &[&str], format: Format) -> String {
+    rendered_as(cells, kernels, full(format))
+}
+
+fn rendered_as(cells: &[Cell], kernels: &[&str], print: Print) -> String {
     let directory = tempfile::tempdir().expect("a directory");
     let keys = cells.iter().map(|cell| cell.key.clone()).collect();
     let identity =
@@ -90,7 +94,7 @@ fn rendered(cells: &[Cell], kernels: &[&str], format: Format) -> String {
     for record in systems.chain(cells.iter().cloned().map(Record::Cell)) {
         store.append(&record).expect("appended");
     }
-    render(directory.path(), None, full(format)).expect("a result")
+    render(directory.path(), None, print).expect("a result")
 }
 
 #[test]
@@ -139,4 +143,19 @@ fn a_place_without_a_result_is_called_that() {
     std::fs::write(directory.path().join(IDENTITY_FILE), "{").expect("written");
     let message = render(directory.path(), None, full(Format::Text)).expect_err("no result").to_string();
     assert!(message.contains("run.json: EOF while parsing"), "{message}");
+}
+
+#[test]
+fn a_short_text_counts_what_is_skipped() {
+    let mut cell = cell("6.1.1", "base", 4096);
+    let skip = |number| report::Skip { what: format!("counter {number}"), reason: "it moves by itself".to_owned() };
+    cell.measured.skipped = (0..9).map(skip).collect();
+    let short = |print| rendered_as(std::slice::from_ref(&cell), &["6.1.1"], print);
+    let text = short(Print { full: false, ..full(Format::Text) });
+    assert!(text.contains("\nskipped: host 9, such as counter 0: it moves by itself\n"), "{text}");
+    assert!(text.contains("\nfault-storm Checks: 1 of 1 as expected\n"), "{text}");
+    assert!(text.starts_with("fault-storm: cost of page faults"), "{text}");
+    assert!(text.lines().all(|line| line.chars().count() <= 80), "{text}");
+    let quiet = short(Print { full: false, quiet: true, ..full(Format::Text) });
+    assert!(text.ends_with(&quiet) && quiet.len() < text.len(), "{quiet}");
 }

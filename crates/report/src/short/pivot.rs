@@ -28,7 +28,12 @@ impl<'a> Pivot<'a> {
             let line = |row: &&'a Row| Line { label: label(table, row), rows: vec![Some(*row)] };
             return Self { cases: Vec::new(), lines: rows.iter().map(line).collect() };
         }
-        let cases = distinct(rows.iter().map(|row| row.case.as_str()));
+        let things: Vec<&str> = distinct(things.into_iter().flatten());
+        // In the order of the thing that was found in most of them.
+        let of = |name: &str| rows.iter().filter(|row| thing(row) == Some(name)).count();
+        let fullest = things.iter().rev().max_by_key(|name| of(name)).copied();
+        let (first, rest): (Vec<&&Row>, Vec<&&Row>) = rows.iter().partition(|row| thing(row) == fullest);
+        let cases = distinct(first.into_iter().chain(rest).map(|row| row.case.as_str()));
         let line = |name: &str| {
             let of_case = |case: &&str| {
                 let found = |row: &&&'a Row| thing(row) == Some(name) && row.case == *case;
@@ -36,7 +41,7 @@ impl<'a> Pivot<'a> {
             };
             Line { label: name.to_owned(), rows: cases.iter().map(of_case).collect() }
         };
-        let lines = distinct(things.into_iter().flatten()).into_iter().map(line).collect();
+        let lines = things.into_iter().map(line).collect();
         Self { lines, cases: cases.iter().map(|case| (*case).to_owned()).collect() }
     }
 }

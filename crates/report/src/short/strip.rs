@@ -71,21 +71,24 @@ impl Strip {
 /// The lines of a table: its strips side by side as far as they fit, the others below, each block with the labels.
 pub(super) fn lines(labels: &[String], strips: &[Strip], width: usize) -> Vec<String> {
     let widest_strip = strips.iter().map(Strip::width).max().unwrap_or(0);
-    let most = widest(labels.iter().map(String::as_str)).min(width.saturating_sub(widest_strip)).max(1);
+    let widest_label = widest(labels.iter().map(String::as_str));
+    let most = widest_label.min(width.saturating_sub(widest_strip)).max(1);
     // Labels are broken only where that saves a block.
     let count = |label: &usize| blocks(strips, width.saturating_sub(*label)).len();
-    let label = (LABEL.min(most)..=most).rev().min_by_key(count).unwrap_or(most);
+    let least = (LABEL.min(most)..=most).rev().min_by_key(count).unwrap_or(most);
     let mut lines = Vec::new();
-    for (number, block) in blocks(strips, width.saturating_sub(label)).into_iter().enumerate() {
+    for (number, block) in blocks(strips, width.saturating_sub(least)).into_iter().enumerate() {
         if number > 0 {
             lines.push(String::new());
         }
+        let used: usize = block.iter().map(Strip::width).sum();
+        let label = widest_label.min(width.saturating_sub(used)).max(least);
         lines.extend(heads(block, label));
         for (row, name) in labels.iter().enumerate() {
             let values: String = block.iter().map(|strip| strip.row(row)).collect();
-            let (last, before) = label_lines(name, label);
-            lines.extend(before);
-            lines.push(format!("{last:label$}{values}"));
+            let (end, start) = label_lines(name, label);
+            lines.extend(start);
+            lines.push(format!("{end:label$}{values}"));
         }
     }
     lines.iter().map(|line| line.trim_end().to_owned()).collect()
@@ -94,7 +97,7 @@ pub(super) fn lines(labels: &[String], strips: &[Strip], width: usize) -> Vec<St
 /// Characters of a label that are kept in one line, whatever that costs.
 const LABEL: usize = 16;
 /// Characters of the longest word of a title that a column is widened for.
-const WORD: usize = 14;
+const WORD: usize = 16;
 
 /// The last line of a label, which values follow, and those before it. The second and later ones are indented.
 fn label_lines(name: &str, width: usize) -> (String, Vec<String>) {
