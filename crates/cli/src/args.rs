@@ -1,10 +1,12 @@
 //! The command line.
 
 mod claims;
+mod list;
+mod shell;
 
 use std::path::PathBuf;
 
-use clap::{Args, Parser, Subcommand, ValueEnum};
+use clap::{Args, Parser, Subcommand, ValueEnum, ValueHint};
 use lab::{
     calibrate::{DEFAULT_SECONDS, Wanted},
     plan::{AcceleratorChoice, Every, Request, Seeds, UsageError},
@@ -14,7 +16,11 @@ use linux::qemu::Accelerator;
 use report::Target;
 use units::Bytes;
 
-pub(crate) use self::claims::{Claims, Score};
+pub(crate) use self::{
+    claims::{Claims, Score},
+    list::{List, Listed},
+    shell::{Completions, Man, Shell},
+};
 
 /// The laboratory for memory management: the benchmarks that kernel developers trust, on this machine's kernel and on
 /// kernels booted under QEMU, side by side, with the arithmetic of every zone beside the kernel's.
@@ -41,6 +47,7 @@ Examples:
   pagelab show results/mine --seeds 7-7")]
     Show {
         /// A result directory
+        #[arg(value_hint = ValueHint::DirPath)]
         result: PathBuf,
         /// Only what was run with seeds 1 to N, or with those from A to B: single runs, or one half beside the other
         #[arg(long, value_name = "N|A-B")]
@@ -78,13 +85,9 @@ Examples:
     /// States of memory as files: every frame of a kernel at one moment
     #[command(subcommand)]
     State(State),
-    /// List what there is
-    #[command(after_help = "Examples:\n  pagelab list experiments\n  pagelab list knobs")]
-    List {
-        /// What to list
-        #[arg(value_enum)]
-        what: Listed,
-    },
+    List(List),
+    Completions(Completions),
+    Man(Man),
     /// (inside) Work on one cell: an order on stdin, a line on stdout
     #[command(hide = true, name = linux::worker::CELL_COMMAND)]
     Cell,
@@ -187,7 +190,7 @@ pub(crate) struct Run {
     #[arg(long)]
     pub(crate) causes: bool,
     /// Result directory [default: results/EXPERIMENT-DATE-TIME]
-    #[arg(short, long, value_name = "DIR")]
+    #[arg(short, long, value_name = "DIR", value_hint = ValueHint::DirPath)]
     output: Option<PathBuf>,
     /// How to print the tables
     #[arg(long, value_enum, default_value_t = FormatArg::Text)]

@@ -5,6 +5,7 @@ mod evidence;
 mod inner;
 mod list;
 mod progress;
+mod shell;
 
 use std::{
     io::{self, Write},
@@ -77,7 +78,9 @@ fn dispatch(command: Command) -> anyhow::Result<ExitCode> {
         Command::Machine(Machine::Import { from, name, output }) => import(from.as_deref(), &name, output.as_deref()),
         Command::State(State::Make { output }) => make_state(&output),
         Command::State(State::Show { file }) => print(&lab::state::text(&file)?),
-        Command::List { what } => print(&list::text(what)),
+        Command::Completions(args) => print(&shell::completions(args.shell)),
+        Command::Man(args) => man(&args),
+        Command::List(list) => print(&list::text(list.what, list.all)),
         Command::Cell => inner::cell(),
         Command::Task { entry } => inner::task(&entry),
         Command::Sampler { every_ps } => inner::sampler(every_ps),
@@ -141,6 +144,28 @@ fn import(from: Option<&Path>, name: &str, output: Option<&Path>) -> anyhow::Res
             Ok(ExitCode::SUCCESS)
         }
     }
+}
+
+fn man(args: &args::Man) -> anyhow::Result<ExitCode> {
+    let pages = shell::pages()?;
+    let Some(folder) = &args.output else {
+        let found = pages.iter().find(|page| page.words == args.command);
+        let page = found.ok_or_else(|| {
+            let known: Vec<_> =
+                pages.iter().map(|page| page.words.join(" ")).filter(|words| !words.is_empty()).collect();
+            let known: Vec<_> = known.iter().map(String::as_str).collect();
+            UsageError(lab::source::unknown("command", &args.command.join(" "), &known))
+        })?;
+        return print(&String::from_utf8_lossy(&page.text));
+    };
+    let mistake = |error: io::Error| UsageError(format!("{}: {error}", folder.display()));
+    std::fs::create_dir_all(folder).map_err(mistake)?;
+    for page in &pages {
+        let path = folder.join(&page.file);
+        report::write_whole(&path, &page.text).map_err(|error| UsageError(error.to_string()))?;
+    }
+    writeln!(io::stderr(), "pagelab: {} pages are in {}", pages.len(), folder.display())?;
+    Ok(ExitCode::SUCCESS)
 }
 
 fn make_state(output: &Path) -> anyhow::Result<ExitCode> {

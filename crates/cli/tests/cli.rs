@@ -9,8 +9,10 @@ use support::{TINY, room::Room, words};
 #[test]
 fn every_command_explains_itself() {
     let room = Room::new();
-    let cases: [(&[&str], &str); 6] = [
+    let cases: [(&[&str], &str); 8] = [
         (&[], "pagelab run fault-storm"),
+        (&["completions"], "pagelab completions bash"),
+        (&["man"], "pagelab man run | man -l -"),
         (&["run"], "pagelab run fault-storm --target vm --kernel"),
         (&["show"], "pagelab show "),
         (&["machine"], "pagelab machine import"),
