@@ -22,10 +22,24 @@ pub(crate) use self::{
     shell::{Completions, Man, Shell},
 };
 
-/// The laboratory for memory management: the benchmarks that kernel developers trust, on this machine's kernel and on
-/// kernels booted under QEMU, side by side, with the arithmetic of every zone beside the kernel's.
+/// A laboratory for the kernel's memory management: the benchmarks that kernel developers trust, in a simulator (sim), on
+/// kernels booted under QEMU (vm) and on the kernel of this machine (host), side by side.
+///
+/// A patch can be tried on sim before there is a kernel with it. Rules of your own are a file of a few lines, for --variant;
+/// a rule that does not exist yet is some lines of Rust. docs/your-first-patch.md tries one, from the idea to the table.
 #[derive(Debug, Parser)]
-#[command(version, after_help = "Start with:  pagelab run fault-storm\nWhat there is:  pagelab list experiments")]
+#[command(
+    version,
+    before_help = "\
+Start with:  pagelab run thpscale-4.1 --seeds 8
+It simulates a benchmark of huge pages, without and with a patch series of 2015.",
+    after_help = "\
+Examples:
+  pagelab run thpscale-4.1 --seeds 8
+  pagelab run thpscale --variant v6.1 --variant ./my.toml
+  pagelab run fault-storm --target host --target sim
+  pagelab list experiments"
+)]
 pub(crate) struct Pagelab {
     #[command(subcommand)]
     pub(crate) command: Command,

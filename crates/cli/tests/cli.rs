@@ -10,7 +10,7 @@ use support::{TINY, room::Room, words};
 fn every_command_explains_itself() {
     let room = Room::new();
     let cases: [(&[&str], &str); 8] = [
-        (&[], "pagelab run fault-storm"),
+        (&[], "pagelab run thpscale-4.1 --seeds 8"),
         (&["completions"], "pagelab completions bash"),
         (&["man"], "pagelab man run | man -l -"),
         (&["run"], "pagelab run fault-storm --target vm --kernel"),
@@ -26,6 +26,12 @@ fn every_command_explains_itself() {
         assert!(answer.stdout.contains(&format!("  {example}")), "{command:?} has no example:\n{}", answer.stdout);
         assert!(!answer.stdout.contains("(inside)"), "{command:?} shows what users do not call");
     }
+    for help in ["-h", "--help"] {
+        let answer = room.run(&[help]).expect(0).stdout;
+        assert!(answer.starts_with("Start with:  pagelab run thpscale-4.1 --seeds 8\n"), "{answer}");
+    }
+    let help = room.run(&["--help"]).expect(0).stdout;
+    assert!(help.contains("A patch can be tried on sim") && help.contains("docs/your-first-patch.md"), "{help}");
     let version = room.run(&["--version"]).expect(0).stdout;
     assert_eq!(version, format!("pagelab {}\n", env!("CARGO_PKG_VERSION")));
     room.assert_untouched("help");
