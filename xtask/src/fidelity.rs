@@ -156,12 +156,11 @@ impl<'a> Planned<'a> {
             };
             for ran in results::guests(&directory)? {
                 let name = run.cell(&ran.case);
-                match planned.iter_mut().find(|cell| cell.name == name) {
-                    Some(cell) => cell.seeds.push((seed, ran)),
-                    None => {
-                        let (rules, seeds) = (rules.to_owned(), vec![(seed, ran)]);
-                        planned.push(Self { run, rules, name, seeds, note: None });
-                    }
+                if let Some(cell) = planned.iter_mut().find(|cell| cell.name == name) {
+                    cell.seeds.push((seed, ran));
+                } else {
+                    let (rules, seeds) = (rules.to_owned(), vec![(seed, ran)]);
+                    planned.push(Self { run, rules, name, seeds, note: None });
                 }
             }
         }
