@@ -358,24 +358,6 @@ pub(crate) enum FormatArg {
     Json,
 }
 
-#[derive(Clone, Copy, Debug, ValueEnum)]
-pub(crate) enum Listed {
-    /// Kernels as data: each its parent plus what differs
-    Variants,
-    /// Machine files
-    Machines,
-    /// Benchmarks, with their parameters
-    Workloads,
-    /// Runnable specs
-    Experiments,
-    /// Counters of /proc/vmstat on this machine
-    Counters,
-    /// Kernel settings that --set and machine files know
-    Knobs,
-    /// Kernel images in the cache
-    Kernels,
-}
-
 impl From<FormatArg> for Format {
     fn from(format: FormatArg) -> Self {
         match format {

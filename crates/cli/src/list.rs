@@ -1,15 +1,18 @@
 //! `pagelab list`: names and one line each, aligned.
 
-use lab::source::{self, Kind};
+use lab::{
+    source::{self, Kind},
+    workload::OfferedParam,
+};
 
 use crate::args::Listed;
 
-/// What `pagelab list` prints.
-pub(crate) fn text(what: Listed) -> String {
+/// What `pagelab list` prints, also what it leaves out by default if `all`.
+pub(crate) fn text(what: Listed, all: bool) -> String {
     match what {
         Listed::Variants => variants(),
-        Listed::Machines => columns(source::list(Kind::Machine)),
-        Listed::Experiments => columns(source::list(Kind::Experiment)),
+        Listed::Machines => files(Kind::Machine, all),
+        Listed::Experiments => files(Kind::Experiment, all),
         Listed::Workloads => workloads(),
         Listed::Knobs => {
             let about = |knob: &linux::setting::Knob| format!("{}: {}", knob.about, knob.takes.expects());
@@ -18,6 +21,14 @@ pub(crate) fn text(what: Listed) -> String {
         Listed::Counters => counters(),
         Listed::Kernels => kernels(),
     }
+}
+
+fn files(kind: Kind, all: bool) -> String {
+    let about = |file: source::Listed| {
+        let serves = file.serves.map_or(String::new(), |serves| format!(" (for {serves})"));
+        (file.name, file.about + &serves)
+    };
+    columns(source::list(kind).into_iter().filter(|file| all || file.serves.is_none()).map(about))
 }
 
 fn columns(rows: impl IntoIterator<Item = (String, String)>) -> String {
@@ -36,12 +47,12 @@ fn variants() -> String {
 
 fn workloads() -> String {
     let mut text = String::new();
-    for workload in lab::workloads() {
+    for workload in lab::workload::all() {
         text += &format!("{}  {}\n", workload.name, workload.about);
-        let params = workload.params.iter();
-        let rows = params.map(|param| {
-            let about = format!("{}: {} [default: {}]", param.about, param.expects, param.default);
-            (format!("  {}", param.name), about)
+        let rows = workload.params().into_iter().map(|OfferedParam { info, only }| {
+            let only = only.map_or(String::new(), |only| format!(" (only with {only})"));
+            let about = format!("{}: {} [default: {}]{only}", info.about, info.expects, info.default);
+            (format!("  {}", info.name), about)
         });
         text += &columns(rows);
     }

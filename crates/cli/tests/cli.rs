@@ -43,7 +43,20 @@ fn every_list_has_what_there_is() {
     let cases: [(&str, &[&str]); 7] = [
         ("variants", &["v3.9", "v4.1", "v4.20", "v5.10", "v6.1", "v6.7", "v6.12", "host"]),
         ("machines", &["one-node-512m", "two-node-2g", "one-node-4g", "four-node-2g"]),
-        ("workloads", &["fault-storm", "  page", "  model", "  tasks", "  iterations", "  size", "  duration"]),
+        (
+            "workloads",
+            &[
+                "fault-storm",
+                "thpscale",
+                "  script",
+                "  page",
+                "  model",
+                "  tasks",
+                "  iterations",
+                "  size",
+                "  duration",
+            ],
+        ),
         ("experiments", &["fault-storm"]),
         ("counters", &["pgfault", "pgfree", "nr_free_pages"]),
         ("knobs", &["transparent_hugepage/enabled", "vm.min_free_kbytes", "vm.lowmem_reserve_ratio"]),
@@ -58,6 +71,22 @@ fn every_list_has_what_there_is() {
             assert!(listed, "{what} has no {name}:\n{}", answer.stdout);
         }
     }
+    // Near-twins have one name, and what serves one measurement is not in the way.
+    let workloads = room.run(&["list", "workloads"]).expect(0).stdout;
+    assert!(
+        !workloads.lines().any(|line| line.starts_with("thpcompact") || line.starts_with("page-fault")),
+        "{workloads}"
+    );
+    let counts = workloads.lines().find(|line| line.starts_with("  counts")).expect("a parameter of one script");
+    assert!(counts.ends_with("(only with script = 2015)"), "{counts}");
+    let few = room.run(&["list", "experiments"]).expect(0).stdout;
+    let all = room.run(&["list", "experiments", "--all"]).expect(0).stdout;
+    let name = |line: &str| line.split(' ').next().expect("a name").to_owned();
+    let few: Vec<_> = few.lines().map(name).collect();
+    let more: Vec<_> = all.lines().filter(|line| !few.contains(&name(line))).collect();
+    assert_eq!(few.len() + more.len(), all.lines().count(), "{few:?}\n{all}");
+    assert_eq!(more.len(), 2, "{more:?}");
+    assert!(more[0].starts_with("fault-storm-16  ") && more[0].contains("(for the ratio"), "{more:?}");
     if let Ok(releases) = linux::kernel_image::list_cached() {
         let listed = room.run(&["list", "kernels"]).expect(0).stdout;
         assert!(releases.iter().all(|release| listed.lines().any(|line| line == release)), "{listed}");

@@ -1,11 +1,15 @@
 //! An experiment as data: a workload, its parameters' values, and where it runs. Files: `experiments/NAME.toml`.
 
 use report::Layout;
-use workloads::{ParamError, WORKLOADS, Workload, WorkloadInfo};
+use workloads::{ParamError, Workload, WorkloadInfo};
 
-use crate::source::{self, Kind, OneOrMore, Source, SourceError, TableReader, unknown};
+use crate::{
+    source::{self, Kind, OneOrMore, Source, SourceError, TableReader, unknown},
+    workload::{self, Offered},
+};
 
-const KEYS: &[&str] = &["about", "workload", "targets", "machine", "kernel", "state", "params", "layout", "column"];
+const KEYS: &[&str] =
+    &["about", "serves", "workload", "targets", "machine", "kernel", "state", "params", "layout", "column"];
 const COLUMN_KEYS: &[&str] = &["kernel", "title", "variant", "tables", "settings"];
 const LAYOUTS: &[&str] = &["head", "2015"];
 
@@ -18,14 +22,14 @@ pub const KERNEL: &str = "kernel";
 pub const TARGETS: &[&str] = &["host", "vm", "sim"];
 
 /// A grid of runs of one workload.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug)]
 pub struct Experiment {
     /// The name of its file.
     pub name: String,
     /// One line on what it asks.
     pub about: String,
-    /// The workload's name.
-    pub workload: String,
+    /// What it runs.
+    pub workload: &'static Offered,
     /// Where it runs: some of [`TARGETS`].
     pub targets: Vec<String>,
     /// The machine of target vm: a name or path.
@@ -67,11 +71,14 @@ impl Experiment {
     pub fn from_source(source: &Source) -> Result<Self, SourceError> {
         let document = source.parse()?;
         let root = document.root().only("key", KEYS)?;
-        let workload = workload(&root)?;
+        let name: String = root.required("workload")?;
+        let workload = workload::find(&name).map_err(|problem| root.error("workload", problem))?;
+        // Whoever lists experiments reads it; here it only has to be right.
+        root.optional::<String>(source::SERVES)?;
         Ok(Self {
             name: source.name().to_owned(),
             about: root.required("about")?,
-            workload: workload.name.to_owned(),
+            workload,
             targets: targets(&root)?,
             machine: machine(&root)?,
             kernel: root.required("kernel")?,
@@ -82,26 +89,25 @@ impl Experiment {
         })
     }
 
-    /// Every combination of the parameters' values, the last parameter changing fastest.
-    pub fn grid(&self) -> Vec<Vec<(String, String)>> {
-        let mut grid = vec![Vec::new()];
-        for (name, values) in &self.params {
-            let with = |cell: &Vec<(String, String)>, value: &String| {
-                let mut cell = cell.clone();
-                cell.push((name.clone(), value.clone()));
-                cell
-            };
-            grid = grid.iter().flat_map(|cell| values.iter().map(move |value| with(cell, value))).collect();
-        }
-        grid
+    /// Names of the programs that its cells run, as it stands.
+    pub fn programs(&self) -> Vec<&'static str> {
+        let chosen = self.workload.chosen(&self.params).expect("it was checked when it was read");
+        chosen.iter().map(|program| program.name).collect()
     }
 }
 
-fn workload(root: &TableReader<'_>) -> Result<&'static WorkloadInfo, SourceError> {
-    let name: String = root.required("workload")?;
-    let names: Vec<_> = WORKLOADS.iter().map(|workload| workload.name).collect();
-    let found = WORKLOADS.iter().find(|workload| workload.name == name);
-    found.ok_or_else(|| root.error("workload", unknown("workload", &name, &names)))
+/// Every combination of the parameters' values, the last parameter changing fastest.
+pub(crate) fn combinations(params: &[(String, Vec<String>)]) -> Vec<Vec<(String, String)>> {
+    let mut grid = vec![Vec::new()];
+    for (name, values) in params {
+        let with = |cell: &Vec<(String, String)>, value: &String| {
+            let mut cell = cell.clone();
+            cell.push((name.clone(), value.clone()));
+            cell
+        };
+        grid = grid.iter().flat_map(|cell| values.iter().map(move |value| with(cell, value))).collect();
+    }
+    grid
 }
 
 fn targets(root: &TableReader<'_>) -> Result<Vec<String>, SourceError> {
@@ -162,24 +168,40 @@ fn machine(root: &TableReader<'_>) -> Result<String, SourceError> {
     }
 }
 
-fn params(root: &TableReader<'_>, workload: &WorkloadInfo) -> Result<Vec<(String, Vec<String>)>, SourceError> {
-    let names: Vec<_> = workload.params.iter().map(|param| param.name).collect();
+fn params(root: &TableReader<'_>, workload: &Offered) -> Result<Vec<(String, Vec<String>)>, SourceError> {
     let Some(table) = root.table("params")? else { return Ok(Vec::new()) };
-    let table = table.only("parameter", &names)?;
+    let table = table.only("parameter", &workload.param_names())?;
     let mut params = Vec::new();
     for name in table.keys() {
         let OneOrMore(values) = table.required(name)?;
-        for value in &values {
-            Workload::parse(workload.name, [(name, value.as_str())]).map_err(|error| match error {
-                ParamError::BadValue { expects, found, .. } => {
-                    table.error(name, format!("expected {expects}, found {found:?}"))
-                }
-                error => table.error(name, error.to_string()),
-            })?;
-        }
         params.push((name.to_owned(), values));
     }
+    let chosen = workload.chosen(&params).map_err(|bad| table.error(bad.param.name, bad.to_string()))?;
+    for (name, values) in params.iter().filter(|(name, _)| !workload.chooses(name)) {
+        let mut programs = chosen.iter().filter(|program| workload::has(program, name)).peekable();
+        if let (None, Some(only)) = (programs.peek(), workload.only(name)) {
+            return Err(table.error(name, format!("is there only with {only}")));
+        }
+        programs.try_for_each(|program| check_values(&table, program, name, values))?;
+    }
     Ok(params)
+}
+
+fn check_values(
+    table: &TableReader<'_>,
+    program: &WorkloadInfo,
+    name: &str,
+    values: &[String],
+) -> Result<(), SourceError> {
+    for value in values {
+        Workload::parse(program.name, [(name, value.as_str())]).map_err(|error| match error {
+            ParamError::BadValue { expects, found, .. } => {
+                table.error(name, format!("expected {expects}, found {found:?}"))
+            }
+            error => table.error(name, error.to_string()),
+        })?;
+    }
+    Ok(())
 }
 
 #[cfg(test)]
@@ -207,13 +229,12 @@ model = ["threads", "processes"]
         assert_eq!((experiment.name.as_str(), experiment.about.as_str()), ("x", "a test"));
         let names: Vec<_> = experiment.params.iter().map(|(name, _)| name.as_str()).collect();
         assert_eq!(names, ["page", "iterations", "model"], "in the order of the file");
-        let grid: Vec<_> = experiment
-            .grid()
+        let grid: Vec<_> = combinations(&experiment.params)
             .iter()
             .map(|cell| cell.iter().map(|(_, value)| value.as_str()).collect::<Vec<_>>().join(" "))
             .collect();
         assert_eq!(grid, ["base 8 threads", "base 8 processes", "huge 8 threads", "huge 8 processes"]);
-        assert_eq!(Experiment { params: Vec::new(), ..experiment }.grid(), [vec![]], "defaults are one cell");
+        assert_eq!(combinations(&[]), [vec![]], "defaults are one cell");
     }
 
     #[test]
@@ -228,14 +249,13 @@ model = ["threads", "processes"]
                 "kernel",
                 "kernal",
                 "5: unknown key \"kernal\"; did you mean \"kernel\"? \
-                 (valid keys: about, workload, targets, machine, kernel, state, params, layout, column)",
+                 (valid keys: about, serves, workload, targets, machine, kernel, state, params, layout, column)",
             ),
             (
                 "fault-storm",
                 "fault-strom",
                 "2: workload: unknown workload \"fault-strom\"; did you mean \"fault-storm\"? \
-                 (valid workloads: fault-storm, page-fault2, page-fault3, fork-storm, thpscale, thpcompact, thpscale-2015, \
-                 aged-fault, small-files, numa-access)",
+                 (valid workloads: fault-storm, thpscale, fork-storm, aged-fault, small-files, numa-access)",
             ),
             (
                 "\"vm\"",
@@ -255,7 +275,7 @@ model = ["threads", "processes"]
                 "page",
                 "pages",
                 "7: params: unknown parameter \"pages\"; did you mean \"page\"? \
-                 (valid parameters: page, model, tasks, iterations, warmup, size, duration)",
+                 (valid parameters: backing, page, model, tasks, iterations, warmup, size, duration)",
             ),
             ("\"huge\"", "\"large\"", "7: params.page: expected \"base\" or \"huge\", found \"large\""),
             ("\"huge\"", "\"base\"", "7: params.page: \"base\" is listed twice"),
@@ -281,10 +301,10 @@ model = ["threads", "processes"]
     #[test]
     fn the_built_in_fault_storm_has_four_cells() {
         let experiment = Experiment::load("fault-storm").unwrap();
-        assert_eq!(experiment.workload, "fault-storm");
+        assert_eq!(experiment.programs(), ["fault-storm"]);
         assert_eq!(experiment.targets, TARGETS);
         assert_eq!((experiment.machine.as_str(), experiment.kernel.as_str()), ("two-node-2g", "6.1"));
-        let cells = experiment.grid();
+        let cells = combinations(&experiment.params);
         assert_eq!(cells.len(), 4);
         let params = [("page", "base"), ("model", "threads"), ("iterations", "8"), ("size", "128MiB")];
         assert_eq!(cells[0], params.map(|(name, value)| (name.to_owned(), value.to_owned())));

@@ -24,8 +24,4 @@ pub mod simulated;
 pub mod source;
 pub mod state;
 pub mod variant;
-
-/// Every workload there is, with its parameters.
-pub fn workloads() -> &'static [workloads::WorkloadInfo] {
-    workloads::WORKLOADS
-}
+pub mod workload;

@@ -265,7 +265,7 @@ mod tests {
 
     #[test]
     fn the_built_in_machines_are_machines() {
-        for (name, _) in crate::source::list(crate::source::Kind::Machine) {
+        for name in crate::source::names(crate::source::Kind::Machine) {
             let machine = Machine::load(&name, &linux::setting::names()).unwrap();
             let spec = spec(&machine).unwrap();
             let settings = settings(&machine, &spec.view(), mm::variant::named("v6.1"));

@@ -8,7 +8,7 @@ mod reader;
 
 use std::{fmt, path::Path};
 
-pub use library::{Kind, list, lookup, names};
+pub use library::{Kind, Listed, SERVES, list, lookup, names};
 pub use reader::{FromValue, Mismatch, OneOrMore, Scalar, TableReader};
 use toml::de::DeTable;
 

@@ -4,10 +4,13 @@ use std::collections::BTreeMap;
 
 use report::Key;
 use units::Bytes;
-use workloads::Workload;
+use workloads::{Workload, WorkloadInfo};
 
 use super::{Seeds, UsageError, is_setting};
-use crate::{experiment::Experiment, provenance};
+use crate::{
+    experiment::{Experiment, combinations},
+    provenance, workload,
+};
 
 /// How many tasks are tried on a machine of this many CPUs: every number up to 8, beyond that mmtests' "large stride"
 /// from 1 (mmtests shellpacks/common.sh of 2023, read for behaviour).
@@ -35,7 +38,7 @@ fn large_stride(max: u32) -> Vec<u32> {
 
 /// What a grid is laid over.
 pub(super) struct Ground<'a> {
-    /// Everything of the key but case, parameters and seed.
+    /// Everything of the key but workload, case, parameters and seed.
     pub(super) key: Key,
     pub(super) cpus: u32,
     /// What workloads take for the memory of the machine.
@@ -62,24 +65,24 @@ pub(super) fn lay(
     given: &[(String, Vec<String>)],
     ground: &Ground<'_>,
 ) -> Result<Grid, UsageError> {
-    let mut whole = experiment.clone();
+    let mut all = experiment.params.clone();
     for (name, values) in given {
-        match whole.params.iter_mut().find(|(known, _)| known == name) {
+        match all.iter_mut().find(|(known, _)| known == name) {
             Some((_, old)) => old.clone_from(values),
-            None => whole.params.push((name.clone(), values.clone())),
+            None => all.push((name.clone(), values.clone())),
         }
     }
-    let workload = workloads::WORKLOADS.iter().find(|workload| workload.name == whole.workload);
-    for (name, counts) in [("tasks", task_counts(ground.cpus)), ("threads", thread_counts(ground.cpus))] {
-        let has = workload.is_some_and(|workload| workload.params.iter().any(|param| param.name == name));
-        if has && !whole.params.iter().any(|(known, _)| known == name) {
-            whole.params.push((name.to_owned(), counts.iter().map(u32::to_string).collect()));
+    let offered = experiment.workload;
+    let programs = offered.chosen(&all).map_err(|bad| UsageError(format!("--set {}: {bad}", bad.param.name)))?;
+    for (name, _) in given.iter().filter(|(name, _)| !offered.chooses(name)) {
+        if let (false, Some(only)) = (programs.iter().any(|program| workload::has(program, name)), offered.only(name)) {
+            return Err(UsageError(format!("--set {name}: is there only with {only}")));
         }
     }
     let asked = given.iter().any(|(name, _)| ["tasks", "threads", "size", "aged", "total"].contains(&name.as_str()));
     let mut grid = Grid { keys: Vec::new(), misfits: Vec::new() };
-    for params in whole.grid() {
-        let key = case(&ground.key, params, ground.settings)?;
+    for (program, params) in programs.iter().flat_map(|program| program_grid(program, &all, ground.cpus)) {
+        let key = case(&ground.key, program, params, ground.settings)?;
         let workload = crate::cell::parse(&key).map_err(UsageError)?;
         let need = workload.memory(ground.memory);
         if let Some(reason) = misfit(&key.case, need, ground) {
@@ -94,6 +97,21 @@ pub(super) fn lay(
     let seeds = |seed| grid.keys.iter().map(move |key| Key { seed, ..key.clone() });
     grid.keys = ground.seeds.all().flat_map(seeds).collect();
     Ok(grid)
+}
+
+/// The cells of one of the chosen programs: with what it has of the parameters, and as many tasks as fit the CPUs.
+fn program_grid<'a>(
+    program: &'a WorkloadInfo,
+    all: &[(String, Vec<String>)],
+    cpus: u32,
+) -> Vec<(&'a WorkloadInfo, Vec<(String, String)>)> {
+    let mut own: Vec<_> = all.iter().filter(|(name, _)| workload::has(program, name)).cloned().collect();
+    for (name, counts) in [("tasks", task_counts(cpus)), ("threads", thread_counts(cpus))] {
+        if workload::has(program, name) && !own.iter().any(|(known, _)| known == name) {
+            own.push((name.to_owned(), counts.iter().map(u32::to_string).collect()));
+        }
+    }
+    combinations(&own).into_iter().map(|params| (program, params)).collect()
 }
 
 /// Why a case does not fit, if it can be seen not to.
@@ -119,13 +137,18 @@ fn mib(size: Bytes) -> String {
     format!("{} MiB", size.as_mib())
 }
 
-fn case(base: &Key, params: Vec<(String, String)>, settings: &[(String, String)]) -> Result<Key, UsageError> {
+fn case(
+    base: &Key,
+    program: &WorkloadInfo,
+    params: Vec<(String, String)>,
+    settings: &[(String, String)],
+) -> Result<Key, UsageError> {
     let words = params.iter().map(|(name, value)| (name.as_str(), value.as_str()));
     // The experiment's own values were checked when it was read, so a bad one came with --set.
-    let workload = Workload::parse(&base.workload, words).map_err(|error| UsageError(format!("--set {error}")))?;
+    let workload = Workload::parse(program.name, words).map_err(|error| UsageError(format!("--set {error}")))?;
     let params: BTreeMap<_, _> = params.into_iter().chain(settings.iter().cloned()).collect();
     assert!(settings.iter().all(|(name, _)| is_setting(name)), "settings and parameters share no names");
-    Ok(Key { case: workload.case(), params, ..base.clone() })
+    Ok(Key { workload: program.name.to_owned(), case: workload.case(), params, ..base.clone() })
 }
 
 /// The part of a key that all cells of a session share.
@@ -133,7 +156,7 @@ pub(super) fn base_key(experiment: &Experiment, target: report::Target, kernel: 
     Key {
         experiment: experiment.name.clone(),
         group: None,
-        workload: experiment.workload.clone(),
+        workload: String::new(),
         case: String::new(),
         params: BTreeMap::new(),
         // A real kernel is what it is; variants are kernels as data, for the simulator.
@@ -192,6 +215,47 @@ mod tests {
         assert_eq!(cases[..4], ["base-threads-1", "base-threads-2", "base-processes-1", "base-processes-2"]);
         assert_eq!(cases.len(), 8);
         assert!(grid.misfits.is_empty());
+    }
+
+    fn laid(experiment: &str, sets: &[(&str, &str)]) -> Result<Vec<String>, String> {
+        let experiment = Experiment::load(experiment).unwrap();
+        let words = |text: &str| text.split(',').map(str::to_owned).collect();
+        let given: Vec<_> = sets.iter().map(|(name, values)| ((*name).to_owned(), words(values))).collect();
+        let grid = lay(&experiment, &given, &ground(Bytes::gib(1))).map_err(|error| error.to_string())?;
+        let cell = |key: &Key| {
+            let params: Vec<_> = key.params.iter().map(|(name, value)| format!("{name}={value}")).collect();
+            format!("{} {} {}", key.workload, key.case, params.join(","))
+        };
+        Ok(grid.keys.iter().map(cell).collect())
+    }
+
+    /// The names and parameters of results from before these programs had one name.
+    #[test]
+    fn cells_name_the_program_and_its_own_parameters() {
+        let counts = "thpscale-2015 1+3+5+7+12+16 counts=1 3 5 7 12 16,size=80%";
+        assert_eq!(laid("thpscale-4.1", &[]).unwrap(), [counts]);
+        assert_eq!(
+            laid("thpscale", &[("script", "2018,2023"), ("threads", "3")]).unwrap(),
+            ["thpscale 3 advise=no,size=80%,threads=3", "thpcompact 3 advise=no,size=80%,threads=3"]
+        );
+        assert_eq!(laid("thpcompact", &[("threads", "3")]).unwrap(), ["thpcompact 3 advise=no,size=80%,threads=3"]);
+        let small = [("tasks", "1"), ("model", "threads"), ("size", "2MiB")];
+        let params = "iterations=8,model=threads,size=2MiB,tasks=1";
+        assert_eq!(laid("page-fault3", &small).unwrap(), [format!("page-fault3 threads-1 {params}")]);
+        // What a file has of another script's parameters is left out; what the user sets is not.
+        assert_eq!(
+            laid("thpscale-4.1", &[("script", "2018"), ("threads", "1")]).unwrap(),
+            ["thpscale 1 size=80%,threads=1"]
+        );
+        assert_eq!(
+            laid("thpscale", &[("counts", "1 3")]).unwrap_err(),
+            "--set counts: is there only with script = 2015"
+        );
+        let unknown = laid("thpscale", &[("script", "2016")]).unwrap_err();
+        assert!(
+            unknown.starts_with("--set script: expected \"2015\" (") && unknown.ends_with("found \"2016\""),
+            "{unknown}"
+        );
     }
 
     #[test]

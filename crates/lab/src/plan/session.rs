@@ -331,7 +331,8 @@ impl<P: FnMut(&KernelImage) -> Accelerator> Planner<'_, P> {
     }
 
     fn presses(&self) -> bool {
-        let workload = Workload::parse(&self.experiment.workload, []).expect("experiments are checked");
+        let workload =
+            Workload::parse(self.experiment.workload.default_program().name, []).expect("its defaults are right");
         workload.presses()
     }
 

@@ -35,8 +35,7 @@ pub fn is_setting(name: &str) -> bool {
 
 /// Sorts `--set NAME=VALUE` into kernel settings, one for each column, and parameters; refuses unknown names.
 pub(super) fn split(request: &Request, experiment: &Experiment) -> Result<(Vec<Settings>, Values), UsageError> {
-    let workload = workloads::WORKLOADS.iter().find(|workload| workload.name == experiment.workload);
-    let params: Vec<_> = workload.expect("experiments are checked").params.iter().map(|param| param.name).collect();
+    let params = experiment.workload.param_names();
     let known = linux::setting::names();
     let (mut settings, mut given): (Values, Values) = (Vec::new(), Vec::new());
     for set in &request.sets {

@@ -29,9 +29,28 @@ pub fn lookup(kind: Kind, name_or_path: &str) -> Result<Source, SourceError> {
     lookup_in(Path::new("."), kind, name_or_path)
 }
 
-/// Every name that [`lookup`] knows, with the line that its file says about itself; sorted by name.
-pub fn list(kind: Kind) -> Vec<(String, String)> {
-    names(kind).into_iter().map(|name| (name.clone(), about(lookup(kind, &name)))).collect()
+/// A file by name, and what it says about itself.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Listed {
+    /// Its name.
+    pub name: String,
+    /// One line; of a file that cannot be read, why not.
+    pub about: String,
+    /// The one measurement that it is there for, if it serves no other.
+    pub serves: Option<String>,
+}
+
+/// The key of an experiment file that names the one measurement it is there for. `pagelab list` leaves it out.
+pub const SERVES: &str = "serves";
+
+/// Every name that [`lookup`] knows, with what its file says about itself; sorted by name.
+pub fn list(kind: Kind) -> Vec<Listed> {
+    let listed = |name: String| {
+        let source = lookup(kind, &name);
+        let serves = source.as_ref().ok().and_then(|source| source.parse().ok()?.root().optional(SERVES).ok()?);
+        Listed { name, about: about(source), serves }
+    };
+    names(kind).into_iter().map(listed).collect()
 }
 
 /// Every name that [`lookup`] knows, sorted.
@@ -169,6 +188,6 @@ mod tests {
                 assert!(about.is_ok(), "{}: {about:?}", file.path().display());
             }
         }
-        assert!(list(Kind::Experiment).iter().any(|(name, about)| name == "fault-storm" && about.contains("fault")));
+        assert!(list(Kind::Experiment).iter().any(|one| one.name == "fault-storm" && one.about.contains("fault")));
     }
 }

@@ -1,0 +1,37 @@
+//! What `pagelab list` takes.
+
+use clap::{Args, ValueEnum};
+
+/// List what there is, a name and a line for each
+#[derive(Debug, Args)]
+#[command(after_help = "\
+Examples:
+  pagelab list experiments
+  pagelab list experiments --all
+  pagelab list knobs")]
+pub(crate) struct List {
+    /// What to list
+    #[arg(value_enum)]
+    pub(crate) what: Listed,
+    /// Also experiments that serve one measurement only
+    #[arg(long)]
+    pub(crate) all: bool,
+}
+
+#[derive(Clone, Copy, Debug, ValueEnum)]
+pub(crate) enum Listed {
+    /// Kernels as data: each its parent plus what differs
+    Variants,
+    /// Machine files
+    Machines,
+    /// Benchmarks, with their parameters
+    Workloads,
+    /// Runnable specs
+    Experiments,
+    /// Counters of /proc/vmstat on this machine
+    Counters,
+    /// Kernel settings that --set and machine files know
+    Knobs,
+    /// Kernel images in the cache
+    Kernels,
+}
