@@ -1,6 +1,7 @@
 //! The khugepaged series of 2015: what its author says of his tables, asked of ours.
 //!
-//! The published numbers (RFC 0/4, 11 May 2015) decide nothing here but which way things go; docs/notes.md has the scores.
+//! The published numbers (RFC 0/4, 11 May 2015) decide nothing here but which way things go; docs/series/s0-khugepaged.md is
+//! about how near ours come.
 
 mod support;
 
