@@ -3,6 +3,7 @@
 mod claims;
 mod list;
 mod shell;
+mod trust;
 
 use std::path::PathBuf;
 
@@ -20,6 +21,7 @@ pub(crate) use self::{
     claims::{Claims, Score},
     list::{List, Listed},
     shell::{Completions, Man, Shell},
+    trust::Trust,
 };
 
 /// A laboratory for the kernel's memory management: the benchmarks that kernel developers trust, in a simulator (sim), on
@@ -91,6 +93,8 @@ Examples:
     Claims(Claims),
     /// Say how near the changes of a published table a result is
     Score(Score),
+    /// Say what an experiment's numbers are worth
+    Trust(Trust),
     /// Measure what primitive operations take on this machine, and write its machine file with them
     Calibrate(Calibrate),
     /// Machines as files

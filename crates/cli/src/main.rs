@@ -74,6 +74,7 @@ fn dispatch(command: Command) -> anyhow::Result<ExitCode> {
         }
         Command::Claims(args) => evidence::claims(&args),
         Command::Score(args) => evidence::score(&args),
+        Command::Trust(args) => print(&lab::trust::of(&args.experiment).map_err(UsageError::from)?.text()),
         Command::Calibrate(args) => calibrate(&args),
         Command::Machine(Machine::Import { from, name, output }) => import(from.as_deref(), &name, output.as_deref()),
         Command::State(State::Make { output }) => make_state(&output),

@@ -23,5 +23,6 @@ pub mod show;
 pub mod simulated;
 pub mod source;
 pub mod state;
+pub mod trust;
 pub mod variant;
 pub mod workload;

@@ -23,8 +23,19 @@ pub struct Price {
     pub takes: Picos,
     /// How far measurements of it lie apart, when somebody says.
     pub range: Option<Range>,
-    /// Who measured it and how, or that it is an assumption: then it begins with `assumed`.
+    /// Who measured it and how; or that it is an assumption, or chosen to fit a published table: see [`Origin`].
     pub source: String,
+}
+
+/// How a figure of a machine file came about. Its source begins with the word, if it is not measured.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub enum Origin {
+    /// Somebody measured it.
+    Measured,
+    /// Chosen so that some row of a published table comes out: `fitted: which`.
+    Fitted,
+    /// Nobody measured it: `assumed: why`.
+    Assumed,
 }
 
 /// What the work of a CPU takes while the other hardware threads of its core are busy.
@@ -72,8 +83,7 @@ pub struct Used {
 }
 
 const ASSUMED: &str = "assumed";
-/// What the source of a price says that was chosen so that something published comes out.
-const CALIBRATED: &str = "calibrated";
+const FITTED: &str = "fitted";
 /// Measured by one of our own benchmarks, a price would explain what it was taken from.
 const COMPARED: &str = "fault-storm";
 /// More than this and a core would be better off with one thread.
@@ -179,7 +189,14 @@ impl Used {
 
 /// Does a source say that nobody measured it?
 pub(crate) fn is_assumed(source: &str) -> bool {
-    source.starts_with(ASSUMED)
+    origin(source).0 != Origin::Measured
+}
+
+/// What a source says, and the rest of it.
+pub(crate) fn origin(source: &str) -> (Origin, &str) {
+    let said = [(ASSUMED, Origin::Assumed), (FITTED, Origin::Fitted)];
+    let rest = |(word, origin)| Some((origin, source.strip_prefix(word)?.trim_start_matches([':', ' '])));
+    said.into_iter().find_map(rest).unwrap_or((Origin::Measured, source))
 }
 
 /// How many prices come from where.
@@ -197,12 +214,10 @@ pub struct Kinds {
 pub fn kinds(used: &[Used]) -> Kinds {
     let mut kinds = Kinds::default();
     for price in used {
-        if price.source.contains(CALIBRATED) && !price.generic {
-            kinds.fitted += 1;
-        } else if price.is_assumed() {
-            kinds.assumed += 1;
-        } else {
-            kinds.measured += 1;
+        match origin(&price.source).0 {
+            Origin::Fitted if !price.generic => kinds.fitted += 1,
+            Origin::Fitted | Origin::Assumed => kinds.assumed += 1,
+            Origin::Measured => kinds.measured += 1,
         }
     }
     kinds

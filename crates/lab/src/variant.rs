@@ -17,12 +17,12 @@ use mm::{
 use serde::{Deserialize, Serialize};
 use units::Bytes;
 
-use crate::source::{self, Kind, Source, SourceError, TableReader, unknown};
+use crate::source::{self, Kind, OneOrMore, Source, SourceError, TableReader, unknown};
 
 /// The variant that means the kernel this program runs on.
 pub const HOST: &str = "host";
 
-const KEYS: &[&str] = &["about", "parent", "since", "rules", "patch"];
+const KEYS: &[&str] = &["about", "parent", "since", "from_memory", "rules", "patch"];
 const PATCH_KEYS: &[&str] = &["about", "rules"];
 /// Missing rules that a message names.
 const NAMED_MISSING: usize = 4;
@@ -119,6 +119,7 @@ fn read(
     let about = root.required("about")?;
     let parent = root.optional::<String>("parent")?;
     let (diff, patches) = (diff(&root)?, patches(&root)?);
+    remembered(&root)?;
     let since = since(&root)?;
     let is_release = since.is_some();
     let name = source.name().to_owned();
@@ -169,6 +170,47 @@ fn since(root: &TableReader<'_>) -> Result<Option<(u32, u32)>, SourceError> {
     let since = variant::major_minor(&text).filter(|(major, minor)| format!("{major}.{minor}") == text);
     let wrong = || root.error("since", format!("expected a release such as \"6.1\", found {text:?}"));
     since.ok_or_else(wrong).map(Some)
+}
+
+/// The rules of a variant that nobody read in the source of its release, what matters most first: those that its file names or
+/// else its parent's, but for rules that the files between give, and its patches change.
+pub fn from_memory(name: &str) -> Result<Vec<&'static str>, SourceError> {
+    // This also finds what is wrong in any of the files, such as a circle of parents.
+    load(name)?;
+    let (mut given, mut next) = (Diff::default(), Some(name.to_owned()));
+    let mut give = |rules: &Diff| {
+        for (rule, value) in rules.values() {
+            assert!(given.set(rule, &value), "{rule} was read from a file");
+        }
+        given
+    };
+    while let Some(name) = next {
+        let (base, wanted) = variant::split_patches(&name).expect("it was loaded");
+        let source = source::lookup(Kind::Variant, base)?;
+        let document = source.parse()?;
+        let root = document.root();
+        for patch in patches(&root)?.iter().filter(|patch| wanted.contains(&patch.number)) {
+            give(&patch.diff);
+        }
+        if let Some(own) = remembered(&root)? {
+            let given = give(&Diff::default()).values();
+            let is_given = |rule: &&str| given.iter().any(|(given, _)| given == rule);
+            return Ok(own.into_iter().filter(|rule| !is_given(rule)).collect());
+        }
+        give(&diff(&root)?);
+        next = root.optional("parent")?;
+    }
+    Ok(Vec::new())
+}
+
+fn remembered(root: &TableReader<'_>) -> Result<Option<Vec<&'static str>>, SourceError> {
+    let Some(OneOrMore(names)) = root.optional("from_memory")? else { return Ok(None) };
+    let known: Vec<_> = Variant::RULES.iter().map(|rule| rule.name).collect();
+    let one = |name: &String| {
+        let rule = known.iter().find(|known| *known == name);
+        rule.copied().ok_or_else(|| root.error("from_memory", unknown("rule", name, &known)))
+    };
+    names.iter().map(one).collect::<Result<_, _>>().map(Some)
 }
 
 fn no_parent(missing: &[&str]) -> String {

@@ -53,7 +53,12 @@ fn a_users_variant_is_never_chosen_by_release() {
 fn keys_and_rules_that_do_not_exist_are_named_with_the_nearest() {
     assert_eq!(
         bad("about = ''\nparnet = 'v6.1'"),
-        "variants/x.toml:2: unknown key \"parnet\"; did you mean \"parent\"? (valid keys: about, parent, since, rules, patch)"
+        "variants/x.toml:2: unknown key \"parnet\"; did you mean \"parent\"? \
+         (valid keys: about, parent, since, from_memory, rules, patch)"
+    );
+    assert_eq!(
+        bad("about = ''\nparent = 'v6.1'\nfrom_memory = ['compact_captur']"),
+        "variants/x.toml:3: from_memory: unknown rule \"compact_captur\"; did you mean \"compact_capture\"?"
     );
     assert_eq!(
         bad("about = ''\nparent = 'v6.1'\n[rules]\nno_fragment = true"),

@@ -65,6 +65,9 @@ struct File {
     about: String,
     parent: Option<String>,
     since: Option<String>,
+    /// For readers: `lab` tells them.
+    #[serde(default, rename = "from_memory")]
+    _from_memory: Vec<String>,
     #[serde(default)]
     rules: toml::Table,
     #[serde(default)]
@@ -79,7 +82,7 @@ struct PatchTable {
 }
 
 pub(super) fn read(name: &str, text: &str, older: &[Named]) -> Result<Named, String> {
-    let File { about, parent, since, rules, patch } = toml::from_str(text).map_err(|error| error.to_string())?;
+    let File { about, parent, since, rules, patch, .. } = toml::from_str(text).map_err(|error| error.to_string())?;
     let release = |text: &String| major_minor(text).ok_or_else(|| format!("since: {text:?} is no release"));
     let said = since.as_ref().map(release).transpose()?;
     let diff = diff(&rules)?;
