@@ -5,9 +5,13 @@
 
 mod support;
 
-use std::collections::BTreeMap;
+use std::{
+    collections::{BTreeMap, BTreeSet},
+    path::Path,
+};
 
-use support::{room::Room, words};
+use report::Record;
+use support::{document::whole_records, room::Room, words};
 
 /// Means over the seeds, by tables, metric, case and kernel.
 struct Table(BTreeMap<[String; 4], f64>);
@@ -37,11 +41,29 @@ impl Table {
     }
 }
 
+/// Column, seed and run hash of each cell of a result.
+fn hashes(directory: &Path) -> BTreeSet<(String, u64, String)> {
+    let of = |record| match record {
+        Record::Cell(cell) => {
+            let hash = cell.measured.detail["run_hash"].as_str().expect("each simulated cell has one").to_owned();
+            Some((cell.key.kernel, cell.key.seed, hash))
+        }
+        _ => None,
+    };
+    whole_records(directory).into_iter().filter_map(of).collect()
+}
+
 #[test]
 fn the_series_does_what_its_author_says() {
     let room = Room::new();
     let run = words(&[&["run", "thpscale-4.1", "--seeds", "2", "--format", "csv", "-o", "result"]]);
     let table = Table::of(&room.run(&run).expect(0).stdout);
+
+    // The README shows a result that was recorded.
+    let recorded = hashes(&Path::new(env!("CARGO_MANIFEST_DIR")).join("../../docs/readme"));
+    let [ours, of_readme] = [hashes(&room.here().join("result")), recorded]
+        .map(|hashes| hashes.into_iter().filter(|(_, seed, _)| *seed <= 2).collect::<BTreeSet<_>>());
+    assert_eq!(ours, of_readme, "the simulator does something else now: write the README anew (readme.rs says how)");
 
     // Exact identities: every block is tried once, and the file is written once and read in parts six times.
     for never in [false, true] {

@@ -1,0 +1,163 @@
+//! The README shows what its first command prints: a recorded result of it is in docs/readme, and shown again here.
+//!
+//! `PAGELAB_BLESS=1 cargo test --release -p pagelab --test readme` runs the command, which takes minutes, records the result anew and
+//! writes it into the README. Of a recorded cell only means are kept: the README shows nothing else. That the simulator still
+//! does the same is asked in `series.rs`, which runs some of these cells.
+
+use std::{
+    fs,
+    path::{Path, PathBuf},
+    process::Command,
+};
+
+use serde_json::Value;
+
+/// Asks to write README and record anew.
+const BLESS: &str = "PAGELAB_BLESS";
+/// What stands before the command's arguments.
+const BEFORE: &str = "    cargo run --release -- run ";
+const BEGIN: &str = "<!-- printed by the first command, shortened: do not edit; crates/cli/tests/readme.rs says how to write it anew -->\n";
+const END: &str = "<!-- end of what is printed -->\n";
+/// The last table that is shown.
+const LAST: &str = "Percentage Faults Huge";
+/// Rows that are not shown.
+const LEFT_OUT: [&str; 4] = ["Min ", "Stddev ", "CoeffVar ", "Max "];
+
+fn root() -> PathBuf {
+    Path::new(env!("CARGO_MANIFEST_DIR")).join("../..").canonicalize().expect("the repository")
+}
+
+fn recorded() -> PathBuf {
+    root().join("docs/readme")
+}
+
+fn readme() -> String {
+    fs::read_to_string(root().join("README.md")).expect("README.md")
+}
+
+/// What the first command asks to run: the experiment, and how often.
+fn arguments() -> Vec<String> {
+    let readme = readme();
+    let line = readme.lines().find_map(|line| line.strip_prefix(BEFORE)).expect("the README begins with a command");
+    let command = line.split('#').next().expect("there is a first part");
+    command.split_whitespace().map(str::to_owned).collect()
+}
+
+fn pagelab(arguments: &[&str]) -> String {
+    let mut command = Command::new(env!("CARGO_BIN_EXE_pagelab"));
+    let output = command.args(arguments).current_dir(root()).env_remove("COLUMNS").output().expect("it starts");
+    assert!(output.status.success(), "{arguments:?}: {}", String::from_utf8_lossy(&output.stderr));
+    String::from_utf8(output.stdout).expect("text")
+}
+
+/// The part of what is printed that the README shows, as a block of Markdown.
+fn excerpt(text: &str) -> String {
+    let mut shown = Vec::new();
+    let (mut is_head, mut is_last) = (true, false);
+    for line in text.lines() {
+        is_last |= line.contains(LAST);
+        if is_last && line.is_empty() {
+            break;
+        }
+        // The first lines say where all of it is from; only those that fit.
+        is_head &= !line.is_empty();
+        let is_wide = is_head && line.chars().count() > 80;
+        if !is_wide && !LEFT_OUT.iter().any(|row| line.starts_with(row)) {
+            shown.push(if line.is_empty() { String::new() } else { format!("    {line}") });
+        }
+    }
+    assert!(is_last, "no table {LAST:?} in {text}");
+    format!("\n{}\n    [...]\n\n", shown.join("\n"))
+}
+
+/// A result with the mean of each metric in place of its samples, and without logs.
+fn reduce(from: &Path, to: &Path) {
+    fs::create_dir_all(to).expect("a directory");
+    fs::copy(from.join("run.json"), to.join("run.json")).expect("run.json");
+    let text = fs::read_to_string(from.join("result.jsonl")).expect("a result");
+    let lines = text.lines().map(|line| {
+        let mut record: Value = serde_json::from_str(line).expect("JSON");
+        let Some(fields) = record.as_object_mut() else { panic!("a record is an object") };
+        fields.remove("slow_path");
+        if let Some(measured) = fields.get_mut("measured") {
+            measured["detail"]["tasks"] = Value::Null;
+            for metric in measured["metrics"].as_array_mut().into_iter().flatten() {
+                let samples: Vec<f64> =
+                    metric["samples"].as_array().expect("a list").iter().filter_map(Value::as_f64).collect();
+                if samples.len() > 1 {
+                    metric["samples"] = Value::from(vec![samples.iter().sum::<f64>() / samples.len() as f64]);
+                }
+            }
+        }
+        record.to_string() + "\n"
+    });
+    fs::write(to.join("result.jsonl"), lines.collect::<String>()).expect("the reduced result");
+}
+
+fn bless() {
+    let whole = Path::new(env!("CARGO_TARGET_TMPDIR")).join("readme");
+    let path = whole.to_str().expect("UTF-8");
+    let arguments = arguments();
+    let arguments = ["run"].into_iter().chain(arguments.iter().map(String::as_str)).chain(["-o", path]);
+    pagelab(&arguments.collect::<Vec<_>>());
+    reduce(&whole, &recorded());
+    let block = excerpt(&pagelab(&["show", recorded().to_str().expect("UTF-8")]));
+    // Columns may be wider there, for rows that the README leaves out.
+    let words = |text: &str| text.split_whitespace().map(str::to_owned).collect::<Vec<_>>();
+    assert_eq!(words(&block), words(&excerpt(&pagelab(&["show", path]))), "what is kept of the cells is too little");
+    let readme = readme();
+    let (before, rest) = readme.split_once(BEGIN).expect("the README has the mark");
+    let (_, after) = rest.split_once(END).expect("the README has the second mark");
+    fs::write(root().join("README.md"), format!("{before}{BEGIN}{block}{END}{after}")).expect("README.md");
+}
+
+#[test]
+fn the_readme_shows_what_its_first_command_prints() {
+    if std::env::var_os(BLESS).is_some() {
+        bless();
+    }
+    let readme = readme();
+    let shown = readme.split_once(BEGIN).and_then(|(_, rest)| Some(rest.split_once(END)?.0)).expect("both marks");
+    assert_eq!(shown, excerpt(&pagelab(&["show", recorded().to_str().expect("UTF-8")])));
+}
+
+/// What was recorded is what the command runs: the experiment, and each seed.
+#[test]
+fn what_was_recorded_is_the_first_command() {
+    let arguments = arguments();
+    let [experiment, option, seeds] = arguments.as_slice() else { panic!("{arguments:?}") };
+    assert_eq!(option, "--seeds");
+    let text = fs::read_to_string(recorded().join("result.jsonl")).expect("a result");
+    let cells = text
+        .lines()
+        .map(|line| serde_json::from_str::<Value>(line).expect("JSON"))
+        .filter(|record| record["record"] == "cell");
+    let mut found: Vec<u64> = cells
+        .map(|cell| {
+            assert_eq!(cell["key"]["experiment"], experiment.as_str());
+            cell["key"]["seed"].as_u64().expect("a number")
+        })
+        .collect();
+    found.sort_unstable();
+    found.dedup();
+    assert_eq!(found, (1..=seeds.parse::<u64>().expect("a number")).collect::<Vec<_>>());
+}
+
+/// The variant file that the README shows: the lines between two indented blocks.
+#[test]
+fn the_readmes_variant_can_be_run() {
+    let readme = readme();
+    let (_, rest) = readme.split_once("(`my.toml`):\n\n").expect("a variant file");
+    let lines = rest.lines().take_while(|line| line.is_empty() || line.starts_with("    "));
+    let text: String =
+        lines.take_while(|line| !line.contains("pagelab run")).map(|line| format!("{}\n", line.trim_start())).collect();
+    let file = tempfile::Builder::new().suffix(".toml").tempfile().expect("a file");
+    fs::write(file.path(), text).expect("a variant");
+    let variant = lab::variant::load(file.path().to_str().expect("UTF-8")).expect("it can be read");
+    assert_eq!((variant.parent.as_deref(), variant.diff.len()), (Some("v6.1"), 3));
+}
+
+#[test]
+fn the_readme_is_short() {
+    assert!(readme().lines().count() <= 120, "{} lines", readme().lines().count());
+}
