@@ -68,7 +68,7 @@ impl Trust {
         let on = format!("machine {}; rules of {}", self.machine.name, names.join(", "));
         let mut rows = self.prices();
         rows.push(self.rules());
-        rows.extend(self.published.iter().flat_map(|published| self.published_rows(published)));
+        rows.extend(self.published.iter().flat_map(published_rows));
         rows.extend(self.beside.as_ref().map(Beside::row));
         text::screen(&[title, on], &rows, &self.more())
     }
@@ -116,32 +116,6 @@ impl Trust {
         Row { name: "rules from memory", count: all.len(), of: Variant::RULES.len(), worst: worst.unwrap_or_default() }
     }
 
-    fn published_rows(&self, published: &Published) -> [Row; 2] {
-        let column = |kernel: &str| published.source.columns.iter().find(|column| column.kernel == kernel);
-        let count = |name, reason: &dyn Fn([&str; 4]) -> Option<String>| {
-            let mut reasons: BTreeMap<String, usize> = BTreeMap::new();
-            for value in published.all() {
-                let ours = column(&value.kernel).map_or(value.kernel.as_str(), |column| column.ours());
-                if let Some(reason) = reason([&value.experiment, &value.metric, &value.case, ours]) {
-                    *reasons.entry(reason).or_default() += 1;
-                }
-            }
-            // The worst is what most values suffer from.
-            let worst = reasons.iter().max_by_key(|(_, values)| **values);
-            let worst = worst.map(|(reason, values)| format!("{values} values: {reason}")).unwrap_or_default();
-            Row { name, count: reasons.values().sum(), of: published.all().len(), worst }
-        };
-        let owned = |reason: Option<&str>| reason.map(str::to_owned);
-        [
-            count("values fitted", &|[experiment, metric, case, kernel]| {
-                owned(published.fitted(experiment, metric, case, kernel))
-            }),
-            count("values known wrong", &|[experiment, metric, case, kernel]| {
-                owned(published.wrong(experiment, metric, case, kernel))
-            }),
-        ]
-    }
-
     /// Where there is more about it.
     fn more(&self) -> String {
         let published = match &self.published {
@@ -157,6 +131,33 @@ impl Trust {
         };
         published + beside
     }
+}
+
+/// The values of a table that a column of ours was fitted to, and those that it is known to be wrong in.
+fn published_rows(published: &Published) -> [Row; 2] {
+    let column = |kernel: &str| published.source.columns.iter().find(|column| column.kernel == kernel);
+    let count = |name, reason: &dyn Fn([&str; 4]) -> Option<String>| {
+        let mut reasons: BTreeMap<String, usize> = BTreeMap::new();
+        for value in published.all() {
+            let ours = column(&value.kernel).map_or(value.kernel.as_str(), |column| column.ours());
+            if let Some(reason) = reason([&value.experiment, &value.metric, &value.case, ours]) {
+                *reasons.entry(reason).or_default() += 1;
+            }
+        }
+        // The worst is what most values suffer from.
+        let worst = reasons.iter().max_by_key(|(_, values)| **values);
+        let worst = worst.map(|(reason, values)| format!("{values} values: {reason}")).unwrap_or_default();
+        Row { name, count: reasons.values().sum(), of: published.all().len(), worst }
+    };
+    let owned = |reason: Option<&str>| reason.map(str::to_owned);
+    [
+        count("values fitted", &|[experiment, metric, case, kernel]| {
+            owned(published.fitted(experiment, metric, case, kernel))
+        }),
+        count("values known wrong", &|[experiment, metric, case, kernel]| {
+            owned(published.wrong(experiment, metric, case, kernel))
+        }),
+    ]
 }
 
 fn generic(work: Work) -> &'static Price {

@@ -22,7 +22,8 @@ struct Cell {
 
 #[derive(Deserialize)]
 struct Counter {
-    counter: String,
+    #[serde(rename = "counter")]
+    name: String,
     kernel: f64,
     ours: f64,
     within: bool,
@@ -43,8 +44,8 @@ pub(super) fn of(experiment: &str) -> Option<Beside> {
     let counters: Vec<_> = cells.flat_map(|cell| cell.counters.iter().map(move |counter| (cell, counter))).collect();
     let outside = || counters.iter().filter(|(_, counter)| !counter.within);
     let worst = outside().max_by(|(_, a), (_, b)| a.factor().total_cmp(&b.factor()));
-    let in_words = |(cell, Counter { counter, kernel, ours, .. }): &(&Cell, &Counter)| {
-        format!("{counter} of {}: {kernel:.0} on {}, ours {ours:.0}", cell.cell, recorded.kernel)
+    let in_words = |(cell, Counter { name, kernel, ours, .. }): &(&Cell, &Counter)| {
+        format!("{name} of {}: {kernel:.0} on {}, ours {ours:.0}", cell.cell, recorded.kernel)
     };
     (!counters.is_empty()).then(|| Beside {
         compared: counters.len(),
@@ -56,7 +57,8 @@ pub(super) fn of(experiment: &str) -> Option<Beside> {
 impl Counter {
     /// How far it is off, up or down; one event more on both sides, as there may be none.
     fn factor(&self) -> f64 {
-        ((self.ours + 1.0) / (self.kernel + 1.0)).ln().abs()
+        let ratio = (self.ours + 1.0) / (self.kernel + 1.0);
+        ratio.max(1.0 / ratio)
     }
 }
 

@@ -1,11 +1,11 @@
 //! What is counted, and that it fits a screen.
 
 use super::*;
-use crate::source::{self, Kind};
+use crate::source::{self, Kind, Listed};
 
 #[test]
 fn every_experiment_fits_on_a_screen() {
-    for (name, _) in source::list(Kind::Experiment) {
+    for Listed { name, .. } in source::list(Kind::Experiment) {
         let text = of(&name).expect(&name).text();
         assert!(text.lines().count() <= 24, "{name}:\n{text}");
         for line in text.lines() {
@@ -17,7 +17,7 @@ fn every_experiment_fits_on_a_screen() {
 
 fn rows(name: &str) -> Vec<Row> {
     let trust = of(name).expect(name);
-    let published = trust.published.iter().flat_map(|published| trust.published_rows(published));
+    let published = trust.published.iter().flat_map(published_rows);
     trust.prices().into_iter().chain([trust.rules()]).chain(published).collect()
 }
 
