@@ -133,7 +133,7 @@ impl Trust {
     }
 }
 
-/// The values of a table that a column of ours was fitted to, and those that it is known to be wrong in.
+/// How many published values are fitted, and how many are known to be wrong.
 fn published_rows(published: &Published) -> [Row; 2] {
     let column = |kernel: &str| published.source.columns.iter().find(|column| column.kernel == kernel);
     let count = |name, reason: &dyn Fn([&str; 4]) -> Option<String>| {

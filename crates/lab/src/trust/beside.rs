@@ -57,8 +57,8 @@ pub(super) fn of(experiment: &str) -> Option<Beside> {
 impl Counter {
     /// How far it is off, up or down; one event more on both sides, as there may be none.
     fn factor(&self) -> f64 {
-        let ratio = (self.ours + 1.0) / (self.kernel + 1.0);
-        ratio.max(1.0 / ratio)
+        let factor = (self.ours + 1.0) / (self.kernel + 1.0);
+        factor.max(1.0 / factor)
     }
 }
 
