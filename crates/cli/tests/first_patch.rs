@@ -1,6 +1,7 @@
 //! docs/your-first-patch.md: its patch applies, is as short as it says, and passes its own test.
 //!
-//! Only what the patch changes is built: `mm`, and `units` below it, not optimized. What they use of others is built the first time.
+//! Only what the patch changes is built: `mm`, and `units` below it, not optimized. What they use of others is built the first
+//! time.
 
 mod support;
 
