@@ -1,7 +1,7 @@
 //! The README shows what its first command prints: a recorded result of it is in docs/readme, and shown again here.
 //!
-//! `PAGELAB_BLESS=1 cargo test --release -p pagelab --test readme` runs the command, which takes minutes, records the result anew and
-//! writes it into the README. Of a recorded cell only means are kept: the README shows nothing else. That the simulator still
+//! `PAGELAB_BLESS=1 cargo test --release -p pagelab --test readme` runs the command, which takes minutes, records the result anew
+//! and writes it into the README. Of a recorded cell only means are kept: the README shows nothing else. That the simulator still
 //! does the same is asked in `series.rs`, which runs some of these cells.
 
 use std::{
@@ -16,7 +16,7 @@ use serde_json::Value;
 const BLESS: &str = "PAGELAB_BLESS";
 /// What stands before the command's arguments.
 const BEFORE: &str = "    cargo run --release -- run ";
-const BEGIN: &str = "<!-- printed by the first command, shortened: do not edit; crates/cli/tests/readme.rs says how to write it anew -->\n";
+const BEGIN: &str = "<!-- printed by the first command: crates/cli/tests/readme.rs says how to write it anew -->\n";
 const END: &str = "<!-- end of what is printed -->\n";
 /// The last table that is shown.
 const LAST: &str = "Percentage Faults Huge";
