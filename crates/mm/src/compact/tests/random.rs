@@ -275,7 +275,7 @@ fn contents_survive_compaction_under_marks_that_come_and_go() {
         moved += world.lab.count(Event::PgmigrateSuccess);
         spared += world.spared.unwrap();
     }
-    assert!(moved > 500 && spared > 0, "{moved} pages moved, {spared} times not compacted");
+    assert!(moved > 100 && spared > 0, "{moved} pages moved, {spared} times not compacted");
 }
 
 #[test]
