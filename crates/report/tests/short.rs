@@ -24,7 +24,7 @@ fn some(value: f64, range: Option<(f64, f64)>) -> Option<Value> {
 
 fn row(metric: &str, case: &str, stat: &str, cells: Vec<Option<Value>>) -> Row {
     let (metric, case, operation, stat) = (metric.into(), case.into(), case.into(), stat.into());
-    Row { metric, case, stat, operation, better: Better::None, form: Form::Whole, cells }
+    Row { metric, case, stat, operation, better: Better::Lower, form: Form::Whole, cells }
 }
 
 fn report(layout: Layout, kind: Kind, columns: Vec<ColumnHead>, rows: Vec<Row>) -> Report {
