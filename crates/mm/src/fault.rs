@@ -4,7 +4,7 @@
 //! A phase that asks for memory (`alloc::slow`) is taken again when there is some; so it allocates before it does anything else.
 
 use serde::Serialize;
-use units::{NodeId, Order, Pfn, Vpn};
+use units::{NodeId, Order, Pfn, Time, Vpn};
 
 use crate::{
     Mm,
@@ -348,6 +348,30 @@ impl FaultControl {
         } else {
             Phase::HugeClear { frame, deposit, cleared }
         })
+    }
+
+    /// Is it in the middle of clearing a huge page?
+    #[inline]
+    pub(crate) fn is_clearing(&self) -> bool {
+        matches!(self.phase, Phase::HugeClear { .. })
+    }
+
+    /// See [`crate::touch::Touch::clear_on`].
+    pub(crate) fn clear_on(&mut self, mm: &mut Mm, cx: &mut Cx, before: Time, mut ended: impl FnMut(Time)) -> Time {
+        // Bound: the pieces of a huge page.
+        loop {
+            let start = cx.now();
+            let Phase::HugeClear { frame, deposit, cleared } = self.phase else {
+                unreachable!("the caller looked, and it ends at the last piece");
+            };
+            if let Next::Later(phase) = Self::clear_huge(mm, cx, frame, deposit, cleared) {
+                self.phase = phase;
+            }
+            ended(cx.now());
+            if cx.now() >= before || !self.is_clearing() {
+                return start;
+            }
+        }
     }
 
     fn map_huge(&self, mm: &mut Mm, space: &mut AddressSpace, cx: &mut Cx, frame: Pfn, deposit: TableId) -> Next {

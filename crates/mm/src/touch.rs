@@ -144,6 +144,22 @@ impl Touch {
         self.fault.is_some()
     }
 
+    /// Is a fault under way that is in the middle of clearing a huge page?
+    #[inline]
+    pub fn is_clearing(&self) -> bool {
+        self.fault.as_ref().is_some_and(FaultControl::is_clearing)
+    }
+
+    /// Clears what is left of that huge page, piece by piece as [`Self::step`] would, each of which is a step of its own: one at
+    /// least, and as many more as begin before an instant. `ended` hears when each of them ends. Returns when the last one
+    /// began.
+    ///
+    /// # Panics
+    /// When no huge page is being cleared.
+    pub fn clear_on(&mut self, mm: &mut Mm, cx: &mut Cx, before: Time, ended: impl FnMut(Time)) -> Time {
+        self.fault.as_mut().expect("a huge page is being cleared").clear_on(mm, cx, before, ended)
+    }
+
     /// Goes on until `horizon`, at least by one page or one phase of a fault. `Handled` when all is accessed.
     pub fn step(&mut self, mm: &mut Mm, space: &mut AddressSpace, cx: &mut Cx, horizon: Time) -> Step<FaultDone> {
         // Bound: each turn passes a page, or starts a fault, or ends one.

@@ -3,6 +3,7 @@
 //! The world of a run is a thread-local that only this file touches, so that the simulator's handle on `Os` is a task's
 //! number, and runs on different threads are kept apart.
 
+mod clear_on;
 pub(crate) mod rig;
 mod run_on;
 mod step;

@@ -32,6 +32,9 @@ impl World {
         let task = &mut tasks[id.0 as usize];
         let TaskState::Kernel(operation) = &mut task.state else { return None };
         let Operation::Touch(touch) = operation else { return None };
+        if touch.is_clearing() {
+            return self.clear_on(cpu, id).then_some(false);
+        }
         let number = kernels[task.kernel].number(cpu);
         let Kernel { mm, variant, spaces, locks, lines, running_in, settled_in, counters, .. } =
             &mut kernels[task.kernel];

@@ -1,0 +1,57 @@
+//! The turns in which a huge page is cleared: 512 steps, between any two of which others may run, and nearly never have to.
+
+use mm::{ControlId, cx::Cx};
+use units::CpuId;
+
+use crate::{
+    kernel::Kernel,
+    operation::Operation,
+    run_hash::Mark,
+    task::{TaskId, TaskState},
+    world::World,
+};
+
+impl World {
+    /// The running task of a CPU goes on clearing a huge page, where nobody has asked anything of the CPU: as many steps as
+    /// nobody else has a turn before. It does what `run` and `step` do, less all that they would find not to be so. False, and
+    /// nothing has happened, where there is more to think of.
+    #[inline]
+    pub(super) fn clear_on(&mut self, cpu: CpuId, id: TaskId) -> bool {
+        let Self { kernels, tasks, cpus, prices, clock, hash, .. } = self;
+        let prices = prices.on(cpus, cpu);
+        let (task, here) = (&mut tasks[id.0 as usize], &mut cpus[cpu.0 as usize]);
+        let is_watched = self.injector.wanted.is_some() || self.trace.is_some() || task.is_slow;
+        if is_watched || task.is_dying || !task.supply.is_idle() || here.lets_go.is_some() {
+            return false;
+        }
+        let TaskState::Kernel(Operation::Touch(touch)) = &mut task.state else { return false };
+        let number = kernels[task.kernel].number(cpu);
+        let Kernel { mm, variant, spaces, running_in, counters, .. } = &mut kernels[task.kernel];
+        let space = spaces.get(task.space).expect("a live task has an address space");
+        if task.holds.is_none() && Operation::touch_needs(touch, space, variant).is_some() {
+            return false;
+        }
+        let is_shared = running_in[task.space.0 as usize] > 1 || task.is_settled;
+        let left = is_shared.then(|| touch.left());
+        let before = clock.earliest().min(self.sampler.due);
+        let mut steps = 0;
+        let mut cx = Cx::new(number, here.clock, prices, counters).acting_for(ControlId(id.0));
+        let last = touch.clear_on(mm, &mut cx, before, |end| {
+            hash.fold(end, cpu, Mark::Faults, 0);
+            steps += 1;
+        });
+        task.spent.add_step(cx.meter());
+        task.was_preempted = false;
+        here.clock = cx.now();
+        here.stay(cpu, clock);
+        self.injector.steps += steps;
+        self.current = id;
+        if let Some(left) = left {
+            let end = cx.now();
+            self.note_pace(id, (left, last), end, true);
+        }
+        #[cfg(test)]
+        self.check();
+        true
+    }
+}
