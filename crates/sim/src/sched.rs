@@ -333,10 +333,11 @@ impl World {
         }
     }
 
-    /// The address space that each CPU of a kernel runs.
-    pub(crate) fn running_spaces(&self, kernel: KernelId) -> Vec<SpaceId> {
+    /// The address space that each CPU of a kernel runs, into a list that is used again.
+    pub(crate) fn list_running_spaces(&self, kernel: KernelId, list: &mut Vec<SpaceId>) {
         let space = |cpu: &Cpu| cpu.running.map_or(NO_SPACE, |task| self.tasks[task.0 as usize].space);
-        self.cpus[self.kernels[kernel].cpus.clone()].iter().map(space).collect()
+        list.clear();
+        list.extend(self.cpus[self.kernels[kernel].cpus.clone()].iter().map(space));
     }
 
     /// The CPUs, but for one, that run a task of an address space of the same kernel now.

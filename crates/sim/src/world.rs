@@ -72,6 +72,8 @@ pub(crate) struct World {
     begin: Time,
     /// The task whose user half runs.
     pub(crate) current: TaskId,
+    /// What each CPU runs, as the last step that asked has found it: a list that is used again.
+    running: Vec<SpaceId>,
 }
 
 /// The first task of all, which has the result of the run.
@@ -111,6 +113,7 @@ impl World {
             slow_log: SlowLog::default(),
             begin: Time(0),
             current: TaskId(0),
+            running: Vec::new(),
         }
     }
 

@@ -54,7 +54,10 @@ impl World {
         let (kernel, space, is_thread) = (task.kernel, task.space, task.space == NO_SPACE);
         // Only who reclaims or compacts asks about other address spaces.
         let is_slow = is_thread || task.supply.is_busy();
-        let running = if is_slow { self.running_spaces(kernel) } else { Vec::new() };
+        let mut loaded = std::mem::take(&mut self.running);
+        if is_slow {
+            self.list_running_spaces(kernel, &mut loaded);
+        }
         // All but this one. Whose entries a kernel thread will change is not known yet: the TLBs of all that run user code may
         // have them.
         let sharers = if is_thread { self.runners(cpu) } else { self.kernels[kernel].running_in[space.0 as usize] - 1 };
@@ -66,7 +69,7 @@ impl World {
         let (need_resched, was_preempted) = (here.need_resched(), std::mem::take(&mut task.was_preempted));
         let loss = self.injector.begin(counters);
         let mut cx = Cx::new(number, start, prices, counters);
-        let running = is_slow.then_some(Running { spaces: &running, asked: &mut asked_of });
+        let running = is_slow.then_some(Running { spaces: &loaded, asked: &mut asked_of });
         let control = ControlId(id.0);
         cx.set_circumstances(Circumstances { control, sharers, running, need_resched, was_preempted });
         if here.asked.rounds > 0 && !is_thread {
@@ -85,6 +88,7 @@ impl World {
             trace.take(mm, id, cpu, start);
         }
         self.settle_step(id, cpu, &Owed { faults, shootdowns, asked_of: &asked_of });
+        self.running = loaded;
         came_to
     }
 
