@@ -44,6 +44,7 @@ pub(crate) use fault::{FileFault, FileWent};
 pub use flusher::Flusher;
 pub use inode::InodeId;
 use inode::{Inode, Segment};
+pub(crate) use mapping::Marks;
 use mapping::Nodes;
 pub use mapping::{PageFlag, Slot};
 pub use operation::{FileAnswer, FileOperation, FileRequest};
@@ -211,10 +212,16 @@ impl PageCache {
 
     /// Where in which file a frame is, if it is in the cache; one that has left it, and is not freed yet, is nowhere.
     pub(crate) fn place_of(&self, frames: &FrameTable, head: Pfn) -> Option<(InodeId, u64)> {
+        self.find(frames, head).map(|(at, _)| at)
+    }
+
+    /// The same, with its marks: the tree is gone through once.
+    pub(crate) fn find(&self, frames: &FrameTable, head: Pfn) -> Option<((InodeId, u64), Marks)> {
         let Frame::File { segment, index, .. } = frames.get(head) else { return None };
         let part = self.segments.get(segment.0 as usize)?.as_ref()?;
         let index = u64::from(part.nth) * u64::from(SegmentId::PAGES) + u64::from(index);
-        (self.page(part.inode, index) == Some(head)).then_some((part.inode, index))
+        let marks = self.inode(part.inode).mapping.marks_of(&self.nodes, index, head)?;
+        Some(((part.inode, index), marks))
     }
 
     /// What does not hold of files themselves, if something does not: for checks.
@@ -309,9 +316,9 @@ impl Mm {
 
     /// A page leaves the cache, with its buffer; it is not dirty any more, whatever it was. Its frame is the caller's.
     pub(crate) fn remove_page(&mut self, cx: &mut Cx, head: Pfn, shadow: Option<u32>) {
-        let (id, index) = self.cache.place_of(&self.frames, head).expect("it is in the cache");
-        assert!(!self.cache.has((id, index), PageFlag::Writeback), "page {index} of {id:?} is being written");
-        if self.cache.has((id, index), PageFlag::Dirty) {
+        let ((id, index), marks) = self.cache.find(&self.frames, head).expect("it is in the cache");
+        assert!(!marks.has(PageFlag::Writeback), "page {index} of {id:?} is being written");
+        if marks.has(PageFlag::Dirty) {
             self.cancel_dirty((id, index), head);
         }
         self.drop_buffer(cx, (id, index));
@@ -337,8 +344,7 @@ impl Mm {
 
     fn drop_buffer(&mut self, cx: &mut Cx, (id, index): (InodeId, u64)) {
         let inode = self.cache.inodes[id.0 as usize].as_mut().expect("a page has an inode");
-        if let Some(buffer) = inode.mapping.buffer(&self.cache.nodes, index) {
-            inode.mapping.set_buffer(&mut self.cache.nodes, index, None);
+        if let Some(buffer) = inode.mapping.set_buffer(&mut self.cache.nodes, index, None) {
             self.free_object(cx, buffer);
         }
     }

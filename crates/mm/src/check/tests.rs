@@ -168,7 +168,7 @@ fn every_damage_is_noticed() {
             let mut damaged = mm.clone();
             damage(&mut damaged, &earlier, &mut numbers);
             // A kind, type or mobility that does not exist is a panic, not a verdict.
-            let verdict = std::panic::catch_unwind(|| walk(&damaged));
+            let verdict = std::panic::catch_unwind(std::panic::AssertUnwindSafe(|| walk(&damaged)));
             assert!(!matches!(verdict, Ok(Ok(()))), "seed {seed}: {what} went unnoticed");
         }
     }

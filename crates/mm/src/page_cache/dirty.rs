@@ -44,8 +44,8 @@ impl Mm {
 
     /// A page for which a block is promised is dirty from now on (`folio_mark_dirty`).
     pub(crate) fn set_page_dirty(&mut self, cx: &mut Cx, head: Pfn) {
-        let (id, index) = self.cache.place_of(&self.frames, head).expect("it is in the cache");
-        if self.cache.has((id, index), PageFlag::Dirty) {
+        let ((id, index), marks) = self.cache.find(&self.frames, head).expect("it is in the cache");
+        if marks.has(PageFlag::Dirty) {
             return;
         }
         self.cache.mark((id, index), PageFlag::Dirty, true);

@@ -5,6 +5,8 @@
 //! An inode's pages by index: a tree of nodes of 64 entries, of as few levels as its largest index needs. A file of one page
 //! needs no node at all.
 
+use std::cell::Cell;
+
 use units::Pfn;
 
 use crate::{frame::NIL, slab::Object};
@@ -32,6 +34,17 @@ pub enum PageFlag {
 impl PageFlag {
     const fn mask(self) -> u8 {
         1 << (self as u8 + 2)
+    }
+}
+
+/// All marks of a page.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Marks(u8);
+
+impl Marks {
+    /// Is it marked so?
+    pub(crate) fn has(self, flag: PageFlag) -> bool {
+        self.0 & flag.mask() != 0
     }
 }
 
@@ -119,6 +132,17 @@ pub(super) struct Nodes {
     free: Vec<u32>,
     /// Those that were given up since this was last asked.
     pub(super) freed: Vec<Object>,
+    /// The node of single entries that was found last: whoever asks for a page asks for the same one again, and then for the
+    /// next.
+    last: Cell<Option<Leaf>>,
+}
+
+/// A node of single entries: below which node of the highest level, for which indices (those of the same `high`).
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+struct Leaf {
+    top: u32,
+    high: u64,
+    node: u32,
 }
 
 impl Nodes {
@@ -133,6 +157,7 @@ impl Nodes {
     }
 
     fn give(&mut self, id: u32) {
+        self.last.set(None);
         let node = self.all[id as usize].take().expect("it is in use");
         self.freed.push(node.object);
         self.free.push(id);
@@ -185,6 +210,10 @@ impl Mapping {
             return (index == 0).then_some(Place::Head);
         }
         let mut id = self.head.word;
+        let (top, high) = (id, index >> SHIFT);
+        if let Some(last) = nodes.last.get().filter(|last| (last.top, last.high) == (top, high)) {
+            return Some(Place::In(last.node, place_in_node(index)));
+        }
         // Bound: the levels.
         loop {
             let node = nodes.get(id);
@@ -194,6 +223,7 @@ impl Mapping {
             }
             let at = place_in_node(at);
             if node.shift == 0 {
+                nodes.last.set(Some(Leaf { top, high, node: id }));
                 return Some(Place::In(id, at));
             }
             if node.flags[at] & KIND != NODE {
@@ -231,6 +261,12 @@ impl Mapping {
         self.entry(nodes, index).flags & flag.mask() != 0
     }
 
+    /// The marks of a page, if this frame is it.
+    pub(super) fn marks_of(&self, nodes: &Nodes, index: u64, head: Pfn) -> Option<Marks> {
+        let entry = self.entry(nodes, index);
+        (entry.slot() == Slot::Folio(head)).then_some(Marks(entry.flags))
+    }
+
     /// Is a page up to date and dirty, with a buffer: does one more write(2) to it change nothing here?
     pub(super) fn is_written(&self, nodes: &Nodes, index: u64) -> bool {
         let entry = self.entry(nodes, index);
@@ -257,13 +293,15 @@ impl Mapping {
         Some(self.entry(nodes, index).buffer).filter(|buffer| *buffer != NIL.0).map(|buffer| Object(Pfn(buffer)))
     }
 
-    /// A page gets a buffer head, or loses it.
-    pub(super) fn set_buffer(&mut self, nodes: &mut Nodes, index: u64, buffer: Option<Object>) {
+    /// A page gets a buffer head, or loses it; says which one it had.
+    pub(super) fn set_buffer(&mut self, nodes: &mut Nodes, index: u64, buffer: Option<Object>) -> Option<Object> {
         let buffer = buffer.map_or(NIL.0, |object| object.slab().0);
-        match self.place(nodes, index).expect("only pages have buffers") {
-            Place::Head => self.head.buffer = buffer,
-            Place::In(id, at) => nodes.get_mut(id).buffers[at] = buffer,
-        }
+        let its = match self.place(nodes, index).expect("only pages have buffers") {
+            Place::Head => &mut self.head.buffer,
+            Place::In(id, at) => &mut nodes.get_mut(id).buffers[at],
+        };
+        let was = std::mem::replace(its, buffer);
+        (was != NIL.0).then_some(Object(Pfn(was)))
     }
 
     /// Does the tree need one more node before there is a place for this index?

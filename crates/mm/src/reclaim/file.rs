@@ -6,7 +6,15 @@
 use units::Pfn;
 
 use super::{Reclaimer, ScanControl, active::Uses, folio::Tally};
-use crate::{Mm, Spaces, cx::Cx, event::Event, page_cache::PageFlag, page_table::Level, primitive, spaces::Entry};
+use crate::{
+    Mm, Spaces,
+    cx::Cx,
+    event::Event,
+    page_cache::{Marks, PageFlag},
+    page_table::Level,
+    primitive,
+    spaces::Entry,
+};
 
 /// What stands between a file's folio and the free lists.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -24,24 +32,18 @@ pub(super) enum FileState {
 impl Mm {
     /// Is the folio dirty, or being written (`folio_check_dirty_writeback`)?
     pub(super) fn file_state(&self, head: Pfn) -> FileState {
-        let Some(at) = self.cache.place_of(&self.frames, head) else { return FileState::Gone };
-        if self.cache.has(at, PageFlag::Writeback) {
-            FileState::Writeback
-        } else if self.cache.has(at, PageFlag::Dirty) {
-            FileState::Dirty
-        } else {
-            FileState::Clean
-        }
+        self.cache.find(&self.frames, head).map_or(FileState::Gone, |(_, marks)| state_of(marks))
     }
 
-    /// Counts what reclaim has met, before it decides anything.
-    pub(super) fn note_file_state(&self, head: Pfn, tally: &mut Tally) {
-        let Some(at) = self.cache.place_of(&self.frames, head) else { return };
+    /// The same when reclaim meets it, before it decides anything: what it has met is counted.
+    pub(super) fn note_file_state(&self, head: Pfn, tally: &mut Tally) -> FileState {
+        let Some((_, marks)) = self.cache.find(&self.frames, head) else { return FileState::Gone };
         let [dirty, writeback, reclaim] =
-            [PageFlag::Dirty, PageFlag::Writeback, PageFlag::Reclaim].map(|flag| self.cache.has(at, flag));
+            [PageFlag::Dirty, PageFlag::Writeback, PageFlag::Reclaim].map(|flag| marks.has(flag));
         tally.met.dirty += u64::from(dirty || writeback);
         tally.met.unqueued_dirty += u64::from(dirty && !writeback);
         tally.met.congested += u64::from(writeback && reclaim);
+        state_of(marks)
     }
 
     /// A folio that is being written: it goes as soon as that ends. Kswapd is told when it meets it again.
@@ -104,5 +106,15 @@ impl Mm {
         if let Some(at) = self.cache.place_of(&self.frames, head) {
             self.cache.mark(at, PageFlag::Workingset, true);
         }
+    }
+}
+
+fn state_of(marks: Marks) -> FileState {
+    if marks.has(PageFlag::Writeback) {
+        FileState::Writeback
+    } else if marks.has(PageFlag::Dirty) {
+        FileState::Dirty
+    } else {
+        FileState::Clean
     }
 }

@@ -205,8 +205,7 @@ impl Mm {
         head: Pfn,
         tally: &mut Tally,
     ) -> Fate {
-        self.note_file_state(head, tally);
-        if self.file_state(head) == FileState::Writeback {
+        if self.note_file_state(head, tally) == FileState::Writeback {
             self.meet_file_writeback(sc, head, tally);
             return self.out_of_the_way();
         }
