@@ -93,7 +93,6 @@ Examples:
     Claims(Claims),
     /// Say how near the changes of a published table a result is
     Score(Score),
-    /// Say what an experiment's numbers are worth
     Trust(Trust),
     /// Measure what primitive operations take on this machine, and write its machine file with them
     Calibrate(Calibrate),

@@ -1,4 +1,4 @@
-//! Claims and scores from the command line: what can be said without a run, and mistakes. crates/cli/tests/series.rs judges a run.
+//! Claims and scores from the command line: what can be said without a run, and mistakes. series.rs beside it judges a run.
 
 mod support;
 

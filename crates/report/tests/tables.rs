@@ -259,8 +259,8 @@ fn each_target_and_machine_has_its_own_baseline() {
     assert_eq!(lines[3].split_whitespace().collect::<Vec<_>>(), ["laptop", "laptop", "laptop", "laptop", "server"]);
     assert_eq!(
         lines[4],
-        "Amean c            100.00 (   0.00%)             80.00 (  20.00%)             50.00 (  50.00%)\
-         \x20            60.00 ( -20.00%)             10.00 (   0.00%)"
+        "Amean c            100.00 (   0.00%)             80.00      x0.80             50.00 (  50.00%)\
+         \x20            60.00      x1.20             10.00 (   0.00%)"
     );
 }
 

@@ -2,8 +2,10 @@
 
 use clap::Args;
 
-/// Say what an experiment's simulated numbers are worth: what behind them is fitted, measured, assumed or from memory, and what
-/// is known to be wrong. Each is a count and the worst example, on one screen; nothing is run.
+/// Say what an experiment's numbers are worth
+///
+/// What behind its simulated numbers is fitted, measured, assumed or from memory, and what is known to be wrong: each a count and
+/// the worst example, on one screen. Nothing is run.
 ///
 /// Fitted is what was chosen so that a row of a published table comes out; measured, what somebody timed or looked up; assumed,
 /// what nobody did. A rule is from memory when nobody read it in the source of the kernel whose rule it is. Values are those of

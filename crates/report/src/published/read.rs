@@ -37,8 +37,8 @@ impl fmt::Display for PublishedError {
 impl std::error::Error for PublishedError {}
 
 impl Published {
-    /// Reads a series from its files, each the path that messages call it by and its text: `source.toml`, `rows.toml`, `claims.toml`,
-    /// and tables as CSV, whose order is that of their values. Other files are passed over.
+    /// Reads a series from its files, each the path that messages call it by and its text: `source.toml`, `rows.toml`,
+    /// `claims.toml`, and tables as CSV, whose order is that of their values. Other files are passed over.
     pub fn parse(name: &str, files: &[(String, String)]) -> Result<Self, PublishedError> {
         let mut printed = Vec::new();
         let is_table = |file: &str| Path::new(file).extension().is_some_and(|extension| extension == "csv");
