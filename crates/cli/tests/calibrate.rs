@@ -22,7 +22,8 @@ fn the_file_is_a_machine_that_the_simulator_runs_on() {
     }
 
     let small = ["--set", "tasks=1", "--set", "iterations=1", "--set", "size=2MiB", "--set", "page=base"];
-    let run = [&["run", "fault-storm", "--target", "sim", "--machine", FILE, "-o", "result"][..], &small].concat();
+    let run =
+        [&["run", "fault-storm", "--target", "sim", "--machine", FILE, "-o", "result", "--full"][..], &small].concat();
     let answer = room.run(&run).expect(0);
     assert!(!answer.stdout.contains(" 0 are the machine's"), "{}", answer.stdout);
     assert!(answer.stdout.contains("are the machine's, "), "{}", answer.stdout);

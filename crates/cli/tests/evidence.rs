@@ -11,7 +11,7 @@ fn claims_of_a_series_that_does_not_run_are_not_yet_judged() {
     for line in [
         "s1: fewer mixed pageblocks",
         "no experiment of ours makes these tables yet",
-        "s1-1  not yet   with patches 1-4 hardly any event is left, in each of four tables",
+        "s1-1  not yet   with patches 1-4 hardly any event is left, in each of four",
         "s4: 10 cannot be judged yet",
     ] {
         assert!(text.lines().any(|found| found.trim_start().starts_with(line)), "{line} in\n{text}");

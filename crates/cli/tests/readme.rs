@@ -18,10 +18,8 @@ const BLESS: &str = "PAGELAB_BLESS";
 const BEFORE: &str = "    cargo run --release -- run ";
 const BEGIN: &str = "<!-- printed by the first command: crates/cli/tests/readme.rs says how to write it anew -->\n";
 const END: &str = "<!-- end of what is printed -->\n";
-/// The last table that is shown.
-const LAST: &str = "Percentage Faults Huge";
-/// Rows that are not shown.
-const LEFT_OUT: [&str; 4] = ["Min ", "Stddev ", "CoeffVar ", "Max "];
+/// The tables that are shown: those of the first set of columns, as far as they fit beside each other.
+const SHOWN: [&str; 2] = ["Fault Latencies", "Percentage Faults Huge"];
 
 fn root() -> PathBuf {
     Path::new(env!("CARGO_MANIFEST_DIR")).join("../..").canonicalize().expect("the repository")
@@ -50,24 +48,20 @@ fn pagelab(arguments: &[&str]) -> String {
     String::from_utf8(output.stdout).expect("text")
 }
 
-/// The part of what is printed that the README shows, as a block of Markdown.
+/// The part of what is printed that the README shows, as a block of Markdown: head, two tables and the legend.
 fn excerpt(text: &str) -> String {
-    let mut shown = Vec::new();
-    let (mut is_head, mut is_last) = (true, false);
-    for line in text.lines() {
-        is_last |= line.contains(LAST);
-        if is_last && line.is_empty() {
-            break;
-        }
-        // The first lines say where all of it is from; only those that fit.
-        is_head &= !line.is_empty();
-        let is_wide = is_head && line.chars().count() > 80;
-        if !is_wide && !LEFT_OUT.iter().any(|row| line.starts_with(row)) {
-            shown.push(if line.is_empty() { String::new() } else { format!("    {line}") });
-        }
-    }
-    assert!(is_last, "no table {LAST:?} in {text}");
-    format!("\n{}\n    [...]\n\n", shown.join("\n"))
+    let parts: Vec<&str> = text.trim_end().split("\n\n").collect();
+    let (Some(head), Some(legend)) = (parts.first(), parts.last()) else { panic!("nothing is printed") };
+    let table = |title: &str| -> &str {
+        let is_it = |part: &&&str| part.lines().next().is_some_and(|line| line.contains(title));
+        parts.iter().find(is_it).unwrap_or_else(|| panic!("no table {title:?} in {text}"))
+    };
+    let [first, second] = SHOWN.map(table);
+    let shown = [head, first, second, "[...]", legend];
+    let lines = shown.join("\n\n");
+    assert!(lines.lines().all(|line| line.chars().count() <= 80), "{lines}");
+    let indented = |line: &str| if line.is_empty() { "\n".to_owned() } else { format!("    {line}\n") };
+    format!("\n{}\n", lines.lines().map(indented).collect::<String>())
 }
 
 /// A result with the mean of each metric in place of its samples, and without logs.

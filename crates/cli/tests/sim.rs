@@ -306,8 +306,11 @@ fn seeds_are_other_runs_of_the_same_counters() {
 fn several_values_of_a_setting_are_columns() {
     let room = Room::new();
     let set = ["--set", "vm.percpu_pagelist_high_fraction=0,8", "--set", "transparent_hugepage/enabled=never"];
-    let run =
-        words(&[&["run", "fault-storm", "--target", "sim", "--set", "size=64MiB", "-o", "result"], &set, &TINY[..8]]);
+    let run = words(&[
+        &["run", "fault-storm", "--target", "sim", "--set", "size=64MiB", "-o", "result", "--full"],
+        &set,
+        &TINY[..8],
+    ]);
     let answer = room.run(&run).expect(0);
     let cells = report::cells(document::whole_records(&room.here().join("result")));
     let kernels: Vec<_> = cells.iter().map(|cell| cell.key.kernel.as_str()).collect();

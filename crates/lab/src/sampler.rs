@@ -134,9 +134,10 @@ mod tests {
     fn samples_are_of_the_start_of_instants_between_and_of_the_end() {
         let series = series(Picos::from_micros(20_000), Duration::from_millis(210));
         let times: Vec<u64> = series.samples().iter().map(|sample| sample.at_us).collect();
-        assert!((4..=12).contains(&times.len()), "{times:?}");
-        assert_eq!(times[0], 0);
-        assert!(times.is_sorted() && *times.last().unwrap() >= 210_000, "{times:?}");
+        // How many of them a busy machine takes, and when it comes to the end, nobody knows.
+        let (first, last) = (times[0], times[times.len() - 1]);
+        assert!(times.is_sorted() && first == 0 && last >= 210_000, "{times:?}");
+        assert!((3..=last / 20_000 + 2).contains(&(times.len() as u64)), "{times:?}");
         assert!(series.columns.iter().any(|name| name == "pgfault"), "this process has faults: {:?}", series.columns);
     }
 

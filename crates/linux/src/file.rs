@@ -173,9 +173,13 @@ impl Files {
 
     /// A file gets `len` bytes long, if it is not yet.
     fn grow(&self, open: &Open, len: u64) -> Result<(), Errno> {
-        let more = len.saturating_sub(open.len.fetch_max(len, Ordering::Relaxed));
-        let take = |left: u64| left.checked_sub(more);
-        self.left.fetch_update(Ordering::Relaxed, Ordering::Relaxed, take).map(drop).map_err(|_| Errno::NOSPC)
+        let known = open.len.load(Ordering::Relaxed);
+        let take = |left: u64| left.checked_sub(len.saturating_sub(known));
+        self.left.fetch_update(Ordering::Relaxed, Ordering::Relaxed, take).map_err(|_| Errno::NOSPC)?;
+        // What another task has counted meanwhile is counted once.
+        let before = open.len.fetch_max(len, Ordering::Relaxed);
+        self.left.fetch_add(before.min(len).saturating_sub(known), Ordering::Relaxed);
+        Ok(())
     }
 }
 
@@ -224,7 +228,7 @@ mod tests {
         files.write(file, Bytes(0), Bytes::kib(512)).unwrap();
         assert_eq!(files.write(file, Bytes::kib(512), Bytes::mib(1)), Err(Errno::NOSPC), "a second megabyte");
         files.write_blocks(file, Bytes::kib(510), Bytes::kib(2), Bytes(512)).unwrap();
-        assert_eq!(files.write_blocks(file, Bytes::kib(512), Bytes(700), Bytes(512)), Err(Errno::NOSPC));
+        assert_eq!(files.write_blocks(file, Bytes::mib(1), Bytes(700), Bytes(512)), Err(Errno::NOSPC));
         assert_eq!(files.write_blocks(file, Bytes(0), Bytes(700), Bytes(0)), Err(Errno::INVAL));
         assert_eq!(fs::metadata(scratch.path().join("writer-0/1")).unwrap().len(), 512 << 10);
         assert_eq!(files.create("writer-0/1"), Err(Errno(libc::EEXIST)));

@@ -9,8 +9,11 @@ use pagelab_report::{
 
 fn series() -> Vec<Published> {
     let root = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../published");
-    let mut folders: Vec<_> =
-        fs::read_dir(root).expect("a folder").map(|entry| entry.expect("readable").path()).collect();
+    let mut folders: Vec<_> = fs::read_dir(root)
+        .expect("a folder")
+        .map(|entry| entry.expect("readable").path())
+        .filter(|path| path.is_dir())
+        .collect();
     folders.sort();
     let read = |folder: &std::path::PathBuf| {
         let entries = fs::read_dir(folder).expect("a folder").map(|entry| entry.expect("readable").path());

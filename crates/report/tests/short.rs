@@ -50,7 +50,8 @@ fn published() -> Published {
                  storm,us.Amean,fault-1,k+0,1000.00,lower\nstorm,us.Amean,fault-1,k+4,500.00,lower\n\
                  storm,us.Amean,fault-2,k+0,79.30,lower\nstorm,us.Amean,fault-2,k+4,0.00,lower\n\
                  storm,us.Amean,seen,k+0,3.00,lower\n";
-    let files = [file("source.toml", source), file("rows.toml", rows), file("table.csv", table)];
+    let claims = file("claims.toml", "");
+    let files = [file("source.toml", source), file("rows.toml", rows), claims, file("table.csv", table)];
     Published::parse("x", &files).expect("a series")
 }
 

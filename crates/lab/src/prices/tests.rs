@@ -153,8 +153,8 @@ fn a_pace_is_for_generic_prices() {
 fn prices_are_fitted_measured_or_assumed() {
     let of = |source: &str, generic| Used { work: "clear_frame".into(), ps: 1, source: source.into(), generic };
     let used = [
-        of("assumed: a third of it (calibrated)", false),
-        of("assumed: 187 percent of generic: calibrated: by Min", true),
+        of("fitted: a third of Min", false),
+        of("fitted: 187 percent of generic: by Min", true),
         of("assumed", true),
         of("who measured it", true),
     ];

@@ -110,9 +110,19 @@ fn part_text(part: &JudgedPart) -> String {
 /// A line of a table: a mark, and columns.
 fn line([mark, what, published, ours, runs, wanted]: [String; 6]) -> String {
     let [w, p, o, r] = COLUMNS;
-    let line = format!("{mark:>MARK$} {what:w$} {published:>p$} {ours:>o$} {runs:>r$}  {wanted}");
+    let before = format!("{mark:>MARK$} {what:w$} {published:>p$} {ours:>o$} {runs:>r$}");
+    let line = format!("{before}  {wanted}");
     let line = line.trim_end();
-    if line.chars().count() <= WIDTH { format!("{line}\n") } else { wrapped(line, INDENT + 2) }
+    let length = |text: &str| text.chars().count();
+    if length(line) <= WIDTH {
+        return format!("{line}\n");
+    }
+    // What is wanted may begin earlier where nothing stands there.
+    let before = before.trim_end();
+    match WIDTH.checked_sub(length(before) + length(&wanted)).filter(|spaces| *spaces >= 2) {
+        Some(spaces) => format!("{before}{}{wanted}\n", " ".repeat(spaces)),
+        None => wrapped(line, INDENT + 2),
+    }
 }
 
 /// The figures that deviations are of are values.

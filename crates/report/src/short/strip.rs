@@ -73,9 +73,10 @@ pub(super) fn lines(labels: &[String], strips: &[Strip], width: usize) -> Vec<St
     let widest_strip = strips.iter().map(Strip::width).max().unwrap_or(0);
     let widest_label = widest(labels.iter().map(String::as_str));
     let most = widest_label.min(width.saturating_sub(widest_strip)).max(1);
-    // Labels are broken only where that saves a block.
+    // Labels are broken only where that saves a block, and between words.
     let count = |label: &usize| blocks(strips, width.saturating_sub(*label)).len();
-    let least = (LABEL.min(most)..=most).rev().min_by_key(count).unwrap_or(most);
+    let word = widest(labels.iter().flat_map(|label| label.split_whitespace()));
+    let least = (LABEL.max(word).min(most)..=most).rev().min_by_key(count).unwrap_or(most);
     let mut lines = Vec::new();
     for (number, block) in blocks(strips, width.saturating_sub(least)).into_iter().enumerate() {
         if number > 0 {
@@ -97,7 +98,7 @@ pub(super) fn lines(labels: &[String], strips: &[Strip], width: usize) -> Vec<St
 /// Characters of a label that are kept in one line, whatever that costs.
 const LABEL: usize = 16;
 /// Characters of the longest word of a title that a column is widened for.
-const WORD: usize = 16;
+const WORD: usize = 20;
 
 /// The last line of a label, which values follow, and those before it. The second and later ones are indented.
 fn label_lines(name: &str, width: usize) -> (String, Vec<String>) {
