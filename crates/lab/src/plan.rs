@@ -266,7 +266,7 @@ impl Place {
 }
 
 /// What seed 1 takes first, seed 2 second and so on, over and over.
-fn in_turn<T: Copy>(all: &[T], seed: u64) -> T {
+pub fn in_turn<T: Copy>(all: &[T], seed: u64) -> T {
     let turn = seed.saturating_sub(1) % all.len() as u64;
     all[usize::try_from(turn).expect("fewer than there are")]
 }

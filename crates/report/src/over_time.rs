@@ -6,10 +6,8 @@ use csv::Writer;
 
 use crate::record::Cell;
 use crate::series::{Sample, Series};
+use crate::short::WIDTH;
 use crate::slow_path::{Entry, SlowPath};
-
-/// The width of texts.
-const WIDTH: usize = 80;
 
 /// A column of the digest: its head, which names it sums up, and whether it shows how far they moved since the row before.
 struct Digest {

@@ -1,15 +1,14 @@
 //! The machine of a guest's simulated run: as fast as `pagelab run` makes the twin of a guest.
 
 use anyhow::Result;
-use lab::{fidelity::cells::Guest, machine::Machine};
+use lab::{fidelity::cells::Guest, machine::Machine, plan::in_turn};
 
 /// The machine of a guest's simulated run, as a file; none where the guest has a time of its own.
 pub(super) fn machine(guest: &Guest, seed: u64) -> Result<Option<String>> {
     let Some(shifts) = &guest.replayable else { return Ok(None) };
     let shifts = shifts.split(',').map(str::parse).collect::<Result<Vec<u8>, _>>()?;
-    let turn = usize::try_from(seed.saturating_sub(1))? % shifts.len();
     let machine = Machine::load(&guest.machine, &linux::setting::names())?;
-    Ok(Some(machine.counting_instructions(shifts[turn]).to_toml()))
+    Ok(Some(machine.counting_instructions(in_turn(&shifts, seed)).to_toml()))
 }
 
 #[cfg(test)]

@@ -2,7 +2,10 @@
 //! setting with several values makes.
 
 use super::{Request, UsageError};
-use crate::{experiment::Experiment, source::unknown};
+use crate::{
+    experiment::{Experiment, combinations},
+    source::unknown,
+};
 
 /// Settings of one column, of those that `--set` gives.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -73,21 +76,13 @@ fn check(name: &str, values: &[String]) -> Result<(), UsageError> {
 
 /// Every combination of the settings' values, the last setting changing fastest.
 fn columns(settings: &Values) -> Vec<Settings> {
-    let mut columns = vec![Settings { label: None, values: Vec::new() }];
-    for (name, values) in settings {
-        let word = (values.len() > 1).then(|| short(name, settings));
-        let with = |column: &Settings, value: &String| {
-            let label = word.as_ref().map(|word| labelled_more(column.label.as_deref(), &format!("{word}={value}")));
-            let own = column.values.iter().cloned().chain([(name.clone(), value.clone())]);
-            Settings { label: label.or_else(|| column.label.clone()), values: own.collect() }
-        };
-        columns = columns.iter().flat_map(|column| values.iter().map(move |value| with(column, value))).collect();
-    }
-    columns
-}
-
-fn labelled_more(label: Option<&str>, word: &str) -> String {
-    label.map_or_else(|| word.to_owned(), |label| format!("{label} {word}"))
+    let has_several = |name: &str| settings.iter().any(|(known, values)| known == name && values.len() > 1);
+    let column = |values: Vec<(String, String)>| {
+        let words = values.iter().filter(|(name, _)| has_several(name));
+        let words: Vec<_> = words.map(|(name, value)| format!("{}={value}", short(name, settings))).collect();
+        Settings { label: (!words.is_empty()).then(|| words.join(" ")), values }
+    };
+    combinations(settings).into_iter().map(column).collect()
 }
 
 /// What heads of columns call a setting: its last word, or all of its name where two of them have the same. Labels are part

@@ -2,7 +2,8 @@
 
 use std::fmt::Write as _;
 
-const WIDTH: usize = 80;
+use report::{WIDTH, short::text::fold};
+
 const NAME: usize = 18;
 const COUNT: usize = 11;
 /// Lines that one text may take.
@@ -42,16 +43,8 @@ pub(super) fn screen(head: &[String], rows: &[Row], more: &str) -> String {
 
 /// Lines of whole words; what does not fit on two is cut.
 fn wrapped(text: &str, width: usize) -> Vec<String> {
-    let mut lines: Vec<String> = Vec::new();
-    for word in text.split_whitespace() {
-        match lines.last_mut().filter(|line| line.chars().count() + 1 + word.chars().count() <= width) {
-            Some(line) => {
-                line.push(' ');
-                line.push_str(word);
-            }
-            None => lines.push(word.chars().take(width).collect()),
-        }
-    }
+    let mut lines = fold(text, width);
+    lines.retain(|line| !line.is_empty());
     if lines.len() > LINES {
         lines.truncate(LINES);
         let last = lines.last_mut().expect("there are more than two");

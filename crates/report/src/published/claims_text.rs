@@ -6,9 +6,8 @@ use super::{
     JudgedClaim, JudgedPart, Judgement, Published, Verdict,
     claim::{Unit, WHAT_MAX},
 };
+use crate::short::{WIDTH, text::fold};
 
-/// Columns of a terminal.
-const WIDTH: usize = 80;
 /// Where the lines of a claim's parts begin, below the claim's words.
 const INDENT: usize = 6;
 /// Where the mark of a part that fails is.
@@ -190,25 +189,9 @@ fn tally(judgement: &Judgement) -> String {
     wrapped(&format!("{}: {}{word}", judgement.series, parts.join(", ")), 4).trim_start().to_owned()
 }
 
-/// Lines of at most [`WIDTH`] columns, broken between words; each but the first begins with so many spaces, and the first with
-/// them where the text has none.
+/// Lines of at most [`WIDTH`] columns, broken between words; each begins with so many spaces.
 pub(super) fn wrapped(text: &str, indent: usize) -> String {
-    let mut lines = Vec::new();
-    let mut line = " ".repeat(indent);
-    let mut is_empty = true;
-    for word in text.split(' ') {
-        if !is_empty && line.chars().count() + 1 + word.chars().count() > WIDTH {
-            lines.push(std::mem::replace(&mut line, " ".repeat(indent)));
-            is_empty = true;
-        }
-        if !is_empty {
-            line.push(' ');
-        }
-        line += word;
-        is_empty = false;
-    }
-    lines.push(line);
-    lines.iter().map(|line| format!("{}\n", line.trim_end())).collect()
+    fold(text, WIDTH - indent).iter().map(|line| format!("{:indent$}{line}\n", "")).collect()
 }
 
 /// A line for each part of each claim, numbers unrounded.

@@ -48,10 +48,8 @@ impl Ours {
 
     /// The 2.5 and 97.5 % points of single runs.
     pub(super) fn range(&self, place: &Place) -> Option<(f64, f64)> {
-        match interval(&self.of_seeds(place)) {
-            (Some(low), Some(high)) => Some((low, high)),
-            _ => None,
-        }
+        let (low, high) = interval(&self.of_seeds(place));
+        low.zip(high)
     }
 
     /// The value of the run at this place among [`seeds`](Self::seeds).

@@ -47,10 +47,8 @@ impl Published {
         }
         let mut places = BTreeMap::new();
         for (place, value) in printed.iter().enumerate() {
-            let Printed { experiment, metric, case, kernel, .. } = value;
-            let key = [experiment, metric, case, kernel].map(String::clone);
-            if places.insert(key, place).is_some() {
-                let message = format!("two values of {experiment} {metric} {case} {kernel}");
+            if places.insert(value.place().map(str::to_owned), place).is_some() {
+                let message = format!("two values of {}", value.place().join(" "));
                 return Err(PublishedError { file: format!("published/{name}"), line: None, message });
             }
         }
@@ -68,10 +66,8 @@ impl Published {
 
 /// Refuses rows that are picked out and do not exist: a name that is misspelt would pick nothing, unseen.
 fn pick_something(file: &str, rows: &Rows, printed: &[Printed]) -> Result<(), PublishedError> {
-    let value = |of: &Printed| [&of.experiment, &of.metric, &of.case, &of.kernel].map(String::clone);
-    let values: Vec<[String; 4]> = printed.iter().map(value).collect();
     for (kind, picked) in [("unscored", &rows.unscored), ("fitted", &rows.fitted), ("wrong", &rows.wrong)] {
-        let idle = |picked: &Picked| !values.iter().any(|value| picked.has(value.each_ref().map(String::as_str)));
+        let idle = |picked: &Picked| !printed.iter().any(|value| picked.has(value.place()));
         if let Some(place) = picked.iter().position(idle) {
             let message = format!("[[{kind}]] number {} picks no value of the tables", place + 1);
             return Err(PublishedError { file: file.to_owned(), line: None, message });

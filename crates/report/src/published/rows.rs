@@ -2,6 +2,8 @@
 
 use serde::Deserialize;
 
+use super::claim::OneOrMore;
+
 /// `rows.toml`.
 #[derive(Clone, Debug, Default, Deserialize)]
 #[serde(deny_unknown_fields)]
@@ -17,45 +19,30 @@ pub(super) struct Rows {
     pub(super) wrong: Vec<Picked>,
 }
 
-/// Some rows, and why.
+/// Some rows, and why: those of these names, each of which may have one `*` in it, which stands for any text; of all where none
+/// is given.
 #[derive(Clone, Debug, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub(super) struct Picked {
     #[serde(default)]
-    pub(super) experiment: Names,
+    pub(super) experiment: Option<OneOrMore>,
     #[serde(default)]
-    pub(super) metric: Names,
+    pub(super) metric: Option<OneOrMore>,
     #[serde(default)]
-    pub(super) case: Names,
+    pub(super) case: Option<OneOrMore>,
     #[serde(default)]
-    pub(super) kernel: Names,
+    pub(super) kernel: Option<OneOrMore>,
     pub(super) why: String,
-}
-
-/// One name or several; a name may have one `*` in it, which stands for any text.
-#[derive(Clone, Debug, Default, Deserialize)]
-#[serde(untagged)]
-pub(super) enum Names {
-    #[default]
-    Any,
-    One(String),
-    Several(Vec<String>),
-}
-
-impl Names {
-    fn has(&self, name: &str) -> bool {
-        match self {
-            Self::Any => true,
-            Self::One(pattern) => matches(pattern, name),
-            Self::Several(patterns) => patterns.iter().any(|pattern| matches(pattern, name)),
-        }
-    }
 }
 
 impl Picked {
     /// Whether it picks the value of this experiment, metric, case and kernel.
-    pub(super) fn has(&self, [experiment, metric, case, kernel]: [&str; 4]) -> bool {
-        self.experiment.has(experiment) && self.metric.has(metric) && self.case.has(case) && self.kernel.has(kernel)
+    pub(super) fn has(&self, value: [&str; 4]) -> bool {
+        let names = [&self.experiment, &self.metric, &self.case, &self.kernel];
+        let has = |names: &Option<OneOrMore>, name| {
+            names.as_ref().is_none_or(|names| names.names().iter().any(|pattern| matches(pattern, name)))
+        };
+        names.into_iter().zip(value).all(|(names, name)| has(names, name))
     }
 }
 
