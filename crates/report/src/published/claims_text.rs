@@ -120,7 +120,7 @@ fn line([mark, what, published, ours, runs, wanted]: [String; 6]) -> String {
     let before = before.trim_end();
     match WIDTH.checked_sub(length(before) + length(&wanted)).filter(|spaces| *spaces >= 2) {
         Some(spaces) => format!("{before}{}{wanted}\n", " ".repeat(spaces)),
-        None => wrapped(line, INDENT + 2),
+        None => format!("{before}\n{:1$}{wanted}\n", "", INDENT + 2),
     }
 }
 
