@@ -83,6 +83,8 @@ pub struct Used {
 }
 
 const ASSUMED: &str = "assumed";
+/// What the source of a price says that is generic but for the machine's pace.
+const OF_GENERIC: &str = " percent of generic: ";
 const FITTED: &str = "fitted";
 /// Measured by one of our own benchmarks, a price would explain what it was taken from.
 const COMPARED: &str = "fault-storm";
@@ -123,7 +125,10 @@ pub fn of_instructions(ns: u64) -> Vec<Price> {
     let price = |generic: &Price| {
         let own = COUNTED.iter().find(|own| own.work == generic.work);
         let (takes, source) = own.map_or_else(
-            || (generic.takes.0 * REST_PER_NS * ns, format!("{} times: {}", REST_PER_NS * ns, generic.source)),
+            || {
+                let times = REST_PER_NS * ns;
+                (generic.takes.0 * times, format!("{ASSUMED}: {times} times the generic price: {}", generic.source))
+            },
             |own| (own.takes.0 * ns / COUNTED_NS, format!("{ns} of {COUNTED_NS} ns an instruction: {}", own.source)),
         );
         Price { work: generic.work, takes: Picos(takes), range: None, source }
@@ -161,7 +166,7 @@ pub fn all(own: &[Price], pace: Option<&Pace>) -> Vec<Used> {
         None => price,
         Some(pace) => {
             let takes = Picos(price.takes.0 * u64::from(pace.percent) / 100);
-            let source = format!("assumed: {} percent of generic: {}", pace.percent, pace.source);
+            let source = format!("{ASSUMED}: {}{OF_GENERIC}{}", pace.percent, pace.source);
             Price { takes, range: None, source, ..price }
         }
     };
@@ -184,6 +189,19 @@ impl Used {
     /// Nobody measured it.
     pub fn is_assumed(&self) -> bool {
         is_assumed(&self.source)
+    }
+
+    /// Where it comes from, and the rest of what its source says. A pace leaves generic prices in proportion: each is what the
+    /// generic one is. That the pace was fitted makes none of them fitted: only their mean was.
+    pub fn origin(&self) -> (Origin, &str) {
+        if self.generic && self.source.starts_with(ASSUMED) && self.source.contains(OF_GENERIC) {
+            let own = generic().iter().find(|price| price.work.name() == self.work);
+            return own.map_or((Origin::Assumed, &self.source), |own| origin(&own.source));
+        }
+        match origin(&self.source) {
+            (Origin::Fitted, rest) if self.generic => (Origin::Assumed, rest),
+            found => found,
+        }
     }
 }
 
@@ -210,13 +228,13 @@ pub struct Kinds {
     pub assumed: usize,
 }
 
-/// Sorts prices by where they come from. Those of a pace that was fitted are assumed all the same: only their mean was.
+/// Sorts prices by where they come from.
 pub fn kinds(used: &[Used]) -> Kinds {
     let mut kinds = Kinds::default();
     for price in used {
-        match origin(&price.source).0 {
-            Origin::Fitted if !price.generic => kinds.fitted += 1,
-            Origin::Fitted | Origin::Assumed => kinds.assumed += 1,
+        match price.origin().0 {
+            Origin::Fitted => kinds.fitted += 1,
+            Origin::Assumed => kinds.assumed += 1,
             Origin::Measured => kinds.measured += 1,
         }
     }

@@ -8,14 +8,14 @@ mod text;
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use mm::{Variant, cost::Work};
+use mm::Variant;
 use report::Published;
 
 use self::{beside::Beside, text::Row};
 use crate::{
     experiment::Experiment,
     machine::Machine,
-    prices::{self, Origin, Price, Used},
+    prices::{self, Origin, Used},
     published,
     source::SourceError,
     variant,
@@ -73,14 +73,12 @@ impl Trust {
         text::screen(&[title, on], &rows, &self.more())
     }
 
-    /// A price of the machine's own is what its source says. Any other is generic, and a pace leaves it in proportion.
     fn prices(&self) -> Vec<Row> {
         let Machine { prices: own, pace, .. } = &self.machine;
         let used = prices::all(own, pace.as_ref());
         let mut by_origin: BTreeMap<Origin, Vec<(&Used, String)>> = BTreeMap::new();
-        for (price, work) in used.iter().zip(Work::ALL) {
-            let source = if price.generic { &generic(*work).source } else { &price.source };
-            let (origin, source) = prices::origin(source);
+        for price in &used {
+            let (origin, source) = price.origin();
             by_origin.entry(origin).or_default().push((price, source.to_owned()));
         }
         let row = |(name, origin)| {
@@ -158,8 +156,4 @@ fn published_rows(published: &Published) -> [Row; 2] {
             owned(published.wrong(experiment, metric, case, kernel))
         }),
     ]
-}
-
-fn generic(work: Work) -> &'static Price {
-    prices::generic().iter().find(|price| price.work == work).expect("every operation has a generic price")
 }

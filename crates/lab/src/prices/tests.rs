@@ -160,3 +160,10 @@ fn prices_are_fitted_measured_or_assumed() {
     ];
     assert_eq!(kinds(&used), Kinds { fitted: 1, measured: 1, assumed: 2 });
 }
+
+#[test]
+fn a_pace_leaves_generic_prices_what_they_are() {
+    let pace = Pace { percent: 187, source: "fitted: Min".into() };
+    assert_eq!(kinds(&all(&[], Some(&pace))), kinds(&all(&[], None)));
+    assert!(all(&[], Some(&pace)).iter().all(Used::is_assumed), "nobody measured them there");
+}

@@ -1,7 +1,12 @@
 //! What is counted, and that it fits a screen.
 
+use mm::cost::Work;
+
 use super::*;
-use crate::source::{self, Kind, Listed};
+use crate::{
+    prices::Price,
+    source::{self, Kind, Listed},
+};
 
 #[test]
 fn every_experiment_fits_on_a_screen() {
