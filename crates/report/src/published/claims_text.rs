@@ -116,8 +116,10 @@ fn line([mark, what, published, ours, runs, wanted]: [String; 6]) -> String {
     if length(line) <= WIDTH {
         return format!("{line}\n");
     }
-    // What is wanted may begin earlier where nothing stands there.
+    // Figures may take the room of what stands before them, and what is wanted may begin earlier where nothing stands there.
     let before = before.trim_end();
+    let narrow = format!("{mark:>MARK$} {what} {published} {ours} {runs}");
+    let before = if length(before) <= WIDTH { before } else { narrow.trim_end() };
     match WIDTH.checked_sub(length(before) + length(&wanted)).filter(|spaces| *spaces >= 2) {
         Some(spaces) => format!("{before}{}{wanted}\n", " ".repeat(spaces)),
         None => format!("{before}\n{:1$}{wanted}\n", "", INDENT + 2),
