@@ -32,7 +32,7 @@ use model::Wish;
 use pair::Pair;
 use stream::{Numbers, Weights};
 
-const SEEDS: u64 = 200;
+const SEEDS: u64 = 120;
 const OPERATIONS: u32 = 5_000;
 /// The variable that says which seed to run alone.
 const ONE_SEED: &str = "TWIN_SEED";
