@@ -110,7 +110,9 @@ works! {
     FilePage = "file_page", File;
     /// What each write(2) takes for each page that it reaches, beside finding it: what the file system does before and after.
     FileWrite = "file_write", File;
-    /// Copying a sector (512 bytes) that a program writes to a page of a file, from a buffer that caches hold.
+    /// What each read(2) takes for each page that it uses, beside the copy: the file system's way to it, and finding it.
+    FileGet = "file_get", File;
+    /// Copying a sector (512 bytes) between a page of a file and a program's buffer, which caches hold.
     FileCopy = "file_copy", File;
     /// What reading a page ahead takes beside its place in the file: its part of a request, and that the disk has read it.
     FileRead = "file_read", File;

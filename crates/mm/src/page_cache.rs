@@ -10,6 +10,7 @@ mod balance;
 mod dirty;
 mod drop;
 mod fault;
+mod filemap_read;
 mod flusher;
 mod inode;
 mod mapping;
@@ -21,7 +22,10 @@ mod sync;
 mod truncate;
 mod write;
 
-use std::collections::BTreeMap;
+use std::{
+    cmp::Reverse,
+    collections::{BTreeMap, BinaryHeap},
+};
 
 use units::{Order, Pfn, Vpn};
 
@@ -85,6 +89,8 @@ pub struct PageCache {
     free_segments: Vec<u32>,
     names: BTreeMap<String, InodeId>,
     open: Vec<Option<Open>>,
+    /// Numbers of descriptors below `open.len()` that nobody has: the lowest goes first.
+    free_files: BinaryHeap<Reverse<u32>>,
     nodes: Nodes,
     disk: Disk<InodeId>,
     counts: PerZone<FileCounts>,
@@ -134,6 +140,7 @@ impl PageCache {
             free_segments: Vec::new(),
             names: BTreeMap::new(),
             open: Vec::new(),
+            free_files: BinaryHeap::new(),
             nodes: Nodes::default(),
             disk: Disk::new(DiskSpec::default()),
             counts: PerZone::new(vec![FileCounts::default(); zones]),

@@ -79,6 +79,12 @@ pub(crate) fn write_again_price(cx: &Cx, len: Bytes) -> Picos {
     cx.price(Work::SystemCall) + cx.price(Work::FileWrite) + copy
 }
 
+/// Reading bytes of one page of a file by read(2), beside finding that page.
+pub(crate) fn read_file(cx: &mut Cx, len: Bytes) {
+    cx.work(Work::FileGet, 1);
+    cx.work(Work::FileCopy, len.0.div_ceil(512));
+}
+
 /// Having a page read ahead, once it has its place.
 pub(crate) fn read_file_page(cx: &mut Cx) {
     cx.work(Work::FileRead, 1);

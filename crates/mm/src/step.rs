@@ -1,13 +1,16 @@
 //! Linux: none; the kernel is preempted or sleeps where our controls return.
 //! Differs: waits are added with the mechanism that needs them.
 
-use units::{Pfn, Time};
+use units::{Pfn, Picos, Time};
 
 use crate::cost::Cause;
 
 /// Pages that one step of a range operation handles before it asks for the time.
 // SWAP_CLUSTER_MAX and COMPACT_CLUSTER_MAX, include/linux/swap.h (v6.1).
 pub const RUN: u64 = 32;
+
+/// One jiffy of a kernel with CONFIG_HZ=250.
+pub(crate) const TICK: Picos = Picos::from_micros(4000);
 
 /// What one bounded step of a long operation came to.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

@@ -46,6 +46,8 @@ pub(super) struct Balancing {
     limit_stamp: i64,
     /// Stores so far that tests can tell from each other.
     pub(super) tags: u64,
+    /// What the last read(2) found in its last page, where tests ask for contents.
+    pub(super) seen: u64,
 }
 
 impl Default for Balancing {
@@ -64,6 +66,7 @@ impl Default for Balancing {
             dirty_limit: 0,
             limit_stamp: 0,
             tags: 0,
+            seen: 0,
         }
     }
 }

@@ -220,11 +220,6 @@ fn copy(mm: &mut Mm, space: &mut AddressSpace, cx: &mut Cx, at: At, from: Pfn) -
 }
 
 impl Mm {
-    /// What is known of the reads through a file.
-    fn read_ahead_of(&mut self, file: u32) -> &mut super::read::ReadAhead {
-        &mut self.cache.open[file as usize].as_mut().expect("a VMA keeps it").read_ahead
-    }
-
     /// A page is there: if it is the marked one, what to read ahead (`do_async_mmap_readahead`).
     fn read_behind(&mut self, file: u32, inode: InodeId, index: u64) -> Option<Window> {
         self.read_ahead_of(file).hit();

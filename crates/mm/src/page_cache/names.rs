@@ -3,9 +3,11 @@
 //! Differs: directories are part of a name; no dentries of names that are not there; what the disk knows of an inode is read
 //! and written at no price.
 
+use std::cmp::Reverse;
+
 use units::Errno;
 
-use super::{InodeId, Open, inode::Inode, read::ReadAhead};
+use super::{InodeId, Open, PageCache, inode::Inode, read::ReadAhead};
 use crate::{
     Mm,
     cx::Cx,
@@ -84,13 +86,7 @@ impl Opening {
         }
         let object = self.filp.take().expect("got above");
         let open = Open { inode: id, object, has_descriptor: true, maps: 0, read_ahead: ReadAhead::default() };
-        let free = mm.cache.open.iter().position(Option::is_none);
-        let at = free.unwrap_or(mm.cache.open.len());
-        if free.is_none() {
-            mm.cache.open.push(None);
-        }
-        mm.cache.open[at] = Some(open);
-        Step::Done(Ok(u32::try_from(at).expect("fewer than 2^32 open files")))
+        Step::Done(Ok(mm.cache.keep_open(open)))
     }
 
     fn fail(&mut self, mm: &mut Mm, cx: &mut Cx, errno: Errno) -> Step<Result<u32, Errno>> {
@@ -107,6 +103,18 @@ impl Opening {
         for object in [self.filp.take(), self.dentry.take(), self.inode.take()].into_iter().flatten() {
             mm.free_object(cx, object);
         }
+    }
+}
+
+impl PageCache {
+    /// Gives an open file the lowest number that nobody has.
+    fn keep_open(&mut self, open: Open) -> u32 {
+        if let Some(Reverse(free)) = self.free_files.pop() {
+            self.open[free as usize] = Some(open);
+            return free;
+        }
+        self.open.push(Some(open));
+        u32::try_from(self.open.len() - 1).expect("fewer than 2^32 open files")
     }
 }
 
@@ -134,6 +142,7 @@ impl Mm {
     /// An open file without descriptor that nobody maps is closed for good (`__fput`); what has to be taken apart then.
     fn put_file(&mut self, cx: &mut Cx, file: u32) -> Option<InodeId> {
         let open = self.cache.open[file as usize].take_if(|open| !open.has_descriptor && open.maps == 0)?;
+        self.cache.free_files.push(Reverse(file));
         self.free_object(cx, open.object);
         self.cache.inode_mut(open.inode).opens -= 1;
         self.let_go_of(open.inode)

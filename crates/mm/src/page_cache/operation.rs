@@ -3,7 +3,14 @@
 
 use units::{Bytes, Errno, Time};
 
-use super::{InodeId, drop::DropCaches, names::Opening, sync::Sync, write::Write};
+use super::{
+    InodeId,
+    drop::DropCaches,
+    filemap_read::Read,
+    names::Opening,
+    sync::{Sync, SyncAll},
+    write::Write,
+};
 use crate::{Mm, Spaces, cx::Cx, frame::Holdings, primitive, step::Step};
 
 /// What somebody wants of files.
@@ -28,8 +35,21 @@ pub enum FileRequest {
         /// How many.
         len: Bytes,
     },
+    /// Read as many bytes from an offset on, as far as the file goes.
+    Read {
+        /// Which file.
+        file: u32,
+        /// The first byte.
+        offset: Bytes,
+        /// How many.
+        len: Bytes,
+    },
+    /// Whoever reads through this descriptor reads here and there (`POSIX_FADV_RANDOM`).
+    AdviseRandom(u32),
     /// Wait until a file is on the disk.
     Sync(u32),
+    /// Wait until all files are.
+    SyncAll,
     /// Drop what is clean.
     DropCaches,
 }
@@ -56,8 +76,10 @@ enum State {
     Opening(Opening),
     Evict(InodeId),
     Write(Write),
+    Read(Read),
     Truncate(InodeId, Bytes),
     Sync(Sync),
+    SyncAll(SyncAll),
     Drop(DropCaches),
 }
 
@@ -76,7 +98,10 @@ impl FileOperation {
             FileRequest::Unlink(_) => "unlink",
             FileRequest::Truncate(..) => "ftruncate",
             FileRequest::Write { .. } => "pwrite",
+            FileRequest::Read { .. } => "pread",
+            FileRequest::AdviseRandom(_) => "fadvise",
             FileRequest::Sync(_) => "fsync",
+            FileRequest::SyncAll => "sync",
             FileRequest::DropCaches => "drop_caches",
         }
     }
@@ -120,12 +145,14 @@ impl FileOperation {
                 }
             }
             State::Write(write) => done(write.step(mm, cx, horizon)),
+            State::Read(read) => done(read.step(mm, cx, horizon)),
             State::Truncate(id, len) => match mm.truncate_some(spaces, cx, *id, *len) {
                 Step::More => Step::More,
                 Step::Block(wait) => Step::Block(wait),
                 Step::Done(()) => Step::Done(Ok(FileAnswer::Done)),
             },
             State::Sync(sync) => done(sync.step(mm, spaces, cx)),
+            State::SyncAll(sync) => done(sync.step(mm, cx)),
             State::Drop(drop) => done(drop.step(mm, cx)),
         }
     }
@@ -147,7 +174,14 @@ impl FileOperation {
                 State::Truncate(id, *len)
             }
             FileRequest::Write { file, offset, len } => State::Write(Write::new(mm.opened(*file)?, *offset, *len)),
+            FileRequest::Read { file, offset, len } => State::Read(Read::new(*file, mm.opened(*file)?, *offset, *len)),
+            FileRequest::AdviseRandom(file) => {
+                mm.opened(*file)?;
+                mm.read_ahead_of(*file).set_random();
+                return Ok(None);
+            }
             FileRequest::Sync(file) => State::Sync(Sync::new(mm.opened(*file)?)),
+            FileRequest::SyncAll => State::SyncAll(SyncAll::new(mm)),
             FileRequest::DropCaches => State::Drop(DropCaches::new()),
         };
         Ok(Some(state))
@@ -158,9 +192,13 @@ impl FileOperation {
         match &self.state {
             State::Opening(opening) => opening.holdings(),
             State::Write(write) => write.holdings(),
-            State::Begin | State::Evict(_) | State::Truncate(..) | State::Sync(_) | State::Drop(_) => {
-                Holdings::default()
-            }
+            State::Begin
+            | State::Evict(_)
+            | State::Read(_)
+            | State::Truncate(..)
+            | State::Sync(_)
+            | State::SyncAll(_)
+            | State::Drop(_) => Holdings::default(),
         }
     }
 
@@ -170,7 +208,12 @@ impl FileOperation {
             State::Opening(mut opening) => opening.abort(mm, cx),
             State::Write(mut write) => write.abort(mm, cx),
             State::Evict(id) => mm.leave_orphan(id),
-            State::Begin | State::Truncate(..) | State::Sync(_) | State::Drop(_) => {}
+            State::Begin
+            | State::Read(_)
+            | State::Truncate(..)
+            | State::Sync(_)
+            | State::SyncAll(_)
+            | State::Drop(_) => {}
         }
     }
 }

@@ -1,6 +1,6 @@
-//! Linux: page_cache_ra_unbounded() and ondemand_readahead() in mm/readahead.c, do_sync_mmap_readahead() and
-//! do_async_mmap_readahead() in mm/filemap.c, ext4_mpage_readpages() (v6.1).
-//! Differs: reads through mappings only; no huge or sequential VMAs.
+//! Linux: page_cache_ra_unbounded(), ondemand_readahead() and force_page_cache_ra() in mm/readahead.c, do_sync_mmap_readahead()
+//! and do_async_mmap_readahead() in mm/filemap.c, ext4_mpage_readpages() (v6.1).
+//! Differs: no huge or sequential VMAs; the history in the cache (`try_context_readahead`) is not asked.
 
 use std::ops::Range;
 
@@ -23,6 +23,10 @@ pub(crate) struct ReadAhead {
     size: u64,
     async_size: u64,
     mmap_miss: u32,
+    /// The page that read(2) used last.
+    last: Option<u64>,
+    /// Nothing is read but what is asked for (`FMODE_RANDOM`).
+    is_random: bool,
 }
 
 /// Pages to be read.
@@ -71,8 +75,61 @@ impl ReadAhead {
         Some(self.window())
     }
 
+    /// A page that read(2) wants is missing, and it wants so many from there on (`page_cache_sync_ra`).
+    pub(super) fn sync(&mut self, index: u64, wanted: u64) -> Window {
+        let just_these = Window { pages: index..index + wanted, mark: u64::MAX };
+        if self.is_random {
+            return just_these;
+        }
+        let expected = [self.start + self.size - self.async_size.min(self.size), self.start + self.size];
+        if index > 0 && expected.contains(&index) {
+            self.start += self.size;
+            self.size = next_size(self.size);
+            self.async_size = self.size;
+            return self.window();
+        }
+        let follows = self.last.is_none_or(|last| index.checked_sub(last).is_some_and(|gap| gap <= 1));
+        if index > 0 && wanted <= RA_PAGES && !follows {
+            return just_these;
+        }
+        (self.start, self.size) = (index, first_size(wanted));
+        self.async_size = if self.size > wanted { self.size - wanted } else { self.size };
+        // Who begins with the page that is marked reads the next window with this one.
+        if self.size == self.async_size {
+            let next = next_size(self.size);
+            (self.async_size, self.size) = (next, self.size + next);
+        }
+        self.window()
+    }
+
+    /// read(2) uses a page; says whether it is another one than the last time.
+    pub(super) fn note(&mut self, index: u64) -> bool {
+        self.last.replace(index) != Some(index)
+    }
+
+    pub(super) fn is_random(&self) -> bool {
+        self.is_random
+    }
+
+    /// `POSIX_FADV_RANDOM`.
+    pub(super) fn set_random(&mut self) {
+        self.is_random = true;
+    }
+
     fn window(&self) -> Window {
         Window { pages: self.start..self.start + self.size, mark: self.start + self.size - self.async_size }
+    }
+}
+
+/// `get_init_ra_size`.
+fn first_size(wanted: u64) -> u64 {
+    let size = wanted.next_power_of_two();
+    if size <= RA_PAGES / 32 {
+        size * 4
+    } else if size <= RA_PAGES / 4 {
+        size * 2
+    } else {
+        RA_PAGES
     }
 }
 
@@ -88,6 +145,11 @@ fn next_size(size: u64) -> u64 {
 }
 
 impl Mm {
+    /// What is known of the reads through a file.
+    pub(super) fn read_ahead_of(&mut self, file: u32) -> &mut ReadAhead {
+        &mut self.cache.open[file as usize].as_mut().expect("its user keeps it").read_ahead
+    }
+
     /// The first index behind one that has no page (`page_cache_next_miss`), not further than a window.
     pub(super) fn next_miss(&self, id: InodeId, index: u64) -> u64 {
         let behind = index + 1..=index + RA_PAGES + 1;
@@ -168,6 +230,22 @@ mod tests {
         assert_eq!((second.pages, second.mark), (32..64, 32));
         let third = ahead.ahead(32, || unreachable!("as expected")).unwrap();
         assert_eq!((third.pages, third.mark), (64..96, 64));
+    }
+
+    #[test]
+    fn who_reads_by_system_calls_is_read_ahead_of_from_the_start_on() {
+        let mut ahead = ReadAhead::default();
+        let first = ahead.sync(0, 1);
+        assert_eq!((first.pages, first.mark), (0..4, 1));
+        let second = ahead.ahead(1, || unreachable!("as expected")).unwrap();
+        assert_eq!((second.pages, second.mark), (4..12, 4));
+        // Somewhere else, and the page behind that.
+        ahead.note(7);
+        assert_eq!(ahead.sync(100, 2).pages, 100..102);
+        assert!(ahead.note(101) && !ahead.note(101));
+        assert_eq!(ahead.sync(102, 1).pages, 102..106);
+        ahead.set_random();
+        assert_eq!(ahead.sync(0, 3).pages, 0..3);
     }
 
     #[test]

@@ -1,5 +1,6 @@
-//! Linux: ext4_sync_file() in fs/ext4/fsync.c, file_write_and_wait_range() in mm/filemap.c (v6.1).
-//! Differs: the journal is one block, written when the file's pages are.
+//! Linux: ext4_sync_file() in fs/ext4/fsync.c, file_write_and_wait_range() in mm/filemap.c, ksys_sync() in fs/sync.c (v6.1).
+//! Differs: the journal is one block, written when the file's pages are; sync(2) writes none, and looks every tick how far the
+//! flusher has come.
 
 use units::Errno;
 
@@ -7,7 +8,11 @@ use super::{
     InodeId,
     dirty::{Sent, disk_wait},
 };
-use crate::{Mm, Spaces, cx::Cx, step::Step};
+use crate::{
+    Mm, Spaces,
+    cx::Cx,
+    step::{Step, TICK},
+};
 
 /// One fsync(2).
 #[derive(Clone, Copy, Debug)]
@@ -69,5 +74,31 @@ impl Sync {
                 Step::Done(if has_failed { Err(Errno::IO) } else { Ok(()) })
             }
         }
+    }
+}
+
+/// One sync(2).
+#[derive(Clone, Copy, Debug)]
+pub(super) struct SyncAll {
+    /// Pages written since the start of the kernel when all that was dirty when it began is written.
+    until: i64,
+}
+
+impl SyncAll {
+    pub(super) fn new(mm: &Mm) -> Self {
+        let counts = mm.cache.totals();
+        let pages = (counts.dirty + counts.writeback).cast_signed();
+        Self { until: mm.cache.balancing.written + pages }
+    }
+
+    /// What becomes dirty meanwhile is not waited for.
+    pub(super) fn step(self, mm: &mut Mm, cx: &mut Cx) -> Step<Result<(), Errno>> {
+        mm.complete_disk_io(cx);
+        let counts = mm.cache.totals();
+        if counts.dirty + counts.writeback == 0 || mm.cache.balancing.written >= self.until {
+            return Step::Done(Ok(()));
+        }
+        mm.wake_flusher(cx);
+        Step::Block(disk_wait(cx.now() + TICK))
     }
 }

@@ -225,6 +225,18 @@ impl Lab {
         self.call(FileRequest::Write { file, offset: Bytes::PAGE * page, len: Bytes::PAGE })
     }
 
+    /// What read(2) finds in a page, if it could be had.
+    fn read(&mut self, file: u32, page: u64) -> Option<u64> {
+        let read = FileRequest::Read { file, offset: Bytes::PAGE * page, len: Bytes::PAGE };
+        match self.call(read) {
+            Ok(_) => Some(self.mm.cache.balancing.seen),
+            Err(errno) => {
+                assert_eq!(errno, Errno::IO);
+                None
+            }
+        }
+    }
+
     fn content(&self, file: u32, page: u64) -> u64 {
         self.mm.frames.content(self.mm.file_page(self.mm.inode_of(file).unwrap(), page).unwrap())
     }
@@ -311,8 +323,9 @@ fn random(seed: u64, (frames, fail_every): (u32, u32), turns: u64, walks: u64) -
                 }
             }
             50..80 if len > 0 => {
+                let is_call = lab.draw(2) == 0;
                 for page in any..(any + lab.draw(40)).min(len) {
-                    let found = lab.touch(file, page, Access::Read, true);
+                    let found = if is_call { lab.read(file, page) } else { lab.touch(file, page, Access::Read, true) };
                     assert!(files[which].2.may_hold(page, found), "page {page} of file {name}: {found:?}");
                 }
             }
@@ -340,7 +353,10 @@ fn random(seed: u64, (frames, fail_every): (u32, u32), turns: u64, walks: u64) -
                 lab.call(FileRequest::Close(file)).unwrap();
                 files.swap_remove(which);
             }
-            _ => {}
+            _ => match lab.draw(2) {
+                0 => drop(lab.call(FileRequest::AdviseRandom(file)).unwrap()),
+                _ => drop(lab.call(FileRequest::SyncAll).unwrap()),
+            },
         }
     }
     lab.counters
@@ -369,6 +385,7 @@ fn contents_survive_reclaim_writing_reading_migration_and_truncation() {
         Event::WorkingsetRefaultFile,
         Event::PgmigrateSuccess,
         Event::Pgrotated,
+        Event::Pgactivate,
     ] {
         assert!(sum.get(event) > 0, "{}", event.name());
     }

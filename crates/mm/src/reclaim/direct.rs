@@ -4,7 +4,7 @@
 
 use units::{NodeId, Order};
 
-use super::{DEF_PRIORITY, NodeScan, Reclaimer, ScanControl, throttle};
+use super::{DEF_PRIORITY, NodeScan, Reclaimer, ScanControl};
 use crate::{
     Mm, Spaces,
     alloc::slow::COSTLY,
@@ -15,7 +15,7 @@ use crate::{
     gfp::{AllocRequest, Mark, Urgency},
     lru::{LruBy, LruKind},
     pageblock::ZoneIndex,
-    step::{Step, Wait},
+    step::{Step, TICK, Wait},
     watermark,
     zone::ZoneKind,
 };
@@ -75,7 +75,7 @@ impl DirectReclaim {
                 Phase::Throttle { has_waited } => {
                     if mm.is_throttled(cx, &self.request, has_waited) {
                         self.phase = Phase::Throttle { has_waited: true };
-                        return Step::Block(Wait::Until(cx.now() + throttle::TICK));
+                        return Step::Block(Wait::Until(cx.now() + TICK));
                     }
                     self.begin(cx);
                 }
@@ -111,7 +111,7 @@ impl DirectReclaim {
                     }
                     if is_vain && mm.variant().reclaim_throttles && !mm.skips_throttle(self.request.node) {
                         // VMSCAN_THROTTLE_NOPROGRESS.
-                        return Step::Block(Wait::Until(cx.now() + throttle::TICK));
+                        return Step::Block(Wait::Until(cx.now() + TICK));
                     }
                 }
                 Phase::Node { mut scan, next, before } => {

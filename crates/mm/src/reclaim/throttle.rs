@@ -13,6 +13,7 @@ use crate::{
     lru::LruBy,
     pageblock::ZoneIndex,
     reclaim::RETRIES_MAX,
+    step::TICK,
     zone::ZoneKind,
 };
 
@@ -25,8 +26,6 @@ const ISOLATED: Picos = Picos::from_micros(20_000);
 const WRITEBACK: Picos = Picos::from_micros(100_000);
 /// How long reclaim itself sleeps at most in `congestion_wait` and `wait_iff_congested`: HZ/10 (mm/vmscan.c, v4.1).
 pub(super) const CONGESTION: Picos = Picos::from_micros(100_000);
-/// One jiffy of a kernel with CONFIG_HZ=250.
-pub(super) const TICK: Picos = Picos::from_micros(4000);
 
 impl Mm {
     /// Until when a reclaimer sleeps who meets pages again that are being written: some of them are done then
