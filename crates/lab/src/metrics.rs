@@ -18,6 +18,11 @@ pub(crate) fn of(workload: &Workload, outcome: &Outcome) -> Vec<Metric> {
             });
             parts.flatten().collect()
         }
+        Workload::Thpfioscale(_) => {
+            // Whoever asked for as many threads as the script starts wants to see how many these are.
+            let part = outcome.tasks.len().to_string();
+            blocks(&outcome.tasks).into_iter().map(|metric| Metric { part: Some(part.clone()), ..metric }).collect()
+        }
         Workload::Thpscale(_) | Workload::AgedFault(_) | Workload::SmallFiles(_) => blocks(&outcome.tasks),
     }
 }

@@ -108,6 +108,11 @@ impl SharedBarrier {
         self.advance();
     }
 
+    /// Has somebody?
+    pub(crate) fn is_cancelled(&self) -> bool {
+        self.words().cancelled.load(Ordering::Acquire) != 0
+    }
+
     fn advance(&self) {
         let generation = &self.words().generation;
         generation.fetch_add(1, Ordering::AcqRel);
@@ -170,7 +175,9 @@ mod tests {
         let barrier = Arc::new(SharedBarrier::new(3).unwrap());
         let waiting = Arc::clone(&barrier);
         let other = thread::spawn(move || waiting.arrive());
+        assert!(!barrier.is_cancelled());
         barrier.cancel();
+        assert!(barrier.is_cancelled());
         assert_eq!(other.join().unwrap(), Err(Errno::CANCELED));
         assert_eq!(barrier.arrive(), Err(Errno::CANCELED));
     }

@@ -3,6 +3,9 @@
 //! A run declares how large its files become together, and cannot pass that: this machine's disk is not ours to fill.
 
 use std::{
+    cell::RefCell,
+    cmp::Reverse,
+    collections::BinaryHeap,
     fs, io,
     os::unix::fs::FileExt,
     path::{Component, Path, PathBuf},
@@ -12,12 +15,19 @@ use std::{
     },
 };
 
-use nix::sys::statvfs::statvfs;
+use nix::{
+    fcntl::{PosixFadviseAdvice, posix_fadvise},
+    sys::statvfs::statvfs,
+    unistd::syncfs,
+};
 use os::{File, FileRange, VmRange};
 use serde::{Deserialize, Serialize};
 use units::{Bytes, Errno};
 
-use crate::memory::{self, FileMapping};
+use crate::{
+    host::errno as host_errno,
+    memory::{self, FileMapping},
+};
 
 /// What a run stands on besides CPUs.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
@@ -38,9 +48,16 @@ pub(crate) struct Files {
     ground: Ground,
     /// Bytes that files of this process may still gain. What is unlinked is not given back: it may still be open.
     left: AtomicU64,
-    open: Mutex<Vec<Option<Arc<Open>>>>,
+    open: Mutex<Table>,
     /// Mappings whose pages belong to files.
     shared: Mutex<Vec<VmRange>>,
+}
+
+/// Open files by number, and the numbers below the highest that nobody has.
+#[derive(Debug, Default)]
+struct Table {
+    files: Vec<Option<Arc<Open>>>,
+    free: BinaryHeap<Reverse<u32>>,
 }
 
 /// An open file.
@@ -53,6 +70,14 @@ struct Open {
 
 /// What is written: not zeros, which a file system or a host below may treat specially.
 static CONTENT: [u8; 1 << 20] = [0xa5; 1 << 20];
+
+/// The most that one call reads.
+const BUFFER: usize = 1 << 20;
+
+thread_local! {
+    /// What is read goes here: nobody looks at it.
+    static READ: RefCell<Vec<u8>> = const { RefCell::new(Vec::new()) };
+}
 
 impl Files {
     pub(crate) fn new(ground: Ground) -> Self {
@@ -86,8 +111,12 @@ impl Files {
     }
 
     pub(crate) fn close(&self, file: File) -> Result<(), Errno> {
-        let mut open = self.table();
-        open.get_mut(file.id as usize).and_then(Option::take).map(drop).ok_or(Errno::BADF)
+        let mut table = self.table();
+        let closed = table.files.get_mut(file.id as usize).and_then(Option::take).ok_or(Errno::BADF)?;
+        table.free.push(Reverse(file.id));
+        drop(table);
+        drop(closed);
+        Ok(())
     }
 
     pub(crate) fn unlink(&self, name: &str) -> Result<(), Errno> {
@@ -115,6 +144,20 @@ impl Files {
         starts.try_for_each(|start| self.write(file, Bytes(offset.0 + start), block.min(Bytes(len.0 - start))))
     }
 
+    pub(crate) fn read(&self, file: File, offset: Bytes, len: Bytes) -> Result<(), Errno> {
+        let len = usize::try_from(len.0).ok().filter(|len| *len <= BUFFER).ok_or(Errno::INVAL)?;
+        let open = self.get(file)?;
+        READ.with_borrow_mut(|buffer| {
+            buffer.resize(BUFFER, 0);
+            // What lies behind the end is not read: one call is enough for what lies before it.
+            open.file.read_at(&mut buffer[..len], offset.0).map(drop).map_err(errno)
+        })
+    }
+
+    pub(crate) fn advise_random(&self, file: File) -> Result<(), Errno> {
+        posix_fadvise(&self.get(file)?.file, 0, 0, PosixFadviseAdvice::POSIX_FADV_RANDOM).map_err(host_errno)
+    }
+
     pub(crate) fn fsync(&self, file: File) -> Result<(), Errno> {
         self.get(file)?.file.sync_all().map_err(errno)
     }
@@ -135,6 +178,11 @@ impl Files {
         known.map(|known| shared.swap_remove(known)).is_some()
     }
 
+    pub(crate) fn sync(&self) -> Result<(), Errno> {
+        let directory = self.ground.directory.as_ref().ok_or(Errno::NOSYS)?;
+        syncfs(fs::File::open(directory).map_err(errno)?).map_err(host_errno)
+    }
+
     /// Dirty pages stay: they are written first (drop_caches_sysctl_handler, fs/drop_caches.c, v6.1, leaves them).
     pub(crate) fn drop_caches(&self) -> Result<(), Errno> {
         if !self.ground.drops_caches {
@@ -150,25 +198,24 @@ impl Files {
         if inside && !name.is_empty() { Ok(directory.join(name)) } else { Err(Errno::INVAL) }
     }
 
-    fn table(&self) -> MutexGuard<'_, Vec<Option<Arc<Open>>>> {
+    fn table(&self) -> MutexGuard<'_, Table> {
         self.open.lock().expect("no task panics while it holds the table of files")
     }
 
     fn keep(&self, file: fs::File, len: u64) -> File {
         let opened = Some(Arc::new(Open { file, len: AtomicU64::new(len) }));
-        let mut open = self.table();
+        let mut table = self.table();
         // The lowest number that is free, as descriptors are.
-        let id = open.iter().position(Option::is_none).unwrap_or(open.len());
-        if id == open.len() {
-            open.push(opened);
-        } else {
-            open[id] = opened;
+        if let Some(Reverse(id)) = table.free.pop() {
+            table.files[id as usize] = opened;
+            return File { id };
         }
-        File { id: u32::try_from(id).expect("fewer than 2^32 files") }
+        table.files.push(opened);
+        File { id: u32::try_from(table.files.len() - 1).expect("fewer than 2^32 files") }
     }
 
     fn get(&self, file: File) -> Result<Arc<Open>, Errno> {
-        self.table().get(file.id as usize).and_then(Clone::clone).ok_or(Errno::BADF)
+        self.table().files.get(file.id as usize).and_then(Clone::clone).ok_or(Errno::BADF)
     }
 
     /// A file gets `len` bytes long, if it is not yet.
@@ -233,8 +280,11 @@ mod tests {
         assert_eq!(fs::metadata(scratch.path().join("writer-0/1")).unwrap().len(), 512 << 10);
         assert_eq!(files.create("writer-0/1"), Err(Errno(libc::EEXIST)));
         assert_eq!(files.create("../out"), Err(Errno::INVAL));
+        files.advise_random(file).unwrap();
+        files.read(file, Bytes::kib(511), Bytes::PAGE).unwrap();
+        assert_eq!(files.read(file, Bytes(0), Bytes::mib(2)), Err(Errno::INVAL), "more than a call reads");
         files.close(file).unwrap();
-        assert_eq!(files.fsync(file), Err(Errno::BADF));
+        assert_eq!((files.fsync(file), files.read(file, Bytes(0), Bytes::PAGE)), (Err(Errno::BADF), Err(Errno::BADF)));
         let again = files.open("writer-0/1").unwrap();
         assert_eq!(again, file, "the lowest free number");
         files.unlink("writer-0/1").unwrap();

@@ -11,7 +11,7 @@ use std::{
 
 use nix::{
     sched::{CpuSet, sched_getaffinity, sched_setaffinity},
-    sys::resource::{UsageWho, getrusage},
+    sys::resource::{Resource, UsageWho, getrlimit, getrusage, setrlimit},
     time::{ClockId, clock_gettime},
     unistd::Pid,
 };
@@ -62,6 +62,7 @@ impl Linux {
     /// A handle for a process of a run that started elsewhere at `epoch_ns`.
     pub(crate) fn resume(epoch_ns: u64, cpus: Vec<CpuId>, cap: Bytes, ground: Ground) -> Self {
         assert!(!cpus.is_empty(), "a run needs at least one CPU");
+        raise_open_files();
         let left = AtomicU64::new(cap.0);
         let tasks = AtomicU32::new(1);
         let files = Files::new(ground);
@@ -139,6 +140,18 @@ pub fn memory_limit() -> Option<Bytes> {
 pub fn volunteer_for_oom() {
     // Raising one's own score needs no privilege; where /proc is restricted, the default stays.
     let _ = std::fs::write("/proc/self/oom_score_adj", "1000");
+}
+
+/// Lets this process and its children open as many files as it may (`ulimit -n`); root may open as many as the kernel allows any
+/// process.
+fn raise_open_files() {
+    let Ok((_, hard)) = getrlimit(Resource::RLIMIT_NOFILE) else { return };
+    let most = std::fs::read_to_string("/proc/sys/fs/nr_open").ok().and_then(|text| text.trim().parse().ok());
+    // Who may not raise the hard limit stays below it.
+    let raised = most.is_some_and(|most: u64| setrlimit(Resource::RLIMIT_NOFILE, most, most.max(hard)).is_ok());
+    if !raised {
+        let _ = setrlimit(Resource::RLIMIT_NOFILE, hard, hard);
+    }
 }
 
 /// The name of this computer (`uname -n`).
@@ -228,7 +241,7 @@ impl Os for Linux {
     }
 
     fn nodes(&self) -> Vec<NumaNode> {
-        numa::nodes(&self.shared.cpus)
+        numa::nodes(&self.shared.cpus, self.memory())
     }
 
     async fn set_affinity(&self, cpus: &[CpuId]) -> Result<(), Errno> {
@@ -338,8 +351,20 @@ impl Os for Linux {
         self.shared.files.write_blocks(file, offset, len, block)
     }
 
+    async fn read(&self, file: File, offset: Bytes, len: Bytes) -> Result<(), Errno> {
+        self.shared.files.read(file, offset, len)
+    }
+
+    async fn advise_random(&self, file: File) -> Result<(), Errno> {
+        self.shared.files.advise_random(file)
+    }
+
     async fn fsync(&self, file: File) -> Result<(), Errno> {
         self.shared.files.fsync(file)
+    }
+
+    async fn sync(&self) -> Result<(), Errno> {
+        self.shared.files.sync()
     }
 
     async fn drop_caches(&self) -> Result<(), Errno> {
@@ -384,6 +409,11 @@ impl Os for Linux {
         if let Ok(barrier) = self.barrier_of(barrier) {
             barrier.cancel();
         }
+    }
+
+    fn is_cancelled(&self, barrier: Barrier) -> bool {
+        // A barrier that cannot be found any more is nobody's.
+        self.barrier_of(barrier).is_ok_and(|barrier| barrier.is_cancelled())
     }
 
     fn spawn<T: Send + 'static>(

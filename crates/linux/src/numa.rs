@@ -10,22 +10,29 @@ use crate::{host::errno, memory::pointer, procfs};
 const NODES: &str = "/sys/devices/system/node";
 
 /// The nodes that the kernel shows, with those of the CPUs that are given; one with all of them where it shows none.
-pub(crate) fn nodes(cpus: &[CpuId]) -> Vec<NumaNode> {
+pub(crate) fn nodes(cpus: &[CpuId], whole: Bytes) -> Vec<NumaNode> {
     let list = |file: String| {
         let text = std::fs::read_to_string(&file).ok()?;
         // Nodes are listed as CPUs are.
         procfs::list::cpus(&file, &text).ok()
     };
     let Some(ids) = list(format!("{NODES}/online")) else {
-        return vec![NumaNode { id: NodeId(0), cpus: cpus.to_vec(), has_memory: true }];
+        return vec![NumaNode { id: NodeId(0), cpus: cpus.to_vec(), memory: whole }];
     };
-    let with_memory = list(format!("{NODES}/has_memory")).unwrap_or_else(|| ids.clone());
     let node = |id: &CpuId| {
         let its = list(format!("{NODES}/node{id}/cpulist")).unwrap_or_default();
         let cpus = cpus.iter().copied().filter(|cpu| its.contains(cpu)).collect();
-        NumaNode { id: NodeId(id.0), cpus, has_memory: with_memory.contains(id) }
+        NumaNode { id: NodeId(id.0), cpus, memory: memory_of(*id) }
     };
     ids.iter().map(node).collect()
+}
+
+/// `MemTotal` of a node.
+fn memory_of(id: CpuId) -> Bytes {
+    let text = std::fs::read_to_string(format!("{NODES}/node{id}/meminfo")).unwrap_or_default();
+    let total =
+        text.lines().find_map(|line| line.split_once("MemTotal:")?.1.trim().strip_suffix("kB")?.trim().parse().ok());
+    Bytes::kib(total.unwrap_or(0))
 }
 
 /// Nodes that a mask has bits for.
@@ -75,18 +82,18 @@ mod tests {
     #[test]
     fn the_nodes_have_the_cpus_between_them() {
         let cpus = usable_cpus();
-        let nodes = nodes(&cpus);
+        let nodes = nodes(&cpus, Bytes::gib(1));
         let mut found: Vec<CpuId> = nodes.iter().flat_map(|node| node.cpus.iter().copied()).collect();
         found.sort_unstable();
         let mut cpus = cpus;
         cpus.sort_unstable();
         assert_eq!(found, cpus);
-        assert!(nodes.iter().any(|node| node.has_memory));
+        assert!(nodes.iter().any(NumaNode::has_memory));
     }
 
     #[test]
     fn bound_memory_is_on_its_node() {
-        let node = nodes(&usable_cpus()).into_iter().find(|node| node.has_memory).unwrap().id;
+        let node = nodes(&usable_cpus(), Bytes::gib(1)).into_iter().find(NumaNode::has_memory).unwrap().id;
         match set_mempolicy(&Mempolicy::Bind(vec![node])) {
             Ok(()) => {}
             Err(refused) => return println!("skipped: set_mempolicy: {refused}"),

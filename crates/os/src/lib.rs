@@ -114,8 +114,17 @@ pub trait Os: Clone + Send + 'static {
         block: Bytes,
     ) -> impl Future<Output = Result<(), Errno>>;
 
+    /// Reads `len` bytes from `offset` on with one read(2), through the page cache; less where the file ends before.
+    fn read(&self, file: File, offset: Bytes, len: Bytes) -> impl Future<Output = Result<(), Errno>>;
+
+    /// Says that this descriptor is read here and there, so that nothing is read ahead (`POSIX_FADV_RANDOM`).
+    fn advise_random(&self, file: File) -> impl Future<Output = Result<(), Errno>>;
+
     /// Waits until a file is on its disk.
     fn fsync(&self, file: File) -> impl Future<Output = Result<(), Errno>>;
+
+    /// Waits until all files of the run are on their disk (sync(2), or syncfs(2) where others use the machine too).
+    fn sync(&self) -> impl Future<Output = Result<(), Errno>>;
 
     /// Drops clean page cache, dentries and inodes of the whole machine (3 to /proc/sys/vm/drop_caches). `ENOSYS` where
     /// that would disturb others.
@@ -136,6 +145,10 @@ pub trait Os: Clone + Send + 'static {
 
     /// Makes everybody who waits at the barrier, now or later, return `ECANCELED`: for a task that will not arrive.
     fn cancel(&self, barrier: Barrier) -> impl Future<Output = ()>;
+
+    /// Has somebody cancelled the barrier? For a task that goes on until others have no more use for it, and cancel a barrier
+    /// to say so.
+    fn is_cancelled(&self, barrier: Barrier) -> bool;
 
     /// Starts a task that shares this address space, like a thread. It runs from now on, awaited or not.
     fn spawn<T: Send + 'static>(

@@ -1,7 +1,7 @@
 //! Nodes as places: what a program can find out and ask for.
 
 use serde::{Deserialize, Serialize};
-use units::{CpuId, NodeId};
+use units::{Bytes, CpuId, NodeId};
 
 /// A NUMA node.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
@@ -10,8 +10,15 @@ pub struct NumaNode {
     pub id: NodeId,
     /// Its CPUs, as far as they are the run's.
     pub cpus: Vec<CpuId>,
+    /// Its memory (`MemTotal` of its meminfo); none where it has none.
+    pub memory: Bytes,
+}
+
+impl NumaNode {
     /// Has it memory?
-    pub has_memory: bool,
+    pub fn has_memory(&self) -> bool {
+        self.memory > Bytes(0)
+    }
 }
 
 /// Where a task wants its memory (set_mempolicy(2)).

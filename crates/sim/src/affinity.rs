@@ -3,7 +3,7 @@
 
 use mm::NodeMask;
 use os::{Mempolicy, NumaNode};
-use units::{CpuId, Errno, NodeId, Time};
+use units::{CpuId, Errno, Frames, NodeId, Time};
 
 use crate::{
     task::{Answer, TaskId, TaskState},
@@ -15,10 +15,11 @@ impl World {
     pub(crate) fn numa_nodes(&self) -> Vec<NumaNode> {
         let kernel = self.own_kernel();
         let cpus = || kernel.cpu_ids().map(|cpu| kernel.number(cpu));
+        let zones = |id| kernel.mm.zones().iter().filter(move |zone| zone.node == id);
         let node = |id: NodeId| NumaNode {
             id,
             cpus: cpus().filter(|cpu| kernel.mm.node_of_cpu(*cpu) == id).collect(),
-            has_memory: kernel.mm.zones().iter().any(|zone| zone.node == id),
+            memory: Frames(zones(id).map(|zone| zone.managed).sum()).bytes(),
         };
         kernel.mm.node_ids().into_iter().map(node).collect()
     }
@@ -54,7 +55,7 @@ impl World {
     /// From now on, pages that the task uses for the first time are where this says.
     pub(crate) fn set_mempolicy(&mut self, id: TaskId, policy: &Mempolicy) -> TaskState {
         let known = self.numa_nodes();
-        let has_memory = |node: &NodeId| known.iter().any(|known| known.id == *node && known.has_memory);
+        let has_memory = |node: &NodeId| known.iter().any(|known| known.id == *node && known.has_memory());
         // Of a set, those without memory do not count (`mpol_set_nodemask`); there must be another.
         let mask = |nodes: &[NodeId]| {
             let mask = NodeMask::of(nodes.iter().copied().filter(has_memory));

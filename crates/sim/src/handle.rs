@@ -227,8 +227,20 @@ impl Os for Sim {
         Ok(())
     }
 
+    async fn read(&self, file: File, offset: Bytes, len: Bytes) -> Result<(), Errno> {
+        done(FileRequest::Read { file: file.id, offset, len }).await
+    }
+
+    async fn advise_random(&self, file: File) -> Result<(), Errno> {
+        done(FileRequest::AdviseRandom(file.id)).await
+    }
+
     async fn fsync(&self, file: File) -> Result<(), Errno> {
         done(FileRequest::Sync(file.id)).await
+    }
+
+    async fn sync(&self) -> Result<(), Errno> {
+        done(FileRequest::SyncAll).await
     }
 
     async fn drop_caches(&self) -> Result<(), Errno> {
@@ -268,6 +280,10 @@ impl Os for Sim {
 
     async fn cancel(&self, barrier: Barrier) {
         with(|world| world.cancel(barrier));
+    }
+
+    fn is_cancelled(&self, barrier: Barrier) -> bool {
+        with(|world| world.meetings[barrier.id as usize].cancelled)
     }
 
     fn spawn<T: Send + 'static>(

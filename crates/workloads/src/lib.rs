@@ -12,6 +12,7 @@ pub mod numa_access;
 mod outcome;
 mod params;
 pub mod small_files;
+pub mod thpfioscale;
 pub mod thpscale;
 pub mod thpscale_2015;
 
@@ -39,6 +40,8 @@ pub enum Workload {
     AgedFault(aged_fault::Params),
     /// Huge page faults while many small files are written.
     SmallFiles(small_files::Params),
+    /// Huge page faults while many small files are read that were written badly.
+    Thpfioscale(thpfioscale::Params),
     /// Accesses to memory of each node from each node.
     NumaAccess(numa_access::Params),
 }
@@ -65,6 +68,7 @@ pub const WORKLOADS: &[WorkloadInfo] = &[
     thpscale_2015::INFO,
     aged_fault::INFO,
     small_files::INFO,
+    thpfioscale::INFO,
     numa_access::INFO,
 ];
 
@@ -118,6 +122,7 @@ impl Workload {
             "thpscale-2015" => thpscale_2015::Params::parse(params).map(Self::Thpscale2015),
             "aged-fault" => aged_fault::Params::parse(params).map(Self::AgedFault),
             "small-files" => small_files::Params::parse(params).map(Self::SmallFiles),
+            "thpfioscale" => thpfioscale::Params::parse(params).map(Self::Thpfioscale),
             "numa-access" => numa_access::Params::parse(params).map(Self::NumaAccess),
             _ => Err(ParamError::UnknownWorkload(name.to_owned())),
         }
@@ -132,6 +137,7 @@ impl Workload {
             Self::Thpscale2015(params) => params.memory(total),
             Self::AgedFault(params) => params.memory(total),
             Self::SmallFiles(params) => params.memory(total),
+            Self::Thpfioscale(params) => params.memory(total),
             Self::NumaAccess(params) => params.memory(),
         }
     }
@@ -145,6 +151,7 @@ impl Workload {
             Self::Thpscale2015(params) => params.files(total),
             Self::AgedFault(params) => params.files(total),
             Self::SmallFiles(params) => params.files(total),
+            Self::Thpfioscale(params) => params.files(total),
         }
     }
 
@@ -152,7 +159,11 @@ impl Workload {
     pub fn presses(&self) -> bool {
         match self {
             Self::FaultStorm(_) | Self::ForkStorm(_) | Self::NumaAccess(_) => false,
-            Self::Thpscale(_) | Self::Thpscale2015(_) | Self::AgedFault(_) | Self::SmallFiles(_) => true,
+            Self::Thpscale(_)
+            | Self::Thpscale2015(_)
+            | Self::AgedFault(_)
+            | Self::SmallFiles(_)
+            | Self::Thpfioscale(_) => true,
         }
     }
 
@@ -165,6 +176,7 @@ impl Workload {
             Self::Thpscale2015(params) => params.case(),
             Self::AgedFault(params) => params.case(),
             Self::SmallFiles(params) => params.case(),
+            Self::Thpfioscale(params) => params.case(),
             Self::NumaAccess(params) => params.case(),
         }
     }
@@ -178,6 +190,7 @@ impl Workload {
             | Self::Thpscale2015(_)
             | Self::AgedFault(_)
             | Self::SmallFiles(_)
+            | Self::Thpfioscale(_)
             | Self::NumaAccess(_) => true,
         }
     }
@@ -191,6 +204,7 @@ impl Workload {
             Self::Thpscale2015(params) => thpscale_2015::run(os, params.clone()).await,
             Self::AgedFault(params) => aged_fault::run(os, params.clone(), seed).await,
             Self::SmallFiles(params) => small_files::run(os, params.clone()).await,
+            Self::Thpfioscale(params) => thpfioscale::run(os, params.clone(), seed).await,
             Self::NumaAccess(params) => numa_access::run(os, params.clone()).await,
         }
     }

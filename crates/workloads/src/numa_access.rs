@@ -205,12 +205,12 @@ fn lacks(errno: Errno) -> bool {
 
 /// The pairs of nodes: only those with CPUs run tasks, only those with memory have any.
 fn places(params: &Params, nodes: &[NumaNode]) -> Vec<Place> {
-    let memories: Vec<NodeId> = nodes.iter().filter(|node| node.has_memory).map(|node| node.id).collect();
+    let memories: Vec<NodeId> = nodes.iter().filter(|node| node.has_memory()).map(|node| node.id).collect();
     let of = |node: &NumaNode| -> Vec<(Option<NodeId>, Mempolicy)> {
         match params.policy {
             Policy::Bind => memories.iter().map(|memory| (Some(*memory), Mempolicy::Bind(vec![*memory]))).collect(),
             Policy::Preferred => memories.iter().map(|memory| (Some(*memory), Mempolicy::Preferred(*memory))).collect(),
-            Policy::Local if node.has_memory => vec![(Some(node.id), Mempolicy::Local)],
+            Policy::Local if node.has_memory() => vec![(Some(node.id), Mempolicy::Local)],
             Policy::Local => Vec::new(),
             Policy::Interleave => vec![(None, Mempolicy::Interleave(memories.clone()))],
         }
@@ -229,7 +229,7 @@ fn note(nodes: &[NumaNode], tasks: &[TaskOutcome], unable: &mut Vec<Unable>) {
     let mut note = |what: &str, reason: &str| {
         unable.push(Unable { what: what.to_owned(), reason: reason.to_owned() });
     };
-    if nodes.iter().filter(|node| node.has_memory).count() == 1 {
+    if nodes.iter().filter(|node| node.has_memory()).count() == 1 {
         note("memory of another node", "the machine has one node with memory");
     }
     let accesses = || tasks.iter().filter_map(|task| task.access);
@@ -285,10 +285,10 @@ mod tests {
 
     #[test]
     fn nodes_are_paired_as_the_policy_has_it() {
-        let node = |id, cpus: &[u32], has_memory| NumaNode {
+        let node = |id, cpus: &[u32], has_memory: bool| NumaNode {
             id: NodeId(id),
             cpus: cpus.iter().copied().map(CpuId).collect(),
-            has_memory,
+            memory: Bytes::mib(u64::from(has_memory)),
         };
         let nodes = [node(0, &[0, 1], true), node(1, &[], true), node(2, &[2], false)];
         let pairs = |policy| {

@@ -1,0 +1,297 @@
+//! thpfioscale: huge page faults while many small files are read that were made badly on purpose.
+//!
+//! Writers fill a directory each with small files, all of them open at the same time: each write(2) of 4 KiB goes to the next
+//! file, so that inodes, dentries and open files come first, and then pages of the page cache, with nothing allocated ahead.
+//! What they write is more than memory holds. As many readers then take one file after the other at random and read all of its
+//! blocks in a random order, until others say stop. When they have read for as long as the writing took, threads fault blocks of
+//! 2 MiB, each timed.
+//! (Source of the sequence: gormanm/mmtests, thpfioscale and fio-random-reader-inefficient of 2018, fio's file service; read for
+//! behaviour. There writers, readers and the program that faults are processes; here they are tasks of one.)
+
+use os::{Barrier, Os, Placement};
+use rand_chacha::{
+    ChaCha8Rng,
+    rand_core::{Rng, SeedableRng},
+};
+use units::{Bytes, Errno, Picos};
+
+use crate::{
+    During, Outcome, ParamError, ParamInfo, TaskOutcome, WorkloadError, WorkloadInfo,
+    block::{ADVISE, SIZE_EXPECTS, Size, blocks, fault_blocks, map_blocks, parse_advise},
+    meet::{Meet, TaskError, results},
+    params::value,
+};
+
+const THREADS: ParamInfo = ParamInfo {
+    name: "threads",
+    expects: "a whole number from 1 to 4096, or \"auto\": a quarter of the CPUs of a node that the jobs leave",
+    default: "auto",
+    about: "threads that fault blocks at the same time",
+};
+const JOBS: ParamInfo = ParamInfo {
+    name: "jobs",
+    expects: "a whole number from 1 to 1024",
+    default: "4",
+    about: "tasks that write files, and then read them",
+};
+const FILE: ParamInfo = ParamInfo {
+    name: "file",
+    expects: "a multiple of 4KiB from \"4KiB\" to \"1GiB\"",
+    default: "64KiB",
+    about: "size of each file",
+};
+const TOTAL: ParamInfo =
+    ParamInfo { name: "total", expects: SIZE_EXPECTS, default: "150%", about: "what all jobs write together" };
+const SIZE: ParamInfo = ParamInfo {
+    name: "size",
+    expects: SIZE_EXPECTS,
+    default: "75%",
+    about: "memory of all threads' mappings, in bytes or of node 0; half of it is faulted",
+};
+
+/// What `pagelab list workloads` says.
+pub const INFO: WorkloadInfo = WorkloadInfo {
+    name: "thpfioscale",
+    about: "mmtests' thpfioscale: more small files than memory holds are written and read, 2 MiB blocks faulted meanwhile",
+    params: &[THREADS, JOBS, FILE, TOTAL, SIZE, ADVISE],
+};
+
+/// The parameters of one run.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Params {
+    /// Threads that fault; none is as the script has it.
+    pub threads: Option<u32>,
+    /// Tasks that write, and then read.
+    pub jobs: u32,
+    /// Size of each file.
+    pub file: Bytes,
+    /// What they write together.
+    pub total: Size,
+    /// The mappings of all threads together.
+    pub size: Size,
+    /// `MADV_HUGEPAGE` on those.
+    pub advise: bool,
+}
+
+impl Params {
+    pub(crate) fn parse<'a>(given: impl IntoIterator<Item = (&'a str, &'a str)>) -> Result<Self, ParamError> {
+        let mut params = Self {
+            threads: None,
+            jobs: 4,
+            file: Bytes::kib(64),
+            total: Size::Percent(150),
+            size: Size::Percent(75),
+            advise: false,
+        };
+        for (name, text) in given {
+            match name {
+                "threads" if text == "auto" => params.threads = None,
+                "threads" => params.threads = Some(value(&THREADS, text, |n| (1..=4096).contains(n))?),
+                "jobs" => params.jobs = value(&JOBS, text, |n| (1..=1024).contains(n))?,
+                "file" => {
+                    params.file = value(&FILE, text, |file: &Bytes| {
+                        file.0.is_multiple_of(Bytes::PAGE.0) && (Bytes::PAGE..=Bytes::gib(1)).contains(file)
+                    })?;
+                }
+                "total" => params.total = Size::parse(&TOTAL, text)?,
+                "size" => params.size = Size::parse(&SIZE, text)?,
+                "advise" => params.advise = parse_advise(text)?,
+                _ => return Err(ParamError::UnknownParam { name: name.to_owned() }),
+            }
+        }
+        Ok(params)
+    }
+
+    pub(crate) fn memory(&self, total: Bytes) -> Bytes {
+        // Each thread has room to align, and its share was made larger by less than four huge pages.
+        self.size.of(total) + Bytes::mib(10) * u64::from(self.threads.unwrap_or(64))
+    }
+
+    pub(crate) fn files(&self, total: Bytes) -> Bytes {
+        self.file * (self.each(total) * u64::from(self.jobs))
+    }
+
+    pub(crate) fn case(&self) -> String {
+        let advised = if self.advise { "advised-" } else { "" };
+        let threads = self.threads.map_or_else(|| "auto".to_owned(), |threads| threads.to_string());
+        format!("{advised}{threads}")
+    }
+
+    /// Files of each job.
+    fn each(&self, total: Bytes) -> u64 {
+        self.total.of(total).0 / self.file.0 / u64::from(self.jobs)
+    }
+
+    fn pages(&self) -> u64 {
+        self.file.0 / Bytes::PAGE.0
+    }
+}
+
+/// What a job works on.
+#[derive(Clone, Copy, Debug)]
+struct Job {
+    index: u32,
+    files: u64,
+    pages: u64,
+}
+
+impl Job {
+    fn name(&self, file: u64) -> String {
+        format!("{}/workfile.{file}", self.index)
+    }
+}
+
+/// Writes, reads, and faults; its outcomes are those of the threads that fault.
+pub async fn run<O: Os>(os: O, params: Params, seed: u64) -> Result<Outcome, WorkloadError> {
+    let threads = params.threads.map_or_else(|| threads_of(&os, params.jobs), Ok)?;
+    let job = |index| Job { index, files: params.each(os.memory()), pages: params.pages() };
+    let start = os.now();
+    let writers = (0..params.jobs).map(|index| {
+        let job = job(index);
+        os.spawn(Placement::Free, async move |os: O| write_files(&os, job).await.map_err(TaskError::from))
+    });
+    results(writers.collect()).await?;
+    // The script takes whole seconds.
+    let warm_up = Picos::from_secs(os.now().since(start).0 / Picos::from_secs(1).0);
+    os.sync().await.during("sync")?;
+
+    let stop = os.barrier(1).await.during("barrier")?;
+    let readers = (0..params.jobs).map(|index| {
+        let (job, seed) = (job(index), seed_of(seed, index));
+        os.spawn(Placement::Free, async move |os: O| read_files(&os, job, seed, stop).await.map_err(TaskError::from))
+    });
+    let readers = readers.collect();
+    os.sleep(warm_up).await;
+    let faulted = fault(&os, &params, threads).await;
+    os.cancel(stop).await;
+    results(readers).await?;
+    faulted
+}
+
+/// As many as the script starts: a quarter of the CPUs of a socket that the jobs leave.
+fn threads_of<O: Os>(os: &O, jobs: u32) -> Result<u32, WorkloadError> {
+    let nodes = u32::try_from(os.nodes().len()).expect("few nodes");
+    match (os.cpus() / nodes).saturating_sub(jobs) / 4 {
+        0 => Err(WorkloadError::Call(
+            "threads = auto: fewer than four CPUs of a node are left by the jobs",
+            Errno::INVAL,
+        )),
+        threads => Ok(threads),
+    }
+}
+
+async fn fault<O: Os>(os: &O, params: &Params, threads: u32) -> Result<Outcome, WorkloadError> {
+    let size = params.size.of(os.nodes().first().map_or(os.memory(), |node| node.memory));
+    let share = blocks(Bytes(size.0 / u64::from(threads))) / 2;
+    let meet = Meet::new(os, threads).await?;
+    let tasks = (0..threads).map(|_| {
+        let advise = params.advise;
+        os.spawn(Placement::Free, async move |os: O| {
+            let outcome = fault_share(&os, share, advise, meet).await;
+            if outcome.is_err() {
+                meet.cancel(&os).await;
+            }
+            outcome.map_err(TaskError::from)
+        })
+    });
+    let tasks = tasks.collect();
+    let (tasks, window) = meet.gather(os, false, tasks).await?;
+    Ok(window.outcome(tasks, Vec::new()))
+}
+
+async fn fault_share<O: Os>(os: &O, share: u64, advise: bool, meet: Meet) -> Result<TaskOutcome, Errno> {
+    // Half of a mapping is never touched.
+    let mapping = map_blocks(os, Bytes::HUGE_PAGE * (2 * share), advise).await?;
+    os.arrive(meet.ready).await?;
+    os.arrive(meet.start).await?;
+    let used = os.rusage().await?;
+    let mut outcome = TaskOutcome::starting(os.now(), used);
+    fault_blocks(os, mapping, share, &mut outcome).await?;
+    outcome.end = os.now();
+    outcome.rusage = os.rusage().await?.since(&used);
+    os.arrive(meet.end).await?;
+    os.arrive(meet.leave).await?;
+    os.munmap(mapping).await?;
+    Ok(outcome)
+}
+
+/// One block to each file in turn (fio's `file_service_type=roundrobin`). A file is made when its turn comes first, and closed
+/// behind its last block.
+async fn write_files<O: Os>(os: &O, job: Job) -> Result<(), Errno> {
+    let mut open = Vec::with_capacity(usize::try_from(job.files).expect("memory holds a number for each file"));
+    for page in 0..job.pages {
+        for number in 0..job.files {
+            let at = usize::try_from(number).expect("as many as there are");
+            if at == open.len() {
+                open.push(os.create(&job.name(number)).await?);
+            }
+            let file = open[at];
+            os.write(file, Bytes::PAGE * page, Bytes::PAGE).await?;
+            if page + 1 == job.pages {
+                os.close(file).await?;
+            }
+        }
+    }
+    Ok(())
+}
+
+/// One file after the other at random, of each all blocks in a random order (`random:16`, 16 blocks), until somebody says stop;
+/// all files once before any of them again.
+async fn read_files<O: Os>(os: &O, job: Job, seed: u64, stop: Barrier) -> Result<(), Errno> {
+    let mut random = ChaCha8Rng::seed_from_u64(seed);
+    let mut order: Vec<u64> = (0..job.files).collect();
+    let mut pages: Vec<u64> = (0..job.pages).collect();
+    // Bound: until somebody says stop.
+    while !os.is_cancelled(stop) {
+        for left in (1..=order.len()).rev() {
+            order.swap(left - 1, below(&mut random, left));
+            let file = os.open(&job.name(order[left - 1])).await?;
+            os.advise_random(file).await?;
+            for left in (1..=pages.len()).rev() {
+                pages.swap(left - 1, below(&mut random, left));
+                if os.is_cancelled(stop) {
+                    return os.close(file).await;
+                }
+                os.read(file, Bytes::PAGE * pages[left - 1], Bytes::PAGE).await?;
+            }
+            os.close(file).await?;
+        }
+    }
+    Ok(())
+}
+
+/// Seeds that are near each other draw nothing alike, nor do the jobs of one.
+fn seed_of(seed: u64, job: u32) -> u64 {
+    seed.wrapping_mul(0x9e37_79b9_7f4a_7c15).wrapping_add(job.into())
+}
+
+fn below(random: &mut impl Rng, bound: usize) -> usize {
+    let bound = u128::try_from(bound).expect("a number of things in memory");
+    usize::try_from((u128::from(random.next_u64()) * bound) >> 64).expect("below the bound")
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn jobs_share_what_is_written() {
+        let params = Params::parse([("jobs", "3"), ("total", "100%"), ("threads", "2"), ("advise", "yes")]).unwrap();
+        assert_eq!((params.each(Bytes::mib(3)), params.files(Bytes::mib(3))), (16, Bytes::mib(3)));
+        assert_eq!(params.case(), "advised-2");
+        assert_eq!(Params::parse([]).unwrap().case(), "auto");
+        assert!(Params::parse([("threads", "0")]).is_err() && Params::parse([("file", "5KiB")]).is_err());
+    }
+
+    #[test]
+    fn every_file_has_its_turn() {
+        let mut random = ChaCha8Rng::seed_from_u64(seed_of(7, 1));
+        let mut order: Vec<usize> = (0..100).collect();
+        for left in (1..=order.len()).rev() {
+            order.swap(left - 1, below(&mut random, left));
+        }
+        assert_ne!(order, (0..100).collect::<Vec<_>>());
+        order.sort_unstable();
+        assert_eq!(order, (0..100).collect::<Vec<_>>());
+    }
+}
