@@ -10,7 +10,7 @@ use crate::{
 
 const KEYS: &[&str] =
     &["about", "serves", "workload", "targets", "machine", "kernel", "state", "params", "layout", "column"];
-const COLUMN_KEYS: &[&str] = &["kernel", "title", "variant", "tables", "settings"];
+const COLUMN_KEYS: &[&str] = &["kernel", "title", "variant", "machine", "tables", "settings", "params"];
 const LAYOUTS: &[&str] = &["head", "2015"];
 
 /// All memory is free.
@@ -55,10 +55,14 @@ pub struct SimColumn {
     pub title: Option<String>,
     /// Name or path of its variant.
     pub variant: String,
+    /// Name or path of its machine, where it is not the experiment's.
+    pub machine: Option<String>,
     /// The set of tables that it belongs to, where there are several.
     pub tables: Option<String>,
     /// Kernel settings of it alone.
     pub settings: Vec<(String, String)>,
+    /// Parameters of it alone, one value each; they go before those of the experiment.
+    pub params: Vec<(String, Vec<String>)>,
 }
 
 impl Experiment {
@@ -85,7 +89,7 @@ impl Experiment {
             state: root.optional("state")?.unwrap_or_else(|| FRESH.to_owned()),
             params: params(&root, workload)?,
             layout: layout(&root)?,
-            columns: columns(&root)?,
+            columns: columns(&root, workload)?,
         })
     }
 
@@ -127,21 +131,29 @@ fn layout(root: &TableReader<'_>) -> Result<Layout, SourceError> {
 }
 
 /// Their variants are read when they are used, like machines; settings have to be right here.
-fn columns(root: &TableReader<'_>) -> Result<Vec<SimColumn>, SourceError> {
+fn columns(root: &TableReader<'_>, workload: &Offered) -> Result<Vec<SimColumn>, SourceError> {
     let mut columns: Vec<SimColumn> = Vec::new();
     for table in root.tables("column")? {
         let table = table.only("key", COLUMN_KEYS)?;
         let kernel: String = table.required("kernel")?;
-        if columns.iter().any(|known| known.kernel == kernel) {
+        let tables: Option<String> = table.optional("tables")?;
+        if columns.iter().any(|known| known.kernel == kernel && known.tables == tables) {
             return Err(table.error("kernel", format!("there is another column {kernel:?} already")));
         }
         let settings = settings(&table)?;
+        let machine = if table.optional::<String>("machine")?.is_some() { Some(machine(&table)?) } else { None };
+        let params = params(&table, workload)?;
+        if let Some((name, _)) = params.iter().find(|(_, values)| values.len() > 1) {
+            return Err(table.error("params", format!("a column takes one value of {name}")));
+        }
         columns.push(SimColumn {
             kernel,
             title: table.optional("title")?,
             variant: table.required("variant")?,
-            tables: table.optional("tables")?,
+            machine,
+            tables,
             settings,
+            params,
         });
     }
     Ok(columns)

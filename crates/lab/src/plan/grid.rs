@@ -50,6 +50,8 @@ pub(super) struct Ground<'a> {
     pub(super) room: Option<Bytes>,
     pub(super) settings: &'a [(String, String)],
     pub(super) seeds: Seeds,
+    /// Parameters of this ground alone: they go before those of the experiment.
+    pub(super) params: &'a [(String, Vec<String>)],
 }
 
 /// The cells of an experiment, and the cases that do not fit with the reason.
@@ -66,7 +68,7 @@ pub(super) fn lay(
     ground: &Ground<'_>,
 ) -> Result<Grid, UsageError> {
     let mut all = experiment.params.clone();
-    for (name, values) in given {
+    for (name, values) in ground.params.iter().chain(given) {
         match all.iter_mut().find(|(known, _)| known == name) {
             Some((_, old)) => old.clone_from(values),
             None => all.push((name.clone(), values.clone())),
@@ -107,7 +109,8 @@ fn program_grid<'a>(
 ) -> Vec<(&'a WorkloadInfo, Vec<(String, String)>)> {
     let mut own: Vec<_> = all.iter().filter(|(name, _)| workload::has(program, name)).cloned().collect();
     for (name, counts) in [("tasks", task_counts(cpus)), ("threads", thread_counts(cpus))] {
-        if workload::has(program, name) && !own.iter().any(|(known, _)| known == name) {
+        let is_counted = program.params.iter().any(|param| param.name == name && param.default != "auto");
+        if is_counted && !own.iter().any(|(known, _)| known == name) {
             own.push((name.to_owned(), counts.iter().map(u32::to_string).collect()));
         }
     }
@@ -205,6 +208,7 @@ mod tests {
             room: None,
             settings: &[],
             seeds: Seeds::up_to(1),
+            params: &[],
         }
     }
 

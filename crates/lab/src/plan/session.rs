@@ -49,7 +49,14 @@ struct SimColumn {
     label: Option<String>,
     /// All that is set.
     settings: Vec<(String, String)>,
+    /// Its machine, where it is its own.
+    machine: Option<String>,
+    /// Parameters that are its own.
+    params: Params,
 }
+
+/// Parameters of the workload, with their values.
+type Params = Vec<(String, Vec<String>)>;
 
 /// A session, or why there is none: the user's mistake, or something this host lacks.
 enum Refusal {
@@ -112,14 +119,10 @@ impl<P: FnMut(&KernelImage) -> Accelerator> Planner<'_, P> {
     }
 
     fn sims(&self, skipped: &mut Vec<Skipped>) -> Result<Vec<Session>, Refusal> {
-        let name = self.request.machine.as_deref().unwrap_or(&self.experiment.machine);
-        let machine = Machine::load(name, &linux::setting::names()).map_err(|error| Refusal::Mistake(error.into()))?;
-        let (machine, start) = self.start(machine).map_err(Refusal::Mistake)?;
         let columns = self.columns()?;
-        simulated::spec(&machine)
-            .map_err(|problem| Refusal::Mistake(UsageError(format!("machine {}: {problem}", machine.name))))?;
         let mut sessions = Vec::new();
-        for SimColumn { kernel, variant, chosen_for, group, label, settings } in columns {
+        for SimColumn { kernel, variant, chosen_for, group, label, settings, machine, params } in columns {
+            let (machine, start) = self.simulated_machine(machine.as_deref())?;
             let cap = self.cap_of(&machine);
             let cpus = u32::try_from(machine.cpus().len()).expect("fewer than 2^32 CPUs");
             let name = variant.name.clone();
@@ -127,10 +130,9 @@ impl<P: FnMut(&KernelImage) -> Accelerator> Planner<'_, P> {
             // What means to fill memory does not fit by design.
             let room = simulated::room(&machine_set, &variant.rules).ok().filter(|_| !self.presses());
             let place = Place::Sim { variant, chosen_for, twin_of: None, start: start.clone(), shifts: Vec::new() };
-            let machine = machine.clone();
             let session = Session { machine, kernel, label, settings, place, cap, keys: Vec::new() };
-            let mut session =
-                self.fill(session, cpus, self.cap_from("three quarters of the machine's memory"), room, skipped)?;
+            let cap_from = self.cap_from("three quarters of the machine's memory");
+            let mut session = self.fill(session, (cpus, cap_from, room), &params, skipped)?;
             for key in &mut session.keys {
                 key.variant.clone_from(&name);
                 key.group.clone_from(&group);
@@ -139,6 +141,16 @@ impl<P: FnMut(&KernelImage) -> Accelerator> Planner<'_, P> {
             sessions.push(session);
         }
         Ok(sessions)
+    }
+
+    /// The machine that the user names, or else a column, or else the experiment; and where its memory stands.
+    fn simulated_machine(&self, of_column: Option<&str>) -> Result<(Machine, Start), Refusal> {
+        let name = self.request.machine.as_deref().or(of_column).unwrap_or(&self.experiment.machine);
+        let machine = Machine::load(name, &linux::setting::names()).map_err(|error| Refusal::Mistake(error.into()))?;
+        let (machine, start) = self.start(machine).map_err(Refusal::Mistake)?;
+        simulated::spec(&machine)
+            .map_err(|problem| Refusal::Mistake(UsageError(format!("machine {}: {problem}", machine.name))))?;
+        Ok((machine, start))
     }
 
     /// Where memory is to stand when a simulated workload starts.
@@ -205,7 +217,8 @@ impl<P: FnMut(&KernelImage) -> Accelerator> Planner<'_, P> {
                 let is_left = |(name, _): &&(String, String)| set.values.iter().all(|(set, _)| set != name);
                 let settings = column.settings.iter().filter(is_left).chain(&set.values).cloned().collect();
                 let (kernel, group) = (set.of_kernel(&column.kernel), column.tables.clone());
-                Ok(SimColumn { kernel, variant, chosen_for: None, group, label: set.label.clone(), settings })
+                let (label, machine, params) = (set.label.clone(), column.machine.clone(), column.params.clone());
+                Ok(SimColumn { kernel, variant, chosen_for: None, group, label, settings, machine, params })
             });
             own.collect()
         } else {
@@ -216,6 +229,8 @@ impl<P: FnMut(&KernelImage) -> Accelerator> Planner<'_, P> {
                 group: None,
                 label: set.label.clone(),
                 settings: set.values.clone(),
+                machine: None,
+                params: Vec::new(),
             };
             Ok(self.variants()?.into_iter().map(column).collect())
         }
@@ -276,7 +291,7 @@ impl<P: FnMut(&KernelImage) -> Accelerator> Planner<'_, P> {
             keys: Vec::new(),
         };
         let cpus = u32::try_from(linux::host::usable_cpus().len()).expect("fewer than 2^32 CPUs");
-        self.fill(session, cpus, cap_from, None, skipped)
+        self.fill(session, (cpus, cap_from, None), &Vec::new(), skipped)
     }
 
     fn vms(&mut self, skipped: &mut Vec<Skipped>) -> Result<Vec<Session>, Refusal> {
@@ -301,8 +316,8 @@ impl<P: FnMut(&KernelImage) -> Accelerator> Planner<'_, P> {
         };
         for session in self.settings.iter().flat_map(|set| images.iter().map(move |image| with(set, image))) {
             let cpus = u32::try_from(session.machine.cpus().len()).expect("fewer than 2^32 CPUs");
-            let session =
-                self.fill(session, cpus, self.cap_from("three quarters of the guest's memory"), None, skipped)?;
+            let cap_from = self.cap_from("three quarters of the guest's memory");
+            let session = self.fill(session, (cpus, cap_from, None), &Vec::new(), skipped)?;
             if session.disk().is_some() {
                 disk::find_mke2fs().map_err(Refusal::Lacking)?;
             }
@@ -361,9 +376,8 @@ impl<P: FnMut(&KernelImage) -> Accelerator> Planner<'_, P> {
     fn fill(
         &self,
         mut session: Session,
-        cpus: u32,
-        cap_from: &str,
-        room: Option<Bytes>,
+        (cpus, cap_from, room): (u32, &str, Option<Bytes>),
+        params: &Params,
         skipped: &mut Vec<Skipped>,
     ) -> Result<Session, Refusal> {
         let target = session.target();
@@ -376,6 +390,7 @@ impl<P: FnMut(&KernelImage) -> Accelerator> Planner<'_, P> {
             cap_from,
             room,
             seeds: self.request.seeds,
+            params,
         };
         let grid = grid::lay(self.experiment, &self.params, &ground).map_err(Refusal::Mistake)?;
         session.keys = grid.keys;
