@@ -52,6 +52,7 @@ pub(crate) use mapping::Marks;
 use mapping::Nodes;
 pub use mapping::{PageFlag, Slot};
 pub use operation::{FileAnswer, FileOperation, FileRequest};
+pub(crate) use shrink::LeftOfInodes;
 pub use write::Blocks;
 
 /// Frames of a zone that belong to files, by what they are.

@@ -5,7 +5,7 @@
 
 use units::{NodeId, Order};
 
-use crate::{MachineSpec, Mm, PerNode, Spaces, cx::Cx, event::Event, step::Step};
+use crate::{MachineSpec, Mm, PerNode, Spaces, cx::Cx, event::Event, page_cache::LeftOfInodes, step::Step};
 
 /// Objects that a shrinker is asked for at once, if it does not say otherwise.
 // SHRINK_BATCH, mm/vmscan.c (v6.1).
@@ -31,25 +31,35 @@ impl Demand {
     const DROP: Self = Self::Ratio { scanned: 1000, eligible: 1000 };
 
     /// What it comes to of so many objects, and how much of that and of what was put off before is asked for now.
-    fn share(self, freeable: u64, deferred: u64) -> (u64, u64) {
-        match self {
+    fn share(self, freeable: u64, deferred: u64, rules: ShareRules) -> (u64, u64) {
+        let (delta, by_priority) = match self {
             Self::Priority(priority) => {
-                let delta = (freeable >> priority) * 4 / SEEKS;
-                (delta, ((deferred >> priority) + delta).min(freeable * 2))
+                let delta = ((freeable >> priority) * 4 / SEEKS).max(rules.least.min(freeable));
+                (delta, rules.deferred_by_priority.then_some(priority))
             }
-            Self::Ratio { scanned, eligible } => {
-                let delta = 4 * scanned / SEEKS * freeable / (eligible + 1);
-                // What was put off does not empty a cache of which little is wanted.
-                let most = if delta < freeable / 4 { freeable / 2 } else { freeable * 2 };
-                (delta, (deferred + delta).min(most))
-            }
+            Self::Ratio { scanned, eligible } => (4 * scanned / SEEKS * freeable / (eligible + 1), None),
+        };
+        if let Some(priority) = by_priority {
+            return (delta, ((deferred >> priority) + delta).min(freeable * 2));
         }
+        // What was put off does not empty a cache of which little is wanted.
+        let most = if delta < freeable / 4 { freeable / 2 } else { freeable * 2 };
+        (delta, (deferred + delta).min(most))
     }
+}
+
+/// What kernels do differently about shares.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+struct ShareRules {
+    /// Objects that are asked for at least, if there are as many.
+    least: u64,
+    /// Of what was put off, how much is asked for follows from the priority too.
+    deferred_by_priority: bool,
 }
 
 /// Objects that file systems are asked for, of so many, when all are to be dropped (`drop_slab_node`, v4.1).
 pub(crate) fn asked_when_dropping(freeable: u64) -> u64 {
-    let (_, asked) = Demand::DROP.share(freeable, 0);
+    let (_, asked) = Demand::DROP.share(freeable, 0, ShareRules::default());
     let mut left = asked;
     // Bound: each turn takes something off, if there is anything.
     while freeable > 0 && (left >= BATCH_OF_SUPER || left >= freeable) {
@@ -138,6 +148,7 @@ pub(crate) struct SlabScan {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 struct Turn {
     demand: Demand,
+    rules: ShareRules,
     freeable: u64,
     delta: u64,
     deferred: u64,
@@ -154,6 +165,8 @@ struct Batch {
     until: u64,
     /// One of them was split.
     has_split: bool,
+    /// When dentries are done, the inodes that are left.
+    inodes: Option<LeftOfInodes>,
 }
 
 impl Turn {
@@ -164,8 +177,13 @@ impl Turn {
             return None;
         }
         let deferred = std::mem::take(mm.shrinkers.deferred_mut(shrinker, node));
-        let (delta, left) = demand.share(freeable, deferred);
-        Some(Self { demand, freeable, delta, deferred, left, scanned: 0, batch: None })
+        let rules = mm.variant();
+        let rules = ShareRules {
+            least: if rules.slab_scans_a_batch { shrinker.batch() } else { 0 },
+            deferred_by_priority: rules.slab_deferred_by_priority,
+        };
+        let (delta, left) = demand.share(freeable, deferred, rules);
+        Some(Self { demand, rules, freeable, delta, deferred, left, scanned: 0, batch: None })
     }
 
     /// The batch in progress, or the next one; none when there is no more.
@@ -173,7 +191,7 @@ impl Turn {
         if self.batch.is_none() && (self.left >= shrinker.batch() || self.left >= self.freeable) {
             let objects = self.left.min(shrinker.batch());
             let until = if shrinker == Shrinker::DeferredSplit { mm.deferred_split_place(node, objects) } else { 0 };
-            self.batch = Some(Batch { objects, until, has_split: false });
+            self.batch = Some(Batch { objects, until, has_split: false, inodes: None });
         }
         self.batch
     }
@@ -195,7 +213,8 @@ impl Turn {
         if let Demand::Ratio { .. } = self.demand {
             return self.left;
         }
-        (self.deferred + self.delta).saturating_sub(self.scanned).min(self.freeable * 2)
+        let rest = (self.deferred + self.delta).saturating_sub(self.scanned);
+        if self.rules.deferred_by_priority { rest.min(self.freeable * 2) } else { rest }
     }
 }
 
@@ -225,7 +244,11 @@ impl SlabScan {
                     mm.shrink_huge_zero(cx);
                 }
                 Shrinker::Inodes => {
-                    mm.shrink_inodes(cx, node, batch.objects);
+                    let left = batch.inodes.unwrap_or_else(|| mm.shrink_dentries(cx, node, batch.objects));
+                    if let Some(left) = mm.prune_inodes(cx, node, left) {
+                        turn.batch = Some(Batch { inodes: Some(left), ..batch });
+                        return Step::More;
+                    }
                 }
                 Shrinker::DeferredSplit => {
                     if let Some((place, head)) = mm.next_deferred_split(node, batch.until) {

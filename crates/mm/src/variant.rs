@@ -202,6 +202,12 @@ rules! {
     reclaim_gap_first: bool,
     /// Are shrinkers asked in proportion to the pages that reclaim has looked at, and not by its priority?
     slab_by_scanned: bool,
+    /// Is a cache asked for a batch of objects at least, or for all that it has?
+    slab_scans_a_batch: bool,
+    /// Of what it was not asked for so far, how much it is asked for now follows from the priority too.
+    slab_deferred_by_priority: bool,
+    /// Which inodes that nobody uses the shrinker of a file system frees.
+    inode_shrink: InodeShrink,
     /// Does a direct reclaimer that has enough give up what is left in proportion again and again, and not only once?
     reclaim_trims_again: bool,
     /// Does a fallback that breaks up a pageblock raise the zone's watermarks for kswapd (`watermark_boost`)?
@@ -359,6 +365,18 @@ pub enum MmapLock {
     SpinningOnReaders,
     /// The same, but readers do not spin: one takes the lock at once if nobody has it.
     Stealing,
+}
+
+/// Which inodes that nobody uses the shrinker of a file system frees (`inode_lru_isolate`, fs/inode.c).
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
+pub enum InodeShrink {
+    /// Any; its pages go with it.
+    TakesPages,
+    /// The same, but one with more than one page stays ("mm: don't reclaim inodes with many attached pages", 4.20; reverted in
+    /// 5.0).
+    KeepsMany,
+    /// One without pages: others are not on its list ("vfs: keep inodes with page cache off the inode shrinker LRU", 5.16).
+    WithoutPages,
 }
 
 /// Which zones' watermarks a fallback raises.

@@ -81,7 +81,7 @@ impl Mm {
         self.free_tree_nodes(cx);
     }
 
-    fn may_invalidate(&self, at: (InodeId, u64), head: units::Pfn) -> bool {
+    pub(super) fn may_invalidate(&self, at: (InodeId, u64), head: units::Pfn) -> bool {
         let is_busy = self.frames.has(head, FrameFlag::Locked) || self.file_mappings(head) > 0;
         let marks = self.cache.inode(at.0).mapping.marks_of(&self.cache.nodes, at.1, head);
         !is_busy && marks.is_some_and(|marks| !marks.has(PageFlag::Dirty) && !marks.has(PageFlag::Writeback))

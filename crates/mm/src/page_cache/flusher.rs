@@ -192,6 +192,7 @@ impl Mm {
                 self.cache.inode_mut(id).write_from = 0;
                 if from == 0 || self.cache.inode(id).mapping.next_dirty(&self.cache.nodes, 0).is_none() {
                     self.cache.leave_dirty(id);
+                    self.rest_inode(id);
                 } else {
                     self.requeue_dirty(id);
                 }

@@ -11,6 +11,7 @@ use crate::{
     cx::Cx,
     frame::{FamilyId, SegmentId},
     slab::Object,
+    variant::InodeShrink,
     vma::FileMap,
 };
 
@@ -238,11 +239,16 @@ impl Mm {
         self.put_mapped_file(cx, map.file);
     }
 
-    /// An inode without pages that nobody uses waits to be reclaimed, or goes with its file (`inode_add_lru`).
+    /// An inode that nobody uses waits to be reclaimed, or goes with its file (`inode_add_lru`): since 5.16 when it has no pages,
+    /// before when none of them is dirty.
     pub(super) fn rest_inode(&mut self, id: InodeId) {
         let inode = self.cache.inode(id);
         let (Some(object), false, None) = (inode.object, inode.is_used(), inode.idle_place) else { return };
-        if !inode.mapping.is_shrinkable() || inode.name.is_none() {
+        let is_kept = match self.variant.inode_shrink {
+            InodeShrink::WithoutPages => !inode.mapping.is_shrinkable(),
+            InodeShrink::TakesPages | InodeShrink::KeepsMany => inode.dirty_place.is_some(),
+        };
+        if is_kept || inode.name.is_none() {
             return;
         }
         let node = self.node_of(object.slab());

@@ -1,11 +1,26 @@
 //! Linux: super_cache_count() and super_cache_scan() in fs/super.c, prune_dcache_sb() in fs/dcache.c, prune_icache_sb() in
-//! fs/inode.c (v6.1).
-//! Differs: inodes are freed without having been marked as used before.
+//! fs/inode.c (v4.18 to v6.1).
+//! Differs: inodes are freed without having been marked as used before; pages that go with an inode are not counted
+//! (`pginodesteal`, `kswapd_inodesteal`).
 
 use units::NodeId;
 
 use super::InodeId;
-use crate::{Mm, cx::Cx, event::Event, shrinker::asked_when_dropping};
+use crate::{Mm, cx::Cx, event::Event, lru::Run, shrinker::asked_when_dropping, step::RUN, variant::InodeShrink};
+
+/// Inodes that are still to be looked at.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct LeftOfInodes {
+    inodes: u64,
+    /// The page of the first of them to go on with.
+    from: u64,
+}
+
+impl LeftOfInodes {
+    pub(super) fn all(inodes: u64) -> Self {
+        Self { inodes, from: 0 }
+    }
+}
 
 impl Mm {
     /// Dentries and inodes of a node that nobody uses, as many as `vm.vfs_cache_pressure` shows of them.
@@ -15,16 +30,15 @@ impl Mm {
             + total % 100 * self.cache.settings.vfs_cache_pressure / 100
     }
 
-    /// Frees some of so many; how many went.
-    pub(crate) fn shrink_inodes(&mut self, cx: &mut Cx, node: NodeId, most: u64) -> u64 {
+    /// Frees dentries as their share of so many objects; what is to be done about inodes then.
+    pub(crate) fn shrink_dentries(&mut self, cx: &mut Cx, node: NodeId, most: u64) -> LeftOfInodes {
         let (dentries, inodes) = (self.cache.dentries[node].len(), self.cache.idle[node].len());
         let total = dentries + inodes + 1;
-        let freed = self.prune_dentries(cx, node, most * dentries / total);
-        freed + self.prune_inodes(cx, node, most * inodes / total)
+        self.prune_dentries(cx, node, most * dentries / total);
+        LeftOfInodes::all(most * inodes / total)
     }
 
-    fn prune_dentries(&mut self, cx: &mut Cx, node: NodeId, most: u64) -> u64 {
-        let mut freed = 0;
+    fn prune_dentries(&mut self, cx: &mut Cx, node: NodeId, most: u64) {
         // Bound: as asked.
         for _ in 0..most {
             let Some(id) = self.cache.dentries[node].first() else { break };
@@ -44,30 +58,64 @@ impl Mm {
             }
             self.drop_dentry(cx, id);
             self.rest_inode(id);
-            freed += 1;
         }
-        freed
     }
 
-    fn prune_inodes(&mut self, cx: &mut Cx, node: NodeId, most: u64) -> u64 {
-        let mut freed = 0;
+    /// Looks at so many inodes, from a page of the first one on, and frees what the rules of the kernel let go
+    /// (`inode_lru_isolate`). What is left to look at when others may run first; nothing when that was all.
+    pub(crate) fn prune_inodes(&mut self, cx: &mut Cx, node: NodeId, mut left: LeftOfInodes) -> Option<LeftOfInodes> {
         // Bound: as asked.
-        for _ in 0..most {
-            let Some(id) = self.cache.idle[node].first() else { break };
-            self.evict_idle(cx, id);
-            freed += 1;
+        while left.inodes > 0 {
+            let id = self.cache.idle[node].first()?;
+            let pages = self.cache.inode(id).mapping.folios;
+            let is_kept = match self.variant.inode_shrink {
+                InodeShrink::WithoutPages => false,
+                InodeShrink::KeepsMany => pages > 1,
+                InodeShrink::TakesPages => false,
+            };
+            if !is_kept && pages > 0 {
+                if let Some(from) = self.invalidate_some(cx, id, left.from) {
+                    return Some(LeftOfInodes { from, ..left });
+                }
+            }
+            if self.cache.inode(id).mapping.folios > 0 {
+                // It gets another pass.
+                self.cache.leave_idle(id);
+                self.rest_inode(id);
+            } else {
+                self.evict_idle(cx, id);
+            }
+            left = LeftOfInodes::all(left.inodes - 1);
         }
-        freed
+        None
+    }
+
+    /// Takes clean pages that nobody uses out of a file, a run of them from an index on (`invalidate_mapping_pages`). Where to
+    /// go on; nothing when there are no more.
+    fn invalidate_some(&mut self, cx: &mut Cx, id: InodeId, from: u64) -> Option<u64> {
+        let mut run = Run::EMPTY;
+        let mut next = Some(from);
+        // Bound: a run.
+        for _ in 0..RUN {
+            let Some(from) = next else { break };
+            let found = self.cache.inode(id).mapping.next_folio(&self.cache.nodes, from);
+            next = found.map(|(index, head)| {
+                if self.may_invalidate((id, index), head) {
+                    self.remove_page(cx, head, None);
+                    run.push(head);
+                }
+                index + 1
+            });
+        }
+        self.put_run(cx, &mut run);
+        next
     }
 
     /// An inode without pages that nobody uses leaves memory, with what it knows of pages that were.
     fn evict_idle(&mut self, cx: &mut Cx, id: InodeId) {
         self.cache.leave_idle(id);
-        let inode = self.cache.inodes[id.0 as usize].as_mut().expect("it is on the list");
-        if !inode.mapping.is_empty() {
-            inode.mapping.set(&mut self.cache.nodes, 0, super::Slot::Empty);
-        }
-        if let Some(object) = inode.object.take() {
+        self.cut_shadows(cx, id, 0);
+        if let Some(object) = self.cache.inode_mut(id).object.take() {
             self.free_object(cx, object);
         }
     }
@@ -83,8 +131,11 @@ impl Mm {
                 }
                 self.prune_dentries(cx, node, dentries);
             }
-            let inodes = self.cache.idle[node].len();
-            self.prune_inodes(cx, node, inodes);
+            let mut left = Some(LeftOfInodes::all(self.cache.idle[node].len()));
+            // Bound: each turn takes pages or inodes.
+            while let Some(more) = left {
+                left = self.prune_inodes(cx, node, more);
+            }
         }
     }
 }

@@ -49,6 +49,7 @@ impl Sync {
                 Sent::None => {
                     if mm.cache.inode(self.id).mapping.next_dirty(&mm.cache.nodes, 0).is_none() {
                         mm.cache.leave_dirty(self.id);
+                        mm.rest_inode(self.id);
                     }
                     self.phase = Phase::Wait;
                     Step::More

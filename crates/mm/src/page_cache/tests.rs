@@ -20,7 +20,7 @@ use crate::{
     spaces::SpaceId,
     step::{Step, Wait},
     touch::Touch,
-    variant::named,
+    variant::{InodeShrink, named},
 };
 
 struct Lab {
@@ -300,6 +300,8 @@ impl Model {
 fn random(seed: u64, (frames, fail_every): (u32, u32), turns: u64, walks: u64) -> Counters {
     let mut lab = Lab::new(frames, seed, walks);
     lab.mm.cache.fail_disk(fail_every);
+    let rules = [InodeShrink::WithoutPages, InodeShrink::TakesPages, InodeShrink::KeepsMany];
+    lab.mm.variant.inode_shrink = rules[usize::try_from(seed % 3).unwrap()];
     let fails = fail_every > 0;
     let mut files: Vec<(u32, u64, Model)> = Vec::new();
     let mut names = 0;
@@ -347,6 +349,19 @@ fn random(seed: u64, (frames, fail_every): (u32, u32), turns: u64, walks: u64) -
             96..98 => {
                 lab.call(FileRequest::Truncate(file, Bytes::PAGE * any)).unwrap();
                 files[which].2.pages.split_off(&any);
+            }
+            98 if lab.draw(2) == 0 => {
+                // Nobody uses it for a while: its inode may go, with its pages or not.
+                lab.call(FileRequest::Close(file)).unwrap();
+                drop(lab.run(Block(5)));
+                if lab.draw(2) == 0 {
+                    lab.call(FileRequest::SyncAll).unwrap();
+                    lab.call(FileRequest::DropCaches).unwrap();
+                }
+                let Ok(FileAnswer::Opened(file)) = lab.call(FileRequest::Open(format!("file {name}"))) else {
+                    panic!()
+                };
+                files[which].0 = file;
             }
             98 => {
                 lab.call(FileRequest::Unlink(format!("file {name}"))).unwrap();
@@ -496,6 +511,39 @@ fn reclaimed_files_leave_their_slabs_when_asked() {
     let (resident, names) = (inodes.clone().filter(|inode| inode.object.is_some()).count(), lab.mm.cache.names.len());
     assert_eq!((resident, names), (1, 801), "only the open one stays in memory, and no name is lost");
     assert!(lab.mm.cache.objects().count() < 5);
+}
+
+/// Files of one page and files of three that stay when dentries have gone and all inodes were looked at once, and their pages.
+fn kept_by(rule: InodeShrink) -> (usize, usize, usize) {
+    let mut lab = Lab::new(2048, 1, 500);
+    lab.mm.variant.inode_shrink = rule;
+    for number in 0..20 {
+        let file = lab.create(&format!("{number}"));
+        for page in 0..if number < 10 { 1 } else { 3 } {
+            lab.write(file, page).unwrap();
+        }
+        lab.call(FileRequest::Close(file)).unwrap();
+    }
+    lab.call(FileRequest::SyncAll).unwrap();
+    lab.now = lab.now + Picos::from_secs(40);
+    lab.run_daemons();
+    lab.with_space(|mm, _, cx| {
+        mm.shrink_dentries(cx, NodeId(0), 40);
+        mm.prune_inodes(cx, NodeId(0), shrink::LeftOfInodes::all(20));
+    });
+    lab.check(crate::frame::Holdings::default());
+    let inodes = |pages: u64| {
+        let its = lab.mm.cache.inodes.iter().flatten().filter(move |inode| inode.pages() == pages);
+        its.filter(|inode| inode.object.is_some()).count()
+    };
+    (inodes(1), inodes(3), lab.mm.cache.pages().count())
+}
+
+#[test]
+fn pages_go_with_their_inodes_or_keep_them_as_the_release_has_it() {
+    assert_eq!(kept_by(InodeShrink::TakesPages), (0, 0, 0), "up to 4.19, and from 5.0 to 5.15");
+    assert_eq!(kept_by(InodeShrink::KeepsMany), (0, 10, 30), "4.20");
+    assert_eq!(kept_by(InodeShrink::WithoutPages), (10, 10, 40), "since 5.16");
 }
 
 #[test]

@@ -90,7 +90,7 @@ impl Mm {
         step
     }
 
-    fn cut_shadows(&mut self, cx: &mut Cx, id: InodeId, first: u64) {
+    pub(super) fn cut_shadows(&mut self, cx: &mut Cx, id: InodeId, first: u64) {
         // Bound: the shadows.
         while let Some(index) = self.cache.inode(id).mapping.next_any(&self.cache.nodes, first) {
             let inode = self.cache.inodes[id.0 as usize].as_mut().expect("the file exists");

@@ -113,15 +113,28 @@ fn huge_pages_that_lost_a_part_are_split_one_by_one_when_memory_is_short() {
 
 #[test]
 fn up_to_4_15_shrinkers_are_asked_in_proportion_to_the_pages_that_were_looked_at() {
-    let ratio = Demand::Ratio { scanned: 32, eligible: 1023 };
+    let (old, ratio) = (ShareRules::default(), Demand::Ratio { scanned: 32, eligible: 1023 });
     // Two objects for a page, of 1,024 pages 32.
-    assert_eq!(ratio.share(1024, 0), (64, 64));
-    assert_eq!(ratio.share(1024, 100), (64, 164), "with all that was put off");
-    assert_eq!(ratio.share(1024, 5000), (64, 512), "but not more than half, if little is asked for");
+    assert_eq!(ratio.share(1024, 0, old), (64, 64));
+    assert_eq!(ratio.share(1024, 100, old), (64, 164), "with all that was put off");
+    assert_eq!(ratio.share(1024, 5000, old), (64, 512), "but not more than half, if little is asked for");
     let hard = Demand::Ratio { scanned: 512, eligible: 1023 };
-    assert_eq!(hard.share(1024, 5000), (1024, 2048), "twice what there is when much is");
+    assert_eq!(hard.share(1024, 5000, old), (1024, 2048), "twice what there is when much is");
     // 1,998 of 1,000: one batch, and 974 that are neither one nor all.
     assert_eq!((asked_when_dropping(1000), asked_when_dropping(10), asked_when_dropping(0)), (1024, 19, 0));
+}
+
+#[test]
+fn a_cache_of_few_objects_is_spared_but_in_4_19_and_4_20() {
+    let old = ShareRules::default();
+    let (all, new) = (ShareRules { least: 128, ..old }, ShareRules { deferred_by_priority: true, ..old });
+    let usual = Demand::Priority(12);
+    assert_eq!(usual.share(1000, 0, old), (0, 0));
+    assert_eq!(usual.share(1000, 0, all), (128, 128));
+    assert_eq!(usual.share(100, 0, all), (100, 100));
+    assert_eq!((usual.share(10_000, 300, old), usual.share(10_000, 300, new)), ((4, 304), (4, 4)));
+    let least = |name: &str| crate::variant::named(name).slab_scans_a_batch;
+    assert_eq!(["v4.17", "v4.19", "v4.20", "v5.0"].map(least), [false, true, true, false]);
 }
 
 #[test]

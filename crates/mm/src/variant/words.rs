@@ -2,8 +2,9 @@
 //! Differs: a word for each value of an enum.
 
 use super::{
-    EmptyReserve, FallbackRules, HighAtomic, HugeCow, LastResort, MarkStep, Merging, MmapLock, MovableMarks, PcpDrain,
-    PcpFree, PcpHighRule, PcpLists, RatioZero, Scheduler, Takes, ThpZones, Value, WatermarkBoost, WatermarkOrders,
+    EmptyReserve, FallbackRules, HighAtomic, HugeCow, InodeShrink, LastResort, MarkStep, Merging, MmapLock,
+    MovableMarks, PcpDrain, PcpFree, PcpHighRule, PcpLists, RatioZero, Scheduler, Takes, ThpZones, Value,
+    WatermarkBoost, WatermarkOrders,
 };
 use crate::{
     alloc::slow::SlowPath,
@@ -44,6 +45,11 @@ words! {
     NewAnon {
         Inactive = "inactive-anon",
         Active = "active-anon",
+    }
+    InodeShrink {
+        TakesPages = "takes-pages",
+        KeepsMany = "keeps-many",
+        WithoutPages = "without-pages",
     }
     WatermarkBoost {
         None = "none",
