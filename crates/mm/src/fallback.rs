@@ -7,7 +7,7 @@ use crate::{
     buddy::{Block, Buddy, End},
     cx::Cx,
     event::Event,
-    frame::{Frame, FrameTable},
+    frame::{Frame, FrameFlag, FrameTable},
     pageblock::MigrateType,
     variant::{FallbackRules, LastResort, Variant},
 };
@@ -49,7 +49,8 @@ pub enum Steal {
 pub struct BlockCensus {
     /// On free lists.
     pub free: u32,
-    /// Allocated, and can be migrated.
+    /// On LRU lists, so that they could be migrated. Those that wait for their list in a CPU's batch, or that somebody has
+    /// taken off it, do not count.
     pub movable: u32,
     /// All frames of a pageblock.
     pub size: u32,
@@ -274,7 +275,9 @@ fn verdict(frames: &FrameTable, found: Block, from: MigrateType, end: Pfn, rules
     }
 }
 
-/// Counts a pageblock. One that reaches beyond its zone has nothing to take.
+/// Counts a pageblock. One that reaches beyond its zone has nothing to take. What can be migrated is what is on an LRU list, of
+/// files as well as of processes (`PageLRU` in move_freepages, mm/page_alloc.c, v4.12 to v6.1); no driver here has movable
+/// pages of its own.
 fn census(frames: &FrameTable, pfn: Pfn, end: Pfn) -> BlockCensus {
     let size = frames.blocks.order().frames();
     let start = pfn.align_down(frames.blocks.order());
@@ -284,11 +287,12 @@ fn census(frames: &FrameTable, pfn: Pfn, end: Pfn) -> BlockCensus {
     }
     let mut at = 0;
     while at < size {
-        let frame = frames.get(start.plus(at));
+        let head = start.plus(at);
+        let frame = frames.get(head);
         let count = frames.order_of(frame).frames();
         match frame {
             Frame::Free { .. } => census.free += count,
-            Frame::Anon { .. } => census.movable += count,
+            _ if frames.has(head, FrameFlag::OnLru) => census.movable += count,
             _ => {}
         }
         at += count;

@@ -533,7 +533,7 @@ impl Threads<'_> {
 /// A flag of a frame beside what it is.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum FrameFlag {
-    /// On an LRU list (`PG_lru`).
+    /// On an LRU list (`PG_lru`); or it stands for a page of a kernel that was on one, which nobody here reclaims.
     OnLru,
     /// On, or to be put on, an active one (`PG_active`).
     Active,

@@ -40,3 +40,37 @@ fn types_turn_to_each_other_in_order() {
     assert_eq!(fallbacks(Movable), [Reclaimable, Unmovable]);
     assert_eq!(fallbacks(Reclaimable), [Unmovable, Movable]);
 }
+
+#[test]
+fn what_is_on_an_lru_list_is_movable_and_nothing_else() {
+    let mut frames = FrameTable::new(Pfn(1024), Order::HUGE, Order(10));
+    frames.reserve_edges(Pfn(0), Pfn(1024), crate::pageblock::ZoneIndex(0));
+    let anon = |order| Frame::Anon { family: crate::FamilyId(0), vpn: units::Vpn(0), order: Order(order) };
+    let file = |order| Frame::File { segment: crate::frame::SegmentId(0), index: 0, order: Order(order) };
+    let kernel = |order| Frame::Kernel { order: Order(order), mobility: crate::Mobility::Movable };
+    let (on_list, in_batch) = (Some(FrameFlag::OnLru), Some(FrameFlag::InBatch));
+    // Each twice as large as the one before, so that a sum says which they are.
+    let blocks = [
+        (anon(0), on_list),
+        (anon(0), in_batch),
+        (file(1), on_list),
+        (file(2), in_batch),
+        // Taken off its list: reclaim or compaction has it.
+        (anon(3), None),
+        // As a state has pages of a kernel's files, and as any allocation begins.
+        (kernel(4), on_list),
+        (kernel(5), None),
+        (Frame::Free { order: Order(6), list: Movable, reported: false }, None),
+    ];
+    let mut at = Pfn(512);
+    for (frame, flag) in blocks {
+        frames.set(at, frame);
+        if let Some(flag) = flag {
+            frames.mark(at, flag, true);
+        }
+        at = at.plus(frames.order_of(frame).frames());
+    }
+    let found = super::census(&frames, Pfn(512 + 70), Pfn(1024));
+    assert_eq!(found, BlockCensus { free: 64, movable: 1 + 2 + 16, size: 512 });
+    assert_eq!(super::census(&frames, Pfn(512), Pfn(1023)), census(0, 0), "it is not all of its zone");
+}

@@ -289,6 +289,8 @@ impl Filling<'_> {
                 Seen::PageTable | Seen::Kernel | Seen::Tail => Mobility::Unmovable,
             };
             self.mm.frames.set(pfn, Frame::Kernel { order, mobility });
+            // It was on a list, and counts so where pageblocks are counted.
+            self.mm.frames.mark(pfn, FrameFlag::OnLru, mobility == Mobility::Movable);
         }
         sorted
     }
@@ -392,6 +394,7 @@ fn map_all(
     }
     for (pfn, _) in kept {
         mm.frames.set(pfn, Frame::Kernel { order: Order::BASE, mobility: Mobility::Movable });
+        mm.frames.mark(pfn, FrameFlag::OnLru, true);
     }
     let pages: u64 = anon.iter().map(|(block, _)| u64::from(block.order.frames())).sum::<u64>() + shmem.len() as u64;
     if pages > 0 {

@@ -108,6 +108,7 @@ impl World {
         let at = MIDDLE + lru.joined;
         lru.lists.entry(list).or_default().insert(at, head);
         assert!(lru.places.insert(head, (list, at)).is_none(), "frame {head} is on a list already");
+        self.memory.taken.get_mut(&head).unwrap().on_lru = true;
     }
 
     fn list_of(&self, head: u32) -> (usize, bool) {
@@ -141,7 +142,8 @@ impl World {
         for (pfn, count) in (head..).zip(folio.by_base) {
             assert!(count > 0, "it was mapped as one until now");
             self.folios.insert(pfn, Folio { by_huge: 0, by_base: vec![count] });
-            self.memory.taken.insert(pfn, Taken { order: 0, ..taken });
+            // The first one stays in a batch, if that is where it was.
+            self.memory.taken.insert(pfn, Taken { order: 0, on_lru: taken.on_lru || pfn > head });
         }
         if self.lru.is_in_batch(head) {
             self.lru.take_apart_waiting(self.list_of(head), head);

@@ -3,7 +3,7 @@
 use std::collections::BTreeMap;
 
 use mm::{
-    AllocRequest, ControlId, FamilyId, Frame, MachineSpec, Mark, Mm, Settings, Spaces, Variant,
+    AllocRequest, ControlId, MachineSpec, Mark, Mm, Settings, Spaces, Variant,
     address_space::{AddressSpace, MMAP_BASE},
     check::Owners,
     cost::{Prices, Work},
@@ -12,7 +12,7 @@ use mm::{
     event::Counters,
     fault::Access,
     fork,
-    frame::{Held, Holdings},
+    frame::{FrameFlag, Holdings},
     step,
     thp::ThpEnabled,
     touch, unmap,
@@ -207,12 +207,10 @@ impl Pair {
         self.twin.memory.set_marks(machine, &settings);
     }
 
-    /// A block becomes memory that could be migrated.
+    /// A block becomes memory that could be migrated: it stands for a page on an LRU list.
     pub(crate) fn make_movable(&mut self, at: usize) {
         if let Some(pfn) = self.live.get(at).copied() {
-            let order = self.mm.frames.order_of(self.mm.frames.get(pfn));
-            let vpn = Vpn(u64::from(pfn.0));
-            self.mm.frames.set(pfn, Frame::Anon { family: FamilyId(4095), vpn, order });
+            self.mm.frames.mark(pfn, FrameFlag::OnLru, true);
             self.twin.memory.taken.get_mut(&pfn.0).unwrap().on_lru = true;
         }
     }
@@ -397,15 +395,10 @@ impl Pair {
         for running in &self.running {
             controls.push((running.control, running.holdings(&self.spaces[&running.id])));
         }
-        let is_anon = |pfn: &&Pfn| matches!(self.mm.frames.get(**pfn), Frame::Anon { .. });
-        let (movable, mut kernel): (Vec<&Pfn>, Vec<&Pfn>) = self.live.iter().partition(is_anon);
+        let mut kernel = self.live.clone();
         kernel.sort_unstable();
-        // Nobody maps it.
-        let held = |pfn: &Pfn| Held { pfn: *pfn, order: self.mm.frames.order_of(self.mm.frames.get(*pfn)) };
-        let gathered = movable.into_iter().map(held).collect();
-        controls.push((ControlId(0), Holdings { gathered, ..Holdings::default() }));
         let spaces = self.all_spaces().map(|(_, space)| space).collect();
-        (Owners { spaces, controls }, kernel.into_iter().copied().collect())
+        (Owners { spaces, controls }, kernel)
     }
 }
 

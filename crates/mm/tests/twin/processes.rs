@@ -517,10 +517,8 @@ impl World {
 
     /// Memory that was just allocated is mapped for the first time.
     pub(crate) fn map_new(&mut self, cpu: usize, head: u32) {
-        let taken = self.memory.taken.get_mut(&head).unwrap();
-        taken.on_lru = true;
-        let is_base = taken.order == 0;
-        let (by_huge, by_base) = if is_base { (0, vec![1]) } else { (1, vec![0; 1 << taken.order]) };
+        let order = self.memory.taken[&head].order;
+        let (by_huge, by_base) = if order == 0 { (0, vec![1]) } else { (1, vec![0; 1 << order]) };
         assert!(self.folios.insert(head, Folio { by_huge, by_base }).is_none());
         self.lru_add(cpu, head);
     }
