@@ -157,7 +157,7 @@ impl Mm {
         let list = listed(nodes, zones, request);
         let list = list.as_ref();
         let has_others = nodes.count() > 1;
-        let spares_blocks = variant.nofragment && zones[*list.first()?].can_spread;
+        let spares_blocks = variant.nofragment && !variant.nofragment_flag_lost && zones[*list.first()?].can_spread;
         let mut try_with = |pass| take_in_turn(frames, zones, list, cx, request, pass, variant);
         let first = Pass { mark: request.mark, avoids, ..Pass::MIN };
         if variant.fair_zones {

@@ -162,6 +162,8 @@ rules! {
     nowait_is_harder: bool,
     /// Does a request for Normal rather go to its node's DMA32 than break up another type's pageblock (`ALLOC_NOFRAGMENT`)?
     nofragment: bool,
+    /// Is that found out for each request, and then lost, so that none does (a mistake that was posted, and released)?
+    nofragment_flag_lost: bool,
     /// Where blocks go that nobody just used: those given at boot, those moved between types.
     moved_end: End,
     /// Which blocks per-CPU lists hold.

@@ -217,3 +217,26 @@ fn before_4_4_who_may_not_wait_is_as_good_as_atomic() {
         assert!(with(&mut mm, |mm, cx| mm.alloc(cx, &huge)).0.is_none(), "{rules}: not who leaves kswapd alone");
     }
 }
+
+#[test]
+fn released_5_0_breaks_up_pageblocks_as_4_20_does_and_5_1_spares_them() {
+    for (rules, spares) in [("v4.20", false), ("v5.0", false), ("v5.1", true), ("v6.1", true)] {
+        let mut mm = two_zones(rules);
+        let normal = mm.zones()[1].start;
+        let take = |mm: &mut Mm, request: &AllocRequest| {
+            let pfn = with(mm, |mm, cx| mm.alloc(cx, request)).0.expect("there is memory");
+            if pfn < normal {
+                with(mm, |mm, cx| mm.free(cx, pfn, request.order));
+            }
+            Some(pfn).filter(|pfn| *pfn >= normal)
+        };
+        // Every second frame of Normal is free, and no pageblock of it.
+        let taken: Vec<Pfn> = std::iter::from_fn(|| take(&mut mm, &USER)).collect();
+        for pfn in taken.iter().step_by(2) {
+            with(&mut mm, |mm, cx| mm.free(cx, *pfn, Order::BASE));
+        }
+        with(&mut mm, Mm::drain_all_pages);
+        while take(&mut mm, &USER.of_order(Order(4))).is_some() {}
+        assert_eq!(take(&mut mm, &AllocRequest::gfp_kernel(NodeId(2))).is_none(), spares, "{rules}");
+    }
+}

@@ -251,6 +251,7 @@ impl Model {
         let home = self.zones[*order.first()?].node;
         let has_dma32 = self.zones.iter().any(|zone| zone.node == home && zone.kind == ZoneKind::Dma32);
         let careful = self.rules.nofragment
+            && !self.rules.nofragment_flag_lost
             && self.zones[order[0]].kind == ZoneKind::Normal
             && (self.distances.len() == 1 || has_dma32);
         let own: Vec<usize> = order.iter().copied().take_while(|z| self.zones[*z].node == home).collect();
