@@ -102,6 +102,19 @@ fn a_kernel_with_patches_is_its_parent_until_some_are_asked_for() {
     assert_eq!(both.with_patches(&[2]).unwrap_err().to_string(), "has no patches");
 }
 
+/// What is on top decides: as published nothing is spared, as mended pageblocks are.
+#[test]
+fn the_series_of_2018_loses_a_flag_that_a_later_patch_gives_back() {
+    let with = |patches: &[u32]| patched("v4.20-rc3", patches);
+    let spares = |rules: Variant| rules.nofragment && !rules.nofragment_flag_lost;
+    let tables: [&[u32]; 4] = [&[], &[1], &[1, 2, 3, 4], &[1, 2, 3, 4, 6]];
+    assert_eq!(tables.map(|patches| spares(with(patches))), [false, true, false, true]);
+    assert_eq!(tables.map(|patches| with(patches).watermark_boost != WatermarkBoost::None), [false, false, true, true]);
+    assert_eq!(with(&[2]), with(&[]), "an accessor changes no rule");
+    let base = built_in("v4.20-rc3").unwrap();
+    assert_eq!((base.since, base.is_release, name_for("4.20-rc3")), ((4, 20), false, Ok("v4.20")));
+}
+
 #[test]
 fn patches_stand_behind_a_plus() {
     let split = |name| split_patches(name).map_err(|error| error.to_string());
