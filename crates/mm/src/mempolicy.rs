@@ -1,10 +1,10 @@
-//! Linux: mm/mempolicy.c (v4.1, v4.19, v6.1): get_vma_policy(), policy_node(), policy_nodemask(), interleave_nid(),
+//! Linux: mm/mempolicy.c (v4.1, v4.19 to v5.4, v6.1): get_vma_policy(), policy_node(), policy_nodemask(), interleave_nid(),
 //! alloc_pages_vma() and vma_alloc_folio().
 //! Differs: policies of tasks only, and only for pages of anonymous memory that faults map; no cpusets, no home node, no weights.
 
 use units::{NodeId, Vpn};
 
-use crate::gfp::AllocRequest;
+use crate::{gfp::AllocRequest, thp::ThpNodes};
 
 /// A set of nodes, by a bit of their number.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -90,9 +90,12 @@ impl Mempolicy {
     }
 
     /// A huge page is taken from the preferred node only, where the kernel has that rule: not when pages are interleaved, and
-    /// not when that node is none of those it is bound to.
-    pub(crate) fn huge_reach(self, request: &AllocRequest) -> HugeReach {
+    /// not when that node is none of those it is bound to. Where the rule is part of what faults ask for
+    /// (`alloc_hugepage_direct_gfpmask`, 5.3), only who is bound to nodes is left out.
+    pub(crate) fn huge_reach(self, request: &AllocRequest, rule: ThpNodes) -> HugeReach {
         match self {
+            Self::Bind(_) if rule == ThpNodes::LocalUnlessReclaims => HugeReach::ByPolicy,
+            _ if rule == ThpNodes::LocalUnlessReclaims => HugeReach::ByRule,
             Self::Interleave(_) => HugeReach::ByPolicy,
             _ if !request.allowed.has(request.node) => HugeReach::ByPolicy,
             _ => HugeReach::ByRule,

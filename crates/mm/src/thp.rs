@@ -52,8 +52,31 @@ pub enum ThpNodes {
     Any,
     /// From the local one.
     Local,
+    /// From the local one, but from any where the fault may reclaim: rather far than reclaimed.
+    LocalUnlessReclaims,
+    /// From the local one with all effort, then, where the fault may reclaim, from any with little.
+    LocalThenOnce,
     /// From the local one without much effort, then from any.
     LocalFirst,
+}
+
+impl ThpNodes {
+    /// What a fault with such a wish asks for in a try.
+    pub(crate) fn request(self, which: HugeTry, wish: AllocRequest) -> AllocRequest {
+        let once = AllocRequest { no_retry: true, ..wish };
+        match (self, which) {
+            (Self::Any, _) | (Self::LocalFirst, HugeTry::Second) => wish,
+            (Self::LocalUnlessReclaims, _) if wish.reclaims => wish,
+            (Self::Local | Self::LocalUnlessReclaims, _) | (Self::LocalThenOnce, HugeTry::First) => wish.this_node(),
+            (Self::LocalThenOnce, HugeTry::Second) => once,
+            (Self::LocalFirst, HugeTry::First) => once.this_node(),
+        }
+    }
+
+    /// Does a fault that may reclaim try once more when it got none?
+    fn tries_twice(self) -> bool {
+        matches!(self, Self::LocalThenOnce | Self::LocalFirst)
+    }
 }
 
 /// How far a fault has come with getting a huge page.
@@ -164,15 +187,12 @@ impl Mm {
         (policy, vpn): (Mempolicy, Vpn),
     ) -> HugeGot {
         let wish = policy.apply(self.thp_request(self.node_of_cpu(cx.cpu()), advice), vpn);
-        let rule = match policy.huge_reach(&wish) {
-            HugeReach::ByRule => self.variant().thp_nodes,
+        let rule = self.variant().thp_nodes;
+        let rule = match policy.huge_reach(&wish, rule) {
+            HugeReach::ByRule => rule,
             HugeReach::ByPolicy => ThpNodes::Any,
         };
-        let request = match (rule, which) {
-            (ThpNodes::Any, _) | (ThpNodes::LocalFirst, HugeTry::Second) => wish,
-            (ThpNodes::Local, _) => wish.this_node(),
-            (ThpNodes::LocalFirst, HugeTry::First) => AllocRequest { no_retry: true, ..wish.this_node() },
-        };
+        let request = rule.request(which, wish);
         if which == HugeTry::First && !self.may_try_huge(cx, &request) {
             self.huge_fault_failed(request.node);
             return HugeGot::Nothing;
@@ -184,9 +204,7 @@ impl Mm {
                 HugeGot::Frame(frame)
             }
             None if cx.has_asked() => HugeGot::Asked,
-            None if rule == ThpNodes::LocalFirst && which == HugeTry::First && wish.reclaims => {
-                HugeGot::Next(HugeTry::Second)
-            }
+            None if rule.tries_twice() && which == HugeTry::First && wish.reclaims => HugeGot::Next(HugeTry::Second),
             None => {
                 self.huge_fault_failed(request.node);
                 HugeGot::Nothing

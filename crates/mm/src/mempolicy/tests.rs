@@ -4,7 +4,7 @@ use units::{CpuId, NodeId, Order, Pfn, Time, Vpn};
 
 use super::*;
 use crate::{
-    MachineSpec, Mm, NodeSpec, Settings, ZoneKind, ZoneSpec,
+    AllocRequest, MachineSpec, Mm, NodeSpec, Settings, ZoneKind, ZoneSpec,
     address_space::{AddressSpace, MMAP_BASE},
     cost::Prices,
     cx::Cx,
@@ -12,10 +12,10 @@ use crate::{
     fault::{Access, FaultDone},
     pte::Pte,
     step::Step,
-    thp::ThpEnabled,
+    thp::{HugeGot, HugeTry, ThpEnabled, ThpNodes},
     touch::Touch,
     variant::named,
-    vma::PageRange,
+    vma::{HugeAdvice, PageRange},
 };
 
 const FRAMES: u32 = 4096;
@@ -142,4 +142,58 @@ fn the_nth_node_of_a_set_is_counted_from_the_lowest() {
     let nodes = mask(&[1, 4, 31]);
     assert_eq!([0, 1, 2, 3, 7].map(|n| nodes.nth(n).0), [1, 4, 31, 1, 4]);
     assert!(nodes.has(NodeId(31)) && !nodes.has(NodeId(0)) && mask(&[]).is_empty());
+}
+
+#[test]
+fn who_gets_huge_pages_from_other_nodes() {
+    let (advised, plain) = (HugeAdvice::HugePage, HugeAdvice::Default);
+    // Node 0 has no huge page, and a CPU of it asks.
+    let got = |rules: &str, advice, which, policy| {
+        let mut world = World::new(rules);
+        let prices = Prices::free();
+        let mut cx = Cx::new(CpuId(0), Time(0), &prices, &mut world.counters);
+        let local = AllocRequest::gfp_transhuge_light(NodeId(0)).this_node();
+        while world.mm.alloc(&mut cx, &local).is_some() {}
+        match world.mm.try_huge(&mut cx, advice, which, (policy, Vpn(0))) {
+            HugeGot::Frame(pfn) => Ok(world.mm.node_of(pfn).0),
+            other => Err(other),
+        }
+    };
+    let (first, local) = (HugeTry::First, Mempolicy::Local);
+    let again = Err(HugeGot::Next(HugeTry::Second));
+    for (rules, of_advised, of_plain) in [
+        ("v3.9", Ok(1), Ok(1)),
+        ("v4.20-rc3", Ok(1), Err(HugeGot::Nothing)),
+        ("v4.20", Err(HugeGot::Nothing), Err(HugeGot::Nothing)),
+        ("v5.1", Err(HugeGot::Nothing), Err(HugeGot::Nothing)),
+        ("v5.3", Ok(1), Err(HugeGot::Nothing)),
+        ("v5.4", again, Err(HugeGot::Nothing)),
+        ("v6.1", again, Err(HugeGot::Nothing)),
+    ] {
+        assert_eq!(got(rules, advised, first, local), of_advised, "{rules}");
+        assert_eq!(got(rules, plain, first, local), of_plain, "{rules}");
+        if of_advised == again {
+            assert_eq!(got(rules, advised, HugeTry::Second, local), Ok(1), "{rules}");
+        }
+    }
+    let nowhere_else = Mempolicy::Interleave(mask(&[0]));
+    assert_eq!(got("v4.20", plain, first, nowhere_else), Ok(1), "as a base page");
+    assert_eq!(got("v5.3", plain, first, nowhere_else), Err(HugeGot::Nothing), "from the node whose turn it is");
+    let bound = Mempolicy::Bind(mask(&[0, 3]));
+    assert_eq!(got("v4.20", plain, first, bound), Err(HugeGot::Nothing), "from the local node");
+    assert_eq!(got("v5.3", plain, first, bound), Ok(3));
+}
+
+#[test]
+fn the_try_that_takes_less_trouble_is_the_second_in_5_4_and_the_first_after() {
+    let wish = AllocRequest { reclaims: true, ..AllocRequest::gfp_transhuge_light(NodeId(0)) };
+    let tries = |rules: ThpNodes| {
+        [HugeTry::First, HugeTry::Second].map(|which| {
+            let request = rules.request(which, wish);
+            (request.this_node_only, request.no_retry)
+        })
+    };
+    assert_eq!(tries(ThpNodes::LocalThenOnce), [(true, false), (false, true)]);
+    assert_eq!(tries(ThpNodes::LocalFirst), [(true, true), (false, false)]);
+    assert_eq!(tries(ThpNodes::Local)[0], (true, false));
 }

@@ -64,6 +64,8 @@ words! {
     ThpNodes {
         Any = "any",
         Local = "local",
+        LocalUnlessReclaims = "local-unless-reclaims",
+        LocalThenOnce = "local-then-once",
         LocalFirst = "local-first",
     }
     ThpDefrag {

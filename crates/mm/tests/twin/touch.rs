@@ -190,8 +190,9 @@ impl World {
         let wish = Wish { order: 9, wakes: false, reclaims: is_advised, ..Wish::user(node) };
         let tries: &[bool] = match self.memory.rules.thp_nodes {
             ThpNodes::Any => &[false],
-            ThpNodes::LocalFirst if is_advised => &[true, false],
-            ThpNodes::Local | ThpNodes::LocalFirst => &[true],
+            ThpNodes::LocalUnlessReclaims if is_advised => &[false],
+            ThpNodes::LocalFirst | ThpNodes::LocalThenOnce if is_advised => &[true, false],
+            ThpNodes::Local | ThpNodes::LocalUnlessReclaims | ThpNodes::LocalThenOnce | ThpNodes::LocalFirst => &[true],
         };
         tries.iter().find_map(|only| self.memory.alloc(cpu, Wish { only: *only, ..wish }))
     }
