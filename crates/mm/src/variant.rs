@@ -21,7 +21,7 @@ pub use self::{
     patches::{Patch, PatchProblem, PatchesForm, split_patches},
 };
 use crate::{
-    alloc::slow::SlowPath,
+    alloc::slow::{GivesUp, SlowPath},
     buddy::End,
     compact::{CompactContended, CompactEnds, CompactHugePages, CompactMark},
     fault::CowReuse,
@@ -156,6 +156,8 @@ rules! {
     fair_zones: bool,
     /// In which order a request compacts and reclaims that finds no zone above its Min mark, and when it gives up.
     slow_path: SlowPath,
+    /// When a request that compacts before it reclaims gives up in between (4.8 and later).
+    slow_gives_up: GivesUp,
     /// Does a request for one node that may not reclaim have what is above its first mark or nothing, and wake nobody?
     node_only_gives_up: bool,
     /// Does a request that may not wait have a quarter of what the Min mark keeps, if it wakes kswapd (`ALLOC_HARDER`)?

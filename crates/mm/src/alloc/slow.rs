@@ -48,6 +48,34 @@ pub enum SlowPath {
     ByProgress,
 }
 
+/// When a request that compacts first gives up right after that, instead of reclaiming.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
+pub enum GivesUp {
+    /// Where compaction was put off because it failed lately, if one for a large block shall not try hard.
+    Deferred,
+    /// The same; and where it was put off or found too little free to begin with, if one for a pageblock or more is not to try
+    /// very hard.
+    Pageblocks,
+    /// Where it was put off or found too little free to begin with, if one for a large block shall not try hard.
+    NotBegun,
+}
+
+impl GivesUp {
+    /// Does a large request give up now?
+    fn applies(self, request: &AllocRequest, pageblock: Order, came_to: CompactResult) -> bool {
+        let is_whole = request.order >= pageblock && !request.retries_hard;
+        match came_to {
+            CompactResult::Deferred => request.no_retry || (self == Self::Pageblocks && is_whole),
+            CompactResult::Skipped => match self {
+                Self::Deferred => false,
+                Self::Pageblocks => is_whole,
+                Self::NotBegun => request.no_retry,
+            },
+            _ => false,
+        }
+    }
+}
+
 /// One allocation that the fast path could not serve.
 #[derive(Clone, Debug)]
 #[expect(clippy::struct_excessive_bools, reason = "as the kernel has them")]
@@ -167,7 +195,7 @@ impl AllocControl {
                 Step::More => Next::Later(Phase::CompactFirst(compact)),
                 Step::Block(wait) => Next::Block(wait, Phase::CompactFirst(compact)),
                 Step::Done(came_to) if is_fixed => self.after_first_of_fixed(came_to),
-                Step::Done(came_to) => self.after_first_compaction(came_to),
+                Step::Done(came_to) => self.after_first_compaction(mm, came_to),
             },
             Phase::Look => self.look(mm, cx),
             Phase::Reclaim(mut reclaim) => match reclaim.step(mm, spaces, cx) {
@@ -207,17 +235,19 @@ impl AllocControl {
         Next::Phase(Phase::Look)
     }
 
-    /// 3a, 3b: who asked not to try hard gives up where compaction could not do anything.
-    fn after_first_compaction(&mut self, came_to: Compacted) -> Next {
+    /// 3a, 3b: some give up where compaction could not do anything, and who asked not to try hard does not wait in the next one.
+    fn after_first_compaction(&mut self, mm: &Mm, came_to: Compacted) -> Next {
         if let Some(block) = came_to.block {
             return Next::Done(Some(block));
         }
         self.compacted = came_to.result;
-        if self.is_costly() && self.request.no_retry {
-            if matches!(came_to.result, CompactResult::Skipped | CompactResult::Deferred) {
+        if self.is_costly() {
+            if mm.variant().slow_gives_up.applies(&self.request, mm.frames.blocks.order(), came_to.result) {
                 return Next::Done(None);
             }
-            self.priority = CompactPriority::Async;
+            if self.request.no_retry {
+                self.priority = CompactPriority::Async;
+            }
         }
         Next::Later(Phase::Look)
     }

@@ -7,7 +7,7 @@ use super::{
     WatermarkBoost, WatermarkOrders,
 };
 use crate::{
-    alloc::slow::SlowPath,
+    alloc::slow::{GivesUp, SlowPath},
     buddy::End,
     compact::{CompactContended, CompactEnds, CompactHugePages, CompactMark},
     fault::CowReuse,
@@ -157,6 +157,11 @@ words! {
     SlowPath {
         Fixed = "fixed",
         ByProgress = "by-progress",
+    }
+    GivesUp {
+        Deferred = "deferred",
+        Pageblocks = "pageblocks",
+        NotBegun = "not-begun",
     }
     CompactContended {
         Aborts = "aborts",

@@ -4,6 +4,8 @@ use units::{Order, Pfn};
 
 use super::lab::{Lab, rules};
 use crate::{
+    AllocRequest,
+    alloc::slow::AllocControl,
     compact::{CompactPriority, CompactResult, ZoneCompact},
     event::Event,
     pageblock::ZoneIndex,
@@ -65,5 +67,36 @@ fn only_synchronous_failures_defer_and_a_deferred_stall_counts_since_5_12() {
         lab.mm.zones[ZoneIndex(0)].compact.defer(Order(9));
         let full = lab.compact_fast(Lab::request(), CompactPriority::SyncFull);
         assert_ne!(full.result, CompactResult::Deferred);
+    }
+}
+
+#[test]
+fn who_compacts_in_vain_reclaims_or_gives_up() {
+    // Does a request reclaim that shall not try hard, and one that may?
+    let stalls = |version: &str, is_deferred: bool| {
+        [true, false].map(|no_retry| {
+            let mut lab = Lab::new(16, rules(version));
+            let id = lab.process();
+            // Less is free than compaction needs to begin, and no block of the order.
+            let free = lab.mm.zones()[0].buddy.free_frames();
+            let range = lab.map(id, free - 900);
+            lab.write(id, range);
+            if is_deferred {
+                lab.mm.zones[ZoneIndex(0)].compact.defer(Order(9));
+            }
+            lab.fail_slowly(AllocControl::of_task(AllocRequest { no_retry, ..Lab::request() }), None);
+            u32::from(lab.count(Event::AllocstallMovable) > 0)
+        })
+    };
+    for (version, skipped, deferred) in [
+        ("v4.8", [1, 1], [0, 1]),
+        ("v4.20", [1, 1], [0, 1]),
+        ("v5.3", [1, 1], [0, 1]),
+        ("v5.4", [0, 0], [0, 0]),
+        ("v5.8", [0, 1], [0, 1]),
+        ("v6.1", [0, 1], [0, 1]),
+    ] {
+        assert_eq!(stalls(version, false), skipped, "{version}");
+        assert_eq!(stalls(version, true), deferred, "{version}");
     }
 }

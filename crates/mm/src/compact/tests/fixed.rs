@@ -25,7 +25,7 @@ fn counts(lab: &Lab) -> [u64; 3] {
 
 impl Lab {
     /// Takes the slow path to its end, every `nth` step after another task had the CPU; there is no block.
-    fn fail_slowly(&mut self, mut control: AllocControl, nth: Option<u32>) {
+    pub(super) fn fail_slowly(&mut self, mut control: AllocControl, nth: Option<u32>) {
         for step in 1_u32.. {
             let came_to = if nth.is_some_and(|nth| step.is_multiple_of(nth)) {
                 self.preempted_step(|mm, spaces, cx| control.step(mm, spaces, cx))
