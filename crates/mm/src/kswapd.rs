@@ -231,7 +231,9 @@ impl Mm {
             self.age_node(spaces, cx, node, &run.sc);
             run.sc.scanned = 0;
             run.sc.to_reclaim = self.kswapd_target(node, run.sc.highest);
-            let scan = NodeScan::new(self, node, &mut run.sc);
+            let spares_slab = run.boost > 0 && self.variant.boost_spares_slab;
+            let mut scan = NodeScan::new(self, node, &mut run.sc);
+            scan.asks_shrinkers = !spares_slab;
             run.pass = Pass::Node { scan, before: run.sc.reclaimed };
         }
         let Pass::Node { scan, before } = &mut run.pass else { unreachable!("begun above") };

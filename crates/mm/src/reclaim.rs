@@ -144,7 +144,7 @@ pub(crate) struct NodeScan {
     /// Only this zone, by its position.
     zone: Option<ZoneIndex>,
     /// Are shrinkers asked after it?
-    asks_shrinkers: bool,
+    pub(crate) asks_shrinkers: bool,
     /// Frames looked at when it began, and those of the lists that it has looked at.
     pressure: Pressure,
     /// The lists being scanned, and those after them.

@@ -216,6 +216,8 @@ rules! {
     reclaim_trims_again: bool,
     /// Does a fallback that breaks up a pageblock raise the zone's watermarks for kswapd (`watermark_boost`)?
     watermark_boost: WatermarkBoost,
+    /// Does kswapd leave shrinkers alone as long as it only makes the room by which marks were raised (`may_shrinkslab`)?
+    boost_spares_slab: bool,
     /// The LRU list for new anonymous folios.
     lru_new_anon: NewAnon,
     /// Whose pages a store to a shared page takes over instead of copying them.

@@ -159,3 +159,29 @@ fn small_zones_are_not_boosted_and_nobody_is_with_a_factor_of_zero() {
     mm.zones[ZoneIndex(0)].boost_marks(Order(9), named("v5.0"));
     assert_eq!(mm.zones()[0].boost, 0);
 }
+
+#[test]
+fn from_5_0_to_5_2_slab_is_spared_while_only_raised_marks_ask_for_room() {
+    let asks = |rules: &str, is_boosted: bool| {
+        let (mut mm, mut counters) = (machine_of(rules), Counters::default());
+        // Enough that a pass has something to look at.
+        for index in 0..8192 {
+            at(&mut mm, &mut counters, 0, |mm, cx| mm.add_clean_page(cx, index));
+        }
+        let highest = ZoneKind::Movable;
+        // Without a boost, for an order that there is not.
+        let order = if is_boosted { Order::BASE } else { Order(11) };
+        mm.zones[ZoneIndex(0)].boost = if is_boosted { 512 } else { 0 };
+        at(&mut mm, &mut counters, 0, |mm, cx| {
+            mm.wake_kswapd(cx, NodeId(0), order, highest);
+            mm.step_kswapd(&mut Spaces::default(), cx, NodeId(0))
+        });
+        match &mm.nodes[NodeId(0)].kswapd.state {
+            State::Balancing(Balance { pass: Pass::Node { scan, .. }, .. }) => scan.asks_shrinkers,
+            state => panic!("{rules}: a pass has begun, but {state:?}"),
+        }
+    };
+    for (rules, asks_when_boosted) in [("v5.0", false), ("v5.1", false), ("v5.3", true), ("v6.1", true)] {
+        assert_eq!((asks(rules, true), asks(rules, false)), (asks_when_boosted, true), "{rules}");
+    }
+}
