@@ -158,7 +158,7 @@ impl Mm {
         if !is_asleep {
             return;
         }
-        if is_hopeless || (self.is_balanced(node, Wish { order, highest }) && !self.is_boosted(node, highest)) {
+        if is_hopeless || self.has_enough(node, Wish { order, highest }) {
             // Where the kernel wakes kcompactd here, for a request that may not compact by itself, `alloc.rs` does.
             return;
         }
@@ -193,7 +193,7 @@ impl Mm {
     /// Is there nothing that kswapd could do for a request, so that kcompactd may have to?
     pub(crate) fn is_left_to_kcompactd(&self, node: NodeId, order: Order, highest: ZoneKind) -> bool {
         let daemon = &self.nodes[node].kswapd;
-        let is_useless = daemon.failures >= RETRIES_MAX || self.is_balanced(node, Wish { order, highest });
+        let is_useless = daemon.failures >= RETRIES_MAX || self.has_enough(node, Wish { order, highest });
         daemon.is_asleep() && is_useless
     }
 
@@ -369,9 +369,11 @@ impl Mm {
         run.boost = run.boosts.iter().sum();
     }
 
-    /// Has any zone that may serve a request raised marks (`pgdat_watermark_boosted`)?
-    fn is_boosted(&self, node: NodeId, highest: ZoneKind) -> bool {
-        self.node_zones(node).iter().any(|zone| zone.kind <= highest && zone.boost > 0)
+    /// Is it not worth waking, since the node is balanced and no zone that may serve the wish has raised marks
+    /// (`pgdat_watermark_boosted`)?
+    fn has_enough(&self, node: NodeId, wish: Wish) -> bool {
+        let is_boosted = self.node_zones(node).iter().any(|zone| zone.kind <= wish.highest && zone.boost > 0);
+        self.is_balanced(node, wish) && !is_boosted
     }
 
     /// Does any of the node's zones that may serve a wish stay above its High mark (`pgdat_balanced`)?

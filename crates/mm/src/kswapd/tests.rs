@@ -185,3 +185,14 @@ fn from_5_0_to_5_2_slab_is_spared_while_only_raised_marks_ask_for_room() {
         assert_eq!((asks(rules, true), asks(rules, false)), (asks_when_boosted, true), "{rules}");
     }
 }
+
+#[test]
+fn kcompactd_is_not_woken_in_its_place_where_marks_are_raised() {
+    let mut mm = machine();
+    let is_left = |mm: &Mm| mm.is_left_to_kcompactd(NodeId(0), Order(9), ZoneKind::Movable);
+    assert!(is_left(&mm), "it is balanced");
+    mm.zones[ZoneIndex(0)].boost = 1;
+    assert!(!is_left(&mm), "kswapd has something to do");
+    mm.nodes[NodeId(0)].kswapd.failures = RETRIES_MAX;
+    assert!(is_left(&mm), "it has given up");
+}
