@@ -109,7 +109,7 @@ impl Mm {
         (pfn, zone): (Pfn, ZoneIndex),
     ) -> Pfn {
         let boosted = &mut self.zones[zone];
-        if request.wakes_kswapd && std::mem::take(&mut boosted.is_boosted) {
+        if std::mem::take(&mut boosted.is_boosted) {
             let (node, highest) = (boosted.node, boosted.kind);
             self.wake_kswapd(cx, node, Order::BASE, highest);
         }
@@ -309,7 +309,8 @@ fn take_in_turn(
 ) -> Option<(Pfn, ZoneIndex)> {
     let AllocRequest { order, highest, mobility, .. } = *request;
     let urgency = if pass.mark == Mark::Min { urgency_of(request, rules) } else { Urgency::Normal };
-    let want = Want { order, list: mobility.migrate_type(), whole_blocks_only: pass.whole_blocks_only };
+    let Pass { whole_blocks_only, .. } = pass;
+    let want = Want { order, list: mobility.migrate_type(), whole_blocks_only, wakes_kswapd: request.wakes_kswapd };
     let end = if request.is_cold { End::Tail } else { End::Head };
     let home = zones[*list.first()?].node;
     for index in list {

@@ -63,6 +63,8 @@ pub(crate) struct Want {
     pub(crate) list: MigrateType,
     /// Take nothing that is smaller than a pageblock from other types (`ALLOC_NOFRAGMENT`).
     pub(crate) whole_blocks_only: bool,
+    /// A pageblock that is broken up for it has kswapd woken (`ALLOC_KSWAPD`).
+    pub(crate) wakes_kswapd: bool,
 }
 
 /// The types that a request of type `from` turns to, in this order.

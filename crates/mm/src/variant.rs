@@ -218,6 +218,8 @@ rules! {
     watermark_boost: WatermarkBoost,
     /// Does kswapd leave shrinkers alone as long as it only makes the room by which marks were raised (`may_shrinkslab`)?
     boost_spares_slab: bool,
+    /// Is kswapd woken also for a pageblock that was broken up without raising marks, which is so with a factor of 0?
+    fallback_wakes_unboosted: bool,
     /// The LRU list for new anonymous folios.
     lru_new_anon: NewAnon,
     /// Whose pages a store to a shared page takes over instead of copying them.

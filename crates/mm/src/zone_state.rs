@@ -44,7 +44,7 @@ pub struct ZoneState {
     pub boost: u64,
     /// `vm.watermark_boost_factor`.
     pub(crate) boost_factor: u32,
-    /// It was raised, and its kswapd is to be told (`ZONE_BOOSTED_WATERMARK`).
+    /// A pageblock was broken up, and its kswapd is to be told (`ZONE_BOOSTED_WATERMARK`).
     pub(crate) is_boosted: bool,
     /// Frames kept from requests whose highest zone is the n-th kind (`lowmem_reserve`).
     pub protection: [u64; ZoneKind::ALL.len()],
@@ -225,7 +225,7 @@ impl ZoneState {
         if holds(rules.pcp_lists, want.order, frames.blocks.order()) {
             let mut source = Source { buddy: &mut self.buddy, frames, rules, cpu, end: self.end };
             let listed = self.pcps[cpu.0 as usize].take(&mut source, cx, want, end);
-            self.raise_marks(frames.blocks.order(), rules);
+            self.raise_marks(frames.blocks.order(), want, rules);
             // What the list could not draw, only the reserve can have.
             let asks_on = may_use_reserve && rules.high_atomic == HighAtomic::PageblockAfterPcp;
             if listed.is_some() || !asks_on {
@@ -239,21 +239,23 @@ impl ZoneState {
         let taken =
             reserved.or_else(|| self.buddy.take_or_fall_back(frames, cx, want, self.end, rules).map(|(pfn, _)| pfn));
         self.buddy.unlock(cx);
-        self.raise_marks(frames.blocks.order(), rules);
+        self.raise_marks(frames.blocks.order(), want, rules);
         taken
     }
 
     /// Pageblocks were broken up: kswapd shall make as much room, so that the next request finds whole ones
-    /// (`boost_watermark`).
+    /// (`steal_suitable_fallback`).
     #[inline]
-    fn raise_marks(&mut self, pageblock: Order, rules: &Variant) {
+    fn raise_marks(&mut self, pageblock: Order, want: Want, rules: &Variant) {
         if self.buddy.broken_up > 0 {
-            self.boost_marks(pageblock, rules);
+            let is_raised = self.boost_marks(pageblock, rules);
+            self.is_boosted |= want.wakes_kswapd && (is_raised || rules.fallback_wakes_unboosted);
         }
     }
 
+    /// Says whether it may raise its marks at all (`boost_watermark`).
     #[cold]
-    pub(crate) fn boost_marks(&mut self, pageblock: Order, rules: &Variant) {
+    pub(crate) fn boost_marks(&mut self, pageblock: Order, rules: &Variant) -> bool {
         let times = u64::from(std::mem::take(&mut self.buddy.broken_up));
         let block = u64::from(pageblock.frames());
         let most = u64::try_from(u128::from(self.marks.high.0) * u128::from(self.boost_factor) / 10_000);
@@ -263,10 +265,11 @@ impl ZoneState {
             WatermarkBoost::Any => false,
             WatermarkBoost::NotSmall => 4 * block > self.managed,
         };
-        if most > 0 && !spared {
+        let is_raised = most > 0 && !spared;
+        if is_raised {
             self.boost = (self.boost + times * block).min(most.max(block));
-            self.is_boosted = true;
         }
+        is_raised
     }
 
     /// Gives a block of a pageblock of type `list` to an end of the CPU's list or to the free lists; `free_unref_page`,

@@ -131,9 +131,9 @@ fn a_boost_has_a_ceiling_and_ends_with_the_run() {
     mm.zones[ZoneIndex(0)].boost_marks(Order(9), &rules);
     assert_eq!(mm.zones()[0].boost, 512);
     mm.zones[ZoneIndex(0)].buddy.broken_up = 100;
-    mm.zones[ZoneIndex(0)].boost_marks(Order(9), &rules);
+    assert!(mm.zones[ZoneIndex(0)].boost_marks(Order(9), &rules));
     assert_eq!((mm.zones()[0].boost, mm.zones()[0].mark(Mark::Low)), (ceiling, mm.zones()[0].marks.low.0 + ceiling));
-    assert!(mm.zones[ZoneIndex(0)].is_boosted);
+    mm.zones[ZoneIndex(0)].is_boosted = true;
     let request = AllocRequest::gfp_highuser_movable(NodeId(0)).of_order(Order(4));
     at(&mut mm, &mut counters, 0, |mm, cx| mm.alloc(cx, &request)).unwrap();
     assert_eq!(mm.take_woken(Daemon::Kswapd), [NodeId(0)], "though all is balanced");
@@ -149,7 +149,7 @@ fn small_zones_are_not_boosted_and_nobody_is_with_a_factor_of_zero() {
     let (mut mm, rules) = (machine(), *named("v6.1"));
     mm.zones[ZoneIndex(0)].managed = 4 * 512 - 1;
     mm.zones[ZoneIndex(0)].buddy.broken_up = 1;
-    mm.zones[ZoneIndex(0)].boost_marks(Order(9), &rules);
+    assert!(!mm.zones[ZoneIndex(0)].boost_marks(Order(9), &rules));
     assert_eq!(mm.zones()[0].boost, 0);
     mm.zones[ZoneIndex(0)].buddy.broken_up = 1;
     mm.zones[ZoneIndex(0)].boost_marks(Order(9), named("v5.0"));
@@ -195,4 +195,38 @@ fn kcompactd_is_not_woken_in_its_place_where_marks_are_raised() {
     assert!(!is_left(&mm), "kswapd has something to do");
     mm.nodes[NodeId(0)].kswapd.failures = RETRIES_MAX;
     assert!(is_left(&mm), "it has given up");
+}
+
+#[test]
+fn who_breaks_up_a_pageblock_wakes_kswapd() {
+    let woken = |rules: &str, watermark_boost_factor: u32, request: AllocRequest| {
+        let mut counters = Counters::default();
+        let zone = ZoneSpec::whole(ZoneKind::Normal, Pfn(0), 8 << 10);
+        let node = NodeSpec { id: NodeId(0), cpus: vec![CpuId(0)], distance: vec![10], zones: vec![zone] };
+        let spec = MachineSpec { pageblock_order: Order(9), max_order: Order(10), nodes: vec![node] };
+        let settings = Settings { min_free_kbytes: 1024, watermark_boost_factor, ..Settings::default() };
+        let mut mm = Mm::new(&spec, *named(rules), &settings);
+        // Between Low and High: nobody else would wake it.
+        let user = AllocRequest::gfp_highuser_movable(NodeId(0));
+        while mm.zones()[0].buddy.free_frames() > mm.zones()[0].marks.high.0 {
+            at(&mut mm, &mut counters, 0, |mm, cx| mm.alloc(cx, &user)).unwrap();
+        }
+        assert!(mm.zones()[0].buddy.free_frames() < 512 && !mm.has_woken(Daemon::Kswapd));
+        at(&mut mm, &mut counters, 1, |mm, cx| mm.alloc(cx, &request)).unwrap();
+        assert!(counters.get(Event::SimExtfragFragmenting) > 0, "{rules}");
+        assert!(!mm.zones()[0].is_boosted, "{rules}: and nobody wakes it later for that");
+        mm.has_woken(Daemon::Kswapd)
+    };
+    let kernel = AllocRequest::gfp_kernel(NodeId(0));
+    let quiet = AllocRequest { wakes_kswapd: false, ..kernel };
+    for (rules, with_factor, without) in [
+        ("v4.20", false, false),
+        ("v5.0", true, true),
+        ("v5.9", true, true),
+        ("v5.10", true, false),
+        ("v6.1", true, false),
+    ] {
+        assert_eq!((woken(rules, 15_000, kernel), woken(rules, 0, kernel)), (with_factor, without), "{rules}");
+        assert_eq!((woken(rules, 15_000, quiet), woken(rules, 0, quiet)), (false, false), "{rules}");
+    }
 }

@@ -57,8 +57,12 @@ impl World {
     /// The kernel takes a zone's frames but for so many.
     fn take_all_but(&mut self, zone: ZoneIndex, most: u64) {
         let (rules, mobility, prices) = (*self.mm.variant(), crate::Mobility::Unmovable, Prices::free());
-        let want =
-            crate::fallback::Want { order: Order::BASE, list: mobility.migrate_type(), whole_blocks_only: false };
+        let want = crate::fallback::Want {
+            order: Order::BASE,
+            list: mobility.migrate_type(),
+            whole_blocks_only: false,
+            wakes_kswapd: false,
+        };
         let Mm { zones, frames, .. } = &mut self.mm;
         let mut cx = Cx::new(CpuId(0), Time(self.now), &prices, &mut self.counters);
         while zones[zone].buddy.free_frames() > most {
