@@ -353,7 +353,7 @@ fn random(seed: u64, (frames, fail_every): (u32, u32), turns: u64, walks: u64) -
             98 if lab.draw(2) == 0 => {
                 // Nobody uses it for a while: its inode may go, with its pages or not.
                 lab.call(FileRequest::Close(file)).unwrap();
-                drop(lab.run(Block(5)));
+                lab.run(Block(5));
                 if lab.draw(2) == 0 {
                     lab.call(FileRequest::SyncAll).unwrap();
                     lab.call(FileRequest::DropCaches).unwrap();
