@@ -91,6 +91,8 @@ pub struct Disk {
     pub latency_us: u64,
     /// How fast it reads and writes.
     pub bandwidth: BytesPerSecond,
+    /// Its file system is XFS, and not ext4.
+    pub is_xfs: bool,
 }
 
 /// One NUMA node.

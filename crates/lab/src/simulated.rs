@@ -4,7 +4,7 @@ mod thp;
 
 use mm::{
     MachineSpec, MachineView, NodeSpec, Settings, Variant, ZoneKind, ZoneSpec,
-    disk::{DiskMedium, DiskSpec},
+    disk::{DiskMedium, DiskSpec, Filesystem},
     swap::{SwapMedium, SwapSpec},
     thp::ThpEnabled,
 };
@@ -141,6 +141,7 @@ fn disk(machine: &Machine) -> DiskSpec {
     machine.disk.map_or(spec, |disk| DiskSpec {
         latency: Picos::from_micros(disk.latency_us),
         bandwidth: disk.bandwidth,
+        filesystem: if disk.is_xfs { Filesystem::Xfs } else { Filesystem::Ext4 },
         ..spec
     })
 }

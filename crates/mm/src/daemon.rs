@@ -104,7 +104,7 @@ daemons! {
         period: |_| None,
         is_idle: |mm, _| mm.is_flusher_idle(),
         needs: no_lock,
-        holdings: |_, _| Holdings::default(),
+        holdings: |mm, _| mm.flusher_holdings(),
         step: |mm, spaces, cx, _| mm.step_flusher(spaces, cx),
     }
     /// Compacts a node's memory.

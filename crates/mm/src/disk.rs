@@ -24,6 +24,17 @@ pub struct DiskSpec {
     pub depth: u32,
     /// What it is made of.
     pub medium: DiskMedium,
+    /// How its files are laid out.
+    pub filesystem: Filesystem,
+}
+
+/// The file system of a disk, as far as memory sees it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Filesystem {
+    /// ext4: pages have buffer heads; metadata is no memory.
+    Ext4,
+    /// XFS: no buffer heads; inodes have log items, and lie in buffers.
+    Xfs,
 }
 
 /// What a disk is made of.
@@ -45,6 +56,7 @@ impl Default for DiskSpec {
             bandwidth,
             depth: 128,
             medium: DiskMedium::Queue,
+            filesystem: Filesystem::Ext4,
         }
     }
 }
@@ -97,6 +109,10 @@ impl<T: Copy + PartialEq> Disk<T> {
         self.spec.size.0 / Bytes::PAGE.0
     }
 
+    pub(crate) fn filesystem(&self) -> Filesystem {
+        self.spec.filesystem
+    }
+
     /// Is a request done as soon as it is sent?
     pub(crate) fn is_memory(&self) -> bool {
         self.spec.medium == DiskMedium::Memory
@@ -119,7 +135,7 @@ impl<T: Copy + PartialEq> Disk<T> {
         if let Some(last) = self.queue.back_mut()
             && last.of == of
             && last.is_write == is_write
-            && last.index + u64::from(last.pages) == index
+            && last.index.checked_add(last.pages.into()) == Some(index)
             && last.pages + pages <= PAGES_MAX
             && last.done > cx.now()
         {

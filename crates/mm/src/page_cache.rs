@@ -21,6 +21,7 @@ mod shrink;
 mod sync;
 mod truncate;
 mod write;
+mod xfs;
 
 use std::{
     cmp::Reverse,
@@ -106,6 +107,8 @@ pub struct PageCache {
     balancing: Balancing,
     /// By task.
     dirtiers: BTreeMap<ControlId, TaskDirty>,
+    /// Metadata, where the disk has XFS.
+    xfs: xfs::Xfs,
     /// `vm.dirty_ratio` and its like.
     settings: FileSettings,
 }
@@ -152,6 +155,7 @@ impl PageCache {
             flusher: Flusher::default(),
             balancing: Balancing::default(),
             dirtiers: BTreeMap::new(),
+            xfs: xfs::Xfs::new(machine),
             settings: FileSettings::of(settings),
         }
     }
@@ -253,8 +257,14 @@ impl PageCache {
     /// Every kernel object that files have.
     pub fn objects(&self) -> impl Iterator<Item = Object> + '_ {
         let open = self.open.iter().flatten().map(|open| open.object);
-        let inodes = self.inodes.iter().flatten().flat_map(|inode| [inode.object, inode.dentry]).flatten();
-        open.chain(inodes).chain(self.nodes.objects()).chain(self.buffers())
+        let inodes =
+            self.inodes.iter().flatten().flat_map(|inode| [inode.object, inode.dentry, inode.log_item]).flatten();
+        open.chain(inodes).chain(self.nodes.objects()).chain(self.buffers()).chain(self.xfs.objects())
+    }
+
+    /// Pages of buffers of metadata.
+    pub(crate) fn metadata_pages(&self) -> impl Iterator<Item = Pfn> + '_ {
+        self.xfs.pages()
     }
 
     fn buffers(&self) -> impl Iterator<Item = Object> + '_ {
@@ -359,7 +369,7 @@ impl Mm {
 
     /// Gives a page its buffer head, if it has none (`create_empty_buffers`); false when memory is out.
     fn make_buffer(&mut self, cx: &mut Cx, (id, index): (InodeId, u64)) -> bool {
-        if self.cache.inode(id).mapping.buffer(&self.cache.nodes, index).is_some() {
+        if self.cache.is_xfs() || self.cache.inode(id).mapping.buffer(&self.cache.nodes, index).is_some() {
             return true;
         }
         let Some(buffer) = self.alloc_object(cx, Cache::BufferHead) else { return false };

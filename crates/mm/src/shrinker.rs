@@ -77,15 +77,18 @@ enum Shrinker {
     DeferredSplit,
     /// Dentries and inodes that nobody uses.
     Inodes,
+    /// Buffers of metadata.
+    Buffers,
 }
 
 impl Shrinker {
-    const ALL: [Self; 3] = [Self::HugeZero, Self::DeferredSplit, Self::Inodes];
+    const ALL: [Self; 4] = [Self::HugeZero, Self::DeferredSplit, Self::Inodes, Self::Buffers];
 
     /// Objects of a node that could go (`count_objects`).
     fn count(self, mm: &Mm, node: NodeId) -> u64 {
         match self {
             Self::Inodes => mm.count_idle_inodes(node),
+            Self::Buffers => mm.count_buffers(node),
             Self::HugeZero => {
                 if mm.thp.is_huge_zero_unused() {
                     Order::HUGE.frames().into()
@@ -100,7 +103,7 @@ impl Shrinker {
     /// Objects that it is asked for at once (`shrinker->batch`).
     fn batch(self) -> u64 {
         match self {
-            Self::HugeZero | Self::DeferredSplit => BATCH,
+            Self::HugeZero | Self::DeferredSplit | Self::Buffers => BATCH,
             Self::Inodes => BATCH_OF_SUPER,
         }
     }
@@ -109,7 +112,7 @@ impl Shrinker {
     fn knows_nodes(self) -> bool {
         match self {
             Self::HugeZero => false,
-            Self::DeferredSplit | Self::Inodes => true,
+            Self::DeferredSplit | Self::Inodes | Self::Buffers => true,
         }
     }
 }
@@ -240,6 +243,7 @@ impl SlabScan {
                 continue;
             };
             match shrinker {
+                Shrinker::Buffers => mm.shrink_buffers(cx, node, batch.objects),
                 Shrinker::HugeZero => {
                     mm.shrink_huge_zero(cx);
                 }

@@ -8,7 +8,7 @@ use units::{Bytes, BytesPerSecond, CpuId, Frames, NodeId};
 use super::{Disk, LOCAL_DISTANCE, Machine, Node, REMOTE_DISTANCE, Storage, ZoneFacts, cpulist, latency};
 use crate::{
     prices,
-    source::{Scalar, Source, SourceError, TableReader},
+    source::{Scalar, Source, SourceError, TableReader, unknown},
 };
 
 const KEYS: &[&str] = &[
@@ -29,7 +29,8 @@ const KEYS: &[&str] = &[
     "latency",
     "measured",
 ];
-const DISK_KEYS: &[&str] = &["latency_us", "bandwidth"];
+const DISK_KEYS: &[&str] = &["latency_us", "bandwidth", "filesystem"];
+const FILESYSTEMS: [&str; 2] = ["ext4", "xfs"];
 const SYSTEM_KEYS: &[&str] = &["anonymous", "kernel", "percent", "programs", "varies"];
 const NODE_KEYS: &[&str] = &["id", "memory", "cpus", "distance", "bandwidth", "zone"];
 const ZONE_KEYS: &[&str] = &["name", "start_pfn", "spanned", "present", "managed"];
@@ -138,7 +139,12 @@ fn disk(root: &TableReader<'_>) -> Result<Option<Disk>, SourceError> {
     if storage(root)? == Storage::Memory {
         return Err(root.error("disk", "a machine whose storage is memory has no disk".to_owned()));
     }
-    let disk = Disk { latency_us: table.required("latency_us")?, bandwidth: table.required("bandwidth")? };
+    let filesystem = table.optional::<String>("filesystem")?.unwrap_or_else(|| "ext4".to_owned());
+    if !FILESYSTEMS.contains(&filesystem.as_str()) {
+        return Err(table.error("filesystem", unknown("filesystem", &filesystem, &FILESYSTEMS)));
+    }
+    let is_xfs = filesystem == "xfs";
+    let disk = Disk { latency_us: table.required("latency_us")?, bandwidth: table.required("bandwidth")?, is_xfs };
     if disk.latency_us > LATENCY_MAX_US {
         return Err(table.error("latency_us", format!("expected at most {LATENCY_MAX_US}, found {}", disk.latency_us)));
     }

@@ -234,6 +234,9 @@ fn a_disk_is_no_tape() {
     );
     assert!(message("latency_us = 100, bandwidth = '2KiB/s'").contains("bandwidth: expected at least 1MiB/s"));
     assert!(message("latency_us = 100").contains("bandwidth"));
+    let xfs = "latency_us = 100, bandwidth = '200MiB/s', filesystem = 'xfs'";
+    assert!(disk(xfs).unwrap().disk.unwrap().is_xfs);
+    assert!(message(&xfs.replace("'xfs'", "'xfz'")).contains("did you mean \"xfs\"?"));
 }
 
 #[test]
@@ -280,7 +283,8 @@ fn what_is_written_reads_back() {
     machine.pace = Some(Pace { percent: 210, source: "measured: \"y\"".to_owned() });
     machine.system =
         Some(System { anonymous: Frames(9), kernel: Frames(512), percent: 7, programs: Frames(64), varies: 3 });
-    machine.disk = Some(Disk { latency_us: 7000, bandwidth: BytesPerSecond::new(Bytes::mib(120)).unwrap() });
+    machine.disk =
+        Some(Disk { latency_us: 7000, bandwidth: BytesPerSecond::new(Bytes::mib(120)).unwrap(), is_xfs: false });
     machine.about = "a \"quoted\" text with \\, \t and\nlines, µs".to_owned();
     machine.kernel = Some("6.1.0-50-cloud-amd64".to_owned());
     for value in ["256\t256\t32\t0\t0", "256 256", "007", "-1", "1"] {
@@ -297,7 +301,7 @@ fn a_found_machine_is_as_fast_as_the_one_that_was_asked_for() {
     let mut fast = read(GOOD).unwrap();
     fast.nodes[1].bandwidth = BytesPerSecond::new(Bytes::gib(25));
     fast.shared_core = Some(SharedCore { percent: 150, source: "assumed".to_owned() });
-    fast.disk = Some(Disk { latency_us: 80, bandwidth: BytesPerSecond::new(Bytes::mib(400)).unwrap() });
+    fast.disk = Some(Disk { latency_us: 80, bandwidth: BytesPerSecond::new(Bytes::mib(400)).unwrap(), is_xfs: false });
     let found = read(GOOD).unwrap();
     // A kernel does not say what swap a guest of its shape gets.
     let found = Machine { swap: Bytes(0), ..found };

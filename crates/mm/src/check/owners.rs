@@ -1,7 +1,7 @@
 //! Linux: none; reference counts and page flags are checked one page at a time, where they are used.
 //! Differs: asks every address space and every control what it has, and finds a frame that two have, or nobody.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 
 use units::{Order, Pfn};
 
@@ -47,18 +47,26 @@ pub fn walk_owners(mm: &Mm, owners: &Owners) -> Result<Vec<Pfn>, Broken> {
         claims.count_objects(space.objects());
     }
     spaces.agree()?;
+    let mut metadata = BTreeSet::new();
+    for page in mm.cache.metadata_pages() {
+        ensure(metadata.insert(page), Some(page), || "of two buffers".to_owned())?;
+    }
     let mut others = Vec::new();
     let mut at = Pfn(0);
     // Bounded by the table: each block is at least a frame.
     while at.0 < mm.frames.len() {
         let frame = mm.frames.get(at);
-        if let Frame::Kernel { .. } = frame {
+        if let Frame::Kernel { .. } = frame
+            && !metadata.remove(&at)
+        {
             others.push(at);
         }
         claims.settle(mm, &spaces, at, frame)?;
         at = at.plus(mm.frames.order_of(frame).frames());
     }
     claims.are_settled()?;
+    let lost = metadata.first().copied();
+    ensure(lost.is_none(), lost, || "of a buffer, which does not have it".to_owned())?;
     Ok(others)
 }
 

@@ -17,6 +17,12 @@ use crate::{
     step::{RUN, Wait},
 };
 
+/// A buffer of metadata lies where no file has a page, and so does a block of the journal.
+const METADATA: u64 = u64::MAX - 4;
+const METADATA_PAGES: u32 = 4;
+/// A block of the journal.
+pub(super) const JOURNAL: u64 = u64::MAX;
+
 /// What a run of pages on their way to the disk came to.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Sent {
@@ -144,6 +150,12 @@ impl Mm {
         }
     }
 
+    /// Sends a buffer of metadata to the disk, or has it read, in the name of a file; when that will be done. (Such a request
+    /// has indices that no page has.)
+    pub(super) fn submit_metadata(&mut self, cx: &mut Cx, id: InodeId, is_write: bool) -> Time {
+        self.submit_request(cx, id, (METADATA, METADATA_PAGES), is_write)
+    }
+
     /// Sends a request for pages that are marked for it (`submit_bio`): where the disk is memory it is over, and so is what
     /// the pages were marked for. When it will be done.
     pub(super) fn submit_request(&mut self, cx: &mut Cx, id: InodeId, pages: (u64, u32), is_write: bool) -> Time {
@@ -173,6 +185,9 @@ impl Mm {
     }
 
     fn end_write(&mut self, cx: &mut Cx, request: Request<InodeId>, index: u64) {
+        if index >= METADATA && index != JOURNAL {
+            return;
+        }
         let at = (request.of, index);
         let Some(head) = self.cache.page(request.of, index).filter(|_| self.cache.has(at, PageFlag::Writeback)) else {
             // A block of the journal.
@@ -201,6 +216,9 @@ impl Mm {
 
     fn end_read(&mut self, cx: &mut Cx, request: Request<InodeId>, index: u64) {
         let at = (request.of, index);
+        if index >= METADATA {
+            return;
+        }
         let head = self.cache.page(request.of, index).expect("a page that is read stays in the cache");
         self.cache.mark(at, PageFlag::Uptodate, !request.failed);
         self.unlock_folio(cx, head);

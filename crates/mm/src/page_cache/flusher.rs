@@ -11,6 +11,7 @@ use crate::{
     Mm, Spaces,
     cx::Cx,
     daemon::Daemon,
+    frame::Holdings,
     news::News,
     primitive,
     step::{Step, Wait},
@@ -71,7 +72,7 @@ impl Mm {
         }
     }
 
-    fn tell_flusher(&mut self) {
+    pub(super) fn tell_flusher(&mut self) {
         self.tell(News::Woken(Daemon::Flusher, NodeId(0)));
     }
 
@@ -99,6 +100,11 @@ impl Mm {
         self.tell_flusher();
     }
 
+    /// What it holds between two steps.
+    pub(crate) fn flusher_holdings(&self) -> Holdings {
+        Holdings { isolated: self.cache.xfs.held().collect(), ..Holdings::default() }
+    }
+
     /// Has it nothing to do but to look around from time to time?
     pub fn is_flusher_idle(&self) -> bool {
         let flusher = &self.cache.flusher;
@@ -118,6 +124,17 @@ impl Mm {
             };
         }
         self.update_bandwidth(cx);
+        let flushed = if self.cache.is_xfs() { self.flush_inodes(cx) } else { None };
+        let written = self.write_or_wait(spaces, cx);
+        // While a buffer is read files are written, and the other way round.
+        match (flushed, written) {
+            (Some(Step::Block(wait)), Step::Block(_)) => Step::Block(wait),
+            (Some(_), _) => Step::More,
+            (None, written) => written,
+        }
+    }
+
+    fn write_or_wait(&mut self, spaces: &mut Spaces, cx: &mut Cx) -> Step<()> {
         let Some(mut work) = self.cache.flusher.state.take() else { return self.next_writing(cx) };
         let step = self.write_some(spaces, cx, &mut work);
         match step {
@@ -148,7 +165,8 @@ impl Mm {
             self.cache.flusher.due = is_dirty.then_some(now + Picos(CENTISECOND.0 * centisecs));
         }
         let Some(reason) = reason else {
-            return Step::Block(self.cache.flusher.due.map_or(Wait::Queue, Wait::Until));
+            let due = [self.cache.flusher.due, self.cache.xfs.due()].into_iter().flatten().min();
+            return Step::Block(due.map_or(Wait::Queue, Wait::Until));
         };
         let end = self.cache.dirty.end();
         self.cache.flusher.state = Some(Work { reason, end, at: 0, left: self.cache.chunk(), has_sent: false });
@@ -172,6 +190,7 @@ impl Mm {
         if place != work.at {
             (work.at, work.left) = (place, self.cache.chunk());
             primitive::file_writeback(cx);
+            self.log_inode(id, cx.now());
         }
         let from = self.cache.inode(id).write_from;
         match self.send_run(spaces, cx, id, from, work.left) {

@@ -5,7 +5,7 @@ use std::collections::BTreeMap;
 
 use units::{NodeId, Picos, Time};
 
-use super::{PageCache, mapping::Mapping};
+use super::{PageCache, mapping::Mapping, xfs::ClusterId};
 use crate::{
     Mm,
     cx::Cx,
@@ -97,6 +97,9 @@ pub(super) struct Inode {
     /// Where it lives in memory, if it does.
     pub(super) object: Option<Object>,
     pub(super) dentry: Option<Object>,
+    /// What the log holds of it, and its cluster, where it is of XFS.
+    pub(super) log_item: Option<Object>,
+    pub(super) cluster: Option<ClusterId>,
     /// Its place among dentries that nobody uses, and was it used again since it came there?
     pub(super) dentry_place: Option<(NodeId, u64)>,
     pub(super) is_dentry_used: bool,
@@ -237,6 +240,14 @@ impl Mm {
             maps.swap_remove(at);
         }
         self.put_mapped_file(cx, map.file);
+    }
+
+    /// What an inode is in memory goes.
+    pub(super) fn free_inode_objects(&mut self, cx: &mut Cx, id: InodeId) {
+        let inode = self.cache.inode_mut(id);
+        for object in [inode.object.take(), inode.log_item.take()].into_iter().flatten() {
+            self.free_object(cx, object);
+        }
     }
 
     /// An inode that nobody uses waits to be reclaimed, or goes with its file (`inode_add_lru`): since 5.16 when it has no pages,

@@ -7,7 +7,12 @@ use std::cmp::Reverse;
 
 use units::Errno;
 
-use super::{InodeId, Open, PageCache, inode::Inode, read::ReadAhead};
+use super::{
+    InodeId, Open, PageCache,
+    inode::Inode,
+    read::ReadAhead,
+    xfs::{Building, Placed},
+};
 use crate::{
     Mm,
     cx::Cx,
@@ -26,11 +31,33 @@ pub(super) struct Opening {
     filp: Option<Object>,
     dentry: Option<Object>,
     inode: Option<Object>,
+    /// And of XFS, what the log will hold of a new inode, its cluster, and memory for the buffer of that.
+    log_item: Option<Object>,
+    cluster: Option<Placed>,
+    building: Building,
 }
 
 impl Opening {
     pub(super) fn new(name: String, makes: bool) -> Self {
-        Self { name, makes, filp: None, dentry: None, inode: None }
+        let (filp, dentry, inode, log_item) = (None, None, None, None);
+        Self { name, makes, filp, dentry, inode, log_item, cluster: None, building: Building::default() }
+    }
+
+    /// Of XFS, the buffer that an inode is read from, or that a new cluster of inodes is written to (`xfs_imap_to_bp`,
+    /// `xfs_ialloc_inode_init`). A new inode in a cluster that is there needs none (`xfs_iread`).
+    fn buffer(&mut self, mm: &mut Mm, cx: &mut Cx, known: Option<InodeId>) -> Step<Result<(), Errno>> {
+        let wanted = match known {
+            Some(id) => mm.cache.inode(id).cluster.filter(|_| mm.cache.inode(id).object.is_none()).map(|at| (at, id)),
+            None => self.cluster.filter(|placed| placed.is_new).map(|placed| (placed.cluster, InodeId(0))),
+        };
+        let Some(wanted) = wanted else { return Step::Done(Ok(())) };
+        match mm.get_buffer(cx, wanted, &mut self.building, known.is_some()) {
+            Some(Step::Done(())) => Step::Done(Ok(())),
+            Some(Step::Block(wait)) => Step::Block(wait),
+            Some(Step::More) => Step::More,
+            None if cx.has_asked() => Step::More,
+            None => Step::Done(Err(Errno::NOMEM)),
+        }
     }
 
     /// The file's descriptor.
@@ -49,7 +76,8 @@ impl Opening {
         let wanted = [
             (&mut self.filp, Cache::Filp, false),
             (&mut self.dentry, Cache::Dentry, has[0]),
-            (&mut self.inode, Cache::Ext4Inode, has[1]),
+            (&mut self.inode, mm.cache.inode_cache(), has[1]),
+            (&mut self.log_item, Cache::XfsIli, !self.makes || !mm.cache.is_xfs()),
         ];
         let mut is_short = false;
         for (got, cache, is_there) in wanted {
@@ -61,10 +89,22 @@ impl Opening {
         if is_short {
             return if cx.has_asked() { Step::More } else { self.fail(mm, cx, Errno::NOMEM) };
         }
+        if self.makes && self.cluster.is_none() {
+            self.cluster = mm.cache.place_inode(&self.name);
+        }
+        match self.buffer(mm, cx, known) {
+            Step::Done(Ok(())) => {}
+            Step::Done(Err(errno)) => return self.fail(mm, cx, errno),
+            Step::Block(wait) => return Step::Block(wait),
+            Step::More => return Step::More,
+        }
         primitive::file_operation(cx);
         let id = known.unwrap_or_else(|| {
-            let id = mm.cache.add_inode(Inode { name: Some(self.name.clone()), ..Inode::default() });
+            let (log_item, cluster) = (self.log_item.take(), self.cluster.map(|placed| placed.cluster));
+            let inode = Inode { name: Some(self.name.clone()), log_item, cluster, ..Inode::default() };
+            let id = mm.cache.add_inode(inode);
             mm.cache.names.insert(self.name.clone(), id);
+            mm.log_inode(id, cx.now());
             id
         });
         mm.cache.leave_idle(id);
@@ -95,14 +135,17 @@ impl Opening {
     }
 
     pub(super) fn holdings(&self) -> Holdings {
-        let objects = [self.filp, self.dentry, self.inode].into_iter().flatten().collect();
-        Holdings { objects, ..Holdings::default() }
+        let objects = [self.filp, self.dentry, self.inode, self.log_item, self.building.object()];
+        let isolated = self.building.held().collect();
+        Holdings { objects: objects.into_iter().flatten().collect(), isolated, ..Holdings::default() }
     }
 
     pub(super) fn abort(&mut self, mm: &mut Mm, cx: &mut Cx) {
-        for object in [self.filp.take(), self.dentry.take(), self.inode.take()].into_iter().flatten() {
+        let objects = [self.filp.take(), self.dentry.take(), self.inode.take(), self.log_item.take()];
+        for object in objects.into_iter().flatten() {
             mm.free_object(cx, object);
         }
+        mm.give_up_building(cx, &mut self.building);
     }
 }
 

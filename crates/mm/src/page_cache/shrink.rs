@@ -68,15 +68,12 @@ impl Mm {
         while left.inodes > 0 {
             let id = self.cache.idle[node].first()?;
             let pages = self.cache.inode(id).mapping.folios;
-            let is_kept = match self.variant.inode_shrink {
-                InodeShrink::WithoutPages => false,
-                InodeShrink::KeepsMany => pages > 1,
-                InodeShrink::TakesPages => false,
-            };
-            if !is_kept && pages > 0 {
-                if let Some(from) = self.invalidate_some(cx, id, left.from) {
-                    return Some(LeftOfInodes { from, ..left });
-                }
+            let is_kept = self.variant.inode_shrink == InodeShrink::KeepsMany && pages > 1;
+            if !is_kept
+                && pages > 0
+                && let Some(from) = self.invalidate_some(cx, id, left.from)
+            {
+                return Some(LeftOfInodes { from, ..left });
             }
             if self.cache.inode(id).mapping.folios > 0 {
                 // It gets another pass.
@@ -115,9 +112,7 @@ impl Mm {
     fn evict_idle(&mut self, cx: &mut Cx, id: InodeId) {
         self.cache.leave_idle(id);
         self.cut_shadows(cx, id, 0);
-        if let Some(object) = self.cache.inode_mut(id).object.take() {
-            self.free_object(cx, object);
-        }
+        self.free_inode_objects(cx, id);
     }
 
     /// All of them (`drop_slab`). The objects asked for are counted where they are in proportion to pages.
@@ -132,6 +127,11 @@ impl Mm {
                 self.prune_dentries(cx, node, dentries);
             }
             let mut left = Some(LeftOfInodes::all(self.cache.idle[node].len()));
+            // Bound: who was used three times goes at the third.
+            for _ in 0..3 {
+                let buffers = self.count_buffers(node);
+                self.shrink_buffers(cx, node, buffers);
+            }
             // Bound: each turn takes pages or inodes.
             while let Some(more) = left {
                 left = self.prune_inodes(cx, node, more);

@@ -6,7 +6,7 @@ use units::Errno;
 
 use super::{
     InodeId,
-    dirty::{Sent, disk_wait},
+    dirty::{JOURNAL, Sent, disk_wait},
 };
 use crate::{
     Mm, Spaces,
@@ -65,8 +65,7 @@ impl Sync {
                     self.phase = Phase::Send(0);
                     return Step::More;
                 }
-                let journal = u64::MAX;
-                let done = mm.submit_request(cx, self.id, (journal, 1), true);
+                let done = mm.submit_request(cx, self.id, (JOURNAL, 1), true);
                 self.phase = Phase::Commit;
                 Step::Block(disk_wait(done))
             }

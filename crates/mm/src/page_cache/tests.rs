@@ -13,7 +13,7 @@ use crate::{
     check,
     cost::Prices,
     daemon::Daemon,
-    disk::DiskMedium,
+    disk::{DiskMedium, Filesystem},
     event::{Counters, Event},
     fault::{Access, FaultDone},
     soak,
@@ -105,7 +105,8 @@ impl Lab {
         mm.frames.keep_contents(DIRT);
         let bandwidth = BytesPerSecond::new(Bytes::mib(100)).unwrap();
         let medium = if seed.is_multiple_of(2) { DiskMedium::Memory } else { DiskMedium::Queue };
-        mm.mount(&DiskSpec { size: Bytes::mib(64), bandwidth, medium, ..DiskSpec::default() });
+        let filesystem = if seed & 2 == 0 { Filesystem::Ext4 } else { Filesystem::Xfs };
+        mm.mount(&DiskSpec { size: Bytes::mib(64), bandwidth, medium, filesystem, ..DiskSpec::default() });
         let prices = Prices::new(|_| Picos::from_nanos(200));
         let mut counters = Counters::default();
         let mut spaces = Spaces::default();
@@ -168,6 +169,7 @@ impl Lab {
         mine.add(self.supply.holdings());
         let controls = vec![
             (ControlId(0), self.mm.nodes[NodeId(0)].kswapd.holdings()),
+            (ControlId(1), self.mm.flusher_holdings()),
             (ControlId(2), self.mm.kcompactd_holdings(NodeId(0))),
             (ME, mine),
         ];
@@ -234,6 +236,20 @@ impl Lab {
                 assert_eq!(errno, Errno::IO);
                 None
             }
+        }
+    }
+
+    /// Nobody uses a file for a while: its inode may go, with its pages or not. What it is opened as then.
+    fn leave_for_a_while(&mut self, file: u32, name: u64) -> u32 {
+        self.call(FileRequest::Close(file)).unwrap();
+        self.run(Block(5));
+        if self.draw(2) == 0 {
+            self.call(FileRequest::SyncAll).unwrap();
+            self.call(FileRequest::DropCaches).unwrap();
+        }
+        match self.call(FileRequest::Open(format!("file {name}"))) {
+            Ok(FileAnswer::Opened(file)) => file,
+            other => panic!("{other:?}"),
         }
     }
 
@@ -350,19 +366,7 @@ fn random(seed: u64, (frames, fail_every): (u32, u32), turns: u64, walks: u64) -
                 lab.call(FileRequest::Truncate(file, Bytes::PAGE * any)).unwrap();
                 files[which].2.pages.split_off(&any);
             }
-            98 if lab.draw(2) == 0 => {
-                // Nobody uses it for a while: its inode may go, with its pages or not.
-                lab.call(FileRequest::Close(file)).unwrap();
-                lab.run(Block(5));
-                if lab.draw(2) == 0 {
-                    lab.call(FileRequest::SyncAll).unwrap();
-                    lab.call(FileRequest::DropCaches).unwrap();
-                }
-                let Ok(FileAnswer::Opened(file)) = lab.call(FileRequest::Open(format!("file {name}"))) else {
-                    panic!()
-                };
-                files[which].0 = file;
-            }
+            98 if lab.draw(2) == 0 => files[which].0 = lab.leave_for_a_while(file, name),
             98 => {
                 lab.call(FileRequest::Unlink(format!("file {name}"))).unwrap();
                 lab.call(FileRequest::Close(file)).unwrap();
@@ -544,6 +548,32 @@ fn pages_go_with_their_inodes_or_keep_them_as_the_release_has_it() {
     assert_eq!(kept_by(InodeShrink::TakesPages), (0, 0, 0), "up to 4.19, and from 5.0 to 5.15");
     assert_eq!(kept_by(InodeShrink::KeepsMany), (0, 10, 30), "4.20");
     assert_eq!(kept_by(InodeShrink::WithoutPages), (10, 10, 40), "since 5.16");
+}
+
+#[test]
+fn xfs_reads_the_buffers_of_inodes_that_it_gave_back() {
+    let mut lab = Lab::new(2048, 3, 50);
+    for number in 0..100 {
+        let file = lab.create(&format!("a/{number}"));
+        lab.call(FileRequest::Close(file)).unwrap();
+    }
+    let buffers = |lab: &Lab| lab.mm.cache.xfs.pages().count() / 4;
+    assert_eq!(buffers(&lab), 4, "32 inodes each");
+    // Half a minute later all are flushed.
+    lab.now = lab.now + Picos::from_secs(31);
+    for _ in 0..100 {
+        lab.run_daemons();
+        lab.now = lab.now + Picos::from_micros(1000);
+    }
+    assert_eq!((lab.mm.cache.xfs.due(), lab.counters.get(Event::Pgpgout)), (None, 4 * 16));
+    lab.call(FileRequest::DropCaches).unwrap();
+    assert_eq!((buffers(&lab), lab.mm.cache.objects().count()), (0, 0));
+    let before = lab.counters.get(Event::Pgpgin);
+    for number in [1, 2, 99] {
+        let Ok(FileAnswer::Opened(file)) = lab.call(FileRequest::Open(format!("a/{number}"))) else { panic!() };
+        lab.call(FileRequest::Close(file)).unwrap();
+    }
+    assert_eq!((buffers(&lab), lab.counters.get(Event::Pgpgin) - before), (2, 2 * 16));
 }
 
 #[test]

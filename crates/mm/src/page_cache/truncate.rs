@@ -51,9 +51,7 @@ impl Mm {
         self.complete_disk_io(cx);
         let cut = self.cut_pages(cx, id, 0, RUN);
         if cut == Step::Done(()) {
-            if let Some(object) = self.cache.inode_mut(id).object.take() {
-                self.free_object(cx, object);
-            }
+            self.free_inode_objects(cx, id);
             self.cache.forget_inode(id);
         }
         cut
