@@ -220,6 +220,8 @@ rules! {
     boost_spares_slab: bool,
     /// Is kswapd woken also for a pageblock that was broken up without raising marks, which is so with a factor of 0?
     fallback_wakes_unboosted: bool,
+    /// Has an atomic request for one frame what the Min mark would leave it if it were not raised?
+    atomic_ignores_boost: bool,
     /// The LRU list for new anonymous folios.
     lru_new_anon: NewAnon,
     /// Whose pages a store to a shared page takes over instead of copying them.

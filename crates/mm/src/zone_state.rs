@@ -191,9 +191,8 @@ impl ZoneState {
     pub(crate) fn is_ok(&self, order: Order, mark: Mark, highest: ZoneKind, urgency: Urgency, rules: &Variant) -> bool {
         let keeps = self.keeps(highest, urgency);
         let is_ok = watermark::is_ok(&self.buddy, order, self.mark(mark), keeps, urgency, rules);
-        // Who cannot wait is not kept from what was only just raised (zone_watermark_fast, 5.8).
-        let spares =
-            !is_ok && self.boost > 0 && mark == Mark::Min && order == Order::BASE && urgency == Urgency::Atomic;
+        let may_spare = rules.atomic_ignores_boost && urgency == Urgency::Atomic;
+        let spares = !is_ok && self.boost > 0 && mark == Mark::Min && order == Order::BASE && may_spare;
         is_ok || (spares && watermark::is_ok(&self.buddy, order, self.marks.min.0, keeps, urgency, rules))
     }
 

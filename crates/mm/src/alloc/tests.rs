@@ -240,3 +240,15 @@ fn released_5_0_breaks_up_pageblocks_as_4_20_does_and_5_1_spares_them() {
         assert_eq!(take(&mut mm, &AllocRequest::gfp_kernel(NodeId(2))).is_none(), spares, "{rules}");
     }
 }
+
+#[test]
+fn since_5_9_atomic_requests_have_what_marks_were_raised_by() {
+    let atomic = AllocRequest::gfp_atomic(NodeId(2));
+    let requests = [atomic, atomic.of_order(Order(1)), AllocRequest { urgency: Urgency::Harder, ..atomic }];
+    for (rules, served) in [("v5.0", [false; 3]), ("v5.8", [false; 3]), ("v5.9", [true, false, false])] {
+        let mut mm = small(rules);
+        mm.zones[ZoneIndex(0)].boost = 1 << 17;
+        let got = requests.map(|request| with(&mut mm, |mm, cx| mm.alloc(cx, &request)).0.is_some());
+        assert_eq!(got, served, "{rules}");
+    }
+}
