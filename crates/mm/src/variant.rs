@@ -222,6 +222,8 @@ rules! {
     fallback_wakes_unboosted: bool,
     /// Has an atomic request for one frame what the Min mark would leave it if it were not raised?
     atomic_ignores_boost: bool,
+    /// Do raised marks keep free blocks from compaction, which looks for some to move pages to?
+    boost_keeps_targets: bool,
     /// The LRU list for new anonymous folios.
     lru_new_anon: NewAnon,
     /// Whose pages a store to a shared page takes over instead of copying them.

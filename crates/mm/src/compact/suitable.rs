@@ -139,12 +139,13 @@ impl Mm {
     /// May a free block be taken, as if it were allocated (the test of `__isolate_free_page`)?
     pub(crate) fn may_isolate_free(&self, zone: ZoneIndex, order: Order) -> bool {
         let state = &self.zones[zone];
-        // low_wmark_pages() in 4.8.15, min_wmark_pages() in 4.9.0 (mm/page_alloc.c); since 5.1 not as it is raised.
+        // low_wmark_pages() in 4.8.15, min_wmark_pages() in 4.9.0 (mm/page_alloc.c).
         let mark = match self.variant.compact_mark {
             CompactMark::Low => state.marks.low,
             CompactMark::ByOrder => state.marks.min,
         };
-        let mark = mark.0 + u64::from(order.frames());
+        let boost = if self.variant.boost_keeps_targets { state.boost } else { 0 };
+        let mark = mark.0 + boost + u64::from(order.frames());
         // As for a request that only the lowest zone may serve, from which no zone keeps anything.
         let keeps = state.keeps(ZoneKind::Dma, Urgency::Normal);
         watermark::is_ok(&state.buddy, Order::BASE, mark, keeps, Urgency::Normal, &self.variant)

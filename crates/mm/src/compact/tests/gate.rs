@@ -123,4 +123,8 @@ fn marks_that_are_raised_ask_for_more_room() {
     // What is taken for a target is above the mark as it was set (__isolate_free_page, mm/page_alloc.c, v5.1).
     lab.mm.zones[ZoneIndex(0)].boost = marks.low.0;
     assert!(lab.mm.may_isolate_free(ZoneIndex(0), Order::BASE));
+    let (mut lab, _) = Lab::fragmented(16, rules("v5.0"));
+    assert!(lab.mm.may_isolate_free(ZoneIndex(0), Order::BASE));
+    lab.mm.zones[ZoneIndex(0)].boost = 16 << 8;
+    assert!(!lab.mm.may_isolate_free(ZoneIndex(0), Order::BASE), "as it is raised");
 }
