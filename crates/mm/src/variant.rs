@@ -554,42 +554,6 @@ pub enum ThpZones {
     UpToNormal,
 }
 
-impl Value for bool {
-    const TAKES: Takes = Takes::Switch;
-
-    fn read(text: &str) -> Option<Self> {
-        text.parse().ok()
-    }
-
-    fn write(self) -> String {
-        self.to_string()
-    }
-}
-
-impl Value for u64 {
-    const TAKES: Takes = Takes::Number;
-
-    fn read(text: &str) -> Option<Self> {
-        text.parse().ok()
-    }
-
-    fn write(self) -> String {
-        self.to_string()
-    }
-}
-
-impl Value for Bytes {
-    const TAKES: Takes = Takes::Size;
-
-    fn read(text: &str) -> Option<Self> {
-        text.parse().ok()
-    }
-
-    fn write(self) -> String {
-        self.to_string()
-    }
-}
-
 /// The two numbers that a release begins with.
 pub fn major_minor(release: &str) -> Option<(u32, u32)> {
     let (major, rest) = release.split_once('.')?;

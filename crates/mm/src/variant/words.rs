@@ -1,5 +1,7 @@
 //! Linux: none; how variant files write the values of rules.
-//! Differs: a word for each value of an enum.
+//! Differs: a word for each value of an enum; switches, numbers and sizes as they are.
+
+use units::Bytes;
 
 use super::{
     EmptyReserve, FallbackRules, HighAtomic, HugeCow, InodeShrink, LastResort, MarkStep, Merging, MmapLock,
@@ -16,6 +18,42 @@ use crate::{
     thp::{ThpDefrag, ThpNodes},
     vma::MmapAlign,
 };
+
+impl Value for bool {
+    const TAKES: Takes = Takes::Switch;
+
+    fn read(text: &str) -> Option<Self> {
+        text.parse().ok()
+    }
+
+    fn write(self) -> String {
+        self.to_string()
+    }
+}
+
+impl Value for u64 {
+    const TAKES: Takes = Takes::Number;
+
+    fn read(text: &str) -> Option<Self> {
+        text.parse().ok()
+    }
+
+    fn write(self) -> String {
+        self.to_string()
+    }
+}
+
+impl Value for Bytes {
+    const TAKES: Takes = Takes::Size;
+
+    fn read(text: &str) -> Option<Self> {
+        text.parse().ok()
+    }
+
+    fn write(self) -> String {
+        self.to_string()
+    }
+}
 
 /// The words for the values of an enum.
 macro_rules! words {
