@@ -20,7 +20,7 @@ use crate::{
     gfp::{AllocRequest, Mark, Urgency},
     mempolicy::NodeMask,
     node::Node,
-    pageblock::ZoneIndex,
+    pageblock::{MigrateType, ZoneIndex},
     per_zone::PerZone,
     primitive,
     variant::Variant,
@@ -310,7 +310,7 @@ fn take_in_turn(
     let AllocRequest { order, highest, mobility, .. } = *request;
     let urgency = if pass.mark == Mark::Min { urgency_of(request, rules) } else { Urgency::Normal };
     let Pass { whole_blocks_only, .. } = pass;
-    let want = Want { order, list: mobility.migrate_type(), whole_blocks_only, wakes_kswapd: request.wakes_kswapd };
+    let want = Want { order, list: MigrateType::of(mobility), whole_blocks_only, wakes_kswapd: request.wakes_kswapd };
     let end = if request.is_cold { End::Tail } else { End::Head };
     let home = zones[*list.first()?].node;
     for index in list {

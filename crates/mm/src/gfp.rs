@@ -1,39 +1,10 @@
 //! Linux: include/linux/gfp.h, include/linux/gfp_types.h (v6.1).
 //! Differs: a request is typed fields instead of a mask; only the bits whose mechanisms exist.
 
+pub use units::Mobility;
 use units::{NodeId, Order};
 
-use crate::{mempolicy::NodeMask, pageblock::MigrateType, zone::ZoneKind};
-
-/// Can the frames be moved or given back later? Decides which pageblocks they are grouped in.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
-pub enum Mobility {
-    /// They stay where they are: page tables, stacks, most kernel objects.
-    Unmovable,
-    /// They can be migrated: user memory, page cache (`__GFP_MOVABLE`).
-    Movable,
-    /// They can be given back under pressure: inodes, dentries (`__GFP_RECLAIMABLE`).
-    Reclaimable,
-}
-
-impl Mobility {
-    /// Every mobility.
-    pub const ALL: [Self; 3] = [Self::Unmovable, Self::Movable, Self::Reclaimable];
-
-    /// The type of the pageblocks that such frames belong in.
-    #[inline]
-    pub const fn migrate_type(self) -> MigrateType {
-        match self {
-            Self::Unmovable => MigrateType::Unmovable,
-            Self::Movable => MigrateType::Movable,
-            Self::Reclaimable => MigrateType::Reclaimable,
-        }
-    }
-
-    pub(crate) fn from_index(index: usize) -> Self {
-        Self::ALL[index]
-    }
-}
+use crate::{mempolicy::NodeMask, zone::ZoneKind};
 
 /// A watermark that a zone must stay above for a request.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]

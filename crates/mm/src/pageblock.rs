@@ -3,7 +3,7 @@
 //! zones never share a pageblock.
 
 use serde::Serialize;
-use units::{Order, Pfn};
+use units::{Mobility, Order, Pfn};
 
 /// What a pageblock, and each free list, is for (`enum migratetype`).
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize)]
@@ -36,10 +36,31 @@ impl MigrateType {
         Self::ALL[index]
     }
 
+    /// The type of the pageblocks that frames of this mobility belong in.
+    #[inline]
+    pub const fn of(mobility: Mobility) -> Self {
+        match mobility {
+            Mobility::Unmovable => Self::Unmovable,
+            Mobility::Movable => Self::Movable,
+            Mobility::Reclaimable => Self::Reclaimable,
+        }
+    }
+
     /// Is it one of those that requests ask for, whose blocks merge with each other (`migratetype_is_mergeable`)?
     #[inline]
     pub const fn is_requestable(self) -> bool {
-        matches!(self, Self::Unmovable | Self::Movable | Self::Reclaimable)
+        self.mobility().is_some()
+    }
+
+    /// The mobility of the frames that it is for, where requests ask for it.
+    #[inline]
+    pub const fn mobility(self) -> Option<Mobility> {
+        match self {
+            Self::Unmovable => Some(Mobility::Unmovable),
+            Self::Movable => Some(Mobility::Movable),
+            Self::Reclaimable => Some(Mobility::Reclaimable),
+            Self::HighAtomic | Self::Reserve | Self::Cma | Self::Isolate => None,
+        }
     }
 }
 

@@ -135,7 +135,8 @@ impl Mm {
         let kept = if force { 0 } else { u64::from(frames.blocks.order().frames()) };
         listed(nodes, zones, request).iter().any(|index| {
             let zone = &mut zones[*index];
-            zone.high_atomic > kept && zone.unreserve_high_atomic(frames, cx, request.mobility.migrate_type(), variant)
+            zone.high_atomic > kept
+                && zone.unreserve_high_atomic(frames, cx, MigrateType::of(request.mobility), variant)
         })
     }
 }

@@ -3,12 +3,14 @@
 
 mod errno;
 mod ids;
+mod mobility;
 mod rate;
 mod size;
 mod time;
 
 pub use errno::Errno;
 pub use ids::{CpuId, NodeId, Order, Pfn, VirtAddr, Vpn};
+pub use mobility::Mobility;
 pub use rate::{BytesPerSecond, ParseRateError};
 pub use size::{Bytes, FRAME_SHIFT, Frames, ParseSizeError};
 pub use time::{Picos, Time};

@@ -121,7 +121,7 @@ impl CompactControl {
     /// For a request (`compact_zone_order`).
     pub(crate) fn direct(zone: ZoneIndex, request: &AllocRequest, priority: CompactPriority) -> Self {
         Self {
-            list: request.mobility.migrate_type(),
+            list: MigrateType::of(request.mobility),
             urgency: request.urgency,
             whole_zone: priority == CompactPriority::SyncFull,
             ..Self::new(zone, Some(request.order), request.highest, Reason::Direct(priority), priority.mode())

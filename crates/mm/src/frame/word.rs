@@ -112,7 +112,7 @@ pub(super) fn unpack(state: u64) -> Frame {
             in_use: payload as u16,
             frozen: payload >> FROZEN_SHIFT & 1 != 0,
         }),
-        KERNEL => Frame::Kernel { order, mobility: Mobility::from_index(payload as usize) },
+        KERNEL => Frame::Kernel { order, mobility: Mobility::ALL[payload as usize] },
         ISOLATED => Frame::Isolated { owner: ControlId(payload as u32), order },
         ZERO_HUGE => Frame::ZeroHuge,
         TAIL => Frame::Tail { count: payload as u32 },

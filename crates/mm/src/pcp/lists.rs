@@ -176,7 +176,7 @@ impl Pcp {
     /// The same for one frame, if there is one on the list.
     #[inline]
     pub(crate) fn take_base(&mut self, cx: &mut Cx<'_>, mobility: Mobility) -> Option<Pfn> {
-        let pfn = self.lists[mobility.migrate_type() as usize].pop_head()?;
+        let pfn = self.lists[MigrateType::of(mobility) as usize].pop_head()?;
         if self.free_factor > 0 {
             self.free_factor >>= 1;
         }

@@ -59,7 +59,7 @@ impl World {
         let (rules, mobility, prices) = (*self.mm.variant(), crate::Mobility::Unmovable, Prices::free());
         let want = crate::fallback::Want {
             order: Order::BASE,
-            list: mobility.migrate_type(),
+            list: crate::MigrateType::of(mobility),
             whole_blocks_only: false,
             wakes_kswapd: false,
         };
