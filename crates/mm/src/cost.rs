@@ -8,7 +8,7 @@
 pub mod latency;
 mod spent;
 
-use units::{CpuId, Picos, Time, Vpn};
+use units::{CpuId, ExtfragKind, Picos, Time, Vpn};
 
 use crate::event::{Counters, Event};
 
@@ -393,6 +393,12 @@ impl<'a> Meter<'a> {
         for event in events {
             counters.count(event, 1);
         }
+    }
+
+    /// Counts an event of `mm_page_alloc_extfrag` by its kind.
+    #[inline]
+    pub(crate) fn count_extfrag(&mut self, kind: ExtfragKind) {
+        self.counters.count_extfrag(kind);
     }
 
     /// Counts a page fault that begins now.

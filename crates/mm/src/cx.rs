@@ -4,7 +4,7 @@
 //! Every mechanism gets a [`Cx`]. Time, prices, causes and counters are its [`Meter`] (`cost.rs`), which knows no mechanism;
 //! what a step may ask of memory (`alloc/lent.rs`) and of the TLBs of other CPUs (`tlb.rs`) belongs to those who answer.
 
-use units::{CpuId, Picos, Time, Vpn};
+use units::{CpuId, ExtfragKind, Picos, Time, Vpn};
 
 use crate::{
     alloc::lent::Lent,
@@ -157,6 +157,12 @@ impl<'a> Cx<'a> {
     #[inline]
     pub fn count_each<const N: usize>(&mut self, events: [Event; N]) {
         self.meter.count_each(events);
+    }
+
+    /// Counts an event of `mm_page_alloc_extfrag` by its kind.
+    #[inline]
+    pub(crate) fn count_extfrag(&mut self, kind: ExtfragKind) {
+        self.meter.count_extfrag(kind);
     }
 
     /// Counts a page fault that begins now.

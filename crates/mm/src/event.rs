@@ -3,6 +3,8 @@
 //!
 //! Events are counted, never read back: no mechanism may depend on one.
 
+use units::{ExtfragCounts, ExtfragKind};
+
 /// Makes the enum, the kernel's names and the doc lines from one table, so that they cannot drift apart.
 macro_rules! vm_events {
     ($($(#[$doc:meta])* $event:ident = $name:literal,)*) => {
@@ -235,11 +237,14 @@ const EVENTS: usize = Event::ALL.len();
 
 /// How often each event happened.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Counters([u64; EVENTS]);
+pub struct Counters {
+    events: [u64; EVENTS],
+    extfrag: ExtfragCounts,
+}
 
 impl Default for Counters {
     fn default() -> Self {
-        Self([0; EVENTS])
+        Self { events: [0; EVENTS], extfrag: ExtfragCounts::default() }
     }
 }
 
@@ -248,7 +253,7 @@ impl Counters {
     #[inline]
     pub fn count(&mut self, event: Event, n: u64) {
         // Nothing counts to 2^64.
-        let counter = &mut self.0[event as usize];
+        let counter = &mut self.events[event as usize];
         *counter = counter.wrapping_add(n);
     }
 
@@ -257,12 +262,26 @@ impl Counters {
     /// # Panics
     /// When there is none.
     pub fn lose(&mut self, event: Event) {
-        self.0[event as usize] -= 1;
+        self.events[event as usize] -= 1;
+    }
+
+    /// Counts one event of `mm_page_alloc_extfrag` by its kind.
+    ///
+    /// # Panics
+    /// When there can be no such event.
+    #[inline]
+    pub(crate) fn count_extfrag(&mut self, kind: ExtfragKind) {
+        assert!(self.extfrag.count(kind, 1), "{kind:?} is no fallback");
+    }
+
+    /// Events of `mm_page_alloc_extfrag` by kind.
+    pub fn extfrag(&self) -> &ExtfragCounts {
+        &self.extfrag
     }
 
     /// How often it happened.
     pub fn get(&self, event: Event) -> u64 {
-        self.0[event as usize]
+        self.events[event as usize]
     }
 
     /// Every event with its count, in the order of declaration; those of NUMA balancing where there were any.

@@ -1,7 +1,7 @@
 //! Linux: mm/page_alloc.c (v3.10, v4.1, v4.12 to v6.1).
 //! Differs: no CMA; page grouping is always on; the zone raises its watermarks when the allocation is over (`zone_state.rs`).
 
-use units::{Order, Pfn};
+use units::{ExtfragKind, Order, Pfn};
 
 use crate::{
     buddy::{Block, Buddy, End},
@@ -29,6 +29,24 @@ pub struct Extfrag {
     pub fragmenting: bool,
     /// The pageblock is of the type asked for from now on.
     pub change_ownership: bool,
+}
+
+impl Extfrag {
+    /// All of it that is counted.
+    ///
+    /// # Panics
+    /// When one of the types is none that requests ask for.
+    pub fn kind(&self) -> ExtfragKind {
+        let [alloc_type, fallback_type] = [self.alloc_type, self.fallback_type]
+            .map(|list| list.mobility().expect("requests fall back to each other's types only"));
+        ExtfragKind {
+            alloc_type,
+            fallback_type,
+            alloc_order: self.alloc_order,
+            fallback_order: self.fallback_order,
+            change_ownership: self.change_ownership,
+        }
+    }
 }
 
 /// How much of a pageblock a request may take over.
@@ -246,19 +264,20 @@ impl Buddy {
     }
 
     fn record(&mut self, frames: &FrameTable, cx: &mut Cx<'_>, found: Found, want: Want) {
-        let fragmenting = found.block.order < frames.blocks.order();
+        let event = Extfrag {
+            pfn: found.block.pfn,
+            alloc_order: want.order,
+            fallback_order: found.block.order,
+            alloc_type: want.list,
+            fallback_type: found.list,
+            fragmenting: found.block.order < frames.blocks.order(),
+            change_ownership: frames.blocks.migrate_type(found.block.pfn) == want.list,
+        };
         cx.count(Event::SimExtfrag, 1);
-        cx.count(Event::SimExtfragFragmenting, u64::from(fragmenting));
+        cx.count(Event::SimExtfragFragmenting, u64::from(event.fragmenting));
+        cx.count_extfrag(event.kind());
         if let Some(trace) = &mut self.trace {
-            trace.push(Extfrag {
-                pfn: found.block.pfn,
-                alloc_order: want.order,
-                fallback_order: found.block.order,
-                alloc_type: want.list,
-                fallback_type: found.list,
-                fragmenting,
-                change_ownership: frames.blocks.migrate_type(found.block.pfn) == want.list,
-            });
+            trace.push(event);
         }
     }
 }

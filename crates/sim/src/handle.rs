@@ -262,7 +262,10 @@ impl Os for Sim {
         Ok(VmStat(with(|world| {
             let kernel = world.own_kernel();
             let events = kernel.counters.iter().map(|(event, count)| (event.name(), count));
-            events.chain(kernel.mm.gauges()).map(|(name, value)| (name.to_owned(), value)).collect()
+            let named = events.chain(kernel.mm.gauges()).map(|(name, value)| (name.to_owned(), value));
+            let extfrag = kernel.counters.extfrag().by_class(kernel.mm.frames.blocks.order());
+            let extfrag = extfrag.map(|(class, count)| (class.name(), count));
+            named.chain(extfrag).collect()
         })))
     }
 

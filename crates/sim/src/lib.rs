@@ -56,7 +56,7 @@ use mm::{
     thp::{ThpDefrag, ThpEnabled},
 };
 use os::Placement;
-use units::{Bytes, BytesPerSecond, CpuId, Frames, NodeId, Picos};
+use units::{Bytes, BytesPerSecond, CpuId, ExtfragCounts, Frames, NodeId, Picos};
 
 use draw::{Draws, StateDraws};
 pub use executor::{Entries, EntryFuture};
@@ -167,6 +167,8 @@ pub struct Extra {
     pub lost: bool,
     /// Trace events, one per line.
     pub trace: Option<String>,
+    /// Fallbacks by kind, from the moment at which the first process is made to the end.
+    pub extfrag: ExtfragCounts,
     /// Samples, with one of the start and one of the end.
     pub samples: Option<Samples>,
     /// Operations that left the fast path.
@@ -260,6 +262,7 @@ pub fn simulate_from<T: 'static>(
     world.injector.wanted = options.loss;
     world.trace = options.trace_lines.map(Trace::new);
     world.kernels[HOST].mm.trace_extfrag(world.trace.is_some());
+    let booted = world.kernels[HOST].counters.extfrag().clone();
     world.sampler = options.sample.map(Sampler::new).unwrap_or_default();
     let space = world.create_space();
     world.create_task(Placement::Spread(0), space);
@@ -281,7 +284,9 @@ pub fn simulate_from<T: 'static>(
     let Injector { steps, done: lost, .. } = world.injector;
     let (samples, slow_operations) = (world.end_samples(), world.take_slow_operations());
     let trace = world.trace.map(|trace| trace.text());
-    let extra = Extra { steps, operations: world.operations, lost, trace, samples, slow_operations, notes };
+    let extfrag = world.kernels[HOST].counters.extfrag().since(&booted);
+    let operations = world.operations;
+    let extra = Extra { steps, operations, lost, trace, extfrag, samples, slow_operations, notes };
     let mut times = Times::default();
     world.tasks.iter().for_each(|task| task.add_to(&mut times));
     (result, Finish { hash: world.hash.hex(), counters: world.kernels[HOST].counters.clone(), times }, extra)

@@ -2,6 +2,7 @@
 //! mistaken for frames, nor a time for a count.
 
 mod errno;
+mod extfrag;
 mod ids;
 mod mobility;
 mod rate;
@@ -9,6 +10,7 @@ mod size;
 mod time;
 
 pub use errno::Errno;
+pub use extfrag::{ExtfragClass, ExtfragCounts, ExtfragKind};
 pub use ids::{CpuId, NodeId, Order, Pfn, VirtAddr, Vpn};
 pub use mobility::Mobility;
 pub use rate::{BytesPerSecond, ParseRateError};

@@ -24,7 +24,7 @@ use pagelab_mm::{
     variant,
     vma::PageRange,
 };
-use units::{Bytes, BytesPerSecond, CpuId, NodeId, Order, Pfn, Picos, Time, Vpn};
+use units::{Bytes, BytesPerSecond, CpuId, ExtfragCounts, NodeId, Order, Pfn, Picos, Time, Vpn};
 
 pub(crate) struct Setup {
     pub(crate) frames: u64,
@@ -78,6 +78,8 @@ pub(crate) struct Machine {
     pub(crate) killed: BTreeSet<SpaceId>,
     /// The allocation of the next step after so many others fails.
     pub(crate) fails_alloc: Option<u32>,
+    /// What fell back, as the trace says.
+    fell_back: ExtfragCounts,
     /// How many steps were made to fail so.
     pub(crate) injected: u64,
     /// Swap had no room once.
@@ -133,6 +135,7 @@ impl Machine {
             mm.enable_oom_killer();
         }
         mm.frames.keep_contents(!0);
+        mm.trace_extfrag(true);
         if let Some(pages) = setup.swap {
             mm.swapon(&SwapSpec { size: Bytes(pages * 4096), medium: setup.medium });
         }
@@ -153,6 +156,7 @@ impl Machine {
             memory: BTreeMap::new(),
             killed: BTreeSet::new(),
             fails_alloc: None,
+            fell_back: ExtfragCounts::default(),
             injected: 0,
             was_full: false,
             fills: setup.huge && !setup.kills,
@@ -516,6 +520,10 @@ impl Machine {
         let mut cx = Cx::new(CpuId(0), self.now, &self.prices, &mut self.counters);
         self.mm.lru_add_drain_all(&mut cx);
         self.check(&[]);
+        for event in self.mm.take_extfrag() {
+            assert!(self.fell_back.count(event.kind(), 1), "{event:?}");
+        }
+        assert_eq!(&self.fell_back, self.counters.extfrag(), "counts are those of the trace");
         let mut left = 0;
         for pfn in (0..self.mm.frames.len()).map(Pfn) {
             match self.mm.frames.get(pfn) {
