@@ -10,16 +10,21 @@ use std::collections::BTreeMap;
 
 use crate::{
     duration::ROWS as DURATIONS,
+    extfrag,
     group::{Group, distinct, groups, interval},
     record::{Better, Cell, Metric},
     stats::{self, Spread},
     table::{Form, Kind, Layout, Report, Row, Table, Value},
 };
 
-/// Makes all tables: latencies, shares, times and counters of each group of cells.
+/// Makes all tables: latencies, shares, times, external fragmentation and counters of each group of cells.
 pub(crate) fn report(cells: &[Cell]) -> Report {
     let groups = groups(cells);
-    let tables = groups.iter().flat_map(|group| [latencies(group), shares(group), durations(group), vmstat(group)]);
+    let of_group = |group| {
+        let first = [latencies(group), shares(group), durations(group)].into_iter();
+        first.chain(extfrag::table(group)).chain([vmstat(group)]).collect::<Vec<Table>>()
+    };
+    let tables = groups.iter().flat_map(of_group);
     Report {
         layout: Layout::Classic,
         tables: tables.filter(|table| !table.rows.is_empty()).collect(),

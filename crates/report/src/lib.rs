@@ -10,6 +10,7 @@ mod classic;
 pub mod counters;
 pub mod csv;
 pub mod duration;
+pub mod extfrag;
 mod group;
 pub mod metrics;
 pub mod mmtests;
@@ -29,6 +30,7 @@ pub use self::checks::{CheckRow, CheckTable, checks};
 pub use self::counters::counters;
 pub use self::csv::{CsvLine, to_csv};
 pub use self::duration::durations;
+pub use self::extfrag::{Extfrag, ExtfragEvents, WindowEvents, extfrag};
 pub use self::metrics::tables;
 pub use self::mmtests::to_text;
 pub use self::published::{

@@ -8,6 +8,7 @@
 use crate::checks::{CheckRow, CheckTable};
 use crate::mmtests_2015;
 use crate::record::Better;
+use crate::short::NOT_COUNTED;
 use crate::stats::{Pair, percent_change};
 use crate::table::{Against, ColumnHead, Kind, Layout, Report, Row, Table, Value};
 
@@ -55,7 +56,7 @@ pub fn table_text(table: &Table) -> String {
 /// mmtests: F = 18 for results and `Duration`, 15 for vmstat; results that are compared have a percentage after it.
 fn number_width(table: &Table) -> usize {
     match table.kind {
-        Kind::Metric | Kind::Duration => 18,
+        Kind::Metric | Kind::Duration | Kind::Extfrag => 18,
         Kind::Counters | Kind::Causes => 15,
     }
 }
@@ -65,7 +66,7 @@ fn row_cells(table: &Table, row: &Row) -> Vec<String> {
     let compares = table.compares();
     let cell = |(column, (cell, head)): (usize, (&Option<Value>, &ColumnHead))| {
         let Some(value) = cell else {
-            return String::new();
+            return if table.kind == Kind::Extfrag { NOT_COUNTED.to_owned() } else { String::new() };
         };
         let number = format!("{:width$.2}", value.value);
         if let Some(share) = value.share {

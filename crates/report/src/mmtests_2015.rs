@@ -4,6 +4,7 @@
 
 use crate::{
     mmtests::ratio,
+    short::NOT_COUNTED,
     stats::{Pair, percent_change},
     table::{Against, ColumnHead, Form, Kind, Row, Table, Value},
 };
@@ -20,7 +21,7 @@ pub(crate) fn table_text(table: &Table) -> String {
     let stat = widest(table.rows.iter().map(|row| row.stat.as_str()));
     let operation = widest(table.rows.iter().map(|row| row.operation.as_str()));
     let name = |row: &Row| match table.kind {
-        Kind::Metric => format!("{:stat$} {:operation$}", row.stat, row.operation),
+        Kind::Metric | Kind::Extfrag => format!("{:stat$} {:operation$}", row.stat, row.operation),
         _ => row.operation.clone(),
     };
     let names: Vec<String> = table.rows.iter().map(name).collect();
@@ -50,7 +51,9 @@ fn head(head: &ColumnHead) -> [&str; 2] {
 
 fn cells(table: &Table, row: &Row) -> Vec<String> {
     let cell = |(column, (cell, head)): (usize, (&Option<Value>, &ColumnHead))| {
-        let Some(value) = cell else { return String::new() };
+        let Some(value) = cell else {
+            return if table.kind == Kind::Extfrag { NOT_COUNTED.to_owned() } else { String::new() };
+        };
         let number = number(row.form, value.value);
         let baseline = row.cells[head.baseline].filter(|_| table.kind == Kind::Metric);
         let pair = |baseline: Value| Pair { baseline: baseline.value, new: value.value };

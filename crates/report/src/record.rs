@@ -4,10 +4,11 @@ use std::collections::BTreeMap;
 
 use serde::{Deserialize, Serialize};
 
-use crate::{series::Series, slow_path::SlowPath};
+use crate::{extfrag::Extfrag, series::Series, slow_path::SlowPath};
 
-/// The version of the schema that this build writes. 2 has [`Cell::series`] and [`Cell::slow_path`], and else is 1.
-pub const SCHEMA: u32 = 2;
+/// The version of the schema that this build writes. 2 has [`Cell::series`] and [`Cell::slow_path`], and else is 1; 3 has
+/// [`Measured::extfrag`], and else is 2.
+pub const SCHEMA: u32 = 3;
 /// The oldest version that it reads.
 pub const OLDEST_SCHEMA: u32 = 1;
 
@@ -157,6 +158,9 @@ pub struct Measured {
     /// [`WAITING`] and a cause for time without a CPU.
     #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
     pub causes: BTreeMap<String, u64>,
+    /// Pages taken from pageblocks of another mobility, by kind, where they were counted.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub extfrag: Option<Extfrag>,
     /// Numbers known beforehand, against the numbers found.
     pub checks: Vec<Check>,
     /// What this cell could not measure.

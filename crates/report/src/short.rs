@@ -16,6 +16,7 @@ use self::{
 };
 use crate::{
     checks::CheckTable,
+    extfrag,
     published::Published,
     record::Better,
     stats::Pair,
@@ -86,6 +87,9 @@ impl Sign {
 /// Which signs the tables had.
 type Seen = BTreeSet<Sign>;
 
+/// What stands for fallbacks of a kernel that nobody counted.
+pub(crate) const NOT_COUNTED: &str = "-";
+
 /// What they mean: one line of what numbers are, one of marks.
 fn legend(seen: &Seen) -> Vec<String> {
     let meanings = |signs: [Sign; 3]| {
@@ -124,6 +128,10 @@ impl Short<'_> {
         let pivot = Pivot::of(self.table, &shown);
         let (zero, lines): (Vec<Line<'_>>, Vec<Line<'_>>) =
             pivot.lines.into_iter().partition(|line| line.rows.iter().flatten().all(|row| self.is_zero(row)));
+        if lines.is_empty() && self.table.kind == Kind::Extfrag {
+            // Whole pageblocks at most: nothing was mixed.
+            return Vec::new();
+        }
         let mut text = fold(&self.title(&pivot.cases), WIDTH);
         if !lines.is_empty() {
             let labels: Vec<String> = lines.iter().map(|line| line.label.clone()).collect();
@@ -181,6 +189,7 @@ impl Short<'_> {
             Kind::Counters => {
                 !matches!(row.form, Form::Percent | Form::Thousandths) && !FOLLOW.contains(&row.case.as_str())
             }
+            Kind::Extfrag => extfrag::is_short(row),
             Kind::Duration | Kind::Causes => true,
         }
     }
@@ -267,6 +276,9 @@ impl Short<'_> {
             seen.extend(marks.contains(FITTED).then_some(Sign::Fitted));
             seen.extend(marks.contains(WRONG).then_some(Sign::Wrong));
             texts[MARKS] += &marks;
+        }
+        if row.cells[column].is_none() && self.table.kind == Kind::Extfrag {
+            NOT_COUNTED.clone_into(&mut texts[OURS]);
         }
         if let Some(theirs) = self.theirs(row, column) {
             texts[THEIRS] = number(theirs.value);

@@ -6,6 +6,7 @@ use crate::checks::{CheckTable, checks};
 use crate::classic;
 use crate::counters::counters;
 use crate::duration::durations;
+use crate::extfrag::extfrag;
 use crate::metrics::tables;
 use crate::record::{Better, Cell, Column};
 
@@ -14,7 +15,7 @@ use crate::record::{Better, Cell, Column};
 pub struct Report {
     /// How texts and lines of values name and arrange what is in it.
     pub layout: Layout,
-    /// Tables of metrics, then those of durations and of counters, then whatever was asked for besides.
+    /// Tables of metrics, then those of durations, of external fragmentation and of counters, then whatever was asked for besides.
     pub tables: Vec<Table>,
     /// Tables of checks.
     pub checks: Vec<CheckTable>,
@@ -26,6 +27,7 @@ impl Report {
     pub fn new(cells: &[Cell], counter_threshold: u64) -> Self {
         let mut all = tables(cells);
         all.extend(durations(cells));
+        all.extend(extfrag(cells));
         all.extend(counters(cells, counter_threshold));
         Self { layout: Layout::Head, tables: all, checks: checks(cells) }
     }
@@ -103,6 +105,8 @@ pub enum Kind {
     Metric,
     /// User, system and elapsed time.
     Duration,
+    /// External fragmentation events.
+    Extfrag,
     /// Movements of counters.
     Counters,
     /// Time by cause.

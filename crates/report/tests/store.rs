@@ -84,6 +84,7 @@ fn cell(sample: f64) -> Record {
         gauges: BTreeMap::from([("nr_page_table_pages".into(), 64)]),
         duration: Some(Duration { user_ps: 1, system_ps: u64::MAX, elapsed_ps: 3 }),
         causes: BTreeMap::from([("page table".into(), u64::MAX)]),
+        extfrag: None,
         checks: vec![],
         skipped: vec![],
         detail: serde_json::json!({ "tasks": [1, 2] }),

@@ -32,6 +32,7 @@ fn cell(target: Target, kernel: &str, case: &str) -> Cell {
             gauges: BTreeMap::new(),
             duration: None,
             causes: BTreeMap::new(),
+            extfrag: None,
             checks: Vec::new(),
             skipped: Vec::new(),
             detail: serde_json::Value::Null,

@@ -138,6 +138,7 @@ fn measured(counters: &[(&str, i64)], metrics: Vec<Metric>) -> Measured {
         gauges: BTreeMap::new(),
         duration: None,
         causes: BTreeMap::new(),
+        extfrag: None,
         checks: Vec::new(),
         skipped: Vec::new(),
         detail: serde_json::Value::Null,

@@ -37,6 +37,7 @@ fn cell(kernel: &str, case: &str, found: u64) -> Cell {
         gauges: BTreeMap::new(),
         duration: None,
         causes: BTreeMap::new(),
+        extfrag: None,
         checks: vec![check],
         skipped: Vec::new(),
         detail: serde_json::Value::Null,

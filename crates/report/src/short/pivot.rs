@@ -2,6 +2,7 @@
 //! with the cases side by side.
 
 use crate::{
+    extfrag,
     group::distinct,
     table::{Kind, Row, Table},
 };
@@ -22,8 +23,10 @@ pub(super) struct Line<'a> {
 
 impl<'a> Pivot<'a> {
     pub(super) fn of(table: &Table, rows: &[&'a Row]) -> Self {
+        let thing = |row: &'a Row| thing(table, row);
         let things: Vec<Option<&str>> = rows.iter().map(|row| thing(row)).collect();
-        let is_both = matches!(table.kind, Kind::Counters | Kind::Duration) && things.iter().all(Option::is_some);
+        let pivots = matches!(table.kind, Kind::Counters | Kind::Duration | Kind::Extfrag);
+        let is_both = pivots && things.iter().all(Option::is_some);
         if !is_both {
             let line = |row: &&'a Row| Line { label: label(table, row), rows: vec![Some(*row)] };
             return Self { cases: Vec::new(), lines: rows.iter().map(line).collect() };
@@ -33,10 +36,10 @@ impl<'a> Pivot<'a> {
         let of = |name: &str| rows.iter().filter(|row| thing(row) == Some(name)).count();
         let fullest = things.iter().rev().max_by_key(|name| of(name)).copied();
         let (first, rest): (Vec<&&Row>, Vec<&&Row>) = rows.iter().partition(|row| thing(row) == fullest);
-        let cases = distinct(first.into_iter().chain(rest).map(|row| row.case.as_str()));
+        let cases = distinct(first.into_iter().chain(rest).filter_map(|row| case(table, row)));
         let line = |name: &str| {
             let of_case = |case: &&str| {
-                let found = |row: &&&'a Row| thing(row) == Some(name) && row.case == *case;
+                let found = |row: &&&'a Row| thing(row) == Some(name) && self::case(table, row) == Some(*case);
                 rows.iter().find(found).copied()
             };
             Line { label: name.to_owned(), rows: cases.iter().map(of_case).collect() }
@@ -49,11 +52,16 @@ impl<'a> Pivot<'a> {
 fn label(table: &Table, row: &Row) -> String {
     match table.kind {
         Kind::Causes => format!("{} {}", row.stat, row.operation),
-        Kind::Metric | Kind::Duration | Kind::Counters => row.operation.clone(),
+        Kind::Metric | Kind::Duration | Kind::Extfrag | Kind::Counters => row.operation.clone(),
     }
 }
 
 /// What a row is of, where its operation is that and the case.
-fn thing(row: &Row) -> Option<&str> {
-    row.operation.strip_suffix(row.case.as_str())?.strip_suffix(' ')
+fn thing<'a>(table: &Table, row: &'a Row) -> Option<&'a str> {
+    row.operation.strip_suffix(case(table, row)?)?.strip_suffix(' ')
+}
+
+/// The case that a row is of; of external fragmentation its case also says which events it counts.
+fn case<'a>(table: &Table, row: &'a Row) -> Option<&'a str> {
+    if table.kind == Kind::Extfrag { extfrag::operation(row) } else { Some(&row.case) }
 }
