@@ -10,11 +10,14 @@ use std::{
 use linux::{
     file::Ground,
     host::{self, Linux, block_on},
+    tracing::{Fallbacks, Watch},
 };
 use os::Os;
-use report::{Cell, Check, Duration, Key, Measured, Record, Run, SCHEMA, Series, Skip, Skipped, SlowPath, WAITING};
+use report::{
+    Cell, Check, Duration, Extfrag, Key, Measured, Record, Run, SCHEMA, Series, Skip, Skipped, SlowPath, WAITING,
+};
 use serde::{Deserialize, Serialize};
-use units::{Bytes, Errno, Picos};
+use units::{Bytes, Errno, ExtfragClass, Picos};
 use workloads::{Outcome, Workload, WorkloadError};
 
 use crate::{
@@ -32,6 +35,9 @@ pub struct Order {
     /// Where its files live, and what it may do to others; of a real kernel.
     #[serde(default)]
     pub ground: Ground,
+    /// Who counts fallbacks of the page allocator; of a real kernel.
+    #[serde(default)]
+    pub watch: Watch,
     /// Whether to watch an equally long idle window afterwards, and to take its counts off: on a machine that others use.
     pub idle_window: bool,
     /// What to simulate; none on a real kernel.
@@ -144,18 +150,26 @@ fn real(workload: &Workload, order: &Order) -> Result<Found, Failure> {
     host::volunteer_for_oom();
     let files = Files::fresh(&order.ground)?;
     let os = Linux::new(host::usable_cpus(), order.cap, order.ground.clone());
+    os.watch(order.watch.clone());
+    let before = os.fallbacks();
     let outcome = block_on(workload.run(os.clone(), order.key.seed))?;
+    let fallbacks = before.and_then(|before| Ok(os.fallbacks()?.since(&before)));
     let series = sampling.map(Sampling::end).transpose();
     drop(files);
     let idle = if order.idle_window { Some(idle_movement(&os, outcome.window)?) } else { None };
+    let extfrag = fallbacks
+        .map(|Fallbacks { counts, lost }| Extfrag::new(os.pageblock_order(), &counts, &outcome.counters, lost));
     let mut measured = measure(workload, outcome, idle.as_ref());
-    if order.ground.directory.is_some() && !measured.counters.keys().any(|name| name.starts_with(EXTFRAG)) {
-        // A histogram that is there has entries for all orders; unmoved counters are left out, though.
-        let read = block_on(os.vmstat()).map_err(|error| format!("reading /proc/vmstat: {error}"))?;
-        if !read.0.keys().any(|name| name.starts_with(EXTFRAG)) {
-            let reason = "only histogram triggers count it, in guests whose kernel has them".to_owned();
+    match extfrag {
+        Ok(extfrag) => {
+            measured.skipped.extend((extfrag.lost > 0).then(|| events_lost(extfrag.lost)));
+            measured.extfrag = Some(extfrag);
+        }
+        // Of a workload that means to mix memory a reader wants to know.
+        Err(reason) if order.ground.directory.is_some() => {
             measured.skipped.push(Skip { what: EXTFRAG.to_owned(), reason });
         }
+        Err(_) => {}
     }
     // Short memory may have ended it; what was measured is worth something without.
     let series = series.unwrap_or_else(|reason| {
@@ -165,8 +179,14 @@ fn real(workload: &Workload, order: &Order) -> Result<Found, Failure> {
     Ok(Found { measured, series, slow_path: None })
 }
 
-/// The trace event that guests count by order.
+/// The trace event of fallbacks.
 const EXTFRAG: &str = "mm_page_alloc_extfrag";
+
+/// What is counted of it is too little.
+fn events_lost(lost: u64) -> Skip {
+    let reason = format!("{lost} events found no room in the kernel's buffers and are not counted");
+    Skip { what: EXTFRAG.to_owned(), reason }
+}
 
 /// The directory of a cell's files, for as long as the cell runs.
 struct Files(Option<PathBuf>);
@@ -212,7 +232,9 @@ fn simulated(workload: &Workload, order: &Order, what: &Simulated) -> Result<Fou
         report::write_whole(file, trace.as_bytes()).map_err(|error| error.to_string())?;
     }
     let outcome = outcome?;
+    let extfrag = Extfrag::new(config.machine.pageblock_order, &extra.extfrag, &outcome.counters, 0);
     let mut measured = measure(workload, outcome, None);
+    measured.extfrag = Some(extfrag);
     measured.causes = causes(&finish.times);
     measured.detail = serde_json::json!({
         "tasks": measured.detail,
@@ -309,14 +331,15 @@ fn fault_check(name: &str, expected: u64, found: u64) -> Check {
     Check { name: name.to_owned(), expected, found, tolerance: "0.5 % + 400".to_owned(), within }
 }
 
-/// Leaves out gauges, takes the idle movement off every counter, and reports those that are too noisy as skipped.
+/// Leaves out gauges and fallbacks, which have a place of their own, takes the idle movement off every counter, and reports those that are too noisy as skipped.
 fn take_off_idle(
     moved: &BTreeMap<String, i64>,
     idle: Option<&BTreeMap<String, i64>>,
 ) -> (BTreeMap<String, i64>, Vec<Skip>) {
     let mut counters = BTreeMap::new();
     let mut skipped = Vec::new();
-    for (name, moved) in moved.iter().filter(|(name, moved)| !is_gauge(name) && **moved != 0) {
+    let is_counter = |name: &str| !is_gauge(name) && !is_fallback(name);
+    for (name, moved) in moved.iter().filter(|(name, moved)| is_counter(name) && **moved != 0) {
         let idle = idle.and_then(|idle| idle.get(name)).copied().unwrap_or(0);
         if idle.unsigned_abs() * 1000 > moved.unsigned_abs() * NOISE_PER_MILLE {
             let reason = format!("an idle window of the same length moved it by {idle}, more than 0.1 % of {moved}");
@@ -326,6 +349,11 @@ fn take_off_idle(
         }
     }
     (counters, skipped)
+}
+
+/// Fallbacks, by class and in sums.
+fn is_fallback(name: &str) -> bool {
+    name.starts_with(ExtfragClass::PREFIX) || name.starts_with("sim_mm_page_alloc_extfrag")
 }
 
 /// Names in /proc/vmstat that start with `nr_` are states, not events, but for these (mm/vmstat.c, v6.1).

@@ -182,14 +182,18 @@ pub fn figures(measured: &Measured) -> Figures {
     let mut figures = Figures::new();
     for (name, moved) in &measured.counters {
         let name = name.strip_prefix("sim_").unwrap_or(name);
-        let name = match name.strip_prefix("mm_page_alloc_extfrag") {
-            // A fallback that takes a whole block leaves nothing behind.
-            Some("_order_9" | "_order_10" | "") => continue,
-            Some(_) => EXTFRAG,
-            None if name.starts_with("allocstall_") => STALLS,
-            None => name,
+        let name = match name {
+            // Counted by kind below.
+            _ if name.starts_with("mm_page_alloc_extfrag") => continue,
+            _ if name.starts_with("allocstall_") => STALLS,
+            _ => name,
         };
         *figures.entry(name.to_owned()).or_default() += *moved as f64;
+    }
+    // A fallback that takes a whole block leaves nothing behind.
+    let fragmenting = measured.extfrag.as_ref().map_or(0, report::Extfrag::fragmenting_in_window);
+    if fragmenting > 0 {
+        figures.insert(EXTFRAG.to_owned(), fragmenting as f64);
     }
     let metric = |class: &str, name: &str| {
         let of = |metric: &&report::Metric| metric.name == name && metric.class.as_deref() == Some(class);

@@ -22,6 +22,7 @@ use linux::{
     procfs::{Capture, Snapshot},
     qemu::{self, Accelerator, Guest, GuestError},
     setting::SettingError,
+    tracing::Watch,
     worker::{self, WorkerError},
 };
 use mm::variant::Named;
@@ -339,8 +340,10 @@ impl Runner<'_> {
         self.keep(&Record::System(system(session, None, capture_json([("live", &capture)]))))?;
         let files = session.files();
         let place = (files > Bytes(0)).then(scratch).transpose();
-        let (files_guard, directory) =
+        let (mut files_guard, directory) =
             place.map_err(|error| Stopped::Failed(format!("scratch directory: {error}")))?.unzip();
+        // Where nobody mixes memory, nobody needs to count it.
+        let watch = files_guard.as_mut().map(Watch::start).unwrap_or_default();
         let ground = Ground {
             directory: directory.map(|directory| directory.join(CELL)),
             room: files,
@@ -351,6 +354,7 @@ impl Runner<'_> {
             key: key.clone(),
             cap: session.cap,
             ground: ground.clone(),
+            watch: watch.clone(),
             idle_window: true,
             simulated: None,
             trace: None,
@@ -392,6 +396,7 @@ impl Runner<'_> {
             key: key.clone(),
             cap: session.cap,
             ground: Ground::default(),
+            watch: Watch::default(),
             idle_window: false,
             simulated: Some(simulated(key)),
             trace: traces.map(|directory| directory.join(states::trace_name(key))),

@@ -10,6 +10,7 @@ use std::{
     os::unix::process::CommandExt,
     path::{Path, PathBuf},
     process::{Child, ChildStdin, ChildStdout, Command, Stdio},
+    time::Duration,
 };
 
 use nix::{
@@ -30,6 +31,7 @@ pub const GUARD_COMMAND: &str = "guard";
 enum Undo {
     Restore { name: String, value: String },
     Remove { directory: PathBuf },
+    RemoveInstance { directory: PathBuf },
 }
 
 /// A handle on the guard process. Dropping it, on whatever path, makes the guard undo everything.
@@ -97,6 +99,11 @@ impl Guard {
     /// Removes a directory with all its contents at the end.
     pub fn remove_at_end(&mut self, directory: &Path) -> io::Result<()> {
         self.order(Undo::Remove { directory: directory.to_owned() })
+    }
+
+    /// Removes a trace instance at the end; what its directory holds is the kernel's.
+    pub fn remove_instance_at_end(&mut self, directory: &Path) -> io::Result<()> {
+        self.order(Undo::RemoveInstance { directory: directory.to_owned() })
     }
 
     fn order(&mut self, undo: Undo) -> io::Result<()> {
@@ -174,8 +181,30 @@ fn perform(undo: &Undo) -> Result<(), String> {
             Err(error) if error.kind() != io::ErrorKind::NotFound => Err(format!("{}: {error}", directory.display())),
             _ => Ok(()),
         },
+        Undo::RemoveInstance { directory } => remove_instance(directory),
     }
 }
+
+/// A worker that was killed may still have a file of it open: then the kernel says that it is busy.
+fn remove_instance(directory: &Path) -> Result<(), String> {
+    let mut attempts = 0;
+    // Bound: attempts.
+    loop {
+        match std::fs::remove_dir(directory) {
+            Ok(()) => return Ok(()),
+            Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(()),
+            Err(error) if error.kind() == io::ErrorKind::ResourceBusy && attempts < BUSY_ATTEMPTS => {
+                attempts += 1;
+                std::thread::sleep(BUSY_PAUSE);
+            }
+            Err(error) => return Err(format!("{}: {error}", directory.display())),
+        }
+    }
+}
+
+/// How often a busy instance is tried again, and after how long.
+const BUSY_ATTEMPTS: u32 = 100;
+const BUSY_PAUSE: Duration = Duration::from_millis(20);
 
 #[cfg(test)]
 mod tests {

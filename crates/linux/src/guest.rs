@@ -205,9 +205,9 @@ fn work(port: &mut Port) -> Result<(), Problem> {
     load_modules()?;
     if let Some(disk) = plan.disk {
         disk::attach(disk)?;
-        // A kernel without histograms counts without them; results say so.
-        let _ = tracing::start();
     }
+    // A kernel that cannot count fallbacks goes without; results say so.
+    let _ = tracing::start();
     for (name, value) in setting::in_order(&plan.settings) {
         setting::write(&name, &value).map_err(|error| Problem::Refused(error.to_string()))?;
     }

@@ -19,7 +19,7 @@ use os::{
     Accessed, Advice, Amount, Barrier, Died, File, MapSpec, Mempolicy, NumaNode, Os, Pattern, Placement, Rusage,
     VmRange, VmStat, Wire,
 };
-use units::{Bytes, CpuId, Errno, NodeId, Picos, Time};
+use units::{Bytes, CpuId, Errno, NodeId, Order, Picos, Time};
 
 use crate::{
     access,
@@ -27,7 +27,8 @@ use crate::{
     file::{Files, Ground},
     fork,
     memory::{self, FileMapping},
-    numa, process, procfs, tracing,
+    numa, process, procfs,
+    tracing::{self, Fallbacks, Watch},
 };
 
 /// A handle on the Linux kernel that this program runs on.
@@ -51,6 +52,8 @@ pub(crate) struct Shared {
     pub(crate) tasks: AtomicU32,
     /// Barriers that somebody here made or used.
     pub(crate) barriers: Mutex<Vec<Arc<SharedBarrier>>>,
+    /// What counts fallbacks.
+    fallbacks: Mutex<tracing::Reader>,
 }
 
 impl Linux {
@@ -66,7 +69,23 @@ impl Linux {
         let left = AtomicU64::new(cap.0);
         let tasks = AtomicU32::new(1);
         let files = Files::new(ground);
-        Self { shared: Arc::new(Shared { epoch_ns, cpus, left, files, tasks, barriers: Mutex::default() }) }
+        let fallbacks = Mutex::new(tracing::Reader::new(Watch::default()));
+        Self { shared: Arc::new(Shared { epoch_ns, cpus, left, files, tasks, barriers: Mutex::default(), fallbacks }) }
+    }
+
+    /// Reads fallbacks of the page allocator from here on, in this process: [`Os::vmstat`] has them too.
+    pub fn watch(&self, watch: Watch) {
+        *self.shared.fallbacks.lock().expect("no task panics while it reads") = tracing::Reader::new(watch);
+    }
+
+    /// Fallbacks of the whole machine since they are counted. The reason where they are not.
+    pub fn fallbacks(&self) -> Result<Fallbacks, String> {
+        self.shared.fallbacks.lock().expect("no task panics while it reads").read()
+    }
+
+    /// log2 of the frames in a pageblock.
+    pub fn pageblock_order(&self) -> Order {
+        self.shared.fallbacks.lock().expect("no task panics while it reads").pageblock_order()
     }
 
     pub(crate) fn barrier_of(&self, handle: Barrier) -> Result<Arc<SharedBarrier>, Errno> {
@@ -390,7 +409,10 @@ impl Os for Linux {
         let _ = std::fs::read("/proc/sys/vm/stat_refresh");
         let text = std::fs::read_to_string("/proc/vmstat").map_err(|_| Errno::NOSYS)?;
         let mut counters = procfs::vmstat::parse(&text).map_err(|_| Errno::INVAL)?;
-        counters.extend(tracing::counts());
+        if let Ok(fallbacks) = self.fallbacks() {
+            let by_class = fallbacks.counts.by_class(self.pageblock_order());
+            counters.extend(by_class.map(|(class, count)| (class.name(), count)));
+        }
         Ok(VmStat(counters))
     }
 

@@ -37,5 +37,5 @@ pub mod procfs;
 pub mod qemu;
 pub mod sampler;
 pub mod setting;
-mod tracing;
+pub mod tracing;
 pub mod worker;

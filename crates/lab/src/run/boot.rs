@@ -8,6 +8,7 @@ use std::{
 use linux::{
     file::Ground,
     guest::{Fault, Plan as GuestPlan, PlannedNode},
+    tracing::Watch,
 };
 use report::Key;
 
@@ -51,6 +52,7 @@ pub(super) fn guest_plan(session: &Session, keys: &[Key], sample: Option<Every>)
             key: key.clone(),
             cap: session.cap,
             ground: ground.clone(),
+            watch: Watch::Init,
             idle_window: false,
             simulated: None,
             trace: None,
