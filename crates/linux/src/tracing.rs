@@ -158,7 +158,7 @@ impl Fallbacks {
     /// Those since `earlier`.
     #[must_use]
     pub fn since(&self, earlier: &Self) -> Self {
-        Self { counts: self.counts.since(&earlier.counts), lost: self.lost - earlier.lost }
+        Self { counts: self.counts.since(&earlier.counts), lost: self.lost.saturating_sub(earlier.lost) }
     }
 }
 
@@ -254,24 +254,4 @@ fn drain(instance: &Path, numbers: &Numbers, counts: &mut ExtfragCounts) -> io::
 }
 
 #[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn numbers_of_mobilities_are_those_of_the_kernel() {
-        let text = |types: &str| {
-            format!(
-                "Page block order: 9\nPages per block:  512\n\nNumber of blocks type {types}\nNode 0, zone      DMA  1 2 3 4\n"
-            )
-        };
-        let old = Numbers::of(&text("Unmovable Reclaimable Movable Reserve"));
-        assert_eq!(
-            [0, 1, 2, 3].map(|number| old.mobility(number)),
-            [Some(Mobility::Unmovable), Some(Mobility::Reclaimable), Some(Mobility::Movable), None]
-        );
-        assert_eq!(old.number(Mobility::Movable), Some(2));
-        let new = Numbers::of(&text("Unmovable Movable Reclaimable HighAtomic"));
-        assert_eq!(new.number(Mobility::Movable), Some(1));
-        assert_eq!(Numbers::of("").number(Mobility::Reclaimable), Some(2), "where nobody may read it");
-    }
-}
+mod tests;

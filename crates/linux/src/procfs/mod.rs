@@ -61,4 +61,4 @@ pub enum ProcError {
 }
 
 #[cfg(test)]
-mod fuzz;
+pub(crate) mod fuzz;
