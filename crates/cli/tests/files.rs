@@ -72,7 +72,14 @@ fn host_runs_what_fills_memory_in_little_of_it() {
     assert!((samples(&scale, "thp_success_pct", "huge")[0] - share).abs() < 1e-9);
     assert_eq!(samples(&scale, "init_latency_us", "anoninit").len(), 2);
     assert_eq!(samples(&scale, "init_latency_us", "fileinit").len(), 2);
-    assert!(lacks(&scale, "drop_caches") && lacks(&scale, "mm_page_alloc_extfrag"), "{:?}", scale.measured.skipped);
+    assert!(lacks(&scale, "drop_caches"), "{:?}", scale.measured.skipped);
+    // Whoever may not use tracefs hears why.
+    assert_ne!(
+        lacks(&scale, "mm_page_alloc_extfrag"),
+        scale.measured.extfrag.is_some(),
+        "{:?}",
+        scale.measured.skipped
+    );
     assert_eq!(scale.measured.checks, [], "nobody knows how often reclaimed pages fault again");
     room.assert_nothing_left("thpscale");
 
@@ -103,6 +110,11 @@ fn vm_thpscale_fills_memory() {
     assert!(moved("thp_fault_alloc") >= 150 && moved("thp_split_pmd") >= 150, "{:?}", cell.measured.counters);
     assert!(moved("pgscan_direct") + moved("pgscan_kswapd") > 1_000, "{:?}", cell.measured.counters);
     assert_eq!(cell.measured.skipped, [], "6.1 drops caches and has histograms");
+    let extfrag = cell.measured.extfrag.as_ref().expect("they were counted");
+    let all: u64 = extfrag.events.iter().map(|events| events.count).sum();
+    let in_window: u64 = extfrag.window.iter().map(|events| events.count).sum();
+    // Every kernel takes its first blocks of each type from movable ones.
+    assert!(all > 0 && in_window <= all && extfrag.lost == 0, "{extfrag:?}");
     room.assert_nothing_left("thpscale in a guest");
 }
 

@@ -112,15 +112,19 @@ fn skipped(shown: &Shown) -> Vec<String> {
     let mut lines: Vec<String> =
         shown.skipped.iter().map(|skip| format!("skipped: {} {}: {}", skip.target, skip.what, skip.reason)).collect();
     lines.extend(shown.without_causes.iter().map(|target| format!("skipped: {target} time by cause: {ONLY_SIM}")));
-    let mut counts: BTreeMap<Target, (BTreeSet<&str>, &str, usize)> = BTreeMap::new();
+    let mut counts: BTreeMap<(Target, &str), (BTreeSet<&str>, &str, usize)> = BTreeMap::new();
     for cell in &shown.cells {
         for skip in &cell.measured.skipped {
-            let (whats, _, count) = counts.entry(cell.key.target).or_insert((BTreeSet::new(), skip.reason.as_str(), 0));
+            let reason = skip.reason.as_str();
+            // Each counter that is too noisy has a reason with numbers of its own.
+            let why = if skip.what.starts_with("vmstat ") { "" } else { reason };
+            let place = (cell.key.target, why);
+            let (whats, _, count) = counts.entry(place).or_insert((BTreeSet::new(), reason, 0));
             whats.insert(&skip.what);
             *count += 1;
         }
     }
-    for (target, (whats, reason, count)) in counts {
+    for ((target, _), (whats, reason, count)) in counts {
         let whats = whats.into_iter().collect::<Vec<_>>();
         lines.push(match (whats.as_slice(), count) {
             ([what], 1) => format!("skipped: {target} {what}: {reason}"),
