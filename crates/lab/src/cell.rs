@@ -331,7 +331,8 @@ fn fault_check(name: &str, expected: u64, found: u64) -> Check {
     Check { name: name.to_owned(), expected, found, tolerance: "0.5 % + 400".to_owned(), within }
 }
 
-/// Leaves out gauges and fallbacks, which have a place of their own, takes the idle movement off every counter, and reports those that are too noisy as skipped.
+/// Leaves out gauges and fallbacks, which have a place of their own, takes the idle movement off every counter, and reports those
+/// that are too noisy as skipped.
 fn take_off_idle(
     moved: &BTreeMap<String, i64>,
     idle: Option<&BTreeMap<String, i64>>,

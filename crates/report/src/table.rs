@@ -15,7 +15,8 @@ use crate::record::{Better, Cell, Column};
 pub struct Report {
     /// How texts and lines of values name and arrange what is in it.
     pub layout: Layout,
-    /// Tables of metrics, then those of durations, of external fragmentation and of counters, then whatever was asked for besides.
+    /// Tables of metrics, then those of durations, of external fragmentation and of counters, then whatever was asked for
+    /// besides.
     pub tables: Vec<Table>,
     /// Tables of checks.
     pub checks: Vec<CheckTable>,

@@ -38,33 +38,7 @@ fn came(counts: &ExtfragCounts) -> Vec<(ExtfragKind, u64)> {
 // ---- Histograms
 
 /// As 6.1 prints them, of two pairs of types.
-const HISTOGRAMS: &str = "\
-# event histogram
-#
-# trigger info: hist:keys=alloc_order,fallback_order,change_ownership:vals=hitcount:sort=hitcount:size=256 if alloc_migratetype==0 && fallback_migratetype==1 [active]
-#
-
-{ alloc_order:          3, fallback_order:         10, change_ownership:          1 } hitcount:          1
-{ alloc_order:          0, fallback_order:          3, change_ownership:          0 } hitcount:         17
-
-Totals:
-    Hits: 18
-    Entries: 2
-    Dropped: 0
-
-
-# event histogram
-#
-# trigger info: hist:keys=alloc_order,fallback_order,change_ownership:vals=hitcount:sort=hitcount:size=256 if alloc_migratetype==1 && fallback_migratetype==2 [active]
-#
-
-{ alloc_order:          0, fallback_order:          8, change_ownership:          1 } hitcount:      80045
-
-Totals:
-    Hits: 80047
-    Entries: 1
-    Dropped: 2
-";
+const HISTOGRAMS: &str = include_str!("histograms.txt");
 
 #[test]
 fn histograms_are_added_up_by_the_types_of_their_filters() {
@@ -99,13 +73,7 @@ fn each_pair_of_types_has_a_histogram() {
 // ---- Lines
 
 /// As 4.20 and 6.1 print them, with what else a buffer may hold.
-const LINES: &str = "\
-          fio-1234  [001] ....   123.456789: mm_page_alloc_extfrag: page=00000000deadbeef pfn=4608 alloc_order=0 fallback_order=3 pageblock_order=9 alloc_migratetype=1 fallback_migratetype=0 fragmenting=1 change_ownership=0
-CPU:1 [LOST 14 EVENTS]
-    kworker/1:0-77    [001] d..2.   124.000001: mm_page_alloc_extfrag: page=0x00000000cafe0000 pfn=0x1200 alloc_order=2 fallback_order=10 pageblock_order=9 alloc_migratetype=2 fallback_migratetype=1 fragmenting=0 change_ownership=1
-          fio-1234  [001] ....   124.000002: mm_page_alloc: page=0x00000000cafe0000 pfn=0x1200 order=0 migratetype=1 gfp_flags=GFP_KERNEL
-          fio-1234  [001] ....   124.000003: mm_page_alloc_extfrag: page=0x00000000cafe0000 pfn=0x1200 alloc_order=0 fallback_order=3 pageblock_order=9 alloc_migratetype=1 fallback_migratetype=5 fragmenting=1 change_ownership=0
-";
+const LINES: &str = include_str!("lines.txt");
 
 #[test]
 fn lines_are_read_by_the_names_of_their_fields() {
