@@ -56,7 +56,7 @@ impl<'a> Sum<'a> {
         let picos = name.map_or_else(|| self.total(), part);
         let share = picos as f64 / self.total() as f64 * 100.0;
         let value = picos as f64 / 1e9 / f64::from(self.runs);
-        (self.runs > 0).then_some(Value { value, low: None, high: None, star: false, share: Some(share) })
+        (self.runs > 0).then_some(Value { value, share: Some(share), ..Value::default() })
     }
 }
 

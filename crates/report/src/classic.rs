@@ -11,7 +11,7 @@ use std::collections::BTreeMap;
 use crate::{
     duration::ROWS as DURATIONS,
     extfrag,
-    group::{Group, distinct, groups, interval},
+    group::{Group, distinct, groups, mean_over_seeds},
     record::{Better, Cell, Metric},
     stats::{self, Spread},
     table::{Form, Kind, Layout, Report, Row, Table, Value},
@@ -49,9 +49,7 @@ fn row(group: &Group<'_>, line: Line<'_>, of_run: impl Fn(&Cell) -> Option<f64>)
             seed.extend(of_run(placed.cell));
         }
         // By seed: sums must not depend on the order in which cells finished.
-        let values: Vec<f64> = of_seeds.values().filter_map(|runs| stats::amean(runs)).collect();
-        let (low, high) = interval(&values);
-        Some(Value { value: stats::amean(&values)?, low, high, star: false, share: None })
+        mean_over_seeds(&of_seeds)
     };
     Row {
         metric: line.metric,
@@ -108,8 +106,7 @@ const BLOCKS: [(&str, &str, Statistic); 5] = [
 
 /// Of an operation that no run had, a row of zeroes, as mmtests prints it. A run that had none says nothing otherwise.
 fn or_zero(row: Row) -> Row {
-    let zero = Value { value: 0.0, low: None, high: None, star: false, share: None };
-    Row { cells: row.cells.into_iter().map(|cell| cell.or(Some(zero))).collect(), ..row }
+    Row { cells: row.cells.into_iter().map(|cell| cell.or_else(|| Some(Value::default()))).collect(), ..row }
 }
 
 fn latencies(group: &Group<'_>) -> Table {

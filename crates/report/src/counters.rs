@@ -2,7 +2,7 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use crate::group::{Group, distinct, groups, interval};
+use crate::group::{Group, distinct, groups, means_of_seeds};
 use crate::record::{Better, Cell};
 use crate::stats;
 use crate::table::{Form, Kind, Row, Table, Value};
@@ -74,7 +74,5 @@ fn mean(seeds: &BTreeMap<u64, Vec<f64>>) -> Option<f64> {
 }
 
 fn value(seeds: &BTreeMap<u64, Vec<f64>>) -> Option<Value> {
-    let of_seeds: Vec<f64> = seeds.values().filter_map(|runs| stats::amean(runs)).collect();
-    let (low, high) = interval(&of_seeds);
-    Some(Value { value: mean(seeds)?, low, high, star: false, share: None })
+    Some(Value::over_seeds(mean(seeds)?, means_of_seeds(seeds)))
 }

@@ -2,9 +2,8 @@
 
 use std::collections::BTreeMap;
 
-use crate::group::{Group, distinct, groups, interval};
+use crate::group::{Group, distinct, groups, mean_over_seeds};
 use crate::record::{Better, Cell, Duration};
-use crate::stats;
 use crate::table::{Form, Kind, Row, Table, Value};
 
 /// A part of a duration, in picoseconds.
@@ -59,7 +58,5 @@ fn value(group: &Group<'_>, operation: &str, column: usize, part: Part) -> Optio
         }
     }
     // By seed: sums must not depend on the order in which cells finished.
-    let means: Vec<f64> = of_seeds.values().filter_map(|runs| stats::amean(runs)).collect();
-    let (low, high) = interval(&means);
-    Some(Value { value: stats::amean(&means)?, low, high, star: false, share: None })
+    mean_over_seeds(&of_seeds)
 }

@@ -6,7 +6,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use serde::{Deserialize, Serialize};
 use units::{ExtfragClass, ExtfragCounts, ExtfragKind, Mobility, Order};
 
-use crate::group::{Group, distinct, groups, interval};
+use crate::group::{Group, distinct, groups, mean_over_seeds};
 use crate::record::{Better, Cell};
 use crate::stats;
 use crate::table::{Form, Kind, Row, Table, Value};
@@ -254,9 +254,7 @@ fn row(group: &Group<'_>, line: &Line, operation: &str) -> Row {
             }
         }
         // By seed: sums must not depend on the order in which cells finished.
-        let means: Vec<f64> = of_seeds.values().filter_map(|runs| stats::amean(runs)).collect();
-        let (low, high) = interval(&means);
-        Some(Value { value: stats::amean(&means)?, low, high, star: false, share: None })
+        mean_over_seeds(&of_seeds)
     };
     Row {
         metric: line.metric.to_owned(),

@@ -4,7 +4,7 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use crate::record::{Cell, Column, Key, Target};
 use crate::stats;
-use crate::table::ColumnHead;
+use crate::table::{ColumnHead, Value};
 
 /// The cells of one experiment and workload, and the columns that they span.
 pub(crate) struct Group<'a> {
@@ -53,6 +53,18 @@ pub(crate) fn interval(of_seeds: &[f64]) -> (Option<f64>, Option<f64>) {
         0 | 1 => (None, None),
         _ => (stats::percentile(of_seeds, 2.5), stats::percentile(of_seeds, 97.5)),
     }
+}
+
+/// The mean of each seed's runs.
+pub(crate) fn means_of_seeds(of_seeds: &BTreeMap<u64, Vec<f64>>) -> BTreeMap<u64, f64> {
+    of_seeds.iter().filter_map(|(seed, runs)| Some((*seed, stats::amean(runs)?))).collect()
+}
+
+/// The mean of those, with its range over seeds.
+pub(crate) fn mean_over_seeds(of_seeds: &BTreeMap<u64, Vec<f64>>) -> Option<Value> {
+    let means = means_of_seeds(of_seeds);
+    let mean = stats::amean(&means.values().copied().collect::<Vec<f64>>())?;
+    Some(Value::over_seeds(mean, means))
 }
 
 fn name(cell: &Cell) -> (&str, &str) {

@@ -2,7 +2,7 @@
 
 use std::collections::BTreeMap;
 
-use crate::group::{Group, distinct, groups, interval};
+use crate::group::{Group, distinct, groups};
 use crate::record::{Better, Cell, Metric};
 use crate::stats::{self, Pair, Spread};
 use crate::table::{ColumnHead, Form, Kind, Row, Table, Value};
@@ -239,13 +239,12 @@ impl Block<'_> {
                 Average::Harmonic => stats::bhmean95(samples, self.metric.better),
             },
         };
-        let (low, high) = if matches!(self.statistic, Statistic::Mean | Statistic::Percentage) {
-            let means = pool.of_seed.values().filter_map(|samples| self.mean(samples));
-            interval(&means.collect::<Vec<f64>>())
-        } else {
-            (None, None)
-        };
-        Some(Value { value: value?, low, high, star: false, share: None })
+        let mut of_seeds = BTreeMap::new();
+        if matches!(self.statistic, Statistic::Mean | Statistic::Percentage) {
+            let mean = |(seed, samples): (&u64, &Vec<f64>)| Some((*seed, self.mean(samples)?));
+            of_seeds = pool.of_seed.iter().filter_map(mean).collect();
+        }
+        Some(Value::over_seeds(value?, of_seeds))
     }
 
     fn mean(self, samples: &[f64]) -> Option<f64> {

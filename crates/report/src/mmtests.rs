@@ -75,7 +75,7 @@ fn row_cells(table: &Table, row: &Row) -> Vec<String> {
         if !compares {
             return number;
         }
-        let baseline = row.cells[head.baseline].map(|baseline| baseline.value);
+        let baseline = row.cells[head.baseline].as_ref().map(|baseline| baseline.value);
         let pair = |baseline| Pair { baseline, new: value.value };
         if let Against::Kernel(_) = table.against(column) {
             let ratio = baseline.map_or_else(String::new, |baseline| ratio(pair(baseline)));

@@ -55,8 +55,8 @@ fn cells(table: &Table, row: &Row) -> Vec<String> {
             return if table.kind == Kind::Extfrag { NOT_COUNTED.to_owned() } else { String::new() };
         };
         let number = number(row.form, value.value);
-        let baseline = row.cells[head.baseline].filter(|_| table.kind == Kind::Metric);
-        let pair = |baseline: Value| Pair { baseline: baseline.value, new: value.value };
+        let baseline = row.cells[head.baseline].as_ref().filter(|_| table.kind == Kind::Metric);
+        let pair = |baseline: &Value| Pair { baseline: baseline.value, new: value.value };
         if let (Against::Kernel(_), Some(baseline)) = (table.against(column), baseline) {
             return format!("{number:>NUMBER$} {:>width$}", ratio(pair(baseline)), width = PERCENT - 1);
         }

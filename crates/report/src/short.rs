@@ -196,7 +196,7 @@ impl Short<'_> {
 
     /// Nothing in any column, published ones among them.
     fn is_zero(&self, row: &Row) -> bool {
-        let is_zero = |value: &Option<Value>| value.is_none_or(|value| value.value == 0.0);
+        let is_zero = |value: &Option<Value>| value.as_ref().is_none_or(|value| value.value == 0.0);
         row.cells.iter().all(is_zero)
             && (0..self.table.columns.len())
                 .all(|column| self.theirs(row, column).is_none_or(|theirs| theirs.value == 0.0))
@@ -253,9 +253,9 @@ impl Short<'_> {
             Against::Baseline(other) | Against::Kernel(other) => Some(other),
         };
         let marks = self.marks(column, row);
-        if let Some(value) = row.cells[column] {
+        if let Some(value) = &row.cells[column] {
             texts[OURS] = number(value.value);
-            let baseline = other.and_then(|other| row.cells[other]);
+            let baseline = other.and_then(|other| row.cells[other].as_ref());
             if let Some(baseline) = baseline {
                 let pair = Pair { baseline: baseline.value, new: value.value };
                 let is_twin = matches!(against, Against::Kernel(_));
@@ -325,8 +325,8 @@ fn variant(kernel: &str) -> Vec<String> {
 }
 
 /// Whether what 95 of 100 runs show overlaps. Equal means are no change, and with one run nobody knows.
-fn within_the_spread(pair: Pair<Value>) -> bool {
-    let bounds = |value: Value| Some((value.low?, value.high?));
+fn within_the_spread(pair: Pair<&Value>) -> bool {
+    let bounds = |value: &Value| Some((value.low?, value.high?));
     match (bounds(pair.baseline), bounds(pair.new)) {
         (Some((low, high)), Some((new_low, new_high))) => {
             pair.baseline.value.total_cmp(&pair.new.value).is_ne() && new_low <= high && low <= new_high

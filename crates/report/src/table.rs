@@ -1,5 +1,7 @@
 //! What a report consists of: plain data, ready for any renderer.
 
+use std::collections::BTreeMap;
+
 use serde::{Deserialize, Serialize};
 
 use crate::checks::{CheckTable, checks};
@@ -7,6 +9,7 @@ use crate::classic;
 use crate::counters::counters;
 use crate::duration::durations;
 use crate::extfrag::extfrag;
+use crate::group::interval;
 use crate::metrics::tables;
 use crate::record::{Better, Cell, Column};
 
@@ -160,10 +163,14 @@ pub enum Form {
 }
 
 /// One value of a table.
-#[derive(Clone, Copy, Debug, PartialEq, Serialize)]
+#[derive(Clone, Debug, Default, PartialEq, Serialize)]
 pub struct Value {
     /// The value, in the table's unit.
     pub value: f64,
+    /// The same statistic of each seed's run; empty where it was not taken by seed, or no run had anything to take it of. Not
+    /// serialised: cells have the samples.
+    #[serde(skip)]
+    pub of_seeds: BTreeMap<u64, f64>,
     /// 2.5 % point of the same statistic of single seeds; only for means over more than one seed.
     pub low: Option<f64>,
     /// 97.5 % point of the same.
@@ -173,4 +180,12 @@ pub struct Value {
     /// Its part of the column's total of the case, in per cent, where values are parts of one.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub share: Option<f64>,
+}
+
+impl Value {
+    /// A value with its range over seeds.
+    pub(crate) fn over_seeds(value: f64, of_seeds: BTreeMap<u64, f64>) -> Self {
+        let (low, high) = interval(&of_seeds.values().copied().collect::<Vec<f64>>());
+        Self { value, of_seeds, low, high, star: false, share: None }
+    }
 }

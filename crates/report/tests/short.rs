@@ -14,7 +14,7 @@ fn head(target: Target, kernel: &str, baseline: usize) -> ColumnHead {
 
 fn found(value: f64, range: Option<(f64, f64)>) -> Value {
     let (low, high) = (range.map(|range| range.0), range.map(|range| range.1));
-    Value { value, low, high, star: false, share: None }
+    Value { value, low, high, ..Value::default() }
 }
 
 #[expect(clippy::unnecessary_wraps, reason = "cells are options")]

@@ -193,10 +193,10 @@ fn a_rate_of_zero_makes_the_table_arithmetic() {
     let table = &tables(&cells)[0];
     let stats: Vec<&str> = table.rows.iter().map(|row| row.stat.as_str()).collect();
     assert_eq!(stats, ["Min", "Amean", "Stddev", "CoeffVar", "Max", "BAmean.95"]);
-    assert_eq!(table.rows[1].cells[0].map(|cell| cell.value), Some(2.0));
-    assert_eq!(table.rows[4].cells[1].map(|cell| cell.value), Some(8.0));
+    assert_eq!(table.rows[1].cells[0].as_ref().map(|cell| cell.value), Some(2.0));
+    assert_eq!(table.rows[4].cells[1].as_ref().map(|cell| cell.value), Some(8.0));
     // The best of two is the highest here.
-    assert_eq!(table.rows[5].cells[0].map(|cell| cell.value), Some(4.0));
+    assert_eq!(table.rows[5].cells[0].as_ref().map(|cell| cell.value), Some(4.0));
 }
 
 #[test]
@@ -291,11 +291,11 @@ fn seeds_are_pooled_and_bounded_by_their_means() {
         latency(seeded(base(), 3), &[20.0]),       // mean 20
     ];
     let table = &tables(&cells)[0];
-    let mean = table.rows[1].cells[0].expect("a mean");
+    let mean = table.rows[1].cells[0].as_ref().expect("a mean");
     assert_eq!(table.rows[1].metric, "fault_latency_ns.Amean");
     assert_eq!(mean.value.to_string(), "24");
     assert_eq!((mean.low, mean.high), (Some(10.5), Some(39.0)));
-    assert_eq!(table.rows[0].cells[0].expect("a minimum").low, None);
+    assert_eq!(table.rows[0].cells[0].as_ref().expect("a minimum").low, None);
 
     let reversed: Vec<Cell> = cells.iter().rev().cloned().collect();
     assert_eq!(&tables(&reversed)[0], table);
@@ -315,7 +315,7 @@ fn cells_that_differ_in_more_than_the_seed_are_not_pooled() {
     let table = &tables(&cells)[0];
     let operations: Vec<&str> = table.rows.iter().map(|row| row.operation.as_str()).collect();
     assert_eq!(operations, ["c,state=booted", "c,state=aged", "d"]);
-    assert_eq!(table.rows[0].cells[0].map(|cell| cell.value), Some(1.0));
+    assert_eq!(table.rows[0].cells[0].as_ref().map(|cell| cell.value), Some(1.0));
 }
 
 #[test]
@@ -546,5 +546,5 @@ Duration Elapsed base             58.00             55.00
 unit: s per run, User and System of all tasks together, no direction is better
 ";
     assert_eq!(table_text(&report.tables[1]), text);
-    assert_eq!(report.tables[1].rows[0].cells[0].and_then(|value| value.low), Some(12.025));
+    assert_eq!(report.tables[1].rows[0].cells[0].as_ref().and_then(|value| value.low), Some(12.025));
 }
