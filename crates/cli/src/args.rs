@@ -220,7 +220,7 @@ pub(crate) struct Run {
 #[derive(Clone, Copy, Debug, Args)]
 pub(crate) struct Look {
     /// Every row as mmtests prints it, with all digits, and where all numbers come from. Without it a table fits 80 columns:
-    /// means with the range of 95 of 100 runs, changes, and published values beside ours
+    /// means with the range of runs, changes, and published values beside ours
     #[arg(long)]
     full: bool,
     /// Nothing but the tables: no header, no progress, no notes

@@ -1,8 +1,9 @@
 //! The README shows what its first command prints: a recorded result of it is in docs/readme, and shown again here.
 //!
 //! `PAGELAB_BLESS=1 cargo test --release -p pagelab --test readme` runs the command, which takes minutes, records the result anew
-//! and writes it into the README. Of a recorded cell only means are kept: the README shows nothing else. That the simulator still
-//! does the same is asked in `series.rs`, which runs some of these cells.
+//! and writes it into the README. `PAGELAB_BLESS=recorded` writes into it what is recorded, as it is printed now: that is for
+//! changes of words. Of a recorded cell only means are kept: the README shows nothing else. That the simulator still does the
+//! same is asked in `series.rs`, which runs some of these cells.
 
 use std::{
     fs,
@@ -14,6 +15,8 @@ use serde_json::Value;
 
 /// Asks to write README and record anew.
 const BLESS: &str = "PAGELAB_BLESS";
+/// Its value that asks to write the README from what is recorded.
+const FROM_RECORDED: &str = "recorded";
 /// What stands before the command's arguments.
 const BEFORE: &str = "    cargo run --release -- run ";
 const BEGIN: &str = "<!-- printed by the first command: crates/cli/tests/readme.rs says how to write it anew -->\n";
@@ -99,6 +102,11 @@ fn bless() {
     // Columns may be wider there, for rows that the README leaves out.
     let words = |text: &str| text.split_whitespace().map(str::to_owned).collect::<Vec<_>>();
     assert_eq!(words(&block), words(&excerpt(&pagelab(&["show", path]))), "what is kept of the cells is too little");
+}
+
+/// Writes into the README what the recorded result prints.
+fn write_readme() {
+    let block = excerpt(&pagelab(&["show", recorded().to_str().expect("UTF-8")]));
     let readme = readme();
     let (before, rest) = readme.split_once(BEGIN).expect("the README has the mark");
     let (_, after) = rest.split_once(END).expect("the README has the second mark");
@@ -107,8 +115,11 @@ fn bless() {
 
 #[test]
 fn the_readme_shows_what_its_first_command_prints() {
-    if std::env::var_os(BLESS).is_some() {
-        bless();
+    if let Some(how) = std::env::var_os(BLESS) {
+        if how != FROM_RECORDED {
+            bless();
+        }
+        write_readme();
     }
     let readme = readme();
     let shown = readme.split_once(BEGIN).and_then(|(_, rest)| Some(rest.split_once(END)?.0)).expect("both marks");

@@ -1,15 +1,17 @@
 //! Short text, for a screen of 80 columns: a row says in one line what was found, by how much it changed, how sure that is, and
 //! what others published. What it leaves out is in [`to_text`](crate::to_text).
 
+mod legend;
 mod number;
 mod pivot;
 mod strip;
 pub mod text;
 
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::BTreeMap;
 
 use self::{
-    number::{change, number, range, ratio},
+    legend::{Seen, Sign},
+    number::{SAME, change, number, range, ratio},
     pivot::{Line, Pivot},
     strip::{Field, Strip},
     text::{fit, fold, list},
@@ -26,7 +28,7 @@ use crate::{
 /// Characters of a line.
 pub const WIDTH: usize = 80;
 
-/// A change that is smaller than the spread: what 95 of 100 runs show here and in the column that it is compared with overlaps.
+/// A change that is smaller than the spread: ranges of runs here and in the column that it is compared with overlap.
 const SPREAD: char = '~';
 /// Something was chosen so that the published value comes out.
 const FITTED: char = 'f';
@@ -49,55 +51,14 @@ pub fn to_short(report: &Report, beside: &Beside<'_>) -> String {
     let tables = report.tables.iter().map(|table| Short { table, layout: report.layout, beside }.lines(&mut seen));
     let mut parts: Vec<Vec<String>> = tables.collect();
     parts.push(report.checks.iter().map(checks_line).collect());
-    parts.push(legend(&seen));
+    parts.push(seen.lines());
     parts.retain(|lines| !lines.is_empty());
     let part = |lines: Vec<String>| lines.iter().map(|line| format!("{line}\n")).collect::<String>();
     parts.into_iter().map(part).collect::<Vec<String>>().join("\n")
 }
 
-/// A sign in a table that a reader has to know.
-#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
-enum Sign {
-    Range,
-    Change,
-    Ratio,
-    Spread,
-    Fitted,
-    Wrong,
-}
-
-impl Sign {
-    /// What numbers are.
-    const NUMBERS: [Self; 3] = [Self::Range, Self::Change, Self::Ratio];
-    /// What marks are.
-    const MARKS: [Self; 3] = [Self::Spread, Self::Fitted, Self::Wrong];
-
-    fn meaning(self) -> &'static str {
-        match self {
-            Self::Range => "low-high: 95 of 100 runs",
-            Self::Change => "%: change from the first column",
-            Self::Ratio => "x: model over kernel",
-            Self::Spread => "~ within the spread: ranges overlap",
-            Self::Fitted => "f fitted to it",
-            Self::Wrong => "! known to be wrong",
-        }
-    }
-}
-
-/// Which signs the tables had.
-type Seen = BTreeSet<Sign>;
-
 /// What stands for fallbacks of a kernel that nobody counted.
 pub(crate) const NOT_COUNTED: &str = "-";
-
-/// What they mean: one line of what numbers are, one of marks.
-fn legend(seen: &Seen) -> Vec<String> {
-    let meanings = |signs: [Sign; 3]| {
-        let there = signs.into_iter().filter(|sign| seen.contains(sign));
-        there.map(Sign::meaning).collect::<Vec<_>>().join("; ")
-    };
-    [Sign::NUMBERS, Sign::MARKS].map(meanings).into_iter().filter(|line| !line.is_empty()).collect()
-}
 
 /// Of checks: whether all hold. Those that do not are named by whoever knows the kernels.
 fn checks_line(table: &CheckTable) -> String {
@@ -260,21 +221,27 @@ impl Short<'_> {
                 let pair = Pair { baseline: baseline.value, new: value.value };
                 let is_twin = matches!(against, Against::Kernel(_));
                 texts[CHANGE] = if is_twin { ratio(pair) } else { change(pair) };
-                seen.insert(if is_twin { Sign::Ratio } else { Sign::Change });
+                seen.sign(if is_twin { Sign::Ratio } else { Sign::Change });
                 if !is_twin && within_the_spread(Pair { baseline, new: value }) {
                     texts[MARKS].push(SPREAD);
-                    seen.insert(Sign::Spread);
+                    seen.sign(Sign::Spread);
                 }
             }
             if let Some(share) = value.share {
                 texts[CHANGE] = format!("{share:.1}%");
             }
-            if let (Some(low), Some(high)) = (value.low, value.high) {
+            if let Some((low, high)) = value.range() {
                 texts[RANGE] = range(low, high);
-                seen.insert(Sign::Range);
+                match texts[RANGE].as_str() {
+                    SAME => seen.sign(Sign::Same),
+                    _ => seen.range(value.of_seeds.len()),
+                }
             }
-            seen.extend(marks.contains(FITTED).then_some(Sign::Fitted));
-            seen.extend(marks.contains(WRONG).then_some(Sign::Wrong));
+            for (mark, sign) in [(FITTED, Sign::Fitted), (WRONG, Sign::Wrong)] {
+                if marks.contains(mark) {
+                    seen.sign(sign);
+                }
+            }
             texts[MARKS] += &marks;
         }
         if row.cells[column].is_none() && self.table.kind == Kind::Extfrag {
@@ -284,7 +251,7 @@ impl Short<'_> {
             texts[THEIRS] = number(theirs.value);
             if let Some(baseline) = other.and_then(|other| self.theirs(row, other)) {
                 texts[THEIR_CHANGE] = change(Pair { baseline: baseline.value, new: theirs.value });
-                seen.insert(Sign::Change);
+                seen.sign(Sign::Change);
             }
         }
         texts
@@ -324,10 +291,9 @@ fn variant(kernel: &str) -> Vec<String> {
     }
 }
 
-/// Whether what 95 of 100 runs show overlaps. Equal means are no change, and with one run nobody knows.
+/// Whether ranges of runs overlap. Equal means are no change, and with one run nobody knows.
 fn within_the_spread(pair: Pair<&Value>) -> bool {
-    let bounds = |value: &Value| Some((value.low?, value.high?));
-    match (bounds(pair.baseline), bounds(pair.new)) {
+    match (pair.baseline.range(), pair.new.range()) {
         (Some((low, high)), Some((new_low, new_high))) => {
             pair.baseline.value.total_cmp(&pair.new.value).is_ne() && new_low <= high && low <= new_high
         }

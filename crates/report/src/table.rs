@@ -12,6 +12,7 @@ use crate::extfrag::extfrag;
 use crate::group::interval;
 use crate::metrics::tables;
 use crate::record::{Better, Cell, Column};
+use crate::stats;
 
 /// Everything that is shown of a set of cells.
 #[derive(Clone, Debug, PartialEq, Serialize)]
@@ -162,6 +163,9 @@ pub enum Form {
     Percent,
 }
 
+/// From so many runs on the 2.5 and 97.5 % points leave out a run at each end, and 95 of 100 runs are between them.
+pub const MANY_RUNS: usize = 40;
+
 /// One value of a table.
 #[derive(Clone, Debug, Default, PartialEq, Serialize)]
 pub struct Value {
@@ -187,5 +191,48 @@ impl Value {
     pub(crate) fn over_seeds(value: f64, of_seeds: BTreeMap<u64, f64>) -> Self {
         let (low, high) = interval(&of_seeds.values().copied().collect::<Vec<f64>>());
         Self { value, of_seeds, low, high, star: false, share: None }
+    }
+
+    /// What texts show of single runs, if there is more than one: the smallest and the largest; from [`MANY_RUNS`] on the 2.5
+    /// and 97.5 % points. Of fewer runs these lie between the outermost two, so that a run at each end is outside: two of eight,
+    /// and both of two.
+    pub fn range(&self) -> Option<(f64, f64)> {
+        let runs: Vec<f64> = self.of_seeds.values().copied().collect();
+        match runs.len() {
+            0 | 1 => None,
+            few if few < MANY_RUNS => stats::min(&runs).zip(stats::max(&runs)),
+            _ => self.low.zip(self.high),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// Runs that show 1, 2, 3 and so on.
+    fn of_runs(count: u32) -> Value {
+        let runs: BTreeMap<u64, f64> = (1..=count).map(|run| (u64::from(run), f64::from(run))).collect();
+        Value::over_seeds(1.0, runs)
+    }
+
+    #[test]
+    fn a_range_of_few_runs_holds_them_all() {
+        assert_eq!(of_runs(1).range(), None);
+        assert_eq!(of_runs(2).range(), Some((1.0, 2.0)));
+        assert_eq!(of_runs(8).range(), Some((1.0, 8.0)));
+        assert_eq!(of_runs(39).range(), Some((1.0, 39.0)));
+        // What programs get are percent points, however few runs there are.
+        assert_eq!((of_runs(2).low, of_runs(2).high), (Some(1.025), Some(1.975)));
+    }
+
+    #[test]
+    fn a_range_of_many_runs_holds_95_of_100() {
+        for count in [40, 41, 79, 100, 1000] {
+            let value = of_runs(count);
+            let (low, high) = value.range().expect("there are many");
+            let inside = value.of_seeds.values().filter(|run| (low..=high).contains(run)).count();
+            assert!((0.94..=0.96).contains(&(inside as f64 / f64::from(count))), "{inside} of {count}");
+        }
     }
 }

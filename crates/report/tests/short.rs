@@ -13,8 +13,8 @@ fn head(target: Target, kernel: &str, baseline: usize) -> ColumnHead {
 }
 
 fn found(value: f64, range: Option<(f64, f64)>) -> Value {
-    let (low, high) = (range.map(|range| range.0), range.map(|range| range.1));
-    Value { value, low, high, ..Value::default() }
+    let of_seeds = range.iter().flat_map(|(low, high)| [(1, *low), (2, *high)]).collect();
+    Value { value, of_seeds, ..Value::default() }
 }
 
 #[expect(clippy::unnecessary_wraps, reason = "cells are options")]
@@ -88,8 +88,8 @@ storm Latencies (us), lower is better
         without              with patches 1-4
         ours       published ours                  published
 fault-1 1010 990-1033 f 1000 640k  x633 630-655k   500  -50%
-fault-2   80    70-90 ! 79.3    0 -100%     same !   0 -100%
-seen       0     same      3    0    0%
+fault-2   80    70-90 ! 79.3    0 -100%        = !   0 -100%
+seen       0        =      3    0    0%
 
         v4.1-rc2
         patches 1,4
@@ -98,7 +98,8 @@ fault-2   40 -50%           !
 seen       0   0%
 zero in all columns: none, never
 
-low-high: 95 of 100 runs; %: change from the first column
+low-high: smallest and largest of 2 runs; =: all runs the same
+%: change from the first column
 ~ within the spread: ranges overlap; f fitted to it; ! known to be wrong
 ";
     assert_eq!(to_short(&compared(), &beside), expected);
@@ -112,10 +113,11 @@ storm Latencies (us), lower is better
                                           v4.1-rc2
         k+0           k+4                 patches 1,4
 fault-1 1010 990-1033 640k  x633 630-655k 1020  +1% 1000-1050 ~
-fault-2   80    70-90    0 -100%     same   40 -50%
+fault-2   80    70-90    0 -100%        =   40 -50%
 zero in all columns: none, seen, never
 
-low-high: 95 of 100 runs; %: change from the first column
+low-high: smallest and largest of 2 runs; =: all runs the same
+%: change from the first column
 ~ within the spread: ranges overlap
 ";
     assert_eq!(text, expected);

@@ -6,7 +6,10 @@ use super::{
     JudgedClaim, JudgedPart, Judgement, Published, Verdict,
     claim::{Unit, WHAT_MAX},
 };
-use crate::short::{WIDTH, text::fold};
+use crate::{
+    short::{WIDTH, text::fold},
+    table::MANY_RUNS,
+};
 
 /// Where the lines of a claim's parts begin, below the claim's words.
 const INDENT: usize = 6;
@@ -41,9 +44,12 @@ pub fn claims_text(published: &Published, judgement: &Judgement) -> String {
     text += &wrapped(&format!("{}, {}, {}", source.author, source.date, source.place), 4);
     text += &wrapped(&ran(published, judgement), 4);
     text += "\n";
-    text += &line([" ", "", "published", "ours", "95 % of runs", "wanted"].map(str::to_owned));
+    let runs = judgement.seeds.len();
+    let of_runs = if runs < MANY_RUNS { format!("all {runs} runs") } else { "95 % of runs".to_owned() };
+    let of_runs = if runs > 1 { of_runs } else { String::new() };
+    text += &line([" ", "", "published", "ours", &of_runs, "wanted"].map(str::to_owned));
     for claim in &judgement.claims {
-        text += &claim_text(claim);
+        text += &claim_text(claim, runs);
     }
     text + "\n" + &tally(judgement)
 }
@@ -63,13 +69,13 @@ fn ran(published: &Published, judgement: &Judgement) -> String {
     }
 }
 
-fn claim_text(claim: &JudgedClaim) -> String {
+fn claim_text(claim: &JudgedClaim, runs: usize) -> String {
     let head = format!("{:<5} {:<9} ", claim.id, verdict_word(claim));
     // The first line begins with the head where others begin with spaces.
     let words = wrapped(&claim.claim, head.len());
     let mut text = head.clone() + &words[head.len()..];
     for part in &claim.parts {
-        text += &part_text(part);
+        text += &part_text(part, runs);
     }
     text += &claim.unsettled.as_ref().map_or_else(String::new, |why| wrapped(&format!("unsettled: {why}"), INDENT));
     match &claim.verdict {
@@ -91,7 +97,7 @@ fn verdict_word(claim: &JudgedClaim) -> &'static str {
     }
 }
 
-fn part_text(part: &JudgedPart) -> String {
+fn part_text(part: &JudgedPart, runs: usize) -> String {
     let mark = if part.verdict == Verdict::Fails { "!" } else { " " };
     let counted = |ends| match part.count_of {
         None => span(ends, part.unit),
@@ -102,7 +108,8 @@ fn part_text(part: &JudgedPart) -> String {
         (Some(words), _) => words.clone(),
         (None, ends) => ends.map_or_else(String::new, |ends| span(ends, published_unit(part))),
     };
-    let [ours, runs] = [part.ours, part.range].map(|ends| ends.map_or_else(String::new, counted));
+    let of_runs = if runs < MANY_RUNS { part.extremes } else { part.range };
+    let [ours, runs] = [part.ours, of_runs].map(|ends| ends.map_or_else(String::new, counted));
     line([mark.to_owned(), part.what.clone(), published, ours, runs, part.wanted.clone()])
 }
 

@@ -63,6 +63,9 @@ pub struct JudgedPart {
     /// 2.5 % point of single runs, of the least figure, and 97.5 % point, of the largest.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub range: Option<(f64, f64)>,
+    /// The smallest and the largest figure of single runs. Not serialised: `range` is what programs know.
+    #[serde(skip)]
+    pub extremes: Option<(f64, f64)>,
     /// Where figures have to be: `<= 0.5`.
     pub wanted: String,
     /// How many figures there are, where some of them are enough.
@@ -153,6 +156,7 @@ fn judged_part(part: &Part, published: &Published, ours: Result<&Ours, &str>) ->
         published_words: part.published.clone(),
         ours: None,
         range: None,
+        extremes: None,
         wanted: wanted(part),
         count_of: part.count.and(printed.as_ref().map(Vec::len)),
         verdict: Verdict::Holds,
@@ -173,6 +177,7 @@ fn judged_part(part: &Part, published: &Published, ours: Result<&Ours, &str>) ->
             judged.count_of = part.count.map(|_| mean.len());
             judged.ours = ends(&counted(mean));
             judged.range = range(&runs);
+            judged.extremes = ends(&runs.concat()).filter(|_| runs.len() > 1);
         }
     }
     judged

@@ -88,6 +88,8 @@ fn a_claim_is_judged_by_the_mean_over_seeds() {
     assert_eq!((judgement.tally(false), judgement.is_reached()), ((3, 5), Some(false)));
     let text = claims_text(&series(&claims.concat()), &judgement);
     assert!(text.contains("3 of 5 claims hold, 1 cannot be judged yet: not reached"), "{text}");
+    // Of three runs the least and the largest, not points between them.
+    assert!(text.contains("all 3 runs") && text.contains("x1.00..3.00"), "{text}");
     assert!(text.contains("suspected: a mechanism") && text.contains("unsettled: seeds differ"), "{text}");
     assert_eq!(claims_csv(&[judgement]).lines().count(), 7);
 }

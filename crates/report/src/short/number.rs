@@ -6,6 +6,8 @@ use crate::stats::Pair;
 const MANY_TIMES: f64 = 10.0;
 /// What is nothing in one column and something in the other.
 const FROM_ZERO: &str = "new";
+/// A range of runs that print the same number.
+pub(super) const SAME: &str = "=";
 /// Letters for thousands, the largest first.
 const SCALES: [(f64, &str); 4] = [(1e12, "T"), (1e9, "G"), (1e6, "M"), (1e3, "k")];
 
@@ -20,7 +22,7 @@ pub(super) fn range(low: f64, high: f64) -> String {
     let ((low_digits, low_letter), (high_digits, high_letter)) = (parts(low), parts(high));
     let mark = if low < 0.0 { ".." } else { "-" };
     if (&low_digits, low_letter) == (&high_digits, high_letter) {
-        return "same".to_owned();
+        return SAME.to_owned();
     }
     let low_letter = if low_letter == high_letter { "" } else { low_letter };
     format!("{low_digits}{low_letter}{mark}{high_digits}{high_letter}")
@@ -117,7 +119,8 @@ mod tests {
         assert_eq!(range(1_410_000.0, 1_450_000.0), "1.41-1.45M");
         assert_eq!(range(980_000.0, 1_040_000.0), "980k-1.04M");
         assert_eq!(range(-3.0, 4.0), "-3..4");
-        assert_eq!(range(7.0, 7.0), "same");
+        assert_eq!(range(7.0, 7.0), "=");
+        assert_eq!(range(7000.1, 7000.2), "=");
     }
 
     #[test]
