@@ -2,6 +2,7 @@
 //! what others published. What it leaves out is in [`to_text`](crate::to_text).
 
 mod legend;
+mod luck;
 mod number;
 mod pivot;
 mod strip;
@@ -11,6 +12,7 @@ use std::collections::BTreeMap;
 
 use self::{
     legend::{Seen, Sign},
+    luck::Luck,
     number::{SAME, change, number, range, ratio},
     pivot::{Line, Pivot},
     strip::{Field, Strip},
@@ -28,8 +30,8 @@ use crate::{
 /// Characters of a line.
 pub const WIDTH: usize = 80;
 
-/// A change that is smaller than the spread: ranges of runs here and in the column that it is compared with overlap.
-const SPREAD: char = '~';
+/// A change that may be luck.
+const LUCK: char = '~';
 /// Something was chosen so that the published value comes out.
 const FITTED: char = 'f';
 /// It is known that the published value does not come out.
@@ -222,9 +224,10 @@ impl Short<'_> {
                 let is_twin = matches!(against, Against::Kernel(_));
                 texts[CHANGE] = if is_twin { ratio(pair) } else { change(pair) };
                 seen.sign(if is_twin { Sign::Ratio } else { Sign::Change });
-                if !is_twin && within_the_spread(Pair { baseline, new: value }) {
-                    texts[MARKS].push(SPREAD);
-                    seen.sign(Sign::Spread);
+                let runs = Pair { baseline: &baseline.of_seeds, new: &value.of_seeds };
+                if let Some(luck) = luck::of(runs).filter(|_| !is_twin && value.share.is_none()) {
+                    seen.tested(luck);
+                    texts[MARKS].extend((luck != Luck::Unlikely).then_some(LUCK));
                 }
             }
             if let Some(share) = value.share {
@@ -288,15 +291,5 @@ fn variant(kernel: &str) -> Vec<String> {
         Some((name, patches)) if patches.contains(',') => vec![name.to_owned(), format!("patches {patches}")],
         Some((name, patch)) => vec![name.to_owned(), format!("patch {patch}")],
         None => vec![kernel.to_owned()],
-    }
-}
-
-/// Whether ranges of runs overlap. Equal means are no change, and with one run nobody knows.
-fn within_the_spread(pair: Pair<&Value>) -> bool {
-    match (pair.baseline.range(), pair.new.range()) {
-        (Some((low, high)), Some((new_low, new_high))) => {
-            pair.baseline.value.total_cmp(&pair.new.value).is_ne() && new_low <= high && low <= new_high
-        }
-        _ => false,
     }
 }

@@ -1,7 +1,10 @@
 //! Statistics of mmtests at HEAD, as plain functions on slices.
 //!
-//! Only + - * / and sqrt, which IEEE 754 rounds the same on every CPU, and logarithms of the library libm, which are made of
-//! these. The order of summation matters to the last bit, so callers pass sorted samples where results must be repeatable.
+//! Only + - * / and sqrt, which IEEE 754 rounds the same on every CPU, and logarithms and Student's t by the library libm,
+//! which are made of these. The order of summation matters to the last bit, so callers pass sorted samples where results must be
+//! repeatable.
+
+use statrs::distribution::{ContinuousCDF, StudentsT};
 
 use crate::record::Better;
 
@@ -24,6 +27,22 @@ pub struct Spread {
     pub mean: f64,
     /// The standard deviation; none for a single sample.
     pub stddev: Option<f64>,
+}
+
+/// Where a number is, but for one case in twenty.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct Interval {
+    /// Its lower end.
+    pub low: f64,
+    /// Its upper end.
+    pub high: f64,
+}
+
+impl Interval {
+    /// Whether the number may be zero.
+    pub fn holds_zero(self) -> bool {
+        self.low <= 0.0 && 0.0 <= self.high
+    }
 }
 
 /// The smallest sample.
@@ -159,6 +178,36 @@ pub fn significant(pair: Pair<Spread>) -> bool {
     difference > NORMAL_95 * (baseline + new)
 }
 
+/// The 95 % interval of the mean of new - baseline, of runs that belong together two by two: Student's t for paired samples. None
+/// of fewer than two pairs.
+pub fn paired_interval(pairs: &[Pair<f64>]) -> Option<Interval> {
+    let differences: Vec<f64> = pairs.iter().map(|pair| pair.new - pair.baseline).collect();
+    let error = stddev(&differences)? / (differences.len() as f64).sqrt();
+    interval(amean(&differences)?, error, (differences.len() - 1) as f64)
+}
+
+/// The 95 % interval of the difference of the means, new - baseline, of runs that do not belong together: Welch's t, for which
+/// the two sides may spread differently. None where a side has fewer than two runs.
+pub fn welch_interval(pair: Pair<&[f64]>) -> Option<Interval> {
+    let side = |runs: &[f64]| {
+        let stddev = stddev(runs)?;
+        Some((amean(runs)?, stddev * stddev / runs.len() as f64, (runs.len() - 1) as f64))
+    };
+    let ((old_mean, old, old_freedom), (new_mean, new, new_freedom)) = (side(pair.baseline)?, side(pair.new)?);
+    let freedom = (old + new) * (old + new) / (old * old / old_freedom + new * new / new_freedom);
+    interval(new_mean - old_mean, (old + new).sqrt(), freedom)
+}
+
+/// The 95 % interval around a mean with this standard error, by Student's t with so many degrees of freedom.
+fn interval(mean: f64, error: f64, freedom: f64) -> Option<Interval> {
+    // Without any spread there is nothing to doubt, and Welch's degrees of freedom are 0 by 0.
+    if error == 0.0 {
+        return Some(Interval { low: mean, high: mean });
+    }
+    let half = StudentsT::new(0.0, 1.0, freedom).ok()?.inverse_cdf(0.975) * error;
+    Some(Interval { low: mean - half, high: mean + half })
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -252,6 +301,43 @@ mod tests {
         assert_eq!(change(Better::Higher, 0.0, 5.0), Some(100.0));
         assert_eq!(change(Better::Lower, -1.0, 5.0), Some(0.0));
         assert_eq!(change(Better::Higher, 5.0, -1.0), Some(0.0));
+    }
+
+    /// Student's own example of 1908, hours of sleep that ten patients gained by two drugs, as R computes it: `t.test(extra ~
+    /// group, sleep, paired = TRUE)` and without.
+    #[test]
+    fn intervals_of_a_difference_are_those_of_a_worked_example() {
+        let first = [0.7, -1.6, -0.2, -1.2, -0.1, 3.4, 3.7, 0.8, 0.0, 2.0];
+        let second = [1.9, 0.8, 1.1, 0.1, -0.1, 4.4, 5.5, 1.6, 4.6, 3.4];
+        let pairs = first.iter().zip(&second).map(|(&baseline, &new)| Pair { baseline, new });
+        let paired = paired_interval(&pairs.collect::<Vec<_>>()).expect("ten pairs");
+        assert_near(Some(paired.low), 0.700_114_2);
+        assert_near(Some(paired.high), 2.459_885_8);
+        assert!(!paired.holds_zero(), "the second drug is better, patient by patient");
+        let apart = welch_interval(Pair { baseline: &first[..], new: &second[..] }).expect("ten each");
+        assert_near(Some(apart.low), -0.205_483_2);
+        assert_near(Some(apart.high), 3.365_483_2);
+        assert!(apart.holds_zero(), "of strangers nobody could tell");
+    }
+
+    #[test]
+    fn intervals_need_runs_and_may_be_points() {
+        assert_eq!(paired_interval(&[Pair { baseline: 1.0, new: 2.0 }]), None);
+        assert_eq!(welch_interval(Pair { baseline: &[1.0, 2.0][..], new: &[3.0][..] }), None);
+        let point = Some(Interval { low: 1.0, high: 1.0 });
+        assert_eq!(paired_interval(&[Pair { baseline: 1.0, new: 2.0 }; 3]), point);
+        assert_eq!(welch_interval(Pair { baseline: &[1.0, 1.0][..], new: &[2.0, 2.0, 2.0][..] }), point);
+    }
+
+    /// The bounds of Student's table of 1908 and later ones: an interval shrinks with runs.
+    #[test]
+    fn an_interval_shrinks_with_runs() {
+        let half = |freedom: f64| interval(0.0, 1.0, freedom).map(|interval| interval.high);
+        for (freedom, expected) in
+            [(1.0, 12.706_205), (4.0, 2.776_445), (7.0, 2.364_624), (19.0, 2.093_024), (1e3, 1.962_339)]
+        {
+            assert_near(half(freedom), expected);
+        }
     }
 
     #[test]

@@ -13,7 +13,8 @@ fn head(target: Target, kernel: &str, baseline: usize) -> ColumnHead {
 }
 
 fn found(value: f64, range: Option<(f64, f64)>) -> Value {
-    let of_seeds = range.iter().flat_map(|(low, high)| [(1, *low), (2, *high)]).collect();
+    let runs = |(low, high)| vec![low, high, value, value, value, value];
+    let of_seeds = (1..).zip(range.map_or_else(|| vec![value], runs)).collect();
     Value { value, of_seeds, ..Value::default() }
 }
 
@@ -55,7 +56,7 @@ fn published() -> Published {
     Published::parse("x", &files).expect("a series")
 }
 
-/// Two runs or more of two kernels and a third, which nobody published.
+/// Six runs of two kernels and a third, which nobody published.
 fn compared() -> Report {
     let columns = vec![head(Target::Sim, "k+0", 0), head(Target::Sim, "k+4", 0), head(Target::Sim, "v4.1-rc2+1,4", 0)];
     let mean = |case: &str, cells| row("us.Amean", case, "Amean", cells);
@@ -66,7 +67,7 @@ fn compared() -> Report {
             vec![
                 some(1010.4, Some((990.0, 1033.0))),
                 some(640_000.0, Some((630_000.0, 655_000.0))),
-                some(1020.0, Some((1000.0, 1050.0))),
+                some(1011.0, Some((1000.0, 1030.0))),
             ],
         ),
         mean("fault-2", vec![some(80.0, Some((70.0, 90.0))), some(0.0, Some((0.0, 0.0))), some(40.0, None)]),
@@ -93,14 +94,15 @@ seen       0        =      3    0    0%
 
         v4.1-rc2
         patches 1,4
-fault-1 1020  +1% 1000-1050 ~
-fault-2   40 -50%           !
+fault-1 1011   0% 1000-1030 ~
+fault-2   40 -50%           ~!
 seen       0   0%
 zero in all columns: none, never
 
-low-high: smallest and largest of 2 runs; =: all runs the same
+low-high: smallest and largest of 6 runs; =: all runs the same
 %: change from the first column
-~ within the spread: ranges overlap; f fitted to it; ! known to be wrong
+~ may be luck (95 % interval of the change holds 0, or fewer than 5 runs)
+f fitted to it; ! known to be wrong
 ";
     assert_eq!(to_short(&compared(), &beside), expected);
 }
@@ -112,13 +114,13 @@ fn without_published_values_and_names_there_are_neither() {
 storm Latencies (us), lower is better
                                           v4.1-rc2
         k+0           k+4                 patches 1,4
-fault-1 1010 990-1033 640k  x633 630-655k 1020  +1% 1000-1050 ~
-fault-2   80    70-90    0 -100%        =   40 -50%
+fault-1 1010 990-1033 640k  x633 630-655k 1011   0% 1000-1030 ~
+fault-2   80    70-90    0 -100%        =   40 -50%           ~
 zero in all columns: none, seen, never
 
-low-high: smallest and largest of 2 runs; =: all runs the same
+low-high: smallest and largest of 6 runs; =: all runs the same
 %: change from the first column
-~ within the spread: ranges overlap
+~ may be luck (95 % interval of the change holds 0, or fewer than 5 runs)
 ";
     assert_eq!(text, expected);
 }
@@ -136,11 +138,12 @@ fn a_model_and_its_kernel_have_no_percentage_between_them() {
     let report = report(Layout::Head, Kind::Metric, columns, rows);
     let expected = "\
 storm Latencies (us), lower is better
-        vm  sim      vm      sim
-        6.1 v6.1     6.12    v6.12
-fault-1 100 42 x0.42 50 -50% 55 x1.1
+        vm  sim      vm        sim
+        6.1 v6.1     6.12      v6.12
+fault-1 100 42 x0.42 50 -50% ~ 55 x1.1
 
 %: change from the first column; x: model over kernel
+~ fewer than 5 runs: no change can be told from luck
 ";
     assert_eq!(to_short(&report, &Beside::default()), expected);
     let full = pagelab_report::to_text(&report);

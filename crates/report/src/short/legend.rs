@@ -2,7 +2,10 @@
 
 use std::collections::BTreeSet;
 
-use super::WIDTH;
+use super::{
+    WIDTH,
+    luck::{FEW, Luck},
+};
 use crate::table::MANY_RUNS;
 
 /// A sign in a table that a reader has to know.
@@ -12,7 +15,7 @@ pub(super) enum Sign {
     Same,
     Change,
     Ratio,
-    Spread,
+    Luck,
     Fitted,
     Wrong,
 }
@@ -21,7 +24,7 @@ impl Sign {
     /// What numbers are.
     const NUMBERS: [Self; 4] = [Self::Range, Self::Same, Self::Change, Self::Ratio];
     /// What marks are.
-    const MARKS: [Self; 3] = [Self::Spread, Self::Fitted, Self::Wrong];
+    const MARKS: [Self; 3] = [Self::Luck, Self::Fitted, Self::Wrong];
 }
 
 /// Which signs the tables had.
@@ -30,6 +33,8 @@ pub(super) struct Seen {
     signs: BTreeSet<Sign>,
     /// Of how many runs ranges are.
     runs: BTreeSet<usize>,
+    /// What runs said about changes.
+    luck: BTreeSet<Luck>,
 }
 
 impl Seen {
@@ -41,6 +46,14 @@ impl Seen {
     pub(super) fn range(&mut self, runs: usize) {
         self.runs.insert(runs);
         self.sign(Sign::Range);
+    }
+
+    /// What runs say about a change that is shown.
+    pub(super) fn tested(&mut self, luck: Luck) {
+        self.luck.insert(luck);
+        if luck != Luck::Unlikely {
+            self.sign(Sign::Luck);
+        }
     }
 
     /// What numbers are, then what marks are.
@@ -58,11 +71,21 @@ impl Seen {
             Sign::Same => "=: all runs the same",
             Sign::Change => "%: change from the first column",
             Sign::Ratio => "x: model over kernel",
-            Sign::Spread => "~ within the spread: ranges overlap",
+            Sign::Luck => return self.luck(),
             Sign::Fitted => "f fitted to it",
             Sign::Wrong => "! known to be wrong",
         }
         .to_owned()
+    }
+
+    fn luck(&self) -> String {
+        let all_few = !self.luck.contains(&Luck::Unlikely) && !self.luck.contains(&Luck::Possible);
+        if all_few {
+            return format!("~ fewer than {FEW} runs: no change can be told from luck");
+        }
+        let few =
+            if self.luck.contains(&Luck::Unknown) { format!(", or fewer than {FEW} runs") } else { String::new() };
+        format!("~ may be luck (95 % interval of the change holds 0{few})")
     }
 
     /// Which runs are at the ends of a range.
@@ -112,6 +135,22 @@ mod tests {
             }
             assert_eq!(seen.lines(), [format!("low-high: {expected}")]);
         }
+    }
+
+    #[test]
+    fn what_may_be_luck_says_why() {
+        let line = |all: &[Luck]| {
+            let mut seen = Seen::default();
+            for luck in all {
+                seen.tested(*luck);
+            }
+            seen.lines().join("")
+        };
+        assert_eq!(line(&[Luck::Unlikely]), "");
+        assert_eq!(line(&[Luck::Unlikely, Luck::Possible]), "~ may be luck (95 % interval of the change holds 0)");
+        assert_eq!(line(&[Luck::Unknown]), "~ fewer than 5 runs: no change can be told from luck");
+        let both = "~ may be luck (95 % interval of the change holds 0, or fewer than 5 runs)";
+        assert_eq!(line(&[Luck::Unlikely, Luck::Unknown]), both);
     }
 
     #[test]
