@@ -21,6 +21,9 @@ const FROM_RECORDED: &str = "recorded";
 const BEFORE: &str = "    cargo run --release -- run ";
 const BEGIN: &str = "<!-- printed by the first command: crates/cli/tests/readme.rs says how to write it anew -->\n";
 const END: &str = "<!-- end of what is printed -->\n";
+/// Where it is explained what is not as published.
+const WHY: &str =
+    "[docs/series/s0-khugepaged.md](docs/series/s0-khugepaged.md#what-does-not-come-out-and-why-we-think-so)";
 /// The tables that are shown: those of the first set of columns, as far as they fit beside each other.
 const SHOWN: [&str; 2] = ["Fault Latencies", "Percentage Faults Huge"];
 
@@ -51,7 +54,8 @@ fn pagelab(arguments: &[&str]) -> String {
     String::from_utf8(output.stdout).expect("text")
 }
 
-/// The part of what is printed that the README shows, as a block of Markdown: head, two tables and the legend.
+/// What the README shows of what is printed, as Markdown: head, two tables and the legend; and below how often the tables go
+/// another way than the published one.
 fn excerpt(text: &str) -> String {
     let parts: Vec<&str> = text.trim_end().split("\n\n").collect();
     let (Some(head), Some(legend)) = (parts.first(), parts.last()) else { panic!("nothing is printed") };
@@ -64,7 +68,36 @@ fn excerpt(text: &str) -> String {
     let lines = shown.join("\n\n");
     assert!(lines.lines().all(|line| line.chars().count() <= 80), "{lines}");
     let indented = |line: &str| if line.is_empty() { "\n".to_owned() } else { format!("    {line}\n") };
-    format!("\n{}\n", lines.lines().map(indented).collect::<String>())
+    let block: String = lines.lines().map(indented).collect();
+    format!("\n{block}\n{}", against_published(&[first, second]))
+}
+
+/// In how many rows the simulated change has the opposite sign of the published one: those that are shown.
+fn against_published(tables: &[&str]) -> String {
+    let changes = |line: &str| -> Vec<i64> {
+        let changes = line.split_whitespace().filter_map(|word| word.strip_suffix('%'));
+        changes.map(|change| change.parse().expect("a change in whole per cent")).collect()
+    };
+    let rows: Vec<(Vec<i64>, bool)> = tables
+        .iter()
+        .flat_map(|table| table.lines().skip(1).map(|line| (changes(line), line.contains('~'))))
+        .filter(|(changes, _)| !changes.is_empty())
+        .collect();
+    let opposite: Vec<bool> = rows
+        .iter()
+        .filter_map(|(changes, may_be_luck)| {
+            let [ours, theirs] = changes.as_slice() else { panic!("a row has two changes: {changes:?}") };
+            (ours * theirs < 0).then_some(*may_be_luck)
+        })
+        .collect();
+    let luck = opposite.iter().filter(|may_be_luck| **may_be_luck).count();
+    format!(
+        "In {} of these {} rows the simulated change has the opposite sign of the published one \
+         ({luck} of the {} are marked `~`).\n{WHY} says what does not come out.\n\n",
+        opposite.len(),
+        rows.len(),
+        opposite.len()
+    )
 }
 
 /// A result with the mean of each metric in place of its samples, and without logs.
@@ -160,6 +193,22 @@ fn the_readmes_variant_can_be_run() {
     fs::write(file.path(), text).expect("a variant");
     let variant = lab::variant::load(file.path().to_str().expect("UTF-8")).expect("it can be read");
     assert_eq!((variant.parent.as_deref(), variant.diff.len()), (Some("v6.1"), 3));
+}
+
+#[test]
+fn rows_that_go_another_way_are_counted() {
+    let table = "title -9%\n  without with\nfault-1 10 f 10 12 +20% 10-14 ~ 8 -20%\nfault-2 10 10 9 -10% 8-9 9 -10%\n\
+                 fault-3 10 10 11 +10% 11-12 9 -9%\nfault-4 10 10 10 0% = 9 -9%";
+    let text = against_published(&[table]);
+    assert!(text.starts_with("In 2 of these 4 rows ") && text.contains("(1 of the 2 are marked `~`)"), "{text}");
+}
+
+#[test]
+fn what_is_explained_is_there() {
+    let page = fs::read_to_string(root().join("docs/series/s0-khugepaged.md")).expect("the page");
+    assert!(page.contains("\n## What does not come out, and why we think so\n"), "the README links to it");
+    let published = lab::published::load("s0").expect("a series");
+    assert_eq!(published.reasons(), "docs/series/s0-khugepaged.md", "the legend names it");
 }
 
 #[test]

@@ -40,6 +40,8 @@ pub struct Published {
     pub name: String,
     /// Who, where, when.
     pub source: PublishedSource,
+    /// Where a reader finds why rows are known to be off.
+    reasons: String,
     printed: Vec<Printed>,
     /// Where each value is in `printed`: by experiment, metric, case and kernel.
     places: BTreeMap<[String; 4], usize>,
@@ -67,6 +69,9 @@ pub struct PublishedSource {
     /// The experiment that makes these tables here; none where there is none yet.
     #[serde(default)]
     pub experiment: Option<String>,
+    /// The page that says why rows do not come out, where there is one.
+    #[serde(default)]
+    pub page: Option<String>,
     /// The columns, in the order of the tables.
     #[serde(rename = "column")]
     pub columns: Vec<PublishedColumn>,
@@ -158,6 +163,16 @@ impl Published {
     /// Why a published value is no evidence, by its published label.
     pub fn unscored(&self, experiment: &str, metric: &str, case: &str, kernel: &str) -> Option<&str> {
         rows::reason(&self.rows.unscored, [experiment, metric, case, kernel])
+    }
+
+    /// Whether a published zero says that nothing was there to be measured.
+    pub fn lacks_samples(&self, printed: &Printed) -> bool {
+        printed.number == 0.0 && rows::reason(&self.rows.no_sample, printed.place()).is_some()
+    }
+
+    /// Where a reader finds why rows are known to be off: the series' page, or the file that lists them.
+    pub fn reasons(&self) -> &str {
+        &self.reasons
     }
 
     /// The published label of a column of ours.

@@ -21,7 +21,7 @@ use self::{
 use crate::{
     checks::CheckTable,
     extfrag,
-    published::Published,
+    published::{Printed, Published},
     record::Better,
     stats::Pair,
     table::{Against, Form, Kind, Layout, Report, Row, Table, Value},
@@ -53,7 +53,7 @@ pub fn to_short(report: &Report, beside: &Beside<'_>) -> String {
     let tables = report.tables.iter().map(|table| Short { table, layout: report.layout, beside }.lines(&mut seen));
     let mut parts: Vec<Vec<String>> = tables.collect();
     parts.push(report.checks.iter().map(checks_line).collect());
-    parts.push(seen.lines());
+    parts.push(seen.lines(beside.published.map_or("", Published::reasons)));
     parts.retain(|lines| !lines.is_empty());
     let part = |lines: Vec<String>| lines.iter().map(|line| format!("{line}\n")).collect::<String>();
     parts.into_iter().map(part).collect::<Vec<String>>().join("\n")
@@ -77,10 +77,8 @@ struct Short<'a> {
     beside: &'a Beside<'a>,
 }
 
-/// A value that others published of the same.
-struct Theirs {
-    value: f64,
-}
+/// What stands where nothing was there to be measured.
+const NO_SAMPLE: &str = "-";
 
 impl Short<'_> {
     fn lines(&self, seen: &mut Seen) -> Vec<String> {
@@ -95,14 +93,18 @@ impl Short<'_> {
             // Whole pageblocks at most: nothing was mixed.
             return Vec::new();
         }
+        let (empty, zero): (Vec<Line<'_>>, Vec<Line<'_>>) =
+            zero.into_iter().partition(|line| line.rows.iter().flatten().all(|row| self.lacks_samples(row)));
         let mut text = fold(&self.title(&pivot.cases), WIDTH);
         if !lines.is_empty() {
             let labels: Vec<String> = lines.iter().map(|line| line.label.clone()).collect();
             text.extend(strip::lines(&labels, &self.strips(&pivot.cases, &lines, seen), WIDTH));
         }
-        if !zero.is_empty() {
-            let names: Vec<String> = zero.into_iter().map(|line| line.label).collect();
-            text.push(list("zero in all columns: ", &names, WIDTH));
+        for (what, lines) in [("zero in all columns: ", zero), ("no sample in any column: ", empty)] {
+            let names: Vec<String> = lines.into_iter().map(|line| line.label).collect();
+            if !names.is_empty() {
+                text.push(list(what, &names, WIDTH));
+            }
         }
         text
     }
@@ -162,7 +164,18 @@ impl Short<'_> {
         let is_zero = |value: &Option<Value>| value.as_ref().is_none_or(|value| value.value == 0.0);
         row.cells.iter().all(is_zero)
             && (0..self.table.columns.len())
-                .all(|column| self.theirs(row, column).is_none_or(|theirs| theirs.value == 0.0))
+                .all(|column| self.theirs(row, column).is_none_or(|theirs| theirs.number == 0.0))
+    }
+
+    /// Whether no run of any column had anything to measure.
+    fn lacks_samples(&self, row: &Row) -> bool {
+        (0..row.cells.len()).all(|column| self.measured(row, column).is_none()) && self.table.kind == Kind::Metric
+    }
+
+    /// The value of a column, unless no run of it had anything to measure: that is no time of zero.
+    fn measured<'r>(&self, row: &'r Row, column: usize) -> Option<&'r Value> {
+        let is_empty = |value: &Value| self.table.kind == Kind::Metric && value.of_seeds.is_empty();
+        row.cells[column].as_ref().filter(|value| !is_empty(value))
     }
 
     fn kernel(&self, column: usize) -> &str {
@@ -170,10 +183,14 @@ impl Short<'_> {
     }
 
     /// The published value of a row in a column of ours.
-    fn theirs(&self, row: &Row, column: usize) -> Option<Theirs> {
-        let published = self.beside.published?;
-        let printed = published.value(&self.table.experiment, &row.metric, &row.case, self.kernel(column))?;
-        Some(Theirs { value: printed.number })
+    fn theirs(&self, row: &Row, column: usize) -> Option<&Printed> {
+        self.beside.published?.value(&self.table.experiment, &row.metric, &row.case, self.kernel(column))
+    }
+
+    /// The published value, unless the series says that nothing was there to be measured.
+    fn their_number(&self, row: &Row, column: usize) -> Option<f64> {
+        let (published, printed) = (self.beside.published?, self.theirs(row, column)?);
+        (!published.lacks_samples(printed)).then_some(printed.number)
     }
 
     fn strip(&self, column: usize, rows: &[Option<&Row>], seen: &mut Seen) -> Strip {
@@ -216,9 +233,9 @@ impl Short<'_> {
             Against::Baseline(other) | Against::Kernel(other) => Some(other),
         };
         let marks = self.marks(column, row);
-        if let Some(value) = &row.cells[column] {
+        if let Some(value) = self.measured(row, column) {
             texts[OURS] = number(value.value);
-            let baseline = other.and_then(|other| row.cells[other].as_ref());
+            let baseline = other.and_then(|other| self.measured(row, other));
             if let Some(baseline) = baseline {
                 let pair = Pair { baseline: baseline.value, new: value.value };
                 let is_twin = matches!(against, Against::Kernel(_));
@@ -246,16 +263,24 @@ impl Short<'_> {
                 }
             }
             texts[MARKS] += &marks;
-        }
-        if row.cells[column].is_none() && self.table.kind == Kind::Extfrag {
-            NOT_COUNTED.clone_into(&mut texts[OURS]);
-        }
-        if let Some(theirs) = self.theirs(row, column) {
-            texts[THEIRS] = number(theirs.value);
-            if let Some(baseline) = other.and_then(|other| self.theirs(row, other)) {
-                texts[THEIR_CHANGE] = change(Pair { baseline: baseline.value, new: theirs.value });
-                seen.sign(Sign::Change);
+            if texts[MARKS].len() > 1 {
+                seen.sign(Sign::Combined);
             }
+        } else if self.table.kind == Kind::Extfrag {
+            NOT_COUNTED.clone_into(&mut texts[OURS]);
+        } else if self.table.kind == Kind::Metric {
+            texts[OURS].push_str(NO_SAMPLE);
+        }
+        match self.their_number(row, column) {
+            Some(new) => {
+                texts[THEIRS] = number(new);
+                if let Some(baseline) = other.and_then(|other| self.their_number(row, other)) {
+                    texts[THEIR_CHANGE] = change(Pair { baseline, new });
+                    seen.published_change();
+                }
+            }
+            None if self.theirs(row, column).is_some() => texts[THEIRS].push_str(NO_SAMPLE),
+            None => {}
         }
         texts
     }

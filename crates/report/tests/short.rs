@@ -46,11 +46,13 @@ fn published() -> Published {
     let file = |name: &str, text: &str| (format!("published/x/{name}"), text.to_owned());
     let source = "about = ''\ntitle = ''\nauthor = ''\ndate = ''\nwhere = ''\nmachine = ''\n\
                   [[column]]\nkernel = 'k+0'\nabout = 'a'\n[[column]]\nkernel = 'k+4'\nabout = 'b'\n";
-    let rows = "[[fitted]]\nwhy = 'w'\nkernel = 'k+0'\ncase = 'fault-1'\n[[wrong]]\nwhy = 'w'\ncase = 'fault-2'\n";
+    let rows = "[[fitted]]\nwhy = 'w'\nkernel = 'k+0'\ncase = 'fault-1'\n[[wrong]]\nwhy = 'w'\ncase = 'fault-2'\n\
+                [[no_sample]]\nwhy = 'w'\ncase = 'some'\n";
     let table = "experiment,metric,case,kernel,value,better\n\
                  storm,us.Amean,fault-1,k+0,1000.00,lower\nstorm,us.Amean,fault-1,k+4,500.00,lower\n\
                  storm,us.Amean,fault-2,k+0,79.30,lower\nstorm,us.Amean,fault-2,k+4,0.00,lower\n\
-                 storm,us.Amean,seen,k+0,3.00,lower\n";
+                 storm,us.Amean,seen,k+0,3.00,lower\n\
+                 storm,us.Amean,some,k+0,0.00,lower\nstorm,us.Amean,some,k+4,7.00,lower\n";
     let claims = file("claims.toml", "");
     let files = [file("source.toml", source), file("rows.toml", rows), claims, file("table.csv", table)];
     Published::parse("x", &files).expect("a series")
@@ -73,6 +75,9 @@ fn compared() -> Report {
         mean("fault-2", vec![some(80.0, Some((70.0, 90.0))), some(0.0, Some((0.0, 0.0))), some(40.0, None)]),
         mean("none", vec![some(0.0, Some((0.0, 0.0))), some(0.0, None), None]),
         mean("seen", vec![some(0.0, Some((0.0, 0.0))), some(0.0, None), some(0.0, None)]),
+        // No run had one without the patches, as in the published table.
+        mean("some", vec![Some(Value::default()), some(984.0, None), None]),
+        mean("no", vec![Some(Value::default()), None, None]),
         mean("never", vec![some(0.0, None), some(0.0, None), some(0.0, None)]),
         row("us.Stddev", "fault-1", "Stddev", vec![some(1.0, None), some(1.0, None), some(1.0, None)]),
     ];
@@ -91,18 +96,23 @@ storm Latencies (us), lower is better
 fault-1 1010 990-1033 f 1000 640k  x633 630-655k   500  -50%
 fault-2   80    70-90 ! 79.3    0 -100%        = !   0 -100%
 seen       0        =      3    0    0%
+some       -               -  984                    7
 
         v4.1-rc2
         patches 1,4
 fault-1 1011   0% 1000-1030 ~
 fault-2   40 -50%           ~!
 seen       0   0%
+some       -
 zero in all columns: none, never
+no sample in any column: no
 
 low-high: smallest and largest of 6 runs; =: all runs the same
-%: change from the first column
+%: change from the first column, of simulated or published
 ~ may be luck (95 % interval of the change holds 0, or fewer than 5 runs)
-f fitted to it; ! known to be wrong
+f fitted: the model was tuned to this row of the first column
+! simulated value known to be off; why: published/x/rows.toml
+marks combine: ~! is both ~ and !
 ";
     assert_eq!(to_short(&compared(), &beside), expected);
 }
@@ -116,7 +126,9 @@ storm Latencies (us), lower is better
         k+0           k+4                 patches 1,4
 fault-1 1010 990-1033 640k  x633 630-655k 1011   0% 1000-1030 ~
 fault-2   80    70-90    0 -100%        =   40 -50%           ~
+some       -           984                   -
 zero in all columns: none, seen, never
+no sample in any column: no
 
 low-high: smallest and largest of 6 runs; =: all runs the same
 %: change from the first column

@@ -3,7 +3,7 @@
 use std::collections::{BTreeMap, BTreeSet};
 
 use report::{
-    Target, WIDTH,
+    Published, Target, WIDTH,
     short::text::{fit, fold, list},
 };
 
@@ -17,24 +17,41 @@ const LINES: usize = 4;
 
 /// What was compared, beside what, and what prices are worth: at most five lines.
 pub(super) fn head(shown: &Shown, experiment: Option<&Experiment>) -> String {
-    let mut lines = Vec::new();
     let about = experiment.map_or_else(String::new, |experiment| format!(": {}", experiment.about));
     let mut what = fold(&format!("{}{about}", shown.experiment), WIDTH);
-    lines.extend(places(shown));
-    if let Some(published) = &shown.published {
-        let source = &published.source;
-        lines.push(format!("published ({}): {}, {}, {:?}", published.name, source.author, source.date, source.title));
-    }
-    if let Some(first) = shown.simulated.first() {
+    let places = places(shown);
+    let prices = shown.simulated.first().map(|first| {
         let prices::Kinds { fitted, measured, assumed } = prices::kinds(&first.prices);
         let trust = format!("pagelab trust {}", shown.experiment);
-        lines.push(format!("prices: {fitted} fitted, {measured} measured, {assumed} assumed: {trust}"));
+        format!("prices: {fitted} fitted, {measured} measured, {assumed} assumed: {trust}")
+    });
+    // The published title and what is about the experiment take more than one line where there is room, in this order.
+    let others = places.len() + usize::from(prices.is_some());
+    let mut published = shown.published.as_ref().map(published_lines).unwrap_or_default();
+    if 1 + others + published.len() > HEAD {
+        published = shown.published.iter().map(published_line).collect();
     }
-    // The first lines are about the experiment, where there is room for two.
-    if what.len() + lines.len() > HEAD {
+    if what.len() + others + published.len() > HEAD {
         what = vec![fit(&format!("{}{about}", shown.experiment), WIDTH)];
     }
-    text(what.into_iter().chain(lines).map(|line| fit(&line, WIDTH)).collect())
+    let all = what.into_iter().chain(places).chain(published).chain(prices);
+    text(all.map(|line| fit(&line, WIDTH)).collect())
+}
+
+/// Who published the tables, and where: as many lines as it takes.
+fn published_lines(published: &Published) -> Vec<String> {
+    fold(&format!("{} {:?}", published_by(published), published.source.title), WIDTH)
+}
+
+/// The same in one line: what of the title has no room is left out, within its quotes.
+fn published_line(published: &Published) -> String {
+    let by = published_by(published);
+    let room = WIDTH.saturating_sub(by.chars().count() + 3);
+    format!("{by} {:?}", fit(&published.source.title, room))
+}
+
+fn published_by(Published { name, source, .. }: &Published) -> String {
+    format!("published ({name}): {}, {},", source.author, source.date)
 }
 
 /// One line for each target: its columns, machines, seeds, and memory at the start.

@@ -5,7 +5,7 @@ use std::{collections::BTreeMap, fmt, path::Path};
 use serde::de::DeserializeOwned;
 
 use super::{
-    Printed, Published,
+    Printed, Published, PublishedSource,
     claim::Claims,
     rows::{Picked, Rows},
 };
@@ -52,7 +52,8 @@ impl Published {
                 return Err(PublishedError { file: format!("published/{name}"), line: None, message });
             }
         }
-        let source = toml_file(name, files, "source.toml")?;
+        let (_, source): (_, PublishedSource) = toml_file(name, files, "source.toml")?;
+        let reasons = source.page.clone().unwrap_or_else(|| format!("published/{name}/rows.toml"));
         let (file, rows) = toml_file(name, files, "rows.toml")?;
         pick_something(file, &rows, &printed)?;
         let (file, claims): (_, Claims) = toml_file(name, files, "claims.toml")?;
@@ -60,13 +61,19 @@ impl Published {
             return Err(PublishedError { file: file.to_owned(), line: None, message });
         }
         let name = name.to_owned();
-        Ok(Self { name, source: source.1, printed, places, rows, claims: claims.claims })
+        Ok(Self { name, source, reasons, printed, places, rows, claims: claims.claims })
     }
 }
 
 /// Refuses rows that are picked out and do not exist: a name that is misspelt would pick nothing, unseen.
 fn pick_something(file: &str, rows: &Rows, printed: &[Printed]) -> Result<(), PublishedError> {
-    for (kind, picked) in [("unscored", &rows.unscored), ("fitted", &rows.fitted), ("wrong", &rows.wrong)] {
+    let kinds = [
+        ("unscored", &rows.unscored),
+        ("fitted", &rows.fitted),
+        ("no_sample", &rows.no_sample),
+        ("wrong", &rows.wrong),
+    ];
+    for (kind, picked) in kinds {
         let idle = |picked: &Picked| !printed.iter().any(|value| picked.has(value.place()));
         if let Some(place) = picked.iter().position(idle) {
             let message = format!("[[{kind}]] number {} picks no value of the tables", place + 1);

@@ -14,6 +14,9 @@ pub(super) struct Rows {
     /// No prediction: something was chosen so that they come out.
     #[serde(default)]
     pub(super) fitted: Vec<Picked>,
+    /// Zeros among these are no numbers: nothing was there to be measured.
+    #[serde(default)]
+    pub(super) no_sample: Vec<Picked>,
     /// Known not to come out.
     #[serde(default)]
     pub(super) wrong: Vec<Picked>,

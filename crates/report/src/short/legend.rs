@@ -5,6 +5,7 @@ use std::collections::BTreeSet;
 use super::{
     WIDTH,
     luck::{FEW, Luck},
+    text::fold,
 };
 use crate::table::MANY_RUNS;
 
@@ -18,13 +19,14 @@ pub(super) enum Sign {
     Luck,
     Fitted,
     Wrong,
+    Combined,
 }
 
 impl Sign {
     /// What numbers are.
     const NUMBERS: [Self; 4] = [Self::Range, Self::Same, Self::Change, Self::Ratio];
     /// What marks are.
-    const MARKS: [Self; 3] = [Self::Luck, Self::Fitted, Self::Wrong];
+    const MARKS: [Self; 4] = [Self::Luck, Self::Fitted, Self::Wrong, Self::Combined];
 }
 
 /// Which signs the tables had.
@@ -35,6 +37,8 @@ pub(super) struct Seen {
     runs: BTreeSet<usize>,
     /// What runs said about changes.
     luck: BTreeSet<Luck>,
+    /// Whether changes of published values were among them.
+    published: bool,
 }
 
 impl Seen {
@@ -48,6 +52,12 @@ impl Seen {
         self.sign(Sign::Range);
     }
 
+    /// A change between two published values.
+    pub(super) fn published_change(&mut self) {
+        self.published = true;
+        self.sign(Sign::Change);
+    }
+
     /// What runs say about a change that is shown.
     pub(super) fn tested(&mut self, luck: Luck) {
         self.luck.insert(luck);
@@ -56,24 +66,26 @@ impl Seen {
         }
     }
 
-    /// What numbers are, then what marks are.
-    pub(super) fn lines(&self) -> Vec<String> {
+    /// What numbers are, then what marks are. `reasons` is where a reader finds why rows are known to be off.
+    pub(super) fn lines(&self, reasons: &str) -> Vec<String> {
         let meanings = |signs: &[Sign]| {
             let there = signs.iter().filter(|sign| self.signs.contains(sign));
-            there.map(|sign| self.meaning(*sign)).collect::<Vec<String>>()
+            there.map(|sign| self.meaning(*sign, reasons)).collect::<Vec<String>>()
         };
         [meanings(&Sign::NUMBERS), meanings(&Sign::MARKS)].iter().flat_map(|group| packed(group)).collect()
     }
 
-    fn meaning(&self, sign: Sign) -> String {
+    fn meaning(&self, sign: Sign, reasons: &str) -> String {
         match sign {
             Sign::Range => return format!("low-high: {}", self.ends()),
             Sign::Same => "=: all runs the same",
+            Sign::Change if self.published => "%: change from the first column, of simulated or published",
             Sign::Change => "%: change from the first column",
             Sign::Ratio => "x: model over kernel",
             Sign::Luck => return self.luck(),
-            Sign::Fitted => "f fitted to it",
-            Sign::Wrong => "! known to be wrong",
+            Sign::Fitted => "f fitted: the model was tuned to this row of the first column",
+            Sign::Wrong => return format!("! simulated value known to be off; why: {reasons}"),
+            Sign::Combined => "marks combine: ~! is both ~ and !",
         }
         .to_owned()
     }
@@ -100,16 +112,16 @@ impl Seen {
     }
 }
 
-/// As many of them in a line as fit.
+/// As many of them in a line as fit. One that is too long goes on in the next line.
 fn packed(meanings: &[String]) -> Vec<String> {
     let mut lines: Vec<String> = Vec::new();
-    for meaning in meanings {
+    for meaning in meanings.iter().flat_map(|meaning| fold(meaning, WIDTH)) {
         match lines.last_mut() {
             Some(line) if line.chars().count() + 2 + meaning.chars().count() <= WIDTH => {
                 line.push_str("; ");
-                line.push_str(meaning);
+                line.push_str(&meaning);
             }
-            _ => lines.push(meaning.clone()),
+            _ => lines.push(meaning),
         }
     }
     lines
@@ -133,7 +145,7 @@ mod tests {
             for runs in runs {
                 seen.range(*runs);
             }
-            assert_eq!(seen.lines(), [format!("low-high: {expected}")]);
+            assert_eq!(seen.lines(""), [format!("low-high: {expected}")]);
         }
     }
 
@@ -144,13 +156,22 @@ mod tests {
             for luck in all {
                 seen.tested(*luck);
             }
-            seen.lines().join("")
+            seen.lines("").join("")
         };
         assert_eq!(line(&[Luck::Unlikely]), "");
         assert_eq!(line(&[Luck::Unlikely, Luck::Possible]), "~ may be luck (95 % interval of the change holds 0)");
         assert_eq!(line(&[Luck::Unknown]), "~ fewer than 5 runs: no change can be told from luck");
         let both = "~ may be luck (95 % interval of the change holds 0, or fewer than 5 runs)";
         assert_eq!(line(&[Luck::Unlikely, Luck::Unknown]), both);
+    }
+
+    #[test]
+    fn a_change_is_of_what_has_changes() {
+        let mut seen = Seen::default();
+        seen.sign(Sign::Change);
+        assert_eq!(seen.lines(""), ["%: change from the first column"]);
+        seen.published_change();
+        assert_eq!(seen.lines(""), ["%: change from the first column, of simulated or published"]);
     }
 
     #[test]

@@ -5,7 +5,9 @@ use crate::stats::Pair;
 /// From here on a ratio is easier to read than a percentage.
 const MANY_TIMES: f64 = 10.0;
 /// What is nothing in one column and something in the other.
-const FROM_ZERO: &str = "new";
+const FROM_ZERO: &str = "was 0";
+/// The same of a kernel and its model.
+const OVER_ZERO: &str = "over 0";
 /// A range of runs that print the same number.
 pub(super) const SAME: &str = "=";
 /// Letters for thousands, the largest first.
@@ -50,7 +52,7 @@ pub(super) fn change(Pair { baseline, new }: Pair<f64>) -> String {
 pub(super) fn ratio(Pair { baseline, new }: Pair<f64>) -> String {
     match (baseline == 0.0, new == 0.0) {
         (true, true) => "x1".to_owned(),
-        (true, false) => FROM_ZERO.to_owned(),
+        (true, false) => OVER_ZERO.to_owned(),
         _ => match new / baseline {
             times if (0.995..9.995).contains(&times) => format!("x{times:.1}"),
             times if (0.095..0.995).contains(&times) => format!("x{times:.2}"),
@@ -129,7 +131,7 @@ mod tests {
         assert_eq!(of(79.3, 0.0), "-100%");
         assert_eq!(of(-79.3, 0.0), "+100%");
         assert_eq!(of(0.0, 0.0), "0%");
-        assert_eq!(of(0.0, 4.0), "new");
+        assert_eq!(of(0.0, 4.0), "was 0");
         assert_eq!(of(7551.0, 1500.0), "-80%");
         assert_eq!(of(1000.0, 1052.0), "+5%");
         assert_eq!(of(1000.0, 995.6), "0%");
@@ -143,7 +145,7 @@ mod tests {
         assert_eq!(of(100.0, 42.0), "x0.42");
         assert_eq!(of(100.0, 0.0), "x0");
         assert_eq!(of(0.0, 0.0), "x1");
-        assert_eq!(of(0.0, 5.0), "new");
+        assert_eq!(of(0.0, 5.0), "over 0");
         assert_eq!(of(100.0, 114.0), "x1.1");
         assert_eq!(of(100.0, 0.4), "x0.004");
     }
