@@ -49,7 +49,7 @@ pub(crate) struct Pagelab {
 
 #[derive(Debug, Subcommand)]
 pub(crate) enum Command {
-    /// Run an experiment and print its tables
+    // A command without a comment has it, also the long one, where its arguments are.
     Run(Run),
     /// Print the tables of a result again, without running anything
     #[command(after_help = "\
@@ -89,12 +89,9 @@ Examples:
         #[command(flatten)]
         look: Look,
     },
-    /// Say which claims about published tables hold
     Claims(Claims),
-    /// Say how near the changes of a published table a result is
     Score(Score),
     Trust(Trust),
-    /// Measure what primitive operations take on this machine, and write its machine file with them
     Calibrate(Calibrate),
     /// Machines as files
     #[command(subcommand, after_help = "Examples:\n  pagelab machine import -o machines/here.toml")]

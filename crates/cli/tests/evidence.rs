@@ -65,3 +65,19 @@ fn mistakes_are_one_message() {
         assert!(stderr.contains(expected), "{arguments:?}: {stderr}");
     }
 }
+
+#[test]
+fn help_explains_the_words_of_claims_and_scores() {
+    let room = Room::new();
+    let words = |text: String| text.split_whitespace().collect::<Vec<_>>().join(" ");
+    let help = room.run(&["claims", "--help"]).expect(0).stdout;
+    for name in lab::published::names() {
+        assert!(help.contains(&format!("\n  {name}  ")), "{name} is not among the series:\n{help}");
+    }
+    let help = words(help);
+    assert!(help.contains("We chose the claims") && help.contains("holds by definition"), "{help}");
+    let help = room.run(&["score", "--help"]).expect(0).stdout;
+    for word in ["direction: ", "skill: ", "level: ", "ceiling: ", "`merged`"] {
+        assert!(help.contains(word), "{word} is not explained:\n{help}");
+    }
+}

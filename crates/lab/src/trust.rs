@@ -1,4 +1,4 @@
-//! What an experiment's numbers are worth, on one screen: what behind them is fitted, measured, assumed or from memory, and what
+//! What an experiment's numbers are worth, on one screen: what behind them is fitted, measured, assumed or not checked, and what
 //! is known to be wrong. Each is a count, and the worst example.
 
 mod beside;
@@ -100,7 +100,8 @@ impl Trust {
         if let Some(pace) = pace.as_ref().filter(|pace| prices::origin(&pace.source).0 == Origin::Fitted) {
             let paced = used.iter().filter(|price| price.generic).count();
             let why = prices::origin(&pace.source).1;
-            fitted.worst = format!("and the pace of the other {paced}, {} %: {why}", pace.percent);
+            let scale = f64::from(pace.percent) / 100.0;
+            fitted.worst = format!("all {paced} other costs are scaled by {scale}, fitted to published rows: {why}");
         }
         vec![fitted, measured, assumed]
     }
@@ -111,7 +112,12 @@ impl Trust {
         let worst = self.columns.iter().find_map(|(name, rules)| Some((name, rules.first()?)));
         let about = |rule: &str| Variant::RULES.iter().find(|known| known.name == rule).map_or("", |rule| rule.about);
         let worst = worst.map(|(name, rule)| format!("{rule} of {name}: {}", about(rule)));
-        Row { name: "rules from memory", count: all.len(), of: Variant::RULES.len(), worst: worst.unwrap_or_default() }
+        Row {
+            name: "rules not checked against the source",
+            count: all.len(),
+            of: Variant::RULES.len(),
+            worst: worst.unwrap_or_default(),
+        }
     }
 
     /// Where there is more about it.
@@ -131,7 +137,7 @@ impl Trust {
     }
 }
 
-/// How many published values are fitted, and how many are known to be wrong.
+/// How many values of the published tables are fitted, and how many of ours are known to be off.
 fn published_rows(published: &Published) -> [Row; 2] {
     let column = |kernel: &str| published.source.columns.iter().find(|column| column.kernel == kernel);
     let count = |name, reason: &dyn Fn([&str; 4]) -> Option<String>| {
@@ -149,10 +155,10 @@ fn published_rows(published: &Published) -> [Row; 2] {
     };
     let owned = |reason: Option<&str>| reason.map(str::to_owned);
     [
-        count("values fitted", &|[experiment, metric, case, kernel]| {
+        count("table values fitted", &|[experiment, metric, case, kernel]| {
             owned(published.fitted(experiment, metric, case, kernel))
         }),
-        count("values known wrong", &|[experiment, metric, case, kernel]| {
+        count("table values known to be off", &|[experiment, metric, case, kernel]| {
             owned(published.wrong(experiment, metric, case, kernel))
         }),
     ]

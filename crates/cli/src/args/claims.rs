@@ -7,11 +7,15 @@ use lab::plan::Seeds;
 
 use super::FormatArg;
 
-/// Say which claims about published tables hold.
+/// Say which claims about published tables hold
 ///
-/// A claim is what a published table says so clearly that a model has to repeat it: a large effect, an order with wide gaps, an
-/// identity. Each is judged by the mean over seeds. A series is reached when nine of ten of its claims hold, and all identities.
-/// What is needed is run first, into a result directory of its own; the same command again goes on from there.
+/// A claim is what a published table says so clearly that a model has to repeat it: a large effect, or an order with wide gaps.
+/// An identity is a relation that holds by definition, such as blocks tried by each thread count: it checks that the same thing
+/// was run. We chose the claims and their bounds, from each author's own words and tables; published/SERIES/claims.toml has them
+/// with the reason of each. No simulation reads them.
+///
+/// A claim is judged by the mean over seeds. A series is reached when nine of ten of its claims hold, and all identities. What is
+/// needed is run first, into a result directory of its own; the same command again goes on from there.
 #[derive(Debug, Args)]
 #[command(after_help = "\
 Examples:
@@ -19,6 +23,14 @@ Examples:
   pagelab claims s0 --seeds 21-40 --workers 1
   pagelab claims --result results/mine --seeds 1-8
   pagelab claims --format csv > claims.csv
+
+Series:
+  s0  khugepaged instead of page faults, 4.1 (2015)
+  s1  boosted watermarks, 4.20 (2018)
+  s2  free page reporting, linux-next (2020)
+  s3  automatic NUMA balancing, 3.9 (2013)
+  s4  locality of huge pages, 4.18 and 4.19 (2018)
+and each folder of published/ in the working directory.
 
 Exit status: 0 every series that can be run is reached, 1 one is not, or a cell failed, 2 wrong input, 130 interrupted.")]
 pub(crate) struct Claims {
@@ -41,10 +53,20 @@ pub(crate) struct Claims {
     pub(crate) format: FormatArg,
 }
 
-/// Say how near the changes of a published table a result is.
+/// Say how near the changes of a published table a result is
 ///
-/// For information: `pagelab claims` judges, a score does not. Beside it is its ceiling, what single runs of the model get when
-/// they are scored against the mean of its others: a published table is a single run too.
+/// For information: `pagelab claims` judges, a score does not. A change is a published column against the first one, and material
+/// if it is 10 per cent or more.
+///
+/// direction: which part of the material changes goes the same way here. skill: how near their sizes are; 1 is equal, 0 is as far
+/// off as a model that says that nothing changes. level: the factor between the first columns, here and published; 1 is equal.
+/// inside: which part of the published values is in the range of our single runs.
+///
+/// ceiling: the same of single runs of the model, each in the place of the published table, scored by the mean of the others. A
+/// published table is a single run too, so that a perfect model gets no more than this.
+///
+/// Each line is a set of tables. `all` counts their rows together. `merged` takes them for one table with all columns, so
+/// that columns of one set are also compared with the first column of the other.
 #[derive(Debug, Args)]
 #[command(after_help = "\
 Examples:

@@ -4,12 +4,13 @@ use clap::Args;
 
 /// Say what an experiment's numbers are worth
 ///
-/// What behind its simulated numbers is fitted, measured, assumed or from memory, and what is known to be wrong: each a count and
+/// What behind its simulated numbers is fitted, measured, assumed or not checked, and what is known to be off: each a count and
 /// the worst example, on one screen. Nothing is run.
 ///
 /// Fitted is what was chosen so that a row of a published table comes out; measured, what somebody timed or looked up; assumed,
-/// what nobody did. A rule is from memory when nobody read it in the source of the kernel whose rule it is. Values are those of
-/// the published table. A counter is off when it is farther from a real kernel's than its class allows (docs/fidelity.md).
+/// what nobody did. A rule is not checked when nobody read it in the source of the kernel whose rule it is. Table values are
+/// those of the published table. A counter is off when it is farther from a real kernel's than its class allows
+/// (docs/fidelity.md).
 #[derive(Debug, Args)]
 #[command(after_help = "\
 Examples:
