@@ -25,10 +25,18 @@ pub fn load(name: &str) -> Result<Published, SourceError> {
     load_in(Path::new(""), name)
 }
 
-/// The series whose tables this experiment makes, if there is one.
+/// The series whose tables this experiment makes, if there is one. Of several one of the working directory comes first, so that
+/// who puts numbers of their own there sees them; else the first by name.
 pub fn of_experiment(experiment: &str) -> Result<Option<Published>, SourceError> {
-    for name in names() {
-        let published = load(&name)?;
+    of_experiment_in(Path::new(""), experiment)
+}
+
+fn of_experiment_in(root: &Path, experiment: &str) -> Result<Option<Published>, SourceError> {
+    let mut names = names_in(root);
+    // Stable: by name within both.
+    names.sort_by_key(|name| !root.join(FOLDER).join(name).join(SOURCE).exists());
+    for name in names {
+        let published = load_in(root, &name)?;
         if published.source.experiment.as_deref() == Some(experiment) {
             return Ok(Some(published));
         }
@@ -153,6 +161,22 @@ mod tests {
         let published = load_in(root.path(), "s0").expect("a series");
         assert_eq!(published.source.about, "mine");
         assert_eq!(published.printed("a", "b", "c", "d").map(|printed| printed.digits.as_str()), Some("1.50"));
+
+        // Its experiment's tables are beside it, although s0 is earlier by name.
+        let other = root.path().join("published/version2");
+        std::fs::create_dir_all(&other).expect("made");
+        let source = "about = ''\ntitle = ''\nauthor = ''\ndate = ''\nwhere = ''\nmachine = ''\ncolumn = []\n\
+                      experiment = 'thpscale-4.1'\n";
+        for (name, text) in [
+            ("source.toml", source),
+            ("rows.toml", ""),
+            ("claims.toml", ""),
+            ("table.csv", "experiment,metric,case,kernel,value,better\n"),
+        ] {
+            std::fs::write(other.join(name), text).expect("written");
+        }
+        let found = of_experiment_in(root.path(), "thpscale-4.1").expect("read").map(|found| found.name);
+        assert_eq!(found.as_deref(), Some("version2"));
 
         write("rows.toml", "[[wrong]]\nwhy = ''\ncase = 'x'\n");
         let message = load_in(root.path(), "s0").expect_err("no such row").to_string();
