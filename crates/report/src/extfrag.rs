@@ -8,8 +8,7 @@ use units::{ExtfragClass, ExtfragCounts, ExtfragKind, Mobility, Order};
 
 use crate::group::{Group, distinct, groups, mean_over_seeds};
 use crate::record::{Better, Cell};
-use crate::stats;
-use crate::table::{Form, Kind, Row, Table, Value};
+use crate::table::{Form, Kind, Row, Table};
 
 /// The events of one run by kind.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]

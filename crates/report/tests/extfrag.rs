@@ -129,7 +129,7 @@ fn the_whole_table_has_orders_ownership_and_the_window() {
     let value = |metric: &str, case: &str| {
         let row = table.rows.iter().find(|row| (row.metric.as_str(), row.case.as_str()) == (metric, case));
         let cells = &row.unwrap_or_else(|| panic!("no {case} in {table:?}")).cells;
-        cells.iter().map(|cell| cell.map(|cell| cell.value)).collect::<Vec<_>>()
+        cells.iter().map(|cell| cell.as_ref().map(|cell| cell.value)).collect::<Vec<_>>()
     };
     for (case, expected) in [
         ("all", [1005.0, 11.0]),
