@@ -131,3 +131,20 @@ fn sim_has_files_too() {
     assert_eq!(targets, [Target::Host, Target::Sim]);
     assert_eq!(fs::read_dir(room.here()).unwrap().count(), 1, "only the result is in the working directory");
 }
+
+/// Small files are written and read, and as many threads as were asked for fault blocks beside that.
+#[test]
+fn sim_thpfioscale_faults_beside_readers() {
+    let room = Room::new();
+    let it = ["run", "thpfioscale", "--machine", "one-node-512m", "--format", "json", "--set", "total=110%"];
+    let cells = run(&room, &[&it, &["--set", "threads=2", "--set", "jobs=2", "--set", "advise=no,yes", "-o", "r"]]);
+    assert_eq!(cells.len(), 2);
+    for cell in &cells {
+        let both = cell.measured.metrics.iter().find(|metric| metric.class.as_deref() == Some("fault-both")).unwrap();
+        // Of three quarters of memory, half.
+        assert!(both.part.as_deref() == Some("2") && (80..96).contains(&both.samples.len()), "{}", both.samples.len());
+        assert!(cell.measured.counters["pgpgin"] > 0 && cell.measured.extfrag.is_some());
+    }
+    let few = room.run(&words(&[&it, &["-o", "few"]])).expect(2).stderr;
+    assert!(few.contains("2 CPUs are too few: --set threads=1"), "{few}");
+}

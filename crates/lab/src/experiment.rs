@@ -321,4 +321,22 @@ model = ["threads", "processes"]
         let params = [("page", "base"), ("model", "threads"), ("iterations", "8"), ("size", "128MiB")];
         assert_eq!(cells[0], params.map(|(name, value)| (name.to_owned(), value.to_owned())));
     }
+
+    #[test]
+    fn a_column_may_have_its_own_machine_and_parameters() {
+        let text = |column: &str| format!("{GOOD}\n[[column]]\nkernel = 'a'\nvariant = 'v6.1'\n{column}\n");
+        let column = |text: String| read(&text).map(|experiment| experiment.columns[0].clone());
+        let own = column(text("machine = 'one-node-512m'\nparams = { iterations = 4 }")).unwrap();
+        assert_eq!(own.machine.as_deref(), Some("one-node-512m"));
+        assert_eq!(own.params, [("iterations".to_owned(), vec!["4".to_owned()])]);
+        let message = |added: &str| column(text(added)).unwrap_err().to_string();
+        assert!(message("machine = 'one-node-512'").contains("did you mean \"one-node-512m\"?"));
+        assert!(message("params = { iterations = [4, 8] }").contains("a column takes one value of iterations"));
+        assert!(message("params = { iteration = 4 }").contains("did you mean \"iterations\"?"));
+        let again = |tables: &str| {
+            text(&format!("tables = 'x'\n[[column]]\nkernel = 'a'\nvariant = 'v6.1'\ntables = '{tables}'"))
+        };
+        assert!(column(again("y")).is_ok(), "the same kernel in other tables");
+        assert!(column(again("x")).unwrap_err().to_string().contains("there is another column \"a\" already"));
+    }
 }

@@ -155,6 +155,14 @@ impl Workload {
         }
     }
 
+    /// Why it cannot run on so many CPUs, if it cannot.
+    pub fn lacks_cpus(&self, cpus: u32) -> Option<String> {
+        match self {
+            Self::Thpfioscale(params) => params.lacks_cpus(cpus),
+            _ => None,
+        }
+    }
+
     /// Whether it means to fill memory, so that the kernel has to reclaim and to compact.
     pub fn presses(&self) -> bool {
         match self {

@@ -117,6 +117,15 @@ impl Params {
         format!("{advised}{threads}")
     }
 
+    /// Why no thread would be started on so many CPUs of a node.
+    pub(crate) fn lacks_cpus(&self, cpus: u32) -> Option<String> {
+        let is_short = self.threads.is_none() && auto(cpus, self.jobs) == 0;
+        is_short.then(|| {
+            let jobs = self.jobs;
+            format!("threads = auto: a quarter of the CPUs that {jobs} jobs leave, and {cpus} CPUs are too few: --set threads=1")
+        })
+    }
+
     /// Files of each job.
     fn each(&self, total: Bytes) -> u64 {
         self.total.of(total).0 / self.file.0 / u64::from(self.jobs)
@@ -171,13 +180,18 @@ pub async fn run<O: Os>(os: O, params: Params, seed: u64) -> Result<Outcome, Wor
 /// As many as the script starts: a quarter of the CPUs of a socket that the jobs leave.
 fn threads_of<O: Os>(os: &O, jobs: u32) -> Result<u32, WorkloadError> {
     let nodes = u32::try_from(os.nodes().len()).expect("few nodes");
-    match (os.cpus() / nodes).saturating_sub(jobs) / 4 {
+    match auto(os.cpus() / nodes, jobs) {
         0 => Err(WorkloadError::Call(
             "threads = auto: fewer than four CPUs of a node are left by the jobs",
             Errno::INVAL,
         )),
         threads => Ok(threads),
     }
+}
+
+/// Threads for so many CPUs of a node.
+fn auto(cpus: u32, jobs: u32) -> u32 {
+    cpus.saturating_sub(jobs) / 4
 }
 
 async fn fault<O: Os>(os: &O, params: &Params, threads: u32) -> Result<Outcome, WorkloadError> {
@@ -279,7 +293,10 @@ mod tests {
         let params = Params::parse([("jobs", "3"), ("total", "100%"), ("threads", "2"), ("advise", "yes")]).unwrap();
         assert_eq!((params.each(Bytes::mib(3)), params.files(Bytes::mib(3))), (16, Bytes::mib(3)));
         assert_eq!(params.case(), "advised-2");
-        assert_eq!(Params::parse([]).unwrap().case(), "auto");
+        let default = Params::parse([]).unwrap();
+        assert_eq!(default.case(), "auto");
+        assert!(default.lacks_cpus(7).unwrap().contains("and 7 CPUs are too few"));
+        assert_eq!((default.lacks_cpus(8), params.lacks_cpus(1), auto(24, 4)), (None, None, 5));
         assert!(Params::parse([("threads", "0")]).is_err() && Params::parse([("file", "5KiB")]).is_err());
     }
 

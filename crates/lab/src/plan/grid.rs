@@ -86,6 +86,9 @@ pub(super) fn lay(
     for (program, params) in programs.iter().flat_map(|program| program_grid(program, &all, ground.cpus)) {
         let key = case(&ground.key, program, params, ground.settings)?;
         let workload = crate::cell::parse(&key).map_err(UsageError)?;
+        if let Some(problem) = workload.lacks_cpus(ground.cpus) {
+            return Err(UsageError(problem));
+        }
         let need = workload.memory(ground.memory);
         if let Some(reason) = misfit(&key.case, need, ground) {
             if asked {
