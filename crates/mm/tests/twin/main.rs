@@ -506,22 +506,12 @@ const MADE_SHORT: [Event; 5] = [
 
 #[test]
 fn small_zones_agree_after_every_operation_1() {
-    run_all(0..seeds() / 4, SMALL_ZONES, &MADE);
+    run_all(0..seeds() / 2, SMALL_ZONES, &MADE);
 }
 
 #[test]
 fn small_zones_agree_after_every_operation_2() {
-    run_all(seeds() / 4..seeds() / 2, SMALL_ZONES, &MADE);
-}
-
-#[test]
-fn small_zones_agree_after_every_operation_3() {
-    run_all(seeds() / 2..seeds() / 4 * 3, SMALL_ZONES, &MADE);
-}
-
-#[test]
-fn small_zones_agree_after_every_operation_4() {
-    run_all(seeds() / 4 * 3..seeds(), SMALL_ZONES, &MADE);
+    run_all(seeds() / 2..seeds(), SMALL_ZONES, &MADE);
 }
 
 /// In most streams no huge page waits for its split when memory is short.

@@ -75,13 +75,24 @@ impl World {
                     continue;
                 }
                 let put_off = self.put_off.remove(&account).unwrap_or(0);
-                let more = (had >> round.priority) * 2;
-                let total = ((put_off >> round.priority) + more).min(2 * had);
+                let rules = &self.memory.rules;
+                let mut more = (had >> round.priority) * 2;
+                if rules.slab_scans_a_batch {
+                    more = more.max(had.min(BATCH));
+                }
+                let total = if rules.slab_deferred_by_priority {
+                    ((put_off >> round.priority) + more).min(2 * had)
+                } else if more < had / 4 {
+                    (put_off + more).min(had / 2)
+                } else {
+                    (put_off + more).min(2 * had)
+                };
                 round.turn = Some(Turn { had, put_off, more, total, asked: 0, batch: None });
                 continue;
             };
             if turn.batch.is_none() && turn.total < BATCH && turn.total < turn.had {
-                let rest = (turn.put_off + turn.more).saturating_sub(turn.asked).min(2 * turn.had);
+                let rest = (turn.put_off + turn.more).saturating_sub(turn.asked);
+                let rest = if self.memory.rules.slab_deferred_by_priority { rest.min(2 * turn.had) } else { rest };
                 *self.put_off.entry(account).or_insert(0) += rest;
                 round.turn = None;
                 round.left.pop();
