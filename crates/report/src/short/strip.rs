@@ -30,7 +30,9 @@ impl Strip {
     /// With the gap before each field; fields of which nothing is known take none. There is room for a usual word of the title.
     pub(super) fn width(&self) -> usize {
         let word = widest(self.title.iter().flat_map(|line| line.split_whitespace())).min(WORD);
-        self.fields_width().max(1 + word)
+        let first = self.fields.first().map_or(0, Field::width);
+        let ours = self.whose.map_or(0, |[ours, _]| ours.len().saturating_sub(first));
+        (self.fields_width() + ours).max(1 + word)
     }
 
     fn fields_width(&self) -> usize {
@@ -63,7 +65,9 @@ impl Strip {
         let Some([ours, theirs]) = self.whose else { return " ".repeat(width) };
         let ours = format!("{ours:>first$}");
         let left = width.saturating_sub(ours.chars().count() + 1);
-        let theirs: String = theirs.chars().take(left).collect();
+        // Where there is little room, the beginning of the word and a dot.
+        let short: String = theirs.chars().take(left.saturating_sub(1).min(4)).chain(['.']).collect();
+        let theirs = if theirs.len() <= left { theirs.to_owned() } else { short };
         format!("{ours} {theirs:>left$}").chars().take(width).collect()
     }
 }
