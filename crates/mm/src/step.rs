@@ -9,7 +9,7 @@ use crate::cost::Cause;
 // SWAP_CLUSTER_MAX and COMPACT_CLUSTER_MAX, include/linux/swap.h (v6.1).
 pub const RUN: u64 = 32;
 
-/// One jiffy of a kernel with CONFIG_HZ=250.
+/// One jiffy of a kernel with CONFIG_HZ=250, which is what `schedule_timeout_uninterruptible(1)` takes.
 pub(crate) const TICK: Picos = Picos::from_micros(4000);
 
 /// What one bounded step of a long operation came to.

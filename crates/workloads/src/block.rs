@@ -71,6 +71,19 @@ pub(crate) fn parse_advise(text: &str) -> Result<bool, ParamError> {
     value::<String>(&ADVISE, text, |word| word == "no" || word == "yes").map(|word| word == "yes")
 }
 
+pub(crate) const FILE: ParamInfo = ParamInfo {
+    name: "file",
+    expects: "a multiple of 4KiB from \"4KiB\" to \"1GiB\"",
+    default: "64KiB",
+    about: "size of each file",
+};
+
+pub(crate) fn parse_file(text: &str) -> Result<Bytes, ParamError> {
+    value(&FILE, text, |file: &Bytes| {
+        file.0.is_multiple_of(Bytes::PAGE.0) && (Bytes::PAGE..=Bytes::gib(1)).contains(file)
+    })
+}
+
 /// A size in bytes, or in per cent of the memory of the run.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub enum Size {

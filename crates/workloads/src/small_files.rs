@@ -10,17 +10,11 @@ use units::{Bytes, Errno};
 
 use crate::{
     During, Outcome, ParamError, ParamInfo, TaskOutcome, Unable, WorkloadError, WorkloadInfo,
-    block::{ADVISE, SIZE_EXPECTS, Size, blocks, fault_blocks, map_blocks, parse_advise},
+    block::{ADVISE, FILE, SIZE_EXPECTS, Size, blocks, fault_blocks, map_blocks, parse_advise, parse_file},
     meet::{Meet, TaskError},
     params::value,
 };
 
-const FILE: ParamInfo = ParamInfo {
-    name: "file",
-    expects: "a multiple of 4KiB from \"4KiB\" to \"1GiB\"",
-    default: "64KiB",
-    about: "size of each file",
-};
 const WRITERS: ParamInfo = ParamInfo {
     name: "writers",
     expects: "a whole number from 1 to 1024",
@@ -65,11 +59,7 @@ impl Params {
         };
         for (name, text) in given {
             match name {
-                "file" => {
-                    params.file = value(&FILE, text, |file: &Bytes| {
-                        file.0.is_multiple_of(Bytes::PAGE.0) && (Bytes::PAGE..=Bytes::gib(1)).contains(file)
-                    })?;
-                }
+                "file" => params.file = parse_file(text)?,
                 "writers" => params.writers = value(&WRITERS, text, |n| (1..=1024).contains(n))?,
                 "total" => params.total = Size::parse(&TOTAL, text)?,
                 "size" => params.size = Size::parse(&SIZE, text)?,

@@ -17,7 +17,7 @@ use units::{Bytes, Errno, Picos};
 
 use crate::{
     During, Outcome, ParamError, ParamInfo, TaskOutcome, WorkloadError, WorkloadInfo,
-    block::{ADVISE, SIZE_EXPECTS, Size, blocks, fault_blocks, map_blocks, parse_advise},
+    block::{ADVISE, FILE, SIZE_EXPECTS, Size, blocks, fault_blocks, map_blocks, parse_advise, parse_file},
     meet::{Meet, TaskError, results},
     params::value,
 };
@@ -33,12 +33,6 @@ const JOBS: ParamInfo = ParamInfo {
     expects: "a whole number from 1 to 1024",
     default: "4",
     about: "tasks that write files, and then read them",
-};
-const FILE: ParamInfo = ParamInfo {
-    name: "file",
-    expects: "a multiple of 4KiB from \"4KiB\" to \"1GiB\"",
-    default: "64KiB",
-    about: "size of each file",
 };
 const TOTAL: ParamInfo =
     ParamInfo { name: "total", expects: SIZE_EXPECTS, default: "150%", about: "what all jobs write together" };
@@ -88,11 +82,7 @@ impl Params {
                 "threads" if text == "auto" => params.threads = None,
                 "threads" => params.threads = Some(value(&THREADS, text, |n| (1..=4096).contains(n))?),
                 "jobs" => params.jobs = value(&JOBS, text, |n| (1..=1024).contains(n))?,
-                "file" => {
-                    params.file = value(&FILE, text, |file: &Bytes| {
-                        file.0.is_multiple_of(Bytes::PAGE.0) && (Bytes::PAGE..=Bytes::gib(1)).contains(file)
-                    })?;
-                }
+                "file" => params.file = parse_file(text)?,
                 "total" => params.total = Size::parse(&TOTAL, text)?,
                 "size" => params.size = Size::parse(&SIZE, text)?,
                 "advise" => params.advise = parse_advise(text)?,

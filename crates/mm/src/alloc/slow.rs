@@ -10,7 +10,7 @@
 mod fixed;
 
 use serde::Serialize;
-use units::{Order, Pfn, Picos};
+use units::{Order, Pfn};
 
 use crate::{
     Mm, Spaces,
@@ -22,7 +22,7 @@ use crate::{
     pageblock::ZoneIndex,
     primitive,
     reclaim::DirectReclaim,
-    step::{Step, Wait},
+    step::{Step, TICK, Wait},
 };
 
 /// Orders above this one are not worth much trouble.
@@ -34,9 +34,6 @@ const RECLAIM_RETRIES_MAX: u32 = 16;
 /// Times that compaction is tried again; a quarter of them for costly orders.
 // MAX_COMPACT_RETRIES, mm/page_alloc.c (v6.1).
 const COMPACT_RETRIES_MAX: u32 = 16;
-/// What `schedule_timeout_uninterruptible(1)` takes: a tick.
-// should_reclaim_retry, mm/page_alloc.c (v6.1).
-const TICK: Picos = Picos::from_micros(4000);
 
 /// In which order a request compacts and reclaims, and when it gives up.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]

@@ -18,8 +18,8 @@ use crate::{
 };
 
 /// A buffer of metadata lies where no file has a page, and so does a block of the journal.
-const METADATA: u64 = u64::MAX - 4;
-const METADATA_PAGES: u32 = 4;
+const METADATA: u64 = JOURNAL - METADATA_PAGES as u64;
+pub(super) const METADATA_PAGES: u32 = 4;
 /// A block of the journal.
 pub(super) const JOURNAL: u64 = u64::MAX;
 

@@ -25,9 +25,13 @@ impl LeftOfInodes {
 impl Mm {
     /// Dentries and inodes of a node that nobody uses, as many as `vm.vfs_cache_pressure` shows of them.
     pub(crate) fn count_idle_inodes(&self, node: NodeId) -> u64 {
-        let total = self.cache.dentries[node].len() + self.cache.idle[node].len();
-        total / 100 * self.cache.settings.vfs_cache_pressure
-            + total % 100 * self.cache.settings.vfs_cache_pressure / 100
+        self.vfs_pressure_ratio(self.cache.dentries[node].len() + self.cache.idle[node].len())
+    }
+
+    /// What `vm.vfs_cache_pressure` shows of so many objects (`vfs_pressure_ratio`). In two parts, as the product may not fit.
+    pub(super) fn vfs_pressure_ratio(&self, objects: u64) -> u64 {
+        let pressure = self.cache.settings.vfs_cache_pressure;
+        objects / 100 * pressure + objects % 100 * pressure / 100
     }
 
     /// Frees dentries as their share of so many objects; what is to be done about inodes then.

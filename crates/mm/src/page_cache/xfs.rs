@@ -11,7 +11,10 @@ use std::collections::BTreeMap;
 
 use units::{NodeId, Order, Pfn, Picos, Time};
 
-use super::{InodeId, PageCache, dirty::disk_wait};
+use super::{
+    InodeId, PageCache,
+    dirty::{METADATA_PAGES, disk_wait},
+};
 use crate::{
     MachineSpec, Mm, PerNode,
     cx::Cx,
@@ -26,7 +29,7 @@ use crate::{
 
 /// Inodes of 512 bytes in a cluster of 16 KiB (`xfs_icluster_size_fsb`; mkfs.xfs of 2018 makes version 5).
 const INODES: u32 = 32;
-const PAGES: usize = 4;
+const PAGES: usize = METADATA_PAGES as usize;
 /// How often the shrinker passes a buffer of inodes by that was used (`XFS_INO_REF`, xfs_shared.h).
 const REFERENCES: u8 = 2;
 /// How often everything that is dirty is flushed (`xfs_syncd_centisecs`).
@@ -65,6 +68,13 @@ struct Buffer {
     read_by: Time,
 }
 
+impl Buffer {
+    /// Done when the disk has read it.
+    fn is_read(&self, now: Time) -> Step<()> {
+        if self.read_by > now { Step::Block(disk_wait(self.read_by)) } else { Step::Done(()) }
+    }
+}
+
 /// Memory for a buffer, as far as there is any. Its pages are isolated.
 #[derive(Clone, Debug, Default)]
 pub(super) struct Building {
@@ -96,7 +106,7 @@ pub(super) struct Xfs {
     due: Option<Time>,
     /// What was dirty then ends here.
     end: u64,
-    /// The one that is being flushed has been read.
+    /// Memory for the buffer of the cluster that is being flushed.
     building: Building,
 }
 
@@ -224,8 +234,7 @@ impl Mm {
     ) -> Option<Step<()>> {
         if let Some(buffer) = &mut self.cache.xfs.cluster_mut(id).buffer {
             buffer.references = REFERENCES;
-            let read_by = buffer.read_by;
-            return Some(if read_by > cx.now() { Step::Block(disk_wait(read_by)) } else { Step::Done(()) });
+            return Some(buffer.is_read(cx.now()));
         }
         if !self.build(cx, building) {
             return None;
@@ -241,8 +250,7 @@ impl Mm {
         let place = self.cache.xfs.lru[node].push(id);
         let pages = pages.try_into().expect("as many as a buffer has");
         let buffer = Buffer { object, pages, references: REFERENCES, place, read_by };
-        self.cache.xfs.cluster_mut(id).buffer = Some(buffer);
-        Some(if read_by > cx.now() { Step::Block(disk_wait(read_by)) } else { Step::Done(()) })
+        Some(self.cache.xfs.cluster_mut(id).buffer.insert(buffer).is_read(cx.now()))
     }
 
     /// The thread that writes files back flushes inodes too (`xfsaild`, `xfs_inode_item_push`): the buffer of a cluster is read,
@@ -277,9 +285,7 @@ impl Mm {
 
     /// Buffers of a node, as many as `vm.vfs_cache_pressure` shows of them (`xfs_buftarg_shrink_count`).
     pub(crate) fn count_buffers(&self, node: NodeId) -> u64 {
-        let total = self.cache.xfs.lru[node].len();
-        total / 100 * self.cache.settings.vfs_cache_pressure
-            + total % 100 * self.cache.settings.vfs_cache_pressure / 100
+        self.vfs_pressure_ratio(self.cache.xfs.lru[node].len())
     }
 
     /// Looks at so many of them, and frees those that nobody used for long (`xfs_buftarg_isolate`).
