@@ -175,7 +175,11 @@ impl World {
 
     /// A task can run from `at` on (`try_to_wake_up`, `wake_up_new_task`).
     pub(crate) fn wake(&mut self, id: TaskId, at: Time, why: Enqueue) {
-        let kernel = self.tasks[id.0 as usize].kernel;
+        let (kernel, cpu) = (self.tasks[id.0 as usize].kernel, self.tasks[id.0 as usize].cpu);
+        if self.cpus[cpu.0 as usize].running == Some(id) {
+            // On its way to sleep; it may be its own step that it is woken by. It stays (`ttwu_runnable`).
+            return;
+        }
         if why == Enqueue::Woken && self.kernels[kernel].variant.sched_wake_affine_by_load {
             self.note_wake(id, at);
         }

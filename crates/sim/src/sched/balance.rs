@@ -365,6 +365,16 @@ mod tests {
         world
     }
 
+    #[test]
+    fn one_that_is_woken_on_its_way_to_sleep_is_queued_once() {
+        let mut world = crowded("v5.0");
+        let running = world.cpus[0].running.unwrap();
+        let waiting = |world: &World| world.cpus.iter().map(|cpu| cpu.queue.waiting().count()).collect::<Vec<_>>();
+        let before = waiting(&world);
+        world.wake(running, Time(1), Enqueue::Woken);
+        assert_eq!((waiting(&world), world.cpus[0].running), (before, Some(running)));
+    }
+
     fn millis(millis: u64) -> Time {
         Time(Picos::from_micros(1000 * millis).0)
     }
