@@ -93,6 +93,8 @@ pub struct Disk {
     pub bandwidth: BytesPerSecond,
     /// Its file system is XFS, and not ext4.
     pub is_xfs: bool,
+    /// What its files may hold together; none is as much as they need.
+    pub size: Option<Bytes>,
 }
 
 /// One NUMA node.

@@ -141,6 +141,7 @@ fn disk(machine: &Machine) -> DiskSpec {
     machine.disk.map_or(spec, |disk| DiskSpec {
         latency: Picos::from_micros(disk.latency_us),
         bandwidth: disk.bandwidth,
+        size: disk.size.unwrap_or(spec.size),
         filesystem: if disk.is_xfs { Filesystem::Xfs } else { Filesystem::Ext4 },
         ..spec
     })

@@ -257,8 +257,12 @@ impl PageCache {
     /// Every kernel object that files have.
     pub fn objects(&self) -> impl Iterator<Item = Object> + '_ {
         let open = self.open.iter().flatten().map(|open| open.object);
-        let inodes =
-            self.inodes.iter().flatten().flat_map(|inode| [inode.object, inode.dentry, inode.log_item]).flatten();
+        let inodes = self
+            .inodes
+            .iter()
+            .flatten()
+            .flat_map(|inode| [inode.object, inode.dentry, inode.log_item, inode.logged.object()])
+            .flatten();
         open.chain(inodes).chain(self.nodes.objects()).chain(self.buffers()).chain(self.xfs.objects())
     }
 
@@ -290,6 +294,7 @@ impl Mm {
     pub fn mount(&mut self, spec: &DiskSpec) {
         assert!(self.cache.inodes.is_empty(), "a disk is there before its files");
         self.cache.disk = Disk::new(*spec);
+        self.cache.xfs.mount(spec);
     }
 
     /// The request for a page of the cache (`mapping_gfp_mask`); `writes`: it will be dirty (`__GFP_WRITE`), and not read

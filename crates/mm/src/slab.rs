@@ -40,11 +40,15 @@ pub enum Cache {
     XfsIli,
     /// `xfs_buf`: a buffer of metadata.
     XfsBuf,
+    /// `kmalloc-512`: anything of up to 512 bytes.
+    Kmalloc512,
+    /// `kmalloc-1k`: anything of up to 1024 bytes.
+    Kmalloc1k,
 }
 
 impl Cache {
     /// Every kind.
-    pub const ALL: [Self; 10] = [
+    pub const ALL: [Self; 12] = [
         Self::VmArea,
         Self::MmStruct,
         Self::Filp,
@@ -55,6 +59,8 @@ impl Cache {
         Self::XfsInode,
         Self::XfsIli,
         Self::XfsBuf,
+        Self::Kmalloc512,
+        Self::Kmalloc1k,
     ];
 
     /// Bytes from one object to the next.
@@ -75,6 +81,8 @@ impl Cache {
             Self::XfsInode => 960,
             Self::XfsIli => 168,
             Self::XfsBuf => 384,
+            Self::Kmalloc512 => 512,
+            Self::Kmalloc1k => 1024,
         }
     }
 
@@ -82,8 +90,9 @@ impl Cache {
     pub(crate) const fn order(self) -> Order {
         match self {
             Self::VmArea | Self::Filp | Self::Dentry | Self::BufferHead | Self::XfsIli => Order::BASE,
-            Self::RadixTreeNode | Self::XfsBuf => Order(2),
-            Self::MmStruct | Self::Ext4Inode | Self::XfsInode => Order(3),
+            // Of those of kmalloc() the order that holds 20 to 31 objects, as 5 to 63 CPUs want.
+            Self::RadixTreeNode | Self::XfsBuf | Self::Kmalloc512 => Order(2),
+            Self::MmStruct | Self::Ext4Inode | Self::XfsInode | Self::Kmalloc1k => Order(3),
         }
     }
 

@@ -29,7 +29,7 @@ const KEYS: &[&str] = &[
     "latency",
     "measured",
 ];
-const DISK_KEYS: &[&str] = &["latency_us", "bandwidth", "filesystem"];
+const DISK_KEYS: &[&str] = &["latency_us", "bandwidth", "filesystem", "size"];
 const FILESYSTEMS: [&str; 2] = ["ext4", "xfs"];
 const SYSTEM_KEYS: &[&str] = &["anonymous", "kernel", "percent", "programs", "varies"];
 const NODE_KEYS: &[&str] = &["id", "memory", "cpus", "distance", "bandwidth", "zone"];
@@ -47,6 +47,9 @@ const BANDWIDTH_MIN: BytesPerSecond = BytesPerSecond::new(Bytes::mib(1)).unwrap(
 
 /// A second: no disk of ours is a tape.
 const LATENCY_MAX_US: u64 = 1_000_000;
+
+/// From the least that mkfs.xfs takes to more than there is.
+const DISK_SIZES: std::ops::RangeInclusive<Bytes> = Bytes::mib(16)..=Bytes::gib(1 << 20);
 
 /// ACPI's SLIT: 255 means unreachable.
 const DISTANCE_MAX: u32 = 254;
@@ -144,7 +147,16 @@ fn disk(root: &TableReader<'_>) -> Result<Option<Disk>, SourceError> {
         return Err(table.error("filesystem", unknown("filesystem", &filesystem, &FILESYSTEMS)));
     }
     let is_xfs = filesystem == "xfs";
-    let disk = Disk { latency_us: table.required("latency_us")?, bandwidth: table.required("bandwidth")?, is_xfs };
+    let disk = Disk {
+        latency_us: table.required("latency_us")?,
+        bandwidth: table.required("bandwidth")?,
+        is_xfs,
+        size: table.optional("size")?,
+    };
+    if let Some(size) = disk.size.filter(|size| !DISK_SIZES.contains(size)) {
+        let (least, most) = (DISK_SIZES.start(), DISK_SIZES.end());
+        return Err(table.error("size", format!("expected from {least} to {most}, found {size}")));
+    }
     if disk.latency_us > LATENCY_MAX_US {
         return Err(table.error("latency_us", format!("expected at most {LATENCY_MAX_US}, found {}", disk.latency_us)));
     }

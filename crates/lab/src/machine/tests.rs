@@ -283,8 +283,12 @@ fn what_is_written_reads_back() {
     machine.pace = Some(Pace { percent: 210, source: "measured: \"y\"".to_owned() });
     machine.system =
         Some(System { anonymous: Frames(9), kernel: Frames(512), percent: 7, programs: Frames(64), varies: 3 });
-    machine.disk =
-        Some(Disk { latency_us: 7000, bandwidth: BytesPerSecond::new(Bytes::mib(120)).unwrap(), is_xfs: false });
+    machine.disk = Some(Disk {
+        latency_us: 7000,
+        bandwidth: BytesPerSecond::new(Bytes::mib(120)).unwrap(),
+        is_xfs: false,
+        size: None,
+    });
     machine.about = "a \"quoted\" text with \\, \t and\nlines, µs".to_owned();
     machine.kernel = Some("6.1.0-50-cloud-amd64".to_owned());
     for value in ["256\t256\t32\t0\t0", "256 256", "007", "-1", "1"] {
@@ -301,7 +305,12 @@ fn a_found_machine_is_as_fast_as_the_one_that_was_asked_for() {
     let mut fast = read(GOOD).unwrap();
     fast.nodes[1].bandwidth = BytesPerSecond::new(Bytes::gib(25));
     fast.shared_core = Some(SharedCore { percent: 150, source: "assumed".to_owned() });
-    fast.disk = Some(Disk { latency_us: 80, bandwidth: BytesPerSecond::new(Bytes::mib(400)).unwrap(), is_xfs: false });
+    fast.disk = Some(Disk {
+        latency_us: 80,
+        bandwidth: BytesPerSecond::new(Bytes::mib(400)).unwrap(),
+        is_xfs: false,
+        size: None,
+    });
     let found = read(GOOD).unwrap();
     // A kernel does not say what swap a guest of its shape gets.
     let found = Machine { swap: Bytes(0), ..found };

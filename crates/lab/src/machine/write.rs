@@ -28,7 +28,8 @@ pub(super) fn machine(machine: &Machine) -> String {
     if let Some(disk) = &machine.disk {
         let (latency, bandwidth) = (disk.latency_us, string(&disk.bandwidth.to_string()));
         let filesystem = if disk.is_xfs { ", filesystem = \"xfs\"" } else { "" };
-        line(&mut text, "disk", &format!("{{ latency_us = {latency}, bandwidth = {bandwidth}{filesystem} }}"));
+        let size = disk.size.map_or_else(String::new, |size| format!(", size = \"{size}\""));
+        line(&mut text, "disk", &format!("{{ latency_us = {latency}, bandwidth = {bandwidth}{filesystem}{size} }}"));
     }
     if let Some(system) = &machine.system {
         let size = |frames: Frames| string(&frames.bytes().to_string());

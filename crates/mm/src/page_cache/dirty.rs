@@ -17,7 +17,8 @@ use crate::{
     step::{RUN, Wait},
 };
 
-/// A buffer of metadata lies where no file has a page, and so does a block of the journal.
+/// The log of XFS, a buffer of metadata, and a block of the journal lie where no file has a page.
+const LOG: u64 = METADATA - (1 << 32);
 const METADATA: u64 = JOURNAL - METADATA_PAGES as u64;
 pub(super) const METADATA_PAGES: u32 = 4;
 /// A block of the journal.
@@ -156,6 +157,17 @@ impl Mm {
         self.submit_request(cx, id, (METADATA, METADATA_PAGES), is_write)
     }
 
+    /// Sends so many pages of the log to the disk; when they will be written.
+    pub(super) fn submit_log(&mut self, cx: &mut Cx, pages: u64) -> Time {
+        let mut done = cx.now();
+        // Bound: what a checkpoint takes, a run at a time.
+        for from in (0..pages).step_by(usize::try_from(RUN).expect("a run is short")) {
+            let count = u32::try_from(RUN.min(pages - from)).expect("at most a run");
+            done = self.submit_request(cx, InodeId(0), (LOG + from, count), true);
+        }
+        done
+    }
+
     /// Sends a request for pages that are marked for it (`submit_bio`): where the disk is memory it is over, and so is what
     /// the pages were marked for. When it will be done.
     pub(super) fn submit_request(&mut self, cx: &mut Cx, id: InodeId, pages: (u64, u32), is_write: bool) -> Time {
@@ -185,7 +197,7 @@ impl Mm {
     }
 
     fn end_write(&mut self, cx: &mut Cx, request: Request<InodeId>, index: u64) {
-        if index >= METADATA && index != JOURNAL {
+        if index >= LOG && index != JOURNAL {
             return;
         }
         let at = (request.of, index);
@@ -194,6 +206,7 @@ impl Mm {
             self.cache.inode_mut(request.of).has_failed |= request.failed;
             return;
         };
+        self.note_append(request.of, index);
         self.cache.mark(at, PageFlag::Writeback, false);
         let zone = self.zone_position(head);
         self.cache.counts[zone].writeback -= 1;
@@ -216,7 +229,7 @@ impl Mm {
 
     fn end_read(&mut self, cx: &mut Cx, request: Request<InodeId>, index: u64) {
         let at = (request.of, index);
-        if index >= METADATA {
+        if index >= LOG {
             return;
         }
         let head = self.cache.page(request.of, index).expect("a page that is read stays in the cache");

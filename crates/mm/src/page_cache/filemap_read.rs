@@ -4,7 +4,7 @@
 
 use units::{Bytes, Errno, Time};
 
-use super::{InodeId, PageFlag, read::Window};
+use super::{InodeId, PageFlag, dirty::disk_wait, read::Window, xfs::RETRY};
 use crate::{Mm, cx::Cx, primitive, step::Step};
 
 /// One read(2).
@@ -44,7 +44,11 @@ impl Read {
                 return Step::More;
             }
         }
-        Step::Done(Ok(()))
+        if mm.update_times(cx, self.id, false) {
+            return Step::Done(Ok(()));
+        }
+        // It is tried until there is memory (KM_SLEEP).
+        if cx.has_asked() { Step::More } else { Step::Block(disk_wait(cx.now() + RETRY)) }
     }
 
     /// Gets the page that it is at (`filemap_get_pages`), and copies what is wanted of it.

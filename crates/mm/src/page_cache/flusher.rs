@@ -6,7 +6,11 @@ use std::collections::VecDeque;
 
 use units::{NodeId, Picos, Time};
 
-use super::{InodeId, dirty::Sent};
+use super::{
+    InodeId,
+    dirty::{Sent, disk_wait},
+    xfs::{Fields, RETRY},
+};
 use crate::{
     Mm, Spaces,
     cx::Cx,
@@ -108,7 +112,10 @@ impl Mm {
     /// Has it nothing to do but to look around from time to time?
     pub fn is_flusher_idle(&self) -> bool {
         let flusher = &self.cache.flusher;
-        !flusher.is_working() && !flusher.wants_everything && flusher.orphans.is_empty()
+        !flusher.is_working()
+            && !flusher.wants_everything
+            && flusher.orphans.is_empty()
+            && !self.cache.xfs.is_log_wanted()
     }
 
     /// Writes some, or goes to sleep: until somebody asks, or until pages are old.
@@ -188,9 +195,12 @@ impl Mm {
             return if goes_on { Step::More } else { Step::Done(()) };
         };
         if place != work.at {
+            // Where its pages go is decided in a transaction (`xfs_iomap_write_allocate`).
+            if !self.log_inode(cx, id, Fields::Extents) {
+                return Step::Block(disk_wait(cx.now() + RETRY));
+            }
             (work.at, work.left) = (place, self.cache.chunk());
             primitive::file_writeback(cx);
-            self.log_inode(id, cx.now());
         }
         let from = self.cache.inode(id).write_from;
         match self.send_run(spaces, cx, id, from, work.left) {

@@ -5,7 +5,11 @@ use std::collections::BTreeMap;
 
 use units::{NodeId, Picos, Time};
 
-use super::{PageCache, mapping::Mapping, xfs::ClusterId};
+use super::{
+    PageCache,
+    mapping::Mapping,
+    xfs::{ClusterId, Logged},
+};
 use crate::{
     Mm,
     cx::Cx,
@@ -100,6 +104,12 @@ pub(super) struct Inode {
     /// What the log holds of it, and its cluster, where it is of XFS.
     pub(super) log_item: Option<Object>,
     pub(super) cluster: Option<ClusterId>,
+    pub(super) logged: Logged,
+    /// Pages up to the end that the disk knows, where it is of XFS.
+    pub(super) on_disk: u64,
+    /// In which tick it was last written to, and read, where it is of XFS.
+    pub(super) modified: u64,
+    pub(super) accessed: u64,
     /// Its place among dentries that nobody uses, and was it used again since it came there?
     pub(super) dentry_place: Option<(NodeId, u64)>,
     pub(super) is_dentry_used: bool,
@@ -245,7 +255,7 @@ impl Mm {
     /// What an inode is in memory goes.
     pub(super) fn free_inode_objects(&mut self, cx: &mut Cx, id: InodeId) {
         let inode = self.cache.inode_mut(id);
-        for object in [inode.object.take(), inode.log_item.take()].into_iter().flatten() {
+        for object in [inode.object.take(), inode.log_item.take(), inode.logged.take()].into_iter().flatten() {
             self.free_object(cx, object);
         }
     }

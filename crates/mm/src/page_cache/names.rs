@@ -11,7 +11,7 @@ use super::{
     InodeId, Open, PageCache,
     inode::Inode,
     read::ReadAhead,
-    xfs::{Building, Placed},
+    xfs::{Building, Fields, Logged, Placed},
 };
 use crate::{
     Mm,
@@ -31,16 +31,17 @@ pub(super) struct Opening {
     filp: Option<Object>,
     dentry: Option<Object>,
     inode: Option<Object>,
-    /// And of XFS, what the log will hold of a new inode, its cluster, and memory for the buffer of that.
+    /// And of XFS, what the log will hold of a new inode, and its vector there; its cluster, and memory for the buffer of that.
     log_item: Option<Object>,
+    vector: Option<Object>,
     cluster: Option<Placed>,
     building: Building,
 }
 
 impl Opening {
     pub(super) fn new(name: String, makes: bool) -> Self {
-        let (filp, dentry, inode, log_item) = (None, None, None, None);
-        Self { name, makes, filp, dentry, inode, log_item, cluster: None, building: Building::default() }
+        let (filp, dentry, inode, log_item, vector) = (None, None, None, None, None);
+        Self { name, makes, filp, dentry, inode, log_item, vector, cluster: None, building: Building::default() }
     }
 
     /// Of XFS, the buffer that an inode is read from, or that a new cluster of inodes is written to (`xfs_imap_to_bp`,
@@ -78,6 +79,7 @@ impl Opening {
             (&mut self.dentry, Cache::Dentry, has[0]),
             (&mut self.inode, mm.cache.inode_cache(), has[1]),
             (&mut self.log_item, Cache::XfsIli, !self.makes || !mm.cache.is_xfs()),
+            (&mut self.vector, Fields::Core.cache(), !self.makes || !mm.cache.is_xfs()),
         ];
         let mut is_short = false;
         for (got, cache, is_there) in wanted {
@@ -101,10 +103,12 @@ impl Opening {
         primitive::file_operation(cx);
         let id = known.unwrap_or_else(|| {
             let (log_item, cluster) = (self.log_item.take(), self.cluster.map(|placed| placed.cluster));
-            let inode = Inode { name: Some(self.name.clone()), log_item, cluster, ..Inode::default() };
+            let logged = self.vector.take().map(Logged::new).unwrap_or_default();
+            let inode = Inode { name: Some(self.name.clone()), log_item, logged, cluster, ..Inode::default() };
             let id = mm.cache.add_inode(inode);
             mm.cache.names.insert(self.name.clone(), id);
-            mm.log_inode(id, cx.now());
+            let has_memory = mm.log_inode(cx, id, Fields::Core);
+            assert!(has_memory, "a new inode has its vector");
             id
         });
         mm.cache.leave_idle(id);
@@ -135,14 +139,15 @@ impl Opening {
     }
 
     pub(super) fn holdings(&self) -> Holdings {
-        let objects = [self.filp, self.dentry, self.inode, self.log_item, self.building.object()];
+        let objects = [self.filp, self.dentry, self.inode, self.log_item, self.vector, self.building.object()];
         let isolated = self.building.held().collect();
         Holdings { objects: objects.into_iter().flatten().collect(), isolated, ..Holdings::default() }
     }
 
     pub(super) fn abort(&mut self, mm: &mut Mm, cx: &mut Cx) {
-        let objects = [self.filp.take(), self.dentry.take(), self.inode.take(), self.log_item.take()];
-        for object in objects.into_iter().flatten() {
+        let files = [self.filp.take(), self.dentry.take(), self.inode.take()];
+        let objects = files.into_iter().chain([self.log_item.take(), self.vector.take()]);
+        for object in objects.flatten() {
             mm.free_object(cx, object);
         }
         mm.give_up_building(cx, &mut self.building);

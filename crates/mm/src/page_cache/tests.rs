@@ -1,6 +1,8 @@
 //! Files beside a map that knows what each page must hold, on a machine that is too small for them. Every step is followed by
 //! a walk over everything.
 
+mod xfs;
+
 use std::collections::BTreeMap;
 
 use units::{Bytes, BytesPerSecond, CpuId, Errno, NodeId, Picos, Time};
@@ -548,32 +550,6 @@ fn pages_go_with_their_inodes_or_keep_them_as_the_release_has_it() {
     assert_eq!(kept_by(InodeShrink::TakesPages), (0, 0, 0), "up to 4.19, and from 5.0 to 5.15");
     assert_eq!(kept_by(InodeShrink::KeepsMany), (0, 10, 30), "4.20");
     assert_eq!(kept_by(InodeShrink::WithoutPages), (10, 10, 40), "since 5.16");
-}
-
-#[test]
-fn xfs_reads_the_buffers_of_inodes_that_it_gave_back() {
-    let mut lab = Lab::new(2048, 3, 50);
-    for number in 0..100 {
-        let file = lab.create(&format!("a/{number}"));
-        lab.call(FileRequest::Close(file)).unwrap();
-    }
-    let buffers = |lab: &Lab| lab.mm.cache.xfs.pages().count() / 4;
-    assert_eq!(buffers(&lab), 4, "32 inodes each");
-    // Half a minute later all are flushed.
-    lab.now = lab.now + Picos::from_secs(31);
-    for _ in 0..100 {
-        lab.run_daemons();
-        lab.now = lab.now + Picos::from_micros(1000);
-    }
-    assert_eq!((lab.mm.cache.xfs.due(), lab.counters.get(Event::Pgpgout)), (None, 4 * 16));
-    lab.call(FileRequest::DropCaches).unwrap();
-    assert_eq!((buffers(&lab), lab.mm.cache.objects().count()), (0, 0));
-    let before = lab.counters.get(Event::Pgpgin);
-    for number in [1, 2, 99] {
-        let Ok(FileAnswer::Opened(file)) = lab.call(FileRequest::Open(format!("a/{number}"))) else { panic!() };
-        lab.call(FileRequest::Close(file)).unwrap();
-    }
-    assert_eq!((buffers(&lab), lab.counters.get(Event::Pgpgin) - before), (2, 2 * 16));
 }
 
 #[test]

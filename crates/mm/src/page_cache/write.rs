@@ -3,7 +3,7 @@
 
 use units::{Bytes, Errno, Order, Pfn, Time};
 
-use super::{InodeId, PageFlag, dirty::disk_wait};
+use super::{InodeId, PageFlag, dirty::disk_wait, xfs::RETRY};
 use crate::{
     Mm,
     cx::Cx,
@@ -23,6 +23,8 @@ pub(super) struct Write {
 
 #[derive(Clone, Copy, Debug)]
 enum Phase {
+    /// Its times change first.
+    Times,
     /// Find the next page, or allocate one.
     Page,
     /// Put a new one into the cache.
@@ -56,7 +58,7 @@ enum Next {
 
 impl Write {
     pub(super) fn new(id: InodeId, offset: Bytes, len: Bytes) -> Self {
-        Self { id, at: offset.0, end: offset.0 + len.0, phase: Phase::Page }
+        Self { id, at: offset.0, end: offset.0 + len.0, phase: Phase::Times }
     }
 
     fn index(&self) -> u64 {
@@ -69,6 +71,10 @@ impl Write {
         // Bound: each turn goes to the next phase of a page.
         while self.at < self.end || matches!(self.phase, Phase::Balance) {
             let next = match self.phase {
+                Phase::Times if mm.update_times(cx, self.id, true) => Next::Phase(Phase::Page),
+                // It is tried until there is memory (KM_SLEEP).
+                Phase::Times if cx.has_asked() => return Step::More,
+                Phase::Times => Next::Wait(disk_wait(cx.now() + RETRY)),
                 Phase::Page => self.find(mm, cx),
                 Phase::Insert(held) => self.insert(mm, cx, held),
                 Phase::Locked => self.write(mm, cx),
@@ -160,7 +166,7 @@ impl Write {
     pub(super) fn holdings(&self) -> Holdings {
         match self.phase {
             Phase::Insert(pfn) => Holdings { isolated: vec![Held { pfn, order: Order::BASE }], ..Holdings::default() },
-            Phase::Page | Phase::Locked | Phase::Balance => Holdings::default(),
+            Phase::Times | Phase::Page | Phase::Locked | Phase::Balance => Holdings::default(),
         }
     }
 
@@ -172,7 +178,7 @@ impl Write {
                 let head = mm.cache.page(self.id, self.index()).expect("a locked page stays");
                 mm.unlock_folio(cx, head);
             }
-            Phase::Page | Phase::Balance => {}
+            Phase::Times | Phase::Page | Phase::Balance => {}
         }
     }
 }

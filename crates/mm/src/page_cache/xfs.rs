@@ -1,16 +1,21 @@
 //! Linux: fs/xfs: xfs_buf_allocate_memory(), xfs_buftarg_shrink_scan() in xfs_buf.c, xfs_imap_to_bp(), xfs_iflush() in
 //! xfs_inode.c, xfsaild_push() in xfs_trans_ail.c, xfs_log_worker() in xfs_log.c (v4.20).
 //! Differs: of metadata only the buffers of inodes are there; the log never fills up, so that inodes are flushed by the worker of
-//! the log alone, and by the thread that writes files back; inodes that are given up are freed at once; no log vectors.
+//! the log alone, and by the thread that writes files back; inodes that are given up are freed at once. What a transaction needs
+//! of memory is in log.rs.
 //!
 //! The inodes of a file system lie on its disk in clusters of 32. Who reads an inode, or writes it back, needs the buffer of its
 //! cluster: four pages that are nobody's page cache and cannot be moved, and a small object. Buffers that nobody uses are given
 //! back under pressure, and allocated again when they are wanted: they come and go where inodes stay.
 
+mod log;
+
 use std::collections::BTreeMap;
 
 use units::{NodeId, Order, Pfn, Picos, Time};
 
+use self::log::Log;
+pub(super) use self::log::{Fields, Logged};
 use super::{
     InodeId, PageCache,
     dirty::{METADATA_PAGES, disk_wait},
@@ -18,7 +23,7 @@ use super::{
 use crate::{
     MachineSpec, Mm, PerNode,
     cx::Cx,
-    disk::Filesystem,
+    disk::{DiskSpec, Filesystem},
     frame::{Frame, Held},
     gfp::{AllocRequest, Mobility},
     list_order::Ordered,
@@ -35,7 +40,7 @@ const REFERENCES: u8 = 2;
 /// How often everything that is dirty is flushed (`xfs_syncd_centisecs`).
 const PUSH_PERIOD: Picos = Picos::from_secs(30);
 /// When the thread tries again that got no memory (`xfsaild`).
-const RETRY: Picos = Picos::from_micros(20_000);
+pub(super) const RETRY: Picos = Picos::from_micros(20_000);
 
 /// A cluster of inodes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
@@ -108,6 +113,7 @@ pub(super) struct Xfs {
     end: u64,
     /// Memory for the buffer of the cluster that is being flushed.
     building: Building,
+    log: Log,
 }
 
 impl Xfs {
@@ -120,12 +126,19 @@ impl Xfs {
             due: None,
             end: 0,
             building: Building::default(),
+            log: Log::new(&DiskSpec::default()),
         }
     }
 
-    /// Kernel objects of buffers.
+    /// Another disk, before there are files on it.
+    pub(super) fn mount(&mut self, disk: &DiskSpec) {
+        self.log = Log::new(disk);
+    }
+
+    /// Kernel objects of buffers, and of the log.
     pub(super) fn objects(&self) -> impl Iterator<Item = Object> + '_ {
-        self.clusters.iter().filter_map(|cluster| Some(cluster.buffer.as_ref()?.object)).chain(self.building.object)
+        let buffers = self.clusters.iter().filter_map(|cluster| Some(cluster.buffer.as_ref()?.object));
+        buffers.chain(self.building.object).chain(self.log.objects())
     }
 
     /// Pages of buffers.
@@ -138,9 +151,17 @@ impl Xfs {
         self.building.held()
     }
 
-    /// When there is something to flush, if ever.
+    /// When there is something to flush or to log, if ever.
     pub(super) fn due(&self) -> Option<Time> {
-        if self.dirty.from(0).is_some_and(|(place, _)| place < self.end) { Some(Time(0)) } else { self.due }
+        if self.dirty.from(0).is_some_and(|(place, _)| place < self.end) {
+            return Some(Time(0));
+        }
+        [self.due, self.log.due()].into_iter().flatten().min()
+    }
+
+    /// Does the log want something done at once?
+    pub(super) fn is_log_wanted(&self) -> bool {
+        self.log.is_wanted()
     }
 
     fn cluster(&self, id: ClusterId) -> &Cluster {
@@ -185,18 +206,23 @@ impl PageCache {
 }
 
 impl Mm {
-    /// An inode is in the log only (`xfs_trans_log_inode`).
-    pub(super) fn log_inode(&mut self, id: InodeId, now: Time) {
-        let Some(cluster) = self.cache.inode(id).cluster else { return };
+    /// An inode is in the log only (`xfs_trans_log_inode`, `xfs_trans_commit`); false when there is no memory for it. Other file
+    /// systems need none.
+    pub(super) fn log_inode(&mut self, cx: &mut Cx, id: InodeId, fields: Fields) -> bool {
+        let Some(cluster) = self.cache.inode(id).cluster else { return true };
+        if !self.format_inode(cx, id, fields) {
+            return false;
+        }
         let xfs = &mut self.cache.xfs;
         if xfs.cluster(cluster).dirty_place.is_none() {
             xfs.cluster_mut(cluster).dirty_place = Some(xfs.dirty.push(cluster));
-            let is_first = xfs.due.is_none();
-            xfs.due.get_or_insert(now + PUSH_PERIOD);
-            if is_first {
-                self.tell_flusher();
-            }
         }
+        let is_first = xfs.due.is_none();
+        xfs.due.get_or_insert(cx.now() + PUSH_PERIOD);
+        if is_first || xfs.log.is_full() {
+            self.tell_flusher();
+        }
+        true
     }
 
     /// Gets what a buffer is made of, as far as memory goes; true when that is all.
@@ -256,11 +282,15 @@ impl Mm {
     /// The thread that writes files back flushes inodes too (`xfsaild`, `xfs_inode_item_push`): the buffer of a cluster is read,
     /// if it is not there, and written. Nothing when there is nothing to flush now.
     pub(super) fn flush_inodes(&mut self, cx: &mut Cx) -> Option<Step<()>> {
-        let xfs = &mut self.cache.xfs;
-        if xfs.due.is_some_and(|due| due <= cx.now()) {
-            xfs.end = xfs.dirty.end();
-            xfs.due = None;
+        if self.cache.xfs.due.is_some_and(|due| due <= cx.now()) {
+            self.push_checkpoint(cx);
+            self.cache.xfs.end = self.cache.xfs.dirty.end();
+            self.cache.xfs.due = None;
         }
+        if let Some(step) = self.step_log(cx) {
+            return Some(step);
+        }
+        let xfs = &mut self.cache.xfs;
         let (place, id) = xfs.dirty.from(0).filter(|(place, _)| *place < xfs.end)?;
         let of = InodeId(0);
         let mut building = std::mem::take(&mut xfs.building);
