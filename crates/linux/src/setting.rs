@@ -35,8 +35,8 @@ pub fn disturbed_by(name: &str) -> &'static [&'static str] {
 /// The form of a setting's value.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Takes {
-    /// A whole number.
-    Number,
+    /// A whole number, from the least to the most that any kernel takes.
+    Number(i64, i64),
     /// Whole numbers separated by blanks.
     Numbers,
     /// One of these words.
@@ -47,7 +47,7 @@ impl Takes {
     /// What to write, for messages.
     pub fn expects(self) -> String {
         match self {
-            Self::Number => "a whole number".to_owned(),
+            Self::Number(least, most) => format!("a whole number from {least} to {most}"),
             Self::Numbers => "whole numbers separated by blanks".to_owned(),
             Self::Word(words) => format!("one of {}", words.join(", ")),
         }
@@ -56,7 +56,7 @@ impl Takes {
     fn accepts(self, value: &str) -> bool {
         let number = |word: &str| word.parse::<i64>().is_ok();
         match self {
-            Self::Number => number(value),
+            Self::Number(least, most) => value.parse::<i64>().is_ok_and(|value| (least..=most).contains(&value)),
             Self::Numbers => !value.trim().is_empty() && value.split_whitespace().all(number),
             Self::Word(words) => words.contains(&value),
         }
@@ -66,15 +66,22 @@ impl Takes {
 /// The setting that is written before all others: switching huge pages on recomputes `vm.min_free_kbytes`.
 pub const THP_ENABLED: &str = "transparent_hugepage/enabled";
 
-const fn number(name: &'static str, about: &'static str) -> Knob {
-    Knob { name, takes: Takes::Number, about }
+/// The largest `int` and `unsigned int`.
+const INT: i64 = i32::MAX as i64;
+const UINT: i64 = u32::MAX as i64;
+/// Entries of a page table but one.
+const PTES: i64 = 511;
+
+const fn number(name: &'static str, (least, most): (i64, i64), about: &'static str) -> Knob {
+    Knob { name, takes: Takes::Number(least, most), about }
 }
 
 const fn word(name: &'static str, words: &'static [&'static str], about: &'static str) -> Knob {
     Knob { name, takes: Takes::Word(words), about }
 }
 
-/// Settings that can be given in a machine file or with `--set`.
+/// Settings that can be given in a machine file or with `--set`. Ranges are those of kernel/sysctl.c, mm/huge_memory.c and
+/// mm/khugepaged.c (v6.1): the widest of any release, as the kernel that gets the value has the last word.
 pub const KNOBS: &[Knob] = &[
     word(THP_ENABLED, &["always", "madvise", "never"], "huge pages for faults"),
     word(
@@ -82,39 +89,43 @@ pub const KNOBS: &[Knob] = &[
         &["always", "defer", "defer+madvise", "madvise", "never"],
         "effort of a huge fault",
     ),
-    number("transparent_hugepage/use_zero_page", "huge zero page for read faults: 0 or 1"),
-    number("transparent_hugepage/khugepaged/defrag", "whether khugepaged may compact and reclaim: 0 or 1"),
-    number("transparent_hugepage/khugepaged/pages_to_scan", "pages khugepaged scans per wake-up"),
-    number("transparent_hugepage/khugepaged/scan_sleep_millisecs", "sleep between scans"),
-    number("transparent_hugepage/khugepaged/alloc_sleep_millisecs", "sleep after a failed allocation"),
-    number("transparent_hugepage/khugepaged/max_ptes_none", "empty PTEs that a collapse may fill"),
-    number("transparent_hugepage/khugepaged/max_ptes_swap", "swapped pages that a collapse may read (4.8)"),
-    number("transparent_hugepage/khugepaged/max_ptes_shared", "shared pages that a collapse may copy (5.8)"),
-    number("lru_gen/enabled", "multi-generational LRU: 0 is the classic LRU"),
-    number("vm.min_free_kbytes", "memory kept free, from which the min marks follow"),
-    number("vm.watermark_scale_factor", "distance between marks in 1/10000 of a zone"),
-    number("vm.watermark_boost_factor", "boost of the high mark after fragmentation, in 1/10000; 0 is off"),
+    number("transparent_hugepage/use_zero_page", (0, 1), "huge zero page for read faults: 0 or 1"),
+    number("transparent_hugepage/khugepaged/defrag", (0, 1), "whether khugepaged may compact and reclaim: 0 or 1"),
+    number("transparent_hugepage/khugepaged/pages_to_scan", (1, UINT), "pages khugepaged scans per wake-up"),
+    number("transparent_hugepage/khugepaged/scan_sleep_millisecs", (0, UINT), "sleep between scans"),
+    number("transparent_hugepage/khugepaged/alloc_sleep_millisecs", (0, UINT), "sleep after a failed allocation"),
+    number("transparent_hugepage/khugepaged/max_ptes_none", (0, PTES), "empty PTEs that a collapse may fill"),
+    number("transparent_hugepage/khugepaged/max_ptes_swap", (0, PTES), "swapped pages that a collapse may read (4.8)"),
+    number("transparent_hugepage/khugepaged/max_ptes_shared", (0, PTES), "shared pages that a collapse may copy (5.8)"),
+    number("lru_gen/enabled", (0, 7), "multi-generational LRU: 0 is the classic LRU"),
+    number("vm.min_free_kbytes", (0, INT), "memory kept free, from which the min marks follow"),
+    number("vm.watermark_scale_factor", (1, 3000), "distance between marks in 1/10000 of a zone"),
+    number("vm.watermark_boost_factor", (0, INT), "boost of the high mark after fragmentation, in 1/10000; 0 is off"),
     Knob {
         name: "vm.lowmem_reserve_ratio",
         takes: Takes::Numbers,
         about: "protection of lower zones, one ratio per zone",
     },
-    number("vm.percpu_pagelist_fraction", "per-CPU lists up to 5.13: high is zone/fraction; 0 is automatic"),
-    number("vm.percpu_pagelist_high_fraction", "per-CPU lists from 5.14: high is zone/fraction/CPUs; 0 is automatic"),
-    number("vm.swappiness", "weight of anonymous against file pages in reclaim"),
-    number("vm.extfrag_threshold", "fragmentation index above which compaction beats reclaim"),
-    number("vm.compaction_proactiveness", "background compaction; 0 is off"),
-    number("vm.compact_unevictable_allowed", "whether compaction moves mlocked pages"),
-    number("vm.zone_reclaim_mode", "reclaim locally before going to another node"),
-    number("vm.dirty_ratio", "dirty memory at which writers wait, in percent"),
-    number("vm.dirty_background_ratio", "dirty memory at which flushers start, in percent"),
-    number("vm.dirty_expire_centisecs", "age at which dirty data is written"),
-    number("vm.dirty_writeback_centisecs", "period of the flushers"),
-    number("vm.vfs_cache_pressure", "weight of dentries and inodes in reclaim"),
-    number("vm.page-cluster", "log2 of the pages read ahead from swap"),
-    number("vm.overcommit_memory", "address space overcommit: 0 heuristic, 1 always, 2 never"),
-    number("vm.max_map_count", "mappings one process may have"),
-    number("kernel.numa_balancing", "automatic NUMA balancing: 0 is off"),
+    number("vm.percpu_pagelist_fraction", (0, INT), "per-CPU lists up to 5.13: high is zone/fraction; 0 is automatic"),
+    number(
+        "vm.percpu_pagelist_high_fraction",
+        (0, INT),
+        "per-CPU lists from 5.14: high is zone/fraction/CPUs; 0 is automatic",
+    ),
+    number("vm.swappiness", (0, 200), "weight of anonymous against file pages in reclaim"),
+    number("vm.extfrag_threshold", (0, 1000), "fragmentation index above which compaction beats reclaim"),
+    number("vm.compaction_proactiveness", (0, 100), "background compaction; 0 is off"),
+    number("vm.compact_unevictable_allowed", (0, 1), "whether compaction moves mlocked pages"),
+    number("vm.zone_reclaim_mode", (0, 7), "reclaim locally before going to another node"),
+    number("vm.dirty_ratio", (0, 100), "dirty memory at which writers wait, in percent"),
+    number("vm.dirty_background_ratio", (0, 100), "dirty memory at which flushers start, in percent"),
+    number("vm.dirty_expire_centisecs", (0, INT), "age at which dirty data is written"),
+    number("vm.dirty_writeback_centisecs", (0, INT), "period of the flushers"),
+    number("vm.vfs_cache_pressure", (0, INT), "weight of dentries and inodes in reclaim"),
+    number("vm.page-cluster", (0, 31), "log2 of the pages read ahead from swap"),
+    number("vm.overcommit_memory", (0, 2), "address space overcommit: 0 heuristic, 1 always, 2 never"),
+    number("vm.max_map_count", (0, INT), "mappings one process may have"),
+    number("kernel.numa_balancing", (0, 4), "automatic NUMA balancing: 0 is off"),
 ];
 
 /// Why a value cannot be this setting's, found out without a kernel: an unknown name or a value of the wrong form.
@@ -297,7 +308,15 @@ mod tests {
         assert_eq!(check_form("vm.swappiness", "10"), Ok(()));
         assert_eq!(check_form("vm.lowmem_reserve_ratio", "256 256 32 0 0"), Ok(()));
         assert_eq!(check_form("transparent_hugepage/defrag", "defer+madvise"), Ok(()));
-        assert_eq!(check_form("vm.swappiness", "10%"), Err("expected a whole number, found \"10%\"".to_owned()));
+        assert_eq!(
+            check_form("vm.swappiness", "10%"),
+            Err("expected a whole number from 0 to 200, found \"10%\"".to_owned())
+        );
+        assert_eq!(
+            check_form("vm.watermark_boost_factor", "-1"),
+            Err("expected a whole number from 0 to 2147483647, found \"-1\"".to_owned())
+        );
+        assert_eq!(check_form("vm.watermark_boost_factor", "2147483647"), Ok(()));
         assert_eq!(
             check_form(THP_ENABLED, "on"),
             Err("expected one of always, madvise, never, found \"on\"".to_owned())
