@@ -252,10 +252,15 @@ impl ZoneState {
         }
     }
 
-    /// Says whether it may raise its marks at all (`boost_watermark`).
+    /// For each of them by one pageblock. Says whether it may raise its marks at all.
     #[cold]
     pub(crate) fn boost_marks(&mut self, pageblock: Order, rules: &Variant) -> bool {
         let times = u64::from(std::mem::take(&mut self.buddy.broken_up));
+        self.boost_by(times, pageblock, rules)
+    }
+
+    /// Raises the marks by some pageblocks, up to a bound; false where that is not done (`boost_watermark`).
+    pub(crate) fn boost_by(&mut self, times: u64, pageblock: Order, rules: &Variant) -> bool {
         let block = u64::from(pageblock.frames());
         let most = u64::try_from(u128::from(self.marks.high.0) * u128::from(self.boost_factor) / 10_000);
         let most = most.expect("a mark is part of a zone");

@@ -79,8 +79,8 @@ impl Mm {
         2 * (counts.dirty + counts.writeback) <= reclaimable
     }
 
-    /// Is there enough left of a node's reserves for those who make memory free (`allow_direct_reclaim`)? Wakes kswapd if not.
-    pub(super) fn may_reclaim_directly(&mut self, cx: &mut Cx, node: NodeId) -> bool {
+    /// Is there enough left of a node's reserves for those who make memory free (`allow_direct_reclaim`)?
+    pub(crate) fn has_reserves(&self, node: NodeId) -> bool {
         if self.nodes[node].kswapd.failures() >= RETRIES_MAX {
             return true;
         }
@@ -93,11 +93,16 @@ impl Mm {
         let (free, min) = with_pages.fold((0, 0), |(free, min), zone| {
             (free + self.zones[zone].buddy.free_frames(), min + self.zones[zone].mark(Mark::Min))
         });
-        if min == 0 || free > min / 2 {
-            return true;
+        min == 0 || free > min / 2
+    }
+
+    /// The same, and kswapd is woken if there is not.
+    pub(super) fn may_reclaim_directly(&mut self, cx: &mut Cx, node: NodeId) -> bool {
+        let has_reserves = self.has_reserves(node);
+        if !has_reserves {
+            self.rouse_kswapd(cx, node);
         }
-        self.rouse_kswapd(cx, node);
-        false
+        has_reserves
     }
 
     /// Must a direct reclaimer wait, and is it the first time he is told so?
