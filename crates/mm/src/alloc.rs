@@ -4,6 +4,7 @@
 pub(crate) mod fair;
 pub(crate) mod lent;
 pub mod slow;
+pub(crate) mod stall;
 
 use std::borrow::Cow;
 
@@ -97,8 +98,10 @@ impl Mm {
             && matches!(cx.memory.shortage, Shortage::Ask | Shortage::Refused(_) | Shortage::Injected(_, true))
         {
             cx.memory.shortage = Shortage::Asked(*request);
+            return None;
         }
-        None
+        // Nor does it stall.
+        stall::applies(request, &self.variant).then(|| self.alloc_above_min(cx, request)).flatten()
     }
 
     fn finish_alloc(
@@ -180,13 +183,16 @@ impl Mm {
     fn take_slow(&mut self, cx: &mut Cx<'_>, request: &AllocRequest) -> Option<(Pfn, ZoneIndex)> {
         let Self { frames, zones, nodes, variant, .. } = self;
         let list = listed(nodes, zones, request);
-        let pass = Pass::MIN;
+        let pass = Pass { stalls: stall::applies(request, variant), ..Pass::MIN };
         // The slow path does not spread what will be dirty.
         if request.mark == Mark::Min && !request.writes {
-            None
-        } else {
-            take_in_turn(frames, zones, &list, cx, request, pass, variant)
+            return None;
         }
+        let found = take_in_turn(frames, zones, &list, cx, request, pass, variant);
+        if pass.stalls {
+            self.wake_for_refused(cx, request);
+        }
+        found
     }
 
     /// Nodes, by a bit of their number, that hold as many dirty pages as they should.
@@ -287,13 +293,15 @@ struct Pass {
     whole_blocks_only: bool,
     /// Take only from zones whose turn it is, and stay on the node of the first zone (`ALLOC_FAIR`).
     in_turn: bool,
+    /// Take no small block from another type, and stay on the node of the first zone (`ALLOC_FRAGMENT_STALL`).
+    stalls: bool,
     /// Nodes that are passed over, by a bit of their number (`spread_dirty_pages`).
     avoids: u64,
 }
 
 impl Pass {
     /// The slow path's.
-    const MIN: Self = Self { mark: Mark::Min, whole_blocks_only: false, in_turn: false, avoids: 0 };
+    const MIN: Self = Self { mark: Mark::Min, whole_blocks_only: false, in_turn: false, stalls: false, avoids: 0 };
 }
 
 /// A block from the first zone that stays above the mark, and has one; `get_page_from_freelist`.
@@ -309,13 +317,14 @@ fn take_in_turn(
 ) -> Option<(Pfn, ZoneIndex)> {
     let AllocRequest { order, highest, mobility, .. } = *request;
     let urgency = if pass.mark == Mark::Min { urgency_of(request, rules) } else { Urgency::Normal };
-    let Pass { whole_blocks_only, .. } = pass;
-    let want = Want { order, list: MigrateType::of(mobility), whole_blocks_only, wakes_kswapd: request.wakes_kswapd };
+    let Pass { whole_blocks_only, stalls, .. } = pass;
+    let (list_type, wakes_kswapd) = (MigrateType::of(mobility), request.wakes_kswapd);
+    let want = Want { order, list: list_type, whole_blocks_only, stalls, wakes_kswapd };
     let end = if request.is_cold { End::Tail } else { End::Head };
     let home = zones[*list.first()?].node;
     for index in list {
         let zone = &mut zones[*index];
-        if (pass.whole_blocks_only || pass.in_turn) && zone.node != home {
+        if (whole_blocks_only || pass.in_turn || stalls) && zone.node != home {
             return None;
         }
         if pass.in_turn && zone.fair.is_depleted() {

@@ -5,6 +5,8 @@
 
 use units::{ExtfragCounts, ExtfragKind};
 
+use crate::variant::Variant;
+
 /// Makes the enum, the kernel's names and the doc lines from one table, so that they cannot drift apart.
 macro_rules! vm_events {
     ($($(#[$doc:meta])* $event:ident = $name:literal,)*) => {
@@ -169,6 +171,8 @@ vm_events! {
     CompactDaemonFreeScanned = "compact_daemon_free_scanned",
     /// Processes killed because memory was out.
     OomKill = "oom_kill",
+    /// Sleeps for kswapd in place of a fallback to a small block, of a tick or longer (of a patch that was dropped, 4.20-rc3).
+    FragmentStall = "fragment_stall",
     /// Balancing runs of kswapd.
     Pageoutrun = "pageoutrun",
     /// Naps of kswapd that a shortage cut short.
@@ -240,15 +244,22 @@ const EVENTS: usize = Event::ALL.len();
 pub struct Counters {
     events: [u64; EVENTS],
     extfrag: ExtfragCounts,
+    /// The kernel has a counter of stalls.
+    has_stalls: bool,
 }
 
 impl Default for Counters {
     fn default() -> Self {
-        Self { events: [0; EVENTS], extfrag: ExtfragCounts::default() }
+        Self { events: [0; EVENTS], extfrag: ExtfragCounts::default(), has_stalls: false }
     }
 }
 
 impl Counters {
+    /// Those that a kernel with these rules has.
+    pub fn of(rules: &Variant) -> Self {
+        Self { has_stalls: rules.fragment_stall, ..Self::default() }
+    }
+
     /// Counts an event `n` times.
     #[inline]
     pub fn count(&mut self, event: Event, n: u64) {
@@ -284,9 +295,14 @@ impl Counters {
         self.events[event as usize]
     }
 
-    /// Every event with its count, in the order of declaration; those of NUMA balancing where there were any.
+    /// Every event with its count, in the order of declaration; those that not all kernels have where there were any, stalls
+    /// also where there could have been.
     pub fn iter(&self) -> impl Iterator<Item = (Event, u64)> + '_ {
         let all = Event::ALL.iter().map(|event| (*event, self.get(*event)));
-        all.filter(|(event, count)| *count > 0 || !event.is_of_balancing())
+        let exists = |event: Event| match event {
+            Event::FragmentStall => self.has_stalls,
+            event => !event.is_of_balancing(),
+        };
+        all.filter(move |(event, count)| *count > 0 || exists(*event))
     }
 }

@@ -4,6 +4,7 @@
 use units::{ExtfragKind, Order, Pfn};
 
 use crate::{
+    alloc::stall::STALL_ORDER,
     buddy::{Block, Buddy, End},
     cx::Cx,
     event::Event,
@@ -81,6 +82,8 @@ pub(crate) struct Want {
     pub(crate) list: MigrateType,
     /// Take nothing that is smaller than a pageblock from other types (`ALLOC_NOFRAGMENT`).
     pub(crate) whole_blocks_only: bool,
+    /// Take nothing small from other types, but raise marks as if it were taken (`ALLOC_FRAGMENT_STALL`).
+    pub(crate) stalls: bool,
     /// A pageblock that is broken up for it has kswapd woken (`ALLOC_KSWAPD`).
     pub(crate) wakes_kswapd: bool,
 }
@@ -162,9 +165,13 @@ impl Buddy {
         rules: &Variant,
     ) -> Option<Pfn> {
         let found = self.find_fallback(want, frames.blocks.order(), rules.fallback)?;
-        let steal = verdict(frames, found.block, want.list, end, rules.fallback);
         let is_reserved = frames.blocks.migrate_type(found.block.pfn) == MigrateType::HighAtomic;
-        self.broken_up += u32::from(found.block.order < frames.blocks.order() && !is_reserved);
+        let breaks_up = found.block.order < frames.blocks.order() && !is_reserved;
+        self.broken_up += u32::from(breaks_up);
+        if want.stalls && breaks_up && found.block.order < STALL_ORDER {
+            return None;
+        }
+        let steal = verdict(frames, found.block, want.list, end, rules.fallback);
         self.steal(frames, cx, found.block, want.list, (steal, rules.moved_end));
         let pfn = match rules.fallback {
             // The whole remainder goes to the requester's lists, stolen or not.

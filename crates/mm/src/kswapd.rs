@@ -1,5 +1,6 @@
 //! Linux: kswapd, wakeup_kswapd(), balance_pgdat() and kswapd_try_to_sleep() in mm/vmscan.c (v5.0 to v6.1).
-//! Differs: who waits for it looks by himself; kernels from 4.8 to 4.19 have the rules of 5.0 here.
+//! Differs: who waits for it looks by himself, but for who stalls (`alloc/stall.rs`); kernels from 4.8 to 4.19 have the rules of
+//! 5.0 here.
 //!
 //! `by_zone.rs` has those up to 4.7, whose zones have LRU lists of their own.
 
@@ -27,6 +28,7 @@ const SHORT_SLEEP: Picos = Picos::from_micros(100_000);
 
 /// One node's kswapd.
 #[derive(Clone, Debug)]
+#[expect(clippy::struct_excessive_bools, reason = "flags of a node, as the kernel has them")]
 pub struct Kswapd {
     /// What it is asked for: the largest order and the highest zone since it last began (`kswapd_order`,
     /// `kswapd_highest_zoneidx`).
@@ -43,6 +45,8 @@ pub struct Kswapd {
     meets_dirty: bool,
     /// All that is dirty was met before, on its way to the disk (`LRUVEC_CONGESTED`).
     is_congested: bool,
+    /// Somebody sleeps until it has come to the end of a pass (`pfmemalloc_wait`).
+    pub(crate) has_sleepers: bool,
     state: State,
 }
 
@@ -103,7 +107,8 @@ impl Default for Kswapd {
         let last = Wish { order: Order::BASE, highest: ZoneKind::Movable };
         let turn = by_zone::Turn::default();
         let (meets_writeback, meets_dirty, is_congested) = (false, false, false);
-        Self { wish: None, last, turn, failures: 0, meets_writeback, meets_dirty, is_congested, state: State::Asleep }
+        let (has_sleepers, state) = (false, State::Asleep);
+        Self { wish: None, last, turn, failures: 0, meets_writeback, meets_dirty, is_congested, has_sleepers, state }
     }
 }
 
@@ -172,6 +177,21 @@ impl Mm {
             daemon.wish.get_or_insert(Wish { order: Order::BASE, highest: ZoneKind::Normal });
             self.start_kswapd(cx, node);
         }
+    }
+
+    /// Wakes it without saying what for (`wake_up_interruptible(&pgdat->kswapd_wait)`): it looks at what it was asked for
+    /// meanwhile. Who cuts its nap short has it look at what it rests on, too (kswapd_try_to_sleep and kswapd, mm/vmscan.c,
+    /// v4.20).
+    pub(crate) fn nudge_kswapd(&mut self, cx: &mut Cx, node: NodeId) {
+        let daemon = &mut self.nodes[node].kswapd;
+        let least = match daemon.state {
+            State::Napping => daemon.last,
+            State::Asleep => Wish { order: Order::BASE, highest: ZoneKind::Dma },
+            _ => return,
+        };
+        let asked = daemon.wish.get_or_insert(least);
+        (asked.order, asked.highest) = (asked.order.max(least.order), asked.highest.max(least.highest));
+        self.start_kswapd(cx, node);
     }
 
     fn start_kswapd(&mut self, cx: &mut Cx, node: NodeId) {
@@ -264,6 +284,9 @@ impl Mm {
         }
         let is_gentle = run.boost > 0 && run.sc.priority == DEF_PRIORITY - 2;
         let goes_harder = run.sc.scanned < run.sc.to_reclaim && !is_gentle;
+        if (!goes_harder && run.boost > 0) || self.has_reserves(node) {
+            self.wake_stalled(node);
+        }
         run.boost -= run.boost.min(came);
         let is_vain = run.boost > 0 && came == 0;
         if !is_vain && (goes_harder || came == 0) {
@@ -301,6 +324,7 @@ impl Mm {
 
     /// `kswapd_try_to_sleep`: a nap first, unless there is still need.
     fn try_to_sleep(&mut self, cx: &mut Cx, node: NodeId, wish: Wish, wanted: Order) -> Step<()> {
+        self.wake_stalled(node);
         if !self.may_sleep(node, wish) {
             return self.begin_again(cx, node, wish);
         }
@@ -315,6 +339,7 @@ impl Mm {
     }
 
     fn end_nap(&mut self, cx: &mut Cx, node: NodeId) -> Step<()> {
+        self.wake_stalled(node);
         let wish = self.nodes[node].kswapd.last;
         if !self.may_sleep(node, wish) {
             return self.begin_again(cx, node, wish);

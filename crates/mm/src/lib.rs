@@ -10,6 +10,7 @@
 //! | `include/linux/list.h`, `list_lru.h` | `list.rs`, `list_order.rs` |                                              |
 //! | `include/linux/gfp.h`    | `gfp.rs`        | `__GFP_FS`, `__GFP_IO`, `__GFP_NOFAIL`, `__GFP_MEMALLOC`, accounting |
 //! | `mm/page_alloc.c`        | `alloc.rs`, `alloc/fair.rs` | zone reclaim, cpusets                                   |
+//! | `mm/page_alloc.c`        | `alloc/stall.rs` (a patch of 2018 that was dropped) | stalls of who cannot ask for memory |
 //! | `mm/page_alloc.c`        | `alloc/slow.rs`, `alloc/slow/fixed.rs`, `alloc/lent.rs` | reserves for those who reclaim |
 //! | `mm/oom_kill.c`          | `oom.rs`        | scores set by users, the reaper's work, memcg                       |
 //! | `mm/page_alloc.c`        | `buddy.rs`      | shuffling, reporting                                                |

@@ -14,6 +14,8 @@ pub enum News {
     Killed(SpaceId),
     /// A folio that somebody waits for is unlocked.
     Unlocked(Pfn),
+    /// A node's kswapd has come to the end of a pass, or has nothing to do (`pfmemalloc_wait`).
+    Passed(NodeId),
 }
 
 impl News {
@@ -23,6 +25,7 @@ impl News {
             Self::Woken(daemon, _) => (0, Some(daemon)),
             Self::Killed(_) => (1, None),
             Self::Unlocked(_) => (2, None),
+            Self::Passed(_) => (3, None),
         }
     }
 }
@@ -66,6 +69,11 @@ impl Mm {
     /// The folios that were unlocked, for who steps one mechanism alone.
     pub fn take_unlocked(&mut self) -> Vec<Pfn> {
         self.take_of(|news| if let News::Unlocked(pfn) = news { Some(pfn) } else { None })
+    }
+
+    /// The nodes whose kswapd has come to the end of a pass, for who steps one mechanism alone.
+    pub fn take_passed(&mut self) -> Vec<NodeId> {
+        self.take_of(|news| if let News::Passed(node) = news { Some(node) } else { None })
     }
 
     fn take_of<T>(&mut self, of: impl Fn(News) -> Option<T>) -> Vec<T> {

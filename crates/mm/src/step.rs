@@ -1,7 +1,7 @@
 //! Linux: none; the kernel is preempted or sleeps where our controls return.
 //! Differs: waits are added with the mechanism that needs them.
 
-use units::{Pfn, Picos, Time};
+use units::{NodeId, Pfn, Picos, Time};
 
 use crate::cost::Cause;
 
@@ -76,4 +76,11 @@ pub enum Wait {
     Queue,
     /// A folio that somebody works on is left alone again (`folio_wait_locked`).
     Folio(Pfn),
+    /// A node's kswapd has come to the end of a pass, or an instant (`pfmemalloc_wait`).
+    Pass {
+        /// Whose kswapd.
+        node: NodeId,
+        /// When it is too late to wait on.
+        until: Time,
+    },
 }

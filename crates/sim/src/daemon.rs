@@ -110,6 +110,12 @@ impl World {
                 self.clock.arm(until, id);
             }
             Wait::Folio(pfn) => kernel.folio_sleepers.push((pfn, id)),
+            Wait::Pass { node, until } => {
+                kernel.pass_sleepers.push((node, id));
+                let until = until.max(self.cpus[task.cpu.0 as usize].clock);
+                task.sleeps_until = Some(until);
+                self.clock.arm(until, id);
+            }
             Wait::Queue => {}
         }
     }
@@ -144,6 +150,7 @@ impl World {
                 }
                 News::Killed(space) => self.oom_kill(kernel, space, at),
                 News::Unlocked(pfn) => unlocked.push(pfn),
+                News::Passed(node) => self.wake_after_pass(kernel, node, at),
             }
         }
         if !unlocked.is_empty() {
@@ -157,14 +164,37 @@ impl World {
         let (woken, rest): (Vec<_>, Vec<_>) = sleepers.into_iter().partition(|(pfn, _)| unlocked.contains(pfn));
         self.kernels[kernel].folio_sleepers = rest;
         for (_, id) in woken {
-            match self.tasks[id.0 as usize].state {
-                TaskState::Sleeping(..) => self.end_sleep(id, at),
-                _ => self.wake_daemon(id, at),
-            }
+            self.wake_sleeper(id, at);
+        }
+    }
+
+    /// The same for those who wait for a node's kswapd.
+    pub(crate) fn wake_after_pass(&mut self, kernel: KernelId, node: NodeId, at: Time) {
+        let sleepers = std::mem::take(&mut self.kernels[kernel].pass_sleepers);
+        let (woken, rest): (Vec<_>, Vec<_>) = sleepers.into_iter().partition(|(of, _)| *of == node);
+        self.kernels[kernel].pass_sleepers = rest;
+        for (_, id) in woken {
+            self.wake_sleeper(id, at);
+        }
+    }
+
+    fn wake_sleeper(&mut self, id: TaskId, at: Time) {
+        match self.tasks[id.0 as usize].state {
+            TaskState::Sleeping(..) => self.end_sleep(id, at),
+            _ => self.wake_daemon(id, at),
+        }
+    }
+
+    /// Nobody waits any longer for whom its timer came first.
+    pub(crate) fn leave_pass(&mut self, id: TaskId) {
+        let kernel = &mut self.kernels[self.tasks[id.0 as usize].kernel];
+        if !kernel.pass_sleepers.is_empty() {
+            kernel.pass_sleepers.retain(|(_, sleeper)| *sleeper != id);
         }
     }
 
     fn wake_daemon(&mut self, id: TaskId, at: Time) {
+        self.leave_pass(id);
         let task = &mut self.tasks[id.0 as usize];
         if let TaskState::Asleep(thread) = task.state {
             task.state = TaskState::Daemon(thread);

@@ -4,7 +4,7 @@
 use std::ops::{Index, IndexMut, Range};
 
 use mm::{Mm, SpaceId, Spaces, Variant, address_space::AddressSpace, event::Counters, line::CacheLine};
-use units::{Bytes, CpuId, Pfn};
+use units::{Bytes, CpuId, NodeId, Pfn};
 
 use crate::{
     TICK,
@@ -51,6 +51,8 @@ pub(crate) struct Kernel {
     pub(crate) daemons: Vec<(Thread, TaskId)>,
     /// Who waits for which folio.
     pub(crate) folio_sleepers: Vec<(Pfn, TaskId)>,
+    /// Who waits for a pass of which node's kswapd.
+    pub(crate) pass_sleepers: Vec<(NodeId, TaskId)>,
 }
 
 impl Kernel {
@@ -63,7 +65,7 @@ impl Kernel {
             domains: Domains::new(vec![cpus.clone().collect()]),
             mm,
             cpus,
-            counters: Counters::default(),
+            counters: Counters::of(&variant),
             spaces: Spaces::default(),
             locks: Vec::new(),
             lines: Vec::new(),
@@ -73,6 +75,7 @@ impl Kernel {
             cap,
             daemons: Vec::new(),
             folio_sleepers: Vec::new(),
+            pass_sleepers: Vec::new(),
         }
     }
 

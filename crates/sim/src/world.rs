@@ -492,6 +492,10 @@ impl World {
         let (until, cause) = match wait {
             Wait::Until(until) => (until, Cause::Throttle),
             Wait::Io { until, cause } => (until, cause),
+            Wait::Pass { node, until } => {
+                self.kernels[task.kernel].pass_sleepers.push((node, id));
+                (until, Cause::Throttle)
+            }
             Wait::Folio(pfn) => {
                 self.kernels[task.kernel].folio_sleepers.push((pfn, id));
                 task.sleeps_until = None;
@@ -509,6 +513,7 @@ impl World {
 
     /// An operation has slept for long enough, or what it waited for has come.
     pub(crate) fn end_sleep(&mut self, id: TaskId, at: Time) {
+        self.leave_pass(id);
         let task = &mut self.tasks[id.0 as usize];
         task.sleeps_until = None;
         if let TaskState::Sleeping(operation, slumber) = std::mem::replace(&mut task.state, TaskState::Blocked) {

@@ -65,6 +65,15 @@ fn kind(line: &str) -> ExtfragKind {
 }
 
 #[test]
+fn a_kernel_that_stalls_has_a_counter_of_stalls_and_others_have_none() {
+    let stalls = |patches: &[u32]| {
+        let config = Config { variant: variant::patched("v4.20-rc3", patches), ..small("v4.20") };
+        mix(&config).1.0.contains_key("fragment_stall")
+    };
+    assert!(stalls(&[1, 2, 3, 4, 5]) && !stalls(&[1, 2, 3, 4]));
+}
+
+#[test]
 fn counts_are_those_of_the_trace() {
     for rules in ["v4.1", "v4.20", "v6.1", "v6.12"] {
         let (before, after, extra) = mix(&small(rules));

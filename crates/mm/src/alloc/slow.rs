@@ -10,11 +10,14 @@
 mod fixed;
 
 use serde::Serialize;
-use units::{Order, Pfn};
+use units::{Order, Pfn, Time};
 
 use crate::{
     Mm, Spaces,
-    alloc::lent::{Given, Shortage},
+    alloc::{
+        lent::{Given, Shortage},
+        stall,
+    },
     compact::{CompactPriority, CompactResult, Compacted, DirectCompact},
     cx::Cx,
     frame::{Held, Holdings},
@@ -79,7 +82,7 @@ impl GivesUp {
 pub struct AllocControl {
     /// As it was asked for.
     asked: AllocRequest,
-    request: AllocRequest,
+    pub(super) request: AllocRequest,
     phase: Phase,
     /// The effort of the next compaction.
     priority: CompactPriority,
@@ -94,7 +97,7 @@ pub struct AllocControl {
     /// Whoever asks is a kernel thread (`PF_KTHREAD`).
     is_kthread: bool,
     /// Whoever asks is being killed for want of memory.
-    is_victim: bool,
+    pub(super) is_victim: bool,
     /// It has looked whether there is what only victims may have.
     has_tried_reserves: bool,
     /// It has compacted without waiting (up to 4.7).
@@ -103,7 +106,11 @@ pub struct AllocControl {
 
 #[expect(clippy::large_enum_variant, reason = "few are alive at a time, and none is moved often")]
 #[derive(Clone, Debug)]
-enum Phase {
+pub(super) enum Phase {
+    /// 2: the look that was part of [`Mm::alloc`] may have spared what others had.
+    Enter,
+    /// 2: it has slept since then, and looks once more.
+    Stalled { since: Time },
     /// 3: which way to begin.
     Begin,
     /// 3: compact, before anything is reclaimed.
@@ -128,7 +135,7 @@ enum Again {
 }
 
 /// What a phase leads to.
-type Next = crate::step::Next<Phase, Option<Pfn>>;
+pub(super) type Next = crate::step::Next<Phase, Option<Pfn>>;
 
 impl AllocControl {
     /// For a kernel thread.
@@ -141,7 +148,7 @@ impl AllocControl {
         Self {
             asked: request,
             request,
-            phase: Phase::Begin,
+            phase: Phase::Enter,
             priority: CompactPriority::SyncLight,
             compacted: CompactResult::Skipped,
             no_progress: 0,
@@ -170,7 +177,9 @@ impl AllocControl {
         match &self.phase {
             Phase::CompactFirst(compact) | Phase::Compact { compact, .. } => compact.holdings(),
             Phase::Reclaim(reclaim) => reclaim.holdings(),
-            Phase::Begin | Phase::Look | Phase::Decide { .. } | Phase::Oom => Holdings::default(),
+            Phase::Enter | Phase::Stalled { .. } | Phase::Begin | Phase::Look | Phase::Decide { .. } | Phase::Oom => {
+                Holdings::default()
+            }
         }
     }
 
@@ -179,13 +188,16 @@ impl AllocControl {
         match std::mem::replace(&mut self.phase, Phase::Begin) {
             Phase::CompactFirst(mut compact) | Phase::Compact { mut compact, .. } => compact.abort(mm, spaces, cx),
             Phase::Reclaim(mut reclaim) => reclaim.abort(mm, cx),
-            Phase::Begin | Phase::Look | Phase::Decide { .. } | Phase::Oom => {}
+            Phase::Enter | Phase::Stalled { .. } | Phase::Begin | Phase::Look | Phase::Decide { .. } | Phase::Oom => {}
         }
     }
 
     fn run_phase(&mut self, mm: &mut Mm, spaces: &mut Spaces, cx: &mut Cx, phase: Phase) -> Next {
         let is_fixed = mm.variant().slow_path == SlowPath::Fixed;
         match phase {
+            Phase::Enter if stall::applies(&self.request, mm.variant()) => self.stall(mm, cx),
+            Phase::Stalled { since } => self.end_stall(mm, cx, since),
+            Phase::Enter => Next::Phase(Phase::Begin),
             Phase::Begin if is_fixed => self.begin_fixed(),
             Phase::Begin => self.begin(),
             Phase::CompactFirst(mut compact) => match compact.step(mm, spaces, cx) {

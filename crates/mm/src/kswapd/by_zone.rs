@@ -312,6 +312,7 @@ impl Mm {
             return Step::More;
         }
         let rests = turn.balanced;
+        self.wake_stalled(node);
         if !self.node_balanced(node, rests) {
             return self.refuse_sleep(cx, node);
         }
@@ -321,6 +322,7 @@ impl Mm {
 
     /// The nap is over, and nobody has cut it short.
     pub(super) fn end_zone_nap(&mut self, cx: &mut Cx, node: NodeId) -> Step<()> {
+        self.wake_stalled(node);
         if !self.node_balanced(node, self.nodes[node].kswapd.turn.balanced) {
             return self.refuse_sleep(cx, node);
         }

@@ -230,3 +230,48 @@ fn who_breaks_up_a_pageblock_wakes_kswapd() {
         assert_eq!((woken(rules, 15_000, quiet), woken(rules, 0, quiet)), (false, false), "{rules}");
     }
 }
+
+#[test]
+fn who_waits_for_a_pass_is_told_where_marks_ask_for_no_harder_one_or_there_are_reserves() {
+    let is_told = |boost: u64, priority: u8, is_enough: bool, has_reserves: bool| {
+        let (mut mm, mut counters) = (machine(), Counters::default());
+        for index in 0..64 {
+            at(&mut mm, &mut counters, 0, |mm, cx| mm.add_clean_page(cx, index));
+        }
+        // What there is is less than half of so high a mark.
+        mm.zones[ZoneIndex(0)].boost = if has_reserves { 0 } else { 1 << 20 };
+        mm.nodes[NodeId(0)].kswapd.has_sleepers = true;
+        let mut run = Balance::new(Wish { order: Order::BASE, highest: ZoneKind::Movable }, (false, false));
+        run.boost = boost;
+        (run.sc.priority, run.sc.to_reclaim, run.sc.reclaimed) = (priority, 100, 1);
+        run.sc.scanned = if is_enough { 100 } else { 99 };
+        let step = at(&mut mm, &mut counters, 0, |mm, cx| mm.end_pass(cx, NodeId(0), run, 0));
+        assert_eq!(step, Step::More, "the run is not over: who goes to sleep tells everybody");
+        assert_eq!(mm.nodes[NodeId(0)].kswapd.has_sleepers, !mm.has_news());
+        mm.take_passed() == [NodeId(0)]
+    };
+    assert!(is_told(512, DEF_PRIORITY, true, false), "it has looked at enough");
+    assert!(is_told(512, DEF_PRIORITY - 2, false, false), "it may look at no more");
+    assert!(!is_told(512, DEF_PRIORITY, false, false));
+    assert!(!is_told(0, DEF_PRIORITY, true, false), "no marks are raised, or more is needed than they are");
+    assert!(is_told(0, DEF_PRIORITY, false, true) && is_told(512, DEF_PRIORITY, false, true));
+}
+
+#[test]
+fn who_is_nudged_looks_at_what_was_asked_for_and_at_what_it_rested_on() {
+    let nudged = |state: State, wish: Option<Wish>| {
+        let (mut mm, mut counters) = (machine(), Counters::default());
+        let last = Wish { order: Order(3), highest: ZoneKind::Dma32 };
+        (mm.nodes[NodeId(0)].kswapd.state, mm.nodes[NodeId(0)].kswapd.wish) = (state, wish);
+        mm.nodes[NodeId(0)].kswapd.last = last;
+        at(&mut mm, &mut counters, 0, |mm, cx| mm.nudge_kswapd(cx, NodeId(0)));
+        assert_eq!(mm.take_woken(Daemon::Kswapd), [NodeId(0)]);
+        let State::Balancing(run) = &mm.nodes[NodeId(0)].kswapd.state else { panic!("it was woken") };
+        (run.wish.order.0, run.wish.highest)
+    };
+    let normal = Some(Wish { order: Order::BASE, highest: ZoneKind::Normal });
+    assert_eq!(nudged(State::Asleep, normal), (0, ZoneKind::Normal));
+    assert_eq!(nudged(State::Asleep, None), (0, ZoneKind::Dma));
+    assert_eq!(nudged(State::Napping, normal), (3, ZoneKind::Normal));
+    assert_eq!(nudged(State::Napping, None), (3, ZoneKind::Dma32));
+}

@@ -149,7 +149,7 @@ impl Lab {
             self.now = cx.now();
             self.daemons[at] = match step {
                 Step::More => Some(self.now),
-                Step::Block(Wait::Until(until) | Wait::Io { until, .. }) => Some(until),
+                Step::Block(Wait::Until(until) | Wait::Io { until, .. } | Wait::Pass { until, .. }) => Some(until),
                 // It looks again before long.
                 Step::Block(Wait::Folio(_)) => Some(self.now + Picos::from_micros(100)),
                 Step::Block(Wait::Queue) => None,
@@ -199,10 +199,14 @@ impl Lab {
             }
             self.check(what.holdings(&self.spaces));
             match step {
-                Step::Block(Wait::Until(until) | Wait::Io { until, .. }) => {
+                Step::Block(wait @ (Wait::Until(until) | Wait::Io { until, .. } | Wait::Pass { until, .. })) => {
+                    let _ = self.mm.take_passed();
                     // Others run meanwhile.
                     while self.now < until {
                         self.run_daemons();
+                        if !self.mm.take_passed().is_empty() && matches!(wait, Wait::Pass { .. }) {
+                            break;
+                        }
                         self.now = self.now + Picos::from_micros(500);
                     }
                 }

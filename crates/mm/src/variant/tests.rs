@@ -111,6 +111,7 @@ fn the_series_of_2018_loses_a_flag_that_a_later_patch_gives_back() {
     assert_eq!(tables.map(|patches| spares(with(patches))), [false, true, false, true]);
     assert_eq!(tables.map(|patches| with(patches).watermark_boost != WatermarkBoost::None), [false, false, true, true]);
     assert_eq!(with(&[2]), with(&[]), "an accessor changes no rule");
+    assert_eq!(with(&[5]), Variant { fragment_stall: true, ..with(&[]) }, "the patch that was dropped");
     let base = built_in("v4.20-rc3").unwrap();
     assert_eq!((base.since, base.is_release, name_for("4.20-rc3")), ((4, 20), false, Ok("v4.20")));
 }

@@ -171,6 +171,7 @@ impl Machine {
                 self.now = next.unwrap_or(self.now);
             }
         }
+        self.wake_after_pass(tasks);
         for space in self.mm.take_killed() {
             self.killed.insert(space);
             tasks.iter_mut().filter(|task| task.space == space).for_each(|task| task.supply.open_reserves());

@@ -110,6 +110,8 @@ pub(crate) struct Task {
     pub(crate) operation: Operation,
     pub(crate) supply: Supply,
     pub(crate) sleeps_until: Time,
+    /// Or until kswapd has come to the end of a pass.
+    pub(crate) waits_for_pass: bool,
     access: Access,
     page: Vpn,
 }
@@ -315,7 +317,8 @@ impl Machine {
 
     pub(crate) fn task(&self, id: u32, space: SpaceId, operation: Operation) -> Task {
         let (supply, access) = (Supply::default(), Access::Read);
-        Task { id, space, operation, supply, sleeps_until: self.now, access, page: Vpn(0) }
+        let (sleeps_until, waits_for_pass) = (self.now, false);
+        Task { id, space, operation, supply, sleeps_until, waits_for_pass, access, page: Vpn(0) }
     }
 
     pub(crate) fn access(&self, id: u32, space: SpaceId, page: Vpn, access: Access) -> Task {
@@ -345,6 +348,7 @@ impl Machine {
             let sleeps = tasks.iter().map(|task| task.sleeps_until).chain(self.kswapd);
             self.now = sleeps.min().expect("somebody waits for a time");
         }
+        self.wake_after_pass(tasks);
         for space in self.mm.take_killed() {
             self.killed.insert(space);
             tasks.iter_mut().filter(|task| task.space == space).for_each(|task| task.supply.open_reserves());
@@ -353,6 +357,15 @@ impl Machine {
             self.check(tasks);
         }
         ended
+    }
+
+    /// kswapd has come to the end of a pass: those go on who wait for that.
+    pub(crate) fn wake_after_pass(&mut self, tasks: &mut [Task]) {
+        if !self.mm.take_passed().is_empty() {
+            for task in tasks.iter_mut().filter(|task| task.waits_for_pass) {
+                (task.waits_for_pass, task.sleeps_until) = (false, self.now.min(task.sleeps_until));
+            }
+        }
     }
 
     pub(crate) fn step_kswapd(&mut self) {
@@ -370,6 +383,7 @@ impl Machine {
         if task.supply.is_busy() {
             if let Step::Block(wait) = task.supply.step(mm, spaces, &mut cx) {
                 task.sleeps_until = until(wait, cx.now());
+                task.waits_for_pass = matches!(wait, Wait::Pass { .. });
             }
             self.now = cx.now();
             return None;
@@ -552,7 +566,7 @@ pub(crate) fn goes_on(step: &Step<()>, now: Time) -> Option<Time> {
 /// Nobody is told that a folio is unlocked: who waits for one looks again soon.
 pub(crate) fn until(wait: Wait, now: Time) -> Time {
     match wait {
-        Wait::Until(until) | Wait::Io { until, .. } => until,
+        Wait::Until(until) | Wait::Io { until, .. } | Wait::Pass { until, .. } => until,
         Wait::Folio(_) => now + Picos::from_micros(5),
         Wait::Queue => panic!("nobody would wake it"),
     }

@@ -161,12 +161,16 @@ pub(crate) fn pay(cx: &mut Cx<'_>, task: &mut Task, here: &mut Cpu, line: Option
 
 #[cfg(test)]
 mod tests {
-    use mm::{AllocRequest, cost::Work};
+    use mm::{
+        AllocRequest,
+        cost::{Cause, Work},
+        step::Wait,
+    };
     use os::Placement;
-    use units::{Picos, Time};
+    use units::{NodeId, Picos, Time};
 
     use super::*;
-    use crate::{kernel::HOST, tests::world_of, trace::Trace};
+    use crate::{kernel::HOST, operation::Operation, runqueue::Ticks, task::TaskState, tests::world_of, trace::Trace};
 
     #[test]
     fn what_a_kernel_thread_falls_back_to_is_traced_as_its_own() {
@@ -214,5 +218,31 @@ mod tests {
         for is_thread in [false, true] {
             assert_eq!(price(is_thread, true), Picos(3 * price(is_thread, false).0), "thread: {is_thread}");
         }
+    }
+
+    #[test]
+    fn who_waits_for_a_pass_goes_on_with_it_or_when_its_time_is_over() {
+        let slept = |passed: Option<Time>| {
+            let mut world = world_of("v6.1", vec![vec![0, 1]]);
+            let space = world.create_space();
+            let id = world.create_task(Placement::Spread(0), space);
+            let operation = Operation::Compute { left: Picos(1), ticks: Ticks::every(Picos(1)) };
+            world.tasks[id.0 as usize].state = TaskState::Kernel(operation);
+            let wait = Wait::Pass { node: NodeId(0), until: Time(100) };
+            world.sleep(id, Time(5), wait);
+            world.wake_after_pass(HOST, NodeId(1), Time(10));
+            assert_eq!(world.kernels[HOST].pass_sleepers, [(NodeId(0), id)], "that is another node's");
+            if let Some(at) = passed {
+                world.wake_after_pass(HOST, NodeId(0), at);
+                assert!(matches!(world.tasks[id.0 as usize].state, TaskState::Kernel(_)));
+            }
+            world.timer(id, Time(100));
+            assert!(matches!(world.tasks[id.0 as usize].state, TaskState::Kernel(_)));
+            assert!(world.kernels[HOST].pass_sleepers.is_empty());
+            // Who comes too late wakes nobody.
+            world.wake_after_pass(HOST, NodeId(0), Time(200));
+            world.tasks[id.0 as usize].spent.on(Cause::Throttle)
+        };
+        assert_eq!([slept(Some(Time(20))), slept(None)], [Picos(15), Picos(95)]);
     }
 }

@@ -61,6 +61,7 @@ impl World {
             order: Order::BASE,
             list: crate::MigrateType::of(mobility),
             whole_blocks_only: false,
+            stalls: false,
             wakes_kswapd: false,
         };
         let Mm { zones, frames, .. } = &mut self.mm;
