@@ -3,7 +3,7 @@
 
 use pagelab_mm::daemon::Daemon;
 use pagelab_mm::{
-    ControlId, SpaceId,
+    AllocRequest, ControlId, SpaceId,
     compact::kcompactd::CompactMemory,
     cx::Cx,
     fault::Access,
@@ -13,7 +13,7 @@ use pagelab_mm::{
     unmap::Unmap,
     vma::{HugeAdvice, PageRange},
 };
-use units::{CpuId, NodeId, Picos, Time};
+use units::{CpuId, NodeId, Order, Picos, Time};
 
 use crate::machine::{COMPACT, Chance, Fate, KCOMPACTD, KHUGEPAGED, Machine, Operation, Task, goes_on, until};
 
@@ -22,6 +22,8 @@ const PAGES: u64 = 4 * 512;
 /// Tasks at a time, and processes.
 const TASKS: usize = 4;
 const PROCESSES: usize = 5;
+/// Blocks that those have at most who cannot wait for memory.
+const ATOMIC_MOST: usize = 24;
 /// What pages hold is looked at after so many steps.
 const CONTENTS_EVERY: u64 = 61;
 
@@ -41,7 +43,8 @@ impl Machine {
         while self.steps < end || !self.memory.is_empty() {
             let is_over = self.steps >= end;
             if self.memory.len() < 2 && !is_over {
-                self.start(PAGES);
+                // Those that there are go on, and make room.
+                self.try_start(PAGES);
             }
             id += 1;
             let idle = |space: &SpaceId| tasks.iter().all(|task| task.space != *space) && self.may_change(*space);
@@ -55,11 +58,52 @@ impl Machine {
             if self.compact.is_none() && chance.below(1000) == 0 {
                 self.compact = Some(CompactMemory::default());
             }
+            if chance.below(20) == 0 {
+                self.interrupt(&mut chance);
+            }
             self.fails_alloc = (chance.below(50) == 0).then(|| u32::try_from(chance.below(3)).unwrap());
             self.turn_of_all(&mut tasks, &mut chance);
         }
         self.come_to_rest();
         self.check(&tasks);
+    }
+
+    /// Notes something that no event says.
+    pub(crate) fn reach(&mut self, what: &'static str) {
+        *self.reached.entry(what).or_insert(0) += 1;
+    }
+
+    /// kswapd has come to the end of a pass: those go on who wait for that.
+    pub(crate) fn wake_after_pass(&mut self, tasks: &mut [Task]) {
+        if !self.mm.take_passed().is_empty() {
+            for task in tasks.iter_mut().filter(|task| task.waits_for_pass) {
+                self.reach(if task.sleeps_until > self.now {
+                    "a stall ends with a pass"
+                } else {
+                    "a pass is too late"
+                });
+                (task.waits_for_pass, task.sleeps_until) = (false, self.now.min(task.sleeps_until));
+            }
+        }
+    }
+
+    /// Somebody who cannot wait takes a block, or gives one back.
+    fn interrupt(&mut self, chance: &mut Chance) {
+        let Self { mm, prices, counters, atomic, .. } = self;
+        let mut cx = Cx::new(CpuId(1), self.now, prices, counters);
+        if chance.below(2) == 0 || atomic.len() == ATOMIC_MOST {
+            if let Some((block, order)) = atomic.pop_first() {
+                mm.free(&mut cx, block, order);
+            }
+        } else {
+            let order = Order(u8::try_from(chance.below(3)).unwrap());
+            let is_boosted = mm.zones()[0].boost > 0;
+            let got = mm.alloc(&mut cx, &AllocRequest::gfp_atomic(NodeId(0)).of_order(order));
+            atomic.extend(got.map(|block| (block, order)));
+            if is_boosted {
+                self.reach(if got.is_some() { "who cannot wait is served under a boost" } else { "or is not" });
+            }
+        }
     }
 
     /// What a process does next.
@@ -89,6 +133,9 @@ impl Machine {
 
     /// What daemons have in their hands goes back.
     fn come_to_rest(&mut self) {
+        while let Some((block, order)) = self.atomic.pop_first() {
+            self.mm.free(&mut Cx::new(CpuId(1), self.now, &self.prices, &mut self.counters), block, order);
+        }
         loop {
             let awake = [self.kswapd, self.kcompactd, self.khugepaged].map(|at| at.is_some_and(|at| at <= self.now));
             match awake {
@@ -178,6 +225,9 @@ impl Machine {
         }
         if self.steps.is_multiple_of(self.check_every) {
             self.check(tasks);
+        }
+        if self.mm.zones()[0].boost > 0 {
+            self.reach("marks are raised");
         }
         self.was_full |= self.mm.swap.free() == 0;
         if self.steps.is_multiple_of(CONTENTS_EVERY) {

@@ -35,6 +35,8 @@ pub(crate) struct Setup {
     pub(crate) huge: bool,
     /// Processes are killed when memory is out.
     pub(crate) kills: bool,
+    /// `vm.watermark_boost_factor`.
+    pub(crate) boost_factor: u32,
 }
 
 fn disk() -> SwapMedium {
@@ -44,7 +46,8 @@ fn disk() -> SwapMedium {
 
 impl Default for Setup {
     fn default() -> Self {
-        Self { frames: 4096, swap: None, medium: disk(), variant: *variant::named("v6.1"), huge: false, kills: false }
+        let (variant, boost_factor) = (*variant::named("v6.1"), 15_000);
+        Self { frames: 4096, swap: None, medium: disk(), variant, huge: false, kills: false, boost_factor }
     }
 }
 
@@ -84,6 +87,10 @@ pub(crate) struct Machine {
     pub(crate) injected: u64,
     /// Swap had no room once.
     pub(crate) was_full: bool,
+    /// What those have who cannot wait for memory.
+    pub(crate) atomic: BTreeMap<Pfn, Order>,
+    /// What has happened that no event says.
+    pub(crate) reached: BTreeMap<&'static str, u64>,
     /// A crowd begins with processes that have written to all that they map.
     fills: bool,
     /// Nobody goes but by force.
@@ -128,9 +135,8 @@ impl Machine {
         let node = NodeSpec { id: NodeId(0), cpus, distance: vec![10], zones: vec![zone] };
         let pageblock_order = if setup.huge { Order::HUGE } else { Order(4) };
         let machine = MachineSpec { pageblock_order, max_order: Order(10), nodes: vec![node] };
-        let settings = Settings { min_free_kbytes: 256, ..Settings::default() };
-        let boost = if setup.huge { 0 } else { settings.watermark_boost_factor };
-        let settings = Settings { watermark_boost_factor: boost, ..settings };
+        let watermark_boost_factor = setup.boost_factor;
+        let settings = Settings { min_free_kbytes: 256, watermark_boost_factor, ..Settings::default() };
         let mut mm = Mm::new(&machine, setup.variant, &settings);
         mm.thp.defrag = ThpDefrag::Always;
         if setup.kills {
@@ -161,6 +167,8 @@ impl Machine {
             fell_back: ExtfragCounts::default(),
             injected: 0,
             was_full: false,
+            atomic: BTreeMap::new(),
+            reached: BTreeMap::new(),
             fills: setup.huge && !setup.kills,
             kills: setup.kills,
             writes: 0,
@@ -175,12 +183,20 @@ impl Machine {
 
     /// A process that has mapped so many pages.
     pub(crate) fn start(&mut self, pages: u64) -> SpaceId {
+        self.try_start(pages).unwrap()
+    }
+
+    /// The same, as far as there is memory at once.
+    pub(crate) fn try_start(&mut self, pages: u64) -> Option<SpaceId> {
         let mut cx = Cx::new(CpuId(0), self.now, &self.prices, &mut self.counters);
-        let mut space = AddressSpace::new(&mut self.mm, &mut cx, MMAP_BASE).unwrap();
-        let range = space.mmap(&mut self.mm, &mut cx, pages).unwrap();
+        let mut space = AddressSpace::new(&mut self.mm, &mut cx, MMAP_BASE).ok()?;
+        let Ok(range) = space.mmap(&mut self.mm, &mut cx, pages) else {
+            space.exit(&mut self.mm, &mut cx);
+            return None;
+        };
         let id = self.spaces.add(space);
         self.memory.insert(id, (range, BTreeMap::new()));
-        id
+        Some(id)
     }
 
     pub(crate) fn write_all(&mut self, process: SpaceId) {
@@ -359,15 +375,6 @@ impl Machine {
         ended
     }
 
-    /// kswapd has come to the end of a pass: those go on who wait for that.
-    pub(crate) fn wake_after_pass(&mut self, tasks: &mut [Task]) {
-        if !self.mm.take_passed().is_empty() {
-            for task in tasks.iter_mut().filter(|task| task.waits_for_pass) {
-                (task.waits_for_pass, task.sleeps_until) = (false, self.now.min(task.sleeps_until));
-            }
-        }
-    }
-
     pub(crate) fn step_kswapd(&mut self) {
         let cx = Cx::new(CpuId(1), self.now, &self.prices, &mut self.counters);
         let mut cx = cx.acting_for(ControlId(KSWAPD));
@@ -525,7 +532,8 @@ impl Machine {
             }
             controls.push((ControlId(task.id), holdings));
         }
-        walk_owners(&self.mm, &Owners { spaces, controls }).unwrap();
+        let others = walk_owners(&self.mm, &Owners { spaces, controls }).unwrap();
+        assert!(others.iter().eq(self.atomic.keys()), "what the kernel has for itself");
     }
 
     /// Nothing is left but what stays for others: slabs.

@@ -6,6 +6,8 @@ mod machine;
 #[path = "../soak/mod.rs"]
 mod soak;
 
+use std::collections::BTreeMap;
+
 use machine::{Fate, Machine, Setup};
 use pagelab_mm::{
     event::{Counters, Event},
@@ -186,7 +188,7 @@ fn many_at_once_lose_nothing() {
 fn huge_pages_are_split_on_their_way_to_swap_and_hold_the_same() {
     for name in ["v6.1", "v5.10", "v4.20", "v4.1"] {
         let variant = *variant::named(name);
-        let mut machine = Machine::new(&Setup { frames: 24 * MIB, huge: true, variant, ..setup() });
+        let mut machine = Machine::new(&Setup { frames: 24 * MIB, huge: true, boost_factor: 0, variant, ..setup() });
         let process = machine.start(40 * MIB);
         machine.write_all(process);
         let count = |event| machine.count(event);
@@ -204,7 +206,7 @@ fn huge_pages_are_split_on_their_way_to_swap_and_hold_the_same() {
 
 #[test]
 fn a_huge_page_that_a_child_shares_is_swapped_for_both() {
-    let mut machine = Machine::new(&Setup { frames: 24 * MIB, huge: true, ..setup() });
+    let mut machine = Machine::new(&Setup { frames: 24 * MIB, huge: true, boost_factor: 0, ..setup() });
     let parent = machine.start(14 * MIB);
     machine.write_all(parent);
     let child = machine.fork(parent);
@@ -222,7 +224,8 @@ fn a_huge_page_that_a_child_shares_is_swapped_for_both() {
 #[test]
 fn many_at_once_with_huge_pages_lose_nothing() {
     for seed in seeds(2) {
-        let mut machine = Machine::new(&Setup { frames: 8 * MIB, swap: Some(40 * MIB), huge: true, ..setup() });
+        let mut machine =
+            Machine::new(&Setup { frames: 8 * MIB, swap: Some(40 * MIB), huge: true, boost_factor: 0, ..setup() });
         machine.mm.swap.fail_writes(if seed % 2 == 0 { 0 } else { 17 });
         machine.crowd(seed, 4000);
         machine.is_empty();
@@ -263,7 +266,14 @@ fn what_others_hold_survives_that_processes_are_killed() {
     for seed in seeds(4) {
         let (swap, huge) = ((seed % 2 == 1).then_some(MIB), seed % 4 > 1);
         let frames = if huge { 4 * MIB } else { 3 * MIB };
-        let mut machine = Machine::new(&Setup { frames, swap, huge, kills: true, ..setup() });
+        let mut machine = Machine::new(&Setup {
+            frames,
+            swap,
+            huge,
+            kills: true,
+            boost_factor: if huge { 0 } else { 15_000 },
+            ..setup()
+        });
         machine.crowd(seed, 8000);
         machine.is_empty();
         assert!(machine.count(Event::OomKill) > 0, "seed {seed}: {:?}", machine.counters);
@@ -297,10 +307,16 @@ const EVERYTHING: [Event; 20] = [
 /// One of each kind: versions, devices with room and without, and what fails.
 fn everything(seed: u64, steps: u64) -> Machine {
     let pick = |of: usize| usize::try_from(seed).unwrap() % of;
-    let variant = *variant::named(["v6.1", "v5.10", "v4.20", "v4.1", "v6.7"][pick(5)]);
+    // As many as have no factor in common with the other kinds.
+    let variant = match pick(7) {
+        6 => variant::patched("v4.20-rc3", &[1, 2, 3, 4, 5]),
+        at => *variant::named(["v6.1", "v5.10", "v4.20", "v4.1", "v6.7", "v5.9"][at]),
+    };
     let medium = if pick(3) == 0 { SwapMedium::Memory } else { Setup::default().medium };
     let swap = Some(if pick(2) == 0 { 24 * MIB } else { MIB });
-    let mut machine = Machine::new(&Setup { frames: 12 * MIB, swap, medium, variant, huge: true, kills: true });
+    let boost_factor = [15_000, 0, 150_000][pick(3)];
+    let mut machine =
+        Machine::new(&Setup { frames: 12 * MIB, swap, medium, variant, huge: true, kills: true, boost_factor });
     machine.mm.thp.defrag = [ThpDefrag::Always, ThpDefrag::Defer, ThpDefrag::DeferMadvise][pick(3)];
     machine.mm.swap.fail_writes([17, 17, 0, 0][pick(4)]);
     machine.mm.swap.fail_reads([0, 0, 0, 501][pick(4)]);
@@ -324,6 +340,7 @@ fn everything_named(seed: u64, steps: u64) -> Machine {
 fn contents_survive_everything_at_once() {
     let mut sums = Counters::default();
     let (mut injected, mut collapsed, mut full) = (0, 0, 0);
+    let mut reached: BTreeMap<&str, u64> = BTreeMap::new();
     for seed in seeds(50) {
         let machine = everything_named(seed, 20_000);
         injected += machine.injected;
@@ -332,9 +349,15 @@ fn contents_survive_everything_at_once() {
         for (event, count) in machine.counters.iter() {
             sums.count(event, count);
         }
+        for (what, count) in machine.reached {
+            *reached.entry(what).or_insert(0) += count;
+        }
     }
     for event in EVERYTHING {
         assert!(sums.get(event) >= 5, "{} {}", sums.get(event), event.name());
+    }
+    for what in ["marks are raised", "a stall ends with a pass", "who cannot wait is served under a boost"] {
+        assert!(reached.get(what).is_some_and(|count| *count >= 5), "{what}: {reached:?}");
     }
     assert!(
         injected > 1000 && collapsed > 5 && full > 5,
