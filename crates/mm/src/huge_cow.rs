@@ -106,8 +106,9 @@ impl HugeCopy {
             HugeGot::Frame(frame) => Some(frame),
             HugeGot::Asked => return Copied::NotYet,
             HugeGot::Next(which) => {
+                // It is one allocation (alloc_pages_vma, mm/mempolicy.c, v5.4).
                 self.which = which;
-                return Copied::NotYet;
+                return self.alloc_huge(mm, space, cx);
             }
             HugeGot::Nothing => None,
         };
