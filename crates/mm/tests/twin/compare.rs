@@ -66,6 +66,7 @@ impl Pair {
                 }
             }
             assert_eq!(zone.high_atomic, twin.high_atomic, "{}", zone.kind);
+            assert_eq!(zone.boost, twin.boost, "{}: by what its marks are raised", zone.kind);
             compare_pcps(zone, twin, model.rules.pcp_lists);
         }
         for pfn in (0..frames.len()).step_by(1 << model.pageblock) {

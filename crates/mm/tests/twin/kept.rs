@@ -40,6 +40,7 @@ impl Model {
             let is_its = |zone: &Zone| zone.node == figures.node.0 && zone.kind == figures.kind;
             let Some(z) = self.zones.iter().position(is_its) else { continue };
             let zone = &mut self.zones[z];
+            zone.boost = 0;
             (zone.min, zone.low, zone.high) = (figures.marks.min.0, figures.marks.low.0, figures.marks.high.0);
             zone.share.0 = share_of(&figures);
             zone.protection = figures.protection.iter().map(|frames| frames.0).collect();

@@ -18,12 +18,30 @@ pub(crate) struct Kswapd {
     asked: Option<Need>,
     pub(crate) failures: u32,
     state: State,
+    /// By how much the marks of which zones were raised when it began.
+    saved: Vec<(usize, u64)>,
 }
 
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Need {
-    order: u32,
-    highest: ZoneKind,
+    pub(crate) order: u32,
+    pub(crate) highest: ZoneKind,
+}
+
+#[derive(Clone, Copy, Debug)]
+struct Run {
+    need: Need,
+    /// This many passes are left, the last included; none has begun yet.
+    left: u32,
+    is_new: bool,
+    /// What raised marks ask for, as long as nothing else is needed.
+    boost: u64,
+}
+
+impl Run {
+    fn new(need: Need) -> Self {
+        Self { need, left: PASSES, is_new: true, boost: 0 }
+    }
 }
 
 #[derive(Clone, Copy, Debug)]
@@ -31,8 +49,7 @@ enum State {
     Asleep,
     /// It looks once more for this before it sleeps.
     Napping(Need),
-    /// This many passes are left, the last included.
-    Balancing(Need, u32),
+    Balancing(Run),
 }
 
 /// What a step came to.
@@ -45,7 +62,7 @@ pub(crate) enum Then {
 
 impl Kswapd {
     pub(crate) fn new() -> Self {
-        Self { asked: None, failures: 0, state: State::Asleep }
+        Self { asked: None, failures: 0, state: State::Asleep, saved: Vec::new() }
     }
 
     pub(crate) fn is_asleep(&self) -> bool {
@@ -59,51 +76,81 @@ impl Model {
         let mut nodes: Vec<usize> = zonelist.iter().map(|z| self.zones[*z].node as usize).collect();
         nodes.dedup();
         for node in nodes {
-            let asked = self.kswapds[node].asked;
-            let need = Need {
-                order: asked.map_or(0, |asked| asked.order).max(wish.order),
-                highest: asked.map_or(ZoneKind::Dma, |asked| asked.highest).max(wish.highest),
-            };
-            let balanced = self.is_balanced(node, Need { order: wish.order, highest: wish.highest });
-            let daemon = &mut self.kswapds[node];
-            daemon.asked = Some(need);
-            if daemon.failures >= FAILURES_MAX || balanced {
-                continue;
-            }
-            match daemon.state {
-                State::Balancing(..) => continue,
-                State::Napping(_) => self.count(Event::KswapdLowWmarkHitQuickly, 1),
-                State::Asleep => {}
-            }
-            let daemon = &mut self.kswapds[node];
-            (daemon.asked, daemon.state) = (None, State::Balancing(need, PASSES));
-            self.woken.push(node);
-            self.cut = true;
+            self.wake_kswapd(node, Need { order: wish.order, highest: wish.highest });
         }
     }
 
+    pub(crate) fn wake_kswapd(&mut self, node: usize, wish: Need) {
+        let asked = self.kswapds[node].asked;
+        let need = Need {
+            order: asked.map_or(0, |asked| asked.order).max(wish.order),
+            highest: asked.map_or(ZoneKind::Dma, |asked| asked.highest).max(wish.highest),
+        };
+        let enough = self.is_balanced(node, wish) && self.boosts(node, wish.highest).is_empty();
+        let daemon = &mut self.kswapds[node];
+        daemon.asked = Some(need);
+        if daemon.failures >= FAILURES_MAX || enough {
+            return;
+        }
+        match daemon.state {
+            State::Balancing(..) => return,
+            State::Napping(_) => self.count(Event::KswapdLowWmarkHitQuickly, 1),
+            State::Asleep => {}
+        }
+        let daemon = &mut self.kswapds[node];
+        (daemon.asked, daemon.state) = (None, State::Balancing(Run::new(need)));
+        self.woken.push(node);
+        self.cut = true;
+    }
+
+    /// Zones of a node, up to a kind, whose marks are raised, and by how much.
+    fn boosts(&self, node: usize, highest: ZoneKind) -> Vec<(usize, u64)> {
+        let is_its = |zone: &Zone| zone.node as usize == node && zone.kind <= highest && zone.boost > 0;
+        let zones = self.zones.iter().enumerate().filter(|(_, zone)| is_its(zone));
+        zones.map(|(z, zone)| (z, zone.boost)).collect()
+    }
+
     /// One pass, or the end of a nap. A pass over the lists is not over with this: those who have something else to give
-    /// are asked, at this priority, and then it ends.
-    pub(crate) fn begin_pass(&mut self, node: usize) -> Result<Then, u32> {
-        let (need, left) = match self.kswapds[node].state {
+    /// are asked, at this priority, unless they are spared, and then it ends.
+    pub(crate) fn begin_pass(&mut self, node: usize) -> Result<Then, Option<u32>> {
+        let mut run = match self.kswapds[node].state {
             State::Asleep => return Ok(Then::Sleep),
             State::Napping(need) => return Ok(self.settle(node, need, None)),
-            State::Balancing(need, left) => (need, left),
+            State::Balancing(run) => run,
         };
-        self.count(Event::Pageoutrun, u64::from(left == PASSES));
-        self.hurry(node, need, true);
-        if self.is_balanced(node, need) { Ok(self.end_run(node, need)) } else { Err(left) }
+        if std::mem::take(&mut run.is_new) {
+            self.count(Event::Pageoutrun, 1);
+            self.hurry(node, run.need, true);
+            let boosts = self.boosts(node, run.need.highest);
+            run.boost = boosts.iter().map(|(_, boost)| boost).sum();
+            self.kswapds[node].saved = boosts;
+        }
+        let is_balanced = self.is_balanced(node, run.need);
+        if !is_balanced && run.boost > 0 {
+            (run.boost, run.left) = (0, PASSES);
+            self.reach("a boost gives way to a need");
+        }
+        self.kswapds[node].state = State::Balancing(run);
+        if is_balanced && run.boost == 0 {
+            return Ok(self.end_run(node, run.need));
+        }
+        let spares = run.boost > 0 && self.rules.boost_spares_slab;
+        if run.boost > 0 {
+            self.reach(if spares { "a gentle pass that spares slab" } else { "a gentle pass" });
+        }
+        Err((!spares).then_some(run.left))
     }
 
     /// The pass is over.
     pub(crate) fn end_pass(&mut self, node: usize) -> Then {
-        let State::Balancing(need, left) = self.kswapds[node].state else { panic!("a pass has begun") };
-        if left > 1 {
-            self.kswapds[node].state = State::Balancing(need, left - 1);
+        let State::Balancing(run) = self.kswapds[node].state else { panic!("a pass has begun") };
+        // Nothing was reclaimed, as always here: for a boost that is enough.
+        if run.left > 1 && run.boost == 0 {
+            self.kswapds[node].state = State::Balancing(Run { left: run.left - 1, ..run });
             return Then::More;
         }
         self.kswapds[node].failures += 1;
-        self.end_run(node, need)
+        self.end_run(node, run.need)
     }
 
     /// From the first pass to the last CPUs have less of the zones in question.
@@ -115,6 +162,11 @@ impl Model {
 
     fn end_run(&mut self, node: usize, need: Need) -> Then {
         self.hurry(node, need, false);
+        for (z, saved) in std::mem::take(&mut self.kswapds[node].saved) {
+            let left = self.zones[z].boost.saturating_sub(saved);
+            self.zones[z].boost = left;
+            self.reach(if left > 0 { "a boost outlives a run" } else { "a boost ends" });
+        }
         let rests = self.kswapds[node].asked.unwrap_or(Need { order: 0, ..need });
         self.settle(node, rests, Some(State::Napping(rests)))
     }
@@ -124,7 +176,7 @@ impl Model {
         if self.kswapds[node].failures < FAILURES_MAX && !self.is_balanced(node, need) {
             self.count(Event::KswapdHighWmarkHitQuickly, 1);
             let need = self.kswapds[node].asked.take().unwrap_or(Need { order: 0, ..need });
-            self.kswapds[node].state = State::Balancing(need, PASSES);
+            self.kswapds[node].state = State::Balancing(Run::new(need));
             return Then::More;
         }
         self.kswapds[node].state = nap.unwrap_or(State::Asleep);
@@ -136,7 +188,11 @@ impl Model {
         let wish = Wish { order: need.order, highest: need.highest, ..Wish::kernel(0) };
         let may = |z: &usize| self.zones[*z].node as usize == node && self.zones[*z].kind <= need.highest;
         let zones: Vec<usize> = (0..self.zones.len()).filter(may).collect();
-        zones.is_empty() || zones.iter().any(|z| self.passes(*z, wish, self.zones[*z].high, Urgency::Normal))
+        zones.is_empty()
+            || zones.iter().any(|z| {
+                let mark = self.zones[*z].high + self.zones[*z].boost;
+                self.passes(*z, wish, mark, Urgency::Normal)
+            })
     }
 }
 
@@ -147,7 +203,8 @@ impl World {
             Some(round) => round,
             None => match self.memory.begin_pass(node) {
                 Ok(then) => return then,
-                Err(priority) => Round::new(priority),
+                Err(None) => return self.memory.end_pass(node),
+                Err(Some(priority)) => Round::new(priority),
             },
         };
         if !self.ask_around(node, &mut round, unborn) {

@@ -7,10 +7,10 @@ use mm::{
     MachineSpec, MigrateType, Mobility, PcpHigh, Settings, Urgency, Variant, ZoneKind,
     alloc::slow::SlowPath,
     event::Event,
-    variant::{FallbackRules, HighAtomic, LastResort, Merging, PcpDrain, PcpFree, PcpLists, WatermarkOrders},
+    variant::{FallbackRules, HighAtomic, LastResort, Merging, PcpDrain, PcpFree, PcpLists},
 };
 
-use crate::{kept::share_of, kswapd::Kswapd};
+use crate::{kept::share_of, kswapd::Kswapd, marks::STALL_ORDER};
 
 /// What an allocated block is, as far as the allocator can tell.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -66,6 +66,13 @@ pub(crate) struct Model {
     pub(crate) woken: Vec<usize>,
     /// One was woken in this step, which ends as soon as it can.
     pub(crate) cut: bool,
+    pub(crate) boost_factor: u64,
+    /// The request in progress wakes kswapd where it breaks up a pageblock.
+    pub(crate) wakes: bool,
+    /// It takes no small block from other types.
+    pub(crate) stalls: bool,
+    /// What has happened that no event says.
+    pub(crate) reached: BTreeMap<&'static str, u64>,
 }
 
 #[derive(Clone, Debug)]
@@ -80,6 +87,9 @@ pub(crate) struct Zone {
     pub(crate) min: u64,
     pub(crate) low: u64,
     pub(crate) high: u64,
+    /// What its marks are raised by, and whether its kswapd is still to hear of it.
+    pub(crate) boost: u64,
+    pub(crate) tells: bool,
     /// Frames that it may give before it is the other zones' turn, and whether it is.
     pub(crate) share: (i64, bool),
     pub(crate) protection: Vec<u64>,
@@ -120,11 +130,11 @@ impl Zone {
         self.free.entry((order, list)).or_default()
     }
 
-    fn free_frames(&self) -> u64 {
+    pub(crate) fn free_frames(&self) -> u64 {
         self.free.iter().map(|((order, _), blocks)| (blocks.len() as u64) << order).sum()
     }
 
-    fn blocks_of(&self, order: u32) -> u64 {
+    pub(crate) fn blocks_of(&self, order: u32) -> u64 {
         self.free.iter().filter(|((o, _), _)| *o == order).map(|(_, blocks)| blocks.len() as u64).sum()
     }
 
@@ -161,6 +171,10 @@ impl Model {
             kswapds: vec![Kswapd::new(); machine.nodes.len()],
             woken: Vec::new(),
             cut: false,
+            boost_factor: settings.watermark_boost_factor.into(),
+            wakes: false,
+            stalls: false,
+            reached: BTreeMap::new(),
         };
         let cpus = model.cpu_nodes.len();
         for figures in mm::zone_figures(&machine.view(), settings, &rules) {
@@ -192,6 +206,8 @@ impl Model {
                 min: figures.marks.min.0,
                 low: figures.marks.low.0,
                 high: figures.marks.high.0,
+                boost: 0,
+                tells: false,
                 share: (share_of(&figures), false),
                 protection: figures.protection.iter().map(|frames| frames.0).collect(),
                 free: BTreeMap::new(),
@@ -255,6 +271,7 @@ impl Model {
             && self.zones[order[0]].kind == ZoneKind::Normal
             && (self.distances.len() == 1 || has_dma32);
         let own: Vec<usize> = order.iter().copied().take_while(|z| self.zones[*z].node == home).collect();
+        self.wakes = wish.wakes;
         let first = if careful { self.walk(cpu, wish, &own, true, false) } else { None };
         let fast = first.or_else(|| self.walk_fast(cpu, wish, &own, &order));
         if fast.is_none() && wish.only && !wish.reclaims && self.rules.slow_path == SlowPath::Fixed {
@@ -264,8 +281,9 @@ impl Model {
             self.wake_kswapds(wish, &order);
         }
         let wish = self.below_low(wish);
-        let (z, pfn) = fast.or_else(|| self.walk(cpu, wish, &order, false, true))?;
+        let (z, pfn) = fast.or_else(|| self.walk_slow(cpu, wish, &own, &order))?;
         assert!(self.taken.insert(pfn, Taken { order: wish.order, on_lru: false }).is_none());
+        self.tell_of_boost(z);
         self.count_alloc(cpu, z, home, 1 << wish.order);
         Some(pfn)
     }
@@ -306,7 +324,8 @@ impl Model {
         order.iter().copied().find_map(|z| {
             let (mark, urgency) =
                 if at_min { (self.zones[z].min, wish.urgency) } else { (self.zones[z].low, Urgency::Normal) };
-            if !self.passes(z, wish, mark, urgency) {
+            let passes = self.passes(z, wish, mark + self.zones[z].boost, urgency);
+            if !(passes || at_min && self.spares_boost(z, wish)) {
                 return None;
             }
             let harder = wish.order > 0 && [Urgency::Harder, Urgency::Atomic].contains(&urgency);
@@ -328,45 +347,6 @@ impl Model {
             self.take_share(z, wish.order);
             Some((z, pfn))
         })
-    }
-
-    pub(crate) fn passes(&self, z: usize, wish: Wish, mark: u64, urgency: Urgency) -> bool {
-        let zone = &self.zones[z];
-        let harder = [Urgency::Harder, Urgency::Atomic].contains(&urgency);
-        let mut mark = mark;
-        if [Urgency::High, Urgency::Atomic].contains(&urgency) {
-            mark -= mark / 2;
-        }
-        if harder {
-            mark -= mark / 4;
-        }
-        let mut free = i128::from(zone.free_frames()) - (1 << wish.order) + 1;
-        if !harder {
-            free -= i128::from(zone.high_atomic);
-        }
-        let keeps = zone.protection[ZoneKind::ALL.iter().position(|kind| *kind == wish.highest).unwrap()];
-        if free <= i128::from(mark + keeps) {
-            return false;
-        }
-        match self.rules.watermark_orders {
-            WatermarkOrders::HalvedPerOrder => {
-                let mut min = i128::from(mark);
-                for o in 0..wish.order {
-                    free -= i128::from(zone.blocks_of(o)) << o;
-                    min >>= 1;
-                    if free <= min {
-                        return false;
-                    }
-                }
-                true
-            }
-            WatermarkOrders::AnyLargeEnough => {
-                let may =
-                    |list: &MigrateType| REQUESTABLE.contains(list) || (harder && *list == MigrateType::HighAtomic);
-                let is_one = |o: u32, list: &MigrateType| o >= wish.order && may(list);
-                wish.order == 0 || zone.free.iter().any(|((o, list), blocks)| is_one(*o, list) && !blocks.is_empty())
-            }
-        }
     }
 
     fn has_list(&self, order: u32) -> bool {
@@ -458,6 +438,13 @@ impl Model {
             found = (order..=self.max).find(|o| first(zone, *o).is_some()).unwrap();
         }
         let pfn = first(zone, found).unwrap();
+        if found < self.pageblock && self.type_at(pfn) != MigrateType::HighAtomic {
+            self.raise_marks(z);
+            if self.stalls && found < STALL_ORDER {
+                self.reach("a small block is refused");
+                return None;
+            }
+        }
         self.count(Event::SimExtfrag, 1);
         self.count(Event::SimExtfragFragmenting, u64::from(found < self.pageblock));
         self.steal(z, pfn, found, want, greedy);

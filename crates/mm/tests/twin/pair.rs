@@ -119,8 +119,6 @@ fn pages_of((start, end): (u64, u64)) -> PageRange {
 
 impl Pair {
     pub(crate) fn new(machine: &mm::MachineSpec, rules: Variant, settings: &Settings, enabled: ThpEnabled) -> Self {
-        // Raised marks are not the twin's: nothing is reclaimed for them here.
-        let settings = &Settings { watermark_boost_factor: 0, ..settings.clone() };
         let mut mm = Mm::new(machine, rules, settings);
         mm.thp.enabled = enabled;
         mm.frames.keep_contents(DIRT);
