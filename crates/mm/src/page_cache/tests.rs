@@ -1,9 +1,7 @@
-//! Files beside a map that knows what each page must hold, on a machine that is too small for them. Every step is followed by
-//! a walk over everything.
+//! Files on a machine that is too small for them. Every step is followed by a walk over everything.
 
+mod random;
 mod xfs;
-
-use std::collections::BTreeMap;
 
 use units::{Bytes, BytesPerSecond, CpuId, Errno, NodeId, Picos, Time};
 
@@ -18,11 +16,10 @@ use crate::{
     disk::{DiskMedium, Filesystem},
     event::{Counters, Event},
     fault::{Access, FaultDone},
-    soak,
     spaces::SpaceId,
     step::{Step, Wait},
     touch::Touch,
-    variant::{InodeShrink, named},
+    variant::{InodeShrink, Variant, named},
 };
 
 struct Lab {
@@ -37,6 +34,8 @@ struct Lab {
     daemons: [Option<Time>; 3],
     state: u64,
     steps: u64,
+    /// Sleeps until kswapd has come to the end of a pass, and those that a pass has ended.
+    stalls: [u64; 2],
     /// Walks are taken after each so many steps.
     walks: u64,
 }
@@ -99,11 +98,15 @@ const ME: ControlId = ControlId(7);
 
 impl Lab {
     fn new(frames: u32, seed: u64, walks: u64) -> Self {
+        Self::with(frames, seed, walks, (*named("v6.1"), 0))
+    }
+
+    fn with(frames: u32, seed: u64, walks: u64, (rules, watermark_boost_factor): (Variant, u32)) -> Self {
         let zone = ZoneSpec::whole(ZoneKind::Normal, Pfn(0), frames);
         let node = NodeSpec { id: NodeId(0), cpus: vec![CpuId(0)], distance: vec![10], zones: vec![zone] };
         let machine = MachineSpec { pageblock_order: Order(4), max_order: Order(10), nodes: vec![node] };
-        let settings = Settings { min_free_kbytes: 64, watermark_boost_factor: 0, ..Settings::default() };
-        let mut mm = Mm::new(&machine, *named("v6.1"), &settings);
+        let settings = Settings { min_free_kbytes: 64, watermark_boost_factor, ..Settings::default() };
+        let mut mm = Mm::new(&machine, rules, &settings);
         mm.frames.keep_contents(DIRT);
         let bandwidth = BytesPerSecond::new(Bytes::mib(100)).unwrap();
         let medium = if seed.is_multiple_of(2) { DiskMedium::Memory } else { DiskMedium::Queue };
@@ -116,7 +119,20 @@ impl Lab {
         let space = AddressSpace::new(&mut mm, &mut cx, MMAP_BASE).unwrap();
         let space = spaces.add(space);
         let (supply, state) = (Supply::default(), seed);
-        Self { mm, spaces, space, counters, prices, now: Time(0), supply, daemons: [None; 3], state, steps: 0, walks }
+        Self {
+            mm,
+            spaces,
+            space,
+            counters,
+            prices,
+            now: Time(0),
+            supply,
+            daemons: [None; 3],
+            state,
+            steps: 0,
+            stalls: [0; 2],
+            walks,
+        }
     }
 
     fn draw(&mut self, below: u64) -> u64 {
@@ -201,10 +217,13 @@ impl Lab {
             match step {
                 Step::Block(wait @ (Wait::Until(until) | Wait::Io { until, .. } | Wait::Pass { until, .. })) => {
                     let _ = self.mm.take_passed();
+                    let is_stall = matches!(wait, Wait::Pass { .. });
+                    self.stalls[0] += u64::from(is_stall);
                     // Others run meanwhile.
                     while self.now < until {
                         self.run_daemons();
-                        if !self.mm.take_passed().is_empty() && matches!(wait, Wait::Pass { .. }) {
+                        if !self.mm.take_passed().is_empty() && is_stall {
+                            self.stalls[1] += 1;
                             break;
                         }
                         self.now = self.now + Picos::from_micros(500);
@@ -293,140 +312,6 @@ impl Lab {
             return Some(found);
         }
     }
-}
-
-/// What was written to the pages of a file, the last of which they must hold; where the disk fails, any of it or nothing, but
-/// never what is another's.
-#[derive(Default)]
-struct Model {
-    pages: BTreeMap<u64, Vec<u64>>,
-    fails: bool,
-}
-
-impl Model {
-    fn wrote(&mut self, page: u64, content: u64) {
-        self.pages.entry(page).or_default().push(content);
-    }
-
-    fn may_hold(&self, page: u64, found: Option<u64>) -> bool {
-        let written = self.pages.get(&page).map_or(&[][..], Vec::as_slice);
-        match found {
-            None => self.fails,
-            Some(found) if self.fails => [0, TORN].contains(&found) || written.contains(&found),
-            Some(found) => found == written.last().copied().unwrap_or(0),
-        }
-    }
-}
-
-/// A disk of which every so many requests fail, if any.
-fn random(seed: u64, (frames, fail_every): (u32, u32), turns: u64, walks: u64) -> Counters {
-    let mut lab = Lab::new(frames, seed, walks);
-    lab.mm.cache.fail_disk(fail_every);
-    let rules = [InodeShrink::WithoutPages, InodeShrink::TakesPages, InodeShrink::KeepsMany];
-    lab.mm.variant.inode_shrink = rules[usize::try_from(seed % 3).unwrap()];
-    let fails = fail_every > 0;
-    let mut files: Vec<(u32, u64, Model)> = Vec::new();
-    let mut names = 0;
-    for _ in 0..turns {
-        if files.len() < 3 {
-            let file = lab.create(&format!("file {names}"));
-            files.push((file, names, Model { fails, ..Model::default() }));
-            names += 1;
-        }
-        let which = usize::try_from(lab.draw(files.len() as u64)).unwrap();
-        let (file, name, len) =
-            (files[which].0, files[which].1, files[which].2.pages.keys().next_back().map_or(0, |last| last + 1));
-        let any = lab.draw(len.max(1));
-        match lab.draw(100) {
-            0..50 => {
-                let start = if lab.draw(3) == 0 { any } else { len };
-                for page in start..(start + lab.draw(40)).min(2000) {
-                    lab.write(file, page).unwrap();
-                    let content = lab.content(file, page);
-                    files[which].2.wrote(page, content);
-                }
-            }
-            50..80 if len > 0 => {
-                let is_call = lab.draw(2) == 0;
-                for page in any..(any + lab.draw(40)).min(len) {
-                    let found = if is_call { lab.read(file, page) } else { lab.touch(file, page, Access::Read, true) };
-                    assert!(files[which].2.may_hold(page, found), "page {page} of file {name}: {found:?}");
-                }
-            }
-            80..86 if len > 0 => {
-                let found = lab.touch(file, any, Access::Write, true);
-                assert!(files[which].2.may_hold(any, found), "page {any} of file {name}: {found:?}");
-                if found.is_some() {
-                    let tags = lab.mm.cache.balancing.tags;
-                    files[which].2.wrote(any, tags);
-                }
-            }
-            86..90 if len > 0 => {
-                // The copy is thrown away, and the file keeps what it had.
-                lab.touch(file, any, Access::Write, false);
-            }
-            90..92 => assert!(lab.call(FileRequest::Sync(file)).is_ok() || fails),
-            92 => drop(lab.call(FileRequest::DropCaches).unwrap()),
-            93..96 => drop(lab.run(Block(5))),
-            96..98 => {
-                lab.call(FileRequest::Truncate(file, Bytes::PAGE * any)).unwrap();
-                files[which].2.pages.split_off(&any);
-            }
-            98 if lab.draw(2) == 0 => files[which].0 = lab.leave_for_a_while(file, name),
-            98 => {
-                lab.call(FileRequest::Unlink(format!("file {name}"))).unwrap();
-                lab.call(FileRequest::Close(file)).unwrap();
-                files.swap_remove(which);
-            }
-            _ => match lab.draw(2) {
-                0 => drop(lab.call(FileRequest::AdviseRandom(file)).unwrap()),
-                _ => drop(lab.call(FileRequest::SyncAll).unwrap()),
-            },
-        }
-    }
-    lab.counters
-}
-
-/// What all seeds count, on a disk that fails as said.
-fn of_all_seeds(fail_every: u32) -> Counters {
-    let mut sum = Counters::default();
-    for seed in 0..6 * soak::times() {
-        for (event, count) in random(seed, (768, fail_every), 300, 19).iter() {
-            sum.count(event, count);
-        }
-    }
-    sum
-}
-
-#[test]
-fn contents_survive_reclaim_writing_reading_migration_and_truncation() {
-    let sum = of_all_seeds(0);
-    // It was hard enough.
-    for event in [
-        Event::PgstealFile,
-        Event::NrWritten,
-        Event::Pgpgin,
-        Event::Pgmajfault,
-        Event::WorkingsetRefaultFile,
-        Event::PgmigrateSuccess,
-        Event::Pgrotated,
-        Event::Pgactivate,
-    ] {
-        assert!(sum.get(event) > 0, "{}", event.name());
-    }
-}
-
-#[test]
-fn files_survive_a_disk_that_fails() {
-    let sum = of_all_seeds(7);
-    for event in [Event::PgstealFile, Event::NrWritten, Event::Pgpgin, Event::Pgmajfault] {
-        assert!(sum.get(event) > 0, "{}", event.name());
-    }
-}
-
-#[test]
-fn everything_holds_after_every_step() {
-    random(77, (1024, 0), 60, 1);
 }
 
 #[test]
