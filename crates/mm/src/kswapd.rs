@@ -180,31 +180,45 @@ impl Mm {
     }
 
     /// Wakes it without saying what for (`wake_up_interruptible(&pgdat->kswapd_wait)`): it looks at what it was asked for
-    /// meanwhile. Who cuts its nap short has it look at what it rests on, too (kswapd_try_to_sleep and kswapd, mm/vmscan.c,
-    /// v4.20).
+    /// meanwhile.
     pub(crate) fn nudge_kswapd(&mut self, cx: &mut Cx, node: NodeId) {
-        let daemon = &mut self.nodes[node].kswapd;
-        let least = match daemon.state {
-            State::Napping => daemon.last,
-            State::Asleep => Wish { order: Order::BASE, highest: ZoneKind::Dma },
-            _ => return,
-        };
-        let asked = daemon.wish.get_or_insert(least);
-        (asked.order, asked.highest) = (asked.order.max(least.order), asked.highest.max(least.highest));
-        self.start_kswapd(cx, node);
+        if self.nodes[node].kswapd.is_asleep() {
+            let unasked = self.unasked_zone(self.nodes[node].kswapd.last.highest);
+            let daemon = &mut self.nodes[node].kswapd;
+            daemon.wish.get_or_insert(Wish { order: Order::BASE, highest: unasked });
+            self.start_kswapd(cx, node);
+        }
+    }
+
+    /// What kswapd looks at when nobody has asked for anything since it last did something for this highest zone (kswapd,
+    /// mm/vmscan.c).
+    fn unasked_zone(&self, last: ZoneKind) -> ZoneKind {
+        if self.variant.kswapd_keeps_highest { ZoneKind::Dma } else { last }
+    }
+
+    /// What it goes on with, asked for this, after it did something for that highest zone (`kswapd_classzone_idx`,
+    /// `kswapd_highest_zoneidx`).
+    fn goes_on_with(&self, asked: Wish, last: ZoneKind) -> Wish {
+        let highest = if self.variant.kswapd_keeps_highest { asked.highest.max(last) } else { asked.highest };
+        Wish { highest, ..asked }
     }
 
     fn start_kswapd(&mut self, cx: &mut Cx, node: NodeId) {
         let daemon = &mut self.nodes[node].kswapd;
         // It naps no more, whatever else it finds.
-        if let State::Napping = daemon.state {
+        let is_napping = matches!(daemon.state, State::Napping);
+        if is_napping {
             cx.count(Event::KswapdLowWmarkHitQuickly, 1);
         }
         if self.variant.lru_by == LruBy::Zone {
             daemon.state = State::Woken;
         } else {
-            let wish = daemon.wish.take().expect("the caller has a wish");
-            daemon.begin(wish);
+            let (mut wish, rested) = (daemon.wish.take().expect("the caller has a wish"), daemon.last);
+            if is_napping {
+                // Who cuts its nap short has it look at what it rests on, too (kswapd_try_to_sleep, mm/vmscan.c, v4.8 to v6.1).
+                wish = self.goes_on_with(Wish { order: wish.order.max(rested.order), ..wish }, rested.highest);
+            }
+            self.nodes[node].kswapd.begin(wish);
         }
         self.tell(News::Woken(Daemon::Kswapd, node));
         cx.cut();
@@ -316,6 +330,7 @@ impl Mm {
         // `reclaim_order < alloc_order`: it has given the order up, and rests on what is left of it.
         let gave_up = run.sc.order < run.wish.order;
         let asked = daemon.wish.unwrap_or(Wish { order: Order::BASE, highest: run.wish.highest });
+        let asked = self.goes_on_with(asked, run.wish.highest);
         let rests = if gave_up { Wish { order: run.sc.order, ..run.wish } } else { asked };
         // What it was woken for is compaction's to make now, whatever it rests on.
         let wanted = if gave_up { run.wish.order } else { asked.order };
@@ -350,8 +365,9 @@ impl Mm {
     /// Another run at once: for those who have asked meanwhile, or for the same.
     fn begin_again(&mut self, cx: &mut Cx, node: NodeId, wish: Wish) -> Step<()> {
         cx.count(Event::KswapdHighWmarkHitQuickly, 1);
+        let nothing = Wish { order: Order::BASE, highest: self.unasked_zone(wish.highest) };
         let daemon = &mut self.nodes[node].kswapd;
-        let wish = daemon.wish.take().unwrap_or(Wish { order: Order::BASE, ..wish });
+        let wish = daemon.wish.take().unwrap_or(nothing);
         daemon.begin(wish);
         Step::More
     }

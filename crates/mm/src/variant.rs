@@ -224,6 +224,8 @@ rules! {
     atomic_ignores_boost: bool,
     /// Do raised marks keep free blocks from compaction, which looks for some to move pages to?
     boost_keeps_targets: bool,
+    /// Does kswapd go on for the highest zone that it was asked for or did something for, and for DMA alone when nobody asks?
+    kswapd_keeps_highest: bool,
     /// Does a movable request that may wait rather sleep for kswapd once than take a small block from another type?
     fragment_stall: bool,
     /// The LRU list for new anonymous folios.

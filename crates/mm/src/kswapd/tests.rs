@@ -257,21 +257,41 @@ fn who_waits_for_a_pass_is_told_where_marks_ask_for_no_harder_one_or_there_are_r
     assert!(is_told(0, DEF_PRIORITY, false, true) && is_told(512, DEF_PRIORITY, false, true));
 }
 
+/// What a run is for that begins when somebody wakes it: the order, and the highest zone.
+fn begun(rules: &str, state: State, wish: Option<Wish>) -> (u8, ZoneKind) {
+    let (mut mm, mut counters) = (machine_of(rules), Counters::default());
+    let daemon = &mut mm.nodes[NodeId(0)].kswapd;
+    (daemon.state, daemon.wish) = (state, wish);
+    daemon.last = Wish { order: Order(3), highest: ZoneKind::Dma32 };
+    at(&mut mm, &mut counters, 0, |mm, cx| mm.nudge_kswapd(cx, NodeId(0)));
+    assert_eq!(mm.take_woken(Daemon::Kswapd), [NodeId(0)]);
+    let State::Balancing(run) = &mm.nodes[NodeId(0)].kswapd.state else { panic!("it was woken") };
+    (run.wish.order.0, run.wish.highest)
+}
+
 #[test]
-fn who_is_nudged_looks_at_what_was_asked_for_and_at_what_it_rested_on() {
-    let nudged = |state: State, wish: Option<Wish>| {
-        let (mut mm, mut counters) = (machine(), Counters::default());
-        let last = Wish { order: Order(3), highest: ZoneKind::Dma32 };
-        (mm.nodes[NodeId(0)].kswapd.state, mm.nodes[NodeId(0)].kswapd.wish) = (state, wish);
-        mm.nodes[NodeId(0)].kswapd.last = last;
-        at(&mut mm, &mut counters, 0, |mm, cx| mm.nudge_kswapd(cx, NodeId(0)));
-        assert_eq!(mm.take_woken(Daemon::Kswapd), [NodeId(0)]);
-        let State::Balancing(run) = &mm.nodes[NodeId(0)].kswapd.state else { panic!("it was woken") };
+fn who_is_woken_looks_at_what_was_asked_for_and_at_what_it_rested_on() {
+    let [dma, normal] = [ZoneKind::Dma, ZoneKind::Normal].map(|highest| Some(Wish { order: Order::BASE, highest }));
+    for (rules, nothing, lower) in [
+        ("v5.1", ZoneKind::Dma, ZoneKind::Dma32),
+        ("v5.2", ZoneKind::Dma32, ZoneKind::Dma),
+        ("v6.1", ZoneKind::Dma32, ZoneKind::Dma),
+    ] {
+        assert_eq!(begun(rules, State::Asleep, normal), (0, ZoneKind::Normal), "{rules}");
+        assert_eq!(begun(rules, State::Asleep, None), (0, nothing), "{rules}: nobody has asked");
+        assert_eq!(begun(rules, State::Napping, normal), (3, ZoneKind::Normal), "{rules}: it rested on order 3");
+        assert_eq!(begun(rules, State::Napping, dma), (3, lower), "{rules}: it rested on a higher zone");
+    }
+}
+
+#[test]
+fn a_run_in_vain_is_followed_by_one_for_dma_alone_up_to_5_1() {
+    let next = |rules: &str| {
+        let (mut mm, mut counters) = (machine_of(rules), Counters::default());
+        let wish = Wish { order: Order(3), highest: ZoneKind::Movable };
+        at(&mut mm, &mut counters, 0, |mm, cx| mm.begin_again(cx, NodeId(0), wish));
+        let State::Balancing(run) = &mm.nodes[NodeId(0)].kswapd.state else { panic!("it begins again") };
         (run.wish.order.0, run.wish.highest)
     };
-    let normal = Some(Wish { order: Order::BASE, highest: ZoneKind::Normal });
-    assert_eq!(nudged(State::Asleep, normal), (0, ZoneKind::Normal));
-    assert_eq!(nudged(State::Asleep, None), (0, ZoneKind::Dma));
-    assert_eq!(nudged(State::Napping, normal), (3, ZoneKind::Normal));
-    assert_eq!(nudged(State::Napping, None), (3, ZoneKind::Dma32));
+    assert_eq!([next("v4.20"), next("v5.2")], [(0, ZoneKind::Dma), (0, ZoneKind::Movable)]);
 }

@@ -92,15 +92,24 @@ impl Model {
         if daemon.failures >= FAILURES_MAX || enough {
             return;
         }
-        match daemon.state {
+        let need = match daemon.state {
             State::Balancing(..) => return,
-            State::Napping(_) => self.count(Event::KswapdLowWmarkHitQuickly, 1),
-            State::Asleep => {}
-        }
+            State::Napping(rested) => {
+                self.count(Event::KswapdLowWmarkHitQuickly, 1);
+                self.goes_on_with(Need { order: need.order.max(rested.order), ..need }, rested.highest)
+            }
+            State::Asleep => need,
+        };
         let daemon = &mut self.kswapds[node];
         (daemon.asked, daemon.state) = (None, State::Balancing(Run::new(need)));
         self.woken.push(node);
         self.cut = true;
+    }
+
+    /// Up to 5.1 what it did something for counts on.
+    fn goes_on_with(&self, asked: Need, last: ZoneKind) -> Need {
+        let highest = if self.rules.kswapd_keeps_highest { asked.highest.max(last) } else { asked.highest };
+        Need { highest, ..asked }
     }
 
     /// Zones of a node, up to a kind, whose marks are raised, and by how much.
@@ -168,6 +177,7 @@ impl Model {
             self.reach(if left > 0 { "a boost outlives a run" } else { "a boost ends" });
         }
         let rests = self.kswapds[node].asked.unwrap_or(Need { order: 0, ..need });
+        let rests = self.goes_on_with(rests, need.highest);
         self.settle(node, rests, Some(State::Napping(rests)))
     }
 
@@ -175,7 +185,8 @@ impl Model {
     fn settle(&mut self, node: usize, need: Need, nap: Option<State>) -> Then {
         if self.kswapds[node].failures < FAILURES_MAX && !self.is_balanced(node, need) {
             self.count(Event::KswapdHighWmarkHitQuickly, 1);
-            let need = self.kswapds[node].asked.take().unwrap_or(Need { order: 0, ..need });
+            let unasked = if self.rules.kswapd_keeps_highest { ZoneKind::Dma } else { need.highest };
+            let need = self.kswapds[node].asked.take().unwrap_or(Need { order: 0, highest: unasked });
             self.kswapds[node].state = State::Balancing(Run::new(need));
             return Then::More;
         }
