@@ -77,7 +77,10 @@ fn values_of_the_wrong_form() {
         (&["--set", "tasks=1,"], &["tasks: expected a whole number from 1 to 4096, found \"\""]),
         (&["--set", "page=big"], &["page: expected \"base\" or \"huge\", found \"big\""]),
         (&["--set", "duration=1s"], &["duration: expected whole seconds", "found \"1s\""]),
-        (&["--set", "vm.swappiness=ten"], &["--set vm.swappiness: expected a whole number from 0 to 200, found \"ten\""]),
+        (
+            &["--set", "vm.swappiness=ten"],
+            &["--set vm.swappiness: expected a whole number from 0 to 200, found \"ten\""],
+        ),
         (&["--memory", "2GB"], &["'2GB'", "--memory", "KiB"]),
         (&["--seeds", "0"], &["'0'", "--seeds"]),
         (&["--seeds", "5-3"], &["'5-3'", "--seeds", "the first and the last as in 3-5"]),

@@ -1,11 +1,14 @@
-//! Files of XFS: buffers of inodes, and what the log needs of memory.
+//! Linux: fs/xfs/xfs_buf.c, xfs_log_cil.c (v4.20): buffers of inodes, and what the log needs of memory.
 
 use super::*;
 use crate::slab::Cache;
 
 /// Objects of a kind that are in use.
 fn used(lab: &Lab, cache: Cache) -> usize {
-    let is_it = |object: &crate::slab::Object| matches!(lab.mm.frames.get(object.slab()), crate::frame::Frame::Slab(slab) if slab.cache == cache);
+    let is_it = |object: &crate::slab::Object| {
+        let frame = lab.mm.frames.get(object.slab());
+        matches!(frame, crate::frame::Frame::Slab(slab) if slab.cache == cache)
+    };
     lab.mm.cache.objects().filter(is_it).count()
 }
 

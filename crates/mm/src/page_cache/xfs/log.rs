@@ -106,7 +106,8 @@ pub(super) struct Log {
 }
 
 impl Log {
-    /// The log of a file system as mkfs.xfs makes it: a 2048th of the disk, from 10 MiB to 2 GiB. An eighth of it is one checkpoint.
+    /// The log of a file system as mkfs.xfs makes it: a 2048th of the disk, from 10 MiB to 2 GiB. An eighth of it is one
+    /// checkpoint.
     pub(super) fn new(disk: &DiskSpec) -> Self {
         let size = (disk.size.0 / 2048).clamp(Bytes::mib(10).0, Bytes::gib(2).0);
         let (open, sent, appended) = (Vec::new(), VecDeque::new(), VecDeque::new());
@@ -149,15 +150,14 @@ impl Mm {
     /// A transaction copies an inode into the log's memory; false when there is none (`xfs_log_commit_cil`).
     pub(super) fn format_inode(&mut self, cx: &mut Cx, id: InodeId, fields: Fields) -> bool {
         let shadow = self.cache.inode(id).logged.shadow;
-        let shadow = match shadow.filter(|vector| vector.fields >= fields) {
-            Some(vector) => vector,
-            None => {
-                if let Some(small) = self.cache.inode_mut(id).logged.take() {
-                    self.free_object(cx, small);
-                }
-                let Some(object) = self.alloc_object(cx, fields.cache()) else { return false };
-                Vector { object, fields }
+        let shadow = if let Some(vector) = shadow.filter(|vector| vector.fields >= fields) {
+            vector
+        } else {
+            if let Some(small) = self.cache.inode_mut(id).logged.take() {
+                self.free_object(cx, small);
             }
+            let Some(object) = self.alloc_object(cx, fields.cache()) else { return false };
+            Vector { object, fields }
         };
         let log = &mut self.cache.xfs.log;
         let inode = self.cache.inodes[id.0 as usize].as_mut().expect("the file exists");
