@@ -5,7 +5,7 @@
 //! scattered as in a machine that has run for long, between pages that compaction can move and pages that reclaim can
 //! drop.
 
-use os::{Advice, MapSpec, Os, Placement, VmRange};
+use os::{Advice, File, MapSpec, Os, Placement, VmRange};
 use units::{Bytes, Errno};
 
 use crate::{
@@ -107,15 +107,7 @@ async fn work<O: Os>(os: &O, params: &Params, seed: u64, meet: Meet) -> Result<T
     let mut outcome = TaskOutcome::starting(os.now(), used);
 
     let start = os.now();
-    let aged = os.mmap(len, MapSpec::Anonymous).await?;
-    os.madvise(aged, Advice::NoHugePage).await?;
-    for at in (0..aged.pages(Bytes::PAGE)).map(|page| Bytes::PAGE * page) {
-        os.store(aged.part(at, Bytes::PAGE), Bytes::PAGE).await?;
-        os.write(file, at, Bytes::PAGE).await?;
-    }
-    // Clean pages of the file can be dropped at once.
-    os.fsync(file).await?;
-    free_half(os, aged, seed).await?;
+    age(os, file, len, seed).await?;
     outcome.anoninit = Some(os.now().since(start));
 
     let mapping = map_blocks(os, faulted, params.advise).await?;
@@ -128,6 +120,20 @@ async fn work<O: Os>(os: &O, params: &Params, seed: u64, meet: Meet) -> Result<T
     os.close(file).await?;
     os.unlink(FILE).await?;
     Ok(outcome)
+}
+
+/// Ages memory: `len` bytes of private pages and as many of an empty file, in turns, then about half of the private ones freed as
+/// the seed draws them. Mapping and file stay.
+pub(crate) async fn age<O: Os>(os: &O, file: File, len: Bytes, seed: u64) -> Result<(), Errno> {
+    let aged = os.mmap(len, MapSpec::Anonymous).await?;
+    os.madvise(aged, Advice::NoHugePage).await?;
+    for at in (0..aged.pages(Bytes::PAGE)).map(|page| Bytes::PAGE * page) {
+        os.store(aged.part(at, Bytes::PAGE), Bytes::PAGE).await?;
+        os.write(file, at, Bytes::PAGE).await?;
+    }
+    // Clean pages of the file can be dropped at once.
+    os.fsync(file).await?;
+    free_half(os, aged, seed).await
 }
 
 async fn free_half<O: Os>(os: &O, range: VmRange, seed: u64) -> Result<(), Errno> {

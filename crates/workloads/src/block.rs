@@ -42,12 +42,23 @@ pub(crate) async fn fault_blocks<O: Os>(
 ) -> Result<(), Errno> {
     let range = mapping.aligned_part(Bytes::HUGE_PAGE, Bytes::HUGE_PAGE * count);
     for at in 0..count {
-        let block = fault(os, range.part(Bytes::HUGE_PAGE * at, Bytes::HUGE_PAGE)).await?;
-        outcome.faults += if block.huge { 1 } else { BASE_PER_HUGE };
-        outcome.huge_faults += u64::from(block.huge);
-        outcome.stores += BASE_PER_HUGE;
-        outcome.blocks.push(block);
+        fault_block(os, range, at, outcome).await?;
     }
+    Ok(())
+}
+
+/// Faults block `at` of a range that begins on a boundary of 2 MiB.
+pub(crate) async fn fault_block<O: Os>(
+    os: &O,
+    range: VmRange,
+    at: u64,
+    outcome: &mut TaskOutcome,
+) -> Result<(), Errno> {
+    let block = fault(os, range.part(Bytes::HUGE_PAGE * at, Bytes::HUGE_PAGE)).await?;
+    outcome.faults += if block.huge { 1 } else { BASE_PER_HUGE };
+    outcome.huge_faults += u64::from(block.huge);
+    outcome.stores += BASE_PER_HUGE;
+    outcome.blocks.push(block);
     Ok(())
 }
 

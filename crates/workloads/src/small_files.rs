@@ -145,7 +145,12 @@ async fn work<O: Os>(os: &O, params: &Params, index: u32, meet: Meet, filled: Ba
     Ok(outcome)
 }
 
-async fn write_files<O: Os>(os: &O, size: Bytes, writer: u32, files: std::ops::Range<u64>) -> Result<(), Errno> {
+pub(crate) async fn write_files<O: Os>(
+    os: &O,
+    size: Bytes,
+    writer: u32,
+    files: std::ops::Range<u64>,
+) -> Result<(), Errno> {
     for number in files {
         let file = os.create(&format!("writer-{writer}/{number}")).await?;
         for page in 0..size.0 / Bytes::PAGE.0 {
