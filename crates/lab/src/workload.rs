@@ -2,6 +2,7 @@
 //!
 //! Cells name the program that runs ([`report::Key::workload`]), and their parameters are those of the program alone.
 
+use report::Key;
 use workloads::{ParamInfo, WORKLOADS, WorkloadInfo, fault_storm, thpscale, thpscale_2015};
 
 use crate::source::unknown;
@@ -165,6 +166,14 @@ impl Offered {
 /// Whether a program has a parameter of this name.
 pub(crate) fn has(program: &WorkloadInfo, param: &str) -> bool {
     program.params.iter().any(|known| known.name == param)
+}
+
+/// Those of these parameters that the program of a cell has, for messages.
+pub(crate) fn those(key: &Key, names: &[&str]) -> String {
+    let program =
+        WORKLOADS.iter().find(|program| program.name == key.workload).expect("it was found when it was planned");
+    let names: Vec<_> = names.iter().copied().filter(|name| has(program, name)).collect();
+    names.join(", ")
 }
 
 /// A value that chooses no program.

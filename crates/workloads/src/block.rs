@@ -6,7 +6,10 @@ use os::{Advice, MapSpec, Os, VmRange};
 use serde::{Deserialize, Serialize};
 use units::{Bytes, Errno, Picos, Time};
 
-use crate::{ParamError, ParamInfo, TaskOutcome, params::value};
+use crate::{
+    ParamError, ParamInfo, TaskOutcome,
+    params::{misfit, value},
+};
 
 /// One block of 2 MiB, from its first store to its last.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
@@ -93,6 +96,15 @@ pub(crate) fn parse_file(text: &str) -> Result<Bytes, ParamError> {
     value(&FILE, text, |file: &Bytes| {
         file.0.is_multiple_of(Bytes::PAGE.0) && (Bytes::PAGE..=Bytes::gib(1)).contains(file)
     })
+}
+
+/// Why so many tasks cannot share files of a total size: each has to have at least one.
+pub(crate) fn few_files((tasks, found): (&ParamInfo, u32), file: Bytes, total: Bytes) -> String {
+    let (files, total) = (total.0 / file.0, Bytes::mib(total.as_mib()));
+    if files == 0 {
+        return misfit(&FILE, &format!("at most {total} (total)"), file);
+    }
+    misfit(tasks, &format!("at most {files}, as {total} (total) are so many files of {file} (file)"), found)
 }
 
 /// A size in bytes, or in per cent of the memory of the run.

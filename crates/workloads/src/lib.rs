@@ -77,6 +77,8 @@ pub const WORKLOADS: &[WorkloadInfo] = &[
 pub enum WorkloadError {
     /// A system call failed; the text says which.
     Call(&'static str, Errno),
+    /// Its parameters do not fit the machine that it found; the text says which.
+    Misfit(String),
     /// One of its tasks died.
     Died(Died),
 }
@@ -85,6 +87,7 @@ impl std::fmt::Display for WorkloadError {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         match self {
             Self::Call(call, errno) => write!(f, "{call} failed: {errno}"),
+            Self::Misfit(problem) => f.write_str(problem),
             Self::Died(died) => died.fmt(f),
         }
     }
@@ -155,11 +158,20 @@ impl Workload {
         }
     }
 
-    /// Why it cannot run on so many CPUs, if it cannot.
-    pub fn lacks_cpus(&self, cpus: u32) -> Option<String> {
+    /// Why it cannot run with so much memory and so many CPUs of a node, if it cannot: which parameter is wrong, and what is
+    /// allowed.
+    pub fn misfit(&self, memory: Bytes, cpus: u32) -> Option<String> {
         match self {
-            Self::Thpfioscale(params) => params.lacks_cpus(cpus),
+            Self::Thpfioscale(params) => params.misfit(memory, cpus),
             _ => None,
+        }
+    }
+
+    /// The most files that it has open at the same time, on a run with `total` memory, where these are many.
+    pub fn open_files(&self, total: Bytes) -> u64 {
+        match self {
+            Self::Thpfioscale(params) => params.open_files(total),
+            _ => 0,
         }
     }
 
@@ -205,6 +217,11 @@ impl Workload {
 
     /// Runs it on a target. What it draws, it draws from `seed`.
     pub async fn run<O: Os>(&self, os: O, seed: u64) -> Result<Outcome, WorkloadError> {
+        // A kernel has less memory than its machine, and only now is known how much.
+        let nodes = u32::try_from(os.nodes().len()).expect("few nodes");
+        if let Some(problem) = self.misfit(os.memory(), os.cpus() / nodes.max(1)) {
+            return Err(WorkloadError::Misfit(problem));
+        }
         match self {
             Self::FaultStorm(params) => fault_storm::run(os, params.clone()).await,
             Self::ForkStorm(params) => fork_storm::run(os, params.clone()).await,

@@ -69,6 +69,8 @@ impl From<WorkloadError> for TaskError {
     fn from(error: WorkloadError) -> Self {
         match error {
             WorkloadError::Call(_, errno) => Self::Call(errno),
+            // Programs of a workload are started with parameters that fit.
+            WorkloadError::Misfit(_) => Self::Call(Errno::INVAL),
             WorkloadError::Died(died) => Self::Died(died),
         }
     }

@@ -56,3 +56,9 @@ pub(crate) fn value<T: FromStr>(info: &ParamInfo, text: &str, accept: impl Fn(&T
         found: text.to_owned(),
     })
 }
+
+/// What a parameter expects and what it is, in the words of [`ParamError::BadValue`]: for values that are
+/// wrong only beside others.
+pub(crate) fn misfit(info: &ParamInfo, expects: &str, found: impl std::fmt::Display) -> String {
+    format!("{}: expected {expects}, found {found}", info.name)
+}

@@ -17,9 +17,9 @@ use units::{Bytes, Errno, Picos};
 
 use crate::{
     During, Outcome, ParamError, ParamInfo, TaskOutcome, WorkloadError, WorkloadInfo,
-    block::{ADVISE, FILE, SIZE_EXPECTS, Size, blocks, fault_blocks, map_blocks, parse_advise, parse_file},
+    block::{ADVISE, FILE, SIZE_EXPECTS, Size, blocks, fault_blocks, few_files, map_blocks, parse_advise, parse_file},
     meet::{Meet, TaskError, results},
-    params::value,
+    params::{misfit, value},
 };
 
 const THREADS: ParamInfo = ParamInfo {
@@ -107,13 +107,27 @@ impl Params {
         format!("{advised}{threads}")
     }
 
-    /// Why no thread would be started on so many CPUs of a node.
-    pub(crate) fn lacks_cpus(&self, cpus: u32) -> Option<String> {
-        let is_short = self.threads.is_none() && auto(cpus, self.jobs) == 0;
-        is_short.then(|| {
-            let jobs = self.jobs;
-            format!("threads = auto: a quarter of the CPUs that {jobs} jobs leave, and {cpus} CPUs are too few: --set threads=1")
+    pub(crate) fn misfit(&self, memory: Bytes, cpus: u32) -> Option<String> {
+        let (total, jobs) = (self.total.of(memory), self.jobs);
+        let threads = self.threads.unwrap_or_else(|| auto(cpus, jobs));
+        if threads == 0 {
+            return Some(format!(
+                "threads = auto: a quarter of the CPUs that {jobs} jobs leave, and {cpus} CPUs are too few: --set threads=1"
+            ));
+        }
+        if self.each(memory) == 0 {
+            return Some(few_files((&JOBS, jobs), self.file, total));
+        }
+        let size = self.size.of(memory);
+        let most = blocks(size) / 2;
+        (most < threads.into()).then(|| {
+            let expects = format!("at most {most}, as each maps 4MiB or more of {} (size)", Bytes::mib(size.as_mib()));
+            misfit(&THREADS, &expects, threads)
         })
+    }
+
+    pub(crate) fn open_files(&self, total: Bytes) -> u64 {
+        self.each(total) * u64::from(self.jobs)
     }
 
     /// Files of each job.
@@ -142,7 +156,7 @@ impl Job {
 
 /// Writes, reads, and faults; its outcomes are those of the threads that fault.
 pub async fn run<O: Os>(os: O, params: Params, seed: u64) -> Result<Outcome, WorkloadError> {
-    let threads = params.threads.map_or_else(|| threads_of(&os, params.jobs), Ok)?;
+    let threads = params.threads.unwrap_or_else(|| threads_of(&os, params.jobs));
     let job = |index| Job { index, files: params.each(os.memory()), pages: params.pages() };
     let start = os.now();
     let writers = (0..params.jobs).map(|index| {
@@ -168,15 +182,9 @@ pub async fn run<O: Os>(os: O, params: Params, seed: u64) -> Result<Outcome, Wor
 }
 
 /// As many as the script starts: a quarter of the CPUs of a socket that the jobs leave.
-fn threads_of<O: Os>(os: &O, jobs: u32) -> Result<u32, WorkloadError> {
+fn threads_of<O: Os>(os: &O, jobs: u32) -> u32 {
     let nodes = u32::try_from(os.nodes().len()).expect("few nodes");
-    match auto(os.cpus() / nodes, jobs) {
-        0 => Err(WorkloadError::Call(
-            "threads = auto: fewer than four CPUs of a node are left by the jobs",
-            Errno::INVAL,
-        )),
-        threads => Ok(threads),
-    }
+    auto(os.cpus() / nodes, jobs)
 }
 
 /// Threads for so many CPUs of a node.
@@ -285,9 +293,29 @@ mod tests {
         assert_eq!(params.case(), "advised-2");
         let default = Params::parse([]).unwrap();
         assert_eq!(default.case(), "auto");
-        assert!(default.lacks_cpus(7).unwrap().contains("and 7 CPUs are too few"));
-        assert_eq!((default.lacks_cpus(8), params.lacks_cpus(1), auto(24, 4)), (None, None, 5));
+        let memory = Bytes::gib(1);
+        assert!(default.misfit(memory, 7).unwrap().contains("and 7 CPUs are too few"));
+        assert_eq!((default.misfit(memory, 8), params.misfit(memory, 1), auto(24, 4)), (None, None, 5));
         assert!(Params::parse([("threads", "0")]).is_err() && Params::parse([("file", "5KiB")]).is_err());
+    }
+
+    #[test]
+    fn what_does_not_fit_says_which_parameter() {
+        let misfit = |sets: &[(&str, &str)]| {
+            let sets = [("threads", "1")].iter().chain(sets).copied();
+            Params::parse(sets).unwrap().misfit(Bytes::mib(512), 2).unwrap_or_default()
+        };
+        assert_eq!(misfit(&[]), "");
+        let few = misfit(&[("jobs", "40"), ("total", "32MiB"), ("file", "1MiB")]);
+        assert_eq!(few, "jobs: expected at most 32, as 32MiB (total) are so many files of 1MiB (file), found 40");
+        let none = misfit(&[("file", "1GiB")]);
+        assert_eq!(none, "file: expected at most 768MiB (total), found 1GiB");
+        // Of 384 MiB, each thread faults half.
+        let crowd = misfit(&[("threads", "97")]);
+        assert_eq!(crowd, "threads: expected at most 96, as each maps 4MiB or more of 384MiB (size), found 97");
+        assert_eq!(misfit(&[("threads", "96")]), "");
+        let params = Params::parse([("total", "1GiB"), ("jobs", "2")]).unwrap();
+        assert_eq!(params.open_files(Bytes::mib(512)), 16_384);
     }
 
     #[test]

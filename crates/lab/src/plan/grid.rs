@@ -41,6 +41,7 @@ pub(super) struct Ground<'a> {
     /// Everything of the key but workload, case, parameters and seed.
     pub(super) key: Key,
     pub(super) cpus: u32,
+    pub(super) nodes: u32,
     /// What workloads take for the memory of the machine.
     pub(super) memory: Bytes,
     pub(super) cap: Bytes,
@@ -86,11 +87,11 @@ pub(super) fn lay(
     for (program, params) in programs.iter().flat_map(|program| program_grid(program, &all, ground.cpus)) {
         let key = case(&ground.key, program, params, ground.settings)?;
         let workload = crate::cell::parse(&key).map_err(UsageError)?;
-        if let Some(problem) = workload.lacks_cpus(ground.cpus) {
+        if let Some(problem) = workload.misfit(ground.memory, ground.cpus / ground.nodes) {
             return Err(UsageError(problem));
         }
         let need = workload.memory(ground.memory);
-        if let Some(reason) = misfit(&key.case, need, ground) {
+        if let Some(reason) = misfit(&key, need, ground) {
             if asked {
                 return Err(UsageError(reason));
             }
@@ -121,22 +122,27 @@ fn program_grid<'a>(
 }
 
 /// Why a case does not fit, if it can be seen not to.
-fn misfit(case: &str, need: Bytes, ground: &Ground<'_>) -> Option<String> {
+fn misfit(key: &Key, need: Bytes, ground: &Ground<'_>) -> Option<String> {
     if need > ground.cap {
-        return Some(format!("{case} needs {}, {} is {}", mib(need), ground.cap_from, mib(ground.cap)));
+        return Some(format!("{}, {} is {}", needs(key, need), ground.cap_from, mib(ground.cap)));
     }
-    beyond(case, need, ground.room?)
+    beyond(key, need, ground.room?)
+}
+
+/// What a cell needs, and the parameters that say so.
+fn needs(key: &Key, need: Bytes) -> String {
+    format!("{} needs {} ({})", key.case, mib(need), workload::those(key, &["aged", "size"]))
 }
 
 /// Why a planned cell does not fit into so much memory, if it does not.
 pub(super) fn misfit_of(key: &Key, room: Bytes) -> Option<String> {
     let workload = crate::cell::parse(key).expect("it was parsed when the grid was laid");
-    beyond(&key.case, workload.memory(room), room)
+    beyond(key, workload.memory(room), room)
 }
 
-fn beyond(case: &str, need: Bytes, room: Bytes) -> Option<String> {
+fn beyond(key: &Key, need: Bytes, room: Bytes) -> Option<String> {
     let what = "what the machine manages above its min marks and reserves";
-    (need > room).then(|| format!("{case} needs {}, {what} is {}", mib(need), mib(room)))
+    (need > room).then(|| format!("{}, {what} is {}", needs(key, need), mib(room)))
 }
 
 fn mib(size: Bytes) -> String {
@@ -205,6 +211,7 @@ mod tests {
         Ground {
             key,
             cpus: 2,
+            nodes: 1,
             memory: cap,
             cap,
             cap_from: "the cap",
@@ -273,6 +280,6 @@ mod tests {
         assert_eq!(grid.misfits.len(), 4);
         let tasks = [("tasks".to_owned(), vec!["2".to_owned()])];
         let error = lay(&experiment, &tasks, &ground(Bytes::mib(200))).err().unwrap();
-        assert_eq!(error.to_string(), "base-threads-2 needs 256 MiB, the cap is 200 MiB");
+        assert_eq!(error.to_string(), "base-threads-2 needs 256 MiB (size), the cap is 200 MiB");
     }
 }

@@ -386,6 +386,7 @@ impl<P: FnMut(&KernelImage) -> Accelerator> Planner<'_, P> {
             memory: session.memory(),
             key: grid::base_key(self.experiment, target, &session.kernel, &session.machine.name),
             cpus,
+            nodes: u32::try_from(session.machine.nodes.len()).expect("few nodes").max(1),
             cap: session.cap,
             cap_from,
             room,
