@@ -96,6 +96,29 @@ fn host_runs_what_fills_memory_in_little_of_it() {
     room.assert_nothing_left("small files");
 }
 
+/// Aged memory, then steps of files and of a block each.
+#[test]
+fn slab_churn_goes_by_steps() {
+    let room = Room::new();
+    let host = run(&room, &[&["run", "slab-churn"], &HOST, &["--memory", "64MiB", "--set", "size=8MiB", "-o", "host"]]);
+    assert_eq!(samples(&host[0], "fault_latency_us", "fault-both").len(), 4);
+    let boost = ["--set", "vm.watermark_boost_factor=0,15000", "--set", "total=20%", "--set", "size=20%", "-o", "sim"];
+    let sim = ["run", "slab-churn", "--machine", "one-node-512m", "--target", "sim", "--format", "json"];
+    let cells = run(&room, &[&sim, &boost]);
+    assert_eq!(cells.len(), 2);
+    let reclaimed = |cell: &Cell| cell.measured.counters.get("pgsteal_kswapd").copied().unwrap_or(0);
+    let of = |factor: &str| {
+        let columns = cells.iter().filter(|cell| cell.key.params["vm.watermark_boost_factor"] == factor);
+        columns.map(reclaimed).sum::<i64>()
+    };
+    assert!(of("15000") > of("0"), "kswapd works ahead where marks are raised: {} and {}", of("15000"), of("0"));
+    for cell in &cells {
+        let blocks = samples(cell, "fault_latency_us", "fault-both").len();
+        assert!((44..=51).contains(&blocks), "{blocks} blocks in a fifth of what is managed of 512 MiB");
+        assert!(cell.measured.extfrag.is_some() && cell.measured.counters["nr_dirtied"] >= 23_000);
+    }
+}
+
 /// A guest of 512 MiB is full before the timed faults begin, and has to scan, to swap and to split.
 #[test]
 fn vm_thpscale_fills_memory() {

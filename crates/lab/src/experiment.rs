@@ -267,7 +267,8 @@ model = ["threads", "processes"]
                 "fault-storm",
                 "fault-strom",
                 "2: workload: unknown workload \"fault-strom\"; did you mean \"fault-storm\"? \
-                 (valid workloads: fault-storm, thpscale, fork-storm, aged-fault, small-files, thpfioscale, numa-access)",
+                 (valid workloads: fault-storm, thpscale, fork-storm, aged-fault, small-files, slab-churn, \
+                 thpfioscale, numa-access)",
             ),
             (
                 "\"vm\"",

@@ -23,7 +23,9 @@ pub(crate) fn of(workload: &Workload, outcome: &Outcome) -> Vec<Metric> {
             let part = outcome.tasks.len().to_string();
             blocks(&outcome.tasks).into_iter().map(|metric| Metric { part: Some(part.clone()), ..metric }).collect()
         }
-        Workload::Thpscale(_) | Workload::AgedFault(_) | Workload::SmallFiles(_) => blocks(&outcome.tasks),
+        Workload::Thpscale(_) | Workload::AgedFault(_) | Workload::SmallFiles(_) | Workload::SlabChurn(_) => {
+            blocks(&outcome.tasks)
+        }
     }
 }
 

@@ -11,6 +11,7 @@ mod meet;
 pub mod numa_access;
 mod outcome;
 mod params;
+pub mod slab_churn;
 pub mod small_files;
 pub mod thpfioscale;
 pub mod thpscale;
@@ -40,6 +41,8 @@ pub enum Workload {
     AgedFault(aged_fault::Params),
     /// Huge page faults while many small files are written.
     SmallFiles(small_files::Params),
+    /// Huge page faults in aged memory while the smallest files are written.
+    SlabChurn(slab_churn::Params),
     /// Huge page faults while many small files are read that were written badly.
     Thpfioscale(thpfioscale::Params),
     /// Accesses to memory of each node from each node.
@@ -68,6 +71,7 @@ pub const WORKLOADS: &[WorkloadInfo] = &[
     thpscale_2015::INFO,
     aged_fault::INFO,
     small_files::INFO,
+    slab_churn::INFO,
     thpfioscale::INFO,
     numa_access::INFO,
 ];
@@ -125,6 +129,7 @@ impl Workload {
             "thpscale-2015" => thpscale_2015::Params::parse(params).map(Self::Thpscale2015),
             "aged-fault" => aged_fault::Params::parse(params).map(Self::AgedFault),
             "small-files" => small_files::Params::parse(params).map(Self::SmallFiles),
+            "slab-churn" => slab_churn::Params::parse(params).map(Self::SlabChurn),
             "thpfioscale" => thpfioscale::Params::parse(params).map(Self::Thpfioscale),
             "numa-access" => numa_access::Params::parse(params).map(Self::NumaAccess),
             _ => Err(ParamError::UnknownWorkload(name.to_owned())),
@@ -140,6 +145,7 @@ impl Workload {
             Self::Thpscale2015(params) => params.memory(total),
             Self::AgedFault(params) => params.memory(total),
             Self::SmallFiles(params) => params.memory(total),
+            Self::SlabChurn(params) => params.memory(total),
             Self::Thpfioscale(params) => params.memory(total),
             Self::NumaAccess(params) => params.memory(),
         }
@@ -154,6 +160,7 @@ impl Workload {
             Self::Thpscale2015(params) => params.files(total),
             Self::AgedFault(params) => params.files(total),
             Self::SmallFiles(params) => params.files(total),
+            Self::SlabChurn(params) => params.files(total),
             Self::Thpfioscale(params) => params.files(total),
         }
     }
@@ -163,6 +170,7 @@ impl Workload {
     pub fn misfit(&self, memory: Bytes, cpus: u32) -> Option<String> {
         match self {
             Self::Thpfioscale(params) => params.misfit(memory, cpus),
+            Self::SlabChurn(params) => params.misfit(memory),
             _ => None,
         }
     }
@@ -183,6 +191,7 @@ impl Workload {
             | Self::Thpscale2015(_)
             | Self::AgedFault(_)
             | Self::SmallFiles(_)
+            | Self::SlabChurn(_)
             | Self::Thpfioscale(_) => true,
         }
     }
@@ -196,6 +205,7 @@ impl Workload {
             Self::Thpscale2015(params) => params.case(),
             Self::AgedFault(params) => params.case(),
             Self::SmallFiles(params) => params.case(),
+            Self::SlabChurn(params) => params.case(),
             Self::Thpfioscale(params) => params.case(),
             Self::NumaAccess(params) => params.case(),
         }
@@ -210,6 +220,7 @@ impl Workload {
             | Self::Thpscale2015(_)
             | Self::AgedFault(_)
             | Self::SmallFiles(_)
+            | Self::SlabChurn(_)
             | Self::Thpfioscale(_)
             | Self::NumaAccess(_) => true,
         }
@@ -229,6 +240,7 @@ impl Workload {
             Self::Thpscale2015(params) => thpscale_2015::run(os, params.clone()).await,
             Self::AgedFault(params) => aged_fault::run(os, params.clone(), seed).await,
             Self::SmallFiles(params) => small_files::run(os, params.clone()).await,
+            Self::SlabChurn(params) => slab_churn::run(os, params.clone(), seed).await,
             Self::Thpfioscale(params) => thpfioscale::run(os, params.clone(), seed).await,
             Self::NumaAccess(params) => numa_access::run(os, params.clone()).await,
         }
