@@ -12,6 +12,9 @@ const HOST: [&str; 4] = ["run", "fault-storm", "--target", "host"];
 /// The beginning of a run in a guest, which must not come to a boot.
 const GUEST: [&str; 6] = ["run", "fault-storm", "--target", "vm", "--accel", "tcg"];
 
+/// A simulated machine with little memory.
+const SIM: [&str; 4] = ["--target", "sim", "--machine", "one-node-512m"];
+
 /// Runs `args` and asserts status 2, one message with these words, and nothing written.
 #[track_caller]
 fn refuse(room: &Room, args: &[&str], expected: &[&str]) {
@@ -105,6 +108,70 @@ fn workloads_that_cannot_fit() {
     let huge = [&TINY[..8], &["--set", "size=1TiB"]].concat();
     refuse(&room, &[&HOST[..], &huge].concat(), &[needs, "a quarter of the memory that is available is "]);
     refuse(&room, &[&HOST[..], &huge, &["--memory", "1GiB"]].concat(), &[needs, "--memory is 1024 MiB"]);
+}
+
+/// Of workloads that write many files: each message says which parameter, and what is allowed.
+#[test]
+fn files_that_cannot_fit() {
+    let room = Room::new();
+    let disk = "about = 'x'\nswap = '512MiB'\ndisk = { latency_us = 80, bandwidth = '200MiB/s', size = '256MiB' }\n";
+    let small = room.give("small.toml", format!("{disk}[[node]]\nid = 0\nmemory = '512MiB'\ncpus = '0-1'\n"));
+    let beyond = ["run", "thpfioscale", "--set", "threads=1", "--target", "sim", "--machine", &small];
+    refuse(&room, &beyond, &["files of 768 MiB (total) do not fit the disk of machine small, 256MiB"]);
+    let tiny = room.give("tiny.toml", fs::read_to_string(&small).unwrap().replace("'256MiB'", "'1MiB'"));
+    let beyond = ["run", "thpfioscale", "--target", "sim", "--machine", &tiny];
+    refuse(&room, &beyond, &["tiny.toml:3", "size: expected from 16MiB to", "found 1MiB"]);
+    let fio = |more: &[&'static str]| [&["run", "thpfioscale", "--set", "threads=1"], &SIM[..], more].concat();
+    let churn = |more: &[&'static str]| [&["run", "slab-churn"], &SIM[..], more].concat();
+    let cases: [(Vec<&str>, &[&str]); 9] = [
+        (vec!["run", "thpfioscale", "--set", "threads=0"], &["--set threads: expected a whole number from 1 to 4096"]),
+        (fio(&["--set", "jobs=0"]), &["--set jobs: expected a whole number from 1 to 1024, found \"0\""]),
+        (
+            fio(&["--set", "jobs=40", "--set", "total=32MiB", "--set", "file=1MiB"]),
+            &["jobs: expected at most 32, as 32MiB (total) are so many files of 1MiB (file), found 40"],
+        ),
+        (fio(&["--set", "file=1GiB"]), &["file: expected at most 768MiB (total), found 1GiB"]),
+        (
+            [&["run", "thpfioscale", "--set", "threads=97"], &SIM[..]].concat(),
+            &["threads: expected at most 96, as each maps 4MiB or more of 384MiB (size), found 97"],
+        ),
+        (fio(&["--set", "size=2GiB"]), &["1 needs 2058 MiB (size), memory and swap of the machine is 1024 MiB"]),
+        (churn(&["--set", "writers=0"]), &["--set writers: expected a whole number from 1 to 1024, found \"0\""]),
+        (
+            churn(&["--set", "writers=9", "--set", "total=4MiB", "--set", "file=512KiB"]),
+            &["writers: expected at most 8, as 4MiB (total) are so many files of 512KiB (file), found 9"],
+        ),
+        (churn(&["--set", "aged=1TiB"]), &["(aged, size), memory and swap of the machine is 1024 MiB"]),
+    ];
+    for (arguments, expected) in cases {
+        refuse(&room, &arguments, expected);
+    }
+}
+
+/// What this host has no room for, and what no process may have open.
+#[test]
+fn files_that_this_host_cannot_have() {
+    let room = Room::new();
+    let churn = ["run", "slab-churn", "--target", "host", "--set", "total=1TiB"];
+    refuse(&room, &churn, &["target host: files of 10", "MiB (aged, total) are more than half of the", "TMPDIR"]);
+    let fio =
+        ["run", "thpfioscale", "--target", "host", "--set", "threads=1", "--set", "file=4KiB", "--set", "total=5GiB"];
+    refuse(
+        &room,
+        &fio,
+        &["1310720 files are open at the same time, a process may have 1048576: larger ones (file) or less (total)"],
+    );
+    let Ok(image) = kernel_image::resolve("6.1") else {
+        return skip("files_that_this_host_cannot_have", "kernel 6.1 is not in the cache");
+    };
+    let image = image.path.display().to_string();
+    let guest = ["--target", "vm", "--accel", "tcg", "--machine", "one-node-512m", "--kernel", &image];
+    let churn = [&["run", "slab-churn", "--set", "total=1TiB"], &guest[..]].concat();
+    refuse(
+        &room,
+        &churn,
+        &["files of 1048780 MiB (aged, total) take disks of", "MiB with swap, more than the", "left in"],
+    );
 }
 
 #[test]

@@ -1,6 +1,7 @@
 //! From what a user asks to the cells that will run: everything that can be wrong is found here, before anything runs.
 
 mod every;
+mod fits;
 mod grid;
 mod seeds;
 mod session;

@@ -1,7 +1,7 @@
 //! Which kernels and machines a run goes to, and what it cannot go to.
 
 use linux::{
-    disk, file,
+    disk,
     kernel_image::{self, KernelImage},
     procfs::{Capture, Snapshot},
     qemu::{self, Accelerator},
@@ -12,7 +12,7 @@ use units::Bytes;
 use workloads::Workload;
 
 use super::{
-    AcceleratorChoice, Place, Request, Session, Start, UsageError,
+    AcceleratorChoice, Place, Request, Session, Start, UsageError, fits,
     grid::{self, Ground},
     sets::{Settings, labelled},
 };
@@ -397,19 +397,10 @@ impl<P: FnMut(&KernelImage) -> Accelerator> Planner<'_, P> {
         session.keys = grid.keys;
         let skip = |(what, reason)| Skipped { schema: SCHEMA, key: None, target, what, reason };
         skipped.extend(grid.misfits.into_iter().map(skip));
-        if session.place.is_host() {
-            let (need, left) = (session.files(), file::free_space(&std::env::temp_dir()));
-            if let Some(left) = left.filter(|left| need > Bytes(left.0 / 2)) {
-                let place = std::env::temp_dir();
-                return Err(Refusal::Lacking(format!(
-                    "files of {} MiB are more than half of the {} MiB that are left in {} (TMPDIR chooses the place)",
-                    need.as_mib(),
-                    left.as_mib(),
-                    place.display()
-                )));
-            }
+        if let Some(problem) = fits::misfit(&session) {
+            return Err(Refusal::Mistake(UsageError(problem)));
         }
-        Ok(session)
+        fits::lack(&session, memory_available).map_or(Ok(session), |problem| Err(Refusal::Lacking(problem)))
     }
 }
 
@@ -508,6 +499,12 @@ fn check_emulated(machine: &Machine) -> Result<(), Refusal> {
         machine.name
     );
     Err(Refusal::Mistake(UsageError(message)))
+}
+
+/// Memory of this host that may be taken; no limit where the kernel does not say.
+fn memory_available() -> Bytes {
+    let found = Capture::live().ok().and_then(|capture| Snapshot::parse(&capture).ok());
+    found.map_or(Bytes(u64::MAX), |snapshot| Bytes::kib(available_kib(&snapshot)))
 }
 
 /// Free memory in KiB, as the kernel estimates it; kernels before 3.14 do not.

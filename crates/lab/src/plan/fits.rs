@@ -1,0 +1,81 @@
+//! Whether the files of a session fit where they are to lie, and may all be open.
+
+use std::path::Path;
+
+use linux::{
+    disk::{Disk, Medium},
+    file,
+};
+use units::Bytes;
+
+use super::{Place, Session, workload as parsed};
+use crate::workload;
+
+/// The most files that a process may have open: what `fs.nr_open` is after boot (`sysctl_nr_open`, fs/file.c, v6.1).
+const OPEN_MAX: u64 = 1 << 20;
+
+/// Parameters that say how large files are together: those of the first line of which a workload has any.
+const SIZED_BY: [&[&str]; 2] = [&["aged", "total"], &["size"]];
+
+/// Why the parameters of a session ask for files that its machine cannot have, if they do: a mistake on every host.
+pub(super) fn misfit(session: &Session) -> Option<String> {
+    let (need, from) = (session.files(), params(session));
+    let size = session.machine.disk.and_then(|disk| disk.size);
+    if let Some(size) = size.filter(|size| need > *size) {
+        let machine = &session.machine.name;
+        return Some(format!("files of {} ({from}) do not fit the disk of machine {machine}, {size}", mib(need)));
+    }
+    // The simulator has no table of descriptors.
+    let open = session.keys.iter().map(|key| parsed(key).open_files(session.memory())).max().unwrap_or_default();
+    (open > OPEN_MAX && !matches!(session.place, Place::Sim { .. })).then(|| {
+        format!(
+            "{open} files are open at the same time, a process may have {OPEN_MAX}: larger ones (file) or less ({from})"
+        )
+    })
+}
+
+/// Why this host has no room for the files of a session, if it has none.
+pub(super) fn lack(session: &Session, available: impl Fn() -> Bytes) -> Option<String> {
+    let directory = std::env::temp_dir();
+    let left = || file::free_space(&directory).unwrap_or(Bytes(u64::MAX));
+    match (&session.place, session.disk()) {
+        (Place::Host, _) => on_host(session, left(), &directory),
+        (Place::Vm { .. }, Some(disk)) => {
+            let (left, place) = match disk.medium {
+                Medium::Virtio => (left(), format!("left in {} (TMPDIR chooses the place)", directory.display())),
+                // It is a part of QEMU's memory.
+                Medium::Pmem => (available(), "available in memory".to_owned()),
+            };
+            in_guest(session, disk, left, &place)
+        }
+        _ => None,
+    }
+}
+
+fn on_host(session: &Session, left: Bytes, directory: &Path) -> Option<String> {
+    let need = session.files();
+    (need > Bytes(left.0 / 2)).then(|| {
+        let (need, left, from) = (mib(need), mib(left), params(session));
+        let place = directory.display();
+        format!("files of {need} ({from}) are more than half of the {left} that are left in {place} (TMPDIR chooses the place)")
+    })
+}
+
+fn in_guest(session: &Session, disk: Disk, left: Bytes, place: &str) -> Option<String> {
+    let need = Bytes(disk.size.0.saturating_add(disk.swap.0));
+    (need > left).then(|| {
+        let (files, need, left, from) = (mib(session.files()), mib(need), mib(left), params(session));
+        format!("files of {files} ({from}) take disks of {need} with swap, more than the {left} that are {place}")
+    })
+}
+
+/// The parameters that make files as large as they are.
+fn params(session: &Session) -> String {
+    let Some(key) = session.keys.first() else { return String::new() };
+    let found = SIZED_BY.iter().map(|names| workload::those(key, names)).find(|names| !names.is_empty());
+    found.unwrap_or_default()
+}
+
+fn mib(size: Bytes) -> String {
+    format!("{} MiB", size.as_mib())
+}
