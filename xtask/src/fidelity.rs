@@ -197,6 +197,7 @@ impl<'a> Planned<'a> {
             runs,
             streaming: self.run.streaming,
             policy: self.run.policy.clone(),
+            ranked_by: self.run.ranked_by.clone(),
             note: (!notes.is_empty()).then(|| notes.join("; ")),
         }))
     }

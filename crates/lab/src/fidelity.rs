@@ -32,6 +32,8 @@ pub const HUGE_BLOCKS: &str = "huge share of blocks";
 pub const HUGE_FAULTS: &str = "huge share of faults";
 /// Entries into direct reclaim, for whichever zone.
 pub const STALLS: &str = "allocstall";
+/// Pages that kswapd reclaimed.
+pub const KSWAPD: &str = "pgsteal_kswapd";
 /// Frames taken from a block of another mobility that stays as it is: `mm_page_alloc_extfrag` below a pageblock's order.
 pub const EXTFRAG: &str = "extfrag";
 
@@ -49,6 +51,8 @@ pub struct Cell {
     pub streaming: bool,
     /// Whether memory is ranked by policy in it: the group in which it is compared, and its policy.
     pub policy: Option<(String, String)>,
+    /// By which of [`rank::QUANTITIES`]; by [`rank::USUAL`] where none is given.
+    pub ranked_by: Vec<&'static str>,
     /// What a reader should know, such as runs that are missing.
     pub note: Option<String>,
 }

@@ -1,5 +1,6 @@
 //! The list of cells as data: which workloads, on which guests, how often.
 
+use super::rank::QUANTITIES;
 use crate::{
     experiment::Experiment,
     source::{OneOrMore, Source, SourceError, TableReader, unknown},
@@ -7,7 +8,8 @@ use crate::{
 
 const KEYS: &[&str] = &["kernel", "guest", "run"];
 const GUEST_KEYS: &[&str] = &["name", "kernel", "machine", "replayable", "seeds"];
-const RUN_KEYS: &[&str] = &["experiment", "guests", "set", "defrag", "rank", "policy", "streaming", "called", "skip"];
+const RUN_KEYS: &[&str] =
+    &["experiment", "guests", "set", "defrag", "rank", "rank_by", "policy", "streaming", "called", "skip"];
 /// The setting that policies are values of.
 const DEFRAG: &str = "transparent_hugepage/defrag";
 
@@ -44,6 +46,8 @@ pub struct Run {
     pub sets: Vec<String>,
     /// The group in which it is ranked, and its policy.
     pub policy: Option<(String, String)>,
+    /// What it is ranked by; empty where that is as usual.
+    pub ranked_by: Vec<&'static str>,
     /// Whether files stream through memory.
     pub streaming: bool,
     /// What tells its cells from others of the same case.
@@ -112,6 +116,7 @@ fn run(table: &TableReader<'_>, guests: &[Guest]) -> Result<Vec<Run>, SourceErro
     };
     let group: Option<String> = table.optional("rank")?;
     let policy: Option<String> = table.optional("policy")?;
+    let ranked_by = list("rank_by")?.iter().map(|name| quantity(table, name)).collect::<Result<Vec<_>, _>>()?;
     let streaming = table.optional("streaming")?.unwrap_or(false);
     let called: Option<String> = table.optional("called")?;
     let skip: Option<String> = table.optional("skip")?;
@@ -126,6 +131,7 @@ fn run(table: &TableReader<'_>, guests: &[Guest]) -> Result<Vec<Run>, SourceErro
                 guest: guest.clone(),
                 sets: sets.iter().cloned().chain(setting).collect(),
                 policy: group.zip(name.cloned()),
+                ranked_by: ranked_by.clone(),
                 streaming,
                 called: called.clone(),
                 skip: skip.clone(),
@@ -133,4 +139,10 @@ fn run(table: &TableReader<'_>, guests: &[Guest]) -> Result<Vec<Run>, SourceErro
         }
     }
     Ok(runs)
+}
+
+/// What policies can be ranked by, by its name.
+fn quantity(table: &TableReader<'_>, name: &str) -> Result<&'static str, SourceError> {
+    let found = QUANTITIES.into_iter().find(|quantity| *quantity == name);
+    found.ok_or_else(|| table.error("rank_by", unknown("quantity", name, &QUANTITIES)))
 }

@@ -2,7 +2,7 @@
 
 use serde::Serialize;
 
-use super::{Cell, EXTFRAG, HUGE_BLOCKS, HUGE_FAULTS, STALLS, Spread};
+use super::{Cell, EXTFRAG, HUGE_BLOCKS, HUGE_FAULTS, KSWAPD, STALLS, Spread};
 
 /// Up to so many points of standard deviation, the kernel's own runs agree on the share of huge pages.
 pub const CLEAR_POINTS: f64 = 3.0;
@@ -118,7 +118,7 @@ const FAULTS: [&str; 8] = [
 const HUGE: [&str; 2] = ["thp_fault_alloc", "thp_fault_fallback"];
 const SPLITS: [&str; 4] = ["thp_split_page", "thp_split_page_failed", "thp_split_pmd", "thp_deferred_split_page"];
 /// Streams that kswapd keeps up with.
-const KSWAPD: [&str; 2] = ["pgscan_kswapd", "pgsteal_kswapd"];
+const OF_KSWAPD: [&str; 2] = ["pgscan_kswapd", KSWAPD];
 const RECLAIM: [&str; 18] = [
     STALLS,
     "pgscan_direct",
@@ -149,6 +149,6 @@ pub fn of_cell(nature: Nature) -> impl Iterator<Item = (&'static str, Class)> {
     let classed = |class: Class| move |name: &'static str| (name, class);
     let shares = [HUGE_BLOCKS, HUGE_FAULTS].into_iter().map(classed(share));
     let counted = FAULTS.into_iter().chain(huge).map(classed(faults)).chain(shares);
-    let under = SPLITS.into_iter().map(classed(Class::Splits)).chain(KSWAPD.into_iter().map(classed(kswapd)));
+    let under = SPLITS.into_iter().map(classed(Class::Splits)).chain(OF_KSWAPD.into_iter().map(classed(kswapd)));
     counted.chain(under).chain(RECLAIM.into_iter().map(classed(Class::Reclaim)))
 }

@@ -1,15 +1,17 @@
-//! Whether policies rank as in the kernel: the order of huge share and of allocation stalls, wherever the kernel's own runs
-//! tell two policies apart.
+//! Whether policies rank as in the kernel: the order of huge share, of allocation stalls or of what else their runs name,
+//! wherever the kernel's own runs tell two policies apart.
 
 use std::collections::BTreeMap;
 
 use report::stats;
 use serde::Serialize;
 
-use super::{Cell, HUGE_BLOCKS, STALLS, mean};
+use super::{Cell, EXTFRAG, HUGE_BLOCKS, KSWAPD, STALLS, mean};
 
-/// What policies are ranked by.
-const QUANTITIES: [&str; 2] = [HUGE_BLOCKS, STALLS];
+/// What policies can be ranked by.
+pub const QUANTITIES: [&str; 4] = [HUGE_BLOCKS, STALLS, KSWAPD, EXTFRAG];
+/// What they are ranked by when nothing else is said.
+pub const USUAL: [&str; 2] = [HUGE_BLOCKS, STALLS];
 /// Means of the kernel that are further apart than so many pooled standard errors are in an order.
 const ERRORS: f64 = 2.0;
 
@@ -45,7 +47,12 @@ pub fn rankings(cells: &[Cell]) -> Vec<Ranking> {
             groups.entry(group).or_default().push((policy, cell));
         }
     }
-    let of = |(group, cells): (&&str, &Vec<(&str, &Cell)>)| QUANTITIES.map(|quantity| ranking(group, quantity, cells));
+    let of = |(group, cells): (&&str, &Vec<(&str, &Cell)>)| {
+        // All of a group are of one run, or of runs that say the same.
+        let by = cells.first().map_or(&[][..], |(_, cell)| cell.ranked_by.as_slice());
+        let by = if by.is_empty() { &USUAL[..] } else { by };
+        by.iter().map(|quantity| ranking(group, quantity, cells)).collect::<Vec<_>>()
+    };
     groups.iter().flat_map(of).collect()
 }
 

@@ -207,6 +207,27 @@ fn policies_are_in_an_order_only_where_the_kernel_tells_them_apart() {
     assert!(rank::rankings(&cells)[0].pairs.is_empty(), "single runs tell nothing");
 }
 
+#[test]
+fn policies_are_ranked_by_what_their_runs_name() {
+    let quantities = |cells: &[Cell]| rank::rankings(cells).iter().map(|ranking| ranking.quantity).collect::<Vec<_>>();
+    let mut cells = ["boost 0", "boost 15000"].map(|name| policy(name, &[1.0, 2.0], 1.0));
+    assert_eq!(quantities(&cells), rank::USUAL);
+    let reclaimed = [[4000.0, 4100.0], [7000.0, 7200.0]];
+    for (cell, reclaimed) in cells.iter_mut().zip(reclaimed) {
+        cell.ranked_by = vec![KSWAPD, HUGE_BLOCKS];
+        for ((kernel, ours), reclaimed) in cell.runs.iter_mut().zip(reclaimed) {
+            kernel.insert(KSWAPD.to_owned(), reclaimed);
+            ours.insert(KSWAPD.to_owned(), reclaimed / 2.0);
+        }
+    }
+    assert_eq!(quantities(&cells), [KSWAPD, HUGE_BLOCKS]);
+    let ranking = &rank::rankings(&cells)[0];
+    assert_eq!(
+        (ranking.pairs.len(), ranking.pairs[0].higher.as_str(), ranking.pairs[0].agrees),
+        (1, "boost 15000", true)
+    );
+}
+
 // ---- The document
 
 #[test]
@@ -247,6 +268,7 @@ guests = ["one", "four"]
 set = "threads=1"
 defrag = ["always", "never"]
 rank = "1 thread"
+rank_by = ["extfrag"]
 called = "small"
 "#;
 
@@ -263,10 +285,12 @@ fn a_run_is_one_for_each_guest_and_policy() {
     assert_eq!(names[..3], expected);
     assert_eq!(list.runs[0].sets, ["threads=1", "transparent_hugepage/defrag=always"]);
     assert_eq!(list.runs[3].policy, Some(("four 1 thread".to_owned(), "never".to_owned())));
+    assert_eq!(list.runs[3].ranked_by, [EXTFRAG]);
     assert_eq!((list.runs[3].guest.seeds, &list.runs[3].guest.replayable), (5, &None));
     for (from, to, message) in [
         ("\"four\"]", "\"for\"]", "list.toml:13: run.guests: unknown guest \"for\"; did you mean \"four\"?"),
         ("thpscale", "thpscales", "list.toml:12: run.experiment: unknown experiment \"thpscales\""),
+        ("extfrag", "extfrags", "list.toml:17: run.rank_by: unknown quantity \"extfrags\"; did you mean \"extfrag\"?"),
         ("defrag", "defrags", "list.toml:15: run: unknown key \"defrags\"; did you mean \"defrag\"?"),
     ] {
         let error = read(&LIST.replacen(from, to, 1)).unwrap_err().to_string();
