@@ -86,14 +86,20 @@ impl Cache {
         }
     }
 
-    /// The order of a slab where memory is not short (`calculate_order`).
-    pub(crate) const fn order(self) -> Order {
-        match self {
-            Self::VmArea | Self::Filp | Self::Dentry | Self::BufferHead | Self::XfsIli => Order::BASE,
-            // Of those of kmalloc() the order that holds 20 to 31 objects, as 5 to 63 CPUs want.
-            Self::RadixTreeNode | Self::XfsBuf | Self::Kmalloc512 => Order(2),
-            Self::MmStruct | Self::Ext4Inode | Self::XfsInode | Self::Kmalloc1k => Order(3),
-        }
+    /// The order of a slab where memory is not short, on so many CPUs: the least that leaves at most a sixteenth over and holds
+    /// as many objects as `calculate_order` asks for there (mm/slub.c, v6.1; 4.20 has the same, and counts CPUs that may come).
+    ///
+    /// # Panics
+    /// When the objects fit badly: the kernel is content with less then, and no kind of ours needs that.
+    fn order_on(self, cpus: u32) -> Order {
+        /// `slub_max_order`: PAGE_ALLOC_COSTLY_ORDER.
+        const MOST: u8 = 3;
+        let wanted = (4 * (cpus.checked_ilog2().map_or(0, |log| log + 1) + 1)).min(self.objects(Order(MOST)).into());
+        let fits = |order: &Order| {
+            let bytes = order.frames() << 12;
+            bytes >= wanted * self.size() && bytes % self.size() <= bytes / 16
+        };
+        (0..=MOST).map(Order).find(fits).expect("slabs of this kind leave little over")
     }
 
     /// Can its objects be given back under pressure (`SLAB_RECLAIM_ACCOUNT`)?
@@ -157,6 +163,8 @@ pub struct Slabs {
 
 #[derive(Clone, Debug)]
 struct CacheState {
+    /// The order of a slab where memory is not short.
+    order: Order,
     /// The slab that each CPU allocates from.
     current: Vec<Option<Pfn>>,
     /// Slabs of each node with room that no CPU allocates from.
@@ -166,8 +174,18 @@ struct CacheState {
 impl Slabs {
     pub(crate) fn new(cpus: usize, machine: &MachineSpec) -> Self {
         let partial = PerNode::new(machine, |_| List::default());
-        let cache = CacheState { current: vec![None; cpus], partial };
-        Self { caches: Cache::ALL.map(|_| cache.clone()) }
+        let present = u32::try_from(cpus).expect("few CPUs");
+        let cache = |cache: Cache| CacheState {
+            order: cache.order_on(present),
+            current: vec![None; cpus],
+            partial: partial.clone(),
+        };
+        Self { caches: Cache::ALL.map(cache) }
+    }
+
+    /// The order of a slab of a kind where memory is not short.
+    pub(crate) fn order(&self, cache: Cache) -> Order {
+        self.caches[cache as usize].order
     }
 
     /// Slabs of a kind with room that no CPU allocates from, of each node.
@@ -247,9 +265,9 @@ impl Mm {
         } else {
             AllocRequest::gfp_kernel(node)
         };
-        let least =
-            (0..=cache.order().0).map(Order).find(|order| cache.objects(*order) > 0).expect("objects are small");
-        let orders = if least < cache.order() { [Some(cache.order()), Some(least)] } else { [Some(least), None] };
+        let usual = self.slabs.order(cache);
+        let least = (0..=usual.0).map(Order).find(|order| cache.objects(*order) > 0).expect("objects are small");
+        let orders = if least < usual { [Some(usual), Some(least)] } else { [Some(least), None] };
         orders.into_iter().flatten().find_map(|order| {
             // Where less will do, nobody makes room for more (`allocate_slab`).
             let light = AllocRequest { wakes_kswapd: false, reclaims: false, ..request };

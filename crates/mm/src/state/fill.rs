@@ -81,7 +81,8 @@ pub(super) fn fill(mut mm: Mm, machine: &MachineSpec, map: &FrameMap, draw: &mut
     let mut cx = Cx::new(CpuId(0), Time(0), &prices, &mut counters);
     for (cache, slab) in INITS.into_iter().zip(mapped.slabs) {
         if let Some(slab) = slab {
-            mm.take_over_slab(slab, cache, cache.order());
+            let order = mm.slabs.order(cache);
+            mm.take_over_slab(slab, cache, order);
         }
     }
     let init = map_all(&mut mm, &mut cx, mapped, &mut notes, draw)?;
@@ -280,7 +281,7 @@ impl Filling<'_> {
                 Seen::Shmem(_) | Seen::File => Mobility::Movable,
                 Seen::Slab => {
                     for (slab, cache) in self.mapped.slabs.iter_mut().zip(INITS) {
-                        if cache.order() == order && to == MigrateType::Unmovable {
+                        if self.mm.slabs.order(cache) == order && to == MigrateType::Unmovable {
                             slab.get_or_insert(pfn);
                         }
                     }

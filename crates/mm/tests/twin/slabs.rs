@@ -32,6 +32,7 @@ impl Slab {
     fn has_room(self) -> bool {
         let most = match (self.cache, self.order) {
             (Cache::VmArea, 0) | (Cache::MmStruct, 3) => 20,
+            (Cache::MmStruct, 2) => 10,
             (Cache::MmStruct, 0) => 2,
             _ => panic!("no such slab: {self:?}"),
         };
@@ -59,9 +60,12 @@ impl World {
         Some(slab)
     }
 
-    /// For an order that is not needed nobody makes room.
+    /// For an order that is not needed nobody makes room. One CPU wants 8 address spaces in a slab, two to seven want 12 or 16;
+    /// as many VMAs are in one frame.
     fn new_slab(&mut self, cpu: usize, cache: Cache) -> Option<u32> {
-        let orders: &[u32] = if cache == Cache::MmStruct { &[3, 0] } else { &[0] };
+        assert!(self.memory.cpus() < 8, "slabs of VMAs are larger with more CPUs");
+        let usual = if self.memory.cpus() == 1 { 2 } else { 3 };
+        let orders: &[u32] = if cache == Cache::MmStruct { &[usual, 0] } else { &[0] };
         let node = self.memory.node_of(cpu);
         for order in orders.iter().copied() {
             let is_least = order == 0;
