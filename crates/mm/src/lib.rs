@@ -46,6 +46,7 @@
 //! | `mm/khugepaged.c`        | `khugepaged.rs` and its folder, `watermark.rs` | files, `MADV_COLLAPSE`, per-size switches |
 //! | `mm/vmstat.c`, `include/linux/vm_event_item.h` | `event.rs`, `vmstat.rs` | counts by CPU; what is not here |
 //! | /proc/kpageflags         | `state.rs`, `state/` | files on disks, caches of slabs, who maps what                 |
+//! | `mm/page_owner.c`        | `block_census.rs` | who asked for a page                                              |
 //! | (none)                   | `cx.rs`, `cost.rs` | what a step is told, spends and asks                            |
 //! | (several)                | `variant.rs`    | 32-bit rules, configurations without SMP                            |
 //!
@@ -56,6 +57,7 @@ pub mod access;
 pub mod address_space;
 pub mod alloc;
 mod bandwidth;
+mod block_census;
 pub mod buddy;
 pub mod check;
 pub mod compact;
@@ -317,6 +319,7 @@ impl Mm {
         let page_tables: Frames = self.zones.iter().map(|zone| zone.page_tables).sum();
         let files = self.cache.totals();
         let on = |kind| (0..self.lru.lruvecs().len()).map(|at| self.lru.frames(at, kind)).sum();
+        let free = self.zones.iter().map(|zone| zone.buddy.free_frames()).sum();
         vec![
             ("nr_page_table_pages", page_tables.0),
             ("nr_file_pages", files.pages),
@@ -327,6 +330,7 @@ impl Mm {
             ("nr_active_anon", on(LruKind::ActiveAnon)),
             ("nr_inactive_file", on(LruKind::InactiveFile)),
             ("nr_active_file", on(LruKind::ActiveFile)),
+            ("nr_free_pages", free),
         ]
     }
 

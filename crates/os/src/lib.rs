@@ -21,7 +21,7 @@ pub use memory::{Advice, FileRange, MapSpec, VmRange};
 pub use numa::{Mempolicy, NumaNode};
 use serde::{Serialize, de::DeserializeOwned};
 pub use task::{Barrier, Died, Placement};
-use units::{Bytes, CpuId, Errno, NodeId, Picos, Time};
+use units::{BlockCensus, Bytes, CpuId, Errno, NodeId, Picos, Time};
 
 /// What crosses a process border: a value that goes through a pipe.
 pub trait Wire: Serialize + DeserializeOwned + Send + 'static {}
@@ -135,6 +135,9 @@ pub trait Os: Clone + Send + 'static {
 
     /// The counters of `/proc/vmstat`, machine-wide.
     fn vmstat(&self) -> impl Future<Output = Result<VmStat, Errno>>;
+
+    /// How much of memory cannot be moved, and how scattered that is. `ENOSYS` where nobody can see every frame.
+    fn block_census(&self) -> impl Future<Output = Result<BlockCensus, Errno>>;
 
     /// A new barrier for `parties` tasks, in this process or in ones spawned from it.
     fn barrier(&self, parties: u32) -> impl Future<Output = Result<Barrier, Errno>>;

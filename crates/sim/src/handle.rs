@@ -13,7 +13,7 @@ use os::{
     Accessed, Advice, Amount, Barrier, Died, File, MapSpec, Mempolicy, NumaNode, Os, Pattern, Placement, Rusage,
     VmRange, VmStat, Wire,
 };
-use units::{Bytes, CpuId, Errno, Frames, NodeId, Picos, Time};
+use units::{BlockCensus, Bytes, CpuId, Errno, Frames, NodeId, Picos, Time};
 
 use crate::{
     executor,
@@ -37,6 +37,16 @@ impl Sim {
             let current = world.current;
             world.tasks[current.0 as usize].nice_of_children = Nice::new(level);
         });
+    }
+
+    /// Shows memory as it is now. Not part of [`Os`]: only the simulator can.
+    pub fn look<T>(&self, at: impl FnOnce(&mm::Mm) -> T) -> T {
+        with(|world| at(&world.own_kernel().mm))
+    }
+
+    /// Fallbacks by kind since the machine was made. Not part of [`Os`], whose counters have sums alone.
+    pub fn extfrag(&self) -> units::ExtfragCounts {
+        with(|world| world.own_kernel().counters.extfrag().clone())
     }
 
     /// User code is made to fault once at every page of a range, as automatic NUMA balancing does it (`change_prot_numa`). Not
@@ -267,6 +277,10 @@ impl Os for Sim {
             let extfrag = extfrag.map(|(class, count)| (class.name(), count));
             named.chain(extfrag).collect()
         })))
+    }
+
+    async fn block_census(&self) -> Result<BlockCensus, Errno> {
+        Ok(with(|world| world.own_kernel().mm.block_census()))
     }
 
     async fn barrier(&self, parties: u32) -> Result<Barrier, Errno> {
