@@ -55,6 +55,29 @@ fn a_file_that_is_larger_than_memory_is_reclaimed() {
     assert!(stolen[0] > 1000 && stolen[0] + stolen[1] > 4000, "{stolen:?}");
 }
 
+/// With XFS, who writes pages of a file back logs its inode, which wakes the flusher itself. Where a reader has the disk, it then
+/// waits in the same step.
+#[test]
+fn a_flusher_that_wakes_itself_stays_on_its_cpu() {
+    let mut config = small();
+    (config.disk.filesystem, config.disk.depth) = (mm::disk::Filesystem::Xfs, 1);
+    config.disk.latency = Picos::from_micros(3000);
+    let (stat, _) = run(&config, async |os: Sim| {
+        let (a, b) = (os.create("a").await.unwrap(), write(&os, "b", 600).await);
+        os.sync().await.unwrap();
+        // Inodes are flushed meanwhile.
+        os.sleep(Picos::from_secs(100)).await;
+        os.drop_caches().await.unwrap();
+        os.write(a, Bytes(0), Bytes::PAGE).await.unwrap();
+        let reader = os.spawn(Placement::Spread(1), async move |os: Sim| os.read(b, Bytes(0), Bytes::mib(2)).await);
+        os.sleep(Picos::from_micros(1000)).await;
+        os.sync().await.unwrap();
+        reader.await.unwrap().unwrap();
+        os.vmstat().await.unwrap()
+    });
+    assert_eq!((gauge(&stat, "nr_written"), gauge(&stat, "nr_dirty")), (601, 0));
+}
+
 #[test]
 fn names_are_known_once() {
     let (results, _) = run(&small(), async |os: Sim| {
