@@ -5,6 +5,7 @@
 
 pub mod aged_fault;
 mod block;
+mod draw;
 pub mod fault_storm;
 pub mod fork_storm;
 mod meet;

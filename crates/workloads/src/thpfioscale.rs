@@ -9,15 +9,13 @@
 //! behaviour. There writers, readers and the program that faults are processes; here they are tasks of one.)
 
 use os::{Barrier, Os, Placement};
-use rand_chacha::{
-    ChaCha8Rng,
-    rand_core::{Rng, SeedableRng},
-};
+use rand_chacha::{ChaCha8Rng, rand_core::SeedableRng};
 use units::{Bytes, Errno, Picos};
 
 use crate::{
     During, Outcome, ParamError, ParamInfo, TaskOutcome, WorkloadError, WorkloadInfo,
     block::{ADVISE, FILE, SIZE_EXPECTS, Size, blocks, fault_blocks, few_files, map_blocks, parse_advise, parse_file},
+    draw::{below, seed_of},
     meet::{Meet, TaskError, results},
     params::{misfit, value},
 };
@@ -270,16 +268,6 @@ async fn read_files<O: Os>(os: &O, job: Job, seed: u64, stop: Barrier) -> Result
         }
     }
     Ok(())
-}
-
-/// Seeds that are near each other draw nothing alike, nor do the jobs of one.
-fn seed_of(seed: u64, job: u32) -> u64 {
-    seed.wrapping_mul(0x9e37_79b9_7f4a_7c15).wrapping_add(job.into())
-}
-
-fn below(random: &mut impl Rng, bound: usize) -> usize {
-    let bound = u128::try_from(bound).expect("a number of things in memory");
-    usize::try_from((u128::from(random.next_u64()) * bound) >> 64).expect("below the bound")
 }
 
 #[cfg(test)]
