@@ -3,6 +3,7 @@
 mod claims;
 mod list;
 mod shell;
+mod state;
 mod trust;
 
 use std::path::PathBuf;
@@ -21,6 +22,7 @@ pub(crate) use self::{
     claims::{Claims, Score},
     list::{List, Listed},
     shell::{Completions, Man, Shell},
+    state::{Make, State},
     trust::Trust,
 };
 
@@ -96,7 +98,7 @@ Examples:
     /// Machines as files
     #[command(subcommand, after_help = "Examples:\n  pagelab machine import -o machines/here.toml")]
     Machine(Machine),
-    /// States of memory as files: every frame of a kernel at one moment
+    /// States of memory: every frame of a kernel at one moment as a file, or a recipe that leads to one
     #[command(subcommand)]
     State(State),
     List(List),
@@ -171,8 +173,9 @@ pub(crate) struct Run {
     #[arg(long)]
     drop_caches: bool,
     /// Where memory stands when a simulated workload starts: `fresh` (all free), `kernel` (every frame as the guest's kernel
-    /// had it before the same cell; guests record it), or a state file, for target sim alone [default: the experiment's]
-    #[arg(long, value_name = "fresh|kernel|FILE")]
+    /// had it before the same cell; guests record it), or for target sim alone a state file, a recipe file or a recipe such
+    /// as metadata+anon,unmovable=7%,blocks=34% (`pagelab state make --help`) [default: the experiment's]
+    #[arg(long, value_name = "fresh|kernel|FILE|RECIPE")]
     state: Option<String>,
     /// What runs a guest's instructions
     #[arg(long, value_enum, default_value_t = AccelArg::Auto, conflicts_with = "replayable")]
@@ -306,25 +309,6 @@ Examples:
         /// Where to write it [default: stdout]
         #[arg(short, long, value_name = "FILE")]
         output: Option<PathBuf>,
-    },
-}
-
-#[derive(Debug, Subcommand)]
-pub(crate) enum State {
-    /// Write the state of this machine's memory, from /proc/kpageflags and its like; needs root
-    #[command(after_help = "\
-Examples:
-  pagelab state make -o here.state
-  pagelab run fault-storm --target sim --machine machines/here.toml --state here.state")]
-    Make {
-        /// Where to write it
-        #[arg(short, long, value_name = "FILE")]
-        output: PathBuf,
-    },
-    /// Say what a state file holds
-    Show {
-        /// The file
-        file: PathBuf,
     },
 }
 

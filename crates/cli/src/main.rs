@@ -20,6 +20,7 @@ use lab::{
     plan::UsageError,
     run::{self, RunError},
     show::{self, Causes},
+    state::RecipeStart,
 };
 
 use crate::args::{Command, Machine, Pagelab, State};
@@ -77,7 +78,7 @@ fn dispatch(command: Command) -> anyhow::Result<ExitCode> {
         Command::Trust(args) => print(&lab::trust::of(&args.experiment).map_err(UsageError::from)?.text()),
         Command::Calibrate(args) => calibrate(&args),
         Command::Machine(Machine::Import { from, name, output }) => import(from.as_deref(), &name, output.as_deref()),
-        Command::State(State::Make { output }) => make_state(&output),
+        Command::State(State::Make(args)) => make_state(&args),
         Command::State(State::Show { file }) => print(&lab::state::text(&file)?),
         Command::Completions(args) => print(&shell::completions(args.shell)),
         Command::Man(args) => man(&args),
@@ -169,7 +170,15 @@ fn man(args: &args::Man) -> anyhow::Result<ExitCode> {
     Ok(ExitCode::SUCCESS)
 }
 
-fn make_state(output: &Path) -> anyhow::Result<ExitCode> {
+fn make_state(args: &args::Make) -> anyhow::Result<ExitCode> {
+    match (&args.recipe, &args.output) {
+        (Some(name), output) => make_by_recipe(name, args, output.as_deref()),
+        (None, Some(output)) => record_state(output),
+        (None, None) => unreachable!("clap asks for one of them"),
+    }
+}
+
+fn record_state(output: &Path) -> anyhow::Result<ExitCode> {
     let state = lab::state::State::live().map_err(UsageError)?;
     report::write_whole(output, &state.to_bytes()).map_err(|error| UsageError(error.to_string()))?;
     let mut stderr = io::stderr();
@@ -177,6 +186,26 @@ fn make_state(output: &Path) -> anyhow::Result<ExitCode> {
         writeln!(stderr, "pagelab: memory moved while it was read; free blocks are not all as the kernel counts them")?;
     }
     writeln!(stderr, "pagelab: the state is in {}, {}", output.display(), state.hash())?;
+    Ok(ExitCode::SUCCESS)
+}
+
+/// One after the other, each printed when it is there.
+fn make_by_recipe(name: &str, args: &args::Make, output: Option<&Path>) -> anyhow::Result<ExitCode> {
+    let recipe = lab::state::recipe(name, args.unmovable, args.blocks);
+    let recipe = recipe.map_err(|problem| UsageError(format!("state make: {problem}")))?;
+    let machine = lab::machine::Machine::load(&args.machine, &linux::setting::names()).map_err(UsageError::from)?;
+    let variants = args.variant.iter().map(|name| lab::variant::load(name).map_err(UsageError::from));
+    let variants = variants.collect::<Result<Vec<_>, _>>()?;
+    let mut start = RecipeStart { recipe, file: None, made: Vec::new() };
+    for (variant, seed) in variants.iter().flat_map(|variant| args.seeds.all().map(move |seed| (variant, seed))) {
+        let found = lab::state::make(&start.recipe, &machine, variant, seed)?;
+        print(&found.text(&start.recipe))?;
+        start.made.push(found.made);
+    }
+    if let Some(output) = output {
+        report::write_whole(output, start.to_toml().as_bytes()).map_err(|error| UsageError(error.to_string()))?;
+        writeln!(io::stderr(), "pagelab: the recipe is in {}", output.display())?;
+    }
     Ok(ExitCode::SUCCESS)
 }
 

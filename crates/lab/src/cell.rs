@@ -17,11 +17,17 @@ use report::{
     Cell, Check, Duration, Extfrag, Key, Measured, Record, Run, SCHEMA, Series, Skip, Skipped, SlowPath, WAITING,
 };
 use serde::{Deserialize, Serialize};
-use units::{Bytes, Errno, ExtfragClass, Picos};
-use workloads::{Outcome, Workload, WorkloadError};
+use units::{Bytes, Errno, ExtfragClass, ExtfragCounts, Picos};
+use workloads::{Outcome, Workload, WorkloadError, recipe::Recipe};
 
 use crate::{
-    machine::Machine, metrics, over_time, plan::Every, provenance, sampler::Sampling, source::Source, state::State,
+    machine::Machine,
+    metrics, over_time,
+    plan::Every,
+    provenance,
+    sampler::Sampling,
+    source::Source,
+    state::{self, Picture, State},
     variant::Recorded,
 };
 
@@ -60,6 +66,42 @@ pub struct Simulated {
     /// The state file that says where memory stands; else all of it is free.
     #[serde(default)]
     pub state: Option<PathBuf>,
+    /// What is done before the workload.
+    #[serde(default)]
+    pub prefix: Option<Prefix>,
+}
+
+/// A recipe that a cell follows before its workload.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Prefix {
+    /// What is done.
+    pub recipe: Recipe,
+    /// The checksum that the recipe's file says for this machine, variant and seed.
+    pub expected: Option<String>,
+}
+
+impl Prefix {
+    /// Follows the recipe; what memory is like then, and the fallbacks until then.
+    async fn follow(&self, os: &sim::Sim, seed: u64) -> Result<(Picture, ExtfragCounts), String> {
+        let Self { recipe, expected } = self;
+        recipe.run(os, seed).await.map_err(|error| error.to_string())?;
+        let picture = os.look(Picture::of);
+        match expected {
+            Some(expected) if *expected != picture.checksum => Err(format!(
+                "state {recipe}: its file says checksum {expected}, and it came to {}: another version of this program made it \
+                 (make it again with pagelab state make --recipe {})",
+                picture.checksum,
+                recipe.name()
+            )),
+            _ => Ok((picture, os.extfrag())),
+        }
+    }
+}
+
+/// What a state by recipe may map: all that there is. It is free again before the workload.
+pub(crate) fn room_for_state(machine: &Machine) -> Bytes {
+    // Three times, as it maps more than it touches, and huge pages beside that.
+    machine.memory() * 3
 }
 
 /// In the details of a simulated cell: where its memory stood.
@@ -219,11 +261,19 @@ fn simulated(workload: &Workload, order: &Order, what: &Simulated) -> Result<Fou
     host::volunteer_for_oom();
     let source = Source::from_text(format!("{}.toml", order.key.machine), what.machine.as_str());
     let machine = Machine::from_source(&source, &linux::setting::names()).map_err(|error| error.to_string())?;
-    let config = crate::simulated::config(&machine, &what.variant.rules()?, order.cap, order.key.seed)?;
+    let cap = if what.prefix.is_some() { order.cap.max(room_for_state(&machine)) } else { order.cap };
+    let config = crate::simulated::config(&machine, &what.variant.rules()?, cap, order.key.seed)?;
     let (workload_there, seed) = (workload.clone(), order.key.seed);
     let (trace_lines, sample) = (order.trace.as_ref().map(|_| TRACE_LINES), order.sample.map(Every::time));
     let options = sim::Options { trace_lines, sample, ..sim::Options::default() };
-    let main = async move |os| workload_there.run(os, seed).await;
+    let prefix = what.prefix.clone();
+    let main = async move |os: sim::Sim| {
+        let before = match prefix {
+            None => None,
+            Some(prefix) => Some(prefix.follow(&os, seed).await.map_err(Failure::Failed)?),
+        };
+        Ok::<_, Failure>((workload_there.run(os, seed).await?, before))
+    };
     let state = what.state.as_deref().map(|file| load_state(file, &config.machine)).transpose()?;
     let map = state.as_ref().map(|(_, map)| map);
     let (outcome, finish, extra) = sim::simulate_from(&config, options, map, entry, main);
@@ -231,8 +281,10 @@ fn simulated(workload: &Workload, order: &Order, what: &Simulated) -> Result<Fou
     if let (Some(file), Some(trace)) = (&order.trace, extra.trace) {
         report::write_whole(file, trace.as_bytes()).map_err(|error| error.to_string())?;
     }
-    let outcome = outcome?;
-    let extfrag = Extfrag::new(config.machine.pageblock_order, &extra.extfrag, &outcome.counters, 0);
+    let (outcome, before) = outcome?;
+    // What came before the workload is not the workload's.
+    let fallbacks = before.as_ref().map_or(extra.extfrag, |(_, before)| finish.counters.extfrag().since(before));
+    let extfrag = Extfrag::new(config.machine.pageblock_order, &fallbacks, &outcome.counters, 0);
     let mut measured = measure(workload, outcome, None);
     measured.extfrag = Some(extfrag);
     measured.causes = causes(&finish.times);
@@ -243,6 +295,10 @@ fn simulated(workload: &Workload, order: &Order, what: &Simulated) -> Result<Fou
     });
     if let Some((hash, _)) = state {
         measured.detail[STATE] = serde_json::json!({ "hash": hash, "notes": extra.notes });
+    }
+    if let Some((picture, _)) = before {
+        let notes = [state::in_words(&picture.census)];
+        measured.detail[STATE] = serde_json::json!({ "hash": picture.checksum, "notes": notes });
     }
     let series = sample.zip(extra.samples).map(|(every, samples)| over_time::series(every, &samples));
     Ok(Found { measured, series, slow_path: Some(over_time::slow_path(&extra.slow_operations)) })

@@ -22,7 +22,7 @@ use crate::{
     machine::{Latency, Machine},
     prices, provenance,
     source::SourceError,
-    state::StateFile,
+    state::{RecipeStart, StateFile},
     variant::Recorded,
 };
 
@@ -167,6 +167,8 @@ pub enum Start {
     Kernel,
     /// As a state file says.
     File(StateFile),
+    /// As a recipe leaves it, which each cell follows first.
+    Recipe(RecipeStart),
 }
 
 impl Start {
@@ -175,6 +177,7 @@ impl Start {
         match self {
             Self::Fresh => FRESH.to_owned(),
             Self::Kernel => KERNEL.to_owned(),
+            Self::Recipe(start) => start.recipe.to_string(),
             Self::File(file) => file.path.file_stem().unwrap_or_default().to_string_lossy().into_owned(),
         }
     }

@@ -390,6 +390,7 @@ impl Runner<'_> {
             machine: machine(key.seed),
             variant: Recorded::of(variant),
             state: states::file(&directory, start, twin_of, key),
+            prefix: states::prefix(start, !session.settings.is_empty(), key),
         };
         let (traces, sample) = (self.plan.trace.then_some(&directory), self.plan.sample);
         let order = |key: &Key| Order {

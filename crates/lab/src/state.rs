@@ -6,6 +6,8 @@
 //! [`linux::frame_map::encode`] writes them. What it says is the kernel's; what it leaves open is drawn from a run's seed.
 
 mod map;
+mod picture;
+mod recipe;
 
 use std::{
     fs,
@@ -21,7 +23,17 @@ use linux::{
 use serde::{Deserialize, Serialize};
 use units::Pfn;
 
-use crate::{import::import, machine::Machine, plan::UsageError};
+pub use workloads::recipe::{Recipe, Share};
+
+pub use self::recipe::{Found, Made, RecipeStart, make, recipe};
+pub(crate) use self::{picture::Picture, recipe::in_words};
+use crate::{
+    experiment::{FRESH, KERNEL},
+    import::import,
+    machine::Machine,
+    plan::UsageError,
+    source::{Source, unknown},
+};
 
 /// The first line of a state file.
 const MAGIC: &str = "pagelab state 1\n";
@@ -39,6 +51,45 @@ pub struct StateFile {
     pub path: PathBuf,
     /// The hash of what it says.
     pub hash: String,
+}
+
+/// What the words after `--state` name.
+#[derive(Clone, Debug)]
+pub enum Named {
+    /// All memory is free.
+    Fresh,
+    /// As a guest's kernel had it.
+    Kernel,
+    /// A state file.
+    File(PathBuf, State),
+    /// A recipe.
+    Recipe(RecipeStart),
+}
+
+impl Named {
+    /// A name, a recipe in words, or a file: of a state, or of a recipe.
+    pub fn from_words(words: &str) -> Result<Self, UsageError> {
+        match words {
+            FRESH => return Ok(Self::Fresh),
+            KERNEL => return Ok(Self::Kernel),
+            _ => {}
+        }
+        if let Some(recipe) = RecipeStart::from_words(words) {
+            return recipe.map(Self::Recipe).map_err(|problem| UsageError(format!("state {words}: {problem}")));
+        }
+        let path = Path::new(words);
+        if path.extension().is_some_and(|suffix| suffix == recipe::SUFFIX) {
+            let source = Source::read(path)?;
+            return Ok(Self::Recipe(RecipeStart::from_source(path, &source)?));
+        }
+        if !path.exists() && !words.contains(['/', '.']) {
+            let recipes = workloads::recipe::RECIPES.iter().map(|recipe| recipe.name);
+            let names: Vec<_> = [FRESH, KERNEL].into_iter().chain(recipes).collect();
+            let name = words.split(',').next().unwrap_or(words);
+            return Err(UsageError(unknown("state", name, &names)));
+        }
+        Ok(Self::File(path.to_owned(), State::load(path)?))
+    }
 }
 
 /// Every frame of a kernel at one moment.
@@ -199,8 +250,16 @@ impl State {
     }
 }
 
-/// What a state file holds, for people.
+/// What a file holds, for people: of a state, or of a recipe.
 pub fn text(path: &Path) -> Result<String, UsageError> {
+    if path.extension().is_some_and(|suffix| suffix == recipe::SUFFIX) {
+        let start = RecipeStart::from_source(path, &Source::read(path)?)?;
+        let made = start.made.iter().map(|made| {
+            let Made { machine, variant, seed, checksum } = made;
+            format!("{checksum}\n  on {machine}, {variant}, seed {seed}\n")
+        });
+        return Ok(format!("recipe {}\n{}", start.recipe, made.collect::<String>()));
+    }
     let state = State::load(path)?;
     let snapshot = state.snapshot().map_err(UsageError)?;
     let still = if state.stood_still { "stood still" } else { "moved" };

@@ -12,6 +12,7 @@ mod meet;
 pub mod numa_access;
 mod outcome;
 mod params;
+pub mod recipe;
 pub mod slab_churn;
 pub mod small_files;
 pub mod thpfioscale;

@@ -21,7 +21,7 @@ use crate::{
     import,
     machine::{Machine, Storage},
     simulated,
-    state::{State, StateFile},
+    state::{self, StateFile},
     variant,
 };
 
@@ -133,6 +133,7 @@ impl<P: FnMut(&KernelImage) -> Accelerator> Planner<'_, P> {
             let session = Session { machine, kernel, label, settings, place, cap, keys: Vec::new() };
             let cap_from = self.cap_from("three quarters of the machine's memory");
             let mut session = self.fill(session, (cpus, cap_from, room), &params, skipped)?;
+            check_recipe(&session, &machine_set).map_err(Refusal::Mistake)?;
             for key in &mut session.keys {
                 key.variant.clone_from(&name);
                 key.group.clone_from(&group);
@@ -160,26 +161,35 @@ impl<P: FnMut(&KernelImage) -> Accelerator> Planner<'_, P> {
 
     /// A state that cannot be had is the user's mistake.
     fn check_state(&self, targets: &[Target]) -> Result<(), UsageError> {
-        match self.state() {
-            FRESH => Ok(()),
-            KERNEL if targets.contains(&Target::Vm) => Ok(()),
-            KERNEL => Err(UsageError("state kernel: a guest's, so it needs target vm".to_owned())),
-            file if targets == [Target::Sim] => State::load(std::path::Path::new(file)).map(drop),
-            file => Err(UsageError(format!(
-                "state {file}: a state file is for target sim alone (expected fresh or kernel)"
-            ))),
+        let has_real = targets != [Target::Sim];
+        if has_real && !matches!(self.state(), FRESH | KERNEL) {
+            // Nobody has looked at it yet, and what is wrong with it comes second.
+            let words = self.state();
+            let what = match state::Named::from_words(words) {
+                Ok(state::Named::Recipe(_)) => "a recipe",
+                _ => "a state file",
+            };
+            return Err(UsageError(format!(
+                "state {words}: {what} is for target sim alone (expected fresh or kernel)"
+            )));
+        }
+        match state::Named::from_words(self.state())? {
+            state::Named::Kernel if !targets.contains(&Target::Vm) => {
+                Err(UsageError("state kernel: a guest's, so it needs target vm".to_owned()))
+            }
+            _ => Ok(()),
         }
     }
 
     /// Where a simulated machine's memory stands, and the machine: that of the kernel whose memory it was, as fast as the
     /// one that was asked for.
     fn start(&self, asked: Machine) -> Result<(Machine, Start), UsageError> {
-        let name = match self.state() {
-            FRESH | KERNEL => return Ok((asked, Start::Fresh)),
-            name => name,
+        let name = self.state();
+        let (path, state) = match state::Named::from_words(name)? {
+            state::Named::Fresh | state::Named::Kernel => return Ok((asked, Start::Fresh)),
+            state::Named::Recipe(start) => return Ok((asked, Start::Recipe(start))),
+            state::Named::File(path, state) => (path, state),
         };
-        let path = std::path::PathBuf::from(name);
-        let state = State::load(&path)?;
         let machine = Machine { modules: asked.modules.clone(), ..state.machine(&asked.name).as_fast_as(&asked) };
         let shape = |machine: &Machine| machine.nodes.iter().map(|node| node.cpus.len()).collect::<Vec<_>>();
         let (of_state, of_asked) = (shape(&machine), shape(&asked));
@@ -402,6 +412,13 @@ impl<P: FnMut(&KernelImage) -> Accelerator> Planner<'_, P> {
         }
         fits::lack(&session, memory_available).map_or(Ok(session), |problem| Err(Refusal::Lacking(problem)))
     }
+}
+
+/// A recipe that cannot be reached is the user's mistake; with the first seed, that is known before anything runs.
+fn check_recipe(session: &Session, machine: &Machine) -> Result<(), UsageError> {
+    let Place::Sim { start: Start::Recipe(start), variant, .. } = &session.place else { return Ok(()) };
+    let Some(key) = session.keys.first() else { return Ok(()) };
+    state::make(&start.recipe, machine, variant, key.seed).map(drop)
 }
 
 /// Where the memory of a real session's twin stands: frames are recorded in guests only.

@@ -8,7 +8,7 @@ use std::{
 use linux::{frame_map::Recorded, procfs::Capture};
 use report::{Column, Key};
 
-use crate::{plan::Start, state::State};
+use crate::{cell::Prefix, plan::Start, state::State};
 
 /// The folder of a result directory with the states.
 const FOLDER: &str = "states";
@@ -41,10 +41,17 @@ pub(super) fn keep(
 /// The state file that a simulated cell starts from, if any.
 pub(super) fn file(directory: &Path, start: &Start, twin_of: Option<&Column>, key: &Key) -> Option<PathBuf> {
     match start {
-        Start::Fresh => None,
+        Start::Fresh | Start::Recipe(_) => None,
         Start::Kernel => twin_of.map(|real| path(directory, real, key)),
         Start::File(file) => Some(file.path.clone()),
     }
+}
+
+/// What a simulated cell does before its workload, if anything. What a recipe's file says of other settings says nothing of it.
+pub(super) fn prefix(start: &Start, has_settings: bool, key: &Key) -> Option<Prefix> {
+    let Start::Recipe(start) = start else { return None };
+    let expected = start.expected(&key.machine, &key.variant, key.seed).filter(|_| !has_settings);
+    Some(Prefix { recipe: start.recipe.clone(), expected: expected.map(str::to_owned) })
 }
 
 /// The cells whose state there is: a real cell that failed has none, and has said why.

@@ -63,6 +63,7 @@ fn simulated(what: &Simulated) -> String {
             |system| format!("memory at the start: {system}; the rest is free"),
         ),
         Start::Kernel => "memory at the start as the kernel had it before the same cell".to_owned(),
+        Start::Recipe(start) => format!("memory at the start by recipe, {}", start.recipe),
         Start::File(file) => {
             format!("memory at the start as in {} (state {})", file.path.display(), short(&file.hash))
         }

@@ -1,0 +1,244 @@
+//! States by recipe: what is done before a workload starts, by name or as a small file, and what came of it.
+//!
+//! A recipe is no memory: whoever uses it does it again, with the rules, the machine and the seed of the cell. What `pagelab
+//! state make` finds is kept in the cache by the hash of all that it follows from.
+
+use std::{
+    fs,
+    path::{Path, PathBuf},
+};
+
+use mm::variant::Named;
+use report::write_whole;
+use serde::{Deserialize, Serialize};
+use units::BlockCensus;
+use workloads::recipe::{RECIPES, Recipe, Share};
+
+use super::picture::Picture;
+use crate::{
+    machine::Machine,
+    plan::UsageError,
+    provenance,
+    source::{Source, SourceError, unknown},
+    variant::Recorded,
+};
+
+/// The last part of a recipe file's name.
+pub(super) const SUFFIX: &str = "toml";
+const KEYS: &[&str] = &["recipe", "unmovable", "blocks", "made"];
+const MADE_KEYS: &[&str] = &["machine", "variant", "seed", "checksum"];
+/// What a recipe takes on the command line, behind its name.
+const PARAMS: &[&str] = &["unmovable", "blocks"];
+
+/// A recipe that starts a run, with the checksums that its file names.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct RecipeStart {
+    /// What is done, and what for.
+    pub recipe: Recipe,
+    /// Its file, if it is of one.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub file: Option<PathBuf>,
+    /// What came of it elsewhere.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub made: Vec<Made>,
+}
+
+/// A memory that a recipe led to.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Made {
+    /// The machine's name.
+    pub machine: String,
+    /// The variant's name.
+    pub variant: String,
+    /// The seed.
+    pub seed: u64,
+    /// What tells this memory from any other.
+    pub checksum: String,
+}
+
+/// Everything that `pagelab state make --recipe` prints of one memory.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Found {
+    /// Which one.
+    pub made: Made,
+    /// How scattered unmovable memory is.
+    pub census: BlockCensus,
+    /// /proc/buddyinfo.
+    pub buddyinfo: String,
+    /// /proc/pagetypeinfo.
+    pub pagetypeinfo: String,
+}
+
+impl RecipeStart {
+    /// What the words after `--state` mean, if they name a recipe: `metadata+anon`, `metadata+anon,unmovable=7%,blocks=34%`.
+    pub(super) fn from_words(words: &str) -> Option<Result<Self, String>> {
+        let mut parts = words.split(',');
+        let name = parts.next().filter(|name| RECIPES.iter().any(|known| known.name == *name))?;
+        let (mut unmovable, mut blocks) = (Recipe::UNMOVABLE, Recipe::BLOCKS);
+        let mut take = |part: &str| {
+            let (param, value) = part.split_once('=').unwrap_or((part, ""));
+            let share = || value.parse::<Share>().map_err(|problem| format!("{param}: {problem}"));
+            match param {
+                "unmovable" => unmovable = share()?,
+                "blocks" => blocks = share()?,
+                _ => return Err(unknown("parameter of a recipe", param, PARAMS)),
+            }
+            Ok(())
+        };
+        let made = parts.try_for_each(&mut take).and_then(|()| recipe(name, unmovable, blocks));
+        Some(made.map(|recipe| Self { recipe, file: None, made: Vec::new() }))
+    }
+
+    /// A recipe file.
+    pub(super) fn from_source(path: &Path, source: &Source) -> Result<Self, SourceError> {
+        let document = source.parse()?;
+        let root = document.root().only("key", KEYS)?;
+        let share = |key: &str, default: Share| match root.optional::<String>(key)? {
+            None => Ok(default),
+            Some(text) => text.parse().map_err(|problem: String| root.error(key, problem)),
+        };
+        let name: String = root.required("recipe")?;
+        let recipe = recipe(&name, share("unmovable", Recipe::UNMOVABLE)?, share("blocks", Recipe::BLOCKS)?);
+        let recipe = recipe.map_err(|problem| root.error("recipe", problem))?;
+        let made = root.tables("made")?.into_iter().map(|table| {
+            let table = table.only("key", MADE_KEYS)?;
+            Ok(Made {
+                machine: table.required("machine")?,
+                variant: table.required("variant")?,
+                seed: table.required("seed")?,
+                checksum: table.required("checksum")?,
+            })
+        });
+        Ok(Self { recipe, file: Some(path.to_owned()), made: made.collect::<Result<_, SourceError>>()? })
+    }
+
+    /// The recipe as a file.
+    pub fn to_toml(&self) -> String {
+        let mut text = format!(
+            "# A state of memory by recipe: pagelab run EXPERIMENT --target sim --state FILE\n\
+             recipe = \"{}\"\nunmovable = \"{}\"\nblocks = \"{}\"\n",
+            self.recipe.name(),
+            self.recipe.unmovable(),
+            self.recipe.blocks()
+        );
+        for Made { machine, variant, seed, checksum } in &self.made {
+            text += &format!(
+                "\n[[made]]\nmachine = \"{machine}\"\nvariant = \"{variant}\"\nseed = {seed}\nchecksum = \"{checksum}\"\n"
+            );
+        }
+        text
+    }
+
+    /// What the file says that comes of it there, if it says so.
+    pub(crate) fn expected(&self, machine: &str, variant: &str, seed: u64) -> Option<&str> {
+        let is_it = |made: &&Made| made.machine == machine && made.variant == variant && made.seed == seed;
+        self.made.iter().find(is_it).map(|made| made.checksum.as_str())
+    }
+}
+
+/// A recipe, with what it is to lead to.
+pub fn recipe(name: &str, unmovable: Share, blocks: Share) -> Result<Recipe, String> {
+    let names: Vec<_> = RECIPES.iter().map(|known| known.name).collect();
+    if !names.contains(&name) {
+        return Err(unknown("recipe", name, &names));
+    }
+    Recipe::new(name, unmovable, blocks)
+}
+
+/// Follows a recipe on a machine with a kernel's rules, or takes what is in the cache of it.
+pub fn make(recipe: &Recipe, machine: &Machine, variant: &Named, seed: u64) -> Result<Found, UsageError> {
+    let told = (provenance::PROGRAM_HASH, recipe, machine.to_toml(), Recorded::of(variant), seed);
+    let key = blake3::hash(&serde_json::to_vec(&told).expect("it serialises")).to_hex();
+    let cache = linux::kernel_image::cache_dir().ok().map(|cache| cache.join("states"));
+    let file = cache.as_ref().map(|folder| folder.join(format!("{key}.json")));
+    let kept = file.as_ref().and_then(|file| serde_json::from_slice(&fs::read(file).ok()?).ok());
+    if let Some(found) = kept {
+        return Ok(found);
+    }
+    let found = follow(recipe, machine, variant, seed).map_err(|problem| {
+        UsageError(format!("state {recipe}: machine {}, {}, seed {seed}: {problem}", machine.name, variant.name))
+    })?;
+    // Without a cache it is made again the next time.
+    if let (Some(folder), Some(file)) = (&cache, &file) {
+        let _ = fs::create_dir_all(folder);
+        let _ = write_whole(file, &serde_json::to_vec(&found).expect("it serialises"));
+    }
+    Ok(found)
+}
+
+fn follow(recipe: &Recipe, machine: &Machine, variant: &Named, seed: u64) -> Result<Found, String> {
+    let config = crate::simulated::config(machine, &variant.rules, crate::cell::room_for_state(machine), seed)?;
+    let no_entries =
+        |name: &'static str, _| -> sim::EntryFuture { Box::pin(async move { Err(format!("no entry {name}")) }) };
+    let wanted = recipe.clone();
+    let main = async move |os: sim::Sim| {
+        wanted.run(&os, seed).await.map_err(|error| error.to_string())?;
+        Ok(os.look(Picture::of))
+    };
+    let (picture, _): (Result<Picture, String>, _) = sim::simulate(&config, no_entries, main);
+    let Picture { buddyinfo, pagetypeinfo, census, checksum } = picture?;
+    let made = Made { machine: machine.name.clone(), variant: variant.name.clone(), seed, checksum };
+    Ok(Found { made, census, buddyinfo, pagetypeinfo })
+}
+
+/// In words, how scattered unmovable memory is.
+pub(crate) fn in_words(census: &BlockCensus) -> String {
+    format!(
+        "unmovable {} of the frames, in {} of the pageblocks ({} of {}); {} of them mixed; {} MiB free",
+        Share(census.unmovable_share()),
+        Share(census.scattered_share()),
+        census.with_unmovable,
+        census.blocks,
+        census.mixed,
+        units::Frames(census.free).bytes().as_mib()
+    )
+}
+
+impl Found {
+    /// For people.
+    pub fn text(&self, recipe: &Recipe) -> String {
+        let Made { machine, variant, seed, checksum } = &self.made;
+        format!(
+            "state {recipe}, {machine}, {variant}, seed {seed}\nchecksum {checksum}\n{}\n\n{}\n{}",
+            in_words(&self.census),
+            self.buddyinfo,
+            self.pagetypeinfo
+        )
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_recipe_is_words_or_a_file() {
+        let words = |words: &str| RecipeStart::from_words(words);
+        let start = words("metadata+anon,blocks=20%,unmovable=5.5%").unwrap().unwrap();
+        assert_eq!(start.recipe.to_string(), "metadata+anon 5.5% in 20%");
+        assert_eq!(words("metadata+anon").unwrap().unwrap().recipe.to_string(), "metadata+anon 7% in 34%");
+        assert_eq!(words("metadata"), None);
+        let problem = |text: &str| words(text).unwrap().unwrap_err();
+        assert!(problem("metadata+anon,block=20%").contains("did you mean \"blocks\"?"));
+        assert!(problem("metadata+anon,blocks").starts_with("blocks: expected a part of memory"));
+        assert!(problem("metadata+anon,blocks=2%").starts_with("blocks: 7% of the frames need"));
+        let made =
+            |seed| Made { machine: "m".to_owned(), variant: "v6.1".to_owned(), seed, checksum: format!("{seed:064x}") };
+        let file = RecipeStart { file: Some("x.toml".into()), made: vec![made(1), made(2)], ..start };
+        let read = RecipeStart::from_source(Path::new("x.toml"), &Source::from_text("x.toml", file.to_toml())).unwrap();
+        assert_eq!(read, file);
+        assert_eq!(read.expected("m", "v6.1", 2), Some(made(2).checksum.as_str()));
+        assert_eq!(read.expected("m", "v6.1", 3), None);
+    }
+
+    #[test]
+    fn mistakes_in_a_file_name_line_and_key() {
+        let problem = |text: &str| {
+            RecipeStart::from_source(Path::new("x.toml"), &Source::from_text("x.toml", text)).unwrap_err().to_string()
+        };
+        assert!(problem("recipe = \"metadata+anom\"").contains("did you mean \"metadata+anon\"?"));
+        assert!(problem("unmovable = \"7%\"").contains("recipe: missing"));
+        assert!(problem("recipe = \"metadata+anon\"\nblocks = \"7\"").starts_with("x.toml:2: blocks: expected a part"));
+        assert!(problem("recipe = \"metadata+anon\"\nblock = \"7%\"").contains("did you mean \"blocks\"?"));
+    }
+}
