@@ -171,3 +171,32 @@ fn sim_thpfioscale_faults_beside_readers() {
     let few = room.run(&words(&[&it, &["-o", "few"]])).expect(2).stderr;
     assert!(few.contains("2 CPUs are too few: --set threads=1"), "{few}");
 }
+
+/// An hour is an hour, and each ends with a probe: of how many blocks are huge, and of how mixed memory is.
+#[test]
+fn sim_week_probes_every_hour() {
+    let room = Room::new();
+    let it =
+        ["run", "week", "--machine", "one-node-512m", "--variant", "v4.20", "--format", "json", "--set", "hours=2"];
+    let cells = run(&room, &[&it, &["--set", "advise=no,yes", "-o", "r"]]);
+    assert_eq!(cells.len(), 2);
+    for cell in &cells {
+        let measured = &cell.measured;
+        let rows = |name: &str| {
+            let rows = measured.metrics.iter().filter(|metric| metric.name == name);
+            rows.map(|metric| (metric.part.as_deref().unwrap(), metric.samples[0])).collect::<Vec<_>>()
+        };
+        let huge = rows("thp_success_pct");
+        assert_eq!(huge.iter().map(|(part, _)| *part).collect::<Vec<_>>(), ["1", "2"]);
+        assert!(huge[0].1 > 90.0, "memory is hardly mixed yet: {huge:?}");
+        let unmovable = rows("unmovable_frames_pct");
+        assert!(unmovable.iter().all(|(_, share)| *share > 1.0), "files have inodes: {unmovable:?}");
+        assert_eq!(rows("mixed_pageblocks_pct").len(), 2);
+        assert_eq!(measured.duration.unwrap().elapsed_ps / 1_000_000_000_000, 7200);
+        assert!(measured.counters["pgpgin"] > 0 && measured.extfrag.is_some());
+    }
+    let none = ["run", "week", "--set", "hours=0"];
+    room.run(&words(&[&none])).expect(2).says(&["hours: expected a whole number from 1 to 168, found \"0\""]);
+    let all = ["run", "week", "--machine", "one-node-512m", "--set", "size=1000%"];
+    room.run(&words(&[&all])).expect(2).says(&["24h needs ", "memory and swap of the machine is"]);
+}

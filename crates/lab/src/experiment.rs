@@ -268,7 +268,7 @@ model = ["threads", "processes"]
                 "fault-strom",
                 "2: workload: unknown workload \"fault-strom\"; did you mean \"fault-storm\"? \
                  (valid workloads: fault-storm, thpscale, fork-storm, aged-fault, small-files, slab-churn, \
-                 thpfioscale, numa-access)",
+                 thpfioscale, numa-access, week)",
             ),
             (
                 "\"vm\"",

@@ -23,6 +23,7 @@ pub(crate) fn of(workload: &Workload, outcome: &Outcome) -> Vec<Metric> {
             let part = outcome.tasks.len().to_string();
             blocks(&outcome.tasks).into_iter().map(|metric| Metric { part: Some(part.clone()), ..metric }).collect()
         }
+        Workload::Week(params) => week(params.hours, &outcome.tasks),
         Workload::Thpscale(_) | Workload::AgedFault(_) | Workload::SmallFiles(_) | Workload::SlabChurn(_) => {
             blocks(&outcome.tasks)
         }
@@ -116,6 +117,41 @@ fn blocks(tasks: &[TaskOutcome]) -> Vec<Metric> {
         init("anoninit", |task| task.anoninit),
         init("fileinit", |task| task.fileinit),
     ]
+}
+
+/// Shares over time, a row for some hours together.
+fn week(hours: u64, probes: &[TaskOutcome]) -> Vec<Metric> {
+    /// Rows at most.
+    const ROWS: usize = 6;
+    let each = usize::try_from(hours).expect("few hours").div_ceil(ROWS);
+    let name = |(probes, row): (&[TaskOutcome], usize)| {
+        let (from, to) = (row * each + 1, row * each + probes.len());
+        if from == to { format!("{from}") } else { format!("{from}-{to}") }
+    };
+    let rows: Vec<(String, &[TaskOutcome])> =
+        probes.chunks(each).zip(0..).map(|(probes, nth)| (name((probes, nth)), probes)).collect();
+    let over_time = |name: &str, better, of: fn(&TaskOutcome) -> Option<f64>| {
+        let row = |(part, probes): &(String, &[TaskOutcome])| {
+            let values: Vec<f64> = probes.iter().filter_map(of).collect();
+            let mean = (!values.is_empty()).then(|| values.iter().sum::<f64>() / values.len() as f64);
+            let metric = classed(name, "hour", "pct", better, mean.into_iter().collect());
+            Metric { part: Some(part.clone()), ..metric }
+        };
+        rows.iter().map(row).collect::<Vec<_>>()
+    };
+    let huge = |probe: &TaskOutcome| {
+        let huge = probe.blocks.iter().filter(|block| block.huge).count() as f64;
+        (!probe.blocks.is_empty()).then(|| 100.0 * huge / probe.blocks.len() as f64)
+    };
+    let mixed = |probe: &TaskOutcome| Some(probe.census?.mixed_share() as f64 / 100.0);
+    let scattered = |probe: &TaskOutcome| Some(probe.census?.scattered_share() as f64 / 100.0);
+    let unmovable = |probe: &TaskOutcome| Some(probe.census?.unmovable_share() as f64 / 100.0);
+    let mut metrics = over_time("thp_success_pct", Better::Higher, huge);
+    metrics.extend(over_time("mixed_pageblocks_pct", Better::Lower, mixed));
+    metrics.extend(over_time("pageblocks_with_unmovable_pct", Better::Lower, scattered));
+    metrics.extend(over_time("unmovable_frames_pct", Better::Lower, unmovable));
+    metrics.extend(blocks(probes).into_iter().filter(|metric| metric.name == "fault_latency_us"));
+    metrics
 }
 
 /// Time per fault.

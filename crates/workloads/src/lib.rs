@@ -18,6 +18,7 @@ pub mod small_files;
 pub mod thpfioscale;
 pub mod thpscale;
 pub mod thpscale_2015;
+pub mod week;
 
 pub use block::{Block, Size};
 use fault_storm::Backing;
@@ -49,6 +50,8 @@ pub enum Workload {
     Thpfioscale(thpfioscale::Params),
     /// Accesses to memory of each node from each node.
     NumaAccess(numa_access::Params),
+    /// Huge page faults between hours of mixed work.
+    Week(week::Params),
 }
 
 /// What a user sees of a workload in `pagelab list workloads`.
@@ -76,6 +79,7 @@ pub const WORKLOADS: &[WorkloadInfo] = &[
     slab_churn::INFO,
     thpfioscale::INFO,
     numa_access::INFO,
+    week::INFO,
 ];
 
 /// Why a workload gave no result.
@@ -133,6 +137,7 @@ impl Workload {
             "small-files" => small_files::Params::parse(params).map(Self::SmallFiles),
             "slab-churn" => slab_churn::Params::parse(params).map(Self::SlabChurn),
             "thpfioscale" => thpfioscale::Params::parse(params).map(Self::Thpfioscale),
+            "week" => week::Params::parse(params).map(Self::Week),
             "numa-access" => numa_access::Params::parse(params).map(Self::NumaAccess),
             _ => Err(ParamError::UnknownWorkload(name.to_owned())),
         }
@@ -150,6 +155,7 @@ impl Workload {
             Self::SlabChurn(params) => params.memory(total),
             Self::Thpfioscale(params) => params.memory(total),
             Self::NumaAccess(params) => params.memory(),
+            Self::Week(params) => params.memory(total),
         }
     }
 
@@ -164,6 +170,7 @@ impl Workload {
             Self::SmallFiles(params) => params.files(total),
             Self::SlabChurn(params) => params.files(total),
             Self::Thpfioscale(params) => params.files(total),
+            Self::Week(params) => params.files(total),
         }
     }
 
@@ -194,6 +201,7 @@ impl Workload {
             | Self::AgedFault(_)
             | Self::SmallFiles(_)
             | Self::SlabChurn(_)
+            | Self::Week(_)
             | Self::Thpfioscale(_) => true,
         }
     }
@@ -210,6 +218,7 @@ impl Workload {
             Self::SlabChurn(params) => params.case(),
             Self::Thpfioscale(params) => params.case(),
             Self::NumaAccess(params) => params.case(),
+            Self::Week(params) => params.case(),
         }
     }
 
@@ -224,6 +233,7 @@ impl Workload {
             | Self::SmallFiles(_)
             | Self::SlabChurn(_)
             | Self::Thpfioscale(_)
+            | Self::Week(_)
             | Self::NumaAccess(_) => true,
         }
     }
@@ -245,6 +255,7 @@ impl Workload {
             Self::SlabChurn(params) => slab_churn::run(os, params.clone(), seed).await,
             Self::Thpfioscale(params) => thpfioscale::run(os, params.clone(), seed).await,
             Self::NumaAccess(params) => numa_access::run(os, params.clone()).await,
+            Self::Week(params) => week::run(os, params.clone(), seed).await,
         }
     }
 }
@@ -258,6 +269,7 @@ pub async fn run_entry<O: Os>(os: O, entry: &str, params: &[u8]) -> Option<serde
         thpscale_2015::PROGRAM_ENTRY => {
             Some(through_json(params, async |with| thpscale_2015::program(os, with).await).await)
         }
+        week::COMPILE_ENTRY => Some(through_json(params, async |with| week::compile(os, with).await).await),
         _ => None,
     }
 }

@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 
 use os::Rusage;
 use serde::{Deserialize, Serialize};
-use units::{Picos, Time};
+use units::{BlockCensus, Picos, Time};
 
 use crate::{Block, numa_access::Access};
 
@@ -72,6 +72,9 @@ pub struct TaskOutcome {
     /// What its accesses to memory came to; of numa-access only.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub access: Option<Access>,
+    /// How mixed memory was before its first block; of week only.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub census: Option<BlockCensus>,
 }
 
 /// One iteration of one task.
@@ -109,6 +112,7 @@ impl TaskOutcome {
             anoninit: None,
             fileinit: None,
             access: None,
+            census: None,
         }
     }
 }
