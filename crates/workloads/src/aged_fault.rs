@@ -9,9 +9,10 @@ use os::{Advice, File, MapSpec, Os, Placement, VmRange};
 use units::{Bytes, Errno};
 
 use crate::{
-    During, Outcome, ParamError, ParamInfo, TaskOutcome, Unable, WorkloadError, WorkloadInfo,
+    Outcome, ParamError, ParamInfo, TaskOutcome, WorkloadError, WorkloadInfo,
     block::{ADVISE, SIZE_EXPECTS, Size, blocks, fault_blocks, map_blocks, parse_advise},
     meet::{Meet, TaskError},
+    outcome::drop_caches,
 };
 
 const AGED: ParamInfo = ParamInfo {
@@ -82,10 +83,7 @@ impl Params {
 /// Runs the task and reads the machine's counters around all that it does.
 pub async fn run<O: Os>(os: O, params: Params, seed: u64) -> Result<Outcome, WorkloadError> {
     let mut unable = Vec::new();
-    match os.drop_caches().await {
-        Err(Errno::NOSYS) => unable.push(Unable::drop_caches()),
-        dropped => dropped.during("drop_caches")?,
-    }
+    drop_caches(&os, &mut unable).await?;
     let meet = Meet::new(&os, 1).await?;
     let task = os.spawn(Placement::Spread(0), async move |os: O| {
         let outcome = work(&os, &params, seed, meet).await;

@@ -2,7 +2,7 @@
 
 use std::collections::BTreeMap;
 
-use os::{Barrier, Died, Os};
+use os::{Barrier, Died, Os, Placement};
 use serde::{Deserialize, Serialize};
 use units::{Errno, Picos};
 
@@ -97,6 +97,30 @@ pub(crate) async fn results<T>(
         Some(errno) => Err(WorkloadError::Call("mmap, madvise, touch, fork or a file operation", errno)),
         None => Ok(outcomes),
     }
+}
+
+/// Runs so many tasks, spread over CPUs, which meet at one more barrier among themselves, and counts meanwhile. Where one fails,
+/// nobody waits for it.
+pub(crate) async fn run_spread<O: Os>(
+    os: &O,
+    tasks: u32,
+    body: impl AsyncFnOnce(&O, u32, Meet, Barrier) -> Result<TaskOutcome, Errno> + Clone + Send + 'static,
+) -> Result<(Vec<TaskOutcome>, Window), WorkloadError> {
+    let meet = Meet::new(os, tasks).await?;
+    let among = os.barrier(tasks).await.during("barrier")?;
+    let tasks = (0..tasks).map(|index| {
+        let body = body.clone();
+        os.spawn(Placement::Spread(index), async move |os: O| {
+            let outcome = body(&os, index, meet, among).await;
+            if outcome.is_err() {
+                os.cancel(among).await;
+                meet.cancel(&os).await;
+            }
+            outcome.map_err(TaskError::from)
+        })
+    });
+    let tasks = tasks.collect();
+    meet.gather(os, false, tasks).await
 }
 
 impl Meet {

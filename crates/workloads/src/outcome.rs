@@ -2,11 +2,11 @@
 
 use std::collections::BTreeMap;
 
-use os::Rusage;
+use os::{Os, Rusage};
 use serde::{Deserialize, Serialize};
-use units::{BlockCensus, Picos, Time};
+use units::{BlockCensus, Errno, Picos, Time};
 
-use crate::{Block, numa_access::Access};
+use crate::{Block, During, WorkloadError, numa_access::Access};
 
 /// The outcome of one workload run.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
@@ -32,9 +32,19 @@ pub struct Unable {
     pub reason: String,
 }
 
+/// Drops the caches of the machine; a target that may not has that noted, once.
+pub(crate) async fn drop_caches<O: Os>(os: &O, unable: &mut Vec<Unable>) -> Result<(), WorkloadError> {
+    let left_out = Unable::drop_caches();
+    match os.drop_caches().await {
+        Err(Errno::NOSYS) if unable.contains(&left_out) => {}
+        Err(Errno::NOSYS) => unable.push(left_out),
+        dropped => dropped.during("drop_caches")?,
+    }
+    Ok(())
+}
+
 impl Unable {
-    /// Caches were not dropped.
-    pub(crate) fn drop_caches() -> Self {
+    fn drop_caches() -> Self {
         Self {
             what: "drop_caches".to_owned(),
             reason: "the run may not drop the caches of this machine (ENOSYS), so its own file may be cached already"

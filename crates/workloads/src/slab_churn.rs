@@ -10,14 +10,15 @@
 //! Nobody begins the next step before all have done this one. So what a step demands is the same on a fast machine and a slow
 //! one, and what differs between kernels is what they do about it.
 
-use os::{Barrier, Os, Placement};
+use os::{Barrier, Os};
 use units::{Bytes, Errno};
 
 use crate::{
-    During, Outcome, ParamError, ParamInfo, TaskOutcome, Unable, WorkloadError, WorkloadInfo,
+    During, Outcome, ParamError, ParamInfo, TaskOutcome, WorkloadError, WorkloadInfo,
     aged_fault::age,
     block::{ADVISE, FILE, SIZE_EXPECTS, Size, blocks, fault_block, few_files, map_blocks, parse_advise, parse_file},
-    meet::{Meet, TaskError},
+    meet::{Meet, run_spread},
+    outcome::drop_caches,
     params::{misfit, value},
     small_files::write_files,
 };
@@ -132,30 +133,14 @@ impl Params {
 /// time after aging.
 pub async fn run<O: Os>(os: O, params: Params, seed: u64) -> Result<Outcome, WorkloadError> {
     let mut unable = Vec::new();
-    match os.drop_caches().await {
-        Err(Errno::NOSYS) => unable.push(Unable::drop_caches()),
-        dropped => dropped.during("drop_caches")?,
-    }
+    drop_caches(&os, &mut unable).await?;
     let aged = os.create(AGED_FILE).await.during("create")?;
     age(&os, aged, params.private(os.memory()), seed).await.during("ageing memory")?;
     os.close(aged).await.during("close")?;
 
     let tasks = params.writers + 1;
-    let meet = Meet::new(&os, tasks).await?;
-    let step = os.barrier(tasks).await.during("barrier")?;
-    let tasks = (0..tasks).map(|index| {
-        let params = params.clone();
-        os.spawn(Placement::Spread(index), async move |os: O| {
-            let outcome = work(&os, &params, index, meet, step).await;
-            if outcome.is_err() {
-                os.cancel(step).await;
-                meet.cancel(&os).await;
-            }
-            outcome.map_err(TaskError::from)
-        })
-    });
-    let tasks = tasks.collect();
-    let (tasks, window) = meet.gather(&os, false, tasks).await?;
+    let body = async move |os: &O, index, meet, step| work(os, &params, index, meet, step).await;
+    let (tasks, window) = run_spread(&os, tasks, body).await?;
     Ok(window.outcome(tasks, unable))
 }
 

@@ -5,13 +5,14 @@
 //! kswapd has to keep up. When two thirds are written, another task starts to fault 2 MiB blocks, each timed.
 //! (The idea: mmtests' thpfioscale, whose fio jobs write 64 KiB files; read for behaviour.)
 
-use os::{Barrier, Os, Placement};
+use os::{Barrier, Os};
 use units::{Bytes, Errno};
 
 use crate::{
-    During, Outcome, ParamError, ParamInfo, TaskOutcome, Unable, WorkloadError, WorkloadInfo,
+    Outcome, ParamError, ParamInfo, TaskOutcome, WorkloadError, WorkloadInfo,
     block::{ADVISE, FILE, SIZE_EXPECTS, Size, blocks, fault_blocks, map_blocks, parse_advise, parse_file},
-    meet::{Meet, TaskError},
+    meet::{Meet, run_spread},
+    outcome::drop_caches,
     params::value,
 };
 
@@ -96,26 +97,10 @@ impl Params {
 /// Runs writers and the task that faults; of its outcomes, that task's is the last.
 pub async fn run<O: Os>(os: O, params: Params) -> Result<Outcome, WorkloadError> {
     let mut unable = Vec::new();
-    match os.drop_caches().await {
-        Err(Errno::NOSYS) => unable.push(Unable::drop_caches()),
-        dropped => dropped.during("drop_caches")?,
-    }
+    drop_caches(&os, &mut unable).await?;
     let tasks = params.writers + 1;
-    let meet = Meet::new(&os, tasks).await?;
-    let filled = os.barrier(tasks).await.during("barrier")?;
-    let tasks = (0..tasks).map(|index| {
-        let params = params.clone();
-        os.spawn(Placement::Spread(index), async move |os: O| {
-            let outcome = work(&os, &params, index, meet, filled).await;
-            if outcome.is_err() {
-                os.cancel(filled).await;
-                meet.cancel(&os).await;
-            }
-            outcome.map_err(TaskError::from)
-        })
-    });
-    let tasks = tasks.collect();
-    let (tasks, window) = meet.gather(&os, false, tasks).await?;
+    let body = async move |os: &O, index, meet, filled| work(os, &params, index, meet, filled).await;
+    let (tasks, window) = run_spread(&os, tasks, body).await?;
     Ok(window.outcome(tasks, unable))
 }
 

@@ -13,9 +13,10 @@ use serde::{Deserialize, Serialize};
 use units::{Bytes, Errno};
 
 use crate::{
-    During, Outcome, ParamError, ParamInfo, TaskOutcome, Unable, WorkloadError, WorkloadInfo,
+    During, Outcome, ParamError, ParamInfo, TaskOutcome, WorkloadError, WorkloadInfo,
     block::{ADVISE, SIZE_EXPECTS, Size, blocks, fault_blocks, map_blocks, parse_advise},
     meet::{Meet, TaskError},
+    outcome::drop_caches,
     params::value,
 };
 
@@ -168,10 +169,7 @@ pub async fn run<O: Os>(os: O, params: Params) -> Result<Outcome, WorkloadError>
     if params.file {
         let file = os.create(FILE).await.during("create")?;
         write_file(&os, file, shares.file, WRITE).await.during("write or fsync")?;
-        match os.drop_caches().await {
-            Err(Errno::NOSYS) => unable.push(Unable::drop_caches()),
-            dropped => dropped.during("drop_caches")?,
-        }
+        drop_caches(&os, &mut unable).await?;
     }
     let meet = Meet::new(&os, params.threads).await?;
     let filled = os.barrier(params.threads).await.during("barrier")?;

@@ -13,9 +13,10 @@ use os::{Barrier, Os, Placement};
 use units::{Bytes, Errno};
 
 use crate::{
-    During, Outcome, ParamError, ParamInfo, TaskOutcome, Unable, WorkloadError, WorkloadInfo,
+    During, Outcome, ParamError, ParamInfo, TaskOutcome, WorkloadError, WorkloadInfo,
     block::{ADVISE, SIZE_EXPECTS, Size, parse_advise},
     meet::{TaskError, results},
+    outcome::drop_caches,
     params::value,
     thpscale::{self, FILE, Program, press, write_file},
 };
@@ -131,11 +132,7 @@ pub async fn run<O: Os>(os: O, params: Params) -> Result<Outcome, WorkloadError>
     write_file(&os, file, params.size.of(os.memory()), DD_BLOCK).await.during("write or fsync")?;
     let mut tasks = Vec::new();
     for each in params.each() {
-        match os.drop_caches().await {
-            Err(Errno::NOSYS) if unable.is_empty() => unable.push(Unable::drop_caches()),
-            Err(Errno::NOSYS) => {}
-            dropped => dropped.during("drop_caches")?,
-        }
+        drop_caches(&os, &mut unable).await?;
         tasks.extend(run_count(&os, each).await?);
     }
     os.unlink(FILE).await.during("unlink")?;
