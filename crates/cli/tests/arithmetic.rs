@@ -37,7 +37,7 @@ fn check(name: &str, machine: &str, populated: &[&str]) {
     let [system] = document.systems.as_slice() else { panic!("{} systems", document.systems.len()) };
     assert!(system.release.starts_with("6.1."), "{}", system.release);
     let boot_s = system.run.boot_s.expect("the time to the first operation");
-    assert!(boot_s > 0.0 && boot_s < 120.0, "{boot_s}");
+    assert!(boot_s > 0.0, "{boot_s}");
 
     let recomputed = document.zones_of(Target::Vm, Phase::Recomputed);
     let with_pages: Vec<_> = recomputed.zones.iter().filter(|zone| zone.managed.0 > 0).collect();

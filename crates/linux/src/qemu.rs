@@ -26,6 +26,9 @@ pub const EMULATOR: &str = "qemu-system-x86_64";
 
 /// How often the stream is looked at.
 const LOOK_UP: Duration = Duration::from_millis(5);
+/// How often a guest is booted that never says anything. Under multi-threaded translation a kernel with several CPUs stands
+/// still early in its boot once in some hundred boots, and the next boot of the same guest is well.
+const BOOTS: u64 = 2;
 /// How long a guest that has sent its exit record may take to power off before it is ended.
 const POWER_OFF_S: u64 = 10;
 /// Lines of the guest's console shown with an error.
@@ -71,7 +74,8 @@ pub struct Guest<'a> {
     pub modules: &'a [String],
     /// What it is to do, and the nodes it has.
     pub plan: &'a Plan,
-    /// Seconds from the start of QEMU to the first operation.
+    /// Seconds from the start of QEMU to the first operation. A guest that has not said a word after half of them is booted
+    /// again, once.
     pub boot_timeout_s: u64,
     /// Seconds for each job.
     pub job_timeout_s: u64,
@@ -185,14 +189,20 @@ pub fn boot(
     let log = File::create(&files.log).map_err(|error| setup("creating QEMU's log", &error))?;
     let mut command = Command::new(emulator);
     command.args(arguments(guest, &archive, &files, &disk)).stdin(Stdio::null()).stdout(Stdio::null()).stderr(log);
-    let start = monotonic_ns();
-    let child = die_with_parent(&mut command).spawn().map_err(|error| setup("starting QEMU", &error))?;
-    let mut emulator = Emulator { child };
-    let mut watch = Watch { guest, files: &files, start, since: start, first_operation: None, records: 0, jobs: 0 };
-    let stream = watch.follow(&mut emulator, stop, &mut each)?;
-    power_off(&mut emulator)?;
-    let first_operation = watch.first_operation.ok_or_else(|| watch.damaged("no first operation".to_owned()))?;
-    Ok(Boot { first_operation_ns: first_operation - start, stream, tail: files.tail() })
+    for attempt in 1..=BOOTS {
+        let boot_timeout_s = (guest.boot_timeout_s * attempt / BOOTS).max(1);
+        let mut watch = Watch::new(guest, &files, boot_timeout_s);
+        let child = die_with_parent(&mut command).spawn().map_err(|error| setup("starting QEMU", &error))?;
+        let mut emulator = Emulator { child };
+        let stream = match watch.follow(&mut emulator, stop, &mut each) {
+            Err(GuestError::Silent { .. }) if watch.records == 0 && attempt < BOOTS => continue,
+            followed => followed?,
+        };
+        power_off(&mut emulator)?;
+        let first_operation = watch.first_operation.ok_or_else(|| watch.damaged("no first operation".to_owned()))?;
+        return Ok(Boot { first_operation_ns: first_operation - watch.start, stream, tail: files.tail() });
+    }
+    unreachable!("the last boot is not tried again")
 }
 
 fn power_off(emulator: &mut Emulator) -> Result<(), GuestError> {
@@ -279,6 +289,8 @@ impl Files {
 struct Watch<'a> {
     guest: &'a Guest<'a>,
     files: &'a Files,
+    /// Seconds until the first operation.
+    boot_timeout_s: u64,
     start: u64,
     /// When the last step ended: the start, the first operation, or the last job.
     since: u64,
@@ -287,7 +299,12 @@ struct Watch<'a> {
     jobs: usize,
 }
 
-impl Watch<'_> {
+impl<'a> Watch<'a> {
+    fn new(guest: &'a Guest<'a>, files: &'a Files, boot_timeout_s: u64) -> Self {
+        let start = monotonic_ns();
+        Self { guest, files, boot_timeout_s, start, since: start, first_operation: None, records: 0, jobs: 0 }
+    }
+
     fn damaged(&self, problem: String) -> GuestError {
         GuestError::Damaged { problem, tail: self.files.tail() }
     }
@@ -363,7 +380,7 @@ impl Watch<'_> {
 
     fn check_patience(&self) -> Result<(), GuestError> {
         let (seconds, awaited) = match self.first_operation {
-            None => (self.guest.boot_timeout_s, "first operation".to_owned()),
+            None => (self.boot_timeout_s, "first operation".to_owned()),
             Some(_) => (self.guest.job_timeout_s, format!("result of job {}", self.jobs + 1)),
         };
         // KVM that cannot emulate an instruction stops the guest but not QEMU.
