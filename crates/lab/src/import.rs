@@ -79,6 +79,7 @@ pub fn import(snapshot: &Snapshot, name: &str) -> Machine {
         pace: None,
         swap: units::Bytes(0),
         storage: crate::machine::Storage::default(),
+        host_page: None,
         prices: Vec::new(),
         latency: None,
         measured: Vec::new(),

@@ -52,6 +52,8 @@ pub struct Machine {
     pub swap: Bytes,
     /// What swap and files are on.
     pub storage: Storage,
+    /// It is a guest, whose host backs its memory in pages of this size; none where it is no guest.
+    pub host_page: Option<Bytes>,
     /// How fast its disk is; generic when it is not given.
     pub disk: Option<Disk>,
     /// What is in memory before a simulated workload begins; nothing when it is not given.
@@ -170,6 +172,7 @@ impl Machine {
         self.disk = other.disk;
         self.swap = other.swap;
         self.storage = other.storage;
+        self.host_page = other.host_page;
         self.system = other.system;
         for node in &mut self.nodes {
             node.bandwidth = other.nodes.iter().find(|theirs| theirs.id == node.id).and_then(|theirs| theirs.bandwidth);

@@ -66,6 +66,17 @@ impl Takes {
 /// The setting that is written before all others: switching huge pages on recomputes `vm.min_free_kbytes`.
 pub const THP_ENABLED: &str = "transparent_hugepage/enabled";
 
+/// Whether a guest's virtio-balloon has `free-page-reporting` (QEMU's property).
+pub const REPORTING: &str = "virtio_balloon.reporting";
+/// `page_reporting_order`, the parameter of the module page_reporting.
+pub const REPORTING_ORDER: &str = "page_reporting.order";
+/// `PAGE_REPORTING_DELAY`, a constant of the kernel (mm/page_reporting.c, v6.1).
+pub const REPORTING_DELAY: &str = "page_reporting.delay_ms";
+/// `shuffle`, the parameter of page_alloc that is read at boot.
+pub const SHUFFLE: &str = "page_alloc.shuffle";
+/// What a host does with a page that its guest reports: `MADV_DONTNEED` as QEMU does, or `MADV_FREE`.
+pub const DISCARD: &str = "host.discard";
+
 /// The largest `int` and `unsigned int`.
 const INT: i64 = i32::MAX as i64;
 const UINT: i64 = u32::MAX as i64;
@@ -126,6 +137,11 @@ pub const KNOBS: &[Knob] = &[
     number("vm.overcommit_memory", (0, 2), "address space overcommit: 0 heuristic, 1 always, 2 never"),
     number("vm.max_map_count", (0, INT), "mappings one process may have"),
     number("kernel.numa_balancing", (0, 4), "automatic NUMA balancing: 0 is off"),
+    word(REPORTING, &["on", "off"], "guests: virtio-balloon reports free pages to the host (5.7)"),
+    number(REPORTING_ORDER, (0, 10), "least order of a free block that is reported; 9 (5.16)"),
+    number(REPORTING_DELAY, (1, 3_600_000), "between two passes of reporting; 2000; no kernel has it as a setting"),
+    word(SHUFFLE, &["Y", "N"], "free lists are shuffled: a word of the kernel's command line (5.2)"),
+    word(DISCARD, &["dontneed", "free"], "simulated hosts: madvise(2) for a page that a guest reports"),
 ];
 
 /// Why a value cannot be this setting's, found out without a kernel: an unknown name or a value of the wrong form.

@@ -17,6 +17,7 @@ const KEYS: &[&str] = &[
     "modules",
     "swap",
     "storage",
+    "host_page",
     "disk",
     "system",
     "threads",
@@ -89,6 +90,7 @@ pub(super) fn machine(source: &Source, known: &[&str]) -> Result<Machine, Source
         modules: root.optional("modules")?.unwrap_or_default(),
         swap: swap(&root)?,
         storage: storage(&root)?,
+        host_page: host_page(&root)?,
         disk: disk(&root)?,
         system: system(&root, memory)?,
         kernel: root.optional("kernel")?,
@@ -128,6 +130,16 @@ fn swap(root: &TableReader<'_>) -> Result<Bytes, SourceError> {
         return Err(root.error("swap", message));
     }
     Ok(swap)
+}
+
+fn host_page(root: &TableReader<'_>) -> Result<Option<Bytes>, SourceError> {
+    let page: Option<Bytes> = root.optional("host_page")?;
+    match page {
+        Some(page) if page != Bytes::PAGE && page != Bytes::HUGE_PAGE => {
+            Err(root.error("host_page", format!("expected \"4KiB\" or \"2MiB\", found \"{page}\"")))
+        }
+        page => Ok(page),
+    }
 }
 
 fn storage(root: &TableReader<'_>) -> Result<Storage, SourceError> {

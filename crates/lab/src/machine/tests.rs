@@ -251,6 +251,15 @@ fn storage_is_a_disk_or_memory() {
 }
 
 #[test]
+fn a_host_backs_a_guest_in_base_pages_or_huge_ones() {
+    let page = |text: &str| read(&format!("{text}\n{GOOD}")).map(|machine| machine.host_page);
+    assert_eq!(page(""), Ok(None));
+    assert_eq!(page("host_page = '2MiB'"), Ok(Some(Bytes::HUGE_PAGE)));
+    let error = page("host_page = '64KiB'").unwrap_err().to_string();
+    assert!(error.contains("host_page: expected \"4KiB\" or \"2MiB\", found \"64KiB\""), "{error}");
+}
+
+#[test]
 fn a_system_leaves_room() {
     let system = |text: &str| read(&format!("system = {{ {text} }}\n{GOOD}"));
     let message = |text| system(text).unwrap_err().to_string();

@@ -25,6 +25,9 @@ pub(super) fn machine(machine: &Machine) -> String {
     if machine.storage != Storage::default() {
         line(&mut text, "storage", &string(machine.storage.name()));
     }
+    if let Some(page) = machine.host_page {
+        line(&mut text, "host_page", &string(&page.to_string()));
+    }
     if let Some(disk) = &machine.disk {
         let (latency, bandwidth) = (disk.latency_us, string(&disk.bandwidth.to_string()));
         let filesystem = if disk.is_xfs { ", filesystem = \"xfs\"" } else { "" };
