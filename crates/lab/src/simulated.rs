@@ -2,9 +2,12 @@
 
 mod thp;
 
+use linux::setting;
 use mm::{
     MachineSpec, MachineView, NodeSpec, Settings, Variant, ZoneKind, ZoneSpec,
     disk::{DiskMedium, DiskSpec, Filesystem},
+    host::{Discard, HostSpec},
+    reporting::ReportingSpec,
     swap::{SwapMedium, SwapSpec},
     thp::ThpEnabled,
 };
@@ -53,8 +56,8 @@ fn check_borders(nodes: &[NodeSpec]) -> Result<(), String> {
 }
 
 /// Settings whose mechanism the simulator has.
-const MODELLED: [&str; 25] = [
-    linux::setting::THP_ENABLED,
+const MODELLED: [&str; 30] = [
+    setting::THP_ENABLED,
     thp::DEFRAG,
     "transparent_hugepage/use_zero_page",
     "transparent_hugepage/khugepaged/defrag",
@@ -79,6 +82,11 @@ const MODELLED: [&str; 25] = [
     "vm.lowmem_reserve_ratio",
     "vm.percpu_pagelist_fraction",
     "vm.percpu_pagelist_high_fraction",
+    setting::REPORTING,
+    setting::REPORTING_ORDER,
+    setting::REPORTING_DELAY,
+    setting::SHUFFLE,
+    setting::DISCARD,
 ];
 
 /// Refuses what a user sets and the simulator would ignore, or the kernel refuse: a prediction that leaves it out would be of
@@ -88,12 +96,47 @@ pub fn check_settings(settings: &[(String, String)], variant: &Variant) -> Resul
     if let Some(problem) = settings.iter().find_map(refused) {
         return Err(problem);
     }
+    if !variant.page_reporting && settings.iter().any(|(name, value)| name == setting::REPORTING && value == "on") {
+        return Err(format!("{}=on: these rules have no page reporting, which came with 5.7", setting::REPORTING));
+    }
     match settings.iter().find(|(name, _)| !MODELLED.contains(&name.as_str())) {
         Some((name, _)) => {
             Err(format!("{name}: the simulator does not model it yet (it models {})", MODELLED.join(", ")))
         }
         None => Ok(()),
     }
+}
+
+/// Refuses what only a guest can have, where the machine is none.
+pub fn check_guest(machine: &Machine) -> Result<(), String> {
+    let guests = [setting::REPORTING, setting::REPORTING_ORDER, setting::REPORTING_DELAY, setting::DISCARD];
+    let of_guest = machine.settings.iter().find(|(name, _)| guests.contains(&name.as_str()));
+    match of_guest.filter(|_| machine.host_page.is_none()) {
+        Some((name, _)) => Err(format!(
+            "{name}: machine {} is no guest; expected one with the key host_page, such as haswell-guest-32g",
+            machine.name
+        )),
+        None => Ok(()),
+    }
+}
+
+/// What is behind a guest's memory, and how it tells its host what is free.
+fn as_guest(machine: &Machine) -> Result<(Option<HostSpec>, Option<ReportingSpec>), String> {
+    check_guest(machine)?;
+    let of = |name: &str| machine.settings.iter().find(|(known, _)| known == name).map(|(_, value)| value.as_str());
+    let number = |name: &str, default: u64| {
+        of(name).map_or(Ok(default), |value| value.parse().map_err(|_| format!("{name}: {value}")))
+    };
+    let discard = if of(setting::DISCARD) == Some("free") { Discard::Free } else { Discard::DontNeed };
+    let page = |page| if page == Bytes::HUGE_PAGE { Order::HUGE } else { Order::BASE };
+    let host = machine.host_page.map(|bytes| HostSpec { page: page(bytes), discard });
+    let order = number(setting::REPORTING_ORDER, Order::HUGE.0.into())?;
+    let delay = number(setting::REPORTING_DELAY, 2000)?;
+    let spec = ReportingSpec {
+        order: Order(u8::try_from(order).map_err(|_| format!("{}: {order}", setting::REPORTING_ORDER))?),
+        delay: Picos::from_micros(delay * 1000),
+    };
+    Ok((host, (of(setting::REPORTING) == Some("on")).then_some(spec)))
 }
 
 /// The machine with settings changed.
@@ -152,9 +195,10 @@ pub fn config(machine: &Machine, variant: &Variant, cap: Bytes, seed: u64) -> Re
     let spec = spec(machine)?;
     let settings = settings(machine, &spec.view(), variant);
     let cpus = machine.cpus().len();
+    let (host, reporting) = as_guest(machine)?;
     let of = |name: &str| machine.settings.iter().find(|(known, _)| known == name).map(|(_, value)| value.as_str());
     let is_small = thp::is_small(&spec.view());
-    let thp_enabled = match of(linux::setting::THP_ENABLED) {
+    let thp_enabled = match of(setting::THP_ENABLED) {
         Some("never") => ThpEnabled::Never,
         Some("madvise") => ThpEnabled::Madvise,
         None if is_small => ThpEnabled::Never,
@@ -184,6 +228,9 @@ pub fn config(machine: &Machine, variant: &Variant, cap: Bytes, seed: u64) -> Re
         seed,
         held: seed::held(seed),
         system: machine.system,
+        host,
+        reporting,
+        shuffle: of(setting::SHUFFLE) == Some("Y"),
     })
 }
 

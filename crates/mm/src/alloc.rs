@@ -33,10 +33,15 @@ impl Mm {
     /// no zone has one above its Min mark: for good, or until the slow path has got one (`slow::Supply`).
     #[inline]
     pub fn alloc(&mut self, cx: &mut Cx<'_>, request: &AllocRequest) -> Option<Pfn> {
-        if cx.is_supplied() {
-            return self.alloc_supplied(cx, request);
+        let got = if cx.is_supplied() {
+            self.alloc_supplied(cx, request)
+        } else {
+            self.alloc_listed(cx, request).or_else(|| self.alloc_anywhere(cx, request))
+        };
+        if let Some(pfn) = got {
+            self.access_through_host(cx, pfn, request.order);
         }
-        self.alloc_listed(cx, request).or_else(|| self.alloc_anywhere(cx, request))
+        got
     }
 
     /// What most requests come to: one frame, the first zone is the node's and well, and the CPU's list is not empty.

@@ -81,8 +81,20 @@ impl Mm {
 
     /// Copies a run of frames to another.
     pub(crate) fn copy(&mut self, cx: &mut Cx<'_>, from: Pfn, to: Pfn, order: Order) {
+        self.access_through_host(cx, to, order);
         self.frames.copy_contents(from, to, order);
         self.move_bytes(cx, Work::CopyFrame, &[from, to], order);
+    }
+
+    /// The host clears frames for a guest, of which `frame` is one.
+    pub(crate) fn clear_by_host(&mut self, cx: &mut Cx<'_>, frame: Pfn, frames: u64) {
+        let start = cx.now();
+        cx.because(Cause::Host, |cx| cx.work(Work::ClearFrame, frames));
+        if self.bandwidth.is_limited {
+            let node = self.node_of(frame);
+            let done = self.nodes[node].bandwidth.serve(start, u32::try_from(frames).expect("a block at most"));
+            cx.wait(done, Cause::Host);
+        }
     }
 
     /// User code writes all of `frames` pages of one mapping, of which `frame` is one. It waits for memory in user mode.

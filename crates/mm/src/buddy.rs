@@ -1,5 +1,5 @@
 //! Linux: mm/page_alloc.c (v3.9 to v6.1).
-//! Differs: no shuffling, no page reporting; `nr_free` is kept by order and type.
+//! Differs: `nr_free` is kept by order and type.
 
 use serde::Serialize;
 use units::{Order, Pfn};
@@ -11,6 +11,7 @@ use crate::{
     frame::{Frame, FrameTable},
     list::List,
     pageblock::MigrateType,
+    shuffle::Shuffle,
     spin::SpinLock,
     variant::{Merging, Variant},
 };
@@ -62,6 +63,10 @@ pub struct Buddy {
     pub(crate) capture: Option<Capture>,
     /// What fell back, when someone wants to know.
     pub(crate) trace: Option<Vec<Extfrag>>,
+    /// Blocks from this order on that become free are to be reported to a hypervisor.
+    pub(crate) notify_from: Option<Order>,
+    /// Where blocks of the largest order go, when that is random.
+    pub(crate) shuffle: Option<Shuffle>,
 }
 
 impl Buddy {
@@ -76,6 +81,8 @@ impl Buddy {
             scanned: 0,
             capture: None,
             trace: None,
+            notify_from: None,
+            shuffle: None,
         }
     }
 
@@ -213,9 +220,21 @@ impl Buddy {
             self.remove(frames, Block { pfn: buddy, order: merged.order });
             merged = Block { pfn: merged.pfn.min(buddy), order: Order(merged.order.0 + 1) };
         }
-        let end = end.unwrap_or_else(|| self.likely_end(frames, merged));
+        let end = end.unwrap_or_else(|| self.free_end(frames, merged));
         self.add(frames, merged, list, end);
         cx.work(Work::ListMove, 1 + u64::from(merged.order.0 - block.order.0));
+        if self.notify_from.is_some_and(|from| merged.order >= from) {
+            cx.note_free_block();
+        }
+    }
+
+    /// Where a block goes that nobody says more about.
+    #[inline]
+    fn free_end(&mut self, frames: &FrameTable, block: Block) -> End {
+        match &mut self.shuffle {
+            Some(shuffle) if block.order == self.max_order => shuffle.pick_end(),
+            _ => self.likely_end(frames, block),
+        }
     }
 
     /// Does a block that is given back become, with its free buddies, what the task waits for? Then the task has it, and
@@ -284,9 +303,28 @@ impl Buddy {
         list: MigrateType,
         end: End,
     ) {
+        let is_reported = frames.is_reported(block.pfn);
         self.remove(frames, block);
         self.add(frames, block, list, end);
+        if is_reported {
+            frames.set_reported(block.pfn, block.order);
+        }
         cx.work(Work::ListMove, 1);
+    }
+
+    /// The blocks of a list, from its head on.
+    pub(crate) fn blocks_of(&self, frames: &FrameTable, order: Order, list: MigrateType) -> Vec<Pfn> {
+        self.area(order).list(list).iter(frames).collect()
+    }
+
+    /// Gives a list another order: `blocks` are all that are on it.
+    pub(crate) fn reorder(&mut self, frames: &mut FrameTable, order: Order, list: MigrateType, blocks: &[Pfn]) {
+        let of = &mut self.areas[usize::from(order.0)].lists[list as usize];
+        assert!(of.len() as usize == blocks.len(), "these are not the blocks of the list");
+        for pfn in blocks {
+            of.remove(frames.free_threads(order), *pfn);
+            of.push_tail(frames.free_threads(order), *pfn);
+        }
     }
 
     /// To the tail when the block is likely to merge soon: the buddy of what it would merge to is free already.

@@ -130,6 +130,12 @@ works! {
     FarFrame = "far_frame", CompactScan;
     /// Making one frame what another was, but for contents, lists and entries: flags, references, locks.
     MigrateFolio = "migrate_folio", Migrate;
+    /// A guest's access to memory that its host does not back: an exit, the host's fault but for clearing, and going on.
+    HostFault = "host_fault", Host;
+    /// A report of free blocks to the host: telling it, waking who does it there, and being told that it is done.
+    HostReport = "host_report", Host;
+    /// Giving back one of the blocks that a guest has reported, by the host.
+    HostDiscard = "host_discard", Host;
 }
 
 macro_rules! causes {
@@ -193,6 +199,8 @@ causes! {
     RunQueue = "run queue";
     /// What an access to memory takes longer because that is another node's.
     RemoteMemory = "remote memory";
+    /// Of a guest: telling its host what is free, and waiting for memory that the host did not back.
+    Host = "host";
 }
 
 const CAUSES: usize = Cause::ALL.len();
@@ -251,7 +259,7 @@ impl Prices {
     pub fn shared_core(&self, percent: u32) -> Self {
         assert!(percent >= 100, "a shared core takes {percent} % of the time of one that is not");
         Self::new(|work| match work {
-            Work::LineTransfer | Work::WakeUp | Work::Ipi => self.of(work),
+            Work::LineTransfer | Work::WakeUp | Work::Ipi | Work::HostReport | Work::HostDiscard => self.of(work),
             _ => Picos((self.of(work).0 * u64::from(percent) + 50) / 100),
         })
     }

@@ -39,6 +39,7 @@ pub struct Cx<'a> {
     was_preempted: bool,
     pub(crate) tlbs: Tlbs<'a>,
     pub(crate) memory: Lent,
+    has_free_block: bool,
 }
 
 impl<'a> Cx<'a> {
@@ -52,7 +53,20 @@ impl<'a> Cx<'a> {
             was_preempted: false,
             tlbs: Tlbs::ALONE,
             memory: Lent::default(),
+            has_free_block: false,
         }
+    }
+
+    /// A block became free that a hypervisor is to hear of.
+    #[inline]
+    pub(crate) fn note_free_block(&mut self) {
+        self.has_free_block = true;
+    }
+
+    /// Has the step made one? Then [`crate::Mm::notify_reporting`] is to be told.
+    #[inline]
+    pub fn has_free_block(&self) -> bool {
+        self.has_free_block
     }
 
     /// The same for a step of another control. Who calls a control's steps numbers it: a task, by its own number.

@@ -7,7 +7,7 @@
 use units::{NodeId, Picos};
 
 use crate::{
-    Mm, Spaces, Variant,
+    Mm, Spaces,
     compact::kcompactd::CHECK_INTERVAL,
     cx::Cx,
     frame::Holdings,
@@ -43,7 +43,7 @@ pub struct Row {
     /// How nice it is (`set_user_nice`).
     pub nice: i8,
     /// Is it there?
-    pub exists: fn(&Variant) -> bool,
+    pub exists: fn(&Mm) -> bool,
     /// It looks around every so often, from when the machine came up.
     pub period: fn(&Mm) -> Option<Picos>,
     /// Does it sleep only until it is time to look around? Then it keeps no run from ending.
@@ -74,7 +74,7 @@ macro_rules! daemons {
     };
 }
 
-fn always(_: &Variant) -> bool {
+fn always(_: &Mm) -> bool {
     true
 }
 
@@ -136,12 +136,24 @@ daemons! {
         name: "kthpd",
         scope: Scope::Node,
         nice: 19,
-        exists: |variant| variant.thp_requests == ThpRequests::NodeThreads,
+        exists: |mm| mm.variant().thp_requests == ThpRequests::NodeThreads,
         period: |_| None,
         is_idle: |mm, node| mm.nodes()[node].thp_thread.is_idle(),
         needs: no_lock,
         holdings: |mm, node| mm.nodes()[node].thp_thread.holdings(),
         step: |mm, spaces, cx, turn| mm.step_thp_thread(spaces, cx, turn.node),
+    }
+    /// Tells a hypervisor which blocks are free: a worker of the kernel's queue for such things.
+    Reporter {
+        name: "kworker/reporting",
+        scope: Scope::Machine,
+        nice: 0,
+        exists: Mm::has_reporting,
+        period: |_| None,
+        is_idle: |mm, _| mm.is_reporter_idle(),
+        needs: no_lock,
+        holdings: |mm, _| mm.reporter_holdings(),
+        step: |mm, _, cx, _| mm.step_reporter(cx),
     }
 }
 

@@ -222,6 +222,22 @@ vm_events! {
     SimTlbRemoteFlush = "sim_nr_tlb_remote_flush",
     /// CPUs interrupted for them (`nr_tlb_remote_flush_received`).
     SimTlbRemoteFlushReceived = "sim_nr_tlb_remote_flush_received",
+    /// Calls of the device that takes reports of free blocks.
+    SimPageReports = "sim_page_reports",
+    /// Frames of the blocks that were reported.
+    SimPagesReported = "sim_pages_reported",
+    /// Free lists of which a pass has reported less than a sixteenth, and left more.
+    SimReportListsShort = "sim_report_lists_short",
+    /// Reports of a pass beyond those that a list may have.
+    SimReportsBeyondBudget = "sim_reports_beyond_budget",
+    /// Accesses of a guest to memory that its host did not back.
+    SimHostFaults = "sim_host_faults",
+    /// Frames that the host has cleared for them.
+    SimHostClearedPages = "sim_host_cleared_pages",
+    /// Those of them that it had given back before.
+    SimHostRefaults = "sim_host_refaults",
+    /// Frames that the host has given back.
+    SimHostDiscards = "sim_host_discards",
     /// Entries that user code was made to fault at, so that the kernel learns who uses them.
     NumaPteUpdates = "numa_pte_updates",
     /// Those faults.
@@ -235,6 +251,11 @@ impl Event {
     const fn is_of_balancing(self) -> bool {
         self as usize >= Self::NumaPteUpdates as usize
     }
+
+    /// An event of guests, which not every machine is.
+    const fn is_of_guest(self) -> bool {
+        self as usize >= Self::SimPageReports as usize && !self.is_of_balancing()
+    }
 }
 
 const EVENTS: usize = Event::ALL.len();
@@ -246,11 +267,13 @@ pub struct Counters {
     extfrag: ExtfragCounts,
     /// The kernel has a counter of stalls.
     has_stalls: bool,
+    /// It is a guest's.
+    is_guest: bool,
 }
 
 impl Default for Counters {
     fn default() -> Self {
-        Self { events: [0; EVENTS], extfrag: ExtfragCounts::default(), has_stalls: false }
+        Self { events: [0; EVENTS], extfrag: ExtfragCounts::default(), has_stalls: false, is_guest: false }
     }
 }
 
@@ -258,6 +281,11 @@ impl Counters {
     /// Those that a kernel with these rules has.
     pub fn of(rules: &Variant) -> Self {
         Self { has_stalls: rules.fragment_stall, ..Self::default() }
+    }
+
+    /// They are those of a guest, which has some of its own.
+    pub fn of_guest(&mut self) {
+        self.is_guest = true;
     }
 
     /// Counts an event `n` times.
@@ -296,11 +324,12 @@ impl Counters {
     }
 
     /// Every event with its count, in the order of declaration; those that not all kernels have where there were any, stalls
-    /// also where there could have been.
+    /// and those of guests also where there could have been.
     pub fn iter(&self) -> impl Iterator<Item = (Event, u64)> + '_ {
         let all = Event::ALL.iter().map(|event| (*event, self.get(*event)));
         let exists = |event: Event| match event {
             Event::FragmentStall => self.has_stalls,
+            event if event.is_of_guest() => self.is_guest,
             event => !event.is_of_balancing(),
         };
         all.filter(move |(event, count)| *count > 0 || exists(*event))

@@ -72,6 +72,7 @@ mod folio_lock;
 pub mod fork;
 pub mod frame;
 pub mod gfp;
+pub mod host;
 mod huge_cow;
 pub mod khugepaged;
 pub mod kswapd;
@@ -95,9 +96,11 @@ mod per_zone;
 mod primitive;
 pub mod pte;
 mod reclaim;
+pub mod reporting;
 mod reserve;
 pub mod rmap;
 mod shrinker;
+mod shuffle;
 pub mod slab;
 #[cfg(test)]
 #[path = "../tests/soak/mod.rs"]
@@ -205,6 +208,10 @@ pub struct Mm {
     pub compaction: Compaction,
     folio_waits: FolioWaits,
     oom: Oom,
+    /// What is behind this memory, where it is a guest's.
+    host: Option<Box<host::Backing>>,
+    /// The device that takes reports of free blocks, if there is one.
+    reporting: Option<Box<reporting::Reporting>>,
     /// What others have not heard of yet.
     news: Vec<News>,
     zones: PerZone<ZoneState>,
@@ -279,6 +286,8 @@ impl Mm {
             compaction: Compaction::new(settings),
             folio_waits,
             oom: Oom::default(),
+            host: None,
+            reporting: None,
             news: Vec::new(),
             zones: PerZone::new(zones),
             homes,
@@ -320,7 +329,7 @@ impl Mm {
         let files = self.cache.totals();
         let on = |kind| (0..self.lru.lruvecs().len()).map(|at| self.lru.frames(at, kind)).sum();
         let free = self.zones.iter().map(|zone| zone.buddy.free_frames()).sum();
-        vec![
+        let mut gauges = vec![
             ("nr_page_table_pages", page_tables.0),
             ("nr_file_pages", files.pages),
             ("nr_mapped", files.mapped),
@@ -331,7 +340,9 @@ impl Mm {
             ("nr_inactive_file", on(LruKind::InactiveFile)),
             ("nr_active_file", on(LruKind::ActiveFile)),
             ("nr_free_pages", free),
-        ]
+        ];
+        gauges.extend(self.host_resident().map(|frames| ("sim_host_resident", frames)));
+        gauges
     }
 
     /// The zone of a frame that the buddy allocator manages.

@@ -95,6 +95,21 @@ pub(crate) fn enter_slow_path(cx: &mut Cx) {
     cx.work(Work::AllocSlow, 1);
 }
 
+/// Accessing memory of a guest that its host does not back, `n` times, but for what the host clears.
+pub(crate) fn host_faults(cx: &mut Cx, n: u64) {
+    cx.work(Work::HostFault, n);
+}
+
+/// From telling the host of `n` free blocks to hearing that it is done with them: nobody's work in the guest.
+pub(crate) fn host_report_takes(cx: &Cx, n: u64) -> Picos {
+    cx.price(Work::HostReport) + Picos(cx.price(Work::HostDiscard).0 * n)
+}
+
+/// Reading the records of `n` blocks of a free list.
+pub(crate) fn read_free_blocks(cx: &mut Cx, n: u64) {
+    cx.because(Cause::Host, |cx| cx.work(Work::FarFrame, n));
+}
+
 /// Copying `n` frames.
 pub(crate) fn copy_frames(cx: &mut Cx, n: u64) {
     cx.work(Work::CopyFrame, n);

@@ -228,6 +228,12 @@ rules! {
     kswapd_keeps_highest: bool,
     /// Does a movable request that may wait rather sleep for kswapd once than take a small block from another type?
     fragment_stall: bool,
+    /// Can a device tell a hypervisor which blocks are free?
+    page_reporting: bool,
+    /// Does a pass make the first block that it leaves the head of its free list, so that what is reported is behind it?
+    reporting_rotates: bool,
+    /// Does a pass report a sixteenth of each free list, and the next one the rest?
+    reporting_has_budget: bool,
     /// The LRU list for new anonymous folios.
     lru_new_anon: NewAnon,
     /// Whose pages a store to a shared page takes over instead of copying them.

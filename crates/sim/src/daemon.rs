@@ -35,7 +35,7 @@ impl World {
     pub(crate) fn start_daemons(&mut self, kernel: KernelId, nodes: &[(NodeId, Vec<CpuId>)], draws: Draws) {
         for daemon in Daemon::ALL {
             let row = daemon.row();
-            if !(row.exists)(&self.kernels[kernel].variant) {
+            if !(row.exists)(&self.kernels[kernel].mm) {
                 continue;
             }
             let anywhere = [(NodeId(0), Vec::new())];

@@ -31,6 +31,8 @@ pub(crate) enum Purpose {
     System = 8,
     /// How long before a run its system's programs were started; drawn once.
     ProgramsPhase = 9,
+    /// Where blocks are on shuffled free lists; drawn once.
+    Shuffle = 10,
 }
 
 /// Draws for memory that is taken over: what its map does not say.

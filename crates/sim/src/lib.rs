@@ -50,7 +50,9 @@ use mm::{
     cost::{Latency, Prices, Spent},
     disk::DiskSpec,
     event::Counters,
+    host::HostSpec,
     khugepaged::KhugepagedSettings,
+    reporting::ReportingSpec,
     state::{FrameMap, System},
     swap::SwapSpec,
     thp::{ThpDefrag, ThpEnabled},
@@ -58,7 +60,7 @@ use mm::{
 use os::Placement;
 use units::{Bytes, BytesPerSecond, CpuId, ExtfragCounts, Frames, NodeId, Picos};
 
-use draw::{Draws, StateDraws};
+use draw::{Draws, Purpose, StateDraws};
 pub use executor::{Entries, EntryFuture};
 pub use handle::Sim;
 use inject::Injector;
@@ -122,6 +124,12 @@ pub struct Config {
     pub held: Frames,
     /// What is in memory before that, where it does not start from a map.
     pub system: Option<System>,
+    /// What is behind its memory, where it is a guest.
+    pub host: Option<HostSpec>,
+    /// How it tells its host what is free, where it does.
+    pub reporting: Option<ReportingSpec>,
+    /// Are its free lists shuffled?
+    pub shuffle: bool,
 }
 
 /// What is left of a run besides its result.
@@ -188,6 +196,24 @@ fn taken_over(config: &Config, map: &FrameMap, draws: &mut StateDraws) -> (World
     let mut world = World::new(loaded.mm, config.cpus, config.prices.clone(), config.quantum, config.cap);
     world.kernels[HOST].add_space(loaded.init, None);
     (world, loaded.notes)
+}
+
+/// A guest's memory is its host's from the beginning; what is free then is reported first.
+fn start_as_guest(config: &Config, world: &mut World) {
+    let now = world.latest();
+    let Kernel { mm, counters, .. } = &mut world.kernels[HOST];
+    if config.host.is_some() {
+        counters.of_guest();
+    }
+    if config.shuffle {
+        mm.shuffle(Draws::new(config.seed).below(u64::MAX, 0, Purpose::Shuffle, 0));
+    }
+    if let Some(host) = config.host {
+        mm.attach_host(host);
+    }
+    if let Some(reporting) = config.reporting {
+        mm.register_reporting(reporting, now);
+    }
 }
 
 /// Runs `main` as the first task of a freshly booted machine, and everything that it spawns, to the end.
@@ -268,6 +294,7 @@ pub fn simulate_from<T: 'static>(
     world.create_task(Placement::Spread(0), space);
     // Its first task is never killed: as long as it has no other, neither is it.
     world.kernels[HOST].mm.spare_from_oom(space);
+    start_as_guest(config, &mut world);
     let places: Vec<_> = config.machine.nodes.iter().map(|node| (node.id, node.cpus.clone())).collect();
     world.start_daemons(HOST, &places, Draws::new(config.seed));
     let slot = Rc::new(RefCell::new(None));

@@ -58,9 +58,9 @@ pub(crate) struct Task {
     pub(crate) spent: Spent,
     /// When the timer of its sleep fires, if it has one.
     pub(crate) sleeps_until: Option<Time>,
+    pub(crate) state: TaskState,
     /// Those of its faults that needed a device.
     pub(crate) major_faults: u64,
-    pub(crate) state: TaskState,
     /// Why the kernel ended it, if it did.
     killed: Option<&'static str>,
     /// What the scheduler knows of it.

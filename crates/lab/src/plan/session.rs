@@ -127,6 +127,7 @@ impl<P: FnMut(&KernelImage) -> Accelerator> Planner<'_, P> {
             let cpus = u32::try_from(machine.cpus().len()).expect("fewer than 2^32 CPUs");
             let name = variant.name.clone();
             let machine_set = simulated::with_settings(machine.clone(), &settings);
+            simulated::check_guest(&machine_set).map_err(|problem| Refusal::Mistake(UsageError(problem)))?;
             // What means to fill memory does not fit by design.
             let room = simulated::room(&machine_set, &variant.rules).ok().filter(|_| !self.presses());
             let place = Place::Sim { variant, chosen_for, twin_of: None, start: start.clone(), shifts: Vec::new() };

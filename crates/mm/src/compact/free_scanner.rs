@@ -17,7 +17,7 @@ use crate::{
     event::Event,
     frame::Seen,
     migrate::MigrateMode,
-    pageblock::MigrateType,
+    pageblock::{MigrateType, ZoneIndex},
     primitive,
     step::RUN,
 };
@@ -286,11 +286,26 @@ impl CompactControl {
     /// Takes a free block to move pages to, in single frames, the highest of which is used first; false when the zone
     /// cannot spare it (`__isolate_free_page`, `split_map_pages`).
     pub(super) fn take_free(&mut self, mm: &mut Mm, cx: &mut Cx, block: Block) -> bool {
-        if !mm.may_isolate_free(self.zone, block.order) {
+        if !mm.isolate_free_block(cx, self.zone, block) {
             return false;
         }
-        let Mm { frames, zones, .. } = mm;
-        zones[self.zone].buddy.isolate(frames, cx, block);
+        for pfn in (0..block.order.frames()).map(|n| block.pfn.plus(n)) {
+            mm.isolate(cx, pfn, Order::BASE);
+            self.targets.push(pfn);
+        }
+        true
+    }
+}
+
+impl Mm {
+    /// Takes a free block off its list, whole, under the zone's lock; false when the zone cannot spare it. Pageblocks of which it
+    /// is half or more become Movable (`__isolate_free_page`).
+    pub(crate) fn isolate_free_block(&mut self, cx: &mut Cx, zone: ZoneIndex, block: Block) -> bool {
+        if !self.may_isolate_free(zone, block.order) {
+            return false;
+        }
+        let Self { frames, zones, .. } = self;
+        zones[zone].buddy.isolate(frames, cx, block);
         let pageblock = frames.blocks.order();
         if block.order.0 + 1 >= pageblock.0 {
             for start in (0..block.order.frames()).step_by(pageblock.frames() as usize) {
@@ -299,10 +314,6 @@ impl CompactControl {
                     frames.blocks.set_migrate_type(pfn, MigrateType::Movable);
                 }
             }
-        }
-        for pfn in (0..block.order.frames()).map(|n| block.pfn.plus(n)) {
-            mm.isolate(cx, pfn, Order::BASE);
-            self.targets.push(pfn);
         }
         true
     }

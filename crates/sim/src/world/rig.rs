@@ -77,6 +77,9 @@ impl World {
         }
         let came_to =
             body(Stage { mm: &mut *mm, spaces, left, task: &mut *task, injector: &mut self.injector, loss }, &mut cx);
+        if cx.has_free_block() {
+            mm.notify_reporting(cx.now());
+        }
         let line = (sharers > 0 && !is_thread).then(|| (&mut lines[space.0 as usize], variant.mmap_lock));
         pay(&mut cx, task, here, line);
         let (faults, shootdowns) = (cx.faults().fold, cx.shootdowns());

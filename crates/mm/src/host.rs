@@ -1,0 +1,258 @@
+//! Linux: virt/kvm/kvm_main.c, do_huge_pmd_anonymous_page() and zap_huge_pmd() of the kernel below (v5.5 to v6.1).
+//! Differs: the kernel below is a state for each page of the guest's memory, which knows no shortage and no other guests.
+//!
+//! What a guest's memory is made of: pages of a process of the host, which come with the guest's first access to each
+//! and go when the guest reports them. An access is taken to be where a block is allocated, or where a page is copied to:
+//! next to all of what is allocated is written at once.
+
+use serde::Serialize;
+use units::{Order, Pfn};
+
+use crate::{
+    Mm,
+    cx::Cx,
+    event::Event,
+    frame::{Frame, FrameTable},
+    primitive,
+};
+
+/// What the host does with a page that its guest reports.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize)]
+pub enum Discard {
+    /// It is gone at once, and comes back cleared (`MADV_DONTNEED`, which QEMU uses).
+    #[default]
+    DontNeed,
+    /// It may go when the host is short of memory; else it is there as it was (`MADV_FREE`).
+    Free,
+}
+
+/// A host, as a guest's machine file has it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct HostSpec {
+    /// The largest pages that it backs the guest with.
+    pub page: Order,
+    /// What it does with what is reported.
+    pub discard: Discard,
+}
+
+/// What is behind the frames of one huge page of the guest.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Region {
+    /// Nothing (`pmd_none`).
+    Nothing,
+    /// A huge page.
+    Huge,
+    /// A page table, which says it frame by frame.
+    Table,
+}
+
+/// What the host backs the guest's memory with.
+#[derive(Clone, Debug)]
+pub(crate) struct Backing {
+    spec: HostSpec,
+    regions: Vec<Region>,
+    /// A bit for each frame: it is backed. Of regions with a page table only.
+    frames: Vec<u64>,
+    /// A bit for each frame: the host has given it back.
+    given_back: Vec<u64>,
+    /// Frames that are backed.
+    resident: u64,
+}
+
+/// Frames of a region, and those that one word of a bitmap has.
+const REGION: u32 = Order::HUGE.frames();
+const WORD: u32 = u64::BITS;
+
+/// What the host had to do for an access.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+struct Faulted {
+    faults: u64,
+    cleared: u64,
+    again: u64,
+}
+
+fn has(bits: &[u64], pfn: Pfn) -> bool {
+    bits[(pfn.0 / WORD) as usize] >> (pfn.0 % WORD) & 1 != 0
+}
+
+fn put(bits: &mut [u64], pfn: Pfn, on: bool) {
+    let bit = 1 << (pfn.0 % WORD);
+    let word = &mut bits[(pfn.0 / WORD) as usize];
+    if on { *word |= bit } else { *word &= !bit }
+}
+
+impl Backing {
+    fn new(frames: u32, spec: HostSpec) -> Self {
+        let words = || vec![0; frames.div_ceil(WORD) as usize];
+        let regions = vec![Region::Nothing; frames.div_ceil(REGION) as usize];
+        Self { spec, regions, frames: words(), given_back: words(), resident: 0 }
+    }
+
+    #[inline]
+    fn has(&self, pfn: Pfn) -> bool {
+        match self.regions[(pfn.0 / REGION) as usize] {
+            Region::Nothing => false,
+            Region::Huge => true,
+            Region::Table => has(&self.frames, pfn),
+        }
+    }
+
+    /// The guest accesses a frame (`__do_huge_pmd_anonymous_page`, `do_anonymous_page`).
+    fn access(&mut self, pfn: Pfn, faulted: &mut Faulted) {
+        if self.has(pfn) {
+            return;
+        }
+        let at = (pfn.0 / REGION) as usize;
+        let run = if self.regions[at] == Region::Nothing && self.spec.page == Order::HUGE {
+            self.regions[at] = Region::Huge;
+            pfn.align_down(Order::HUGE).0..pfn.align_down(Order::HUGE).0 + REGION
+        } else {
+            self.regions[at] = Region::Table;
+            put(&mut self.frames, pfn, true);
+            pfn.0..pfn.0 + 1
+        };
+        faulted.faults += 1;
+        faulted.cleared += u64::from(run.end - run.start);
+        self.resident += u64::from(run.end - run.start);
+        for pfn in run.map(Pfn) {
+            faulted.again += u64::from(has(&self.given_back, pfn));
+            put(&mut self.given_back, pfn, false);
+        }
+    }
+
+    /// Gives a block back that the guest has reported; how many of its frames went (`zap_huge_pmd`, `zap_pte_range`). A huge
+    /// page that goes in part falls apart.
+    fn discard(&mut self, pfn: Pfn, order: Order) -> u64 {
+        if self.spec.discard == Discard::Free {
+            return 0;
+        }
+        let before = self.resident;
+        if order >= Order::HUGE {
+            for start in (0..order.frames()).step_by(REGION as usize).map(|n| pfn.plus(n)) {
+                self.discard_region(start);
+            }
+        } else {
+            self.discard_part(pfn, order);
+        }
+        before - self.resident
+    }
+
+    fn discard_region(&mut self, start: Pfn) {
+        let at = (start.0 / REGION) as usize;
+        if self.regions[at] == Region::Huge {
+            for pfn in (0..REGION).map(|n| start.plus(n)) {
+                put(&mut self.given_back, pfn, true);
+            }
+            self.regions[at] = Region::Nothing;
+            self.resident -= u64::from(REGION);
+        } else {
+            self.discard_part(start, Order::HUGE);
+        }
+    }
+
+    fn discard_part(&mut self, pfn: Pfn, order: Order) {
+        let at = (pfn.0 / REGION) as usize;
+        if self.regions[at] == Region::Huge {
+            self.regions[at] = Region::Table;
+            let start = pfn.align_down(Order::HUGE);
+            (0..REGION).for_each(|n| put(&mut self.frames, start.plus(n), true));
+        }
+        for pfn in (0..order.frames()).map(|n| pfn.plus(n)) {
+            if self.has(pfn) {
+                put(&mut self.frames, pfn, false);
+                put(&mut self.given_back, pfn, true);
+                self.resident -= 1;
+            }
+        }
+    }
+}
+
+impl Mm {
+    /// This memory is a guest's: of what the machine has now, a host backs what is in use.
+    pub fn attach_host(&mut self, spec: HostSpec) {
+        let mut backing = Backing::new(self.frames.len(), spec);
+        let mut faulted = Faulted::default();
+        let free = self.free_regions();
+        for region in 0..self.frames.len() / REGION {
+            let start = Pfn(region * REGION);
+            if !free[region as usize] && self.is_memory(start) {
+                (0..REGION).for_each(|n| backing.access(start.plus(n), &mut faulted));
+            }
+        }
+        self.host = Some(Box::new(backing));
+    }
+
+    /// Is it memory of a machine, and no hole between zones?
+    fn is_memory(&self, pfn: Pfn) -> bool {
+        self.zones.iter().any(|zone| (zone.start..zone.end).contains(&pfn))
+    }
+
+    /// Which huge pages of the machine's memory are free from end to end.
+    fn free_regions(&self) -> Vec<bool> {
+        let mut free = vec![false; (self.frames.len() / REGION) as usize];
+        for pfn in (0..self.frames.len()).step_by(REGION as usize).map(Pfn) {
+            for order in Order::HUGE.0..=self.max_order().0 {
+                if pfn.is_aligned(Order(order)) && self.frames.is_free(pfn, Order(order)) {
+                    let first = (pfn.0 / REGION) as usize;
+                    free[first..first + (Order(order).frames() / REGION) as usize].fill(true);
+                }
+            }
+        }
+        free
+    }
+
+    /// Frames of this guest that its host backs; none where it is no guest.
+    pub fn host_resident(&self) -> Option<u64> {
+        self.host.as_ref().map(|host| host.resident)
+    }
+
+    /// A guest accesses a block: the host backs what it does not back yet, while the guest's CPU stands still.
+    #[inline]
+    pub(crate) fn access_through_host(&mut self, cx: &mut Cx<'_>, pfn: Pfn, order: Order) {
+        if self.host.is_some() {
+            self.fault_at_host(cx, pfn, order);
+        }
+    }
+
+    #[inline(never)]
+    fn fault_at_host(&mut self, cx: &mut Cx<'_>, pfn: Pfn, order: Order) {
+        let host = self.host.as_mut().expect("a guest has a host");
+        let mut faulted = Faulted::default();
+        for pfn in (0..order.frames()).map(|n| pfn.plus(n)) {
+            host.access(pfn, &mut faulted);
+        }
+        if faulted.faults == 0 {
+            return;
+        }
+        cx.count(Event::SimHostFaults, faulted.faults);
+        cx.count(Event::SimHostClearedPages, faulted.cleared);
+        cx.count(Event::SimHostRefaults, faulted.again);
+        primitive::host_faults(cx, faulted.faults);
+        self.clear_by_host(cx, pfn, faulted.cleared);
+    }
+
+    /// The host gives back a block that was reported.
+    pub(crate) fn discard_by_host(&mut self, cx: &mut Cx<'_>, pfn: Pfn, order: Order) {
+        if let Some(host) = &mut self.host {
+            let gone = host.discard(pfn, order);
+            if gone > 0 {
+                // Whoever still wrote something there has lost it.
+                self.frames.clear_contents(pfn, order);
+            }
+            cx.count(Event::SimHostDiscards, gone);
+        }
+    }
+}
+
+impl FrameTable {
+    /// Says of a free block that the hypervisor knows that it is free (`__SetPageReported`).
+    pub(crate) fn set_reported(&mut self, pfn: Pfn, order: Order) {
+        let list = self.free_list(pfn, order);
+        self.set(pfn, Frame::Free { order, list, reported: true });
+    }
+
+    /// Does the hypervisor know that a free block is free (`PageReported`)?
+    pub(crate) fn is_reported(&self, pfn: Pfn) -> bool {
+        matches!(self.get(pfn), Frame::Free { reported: true, .. })
+    }
+}
