@@ -2,6 +2,8 @@
 //!
 //! The same code works in a worker on this machine and in a worker inside a guest.
 
+pub(crate) mod guests;
+
 use std::{
     collections::BTreeMap,
     path::{Path, PathBuf},
@@ -259,6 +261,9 @@ impl Drop for Files {
 /// In the simulator.
 fn simulated(workload: &Workload, order: &Order, what: &Simulated) -> Result<Found, Failure> {
     host::volunteer_for_oom();
+    if let Workload::Guests(params) = workload {
+        return guests::simulated(workload, params, order, what);
+    }
     let source = Source::from_text(format!("{}.toml", order.key.machine), what.machine.as_str());
     let machine = Machine::from_source(&source, &linux::setting::names()).map_err(|error| error.to_string())?;
     let cap = if what.prefix.is_some() { order.cap.max(room_for_state(&machine)) } else { order.cap };

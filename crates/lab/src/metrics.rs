@@ -24,6 +24,7 @@ pub(crate) fn of(workload: &Workload, outcome: &Outcome) -> Vec<Metric> {
             blocks(&outcome.tasks).into_iter().map(|metric| Metric { part: Some(part.clone()), ..metric }).collect()
         }
         Workload::Week(params) => week(params.hours, &outcome.tasks),
+        Workload::Guests(_) => guests(outcome),
         Workload::Thpscale(_) | Workload::AgedFault(_) | Workload::SmallFiles(_) | Workload::SlabChurn(_) => {
             blocks(&outcome.tasks)
         }
@@ -117,6 +118,17 @@ fn blocks(tasks: &[TaskOutcome]) -> Vec<Metric> {
         init("anoninit", |task| task.anoninit),
         init("fileinit", |task| task.fileinit),
     ]
+}
+
+/// How long the guests' turns took, and what their host had to do.
+fn guests(outcome: &Outcome) -> Vec<Metric> {
+    let secs = |iteration: &Iteration| iteration.faulting.as_secs_f64();
+    let fills = outcome.tasks.iter().flat_map(|task| &task.iterations).map(secs).collect();
+    let of_host = |name: &str| {
+        let count = outcome.counters.get(&format!("host_{name}")).copied().unwrap_or(0);
+        metric(&format!("host_{name}"), "pages", Better::Lower, vec![count as f64])
+    };
+    vec![metric("fill_time_s", "s", Better::Lower, fills), of_host("pswpin"), of_host("pswpout")]
 }
 
 /// Shares over time, a row for some hours together.

@@ -130,8 +130,9 @@ works! {
     FarFrame = "far_frame", CompactScan;
     /// Making one frame what another was, but for contents, lists and entries: flags, references, locks.
     MigrateFolio = "migrate_folio", Migrate;
-    /// A guest's access to memory that its host does not back: an exit, the host's fault but for clearing, and going on.
-    HostFault = "host_fault", Host;
+    /// An access of a guest to memory that its host does not back: leaving the guest, entering the page into its tables, and
+    /// going on; not the host's own fault.
+    HostExit = "host_exit", Host;
     /// A report of free blocks to the host: telling it, waking who does it there, and being told that it is done.
     HostReport = "host_report", Host;
     /// Giving back one of the blocks that a guest has reported, by the host.

@@ -1,9 +1,11 @@
-//! Linux: virt/kvm/kvm_main.c, do_huge_pmd_anonymous_page() and zap_huge_pmd() of the kernel below (v5.5 to v6.1).
-//! Differs: the kernel below is a state for each page of the guest's memory, which knows no shortage and no other guests.
+//! Linux: virt/kvm/kvm_main.c, do_huge_pmd_anonymous_page() and zap_huge_pmd() of the host's kernel (v5.5 to v6.1).
+//! Differs: a host without a kernel is a state for each page of the guest's memory; it knows no shortage and no other guests.
+//! Of one with a kernel, whoever steps both does what is listed here.
 //!
 //! What a guest's memory is made of: pages of a process of the host, which come with the guest's first access to each
-//! and go when the guest reports them. An access is taken to be where a block is allocated, or where a page is copied to:
-//! next to all of what is allocated is written at once.
+//! and go when the guest reports them. An access is taken to be where a block is allocated, or where a page is copied to: next
+//! to all of what is allocated is written at once. A host with a kernel, which may swap, also hears where user code goes
+//! through what is mapped; not of what the guest's kernel reads again.
 
 use serde::Serialize;
 use units::{Order, Pfn};
@@ -12,7 +14,7 @@ use crate::{
     Mm,
     cx::Cx,
     event::Event,
-    frame::{Frame, FrameTable},
+    frame::{Frame, FrameTable, Held},
     primitive,
 };
 
@@ -44,6 +46,26 @@ enum Region {
     Huge,
     /// A page table, which says it frame by frame.
     Table,
+}
+
+/// What is behind a guest's memory.
+#[derive(Clone, Debug)]
+pub(crate) enum Host {
+    /// Pages of nobody.
+    Pages(Backing),
+    /// A kernel, which has to hear of this.
+    Kernel(HostWork),
+}
+
+/// What a guest leaves its host's kernel to do.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct HostWork {
+    /// Blocks that the guest has accessed, backed or not, in their order.
+    pub accessed: Vec<Held>,
+    /// Blocks that it has reported, and waits until they are given back.
+    pub reported: Vec<Held>,
+    /// A huge page of the guest that was found to be one of the host's.
+    known: Option<u32>,
 }
 
 /// What the host backs the guest's memory with.
@@ -179,7 +201,46 @@ impl Mm {
                 (0..REGION).for_each(|n| backing.access(start.plus(n), &mut faulted));
             }
         }
-        self.host = Some(Box::new(backing));
+        self.host = Some(Box::new(Host::Pages(backing)));
+    }
+
+    /// The same where the host has a kernel of its own. What is in use was accessed, so that it hears of that first.
+    pub fn attach_host_kernel(&mut self) {
+        let free = self.free_regions();
+        let used = (0..self.frames.len() / REGION).filter(|region| !free[*region as usize]);
+        let used = used.map(|region| Held { pfn: Pfn(region * REGION), order: Order::HUGE });
+        let accessed = used.filter(|held| self.is_memory(held.pfn)).collect();
+        self.host = Some(Box::new(Host::Kernel(HostWork { accessed, ..HostWork::default() })));
+    }
+
+    /// Is its host a kernel?
+    #[inline]
+    pub fn has_host_kernel(&self) -> bool {
+        matches!(self.host.as_deref(), Some(Host::Kernel(_)))
+    }
+
+    /// Has the host's kernel something to do?
+    #[inline]
+    pub fn has_host_work(&self) -> bool {
+        match self.host.as_deref() {
+            Some(Host::Kernel(work)) => !work.accessed.is_empty() || !work.reported.is_empty(),
+            _ => false,
+        }
+    }
+
+    /// The host has backed a block with huge pages: nobody looks again while only the last of them is accessed.
+    pub fn note_backed_huge(&mut self, last: Pfn) {
+        if let Some(Host::Kernel(work)) = self.host.as_deref_mut() {
+            work.known = Some(last.0 / REGION);
+        }
+    }
+
+    /// What that is.
+    pub fn take_host_work(&mut self) -> HostWork {
+        match self.host.as_deref_mut() {
+            Some(Host::Kernel(work)) => std::mem::take(work),
+            _ => HostWork::default(),
+        }
     }
 
     /// Is it memory of a machine, and no hole between zones?
@@ -203,7 +264,10 @@ impl Mm {
 
     /// Frames of this guest that its host backs; none where it is no guest.
     pub fn host_resident(&self) -> Option<u64> {
-        self.host.as_ref().map(|host| host.resident)
+        match self.host.as_deref() {
+            Some(Host::Pages(backing)) => Some(backing.resident),
+            _ => None,
+        }
     }
 
     /// A guest accesses a block: the host backs what it does not back yet, while the guest's CPU stands still.
@@ -216,7 +280,15 @@ impl Mm {
 
     #[inline(never)]
     fn fault_at_host(&mut self, cx: &mut Cx<'_>, pfn: Pfn, order: Order) {
-        let host = self.host.as_mut().expect("a guest has a host");
+        let host = match self.host.as_deref_mut().expect("a guest has a host") {
+            Host::Pages(backing) => backing,
+            Host::Kernel(work) if work.known == Some(pfn.0 / REGION) && order <= Order::HUGE => return,
+            Host::Kernel(work) => {
+                work.accessed.push(Held { pfn, order });
+                // The host looks at it before more is accessed.
+                return cx.cut();
+            }
+        };
         let mut faulted = Faulted::default();
         for pfn in (0..order.frames()).map(|n| pfn.plus(n)) {
             host.access(pfn, &mut faulted);
@@ -231,16 +303,24 @@ impl Mm {
         self.clear_by_host(cx, pfn, faulted.cleared);
     }
 
-    /// The host gives back a block that was reported.
-    pub(crate) fn discard_by_host(&mut self, cx: &mut Cx<'_>, pfn: Pfn, order: Order) {
-        if let Some(host) = &mut self.host {
-            let gone = host.discard(pfn, order);
-            if gone > 0 {
-                // Whoever still wrote something there has lost it.
+    /// The host gives back a block that was reported; false when it has a kernel, which does it later.
+    pub(crate) fn discard_by_host(&mut self, cx: &mut Cx<'_>, pfn: Pfn, order: Order) -> bool {
+        let gone = match self.host.as_deref_mut() {
+            Some(Host::Pages(backing)) => backing.discard(pfn, order),
+            Some(Host::Kernel(work)) => {
+                work.reported.push(Held { pfn, order });
+                work.known = None;
                 self.frames.clear_contents(pfn, order);
+                return false;
             }
-            cx.count(Event::SimHostDiscards, gone);
+            None => 0,
+        };
+        if gone > 0 {
+            // Whoever still wrote something there has lost it.
+            self.frames.clear_contents(pfn, order);
         }
+        cx.count(Event::SimHostDiscards, gone);
+        true
     }
 }
 

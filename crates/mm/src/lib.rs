@@ -209,7 +209,7 @@ pub struct Mm {
     folio_waits: FolioWaits,
     oom: Oom,
     /// What is behind this memory, where it is a guest's.
-    host: Option<Box<host::Backing>>,
+    host: Option<Box<host::Host>>,
     /// The device that takes reports of free blocks, if there is one.
     reporting: Option<Box<reporting::Reporting>>,
     /// What others have not heard of yet.

@@ -97,7 +97,8 @@ pub(crate) fn enter_slow_path(cx: &mut Cx) {
 
 /// Accessing memory of a guest that its host does not back, `n` times, but for what the host clears.
 pub(crate) fn host_faults(cx: &mut Cx, n: u64) {
-    cx.work(Work::HostFault, n);
+    cx.work(Work::HostExit, n);
+    cx.because(Cause::Host, |cx| cx.work(Work::Trap, n));
 }
 
 /// From telling the host of `n` free blocks to hearing that it is done with them: nobody's work in the guest.

@@ -337,16 +337,20 @@ impl Mm {
         let failed = reporting.fail_every > 0 && reporting.reports.is_multiple_of(reporting.fail_every);
         pass.budget -= 1;
         pass.cycle.reports += 1;
-        let mut pages = 0;
+        let (mut pages, mut is_done) = (0, true);
         if !failed {
             for held in &pass.taken {
                 pages += u64::from(held.order.frames());
-                self.discard_by_host(cx, held.pfn, held.order);
+                is_done &= self.discard_by_host(cx, held.pfn, held.order);
             }
         }
         cx.count(Event::SimPageReports, 1);
         cx.count(Event::SimPagesReported, pages);
         pass.stage = Stage::Reported { leftover, failed };
+        if !is_done {
+            // The host wakes it.
+            return Step::Block(Wait::Queue);
+        }
         let until = cx.now() + primitive::host_report_takes(cx, pass.taken.len() as u64);
         Step::Block(Wait::Io { until, cause: Cause::Host })
     }

@@ -217,6 +217,9 @@ impl Touch {
                 if !huge.is_accessed() {
                     space.tables.use_huge(vpn, self.access == Access::Write);
                 }
+                if mm.has_host_kernel() {
+                    mm.access_through_host(cx, huge.pfn(), Order::HUGE);
+                }
                 let huge_end = vpn.huge_start().plus(AddressSpace::HUGE_PAGES);
                 let piece = vpn.plus(u64::from(mm.piece(Order::HUGE).frames()));
                 let end = if self.fills { huge_end.min(piece) } else { huge_end };
@@ -261,6 +264,10 @@ impl Touch {
                 self.fault = Some(FaultControl::new(vpn, self.access).under(self.policy));
                 return;
             } else {
+                if mm.has_host_kernel() && !pte.is_zero_page() {
+                    // The host may have swapped it out.
+                    mm.access_through_host(cx, pte.pfn(), Order::BASE);
+                }
                 // What was moved may have been read since, and not stored to.
                 let used = pte.used(self.access == Access::Write);
                 if used != pte {

@@ -287,7 +287,8 @@ fn a_shared_core_scales_what_the_core_does() {
     for work in Work::ALL {
         let alone = prices.of(*work).0;
         // What is only waited for comes as soon as alone.
-        let waits = [Work::LineTransfer, Work::WakeUp, Work::Ipi].contains(work);
+        let waiting = [Work::LineTransfer, Work::WakeUp, Work::Ipi, Work::HostReport, Work::HostDiscard];
+        let waits = waiting.contains(work);
         assert_eq!(shared.of(*work).0, if waits { alone } else { (alone * 16 + 5) / 10 }, "{work:?}");
     }
     assert_eq!(prices.shared_core(100), prices);

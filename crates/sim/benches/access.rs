@@ -150,6 +150,9 @@ fn config() -> Config {
         seed: 1,
         held: Frames(0),
         system: None,
+        host: None,
+        reporting: None,
+        shuffle: false,
     }
 }
 

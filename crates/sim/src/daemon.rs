@@ -53,7 +53,8 @@ impl World {
 
     fn start_daemon(&mut self, kernel: KernelId, cpus: Vec<CpuId>, thread: Thread) -> TaskId {
         let id = TaskId(u32::try_from(self.tasks.len()).expect("fewer than 2^32 tasks"));
-        let first = cpus.first().copied().unwrap_or(CpuId(0));
+        let anywhere = || self.kernels[kernel].cpu_ids().next().expect("a kernel has CPUs");
+        let first = cpus.first().copied().unwrap_or_else(anywhere);
         let nice = Nice::new(thread.daemon.row().nice);
         let mut task = Task::new(first, cpus, (kernel, NO_SPACE), nice);
         task.state = TaskState::Asleep(thread);
@@ -193,7 +194,7 @@ impl World {
         }
     }
 
-    fn wake_daemon(&mut self, id: TaskId, at: Time) {
+    pub(crate) fn wake_daemon(&mut self, id: TaskId, at: Time) {
         self.leave_pass(id);
         let task = &mut self.tasks[id.0 as usize];
         if let TaskState::Asleep(thread) = task.state {

@@ -60,7 +60,13 @@ impl Sim {
 }
 
 /// A request under way: submits at the first poll, and completes at the one that follows the answer.
-struct Call(Option<Request>);
+pub(crate) struct Call(Option<Request>);
+
+impl Call {
+    pub(crate) fn of(request: Request) -> Self {
+        Self(Some(request))
+    }
+}
 
 impl Future for Call {
     type Output = Answer;
@@ -100,7 +106,7 @@ async fn opened(request: FileRequest) -> Result<File, Errno> {
 }
 
 /// The join half of a spawned task.
-async fn join<T: 'static>(task: TaskId, slot: Rc<RefCell<Option<Result<T, Died>>>>) -> Result<T, Died> {
+pub(crate) async fn join<T: 'static>(task: TaskId, slot: Rc<RefCell<Option<Result<T, Died>>>>) -> Result<T, Died> {
     // A task that has ended cannot refuse to be joined.
     let _ = unit(Request::Join(task)).await;
     // A task that the kernel ended has left nothing.

@@ -123,6 +123,16 @@ impl Kernels {
         Self(vec![host])
     }
 
+    /// One more, with the next number.
+    pub(crate) fn add(&mut self, kernel: Kernel) {
+        self.0.push(kernel);
+    }
+
+    /// All of them, the host's first.
+    pub(crate) fn all(&self) -> impl Iterator<Item = &Kernel> {
+        self.0.iter()
+    }
+
     /// Every kernel with its number.
     #[cfg(test)]
     pub(crate) fn iter(&self) -> impl Iterator<Item = (KernelId, &Kernel)> {

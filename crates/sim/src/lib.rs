@@ -11,6 +11,7 @@
 //! | `oom.rs` | the end of a process that the OOM killer has chosen |
 //! | `daemon.rs` and its folder | kernel threads |
 //! | `executor.rs`, `handle.rs` | the user half: futures over `Os` |
+//! | `guests.rs` | guests of a host: their memory is a mapping of a process, their CPUs are tasks |
 //! | `affinity.rs` | which CPUs and which nodes a task is for |
 //! | `draw.rs` | what follows from the seed |
 //! | `programs.rs` | what a machine's system runs beside a benchmark |
@@ -24,6 +25,7 @@ mod clock;
 mod daemon;
 mod draw;
 mod executor;
+mod guests;
 mod handle;
 mod inject;
 mod kernel;
@@ -58,10 +60,11 @@ use mm::{
     thp::{ThpDefrag, ThpEnabled},
 };
 use os::Placement;
-use units::{Bytes, BytesPerSecond, CpuId, ExtfragCounts, Frames, NodeId, Picos};
+use units::{Bytes, BytesPerSecond, CpuId, ExtfragCounts, Frames, NodeId, Picos, Time};
 
 use draw::{Draws, Purpose, StateDraws};
 pub use executor::{Entries, EntryFuture};
+pub use guests::{GuestsFinish, simulate_guests};
 pub use handle::Sim;
 use inject::Injector;
 pub use inject::{Injection, Lost};
@@ -198,17 +201,32 @@ fn taken_over(config: &Config, map: &FrameMap, draws: &mut StateDraws) -> (World
     (world, loaded.notes)
 }
 
+/// What a kernel is told when it boots.
+fn set_up(kernel: &mut Kernel, config: &Config) {
+    let mm = &mut kernel.mm;
+    mm.thp.enabled = config.thp_enabled;
+    mm.thp.use_zero_page = config.use_zero_page;
+    mm.thp.defrag = config.thp_defrag;
+    mm.khugepaged.settings = config.khugepaged;
+    if let Some(swap) = &config.swap {
+        mm.swapon(swap);
+        mm.swap.page_cluster = config.settings.page_cluster;
+    }
+    mm.mount(&config.disk);
+    mm.set_latency(config.latency.clone());
+    mm.enable_oom_killer();
+}
+
 /// A guest's memory is its host's from the beginning; what is free then is reported first.
-fn start_as_guest(config: &Config, world: &mut World) {
-    let now = world.latest();
-    let Kernel { mm, counters, .. } = &mut world.kernels[HOST];
+fn start_as_guest(config: &Config, kernel: &mut Kernel, now: Time) {
+    let Kernel { mm, counters, .. } = kernel;
     if config.host.is_some() {
         counters.of_guest();
     }
     if config.shuffle {
         mm.shuffle(Draws::new(config.seed).below(u64::MAX, 0, Purpose::Shuffle, 0));
     }
-    if let Some(host) = config.host {
+    if let Some(host) = config.host.filter(|_| !mm.has_host_kernel()) {
         mm.attach_host(host);
     }
     if let Some(reporting) = config.reporting {
@@ -260,19 +278,9 @@ pub fn simulate_from<T: 'static>(
         None => (fresh(config), Vec::new()),
         Some(map) => taken_over(config, map, &mut draws),
     };
-    world.kernels[HOST].mm.thp.enabled = config.thp_enabled;
-    world.kernels[HOST].mm.thp.use_zero_page = config.use_zero_page;
-    world.kernels[HOST].mm.thp.defrag = config.thp_defrag;
-    world.kernels[HOST].mm.khugepaged.settings = config.khugepaged;
-    if let Some(swap) = &config.swap {
-        world.kernels[HOST].mm.swapon(swap);
-        world.kernels[HOST].mm.swap.page_cluster = config.settings.page_cluster;
-    }
-    world.kernels[HOST].mm.mount(&config.disk);
-    world.kernels[HOST].mm.set_latency(config.latency.clone());
+    set_up(&mut world.kernels[HOST], config);
     world.share_cores(&config.cores, config.shared_core);
     world.share_caches(&config.caches);
-    world.kernels[HOST].mm.enable_oom_killer();
     world.start_clock(Draws::new(config.seed));
     if state.is_none() {
         world.hold(config.held);
@@ -294,7 +302,8 @@ pub fn simulate_from<T: 'static>(
     world.create_task(Placement::Spread(0), space);
     // Its first task is never killed: as long as it has no other, neither is it.
     world.kernels[HOST].mm.spare_from_oom(space);
-    start_as_guest(config, &mut world);
+    let now = world.latest();
+    start_as_guest(config, &mut world.kernels[HOST], now);
     let places: Vec<_> = config.machine.nodes.iter().map(|node| (node.id, node.cpus.clone())).collect();
     world.start_daemons(HOST, &places, Draws::new(config.seed));
     let slot = Rc::new(RefCell::new(None));

@@ -134,6 +134,8 @@ impl Operation {
             Request::Sleep(_)
             | Request::Arrive(_)
             | Request::Join(_)
+            | Request::AwaitGuest
+            | Request::AwaitReports
             | Request::SetAffinity(_)
             | Request::SetMempolicy(_) => unreachable!("{request:?} only waits"),
         }

@@ -59,6 +59,8 @@ pub(crate) struct Cpu {
     balancing: Balancing,
     /// Whose it is.
     pub(crate) kernel: KernelId,
+    /// It is a guest's, and is busy in the host.
+    pub(crate) stands: bool,
     /// Whom its idle task has woken: interrupts come while that runs.
     idle_wakes: Wakes,
 }
@@ -76,6 +78,7 @@ impl Cpu {
             need_resched: false,
             next_tick: Time(0),
             is_spinning: false,
+            stands: false,
             siblings: Box::default(),
             has_siblings: false,
             is_ordered: false,
@@ -143,7 +146,7 @@ impl Cpu {
     /// Puts it into the one order, if it has something to do.
     #[inline]
     pub(crate) fn ready(&mut self, id: CpuId, clock: &mut Clock) {
-        if !self.is_idle() && !self.is_spinning && !self.is_ordered {
+        if !self.is_idle() && !self.is_spinning && !self.stands && !self.is_ordered {
             self.is_ordered = true;
             clock.ready(id, self.clock);
         }

@@ -140,6 +140,10 @@ pub(crate) enum Request {
     Sleep(Picos),
     Arrive(Barrier),
     Join(TaskId),
+    /// By a task that is a CPU of a guest: the next page that it has accessed there.
+    AwaitGuest,
+    /// By a task that gives back what a guest reports: the next block.
+    AwaitReports,
 }
 
 /// What it gets.

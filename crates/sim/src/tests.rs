@@ -14,6 +14,7 @@ use super::*;
 use crate::sched::Domains;
 
 mod files;
+mod guests;
 mod khugepaged;
 mod oom;
 mod programs;
@@ -54,6 +55,9 @@ pub(crate) fn config(thp_enabled: ThpEnabled) -> Config {
         seed: 1,
         held: Frames(0),
         system: None,
+        host: None,
+        reporting: None,
+        shuffle: false,
     }
 }
 

@@ -29,6 +29,7 @@ use crate::{
     TICK,
     clock::{Clock, Next},
     draw::{Draws, Purpose},
+    guests::Guest,
     inject::Injector,
     kernel::{HOST, Kernel, KernelId, Kernels},
     operation::{Asker, Operation},
@@ -47,6 +48,8 @@ pub(crate) struct World {
     pub(crate) kernels: Kernels,
     pub(crate) prices: CpuPrices,
     pub(crate) tasks: Vec<Task>,
+    /// The guests of the host, in the order of their kernels.
+    pub(crate) guests: Vec<Guest>,
     /// Armed timers of kernel threads that look around from time to time: they keep no run from ending.
     pub(crate) periodic: BTreeSet<(Time, TaskId)>,
     pub(crate) cpus: Vec<Cpu>,
@@ -98,6 +101,7 @@ impl World {
             kernels: Kernels::new(host),
             prices: CpuPrices { alone: prices.clone(), shared_core: prices },
             tasks: Vec::new(),
+            guests: Vec::new(),
             periodic: BTreeSet::new(),
             arrivals: 0,
             passed_by: 0,
@@ -115,6 +119,11 @@ impl World {
             current: TaskId(0),
             running: Vec::new(),
         }
+    }
+
+    /// The one order is that of all CPUs there are now; nobody stands in it yet.
+    pub(crate) fn restart_clock(&mut self, quantum: Picos) {
+        self.clock = Clock::new(self.cpus.len(), quantum);
     }
 
     /// Some CPUs are hardware threads of one core, and slow each other down to `percent` of their prices.
@@ -270,6 +279,8 @@ impl World {
                 TaskState::Blocked
             }
             Request::Arrive(barrier) => self.arrive(task, barrier),
+            Request::AwaitGuest => self.await_guest(task, at),
+            Request::AwaitReports => self.await_reports(task, at),
             Request::Join(other) if matches!(self.tasks[other.0 as usize].state, TaskState::Ended) => {
                 TaskState::Answered(Answer::Unit(Ok(())))
             }

@@ -41,6 +41,9 @@ fn run(seed: u64, held: u64) -> Finish {
         seed,
         held: Frames(held),
         system: None,
+        host: None,
+        reporting: None,
+        shuffle: false,
     };
     simulate(&config, no_entries, async |_| ()).1
 }

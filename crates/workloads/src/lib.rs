@@ -8,6 +8,7 @@ mod block;
 mod draw;
 pub mod fault_storm;
 pub mod fork_storm;
+pub mod guests;
 mod meet;
 pub mod numa_access;
 mod outcome;
@@ -52,6 +53,8 @@ pub enum Workload {
     NumaAccess(numa_access::Params),
     /// Huge page faults between hours of mixed work.
     Week(week::Params),
+    /// Guests of one host that need its memory in turns.
+    Guests(guests::Params),
 }
 
 /// What a user sees of a workload in `pagelab list workloads`.
@@ -80,6 +83,7 @@ pub const WORKLOADS: &[WorkloadInfo] = &[
     thpfioscale::INFO,
     numa_access::INFO,
     week::INFO,
+    guests::INFO,
 ];
 
 /// Why a workload gave no result.
@@ -138,6 +142,7 @@ impl Workload {
             "slab-churn" => slab_churn::Params::parse(params).map(Self::SlabChurn),
             "thpfioscale" => thpfioscale::Params::parse(params).map(Self::Thpfioscale),
             "week" => week::Params::parse(params).map(Self::Week),
+            "guests" => guests::Params::parse(params).map(Self::Guests),
             "numa-access" => numa_access::Params::parse(params).map(Self::NumaAccess),
             _ => Err(ParamError::UnknownWorkload(name.to_owned())),
         }
@@ -156,6 +161,7 @@ impl Workload {
             Self::Thpfioscale(params) => params.memory(total),
             Self::NumaAccess(params) => params.memory(),
             Self::Week(params) => params.memory(total),
+            Self::Guests(params) => params.memory * u64::from(params.guests),
         }
     }
 
@@ -163,7 +169,7 @@ impl Workload {
     pub fn files(&self, total: Bytes) -> Bytes {
         match self {
             Self::FaultStorm(params) => params.files(),
-            Self::ForkStorm(_) | Self::NumaAccess(_) => Bytes(0),
+            Self::ForkStorm(_) | Self::NumaAccess(_) | Self::Guests(_) => Bytes(0),
             Self::Thpscale(params) => params.files(total),
             Self::Thpscale2015(params) => params.files(total),
             Self::AgedFault(params) => params.files(total),
@@ -202,6 +208,7 @@ impl Workload {
             | Self::SmallFiles(_)
             | Self::SlabChurn(_)
             | Self::Week(_)
+            | Self::Guests(_)
             | Self::Thpfioscale(_) => true,
         }
     }
@@ -219,6 +226,7 @@ impl Workload {
             Self::Thpfioscale(params) => params.case(),
             Self::NumaAccess(params) => params.case(),
             Self::Week(params) => params.case(),
+            Self::Guests(params) => params.case(),
         }
     }
 
@@ -234,6 +242,7 @@ impl Workload {
             | Self::SlabChurn(_)
             | Self::Thpfioscale(_)
             | Self::Week(_)
+            | Self::Guests(_)
             | Self::NumaAccess(_) => true,
         }
     }
@@ -256,6 +265,7 @@ impl Workload {
             Self::Thpfioscale(params) => thpfioscale::run(os, params.clone(), seed).await,
             Self::NumaAccess(params) => numa_access::run(os, params.clone()).await,
             Self::Week(params) => week::run(os, params.clone(), seed).await,
+            Self::Guests(_) => guests::run(),
         }
     }
 }

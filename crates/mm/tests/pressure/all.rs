@@ -8,14 +8,18 @@ use pagelab_mm::{
     cx::Cx,
     fault::Access,
     fork::Fork,
+    host::{Discard, HostSpec},
     khugepaged::{KhugepagedSettings, NeedsLock},
+    reporting::ReportingSpec,
     step::Step,
     unmap::Unmap,
     vma::{HugeAdvice, PageRange},
 };
 use units::{CpuId, NodeId, Order, Picos, Time};
 
-use crate::machine::{COMPACT, Chance, Fate, KCOMPACTD, KHUGEPAGED, Machine, Operation, Task, goes_on, until};
+use crate::machine::{
+    COMPACT, Chance, Fate, KCOMPACTD, KHUGEPAGED, Machine, Operation, REPORTER, Task, goes_on, until,
+};
 
 /// Pages of each process: three huge pages at least are whole.
 const PAGES: u64 = 4 * 512;
@@ -37,6 +41,11 @@ impl Machine {
             alloc_sleep: Picos::from_micros(500),
             ..KhugepagedSettings::default()
         };
+        let host_page = [Order::HUGE, Order::BASE][usize::from(seed % 3 == 0)];
+        self.mm.attach_host(HostSpec { page: host_page, discard: Discard::DontNeed });
+        let order = Order([0, 3, 5, 2][usize::try_from(seed % 4).unwrap()]);
+        self.mm.register_reporting(ReportingSpec { order, delay: Picos::from_micros(300) }, self.now);
+        self.mm.fail_reports([0, 5][usize::from(seed % 5 == 0)]);
         let end = self.steps + steps;
         let mut tasks: Vec<Task> = Vec::new();
         let mut id = 0;
@@ -137,16 +146,17 @@ impl Machine {
             self.mm.free(&mut Cx::new(CpuId(1), self.now, &self.prices, &mut self.counters), block, order);
         }
         loop {
-            let awake = [self.kswapd, self.kcompactd, self.khugepaged].map(|at| at.is_some_and(|at| at <= self.now));
-            match awake {
-                [true, _, _] => self.step_kswapd(),
-                [_, true, _] => self.step_kcompactd(),
-                [_, _, true] => self.step_khugepaged(&[]),
+            let awake = [self.kswapd, self.kcompactd, self.khugepaged, self.reporter];
+            match awake.map(|at| at.is_some_and(|at| at <= self.now)) {
+                [true, _, _, _] => self.step_kswapd(),
+                [_, true, _, _] => self.step_kcompactd(),
+                [_, _, true, _] => self.step_khugepaged(&[]),
+                [_, _, _, true] => self.step_reporter(),
                 _ if self.compact.is_some() => {
                     self.now = self.now.max(self.compact_sleeps);
                     self.step_compact();
                 }
-                _ => match self.kswapd.iter().chain(&self.kcompactd).chain(&self.khugepaged).min() {
+                _ => match awake.iter().flatten().min() {
                     Some(next) if self.has_held() => self.now = *next,
                     _ => break,
                 },
@@ -156,8 +166,9 @@ impl Machine {
 
     fn has_held(&self) -> bool {
         let mm = &self.mm;
-        let all = [mm.nodes()[NodeId(0)].kswapd.holdings(), mm.kcompactd_holdings(NodeId(0)), mm.khugepaged.holdings()];
-        all.iter().any(|held| !(held.isolated.is_empty() && held.off_lru.is_empty() && held.gathered.is_empty()))
+        let of_node = [mm.nodes()[NodeId(0)].kswapd.holdings(), mm.kcompactd_holdings(NodeId(0))];
+        let all = of_node.into_iter().chain([mm.khugepaged.holdings(), mm.reporter_holdings()]);
+        all.into_iter().any(|held| !(held.isolated.is_empty() && held.off_lru.is_empty() && held.gathered.is_empty()))
     }
 
     /// Does khugepaged let a system call of this process begin?
@@ -176,6 +187,13 @@ impl Machine {
         if !self.mm.take_woken(Daemon::Khugepaged).is_empty() {
             self.khugepaged = Some(self.now);
         }
+        if self.steps.is_multiple_of(7) {
+            // Somebody has freed a block that is large enough.
+            self.mm.notify_reporting(self.now);
+        }
+        if !self.mm.take_woken(Daemon::Reporter).is_empty() {
+            self.reporter = Some(self.now);
+        }
         let _ = self.mm.take_unlocked();
         let is_due = |at: Option<Time>| at.is_some_and(|at| at <= self.now);
         let ready = |task: &Task| task.sleeps_until <= self.now && !self.is_kept_out(task);
@@ -185,13 +203,15 @@ impl Machine {
             is_due(self.kcompactd),
             is_due(self.khugepaged) && self.may_lock(tasks),
             self.compact.is_some() && self.compact_sleeps <= self.now,
+            is_due(self.reporter),
         ];
         // Tasks about as often as all others.
-        match chance.below(9) {
+        match chance.below(10) {
             0 if due[0] => self.step_kswapd(),
             1 if due[1] => self.step_kcompactd(),
             2 if due[2] => self.step_khugepaged(tasks),
             3 if due[3] => self.step_compact(),
+            4 if due[4] => self.step_reporter(),
             _ if !ready.is_empty() => {
                 let at = ready[usize::try_from(chance.below(ready.len() as u64)).unwrap()];
                 let fate = self.step(&mut tasks[at]);
@@ -206,13 +226,15 @@ impl Machine {
             _ if due[1] => self.step_kcompactd(),
             _ if due[2] => self.step_khugepaged(tasks),
             _ if due[3] => self.step_compact(),
+            _ if due[4] => self.step_reporter(),
             _ => {
                 let sleeps = tasks.iter().map(|task| task.sleeps_until);
                 let sleeps = sleeps
                     .chain(self.compact.is_some().then_some(self.compact_sleeps))
                     .chain(self.kswapd)
                     .chain(self.kcompactd)
-                    .chain(self.khugepaged);
+                    .chain(self.khugepaged)
+                    .chain(self.reporter);
                 let next = sleeps.filter(|at| *at > self.now).min();
                 // Without anybody who sleeps, it is the driver's turn to begin something.
                 self.now = next.unwrap_or(self.now);
@@ -258,6 +280,14 @@ impl Machine {
         let step = self.mm.step_kcompactd(&mut self.spaces, &mut cx, NodeId(0));
         self.now = cx.now();
         self.kcompactd = goes_on(&step, self.now);
+    }
+
+    fn step_reporter(&mut self) {
+        let cx = Cx::new(CpuId(1), self.now, &self.prices, &mut self.counters);
+        let mut cx = cx.acting_for(ControlId(REPORTER));
+        let step = self.mm.step_reporter(&mut cx);
+        self.now = cx.now();
+        self.reporter = goes_on(&step, self.now);
     }
 
     fn step_khugepaged(&mut self, tasks: &[Task]) {

@@ -71,6 +71,8 @@ pub(crate) struct Machine {
     /// The same of kcompactd and khugepaged, and of what lock of whom the latter keeps between steps.
     pub(crate) kcompactd: Option<Time>,
     pub(crate) khugepaged: Option<Time>,
+    /// The same of who reports free blocks.
+    pub(crate) reporter: Option<Time>,
     pub(crate) keeps: Option<NeedsLock>,
     /// All of memory is being compacted for somebody, and until when he sleeps.
     pub(crate) compact: Option<CompactMemory>,
@@ -127,6 +129,7 @@ const KSWAPD: u32 = 1 << 30;
 pub(crate) const KCOMPACTD: u32 = KSWAPD + 1;
 pub(crate) const KHUGEPAGED: u32 = KSWAPD + 2;
 pub(crate) const COMPACT: u32 = KSWAPD + 3;
+pub(crate) const REPORTER: u32 = KSWAPD + 4;
 
 impl Machine {
     pub(crate) fn new(setup: &Setup) -> Self {
@@ -158,6 +161,7 @@ impl Machine {
             kswapd: None,
             kcompactd: None,
             khugepaged: None,
+            reporter: None,
             keeps: None,
             compact: None,
             compact_sleeps: Time(0),
@@ -517,6 +521,7 @@ impl Machine {
             (ControlId(KSWAPD), self.mm.nodes()[NodeId(0)].kswapd.holdings()),
             (ControlId(KCOMPACTD), self.mm.kcompactd_holdings(NodeId(0))),
             (ControlId(KHUGEPAGED), self.mm.khugepaged.holdings()),
+            (ControlId(REPORTER), self.mm.reporter_holdings()),
             (ControlId(COMPACT), self.compact.as_ref().map_or_else(Holdings::default, CompactMemory::holdings)),
         ];
         for task in tasks {

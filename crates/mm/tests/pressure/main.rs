@@ -281,7 +281,7 @@ fn what_others_hold_survives_that_processes_are_killed() {
 }
 
 /// What happens in the streams of everything at once.
-const EVERYTHING: [Event; 20] = [
+const EVERYTHING: [Event; 24] = [
     Event::Pswpout,
     Event::Pswpin,
     Event::PgstealKswapd,
@@ -302,6 +302,10 @@ const EVERYTHING: [Event; 20] = [
     Event::SlabsScanned,
     Event::OomKill,
     Event::Pgmajfault,
+    Event::SimPageReports,
+    Event::SimPagesReported,
+    Event::SimHostDiscards,
+    Event::SimHostRefaults,
 ];
 
 /// One of each kind: versions, devices with room and without, and what fails.

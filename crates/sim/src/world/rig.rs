@@ -115,6 +115,7 @@ impl World {
     #[inline]
     pub(crate) fn end_of_step(&mut self, id: TaskId, cpu: CpuId) {
         self.tell_news(self.tasks[id.0 as usize].kernel, self.cpus[cpu.0 as usize].clock);
+        self.tell_host(id, cpu);
         #[cfg(test)]
         self.check();
     }

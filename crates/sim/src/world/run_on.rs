@@ -62,7 +62,11 @@ impl World {
         cx.set_circumstances(Circumstances { control, sharers, running, need_resched: false, was_preempted: false });
         task.supply.lend(&mut cx);
         let step = touch.step(mm, space, &mut cx, horizon);
-        let is_plain = matches!(step, Step::More) && !touch.is_in_fault() && !cx.has_asked_anybody() && !mm.has_news();
+        let is_plain = matches!(step, Step::More)
+            && !touch.is_in_fault()
+            && !cx.has_asked_anybody()
+            && !mm.has_news()
+            && !mm.has_host_work();
         let line = (sharers > 0).then(|| (&mut lines[space_id.0 as usize], variant.mmap_lock));
         if is_plain {
             pay(&mut cx, task, here, line);

@@ -37,5 +37,8 @@ pub(crate) fn machine(cpus: u32, frames: u32) -> Config {
         seed: 1,
         held: Frames(0),
         system: None,
+        host: None,
+        reporting: None,
+        shuffle: false,
     }
 }

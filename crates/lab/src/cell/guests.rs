@@ -1,0 +1,104 @@
+//! Guests of a simulated host: their machines, and what is measured of all of them together.
+
+use std::collections::BTreeMap;
+
+use linux::setting;
+use mm::event::{Counters, Event};
+use os::Os;
+use units::{Bytes, CpuId, Picos};
+use workloads::{Outcome, TaskOutcome, Workload, WorkloadError, guests::Params};
+
+use super::{Failure, Found, Order, Simulated, entry, measure};
+use crate::{
+    machine::{Machine, Node},
+    source::Source,
+};
+
+/// A guest's machine: as fast as its host, with memory and CPUs of its own.
+fn guest_of(host: &Machine, params: &Params) -> Machine {
+    let node = Node {
+        id: host.nodes[0].id,
+        cpus: (0..params.cpus).map(CpuId).collect(),
+        memory: params.memory,
+        distance: host.nodes[0].distance[..1].to_vec(),
+        bandwidth: None,
+        zones: Vec::new(),
+    };
+    let reporting = if params.reporting { "on" } else { "off" };
+    let mut settings = host.settings.clone();
+    settings.retain(|(name, _)| name.starts_with("transparent_hugepage") || name.starts_with("page_reporting"));
+    settings.push((setting::REPORTING.to_owned(), reporting.to_owned()));
+    Machine {
+        name: format!("guest of {}", host.name),
+        nodes: vec![node],
+        threads: Vec::new(),
+        caches: Vec::new(),
+        latency: None,
+        settings,
+        swap: Bytes(0),
+        system: None,
+        host_page: Some(Bytes::HUGE_PAGE),
+        ..host.clone()
+    }
+}
+
+/// Why these guests do not fit their host, if they do not.
+pub(crate) fn misfit(host: &Machine, params: &Params) -> Option<String> {
+    let room = host.memory() + host.swap;
+    let all = params.memory * u64::from(params.guests);
+    (params.memory > room || all > room).then(|| {
+        format!(
+            "memory: {} guests of {} do not fit machine {}, which has {} and {} to swap to",
+            params.guests,
+            params.memory,
+            host.name,
+            host.memory(),
+            host.swap
+        )
+    })
+}
+
+/// Runs them.
+pub(super) fn simulated(
+    workload: &Workload,
+    params: &Params,
+    order: &Order,
+    what: &Simulated,
+) -> Result<Found, Failure> {
+    let source = Source::from_text(format!("{}.toml", order.key.machine), what.machine.as_str());
+    let machine = Machine::from_source(&source, &setting::names()).map_err(|error| error.to_string())?;
+    let rules = what.variant.rules()?;
+    let guest_machine = guest_of(&machine, params);
+    let config = |machine: &Machine, cap, seed| crate::simulated::config(machine, &rules, cap, seed);
+    let mut host = config(&machine, (machine.memory() + machine.swap) * 2, order.key.seed)?;
+    (host.host, host.reporting) = (None, None);
+    let guests =
+        (1..=u64::from(params.guests)).map(|n| config(&guest_machine, params.memory * 2, order.key.seed ^ n << 32));
+    let guests = guests.collect::<Result<Vec<_>, _>>()?;
+    let of_each = params.clone();
+    let body = async move |os: sim::Sim, n: usize| -> Result<(TaskOutcome, Picos), WorkloadError> {
+        let begin = os.now();
+        let before = u32::try_from(n).expect("few guests");
+        let outcome = workloads::guests::guest(&os, &of_each, before).await?;
+        Ok((outcome, os.now().since(begin)))
+    };
+    let (outcomes, finish) = sim::simulate_guests(&host, &guests, entry, body);
+    let outcomes = outcomes.into_iter().collect::<Result<Vec<_>, _>>().map_err(Failure::from)?;
+    let window = outcomes.iter().map(|(_, window)| *window).max().unwrap_or_default();
+    let counted = |counters: &Counters, prefix: &str| {
+        let count =
+            |(event, n): (Event, u64)| (format!("{prefix}{}", event.name()), i64::try_from(n).unwrap_or(i64::MAX));
+        counters.iter().map(count).collect::<Vec<_>>()
+    };
+    let mut counters: BTreeMap<String, i64> = counted(&finish.host.counters, "host_").into_iter().collect();
+    for (name, n) in finish.guests.iter().flat_map(|guest| counted(guest, "")) {
+        *counters.entry(name).or_default() += n;
+    }
+    let tasks = outcomes.into_iter().map(|(outcome, _)| outcome).collect();
+    let outcome = Outcome { tasks, counters, gauges: BTreeMap::new(), window, unable: Vec::new() };
+    let mut measured = measure(workload, outcome, None);
+    measured.causes = super::causes(&finish.host.times);
+    let (tasks, run_hash, variant) = (measured.detail.take(), finish.host.hash, &what.variant.difference);
+    measured.detail = serde_json::json!({ "tasks": tasks, "run_hash": run_hash, "variant": variant });
+    Ok(Found { measured, series: None, slow_path: None })
+}

@@ -1,0 +1,429 @@
+//! Linux: virt/kvm/kvm_main.c (v6.1), and QEMU: a guest's memory is a mapping of a process of the host, each of its CPUs a task
+//! of that process.
+//! Differs: a CPU of a guest has a CPU of its own for what it does in the guest. What it does in the host, it does as a task of
+//! the host's kernel, and stands still in the guest for as long.
+//!
+//! A step of a guest never faults in the host in its middle. At its end ([`World::tell_host`]) the blocks that it has accessed
+//! are looked up in the page tables of its process. If the host has nothing there, the CPU stands, and its task in the host
+//! touches page after page, as any program does, with all that this may take: reclaim, swap, locks. What a guest reports is
+//! given back by another task of the process, with `madvise`.
+
+use std::{cell::RefCell, pin::Pin, rc::Rc};
+
+use mm::{
+    Mm, SpaceId, Spaces,
+    cost::{Cause, Work},
+    daemon::Daemon,
+    event::{Counters, Event},
+    frame::Held,
+    page_table::Pmd,
+};
+use os::{Advice, MapSpec, Os, Placement, VmRange};
+use units::{Bytes, CpuId, Errno, NodeId, Pfn, Time, VirtAddr, Vpn};
+
+use crate::{
+    Config, Entries, Finish, Sim, Times,
+    daemon::Thread,
+    draw::Draws,
+    executor,
+    handle::{Call, join},
+    kernel::{HOST, Kernel, KernelId},
+    run_hash::Mark,
+    runqueue::{Enqueue, Nice},
+    sched::Cpu,
+    start_as_guest,
+    task::{Answer, Request, Task, TaskId, TaskState},
+    world::{World, with},
+};
+
+/// A guest: its kernel, and the process of the host that it runs in.
+#[derive(Clone, Debug)]
+pub(crate) struct Guest {
+    kernel: KernelId,
+    process: SpaceId,
+    /// Where the process has mapped the guest's memory.
+    memory: Option<VmRange>,
+    cpus: Vec<Vcpu>,
+    /// Blocks that were reported, of which the host has not heard yet.
+    reported: Vec<Held>,
+    /// The task that gives them back, and whether the guest waits for it.
+    balloon: Option<TaskId>,
+    is_reporting: bool,
+    /// It has come to its end.
+    is_off: bool,
+}
+
+/// A CPU of a guest.
+#[derive(Clone, Debug)]
+struct Vcpu {
+    /// Its task in the host.
+    task: Option<TaskId>,
+    /// Since when it stands still in the guest.
+    stands_since: Option<Time>,
+    /// Pages that it has accessed and that were not looked up yet.
+    accessed: Vec<Pages>,
+}
+
+/// Pages of the host's process, from the first to before the last.
+#[derive(Clone, Copy, Debug)]
+struct Pages {
+    at: Vpn,
+    end: Vpn,
+}
+
+impl Guest {
+    fn pages(&self, Held { pfn, order }: Held) -> Pages {
+        let base = self.memory.expect("its memory is mapped before it is started").start.0 / Bytes::PAGE.0;
+        let at = Vpn(base + u64::from(pfn.0));
+        Pages { at, end: Vpn(at.0 + u64::from(order.frames())) }
+    }
+
+    /// The guest's frame behind a page of the process.
+    fn frame(&self, vpn: Vpn) -> Pfn {
+        let base = self.memory.expect("its memory is mapped before it is started").start.0 / Bytes::PAGE.0;
+        Pfn(u32::try_from(vpn.0 - base).expect("a frame of the guest"))
+    }
+}
+
+/// The first page from `pages.at` on that the host has not mapped.
+fn absent(spaces: &Spaces, process: SpaceId, pages: &mut Pages) -> Option<Vpn> {
+    const HUGE: u64 = 512;
+    let tables = &spaces.get(process)?.tables;
+    // Bound: the pages of a block.
+    while pages.at < pages.end {
+        match tables.pmd_of(pages.at) {
+            Pmd::None => return Some(pages.at),
+            Pmd::Huge(_) => pages.at = Vpn((pages.at.0 / HUGE + 1) * HUGE),
+            Pmd::Table(table) if !tables.pte(table, pages.at).is_present() => return Some(pages.at),
+            Pmd::Table(_) => pages.at.0 += 1,
+        }
+    }
+    None
+}
+
+impl World {
+    /// A step of a guest has ended: its host hears of what it has accessed and reported.
+    #[inline]
+    pub(crate) fn tell_host(&mut self, id: TaskId, cpu: CpuId) {
+        let kernel = self.tasks[id.0 as usize].kernel;
+        if kernel != HOST && self.kernels[kernel].mm.has_host_work() {
+            self.tell_host_all(kernel, cpu);
+        }
+    }
+
+    #[inline(never)]
+    fn tell_host_all(&mut self, kernel: KernelId, cpu: CpuId) {
+        let work = self.kernels[kernel].mm.take_host_work();
+        let at = self.cpus[cpu.0 as usize].clock;
+        let (guest, vcpu) = (usize::from(kernel.0) - 1, self.kernels[kernel].number(cpu).0 as usize);
+        let of = &mut self.guests[guest];
+        for held in work.accessed {
+            let pages = of.pages(held);
+            of.cpus[vcpu].accessed.push(pages);
+        }
+        if !work.reported.is_empty() {
+            of.reported.extend(work.reported);
+            of.is_reporting = true;
+            if let Some(balloon) = of.balloon {
+                self.ask_balloon(guest, balloon, at);
+            }
+        }
+        if let Some(page) = self.next_absent(guest, vcpu) {
+            self.cpus[cpu.0 as usize].stands = true;
+            let of = &mut self.guests[guest].cpus[vcpu];
+            of.stands_since = Some(at);
+            let task = of.task.expect("its tasks are there before it is started");
+            // It may not have come to wait for its guest yet; then it asks.
+            if let TaskState::Blocked = self.tasks[task.0 as usize].state {
+                self.tasks[task.0 as usize].state = TaskState::Answered(Answer::Range(Ok(page)));
+                // It runs already: a CPU that leaves its guest wakes nobody.
+                self.wake(task, at, Enqueue::New);
+            }
+        }
+    }
+
+    /// The next page that a CPU of a guest has accessed and that the host has not mapped.
+    fn next_absent(&mut self, guest: usize, vcpu: usize) -> Option<VmRange> {
+        let of = &mut self.guests[guest];
+        // Bound: each turn is done with a block.
+        while let Some(pages) = of.cpus[vcpu].accessed.last_mut() {
+            let spaces = &self.kernels[HOST].spaces;
+            if let Some(page) = absent(spaces, of.process, pages) {
+                self.kernels[of.kernel].counters.count(Event::SimHostFaults, 1);
+                return Some(VmRange { start: VirtAddr(page.0 * Bytes::PAGE.0), len: Bytes::PAGE });
+            }
+            let last = Vpn(pages.end.0 - 1);
+            of.cpus[vcpu].accessed.pop();
+            let tables = spaces.get(of.process).map(|process| &process.tables);
+            if tables.is_some_and(|tables| matches!(tables.pmd_of(last), Pmd::Huge(_))) {
+                let pfn = of.frame(last);
+                self.kernels[of.kernel].mm.note_backed_huge(pfn);
+            }
+        }
+        None
+    }
+
+    /// A task of the host has nothing to do for its guest's CPU: that goes on.
+    pub(crate) fn await_guest(&mut self, task: TaskId, at: Time) -> TaskState {
+        let (guest, vcpu) = self.guest_of(task);
+        if let Some(page) = self.next_absent(guest, vcpu) {
+            return TaskState::Answered(Answer::Range(Ok(page)));
+        }
+        if let Some(since) = self.guests[guest].cpus[vcpu].stands_since.take() {
+            self.enter_guest(guest, vcpu, (since, at));
+        }
+        if self.guests[guest].is_off {
+            return TaskState::Answered(Answer::Unit(Err(Errno::CANCELED)));
+        }
+        TaskState::Blocked
+    }
+
+    /// A CPU of a guest goes on in it.
+    fn enter_guest(&mut self, guest: usize, vcpu: usize, (since, at): (Time, Time)) {
+        let kernel = self.guests[guest].kernel;
+        let id = CpuId(u32::try_from(self.kernels[kernel].cpus.start + vcpu).expect("fewer than 2^32 CPUs"));
+        let until = at + self.prices.alone.of(Work::HostExit);
+        let cpu = &mut self.cpus[id.0 as usize];
+        cpu.stands = false;
+        if let Some(running) = cpu.running {
+            self.tasks[running.0 as usize].spin(since, until, Cause::Host);
+        }
+        cpu.clock = cpu.clock.max(until);
+        self.cpus[id.0 as usize].ready(id, &mut self.clock);
+    }
+
+    /// The same for the task that gives back what is reported; the guest hears of it when there is no more.
+    pub(crate) fn await_reports(&mut self, task: TaskId, at: Time) -> TaskState {
+        let guest = self.guests.iter().position(|guest| guest.balloon == Some(task)).expect("it is some guest's");
+        if let Some(range) = self.next_reported(guest) {
+            return TaskState::Answered(Answer::Range(Ok(range)));
+        }
+        let of = &mut self.guests[guest];
+        let (kernel, is_off) = (of.kernel, of.is_off);
+        if std::mem::take(&mut of.is_reporting) {
+            let thread = Thread { daemon: Daemon::Reporter, node: NodeId(0) };
+            let id = self.kernels[kernel].thread(thread).expect("who reports is there");
+            self.wake_daemon(id, at + self.prices.alone.of(Work::HostReport));
+        }
+        if is_off { TaskState::Answered(Answer::Unit(Err(Errno::CANCELED))) } else { TaskState::Blocked }
+    }
+
+    fn ask_balloon(&mut self, guest: usize, balloon: TaskId, at: Time) {
+        if let TaskState::Blocked = self.tasks[balloon.0 as usize].state
+            && let Some(range) = self.next_reported(guest)
+        {
+            self.answer(balloon, Answer::Range(Ok(range)), at);
+        }
+    }
+
+    fn next_reported(&mut self, guest: usize) -> Option<VmRange> {
+        let of = &mut self.guests[guest];
+        let held = of.reported.pop()?;
+        let pages = of.pages(held);
+        let frames = u64::from(held.order.frames());
+        self.kernels[of.kernel].counters.count(Event::SimHostDiscards, frames);
+        Some(VmRange { start: VirtAddr(pages.at.0 * Bytes::PAGE.0), len: Bytes(frames * Bytes::PAGE.0) })
+    }
+
+    fn guest_of(&self, task: TaskId) -> (usize, usize) {
+        let found = self.guests.iter().enumerate().find_map(|(guest, of)| {
+            let vcpu = of.cpus.iter().position(|cpu| cpu.task == Some(task))?;
+            Some((guest, vcpu))
+        });
+        found.expect("it is a CPU of some guest")
+    }
+
+    /// Adds a guest that nobody has started.
+    fn add_guest(&mut self, config: &Config) {
+        let mut mm = Mm::new(&config.machine, config.variant, &config.settings);
+        mm.attach_host_kernel();
+        let (first, id) = (self.cpus.len(), KernelId(u16::try_from(self.guests.len() + 1).expect("fewer guests")));
+        let kernel = Kernel::new(mm, first..first + config.cpus, config.cap);
+        self.cpus.extend(vec![Cpu::new(id, &kernel.variant); config.cpus]);
+        self.kernels.add(kernel);
+        let cpu = Vcpu { task: None, stands_since: None, accessed: Vec::new() };
+        self.guests.push(Guest {
+            kernel: id,
+            process: SpaceId(u32::MAX),
+            memory: None,
+            cpus: vec![cpu; config.cpus],
+            reported: Vec::new(),
+            balloon: None,
+            is_reporting: false,
+            is_off: false,
+        });
+    }
+
+    /// The first task of a guest, which is started by the current task of the host.
+    fn boot_guest(&mut self, guest: usize, config: &Config) -> TaskId {
+        let (id, at) = (self.guests[guest].kernel, self.now());
+        crate::set_up(&mut self.kernels[id], config);
+        start_as_guest(config, &mut self.kernels[id], at);
+        let kernel = &mut self.kernels[id];
+        let first = u32::try_from(kernel.cpus.start).expect("fewer than 2^32 CPUs");
+        let mut cx = mm::cx::Cx::new(CpuId(0), at, &self.prices.alone, &mut kernel.counters);
+        let space = mm::address_space::AddressSpace::new(&mut kernel.mm, &mut cx, mm::address_space::MMAP_BASE);
+        let space = kernel.add_space(space.expect("a fresh guest has memory for a page table"), None);
+        kernel.mm.spare_from_oom(space);
+        let places = config.machine.nodes.iter().map(|node| {
+            let cpus = node.cpus.iter().map(|cpu| CpuId(first + cpu.0)).collect();
+            (node.id, cpus)
+        });
+        let places: Vec<_> = places.collect();
+        let task = TaskId(u32::try_from(self.tasks.len()).expect("fewer than 2^32 tasks"));
+        self.tasks.push(Task::new(CpuId(first), Vec::new(), (id, space), Nice::default()));
+        self.wake(task, at, Enqueue::New);
+        self.start_daemons(id, &places, Draws::new(config.seed));
+        task
+    }
+
+    /// A guest has come to its end: the tasks of its process may go.
+    fn power_off(&mut self, guest: usize) {
+        let at = self.now();
+        self.guests[guest].is_off = true;
+        let of = &self.guests[guest];
+        let tasks: Vec<TaskId> = of.cpus.iter().filter_map(|cpu| cpu.task).chain(of.balloon).collect();
+        for task in tasks {
+            self.answer(task, Answer::Unit(Err(Errno::CANCELED)), at);
+        }
+    }
+}
+
+/// What is left of a run with guests.
+#[derive(Clone, Debug)]
+pub struct GuestsFinish {
+    /// Of the host.
+    pub host: Finish,
+    /// Events of each guest.
+    pub guests: Vec<Counters>,
+}
+
+/// Runs `body` as the first task of each guest of a host, all at the same time; `body` is told which guest it is.
+///
+/// # Panics
+/// As [`crate::simulate`]; and when the host has not memory enough for the tables of its processes.
+pub fn simulate_guests<T: 'static, F: AsyncFn(Sim, usize) -> T + Clone + 'static>(
+    host: &Config,
+    guests: &[Config],
+    entries: Entries,
+    body: F,
+) -> (Vec<T>, GuestsFinish) {
+    let mut world = crate::fresh(host);
+    crate::set_up(&mut world.kernels[HOST], host);
+    world.share_cores(&host.cores, host.shared_core);
+    world.share_caches(&host.caches);
+    world.start_clock(Draws::new(host.seed));
+    guests.iter().for_each(|guest| world.add_guest(guest));
+    world.restart_clock(host.quantum);
+    let space = world.create_space();
+    world.create_task(Placement::Spread(0), space);
+    world.kernels[HOST].mm.spare_from_oom(space);
+    let places: Vec<_> = host.machine.nodes.iter().map(|node| (node.id, node.cpus.clone())).collect();
+    world.start_daemons(HOST, &places, Draws::new(host.seed));
+    let slot = Rc::new(RefCell::new(Vec::new()));
+    let results = Rc::clone(&slot);
+    let guests = guests.to_vec();
+    let main = Box::pin(async move {
+        let running: Vec<_> = guests.into_iter().enumerate().map(|(n, guest)| start(n, guest, body.clone())).collect();
+        for one in running {
+            let result = one.await;
+            results.borrow_mut().push(result);
+        }
+    });
+    let mut world = executor::run(world, entries, main);
+    let end = world.latest();
+    let mut times = Times::default();
+    world.tasks.iter().for_each(|task| task.add_to(&mut times));
+    let counters: Vec<Counters> = world.kernels.all().map(|kernel| kernel.counters.clone()).collect();
+    for (_, count) in counters.iter().flat_map(Counters::iter) {
+        world.hash.fold(end, CpuId(0), Mark::Counter, count);
+    }
+    let mut counters = counters.into_iter();
+    let host = Finish { hash: world.hash.hex(), counters: counters.next().expect("the host's"), times };
+    (slot.take(), GuestsFinish { host, guests: counters.collect() })
+}
+
+/// Starts the process of a guest; what is awaited is the guest's end and its result.
+fn start<T: 'static, F: AsyncFn(Sim, usize) -> T + 'static>(
+    guest: usize,
+    config: Config,
+    body: F,
+) -> impl Future<Output = T> + 'static {
+    let slot = Rc::new(RefCell::new(None));
+    let result = Rc::clone(&slot);
+    let task = with(|world| {
+        let space = world.create_space();
+        world.guests[guest].process = space;
+        world.create_task(Placement::Free, space)
+    });
+    executor::adopt(task, Box::pin(async move { *result.borrow_mut() = Some(Ok(qemu(guest, config, body).await)) }));
+    async move { join(task, slot).await.expect("the host ends no process of a guest") }
+}
+
+/// The process of a guest: maps its memory, starts its CPUs and its balloon, and then the guest.
+async fn qemu<T: 'static, F: AsyncFn(Sim, usize) -> T + 'static>(guest: usize, config: Config, body: F) -> T {
+    // Whole blocks of its page allocator, of which the last may be in part beyond the end.
+    let frames = config.machine.end().0.next_multiple_of(config.machine.max_order.frames());
+    let size = Bytes(u64::from(frames) * Bytes::PAGE.0);
+    let mapped = Sim.mmap(size + Bytes::HUGE_PAGE, MapSpec::Anonymous).await.expect("the host lets it map that");
+    let memory = mapped.aligned_part(Bytes::HUGE_PAGE, size);
+    Sim.madvise(memory, Advice::HugePage).await.expect("it was just mapped");
+    with(|world| world.guests[guest].memory = Some(memory));
+    let first: usize = with(|world| world.guests[..guest].iter().map(|other| other.cpus.len()).sum());
+    let mut threads: Vec<Pin<Box<dyn Future<Output = ()>>>> = Vec::new();
+    for n in 0..config.cpus {
+        let place = u32::try_from(first + n).expect("fewer than 2^32 CPUs");
+        let (task, thread) = thread(Placement::Spread(place), vcpu());
+        with(|world| world.guests[guest].cpus[n].task = Some(task));
+        threads.push(Box::pin(thread));
+    }
+    if config.reporting.is_some() {
+        let (task, thread) = thread(Placement::Free, balloon());
+        with(|world| world.guests[guest].balloon = Some(task));
+        threads.push(Box::pin(thread));
+    }
+    let slot = Rc::new(RefCell::new(None));
+    let result = Rc::clone(&slot);
+    let main = with(|world| world.boot_guest(guest, &config));
+    executor::adopt(main, Box::pin(async move { *result.borrow_mut() = Some(Ok(body(Sim, guest).await)) }));
+    let result = join(main, slot).await.expect("the first task of a guest is spared");
+    with(|world| world.power_off(guest));
+    for thread in threads {
+        thread.await;
+    }
+    result
+}
+
+/// A thread of the calling process of the host, and its end.
+fn thread(on: Placement, body: impl Future<Output = ()> + 'static) -> (TaskId, impl Future<Output = ()> + 'static) {
+    let task = with(|world| {
+        let space = world.current().space;
+        world.create_task(on, space)
+    });
+    let slot = Rc::new(RefCell::new(None));
+    let done = Rc::clone(&slot);
+    executor::adopt(
+        task,
+        Box::pin(async move {
+            body.await;
+            *done.borrow_mut() = Some(Ok(()));
+        }),
+    );
+    (task, async move { join(task, slot).await.expect("the host ends no process of a guest") })
+}
+
+/// A CPU of a guest: whatever it has accessed, it touches.
+async fn vcpu() {
+    // Bound: the life of the guest.
+    while let Answer::Range(Ok(page)) = Call::of(Request::AwaitGuest).await {
+        Sim.store(page, Bytes::PAGE).await.expect("it is the guest's memory");
+    }
+}
+
+/// Gives back what the guest reports (`virtio_balloon_handle_report`, `ram_block_discard_range`).
+async fn balloon() {
+    // Bound: the life of the guest.
+    while let Answer::Range(Ok(range)) = Call::of(Request::AwaitReports).await {
+        Sim.madvise(range, Advice::DontNeed).await.expect("it is the guest's memory");
+    }
+}

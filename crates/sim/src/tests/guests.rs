@@ -1,0 +1,117 @@
+//! Guests of a host: whose every frame is, on both levels, after every step.
+
+use mm::{
+    host::{Discard, HostSpec},
+    reporting::ReportingSpec,
+    swap::SwapSpec,
+};
+
+use super::*;
+use crate::guests::simulate_guests;
+
+/// One node with so many CPUs and MiB.
+fn machine(cpus: u32, mib: u32) -> MachineSpec {
+    let zone = ZoneSpec::whole(ZoneKind::Normal, Pfn(0), mib * 256);
+    let cpus = (0..cpus).map(CpuId).collect();
+    let node = NodeSpec { id: NodeId(0), cpus, distance: vec![10], zones: vec![zone] };
+    MachineSpec { pageblock_order: Order::HUGE, max_order: Order(10), nodes: vec![node] }
+}
+
+fn host(mib: u32) -> Config {
+    let config = config(ThpEnabled::Madvise);
+    let settings = Settings { min_free_kbytes: 512, watermark_boost_factor: 0, ..Settings::default() };
+    let size = Bytes::mib(256);
+    Config {
+        machine: machine(3, mib),
+        settings,
+        swap: Some(SwapSpec { size, medium: SwapMedium::Memory }),
+        cpus: 3,
+        cap: Bytes::gib(1),
+        ..config
+    }
+}
+
+fn guest(mib: u32, reports: bool) -> Config {
+    let delay = Picos::from_micros(2_000);
+    Config {
+        machine: machine(1, mib),
+        cpus: 1,
+        swap: None,
+        cap: Bytes::mib(u64::from(mib)),
+        host: Some(HostSpec { page: Order::HUGE, discard: Discard::DontNeed }),
+        reporting: reports.then_some(ReportingSpec { order: Order(3), delay }),
+        settings: Settings { min_free_kbytes: 64, ..Settings::default() },
+        ..host(mib)
+    }
+}
+
+/// Fills memory, gives it back, and is idle for a while; again and again.
+async fn phases(os: Sim, rounds: u32, size: Bytes) {
+    for _ in 0..rounds {
+        let range = os.mmap(size, MapSpec::Anonymous).await.unwrap();
+        os.fill(range).await.unwrap();
+        os.munmap(range).await.unwrap();
+        os.sleep(Picos::from_micros(40_000)).await;
+    }
+}
+
+#[test]
+fn what_guests_access_is_there_in_the_host() {
+    let guests = [guest(16, false), guest(16, false)];
+    let (results, finish) = simulate_guests(&host(64), &guests, no_entries, async |os, n| {
+        phases(os, 1, Bytes::mib(8)).await;
+        n
+    });
+    assert_eq!(results, [0, 1]);
+    for counters in &finish.guests {
+        assert!(counters.get(Event::SimHostFaults) >= 4, "{}", counters.get(Event::SimHostFaults));
+        assert_eq!(counters.get(Event::SimHostDiscards), 0);
+    }
+    assert!(finish.host.counters.get(Event::ThpFaultAlloc) >= 8, "the host backs guests with huge pages");
+    assert_eq!(finish.host.counters.get(Event::Pswpout), 0);
+}
+
+#[test]
+fn a_host_that_is_short_swaps_what_guests_do_not_report() {
+    let swapped = |reports: bool| {
+        let guests = [guest(24, reports), guest(24, reports)];
+        let (_, finish) = simulate_guests(&host(32), &guests, no_entries, async |os, n| {
+            // One after the other, so that there would be enough for each.
+            os.sleep(Picos::from_micros(20_000 * n as u64)).await;
+            phases(os, 2, Bytes::mib(16)).await;
+        });
+        let discards: u64 = finish.guests.iter().map(|counters| counters.get(Event::SimHostDiscards)).sum();
+        (finish.host.counters.get(Event::Pswpin), discards)
+    };
+    let (without, with) = (swapped(false), swapped(true));
+    assert!(without.0 > 0 && without.1 == 0, "{without:?}");
+    assert!(with.1 > 0, "{with:?}");
+    assert!(with.0 < without.0 / 2, "{with:?} by {without:?}");
+}
+
+#[test]
+fn a_run_with_guests_repeats_itself() {
+    let run = || {
+        let guests = [guest(16, true), guest(16, true)];
+        simulate_guests(&host(24), &guests, no_entries, async |os, _| phases(os, 2, Bytes::mib(8)).await).1.host.hash
+    };
+    assert_eq!(run(), run());
+}
+
+#[test]
+fn what_a_guest_still_uses_comes_back_from_the_hosts_swap() {
+    // One keeps its memory while the other one takes what the host has; then it reads again what it has written.
+    let guests = [guest(24, true), guest(24, true)];
+    let (_, finish) = simulate_guests(&host(32), &guests, no_entries, async |os, n| {
+        if n == 1 {
+            os.sleep(Picos::from_micros(40_000)).await;
+            return phases(os, 1, Bytes::mib(20)).await;
+        }
+        let range = os.mmap(Bytes::mib(16), MapSpec::Anonymous).await.unwrap();
+        os.fill(range).await.unwrap();
+        os.sleep(Picos::from_micros(200_000)).await;
+        os.load(range, Bytes::PAGE).await.unwrap();
+    });
+    let (out, back) = (finish.host.counters.get(Event::Pswpout), finish.host.counters.get(Event::Pswpin));
+    assert!(out > 500 && back > 500, "{out} pages out, {back} back");
+}

@@ -1,0 +1,152 @@
+//! guests: several guests on one host that has not memory enough for all of them at once.
+//!
+//! The guests take turns. In its turn a guest fills memory with one process, as numactl's memhog does, and frees it; then it
+//! is idle until all others have had theirs. No two of them need memory at the same time. Whether the host has to swap depends
+//! on whether it hears of what they have freed.
+//!
+//! What the first program of each guest does is here, over [`Os`]. That there is a host, and that the guests are its
+//! processes, is the target's affair; only the simulator has that.
+
+use os::{MapSpec, Os};
+use units::{Bytes, Picos};
+
+use crate::{
+    During, Iteration, Outcome, ParamError, ParamInfo, TaskOutcome, WorkloadError, WorkloadInfo, params::value,
+};
+
+const GUESTS: ParamInfo =
+    ParamInfo { name: "guests", expects: "a whole number from 1 to 256", default: "2", about: "how many there are" };
+const MEMORY: ParamInfo = ParamInfo {
+    name: "memory",
+    expects: "a multiple of 2MiB from \"64MiB\" to \"1TiB\"",
+    default: "32GiB",
+    about: "memory of each guest",
+};
+const CPUS: ParamInfo = ParamInfo {
+    name: "cpus",
+    expects: "a whole number from 1 to 256",
+    default: "2",
+    about: "CPUs of each guest, each of them a task of the host",
+};
+const HOG: ParamInfo = ParamInfo {
+    name: "hog",
+    expects: "a whole number from 1 to 95",
+    default: "80",
+    about: "what a guest fills in its turn, in percent of its memory",
+};
+const ROUNDS: ParamInfo = ParamInfo {
+    name: "rounds",
+    expects: "a whole number from 1 to 1000",
+    default: "2",
+    about: "turns that each guest has",
+};
+const TURN: ParamInfo = ParamInfo {
+    name: "turn",
+    expects: "whole seconds from 1 to 86400",
+    default: "60",
+    about: "from the begin of one guest's turn to that of the next one's, if that is done by then",
+};
+const REPORTING: ParamInfo = ParamInfo {
+    name: "reporting",
+    expects: "\"on\" or \"off\"",
+    default: "on",
+    about: "whether guests report free pages to the host",
+};
+
+/// What `pagelab list workloads` says.
+pub const INFO: WorkloadInfo = WorkloadInfo {
+    name: "guests",
+    about: "guests of one host that fill and free their memory in turns: who gives memory back, and does the host swap",
+    params: &[GUESTS, MEMORY, CPUS, HOG, ROUNDS, TURN, REPORTING],
+};
+
+/// The parameters of one run.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Params {
+    /// How many guests there are.
+    pub guests: u32,
+    /// Memory of each.
+    pub memory: Bytes,
+    /// CPUs of each.
+    pub cpus: u32,
+    /// What each fills in its turn, in percent of its memory.
+    pub hog: u64,
+    /// Turns of each.
+    pub rounds: u32,
+    /// From one guest's turn to the next one's.
+    pub turn: Picos,
+    /// Do they report free pages?
+    pub reporting: bool,
+}
+
+impl Params {
+    pub(crate) fn parse<'a>(given: impl IntoIterator<Item = (&'a str, &'a str)>) -> Result<Self, ParamError> {
+        let mut params = Self {
+            guests: 2,
+            memory: Bytes::gib(32),
+            cpus: 2,
+            hog: 80,
+            rounds: 2,
+            turn: Picos::from_secs(60),
+            reporting: true,
+        };
+        for (name, text) in given {
+            match name {
+                "guests" => params.guests = value(&GUESTS, text, |n| (1..=256).contains(n))?,
+                "memory" => {
+                    params.memory = value(&MEMORY, text, |size: &Bytes| {
+                        size.0.is_multiple_of(Bytes::HUGE_PAGE.0) && (Bytes::mib(64)..=Bytes::gib(1024)).contains(size)
+                    })?;
+                }
+                "cpus" => params.cpus = value(&CPUS, text, |n| (1..=256).contains(n))?,
+                "hog" => params.hog = value(&HOG, text, |n| (1..=95).contains(n))?,
+                "rounds" => params.rounds = value(&ROUNDS, text, |n| (1..=1000).contains(n))?,
+                "turn" => params.turn = Picos::from_secs(value(&TURN, text, |s| (1..=86_400).contains(s))?),
+                "reporting" => {
+                    params.reporting = value::<String>(&REPORTING, text, |word| word == "on" || word == "off")
+                        .map(|word| word == "on")?;
+                }
+                _ => return Err(ParamError::UnknownParam { name: name.to_owned() }),
+            }
+        }
+        Ok(params)
+    }
+
+    pub(crate) fn case(&self) -> String {
+        format!("{}-{}", self.guests, if self.reporting { "on" } else { "off" })
+    }
+}
+
+/// What the first program of a guest does, of which there are so many before it.
+pub async fn guest<O: Os>(os: &O, params: &Params, before: u32) -> Result<TaskOutcome, WorkloadError> {
+    let boot = os.now();
+    let hog = Bytes(os.memory().0 * params.hog / 100 / Bytes::HUGE_PAGE.0 * Bytes::HUGE_PAGE.0);
+    let used = os.rusage().await.during("getrusage")?;
+    let mut outcome = TaskOutcome::starting(boot, used);
+    for round in 0..params.rounds {
+        let turns = u64::from(round * params.guests + before);
+        let from = boot + Picos(params.turn.0 * turns);
+        if from > os.now() {
+            os.sleep(from.since(os.now())).await;
+        }
+        let start = os.now();
+        let range = os.mmap(hog, MapSpec::Anonymous).await.during("mmap")?;
+        os.fill(range).await.during("a write to memory")?;
+        let faults = range.pages(Bytes::PAGE);
+        outcome.iterations.push(Iteration { faulting: os.now().since(start), faults, unmapping: None });
+        os.munmap(range).await.during("munmap")?;
+    }
+    // The last one's turn is over for all.
+    let end = boot + Picos(params.turn.0 * u64::from(params.rounds * params.guests));
+    if end > os.now() {
+        os.sleep(end.since(os.now())).await;
+    }
+    outcome.end = os.now();
+    outcome.rusage = os.rusage().await.during("getrusage")?.since(&used);
+    Ok(outcome)
+}
+
+/// On a target that has no guests.
+pub(crate) fn run() -> Result<Outcome, WorkloadError> {
+    Err(WorkloadError::Call("starting a guest", units::Errno::NOSYS))
+}
