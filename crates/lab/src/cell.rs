@@ -358,8 +358,7 @@ fn measure(workload: &Workload, outcome: Outcome, idle: Option<&BTreeMap<String,
     let (counters, mut skipped) = take_off_idle(&outcome.counters, idle);
     skipped.extend(outcome.unable.iter().map(|part| Skip { what: part.what.clone(), reason: part.reason.clone() }));
     let mut checks = Vec::new();
-    // What is reclaimed faults again; how often, nobody knows beforehand.
-    if !workload.presses() {
+    if workload.knows_its_faults() {
         checks.push(fault_check(
             "faults by getrusage",
             outcome.tasks.iter().map(|task| task.faults).sum(),

@@ -11,7 +11,7 @@ use crate::{
 const KEYS: &[&str] =
     &["about", "serves", "workload", "targets", "machine", "kernel", "state", "params", "layout", "column"];
 const COLUMN_KEYS: &[&str] = &["kernel", "title", "variant", "machine", "tables", "settings", "params"];
-const LAYOUTS: &[&str] = &["head", "2015"];
+const LAYOUTS: &[&str] = &["head", "2015", "will-it-scale"];
 
 /// All memory is free.
 pub const FRESH: &str = "fresh";
@@ -126,6 +126,7 @@ fn layout(root: &TableReader<'_>) -> Result<Layout, SourceError> {
     match root.optional::<String>("layout")?.as_deref() {
         None | Some("head") => Ok(Layout::Head),
         Some("2015") => Ok(Layout::Classic),
+        Some("will-it-scale") => Ok(Layout::WillItScale),
         Some(other) => Err(root.error("layout", unknown("layout", other, LAYOUTS))),
     }
 }
@@ -268,7 +269,7 @@ model = ["threads", "processes"]
                 "fault-strom",
                 "2: workload: unknown workload \"fault-strom\"; did you mean \"fault-storm\"? \
                  (valid workloads: fault-storm, thpscale, fork-storm, aged-fault, small-files, slab-churn, \
-                 thpfioscale, numa-access, week)",
+                 thpfioscale, numa-access, week, will-it-scale)",
             ),
             (
                 "\"vm\"",

@@ -2,8 +2,10 @@
 
 use os::Pattern;
 use report::{Better, Metric};
-use units::Picos;
-use workloads::{Block, Iteration, Outcome, TaskOutcome, Unmapping, Workload, fork_storm::Phase, numa_access::Access};
+use units::{Bytes, Picos};
+use workloads::{
+    Block, Iteration, Outcome, TaskOutcome, Unmapping, Workload, fork_storm::Phase, numa_access::Access, will_it_scale,
+};
 
 /// The metrics of one cell, in the order in which tables show them.
 pub(crate) fn of(workload: &Workload, outcome: &Outcome) -> Vec<Metric> {
@@ -25,6 +27,10 @@ pub(crate) fn of(workload: &Workload, outcome: &Outcome) -> Vec<Metric> {
         }
         Workload::Week(params) => week(params.hours, &outcome.tasks),
         Workload::Guests(_) => guests(outcome),
+        Workload::WillItScale(params) => match params.test {
+            will_it_scale::Test::None => memhog(params, outcome),
+            test => will_it_scale(test, outcome),
+        },
         Workload::Thpscale(_) | Workload::AgedFault(_) | Workload::SmallFiles(_) | Workload::SlabChurn(_) => {
             blocks(&outcome.tasks)
         }
@@ -164,6 +170,45 @@ fn week(hours: u64, probes: &[TaskOutcome]) -> Vec<Metric> {
     metrics.extend(over_time("unmovable_frames_pct", Better::Lower, unmovable));
     metrics.extend(blocks(probes).into_iter().filter(|metric| metric.name == "fault_latency_us"));
     metrics
+}
+
+/// What will-it-scale prints, and what a guest's host did meanwhile. Names are those of the published table, which has one number
+/// for each.
+fn will_it_scale(test: will_it_scale::Test, outcome: &Outcome) -> Vec<Metric> {
+    let tasks = &outcome.tasks;
+    let windows: f64 = tasks.iter().map(|task| task.end.since(task.start).as_secs_f64()).sum();
+    let used = outcome.rusage();
+    // Tasks have no more than the CPUs there are.
+    let cpus = outcome.cpus.map_or(1.0, |cpus| (f64::from(cpus) / tasks.len() as f64).min(1.0));
+    let idle = 100.0 * (1.0 - (used.user + used.system).as_secs_f64() / (windows * cpus));
+    let cleared = outcome.counters.get(HOST_CLEARED).map(|pages| *pages as f64);
+    let stores = tasks.iter().map(|task| rate(task.stores, task.end.since(task.start))).sum();
+    let part = format!("tasks={}", tasks.len());
+    let of = |name: &str, unit: &str, better: Better, samples: Vec<f64>| {
+        let name = format!("{}.{name}", test.name());
+        Metric { part: Some(part.clone()), ..metric(&name, unit, better, samples) }
+    };
+    vec![
+        of("iterations", "1/s", Better::Higher, vec![stores]),
+        of("idle_pct", "pct", Better::None, vec![idle]),
+        of("host_cleared_pages", "base pages", Better::None, cleared.into_iter().collect()),
+    ]
+}
+
+/// Base pages that a guest's host cleared, of the simulator alone.
+const HOST_CLEARED: &str = "sim_host_cleared_pages";
+
+/// What a guest's host has of it some time after memhog, and how much it got back meanwhile.
+fn memhog(params: &will_it_scale::Params, outcome: &Outcome) -> Vec<Metric> {
+    let gib = |pages: f64| pages * Bytes::PAGE.0 as f64 / GIB;
+    let resident = outcome.tasks.iter().filter_map(|task| task.host_resident).map(|pages| gib(pages as f64)).collect();
+    let returned = outcome.counters.get(will_it_scale::HOST_RESIDENT).map(|moved| gib(-(*moved).min(0) as f64));
+    let part = format!("after {} s", params.settle.0 / Picos::from_secs(1).0);
+    let of = |name: &str, samples: Vec<f64>| Metric {
+        part: Some(part.clone()),
+        ..metric(name, "GiB", Better::None, samples)
+    };
+    vec![of("host_resident_gib", resident), of("host_returned_gib", returned.into_iter().collect())]
 }
 
 /// Time per fault.

@@ -14,7 +14,7 @@ use std::{
     path::Path,
 };
 
-use report::{Beside, Cell, Contents, Key, Layout, Published, Record, Report, Skipped, Store, System, Target};
+use report::{Beside, Cell, Contents, Key, Published, Record, Report, Skipped, Store, System, Target};
 use serde::Serialize;
 
 pub use self::over_time::{series, stalls};
@@ -147,10 +147,7 @@ fn read(directory: &Path, seeds: Option<Seeds>) -> Result<Shown, UsageError> {
     cells.sort_by_key(|cell| place.get(&cell.key).copied());
     let presses = |cell: &Cell| crate::cell::parse(&cell.key).is_ok_and(|workload| workload.presses());
     let threshold = if cells.iter().any(presses) { PRESSED_THRESHOLD } else { COUNTER_THRESHOLD };
-    let report = match identity.layout {
-        Layout::Head => Report::new(&cells, threshold),
-        Layout::Classic => Report::classic(&cells),
-    };
+    let report = Report::of_layout(identity.layout, &cells, threshold);
     let zones = systems.iter().map(ZoneTables::of).collect();
     let experiment = identity.keys.first().map_or_else(String::new, |key| key.experiment.clone());
     let published = published::of_experiment(&experiment)?;

@@ -40,7 +40,7 @@ pub fn to_csv(report: &Report, more: &[CsvLine]) -> String {
             for (head, value) in table.columns.iter().zip(&row.cells) {
                 let Some(value) = value else { continue };
                 let kernel = match report.layout {
-                    Layout::Head => head.column.label(),
+                    Layout::Head | Layout::WillItScale => head.column.label(),
                     Layout::Classic => head.column.kernel.clone(),
                 };
                 let [number, low, high] = [Some(value.value), value.low, value.high]

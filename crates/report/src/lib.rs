@@ -24,6 +24,7 @@ pub mod slow_path;
 pub mod stats;
 pub mod store;
 pub mod table;
+mod will_it_scale;
 
 pub use self::causes::causes;
 pub use self::checks::{CheckRow, CheckTable, checks};

@@ -86,6 +86,9 @@ pub struct PublishedColumn {
     /// The kernel of our column that is the same; where this is left out, the labels are equal.
     #[serde(default)]
     ours: Option<String>,
+    /// What the names of its cases say besides: with `shuffle` our case `tasks=16` is `tasks=16;shuffle`.
+    #[serde(default)]
+    condition: Option<String>,
     /// What it is, in a few words: `with patches 1-4`.
     pub about: String,
 }
@@ -121,6 +124,11 @@ impl PublishedColumn {
     pub fn ours(&self) -> &str {
         self.ours.as_deref().unwrap_or(&self.kernel)
     }
+
+    /// What it calls a case of ours.
+    fn case(&self, ours: &str) -> String {
+        self.condition.as_ref().map_or_else(|| ours.to_owned(), |condition| format!("{ours};{condition}"))
+    }
 }
 
 impl Published {
@@ -131,7 +139,8 @@ impl Published {
 
     /// The value of a row in our column of this kernel.
     pub fn value(&self, experiment: &str, metric: &str, case: &str, ours: &str) -> Option<&Printed> {
-        self.printed(experiment, metric, case, &self.column(ours)?.kernel)
+        let column = self.column(ours)?;
+        self.printed(experiment, metric, &column.case(case), &column.kernel)
     }
 
     /// The value of a row in a column by its published label.
@@ -152,12 +161,12 @@ impl Published {
 
     /// Why the value of this row and column of ours is no prediction, where something was chosen so that it comes out.
     pub fn fitted(&self, experiment: &str, metric: &str, case: &str, ours: &str) -> Option<&str> {
-        rows::reason(&self.rows.fitted, [experiment, metric, case, self.label(ours)])
+        rows::reason(&self.rows.fitted, [experiment, metric, &self.case(case, ours), self.label(ours)])
     }
 
     /// Why the value of this row and column of ours is known not to come out.
     pub fn wrong(&self, experiment: &str, metric: &str, case: &str, ours: &str) -> Option<&str> {
-        rows::reason(&self.rows.wrong, [experiment, metric, case, self.label(ours)])
+        rows::reason(&self.rows.wrong, [experiment, metric, &self.case(case, ours), self.label(ours)])
     }
 
     /// Why a published value is no evidence, by its published label.
@@ -173,6 +182,11 @@ impl Published {
     /// Where a reader finds why rows are known to be off: the series' page, or the file that lists them.
     pub fn reasons(&self) -> &str {
         &self.reasons
+    }
+
+    /// What a column of ours calls its case, as published.
+    fn case(&self, case: &str, ours: &str) -> String {
+        self.column(ours).map_or_else(|| case.to_owned(), |column| column.case(case))
     }
 
     /// The published label of a column of ours.

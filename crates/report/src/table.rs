@@ -13,6 +13,7 @@ use crate::group::interval;
 use crate::metrics::tables;
 use crate::record::{Better, Cell, Column};
 use crate::stats;
+use crate::will_it_scale;
 
 /// Everything that is shown of a set of cells.
 #[derive(Clone, Debug, PartialEq, Serialize)]
@@ -37,6 +38,15 @@ impl Report {
         Self { layout: Layout::Head, tables: all, checks: checks(cells) }
     }
 
+    /// The tables that a layout has.
+    pub fn of_layout(layout: Layout, cells: &[Cell], counter_threshold: u64) -> Self {
+        match layout {
+            Layout::Head => Self::new(cells, counter_threshold),
+            Layout::Classic => Self::classic(cells),
+            Layout::WillItScale => will_it_scale::report(cells, counter_threshold),
+        }
+    }
+
     /// The tables of mmtests in 2015, of cells each of which is a whole run of it.
     pub fn classic(cells: &[Cell]) -> Self {
         classic::report(cells)
@@ -52,6 +62,8 @@ pub enum Layout {
     Head,
     /// As it did in 2015; columns have the names of their kernels alone.
     Classic,
+    /// As users of will-it-scale post it: a line for each kernel and number of tasks.
+    WillItScale,
 }
 
 /// One table: rows of one metric (or of counters), one column per kernel.

@@ -12,6 +12,7 @@ use crate::{
     Outcome, ParamError, ParamInfo, TaskOutcome, WorkloadError, WorkloadInfo,
     block::{ADVISE, SIZE_EXPECTS, Size, blocks, fault_blocks, map_blocks, parse_advise},
     meet::{Meet, TaskError},
+    model::Begin,
     outcome::drop_caches,
 };
 
@@ -92,7 +93,7 @@ pub async fn run<O: Os>(os: O, params: Params, seed: u64) -> Result<Outcome, Wor
         }
         outcome.map_err(TaskError::from)
     });
-    let (tasks, window) = meet.gather(&os, false, vec![task]).await?;
+    let (tasks, window) = meet.gather(&os, Begin::AT_START, vec![task]).await?;
     Ok(window.outcome(tasks, unable))
 }
 

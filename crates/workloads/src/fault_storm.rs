@@ -16,14 +16,15 @@
 //! Before the common start each task does `warmup` iterations that nobody counts: on a host that is itself a guest, memory
 //! that its hypervisor has not backed yet costs milliseconds per huge page at the first touch.
 
-use os::{Advice, FileRange, MapSpec, Os, Placement, VmRange};
+use os::{Advice, FileRange, MapSpec, Os, VmRange};
 use serde::{Deserialize, Serialize};
 use units::{Bytes, Errno, Picos, Time};
 
 use crate::{
     Iteration, Outcome, ParamError, ParamInfo, TaskOutcome, Unmapping, WorkloadError, WorkloadInfo,
     meet::{Meet, TaskError},
-    params::value,
+    model::{Begin, Body, MODEL, Model, TASKS, gather, parse_tasks},
+    params::{one_of, value},
 };
 
 /// The entry of a task that is a process of its own.
@@ -37,18 +38,6 @@ pub(crate) const PAGE: ParamInfo = ParamInfo {
     expects: "\"base\" or \"huge\"",
     default: "base",
     about: "MADV_NOHUGEPAGE or MADV_HUGEPAGE on the mapping",
-};
-const MODEL: ParamInfo = ParamInfo {
-    name: "model",
-    expects: "\"threads\" or \"processes\"",
-    default: "threads",
-    about: "whether the tasks share an address space",
-};
-const TASKS: ParamInfo = ParamInfo {
-    name: "tasks",
-    expects: "a whole number from 1 to 4096",
-    default: "1",
-    about: "tasks that run at the same time, task i pinned to CPU i mod CPUs",
 };
 const ITERATIONS: ParamInfo = ParamInfo {
     name: "iterations",
@@ -144,16 +133,6 @@ pub(crate) fn parse_size(text: &str) -> Result<Bytes, ParamError> {
     })
 }
 
-/// Whether tasks share an address space.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
-#[serde(rename_all = "lowercase")]
-pub enum Model {
-    /// One address space: the mmap lock is shared.
-    Threads,
-    /// One address space each.
-    Processes,
-}
-
 /// The parameters of one run.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Params {
@@ -193,11 +172,8 @@ impl Params {
         for (name, text) in given {
             match name {
                 "page" if backing == Backing::Anonymous => params.page = PageSize::parse(text)?,
-                "model" => {
-                    params.model =
-                        if one_of(&MODEL, text, "threads", "processes")? { Model::Threads } else { Model::Processes };
-                }
-                "tasks" => params.tasks = value(&TASKS, text, |n| (1..=4096).contains(n))?,
+                "model" => params.model = Model::parse(text)?,
+                "tasks" => params.tasks = parse_tasks(text)?,
                 "iterations" => params.iterations = value(&ITERATIONS, text, |n| (1..=1_000_000).contains(n))?,
                 "warmup" => params.warmup = value(&WARMUP, text, |n| *n <= 1_000_000)?,
                 "size" => params.size = parse_size(text)?,
@@ -232,20 +208,12 @@ impl Params {
 
     pub(crate) fn case(&self) -> String {
         let page = self.page.name();
-        let model = match self.model {
-            Model::Threads => "threads",
-            Model::Processes => "processes",
-        };
+        let model = self.model.name();
         match self.backing {
             Backing::Anonymous => format!("{page}-{model}-{}", self.tasks),
             Backing::PrivateFile | Backing::SharedFile => format!("{model}-{}", self.tasks),
         }
     }
-}
-
-/// Whether `text` is the first of two words; neither is an error.
-fn one_of(info: &ParamInfo, text: &str, first: &str, second: &str) -> Result<bool, ParamError> {
-    value::<String>(info, text, |word| word == first || word == second).map(|word| word == first)
 }
 
 /// What a task needs to know; crosses a pipe when the task is a process.
@@ -259,31 +227,18 @@ pub struct TaskParams {
 /// Runs all tasks and reads the machine's counters around their common window.
 pub async fn run<O: Os>(os: O, params: Params) -> Result<Outcome, WorkloadError> {
     let meet = Meet::new(&os, params.tasks).await?;
-    let each = |index| TaskParams { params: params.clone(), meet, index };
-    let census = params.warmup > 0;
-    let (tasks, window) = match params.model {
-        Model::Threads => {
-            let tasks: Vec<_> = (0..params.tasks)
-                .map(|i| {
-                    let each = each(i);
-                    os.spawn(Placement::Spread(i), async move |os: O| task(os, each).await)
-                })
-                .collect();
-            meet.gather(&os, census, tasks).await?
-        }
-        Model::Processes => {
-            let tasks: Vec<_> =
-                (0..params.tasks).map(|i| os.spawn_process(Placement::Spread(i), TASK_ENTRY, each(i))).collect();
-            meet.gather(&os, census, tasks).await?
-        }
-    };
+    let begin = Begin { census: params.warmup > 0, after: Picos(0) };
+    let each = (0..params.tasks).map(|index| TaskParams { params: params.clone(), meet, index });
+    let body = Body { entry: TASK_ENTRY, run: task };
+    let (tasks, window) = gather(&os, (meet, begin), params.model, body, each).await?;
     Ok(window.outcome(tasks, Vec::new()))
 }
 
 /// One task, in a thread or in a process of its own.
 pub async fn task<O: Os>(os: O, with: TaskParams) -> Result<TaskOutcome, TaskError> {
-    let outcome = match backing(&os, &with).await {
-        Ok(what) => work(&os, &with.params, what, with.meet).await,
+    let params = &with.params;
+    let outcome = match what_to_map(&os, params.backing, params.size, with.index).await {
+        Ok(what) => work(&os, params, what, with.meet).await,
         Err(errno) => Err(errno),
     };
     if outcome.is_err() {
@@ -293,16 +248,16 @@ pub async fn task<O: Os>(os: O, with: TaskParams) -> Result<TaskOutcome, TaskErr
 }
 
 /// What a task maps: of the file workloads, a file of its own that has no name any more.
-async fn backing<O: Os>(os: &O, with: &TaskParams) -> Result<MapSpec, Errno> {
-    let spec = match with.params.backing {
+pub(crate) async fn what_to_map<O: Os>(os: &O, backing: Backing, size: Bytes, index: u32) -> Result<MapSpec, Errno> {
+    let spec = match backing {
         Backing::Anonymous => return Ok(MapSpec::Anonymous),
         Backing::PrivateFile => MapSpec::Private,
         Backing::SharedFile => MapSpec::Shared,
     };
-    let name = format!("page-fault-{}", with.index);
+    let name = format!("page-fault-{index}");
     let file = os.create(&name).await?;
     os.unlink(&name).await?;
-    os.truncate(file, with.params.size).await?;
+    os.truncate(file, size).await?;
     Ok(spec(FileRange { file, offset: Bytes(0) }))
 }
 

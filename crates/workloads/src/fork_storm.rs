@@ -16,6 +16,7 @@ use crate::{
     Iteration, Outcome, ParamError, ParamInfo, TaskOutcome, WorkloadError, WorkloadInfo,
     fault_storm::{PAGE, PageSize, SIZE, parse_size, touch},
     meet::{Meet, TaskError},
+    model::Begin,
     params::value,
 };
 
@@ -110,7 +111,7 @@ pub async fn run<O: Os>(os: O, params: Params) -> Result<Outcome, WorkloadError>
     let meet = Meet::new(&os, 1).await?;
     // A process of its own: it has little memory besides the mapping, and no other task.
     let task = os.spawn_process(Placement::Spread(0), TASK_ENTRY, TaskParams { params, meet });
-    let (tasks, window) = meet.gather(&os, false, vec![task]).await?;
+    let (tasks, window) = meet.gather(&os, Begin::AT_START, vec![task]).await?;
     let tasks: Vec<Vec<TaskOutcome>> = tasks;
     Ok(window.outcome(tasks.concat(), Vec::new()))
 }

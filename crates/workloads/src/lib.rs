@@ -10,6 +10,7 @@ pub mod fault_storm;
 pub mod fork_storm;
 pub mod guests;
 mod meet;
+mod model;
 pub mod numa_access;
 mod outcome;
 mod params;
@@ -20,10 +21,12 @@ pub mod thpfioscale;
 pub mod thpscale;
 pub mod thpscale_2015;
 pub mod week;
+pub mod will_it_scale;
 
 pub use block::{Block, Size};
 use fault_storm::Backing;
 pub use meet::TaskError;
+pub use model::Model;
 use os::{Died, Os, Wire};
 pub use outcome::{Iteration, Outcome, TaskOutcome, Unable, Unmapping};
 pub use params::{ParamError, ParamInfo};
@@ -55,6 +58,8 @@ pub enum Workload {
     Week(week::Params),
     /// Guests of one host that need its memory in turns.
     Guests(guests::Params),
+    /// will-it-scale's page_fault1 and page_fault2 for a time.
+    WillItScale(will_it_scale::Params),
 }
 
 /// What a user sees of a workload in `pagelab list workloads`.
@@ -84,6 +89,7 @@ pub const WORKLOADS: &[WorkloadInfo] = &[
     numa_access::INFO,
     week::INFO,
     guests::INFO,
+    will_it_scale::INFO,
 ];
 
 /// Why a workload gave no result.
@@ -143,6 +149,7 @@ impl Workload {
             "thpfioscale" => thpfioscale::Params::parse(params).map(Self::Thpfioscale),
             "week" => week::Params::parse(params).map(Self::Week),
             "guests" => guests::Params::parse(params).map(Self::Guests),
+            "will-it-scale" => will_it_scale::Params::parse(params).map(Self::WillItScale),
             "numa-access" => numa_access::Params::parse(params).map(Self::NumaAccess),
             _ => Err(ParamError::UnknownWorkload(name.to_owned())),
         }
@@ -162,6 +169,7 @@ impl Workload {
             Self::NumaAccess(params) => params.memory(),
             Self::Week(params) => params.memory(total),
             Self::Guests(params) => params.memory * u64::from(params.guests),
+            Self::WillItScale(params) => params.memory(total),
         }
     }
 
@@ -177,6 +185,7 @@ impl Workload {
             Self::SlabChurn(params) => params.files(total),
             Self::Thpfioscale(params) => params.files(total),
             Self::Week(params) => params.files(total),
+            Self::WillItScale(params) => params.files(),
         }
     }
 
@@ -186,6 +195,7 @@ impl Workload {
         match self {
             Self::Thpfioscale(params) => params.misfit(memory, cpus),
             Self::SlabChurn(params) => params.misfit(memory),
+            Self::WillItScale(params) => params.misfit(memory),
             _ => None,
         }
     }
@@ -198,7 +208,7 @@ impl Workload {
         }
     }
 
-    /// Whether it means to fill memory, so that the kernel has to reclaim and to compact.
+    /// Whether it means to fill memory, or may, so that the kernel has to reclaim and to compact.
     pub fn presses(&self) -> bool {
         match self {
             Self::FaultStorm(_) | Self::ForkStorm(_) | Self::NumaAccess(_) => false,
@@ -209,7 +219,24 @@ impl Workload {
             | Self::SlabChurn(_)
             | Self::Week(_)
             | Self::Guests(_)
+            | Self::WillItScale(_)
             | Self::Thpfioscale(_) => true,
+        }
+    }
+
+    /// Whether its tasks know how many faults they take. What is reclaimed faults again; how often, nobody knows beforehand.
+    pub fn knows_its_faults(&self) -> bool {
+        match self {
+            Self::WillItScale(params) => params.faults_follow(),
+            _ => !self.presses(),
+        }
+    }
+
+    /// What its tables are of, where it makes several sets of them.
+    pub fn tables(&self) -> Option<&'static str> {
+        match self {
+            Self::WillItScale(params) => Some(params.tables()),
+            _ => None,
         }
     }
 
@@ -227,6 +254,7 @@ impl Workload {
             Self::NumaAccess(params) => params.case(),
             Self::Week(params) => params.case(),
             Self::Guests(params) => params.case(),
+            Self::WillItScale(params) => params.case(),
         }
     }
 
@@ -234,6 +262,7 @@ impl Workload {
     pub fn scored(&self) -> bool {
         match self {
             Self::FaultStorm(params) => params.duration.is_none(),
+            Self::WillItScale(_) => false,
             Self::ForkStorm(_)
             | Self::Thpscale(_)
             | Self::Thpscale2015(_)
@@ -266,6 +295,7 @@ impl Workload {
             Self::NumaAccess(params) => numa_access::run(os, params.clone()).await,
             Self::Week(params) => week::run(os, params.clone(), seed).await,
             Self::Guests(_) => guests::run(),
+            Self::WillItScale(params) => will_it_scale::run(os, params.clone()).await,
         }
     }
 }
@@ -278,6 +308,10 @@ pub async fn run_entry<O: Os>(os: O, entry: &str, params: &[u8]) -> Option<serde
         fork_storm::TASK_ENTRY => Some(through_json(params, async |with| fork_storm::task(os, with).await).await),
         thpscale_2015::PROGRAM_ENTRY => {
             Some(through_json(params, async |with| thpscale_2015::program(os, with).await).await)
+        }
+        will_it_scale::TASK_ENTRY => Some(through_json(params, async |with| will_it_scale::task(os, with).await).await),
+        will_it_scale::MEMHOG_ENTRY => {
+            Some(through_json(params, async |with| will_it_scale::memhog(os, with).await).await)
         }
         week::COMPILE_ENTRY => Some(through_json(params, async |with| week::compile(os, with).await).await),
         _ => None,

@@ -6,7 +6,7 @@ use os::{Barrier, Died, Os, Placement};
 use serde::{Deserialize, Serialize};
 use units::{Errno, Picos};
 
-use crate::{During, Outcome, TaskOutcome, Unable, WorkloadError};
+use crate::{During, Outcome, TaskOutcome, Unable, WorkloadError, model::Begin};
 
 /// States of the machine that are read while everything is mapped. Page tables: kernels spread this one over CPUs, so where
 /// a target cannot have it folded a reading is off by at most 125 per CPU and node (`calculate_normal_threshold`,
@@ -39,7 +39,7 @@ pub(crate) struct Window {
 impl Window {
     /// The outcome of a run whose tasks did this.
     pub(crate) fn outcome(self, tasks: Vec<TaskOutcome>, unable: Vec<Unable>) -> Outcome {
-        Outcome { tasks, counters: self.counters, gauges: self.gauges, window: self.span, unable }
+        Outcome { tasks, counters: self.counters, gauges: self.gauges, window: self.span, unable, cpus: None }
     }
 }
 
@@ -120,7 +120,7 @@ pub(crate) async fn run_spread<O: Os>(
         })
     });
     let tasks = tasks.collect();
-    meet.gather(os, false, tasks).await
+    meet.gather(os, Begin::AT_START, tasks).await
 }
 
 impl Meet {
@@ -150,32 +150,38 @@ impl Meet {
     }
 
     /// Walks through the meeting points with the tasks, which hold still twice if there is a census, then collects their
-    /// results. A task that died says why, which is worth more than that the barrier was cancelled, so results are
+    /// results. Counting begins so long
+    /// after the common start as `begin` says. A task that died says why, which is worth more than that the barrier was cancelled, so results are
     /// collected before a barrier's error is returned.
     pub(crate) async fn gather<O: Os, T>(
         self,
         os: &O,
-        census: bool,
+        begin: Begin,
         tasks: Vec<impl Future<Output = Result<Result<T, TaskError>, Died>>>,
     ) -> Result<(Vec<T>, Window), WorkloadError> {
-        let window = self.count(os, census).await;
+        let window = self.count(os, begin).await;
         if window.is_err() {
             self.cancel(os).await;
         }
         Ok((results(tasks).await?, window?))
     }
 
-    async fn count<O: Os>(self, os: &O, census: bool) -> Result<Window, WorkloadError> {
+    async fn count<O: Os>(self, os: &O, begin: Begin) -> Result<Window, WorkloadError> {
         let mut gauges = BTreeMap::new();
-        if census {
+        if begin.census {
             let empty = self.read_gauges(os).await?;
             let full = self.read_gauges(os).await?;
             gauges = full.since(&empty);
         }
         os.arrive(self.ready).await.during("barrier")?;
-        let before = os.vmstat().await.during("vmstat")?;
-        let start = os.now();
+        let mut before = os.vmstat().await.during("vmstat")?;
+        let mut start = os.now();
         os.arrive(self.start).await.during("barrier")?;
+        if begin.after > Picos(0) {
+            os.sleep(begin.after).await;
+            before = os.vmstat().await.during("vmstat")?;
+            start = os.now();
+        }
         os.arrive(self.end).await.during("barrier")?;
         let span = os.now().since(start);
         let after = os.vmstat().await.during("vmstat")?;

@@ -195,7 +195,7 @@ pub async fn run<O: Os>(os: O, params: Params) -> Result<Outcome, WorkloadError>
     note(&nodes, &tasks, &mut unable);
     let window = os.now().since(start);
     let counters = os.vmstat().await.during("vmstat")?.since(&before);
-    Ok(Outcome { tasks, counters, gauges: std::collections::BTreeMap::new(), window, unable })
+    Ok(Outcome { tasks, counters, gauges: std::collections::BTreeMap::new(), window, unable, cpus: None })
 }
 
 /// A kernel without nodes, or one that keeps such calls from a container.

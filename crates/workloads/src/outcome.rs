@@ -21,6 +21,8 @@ pub struct Outcome {
     pub window: Picos,
     /// Parts of it that the target does not have.
     pub unable: Vec<Unable>,
+    /// The CPUs of the run; of will-it-scale only.
+    pub cpus: Option<u32>,
 }
 
 /// A part of a workload that was left out, as the target does not have it.
@@ -85,6 +87,9 @@ pub struct TaskOutcome {
     /// How mixed memory was before its first block; of week only.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub census: Option<BlockCensus>,
+    /// Base pages of the guest that its host backed at the end; of will-it-scale without a test only.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub host_resident: Option<u64>,
 }
 
 /// One iteration of one task.
@@ -123,6 +128,7 @@ impl TaskOutcome {
             fileinit: None,
             access: None,
             census: None,
+            host_resident: None,
         }
     }
 }

@@ -57,6 +57,11 @@ pub(crate) fn value<T: FromStr>(info: &ParamInfo, text: &str, accept: impl Fn(&T
     })
 }
 
+/// Whether `text` is the first of two words; neither is an error.
+pub(crate) fn one_of(info: &ParamInfo, text: &str, first: &str, second: &str) -> Result<bool, ParamError> {
+    value::<String>(info, text, |word| word == first || word == second).map(|word| word == first)
+}
+
 /// What a parameter expects and what it is, in the words of [`ParamError::BadValue`]: for values that are
 /// wrong only beside others.
 pub(crate) fn misfit(info: &ParamInfo, expects: &str, found: impl std::fmt::Display) -> String {

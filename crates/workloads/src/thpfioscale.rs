@@ -17,6 +17,7 @@ use crate::{
     block::{ADVISE, FILE, SIZE_EXPECTS, Size, blocks, fault_blocks, few_files, map_blocks, parse_advise, parse_file},
     draw::{below, seed_of},
     meet::{Meet, TaskError, results},
+    model::Begin,
     params::{misfit, value},
 };
 
@@ -205,7 +206,7 @@ async fn fault<O: Os>(os: &O, params: &Params, threads: u32) -> Result<Outcome, 
         })
     });
     let tasks = tasks.collect();
-    let (tasks, window) = meet.gather(os, false, tasks).await?;
+    let (tasks, window) = meet.gather(os, Begin::AT_START, tasks).await?;
     Ok(window.outcome(tasks, Vec::new()))
 }
 

@@ -16,6 +16,7 @@ use crate::{
     During, Outcome, ParamError, ParamInfo, TaskOutcome, WorkloadError, WorkloadInfo,
     block::{ADVISE, SIZE_EXPECTS, Size, blocks, fault_blocks, map_blocks, parse_advise},
     meet::{Meet, TaskError},
+    model::Begin,
     outcome::drop_caches,
     params::value,
 };
@@ -185,7 +186,7 @@ pub async fn run<O: Os>(os: O, params: Params) -> Result<Outcome, WorkloadError>
         })
     });
     let tasks = tasks.collect();
-    let gathered = meet.gather(&os, false, tasks).await;
+    let gathered = meet.gather(&os, Begin::AT_START, tasks).await;
     if params.file {
         os.unlink(FILE).await.during("unlink")?;
     }

@@ -141,7 +141,7 @@ pub async fn run<O: Os>(os: O, params: Params) -> Result<Outcome, WorkloadError>
     let after = os.vmstat().await.during("vmstat")?;
     let window = main.end.since(main.start);
     tasks.insert(0, main);
-    Ok(Outcome { tasks, counters: after.since(&before), gauges: BTreeMap::new(), window, unable })
+    Ok(Outcome { tasks, counters: after.since(&before), gauges: BTreeMap::new(), window, unable, cpus: None })
 }
 
 /// The program, for one thread count: a process of its own.

@@ -171,7 +171,7 @@ pub async fn run<O: Os>(os: O, params: Params, seed: u64) -> Result<Outcome, Wor
     let after = os.vmstat().await.during("vmstat")?;
     let window = os.now().since(start);
     let (gauges, unable) = (std::collections::BTreeMap::new(), Vec::new());
-    Ok(Outcome { tasks: probes, counters: after.since(&before), gauges, window, unable })
+    Ok(Outcome { tasks: probes, counters: after.since(&before), gauges, window, unable, cpus: None })
 }
 
 /// All that happens in an hour, at the same time.

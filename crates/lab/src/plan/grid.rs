@@ -38,7 +38,7 @@ fn large_stride(max: u32) -> Vec<u32> {
 
 /// What a grid is laid over.
 pub(super) struct Ground<'a> {
-    /// Everything of the key but workload, case, parameters and seed.
+    /// Everything of the key but workload, case, set of tables, parameters and seed.
     pub(super) key: Key,
     pub(super) cpus: u32,
     pub(super) nodes: u32,
@@ -131,7 +131,7 @@ fn misfit(key: &Key, need: Bytes, ground: &Ground<'_>) -> Option<String> {
 
 /// What a cell needs, and the parameters that say so.
 fn needs(key: &Key, need: Bytes) -> String {
-    format!("{} needs {} ({})", key.case, mib(need), workload::those(key, &["aged", "size"]))
+    format!("{} needs {} ({})", key.case, mib(need), workload::those(key, &["aged", "memhog", "size"]))
 }
 
 /// Why a planned cell does not fit into so much memory, if it does not.
@@ -160,7 +160,8 @@ fn case(
     let workload = Workload::parse(program.name, words).map_err(|error| UsageError(format!("--set {error}")))?;
     let params: BTreeMap<_, _> = params.into_iter().chain(settings.iter().cloned()).collect();
     assert!(settings.iter().all(|(name, _)| is_setting(name)), "settings and parameters share no names");
-    Ok(Key { workload: program.name.to_owned(), case: workload.case(), params, ..base.clone() })
+    let group = workload.tables().map(str::to_owned);
+    Ok(Key { workload: program.name.to_owned(), case: workload.case(), group, params, ..base.clone() })
 }
 
 /// The part of a key that all cells of a session share.

@@ -138,7 +138,7 @@ impl<P: FnMut(&KernelImage) -> Accelerator> Planner<'_, P> {
             check_guests(&session, &machine_set).map_err(Refusal::Mistake)?;
             for key in &mut session.keys {
                 key.variant.clone_from(&name);
-                key.group.clone_from(&group);
+                key.group = group.clone().or(key.group.take());
                 key.state = start.name();
             }
             sessions.push(session);

@@ -86,8 +86,14 @@ fn rendered(cells: &[Cell], kernels: &[&str], format: Format) -> String {
 fn rendered_as(cells: &[Cell], kernels: &[&str], print: Print) -> String {
     let directory = tempfile::tempdir().expect("a directory");
     let keys = cells.iter().map(|cell| cell.key.clone()).collect();
-    let identity =
-        Identity { program: "p".into(), keys, machines: vec![], simulated: vec![], layout: Layout::Head, sample: None };
+    let identity = Identity {
+        program: "p".into(),
+        keys,
+        machines: vec![],
+        simulated: vec![],
+        layout: report::Layout::Head,
+        sample: None,
+    };
     let identity = serde_json::to_vec(&identity).expect("an identity serialises");
     std::fs::write(directory.path().join(IDENTITY_FILE), identity).expect("written");
     let mut store = Store::create(directory.path()).expect("an empty directory");

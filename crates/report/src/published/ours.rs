@@ -83,10 +83,7 @@ impl Ours {
 
 fn of_one_seed(cells: &[Cell], seed: u64, layout: Layout, published: &Published) -> Vec<(Place, f64)> {
     let cells: Vec<Cell> = cells.iter().filter(|cell| cell.key.seed == seed).cloned().collect();
-    let report = match layout {
-        Layout::Head => Report::new(&cells, 0),
-        Layout::Classic => Report::classic(&cells),
-    };
+    let report = Report::of_layout(layout, &cells, 0);
     let mut values = Vec::new();
     for table in &report.tables {
         for row in &table.rows {
@@ -96,7 +93,8 @@ fn of_one_seed(cells: &[Cell], seed: u64, layout: Layout, published: &Published)
                 if value.value == 0.0 && table.kind == Kind::Metric && row.better == Better::Lower {
                     continue;
                 }
-                let place = [&table.experiment, &row.metric, &row.case, &column.kernel].map(String::clone);
+                let case = column.case(&row.case);
+                let place = [&table.experiment, &row.metric, &case, &column.kernel].map(String::clone);
                 values.push((place, value.value));
             }
         }

@@ -1,0 +1,121 @@
+//! Tables of will-it-scale as its users post them: a line for each kernel and number of tasks, and tests side by side.
+
+use super::{
+    Short, WIDTH,
+    legend::{Seen, Sign},
+    number::number,
+    strip::{self, Field, Strip},
+    text::fold,
+};
+use crate::{
+    group::distinct,
+    record::Better,
+    table::{Against, Kind, Row, Value},
+    will_it_scale::test_and_quantity,
+};
+
+/// One line of a table.
+struct Line<'a> {
+    column: usize,
+    case: &'a str,
+}
+
+/// All lines of a table; none of what is no metric.
+pub(super) fn lines(short: Short<'_>, seen: &mut Seen) -> Vec<String> {
+    let rows = &short.table.rows;
+    if short.table.kind != Kind::Metric || rows.is_empty() {
+        return Vec::new();
+    }
+    let tests = distinct(rows.iter().map(|row| test_and_quantity(&row.metric).0));
+    let cases = distinct(rows.iter().map(|row| row.case.as_str()));
+    let has_value = |line: &Line<'_>| {
+        let of_case = rows.iter().filter(|row| row.case == line.case);
+        of_case.into_iter().any(|row| row.cells[line.column].is_some())
+    };
+    let all = (0..short.table.columns.len()).flat_map(|column| cases.iter().map(move |case| Line { column, case }));
+    let lines: Vec<Line<'_>> = all.filter(has_value).collect();
+    let strips: Vec<Strip> = tests.iter().map(|test| strip(short, test, &lines, seen)).collect();
+    let mut text = fold(&short.title(&[]), WIDTH);
+    text.extend(strip::lines(&labels(short, &lines), &strips, WIDTH));
+    text
+}
+
+/// The column's name once, and the number of tasks.
+fn labels(short: Short<'_>, lines: &[Line<'_>]) -> Vec<String> {
+    let several = distinct(short.table.columns.iter().map(|head| head.column.target)).len() > 1;
+    // The first word of a head is the target.
+    let name = |line: &Line<'_>| short.head(line.column)[usize::from(!several)..].join(" ");
+    let names: Vec<String> = lines.iter().map(name).collect();
+    let width = super::text::widest(names.iter().map(String::as_str));
+    let label = |(at, (line, name)): (usize, (&Line<'_>, &String))| {
+        let again = at > 0 && lines[at - 1].column == line.column;
+        let name = if again { "" } else { name };
+        let case = line.case.strip_prefix("tasks=").unwrap_or(line.case);
+        format!("{name:width$} {case:>2}")
+    };
+    lines.iter().zip(&names).enumerate().map(label).collect()
+}
+
+fn strip(short: Short<'_>, test: &str, lines: &[Line<'_>], seen: &mut Seen) -> Strip {
+    let mut fields: [Field; 5] = Default::default();
+    for line in lines {
+        let row = |row: &&Row| row.case == line.case && test_and_quantity(&row.metric).0 == test;
+        let texts = short.table.rows.iter().find(row).map(|row| texts(short, row, line.column, seen));
+        for (field, text) in fields.iter_mut().zip(texts.unwrap_or_default()) {
+            field.texts.push(text);
+        }
+    }
+    let published = fields[3].texts.iter().any(|text| !text.is_empty());
+    let whose = published.then_some(["ours", "published"]);
+    Strip { title: vec![test.to_owned()], whose, fields: fields.into_iter().collect() }
+}
+
+/// Value, change, how far single runs are from it at most, the published value and its change.
+fn texts(short: Short<'_>, row: &Row, column: usize, seen: &mut Seen) -> [String; 5] {
+    let mut texts: [String; 5] = Default::default();
+    let baseline = match short.table.against(column) {
+        Against::Nothing => None,
+        Against::Baseline(other) | Against::Kernel(other) => Some(other),
+    };
+    let baseline = baseline.filter(|_| short.table.better != Better::None);
+    // Shares are small numbers, of which the first digits after the point say enough.
+    let number = |value: f64| if short.table.unit == "pct" { format!("{value:.2}") } else { number(value) };
+    if let Some(value) = short.measured(row, column) {
+        texts[0] = number(value.value);
+        if let Some(other) = baseline.and_then(|other| short.measured(row, other)) {
+            texts[1] = tenths(value.value / other.value - 1.0, "+");
+            seen.sign(Sign::Change);
+        }
+        if let Some(deviation) = deviation(value).filter(|_| short.table.better != Better::None) {
+            texts[2] = format!("+-{}", tenths(deviation, ""));
+        }
+    }
+    if let Some(theirs) = short.their_number(row, column) {
+        texts[3] = number(theirs);
+        if let Some(other) = baseline.and_then(|other| short.their_number(row, other)) {
+            texts[4] = tenths(theirs / other - 1.0, "+");
+            seen.published_change();
+        }
+    }
+    texts
+}
+
+/// In per cent, with one digit after the point: most differences of these tables are less than ten.
+fn tenths(part: f64, plus: &str) -> String {
+    let percent = format!("{:.1}%", 100.0 * part);
+    match percent.as_str() {
+        "0.0%" | "-0.0%" => "0.0%".to_owned(),
+        negative if negative.starts_with('-') => percent,
+        _ => format!("{plus}{percent}"),
+    }
+}
+
+/// How far the run that is furthest off is from the mean, as a part of it: what their author calls STDEV.
+fn deviation(value: &Value) -> Option<f64> {
+    let (low, high) = crate::stats::min(&runs(value)).zip(crate::stats::max(&runs(value)))?;
+    (value.of_seeds.len() > 1 && value.value > 0.0).then(|| (high - value.value).max(value.value - low) / value.value)
+}
+
+fn runs(value: &Value) -> Vec<f64> {
+    value.of_seeds.values().copied().collect()
+}

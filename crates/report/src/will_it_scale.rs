@@ -1,0 +1,83 @@
+//! Tables of will-it-scale, each of whose runs has one number for each test and number of tasks: a table for each quantity of
+//! each set of tables (processes, threads), with rows for tests and tasks under the names of the published table.
+
+use std::collections::BTreeMap;
+
+use crate::{
+    group::{Group, Placed, distinct, groups, mean_over_seeds},
+    record::{Cell, Metric},
+    table::{Form, Kind, Report, Row, Table},
+};
+
+/// Makes all tables; those but of metrics are as mmtests has them today.
+pub(crate) fn report(cells: &[Cell], counter_threshold: u64) -> Report {
+    let mut all: Vec<Table> = groups(cells).iter().flat_map(quantities).collect();
+    let other = Report::new(cells, counter_threshold);
+    all.extend(other.tables.into_iter().filter(|table| table.kind != Kind::Metric));
+    Report { layout: crate::Layout::WillItScale, tables: all, checks: other.checks }
+}
+
+/// The test of a metric, if it is of one, and what was measured: `page_fault2.iterations` is `page_fault2`, `iterations`.
+pub(crate) fn test_and_quantity(metric: &str) -> (&str, &str) {
+    metric.split_once('.').unwrap_or(("", metric))
+}
+
+fn metrics<'a>(group: &'a Group<'_>) -> impl Iterator<Item = (&'a Placed<'a>, &'a Metric)> {
+    let of = |placed: &'a Placed<'a>| placed.cell.measured.metrics.iter().map(move |metric| (placed, metric));
+    group.cells.iter().flat_map(of).filter(|(_, metric)| !metric.samples.is_empty())
+}
+
+fn quantities(group: &Group<'_>) -> Vec<Table> {
+    let names = distinct(metrics(group).map(|(_, metric)| test_and_quantity(&metric.name).1));
+    names.into_iter().map(|name| table(group, name)).collect()
+}
+
+fn table(group: &Group<'_>, quantity: &str) -> Table {
+    let mine = || metrics(group).filter(|(_, metric)| test_and_quantity(&metric.name).1 == quantity);
+    let (_, first) = mine().next().expect("a quantity is some metric's");
+    let rows = distinct(mine().map(|(placed, metric)| (metric.name.as_str(), case(placed, metric))));
+    Table {
+        experiment: group.experiment.to_owned(),
+        title: format!("{} {}", group.experiment, words(quantity)),
+        kind: Kind::Metric,
+        unit: first.unit.clone(),
+        better: first.better,
+        columns: group.columns.clone(),
+        rows: rows.into_iter().map(|(name, case)| row(group, name, &case)).collect(),
+    }
+}
+
+/// `idle_pct` is `idle`: the unit follows the title.
+fn words(quantity: &str) -> String {
+    let unit = ["_pct", "_gib"].into_iter().find_map(|unit| quantity.strip_suffix(unit));
+    unit.unwrap_or(quantity).replace('_', " ")
+}
+
+/// What the metric says, and whatever else tells apart cells that would fall together by mistake.
+fn case(placed: &Placed<'_>, metric: &Metric) -> String {
+    let case = &placed.cell.key.case;
+    let more = placed.operation.strip_prefix(case.as_str()).unwrap_or_default();
+    format!("{}{more}", metric.part.as_ref().unwrap_or(case))
+}
+
+fn row(group: &Group<'_>, name: &str, case: &str) -> Row {
+    let mine = || metrics(group).filter(|(placed, metric)| metric.name == name && self::case(placed, metric) == case);
+    let better = mine().next().expect("a row is some metric's").1.better;
+    let value = |column: usize| {
+        let mut of_seeds: BTreeMap<u64, Vec<f64>> = BTreeMap::new();
+        for (placed, metric) in mine().filter(|(placed, _)| placed.column == column) {
+            of_seeds.entry(placed.cell.key.seed).or_default().extend(&metric.samples);
+        }
+        mean_over_seeds(&of_seeds)
+    };
+    let (test, _) = test_and_quantity(name);
+    Row {
+        metric: name.to_owned(),
+        operation: format!("{test} {case}").trim_start().to_owned(),
+        case: case.to_owned(),
+        stat: "Amean".to_owned(),
+        better,
+        form: Form::Hundredths,
+        cells: (0..group.columns.len()).map(value).collect(),
+    }
+}
