@@ -138,7 +138,7 @@ fn mistakes_are_one_message() {
         (&["second=1"], &["second", "did you mean \"seconds\"?"]),
         (&["test=none"], &["memhog: expected \"all\" or a size with test = none, found none"]),
         (&["memhog=1GiB"], &["memhog: expected at most 504 MiB of 512 MiB, found 1GiB"]),
-        (&["size=2GiB"], &["needs 2050 MiB (memhog, size)", "memory and swap of the machine is 1024 MiB"]),
+        (&["size=2GiB"], &["needs 2048 MiB (memhog, size)", "memory and swap of the machine is 1024 MiB"]),
     ];
     for (sets, expected) in cases {
         let sets = sets.iter().flat_map(|set| ["--set", set]).collect::<Vec<_>>();

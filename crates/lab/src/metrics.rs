@@ -195,8 +195,9 @@ fn will_it_scale(test: will_it_scale::Test, outcome: &Outcome) -> Vec<Metric> {
     ]
 }
 
-/// Base pages that a guest's host cleared, of the simulator alone.
-const HOST_CLEARED: &str = "sim_host_cleared_pages";
+/// Base pages that a guest's host cleared where it had backed them before, of the simulator alone: memory that nobody had touched
+/// yet it would have to clear in any case.
+const HOST_CLEARED: &str = "sim_host_refaults";
 
 /// What a guest's host has of it some time after memhog, and how much it got back meanwhile.
 fn memhog(params: &will_it_scale::Params, outcome: &Outcome) -> Vec<Metric> {

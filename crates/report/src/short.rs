@@ -261,11 +261,7 @@ impl Short<'_> {
                     _ => seen.range(value.of_seeds.len()),
                 }
             }
-            for (mark, sign) in [(FITTED, Sign::Fitted), (WRONG, Sign::Wrong)] {
-                if marks.contains(mark) {
-                    seen.sign(sign);
-                }
-            }
+            seen.marks(&marks);
             texts[MARKS] += &marks;
             if texts[MARKS].len() > 1 {
                 seen.sign(Sign::Combined);

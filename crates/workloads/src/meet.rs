@@ -150,9 +150,8 @@ impl Meet {
     }
 
     /// Walks through the meeting points with the tasks, which hold still twice if there is a census, then collects their
-    /// results. Counting begins so long
-    /// after the common start as `begin` says. A task that died says why, which is worth more than that the barrier was cancelled, so results are
-    /// collected before a barrier's error is returned.
+    /// results. Counting begins so long after the common start as `begin` says. A task that died says why, which is worth more
+    /// than that the barrier was cancelled, so results are collected before a barrier's error is returned.
     pub(crate) async fn gather<O: Os, T>(
         self,
         os: &O,

@@ -1,8 +1,9 @@
 //! Tables of will-it-scale as its users post them: a line for each kernel and number of tasks, and tests side by side.
 
 use super::{
-    Short, WIDTH,
+    LUCK, Short, WIDTH,
     legend::{Seen, Sign},
+    luck::{self, Luck},
     number::number,
     strip::{self, Field, Strip},
     text::fold,
@@ -10,6 +11,7 @@ use super::{
 use crate::{
     group::distinct,
     record::Better,
+    stats::{self, Pair},
     table::{Against, Kind, Row, Value},
     will_it_scale::test_and_quantity,
 };
@@ -57,7 +59,7 @@ fn labels(short: Short<'_>, lines: &[Line<'_>]) -> Vec<String> {
 }
 
 fn strip(short: Short<'_>, test: &str, lines: &[Line<'_>], seen: &mut Seen) -> Strip {
-    let mut fields: [Field; 5] = Default::default();
+    let mut fields: [Field; 6] = Default::default();
     for line in lines {
         let row = |row: &&Row| row.case == line.case && test_and_quantity(&row.metric).0 == test;
         let texts = short.table.rows.iter().find(row).map(|row| texts(short, row, line.column, seen));
@@ -65,39 +67,62 @@ fn strip(short: Short<'_>, test: &str, lines: &[Line<'_>], seen: &mut Seen) -> S
             field.texts.push(text);
         }
     }
-    let published = fields[3].texts.iter().any(|text| !text.is_empty());
+    fields[MARKS].left = true;
+    let published = fields[THEIRS].texts.iter().any(|text| !text.is_empty());
     let whose = published.then_some(["ours", "published"]);
     Strip { title: vec![test.to_owned()], whose, fields: fields.into_iter().collect() }
 }
 
-/// Value, change, how far single runs are from it at most, the published value and its change.
-fn texts(short: Short<'_>, row: &Row, column: usize, seen: &mut Seen) -> [String; 5] {
-    let mut texts: [String; 5] = Default::default();
+/// Fields of a test.
+const OURS: usize = 0;
+const CHANGE: usize = 1;
+const DEVIATION: usize = 2;
+const MARKS: usize = 3;
+const THEIRS: usize = 4;
+const THEIR_CHANGE: usize = 5;
+
+/// Value, change, how far single runs are from it at most, marks, the published value and its change.
+fn texts(short: Short<'_>, row: &Row, column: usize, seen: &mut Seen) -> [String; 6] {
+    let mut texts: [String; 6] = Default::default();
     let baseline = match short.table.against(column) {
         Against::Nothing => None,
         Against::Baseline(other) | Against::Kernel(other) => Some(other),
     };
     let baseline = baseline.filter(|_| short.table.better != Better::None);
-    // Shares are small numbers, of which the first digits after the point say enough.
-    let number = |value: f64| if short.table.unit == "pct" { format!("{value:.2}") } else { number(value) };
+    let number = |value: f64| if short.table.unit == "pct" { hundredths(value) } else { number(value) };
     if let Some(value) = short.measured(row, column) {
-        texts[0] = number(value.value);
+        texts[OURS] = number(value.value);
         if let Some(other) = baseline.and_then(|other| short.measured(row, other)) {
-            texts[1] = tenths(value.value / other.value - 1.0, "+");
+            texts[CHANGE] = tenths(value.value / other.value - 1.0, "+");
             seen.sign(Sign::Change);
+            let runs = Pair { baseline: &other.of_seeds, new: &value.of_seeds };
+            if let Some(luck) = luck::of(runs) {
+                seen.tested(luck);
+                texts[MARKS].extend((luck != Luck::Unlikely).then_some(LUCK));
+            }
         }
         if let Some(deviation) = deviation(value).filter(|_| short.table.better != Better::None) {
-            texts[2] = format!("+-{}", tenths(deviation, ""));
+            texts[DEVIATION] = format!("+-{}", tenths(deviation, ""));
+            seen.sign(Sign::Deviation);
         }
+        let marks = short.marks(column, row);
+        seen.marks(&marks);
+        texts[MARKS] += &marks;
     }
     if let Some(theirs) = short.their_number(row, column) {
-        texts[3] = number(theirs);
+        texts[THEIRS] = number(theirs);
         if let Some(other) = baseline.and_then(|other| short.their_number(row, other)) {
-            texts[4] = tenths(theirs / other - 1.0, "+");
+            texts[THEIR_CHANGE] = tenths(theirs / other - 1.0, "+");
             seen.published_change();
         }
     }
     texts
+}
+
+/// A share of time, of which two digits after the point say enough.
+fn hundredths(percent: f64) -> String {
+    let text = format!("{percent:.2}");
+    if text == "-0.00" { "0.00".to_owned() } else { text }
 }
 
 /// In per cent, with one digit after the point: most differences of these tables are less than ten.
@@ -112,10 +137,7 @@ fn tenths(part: f64, plus: &str) -> String {
 
 /// How far the run that is furthest off is from the mean, as a part of it: what their author calls STDEV.
 fn deviation(value: &Value) -> Option<f64> {
-    let (low, high) = crate::stats::min(&runs(value)).zip(crate::stats::max(&runs(value)))?;
-    (value.of_seeds.len() > 1 && value.value > 0.0).then(|| (high - value.value).max(value.value - low) / value.value)
-}
-
-fn runs(value: &Value) -> Vec<f64> {
-    value.of_seeds.values().copied().collect()
+    let runs: Vec<f64> = value.of_seeds.values().copied().collect();
+    let (low, high) = stats::min(&runs).zip(stats::max(&runs)).filter(|_| runs.len() > 1 && value.value > 0.0)?;
+    Some((high - value.value).max(value.value - low) / value.value)
 }

@@ -3,7 +3,7 @@
 use std::collections::BTreeSet;
 
 use super::{
-    WIDTH,
+    FITTED, WIDTH, WRONG,
     luck::{FEW, Luck},
     text::fold,
 };
@@ -16,6 +16,7 @@ pub(super) enum Sign {
     Same,
     Change,
     Ratio,
+    Deviation,
     Luck,
     Fitted,
     Wrong,
@@ -24,7 +25,7 @@ pub(super) enum Sign {
 
 impl Sign {
     /// What numbers are.
-    const NUMBERS: [Self; 4] = [Self::Range, Self::Same, Self::Change, Self::Ratio];
+    const NUMBERS: [Self; 5] = [Self::Range, Self::Same, Self::Change, Self::Ratio, Self::Deviation];
     /// What marks are.
     const MARKS: [Self; 4] = [Self::Luck, Self::Fitted, Self::Wrong, Self::Combined];
 }
@@ -44,6 +45,15 @@ pub(super) struct Seen {
 impl Seen {
     pub(super) fn sign(&mut self, sign: Sign) {
         self.signs.insert(sign);
+    }
+
+    /// Marks of what is known about a published value.
+    pub(super) fn marks(&mut self, marks: &str) {
+        for (mark, sign) in [(FITTED, Sign::Fitted), (WRONG, Sign::Wrong)] {
+            if marks.contains(mark) {
+                self.sign(sign);
+            }
+        }
     }
 
     /// A range of so many runs.
@@ -82,6 +92,7 @@ impl Seen {
             Sign::Change if self.published => "%: change from the first column, of simulated or published",
             Sign::Change => "%: change from the first column",
             Sign::Ratio => "x: model over kernel",
+            Sign::Deviation => "+-: the run that is furthest from the mean",
             Sign::Luck => return self.luck(),
             Sign::Fitted => "f fitted: the model was tuned to this row of the first column",
             Sign::Wrong => return format!("! simulated value known to be off; why: {reasons}"),
