@@ -87,7 +87,7 @@ impl Mm {
     }
 
     /// The host clears frames for a guest, of which `frame` is one.
-    pub(crate) fn clear_by_host(&mut self, cx: &mut Cx<'_>, frame: Pfn, frames: u64) {
+    pub(crate) fn clear_for_guest(&mut self, cx: &mut Cx<'_>, frame: Pfn, frames: u64) {
         let start = cx.now();
         cx.because(Cause::Host, |cx| cx.work(Work::ClearFrame, frames));
         if self.bandwidth.is_limited {

@@ -79,6 +79,8 @@ pub(crate) struct Backing {
     given_back: Vec<u64>,
     /// Frames that are backed.
     resident: u64,
+    /// Frames that the host has yet to clear before the CPU that has accessed them goes on, and one of them.
+    to_clear: (u64, Pfn),
 }
 
 /// Frames of a region, and those that one word of a bitmap has.
@@ -107,7 +109,7 @@ impl Backing {
     fn new(frames: u32, spec: HostSpec) -> Self {
         let words = || vec![0; frames.div_ceil(WORD) as usize];
         let regions = vec![Region::Nothing; frames.div_ceil(REGION) as usize];
-        Self { spec, regions, frames: words(), given_back: words(), resident: 0 }
+        Self { spec, regions, frames: words(), given_back: words(), resident: 0, to_clear: (0, Pfn(0)) }
     }
 
     #[inline]
@@ -296,11 +298,45 @@ impl Mm {
         if faulted.faults == 0 {
             return;
         }
+        host.to_clear = (host.to_clear.0 + faulted.cleared, pfn);
         cx.count(Event::SimHostFaults, faulted.faults);
         cx.count(Event::SimHostClearedPages, faulted.cleared);
         cx.count(Event::SimHostRefaults, faulted.again);
         primitive::host_faults(cx, faulted.faults);
-        self.clear_by_host(cx, pfn, faulted.cleared);
+        if !self.has_bandwidth_limit() {
+            self.clear_by_host(cx, u64::MAX);
+        }
+    }
+
+    /// Has the host frames to clear for the CPU that has taken this step? Only where memory has a limit, so that others have their
+    /// part of it meanwhile.
+    #[inline]
+    pub fn has_host_clears(&self) -> bool {
+        matches!(self.host.as_deref(), Some(Host::Pages(backing)) if backing.to_clear.0 > 0)
+    }
+
+    /// How many that are; they are no longer this guest's affair.
+    pub fn take_host_clears(&mut self) -> u64 {
+        match self.host.as_deref_mut() {
+            Some(Host::Pages(backing)) => std::mem::take(&mut backing.to_clear.0),
+            _ => 0,
+        }
+    }
+
+    /// The host clears so many of the frames that it has to.
+    fn clear_by_host(&mut self, cx: &mut Cx<'_>, most: u64) {
+        let Some(Host::Pages(backing)) = self.host.as_deref_mut() else { return };
+        let (left, pfn) = backing.to_clear;
+        let frames = left.min(most);
+        backing.to_clear.0 -= frames;
+        self.clear_for_guest(cx, pfn, frames);
+    }
+
+    /// The host clears one of the frames that [`Self::take_host_clears`] has told of.
+    pub fn clear_one_by_host(&mut self, cx: &mut Cx<'_>) {
+        let Some(Host::Pages(backing)) = self.host.as_deref() else { return };
+        let pfn = backing.to_clear.1;
+        self.clear_for_guest(cx, pfn, 1);
     }
 
     /// The host gives back a block that was reported; false when it has a kernel, which does it later.

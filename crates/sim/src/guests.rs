@@ -108,7 +108,34 @@ impl World {
         let kernel = self.tasks[id.0 as usize].kernel;
         if kernel != HOST && self.kernels[kernel].mm.has_host_work() {
             self.tell_host_all(kernel, cpu);
+        } else if self.kernels[kernel].mm.has_host_clears() {
+            self.cpus[cpu.0 as usize].host_clears += self.kernels[kernel].mm.take_host_clears();
         }
+    }
+
+    /// A turn of a CPU for which the host clears frames: as many as nobody else has a turn before.
+    #[inline(never)]
+    pub(crate) fn clear_in_host(&mut self, id: CpuId) {
+        let Self { kernels, cpus, prices, clock, tasks, .. } = self;
+        let prices = prices.on(cpus, id);
+        let here = &mut cpus[id.0 as usize];
+        let kernel = &mut kernels[here.kernel];
+        let (number, since) = (kernel.number(id), here.clock);
+        let before = clock.earliest();
+        let mut cx = mm::cx::Cx::new(number, since, prices, &mut kernel.counters);
+        // Bound: the frames.
+        loop {
+            kernel.mm.clear_one_by_host(&mut cx);
+            here.host_clears -= 1;
+            if here.host_clears == 0 || cx.now() >= before {
+                break;
+            }
+        }
+        here.clock = cx.now();
+        if let Some(running) = here.running {
+            tasks[running.0 as usize].spin(since, here.clock, Cause::Host);
+        }
+        here.ready(id, clock);
     }
 
     #[inline(never)]

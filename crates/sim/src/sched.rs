@@ -61,6 +61,8 @@ pub(crate) struct Cpu {
     pub(crate) kernel: KernelId,
     /// It is a guest's, and is busy in the host.
     pub(crate) stands: bool,
+    /// Frames that a host without a kernel clears before the CPU goes on.
+    pub(crate) host_clears: u64,
     /// Whom its idle task has woken: interrupts come while that runs.
     idle_wakes: Wakes,
 }
@@ -79,6 +81,7 @@ impl Cpu {
             next_tick: Time(0),
             is_spinning: false,
             stands: false,
+            host_clears: 0,
             siblings: Box::default(),
             has_siblings: false,
             is_ordered: false,

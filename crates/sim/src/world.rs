@@ -432,6 +432,10 @@ impl World {
                 Next::Cpu { cpu, clock, horizon } => {
                     self.sample_before(clock);
                     self.waker = Some(cpu);
+                    if self.cpus[cpu.0 as usize].host_clears > 0 {
+                        self.clear_in_host(cpu);
+                        continue;
+                    }
                     match self.run_on(cpu, horizon) {
                         Some(kills) => kills.then_some(Turn::Drop(self.current)),
                         None => self.run(cpu, horizon),

@@ -9,6 +9,10 @@
 //! (Alexander Duyck, 2020). The task maps 2 MiB more and uses the aligned part, as otherwise the two ends of the mapping fall
 //! back to base pages. page_fault1 has `MADV_NOHUGEPAGE`: its pages are base pages on every kernel.
 //!
+//! After some seconds the tasks of the original are at different places of their loop. Here they are from the beginning: of its
+//! first mapping, task i stores only into the first (i + 1) of as many parts as there are tasks. Where nothing disturbs them they
+//! would else unmap at one instant for ever, and neighbours in memory would always be freed together.
+//!
 //! Before all that, `memhog` (of numactl) writes memory once and frees it, so that a guest's host has backed all of it; then
 //! nothing happens for `settle_seconds`. With `test = none` that is all.
 //!
@@ -344,7 +348,7 @@ pub async fn memhog<O: Os>(os: O, memhog: Memhog) -> Result<TaskOutcome, TaskErr
 pub async fn task<O: Os>(os: O, with: TaskParams) -> Result<TaskOutcome, TaskError> {
     let params = &with.params;
     let outcome = match what_to_map(&os, params.test.backing(), params.size, with.index).await {
-        Ok(what) => work(&os, params, what, with.meet).await,
+        Ok(what) => work(&os, &with, what).await,
         Err(errno) => Err(errno),
     };
     if outcome.is_err() {
@@ -353,7 +357,10 @@ pub async fn task<O: Os>(os: O, with: TaskParams) -> Result<TaskOutcome, TaskErr
     Ok(outcome?)
 }
 
-async fn work<O: Os>(os: &O, params: &Params, what: MapSpec, meet: Meet) -> Result<TaskOutcome, Errno> {
+async fn work<O: Os>(os: &O, with: &TaskParams, what: MapSpec) -> Result<TaskOutcome, Errno> {
+    let TaskParams { params, meet, index } = with;
+    let (tasks, pieces) = (u64::from(params.tasks), params.size.0 / PIECE.0);
+    let mut first = Some(PIECE * (pieces * (u64::from(*index) + 1)).div_ceil(tasks));
     os.arrive(meet.ready).await?;
     os.arrive(meet.start).await?;
     let mut count = Count { begin: os.now() + params.warmup, window: params.window, counted: None };
@@ -366,7 +373,8 @@ async fn work<O: Os>(os: &O, params: &Params, what: MapSpec, meet: Meet) -> Resu
             PageSize::Base => mapping,
             PageSize::Huge => mapping.aligned_part(Bytes::HUGE_PAGE, params.size),
         };
-        if let Some(outcome) = count.store(os, range).await? {
+        let part = VmRange { len: first.take().unwrap_or(range.len), ..range };
+        if let Some(outcome) = count.store(os, part).await? {
             break (outcome, mapping);
         }
         os.munmap(mapping).await?;

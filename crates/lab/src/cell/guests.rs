@@ -95,7 +95,7 @@ pub(super) fn simulated(
         *counters.entry(name).or_default() += n;
     }
     let tasks = outcomes.into_iter().map(|(outcome, _)| outcome).collect();
-    let outcome = Outcome { tasks, counters, gauges: BTreeMap::new(), window, unable: Vec::new() };
+    let outcome = Outcome { tasks, counters, gauges: BTreeMap::new(), window, unable: Vec::new(), cpus: None };
     let mut measured = measure(workload, outcome, None);
     measured.causes = super::causes(&finish.host.times);
     let (tasks, run_hash, variant) = (measured.detail.take(), finish.host.hash, &what.variant.difference);

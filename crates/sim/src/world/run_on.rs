@@ -66,7 +66,8 @@ impl World {
             && !touch.is_in_fault()
             && !cx.has_asked_anybody()
             && !mm.has_news()
-            && !mm.has_host_work();
+            && !mm.has_host_work()
+            && !mm.has_host_clears();
         let line = (sharers > 0).then(|| (&mut lines[space_id.0 as usize], variant.mmap_lock));
         if is_plain {
             pay(&mut cx, task, here, line);
