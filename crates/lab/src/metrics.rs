@@ -4,7 +4,8 @@ use os::Pattern;
 use report::{Better, Metric};
 use units::{Bytes, Picos};
 use workloads::{
-    Block, Iteration, Outcome, TaskOutcome, Unmapping, Workload, fork_storm::Phase, numa_access::Access, will_it_scale,
+    Block, Iteration, Outcome, TaskOutcome, Unmapping, Workload, fork_storm::Phase, guest_footprint,
+    numa_access::Access, will_it_scale,
 };
 
 /// The metrics of one cell, in the order in which tables show them.
@@ -31,6 +32,7 @@ pub(crate) fn of(workload: &Workload, outcome: &Outcome) -> Vec<Metric> {
             will_it_scale::Test::None => memhog(params, outcome),
             test => will_it_scale(test, outcome),
         },
+        Workload::GuestFootprint(params) => footprint(params, &outcome.tasks),
         Workload::Thpscale(_) | Workload::AgedFault(_) | Workload::SmallFiles(_) | Workload::SlabChurn(_) => {
             blocks(&outcome.tasks)
         }
@@ -135,6 +137,20 @@ fn guests(outcome: &Outcome) -> Vec<Metric> {
         metric(&format!("host_{name}"), "pages", Better::Lower, vec![count as f64])
     };
     vec![metric("fill_time_s", "s", Better::Lower, fills), of_host("pswpin"), of_host("pswpout")]
+}
+
+/// How long each phase took to hold what it holds, by the time at which it was due, and the faults of all.
+fn footprint(params: &guest_footprint::Params, phases: &[TaskOutcome]) -> Vec<Metric> {
+    let case = params.trace.name();
+    let took = |(phase, task): (&guest_footprint::Phase, &TaskOutcome)| {
+        let took = task.end.since(task.start).0 as f64 / 1e9;
+        let part = Some(format!("{case} {}s", phase.at.as_secs_f64()));
+        Metric { part, ..metric("phase_ms", "ms", Better::Lower, vec![took]) }
+    };
+    let mut metrics: Vec<Metric> = params.trace.phases().iter().zip(phases).map(took).collect();
+    let faults = phases.iter().map(|phase| phase.faults).sum::<u64>();
+    metrics.push(metric("page_faults", "faults", Better::Lower, vec![faults as f64]));
+    metrics
 }
 
 /// Shares over time, a row for some hours together.

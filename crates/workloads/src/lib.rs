@@ -8,6 +8,7 @@ mod block;
 mod draw;
 pub mod fault_storm;
 pub mod fork_storm;
+pub mod guest_footprint;
 pub mod guests;
 mod meet;
 mod model;
@@ -60,6 +61,8 @@ pub enum Workload {
     Guests(guests::Params),
     /// will-it-scale's page_fault1 and page_fault2 for a time.
     WillItScale(will_it_scale::Params),
+    /// Memory that comes and goes as a trace says.
+    GuestFootprint(guest_footprint::Params),
 }
 
 /// What a user sees of a workload in `pagelab list workloads`.
@@ -90,6 +93,7 @@ pub const WORKLOADS: &[WorkloadInfo] = &[
     week::INFO,
     guests::INFO,
     will_it_scale::INFO,
+    guest_footprint::INFO,
 ];
 
 /// Why a workload gave no result.
@@ -150,6 +154,7 @@ impl Workload {
             "week" => week::Params::parse(params).map(Self::Week),
             "guests" => guests::Params::parse(params).map(Self::Guests),
             "will-it-scale" => will_it_scale::Params::parse(params).map(Self::WillItScale),
+            "guest-footprint" => guest_footprint::Params::parse(params).map(Self::GuestFootprint),
             "numa-access" => numa_access::Params::parse(params).map(Self::NumaAccess),
             _ => Err(ParamError::UnknownWorkload(name.to_owned())),
         }
@@ -170,6 +175,7 @@ impl Workload {
             Self::Week(params) => params.memory(total),
             Self::Guests(params) => params.memory * u64::from(params.guests),
             Self::WillItScale(params) => params.memory(total),
+            Self::GuestFootprint(params) => params.memory(total),
         }
     }
 
@@ -186,6 +192,7 @@ impl Workload {
             Self::Thpfioscale(params) => params.files(total),
             Self::Week(params) => params.files(total),
             Self::WillItScale(params) => params.files(),
+            Self::GuestFootprint(params) => params.files(total),
         }
     }
 
@@ -196,6 +203,7 @@ impl Workload {
             Self::Thpfioscale(params) => params.misfit(memory, cpus),
             Self::SlabChurn(params) => params.misfit(memory),
             Self::WillItScale(params) => params.misfit(memory),
+            Self::GuestFootprint(params) => params.misfit(memory),
             _ => None,
         }
     }
@@ -220,6 +228,7 @@ impl Workload {
             | Self::Week(_)
             | Self::Guests(_)
             | Self::WillItScale(_)
+            | Self::GuestFootprint(_)
             | Self::Thpfioscale(_) => true,
         }
     }
@@ -255,6 +264,7 @@ impl Workload {
             Self::Week(params) => params.case(),
             Self::Guests(params) => params.case(),
             Self::WillItScale(params) => params.case(),
+            Self::GuestFootprint(params) => params.case(),
         }
     }
 
@@ -272,6 +282,7 @@ impl Workload {
             | Self::Thpfioscale(_)
             | Self::Week(_)
             | Self::Guests(_)
+            | Self::GuestFootprint(_)
             | Self::NumaAccess(_) => true,
         }
     }
@@ -296,6 +307,7 @@ impl Workload {
             Self::Week(params) => week::run(os, params.clone(), seed).await,
             Self::Guests(_) => guests::run(),
             Self::WillItScale(params) => will_it_scale::run(os, params.clone()).await,
+            Self::GuestFootprint(params) => guest_footprint::run(os, params.clone()).await,
         }
     }
 }
