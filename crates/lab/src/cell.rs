@@ -16,13 +16,15 @@ use linux::{
 };
 use os::Os;
 use report::{
-    Cell, Check, Duration, Extfrag, Key, Measured, Record, Run, SCHEMA, Series, Skip, Skipped, SlowPath, WAITING,
+    Cell, Check, Duration, Extfrag, Footprint, Key, Measured, Record, Run, SCHEMA, Series, Skip, Skipped, SlowPath,
+    WAITING,
 };
 use serde::{Deserialize, Serialize};
 use units::{Bytes, Errno, ExtfragClass, ExtfragCounts, Picos};
 use workloads::{Outcome, Workload, WorkloadError, recipe::Recipe};
 
 use crate::{
+    footprint,
     machine::Machine,
     metrics, over_time,
     plan::Every,
@@ -56,6 +58,9 @@ pub struct Order {
     /// How often it is sampled, if at all.
     #[serde(default)]
     pub sample: Option<Every>,
+    /// How often the memory of the guest on its host is looked at, if at all.
+    #[serde(default)]
+    pub footprint: Option<Picos>,
 }
 
 /// What a cell simulates.
@@ -129,7 +134,7 @@ pub fn work(order: &[u8]) -> Result<String, String> {
         None => real(&workload, &order),
         Some(what) => simulated(&workload, &order, what),
     };
-    let Found { measured, series, slow_path } = match found {
+    let Found { measured, series, slow_path, footprint } = match found {
         Ok(found) => found,
         Err(Failure::Lacking(reason)) => return Ok(line(&Record::Skipped(skipped(order.key, reason)))),
         Err(Failure::Failed(problem)) => return Err(problem),
@@ -142,7 +147,7 @@ pub fn work(order: &[u8]) -> Result<String, String> {
         commit: provenance::COMMIT.to_owned(),
         max_rss_kib: host::max_rss_kib(),
     };
-    Ok(line(&Record::Cell(Cell { schema: SCHEMA, key: order.key, measured, series, slow_path, run })))
+    Ok(line(&Record::Cell(Cell { schema: SCHEMA, key: order.key, measured, series, slow_path, footprint, run })))
 }
 
 fn line(record: &Record) -> String {
@@ -160,6 +165,7 @@ struct Found {
     measured: Measured,
     series: Option<Series>,
     slow_path: Option<SlowPath>,
+    footprint: Option<Footprint>,
 }
 
 /// Why a cell gave no result.
@@ -197,6 +203,13 @@ fn real(workload: &Workload, order: &Order) -> Result<Found, Failure> {
     os.watch(order.watch.clone());
     let before = os.fallbacks();
     let outcome = block_on(workload.run(os.clone(), order.key.seed))?;
+    let now_us = Picos(os.now().0).as_nanos() / 1000;
+    let footprint = order.footprint.map(|_| Footprint {
+        epoch_us: (host::monotonic_ns() / 1000).saturating_sub(now_us),
+        held: footprint::held(workload, &os, &outcome),
+        // Who sees the host adds it.
+        series: Series::default(),
+    });
     let fallbacks = before.and_then(|before| Ok(os.fallbacks()?.since(&before)));
     let series = sampling.map(Sampling::end).transpose();
     drop(files);
@@ -220,7 +233,7 @@ fn real(workload: &Workload, order: &Order) -> Result<Found, Failure> {
         measured.skipped.push(Skip { what: "time series".to_owned(), reason });
         None
     });
-    Ok(Found { measured, series, slow_path: None })
+    Ok(Found { measured, series, slow_path: None, footprint })
 }
 
 /// The trace event of fallbacks.
@@ -269,7 +282,8 @@ fn simulated(workload: &Workload, order: &Order, what: &Simulated) -> Result<Fou
     let cap = if what.prefix.is_some() { order.cap.max(room_for_state(&machine)) } else { order.cap };
     let config = crate::simulated::config(&machine, &what.variant.rules()?, cap, order.key.seed)?;
     let (workload_there, seed) = (workload.clone(), order.key.seed);
-    let (trace_lines, sample) = (order.trace.as_ref().map(|_| TRACE_LINES), order.sample.map(Every::time));
+    let (trace_lines, sample) =
+        (order.trace.as_ref().map(|_| TRACE_LINES), order.sample.map(Every::time).or(order.footprint));
     let options = sim::Options { trace_lines, sample, ..sim::Options::default() };
     let prefix = what.prefix.clone();
     let main = async move |os: sim::Sim| {
@@ -277,7 +291,9 @@ fn simulated(workload: &Workload, order: &Order, what: &Simulated) -> Result<Fou
             None => None,
             Some(prefix) => Some(prefix.follow(&os, seed).await.map_err(Failure::Failed)?),
         };
-        Ok::<_, Failure>((workload_there.run(os, seed).await?, before))
+        let outcome = workload_there.run(os.clone(), seed).await?;
+        let held = footprint::held(&workload_there, &os, &outcome);
+        Ok::<_, Failure>((outcome, held, before))
     };
     let state = what.state.as_deref().map(|file| load_state(file, &config.machine)).transpose()?;
     let map = state.as_ref().map(|(_, map)| map);
@@ -286,7 +302,7 @@ fn simulated(workload: &Workload, order: &Order, what: &Simulated) -> Result<Fou
     if let (Some(file), Some(trace)) = (&order.trace, extra.trace) {
         report::write_whole(file, trace.as_bytes()).map_err(|error| error.to_string())?;
     }
-    let (outcome, before) = outcome?;
+    let (outcome, held, before) = outcome?;
     // What came before the workload is not the workload's.
     let fallbacks = before.as_ref().map_or(extra.extfrag, |(_, before)| finish.counters.extfrag().since(before));
     let extfrag = Extfrag::new(config.machine.pageblock_order, &fallbacks, &outcome.counters, 0);
@@ -305,8 +321,11 @@ fn simulated(workload: &Workload, order: &Order, what: &Simulated) -> Result<Fou
         let notes = [state::in_words(&picture.census)];
         measured.detail[STATE] = serde_json::json!({ "hash": picture.checksum, "notes": notes });
     }
-    let series = sample.zip(extra.samples).map(|(every, samples)| over_time::series(every, &samples));
-    Ok(Found { measured, series, slow_path: Some(over_time::slow_path(&extra.slow_operations)) })
+    let samples = sample.zip(extra.samples.as_ref());
+    let footprint = samples.filter(|_| order.footprint.is_some());
+    let footprint = footprint.and_then(|(every, samples)| footprint::simulated(every, samples, held));
+    let series = samples.filter(|_| order.sample.is_some()).map(|(every, samples)| over_time::series(every, samples));
+    Ok(Found { measured, series, slow_path: Some(over_time::slow_path(&extra.slow_operations)), footprint })
 }
 
 /// The hash of a state, and its frames on a machine.

@@ -9,7 +9,7 @@ use crate::{
 };
 
 const KEYS: &[&str] =
-    &["about", "serves", "workload", "targets", "machine", "kernel", "state", "params", "layout", "column"];
+    &["about", "serves", "workload", "targets", "machine", "kernel", "state", "settings", "params", "layout", "column"];
 const COLUMN_KEYS: &[&str] = &["kernel", "title", "variant", "machine", "tables", "settings", "params"];
 const LAYOUTS: &[&str] = &["head", "2015", "will-it-scale"];
 
@@ -40,6 +40,9 @@ pub struct Experiment {
     pub state: String,
     /// Parameters with at least one value each, in the file's order. Those not given take the workload's defaults.
     pub params: Vec<(String, Vec<String>)>,
+    /// Kernel settings with at least one value each, in the file's order: what `--set` says where the user does not. A host
+    /// is left as it is.
+    pub settings: Vec<(String, Vec<String>)>,
     /// How its tables are laid out.
     pub layout: Layout,
     /// The columns of target sim, where it is not left to the user which kernels are compared.
@@ -87,6 +90,7 @@ impl Experiment {
             machine: machine(&root)?,
             kernel: root.required("kernel")?,
             state: root.optional("state")?.unwrap_or_else(|| FRESH.to_owned()),
+            settings: settings(&root)?,
             params: params(&root, workload)?,
             layout: layout(&root)?,
             columns: columns(&root, workload)?,
@@ -142,6 +146,11 @@ fn columns(root: &TableReader<'_>, workload: &Offered) -> Result<Vec<SimColumn>,
             return Err(table.error("kernel", format!("there is another column {kernel:?} already")));
         }
         let settings = settings(&table)?;
+        if let Some((name, _)) = settings.iter().find(|(_, values)| values.len() > 1) {
+            return Err(table.error("settings", format!("a column takes one value of {name}")));
+        }
+        let settings =
+            settings.into_iter().filter_map(|(name, values)| Some((name, values.into_iter().next()?))).collect();
         let machine = if table.optional::<String>("machine")?.is_some() { Some(machine(&table)?) } else { None };
         let params = params(&table, workload)?;
         if let Some((name, _)) = params.iter().find(|(_, values)| values.len() > 1) {
@@ -160,13 +169,14 @@ fn columns(root: &TableReader<'_>, workload: &Offered) -> Result<Vec<SimColumn>,
     Ok(columns)
 }
 
-fn settings(column: &TableReader<'_>) -> Result<Vec<(String, String)>, SourceError> {
-    let Some(table) = column.table("settings")? else { return Ok(Vec::new()) };
+fn settings(of: &TableReader<'_>) -> Result<Vec<(String, Vec<String>)>, SourceError> {
+    let Some(table) = of.table("settings")? else { return Ok(Vec::new()) };
     let table = table.only("setting", &linux::setting::names())?;
     let read = |name: &str| {
-        let value: String = table.required(name)?;
-        linux::setting::check_form(name, &value).map_err(|problem| table.error(name, problem))?;
-        Ok((name.to_owned(), value))
+        let OneOrMore(values) = table.required(name)?;
+        let check = |value: &String| linux::setting::check_form(name, value);
+        values.iter().try_for_each(check).map_err(|problem| table.error(name, problem))?;
+        Ok((name.to_owned(), values))
     };
     table.keys().into_iter().map(read).collect()
 }
@@ -252,8 +262,9 @@ model = ["threads", "processes"]
 
     #[test]
     fn every_mistake_is_one_message() {
-        let machines = "(valid machines: four-core-4g, four-core-512m, four-node-2g, four-socket-8g, haswell-2s, \
-                        haswell-guest-32g, one-cpu-512m, one-node-4g, one-node-512m, skylake-1s, two-node-2g, two-node-4g)";
+        let machines = "(valid machines: four-core-4g, four-core-512m, four-node-2g, four-socket-8g, \
+                        guest-1g, haswell-2s, haswell-guest-32g, one-cpu-512m, one-node-4g, one-node-512m, skylake-1s, \
+                        two-node-2g, two-node-4g)";
         let machine = format!("4: machine: unknown machine \"laptop\" {machines}");
         let near = format!("4: machine: unknown machine \"two-node-2\"; did you mean \"two-node-2g\"? {machines}");
         let cases: &[(&str, &str, &str)] = &[
@@ -262,14 +273,14 @@ model = ["threads", "processes"]
                 "kernel",
                 "kernal",
                 "5: unknown key \"kernal\"; did you mean \"kernel\"? \
-                 (valid keys: about, serves, workload, targets, machine, kernel, state, params, layout, column)",
+                 (valid keys: about, serves, workload, targets, machine, kernel, state, settings, params, layout, column)",
             ),
             (
                 "fault-storm",
                 "fault-strom",
                 "2: workload: unknown workload \"fault-strom\"; did you mean \"fault-storm\"? \
                  (valid workloads: fault-storm, thpscale, fork-storm, aged-fault, small-files, slab-churn, \
-                 thpfioscale, numa-access, week, will-it-scale)",
+                 thpfioscale, numa-access, week, will-it-scale, guest-footprint)",
             ),
             (
                 "\"vm\"",

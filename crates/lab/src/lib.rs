@@ -6,6 +6,7 @@ pub mod cell;
 pub mod evidence;
 pub mod experiment;
 pub mod fidelity;
+mod footprint;
 pub mod import;
 pub mod interrupt;
 pub mod layout;

@@ -6,6 +6,7 @@ mod grid;
 mod seeds;
 mod session;
 mod sets;
+mod traces;
 
 use std::path::PathBuf;
 
@@ -13,12 +14,13 @@ use linux::{disk::Disk, kernel_image::KernelImage, qemu::Accelerator};
 use mm::{state::System, variant::Named};
 use report::{Column, Key, Layout, Skipped, Target};
 use serde::{Deserialize, Serialize};
-use units::{Bytes, BytesPerSecond};
+use units::{Bytes, BytesPerSecond, Picos};
 use workloads::Workload;
 
 pub use self::{every::Every, grid::task_counts, seeds::Seeds, sets::is_setting};
 use crate::{
     experiment::{Experiment, FRESH, KERNEL},
+    footprint,
     machine::{Latency, Machine},
     prices, provenance,
     source::SourceError,
@@ -212,6 +214,12 @@ impl Session {
         self.keys.iter().any(|key| workload(key).presses())
     }
 
+    /// How often the memory of the guest on its host is looked at, if at all.
+    pub(crate) fn footprint(&self) -> Option<Picos> {
+        let every = self.keys.iter().filter_map(|key| footprint::every(&workload(key)));
+        every.max().filter(|_| !self.place.is_host())
+    }
+
     /// The disk of a guest that needs one.
     pub fn disk(&self) -> Option<Disk> {
         let accelerator = self.place.accelerator(1)?;
@@ -335,8 +343,9 @@ impl Plan {
     /// Makes the plan. `probe` says what runs the instructions of a guest with this kernel when the user leaves it open.
     pub fn new(request: &Request, probe: impl FnMut(&KernelImage) -> Accelerator) -> Result<Self, UsageError> {
         let experiment = Experiment::load(&request.experiment)?;
-        let (settings, params) = sets::split(request, &experiment)?;
-        let mut planner = session::Planner { request, experiment: &experiment, settings: &settings, params, probe };
+        let sets::Split { columns, of_host, params } = sets::split(request, &experiment)?;
+        let (settings, of_host) = (&columns, &of_host);
+        let mut planner = session::Planner { request, experiment: &experiment, settings, of_host, params, probe };
         let (sessions, skipped) = planner.sessions()?;
         if sessions.iter().all(|session| session.keys.is_empty()) {
             let reasons: Vec<_> = skipped.iter().map(|skip| format!("{}: {}", skip.target, skip.reason)).collect();

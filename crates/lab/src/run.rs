@@ -4,6 +4,7 @@ mod at_once;
 mod boot;
 mod states;
 mod system;
+mod watched;
 
 use std::{
     collections::BTreeSet,
@@ -33,6 +34,7 @@ use self::{
     at_once::{News, in_order},
     boot::{boots, guest_plan},
     system::{capture_json, system},
+    watched::Watched,
 };
 pub(crate) use self::{boot::planned_nodes, states::path as state_path};
 use crate::{
@@ -359,6 +361,7 @@ impl Runner<'_> {
             simulated: None,
             trace: None,
             sample: self.plan.sample,
+            footprint: None,
         };
         self.workers(session, missing, order)?;
         [files_guard, guard].into_iter().flatten().try_for_each(Guard::finish).map_err(Stopped::Failed)
@@ -402,6 +405,7 @@ impl Runner<'_> {
             simulated: Some(simulated(key)),
             trace: traces.map(|directory| directory.join(states::trace_name(key))),
             sample,
+            footprint: session.footprint(),
         };
         self.workers(session, missing, order)
     }
@@ -486,16 +490,19 @@ impl Runner<'_> {
         keys: &[Key],
     ) -> Result<(), Stopped> {
         let plan = guest_plan(session, keys, self.plan.sample).map_err(Stopped::Failed)?;
-        let drivers = plan.disk.map(linux::disk::Disk::modules).unwrap_or_default();
+        let disk = plan.disk.map(linux::disk::Disk::modules).unwrap_or_default();
+        let drivers = [disk, linux::balloon::modules(&plan.settings)].concat();
         let drivers =
             linux::module::those_there(image, &drivers).map_err(|error| Stopped::Failed(error.to_string()))?;
         let modules = [session.machine.modules.clone(), drivers].concat();
+        let watched = Watched::of(session);
         let guest = Guest {
             kernel: image,
             accelerator,
             distances: session.machine.nodes.iter().map(|node| node.distance.clone()).collect(),
             modules: &modules,
             plan: &plan,
+            footprint: watched.as_ref().map(Watched::seen),
             boot_timeout_s: BOOT_TIMEOUT_S.min(self.plan.timeout_s),
             job_timeout_s: self.plan.timeout_s,
         };
@@ -514,7 +521,11 @@ impl Runner<'_> {
                 broken = std::mem::replace(&mut broken, Ok(())).and(kept.map_err(Stopped::Failed));
             }
             GuestRecord::Job { index, outcome } => {
-                broken = std::mem::replace(&mut broken, Ok(())).and(self.guest_cell(session, keys, index, outcome));
+                let kept = self.guest_cell(session, keys, (index, outcome), watched.as_ref());
+                broken = std::mem::replace(&mut broken, Ok(())).and(kept);
+            }
+            GuestRecord::Clock { index, at_ns } => {
+                watched.iter().for_each(|watched| watched.begins(index, at_ns));
             }
             GuestRecord::Exit { .. } => {}
         });
@@ -558,12 +569,15 @@ impl Runner<'_> {
         &mut self,
         session: &Session,
         keys: &[Key],
-        index: usize,
-        outcome: Result<serde_json::Value, String>,
+        (index, outcome): (usize, Result<serde_json::Value, String>),
+        watched: Option<&Watched>,
     ) -> Result<(), Stopped> {
         let case = keys.get(index).map_or("?", |key| key.case.as_str());
         match outcome.and_then(|line| serde_json::from_value(line).map_err(|error| error.to_string())) {
-            Ok(record) => self.keep(&record)?,
+            Ok(mut record) => {
+                watched.iter().for_each(|watched| watched.fill(index, &mut record));
+                self.keep(&record)?;
+            }
             Err(problem) => self.failures.push(format!("vm {} {case}: {problem}", session.kernel)),
         }
         if let Some(next) = keys.get(index + 1) {

@@ -14,7 +14,9 @@ use std::{
     path::Path,
 };
 
-use report::{Beside, Cell, Contents, Key, Published, Record, Report, Skipped, Store, System, Target};
+use report::{
+    Beside, Cell, Contents, Key, Published, Record, Report, Skipped, Store, System, Target, footprint::footprint_text,
+};
 use serde::Serialize;
 
 pub use self::over_time::{series, stalls};
@@ -145,6 +147,11 @@ fn read(directory: &Path, seeds: Option<Seeds>) -> Result<Shown, UsageError> {
     }
     let mut cells = report::cells(contents.records);
     cells.sort_by_key(|cell| place.get(&cell.key).copied());
+    for cell in &mut cells {
+        // They follow from what was seen of a guest that nobody can repeat, and are no part of what was measured.
+        let of_host = cell.footprint.as_ref().map(report::Footprint::metrics);
+        cell.measured.metrics.extend(of_host.into_iter().flatten());
+    }
     let presses = |cell: &Cell| crate::cell::parse(&cell.key).is_ok_and(|workload| workload.presses());
     let threshold = if cells.iter().any(presses) { PRESSED_THRESHOLD } else { COUNTER_THRESHOLD };
     let report = Report::of_layout(identity.layout, &cells, threshold);
@@ -185,6 +192,10 @@ fn leave_out(keys: &mut Vec<Key>, records: &mut Vec<Record>, seeds: Seeds) -> Re
 fn full_text(shown: &Shown, quiet: bool) -> String {
     let mut text = if quiet { String::new() } else { head::head(shown) };
     text += &report::to_text(&shown.report);
+    let steps = footprint_text(&shown.cells);
+    if !steps.is_empty() {
+        text += &format!("\n{steps}");
+    }
     for zones in &shown.zones {
         text += &format!("\n{}", zones.text());
     }
@@ -199,7 +210,8 @@ fn short_text(shown: &Shown, quiet: bool) -> String {
     let titles = columns.filter_map(|column| Some((column.kernel.clone(), column.title.clone()?))).collect();
     let beside = Beside { published: shown.published.as_ref(), titles };
     let head = if quiet { String::new() } else { brief::head(shown, experiment.as_ref()) };
-    let parts = [head, report::to_short(&shown.report, &beside), brief::zones(&shown.zones)];
+    let steps = footprint_text(&shown.cells);
+    let parts = [head, report::to_short(&shown.report, &beside), steps, brief::zones(&shown.zones)];
     let parts: Vec<String> = parts.into_iter().filter(|part| !part.is_empty()).collect();
     parts.join("\n") + &brief::tail(shown)
 }

@@ -118,7 +118,7 @@ pub fn nearest<'a>(name: &str, candidates: &[&'a str]) -> Option<&'a str> {
 /// The one message about a name that does not exist: `unknown key "memroy"; did you mean "memory"? (valid keys: ...)`.
 pub fn unknown(noun: &str, name: &str, valid: &[&str]) -> String {
     // A table of kernel settings is too long for a message when the nearest name already helps.
-    const LISTED_MAX: usize = 12;
+    const LISTED_MAX: usize = 16;
     let near = nearest(name, valid);
     let question = near.map_or(String::new(), |near| format!("; did you mean {near:?}?"));
     let list = if valid.is_empty() {

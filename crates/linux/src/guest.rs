@@ -23,8 +23,10 @@ use serde::{Deserialize, Serialize};
 use units::{Bytes, CpuId, Frames, NodeId};
 
 use crate::{
+    balloon,
     disk::{self, Disk},
     frame_map::{Recorded, Recorder},
+    host::monotonic_ns,
     memory,
     procfs::{Capture, Snapshot},
     setting, tracing, worker,
@@ -53,6 +55,9 @@ pub struct Plan {
     /// Record every frame before each job.
     #[serde(default)]
     pub frames: bool,
+    /// Say what time it is before each job.
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    pub clock: bool,
     /// A fault to inject before the first job, for tests.
     pub inject: Option<Fault>,
 }
@@ -115,6 +120,13 @@ pub enum GuestRecord {
         index: usize,
         /// The frames.
         recorded: Recorded,
+    },
+    /// What time it is just before a job.
+    Clock {
+        /// Which job of the plan.
+        index: usize,
+        /// The guest's monotonic clock, in nanoseconds.
+        at_ns: u64,
     },
     /// A worker's line, or why there is none.
     Job {
@@ -208,7 +220,8 @@ fn work(port: &mut Port) -> Result<(), Problem> {
     }
     // A kernel that cannot count fallbacks goes without; results say so.
     let _ = tracing::start();
-    for (name, value) in setting::in_order(&plan.settings) {
+    balloon::check(&plan.settings).map_err(Problem::Refused)?;
+    for (name, value) in setting::in_order(&plan.settings).into_iter().filter(|(name, _)| !balloon::is_outside(name)) {
         setting::write(&name, &value).map_err(|error| Problem::Refused(error.to_string()))?;
     }
     recompute()?;
@@ -232,6 +245,10 @@ fn work(port: &mut Port) -> Result<(), Problem> {
     port.drain()?;
     let mut recorder = if plan.frames { Some(Recorder::open().map_err(|error| error.to_string())?) } else { None };
     for (index, job) in plan.jobs.iter().enumerate() {
+        if plan.clock {
+            port.send(&GuestRecord::Clock { index, at_ns: monotonic_ns() })?;
+            port.drain()?;
+        }
         let stood_still = recorder.as_mut().map(Recorder::record).transpose().map_err(|error| error.to_string())?;
         let outcome = run_job(job);
         // Only now: what is said takes memory.

@@ -77,14 +77,15 @@ fn remember(file: &Path, memory: &Memory) -> std::io::Result<()> {
 fn try_boot(image: &KernelImage, scratch: &Path, stop: &AtomicBool) -> Trial {
     let node = PlannedNode { memory: Bytes::mib(512), cpus: vec![CpuId(0)] };
     let (settings, jobs) = (Vec::new(), Vec::new());
-    let (held, frames) = (Frames(0), false);
-    let plan = Plan { nodes: vec![node], settings, held, disk: None, jobs, frames, inject: None };
+    let (held, frames, clock) = (Frames(0), false, false);
+    let plan = Plan { nodes: vec![node], settings, held, disk: None, jobs, frames, clock, inject: None };
     let guest = Guest {
         kernel: image,
         accelerator: Accelerator::Kvm,
         distances: vec![vec![10]],
         modules: &[],
         plan: &plan,
+        footprint: None,
         boot_timeout_s: PATIENCE_S,
         job_timeout_s: PATIENCE_S,
     };

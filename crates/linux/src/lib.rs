@@ -10,15 +10,18 @@
 //! | `frame_map.rs` | what a kernel says of every frame at one moment |
 //! | `probe.rs`, `probe/` | timing small parts of this kernel and machine, for calibration |
 //! | `kernel_image.rs`, `module.rs`, `newc.rs`, `initramfs.rs` | what a guest is made of |
-//! | `disk.rs`, `tracing.rs` | a guest's file system and swap; events that only tracefs counts |
+//! | `disk.rs`, `balloon.rs`, `tracing.rs` | a guest's file system and swap; its balloon; events that only tracefs counts |
+//! | `footprint.rs` | the memory of a guest on this host, over time |
 //! | `qemu.rs`, `guest.rs` | booting a guest from outside, and being its init inside |
 //!
 //! `unsafe` lives in this crate only, each block with its `SAFETY:` line.
 
 mod access;
+pub mod balloon;
 mod barrier;
 pub mod disk;
 pub mod file;
+pub mod footprint;
 mod fork;
 pub mod frame_map;
 pub mod guard;

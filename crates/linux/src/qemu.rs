@@ -1,6 +1,7 @@
 //! Booting a guest: QEMU's command line, the stream of records, and every way in which a boot can end.
 
 use std::{
+    cell::RefCell,
     fs::{self, File},
     io::{self, Read},
     path::{Path, PathBuf},
@@ -13,7 +14,9 @@ use std::{
 use units::{Bytes, NodeId};
 
 use crate::{
+    balloon,
     disk::{self, Disk, Medium},
+    footprint::Footprint,
     guest::{GuestRecord, Plan, Problem},
     host::monotonic_ns,
     initramfs,
@@ -74,6 +77,8 @@ pub struct Guest<'a> {
     pub modules: &'a [String],
     /// What it is to do, and the nodes it has.
     pub plan: &'a Plan,
+    /// Where its memory on this host is noted, if anybody wants to know.
+    pub footprint: Option<&'a RefCell<Footprint>>,
     /// Seconds from the start of QEMU to the first operation. A guest that has not said a word after half of them is booted
     /// again, once.
     pub boot_timeout_s: u64,
@@ -337,6 +342,9 @@ impl<'a> Watch<'a> {
             if stop.load(Ordering::Relaxed) {
                 return Err(GuestError::Interrupted);
             }
+            if let (Some(footprint), Some(_)) = (self.guest.footprint, self.first_operation) {
+                footprint.borrow_mut().look(emulator.child.id(), &backends(self.guest.plan));
+            }
             self.check_patience()?;
             thread::sleep(LOOK_UP);
         }
@@ -371,7 +379,7 @@ impl<'a> Watch<'a> {
                 }
                 return Ok(true);
             }
-            GuestRecord::Capture { .. } | GuestRecord::Frames { .. } => {}
+            GuestRecord::Capture { .. } | GuestRecord::Clock { .. } | GuestRecord::Frames { .. } => {}
         }
         self.records += 1;
         each(record);
@@ -403,19 +411,33 @@ impl<'a> Watch<'a> {
     }
 }
 
+/// How large the memory of each node is. A disk of memory is the end of the last one.
+fn backends(plan: &Plan) -> Vec<Bytes> {
+    let mut sizes: Vec<Bytes> = plan.nodes.iter().map(|node| node.memory).collect();
+    let extra = pmem(plan).map_or(Bytes(0), |layout| layout.extra);
+    if let Some(last) = sizes.last_mut() {
+        *last = *last + extra;
+    }
+    sizes
+}
+
+fn pmem(plan: &Plan) -> Option<disk::Layout> {
+    let memory: Bytes = plan.nodes.iter().map(|node| node.memory).sum();
+    plan.disk.filter(|disk| disk.medium == Medium::Pmem).map(|disk| disk::layout(memory, disk))
+}
+
 fn arguments(guest: &Guest<'_>, archive: &Path, files: &Files, disks: &Disks) -> Vec<String> {
     let nodes = &guest.plan.nodes;
     let cpus: usize = nodes.iter().map(|node| node.cpus.len()).sum();
-    let memory: Bytes = nodes.iter().map(|node| node.memory).sum();
-    let pmem = guest.plan.disk.filter(|disk| disk.medium == Medium::Pmem).map(|disk| disk::layout(memory, disk));
-    let extra = pmem.as_ref().map_or(Bytes(0), |layout| layout.extra);
+    let backends = backends(guest.plan);
+    let memory: Bytes = backends.iter().copied().sum();
     let mut words = Words::default();
     words.flags(&["-nodefaults", "-no-reboot", "-no-user-config"]);
     words.pair("-display", "none");
     words.pair("-monitor", "none");
     words.pair("-seed", "1");
     words.pair("-smp", cpus.to_string());
-    words.pair("-m", format!("{}K", (memory + extra).as_kib()));
+    words.pair("-m", format!("{}K", memory.as_kib()));
     // A file, not a pipe: QEMU retries a full pipe at an instant of the host's, which a replayable run must not see.
     words.pair("-serial", format!("file:{}", files.console.display()));
     words.pair("-serial", format!("file:{}", files.data.display()));
@@ -426,9 +448,10 @@ fn arguments(guest: &Guest<'_>, archive: &Path, files: &Files, disks: &Disks) ->
         words.pair("-drive", format!("file={},if=none,id=d{at},format=raw,cache=unsafe", drive.display()));
         words.pair("-device", format!("virtio-blk-pci,drive=d{at}"));
     }
-    for (id, node) in (0..).map(NodeId).zip(nodes) {
-        // A disk of memory is the end of the last node.
-        let size = if id.0 as usize + 1 == nodes.len() { node.memory + extra } else { node.memory };
+    if let Some(balloon) = balloon::device(&guest.plan.settings) {
+        words.pair("-device", balloon);
+    }
+    for ((id, node), size) in (0..).map(NodeId).zip(nodes).zip(backends) {
         words.pair("-object", format!("memory-backend-ram,size={}K,id=m{id}", size.as_kib()));
         let cpus: String = node.cpus.iter().map(|cpu| format!(",cpus={cpu}")).collect();
         words.pair("-numa", format!("node,nodeid={id},memdev=m{id}{cpus}"));
@@ -438,7 +461,8 @@ fn arguments(guest: &Guest<'_>, archive: &Path, files: &Files, disks: &Disks) ->
             words.pair("-numa", format!("dist,src={from},dst={to},val={distance}"));
         }
     }
-    let more = pmem.map_or_else(String::new, |layout| format!(" {}", layout.words));
+    let disk = pmem(guest.plan).map_or_else(String::new, |layout| format!(" {}", layout.words));
+    let more = balloon::words(&guest.plan.settings) + &disk;
     accelerate(guest.accelerator, &more, &mut words);
     words.0
 }

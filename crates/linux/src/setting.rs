@@ -216,6 +216,9 @@ pub enum SettingError {
 }
 
 fn path(name: &str) -> PathBuf {
+    if name == REPORTING_ORDER {
+        return PathBuf::from("/sys/module/page_reporting/parameters/page_reporting_order");
+    }
     match name.split_once('.') {
         Some((group @ ("vm" | "kernel"), rest)) => PathBuf::from("/proc/sys").join(group).join(rest),
         _ => PathBuf::from("/sys/kernel/mm").join(name),

@@ -11,6 +11,7 @@ pub mod counters;
 pub mod csv;
 pub mod duration;
 pub mod extfrag;
+pub mod footprint;
 mod group;
 pub mod metrics;
 pub mod mmtests;
@@ -32,6 +33,7 @@ pub use self::counters::counters;
 pub use self::csv::{CsvLine, to_csv};
 pub use self::duration::durations;
 pub use self::extfrag::{Extfrag, ExtfragEvents, WindowEvents, extfrag};
+pub use self::footprint::{Footprint, Held};
 pub use self::metrics::tables;
 pub use self::mmtests::to_text;
 pub use self::published::{

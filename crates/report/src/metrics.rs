@@ -57,9 +57,12 @@ fn table(group: &Group<'_>, metric: Identity<'_>) -> Table {
 /// The unit of metrics that are shares: they get one block, as in mmtests.
 const PERCENT: &str = "pct";
 
-/// Titles of mmtests, by the name of our metric.
-const TITLES: [(&str, &str); 2] =
-    [("fault_latency_us", "Fault Latencies"), ("thp_success_pct", "Percentage Faults Huge")];
+/// Titles that do not follow from the name of a metric; the first are those of mmtests.
+const TITLES: [(&str, &str); 3] = [
+    ("fault_latency_us", "Fault Latencies"),
+    ("thp_success_pct", "Percentage Faults Huge"),
+    ("host_memory_gib_min", "Host Memory over Time"),
+];
 
 /// What makes two metrics the same: numbers of different units never meet in a table.
 #[derive(Clone, Copy, PartialEq)]

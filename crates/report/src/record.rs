@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 
 use serde::{Deserialize, Serialize};
 
-use crate::{extfrag::Extfrag, series::Series, slow_path::SlowPath};
+use crate::{extfrag::Extfrag, footprint::Footprint, series::Series, slow_path::SlowPath};
 
 /// The version of the schema that this build writes. 2 has [`Cell::series`] and [`Cell::slow_path`], and else is 1; 3 has
 /// [`Measured::extfrag`], and else is 2.
@@ -50,6 +50,9 @@ pub struct Cell {
     /// Operations that left the allocator's fast path, where the target knows them; repeated in the same way.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub slow_path: Option<SlowPath>,
+    /// The memory of the guest on its host, where that was asked for; on real kernels never repeated.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub footprint: Option<Footprint>,
     /// What differs from run to run.
     pub run: Run,
 }

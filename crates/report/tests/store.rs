@@ -6,8 +6,8 @@ use std::path::PathBuf;
 use std::sync::atomic::{AtomicU32, Ordering};
 
 use pagelab_report::{
-    Better, Cell, Duration, Key, Measured, Metric, RESULT_FILE, Record, Run, SCHEMA, Sample, Series, Skipped, SlowPath,
-    Store, StoreError, System, Target, Torn, write_whole,
+    Better, Cell, Duration, Footprint, Key, Measured, Metric, RESULT_FILE, Record, Run, SCHEMA, Sample, Series,
+    Skipped, SlowPath, Store, StoreError, System, Target, Torn, write_whole,
 };
 
 /// A directory of its own for one test, removed with it.
@@ -92,7 +92,8 @@ fn cell(sample: f64) -> Record {
     let samples = [[3, 7], [4, 7]].map(|values| Sample { at_us: values[0], values: values.to_vec() });
     let series = Some(Series::new(1_000_000, &["pgfault".into(), "node0/nr_free_pages".into()], &samples));
     let slow_path = Some(SlowPath::default());
-    Record::Cell(Cell { schema: SCHEMA, key, measured, series, slow_path, run: run() })
+    let footprint = Some(Footprint { epoch_us: 7, ..Footprint::default() });
+    Record::Cell(Cell { schema: SCHEMA, key, measured, series, slow_path, footprint, run: run() })
 }
 
 fn system() -> Record {
@@ -246,7 +247,7 @@ fn lines_of_schema_1_are_read() {
     let [Record::System(system), Record::Cell(cell)] = &contents.records[..] else { panic!("{contents:?}") };
     assert_eq!((system.schema, cell.schema), (1, 1));
     assert_eq!(cell.measured.detail["run_hash"].as_str().map(str::len), Some(16));
-    assert_eq!((&cell.series, &cell.slow_path), (&None, &None));
+    assert_eq!((&cell.series, &cell.slow_path, &cell.footprint), (&None, &None, &None));
     // What is written back is what was read.
     let text = serde_json::to_string(&contents.records[1]).expect("it serialises");
     assert!(include_str!("schema-1.jsonl").ends_with(&format!("{text}\n")), "{text}");

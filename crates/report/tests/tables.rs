@@ -39,6 +39,7 @@ fn cell(target: Target, kernel: &str, case: &str) -> Cell {
         },
         series: None,
         slow_path: None,
+        footprint: None,
         run: Run {
             date: "2026-01-02T03:04:05Z".into(),
             wall_s: 1.5,

@@ -113,6 +113,7 @@ fn boot(
         disk: None,
         jobs: vec![order],
         frames: false,
+        clock: false,
         inject: None,
     };
     let guest = Guest {
@@ -121,6 +122,7 @@ fn boot(
         distances: machine.nodes.iter().map(|node| node.distance.clone()).collect(),
         modules: &machine.modules,
         plan: &plan,
+        footprint: None,
         boot_timeout_s: run::BOOT_TIMEOUT_S,
         // Translation takes its time.
         job_timeout_s: run::BOOT_TIMEOUT_S + 100 * u64::from(seconds),
@@ -135,7 +137,10 @@ fn boot(
             Err(error) => broken = Err(failed(error.to_string())),
         },
         GuestRecord::Job { outcome, .. } => records.outcome = Some(outcome),
-        GuestRecord::FirstOperation | GuestRecord::Frames { .. } | GuestRecord::Exit { .. } => {}
+        GuestRecord::FirstOperation
+        | GuestRecord::Clock { .. }
+        | GuestRecord::Frames { .. }
+        | GuestRecord::Exit { .. } => {}
     });
     guard.finish().map_err(failed)?;
     match boot {

@@ -1,10 +1,12 @@
-//! Whether the files of a session fit where they are to lie, and may all be open.
+//! Whether the files of a session fit where they are to lie, and may all be open; and whether a guest can have its settings.
 
 use std::path::Path;
 
 use linux::{
     disk::{Disk, Medium},
     file,
+    qemu::Accelerator,
+    setting::REPORTING,
 };
 use units::Bytes;
 
@@ -50,6 +52,24 @@ pub(super) fn lack(session: &Session, available: impl Fn() -> Bytes) -> Option<S
         }
         _ => None,
     }
+}
+
+/// Whether a guest can have what is set of its host and of how it reports free pages.
+pub(super) fn reporting(session: &Session) -> Result<(), String> {
+    let of_machine = session.machine.settings.iter().map(|set| (format!("machine {}:", session.machine.name), set));
+    let of_user = session.settings.iter().map(|set| ("--set".to_owned(), set));
+    let replayable = matches!(session.place.accelerator(1), Some(Accelerator::Replayable { .. }));
+    for (place, (name, value)) in of_machine.chain(of_user) {
+        if let Some(reason) = linux::balloon::refused_in_guests(name) {
+            return Err(format!("{place} {name}: {reason}"));
+        }
+        if replayable && name == REPORTING && value == "on" {
+            return Err(format!(
+                "{place} {name}=on: not with --replayable: a report ends at an instant of the host's (--accel tcg or kvm)"
+            ));
+        }
+    }
+    Ok(())
 }
 
 fn on_host(session: &Session, left: Bytes, directory: &Path) -> Option<String> {

@@ -33,6 +33,8 @@ pub(super) struct Planner<'a, P> {
     pub(super) experiment: &'a Experiment,
     /// Those of each column.
     pub(super) settings: &'a [Settings],
+    /// Those of each column of this host.
+    pub(super) of_host: &'a [Settings],
     pub(super) params: Vec<(String, Vec<String>)>,
     pub(super) probe: P,
 }
@@ -273,13 +275,16 @@ impl<P: FnMut(&KernelImage) -> Accelerator> Planner<'_, P> {
     }
 
     fn hosts(&self, skipped: &mut Vec<Skipped>) -> Result<Vec<Session>, Refusal> {
-        self.settings.iter().map(|settings| self.host(settings, skipped)).collect()
+        self.of_host.iter().map(|settings| self.host(settings, skipped)).collect()
     }
 
     fn host(&self, set: &Settings, skipped: &mut Vec<Skipped>) -> Result<Session, Refusal> {
         let capture = Capture::live().map_err(|error| Refusal::Lacking(error.to_string()))?;
         let snapshot = Snapshot::parse(&capture).map_err(|error| Refusal::Lacking(error.to_string()))?;
         for (name, _) in &set.values {
+            if let Some(reason) = linux::balloon::refused_on_host(name) {
+                return Err(Refusal::Mistake(UsageError(format!("--set {name}: {reason}"))));
+            }
             let check = linux::setting::check_writable(name);
             check.map_err(|error| Refusal::Mistake(UsageError(format!("--set {error}"))))?;
         }
@@ -330,6 +335,7 @@ impl<P: FnMut(&KernelImage) -> Accelerator> Planner<'_, P> {
             let cpus = u32::try_from(session.machine.cpus().len()).expect("fewer than 2^32 CPUs");
             let cap_from = self.cap_from("three quarters of the guest's memory");
             let session = self.fill(session, (cpus, cap_from, None), &Vec::new(), skipped)?;
+            fits::reporting(&session).map_err(|problem| Refusal::Mistake(UsageError(problem)))?;
             if session.disk().is_some() {
                 disk::find_mke2fs().map_err(Refusal::Lacking)?;
             }

@@ -1,7 +1,9 @@
 //! `--set NAME=VALUE`: which names are kernel settings and which are parameters of the workload, and the columns that a
 //! setting with several values makes.
 
-use super::{Request, UsageError};
+use linux::setting::{DISCARD, REPORTING, REPORTING_DELAY, REPORTING_ORDER};
+
+use super::{Request, UsageError, traces};
 use crate::{
     experiment::{Experiment, combinations},
     source::unknown,
@@ -36,8 +38,18 @@ pub fn is_setting(name: &str) -> bool {
     name.contains(['.', '/'])
 }
 
+/// What `--set` comes to.
+pub(super) struct Split {
+    /// Settings of each column, those of the experiment included.
+    pub(super) columns: Vec<Settings>,
+    /// The same of a host, which nobody changes unless the user says so.
+    pub(super) of_host: Vec<Settings>,
+    /// Parameters of the workload.
+    pub(super) params: Values,
+}
+
 /// Sorts `--set NAME=VALUE` into kernel settings, one for each column, and parameters; refuses unknown names.
-pub(super) fn split(request: &Request, experiment: &Experiment) -> Result<(Vec<Settings>, Values), UsageError> {
+pub(super) fn split(request: &Request, experiment: &Experiment) -> Result<Split, UsageError> {
     let params = experiment.workload.param_names();
     let known = linux::setting::names();
     let (mut settings, mut given): (Values, Values) = (Vec::new(), Vec::new());
@@ -57,11 +69,17 @@ pub(super) fn split(request: &Request, experiment: &Experiment) -> Result<(Vec<S
                 settings.push((name.to_owned(), values));
             }
             true => return Err(complain("setting", &known)),
-            false if params.contains(&name) => given.push((name.to_owned(), values)),
+            false if params.contains(&name) => {
+                let values = values.into_iter().map(|value| traces::read(experiment.workload.name, name, value));
+                given.push((name.to_owned(), values.collect::<Result<_, _>>()?));
+            }
             false => return Err(complain("parameter", &params)),
         }
     }
-    Ok((columns(&settings), given))
+    // What the user sets goes before.
+    let is_left = |(name, _): &&(String, Vec<String>)| settings.iter().all(|(set, _)| set != name);
+    let all: Values = experiment.settings.iter().filter(is_left).chain(&settings).cloned().collect();
+    Ok(Split { columns: columns(&all), of_host: columns(&settings), params: given })
 }
 
 fn check(name: &str, values: &[String]) -> Result<(), UsageError> {
@@ -82,7 +100,23 @@ fn columns(settings: &Values) -> Vec<Settings> {
         let words: Vec<_> = words.map(|(name, value)| format!("{}={value}", short(name, settings))).collect();
         Settings { label: (!words.is_empty()).then(|| words.join(" ")), values }
     };
-    combinations(settings).into_iter().map(column).collect()
+    let mut columns: Vec<Settings> = Vec::new();
+    for values in combinations(settings) {
+        let column = column(effective(values));
+        // What makes no difference makes no column.
+        if !columns.contains(&column) {
+            columns.push(column);
+        }
+    }
+    columns
+}
+
+/// Without what means nothing: how pages are reported, where none is.
+fn effective(mut values: Vec<(String, String)>) -> Vec<(String, String)> {
+    if values.iter().any(|(name, value)| name == REPORTING && value == "off") {
+        values.retain(|(name, _)| ![REPORTING_ORDER, REPORTING_DELAY, DISCARD].contains(&name.as_str()));
+    }
+    values
 }
 
 /// What heads of columns call a setting: its last word, or all of its name where two of them have the same. Labels are part
@@ -122,6 +156,13 @@ mod tests {
         let [swappiness, threshold, defrag] =
             [("vm.swappiness", "60"), ("vm.extfrag_threshold", "500"), ("transparent_hugepage/defrag", "always")];
         assert_eq!(pairs, [swappiness, threshold, defrag]);
+    }
+
+    #[test]
+    fn how_pages_are_reported_makes_no_difference_where_none_is() {
+        let settings = [(REPORTING, "off,on"), (REPORTING_ORDER, "0,9"), (REPORTING_DELAY, "2000")];
+        assert_eq!(labels(&settings), ["v6.1 reporting=off", "v6.1 reporting=on order=0", "v6.1 reporting=on order=9"]);
+        assert_eq!(columns(&values(&settings))[0].values, [(REPORTING.to_owned(), "off".to_owned())]);
     }
 
     #[test]

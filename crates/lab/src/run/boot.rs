@@ -57,6 +57,7 @@ pub(super) fn guest_plan(session: &Session, keys: &[Key], sample: Option<Every>)
             simulated: None,
             trace: None,
             sample,
+            footprint: session.footprint(),
         };
         serde_json::to_value(order).expect("an order serialises")
     };
@@ -74,6 +75,7 @@ pub(super) fn guest_plan(session: &Session, keys: &[Key], sample: Option<Every>)
         disk,
         jobs: keys.iter().map(order).collect(),
         frames: matches!(session.place, Place::Vm { frames: true, .. }),
+        clock: session.footprint().is_some(),
         inject,
     })
 }

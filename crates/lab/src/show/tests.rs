@@ -42,7 +42,7 @@ fn cell(kernel: &str, case: &str, found: u64) -> Cell {
         skipped: Vec::new(),
         detail: serde_json::Value::Null,
     };
-    Cell { schema: SCHEMA, key, measured, series: None, slow_path: None, run: run() }
+    Cell { schema: SCHEMA, key, measured, series: None, slow_path: None, footprint: None, run: run() }
 }
 
 fn run() -> Run {

@@ -1,0 +1,113 @@
+//! The memory of a guest on its host over time: how often it is looked at, and how what was seen becomes part of a cell.
+
+use linux::footprint::Sample as Seen;
+use os::Os;
+use report::{
+    Footprint, Held, Sample, Series,
+    footprint::{HUGE, RESIDENT},
+};
+use sim::Samples;
+use units::{Picos, Time};
+use workloads::{Outcome, Workload};
+
+/// The gauge of the simulator: base pages of the guest that its host backs.
+const GAUGE: &str = "sim_host_resident";
+/// Between two samples, at least.
+const EVERY: Picos = Picos::from_micros(100_000);
+/// Samples of one run, about.
+const SAMPLES: u64 = 6000;
+
+/// How often it is looked at while a workload runs that asks for it.
+pub(crate) fn every(workload: &Workload) -> Option<Picos> {
+    let Workload::GuestFootprint(params) = workload else { return None };
+    let millis = params.length().0 / SAMPLES / Picos::from_micros(1000).0;
+    Some(EVERY.max(Picos::from_micros(1000 * millis)))
+}
+
+/// What the guest held, without what its host had.
+pub(crate) fn held<O: Os>(workload: &Workload, os: &O, outcome: &Outcome) -> Vec<Held> {
+    let Workload::GuestFootprint(params) = workload else { return Vec::new() };
+    let phases = params.phases(os.memory());
+    let held = |(phase, task): (&workloads::guest_footprint::Phase, &workloads::TaskOutcome)| Held {
+        at_us: micros(task.start),
+        done_us: micros(task.end),
+        anonymous: phase.anonymous.0,
+        file: phase.file.0,
+    };
+    phases.iter().zip(&outcome.tasks).map(held).collect()
+}
+
+fn micros(at: Time) -> u64 {
+    Picos(at.0).as_nanos() / 1000
+}
+
+/// Of a simulated guest; none where its host is not simulated.
+pub(crate) fn simulated(every: Picos, samples: &Samples, held: Vec<Held>) -> Option<Footprint> {
+    let is_gauge = |name: &String| name.rsplit('/').next() == Some(GAUGE);
+    let columns: Vec<usize> = (0..samples.names.len()).filter(|column| is_gauge(&samples.names[*column])).collect();
+    let sample = |(at, values): &(Time, Vec<u64>)| Sample {
+        at_us: micros(*at),
+        values: vec![columns.iter().map(|column| values[*column]).sum()],
+    };
+    let rows: Vec<Sample> = samples.rows.iter().map(sample).collect();
+    let series = Series::new(every.0, &[RESIDENT.to_owned()], &rows);
+    (!columns.is_empty()).then_some(Footprint { epoch_us: 0, held, series })
+}
+
+/// The same instant by the clock of the host and by that of a guest, in nanoseconds. A guest's clock is as fast as its host's
+/// (but for one that counts instructions, whose times are then off).
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Clocks {
+    pub(crate) host_ns: u64,
+    pub(crate) guest_ns: u64,
+}
+
+/// Puts what was seen of QEMU into the footprint of a cell: at times of its workload, from its start on.
+pub(crate) fn fill(footprint: &mut Footprint, every: Picos, seen: &[Seen], clocks: Clocks) {
+    let sample = |seen: &Seen| {
+        let of_guest = (seen.at_ns + clocks.guest_ns).checked_sub(clocks.host_ns)?;
+        let at_us = (of_guest / 1000).checked_sub(footprint.epoch_us)?;
+        Some(Sample { at_us, values: vec![seen.resident.0, seen.huge.0] })
+    };
+    let rows: Vec<Sample> = seen.iter().filter_map(sample).collect();
+    footprint.series = Series::new(every.0, &[RESIDENT, HUGE].map(str::to_owned), &rows);
+}
+
+#[cfg(test)]
+mod tests {
+    use units::Frames;
+
+    use super::*;
+
+    #[test]
+    fn samples_of_the_host_are_at_times_of_the_workload() {
+        let seen = |at_ns, pages| Seen { at_ns, resident: Frames(pages), huge: Frames(0) };
+        let clocks = Clocks { host_ns: 9_000_000, guest_ns: 2_000_000 };
+        let mut footprint = Footprint { epoch_us: 2500, ..Footprint::default() };
+        // The workload begins half a millisecond after the two clocks were read.
+        fill(&mut footprint, EVERY, &[seen(9_400_000, 1), seen(9_500_000, 2), seen(9_700_000, 3)], clocks);
+        assert_eq!(footprint.resident(), [(0, 2), (200, 3)]);
+        assert_eq!(footprint.series.still[HUGE], 0);
+    }
+
+    #[test]
+    fn the_gauge_of_all_nodes_together_is_the_memory_of_a_simulated_guest() {
+        let names = |names: [&str; 3]| names.map(str::to_owned).to_vec();
+        let rows = vec![(Time(0), vec![1, 2, 30]), (Time(5_000_000), vec![1, 4, 50])];
+        let samples = Samples {
+            names: names(["pgfault", "node0/sim_host_resident", "node1/sim_host_resident"]),
+            rows: rows.clone(),
+        };
+        assert_eq!(simulated(EVERY, &samples, Vec::new()).unwrap().resident(), [(0, 32), (5, 54)]);
+        let without = Samples { names: names(["a", "b", "c"]), rows };
+        assert_eq!(simulated(EVERY, &without, Vec::new()), None);
+    }
+
+    #[test]
+    fn long_traces_are_looked_at_less_often() {
+        let of = |trace: &str| every(&Workload::parse("guest-footprint", [("trace", trace)]).unwrap()).unwrap();
+        assert_eq!(of("free"), EVERY);
+        assert_eq!(of("day 2:0/1GiB/0B 3:86400/0B/0B"), Picos::from_micros(14_400_000));
+        assert_eq!(every(&Workload::parse("week", []).unwrap()), None);
+    }
+}

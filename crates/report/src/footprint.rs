@@ -1,0 +1,209 @@
+//! The memory of a guest on its host over time: what was there, when it fell, and what it comes to.
+
+use serde::{Deserialize, Serialize};
+
+use crate::record::{Better, Cell, Metric};
+use crate::series::{Sample, Series};
+use crate::short::WIDTH;
+use crate::short::text::fit;
+
+/// The column of [`Footprint::series`] that is the memory of the guest on its host, in base pages.
+pub const RESIDENT: &str = "host_resident";
+/// What of it is in huge pages of the host, in base pages; only where that is known.
+pub const HUGE: &str = "host_anon_huge";
+
+/// A fall of less between two samples is not one: 1 MiB, in base pages.
+const FALL: u64 = 256;
+/// Lines of steps of one run.
+const STEPS: usize = 12;
+/// Base pages of a MiB and of a GiB.
+const MIB: f64 = 256.0;
+const GIB: f64 = 262_144.0;
+const MICROS: f64 = 1e6;
+
+/// What a guest was doing, and the memory that its host had for it meanwhile.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Footprint {
+    /// What the guest's monotonic clock said at time 0, in microseconds; 0 where both are the same.
+    #[serde(default, skip_serializing_if = "is_zero")]
+    pub epoch_us: u64,
+    /// What the workload held, earliest first.
+    pub held: Vec<Held>,
+    /// [`RESIDENT`] and [`HUGE`], at times of the workload; no rows until they are there.
+    pub series: Series,
+}
+
+#[expect(clippy::trivially_copy_pass_by_ref, reason = "serde passes it so")]
+fn is_zero(value: &u64) -> bool {
+    *value == 0
+}
+
+/// From a time on, so much was held.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Held {
+    /// When that began to change, in microseconds.
+    pub at_us: u64,
+    /// When it had changed, in microseconds.
+    pub done_us: u64,
+    /// Bytes of anonymous memory.
+    pub anonymous: u64,
+    /// Bytes of files.
+    pub file: u64,
+}
+
+/// The memory of the guest fell.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Step {
+    /// The first sample that is lower, in microseconds.
+    pub at_us: u64,
+    /// By so many base pages, in one sample or in several that follow each other.
+    pub pages: u64,
+    /// Since when the guest had no more use for some of its memory, in microseconds: the last time before.
+    pub freed_us: Option<u64>,
+}
+
+impl Footprint {
+    /// Base pages on the host at each time.
+    pub fn resident(&self) -> Vec<(u64, u64)> {
+        let column = self.series.columns.iter().position(|name| name == RESIDENT);
+        let still = self.series.still.get(RESIDENT);
+        let value = |sample: &Sample| match (column, still) {
+            (Some(column), _) => Some((sample.at_us, sample.values[column])),
+            (None, still) => still.map(|value| (sample.at_us, *value)),
+        };
+        self.series.samples().iter().filter_map(value).collect()
+    }
+
+    /// Each time that it fell. A step is over with the first sample that is not lower than the one before it.
+    pub fn steps(&self) -> Vec<Step> {
+        let mut steps: Vec<Step> = Vec::new();
+        let mut falls = false;
+        for pair in self.resident().windows(2) {
+            let [(_, before), (at_us, now)] = *pair else { unreachable!("windows of two") };
+            let pages = before.saturating_sub(now);
+            match steps.last_mut() {
+                _ if pages < FALL => falls = false,
+                Some(step) if falls => step.pages += pages,
+                _ => {
+                    falls = true;
+                    steps.push(Step { at_us, pages, freed_us: self.freed_before(at_us) });
+                }
+            }
+        }
+        steps
+    }
+
+    fn freed_before(&self, at_us: u64) -> Option<u64> {
+        let less = |pair: &&[Held]| pair[1].anonymous < pair[0].anonymous || pair[1].file < pair[0].file;
+        let before = self.held.windows(2).filter(less).map(|pair| pair[1]).filter(|held| held.at_us <= at_us);
+        before.last().map(|held| held.done_us.min(at_us))
+    }
+
+    /// Base pages times microseconds, from the first sample to the last.
+    fn area(&self) -> f64 {
+        let span = |pair: &[(u64, u64)]| pair[0].1 as f64 * (pair[1].0 - pair[0].0) as f64;
+        self.resident().windows(2).map(span).sum()
+    }
+
+    /// What it comes to. It follows from the series, and is made when a result is shown.
+    pub fn metrics(&self) -> Vec<Metric> {
+        let resident = self.resident();
+        let (Some(peak), Some(end)) = (resident.iter().map(|(_, pages)| *pages).max(), resident.last()) else {
+            return Vec::new();
+        };
+        let metric = |name: &str, unit: &str, value: f64| Metric {
+            name: name.to_owned(),
+            class: None,
+            part: None,
+            unit: unit.to_owned(),
+            better: Better::Lower,
+            samples: vec![value],
+        };
+        vec![
+            metric("host_memory_gib_min", "GiB min", self.area() / GIB / MICROS / 60.0),
+            metric("host_memory_at_most_mib", "MiB", peak as f64 / MIB),
+            metric("host_memory_at_end_mib", "MiB", end.1 as f64 / MIB),
+        ]
+    }
+}
+
+/// The steps of each cell that has a guest's memory over time, in 80 columns.
+pub fn footprint_text(cells: &[Cell]) -> String {
+    let with = cells.iter().filter_map(|cell| Some((cell, cell.footprint.as_ref()?)));
+    let with = with.filter(|(_, footprint)| !footprint.resident().is_empty());
+    let texts: Vec<String> = with.map(|(cell, footprint)| text(cell, footprint)).collect();
+    if texts.is_empty() {
+        return String::new();
+    }
+    format!("Steps by which the guest's memory on its host fell (free: the last before)\n{}", texts.join(""))
+}
+
+fn text(cell: &Cell, footprint: &Footprint) -> String {
+    let key = &cell.key;
+    let who = format!("{} {} on {}, {}, seed {}", key.target, key.kernel, key.machine, key.case, key.seed);
+    let steps = footprint.steps();
+    if steps.is_empty() {
+        return fit(&format!("{who}: none"), WIDTH) + "\n";
+    }
+    let mut text = format!("{}\n", fit(&who, WIDTH));
+    text += &format!("{:>10} {:>10} {:>14} {:>14}\n", "MiB", "at s", "s after free", "s after step");
+    let mut before: Option<u64> = None;
+    for step in steps.iter().take(STEPS) {
+        let seconds = |us: u64| format!("{:.2}", us as f64 / MICROS);
+        let since = |us: Option<u64>| us.map_or_else(|| "-".to_owned(), |us| seconds(step.at_us - us));
+        let mib = format!("{:.1}", step.pages as f64 / MIB);
+        let (free, last) = (since(step.freed_us), since(before.replace(step.at_us)));
+        text += &format!("{mib:>10} {:>10} {free:>14} {last:>14}\n", seconds(step.at_us));
+    }
+    if steps.len() > STEPS {
+        let rest = steps[STEPS..].iter().map(|step| step.pages).sum::<u64>() as f64 / MIB;
+        text += &format!("{:>10.1} in {} more\n", rest, steps.len() - STEPS);
+    }
+    text
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// At 100 ms and so on these MiB.
+    fn footprint(mib: &[u64]) -> Footprint {
+        let sample = |(at, mib): (u64, &u64)| Sample { at_us: at * 100_000, values: vec![mib * 256] };
+        let samples: Vec<Sample> = (1..).zip(mib).map(sample).collect();
+        let held = |at_us, done_us, anonymous| Held { at_us, done_us, anonymous, file: 0 };
+        let held = vec![held(0, 150_000, 8), held(250_000, 310_000, 0), held(900_000, 900_000, 0)];
+        let series = Series::new(100_000_000_000, &[RESIDENT.to_owned()], &samples);
+        Footprint { epoch_us: 0, held, series }
+    }
+
+    #[test]
+    fn a_step_is_a_fall_without_a_pause() {
+        let steps = footprint(&[10, 700, 700, 600, 448, 448, 500, 200, 200]).steps();
+        let step = |at_us, mib: u64, freed_us| Step { at_us, pages: mib * 256, freed_us };
+        assert_eq!(steps, [step(400_000, 252, Some(310_000)), step(800_000, 300, Some(310_000))]);
+        assert_eq!(footprint(&[700, 600]).steps(), [step(200_000, 100, None)], "nothing was freed before");
+        assert_eq!(footprint(&[10, 700, 700, 700]).steps(), []);
+        // As seen while it is unmapped.
+        assert_eq!(footprint(&[1, 9, 5]).steps(), [step(300_000, 4, Some(300_000))]);
+    }
+
+    #[test]
+    fn little_falls_are_none() {
+        let mut footprint = footprint(&[]);
+        let samples = [1000, 745, 490].map(|pages| Sample { at_us: pages, values: vec![pages] });
+        let samples: Vec<Sample> = (0..).zip(samples).map(|(at_us, sample)| Sample { at_us, ..sample }).collect();
+        footprint.series = Series::new(1, &[RESIDENT.to_owned()], &samples);
+        assert_eq!(footprint.steps(), []);
+    }
+
+    #[test]
+    fn the_area_is_of_what_was_there_until_the_next_sample() {
+        let metrics = footprint(&[1024, 0, 512]).metrics();
+        let values: Vec<f64> = metrics.iter().map(|metric| metric.samples[0]).collect();
+        assert_eq!(values, [0.1 / 60.0, 1024.0, 512.0]);
+        assert_eq!(footprint(&[]).metrics(), []);
+        let still = footprint(&[64, 64, 64]);
+        assert_eq!(still.resident().len(), 3, "a column that rests is no column of rows");
+        assert_eq!(still.metrics()[1].samples, [64.0]);
+    }
+}
