@@ -440,7 +440,7 @@ fn is_fallback(name: &str) -> bool {
 fn is_gauge(name: &str) -> bool {
     const EVENTS: [&str; 5] =
         ["nr_vmscan_write", "nr_vmscan_immediate_reclaim", "nr_dirtied", "nr_written", "nr_throttled_written"];
-    (name.starts_with("nr_") && !EVENTS.contains(&name)) || name == "workingset_nodes"
+    (name.starts_with("nr_") && !EVENTS.contains(&name)) || ["workingset_nodes", footprint::GAUGE].contains(&name)
 }
 
 #[cfg(test)]

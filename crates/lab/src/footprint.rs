@@ -1,6 +1,6 @@
 //! The memory of a guest on its host over time: how often it is looked at, and how what was seen becomes part of a cell.
 
-use linux::footprint::Sample as Seen;
+use linux::{footprint::Sample as Seen, setting::REPORTING_DELAY};
 use os::Os;
 use report::{
     Footprint, Held, Sample, Series,
@@ -11,17 +11,26 @@ use units::{Picos, Time};
 use workloads::{Outcome, Workload};
 
 /// The gauge of the simulator: base pages of the guest that its host backs.
-const GAUGE: &str = "sim_host_resident";
+pub(crate) const GAUGE: &str = "sim_host_resident";
 /// Between two samples, at least.
 const EVERY: Picos = Picos::from_micros(100_000);
+/// Samples between two passes of reporting, at least.
+const SAMPLES_OF_PASS: u64 = 4;
+
+const fn millis(count: u64) -> Picos {
+    Picos(Picos::from_micros(1000).0 * count)
+}
+
 /// Samples of one run, about.
 const SAMPLES: u64 = 6000;
 
-/// How often it is looked at while a workload runs that asks for it.
-pub(crate) fn every(workload: &Workload) -> Option<Picos> {
+/// How often it is looked at while a workload runs that asks for it, with these settings. Passes of reporting that follow each
+/// other sooner than usual are told apart too.
+pub(crate) fn every(workload: &Workload, settings: &[(String, String)]) -> Option<Picos> {
     let Workload::GuestFootprint(params) = workload else { return None };
-    let millis = params.length().0 / SAMPLES / Picos::from_micros(1000).0;
-    Some(EVERY.max(Picos::from_micros(1000 * millis)))
+    let delay = settings.iter().rfind(|(name, _)| name == REPORTING_DELAY).and_then(|(_, delay)| delay.parse().ok());
+    let often = delay.map_or(EVERY, |delay: u64| EVERY.min(millis((delay / SAMPLES_OF_PASS).max(1))));
+    Some(often.max(millis(params.length().0 / SAMPLES / millis(1).0)))
 }
 
 /// What the guest held, without what its host had.
@@ -104,10 +113,14 @@ mod tests {
     }
 
     #[test]
-    fn long_traces_are_looked_at_less_often() {
-        let of = |trace: &str| every(&Workload::parse("guest-footprint", [("trace", trace)]).unwrap()).unwrap();
-        assert_eq!(of("free"), EVERY);
-        assert_eq!(of("day 2:0/1GiB/0B 3:86400/0B/0B"), Picos::from_micros(14_400_000));
-        assert_eq!(every(&Workload::parse("week", []).unwrap()), None);
+    fn long_traces_are_looked_at_less_often_and_frequent_passes_more() {
+        let of = |trace: &str, delay: &str| {
+            let workload = Workload::parse("guest-footprint", [("trace", trace)]).unwrap();
+            every(&workload, &[(REPORTING_DELAY.to_owned(), delay.to_owned())]).unwrap()
+        };
+        assert_eq!((of("free", "2000"), of("free", "100")), (EVERY, millis(25)));
+        assert_eq!(of("free", "1"), millis(8), "a run has some thousand samples");
+        assert_eq!(of("day 2:0/1GiB/0B 3:86400/0B/0B", "100"), millis(14_400));
+        assert_eq!(every(&Workload::parse("week", []).unwrap(), &[]), None);
     }
 }

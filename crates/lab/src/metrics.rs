@@ -149,7 +149,7 @@ fn footprint(params: &guest_footprint::Params, phases: &[TaskOutcome]) -> Vec<Me
     };
     let mut metrics: Vec<Metric> = params.trace.phases().iter().zip(phases).map(took).collect();
     let faults = phases.iter().map(|phase| phase.faults).sum::<u64>();
-    metrics.push(metric("page_faults", "faults", Better::Lower, vec![faults as f64]));
+    metrics.push(metric("page_fault_count", "faults", Better::Lower, vec![faults as f64]));
     metrics
 }
 

@@ -216,7 +216,7 @@ impl Session {
 
     /// How often the memory of the guest on its host is looked at, if at all.
     pub(crate) fn footprint(&self) -> Option<Picos> {
-        let every = self.keys.iter().filter_map(|key| footprint::every(&workload(key)));
+        let every = self.keys.iter().filter_map(|key| footprint::every(&workload(key), &self.settings));
         every.max().filter(|_| !self.place.is_host())
     }
 

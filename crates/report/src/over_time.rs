@@ -4,6 +4,7 @@ use std::collections::BTreeSet;
 
 use csv::Writer;
 
+use crate::footprint::{HUGE, RESIDENT};
 use crate::record::Cell;
 use crate::series::{Sample, Series};
 use crate::short::WIDTH;
@@ -32,19 +33,42 @@ const DIGEST: [Digest; 10] = [
     Digest { head: "+swapout", takes: |name| name == "pswpout", moves: true, of: 1 },
 ];
 
+/// The same of a guest's memory on its host.
+const OF_HOST: [Digest; 2] = [
+    Digest { head: "host-MiB", takes: |name| name == RESIDENT, moves: false, of: 256 },
+    Digest { head: "host-huge-MiB", takes: |name| name == HUGE, moves: false, of: 256 },
+];
+
+fn is_of_host(series: &Series) -> bool {
+    series.names().contains(&RESIDENT)
+}
+
 /// What follows the last slash: the name of a gauge, whether it is kept by node or not.
 fn last(name: &str) -> &str {
     name.rsplit('/').next().unwrap_or(name)
 }
 
+/// What was sampled while a cell ran: its kernel, and the memory of a guest on its host.
+pub fn series_of(cell: &Cell) -> impl Iterator<Item = &Series> {
+    let of_host = cell.footprint.iter().map(|footprint| &footprint.series).filter(|series| !series.rows.is_empty());
+    cell.series.iter().chain(of_host)
+}
+
+/// The series of a cell that know one of these names; all where no name is asked for, or there is one series.
+fn series_with<'a>(cell: &'a Cell, names: &'a [String]) -> impl Iterator<Item = (&'a Cell, &'a Series)> {
+    let takes_all = names.is_empty() || series_of(cell).count() == 1;
+    let knows = move |series: &&Series| takes_all || series.names().iter().any(|name| names.iter().any(|n| n == name));
+    series_of(cell).filter(knows).map(move |series| (cell, series))
+}
+
 /// The series of the cells that have one, with these columns or, without any, the digest.
 pub fn series_text(cells: &[Cell], names: &[String]) -> String {
-    let with = cells.iter().filter_map(|cell| Some((cell, cell.series.as_ref()?)));
-    let texts = with.map(|(cell, series)| {
+    let texts = cells.iter().flat_map(|cell| series_with(cell, names)).map(|(cell, series)| {
         let samples = series.samples();
         let mut columns = vec![seconds(&samples)];
         if names.is_empty() {
-            columns.extend(DIGEST.iter().map(|digest| digest_column(series, &samples, digest)));
+            let digest = if is_of_host(series) { &OF_HOST[..] } else { &DIGEST };
+            columns.extend(digest.iter().map(|digest| digest_column(series, &samples, digest)));
         } else {
             columns.extend(names.iter().map(|name| named_column(series, &samples, name)));
         }
@@ -138,8 +162,7 @@ pub fn series_csv(cells: &[Cell], names: &[String]) -> String {
     let mut writer = Writer::from_writer(Vec::new());
     let mut line = |fields: [&str; 7]| writer.write_record(fields).expect("memory takes it");
     line(["experiment", "case", "kernel", "seed", "s", "name", "value"]);
-    for cell in cells {
-        let Some(series) = &cell.series else { continue };
+    for (cell, series) in cells.iter().flat_map(|cell| series_with(cell, names)) {
         let (kernel, seed) = (cell.key.column().label(), cell.key.seed.to_string());
         let mut value = |at_us: u64, name: &str, value: u64| {
             let (at, value) = (format!("{:.6}", at_us as f64 / 1e6), value.to_string());
@@ -259,7 +282,7 @@ pub fn slow_path_csv(cells: &[Cell], count: usize) -> String {
 
 /// All names that some of the cells' series have.
 pub fn series_names(cells: &[Cell]) -> BTreeSet<&str> {
-    cells.iter().filter_map(|cell| cell.series.as_ref()).flat_map(Series::names).collect()
+    cells.iter().flat_map(series_of).flat_map(Series::names).collect()
 }
 
 #[cfg(test)]

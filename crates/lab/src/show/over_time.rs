@@ -14,7 +14,7 @@ use crate::{
 /// Prints the time series of the cells in `directory` that have one: these columns, or a digest where none is named.
 pub fn series(directory: &Path, seeds: Option<Seeds>, names: &[String], format: Format) -> Result<String, UsageError> {
     let cells = read(directory, seeds)?.cells;
-    if cells.iter().all(|cell| cell.series.is_none()) {
+    if cells.iter().all(|cell| over_time::series_of(cell).next().is_none()) {
         let place = directory.display();
         return Err(UsageError(format!("--series: nothing in {place} was sampled; `pagelab run --sample 1s` does it")));
     }
@@ -25,7 +25,7 @@ pub fn series(directory: &Path, seeds: Option<Seeds>, names: &[String], format: 
     Ok(match format {
         Format::Text => over_time::series_text(&cells, names),
         Format::Csv => over_time::series_csv(&cells, names),
-        Format::Json => json(&cells, |cell| cell.series.as_ref()),
+        Format::Json => json(&cells, over_time::series_of),
     })
 }
 
@@ -41,7 +41,7 @@ pub fn stalls(directory: &Path, seeds: Option<Seeds>, count: usize, format: Form
     Ok(match format {
         Format::Text => over_time::slow_path_text(&cells, count),
         Format::Csv => over_time::slow_path_csv(&cells, count),
-        Format::Json => json(&cells, |cell| cell.slow_path.as_ref()),
+        Format::Json => json(&cells, |cell| cell.slow_path.iter()),
     })
 }
 
@@ -52,7 +52,7 @@ struct Part<'a, T> {
     value: &'a T,
 }
 
-fn json<T: Serialize>(cells: &[Cell], part: impl Fn(&Cell) -> Option<&T>) -> String {
-    let parts: Vec<_> = cells.iter().filter_map(|cell| Some(Part { key: &cell.key, value: part(cell)? })).collect();
+fn json<'a, T: Serialize + 'a, P: Iterator<Item = &'a T>>(cells: &'a [Cell], parts: impl Fn(&'a Cell) -> P) -> String {
+    let parts: Vec<_> = cells.iter().flat_map(|cell| parts(cell).map(|value| Part { key: &cell.key, value })).collect();
     serde_json::to_string(&parts).expect("what was read serialises") + "\n"
 }
