@@ -1,0 +1,166 @@
+//! The memory of a guest on its host: of a real guest that reports free pages, of a simulated one, and what is refused.
+
+mod support;
+
+use std::fs;
+
+use report::{Cell, Footprint};
+use support::{document, guests, room::Room, words};
+
+/// Touched, freed, and then long enough for all of it to be reported, in passes of 2 s.
+const TRACE: &str = "seconds,anonymous,file\n0,400MiB,0\n6,0,0\n14,0,0\n";
+
+fn cells(room: &Room, result: &str) -> Vec<Cell> {
+    report::cells(document::whole_records(&room.here().join(result)))
+}
+
+fn footprint(cell: &Cell) -> &Footprint {
+    cell.footprint.as_ref().unwrap_or_else(|| panic!("{}: {:?}", cell.key.kernel, cell.measured.skipped))
+}
+
+/// The most that was on the host, and what was in the end, in MiB.
+fn most_and_end(footprint: &Footprint) -> (u64, u64) {
+    let resident = footprint.resident();
+    let most = resident.iter().map(|(_, pages)| *pages).max().expect("there are samples");
+    (most / 256, resident.last().expect("there are samples").1 / 256)
+}
+
+/// Off keeps all that was ever touched; on gives it back, a part in each pass.
+#[track_caller]
+fn assert_given_back(off: &Cell, on: &Cell) {
+    assert!(off.key.kernel.ends_with("reporting=off") && on.key.kernel.ends_with("reporting=on"));
+    let (most, end) = most_and_end(footprint(off));
+    assert!(most >= 400 && end + 8 >= most, "{most} MiB at most, {end} at the end");
+    assert_eq!(footprint(off).steps(), []);
+    let (most, end) = most_and_end(footprint(on));
+    assert!(most >= 400 && end + 340 <= most, "{most} MiB at most, {end} at the end");
+    let freed = footprint(on).held[1].done_us;
+    let steps = footprint(on).steps();
+    let sizes: Vec<u64> = steps.iter().map(|step| step.pages / 256).filter(|mib| *mib > 20).collect();
+    // 32 blocks of 4 MiB are 128 MiB, and a pass makes at most two such reports of a list so short.
+    assert!(sizes.len() >= 2 && sizes.iter().all(|mib| *mib <= 260), "{sizes:?} MiB");
+    let first = steps.iter().find(|step| step.pages / 256 > 20).expect("there is one");
+    // A pass may be due already.
+    assert!((freed..freed + 4_500_000).contains(&first.at_us), "{} us, freed at {freed} us", first.at_us);
+    assert_eq!(first.freed_us, Some(freed));
+}
+
+#[test]
+fn vm_a_guest_that_reports_free_pages_shrinks() {
+    let Some(_turn) = guests::turn("vm_a_guest_that_reports_free_pages_shrinks") else { return };
+    let room = Room::new();
+    fs::write(room.here().join("mine.csv"), TRACE).unwrap();
+    let guest = ["run", "guest-footprint", "--target", "vm", "--target", "sim", "--accel", "tcg", "--kernel", "6.1"];
+    let run = room.run(&words(&[&guest, &["--set", "trace=mine.csv", "-o", "result"]]));
+    let text = run.expect(0).stdout;
+    let cells = cells(&room, "result");
+    let [off, sim_off, on, sim_on] = &cells[..] else { panic!("{} cells", cells.len()) };
+    assert_given_back(off, on);
+    assert_given_back(sim_off, sim_on);
+    assert!(text.contains("Steps by which the guest's memory on its host fell"), "{text}");
+    assert!(text.lines().all(|line| line.chars().count() <= 80), "{text}");
+    let csv = room.run(&["show", "result", "--series=host_resident", "--format", "csv"]).expect(0).stdout;
+    let samples: usize = cells.iter().map(|cell| footprint(cell).resident().len()).sum();
+    let rests = |cell: &&Cell| footprint(cell).series.still.contains_key("host_resident");
+    assert_eq!(cells.iter().filter(rests).count(), 0);
+    assert_eq!(csv.lines().count(), 1 + samples, "{csv}");
+    let digest = room.run(&["show", "result", "--series"]).expect(0).stdout;
+    assert!(digest.contains("host-MiB"), "{digest}");
+    room.assert_nothing_left("a guest that was watched");
+}
+
+#[test]
+fn vm_what_guests_have_is_written_where_the_kernel_has_it() {
+    let Some(_turn) = guests::turn("vm_what_guests_have_is_written_where_the_kernel_has_it") else { return };
+    let room = Room::new();
+    let guest = ["run", "fault-storm", "--target", "vm", "--accel", "tcg", "--kernel", "6.1"];
+    // Written where the kernel has it, and read back.
+    let set = ["--set", "page_reporting.order=4", "--set", "page_alloc.shuffle=Y", "-o", "result"];
+    let cells_of = words(&[&guest, &support::TINY, &set]);
+    room.run(&cells_of).expect(0);
+    let cells = cells(&room, "result");
+    assert_eq!(cells[0].key.params["page_reporting.order"], "4");
+    assert_eq!(cells[0].footprint, None, "nobody asked");
+}
+
+#[test]
+fn a_simulated_guest_gives_memory_back_in_passes() {
+    let room = Room::new();
+    fs::write(room.here().join("mine.csv"), TRACE).unwrap();
+    let run = ["run", "guest-footprint", "--set", "trace=mine.csv,build", "-o", "result"];
+    room.run(&run).expect(0);
+    let mine = |cells: &[Cell]| cells.iter().filter(|cell| cell.key.case == "mine").cloned().collect::<Vec<_>>();
+    let first = cells(&room, "result");
+    assert_eq!(first.len(), 4);
+    let [off, on] = &mine(&first)[..] else { panic!("two columns") };
+    assert_given_back(off, on);
+    assert!(on.key.params["trace"].starts_with("mine.csv 2:0/400MiB/0B "), "{:?}", on.key.params);
+    // The gauge is read, and no step is made shorter by that.
+    let sampled = ["run", "guest-footprint", "--set", "trace=mine.csv", "--sample", "1s", "-o", "sampled"];
+    room.run(&sampled).expect(0);
+    let again = mine(&cells(&room, "sampled"));
+    assert_eq!((&off.measured, &on.measured), (&again[0].measured, &again[1].measured));
+    assert!(again[1].series.as_ref().is_some_and(|series| series.names().contains(&"sim_host_resident")));
+    // Another content is another run.
+    fs::write(room.here().join("mine.csv"), TRACE.replace("14,", "15,")).unwrap();
+    room.run(&run).expect(2).says(&["holds a different run"]);
+}
+
+#[test]
+fn how_pages_are_reported_makes_columns() {
+    let room = Room::new();
+    let set = ["--set", "page_reporting.order=0,9", "--set", "page_reporting.delay_ms=100,2000", "--set", "size=64MiB"];
+    room.run(&words(&[&["run", "guest-footprint", "-o", "result"], &set])).expect(0);
+    let kernels: Vec<_> = cells(&room, "result").into_iter().map(|cell| cell.key.kernel).collect();
+    let on = ["order=0 delay_ms=100", "order=0 delay_ms=2000", "order=9 delay_ms=100", "order=9 delay_ms=2000"];
+    let expected: Vec<_> = on.map(|words| format!("v6.1 reporting=on {words}")).to_vec();
+    assert_eq!(kernels, [&["v6.1 reporting=off".to_owned()][..], &expected].concat());
+}
+
+#[test]
+fn what_a_host_or_a_real_kernel_cannot_have_is_refused() {
+    let room = Room::new();
+    for set in [
+        "virtio_balloon.reporting=on",
+        "page_reporting.order=3",
+        "page_reporting.delay_ms=5",
+        "page_alloc.shuffle=Y",
+        "host.discard=free",
+    ] {
+        let name = set.split('=').next().unwrap_or_default();
+        let host = ["run", "guest-footprint", "--target", "host", "--set", "size=4MiB", "--set", set];
+        room.run(&host).expect(2).says(&[&format!("--set {name}: ")]);
+    }
+    room.assert_nothing_left("what was refused");
+}
+
+#[test]
+fn vm_what_no_real_kernel_has_is_refused_with_the_reason() {
+    let Some(_turn) = guests::turn("vm_what_no_real_kernel_has_is_refused_with_the_reason") else { return };
+    let room = Room::new();
+    let refused = |more: &[&str], says: &str| {
+        let run = words(&[&["run", "guest-footprint", "--target", "vm"], more]);
+        room.run(&run).expect(2).says(&[says]);
+    };
+    refused(&["--accel", "tcg", "--set", "page_reporting.delay_ms=5"], "delay_ms: a constant of the kernel, 2 s");
+    refused(&["--accel", "tcg", "--set", "host.discard=free"], "host.discard: QEMU discards with MADV_DONTNEED");
+    refused(&["--replayable"], "virtio_balloon.reporting=on: not with --replayable");
+}
+
+#[test]
+fn traces_that_are_none_are_one_message() {
+    let room = Room::new();
+    let run = |trace: &str| room.run(&["run", "guest-footprint", "--set", &format!("trace={trace}")]);
+    let of_text = |text: &str| {
+        fs::write(room.here().join("bad.csv"), text).unwrap();
+        run("bad.csv").expect(2)
+    };
+    of_text("").says(&["bad.csv:1: the trace is empty; expected seconds,anonymous,file"]);
+    of_text("seconds,anon,file\n").says(&["bad.csv:1: unknown column \"anon\""]);
+    of_text("seconds,anonymous,file\n5,0,0\n4,0,0\n").says(&["bad.csv:3: seconds: expected more than 5, found 4"]);
+    of_text("seconds,anonymous,file\n0,0,0\n5,2GiB,0\n")
+        .says(&["bad.csv:3: 2048 MiB of anonymous memory", "the memory of the run is 1024 MiB"]);
+    run("biuld").expect(2).says(&["unknown trace \"biuld\"; did you mean \"build\"?"]);
+    run("none.csv").expect(2).says(&["none.csv: cannot be read"]);
+    room.assert_nothing_left("traces that are none");
+}
