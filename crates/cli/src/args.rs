@@ -137,6 +137,7 @@ Examples:
   pagelab run thpscale --target vm --target sim --state kernel --replayable 2,3,4,5,6 --seeds 8
   pagelab run fault-storm --set tasks=1,2 --set page=huge --set vm.min_free_kbytes=131072
   pagelab run fault-storm --target sim --machine two-node-2g --variant v6.1 --causes
+  pagelab run guest-footprint --target vm --target sim --set trace=free,build,mine.csv
 
 Results: one line per cell in DIR/result.jsonl, written when the cell is done. `-o DIR` on an unfinished result of the
 same run goes on from there; `pagelab show DIR` prints its tables again.
@@ -193,7 +194,8 @@ pub(crate) struct Run {
     /// kernels run one at a time
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u16).range(1..=4096))]
     workers: Option<u16>,
-    /// Write the trace events of each simulated cell (mm_page_alloc_extfrag) to trace-*.txt in the result directory
+    /// Write the trace events of each simulated cell (mm_page_alloc_extfrag) to trace-*.txt in the result directory (what
+    /// guest-footprint holds when is --set trace=FILE)
     #[arg(long)]
     trace: bool,
     /// Take a sample of what the kernel counts and holds every so often, such as 100ms, 1s or 5min: of virtual time in the

@@ -291,7 +291,7 @@ fn simulated(workload: &Workload, order: &Order, what: &Simulated) -> Result<Fou
             None => None,
             Some(prefix) => Some(prefix.follow(&os, seed).await.map_err(Failure::Failed)?),
         };
-        let outcome = workload_there.run(os.clone(), seed).await?;
+        let outcome = workload_there.run(os, seed).await?;
         let held = footprint::held(&workload_there, &os, &outcome);
         Ok::<_, Failure>((outcome, held, before))
     };

@@ -50,6 +50,11 @@ fn micros(at: Time) -> u64 {
     Picos(at.0).as_nanos() / 1000
 }
 
+/// Not after the last phase: what a process that ends gives back is nobody's question.
+fn is_inside(held: &[Held], sample: &Sample) -> bool {
+    held.last().is_none_or(|last| sample.at_us <= last.done_us)
+}
+
 /// Of a simulated guest; none where its host is not simulated.
 pub(crate) fn simulated(every: Picos, samples: &Samples, held: Vec<Held>) -> Option<Footprint> {
     let is_gauge = |name: &String| name.rsplit('/').next() == Some(GAUGE);
@@ -58,7 +63,7 @@ pub(crate) fn simulated(every: Picos, samples: &Samples, held: Vec<Held>) -> Opt
         at_us: micros(*at),
         values: vec![columns.iter().map(|column| values[*column]).sum()],
     };
-    let rows: Vec<Sample> = samples.rows.iter().map(sample).collect();
+    let rows: Vec<Sample> = samples.rows.iter().map(sample).filter(|sample| is_inside(&held, sample)).collect();
     let series = Series::new(every.0, &[RESIDENT.to_owned()], &rows);
     (!columns.is_empty()).then_some(Footprint { epoch_us: 0, held, series })
 }
@@ -78,7 +83,8 @@ pub(crate) fn fill(footprint: &mut Footprint, every: Picos, seen: &[Seen], clock
         let at_us = (of_guest / 1000).checked_sub(footprint.epoch_us)?;
         Some(Sample { at_us, values: vec![seen.resident.0, seen.huge.0] })
     };
-    let rows: Vec<Sample> = seen.iter().filter_map(sample).collect();
+    let rows: Vec<Sample> =
+        seen.iter().filter_map(sample).filter(|sample| is_inside(&footprint.held, sample)).collect();
     footprint.series = Series::new(every.0, &[RESIDENT, HUGE].map(str::to_owned), &rows);
 }
 
@@ -108,6 +114,8 @@ mod tests {
             rows: rows.clone(),
         };
         assert_eq!(simulated(EVERY, &samples, Vec::new()).unwrap().resident(), [(0, 32), (5, 54)]);
+        let held = vec![Held { at_us: 0, done_us: 4, anonymous: 1, file: 0 }];
+        assert_eq!(simulated(EVERY, &samples, held).unwrap().resident(), [(0, 32)], "it is over then");
         let without = Samples { names: names(["a", "b", "c"]), rows };
         assert_eq!(simulated(EVERY, &without, Vec::new()), None);
     }

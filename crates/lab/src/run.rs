@@ -32,7 +32,7 @@ use units::Bytes;
 
 use self::{
     at_once::{News, in_order},
-    boot::{boots, guest_plan},
+    boot::{boots, guest_plan, modules},
     system::{capture_json, system},
     watched::Watched,
 };
@@ -490,11 +490,7 @@ impl Runner<'_> {
         keys: &[Key],
     ) -> Result<(), Stopped> {
         let plan = guest_plan(session, keys, self.plan.sample).map_err(Stopped::Failed)?;
-        let disk = plan.disk.map(linux::disk::Disk::modules).unwrap_or_default();
-        let drivers = [disk, linux::balloon::modules(&plan.settings)].concat();
-        let drivers =
-            linux::module::those_there(image, &drivers).map_err(|error| Stopped::Failed(error.to_string()))?;
-        let modules = [session.machine.modules.clone(), drivers].concat();
+        let modules = modules(session, image, &plan).map_err(|error| Stopped::Failed(error.to_string()))?;
         let watched = Watched::of(session);
         let guest = Guest {
             kernel: image,
@@ -507,8 +503,7 @@ impl Runner<'_> {
             job_timeout_s: self.plan.timeout_s,
         };
         let (guard, scratch) = scratch().map_err(|error| Stopped::Failed(format!("scratch directory: {error}")))?;
-        let label = format!("booting on {} ({})", session.machine.name, accelerator.name());
-        self.step(session, &label);
+        self.step(session, &format!("booting on {} ({})", session.machine.name, accelerator.name()));
         let failures = self.failures.len();
         let mut captures = Vec::new();
         let mut broken = Ok(());
@@ -525,7 +520,9 @@ impl Runner<'_> {
                 broken = std::mem::replace(&mut broken, Ok(())).and(kept);
             }
             GuestRecord::Clock { index, at_ns } => {
-                watched.iter().for_each(|watched| watched.begins(index, at_ns));
+                if let Some(watched) = &watched {
+                    watched.begins(index, at_ns);
+                }
             }
             GuestRecord::Exit { .. } => {}
         });
@@ -575,7 +572,9 @@ impl Runner<'_> {
         let case = keys.get(index).map_or("?", |key| key.case.as_str());
         match outcome.and_then(|line| serde_json::from_value(line).map_err(|error| error.to_string())) {
             Ok(mut record) => {
-                watched.iter().for_each(|watched| watched.fill(index, &mut record));
+                if let Some(watched) = watched {
+                    watched.fill(index, &mut record);
+                }
                 self.keep(&record)?;
             }
             Err(problem) => self.failures.push(format!("vm {} {case}: {problem}", session.kernel)),

@@ -72,12 +72,12 @@ fn resident(smaps: &str, backends: &[Bytes]) -> Result<(Frames, Frames), String>
     let mut wanted = backends.to_vec();
     let (mut inside, mut resident, mut huge) = (false, Bytes(0), Bytes(0));
     for line in smaps.lines() {
-        if let Some(size) = anonymous_size(line) {
-            let place = size.and_then(|size| wanted.iter().position(|wanted| *wanted == size));
+        if let Some((size, is_anonymous)) = mapping(line) {
+            let place = wanted.iter().position(|wanted| is_anonymous && *wanted == size);
             inside = place.map(|place| wanted.swap_remove(place)).is_some();
         } else if inside {
-            resident = resident + field(line, "Rss:");
-            huge = huge + field(line, "AnonHugePages:");
+            resident += field(line, "Rss:");
+            huge += field(line, "AnonHugePages:");
         }
     }
     if wanted.is_empty() {
@@ -87,15 +87,15 @@ fn resident(smaps: &str, backends: &[Bytes]) -> Result<(Frames, Frames), String>
     Err(format!("QEMU has no anonymous mapping of {}", sizes.join(", ")))
 }
 
-/// Of a line that begins a mapping its size, where it is private and of no file.
-fn anonymous_size(line: &str) -> Option<Option<Bytes>> {
+/// Of a line that begins a mapping its size, and whether it is private, writable and of no file.
+fn mapping(line: &str) -> Option<(Bytes, bool)> {
     let mut words = line.split_ascii_whitespace();
     let (start, end) = words.next()?.split_once('-')?;
     let hexadecimal = |text: &str| u64::from_str_radix(text, 16).ok();
     let (start, end) = (hexadecimal(start)?, hexadecimal(end)?);
     let [mode, _offset, _device, inode] = [(); 4].map(|()| words.next().unwrap_or_default());
-    let is_plain = mode == "rw-p" && inode == "0" && words.next().is_none_or(|name| name.starts_with("[anon"));
-    Some(is_plain.then_some(Bytes(end.saturating_sub(start))))
+    let is_anonymous = mode == "rw-p" && inode == "0" && words.next().is_none_or(|name| name.starts_with("[anon"));
+    Some((Bytes(end.saturating_sub(start)), is_anonymous))
 }
 
 fn field(line: &str, name: &str) -> Bytes {

@@ -416,7 +416,7 @@ fn backends(plan: &Plan) -> Vec<Bytes> {
     let mut sizes: Vec<Bytes> = plan.nodes.iter().map(|node| node.memory).collect();
     let extra = pmem(plan).map_or(Bytes(0), |layout| layout.extra);
     if let Some(last) = sizes.last_mut() {
-        *last = *last + extra;
+        *last += extra;
     }
     sizes
 }

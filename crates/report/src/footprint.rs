@@ -95,8 +95,8 @@ impl Footprint {
 
     fn freed_before(&self, at_us: u64) -> Option<u64> {
         let less = |pair: &&[Held]| pair[1].anonymous < pair[0].anonymous || pair[1].file < pair[0].file;
-        let before = self.held.windows(2).filter(less).map(|pair| pair[1]).filter(|held| held.at_us <= at_us);
-        before.last().map(|held| held.done_us.min(at_us))
+        let mut before = self.held.windows(2).filter(less).map(|pair| pair[1]).filter(|held| held.at_us <= at_us);
+        before.next_back().map(|held| held.done_us.min(at_us))
     }
 
     /// Base pages times microseconds, from the first sample to the last.

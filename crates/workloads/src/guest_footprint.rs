@@ -2,7 +2,8 @@
 //!
 //! A process follows phases: at each of their times it holds so many bytes of anonymous memory (mapped, each page written
 //! once) and so many bytes of files (written, in the page cache unless reclaim takes them). What goes is unmapped, unlinked or
-//! truncated, the newest first. The run ends with the last phase. Who is late goes on at once.
+//! truncated, the newest first. Who is late goes on at once. The run ends with the last phase, whose memory goes with the
+//! process.
 //! (The phases of `build` are our own; `free` is the case that free page reporting was made for.)
 
 pub mod trace;
@@ -128,7 +129,6 @@ pub async fn run<O: Os>(os: O, params: Params) -> Result<Outcome, WorkloadError>
     }
     let window = os.now().since(start);
     let counters = os.vmstat().await.during("vmstat")?.since(&before);
-    held.give_up(&os).await.during("the end of the trace")?;
     let (gauges, unable) = (std::collections::BTreeMap::new(), Vec::new());
     Ok(Outcome { tasks: outcomes, counters, gauges, window, unable })
 }
@@ -183,7 +183,7 @@ impl Held {
             let file = if from == Bytes(0) { os.create(&name(number)).await? } else { os.open(&name(number)).await? };
             os.write_blocks(file, from, len, WRITE).await?;
             os.close(file).await?;
-            self.files = self.files + len;
+            self.files += len;
         }
         Ok(())
     }
@@ -203,11 +203,6 @@ impl Held {
             }
         }
         Ok(())
-    }
-
-    async fn give_up<O: Os>(&mut self, os: &O) -> Result<(), Errno> {
-        self.shrink(os, Bytes(0)).await?;
-        self.shrink_files(os, Bytes(0)).await
     }
 }
 

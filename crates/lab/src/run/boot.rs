@@ -8,6 +8,8 @@ use std::{
 use linux::{
     file::Ground,
     guest::{Fault, Plan as GuestPlan, PlannedNode},
+    kernel_image::KernelImage,
+    module::ModuleError,
     tracing::Watch,
 };
 use report::Key;
@@ -78,6 +80,14 @@ pub(super) fn guest_plan(session: &Session, keys: &[Key], sample: Option<Every>)
         clock: session.footprint().is_some(),
         inject,
     })
+}
+
+/// Modules that a guest needs: those of its machine, and drivers of what the plan gives it.
+pub(super) fn modules(session: &Session, image: &KernelImage, plan: &GuestPlan) -> Result<Vec<String>, ModuleError> {
+    let disk = plan.disk.map(linux::disk::Disk::modules).unwrap_or_default();
+    let drivers = [disk, linux::balloon::modules(&plan.settings)].concat();
+    let drivers = linux::module::those_there(image, &drivers)?;
+    Ok([session.machine.modules.clone(), drivers].concat())
 }
 
 /// The nodes that a guest must have.
