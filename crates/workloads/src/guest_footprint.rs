@@ -130,7 +130,7 @@ pub async fn run<O: Os>(os: O, params: Params) -> Result<Outcome, WorkloadError>
     let window = os.now().since(start);
     let counters = os.vmstat().await.during("vmstat")?.since(&before);
     let (gauges, unable) = (std::collections::BTreeMap::new(), Vec::new());
-    Ok(Outcome { tasks: outcomes, counters, gauges, window, unable })
+    Ok(Outcome { tasks: outcomes, counters, gauges, window, unable, cpus: None })
 }
 
 /// What is held: mappings in the order in which they were made, and files full to this many bytes.

@@ -100,5 +100,5 @@ pub(super) fn simulated(
     measured.causes = super::causes(&finish.host.times);
     let (tasks, run_hash, variant) = (measured.detail.take(), finish.host.hash, &what.variant.difference);
     measured.detail = serde_json::json!({ "tasks": tasks, "run_hash": run_hash, "variant": variant });
-    Ok(Found { measured, series: None, slow_path: None })
+    Ok(Found { measured, series: None, slow_path: None, footprint: None })
 }

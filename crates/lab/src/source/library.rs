@@ -147,6 +147,7 @@ mod tests {
                 "four-node-2g",
                 "four-socket-8g",
                 "guest-1g",
+                "haswell-1s-40g",
                 "haswell-2s",
                 "haswell-guest-32g",
                 "laptop",
@@ -167,8 +168,8 @@ mod tests {
         assert_eq!(
             error.to_string(),
             "unknown machine \"two-nodes-2g\"; did you mean \"two-node-2g\"? \
-             (valid machines: four-core-4g, four-core-512m, four-node-2g, four-socket-8g, guest-1g, haswell-2s, \
-             haswell-guest-32g, one-cpu-512m, one-node-4g, one-node-512m, skylake-1s, two-node-2g, two-node-4g)"
+             (valid machines: four-core-4g, four-core-512m, four-node-2g, four-socket-8g, guest-1g, haswell-1s-40g, \
+             haswell-2s, haswell-guest-32g, one-cpu-512m, one-node-4g, one-node-512m, skylake-1s, two-node-2g, two-node-4g)"
         );
         let error = lookup_in(root.path(), Kind::Experiment, "storm").unwrap_err();
         assert!(error.to_string().starts_with("unknown experiment \"storm\" (valid experiments: "), "{error}");
