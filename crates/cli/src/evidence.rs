@@ -28,7 +28,8 @@ pub(crate) fn claims(args: &args::Claims) -> anyhow::Result<ExitCode> {
                 _ => return Err(UsageError("--result is of one series; name one, or none".to_owned()).into()),
             };
             let published = evidence::series_of(directory, name)?;
-            (vec![evidence::judged(published, Some(directory), args.seeds)?], false)
+            let results = evidence::beside(directory, &published);
+            (vec![evidence::judged(published, &results, args.seeds)?], false)
         }
         None => run_and_judge(args)?,
     };
@@ -57,20 +58,21 @@ fn run_and_judge(args: &args::Claims) -> anyhow::Result<(Vec<Judged>, bool)> {
 fn run_one(published: Published, args: &args::Claims, stop: &AtomicBool, failed: &mut bool) -> anyhow::Result<Judged> {
     let seeds = args.seeds.unwrap_or_else(|| Seeds::up_to(DEFAULT_SEEDS));
     let workers = args.workers.map(usize::from);
-    let Some(request) = evidence::request(&published, seeds, workers, args.output.clone()) else {
-        return Ok(evidence::judged(published, None, None)?);
-    };
-    let mut progress = progress::Terminal::new(false);
-    let finished = run::run(&request, stop, &mut progress);
-    progress.clear();
-    let finished = finished?;
-    let mut stderr = io::stderr();
-    for failure in &finished.failures {
-        *failed = true;
-        writeln!(stderr, "pagelab: failed: {failure}")?;
+    let mut results = Vec::new();
+    for request in evidence::requests(&published, seeds, workers, args.output.as_deref()) {
+        let mut progress = progress::Terminal::new(false);
+        let finished = run::run(&request, stop, &mut progress);
+        progress.clear();
+        let finished = finished?;
+        let mut stderr = io::stderr();
+        for failure in &finished.failures {
+            *failed = true;
+            writeln!(stderr, "pagelab: failed: {failure}")?;
+        }
+        writeln!(stderr, "pagelab: results are in {}", finished.directory.display())?;
+        results.push(finished.directory);
     }
-    writeln!(stderr, "pagelab: results are in {}", finished.directory.display())?;
-    Ok(evidence::judged(published, Some(&finished.directory), None)?)
+    Ok(evidence::judged(published, &results, None)?)
 }
 
 /// Prints how near a result is.

@@ -39,19 +39,32 @@ pub fn series(names: &[String]) -> Result<Vec<Published>, UsageError> {
     names.iter().map(|name| Ok(published::load(name)?)).collect()
 }
 
-/// What has to be run for the claims of a series, if there is an experiment that makes its tables: the published columns of it.
-/// The result directory is of these seeds and this program, so that the same again goes on there.
-pub fn request(published: &Published, seeds: Seeds, workers: Option<usize>, out: Option<PathBuf>) -> Option<Request> {
-    let experiment = published.source.experiment.clone()?;
+/// What has to be run for the claims of a series, if there is an experiment that makes its tables: the published columns of it,
+/// and then what else claims need, each in a directory of its own. Directories are of these seeds and this program, so that the
+/// same again goes on there.
+pub fn requests(published: &Published, seeds: Seeds, workers: Option<usize>, out: Option<&Path>) -> Vec<Request> {
+    let Some(experiment) = published.source.experiment.clone() else { return Vec::new() };
     let program = &provenance::PROGRAM_HASH[..HASH_DIGITS];
     let directory = Path::new("results").join(format!("claims-{}-{seeds}-{program}", published.name));
-    Some(Request {
+    let directory = out.map_or(directory, Path::to_owned);
+    let columns = published.source.columns.iter().map(|column| column.ours().to_owned()).collect();
+    let also = published.source.also.iter().map(|experiment| {
+        let mut beside = directory.clone().into_os_string();
+        beside.push(format!("-{experiment}"));
+        request(experiment.clone(), Vec::new(), seeds, workers, beside.into())
+    });
+    let also: Vec<_> = also.collect();
+    [vec![request(experiment, columns, seeds, workers, directory)], also].concat()
+}
+
+fn request(experiment: String, columns: Vec<String>, seeds: Seeds, workers: Option<usize>, out: PathBuf) -> Request {
+    Request {
         experiment,
         targets: Vec::new(),
         kernels: Vec::new(),
         machine: None,
         variants: Vec::new(),
-        columns: published.source.columns.iter().map(|column| column.ours().to_owned()).collect(),
+        columns,
         sets: Vec::new(),
         seeds,
         state: None,
@@ -62,18 +75,16 @@ pub fn request(published: &Published, seeds: Seeds, workers: Option<usize>, out:
         workers,
         trace: false,
         sample: None,
-        out: Some(out.unwrap_or(directory)),
-    })
+        out: Some(out),
+    }
 }
 
-/// Judges the claims of a series by the result in a directory; without one, says of each that it cannot be judged yet.
-pub fn judged(published: Published, result: Option<&Path>, seeds: Option<Seeds>) -> Result<Judged, UsageError> {
-    let judgement = match result {
+/// Judges the claims of a series by the results in directories; without one, says of each that it cannot be judged yet.
+pub fn judged(published: Published, results: &[PathBuf], seeds: Option<Seeds>) -> Result<Judged, UsageError> {
+    let ours = results.iter().map(|directory| ours(directory, seeds, &published));
+    let judgement = match ours.collect::<Result<Vec<_>, _>>()?.into_iter().reduce(Ours::with) {
         None => judge(&published, Err("no experiment makes this table yet")),
-        Some(directory) => {
-            let ours = ours(directory, seeds, &published)?;
-            judge(&published, Ok(&ours))
-        }
+        Some(ours) => judge(&published, Ok(&ours)),
     };
     Ok(Judged { published, judgement })
 }
@@ -124,6 +135,16 @@ pub fn score(
         Format::Csv => scores_csv(&scores),
         Format::Json => serde_json::to_string_pretty(&scores).expect("scores serialise") + "\n",
     })
+}
+
+/// What runs of an experiment beside the main one say, where they lie beside its result: of `DIR`, `DIR-NAME`.
+pub fn beside(directory: &Path, published: &Published) -> Vec<PathBuf> {
+    let beside = published.source.also.iter().map(|experiment| {
+        let mut beside = directory.to_owned().into_os_string();
+        beside.push(format!("-{experiment}"));
+        PathBuf::from(beside)
+    });
+    [directory.to_owned()].into_iter().chain(beside.filter(|beside| beside.is_dir())).collect()
 }
 
 fn ours(directory: &Path, seeds: Option<Seeds>, published: &Published) -> Result<Ours, UsageError> {

@@ -134,7 +134,7 @@ fn guests(outcome: &Outcome) -> Vec<Metric> {
     let fills = outcome.tasks.iter().flat_map(|task| &task.iterations).map(secs).collect();
     let of_host = |name: &str| {
         let count = outcome.counters.get(&format!("host_{name}")).copied().unwrap_or(0);
-        metric(&format!("host_{name}"), "pages", Better::Lower, vec![count as f64])
+        metric(&format!("host_{name}"), "pages", Better::None, vec![count as f64])
     };
     vec![metric("fill_time_s", "s", Better::Lower, fills), of_host("pswpin"), of_host("pswpout")]
 }
@@ -225,7 +225,19 @@ fn memhog(params: &will_it_scale::Params, outcome: &Outcome) -> Vec<Metric> {
         part: Some(part.clone()),
         ..metric(name, "GiB", Better::None, samples)
     };
-    vec![of("host_resident_gib", resident), of("host_returned_gib", returned.into_iter().collect())]
+    let least = outcome.tasks.iter().filter_map(|task| task.least_reported).map(|part| part as f64 / 1e6).collect();
+    let beyond =
+        returned.is_some().then(|| outcome.counters.get(will_it_scale::BEYOND_BUDGET).copied().unwrap_or(0) as f64);
+    let of_pass = |name: &str, samples: Vec<f64>| Metric {
+        part: Some("pass".to_owned()),
+        ..metric(name, "of a list", Better::None, samples)
+    };
+    vec![
+        of("host_resident_gib", resident),
+        of("host_returned_gib", returned.into_iter().collect()),
+        of_pass("reported_part", least),
+        of_pass("reports_beyond_budget", beyond.into_iter().collect()),
+    ]
 }
 
 /// Time per fault.

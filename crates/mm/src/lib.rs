@@ -342,6 +342,10 @@ impl Mm {
             ("nr_free_pages", free),
         ];
         gauges.extend(self.host_resident().map(|frames| ("sim_host_resident", frames)));
+        if self.has_reporting() {
+            // All, before there is less.
+            gauges.push(("sim_report_least_millionths", self.least_reported().unwrap_or(1_000_000)));
+        }
         gauges
     }
 

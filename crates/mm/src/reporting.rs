@@ -57,6 +57,8 @@ pub(crate) struct Reporting {
     /// Every so many reports fail, 0 none; and how many there were.
     fail_every: u64,
     reports: u64,
+    /// The least part of a list that a pass has reported and left more, in millionths.
+    least: Option<u64>,
 }
 
 /// A pass through all free lists.
@@ -111,8 +113,14 @@ impl Mm {
             zone.buddy.notify_from = Some(spec.order);
         }
         let (state, due) = (State::Requested, Some(now + spec.delay));
-        self.reporting = Some(Box::new(Reporting { spec, state, due, pass: None, fail_every: 0, reports: 0 }));
+        self.reporting =
+            Some(Box::new(Reporting { spec, state, due, pass: None, fail_every: 0, reports: 0, least: None }));
         self.tell(News::Woken(Daemon::Reporter, NodeId(0)));
+    }
+
+    /// The least part of a list that a pass has reported and left more, in millionths; none before there was such a pass.
+    pub fn least_reported(&self) -> Option<u64> {
+        self.reporting.as_ref()?.least
     }
 
     /// Is there a device?
@@ -272,6 +280,11 @@ impl Mm {
         if self.variant.reporting_has_budget {
             let is_short = pass.budget < 0 && cycle.taken * PASSES < cycle.blocks;
             cx.count(Event::SimReportListsShort, is_short.into());
+            if pass.budget < 0 {
+                let part = cycle.taken * 1_000_000 / cycle.blocks;
+                let reporting = self.reporting.as_mut().expect("there is a device");
+                reporting.least = Some(reporting.least.map_or(part, |least| least.min(part)));
+            }
             let most = cycle.nr_free.div_ceil(CAPACITY as u64 * PASSES) + 1;
             cx.count(Event::SimReportsBeyondBudget, cycle.reports.saturating_sub(most));
         }

@@ -62,6 +62,13 @@ pub struct Step {
     pub freed_us: Option<u64>,
 }
 
+impl Step {
+    /// By how much, in MiB.
+    pub fn mib(&self) -> f64 {
+        self.pages as f64 / MIB
+    }
+}
+
 impl Footprint {
     /// Base pages on the host at each time.
     pub fn resident(&self) -> Vec<(u64, u64)> {

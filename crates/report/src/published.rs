@@ -69,6 +69,9 @@ pub struct PublishedSource {
     /// The experiment that makes these tables here; none where there is none yet.
     #[serde(default)]
     pub experiment: Option<String>,
+    /// Experiments of which claims need something besides.
+    #[serde(default)]
+    pub also: Vec<String>,
     /// The page that says why rows do not come out, where there is one.
     #[serde(default)]
     pub page: Option<String>,

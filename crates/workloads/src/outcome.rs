@@ -90,6 +90,9 @@ pub struct TaskOutcome {
     /// Base pages of the guest that its host backed at the end; of will-it-scale without a test only.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub host_resident: Option<u64>,
+    /// The least part of a free list that a pass has reported until then, in millionths.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub least_reported: Option<u64>,
 }
 
 /// One iteration of one task.
@@ -129,6 +132,7 @@ impl TaskOutcome {
             access: None,
             census: None,
             host_resident: None,
+            least_reported: None,
         }
     }
 }

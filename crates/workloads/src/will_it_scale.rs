@@ -305,6 +305,7 @@ pub async fn run<O: Os>(os: O, params: Params) -> Result<Outcome, WorkloadError>
         let after = os.vmstat().await.during("vmstat")?;
         for hog in &mut hogs {
             hog.host_resident = after.0.get(HOST_RESIDENT).copied();
+            hog.least_reported = after.0.get(LEAST_REPORTED).copied();
         }
         let window = os.now().since(freed);
         let (gauges, unable) = (std::collections::BTreeMap::new(), Vec::new());
@@ -322,6 +323,10 @@ pub async fn run<O: Os>(os: O, params: Params) -> Result<Outcome, WorkloadError>
 
 /// Base pages of a guest that its host backs, of the simulator alone.
 pub const HOST_RESIDENT: &str = "sim_host_resident";
+/// The least part of a free list that a pass of page reporting has reported, in millionths, of the simulator alone.
+pub const LEAST_REPORTED: &str = "sim_report_least_millionths";
+/// Reports of a pass beyond those that a list may have, of the simulator alone.
+pub const BEYOND_BUDGET: &str = "sim_reports_beyond_budget";
 
 /// Writes memory once, and ends.
 pub async fn memhog<O: Os>(os: O, memhog: Memhog) -> Result<TaskOutcome, TaskError> {

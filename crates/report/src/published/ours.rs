@@ -24,6 +24,40 @@ pub struct Ours {
 impl Ours {
     /// What the tables of each single seed say. Columns that were not published are left out.
     pub fn new(cells: &[Cell], layout: Layout, published: &Published) -> Self {
+        let mut ours = Self::of_tables(cells, layout, published);
+        ours.add_steps(cells, published);
+        ours
+    }
+
+    /// The same with what another experiment of the same seeds says.
+    #[must_use]
+    pub fn with(mut self, other: Self) -> Self {
+        self.values.extend(other.values);
+        self
+    }
+
+    /// The steps in which a guest's memory on its host fell: `step_mb`, and `step_s` since the one before.
+    fn add_steps(&mut self, cells: &[Cell], published: &Published) {
+        for cell in cells {
+            let (Some(footprint), Some(column)) = (&cell.footprint, published.column(&cell.key.kernel)) else {
+                continue;
+            };
+            let experiment = cell.key.group.as_ref().unwrap_or(&cell.key.experiment);
+            let Some(at) = self.seeds.iter().position(|seed| *seed == cell.key.seed) else { continue };
+            let mut before = None;
+            for (n, step) in (1..).zip(footprint.steps()) {
+                let since = before.replace(step.at_us).map(|before| (step.at_us - before) as f64 / 1e6);
+                let values = [("step_mb", Some(step.mib())), ("step_s", since)];
+                for (metric, value) in values.into_iter().filter_map(|(metric, value)| Some((metric, value?))) {
+                    let place = [experiment.clone(), metric.to_owned(), format!("{n}"), column.kernel.clone()];
+                    let of_seeds = self.values.entry(place).or_insert_with(|| vec![None; self.seeds.len()]);
+                    of_seeds[at].get_or_insert(value);
+                }
+            }
+        }
+    }
+
+    fn of_tables(cells: &[Cell], layout: Layout, published: &Published) -> Self {
         let mut seeds = distinct(cells.iter().map(|cell| cell.key.seed));
         seeds.sort_unstable();
         let mut values: BTreeMap<Place, Vec<Option<f64>>> = BTreeMap::new();
