@@ -7,6 +7,7 @@ use units::{Order, Pfn};
 use crate::{
     cost::{Cause, Work},
     cx::Cx,
+    event::Event,
     fallback::Extfrag,
     frame::{Frame, FrameTable},
     list::List,
@@ -126,7 +127,7 @@ impl Buddy {
         order: Order,
         list: MigrateType,
     ) -> Option<Pfn> {
-        let (pfn, found) = self.take_first(frames, order, list)?;
+        let (pfn, found) = self.take_first(frames, cx, order, list)?;
         self.split(frames, cx, Block { pfn, order: found }, order, list);
         Some(pfn)
     }
@@ -145,7 +146,7 @@ impl Buddy {
         list: MigrateType,
         most: u32,
     ) -> Option<(Pfn, u32)> {
-        let (pfn, found) = self.take_first(frames, order, list)?;
+        let (pfn, found) = self.take_first(frames, cx, order, list)?;
         let splits = u32::from(found.0 - order.0);
         let run = most.min(1 << splits);
         let mut rest = pfn.plus(run << order.0);
@@ -163,10 +164,19 @@ impl Buddy {
 
     /// Takes the first block of a list, of the smallest order that has one from `order` on.
     #[inline]
-    fn take_first(&mut self, frames: &mut FrameTable, order: Order, list: MigrateType) -> Option<(Pfn, Order)> {
+    fn take_first(
+        &mut self,
+        frames: &mut FrameTable,
+        cx: &mut Cx<'_>,
+        order: Order,
+        list: MigrateType,
+    ) -> Option<(Pfn, Order)> {
         let found = (order.0..=self.max_order.0).find(|o| !self.area(Order(*o)).list(list).is_empty()).map(Order)?;
         let pfn = self.areas[usize::from(found.0)].lists[list as usize].pop_head(frames.free_threads(found))?;
         assert!(frames.free_list(pfn, found) == list, "frame {pfn} is on another list than it says");
+        if self.notify_from.is_some_and(|from| found >= from) && frames.is_reported(pfn) {
+            cx.count(Event::SimPagesFromReported, found.frames().into());
+        }
         frames.clear_free(pfn, found);
         self.free -= u64::from(found.frames());
         Some((pfn, found))

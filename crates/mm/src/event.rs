@@ -226,6 +226,8 @@ vm_events! {
     SimPageReports = "sim_page_reports",
     /// Frames of the blocks that were reported.
     SimPagesReported = "sim_pages_reported",
+    /// Frames of reported blocks that were taken for an allocation, which splits them if it is smaller.
+    SimPagesFromReported = "sim_pages_from_reported",
     /// Free lists of which a pass has reported less than a sixteenth, and left more.
     SimReportListsShort = "sim_report_lists_short",
     /// Reports of a pass beyond those that a list may have.
