@@ -308,8 +308,8 @@ impl Mm {
         }
     }
 
-    /// Has the host frames to clear for the CPU that has taken this step? Only where memory has a limit, so that others have their
-    /// part of it meanwhile.
+    /// Has the host frames to clear for the CPU that has taken this step? Only where memory has a limit, so that others have
+    /// their part of it meanwhile.
     #[inline]
     pub fn has_host_clears(&self) -> bool {
         matches!(self.host.as_deref(), Some(Host::Pages(backing)) if backing.to_clear.0 > 0)
