@@ -5,13 +5,15 @@ mod thp;
 use linux::setting;
 use mm::{
     MachineSpec, MachineView, NodeSpec, Settings, Variant, ZoneKind, ZoneSpec,
+    balloon::{BalloonSpec, Leaves},
     disk::{DiskMedium, DiskSpec, Filesystem},
     host::{Discard, HostSpec},
     reporting::ReportingSpec,
     swap::{SwapMedium, SwapSpec},
     thp::ThpEnabled,
 };
-use units::{Bytes, BytesPerSecond, CpuId, Order, Pfn, Picos};
+use units::{Bytes, BytesPerSecond, CpuId, Frames, Order, Pfn, Picos};
+use workloads::Workload;
 
 use crate::{
     layout,
@@ -56,7 +58,7 @@ fn check_borders(nodes: &[NodeSpec]) -> Result<(), String> {
 }
 
 /// Settings whose mechanism the simulator has.
-const MODELLED: [&str; 30] = [
+const MODELLED: [&str; 31] = [
     setting::THP_ENABLED,
     thp::DEFRAG,
     "transparent_hugepage/use_zero_page",
@@ -83,6 +85,7 @@ const MODELLED: [&str; 30] = [
     "vm.percpu_pagelist_fraction",
     "vm.percpu_pagelist_high_fraction",
     setting::REPORTING,
+    setting::BALLOON,
     setting::REPORTING_ORDER,
     setting::REPORTING_DELAY,
     setting::SHUFFLE,
@@ -109,7 +112,8 @@ pub fn check_settings(settings: &[(String, String)], variant: &Variant) -> Resul
 
 /// Refuses what only a guest can have, where the machine is none.
 pub fn check_guest(machine: &Machine) -> Result<(), String> {
-    let guests = [setting::REPORTING, setting::REPORTING_ORDER, setting::REPORTING_DELAY, setting::DISCARD];
+    let guests =
+        [setting::REPORTING, setting::BALLOON, setting::REPORTING_ORDER, setting::REPORTING_DELAY, setting::DISCARD];
     let of_guest = machine.settings.iter().find(|(name, _)| guests.contains(&name.as_str()));
     match of_guest.filter(|_| machine.host_page.is_none()) {
         Some((name, _)) => Err(format!(
@@ -137,6 +141,31 @@ fn as_guest(machine: &Machine) -> Result<(Option<HostSpec>, Option<ReportingSpec
         delay: Picos::from_micros(delay * 1000),
     };
     Ok((host, (of(setting::REPORTING) == Some("on")).then_some(spec)))
+}
+
+/// Memory that a workload in the simulator is told that there is.
+pub fn managed(machine: &mm::MachineSpec) -> Bytes {
+    let zones = machine.nodes.iter().flat_map(|node| &node.zones);
+    zones.map(|zone| zone.managed).sum::<Frames>().bytes()
+}
+
+/// What is done with a guest's balloon while a workload runs, where it has one. An operator who follows a trace knows what comes:
+/// from each phase on, the guest keeps what that phase and the next need, and so has room when the next begins.
+pub fn balloon(machine: &Machine, workload: &Workload, memory: Bytes) -> Option<BalloonSpec> {
+    let target =
+        machine.settings.iter().rfind(|(name, _)| name == setting::BALLOON).map(|(_, value)| value.as_str())?;
+    match (target, workload) {
+        ("trace", Workload::GuestFootprint(params)) => {
+            let phases = params.phases(memory);
+            let need = |at: usize| phases.get(at).map_or(0, |phase| (phase.anonymous + phase.file).frames().0);
+            let order = |at: usize| (phases[at].at, Leaves::Use(Frames(need(at).max(need(at + 1)))));
+            Some(BalloonSpec { orders: (0..phases.len()).map(order).collect() })
+        }
+        (size, _) => {
+            let size: Bytes = size.parse().ok()?;
+            Some(BalloonSpec { orders: vec![(Picos(0), Leaves::Memory(size.frames()))] })
+        }
+    }
 }
 
 /// The machine with settings changed.
@@ -230,6 +259,7 @@ pub fn config(machine: &Machine, variant: &Variant, cap: Bytes, seed: u64) -> Re
         system: machine.system,
         host,
         reporting,
+        balloon: None,
         shuffle: of(setting::SHUFFLE) == Some("Y"),
     })
 }

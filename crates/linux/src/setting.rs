@@ -6,6 +6,7 @@
 use std::{fs, io, path::PathBuf};
 
 use nix::fcntl::{Flock, FlockArg};
+use units::Bytes;
 
 use crate::procfs;
 
@@ -41,6 +42,8 @@ pub enum Takes {
     Numbers,
     /// One of these words.
     Word(&'static [&'static str]),
+    /// A size, or one of these words.
+    Size(&'static [&'static str]),
 }
 
 impl Takes {
@@ -50,6 +53,7 @@ impl Takes {
             Self::Number(least, most) => format!("a whole number from {least} to {most}"),
             Self::Numbers => "whole numbers separated by blanks".to_owned(),
             Self::Word(words) => format!("one of {}", words.join(", ")),
+            Self::Size(words) => format!("a size such as 400MiB, or one of {}", words.join(", ")),
         }
     }
 
@@ -59,6 +63,7 @@ impl Takes {
             Self::Number(least, most) => value.parse::<i64>().is_ok_and(|value| (least..=most).contains(&value)),
             Self::Numbers => !value.trim().is_empty() && value.split_whitespace().all(number),
             Self::Word(words) => words.contains(&value),
+            Self::Size(words) => words.contains(&value) || value.parse::<Bytes>().is_ok_and(|size| size >= Bytes::PAGE),
         }
     }
 }
@@ -68,6 +73,8 @@ pub const THP_ENABLED: &str = "transparent_hugepage/enabled";
 
 /// Whether a guest's virtio-balloon has `free-page-reporting` (QEMU's property).
 pub const REPORTING: &str = "virtio_balloon.reporting";
+/// What a guest's balloon leaves it with: a size as for QEMU's command `balloon`, or what its trace needs.
+pub const BALLOON: &str = "virtio_balloon.target";
 /// `page_reporting_order`, the parameter of the module page_reporting.
 pub const REPORTING_ORDER: &str = "page_reporting.order";
 /// `PAGE_REPORTING_DELAY`, a constant of the kernel (mm/page_reporting.c, v6.1).
@@ -138,6 +145,11 @@ pub const KNOBS: &[Knob] = &[
     number("vm.max_map_count", (0, INT), "mappings one process may have"),
     number("kernel.numa_balancing", (0, 4), "automatic NUMA balancing: 0 is off"),
     word(REPORTING, &["on", "off"], "guests: virtio-balloon reports free pages to the host (5.7)"),
+    Knob {
+        name: BALLOON,
+        takes: Takes::Size(&["off", "trace"]),
+        about: "memory that a balloon leaves a simulated guest with; trace: what guest-footprint needs",
+    },
     number(REPORTING_ORDER, (0, 10), "least order of a free block that is reported; 9 (5.16)"),
     number(REPORTING_DELAY, (1, 3_600_000), "between two passes of reporting; 2000; no kernel has it as a setting"),
     word(SHUFFLE, &["Y", "N"], "free lists are shuffled: a word of the kernel's command line (5.2)"),

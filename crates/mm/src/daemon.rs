@@ -155,6 +155,18 @@ daemons! {
         holdings: |mm, _| mm.reporter_holdings(),
         step: |mm, _, cx, _| mm.step_reporter(cx),
     }
+    /// Takes memory from a guest for its host: another such worker.
+    Balloon {
+        name: "kworker/balloon",
+        scope: Scope::Machine,
+        nice: 0,
+        exists: Mm::has_balloon,
+        period: |_| None,
+        is_idle: |mm, _| mm.is_balloon_idle(),
+        needs: no_lock,
+        holdings: |mm, _| mm.balloon_holdings(),
+        step: |mm, spaces, cx, _| mm.step_balloon(spaces, cx),
+    }
 }
 
 impl Mm {

@@ -246,17 +246,26 @@ vm_events! {
     NumaHintFaults = "numa_hint_faults",
     /// Those of them on the node of the page.
     NumaHintFaultsLocal = "numa_hint_faults_local",
+    /// Pages that a balloon has taken for the host.
+    BalloonInflate = "balloon_inflate",
+    /// Those that it has given back to the guest.
+    BalloonDeflate = "balloon_deflate",
 }
 
 impl Event {
     /// An event of automatic NUMA balancing, which kernels can be without (CONFIG_NUMA_BALANCING).
     const fn is_of_balancing(self) -> bool {
-        self as usize >= Self::NumaPteUpdates as usize
+        self as usize >= Self::NumaPteUpdates as usize && !self.is_of_balloon()
+    }
+
+    /// An event of balloons (CONFIG_MEMORY_BALLOON), which next to no machine here has.
+    const fn is_of_balloon(self) -> bool {
+        self as usize >= Self::BalloonInflate as usize
     }
 
     /// An event of guests, which not every machine is.
     const fn is_of_guest(self) -> bool {
-        self as usize >= Self::SimPageReports as usize && !self.is_of_balancing()
+        self as usize >= Self::SimPageReports as usize && (self as usize) < Self::NumaPteUpdates as usize
     }
 }
 
@@ -271,11 +280,19 @@ pub struct Counters {
     has_stalls: bool,
     /// It is a guest's.
     is_guest: bool,
+    /// The guest has a balloon.
+    has_balloon: bool,
 }
 
 impl Default for Counters {
     fn default() -> Self {
-        Self { events: [0; EVENTS], extfrag: ExtfragCounts::default(), has_stalls: false, is_guest: false }
+        Self {
+            events: [0; EVENTS],
+            extfrag: ExtfragCounts::default(),
+            has_stalls: false,
+            is_guest: false,
+            has_balloon: false,
+        }
     }
 }
 
@@ -288,6 +305,11 @@ impl Counters {
     /// They are those of a guest, which has some of its own.
     pub fn of_guest(&mut self) {
         self.is_guest = true;
+    }
+
+    /// They are those of a guest with a balloon.
+    pub fn of_balloon(&mut self) {
+        self.has_balloon = true;
     }
 
     /// Counts an event `n` times.
@@ -332,6 +354,7 @@ impl Counters {
         let exists = |event: Event| match event {
             Event::FragmentStall => self.has_stalls,
             event if event.is_of_guest() => self.is_guest,
+            event if event.is_of_balloon() => self.has_balloon,
             event => !event.is_of_balancing(),
         };
         all.filter(move |(event, count)| *count > 0 || exists(*event))

@@ -14,6 +14,7 @@
 //! | `mm/page_alloc.c`        | `alloc/slow.rs`, `alloc/slow/fixed.rs`, `alloc/lent.rs` | reserves for those who reclaim |
 //! | `mm/oom_kill.c`          | `oom.rs`        | scores set by users, the reaper's work, memcg                       |
 //! | `mm/page_alloc.c`        | `buddy.rs`      | shuffling, reporting                                                |
+//! | `drivers/virtio/virtio_balloon.c` | `balloon.rs` | migration of its pages, deflating when memory is out, statistics |
 //! | `mm/page_alloc.c`        | `fallback.rs`   | CMA                                                                 |
 //! | `mm/page_alloc.c`        | `reserve.rs`    | the limits of 6.8 and later                                         |
 //! | `mm/page_alloc.c`        | `pcp.rs`, `pcp/` | tuning of `high` and batch at run time, CPU hotplug                |
@@ -56,6 +57,7 @@
 pub mod access;
 pub mod address_space;
 pub mod alloc;
+pub mod balloon;
 mod bandwidth;
 mod block_census;
 pub mod buddy;
@@ -212,6 +214,8 @@ pub struct Mm {
     host: Option<Box<host::Host>>,
     /// The device that takes reports of free blocks, if there is one.
     reporting: Option<Box<reporting::Reporting>>,
+    /// What takes memory from it for its host, if there is one.
+    balloon: Option<Box<balloon::Balloon>>,
     /// What others have not heard of yet.
     news: Vec<News>,
     zones: PerZone<ZoneState>,
@@ -288,6 +292,7 @@ impl Mm {
             oom: Oom::default(),
             host: None,
             reporting: None,
+            balloon: None,
             news: Vec::new(),
             zones: PerZone::new(zones),
             homes,
@@ -346,6 +351,7 @@ impl Mm {
             // All, before there is less.
             gauges.push(("sim_report_least_millionths", self.least_reported().unwrap_or(1_000_000)));
         }
+        gauges.extend(self.balloon_pages().map(|pages| (balloon::GAUGE, pages)));
         gauges
     }
 

@@ -152,6 +152,7 @@ fn config() -> Config {
         system: None,
         host: None,
         reporting: None,
+        balloon: None,
         shuffle: false,
     }
 }

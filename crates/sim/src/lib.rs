@@ -49,6 +49,7 @@ use std::{cell::RefCell, rc::Rc};
 
 use mm::{
     MachineSpec, Mm, Settings, Variant,
+    balloon::BalloonSpec,
     cost::{Latency, Prices, Spent},
     disk::DiskSpec,
     event::Counters,
@@ -131,6 +132,8 @@ pub struct Config {
     pub host: Option<HostSpec>,
     /// How it tells its host what is free, where it does.
     pub reporting: Option<ReportingSpec>,
+    /// The balloon that it has, and what is done with that.
+    pub balloon: Option<BalloonSpec>,
     /// Are its free lists shuffled?
     pub shuffle: bool,
 }
@@ -231,6 +234,10 @@ fn start_as_guest(config: &Config, kernel: &mut Kernel, now: Time) {
     }
     if let Some(reporting) = config.reporting {
         mm.register_reporting(reporting, now);
+    }
+    if let Some(balloon) = &config.balloon {
+        counters.of_balloon();
+        mm.add_balloon(balloon, now);
     }
 }
 

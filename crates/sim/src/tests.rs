@@ -57,6 +57,7 @@ pub(crate) fn config(thp_enabled: ThpEnabled) -> Config {
         system: None,
         host: None,
         reporting: None,
+        balloon: None,
         shuffle: false,
     }
 }

@@ -43,6 +43,7 @@ fn run(seed: u64, held: u64) -> Finish {
         system: None,
         host: None,
         reporting: None,
+        balloon: None,
         shuffle: false,
     };
     simulate(&config, no_entries, async |_| ()).1

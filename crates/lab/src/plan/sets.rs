@@ -1,7 +1,7 @@
 //! `--set NAME=VALUE`: which names are kernel settings and which are parameters of the workload, and the columns that a
 //! setting with several values makes.
 
-use linux::setting::{DISCARD, REPORTING, REPORTING_DELAY, REPORTING_ORDER};
+use linux::setting::{BALLOON, DISCARD, REPORTING, REPORTING_DELAY, REPORTING_ORDER};
 
 use super::{Request, UsageError, traces};
 use crate::{
@@ -66,6 +66,13 @@ pub(super) fn split(request: &Request, experiment: &Experiment) -> Result<Split,
         match is_setting(name) {
             true if known.contains(&name) => {
                 check(name, &values)?;
+                let has_trace = experiment.workload.name == workloads::guest_footprint::INFO.name;
+                if name == BALLOON && values.iter().any(|value| value == "trace") && !has_trace {
+                    let workload = experiment.workload.name;
+                    return Err(UsageError(format!(
+                        "--set {name}: trace is of the workload guest-footprint, and this is {workload}; expected a size or off"
+                    )));
+                }
                 settings.push((name.to_owned(), values));
             }
             true => return Err(complain("setting", &known)),

@@ -1,6 +1,7 @@
 //! Guests of a host: whose every frame is, on both levels, after every step.
 
 use mm::{
+    balloon::{BalloonSpec, Leaves},
     host::{Discard, HostSpec},
     reporting::ReportingSpec,
     swap::SwapSpec,
@@ -114,4 +115,25 @@ fn what_a_guest_still_uses_comes_back_from_the_hosts_swap() {
     });
     let (out, back) = (finish.host.counters.get(Event::Pswpout), finish.host.counters.get(Event::Pswpin));
     assert!(out > 500 && back > 500, "{out} pages out, {back} back");
+}
+
+#[test]
+fn a_balloon_takes_memory_and_gives_it_back_and_keeps_no_run_from_ending() {
+    let run = |orders: &[(u64, u64)]| {
+        let order =
+            |(millis, frames): &(u64, u64)| (Picos::from_micros(millis * 1000), Leaves::Memory(Frames(*frames)));
+        let balloon = Some(BalloonSpec { orders: orders.iter().map(order).collect() });
+        let config = Config { balloon, ..guest(24, false) };
+        let (_, finish) = simulate(&config, no_entries, async |os| {
+            // Longer than a balloon rests.
+            os.sleep(Picos::from_micros(300_000)).await;
+            phases(os, 1, Bytes::mib(4)).await;
+        });
+        [Event::BalloonInflate, Event::BalloonDeflate].map(|event| finish.counters.get(event))
+    };
+    assert_eq!(run(&[(0, 8 * 256), (50, 24 * 256)]), [16 * 256; 2]);
+    assert_eq!(run(&[(0, 8 * 256), (3_600_000, 24 * 256)]), [16 * 256, 0], "the order of an hour later never comes");
+    let [inflated, deflated] = run(&[(0, 1), (50, 8 * 256)]);
+    assert!(inflated > 20 * 256 && inflated < 24 * 256, "{inflated}: it takes what there is");
+    assert_eq!(inflated - deflated, 16 * 256);
 }

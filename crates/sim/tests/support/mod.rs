@@ -39,6 +39,7 @@ pub(crate) fn machine(cpus: u32, frames: u32) -> Config {
         system: None,
         host: None,
         reporting: None,
+        balloon: None,
         shuffle: false,
     }
 }

@@ -1,0 +1,259 @@
+//! Linux: drivers/virtio/virtio_balloon.c (v5.7 to v6.1).
+//! Differs: compaction does not move its pages (as without CONFIG_BALLOON_COMPACTION); it does not deflate when memory is out
+//! (VIRTIO_BALLOON_F_DEFLATE_ON_OOM, which QEMU leaves off); a work item is a kernel thread of its own.
+//!
+//! A balloon takes memory from a guest for its host: pages are allocated one by one, the host is told of up to 256 of them at a
+//! time and gives each back, which breaks its huge pages; and the other way round. How large it shall be, somebody outside
+//! says: an operator, whose orders are known beforehand.
+
+use std::collections::VecDeque;
+
+use units::{Frames, Order, Pfn, Picos, Time};
+
+use crate::{
+    Mm, Spaces,
+    alloc::slow::AllocControl,
+    cost::{Cause, Work},
+    cx::Cx,
+    daemon::Daemon,
+    event::Event,
+    frame::{Frame, Held, Holdings},
+    gfp::{AllocRequest, Mobility},
+    news::News,
+    step::{Step, Wait},
+};
+
+/// The gauge of pages that it holds.
+pub const GAUGE: &str = "sim_balloon_pages";
+/// Pages that the device is told of at a time.
+// VIRTIO_BALLOON_ARRAY_PFNS_MAX, drivers/virtio/virtio_balloon.c (v6.1).
+const ARRAY: usize = 256;
+/// How long it rests when there is no page for it (`fill_balloon`, v6.1).
+const REST: Picos = Picos::from_micros(200_000);
+/// Pages that a step takes, or gives back.
+const RUN: usize = 32;
+/// What an array takes the device, and what each page of it does. From 7 GiB in 4,126 ms: 68.3 % for sending, 25.1 % for
+/// finding and giving back pages ("Virtio-balloon Enhancement" v13, 8/2017, patch 3).
+const SENDING: Picos = Picos::from_nanos(393_000);
+const GIVING_BACK: Picos = Picos::from_nanos(564);
+
+/// What a guest shall be left with.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Leaves {
+    /// So much of its memory (QEMU's command `balloon`).
+    Memory(Frames),
+    /// What is in use when the balloon comes, so much beside it, a tenth of both, and all High marks.
+    Use(Frames),
+}
+
+/// What an operator does with a balloon: from each time on, counted from when it comes, earliest first, the guest is left with
+/// so much.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct BalloonSpec {
+    /// All orders.
+    pub orders: Vec<(Picos, Leaves)>,
+}
+
+/// The device's driver.
+#[derive(Clone, Debug)]
+pub(crate) struct Balloon {
+    /// From when on it shall hold how many pages (`num_pages`); those of the past are no more here.
+    orders: VecDeque<(Time, usize)>,
+    target: usize,
+    /// Pages that it holds, in the order in which they came.
+    pages: Vec<Pfn>,
+    /// Pages on their way in or out, of which the device hears next, or has heard.
+    array: Vec<Pfn>,
+    stage: Stage,
+}
+
+#[derive(Clone, Debug)]
+enum Stage {
+    /// Which way now (`update_balloon_size_func`)?
+    Look,
+    /// In, until there are so many in the array (`fill_balloon`).
+    Fill(usize),
+    /// The same where a page has to be made free.
+    Reclaim(usize, Box<AllocControl>),
+    /// There was none.
+    Rest(Time),
+    /// The device knows of all in the array: they are the guest's again (`leak_balloon`).
+    Release,
+}
+
+impl Mm {
+    /// A guest gets a balloon, empty.
+    ///
+    /// # Panics
+    /// When its host has a kernel, which would not hear of it.
+    pub fn add_balloon(&mut self, spec: &BalloonSpec, now: Time) {
+        assert!(!self.has_host_kernel(), "the host gives pages back at once");
+        let (free, exist, high) = self.zones.iter().fold((0, 0, 0), |(free, exist, high), zone| {
+            (free + zone.buddy.free_frames(), exist + zone.present, high + zone.marks.high.0)
+        });
+        let left = |leaves: Leaves| match leaves {
+            Leaves::Memory(frames) => frames.0,
+            Leaves::Use(frames) => (exist.saturating_sub(free) + frames.0) * 11 / 10 + high,
+        };
+        let pages = |leaves| usize::try_from(exist.saturating_sub(left(leaves))).expect("fewer than 2^32 frames");
+        let orders = spec.orders.iter().map(|(at, leaves)| (now + *at, pages(*leaves))).collect();
+        let (pages, array) = (Vec::new(), Vec::with_capacity(ARRAY));
+        self.balloon = Some(Box::new(Balloon { orders, target: 0, pages, array, stage: Stage::Look }));
+        self.tell(News::Woken(Daemon::Balloon, units::NodeId(0)));
+    }
+
+    /// Is there one?
+    pub fn has_balloon(&self) -> bool {
+        self.balloon.is_some()
+    }
+
+    /// Pages that it holds, those on their way in or out too; none where there is no balloon.
+    pub fn balloon_pages(&self) -> Option<u64> {
+        self.balloon.as_ref().map(|balloon| (balloon.pages.len() + balloon.array.len()) as u64)
+    }
+
+    /// Has it nothing to do but to wait for an order, or for memory?
+    pub fn is_balloon_idle(&self) -> bool {
+        self.balloon.as_ref().is_none_or(|balloon| matches!(balloon.stage, Stage::Look | Stage::Rest(_)))
+    }
+
+    /// What it holds, which nobody else sees.
+    pub fn balloon_holdings(&self) -> Holdings {
+        let Some(balloon) = &self.balloon else { return Holdings::default() };
+        let of = |pfn: &Pfn| Held { pfn: *pfn, order: Order::BASE };
+        let isolated = balloon.pages.iter().chain(&balloon.array).map(of).collect();
+        let mut holdings = Holdings { isolated, ..Holdings::default() };
+        if let Stage::Reclaim(_, alloc) = &balloon.stage {
+            holdings.add(alloc.holdings());
+        }
+        holdings
+    }
+
+    /// It goes on until others may run, or the device has something to do.
+    pub fn step_balloon(&mut self, spaces: &mut Spaces, cx: &mut Cx<'_>) -> Step<()> {
+        let Some(mut balloon) = self.balloon.take() else { return Step::Block(Wait::Queue) };
+        let step = balloon.step(self, spaces, cx);
+        self.balloon = Some(balloon);
+        step
+    }
+
+    /// Takes a page of the guest that nobody touches: its host hears of it only later.
+    fn alloc_for_balloon(&mut self, cx: &mut Cx<'_>, request: &AllocRequest) -> Option<Pfn> {
+        let host = self.host.take();
+        let got = self.alloc(cx, request);
+        self.host = host;
+        got
+    }
+}
+
+impl Balloon {
+    fn step(&mut self, mm: &mut Mm, spaces: &mut Spaces, cx: &mut Cx<'_>) -> Step<()> {
+        match std::mem::replace(&mut self.stage, Stage::Look) {
+            Stage::Look => self.look(cx),
+            Stage::Fill(want) => self.fill(mm, cx, want),
+            Stage::Reclaim(want, mut alloc) => match alloc.step(mm, spaces, cx) {
+                Step::Done(got) => self.take(mm, cx, want, got),
+                Step::More => self.later(Stage::Reclaim(want, alloc)),
+                Step::Block(wait) => {
+                    self.stage = Stage::Reclaim(want, alloc);
+                    Step::Block(wait)
+                }
+            },
+            Stage::Rest(until) if cx.now() < until => {
+                self.stage = Stage::Rest(until);
+                Step::Block(Wait::Until(until))
+            }
+            Stage::Rest(_) if self.array.is_empty() => Step::More,
+            Stage::Rest(_) => self.tell(mm, cx),
+            Stage::Release => self.release(mm, cx),
+        }
+    }
+
+    fn later(&mut self, stage: Stage) -> Step<()> {
+        self.stage = stage;
+        Step::More
+    }
+
+    /// Looks at the newest order, and how far it is from that.
+    fn look(&mut self, cx: &mut Cx<'_>) -> Step<()> {
+        while let Some((_, target)) = self.orders.pop_front_if(|(at, _)| *at <= cx.now()) {
+            self.target = target;
+        }
+        let has = self.pages.len();
+        match self.orders.front() {
+            _ if has < self.target => self.later(Stage::Fill(ARRAY.min(self.target - has))),
+            _ if has > self.target => {
+                // The newest first (`balloon_page_list_dequeue`). The device is told before anybody may use them.
+                self.array = self.pages.split_off(has - ARRAY.min(has - self.target));
+                self.stage = Stage::Release;
+                wait(cx, Picos(0))
+            }
+            Some((at, _)) => Step::Block(Wait::Until(*at)),
+            None => Step::Block(Wait::Queue),
+        }
+    }
+
+    fn fill(&mut self, mm: &mut Mm, cx: &mut Cx<'_>, want: usize) -> Step<()> {
+        let user = AllocRequest::gfp_highuser_movable(mm.node_of_cpu(cx.cpu()));
+        let request = AllocRequest { no_retry: true, ..user };
+        for _ in 0..RUN {
+            if self.array.len() == want {
+                return self.tell(mm, cx);
+            }
+            match mm.alloc_for_balloon(cx, &request) {
+                Some(pfn) => self.hold(mm, cx, pfn),
+                None => return self.later(Stage::Reclaim(want, Box::new(AllocControl::new(request)))),
+            }
+        }
+        self.later(Stage::Fill(want))
+    }
+
+    fn hold(&mut self, mm: &mut Mm, cx: &Cx<'_>, pfn: Pfn) {
+        mm.isolate(cx, pfn, Order::BASE);
+        self.array.push(pfn);
+    }
+
+    /// What reclaim came to.
+    fn take(&mut self, mm: &mut Mm, cx: &mut Cx<'_>, want: usize, got: Option<Pfn>) -> Step<()> {
+        if let Some(pfn) = got {
+            self.hold(mm, cx, pfn);
+            return self.later(Stage::Fill(want));
+        }
+        // "Out of puff!" it says. What it has got is the host's after the rest.
+        let until = cx.now() + REST;
+        self.stage = Stage::Rest(until);
+        Step::Block(Wait::Until(until))
+    }
+
+    /// The device hears of all in the array, and the host gives them back.
+    fn tell(&mut self, mm: &mut Mm, cx: &mut Cx<'_>) -> Step<()> {
+        let count = self.array.len() as u64;
+        for pfn in &self.array {
+            mm.discard_by_host(cx, *pfn, Order::BASE);
+        }
+        self.pages.append(&mut self.array);
+        cx.count(Event::BalloonInflate, count);
+        wait(cx, Picos(GIVING_BACK.0 * count))
+    }
+
+    fn release(&mut self, mm: &mut Mm, cx: &mut Cx<'_>) -> Step<()> {
+        let first = self.array.len().saturating_sub(RUN);
+        let pages = self.array.split_off(first);
+        cx.count(Event::BalloonDeflate, pages.len() as u64);
+        for pfn in pages {
+            mm.assert_isolated(cx, pfn, Order::BASE);
+            mm.frames.set(pfn, Frame::Kernel { order: Order::BASE, mobility: Mobility::Movable });
+            mm.free(cx, pfn, Order::BASE);
+        }
+        self.later(if self.array.is_empty() { Stage::Look } else { Stage::Release })
+    }
+}
+
+/// Until the device is done with an array. It takes no time where a report takes none: there instructions are counted.
+fn wait(cx: &Cx<'_>, more: Picos) -> Step<()> {
+    let takes = if cx.price(Work::HostReport) == Picos(0) { Picos(0) } else { SENDING + more };
+    Step::Block(Wait::Io { until: cx.now() + takes, cause: Cause::Host })
+}
+
+#[cfg(test)]
+mod tests;
