@@ -117,11 +117,62 @@ fn how_pages_are_reported_makes_columns() {
     assert_eq!(kernels, [&["v6.1 reporting=off".to_owned()][..], &expected].concat());
 }
 
+/// What a line of the frontier's table says: minutes times memory, memory at the end, and the times and re-faults.
+fn numbers(text: &str, name: &str) -> Vec<f64> {
+    let lines = text.lines().skip_while(|line| !line.starts_with("Frontier of "));
+    let words = |line: &str| line.split_whitespace().rev().take(5).map(|word| word.parse().unwrap_or(-1.0)).collect();
+    let mut line = lines.filter(|line| line.starts_with(name)).map(words);
+    line.next().unwrap_or_else(|| panic!("{name}: {text}"))
+}
+
+#[test]
+fn reporting_and_a_balloon_are_beside_the_ideal() {
+    let room = Room::new();
+    fs::write(room.here().join("mine.csv"), TRACE).unwrap();
+    let columns = ["--set", "virtio_balloon.reporting=off,on", "--set", "virtio_balloon.target=off,trace"];
+    let run = words(&[&["run", "guest-footprint", "--set", "trace=mine.csv", "-o", "result"], &columns]);
+    let text = room.run(&run).expect(0).stdout;
+    assert!(text.lines().all(|line| line.chars().count() <= 80), "{text}");
+    let area = |name: &str| numbers(&text, name)[4];
+    let [off, on] = ["sim v6.1 reporting=off target=off", "sim v6.1 reporting=on target=off"].map(area);
+    let [balloon, ideal] = ["target=trace", "sim ideal"].map(area);
+    assert!(ideal < on && on < off && ideal < balloon && balloon < off, "{ideal} {on} {balloon} {off}");
+    // Nobody has less than what is in use, and a balloon by hand leaves next to nothing else.
+    let cells = cells(&room, "result");
+    for cell in &cells {
+        let footprint = footprint(cell);
+        let below = footprint.resident().iter().zip(footprint.used()).filter(|(has, uses)| has.1 < uses.1).count();
+        assert_eq!(below, 0, "{}", cell.key.kernel);
+    }
+    let csv = room.run(&["show", "result", "--format", "csv"]).expect(0).stdout;
+    assert!(csv.contains(",frontier.host_memory_gib_min,mine,sim:ideal:guest-1g,"), "{csv}");
+    let inflated = |cell: &Cell| cell.measured.counters.get("balloon_inflate").copied();
+    assert_eq!(inflated(&cells[0]), None, "there is no balloon");
+    assert!(inflated(&cells[1]).is_some_and(|pages| pages > 90_000), "{:?}", inflated(&cells[1]));
+}
+
+#[test]
+fn a_balloon_that_makes_no_sense_is_refused() {
+    let room = Room::new();
+    let refused = |run: &[&str], says: &str| {
+        room.run(&words(&[&["run"], run])).expect(2).says(&[says]);
+    };
+    let size = "expected a size such as 400MiB, or one of off, trace, found";
+    refused(&["guest-footprint", "--set", "virtio_balloon.target=much"], size);
+    refused(&["guest-footprint", "--set", "virtio_balloon.target=0"], size);
+    let trace = "trace is of the workload guest-footprint, and this is fault-storm; expected a size or off";
+    refused(&["fault-storm", "--target", "sim", "--set", "virtio_balloon.target=trace"], trace);
+    let no_guest = "is no guest; expected one with the key host_page";
+    refused(&["fault-storm", "--target", "sim", "--set", "virtio_balloon.target=64MiB"], no_guest);
+    room.assert_nothing_left("what was refused");
+}
+
 #[test]
 fn what_a_host_or_a_real_kernel_cannot_have_is_refused() {
     let room = Room::new();
     for set in [
         "virtio_balloon.reporting=on",
+        "virtio_balloon.target=64MiB",
         "page_reporting.order=3",
         "page_reporting.delay_ms=5",
         "page_alloc.shuffle=Y",

@@ -281,6 +281,8 @@ fn simulated(workload: &Workload, order: &Order, what: &Simulated) -> Result<Fou
     let machine = Machine::from_source(&source, &linux::setting::names()).map_err(|error| error.to_string())?;
     let cap = if what.prefix.is_some() { order.cap.max(room_for_state(&machine)) } else { order.cap };
     let config = crate::simulated::config(&machine, &what.variant.rules()?, cap, order.key.seed)?;
+    let balloon = crate::simulated::balloon(&machine, workload, crate::simulated::managed(&config.machine));
+    let config = sim::Config { balloon, ..config };
     let (workload_there, seed) = (workload.clone(), order.key.seed);
     let (trace_lines, sample) =
         (order.trace.as_ref().map(|_| TRACE_LINES), order.sample.map(Every::time).or(order.footprint));
@@ -323,7 +325,8 @@ fn simulated(workload: &Workload, order: &Order, what: &Simulated) -> Result<Fou
     }
     let samples = sample.zip(extra.samples.as_ref());
     let footprint = samples.filter(|_| order.footprint.is_some());
-    let footprint = footprint.and_then(|(every, samples)| footprint::simulated(every, samples, held));
+    let footprint = footprint
+        .and_then(|(every, samples)| footprint::simulated(every, samples, held, footprint::frames(&config.machine)));
     let series = samples.filter(|_| order.sample.is_some()).map(|(every, samples)| over_time::series(every, samples));
     Ok(Found { measured, series, slow_path: Some(over_time::slow_path(&extra.slow_operations)), footprint })
 }
@@ -440,7 +443,8 @@ fn is_fallback(name: &str) -> bool {
 fn is_gauge(name: &str) -> bool {
     const EVENTS: [&str; 5] =
         ["nr_vmscan_write", "nr_vmscan_immediate_reclaim", "nr_dirtied", "nr_written", "nr_throttled_written"];
-    (name.starts_with("nr_") && !EVENTS.contains(&name)) || ["workingset_nodes", footprint::GAUGE].contains(&name)
+    (name.starts_with("nr_") && !EVENTS.contains(&name))
+        || ["workingset_nodes", footprint::GAUGE, mm::balloon::GAUGE].contains(&name)
 }
 
 #[cfg(test)]

@@ -4,14 +4,16 @@ use linux::{footprint::Sample as Seen, setting::REPORTING_DELAY};
 use os::Os;
 use report::{
     Footprint, Held, Sample, Series,
-    footprint::{HUGE, RESIDENT},
+    footprint::{HUGE, RESIDENT, USED},
 };
 use sim::Samples;
-use units::{Picos, Time};
+use units::{Frames, Picos, Time};
 use workloads::{Outcome, Workload};
 
 /// The gauge of the simulator: base pages of the guest that its host backs.
 pub(crate) const GAUGE: &str = "sim_host_resident";
+/// Base pages that are free, and those that a balloon holds, which nobody uses either.
+const FREE: [&str; 2] = ["nr_free_pages", mm::balloon::GAUGE];
 /// Between two samples, at least.
 const EVERY: Picos = Picos::from_micros(100_000);
 /// Samples between two passes of reporting, at least.
@@ -55,17 +57,26 @@ fn is_inside(held: &[Held], sample: &Sample) -> bool {
     held.last().is_none_or(|last| sample.at_us <= last.done_us)
 }
 
-/// Of a simulated guest; none where its host is not simulated.
-pub(crate) fn simulated(every: Picos, samples: &Samples, held: Vec<Held>) -> Option<Footprint> {
-    let is_gauge = |name: &String| name.rsplit('/').next() == Some(GAUGE);
-    let columns: Vec<usize> = (0..samples.names.len()).filter(|column| is_gauge(&samples.names[*column])).collect();
+/// Of a simulated guest with so many frames, holes not counted; none where its host is not simulated.
+pub(crate) fn simulated(every: Picos, samples: &Samples, held: Vec<Held>, frames: Frames) -> Option<Footprint> {
+    let columns = |gauges: &[&str]| -> Vec<usize> {
+        let is_gauge = |name: &String| name.rsplit('/').next().is_some_and(|last| gauges.contains(&last));
+        (0..samples.names.len()).filter(|column| is_gauge(&samples.names[*column])).collect()
+    };
+    let (resident, unused) = (columns(&[GAUGE]), columns(&FREE));
+    let sum = |columns: &[usize], values: &[u64]| columns.iter().map(|column| values[*column]).sum::<u64>();
     let sample = |(at, values): &(Time, Vec<u64>)| Sample {
         at_us: micros(*at),
-        values: vec![columns.iter().map(|column| values[*column]).sum()],
+        values: vec![sum(&resident, values), frames.0.saturating_sub(sum(&unused, values))],
     };
     let rows: Vec<Sample> = samples.rows.iter().map(sample).filter(|sample| is_inside(&held, sample)).collect();
-    let series = Series::new(every.0, &[RESIDENT.to_owned()], &rows);
-    (!columns.is_empty()).then_some(Footprint { epoch_us: 0, held, series })
+    let series = Series::new(every.0, &[RESIDENT, USED].map(str::to_owned), &rows);
+    (!resident.is_empty()).then_some(Footprint { epoch_us: 0, held, series })
+}
+
+/// Frames of a machine that exist.
+pub(crate) fn frames(machine: &mm::MachineSpec) -> Frames {
+    machine.nodes.iter().flat_map(|node| &node.zones).map(|zone| zone.present).sum()
 }
 
 /// The same instant by the clock of the host and by that of a guest, in nanoseconds. A guest's clock is as fast as its host's
@@ -90,8 +101,6 @@ pub(crate) fn fill(footprint: &mut Footprint, every: Picos, seen: &[Seen], clock
 
 #[cfg(test)]
 mod tests {
-    use units::Frames;
-
     use super::*;
 
     #[test]
@@ -107,17 +116,24 @@ mod tests {
 
     #[test]
     fn the_gauge_of_all_nodes_together_is_the_memory_of_a_simulated_guest() {
-        let names = |names: [&str; 3]| names.map(str::to_owned).to_vec();
-        let rows = vec![(Time(0), vec![1, 2, 30]), (Time(5_000_000), vec![1, 4, 50])];
+        let names = |names: [&str; 5]| names.map(str::to_owned).to_vec();
+        let rows = vec![(Time(0), vec![1, 2, 30, 60, 0]), (Time(5_000_000), vec![1, 4, 50, 20, 30])];
         let samples = Samples {
-            names: names(["pgfault", "node0/sim_host_resident", "node1/sim_host_resident"]),
+            names: names([
+                "pgfault",
+                "node0/sim_host_resident",
+                "node1/sim_host_resident",
+                "nr_free_pages",
+                "sim_balloon_pages",
+            ]),
             rows: rows.clone(),
         };
-        assert_eq!(simulated(EVERY, &samples, Vec::new()).unwrap().resident(), [(0, 32), (5, 54)]);
+        let all = simulated(EVERY, &samples, Vec::new(), Frames(90)).unwrap();
+        assert_eq!((all.resident(), all.used()), (vec![(0, 32), (5, 54)], vec![(0, 30), (5, 40)]));
         let held = vec![Held { at_us: 0, done_us: 4, anonymous: 1, file: 0 }];
-        assert_eq!(simulated(EVERY, &samples, held).unwrap().resident(), [(0, 32)], "it is over then");
-        let without = Samples { names: names(["a", "b", "c"]), rows };
-        assert_eq!(simulated(EVERY, &without, Vec::new()), None);
+        assert_eq!(simulated(EVERY, &samples, held, Frames(90)).unwrap().resident(), [(0, 32)], "it is over then");
+        let without = Samples { names: names(["a", "b", "c", "d", "e"]), rows };
+        assert_eq!(simulated(EVERY, &without, Vec::new(), Frames(90)), None);
     }
 
     #[test]

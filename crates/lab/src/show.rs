@@ -16,6 +16,7 @@ use std::{
 
 use report::{
     Beside, Cell, Contents, Key, Published, Record, Report, Skipped, Store, System, Target, footprint::footprint_text,
+    frontier, frontier_csv, frontier_text,
 };
 use serde::Serialize;
 
@@ -106,7 +107,11 @@ pub fn render(directory: &Path, seeds: Option<Seeds>, print: Print) -> Result<St
     Ok(match format {
         Format::Text if print.full => full_text(&shown, print.quiet),
         Format::Text => short_text(&shown, print.quiet),
-        Format::Csv => report::to_csv(&shown.report, &zones::csv(&shown.zones, &shown.experiment)),
+        Format::Csv => {
+            let more =
+                [zones::csv(&shown.zones, &shown.experiment), frontier_csv(&frontier(&shown.cells), &shown.experiment)];
+            report::to_csv(&shown.report, &more.concat())
+        }
         Format::Json => json(&shown),
     })
 }
@@ -192,9 +197,10 @@ fn leave_out(keys: &mut Vec<Key>, records: &mut Vec<Record>, seeds: Seeds) -> Re
 fn full_text(shown: &Shown, quiet: bool) -> String {
     let mut text = if quiet { String::new() } else { head::head(shown) };
     text += &report::to_text(&shown.report);
-    let steps = footprint_text(&shown.cells);
-    if !steps.is_empty() {
-        text += &format!("\n{steps}");
+    for part in [frontier_text(&frontier(&shown.cells)), footprint_text(&shown.cells)] {
+        if !part.is_empty() {
+            text += &format!("\n{part}");
+        }
     }
     for zones in &shown.zones {
         text += &format!("\n{}", zones.text());
@@ -210,8 +216,8 @@ fn short_text(shown: &Shown, quiet: bool) -> String {
     let titles = columns.filter_map(|column| Some((column.kernel.clone(), column.title.clone()?))).collect();
     let beside = Beside { published: shown.published.as_ref(), titles };
     let head = if quiet { String::new() } else { brief::head(shown, experiment.as_ref()) };
-    let steps = footprint_text(&shown.cells);
-    let parts = [head, report::to_short(&shown.report, &beside), steps, brief::zones(&shown.zones)];
+    let (frontier, steps) = (frontier_text(&frontier(&shown.cells)), footprint_text(&shown.cells));
+    let parts = [head, report::to_short(&shown.report, &beside), frontier, steps, brief::zones(&shown.zones)];
     let parts: Vec<String> = parts.into_iter().filter(|part| !part.is_empty()).collect();
     parts.join("\n") + &brief::tail(shown)
 }

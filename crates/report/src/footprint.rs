@@ -12,6 +12,9 @@ pub const RESIDENT: &str = "host_resident";
 /// What of it is in huge pages of the host, in base pages; only where that is known.
 pub const HUGE: &str = "host_anon_huge";
 
+/// What of the guest's memory is in use by its own count, in base pages; only where that is known.
+pub const USED: &str = "guest_used";
+
 /// A fall of less between two samples is not one: 1 MiB, in base pages.
 const FALL: u64 = 256;
 /// Lines of steps of one run.
@@ -29,7 +32,7 @@ pub struct Footprint {
     pub epoch_us: u64,
     /// What the workload held, earliest first.
     pub held: Vec<Held>,
-    /// [`RESIDENT`] and [`HUGE`], at times of the workload; no rows until they are there.
+    /// [`RESIDENT`], [`HUGE`] and [`USED`], at times of the workload; no rows until they are there.
     pub series: Series,
 }
 
@@ -72,8 +75,17 @@ impl Step {
 impl Footprint {
     /// Base pages on the host at each time.
     pub fn resident(&self) -> Vec<(u64, u64)> {
-        let column = self.series.columns.iter().position(|name| name == RESIDENT);
-        let still = self.series.still.get(RESIDENT);
+        self.column(RESIDENT)
+    }
+
+    /// Base pages that the guest has in use at each time; none where that is not known.
+    pub fn used(&self) -> Vec<(u64, u64)> {
+        self.column(USED)
+    }
+
+    fn column(&self, name: &str) -> Vec<(u64, u64)> {
+        let column = self.series.columns.iter().position(|known| known == name);
+        let still = self.series.still.get(name);
         let value = |sample: &Sample| match (column, still) {
             (Some(column), _) => Some((sample.at_us, sample.values[column])),
             (None, still) => still.map(|value| (sample.at_us, *value)),
@@ -106,16 +118,10 @@ impl Footprint {
         before.next_back().map(|held| held.done_us.min(at_us))
     }
 
-    /// Base pages times microseconds, from the first sample to the last.
-    fn area(&self) -> f64 {
-        let span = |pair: &[(u64, u64)]| pair[0].1 as f64 * (pair[1].0 - pair[0].0) as f64;
-        self.resident().windows(2).map(span).sum()
-    }
-
     /// What it comes to. It follows from the series, and is made when a result is shown.
     pub fn metrics(&self) -> Vec<Metric> {
         let resident = self.resident();
-        let (Some(peak), Some(end)) = (resident.iter().map(|(_, pages)| *pages).max(), resident.last()) else {
+        let Some(peak) = resident.iter().map(|(_, pages)| *pages).max() else {
             return Vec::new();
         };
         let metric = |name: &str, unit: &str, value: f64| Metric {
@@ -127,11 +133,22 @@ impl Footprint {
             samples: vec![value],
         };
         vec![
-            metric("host_memory_gib_min", "GiB min", self.area() / GIB / MICROS / 60.0),
+            metric("host_memory_gib_min", "GiB min", area(&resident)),
             metric("host_memory_at_most_mib", "MiB", peak as f64 / MIB),
-            metric("host_memory_at_end_mib", "MiB", end.1 as f64 / MIB),
+            metric("host_memory_at_end_mib", "MiB", held_at_end(&resident)),
         ]
     }
+}
+
+/// What base pages at times come to, in GiB minutes: each sample is true until the next.
+pub(crate) fn area(samples: &[(u64, u64)]) -> f64 {
+    let span = |pair: &[(u64, u64)]| pair[0].1 as f64 * (pair[1].0 - pair[0].0) as f64;
+    samples.windows(2).map(span).sum::<f64>() / GIB / MICROS / 60.0
+}
+
+/// The last of them, in MiB.
+pub(crate) fn held_at_end(samples: &[(u64, u64)]) -> f64 {
+    samples.last().map_or(0.0, |(_, pages)| *pages as f64 / MIB)
 }
 
 /// The steps of each cell that has a guest's memory over time, in 80 columns.

@@ -12,6 +12,7 @@ pub mod csv;
 pub mod duration;
 pub mod extfrag;
 pub mod footprint;
+mod frontier;
 mod group;
 pub mod metrics;
 pub mod mmtests;
@@ -34,6 +35,7 @@ pub use self::csv::{CsvLine, to_csv};
 pub use self::duration::durations;
 pub use self::extfrag::{Extfrag, ExtfragEvents, WindowEvents, extfrag};
 pub use self::footprint::{Footprint, Held};
+pub use self::frontier::{FrontierRow, frontier, frontier_csv, frontier_text};
 pub use self::metrics::tables;
 pub use self::mmtests::to_text;
 pub use self::published::{
