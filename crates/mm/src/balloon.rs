@@ -33,7 +33,7 @@ const REST: Picos = Picos::from_micros(200_000);
 /// Pages that a step takes, or gives back.
 const RUN: usize = 32;
 /// What an array takes the device, and what each page of it does. From 7 GiB in 4,126 ms: 68.3 % for sending, 25.1 % for
-/// finding and giving back pages ("Virtio-balloon Enhancement" v13, 8/2017, patch 3).
+/// finding and giving back pages ("Virtio-balloon Enhancement", a version posted in July 2017).
 const SENDING: Picos = Picos::from_nanos(393_000);
 const GIVING_BACK: Picos = Picos::from_nanos(564);
 
