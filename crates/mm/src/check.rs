@@ -3,6 +3,7 @@
 //! of what it checks helps it.
 
 mod files;
+mod host;
 mod lru;
 mod owners;
 mod spaces;
@@ -25,6 +26,7 @@ use crate::{
 };
 
 pub use files::walk_files;
+pub use host::walk_host;
 pub use owners::{Owners, walk_owners};
 
 /// What does not hold.

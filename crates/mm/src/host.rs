@@ -15,6 +15,7 @@ use crate::{
     cx::Cx,
     event::Event,
     frame::{Frame, FrameTable, Held},
+    mistake::Mistake,
     primitive,
 };
 
@@ -78,9 +79,11 @@ pub(crate) struct Backing {
     /// A bit for each frame: the host has given it back.
     given_back: Vec<u64>,
     /// Frames that are backed.
-    resident: u64,
+    pub(crate) resident: u64,
     /// Frames that the host has yet to clear before the CPU that has accessed them goes on, and one of them.
     to_clear: (u64, Pfn),
+    /// A rule that is broken, for tests.
+    pub(crate) mistake: Option<Mistake>,
 }
 
 /// Frames of a region, and those that one word of a bitmap has.
@@ -109,16 +112,32 @@ impl Backing {
     fn new(frames: u32, spec: HostSpec) -> Self {
         let words = || vec![0; frames.div_ceil(WORD) as usize];
         let regions = vec![Region::Nothing; frames.div_ceil(REGION) as usize];
-        Self { spec, regions, frames: words(), given_back: words(), resident: 0, to_clear: (0, Pfn(0)) }
+        Self { spec, regions, frames: words(), given_back: words(), resident: 0, to_clear: (0, Pfn(0)), mistake: None }
     }
 
+    /// Is a frame backed?
     #[inline]
-    fn has(&self, pfn: Pfn) -> bool {
+    pub(crate) fn has(&self, pfn: Pfn) -> bool {
         match self.regions[(pfn.0 / REGION) as usize] {
             Region::Nothing => false,
             Region::Huge => true,
             Region::Table => has(&self.frames, pfn),
         }
+    }
+
+    /// By a huge page?
+    pub(crate) fn is_huge(&self, pfn: Pfn) -> bool {
+        self.regions[(pfn.0 / REGION) as usize] == Region::Huge
+    }
+
+    /// Was it backed, and is it no longer?
+    pub(crate) fn is_given_back(&self, pfn: Pfn) -> bool {
+        has(&self.given_back, pfn)
+    }
+
+    /// Does the host do this with what is reported?
+    pub(crate) fn discard_is(&self, discard: Discard) -> bool {
+        self.spec.discard == discard
     }
 
     /// The guest accesses a frame (`__do_huge_pmd_anonymous_page`, `do_anonymous_page`).
@@ -246,7 +265,7 @@ impl Mm {
     }
 
     /// Is it memory of a machine, and no hole between zones?
-    fn is_memory(&self, pfn: Pfn) -> bool {
+    pub(crate) fn is_memory(&self, pfn: Pfn) -> bool {
         self.zones.iter().any(|zone| (zone.start..zone.end).contains(&pfn))
     }
 
@@ -299,6 +318,9 @@ impl Mm {
             return;
         }
         host.to_clear = (host.to_clear.0 + faulted.cleared, pfn);
+        if host.mistake == Some(Mistake::ClearsHostPage) {
+            self.frames.clear_contents(pfn.align_down(Order::HUGE), Order::HUGE);
+        }
         cx.count(Event::SimHostFaults, faulted.faults);
         cx.count(Event::SimHostClearedPages, faulted.cleared);
         cx.count(Event::SimHostRefaults, faulted.again);
@@ -341,8 +363,13 @@ impl Mm {
 
     /// The host gives back a block that was reported; false when it has a kernel, which does it later.
     pub(crate) fn discard_by_host(&mut self, cx: &mut Cx<'_>, pfn: Pfn, order: Order) -> bool {
+        let Held { pfn, order } = self.rounded_by_host(Held { pfn, order });
+        let mut is_stale = false;
         let gone = match self.host.as_deref_mut() {
-            Some(Host::Pages(backing)) => backing.discard(pfn, order),
+            Some(Host::Pages(backing)) => {
+                is_stale = backing.mistake == Some(Mistake::BringsBackStale);
+                backing.discard(pfn, order)
+            }
             Some(Host::Kernel(work)) => {
                 work.reported.push(Held { pfn, order });
                 work.known = None;
@@ -351,7 +378,7 @@ impl Mm {
             }
             None => 0,
         };
-        if gone > 0 {
+        if gone > 0 && !is_stale {
             // Whoever still wrote something there has lost it.
             self.frames.clear_contents(pfn, order);
         }

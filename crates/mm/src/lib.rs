@@ -48,6 +48,7 @@
 //! | `mm/vmstat.c`, `include/linux/vm_event_item.h` | `event.rs`, `vmstat.rs` | counts by CPU; what is not here |
 //! | /proc/kpageflags         | `state.rs`, `state/` | files on disks, caches of slabs, who maps what                 |
 //! | `mm/page_owner.c`        | `block_census.rs` | who asked for a page                                              |
+//! | (none)                   | `mistake.rs`    | what tests break                                                    |
 //! | (none)                   | `cx.rs`, `cost.rs` | what a step is told, spends and asks                            |
 //! | (several)                | `variant.rs`    | 32-bit rules, configurations without SMP                            |
 //!
@@ -84,6 +85,7 @@ mod list_order;
 pub mod lru;
 pub mod mempolicy;
 pub mod migrate;
+pub mod mistake;
 mod mmu_gather;
 pub mod news;
 pub mod node;

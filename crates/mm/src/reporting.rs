@@ -16,6 +16,7 @@ use crate::{
     event::Event,
     frame::{Frame, Held, Holdings, NIL},
     gfp::Urgency,
+    mistake::{Mistake, Seeded},
     news::News,
     pageblock::{MigrateType, ZoneIndex},
     primitive,
@@ -59,17 +60,19 @@ pub(crate) struct Reporting {
     reports: u64,
     /// The least part of a list that a pass has reported and left more, in millionths.
     least: Option<u64>,
+    /// A rule that is broken, for tests.
+    pub(crate) seeded: Option<Seeded>,
 }
 
 /// A pass through all free lists.
 #[derive(Clone, Debug)]
-struct Pass {
+pub(crate) struct Pass {
     zone: usize,
     order: Order,
     /// Number of the list among those of its order.
     list: usize,
     /// Blocks that were taken off their lists (`sgl`).
-    taken: Vec<Held>,
+    pub(crate) taken: Vec<Held>,
     /// Reports that this list may still have; below 0 there are none.
     budget: i64,
     /// How it began: blocks of this list, and those taken off it since.
@@ -113,8 +116,9 @@ impl Mm {
             zone.buddy.notify_from = Some(spec.order);
         }
         let (state, due) = (State::Requested, Some(now + spec.delay));
-        self.reporting =
-            Some(Box::new(Reporting { spec, state, due, pass: None, fail_every: 0, reports: 0, least: None }));
+        let (fail_every, reports, least, seeded) = (0, 0, None, None);
+        let reporting = Reporting { spec, state, due, pass: None, fail_every, reports, least, seeded };
+        self.reporting = Some(Box::new(reporting));
         self.tell(News::Woken(Daemon::Reporter, NodeId(0)));
     }
 
@@ -228,7 +232,8 @@ impl Mm {
                 Stage::Reported { leftover, failed } => {
                     let zone = ZoneIndex::at(pass.zone);
                     self.zones[zone].buddy.lock(cx);
-                    self.drain_reported(cx, pass, !failed);
+                    self.err_after_report(cx, pass);
+                    self.drain_reported(cx, pass, !failed || self.does_reporter(Mistake::MarksWhatFailed));
                     self.zones[zone].buddy.unlock(cx);
                     match (failed, leftover) {
                         (true, _) => return Step::Done(()),
@@ -320,13 +325,16 @@ impl Mm {
                 end = Walked::Full;
                 break;
             }
-            if !self.isolate_free_block(cx, zone, block) {
+            let stays = self.does_reporter(Mistake::LeavesOnList);
+            if !stays && !self.isolate_free_block(cx, zone, block) {
                 if rotates {
                     self.rotate_to(zone, block);
                 }
                 break;
             }
-            self.isolate(cx, pfn, order);
+            if !stays {
+                self.isolate(cx, pfn, order);
+            }
             pass.taken.push(Held { pfn, order });
             pass.cycle.taken += 1;
             if !rotates && pass.taken.len() == CAPACITY {
@@ -350,6 +358,7 @@ impl Mm {
         let failed = reporting.fail_every > 0 && reporting.reports.is_multiple_of(reporting.fail_every);
         pass.budget -= 1;
         pass.cycle.reports += 1;
+        self.err_before_report(cx, pass, failed);
         let (mut pages, mut is_done) = (0, true);
         if !failed {
             for held in &pass.taken {
@@ -369,20 +378,29 @@ impl Mm {
     }
 
     /// Puts back what was taken, and marks what is still a block of its own (`page_reporting_drain`).
-    fn drain_reported(&mut self, cx: &mut Cx<'_>, pass: &mut Pass, reported: bool) {
-        let Self { frames, zones, variant, .. } = self;
+    pub(crate) fn drain_reported(&mut self, cx: &mut Cx<'_>, pass: &mut Pass, reported: bool) {
+        let Self { frames, zones, variant, reporting, .. } = self;
+        let makes = |mistake| reporting.as_ref().is_some_and(|reporting| reporting.makes(mistake));
         let buddy = &mut zones[ZoneIndex::at(pass.zone)].buddy;
         // It was filled from its end, and is emptied from its beginning.
         for Held { pfn, order } in pass.taken.drain(..).rev() {
-            let list = frames.blocks.migrate_type(pfn);
+            if makes(Mistake::LeavesOnList) {
+                continue;
+            }
+            let of_block = frames.blocks.migrate_type(pfn);
+            let list = if makes(Mistake::PutsBackOnOtherList) { Mistake::other_list(of_block) } else { of_block };
             frames.set(pfn, Frame::Interior);
             let end = (variant.moved_end == End::Tail).then_some(End::Tail);
             // Nobody hears of it.
-            let notify_from = buddy.notify_from.take();
+            let notify_from = if makes(Mistake::NotifiesItself) { buddy.notify_from } else { buddy.notify_from.take() };
             buddy.give(frames, cx, Block { pfn, order }, list, end, variant);
             buddy.notify_from = notify_from;
             if reported && frames.is_free(pfn, order) {
                 frames.set_reported(pfn, order);
+            } else if reported && makes(Mistake::MarksMerged) {
+                let sizes = (order.0..=buddy.max_order().0).map(|order| (pfn.align_down(Order(order)), Order(order)));
+                let merged = sizes.into_iter().find(|(pfn, order)| frames.is_free(*pfn, *order));
+                merged.iter().for_each(|(pfn, order)| frames.set_reported(*pfn, *order));
             }
         }
     }

@@ -46,6 +46,7 @@ impl Machine {
         let order = Order([0, 3, 5, 2][usize::try_from(seed % 4).unwrap()]);
         self.mm.register_reporting(ReportingSpec { order, delay: Picos::from_micros(300) }, self.now);
         self.mm.fail_reports([0, 5][usize::from(seed % 5 == 0)]);
+        self.seed_mistake();
         let end = self.steps + steps;
         let mut tasks: Vec<Task> = Vec::new();
         let mut id = 0;
@@ -74,7 +75,9 @@ impl Machine {
             self.turn_of_all(&mut tasks, &mut chance);
         }
         self.come_to_rest();
+        self.report_all(order);
         self.check(&tasks);
+        self.check_host();
     }
 
     /// Notes something that no event says.
@@ -247,6 +250,7 @@ impl Machine {
         }
         if self.steps.is_multiple_of(self.check_every) {
             self.check(tasks);
+            self.check_host();
         }
         if self.mm.zones()[0].boost > 0 {
             self.reach("marks are raised");
@@ -282,12 +286,18 @@ impl Machine {
         self.kcompactd = goes_on(&step, self.now);
     }
 
-    fn step_reporter(&mut self) {
+    pub(crate) fn step_reporter(&mut self) {
+        let before = self.mm.reporter_holdings().isolated;
         let cx = Cx::new(CpuId(1), self.now, &self.prices, &mut self.counters);
         let mut cx = cx.acting_for(ControlId(REPORTER));
         let step = self.mm.step_reporter(&mut cx);
+        let has_free_block = cx.has_free_block();
         self.now = cx.now();
         self.reporter = goes_on(&step, self.now);
+        if has_free_block {
+            self.mm.notify_reporting(self.now);
+        }
+        self.check_put_back(&before);
     }
 
     fn step_khugepaged(&mut self, tasks: &[Task]) {

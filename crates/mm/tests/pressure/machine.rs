@@ -3,6 +3,7 @@
 use pagelab_mm::daemon::Daemon;
 use std::collections::{BTreeMap, BTreeSet};
 
+use crate::mistakes::Seeded;
 use pagelab_mm::{
     ControlId, Frame, MachineSpec, Mm, NodeSpec, Settings, SpaceId, Spaces, Variant, ZoneKind, ZoneSpec,
     address_space::{AddressSpace, MMAP_BASE},
@@ -91,6 +92,8 @@ pub(crate) struct Machine {
     pub(crate) was_full: bool,
     /// What those have who cannot wait for memory.
     pub(crate) atomic: BTreeMap<Pfn, Order>,
+    /// What breaks a rule of free page reporting, and who sees it.
+    pub(crate) seeded: Seeded,
     /// What has happened that no event says.
     pub(crate) reached: BTreeMap<&'static str, u64>,
     /// A crowd begins with processes that have written to all that they map.
@@ -172,6 +175,7 @@ impl Machine {
             injected: 0,
             was_full: false,
             atomic: BTreeMap::new(),
+            seeded: Seeded::default(),
             reached: BTreeMap::new(),
             fills: setup.huge && !setup.kills,
             kills: setup.kills,

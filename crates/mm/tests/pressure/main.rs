@@ -3,12 +3,14 @@
 
 mod all;
 mod machine;
+mod mistakes;
 #[path = "../soak/mod.rs"]
 mod soak;
 
 use std::collections::BTreeMap;
 
 use machine::{Fate, Machine, Setup};
+use mistakes::Seeded;
 use pagelab_mm::{
     event::{Counters, Event},
     swap::SwapMedium,
@@ -310,6 +312,10 @@ const EVERYTHING: [Event; 24] = [
 
 /// One of each kind: versions, devices with room and without, and what fails.
 fn everything(seed: u64, steps: u64) -> Machine {
+    everything_with(seed, steps, Seeded::default())
+}
+
+fn everything_with(seed: u64, steps: u64, seeded: Seeded) -> Machine {
     let pick = |of: usize| usize::try_from(seed).unwrap() % of;
     // As many as have no factor in common with the other kinds.
     let variant = match pick(7) {
@@ -325,6 +331,7 @@ fn everything(seed: u64, steps: u64) -> Machine {
     machine.mm.swap.fail_writes([17, 17, 0, 0][pick(4)]);
     machine.mm.swap.fail_reads([0, 0, 0, 501][pick(4)]);
     machine.mm.compaction.fail_moves([11, 0, 11, 11][pick(4)]);
+    machine.seeded = seeded;
     machine.everything(seed, steps);
     machine.is_empty();
     machine
