@@ -36,7 +36,10 @@ impl NodeAlloc {
                 got => got,
             },
             Self::Slow(control) => match control.step(mm, spaces, cx) {
-                Step::Done(got) => got,
+                Step::Done(got) => {
+                    // [`Mm::alloc`] does the same for whoever takes a block from it.
+                    got.inspect(|frame| mm.access_through_host(cx, *frame, Order::HUGE))
+                }
                 step => return step,
             },
         };

@@ -287,7 +287,7 @@ impl Machine {
     }
 
     pub(crate) fn step_reporter(&mut self) {
-        let before = self.mm.reporter_holdings().isolated;
+        let before = self.reported_types();
         let cx = Cx::new(CpuId(1), self.now, &self.prices, &mut self.counters);
         let mut cx = cx.acting_for(ControlId(REPORTER));
         let step = self.mm.step_reporter(&mut cx);
