@@ -78,6 +78,13 @@ impl Guest {
         Pages { at, end: Vpn(at.0 + u64::from(order.frames())) }
     }
 
+    /// Its kernel, and where which process of the host has its memory, until it is off.
+    #[cfg(test)]
+    pub(crate) fn place(&self) -> Option<(KernelId, SpaceId, Vpn)> {
+        let memory = self.memory.filter(|_| !self.is_off)?;
+        Some((self.kernel, self.process, Vpn(memory.start.0 / Bytes::PAGE.0)))
+    }
+
     /// The guest's frame behind a page of the process.
     fn frame(&self, vpn: Vpn) -> Pfn {
         let base = self.memory.expect("its memory is mapped before it is started").start.0 / Bytes::PAGE.0;

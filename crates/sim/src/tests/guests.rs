@@ -3,12 +3,14 @@
 use mm::{
     balloon::{BalloonSpec, Leaves},
     host::{Discard, HostSpec},
+    mistake::Mistake,
     reporting::ReportingSpec,
     swap::SwapSpec,
 };
 
+use super::tags::tagged;
 use super::*;
-use crate::guests::simulate_guests;
+use crate::{guests::simulate_guests, world::with};
 
 /// One node with so many CPUs and MiB.
 fn machine(cpus: u32, mib: u32) -> MachineSpec {
@@ -101,9 +103,22 @@ fn a_run_with_guests_repeats_itself() {
 
 #[test]
 fn what_a_guest_still_uses_comes_back_from_the_hosts_swap() {
-    // One keeps its memory while the other one takes what the host has; then it reads again what it has written.
+    let ((out, back), words, seen) = tagged(|| one_keeps_its_memory(None));
+    assert!(out > 500 && back > 500, "{out} pages out, {back} back");
+    assert!(words > 6_000 && seen > 100_000, "{words} words, seen {seen} times");
+}
+
+/// One guest keeps its memory while the other one takes what the host has; then it reads again what it has written: pages that
+/// the host swapped out, and those that came back.
+fn one_keeps_its_memory(mistake: Option<Mistake>) -> (u64, u64) {
     let guests = [guest(24, true), guest(24, true)];
-    let (_, finish) = simulate_guests(&host(32), &guests, no_entries, async |os, n| {
+    let (_, finish) = simulate_guests(&host(32), &guests, no_entries, async move |os, n| {
+        if let Some(mistake) = mistake {
+            with(|world| {
+                let kernel = world.current().kernel;
+                world.kernels[kernel].mm.make_mistake(mistake);
+            });
+        }
         if n == 1 {
             os.sleep(Picos::from_micros(40_000)).await;
             return phases(os, 1, Bytes::mib(20)).await;
@@ -113,8 +128,16 @@ fn what_a_guest_still_uses_comes_back_from_the_hosts_swap() {
         os.sleep(Picos::from_micros(200_000)).await;
         os.load(range, Bytes::PAGE).await.unwrap();
     });
-    let (out, back) = (finish.host.counters.get(Event::Pswpout), finish.host.counters.get(Event::Pswpin));
-    assert!(out > 500 && back > 500, "{out} pages out, {back} back");
+    (finish.host.counters.get(Event::Pswpout), finish.host.counters.get(Event::Pswpin))
+}
+
+#[test]
+fn a_host_kernel_that_gives_back_what_is_in_use_is_seen() {
+    let run = || tagged(|| one_keeps_its_memory(Some(Mistake::DiscardsBuddy)));
+    // A thread of its own: what is left of a run stays with it.
+    let panic = std::thread::spawn(run).join().expect_err("it is a mistake");
+    let text = panic.downcast_ref::<String>().expect("what was found");
+    assert!(text.contains("is in use, and gone") || text.contains("left == right"), "{text}");
 }
 
 #[test]

@@ -118,6 +118,8 @@ impl World {
         self.tell_host(id, cpu);
         #[cfg(test)]
         self.check();
+        #[cfg(test)]
+        self.check_tags();
     }
 
     /// How many CPUs of the same kernel, but for one, run tasks of processes.
