@@ -21,7 +21,7 @@ use report::{
 };
 use serde::{Deserialize, Serialize};
 use units::{Bytes, Errno, ExtfragClass, ExtfragCounts, Picos};
-use workloads::{Outcome, Workload, WorkloadError, recipe::Recipe};
+use workloads::{Outcome, Workload, WorkloadError, recipe::Recipe, will_it_scale::LEAST_REPORTED};
 
 use crate::{
     footprint,
@@ -444,7 +444,7 @@ fn is_gauge(name: &str) -> bool {
     const EVENTS: [&str; 5] =
         ["nr_vmscan_write", "nr_vmscan_immediate_reclaim", "nr_dirtied", "nr_written", "nr_throttled_written"];
     (name.starts_with("nr_") && !EVENTS.contains(&name))
-        || ["workingset_nodes", footprint::GAUGE, mm::balloon::GAUGE].contains(&name)
+        || ["workingset_nodes", footprint::GAUGE, mm::balloon::GAUGE, LEAST_REPORTED].contains(&name)
 }
 
 #[cfg(test)]

@@ -323,6 +323,9 @@ impl World {
     }
 }
 
+/// Why a run with guests has no result.
+const KILLED: &str = "the host has killed the process of a guest: it has too little memory and swap for all of them";
+
 /// What is left of a run with guests.
 #[derive(Clone, Debug)]
 pub struct GuestsFinish {
@@ -391,7 +394,7 @@ fn start<T: 'static, F: AsyncFn(Sim, usize) -> T + 'static>(
         world.create_task(Placement::Free, space)
     });
     executor::adopt(task, Box::pin(async move { *result.borrow_mut() = Some(Ok(qemu(guest, config, body).await)) }));
-    async move { join(task, slot).await.expect("the host ends no process of a guest") }
+    async move { join(task, slot).await.expect(KILLED) }
 }
 
 /// The process of a guest: maps its memory, starts its CPUs and its balloon, and then the guest.
@@ -443,7 +446,7 @@ fn thread(on: Placement, body: impl Future<Output = ()> + 'static) -> (TaskId, i
             *done.borrow_mut() = Some(Ok(()));
         }),
     );
-    (task, async move { join(task, slot).await.expect("the host ends no process of a guest") })
+    (task, async move { join(task, slot).await.expect(KILLED) })
 }
 
 /// A CPU of a guest: whatever it has accessed, it touches.
