@@ -154,9 +154,9 @@ impl Balloon {
             Stage::Reclaim(want, mut alloc) => match alloc.step(mm, spaces, cx) {
                 Step::Done(got) => self.take(mm, cx, want, got),
                 Step::More => self.later(Stage::Reclaim(want, alloc)),
-                Step::Block(wait) => {
+                Step::Block(until) => {
                     self.stage = Stage::Reclaim(want, alloc);
-                    Step::Block(wait)
+                    Step::Block(until)
                 }
             },
             Stage::Rest(until) if cx.now() < until => {

@@ -400,7 +400,9 @@ impl Mm {
             } else if reported && makes(Mistake::MarksMerged) {
                 let sizes = (order.0..=buddy.max_order().0).map(|order| (pfn.align_down(Order(order)), Order(order)));
                 let merged = sizes.into_iter().find(|(pfn, order)| frames.is_free(*pfn, *order));
-                merged.iter().for_each(|(pfn, order)| frames.set_reported(*pfn, *order));
+                if let Some((pfn, order)) = merged {
+                    frames.set_reported(pfn, order);
+                }
             }
         }
     }

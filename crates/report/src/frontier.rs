@@ -176,7 +176,10 @@ fn table(case: &str, rows: &[FrontierRow]) -> String {
         let name = format!("{} {}{machine}{mark}", row.column.target, row.column.kernel);
         let mut names = fold(&name, NAME);
         let last = names.pop().expect("a name has a line");
-        names.iter().for_each(|name| text += &format!("{name}\n"));
+        for name in names {
+            text += &name;
+            text += "\n";
+        }
         text += &line(&last, &numbers);
     }
     text

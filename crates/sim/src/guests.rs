@@ -350,7 +350,9 @@ pub fn simulate_guests<T: 'static, F: AsyncFn(Sim, usize) -> T + Clone + 'static
     world.share_cores(&host.cores, host.shared_core);
     world.share_caches(&host.caches);
     world.start_clock(Draws::new(host.seed));
-    guests.iter().for_each(|guest| world.add_guest(guest));
+    for guest in guests {
+        world.add_guest(guest);
+    }
     world.restart_clock(host.quantum);
     let space = world.create_space();
     world.create_task(Placement::Spread(0), space);

@@ -33,7 +33,9 @@ impl Lab {
         // All memory has been in use.
         let all = lab.take_all();
         assert_eq!(lab.resident(), frames.0 - lab.free());
-        all.into_iter().for_each(|pfn| lab.step(|mm, cx| mm.free(cx, pfn, Order(10))));
+        for pfn in all {
+            lab.step(|mm, cx| mm.free(cx, pfn, Order(10)));
+        }
         lab.mm.register_reporting(ReportingSpec { order: Order::HUGE, delay: DELAY }, lab.now);
         lab
     }
@@ -71,7 +73,7 @@ impl Lab {
     fn run(&mut self) -> Option<Time> {
         // Bound: a pass has fewer steps.
         for _ in 0..100_000 {
-            match self.step(|mm, cx| mm.step_reporter(cx)) {
+            match self.step(Mm::step_reporter) {
                 Step::More => {}
                 Step::Block(Wait::Io { until, .. }) => self.now = self.now.max(until),
                 Step::Block(Wait::Until(until)) => return Some(until),

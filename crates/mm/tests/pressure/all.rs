@@ -41,11 +41,11 @@ impl Machine {
             alloc_sleep: Picos::from_micros(500),
             ..KhugepagedSettings::default()
         };
-        let host_page = [Order::HUGE, Order::BASE][usize::from(seed % 3 == 0)];
+        let host_page = [Order::HUGE, Order::BASE][usize::from(seed.is_multiple_of(3))];
         self.mm.attach_host(HostSpec { page: host_page, discard: Discard::DontNeed });
         let order = Order([0, 3, 5, 2][usize::try_from(seed % 4).unwrap()]);
         self.mm.register_reporting(ReportingSpec { order, delay: Picos::from_micros(300) }, self.now);
-        self.mm.fail_reports([0, 5][usize::from(seed % 5 == 0)]);
+        self.mm.fail_reports([0, 5][usize::from(seed.is_multiple_of(5))]);
         self.seed_mistake();
         let end = self.steps + steps;
         let mut tasks: Vec<Task> = Vec::new();
@@ -179,8 +179,8 @@ impl Machine {
         self.keeps.is_none_or(|kept| space_of(kept) != space)
     }
 
-    fn turn_of_all(&mut self, tasks: &mut Vec<Task>, chance: &mut Chance) {
-        self.steps += 1;
+    /// Kernel threads that somebody has woken.
+    fn wake_threads(&mut self) {
         if !self.mm.take_woken(Daemon::Kswapd).is_empty() {
             self.kswapd = Some(self.now);
         }
@@ -197,6 +197,11 @@ impl Machine {
         if !self.mm.take_woken(Daemon::Reporter).is_empty() {
             self.reporter = Some(self.now);
         }
+    }
+
+    fn turn_of_all(&mut self, tasks: &mut Vec<Task>, chance: &mut Chance) {
+        self.steps += 1;
+        self.wake_threads();
         let _ = self.mm.take_unlocked();
         let is_due = |at: Option<Time>| at.is_some_and(|at| at <= self.now);
         let ready = |task: &Task| task.sleeps_until <= self.now && !self.is_kept_out(task);

@@ -147,7 +147,7 @@ fn a_balloon_takes_memory_and_gives_it_back() {
             |(millis, frames): &(u64, u64)| (Picos::from_micros(millis * 1000), Leaves::Memory(Frames(*frames)));
         let balloon = Some(BalloonSpec { orders: orders.iter().map(order).collect() });
         let config = Config { balloon, ..guest(24, false) };
-        let (_, finish) = simulate(&config, no_entries, async |os| {
+        let ((), finish) = simulate(&config, no_entries, async |os| {
             // Longer than a balloon rests.
             os.sleep(Picos::from_micros(300_000)).await;
             phases(os, 1, Bytes::mib(4)).await;

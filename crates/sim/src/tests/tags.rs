@@ -66,7 +66,7 @@ impl World {
                     assert_eq!(found, *tag, "frame {frame} of guest {guest}: {pte:?}");
                 }
                 Some(_) => {
-                    assert!(pte.swap_slot().is_some(), "frame {frame} of guest {guest} is in use, and gone: {pte:?}")
+                    assert!(pte.swap_slot().is_some(), "frame {frame} of guest {guest} is in use, and gone: {pte:?}");
                 }
                 // What is clean has a copy in swap, which a store of user code would make an old one.
                 None if is_there && pte.is_present() && pte.is_dirty() => {
