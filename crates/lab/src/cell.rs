@@ -2,7 +2,7 @@
 //!
 //! The same code works in a worker on this machine and in a worker inside a guest.
 
-pub(crate) mod guests;
+mod guests;
 
 use std::{
     collections::BTreeMap,

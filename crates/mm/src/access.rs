@@ -6,7 +6,7 @@
 //! billions of visits, of which nearly none is a fault. Between two faults nothing is changed that others see, so a step
 //! goes on for as long as nothing else happens on its CPU: up to a tick.
 
-mod order;
+pub(crate) mod order;
 mod visit;
 
 use units::{Picos, Time, Vpn};

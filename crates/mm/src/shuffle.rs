@@ -8,6 +8,7 @@ use units::Pfn;
 
 use crate::{
     Mm,
+    access::order::{SPLITMIX_STEP, mix},
     buddy::{Buddy, End},
     frame::FrameTable,
     pageblock::{MigrateType, ZoneIndex},
@@ -31,12 +32,10 @@ impl Shuffle {
         Self { state: seed, bits: 0, left: 0 }
     }
 
-    /// SplitMix64 (Steele, Lea and Flood, OOPSLA 2014).
     fn next(&mut self) -> u64 {
-        self.state = self.state.wrapping_add(0x9e37_79b9_7f4a_7c15);
-        let mixed = (self.state ^ self.state >> 30).wrapping_mul(0xbf58_476d_1ce4_e5b9);
-        let mixed = (mixed ^ mixed >> 27).wrapping_mul(0x94d0_49bb_1331_11eb);
-        mixed ^ mixed >> 31
+        let drawn = mix(self.state);
+        self.state = self.state.wrapping_add(SPLITMIX_STEP);
+        drawn
     }
 
     /// One end or the other (`shuffle_pick_tail`).

@@ -4,9 +4,8 @@ use std::collections::BTreeMap;
 
 use linux::setting;
 use mm::event::{Counters, Event};
-use os::Os;
-use units::{Bytes, CpuId, Picos};
-use workloads::{Outcome, TaskOutcome, Workload, WorkloadError, guests::Params};
+use units::{Bytes, CpuId};
+use workloads::{Outcome, Workload, guests::Params};
 
 use super::{Failure, Found, Order, Simulated, entry, measure};
 use crate::{
@@ -42,22 +41,6 @@ fn guest_of(host: &Machine, params: &Params) -> Machine {
     }
 }
 
-/// Why these guests do not fit their host, if they do not.
-pub(crate) fn misfit(host: &Machine, params: &Params) -> Option<String> {
-    let room = host.memory() + host.swap;
-    let all = params.memory * u64::from(params.guests);
-    (params.memory > room || all > room).then(|| {
-        format!(
-            "memory: {} guests of {} do not fit machine {}, which has {} and {} to swap to",
-            params.guests,
-            params.memory,
-            host.name,
-            host.memory(),
-            host.swap
-        )
-    })
-}
-
 /// Runs them.
 pub(super) fn simulated(
     workload: &Workload,
@@ -76,15 +59,13 @@ pub(super) fn simulated(
         (1..=u64::from(params.guests)).map(|n| config(&guest_machine, params.memory * 2, order.key.seed ^ n << 32));
     let guests = guests.collect::<Result<Vec<_>, _>>()?;
     let of_each = params.clone();
-    let body = async move |os: sim::Sim, n: usize| -> Result<(TaskOutcome, Picos), WorkloadError> {
-        let begin = os.now();
+    let body = async move |os: sim::Sim, n: usize| {
         let before = u32::try_from(n).expect("few guests");
-        let outcome = workloads::guests::guest(&os, &of_each, before).await?;
-        Ok((outcome, os.now().since(begin)))
+        workloads::guests::guest(&os, &of_each, before).await
     };
     let (outcomes, finish) = sim::simulate_guests(&host, &guests, entry, body);
-    let outcomes = outcomes.into_iter().collect::<Result<Vec<_>, _>>().map_err(Failure::from)?;
-    let window = outcomes.iter().map(|(_, window)| *window).max().unwrap_or_default();
+    let tasks = outcomes.into_iter().collect::<Result<Vec<_>, _>>().map_err(Failure::from)?;
+    let window = tasks.iter().map(|task| task.end.since(task.start)).max().unwrap_or_default();
     let counted = |counters: &Counters, prefix: &str| {
         let count =
             |(event, n): (Event, u64)| (format!("{prefix}{}", event.name()), i64::try_from(n).unwrap_or(i64::MAX));
@@ -94,7 +75,6 @@ pub(super) fn simulated(
     for (name, n) in finish.guests.iter().flat_map(|guest| counted(guest, "")) {
         *counters.entry(name).or_default() += n;
     }
-    let tasks = outcomes.into_iter().map(|(outcome, _)| outcome).collect();
     let outcome = Outcome { tasks, counters, gauges: BTreeMap::new(), window, unable: Vec::new(), cpus: None };
     let mut measured = measure(workload, outcome, None);
     measured.causes = super::causes(&finish.host.times);

@@ -131,7 +131,12 @@ fn misfit(key: &Key, need: Bytes, ground: &Ground<'_>) -> Option<String> {
 
 /// What a cell needs, and the parameters that say so.
 fn needs(key: &Key, need: Bytes) -> String {
-    format!("{} needs {} ({})", key.case, mib(need), workload::those(key, &["aged", "memhog", "size"]))
+    format!(
+        "{} needs {} ({})",
+        key.case,
+        mib(need),
+        workload::those(key, &["aged", "guests", "memhog", "memory", "size"])
+    )
 }
 
 /// Why a planned cell does not fit into so much memory, if it does not.

@@ -137,7 +137,6 @@ impl<P: FnMut(&KernelImage) -> Accelerator> Planner<'_, P> {
             let cap_from = self.cap_from("three quarters of the machine's memory");
             let mut session = self.fill(session, (cpus, cap_from, room), &params, skipped)?;
             check_recipe(&session, &machine_set).map_err(Refusal::Mistake)?;
-            check_guests(&session, &machine_set).map_err(Refusal::Mistake)?;
             for key in &mut session.keys {
                 key.variant.clone_from(&name);
                 key.group = group.clone().or(key.group.take());
@@ -420,18 +419,6 @@ impl<P: FnMut(&KernelImage) -> Accelerator> Planner<'_, P> {
         }
         fits::lack(&session, memory_available).map_or(Ok(session), |problem| Err(Refusal::Lacking(problem)))
     }
-}
-
-/// Guests that do not fit their host are the user's mistake.
-fn check_guests(session: &Session, machine: &Machine) -> Result<(), UsageError> {
-    for key in &session.keys {
-        if let Ok(Workload::Guests(params)) = crate::cell::parse(key)
-            && let Some(problem) = crate::cell::guests::misfit(machine, &params)
-        {
-            return Err(UsageError(problem));
-        }
-    }
-    Ok(())
 }
 
 /// A recipe that cannot be reached is the user's mistake; with the first seed, that is known before anything runs.
