@@ -136,7 +136,12 @@ impl FaultControl {
 
     /// The rest of a fault that was entered, at a page whose tables are there.
     pub(crate) fn again(vpn: Vpn, access: Access) -> Self {
-        Self { vpn, access, phase: Phase::Base, cow: None, swap_in: None, file: None, policy: Mempolicy::Local }
+        Self { phase: Phase::Base, ..Self::new(vpn, access) }
+    }
+
+    /// The same where a mapping of a file has nothing.
+    pub(crate) fn again_of_file(vpn: Vpn, access: Access) -> Self {
+        Self { phase: Phase::File, ..Self::new(vpn, access) }
     }
 
     /// Goes on until others may run.

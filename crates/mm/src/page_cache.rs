@@ -45,7 +45,7 @@ use crate::{
 };
 
 use balance::{Balancing, TaskDirty};
-pub(crate) use fault::{FileFault, FileWent};
+pub(crate) use fault::{FileFault, FileWent, copy_at_once};
 pub use flusher::Flusher;
 pub use inode::InodeId;
 use inode::{Inode, Segment};
@@ -206,6 +206,12 @@ impl PageCache {
             Slot::Folio(pfn) => Some(pfn),
             Slot::Empty | Slot::Shadow(_) => None,
         }
+    }
+
+    /// A page of a file that is there and was read, and is not the marked one of what was read ahead.
+    fn ready_page(&self, id: InodeId, index: u64) -> Option<Pfn> {
+        let inode = self.inode(id);
+        if index < inode.pages() { inode.mapping.ready_page(&self.nodes, index) } else { None }
     }
 
     pub(crate) fn has(&self, (id, index): (InodeId, u64), flag: PageFlag) -> bool {

@@ -10,11 +10,12 @@ use crate::{
     fault::{self, Access, FaultControl, FaultDone},
     frame::Holdings,
     mempolicy::Mempolicy,
+    page_cache::copy_at_once,
     page_table::{Level, Pmd, TableId},
     primitive,
     pte::Pte,
     step::Step,
-    vma::PageRange,
+    vma::{FileMap, PageRange},
 };
 
 /// User code that accesses one byte at the start of every `stride` bytes of a range, in address order. The fault, which most
@@ -44,8 +45,18 @@ struct Walked {
     moves: u64,
     changes: u64,
     table: TableId,
-    /// It has anonymous pages. (Of another one nothing is remembered: it may get some.)
-    is_tied: bool,
+    kind: Kind,
+}
+
+/// What is known of a VMA.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Kind {
+    /// It has anonymous pages, and no file.
+    Anon,
+    /// It is a private mapping of a file, and has anonymous pages.
+    Private(FileMap),
+    /// Nothing: it may get anonymous pages.
+    Other,
 }
 
 impl Walked {
@@ -58,7 +69,7 @@ impl Walked {
     /// And is the page still in that VMA?
     #[inline]
     fn holds(&self, space: &AddressSpace, vpn: Vpn) -> bool {
-        self.is_table_of(space, vpn) && self.changes == space.vmas.changes() && self.is_tied
+        self.is_table_of(space, vpn) && self.changes == space.vmas.changes() && self.kind != Kind::Other
     }
 }
 
@@ -231,9 +242,14 @@ impl Touch {
                     self.tied = self.find_tied(space);
                 }
                 let table_end = vpn.huge_start().plus(AddressSpace::HUGE_PAGES);
-                let end = self.tied.map_or(table_end, |tied| tied.range.end.min(table_end));
+                let (kind, vma_end) = match self.tied {
+                    Some(tied) => (Kind::Anon, tied.range.end),
+                    None => {
+                        of_file(space, vpn).map_or((Kind::Other, table_end), |(map, end)| (Kind::Private(map), end))
+                    }
+                };
                 let (moves, changes) = (space.tables.moves(), space.vmas.changes());
-                Some(Walked { end, moves, changes, table, is_tied: self.tied.is_some() })
+                Some(Walked { end: vma_end.min(table_end), moves, changes, table, kind })
             }
             Pmd::None | Pmd::Huge(_) => {
                 self.fault = Some(FaultControl::new(vpn, self.access).under(self.policy));
@@ -245,10 +261,10 @@ impl Touch {
     /// Base pages of one table and one VMA. The first store to a page, the fault that is by far the most frequent, is
     /// taken here: the same work in the same order as `FaultControl` does once a table is there.
     fn advance_in_table(&mut self, mm: &mut Mm, space: &mut AddressSpace, cx: &mut Cx, walked: Walked, horizon: Time) {
-        let Walked { end, table, is_tied, .. } = walked;
+        let Walked { end, table, kind, .. } = walked;
         let node = mm.node_of_cpu(cx.cpu());
         // Where pages of another policy go, the fault knows.
-        let is_tied = is_tied && self.policy.is_local();
+        let is_tied = kind == Kind::Anon && self.policy.is_local();
         // Bound: each turn passes a page.
         while self.next < self.end && self.vpn() < end {
             let vpn = self.vpn();
@@ -258,6 +274,21 @@ impl Touch {
                 if fault::map_base(mm, space, cx, table, vpn, node).is_none() {
                     // Out of memory: the fault says so once more, and is not counted twice.
                     self.fault = Some(FaultControl::again(vpn, self.access));
+                    return;
+                }
+            } else if pte == Pte::NONE
+                && self.access == Access::Write
+                && let Kind::Private(map) = kind
+                && let Some(page) = mm.ready_page(map, vpn)
+                && !cx.is_over(horizon)
+            {
+                primitive::page_fault(cx, vpn);
+                if !copy_at_once(mm, space, cx, (table, vpn, map), page) {
+                    self.fault = Some(FaultControl::again_of_file(vpn, self.access).under(self.policy));
+                    return;
+                }
+                // Others get their turn where they would if the fault took the long way.
+                if cx.is_over(horizon) {
                     return;
                 }
             } else if !pte.is_accessible() || (self.access == Access::Write && !pte.is_writable()) {
@@ -296,4 +327,10 @@ impl Touch {
         }
         self.next += touches * self.stride;
     }
+}
+
+/// What the VMA of a page maps of a file, and where it ends, if it is a private mapping that has anonymous pages already.
+fn of_file(space: &AddressSpace, vpn: Vpn) -> Option<(FileMap, Vpn)> {
+    let vma = space.vmas.find(vpn).filter(|vma| vma.anon.is_some())?;
+    vma.file.filter(|map| !map.is_shared).map(|map| (map, vma.end()))
 }

@@ -169,6 +169,24 @@ impl FileFault {
     }
 }
 
+/// The first store to a page of a private mapping of a file, whose page is ready ([`Mm::ready_page`]): the same work in the same
+/// order as [`FileFault`] does. Says whether there was memory for the copy.
+#[inline]
+pub(crate) fn copy_at_once(
+    mm: &mut Mm,
+    space: &mut AddressSpace,
+    cx: &mut Cx,
+    (table, vpn, map): (TableId, Vpn, FileMap),
+    page: Pfn,
+) -> bool {
+    mm.complete_disk_io(cx);
+    let request = AllocRequest::gfp_highuser_movable(mm.node_of_cpu(cx.cpu()));
+    let Some(frame) = mm.alloc(cx, &request) else { return false };
+    mm.read_ahead_of(map.file).hit();
+    install_copy(mm, space, cx, At { table, vpn, map, index: map.index(vpn) }, (page, frame));
+    true
+}
+
 /// Maps what is there of the pages around one (`do_fault_around`); says whether the one itself was among them.
 fn map_around(mm: &mut Mm, space: &mut AddressSpace, cx: &mut Cx, vma: &Vma, at: At) -> bool {
     let first = Vpn(at.vpn.0 & !(AROUND - 1)).max(vma.start);
@@ -206,6 +224,12 @@ fn copy(mm: &mut Mm, space: &mut AddressSpace, cx: &mut Cx, at: At, from: Pfn) -
     space.vmas.prepare_anon(at.vpn);
     let request = AllocRequest::gfp_highuser_movable(mm.node_of_cpu(cx.cpu()));
     let Some(frame) = mm.alloc(cx, &request) else { return FileWent::NoMemory };
+    install_copy(mm, space, cx, at, (from, frame));
+    FileWent::Done(FaultDone::Handled)
+}
+
+#[inline]
+fn install_copy(mm: &mut Mm, space: &mut AddressSpace, cx: &mut Cx, at: At, (from, frame): (Pfn, Pfn)) {
     mm.copy(cx, from, frame, Order::BASE);
     mm.map_new_folio(cx, frame, space.family, at.vpn, Order::BASE);
     if space.tables.pte(at.table, at.vpn).is_present() {
@@ -216,10 +240,17 @@ fn copy(mm: &mut Mm, space: &mut AddressSpace, cx: &mut Cx, at: At, from: Pfn) -
     }
     space.tables.set_pte(cx, at.table, at.vpn, Pte::written(frame));
     space.rss += 1;
-    FileWent::Done(FaultDone::Handled)
 }
 
 impl Mm {
+    /// The page of a file that is mapped at a place, if it is there, read and unlocked, and not the marked one of what was read
+    /// ahead.
+    #[inline]
+    pub(crate) fn ready_page(&self, map: FileMap, vpn: Vpn) -> Option<Pfn> {
+        let page = self.cache.ready_page(map.inode, map.index(vpn))?;
+        (!self.frames.has(page, FrameFlag::Locked)).then_some(page)
+    }
+
     /// A page is there: if it is the marked one, what to read ahead (`do_async_mmap_readahead`).
     fn read_behind(&mut self, file: u32, inode: InodeId, index: u64) -> Option<Window> {
         self.read_ahead_of(file).hit();

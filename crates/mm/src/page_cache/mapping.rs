@@ -132,17 +132,52 @@ pub(super) struct Nodes {
     free: Vec<u32>,
     /// Those that were given up since this was last asked.
     pub(super) freed: Vec<Object>,
-    /// The node of single entries that was found last: whoever asks for a page asks for the same one again, and then for the
-    /// next.
-    last: Cell<Option<Leaf>>,
+    found: Found,
+}
+
+/// Nodes of single entries that were found last: whoever asks for a page asks for the same one again, and then for the next.
+/// Tasks that read different files take turns, so that there are several.
+#[derive(Clone, Debug)]
+struct Found {
+    leaves: [Cell<Leaf>; 1 << Self::BITS],
+    /// How often a node was given up: what was found before is not known any more.
+    given: u32,
 }
 
 /// A node of single entries: below which node of the highest level, for which indices (those of the same `high`).
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 struct Leaf {
     top: u32,
     high: u64,
     node: u32,
+    given: u32,
+}
+
+impl Default for Found {
+    fn default() -> Self {
+        // What was found before the first node was given up has another number than a leaf that is none.
+        Self { leaves: std::array::from_fn(|_| Cell::default()), given: 1 }
+    }
+}
+
+impl Found {
+    /// Some more than there are CPUs in machines that are simulated, so that few of their files share a place.
+    const BITS: u32 = 6;
+
+    fn at(&self, top: u32) -> &Cell<Leaf> {
+        // Nodes of highest levels have numbers that lie a whole file apart: multiplied (Knuth's constant) they spread.
+        let spread = top.wrapping_mul(0x9E37_79B1) >> (u32::BITS - Self::BITS);
+        &self.leaves[spread as usize]
+    }
+
+    fn get(&self, top: u32, high: u64) -> Option<u32> {
+        let leaf = self.at(top).get();
+        ((leaf.top, leaf.high, leaf.given) == (top, high, self.given)).then_some(leaf.node)
+    }
+
+    fn put(&self, top: u32, high: u64, node: u32) {
+        self.at(top).set(Leaf { top, high, node, given: self.given });
+    }
 }
 
 impl Nodes {
@@ -157,7 +192,7 @@ impl Nodes {
     }
 
     fn give(&mut self, id: u32) {
-        self.last.set(None);
+        self.found.given += 1;
         let node = self.all[id as usize].take().expect("it is in use");
         self.freed.push(node.object);
         self.free.push(id);
@@ -211,8 +246,8 @@ impl Mapping {
         }
         let mut id = self.head.word;
         let (top, high) = (id, index >> SHIFT);
-        if let Some(last) = nodes.last.get().filter(|last| (last.top, last.high) == (top, high)) {
-            return Some(Place::In(last.node, place_in_node(index)));
+        if let Some(node) = nodes.found.get(top, high) {
+            return Some(Place::In(node, place_in_node(index)));
         }
         // Bound: the levels.
         loop {
@@ -223,7 +258,7 @@ impl Mapping {
             }
             let at = place_in_node(at);
             if node.shift == 0 {
-                nodes.last.set(Some(Leaf { top, high, node: id }));
+                nodes.found.put(top, high, id);
                 return Some(Place::In(id, at));
             }
             if node.flags[at] & KIND != NODE {
@@ -259,6 +294,14 @@ impl Mapping {
     /// Is a page marked?
     pub(super) fn has(&self, nodes: &Nodes, index: u64, flag: PageFlag) -> bool {
         self.entry(nodes, index).flags & flag.mask() != 0
+    }
+
+    /// A page that was read, and is not the marked one of what was read ahead.
+    pub(super) fn ready_page(&self, nodes: &Nodes, index: u64) -> Option<Pfn> {
+        let entry = self.entry(nodes, index);
+        let marks = PageFlag::Uptodate.mask() | PageFlag::ReadAhead.mask();
+        let is_ready = entry.kind() == FOLIO && entry.flags & marks == PageFlag::Uptodate.mask();
+        is_ready.then_some(Pfn(entry.word))
     }
 
     /// The marks of a page, if this frame is it.

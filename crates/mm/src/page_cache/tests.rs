@@ -57,12 +57,14 @@ impl Operate for FileOperation {
     }
 }
 
-struct Touching(SpaceId, Touch);
+/// Accesses, each step of which ends at its horizon, or as soon as it can.
+struct Touching(SpaceId, Touch, Option<Time>);
 
 impl Operate for Touching {
     type Out = FaultDone;
     fn step(&mut self, mm: &mut Mm, spaces: &mut Spaces, cx: &mut Cx) -> Step<FaultDone> {
-        self.1.step(mm, spaces.get_mut(self.0).unwrap(), cx, cx.now())
+        let horizon = self.2.unwrap_or(cx.now());
+        self.1.step(mm, spaces.get_mut(self.0).unwrap(), cx, horizon)
     }
     fn holdings(&self, spaces: &Spaces) -> crate::frame::Holdings {
         self.1.holdings(spaces.get(self.0).unwrap())
@@ -291,7 +293,7 @@ impl Lab {
     fn touch(&mut self, file: u32, page: u64, access: Access, shared: bool) -> Option<u64> {
         let range = self.with_space(|mm, space, cx| space.mmap_file(mm, cx, 1, (file, page, shared))).unwrap();
         loop {
-            let done = self.run(Touching(self.space, Touch::pages(range, access)));
+            let done = self.run(Touching(self.space, Touch::pages(range, access), None));
             if done == FaultDone::BusError {
                 self.with_space(|mm, space, cx| space.munmap(mm, cx, range)).unwrap();
                 return None;
@@ -451,4 +453,31 @@ fn extents_say_which_blocks_a_file_has() {
     assert_eq!((extents.blocks(), extents.has(6), extents.has(3), extents.has(8)), (6, true, false, false));
     assert_eq!(extents.cut(6), 3);
     assert_eq!((extents.blocks(), extents.has(5), extents.has(6)), (3, true, false));
+}
+
+/// Stores to a private mapping of a file whose pages are there: when they were done, what was counted, what the copies hold.
+fn copied(horizon: Option<Time>) -> (Time, Counters, Vec<u64>) {
+    let mut lab = Lab::new(2048, 4, 50);
+    let file = lab.create("a");
+    for page in 0..300 {
+        lab.write(file, page).unwrap();
+    }
+    let range = lab.with_space(|mm, space, cx| space.mmap_file(mm, cx, 300, (file, 0, false))).unwrap();
+    assert_eq!(lab.run(Touching(lab.space, Touch::pages(range, Access::Write), horizon)), FaultDone::Handled);
+    let space = lab.spaces.get(lab.space).unwrap();
+    let frame = |at: u64| match space.tables.pmd_of(range.start.plus(at)) {
+        crate::page_table::Pmd::Table(table) => space.tables.pte(table, range.start.plus(at)).pfn(),
+        other => panic!("{other:?}"),
+    };
+    for at in 0..300 {
+        assert_ne!(Some(frame(at)), lab.mm.file_page(lab.mm.inode_of(file).unwrap(), at), "it is a copy");
+        assert_eq!(lab.mm.frames.content(frame(at)), lab.content(file, at), "of that page");
+    }
+    let contents = (0..300).map(|at| lab.mm.frames.content(frame(at))).collect();
+    (lab.now, lab.counters, contents)
+}
+
+#[test]
+fn private_copies_made_in_one_step_are_those_of_single_faults() {
+    assert_eq!(copied(Some(Time(u64::MAX))), copied(None));
 }
