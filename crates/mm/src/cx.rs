@@ -149,6 +149,11 @@ impl<'a> Cx<'a> {
         self.meter.cut();
     }
 
+    /// Leaves the guest and enters it again `n` times, because the host has changed what is behind its memory.
+    pub fn leave_guest(&mut self, n: u64) {
+        self.work(Work::HostExit, n);
+    }
+
     /// Does `n` times a primitive operation.
     #[inline]
     pub fn work(&mut self, work: Work, n: u64) {

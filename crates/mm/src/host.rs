@@ -82,6 +82,8 @@ pub(crate) struct Backing {
     pub(crate) resident: u64,
     /// Frames that the host has yet to clear before the CPU that has accessed them goes on, and one of them.
     to_clear: (u64, Pfn),
+    /// How often all CPUs have to leave the guest, so that none uses what was given back.
+    flushes: u64,
     /// A rule that is broken, for tests.
     pub(crate) mistake: Option<Mistake>,
 }
@@ -112,7 +114,16 @@ impl Backing {
     fn new(frames: u32, spec: HostSpec) -> Self {
         let words = || vec![0; frames.div_ceil(WORD) as usize];
         let regions = vec![Region::Nothing; frames.div_ceil(REGION) as usize];
-        Self { spec, regions, frames: words(), given_back: words(), resident: 0, to_clear: (0, Pfn(0)), mistake: None }
+        Self {
+            spec,
+            regions,
+            frames: words(),
+            given_back: words(),
+            resident: 0,
+            to_clear: (0, Pfn(0)),
+            flushes: 0,
+            mistake: None,
+        }
     }
 
     /// Is a frame backed?
@@ -345,6 +356,20 @@ impl Mm {
         }
     }
 
+    /// Has the host given something back since this was last asked? (`kvm_flush_remote_tlbs`)
+    #[inline]
+    pub fn has_host_flushes(&self) -> bool {
+        matches!(self.host.as_deref(), Some(Host::Pages(backing)) if backing.flushes > 0)
+    }
+
+    /// How often each CPU of the guest leaves it for that.
+    pub fn take_host_flushes(&mut self) -> u64 {
+        match self.host.as_deref_mut() {
+            Some(Host::Pages(backing)) => std::mem::take(&mut backing.flushes),
+            _ => 0,
+        }
+    }
+
     /// The host clears so many of the frames that it has to.
     fn clear_by_host(&mut self, cx: &mut Cx<'_>, most: u64) {
         let Some(Host::Pages(backing)) = self.host.as_deref_mut() else { return };
@@ -368,7 +393,9 @@ impl Mm {
         let gone = match self.host.as_deref_mut() {
             Some(Host::Pages(backing)) => {
                 is_stale = backing.mistake == Some(Mistake::BringsBackStale);
-                backing.discard(pfn, order)
+                let gone = backing.discard(pfn, order);
+                backing.flushes += u64::from(gone > 0);
+                gone
             }
             Some(Host::Kernel(work)) => {
                 work.reported.push(Held { pfn, order });

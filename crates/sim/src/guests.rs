@@ -117,6 +117,20 @@ impl World {
             self.tell_host_all(kernel, cpu);
         } else if self.kernels[kernel].mm.has_host_clears() {
             self.cpus[cpu.0 as usize].host_clears += self.kernels[kernel].mm.take_host_clears();
+        } else if self.kernels[kernel].mm.has_host_flushes() {
+            let times = self.kernels[kernel].mm.take_host_flushes();
+            self.kick_vcpus(kernel, times);
+        }
+    }
+
+    /// The host has changed the page tables of a guest so many times: its CPUs that are in it leave it each time
+    /// (`kvm_make_all_cpus_request`). What they have to look up again afterwards costs nothing here.
+    #[inline(never)]
+    fn kick_vcpus(&mut self, kernel: KernelId, times: u64) {
+        for cpu in &mut self.cpus[self.kernels[kernel].cpus.clone()] {
+            if cpu.running.is_some() && !cpu.stands && cpu.host_clears == 0 {
+                cpu.kicks += times;
+            }
         }
     }
 
@@ -255,7 +269,9 @@ impl World {
         let held = of.reported.pop()?;
         let pages = of.pages(held);
         let frames = u64::from(held.order.frames());
-        self.kernels[of.kernel].counters.count(Event::SimHostDiscards, frames);
+        let kernel = of.kernel;
+        self.kernels[kernel].counters.count(Event::SimHostDiscards, frames);
+        self.kick_vcpus(kernel, 1);
         Some(VmRange { start: VirtAddr(pages.at.0 * Bytes::PAGE.0), len: Bytes(frames * Bytes::PAGE.0) })
     }
 

@@ -63,6 +63,8 @@ pub(crate) struct Cpu {
     pub(crate) stands: bool,
     /// Frames that a host without a kernel clears before the CPU goes on.
     pub(crate) host_clears: u64,
+    /// How often it has to leave the guest before it goes on (`KVM_REQ_TLB_FLUSH`).
+    pub(crate) kicks: u64,
     /// Whom its idle task has woken: interrupts come while that runs.
     idle_wakes: Wakes,
 }
@@ -82,6 +84,7 @@ impl Cpu {
             is_spinning: false,
             stands: false,
             host_clears: 0,
+            kicks: 0,
             siblings: Box::default(),
             has_siblings: false,
             is_ordered: false,
@@ -124,7 +127,7 @@ impl Cpu {
     /// The task that it goes on with, where nobody waits and nobody has asked anything of it.
     #[inline]
     pub(crate) fn undisturbed(&self) -> Option<TaskId> {
-        let is_disturbed = self.need_resched || self.has_waiting() || self.asked.rounds > 0;
+        let is_disturbed = self.need_resched || self.has_waiting() || self.asked.rounds > 0 || self.kicks > 0;
         self.running.filter(|_| !is_disturbed)
     }
 

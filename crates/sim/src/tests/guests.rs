@@ -156,3 +156,29 @@ fn a_balloon_takes_memory_and_gives_it_back() {
     };
     assert_eq!(run(&[(0, 8 * 256), (50, 24 * 256)]), [16 * 256; 2]);
 }
+
+/// How long CPUs were in the host of a guest that gives 8 MiB back, while another CPU computes or is idle; and how many huge
+/// pages the host gave back.
+fn time_in_host(computes: bool) -> (Picos, u64) {
+    let config = Config { machine: machine(2, 32), cpus: 2, ..guest(32, true) };
+    let ((), finish) = simulate(&config, no_entries, async move |os: Sim| {
+        let other = os.spawn(Placement::Spread(1), async move |os: Sim| {
+            // As often as a step ends, so that it is known when it was in the host.
+            for _ in 0..if computes { 100_000 } else { 0 } {
+                os.compute(Picos::from_micros(1)).await;
+            }
+        });
+        phases(os, 1, Bytes::mib(8)).await;
+        other.await.unwrap();
+    });
+    (finish.times.cpu.on(mm::cost::Cause::Host), finish.counters.get(Event::SimHostDiscards) / 512)
+}
+
+#[test]
+fn all_cpus_leave_the_guest_when_its_host_gives_memory_back() {
+    let ((idle, given_back), (busy, same)) = (time_in_host(false), time_in_host(true));
+    assert!(given_back >= 4 && given_back == same, "{given_back} huge pages, {same} beside a busy CPU");
+    let exits = (busy - idle).0 / Picos::from_nanos(50).0;
+    // Of some huge pages it gets one half first.
+    assert!((given_back..4 * given_back).contains(&exits), "{exits} exits for {given_back} huge pages");
+}

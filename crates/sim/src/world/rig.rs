@@ -72,6 +72,9 @@ impl World {
         let running = is_slow.then_some(Running { spaces: &loaded, asked: &mut asked_of });
         let control = ControlId(id.0);
         cx.set_circumstances(Circumstances { control, sharers, running, need_resched, was_preempted });
+        if here.kicks > 0 {
+            cx.leave_guest(std::mem::take(&mut here.kicks));
+        }
         if here.asked.rounds > 0 && !is_thread {
             cx.receive(std::mem::take(&mut here.asked));
         }
