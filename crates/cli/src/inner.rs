@@ -6,13 +6,22 @@ use std::{
 };
 
 use anyhow::{Context, anyhow};
+use lab::cell::Problem;
+use linux::worker::REFUSED;
 
 /// One cell: an order on stdin, one line on stdout.
 pub(crate) fn cell() -> anyhow::Result<ExitCode> {
     let mut order = Vec::new();
     io::stdin().read_to_end(&mut order).context("cannot read the order")?;
-    let line = lab::cell::work(&order).map_err(|problem| anyhow!(problem))?;
-    crate::print(&(line + "\n"))
+    match lab::cell::work(&order) {
+        Ok(line) => crate::print(&(line + "\n")),
+        Err(Problem::Refused(reason)) => {
+            // Who has started it says it again.
+            writeln!(io::stderr(), "{reason}")?;
+            Ok(ExitCode::from(REFUSED))
+        }
+        Err(Problem::Failed(problem)) => Err(anyhow!(problem)),
+    }
 }
 
 /// One task of a workload, started by a worker.

@@ -102,6 +102,29 @@ fn values_of_the_wrong_form() {
 }
 
 #[test]
+fn guests_that_their_host_cannot_hold() {
+    let room = Room::new();
+    let refused = |sets: &[&str], expected: &[&str]| {
+        let sets: Vec<_> = sets.iter().flat_map(|set| ["--set", set]).collect();
+        let run = ["run", "two-guests", "--machine", "one-node-512m", "--set", "turn=1", "-o", "result"];
+        refuse(&room, &words(&[&run, &sets]), expected);
+    };
+    let killed = &["memory=64MiB", "guests=15", "hog=80"];
+    refused(
+        killed,
+        &[
+            "sim 15-on on one-node-512m: guest ",
+            ": the host's OOM killer has killed its process after 0.",
+            "15 guests of 64 MiB (960 MiB), each filling 80 %, on machine one-node-512m with 512 MiB of memory and 512 MiB of swap",
+            "ask for fewer or smaller guests (guests, memory, hog), or for a machine with more memory or swap",
+        ],
+    );
+    let itself = "guest 1: its own memory is out after 0.";
+    refused(&["memory=512MiB", "hog=95"], &[itself, "its program fills 95 % of 512 MiB", "ask for less (hog)"]);
+    room.assert_nothing_left("guests that their host cannot hold");
+}
+
+#[test]
 fn workloads_that_cannot_fit() {
     let room = Room::new();
     let needs = "base-threads-1 needs 1048576 MiB";

@@ -121,10 +121,25 @@ const TRACE_LINES: usize = 65_536;
 /// workload: 0.1 %.
 const NOISE_PER_MILLE: u64 = 1;
 
+/// Why a worker has no line.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Problem {
+    /// What the user asks for cannot be had, as the run itself has shown.
+    Refused(String),
+    /// It went wrong.
+    Failed(String),
+}
+
+impl From<String> for Problem {
+    fn from(problem: String) -> Self {
+        Self::Failed(problem)
+    }
+}
+
 /// Works on one cell and returns its line.
-pub fn work(order: &[u8]) -> Result<String, String> {
+pub fn work(order: &[u8]) -> Result<String, Problem> {
     if let Ok(order) = serde_json::from_slice::<crate::calibrate::Order>(order) {
-        return order.work();
+        return Ok(order.work()?);
     }
     let order: Order = serde_json::from_slice(order).map_err(|error| format!("the order is malformed: {error}"))?;
     let workload = parse(&order.key)?;
@@ -137,7 +152,8 @@ pub fn work(order: &[u8]) -> Result<String, String> {
     let Found { measured, series, slow_path, footprint } = match found {
         Ok(found) => found,
         Err(Failure::Lacking(reason)) => return Ok(line(&Record::Skipped(skipped(order.key, reason)))),
-        Err(Failure::Failed(problem)) => return Err(problem),
+        Err(Failure::Refused(reason)) => return Err(Problem::Refused(reason)),
+        Err(Failure::Failed(problem)) => return Err(Problem::Failed(problem)),
     };
     let run = Run {
         date,
@@ -172,6 +188,8 @@ struct Found {
 enum Failure {
     /// The target does not have something that the workload asks for.
     Lacking(String),
+    /// The machine that the user asks for is too small, as the run has shown.
+    Refused(String),
     /// It went wrong.
     Failed(String),
 }

@@ -2,6 +2,7 @@
 
 mod at_once;
 mod boot;
+mod directory;
 mod states;
 mod system;
 mod watched;
@@ -33,6 +34,7 @@ use units::Bytes;
 use self::{
     at_once::{News, in_order},
     boot::{boots, guest_plan, modules},
+    directory::{discard, fresh_directory, open},
     system::{capture_json, system},
     watched::Watched,
 };
@@ -42,7 +44,6 @@ use crate::{
     import::import,
     machine::Machine,
     plan::{Identity, Place, Plan, Request, Session, Start, UsageError},
-    provenance,
     simulated::with_settings,
     variant::Recorded,
 };
@@ -111,93 +112,18 @@ pub fn run(request: &Request, stop: &AtomicBool, progress: &mut dyn Progress) ->
         discard(&directory);
         return Err(RunError::Usage(UsageError(format!("nothing can run here: {}", unable.join("; ")))));
     }
-    if outcome.is_err() && done.is_empty() {
+    // What a refused run has so far is no result: it can neither go on nor be shown as what was asked for.
+    let is_refused = finished == 0 && matches!(outcome, Err(Stopped::Refused(_)));
+    if is_refused || (outcome.is_err() && done.is_empty()) {
         discard(&directory);
     }
     match outcome {
         Ok(()) => Ok(Finished { directory, failures }),
         Err(Stopped::Interrupted) if done.is_empty() => Err(RunError::InterruptedEarly),
         Err(Stopped::Interrupted) => Err(RunError::Interrupted(directory)),
-        Err(Stopped::Mistake(error)) => Err(RunError::Usage(error)),
+        Err(Stopped::Mistake(error) | Stopped::Refused(error)) => Err(RunError::Usage(error)),
         Err(Stopped::Failed(message)) => Err(RunError::Failed(message)),
     }
-}
-
-/// Removes a result without a single cell: there is nothing to resume, and it would only be in the way. Only our own files
-/// go, and the directory if nothing else is in it; what cannot be removed stays.
-fn discard(directory: &Path) {
-    for file in [report::RESULT_FILE, IDENTITY_FILE] {
-        let _ = std::fs::remove_file(directory.join(file));
-    }
-    states::discard(directory);
-    let _ = std::fs::remove_dir(directory);
-    if directory.parent() == Some(Path::new(RESULTS)) {
-        let _ = std::fs::remove_dir(RESULTS);
-    }
-}
-
-/// A directory for a run that names none. Runs that begin in the same second are numbered: else the second would go on
-/// from the first.
-fn fresh_directory(plan: &Plan) -> Result<PathBuf, UsageError> {
-    const AT_ONCE_MAX: usize = 1000;
-    let usage = |place: &Path, error: &io::Error| UsageError(format!("cannot create {}: {error}", place.display()));
-    std::fs::create_dir_all(RESULTS).map_err(|error| usage(Path::new(RESULTS), &error))?;
-    let first = Path::new(RESULTS).join(format!("{}-{}", plan.experiment.name, provenance::stamp()));
-    let others = (2..=AT_ONCE_MAX).map(|number| PathBuf::from(format!("{}-{number}", first.display())));
-    for directory in std::iter::once(first.clone()).chain(others) {
-        match std::fs::create_dir(&directory) {
-            Err(error) if error.kind() == io::ErrorKind::AlreadyExists => {}
-            Err(error) => return Err(usage(&directory, &error)),
-            Ok(()) => return Ok(directory),
-        }
-    }
-    Err(UsageError(format!("{} and {AT_ONCE_MAX} more exist; give a directory with -o", first.display())))
-}
-
-/// Makes the result directory, or opens it to go on with the same run; returns the cells that are already there.
-fn open(directory: &Path, plan: &Plan) -> Result<(Store, Vec<Key>), UsageError> {
-    let usage = |error: StoreError| UsageError(error.to_string());
-    let identity = plan.identity();
-    let place = directory.display();
-    let is_known = || directory.join(IDENTITY_FILE).exists();
-    if is_known() {
-        // Before anything of another run is touched.
-        check_same(directory, &identity)?;
-    }
-    std::fs::create_dir_all(directory).map_err(|error| UsageError(format!("cannot create {place}: {error}")))?;
-    let (mut store, records) = match Store::create(directory) {
-        Err(StoreError::Exists { .. }) => {
-            Store::open(directory).map(|(store, contents)| (store, contents.records)).map_err(usage)?
-        }
-        made => (made.map_err(usage)?, Vec::new()),
-    };
-    // Nobody else writes here from now on.
-    if is_known() {
-        check_same(directory, &identity)?;
-    } else if records.is_empty() {
-        // Before the first line, so that a run that is killed at once can be resumed too.
-        let text = serde_json::to_vec_pretty(&identity).expect("an identity serialises");
-        report::write_whole(&directory.join(IDENTITY_FILE), &text).map_err(usage)?;
-    } else {
-        return Err(UsageError(format!("{place} holds lines of a run that is not known; give another directory")));
-    }
-    if records.is_empty() {
-        for skipped in &plan.skipped {
-            store.append(&Record::Skipped(skipped.clone())).map_err(usage)?;
-        }
-    }
-    Ok((store, records.iter().filter_map(key_of).cloned().collect()))
-}
-
-/// Refuses to go on with another run.
-fn check_same(directory: &Path, identity: &Identity) -> Result<(), UsageError> {
-    if read_identity(directory)? == *identity {
-        return Ok(());
-    }
-    let place = directory.display();
-    Err(UsageError(format!(
-        "{place} holds a different run (other cells, machine, variant, --sample or program); give another directory with -o"
-    )))
 }
 
 /// The cell that a record is about: it is done, or its target cannot do it.
@@ -253,6 +179,8 @@ enum Stopped {
     Interrupted,
     /// The kernel refused what the user asked for.
     Mistake(UsageError),
+    /// A cell has shown that what the user asked for cannot be had.
+    Refused(UsageError),
     Failed(String),
 }
 
@@ -449,6 +377,9 @@ impl Runner<'_> {
                 Err(error) => self.failures.push(format!("{who}: unreadable result: {error}")),
             },
             Err(WorkerError::Interrupted) => return Err(Stopped::Interrupted),
+            Err(WorkerError::Refused(reason)) => {
+                return Err(Stopped::Refused(UsageError(format!("{who}: {reason}"))));
+            }
             Err(error) => self.failures.push(format!("{who}: {error}")),
         }
         Ok(())

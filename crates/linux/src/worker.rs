@@ -26,6 +26,9 @@ use crate::{
 /// The hidden subcommand that works on one cell.
 pub const CELL_COMMAND: &str = "cell";
 
+/// The status of a worker that says on standard error why what was asked for cannot be had.
+pub const REFUSED: u8 = 2;
+
 /// How often a waiting loop looks whether it should stop.
 const LOOK_UP: Duration = Duration::from_millis(50);
 
@@ -38,6 +41,9 @@ pub enum WorkerError {
     /// It took too long.
     #[error("no result within {0} s")]
     Timeout(u64),
+    /// It has found out that what was asked for cannot be had.
+    #[error("{0}")]
+    Refused(String),
     /// It died; the text says how, and what it said last.
     #[error("the worker {0}")]
     Died(String),
@@ -74,6 +80,9 @@ pub fn run(order: &[u8], timeout_s: Option<u64>, stop: &AtomicBool) -> Result<St
         return Err(WorkerError::Interrupted);
     }
     let said = complaints.trim();
+    if status.code() == Some(REFUSED.into()) {
+        return Err(WorkerError::Refused(said.to_owned()));
+    }
     let said = if said.is_empty() { String::new() } else { format!(": {said}") };
     Err(WorkerError::Died(format!("{}{said}", ending(status))))
 }

@@ -38,7 +38,7 @@ pub(crate) fn entry(name: &'static str, params: Vec<u8>) -> EntryFuture {
     ENTRIES.with_borrow(|entries| entries.expect("a run has its entries")(name, params))
 }
 
-/// Runs `main` as the first task, and everything that it spawns, to the end.
+/// Runs `main` as the first task, and everything that it spawns, to the end, or until a guest is lost.
 ///
 /// # Panics
 /// When tasks wait for each other for ever: that is a bug of the workload, and there is no clock that would end it.
@@ -53,6 +53,11 @@ pub(crate) fn run(world: World, entries: Entries, main: UserHalf) -> World {
                     halves[task.0 as usize] = None;
                     with(World::end_killed);
                     with(World::settle_current);
+                    if with(|world| world.guest_lost.is_some()) {
+                        // What others wait for may never come, and nobody asks for it any more.
+                        halves.clear();
+                        break;
+                    }
                 }
                 Turn::Poll(task) => {
                     poll(&mut halves, task);

@@ -19,7 +19,7 @@ use mm::{
     page_table::Pmd,
 };
 use os::{Advice, MapSpec, Os, Placement, VmRange};
-use units::{Bytes, CpuId, Errno, NodeId, Pfn, Time, VirtAddr, Vpn};
+use units::{Bytes, CpuId, Errno, NodeId, Pfn, Picos, Time, VirtAddr, Vpn};
 
 use crate::{
     Config, Entries, Finish, Sim, Times,
@@ -41,6 +41,8 @@ use crate::{
 pub(crate) struct Guest {
     kernel: KernelId,
     process: SpaceId,
+    /// The first task in the guest.
+    main: Option<TaskId>,
     /// Where the process has mapped the guest's memory.
     memory: Option<VmRange>,
     cpus: Vec<Vcpu>,
@@ -295,6 +297,7 @@ impl World {
         self.guests.push(Guest {
             kernel: id,
             process: SpaceId(u32::MAX),
+            main: None,
             memory: None,
             cpus: vec![cpu; config.cpus],
             reported: Vec::new(),
@@ -327,6 +330,28 @@ impl World {
         task
     }
 
+    /// A process of the host was chosen to be killed; if it is a guest's, the run has no result.
+    pub(crate) fn lose_guest_of(&mut self, kernel: KernelId, space: SpaceId, at: Time) {
+        let found = self.guests.iter().position(|guest| kernel == HOST && guest.process == space);
+        let Some(guest) = found.filter(|guest| !self.guests[*guest].is_off) else { return };
+        let spaces = &self.kernels[HOST].spaces;
+        let bytes = |pages: u64| Bytes(pages * Bytes::PAGE.0);
+        let memory = self.guests.iter().map(|guest| {
+            let pages = spaces.get(guest.process).map_or((0, 0), |space| (space.rss_pages(), space.swapped_pages()));
+            ProcessMemory { resident: bytes(pages.0), swapped: bytes(pages.1) }
+        });
+        let by = LostBy::Host(memory.collect());
+        self.guest_lost.get_or_insert(GuestLost { guest, after: at.since(self.begin), by });
+    }
+
+    /// The kernel has ended a task: if it is the first one of a guest, the run has no result.
+    pub(crate) fn lose_guest_with(&mut self, task: TaskId) {
+        if let Some(guest) = self.guests.iter().position(|guest| guest.main == Some(task)) {
+            let after = self.now().since(self.begin);
+            self.guest_lost.get_or_insert(GuestLost { guest, after, by: LostBy::Itself });
+        }
+    }
+
     /// A guest has come to its end: the tasks of its process may go.
     fn power_off(&mut self, guest: usize) {
         let at = self.now();
@@ -340,7 +365,33 @@ impl World {
 }
 
 /// Why a run with guests has no result.
-const KILLED: &str = "the host has killed the process of a guest: it has too little memory and swap for all of them";
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct GuestLost {
+    /// Which guest, from 0 on.
+    pub guest: usize,
+    /// From the start of the run to that instant.
+    pub after: Picos,
+    /// Who has ended it.
+    pub by: LostBy,
+}
+
+/// Who has ended a guest.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum LostBy {
+    /// The host's OOM killer has chosen its process. What the processes of all guests have at that instant.
+    Host(Vec<ProcessMemory>),
+    /// Its own kernel has no memory for its first program, which it may not kill.
+    Itself,
+}
+
+/// Memory of a process, as the OOM killer sees it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct ProcessMemory {
+    /// In RAM (`VmRSS`).
+    pub resident: Bytes,
+    /// On the swap device (`VmSwap`).
+    pub swapped: Bytes,
+}
 
 /// What is left of a run with guests.
 #[derive(Clone, Debug)]
@@ -353,6 +404,9 @@ pub struct GuestsFinish {
 
 /// Runs `body` as the first task of each guest of a host, all at the same time; `body` is told which guest it is.
 ///
+/// # Errors
+/// When a guest is gone before its end: the run ends at once.
+///
 /// # Panics
 /// As [`crate::simulate`]; and when the host has not memory enough for the tables of its processes.
 pub fn simulate_guests<T: 'static, F: AsyncFn(Sim, usize) -> T + Clone + 'static>(
@@ -360,7 +414,7 @@ pub fn simulate_guests<T: 'static, F: AsyncFn(Sim, usize) -> T + Clone + 'static
     guests: &[Config],
     entries: Entries,
     body: F,
-) -> (Vec<T>, GuestsFinish) {
+) -> Result<(Vec<T>, GuestsFinish), GuestLost> {
     let mut world = crate::fresh(host);
     crate::set_up(&mut world.kernels[HOST], host);
     world.share_cores(&host.cores, host.shared_core);
@@ -386,6 +440,9 @@ pub fn simulate_guests<T: 'static, F: AsyncFn(Sim, usize) -> T + Clone + 'static
         }
     });
     let mut world = executor::run(world, entries, main);
+    if let Some(lost) = world.guest_lost.take() {
+        return Err(lost);
+    }
     let end = world.latest();
     let mut times = Times::default();
     world.tasks.iter().for_each(|task| task.add_to(&mut times));
@@ -395,7 +452,7 @@ pub fn simulate_guests<T: 'static, F: AsyncFn(Sim, usize) -> T + Clone + 'static
     }
     let mut counters = counters.into_iter();
     let host = Finish { hash: world.hash.hex(), counters: counters.next().expect("the host's"), times };
-    (slot.take(), GuestsFinish { host, guests: counters.collect() })
+    Ok((slot.take(), GuestsFinish { host, guests: counters.collect() }))
 }
 
 /// Starts the process of a guest; what is awaited is the guest's end and its result.
@@ -412,7 +469,7 @@ fn start<T: 'static, F: AsyncFn(Sim, usize) -> T + 'static>(
         world.create_task(Placement::Free, space)
     });
     executor::adopt(task, Box::pin(async move { *result.borrow_mut() = Some(Ok(qemu(guest, config, body).await)) }));
-    async move { join(task, slot).await.expect(KILLED) }
+    async move { join(task, slot).await.expect(ENDS) }
 }
 
 /// The process of a guest: maps its memory, starts its CPUs and its balloon, and then the guest.
@@ -439,15 +496,22 @@ async fn qemu<T: 'static, F: AsyncFn(Sim, usize) -> T + 'static>(guest: usize, c
     }
     let slot = Rc::new(RefCell::new(None));
     let result = Rc::clone(&slot);
-    let main = with(|world| world.boot_guest(guest, &config));
+    let main = with(|world| {
+        let main = world.boot_guest(guest, &config);
+        world.guests[guest].main = Some(main);
+        main
+    });
     executor::adopt(main, Box::pin(async move { *result.borrow_mut() = Some(Ok(body(Sim, guest).await)) }));
-    let result = join(main, slot).await.expect("the first task of a guest is spared");
+    let result = join(main, slot).await.expect(ENDS);
     with(|world| world.power_off(guest));
     for thread in threads {
         thread.await;
     }
     result
 }
+
+/// A run ends as soon as a task of a guest does not ([`World::guest_lost`]).
+const ENDS: &str = "the tasks of a guest come to their end";
 
 /// A thread of the calling process of the host, and its end.
 fn thread(on: Placement, body: impl Future<Output = ()> + 'static) -> (TaskId, impl Future<Output = ()> + 'static) {
@@ -464,7 +528,7 @@ fn thread(on: Placement, body: impl Future<Output = ()> + 'static) -> (TaskId, i
             *done.borrow_mut() = Some(Ok(()));
         }),
     );
-    (task, async move { join(task, slot).await.expect(KILLED) })
+    (task, async move { join(task, slot).await.expect(ENDS) })
 }
 
 /// A CPU of a guest: whatever it has accessed, it touches.

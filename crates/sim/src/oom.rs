@@ -17,6 +17,7 @@ const REASON: &str = "out of memory: killed by signal 9 (SIGKILL)";
 impl World {
     /// Ends the tasks of a process that a kernel's memory manager has chosen.
     pub(crate) fn oom_kill(&mut self, kernel: KernelId, space: SpaceId, at: Time) {
+        self.lose_guest_of(kernel, space, at);
         let is_its = |(_, task): &(u32, &Task)| {
             (task.kernel, task.space) == (kernel, space) && !matches!(task.state, TaskState::Ended)
         };

@@ -29,7 +29,7 @@ use crate::{
     TICK,
     clock::{Clock, Next},
     draw::{Draws, Purpose},
-    guests::Guest,
+    guests::{Guest, GuestLost},
     inject::Injector,
     kernel::{HOST, Kernel, KernelId, Kernels},
     operation::{Asker, Operation},
@@ -50,6 +50,8 @@ pub(crate) struct World {
     pub(crate) tasks: Vec<Task>,
     /// The guests of the host, in the order of their kernels.
     pub(crate) guests: Vec<Guest>,
+    /// One of them that is gone: nothing of the run is of use.
+    pub(crate) guest_lost: Option<GuestLost>,
     /// Armed timers of kernel threads that look around from time to time: they keep no run from ending.
     pub(crate) periodic: BTreeSet<(Time, TaskId)>,
     pub(crate) cpus: Vec<Cpu>,
@@ -72,7 +74,7 @@ pub(crate) struct World {
     pub(crate) sampler: Sampler,
     pub(crate) slow_log: SlowLog,
     /// The instant at which the first task starts.
-    begin: Time,
+    pub(crate) begin: Time,
     /// The task whose user half runs.
     pub(crate) current: TaskId,
     /// What each CPU runs, as the last step that asked has found it: a list that is used again.
@@ -102,6 +104,7 @@ impl World {
             prices: CpuPrices { alone: prices.clone(), shared_core: prices },
             tasks: Vec::new(),
             guests: Vec::new(),
+            guest_lost: None,
             periodic: BTreeSet::new(),
             arrivals: 0,
             passed_by: 0,
@@ -404,6 +407,7 @@ impl World {
 
     /// The kernel has ended the current task: nobody shall wait for it.
     pub(crate) fn end_killed(&mut self) {
+        self.lose_guest_with(self.current);
         self.cancel_all();
         self.end();
     }

@@ -4,6 +4,7 @@ use std::collections::BTreeMap;
 
 use linux::setting;
 use mm::event::{Counters, Event};
+use sim::{GuestLost, LostBy, ProcessMemory};
 use units::{Bytes, CpuId};
 use workloads::{Outcome, Workload, guests::Params};
 
@@ -41,6 +42,38 @@ fn guest_of(host: &Machine, params: &Params) -> Machine {
     }
 }
 
+/// What has happened to a guest, when, and what to change.
+fn why_lost(lost: &GuestLost, host: &Machine, params: &Params) -> String {
+    let GuestLost { guest, after, by } = lost;
+    let mib = |size: Bytes| format!("{} MiB", size.as_mib());
+    let at = format!("after {:.3} s of virtual time", after.as_secs_f64());
+    let number = guest + 1;
+    let (memory, all) = (mib(params.memory), mib(params.memory * u64::from(params.guests)));
+    match by {
+        LostBy::Host(processes) => {
+            let sum = |of: fn(&ProcessMemory) -> Bytes| mib(processes.iter().map(of).sum());
+            let (all_resident, all_swapped) = (sum(|process| process.resident), sum(|process| process.swapped));
+            let ProcessMemory { resident, swapped } = processes[*guest];
+            let (name, of_host, swap) = (&host.name, mib(host.memory()), mib(host.swap));
+            format!(
+                "guest {number}: the host's OOM killer has killed its process {at}, with {} of it in memory and {} in swap, of all \
+                 guests {all_resident} and {all_swapped}: {} guests of {memory} ({all}), each filling {} %, on machine {name} with \
+                 {of_host} of memory and {swap} of swap; ask for fewer or smaller guests (guests, memory, hog), or for a machine \
+                 with more memory or swap",
+                mib(resident),
+                mib(swapped),
+                params.guests,
+                params.hog,
+            )
+        }
+        LostBy::Itself => format!(
+            "guest {number}: its own memory is out {at}: its program fills {} % of {memory}, and a guest has no swap; ask for \
+             less (hog) or larger guests (memory)",
+            params.hog
+        ),
+    }
+}
+
 /// Runs them.
 pub(super) fn simulated(
     workload: &Workload,
@@ -63,7 +96,8 @@ pub(super) fn simulated(
         let before = u32::try_from(n).expect("few guests");
         workloads::guests::guest(&os, &of_each, before).await
     };
-    let (outcomes, finish) = sim::simulate_guests(&host, &guests, entry, body);
+    let (outcomes, finish) = sim::simulate_guests(&host, &guests, entry, body)
+        .map_err(|lost| Failure::Refused(why_lost(&lost, &machine, params)))?;
     let tasks = outcomes.into_iter().collect::<Result<Vec<_>, _>>().map_err(Failure::from)?;
     let window = tasks.iter().map(|task| task.end.since(task.start)).max().unwrap_or_default();
     let counted = |counters: &Counters, prefix: &str| {

@@ -10,7 +10,10 @@ use mm::{
 
 use super::tags::tagged;
 use super::*;
-use crate::{guests::simulate_guests, world::with};
+use crate::{
+    guests::{GuestLost, LostBy, simulate_guests},
+    world::with,
+};
 
 /// One node with so many CPUs and MiB.
 fn machine(cpus: u32, mib: u32) -> MachineSpec {
@@ -64,7 +67,8 @@ fn what_guests_access_is_there_in_the_host() {
     let (results, finish) = simulate_guests(&host(64), &guests, no_entries, async |os, n| {
         phases(os, 1, Bytes::mib(8)).await;
         n
-    });
+    })
+    .expect("the host has room");
     assert_eq!(results, [0, 1]);
     for counters in &finish.guests {
         assert!(counters.get(Event::SimHostFaults) >= 4, "{}", counters.get(Event::SimHostFaults));
@@ -82,7 +86,8 @@ fn a_host_that_is_short_swaps_what_guests_do_not_report() {
             // One after the other, so that there would be enough for each.
             os.sleep(Picos::from_micros(20_000 * n as u64)).await;
             phases(os, 2, Bytes::mib(16)).await;
-        });
+        })
+        .expect("the host has room");
         let discards: u64 = finish.guests.iter().map(|counters| counters.get(Event::SimHostDiscards)).sum();
         (finish.host.counters.get(Event::Pswpin), discards)
     };
@@ -96,7 +101,8 @@ fn a_host_that_is_short_swaps_what_guests_do_not_report() {
 fn a_run_with_guests_repeats_itself() {
     let run = || {
         let guests = [guest(16, true), guest(16, true)];
-        simulate_guests(&host(24), &guests, no_entries, async |os, _| phases(os, 2, Bytes::mib(8)).await).1.host.hash
+        let run = simulate_guests(&host(24), &guests, no_entries, async |os, _| phases(os, 2, Bytes::mib(8)).await);
+        run.expect("the host has room").1.host.hash
     };
     assert_eq!(run(), run());
 }
@@ -127,7 +133,8 @@ fn one_keeps_its_memory(mistake: Option<Mistake>) -> (u64, u64) {
         os.fill(range).await.unwrap();
         os.sleep(Picos::from_micros(200_000)).await;
         os.load(range, Bytes::PAGE).await.unwrap();
-    });
+    })
+    .expect("the host has room");
     (finish.host.counters.get(Event::Pswpout), finish.host.counters.get(Event::Pswpin))
 }
 
@@ -138,6 +145,40 @@ fn a_host_kernel_that_gives_back_what_is_in_use_is_seen() {
     let panic = std::thread::spawn(run).join().expect_err("it is a mistake");
     let text = panic.downcast_ref::<String>().expect("what was found");
     assert!(text.contains("is in use, and gone") || text.contains("left == right"), "{text}");
+}
+
+/// Each fills so much and keeps it.
+fn filled(host: &Config, guests: &[Config], size: Bytes) -> Result<(), GuestLost> {
+    let (_, finish) = simulate_guests(host, guests, no_entries, async move |os, n| {
+        os.sleep(Picos::from_micros(20_000 * n as u64)).await;
+        let range = os.mmap(size, MapSpec::Anonymous).await.unwrap();
+        os.fill(range).await.unwrap();
+        os.sleep(Picos::from_micros(200_000)).await;
+    })?;
+    assert!(finish.host.counters.get(Event::ThpFaultAlloc) > 0);
+    Ok(())
+}
+
+#[test]
+fn a_guest_that_its_host_kills_ends_the_run() {
+    let small = |size| Config { swap: Some(SwapSpec { size, medium: SwapMedium::Memory }), ..host(24) };
+    let guests = [guest(24, false), guest(24, true)];
+    filled(&small(Bytes::mib(32)), &guests, Bytes::mib(16)).expect("it fits with the swap");
+    let lost = filled(&small(Bytes::mib(4)), &guests, Bytes::mib(16)).expect_err("it does not");
+    let GuestLost { guest, after, by: LostBy::Host(memory) } = &lost else { panic!("{lost:?}") };
+    assert!(*after > Picos::from_micros(1_000) && *after < Picos::from_micros(200_000), "{after:?}");
+    let of = |guest: usize| memory[guest].resident + memory[guest].swapped;
+    assert!(of(*guest) >= of(1 - *guest), "the larger one goes: {lost:?}");
+    let both = of(0) + of(1);
+    assert!(both > Bytes::mib(18) && both < Bytes::mib(28), "about what the host has: {lost:?}");
+    assert_eq!(filled(&small(Bytes::mib(4)), &guests, Bytes::mib(16)), Err(lost), "it repeats itself");
+}
+
+#[test]
+fn a_guest_whose_own_memory_is_out_ends_the_run() {
+    let guests = [guest(16, true), guest(16, true)];
+    let lost = filled(&host(64), &guests, Bytes::mib(16)).expect_err("it has no swap");
+    assert_eq!((lost.guest, lost.by), (0, LostBy::Itself));
 }
 
 #[test]
