@@ -105,9 +105,9 @@ fn values_of_the_wrong_form() {
 fn guests_that_their_host_cannot_hold() {
     let room = Room::new();
     let refused = |sets: &[&str], expected: &[&str]| {
-        let sets: Vec<_> = sets.iter().flat_map(|set| ["--set", set]).collect();
-        let run = ["run", "two-guests", "--machine", "one-node-512m", "--set", "turn=1", "-o", "result"];
-        refuse(&room, &words(&[&run, &sets]), expected);
+        let mut run = vec!["run", "two-guests", "--machine", "one-node-512m", "--set", "turn=1", "-o", "result"];
+        run.extend(sets.iter().flat_map(|set| ["--set", set]));
+        refuse(&room, &run, expected);
     };
     let killed = &["memory=64MiB", "guests=15", "hog=80"];
     refused(

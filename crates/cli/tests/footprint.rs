@@ -173,6 +173,7 @@ fn what_a_host_or_a_real_kernel_cannot_have_is_refused() {
     for set in [
         "virtio_balloon.reporting=on",
         "virtio_balloon.target=64MiB",
+        "virtio_balloon.deflate_on_oom=on",
         "page_reporting.order=3",
         "page_reporting.delay_ms=5",
         "page_alloc.shuffle=Y",

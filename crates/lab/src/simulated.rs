@@ -5,7 +5,7 @@ mod thp;
 use linux::setting;
 use mm::{
     MachineSpec, MachineView, NodeSpec, Settings, Variant, ZoneKind, ZoneSpec,
-    balloon::{BalloonSpec, Leaves},
+    balloon::{BalloonDeflates, BalloonSpec, Leaves},
     disk::{DiskMedium, DiskSpec, Filesystem},
     host::{Discard, HostSpec},
     reporting::ReportingSpec,
@@ -58,7 +58,7 @@ fn check_borders(nodes: &[NodeSpec]) -> Result<(), String> {
 }
 
 /// Settings whose mechanism the simulator has.
-const MODELLED: [&str; 31] = [
+const MODELLED: [&str; 32] = [
     setting::THP_ENABLED,
     thp::DEFRAG,
     "transparent_hugepage/use_zero_page",
@@ -86,6 +86,7 @@ const MODELLED: [&str; 31] = [
     "vm.percpu_pagelist_high_fraction",
     setting::REPORTING,
     setting::BALLOON,
+    setting::DEFLATE_ON_OOM,
     setting::REPORTING_ORDER,
     setting::REPORTING_DELAY,
     setting::SHUFFLE,
@@ -102,6 +103,14 @@ pub fn check_settings(settings: &[(String, String)], variant: &Variant) -> Resul
     if !variant.page_reporting && settings.iter().any(|(name, value)| name == setting::REPORTING && value == "on") {
         return Err(format!("{}=on: these rules have no page reporting, which came with 5.7", setting::REPORTING));
     }
+    if variant.balloon_deflates == BalloonDeflates::Never
+        && settings.iter().any(|(name, value)| name == setting::DEFLATE_ON_OOM && value == "on")
+    {
+        return Err(format!(
+            "{}=on: a balloon of these rules gives nothing back by itself, which came with 3.19",
+            setting::DEFLATE_ON_OOM
+        ));
+    }
     match settings.iter().find(|(name, _)| !MODELLED.contains(&name.as_str())) {
         Some((name, _)) => {
             Err(format!("{name}: the simulator does not model it yet (it models {})", MODELLED.join(", ")))
@@ -112,8 +121,14 @@ pub fn check_settings(settings: &[(String, String)], variant: &Variant) -> Resul
 
 /// Refuses what only a guest can have, where the machine is none.
 pub fn check_guest(machine: &Machine) -> Result<(), String> {
-    let guests =
-        [setting::REPORTING, setting::BALLOON, setting::REPORTING_ORDER, setting::REPORTING_DELAY, setting::DISCARD];
+    let guests = [
+        setting::REPORTING,
+        setting::BALLOON,
+        setting::DEFLATE_ON_OOM,
+        setting::REPORTING_ORDER,
+        setting::REPORTING_DELAY,
+        setting::DISCARD,
+    ];
     let of_guest = machine.settings.iter().find(|(name, _)| guests.contains(&name.as_str()));
     match of_guest.filter(|_| machine.host_page.is_none()) {
         Some((name, _)) => Err(format!(
@@ -154,16 +169,18 @@ pub fn managed(machine: &mm::MachineSpec) -> Bytes {
 pub fn balloon(machine: &Machine, workload: &Workload, memory: Bytes) -> Option<BalloonSpec> {
     let target =
         machine.settings.iter().rfind(|(name, _)| name == setting::BALLOON).map(|(_, value)| value.as_str())?;
+    let is_on = |(name, value): &(String, String)| (name == setting::DEFLATE_ON_OOM).then_some(value == "on");
+    let deflate_on_oom = machine.settings.iter().rev().find_map(is_on).unwrap_or(false);
     match (target, workload) {
         ("trace", Workload::GuestFootprint(params)) => {
             let phases = params.phases(memory);
             let need = |at: usize| phases.get(at).map_or(0, |phase| (phase.anonymous + phase.file).frames().0);
             let order = |at: usize| (phases[at].at, Leaves::Use(Frames(need(at).max(need(at + 1)))));
-            Some(BalloonSpec { orders: (0..phases.len()).map(order).collect() })
+            Some(BalloonSpec { orders: (0..phases.len()).map(order).collect(), deflate_on_oom })
         }
         (size, _) => {
             let size: Bytes = size.parse().ok()?;
-            Some(BalloonSpec { orders: vec![(Picos(0), Leaves::Memory(size.frames()))] })
+            Some(BalloonSpec { orders: vec![(Picos(0), Leaves::Memory(size.frames()))], deflate_on_oom })
         }
     }
 }

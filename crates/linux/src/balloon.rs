@@ -3,7 +3,7 @@
 
 use std::{fs, path::Path};
 
-use crate::setting::{BALLOON, DISCARD, REPORTING, REPORTING_DELAY, REPORTING_ORDER, SHUFFLE};
+use crate::setting::{BALLOON, DEFLATE_ON_OOM, DISCARD, REPORTING, REPORTING_DELAY, REPORTING_ORDER, SHUFFLE};
 
 /// Its driver in the guest, and what has to be there before it.
 const MODULES: [&str; 2] = ["virtio_pci", "virtio_balloon"];
@@ -76,7 +76,9 @@ pub fn refused_on_host(name: &str) -> Option<&'static str> {
 pub fn refused_in_guests(name: &str) -> Option<&'static str> {
     match name {
         REPORTING_DELAY => Some("a constant of the kernel, 2 s; only the simulator can change it (--target sim)"),
-        BALLOON => Some("nobody tells a real guest's balloon what to do yet; the simulator has one (--target sim)"),
+        BALLOON | DEFLATE_ON_OOM => {
+            Some("nobody tells a real guest's balloon what to do yet; the simulator has one (--target sim)")
+        }
         DISCARD => Some("QEMU discards with MADV_DONTNEED; only the simulator has another host (--target sim)"),
         _ => None,
     }
@@ -118,7 +120,7 @@ mod tests {
 
     #[test]
     fn what_no_real_kernel_has_no_host_has() {
-        for name in [REPORTING, BALLOON, REPORTING_ORDER, REPORTING_DELAY, SHUFFLE, DISCARD] {
+        for name in [REPORTING, BALLOON, DEFLATE_ON_OOM, REPORTING_ORDER, REPORTING_DELAY, SHUFFLE, DISCARD] {
             assert!(refused_on_host(name).is_some(), "{name}");
         }
         assert_eq!((refused_in_guests(REPORTING_ORDER), refused_on_host("vm.swappiness")), (None, None));

@@ -75,6 +75,8 @@ pub const THP_ENABLED: &str = "transparent_hugepage/enabled";
 pub const REPORTING: &str = "virtio_balloon.reporting";
 /// What a guest's balloon leaves it with: a size as for QEMU's command `balloon`, or what its trace needs.
 pub const BALLOON: &str = "virtio_balloon.target";
+/// Whether a guest may take pages back out of its balloon (QEMU's property `deflate-on-oom`).
+pub const DEFLATE_ON_OOM: &str = "virtio_balloon.deflate_on_oom";
 /// `page_reporting_order`, the parameter of the module page_reporting.
 pub const REPORTING_ORDER: &str = "page_reporting.order";
 /// `PAGE_REPORTING_DELAY`, a constant of the kernel (mm/page_reporting.c, v6.1).
@@ -150,6 +152,11 @@ pub const KNOBS: &[Knob] = &[
         takes: Takes::Size(&["off", "trace"]),
         about: "memory that a balloon leaves a simulated guest with; trace: what guest-footprint needs",
     },
+    word(
+        DEFLATE_ON_OOM,
+        &["on", "off"],
+        "simulated guests: a balloon gives pages back before the OOM killer comes (3.19)",
+    ),
     number(REPORTING_ORDER, (0, 10), "least order of a free block that is reported; 9 (5.16)"),
     number(REPORTING_DELAY, (1, 3_600_000), "between two passes of reporting; 2000; no kernel has it as a setting"),
     word(SHUFFLE, &["Y", "N"], "free lists are shuffled: a word of the kernel's command line (5.2)"),

@@ -1,13 +1,14 @@
-//! Linux: drivers/virtio/virtio_balloon.c (v5.7 to v6.1).
-//! Differs: compaction does not move its pages (as without CONFIG_BALLOON_COMPACTION); it does not deflate when memory is out
-//! (VIRTIO_BALLOON_F_DEFLATE_ON_OOM, which QEMU leaves off); a work item is a kernel thread of its own.
+//! Linux: drivers/virtio/virtio_balloon.c (v4.18 to v6.1).
+//! Differs: compaction does not move its pages (as without CONFIG_BALLOON_COMPACTION); MemTotal keeps what it holds; who takes
+//! pages out does not wait for the worker's lock (`balloon_lock`); a work item is a kernel thread of its own.
 //!
 //! A balloon takes memory from a guest for its host: pages are allocated one by one, the host is told of up to 256 of them at a
 //! time and gives each back, which breaks its huge pages; and the other way round. How large it shall be, somebody outside
 //! says: an operator, whose orders are known beforehand.
 
-use std::collections::VecDeque;
+use std::collections::{BTreeMap, VecDeque};
 
+use serde::Serialize;
 use units::{Frames, Order, Pfn, Picos, Time};
 
 use crate::{
@@ -37,6 +38,17 @@ const RUN: usize = 32;
 const SENDING: Picos = Picos::from_nanos(393_000);
 const GIVING_BACK: Picos = Picos::from_nanos(564);
 
+/// What takes pages out of a balloon of which the host lets it be so (`VIRTIO_BALLOON_F_DEFLATE_ON_OOM`).
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
+pub enum BalloonDeflates {
+    /// Nothing.
+    Never,
+    /// Who has no memory, instead of the OOM killer (`virtio_balloon_oom_notify`).
+    OnOom,
+    /// Reclaim, as out of a cache (`virtio_balloon_shrinker_scan`).
+    Shrinker,
+}
+
 /// What a guest shall be left with.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Leaves {
@@ -52,7 +64,13 @@ pub enum Leaves {
 pub struct BalloonSpec {
     /// All orders.
     pub orders: Vec<(Picos, Leaves)>,
+    /// May the guest take pages back when it needs them (`deflate-on-oom`)?
+    pub deflate_on_oom: bool,
 }
+
+/// Pages that somebody takes out of the balloon, of which the device hears first.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Leak(u32);
 
 /// The device's driver.
 #[derive(Clone, Debug)]
@@ -60,11 +78,20 @@ pub(crate) struct Balloon {
     /// From when on it shall hold how many pages (`num_pages`); those of the past are no more here.
     orders: VecDeque<(Time, usize)>,
     target: usize,
+    /// Pages that the work item has yet to bring in or out; once there are none, it looks again only at the next order.
+    left: usize,
     /// Pages that it holds, in the order in which they came.
     pages: Vec<Pfn>,
     /// Pages on their way in or out, of which the device hears next, or has heard.
     array: Vec<Pfn>,
     stage: Stage,
+    /// What takes pages out beside that.
+    deflates: BalloonDeflates,
+    /// Pages that are being taken out, by whom.
+    leaks: BTreeMap<u32, Vec<Pfn>>,
+    last_leak: u32,
+    /// The one for want of memory: there is one at a time (`oom_lock`).
+    oom_leak: Option<Leak>,
 }
 
 #[derive(Clone, Debug)]
@@ -97,8 +124,19 @@ impl Mm {
         };
         let pages = |leaves| usize::try_from(exist.saturating_sub(left(leaves))).expect("fewer than 2^32 frames");
         let orders = spec.orders.iter().map(|(at, leaves)| (now + *at, pages(*leaves))).collect();
-        let (pages, array) = (Vec::new(), Vec::with_capacity(ARRAY));
-        self.balloon = Some(Box::new(Balloon { orders, target: 0, pages, array, stage: Stage::Look }));
+        let deflates = if spec.deflate_on_oom { self.variant.balloon_deflates } else { BalloonDeflates::Never };
+        self.balloon = Some(Box::new(Balloon {
+            orders,
+            target: 0,
+            left: 0,
+            pages: Vec::new(),
+            array: Vec::with_capacity(ARRAY),
+            stage: Stage::Look,
+            deflates,
+            leaks: BTreeMap::new(),
+            last_leak: 0,
+            oom_leak: None,
+        }));
         self.tell(News::Woken(Daemon::Balloon, units::NodeId(0)));
     }
 
@@ -109,7 +147,8 @@ impl Mm {
 
     /// Pages that it holds, those on their way in or out too; none where there is no balloon.
     pub fn balloon_pages(&self) -> Option<u64> {
-        self.balloon.as_ref().map(|balloon| (balloon.pages.len() + balloon.array.len()) as u64)
+        let leaking = |balloon: &Balloon| balloon.leaks.values().map(Vec::len).sum::<usize>();
+        self.balloon.as_ref().map(|balloon| (balloon.pages.len() + balloon.array.len() + leaking(balloon)) as u64)
     }
 
     /// Has it nothing to do but to wait for an order, or for memory?
@@ -121,7 +160,8 @@ impl Mm {
     pub fn balloon_holdings(&self) -> Holdings {
         let Some(balloon) = &self.balloon else { return Holdings::default() };
         let of = |pfn: &Pfn| Held { pfn: *pfn, order: Order::BASE };
-        let isolated = balloon.pages.iter().chain(&balloon.array).map(of).collect();
+        let leaking = balloon.leaks.values().flatten();
+        let isolated = balloon.pages.iter().chain(&balloon.array).chain(leaking).map(of).collect();
         let mut holdings = Holdings { isolated, ..Holdings::default() };
         if let Stage::Reclaim(_, alloc) = &balloon.stage {
             holdings.add(alloc.holdings());
@@ -143,6 +183,61 @@ impl Mm {
         let got = self.alloc(cx, request);
         self.host = host;
         got
+    }
+}
+
+// ---- Pages that the guest takes back by itself
+
+impl Mm {
+    /// Pages that a shrinker could have out of the balloon (`virtio_balloon_shrinker_count`).
+    pub(crate) fn count_balloon(&self) -> u64 {
+        let by_shrinker = |balloon: &&Box<Balloon>| balloon.deflates == BalloonDeflates::Shrinker;
+        self.balloon.as_ref().filter(by_shrinker).map_or(0, |balloon| balloon.pages.len() as u64)
+    }
+
+    /// Takes so many pages out of the balloon, and waits until the device knows of them (`leak_balloon`); none when it is empty.
+    pub(crate) fn begin_leak(&mut self, cx: &Cx<'_>, most: u64) -> Option<(Leak, Wait)> {
+        let balloon = self.balloon.as_mut()?;
+        let has = balloon.pages.len();
+        let count = ARRAY.min(has).min(usize::try_from(most).unwrap_or(ARRAY));
+        if count == 0 {
+            return None;
+        }
+        balloon.last_leak += 1;
+        balloon.leaks.insert(balloon.last_leak, balloon.pages.split_off(has - count));
+        Some((Leak(balloon.last_leak), device(cx, Picos(0))))
+    }
+
+    /// The device knows of them: they are the guest's again.
+    pub(crate) fn end_leak(&mut self, cx: &mut Cx<'_>, leak: Leak) {
+        let balloon = self.balloon.as_mut().expect("pages come out of one");
+        let pages = balloon.leaks.remove(&leak.0).expect("a leak ends once");
+        balloon.oom_leak = balloon.oom_leak.filter(|other| *other != leak);
+        self.release_from_balloon(cx, pages);
+    }
+
+    /// Memory is out: can a balloon give some? The device is busy with it until then.
+    pub(crate) fn begin_leak_on_oom(&mut self, cx: &Cx<'_>) -> Option<(Leak, Wait)> {
+        let balloon = self.balloon.as_ref().filter(|balloon| balloon.deflates == BalloonDeflates::OnOom)?;
+        assert_eq!(balloon.oom_leak, None, "one at a time");
+        let (leak, wait) = self.begin_leak(cx, ARRAY as u64)?;
+        self.balloon.as_mut().expect("it was there").oom_leak = Some(leak);
+        Some((leak, wait))
+    }
+
+    /// Does somebody take pages out for want of memory just now?
+    pub(crate) fn is_leaking_on_oom(&self) -> bool {
+        self.balloon.as_ref().is_some_and(|balloon| balloon.oom_leak.is_some())
+    }
+
+    fn release_from_balloon(&mut self, cx: &mut Cx<'_>, pages: Vec<Pfn>) {
+        cx.count(Event::BalloonDeflate, pages.len() as u64);
+        for pfn in pages {
+            let is_held = matches!(self.frames.get(pfn), Frame::Isolated { order: Order::BASE, .. });
+            assert!(is_held, "frame {pfn} of a balloon is {:?}", self.frames.get(pfn));
+            self.frames.set(pfn, Frame::Kernel { order: Order::BASE, mobility: Mobility::Movable });
+            self.free(cx, pfn, Order::BASE);
+        }
     }
 }
 
@@ -178,13 +273,20 @@ impl Balloon {
     fn look(&mut self, cx: &mut Cx<'_>) -> Step<()> {
         while let Some((_, target)) = self.orders.pop_front_if(|(at, _)| *at <= cx.now()) {
             self.target = target;
+            self.left = target.abs_diff(self.pages.len());
         }
         let has = self.pages.len();
+        if self.left > 0 {
+            // Others may have taken some out meanwhile (`towards_target`).
+            self.left = self.target.abs_diff(has);
+        }
         match self.orders.front() {
-            _ if has < self.target => self.later(Stage::Fill(ARRAY.min(self.target - has))),
-            _ if has > self.target => {
+            _ if self.left > 0 && has < self.target => self.later(Stage::Fill(ARRAY.min(self.left))),
+            _ if self.left > 0 => {
                 // The newest first (`balloon_page_list_dequeue`). The device is told before anybody may use them.
-                self.array = self.pages.split_off(has - ARRAY.min(has - self.target));
+                let count = ARRAY.min(self.left);
+                self.array = self.pages.split_off(has - count);
+                self.left -= count;
                 self.stage = Stage::Release;
                 wait(cx, Picos(0))
             }
@@ -227,7 +329,9 @@ impl Balloon {
 
     /// The device hears of all in the array, and the host gives them back.
     fn tell(&mut self, mm: &mut Mm, cx: &mut Cx<'_>) -> Step<()> {
-        let count = self.array.len() as u64;
+        let count = self.array.len();
+        self.left -= count;
+        let count = count as u64;
         for pfn in &self.array {
             mm.discard_by_host(cx, *pfn, Order::BASE);
         }
@@ -238,21 +342,19 @@ impl Balloon {
 
     fn release(&mut self, mm: &mut Mm, cx: &mut Cx<'_>) -> Step<()> {
         let first = self.array.len().saturating_sub(RUN);
-        let pages = self.array.split_off(first);
-        cx.count(Event::BalloonDeflate, pages.len() as u64);
-        for pfn in pages {
-            mm.assert_isolated(cx, pfn, Order::BASE);
-            mm.frames.set(pfn, Frame::Kernel { order: Order::BASE, mobility: Mobility::Movable });
-            mm.free(cx, pfn, Order::BASE);
-        }
+        mm.release_from_balloon(cx, self.array.split_off(first));
         self.later(if self.array.is_empty() { Stage::Look } else { Stage::Release })
     }
 }
 
-/// Until the device is done with an array. It takes no time where a report takes none: there instructions are counted.
 fn wait(cx: &Cx<'_>, more: Picos) -> Step<()> {
+    Step::Block(device(cx, more))
+}
+
+/// Until the device is done with an array. It takes no time where a report takes none: there instructions are counted.
+fn device(cx: &Cx<'_>, more: Picos) -> Wait {
     let takes = if cx.price(Work::HostReport) == Picos(0) { Picos(0) } else { SENDING + more };
-    Step::Block(Wait::Io { until: cx.now() + takes, cause: Cause::Host })
+    Wait::Io { until: cx.now() + takes, cause: Cause::Host }
 }
 
 #[cfg(test)]

@@ -14,7 +14,7 @@
 //! | `mm/page_alloc.c`        | `alloc/slow.rs`, `alloc/slow/fixed.rs`, `alloc/lent.rs` | reserves for those who reclaim |
 //! | `mm/oom_kill.c`          | `oom.rs`        | scores set by users, the reaper's work, memcg                       |
 //! | `mm/page_alloc.c`        | `buddy.rs`      | shuffling, reporting                                                |
-//! | `drivers/virtio/virtio_balloon.c` | `balloon.rs` | migration of its pages, deflating when memory is out, statistics |
+//! | `drivers/virtio/virtio_balloon.c` | `balloon.rs` | migration of its pages, statistics |
 //! | `mm/page_alloc.c`        | `fallback.rs`   | CMA                                                                 |
 //! | `mm/page_alloc.c`        | `reserve.rs`    | the limits of 6.8 and later                                         |
 //! | `mm/page_alloc.c`        | `pcp.rs`, `pcp/` | tuning of `high` and batch at run time, CPU hotplug                |

@@ -5,7 +5,9 @@
 
 use units::{NodeId, Order};
 
-use crate::{MachineSpec, Mm, PerNode, Spaces, cx::Cx, event::Event, page_cache::LeftOfInodes, step::Step};
+use crate::{
+    MachineSpec, Mm, PerNode, Spaces, balloon::Leak, cx::Cx, event::Event, page_cache::LeftOfInodes, step::Step,
+};
 
 /// Objects that a shrinker is asked for at once, if it does not say otherwise.
 // SHRINK_BATCH, mm/vmscan.c (v6.1).
@@ -79,10 +81,12 @@ enum Shrinker {
     Inodes,
     /// Buffers of metadata.
     Buffers,
+    /// A balloon that may shrink by itself, of some kernels; its objects are pages.
+    Balloon,
 }
 
 impl Shrinker {
-    const ALL: [Self; 4] = [Self::HugeZero, Self::DeferredSplit, Self::Inodes, Self::Buffers];
+    const ALL: [Self; 5] = [Self::HugeZero, Self::DeferredSplit, Self::Inodes, Self::Buffers, Self::Balloon];
 
     /// Objects of a node that could go (`count_objects`).
     fn count(self, mm: &Mm, node: NodeId) -> u64 {
@@ -97,13 +101,14 @@ impl Shrinker {
                 }
             }
             Self::DeferredSplit => mm.deferred_split_count_of(node),
+            Self::Balloon => mm.count_balloon(),
         }
     }
 
     /// Objects that it is asked for at once (`shrinker->batch`).
     fn batch(self) -> u64 {
         match self {
-            Self::HugeZero | Self::DeferredSplit | Self::Buffers => BATCH,
+            Self::HugeZero | Self::DeferredSplit | Self::Buffers | Self::Balloon => BATCH,
             Self::Inodes => BATCH_OF_SUPER,
         }
     }
@@ -111,7 +116,7 @@ impl Shrinker {
     /// Does it know nodes (`SHRINKER_NUMA_AWARE`)?
     fn knows_nodes(self) -> bool {
         match self {
-            Self::HugeZero => false,
+            Self::HugeZero | Self::Balloon => false,
             Self::DeferredSplit | Self::Inodes | Self::Buffers => true,
         }
     }
@@ -170,6 +175,8 @@ struct Batch {
     has_split: bool,
     /// When dentries are done, the inodes that are left.
     inodes: Option<LeftOfInodes>,
+    /// Pages that a device has to hear of before they come out of a balloon.
+    leak: Option<Leak>,
 }
 
 impl Turn {
@@ -194,7 +201,7 @@ impl Turn {
         if self.batch.is_none() && (self.left >= shrinker.batch() || self.left >= self.freeable) {
             let objects = self.left.min(shrinker.batch());
             let until = if shrinker == Shrinker::DeferredSplit { mm.deferred_split_place(node, objects) } else { 0 };
-            self.batch = Some(Batch { objects, until, has_split: false, inodes: None });
+            self.batch = Some(Batch { objects, until, has_split: false, inodes: None, leak: None });
         }
         self.batch
     }
@@ -244,6 +251,14 @@ impl SlabScan {
             };
             match shrinker {
                 Shrinker::Buffers => mm.shrink_buffers(cx, node, batch.objects),
+                Shrinker::Balloon => {
+                    if let Some(leak) = batch.leak {
+                        mm.end_leak(cx, leak);
+                    } else if let Some((leak, wait)) = mm.begin_leak(cx, batch.objects) {
+                        turn.batch = Some(Batch { leak: Some(leak), ..batch });
+                        return Step::Block(wait);
+                    }
+                }
                 Shrinker::HugeZero => {
                     mm.shrink_huge_zero(cx);
                 }

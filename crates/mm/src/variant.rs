@@ -22,6 +22,7 @@ pub use self::{
 };
 use crate::{
     alloc::slow::{GivesUp, SlowPath},
+    balloon::BalloonDeflates,
     buddy::End,
     compact::{CompactContended, CompactEnds, CompactHugePages, CompactMark},
     fault::CowReuse,
@@ -228,6 +229,8 @@ rules! {
     kswapd_keeps_highest: bool,
     /// Does a movable request that may wait rather sleep for kswapd once than take a small block from another type?
     fragment_stall: bool,
+    /// What takes pages out of a balloon that may shrink by itself (`VIRTIO_BALLOON_F_DEFLATE_ON_OOM`).
+    balloon_deflates: BalloonDeflates,
     /// Can a device tell a hypervisor which blocks are free?
     page_reporting: bool,
     /// Does a pass make the first block that it leaves the head of its free list, so that what is reported is behind it?

@@ -18,6 +18,7 @@ use crate::{
         lent::{Given, Shortage},
         stall,
     },
+    balloon::Leak,
     compact::{CompactPriority, CompactResult, Compacted, DirectCompact},
     cx::Cx,
     frame::{Held, Holdings},
@@ -125,6 +126,8 @@ pub(super) enum Phase {
     Decide { reclaimed: u64 },
     /// 11: somebody has to go.
     Oom,
+    /// 11: a balloon gives pages back instead.
+    Leak(Leak),
 }
 
 /// Is another round worth it?
@@ -177,9 +180,8 @@ impl AllocControl {
         match &self.phase {
             Phase::CompactFirst(compact) | Phase::Compact { compact, .. } => compact.holdings(),
             Phase::Reclaim(reclaim) => reclaim.holdings(),
-            Phase::Enter | Phase::Stalled { .. } | Phase::Begin | Phase::Look | Phase::Decide { .. } | Phase::Oom => {
-                Holdings::default()
-            }
+            // What is on its way out of a balloon is still the balloon's.
+            _ => Holdings::default(),
         }
     }
 
@@ -188,6 +190,7 @@ impl AllocControl {
         match std::mem::replace(&mut self.phase, Phase::Begin) {
             Phase::CompactFirst(mut compact) | Phase::Compact { mut compact, .. } => compact.abort(mm, spaces, cx),
             Phase::Reclaim(mut reclaim) => reclaim.abort(mm, cx),
+            Phase::Leak(leak) => mm.end_leak(cx, leak),
             Phase::Enter | Phase::Stalled { .. } | Phase::Begin | Phase::Look | Phase::Decide { .. } | Phase::Oom => {}
         }
     }
@@ -227,6 +230,10 @@ impl AllocControl {
             Phase::Decide { reclaimed } if is_fixed => self.decide_fixed(mm, cx, reclaimed),
             Phase::Decide { reclaimed } => self.decide(mm, cx, reclaimed),
             Phase::Oom => self.out_of_memory(mm, spaces, cx),
+            Phase::Leak(leak) => {
+                mm.end_leak(cx, leak);
+                self.after_oom(Next::Later(Phase::Look))
+            }
         }
     }
 
@@ -321,16 +328,30 @@ impl AllocControl {
         }
         // One process less would not make a large block, nor memory of one node.
         let helps = !self.is_costly() && !request.retries_hard && !request.this_node_only;
-        let has_progress = helps && mm.out_of_memory(spaces, cx, self.is_victim);
-        if self.has_tried_reserves || !has_progress {
+        if mm.is_leaking_on_oom() {
+            // Somebody else has `oom_lock`: what comes of it is waited for (`__alloc_pages_may_oom`).
+            return self.after_oom(Next::Block(Wait::Until(cx.now() + TICK), Phase::Look));
+        }
+        if helps && let Some((leak, wait)) = mm.begin_leak_on_oom(cx) {
+            return Next::Block(wait, Phase::Leak(leak));
+        }
+        if !helps || !mm.out_of_memory(spaces, cx, self.is_victim) {
+            return Next::Done(None);
+        }
+        if mm.variant().slow_path == SlowPath::Fixed {
+            // Who was killed is given the time to end (`schedule_timeout_killable(1)` in out_of_memory, mm/oom_kill.c, v4.1).
+            return self.after_oom(Next::Block(Wait::Until(cx.now() + TICK), Phase::Look));
+        }
+        self.after_oom(Next::Later(Phase::Look))
+    }
+
+    /// Something is to be expected. Who has looked at what only victims may have would look for ever.
+    fn after_oom(&mut self, next: Next) -> Next {
+        if self.has_tried_reserves {
             return Next::Done(None);
         }
         self.no_progress = 0;
-        if mm.variant().slow_path == SlowPath::Fixed {
-            // Who was killed is given the time to end (`schedule_timeout_killable(1)` in out_of_memory, mm/oom_kill.c, v4.1).
-            return Next::Block(Wait::Until(cx.now() + TICK), Phase::Look);
-        }
-        Next::Later(Phase::Look)
+        next
     }
 
     /// 9 (`should_reclaim_retry`): could reclaiming everything help some zone? Perhaps after a while.

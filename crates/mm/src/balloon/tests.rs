@@ -20,28 +20,34 @@ struct Lab {
     counters: Counters,
     prices: Prices,
     now: Time,
+    /// Frames that a task has taken.
+    taken: u64,
 }
 
 impl Lab {
     /// `touched`: all memory was in use once, so that the host backs it.
     fn new(touched: bool, orders: &[(u64, Leaves)]) -> Self {
+        Self::of(("v6.1", false), touched, orders)
+    }
+
+    fn of((rules, deflate_on_oom): (&str, bool), touched: bool, orders: &[(u64, Leaves)]) -> Self {
         let frames = Frames(FRAMES);
         let zone =
             ZoneSpec { kind: ZoneKind::Normal, start: Pfn(0), spanned: frames, present: frames, managed: frames };
         let nodes = vec![NodeSpec { id: NodeId(0), cpus: vec![CpuId(0)], distance: vec![10], zones: vec![zone] }];
         let machine = MachineSpec { pageblock_order: Order::HUGE, max_order: Order(10), nodes };
         let settings = Settings { min_free_kbytes: 1024, ..Settings::default() };
-        let mut mm = Mm::new(&machine, *variant::named("v6.1"), &settings);
+        let mut mm = Mm::new(&machine, *variant::named(rules), &settings);
         mm.attach_host(HostSpec { page: Order::HUGE, discard: Discard::DontNeed });
         let prices = Prices::new(|_| Picos::from_nanos(10));
-        let mut lab = Self { mm, counters: Counters::default(), prices, now: Time(0) };
+        let mut lab = Self { mm, counters: Counters::default(), prices, now: Time(0), taken: 0 };
         if touched {
             (0..16).for_each(|n| lab.step(|mm, cx| mm.access_through_host(cx, Pfn(n * 1024), Order(10))));
             assert_eq!(lab.mm.host_resident(), Some(FRAMES));
             lab.now = Time(0);
         }
         let seconds = |(at, leaves): &(u64, Leaves)| (Picos::from_secs(*at), *leaves);
-        let spec = BalloonSpec { orders: orders.iter().map(seconds).collect() };
+        let spec = BalloonSpec { orders: orders.iter().map(seconds).collect(), deflate_on_oom };
         lab.mm.add_balloon(&spec, lab.now);
         lab
     }
@@ -61,7 +67,7 @@ impl Lab {
             let step = self.step(|mm, cx| mm.step_balloon(&mut spaces, cx));
             let controls = vec![(DRIVER, self.mm.balloon_holdings())];
             let others = walk_owners(&self.mm, &Owners { spaces: Vec::new(), controls }).expect("no frame is lost");
-            assert_eq!(others, [], "frames of nobody");
+            assert_eq!(others.len() as u64, self.taken, "frames of nobody");
             match step {
                 Step::More => {}
                 Step::Block(Wait::Io { until, cause: Cause::Host }) => self.now = self.now.max(until),
@@ -71,6 +77,37 @@ impl Lab {
             }
         }
         panic!("a balloon does not come to rest");
+    }
+
+    /// A task takes base pages until there are none, and keeps them; how many it gets. The kernel has nobody to kill.
+    fn take_all(&mut self) -> u64 {
+        let mut spaces = Spaces::default();
+        let request = AllocRequest::gfp_highuser_movable(NodeId(0));
+        let mut got = 0;
+        // Bound: there are no more.
+        while got <= FRAMES {
+            if self.step(|mm, cx| mm.alloc(cx, &request)).is_some() {
+                got += 1;
+                continue;
+            }
+            let mut alloc = AllocControl::of_task(request);
+            let found = loop {
+                match self.step(|mm, cx| alloc.step(mm, &mut spaces, cx)) {
+                    Step::More => {}
+                    Step::Block(Wait::Io { until, .. } | Wait::Until(until)) => self.now = self.now.max(until),
+                    Step::Block(wait) => unreachable!("{wait:?}"),
+                    Step::Done(found) => break found,
+                }
+                let (leaking, balloon) = (self.mm.balloon_holdings().isolated.len() as u64, self.pages());
+                assert_eq!(leaking, balloon, "what comes out is the balloon's until the device knows");
+            };
+            if found.is_none() {
+                break;
+            }
+            got += 1;
+        }
+        self.taken += got;
+        got
     }
 
     fn pages(&self) -> u64 {
@@ -137,4 +174,41 @@ fn who_follows_a_need_leaves_a_tenth_and_the_marks() {
     lab.run();
     let high = lab.mm.zones[ZoneIndex(0)].marks.high.0;
     assert_eq!(lab.pages(), FRAMES - 1100 - high);
+}
+
+#[test]
+fn who_has_no_memory_takes_it_back_from_the_balloon() {
+    // What the kernels with each rule do, and those that have it and may not.
+    let deflated = |rules: &str, on: bool| {
+        let mut lab = Lab::of((rules, on), true, &[(0, memory(8)), (60, memory(8))]);
+        lab.mm.enable_oom_killer();
+        assert_eq!(lab.run(), Some(Time(60_000_000_000_000)));
+        let (before, held) = (lab.now, lab.pages());
+        let got = lab.take_all();
+        let deflated = lab.counters.get(Event::BalloonDeflate);
+        assert_eq!(held - lab.pages(), deflated);
+        assert!(
+            lab.now.since(before) >= Picos(SENDING.0 * deflated.div_ceil(ARRAY as u64)),
+            "the device hears of each"
+        );
+        assert_eq!(lab.counters.get(Event::OomKill), 0, "there is nobody");
+        // The worker hears of it only with the next order.
+        let left = lab.pages();
+        assert_eq!(lab.run(), Some(lab.now.max(Time(60_000_000_000_000))));
+        assert_eq!(lab.pages(), left);
+        (got, deflated, lab.counters.get(Event::SlabsScanned))
+    };
+    let (got, none, _) = deflated("v6.1", false);
+    assert!(got < 8 * 256 && none == 0, "{got} of 8 MiB");
+    assert_eq!(deflated("v3.16", true).1, 0, "it does not know how");
+    for rules in ["v4.1", "v4.17", "v5.8", "v6.1"] {
+        let (got, all, scanned) = deflated(rules, true);
+        assert_eq!((all, scanned), (56 * 256, 0), "{rules}");
+        assert!(got > 62 * 256, "{rules}: {got}");
+    }
+    for rules in ["v4.19", "v5.4"] {
+        let (got, most, scanned) = deflated(rules, true);
+        assert!(most > 55 * 256 && scanned >= most, "{rules}: {most} came out, {scanned} were asked for");
+        assert!(got > 61 * 256, "{rules}: {got}");
+    }
 }

@@ -10,6 +10,7 @@ use super::{
 };
 use crate::{
     alloc::slow::{GivesUp, SlowPath},
+    balloon::BalloonDeflates,
     buddy::End,
     compact::{CompactContended, CompactEnds, CompactHugePages, CompactMark},
     fault::CowReuse,
@@ -79,6 +80,11 @@ words! {
     LruBy {
         Zone = "zone",
         Node = "node",
+    }
+    BalloonDeflates {
+        Never = "never",
+        OnOom = "on-oom",
+        Shrinker = "shrinker",
     }
     NewAnon {
         Inactive = "inactive-anon",

@@ -182,11 +182,31 @@ fn a_guest_whose_own_memory_is_out_ends_the_run() {
 }
 
 #[test]
+fn a_balloon_that_may_gives_pages_back_before_a_process_dies() {
+    let run = |deflate_on_oom: bool| {
+        let orders = vec![(Picos(0), Leaves::Memory(Frames(8 * 256)))];
+        let config = Config { balloon: Some(BalloonSpec { orders, deflate_on_oom }), ..guest(24, false) };
+        let (end, finish) = simulate(&config, no_entries, async |os| {
+            os.sleep(Picos::from_micros(300_000)).await;
+            let hog = os.fork(Placement::Spread(0), async |os: Sim| phases(os, 1, Bytes::mib(14)).await);
+            hog.await.unwrap().await
+        });
+        let [inflated, deflated] =
+            [Event::BalloonInflate, Event::BalloonDeflate].map(|event| finish.counters.get(event));
+        assert_eq!((inflated, end.is_err()), (16 * 256, finish.counters.get(Event::OomKill) > 0));
+        (end.is_ok(), deflated)
+    };
+    assert_eq!(run(false), (false, 0));
+    let (is_alive, deflated) = run(true);
+    assert!(is_alive && (6 * 256..10 * 256).contains(&deflated), "{is_alive}, {deflated} pages");
+}
+
+#[test]
 fn a_balloon_takes_memory_and_gives_it_back() {
     let run = |orders: &[(u64, u64)]| {
         let order =
             |(millis, frames): &(u64, u64)| (Picos::from_micros(millis * 1000), Leaves::Memory(Frames(*frames)));
-        let balloon = Some(BalloonSpec { orders: orders.iter().map(order).collect() });
+        let balloon = Some(BalloonSpec { orders: orders.iter().map(order).collect(), deflate_on_oom: false });
         let config = Config { balloon, ..guest(24, false) };
         let ((), finish) = simulate(&config, no_entries, async |os| {
             // Longer than a balloon rests.
