@@ -152,6 +152,43 @@ fn reporting_and_a_balloon_are_beside_the_ideal() {
 }
 
 #[test]
+fn guests_that_overwrite_what_they_free_report_as_the_device_knows() {
+    let room = Room::new();
+    fs::write(room.here().join("mine.csv"), TRACE).unwrap();
+    let reporting = ["run", "guest-footprint", "--set", "trace=mine.csv", "--set", "virtio_balloon.reporting=on"];
+    let set = ["--set", "boot.page_poison=off,on", "--set", "virtio_balloon.page_poison=on,off", "-o", "result"];
+    room.run(&words(&[&reporting, &set])).expect(0);
+    let cells = cells(&room, "result");
+    let [plain, plain_unknown, poisoned, poisoned_unknown] = &cells[..] else { panic!("{} cells", cells.len()) };
+    let has = |cell: &Cell, name: &str| cell.measured.counters.get(name).copied().unwrap_or_default() > 0;
+    let is = |cell: &Cell| (has(cell, "sim_page_reports"), has(cell, "sim_host_discards"));
+    assert_eq!([plain, plain_unknown].map(is), [(true, true); 2]);
+    assert_eq!((is(poisoned), is(poisoned_unknown)), ((true, false), (false, false)));
+    assert_eq!(plain.measured.counters, plain_unknown.measured.counters, "nobody asks");
+    // All was written at boot, and nothing is given back.
+    let (most, end) = most_and_end(footprint(poisoned));
+    assert!(most == end && most > 1000, "{most} MiB at most, {end} at the end");
+    let refused = ["run", "fault-storm", "--target", "sim", "--set", "virtio_balloon.page_poison=off"];
+    room.run(&refused).expect(2).says(&["is no guest"]);
+}
+
+#[test]
+fn a_balloon_that_gives_pages_back_keeps_a_process_alive() {
+    let room = Room::new();
+    // By then the balloon has what it shall have.
+    fs::write(room.here().join("mine.csv"), "seconds,anonymous,file\n0,4MiB,0\n5,400MiB,0\n10,0,0\n").unwrap();
+    let on = ["--set", "virtio_balloon.target=256MiB", "--set", "virtio_balloon.deflate_on_oom=on", "-o", "result"];
+    let run = ["run", "guest-footprint", "--set", "trace=mine.csv", "--set", "virtio_balloon.reporting=off"];
+    room.run(&words(&[&run, &on])).expect(0);
+    let counters = &cells(&room, "result")[0].measured.counters;
+    let pages = |name: &str| counters.get(name).copied().unwrap_or_default();
+    assert!(pages("balloon_inflate") > 190_000, "{}", pages("balloon_inflate"));
+    assert!((40_000..80_000).contains(&pages("balloon_deflate")), "{}", pages("balloon_deflate"));
+    let old = ["--variant", "v3.16", "--set", "virtio_balloon.deflate_on_oom=on"];
+    room.run(&words(&[&run, &old])).expect(2).says(&["gives nothing back by itself, which came with 3.19"]);
+}
+
+#[test]
 fn a_balloon_that_makes_no_sense_is_refused() {
     let room = Room::new();
     let refused = |run: &[&str], says: &str| {
@@ -174,6 +211,9 @@ fn what_a_host_or_a_real_kernel_cannot_have_is_refused() {
         "virtio_balloon.reporting=on",
         "virtio_balloon.target=64MiB",
         "virtio_balloon.deflate_on_oom=on",
+        "virtio_balloon.page_poison=off",
+        "boot.page_poison=on",
+        "boot.init_on_free=on",
         "page_reporting.order=3",
         "page_reporting.delay_ms=5",
         "page_alloc.shuffle=Y",

@@ -8,6 +8,7 @@ use mm::{
     balloon::{BalloonDeflates, BalloonSpec, Leaves},
     disk::{DiskMedium, DiskSpec, Filesystem},
     host::{Discard, HostSpec},
+    poison::OnFree,
     reporting::ReportingSpec,
     swap::{SwapMedium, SwapSpec},
     thp::ThpEnabled,
@@ -58,7 +59,7 @@ fn check_borders(nodes: &[NodeSpec]) -> Result<(), String> {
 }
 
 /// Settings whose mechanism the simulator has.
-const MODELLED: [&str; 32] = [
+const MODELLED: [&str; 35] = [
     setting::THP_ENABLED,
     thp::DEFRAG,
     "transparent_hugepage/use_zero_page",
@@ -87,6 +88,9 @@ const MODELLED: [&str; 32] = [
     setting::REPORTING,
     setting::BALLOON,
     setting::DEFLATE_ON_OOM,
+    setting::DEVICE_POISON,
+    setting::PAGE_POISON,
+    setting::INIT_ON_FREE,
     setting::REPORTING_ORDER,
     setting::REPORTING_DELAY,
     setting::SHUFFLE,
@@ -125,6 +129,7 @@ pub fn check_guest(machine: &Machine) -> Result<(), String> {
         setting::REPORTING,
         setting::BALLOON,
         setting::DEFLATE_ON_OOM,
+        setting::DEVICE_POISON,
         setting::REPORTING_ORDER,
         setting::REPORTING_DELAY,
         setting::DISCARD,
@@ -334,6 +339,12 @@ pub fn settings(machine: &Machine, view: &MachineView, variant: &Variant) -> Set
     if let Some(ratios) = of("vm.lowmem_reserve_ratio") {
         settings.lowmem_reserve_ratio = ratios.split_whitespace().filter_map(|ratio| ratio.parse().ok()).collect();
     }
+    settings.on_free = match (of(setting::PAGE_POISON), of(setting::INIT_ON_FREE)) {
+        (Some("on"), _) => OnFree::Poison,
+        (_, Some("on")) => OnFree::Zero,
+        _ => OnFree::Nothing,
+    };
+    settings.device_ignores_poison = of(setting::DEVICE_POISON) == Some("off");
     let fraction = number("vm.percpu_pagelist_high_fraction").or_else(|| number("vm.percpu_pagelist_fraction"));
     if let Some(fraction) = fraction {
         settings.percpu_pagelist_high_fraction = fraction;

@@ -3,7 +3,10 @@
 
 use std::{fs, path::Path};
 
-use crate::setting::{BALLOON, DEFLATE_ON_OOM, DISCARD, REPORTING, REPORTING_DELAY, REPORTING_ORDER, SHUFFLE};
+use crate::setting::{
+    BALLOON, DEFLATE_ON_OOM, DEVICE_POISON, DISCARD, INIT_ON_FREE, PAGE_POISON, REPORTING, REPORTING_DELAY,
+    REPORTING_ORDER, SHUFFLE,
+};
 
 /// Its driver in the guest, and what has to be there before it.
 const MODULES: [&str; 2] = ["virtio_pci", "virtio_balloon"];
@@ -79,6 +82,9 @@ pub fn refused_in_guests(name: &str) -> Option<&'static str> {
         BALLOON | DEFLATE_ON_OOM => {
             Some("nobody tells a real guest's balloon what to do yet; the simulator has one (--target sim)")
         }
+        DEVICE_POISON | PAGE_POISON | INIT_ON_FREE => {
+            Some("not passed on to a real guest yet; only the simulator has it (--target sim)")
+        }
         DISCARD => Some("QEMU discards with MADV_DONTNEED; only the simulator has another host (--target sim)"),
         _ => None,
     }
@@ -120,7 +126,18 @@ mod tests {
 
     #[test]
     fn what_no_real_kernel_has_no_host_has() {
-        for name in [REPORTING, BALLOON, DEFLATE_ON_OOM, REPORTING_ORDER, REPORTING_DELAY, SHUFFLE, DISCARD] {
+        for name in [
+            REPORTING,
+            BALLOON,
+            DEFLATE_ON_OOM,
+            PAGE_POISON,
+            INIT_ON_FREE,
+            DEVICE_POISON,
+            REPORTING_ORDER,
+            REPORTING_DELAY,
+            SHUFFLE,
+            DISCARD,
+        ] {
             assert!(refused_on_host(name).is_some(), "{name}");
         }
         assert_eq!((refused_in_guests(REPORTING_ORDER), refused_on_host("vm.swappiness")), (None, None));

@@ -77,6 +77,12 @@ pub const REPORTING: &str = "virtio_balloon.reporting";
 pub const BALLOON: &str = "virtio_balloon.target";
 /// Whether a guest may take pages back out of its balloon (QEMU's property `deflate-on-oom`).
 pub const DEFLATE_ON_OOM: &str = "virtio_balloon.deflate_on_oom";
+/// Whether a guest's balloon device knows of poisoned pages (QEMU's property `page-poison`).
+pub const DEVICE_POISON: &str = "virtio_balloon.page_poison";
+/// `page_poison`, a word of the kernel's command line.
+pub const PAGE_POISON: &str = "boot.page_poison";
+/// `init_on_free`, another one.
+pub const INIT_ON_FREE: &str = "boot.init_on_free";
 /// `page_reporting_order`, the parameter of the module page_reporting.
 pub const REPORTING_ORDER: &str = "page_reporting.order";
 /// `PAGE_REPORTING_DELAY`, a constant of the kernel (mm/page_reporting.c, v6.1).
@@ -157,6 +163,13 @@ pub const KNOBS: &[Knob] = &[
         &["on", "off"],
         "simulated guests: a balloon gives pages back before the OOM killer comes (3.19)",
     ),
+    word(
+        DEVICE_POISON,
+        &["on", "off"],
+        "simulated guests: the balloon's device knows of poisoned pages, as QEMU's does; on",
+    ),
+    word(PAGE_POISON, &["on", "off"], "simulator: a word of the command line, freed pages get a pattern (4.6)"),
+    word(INIT_ON_FREE, &["on", "off"], "simulator: a word of the command line, freed pages are cleared (5.3)"),
     number(REPORTING_ORDER, (0, 10), "least order of a free block that is reported; 9 (5.16)"),
     number(REPORTING_DELAY, (1, 3_600_000), "between two passes of reporting; 2000; no kernel has it as a setting"),
     word(SHUFFLE, &["Y", "N"], "free lists are shuffled: a word of the kernel's command line (5.2)"),

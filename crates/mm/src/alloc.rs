@@ -40,6 +40,7 @@ impl Mm {
         };
         if let Some(pfn) = got {
             self.access_through_host(cx, pfn, request.order);
+            self.check_poison(cx, pfn, request.order);
         }
         got
     }
@@ -228,6 +229,7 @@ impl Mm {
     /// Frees a block that its caller owns; `__free_pages`.
     #[inline]
     pub fn free(&mut self, cx: &mut Cx<'_>, pfn: Pfn, order: Order) {
+        self.overwrite_freed(cx, pfn, order);
         if order > Order::BASE || !self.free_to_list(cx, pfn) {
             self.free_anywhere(cx, pfn, order, End::Head);
         }
@@ -235,6 +237,7 @@ impl Mm {
 
     /// The same for a block that no cache holds: where the CPU has others, those are used first (`free_hot_cold_page`).
     pub(crate) fn free_cold(&mut self, cx: &mut Cx<'_>, pfn: Pfn, order: Order) {
+        self.overwrite_freed(cx, pfn, order);
         self.free_anywhere(cx, pfn, order, End::Tail);
     }
 

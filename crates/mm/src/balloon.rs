@@ -191,8 +191,10 @@ impl Mm {
 impl Mm {
     /// Pages that a shrinker could have out of the balloon (`virtio_balloon_shrinker_count`).
     pub(crate) fn count_balloon(&self) -> u64 {
-        let by_shrinker = |balloon: &&Box<Balloon>| balloon.deflates == BalloonDeflates::Shrinker;
-        self.balloon.as_ref().filter(by_shrinker).map_or(0, |balloon| balloon.pages.len() as u64)
+        match self.balloon.as_deref() {
+            Some(balloon) if balloon.deflates == BalloonDeflates::Shrinker => balloon.pages.len() as u64,
+            _ => 0,
+        }
     }
 
     /// Takes so many pages out of the balloon, and waits until the device knows of them (`leak_balloon`); none when it is empty.

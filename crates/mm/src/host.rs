@@ -16,6 +16,7 @@ use crate::{
     event::Event,
     frame::{Frame, FrameTable, Held},
     mistake::Mistake,
+    poison::OnFree,
     primitive,
 };
 
@@ -280,9 +281,13 @@ impl Mm {
         self.zones.iter().any(|zone| (zone.start..zone.end).contains(&pfn))
     }
 
-    /// Which huge pages of the machine's memory are free from end to end.
+    /// Which huge pages of the machine's memory are free from end to end, and nobody has written to them.
     fn free_regions(&self) -> Vec<bool> {
         let mut free = vec![false; (self.frames.len() / REGION) as usize];
+        if self.on_free != OnFree::Nothing {
+            // All of it was written at boot.
+            return free;
+        }
         for pfn in (0..self.frames.len()).step_by(REGION as usize).map(Pfn) {
             for order in Order::HUGE.0..=self.max_order().0 {
                 if pfn.is_aligned(Order(order)) && self.frames.is_free(pfn, Order(order)) {

@@ -14,6 +14,7 @@
 //! | `mm/page_alloc.c`        | `alloc/slow.rs`, `alloc/slow/fixed.rs`, `alloc/lent.rs` | reserves for those who reclaim |
 //! | `mm/oom_kill.c`          | `oom.rs`        | scores set by users, the reaper's work, memcg                       |
 //! | `mm/page_alloc.c`        | `buddy.rs`      | shuffling, reporting                                                |
+//! | `mm/page_poison.c` | `poison.rs` | pages that compaction takes from free lists |
 //! | `drivers/virtio/virtio_balloon.c` | `balloon.rs` | migration of its pages, statistics |
 //! | `mm/page_alloc.c`        | `fallback.rs`   | CMA                                                                 |
 //! | `mm/page_alloc.c`        | `reserve.rs`    | the limits of 6.8 and later                                         |
@@ -97,6 +98,7 @@ pub mod pageblock;
 pub mod pcp;
 mod per_node;
 mod per_zone;
+pub mod poison;
 mod primitive;
 pub mod pte;
 mod reclaim;
@@ -216,6 +218,9 @@ pub struct Mm {
     host: Option<Box<host::Host>>,
     /// The device that takes reports of free blocks, if there is one.
     reporting: Option<Box<reporting::Reporting>>,
+    /// What is written over freed pages, and whether the device of a balloon knows of that (`VIRTIO_BALLOON_F_PAGE_POISON`).
+    on_free: poison::OnFree,
+    device_knows_poison: bool,
     /// What takes memory from it for its host, if there is one.
     balloon: Option<Box<balloon::Balloon>>,
     /// What others have not heard of yet.
@@ -294,6 +299,8 @@ impl Mm {
             oom: Oom::default(),
             host: None,
             reporting: None,
+            on_free: settings.on_free,
+            device_knows_poison: !settings.device_ignores_poison,
             balloon: None,
             news: Vec::new(),
             zones: PerZone::new(zones),

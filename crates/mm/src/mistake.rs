@@ -44,11 +44,13 @@ pub enum Mistake {
     ClearsHostPage,
     /// The host backs a page again with what was there before.
     BringsBackStale,
+    /// The host gives back what the guest has poisoned.
+    DiscardsPoisoned,
 }
 
 impl Mistake {
     /// All of them.
-    pub const ALL: [Self; 14] = [
+    pub const ALL: [Self; 15] = [
         Self::LeavesOnList,
         Self::PutsBackEarly,
         Self::DiscardsWhatFailed,
@@ -63,6 +65,7 @@ impl Mistake {
         Self::DiscardsHostPage,
         Self::ClearsHostPage,
         Self::BringsBackStale,
+        Self::DiscardsPoisoned,
     ];
 
     /// The list that a block is put back on, instead of that of its type.
@@ -91,6 +94,9 @@ impl Mm {
         self.reporting.as_mut().expect("there is a device").seeded = Some(Seeded { mistake, kept: Vec::new() });
         if let Some(Host::Pages(backing)) = self.host.as_deref_mut() {
             backing.mistake = Some(mistake);
+        }
+        if mistake == Mistake::DiscardsPoisoned {
+            self.poison();
         }
     }
 

@@ -366,6 +366,9 @@ impl NodeScan {
             mm.free_folios(cx, &lost);
             self.take_tails();
         }
+        if let Phase::Slab(slab) = &mut self.phase {
+            slab.abort(mm, cx);
+        }
     }
 }
 

@@ -110,8 +110,12 @@ enum Walked {
 }
 
 impl Mm {
-    /// A device takes reports (`page_reporting_register`). What is free at that moment is reported first.
+    /// A device takes reports (`page_reporting_register`). What is free at that moment is reported first. Nothing is where
+    /// pages hold something of which the device does not know.
     pub fn register_reporting(&mut self, spec: ReportingSpec, now: Time) {
+        if !self.may_report() {
+            return;
+        }
         for zone in self.zones.iter_mut() {
             zone.buddy.notify_from = Some(spec.order);
         }
@@ -359,11 +363,12 @@ impl Mm {
         pass.budget -= 1;
         pass.cycle.reports += 1;
         self.err_before_report(cx, pass, failed);
+        let keeps = self.device_keeps();
         let (mut pages, mut is_done) = (0, true);
         if !failed {
             for held in &pass.taken {
                 pages += u64::from(held.order.frames());
-                is_done &= self.discard_by_host(cx, held.pfn, held.order);
+                is_done &= keeps || self.discard_by_host(cx, held.pfn, held.order);
             }
         }
         cx.count(Event::SimPageReports, 1);
@@ -373,7 +378,8 @@ impl Mm {
             // The host wakes it.
             return Step::Block(Wait::Queue);
         }
-        let until = cx.now() + primitive::host_report_takes(cx, pass.taken.len() as u64);
+        let discards = if keeps { 0 } else { pass.taken.len() as u64 };
+        let until = cx.now() + primitive::host_report_takes(cx, discards);
         Step::Block(Wait::Io { until, cause: Cause::Host })
     }
 

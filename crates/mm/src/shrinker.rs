@@ -286,6 +286,14 @@ impl SlabScan {
         }
         Step::Done(())
     }
+
+    /// Nobody goes on: what was on its way comes to its end.
+    pub(crate) fn abort(&mut self, mm: &mut Mm, cx: &mut Cx) {
+        let leak = self.turn.take().and_then(|turn| turn.batch).and_then(|batch| batch.leak);
+        if let Some(leak) = leak {
+            mm.end_leak(cx, leak);
+        }
+    }
 }
 
 #[cfg(test)]

@@ -6,6 +6,8 @@ use std::fmt;
 use serde::{Deserialize, Serialize};
 use units::{Frames, NodeId};
 
+use crate::poison::OnFree;
+
 /// Zones of a node, lowest addresses first (`enum zone_type`, include/linux/mmzone.h, v6.1).
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
 pub enum ZoneKind {
@@ -117,6 +119,12 @@ pub struct Settings {
     pub compaction_proactiveness: u32,
     /// `vm.extfrag_threshold`: up to this fragmentation index, in thousandths, a zone is not compacted.
     pub extfrag_threshold: u32,
+    /// `page_poison` and `init_on_free` of the kernel's command line.
+    #[serde(skip)]
+    pub on_free: OnFree,
+    /// Does a balloon's device not offer VIRTIO_BALLOON_F_PAGE_POISON (QEMU's property `page-poison`)?
+    #[serde(skip)]
+    pub device_ignores_poison: bool,
 }
 
 impl Default for Settings {
@@ -139,6 +147,8 @@ impl Default for Settings {
             vfs_cache_pressure: 100,
             compaction_proactiveness: 20,
             extfrag_threshold: 500,
+            on_free: OnFree::Nothing,
+            device_ignores_poison: false,
         }
     }
 }

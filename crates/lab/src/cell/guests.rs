@@ -26,7 +26,8 @@ fn guest_of(host: &Machine, params: &Params) -> Machine {
     };
     let reporting = if params.reporting { "on" } else { "off" };
     let mut settings = host.settings.clone();
-    settings.retain(|(name, _)| name.starts_with("transparent_hugepage") || name.starts_with("page_reporting"));
+    let of_guests = ["transparent_hugepage", "page_reporting", "boot.", setting::DEVICE_POISON];
+    settings.retain(|(name, _)| of_guests.iter().any(|begin| name.starts_with(begin)));
     settings.push((setting::REPORTING.to_owned(), reporting.to_owned()));
     Machine {
         name: format!("guest of {}", host.name),

@@ -27,17 +27,18 @@ pub fn walk_host(mm: &Mm) -> Result<(), Broken> {
         let order = mm.frames.order_of(frame);
         // A copy that became what nobody wanted any more was never written; a batch frees it.
         if !mm.frames.has(at, FrameFlag::Dropped) {
-            agree(backing, at, order, frame)?;
+            let gives_back = backing.discard_is(Discard::DontNeed) && !mm.device_keeps();
+            agree(backing, at, order, frame, gives_back)?;
         }
         at = at.plus(order.frames());
     }
     Ok(())
 }
 
-fn agree(backing: &Backing, head: Pfn, order: Order, frame: Frame) -> Result<(), Broken> {
+fn agree(backing: &Backing, head: Pfn, order: Order, frame: Frame, gives_back: bool) -> Result<(), Broken> {
     for pfn in (head.0..head.0 + order.frames()).map(Pfn) {
         match frame {
-            Frame::Free { reported: true, .. } if backing.discard_is(Discard::DontNeed) => {
+            Frame::Free { reported: true, .. } if gives_back => {
                 // An access to something else beside a small block may have brought the whole of a page of the host.
                 let holds = !backing.has(pfn) || order < Order::HUGE && backing.is_huge(pfn);
                 ensure(holds, Some(pfn), || format!("part of {frame:?} at {head}, but the host backs it"))?;

@@ -117,6 +117,8 @@ const NOBODYS: &str = "claimed as None";
 /// What the host backs, and what the guest makes of it (`walk_host`).
 const BACKED: &str = "but the host backs it";
 const UNBACKED: &str = "which no host backs";
+/// What a kernel sees when it takes a page that it has poisoned.
+const POISON: &str = "was poisoned when it was freed";
 const STALE: &str = "given back, but it holds";
 /// What the thread has done in a step, or in a pass.
 const OTHER_LIST: &str = "after its report";
@@ -124,7 +126,7 @@ const ANOTHER_PASS: &str = "is followed by another";
 
 /// Each mistake, whether the host is hidden, and what sees it then. What a guest has written and lost is seen by what is
 /// written alone, and earlier by who looks at the host.
-const SEEN: [(Mistake, bool, &str); 18] = [
+const SEEN: [(Mistake, bool, &str); 19] = [
     (Mistake::LeavesOnList, true, OWNERS),
     (Mistake::PutsBackEarly, true, LOST),
     (Mistake::PutsBackEarly, false, UNBACKED),
@@ -143,6 +145,7 @@ const SEEN: [(Mistake, bool, &str); 18] = [
     (Mistake::DiscardsHostPage, true, LOST),
     (Mistake::ClearsHostPage, true, LOST),
     (Mistake::BringsBackStale, false, STALE),
+    (Mistake::DiscardsPoisoned, false, POISON),
 ];
 
 #[test]
