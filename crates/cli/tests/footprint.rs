@@ -4,8 +4,13 @@ mod support;
 
 use std::fs;
 
+use nix::sys::signal::Signal;
 use report::{Cell, Footprint};
-use support::{document, guests, room::Room, words};
+use support::{
+    document, guests,
+    room::{PATIENCE_S, Room, within},
+    words,
+};
 
 /// Touched, freed, and then long enough for all of it to be reported, in passes of 2 s.
 const TRACE: &str = "seconds,anonymous,file\n0,400MiB,0\n6,0,0\n14,0,0\n";
@@ -151,6 +156,65 @@ fn reporting_and_a_balloon_are_beside_the_ideal() {
     assert!(inflated(&cells[1]).is_some_and(|pages| pages > 90_000), "{:?}", inflated(&cells[1]));
 }
 
+/// What is on the host a moment before the trace ends, in MiB, and what the balloon holds then, in pages.
+fn left_and_taken(cell: &Cell) -> (u64, i64) {
+    let inflated = cell.measured.counters.get("balloon_inflate").copied();
+    // A real one may begin a moment before its workload, and then the counter does not have all.
+    let held = cell.measured.detail.get("balloon_pages").and_then(serde_json::Value::as_i64);
+    (most_and_end(footprint(cell)).1, held.or(inflated).unwrap_or(0))
+}
+
+#[test]
+fn vm_a_balloon_by_hand_takes_what_a_guest_has_freed() {
+    let Some(_turn) = guests::turn("vm_a_balloon_by_hand_takes_what_a_guest_has_freed") else { return };
+    let room = Room::new();
+    fs::write(room.here().join("mine.csv"), TRACE).unwrap();
+    let guest = ["run", "guest-footprint", "--target", "vm", "--target", "sim", "--accel", "tcg", "--kernel", "6.1"];
+    let columns = ["--set", "virtio_balloon.reporting=off", "--set", "virtio_balloon.target=off,trace,640MiB"];
+    let run = room.run(&words(&[&guest, &columns, &["--set", "trace=mine.csv", "-o", "result"]]));
+    let text = run.expect(0).stdout;
+    assert!(text.lines().any(|line| line.starts_with("target=trace")), "a line of the frontier: {text}");
+    let cells = cells(&room, "result");
+    let [off, sim_off, trace, sim_trace, size, sim_size] = &cells[..] else { panic!("{} cells", cells.len()) };
+    for (off, trace, size) in [(off, trace, size), (sim_off, sim_trace, sim_size)] {
+        let [off, trace, size] = [off, trace, size].map(left_and_taken);
+        assert_eq!(off.1, 0);
+        // Of 1,024 MiB; the 400 that were in use are in it too.
+        assert!(trace.0 + 300 < off.0 && trace.1 > 800 * 256, "{trace:?} MiB and pages, {off:?} without");
+        assert!((380 * 256..=384 * 256).contains(&size.1), "{size:?}");
+    }
+    let [held, held_by_ours] = [trace, sim_trace].map(|cell| left_and_taken(cell).1);
+    // A real guest has more in use from the start: its init is a program, and its archive lies in memory.
+    let less = held_by_ours - held;
+    assert!((0..held / 10).contains(&less), "{held} pages, {held_by_ours} pages by ours");
+    // It came after the guest had freed all.
+    let footprint = footprint(trace);
+    let freed = footprint.held[1].done_us;
+    let resident = footprint.resident();
+    let (most, _) = most_and_end(footprint);
+    // All of it is there by then.
+    let mut later = resident.iter().filter(|(at, _)| *at > 5_000_000);
+    let fell = later.find(|(_, pages)| pages / 256 + 100 < most).expect("it falls");
+    assert!((freed..freed + 5_000_000).contains(&fell.0), "freed at {freed} us, given back at {} us", fell.0);
+    room.assert_nothing_left("a balloon by hand");
+}
+
+#[test]
+fn vm_a_guest_with_a_balloon_goes_with_its_run() {
+    let Some(_turn) = guests::turn("vm_a_guest_with_a_balloon_goes_with_its_run") else { return };
+    let room = Room::new();
+    let guest = ["run", "guest-footprint", "--target", "vm", "--accel", "tcg", "--kernel", "6.1", "-o", "result"];
+    let run = words(&[&guest, &["--set", "virtio_balloon.target=512MiB", "--set", "virtio_balloon.reporting=off"]]);
+    for signal in [Signal::SIGKILL, Signal::SIGINT] {
+        let running = room.start(room.command(&run));
+        room.wait_for_first_operation();
+        let emulator = room.emulator();
+        running.signal(signal);
+        drop(running);
+        assert!(within(PATIENCE_S, || !room.processes().iter().any(|found| found.pid == emulator)), "{signal}");
+    }
+}
+
 #[test]
 fn guests_that_overwrite_what_they_free_report_as_the_device_knows() {
     let room = Room::new();
@@ -237,6 +301,8 @@ fn vm_what_no_real_kernel_has_is_refused_with_the_reason() {
     refused(&["--accel", "tcg", "--set", "page_reporting.delay_ms=5"], "delay_ms: a constant of the kernel, 2 s");
     refused(&["--accel", "tcg", "--set", "host.discard=free"], "host.discard: QEMU discards with MADV_DONTNEED");
     refused(&["--replayable"], "virtio_balloon.reporting=on: not with --replayable");
+    let by_hand = ["--replayable", "--set", "virtio_balloon.reporting=off", "--set", "virtio_balloon.target=trace"];
+    refused(&by_hand, "virtio_balloon.target=trace: not with --replayable: an order comes at an instant of the host's");
 }
 
 #[test]

@@ -220,6 +220,11 @@ impl Session {
         every.max().filter(|_| !self.place.is_host())
     }
 
+    /// Does somebody outside say how large the balloon of its guest shall be?
+    pub(crate) fn has_balloon(&self) -> bool {
+        linux::balloon::target(&[self.machine.settings.as_slice(), &self.settings].concat()).is_some()
+    }
+
     /// The disk of a guest that needs one.
     pub fn disk(&self) -> Option<Disk> {
         let accelerator = self.place.accelerator(1)?;
@@ -284,7 +289,7 @@ pub fn in_turn<T: Copy>(all: &[T], seed: u64) -> T {
 }
 
 /// The workload of a planned cell.
-fn workload(key: &Key) -> Workload {
+pub(crate) fn workload(key: &Key) -> Workload {
     crate::cell::parse(key).expect("it was parsed when the grid was laid")
 }
 

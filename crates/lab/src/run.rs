@@ -2,7 +2,9 @@
 
 mod at_once;
 mod boot;
+mod by_hand;
 mod directory;
+mod outside;
 mod states;
 mod system;
 mod watched;
@@ -35,8 +37,8 @@ use self::{
     at_once::{News, in_order},
     boot::{boots, guest_plan, modules},
     directory::{discard, fresh_directory, open},
+    outside::Outside,
     system::{capture_json, system},
-    watched::Watched,
 };
 pub(crate) use self::{boot::planned_nodes, states::path as state_path};
 use crate::{
@@ -422,14 +424,15 @@ impl Runner<'_> {
     ) -> Result<(), Stopped> {
         let plan = guest_plan(session, keys, self.plan.sample).map_err(Stopped::Failed)?;
         let modules = modules(session, image, &plan).map_err(|error| Stopped::Failed(error.to_string()))?;
-        let watched = Watched::of(session);
+        let outside = Outside::of(session);
         let guest = Guest {
             kernel: image,
             accelerator,
             distances: session.machine.nodes.iter().map(|node| node.distance.clone()).collect(),
             modules: &modules,
             plan: &plan,
-            footprint: watched.as_ref().map(Watched::seen),
+            footprint: outside.seen(),
+            operator: outside.operator(),
             boot_timeout_s: BOOT_TIMEOUT_S.min(self.plan.timeout_s),
             job_timeout_s: self.plan.timeout_s,
         };
@@ -447,13 +450,12 @@ impl Runner<'_> {
                 broken = std::mem::replace(&mut broken, Ok(())).and(kept.map_err(Stopped::Failed));
             }
             GuestRecord::Job { index, outcome } => {
-                let kept = self.guest_cell(session, keys, (index, outcome), watched.as_ref());
+                let kept = self.guest_cell(session, keys, (index, outcome), &outside);
                 broken = std::mem::replace(&mut broken, Ok(())).and(kept);
             }
             GuestRecord::Clock { index, at_ns } => {
-                if let Some(watched) = &watched {
-                    watched.begins(index, at_ns);
-                }
+                let begun = outside.begins((index, at_ns), keys, &captures);
+                broken = std::mem::replace(&mut broken, Ok(())).and(begun);
             }
             GuestRecord::Exit { .. } => {}
         });
@@ -498,14 +500,12 @@ impl Runner<'_> {
         session: &Session,
         keys: &[Key],
         (index, outcome): (usize, Result<serde_json::Value, String>),
-        watched: Option<&Watched>,
+        outside: &Outside,
     ) -> Result<(), Stopped> {
         let case = keys.get(index).map_or("?", |key| key.case.as_str());
         match outcome.and_then(|line| serde_json::from_value(line).map_err(|error| error.to_string())) {
             Ok(mut record) => {
-                if let Some(watched) = watched {
-                    watched.fill(index, &mut record);
-                }
+                outside.fill(index, &mut record);
                 self.keep(&record)?;
             }
             Err(problem) => self.failures.push(format!("vm {} {case}: {problem}", session.kernel)),

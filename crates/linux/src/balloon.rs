@@ -22,16 +22,21 @@ fn last<'a>(settings: &'a Settings, name: &str) -> Option<&'a str> {
     settings.iter().rfind(|(known, _)| known == name).map(|(_, value)| value.as_str())
 }
 
+/// What somebody outside leaves the guest with, where anybody does.
+pub fn target(settings: &Settings) -> Option<&str> {
+    last(settings, BALLOON).filter(|target| *target != "off")
+}
+
 /// The device that QEMU gets; none where nobody speaks of it.
 pub(crate) fn device(settings: &Settings) -> Option<String> {
-    let reports = last(settings, REPORTING)? == "on";
-    Some(format!("virtio-balloon-pci{}", if reports { ",free-page-reporting=on" } else { "" }))
+    let is_wanted = last(settings, REPORTING).is_some() || target(settings).is_some();
+    let more = if last(settings, REPORTING) == Some("on") { ",free-page-reporting=on" } else { "" };
+    is_wanted.then(|| format!("virtio-balloon-pci{more}"))
 }
 
 /// Modules that a kernel needs for it, where they are not built in.
 pub fn modules(settings: &Settings) -> Vec<String> {
-    let wanted = last(settings, REPORTING).is_some();
-    MODULES.iter().filter(|_| wanted).map(|name| (*name).to_owned()).collect()
+    MODULES.iter().filter(|_| device(settings).is_some()).map(|name| (*name).to_owned()).collect()
 }
 
 /// What the kernel's command line says.
@@ -42,25 +47,24 @@ pub(crate) fn words(settings: &Settings) -> String {
 
 /// Whether init finds no file to write: the device or the command line has it already.
 pub(crate) fn is_outside(name: &str) -> bool {
-    [REPORTING, SHUFFLE].contains(&name)
+    [REPORTING, BALLOON, SHUFFLE].contains(&name)
 }
 
-/// In the guest: whether its kernel reports, where that is wanted.
+/// In the guest: whether its kernel reports, and has a balloon, where that is wanted.
 pub(crate) fn check(settings: &Settings) -> Result<(), String> {
-    match last(settings, REPORTING) {
-        Some("on") => check_bound(Path::new(BOUND)),
-        _ => Ok(()),
-    }
+    let wanted = [(REPORTING, last(settings, REPORTING) == Some("on")), (BALLOON, target(settings).is_some())];
+    let wanted = wanted.into_iter().filter(|(_, is_wanted)| *is_wanted);
+    wanted.map(|(name, _)| check_bound(name, Path::new(BOUND))).collect()
 }
 
-fn check_bound(driver: &Path) -> Result<(), String> {
+fn check_bound(name: &str, driver: &Path) -> Result<(), String> {
     let features = |device: fs::DirEntry| fs::read_to_string(device.path().join("features")).ok();
     let devices = fs::read_dir(driver).into_iter().flatten().flatten();
     let mut features = devices.filter_map(features).peekable();
     if features.peek().is_none() {
-        return Err(format!("{REPORTING}: the kernel has no driver for the balloon (virtio_balloon)"));
+        return Err(format!("{name}: the kernel has no driver for the balloon (virtio_balloon)"));
     }
-    if features.any(|bits| bits.as_bytes().get(REPORTING_BIT) == Some(&b'1')) {
+    if name != REPORTING || features.any(|bits| bits.as_bytes().get(REPORTING_BIT) == Some(&b'1')) {
         return Ok(());
     }
     Err(format!("{REPORTING}: the kernel's virtio_balloon does not report free pages (5.7 is the first that does)"))
@@ -69,7 +73,9 @@ fn check_bound(driver: &Path) -> Result<(), String> {
 /// Why a host cannot have a setting that is a guest's or a simulated host's, if it is one.
 pub fn refused_on_host(name: &str) -> Option<&'static str> {
     match name {
-        REPORTING | REPORTING_ORDER => Some("a guest's: this kernel runs on as it was booted (--target vm or sim)"),
+        REPORTING | BALLOON | REPORTING_ORDER => {
+            Some("a guest's: this kernel runs on as it was booted (--target vm or sim)")
+        }
         SHUFFLE => Some("read at boot only, and this kernel is booted (--target vm or sim)"),
         _ => refused_in_guests(name),
     }
@@ -79,10 +85,7 @@ pub fn refused_on_host(name: &str) -> Option<&'static str> {
 pub fn refused_in_guests(name: &str) -> Option<&'static str> {
     match name {
         REPORTING_DELAY => Some("a constant of the kernel, 2 s; only the simulator can change it (--target sim)"),
-        BALLOON | DEFLATE_ON_OOM => {
-            Some("nobody tells a real guest's balloon what to do yet; the simulator has one (--target sim)")
-        }
-        DEVICE_POISON | PAGE_POISON | INIT_ON_FREE => {
+        DEFLATE_ON_OOM | DEVICE_POISON | PAGE_POISON | INIT_ON_FREE => {
             Some("not passed on to a real guest yet; only the simulator has it (--target sim)")
         }
         DISCARD => Some("QEMU discards with MADV_DONTNEED; only the simulator has another host (--target sim)"),
@@ -110,17 +113,31 @@ mod tests {
     }
 
     #[test]
+    fn somebody_outside_needs_the_device_too() {
+        let by_hand = settings(&[(BALLOON, "64MiB")]);
+        assert_eq!((target(&by_hand), device(&by_hand).as_deref()), (Some("64MiB"), Some("virtio-balloon-pci")));
+        assert_eq!(modules(&by_hand), MODULES);
+        let off = settings(&[(BALLOON, "64MiB"), (BALLOON, "off")]);
+        assert_eq!((target(&off), device(&off), modules(&off).len()), (None, None, 0));
+        assert!(is_outside(BALLOON), "no file of the guest has it");
+    }
+
+    #[test]
     fn a_driver_that_does_not_report_is_told_from_one_that_is_not_there() {
         let driver = std::env::temp_dir().join(format!("pagelab-balloon-{}", std::process::id()));
         let device = driver.join("virtio0");
-        assert!(check_bound(&driver).unwrap_err().contains("no driver"));
+        for name in [REPORTING, BALLOON] {
+            let expected = format!("{name}: the kernel has no driver for the balloon (virtio_balloon)");
+            assert_eq!(check_bound(name, &driver), Err(expected));
+        }
         fs::create_dir_all(&device).unwrap();
         let with = |bits: &str| {
             fs::write(device.join("features"), bits).unwrap();
-            check_bound(&driver)
+            [REPORTING, BALLOON].map(|name| check_bound(name, &driver))
         };
-        assert_eq!(with("0100010000\n"), Ok(()));
-        assert!(with("0100000000\n").unwrap_err().contains("does not report"));
+        assert_eq!(with("0100010000\n"), [Ok(()), Ok(())]);
+        let [reporting, balloon] = with("0100000000\n");
+        assert!(reporting.unwrap_err().contains("does not report") && balloon.is_ok());
         fs::remove_dir_all(&driver).unwrap();
     }
 

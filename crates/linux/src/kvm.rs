@@ -86,6 +86,7 @@ fn try_boot(image: &KernelImage, scratch: &Path, stop: &AtomicBool) -> Trial {
         modules: &[],
         plan: &plan,
         footprint: None,
+        operator: None,
         boot_timeout_s: PATIENCE_S,
         job_timeout_s: PATIENCE_S,
     };

@@ -12,7 +12,7 @@
 //! | `kernel_image.rs`, `module.rs`, `newc.rs`, `initramfs.rs` | what a guest is made of |
 //! | `disk.rs`, `balloon.rs`, `tracing.rs` | a guest's file system and swap; its balloon; events that only tracefs counts |
 //! | `footprint.rs` | the memory of a guest on this host, over time |
-//! | `qemu.rs`, `guest.rs` | booting a guest from outside, and being its init inside |
+//! | `qemu.rs`, `monitor.rs`, `guest.rs` | booting a guest from outside, its balloon by hand, and being its init inside |
 //!
 //! `unsafe` lives in this crate only, each block with its `SAFETY:` line.
 
@@ -32,6 +32,7 @@ pub mod kernel_image;
 pub mod kvm;
 mod memory;
 pub mod module;
+pub mod monitor;
 pub mod newc;
 mod numa;
 pub mod probe;

@@ -21,6 +21,7 @@ use crate::{
     host::monotonic_ns,
     initramfs,
     kernel_image::KernelImage,
+    monitor::{self, Monitor, Operator},
     process::{die_with_parent, ending},
 };
 
@@ -79,6 +80,8 @@ pub struct Guest<'a> {
     pub plan: &'a Plan,
     /// Where its memory on this host is noted, if anybody wants to know.
     pub footprint: Option<&'a RefCell<Footprint>>,
+    /// Who says how large its balloon shall be, if anybody does.
+    pub operator: Option<&'a RefCell<Operator>>,
     /// Seconds from the start of QEMU to the first operation. A guest that has not said a word after half of them is booted
     /// again, once.
     pub boot_timeout_s: u64,
@@ -158,6 +161,7 @@ pub fn find_emulator() -> Result<PathBuf, GuestError> {
 /// QEMU while it runs. Dropping it ends it.
 struct Emulator {
     child: Child,
+    monitor: Option<Monitor>,
 }
 
 impl Emulator {
@@ -193,12 +197,12 @@ pub fn boot(
     let files = Files::create(scratch).map_err(|error| setup("creating the guest's ports", &error))?;
     let log = File::create(&files.log).map_err(|error| setup("creating QEMU's log", &error))?;
     let mut command = Command::new(emulator);
-    command.args(arguments(guest, &archive, &files, &disk)).stdin(Stdio::null()).stdout(Stdio::null()).stderr(log);
+    command.args(arguments(guest, &archive, &files, &disk)).stdout(Stdio::null()).stderr(log);
     for attempt in 1..=BOOTS {
         let boot_timeout_s = (guest.boot_timeout_s * attempt / BOOTS).max(1);
         let mut watch = Watch::new(guest, &files, boot_timeout_s);
-        let child = die_with_parent(&mut command).spawn().map_err(|error| setup("starting QEMU", &error))?;
-        let mut emulator = Emulator { child };
+        let mut emulator =
+            start(&mut command, guest).map_err(|error| GuestError::Setup(format!("starting QEMU: {error}")))?;
         let stream = match watch.follow(&mut emulator, stop, &mut each) {
             Err(GuestError::Silent { .. }) if watch.records == 0 && attempt < BOOTS => continue,
             followed => followed?,
@@ -208,6 +212,16 @@ pub fn boot(
         return Ok(Boot { first_operation_ns: first_operation - watch.start, stream, tail: files.tail() });
     }
     unreachable!("the last boot is not tried again")
+}
+
+fn start(command: &mut Command, guest: &Guest<'_>) -> io::Result<Emulator> {
+    command.stdin(Stdio::null());
+    let memory = || backends(guest.plan).into_iter().sum();
+    let monitor = guest.operator.map(|_| Monitor::attach(command, memory())).transpose()?;
+    let child = die_with_parent(command).spawn()?;
+    // QEMU alone has its end then, and with QEMU it goes.
+    command.stdin(Stdio::null());
+    Ok(Emulator { child, monitor })
 }
 
 fn power_off(emulator: &mut Emulator) -> Result<(), GuestError> {
@@ -345,6 +359,16 @@ impl<'a> Watch<'a> {
             if let (Some(footprint), Some(_)) = (self.guest.footprint, self.first_operation) {
                 footprint.borrow_mut().look(emulator.child.id(), &backends(self.guest.plan));
             }
+            if let (Some(operator), Some(monitor), Some(_)) =
+                (self.guest.operator, &mut emulator.monitor, self.first_operation)
+            {
+                let looked = monitor.look(&mut operator.borrow_mut());
+                if let Err(problem) = looked {
+                    // QEMU that has ended says more.
+                    power_off(emulator)?;
+                    emulator.ended()?.ok_or(GuestError::Setup(problem))?;
+                }
+            }
             self.check_patience()?;
             thread::sleep(LOOK_UP);
         }
@@ -447,6 +471,9 @@ fn arguments(guest: &Guest<'_>, archive: &Path, files: &Files, disks: &Disks) ->
         // Without the host's own flushes: what a guest loses when this host dies is nobody's loss.
         words.pair("-drive", format!("file={},if=none,id=d{at},format=raw,cache=unsafe", drive.display()));
         words.pair("-device", format!("virtio-blk-pci,drive=d{at}"));
+    }
+    for (flag, value) in monitor::ARGUMENTS.iter().filter(|_| guest.operator.is_some()) {
+        words.pair(flag, *value);
     }
     if let Some(balloon) = balloon::device(&guest.plan.settings) {
         words.pair("-device", balloon);

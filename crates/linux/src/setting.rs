@@ -156,7 +156,7 @@ pub const KNOBS: &[Knob] = &[
     Knob {
         name: BALLOON,
         takes: Takes::Size(&["off", "trace"]),
-        about: "memory that a balloon leaves a simulated guest with; trace: what guest-footprint needs",
+        about: "memory that a balloon leaves a guest with; trace: what guest-footprint needs",
     },
     word(
         DEFLATE_ON_OOM,

@@ -58,6 +58,28 @@ pub enum Leaves {
     Use(Frames),
 }
 
+/// A guest's memory when its balloon comes.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Before {
+    /// Frames that exist.
+    pub exist: Frames,
+    /// Those of them that are free.
+    pub free: Frames,
+    /// The High marks of all zones.
+    pub high: Frames,
+}
+
+impl Leaves {
+    /// What the balloon takes, so that this is left.
+    pub fn taken(self, before: Before) -> Frames {
+        let left = match self {
+            Self::Memory(frames) => frames.0,
+            Self::Use(frames) => (before.exist.0.saturating_sub(before.free.0) + frames.0) * 11 / 10 + before.high.0,
+        };
+        Frames(before.exist.0.saturating_sub(left))
+    }
+}
+
 /// What an operator does with a balloon: from each time on, counted from when it comes, earliest first, the guest is left with
 /// so much.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
@@ -115,14 +137,12 @@ impl Mm {
     /// When its host has a kernel, which would not hear of it.
     pub fn add_balloon(&mut self, spec: &BalloonSpec, now: Time) {
         assert!(!self.has_host_kernel(), "the host gives pages back at once");
-        let (free, exist, high) = self.zones.iter().fold((0, 0, 0), |(free, exist, high), zone| {
-            (free + zone.buddy.free_frames(), exist + zone.present, high + zone.marks.high.0)
-        });
-        let left = |leaves: Leaves| match leaves {
-            Leaves::Memory(frames) => frames.0,
-            Leaves::Use(frames) => (exist.saturating_sub(free) + frames.0) * 11 / 10 + high,
+        let before = Before {
+            exist: Frames(self.zones.iter().map(|zone| zone.present).sum()),
+            free: Frames(self.zones.iter().map(|zone| zone.buddy.free_frames()).sum()),
+            high: self.zones.iter().map(|zone| zone.marks.high).sum(),
         };
-        let pages = |leaves| usize::try_from(exist.saturating_sub(left(leaves))).expect("fewer than 2^32 frames");
+        let pages = |leaves: Leaves| usize::try_from(leaves.taken(before).0).expect("fewer than 2^32 frames");
         let orders = spec.orders.iter().map(|(at, leaves)| (now + *at, pages(*leaves))).collect();
         let deflates = if spec.deflate_on_oom { self.variant.balloon_deflates } else { BalloonDeflates::Never };
         self.balloon = Some(Box::new(Balloon {

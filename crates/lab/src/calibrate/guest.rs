@@ -123,6 +123,7 @@ fn boot(
         modules: &machine.modules,
         plan: &plan,
         footprint: None,
+        operator: None,
         boot_timeout_s: run::BOOT_TIMEOUT_S,
         // Translation takes its time.
         job_timeout_s: run::BOOT_TIMEOUT_S + 100 * u64::from(seconds),

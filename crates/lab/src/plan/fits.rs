@@ -6,7 +6,7 @@ use linux::{
     disk::{Disk, Medium},
     file,
     qemu::Accelerator,
-    setting::REPORTING,
+    setting::{BALLOON, REPORTING},
 };
 use units::Bytes;
 
@@ -63,10 +63,13 @@ pub(super) fn reporting(session: &Session) -> Result<(), String> {
         if let Some(reason) = linux::balloon::refused_in_guests(name) {
             return Err(format!("{place} {name}: {reason}"));
         }
-        if replayable && name == REPORTING && value == "on" {
-            return Err(format!(
-                "{place} {name}=on: not with --replayable: a report ends at an instant of the host's (--accel tcg or kvm)"
-            ));
+        let why = match name.as_str() {
+            REPORTING if value == "on" => "a report ends at an instant of the host's",
+            BALLOON if value != "off" => "an order comes at an instant of the host's",
+            _ => continue,
+        };
+        if replayable {
+            return Err(format!("{place} {name}={value}: not with --replayable: {why} (--accel tcg or kvm)"));
         }
     }
     Ok(())

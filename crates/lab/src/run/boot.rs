@@ -26,9 +26,10 @@ use crate::{
 const INJECT: &str = "PAGELAB_INJECT";
 
 /// The cells of each boot that has any to do: those of one seed share one. A workload that fills memory leaves a kernel that is
-/// not as it was (compaction deferred, mobility of blocks changed), so that each of its cells gets a boot of its own.
+/// not as it was (compaction deferred, mobility of blocks changed), so that each of its cells gets a boot of its own; and so does
+/// one with a balloon, which the next would find inflated.
 pub(super) fn boots(session: &Session, replayable: bool, done: &BTreeSet<Key>) -> Vec<Vec<Key>> {
-    let boots: Vec<Vec<Key>> = if session.presses() {
+    let boots: Vec<Vec<Key>> = if session.presses() || session.has_balloon() {
         session.keys.iter().map(|key| vec![key.clone()]).collect()
     } else {
         session.keys.chunk_by(|one, next| one.seed == next.seed).map(<[Key]>::to_vec).collect()
@@ -77,7 +78,7 @@ pub(super) fn guest_plan(session: &Session, keys: &[Key], sample: Option<Every>)
         disk,
         jobs: keys.iter().map(order).collect(),
         frames: matches!(session.place, Place::Vm { frames: true, .. }),
-        clock: session.footprint().is_some(),
+        clock: session.footprint().is_some() || session.has_balloon(),
         inject,
     })
 }
