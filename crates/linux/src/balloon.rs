@@ -12,6 +12,8 @@ use crate::setting::{
 const MODULES: [&str; 2] = ["virtio_pci", "virtio_balloon"];
 /// Devices that the driver has taken.
 const BOUND: &str = "/sys/bus/virtio/drivers/virtio_balloon";
+/// Whether the kernel shuffles its free lists: `Y` or `N` (`shuffle_show`, mm/shuffle.c, v6.1).
+const SHUFFLES: &str = "/sys/module/page_alloc/parameters/shuffle";
 /// VIRTIO_BALLOON_F_REPORTING (include/uapi/linux/virtio_balloon.h, v6.1).
 const REPORTING_BIT: usize = 5;
 
@@ -50,11 +52,21 @@ pub(crate) fn is_outside(name: &str) -> bool {
     [REPORTING, BALLOON, SHUFFLE].contains(&name)
 }
 
-/// In the guest: whether its kernel reports, and has a balloon, where that is wanted.
+/// In the guest: whether its kernel shuffles, reports, and has a balloon, where that is wanted.
 pub(crate) fn check(settings: &Settings) -> Result<(), String> {
+    if last(settings, SHUFFLE) == Some("Y") {
+        check_shuffles(Path::new(SHUFFLES))?;
+    }
     let wanted = [(REPORTING, last(settings, REPORTING) == Some("on")), (BALLOON, target(settings).is_some())];
     let wanted = wanted.into_iter().filter(|(_, is_wanted)| *is_wanted);
     wanted.map(|(name, _)| check_bound(name, Path::new(BOUND))).collect()
+}
+
+/// A kernel that does not know the word on its command line says nothing.
+fn check_shuffles(file: &Path) -> Result<(), String> {
+    let found = fs::read_to_string(file)
+        .map_err(|_| format!("{SHUFFLE}: the kernel has no shuffling (CONFIG_SHUFFLE_PAGE_ALLOCATOR, from 5.2 on)"))?;
+    if found.trim() == "Y" { Ok(()) } else { Err(format!("{SHUFFLE}: the kernel says {:?}, not Y", found.trim())) }
 }
 
 fn check_bound(name: &str, driver: &Path) -> Result<(), String> {
@@ -139,6 +151,19 @@ mod tests {
         let [reporting, balloon] = with("0100000000\n");
         assert!(reporting.unwrap_err().contains("does not report") && balloon.is_ok());
         fs::remove_dir_all(&driver).unwrap();
+    }
+
+    #[test]
+    fn a_kernel_that_does_not_shuffle_is_refused() {
+        let file = std::env::temp_dir().join(format!("pagelab-shuffle-{}", std::process::id()));
+        assert!(check_shuffles(&file).unwrap_err().contains("CONFIG_SHUFFLE_PAGE_ALLOCATOR"));
+        let with = |text: &str| {
+            fs::write(&file, text).unwrap();
+            check_shuffles(&file)
+        };
+        assert_eq!(with("Y\n"), Ok(()));
+        assert_eq!(with("N\n"), Err("page_alloc.shuffle: the kernel says \"N\", not Y".to_owned()));
+        fs::remove_file(&file).unwrap();
     }
 
     #[test]
