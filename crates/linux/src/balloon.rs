@@ -58,8 +58,8 @@ pub(crate) fn check(settings: &Settings) -> Result<(), String> {
         check_shuffles(Path::new(SHUFFLES))?;
     }
     let wanted = [(REPORTING, last(settings, REPORTING) == Some("on")), (BALLOON, target(settings).is_some())];
-    let wanted = wanted.into_iter().filter(|(_, is_wanted)| *is_wanted);
-    wanted.map(|(name, _)| check_bound(name, Path::new(BOUND))).collect()
+    let mut wanted = wanted.into_iter().filter(|(_, is_wanted)| *is_wanted);
+    wanted.try_for_each(|(name, _)| check_bound(name, Path::new(BOUND)))
 }
 
 /// A kernel that does not know the word on its command line says nothing.

@@ -132,6 +132,10 @@ mod tests {
     const GREETING: &str =
         r#"{"QMP":{"version":{"qemu":{"micro":22,"minor":2,"major":7},"package":""},"capabilities":["oob"]}}"#;
 
+    const REFUSED: &str = r#"{"error":{"class":"DeviceNotActive","desc":"No balloon device has been activated"}}"#;
+    const BOTH: &str = r#"{"timestamp":{"seconds":1,"microseconds":2},"event":"BALLOON_CHANGE","data":{"actual":5}}
+{"return":{"actual":1073741824}}"#;
+
     /// Answers as QEMU does, and returns the commands that it got.
     fn emulator(theirs: UnixStream, answers: &'static [&'static str]) -> thread::JoinHandle<Vec<String>> {
         thread::spawn(move || {
@@ -181,9 +185,6 @@ mod tests {
     #[test]
     fn what_qemu_says_by_itself_is_no_answer_and_what_it_refuses_is_said() {
         let (ours, theirs) = UnixStream::pair().unwrap();
-        const REFUSED: &str = r#"{"error":{"class":"DeviceNotActive","desc":"No balloon device has been activated"}}"#;
-        const BOTH: &str = r#"{"timestamp":{"seconds":1,"microseconds":2},"event":"BALLOON_CHANGE","data":{"actual":5}}
-{"return":{"actual":1073741824}}"#;
         let heard = emulator(theirs, &[r#"{"return":{}}"#, BOTH, REFUSED]);
         let mut monitor = Monitor::on(ours, Bytes::gib(1)).unwrap();
         let mut operator = Operator::default();
