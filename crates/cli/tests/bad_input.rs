@@ -115,7 +115,8 @@ fn guests_that_their_host_cannot_hold() {
         &[
             "sim 15-on on one-node-512m: guest ",
             ": the host's OOM killer has killed its process after 0.",
-            "15 guests of 64 MiB (960 MiB), each filling 80 %, on machine one-node-512m with 512 MiB of memory and 512 MiB of swap",
+            "15 guests of 64 MiB (960 MiB), each filling 80 %, on machine one-node-512m with 512 MiB of memory and \
+             512 MiB of swap",
             "ask for fewer or smaller guests (guests, memory, hog), or for a machine with more memory or swap",
         ],
     );

@@ -1,5 +1,5 @@
-//! Linux: mm/page_poison.c and want_init_on_free() (v5.11 to v6.1); virtballoon_validate() in drivers/virtio/virtio_balloon.c (v5.8),
-//! and QEMU's virtio_balloon_handle_report().
+//! Linux: mm/page_poison.c and want_init_on_free() (v5.11 to v6.1); virtballoon_validate() in
+//! drivers/virtio/virtio_balloon.c (v5.8), and QEMU's virtio_balloon_handle_report().
 //! Differs: a page of which nobody knows whether it is in a cache costs what clearing it costs, to poison as to check: assumed;
 //! what compaction takes from free lists is neither checked nor poisoned; a page for a user is cleared again with init_on_free.
 //!
