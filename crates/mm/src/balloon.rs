@@ -218,7 +218,7 @@ impl Mm {
     }
 
     /// Takes so many pages out of the balloon, and waits until the device knows of them (`leak_balloon`); none when it is empty.
-    pub(crate) fn begin_leak(&mut self, cx: &Cx<'_>, most: u64) -> Option<(Leak, Wait)> {
+    pub(crate) fn begin_leak(&mut self, cx: &mut Cx<'_>, most: u64) -> Option<(Leak, Wait)> {
         let balloon = self.balloon.as_mut()?;
         let has = balloon.pages.len();
         let count = ARRAY.min(has).min(usize::try_from(most).unwrap_or(ARRAY));
@@ -239,7 +239,7 @@ impl Mm {
     }
 
     /// Memory is out: can a balloon give some? The device is busy with it until then.
-    pub(crate) fn begin_leak_on_oom(&mut self, cx: &Cx<'_>) -> Option<(Leak, Wait)> {
+    pub(crate) fn begin_leak_on_oom(&mut self, cx: &mut Cx<'_>) -> Option<(Leak, Wait)> {
         let balloon = self.balloon.as_ref().filter(|balloon| balloon.deflates == BalloonDeflates::OnOom)?;
         assert_eq!(balloon.oom_leak, None, "one at a time");
         let (leak, wait) = self.begin_leak(cx, ARRAY as u64)?;
@@ -369,13 +369,14 @@ impl Balloon {
     }
 }
 
-fn wait(cx: &Cx<'_>, more: Picos) -> Step<()> {
+fn wait(cx: &mut Cx<'_>, more: Picos) -> Step<()> {
     Step::Block(device(cx, more))
 }
 
 /// Until the device is done with an array. It takes no time where a report takes none: there instructions are counted.
-fn device(cx: &Cx<'_>, more: Picos) -> Wait {
+fn device(cx: &mut Cx<'_>, more: Picos) -> Wait {
     let takes = if cx.price(Work::HostReport) == Picos(0) { Picos(0) } else { SENDING + more };
+    cx.count(Event::SimHostGivesBackNs, takes.as_nanos());
     Wait::Io { until: cx.now() + takes, cause: Cause::Host }
 }
 

@@ -240,6 +240,8 @@ vm_events! {
     SimHostRefaults = "sim_host_refaults",
     /// Frames that the host has given back.
     SimHostDiscards = "sim_host_discards",
+    /// Nanoseconds that the host took for reports and for arrays of a balloon, while a worker of the guest slept.
+    SimHostGivesBackNs = "sim_host_gives_back_ns",
     /// Entries that user code was made to fault at, so that the kernel learns who uses them.
     NumaPteUpdates = "numa_pte_updates",
     /// Those faults.

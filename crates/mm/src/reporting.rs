@@ -379,8 +379,9 @@ impl Mm {
             return Step::Block(Wait::Queue);
         }
         let discards = if keeps { 0 } else { pass.taken.len() as u64 };
-        let until = cx.now() + primitive::host_report_takes(cx, discards);
-        Step::Block(Wait::Io { until, cause: Cause::Host })
+        let takes = primitive::host_report_takes(cx, discards);
+        cx.count(Event::SimHostGivesBackNs, takes.as_nanos());
+        Step::Block(Wait::Io { until: cx.now() + takes, cause: Cause::Host })
     }
 
     /// Puts back what was taken, and marks what is still a block of its own (`page_reporting_drain`).

@@ -13,6 +13,8 @@ use crate::short::text::fold;
 
 /// The cause of [`crate::Measured::causes`] that is the host's work for its guest.
 const HOST: &str = "host";
+/// The counter of nanoseconds that it took to give memory back, while a worker of the guest slept.
+const GIVES_BACK: &str = "sim_host_gives_back_ns";
 /// The counter of base pages that the host had given back, and backs again.
 const REFAULTS: &str = "sim_host_refaults";
 /// What kernels do with free pages when nobody says: each setting, and the value that it has then.
@@ -43,8 +45,7 @@ pub struct FrontierRow {
     pub end_mib: f64,
     /// Time of the process in the guest, in user mode and in its kernel, in seconds.
     pub process_s: Option<f64>,
-    /// Time that tasks of the guest stood still for the host, in seconds; not what the host did meanwhile for pages that a worker
-    /// of the guest gave back and slept for.
+    /// What the host did for the guest, in seconds: while tasks stood still for it, and while a worker slept that gave pages back.
     pub host_s: Option<f64>,
     /// Base pages that the host had given back and had to back again.
     pub refaults: Option<f64>,
@@ -102,9 +103,10 @@ fn measured(cells: &[(&Cell, &Footprint)]) -> FrontierRow {
     let key = &cells[0].0.key;
     // Who knows where time went knows all that there is to know of the host.
     let is_known = |cell: &Cell| !cell.measured.causes.is_empty();
-    let host = |cell: &Cell| is_known(cell).then(|| cell.measured.causes.get(HOST).map_or(0.0, |ps| *ps as f64 / 1e12));
-    let refaults =
-        |cell: &Cell| is_known(cell).then(|| cell.measured.counters.get(REFAULTS).map_or(0.0, |n| *n as f64));
+    let counter = |cell: &Cell, name| cell.measured.counters.get(name).map_or(0.0, |n| *n as f64);
+    let stood_still = |cell: &Cell| cell.measured.causes.get(HOST).map_or(0.0, |ps| *ps as f64 / 1e12);
+    let host = |cell: &Cell| is_known(cell).then(|| stood_still(cell) + counter(cell, GIVES_BACK) / 1e9);
+    let refaults = |cell: &Cell| is_known(cell).then(|| counter(cell, REFAULTS));
     let process =
         |cell: &Cell| cell.measured.duration.map(|duration| (duration.user_ps + duration.system_ps) as f64 / 1e12);
     FrontierRow {
@@ -192,8 +194,8 @@ fn line<T: fmt::Display>(name: &str, numbers: &[T; 5]) -> String {
 
 fn legend(rows: &[FrontierRow]) -> String {
     let mut words = vec![
-        "process s: user and system; host s: the guest stood still for its host (part of process s), without what the \
-         host did meanwhile for pages that were given back",
+        "process s: user and system; host s: what the host did while the guest stood still for it (part of process s), \
+         and while a worker slept that gave pages back",
     ];
     if rows.iter().any(|row| row.is_default) {
         words.push("*: as kernels report when nobody says: order 9, every 2000 ms");

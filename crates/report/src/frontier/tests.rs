@@ -9,7 +9,8 @@ fn cell(target: &str, kernel: &str, seed: u64, mib: [u64; 2], more: &serde_json:
     let is_sim = target == "sim";
     let params = more.clone();
     let causes = if is_sim { json!({ "host": 2_500_000_000_000_u64, "clearing": 1 }) } else { json!({}) };
-    let counters = if is_sim { json!({ "sim_host_refaults": 512 }) } else { json!({}) };
+    let counters =
+        if is_sim { json!({ "sim_host_refaults": 512, "sim_host_gives_back_ns": 250_000_000 }) } else { json!({}) };
     let mut cell: Cell = serde_json::from_value(json!({
         "schema": crate::SCHEMA,
         "key": {
@@ -59,7 +60,7 @@ fn each_column_has_a_line_and_a_simulated_machine_an_ideal_one() {
     ];
     assert_eq!(found, expected);
     assert_eq!((rows[0].host_s, rows[0].refaults, rows[0].process_s), (None, None, Some(1.5)));
-    assert_eq!((rows[2].host_s, rows[2].refaults), (Some(2.5), Some(512.0)));
+    assert_eq!((rows[2].host_s, rows[2].refaults), (Some(2.75), Some(512.0)));
     let marked: Vec<bool> = rows.iter().map(|row| row.is_default).collect();
     assert_eq!(marked, [false, false, true, false, false]);
 }
