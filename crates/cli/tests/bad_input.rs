@@ -123,6 +123,9 @@ fn guests_that_their_host_cannot_hold() {
     let itself = "guest 1: its own memory is out after 0.";
     refused(&["memory=512MiB", "hog=95"], &[itself, "its program fills 95 % of 512 MiB", "ask for less (hog)"]);
     room.assert_nothing_left("guests that their host cannot hold");
+    let small = ["run", "guest-footprint", "--set", "virtio_balloon.target=256MiB", "-o", "result"];
+    let left = "virtio_balloon.target: the guest is left with 256 MiB and the workload touches 6";
+    refuse(&room, &small, &[left, "(trace, size): expected more, or virtio_balloon.deflate_on_oom=on"]);
 }
 
 #[test]

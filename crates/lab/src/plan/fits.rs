@@ -6,7 +6,7 @@ use linux::{
     disk::{Disk, Medium},
     file,
     qemu::Accelerator,
-    setting::{BALLOON, REPORTING},
+    setting::{BALLOON, DEFLATE_ON_OOM, REPORTING},
 };
 use units::Bytes;
 
@@ -27,11 +27,30 @@ pub(super) fn misfit(session: &Session) -> Option<String> {
         let machine = &session.machine.name;
         return Some(format!("files of {} ({from}) do not fit the disk of machine {machine}, {size}", mib(need)));
     }
+    if let Some(problem) = beyond_balloon(session) {
+        return Some(problem);
+    }
     // The simulator has no table of descriptors.
     let open = session.keys.iter().map(|key| parsed(key).open_files(session.memory())).max().unwrap_or_default();
     (open > OPEN_MAX && !matches!(session.place, Place::Sim { .. })).then(|| {
         format!(
             "{open} files are open at the same time, a process may have {OPEN_MAX}: larger ones (file) or less ({from})"
+        )
+    })
+}
+
+/// Whether a balloon leaves the guest less than its workload touches, though nothing takes pages back out.
+fn beyond_balloon(session: &Session) -> Option<String> {
+    let settings = [&session.machine.settings[..], &session.settings[..]].concat();
+    let deflates =
+        settings.iter().rev().find(|(name, _)| name == DEFLATE_ON_OOM).is_some_and(|(_, value)| value == "on");
+    let size: Bytes = linux::balloon::target(&settings).filter(|_| !deflates)?.parse().ok()?;
+    let need = session.keys.iter().map(|key| parsed(key).memory(session.memory())).max().unwrap_or_default();
+    (need > size).then(|| {
+        let (need, size) = (mib(need), mib(size));
+        format!(
+            "{BALLOON}: the guest is left with {size} and the workload touches {need} (trace, size): expected more, or \
+             {DEFLATE_ON_OOM}=on"
         )
     })
 }
