@@ -124,7 +124,7 @@ fn guests_that_their_host_cannot_hold() {
     refused(&["memory=512MiB", "hog=95"], &[itself, "its program fills 95 % of 512 MiB", "ask for less (hog)"]);
     room.assert_nothing_left("guests that their host cannot hold");
     let small = ["run", "guest-footprint", "--set", "virtio_balloon.target=256MiB", "-o", "result"];
-    let left = "virtio_balloon.target: the guest is left with 256 MiB and the workload touches 6";
+    let left = "virtio_balloon.target: the guest is left with 256 MiB and the workload touches 716 MiB ";
     refuse(&room, &small, &[left, "(trace, size): expected more, or virtio_balloon.deflate_on_oom=on"]);
 }
 

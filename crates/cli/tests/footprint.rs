@@ -204,7 +204,9 @@ fn vm_a_guest_with_a_balloon_goes_with_its_run() {
     let Some(_turn) = guests::turn("vm_a_guest_with_a_balloon_goes_with_its_run") else { return };
     let room = Room::new();
     let guest = ["run", "guest-footprint", "--target", "vm", "--accel", "tcg", "--kernel", "6.1", "-o", "result"];
-    let run = words(&[&guest, &["--set", "virtio_balloon.target=512MiB", "--set", "virtio_balloon.reporting=off"]]);
+    let balloon =
+        ["--set", "virtio_balloon.target=640MiB", "--set", "virtio_balloon.reporting=off", "--set", "size=300MiB"];
+    let run = words(&[&guest, &balloon]);
     for signal in [Signal::SIGKILL, Signal::SIGINT] {
         let running = room.start(room.command(&run));
         room.wait_for_first_operation();
