@@ -73,7 +73,7 @@ fn the_table_has_80_columns_and_its_legend_what_it_needs() {
         |name: &str| text.lines().find(|line| line.starts_with(name)).unwrap_or_else(|| panic!("{name}: {text}"));
     let numbers = |name: &str| line(name).split_whitespace().rev().take(5).collect::<Vec<_>>();
     assert_eq!(numbers("vm 6.1 reporting=off"), ["-", "-", "1.500", "2048", "2.000"]);
-    assert_eq!(numbers("delay_ms=2000*"), ["512", "2.500", "1.500", "48", "0.750"]);
+    assert_eq!(numbers("delay_ms=2000*"), ["512", "2.750", "1.500", "48", "0.750"]);
     assert_eq!(numbers("sim ideal"), ["-", "-", "-", "512", "0.500"]);
     assert!(text.contains("\n*: as kernels report") && text.contains("\n-: no real host"), "{text}");
     let plain = frontier_text(&frontier(&cells()[1..2]));
