@@ -45,7 +45,8 @@ pub struct FrontierRow {
     pub end_mib: f64,
     /// Time of the process in the guest, in user mode and in its kernel, in seconds.
     pub process_s: Option<f64>,
-    /// What the host did for the guest, in seconds: while tasks stood still for it, and while a worker slept that gave pages back.
+    /// What the host did for the guest, in seconds: while tasks stood still for it, and while a worker slept that gave pages
+    /// back.
     pub host_s: Option<f64>,
     /// Base pages that the host had given back and had to back again.
     pub refaults: Option<f64>,

@@ -57,10 +57,10 @@ fn why_lost(lost: &GuestLost, host: &Machine, params: &Params) -> String {
             let ProcessMemory { resident, swapped } = processes[*guest];
             let (name, of_host, swap) = (&host.name, mib(host.memory()), mib(host.swap));
             format!(
-                "guest {number}: the host's OOM killer has killed its process {at}, with {} of it in memory and {} in swap, of \
-                 all guests {all_resident} and {all_swapped}: {} guests of {memory} ({all}), each filling {} %, on machine {name} \
-                 with {of_host} of memory and {swap} of swap; ask for fewer or smaller guests (guests, memory, hog), or for a machine \
-                 with more memory or swap",
+                "guest {number}: the host's OOM killer has killed its process {at}, with {} of it in memory and {} in swap, \
+                 of all guests {all_resident} and {all_swapped}: {} guests of {memory} ({all}), each filling {} %, on \
+                 machine {name} with {of_host} of memory and {swap} of swap; ask for fewer or smaller guests (guests, \
+                 memory, hog), or for a machine with more memory or swap",
                 mib(resident),
                 mib(swapped),
                 params.guests,
