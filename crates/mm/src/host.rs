@@ -276,9 +276,9 @@ impl Mm {
         }
     }
 
-    /// Is it memory of a machine, and no hole between zones?
+    /// Is it memory of a machine, and no hole in a zone or between two?
     pub(crate) fn is_memory(&self, pfn: Pfn) -> bool {
-        self.zones.iter().any(|zone| (zone.start..zone.end).contains(&pfn))
+        self.zones.iter().any(|zone| pfn >= zone.start && u64::from(pfn.0 - zone.start.0) < zone.present)
     }
 
     /// Which huge pages of the machine's memory are free from end to end, and nobody has written to them.

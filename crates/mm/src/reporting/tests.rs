@@ -215,3 +215,15 @@ fn small_blocks_leave_huge_pages_of_the_host_in_pieces() {
     assert_eq!(lab.get(Event::SimHostFaults), faults + 8, "base pages, as the rest is there");
     assert_eq!(lab.resident(), resident);
 }
+
+#[test]
+fn a_hole_is_nothing_that_a_host_backs() {
+    let (spanned, present) = (Frames(32 * 1024), Frames(24 * 1024));
+    let zone = ZoneSpec { kind: ZoneKind::Normal, start: Pfn(0), spanned, present, managed: present };
+    let nodes = vec![NodeSpec { id: NodeId(0), cpus: vec![CpuId(0)], distance: vec![10], zones: vec![zone] }];
+    let machine = MachineSpec { pageblock_order: Order::HUGE, max_order: Order(10), nodes };
+    let mut mm = Mm::new(&machine, rules(), &Settings { min_free_kbytes: 4096, ..Settings::default() });
+    mm.attach_host(HostSpec { page: Order::HUGE, discard: Discard::DontNeed });
+    let free = mm.zones[ZoneIndex(0)].buddy.free_frames();
+    assert_eq!(mm.host_resident(), Some(present.0 - free), "all that is in use, and nothing else");
+}
