@@ -172,10 +172,8 @@ pub fn managed(machine: &mm::MachineSpec) -> Bytes {
 /// What is done with a guest's balloon while a workload runs, where it has one. An operator who follows a trace knows what comes:
 /// from each phase on, the guest keeps what that phase and the next need, and so has room when the next begins.
 pub fn balloon(machine: &Machine, workload: &Workload, memory: Bytes) -> Option<BalloonSpec> {
-    let target =
-        machine.settings.iter().rfind(|(name, _)| name == setting::BALLOON).map(|(_, value)| value.as_str())?;
-    let is_on = |(name, value): &(String, String)| (name == setting::DEFLATE_ON_OOM).then_some(value == "on");
-    let deflate_on_oom = machine.settings.iter().rev().find_map(is_on).unwrap_or(false);
+    let target = linux::balloon::target(&machine.settings)?;
+    let deflate_on_oom = linux::balloon::deflates_on_oom(&machine.settings);
     match (target, workload) {
         ("trace", Workload::GuestFootprint(params)) => {
             let phases = params.phases(memory);

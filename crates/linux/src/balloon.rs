@@ -29,6 +29,11 @@ pub fn target(settings: &Settings) -> Option<&str> {
     last(settings, BALLOON).filter(|target| *target != "off")
 }
 
+/// May the guest take pages back out of its balloon when it needs them?
+pub fn deflates_on_oom(settings: &Settings) -> bool {
+    last(settings, DEFLATE_ON_OOM) == Some("on")
+}
+
 /// The device that QEMU gets; none where nobody speaks of it.
 pub(crate) fn device(settings: &Settings) -> Option<String> {
     let is_wanted = last(settings, REPORTING).is_some() || target(settings).is_some();

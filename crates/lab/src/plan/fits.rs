@@ -42,8 +42,7 @@ pub(super) fn misfit(session: &Session) -> Option<String> {
 /// Whether a balloon leaves the guest less than its workload touches, though nothing takes pages back out.
 fn beyond_balloon(session: &Session) -> Option<String> {
     let settings = [&session.machine.settings[..], &session.settings[..]].concat();
-    let deflates =
-        settings.iter().rev().find(|(name, _)| name == DEFLATE_ON_OOM).is_some_and(|(_, value)| value == "on");
+    let deflates = linux::balloon::deflates_on_oom(&settings);
     let size: Bytes = linux::balloon::target(&settings).filter(|_| !deflates)?.parse().ok()?;
     let need = session.keys.iter().map(|key| parsed(key).memory(session.memory())).max().unwrap_or_default();
     (need > size).then(|| {
