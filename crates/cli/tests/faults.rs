@@ -1,5 +1,8 @@
 //! Faults as the kernel counts them against the workload's own count, on this machine and in a guest.
+//!
+//! A test program of its own: counters of this machine count what other tests do at the same time.
 
+#[path = "it/support/mod.rs"]
 mod support;
 
 use std::{

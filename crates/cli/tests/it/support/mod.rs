@@ -1,0 +1,32 @@
+//! What the tests of the command share: a room to run it in, turns for guests, results as read, and how to skip.
+
+#![allow(dead_code, reason = "a test program of its own uses a part of it")]
+
+pub(crate) mod document;
+pub(crate) mod guests;
+pub(crate) mod room;
+
+use std::{fs::OpenOptions, io::Write};
+
+/// Parameters of the smallest cell that is one.
+pub(crate) const TINY: [&str; 10] =
+    ["--set", "tasks=1", "--set", "page=base", "--set", "model=threads", "--set", "iterations=1", "--set", "size=2MiB"];
+
+/// The variable that names the file for skips; `cargo xtask test` reads it.
+const SKIPS_VARIABLE: &str = "PAGELAB_SKIPS";
+
+/// Says that the test `name` did not test anything here, and why.
+#[expect(clippy::print_stdout, reason = "a person who runs the test by hand wants to know")]
+pub(crate) fn skip(name: &str, reason: &str) {
+    println!("skipped {name}: {reason}");
+    if let Some(path) = std::env::var_os(SKIPS_VARIABLE) {
+        let mut file = OpenOptions::new().append(true).create(true).open(path).expect("the file for skips");
+        // One write, so that tests that skip at the same time do not mix.
+        file.write_all(format!("{name}\t{}\n", reason.replace(['\n', '\t'], " ")).as_bytes()).expect("a skip");
+    }
+}
+
+/// Words of a command line, from parts.
+pub(crate) fn words(parts: &[&[&str]]) -> Vec<String> {
+    parts.concat().into_iter().map(str::to_owned).collect()
+}

@@ -1,0 +1,154 @@
+//! What a program sees of distances: accesses take what the machine says of the two nodes, memory is where its policy says, and a
+//! task runs where it may.
+
+use pagelab_sim as sim;
+
+use crate::support;
+use mm::{
+    NodeSpec, ZoneKind, ZoneSpec,
+    cost::{Cause, Latency, Prices, Work},
+    event::Event,
+};
+use os::{Amount, MapSpec, Mempolicy, Os, Pattern, Placement};
+use sim::{Config, Sim, simulate};
+use units::{Bytes, CpuId, NodeId, Pfn, Picos, Time};
+
+const NODES: u32 = 3;
+const FRAMES: u32 = 8192;
+
+/// Three nodes of 32 MiB, two CPUs each; each pair has figures of its own.
+fn machine() -> Config {
+    let mut config = support::machine(NODES * 2, FRAMES);
+    let node = |id: u32| NodeSpec {
+        id: NodeId(id),
+        cpus: vec![CpuId(id * 2), CpuId(id * 2 + 1)],
+        distance: (0..NODES).map(|to| if to == id { 10 } else { 20 }).collect(),
+        zones: vec![ZoneSpec::whole(ZoneKind::Normal, Pfn(id * FRAMES), FRAMES)],
+    };
+    config.machine.nodes = (0..NODES).map(node).collect();
+    config.latency = latency();
+    config
+}
+
+fn latency() -> Latency {
+    let row = |from: u64| (0..3).map(|to| Picos(80_000 + 7_001 * from + 40_003 * (from ^ to))).collect();
+    Latency { load: (0..3).map(row).collect(), ..Latency::default() }
+}
+
+fn no_entries(name: &'static str, _: Vec<u8>) -> sim::EntryFuture {
+    unreachable!("threads need no entry such as {name}")
+}
+
+/// Pages of each range.
+const PAGES: u64 = 300;
+
+/// What a load takes on CPUs of a node, from memory of another one, as a program measures it.
+async fn load(os: &Sim, from: u32, to: u32) -> Picos {
+    let task = os.spawn(Placement::Free, async move |os: Sim| {
+        os.set_affinity(&[CpuId(from * 2 + 1)]).await.unwrap();
+        os.set_mempolicy(&Mempolicy::Bind(vec![NodeId(to)])).await.unwrap();
+        let range = os.mmap(Bytes(PAGES * 4096), MapSpec::Anonymous).await.unwrap();
+        os.store(range, Bytes::PAGE).await.unwrap();
+        assert_eq!(os.node_of(range).await.unwrap(), vec![Some(NodeId(to)); usize::try_from(PAGES).unwrap()]);
+        let (begin, rounds) = (os.now(), 50);
+        let done = os.access(range, Pattern::Random, Amount::Rounds(rounds)).await.unwrap();
+        assert_eq!(done.accesses, rounds * PAGES);
+        assert_eq!(os.now().since(begin), done.time, "nobody else has the CPU");
+        os.munmap(range).await.unwrap();
+        Picos(done.time.0 / done.accesses)
+    });
+    task.await.unwrap()
+}
+
+#[test]
+fn a_load_takes_the_figure_of_each_pair_of_nodes() {
+    let (loads, finish) = simulate(&machine(), no_entries, async |os: Sim| {
+        let mut loads = Vec::new();
+        for (from, to) in (0..NODES).flat_map(|from| (0..NODES).map(move |to| (from, to))) {
+            loads.push(load(&os, from, to).await);
+        }
+        loads
+    });
+    assert_eq!(loads, latency().load.concat());
+    let load = latency().load;
+    let far: u64 = load.iter().enumerate().flat_map(|(from, row)| row.iter().map(move |to| to.0 - row[from].0)).sum();
+    assert_eq!(finish.times.cpu.on(Cause::RemoteMemory).0, far * PAGES * 50);
+}
+
+#[test]
+fn without_distances_it_takes_the_same_everywhere() {
+    let config = Config { latency: Latency::default(), ..machine() };
+    let ((near, far), finish) = simulate(&config, no_entries, async |os: Sim| {
+        let near = load(&os, 1, 1).await;
+        (near, load(&os, 1, 2).await)
+    });
+    assert_eq!((near, far), (config.prices.of(Work::UserTouch), config.prices.of(Work::UserTouch)));
+    assert_eq!(finish.times.cpu.on(Cause::RemoteMemory), Picos(0));
+}
+
+#[test]
+fn a_task_runs_where_it_may_and_its_children_want_memory_where_it_does() {
+    simulate(&machine(), no_entries, async |os: Sim| {
+        let nodes = os.nodes();
+        assert_eq!(nodes.iter().map(|node| node.cpus.len()).collect::<Vec<_>>(), [2, 2, 2]);
+        for node in [2, 0, 1] {
+            os.set_affinity(&nodes[node].cpus).await.unwrap();
+            let range = os.mmap(Bytes(4096 * 5), MapSpec::Anonymous).await.unwrap();
+            os.store(range, Bytes::PAGE).await.unwrap();
+            assert_eq!(os.node_of(range).await.unwrap(), vec![Some(nodes[node].id); 5], "local memory");
+        }
+        os.set_mempolicy(&Mempolicy::Preferred(NodeId(2))).await.unwrap();
+        let child = os.spawn(Placement::Spread(0), async |os: Sim| {
+            let range = os.mmap(Bytes(4096 * 5), MapSpec::Anonymous).await.unwrap();
+            os.store(range.part(Bytes(0), Bytes(4096 * 2)), Bytes::PAGE).await.unwrap();
+            os.node_of(range).await.unwrap()
+        });
+        let two = Some(NodeId(2));
+        assert_eq!(child.await.unwrap(), [two, two, None, None, None]);
+        assert!(os.set_affinity(&[]).await.is_err() && os.set_affinity(&[CpuId(77)]).await.is_err());
+        for nowhere in [Mempolicy::Bind(Vec::new()), Mempolicy::Preferred(NodeId(7))] {
+            assert!(os.set_mempolicy(&nowhere).await.is_err(), "{nowhere:?}");
+        }
+    });
+}
+
+#[test]
+fn accesses_end_with_their_time_and_computing_takes_its_own() {
+    let config = Config { prices: Prices::new(|_| Picos::from_nanos(100)), ..machine() };
+    let ((), finish) = simulate(&config, no_entries, async |os: Sim| {
+        let range = os.mmap(Bytes::mib(1), MapSpec::Anonymous).await.unwrap();
+        os.store(range, Bytes::PAGE).await.unwrap();
+        let span = Picos::from_micros(9_000);
+        let begin = os.now();
+        os.compute(span).await;
+        assert_eq!(os.now().since(begin), span);
+        let done = os.access(range, Pattern::Random, Amount::Time(span)).await.unwrap();
+        let longest = latency().load[0][2];
+        assert!(done.time >= span && done.time < span + longest, "{done:?}");
+        assert_eq!(done.accesses, span.0.div_ceil(latency().load[0][0].0));
+        os.hint(range).await.unwrap();
+        os.access(range, Pattern::Random, Amount::Rounds(3)).await.unwrap();
+        assert!(os.now() > Time(0));
+    });
+    assert_eq!(finish.counters.get(Event::NumaHintFaults), 256);
+    assert_eq!(finish.counters.get(Event::NumaHintFaultsLocal), 256);
+}
+
+#[test]
+fn two_that_share_a_cpu_have_half_of_it_each() {
+    let (shares, _) = simulate(&machine(), no_entries, async |os: Sim| {
+        let body = async |os: Sim| {
+            let range = os.mmap(Bytes::mib(2), MapSpec::Anonymous).await.unwrap();
+            os.store(range, Bytes::PAGE).await.unwrap();
+            os.access(range, Pattern::Sweep, Amount::Time(Picos::from_micros(400_000))).await.unwrap().accesses
+        };
+        let tasks = [os.spawn(Placement::Spread(1), body), os.spawn(Placement::Spread(1), body)];
+        let mut shares = Vec::new();
+        for task in tasks {
+            shares.push(task.await.unwrap());
+        }
+        shares
+    });
+    let (less, more) = (shares.iter().min().unwrap(), shares.iter().max().unwrap());
+    assert!(more - less < more / 5, "{shares:?}");
+}

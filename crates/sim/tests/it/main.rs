@@ -1,0 +1,15 @@
+//! The simulated machine, driven by small programs.
+
+mod access;
+mod causes;
+mod extfrag;
+mod fork;
+mod mmap_lock;
+mod over_time;
+mod quantum;
+mod run_hash;
+mod scheduler;
+mod seeds;
+mod shootdowns;
+mod state;
+mod support;
