@@ -2,25 +2,32 @@
 
 use std::{
     collections::{BTreeMap, BTreeSet},
-    fs,
-    io::{self, BufRead, BufReader, Write},
-    process::{Command, ExitCode, Stdio},
+    fs, io,
+    path::{Path, PathBuf},
+    process::{Command, ExitCode},
     time::{Duration, Instant},
 };
 
-use anyhow::{Context, Result};
-use cargo_metadata::Metadata;
+use anyhow::{Context, Result, ensure};
+use cargo_metadata::{Metadata, camino::Utf8PathBuf};
 use linux::{
     kernel_image::{self, release_matches},
     qemu,
 };
 
-use crate::{code, tidy};
+use crate::{
+    code, first_patch,
+    suite::{self, Tally, VM_PREFIX},
+    tidy,
+};
 
 /// Variable that names the file to which tests append `NAME\tREASON` when they skip.
 const SKIPS_VARIABLE: &str = "PAGELAB_SKIPS";
-/// How the names of tests begin that boot a guest.
-const VM_PREFIX: &str = "vm_";
+/// Variable that names the program as the dev profile builds it; a test compares its bytes with those of the release profile.
+const OTHER_PROFILE_VARIABLE: &str = "PAGELAB_OTHER_PROFILE";
+
+/// What changes in the dev profile: half the time and a tenth of the room, and no other code.
+pub(crate) const DEV_PROFILE: [(&str, &str); 2] = [("CARGO_INCREMENTAL", "0"), ("CARGO_PROFILE_DEV_DEBUG", "none")];
 
 /// How one stage ended.
 struct Stage {
@@ -30,20 +37,12 @@ struct Stage {
     complaint: String,
 }
 
-/// Sums of cargo's `test result:` lines, and what its `test NAME ... ok` lines tell of guests.
-#[derive(Clone, Debug, Default, PartialEq, Eq)]
-struct Tally {
-    passed: usize,
-    failed: usize,
-    ignored: usize,
-    /// Tests that boot a guest and that cargo calls ok: they passed, or they skipped.
-    vm_ok: BTreeSet<String>,
-}
-
 /// Runs every stage, also after one failed.
 pub(crate) fn run(workspace: &Metadata, filter: Option<&str>) -> Result<ExitCode> {
     let skips_file = tempfile::NamedTempFile::new().context("a temporary file for skips")?;
     let mut tally = Tally::default();
+    let mut programs = Vec::new();
+    let mut other_profile = None;
     let mut stages = vec![
         stage("fmt", || cargo(workspace, &["fmt", "--all", "--check"])),
         stage("tidy", || match tidy::run(workspace)? {
@@ -54,10 +53,21 @@ pub(crate) fn run(workspace: &Metadata, filter: Option<&str>) -> Result<ExitCode
             cargo(workspace, &["clippy", "--workspace", "--all-targets", "--release", "--", "-D", "warnings"])
         }),
         stage("build", || cargo(workspace, &["build", "--release"])),
+        stage("debug build", || {
+            other_profile = Some(build_other_profile(workspace)?);
+            Ok(String::new())
+        }),
+        stage("first patch", || first_patch::run(workspace)),
+        stage("test build", || {
+            programs = suite::build(workspace)?;
+            Ok(String::new())
+        }),
         stage("tests", || {
-            let mut tests = cargo_command(workspace, &["test", "--release", "--workspace", "--no-fail-fast"]);
-            tests.args(filter).env(SKIPS_VARIABLE, skips_file.path());
-            run_tests(tests, &mut io::stdout(), &mut tally)
+            let variables: Vec<(&str, &Path)> = [(SKIPS_VARIABLE, skips_file.path())]
+                .into_iter()
+                .chain(other_profile.as_deref().map(|path| (OTHER_PROFILE_VARIABLE, path)))
+                .collect();
+            suite::run(&programs, filter, &variables, &mut io::stdout(), &mut tally)
         }),
     ];
     let text = fs::read_to_string(skips_file.path()).context("the file of skips")?;
@@ -72,12 +82,13 @@ pub(crate) fn run(workspace: &Metadata, filter: Option<&str>) -> Result<ExitCode
 /// Prints the account and returns how much failed.
 fn summarize(stages: &[Stage], tally: &Tally, skips: &BTreeMap<&str, &str>) -> usize {
     println!();
+    print!("{}", tally.slowest());
     for (name, reason) in skips {
         println!("skipped {name}: {reason}");
     }
     for stage in stages {
         let verdict = if stage.complaint.is_empty() { "ok" } else { &stage.complaint };
-        println!("{:8} {:7.1} s  {verdict}", stage.name, stage.wall.as_secs_f64());
+        println!("{:11} {:7.1} s  {verdict}", stage.name, stage.wall.as_secs_f64());
     }
     let (line, failed) = closing_line(stages, tally, skips.len());
     println!("{line}");
@@ -113,62 +124,23 @@ pub(crate) fn cargo_command(workspace: &Metadata, arguments: &[&str]) -> Command
     command
 }
 
+/// The program as the dev profile builds it, in a target folder of its own, so that neither build makes the other's stale.
+fn build_other_profile(workspace: &Metadata) -> Result<PathBuf> {
+    let target = other_target(workspace);
+    let mut build = cargo_command(workspace, &["build", "--locked", "--package", "pagelab", "--bin", "pagelab"]);
+    let status = build.envs(DEV_PROFILE).arg("--target-dir").arg(&target).status().context("cargo build")?;
+    ensure!(status.success(), "cargo build: {status}");
+    Ok(target.join("debug/pagelab").into())
+}
+
+/// Where builds in the dev profile go; they share what they use of others.
+pub(crate) fn other_target(workspace: &Metadata) -> Utf8PathBuf {
+    workspace.target_directory.join("other-profile")
+}
+
 fn cargo(workspace: &Metadata, arguments: &[&str]) -> Result<String> {
     let status = cargo_command(workspace, arguments).status().context("cargo")?;
     Ok(if status.success() { String::new() } else { format!("cargo {}: {status}", arguments[0]) })
-}
-
-/// Runs the tests, passing their output on to the terminal as it comes, and adds their results up.
-fn run_tests(mut command: Command, terminal: &mut impl Write, tally: &mut Tally) -> Result<String> {
-    let mut child = command.stdout(Stdio::piped()).spawn().context("cargo test")?;
-    let mut output = BufReader::new(child.stdout.take().context("cargo test has no output")?);
-    let mut line = Vec::new();
-    while output.read_until(b'\n', &mut line)? > 0 {
-        terminal.write_all(&line)?;
-        tally.add(&String::from_utf8_lossy(&line));
-        line.clear();
-    }
-    let status = child.wait()?;
-    Ok(match (status.success(), tally.failed, tally.passed) {
-        (true, 0, 0) => "no test ran; expected a name that some test contains".to_owned(),
-        (true, 0, _) => String::new(),
-        (_, 0, _) => format!("cargo test: {status}"),
-        (_, failed, _) => format!("{failed} tests failed"),
-    })
-}
-
-impl Tally {
-    /// Reads one line, with or without colours.
-    fn add(&mut self, line: &str) {
-        let Some(line) = line.trim_start().strip_prefix("test ") else { return };
-        match line.strip_prefix("result: ") {
-            Some(results) => self.add_results(results),
-            None => self.vm_ok.extend(ok_name(line).filter(|name| name.starts_with(VM_PREFIX)).map(str::to_owned)),
-        }
-    }
-
-    /// Reads `ok. 3 passed; 0 failed; 1 ignored; 0 measured; ...`.
-    fn add_results(&mut self, results: &str) {
-        let words: Vec<&str> = results.split([' ', ';']).filter(|word| !word.is_empty()).collect();
-        for pair in words.windows(2) {
-            let Ok(count) = pair[0].parse::<usize>() else {
-                continue;
-            };
-            match pair[1] {
-                "passed" => self.passed += count,
-                "failed" => self.failed += count,
-                "ignored" => self.ignored += count,
-                _ => {}
-            }
-        }
-    }
-}
-
-/// The name in `NAME ... ok`, perhaps with ` - should panic` after it.
-fn ok_name(line: &str) -> Option<&str> {
-    let (name, verdict) = line.trim_end().split_once(" ... ")?;
-    let is_ok = verdict.split('\u{1b}').any(|part| part == "ok" || part.ends_with("mok"));
-    name.split(' ').next().filter(|_| is_ok)
 }
 
 /// Skipped tests and their reasons; one that skips several parts counts once.
@@ -214,41 +186,6 @@ mod tests {
     }
 
     #[test]
-    fn results_add_up() {
-        let mut tally = Tally::default();
-        for line in [
-            "running 4 tests\n",
-            "test result: ok. 3 passed; 0 failed; 1 ignored; 0 measured; 0 filtered out; finished in 0.07s\n",
-            "test result: \u{1b}[31mFAILED\u{1b}[m. 2 passed; 5 failed; 0 ignored; 0 measured; 9 filtered out\n",
-            "test test result: 9 passed ... ok\n",
-        ] {
-            tally.add(line);
-        }
-        assert_eq!(tally, Tally { passed: 5, failed: 5, ignored: 1, vm_ok: BTreeSet::new() });
-    }
-
-    #[test]
-    fn guests_that_are_ok_are_known_by_name() {
-        let mut tally = Tally::default();
-        for line in [
-            "test vm_plain ... ok\n",
-            "test vm_coloured ... \u{1b}[32mok\u{1b}(B\u{1b}[m\n",
-            "test vm_panics - should panic ... ok\n",
-            "test vm_fails ... FAILED\n",
-            "test vm_fails_in_red ... \u{1b}[31mFAILED\u{1b}[m\n",
-            "test vm_later ... ignored, no time\n",
-            "test vm_slow has been running for over 60 seconds\n",
-            "test no_vm_ ... ok\n",
-            "test vm::boots ... ok\n",
-            "the test vm_told ... ok\n",
-        ] {
-            tally.add(line);
-        }
-        let names: Vec<&str> = tally.vm_ok.iter().map(String::as_str).collect();
-        assert_eq!(names, ["vm_coloured", "vm_panics", "vm_plain"]);
-    }
-
-    #[test]
     fn the_closing_line_counts_stages_tests_and_skips() {
         let tally = Tally { passed: 10, ignored: 1, ..Tally::default() };
         let line = |stages: &[Stage], tally: &Tally| closing_line(stages, tally, 2);
@@ -258,23 +195,6 @@ mod tests {
         assert_eq!(line(&stages, &failing), ("total: 8 passed, 3 failed, 3 skipped".to_owned(), 3));
         let stages = [stage("tests", "cargo test: it does not compile"), stage("vm", "vm_boot skipped")];
         assert_eq!(line(&stages, &Tally::default()).1, 2);
-    }
-
-    #[test]
-    fn the_tests_are_run_and_read() {
-        let mut tally = Tally::default();
-        let script = |text: &str| {
-            let mut command = Command::new("sh");
-            command.args(["-c", text]);
-            command
-        };
-        let mut shown = Vec::new();
-        let mut run = |text: &str, tally: &mut Tally| run_tests(script(text), &mut shown, tally).unwrap();
-        assert_eq!(run("echo 'test result: ok. 2 passed; 0 failed; 0 ignored'", &mut tally), "");
-        assert_eq!(tally.passed, 2);
-        assert_eq!(run("exit 101", &mut tally), "cargo test: exit status: 101");
-        assert!(run("echo test result: none. 0 passed", &mut Tally::default()).starts_with("no test ran"));
-        assert!(shown.starts_with(b"test result: ok. 2 passed"));
     }
 
     #[test]

@@ -8,10 +8,7 @@ use std::{
     path::{Path, PathBuf},
 };
 
-use liblzma::{
-    stream::{Check, Stream},
-    write::XzEncoder,
-};
+use flate2::{Compression, write::GzEncoder};
 use object::read::elf::{ElfFile64, FileHeader, ProgramHeader};
 
 use crate::{
@@ -25,9 +22,6 @@ use crate::{
 /// The archive is padded with zeros to a multiple of this, which the kernel skips: plans of slightly different length then
 /// give the same layout of the guest's memory.
 const PADDING: usize = 64 << 10;
-/// How hard it is compressed: more takes longer than it gains.
-const PRESET: u32 = 1;
-
 /// Builds the archive. The same program, kernel and plan give the same bytes.
 ///
 /// `image`: what is to be written to the guest's disk, packed.
@@ -40,14 +34,10 @@ pub(crate) fn build(
     let mut archive = Newc::new();
     pack(kernel, modules, plan, image, &mut archive).map_err(|problem| format!("building the initramfs: {problem}"))?;
     // Compressed, because the boot loader's copy is not managed memory until it is unpacked: on a small machine eight
-    // megabytes more of it would move the automatic min_free_kbytes by one percent. With xz (CONFIG_RD_XZ, on by default) it
-    // takes a fifth less than with gzip; of xz's checks the kernel knows only this one (Documentation/staging/xz.rst, v6.1).
-    let stream = Stream::new_easy_encoder(PRESET, Check::Crc32).map_err(std::io::Error::from);
-    let written = stream.and_then(|stream| {
-        let mut compressed = XzEncoder::new_stream(Vec::new(), stream);
-        compressed.write_all(&archive.finish())?;
-        compressed.finish()
-    });
+    // megabytes more of it would move the automatic min_free_kbytes by one percent. Xz takes a fifth less than gzip
+    // (CONFIG_RD_GZIP, on by default), but unpacking it was half of a translated guest's boot.
+    let mut compressed = GzEncoder::new(Vec::new(), Compression::default());
+    let written = compressed.write_all(&archive.finish()).and_then(|()| compressed.finish());
     let mut archive = written.map_err(|error| format!("compressing the initramfs: {error}"))?;
     archive.resize(archive.len().next_multiple_of(PADDING), 0);
     Ok(archive)
