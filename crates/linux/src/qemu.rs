@@ -63,6 +63,13 @@ impl Accelerator {
             Self::Replayable { shift } => format!("tcg,icount={shift}"),
         }
     }
+
+    /// The part of QEMU's command line that stands for it. What ran under other words is another run.
+    pub fn words(self) -> Vec<String> {
+        let mut words = Words::default();
+        accelerate(self, "", &mut words);
+        words.0
+    }
 }
 
 /// One guest, ready to boot.
@@ -504,6 +511,10 @@ fn accelerate(accelerator: Accelerator, more: &str, words: &mut Words) {
     // would make clearing pages the whole run. By number, because kernels before 5.19 know no names here. no_timer_check: on a
     // busy host the timer may not tick while the kernel looks whether it does (check_timer, arch/x86/kernel/apic/io_apic.c).
     const TRANSLATED: &str = "clearcpuid=112,297,580 tsc=reliable clocksource=tsc no_timer_check";
+    // QEMU's main loop moves the clock of a guest that has halted to its next timer, and may find it halted while the CPU's
+    // thread has yet to add up what it executed: the clock then runs ahead by just that. A QEMU that records lets only one of
+    // the two threads work at a time (`replay_mutex_lock`, docs/devel/replay.rst, 7.2). The recording goes nowhere.
+    const ALONE: &str = "rr=record,rrfile=/dev/null";
     match accelerator {
         Accelerator::Kvm => {
             words.pair("-accel", "kvm");
@@ -518,7 +529,7 @@ fn accelerate(accelerator: Accelerator, more: &str, words: &mut Words) {
         }
         Accelerator::Replayable { shift } => {
             words.pair("-accel", "tcg,thread=single");
-            words.pair("-icount", format!("shift={shift},sleep=off"));
+            words.pair("-icount", format!("shift={shift},sleep=off,{ALONE}"));
             words.pair("-rtc", "base=2026-01-01,clock=vm");
             words.pair("-cpu", "max,-cx16,-rdrand,-rdseed");
             words.pair("-append", format!("{ALWAYS} {TRANSLATED} nokaslr random.trust_cpu=0{more}"));

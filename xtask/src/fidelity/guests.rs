@@ -19,6 +19,7 @@ use lab::{
 use linux::{
     host::monotonic_ns,
     kernel_image::{self, KernelImage},
+    qemu::Accelerator,
 };
 
 use super::{Options, last_words};
@@ -139,7 +140,8 @@ impl<'a> Guests<'a> {
         self.cache.join(self.name(run, seed) + GUEST_HASH)
     }
 
-    /// All else that a result depends on: the kernel, the files of machine and experiment, and what is asked for.
+    /// All else that a result depends on: the kernel, the files of machine and experiment, what is asked for, and how QEMU makes
+    /// it replayable where it does. So not even `--stale` finds guests that were kept when QEMU let in what its host was doing.
     fn name(&self, run: &cells::Run, seed: u64) -> String {
         let text = |kind, name: &str| {
             source::lookup(kind, name).map_or_else(|_| name.to_owned(), |file| file.text().to_owned())
@@ -149,6 +151,7 @@ impl<'a> Guests<'a> {
             text(Kind::Machine, &run.guest.machine),
             text(Kind::Experiment, &run.experiment),
             arguments(run, seed).join("\n"),
+            run.guest.replayable.as_ref().map(|_| replayable()).unwrap_or_default(),
         ];
         let mut hasher = blake3::Hasher::new();
         for part in parts {
@@ -181,6 +184,11 @@ impl<'a> Guests<'a> {
             .with_context(|| file.display().to_string())?;
         self.kept(run, seed).context("it was written just now")
     }
+}
+
+/// How QEMU runs all replayable guests. The time that an instruction takes is among the arguments.
+fn replayable() -> String {
+    Accelerator::Replayable { shift: 0 }.words().join("\n")
 }
 
 /// What `pagelab run` is told.
