@@ -90,21 +90,35 @@ pub struct LiveHigh {
     pub cpu: CpuId,
     /// Its `high`, in frames.
     pub high: Frames,
-    /// Is it within the bounds?
+    /// Is it within its bounds?
     pub state: LiveState,
 }
 
 /// Where a tuned `high` is.
+///
+/// A CPU moves its `high` into the bounds whenever it takes pages from its list or puts some there (`nr_pcp_alloc` and
+/// `nr_pcp_high`, mm/page_alloc.c, v6.18), and at no other time: whoever changes the bounds leaves it alone (`pageset_update`).
+/// Bounds follow the low mark and the managed pages, so they change when the marks are first computed at boot, with a setting,
+/// and when the kernel computes the marks anew after a balloon or hotplug. A CPU whose pages come from a higher zone may not
+/// use a list for hours.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum LiveState {
-    /// Between the bounds, as it must be once it is used.
+    /// Between the bounds of now.
     Within,
     /// 0: this CPU has not used its list of this zone yet.
     Unused,
-    /// Stale: from other bounds, until the list is used next.
+    /// Between bounds that this zone may have had when the CPU used its list last.
+    Stale,
+    /// Where no bounds of this zone allow it.
     Outside,
 }
+
+/// The smallest `high_min` that any zone has: a batch of one page, times four (`zone_highsize`, mm/page_alloc.c, v6.18).
+const LEAST_HIGH: Frames = Frames(4);
+/// The largest `high_max`: one part in this many of the zone, for one CPU alone, as there is early at boot
+/// (`MIN_PERCPU_PAGELIST_HIGH_FRACTION`, mm/page_alloc.c, v6.18).
+const MOST_HIGH_PART: u64 = 8;
 
 /// One figure that is not equal.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
@@ -270,7 +284,7 @@ fn row(zone: &Zone, computed: &ZoneFigures, phase: Phase) -> ZoneRow {
         PcpHigh::Fixed(_) => None,
         PcpHigh::Tuned { min, max } => Some((min, max)),
     };
-    let live_high = bounds.map(|bounds| zone.pagesets.iter().map(|set| live_high(set, bounds)).collect());
+    let live_high = bounds.map(|bounds| zone.pagesets.iter().map(|set| live_high(zone, set, bounds)).collect());
     ZoneRow {
         node: zone.node,
         kind: computed.kind,
@@ -312,10 +326,12 @@ fn kernel_figures(zone: &Zone, set: Option<&Pageset>, ours: PcpHigh) -> Figures 
     }
 }
 
-fn live_high(set: &Pageset, (min, max): (Frames, Frames)) -> LiveHigh {
+fn live_high(zone: &Zone, set: &Pageset, (min, max): (Frames, Frames)) -> LiveHigh {
+    let most = Frames(zone.present.0 / MOST_HIGH_PART).max(max);
     let state = match set.high {
         Frames(0) => LiveState::Unused,
         high if (min..=max).contains(&high) => LiveState::Within,
+        high if (LEAST_HIGH..=most).contains(&high) => LiveState::Stale,
         _ => LiveState::Outside,
     };
     LiveHigh { cpu: set.cpu, high: set.high, state }

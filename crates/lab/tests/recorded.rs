@@ -5,7 +5,7 @@ use std::{collections::BTreeSet, fs, path::PathBuf};
 
 use linux::procfs::{Capture, Snapshot, buddyinfo, pagetypeinfo, vmstat};
 use mm::{
-    PcpHigh, Variant,
+    PcpHigh, Variant, ZoneKind,
     variant::{self, Named},
 };
 use pagelab_lab::arithmetic::{ArithmeticError, LiveState, Phase, ZoneComparison, compare, view};
@@ -91,17 +91,59 @@ fn min_free_kbytes_is_chosen_as_the_kernel_does() {
 #[test]
 fn a_tuned_high_is_within_its_bounds_or_not_yet_used_with_them() {
     let mut seen = BTreeSet::new();
-    for name in names("recomputed").into_iter().chain(["6.18-host/booted".to_owned()]) {
+    for name in names("recomputed").into_iter().chain(["6.18-host/booted".to_owned(), LATER.to_owned()]) {
         for zone in comparison(&name, Phase::Recomputed).zones {
             let Some(PcpHigh::Tuned { min, .. }) = zone.ours.pcp_high else { continue };
             for live in zone.live_high {
                 // Left from when the list was last used, before the marks rose; never above the bounds.
-                assert!(live.state != LiveState::Outside || live.high < min, "{name}: {live:?}");
+                assert!(live.state != LiveState::Stale || live.high < min, "{name}: {live:?}");
                 seen.insert(format!("{:?}", live.state));
             }
         }
     }
-    assert_eq!(seen.into_iter().collect::<Vec<_>>(), ["Outside", "Unused", "Within"]);
+    assert_eq!(seen.into_iter().collect::<Vec<_>>(), ["Stale", "Unused", "Within"]);
+}
+
+/// The host hours after boot. Its first CPU had used its list of DMA32 before the low mark was computed, when the lower bound was
+/// four batches, and not since; and a balloon had changed the bounds.
+const LATER: &str = "6.18-host/later";
+
+#[test]
+fn a_list_unused_since_boot_keeps_the_high_of_then() {
+    let later = comparison(LATER, Phase::Live);
+    assert!(later.equal(), "{}", later.table().join("\n"));
+    let zone = later.zones.iter().find(|zone| zone.kind == ZoneKind::Dma32).unwrap();
+    assert_eq!(zone.kernel.pcp_high, Some(PcpHigh::Tuned { min: Frames(1753), max: Frames(48_307) }));
+    let highs: Vec<_> = zone.live_high.iter().map(|live| (live.high, live.state)).collect();
+    assert_eq!(highs, [(Frames(252), LiveState::Stale), (Frames(1753), LiveState::Within)]);
+    assert_eq!(zone.kernel.pcp_batch, Some(Frames(252 / 4)));
+    let table = later.table().join("\n");
+    assert!(table.contains("DMA32 pcp high now 252-1753; CPUs: 1 within, 1 stale"), "{table}");
+}
+
+#[test]
+fn a_high_that_no_bounds_allow_is_outside() {
+    let states = |high| {
+        let mut snapshot = snapshot(LATER);
+        let zone = snapshot.zones.iter_mut().find(|zone| zone.name == "DMA32").unwrap();
+        zone.pagesets[0].high = Frames(high);
+        let zones = compare(&snapshot, rules(&snapshot), Phase::Live).unwrap().zones;
+        zones.iter().find(|zone| zone.kind == ZoneKind::Dma32).unwrap().live_high[0].state
+    };
+    // 782,336 frames are present: an eighth of them, for one CPU, is the most that `high_max` ever was.
+    let expected = [
+        (0, LiveState::Unused),
+        (1, LiveState::Outside),
+        (4, LiveState::Stale),
+        (1752, LiveState::Stale),
+        (1753, LiveState::Within),
+        (48_307, LiveState::Within),
+        (97_792, LiveState::Stale),
+        (97_793, LiveState::Outside),
+    ];
+    for (high, state) in expected {
+        assert_eq!(states(high), state, "{high}");
+    }
 }
 
 #[test]

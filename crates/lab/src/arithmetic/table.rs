@@ -124,7 +124,12 @@ fn live_high(zone: &ZoneRow) -> Option<String> {
     let count = |state| zone.live_high.iter().filter(|live| live.state == state).count();
     let (least, most) = (used.clone().min()?, used.max()?);
     let range = if least == most { least.to_string() } else { format!("{least}-{most}") };
-    let states = [(LiveState::Within, "within"), (LiveState::Unused, "unused"), (LiveState::Outside, "stale")];
+    let states = [
+        (LiveState::Within, "within"),
+        (LiveState::Unused, "unused"),
+        (LiveState::Stale, "stale"),
+        (LiveState::Outside, "outside"),
+    ];
     let counts = states.map(|(state, word)| (count(state), word)).into_iter().filter(|(cpus, _)| *cpus > 0);
     let counts: Vec<_> = counts.map(|(cpus, word)| format!("{cpus} {word}")).collect();
     Some(format!("{} pcp high now {range}; CPUs: {}", name(zone), counts.join(", ")))
