@@ -2,6 +2,8 @@
 #![expect(clippy::print_stdout, clippy::print_stderr, reason = "a command line program talks to a person")]
 
 mod apt;
+mod base;
+mod bench;
 mod calibration;
 mod fidelity;
 mod first_patch;
@@ -40,7 +42,11 @@ enum Command {
     /// from 4 GiB to 1 TiB
     ///
     /// CPU times, medians; nothing is asserted, and a busy machine shows in the figures. Takes about a minute and 4 GiB.
-    Bench,
+    ///
+    /// With `--against COMMIT`, simulated runs of this tree and of that commit in pairs: instructions, which do not depend on the
+    /// machine's load, and wall time, runs in turn. The commit's program is built once, under target/same-bytes; the runs take
+    /// four minutes on a quiet machine.
+    Bench(bench::Options),
     /// What calibrated prices predict, beside what this host takes: faults, fork and copy on write, munmap
     ///
     /// Rounds of `pagelab calibrate`, the host's runs and those of the simulator with these prices; medians over the rounds.
@@ -87,7 +93,7 @@ fn main() -> ExitCode {
 fn run(command: Command) -> Result<ExitCode> {
     match command {
         Command::Test { filter } => test::run(&workspace()?, filter.as_deref()),
-        Command::Bench => bench(),
+        Command::Bench(options) => Ok(code(bench::run(&workspace()?, &options)?)),
         Command::Calibration => calibration::run(&workspace()?).map(|()| ExitCode::SUCCESS),
         Command::Fidelity(options) => fidelity::run(&workspace()?, &options).map(|()| ExitCode::SUCCESS),
         Command::SameBytes(options) => Ok(code(same_bytes::run(&workspace()?, &options)?)),
@@ -95,18 +101,6 @@ fn run(command: Command) -> Result<ExitCode> {
         Command::Tidy => Ok(code(tidy::run(&workspace()?)?)),
         Command::Kernel(options) => kernel::run(&options).map(|()| ExitCode::SUCCESS),
     }
-}
-
-/// The benchmarks of the crates, with cargo's own runner.
-fn bench() -> Result<ExitCode> {
-    let workspace = workspace()?;
-    let mut failed = 0;
-    for (krate, bench) in [("pagelab-lab", "fault_loop"), ("pagelab-mm", "speed")] {
-        let arguments = ["bench", "--quiet", "--package", krate, "--bench", bench];
-        let status = test::cargo_command(&workspace, &arguments).status();
-        failed += usize::from(!status.context("cargo bench")?.success());
-    }
-    Ok(code(failed))
 }
 
 /// The random tests, with many more seeds: `docs/history/step-4.md` counts their operations.

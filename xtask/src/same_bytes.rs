@@ -1,7 +1,6 @@
 //! `cargo xtask same-bytes BASE`: a list of simulated cells with this tree and with another commit. A change of structure must
 //! leave all of them as they are.
 
-mod base;
 mod compare;
 
 use std::{
@@ -16,13 +15,10 @@ use cargo_metadata::Metadata;
 use clap::Args;
 use lab::source::{Source, SourceError};
 
-use self::{
-    base::Base,
-    compare::{Cells, Difference},
-};
+use self::compare::{Cells, Difference};
 use crate::{
+    base::{Base, PAGELAB},
     pool::{Clock, in_parallel},
-    test::cargo_command,
 };
 
 /// The list of cells.
@@ -48,13 +44,9 @@ pub(crate) fn run(workspace: &Metadata, options: &Options) -> Result<usize> {
     let runs: Vec<_> = runs.into_iter().filter(chosen).collect();
     ensure!(!runs.is_empty(), "no run of {LIST} has {:?} in it", options.filter.as_deref().unwrap_or_default());
 
-    let base = Base::of(workspace, &options.base)?;
-    let built = cargo_command(workspace, &["build", "--release", "--package", "pagelab"]).status().context("cargo")?;
-    ensure!(built.success(), "cargo build: {built}");
+    let base = Base::of(workspace, &options.base, &PAGELAB)?;
     let room = tempfile::tempdir().context("a temporary directory")?;
-    // A copy: whoever builds meanwhile would replace it.
-    let ours = room.path().join("pagelab");
-    fs::copy(workspace.target_directory.join("release/pagelab"), &ours).context("copying pagelab")?;
+    let ours = PAGELAB.of_this_tree(workspace, room.path())?;
 
     let jobs = options.jobs.unwrap_or_else(|| std::thread::available_parallelism().map_or(1, usize::from)).max(1);
     let numbered: Vec<_> = runs.iter().enumerate().collect();

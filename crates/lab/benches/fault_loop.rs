@@ -1,5 +1,5 @@
-//! The whole fault-storm loop, mmap and munmap included, on this host's kernel and in the simulator: CPU time per base
-//! page, the same iterations on both, medians of alternating rounds, and their ratio.
+//! The whole fault-storm loop, mmap and munmap included, on this host's kernel and in the simulator: CPU time per page fault,
+//! medians of alternating rounds, and their ratio. Runs are so long that the start of one is nothing beside its faults.
 //!
 //! And what 16 CPUs cost the simulator per fault beside one, each with one task and all of them with as much memory.
 //!
@@ -21,25 +21,74 @@ const ROUNDS: usize = 7;
 /// What is compared within the simulator is short, and the least of so many rounds repeats to a hundredth on a machine whose
 /// medians move by a tenth.
 const SHORT_ROUNDS: usize = 40;
-const ITERATIONS: u64 = 16;
-const WARMUP: u64 = 1;
 const SIZE: Bytes = Bytes::mib(128);
 const MACHINE: &str = "one-node-4g";
+const CAP: Bytes = Bytes::gib(2);
+
+/// How a kind of pages is faulted.
+struct Loop {
+    page: &'static str,
+    /// Frames that one fault maps.
+    each: u64,
+    size: Bytes,
+    /// Of the host, which counts them alone.
+    on_host: u64,
+    /// Of the simulator. More, where a fault is of hundreds of pages: its run is measured from the start of the machine.
+    in_simulator: u64,
+    wanted: &'static str,
+}
+
+const LOOPS: [Loop; 2] = [
+    Loop { page: "base", each: 1, size: SIZE, on_host: 16, in_simulator: 64, wanted: " (wanted: at least 25)" },
+    Loop { page: "huge", each: 512, size: Bytes::gib(1), on_host: 4, in_simulator: 256, wanted: "" },
+];
+
+impl Loop {
+    fn workload(&self, iterations: u64, warmup: u64) -> Workload {
+        let (iterations, warmup, size) = (iterations.to_string(), warmup.to_string(), self.size.to_string());
+        let params = [("page", self.page), ("iterations", &iterations), ("warmup", &warmup), ("size", &size)];
+        Workload::parse("fault-storm", params).expect("the parameters are good")
+    }
+
+    fn per_fault(&self, ns: f64, outcome: &Outcome, iterations: u64) -> f64 {
+        assert_eq!(outcome.tasks.len(), 1, "one task");
+        ns / (iterations * self.size.frames().0 / self.each) as f64
+    }
+
+    /// The counted iterations by `getrusage`: user and system time of the one task.
+    fn on_host(&self) -> f64 {
+        let host = Linux::new(vec![CpuId(0)], CAP, Ground::default());
+        let outcome = block_on(self.workload(self.on_host, 1).run(host, 1)).expect("the workload runs here");
+        let rusage = outcome.tasks[0].rusage;
+        let span = rusage.user + rusage.system;
+        self.per_fault(span.0 as f64 / 1000.0, &outcome, self.on_host)
+    }
+
+    /// All of a run by the CPU time of this thread.
+    fn in_simulator(&self) -> f64 {
+        let machine = Machine::load(MACHINE, &linux::setting::names()).expect("a built-in machine");
+        let config = lab::simulated::config(&machine, mm::variant::named("v6.1"), CAP, 1).expect("a good machine");
+        let workload = self.workload(self.in_simulator, 0);
+        let start = cpu_ns();
+        let (outcome, finish) = sim::simulate(&config, no_entries, async move |os| workload.run(os, 1).await);
+        let span = cpu_ns() - start;
+        let faults = self.in_simulator * self.size.frames().0 / self.each;
+        assert_eq!(finish.counters.get(mm::event::Event::Pgfault), faults, "{} pages", self.page);
+        self.per_fault(span as f64, &outcome.expect("the workload runs there"), self.in_simulator)
+    }
+}
 
 fn main() {
-    let cap = Bytes::gib(1);
-    for page in ["base", "huge"] {
-        let (mut host, mut sim) = (Vec::new(), Vec::new());
-        for _ in 0..ROUNDS {
-            host.push(on_host(&workload(page), cap));
-            sim.push(in_simulator(&workload(page), cap));
-        }
+    for of in LOOPS {
+        let rounds = (0..ROUNDS).map(|_| (of.on_host(), of.in_simulator()));
+        let (host, sim): (Vec<_>, Vec<_>) = rounds.unzip();
         let [host, sim] = [host, sim].map(median);
-        let wanted = if page == "base" { " (wanted: at least 25)" } else { "" };
         println!(
-            "fault-storm, {page} pages: {host:.1} ns of CPU per base page on this host, {sim:.2} ns in the simulator: \
-             {:.1} times cheaper{wanted}",
-            host / sim
+            "fault-storm, {} pages: {host:.0} ns of CPU per fault on this host, {sim:.1} ns in the simulator: {:.1} times \
+             cheaper{}",
+            of.page,
+            host / sim,
+            of.wanted
         );
     }
     many_cpus();
@@ -75,32 +124,6 @@ fn many_cpus() {
     }
 }
 
-fn workload(page: &str) -> Workload {
-    let (iterations, warmup, size) = (ITERATIONS.to_string(), WARMUP.to_string(), SIZE.to_string());
-    let params = [("page", page), ("iterations", &iterations), ("warmup", &warmup), ("size", &size)];
-    Workload::parse("fault-storm", params).expect("the parameters are good")
-}
-
-/// The counted iterations by `getrusage`: user and system time of the one task.
-fn on_host(workload: &Workload, cap: Bytes) -> f64 {
-    let outcome =
-        block_on(workload.run(Linux::new(vec![CpuId(0)], cap, Ground::default()), 1)).expect("the workload runs here");
-    let rusage = outcome.tasks[0].rusage;
-    let span = rusage.user + rusage.system;
-    per_page(span.0 as f64 / 1000.0, &outcome, ITERATIONS)
-}
-
-/// All iterations of a machine that is there already, warm-up included, by the CPU time of this thread.
-fn in_simulator(workload: &Workload, cap: Bytes) -> f64 {
-    let machine = Machine::load(MACHINE, &linux::setting::names()).expect("a built-in machine");
-    let config = lab::simulated::config(&machine, mm::variant::named("v6.1"), cap, 1).expect("a good machine");
-    let workload = workload.clone();
-    let start = cpu_ns();
-    let (outcome, _) = sim::simulate(&config, no_entries, async move |os| workload.run(os, 1).await);
-    let span = cpu_ns() - start;
-    per_page(span as f64, &outcome.expect("the workload runs there"), ITERATIONS + WARMUP)
-}
-
 fn entries(name: &'static str, params: Vec<u8>) -> sim::EntryFuture {
     Box::pin(async move {
         let result = workloads::run_entry(sim::Sim, name, &params).await.ok_or_else(|| format!("no entry {name:?}"))?;
@@ -110,11 +133,6 @@ fn entries(name: &'static str, params: Vec<u8>) -> sim::EntryFuture {
 
 fn no_entries(name: &'static str, _: Vec<u8>) -> sim::EntryFuture {
     unreachable!("threads need no entry such as {name}")
-}
-
-fn per_page(ns: f64, outcome: &Outcome, iterations: u64) -> f64 {
-    assert_eq!(outcome.tasks.len(), 1, "one task");
-    ns / (iterations * SIZE.frames().0) as f64
 }
 
 fn least(spans: Vec<f64>) -> f64 {
