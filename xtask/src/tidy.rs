@@ -1,7 +1,9 @@
 //! `cargo xtask tidy`: the house rules that the compiler and clippy do not know.
 
 mod arrows;
+mod index;
 mod manifest;
+mod openings;
 mod source;
 mod tree;
 
@@ -36,21 +38,27 @@ pub(crate) fn run(workspace: &Metadata) -> Result<usize> {
     let root = workspace.workspace_root.as_std_path();
     let mut findings = arrows::check(workspace)?;
     findings.extend(manifest::check("Cargo.toml", &read(root, "Cargo.toml")?));
-    for path in tree::files(root)? {
-        findings.extend(tree::check_name(&path));
-        let Ok(bytes) = fs::read(root.join(&path)) else {
+    let files = tree::files(root)?;
+    findings.extend(index::check(&read(root, index::TABLE)?, &files));
+    let mut openings = Vec::new();
+    for path in &files {
+        findings.extend(tree::check_name(path));
+        let Ok(bytes) = fs::read(root.join(path)) else {
             continue; // deleted, and git does not know yet; or a link to nowhere
         };
         let Ok(text) = str::from_utf8(&bytes) else {
             continue;
         };
-        findings.extend(tree::check_paths_in(&path, text));
-        findings.extend(source::check(&path, text));
+        findings.extend(tree::check_paths_in(path, text));
+        findings.extend(source::check(path, text));
+        openings.extend(openings::in_file(path, text));
     }
+    findings.extend(openings::check(&openings, |path| openings::times_of(root, path)));
     findings.sort();
     for finding in &findings {
         println!("{finding}");
     }
+    println!("tidy: {} doc lines name nobody ({} may)", openings.len(), openings::CEILING);
     println!("tidy: {} found", findings.len());
     Ok(findings.len())
 }

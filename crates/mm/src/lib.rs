@@ -1,57 +1,66 @@
 //! The Linux physical-memory manager: mechanism and policy, without clock, I/O or threads.
 //!
-//! | Linux                    | here            | left out                                                            |
-//! |--------------------------|-----------------|---------------------------------------------------------------------|
-//! | `include/linux/mmzone.h` | `zone.rs`       | HighMem (64-bit only)                                               |
-//! | `include/linux/mmzone.h` | `zone_state.rs` |                                                                     |
-//! | `include/linux/mmzone.h` | `pageblock.rs`  |                                                                     |
-//! | `include/linux/mm_types.h` | `frame.rs`, `frame/` |                                                              |
-//! | `mm/slub.c`              | `slab.rs`       | per-CPU partial lists; caches but those of VMAs, processes and files |
-//! | `include/linux/list.h`, `list_lru.h` | `list.rs`, `list_order.rs` |                                              |
-//! | `include/linux/gfp.h`    | `gfp.rs`        | `__GFP_FS`, `__GFP_IO`, `__GFP_NOFAIL`, `__GFP_MEMALLOC`, accounting |
-//! | `mm/page_alloc.c`        | `alloc.rs`, `alloc/fair.rs` | zone reclaim, cpusets                                   |
-//! | `mm/page_alloc.c`        | `alloc/stall.rs` (a patch of 2018 that was dropped) | stalls of who cannot ask for memory |
-//! | `mm/page_alloc.c`        | `alloc/slow.rs`, `alloc/slow/fixed.rs`, `alloc/lent.rs` | reserves for those who reclaim |
-//! | `mm/oom_kill.c`          | `oom.rs`        | scores set by users, the reaper's work, memcg                       |
-//! | `mm/page_alloc.c`        | `buddy.rs`      | shuffling, reporting                                                |
-//! | `mm/page_poison.c` | `poison.rs` | pages that compaction takes from free lists |
-//! | `drivers/virtio/virtio_balloon.c` | `balloon.rs` | migration of its pages, statistics |
-//! | `mm/page_alloc.c`        | `fallback.rs`   | CMA                                                                 |
-//! | `mm/page_alloc.c`        | `reserve.rs`    | the limits of 6.8 and later                                         |
-//! | `mm/page_alloc.c`        | `pcp.rs`, `pcp/` | tuning of `high` and batch at run time, CPU hotplug                |
-//! | `mm/page_alloc.c`        | `node.rs`, `per_node.rs`, `per_zone.rs` | hotplug                                     |
-//! | `mm/page_alloc.c`        | `watermark.rs`  | `totalreserve_pages`; the boost is in `zone_state.rs`               |
+//! | Linux                    | here                           | left out |
+//! |--------------------------|--------------------------------|----------|
+//! | `include/linux/mmzone.h` | `zone.rs`                      | HighMem (64-bit only) |
+//! | `include/linux/mmzone.h` | `zone_state.rs`                | |
+//! | `include/linux/mmzone.h` | `pageblock.rs`                 | |
+//! | `include/linux/mm_types.h` | `frame.rs`, `frame/`         | |
+//! | `mm/slub.c`              | `slab.rs`                      | per-CPU partial lists; caches but of VMAs, processes, files |
+//! | `include/linux/list.h`, `list_lru.h` | `list.rs`, `list_order.rs` | |
+//! | `include/linux/gfp.h`    | `gfp.rs`                       | `__GFP_FS`, `__GFP_IO`, `__GFP_NOFAIL`, `__GFP_MEMALLOC` |
+//! | `mm/page_alloc.c`        | `alloc.rs`, `alloc/fair.rs`    | zone reclaim, cpusets |
+//! | `mm/page_alloc.c`        | `alloc/stall.rs` (a patch of 2018) | stalls of tasks that cannot ask for memory |
+//! | `mm/page_alloc.c`        | `alloc/slow.rs`, `alloc/slow/`, `alloc/lent.rs` | reserves for tasks that reclaim |
+//! | `mm/oom_kill.c`          | `oom.rs`                       | scores set by users, the reaper's work, memcg |
+//! | `mm/page_alloc.c`        | `buddy.rs`                     | |
+//! | `mm/shuffle.c`           | `shuffle.rs`                   | |
+//! | `mm/page_reporting.c`    | `reporting.rs`                 | |
+//! | `mm/page_poison.c`       | `poison.rs`                    | pages that compaction takes from free lists |
+//! | `drivers/virtio/virtio_balloon.c` | `balloon.rs`          | migration of its pages, statistics |
+//! | `virt/kvm/kvm_main.c`    | `host.rs`                      | what the guest's kernel reads again |
+//! | `mm/page_alloc.c`        | `fallback.rs`                  | CMA |
+//! | `mm/page_alloc.c`        | `reserve.rs`                   | the limits of 6.8 and later |
+//! | `mm/page_alloc.c`        | `pcp.rs`, `pcp/`               | tuning of `high` and batch at run time, CPU hotplug |
+//! | `mm/page_alloc.c`        | `node.rs`, `per_node.rs`, `per_zone.rs` | hotplug |
+//! | `mm/page_alloc.c`        | `watermark.rs`                 | `totalreserve_pages`; the boost is in `zone_state.rs` |
 //! | `mm/mmap.c`, `mm/madvise.c` | `vma.rs`, `address_space.rs` | shared anonymous and fixed mappings, mremap, mprotect |
-//! | `mm/mincore.c`           | `address_space.rs` | pages of files that are cached and not mapped                    |
-//! | `mm/memory.c`            | `page_table.rs`, `pte.rs`, `unmap.rs`, `fork.rs` | pinned pages, mappings of devices |
-//! | `mm/memory.c`            | `fault.rs`, `swap/fault.rs`, `page_cache/fault.rs` | userfaultfd, device memory       |
-//! | `mm/mmu_gather.c`        | `mmu_gather.rs` |                                                                     |
-//! | `arch/x86/mm/tlb.c`      | `primitive.rs`, `tlb.rs` | lazy TLBs, address space identifiers, the heuristics before 3.17 |
-//! | `kernel/locking/qspinlock.c` | `spin.rs`   | the queue                                                           |
-//! | `mm/huge_memory.c`       | `thp.rs`, `split.rs` | huge pages of files, sizes other than the PMD's, memcg         |
-//! | `mm/huge_memory.c`       | `huge_cow.rs`   |                                                                     |
-//! | `mm/compaction.c`        | `compact.rs`, `compact/` | CMA, pages of drivers                                      |
-//! | `mm/migrate.c`           | `migrate.rs`    | huge pages, pages of drivers, NUMA balancing, `move_pages`          |
-//! | `mm/filemap.c`           | `folio_lock.rs` | all but the lock of a folio                                         |
-//! | `mm/filemap.c`, `mm/truncate.c`, `mm/readahead.c`, `mm/page-writeback.c` | `page_cache/` | read(2), large folios |
-//! | `fs/fs-writeback.c`     | `page_cache/flusher.rs` | inodes themselves                                           |
+//! | `mm/mincore.c`           | `address_space.rs`             | pages of files that are cached and not mapped |
+//! | `mm/memory.c`            | `page_table.rs`, `page_table/`, `pte.rs`, `unmap.rs`, `fork.rs` | pinned pages, devices |
+//! | `mm/memory.c`            | `fault.rs`, `swap/fault.rs`, `page_cache/fault.rs` | userfaultfd, device memory |
+//! | `mm/mmu_gather.c`        | `mmu_gather.rs`                | |
+//! | `arch/x86/mm/tlb.c`      | `primitive.rs`, `tlb.rs`       | lazy TLBs, PCIDs, the heuristics before 3.17 |
+//! | `kernel/locking/qspinlock.c` | `spin.rs`                  | the queue |
+//! | `mm/huge_memory.c`       | `thp.rs`, `split.rs`           | huge pages of files, sizes other than the PMD's, memcg |
+//! | `mm/huge_memory.c`       | `huge_cow.rs`                  | |
+//! | `mm/compaction.c`        | `compact.rs`, `compact/`       | CMA, pages of drivers |
+//! | `mm/migrate.c`           | `migrate.rs`                   | huge pages, pages of drivers, NUMA balancing, `move_pages` |
+//! | `mm/filemap.c`           | `folio_lock.rs`                | all but the lock of a folio |
+//! | `mm/filemap.c`, `readahead.c`, `fadvise.c` | `page_cache.rs`, `page_cache/` | large folios, `try_context_readahead` |
+//! | `mm/truncate.c`, `mm/page-writeback.c` | `page_cache/`    | |
+//! | `fs/fs-writeback.c`      | `page_cache/flusher.rs`        | inodes themselves |
 //! | `fs/ext4`, `fs/dcache.c`, `fs/inode.c`, `fs/buffer.c` | `page_cache/` | directories, journal, metadata blocks |
-//! | `block/blk-mq.c`        | `disk.rs`       | schedulers, priorities                                              |
-//! | `mm/swap.c`              | `lru.rs`, `lru/moves.rs` | batches of rotations and activations, the unevictable list |
-//! | `mm/vmscan.c`            | `kswapd.rs`, `reclaim.rs` and their folders, `shrinker.rs` | memcg, MGLRU, demotion, vmpressure |
+//! | `fs/xfs`                 | `page_cache/xfs.rs`, `page_cache/xfs/` | all but what a log and its buffers need |
+//! | `block/blk-mq.c`         | `disk.rs`                      | schedulers, priorities |
+//! | `mm/swap.c`              | `lru.rs`, `lru/`               | batches of rotations, the unevictable list |
+//! | `mm/vmscan.c`            | `reclaim.rs`, `reclaim/`       | memcg, MGLRU, demotion, vmpressure |
+//! | `mm/vmscan.c`            | `kswapd.rs`, `kswapd/`         | |
+//! | `mm/vmscan.c`            | `shrinker.rs`                  | |
 //! | `mm/mempolicy.c`, `mm/mprotect.c` | `mempolicy.rs`, `numa_hint.rs` | policies of VMAs, weights; who scans, and what moves |
-//! | (none: user code)        | `touch.rs`, `access.rs` and its folder, `cost/latency.rs` |                              |
-//! | `mm/backing-dev.c`       | `reclaim/throttle.rs`, `disk.rs` | congestion of other devices than the disk        |
-//! | `mm/workingset.c`        | `workingset.rs` | reclaim of nodes that hold only shadows                             |
-//! | `mm/swapfile.c`, `mm/swap_state.c`, `mm/page_io.c` | `swap.rs` and its folder | huge pages, clusters per CPU, more devices |
-//! | `mm/rmap.c`              | `rmap.rs`, `spaces.rs` | the locks of `anon_vma`s and files                           |
-//! | `mm/khugepaged.c`        | `khugepaged.rs` and its folder, `watermark.rs` | files, `MADV_COLLAPSE`, per-size switches |
-//! | `mm/vmstat.c`, `include/linux/vm_event_item.h` | `event.rs`, `vmstat.rs` | counts by CPU; what is not here |
-//! | /proc/kpageflags         | `state.rs`, `state/` | files on disks, caches of slabs, who maps what                 |
-//! | `mm/page_owner.c`        | `block_census.rs` | who asked for a page                                              |
-//! | (none)                   | `mistake.rs`    | what tests break                                                    |
-//! | (none)                   | `cx.rs`, `cost.rs` | what a step is told, spends and asks                            |
-//! | (several)                | `variant.rs`    | 32-bit rules, configurations without SMP                            |
+//! | (none: user code)        | `touch.rs`, `access.rs`, `access/` | |
+//! | `mm/backing-dev.c`       | `reclaim/throttle.rs`, `disk.rs` | congestion of other devices than the disk |
+//! | `mm/workingset.c`        | `workingset.rs`                | reclaim of nodes that hold only shadows |
+//! | `mm/swapfile.c`, `mm/swap_state.c`, `mm/page_io.c` | `swap.rs`, `swap/` | huge pages, clusters per CPU, more devices |
+//! | `mm/rmap.c`              | `rmap.rs`, `spaces.rs`         | the locks of `anon_vma`s and files |
+//! | `mm/khugepaged.c`        | `khugepaged.rs`, `khugepaged/`, `watermark.rs` | files, `MADV_COLLAPSE`, per-size switches |
+//! | `mm/vmstat.c`, `include/linux/vm_event_item.h` | `event.rs`, `vmstat.rs` | counts by CPU; events of what is not here |
+//! | /proc/kpageflags         | `state.rs`, `state/`           | files on disks, caches of slabs, who maps what |
+//! | `mm/page_owner.c`        | `block_census.rs`              | who asked for a page |
+//! | `kernel/kthread.c`       | `daemon.rs`, `news.rs`         | when and where a thread runs: `sim` decides that |
+//! | (none: hardware)         | `bandwidth.rs`, `line.rs`, `cost/latency.rs` | bandwidth of links between nodes |
+//! | (none: steps and prices) | `step.rs`, `cx.rs`, `cost.rs`, `cost/` | |
+//! | (none: tests)            | `check.rs`, `check/`, `mistake.rs` | |
+//! | (several)                | `variant.rs`, `variant/`       | 32-bit rules, configurations without SMP |
 //!
 //! [`zone_figures`] says what a kernel writes into its zones, given nothing but present and managed frames, CPUs and
 //! settings. [`Mm`] is the memory itself.
