@@ -1,9 +1,10 @@
 //! The README shows what its first command prints: a recorded result of it is in docs/readme, and shown again here.
 //!
-//! `PAGELAB_BLESS=1 cargo test --release -p pagelab --test it readme` runs the command, which takes minutes, records the result
-//! anew and writes it into the README. `PAGELAB_BLESS=recorded` writes into it what is recorded, as it is printed now: that is
-//! for changes of words. Of a recorded cell only means are kept: the README shows nothing else. That the simulator still does
-//! the same is asked in `series.rs`, which runs some of these cells.
+//! Only the cells are taken as recorded. Prices, rules and titles are those that the program of today would record, so that no
+//! line before the tables can become stale. `PAGELAB_BLESS=1 cargo test --release -p pagelab --test it readme` runs the command,
+//! which takes minutes, records the result anew and writes it into the README. `PAGELAB_BLESS=recorded` writes into it what the
+//! recorded cells print now: that is for changes of words and prices. Of a recorded cell only means are kept: the README shows
+//! nothing else. That the simulator still does the same is asked in `series.rs`, which runs some of these cells.
 
 use std::{
     fs,
@@ -11,6 +12,10 @@ use std::{
     process::Command,
 };
 
+use lab::{
+    plan::{AcceleratorChoice, Plan, Request, Seeds},
+    run::IDENTITY_FILE,
+};
 use serde_json::Value;
 
 /// Asks to write README and record anew.
@@ -52,6 +57,53 @@ fn pagelab(arguments: &[&str]) -> String {
     let output = command.args(arguments).current_dir(root()).env_remove("COLUMNS").output().expect("it starts");
     assert!(output.status.success(), "{arguments:?}: {}", String::from_utf8_lossy(&output.stderr));
     String::from_utf8(output.stdout).expect("text")
+}
+
+/// The recorded cells with `run.json` as the program of today would write it, in a directory of their own.
+fn recorded_today() -> tempfile::TempDir {
+    let directory = tempfile::tempdir().expect("a directory");
+    fs::copy(recorded().join("result.jsonl"), directory.path().join("result.jsonl")).expect("result.jsonl");
+    fs::write(directory.path().join(IDENTITY_FILE), identity_today()).expect("run.json");
+    directory
+}
+
+/// `run.json` of the first command as it would be written today, but for the hash of the program that made the recorded cells.
+fn identity_today() -> String {
+    let text = fs::read_to_string(recorded().join(IDENTITY_FILE)).expect("run.json");
+    let before: Value = serde_json::from_str(&text).expect("JSON");
+    let plan = Plan::new(&request(), |_| panic!("only the simulator runs")).expect("a plan");
+    let mut today = serde_json::to_value(plan.identity()).expect("JSON");
+    today["program"] = before["program"].clone();
+    for key in today["keys"].as_array_mut().into_iter().flatten() {
+        key["program"] = before["program"].clone();
+    }
+    assert_eq!(today["keys"], before["keys"], "the first command has other cells than were recorded: {BLESS}=1");
+    serde_json::to_string_pretty(&today).expect("JSON") + "\n"
+}
+
+/// The first command as a request.
+fn request() -> Request {
+    let arguments = arguments();
+    let [experiment, _, seeds] = arguments.as_slice() else { panic!("{arguments:?}") };
+    Request {
+        experiment: experiment.clone(),
+        targets: Vec::new(),
+        kernels: Vec::new(),
+        machine: None,
+        variants: Vec::new(),
+        columns: Vec::new(),
+        sets: Vec::new(),
+        seeds: Seeds::up_to(seeds.parse().expect("a number")),
+        drop_caches: false,
+        memory: None,
+        state: None,
+        accelerator: AcceleratorChoice::Auto,
+        timeout_s: 1,
+        workers: None,
+        trace: false,
+        sample: None,
+        out: None,
+    }
 }
 
 /// What the README shows of what is printed, as Markdown: head, two tables and the legend; and below how often the tables go
@@ -137,9 +189,15 @@ fn bless() {
     assert_eq!(words(&block), words(&excerpt(&pagelab(&["show", path]))), "what is kept of the cells is too little");
 }
 
-/// Writes into the README what the recorded result prints.
+/// The README's block, from the recorded cells.
+fn block() -> String {
+    excerpt(&pagelab(&["show", recorded_today().path().to_str().expect("UTF-8")]))
+}
+
+/// Writes into the README what the recorded cells print, and into docs/readme what the program of today says of them.
 fn write_readme() {
-    let block = excerpt(&pagelab(&["show", recorded().to_str().expect("UTF-8")]));
+    fs::write(recorded().join(IDENTITY_FILE), identity_today()).expect("run.json");
+    let block = block();
     let readme = readme();
     let (before, rest) = readme.split_once(BEGIN).expect("the README has the mark");
     let (_, after) = rest.split_once(END).expect("the README has the second mark");
@@ -156,7 +214,7 @@ fn the_readme_shows_what_its_first_command_prints() {
     }
     let readme = readme();
     let shown = readme.split_once(BEGIN).and_then(|(_, rest)| Some(rest.split_once(END)?.0)).expect("both marks");
-    assert_eq!(shown, excerpt(&pagelab(&["show", recorded().to_str().expect("UTF-8")])));
+    assert_eq!(shown, block());
 }
 
 /// What was recorded is what the command runs: the experiment, and each seed.
