@@ -71,7 +71,8 @@ enum Command {
         #[arg(long, default_value_t = 10, value_parser = clap::value_parser!(u32).range(1..))]
         times: u32,
     },
-    /// The checks that clippy does not have: crate arrows, file names and sizes, banned words, manifest comments
+    /// The checks that clippy does not have: crate arrows, file names and sizes, banned words, manifest comments, mm's table
+    /// of files, and comments that name nobody (their number may only fall)
     Tidy,
     /// Fetch a Debian cloud kernel into the cache, without root, for tests and `--kernel VERSION`
     ///
