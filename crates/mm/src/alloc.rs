@@ -45,7 +45,7 @@ impl Mm {
         got
     }
 
-    /// What most requests come to: one frame, the first zone is the node's and well, and the CPU's list is not empty.
+    /// The common case: one frame, the first zone is the node's and well, and the CPU's list is not empty.
     #[inline(always)]
     #[expect(clippy::inline_always, reason = "most callers know the request, and then half of this is constant")]
     fn alloc_listed(&mut self, cx: &mut Cx<'_>, request: &AllocRequest) -> Option<Pfn> {
@@ -73,7 +73,7 @@ impl Mm {
         Some(pfn)
     }
 
-    /// The same in a step that has asked for memory, or got what it has asked for.
+    /// Allocates in a step that has asked for memory before, or was given what it asked for.
     #[cold]
     fn alloc_supplied(&mut self, cx: &mut Cx<'_>, request: &AllocRequest) -> Option<Pfn> {
         if cx.has_asked() || Self::does_alloc_fail(cx) || Self::is_refused(cx, request) {
@@ -133,7 +133,7 @@ impl Mm {
         self.alloc_above(cx, request, Mark::Min)
     }
 
-    /// The same for some mark.
+    /// A block from the first zone that stays above this mark.
     pub(crate) fn alloc_above(&mut self, cx: &mut Cx<'_>, request: &AllocRequest, mark: Mark) -> Option<Pfn> {
         let Self { frames, zones, nodes, variant, .. } = self;
         let list = listed(nodes, zones, request);
@@ -185,7 +185,7 @@ impl Mm {
             .or_else(|| try_with(first))
     }
 
-    /// What there is of the slow path: the same once more down to the Min mark.
+    /// The slow path within one step: the zonelist once more, down to the Min mark.
     fn take_slow(&mut self, cx: &mut Cx<'_>, request: &AllocRequest) -> Option<(Pfn, ZoneIndex)> {
         let Self { frames, zones, nodes, variant, .. } = self;
         let list = listed(nodes, zones, request);
@@ -235,14 +235,14 @@ impl Mm {
         }
     }
 
-    /// The same for a block that no cache holds: where the CPU has others, those are used first (`free_hot_cold_page`).
+    /// Frees a block that no cache holds: where the CPU has others, those are used first (`free_hot_cold_page`).
     pub(crate) fn free_cold(&mut self, cx: &mut Cx<'_>, pfn: Pfn, order: Order) {
         self.overwrite_freed(cx, pfn, order);
         self.free_anywhere(cx, pfn, order, End::Tail);
     }
 
-    /// What most come to: one frame, of a type that requests ask for, and with it the CPU's list is not too long. False,
-    /// and nothing happens, when it is anything else.
+    /// The common case of a free: one frame, of a type that requests ask for, and with it the CPU's list is not too long. False,
+    /// and nothing happens, in any other case.
     #[inline(always)]
     #[expect(clippy::inline_always, reason = "a call would take a tenth of it")]
     fn free_to_list(&mut self, cx: &mut Cx<'_>, pfn: Pfn) -> bool {
@@ -295,7 +295,7 @@ pub(crate) fn listed<'a>(
 /// One pass over a zonelist.
 #[derive(Clone, Copy, Debug)]
 struct Pass {
-    /// What it leaves in a zone.
+    /// The mark that the pass leaves in a zone.
     mark: Mark,
     /// Take no less than a pageblock from another type, and stay on the node of the first zone (`ALLOC_NOFRAGMENT`).
     whole_blocks_only: bool,
@@ -354,7 +354,7 @@ fn take_in_turn(
     None
 }
 
-/// What a request may have once the Low mark is not met (`gfp_to_alloc_flags`).
+/// The reserves that a request may use once the Low mark is not met (`gfp_to_alloc_flags`).
 #[inline]
 fn urgency_of(request: &AllocRequest, rules: &Variant) -> Urgency {
     let is_nowait = !request.reclaims && request.wakes_kswapd && request.urgency == Urgency::Normal;

@@ -33,28 +33,28 @@ const ARRAY: usize = 256;
 const REST: Picos = Picos::from_micros(200_000);
 /// Pages that a step takes, or gives back.
 const RUN: usize = 32;
-/// What an array takes the device, and what each page of it does. From 7 GiB in 4,126 ms: 68.3 % for sending, 25.1 % for
+/// Time of the device for an array, and for each page of it. From 7 GiB in 4,126 ms: 68.3 % for sending, 25.1 % for
 /// finding and giving back pages ("Virtio-balloon Enhancement", a version posted in July 2017).
 const SENDING: Picos = Picos::from_nanos(393_000);
 const GIVING_BACK: Picos = Picos::from_nanos(564);
 
-/// What takes pages out of a balloon of which the host lets it be so (`VIRTIO_BALLOON_F_DEFLATE_ON_OOM`).
+/// When pages are taken out of a balloon for want of memory, where the host allows it (`VIRTIO_BALLOON_F_DEFLATE_ON_OOM`).
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
 pub enum BalloonDeflates {
     /// Nothing.
     Never,
-    /// Who has no memory, instead of the OOM killer (`virtio_balloon_oom_notify`).
+    /// When a request has no memory, instead of the OOM killer (`virtio_balloon_oom_notify`).
     OnOom,
     /// Reclaim, as out of a cache (`virtio_balloon_shrinker_scan`).
     Shrinker,
 }
 
-/// What a guest shall be left with.
+/// Memory that a guest shall be left with.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Leaves {
     /// So much of its memory (QEMU's command `balloon`).
     Memory(Frames),
-    /// What is in use when the balloon comes, so much beside it, a tenth of both, and all High marks.
+    /// Memory in use when the balloon comes, so much beside it, a tenth of both, and all High marks.
     Use(Frames),
 }
 
@@ -70,7 +70,7 @@ pub struct Before {
 }
 
 impl Leaves {
-    /// What the balloon takes, so that this is left.
+    /// Pages that the balloon takes, so that this is left.
     pub fn taken(self, before: Before) -> Frames {
         let left = match self {
             Self::Memory(frames) => frames.0,
@@ -80,8 +80,8 @@ impl Leaves {
     }
 }
 
-/// What an operator does with a balloon: from each time on, counted from when it comes, earliest first, the guest is left with
-/// so much.
+/// An operator's orders to a balloon: from each time on, counted from when it comes, earliest first, the guest is left with so
+/// much.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct BalloonSpec {
     /// All orders.
@@ -107,7 +107,7 @@ pub(crate) struct Balloon {
     /// Pages on their way in or out, of which the device hears next, or has heard.
     array: Vec<Pfn>,
     stage: Stage,
-    /// What takes pages out beside that.
+    /// When pages are taken out beside the orders.
     deflates: BalloonDeflates,
     /// Pages that are being taken out, by whom.
     leaks: BTreeMap<u32, Vec<Pfn>>,
@@ -122,7 +122,7 @@ enum Stage {
     Look,
     /// In, until there are so many in the array (`fill_balloon`).
     Fill(usize),
-    /// The same where a page has to be made free.
+    /// As `Fill`, where a page has to be made free.
     Reclaim(usize, Box<AllocControl>),
     /// There was none.
     Rest(Time),
@@ -176,7 +176,7 @@ impl Mm {
         self.balloon.as_ref().is_none_or(|balloon| matches!(balloon.stage, Stage::Look | Stage::Rest(_)))
     }
 
-    /// What it holds, which nobody else sees.
+    /// Pages that the balloon holds, which are on no list that others see.
     pub fn balloon_holdings(&self) -> Holdings {
         let Some(balloon) = &self.balloon else { return Holdings::default() };
         let of = |pfn: &Pfn| Held { pfn: *pfn, order: Order::BASE };
@@ -189,7 +189,7 @@ impl Mm {
         holdings
     }
 
-    /// It goes on until others may run, or the device has something to do.
+    /// Takes a step of the work item: it goes on until others may run, or the device has something to do.
     pub fn step_balloon(&mut self, spaces: &mut Spaces, cx: &mut Cx<'_>) -> Step<()> {
         let Some(mut balloon) = self.balloon.take() else { return Step::Block(Wait::Queue) };
         let step = balloon.step(self, spaces, cx);
@@ -337,7 +337,7 @@ impl Balloon {
         self.array.push(pfn);
     }
 
-    /// What reclaim came to.
+    /// Takes the page that reclaim got, if it got one.
     fn take(&mut self, mm: &mut Mm, cx: &mut Cx<'_>, want: usize, got: Option<Pfn>) -> Step<()> {
         if let Some(pfn) = got {
             self.hold(mm, cx, pfn);

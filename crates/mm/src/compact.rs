@@ -42,26 +42,26 @@ pub enum CompactEnds {
     /// When there is a block; one of another type at once for movable requests and asynchronous compaction, else at the end
     /// of the pageblock.
     AtBlock,
-    /// The same, but looked for at the end of a pageblock only.
+    /// When there is a block, as for `AtBlock`, but looked for at the end of a pageblock only.
     AtPageblock,
 }
 
-/// What asynchronous compaction does when others want the lock that it wants, or the CPU that it runs on.
+/// How asynchronous compaction behaves when others want the lock that it wants, or the CPU that it runs on.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
 pub enum CompactContended {
-    /// It ends, puts back what it has, and says so to whoever asked for it.
+    /// Compaction ends, puts back the frames that it has, and says so to its caller.
     Aborts,
-    /// It waits for the lock, and ends after the pageblock.
+    /// Compaction waits for the lock, and ends after the pageblock.
     GoesOn,
 }
 
-/// What compaction does about huge pages in its way, which it does not move.
+/// How compaction treats huge pages in its way, which it does not move.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
 pub enum CompactHugePages {
     /// The search for pages looks at the first frame, that for free frames at each of them. Their pageblocks are marked as
     /// ones where nothing is to be had, also for the time when the huge pages are gone.
     ByFrame,
-    /// The same, but both pass them at once.
+    /// As `ByFrame`, but both searches pass a huge page at once.
     ByPage,
     /// Their pageblocks are left out before anything is looked at.
     ByBlock,
@@ -99,7 +99,7 @@ impl CompactPriority {
     }
 }
 
-/// What compaction came to (`enum compact_result`), in the kernel's order.
+/// The result of compaction (`enum compact_result`), in the kernel's order.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub(crate) enum CompactResult {
     /// No zone had the free frames that it takes, or the need.
@@ -108,7 +108,7 @@ pub(crate) enum CompactResult {
     Deferred,
     /// All that was to be looked at was.
     Complete,
-    /// The same, but for pageblocks passed over.
+    /// All that was to be looked at was, but for pageblocks passed over.
     PartialSkipped,
     /// Others wanted the lock or the CPU.
     Contended,
@@ -127,7 +127,7 @@ pub(crate) enum Suitable {
     Continue,
 }
 
-/// What asynchronous compaction ended for.
+/// The reason why asynchronous compaction ended.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Contention {
     /// Others wanted the CPU (`COMPACT_CONTENDED_SCHED`).
@@ -141,7 +141,7 @@ pub(crate) enum Contention {
 pub(crate) struct Compacted {
     pub(crate) result: CompactResult,
     pub(crate) block: Option<Pfn>,
-    /// What kept it from more, where the slow path asks for that (up to 4.7).
+    /// The contention that ended the run, where the slow path asks for that (up to 4.7).
     pub(crate) contention: Option<Contention>,
 }
 
@@ -242,7 +242,7 @@ impl DirectCompact {
         }
     }
 
-    /// What a zone has come to; true when the others are left out.
+    /// Notes the result of a zone; true when the others are left out.
     fn after_zone(&mut self, mm: &mut Mm, cx: &Cx, zone: ZoneIndex, result: CompactResult) -> bool {
         let result = if self.captured.is_some() { CompactResult::Success } else { result };
         self.best = self.best.max(result);
@@ -259,7 +259,7 @@ impl DirectCompact {
         self.priority == CompactPriority::Async && cx.need_resched()
     }
 
-    /// The same up to 4.7: what counts is whether a request would now succeed in the zone.
+    /// Notes the result of a zone up to 4.7: the question is whether a request would now succeed in the zone.
     fn after_zone_by_mark(
         &mut self,
         mm: &mut Mm,
@@ -288,7 +288,7 @@ impl DirectCompact {
         helps || is_sched
     }
 
-    /// What it came to, up to 4.7: deferred only where every zone was.
+    /// The result of all zones, up to 4.7: deferred only where every zone was.
     fn result_by_mark(&mut self) -> CompactResult {
         if !self.has_tried {
             return CompactResult::Deferred;
@@ -351,7 +351,7 @@ fn capturing<T>(
 }
 
 impl CompactPriority {
-    /// What migration waits for (`compact_zone_order`): no direct compaction waits for disks.
+    /// How long migration may wait (`compact_zone_order`): no direct compaction waits for disks.
     fn mode(self) -> MigrateMode {
         if self == Self::Async { MigrateMode::Async } else { MigrateMode::SyncLight }
     }

@@ -25,12 +25,12 @@ macro_rules! works {
             /// Every operation, in the order of declaration.
             pub const ALL: &[Work] = &[$(Work::$work,)*];
 
-            /// Its name in the `[prices]` of a machine file.
+            /// The operation's name in the `[prices]` of a machine file.
             pub const fn name(self) -> &'static str {
                 match self { $(Work::$work => $name,)* }
             }
 
-            /// What it is charged to where no scope says otherwise.
+            /// The cause that the operation is charged to where no scope says otherwise.
             pub const fn cause(self) -> Cause {
                 match self { $(Work::$work => Cause::$cause,)* }
             }
@@ -72,7 +72,7 @@ works! {
     TlbFlushPage = "tlb_flush_page", PageTable;
     /// Sending an interrupt to another CPU and waiting until it has handled it.
     Ipi = "ipi", Ipi;
-    /// What each further CPU that the interrupt is sent to adds for the sender.
+    /// Time that each further CPU to which an interrupt is sent adds for the sender.
     IpiTarget = "ipi_target", Ipi;
     /// Being interrupted by another CPU, without what it wants to be done.
     IpiReceive = "ipi_receive", Ipi;
@@ -108,17 +108,17 @@ works! {
     SwapIo = "swap_io", Swap;
     /// Changing what a file knows of one of its pages: it comes, goes, or is sent to the disk.
     FilePage = "file_page", File;
-    /// What each write(2) takes for each page that it reaches, beside finding it: what the file system does before and after.
+    /// Time of write(2) for each page that it reaches, beside finding it: the file system's work before and after.
     FileWrite = "file_write", File;
-    /// What each read(2) takes for each page that it uses, beside the copy: the file system's way to it, and finding it.
+    /// Time of read(2) for each page that it uses, beside the copy: the file system's way to it, and finding it.
     FileGet = "file_get", File;
     /// Copying a sector (512 bytes) between a page of a file and a program's buffer, which caches hold.
     FileCopy = "file_copy", File;
-    /// What reading a page ahead takes beside its place in the file: its part of a request, and that the disk has read it.
+    /// Time to read a page ahead, beside its place in the file: its part of a request, and noting that the disk has read it.
     FileRead = "file_read", File;
     /// Changing a name, or what the file system knows of a file.
     FileOperation = "file_operation", File;
-    /// What the file system does when a file's turn to be written back comes, but for its pages and requests.
+    /// Time of the file system when a file's turn to be written back comes, but for its pages and requests.
     FileWriteback = "file_writeback", File;
     /// Sending a request to a disk, and what its interrupt takes.
     DiskIo = "disk_io", Disk;
@@ -149,7 +149,7 @@ macro_rules! causes {
             /// Every cause, in the order of declaration.
             pub const ALL: &[Cause] = &[$(Cause::$cause,)*];
 
-            /// What tables call it.
+            /// The cause's name in tables.
             pub const fn name(self) -> &'static str {
                 match self { $(Cause::$cause => $name,)* }
             }
@@ -198,7 +198,7 @@ causes! {
     Throttle = "throttle";
     /// Waiting for a CPU, and being switched to.
     RunQueue = "run queue";
-    /// What an access to memory takes longer because that is another node's.
+    /// Time that an access to another node's memory takes beyond one to the CPU's own.
     RemoteMemory = "remote memory";
     /// Of a guest: telling its host what is free, and waiting for memory that the host did not back.
     Host = "host";
@@ -207,7 +207,7 @@ causes! {
 const CAUSES: usize = Cause::ALL.len();
 const WORKS: usize = Work::ALL.len();
 
-/// What each operation is charged to.
+/// The cause of each operation.
 type Charged = [Cause; WORKS];
 
 /// Outside all scopes.
@@ -232,7 +232,7 @@ static TO_ONE: [Charged; CAUSES] = {
     scopes
 };
 
-/// What each primitive operation takes on a machine.
+/// The price of each primitive operation on a machine.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Prices([Picos; WORKS]);
 
@@ -251,8 +251,8 @@ impl Prices {
         self.0[work as usize]
     }
 
-    /// The same on a CPU whose core is shared with a busy hardware thread: `percent` of each price (100 changes nothing),
-    /// rounded to the nearest picosecond. What is only waited for comes as soon as on a core of one's own.
+    /// Prices on a CPU whose core is shared with a busy hardware thread: `percent` of each price (100 changes nothing), rounded
+    /// to the nearest picosecond. Time that is only waited for passes as on a core of one's own.
     ///
     /// # Panics
     /// When the core would be faster than one that is not shared.
@@ -293,7 +293,7 @@ impl Faults {
     }
 }
 
-/// What adds up time and events of one step: the only way to let time pass and to count.
+/// The meter of one step, which adds up time and events: the only way to let time pass and to count.
 #[derive(Debug)]
 pub struct Meter<'a> {
     cpu: CpuId,
@@ -343,7 +343,7 @@ impl<'a> Meter<'a> {
         self.now() >= horizon.min(self.cut)
     }
 
-    /// Somebody was woken: a range operation ends its step as soon as it can.
+    /// A task was woken: a range operation ends its step as soon as it can.
     pub fn cut(&mut self) {
         self.cut = self.now();
     }
@@ -358,13 +358,13 @@ impl<'a> Meter<'a> {
         *part = part.wrapping_add(span.0);
     }
 
-    /// What primitive operations take here.
+    /// Prices of primitive operations here.
     #[inline]
     pub(crate) fn prices(&self) -> &Prices {
         self.prices
     }
 
-    /// What one primitive operation takes here.
+    /// The price of one primitive operation here.
     #[inline]
     pub(crate) fn price(&self, work: Work) -> Picos {
         self.prices.of(work)
@@ -436,7 +436,7 @@ impl<'a> Meter<'a> {
         self.faults
     }
 
-    /// What was spent since the step began.
+    /// Time spent since the step began, by cause.
     #[inline]
     pub fn spent(&self) -> &Spent {
         debug_assert_eq!(self.spent.total(), self.total, "the parts of a latency sum to it");
@@ -456,7 +456,7 @@ impl<'a> Meter<'a> {
     }
 }
 
-/// What operations are charged to outside a scope.
+/// The cause of each operation outside a scope.
 #[must_use]
 #[derive(Clone, Copy)]
 pub(crate) struct Charging(&'static Charged);

@@ -14,23 +14,23 @@ use crate::{
     tlb::{Loaded, Running, Tlbs},
 };
 
-/// Whose step it is, and what the other CPUs do meanwhile.
+/// The owner of a step, and the activity of other CPUs meanwhile.
 #[derive(Debug)]
 pub struct Circumstances<'a> {
     /// See [`Cx::acting_for`].
     pub control: ControlId,
     /// See [`Cx::with_sharers`].
     pub sharers: u32,
-    /// What they run, where the step may change other address spaces than its own.
+    /// The address spaces that other CPUs run, where the step may change others than its own.
     pub running: Option<Running<'a>>,
-    /// Somebody else waits for this CPU (`need_resched`).
+    /// Another task waits for this CPU (`need_resched`).
     pub need_resched: bool,
-    /// Somebody else has had it since the last step: the kernel would have asked at the end of that one.
+    /// Another task has had this CPU since the last step: the kernel would have asked at the end of that step.
     pub was_preempted: bool,
 }
 
-/// What a mechanism gets: when and where it runs, and the only way to let time pass and to count; for whom it runs, and what
-/// that one asks of others.
+/// The context of a step: when and where it runs, and the only way to let time pass and to count; for whom it runs, and its
+/// requests to memory and to other CPUs.
 #[derive(Debug)]
 pub struct Cx<'a> {
     meter: Meter<'a>,
@@ -69,14 +69,14 @@ impl<'a> Cx<'a> {
         self.has_free_block
     }
 
-    /// The same for a step of another control. Who calls a control's steps numbers it: a task, by its own number.
+    /// Sets the control that the step belongs to. The caller of a control's steps numbers it: a task, by its own number.
     #[inline]
     #[must_use]
     pub fn acting_for(self, control: ControlId) -> Self {
         Self { control, ..self }
     }
 
-    /// The same while `others` other CPUs run tasks of the same address space.
+    /// Sets how many other CPUs run tasks of the step's address space meanwhile.
     #[inline]
     #[must_use]
     pub fn with_sharers(mut self, others: u32) -> Self {
@@ -84,7 +84,7 @@ impl<'a> Cx<'a> {
         self
     }
 
-    /// Who takes the step, among whom. In place: a context is large, and every step of a run has one.
+    /// Sets the owner of the step and the activity of other CPUs. In place: a context is large, and every step of a run has one.
     #[inline]
     pub fn set_circumstances(&mut self, of: Circumstances<'a>) {
         self.control = of.control;
@@ -94,7 +94,7 @@ impl<'a> Cx<'a> {
         self.was_preempted = of.was_preempted;
     }
 
-    /// Whose step this is: the owner of the frames that it holds until its next one.
+    /// The control of this step: the owner of the frames that it holds until its next one.
     pub fn control(&self) -> ControlId {
         self.control
     }
@@ -117,7 +117,7 @@ impl<'a> Cx<'a> {
     }
 }
 
-/// What the meter does.
+/// Functions of the meter, one line each.
 impl<'a> Cx<'a> {
     /// Time, prices, causes and counters.
     #[inline]
@@ -143,7 +143,7 @@ impl<'a> Cx<'a> {
         self.meter.is_over(horizon)
     }
 
-    /// Somebody was woken: a range operation ends its step as soon as it can.
+    /// A task was woken: a range operation ends its step as soon as it can.
     #[inline]
     pub fn cut(&mut self) {
         self.meter.cut();
@@ -202,7 +202,7 @@ impl<'a> Cx<'a> {
         self.meter.faults()
     }
 
-    /// What was spent since the step began.
+    /// Time spent since the step began, by cause.
     #[inline]
     pub fn spent(&self) -> &Spent {
         self.meter.spent()

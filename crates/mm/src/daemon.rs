@@ -27,16 +27,16 @@ pub enum Scope {
 /// With what a kernel thread takes a step.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Turn {
-    /// Its node; that of the machine's threads means nothing.
+    /// The thread's node; that of the machine's threads means nothing.
     pub node: NodeId,
-    /// It holds the lock that it needs ([`Row::needs`]). It may be without where that was a try.
+    /// The thread holds the lock that it needs ([`Row::needs`]). A step may run without the lock where that was a try.
     pub has_lock: bool,
 }
 
-/// What is known of a kernel thread.
+/// A row of the table of kernel threads.
 #[derive(Debug)]
 pub struct Row {
-    /// Its name, without the node's number (`comm`).
+    /// The thread's name, without the node's number (`comm`).
     pub name: &'static str,
     /// How many there are.
     pub scope: Scope,
@@ -44,13 +44,13 @@ pub struct Row {
     pub nice: i8,
     /// Is it there?
     pub exists: fn(&Mm) -> bool,
-    /// It looks around every so often, from when the machine came up.
+    /// The time between two looks around, from when the machine came up; none where the thread waits to be woken.
     pub period: fn(&Mm) -> Option<Picos>,
     /// Does it sleep only until it is time to look around? Then it keeps no run from ending.
     pub is_idle: fn(&Mm, NodeId) -> bool,
     /// Which process's lock its next step needs; it keeps it until a step needs something else.
     pub needs: fn(&Mm, &Spaces) -> Option<NeedsLock>,
-    /// What it holds between two steps.
+    /// Returns the frames that the thread holds between two steps.
     pub holdings: fn(&Mm, NodeId) -> Holdings,
     step: fn(&mut Mm, &mut Spaces, &mut Cx<'_>, Turn) -> Step<()>,
 }
@@ -65,7 +65,7 @@ macro_rules! daemons {
             /// Every one, in the order in which they are started, and in which those are told that one step has woken.
             pub const ALL: &[Self] = &[$(Self::$daemon,)*];
 
-            /// What is known of it.
+            /// The thread's row of the table.
             pub fn row(self) -> &'static Row {
                 static ROWS: &[Row] = &[$(Row { $($field)* },)*];
                 &ROWS[self as usize]

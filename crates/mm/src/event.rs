@@ -61,11 +61,11 @@ vm_events! {
     SwapRaHit = "swap_ra_hit",
     /// Entries into direct reclaim for requests that go no higher than DMA.
     AllocstallDma = "allocstall_dma",
-    /// The same for DMA32.
+    /// Entries into direct reclaim for requests that go no higher than DMA32.
     AllocstallDma32 = "allocstall_dma32",
-    /// The same for Normal.
+    /// Entries into direct reclaim for requests that go no higher than Normal.
     AllocstallNormal = "allocstall_normal",
-    /// The same for requests that may go anywhere.
+    /// Entries into direct reclaim for requests that may go anywhere.
     AllocstallMovable = "allocstall_movable",
     /// Frames moved to an active list.
     Pgactivate = "pgactivate",
@@ -83,35 +83,35 @@ vm_events! {
     PgscanDirect = "pgscan_direct",
     /// Frames of inactive lists of a DMA zone that kswapd looked at (by zone up to 4.7).
     PgscanKswapdDma = "pgscan_kswapd_dma",
-    /// The same of a DMA32 zone.
+    /// Pages of a DMA32 zone that kswapd looked at.
     PgscanKswapdDma32 = "pgscan_kswapd_dma32",
-    /// The same of a Normal zone.
+    /// Pages of a Normal zone that kswapd looked at.
     PgscanKswapdNormal = "pgscan_kswapd_normal",
-    /// The same of a Movable zone.
+    /// Pages of a Movable zone that kswapd looked at.
     PgscanKswapdMovable = "pgscan_kswapd_movable",
     /// Frames of inactive lists of a DMA zone that direct reclaim looked at (by zone up to 4.7).
     PgscanDirectDma = "pgscan_direct_dma",
-    /// The same of a DMA32 zone.
+    /// Pages of a DMA32 zone that direct reclaim looked at.
     PgscanDirectDma32 = "pgscan_direct_dma32",
-    /// The same of a Normal zone.
+    /// Pages of a Normal zone that direct reclaim looked at.
     PgscanDirectNormal = "pgscan_direct_normal",
-    /// The same of a Movable zone.
+    /// Pages of a Movable zone that direct reclaim looked at.
     PgscanDirectMovable = "pgscan_direct_movable",
     /// Frames of a DMA zone freed by kswapd (by zone up to 4.7).
     PgstealKswapdDma = "pgsteal_kswapd_dma",
-    /// The same of a DMA32 zone.
+    /// Pages of a DMA32 zone that kswapd freed.
     PgstealKswapdDma32 = "pgsteal_kswapd_dma32",
-    /// The same of a Normal zone.
+    /// Pages of a Normal zone that kswapd freed.
     PgstealKswapdNormal = "pgsteal_kswapd_normal",
-    /// The same of a Movable zone.
+    /// Pages of a Movable zone that kswapd freed.
     PgstealKswapdMovable = "pgsteal_kswapd_movable",
     /// Frames of a DMA zone freed by direct reclaim (by zone up to 4.7).
     PgstealDirectDma = "pgsteal_direct_dma",
-    /// The same of a DMA32 zone.
+    /// Pages of a DMA32 zone that direct reclaim freed.
     PgstealDirectDma32 = "pgsteal_direct_dma32",
-    /// The same of a Normal zone.
+    /// Pages of a Normal zone that direct reclaim freed.
     PgstealDirectNormal = "pgsteal_direct_normal",
-    /// The same of a Movable zone.
+    /// Pages of a Movable zone that direct reclaim freed.
     PgstealDirectMovable = "pgsteal_direct_movable",
     /// Times that direct reclaim waited for kswapd, because the reserves ran low.
     PgscanDirectThrottle = "pgscan_direct_throttle",
@@ -137,15 +137,15 @@ vm_events! {
     SlabsScanned = "slabs_scanned",
     /// Anonymous pages that came back after they had been reclaimed.
     WorkingsetRefaultAnon = "workingset_refault_anon",
-    /// The same, soon enough to be active at once.
+    /// Anonymous pages that came back soon enough to be active at once.
     WorkingsetActivateAnon = "workingset_activate_anon",
-    /// The same, which had been in use before.
+    /// Anonymous pages that came back and had been in use before they were reclaimed.
     WorkingsetRestoreAnon = "workingset_restore_anon",
     /// Pages of files that came back after they had been reclaimed.
     WorkingsetRefaultFile = "workingset_refault_file",
-    /// The same, soon enough to be active at once.
+    /// Pages of files that came back soon enough to be active at once.
     WorkingsetActivateFile = "workingset_activate_file",
-    /// The same, which had been in use before.
+    /// Pages of files that came back and had been in use before they were reclaimed.
     WorkingsetRestoreFile = "workingset_restore_file",
     /// Pages migrated to another frame.
     PgmigrateSuccess = "pgmigrate_success",
@@ -165,9 +165,9 @@ vm_events! {
     CompactSuccess = "compact_success",
     /// Times that kcompactd was woken.
     CompactDaemonWake = "compact_daemon_wake",
-    /// What it looked at in search of pages to move.
+    /// Pages that kcompactd looked at in search of pages to move.
     CompactDaemonMigrateScanned = "compact_daemon_migrate_scanned",
-    /// What it looked at in search of free frames.
+    /// Pages that kcompactd looked at in search of free frames.
     CompactDaemonFreeScanned = "compact_daemon_free_scanned",
     /// Processes killed because memory was out.
     OomKill = "oom_kill",
@@ -211,7 +211,7 @@ vm_events! {
     ThpSwpoutFallback = "thp_swpout_fallback",
     /// A free block was taken from another migrate type's list (the tracepoint `mm_page_alloc_extfrag`).
     SimExtfrag = "sim_mm_page_alloc_extfrag",
-    /// The same with a fallback order below that of a pageblock: the block is shared from now on.
+    /// A free block smaller than a pageblock was taken from another migrate type's list: the pageblock is shared from now on.
     SimExtfragFragmenting = "sim_mm_page_alloc_extfrag_fragmenting",
     /// Flushes of a CPU's whole TLB that it has asked for itself (`nr_tlb_local_flush_all`; as the next three, in kernels
     /// with `CONFIG_DEBUG_TLBFLUSH` only, which distributions do not set).
@@ -280,7 +280,7 @@ pub struct Counters {
     extfrag: ExtfragCounts,
     /// The kernel has a counter of stalls.
     has_stalls: bool,
-    /// It is a guest's.
+    /// The counters are a guest's.
     is_guest: bool,
     /// The guest has a balloon.
     has_balloon: bool,

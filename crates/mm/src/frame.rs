@@ -39,7 +39,7 @@ impl SegmentId {
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub struct ControlId(pub u32);
 
-/// What a frame is. The head of a block speaks for all of it.
+/// The state of a frame. The head of a block speaks for all of it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Frame {
     /// Inside a block, free or allocated, whose head says what it is.
@@ -55,7 +55,7 @@ pub enum Frame {
     },
     /// Head of a block on a per-CPU list, which is not threaded through its frames.
     Pcp {
-        /// Whose list.
+        /// The CPU of the list.
         cpu: CpuId,
         /// The block's order.
         order: Order,
@@ -64,7 +64,7 @@ pub enum Frame {
     },
     /// Head of a folio of anonymous memory.
     Anon {
-        /// Who may map it.
+        /// The family of processes that may map the frame.
         family: FamilyId,
         /// Where they map it.
         vpn: Vpn,
@@ -88,7 +88,7 @@ pub enum Frame {
     Kernel {
         /// The block's order.
         order: Order,
-        /// What was asked for.
+        /// The mobility of the request.
         mobility: Mobility,
     },
     /// Head of a block taken off its list by a running operation.
@@ -112,13 +112,13 @@ pub enum Frame {
 /// A block of frames.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub struct Held {
-    /// Its first frame.
+    /// The block's first frame.
     pub pfn: Pfn,
-    /// Its order.
+    /// The block's order.
     pub order: Order,
 }
 
-/// What a control holds between two of its steps, so that a check can tell whose every frame is.
+/// Frames that a control holds between two of its steps, so that a check finds the owner of every frame.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Holdings {
     /// Blocks that nobody else sees: `Frame::Isolated`, with the control as owner.
@@ -162,14 +162,14 @@ pub struct FrameTable {
     /// State of a free block of at least pageblock order, by the pageblock that it starts with; else zero.
     block_state: Vec<u64>,
     block_links: Vec<u64>,
-    /// What each frame holds, in a word: a column for tests, empty unless asked for.
+    /// Contents of each frame, in a word: a column for tests, empty unless asked for.
     contents: Vec<u64>,
     /// Facts about whole pageblocks.
     pub blocks: Pageblocks,
 }
 
 impl FrameTable {
-    /// What a frame takes at rest.
+    /// Bytes of a frame at rest.
     pub const BYTES_PER_FRAME: usize = 2 * size_of::<u64>();
 
     /// The largest map count that a frame's flags hold.
@@ -201,7 +201,7 @@ impl FrameTable {
         self.state.is_empty()
     }
 
-    /// What a frame is.
+    /// The state of a frame.
     #[inline]
     pub fn get(&self, pfn: Pfn) -> Frame {
         let state = self.state[pfn.0 as usize];
@@ -281,8 +281,8 @@ impl FrameTable {
         (unpack_order(state), MigrateType::from_index((state >> PAYLOAD_SHIFT & TYPE_MASK) as usize))
     }
 
-    /// The same for the base pages of a block of `order`, if all of them are on one CPU's list and go back to the same free
-    /// list; nothing happens otherwise.
+    /// Takes the base pages of a block of `order` off a CPU's list, if all of them are on it and go back to the same free list;
+    /// nothing happens otherwise.
     pub(crate) fn leave_pcp_together(&mut self, pfn: Pfn, order: Order) -> Option<MigrateType> {
         let states = &mut self.state[pfn.0 as usize..][..order.frames() as usize];
         let first = states[0];
@@ -492,7 +492,7 @@ pub struct Threads<'a> {
 }
 
 impl Threads<'_> {
-    /// The same column.
+    /// Borrows the column once more.
     pub fn again(&mut self) -> Threads<'_> {
         Threads { words: self.words, shift: self.shift }
     }
@@ -543,7 +543,7 @@ pub enum FrameFlag {
     Dropped,
     /// Used since it was last looked at, other than through a page table (`PG_referenced`).
     Referenced,
-    /// Somebody works on it, and others wait or turn away (`PG_locked`).
+    /// A task works on the folio, and others wait or turn away (`PG_locked`).
     Locked,
 }
 

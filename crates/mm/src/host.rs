@@ -2,7 +2,7 @@
 //! Differs: a host without a kernel is a state for each page of the guest's memory; it knows no shortage and no other guests.
 //! Of one with a kernel, whoever steps both does what is listed here.
 //!
-//! What a guest's memory is made of: pages of a process of the host, which come with the guest's first access to each
+//! A guest's memory is made of pages of a process of the host, which come with the guest's first access to each
 //! and go when the guest reports them. An access is taken to be where a block is allocated, or where a page is copied to: next
 //! to all of what is allocated is written at once. A host with a kernel, which may swap, also hears where user code goes
 //! through what is mapped; not of what the guest's kernel reads again.
@@ -20,13 +20,13 @@ use crate::{
     primitive,
 };
 
-/// What the host does with a page that its guest reports.
+/// How the host discards a page that its guest reports.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize)]
 pub enum Discard {
-    /// It is gone at once, and comes back cleared (`MADV_DONTNEED`, which QEMU uses).
+    /// The page is gone at once, and comes back cleared (`MADV_DONTNEED`, which QEMU uses).
     #[default]
     DontNeed,
-    /// It may go when the host is short of memory; else it is there as it was (`MADV_FREE`).
+    /// The page may go when the host is short of memory; else it is there as it was (`MADV_FREE`).
     Free,
 }
 
@@ -35,11 +35,11 @@ pub enum Discard {
 pub struct HostSpec {
     /// The largest pages that it backs the guest with.
     pub page: Order,
-    /// What it does with what is reported.
+    /// How the host discards reported pages.
     pub discard: Discard,
 }
 
-/// What is behind the frames of one huge page of the guest.
+/// The backing of the frames of one huge page of the guest.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Region {
     /// Nothing (`pmd_none`).
@@ -50,7 +50,7 @@ enum Region {
     Table,
 }
 
-/// What is behind a guest's memory.
+/// The host behind a guest's memory.
 #[derive(Clone, Debug)]
 pub(crate) enum Host {
     /// Pages of nobody.
@@ -59,7 +59,7 @@ pub(crate) enum Host {
     Kernel(HostWork),
 }
 
-/// What a guest leaves its host's kernel to do.
+/// Work that a guest leaves to its host's kernel.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct HostWork {
     /// Blocks that the guest has accessed, backed or not, in their order.
@@ -70,7 +70,7 @@ pub struct HostWork {
     known: Option<u32>,
 }
 
-/// What the host backs the guest's memory with.
+/// The pages with which a host without a kernel backs the guest's memory.
 #[derive(Clone, Debug)]
 pub(crate) struct Backing {
     spec: HostSpec,
@@ -93,7 +93,7 @@ pub(crate) struct Backing {
 const REGION: u32 = Order::HUGE.frames();
 const WORD: u32 = u64::BITS;
 
-/// What the host had to do for an access.
+/// Work of the host for an access.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 struct Faulted {
     faults: u64,
@@ -237,7 +237,7 @@ impl Mm {
         self.host = Some(Box::new(Host::Pages(backing)));
     }
 
-    /// The same where the host has a kernel of its own. What is in use was accessed, so that it hears of that first.
+    /// Makes this memory that of a guest whose host has a kernel. Memory in use was accessed, so the host hears of that first.
     pub fn attach_host_kernel(&mut self) {
         let free = self.free_regions();
         let used = (0..self.frames.len() / REGION).filter(|region| !free[*region as usize]);
@@ -268,7 +268,7 @@ impl Mm {
         }
     }
 
-    /// What that is.
+    /// Takes the work that this guest has left to its host's kernel.
     pub fn take_host_work(&mut self) -> HostWork {
         match self.host.as_deref_mut() {
             Some(Host::Kernel(work)) => std::mem::take(work),

@@ -30,12 +30,12 @@ const SHORT_SLEEP: Picos = Picos::from_micros(100_000);
 #[derive(Clone, Debug)]
 #[expect(clippy::struct_excessive_bools, reason = "flags of a node, as the kernel has them")]
 pub struct Kswapd {
-    /// What it is asked for: the largest order and the highest zone since it last began (`kswapd_order`,
+    /// The request that kswapd has yet to serve: the largest order and the highest zone since it last began (`kswapd_order`,
     /// `kswapd_highest_zoneidx`).
     wish: Option<Wish>,
-    /// What it was asked for the last time.
+    /// The request that kswapd served last.
     last: Wish,
-    /// What its loop remembers, where it goes by zones.
+    /// The memory of kswapd's loop, where it goes by zones.
     turn: by_zone::Turn,
     /// Runs in a row that reclaimed nothing (`kswapd_failures`).
     failures: u32,
@@ -45,12 +45,12 @@ pub struct Kswapd {
     meets_dirty: bool,
     /// All that is dirty was met before, on its way to the disk (`LRUVEC_CONGESTED`).
     is_congested: bool,
-    /// Somebody sleeps until it has come to the end of a pass (`pfmemalloc_wait`).
+    /// Tasks sleep until kswapd has come to the end of a pass (`pfmemalloc_wait`).
     pub(crate) has_sleepers: bool,
     state: State,
 }
 
-/// What kswapd is to make room for.
+/// A request to kswapd: the order and the highest zone to make room for.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 struct Wish {
     order: Order,
@@ -63,11 +63,11 @@ enum State {
     Asleep,
     /// Balanced, it naps before it sleeps.
     Napping,
-    /// It looks for room.
+    /// Kswapd looks for room.
     Balancing(Balance),
     /// Woken, it has not looked yet what for.
     Woken,
-    /// It looks for room, zone by zone.
+    /// Kswapd looks for room, zone by zone.
     ByZone(by_zone::Balance),
 }
 
@@ -76,9 +76,9 @@ enum State {
 struct Balance {
     wish: Wish,
     sc: ScanControl,
-    /// What the marks of each kind of zone were raised by when it began.
+    /// The boost of the marks of each kind of zone when the run began.
     boosts: [u64; ZoneKind::ALL.len()],
-    /// What of that is still to be reclaimed, without harming anybody.
+    /// The part of the boosts that is still to be reclaimed, without writing or swapping.
     boost: u64,
     pass: Pass,
 }
@@ -128,7 +128,7 @@ impl Kswapd {
         self.is_congested
     }
 
-    /// Somebody has reclaimed something on its node.
+    /// A task has reclaimed something on the node: failures are forgotten.
     pub(crate) fn forgive(&mut self) {
         self.failures = 0;
     }
@@ -190,13 +190,12 @@ impl Mm {
         }
     }
 
-    /// What kswapd looks at when nobody has asked for anything since it last did something for this highest zone (kswapd,
-    /// mm/vmscan.c).
+    /// The zone that kswapd looks at without a request since it last served this highest zone (kswapd, mm/vmscan.c).
     fn unasked_zone(&self, last: ZoneKind) -> ZoneKind {
         if self.variant.kswapd_keeps_highest { ZoneKind::Dma } else { last }
     }
 
-    /// What it goes on with, asked for this, after it did something for that highest zone (`kswapd_classzone_idx`,
+    /// The request that kswapd goes on with, asked for this, after it served that highest zone (`kswapd_classzone_idx`,
     /// `kswapd_highest_zoneidx`).
     fn goes_on_with(&self, asked: Wish, last: ZoneKind) -> Wish {
         let highest = if self.variant.kswapd_keeps_highest { asked.highest.max(last) } else { asked.highest };
@@ -377,7 +376,7 @@ impl Mm {
         self.nodes[node].kswapd.failures >= RETRIES_MAX || self.is_balanced(node, wish)
     }
 
-    /// What of a node kswapd reclaims in a pass: as much as its High marks (`kswapd_shrink_node`).
+    /// Frames of a node that kswapd reclaims in a pass: as many as its High marks (`kswapd_shrink_node`).
     fn kswapd_target(&self, node: NodeId, highest: ZoneKind) -> u64 {
         let its = self.node_zones(node).iter().filter(|zone| zone.kind <= highest);
         its.map(|zone| zone.mark(Mark::High).max(RUN)).sum()

@@ -174,7 +174,7 @@ use slab::Slabs;
 use swap::Swap;
 use thp::Thp;
 
-/// What one zone's arithmetic comes to. All quantities are frames.
+/// The arithmetic of one zone. All quantities are frames.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct ZoneFigures {
     /// The zone's node.
@@ -195,7 +195,7 @@ pub struct ZoneFigures {
 pub struct Mm {
     /// Every frame.
     pub frames: FrameTable,
-    /// Who maps anonymous memory.
+    /// Families of processes: which address spaces may map an anonymous frame.
     pub rmap: Rmap,
     /// Transparent huge pages.
     pub thp: Thp,
@@ -217,22 +217,22 @@ pub struct Mm {
     /// `vm.swappiness`: how much rather anonymous memory is reclaimed than files, 100 is even.
     pub swappiness: u32,
     bandwidth: Bandwidth,
-    /// What accesses of user code take, by places.
+    /// Latency of accesses of user code, by place of the CPU and of the memory.
     latency: Latency,
     /// Compaction in the background.
     pub compaction: Compaction,
     folio_waits: FolioWaits,
     oom: Oom,
-    /// What is behind this memory, where it is a guest's.
+    /// The host below, where this memory is a guest's.
     host: Option<Box<host::Host>>,
     /// The device that takes reports of free blocks, if there is one.
     reporting: Option<Box<reporting::Reporting>>,
-    /// What is written over freed pages, and whether the device of a balloon knows of that (`VIRTIO_BALLOON_F_PAGE_POISON`).
+    /// The pattern written over freed pages, and whether the balloon's device knows of it (`VIRTIO_BALLOON_F_PAGE_POISON`).
     on_free: poison::OnFree,
     device_knows_poison: bool,
-    /// What takes memory from it for its host, if there is one.
+    /// The guest's balloon, if there is one.
     balloon: Option<Box<balloon::Balloon>>,
-    /// What others have not heard of yet.
+    /// News that other tasks and threads have not heard of yet.
     news: Vec<News>,
     zones: PerZone<ZoneState>,
     /// The zone that is tried first, if it is the preferred node's own: by the node's number and the highest zone.
@@ -258,7 +258,7 @@ impl Mm {
         mm
     }
 
-    /// The same before the allocator is given any memory.
+    /// The memory of a machine before the allocator is given any of it.
     fn bare(machine: &MachineSpec, variant: Variant, settings: &Settings) -> Self {
         let frames = FrameTable::new(machine.end(), machine.pageblock_order, machine.max_order);
         let cpu_nodes = cpu_nodes(machine);
@@ -427,7 +427,7 @@ impl Mm {
         }
     }
 
-    /// What fell back since this was last asked, by zone.
+    /// Takes the fallbacks since the last call, by zone.
     pub fn take_extfrag(&mut self) -> Vec<Extfrag> {
         self.zones.iter_mut().filter_map(|zone| zone.buddy.trace.as_mut()).flat_map(std::mem::take).collect()
     }

@@ -5,7 +5,7 @@ use units::{NodeId, Pfn};
 
 use crate::{Mm, SpaceId, daemon::Daemon};
 
-/// What a step has brought about for others. In the order in which they are told.
+/// News of a step for others, in the order in which they are told.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum News {
     /// A kernel thread has something to do.
@@ -31,7 +31,7 @@ impl News {
 }
 
 impl Mm {
-    /// Somebody else has to hear of something.
+    /// Leaves news for others.
     pub(crate) fn tell(&mut self, news: News) {
         if !self.news.contains(&news) {
             self.news.push(news);

@@ -23,20 +23,20 @@ pub struct MachineSpec {
     pub pageblock_order: Order,
     /// The largest order of the buddy allocator; 10 on x86-64.
     pub max_order: Order,
-    /// Its nodes, by number.
+    /// The machine's nodes, by number.
     pub nodes: Vec<NodeSpec>,
 }
 
 /// One node.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct NodeSpec {
-    /// Its number.
+    /// The node's number.
     pub id: NodeId,
-    /// Its CPUs.
+    /// The node's CPUs.
     pub cpus: Vec<CpuId>,
-    /// Its distance to each node of the machine, in their order; 10 to itself.
+    /// The node's distance to each node of the machine, in their order; 10 to itself.
     pub distance: Vec<u32>,
-    /// Its zones, lowest first; empty ones may be left out.
+    /// The node's zones, lowest first; empty ones may be left out.
     pub zones: Vec<ZoneSpec>,
 }
 
@@ -45,7 +45,7 @@ pub struct NodeSpec {
 pub struct ZoneSpec {
     /// Which of the node's zones.
     pub kind: ZoneKind,
-    /// Its first frame.
+    /// The zone's first frame.
     pub start: Pfn,
     /// Frames from the first to the last.
     pub spanned: Frames,
@@ -85,7 +85,7 @@ impl NodeSpec {
         ZoneView { kind, present, managed }
     }
 
-    /// Its zones with memory, lowest first.
+    /// The node's zones with memory, lowest first.
     pub(crate) fn managed_zones(&self) -> impl Iterator<Item = &ZoneSpec> {
         self.zones.iter().filter(|zone| zone.managed > Frames(0))
     }
@@ -118,9 +118,9 @@ impl ZoneSpec {
 /// A node of the machine, and what it keeps of its own (`pg_data_t`).
 #[derive(Clone, Debug)]
 pub struct Node {
-    /// Its number.
+    /// The node's number.
     pub id: NodeId,
-    /// Its zones with memory, lowest first: the first, and one past the last.
+    /// The node's zones with memory, lowest first: the first, and one past the last.
     zones: Range<ZoneIndex>,
     /// The zones to try for requests that prefer it.
     pub(crate) zonelist: Zonelist,
@@ -130,7 +130,7 @@ pub struct Node {
     pub(crate) kcompactd: Kcompactd,
     /// Allocates huge pages for faults; idle but by a rule.
     pub thp_thread: ThpThread,
-    /// Its memory, as long as it has a limit.
+    /// The bandwidth of the node's memory, where that has a limit.
     pub(crate) bandwidth: Server,
 }
 
@@ -156,7 +156,7 @@ impl Node {
         })
     }
 
-    /// Its zones with memory, lowest first.
+    /// The node's zones with memory, lowest first.
     pub fn zones(&self) -> impl DoubleEndedIterator<Item = ZoneIndex> + Clone + use<> {
         (self.zones.start.0..self.zones.end.0).map(ZoneIndex)
     }
@@ -178,7 +178,7 @@ impl Mm {
         self.zones.of(&self.nodes[node])
     }
 
-    /// The same.
+    /// A node's zones with memory, lowest first, to be changed.
     pub(crate) fn node_zones_mut(&mut self, node: NodeId) -> &mut [ZoneState] {
         self.zones.of_mut(&self.nodes[node])
     }

@@ -15,10 +15,10 @@ use crate::{Mm, SpaceId, Spaces, address_space::AddressSpace, cx::Cx, event::Eve
 // mm/oom_kill.c (v6.1).
 const PATIENCE: Picos = Picos::from_secs(3);
 
-/// Who may be killed, and who has been.
+/// Processes that the OOM killer spares, and those that it has killed.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Oom {
-    /// Nobody is killed as long as nobody could hear of it (`oom_killer_disabled`).
+    /// Victims can hear of their death; until then the OOM killer kills none (`oom_killer_disabled`).
     is_enabled: bool,
     /// Those that are never killed, and victims, by the instant of their death.
     all: BTreeMap<SpaceId, Status>,
@@ -48,7 +48,7 @@ impl Mm {
         self.oom.all.insert(id, Status::Spared);
     }
 
-    /// It may be killed again.
+    /// Lets the OOM killer choose the process again.
     pub fn expose_to_oom(&mut self, id: SpaceId) {
         if self.oom.all.get(&id) == Some(&Status::Spared) {
             self.oom.all.remove(&id);

@@ -23,14 +23,14 @@ pub struct SpaceId(pub u32);
 pub struct Spaces {
     /// None once the process has ended.
     all: Vec<Option<AddressSpace>>,
-    /// Who is related by fork, the oldest first.
+    /// Address spaces related by fork, the oldest first.
     families: BTreeMap<FamilyId, Vec<SpaceId>>,
 }
 
 /// An entry of somebody's page tables that maps a folio, or a part of it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Mapping {
-    /// Whose.
+    /// The address space.
     pub space: SpaceId,
     /// Where it is.
     pub at: Entry,
@@ -98,7 +98,7 @@ impl Spaces {
         self.all[id.0 as usize].as_ref()
     }
 
-    /// The same, to change.
+    /// An address space, to be changed.
     #[inline]
     pub fn get_mut(&mut self, id: SpaceId) -> Option<&mut AddressSpace> {
         self.all[id.0 as usize].as_mut()
@@ -185,7 +185,7 @@ impl Spaces {
         found
     }
 
-    /// The same for a base page, into a list that is used again: the entries of its family at its place that are wanted.
+    /// The wanted entries that map a base page, into a list that is used again: those of its family at its place.
     pub(crate) fn base_entries(&self, mm: &Mm, page: Pfn, is_wanted: impl Fn(Pte) -> bool, found: &mut Vec<Mapping>) {
         found.clear();
         let Frame::Anon { family, vpn, .. } = mm.frames.get(page) else {
@@ -208,7 +208,7 @@ impl Spaces {
         }
     }
 
-    /// What an entry says.
+    /// The entry of a mapping.
     ///
     /// # Panics
     /// When its process has ended.

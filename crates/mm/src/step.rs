@@ -12,7 +12,7 @@ pub const RUN: u64 = 32;
 /// One jiffy of a kernel with CONFIG_HZ=250, which is what `schedule_timeout_uninterruptible(1)` takes.
 pub(crate) const TICK: Picos = Picos::from_micros(4000);
 
-/// What one bounded step of a long operation came to.
+/// The outcome of one bounded step of a long operation.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Step<T> {
     /// There is more to do; others may run first, and nothing that was read before is true after.
@@ -24,7 +24,7 @@ pub enum Step<T> {
 }
 
 impl<T> Step<T> {
-    /// The same with another result.
+    /// Replaces the result of a step that is done.
     pub fn map<U>(self, result: impl FnOnce(T) -> U) -> Step<U> {
         match self {
             Self::More => Step::More,
@@ -34,7 +34,7 @@ impl<T> Step<T> {
     }
 }
 
-/// What a phase of a control leads to: `P` are the control's phases, `T` is what it comes to.
+/// Where a phase of a control leads: `P` are the control's phases, `T` is the result of the control.
 pub(crate) enum Next<P, T> {
     /// Another phase, at once.
     Phase(P),
@@ -60,7 +60,7 @@ impl<P, T> Next<P, T> {
     }
 }
 
-/// What a blocked operation waits for.
+/// The event that a blocked operation waits for.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Wait {
     /// An instant.
@@ -69,16 +69,16 @@ pub enum Wait {
     Io {
         /// When.
         until: Time,
-        /// What for.
+        /// The cause that the wait is charged to.
         cause: Cause,
     },
-    /// Somebody who wakes it.
+    /// A waker that the wait does not name.
     Queue,
     /// A folio that somebody works on is left alone again (`folio_wait_locked`).
     Folio(Pfn),
     /// A node's kswapd has come to the end of a pass, or an instant (`pfmemalloc_wait`).
     Pass {
-        /// Whose kswapd.
+        /// The node of that kswapd.
         node: NodeId,
         /// When it is too late to wait on.
         until: Time,

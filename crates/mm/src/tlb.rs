@@ -9,16 +9,16 @@ use crate::{
     spaces::SpaceId,
 };
 
-/// What CPUs run, and what the step asks of those that run an address space, whichever.
+/// The address spaces that CPUs run, and the requests of the step to CPUs that run one of them.
 #[derive(Debug)]
 pub struct Running<'a> {
-    /// Whose address space each CPU runs, by number.
+    /// The address space that each CPU runs, by number.
     pub spaces: &'a [SpaceId],
-    /// What was asked, by address space.
+    /// Requests so far, by address space.
     pub asked: &'a mut Vec<(SpaceId, Shootdowns)>,
 }
 
-/// What a step has asked of the other CPUs that have its address space loaded; each of them pays for all of it.
+/// Requests of a step to the other CPUs that have its address space loaded; each of them pays for all of it.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Shootdowns {
     /// Interrupts that each of them gets.
@@ -46,17 +46,17 @@ pub(crate) enum Loaded {
     Here { others: u32 },
 }
 
-/// What a step is told of the TLBs of its machine, and asks of them.
+/// The TLBs of the machine as a step knows them, and its requests to them.
 #[derive(Debug)]
 pub(crate) struct Tlbs<'a> {
     pub(crate) loaded: Loaded,
     shootdowns: Shootdowns,
-    /// What each CPU runs; none where nobody says so.
+    /// The address spaces that CPUs run; none where the caller does not say.
     pub(crate) running: Option<Running<'a>>,
 }
 
 impl Tlbs<'_> {
-    /// Its address space is loaded on its own CPU alone, and nobody says what others run.
+    /// The step's address space is loaded on its own CPU alone, and the caller does not say what others run.
     pub(crate) const ALONE: Self = Self {
         loaded: Loaded::Here { others: 0 },
         shootdowns: Shootdowns { rounds: 0, whole: 0, pages: 0 },
@@ -92,7 +92,7 @@ impl Cx<'_> {
         }
     }
 
-    /// The same for an address space that need not be the task's, on every CPU that runs it
+    /// Flushes pages of an address space that need not be the task's, on every CPU that runs it
     /// (`flush_tlb_page` of `ptep_clear_flush`).
     pub(crate) fn flush_tlb_of(&mut self, space: SpaceId, pages: Option<u32>) {
         let flush = Shootdowns { rounds: 1, whole: u32::from(pages.is_none()), pages: pages.unwrap_or(0) };
@@ -127,7 +127,7 @@ impl Cx<'_> {
         self.count(Event::SimTlbRemoteFlushReceived, others.into());
     }
 
-    /// What the other CPUs that have the address space loaded have to do since the step began.
+    /// Requests since the step began to the other CPUs that have the address space loaded.
     #[inline]
     pub fn shootdowns(&self) -> Shootdowns {
         self.tlbs.shootdowns

@@ -24,13 +24,13 @@ use crate::{
 /// A zone with memory, as it runs.
 #[derive(Clone, Debug)]
 pub struct ZoneState {
-    /// Its node.
+    /// The zone's node.
     pub node: NodeId,
     /// Which of the node's zones.
     pub kind: ZoneKind,
-    /// What an allocation from it counts as.
+    /// The event that counts an allocation from this zone.
     pub(crate) alloc_event: Event,
-    /// Its first frame.
+    /// The zone's first frame.
     pub start: Pfn,
     /// One past its last frame.
     pub end: Pfn,
@@ -38,9 +38,9 @@ pub struct ZoneState {
     pub managed: u64,
     /// Frames that exist (`present_pages`).
     pub present: u64,
-    /// Its watermarks.
+    /// The zone's watermarks.
     pub marks: Marks,
-    /// What its marks are raised by, until kswapd has made as much room (`watermark_boost`).
+    /// Frames by which the marks are raised, until kswapd has made as much room (`watermark_boost`).
     pub boost: u64,
     /// `vm.watermark_boost_factor`.
     pub(crate) boost_factor: u32,
@@ -50,7 +50,7 @@ pub struct ZoneState {
     pub protection: [u64; ZoneKind::ALL.len()],
     /// The node has another zone that can take requests instead of this one (`alloc_flags_nofragment`).
     pub can_spread: bool,
-    /// Its frames that are page tables (`NR_PAGETABLE`).
+    /// Frames of the zone that are page tables (`NR_PAGETABLE`).
     pub page_tables: Frames,
     /// RESERVE pageblocks that it should have (`nr_migrate_reserve_block`, up to 4.3).
     pub reserve_blocks: u32,
@@ -60,17 +60,17 @@ pub struct ZoneState {
     pub has_unmerged: bool,
     /// How far compaction has come, and how it has gone lately.
     pub compact: ZoneCompact,
-    /// What it may still give before it is the other zones' turn, where they take turns.
+    /// Frames that the zone may still give before it is the other zones' turn, where zones take turns.
     pub(crate) fair: FairShare,
-    /// What reclaim has met lately in it, where zones have their own LRU lists.
+    /// State of the zone's pages that reclaim has met lately, where zones have their own LRU lists.
     pub(crate) reclaim: ZoneReclaim,
-    /// Its free blocks.
+    /// The zone's free blocks.
     pub buddy: Buddy,
     /// Each CPU's lists, by CPU number.
     pub pcps: Vec<Pcp>,
 }
 
-/// What reclaim has met lately in a zone (`enum zone_flags`, include/linux/mmzone.h, v4.1).
+/// State of the pages that reclaim has met lately in a zone (`enum zone_flags`, include/linux/mmzone.h, v4.1).
 #[derive(Clone, Copy, Debug, Default)]
 pub(crate) struct ZoneReclaim {
     /// All of it is being written (`ZONE_WRITEBACK`).
@@ -178,8 +178,8 @@ impl ZoneState {
         mark.0 + self.boost
     }
 
-    /// What the zone keeps beside a mark: for requests that cannot go to a higher zone, and for atomic ones. The latter is
-    /// there for who cannot wait, and for who is to end.
+    /// Frames that the zone keeps beside a mark: for requests that cannot go to a higher zone, and for atomic ones. The latter is
+    /// there for requests that cannot wait, and for tasks that are to end.
     #[inline]
     pub(crate) fn keeps(&self, highest: ZoneKind, urgency: Urgency) -> u64 {
         let is_let_in = urgency.is_harder() || urgency == Urgency::Victim;

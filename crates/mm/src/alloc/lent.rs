@@ -12,7 +12,7 @@ pub(crate) struct Given {
     pub(crate) pfn: Pfn,
 }
 
-/// What a step may do about memory that the fast path does not give.
+/// The permission of a step to ask the slow path for memory, and its request.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(crate) enum Shortage {
     /// Do without.
@@ -20,20 +20,20 @@ pub(crate) enum Shortage {
     Fail,
     /// Ask for it, and be taken again.
     Ask,
-    /// It has asked.
+    /// The step has asked.
     Asked(AllocRequest),
-    /// It has asked before, and the slow path got nothing: this request fails, another may ask.
+    /// The step has asked before, and the slow path got nothing: this request fails, another may ask.
     Refused(AllocRequest),
     /// After so many more, an allocation fails whatever there is, and nobody is asked for it; then it is as it was, which is
     /// to ask or not.
     Injected(u32, bool),
 }
 
-/// What a step is told about memory that is short, and what it asks for.
+/// The part of a step's context about memory that is short: the step's request, and the slow path's answer.
 #[derive(Debug, Default)]
 pub(crate) struct Lent {
     pub(crate) shortage: Shortage,
-    /// What the slow path has got for it.
+    /// The block that the slow path has got for the step.
     pub(crate) given: Option<Given>,
 }
 

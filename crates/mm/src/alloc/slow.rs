@@ -42,10 +42,10 @@ const COMPACT_RETRIES_MAX: u32 = 16;
 /// In which order a request compacts and reclaims, and when it gives up.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
 pub enum SlowPath {
-    /// It compacts without waiting, reclaims, and compacts once more. One for up to 8 frames begins again and again; one for a
-    /// huge page gives up as soon as others are in its way.
+    /// A request compacts without waiting, reclaims, and compacts once more. One for up to 8 frames begins again and again;
+    /// one for a huge page gives up as soon as others are in its way.
     Fixed,
-    /// It compacts first for large blocks, and begins again for as long as reclaim or compaction promise something.
+    /// A request compacts first for large blocks, and begins again for as long as reclaim or compaction promise something.
     ByProgress,
 }
 
@@ -54,8 +54,8 @@ pub enum SlowPath {
 pub enum GivesUp {
     /// Where compaction was put off because it failed lately, if one for a large block shall not try hard.
     Deferred,
-    /// The same; and where it was put off or found too little free to begin with, if one for a pageblock or more is not to try
-    /// very hard.
+    /// As `ByProgress`; and a request for a pageblock or more that is not to try very hard fails where compaction was put off
+    /// or found too little free to begin with.
     Pageblocks,
     /// Where it was put off or found too little free to begin with, if one for a large block shall not try hard.
     NotBegun,
@@ -87,7 +87,7 @@ pub struct AllocControl {
     phase: Phase,
     /// The effort of the next compaction.
     priority: CompactPriority,
-    /// What the last one came to.
+    /// The result of the last compaction.
     compacted: CompactResult,
     /// Reclaims in a row that were of no use.
     no_progress: u32,
@@ -99,9 +99,9 @@ pub struct AllocControl {
     is_kthread: bool,
     /// Whoever asks is being killed for want of memory.
     pub(super) is_victim: bool,
-    /// It has looked whether there is what only victims may have.
+    /// The request has tried the reserves that only victims may have.
     has_tried_reserves: bool,
-    /// It has compacted without waiting (up to 4.7).
+    /// The request has compacted without waiting (up to 4.7).
     is_begun: bool,
 }
 
@@ -137,7 +137,7 @@ enum Again {
     No,
 }
 
-/// What a phase leads to.
+/// Where a phase of the slow path leads.
 pub(super) type Next = crate::step::Next<Phase, Option<Pfn>>;
 
 impl AllocControl {
@@ -405,12 +405,12 @@ impl AllocControl {
     }
 }
 
-/// What an operation does about memory that the fast path does not give: it goes the slow path, and keeps the block until
-/// the operation's step takes it.
+/// The slow path of an operation whose request the fast path does not serve: it keeps the block until the operation's step
+/// takes it.
 #[derive(Clone, Debug, Default)]
 pub struct Supply {
     state: State,
-    /// Its task is being killed for want of memory.
+    /// The operation's task is being killed for want of memory.
     is_victim: bool,
 }
 
@@ -508,7 +508,7 @@ impl Supply {
         asked
     }
 
-    /// Its task is being killed for want of memory: it may have what marks keep from others, to come to its end.
+    /// The operation's task is being killed for want of memory: it may use memory below the marks, to come to its end.
     pub fn open_reserves(&mut self) {
         self.is_victim = true;
     }

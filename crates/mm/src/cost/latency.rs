@@ -2,8 +2,8 @@
 //! Differs: loads wait for one another or not at all; a task has the whole of its cache and of its TLB for the range that it goes
 //! through; links between nodes have no limit of their own.
 //!
-//! What an access of user code takes, by the node of the CPU, the node of the memory, and how the program goes through it. A
-//! machine whose file says nothing of that is flat: an access takes what `user_touch` says, wherever the page is.
+//! The latency of an access of user code, by the node of the CPU, the node of the memory, and the order of accesses. A machine
+//! whose file says nothing of that is flat: an access takes as long as `user_touch` says, wherever the page is.
 
 use units::{Bytes, Frames, Picos};
 
@@ -12,9 +12,9 @@ use super::{Prices, Work};
 /// How user code goes through a range.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Pattern {
-    /// It stores to all of each page, one after the other. Processors fetch what comes next meanwhile.
+    /// The program stores to all of each page, one after the other. Processors fetch the next lines meanwhile.
     Sweep,
-    /// It loads one word of each page, in an order that no processor foresees, each only when the one before has come.
+    /// The program loads one word of each page, in an order that no processor foresees, each only when the one before has come.
     Random,
 }
 
@@ -31,12 +31,12 @@ impl Pattern {
 /// Bytes of a cache line of x86-64.
 const LINE: u64 = 64;
 
-/// What a number of accesses takes each.
+/// The price of each of a number of accesses.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct AccessPrice {
     /// As long as it takes from the CPU's own node.
     pub near: Picos,
-    /// What comes on top because the memory is another node's.
+    /// The part that comes on top because the memory is another node's.
     pub far: Picos,
 }
 
@@ -54,13 +54,13 @@ impl AccessPrice {
 /// A last-level cache.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct LastCache {
-    /// What it holds.
+    /// The size of the cache.
     pub size: Bytes,
     /// A load from it.
     pub load: Picos,
 }
 
-/// What TLBs hold translations of, and what it takes to find one that none has.
+/// The reach of the TLBs, and the price of a translation that none of them has.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct TlbReach {
     /// Memory in base pages.
@@ -71,7 +71,7 @@ pub struct TlbReach {
     pub miss: Picos,
 }
 
-/// What a machine's memory takes, by places.
+/// The latency of a machine's memory, by places.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Latency {
     /// A load that has to come from memory: by position of the CPU's node, of the memory's node. Nothing is flat.
@@ -133,18 +133,18 @@ impl Latency {
     }
 }
 
-/// Who accesses what.
+/// The place of an access: its CPU, its memory, and how it is mapped.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Place {
     /// The position of the CPU's node.
     pub from: usize,
     /// The position of the memory's node.
     pub to: usize,
-    /// It is mapped by a huge page.
+    /// The page is mapped by a huge page.
     pub is_huge: bool,
 }
 
-/// What a place takes, and of this what it takes more than the CPU's own node.
+/// Splits the price of a place into the price within the CPU's own node, and the rest.
 fn split(own: Picos, all: Picos) -> AccessPrice {
     let near = own.min(all);
     AccessPrice { near, far: all - near }
