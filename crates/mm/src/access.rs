@@ -44,7 +44,7 @@ pub struct Accesses {
     phase: Phase,
     /// When it began, and up to when it has come.
     span: Option<(Time, Time)>,
-    /// What all pages of the range are, as long as no entry is written; and what those of this round were so far.
+    /// The pages of the range, if they are alike, as long as no entry is written; and those that this round has met so far.
     known: Option<Alike>,
     met: Option<Met>,
     /// Where new pages are to be.
@@ -57,18 +57,18 @@ struct Alike {
     /// The position of the node.
     node: usize,
     is_huge: bool,
-    /// What the page tables' count of changes was when that was found out.
+    /// The page tables' count of changes at the time when that was found out.
     changes: u64,
 }
 
-/// What a round has met since it began.
+/// The pages that a round has met since it began.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Met {
     Nothing { changes: u64 },
     Alike(Alike),
 }
 
-/// What comes next.
+/// The next phase of an access.
 #[derive(Clone, Debug)]
 enum Phase {
     /// User code.
@@ -82,7 +82,7 @@ enum Phase {
 /// Up to when a step may go.
 #[derive(Clone, Copy, Debug)]
 pub struct Limits {
-    /// What others may see.
+    /// The instant up to which others may see nothing of the step.
     pub horizon: Time,
     /// User code.
     pub until: Time,
@@ -107,7 +107,7 @@ impl Accesses {
         }
     }
 
-    /// The same of a task with this policy.
+    /// Sets the policy of the task.
     #[must_use]
     pub fn under(self, policy: Mempolicy) -> Self {
         Self { policy, ..self }
@@ -128,7 +128,7 @@ impl Accesses {
         self.span.map_or(Picos(0), |(from, until)| until.since(from))
     }
 
-    /// What is left to do, in units that take about the same time each.
+    /// Work that is left, in units that take about the same time each.
     pub fn left(&self) -> u64 {
         match self.amount {
             Amount::Rounds(rounds) => rounds * self.order.range().pages() - self.visits,
@@ -231,7 +231,7 @@ impl Accesses {
         self.pattern == Pattern::Sweep
     }
 
-    /// What a fault under way holds between two steps.
+    /// Frames that a fault under way holds between two steps.
     pub fn holdings(&self, space: &AddressSpace) -> Holdings {
         match &self.phase {
             Phase::Fault(fault) => fault.holdings(space),

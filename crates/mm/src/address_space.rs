@@ -38,19 +38,19 @@ pub struct AddressSpace {
     /// Entries that name a swap slot (`MM_SWAPENTS`).
     pub(crate) swapped: u64,
     mmap_base: Vpn,
-    /// What is mapped.
+    /// The mappings.
     pub vmas: VmaSet,
     pub(crate) rss: u64,
     /// The processes it is related to by fork.
     pub family: FamilyId,
     pub(crate) uses_huge_zero: bool,
-    /// Its last task has ended: what is left of it goes by itself.
+    /// The last task has ended: pages and tables that are left go by themselves.
     pub is_exiting: bool,
     /// Where it lives itself.
     object: Object,
     /// Where it is.
     pub tables: PageTables,
-    /// Its number with khugepaged, if that looks at it.
+    /// The space's number with khugepaged, if khugepaged looks at it.
     pub(crate) khugepaged: Option<u64>,
 }
 
@@ -62,7 +62,7 @@ impl AddressSpace {
         Self::new_in(mm, cx, mmap_base, Vec::new())
     }
 
-    /// The same, whose page tables lie in given frames before they take new ones.
+    /// An empty address space, whose page tables lie in given frames before they take new ones.
     pub(crate) fn new_in(mm: &mut Mm, cx: &mut Cx, mmap_base: Vpn, tables: Vec<Pfn>) -> Result<Self, Errno> {
         let family = mm.rmap.new_family().ok_or(Errno::NOMEM)?;
         let Some((object, tables)) = object_and_root(mm, cx, tables) else {
@@ -269,7 +269,7 @@ impl AddressSpace {
     pub(crate) const HUGE_PAGES: u64 = Order::HUGE.frames() as u64;
 }
 
-/// What every address space begins with (`mm_alloc`, `mm_init`); nothing when memory is out.
+/// The objects that every address space begins with (`mm_alloc`, `mm_init`); nothing when memory is out.
 fn object_and_root(mm: &mut Mm, cx: &mut Cx, given: Vec<Pfn>) -> Option<(Object, PageTables)> {
     let object = mm.alloc_object(cx, Cache::MmStruct)?;
     let tables = PageTables::new_in(mm, cx, given);

@@ -3,7 +3,7 @@
 //! and the copy of a huge page (`huge_cow.rs`), take all that they need in one go. Where no memory has a limit a huge page is
 //! cleared in one step, which no tick interrupts.
 //!
-//! What clearing, copying or filling takes is priced as if one CPU had a node's memory for itself. A node with a limit serves so
+//! Clearing, copying and filling are priced as if one CPU had a node's memory for itself. A node with a limit serves so
 //! many bytes per second: when it falls behind, the CPUs wait for it.
 
 use units::{BytesPerSecond, NodeId, Order, Pfn, Picos, Time};
@@ -15,11 +15,11 @@ use crate::{
     primitive,
 };
 
-/// What a node did not give out in so long a time can still be had. CPUs do not act in perfect order: one may be behind
+/// Capacity that a node has not used stays available for this long. CPUs do not act in perfect order: one may be behind
 /// another by a quantum, 2 us by default, and a step, and has a right to what the other left.
 const SLACK: Picos = Picos::from_micros(4);
 
-/// What is known of the memory bandwidth of all nodes.
+/// The memory bandwidth of all nodes.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Bandwidth {
     /// Has any node a limit?
@@ -29,7 +29,7 @@ pub(crate) struct Bandwidth {
 /// One node's memory.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Server {
-    /// What reading or writing one frame takes when everything is its; 0 without a limit.
+    /// Time to read or write one frame while no other CPU does; 0 without a limit.
     per_frame: Picos,
     /// When it has done all that was asked of it so far.
     free_at: Time,

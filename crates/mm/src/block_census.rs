@@ -6,7 +6,7 @@ use units::{BlockCensus, Mobility, Order, Pfn};
 
 use crate::{Frame, Mm};
 
-/// What a frame is to who wants to empty its pageblock.
+/// The use of a frame, as far as it matters for emptying its pageblock.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Use {
     Free,
@@ -62,7 +62,7 @@ impl Mm {
     }
 }
 
-/// What was found so far in one pageblock.
+/// Frames found so far in one pageblock.
 #[derive(Clone, Copy, Debug, Default)]
 struct Pageblock {
     number: u32,

@@ -60,9 +60,9 @@ pub struct Buddy {
     pub(crate) broken_up: u32,
     /// Frames of LRU lists that reclaim has looked at since a block last came back (`NR_PAGES_SCANNED`, up to 4.11).
     pub(crate) scanned: u64,
-    /// What the task that takes this step waits for, while it compacts (`capture_control`).
+    /// The block that the step's task waits for while it compacts (`capture_control`).
     pub(crate) capture: Option<Capture>,
-    /// What fell back, when someone wants to know.
+    /// Fallbacks so far, where a caller wants to know.
     pub(crate) trace: Option<Vec<Extfrag>>,
     /// Blocks from this order on that become free are to be reported to a hypervisor.
     pub(crate) notify_from: Option<Order>,
@@ -132,7 +132,7 @@ impl Buddy {
         Some(pfn)
     }
 
-    /// The same up to `most` times, as far as one larger block goes: the first of a run of blocks, and how many there are.
+    /// Takes up to `most` blocks, as far as one larger block goes: the first of a run of blocks, and how many there are.
     ///
     /// The smallest block that is large enough serves one request after the other, as all lists below its order are
     /// empty: each gets the block behind the last one, and what is left in the end are blocks of falling order. The halves

@@ -29,12 +29,12 @@ pub use files::walk_files;
 pub use host::walk_host;
 pub use owners::{Owners, walk_owners};
 
-/// What does not hold.
+/// An invariant that does not hold.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Broken {
     /// The frame where it shows, if it is about one.
     pub pfn: Option<Pfn>,
-    /// What was found there.
+    /// The contradiction that was found there.
     pub what: String,
 }
 

@@ -14,7 +14,7 @@ const PAGES_MAX: u32 = 256;
 /// A disk with a file system.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct DiskSpec {
-    /// What its files may hold together.
+    /// The room for all files together.
     pub size: Bytes,
     /// From the end of a request's transfer to its interrupt.
     pub latency: Picos,
@@ -22,7 +22,7 @@ pub struct DiskSpec {
     pub bandwidth: BytesPerSecond,
     /// Requests that are under way at most; who sends more waits.
     pub depth: u32,
-    /// What it is made of.
+    /// The medium of the disk.
     pub medium: DiskMedium,
     /// How its files are laid out.
     pub filesystem: Filesystem,
@@ -37,7 +37,7 @@ pub enum Filesystem {
     Xfs,
 }
 
-/// What a disk is made of.
+/// The medium of a disk.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum DiskMedium {
     /// Something behind a queue, with latency, bandwidth and depth.
@@ -64,13 +64,13 @@ impl Default for DiskSpec {
 /// Pages that follow each other, on their way to the disk or from it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Request<T> {
-    /// Whose they are.
+    /// The owner of the pages.
     pub(crate) of: T,
     /// The first of them.
     pub(crate) index: u64,
     pub(crate) pages: u32,
     pub(crate) is_write: bool,
-    /// It comes back with an error.
+    /// The request comes back with an error.
     pub(crate) failed: bool,
     done: Time,
 }
@@ -90,7 +90,7 @@ pub(crate) struct Disk<T> {
     spec: DiskSpec,
     per_page: Picos,
     free_at: Time,
-    /// What was sent and has not ended, in the order in which it ends.
+    /// Requests that were sent and have not ended, in the order in which they end.
     queue: VecDeque<Request<T>>,
     requests: u32,
     last: Option<Copied<T>>,
@@ -104,7 +104,7 @@ impl<T: Copy + PartialEq> Disk<T> {
         Self { spec, per_page, free_at: Time(0), queue: VecDeque::new(), requests: 0, last: None, fail_every: 0 }
     }
 
-    /// What its files may hold together, in pages.
+    /// The room for all files together, in pages.
     pub(crate) fn pages(&self) -> u64 {
         self.spec.size.0 / Bytes::PAGE.0
     }

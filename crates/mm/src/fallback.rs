@@ -53,17 +53,17 @@ impl Extfrag {
 /// How much of a pageblock a request may take over.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Steal {
-    /// What was found is one pageblock or more, all free: they change type.
+    /// One pageblock or more was found, all free: they change type.
     FreeBlocks,
     /// The whole of it changes type, and its free frames change lists.
     WholeBlock,
-    /// Its free frames change lists, its type stays.
+    /// The free frames of the pageblock change lists, its type stays.
     FreeFrames,
     /// Only the block that was found.
     FoundOnly,
 }
 
-/// What is in a pageblock, in frames.
+/// Frames of a pageblock, by their use.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct BlockCensus {
     /// On free lists.
@@ -75,7 +75,7 @@ pub struct BlockCensus {
     pub size: u32,
 }
 
-/// What a zone's free lists are asked for.
+/// A request to a zone's free lists.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Want {
     pub(crate) order: Order,

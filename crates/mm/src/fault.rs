@@ -28,7 +28,7 @@ use crate::{
     vma::PageRange,
 };
 
-/// What user code tried.
+/// The access that user code tried.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Access {
     /// A load.
@@ -44,7 +44,7 @@ pub enum FaultDone {
     Handled,
     /// Nothing is mapped there: SIGSEGV.
     BadAddress,
-    /// Its page cannot be had: it was not read, has no room on the disk, or lies behind the end of its file: SIGBUS.
+    /// The page cannot be had: it was not read, has no room on the disk, or lies behind the end of its file: SIGBUS.
     BusError,
     /// No memory for a page or a table.
     OutOfMemory,
@@ -66,12 +66,12 @@ pub struct FaultControl {
     policy: Mempolicy,
 }
 
-/// What comes next, with numbers in the order of the kernel.
+/// The next phase of a fault, with numbers in the order of the kernel.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Phase {
     /// Enter the kernel, find the VMA.
     Enter,
-    /// The same, but for the entry, after a device was waited for.
+    /// As `Enter`, but without the price of the entry, after a device was waited for.
     Retry,
     /// Make the upper tables.
     Tables,
@@ -101,7 +101,7 @@ enum Phase {
     Moved,
 }
 
-/// What one phase leads to.
+/// Where one phase leads.
 enum Next {
     Phase(Phase),
     /// The next phase, after others may have run.
@@ -128,7 +128,7 @@ impl FaultControl {
         Self { vpn, access, phase: Phase::Enter, cow: None, swap_in: None, file: None, policy: Mempolicy::Local }
     }
 
-    /// The same of a task with this policy.
+    /// Sets the policy of the task.
     #[must_use]
     pub fn under(self, policy: Mempolicy) -> Self {
         Self { policy, ..self }
@@ -139,7 +139,7 @@ impl FaultControl {
         Self { phase: Phase::Base, ..Self::new(vpn, access) }
     }
 
-    /// The same where a mapping of a file has nothing.
+    /// The rest of a fault that was entered, where a mapping of a file has no entry.
     pub(crate) fn again_of_file(vpn: Vpn, access: Access) -> Self {
         Self { phase: Phase::File, ..Self::new(vpn, access) }
     }
@@ -492,7 +492,7 @@ pub(crate) fn map_base(
     map_base_as(mm, space, cx, (table, vpn), &AllocRequest::gfp_highuser_movable(node))
 }
 
-/// The same as some request has it.
+/// Maps a base page that this request asks for.
 #[inline(always)]
 #[expect(clippy::inline_always, reason = "in the fault that is by far the most frequent, whose request is known")]
 fn map_base_as(
@@ -545,14 +545,14 @@ fn write_protected(
     Some(())
 }
 
-/// Whose pages a store to a shared page takes over instead of copying them.
+/// The pages that a store to a shared page takes over instead of copying them.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
 pub enum CowReuse {
     /// Those of folios that nobody else maps (`reuse_swap_page`).
     ByMappings,
     /// Those to whose folio there is no other reference, such as that of a CPU's batch of new folios.
     ByReferences,
-    /// The same, after this CPU's batch was drained.
+    /// As `ByReferences`, after this CPU's batch was drained.
     ByReferencesDrained,
 }
 

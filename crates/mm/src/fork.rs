@@ -24,13 +24,13 @@ pub struct Fork {
     child: Option<AddressSpace>,
     /// The parent's pages below were passed.
     from: Vpn,
-    /// Its VMA around `from` ends here; the child has it too, and its pages are being copied.
+    /// The parent's VMA around `from` ends here; the child has it too, and its pages are being copied.
     vma_end: Option<Vpn>,
     /// Memory is out: the child goes again.
     undo: Option<Unmap>,
 }
 
-/// What a turn of it came to.
+/// The result of a turn of the copy.
 enum Part {
     /// A VMA, or some pages.
     Copied,

@@ -17,7 +17,7 @@ pub enum Mark {
     High,
 }
 
-/// What a request may have that others may not, once the Low mark is not met.
+/// The reserves that a request may use, beyond others, once the Low mark is not met.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Urgency {
     /// Nothing.
@@ -43,7 +43,7 @@ impl Urgency {
         matches!(self, Self::Harder | Self::Atomic)
     }
 
-    /// What is left of a mark of that many frames; `__zone_watermark_ok`, mm/page_alloc.c (v3.9 to v6.1).
+    /// The rest of a mark of that many frames for this request; `__zone_watermark_ok`, mm/page_alloc.c (v3.9 to v6.1).
     #[inline]
     pub const fn lowered(self, mark: u64) -> u64 {
         let mark = if matches!(self, Self::High | Self::Atomic | Self::Victim) { mark - mark / 2 } else { mark };
@@ -67,9 +67,9 @@ pub struct AllocRequest {
     pub allowed: NodeMask,
     /// No other node will do (`__GFP_THISNODE`).
     pub this_node_only: bool,
-    /// What the first try leaves in a zone. A request that finds no zone above it tries again with Min.
+    /// The mark that the first try leaves in a zone. A request that finds no zone above it tries again with Min.
     pub mark: Mark,
-    /// What it may have with the Min mark.
+    /// The reserves that the request may use with the Min mark.
     pub urgency: Urgency,
     /// Does it wake kswapd when no zone is above the mark (`__GFP_KSWAPD_RECLAIM`)?
     pub wakes_kswapd: bool,
@@ -136,13 +136,13 @@ impl AllocRequest {
         Self { order: Order::HUGE, wakes_kswapd: false, reclaims: false, ..Self::gfp_highuser_movable(node) }
     }
 
-    /// The same wish for a block of `order`.
+    /// Makes it a request for a block of `order`.
     #[must_use]
     pub const fn of_order(self, order: Order) -> Self {
         Self { order, ..self }
     }
 
-    /// The same wish from its node or not at all (`__GFP_THISNODE`).
+    /// Makes it a request for memory of its node or none at all (`__GFP_THISNODE`).
     #[must_use]
     pub const fn this_node(self) -> Self {
         Self { this_node_only: true, ..self }

@@ -25,7 +25,7 @@ use crate::{
 #[derive(Clone, Debug)]
 pub(crate) struct HugeCopy {
     vpn: Vpn,
-    /// What the PMD says; if it says anything else later, somebody was faster.
+    /// The PMD entry at the fault; if it is another one later, another task was faster.
     was: Pte,
     phase: Phase,
     which: HugeTry,
@@ -47,7 +47,7 @@ enum Phase {
     GiveBack { then: Copied },
 }
 
-/// What a step came to.
+/// The result of a step.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Copied {
     /// There is more to do.

@@ -85,7 +85,7 @@ pub enum NeedsLock {
 /// The thread that makes huge pages of base pages.
 #[derive(Clone, Debug, Default)]
 pub struct Khugepaged {
-    /// Its settings.
+    /// The settings of khugepaged.
     pub settings: KhugepagedSettings,
     /// Huge pages that it has made (`pages_collapsed`).
     pub pages_collapsed: u64,
@@ -124,11 +124,11 @@ enum State {
     Asleep,
     /// Between two wake-ups.
     Waiting,
-    /// It looks at processes.
+    /// The thread looks at processes.
     Scanning(Scan),
-    /// It makes a huge page.
+    /// The thread makes a huge page.
     Collapsing(Scan, Box<Collapse>),
-    /// It looks whether nodes have huge pages again.
+    /// The thread looks whether nodes have huge pages again.
     Checking(Box<CheckNodes>),
     /// An allocation failed; the wake-up goes on later.
     WaitingForMemory(Scan),
@@ -171,7 +171,7 @@ impl Mm {
         }
     }
 
-    /// What khugepaged's next step needs to hold; it keeps it until a step needs something else.
+    /// The lock that khugepaged's next step needs; the thread keeps it until a step needs something else.
     pub fn khugepaged_needs(&self, spaces: &Spaces) -> Option<NeedsLock> {
         let daemon = &self.khugepaged;
         match &daemon.state {
@@ -378,7 +378,7 @@ impl Mm {
         Step::Block(Wait::Queue)
     }
 
-    /// What khugepaged holds goes back: the end of a run.
+    /// Gives back all that khugepaged holds: the end of a run.
     pub fn abort_khugepaged(&mut self, spaces: &mut Spaces, cx: &mut Cx) {
         match std::mem::take(&mut self.khugepaged.state) {
             State::Collapsing(_, mut collapse) => collapse.abort(self, spaces, cx),

@@ -17,7 +17,7 @@ const SLACK: Picos = Picos::from_micros(4);
 /// A cache line.
 #[derive(Clone, Debug, Default)]
 pub struct CacheLine {
-    /// Who has it.
+    /// The CPU that has the line.
     last: Option<CpuId>,
     /// When everybody who has asked so far is served.
     free_at: Time,

@@ -31,7 +31,7 @@ const BATCH_MAX: usize = 31;
 const RUN_MAX: usize = 32;
 const _: () = assert!(RUN_MAX as u64 == RUN);
 
-/// Who has LRU lists.
+/// The owner of LRU lists: a zone or a node.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
 pub enum LruBy {
     /// Each zone.
@@ -102,7 +102,7 @@ pub struct Lruvec {
     lists: [List; LruKind::ALL.len()],
     /// `lru_lock`: of the zone up to 4.7, of the node up to 5.10.
     lock: SpinLock,
-    /// What reclaiming has cost lately, in pages: of anonymous memory, of files (`anon_cost`, `file_cost`).
+    /// The cost of reclaiming lately, in pages: of anonymous memory, of files (`anon_cost`, `file_cost`).
     pub(crate) cost: [u64; 2],
     /// Evictions and activations so far: the clock by which a page was away for long or not (`nonresident_age`).
     pub(crate) nonresident_age: u64,
@@ -171,7 +171,7 @@ impl Run {
 /// One list and the zone of the folios on it that are meant.
 type Place = (ZoneIndex, LruKind);
 
-/// What of a zone is on LRU lists.
+/// Folios of a zone on LRU lists.
 #[derive(Clone, Debug)]
 struct InZone {
     /// The lists that its folios are on.
@@ -251,14 +251,14 @@ impl Lru {
         self.lruvecs[usize::from(zone.lruvec)].lists[kind as usize].remove(frames.threads(), head);
     }
 
-    /// The same for folios of one size, one after the other.
+    /// Inserts folios of one size, one after the other.
     fn insert_all(&mut self, frames: &mut FrameTable, (zone, kind): Place, heads: &[Pfn], order: Order) {
         let zone = &mut self.zones[zone];
         zone.frames[kind as usize] += heads.len() as u64 * u64::from(order.frames());
         self.lruvecs[usize::from(zone.lruvec)].lists[kind as usize].push_heads(frames.threads(), heads);
     }
 
-    /// The same for folios of one size, one after the other.
+    /// Removes folios of one size, one after the other.
     fn remove_all(&mut self, frames: &mut FrameTable, (zone, kind): Place, heads: &[Pfn], order: Order) {
         let zone = &mut self.zones[zone];
         zone.frames[kind as usize] -= heads.len() as u64 * u64::from(order.frames());
@@ -369,7 +369,7 @@ impl Mm {
         self.lru_add_drain_cpu(cx, cx.cpu());
     }
 
-    /// The same for the batch of any CPU.
+    /// Moves the folios of any CPU's batch to their lists.
     pub(crate) fn lru_add_drain_cpu(&mut self, cx: &mut Cx, cpu: CpuId) {
         let batch = &mut self.lru.batches[cpu.0 as usize];
         let folios = batch.folios;
@@ -437,7 +437,7 @@ impl Mm {
         self.put_run(cx, &mut run);
     }
 
-    /// The same for folios that leave their lists all under one lock, and are freed then (`release_pages`).
+    /// Puts folios that leave their lists all under one lock, and are freed then (`release_pages`).
     pub(crate) fn put_run(&mut self, cx: &mut Cx, run: &mut Run) {
         let (count, order) = (std::mem::take(&mut run.len), run.order);
         let mut free = 0;

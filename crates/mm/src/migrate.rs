@@ -27,7 +27,7 @@ const PASSES: u8 = 10;
 // migrate_pages_batch, mm/migrate.c (v6.1): `pass > 2` forces.
 const PASSES_WITHOUT_WAITING: u8 = 3;
 
-/// What migration waits for (`enum migrate_mode`), the least first.
+/// How long migration may wait (`enum migrate_mode`), the shortest first.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub enum MigrateMode {
     /// Nothing.
@@ -64,12 +64,12 @@ pub(crate) struct Migrate {
     entries: Vec<Mapping>,
 }
 
-/// What a step came to.
+/// The result of a step.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Migrating {
     More,
     Block(Wait),
-    /// It goes on when the caller has got a frame to move to, or says that there is none.
+    /// Migration goes on when the caller has got a frame to move to, or says that there is none.
     WantsTarget,
     Done(Migrated),
 }
@@ -83,9 +83,9 @@ pub(crate) struct Migrated {
     pub(crate) is_out: bool,
 }
 
-/// What came of one page.
+/// The result of trying one page.
 enum Tried {
-    /// It was freed meanwhile.
+    /// The page was freed meanwhile.
     Gone,
     Unmapped(Pfn),
     /// Not now (`-EAGAIN`).
@@ -175,7 +175,7 @@ impl Migrate {
         Migrating::More
     }
 
-    /// What it holds between two steps, beside the targets.
+    /// Frames that migration holds between two steps, beside the targets.
     pub(crate) fn holdings(&self) -> Holdings {
         let page = |pfn: &Pfn| Held { pfn: *pfn, order: Order::BASE };
         let sources = self.from[..self.kept].iter().chain(&self.from[self.at..]).chain(&self.failed).map(page);
@@ -420,8 +420,8 @@ impl Mm {
         self.frames.is_base_anon(head) && (mode > MigrateMode::Async || !self.swap.is_writeback(head))
     }
 
-    /// What a page holds is not on its device (`set_page_dirty`). Of anonymous memory only its slot says so: one that is
-    /// given a slot later is written in any case.
+    /// Notes that a page's contents are not on its device (`set_page_dirty`). Of anonymous memory only its slot says so: one
+    /// that is given a slot later is written in any case.
     fn set_folio_dirty(&mut self, cx: &mut Cx, head: Pfn) {
         if self.frames.is_file(head) {
             self.set_page_dirty(cx, head);

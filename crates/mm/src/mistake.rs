@@ -22,13 +22,13 @@ pub enum Mistake {
     PutsBackEarly,
     /// The host still gives back what a report that failed had in it, when that is on its lists again.
     DiscardsWhatFailed,
-    /// What a report that failed had in it is marked.
+    /// The blocks of a report that failed are marked.
     MarksWhatFailed,
     /// A block that has merged when it was put back is marked, with the part that was not reported.
     MarksMerged,
     /// A block that was reported, used and freed has its mark again.
     KeepsMark,
-    /// What was reported the last time is reported once more, whoever has it by now.
+    /// The blocks of the last report are reported once more, whoever has them by now.
     ReportsAgain,
     /// The buddy of a block goes with it.
     DiscardsBuddy,
@@ -36,7 +36,7 @@ pub enum Mistake {
     LosesBlock,
     /// Blocks are put back on the list of another type.
     PutsBackOnOtherList,
-    /// What is put back makes for another pass.
+    /// Blocks that are put back make for another pass.
     NotifiesItself,
     /// The host gives back the whole of its page, of which the block is a part.
     DiscardsHostPage,
@@ -105,7 +105,7 @@ impl Mm {
         self.reporting.as_ref().is_some_and(|reporting| reporting.makes(mistake))
     }
 
-    /// What a mistake does before the device has what was taken.
+    /// Makes the mistakes that come before the device has the blocks.
     pub(crate) fn err_before_report(&mut self, cx: &mut Cx<'_>, pass: &mut Pass, failed: bool) {
         let Some(Seeded { mistake, mut kept }) = self.reporting.as_mut().and_then(|all| all.seeded.take()) else {
             return;
@@ -139,7 +139,7 @@ impl Mm {
         self.reporting.as_mut().expect("it reports").seeded = Some(Seeded { mistake, kept });
     }
 
-    /// What a mistake does when the host has done its part, and before blocks are put back.
+    /// Makes the mistakes that come when the host has done its part, and before blocks are put back.
     pub(crate) fn err_after_report(&mut self, cx: &mut Cx<'_>, pass: &mut Pass) {
         let Some(Seeded { mistake, mut kept }) = self.reporting.as_mut().and_then(|all| all.seeded.take()) else {
             return;

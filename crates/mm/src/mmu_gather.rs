@@ -42,7 +42,7 @@ pub(crate) struct MmuGather {
     batches: Vec<Pfn>,
     /// A process ends (`fullmm`).
     everything: bool,
-    /// What was unmapped since the last flush.
+    /// Pages that were unmapped since the last flush.
     stale: Option<Stale>,
     /// The TLB is flushed, and folios are being freed.
     flush: Option<Flush>,
@@ -63,9 +63,9 @@ struct Flush {
     /// The batch that is being freed: these folios.
     start: usize,
     end: usize,
-    /// Its huge pages from here on, as they come.
+    /// The run's huge pages begin here, in the order in which they come.
     huge_from: usize,
-    /// Its base pages below this, from the last, so that the first is the next to be used.
+    /// The run's base pages lie below this, from the last, so that the first is the next to be used.
     base_below: usize,
 }
 

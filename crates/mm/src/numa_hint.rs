@@ -84,7 +84,7 @@ pub(crate) fn huge_hinting_fault(mm: &Mm, space: &mut AddressSpace, cx: &mut Cx,
     count(cx, 1, mm.node_of(huge.pfn()) == mm.node_of_cpu(cx.cpu()));
 }
 
-/// What the faults of [`hinting_faults`] take each, entry included.
+/// The price of each of the faults of [`hinting_faults`], entry included.
 pub(crate) fn price_of_fault(cx: &Cx) -> units::Picos {
     cx.price(Work::Trap) + cx.price(Work::PteWrite)
 }

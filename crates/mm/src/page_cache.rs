@@ -74,7 +74,7 @@ pub struct FileCounts {
 struct Open {
     inode: InodeId,
     object: Object,
-    /// It has a descriptor.
+    /// The file has a descriptor.
     has_descriptor: bool,
     /// VMAs that map it.
     maps: u32,
@@ -170,7 +170,7 @@ impl PageCache {
         self.counts[zone]
     }
 
-    /// The same of all zones.
+    /// Pages of files in all zones.
     pub fn totals(&self) -> FileCounts {
         self.counts.iter().fold(FileCounts::default(), |sum, counts| FileCounts {
             pages: sum.pages + counts.pages,
@@ -196,7 +196,7 @@ impl PageCache {
         self.disk.fail_every = every;
     }
 
-    /// What is at an index of a file.
+    /// The slot at an index of a file.
     pub fn slot(&self, id: InodeId, index: u64) -> Slot {
         self.inode(id).mapping.get(&self.nodes, index)
     }
@@ -233,7 +233,7 @@ impl PageCache {
         self.find(frames, head).map(|(at, _)| at)
     }
 
-    /// The same, with its marks: the tree is gone through once.
+    /// Finds the place of a page and its marks: the tree is gone through once.
     pub(crate) fn find(&self, frames: &FrameTable, head: Pfn) -> Option<((InodeId, u64), Marks)> {
         let Frame::File { segment, index, .. } = frames.get(head) else { return None };
         let part = self.segments.get(segment.0 as usize)?.as_ref()?;
@@ -242,7 +242,7 @@ impl PageCache {
         Some(((part.inode, index), marks))
     }
 
-    /// What does not hold of files themselves, if something does not: for checks.
+    /// A contradiction in files themselves, if there is one: for checks.
     pub(crate) fn check(&self) -> Option<String> {
         let promised = self
             .pages()
@@ -417,7 +417,7 @@ impl Mm {
         self.cache.page(id, index)
     }
 
-    /// Who may map a page of the cache, and where.
+    /// The places where a page of the cache may be mapped: families and page numbers.
     pub(crate) fn file_places(&self, head: Pfn) -> Vec<(FamilyId, Vpn)> {
         let Some((id, index)) = self.cache.place_of(&self.frames, head) else { return Vec::new() };
         let maps = &self.cache.inode(id).maps;

@@ -85,7 +85,7 @@ pub struct PmdSlot {
     index: usize,
 }
 
-/// What a PMD entry says.
+/// The contents of a PMD entry.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Pmd {
     /// Nothing.
@@ -118,7 +118,7 @@ impl PageTables {
         Self::new_in(mm, cx, Vec::new())
     }
 
-    /// The same in frames that tables were in before, taken from the end.
+    /// New tables in frames that tables were in before, taken from the end.
     pub(crate) fn new_in(mm: &mut Mm, cx: &mut Cx, given: Vec<Pfn>) -> Option<Self> {
         let (arena, spare) = (Vec::new(), Vec::new());
         let mut tables = Self { arena, moves: 0, changes: 0, spare, given, root: TableId(0), counts: [0; LEVELS] };
@@ -190,7 +190,7 @@ impl PageTables {
         self.changes
     }
 
-    /// What the PMD entry says.
+    /// The contents of the PMD entry.
     pub fn pmd(&self, slot: PmdSlot) -> Pmd {
         match self.table(slot.table).entries[slot.index] {
             Pte::NONE => Pmd::None,
@@ -199,7 +199,7 @@ impl PageTables {
         }
     }
 
-    /// What the PMD entry for `vpn` says.
+    /// The contents of the PMD entry for `vpn`.
     pub fn pmd_of(&self, vpn: Vpn) -> Pmd {
         self.pmd_slot(vpn).map_or(Pmd::None, |slot| self.pmd(slot))
     }
@@ -281,7 +281,7 @@ impl PageTables {
         &self.table(table).entries
     }
 
-    /// The same, to write.
+    /// The entries of a table, to be written.
     #[inline]
     pub fn ptes_mut(&mut self, table: TableId) -> &mut [Pte; ENTRIES] {
         self.changes += 1;

@@ -5,7 +5,7 @@
 use serde::Serialize;
 use units::{Mobility, Order, Pfn};
 
-/// What a pageblock, and each free list, is for (`enum migratetype`).
+/// The use of a pageblock, and of each free list (`enum migratetype`).
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize)]
 pub enum MigrateType {
     /// Frames that stay where they are.
@@ -92,7 +92,7 @@ impl ZoneIndex {
 
 const NO_ZONE: u16 = ZoneIndex::NONE.0;
 
-/// What is known about one pageblock.
+/// Facts about one pageblock.
 #[derive(Clone, Copy, Debug)]
 struct Facts {
     zone: u16,
@@ -127,7 +127,7 @@ impl Pageblocks {
         pfn.0.wrapping_shr(self.order.0.into()) as usize
     }
 
-    /// What the pageblock of a frame is for.
+    /// The migrate type of a frame's pageblock.
     #[inline]
     pub fn migrate_type(&self, pfn: Pfn) -> MigrateType {
         self.facts[self.index(pfn)].migrate_type

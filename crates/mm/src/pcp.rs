@@ -24,7 +24,7 @@ pub struct PcpLimits {
 /// Frames at which a CPU's list gives some back.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub enum PcpHigh {
-    /// The same on every CPU, always.
+    /// So many frames on every CPU, always.
     Fixed(Frames),
     /// Each CPU has its own, which the kernel moves between these bounds (6.7 and later).
     Tuned {

@@ -12,7 +12,7 @@ use crate::node::{MachineSpec, NodeSpec};
 pub struct PerNode<T>(Vec<(NodeId, T)>);
 
 impl<T> PerNode<T> {
-    /// What `of` says of each node.
+    /// The value of `of` for each node.
     pub fn new(machine: &MachineSpec, of: impl FnMut(&NodeSpec) -> T) -> Self {
         let ids = machine.nodes.iter().map(|node| node.id);
         Self(ids.zip(machine.nodes.iter().map(of)).collect())
@@ -28,7 +28,7 @@ impl<T> PerNode<T> {
         self.0.iter().map(|(id, of)| (*id, of))
     }
 
-    /// The same without the numbers.
+    /// Values by node, without the numbers.
     pub fn values(&self) -> impl ExactSizeIterator<Item = &T> {
         self.0.iter().map(|(_, of)| of)
     }

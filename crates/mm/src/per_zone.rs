@@ -20,7 +20,7 @@ impl<T> PerZone<T> {
         &self.0[node.zone_range()]
     }
 
-    /// The same.
+    /// The values of a node's zones, to be changed.
     pub(crate) fn of_mut(&mut self, node: &Node) -> &mut [T] {
         &mut self.0[node.zone_range()]
     }
@@ -31,7 +31,7 @@ impl<T> PerZone<T> {
     }
 }
 
-/// What is of all zones together is asked of a slice.
+/// A question to all zones together is asked of a slice.
 impl<T> Deref for PerZone<T> {
     type Target = [T];
 

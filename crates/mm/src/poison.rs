@@ -15,7 +15,7 @@ use crate::{
     mistake::Mistake,
 };
 
-/// What a kernel writes over pages that are freed, those that it has at boot too.
+/// The pattern that a kernel writes over pages that are freed, those that it has at boot too.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum OnFree {
     /// Nothing.
@@ -27,7 +27,7 @@ pub enum OnFree {
     Zero,
 }
 
-/// What a poisoned frame holds, where contents are kept.
+/// The contents of a poisoned frame, where contents are kept.
 // PAGE_POISON, include/linux/poison.h (v6.1).
 const PATTERN: u64 = 0xaaaa_aaaa_aaaa_aaaa;
 

@@ -27,7 +27,7 @@ pub(crate) fn page_fault(cx: &mut Cx, vpn: Vpn) {
     cx.work(Work::Trap, 1);
 }
 
-/// The same `n` times, one after the other.
+/// Charges `n` page faults, one after the other.
 pub(crate) fn page_faults(cx: &mut Cx, vpn: Vpn, n: u64) {
     cx.faults_from(vpn, n);
     cx.work(Work::Trap, n);
@@ -73,7 +73,7 @@ pub(crate) fn write_again(cx: &mut Cx, len: Bytes, n: u64) {
     cx.work(Work::FileCopy, len.0.div_ceil(512) * n);
 }
 
-/// What one of them takes.
+/// The price of one such write.
 pub(crate) fn write_again_price(cx: &Cx, len: Bytes) -> Picos {
     let copy = Picos(cx.price(Work::FileCopy).0 * len.0.div_ceil(512));
     cx.price(Work::SystemCall) + cx.price(Work::FileWrite) + copy

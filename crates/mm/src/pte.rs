@@ -105,7 +105,7 @@ impl Pte {
         self.0 == 0 || self.is_zero_page()
     }
 
-    /// The same while the frame's contents move to another one: whoever comes waits (`make_readable_migration_entry` and
+    /// The entry while the frame's contents move to another one: a task that comes waits (`make_readable_migration_entry` and
     /// its like).
     #[must_use]
     pub(crate) const fn migrating(self) -> Self {
@@ -144,14 +144,14 @@ impl Pte {
         self.0 & (Self::PRESENT | Self::HINTING) == Self::PRESENT
     }
 
-    /// The same, where user code shall fault (`pte_modify` to `PAGE_NONE`).
+    /// The entry with rights so that user code faults (`pte_modify` to `PAGE_NONE`).
     #[must_use]
     #[inline]
     pub(crate) const fn hinting(self) -> Self {
         Self(self.0 | Self::HINTING)
     }
 
-    /// The same after that fault: with its rights again (`do_numa_page`).
+    /// The entry after that fault: with its rights again (`do_numa_page`).
     #[must_use]
     #[inline]
     pub(crate) const fn without_hint(self) -> Self {
@@ -180,21 +180,21 @@ impl Pte {
         self.0 & Self::ACCESSED != 0
     }
 
-    /// The same as the processor leaves it when user code reads or stores through it.
+    /// The entry as the processor leaves it when user code reads or stores through it.
     #[must_use]
     #[inline]
     pub const fn used(self, stores: bool) -> Self {
         Self(self.0 | Self::ACCESSED | if stores { Self::DIRTY } else { 0 })
     }
 
-    /// The same as if it had not been used since (`pte_mkold`).
+    /// The entry as if user code had not used it since (`pte_mkold`).
     #[must_use]
     #[inline]
     pub const fn old(self) -> Self {
         Self(self.0 & !Self::ACCESSED)
     }
 
-    /// The same as if nobody had read or stored through it, with the right to (`mk_pte`, `pte_mkold`).
+    /// The entry as if user code had not read or stored through it, with the right to (`mk_pte`, `pte_mkold`).
     #[must_use]
     pub(crate) const fn unused(self) -> Self {
         Self(self.0 & !(Self::ACCESSED | Self::DIRTY))
@@ -205,19 +205,19 @@ impl Pte {
         self.0 & Self::DIRTY != 0
     }
 
-    /// The same without the right to store (`pte_wrprotect`).
+    /// The entry without the right to store (`pte_wrprotect`).
     #[must_use]
     pub const fn write_protected(self) -> Self {
         Self(self.0 & !Self::WRITABLE)
     }
 
-    /// The same without the right to store, as if nobody had (`pte_wrprotect`, `pte_mkclean`).
+    /// The entry without the right to store, as if user code had not stored (`pte_wrprotect`, `pte_mkclean`).
     #[must_use]
     pub(crate) const fn cleaned(self) -> Self {
         Self(self.0 & !(Self::WRITABLE | Self::DIRTY))
     }
 
-    /// The same as user code has just stored through it (`pte_mkwrite`, `pte_mkdirty`, `pte_mkyoung`).
+    /// The entry after user code has just stored through it (`pte_mkwrite`, `pte_mkdirty`, `pte_mkyoung`).
     #[must_use]
     pub const fn rewritten(self) -> Self {
         Self(self.0 | Self::WRITABLE | Self::ACCESSED | Self::DIRTY)

@@ -38,7 +38,7 @@ pub(crate) const DEF_PRIORITY: u8 = 12;
 // MAX_RECLAIM_RETRIES, mm/internal.h (v6.1).
 pub(crate) const RETRIES_MAX: u32 = 16;
 
-/// Who reclaims.
+/// The task or thread that reclaims.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Reclaimer {
     /// A node's kswapd.
@@ -47,12 +47,12 @@ pub(crate) enum Reclaimer {
     Direct,
 }
 
-/// What one run of reclaim is after, and what it has come to (`struct scan_control`).
+/// The aims of one run of reclaim, and its results so far (`struct scan_control`).
 #[expect(clippy::struct_excessive_bools, reason = "switches that do not exclude each other, as the kernel has them")]
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct ScanControl {
     pub(crate) by: Reclaimer,
-    /// What it is for.
+    /// The order of the request.
     pub(crate) order: Order,
     /// Frames of higher zones are of no use (`reclaim_idx`).
     pub(crate) highest: ZoneKind,
@@ -67,7 +67,7 @@ pub(crate) struct ScanControl {
     pub(crate) spared_active: bool,
     pub(crate) scanned: u64,
     pub(crate) reclaimed: u64,
-    /// What it met on a node.
+    /// The state of folios that the run met on a node.
     pub(crate) met: Met,
     /// All that was met on the node lately is being written (`PGDAT_WRITEBACK`).
     pub(crate) meets_writeback: bool,
@@ -156,9 +156,9 @@ pub(crate) struct NodeScan {
     taken: Taken,
     /// Pages of a huge one of them that was split.
     tails: Vec<Pfn>,
-    /// What came of these lists so far.
+    /// Frames reclaimed from these lists so far.
     reclaimed: u64,
-    /// It has waited for others to put back what they hold.
+    /// The run has waited for others to put back what they hold.
     stalled: bool,
 }
 
@@ -337,8 +337,8 @@ impl NodeScan {
         }
     }
 
-    /// What was taken off a list of a zone has been looked at: what does it say of the zone, and is there something to wait
-    /// for (the end of `shrink_inactive_list`, v4.1)?
+    /// Notes the state of a zone after folios taken off its lists were looked at; is there something to wait for (the end of
+    /// `shrink_inactive_list`, v4.1)?
     fn after_list(&self, mm: &mut Mm, cx: &Cx, sc: &ScanControl) -> Step<()> {
         let wait = self.zone.and_then(|zone| mm.end_zone_list(cx, sc, zone));
         wait.map_or(Step::More, |until| Step::Block(Wait::Until(until)))

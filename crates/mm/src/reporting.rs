@@ -80,7 +80,7 @@ pub(crate) struct Pass {
     stage: Stage,
 }
 
-/// What a pass did to one list.
+/// The effect of a pass on one list.
 #[derive(Clone, Copy, Debug, Default)]
 struct Cycle {
     nr_free: u64,
@@ -155,7 +155,7 @@ impl Mm {
         self.reporting.as_ref().is_none_or(|reporting| reporting.pass.is_none())
     }
 
-    /// What the thread holds between two steps.
+    /// Blocks that the thread holds between two steps.
     pub fn reporter_holdings(&self) -> Holdings {
         let pass = self.reporting.as_ref().and_then(|reporting| reporting.pass.as_ref());
         let isolated = pass.map(|pass| pass.taken.clone()).unwrap_or_default();

@@ -23,7 +23,7 @@ const FAMILIES: u16 = 1 << 12;
 /// From here on a frame's own count says only "look into `Rmap::many`".
 const MANY: u8 = FrameTable::MAP_COUNT_MAX;
 
-/// Who maps anonymous folios.
+/// The mappings of anonymous folios.
 #[derive(Clone, Debug, Default)]
 pub struct Rmap {
     /// Processes of each family, related by fork.
@@ -44,16 +44,16 @@ struct BaseMapped {
     of_frame: Box<[u16; BASE_PER_HUGE]>,
     /// Their sum.
     total: u32,
-    /// Its place in the queue of deferred splits.
+    /// The folio's place in the queue of deferred splits.
     deferred: Option<u64>,
 }
 
 /// A folio that nobody maps any more.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Unmapped {
-    /// Its first frame.
+    /// The folio's first frame.
     pub head: Pfn,
-    /// Its size.
+    /// The folio's size.
     pub order: Order,
 }
 
@@ -189,7 +189,7 @@ impl Mm {
         self.set_count(head, count + 1);
     }
 
-    /// It loses one.
+    /// Takes one mapping off a page of a file.
     pub(crate) fn unmap_file_page(&mut self, head: Pfn) {
         let count = self.count(head) - 1;
         if count == 0 {

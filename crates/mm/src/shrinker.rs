@@ -12,10 +12,10 @@ use crate::{
 /// Objects that a shrinker is asked for at once, if it does not say otherwise.
 // SHRINK_BATCH, mm/vmscan.c (v6.1).
 const BATCH: u64 = 128;
-/// The same of a file system's dentries and inodes.
+/// Objects of a file system that are asked for at once: dentries and inodes.
 // alloc_super(), fs/super.c (v6.1).
 const BATCH_OF_SUPER: u64 = 1024;
-/// What it takes to make an object again, as to how rarely it is asked for.
+/// The effort to make an object again, which decides how rarely it is asked for.
 // DEFAULT_SEEKS, include/linux/shrinker.h (v6.1).
 const SEEKS: u64 = 2;
 
@@ -32,7 +32,7 @@ impl Demand {
     /// That of `drop_slab_node` (mm/vmscan.c, v4.1).
     const DROP: Self = Self::Ratio { scanned: 1000, eligible: 1000 };
 
-    /// What it comes to of so many objects, and how much of that and of what was put off before is asked for now.
+    /// The share of so many objects, and how much of that and of earlier rests is asked for now.
     fn share(self, freeable: u64, deferred: u64, rules: ShareRules) -> (u64, u64) {
         let (delta, by_priority) = match self {
             Self::Priority(priority) => {
@@ -50,7 +50,7 @@ impl Demand {
     }
 }
 
-/// What kernels do differently about shares.
+/// Rules about shares in which kernels differ.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 struct ShareRules {
     /// Objects that are asked for at least, if there are as many.
@@ -70,7 +70,7 @@ pub(crate) fn asked_when_dropping(freeable: u64) -> u64 {
     asked - left
 }
 
-/// Who can be asked (`register_shrinker`), in the order in which they are.
+/// The shrinkers (`register_shrinker`), in the order in which they are asked.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Shrinker {
     /// The huge zero page, when no process uses it; its objects are frames.
@@ -122,7 +122,7 @@ impl Shrinker {
     }
 }
 
-/// What shrinkers were spared so far, because it was less than a batch.
+/// Objects that shrinkers were spared so far, because they were less than a batch.
 #[derive(Clone, Debug)]
 pub(crate) struct Shrinkers {
     /// The machine's first node.
@@ -136,7 +136,7 @@ impl Shrinkers {
         Self { first, deferred: PerNode::new(machine, |_| [0; Shrinker::ALL.len()]) }
     }
 
-    /// What one was spared for a node: who does not know nodes keeps it at the first.
+    /// Objects that a shrinker was spared for a node: one that does not know nodes keeps them at the first.
     fn deferred_mut(&mut self, shrinker: Shrinker, node: NodeId) -> &mut u64 {
         let node = if shrinker.knows_nodes() { node } else { self.first };
         &mut self.deferred[node][shrinker as usize]
@@ -147,7 +147,7 @@ impl Shrinkers {
 /// as reclaimed.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(crate) struct SlabScan {
-    /// Whose turn it is.
+    /// The shrinker whose turn it is.
     at: usize,
     turn: Option<Turn>,
 }
@@ -218,7 +218,7 @@ impl Turn {
         (self.batch, self.left) = (None, 0);
     }
 
-    /// What is put off until the next time.
+    /// The rest that is put off until the next time.
     fn rest(&self) -> u64 {
         if let Demand::Ratio { .. } = self.demand {
             return self.left;
@@ -287,7 +287,7 @@ impl SlabScan {
         Step::Done(())
     }
 
-    /// Nobody goes on: what was on its way comes to its end.
+    /// Ends the scan: work on its way comes to its end.
     pub(crate) fn abort(&mut self, mm: &mut Mm, cx: &mut Cx) {
         let leak = self.turn.take().and_then(|turn| turn.batch).and_then(|batch| batch.leak);
         if let Some(leak) = leak {

@@ -135,12 +135,12 @@ impl Object {
     }
 }
 
-/// What a slab is like.
+/// The state of a slab.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Slab {
-    /// What its objects are.
+    /// The cache of its objects.
     pub cache: Cache,
-    /// Its order.
+    /// The slab's order.
     pub order: Order,
     /// Objects in use.
     pub in_use: u16,

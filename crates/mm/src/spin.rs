@@ -29,7 +29,7 @@ pub struct SpinLock {
     next: u8,
     /// The one that the present hold belongs to, and when this began.
     held: Option<(u8, Time)>,
-    /// Who has its cache line.
+    /// The CPU that has the lock's cache line.
     last: CpuId,
 }
 

@@ -18,7 +18,7 @@ use crate::{
     spaces::Entry,
 };
 
-/// What became of a split.
+/// The result of a split.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Split {
     /// The folio is base folios now; so many of them were freed, as nobody mapped them.
@@ -26,7 +26,7 @@ pub enum Split {
         /// Base folios freed.
         freed: u32,
     },
-    /// Somebody else holds it: a batch of new folios, a control, or a child that is being forked.
+    /// Another holds the folio: a batch of new folios, a control, or a child that is being forked.
     Busy,
 }
 
@@ -65,8 +65,8 @@ impl Mm {
         Split::Done { freed }
     }
 
-    /// The same for one that the caller has taken off its list: so are the base folios after, and those behind the head come to
-    /// `tails`, the last one first. A head that nobody maps is [`FrameFlag::Dropped`]. False when somebody else holds it.
+    /// Splits a folio that the caller has taken off its list: so are the base folios after, and those behind the head come to
+    /// `tails`, the last one first. A head without mappings is [`FrameFlag::Dropped`]. False when another task holds the folio.
     pub(crate) fn split_isolated(&mut self, spaces: &mut Spaces, cx: &mut Cx, head: Pfn, tails: &mut Vec<Pfn>) -> bool {
         let Frame::Anon { family, vpn, order: Order::HUGE } = self.frames.get(head) else {
             unreachable!("frame {head} is no huge folio, but {:?}", self.frames.get(head));

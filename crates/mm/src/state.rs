@@ -18,7 +18,7 @@ use crate::{
     pageblock::MigrateType, zone::ZoneKind,
 };
 
-/// What a kernel says a frame is.
+/// The kind of a frame, as a kernel says.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Seen {
     /// There is no memory.
@@ -45,18 +45,18 @@ pub enum Seen {
     Tail,
 }
 
-/// What a kernel says of a page of a file in memory.
+/// A page of a file in memory, as a kernel says.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Shmem {
     /// The LRU list that it is on.
     pub list: Option<LruKind>,
     /// Some process maps it.
     pub is_mapped: bool,
-    /// It was used since reclaim looked at it (`PG_referenced`).
+    /// The page was used since reclaim looked at it (`PG_referenced`).
     pub is_referenced: bool,
 }
 
-/// What a kernel counts of a zone.
+/// Counts of a zone, as a kernel says.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct ZoneCounts {
     /// The zone's node.
@@ -76,11 +76,11 @@ pub struct ZoneCounts {
 pub struct FrameMap {
     /// Every frame from the first on; those beyond are holes.
     pub frames: Vec<Seen>,
-    /// Its zones; of those that are not there, everything is drawn.
+    /// The zones of the machine; for those that are not there, everything is drawn.
     pub zones: Vec<ZoneCounts>,
 }
 
-/// What is drawn, because no file says it.
+/// Facts that are drawn, because no file says them.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Drawn {
     /// Which pageblocks are of which type, where what is in them and the counts leave a choice.
@@ -108,7 +108,7 @@ pub struct Loaded {
     pub mm: Mm,
     /// All that processes had mapped.
     pub init: AddressSpace,
-    /// What was drawn, and what could not be taken over as it was: a line each.
+    /// Facts that were drawn, and those that could not be taken over as they were: a line each.
     pub notes: Vec<String>,
 }
 

@@ -26,13 +26,13 @@ pub use slots::{SlotFlag, SwapSlot};
 /// A swap device.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct SwapSpec {
-    /// What fits on it.
+    /// The room on the device.
     pub size: Bytes,
-    /// What it is made of.
+    /// The medium of the device.
     pub medium: SwapMedium,
 }
 
-/// What a swap device is made of.
+/// The medium of a swap device.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum SwapMedium {
     /// Something behind a queue: a page is written, or read, some time after it was sent.
@@ -61,7 +61,7 @@ pub struct Swap {
     pub page_cluster: u32,
     /// Pages read ahead that were used since the last reading (`swapin_readahead_hits`), where that was, and how many it read.
     read_ahead: ReadAhead,
-    /// What each slot holds, for tests.
+    /// The contents of each slot, for tests.
     contents: Vec<u64>,
 }
 
@@ -82,7 +82,7 @@ impl Swap {
         self.frames > 0
     }
 
-    /// What is known of a frame, to be written. There is a device.
+    /// The word of a frame, to be written. There is a device.
     fn word_mut(&mut self, head: Pfn) -> &mut u32 {
         if self.of_frame.is_empty() {
             self.of_frame = vec![0; self.frames as usize];
@@ -138,7 +138,7 @@ impl Swap {
         self.slots.is_taken(slot)
     }
 
-    /// Whose page a slot holds.
+    /// The family and page number of a slot.
     pub(crate) fn owner(&self, slot: SwapSlot) -> Owner {
         self.slots.owner(slot)
     }
@@ -166,7 +166,7 @@ impl Swap {
         self.device.fail_every = every;
     }
 
-    /// The same of reads: who wants such a page is killed.
+    /// Makes reads fail, each so many: a task that wants such a page is killed.
     pub fn fail_reads(&mut self, every: u32) {
         self.device.fail_reads_every = every;
     }
@@ -323,7 +323,7 @@ impl Mm {
         self.lru_add(cx, head, Order::BASE);
     }
 
-    /// The same without the swap cache: nobody else wants the page, and the device has it here at once. False when it cannot be
+    /// Reads a page without the swap cache: no other task wants it, and the device has it here at once. False when it cannot be
     /// read; then nothing is done.
     fn read_swap_alone(&mut self, cx: &mut Cx, slot: SwapSlot, head: Pfn) -> bool {
         let failed = self.swap.device.read_at_once(cx);
@@ -348,8 +348,8 @@ impl Mm {
         }
     }
 
-    /// What the device has done by now (`end_swap_bio_write`, `end_swap_bio_read`): pages read can be used, and those written go
-    /// to the tail of their list, if reclaim wants them gone.
+    /// Completes requests that the device has done by now (`end_swap_bio_write`, `end_swap_bio_read`): pages read can be used,
+    /// and those written go to the tail of their list, if reclaim wants them gone.
     #[inline]
     pub(crate) fn complete_swap_io(&mut self, cx: &mut Cx) {
         if self.swap.device.is_done(cx.now()) {
@@ -388,7 +388,7 @@ impl Mm {
     }
 }
 
-/// Who may map the page of a slot, and where.
+/// The family that may map the page of a slot, and where.
 pub(crate) type Owner = (FamilyId, Vpn);
 
 #[cfg(test)]

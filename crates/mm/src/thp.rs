@@ -61,7 +61,7 @@ pub enum ThpNodes {
 }
 
 impl ThpNodes {
-    /// What a fault with such a wish asks for in a try.
+    /// The request of a fault with such a wish in a try.
     pub(crate) fn request(self, which: HugeTry, wish: AllocRequest) -> AllocRequest {
         let once = AllocRequest { no_retry: true, ..wish };
         match (self, which) {
@@ -88,7 +88,7 @@ pub(crate) enum HugeTry {
     Second,
 }
 
-/// What a try came to.
+/// The result of a try.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum HugeGot {
     Frame(Pfn),
@@ -159,7 +159,7 @@ impl Mm {
         wanted && vma.file.is_none() && self.frames.blocks.order() == Order::HUGE && vma.range().covers(huge_range(vpn))
     }
 
-    /// What a fault in a mapping with such advice asks for (`vma_thp_gfp_mask`; `alloc_hugepage_gfpmask` before 4.8).
+    /// The request of a fault in a mapping with such advice (`vma_thp_gfp_mask`; `alloc_hugepage_gfpmask` before 4.8).
     pub(crate) fn thp_request(&self, node: NodeId, advice: HugeAdvice) -> AllocRequest {
         let light = AllocRequest::gfp_transhuge_light(node);
         let advised = advice == HugeAdvice::HugePage;
@@ -269,7 +269,7 @@ impl AddressSpace {
         }
     }
 
-    /// The same without a flush of the TLB; what the entry was.
+    /// Splits a PMD entry without a flush of the TLB, and returns the old entry.
     pub(crate) fn split_pmd_unflushed(&mut self, mm: &mut Mm, cx: &mut Cx, slot: PmdSlot) -> Pte {
         let Pmd::Huge(huge) = self.tables.pmd(slot) else { unreachable!("only a huge page is split") };
         cx.count(Event::ThpSplitPmd, 1);

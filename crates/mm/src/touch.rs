@@ -48,12 +48,12 @@ struct Walked {
     kind: Kind,
 }
 
-/// What is known of a VMA.
+/// The kind of a VMA.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Kind {
-    /// It has anonymous pages, and no file.
+    /// The VMA has anonymous pages, and no file.
     Anon,
-    /// It is a private mapping of a file, and has anonymous pages.
+    /// The VMA is a private mapping of a file, and has anonymous pages.
     Private(FileMap),
     /// Nothing: it may get anonymous pages.
     Other,
@@ -109,7 +109,7 @@ impl Touch {
         Self::new(VirtAddr(range.start.0 * Bytes::PAGE.0), len, Bytes::PAGE, access)
     }
 
-    /// The same of a task with this policy.
+    /// Sets the policy of the task.
     #[must_use]
     pub fn under(self, policy: Mempolicy) -> Self {
         Self { policy, ..self }
@@ -191,7 +191,7 @@ impl Touch {
         Step::Done(FaultDone::Handled)
     }
 
-    /// What a fault under way holds between two steps.
+    /// Frames that a fault under way holds between two steps.
     pub fn holdings(&self, space: &AddressSpace) -> Holdings {
         self.fault.as_ref().map_or_else(Holdings::default, |fault| fault.holdings(space))
     }
@@ -217,8 +217,8 @@ impl Touch {
         }
     }
 
-    /// What is known of the pages from the next access on, where they have a table. Where they are a huge page they are accessed,
-    /// and where they are nothing yet, a fault begins.
+    /// Looks up the pages from the next access on, where they have a table. Where they are a huge page they are accessed, and
+    /// where they are nothing yet, a fault begins.
     #[inline(never)]
     fn walk(&mut self, mm: &mut Mm, space: &mut AddressSpace, cx: &mut Cx) -> Option<Walked> {
         let vpn = self.vpn();
@@ -329,7 +329,7 @@ impl Touch {
     }
 }
 
-/// What the VMA of a page maps of a file, and where it ends, if it is a private mapping that has anonymous pages already.
+/// The part of a file that the VMA of a page maps, and the VMA's end, if it is a private mapping with anonymous pages already.
 fn of_file(space: &AddressSpace, vpn: Vpn) -> Option<(FileMap, Vpn)> {
     let vma = space.vmas.find(vpn).filter(|vma| vma.anon.is_some())?;
     vma.file.filter(|map| !map.is_shared).map(|map| (map, vma.end()))

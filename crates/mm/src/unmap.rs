@@ -25,7 +25,7 @@ pub struct Unmap {
     gather: MmuGather,
     /// Where the VMAs lived that are no more; from the last.
     objects: Vec<Object>,
-    /// What they mapped of files.
+    /// Parts of files that the VMAs mapped.
     files: Vec<(FamilyId, FileMap)>,
     /// Only the pages go, and what is mapped stays so (`MADV_DONTNEED`).
     keeps_vmas: bool,

@@ -48,7 +48,7 @@ impl PageRange {
     }
 }
 
-/// What a process said about huge pages in a mapping.
+/// Advice of a process about huge pages in a mapping.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum HugeAdvice {
     /// Nothing.
@@ -83,7 +83,7 @@ impl MmapAlign {
     }
 }
 
-/// What ties a VMA to the anonymous pages faulted in through it; it only decides which VMAs may merge.
+/// The tie of a VMA to the anonymous pages faulted in through it; it only decides which VMAs may merge.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct AnonVma {
     id: u32,
@@ -91,14 +91,14 @@ pub struct AnonVma {
     inherited: bool,
 }
 
-/// What a VMA maps of a file.
+/// The part of a file that a VMA maps.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct FileMap {
     /// Which.
     pub inode: InodeId,
     /// The open file that it was mapped through.
     pub file: u32,
-    /// What has to be added to the index of a page to get its place.
+    /// Pages to add to the index of a page to get its place.
     pub shift: u64,
     /// Are stores seen by others?
     pub is_shared: bool,
@@ -122,7 +122,7 @@ pub struct Vma {
     pub advice: HugeAdvice,
     /// None until a fault may have mapped an anonymous page.
     pub anon: Option<AnonVma>,
-    /// What it maps of a file; none for anonymous memory.
+    /// The part of a file that the VMA maps; none for anonymous memory.
     pub file: Option<FileMap>,
     /// Where it lives.
     pub object: Object,
@@ -134,7 +134,7 @@ impl Vma {
         self.start.plus(self.pages)
     }
 
-    /// Its pages.
+    /// The VMA's pages.
     pub const fn range(&self) -> PageRange {
         PageRange::new(self.start, self.pages)
     }

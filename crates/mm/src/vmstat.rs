@@ -6,7 +6,7 @@ use units::{NodeId, Order};
 
 use crate::{Frame, MigrateType, Mm, ZoneKind, lru::LruKind, node::Node};
 
-/// What is where at one moment.
+/// The use of memory at one moment.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Census {
     /// By node, in the machine's order.
@@ -27,7 +27,7 @@ pub struct NodeCensus {
 /// A zone's blocks.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct ZoneCensus {
-    /// Its node.
+    /// The zone's node.
     pub node: NodeId,
     /// Which of the node's zones.
     pub kind: ZoneKind,

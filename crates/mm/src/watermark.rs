@@ -97,7 +97,7 @@ fn part(whole: Frames, numerator: Frames, denominator: Frames) -> Frames {
     Frames(u64::try_from(quotient).unwrap_or(u64::MAX).min(u64::MAX / 8))
 }
 
-/// What zone number `index` of `node` keeps from requests whose highest zone is number 0, 1, ... of the node, in frames.
+/// Frames that zone number `index` of `node` keeps from requests whose highest zone is number 0, 1, ... of the node.
 ///
 /// `setup_per_zone_lowmem_reserve`, mm/page_alloc.c (v3.9 to v6.18). A zone beyond the end of `ratios` keeps nothing.
 pub fn protection(node: &NodeView, index: usize, ratios: &[u32], rules: &Variant) -> Vec<Frames> {
@@ -155,7 +155,7 @@ pub fn is_ok(buddy: &Buddy, order: Order, mark: u64, keeps: u64, urgency: Urgenc
         && (order == Order::BASE || has_order(buddy, order, mark, urgency, rules))
 }
 
-/// The same if `more` frames were free, as single ones.
+/// Would the mark hold if `more` frames were free, as single ones?
 pub fn could_be_ok(
     buddy: &Buddy,
     more: u64,

@@ -67,7 +67,7 @@ impl Mm {
         }
     }
 
-    /// What a shadow says: whether the page was in use, of which lists it was, and how much has gone or become active since.
+    /// The contents of a shadow: whether the page was in use, of which lists it was, and how much went or became active since.
     fn read_shadow(&self, shadow: u32) -> (bool, usize, u64) {
         let lruvec = (shadow >> 1 & ((1 << LRUVEC_BITS) - 1)) as usize;
         let then = u64::from(shadow >> (LRUVEC_BITS + 1));

@@ -11,7 +11,7 @@ use crate::{page_table::Level, vma::PageRange};
 pub(super) struct Order {
     range: PageRange,
     pieces: u64,
-    /// What the order of each round is drawn from; none: by address.
+    /// The number that the order of each round is drawn from; none: by address.
     draw: Option<u64>,
     round: u64,
     /// How many pieces of the round have passed.

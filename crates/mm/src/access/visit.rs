@@ -22,7 +22,7 @@ use crate::{
     vma::PageRange,
 };
 
-/// What a visit takes, by the position of the page's node: those to base pages, and those to parts of huge ones.
+/// The price of a visit, by the position of the page's node: to base pages, and to parts of huge ones.
 pub(super) struct Units {
     base: Vec<AccessPrice>,
     huge: Vec<AccessPrice>,

@@ -8,12 +8,12 @@
 
 use crate::{pageblock::ZoneIndex, per_zone::PerZone, watermark::Marks, zone_state::ZoneState};
 
-/// What a zone may still give in its turn.
+/// Frames that a zone may still give in its turn.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(crate) struct FairShare {
     /// Frames (`NR_ALLOC_BATCH`). Negative where the last one was larger than what was left.
     left: i64,
-    /// It is the others' turn (`ZONE_FAIR_DEPLETED`).
+    /// The zone has had its turn: others are next (`ZONE_FAIR_DEPLETED`).
     is_depleted: bool,
 }
 

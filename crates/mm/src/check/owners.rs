@@ -70,7 +70,7 @@ pub fn walk_owners(mm: &Mm, owners: &Owners) -> Result<Vec<Pfn>, Broken> {
     Ok(others)
 }
 
-/// Who says that he has which block.
+/// The owner recorded for each block.
 #[derive(Default)]
 struct Claims {
     isolated: Claim<(ControlId, Order)>,

@@ -23,7 +23,7 @@ const PFN_SHIFT: u32 = 12;
 
 const HUGE_PAGES: u32 = 512;
 
-/// What the page tables of every process came to.
+/// Sums over the page tables of every process.
 pub(super) struct Spaces<'a> {
     mm: &'a Mm,
     /// Base entries that map each frame.
@@ -39,7 +39,7 @@ pub(super) struct Spaces<'a> {
     named: Named,
 }
 
-/// What one space's tables came to.
+/// Sums over the page tables of one address space.
 #[derive(Default)]
 struct Sums {
     tables: usize,
@@ -232,7 +232,7 @@ impl<'a> Spaces<'a> {
         self.tables[pfn.0 as usize]
     }
 
-    /// Who may store has the frame alone.
+    /// An entry that may store has its frame alone.
     fn exclusive_writers(&self) -> Result<(), Broken> {
         for (first, count) in &self.writable {
             let head = Pfn(first.0 & !(HUGE_PAGES - 1));

@@ -4,7 +4,7 @@
 use super::{Broken, Walk, ensure};
 
 impl Walk<'_> {
-    /// What is known of nodes without huge pages, and what khugepaged keeps, are what the rules allow.
+    /// Nodes known to lack huge pages, and pages that khugepaged keeps, are as the rules allow.
     pub(super) fn huge_pages(&self) -> Result<(), Broken> {
         let (rules, avail) = (self.mm.variant(), &self.mm.thp_avail);
         for tries in avail.raw_tries() {

@@ -23,7 +23,7 @@ use crate::{
     zone::ZoneKind,
 };
 
-/// Who compacts.
+/// The caller of a compaction run.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Reason {
     /// A task, for a request.
@@ -56,7 +56,7 @@ pub(crate) struct CompactControl {
     urgency: Urgency,
     pub(super) reason: Reason,
     pub(super) mode: MigrateMode,
-    /// It begins at the ends of the zone.
+    /// The run begins at the ends of the zone.
     whole_zone: bool,
     /// Others wanted a lock, or the CPU.
     pub(super) contended: Option<Contention>,
@@ -103,10 +103,10 @@ enum Phase {
     Release(CompactResult),
 }
 
-/// What a phase leads to.
+/// Where a phase leads.
 type Next = crate::step::Next<Phase, CompactResult>;
 
-/// What taking pages from a pageblock came to.
+/// The result of taking pages from a pageblock.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Isolated {
     /// There is more of the pageblock.
@@ -187,7 +187,7 @@ impl CompactControl {
         }
     }
 
-    /// What it holds between two steps.
+    /// Frames that the run holds between two steps.
     pub(crate) fn holdings(&self) -> Holdings {
         let page = |pfn: &Pfn| Held { pfn: *pfn, order: Order::BASE };
         let mut holdings = match &self.phase {
@@ -225,7 +225,7 @@ impl CompactControl {
         self.is_captured = true;
     }
 
-    /// What both scanners have looked at.
+    /// Frames that the migrate scanner and the free scanner have looked at.
     pub(crate) fn scanned(&self) -> (u64, u64) {
         (self.migrate_scanned, self.free_scanned)
     }
@@ -242,7 +242,7 @@ impl CompactControl {
         matches!(self.phase, Phase::Isolate(_)) && !self.sources.is_empty()
     }
 
-    /// What kept it from going on.
+    /// The contention that ended the run.
     pub(super) fn contention(&self) -> Option<Contention> {
         self.contended
     }

@@ -18,7 +18,7 @@ use crate::{
     step::RUN,
 };
 
-/// What a look at one free list found.
+/// The result of a look at one free list.
 #[derive(Clone, Copy, Debug, Default)]
 struct Looked {
     /// Blocks looked at.

@@ -43,7 +43,7 @@ pub struct Compaction {
 }
 
 impl Compaction {
-    /// Nobody has been woken.
+    /// Compaction of a machine that has just booted: no thread was woken.
     pub(crate) fn new(settings: &Settings) -> Self {
         Self {
             proactiveness: settings.compaction_proactiveness,
@@ -58,7 +58,7 @@ impl Compaction {
         self.fail_every = every;
     }
 
-    /// Somebody has a reference to a page that is being moved (`folio_migrate_mapping`).
+    /// Counts a move, and says whether it shall fail as if a task had a reference to the page (`folio_migrate_mapping`).
     pub(crate) fn does_move_fail(&mut self) -> bool {
         self.moves = self.moves.wrapping_add(1);
         self.fail_every > 0 && self.moves.is_multiple_of(self.fail_every)
@@ -95,7 +95,7 @@ impl Default for Kcompactd {
 
 const ANY_ZONE: ZoneKind = ZoneKind::Device;
 
-/// What it is doing.
+/// The work of a node's kcompactd.
 #[derive(Clone, Debug)]
 struct Work {
     /// None: it lowers the score.
@@ -114,7 +114,7 @@ impl Mm {
         FreeBlocks::of(&self.zones[zone].buddy, SCORE_ORDER).extfrag(SCORE_ORDER)
     }
 
-    /// The same of a node: each zone by its share of the node's frames (`fragmentation_score_node`).
+    /// The score of a node: each zone by its share of the node's frames (`fragmentation_score_node`).
     pub fn node_score(&self, node: NodeId) -> u64 {
         let present: u64 = self.node_zones(node).iter().map(|zone| zone.present).sum();
         let weighted = |at: ZoneIndex| self.zones[at].present * self.zone_score(at) / (present + 1);
@@ -131,13 +131,13 @@ impl Mm {
         self.nodes[node].kcompactd.work.is_none()
     }
 
-    /// What a node's kcompactd holds between two steps.
+    /// Frames that a node's kcompactd holds between two steps.
     pub fn kcompactd_holdings(&self, node: NodeId) -> Holdings {
         let run = self.nodes[node].kcompactd.work.as_ref().and_then(|work| work.run.as_ref());
         run.map_or_else(Holdings::default, |run| run.holdings())
     }
 
-    /// Somebody could do with a block of `order`: kcompactd runs if compaction may help (`wakeup_kcompactd`).
+    /// A request could do with a block of `order`: kcompactd runs if compaction may help (`wakeup_kcompactd`).
     pub(crate) fn wake_kcompactd(&mut self, cx: &mut Cx, node: NodeId, order: Order, highest: ZoneKind) {
         if order == Order::BASE || !self.variant.kcompactd {
             return;
@@ -184,7 +184,7 @@ impl Mm {
         Step::Block(if self.is_proactive() { Wait::Until(cx.now() + span) } else { Wait::Queue })
     }
 
-    /// What was asked for, or what there is to do by itself.
+    /// The work that was asked for, else proactive work.
     fn next_work(&mut self, cx: &mut Cx, node: NodeId) -> Option<Work> {
         let score = self.node_score(node);
         let daemon = &self.nodes[node].kcompactd;
@@ -315,7 +315,7 @@ impl CompactMemory {
         Step::More
     }
 
-    /// What it holds between two steps.
+    /// Frames that the work holds between two steps.
     pub fn holdings(&self) -> Holdings {
         self.run.as_ref().map_or_else(Holdings::default, |run| run.holdings())
     }

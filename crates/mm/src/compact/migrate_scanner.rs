@@ -46,7 +46,7 @@ pub(crate) struct MigrateScan {
     scanned: u64,
 }
 
-/// What one frame came to.
+/// The result of a look at one frame.
 enum Found {
     /// Free frames: the next one to look at.
     Free(Pfn),

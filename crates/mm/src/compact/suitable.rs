@@ -34,7 +34,7 @@ pub struct FreeBlocks {
     pub frames: u64,
     /// Free blocks of every order.
     pub blocks: u64,
-    /// What those that are large enough come to, in blocks of that order.
+    /// Blocks that are large enough, counted in blocks of that order.
     pub suitable: u64,
 }
 
@@ -100,7 +100,7 @@ impl Mm {
         self.is_suitable_for(zone, order, if by_lowest { ZoneKind::Dma } else { highest }, urgency)
     }
 
-    /// The same as who compacts asks (`compaction_suitable`).
+    /// Is the zone worth compacting, as a compacting task asks (`compaction_suitable`)?
     pub(crate) fn is_suitable_for(
         &self,
         zone: ZoneIndex,

@@ -32,7 +32,7 @@ impl Spent {
         }
     }
 
-    /// What was spent since `earlier`.
+    /// Time spent since `earlier`.
     #[must_use]
     pub fn since(&self, earlier: &Self) -> Self {
         let mut spent = *self;

@@ -18,7 +18,7 @@ impl FrameTable {
         !self.contents.is_empty()
     }
 
-    /// What a frame holds, where contents are kept.
+    /// The contents of a frame, where contents are kept.
     pub fn content(&self, pfn: Pfn) -> u64 {
         self.contents[pfn.0 as usize]
     }

@@ -22,7 +22,7 @@ pub(crate) enum Seen {
 }
 
 impl FrameTable {
-    /// What a scanner of compaction learns from one look at a frame.
+    /// The result of one look of a compaction scanner at a frame.
     #[inline(always)]
     #[expect(clippy::inline_always, reason = "in the innermost loops of both scanners")]
     pub(crate) fn seen(&self, pfn: Pfn) -> Seen {

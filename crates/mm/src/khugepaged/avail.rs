@@ -10,7 +10,7 @@ use units::{NodeId, Order};
 
 use crate::{MachineSpec, Mm, PerNode, alloc::lent::Shortage, cx::Cx, gfp::AllocRequest};
 
-/// Who allocates the huge pages that faults ask for.
+/// The allocator of the huge pages that faults ask for.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
 pub enum ThpRequests {
     /// khugepaged, which then looks at processes too (patch 4 of the series).
@@ -30,7 +30,7 @@ pub struct ThpAvail {
 
 #[derive(Clone, Copy, Debug, Default)]
 struct NodeAvail {
-    /// Somebody got none, and since then nobody got one or freed one: a bit that is clear.
+    /// A request got none on this node, and since then none was allocated or freed: a bit that is clear.
     is_without: bool,
     /// Faults that have tried since then.
     tries: u64,
@@ -58,7 +58,7 @@ impl Mm {
         self.variant().khugepaged_checks_nodes && !self.thp_avail.has_huge(node)
     }
 
-    /// Somebody got no huge page on a node (`node_clear`).
+    /// A request got no huge page on a node (`node_clear`).
     pub(super) fn note_without_huge(&mut self, node: NodeId) {
         let known = &mut self.thp_avail.nodes[node];
         if !known.is_without {
@@ -66,7 +66,7 @@ impl Mm {
         }
     }
 
-    /// Somebody got one (`thp_avail_set`).
+    /// A request got a huge page on a node (`thp_avail_set`).
     pub(super) fn note_huge(&mut self, node: NodeId) {
         self.thp_avail.nodes[node] = NodeAvail::default();
     }

@@ -63,7 +63,7 @@ enum Phase {
     Copy { frame: Pfn, table: TableId, next: u64 },
     /// 10: the huge page takes their place.
     Install { frame: Pfn, table: TableId },
-    /// It is over; nothing is held.
+    /// The collapse is over; nothing is held.
     Over,
 }
 
@@ -354,7 +354,7 @@ impl Collapse {
         Step::Done(Ended::Collapsed)
     }
 
-    /// What was begun is finished where pages are gone already, else taken back.
+    /// Finishes the collapse where pages are gone already, else takes it back.
     pub(super) fn abort(&mut self, mm: &mut Mm, spaces: &mut Spaces, cx: &mut Cx) {
         if let Some(space) = spaces.get_mut(self.id) {
             space.locked_vma = None;

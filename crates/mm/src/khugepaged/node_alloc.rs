@@ -10,9 +10,9 @@ use crate::{Mm, Spaces, alloc::slow::AllocControl, cx::Cx, frame::Holdings, gfp:
 #[derive(Clone, Debug)]
 #[expect(clippy::large_enum_variant, reason = "there is one at a time, in the box of whoever allocates")]
 pub(super) enum NodeAlloc {
-    /// What the free lists have.
+    /// From the free lists.
     Fast(AllocRequest),
-    /// The same with reclaim and compaction.
+    /// With reclaim and compaction.
     Slow(AllocControl),
 }
 

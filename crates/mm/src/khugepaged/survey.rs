@@ -28,15 +28,15 @@ pub enum CollapseTarget {
     Most,
 }
 
-/// What looking at one range came to.
+/// The result of looking at one range.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Found {
-    /// It should be a huge page, on this node.
+    /// The range should be a huge page, on this node.
     Suitable(NodeId),
     Unsuitable,
 }
 
-/// What is known of the pages of one range so far.
+/// The pages of one range, as far as they were looked at.
 #[derive(Debug, Default)]
 struct Survey {
     none: u32,
@@ -44,7 +44,7 @@ struct Survey {
     present: u32,
     shared: u32,
     swapped: u32,
-    /// It is for a scan, and not for a second look before the collapse.
+    /// The survey is for a scan, and not for a second look before the collapse.
     is_scan: bool,
     is_writable: bool,
     referenced: u32,
@@ -127,7 +127,7 @@ impl Mm {
         found
     }
 
-    /// The same of a page table; `is_scan`: it is not a second look before the collapse.
+    /// Looks at the pages of a page table; `is_scan`: not a second look before the collapse.
     pub(super) fn survey_table(&self, cx: &mut Cx, space: &AddressSpace, table: TableId, is_scan: bool) -> Found {
         let mut survey = Survey { is_scan, ..Survey::default() };
         let mut ptes = space.tables.ptes(table).iter().zip(1..);

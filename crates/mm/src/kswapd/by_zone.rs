@@ -25,12 +25,12 @@ use crate::{
 /// No zone with lists is higher.
 const TOP: ZoneKind = ZoneKind::Movable;
 
-/// What the thread remembers from one run to the next (the local variables of `kswapd`).
+/// The memory of the thread from one run to the next (the local variables of `kswapd`).
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Turn {
-    /// What the run was for.
+    /// The request that the run was for.
     run: Wish,
-    /// What was asked for when it began, or since.
+    /// The request when the run began, or since.
     new: Wish,
     /// The order and the highest zone that it came to.
     balanced: Wish,
@@ -50,7 +50,7 @@ pub(super) struct Balance {
     sc: ScanControl,
     /// The highest zone that needed something (`end_zone`).
     end: ZoneKind,
-    /// What the zones reclaimed in this pass were to come to (`nr_attempted`).
+    /// Frames that the zones were to reclaim in this pass (`nr_attempted`).
     attempted: u64,
     /// Should the next pass look at more (`raise_priority`)?
     goes_harder: bool,
@@ -90,7 +90,7 @@ impl Balance {
     }
 }
 
-/// What a phase leads to.
+/// Where a phase leads.
 type Next = crate::step::Next<Phase, ()>;
 
 impl Mm {
@@ -111,7 +111,7 @@ impl Mm {
         }
     }
 
-    /// Nobody has asked for anything (`kswapd_max_order`, `classzone_idx`).
+    /// No request (`kswapd_max_order`, `classzone_idx`).
     fn no_wish(&self, node: NodeId) -> Wish {
         Wish { order: Order::BASE, highest: self.classzone(node, TOP) }
     }
@@ -369,7 +369,7 @@ impl Mm {
 
 #[cfg(test)]
 impl Mm {
-    /// What kswapd does when it has reclaimed enough for a block: compacts the node, to the end.
+    /// Compacts the node to the end, after kswapd has reclaimed enough for a block.
     pub(crate) fn kswapd_compacts(&mut self, spaces: &mut Spaces, cx: &mut Cx, order: Order) {
         let mut run = Balance::new(Wish { order, highest: TOP });
         run.phase = Phase::Compact { next: ZoneIndex::FIRST, run: None };

@@ -146,7 +146,7 @@ impl Mm {
         self.lru_add_again(cx, head);
     }
 
-    /// The same for a folio that is not counted as isolated: it has just taken another one's place.
+    /// Puts back a folio that is not counted as isolated: it has just taken another one's place.
     pub(crate) fn lru_add_again(&mut self, cx: &mut Cx, head: Pfn) {
         let order = self.frames.allocated(head).expect("it is a folio");
         self.frames.mark(head, FrameFlag::InBatch, true);

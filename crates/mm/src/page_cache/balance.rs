@@ -12,7 +12,7 @@ use crate::{Mm, cx::Cx, frame::ControlId, lru::LruKind, pageblock::ZoneIndex, st
 /// Ticks of a second, as in distribution kernels.
 const HZ: i64 = 250;
 const JIFFY: Picos = Picos::from_micros(4000);
-/// What a disk is thought to write in a second before that is known, in pages: 100 MiB.
+/// Pages that a disk is thought to write in a second before that is known: 100 MiB.
 // INIT_BW, mm/backing-dev.c (v6.1).
 const INIT_BW: i64 = 100 << (20 - 12);
 /// How often bandwidths are estimated.
@@ -26,7 +26,7 @@ const MAX_PAUSE: i64 = HZ / 5;
 const POLL_THRESH: i64 = 32;
 const SHIFT: u32 = 10;
 
-/// What is known of the disk's speed (`struct bdi_writeback`), in pages and pages per second.
+/// The disk's speed as the kernel estimates it (`struct bdi_writeback`), in pages and pages per second.
 #[derive(Clone, Debug)]
 pub(super) struct Balancing {
     /// Pages dirtied and written so far.
@@ -46,7 +46,7 @@ pub(super) struct Balancing {
     limit_stamp: i64,
     /// Stores so far that tests can tell from each other.
     pub(super) tags: u64,
-    /// What the last read(2) found in its last page, where tests ask for contents.
+    /// The contents of the last page of the last read(2), where tests ask for contents.
     pub(super) seen: u64,
 }
 
@@ -71,7 +71,7 @@ impl Default for Balancing {
     }
 }
 
-/// What a task has dirtied since it paused.
+/// Pages that a task has dirtied since it paused.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct TaskDirty {
     nr_dirtied: i64,
@@ -115,7 +115,7 @@ impl PageCache {
         task.nr_dirtied < ratelimit
     }
 
-    /// The same of a task by its number.
+    /// Does the task with this number run free?
     pub(super) fn runs_free(&self, task: ControlId) -> bool {
         self.is_balanced(self.dirtiers.get(&task).copied().unwrap_or_default())
     }

@@ -24,7 +24,7 @@ pub(super) const METADATA_PAGES: u32 = 4;
 /// A block of the journal.
 pub(super) const JOURNAL: u64 = u64::MAX;
 
-/// What a run of pages on their way to the disk came to.
+/// The result of sending a run of pages to the disk.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Sent {
     /// So many were sent; the next page to look at.
@@ -132,7 +132,7 @@ impl Mm {
         primitive::file_pages(cx, 1);
     }
 
-    /// Nobody may store to a page without a fault (`folio_mkclean`).
+    /// Makes stores to a page fault (`folio_mkclean`).
     fn make_clean(&mut self, spaces: &mut Spaces, cx: &mut Cx, head: Pfn) {
         let places = self.file_places(head);
         let mut changed = 0;
@@ -178,7 +178,7 @@ impl Mm {
         done
     }
 
-    /// What the disk has done by now (`ext4_end_bio`, `mpage_end_io`).
+    /// Completes requests that the disk has done by now (`ext4_end_bio`, `mpage_end_io`).
     #[inline]
     pub(crate) fn complete_disk_io(&mut self, cx: &mut Cx) {
         if self.cache.disk.is_done(cx.now()) {

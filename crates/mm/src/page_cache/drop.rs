@@ -66,7 +66,7 @@ impl Mm {
         })
     }
 
-    /// What is dropped counts as never read: what files remember of evicted pages goes too (`invalidate_exceptional_entry`).
+    /// Drops the shadows of evicted pages too, so that files count as never read (`invalidate_exceptional_entry`).
     fn drop_shadows(&mut self, cx: &mut Cx) {
         for inode in self.cache.inodes.iter_mut().flatten() {
             let mut from = 0;

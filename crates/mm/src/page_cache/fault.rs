@@ -30,16 +30,16 @@ pub(crate) struct FileFault {
     window: Option<Window>,
     /// Nothing could be read ahead, or that was done: the page alone.
     is_alone: bool,
-    /// It has waited for the disk.
+    /// The fault has waited for the disk.
     is_major: bool,
 }
 
-/// What a step came to.
+/// The result of a step.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum FileWent {
-    /// It has asked for memory, or there is none.
+    /// The fault has asked for memory, or there is none.
     NoMemory,
-    /// It begins again after this.
+    /// The fault begins again after this.
     Waits(Wait),
     Done(FaultDone),
 }

@@ -23,12 +23,12 @@ use crate::{
 
 const CENTISECOND: Picos = Picos::from_micros(10_000);
 
-/// What it writes.
+/// The pages that the flusher writes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Reason {
     /// Until less than the lower limit is dirty (`for_background`).
     Background,
-    /// What has been dirty for long (`for_kupdate`).
+    /// Pages that have been dirty for long (`for_kupdate`).
     Old,
     /// Everything: memory is short (`WB_REASON_VMSCAN`).
     Everything,
@@ -37,7 +37,7 @@ enum Reason {
 /// The thread that writes files to the disk.
 #[derive(Clone, Debug, Default)]
 pub struct Flusher {
-    /// It was asked to.
+    /// The flusher was asked to write in the background.
     wants_background: bool,
     wants_everything: bool,
     /// When it looks for old pages next.
@@ -104,7 +104,7 @@ impl Mm {
         self.tell_flusher();
     }
 
-    /// What it holds between two steps.
+    /// Pages that the flusher holds between two steps.
     pub(crate) fn flusher_holdings(&self) -> Holdings {
         Holdings { isolated: self.cache.xfs.held().collect(), ..Holdings::default() }
     }

@@ -30,7 +30,7 @@ pub(super) struct Segment {
     pub(super) nth: u32,
 }
 
-/// Who maps a file so that page `index` is at `index + shift`.
+/// A family that maps a file so that page `index` is at `index + shift`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct MappedBy {
     pub(super) family: FamilyId,
@@ -101,7 +101,7 @@ pub(super) struct Inode {
     /// Where it lives in memory, if it does.
     pub(super) object: Option<Object>,
     pub(super) dentry: Option<Object>,
-    /// What the log holds of it, and its cluster, where it is of XFS.
+    /// The log's objects of the inode, and its cluster, where the file system is XFS.
     pub(super) log_item: Option<Object>,
     pub(super) cluster: Option<ClusterId>,
     pub(super) logged: Logged,
@@ -110,12 +110,12 @@ pub(super) struct Inode {
     /// In which tick it was last written to, and read, where it is of XFS.
     pub(super) modified: u64,
     pub(super) accessed: u64,
-    /// Its place among dentries that nobody uses, and was it used again since it came there?
+    /// The dentry's place among those that are not in use; and was it used again since it came there?
     pub(super) dentry_place: Option<(NodeId, u64)>,
     pub(super) is_dentry_used: bool,
-    /// Its place among inodes that nobody uses.
+    /// The inode's place among those that are not in use.
     pub(super) idle_place: Option<(NodeId, u64)>,
-    /// Its place among those with dirty pages, and since when it has one.
+    /// The inode's place among those with dirty pages, and since when it has one.
     pub(super) dirty_place: Option<u64>,
     pub(super) dirty_since: Time,
     /// Where the flusher goes on.
@@ -124,7 +124,7 @@ pub(super) struct Inode {
     pub(super) written_by: Time,
     /// Something could not be written since this was last asked (`AS_EIO`).
     pub(super) has_failed: bool,
-    /// What its blocks hold, for tests.
+    /// The contents of the file's blocks, for tests.
     pub(super) contents: BTreeMap<u64, u64>,
 }
 
@@ -240,7 +240,7 @@ impl Mm {
         self.cache.open[map.file as usize].as_mut().expect("it is open, or another VMA keeps it").maps += 1;
     }
 
-    /// It does not any more; a file without name that nobody has open either goes, at once (`remove_vma`, `iput`).
+    /// Ends a mapping of a file; a file without name that no task has open either goes at once (`remove_vma`, `iput`).
     pub(crate) fn unmap_file(&mut self, cx: &mut Cx, family: FamilyId, map: FileMap) {
         let maps = &mut self.cache.inode_mut(map.inode).maps;
         let at = maps.iter().position(|known| known.family == family && known.shift == map.shift);
@@ -252,7 +252,7 @@ impl Mm {
         self.put_mapped_file(cx, map.file);
     }
 
-    /// What an inode is in memory goes.
+    /// Frees the objects that are the inode in memory.
     pub(super) fn free_inode_objects(&mut self, cx: &mut Cx, id: InodeId) {
         let inode = self.cache.inode_mut(id);
         for object in [inode.object.take(), inode.log_item.take(), inode.logged.take()].into_iter().flatten() {

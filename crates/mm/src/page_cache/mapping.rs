@@ -14,20 +14,20 @@ use crate::{frame::NIL, slab::Object};
 const SHIFT: u32 = 6;
 const SLOTS: usize = 1 << SHIFT;
 
-/// What a page cache knows of a page beside what its frame says.
+/// Facts that a page cache knows of a page beside those in its frame.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum PageFlag {
     /// The disk does not hold what the page holds (`PG_dirty`).
     Dirty,
-    /// It is being written (`PG_writeback`).
+    /// The page is being written (`PG_writeback`).
     Writeback,
     /// Reclaim wants it gone when that is done (`PG_reclaim`).
     Reclaim,
-    /// It was on the active list before it was reclaimed the last time (`PG_workingset`).
+    /// The page was on the active list before it was reclaimed the last time (`PG_workingset`).
     Workingset,
-    /// Who uses it reads ahead (`PG_readahead`).
+    /// A task that uses the page reads ahead (`PG_readahead`).
     ReadAhead,
-    /// It holds what it should (`PG_uptodate`).
+    /// The page's contents are valid (`PG_uptodate`).
     Uptodate,
 }
 
@@ -54,7 +54,7 @@ const FOLIO: u8 = 1;
 const SHADOW: u8 = 2;
 const NODE: u8 = 3;
 
-/// What is at an index.
+/// The slot at an index.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Slot {
     /// Nothing, and nothing is known of it.
@@ -276,7 +276,7 @@ impl Mapping {
         }
     }
 
-    /// What is at an index (`xas_load`).
+    /// The slot at an index (`xas_load`).
     pub(super) fn get(&self, nodes: &Nodes, index: u64) -> Slot {
         self.entry(nodes, index).slot()
     }

@@ -27,7 +27,7 @@ use crate::{
 pub(super) struct Opening {
     name: String,
     makes: bool,
-    /// What it has got so far: file, dentry, inode.
+    /// Objects allocated so far: file, dentry, inode.
     filp: Option<Object>,
     dentry: Option<Object>,
     inode: Option<Object>,
@@ -214,7 +214,8 @@ impl Mm {
         }
     }
 
-    /// Nobody may use a file any more: without a name it is to be taken apart, else its dentry waits to be reclaimed (`dput`).
+    /// Lets go of a file that is no longer in use: without a name it is to be taken apart, else its dentry waits to be reclaimed
+    /// (`dput`).
     fn let_go_of(&mut self, id: InodeId) -> Option<InodeId> {
         let inode = self.cache.inode(id);
         if inode.opens > 0 || !inode.maps.is_empty() {

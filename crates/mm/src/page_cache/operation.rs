@@ -13,7 +13,7 @@ use super::{
 };
 use crate::{Mm, Spaces, cx::Cx, frame::Holdings, primitive, step::Step};
 
-/// What somebody wants of files.
+/// A system call on files.
 #[derive(Clone, Debug)]
 pub enum FileRequest {
     /// Make a file that was not there, and open it.
@@ -54,12 +54,12 @@ pub enum FileRequest {
     DropCaches,
 }
 
-/// What came of it.
+/// The result of a system call on files.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum FileAnswer {
     /// A file was opened: its descriptor.
     Opened(u32),
-    /// It is done.
+    /// The call is done.
     Done,
 }
 
@@ -187,7 +187,7 @@ impl FileOperation {
         Ok(Some(state))
     }
 
-    /// What it holds between two steps.
+    /// Frames that the call holds between two steps.
     pub fn holdings(&self) -> Holdings {
         match &self.state {
             State::Opening(opening) => opening.holdings(),

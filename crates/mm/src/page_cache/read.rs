@@ -145,7 +145,7 @@ fn next_size(size: u64) -> u64 {
 }
 
 impl Mm {
-    /// What is known of the reads through a file.
+    /// The read-ahead state of an open file.
     pub(super) fn read_ahead_of(&mut self, file: u32) -> &mut ReadAhead {
         &mut self.cache.open[file as usize].as_mut().expect("its user keeps it").read_ahead
     }

@@ -28,7 +28,7 @@ impl Mm {
         self.vfs_pressure_ratio(self.cache.dentries[node].len() + self.cache.idle[node].len())
     }
 
-    /// What `vm.vfs_cache_pressure` shows of so many objects (`vfs_pressure_ratio`). In two parts, as the product may not fit.
+    /// The part of so many objects that `vm.vfs_cache_pressure` shows (`vfs_pressure_ratio`). In two parts.
     pub(super) fn vfs_pressure_ratio(&self, objects: u64) -> u64 {
         let pressure = self.cache.settings.vfs_cache_pressure;
         objects / 100 * pressure + objects % 100 * pressure / 100

@@ -91,7 +91,7 @@ impl SyncAll {
         Self { until: mm.cache.balancing.written + pages }
     }
 
-    /// What becomes dirty meanwhile is not waited for.
+    /// Takes a step; pages that become dirty meanwhile are not waited for.
     pub(super) fn step(self, mm: &mut Mm, cx: &mut Cx) -> Step<Result<(), Errno>> {
         mm.complete_disk_io(cx);
         let counts = mm.cache.totals();

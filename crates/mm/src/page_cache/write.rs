@@ -23,7 +23,7 @@ pub(super) struct Write {
 
 #[derive(Clone, Copy, Debug)]
 enum Phase {
-    /// Its times change first.
+    /// The inode's times change first.
     Times,
     /// Find the next page, or allocate one.
     Page,
@@ -35,7 +35,7 @@ enum Phase {
     Balance,
 }
 
-/// What is left of a file that a task writes with one write(2) for each block of so many bytes.
+/// The rest of a file that a task writes with one write(2) for each block of so many bytes.
 #[derive(Clone, Copy, Debug)]
 pub struct Blocks {
     /// Which file, by its descriptor.
@@ -50,7 +50,7 @@ pub struct Blocks {
 
 enum Next {
     Phase(Phase),
-    /// It has asked for memory, or there is none.
+    /// The write has asked for memory, or there is none.
     NoMemory,
     Wait(Wait),
     Failed(Errno),
@@ -211,7 +211,7 @@ impl Mm {
         n
     }
 
-    /// What to wait for while somebody works on a page, or while it is read.
+    /// The wait for a page that another task works on, or that is being read.
     pub(super) fn wait_for_page(&mut self, at: (InodeId, u64), head: Pfn) -> Option<Wait> {
         if !self.frames.has(head, FrameFlag::Locked) {
             return None;
@@ -227,7 +227,7 @@ impl Mm {
         }
     }
 
-    /// What was written is like nothing else: for tests.
+    /// Stores a content that no other page has: for tests.
     fn store_tag(&mut self, head: Pfn) {
         if self.frames.keeps_contents() {
             self.cache.balancing.tags += 1;

@@ -50,15 +50,15 @@ pub(super) struct ClusterId(u32);
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Placed {
     pub(super) cluster: ClusterId,
-    /// It is the cluster's first.
+    /// The inode is the cluster's first.
     pub(super) is_new: bool,
 }
 
-/// What is known of a cluster.
+/// A cluster of inodes.
 #[derive(Clone, Debug, Default)]
 struct Cluster {
     buffer: Option<Buffer>,
-    /// Its place among those that are to be flushed.
+    /// The cluster's place among those that are to be flushed.
     dirty_place: Option<u64>,
 }
 
@@ -109,7 +109,7 @@ pub(super) struct Xfs {
     dirty: Ordered<ClusterId>,
     /// When the worker of the log looks next.
     due: Option<Time>,
-    /// What was dirty then ends here.
+    /// Inodes that were dirty when the pass began end here.
     end: u64,
     /// Memory for the buffer of the cluster that is being flushed.
     building: Building,
@@ -146,7 +146,7 @@ impl Xfs {
         self.clusters.iter().filter_map(|cluster| cluster.buffer.as_ref()).flat_map(|buffer| buffer.pages)
     }
 
-    /// What the thread holds that flushes.
+    /// Frames that the flushing thread holds.
     pub(super) fn held(&self) -> impl Iterator<Item = Held> + '_ {
         self.building.held()
     }

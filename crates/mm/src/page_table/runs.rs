@@ -1,7 +1,7 @@
 //! Linux: none; how a range of pages looks to user code.
 //!
-//! What goes through memory at a rate asks for pages that are alike, not for one page: a run within a table, and of a whole table
-//! what it comes to. That is computed when it is asked for, and kept until an entry of the table is written; making pages hint
+//! Code that goes through memory at a rate asks for pages that are alike, not for one page: a run within a table, or the summary
+//! of a whole table. Both are computed when asked for, and kept until an entry of the table is written; making pages hint
 //! and the faults that follow keep it up themselves.
 
 use units::Pfn;
@@ -12,7 +12,7 @@ use crate::{Mm, pte::Pte, vma::PageRange};
 /// Machines with more nodes have no summaries; their tables are looked at run by run.
 pub(crate) const NODES: usize = 8;
 
-/// What a table of base pages comes to.
+/// The summary of a table of base pages.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Summary {
     /// Pages by position of their node. The zero page is of none.
@@ -37,7 +37,7 @@ impl Summary {
         self.is_used && (self.is_written || !stores)
     }
 
-    /// What all pages of the table are, so many of which are asked about, if they are all alike and marked.
+    /// All pages of the table, so many of which are asked about, as one run, if they are all alike and marked.
     fn as_run(&self, pages: u64, stores: bool) -> Option<Run> {
         let node = self.by_node.iter().position(|of| usize::from(*of) == ENTRIES)?;
         match usize::from(self.hinting) {
@@ -49,7 +49,7 @@ impl Summary {
     }
 }
 
-/// What user code meets at a page, and how many pages from there on are the same.
+/// The state in which user code meets a page, and how many pages from there on are the same.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Run {
     /// Memory of the node at this position; none: the zero page.
@@ -57,7 +57,7 @@ pub(crate) enum Run {
         node: Option<usize>,
         pages: u64,
     },
-    /// The same behind a hinting fault.
+    /// As `Ready`, behind a hinting fault.
     Hinting {
         node: usize,
         pages: u64,
@@ -66,7 +66,7 @@ pub(crate) enum Run {
 }
 
 impl PageTables {
-    /// What a table comes to; nothing where the machine has more nodes than that is kept for.
+    /// The summary of a table; nothing where the machine has more nodes than summaries have room for.
     pub(crate) fn summary(&mut self, mm: &Mm, table: TableId) -> Option<Summary> {
         if mm.nodes.count() > NODES {
             return None;

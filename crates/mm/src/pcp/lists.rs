@@ -28,7 +28,7 @@ const COSTLY: Order = Order(3);
 /// Blocks that a refill draws at least, where batches are larger than one frame.
 // __rmqueue_pcplist, mm/page_alloc.c (v6.1).
 const LEAST_REFILL: u32 = 2;
-/// What a CPU may keep while kswapd reclaims, in batches.
+/// Batches that a CPU may keep while kswapd reclaims.
 // nr_pcp_high, mm/page_alloc.c (v5.14): batch << 2.
 const BATCHES_IN_RECLAIM: u32 = 4;
 /// Orders 0 to 3 and huge pages, by type.
@@ -45,11 +45,11 @@ pub struct Pcp {
     high: u32,
     /// How often in a row it gave back; each doubles the amount.
     free_factor: u8,
-    /// What an allocation counts as: is the CPU of the zone's node?
+    /// The event of an allocation: is the CPU of the zone's node?
     locality: Event,
     /// By [`place`].
     lists: [Stack; LISTS],
-    /// What `high` is while nobody reclaims (`pcp->high`).
+    /// The value of `high` while no task reclaims (`pcp->high`).
     high_at_rest: u32,
     /// kswapd reclaims for the zone (`ZONE_RECLAIM_ACTIVE`).
     yields: bool,
@@ -138,18 +138,18 @@ impl Pcp {
         self.count
     }
 
-    /// Its lists in the order in which Linux counts them: those of one order after those of the order below.
+    /// The lists in the order in which Linux counts them: those of one order after those of the order below.
     pub fn lists(&self, rules: PcpLists) -> impl Iterator<Item = &Stack> {
         (0..LISTS).map(move |n| &self.lists[nth(rules, n)])
     }
 
-    /// Its lists, to be damaged.
+    /// The lists, to be damaged.
     #[cfg(test)]
     pub(crate) fn lists_mut(&mut self) -> &mut [Stack] {
         &mut self.lists
     }
 
-    /// What an allocation from it counts as.
+    /// The event of an allocation from these lists.
     #[inline]
     pub(crate) fn locality(&self) -> Event {
         self.locality
@@ -173,7 +173,7 @@ impl Pcp {
         taken
     }
 
-    /// The same for one frame, if there is one on the list.
+    /// Takes one frame, if there is one on the list.
     #[inline]
     pub(crate) fn take_base(&mut self, cx: &mut Cx<'_>, mobility: Mobility) -> Option<Pfn> {
         let pfn = self.lists[MigrateType::of(mobility) as usize].pop_head()?;
@@ -233,8 +233,8 @@ impl Pcp {
         self.count >= self.high || self.gives_all(block.order, rules.pcp_free)
     }
 
-    /// The same for an allocated frame of one of the types that requests ask for, while that makes neither too many nor the
-    /// list longer than it ever was. False, and nothing happens, when it is anything else.
+    /// Puts an allocated frame of one of the types that requests ask for, while that makes neither too many nor the list longer
+    /// than it ever was. False, and nothing happens, in any other case.
     #[inline]
     pub(crate) fn put_base(&mut self, frames: &mut FrameTable, cx: &mut Cx<'_>, pfn: Pfn, list: MigrateType) -> bool {
         let count = self.count + 1;

@@ -15,7 +15,7 @@ use crate::{
     spaces::Entry,
 };
 
-/// Who has used a folio through a page table lately.
+/// Uses of a folio through page tables lately.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(super) struct Uses {
     /// Entries that map it.

@@ -113,7 +113,7 @@ impl Amounts {
 }
 
 impl Balance {
-    /// What is to be scanned of lists of these sizes, if one alone would be scanned so far.
+    /// Frames to scan of lists of these sizes, if one alone would be scanned so far.
     fn parts(self, sizes: [u64; KINDS], alone: impl Fn(u64) -> u64) -> [u64; KINDS] {
         LruKind::ALL.map(|kind| {
             let scan = alone(sizes[kind as usize]);

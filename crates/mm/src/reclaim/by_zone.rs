@@ -1,7 +1,7 @@
 //! Linux: shrink_zone(), zone_reclaimable(), compaction_ready() and should_continue_reclaim() in mm/vmscan.c (v4.1).
 //! Differs: none but those of `reclaim.rs`.
 //!
-//! What is different where zones have LRU lists of their own, up to 4.7: each is reclaimed, balanced and given up by itself.
+//! Up to 4.7 zones have LRU lists of their own: each is reclaimed, balanced and given up by itself.
 
 use units::{NodeId, Order, Time};
 
@@ -37,7 +37,7 @@ pub(super) struct Pressure {
 }
 
 impl Pressure {
-    /// What shrinkers are asked for.
+    /// The demand on shrinkers.
     pub(super) fn demand(&self, mm: &Mm, sc: &ScanControl) -> Demand {
         if !mm.variant().slab_by_scanned {
             return Demand::Priority(sc.priority);
@@ -47,7 +47,7 @@ impl Pressure {
     }
 }
 
-/// What frames of a zone's inactive lists count as that somebody looks at.
+/// The `pgscan` event of this reclaimer and zone.
 fn scanned(by: Reclaimer, kind: ZoneKind) -> Event {
     match (by, kind) {
         (Reclaimer::Kswapd, ZoneKind::Dma) => Event::PgscanKswapdDma,
@@ -61,7 +61,7 @@ fn scanned(by: Reclaimer, kind: ZoneKind) -> Event {
     }
 }
 
-/// What those count as that he frees.
+/// The `pgsteal` event of this reclaimer and zone.
 pub(super) fn stolen(by: Reclaimer, kind: ZoneKind) -> Event {
     match (by, kind) {
         (Reclaimer::Kswapd, ZoneKind::Dma) => Event::PgstealKswapdDma,
@@ -107,7 +107,7 @@ impl Mm {
         (sc.meets_writeback, sc.meets_dirty) = (state.reclaim.meets_writeback, state.reclaim.meets_dirty);
     }
 
-    /// What has come of them says something of the zone; until when whoever reclaims has to wait.
+    /// Notes the state of a zone after its folios were looked at; the instant until when the reclaimer has to wait, if it has to.
     pub(super) fn end_zone_list(&mut self, cx: &Cx, sc: &ScanControl, zone: ZoneIndex) -> Option<Time> {
         let (met, flags) = (&sc.met, &mut self.zones[zone].reclaim);
         flags.meets_writeback |= met.is_all_writeback();
@@ -126,7 +126,7 @@ impl Mm {
         its.map(|zone| zone.kind).max().unwrap_or(ZoneKind::Dma)
     }
 
-    /// What a zone shall have free above its High mark, before the others are left to serve (`balance_gap`).
+    /// Frames that a zone shall have free above its High mark, before the others are left to serve (`balance_gap`).
     pub(crate) fn balance_gap(&self, zone: ZoneIndex) -> u64 {
         let state = &self.zones[zone];
         state.mark(Mark::Low).min(state.managed.div_ceil(BALANCE_GAP_RATIO))

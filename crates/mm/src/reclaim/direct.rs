@@ -42,7 +42,7 @@ pub(crate) struct DirectReclaim {
     total_scanned: u64,
     /// Some zone was worth looking at in this round, or is (`zones_reclaimable`).
     has_reclaimable: bool,
-    /// It has gone through all priorities before (`may_thrash`).
+    /// The run has gone through all priorities before (`may_thrash`).
     is_again: bool,
 }
 
@@ -171,7 +171,7 @@ impl DirectReclaim {
         None
     }
 
-    /// What comes of a node's pass: another one, or the next node.
+    /// Ends a node's pass: another one follows, or the next node.
     fn end_node(&mut self, mm: &mut Mm, node: NodeId, next: usize, before: u64) {
         let came = self.sc.reclaimed - before;
         if came > 0 {
@@ -211,7 +211,7 @@ impl DirectReclaim {
         self.phase = Phase::Zone { scan, zone, next, before: self.sc.reclaimed };
     }
 
-    /// What comes of a zone's pass: another one, or the next zone (`shrink_zone`, v4.1).
+    /// Ends a zone's pass: another one follows, or the next zone (`shrink_zone`, v4.1).
     fn end_zone(&mut self, mm: &Mm, zone: ZoneIndex, next: usize, before: u64) {
         let came = self.sc.reclaimed - before;
         self.has_reclaimable |= came > 0;
@@ -306,7 +306,7 @@ impl Mm {
         watermark::is_ok(&zone.buddy, order, mark, zone.keeps(highest, urgency), urgency, &self.variant)
     }
 
-    /// Somebody has reclaimed something on a node: its kswapd may try again.
+    /// A task has reclaimed something on a node: its kswapd may try again.
     pub(crate) fn forgive_kswapd(&mut self, node: NodeId) {
         self.nodes[node].kswapd.forgive();
     }

@@ -1,7 +1,7 @@
 //! Linux: the branches for the page cache of shrink_folio_list() in mm/vmscan.c, pageout() for ext4 (v6.1).
 //! Differs: pages whose block is not allocated yet are never written here, as ext4 refuses to; no buffers are kept back.
 //!
-//! What reclaim asks of the page cache, and nothing else.
+//! The questions of reclaim to the page cache, and nothing else.
 
 use units::Pfn;
 
@@ -16,16 +16,16 @@ use crate::{
     spaces::Entry,
 };
 
-/// What stands between a file's folio and the free lists.
+/// Obstacles between a file's folio and the free lists.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum FileState {
     /// Nothing: the disk has it.
     Clean,
     /// The disk does not.
     Dirty,
-    /// It is being written.
+    /// The folio is being written.
     Writeback,
-    /// It is in no file any more, and about to be freed.
+    /// The folio is in no file any more, and about to be freed.
     Gone,
 }
 
@@ -35,7 +35,7 @@ impl Mm {
         self.cache.find(&self.frames, head).map_or(FileState::Gone, |(_, marks)| state_of(marks))
     }
 
-    /// The same when reclaim meets it, before it decides anything: what it has met is counted.
+    /// The state of a file's folio when reclaim meets it, before it decides anything: the meeting is counted.
     pub(super) fn note_file_state(&self, head: Pfn, tally: &mut Tally) -> FileState {
         let Some((_, marks)) = self.cache.find(&self.frames, head) else { return FileState::Gone };
         let [dirty, writeback, reclaim] =

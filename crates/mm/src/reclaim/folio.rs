@@ -19,16 +19,16 @@ use crate::{
     swap::{SlotFlag, SwapSlot},
 };
 
-/// What becomes of a folio.
+/// The fate of a folio.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Fate {
     /// Back to the list that it came from.
     Keep,
     /// To the active list.
     Activate,
-    /// It is free.
+    /// The folio is free.
     Free,
-    /// It is on its way to the device, and back on its list.
+    /// The folio is on its way to the device, and back on its list.
     Written,
 }
 
@@ -40,7 +40,7 @@ enum References {
     Activate,
 }
 
-/// What one run of folios came to.
+/// The results of one run of folios.
 #[derive(Default)]
 pub(super) struct Tally {
     pub(super) met: Met,
@@ -249,7 +249,7 @@ impl Mm {
         self.out_of_the_way()
     }
 
-    /// What cannot go before it is written: since 4.12 it is not met again soon.
+    /// The fate of a folio that cannot go before it is written: since 4.12 reclaim does not meet it again soon.
     fn out_of_the_way(&self) -> Fate {
         if self.variant.reclaim_sets_dirty_aside { Fate::Activate } else { Fate::Keep }
     }

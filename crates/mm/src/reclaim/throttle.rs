@@ -17,7 +17,7 @@ use crate::{
     zone::ZoneKind,
 };
 
-/// What one reclaimer takes off a list at once.
+/// Pages that one reclaimer takes off a list at once.
 const RUN_PAGES: usize = 32;
 const _: () = assert!(RUN_PAGES as u64 == crate::step::RUN);
 /// `VMSCAN_THROTTLE_ISOLATED`: HZ/50.
@@ -96,7 +96,7 @@ impl Mm {
         min == 0 || free > min / 2
     }
 
-    /// The same, and kswapd is woken if there is not.
+    /// Is there enough for direct reclaim? If not, kswapd is woken.
     pub(super) fn may_reclaim_directly(&mut self, cx: &mut Cx, node: NodeId) -> bool {
         let has_reserves = self.has_reserves(node);
         if !has_reserves {

@@ -27,7 +27,7 @@ use crate::{
 /// Where the pages of all processes are mapped; a multiple of what a table of base pages covers.
 const PAGES_FROM: Vpn = Vpn(1 << 27);
 
-/// What a zone's frames came to.
+/// The frames of a zone, by kind.
 #[derive(Default)]
 struct Sorted {
     free: Vec<Block>,
@@ -37,7 +37,7 @@ struct Sorted {
 /// Kinds of objects that init has; slabs of their order hold them.
 const INITS: [Cache; 2] = [Cache::VmArea, Cache::MmStruct];
 
-/// What processes had, in all zones.
+/// Frames that processes had, in all zones.
 #[derive(Default)]
 struct Mapped {
     anon: Vec<(Block, Option<LruKind>)>,
@@ -47,7 +47,7 @@ struct Mapped {
     slabs: [Option<Pfn>; INITS.len()],
 }
 
-/// What a reader of the result should know.
+/// Notes for a reader of the result.
 #[derive(Default)]
 struct Notes {
     blocks: usize,

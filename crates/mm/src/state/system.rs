@@ -10,7 +10,7 @@ use crate::{lru::LruKind, node::MachineSpec, zone::ZoneKind};
 /// (`zone_batchsize`, mm/page_alloc.c, 4.1, in zones of 512 MiB and more).
 const RUN: usize = 31;
 
-/// What is in use before anything begins. A free pageblock that any of it is in gives no huge page.
+/// Memory in use before anything begins. A free pageblock that any of it is in gives no huge page.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct System {
     /// Anonymous memory of daemons, which can be moved: runs of frames.
@@ -30,7 +30,7 @@ impl System {
     /// A program or library, of which [`Self::programs`] has whole ones.
     pub const PROGRAM: Frames = Frames(64);
 
-    /// The same as it is this time.
+    /// The system as drawn for this run.
     #[must_use]
     pub fn drawn(&self, draw: &mut dyn Draw) -> Self {
         if self.varies == 0 {

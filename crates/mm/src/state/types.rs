@@ -12,7 +12,7 @@ const TRIES_MAX: u64 = 1 << 26;
 /// A free block on a list of another type than the kernel counts weighs more than all frames of a pageblock.
 const FREE_BLOCK: i64 = 1 << 12;
 
-/// What is in a pageblock.
+/// Frames in a pageblock, by kind.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub(super) struct Census {
     /// Free blocks that start in it, by order.

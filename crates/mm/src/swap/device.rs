@@ -14,19 +14,19 @@ pub(super) struct Io {
     done: Time,
     pub(super) slot: SwapSlot,
     pub(super) is_write: bool,
-    /// It cannot be written, or read.
+    /// The page cannot be written, or read.
     pub(super) failed: bool,
 }
 
 /// The device: it knows until when it is busy.
 #[derive(Clone, Debug, Default)]
 pub(super) struct Device {
-    /// It has no queue: who reads or writes copies the page.
+    /// The device has no queue: a task that reads or writes copies the page.
     is_memory: bool,
     free_at: Time,
     latency: Picos,
     per_page: Picos,
-    /// What was sent and has not ended, in the order in which it ends.
+    /// Requests that were sent and have not ended, in the order in which they end.
     queue: VecDeque<Io>,
     /// The number of the first of them; all are numbered in the order in which they were sent.
     first: u32,
@@ -34,7 +34,7 @@ pub(super) struct Device {
     /// Each so many writes one fails; 0 is never.
     pub(super) fail_every: u32,
     reads: u32,
-    /// The same of reads.
+    /// Each so many reads one fails; 0 is never.
     pub(super) fail_reads_every: u32,
 }
 

@@ -27,10 +27,10 @@ pub(crate) struct SwapIn {
     has_failed: bool,
 }
 
-/// What a step came to.
+/// The result of a step.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Went {
-    /// It has no memory; it may have asked for some, and goes on when it has it.
+    /// The fault has no memory; it may have asked for some, and goes on when it has it.
     Nowhere,
     /// The device is at it. The fault is to begin again then.
     Waits(Time),

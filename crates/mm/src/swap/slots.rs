@@ -10,7 +10,7 @@ use crate::frame::{FamilyId, NIL};
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub struct SwapSlot(pub u32);
 
-/// What is known of a folio in the swap cache.
+/// Facts about a folio in the swap cache.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum SlotFlag {
     /// The device does not hold what the folio holds (`PG_dirty`).
@@ -19,9 +19,9 @@ pub enum SlotFlag {
     Writeback,
     /// Reclaim wants it gone when that is done (`PG_reclaim`).
     Reclaim,
-    /// It was read ahead, and not used yet (`PG_readahead`).
+    /// The folio was read ahead, and not used yet (`PG_readahead`).
     ReadAhead,
-    /// It could not be read (not `PG_uptodate`).
+    /// The folio could not be read (not `PG_uptodate`).
     Broken,
 }
 
@@ -151,7 +151,7 @@ impl Slots {
         }
     }
 
-    /// What the last folio left behind, while there is none.
+    /// The shadow of the last folio, while there is none.
     pub(super) fn shadow(&self, slot: SwapSlot) -> u32 {
         self.all[slot.0 as usize].folio
     }

@@ -3,8 +3,8 @@
 //! xfs_iops.c (v4.20).
 //! Differs: of items only inodes are there; the threads that commit (`xfs-data`, `xfs-cil`) are the one that writes back.
 //!
-//! Who changes an inode copies it into a log vector, which is memory that cannot be moved. Vectors gather in a checkpoint. When
-//! it is large enough it is written to the log, and its vectors are freed together. So unmovable memory comes and goes in bursts.
+//! A task that changes an inode copies it into a log vector, which is unmovable memory. Vectors gather in a checkpoint.
+//! When that is large enough it is written to the log, and its vectors are freed together. So unmovable memory comes in bursts.
 
 use std::{collections::VecDeque, vec::IntoIter};
 
@@ -22,12 +22,12 @@ use crate::{
 /// Vectors that one step frees, and inodes whose size it logs.
 const AT_ONCE: usize = 32;
 
-/// What a transaction changed of an inode, the smaller first.
+/// The parts of an inode that a transaction changed, the smaller first.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub(in super::super) enum Fields {
-    /// Its core (`XFS_ILOG_CORE`).
+    /// The inode's core (`XFS_ILOG_CORE`).
     Core,
-    /// Its extents too (`XFS_ILOG_DEXT`).
+    /// The inode's core and its extents (`XFS_ILOG_DEXT`).
     Extents,
 }
 
@@ -41,7 +41,7 @@ impl Fields {
         }
     }
 
-    /// What the log takes: two regions, or three with one extent of 16 bytes, and 12 bytes ahead of each.
+    /// Bytes in the log: two regions, or three with one extent of 16 bytes, and 12 bytes ahead of each.
     fn bytes(self) -> u64 {
         match self {
             Self::Core => 256,
@@ -57,7 +57,7 @@ struct Vector {
     fields: Fields,
 }
 
-/// What an inode has of the log.
+/// Objects of the log that an inode has.
 #[derive(Clone, Copy, Debug, Default)]
 pub(in super::super) struct Logged {
     /// The last checkpoint that it is in, from 1, and its vector's place there.
@@ -73,7 +73,7 @@ impl Logged {
         Self { shadow: Some(Vector { object, fields: Fields::Core }), ..Self::default() }
     }
 
-    /// Its memory.
+    /// The object of the vector.
     pub(in super::super) fn object(&self) -> Option<Object> {
         self.shadow.map(|vector| vector.object)
     }
@@ -196,7 +196,7 @@ impl Mm {
         true
     }
 
-    /// What was written made a file longer on the disk.
+    /// Notes that a write made a file longer on the disk.
     pub(in super::super) fn note_append(&mut self, id: InodeId, index: u64) {
         if !self.cache.is_xfs() || index < self.cache.inode(id).on_disk {
             return;
