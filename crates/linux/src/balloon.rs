@@ -8,7 +8,7 @@ use crate::setting::{
     REPORTING_ORDER, SHUFFLE,
 };
 
-/// Its driver in the guest, and what has to be there before it.
+/// The balloon's driver in the guest, and the module that it needs.
 const MODULES: [&str; 2] = ["virtio_pci", "virtio_balloon"];
 /// Devices that the driver has taken.
 const BOUND: &str = "/sys/bus/virtio/drivers/virtio_balloon";
@@ -24,7 +24,7 @@ fn last<'a>(settings: &'a Settings, name: &str) -> Option<&'a str> {
     settings.iter().rfind(|(known, _)| known == name).map(|(_, value)| value.as_str())
 }
 
-/// What somebody outside leaves the guest with, where anybody does.
+/// Memory that an operator leaves the guest with, where there is an operator.
 pub fn target(settings: &Settings) -> Option<&str> {
     last(settings, BALLOON).filter(|target| *target != "off")
 }
@@ -46,7 +46,7 @@ pub fn modules(settings: &Settings) -> Vec<String> {
     MODULES.iter().filter(|_| device(settings).is_some()).map(|name| (*name).to_owned()).collect()
 }
 
-/// What the kernel's command line says.
+/// Words of the kernel's command line.
 pub(crate) fn words(settings: &Settings) -> String {
     let shuffles = last(settings, SHUFFLE) == Some("Y");
     if shuffles { " page_alloc.shuffle=1".to_owned() } else { String::new() }

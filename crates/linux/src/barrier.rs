@@ -19,7 +19,7 @@ use units::{Bytes, Errno};
 
 use crate::host::errno;
 
-/// What lies in the shared page. All zero is a fresh barrier.
+/// The words in the shared page. All zero is a fresh barrier.
 #[repr(C)]
 #[derive(Debug)]
 struct Words {

@@ -25,27 +25,27 @@ use crate::qemu::Accelerator;
 
 /// Where files live in the guest.
 pub const DIRECTORY: &str = "/disk";
-/// What mke2fs wrote, in the guest's archive.
+/// The output of mke2fs, in the guest's archive.
 pub(crate) const IMAGE_PATH: &str = "disk.image";
 /// Makes file systems; in /sbin, which is not on everybody's PATH.
 const MKE2FS: &str = "mke2fs";
 /// How long a disk may take to appear after its driver was loaded.
 const PATIENCE: Duration = Duration::from_secs(20);
-/// What is looked at and copied at a time.
+/// Bytes that are looked at and copied at a time.
 const BLOCK: usize = 4096;
 
-/// What a guest gets.
+/// The disks of a guest.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Disk {
     /// Size of the file system.
     pub size: Bytes,
     /// Size of the swap device; none of size 0.
     pub swap: Bytes,
-    /// What they are made of.
+    /// The medium of both.
     pub medium: Medium,
 }
 
-/// What a disk is made of.
+/// The medium of a disk.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum Medium {
@@ -153,7 +153,7 @@ pub(crate) fn pack(image: &Path) -> io::Result<Vec<u8>> {
 pub(crate) struct Layout {
     /// Memory of the guest beside that of its nodes.
     pub(crate) extra: Bytes,
-    /// What the kernel is told about it.
+    /// Words about the disk on the kernel's command line.
     pub(crate) words: String,
 }
 

@@ -29,14 +29,14 @@ use crate::{
     memory::{self, FileMapping},
 };
 
-/// What a run stands on besides CPUs.
+/// Directory and memory that a run uses, besides CPUs.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Ground {
     /// Where its files live; without one there are none.
     pub directory: Option<PathBuf>,
     /// How large they become together.
     pub room: Bytes,
-    /// What the run takes for the memory of the machine; all of it when not given.
+    /// The memory that the run takes for the machine's; all of it when not given.
     pub memory: Option<Bytes>,
     /// Whether it may drop the caches of the machine.
     pub drops_caches: bool,
@@ -64,18 +64,18 @@ struct Table {
 #[derive(Debug)]
 struct Open {
     file: fs::File,
-    /// Its length, as far as this descriptor made or found it.
+    /// The file's length, as far as this descriptor made or found it.
     len: AtomicU64,
 }
 
-/// What is written: not zeros, which a file system or a host below may treat specially.
+/// The content that is written: not zeros, which a file system or a host below may treat specially.
 static CONTENT: [u8; 1 << 20] = [0xa5; 1 << 20];
 
 /// The most that one call reads.
 const BUFFER: usize = 1 << 20;
 
 thread_local! {
-    /// What is read goes here: nobody looks at it.
+    /// The buffer of reads: its content is never looked at.
     static READ: RefCell<Vec<u8>> = const { RefCell::new(Vec::new()) };
 }
 
@@ -244,7 +244,7 @@ fn total_memory() -> Bytes {
     Bytes::kib(kib.unwrap_or(0))
 }
 
-/// What a file system has left for this user.
+/// Space that a file system has left for this user.
 pub fn free_space(directory: &Path) -> Option<Bytes> {
     let found = statvfs(directory).ok()?;
     Some(Bytes(found.blocks_available().saturating_mul(found.fragment_size())))

@@ -13,14 +13,14 @@ use crate::host::monotonic_ns;
 /// More samples than this are not taken.
 const SAMPLES_MAX: usize = 65_536;
 
-/// What was resident at one instant.
+/// Resident memory at one instant.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Sample {
     /// The host's monotonic clock, in nanoseconds.
     pub at_ns: u64,
-    /// What is resident.
+    /// Resident frames.
     pub resident: Frames,
-    /// What of it is in huge pages.
+    /// Resident frames in huge pages.
     pub huge: Frames,
 }
 
@@ -39,7 +39,7 @@ impl Footprint {
         Self { every_ns: every.as_nanos().max(1), next_ns: 0, samples: Vec::new(), problem: None }
     }
 
-    /// What was taken so far, or why there is nothing.
+    /// The samples so far, or why there are none.
     pub fn samples(&self) -> Result<&[Sample], String> {
         match (&self.problem, self.samples.is_empty()) {
             (Some(problem), _) => Err(problem.clone()),
@@ -67,7 +67,7 @@ impl Footprint {
     }
 }
 
-/// What is resident of the private anonymous mappings of these sizes, and what of that in huge pages.
+/// Resident frames of the private anonymous mappings of these sizes, and those of them in huge pages.
 fn resident(smaps: &str, backends: &[Bytes]) -> Result<(Frames, Frames), String> {
     let mut wanted = backends.to_vec();
     let (mut inside, mut resident, mut huge) = (false, Bytes(0), Bytes(0));

@@ -1,7 +1,7 @@
 //! fork(2) as an operation of a workload: a copy of this process runs a part of it, and its result comes through a pipe.
 //!
-//! Nobody else is told when the child ends: a thread that waits for it would be a second task of this process, and would
-//! change what is measured. So the pipe is read and the child reaped where its result is awaited.
+//! Only the reader of the pipe learns when the child ends: a thread that waits for it would be a second task of this process, and
+//! would change what is measured. So the pipe is read and the child reaped where its result is awaited.
 
 use std::{
     fs::File,

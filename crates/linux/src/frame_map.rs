@@ -1,5 +1,5 @@
-//! What a kernel says of every frame at one moment: /proc/kpageflags and /proc/kpagecount as runs of equal frames, with the
-//! texts that count free blocks and per-CPU lists at the same moment.
+//! A kernel's own description of every frame at one moment: /proc/kpageflags and /proc/kpagecount as runs of equal frames, with
+//! the texts that count free blocks and per-CPU lists at the same moment.
 //!
 //! Reading must not move what is read: everything is opened, and read once into the very buffers that the record is kept in,
 //! before the pass that counts. That pass allocates nothing, here or in the kernel.
@@ -18,7 +18,7 @@ use serde::{Deserialize, Deserializer, Serialize, Serializer, de, ser};
 pub mod kpf {
     /// Used since reclaim looked at it.
     pub const REFERENCED: u64 = 1 << 2;
-    /// Its contents are those of its backing.
+    /// The page's contents are those of its backing.
     pub const UPTODATE: u64 = 1 << 3;
     /// They are newer.
     pub const DIRTY: u64 = 1 << 4;
@@ -281,7 +281,7 @@ pub fn encode(runs: &[Run]) -> Vec<u8> {
 pub struct BadRuns {
     /// Where the run starts that is none.
     pub offset: usize,
-    /// What is wrong with it.
+    /// The mistake in the map.
     pub what: &'static str,
 }
 

@@ -40,7 +40,7 @@ pub struct Guard {
     child: Child,
     orders: Option<ChildStdin>,
     answers: BufReader<ChildStdout>,
-    /// What the guard knows, in case it dies before us.
+    /// A copy of the guard's list, in case it dies before us.
     undos: Vec<Undo>,
     /// Settings that are ours while these are open.
     reserved: Vec<Flock<File>>,

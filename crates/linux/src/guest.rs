@@ -1,6 +1,6 @@
 //! Inside the guest: this program as `/init`.
 //!
-//! It mounts what it needs, loads the modules that were packed with it, applies the settings, checks that the machine is
+//! Init mounts file systems, loads the modules that were packed with it, applies the settings, checks that the machine is
 //! the one that was asked for, lets workers do the jobs, and streams records to the second serial port: one JSON line
 //! each, the last of them the exit record. Then it drains the port and powers off. The host trusts nothing but that
 //! record: QEMU exits with 0 after a kernel panic too.
@@ -39,7 +39,7 @@ pub(crate) const MODULES_PATH: &str = "modules";
 /// The port that carries records; the first one is the console.
 const DATA_PORT: &str = "/dev/ttyS1";
 
-/// What the guest is to do.
+/// The work of a guest.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Plan {
     /// The nodes that must be there.
@@ -48,7 +48,7 @@ pub struct Plan {
     pub settings: Vec<(String, String)>,
     /// Frames that init takes before the first job and keeps: another layout of free memory.
     pub held: Frames,
-    /// Its disk and swap, if it has any.
+    /// The guest's disk and swap, if it has any.
     pub disk: Option<Disk>,
     /// Orders for workers, opaque to this crate.
     pub jobs: Vec<serde_json::Value>,
@@ -65,9 +65,9 @@ pub struct Plan {
 /// A node as asked for.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct PlannedNode {
-    /// Its memory.
+    /// The node's memory.
     pub memory: Bytes,
-    /// Its CPUs; none for a memory-only node.
+    /// The node's CPUs; none for a memory-only node.
     pub cpus: Vec<CpuId>,
 }
 
@@ -101,7 +101,7 @@ impl From<String> for Problem {
     }
 }
 
-/// What the guest says, one JSON line each.
+/// The output of a guest, one JSON line each.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(tag = "record", rename_all = "kebab-case")]
 pub enum GuestRecord {
@@ -121,7 +121,7 @@ pub enum GuestRecord {
         /// The frames.
         recorded: Recorded,
     },
-    /// What time it is just before a job.
+    /// The guest's time just before a job.
     Clock {
         /// Which job of the plan.
         index: usize,
@@ -139,7 +139,7 @@ pub enum GuestRecord {
     Exit {
         /// How many records came before this one.
         records: usize,
-        /// What went wrong outside of jobs.
+        /// An error outside of jobs.
         error: Option<Problem>,
     },
 }
@@ -152,7 +152,7 @@ pub fn is_init() -> bool {
     std::process::id() == 1 && std::env::var_os(MARK).is_some() && Path::new("/").join(PLAN_PATH).exists()
 }
 
-/// What init does as process 1. Never returns.
+/// Init as process 1. Never returns.
 pub fn main() -> ! {
     let outcome = prepare().and_then(|mut port| {
         let error = work(&mut port).err();

@@ -37,7 +37,7 @@ pub struct Linux {
     pub(crate) shared: Arc<Shared>,
 }
 
-/// What all tasks of one process share.
+/// State that all tasks of one process share.
 #[derive(Debug)]
 pub(crate) struct Shared {
     /// `CLOCK_MONOTONIC` at the start of the run, in ns; the same in every process of the run.
@@ -46,13 +46,13 @@ pub(crate) struct Shared {
     pub(crate) cpus: Vec<CpuId>,
     /// Bytes that this process may still map.
     pub(crate) left: AtomicU64,
-    /// What it stands on: directory, memory, what it may do to others.
+    /// Directory and memory of the run, and its rights on the machine.
     pub(crate) files: Files,
     /// Tasks of this process that have not ended.
     pub(crate) tasks: AtomicU32,
     /// Barriers that somebody here made or used.
     pub(crate) barriers: Mutex<Vec<Arc<SharedBarrier>>>,
-    /// What counts fallbacks.
+    /// The counter of fallbacks.
     fallbacks: Mutex<tracing::Reader>,
 }
 
@@ -141,7 +141,7 @@ pub fn max_rss_kib() -> u64 {
     getrusage(UsageWho::RUSAGE_SELF).map_or(0, |usage| usage.max_rss().cast_unsigned())
 }
 
-/// What the memory cgroup of this process leaves, where there is one with a limit (cgroup v2, `memory.max` of it and of
+/// Memory that the memory cgroup of this process leaves, where there is one with a limit (cgroup v2, `memory.max` of it and of
 /// its ancestors; Documentation/admin-guide/cgroup-v2.rst).
 pub fn memory_limit() -> Option<Bytes> {
     let of = std::fs::read_to_string("/proc/self/cgroup").ok()?;

@@ -18,7 +18,7 @@ use thiserror::Error;
 pub struct KernelImage {
     /// The image file.
     pub path: PathBuf,
-    /// What `uname -r` will say in the guest, such as `6.1.0-50-cloud-amd64`.
+    /// The release that `uname -r` will print in the guest, such as `6.1.0-50-cloud-amd64`.
     pub release: String,
     /// The directory that holds `kernel/` and `modules.builtin`; none when the kernel came without modules.
     pub modules: Option<PathBuf>,
@@ -38,7 +38,7 @@ pub enum KernelImageError {
     Io {
         /// The file or directory.
         path: PathBuf,
-        /// What the system said.
+        /// The system's error.
         source: io::Error,
     },
     /// The file is something else.
@@ -49,7 +49,7 @@ pub enum KernelImageError {
     NotBzImage {
         /// The file.
         path: PathBuf,
-        /// What it is instead.
+        /// The kind of the file.
         found: FileKind,
     },
     /// The file ends before the image does.
@@ -100,7 +100,7 @@ pub enum KernelImageError {
     NoCacheDir,
 }
 
-/// What a file turns out to be when it is no bzImage.
+/// The kind of a file that is no bzImage.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum FileKind {
     /// Zero bytes.
@@ -355,7 +355,7 @@ fn listed(releases: &[String]) -> String {
     if releases.is_empty() { "nothing".to_owned() } else { releases.join(", ") }
 }
 
-/// What to tell the user to fetch: a name that is no version cannot be fetched.
+/// A version that the user may fetch: a name that is no version cannot be fetched.
 fn version_or_example(wanted: &str) -> &str {
     if wanted.starts_with(|c: char| c.is_ascii_digit()) { wanted } else { "6.1" }
 }

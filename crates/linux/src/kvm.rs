@@ -16,7 +16,7 @@ use crate::{
 const PATIENCE_S: u64 = 15;
 const DEVICE: &str = "/dev/kvm";
 
-/// What trials said, kept for as long as this host stays up.
+/// Results of trials, kept for as long as this host stays up.
 #[derive(Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 struct Memory {
     boot_id: String,

@@ -20,7 +20,7 @@ use crate::kernel_image::KernelImage;
 /// A module ready for `init_module`.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Module {
-    /// Its name as `lsmod` prints it, with underscores.
+    /// The module's name as `lsmod` prints it, with underscores.
     pub name: String,
     /// The ELF file, uncompressed.
     pub bytes: Vec<u8>,
@@ -55,7 +55,7 @@ pub enum ModuleError {
     NotAModule {
         /// The file.
         path: PathBuf,
-        /// What is wrong with it.
+        /// The mistake in the file.
         reason: String,
     },
     /// Modules that depend on each other in a circle.
@@ -71,7 +71,7 @@ pub enum ModuleError {
     None {
         /// The image.
         kernel: PathBuf,
-        /// What is needed.
+        /// Modules that are needed.
         wanted: Vec<String>,
     },
     /// Reading failed.
@@ -79,7 +79,7 @@ pub enum ModuleError {
     Io {
         /// The file or directory.
         path: PathBuf,
-        /// What the system or the decompressor said.
+        /// The error of the system or the decompressor.
         source: io::Error,
     },
 }

@@ -1,8 +1,8 @@
 //! QEMU's monitor: what somebody outside does with the balloon of a guest while it runs.
 //!
 //! The protocol is QMP (docs/interop/qmp-spec.rst, QEMU 7.2), the commands `balloon` and `query-balloon` (qapi/machine.json).
-//! Its socket is one of a pair and QEMU's standard input: no file has its name, nobody else can connect, and it goes with the two
-//! processes.
+//! The socket is one of a pair and QEMU's standard input: no file has its name, no other process can connect, and it goes with
+//! the two processes.
 
 use std::{
     collections::VecDeque,
@@ -18,7 +18,7 @@ use units::{Bytes, Frames, Picos};
 
 use crate::host::monotonic_ns;
 
-/// What QEMU is told of its end of the pair, which is file descriptor 0.
+/// Arguments that tell QEMU of its end of the pair, which is file descriptor 0.
 pub(crate) const ARGUMENTS: [(&str, &str); 2] =
     [("-chardev", "socket,id=monitor,fd=0"), ("-mon", "chardev=monitor,mode=control")];
 /// How long an answer may take on a busy host.
@@ -45,7 +45,7 @@ impl Operator {
         self.orders = orders.into_iter().map(|(at, pages)| (now_ns + at.as_nanos(), pages)).collect();
     }
 
-    /// What the balloon held when it was asked last, if it ever was.
+    /// Frames in the balloon when it was asked last, if it ever was.
     pub fn held(&self) -> Option<Frames> {
         self.held
     }
@@ -96,7 +96,7 @@ impl Monitor {
         Ok(())
     }
 
-    /// What the balloon holds, after it has heard what it shall hold.
+    /// Tells the balloon its target, and returns the frames that it holds.
     fn talk(&mut self, shall: Option<Frames>) -> Result<Frames, ExecuteError> {
         if !self.is_open {
             self.qmp.handshake()?;

@@ -58,7 +58,7 @@ pub enum NewcError {
     },
 }
 
-/// What differs between two headers.
+/// The fields in which two headers differ.
 struct Header<'a> {
     mode: u32,
     links: u32,

@@ -44,7 +44,7 @@ pub enum Raw {
     ZeroForget,
     /// Clearing 4 KiB that are in no cache, each block above the last.
     ClearUp,
-    /// The same, each block below the last.
+    /// Clearing blocks, each below the last.
     ClearDown,
     /// Clearing 4 KiB that are in the L2 cache.
     ClearHot,
@@ -54,13 +54,13 @@ pub enum Raw {
     MapUnmap,
     /// `mprotect` to read-only of [`FEW_PAGES`] present pages.
     ProtectFew,
-    /// The same of twice as many.
+    /// As `ProtectFew`, twice as many pages.
     ProtectTwice,
-    /// The same of [`SOME_PAGES`].
+    /// As `ProtectFew`, [`SOME_PAGES`].
     ProtectSome,
-    /// The same of half of those.
+    /// As `ProtectFew`, half of [`SOME_PAGES`].
     ProtectHalf,
-    /// The same of [`FEW_PAGES`] pages whose entries are empty: nothing is flushed.
+    /// As `ProtectFew`, with [`FEW_PAGES`] pages whose entries are empty: nothing is flushed.
     ProtectEmpty,
     /// `mprotect` to read-only of [`MANY_PAGES`] present pages.
     ProtectMany,
@@ -70,11 +70,11 @@ pub enum Raw {
     ScanMany,
     /// `munmap` of [`MANY_PAGES`] present pages of a file, only loaded from, which stay in the file.
     UnmapPresent,
-    /// The same when none is present, but their page tables are.
+    /// As `UnmapPresent`, when no page is present, but the page tables are.
     UnmapAbsent,
     /// `munlock` of present pages of a file, per page: off one LRU list, on another.
     Unlock,
-    /// The same while another mapping still locks them: they stay where they are (5.18 and later).
+    /// As `Unlock`, while another mapping still locks the pages: they stay where they are (5.18 and later).
     UnlockShared,
     /// A store to each present base page of a mapping, in address order, per page.
     Touch,
@@ -100,13 +100,13 @@ pub enum Raw {
     Truncate,
     /// Taking the first node of a list of 64-byte nodes in address order and pushing it to another, in the L2 cache.
     ListMove,
-    /// The same of a shuffled list in no cache.
+    /// As `ListMove`, of a shuffled list in no cache.
     ListMoveShuffled,
     /// Changing each of 512 64-byte nodes in address order, in memory in no cache, per node.
     TailFrame,
     /// Freeing a frame of a packet socket's ring, with its share of the system call.
     FreeSingle,
-    /// The same of a block of 2 MiB.
+    /// As `FreeSingle`, a block of 2 MiB.
     FreeHuge,
     /// Filling a page of 4 KiB that was just cleared word by word, per word.
     PteStore,
@@ -116,7 +116,7 @@ pub enum Raw {
     MembarrierAlone,
     /// `membarrier` while a second thread runs on another CPU: interrupts it and waits.
     MembarrierPaired,
-    /// What one of these interrupts takes from the second thread.
+    /// Time that one of these interrupts takes from the second thread.
     Interrupted,
     /// `sched_yield` from one thread to another of its process on the same CPU.
     Switch,
@@ -135,7 +135,7 @@ pub const SOME_PAGES: i64 = 32;
 /// A range over which what is done once does not count.
 pub const MANY_PAGES: i64 = 4096;
 
-/// What one round of probes gave.
+/// The samples of one round of probes.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Samples(Vec<Option<i64>>);
 
@@ -174,7 +174,7 @@ pub struct Setting {
 pub struct Rounds {
     /// In the order in which they were taken.
     pub samples: Vec<Samples>,
-    /// What is missing in all rounds from some round on, and why.
+    /// Figures that are missing in all rounds from some round on, and why.
     pub absent: Vec<(Raw, String)>,
 }
 
@@ -238,13 +238,13 @@ fn round(probes: &mut Vec<Probe>, absent: &mut Vec<(Raw, String)>) -> Samples {
     samples
 }
 
-/// What is timed together. A failure is said in words and ends it.
+/// Figures that are timed together. A failure is said in words and ends the probe.
 struct Probe {
     gives: &'static [Raw],
     take: Box<Take>,
 }
 
-/// What cannot be timed here, and why.
+/// Figures that cannot be timed here, and why.
 struct Absent {
     gives: &'static [Raw],
     why: String,
@@ -285,7 +285,7 @@ fn failed(call: &'static str) -> impl Fn(nix::errno::Errno) -> String {
     move |errno| format!("{call}: {}", errno.desc())
 }
 
-/// What the kernel calls the CPUs of this machine.
+/// The kernel's name for the CPUs of this machine.
 pub fn cpu_model() -> String {
     let info = std::fs::read_to_string("/proc/cpuinfo").unwrap_or_default();
     let model = info.lines().find_map(|line| line.strip_prefix("model name")?.split_once(':'));

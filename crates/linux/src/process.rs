@@ -26,7 +26,7 @@ use crate::{
 /// The argument before the entry's name: `pagelab task ENTRY`.
 pub const TASK_COMMAND: &str = "task";
 
-/// What a child reads from its standard input.
+/// The input of a child, on its standard input.
 #[derive(Serialize, Deserialize)]
 struct Orders<P> {
     epoch_ns: u64,
@@ -117,7 +117,7 @@ fn converse(mut child: Child, orders: &[u8]) -> io::Result<(ExitStatus, Vec<u8>)
     Ok((status, output))
 }
 
-/// What a re-executed child does: reads its orders, takes its place, runs `entry` and writes the result.
+/// Runs a re-executed child: it reads its orders, takes its place, runs `entry` and writes the result.
 ///
 /// `entry` gets the handle and the parameters as JSON and returns the result as JSON.
 pub fn run_task(entry: impl FnOnce(Linux, &[u8]) -> Result<Vec<u8>, String>) -> Result<(), String> {

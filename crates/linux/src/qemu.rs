@@ -37,10 +37,10 @@ const BOOTS: u64 = 2;
 const POWER_OFF_S: u64 = 10;
 /// Lines of the guest's console shown with an error.
 const TAIL: usize = 12;
-/// What the kernel prints where a long complaint begins.
+/// Words of the kernel where a long complaint begins.
 const CAUSES: [&str; 3] = ["Kernel panic", "Oops", "Out of memory"];
 
-/// What runs the guest's instructions.
+/// The engine that runs the guest's instructions.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Accelerator {
     /// The host's processor.
@@ -75,19 +75,19 @@ impl Accelerator {
 /// One guest, ready to boot.
 #[derive(Clone, Debug)]
 pub struct Guest<'a> {
-    /// Its kernel.
+    /// The guest's kernel.
     pub kernel: &'a KernelImage,
-    /// What runs its instructions.
+    /// The engine that runs the guest's instructions.
     pub accelerator: Accelerator,
     /// Distances between nodes, one row per node of the plan.
     pub distances: Vec<Vec<u32>>,
     /// Modules that the kernel needs on this machine.
     pub modules: &'a [String],
-    /// What it is to do, and the nodes it has.
+    /// The guest's work, and its nodes.
     pub plan: &'a Plan,
     /// Where its memory on this host is noted, if anybody wants to know.
     pub footprint: Option<&'a RefCell<Footprint>>,
-    /// Who says how large its balloon shall be, if anybody does.
+    /// The operator who decides how large the balloon shall be, if there is one.
     pub operator: Option<&'a RefCell<Operator>>,
     /// Seconds from the start of QEMU to the first operation. A guest that has not said a word after half of them is booted
     /// again, once.
@@ -96,7 +96,7 @@ pub struct Guest<'a> {
     pub job_timeout_s: u64,
 }
 
-/// What a boot gave besides its records.
+/// The results of a boot besides its records.
 #[derive(Clone, Debug)]
 pub struct Boot {
     /// Nanoseconds from the start of QEMU to the first-operation record.
@@ -130,7 +130,7 @@ pub enum GuestError {
     /// The guest is silent.
     #[error("no {awaited} from the guest within {seconds} s; its last lines:\n{tail}")]
     Silent {
-        /// What did not come.
+        /// The record that did not come.
         awaited: String,
         /// How long it was waited for.
         seconds: u64,
@@ -151,7 +151,7 @@ pub enum GuestError {
     /// The stream is not what a guest sends.
     #[error("the guest's stream is damaged: {problem}; its last lines:\n{tail}")]
     Damaged {
-        /// What is wrong.
+        /// The damage.
         problem: String,
         /// The guest's last lines.
         tail: String,
@@ -239,12 +239,12 @@ fn power_off(emulator: &mut Emulator) -> Result<(), GuestError> {
     Ok(())
 }
 
-/// What the guest's disks are made of.
+/// The medium of the guest's disks.
 #[derive(Default)]
 struct Disks {
     /// Files that become virtio disks, in their order.
     drives: Vec<PathBuf>,
-    /// What the guest writes to a disk of memory.
+    /// The archive that the guest writes to a disk of memory.
     packed: Option<Vec<u8>>,
 }
 

@@ -1,4 +1,4 @@
-//! What this kernel has counted and what is where in its memory, at one moment, in the form of time series: /proc/vmstat, the
+//! Counters and memory of this kernel at one moment, in the form of time series: /proc/vmstat, the
 //! vmstat of each node, /proc/buddyinfo, and pageblocks by type where /proc/pagetypeinfo may be read (by root, since 5.5).
 //!
 //! Gauges are read as the kernel has them folded by then (within a second), as folding them would disturb all CPUs.

@@ -29,11 +29,11 @@ const OF_GUEST: &str = "pagelab";
 /// KiB of an instance's buffer on each CPU: some 40,000 events.
 const BUFFER_KIB: &str = "2048";
 
-/// Who counts fallbacks for a worker.
+/// The counter of fallbacks for a worker.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum Watch {
-    /// Nobody, for this reason.
+    /// No counter, for this reason.
     Nobody(String),
     /// The init of the guest that it runs in, however it can.
     Init,
@@ -173,7 +173,7 @@ pub(crate) struct Reader {
 enum Source {
     Nothing(String),
     Histograms(PathBuf),
-    /// What the buffers of an instance held so far, and that instance.
+    /// Counts of the buffers of an instance so far, and that instance.
     Buffers(Box<ExtfragCounts>, PathBuf),
 }
 
@@ -205,7 +205,7 @@ impl Reader {
         self.numbers.pageblock_order
     }
 
-    /// What was counted up to now. The reason where nothing is.
+    /// Fallbacks up to now, or the reason why they are not counted.
     pub(crate) fn read(&mut self) -> Result<Fallbacks, String> {
         let Self { numbers, source } = self;
         match source {

@@ -38,16 +38,16 @@ pub enum WorkerError {
     /// The user wants to stop.
     #[error("interrupted")]
     Interrupted,
-    /// It took too long.
+    /// The worker took too long.
     #[error("no result within {0} s")]
     Timeout(u64),
-    /// It has found out that what was asked for cannot be had.
+    /// The worker has found out that the request cannot be served.
     #[error("{0}")]
     Refused(String),
-    /// It died; the text says how, and what it said last.
+    /// The worker died; the text says how, and its last words.
     #[error("the worker {0}")]
     Died(String),
-    /// It could not be started or talked to.
+    /// The worker could not be started or talked to.
     #[error("cannot run a worker: {0}")]
     Io(#[from] io::Error),
 }

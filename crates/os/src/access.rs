@@ -6,10 +6,10 @@ use units::Picos;
 /// How user code goes through a range.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub enum Pattern {
-    /// It stores to all of each page, page after page. An access is a cache line of 64 bytes.
+    /// The task stores to all of each page, page after page. An access is a cache line of 64 bytes.
     Sweep,
-    /// It loads one word of each page, in an order that no processor foresees; each load begins when the one before has come. An
-    /// access is such a load.
+    /// The task loads one word of each page, in an order that no processor foresees; each load begins when the one before has come.
+    /// An access is such a load.
     Random,
 }
 
@@ -22,7 +22,7 @@ pub enum Amount {
     Time(Picos),
 }
 
-/// What came of it.
+/// The result of accesses.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Accessed {
     /// How many accesses there were.

@@ -1,4 +1,4 @@
-//! What an operating system counts.
+//! Counters of an operating system.
 
 use std::collections::BTreeMap;
 
@@ -19,7 +19,7 @@ pub struct Rusage {
 }
 
 impl Rusage {
-    /// What was used since `earlier`.
+    /// Resources used since `earlier`.
     #[must_use]
     pub fn since(&self, earlier: &Self) -> Self {
         Self {

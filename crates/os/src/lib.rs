@@ -23,7 +23,7 @@ use serde::{Serialize, de::DeserializeOwned};
 pub use task::{Barrier, Died, Placement};
 use units::{BlockCensus, Bytes, CpuId, Errno, NodeId, Picos, Time};
 
-/// What crosses a process border: a value that goes through a pipe.
+/// A value that crosses a process border, through a pipe.
 pub trait Wire: Serialize + DeserializeOwned + Send + 'static {}
 impl<T: Serialize + DeserializeOwned + Send + 'static> Wire for T {}
 
@@ -130,7 +130,7 @@ pub trait Os: Clone + Send + 'static {
     /// that would disturb others.
     fn drop_caches(&self) -> impl Future<Output = Result<(), Errno>>;
 
-    /// What the calling task has used so far (not its siblings or children).
+    /// Resources that the calling task has used so far (not its siblings or children).
     fn rusage(&self) -> impl Future<Output = Result<Rusage, Errno>>;
 
     /// The counters of `/proc/vmstat`, machine-wide.

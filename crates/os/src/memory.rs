@@ -43,7 +43,7 @@ impl VmRange {
     }
 }
 
-/// What kind of mapping `mmap` makes.
+/// The kind of mapping that `mmap` makes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum MapSpec {
     /// Private anonymous memory, readable and writable.

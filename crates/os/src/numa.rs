@@ -6,11 +6,11 @@ use units::{Bytes, CpuId, NodeId};
 /// A NUMA node.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct NumaNode {
-    /// Its number.
+    /// The node's number.
     pub id: NodeId,
-    /// Its CPUs, as far as they are the run's.
+    /// The node's CPUs, as far as they are the run's.
     pub cpus: Vec<CpuId>,
-    /// Its memory (`MemTotal` of its meminfo); none where it has none.
+    /// The node's memory (`MemTotal` of its meminfo); none where it has none.
     pub memory: Bytes,
 }
 

@@ -1,4 +1,4 @@
-//! What lies in pageblocks, counted.
+//! Frames in pageblocks, counted by use.
 
 use serde::{Deserialize, Serialize};
 

@@ -1,4 +1,4 @@
-//! What the page allocator takes from pageblocks of another mobility, by kind: the events of `mm_page_alloc_extfrag`
+//! Kinds of fallbacks of the page allocator to pageblocks of another mobility: the events of `mm_page_alloc_extfrag`
 //! (include/trace/events/kmem.h). One form for whoever counts them and whoever reports them.
 
 use std::{collections::BTreeMap, fmt};
@@ -10,7 +10,7 @@ use crate::{Mobility, Order};
 /// One kind of event: its fields but for the frame. Fields have the kernel's names.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
 pub struct ExtfragKind {
-    /// What was asked for (`alloc_migratetype`).
+    /// The mobility of the request (`alloc_migratetype`).
     pub alloc_type: Mobility,
     /// The list that it was found on (`fallback_migratetype`); the types that nobody asks for have no events.
     pub fallback_type: Mobility,
@@ -69,7 +69,7 @@ impl ExtfragKind {
 /// One kind of event without its orders: as many as have room among the counters of /proc/vmstat.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub struct ExtfragClass {
-    /// What was asked for.
+    /// The mobility of the request.
     pub alloc_type: Mobility,
     /// The list that it was found on.
     pub fallback_type: Mobility,
@@ -80,7 +80,7 @@ pub struct ExtfragClass {
 }
 
 impl ExtfragClass {
-    /// What the names of all of them begin with.
+    /// The beginning of all their names.
     pub const PREFIX: &str = "mm_page_alloc_extfrag/";
 
     /// Every class, in the order of their fields.
@@ -152,7 +152,7 @@ impl ExtfragCounts {
         moved
     }
 
-    /// The same by class, all of them, in their order.
+    /// All classes in their order, with the number of events.
     pub fn by_class(&self, pageblock_order: Order) -> impl Iterator<Item = (ExtfragClass, u64)> {
         let mut sums: BTreeMap<ExtfragClass, u64> = ExtfragClass::all().map(|class| (class, 0)).collect();
         for (kind, count) in self.iter().filter(|(_, count)| *count > 0) {

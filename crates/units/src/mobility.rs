@@ -1,4 +1,4 @@
-//! What frames are grouped by.
+//! Mobility: frames are grouped by it.
 
 use std::fmt;
 
@@ -20,7 +20,7 @@ impl Mobility {
     /// Every mobility, in the order of `enum migratetype` (include/linux/mmzone.h, since 4.4).
     pub const ALL: [Self; 3] = [Self::Unmovable, Self::Movable, Self::Reclaimable];
 
-    /// Its name in small letters.
+    /// The mobility's name in small letters.
     pub const fn name(self) -> &'static str {
         match self {
             Self::Unmovable => "unmovable",

@@ -16,7 +16,7 @@ impl BytesPerSecond {
         if each_second.0 == 0 { None } else { Some(Self(each_second.0)) }
     }
 
-    /// What it moves in a second.
+    /// Bytes moved in a second.
     pub const fn each_second(self) -> Bytes {
         Bytes(self.0)
     }

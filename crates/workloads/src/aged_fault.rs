@@ -25,7 +25,7 @@ const AGED: ParamInfo = ParamInfo {
 const SIZE: ParamInfo =
     ParamInfo { name: "size", expects: SIZE_EXPECTS, default: "30%", about: "memory that is then faulted in blocks" };
 
-/// What `pagelab list workloads` says.
+/// The entry of `pagelab list workloads`.
 pub const INFO: WorkloadInfo = WorkloadInfo {
     name: "aged-fault",
     about: "fault 2 MiB blocks among single free pages: private and file pages in turns, half of the private ones freed",
@@ -39,7 +39,7 @@ const FILE: &str = "aged";
 pub struct Params {
     /// Private and file pages together.
     pub aged: Size,
-    /// What is faulted in blocks.
+    /// Memory that is faulted in blocks.
     pub size: Size,
     /// `MADV_HUGEPAGE` on that.
     pub advise: bool,

@@ -116,7 +116,7 @@ pub enum Size {
     Percent(u64),
 }
 
-/// What a parameter of this kind takes.
+/// Values that a parameter of this kind takes.
 pub(crate) const SIZE_EXPECTS: &str =
     "a size from \"4MiB\" to \"1TiB\", or a part of the memory from \"1%\" to \"1000%\"";
 

@@ -1,4 +1,4 @@
-//! What workloads draw.
+//! Draws of workloads.
 
 use rand_chacha::rand_core::Rng;
 

@@ -64,27 +64,27 @@ const DURATION: ParamInfo = ParamInfo {
     about: "run for this long instead of `iterations` times; such a run is never scored",
 };
 
-/// What `pagelab list workloads` says.
+/// The entry of `pagelab list workloads`.
 pub const INFO: WorkloadInfo = WorkloadInfo {
     name: "fault-storm",
     about: "will-it-scale page_fault1 as a fixed amount of work: mmap, touch, munmap",
     params: &[PAGE, MODEL, TASKS, ITERATIONS, WARMUP, SIZE, DURATION],
 };
 
-/// What `pagelab list workloads` says of page_fault2.
+/// The entry of page_fault2 in `pagelab list workloads`.
 pub const PAGE_FAULT2: WorkloadInfo = WorkloadInfo {
     name: "page-fault2",
     about: "will-it-scale page_fault2 as a fixed amount of work: stores into a private mapping of a file",
     params: &[MODEL, TASKS, ITERATIONS, WARMUP, SIZE, DURATION],
 };
-/// What `pagelab list workloads` says of page_fault3.
+/// The entry of page_fault3 in `pagelab list workloads`.
 pub const PAGE_FAULT3: WorkloadInfo = WorkloadInfo {
     name: "page-fault3",
     about: "will-it-scale page_fault3 as a fixed amount of work: stores into a shared mapping of a file",
     params: &[MODEL, TASKS, ITERATIONS, WARMUP, SIZE, DURATION],
 };
 
-/// What is mapped.
+/// The kind of mapping.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum Backing {
@@ -136,7 +136,7 @@ pub(crate) fn parse_size(text: &str) -> Result<Bytes, ParamError> {
 /// The parameters of one run.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Params {
-    /// What is mapped.
+    /// The kind of mapping.
     pub backing: Backing,
     /// Base or huge pages.
     pub page: PageSize,
@@ -216,7 +216,7 @@ impl Params {
     }
 }
 
-/// What a task needs to know; crosses a pipe when the task is a process.
+/// Parameters of a task; they cross a pipe when the task is a process.
 #[derive(Clone, Debug, Serialize, Deserialize)]
 pub struct TaskParams {
     params: Params,
@@ -247,7 +247,7 @@ pub async fn task<O: Os>(os: O, with: TaskParams) -> Result<TaskOutcome, TaskErr
     Ok(outcome?)
 }
 
-/// What a task maps: of the file workloads, a file of its own that has no name any more.
+/// The mapping of a task: of the file workloads, a file of its own that has no name any more.
 pub(crate) async fn what_to_map<O: Os>(os: &O, backing: Backing, size: Bytes, index: u32) -> Result<MapSpec, Errno> {
     let spec = match backing {
         Backing::Anonymous => return Ok(MapSpec::Anonymous),

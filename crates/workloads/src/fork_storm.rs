@@ -2,7 +2,7 @@
 //!
 //! One process repeats: map `size` bytes of private anonymous memory and store into every base page; fork a child that
 //! stores into every base page too, so that each is copied, and exits; store into every base page again, in the parent.
-//! Nobody shares those any more, yet each takes a fault: the sole owner finds its page write-protected and keeps it.
+//! Those pages are shared no longer, yet each takes a fault: the sole owner finds its page write-protected and keeps it.
 //!
 //! With huge pages the child's first store into each splits its PMD, and it copies base page by base page (from 5.8 on;
 //! kernels before copied whole huge pages, and the child's own count of faults is then too high); the parent keeps whole
@@ -36,7 +36,7 @@ const WARMUP: ParamInfo = ParamInfo {
     about: "iterations before those, not counted",
 };
 
-/// What `pagelab list workloads` says.
+/// The entry of `pagelab list workloads`.
 pub const INFO: WorkloadInfo = WorkloadInfo {
     name: "fork-storm",
     about: "fork and copy on write: touch, fork, write all in the child, write all in the parent",
@@ -99,7 +99,7 @@ impl Params {
     }
 }
 
-/// What the forking process needs to know; crosses a pipe.
+/// Parameters of the forking process; they cross a pipe.
 #[derive(Clone, Debug, Serialize, Deserialize)]
 pub struct TaskParams {
     params: Params,
@@ -170,7 +170,7 @@ async fn iterate<O: Os>(os: &O, params: &Params, phases: &mut [TaskOutcome; 4]) 
     Ok(())
 }
 
-/// What storing into every base page took.
+/// Time and faults of storing into every base page.
 #[derive(Clone, Debug, Serialize, Deserialize)]
 struct Stores {
     count: u64,

@@ -30,26 +30,26 @@ const SIZE: ParamInfo = ParamInfo {
     about: "the most that is held at once; auto is 70% of the memory, or what a trace of your own says",
 };
 
-/// What `pagelab list workloads` says.
+/// The entry of `pagelab list workloads`.
 pub const INFO: WorkloadInfo = WorkloadInfo {
     name: "guest-footprint",
     about: "memory that comes and goes; what of it a guest's host has to keep",
     params: &[TRACE, SIZE],
 };
 
-/// What built-in traces hold at most when nobody says.
+/// The most that built-in traces hold where the user does not say.
 const HELD: Size = Size::Percent(70);
-/// What lies in one file.
+/// Size of a file.
 const FILE: Bytes = Bytes::mib(4);
-/// What is written at a time.
+/// Bytes of one write(2).
 const WRITE: Bytes = Bytes::kib(64);
 
 /// The parameters of one run.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Params {
-    /// What is held when.
+    /// Memory and files held over time.
     pub trace: Trace,
-    /// What the trace is scaled to; none is [`HELD`], or as it is written.
+    /// The size that the trace is scaled to; none is [`HELD`], or as it is written.
     pub size: Option<Size>,
 }
 
@@ -133,7 +133,7 @@ pub async fn run<O: Os>(os: O, params: Params) -> Result<Outcome, WorkloadError>
     Ok(Outcome { tasks: outcomes, counters, gauges, window, unable, cpus: None })
 }
 
-/// What is held: mappings in the order in which they were made, and files full to this many bytes.
+/// Memory and files held now: mappings in the order in which they were made, and files full to this many bytes.
 #[derive(Default)]
 struct Held {
     mappings: Vec<VmRange>,
@@ -145,7 +145,7 @@ impl Held {
         self.mappings.iter().map(|mapping| mapping.len).sum()
     }
 
-    /// What goes goes first, so that what comes finds room.
+    /// Frees memory before it takes more, so that there is room.
     async fn follow<O: Os>(&mut self, os: &O, phase: &Phase, outcome: &mut TaskOutcome) -> Result<(), Errno> {
         let whole = |size: Bytes| size.frames().bytes();
         let (anonymous, file) = (whole(phase.anonymous), whole(phase.file));

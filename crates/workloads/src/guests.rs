@@ -4,7 +4,7 @@
 //! is idle until all others have had theirs. No two of them need memory at the same time. Whether the host has to swap depends
 //! on whether it hears of what they have freed.
 //!
-//! What the first program of each guest does is here, over [`Os`]. That there is a host, and that the guests are its
+//! This file is the first program of each guest, over [`Os`]. That there is a host, and that the guests are its
 //! processes, is the target's affair; only the simulator has that.
 
 use os::{MapSpec, Os};
@@ -53,7 +53,7 @@ const REPORTING: ParamInfo = ParamInfo {
     about: "whether guests report free pages to the host",
 };
 
-/// What `pagelab list workloads` says.
+/// The entry of `pagelab list workloads`.
 pub const INFO: WorkloadInfo = WorkloadInfo {
     name: "guests",
     about: "guests of one host that fill and free their memory in turns: who gives memory back, and does the host swap",
@@ -69,7 +69,7 @@ pub struct Params {
     pub memory: Bytes,
     /// CPUs of each.
     pub cpus: u32,
-    /// What each fills in its turn, in percent of its memory.
+    /// Memory that each fills in its turn, in percent of its own.
     pub hog: u64,
     /// Turns of each.
     pub rounds: u32,
@@ -117,7 +117,7 @@ impl Params {
     }
 }
 
-/// What the first program of a guest does, of which there are so many before it.
+/// The first program of a guest, of which there are so many before it.
 pub async fn guest<O: Os>(os: &O, params: &Params, before: u32) -> Result<TaskOutcome, WorkloadError> {
     let boot = os.now();
     let hog = Bytes(os.memory().0 * params.hog / 100 / Bytes::HUGE_PAGE.0 * Bytes::HUGE_PAGE.0);

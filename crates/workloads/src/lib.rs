@@ -43,7 +43,7 @@ pub enum Workload {
     ForkStorm(fork_storm::Params),
     /// Huge page faults among holes of 1 MiB.
     Thpscale(thpscale::Params),
-    /// The same, one thread count after the other.
+    /// As `Thpscale`, one thread count after the other.
     Thpscale2015(thpscale_2015::Params),
     /// Huge page faults among holes of single pages.
     AgedFault(aged_fault::Params),
@@ -65,14 +65,14 @@ pub enum Workload {
     GuestFootprint(guest_footprint::Params),
 }
 
-/// What a user sees of a workload in `pagelab list workloads`.
+/// The entry of a workload in `pagelab list workloads`.
 #[derive(Clone, Copy, Debug)]
 pub struct WorkloadInfo {
-    /// Its name on the command line.
+    /// The workload's name on the command line.
     pub name: &'static str,
     /// One line on what it does.
     pub about: &'static str,
-    /// Its parameters.
+    /// The workload's parameters.
     pub params: &'static [ParamInfo],
 }
 
@@ -101,7 +101,7 @@ pub const WORKLOADS: &[WorkloadInfo] = &[
 pub enum WorkloadError {
     /// A system call failed; the text says which.
     Call(&'static str, Errno),
-    /// Its parameters do not fit the machine that it found; the text says which.
+    /// The parameters do not fit the machine; the text says which.
     Misfit(String),
     /// One of its tasks died.
     Died(Died),
@@ -241,7 +241,7 @@ impl Workload {
         }
     }
 
-    /// What its tables are of, where it makes several sets of them.
+    /// The subject of each set of tables, where the workload makes several sets.
     pub fn tables(&self) -> Option<&'static str> {
         match self {
             Self::WillItScale(params) => Some(params.tables()),

@@ -25,7 +25,7 @@ pub(crate) struct Meet {
     pub(crate) leave: Barrier,
 }
 
-/// What the machine counted.
+/// Counters of the machine, over a window.
 #[derive(Clone, Debug)]
 pub(crate) struct Window {
     /// How far the counters moved between the common start and the common end.
@@ -76,7 +76,7 @@ impl From<WorkloadError> for TaskError {
     }
 }
 
-/// What all tasks have come to, in their order, or the first error that is not the echo of another one.
+/// The results of all tasks, in their order, or the first error that is not the echo of another one.
 pub(crate) async fn results<T>(
     tasks: Vec<impl Future<Output = Result<Result<T, TaskError>, Died>>>,
 ) -> Result<Vec<T>, WorkloadError> {

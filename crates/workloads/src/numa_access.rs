@@ -47,7 +47,7 @@ const COMPUTE: ParamInfo = ParamInfo {
     about: "time of a CPU, without memory, after each round; not part of what accesses take",
 };
 
-/// What `pagelab list workloads` says.
+/// The entry of `pagelab list workloads`.
 pub const INFO: WorkloadInfo = WorkloadInfo {
     name: "numa-access",
     about: "what an access takes, by the node of the CPU and the node of the memory",
@@ -146,7 +146,7 @@ impl Params {
     }
 }
 
-/// What a task's accesses came to.
+/// The accesses of a task: how many, and how long they took.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Access {
     /// The node that it ran on.
@@ -224,7 +224,7 @@ fn places(params: &Params, nodes: &[NumaNode]) -> Vec<Place> {
         .collect()
 }
 
-/// What cannot be had here.
+/// Notes figures that cannot be had here.
 fn note(nodes: &[NumaNode], tasks: &[TaskOutcome], unable: &mut Vec<Unable>) {
     let mut note = |what: &str, reason: &str| {
         unable.push(Unable { what: what.to_owned(), reason: reason.to_owned() });

@@ -1,4 +1,4 @@
-//! What a workload measured, as integers; rates and means are made from it when it is reported.
+//! The outcome of a workload, as integers; rates and means are made from it when it is reported.
 
 use std::collections::BTreeMap;
 
@@ -28,7 +28,7 @@ pub struct Outcome {
 /// A part of a workload that was left out, as the target does not have it.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Unable {
-    /// What was left out.
+    /// The figure that was left out.
     pub what: String,
     /// Why.
     pub reason: String,
@@ -55,7 +55,7 @@ impl Unable {
     }
 }
 
-/// What one task did.
+/// The outcome of one task.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct TaskOutcome {
     /// When its first iteration began.
@@ -70,7 +70,7 @@ pub struct TaskOutcome {
     pub huge_faults: u64,
     /// Per iteration: the time of the stores that fault, and how many faults those were.
     pub iterations: Vec<Iteration>,
-    /// What the kernel counted for this task over the same iterations.
+    /// Counts of the kernel for this task over the same iterations.
     pub rusage: Rusage,
     /// Blocks of 2 MiB whose fault was timed, in their order.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
@@ -81,7 +81,7 @@ pub struct TaskOutcome {
     /// The time of mapping and reading a file before that.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub fileinit: Option<Picos>,
-    /// What its accesses to memory came to; of numa-access only.
+    /// The task's accesses to memory; of numa-access only.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub access: Option<Access>,
     /// How mixed memory was before its first block; of week only.
@@ -148,7 +148,7 @@ impl Outcome {
         end.since(start)
     }
 
-    /// What the kernel counted for all tasks together.
+    /// Counts of the kernel for all tasks together.
     pub fn rusage(&self) -> Rusage {
         let mut all = Rusage::default();
         self.tasks.iter().for_each(|task| all.add(&task.rusage));

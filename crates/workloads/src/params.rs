@@ -5,13 +5,13 @@ use std::str::FromStr;
 /// One parameter of a workload, for `pagelab list workloads` and for messages.
 #[derive(Clone, Copy, Debug)]
 pub struct ParamInfo {
-    /// Its name in an experiment file and after `--set`.
+    /// The parameter's name in an experiment file and after `--set`.
     pub name: &'static str,
-    /// What values it takes.
+    /// Values that the parameter takes.
     pub expects: &'static str,
-    /// What it is when not given.
+    /// The value when not given.
     pub default: &'static str,
-    /// What it does.
+    /// The parameter's meaning.
     pub about: &'static str,
 }
 
@@ -22,16 +22,16 @@ pub enum ParamError {
     UnknownWorkload(String),
     /// The workload has no parameter of that name.
     UnknownParam {
-        /// What was written.
+        /// The name as written.
         name: String,
     },
     /// The value does not fit the parameter.
     BadValue {
         /// Which parameter.
         name: String,
-        /// What it takes.
+        /// Values that the parameter takes.
         expects: String,
-        /// What was written.
+        /// The value as written.
         found: String,
     },
 }
@@ -62,7 +62,7 @@ pub(crate) fn one_of(info: &ParamInfo, text: &str, first: &str, second: &str) ->
     value::<String>(info, text, |word| word == first || word == second).map(|word| word == first)
 }
 
-/// What a parameter expects and what it is, in the words of [`ParamError::BadValue`]: for values that are
+/// Says which values a parameter takes and which it has, in the words of [`ParamError::BadValue`]: for values that are
 /// wrong only beside others.
 pub(crate) fn misfit(info: &ParamInfo, expects: &str, found: impl std::fmt::Display) -> String {
     format!("{}: expected {expects}, found {found}", info.name)

@@ -15,10 +15,10 @@ use crate::{
     draw::{below, seed_of},
 };
 
-/// What a user sees of a recipe.
+/// The entry of a recipe in `pagelab list`.
 #[derive(Clone, Copy, Debug)]
 pub struct RecipeInfo {
-    /// Its name.
+    /// The recipe's name.
     pub name: &'static str,
     /// One line on what it does.
     pub about: &'static str,
@@ -81,9 +81,9 @@ pub struct Recipe {
 }
 
 impl Recipe {
-    /// What memory is to be like where nobody says it.
+    /// The part of frames in unmovable use where the user does not say.
     pub const UNMOVABLE: Share = Share(700);
-    /// The same, of pageblocks.
+    /// The part of pageblocks with such frames where the user does not say.
     pub const BLOCKS: Share = Share(3400);
 
     /// A recipe of a name that is known, whose two parts fit each other.
@@ -110,7 +110,7 @@ impl Recipe {
         Ok(Self { name: name.to_owned(), unmovable: unmovable.0, blocks: blocks.0 })
     }
 
-    /// Its name.
+    /// The recipe's name.
     pub fn name(&self) -> &str {
         &self.name
     }
@@ -234,7 +234,7 @@ impl Recipe {
     }
 }
 
-/// What is to be reached, in frames and in pageblocks.
+/// The goal of a recipe, in frames and in pageblocks.
 #[derive(Clone, Copy, Debug)]
 struct Goal {
     frames: u64,
@@ -252,7 +252,7 @@ fn chunk_for(frames: u64, blocks: u64) -> u64 {
     }
 }
 
-/// What one round frees.
+/// Memory that one round frees.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 struct Round {
     /// Chunks that nothing was freed of yet.
@@ -264,8 +264,8 @@ struct Round {
 }
 
 impl Goal {
-    /// What to free when so many rounds are left; none when there is enough unmovable memory. So far some chunks have led to some
-    /// pageblocks: a hole may lie in two of them.
+    /// Chunks to free when so many rounds are left; none when there is enough unmovable memory. So far some chunks have led to
+    /// some pageblocks: a hole may lie in two of them.
     fn round(&self, census: &BlockCensus, left: u64, (gained, chunks): (u64, u64)) -> Option<Round> {
         let frames = self.frames.checked_sub(in_use(census)).filter(|frames| *frames > 0)?;
         let blocks = self.blocks.saturating_sub(census.with_unmovable);
@@ -432,7 +432,7 @@ impl Files {
     }
 }
 
-/// What /proc/vmstat says under a name.
+/// The value of /proc/vmstat under a name.
 async fn counter<O: Os>(os: &O, name: &str) -> Result<u64, Errno> {
     os.vmstat().await?.0.get(name).copied().ok_or(Errno::NOSYS)
 }

@@ -7,8 +7,8 @@
 //! (`vm.watermark_boost_factor`), and kswapd reclaims ahead of need: this is the workload for looking at that.
 //!
 //! Everybody goes by steps, one for each block: in a step each writer makes its share of the files, and the block is faulted.
-//! Nobody begins the next step before all have done this one. So what a step demands is the same on a fast machine and a slow
-//! one, and what differs between kernels is what they do about it.
+//! No task begins the next step before all have done this one. So a step demands the same on a fast machine and a slow
+//! one, and differences between kernels are in their answers.
 
 use os::{Barrier, Os};
 use units::{Bytes, Errno};
@@ -41,7 +41,7 @@ const TOTAL: ParamInfo =
 const SIZE: ParamInfo =
     ParamInfo { name: "size", expects: SIZE_EXPECTS, default: "10%", about: "memory that is faulted in blocks" };
 
-/// What `pagelab list workloads` says.
+/// The entry of `pagelab list workloads`.
 pub const INFO: WorkloadInfo = WorkloadInfo {
     name: "slab-churn",
     about: "fault 2 MiB blocks in aged memory while writers make tiny files: slab pages enter movable pageblocks",
@@ -60,9 +60,9 @@ pub struct Params {
     pub file: Bytes,
     /// Tasks that write.
     pub writers: u32,
-    /// What they write together.
+    /// Size of all files together.
     pub total: Size,
-    /// What is faulted in blocks.
+    /// Memory that is faulted in blocks.
     pub size: Size,
     /// `MADV_HUGEPAGE` on that.
     pub advise: bool,

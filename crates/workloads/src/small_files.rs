@@ -27,7 +27,7 @@ const TOTAL: ParamInfo =
 const SIZE: ParamInfo =
     ParamInfo { name: "size", expects: SIZE_EXPECTS, default: "30%", about: "memory that is faulted in blocks" };
 
-/// What `pagelab list workloads` says.
+/// The entry of `pagelab list workloads`.
 pub const INFO: WorkloadInfo = WorkloadInfo {
     name: "small-files",
     about: "fault 2 MiB blocks while writers make more small files than memory holds",
@@ -41,9 +41,9 @@ pub struct Params {
     pub file: Bytes,
     /// Tasks that write.
     pub writers: u32,
-    /// What they write together.
+    /// Size of all files together.
     pub total: Size,
-    /// What is faulted in blocks.
+    /// Memory that is faulted in blocks.
     pub size: Size,
     /// `MADV_HUGEPAGE` on that.
     pub advise: bool,

@@ -2,7 +2,7 @@
 //!
 //! Writers fill a directory each with small files, all of them open at the same time: each write(2) of 4 KiB goes to the next
 //! file, so that inodes, dentries and open files come first, and then pages of the page cache, with nothing allocated ahead.
-//! What they write is more than memory holds. As many readers then take one file after the other at random and read all of its
+//! The files are larger than memory. As many readers then take one file after the other at random and read all of its
 //! blocks in a random order, until others say stop. When they have read for as long as the writing took, threads fault blocks of
 //! 2 MiB, each timed.
 //! (Source of the sequence: gormanm/mmtests, thpfioscale and fio-random-reader-inefficient of 2018, fio's file service; read for
@@ -42,7 +42,7 @@ const SIZE: ParamInfo = ParamInfo {
     about: "memory of all threads' mappings, in bytes or of node 0; half of it is faulted",
 };
 
-/// What `pagelab list workloads` says.
+/// The entry of `pagelab list workloads`.
 pub const INFO: WorkloadInfo = WorkloadInfo {
     name: "thpfioscale",
     about: "mmtests' thpfioscale: more small files than memory holds are written and read, 2 MiB blocks faulted meanwhile",
@@ -58,7 +58,7 @@ pub struct Params {
     pub jobs: u32,
     /// Size of each file.
     pub file: Bytes,
-    /// What they write together.
+    /// Size of all files together.
     pub total: Size,
     /// The mappings of all threads together.
     pub size: Size,
@@ -139,7 +139,7 @@ impl Params {
     }
 }
 
-/// What a job works on.
+/// The part of the work that one job does.
 #[derive(Clone, Copy, Debug)]
 struct Job {
     index: u32,

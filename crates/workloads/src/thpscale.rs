@@ -5,7 +5,7 @@
 //! (Source of the sequence: gormanm/mmtests, thpscale.c and shellpack_src/src/thpscale of 2018 to 2023, thpcompact.c of
 //! 2023; read for behaviour. There threads run where they like; here thread i is pinned to CPU i mod CPUs.)
 //!
-//! What differs between the two: thpcompact advises its first mapping too, and its file is a quarter as large, of which
+//! The two differ so: thpcompact advises its first mapping too, and its file is a quarter as large, of which
 //! each thread reads all of its slice.
 
 use os::{Advice, Barrier, File, FileRange, MapSpec, Os, Placement, VmRange};
@@ -41,13 +41,13 @@ const FILE_PARAM: ParamInfo = ParamInfo {
     about: "whether a file is made and read in between; without one, only private memory presses",
 };
 
-/// What `pagelab list workloads` says of thpscale.
+/// The entry of thpscale in `pagelab list workloads`.
 pub const THPSCALE: WorkloadInfo = WorkloadInfo {
     name: "thpscale",
     about: "mmtests thpscale: fill memory, punch holes of 1 MiB, read a file, then fault 2 MiB blocks",
     params: &[THREADS, SIZE, ADVISE, FILE_PARAM],
 };
-/// What `pagelab list workloads` says of thpcompact.
+/// The entry of thpcompact in `pagelab list workloads`.
 pub const THPCOMPACT: WorkloadInfo = WorkloadInfo {
     name: "thpcompact",
     about: "mmtests thpcompact: thpscale with its first mapping advised and a file of a quarter of the size",
@@ -56,12 +56,12 @@ pub const THPCOMPACT: WorkloadInfo = WorkloadInfo {
 
 /// The first of every block's two halves is unmapped.
 const HOLE: Bytes = Bytes::mib(1);
-/// What the file of thpscale has more than memory is filled with.
+/// Size of thpscale's file beyond that of memory.
 const FILE_EXTRA: Bytes = Bytes::mib(16);
 /// How much is written to it at a time.
 const WRITE: Bytes = Bytes::mib(1);
 pub(crate) const FILE: &str = "thpscale";
-/// What a thread's share was made larger by before it was cut to whole huge pages: four of them, less a byte.
+/// Bytes that a thread's share is made larger by before it is cut to whole huge pages: four of them, less a byte.
 const ROOM: Bytes = Bytes(Bytes::mib(8).0 - 1);
 
 /// Which of the three.
@@ -148,10 +148,10 @@ impl Params {
     }
 }
 
-/// What each thread has of memory and of the file.
+/// The share of each thread in memory and in the file.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Shares {
-    /// Its first mapping.
+    /// The thread's first mapping.
     pub(crate) thread: Bytes,
     /// Blocks that it faults.
     pub(crate) blocks: u64,
@@ -217,7 +217,7 @@ async fn work<O: Os>(
     Ok(outcome)
 }
 
-/// What a thread does, and what it has mapped at the end.
+/// The work of a thread; returns its mappings at the end.
 pub(crate) async fn press<O: Os>(
     os: &O,
     params: &Params,

@@ -41,7 +41,7 @@ const DD_BLOCK: Bytes = Bytes(512);
 /// The name of the entry at which a new process is the program.
 pub const PROGRAM_ENTRY: &str = "thpscale-2015-program";
 
-/// What `pagelab list workloads` says of it.
+/// The entry of `pagelab list workloads`.
 pub const INFO: WorkloadInfo = WorkloadInfo {
     name: "thpscale-2015",
     about: "mmtests thpscale as one run of 2015: all thread counts over one file, counted together",

@@ -30,7 +30,7 @@ const SIZE: ParamInfo =
     ParamInfo { name: "size", expects: SIZE_EXPECTS, default: "5%", about: "memory that each probe faults in blocks" };
 const ADVISED: ParamInfo = ParamInfo { about: "MADV_HUGEPAGE on the memory of probes", ..ADVISE };
 
-/// What `pagelab list workloads` says.
+/// The entry of `pagelab list workloads`.
 pub const INFO: WorkloadInfo = WorkloadInfo {
     name: "week",
     about: "hours of builds, file trees and a service; after each, how many blocks of 2 MiB are huge, and how mixed memory is",
@@ -57,9 +57,9 @@ const TREES: u64 = 8;
 const TREE_PAGES: usize = 8;
 /// Hours between two backups.
 const BACKUP: u64 = 6;
-/// What the service maps at a time.
+/// Memory that the service maps at a time.
 const ARENA: Bytes = Bytes::mib(4);
-/// What it frees at a time inside of that.
+/// Memory that the service frees at a time inside of an arena.
 const PIECE: Bytes = Bytes::kib(64);
 /// Tasks that unpack, walk and back up at the same time.
 const READERS: usize = 4;
@@ -69,18 +69,18 @@ const READERS: usize = 4;
 pub struct Params {
     /// How many hours pass.
     pub hours: u64,
-    /// What each probe faults.
+    /// Memory that each probe faults.
     pub size: Size,
     /// `MADV_HUGEPAGE` on that.
     pub advise: bool,
 }
 
-/// What things come to on a machine.
+/// Sizes on a machine.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 struct Sizes {
     /// Files of 64 KiB.
     sources: u64,
-    /// What a compiler has of its own.
+    /// A compiler's private memory.
     compiler: Bytes,
     /// Files of a tree.
     tree: u64,
@@ -135,7 +135,7 @@ impl Params {
     }
 }
 
-/// What a compiler is told.
+/// Parameters of a compiler.
 #[derive(Clone, Copy, Debug, Serialize, Deserialize)]
 pub struct Unit {
     number: u32,

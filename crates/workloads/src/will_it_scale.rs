@@ -66,7 +66,7 @@ const SETTLE: ParamInfo = ParamInfo {
     about: "how long nothing happens after memhog",
 };
 
-/// What `pagelab list workloads` says.
+/// The entry of `pagelab list workloads`.
 pub const INFO: WorkloadInfo = WorkloadInfo {
     name: "will-it-scale",
     about: "will-it-scale page_fault1 and page_fault2 for a time, after memhog: how many stores a second",
@@ -78,7 +78,7 @@ const PIECE: Bytes = Bytes::HUGE_PAGE;
 /// The part of memory that memhog leaves alone where it takes all: marks, reserves of lower zones and its page tables are in it.
 const LEFT: u64 = 64;
 
-/// What the tasks do.
+/// The loop that tasks repeat.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Test {
@@ -95,7 +95,7 @@ pub enum Test {
 impl Test {
     const ALL: [Self; 4] = [Self::PageFault1, Self::PageFault1Thp, Self::PageFault2, Self::None];
 
-    /// Its name in experiment files and in names of metrics.
+    /// The test's name in experiment files and in names of metrics.
     pub fn name(self) -> &'static str {
         match self {
             Self::PageFault1 => "page_fault1",
@@ -134,7 +134,7 @@ impl Test {
 pub enum Memhog {
     /// None; there is no such process.
     None,
-    /// What is free, but a 64th of the memory of the run.
+    /// All free memory, but a 64th of the memory of the run.
     All,
     /// So much.
     Size(Bytes),
@@ -173,7 +173,7 @@ impl Memhog {
 /// The parameters of one run.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Params {
-    /// What the tasks do.
+    /// The loop that tasks repeat.
     pub test: Test,
     /// Threads or processes.
     pub model: Model,
@@ -185,7 +185,7 @@ pub struct Params {
     pub warmup: Picos,
     /// Bytes mapped and touched per iteration.
     pub size: Bytes,
-    /// What is written and freed before.
+    /// Memory that is written and freed before.
     pub memhog: Memhog,
     /// How long nothing happens after that.
     pub settle: Picos,
@@ -259,7 +259,7 @@ impl Params {
         }
     }
 
-    /// What its tables are of: will-it-scale has a program for each model.
+    /// The subject of its tables: will-it-scale has a program for each model.
     pub(crate) fn tables(&self) -> &'static str {
         match (self.test, self.model) {
             (Test::None, _) => "memhog",
@@ -283,7 +283,7 @@ fn parse_test(text: &str) -> Result<Test, ParamError> {
     })
 }
 
-/// What a task needs to know; crosses a pipe when the task is a process.
+/// Parameters of a task; they cross a pipe when the task is a process.
 #[derive(Clone, Debug, Serialize, Deserialize)]
 pub struct TaskParams {
     params: Params,
@@ -390,9 +390,9 @@ async fn work<O: Os>(os: &O, with: &TaskParams, what: MapSpec) -> Result<TaskOut
     Ok(TaskOutcome { faults: if params.faults_follow() { outcome.stores } else { 0 }, ..outcome })
 }
 
-/// What a task counts, and when.
+/// The window in which a task counts.
 struct Count {
-    /// What is stored from then on counts.
+    /// Stores from then on count.
     begin: Time,
     /// For so long.
     window: Picos,

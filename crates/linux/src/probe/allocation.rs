@@ -103,7 +103,7 @@ impl Pipe {
         result.map(|()| ns).map_err(failed("write to a pipe"))
     }
 
-    /// The same for reads.
+    /// Nanoseconds for a number of reads of one byte.
     fn read(&self, times: i64) -> Result<i64, String> {
         let mut result = Ok(());
         let ns = timed(|| (0..times).for_each(|_| result = result.and_then(|()| self.read_one())));

@@ -19,7 +19,7 @@ const MAP_PAIRS: i64 = 500;
 /// Calls on few pages per sample, as one alone is hardly longer than reading a clock.
 const FEW_TIMES: i64 = 200;
 const MANY_TIMES: i64 = 4;
-/// What each of two mappings locks at a time: together half of what everybody may lock (`RLIMIT_MEMLOCK`, 8 MiB from 5.16 on).
+/// Bytes that each of two mappings locks at a time: together half of RLIMIT_MEMLOCK (8 MiB from 5.16 on).
 const LOCKED: Bytes = Bytes::mib(2);
 const LOCK_TIMES: i64 = 4;
 
@@ -214,7 +214,7 @@ impl Mapping {
         load(self.range, Bytes::PAGE);
     }
 
-    /// Its pages are wanted once: then taking a mapping away says nothing about its page (`folio_mark_accessed`).
+    /// The mapping's pages are wanted once: then taking it away says nothing about its pages (`folio_mark_accessed`).
     fn is_passed_once(&self) -> Result<(), String> {
         #[expect(unsafe_code, reason = "a system call")]
         // SAFETY: the advice changes no contents.

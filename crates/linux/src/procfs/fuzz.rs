@@ -14,7 +14,7 @@ pub(super) fn recording(name: &str) -> Capture {
 pub(crate) struct Xorshift(u64);
 
 impl Xorshift {
-    /// The same places in every run.
+    /// A generator that gives the same places in every run.
     pub(crate) fn new() -> Self {
         Self(SEED)
     }

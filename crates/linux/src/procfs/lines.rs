@@ -75,7 +75,7 @@ impl<'a> Line<'a> {
         text.parse().map_err(|_| self.wrong_at(format!("{what}, a number"), text))
     }
 
-    /// The same, no larger than 32 bits: of CPUs, nodes, distances.
+    /// A number no larger than 32 bits: of CPUs, nodes, distances.
     pub(super) fn small(self, text: &str, what: &str) -> Result<u32, ProcError> {
         text.parse().map_err(|_| self.wrong_at(format!("{what}, a number of at most 32 bits"), text))
     }

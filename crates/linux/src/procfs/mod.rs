@@ -39,9 +39,9 @@ pub enum ProcError {
         file: String,
         /// Line number, from 1; one past the last line when the text ended too early.
         line: usize,
-        /// What should be there.
+        /// The text that should be there.
         expected: String,
-        /// What is there.
+        /// The text that is there.
         found: String,
     },
     /// The capture lacks a text that is needed.

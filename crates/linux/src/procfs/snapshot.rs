@@ -1,4 +1,4 @@
-//! What a capture says about one machine at one moment.
+//! A capture's description of one machine at one moment.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -30,7 +30,7 @@ pub struct Snapshot {
 pub struct Node {
     /// The node's number.
     pub id: NodeId,
-    /// Its online CPUs.
+    /// The node's online CPUs.
     pub cpus: Vec<CpuId>,
     /// Distances to the online nodes, by number, in tenths of the distance to itself; empty when not captured.
     pub distances: Vec<u32>,

@@ -5,7 +5,7 @@ use units::{ExtfragKind, Mobility, Order};
 
 use super::{Fallbacks, Numbers};
 
-/// Its fields that are keys, and those that filters pick pairs by.
+/// Fields of the event that are keys, and those that filters pick pairs by.
 const ALLOC_ORDER: &str = "alloc_order";
 const FALLBACK_ORDER: &str = "fallback_order";
 const OWNERSHIP: &str = "change_ownership";
@@ -32,7 +32,7 @@ pub(super) fn is_any(text: &str) -> bool {
     text.lines().any(|line| line.starts_with(HEAD) && line.contains(FALLBACK_TYPE))
 }
 
-/// What begins a histogram's line about itself.
+/// The beginning of a histogram's line about itself.
 const HEAD: &str = "# trigger info:";
 
 /// Adds up all histograms of the file.

@@ -18,19 +18,19 @@ pub struct Phase {
     pub line: u32,
 }
 
-/// What is held when.
+/// Memory and files held over time.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Trace {
     name: String,
     phases: Vec<Phase>,
 }
 
-/// What is wrong with a trace, and in which line.
+/// A mistake in a trace, and its line.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct TraceError {
     /// The line, from 1.
     pub line: u32,
-    /// What is wrong.
+    /// The mistake.
     pub problem: String,
 }
 
@@ -91,7 +91,7 @@ impl Trace {
         BUILT_IN.iter().map(|(name, _)| *name).collect()
     }
 
-    /// What it is called: its name, or that of its file without the extension.
+    /// The trace's name, or that of its file without the extension.
     pub fn name(&self) -> &str {
         self.name.rsplit_once('.').map_or(self.name.as_str(), |(stem, _)| stem)
     }
@@ -157,7 +157,7 @@ impl Trace {
         }
     }
 
-    /// What [`Self::to_string`] wrote, or the name of one that is built in.
+    /// Reads the output of [`Self::to_string`], or the name of a built-in trace.
     pub fn from_param(text: &str) -> Option<Self> {
         if let Some(built_in) = Self::built_in(text) {
             return Some(built_in);
