@@ -1,4 +1,4 @@
-//! What the memory manager takes, in CPU time and memory: an order-0 pair, a fresh 1 TiB machine, and a quarter of a
+//! Cost of the memory manager, in CPU time and memory: an order-0 pair, a fresh 1 TiB machine, and a quarter of a
 //! machine's memory touched once, at 4 GiB and at 1 TiB. Ratios and sizes are compared with what we want of them; a time
 //! alone says more about this machine than about us.
 //!
@@ -31,7 +31,7 @@ const ROUNDS: usize = 7;
 /// Runs on a small machine for each on a large one, which takes a few hundred times as long.
 const SMALL_RUNS: usize = 9;
 
-/// What [`touch_quarter`] is started with, in a process of its own: its memory is new then, as a simulated machine's is.
+/// The argument that starts [`touch_quarter`] in a process of its own: its memory is new then, as a simulated machine's is.
 const TOUCH: &str = "touch-quarter";
 
 fn main() {
@@ -192,7 +192,7 @@ fn bursts(mm: &mut Mm, burst: u32) -> f64 {
     (cpu_ns() - start) as f64 / f64::from(PAIRS / burst * burst)
 }
 
-/// What a touched page takes.
+/// Cost of a touched page.
 struct Touched {
     ns: f64,
     bytes: f64,

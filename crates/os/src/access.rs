@@ -8,8 +8,8 @@ use units::Picos;
 pub enum Pattern {
     /// The task stores to all of each page, page after page. An access is a cache line of 64 bytes.
     Sweep,
-    /// The task loads one word of each page, in an order that no processor foresees; each load begins when the one before has come.
-    /// An access is such a load.
+    /// The task loads one word of each page, in an order that no processor foresees; each load begins when the one before has
+    /// come. An access is such a load.
     Random,
 }
 

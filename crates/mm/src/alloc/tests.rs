@@ -24,7 +24,7 @@ fn small_with(rules: &str, percpu_pagelist_high_fraction: u32) -> Mm {
     Mm::new(&machine, *named(rules), &settings)
 }
 
-/// What an operation takes and counts, with prices that differ.
+/// The result of an operation, its time and its counts, with prices that differ.
 fn with<T>(mm: &mut Mm, body: impl FnOnce(&mut Mm, &mut Cx<'_>) -> T) -> (T, u64, Counters) {
     let prices = Prices::new(|work: Work| units::Picos(1 << (work as u32)));
     let mut counters = Counters::default();

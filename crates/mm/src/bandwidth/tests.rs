@@ -13,7 +13,7 @@ use crate::{
     variant,
 };
 
-/// What one CPU alone takes to clear or to copy a frame: 4,096 bytes per microsecond.
+/// Time of one CPU alone to clear or to copy a frame: 4,096 bytes per microsecond.
 const ALONE: Picos = Picos::from_micros(1);
 const HUGE: u64 = 512;
 

@@ -257,7 +257,7 @@ fn who_waits_for_a_pass_is_told_where_marks_ask_for_no_harder_one_or_there_are_r
     assert!(is_told(0, DEF_PRIORITY, false, true) && is_told(512, DEF_PRIORITY, false, true));
 }
 
-/// What a run is for that begins when somebody wakes it: the order, and the highest zone.
+/// The request that a run serves which begins when kswapd is woken: the order, and the highest zone.
 fn begun(rules: &str, state: State, wish: Option<Wish>) -> (u8, ZoneKind) {
     let (mut mm, mut counters) = (machine_of(rules), Counters::default());
     let daemon = &mut mm.nodes[NodeId(0)].kswapd;

@@ -1,4 +1,4 @@
-//! What the policies do with faults, page by page, on a machine of four nodes.
+//! Faults under each policy, page by page, on a machine of four nodes.
 
 use units::{CpuId, NodeId, Order, Pfn, Time, Vpn};
 

@@ -40,7 +40,7 @@ struct Lab {
     walks: u64,
 }
 
-/// What a run of something was taken to its end with.
+/// An operation that was taken to its end.
 trait Operate {
     type Out;
     fn step(&mut self, mm: &mut Mm, spaces: &mut Spaces, cx: &mut Cx) -> Step<Self::Out>;
@@ -92,7 +92,7 @@ impl Operate for Block {
     }
 }
 
-/// What frames hold that nobody has cleared, and blocks whose write has failed.
+/// Contents of frames before they are cleared, and of blocks whose write has failed.
 const DIRT: u64 = 1 << 63;
 const TORN: u64 = !0;
 
@@ -254,7 +254,7 @@ impl Lab {
         self.call(FileRequest::Write { file, offset: Bytes::PAGE * page, len: Bytes::PAGE })
     }
 
-    /// What read(2) finds in a page, if it could be had.
+    /// The content that read(2) finds in a page, if the page could be had.
     fn read(&mut self, file: u32, page: u64) -> Option<u64> {
         let read = FileRequest::Read { file, offset: Bytes::PAGE * page, len: Bytes::PAGE };
         match self.call(read) {
@@ -266,7 +266,7 @@ impl Lab {
         }
     }
 
-    /// Nobody uses a file for a while: its inode may go, with its pages or not. What it is opened as then.
+    /// Leaves a file alone for a while: its inode may go, with its pages or not. Returns its number when opened then.
     fn leave_for_a_while(&mut self, file: u32, name: u64) -> u32 {
         self.call(FileRequest::Close(file)).unwrap();
         self.run(Block(5));

@@ -260,7 +260,7 @@ fn long_lists() -> Settings {
     Settings { percpu_pagelist_high_fraction: 8, ..Settings::default() }
 }
 
-/// What the first CPU keeps of movable frames, from the tail, where it gives back.
+/// Movable frames on the first CPU's list, from the tail, where it gives back.
 fn listed(files: &Files) -> Vec<Pfn> {
     let (pcp, rules) = (&files.mm.zones[ZoneIndex(0)].pcps[0], files.mm.variant());
     pcp.lists(rules.pcp_lists).nth(MigrateType::Movable as usize).unwrap().blocks().to_vec()

@@ -27,7 +27,7 @@ fn hold(lock: &mut SpinLock, cpu: u32, at: u64, span: u64) -> (Spent, u64) {
     (spent, cx.now().0)
 }
 
-/// What it spent on the lock.
+/// Time spent on the lock.
 fn locking(lock: &mut SpinLock, cpu: u32, at: u64, span: u64) -> u64 {
     hold(lock, cpu, at, span).0.on(Cause::ZoneLock).0
 }

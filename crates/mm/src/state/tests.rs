@@ -85,7 +85,7 @@ fn used(seed: u64, operations: u32) -> (Mm, AddressSpace) {
     (mm, space)
 }
 
-/// What a kernel would say of each frame.
+/// The map that a kernel would give of all frames.
 fn map_of(mm: &Mm) -> FrameMap {
     let mut frames = Vec::new();
     while frames.len() < mm.frames.len() as usize {

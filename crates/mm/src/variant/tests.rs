@@ -102,7 +102,7 @@ fn a_kernel_with_patches_is_its_parent_until_some_are_asked_for() {
     assert_eq!(both.with_patches(&[2]).unwrap_err().to_string(), "has no patches");
 }
 
-/// What is on top decides: as published nothing is spared, as mended pageblocks are.
+/// The upper patch decides: as published nothing is spared, as mended pageblocks are.
 #[test]
 fn the_series_of_2018_loses_a_flag_that_a_later_patch_gives_back() {
     let with = |patches: &[u32]| patched("v4.20-rc3", patches);
@@ -144,7 +144,7 @@ fn resolved_rules_are_those_of_the_whole_line_of_parents() {
     assert_eq!((named("v5.0").min_free_kbytes_max, new.min_free_kbytes_max), (65536, 262_144));
 }
 
-/// What changed from one variant to the next one, in rules that once stood in a wrong release.
+/// The rules that changed from one variant to the next one, and that once stood in a wrong release.
 #[test]
 fn rules_change_with_their_release() {
     let batch = |name| named(name).lru_batch;

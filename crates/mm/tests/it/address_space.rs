@@ -20,7 +20,7 @@ use units::{CpuId, Order, Pfn, Time, Vpn};
 /// A page's content: two words, so that a store to one shows whether the other was copied.
 type Content = [u64; 2];
 
-/// What frames hold before anybody clears them.
+/// Contents of frames before they are cleared.
 const DIRT: Content = [u64::MAX; 2];
 
 /// Processes at a time.
@@ -29,7 +29,7 @@ const PROCESSES: usize = 6;
 struct World {
     machine: SmallMachine,
     spaces: BTreeMap<u32, AddressSpace>,
-    /// What each frame holds.
+    /// Contents of each frame.
     tags: BTreeMap<Pfn, Content>,
     /// The twin: pages that each process has mapped, and those that are not zero.
     mapped: BTreeMap<u32, BTreeSet<Vpn>>,

@@ -1,4 +1,4 @@
-//! What CPUs cost each other: locks that another one holds, and TLBs that hold what one has unmapped.
+//! Costs of CPUs to each other: locks that another one holds, and TLBs that hold pages which one has unmapped.
 
 use pagelab_mm::{
     AllocRequest, MachineSpec, Mm, NodeSpec, Settings, ZoneKind, ZoneSpec,
@@ -28,7 +28,7 @@ struct Machine {
     now: Time,
 }
 
-/// What an operation came to besides its result.
+/// The effects of an operation besides its result.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 struct Told {
     spent: Spent,
@@ -148,7 +148,7 @@ fn a_run_of_folios_leaves_the_lru_under_one_lock() {
 
 // ---- TLBs.
 
-/// What a flush is.
+/// The kind of a flush.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Flush {
     None,

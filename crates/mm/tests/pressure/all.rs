@@ -28,7 +28,7 @@ const TASKS: usize = 4;
 const PROCESSES: usize = 5;
 /// Blocks that those have at most who cannot wait for memory.
 const ATOMIC_MOST: usize = 24;
-/// What pages hold is looked at after so many steps.
+/// Contents of pages are compared after so many steps.
 const CONTENTS_EVERY: u64 = 61;
 
 impl Machine {
@@ -99,7 +99,7 @@ impl Machine {
         }
     }
 
-    /// Somebody who cannot wait takes a block, or gives one back.
+    /// Takes a block as an interrupt does, which cannot wait, or gives one back.
     fn interrupt(&mut self, chance: &mut Chance) {
         let Self { mm, prices, counters, atomic, .. } = self;
         let mut cx = Cx::new(CpuId(1), self.now, prices, counters);
@@ -118,7 +118,7 @@ impl Machine {
         }
     }
 
-    /// What a process does next.
+    /// The next operation of a process.
     fn deed(&mut self, id: u32, space: SpaceId, chance: &mut Chance) -> Option<Task> {
         let range = self.memory[&space].0;
         let page = range.start.plus(chance.below(range.pages()));
@@ -143,7 +143,7 @@ impl Machine {
         }
     }
 
-    /// What daemons have in their hands goes back.
+    /// Gives back all that daemons hold.
     fn come_to_rest(&mut self) {
         while let Some((block, order)) = self.atomic.pop_first() {
             self.mm.free(&mut Cx::new(CpuId(1), self.now, &self.prices, &mut self.counters), block, order);
@@ -266,7 +266,7 @@ impl Machine {
         }
     }
 
-    /// Somebody has written to `vm.compact_memory`.
+    /// Takes a step of a write to `vm.compact_memory`.
     fn step_compact(&mut self) {
         let Some(mut compact) = self.compact.take() else { return };
         let cx = Cx::new(CpuId(1), self.now, &self.prices, &mut self.counters);

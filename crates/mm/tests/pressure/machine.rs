@@ -69,36 +69,36 @@ pub(crate) struct Machine {
     pub(crate) now: Time,
     /// Until when kswapd sleeps; None until it is woken.
     pub(crate) kswapd: Option<Time>,
-    /// The same of kcompactd and khugepaged, and of what lock of whom the latter keeps between steps.
+    /// Until when kcompactd and khugepaged sleep, and the lock of a process that the latter keeps between steps.
     pub(crate) kcompactd: Option<Time>,
     pub(crate) khugepaged: Option<Time>,
-    /// The same of who reports free blocks.
+    /// Until when the reporting thread sleeps.
     pub(crate) reporter: Option<Time>,
     pub(crate) keeps: Option<NeedsLock>,
     /// All of memory is being compacted for somebody, and until when he sleeps.
     pub(crate) compact: Option<CompactMemory>,
     pub(crate) compact_sleeps: Time,
-    /// What each process wrote last, by page, and where it may.
+    /// The last content that each process wrote, by page, and the range that it may write.
     pub(crate) memory: BTreeMap<SpaceId, (PageRange, BTreeMap<Vpn, u64>)>,
     /// Processes that are to end.
     pub(crate) killed: BTreeSet<SpaceId>,
     /// The allocation of the next step after so many others fails.
     pub(crate) fails_alloc: Option<u32>,
-    /// What fell back, as the trace says.
+    /// Fallbacks, as the trace says.
     fell_back: ExtfragCounts,
     /// How many steps were made to fail so.
     pub(crate) injected: u64,
     /// Swap had no room once.
     pub(crate) was_full: bool,
-    /// What those have who cannot wait for memory.
+    /// Blocks of requests that cannot wait for memory.
     pub(crate) atomic: BTreeMap<Pfn, Order>,
-    /// What breaks a rule of free page reporting, and who sees it.
+    /// The mistake that breaks a rule of free page reporting, and the check that sees it.
     pub(crate) seeded: Seeded,
-    /// What has happened that no event says.
+    /// Cases reached that no event counts.
     pub(crate) reached: BTreeMap<&'static str, u64>,
     /// A crowd begins with processes that have written to all that they map.
     fills: bool,
-    /// Nobody goes but by force.
+    /// Processes end by force only.
     kills: bool,
     writes: u64,
     pub(crate) steps: u64,
@@ -194,7 +194,7 @@ impl Machine {
         self.try_start(pages).unwrap()
     }
 
-    /// The same, as far as there is memory at once.
+    /// Starts a process, as far as there is memory at once.
     pub(crate) fn try_start(&mut self, pages: u64) -> Option<SpaceId> {
         let mut cx = Cx::new(CpuId(0), self.now, &self.prices, &mut self.counters);
         let mut space = AddressSpace::new(&mut self.mm, &mut cx, MMAP_BASE).ok()?;
@@ -225,7 +225,7 @@ impl Machine {
         assert_eq!(self.access_all(process, 1, Access::Read), Fate::Done);
     }
 
-    /// The same, as far as pages can be read.
+    /// Reads all pages, as far as they can be read.
     pub(crate) fn try_read_all(&mut self, process: SpaceId) -> Fate {
         self.access_all(process, 1, Access::Read)
     }
@@ -350,8 +350,8 @@ impl Machine {
         Task { access, page, ..self.task(id, space, Operation::Touch(touch)) }
     }
 
-    /// Somebody who can takes a step: kswapd, or the task that `chance` picks; a task that has come to its end is taken out.
-    /// When nobody can, time passes.
+    /// Takes a step of kswapd, or of the task that `chance` picks; a task that has come to its end is taken out.
+    /// When no task can go on, time passes.
     pub(crate) fn turn(&mut self, tasks: &mut Vec<Task>, chance: &mut dyn FnMut(u64) -> u64) -> Option<(u32, Fate)> {
         self.steps += 1;
         if !self.mm.take_woken(Daemon::Kswapd).is_empty() {
@@ -580,7 +580,7 @@ pub(crate) fn goes_on(step: &Step<()>, now: Time) -> Option<Time> {
     }
 }
 
-/// Nobody is told that a folio is unlocked: who waits for one looks again soon.
+/// The instant at which a waiter looks again: nothing tells it that a folio is unlocked.
 pub(crate) fn until(wait: Wait, now: Time) -> Time {
     match wait {
         Wait::Until(until) | Wait::Io { until, .. } | Wait::Pass { until, .. } => until,

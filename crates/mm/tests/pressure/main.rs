@@ -282,7 +282,7 @@ fn what_others_hold_survives_that_processes_are_killed() {
     }
 }
 
-/// What happens in the streams of everything at once.
+/// Events that happen in the streams of everything at once.
 const EVERYTHING: [Event; 24] = [
     Event::Pswpout,
     Event::Pswpin,

@@ -11,11 +11,11 @@ const STEPS: u64 = 8_000;
 /// Passes until everything that is free is known, when nobody does anything: a sixteenth of each list in each, and some more.
 const PASSES: u32 = 100;
 
-/// What breaks a rule, and who sees it.
+/// A mistake that breaks a rule, and the check that sees it.
 #[derive(Clone, Copy, Default)]
 pub(crate) struct Seeded {
     mistake: Option<Mistake>,
-    /// Nobody compares what the host backs with what its guest has: what is left are the contents of pages.
+    /// The backing by the host is not compared with the guest's memory: only contents of pages are.
     is_host_hidden: bool,
 }
 
@@ -32,13 +32,13 @@ impl Machine {
         }
     }
 
-    /// What the thread holds, and the types of its pageblocks.
+    /// Blocks that the thread holds, and the types of their pageblocks.
     pub(crate) fn reported_types(&self) -> Vec<(Held, MigrateType)> {
         let types = &self.mm.frames.blocks;
         self.mm.reporter_holdings().isolated.iter().map(|held| (*held, types.migrate_type(held.pfn))).collect()
     }
 
-    /// What the thread has put back is on the lists of its type.
+    /// Blocks that the thread has put back are on the lists of their type.
     pub(crate) fn check_put_back(&self, before: &[(Held, MigrateType)]) {
         let frames = &self.mm.frames;
         let still = self.mm.reporter_holdings().isolated;
@@ -60,7 +60,7 @@ impl Machine {
         }
     }
 
-    /// Nobody else does anything: passes come to an end, and one that has left nothing is the last.
+    /// Runs the thread alone: passes come to an end, and one that has left nothing is the last.
     pub(crate) fn report_all(&mut self, order: Order) {
         self.end_pass();
         self.mm.notify_reporting(self.now);
@@ -109,18 +109,18 @@ fn failure(seed: u64, seeded: Seeded) -> Option<String> {
     text.or_else(|| panic.downcast_ref::<&str>().map(|text| (*text).to_owned()))
 }
 
-/// What pages hold.
+/// The contents of pages differ.
 const LOST: &str = "assertion `left == right` failed: Vpn";
 /// Frames and those who have them (`walk_owners`).
 const OWNERS: &str = "said to be held by";
 const NOBODYS: &str = "claimed as None";
-/// What the host backs, and what the guest makes of it (`walk_host`).
+/// The host backs a page that its guest does not have (`walk_host`).
 const BACKED: &str = "but the host backs it";
 const UNBACKED: &str = "which no host backs";
-/// What a kernel sees when it takes a page that it has poisoned.
+/// A kernel takes a page that it has poisoned.
 const POISON: &str = "was poisoned when it was freed";
 const STALE: &str = "given back, but it holds";
-/// What the thread has done in a step, or in a pass.
+/// The thread has put blocks on another list, in a step or in a pass.
 const OTHER_LIST: &str = "after its report";
 const ANOTHER_PASS: &str = "is followed by another";
 

@@ -13,7 +13,7 @@ const RUN: usize = 32;
 /// A copy under way.
 #[derive(Clone, Debug)]
 pub(crate) struct HugeCopy {
-    /// What is copied.
+    /// The entry that is copied.
     was: Entry,
     /// The huge page that it becomes, if there is one.
     huge: Option<u32>,
@@ -34,7 +34,7 @@ enum Then {
     },
 }
 
-/// What a step came to.
+/// The result of a step.
 pub(crate) enum Copied {
     NotYet,
     Done,

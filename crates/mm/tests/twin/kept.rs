@@ -137,7 +137,7 @@ impl Model {
         }
     }
 
-    /// What a request may have below the Low mark.
+    /// The reserves of a request below the Low mark.
     pub(crate) fn below_low(&self, wish: Wish) -> Wish {
         let is_nowait = wish.wakes && !wish.reclaims && wish.urgency == Urgency::Normal;
         let urgency = if is_nowait && self.rules.nowait_is_harder { Urgency::Harder } else { wish.urgency };

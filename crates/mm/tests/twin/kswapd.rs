@@ -34,7 +34,7 @@ struct Run {
     /// This many passes are left, the last included; none has begun yet.
     left: u32,
     is_new: bool,
-    /// What raised marks ask for, as long as nothing else is needed.
+    /// Frames that raised marks ask for, as long as nothing else is needed.
     boost: u64,
 }
 
@@ -47,12 +47,12 @@ impl Run {
 #[derive(Clone, Copy, Debug)]
 enum State {
     Asleep,
-    /// It looks once more for this before it sleeps.
+    /// Kswapd looks once more for this before it sleeps.
     Napping(Need),
     Balancing(Run),
 }
 
-/// What a step came to.
+/// The result of a step.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Then {
     More,
@@ -181,7 +181,7 @@ impl Model {
         self.settle(node, rests, Some(State::Napping(rests)))
     }
 
-    /// It begins again if there is need; else it naps or sleeps.
+    /// Begins again if there is need; else kswapd naps or sleeps.
     fn settle(&mut self, node: usize, need: Need, nap: Option<State>) -> Then {
         if self.kswapds[node].failures < FAILURES_MAX && !self.is_balanced(node, need) {
             self.count(Event::KswapdHighWmarkHitQuickly, 1);

@@ -23,9 +23,9 @@ pub(crate) struct Lru {
     joined: u64,
     /// How much has joined at the end where the oldest are.
     joined_last: u64,
-    /// What each CPU has mapped and not yet put on a list.
+    /// Folios that each CPU has mapped and not yet put on a list.
     pub(crate) batches: Vec<Vec<u32>>,
-    /// What nobody wants any more, but for the batch that it is in.
+    /// Folios that are in use no longer, but for the batch that they are in.
     pub(crate) dropped: BTreeSet<u32>,
 }
 
@@ -53,7 +53,7 @@ impl Lru {
         }
     }
 
-    /// The same for one that is in a batch, where its first page stays: the others are the oldest of a list from now on, the
+    /// Takes a folio apart that is in a batch, where its first page stays: the others are the oldest of a list from now on, the
     /// second page the oldest of all.
     fn take_apart_waiting(&mut self, list: (usize, bool), head: u32) {
         self.joined_last += PARTS;
@@ -120,7 +120,7 @@ impl World {
         (number, self.memory.rules.lru_new_anon == NewAnon::Active)
     }
 
-    /// Nobody maps it, and nobody is about to free it: that is done here, unless a batch has it.
+    /// Frees a folio without mappings, unless a batch has it.
     pub(crate) fn put_folio(&mut self, cpu: usize, head: u32) {
         let Some((list, place)) = self.lru.places.remove(&head) else {
             assert!(self.lru.is_in_batch(head), "frame {head} is on no list, and in no batch");

@@ -42,7 +42,7 @@ const SMALL: u32 = 4_096;
 /// Streams on `LARGE` frames now and then.
 const LARGE: u32 = 65_536;
 const LARGE_EVERY: u32 = 1_000;
-/// What pages hold is looked at less often: what is wrong there stays wrong for a while.
+/// Contents of pages are compared less often: a wrong one stays wrong for a while.
 const CONTENTS_EVERY: u32 = 8;
 /// How often each event happens in a test at least.
 const LEAST: u64 = 5;
@@ -90,7 +90,7 @@ fn by_seed(seed: u64, settings: &Settings) -> (Variant, Settings) {
     (rules, Settings { watermark_boost_factor, watermark_scale_factor, ..settings.clone() })
 }
 
-/// What a stream can do.
+/// The operations of a stream.
 #[derive(Clone, Copy, Debug)]
 enum Deed {
     Alloc,
@@ -140,7 +140,7 @@ const DEEDS: [Deed; 21] = [
     Deed::Kswapd,
 ];
 
-/// What it takes to have huge pages again and again.
+/// Operations that make huge pages again and again.
 const HUGE_DEEDS: [usize; 6] = [
     Deed::Write as usize,
     Deed::Read as usize,
@@ -150,7 +150,7 @@ const HUGE_DEEDS: [usize; 6] = [
     Deed::Shrink as usize,
 ];
 
-/// What fills memory with huge pages, and takes parts of them, until kswapd has to look for the rest of those.
+/// Operations, with weights, that fill memory with huge pages, and take parts of them, until kswapd has to look for the rest of those.
 const SHORT_DEEDS: [(Deed, u32); 12] = [
     (Deed::Start, 2),
     (Deed::Map, 8),
@@ -501,7 +501,7 @@ fn run_all(seeds: std::ops::Range<u64>, kind: Kind, (made, reached): (&[Event], 
     }
 }
 
-/// What the streams are for.
+/// Events that the streams are made to reach.
 const MADE: [Event; 20] = [
     Event::PgallocDma32,
     Event::PgallocNormal,
@@ -525,7 +525,7 @@ const MADE: [Event; 20] = [
     Event::SimExtfragFragmenting,
 ];
 
-/// What raised marks bring about.
+/// Effects of raised marks.
 const BOOSTED: [&str; 10] = [
     "marks are raised",
     "marks are as high as they may be",
@@ -539,7 +539,7 @@ const BOOSTED: [&str; 10] = [
     "a small block is refused",
 ];
 
-/// The same of them in large zones, where next to nobody falls back.
+/// Effects of raised marks in large zones, with next to no fallbacks.
 const BOOSTED_LARGE: [&str; 5] = [
     "marks are raised",
     "marks are as high as they may be",
@@ -552,7 +552,7 @@ fn seeds() -> u64 {
     SEEDS * soak::times()
 }
 
-/// What those are for that are short of memory because of huge pages.
+/// Events of streams that are short of memory because of huge pages.
 const MADE_SHORT: [Event; 5] = [
     Event::ThpFaultAlloc,
     Event::ThpDeferredSplitPage,

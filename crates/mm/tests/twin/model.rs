@@ -12,11 +12,11 @@ use mm::{
 
 use crate::{kept::share_of, kswapd::Kswapd, marks::STALL_ORDER};
 
-/// What an allocated block is, as far as the allocator can tell.
+/// An allocated block, as far as the allocator can tell.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Taken {
     pub(crate) order: u32,
-    /// It could be migrated.
+    /// The block could be migrated.
     pub(crate) on_lru: bool,
 }
 
@@ -29,9 +29,9 @@ pub(crate) struct Wish {
     pub(crate) node: u32,
     pub(crate) only: bool,
     pub(crate) urgency: Urgency,
-    /// It wakes kswapd.
+    /// The request wakes kswapd.
     pub(crate) wakes: bool,
-    /// It would reclaim, if anybody did here.
+    /// The request would reclaim, if there were reclaim here.
     pub(crate) reclaims: bool,
 }
 
@@ -69,9 +69,9 @@ pub(crate) struct Model {
     pub(crate) boost_factor: u64,
     /// The request in progress wakes kswapd where it breaks up a pageblock.
     pub(crate) wakes: bool,
-    /// It takes no small block from other types.
+    /// The request takes no small block from other types.
     pub(crate) stalls: bool,
-    /// What has happened that no event says.
+    /// Cases reached that no event counts.
     pub(crate) reached: BTreeMap<&'static str, u64>,
 }
 
@@ -87,7 +87,7 @@ pub(crate) struct Zone {
     pub(crate) min: u64,
     pub(crate) low: u64,
     pub(crate) high: u64,
-    /// What its marks are raised by, and whether its kswapd is still to hear of it.
+    /// Frames by which the marks are raised, and whether the zone's kswapd is still to hear of it.
     pub(crate) boost: u64,
     pub(crate) tells: bool,
     /// Frames that it may give before it is the other zones' turn, and whether it is.
@@ -104,7 +104,7 @@ pub(crate) struct Pcp {
     batch: u32,
     pub(crate) high: u32,
     factor: u32,
-    /// It may have four batches at most.
+    /// The CPU may have four batches at most.
     pub(crate) hurried: bool,
 }
 

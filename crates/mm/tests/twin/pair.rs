@@ -28,7 +28,7 @@ use crate::{
     touch as twin_touch, unmap as twin_unmap,
 };
 
-/// What frames hold before anybody clears them.
+/// Contents of frames before they are cleared.
 const DIRT: u64 = u64::MAX;
 
 #[derive(Clone)]
@@ -36,7 +36,7 @@ pub(crate) struct Pair {
     pub(crate) mm: Mm,
     pub(crate) spaces: BTreeMap<u32, AddressSpace>,
     pub(crate) twin: World,
-    /// What the kernel has allocated for itself, oldest first.
+    /// Frames that the kernel has allocated for itself, oldest first.
     pub(crate) live: Vec<Pfn>,
     pub(crate) running: Vec<Running>,
     pub(crate) counters: Counters,
@@ -53,7 +53,7 @@ pub(crate) struct Pair {
 pub(crate) struct Running {
     pub(crate) id: u32,
     pub(crate) cpu: u32,
-    /// What frames that it holds say of their owner.
+    /// The owner that its frames record.
     pub(crate) control: ControlId,
     pub(crate) work: Operation,
 }
@@ -77,7 +77,7 @@ impl Running {
         !matches!(&self.work, Operation::Touch(..))
     }
 
-    /// What it says that it holds, which is what its twin holds.
+    /// The holdings of the operation, which are those of its twin.
     fn holdings(&self, space: &AddressSpace) -> Holdings {
         let (holdings, mut held, objects) = match &self.work {
             Operation::Touch(real, twin) => (real.holdings(space), twin.held(), &[][..]),
@@ -197,7 +197,7 @@ impl Pair {
         came_to == Then::More
     }
 
-    /// Somebody writes another `min_free_kbytes`.
+    /// Writes another `min_free_kbytes`.
     pub(crate) fn set_min_free(&mut self, min_free_kbytes: u64) {
         let settings = Settings { min_free_kbytes, ..self.settings.clone() };
         let Self { mm, counters, prices, machine, .. } = self;

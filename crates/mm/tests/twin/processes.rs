@@ -37,12 +37,12 @@ pub(crate) struct World {
     /// Anonymous memory by its first frame.
     pub(crate) folios: BTreeMap<u32, Folio>,
     pub(crate) huge_zero: Option<u32>,
-    /// What shrinkers were spared so far, by node.
+    /// Objects that shrinkers were spared so far, by node.
     pub(crate) put_off: BTreeMap<(Shrinker, usize), u64>,
     /// Huge pages to be split when memory is short, oldest first.
     pub(crate) deferred: Vec<Waiting>,
     pub(crate) deferrals: u64,
-    /// What each node's kswapd is in the middle of.
+    /// The round of each node's kswapd.
     pub(crate) rounds: Vec<Option<Round>>,
     pub(crate) enabled: ThpEnabled,
     ties: u32,
@@ -63,7 +63,7 @@ pub(crate) struct Process {
     pub(crate) entries: BTreeMap<u64, Entry>,
     pub(crate) rss: u64,
     pub(crate) uses_huge_zero: bool,
-    /// What it would read, by number of the huge page; absent is zero.
+    /// The contents that the process would read, by number of the huge page; absent is zero.
     pub(crate) contents: BTreeMap<u64, Vec<u64>>,
 }
 
@@ -116,7 +116,7 @@ pub(crate) enum Page {
     Frame { pfn: u32, writable: bool },
 }
 
-/// What a store puts into a page: one half of its word. The other half shows whether it came along when the page was
+/// The word that a store puts into a page: one half of it. The other half shows whether it came along when the page was
 /// copied.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Store {
@@ -493,7 +493,7 @@ impl World {
         }
     }
 
-    /// The same, and nothing else; the huge page, if it is not the zero page.
+    /// Splits the entry, and nothing else; returns the huge page, if it is not the zero page.
     pub(crate) fn split_entry(&mut self, id: u32, page: u64) -> Option<u32> {
         let process = self.process(id);
         let table = process.pmd_table(page).kept.remove(0);

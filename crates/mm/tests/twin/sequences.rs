@@ -109,7 +109,7 @@ fn every_six_operations_of_processes_on_24_frames() {
     assert_eq!(every_sequence(&pair, 8, of_processes, 0), 8_u64.pow(DEPTH));
 }
 
-/// What streams hardly come to: a shared huge page is stored to where no huge page is free, but 512 base pages are.
+/// A case that streams hardly reach: a shared huge page is stored to where no huge page is free, but 512 base pages are.
 #[test]
 fn a_huge_page_is_copied_by_base_pages_before_5_8() {
     let node = NodeSpec {

@@ -31,7 +31,7 @@ pub(crate) struct Waiting {
 #[derive(Clone, Debug)]
 pub(crate) struct Round {
     priority: u32,
-    /// Who is still to be asked, the next one last.
+    /// Shrinkers that are still to be asked, the next one last.
     left: Vec<Shrinker>,
     turn: Option<Turn>,
 }
@@ -41,7 +41,7 @@ struct Turn {
     had: u64,
     put_off: u64,
     more: u64,
-    /// What it is still to be asked for.
+    /// Objects that the shrinker is still to be asked for.
     total: u64,
     asked: u64,
     batch: Option<Batch>,

@@ -113,7 +113,7 @@ pub(crate) fn settings(numbers: &mut Numbers, frames: u32) -> Settings {
     }
 }
 
-/// What a stream does how often: some things never, the others lopsidedly.
+/// How often a stream does each operation: some never, the others lopsidedly.
 #[derive(Clone, Debug)]
 pub(crate) struct Weights {
     weights: Vec<u32>,
@@ -138,7 +138,7 @@ impl Weights {
         Self { weights }
     }
 
-    /// The same, but some things at least now and then.
+    /// Makes these operations happen at least now and then.
     pub(crate) fn with(mut self, which: &[usize]) -> Self {
         for which in which {
             self.weights[*which] = self.weights[*which].max(4);
@@ -146,7 +146,7 @@ impl Weights {
         self
     }
 
-    /// The same, but some things never.
+    /// Makes these operations never happen.
     pub(crate) fn without(mut self, which: &[usize]) -> Self {
         for which in which {
             self.weights[*which] = 0;

@@ -13,7 +13,7 @@ use crate::{
 pub(crate) struct Touch {
     pub(crate) next: u64,
     pub(crate) end: u64,
-    /// What it stores, if it does not load.
+    /// The store, if the task does not load.
     pub(crate) store: Option<Store>,
     /// A fault under way.
     pub(crate) fault: Option<UnderWay>,
@@ -41,7 +41,7 @@ impl Touch {
     }
 }
 
-/// What a fault came to.
+/// The result of a fault.
 enum Fault {
     Done(FaultDone),
     /// Others may run before it goes on.
@@ -105,7 +105,7 @@ impl World {
         touch.store.is_some() && is_tied && has_table && process.page(touch.next) == Page::Nothing
     }
 
-    /// What the fault of a touch holds goes back.
+    /// Gives back all that the fault of a touch holds.
     pub(crate) fn abort_touch(&mut self, cpu: usize, touch: &mut Touch) {
         match touch.fault.take() {
             None | Some(UnderWay::Again) => {}
@@ -181,8 +181,8 @@ impl World {
         }
     }
 
-    /// Nobody reclaims here, so that a second try only differs in the nodes that it may take from. It is for who would
-    /// reclaim: with the default `defrag`, mappings with advice.
+    /// Tries to get a huge page. There is no reclaim here, so that a second try only differs in the nodes that it may take from.
+    /// That is for mappings that would reclaim: with the default `defrag`, those with advice.
     pub(crate) fn alloc_huge(&mut self, cpu: usize, id: u32, page: u64) -> Option<u32> {
         let node = self.memory.node_of(cpu);
         let process = &self.processes[&id];

@@ -14,14 +14,14 @@ const BUNDLE: usize = 8;
 const BATCH: usize = 510;
 const BATCHES_MAX: usize = 19;
 
-/// What was unmapped and waits for the TLB.
+/// Pages that were unmapped and wait for the TLB.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Gather {
     /// First frames, and whether they are huge.
     folios: Vec<(u32, bool)>,
     /// Frames that hold the list of them.
     batches: Vec<u32>,
-    /// What is still to be done of a flush; others wait until it is over.
+    /// The rest of a flush; others wait until it is over.
     flush: Option<VecDeque<Release>>,
 }
 

@@ -13,7 +13,7 @@ use crate::{
     vma::PageRange,
 };
 
-/// What a fault asks for that wants a huge page.
+/// The request of a fault that wants a huge page.
 fn fault() -> AllocRequest {
     AllocRequest { no_retry: true, ..Lab::request() }
 }

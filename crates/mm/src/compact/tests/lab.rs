@@ -19,7 +19,7 @@ use crate::{
     vma::PageRange,
 };
 
-/// Who compacts.
+/// The control that compacts.
 pub(super) const ME: ControlId = ControlId(7);
 /// Anybody else.
 pub(super) const OTHER: ControlId = ControlId(8);
@@ -29,7 +29,7 @@ pub(super) struct Lab {
     pub(super) spaces: Spaces,
     pub(super) counters: Counters,
     pub(super) prices: Prices,
-    /// What each page holds: of a process, from a page on.
+    /// The pages mapped: of a process, from a page on.
     pub(super) mapped: Vec<(SpaceId, PageRange)>,
     pub(super) now: Time,
 }
@@ -101,7 +101,7 @@ impl Lab {
         Self::fragmented_every(mib, rules, 1)
     }
 
-    /// The same with runs of so many pages.
+    /// A fragmented zone with runs of so many pages.
     pub(super) fn fragmented_every(mib: u32, rules: Variant, run: u64) -> (Self, SpaceId) {
         let mut lab = Self::new(mib, rules);
         let (stays, goes) = (lab.process(), lab.process());
@@ -178,7 +178,7 @@ impl Lab {
         }
     }
 
-    /// The same without asking, for large machines.
+    /// Compacts without a check after each step, for large machines.
     pub(super) fn compact_fast(&mut self, request: AllocRequest, priority: CompactPriority) -> Compacted {
         let mut compact = DirectCompact::new(request, priority);
         loop {
@@ -208,7 +208,7 @@ impl Lab {
     }
 }
 
-/// What a page holds: no two the same, none zero.
+/// The content of a page: no two the same, none zero.
 fn content(id: SpaceId, vpn: Vpn) -> u64 {
     u64::from(id.0 + 1) << 40 | vpn.0 & 0xff_ffff_ffff
 }

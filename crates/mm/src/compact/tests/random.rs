@@ -31,7 +31,7 @@ impl Draws {
     }
 }
 
-/// What somebody else is doing.
+/// The activity of another task.
 enum Doing {
     Nothing,
     Touching(SpaceId, Touch),
@@ -105,7 +105,7 @@ impl World {
         }
     }
 
-    /// Somebody else's step.
+    /// A step of another task.
     fn other(&mut self) {
         if let Some(pfn) = self.waits {
             if !self.lab.mm.take_unlocked().contains(&pfn) {
@@ -169,7 +169,7 @@ impl World {
         }
     }
 
-    /// Somebody has broken up pageblocks, or kswapd has made room again.
+    /// Raises marks as if pageblocks were broken up, or lowers them as if kswapd had made room again.
     fn raise_marks(&mut self, order: Order) {
         let Some(spared) = &mut self.spared else { return };
         let mut ask = |boost| {

@@ -37,7 +37,7 @@ pub(super) fn with(base: &str, mask: usize) -> Variant {
     rules
 }
 
-/// What random runs come to, but for the rules themselves.
+/// The outcome of random runs, but for the rules themselves.
 fn footprint(rules: Variant) -> [String; 3] {
     [(8, 1), (8, 3), (16, 3)].map(|(mib, run)| {
         let (lab, _) = Lab::fragmented_every(mib, rules, run);

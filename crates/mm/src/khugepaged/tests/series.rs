@@ -17,7 +17,7 @@ impl World {
         self.mm.thp_avail.has_huge(NodeId(node))
     }
 
-    /// What frames of an order are left on a node, allocated for good.
+    /// Allocates all frames of an order that are left on a node, for good.
     fn exhaust(&mut self, node: u32, order: Order) -> Vec<Pfn> {
         let request = AllocRequest::gfp_nowait(NodeId(node)).of_order(order).this_node();
         std::iter::from_fn(|| self.with(|mm, _, cx| mm.alloc(cx, &request))).collect()

@@ -5,8 +5,8 @@ use std::collections::BTreeMap;
 use super::*;
 use crate::{soak, variant::patched};
 
-/// What was written to the pages of a file, the last of which they must hold; where the disk fails, any of it or nothing, but
-/// never what is another's.
+/// Contents written to the pages of a file, the last of which they must hold; where the disk fails, any of them or nothing, but
+/// never another file's.
 #[derive(Default)]
 struct Model {
     pages: BTreeMap<u64, Vec<u64>>,
@@ -39,7 +39,7 @@ const BOOSTS: [u32; 3] = [15_000, 150_000, 0];
 const SMALL: usize = 40;
 const ATOMIC: usize = 24;
 
-/// What has happened, by events, and by what no event says.
+/// Sums of events, and of cases that no event counts.
 #[derive(Default)]
 struct Sum {
     counters: Counters,
@@ -107,7 +107,7 @@ impl Beside {
         }
     }
 
-    /// Somebody who cannot wait takes a few blocks, or gives some back.
+    /// Takes a few blocks as an interrupt does, which cannot wait, or gives some back.
     fn interrupt(&mut self, lab: &mut Lab) {
         let gives = self.atomic.len() >= ATOMIC || lab.draw(2) == 0;
         for _ in 0..=lab.draw(6) {
@@ -229,7 +229,7 @@ fn turn(lab: &mut Lab, files: &mut Vec<(u32, u64, Model)>, names: &mut u64, fail
     deed < 80
 }
 
-/// What all seeds come to, on a disk that fails as said.
+/// Sums over all seeds, on a disk that fails as said.
 fn of_all_seeds(fail_every: u32) -> Sum {
     let mut sum = Sum::default();
     for seed in 0..SEEDS * soak::times() {
