@@ -72,7 +72,7 @@ enum Command {
         times: u32,
     },
     /// The checks that clippy does not have: crate arrows, file names and sizes, banned words, manifest comments, mm's table
-    /// of files, and comments that name nobody (their number may only fall)
+    /// of files, comments that name nobody (their number may only fall), and ties of mm that run upward (so may theirs)
     Tidy,
     /// Fetch a Debian cloud kernel into the cache, without root, for tests and `--kernel VERSION`
     ///

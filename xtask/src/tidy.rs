@@ -1,6 +1,7 @@
 //! `cargo xtask tidy`: the house rules that the compiler and clippy do not know.
 
 mod arrows;
+mod floors;
 mod index;
 mod manifest;
 mod openings;
@@ -41,6 +42,7 @@ pub(crate) fn run(workspace: &Metadata) -> Result<usize> {
     let files = tree::files(root)?;
     findings.extend(index::check(&read(root, index::TABLE)?, &files));
     let mut openings = Vec::new();
+    let mut mm = Vec::new();
     for path in &files {
         findings.extend(tree::check_name(path));
         let Ok(bytes) = fs::read(root.join(path)) else {
@@ -52,13 +54,19 @@ pub(crate) fn run(workspace: &Metadata) -> Result<usize> {
         findings.extend(tree::check_paths_in(path, text));
         findings.extend(source::check(path, text));
         openings.extend(openings::in_file(path, text));
+        if path.starts_with(floors::FOLDER) {
+            mm.push((path.clone(), text.to_owned()));
+        }
     }
     findings.extend(openings::check(&openings, |path| openings::times_of(root, path)));
+    let (upward, ties) = floors::check(&mm, &read(root, floors::LIST)?)?;
+    findings.extend(upward);
     findings.sort();
     for finding in &findings {
         println!("{finding}");
     }
     println!("tidy: {} doc lines name nobody ({} may)", openings.len(), openings::CEILING);
+    println!("tidy: {ties} ties of mm run upward ({})", floors::LIST);
     println!("tidy: {} found", findings.len());
     Ok(findings.len())
 }

@@ -150,7 +150,7 @@ const HUGE_DEEDS: [usize; 6] = [
     Deed::Shrink as usize,
 ];
 
-/// Operations, with weights, that fill memory with huge pages, and take parts of them, until kswapd has to look for the rest of those.
+/// Operations, with weights, that fill memory with huge pages and take parts of them, until kswapd has to look for the rest.
 const SHORT_DEEDS: [(Deed, u32); 12] = [
     (Deed::Start, 2),
     (Deed::Map, 8),
