@@ -9,7 +9,7 @@ use units::{CpuId, Picos, Time};
 
 use crate::task::TaskId;
 
-/// What runs next.
+/// The next timer or CPU in the one order.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Next {
     /// A timer fires for a task.
@@ -147,7 +147,7 @@ impl Ring {
     }
 }
 
-/// Nobody, after everybody.
+/// An empty place, behind all others.
 const VACANT: u128 = u128::MAX;
 
 /// A clock and its CPU, a word each: of equal clocks, the lowest number is the earlier one.

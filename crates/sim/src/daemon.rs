@@ -169,7 +169,7 @@ impl World {
         }
     }
 
-    /// The same for those who wait for a node's kswapd.
+    /// Wakes the tasks that wait for a pass of a node's kswapd.
     pub(crate) fn wake_after_pass(&mut self, kernel: KernelId, node: NodeId, at: Time) {
         let sleepers = std::mem::take(&mut self.kernels[kernel].pass_sleepers);
         let (woken, rest): (Vec<_>, Vec<_>) = sleepers.into_iter().partition(|(of, _)| *of == node);
@@ -186,7 +186,7 @@ impl World {
         }
     }
 
-    /// Nobody waits any longer for whom its timer came first.
+    /// Takes a task off the waiters for a pass, where its timer came first.
     pub(crate) fn leave_pass(&mut self, id: TaskId) {
         let kernel = &mut self.kernels[self.tasks[id.0 as usize].kernel];
         if !kernel.pass_sleepers.is_empty() {

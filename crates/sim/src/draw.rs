@@ -9,7 +9,7 @@ use rand_chacha::{
     rand_core::{Rng, SeedableRng},
 };
 
-/// What is drawn. The numbers are part of every recorded hash and are only ever added to.
+/// The purpose of a draw. The numbers are part of every recorded hash and are only ever added to.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[repr(u64)]
 pub(crate) enum Purpose {
@@ -80,7 +80,7 @@ impl Draws {
         number([self.seed, who, purpose as u64, 0], n)
     }
 
-    /// The same, below `bound`; even to within 2^-64 of it.
+    /// Draws a number below `bound`; even to within 2^-64 of it.
     pub(crate) fn below(self, bound: u64, who: u64, purpose: Purpose, n: u64) -> u64 {
         let wide = u128::from(self.number(who, purpose, n)) * u128::from(bound);
         u64::try_from(wide >> 64).expect("less than the bound")

@@ -16,7 +16,7 @@ use crate::{
 /// The user half of a task.
 pub(crate) type UserHalf = Pin<Box<dyn Future<Output = ()>>>;
 
-/// What a process entry gives: its result as JSON, or why there is none.
+/// The future of a process entry: its result as JSON, or why there is none.
 pub type EntryFuture = Pin<Box<dyn Future<Output = Result<Vec<u8>, String>>>>;
 
 /// Finds the entry of a spawned process by name; its parameters are JSON.

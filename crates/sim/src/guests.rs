@@ -51,14 +51,14 @@ pub(crate) struct Guest {
     /// The task that gives them back, and whether the guest waits for it.
     balloon: Option<TaskId>,
     is_reporting: bool,
-    /// It has come to its end.
+    /// The guest has come to its end.
     is_off: bool,
 }
 
 /// A CPU of a guest.
 #[derive(Clone, Debug)]
 struct Vcpu {
-    /// Its task in the host.
+    /// The CPU's task in the host.
     task: Option<TaskId>,
     /// Since when it stands still in the guest.
     stands_since: Option<Time>,
@@ -80,7 +80,7 @@ impl Guest {
         Pages { at, end: Vpn(at.0 + u64::from(order.frames())) }
     }
 
-    /// Its kernel, and where which process of the host has its memory, until it is off.
+    /// The guest's kernel, and where which process of the host has its memory, until it is off.
     #[cfg(test)]
     pub(crate) fn place(&self) -> Option<(KernelId, SpaceId, Vpn)> {
         let memory = self.memory.filter(|_| !self.is_off)?;
@@ -242,7 +242,7 @@ impl World {
         self.cpus[id.0 as usize].ready(id, &mut self.clock);
     }
 
-    /// The same for the task that gives back what is reported; the guest hears of it when there is no more.
+    /// Makes the task that gives back reported blocks wait; the guest hears of it when there are no more.
     pub(crate) fn await_reports(&mut self, task: TaskId, at: Time) -> TaskState {
         let guest = self.guests.iter().position(|guest| guest.balloon == Some(task)).expect("it is some guest's");
         if let Some(range) = self.next_reported(guest) {
@@ -371,16 +371,16 @@ pub struct GuestLost {
     pub guest: usize,
     /// From the start of the run to that instant.
     pub after: Picos,
-    /// Who has ended it.
+    /// The kernel that has ended the guest.
     pub by: LostBy,
 }
 
-/// Who has ended a guest.
+/// The kernel that has ended a guest.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum LostBy {
     /// The host's OOM killer has chosen its process. What the processes of all guests have at that instant.
     Host(Vec<ProcessMemory>),
-    /// Its own kernel has no memory for its first program, which it may not kill.
+    /// The guest's own kernel has no memory for its first program, which it may not kill.
     Itself,
 }
 
@@ -393,7 +393,7 @@ pub struct ProcessMemory {
     pub swapped: Bytes,
 }
 
-/// What is left of a run with guests.
+/// The rest of a run with guests.
 #[derive(Clone, Debug)]
 pub struct GuestsFinish {
     /// Of the host.

@@ -6,14 +6,14 @@ use mm::{
 };
 use units::{Picos, Time};
 
-/// What a step loses.
+/// The part of a step that is lost.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Lost {
     /// Time that it spent on a cause: the price of one piece of work that is left out.
     Time(Cause, Picos),
     /// One of the events that it counted.
     Count(Event),
-    /// Its task, which the kernel ends instead of taking the step: an OOM kill, whatever it is in the middle of.
+    /// The step's task, which the kernel ends instead of taking the step: an OOM kill, whatever the task is in the middle of.
     Task,
 }
 
@@ -22,7 +22,7 @@ pub enum Lost {
 pub struct Injection {
     /// Which step, from 0 in the order of the run.
     pub step: u64,
-    /// What it loses, if it has it.
+    /// The part that is lost, if the step has it.
     pub lost: Lost,
 }
 

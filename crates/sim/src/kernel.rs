@@ -26,10 +26,10 @@ pub(crate) const HOST: KernelId = KernelId(0);
 #[derive(Clone, Debug)]
 pub(crate) struct Kernel {
     pub(crate) mm: Mm,
-    /// Its CPUs, by their places among all of the run.
+    /// The kernel's CPUs, by their places among all of the run.
     pub(crate) cpus: Range<usize>,
-    /// Its rules, those of its scheduler and of its locks too. Read where a decision is made, and never kept from one step to
-    /// the next: they may change at any instant.
+    /// The kernel's rules, those of its scheduler and of its locks too. Read where a decision is made, and never kept from one
+    /// step to the next: they may change at any instant.
     pub(crate) variant: Variant,
     pub(crate) counters: Counters,
     pub(crate) spaces: Spaces,
@@ -45,13 +45,13 @@ pub(crate) struct Kernel {
     pub(crate) domains: Domains,
     /// Bytes that each process may still map.
     pub(crate) left: Vec<Bytes>,
-    /// What the first process may map.
+    /// Memory that the first process may map.
     cap: Bytes,
-    /// Its kernel threads, once they have been started.
+    /// The kernel's threads, once they have been started.
     pub(crate) daemons: Vec<(Thread, TaskId)>,
-    /// Who waits for which folio.
+    /// Tasks that wait for a folio.
     pub(crate) folio_sleepers: Vec<(Pfn, TaskId)>,
-    /// Who waits for a pass of which node's kswapd.
+    /// Tasks that wait for a pass of a node's kswapd.
     pub(crate) pass_sleepers: Vec<(NodeId, TaskId)>,
 }
 
@@ -79,7 +79,7 @@ impl Kernel {
         }
     }
 
-    /// What its scheduler works with, by the rules of this instant.
+    /// Periods of the scheduler, by the rules of this instant.
     #[inline]
     pub(crate) fn periods(&self) -> Periods {
         Periods::for_cpus(self.cpus.len(), self.ticks, &self.variant)
@@ -90,7 +90,7 @@ impl Kernel {
         self.daemons.iter().find(|(known, _)| *known == thread).map(|(_, id)| *id)
     }
 
-    /// Its CPUs, by their numbers in the run.
+    /// The kernel's CPUs, by their numbers in the run.
     pub(crate) fn cpu_ids(&self) -> impl ExactSizeIterator<Item = CpuId> + Clone + use<> {
         self.cpus.clone().map(|cpu| CpuId(u32::try_from(cpu).expect("fewer than 2^32 CPUs")))
     }

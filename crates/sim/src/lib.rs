@@ -80,7 +80,7 @@ use world::World;
 /// The tick of distribution kernels (CONFIG_HZ=250).
 const TICK: Picos = Picos::from_micros(4000);
 
-/// What [`Config::quantum`] is unless something asks for another one: 2 us, about one page fault.
+/// The value of [`Config::quantum`] unless something asks for another one: 2 us, about one page fault.
 pub const QUANTUM: Picos = Picos::from_micros(2);
 
 /// A machine with a kernel, ready to run something.
@@ -90,7 +90,7 @@ pub struct Config {
     pub machine: MachineSpec,
     /// The kernel as data.
     pub variant: Variant,
-    /// Its settings.
+    /// The kernel's settings.
     pub settings: Settings,
     /// `transparent_hugepage/enabled`.
     pub thp_enabled: ThpEnabled,
@@ -100,15 +100,15 @@ pub struct Config {
     pub khugepaged: KhugepagedSettings,
     /// `transparent_hugepage/use_zero_page`.
     pub use_zero_page: bool,
-    /// What primitive operations take.
+    /// The prices of primitive operations.
     pub prices: Prices,
-    /// What accesses to memory take, by places; nothing where it does not matter where memory is.
+    /// The latency of accesses to memory, by places; nothing where it does not matter where memory is.
     pub latency: Latency,
     /// The hardware threads of each core; without cores, each CPU is one.
     pub cores: Vec<Vec<CpuId>>,
     /// The CPUs that share each of the last caches; without caches, all share one.
     pub caches: Vec<Vec<CpuId>>,
-    /// What everything takes while another hardware thread of the core is busy, in percent.
+    /// The factor on all prices while another hardware thread of the core is busy, in percent.
     pub shared_core: u32,
     /// Nodes whose memory gives so much to all CPUs together; the others have no limit.
     pub bandwidth: Vec<(NodeId, BytesPerSecond)>,
@@ -122,13 +122,13 @@ pub struct Config {
     pub quantum: Picos,
     /// How much may be mapped.
     pub cap: Bytes,
-    /// What the draws of the run follow from.
+    /// The seed of the run's draws.
     pub seed: u64,
     /// Frames that init takes one by one before the first task starts, and keeps: another layout of free memory.
     pub held: Frames,
-    /// What is in memory before that, where it does not start from a map.
+    /// Memory in use before that, where the run does not start from a map.
     pub system: Option<System>,
-    /// What is behind its memory, where it is a guest.
+    /// The host behind its memory, where it is a guest.
     pub host: Option<HostSpec>,
     /// How it tells its host what is free, where it does.
     pub reporting: Option<ReportingSpec>,
@@ -138,7 +138,7 @@ pub struct Config {
     pub shuffle: bool,
 }
 
-/// What is left of a run besides its result.
+/// The rest of a run besides its result.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Finish {
     /// The run hash, in hexadecimal.
@@ -159,7 +159,7 @@ pub struct Times {
     pub waiting: Spent,
 }
 
-/// What a run does besides running.
+/// The options of a run.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Options {
     /// A loss, for tests.
@@ -170,7 +170,7 @@ pub struct Options {
     pub sample: Option<Picos>,
 }
 
-/// What came of it.
+/// The output of those options.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Extra {
     /// Steps that the run took.
@@ -204,7 +204,7 @@ fn taken_over(config: &Config, map: &FrameMap, draws: &mut StateDraws) -> (World
     (world, loaded.notes)
 }
 
-/// What a kernel is told when it boots.
+/// Sets a kernel up as at boot.
 fn set_up(kernel: &mut Kernel, config: &Config) {
     let mm = &mut kernel.mm;
     mm.thp.enabled = config.thp_enabled;
@@ -254,7 +254,7 @@ pub fn simulate<T: 'static>(
     (result, finish)
 }
 
-/// The same with options.
+/// Runs as [`simulate`] does, with options.
 ///
 /// # Panics
 /// As [`simulate`].
@@ -267,7 +267,7 @@ pub fn simulate_with<T: 'static>(
     simulate_from(config, options, None, entries, main)
 }
 
-/// The same on a machine whose memory is as a kernel had it. Whatever init holds is part of that already.
+/// Runs on a machine whose memory is as a kernel had it. Frames that init holds are part of that already.
 ///
 /// # Panics
 /// As [`simulate`]; and when the map leaves no memory for anything.

@@ -11,7 +11,7 @@ use crate::{
     world::{MAIN, World},
 };
 
-/// What those who wait for such a task are told.
+/// The reason that waiters for such a task are told.
 const REASON: &str = "out of memory: killed by signal 9 (SIGKILL)";
 
 impl World {

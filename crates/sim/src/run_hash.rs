@@ -1,7 +1,7 @@
 //! The run hash: every (time, cpu, event) of a run folded into 64 bits.
 //!
 //! Two runs with the same hash did the same things at the same instants; the first difference changes all that follows.
-//! It guards against accidents, not against adversaries.
+//! The hash guards against accidents, not against adversaries.
 
 use units::{CpuId, Time};
 
@@ -9,7 +9,7 @@ use units::{CpuId, Time};
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct RunHash(u64);
 
-/// What happened, for the hash; the numbers are part of every recorded hash and are only ever added to.
+/// Events of a run, for the hash; the numbers are part of every recorded hash and are only ever added to.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[repr(u8)]
 pub(crate) enum Mark {

@@ -16,7 +16,7 @@ const SAMPLES_MAX: usize = 65_536;
 /// The samples of a run.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Samples {
-    /// What the values are, as paths: `pgfault`, `node0/nr_free_pages`, `node0/DMA32/free/3`, `node0/DMA32/blocks/Movable`.
+    /// Names of the values, as paths: `pgfault`, `node0/nr_free_pages`, `node0/DMA32/free/3`, `node0/DMA32/blocks/Movable`.
     pub names: Vec<String>,
     /// Instants, each with a value for every name: the start, multiples of what was asked for, and the end.
     pub rows: Vec<(Time, Vec<u64>)>,
@@ -32,7 +32,7 @@ pub(crate) struct Sampler {
 }
 
 impl Default for Sampler {
-    /// Nobody has asked.
+    /// A sampler that takes no samples.
     fn default() -> Self {
         Self { every: Picos(0), due: Time(u64::MAX), samples: Samples::default() }
     }

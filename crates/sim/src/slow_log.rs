@@ -22,7 +22,7 @@ use crate::{
 /// Operations that are kept: in a result, some 400 KiB.
 const KEPT_MAX: usize = 4096;
 
-/// What an operation is.
+/// The kind of an operation.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub struct What {
     /// `fault`, the name of a system call, or that of a kernel thread.
@@ -59,7 +59,7 @@ pub struct SlowOperation {
     pub task: u32,
     /// The CPU that the task was on then.
     pub cpu: CpuId,
-    /// What it was.
+    /// The kind of the operation.
     pub what: What,
     /// The page of a fault.
     pub vpn: Option<Vpn>,
@@ -92,7 +92,7 @@ pub struct SlowOperations {
 struct Open {
     /// As it would be logged, but that `spent` is what its task had spent when it left.
     operation: SlowOperation,
-    /// It has slept and goes on: since when, and what its task had spent by then.
+    /// The operation has slept and goes on: since when, and the time that its task had spent by then.
     resumed: Option<(Time, Spent)>,
 }
 
@@ -223,7 +223,7 @@ impl World {
     }
 }
 
-/// What an operation is, and the page that a fault is at.
+/// The kind of an operation, and the page that a fault is at.
 fn describe(operation: &Operation) -> (What, Option<Vpn>) {
     let call = |name| (What::call(name), None);
     match operation {

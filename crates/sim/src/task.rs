@@ -32,24 +32,24 @@ pub(crate) struct TaskId(pub(crate) u32);
 pub(crate) struct Task {
     /// Where it runs, or ran last.
     pub(crate) cpu: CpuId,
-    /// Whose it is.
+    /// The task's kernel.
     pub(crate) kernel: KernelId,
     pub(crate) space: SpaceId,
-    /// Whose lock it holds, or waits for: its own address space's, but for kernel threads.
+    /// The address space whose lock the task holds, or waits for: its own, but for kernel threads.
     pub(crate) lock_of: SpaceId,
     /// How it holds the lock of its address space between two steps, if it does.
     pub(crate) holds: Option<Mode>,
-    /// It waits for it on its CPU.
+    /// The task waits for the lock on its CPU.
     pub(crate) is_spinning: bool,
-    /// What its children begin with.
+    /// The nice level with which its children begin.
     pub(crate) nice_of_children: Nice,
     /// The kernel ends it.
     pub(crate) is_dying: bool,
-    /// Its operation will leave mappings as they are for some quanta yet.
+    /// The task's operation will leave mappings as they are for some quanta yet.
     pub(crate) is_settled: bool,
-    /// Somebody else has had its CPU since its last step.
+    /// Another task has had the CPU since the last step.
     pub(crate) was_preempted: bool,
-    /// What it is inside of has left the fast path, and is open in the log of such operations.
+    /// The task's operation has left the fast path, and is open in the log of such operations.
     pub(crate) is_slow: bool,
     pub(crate) faults: u64,
     /// Memory that its operation has asked for.
@@ -63,7 +63,7 @@ pub(crate) struct Task {
     pub(crate) major_faults: u64,
     /// Why the kernel ended it, if it did.
     killed: Option<&'static str>,
-    /// What the scheduler knows of it.
+    /// The task as the scheduler knows it.
     pub(crate) entity: Entity,
     /// Whom it has woken.
     pub(crate) wakes: Wakes,
@@ -87,28 +87,28 @@ pub(crate) struct Task {
 
 const _: () = assert!(offset_of!(Task, spent) == 64 && offset_of!(Task, state) == 256);
 
-/// What a task is doing.
+/// The state of a task.
 #[derive(Clone, Debug)]
 pub(crate) enum TaskState {
-    /// Its user half runs next.
+    /// The user half runs next.
     User,
-    /// It is inside an operation.
+    /// The task is inside an operation.
     Kernel(Operation),
-    /// It is inside an operation that waits for the lock of its address space.
+    /// The task is inside an operation that waits for the lock of its address space.
     LockWait(Operation),
-    /// It is inside an operation that sleeps.
+    /// The task is inside an operation that sleeps.
     Sleeping(Operation, Slumber),
     /// An operation ended; its user half has not taken the answer yet.
     Answered(Answer),
-    /// It waits for a timer, a barrier or another task.
+    /// The task waits for a timer, a barrier or another task.
     Blocked,
-    /// It is a kernel thread that has something to do.
+    /// The task is a kernel thread that has something to do.
     Daemon(Thread),
-    /// It is a kernel thread that sleeps.
+    /// The task is a kernel thread that sleeps.
     Asleep(Thread),
-    /// It is a kernel thread that waits for the lock of an address space.
+    /// The task is a kernel thread that waits for the lock of an address space.
     DaemonLockWait(Thread),
-    /// It has ended.
+    /// The task has ended.
     Ended,
 }
 
@@ -119,7 +119,7 @@ pub(crate) struct Slumber {
     pub(crate) cause: Cause,
 }
 
-/// What a user half asks for.
+/// The request of a user half.
 #[derive(Clone, Debug)]
 pub(crate) enum Request {
     Mmap(Bytes, MapSpec),
@@ -146,7 +146,7 @@ pub(crate) enum Request {
     AwaitReports,
 }
 
-/// What it gets.
+/// The answer to a request.
 #[derive(Clone, Debug)]
 pub(crate) enum Answer {
     Range(Result<VmRange, Errno>),
@@ -213,20 +213,20 @@ impl Task {
         self.allowed.is_empty() || self.allowed.contains(&cpu)
     }
 
-    /// It had no CPU for a while.
+    /// Notes that the task had no CPU for a while.
     pub(crate) fn wait(&mut self, from: Time, until: Time, cause: Cause) {
         let span = self.spin(from, until, cause);
         self.waited.add_on(cause, span);
     }
 
-    /// It had a CPU for a while, but could not go on.
+    /// Notes that the task had a CPU for a while, but could not go on.
     pub(crate) fn spin(&mut self, from: Time, until: Time, cause: Cause) -> Picos {
         let span = until.max(from).since(from);
         self.spent.add_on(cause, span);
         span
     }
 
-    /// What `getrusage` says of it.
+    /// The task's `getrusage`.
     pub(crate) fn rusage(&self) -> Rusage {
         let user = self.spent.on(Cause::User);
         Rusage {

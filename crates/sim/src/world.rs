@@ -77,14 +77,14 @@ pub(crate) struct World {
     pub(crate) begin: Time,
     /// The task whose user half runs.
     pub(crate) current: TaskId,
-    /// What each CPU runs, as the last step that asked has found it: a list that is used again.
+    /// The address space that each CPU runs, as the last step that asked has found it: a list that is used again.
     running: Vec<SpaceId>,
 }
 
 /// The first task of all, which has the result of the run.
 pub(crate) const MAIN: TaskId = TaskId(0);
 
-/// What the executor is to do.
+/// The next work of the executor.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Turn {
     /// Poll this task's user half.
@@ -213,7 +213,7 @@ impl World {
         self.try_space().expect("a fresh process needs one page table")
     }
 
-    /// The same; none when there is no memory for its page table. (Nobody reclaims any for it.)
+    /// Adds an address space; none when there is no memory for its page table. (There is no reclaim for it.)
     pub(crate) fn try_space(&mut self) -> Option<SpaceId> {
         let (cpu, now) = if self.tasks.is_empty() { (CpuId(0), Time(0)) } else { (self.current().cpu, self.now()) };
         let prices = self.prices.on(&self.cpus, cpu);
@@ -245,7 +245,7 @@ impl World {
         self.tasks.get(self.current.0 as usize).map_or(HOST, |task| task.kernel)
     }
 
-    /// The same kernel itself.
+    /// The kernel of the current task.
     pub(crate) fn own_kernel(&self) -> &Kernel {
         &self.kernels[self.own()]
     }

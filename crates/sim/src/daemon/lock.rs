@@ -1,8 +1,8 @@
 //! Linux: khugepaged() and its use of mmap_lock in mm/khugepaged.c (v6.1).
 //!
-//! What it does is in `mm`, which says for each step of a kernel thread whose lock it needs, and how. Here the thread waits for
-//! that lock in the queue of all others, keeps it until a step needs something else, and so keeps faults and system calls of that
-//! process out.
+//! The thread's work is in `mm`, which says for each step of a kernel thread whose lock it needs, and how. Here the thread waits
+//! for that lock in the queue of all others, keeps it until a step needs something else, and so keeps faults and system calls
+//! of that process out.
 
 use mm::{daemon::Daemon, khugepaged::NeedsLock};
 use units::CpuId;

@@ -22,26 +22,26 @@ use crate::{
     world::World,
 };
 
-/// What a step works on.
+/// The state that a step works on.
 pub(crate) struct Stage<'w> {
     pub(crate) mm: &'w mut Mm,
     pub(crate) spaces: &'w mut Spaces,
     /// Bytes that each process may still map.
     pub(crate) left: &'w mut [Bytes],
-    /// Who takes the step.
+    /// The task that takes the step.
     pub(crate) task: &'w mut Task,
     pub(crate) injector: &'w mut Injector,
-    /// What a test makes the step lose.
+    /// The part of the step that a test makes it lose.
     pub(crate) loss: Option<(Lost, u64)>,
 }
 
-/// What a step leaves to others.
+/// The effects of a step on others.
 pub(crate) struct Owed<'a> {
     /// The fold of its faults.
     pub(crate) faults: u64,
-    /// What it has asked of the CPUs that have its address space loaded.
+    /// Requests to the CPUs that have the step's address space loaded.
     pub(crate) shootdowns: Shootdowns,
-    /// The same of other address spaces.
+    /// Requests to CPUs that have other address spaces loaded.
     pub(crate) asked_of: &'a [(SpaceId, Shootdowns)],
 }
 
@@ -201,7 +201,7 @@ mod tests {
         assert!(lines.last().unwrap().contains("task-1 [001]     0.000007: mm_page_alloc_extfrag:"), "{text}");
     }
 
-    /// What a step that moves one block between lists takes on a CPU: beside a task that runs on the other thread of the core.
+    /// The price on a CPU of a step that moves one block between lists: beside a task that runs on the other thread of the core.
     fn price(is_thread: bool, shares: bool) -> Picos {
         let mut world = world_of("v6.1", vec![vec![0, 1]]);
         world.share_cores(&[vec![CpuId(0), CpuId(1)]], if shares { 300 } else { 100 });
