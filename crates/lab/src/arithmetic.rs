@@ -60,9 +60,9 @@ pub struct ZoneRow {
     pub present: Frames,
     /// Frames that the buddy allocator was given.
     pub managed: Frames,
-    /// What the kernel printed.
+    /// Figures that the kernel printed.
     pub kernel: Figures,
-    /// What we compute.
+    /// Figures that we compute.
     pub ours: Figures,
     /// `high` of each CPU at this moment, where the kernel tunes it.
     pub live_high: Vec<LiveHigh>,
@@ -88,7 +88,7 @@ pub struct Figures {
 pub struct LiveHigh {
     /// The CPU.
     pub cpu: CpuId,
-    /// Its `high`, in frames.
+    /// The CPU's `high`, in frames.
     pub high: Frames,
     /// Is it within its bounds?
     pub state: LiveState,
@@ -129,7 +129,7 @@ pub struct Mismatch {
     pub kernel: Option<Frames>,
     /// Ours, in frames; none if we have no such figure.
     pub ours: Option<Frames>,
-    /// What may have caused it.
+    /// The suspected cause.
     pub reason: String,
 }
 
@@ -138,7 +138,7 @@ pub struct Mismatch {
 pub struct MinFree {
     /// In force, in KiB.
     pub kernel_kib: u64,
-    /// What the kernel chooses by itself according to us, in KiB.
+    /// The automatic value by our rules, in KiB.
     pub automatic_kib: u64,
     /// Ours above the kernel's, in percent of the kernel's.
     pub difference_percent: f64,
@@ -160,7 +160,7 @@ pub enum ArithmeticError {
     Setting {
         /// The setting.
         name: &'static str,
-        /// Its text.
+        /// The text of the field.
         found: String,
     },
     /// A zone that we do not have, such as HighMem.
@@ -302,7 +302,7 @@ fn agrees(set: &Pageset, computed: &ZoneFigures) -> bool {
     set.batch == computed.pcp.batch && printed_high(set, computed.pcp.high).is_none_or(|high| high == computed.pcp.high)
 }
 
-/// What the kernel prints of the figure that we compute as `ours`: bounds only where it prints them.
+/// The form in which the kernel prints the figure that we compute as `ours`: bounds only where it prints them.
 fn printed_high(set: &Pageset, ours: PcpHigh) -> Option<PcpHigh> {
     match ours {
         PcpHigh::Fixed(_) => Some(PcpHigh::Fixed(set.high)),

@@ -106,7 +106,7 @@ pub fn calibrate(
     Ok(Calibration::new(machine, &rounds))
 }
 
-/// What this machine says of itself.
+/// A snapshot of this machine.
 fn live() -> Result<Snapshot, String> {
     Capture::live().and_then(|capture| Snapshot::parse(&capture)).map_err(|error| error.to_string())
 }
@@ -197,7 +197,7 @@ impl Calibration {
         text
     }
 
-    /// What to warn of.
+    /// Warnings about the prices.
     pub fn warnings(&self) -> Vec<String> {
         let wide = self.rows.iter().filter(|row| row.spread_percent() > SPREAD_MAX_PERCENT).map(|row| row.name);
         let wide: Vec<_> = wide.collect();

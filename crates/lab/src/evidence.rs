@@ -39,7 +39,7 @@ pub fn series(names: &[String]) -> Result<Vec<Published>, UsageError> {
     names.iter().map(|name| Ok(published::load(name)?)).collect()
 }
 
-/// What has to be run for the claims of a series, if there is an experiment that makes its tables: the published columns of it,
+/// Runs for the claims of a series, if there is an experiment that makes its tables: the published columns of it,
 /// and then what else claims need, each in a directory of its own. Directories are of these seeds and this program, so that the
 /// same again goes on there.
 pub fn requests(published: &Published, seeds: Seeds, workers: Option<usize>, out: Option<&Path>) -> Vec<Request> {
@@ -137,7 +137,7 @@ pub fn score(
     })
 }
 
-/// What runs of an experiment beside the main one say, where they lie beside its result: of `DIR`, `DIR-NAME`.
+/// Results of experiments beside the main one, where they lie beside its result: of `DIR`, `DIR-NAME`.
 pub fn beside(directory: &Path, published: &Published) -> Vec<PathBuf> {
     let beside = published.source.also.iter().map(|experiment| {
         let mut beside = directory.to_owned().into_os_string();

@@ -37,13 +37,13 @@ pub const KSWAPD: &str = "pgsteal_kswapd";
 /// Frames taken from a block of another mobility that stays as it is: `mm_page_alloc_extfrag` below a pageblock's order.
 pub const EXTFRAG: &str = "extfrag";
 
-/// What one run says: counters and shares by name.
+/// Figures of one run: counters and shares by name.
 pub type Figures = BTreeMap<String, f64>;
 
 /// One cell with its runs, the simulated one beside the kernel's of the same seed.
 #[derive(Clone, Debug, Default)]
 pub struct Cell {
-    /// Its name: guest, experiment, case, and what else tells it from others.
+    /// The cell's name: guest, experiment, case, and what else tells it from others.
     pub name: String,
     /// Of the kernel, and ours.
     pub runs: Vec<(Figures, Figures)>,
@@ -53,20 +53,20 @@ pub struct Cell {
     pub policy: Option<(String, String)>,
     /// By which of [`rank::QUANTITIES`]; by [`rank::USUAL`] where none is given.
     pub ranked_by: Vec<&'static str>,
-    /// What a reader should know, such as runs that are missing.
+    /// A note for a reader, such as runs that are missing.
     pub note: Option<String>,
 }
 
 /// A cell that one side cannot run.
 #[derive(Clone, Debug, PartialEq, Serialize)]
 pub struct Skipped {
-    /// Its name.
+    /// The cell's name.
     pub cell: String,
     /// `kernel` or `sim`.
     pub side: &'static str,
     /// Why not.
     pub reason: String,
-    /// What is known of the kernel nevertheless: each figure with at least [`EVENTS_MIN`] events, its mean and spread.
+    /// Figures of the kernel nevertheless: each with at least [`EVENTS_MIN`] events, its mean and spread.
     #[serde(skip_serializing_if = "BTreeMap::is_empty")]
     pub kernel: BTreeMap<String, Known>,
 }
@@ -87,7 +87,7 @@ pub struct Known {
     pub spread: Spread,
 }
 
-/// What is known of the kernel's runs of a cell that we cannot run.
+/// Figures of the kernel's runs of a cell that we cannot run.
 pub fn known(runs: &[Figures]) -> BTreeMap<String, Known> {
     let names: BTreeSet<&String> = runs.iter().flat_map(|figures| figures.keys()).collect();
     let of = |name: &&String| {
@@ -108,7 +108,7 @@ pub struct Comparison {
     pub program: String,
     /// Counters within their class and all that were compared, over all cells.
     pub total: Tally,
-    /// The same by class.
+    /// Tallies by class.
     pub classes: BTreeMap<&'static str, Tally>,
     /// Each cell.
     pub cells: Vec<Compared>,
@@ -116,7 +116,7 @@ pub struct Comparison {
     pub skipped: Vec<Skipped>,
     /// The order of policies, by group and quantity.
     pub rankings: Vec<Ranking>,
-    /// What a reader should know of all of it.
+    /// Notes for a reader of all of it.
     pub notes: Vec<String>,
 }
 
@@ -134,14 +134,14 @@ pub struct Tally {
 /// One cell, compared.
 #[derive(Clone, Debug, Serialize)]
 pub struct Compared {
-    /// Its name.
+    /// The cell's name.
     pub cell: String,
     /// Runs on each side.
     pub runs: usize,
-    /// What kind of cell it is, by the kernel's own counters.
+    /// The nature of the cell, by the kernel's own counters.
     #[serde(flatten)]
     pub nature: Nature,
-    /// What a reader should know.
+    /// A note for a reader.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub note: Option<String>,
     /// Each counter that says something.
@@ -153,7 +153,7 @@ pub struct Compared {
 pub struct Counter {
     /// The kernel's name, or one of ours.
     pub counter: String,
-    /// Its class in this cell.
+    /// The counter's class in this cell.
     pub class: &'static str,
     /// Mean of the kernel's runs.
     pub kernel: f64,
@@ -181,7 +181,7 @@ pub struct Spread {
     pub deviation: f64,
 }
 
-/// What a run says, from what was measured on whichever side.
+/// Figures of a run, from the measurements of whichever side.
 pub fn figures(measured: &Measured) -> Figures {
     let mut figures = Figures::new();
     for (name, moved) in &measured.counters {
@@ -272,7 +272,7 @@ impl Cell {
         }
     }
 
-    /// What a share is a share of, on the side that has more of it.
+    /// Events behind a share, on the side that has more of them.
     fn events(&self, name: &str) -> Option<f64> {
         let parts: &[&str] = match name {
             HUGE_BLOCKS => &[BLOCKS],

@@ -69,8 +69,7 @@ fn gone(child: &mut Child) -> String {
     child.wait().map_or_else(|error| error.to_string(), ending)
 }
 
-/// What the sampler does: a sample at once, which a line says, one after each `every_ps`, and one when `input` closes; then it
-/// writes the series.
+/// Takes a sample at once and says so in a line, one after each `every_ps`, and one when `input` closes; then writes the series.
 pub fn serve(
     every_ps: u64,
     mut input: impl Read + Send + 'static,

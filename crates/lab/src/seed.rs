@@ -1,4 +1,4 @@
-//! What a seed means on every target; what it means in the simulator alone is in `sim`.
+//! Rules of a seed on every target; those in the simulator alone are in `sim`.
 
 use units::Frames;
 

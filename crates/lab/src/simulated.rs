@@ -144,7 +144,7 @@ pub fn check_guest(machine: &Machine) -> Result<(), String> {
     }
 }
 
-/// What is behind a guest's memory, and how it tells its host what is free.
+/// The host behind a guest's memory, and the way in which the guest reports free blocks.
 fn as_guest(machine: &Machine) -> Result<(Option<HostSpec>, Option<ReportingSpec>), String> {
     check_guest(machine)?;
     let of = |name: &str| machine.settings.iter().find(|(known, _)| known == name).map(|(_, value)| value.as_str());
@@ -169,7 +169,7 @@ pub fn managed(machine: &mm::MachineSpec) -> Bytes {
     zones.map(|zone| zone.managed).sum::<Frames>().bytes()
 }
 
-/// What is done with a guest's balloon while a workload runs, where it has one. An operator who follows a trace knows what comes:
+/// Orders to a guest's balloon while a workload runs, where there is one. An operator who follows a trace knows the next phases:
 /// from each phase on, the guest keeps what that phase and the next need, and so has room when the next begins.
 pub fn balloon(machine: &Machine, workload: &Workload, memory: Bytes) -> Option<BalloonSpec> {
     let target = linux::balloon::target(&machine.settings)?;
@@ -223,7 +223,7 @@ fn swap(machine: &Machine) -> Option<SwapSpec> {
     (machine.swap > Bytes(0)).then_some(SwapSpec { size: machine.swap, medium })
 }
 
-/// What the files of a run are on: as large as they need.
+/// The disk of a run's files: as large as they need.
 fn disk(machine: &Machine) -> DiskSpec {
     let medium = match machine.storage {
         Storage::Disk => DiskMedium::Queue,

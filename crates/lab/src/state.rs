@@ -53,7 +53,7 @@ pub struct StateFile {
     pub hash: String,
 }
 
-/// What the words after `--state` name.
+/// The meaning of the words after `--state`.
 #[derive(Clone, Debug)]
 pub enum Named {
     /// All memory is free.
@@ -126,7 +126,7 @@ impl From<StateError> for UsageError {
 }
 
 impl State {
-    /// What was recorded of a kernel whose other files are in `capture`.
+    /// The state recorded of a kernel whose other files are in `capture`.
     pub fn new(capture: &Capture, recorded: Recorded) -> Result<Self, String> {
         let mut capture = capture.clone();
         capture.texts.extend(recorded.texts);
@@ -151,7 +151,7 @@ impl State {
         Ok(Self::from_bytes(&path.display().to_string(), &bytes)?)
     }
 
-    /// What a file says.
+    /// The state in a file.
     pub fn from_bytes(file: &str, bytes: &[u8]) -> Result<Self, StateError> {
         let bad = |offset: usize, unpacked, what: String| StateError {
             file: file.to_owned(),
@@ -213,7 +213,7 @@ impl State {
         payload
     }
 
-    /// What the kernel's files say.
+    /// The snapshot in the kernel's files.
     pub fn snapshot(&self) -> Result<Snapshot, String> {
         Snapshot::parse(&self.capture).map_err(|error| error.to_string())
     }
@@ -250,7 +250,7 @@ impl State {
     }
 }
 
-/// What a file holds, for people: of a state, or of a recipe.
+/// The contents of a file, for people: of a state, or of a recipe.
 pub fn text(path: &Path) -> Result<String, UsageError> {
     if path.extension().is_some_and(|suffix| suffix == recipe::SUFFIX) {
         let start = RecipeStart::from_source(path, &Source::read(path)?)?;

@@ -1,4 +1,4 @@
-//! What an experiment's numbers are worth, on one screen: what behind them is fitted, measured, assumed or not checked, and what
+//! The worth of an experiment's numbers, on one screen: what behind them is fitted, measured, assumed or not checked, and what
 //! is known to be wrong. Each is a count, and the worst example.
 
 mod beside;
@@ -21,7 +21,7 @@ use crate::{
     variant,
 };
 
-/// What an experiment's simulated numbers stand on.
+/// The grounds of an experiment's simulated numbers.
 pub struct Trust {
     experiment: Experiment,
     machine: Machine,

@@ -28,11 +28,11 @@ pub struct Wanted {
     pub kernel: String,
     /// A machine: a name or the path of a file.
     pub machine: String,
-    /// What runs its instructions; the host's processor where that can be, if nobody says.
+    /// The engine that runs its instructions; the host's processor where that can be, if the user does not say.
     pub accelerator: Option<Accelerator>,
 }
 
-/// What a worker inside the guest is told.
+/// The order to a worker inside the guest.
 #[derive(Clone, Debug, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub(crate) struct Order {
@@ -48,7 +48,7 @@ impl Order {
     }
 }
 
-/// Nobody looks at a worker.
+/// Progress that is not shown: there is no terminal.
 struct Silent;
 
 impl Progress for Silent {

@@ -6,7 +6,7 @@ use linux::probe::{FEW_PAGES, MANY_PAGES, Raw, SOME_PAGES, Samples};
 pub(super) struct Recipe {
     /// The name of the operation, for `[prices]`; one that the simulator does not know goes to `[measured]`.
     pub(super) name: &'static str,
-    /// What was measured.
+    /// The measurement in words.
     pub(super) how: &'static str,
     /// All that it needs.
     pub(super) needs: &'static [Raw],
@@ -15,7 +15,7 @@ pub(super) struct Recipe {
 }
 
 impl Recipe {
-    /// What a round says about it.
+    /// The value of a round.
     pub(super) fn value(&self, samples: &Samples) -> Option<i64> {
         let has_all = self.needs.iter().all(|raw| samples.get(*raw).is_some());
         let get = |raw| {
@@ -28,7 +28,7 @@ impl Recipe {
 
 const TAILS_OF_HUGE: i64 = 511;
 
-/// What a packet costs a pipe beyond a byte, without the page: half of it when it is written, half when it is read.
+/// Cost of a packet in a pipe beyond a byte, without the page: half of it when it is written, half when it is read.
 fn half_packet(get: &dyn Fn(Raw) -> i64) -> i64 {
     (get(Raw::PacketPair) - get(Raw::ByteWrite) - get(Raw::ByteRead)) / 2
 }
@@ -50,7 +50,7 @@ fn scan_one(get: &dyn Fn(Raw) -> i64) -> i64 {
     (get(Raw::ScanMany) - get(Raw::ScanFew)) / (MANY_PAGES - FEW_PAGES)
 }
 
-/// Its entry alone.
+/// Cost of changing an entry alone.
 fn change_one(get: &dyn Fn(Raw) -> i64) -> i64 {
     protect_one(get) - scan_one(get)
 }
@@ -76,7 +76,7 @@ fn new_folio(get: &dyn Fn(Raw) -> i64) -> i64 {
     get(Raw::Fallocate) - alloc(get)
 }
 
-/// The same counted off.
+/// A page that leaves a file in memory: LRU, counters, the file's tree.
 fn drop_folio(get: &dyn Fn(Raw) -> i64) -> i64 {
     get(Raw::Truncate) - bare_pair(get) / 2
 }

@@ -16,14 +16,14 @@ const DEFRAG: &str = "transparent_hugepage/defrag";
 /// Everything that is compared.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct List {
-    /// What is run on guests and beside them.
+    /// Runs on guests and beside them.
     pub runs: Vec<Run>,
 }
 
 /// A kind of guest.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Guest {
-    /// What cells call it.
+    /// The guest's name in cells.
     pub name: String,
     /// The real kernel: a version in the cache, or a path; that of the list where it names none.
     pub kernel: String,
@@ -46,11 +46,11 @@ pub struct Run {
     pub sets: Vec<String>,
     /// The group in which it is ranked, and its policy.
     pub policy: Option<(String, String)>,
-    /// What it is ranked by; empty where that is as usual.
+    /// Quantities by which policies are ranked; empty where they are the usual ones.
     pub ranked_by: Vec<&'static str>,
     /// Whether files stream through memory.
     pub streaming: bool,
-    /// What tells its cells from others of the same case.
+    /// The name that tells its cells from others of the same case.
     pub called: Option<String>,
     /// Why it is not run.
     pub skip: Option<String>,
@@ -141,7 +141,7 @@ fn run(table: &TableReader<'_>, guests: &[Guest]) -> Result<Vec<Run>, SourceErro
     Ok(runs)
 }
 
-/// What policies can be ranked by, by its name.
+/// A quantity by which policies can be ranked, by its name.
 fn quantity(table: &TableReader<'_>, name: &str) -> Result<&'static str, SourceError> {
     let found = QUANTITIES.into_iter().find(|quantity| *quantity == name);
     found.ok_or_else(|| table.error("rank_by", unknown("quantity", name, &QUANTITIES)))

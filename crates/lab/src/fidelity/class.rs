@@ -7,18 +7,18 @@ use super::{Cell, EXTFRAG, HUGE_BLOCKS, HUGE_FAULTS, KSWAPD, STALLS, Spread};
 /// Up to so many points of standard deviation, the kernel's own runs agree on the share of huge pages.
 pub const CLEAR_POINTS: f64 = 3.0;
 
-/// What a counter is held to.
+/// The class of a counter, which says how near it must be.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Class {
     /// Faults and allocations of a cell without swap-in or reclaim.
     Faults,
-    /// The same elsewhere.
+    /// Faults elsewhere.
     FaultsUnderReclaim,
     /// The share of huge pages where the kernel's runs agree.
     ShareClear,
-    /// The same where they do not.
+    /// Shares of huge pages where runs of the kernel do not agree.
     ShareContended,
-    /// What kswapd does while files stream through memory.
+    /// Work of kswapd while files stream through memory.
     Streaming,
     /// Splits of huge pages.
     Splits,
@@ -38,7 +38,7 @@ impl Class {
         Self::Reclaim,
     ];
 
-    /// What tables call it.
+    /// The class's name in tables.
     pub const fn name(self) -> &'static str {
         match self {
             Self::Faults => "faults",
@@ -51,7 +51,7 @@ impl Class {
         }
     }
 
-    /// What it asks for, in words.
+    /// The class's tolerance in words.
     pub const fn rule(self) -> &'static str {
         match self {
             Self::Faults => "0.5 % plus 400",
@@ -80,7 +80,7 @@ impl Class {
     }
 }
 
-/// What kind of cell it is, by the kernel's own counters.
+/// The nature of a cell, by the kernel's own counters.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
 pub struct Nature {
     /// Some run swapped in or scanned for pages to reclaim.

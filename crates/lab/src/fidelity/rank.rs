@@ -8,9 +8,9 @@ use serde::Serialize;
 
 use super::{Cell, EXTFRAG, HUGE_BLOCKS, KSWAPD, STALLS, mean};
 
-/// What policies can be ranked by.
+/// Quantities by which policies can be ranked.
 pub const QUANTITIES: [&str; 4] = [HUGE_BLOCKS, STALLS, KSWAPD, EXTFRAG];
-/// What they are ranked by when nothing else is said.
+/// Quantities by which they are ranked where nothing else is said.
 pub const USUAL: [&str; 2] = [HUGE_BLOCKS, STALLS];
 /// Means of the kernel that are further apart than so many pooled standard errors are in an order.
 const ERRORS: f64 = 2.0;
@@ -18,7 +18,7 @@ const ERRORS: f64 = 2.0;
 /// Every two policies of one group, by one quantity.
 #[derive(Clone, Debug, PartialEq, Serialize)]
 pub struct Ranking {
-    /// What the policies were compared in, such as `thpscale, 1 thread`.
+    /// The subject of the comparison, such as `thpscale, 1 thread`.
     pub group: String,
     /// By what.
     pub quantity: &'static str,

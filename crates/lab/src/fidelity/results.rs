@@ -1,4 +1,4 @@
-//! What was run, read from result directories: a guest's with the memory it started from, and that of a simulated run.
+//! Runs, read from result directories: a guest's with the memory it started from, and that of a simulated run.
 
 use std::{
     collections::BTreeMap,
@@ -13,7 +13,7 @@ use crate::{plan::UsageError, run};
 /// One case that a guest has run.
 #[derive(Clone, Debug)]
 pub struct Ran {
-    /// Its name in the experiment.
+    /// The case's name in the experiment.
     pub case: String,
     /// Parameters and settings, as `pagelab run --set` takes them.
     pub sets: BTreeMap<String, String>,
@@ -21,7 +21,7 @@ pub struct Ran {
     pub state: PathBuf,
     /// The kernel's release.
     pub kernel: String,
-    /// What it says.
+    /// The figures of the run.
     pub figures: Figures,
 }
 

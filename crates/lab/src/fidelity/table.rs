@@ -15,7 +15,7 @@ pub fn renew(document: &str, comparison: &Comparison) -> String {
     format!("{before}{BEGIN}\n\n{}\n{END}{after}", generated(comparison, &[before, after]))
 }
 
-/// What stands before and after the generated part.
+/// The text before and after the generated part.
 fn around(document: &str) -> Option<(&str, &str)> {
     let (before, rest) = document.split_once(BEGIN)?;
     let (_, after) = rest.split_once(END)?;

@@ -9,11 +9,11 @@ use std::{
     thread,
 };
 
-/// What one of the threads has to say.
+/// A message of one of the threads.
 pub(super) enum News<R> {
-    /// It begins with an item.
+    /// The thread begins with an item.
     Began,
-    /// It has done it.
+    /// The thread has done the item.
     Done(R),
 }
 

@@ -73,7 +73,7 @@ impl State {
     }
 }
 
-/// What the kernel says of the frames of a run.
+/// The kind of a run's frames, as the kernel says.
 pub(super) fn seen(run: &Run) -> Seen {
     const FILE: u64 = kpf::LRU | kpf::SWAPBACKED | kpf::UPTODATE | kpf::DIRTY;
     let has = |flags: u64| run.flags & flags != 0;

@@ -4,7 +4,7 @@
 use mm::{Frame, MigrateType, Mm};
 use units::{BlockCensus, Order};
 
-/// What a simulated kernel would print of its memory, and what tells this memory from any other.
+/// Memory as a simulated kernel would print it, and the checksum that tells it from any other.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct Picture {
     /// /proc/buddyinfo.
@@ -42,7 +42,7 @@ impl Picture {
 /// Bytes that are hashed at a time.
 const CHUNK: usize = 1 << 16;
 
-/// What a block of frames is, as a byte of the checksum.
+/// The kind of a block of frames, as a byte of the checksum.
 fn kind(frame: Frame) -> u8 {
     match frame {
         Frame::Free { list, .. } => 0x10 + list as u8,

@@ -27,18 +27,18 @@ use crate::{
 pub(super) const SUFFIX: &str = "toml";
 const KEYS: &[&str] = &["recipe", "unmovable", "blocks", "made"];
 const MADE_KEYS: &[&str] = &["machine", "variant", "seed", "checksum"];
-/// What a recipe takes on the command line, behind its name.
+/// Parameters of a recipe on the command line, behind its name.
 const PARAMS: &[&str] = &["unmovable", "blocks"];
 
 /// A recipe that starts a run, with the checksums that its file names.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct RecipeStart {
-    /// What is done, and what for.
+    /// The recipe.
     pub recipe: Recipe,
-    /// Its file, if it is of one.
+    /// The recipe's file, if it is from one.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub file: Option<PathBuf>,
-    /// What came of it elsewhere.
+    /// Results of the recipe elsewhere.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub made: Vec<Made>,
 }
@@ -52,7 +52,7 @@ pub struct Made {
     pub variant: String,
     /// The seed.
     pub seed: u64,
-    /// What tells this memory from any other.
+    /// The checksum that tells this memory from any other.
     pub checksum: String,
 }
 
@@ -70,7 +70,7 @@ pub struct Found {
 }
 
 impl RecipeStart {
-    /// What the words after `--state` mean, if they name a recipe: `metadata+anon`, `metadata+anon,unmovable=7%,blocks=34%`.
+    /// The recipe named by the words after `--state`, if they name one: `metadata+anon`, `metadata+anon,unmovable=7%,blocks=34%`.
     pub(super) fn from_words(words: &str) -> Option<Result<Self, String>> {
         let mut parts = words.split(',');
         let name = parts.next().filter(|name| RECIPES.iter().any(|known| known.name == *name))?;
@@ -129,7 +129,7 @@ impl RecipeStart {
         text
     }
 
-    /// What the file says that comes of it there, if it says so.
+    /// The checksum that the file has for this machine, variant and seed, if it has one.
     pub(crate) fn expected(&self, machine: &str, variant: &str, seed: u64) -> Option<&str> {
         let is_it = |made: &&Made| made.machine == machine && made.variant == variant && made.seed == seed;
         self.made.iter().find(is_it).map(|made| made.checksum.as_str())
