@@ -89,7 +89,7 @@ fn parts<'a>(group: &'a Group<'_>) -> Vec<&'a str> {
     distinct(metrics.filter_map(|metric| metric.part.as_deref()))
 }
 
-/// What is shown of the samples of one run.
+/// The statistic that is shown of the samples of one run.
 type Statistic = fn(&[f64]) -> Option<f64>;
 
 /// The blocks of rows: their name, the metric that programs find them under, and what they show.

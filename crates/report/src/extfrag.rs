@@ -89,7 +89,7 @@ impl From<WindowEvents> for WindowFields {
 }
 
 impl Extfrag {
-    /// What was counted in a run, and how far its counters moved in its window: those with names of classes.
+    /// Counts of a run, and how far its counters moved in its window: those with names of classes.
     pub fn new(pageblock_order: Order, run: &ExtfragCounts, moved: &BTreeMap<String, i64>, lost: u64) -> Self {
         let events = run.iter().filter(|(_, count)| *count > 0).map(|(kind, count)| {
             let fragmenting = kind.is_fragmenting(pageblock_order);
@@ -110,7 +110,7 @@ impl Extfrag {
 
 // ---- Tables
 
-/// What programs find the rows under: of whole runs, and of the measured window.
+/// The metric under which programs find the rows: of whole runs, and of the measured window.
 const METRIC: &str = "extfrag_events";
 const WINDOW: &str = "extfrag_events_in_window";
 /// Between what a case counts and the operation that it counts it in, where there are several.
@@ -151,7 +151,7 @@ struct Line {
     counts: Counts,
 }
 
-/// What a row counts.
+/// The events that a row counts.
 enum Counts {
     Lost,
     Run(Box<dyn Fn(&ExtfragEvents) -> bool>),
@@ -189,7 +189,7 @@ fn fragmenting() -> Vec<(Option<Mobility>, Option<Mobility>)> {
     all
 }
 
-/// What programs and people call such a row.
+/// The names of such a row for programs and for people.
 fn names(below: &str, of: (Option<Mobility>, Option<Mobility>)) -> (String, String) {
     match of {
         (Some(asked), Some(with)) => (format!("{asked}/{with},{below}"), format!("{asked} placed with {with}")),

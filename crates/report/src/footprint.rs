@@ -9,10 +9,10 @@ use crate::short::text::fit;
 
 /// The column of [`Footprint::series`] that is the memory of the guest on its host, in base pages.
 pub const RESIDENT: &str = "host_resident";
-/// What of it is in huge pages of the host, in base pages; only where that is known.
+/// Base pages of that in huge pages of the host; only where that is known.
 pub const HUGE: &str = "host_anon_huge";
 
-/// What of the guest's memory is in use by its own count, in base pages; only where that is known.
+/// Base pages of the guest's memory that are in use by its own count; only where that is known.
 pub const USED: &str = "guest_used";
 
 /// A fall of less between two samples is not one: 1 MiB, in base pages.
@@ -24,13 +24,13 @@ const MIB: f64 = 256.0;
 const GIB: f64 = 262_144.0;
 const MICROS: f64 = 1e6;
 
-/// What a guest was doing, and the memory that its host had for it meanwhile.
+/// The activity of a guest over time, and the memory that its host had for it meanwhile.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Footprint {
-    /// What the guest's monotonic clock said at time 0, in microseconds; 0 where both are the same.
+    /// The guest's monotonic clock at time 0, in microseconds; 0 where both are the same.
     #[serde(default, skip_serializing_if = "is_zero")]
     pub epoch_us: u64,
-    /// What the workload held, earliest first.
+    /// Memory that the workload held, earliest first.
     pub held: Vec<Held>,
     /// [`RESIDENT`], [`HUGE`] and [`USED`], at times of the workload; no rows until they are there.
     pub series: Series,
@@ -118,7 +118,7 @@ impl Footprint {
         before.next_back().map(|held| held.done_us.min(at_us))
     }
 
-    /// What it comes to. It follows from the series, and is made when a result is shown.
+    /// The metrics of a footprint. They follow from the series, and are made when a result is shown.
     pub fn metrics(&self) -> Vec<Metric> {
         let resident = self.resident();
         let Some(peak) = resident.iter().map(|(_, pages)| *pages).max() else {
@@ -140,7 +140,7 @@ impl Footprint {
     }
 }
 
-/// What base pages at times come to, in GiB minutes: each sample is true until the next.
+/// The area below base pages at times, in GiB minutes: each sample is true until the next.
 pub(crate) fn area(samples: &[(u64, u64)]) -> f64 {
     let span = |pair: &[(u64, u64)]| pair[0].1 as f64 * (pair[1].0 - pair[0].0) as f64;
     samples.windows(2).map(span).sum::<f64>() / GIB / MICROS / 60.0

@@ -1,4 +1,4 @@
-//! What others have published: a table as printed, where it is from, and which of its rows say little about a model.
+//! Published series: a table as printed, where it is from, and which of its rows say little about a model.
 //!
 //! A series is a folder of files (`published/s0/`): `source.toml`, tables as CSV, `rows.toml`, `claims.toml`. No simulation
 //! reads it; only what prints or judges results does.
@@ -36,9 +36,9 @@ use crate::record::Better;
 /// One published series.
 #[derive(Clone, Debug)]
 pub struct Published {
-    /// What it is called here: `s0`.
+    /// The series' name here: `s0`.
     pub name: String,
-    /// Who, where, when.
+    /// Author, place and date.
     pub source: PublishedSource,
     /// Where a reader finds why rows are known to be off.
     reasons: String,
@@ -57,7 +57,7 @@ pub struct PublishedSource {
     pub about: String,
     /// The subject of the letter or commit.
     pub title: String,
-    /// Who wrote it.
+    /// The author.
     pub author: String,
     /// When: a date, or a month.
     pub date: String,
@@ -84,15 +84,15 @@ pub struct PublishedSource {
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct PublishedColumn {
-    /// Its label, as published.
+    /// The column's label, as published.
     pub kernel: String,
     /// The kernel of our column that is the same; where this is left out, the labels are equal.
     #[serde(default)]
     ours: Option<String>,
-    /// What the names of its cases say besides: with `shuffle` our case `tasks=16` is `tasks=16;shuffle`.
+    /// The rest of the names of its cases: with `shuffle` our case `tasks=16` is `tasks=16;shuffle`.
     #[serde(default)]
     condition: Option<String>,
-    /// What it is, in a few words: `with patches 1-4`.
+    /// The column in a few words: `with patches 1-4`.
     pub about: String,
 }
 
@@ -101,7 +101,7 @@ pub struct PublishedColumn {
 pub struct Printed {
     /// Workload and configuration.
     pub experiment: String,
-    /// What was measured.
+    /// The metric.
     pub metric: String,
     /// The row of the metric's table.
     pub case: String,
@@ -109,7 +109,7 @@ pub struct Printed {
     pub kernel: String,
     /// The value, digit by digit as printed.
     pub digits: String,
-    /// The same as a number.
+    /// The digits as a number.
     pub number: f64,
     /// Which direction is better, for the same work.
     pub better: Better,
@@ -128,7 +128,7 @@ impl PublishedColumn {
         self.ours.as_deref().unwrap_or(&self.kernel)
     }
 
-    /// What it calls a case of ours.
+    /// The column's name for a case of ours.
     fn case(&self, ours: &str) -> String {
         self.condition.as_ref().map_or_else(|| ours.to_owned(), |condition| format!("{ours};{condition}"))
     }
@@ -157,7 +157,7 @@ impl Published {
         &self.printed
     }
 
-    /// What a model is held against, in the order of the file.
+    /// The claims that a model is held against, in the order of the file.
     pub fn claims(&self) -> &[Claim] {
         &self.claims
     }
@@ -187,7 +187,7 @@ impl Published {
         &self.reasons
     }
 
-    /// What a column of ours calls its case, as published.
+    /// The published name of a case in a column of ours.
     fn case(&self, case: &str, ours: &str) -> String {
         self.column(ours).map_or_else(|| case.to_owned(), |column| column.case(case))
     }

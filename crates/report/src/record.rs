@@ -41,7 +41,7 @@ pub struct Cell {
     pub schema: u32,
     /// Which cell it is.
     pub key: Key,
-    /// What a rerun on a deterministic target repeats byte for byte.
+    /// The part that a rerun on a deterministic target repeats byte for byte.
     pub measured: Measured,
     /// Samples of what the kernel counted and held while the workload ran, where they were asked for; of a deterministic target
     /// repeated like what was measured, of which it is no part.
@@ -53,16 +53,16 @@ pub struct Cell {
     /// The memory of the guest on its host, where that was asked for; on real kernels never repeated.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub footprint: Option<Footprint>,
-    /// What differs from run to run.
+    /// The part that differs from run to run.
     pub run: Run,
 }
 
-/// What identifies a cell: a stopped sweep resumes by it.
+/// The identity of a cell: a stopped sweep resumes by it.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
 pub struct Key {
     /// Name of the experiment.
     pub experiment: String,
-    /// What its tables are of, where an experiment has several sets of them.
+    /// The subject of its tables, where an experiment has several sets of them.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub group: Option<String>,
     /// Name of the workload.
@@ -107,7 +107,7 @@ pub struct Column {
 }
 
 impl Column {
-    /// What programs call it, whatever else is in the result: `host:6.18.44:here`.
+    /// The column's name for programs, whatever else is in the result: `host:6.18.44:here`.
     pub fn label(&self) -> String {
         format!("{}:{}:{}", self.target, self.kernel, self.machine)
     }
@@ -126,7 +126,7 @@ pub enum Target {
 }
 
 impl Target {
-    /// Its name, as in result lines and column heads.
+    /// The target's name, as in result lines and column heads.
     pub fn name(self) -> &'static str {
         match self {
             Self::Host => "host",
@@ -142,7 +142,7 @@ impl std::fmt::Display for Target {
     }
 }
 
-/// What a cell measured.
+/// The measurements of a cell.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Measured {
     /// Whether the numbers may be scored against those of another target.
@@ -166,13 +166,13 @@ pub struct Measured {
     pub extfrag: Option<Extfrag>,
     /// Numbers known beforehand, against the numbers found.
     pub checks: Vec<Check>,
-    /// What this cell could not measure.
+    /// Measurements that this cell could not make.
     pub skipped: Vec<Skip>,
     /// Whatever else the workload reports; tables do not read it.
     pub detail: serde_json::Value,
 }
 
-/// What the names of [`Measured::causes`] begin with where a task had no CPU.
+/// The beginning of names of [`Measured::causes`] where a task had no CPU.
 pub const WAITING: &str = "waiting: ";
 
 /// The time of a workload between its common start and its common end, in picoseconds.
@@ -189,7 +189,7 @@ pub struct Duration {
 /// One measured quantity.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Metric {
-    /// Its name, unit last, such as `fault_latency_ns`.
+    /// The metric's name, unit last, such as `fault_latency_ns`.
     pub name: String,
     /// Which of several classes of the same quantity, such as `fault-huge`; rows call the operation that and the case.
     #[serde(default, skip_serializing_if = "Option::is_none")]
@@ -197,7 +197,7 @@ pub struct Metric {
     /// Which part of the cell's case it is of, such as `12`, where a cell has several; rows say that instead of the case.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub part: Option<String>,
-    /// Its unit, such as `ns`.
+    /// The metric's unit, such as `ns`.
     pub unit: String,
     /// Which direction is better.
     pub better: Better,
@@ -220,7 +220,7 @@ pub enum Better {
 /// A number known beforehand, and what was found.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Check {
-    /// What is counted.
+    /// The quantity that is counted.
     pub name: String,
     /// How many the workload must cause, by its own arithmetic.
     pub expected: u64,
@@ -235,7 +235,7 @@ pub struct Check {
 /// Something a cell could not measure.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Skip {
-    /// What was not measured.
+    /// The measurement that was not made.
     pub what: String,
     /// Why not.
     pub reason: String,
@@ -270,17 +270,17 @@ pub struct System {
     pub machine: String,
     /// Label of the kernel in column heads: [`Key::kernel`] of its cells.
     pub kernel: String,
-    /// What `uname -r` says; of the simulator, the variant.
+    /// The release that `uname -r` prints; of the simulator, the variant.
     pub release: String,
-    /// What executes a guest's instructions, such as `kvm` or `tcg`; absent where there is no guest.
+    /// The engine that executes a guest's instructions, such as `kvm` or `tcg`; absent where there is no guest.
     pub accelerator: Option<String>,
     /// Every setting that was changed for the run: path or sysctl name, and the value applied.
     pub settings: BTreeMap<String, String>,
     /// Files read from the kernel: phase, then path, then content. Of the simulator, the machine file it was made from.
     pub captures: serde_json::Value,
-    /// What a reader should know.
+    /// Notes for a reader.
     pub notes: Vec<String>,
-    /// What differs from run to run.
+    /// The part that differs from run to run.
     pub run: Run,
 }
 
@@ -301,7 +301,7 @@ pub struct Skipped {
     pub key: Option<Key>,
     /// The target that it needed.
     pub target: Target,
-    /// What was not done.
+    /// The work that was not done.
     pub what: String,
     /// Why not.
     pub reason: String,

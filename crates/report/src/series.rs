@@ -16,7 +16,7 @@ pub struct Series {
     pub every_ps: u64,
     /// The names of all that moved.
     pub columns: Vec<String>,
-    /// What had the same value in all samples, by name.
+    /// Values that were the same in all samples, by name.
     pub still: BTreeMap<String, u64>,
     /// A row for each sample: microseconds since the start of the run, then the columns; all of it as the difference from the
     /// row before, of the first row from 0. Zeros at the end of a row are left out.
@@ -57,7 +57,7 @@ impl Series {
         }
     }
 
-    /// Its samples, with the values of [`Self::columns`].
+    /// The samples of the series, with the values of [`Self::columns`].
     pub fn samples(&self) -> Vec<Sample> {
         let mut now = vec![0_u64; self.columns.len() + 1];
         let sample = |row: &Vec<i64>| {
@@ -128,7 +128,7 @@ mod tests {
         assert_eq!(Series::new(1, &["a".to_owned()], &samples).samples(), samples);
     }
 
-    /// What `--sample 1s` of 200 s, and `--sample 60s` of a day, take: ten columns that move all the time, fifty at times.
+    /// Samples of `--sample 1s` for 200 s, and of `--sample 60s` for a day: ten columns that move all the time, fifty at times.
     #[test]
     fn a_day_is_less_than_a_megabyte() {
         let names: Vec<String> = (0..400).map(|n| format!("node0/nr_of_a_common_length_{n}")).collect();

@@ -19,7 +19,7 @@ pub struct Store {
     length: u64,
 }
 
-/// What a result directory holds.
+/// The contents of a result directory.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Contents {
     /// The records, in the order written.
@@ -31,7 +31,7 @@ pub struct Contents {
 /// A last line that was not written to its end.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Torn {
-    /// Its number, from 1.
+    /// The line's number, from 1.
     pub line: u64,
     /// How many bytes of it there are.
     pub bytes: u64,
@@ -43,11 +43,11 @@ pub enum StoreError {
     /// The operating system refused.
     #[error("cannot {action} {}: {reason}", path.display())]
     Io {
-        /// What was tried.
+        /// The action that failed.
         action: &'static str,
         /// On which file or directory.
         path: PathBuf,
-        /// What the operating system said.
+        /// The error of the operating system.
         reason: io::Error,
     },
     /// A new result was to be made where there is one.
@@ -69,7 +69,7 @@ pub enum StoreError {
         path: PathBuf,
         /// Line number, from 1.
         line: u64,
-        /// What is wrong with it.
+        /// The mistake in the line.
         reason: String,
     },
     /// A line is of another version of the schema.
@@ -79,7 +79,7 @@ pub enum StoreError {
         path: PathBuf,
         /// Line number, from 1.
         line: u64,
-        /// What its `schema` says, as JSON.
+        /// The line's `schema`, as JSON.
         found: String,
     },
     /// A record could not be read back, so it was not written: a number in it is not finite.
@@ -87,7 +87,7 @@ pub enum StoreError {
     Unreadable {
         /// The result file.
         path: PathBuf,
-        /// What reading it back says.
+        /// The error of reading it back.
         reason: String,
     },
 }

@@ -53,7 +53,7 @@ fn words(quantity: &str) -> String {
     unit.unwrap_or(quantity).replace('_', " ")
 }
 
-/// What the metric says, and whatever else tells apart cells that would fall together by mistake.
+/// The case of a metric, and whatever else tells apart cells that would fall together by mistake.
 fn case(placed: &Placed<'_>, metric: &Metric) -> String {
     let case = &placed.cell.key.case;
     let more = placed.operation.strip_prefix(case.as_str()).unwrap_or_default();

@@ -17,9 +17,9 @@ pub(super) struct Claims {
 #[derive(Clone, Debug, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Claim {
-    /// What it is called: `s0-3`.
+    /// The claim's name: `s0-3`.
     pub id: String,
-    /// What is claimed, in a few words.
+    /// The claim in a few words.
     pub claim: String,
     /// Why it is a claim: what it says about a model.
     pub reason: String,
@@ -32,7 +32,7 @@ pub struct Claim {
     /// Why the verdict is not to be relied on, where it is not the same for other seeds.
     #[serde(default)]
     pub unsettled: Option<String>,
-    /// What is suspected to be the cause, of a claim that fails.
+    /// The suspected cause, of a claim that fails.
     #[serde(default)]
     pub suspected: Option<String>,
     #[serde(rename = "part")]
@@ -43,14 +43,14 @@ pub struct Claim {
 #[derive(Clone, Debug, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub(super) struct Part {
-    /// What the figure is of, in a few words.
+    /// The figure in a few words.
     pub(super) what: String,
     pub(super) kind: Kind,
-    /// What was published, in words, where the tables do not have it.
+    /// The published figure in words, where the tables do not have it.
     #[serde(default)]
     pub(super) published: Option<String>,
     pub(super) of: Selection,
-    /// What `of` is divided by, less, or compared with: one value, or as many as `of` has.
+    /// The divisor of `of`, or the values that are taken off or compared: one value, or as many as `of` has.
     #[serde(default)]
     pub(super) by: Option<Selection>,
     /// Each ratio is divided by the ratio of these.
@@ -130,7 +130,7 @@ pub(super) struct Selection {
     /// Whether the values of all cases are made one.
     #[serde(default)]
     pub(super) cases: Cases,
-    /// What each case is multiplied with, where they are added up.
+    /// The factor of each case, where cases are added up.
     #[serde(default)]
     pub(super) weights: Option<Vec<f64>>,
     /// The values say how many per cent are added to one.
@@ -138,7 +138,7 @@ pub(super) struct Selection {
     pub(super) percent_more: bool,
 }
 
-/// What becomes of the values of several cases.
+/// The way in which the values of several cases become one.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub(super) enum Cases {
@@ -216,7 +216,7 @@ impl Part {
         if self.holds.within.is_some() { Unit::Deviation } else { self.unit.unwrap_or(of_kind) }
     }
 
-    /// What is wrong with it, if anything.
+    /// The mistake in the claim, if there is one.
     fn problem(&self) -> Option<String> {
         let needs_by = matches!(self.kind, Kind::Ratio | Kind::Difference | Kind::Identity);
         if needs_by != self.by.is_some() {
@@ -247,7 +247,7 @@ impl Part {
 }
 
 impl Claims {
-    /// What is wrong, and with which claim.
+    /// The mistake in the claims, if there is one, and in which.
     pub(super) fn problem(&self) -> Option<String> {
         let mut ids = Vec::new();
         for claim in &self.claims {

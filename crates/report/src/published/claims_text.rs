@@ -54,7 +54,7 @@ pub fn claims_text(published: &Published, judgement: &Judgement) -> String {
     text + "\n" + &tally(judgement)
 }
 
-/// What was run for it.
+/// The runs behind the judgement.
 fn ran(published: &Published, judgement: &Judgement) -> String {
     let Some(experiment) = &published.source.experiment else {
         return "no experiment of ours makes these tables yet".to_owned();

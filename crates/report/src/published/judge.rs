@@ -10,7 +10,7 @@ use super::{
 };
 use crate::stats;
 
-/// What a result makes of the claims of a series.
+/// The judgement of a result on the claims of a series.
 #[derive(Clone, Debug, PartialEq, Serialize)]
 pub struct Judgement {
     /// The series.
@@ -24,9 +24,9 @@ pub struct Judgement {
 /// A claim and what became of it.
 #[derive(Clone, Debug, PartialEq, Serialize)]
 pub struct JudgedClaim {
-    /// What it is called: `s0-3`.
+    /// The claim's name: `s0-3`.
     pub id: String,
-    /// What is claimed, in a few words.
+    /// The claim in a few words.
     pub claim: String,
     /// Why it is a claim.
     pub reason: String,
@@ -37,27 +37,27 @@ pub struct JudgedClaim {
     /// Why the verdict is not to be relied on, where it is not.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub unsettled: Option<String>,
-    /// What is suspected to be the cause, of a claim that fails.
+    /// The suspected cause, of a claim that fails.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub suspected: Option<String>,
-    /// What has to be so.
+    /// The parts that have to hold.
     pub parts: Vec<JudgedPart>,
 }
 
 /// One part of a claim.
 #[derive(Clone, Debug, PartialEq, Serialize)]
 pub struct JudgedPart {
-    /// What the figures are of.
+    /// The figures in a few words.
     pub what: String,
     /// How they are shown.
     pub unit: Unit,
     /// The published figures, the least and the largest; with a count, the count twice. Of [`Unit::Deviation`] they are values.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub published: Option<(f64, f64)>,
-    /// What was published, in words, where no table has it.
+    /// The published figure in words, where no table has it.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub published_words: Option<String>,
-    /// The same of our means over seeds.
+    /// The smallest and largest figure of our means over seeds.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub ours: Option<(f64, f64)>,
     /// 2.5 % point of single runs, of the least figure, and 97.5 % point, of the largest.
@@ -75,15 +75,15 @@ pub struct JudgedPart {
     pub verdict: Verdict,
 }
 
-/// What became of a claim, or of one part of it.
+/// The verdict on a claim, or on one part of it.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Verdict {
-    /// It is so.
+    /// The claim holds.
     Holds,
-    /// It is not.
+    /// The claim does not hold.
     Fails,
-    /// It cannot be said yet, and why.
+    /// The claim cannot be judged yet, and why.
     NotYet(String),
 }
 
@@ -117,7 +117,7 @@ pub fn judge(published: &Published, ours: Result<&Ours, &str>) -> Judgement {
     Judgement { series: published.name.clone(), seeds, claims }
 }
 
-/// The same of the published tables themselves: each claim has to hold there, or what it says was not published as figures.
+/// Judges the published tables themselves: each claim has to hold there, or its figures were not published.
 pub fn judge_published(published: &Published) -> Judgement {
     judge(published, Ok(&Ours::of_table(published)))
 }

@@ -1,4 +1,4 @@
-//! What our runs have to say about a published table: one number for each of its values and each seed.
+//! Our values for a published table: one number for each of its values and each seed.
 
 use std::collections::BTreeMap;
 
@@ -22,14 +22,14 @@ pub struct Ours {
 }
 
 impl Ours {
-    /// What the tables of each single seed say. Columns that were not published are left out.
+    /// The tables of each single seed. Columns that were not published are left out.
     pub fn new(cells: &[Cell], layout: Layout, published: &Published) -> Self {
         let mut ours = Self::of_tables(cells, layout, published);
         ours.add_steps(cells, published);
         ours
     }
 
-    /// The same with what another experiment of the same seeds says.
+    /// Adds the values of another experiment of the same seeds.
     #[must_use]
     pub fn with(mut self, other: Self) -> Self {
         self.values.extend(other.values);

@@ -14,14 +14,14 @@ use crate::record::Better;
 /// The columns of a table, in this order.
 const COLUMNS: [&str; 6] = ["experiment", "metric", "case", "kernel", "value", "better"];
 
-/// What is wrong with a file of a series.
+/// A mistake in a file of a series.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct PublishedError {
     /// The file.
     pub file: String,
     /// The line, from 1; none when the file as a whole is meant.
     pub line: Option<usize>,
-    /// What was expected, and what was found.
+    /// The text that was expected, and the one that was found.
     pub message: String,
 }
 

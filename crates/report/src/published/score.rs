@@ -26,11 +26,11 @@ use crate::{group::distinct, stats};
 
 /// A change by this factor is material.
 const MATERIAL: f64 = 1.10;
-/// What goes the same way changes by this factor at least.
+/// A value that goes the same way changes by this factor at least.
 const SAME_WAY: f64 = 1.03;
 /// Counts below this on both sides are luck.
 const SMALL_COUNT: f64 = 30.0;
-/// What a model says that knows nothing: everything falls to this part.
+/// The answer of a model that knows nothing: everything falls to this part.
 const ALL_DOWN: f64 = 0.85;
 
 /// The scores of a result.
@@ -76,7 +76,7 @@ pub struct Score {
     pub inside: Option<f64>,
 }
 
-/// What single runs of the model get.
+/// The scores of single runs of the model.
 #[derive(Clone, Copy, Debug, PartialEq, Serialize)]
 pub struct Ceiling {
     /// How many there are.
