@@ -89,7 +89,7 @@ impl Mm {
         let found = self.take_fast(cx, request).or_else(|| {
             primitive::enter_slow_path(cx);
             if self.variant.node_only_gives_up && request.this_node_only && !request.reclaims {
-                // Speculative, as huge pages are where faults may not reclaim: nobody is woken for it either.
+                // Speculative, as huge pages are where faults may not reclaim: no thread is woken for it either.
                 return None;
             }
             if request.wakes_kswapd {

@@ -3,8 +3,8 @@
 //! pages out does not wait for the worker's lock (`balloon_lock`); a work item is a kernel thread of its own.
 //!
 //! A balloon takes memory from a guest for its host: pages are allocated one by one, the host is told of up to 256 of them at a
-//! time and gives each back, which breaks its huge pages; and the other way round. How large it shall be, somebody outside
-//! says: an operator, whose orders are known beforehand.
+//! time and gives each back, which breaks its huge pages; and the other way round. How large it shall be, an operator outside
+//! says, whose orders are known beforehand.
 
 use std::collections::{BTreeMap, VecDeque};
 
@@ -90,7 +90,7 @@ pub struct BalloonSpec {
     pub deflate_on_oom: bool,
 }
 
-/// Pages that somebody takes out of the balloon, of which the device hears first.
+/// Pages that are taken out of the balloon for a task, of which the device hears first.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Leak(u32);
 
@@ -197,7 +197,7 @@ impl Mm {
         step
     }
 
-    /// Takes a page of the guest that nobody touches: its host hears of it only later.
+    /// Takes a page of the guest that is not accessed: its host hears of it only later.
     fn alloc_for_balloon(&mut self, cx: &mut Cx<'_>, request: &AllocRequest) -> Option<Pfn> {
         let host = self.host.take();
         let got = self.alloc(cx, request);
@@ -247,7 +247,7 @@ impl Mm {
         Some((leak, wait))
     }
 
-    /// Does somebody take pages out for want of memory just now?
+    /// Are pages taken out for want of memory just now?
     pub(crate) fn is_leaking_on_oom(&self) -> bool {
         self.balloon.as_ref().is_some_and(|balloon| balloon.oom_leak.is_some())
     }
@@ -305,7 +305,7 @@ impl Balloon {
         match self.orders.front() {
             _ if self.left > 0 && has < self.target => self.later(Stage::Fill(ARRAY.min(self.left))),
             _ if self.left > 0 => {
-                // The newest first (`balloon_page_list_dequeue`). The device is told before anybody may use them.
+                // The newest first (`balloon_page_list_dequeue`). The device is told before the pages may be used.
                 let count = ARRAY.min(self.left);
                 self.array = self.pages.split_off(has - count);
                 self.left -= count;

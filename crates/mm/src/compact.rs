@@ -211,7 +211,7 @@ impl DirectCompact {
         }
     }
 
-    /// Begins a run over a zone, unless compaction rests there. The greatest effort asks nobody, and is not counted.
+    /// Begins a run over a zone, unless compaction rests there. The greatest effort does not ask, and is not counted.
     fn begin_zone(&mut self, mm: &mut Mm, zone: ZoneIndex) {
         let (order, compact) = (self.request.order, &mut mm.zones[zone].compact);
         if self.priority < CompactPriority::SyncFull {

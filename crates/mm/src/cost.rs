@@ -62,7 +62,7 @@ works! {
     PteClear = "pte_clear", PageTable;
     /// Reading one page-table entry while walking a range.
     PteScan = "pte_scan", PageTable;
-    /// Storing one page-table entry in a table that is being filled, and that nobody walks yet.
+    /// Storing one page-table entry in a table that is being filled, and that no processor walks yet.
     PteStore = "pte_store", PageTable;
     /// Counting a mapping of a folio, or counting it off: reference, map count, counters of the process and of the node.
     Rmap = "rmap", PageTable;
@@ -126,7 +126,7 @@ works! {
     ScanFrame = "scan_frame", CompactScan;
     /// Looking at a pageblock in the same search: its type, and whether to skip it.
     ScanBlock = "scan_block", CompactScan;
-    /// Reading the record of a frame that no cache holds and whose neighbours nobody has read.
+    /// Reading the record of a frame that no cache holds, and whose neighbours were not read.
     FarFrame = "far_frame", CompactScan;
     /// Making one frame what another was, but for contents, lists and entries: flags, references, locks.
     MigrateFolio = "migrate_folio", Migrate;
@@ -180,7 +180,7 @@ causes! {
     CompactScan = "compaction scan";
     /// Moving pages from one frame to another, but for the copy.
     Migrate = "migrate";
-    /// Waiting for a folio that somebody works on.
+    /// Waiting for a folio that another task works on.
     FolioLock = "folio lock";
     /// Interrupting other CPUs, and being interrupted by them.
     Ipi = "ipi";
@@ -301,7 +301,7 @@ pub struct Meter<'a> {
     spent: Spent,
     total: Picos,
     charged: &'static Charged,
-    /// The step ends here, whatever its horizon: somebody was woken.
+    /// The step ends here, whatever its horizon: a task was woken.
     cut: Time,
     faults: Faults,
     prices: &'a Prices,
@@ -337,7 +337,7 @@ impl<'a> Meter<'a> {
         self.start + self.total
     }
 
-    /// Is it time to let others run, at the horizon of the step or because somebody was woken in it?
+    /// Is it time to let others run, at the horizon of the step or because a task was woken in it?
     #[inline]
     pub fn is_over(&self, horizon: Time) -> bool {
         self.now() >= horizon.min(self.cut)

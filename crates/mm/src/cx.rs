@@ -1,5 +1,5 @@
 //! Linux: none; what `current` and the arguments of a call are to a kernel function.
-//! Differs: one struct holds what a step is told and all that it tells whoever takes it.
+//! Differs: one struct holds what a step is told, and all that it tells its caller.
 //!
 //! Every mechanism gets a [`Cx`]. Time, prices, causes and counters are its [`Meter`] (`cost.rs`), which knows no mechanism;
 //! what a step may ask of memory (`alloc/lent.rs`) and of the TLBs of other CPUs (`tlb.rs`) belongs to those who answer.
@@ -99,13 +99,13 @@ impl<'a> Cx<'a> {
         self.control
     }
 
-    /// Does somebody else wait for this CPU?
+    /// Does another task wait for this CPU?
     pub(crate) fn need_resched(&self) -> bool {
         self.need_resched
     }
 
-    /// Does somebody else wait for this CPU, or did so when the last step ended? So it is for who asks in the middle of
-    /// what is several steps here.
+    /// Does another task wait for this CPU, or did so when the last step ended? For callers in the middle of one step of the
+    /// kernel's that is several steps here.
     pub(crate) fn has_to_yield(&self) -> bool {
         self.need_resched || self.was_preempted
     }
@@ -137,7 +137,7 @@ impl<'a> Cx<'a> {
         self.meter.now()
     }
 
-    /// Is it time to let others run, at the horizon of the step or because somebody was woken in it?
+    /// Is it time to let others run, at the horizon of the step or because a task was woken in it?
     #[inline]
     pub fn is_over(&self, horizon: Time) -> bool {
         self.meter.is_over(horizon)
@@ -208,8 +208,8 @@ impl<'a> Cx<'a> {
         self.meter.spent()
     }
 
-    /// How many faults others let pass in one go, who want what each of them takes: all of a table's, where nobody shares the
-    /// address space.
+    /// Faults that others, who want as much time as each of them takes, let pass in one go: all of a table's, where no other CPU
+    /// shares the address space.
     pub(crate) fn faults_at_once(&self, among_others: u64) -> u64 {
         match self.tlbs.loaded {
             Loaded::Here { others } if others > 0 => among_others,

@@ -39,7 +39,7 @@ vm_events! {
     Pgfree = "pgfree",
     /// Page faults, retries counted again.
     Pgfault = "pgfault",
-    /// Write faults on a base page that nobody else maps: it is kept, not copied (since 5.10).
+    /// Write faults on a base page that no other process maps: it is kept, not copied (since 5.10).
     Pgreuse = "pgreuse",
     /// Page faults that had to wait for a device.
     Pgmajfault = "pgmajfault",
@@ -205,7 +205,7 @@ vm_events! {
     ThpDeferredSplitPage = "thp_deferred_split_page",
     /// Huge pages split into base pages.
     ThpSplitPage = "thp_split_page",
-    /// Huge pages that could not be split, as somebody else held them.
+    /// Huge pages that could not be split, as another task held them.
     ThpSplitPageFailed = "thp_split_page_failed",
     /// Huge pages split because swap does not take one as a whole (4.13).
     ThpSwpoutFallback = "thp_swpout_fallback",

@@ -1,5 +1,5 @@
 //! Linux: folio_lock(), folio_unlock() and folio_wait_locked() in mm/filemap.c (v6.1).
-//! Differs: who waits is woken when the lock is let go, and looks again; nobody is handed the lock.
+//! Differs: a waiter is woken when the lock is let go, and looks again; the lock is not handed over.
 //!
 //! The lock of a folio is held across steps. Here it is only a mark, and who waits is known by the folio; who they are, and
 //! when they run again, is known outside.
@@ -10,14 +10,14 @@ use units::Pfn;
 
 use crate::{Mm, cx::Cx, frame::FrameFlag, news::News, step::Wait};
 
-/// Folios that somebody waits for.
+/// Folios that tasks wait for.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct FolioWaits {
     waited: BTreeSet<Pfn>,
 }
 
 impl Mm {
-    /// Locks a folio, unless somebody has (`folio_trylock`).
+    /// Locks a folio, unless another task has locked it (`folio_trylock`).
     pub(crate) fn try_lock_folio(&mut self, head: Pfn) -> bool {
         let is_free = !self.frames.has(head, FrameFlag::Locked);
         if is_free {
@@ -26,7 +26,7 @@ impl Mm {
         is_free
     }
 
-    /// Lets go of it. The step in progress ends soon where somebody waits for that.
+    /// Unlocks a folio. The step in progress ends soon where a task waits for that.
     pub(crate) fn unlock_folio(&mut self, cx: &mut Cx, head: Pfn) {
         assert!(self.frames.has(head, FrameFlag::Locked), "folio {head} is unlocked by who has locked it");
         self.frames.mark(head, FrameFlag::Locked, false);
@@ -36,7 +36,7 @@ impl Mm {
         }
     }
 
-    /// Waiting for the lock of a folio that somebody has.
+    /// Waiting for the lock of a folio that another task has.
     pub(crate) fn wait_on_folio(&mut self, head: Pfn) -> Wait {
         assert!(self.frames.has(head, FrameFlag::Locked), "folio {head} is locked by nobody");
         self.folio_waits.waited.insert(head);

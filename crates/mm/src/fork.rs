@@ -34,7 +34,7 @@ pub struct Fork {
 enum Part {
     /// A VMA, or some pages.
     Copied,
-    /// There is a page that somebody works on.
+    /// There is a page that another task works on.
     Waits(Wait),
     /// Nothing is left.
     None,

@@ -121,10 +121,10 @@ pub struct Held {
 /// Frames that a control holds between two of its steps, so that a check finds the owner of every frame.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Holdings {
-    /// Blocks that nobody else sees: `Frame::Isolated`, with the control as owner.
+    /// Blocks on no list: `Frame::Isolated`, with the control as owner.
     pub isolated: Vec<Held>,
     /// Folios that lost their last mapping and wait for a flush of the TLB: still `Frame::Anon`, and where they were on
-    /// lists, but mapped by nobody.
+    /// lists, but without mappings.
     pub gathered: Vec<Held>,
     /// Folios that were taken off their LRU list, and else are what they were.
     pub off_lru: Vec<Held>,
@@ -249,7 +249,7 @@ impl FrameTable {
     }
 
     /// A free block of `order`, of which [`Self::free_list`] was asked, is taken off its list: its head is an interior, until
-    /// someone says of what.
+    /// the caller sets its use.
     #[inline]
     pub(crate) fn clear_free(&mut self, pfn: Pfn, order: Order) {
         if order >= self.blocks.order() {
@@ -272,7 +272,7 @@ impl FrameTable {
         is_one
     }
 
-    /// A block on a per-CPU list is taken off it, and is the interior of nothing until someone says of what: its order, and
+    /// A block on a per-CPU list is taken off it, and is the interior of nothing until the caller sets its use: its order, and
     /// the free list that it goes back to.
     #[inline]
     pub(crate) fn leave_pcp(&mut self, pfn: Pfn) -> (Order, MigrateType) {
@@ -533,7 +533,7 @@ impl Threads<'_> {
 /// A flag of a frame beside what it is.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum FrameFlag {
-    /// On an LRU list (`PG_lru`); or it stands for a page of a kernel that was on one, which nobody here reclaims.
+    /// On an LRU list (`PG_lru`); or it stands for a page of a kernel that was on one, and is not reclaimed here.
     OnLru,
     /// On, or to be put on, an active one (`PG_active`).
     Active,

@@ -1,6 +1,6 @@
 //! Linux: virt/kvm/kvm_main.c, do_huge_pmd_anonymous_page() and zap_huge_pmd() of the host's kernel (v5.5 to v6.1).
 //! Differs: a host without a kernel is a state for each page of the guest's memory; it knows no shortage and no other guests.
-//! Of one with a kernel, whoever steps both does what is listed here.
+//! Of one with a kernel, the caller that steps both does the work listed here.
 //!
 //! A guest's memory is made of pages of a process of the host, which come with the guest's first access to each
 //! and go when the guest reports them. An access is taken to be where a block is allocated, or where a page is copied to: next
@@ -53,7 +53,7 @@ enum Region {
 /// The host behind a guest's memory.
 #[derive(Clone, Debug)]
 pub(crate) enum Host {
-    /// Pages of nobody.
+    /// Pages without a kernel that owns them.
     Pages(Backing),
     /// A kernel, which has to hear of this.
     Kernel(HostWork),
@@ -261,7 +261,7 @@ impl Mm {
         }
     }
 
-    /// The host has backed a block with huge pages: nobody looks again while only the last of them is accessed.
+    /// The host has backed a block with huge pages: there is no other look while only the last of them is accessed.
     pub fn note_backed_huge(&mut self, last: Pfn) {
         if let Some(Host::Kernel(work)) = self.host.as_deref_mut() {
             work.known = Some(last.0 / REGION);
@@ -281,7 +281,7 @@ impl Mm {
         self.zones.iter().any(|zone| pfn >= zone.start && u64::from(pfn.0 - zone.start.0) < zone.present)
     }
 
-    /// Which huge pages of the machine's memory are free from end to end, and nobody has written to them.
+    /// The huge pages of the machine's memory that are free from end to end, and were not written to.
     fn free_regions(&self) -> Vec<bool> {
         let mut free = vec![false; (self.frames.len() / REGION) as usize];
         if self.on_free != OnFree::Nothing {
@@ -411,7 +411,7 @@ impl Mm {
             None => 0,
         };
         if gone > 0 && !is_stale {
-            // Whoever still wrote something there has lost it.
+            // A store to such a page is lost.
             self.frames.clear_contents(pfn, order);
         }
         cx.count(Event::SimHostDiscards, gone);

@@ -59,7 +59,7 @@ struct Wish {
 
 #[derive(Clone, Debug)]
 enum State {
-    /// Until somebody wakes it.
+    /// Until kswapd is woken.
     Asleep,
     /// Balanced, it naps before it sleeps.
     Napping,

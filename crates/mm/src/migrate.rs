@@ -1,9 +1,9 @@
 //! Linux: migrate_pages() and below in mm/migrate.c (v4.1 to v6.4).
-//! Differs: base pages only; huge pages are not moved yet. Nobody has pages pinned: what holds a page beside its mappings, its
-//! file and the swap cache is a child that is being forked. Nobody waits for a page that is on its way to swap.
+//! Differs: base pages only; huge pages are not moved yet. No pages are pinned: what holds a page beside its mappings, its
+//! file and the swap cache is a child that is being forked. Migration does not wait for a page on its way to swap.
 //!
 //! The frames to move to come from the caller. A page is unmapped in one step and copied and mapped again in the next;
-//! between them its entries say that it is on its way, and whoever comes across one waits.
+//! between them its entries say that it is on its way, and a task that comes across one waits.
 
 use units::{Order, Pfn};
 
@@ -146,7 +146,7 @@ impl Migrate {
         if self.at == self.from.len() {
             return self.end_pass(mm, cx);
         }
-        // What a device has done by now nobody waits for, whether or not who asked for it has run since.
+        // Requests that a device has done by now are nothing to wait for, whether or not their task has run since.
         mm.complete_swap_io(cx);
         mm.complete_disk_io(cx);
         let page = self.from[self.at];
@@ -357,13 +357,13 @@ fn give_back(mm: &mut Mm, cx: &mut Cx, page: Pfn, targets: &mut Vec<Pfn>) {
     mm.lru_add_again(cx, target);
 }
 
-/// A frame is what a page was that nobody wants any more: whoever holds it frees it.
+/// A frame becomes a page that is not in use any more: its last holder frees it.
 fn become_unwanted(mm: &mut Mm, target: Pfn, was: Frame) {
     mm.frames.set(target, was);
     mm.frames.mark(target, FrameFlag::Dropped, true);
 }
 
-/// A copy becomes what a page was, and goes on its list, unless it waits in a batch before; one that nobody wants any more is
+/// A copy becomes what a page was, and goes on its list, unless it waits in a batch before; one that is not in use any more is
 /// freed, now or there.
 fn take_place(mm: &mut Mm, cx: &mut Cx, source: Pfn, target: Pfn, entries: usize) {
     let was = mm.frames.get(source);
@@ -431,7 +431,7 @@ impl Mm {
     }
 
     /// Isolated folios go back to their lists under one hold of the lock, or up to 4.7 into this CPU's batch; those that
-    /// nobody wants any more are freed (`putback_movable_pages`).
+    /// are not in use any more are freed (`putback_movable_pages`).
     pub(crate) fn put_back_all(&mut self, cx: &mut Cx, folios: &[Pfn]) {
         if self.variant.migrate_through_batch {
             for head in folios {

@@ -12,7 +12,7 @@ pub enum News {
     Woken(Daemon, NodeId),
     /// The OOM killer has chosen a process.
     Killed(SpaceId),
-    /// A folio that somebody waits for is unlocked.
+    /// A folio that a task waits for is unlocked.
     Unlocked(Pfn),
     /// A node's kswapd has come to the end of a pass, or has nothing to do (`pfmemalloc_wait`).
     Passed(NodeId),
@@ -51,7 +51,7 @@ impl Mm {
         news
     }
 
-    /// Has a kernel thread of any node been woken, and nobody was told yet?
+    /// Has a kernel thread of any node been woken, and is that news not told yet?
     pub fn has_woken(&self, daemon: Daemon) -> bool {
         self.news.iter().any(|news| matches!(news, News::Woken(woken, _) if *woken == daemon))
     }

@@ -135,7 +135,7 @@ pub struct Node {
 }
 
 impl Node {
-    /// The nodes of a machine, nobody awake. `zones`: all zones with memory, each with its node and its kind.
+    /// The nodes of a machine, all threads asleep. `zones`: all zones with memory, each with its node and its kind.
     pub(crate) fn all(machine: &MachineSpec, zones: &[(NodeId, ZoneKind)]) -> PerNode<Self> {
         let mut zonelists = zonelists(machine, zones).into_iter();
         let mut first = ZoneIndex(0);

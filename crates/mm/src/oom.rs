@@ -38,7 +38,7 @@ fn badness(space: &AddressSpace) -> u64 {
 }
 
 impl Mm {
-    /// From now on somebody ends the tasks of processes that are killed.
+    /// From now on the caller ends the tasks of processes that are killed.
     pub fn enable_oom_killer(&mut self) {
         self.oom.is_enabled = true;
     }
@@ -56,7 +56,7 @@ impl Mm {
     }
 
     /// Kills the process that has most, unless one is dying already; false when nothing is to be expected from this.
-    /// `is_victim`: whoever asks is dying itself (`out_of_memory`).
+    /// `is_victim`: the task that asks is dying itself (`out_of_memory`).
     pub(crate) fn out_of_memory(&mut self, spaces: &Spaces, cx: &mut Cx, is_victim: bool) -> bool {
         if !self.oom.is_enabled {
             return false;

@@ -61,7 +61,7 @@ pub use write::Blocks;
 pub struct FileCounts {
     /// All of them (`nr_file_pages`).
     pub pages: u64,
-    /// Those that somebody maps (`nr_mapped`).
+    /// Those that are mapped (`nr_mapped`).
     pub mapped: u64,
     /// Those that the disk does not have (`nr_dirty`).
     pub dirty: u64,
@@ -91,14 +91,14 @@ pub struct PageCache {
     free_segments: Vec<u32>,
     names: BTreeMap<String, InodeId>,
     open: Vec<Option<Open>>,
-    /// Numbers of descriptors below `open.len()` that nobody has: the lowest goes first.
+    /// Numbers of descriptors below `open.len()` that are free: the lowest goes first.
     free_files: BinaryHeap<Reverse<u32>>,
     nodes: Nodes,
     disk: Disk<InodeId>,
     counts: PerZone<FileCounts>,
     /// Blocks of the disk that are taken, or promised to dirty pages.
     blocks_used: u64,
-    /// Dentries that nobody uses, and inodes without a dentry, by node.
+    /// Dentries that are not in use, and inodes without a dentry, by node.
     dentries: PerNode<Ordered<InodeId>>,
     idle: PerNode<Ordered<InodeId>>,
     /// Inodes with dirty pages, by when they became so.
@@ -404,7 +404,7 @@ impl Mm {
         head
     }
 
-    /// The disk gets so many requests to write more, and nobody sees how they end: for tests.
+    /// The disk gets so many requests to write more, whose end has no effect: for tests.
     #[cfg(test)]
     pub(crate) fn send_writes(&mut self, cx: &mut Cx, requests: u64) {
         for at in 0..requests {

@@ -43,7 +43,7 @@ pub(crate) const RETRIES_MAX: u32 = 16;
 pub(crate) enum Reclaimer {
     /// A node's kswapd.
     Kswapd,
-    /// Whoever needs memory.
+    /// A task that needs memory.
     Direct,
 }
 
@@ -71,7 +71,7 @@ pub(crate) struct ScanControl {
     pub(crate) met: Met,
     /// All that was met on the node lately is being written (`PGDAT_WRITEBACK`).
     pub(crate) meets_writeback: bool,
-    /// All files that were met lately are dirty, and nobody writes them (`PGDAT_DIRTY`).
+    /// All files that were met lately are dirty, and none is being written (`PGDAT_DIRTY`).
     pub(crate) meets_dirty: bool,
 }
 
@@ -82,7 +82,7 @@ pub(crate) struct Met {
     pub(crate) writeback: u64,
     /// Met again while they are being written.
     pub(crate) immediate: u64,
-    /// Dirty, or being written; of those that nobody writes; and those met again while they are being written.
+    /// Dirty, or being written; those that are not being written; and those met again while they are being written.
     pub(crate) dirty: u64,
     pub(crate) unqueued_dirty: u64,
     pub(crate) congested: u64,
@@ -100,7 +100,7 @@ impl Met {
         self.congested += other.congested;
     }
 
-    /// Is all that was met of files dirty, with nobody to write it (`PGDAT_DIRTY`)?
+    /// Is all that was met of files dirty, and none being written (`PGDAT_DIRTY`)?
     pub(crate) fn is_all_dirty(&self) -> bool {
         self.unqueued_dirty == self.file_taken
     }
@@ -275,7 +275,7 @@ impl NodeScan {
                 return Some(Step::Block(Wait::Until(mm.isolated_throttle(cx))));
             }
             if self.zone.is_some() {
-                // Who is too many waits for as long as he is.
+                // A reclaimer sleeps while too much is off the lists (`too_many_isolated`).
                 return Some(Step::Block(Wait::Until(mm.isolated_throttle(cx))));
             }
             self.amounts.take(at, RUN);

@@ -398,7 +398,7 @@ impl Mm {
             let list = if makes(Mistake::PutsBackOnOtherList) { Mistake::other_list(of_block) } else { of_block };
             frames.set(pfn, Frame::Interior);
             let end = (variant.moved_end == End::Tail).then_some(End::Tail);
-            // Nobody hears of it.
+            // No thread is notified of it.
             let notify_from = if makes(Mistake::NotifiesItself) { buddy.notify_from } else { buddy.notify_from.take() };
             buddy.give(frames, cx, Block { pfn, order }, list, end, variant);
             buddy.notify_from = notify_from;

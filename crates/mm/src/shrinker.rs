@@ -1,7 +1,7 @@
 //! Linux: shrink_slab() and do_shrink_slab() in mm/vmscan.c (v4.1, v4.16 to v6.1).
-//! Differs: nobody else holds `shrinker_rwsem`.
+//! Differs: no other task holds `shrinker_rwsem`.
 //!
-//! Whoever can give back memory that is on no LRU list is asked for objects, the more the harder memory is needed.
+//! Each owner of memory that is on no LRU list is asked for objects, the more the harder memory is needed.
 
 use units::{NodeId, Order};
 
@@ -75,9 +75,9 @@ pub(crate) fn asked_when_dropping(freeable: u64) -> u64 {
 enum Shrinker {
     /// The huge zero page, when no process uses it; its objects are frames.
     HugeZero,
-    /// Huge pages of which nobody maps some base pages any more.
+    /// Huge pages of which some base pages have no mapping any more.
     DeferredSplit,
-    /// Dentries and inodes that nobody uses.
+    /// Dentries and inodes that are not in use.
     Inodes,
     /// Buffers of metadata.
     Buffers,

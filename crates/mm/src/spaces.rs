@@ -1,6 +1,6 @@
 //! Linux: the anonymous side of mm/rmap.c, anon_vma_chain in include/linux/rmap.h (v6.1).
 //! Differs: a frame names the family of processes that may map it, and where; who of them does is found in their page
-//! tables. So it survives that VMAs are split and merged, and costs nothing until somebody asks.
+//! tables. So it survives that VMAs are split and merged, and costs nothing until it is asked for.
 
 use std::collections::BTreeMap;
 
@@ -27,7 +27,7 @@ pub struct Spaces {
     families: BTreeMap<FamilyId, Vec<SpaceId>>,
 }
 
-/// An entry of somebody's page tables that maps a folio, or a part of it.
+/// An entry of a process's page tables that maps a folio, or a part of it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Mapping {
     /// The address space.
@@ -121,7 +121,7 @@ impl Spaces {
     }
 
     /// The entries that map the folio of an anonymous frame, or parts of it (`rmap_walk_anon`): by process, then by page.
-    /// A child that is being forked is not among them yet; whoever takes mappings away finds out by the folio's count.
+    /// A child that is being forked is not among them yet; a control that takes mappings away finds out by the folio's count.
     pub fn mappings(&self, mm: &Mm, head: Pfn) -> Vec<Mapping> {
         let mut found = Vec::new();
         let Frame::Anon { family, vpn, order } = mm.frames.get(head) else { return found };

@@ -74,7 +74,7 @@ pub enum Wait {
     },
     /// A waker that the wait does not name.
     Queue,
-    /// A folio that somebody works on is left alone again (`folio_wait_locked`).
+    /// A folio that another task works on is left alone again (`folio_wait_locked`).
     Folio(Pfn),
     /// A node's kswapd has come to the end of a pass, or an instant (`pfmemalloc_wait`).
     Pass {

@@ -131,7 +131,7 @@ impl Touch {
         rest.div_ceil(self.stride)
     }
 
-    /// Has the VMA of the next access anonymous pages already, or may it have had some, and does nobody have its lock alone
+    /// Has the VMA of the next access anonymous pages already, or may it have had some, and has no task its lock alone
     /// (`lock_vma_under_rcu`)?
     pub fn has_tied_vma(&self, space: &AddressSpace) -> bool {
         let tied = self.known_tied(space).or_else(|| self.find_tied(space));
@@ -305,7 +305,7 @@ impl Touch {
                     space.tables.ptes_mut(table)[Level::Pte.index(vpn)] = used;
                 }
             }
-            // Nobody else asks which frame it is: not worth a second look.
+            // No other code asks which frame it is: not worth a second look.
             let frame = if self.fills { space.tables.pte(table, vpn).pfn() } else { Pfn(0) };
             self.touch_below(mm, cx, vpn.plus(1), frame);
             if cx.is_over(horizon) {

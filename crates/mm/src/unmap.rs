@@ -17,7 +17,7 @@ use crate::{
     vma::{FileMap, PageRange},
 };
 
-/// Unmapping a range: the VMAs first, so that nobody faults any more; then pages; then page tables.
+/// Unmapping a range: the VMAs first, so that there are no more faults; then pages; then page tables.
 #[derive(Clone, Debug)]
 pub struct Unmap {
     range: PageRange,

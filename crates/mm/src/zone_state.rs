@@ -75,7 +75,7 @@ pub struct ZoneState {
 pub(crate) struct ZoneReclaim {
     /// All of it is being written (`ZONE_WRITEBACK`).
     pub(crate) meets_writeback: bool,
-    /// All of it is dirty, and nobody writes it (`ZONE_DIRTY`).
+    /// All of it is dirty, and none is being written (`ZONE_DIRTY`).
     pub(crate) meets_dirty: bool,
     /// All that is dirty was met before, on its way to the disk (`ZONE_CONGESTED`).
     pub(crate) is_congested: bool,

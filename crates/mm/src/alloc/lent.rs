@@ -24,8 +24,8 @@ pub(crate) enum Shortage {
     Asked(AllocRequest),
     /// The step has asked before, and the slow path got nothing: this request fails, another may ask.
     Refused(AllocRequest),
-    /// After so many more, an allocation fails whatever there is, and nobody is asked for it; then it is as it was, which is
-    /// to ask or not.
+    /// After so many more, an allocation fails whatever there is, and the slow path is not asked; then the state is as before,
+    /// which is to ask or not.
     Injected(u32, bool),
 }
 

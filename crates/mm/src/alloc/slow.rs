@@ -95,9 +95,9 @@ pub struct AllocControl {
     compactions: u32,
     /// Frames that were reclaimed, in all rounds (up to 4.7).
     reclaimed: u64,
-    /// Whoever asks is a kernel thread (`PF_KTHREAD`).
+    /// A kernel thread asks (`PF_KTHREAD`).
     is_kthread: bool,
-    /// Whoever asks is being killed for want of memory.
+    /// A task asks that is being killed for want of memory.
     pub(super) is_victim: bool,
     /// The request has tried the reserves that only victims may have.
     has_tried_reserves: bool,
@@ -124,7 +124,7 @@ pub(super) enum Phase {
     Compact { reclaimed: u64, compact: DirectCompact },
     /// 8 to 10: is it worth another round?
     Decide { reclaimed: u64 },
-    /// 11: somebody has to go.
+    /// 11: the OOM killer.
     Oom,
     /// 11: a balloon gives pages back instead.
     Leak(Leak),
@@ -320,7 +320,7 @@ impl AllocControl {
         }
     }
 
-    /// 11 (`__alloc_pages_may_oom`): a last look, for the case that somebody has been killed meanwhile.
+    /// 11 (`__alloc_pages_may_oom`): a last look, for the case that a process has been killed meanwhile.
     fn out_of_memory(&mut self, mm: &mut Mm, spaces: &Spaces, cx: &mut Cx) -> Next {
         let request = AllocRequest { urgency: Urgency::Normal, ..self.request };
         if let Some(found) = mm.alloc_above(cx, &request, Mark::High) {
@@ -329,7 +329,7 @@ impl AllocControl {
         // One process less would not make a large block, nor memory of one node.
         let helps = !self.is_costly() && !request.retries_hard && !request.this_node_only;
         if mm.is_leaking_on_oom() {
-            // Somebody else has `oom_lock`: what comes of it is waited for (`__alloc_pages_may_oom`).
+            // Another task has `oom_lock`: wait for the result (`__alloc_pages_may_oom`).
             return self.after_oom(Next::Block(Wait::Until(cx.now() + TICK), Phase::Look));
         }
         if helps && let Some((leak, wait)) = mm.begin_leak_on_oom(cx) {
@@ -497,7 +497,7 @@ impl Supply {
         if !cx.is_supplied() {
             return false;
         }
-        // Somebody has changed what it was for.
+        // The step no longer makes this request: free the block.
         if let Some(given) = cx.memory.given.take() {
             mm.free(cx, given.pfn, given.request.order);
         }

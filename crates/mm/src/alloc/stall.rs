@@ -1,6 +1,6 @@
 //! Linux: stall_fragmentation() of "mm: Stall movable allocations until kswapd progresses during serious external fragmentation
 //! event" (message 20181123114528.28802-6-mgorman@techsingularity.net, for 4.20-rc3), which was dropped before it was merged.
-//! Differs: whoever cannot wait here (a step that may not ask for memory) counts as `PF_MEMALLOC`; who is killed while it sleeps
+//! Differs: a step that may not ask for memory counts as `PF_MEMALLOC`; a task that is killed while it sleeps
 //! sleeps on.
 //!
 //! The first look of the slow path takes no small block from another type. When it has found nothing, the request raises marks,
@@ -33,7 +33,7 @@ pub(crate) fn applies(request: &AllocRequest, rules: &Variant) -> bool {
 }
 
 impl AllocControl {
-    /// Raises marks, wakes kswapd, and sleeps; nobody sleeps who is being killed.
+    /// Raises marks, wakes kswapd, and sleeps; a task that is being killed does not sleep.
     pub(super) fn stall(&self, mm: &mut Mm, cx: &mut Cx) -> Next {
         let Some(preferred) = mm.zones_for(&self.request).first().copied() else { return Next::Phase(Phase::Begin) };
         let node = mm.boost_for_stall(cx, preferred);

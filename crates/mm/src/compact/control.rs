@@ -1,5 +1,5 @@
 //! Linux: compact_zone() and compact_finished() in mm/compaction.c (v4.1 to v6.1).
-//! Differs: a step is one look at 32 frames, one page or 32 pages; nobody is killed while he compacts.
+//! Differs: a step is one look at 32 frames, one page or 32 pages; no task is killed while it compacts.
 //!
 //! One run over one zone: the migrate scanner goes up from its start, the free scanner down from its end, until a block of
 //! the order wanted is free or they meet.
@@ -340,7 +340,7 @@ impl CompactControl {
                 if variant.compact_clears_selectively {
                     zone.reset_isolation_suitable(frames, cx);
                 } else {
-                    // Even if nobody has looked at all of it since.
+                    // Even if no task has looked at all of it since.
                     zone.reset_all(frames, cx);
                 }
             }
@@ -453,7 +453,7 @@ impl CompactControl {
         self.last_migrated = Some(self.iteration_start);
         self.nr_sources = self.sources.len();
         let sources = std::mem::take(&mut self.sources);
-        // Who waits for memory may have locks that others wait for, which he would wait for.
+        // Direct compaction must not wait for locks: its task may hold some (`PF_MEMALLOC`).
         Next::Later(Phase::Migrate(Migrate::new(sources, self.mode, self.is_direct())))
     }
 

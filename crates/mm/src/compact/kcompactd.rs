@@ -1,7 +1,7 @@
 //! Linux: kcompactd(), wakeup_kcompactd(), proactive_compact_node() and compact_nodes() in mm/compaction.c (v4.6 to v6.1).
 //! Differs: the first look for proactive compaction comes when its timer is first armed to fire, not half a second after boot.
 //!
-//! The kernel thread of each node that compacts in the background: for an order that somebody could not
+//! The kernel thread of each node that compacts in the background: for an order that a request could not
 //! have, or, every half second, where free memory is too fragmented for huge pages.
 
 use units::{CpuId, NodeId, Order, Picos};

@@ -244,7 +244,7 @@ impl Mm {
     /// Every zone was passed.
     fn end_zone_pass(&mut self, node: NodeId, run: &mut Balance) -> Next {
         if run.sc.order > Order::BASE && run.sc.reclaimed >= compact_gap(run.sc.order) {
-            // Whoever wants the block can compact by himself.
+            // The task that wants the block can compact by itself.
             run.sc.order = Order::BASE;
         }
         if run.compacts && run.sc.order > Order::BASE && run.sc.reclaimed > run.attempted {
@@ -320,7 +320,7 @@ impl Mm {
         Step::Block(Wait::Until(cx.now() + SHORT_SLEEP))
     }
 
-    /// The nap is over, and nobody has cut it short.
+    /// The nap is over, and was not cut short.
     pub(super) fn end_zone_nap(&mut self, cx: &mut Cx, node: NodeId) -> Step<()> {
         self.wake_stalled(node);
         if !self.node_balanced(node, self.nodes[node].kswapd.turn.balanced) {

@@ -1,6 +1,6 @@
 //! Linux: folio_mark_dirty(), folio_clear_dirty_for_io(), folio_end_writeback() in mm/page-writeback.c and mm/filemap.c,
 //! mpage_prepare_extent_to_map() and ext4_finish_bio() in fs/ext4 (v6.1).
-//! Differs: a page's interrupt is taken by whoever looks next; what could not be written is clean, as in ext4.
+//! Differs: a page's interrupt is taken by the next task that looks; what could not be written is clean, as in ext4.
 
 use units::{NodeId, Order, Pfn, Time};
 
@@ -29,7 +29,7 @@ pub(super) const JOURNAL: u64 = u64::MAX;
 pub(super) enum Sent {
     /// So many were sent; the next page to look at.
     Some(u64, u64),
-    /// The next dirty page is locked by somebody.
+    /// The next dirty page is locked by another task.
     Locked(u64, Pfn),
     /// The disk's queue is full.
     Full(Wait),
@@ -113,7 +113,7 @@ impl Mm {
             && !self.frames.has(head, FrameFlag::Locked)
     }
 
-    /// A page is as it will be written: whoever stores to it again makes it dirty again (`folio_clear_dirty_for_io`).
+    /// A page is as it will be written: a task that stores to it again makes it dirty again (`folio_clear_dirty_for_io`).
     fn begin_writeback(&mut self, spaces: &mut Spaces, cx: &mut Cx, (id, index): (InodeId, u64), head: Pfn) {
         if self.file_mappings(head) > 0 {
             self.make_clean(spaces, cx, head);
@@ -248,7 +248,7 @@ impl Mm {
         self.cache.has(at, PageFlag::Writeback).then(|| self.cache.inode(at.0).written_by)
     }
 
-    /// Waiting for a page that somebody has locked: also until it is read.
+    /// Waiting for a page that another task has locked: also until it is read.
     pub(crate) fn wait_on_page(&mut self, head: Pfn) -> Wait {
         let reading = self.cache.place_of(&self.frames, head).and_then(|at| self.read_by(at));
         reading.map_or_else(|| self.wait_on_folio(head), disk_wait)
@@ -268,7 +268,7 @@ impl Mm {
         primitive::file_pages(cx, 1);
     }
 
-    /// Frames that nobody has written yet, of all zones of a node.
+    /// Frames of files by state, of all zones of a node.
     pub(crate) fn node_file_counts(&self, node: NodeId) -> super::FileCounts {
         let its = self.nodes[node].zones();
         its.fold(super::FileCounts::default(), |sum, zone| {

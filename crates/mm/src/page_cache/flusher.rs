@@ -89,7 +89,7 @@ impl Mm {
         }
     }
 
-    /// Memory is short, and full of dirty pages that nobody writes (`wakeup_flusher_threads`).
+    /// Memory is short, and full of dirty pages that are not being written (`wakeup_flusher_threads`).
     pub(crate) fn wake_flusher(&mut self, cx: &mut Cx) {
         if !self.cache.flusher.wants_everything {
             self.cache.flusher.wants_everything = true;
@@ -98,7 +98,7 @@ impl Mm {
         }
     }
 
-    /// A file that nobody uses any more is taken apart by the thread.
+    /// A file that is not in use any more is taken apart by the thread.
     pub(super) fn leave_orphan(&mut self, id: InodeId) {
         self.cache.flusher.orphans.push_back(id);
         self.tell_flusher();
@@ -118,7 +118,7 @@ impl Mm {
             && !self.cache.xfs.is_log_wanted()
     }
 
-    /// Writes some, or goes to sleep: until somebody asks, or until pages are old.
+    /// Writes some, or goes to sleep: until the flusher is asked, or until pages are old.
     pub fn step_flusher(&mut self, spaces: &mut Spaces, cx: &mut Cx) -> Step<()> {
         self.complete_disk_io(cx);
         if let Some(id) = self.cache.flusher.orphans.front().copied() {
@@ -215,7 +215,7 @@ impl Mm {
                     work.left = self.cache.chunk();
                 }
             }
-            // The kernel waits for it; whoever has it may wait for memory.
+            // The kernel waits for it; the holder of the lock may wait for memory.
             Sent::Locked(index, _) => self.cache.inode_mut(id).write_from = index + 1,
             Sent::None => {
                 self.cache.inode_mut(id).write_from = 0;

@@ -129,7 +129,7 @@ pub(super) struct Inode {
 }
 
 impl Inode {
-    /// Does anybody use it who holds it in memory?
+    /// Is the inode in use, so that it stays in memory?
     pub(super) fn is_used(&self) -> bool {
         self.opens > 0 || !self.maps.is_empty() || self.dentry.is_some()
     }
@@ -159,7 +159,7 @@ impl PageCache {
         InodeId(u32::try_from(self.inodes.len() - 1).expect("fewer than 2^32 files"))
     }
 
-    /// The file is no more: it has no pages, and nobody uses it.
+    /// The file is no more: it has no pages, and is not in use.
     pub(super) fn forget_inode(&mut self, id: InodeId) {
         self.leave_idle(id);
         self.leave_dirty(id);
@@ -260,8 +260,8 @@ impl Mm {
         }
     }
 
-    /// An inode that nobody uses waits to be reclaimed, or goes with its file (`inode_add_lru`): since 5.16 when it has no pages,
-    /// before when none of them is dirty.
+    /// An inode that is not in use waits to be reclaimed, or goes with its file (`inode_add_lru`): since 5.16 when it has no
+    /// pages, before when none of them is dirty.
     pub(super) fn rest_inode(&mut self, id: InodeId) {
         let inode = self.cache.inode(id);
         let (Some(object), false, None) = (inode.object, inode.is_used(), inode.idle_place) else { return };

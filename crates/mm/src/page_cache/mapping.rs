@@ -135,7 +135,7 @@ pub(super) struct Nodes {
     found: Found,
 }
 
-/// Nodes of single entries that were found last: whoever asks for a page asks for the same one again, and then for the next.
+/// Nodes of single entries that were found last: the next request is for the same page again, and then for the next page.
 /// Tasks that read different files take turns, so that there are several.
 #[derive(Clone, Debug)]
 struct Found {

@@ -113,7 +113,7 @@ impl Opening {
         });
         mm.cache.leave_idle(id);
         let inode = mm.cache.inode_mut(id);
-        // Somebody else may have got them meanwhile.
+        // Another task may have got them meanwhile.
         let dentry = if inode.dentry.is_none() {
             std::mem::replace(&mut inode.dentry, self.dentry.take())
         } else {
@@ -155,7 +155,7 @@ impl Opening {
 }
 
 impl PageCache {
-    /// Gives an open file the lowest number that nobody has.
+    /// Gives an open file the lowest number that is free.
     fn keep_open(&mut self, open: Open) -> u32 {
         if let Some(Reverse(free)) = self.free_files.pop() {
             self.open[free as usize] = Some(open);
@@ -187,7 +187,7 @@ impl Mm {
         Ok(self.put_file(cx, file))
     }
 
-    /// An open file without descriptor that nobody maps is closed for good (`__fput`); what has to be taken apart then.
+    /// An open file without descriptor and without mapping is closed for good (`__fput`); what has to be taken apart then.
     fn put_file(&mut self, cx: &mut Cx, file: u32) -> Option<InodeId> {
         let open = self.cache.open[file as usize].take_if(|open| !open.has_descriptor && open.maps == 0)?;
         self.cache.free_files.push(Reverse(file));

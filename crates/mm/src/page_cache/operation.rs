@@ -44,7 +44,7 @@ pub enum FileRequest {
         /// How many.
         len: Bytes,
     },
-    /// Whoever reads through this descriptor reads here and there (`POSIX_FADV_RANDOM`).
+    /// Reads through this descriptor will be here and there (`POSIX_FADV_RANDOM`).
     AdviseRandom(u32),
     /// Wait until a file is on the disk.
     Sync(u32),

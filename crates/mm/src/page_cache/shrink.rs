@@ -23,7 +23,7 @@ impl LeftOfInodes {
 }
 
 impl Mm {
-    /// Dentries and inodes of a node that nobody uses, as many as `vm.vfs_cache_pressure` shows of them.
+    /// Dentries and inodes of a node that are not in use, as many as `vm.vfs_cache_pressure` shows of them.
     pub(crate) fn count_idle_inodes(&self, node: NodeId) -> u64 {
         self.vfs_pressure_ratio(self.cache.dentries[node].len() + self.cache.idle[node].len())
     }
@@ -91,7 +91,7 @@ impl Mm {
         None
     }
 
-    /// Takes clean pages that nobody uses out of a file, a run of them from an index on (`invalidate_mapping_pages`). Where to
+    /// Takes clean pages that are not in use out of a file, a run of them from an index on (`invalidate_mapping_pages`). Where to
     /// go on; nothing when there are no more.
     fn invalidate_some(&mut self, cx: &mut Cx, id: InodeId, from: u64) -> Option<u64> {
         let mut run = Run::EMPTY;
@@ -112,7 +112,7 @@ impl Mm {
         next
     }
 
-    /// An inode without pages that nobody uses leaves memory, with what it knows of pages that were.
+    /// An inode without pages that is not in use leaves memory, with what it knows of pages that were.
     fn evict_idle(&mut self, cx: &mut Cx, id: InodeId) {
         self.cache.leave_idle(id);
         self.cut_shadows(cx, id, 0);

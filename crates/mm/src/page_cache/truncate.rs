@@ -46,7 +46,7 @@ impl Mm {
         cut
     }
 
-    /// A file that nobody uses, and that has no name any more, goes; some of it at a time.
+    /// A file that is not in use, and that has no name any more, goes; some of it at a time.
     pub(super) fn evict_some(&mut self, cx: &mut Cx, id: InodeId) -> Step<()> {
         self.complete_disk_io(cx);
         let cut = self.cut_pages(cx, id, 0, RUN);
@@ -57,7 +57,7 @@ impl Mm {
         cut
     }
 
-    /// Takes up to `most` pages that nobody maps out of the cache, from an index on, and frees them; shadows at the end.
+    /// Takes up to `most` pages without mappings out of the cache, from an index on, and frees them; shadows at the end.
     fn cut_pages(&mut self, cx: &mut Cx, id: InodeId, first: u64, most: u64) -> Step<()> {
         self.complete_disk_io(cx);
         let mut run = Run::EMPTY;

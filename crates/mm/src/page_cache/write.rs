@@ -120,7 +120,7 @@ impl Write {
 
     fn insert(&self, mm: &mut Mm, cx: &mut Cx, held: Pfn) -> Next {
         if mm.cache.page(self.id, self.index()).is_some() {
-            // Somebody was faster.
+            // Another task was faster.
             mm.free(cx, held, Order::BASE);
             return Next::Phase(Phase::Page);
         }
@@ -141,7 +141,7 @@ impl Write {
         let start = at.1 * Bytes::PAGE.0;
         let is_whole = self.at == start && (self.end >= start + Bytes::PAGE.0 || self.end >= mm.cache.inode(at.0).size);
         if !mm.cache.has(at, PageFlag::Uptodate) && !is_whole && mm.cache.inode(at.0).blocks.has(at.1) {
-            // The rest of it is on the disk. Whoever waits for the page waits for that.
+            // The rest of it is on the disk. A task that waits for the page waits for that.
             mm.fill_from_disk(at, head);
             let done = mm.submit_request(cx, at.0, (at.1, 1), false);
             self.phase = Phase::Page;
@@ -185,7 +185,7 @@ impl Write {
 
 impl Mm {
     /// The next write(2) of a task, as many of them as change nothing but the bytes of one page: it is in the cache, up to date
-    /// and dirty, and nobody has locked it; the task need not pause, the disk does not interrupt, and all are over before an
+    /// and dirty, and not locked; the task need not pause, the disk does not interrupt, and all are over before an
     /// instant. Each of them takes the same time. Returns how many they are; nothing has happened where there are none.
     pub fn write_again(&mut self, cx: &mut Cx, blocks: Blocks, before: Time) -> u64 {
         let Blocks { file, at, end, block } = blocks;

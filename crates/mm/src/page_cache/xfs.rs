@@ -5,7 +5,7 @@
 //! of memory is in log.rs.
 //!
 //! The inodes of a file system lie on its disk in clusters of 32. Who reads an inode, or writes it back, needs the buffer of its
-//! cluster: four pages that are nobody's page cache and cannot be moved, and a small object. Buffers that nobody uses are given
+//! cluster: four pages that belong to no file and cannot be moved, and a small object. Buffers that are not in use are given
 //! back under pressure, and allocated again when they are wanted: they come and go where inodes stay.
 
 mod log;
@@ -103,7 +103,7 @@ pub(super) struct Xfs {
     clusters: Vec<Cluster>,
     /// The last cluster of each directory, and how many inodes it has.
     directories: BTreeMap<String, (ClusterId, u32)>,
-    /// Buffers by how long nobody used them (`bt_lru`).
+    /// Buffers by the time since they were used (`bt_lru`).
     lru: PerNode<Ordered<ClusterId>>,
     /// Clusters with inodes that are in the log only (`xa_ail`).
     dirty: Ordered<ClusterId>,
@@ -318,7 +318,7 @@ impl Mm {
         self.vfs_pressure_ratio(self.cache.xfs.lru[node].len())
     }
 
-    /// Looks at so many of them, and frees those that nobody used for long (`xfs_buftarg_isolate`).
+    /// Looks at so many of them, and frees those that were not used for long (`xfs_buftarg_isolate`).
     pub(crate) fn shrink_buffers(&mut self, cx: &mut Cx, node: NodeId, most: u64) {
         // Bound: as asked.
         for _ in 0..most {

@@ -94,7 +94,7 @@ impl Mm {
         Uses { found, used, is_executed: false }
     }
 
-    /// Takes a clean folio that nobody maps out of the page cache, which keeps a shadow of it (`__remove_mapping`). From then
+    /// Takes a clean folio without mappings out of the page cache, which keeps a shadow of it (`__remove_mapping`). From then
     /// on it is the caller's to free.
     pub(super) fn remove_file_folio(&mut self, cx: &mut Cx, head: Pfn) {
         let shadow = self.workingset_eviction(head);

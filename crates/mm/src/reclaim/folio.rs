@@ -132,7 +132,7 @@ impl Mm {
         let mapped = self.folio_mappings(head);
         tally.met_mapped |= self.variant.slab_by_scanned;
         if mapped == 0 {
-            // Whoever unmaps it last, and has not flushed the TLB yet, frees it.
+            // The control that unmaps it last, and has not flushed the TLB yet, frees it.
             return if self.swap.slot_of(head).is_some() {
                 self.shrink_cached(cx, sc, head, tally)
             } else {
@@ -172,7 +172,7 @@ impl Mm {
         self.shrink_cached(cx, sc, head, tally)
     }
 
-    /// A folio of the swap cache that nobody maps: written, or gone if the device has it; a device that is memory has it at
+    /// A folio of the swap cache without mappings: written, or gone if the device has it; a device that is memory has it at
     /// once.
     fn shrink_cached(&mut self, cx: &mut Cx, sc: &ScanControl, head: Pfn, tally: &mut Tally) -> Fate {
         let slot = self.swap.slot_of(head).expect("it is in the swap cache");

@@ -1,7 +1,7 @@
 //! Linux: reclaim_throttle(), allow_direct_reclaim() and throttle_direct_reclaim() in mm/vmscan.c (v5.16 to v6.1),
 //! congestion_wait() and wait_iff_congested() in mm/backing-dev.c (v4.1).
-//! Differs: who waits for kswapd looks each tick whether he may go on, and so do kernel threads; zones that are given up do
-//! not count as reserves, as since 4.2.
+//! Differs: a task that waits for kswapd looks each tick whether it may go on, and so do kernel threads; zones that are given up
+//! do not count as reserves, as since 4.2.
 
 use units::{NodeId, Picos, Time};
 
@@ -40,7 +40,7 @@ impl Mm {
         self.swap.done_by(RUN_PAGES).into_iter().chain(files).fold(most, Time::min)
     }
 
-    /// Until when he sleeps for whom too much is off the lists already (`VMSCAN_THROTTLE_ISOLATED`).
+    /// The instant until when a reclaimer sleeps because too much is off the lists (`VMSCAN_THROTTLE_ISOLATED`).
     pub(super) fn isolated_throttle(&self, cx: &Cx) -> Time {
         if self.variant.reclaim_throttles { cx.now() + ISOLATED } else { self.congestion_wait(cx, CONGESTION) }
     }
@@ -51,7 +51,8 @@ impl Mm {
         self.disk_congested_until().map_or(most, |until| until.clamp(cx.now(), most))
     }
 
-    /// Until when he sleeps who meets only what a disk with a long queue is to write (`wait_iff_congested`).
+    /// The instant until when a reclaimer sleeps that meets only pages which a disk with a long queue is to write
+    /// (`wait_iff_congested`).
     pub(crate) fn wait_iff_congested(&self, cx: &Cx, meets_congestion: bool, most: Picos) -> Option<Time> {
         let is_congested = meets_congestion && self.disk_congested_until().is_some();
         is_congested.then(|| self.congestion_wait(cx, most))
@@ -84,7 +85,7 @@ impl Mm {
         if self.nodes[node].kswapd.failures() >= RETRIES_MAX {
             return true;
         }
-        // Up to 4.7 kswapd does nothing for zones that are given up: 4.1 itself would have everybody wait for ever.
+        // Up to 4.7 kswapd does nothing for zones that are given up: 4.1 itself would have all reclaimers wait for ever.
         let counts = |zone: &ZoneIndex| match self.variant.lru_by {
             LruBy::Zone => self.is_reclaimable(*zone),
             LruBy::Node => self.reclaimable_frames(*zone) > 0,
@@ -105,7 +106,7 @@ impl Mm {
         has_reserves
     }
 
-    /// Must a direct reclaimer wait, and is it the first time he is told so?
+    /// Must a direct reclaimer wait, and is this the first time for its request?
     pub(super) fn is_throttled(&mut self, cx: &mut Cx, request: &AllocRequest, has_waited: bool) -> bool {
         let zones = self.zones_for(request);
         let Some(zone) = zones.into_iter().find(|zone| self.zones[*zone].kind <= ZoneKind::Normal) else {

@@ -48,7 +48,7 @@ impl Device {
         }
     }
 
-    /// Is a page there, or here, as soon as somebody says so (`SWP_SYNCHRONOUS_IO`)?
+    /// Is a page there, or here, as soon as that is asked (`SWP_SYNCHRONOUS_IO`)?
     #[inline]
     pub(super) fn is_memory(&self) -> bool {
         self.is_memory

@@ -142,7 +142,7 @@ impl super::Swap {
 }
 
 impl Mm {
-    /// Brings a page back that nobody else wants from a device that is memory, without the swap cache and what is around it.
+    /// Brings a page back that no other process wants from a device that is memory, without the swap cache and what is around it.
     fn swap_in_alone(
         &mut self,
         space: &mut AddressSpace,

@@ -103,7 +103,7 @@ impl Slots {
         Some(SwapSlot(at))
     }
 
-    /// A slot that nobody names, and that has no folio, is free again.
+    /// A slot that no entry names, and that has no folio, is free again.
     pub(super) fn give(&mut self, slot: SwapSlot) {
         let state = &mut self.all[slot.0 as usize];
         assert!(state.count == 0 && state.flags & IN_CACHE == 0, "{slot:?} is given back, but {state:?}");
