@@ -1,4 +1,4 @@
-//! What it takes to let programs go through their memory for a long time: 48 CPUs on four nodes, 1,200 s of virtual time, 48
+//! Cost of letting programs go through their memory for a long time: 48 CPUs on four nodes, 1,200 s of virtual time, 48
 //! threads that sweep over 3 GiB each, and user code made to fault at 256 MiB a second, as automatic NUMA balancing does it. Base
 //! pages are the hard case: each of them is a fault of its own.
 //!
@@ -26,7 +26,7 @@ const CPUS: u32 = 48;
 const EACH: Bytes = Bytes::gib(3);
 const SCAN: Bytes = Bytes::mib(256);
 
-/// Who scans.
+/// The task that scans.
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum Scan {
     /// One process: one of its threads a second, as the kernel has it.
@@ -106,7 +106,7 @@ async fn thread(os: Sim, number: u32, (seconds, pattern, scan): (u64, Pattern, S
     accesses
 }
 
-/// What the n-th scan looks at.
+/// The part of the range that the n-th scan looks at.
 fn part(range: VmRange, n: u64) -> VmRange {
     range.part(Bytes(n % (EACH.0 / SCAN.0) * SCAN.0), SCAN)
 }

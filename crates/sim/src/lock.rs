@@ -22,7 +22,7 @@ use crate::{
 /// The end of an operation that is as far away is in no step of another CPU that begins now.
 const FAR: Picos = Picos(2 * QUANTUM.0);
 
-/// What a step leaves to do at its end.
+/// Work that a step leaves to its end.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum LetGo {
     /// The lock is free for others; the step goes on without it for so long.
@@ -145,7 +145,7 @@ impl World {
         self.let_go_of(id, cpu, what)
     }
 
-    /// The same where that takes time, or others are told.
+    /// Lets go of a lock where that takes time, or others are told.
     #[inline(never)]
     fn let_go_of(&mut self, id: TaskId, cpu: CpuId, what: LetGo) -> bool {
         let before = self.cpus[cpu.0 as usize].clock;

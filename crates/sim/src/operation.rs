@@ -1,4 +1,4 @@
-//! What a task can be inside of: operations of the kernel as data, each taken in bounded steps.
+//! Operations that a task can be inside of, as data, each taken in bounded steps.
 
 use mm::{
     Mempolicy, Mm, Spaces, Variant,
@@ -34,7 +34,7 @@ pub(crate) enum Operation {
     },
     Munmap {
         range: VmRange,
-        /// What of it may be mapped again when it is gone; none before that is known.
+        /// Bytes of the range that may be mapped again when it is gone; none before that is known.
         private: Option<Bytes>,
         unmap: Unmap,
         entered: bool,
@@ -78,11 +78,11 @@ pub(crate) enum Operation {
     Exit(Unmap),
 }
 
-/// What a step came to.
+/// The result of a step.
 #[derive(Clone, Debug)]
 pub(crate) enum Progress {
     More,
-    /// It sleeps.
+    /// The operation sleeps.
     Block(Wait),
     Done(Answer),
     /// A child has the memory of the calling process. (In a box: every step has a progress, and few are this one.)
@@ -93,7 +93,7 @@ pub(crate) enum Progress {
     Killed(&'static str),
 }
 
-/// Who asks for an operation.
+/// The task that asks for an operation.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Asker {
     pub(crate) task: TaskId,
@@ -166,7 +166,7 @@ impl Operation {
         }
     }
 
-    /// The same for user code.
+    /// The lock that user code needs, by the same rule.
     #[inline]
     pub(crate) fn touch_needs(touch: &Touch, space: &AddressSpace, rules: &Variant) -> Option<Mode> {
         if rules.vma_locks && touch.has_tied_vma(space) { None } else { Some(Mode::Read) }
@@ -177,7 +177,7 @@ impl Operation {
         matches!(self, Self::Munmap { unmap, .. } if unmap.is_detached())
     }
 
-    /// What it has yet to go through before it could end or change mappings, in units that take about the same time each.
+    /// Work left before the operation could end or change mappings, in units that take about the same time each.
     pub(crate) fn left(&self) -> u64 {
         match self {
             Self::Touch(touch) => touch.left(),
@@ -239,7 +239,7 @@ impl Operation {
         }
     }
 
-    /// The same for one that is a system call, or the end of a process.
+    /// Takes a step of a system call, or of the end of a process.
     #[inline(never)]
     fn step_call(
         &mut self,
@@ -320,7 +320,7 @@ impl Operation {
         }
     }
 
-    /// The same for one that goes through memory again and again, or makes it hint.
+    /// Takes a step of an operation that goes through memory again and again, or makes it hint.
     fn step_access(&mut self, mm: &mut Mm, space: &mut AddressSpace, cx: &mut Cx<'_>, horizon: Time) -> Progress {
         match self {
             Self::Access { accesses, ticks } => {
@@ -404,7 +404,7 @@ impl Operation {
     }
 }
 
-/// What a step of user code and its faults came to.
+/// The progress of user code and its faults.
 #[inline]
 pub(crate) fn progress_of(step: Step<FaultDone>) -> Progress {
     match step {
@@ -447,7 +447,7 @@ fn map(
     Ok(VmRange { start: VirtAddr(range.start.0 * Bytes::PAGE.0), len })
 }
 
-/// What of a range is mapped as the process's own.
+/// Bytes of a range that are mapped as the process's own.
 fn private_part(space: &AddressSpace, range: VmRange) -> Bytes {
     let shared = space.vmas.overlapping(pages(range)).filter(|vma| vma.file.is_some_and(|file| file.is_shared));
     let of = |vma: &mm::vma::Vma| {

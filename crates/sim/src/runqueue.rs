@@ -117,7 +117,7 @@ impl Periods {
     }
 }
 
-/// What the scheduler knows of a task (`struct sched_entity`).
+/// A task as the scheduler knows it (`struct sched_entity`).
 #[derive(Clone, Debug)]
 pub(crate) struct Entity {
     weight: u64,
@@ -159,7 +159,7 @@ impl Entity {
         self.weight
     }
 
-    /// What it counts in the load of its CPU at an instant: its weight, less when it has slept of late.
+    /// The task's part in the load of its CPU at an instant: its weight, less when it has slept of late.
     pub(crate) fn load(&self, at: Time, periods: &Periods) -> u64 {
         self.average.load(self.weight, at, periods)
     }
@@ -169,7 +169,7 @@ impl Entity {
         self.average.usage(at, periods)
     }
 
-    /// It waits for a CPU from `at` on.
+    /// The task waits for a CPU from `at` on.
     pub(crate) fn waits(&mut self, why: Enqueue, at: Time, periods: &Periods) {
         if why == Enqueue::New {
             self.average.begin(at, periods);
@@ -177,12 +177,12 @@ impl Entity {
         self.average.changes(Doing::Waits, at);
     }
 
-    /// It runs from `at` on.
+    /// The task runs from `at` on.
     pub(crate) fn runs(&mut self, at: Time) {
         self.average.changes(Doing::Runs, at);
     }
 
-    /// It sleeps from `at` on, or has ended.
+    /// The task sleeps from `at` on, or has ended.
     pub(crate) fn sleeps(&mut self, at: Time) {
         self.average.changes(Doing::Sleeps, at);
     }
@@ -205,22 +205,22 @@ impl Entity {
 /// Why a task is queued.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Enqueue {
-    /// It was created.
+    /// The task was created.
     New,
-    /// It slept.
+    /// The task slept.
     Woken,
-    /// It was running, and another one is preferred.
+    /// The task was running, and another one is preferred.
     Preempted,
-    /// It waited on another CPU.
+    /// The task waited on another CPU.
     Moved,
 }
 
 /// Why the running task leaves its CPU.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Leave {
-    /// It waits for something.
+    /// The task waits for something.
     Sleeps,
-    /// It has ended.
+    /// The task has ended.
     Ends,
 }
 

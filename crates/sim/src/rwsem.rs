@@ -42,7 +42,7 @@ pub(crate) struct Wish {
     pub(crate) now: Time,
 }
 
-/// What trying to take it came to.
+/// The result of trying to take the lock.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Outcome {
     /// The task has it.
@@ -78,7 +78,7 @@ struct Spinner {
     until: Option<Time>,
 }
 
-/// Who is told what.
+/// News for the waiters of the lock.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub(crate) struct Told {
     /// These have the lock for read, and wake up.
@@ -151,7 +151,7 @@ impl Rwsem {
         is_open
     }
 
-    /// The same for who does not spin for it, where nobody waits: what nearly every fault finds.
+    /// Takes the lock for a reader that does not spin, where there are no waiters: the case of nearly every fault.
     #[inline]
     pub(crate) fn read_alone(&mut self, rules: Rules) -> bool {
         let is_open = self.writer.is_none() && !self.is_contended();
@@ -432,7 +432,7 @@ impl Rwsem {
         self.spinners.first().is_none_or(|head| head.task == task)
     }
 
-    /// It spins no longer, if it did; the next one then looks at the lock.
+    /// The task spins no longer, if it did; the next one then looks at the lock.
     fn stop_spinning(&mut self, task: TaskId, told: &mut Told) {
         if self.spinners.is_empty() {
             return;

@@ -37,29 +37,29 @@ use crate::{
 pub(crate) struct Cpu {
     pub(crate) clock: Time,
     pub(crate) running: Option<TaskId>,
-    /// Somebody else shall run as soon as the step in progress ends (`TIF_NEED_RESCHED`).
+    /// Another task shall run as soon as the step in progress ends (`TIF_NEED_RESCHED`).
     need_resched: bool,
     /// The running task spins on a lock: nothing happens here until somebody lets go of it.
     pub(crate) is_spinning: bool,
-    /// It stands in the one order.
+    /// The CPU stands in the one order.
     is_ordered: bool,
-    /// Its core has other hardware threads.
+    /// The CPU's core has other hardware threads.
     has_siblings: bool,
-    /// What other CPUs have interrupted it for; its next step pays.
+    /// Interrupts of other CPUs to this one; its next step pays.
     pub(crate) asked: Shootdowns,
-    /// What its last step leaves to do with a task's lock, at the end of the step.
+    /// The lock of a task that its last step leaves to be let go, at the end of the step.
     pub(crate) lets_go: Option<(TaskId, LetGo)>,
     queue: RunQueue,
     /// The other hardware threads of its core.
     siblings: Box<[CpuId]>,
     /// The next tick at which the running task may have had its share.
     pub(crate) next_tick: Time,
-    /// Whose state is in its registers.
+    /// The task whose state is in its registers.
     loaded: Option<TaskId>,
     balancing: Balancing,
-    /// Whose it is.
+    /// The CPU's kernel.
     pub(crate) kernel: KernelId,
-    /// It is a guest's, and is busy in the host.
+    /// The CPU is a guest's, and is busy in the host.
     pub(crate) stands: bool,
     /// Frames that a host without a kernel clears before the CPU goes on.
     pub(crate) host_clears: u64,
@@ -95,7 +95,7 @@ impl Cpu {
         }
     }
 
-    /// Its core has these other hardware threads.
+    /// The CPU's core has these other hardware threads.
     pub(crate) fn share_core(&mut self, siblings: Box<[CpuId]>) {
         self.has_siblings = !siblings.is_empty();
         self.siblings = siblings;
@@ -159,7 +159,7 @@ impl Cpu {
     }
 }
 
-/// What operations take: alone on a core, and while another hardware thread of it is busy.
+/// Prices of operations: alone on a core, and while another hardware thread of it is busy.
 #[derive(Clone, Debug)]
 pub(crate) struct CpuPrices {
     pub(crate) alone: Prices,
@@ -263,7 +263,7 @@ impl World {
         }
     }
 
-    /// The same where somebody waits, or the CPU has run nobody (`schedule`).
+    /// Chooses the next task where a task waits, or the CPU has been idle (`schedule`).
     #[inline(never)]
     fn choose(&mut self, id: CpuId) -> TaskId {
         let cpu = &self.cpus[id.0 as usize];

@@ -63,7 +63,7 @@ pub(crate) fn config(thp_enabled: ThpEnabled) -> Config {
     }
 }
 
-/// The same with 32 MiB, which are not boosted.
+/// A machine with 32 MiB, whose marks are not boosted.
 fn larger(thp_enabled: ThpEnabled) -> Config {
     let mut config = config(thp_enabled);
     config.machine.nodes[0].zones = vec![ZoneSpec::whole(ZoneKind::Normal, Pfn(0), 8192)];

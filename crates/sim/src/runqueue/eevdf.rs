@@ -13,12 +13,12 @@ use units::Time;
 use super::{Enqueue, Entity, Leave, Periods};
 use crate::task::TaskId;
 
-/// What a task does that goes to sleep after it had more than its share.
+/// How a task goes to sleep after it had more than its share.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Sleepers {
-    /// It leaves, and keeps what it owes.
+    /// The task leaves, and keeps what it owes.
     Leave,
-    /// It stays until it owes nothing (`DELAY_DEQUEUE`, 6.12).
+    /// The task stays until it owes nothing (`DELAY_DEQUEUE`, 6.12).
     PayFirst,
 }
 
@@ -170,7 +170,7 @@ impl Queue {
         u128::from(vruntime) * u128::from(self.load) <= self.weighted_sum
     }
 
-    /// Who waits for its turn, of those that are eligible (`pick_eevdf`). Queues are short, so nothing is kept to find it.
+    /// The next of the eligible tasks (`pick_eevdf`). Queues are short, so nothing is kept to find it.
     fn earliest(&self) -> Option<(u64, TaskId)> {
         self.waiting.iter().find(|(_, task)| self.is_eligible(task.vruntime)).map(|(key, _)| *key)
     }

@@ -12,7 +12,7 @@ use super::{NICE_0, Periods};
 const PERIOD_SHIFT: u32 = 20;
 /// In so many periods things come to count half.
 const HALF: usize = 32;
-/// What all the time that there ever was counts.
+/// The sum over all the time that there ever was.
 const ALWAYS: u64 = 1 << 31;
 
 /// How much is left after each number of periods, in parts of 2^32.
@@ -29,7 +29,7 @@ const LEFT: [u64; HALF + 1] = {
     left
 };
 
-/// What a task does.
+/// The activity of a task.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(crate) enum Doing {
     #[default]
@@ -47,11 +47,11 @@ pub(crate) struct Average {
     all: u64,
     /// Up to when these count.
     at: Time,
-    /// What it does since then.
+    /// The task's activity since then.
     doing: Doing,
 }
 
-/// What is left of something after a while.
+/// The rest of a value after a while.
 fn decayed(value: u64, nanos: u64) -> u64 {
     let (periods, part) = (nanos >> PERIOD_SHIFT, nanos & ((1 << PERIOD_SHIFT) - 1));
     let halvings = u32::try_from(periods / HALF as u64).unwrap_or(u32::MAX);
@@ -68,7 +68,7 @@ impl Average {
         *self = Self { could: all, ran: all, all, at, doing: Doing::Waits };
     }
 
-    /// What it does from `at` on.
+    /// The task's activity changes at `at`.
     pub(crate) fn changes(&mut self, doing: Doing, at: Time) {
         *self = Self { doing, ..self.up_to(at) };
     }
@@ -97,7 +97,7 @@ impl Average {
         }
     }
 
-    /// What a task of such a weight counts on its CPU at an instant (`load_avg_contrib`).
+    /// The part of a task of such a weight in the load of its CPU at an instant (`load_avg_contrib`).
     pub(crate) fn load(&self, weight: u64, at: Time, periods: &Periods) -> u64 {
         let Self { could, all, .. } = self.seen(at, periods);
         (weight * could).checked_div(all).unwrap_or(weight)

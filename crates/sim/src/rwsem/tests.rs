@@ -1,4 +1,4 @@
-//! Who gets the lock, by the rules of each kernel.
+//! The order in which tasks get the lock, by the rules of each kernel.
 
 use super::*;
 

@@ -21,7 +21,7 @@ const IMBALANCE: usize = 2;
 /// By how much the load of others has to exceed one's own in each, in hundredths (`imbalance_pct`).
 pub(super) const IMBALANCE_PCT: [u64; LEVELS] = [117, 125];
 
-/// What a CPU sees of a group of CPUs (`struct sg_lb_stats`).
+/// A group of CPUs as a CPU sees it (`struct sg_lb_stats`).
 #[derive(Clone, Copy, Debug, Default)]
 struct Group {
     /// As it is seen: what errs on the side of leaving things as they are (`group_load`).
@@ -32,9 +32,9 @@ struct Group {
     cpus: u64,
     /// Those of them that have nothing to do.
     idle: u64,
-    /// It has more tasks than it can run (`group_is_overloaded`).
+    /// The group has more tasks than it can run (`group_is_overloaded`).
     is_overloaded: bool,
-    /// It could run more (`group_has_capacity`).
+    /// The group could run more (`group_has_capacity`).
     has_room: bool,
 }
 
@@ -62,7 +62,7 @@ impl Group {
     }
 }
 
-/// What one CPU shall take over from another.
+/// The amount that one CPU shall take over from another.
 #[derive(Clone, Copy, Debug)]
 pub(super) enum Amount {
     /// One task.
@@ -71,7 +71,7 @@ pub(super) enum Amount {
     Load(u64),
 }
 
-/// Who looks at others (`enum cpu_idle_type`).
+/// The state of the CPU that looks at others (`enum cpu_idle_type`).
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Looker {
     /// A busy CPU, at one of its ticks.
@@ -148,7 +148,7 @@ impl World {
         self.cpus[from.0 as usize].queue.find(|task| self.tasks[task.0 as usize].may_run_on(id)).is_some()
     }
 
-    /// What a CPU sees of a group that may be its own. It errs on the side of leaving things as they are, unless it is idle
+    /// Sums over a group that may be the CPU's own. They err on the side of leaving things as they are, unless the CPU is idle
     /// (`source_load`, `target_load`).
     fn sum(&self, group: &[usize], level: usize, (is_idle, is_own): (bool, bool), at: Time) -> Group {
         let kernel = &self.kernels[self.cpus[group[0]].kernel];

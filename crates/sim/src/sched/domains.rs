@@ -48,7 +48,7 @@ impl Domains {
         if self.caches.len() > 1 { LEVELS } else { 1 }
     }
 
-    /// What a CPU compares in a domain: single CPUs, or those of each cache; its own first, and the others in their circle.
+    /// Groups that a CPU compares in a domain: single CPUs, or those of each cache; its own first, and the others in a circle.
     pub(super) fn groups(&self, id: CpuId, level: usize) -> impl Iterator<Item = &[usize]> + Clone {
         let (cache, place) = self.place(id);
         let (first, of) = if level == 0 { (place, self.caches[cache].len()) } else { (cache, self.caches.len()) };

@@ -1,4 +1,4 @@
-//! What a guest's frames hold, on both levels: each frame that a guest uses gets a word in the host's frame behind it, which is
+//! Contents of a guest's frames, on both levels: each frame that a guest uses gets a word in the host's frame behind it, which is
 //! there for as long as the guest uses the frame, whatever the host swaps, moves or splits.
 
 use std::{cell::RefCell, collections::BTreeMap};

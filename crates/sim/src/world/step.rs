@@ -51,7 +51,7 @@ impl World {
         self.finish(id, cpu, Past { start, left, keeps, progress })
     }
 
-    /// What a step leaves to do at its end; true when the kernel ends the task.
+    /// Does the work that a step leaves to its end; true when the kernel ends the task.
     pub(super) fn finish(&mut self, id: TaskId, cpu: CpuId, past: Past) -> bool {
         let Past { start, left, keeps, progress } = past;
         if let Some(left) = left {
@@ -68,7 +68,7 @@ impl World {
         killed
     }
 
-    /// What a step has come to, at its end, where that is not more of the same; true when the kernel ends the task.
+    /// Ends a step, where it is not to be followed by more of the same; true when the kernel ends the task.
     #[inline(never)]
     fn end_step(&mut self, id: TaskId, cpu: CpuId, progress: Progress) -> bool {
         // Nobody can be sure that its CPU will have another turn.
@@ -106,7 +106,7 @@ impl World {
 /// A step that has been taken.
 pub(super) struct Past {
     pub(super) start: Time,
-    /// What its operation had left to go through before, if somebody asks.
+    /// Work that its operation had left before, if it is asked for.
     pub(super) left: Option<u64>,
     /// The task holds the lock of its address space until its next step.
     pub(super) keeps: bool,
@@ -132,7 +132,7 @@ fn gives_up(is_dying: bool, operation: &Operation, supply: &Supply) -> bool {
     is_dying && operation.may_be_killed() && !operation.is_in_fault() && !supply.is_busy()
 }
 
-/// What an operation works on.
+/// The memory that an operation works on.
 struct Memory<'a> {
     mm: &'a mut Mm,
     spaces: &'a mut Spaces,
@@ -161,7 +161,7 @@ fn advance(
     come_to(mm, spaces, (id, operation, supply), progress, cx)
 }
 
-/// What a step of an operation came to, once it is known whether it has asked for memory.
+/// The progress of a step of an operation, once it is known whether it has asked for memory.
 #[inline]
 pub(super) fn come_to(
     mm: &mut Mm,
@@ -249,7 +249,7 @@ impl World {
     }
 }
 
-/// What a task is inside of, if anything.
+/// The operation that a task is inside of, if it is inside of one.
 #[cfg(test)]
 fn operation(task: &Task) -> Option<&Operation> {
     match &task.state {

@@ -1,4 +1,4 @@
-//! What a program sees of distances: accesses take what the machine says of the two nodes, memory is where its policy says, and a
+//! Distances as a program sees them: accesses take what the machine says of the two nodes, memory is where its policy says, and a
 //! task runs where it may.
 
 use pagelab_sim as sim;
@@ -42,7 +42,7 @@ fn no_entries(name: &'static str, _: Vec<u8>) -> sim::EntryFuture {
 /// Pages of each range.
 const PAGES: u64 = 300;
 
-/// What a load takes on CPUs of a node, from memory of another one, as a program measures it.
+/// Time of a load on CPUs of a node, from memory of another one, as a program measures it.
 async fn load(os: &Sim, from: u32, to: u32) -> Picos {
     let task = os.spawn(Placement::Free, async move |os: Sim| {
         os.set_affinity(&[CpuId(from * 2 + 1)]).await.unwrap();

@@ -34,7 +34,7 @@ fn busy(used: Rusage) -> Picos {
     used.user + used.system
 }
 
-/// What can be told from outside: the time that tasks had a CPU, and the time that they had none and did not want to.
+/// Times that can be told from outside: those in which tasks had a CPU, and those in which they had none and did not want to.
 struct Outside {
     busy: Picos,
     waited: Picos,

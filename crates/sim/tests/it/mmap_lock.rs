@@ -9,7 +9,7 @@ use os::{MapSpec, Os, Placement};
 use pagelab_sim::{Config, EntryFuture, Finish, Sim, simulate};
 use units::{Bytes, Picos};
 
-/// What waking somebody takes.
+/// Time of waking a task.
 const WAKE_UP: Picos = Picos::from_micros(10);
 
 /// So many CPUs, on which a fault takes 1.1 us, most of it with the lock held.

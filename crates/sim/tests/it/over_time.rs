@@ -1,4 +1,4 @@
-//! What a run tells beside its result: samples over time, and the operations that left the fast path.
+//! Output of a run beside its result: samples over time, and the operations that left the fast path.
 
 use std::collections::BTreeSet;
 

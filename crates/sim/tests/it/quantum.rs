@@ -1,4 +1,4 @@
-//! What comes out of a run does not depend on how far CPUs may run ahead of each other, as long as that is little.
+//! The outcome of a run does not depend on how far CPUs may run ahead of each other, as long as that is little.
 
 use crate::support;
 use mm::{
@@ -39,7 +39,7 @@ fn no_entries(name: &'static str, _: Vec<u8>) -> EntryFuture {
     unreachable!("threads need no entry such as {name}")
 }
 
-/// What came of several runs together.
+/// Sums over several runs.
 #[derive(Debug, Default)]
 struct Sum {
     elapsed: Picos,
@@ -87,7 +87,7 @@ fn offs(one: &Sum, other: &Sum) -> [f64; 2] {
     [off(one.elapsed, other.elapsed), off(locks(one), locks(other))]
 }
 
-/// Who is first at a lock decides who is next, so that one run waits some 10 % longer than another for nothing: as many
+/// The first at a lock decides the next, so that one run waits some 10 % longer than another for nothing: as many
 /// seeds as it takes to see 5 % of their sum.
 fn compare(rules: &str, seeds: u64) {
     let [strict, usual] = [Picos(0), QUANTUM].map(|quantum| storm(rules, quantum, seeds));

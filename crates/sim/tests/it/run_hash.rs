@@ -70,7 +70,7 @@ fn could_happen(lost: Lost, whole: &Finish) -> bool {
     }
 }
 
-/// The same faults in another order, or at other pages, within one step: only the fold of faults sees it.
+/// Faults in another order, or at other pages, within one step: only the fold of faults sees it.
 #[test]
 fn faults_are_in_the_hash_one_by_one() {
     let touch = |pages: [u64; 2]| {

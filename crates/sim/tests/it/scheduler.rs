@@ -49,7 +49,7 @@ fn storm(config: &Config, tasks: u32, rounds: u32) -> Vec<Life> {
     placed_storm(config, tasks, rounds, Placement::Spread)
 }
 
-/// The same, each wherever it is placed; the last round's memory stays.
+/// A storm of tasks, each wherever it is placed; the last round's memory stays.
 fn placed_storm(config: &Config, tasks: u32, rounds: u32, place: fn(u32) -> Placement) -> Vec<Life> {
     let body = async move |os: Sim| {
         let meet = os.barrier(tasks).await.unwrap();

@@ -1,4 +1,4 @@
-//! What a seed changes in a run, and what it does not.
+//! Effects of a seed on a run, and what it does not change.
 
 use mm::{
     MachineSpec, NodeSpec, Settings, ZoneKind, ZoneSpec,
