@@ -34,15 +34,15 @@ pub struct Machine {
     pub threads: Vec<Vec<CpuId>>,
     /// The CPUs that share each of the last caches; those of a node where it is empty.
     pub caches: Vec<Vec<CpuId>>,
-    /// What it means to share a core; generic when it is not given.
+    /// The slow-down of CPUs that share a core; generic when it is not given.
     pub shared_core: Option<SharedCore>,
     /// Kernel settings by the kernel's names, such as `transparent_hugepage/enabled`; in the file's order.
     pub settings: Vec<(String, String)>,
     /// How fast it is where it gives no price of its own; as fast as the generic prices when it is not given.
     pub pace: Option<Pace>,
-    /// What primitive operations take, in the order of `mm::cost::Work::ALL`; those not given are generic.
+    /// Prices of primitive operations, in the order of `mm::cost::Work::ALL`; those not given are generic.
     pub prices: Vec<Price>,
-    /// What else was measured with them; no run uses it.
+    /// Other figures that were measured with them; no run uses them.
     pub measured: Vec<Measured>,
     /// How far memory is from each CPU; equally far everywhere when it is not given.
     pub latency: Option<Latency>,
@@ -50,19 +50,19 @@ pub struct Machine {
     pub modules: Vec<String>,
     /// Swap that a guest of this shape gets for workloads that fill memory; none if 0.
     pub swap: Bytes,
-    /// What swap and files are on.
+    /// The storage of swap and files.
     pub storage: Storage,
-    /// It is a guest, whose host backs its memory in pages of this size; none where it is no guest.
+    /// The page size in which a host backs this machine's memory, where the machine is a guest; none where it is not.
     pub host_page: Option<Bytes>,
     /// How fast its disk is; generic when it is not given.
     pub disk: Option<Disk>,
-    /// What is in memory before a simulated workload begins; nothing when it is not given.
+    /// Memory in use before a simulated workload begins; nothing when it is not given.
     pub system: Option<System>,
     /// Release of the kernel that it was imported from.
     pub kernel: Option<String>,
 }
 
-/// What keeps what is not in memory.
+/// The storage behind swap and files.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Storage {
     /// A disk behind a queue.
@@ -77,7 +77,7 @@ impl Storage {
     /// All there are.
     pub const ALL: [Self; 2] = [Self::Disk, Self::Memory];
 
-    /// What a machine file calls it.
+    /// The storage's name in a machine file.
     pub fn name(self) -> &'static str {
         match self {
             Self::Disk => "disk",
@@ -93,35 +93,35 @@ pub struct Disk {
     pub latency_us: u64,
     /// How fast it reads and writes.
     pub bandwidth: BytesPerSecond,
-    /// Its file system is XFS, and not ext4.
+    /// The disk's file system is XFS, and not ext4.
     pub is_xfs: bool,
-    /// What its files may hold together; none is as much as they need.
+    /// The room for all files together; none is as much as they need.
     pub size: Option<Bytes>,
 }
 
 /// One NUMA node.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Node {
-    /// Its number.
+    /// The node's number.
     pub id: NodeId,
-    /// Its CPUs; none when it has only memory.
+    /// The node's CPUs; none when it has only memory.
     pub cpus: Vec<CpuId>,
-    /// Its memory.
+    /// The node's memory.
     pub memory: Bytes,
     /// Distance to each node, as in ACPI's SLIT: 10 to itself.
     pub distance: Vec<u32>,
-    /// What its memory gives to all CPUs together; no limit when it is not given.
+    /// Bytes per second that the node's memory gives to all CPUs together; no limit when it is not given.
     pub bandwidth: Option<BytesPerSecond>,
-    /// Its zones as a kernel laid them out; empty when not known.
+    /// The node's zones as a kernel laid them out; empty when not known.
     pub zones: Vec<ZoneFacts>,
 }
 
-/// What a kernel said about a zone in /proc/zoneinfo.
+/// Facts of a zone in /proc/zoneinfo.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct ZoneFacts {
     /// The kernel's name: DMA, DMA32, Normal, Movable.
     pub name: String,
-    /// Its first frame.
+    /// The zone's first frame.
     pub start_pfn: u64,
     /// Frames from first to last, holes included.
     pub spanned: Frames,
@@ -159,7 +159,7 @@ impl Machine {
         self.nodes.iter().map(|node| node.memory).sum()
     }
 
-    /// The same machine with all that a kernel does not say taken from `other`: how fast things are (bandwidth by the number
+    /// Takes from `other` all that a kernel does not say: how fast things are (bandwidth by the number
     /// of the node), and the swap that a guest of its shape gets.
     #[must_use]
     pub fn as_fast_as(mut self, other: &Self) -> Self {
@@ -180,7 +180,7 @@ impl Machine {
         self
     }
 
-    /// The same machine, as fast as a guest that counts time in instructions of 2^`shift` ns each.
+    /// Makes the machine as fast as a guest that counts time in instructions of 2^`shift` ns each.
     ///
     /// Timers do not slow down with a CPU: kcompactd looks for fragments every half second, and kswapd naps for a tenth. A
     /// kernel whose CPU takes seconds for what ours does in milliseconds has that much more of it done beside the same work.
@@ -193,7 +193,7 @@ impl Machine {
         self
     }
 
-    /// The same machine with CPU 0 only, as the replayable mode wants it; other nodes keep their memory.
+    /// The machine with CPU 0 only, as the replayable mode wants it; other nodes keep their memory.
     #[must_use]
     pub fn with_one_cpu(&self) -> Self {
         let mut machine = self.clone();

@@ -1,6 +1,6 @@
-//! What primitive operations take on a machine: the `[prices]` of its file, each with its source.
+//! Prices of primitive operations on a machine: the `[prices]` of its file, each with its source.
 //!
-//! What a machine leaves open is taken from `machines/prices/generic.toml`. No price is taken from a benchmark that is then
+//! A price that a machine leaves open is taken from `machines/prices/generic.toml`. None is taken from a benchmark that is then
 //! compared: fault-storm least of all.
 
 #[cfg(test)]
@@ -19,31 +19,31 @@ use crate::source::{Scalar, Source, SourceError, TableReader};
 pub struct Price {
     /// The operation.
     pub work: Work,
-    /// What it takes.
+    /// The price.
     pub takes: Picos,
     /// How far measurements of it lie apart, when somebody says.
     pub range: Option<Range>,
-    /// Who measured it and how; or that it is an assumption, or chosen to fit a published table: see [`Origin`].
+    /// The author and the way of the measurement; or that it is assumed, or chosen to fit a published table: see [`Origin`].
     pub source: String,
 }
 
 /// How a figure of a machine file came about. Its source begins with the word, if it is not measured.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Origin {
-    /// Somebody measured it.
+    /// Measured, by us or by others.
     Measured,
     /// Chosen so that some row of a published table comes out: `fitted: which`.
     Fitted,
-    /// Nobody measured it: `assumed: why`.
+    /// Assumed, and not measured: `assumed: why`.
     Assumed,
 }
 
-/// What the work of a CPU takes while the other hardware threads of its core are busy.
+/// The time of work on a CPU while the other hardware threads of its core are busy.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct SharedCore {
     /// Percent of the time that it takes alone.
     pub percent: u32,
-    /// Who measured it and how, or that it is an assumption.
+    /// The author and the way of the measurement, or that it is an assumption.
     pub source: String,
 }
 
@@ -59,13 +59,13 @@ pub struct Range {
 /// Something that was measured and that no operation of the simulator stands for: for readers.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Measured {
-    /// What it is called.
+    /// The figure's name.
     pub name: String,
-    /// What it takes.
+    /// The figure.
     pub takes: Picos,
     /// How far measurements of it lie apart, when somebody says.
     pub range: Option<Range>,
-    /// Who measured it and how.
+    /// The author and the way of the measurement.
     pub source: String,
 }
 
@@ -74,16 +74,16 @@ pub struct Measured {
 pub struct Used {
     /// Name of the operation.
     pub work: String,
-    /// What it takes, in picoseconds.
+    /// The price, in picoseconds.
     pub ps: u64,
-    /// Who measured it and how, or that it is an assumption.
+    /// The author and the way of the measurement, or that it is an assumption.
     pub source: String,
     /// Not the machine's own.
     pub generic: bool,
 }
 
 const ASSUMED: &str = "assumed";
-/// What the source of a price says that is generic but for the machine's pace.
+/// The beginning of a source that is generic but for the machine's pace.
 const OF_GENERIC: &str = " percent of generic: ";
 const FITTED: &str = "fitted";
 /// Measured by one of our own benchmarks, a price would explain what it was taken from.
@@ -142,7 +142,7 @@ const COUNTED_NS: u64 = 4;
 /// instruction takes there: the median of those that were.
 const REST_PER_NS: u64 = 5;
 
-/// What sharing a core means on a machine that says this of it.
+/// The slow-down of sharing a core on a machine that says this of it.
 pub fn shared_core(own: Option<&SharedCore>) -> &SharedCore {
     own.unwrap_or_else(|| &GENERIC.1)
 }
@@ -150,9 +150,9 @@ pub fn shared_core(own: Option<&SharedCore>) -> &SharedCore {
 /// How fast a machine is, where it gives no price of its own.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Pace {
-    /// What everything takes, in percent of the generic price.
+    /// The price of everything, in percent of the generic price.
     pub percent: u32,
-    /// Who measured it and how, or that it is an assumption.
+    /// The author and the way of the measurement, or that it is an assumption.
     pub source: String,
 }
 
@@ -179,14 +179,14 @@ pub fn all(own: &[Price], pace: Option<&Pace>) -> Vec<Used> {
     Work::ALL.iter().map(price).collect()
 }
 
-/// The same for the simulator.
+/// Prices for the simulator.
 pub fn prices(own: &[Price], pace: Option<&Pace>) -> Prices {
     let all = all(own, pace);
     Prices::new(|work| Picos(all[work as usize].ps))
 }
 
 impl Used {
-    /// Nobody measured it.
+    /// Is it assumed, and not measured?
     pub fn is_assumed(&self) -> bool {
         is_assumed(&self.source)
     }
@@ -210,7 +210,7 @@ pub(crate) fn is_assumed(source: &str) -> bool {
     origin(source).0 != Origin::Measured
 }
 
-/// What a source says, and the rest of it.
+/// The origin that a source names, and the rest of it.
 pub(crate) fn origin(source: &str) -> (Origin, &str) {
     let said = [(ASSUMED, Origin::Assumed), (FITTED, Origin::Fitted)];
     let rest = |(word, origin)| Some((origin, source.strip_prefix(word)?.trim_start_matches([':', ' '])));
@@ -224,7 +224,7 @@ pub struct Kinds {
     pub fitted: usize,
     /// Measured on a machine.
     pub measured: usize,
-    /// Nobody measured them.
+    /// Prices that were not measured.
     pub assumed: usize,
 }
 

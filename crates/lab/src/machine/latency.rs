@@ -9,7 +9,7 @@ use crate::{
     source::{Scalar, SourceError, TableReader},
 };
 
-/// What accesses to memory take on a machine, each figure with its source.
+/// The latency of accesses to memory on a machine, each figure with its source.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Latency {
     /// A load that has to come from memory.
@@ -30,22 +30,22 @@ pub struct Latency {
 pub struct ByPlace {
     /// In picoseconds, by the node of the CPU, and by that of the memory.
     pub ps: Vec<Vec<Picos>>,
-    /// Who measured it and how, or that it is an assumption.
+    /// The author and the way of the measurement, or that it is an assumption.
     pub source: String,
 }
 
 /// A last-level cache.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Cache {
-    /// What it holds.
+    /// The size of the cache.
     pub size: Bytes,
     /// A load from it, in picoseconds.
     pub ps: Picos,
-    /// Who measured it and how, or that it is an assumption.
+    /// The author and the way of the measurement, or that it is an assumption.
     pub source: String,
 }
 
-/// What a TLB reaches.
+/// The reach of a TLB.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Tlb {
     /// In base pages.
@@ -54,14 +54,14 @@ pub struct Tlb {
     pub huge: Bytes,
     /// Finding a translation that it does not hold, in picoseconds.
     pub ps: Picos,
-    /// Who measured it and how, or that it is an assumption.
+    /// The author and the way of the measurement, or that it is an assumption.
     pub source: String,
 }
 
 const KEYS: &[&str] = &["load", "line", "cache", "tlb"];
 
 impl Latency {
-    /// The same for the simulator.
+    /// The figures for the simulator.
     pub fn figures(&self) -> cost::Latency {
         cost::Latency {
             load: self.load.ps.clone(),
@@ -99,7 +99,7 @@ impl Latency {
     }
 }
 
-/// What is said of a machine without distances.
+/// The note about a machine without distances.
 pub const FLAT: &str = "memory is equally near everywhere: the machine gives no [latency]";
 
 /// The `[latency]` of a file, of a machine of so many nodes.

@@ -56,7 +56,7 @@ fn a_valid_file_is_read() {
     assert_eq!(machine.nodes[0].zones, [zone]);
 }
 
-/// What to replace in the good file, by what, and the message without its file name.
+/// Mistakes: the text to replace in the good file, its replacement, and the message without its file name.
 const MISTAKES: &[(&str, &str, &str)] = &[
     ("about = \"a test\"\n", "", "1: about: missing; expected a string"),
     ("modules", "module", "3: unknown key \"module\"; did you mean \"modules\"?"),
