@@ -15,7 +15,7 @@ use crate::test::cargo_command;
 pub(crate) struct Program {
     /// Where cargo leaves it below a target directory; the last part is its name.
     pub(crate) path: &'static str,
-    /// What cargo is told to build.
+    /// Arguments of `cargo build` that name the target.
     pub(crate) arguments: &'static [&'static str],
     /// A source file that is this tree's in both commits, if any.
     pub(crate) shared: Option<&'static str>,

@@ -13,7 +13,7 @@ use crate::{
     test::cargo_command,
 };
 
-/// What is measured.
+/// A run that is measured.
 #[derive(Args)]
 pub(crate) struct Options {
     /// Pair this tree with a commit instead: instructions by callgrind, where valgrind is installed, and wall time
@@ -78,7 +78,7 @@ fn benches(workspace: &Metadata) -> Result<usize> {
     Ok(failed)
 }
 
-/// The same run by two programs.
+/// Figures of one run by two programs.
 struct Sides<'a> {
     ours: &'a Path,
     base: &'a Path,
@@ -175,7 +175,7 @@ fn one_run(program: &Path, arguments: &str) -> Command {
     command
 }
 
-/// What a command that ends well says on standard output and standard error.
+/// Standard output and standard error of a command that ends well.
 fn output(command: &mut Command) -> Result<(String, String)> {
     let name = command.get_program().display().to_string();
     // Where no machines lie about: each program has its own.

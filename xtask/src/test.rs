@@ -26,7 +26,7 @@ const SKIPS_VARIABLE: &str = "PAGELAB_SKIPS";
 /// Variable that names the program as the dev profile builds it; a test compares its bytes with those of the release profile.
 const OTHER_PROFILE_VARIABLE: &str = "PAGELAB_OTHER_PROFILE";
 
-/// What changes in the dev profile: half the time and a tenth of the room, and no other code.
+/// Settings of the dev profile for such builds: half the time and a tenth of the room, and no other code.
 pub(crate) const DEV_PROFILE: [(&str, &str); 2] = [("CARGO_INCREMENTAL", "0"), ("CARGO_PROFILE_DEV_DEBUG", "none")];
 
 /// How one stage ended.

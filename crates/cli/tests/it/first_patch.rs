@@ -7,7 +7,7 @@ use std::{
 
 /// The page says that it is shorter.
 const MOST_CHANGED_LINES: usize = 40;
-/// What the patch's rule is called.
+/// Name of the rule that the patch adds.
 const RULE: &str = "kcompactd_woken_by_faults";
 
 fn root() -> PathBuf {
