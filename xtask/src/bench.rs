@@ -13,7 +13,7 @@ use crate::{
     test::cargo_command,
 };
 
-/// A run that is measured.
+/// Options of `cargo xtask bench`.
 #[derive(Args)]
 pub(crate) struct Options {
     /// Pair this tree with a commit instead: instructions by callgrind, where valgrind is installed, and wall time

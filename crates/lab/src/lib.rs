@@ -14,6 +14,7 @@ pub mod machine;
 mod metrics;
 mod over_time;
 pub mod plan;
+pub mod presentation;
 pub mod prices;
 pub mod provenance;
 pub mod published;

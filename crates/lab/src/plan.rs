@@ -22,6 +22,7 @@ use crate::{
     experiment::{Experiment, FRESH, KERNEL},
     footprint,
     machine::{Latency, Machine},
+    presentation::Presentation,
     prices, provenance,
     source::SourceError,
     state::{RecipeStart, StateFile},
@@ -94,6 +95,8 @@ pub struct Plan {
     pub experiment: Experiment,
     /// One per kernel and machine.
     pub sessions: Vec<Session>,
+    /// How its result is printed.
+    pub presentation: Presentation,
     /// What the default run would have done but cannot.
     pub skipped: Vec<Skipped>,
     /// Seconds that one cell may take.
@@ -310,6 +313,16 @@ pub struct Identity {
     /// How often its cells were sampled: results without it lack something, and on a real kernel the sampler has a part in them.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub sample: Option<Every>,
+    /// How it is printed; none in results of earlier programs. Another one does not make another run.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub presentation: Option<Presentation>,
+}
+
+impl Identity {
+    /// Whether both are of the same run, however their results are printed.
+    pub(crate) fn is_same_run(&self, other: &Self) -> bool {
+        Self { presentation: other.presentation.clone(), ..self.clone() } == *other
+    }
 }
 
 /// A simulated column: what it needs for explaining itself.
@@ -359,7 +372,8 @@ impl Plan {
         let workers = request.workers.unwrap_or_else(|| linux::host::usable_cpus().len());
         let (timeout_s, trace, sample) = (request.timeout_s, request.trace, request.sample);
         let drop_caches = request.drop_caches;
-        Ok(Self { experiment, sessions, skipped, timeout_s, workers, trace, sample, drop_caches })
+        let presentation = Presentation::of(&experiment, sessions.iter().flat_map(|session| &session.keys))?;
+        Ok(Self { experiment, sessions, presentation, skipped, timeout_s, workers, trace, sample, drop_caches })
     }
 
     /// The number of cells.
@@ -386,6 +400,7 @@ impl Plan {
             simulated: self.sessions.iter().filter_map(Session::simulated).collect(),
             layout: self.experiment.layout,
             sample: self.sample,
+            presentation: Some(self.presentation.clone()),
         }
     }
 }

@@ -5,6 +5,7 @@ use std::{collections::BTreeSet, path::Path};
 
 use include_dir::{Dir, include_dir};
 use report::Published;
+use serde::{Deserialize, Serialize};
 
 use crate::source::SourceError;
 
@@ -14,6 +15,30 @@ static PUBLISHED: Dir<'_> = include_dir!("$CARGO_MANIFEST_DIR/../../published");
 const FOLDER: &str = "published";
 /// What makes a folder a series.
 const SOURCE: &str = "source.toml";
+
+/// A series as files: its name, and what it is read from.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Files {
+    /// The name of the series.
+    pub name: String,
+    /// Each file, by the path that messages call it by, and its text.
+    pub files: Vec<(String, String)>,
+}
+
+impl Files {
+    /// Reads the series.
+    ///
+    /// # Errors
+    /// The file and line that are wrong.
+    pub fn parse(&self) -> Result<Published, SourceError> {
+        Published::parse(&self.name, &self.files).map_err(|error| SourceError {
+            line: error.line.and_then(|line| u32::try_from(line).ok()),
+            file: Some(error.file),
+            key: None,
+            message: error.message,
+        })
+    }
+}
 
 /// Every name that [`load`] knows, sorted.
 pub fn names() -> Vec<String> {
@@ -28,17 +53,22 @@ pub fn load(name: &str) -> Result<Published, SourceError> {
 /// The series whose tables this experiment makes, if there is one. Of several one of the working directory comes first, so that
 /// who puts numbers of their own there sees them; else the first by name.
 pub fn of_experiment(experiment: &str) -> Result<Option<Published>, SourceError> {
+    files_of_experiment(experiment)?.as_ref().map(Files::parse).transpose()
+}
+
+/// Files of the same series, to be kept.
+pub(crate) fn files_of_experiment(experiment: &str) -> Result<Option<Files>, SourceError> {
     of_experiment_in(Path::new(""), experiment)
 }
 
-fn of_experiment_in(root: &Path, experiment: &str) -> Result<Option<Published>, SourceError> {
+fn of_experiment_in(root: &Path, experiment: &str) -> Result<Option<Files>, SourceError> {
     let mut names = names_in(root);
     // Stable: by name within both.
     names.sort_by_key(|name| !root.join(FOLDER).join(name).join(SOURCE).exists());
     for name in names {
-        let published = load_in(root, &name)?;
-        if published.source.experiment.as_deref() == Some(experiment) {
-            return Ok(Some(published));
+        let files = files_in(root, &name)?;
+        if files.parse()?.source.experiment.as_deref() == Some(experiment) {
+            return Ok(Some(files));
         }
     }
     Ok(None)
@@ -53,6 +83,10 @@ fn names_in(root: &Path) -> Vec<String> {
 }
 
 fn load_in(root: &Path, name: &str) -> Result<Published, SourceError> {
+    files_in(root, name)?.parse()
+}
+
+fn files_in(root: &Path, name: &str) -> Result<Files, SourceError> {
     let folder = root.join(FOLDER).join(name);
     let files = if is_name(name) && folder.join(SOURCE).exists() {
         of_folder(&folder)?
@@ -63,12 +97,7 @@ fn load_in(root: &Path, name: &str) -> Result<Published, SourceError> {
             SourceError { file: None, line: None, key: None, message }
         })?
     };
-    Published::parse(name, &files).map_err(|error| SourceError {
-        line: error.line.and_then(|line| u32::try_from(line).ok()),
-        file: Some(error.file),
-        key: None,
-        message: error.message,
-    })
+    Ok(Files { name: name.to_owned(), files })
 }
 
 /// A name is one folder, and no way out of it.
@@ -81,7 +110,7 @@ fn built_in_files(folder: &Dir<'_>) -> Vec<(String, String)> {
         let name = format!("built-in {FOLDER}/{}", file.path().display());
         Some((name, file.contents_utf8()?.to_owned()))
     };
-    sorted(folder.files().filter_map(text).collect())
+    sorted(folder.files().filter(|file| is_read(file.path())).filter_map(text).collect())
 }
 
 fn of_folder(folder: &Path) -> Result<Vec<(String, String)>, SourceError> {

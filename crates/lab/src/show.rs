@@ -23,16 +23,11 @@ use serde::Serialize;
 pub use self::over_time::{series, stalls};
 use self::zones::ZoneTables;
 use crate::{
-    experiment::Experiment,
     plan::{Identity, Seeds, Simulated, UsageError},
-    provenance, published,
+    presentation::Presentation,
+    provenance,
     run::{self, IDENTITY_FILE, read_identity},
 };
-
-/// A counter is shown when it moved at least this often in some case: less is within what reading counters costs.
-const COUNTER_THRESHOLD: u64 = 400;
-/// The same of workloads that fill memory, whose stalls, compactions and splits are few and none of them ours.
-const PRESSED_THRESHOLD: u64 = 20;
 
 /// Why there is no time by cause.
 const ONLY_SIM: &str = "only the simulator knows it";
@@ -75,6 +70,7 @@ pub struct Print {
 /// A result as read, in the order of its experiment.
 struct Shown {
     experiment: String,
+    presentation: Presentation,
     cells: Vec<Cell>,
     systems: Vec<System>,
     /// Seconds from QEMU's start to the first operation, one per boot, with the kernel.
@@ -157,14 +153,17 @@ fn read(directory: &Path, seeds: Option<Seeds>) -> Result<Shown, UsageError> {
         let of_host = cell.footprint.as_ref().map(report::Footprint::metrics);
         cell.measured.metrics.extend(of_host.into_iter().flatten());
     }
-    let presses = |cell: &Cell| crate::cell::parse(&cell.key).is_ok_and(|workload| workload.presses());
-    let threshold = if cells.iter().any(presses) { PRESSED_THRESHOLD } else { COUNTER_THRESHOLD };
-    let report = Report::of_layout(identity.layout, &cells, threshold);
     let zones = systems.iter().map(ZoneTables::of).collect();
     let experiment = identity.keys.first().map_or_else(String::new, |key| key.experiment.clone());
-    let published = published::of_experiment(&experiment)?;
+    let presentation = match identity.presentation {
+        Some(kept) => kept,
+        None => Presentation::of_older(&experiment, cells.iter().map(|cell| &cell.key))?,
+    };
+    let report = Report::of_layout(identity.layout, &cells, presentation.counter_threshold);
+    let published = presentation.series()?;
     Ok(Shown {
         experiment,
+        presentation,
         published,
         missing: identity.keys.len().saturating_sub(cells.len() + unable),
         cells,
@@ -210,12 +209,8 @@ fn full_text(shown: &Shown, quiet: bool) -> String {
 
 /// A screen: what was compared, by how much it differs, how sure that is, and what is known to be wrong.
 fn short_text(shown: &Shown, quiet: bool) -> String {
-    // The experiment may be gone, or another by now: then columns have the names of their kernels.
-    let experiment = Experiment::load(&shown.experiment).ok();
-    let columns = experiment.iter().flat_map(|experiment| &experiment.columns);
-    let titles = columns.filter_map(|column| Some((column.kernel.clone(), column.title.clone()?))).collect();
-    let beside = Beside { published: shown.published.as_ref(), titles };
-    let head = if quiet { String::new() } else { brief::head(shown, experiment.as_ref()) };
+    let beside = Beside { published: shown.published.as_ref(), titles: shown.presentation.titles.clone() };
+    let head = if quiet { String::new() } else { brief::head(shown) };
     let (frontier, steps) = (frontier_text(&frontier(&shown.cells)), footprint_text(&shown.cells));
     let parts = [head, report::to_short(&shown.report, &beside), frontier, steps, brief::zones(&shown.zones)];
     let parts: Vec<String> = parts.into_iter().filter(|part| !part.is_empty()).collect();

@@ -81,7 +81,7 @@ pub(super) fn open(directory: &Path, plan: &Plan) -> Result<(Store, Vec<Key>), U
 
 /// Refuses to go on with another run.
 fn check_same(directory: &Path, identity: &Identity) -> Result<(), UsageError> {
-    if read_identity(directory)? == *identity {
+    if read_identity(directory)?.is_same_run(identity) {
         return Ok(());
     }
     let place = directory.display();

@@ -8,7 +8,7 @@ use report::{
 };
 
 use super::{ONLY_SIM, Shown, tail::failed_check, zones::ZoneTables};
-use crate::{experiment::Experiment, plan::Start, prices};
+use crate::{plan::Start, prices};
 
 /// Lines of the header.
 const HEAD: usize = 5;
@@ -16,8 +16,8 @@ const HEAD: usize = 5;
 const LINES: usize = 4;
 
 /// What was compared, beside what, and what prices are worth: at most five lines.
-pub(super) fn head(shown: &Shown, experiment: Option<&Experiment>) -> String {
-    let about = experiment.map_or_else(String::new, |experiment| format!(": {}", experiment.about));
+pub(super) fn head(shown: &Shown) -> String {
+    let about = shown.presentation.about.as_ref().map_or_else(String::new, |about| format!(": {about}"));
     let mut what = fold(&format!("{}{about}", shown.experiment), WIDTH);
     let places = places(shown);
     let prices = shown.simulated.first().map(|first| {

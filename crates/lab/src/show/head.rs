@@ -5,7 +5,6 @@ use report::{Column, Target};
 use super::Shown;
 use crate::{
     cell::STATE,
-    experiment::Experiment,
     machine,
     plan::{Simulated, Start},
     prices,
@@ -15,7 +14,7 @@ use crate::{
 pub(super) fn head(shown: &Shown) -> String {
     let mut text = String::new();
     if let Some(cell) = shown.cells.first() {
-        let about = Experiment::load(&cell.key.experiment).map(|experiment| format!(": {}", experiment.about));
+        let about = shown.presentation.about.as_ref().map(|about| format!(": {about}"));
         text += &format!("{}{}\n", cell.key.experiment, about.unwrap_or_default());
         text += &format!("program {}  commit {}  date {}\n", cell.key.program, cell.run.commit, cell.run.date);
         if !cell.measured.scored {

@@ -83,7 +83,12 @@ fn rendered(cells: &[Cell], kernels: &[&str], format: Format) -> String {
     rendered_as(cells, kernels, full(format))
 }
 
+/// Of a result of an earlier program, that kept nothing of how it is printed.
 fn rendered_as(cells: &[Cell], kernels: &[&str], print: Print) -> String {
+    rendered_with(cells, kernels, None, print)
+}
+
+fn rendered_with(cells: &[Cell], kernels: &[&str], presentation: Option<Presentation>, print: Print) -> String {
     let directory = tempfile::tempdir().expect("a directory");
     let keys = cells.iter().map(|cell| cell.key.clone()).collect();
     let identity = Identity {
@@ -93,6 +98,7 @@ fn rendered_as(cells: &[Cell], kernels: &[&str], print: Print) -> String {
         simulated: vec![],
         layout: report::Layout::Head,
         sample: None,
+        presentation,
     };
     let identity = serde_json::to_vec(&identity).expect("an identity serialises");
     std::fs::write(directory.path().join(IDENTITY_FILE), identity).expect("written");
@@ -165,4 +171,62 @@ fn a_short_text_counts_what_is_skipped() {
     assert!(text.lines().all(|line| line.chars().count() <= 80), "{text}");
     let quiet = short(Print { full: false, quiet: true, ..full(Format::Text) });
     assert!(text.ends_with(&quiet) && quiet.len() < text.len(), "{quiet}");
+}
+
+/// A result that says of itself how it is printed.
+fn presented(counter_threshold: u64) -> Presentation {
+    let files = [
+        ("table.csv", "experiment,metric,case,kernel,value,better\nfault-storm,faults,base,theirs,17,lower\n"),
+        (
+            "source.toml",
+            "about = 'a'\ntitle = 'Of last month'\nauthor = 'me'\ndate = '2026-01'\nwhere = 'here'\nmachine = 'm'\n\
+             [[column]]\nkernel = 'theirs'\nours = '6.1.1'\nabout = 'theirs'\n",
+        ),
+        ("rows.toml", ""),
+        ("claims.toml", ""),
+    ];
+    let files = files.map(|(file, text)| (file.to_owned(), text.to_owned())).to_vec();
+    Presentation {
+        about: Some("asked last month".to_owned()),
+        titles: [("6.1.1".to_owned(), "titled so".to_owned())].into(),
+        counter_threshold,
+        published: Some(crate::published::Files { name: "kept".to_owned(), files }),
+    }
+}
+
+#[test]
+fn a_result_is_printed_as_it_says_of_itself() {
+    let mut cell = cell("6.1.1", "base", 4096);
+    cell.measured.counters.insert("pgfault".to_owned(), 7);
+    let text = |presentation, full| {
+        let print = Print { format: Format::Text, causes: Causes::No, full, quiet: false };
+        rendered_with(std::slice::from_ref(&cell), &["6.1.1"], presentation, print)
+    };
+    let short = text(Some(presented(5)), false);
+    assert!(short.starts_with("fault-storm: asked last month\n"), "{short}");
+    assert!(short.contains("\npublished (kept): me, 2026-01, \"Of last month\"\n"), "{short}");
+    assert!(short.contains("titled so"), "{short}");
+    assert!(short.contains("pgfault") && !text(Some(presented(8)), false).contains("pgfault"), "{short}");
+    assert!(text(Some(presented(5)), true).starts_with("fault-storm: asked last month\n"));
+    // Of a result without any of it the files of today say so.
+    let older = text(None, false);
+    assert!(older.starts_with("fault-storm: cost of page faults"), "{older}");
+    assert!(!older.contains("titled so") && !older.contains("pgfault"), "{older}");
+}
+
+#[test]
+fn another_presentation_is_no_other_run() {
+    let identity = |presentation| Identity {
+        program: "p".into(),
+        keys: vec![cell("6.1.1", "base", 4096).key],
+        machines: vec![],
+        simulated: vec![],
+        layout: report::Layout::Head,
+        sample: None,
+        presentation,
+    };
+    assert!(identity(None).is_same_run(&identity(Some(presented(5)))));
+    assert!(identity(Some(presented(8))).is_same_run(&identity(Some(presented(5)))));
+    let other = Identity { program: "q".into(), ..identity(None) };
+    assert!(!other.is_same_run(&identity(None)));
 }

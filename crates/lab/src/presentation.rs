@@ -1,0 +1,75 @@
+//! Words and limits that a result is printed with: kept in `run.json` when the run is made, so that `show` prints a result of
+//! last month as it was, whatever experiments and published series say by now.
+
+use std::collections::BTreeMap;
+
+use report::{Key, Published};
+use serde::{Deserialize, Serialize};
+
+use crate::{
+    experiment::Experiment,
+    published::{self, Files},
+    source::SourceError,
+};
+
+/// A counter is shown when it moved at least this often in some case: less is within what reading counters costs.
+const COUNTER_THRESHOLD: u64 = 400;
+/// The same of workloads that fill memory, whose stalls, compactions and splits are few and none of them ours.
+const PRESSED_THRESHOLD: u64 = 20;
+
+/// How a result is printed: nothing here has a part in what is measured.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Presentation {
+    /// One line on what the experiment asks; none where the experiment of an older result is gone.
+    pub about: Option<String>,
+    /// Titles of columns, by their kernel, where the experiment has some.
+    pub titles: BTreeMap<String, String>,
+    /// A counter is shown when it moved at least this often in some case.
+    pub counter_threshold: u64,
+    /// The published series whose tables these are.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub published: Option<Files>,
+}
+
+impl Presentation {
+    /// As the files of today have it, for a run of these cells.
+    ///
+    /// # Errors
+    /// A series that cannot be read.
+    pub(crate) fn of<'a>(experiment: &Experiment, cells: impl Iterator<Item = &'a Key>) -> Result<Self, SourceError> {
+        let titles = experiment.columns.iter();
+        let titles = titles.filter_map(|column| Some((column.kernel.clone(), column.title.clone()?))).collect();
+        let about = Some(experiment.about.clone());
+        Ok(Self { about, titles, ..Self::without_experiment(&experiment.name, cells)? })
+    }
+
+    /// For a result that was made before these things were kept: as the files of today have it. Where its experiment is gone,
+    /// columns have the names of their kernels.
+    ///
+    /// # Errors
+    /// A series that cannot be read.
+    pub(crate) fn of_older<'a>(name: &str, cells: impl Iterator<Item = &'a Key>) -> Result<Self, SourceError> {
+        match Experiment::load(name) {
+            Ok(experiment) => Self::of(&Experiment { name: name.to_owned(), ..experiment }, cells),
+            Err(_) => Self::without_experiment(name, cells),
+        }
+    }
+
+    fn without_experiment<'a>(name: &str, mut cells: impl Iterator<Item = &'a Key>) -> Result<Self, SourceError> {
+        let presses = cells.any(|key| crate::cell::parse(key).is_ok_and(|workload| workload.presses()));
+        Ok(Self {
+            about: None,
+            titles: BTreeMap::new(),
+            counter_threshold: if presses { PRESSED_THRESHOLD } else { COUNTER_THRESHOLD },
+            published: published::files_of_experiment(name)?,
+        })
+    }
+
+    /// The series, as it was.
+    ///
+    /// # Errors
+    /// Files that are no series, with the file and line.
+    pub(crate) fn series(&self) -> Result<Option<Published>, SourceError> {
+        self.published.as_ref().map(Files::parse).transpose()
+    }
+}
