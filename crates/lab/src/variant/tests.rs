@@ -158,9 +158,33 @@ fn patches_of_a_file_are_switches() {
     assert_eq!(file("v4.1-rc2+1,1"), Err("built-in variants/v4.1-rc2.toml: patch 1 is asked for twice".to_owned()));
     assert_eq!(
         file("v4.1-rc2+"),
-        Err("variant \"v4.1-rc2+\": expected numbers of patches such as v4.1-rc2+1,2, found \"\"".to_owned())
+        Err("variant \"v4.1-rc2+\": expected numbers of patches such as v4.1-rc2+1,2 or v4.1-rc2+1-3, found \"\""
+            .to_owned())
     );
     assert!(file("v4.1-rc3+1").unwrap_err().starts_with("unknown variant \"v4.1-rc3\"; did you mean \"v4.1-rc2\"?"));
+}
+
+/// One kernel has one name, and so one place in results, however its patches were asked for.
+#[test]
+fn a_range_of_patches_is_the_list_of_them() {
+    let file = |name: &str| load(name).map_err(|error| error.to_string());
+    let list = file("v4.1-rc2+1,2,3,4,5").unwrap();
+    assert_eq!(list.name, "v4.1-rc2+1,2,3,4,5");
+    for same in ["v4.1-rc2+1-5", "v4.1-rc2+4-5,1-3", "v4.1-rc2+1,2-4,5"] {
+        let range = file(same).unwrap();
+        assert_eq!((&range, Recorded::of(&range)), (&list, Recorded::of(&list)), "{same}");
+        assert_eq!(from_memory(same), from_memory(&list.name), "{same}");
+    }
+    let child = |parent: &str| with(&[], &format!("about = 'x'\nparent = '{parent}'")).unwrap();
+    assert_eq!(child("v4.1-rc2+1-5"), child("v4.1-rc2+1,2,3,4,5"));
+    let no = "built-in variants/v4.1-rc2.toml: has no patch 6; it has 1 to 5";
+    assert_eq!(file("v4.1-rc2+1-99"), Err(no.to_owned()));
+    let twice = "built-in variants/v4.1-rc2.toml: patch 3 is asked for twice";
+    assert_eq!(file("v4.1-rc2+1-5,3"), Err(twice.to_owned()));
+    for (name, found) in [("v4.1-rc2+5-1", "5-1"), ("v4.1-rc2+1-", "1-")] {
+        let form = "expected numbers of patches such as v4.1-rc2+1,2 or v4.1-rc2+1-3, found";
+        assert_eq!(file(name), Err(format!("variant {name:?}: {form} {found:?}")));
+    }
 }
 
 #[test]

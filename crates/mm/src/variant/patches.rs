@@ -1,7 +1,7 @@
 //! Linux: none; patches that were posted for a kernel and can be applied alone or with others.
 //! Differs: a patch is the rules that it changes, and a number in the file of the kernel that it was posted for.
 
-use std::{fmt, path::Path};
+use std::{fmt, ops::RangeInclusive, path::Path};
 
 use super::{Diff, Named};
 
@@ -48,21 +48,33 @@ impl fmt::Display for PatchesForm {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let Self { name, found } = self;
         let base = split_at_plus(name).map_or(name.as_str(), |(base, _)| base);
-        write!(f, "variant {name:?}: expected numbers of patches such as {base}+1,2, found {found:?}")
+        write!(f, "variant {name:?}: expected numbers of patches such as {base}+1,2 or {base}+1-3, found {found:?}")
     }
 }
 
 impl std::error::Error for PatchesForm {}
 
-/// The variant and the patches of a name or path such as `v4.1-rc2+1,3`; without a `+` there are none.
+/// The most patches that a range such as `1-5` may stand for, so that a slip of the finger does not fill memory.
+const RANGE_MAX: u32 = 1000;
+
+/// The variant and the patches of a name or path such as `v4.1-rc2+1,3` or `v4.1-rc2+1-5`; without a `+` there are none.
 pub fn split_patches(name: &str) -> Result<(&str, Vec<u32>), PatchesForm> {
     let Some((base, list)) = split_at_plus(name) else { return Ok((name, Vec::new())) };
-    let number = |text: &str| {
-        let digits = !text.is_empty() && text.bytes().all(|byte| byte.is_ascii_digit());
-        let number = text.parse().ok().filter(|_| digits);
-        number.ok_or_else(|| PatchesForm { name: name.to_owned(), found: text.to_owned() })
-    };
-    Ok((base, list.split(',').map(number).collect::<Result<_, _>>()?))
+    let mut patches = Vec::new();
+    for text in list.split(',') {
+        let range = range(text).ok_or_else(|| PatchesForm { name: name.to_owned(), found: text.to_owned() })?;
+        patches.extend(range);
+    }
+    Ok((base, patches))
+}
+
+/// The patches of `3`, or of `1-5`: from a lower number to a higher one.
+fn range(text: &str) -> Option<RangeInclusive<u32>> {
+    // Digits alone: `parse` also takes a sign.
+    let number = |text: &str| text.parse::<u32>().ok().filter(|_| text.bytes().all(|byte| byte.is_ascii_digit()));
+    let Some((first, last)) = text.split_once('-') else { return number(text).map(|number| number..=number) };
+    let (first, last) = (number(first)?, number(last)?);
+    (first < last && last - first < RANGE_MAX).then_some(first..=last)
 }
 
 /// At the first `+` behind the last folder; a file may have one in its name.
@@ -75,7 +87,8 @@ fn split_at_plus(name: &str) -> Option<(&str, &str)> {
 }
 
 impl Named {
-    /// The same with some of its patches, in the order of their numbers; its name says which.
+    /// The variant with some of its patches, in the order of their numbers. Its name lists each of them, however they were
+    /// asked for, so that one kernel has one name in results.
     pub fn with_patches(&self, wanted: &[u32]) -> Result<Self, PatchProblem> {
         if wanted.is_empty() {
             return Ok(self.clone());

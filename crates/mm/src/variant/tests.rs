@@ -124,11 +124,17 @@ fn patches_stand_behind_a_plus() {
     assert_eq!(split("a+b/x.toml+12"), Ok(("a+b/x.toml", vec![12])));
     assert_eq!(split("a+b/x+y.toml"), Ok(("a+b/x+y.toml", vec![])));
     let bad = |name| split(name).unwrap_err();
-    assert_eq!(bad("v4+"), "variant \"v4+\": expected numbers of patches such as v4+1,2, found \"\"");
-    assert_eq!(bad("v4+1,"), "variant \"v4+1,\": expected numbers of patches such as v4+1,2, found \"\"");
-    assert_eq!(bad("v4+1,x"), "variant \"v4+1,x\": expected numbers of patches such as v4+1,2, found \"x\"");
+    assert_eq!(bad("v4+"), "variant \"v4+\": expected numbers of patches such as v4+1,2 or v4+1-3, found \"\"");
+    assert_eq!(bad("v4+1,"), "variant \"v4+1,\": expected numbers of patches such as v4+1,2 or v4+1-3, found \"\"");
+    assert_eq!(bad("v4+1,x"), "variant \"v4+1,x\": expected numbers of patches such as v4+1,2 or v4+1-3, found \"x\"");
     for name in ["v4++1", "v4+1+2", "v4+1 ,2", "v4+-1", "v4+99999999999"] {
         assert!(split_patches(name).is_err(), "{name}");
+    }
+    assert_eq!(split("v4.1-rc2+1-3,5"), Ok(("v4.1-rc2", vec![1, 2, 3, 5])));
+    for range in ["5-1", "1-", "-5", "1-1", "1-2-3", "1--3", "+1-3", "1-4294967295"] {
+        let name = format!("v4+2,{range}");
+        let said = split_patches(&name).unwrap_err().to_string();
+        assert!(said.ends_with(&format!("such as v4+1,2 or v4+1-3, found {range:?}")), "{said}");
     }
 }
 
