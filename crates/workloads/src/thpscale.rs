@@ -163,6 +163,13 @@ pub(crate) struct Shares {
     read: Bytes,
 }
 
+impl Shares {
+    /// Where in the file the part that the last thread reads ends.
+    pub(crate) fn last_read(&self, threads: u32) -> Bytes {
+        self.stride * u64::from(threads - 1) + self.read
+    }
+}
+
 /// Makes the file, drops caches, and runs all threads.
 pub async fn run<O: Os>(os: O, params: Params) -> Result<Outcome, WorkloadError> {
     let shares = params.shares(os.memory());

@@ -17,7 +17,7 @@ use crate::{
     block::{ADVISE, SIZE_EXPECTS, Size, parse_advise},
     meet::{TaskError, results},
     outcome::drop_caches,
-    params::value,
+    params::{misfit, value},
     thpscale::{self, FILE, Program, press, write_file},
 };
 
@@ -97,14 +97,28 @@ impl Params {
         format!("{}{}", if self.advise { "advised-" } else { "" }, counts.join("+"))
     }
 
+    /// Why a thread would read beyond the end of the file, if one would. Shares are rounded up and the file is not, so that with
+    /// many threads the last parts lie behind its end. There the program of 2015 died of SIGBUS; mmtests mended that in 2016
+    /// ("thpscale: align thread_size to 4*HPAGESIZE").
+    fn misfit(&self, memory: Bytes) -> Option<String> {
+        let end = |threads| self.with(threads).shares(memory).last_read(threads);
+        let file = Bytes(self.files(memory).0.next_multiple_of(Bytes::PAGE.0));
+        let wrong = *self.counts.iter().find(|threads| end(**threads) > file)?;
+        let most = (1..wrong).take_while(|threads| end(*threads) <= file).last().unwrap_or(0);
+        let expects =
+            format!("at most {most} threads, whose parts lie within the file of {} (size)", Bytes::mib(file.as_mib()));
+        let found =
+            format!("{wrong}: the last part ends at {}, and reading there is SIGBUS", Bytes::mib(end(wrong).as_mib()));
+        Some(misfit(&COUNTS, &expects, found))
+    }
+
     fn each(&self) -> impl Iterator<Item = thpscale::Params> {
-        self.counts.iter().map(|threads| thpscale::Params {
-            program: Program::Thpscale2015,
-            threads: *threads,
-            size: self.size,
-            advise: self.advise,
-            file: true,
-        })
+        self.counts.iter().map(|threads| self.with(*threads))
+    }
+
+    fn with(&self, threads: u32) -> thpscale::Params {
+        let Self { size, advise, .. } = *self;
+        thpscale::Params { program: Program::Thpscale2015, threads, size, advise, file: true }
     }
 }
 
@@ -124,6 +138,10 @@ impl std::str::FromStr for Counts {
 
 /// Makes the file, and runs one thread count after the other, each with caches dropped before.
 pub async fn run<O: Os>(os: O, params: Params) -> Result<Outcome, WorkloadError> {
+    // Only of the memory that the kernel has, to the page: that of the machine is more, and other counts fit it.
+    if let Some(problem) = params.misfit(os.memory()) {
+        return Err(WorkloadError::Misfit(problem));
+    }
     let before = os.vmstat().await.during("vmstat")?;
     let used = os.rusage().await.during("getrusage")?;
     let mut main = TaskOutcome::starting(os.now(), used);
@@ -211,6 +229,21 @@ mod tests {
         assert_eq!(blocks, [790, 263, 158, 112, 65, 49]);
         let sizes: Vec<_> = shares.iter().map(|share| share.thread).collect();
         assert_eq!(sizes, [3168, 1060, 640, 458, 270, 204].map(Bytes::mib));
+    }
+
+    /// 800 MiB are 81.8 for each of 11 threads, and their parts of 20.5 are 88 apart. (Published counts on the machine of series
+    /// s0 are parts that fit.)
+    #[test]
+    fn no_part_lies_behind_the_end_of_the_file() {
+        let misfit = |counts| Params::parse([("counts", counts)]).unwrap().misfit(Bytes::mib(1000));
+        assert_eq!(misfit("1 3 5 7"), None);
+        assert_eq!(
+            misfit("1 24").unwrap(),
+            "counts: expected at most 10 threads, whose parts lie within the file of 800MiB (size), found 24: the last part ends \
+             at 930MiB, and reading there is SIGBUS"
+        );
+        assert!(misfit("11").is_some());
+        assert_eq!(Params::parse([]).unwrap().misfit(Bytes::mib(3952)), None);
     }
 
     #[test]

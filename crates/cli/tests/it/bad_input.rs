@@ -99,6 +99,19 @@ fn values_of_the_wrong_form() {
     }
 }
 
+/// Parts of the file are rounded up, and the file is not: the program of 2015 dies of SIGBUS behind its end.
+#[test]
+fn threads_that_would_read_behind_the_end_of_their_file() {
+    let room = Room::new();
+    let run = ["run", "thpscale", "--machine", "four-core-4g", "--variant", "v4.4", "--set", "script=2015"];
+    room.run(&words(&[&run, &["--set", "counts=24", "-o", "result"]])).expect(1).says(&[
+        "failed: sim 24 on four-core-4g: ",
+        "counts: expected at most ",
+        "whose parts lie within the file of 3161MiB (size), found 24: the last part ends at ",
+        "and reading there is SIGBUS",
+    ]);
+}
+
 #[test]
 fn guests_that_their_host_cannot_hold() {
     let room = Room::new();
