@@ -31,7 +31,7 @@ use crate::{
 pub const TASK_ENTRY: &str = "fault-storm-task";
 
 /// A huge page in base pages.
-const BASE_PER_HUGE: u64 = Bytes::HUGE_PAGE.0 / Bytes::PAGE.0;
+pub(crate) const BASE_PER_HUGE: u64 = Bytes::HUGE_PAGE.0 / Bytes::PAGE.0;
 
 pub(crate) const PAGE: ParamInfo = ParamInfo {
     name: "page",

@@ -4,9 +4,8 @@
 //! stores into every base page too, so that each is copied, and exits; store into every base page again, in the parent.
 //! Those pages are shared no longer, yet each takes a fault: the sole owner finds its page write-protected and keeps it.
 //!
-//! With huge pages the child's first store into each splits its PMD, and it copies base page by base page (from 5.8 on;
-//! kernels before copied whole huge pages, and the child's own count of faults is then too high); the parent keeps whole
-//! huge pages.
+//! With huge pages the child's first store into each splits its PMD, and it copies base page by base page (from 5.8 on; kernels
+//! before copied the whole huge page with one fault; `thp_split_pmd` says which); the parent keeps whole huge pages.
 
 use os::{MapSpec, Os, Placement, Rusage, VmRange};
 use serde::{Deserialize, Serialize};
@@ -14,7 +13,7 @@ use units::Bytes;
 
 use crate::{
     Iteration, Outcome, ParamError, ParamInfo, TaskOutcome, WorkloadError, WorkloadInfo,
-    fault_storm::{PAGE, PageSize, SIZE, parse_size, touch},
+    fault_storm::{BASE_PER_HUGE, PAGE, PageSize, SIZE, parse_size, touch},
     meet::{Meet, TaskError},
     model::Begin,
     params::value,
@@ -35,6 +34,9 @@ const WARMUP: ParamInfo = ParamInfo {
     default: "1",
     about: "iterations before those, not counted",
 };
+
+/// The counter of huge pages that became base pages in one page table. Kernels before 4.5 have none, and copy whole huge pages.
+const SPLITS: &str = "thp_split_pmd";
 
 /// The entry of `pagelab list workloads`.
 pub const INFO: WorkloadInfo = WorkloadInfo {
@@ -113,7 +115,26 @@ pub async fn run<O: Os>(os: O, params: Params) -> Result<Outcome, WorkloadError>
     let task = os.spawn_process(Placement::Spread(0), TASK_ENTRY, TaskParams { params, meet });
     let (tasks, window) = meet.gather(&os, Begin::AT_START, vec![task]).await?;
     let tasks: Vec<Vec<TaskOutcome>> = tasks;
-    Ok(window.outcome(tasks.concat(), Vec::new()))
+    let mut outcome = window.outcome(tasks.concat(), Vec::new());
+    let splits = outcome.counters.get(SPLITS).copied().unwrap_or(0);
+    count_copies(&mut outcome.tasks, splits.try_into().unwrap_or(0));
+    Ok(outcome)
+}
+
+/// Corrects the faults of the children by the huge pages that they did not split: each was copied with one fault instead of
+/// one for each base page. `splits` is how many were, by all of the machine.
+fn count_copies(phases: &mut [TaskOutcome], splits: u64) {
+    let touched: Vec<_> = phases[Phase::Touch as usize].iterations.iter().map(|iteration| iteration.faults).collect();
+    let copied = &mut phases[Phase::Copy as usize];
+    let mut splits = splits;
+    for (touched, copy) in touched.into_iter().zip(&mut copied.iterations) {
+        // The child stored once into each base page, and the parent took a fault for each that did not come with a huge page.
+        let huge = (copy.faults - touched) / (BASE_PER_HUGE - 1);
+        let split = huge.min(splits);
+        splits -= split;
+        copy.faults -= (huge - split) * (BASE_PER_HUGE - 1);
+    }
+    copied.faults = copied.iterations.iter().map(|iteration| iteration.faults).sum();
 }
 
 /// The forking process: one outcome per phase.
@@ -200,7 +221,31 @@ fn add(phase: &mut TaskOutcome, stores: &Stores, faults: u64) {
 
 #[cfg(test)]
 mod tests {
+    use units::{Picos, Time};
+
     use super::*;
+
+    /// 64 huge pages; of the second iteration's, one came as base pages.
+    #[test]
+    fn children_take_a_fault_for_each_huge_page_that_they_do_not_split() {
+        let with = |touched: u64, copied: u64| {
+            let fresh = TaskOutcome::starting(Time(0), Rusage::default());
+            let mut phases = Phase::ALL.map(|_| fresh.clone());
+            let iteration = |faults| Iteration { faulting: Picos(0), faults, unmapping: None };
+            phases[Phase::Touch as usize].iterations = vec![iteration(64), iteration(touched)];
+            phases[Phase::Copy as usize].iterations = vec![iteration(64 * 512); 2];
+            count_copies(&mut phases, copied);
+            let copied = &phases[Phase::Copy as usize];
+            (copied.iterations[0].faults, copied.iterations[1].faults, copied.faults)
+        };
+        assert_eq!(with(64, 0), (64, 64, 128));
+        assert_eq!(with(64 + 511, 0), (64, 63 + 512, 128 + 511));
+        // Others may split some, too.
+        assert_eq!(with(64, 128), (64 * 512, 64 * 512, 128 * 512));
+        assert_eq!(with(64, 200), (64 * 512, 64 * 512, 128 * 512));
+        // Memory of base pages alone.
+        assert_eq!(with(64 * 512, 64), (64 * 512, 64 * 512, 128 * 512));
+    }
 
     #[test]
     fn two_processes_need_twice_the_memory() {

@@ -92,6 +92,30 @@ fn vm_fork_counts_as_its_twin_does() {
     );
 }
 
+/// Kernels before 5.8 copy a huge page whole, with one fault; later ones split it, and copy base page by base page.
+#[test]
+fn children_copy_huge_pages_as_their_kernel_does() {
+    let room = Room::new();
+    let arguments =
+        ["--target", "sim", "--variant", "v5.4", "--variant", "v6.1", "--set", "page=huge", "--set", "size=32MiB"];
+    let answer = room.run(&words(&[&["run", "fork-storm", "--format", "json"], &arguments])).expect(0);
+    let found: Vec<_> = Document::parse(&answer.stdout)
+        .cells
+        .iter()
+        .map(|cell| {
+            let check = &cell.measured.checks[0];
+            assert_eq!(
+                (check.name.as_str(), check.expected),
+                ("faults by getrusage", check.found),
+                "{}",
+                cell.key.kernel
+            );
+            check.found
+        })
+        .collect();
+    assert_eq!(found, [4 * (16 + 16 + 16), 4 * (16 + 16 * 512 + 16)]);
+}
+
 #[test]
 fn fork_on_this_kernel_takes_the_faults_that_it_must() {
     let room = Room::new();
