@@ -123,6 +123,15 @@ pub fn check_settings(settings: &[(String, String)], variant: &Variant) -> Resul
     }
 }
 
+/// Settings that guests of a simulated host have, on machines of hosts: `pagelab run two-guests --set page_reporting.order=10`.
+pub(crate) const OF_GUESTS: [&str; 3] = [setting::REPORTING_ORDER, setting::REPORTING_DELAY, setting::DEVICE_POISON];
+
+/// A host as its own kernel sees it: without the settings of its guests.
+pub(crate) fn without_guests_settings(mut machine: Machine) -> Machine {
+    machine.settings.retain(|(name, _)| !OF_GUESTS.contains(&name.as_str()));
+    machine
+}
+
 /// Refuses what only a guest can have, where the machine is none.
 pub fn check_guest(machine: &Machine) -> Result<(), String> {
     let guests = [
@@ -141,6 +150,16 @@ pub fn check_guest(machine: &Machine) -> Result<(), String> {
             machine.name
         )),
         None => Ok(()),
+    }
+}
+
+/// Refuses what neither a host that runs guests can have nor these.
+pub(crate) fn check_host_of_guests(machine: &Machine) -> Result<(), String> {
+    match machine.settings.iter().find(|(name, _)| name == setting::REPORTING) {
+        Some(_) => {
+            Err(format!("{}: guests of a simulated host have it by parameter: --set reporting=on", setting::REPORTING))
+        }
+        None => check_guest(&without_guests_settings(machine.clone())),
     }
 }
 

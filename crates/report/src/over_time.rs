@@ -65,18 +65,37 @@ fn series_with<'a>(cell: &'a Cell, names: &'a [String]) -> impl Iterator<Item = 
 pub fn series_text(cells: &[Cell], names: &[String]) -> String {
     let texts = cells.iter().flat_map(|cell| series_with(cell, names)).map(|(cell, series)| {
         let samples = series.samples();
-        let mut columns = vec![seconds(&samples)];
-        if names.is_empty() {
-            let digest = if is_of_host(series) { &OF_HOST[..] } else { &DIGEST };
-            columns.extend(digest.iter().map(|digest| digest_column(series, &samples, digest)));
-        } else {
-            columns.extend(names.iter().map(|name| named_column(series, &samples, name)));
-        }
         let every = series.every_ps as f64 / 1e12;
         let title = format!("{}\nevery {every} s, {} samples", who(cell), samples.len());
-        format!("{title}\n{}", tables(&columns))
+        let table =
+            |columns: Vec<TextColumn>| tables(&std::iter::once(seconds(&samples)).chain(columns).collect::<Vec<_>>());
+        if !names.is_empty() {
+            return format!(
+                "{title}\n{}",
+                table(names.iter().map(|name| named_column(series, &samples, name)).collect())
+            );
+        }
+        let digest = if is_of_host(series) { &OF_HOST[..] } else { &DIGEST };
+        let of_kernel =
+            |kernel: &str| table(digest.iter().map(|of| digest_column(series, &samples, of, kernel)).collect());
+        let texts: Vec<_> = match &kernels(series)[..] {
+            [] => vec![of_kernel("")],
+            kernels => kernels.iter().map(|kernel| format!("{kernel}\n{}", of_kernel(&format!("{kernel}/")))).collect(),
+        };
+        format!("{title}\n{}", texts.join("\n"))
     });
     texts.collect::<Vec<_>>().join("\n")
+}
+
+/// The kernels of a run with guests: the host and each guest; none where there is one kernel, whose names begin with nothing.
+fn kernels(series: &Series) -> Vec<String> {
+    let of = |name: &str| {
+        let (kernel, _) = name.split_once('/')?;
+        let number = if kernel == "host" { 0 } else { kernel.strip_prefix("guest")?.parse().ok()? };
+        Some((number, kernel.to_owned()))
+    };
+    let kernels: BTreeSet<(u32, String)> = series.names().into_iter().filter_map(of).collect();
+    kernels.into_iter().map(|(_, kernel)| kernel).collect()
 }
 
 /// Which cell it is.
@@ -92,11 +111,11 @@ fn seconds(samples: &[Sample]) -> TextColumn {
     ("s".to_owned(), samples.iter().map(|sample| format!("{:.3}", sample.at_us as f64 / 1e6)).collect())
 }
 
-fn digest_column(series: &Series, samples: &[Sample], digest: &Digest) -> TextColumn {
-    let moving: Vec<usize> =
-        (0..series.columns.len()).filter(|column| (digest.takes)(&series.columns[*column])).collect();
-    let still: Vec<u64> =
-        series.still.iter().filter(|(name, _)| (digest.takes)(name)).map(|(_, value)| *value).collect();
+/// A column of the digest, of the names that begin with `kernel`.
+fn digest_column(series: &Series, samples: &[Sample], digest: &Digest, kernel: &str) -> TextColumn {
+    let takes = |name: &str| name.strip_prefix(kernel).is_some_and(digest.takes);
+    let moving: Vec<usize> = (0..series.columns.len()).filter(|column| takes(&series.columns[*column])).collect();
+    let still: Vec<u64> = series.still.iter().filter(|(name, _)| takes(name)).map(|(_, value)| *value).collect();
     if moving.is_empty() && still.is_empty() {
         return (digest.head.to_owned(), vec!["-".to_owned(); samples.len()]);
     }
@@ -300,7 +319,22 @@ mod tests {
     fn digest(head: &str) -> Vec<String> {
         let series = series();
         let of = DIGEST.iter().find(|digest| digest.head == head).unwrap();
-        digest_column(&series, &series.samples(), of).1
+        digest_column(&series, &series.samples(), of, "").1
+    }
+
+    #[test]
+    fn a_run_with_guests_has_a_digest_for_each_kernel() {
+        let names = ["host/node0/nr_free_pages", "guest10/node0/nr_free_pages", "guest2/node0/nr_free_pages"];
+        let of = |at_us, values: [u64; 3]| Sample { at_us, values: values.to_vec() };
+        let samples = [of(0, [5120, 512, 256]), of(1_000_000, [2560, 512, 256])];
+        let series = Series::new(1_000_000_000_000, &names.map(str::to_owned), &samples);
+        assert_eq!(kernels(&series), ["host", "guest2", "guest10"]);
+        let free = |kernel| digest_column(&series, &series.samples(), &DIGEST[0], kernel).1;
+        assert_eq!(
+            (free("host/"), free("guest10/")),
+            (vec!["20".to_owned(), "10".to_owned()], vec!["2".to_owned(); 2])
+        );
+        assert_eq!(kernels(&self::series()), [""; 0]);
     }
 
     #[test]

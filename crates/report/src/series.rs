@@ -4,6 +4,7 @@
 //! knows it by node; then the machine has no column of it), `node0/DMA32/free/3` the free blocks of one order in a zone
 //! (/proc/buddyinfo), `node0/DMA32/blocks/Movable` its pageblocks of one type (/proc/pagetypeinfo), and
 //! `node0/DMA32/blocks/free` those that are free from end to end. Huge pages are `node0/nr_anon_transparent_hugepages`.
+//! In a run with guests of a simulated host, a name begins with its kernel: `host/pgfault`, `guest1/pgfault`.
 
 use std::collections::BTreeMap;
 

@@ -30,6 +30,7 @@ use crate::{
     kernel::{HOST, Kernel, KernelId},
     run_hash::Mark,
     runqueue::{Enqueue, Nice},
+    sampler::{Sampler, Samples},
     sched::Cpu,
     start_as_guest,
     task::{Answer, Request, Task, TaskId, TaskState},
@@ -400,6 +401,8 @@ pub struct GuestsFinish {
     pub host: Finish,
     /// Events of each guest.
     pub guests: Vec<Counters>,
+    /// Samples of all kernels, where they were asked for.
+    pub samples: Option<Samples>,
 }
 
 /// Runs `body` as the first task of each guest of a host, all at the same time; `body` is told which guest it is.
@@ -415,6 +418,23 @@ pub fn simulate_guests<T: 'static, F: AsyncFn(Sim, usize) -> T + Clone + 'static
     entries: Entries,
     body: F,
 ) -> Result<(Vec<T>, GuestsFinish), GuestLost> {
+    simulate_guests_with(host, guests, None, entries, body)
+}
+
+/// Runs guests as [`simulate_guests`] does, and takes a sample of all kernels after each span of `sample`.
+///
+/// # Errors
+/// As [`simulate_guests`].
+///
+/// # Panics
+/// As [`simulate_guests`]; and when `sample` is no time at all.
+pub fn simulate_guests_with<T: 'static, F: AsyncFn(Sim, usize) -> T + Clone + 'static>(
+    host: &Config,
+    guests: &[Config],
+    sample: Option<Picos>,
+    entries: Entries,
+    body: F,
+) -> Result<(Vec<T>, GuestsFinish), GuestLost> {
     let mut world = crate::fresh(host);
     crate::set_up(&mut world.kernels[HOST], host);
     world.share_cores(&host.cores, host.shared_core);
@@ -424,6 +444,7 @@ pub fn simulate_guests<T: 'static, F: AsyncFn(Sim, usize) -> T + Clone + 'static
         world.add_guest(guest);
     }
     world.restart_clock(host.quantum);
+    world.sampler = sample.map(Sampler::new).unwrap_or_default();
     let space = world.create_space();
     world.create_task(Placement::Spread(0), space);
     world.kernels[HOST].mm.spare_from_oom(space);
@@ -443,7 +464,7 @@ pub fn simulate_guests<T: 'static, F: AsyncFn(Sim, usize) -> T + Clone + 'static
     if let Some(lost) = world.guest_lost.take() {
         return Err(lost);
     }
-    let end = world.latest();
+    let (end, samples) = (world.latest(), world.end_samples());
     let mut times = Times::default();
     world.tasks.iter().for_each(|task| task.add_to(&mut times));
     let counters: Vec<Counters> = world.kernels.all().map(|kernel| kernel.counters.clone()).collect();
@@ -452,7 +473,7 @@ pub fn simulate_guests<T: 'static, F: AsyncFn(Sim, usize) -> T + Clone + 'static
     }
     let mut counters = counters.into_iter();
     let host = Finish { hash: world.hash.hex(), counters: counters.next().expect("the host's"), times };
-    Ok((slot.take(), GuestsFinish { host, guests: counters.collect() }))
+    Ok((slot.take(), GuestsFinish { host, guests: counters.collect(), samples }))
 }
 
 /// Starts the process of a guest; what is awaited is the guest's end and its result.

@@ -65,7 +65,7 @@ use units::{Bytes, BytesPerSecond, CpuId, ExtfragCounts, Frames, NodeId, Picos, 
 
 use draw::{Draws, Purpose, StateDraws};
 pub use executor::{Entries, EntryFuture};
-pub use guests::{GuestLost, GuestsFinish, LostBy, ProcessMemory, simulate_guests};
+pub use guests::{GuestLost, GuestsFinish, LostBy, ProcessMemory, simulate_guests, simulate_guests_with};
 pub use handle::Sim;
 use inject::Injector;
 pub use inject::{Injection, Lost};

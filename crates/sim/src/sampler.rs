@@ -8,7 +8,10 @@ use std::fmt;
 use mm::{MigrateType, Mm, event::Counters};
 use units::{Picos, Time};
 
-use crate::{kernel::HOST, world::World};
+use crate::{
+    kernel::{Kernel, Kernels},
+    world::World,
+};
 
 /// More samples than this are not taken, but for the last one.
 const SAMPLES_MAX: usize = 65_536;
@@ -16,7 +19,8 @@ const SAMPLES_MAX: usize = 65_536;
 /// The samples of a run.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Samples {
-    /// Names of the values, as paths: `pgfault`, `node0/nr_free_pages`, `node0/DMA32/free/3`, `node0/DMA32/blocks/Movable`.
+    /// Paths of the values: `pgfault`, `node0/nr_free_pages`, `node0/DMA32/free/3`, `node0/DMA32/blocks/Movable`. In a
+    /// run with guests a path begins with the kernel: `host/pgfault`, `guest1/node0/nr_free_pages`.
     pub names: Vec<String>,
     /// Instants, each with a value for every name: the start, multiples of what was asked for, and the end.
     pub rows: Vec<(Time, Vec<u64>)>,
@@ -60,8 +64,7 @@ impl World {
 
     #[cold]
     fn take_samples(&mut self, start: Time) {
-        let host = &self.kernels[HOST];
-        let values = read(&mut self.sampler.samples.names, &host.counters, &host.mm);
+        let values = self.sampler.samples.read(&self.kernels);
         let Sampler { every, due, samples } = &mut self.sampler;
         // Bound: the number of samples.
         while *due <= start && samples.rows.len() < SAMPLES_MAX {
@@ -80,27 +83,54 @@ impl World {
         }
         let end = self.latest();
         self.sample_before(end);
-        let Samples { mut names, mut rows } = std::mem::take(&mut self.sampler.samples);
-        if rows.last().is_none_or(|(at, _)| *at < end) {
-            let host = &self.kernels[HOST];
-            rows.push((end, read(&mut names, &host.counters, &host.mm)));
+        let mut samples = std::mem::take(&mut self.sampler.samples);
+        if samples.rows.last().is_none_or(|(at, _)| *at < end) {
+            let values = samples.read(&self.kernels);
+            samples.rows.push((end, values));
         }
-        Some(Samples { names, rows })
+        Some(samples)
     }
 }
 
-/// The values of now; their names too where they are not known yet.
-fn read(names: &mut Vec<String>, counters: &Counters, mm: &Mm) -> Vec<u64> {
-    let is_new = names.is_empty();
-    let mut values = Vec::with_capacity(names.len());
-    visit(counters, mm, |name, value| {
-        if is_new {
-            names.push(name.to_string());
+impl Samples {
+    /// The values of now. Names come with the first sample; later ones have more where events of some kinds are counted for the
+    /// first time, or where a guest has booted meanwhile.
+    fn read(&mut self, kernels: &Kernels) -> Vec<u64> {
+        let mut values = Vec::with_capacity(self.names.len());
+        for Kernel { counters, mm, .. } in kernels.all() {
+            visit(counters, mm, |_, value| values.push(value));
         }
-        values.push(value);
-    });
-    assert_eq!(values.len(), names.len(), "a machine has the same zones and counters all the time");
-    values
+        // Names only ever come, so as many are the same ones.
+        if values.len() != self.names.len() {
+            self.rename(names(kernels));
+        }
+        values
+    }
+
+    /// Takes more names than before, which were 0 in all samples so far.
+    fn rename(&mut self, names: Vec<String>) {
+        let places: Vec<_> = names.iter().map(|name| self.names.iter().position(|known| known == name)).collect();
+        for (_, values) in &mut self.rows {
+            *values = places.iter().map(|place| place.map_or(0, |place| values[place])).collect();
+        }
+        self.names = names;
+    }
+}
+
+/// The names of all that is sampled.
+fn names(kernels: &Kernels) -> Vec<String> {
+    let mut names = Vec::new();
+    let has_guests = kernels.all().count() > 1;
+    for (n, Kernel { counters, mm, .. }) in kernels.all().enumerate() {
+        visit(counters, mm, |name, _| {
+            names.push(match n {
+                _ if !has_guests => name.to_string(),
+                0 => format!("host/{name}"),
+                n => format!("guest{n}/{name}"),
+            });
+        });
+    }
+    names
 }
 
 /// Everything that is sampled, always in the same order.

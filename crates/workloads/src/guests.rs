@@ -53,6 +53,9 @@ const REPORTING: ParamInfo = ParamInfo {
     about: "whether guests report free pages to the host",
 };
 
+/// The smallest guest.
+const LEAST: Bytes = Bytes::mib(64);
+
 /// The entry of `pagelab list workloads`.
 pub const INFO: WorkloadInfo = WorkloadInfo {
     name: "guests",
@@ -95,7 +98,7 @@ impl Params {
                 "guests" => params.guests = value(&GUESTS, text, |n| (1..=256).contains(n))?,
                 "memory" => {
                     params.memory = value(&MEMORY, text, |size: &Bytes| {
-                        size.0.is_multiple_of(Bytes::HUGE_PAGE.0) && (Bytes::mib(64)..=Bytes::gib(1024)).contains(size)
+                        size.0.is_multiple_of(Bytes::HUGE_PAGE.0) && (LEAST..=Bytes::gib(1024)).contains(size)
                     })?;
                 }
                 "cpus" => params.cpus = value(&CPUS, text, |n| (1..=256).contains(n))?,
@@ -110,6 +113,17 @@ impl Params {
             }
         }
         Ok(params)
+    }
+
+    /// How large guests, or how many, fit into so much memory and swap of the host.
+    pub(crate) fn fitting(&self, room: Bytes) -> String {
+        let each = Bytes(room.0 / u64::from(self.guests) / Bytes::HUGE_PAGE.0 * Bytes::HUGE_PAGE.0);
+        let change = if each < LEAST {
+            format!("at most {} guests", room.0 / self.memory.0)
+        } else {
+            format!("memory of at most {each}")
+        };
+        format!("{change}, or a machine with more memory or swap")
     }
 
     pub(crate) fn case(&self) -> String {

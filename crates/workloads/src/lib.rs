@@ -208,6 +208,14 @@ impl Workload {
         }
     }
 
+    /// Parameters with which it would fit into so much memory, for messages, where that is more than a smaller size.
+    pub fn fitting(&self, memory: Bytes) -> Option<String> {
+        match self {
+            Self::Guests(params) => Some(params.fitting(memory)),
+            _ => None,
+        }
+    }
+
     /// The most files that it has open at the same time, on a run with `total` memory, where these are many.
     pub fn open_files(&self, total: Bytes) -> u64 {
         match self {

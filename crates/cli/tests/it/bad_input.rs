@@ -131,6 +131,13 @@ fn guests_that_their_host_cannot_hold() {
             "ask for fewer or smaller guests (guests, memory, hog), or for a machine with more memory or swap",
         ],
     );
+    refused(
+        &["memory=768MiB"],
+        &[
+            "2-on needs 1536 MiB (guests, memory), memory and swap of the machine is 1024 MiB: expected memory of at most \
+             512MiB, or a machine with more memory or swap",
+        ],
+    );
     let itself = "guest 1: its own memory is out after 0.";
     refused(&["memory=512MiB", "hog=95"], &[itself, "its program fills 95 % of 512 MiB", "ask for less (hog)"]);
     room.assert_nothing_left("guests that their host cannot hold");

@@ -73,6 +73,34 @@ fn the_longest_slow_operations_are_shown_by_cause() {
 }
 
 #[test]
+fn guests_of_a_simulated_host_and_the_host_are_sampled() {
+    let room = Room::new();
+    let run =
+        words(&[&["run", "two-guests", "--machine", "one-node-512m", "--variant", "v6.1", "--set", "reporting=on"]]);
+    let small: Vec<_> =
+        ["memory=64MiB", "turn=1", "rounds=1"].iter().flat_map(|set| ["--set", set]).map(str::to_owned).collect();
+    let run = |more: &[&str]| room.run(&[&run[..], &small, &words(&[more])].concat());
+    run(&["--sample", "250ms", "-o", "sampled"]).expect(0);
+    let cells = cells(&room, "sampled");
+    let series = cells[0].series.as_ref().expect("it was sampled");
+    for name in ["host/pgfault", "host/node0/nr_free_pages", "guest1/pgfault", "guest2/node0/nr_free_pages"] {
+        assert!(series.columns.iter().any(|known| known == name), "no {name} in {:?}", series.columns);
+    }
+    assert!(series.rows.len() >= 9, "two turns of a second");
+    let text = room.run(&["show", "sampled", "--series"]).expect(0).stdout;
+    for title in ["\nhost\n", "\nguest1\n", "\nguest2\n"] {
+        assert!(text.contains(title), "{text}");
+    }
+    // A setting of guests reaches them: more blocks are reported where small ones are.
+    let reports = |cell: &Cell| cell.measured.counters["sim_page_reports"];
+    run(&["--set", "page_reporting.order=0", "-o", "all"]).expect(0);
+    let all = self::cells(&room, "all");
+    assert!(reports(&all[0]) > reports(&cells[0]), "{} and {}", reports(&all[0]), reports(&cells[0]));
+    run(&["--set", "virtio_balloon.reporting=on"]).expect(2).says(&["by parameter: --set reporting=on"]);
+    run(&["--set", "host.discard=free"]).expect(2).says(&["host.discard: machine one-node-512m is no guest"]);
+}
+
+#[test]
 fn how_often_a_run_was_sampled_is_part_of_what_it_is() {
     let room = Room::new();
     let run = |more: &[&str]| {

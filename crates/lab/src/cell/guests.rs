@@ -11,6 +11,9 @@ use workloads::{Outcome, Workload, guests::Params};
 use super::{Failure, Found, Order, Simulated, entry, measure};
 use crate::{
     machine::{Machine, Node},
+    over_time,
+    plan::Every,
+    simulated,
     source::Source,
 };
 
@@ -26,7 +29,8 @@ fn guest_of(host: &Machine, params: &Params) -> Machine {
     };
     let reporting = if params.reporting { "on" } else { "off" };
     let mut settings = host.settings.clone();
-    let of_guests = ["transparent_hugepage", "page_reporting", "boot.", setting::DEVICE_POISON];
+    let of_guests = ["transparent_hugepage", "boot."].into_iter().chain(simulated::OF_GUESTS);
+    let of_guests: Vec<&str> = of_guests.collect();
     settings.retain(|(name, _)| of_guests.iter().any(|begin| name.starts_with(begin)));
     settings.push((setting::REPORTING.to_owned(), reporting.to_owned()));
     Machine {
@@ -76,17 +80,13 @@ fn why_lost(lost: &GuestLost, host: &Machine, params: &Params) -> String {
 }
 
 /// Runs them.
-pub(super) fn simulated(
-    workload: &Workload,
-    params: &Params,
-    order: &Order,
-    what: &Simulated,
-) -> Result<Found, Failure> {
+pub(super) fn run(workload: &Workload, params: &Params, order: &Order, what: &Simulated) -> Result<Found, Failure> {
     let source = Source::from_text(format!("{}.toml", order.key.machine), what.machine.as_str());
     let machine = Machine::from_source(&source, &setting::names()).map_err(|error| error.to_string())?;
     let rules = what.variant.rules()?;
     let guest_machine = guest_of(&machine, params);
-    let config = |machine: &Machine, cap, seed| crate::simulated::config(machine, &rules, cap, seed);
+    let machine = simulated::without_guests_settings(machine);
+    let config = |machine: &Machine, cap, seed| simulated::config(machine, &rules, cap, seed);
     let mut host = config(&machine, (machine.memory() + machine.swap) * 2, order.key.seed)?;
     (host.host, host.reporting) = (None, None);
     let guests =
@@ -97,7 +97,8 @@ pub(super) fn simulated(
         let before = u32::try_from(n).expect("few guests");
         workloads::guests::guest(&os, &of_each, before).await
     };
-    let (outcomes, finish) = sim::simulate_guests(&host, &guests, entry, body)
+    let sample = order.sample.map(Every::time);
+    let (outcomes, finish) = sim::simulate_guests_with(&host, &guests, sample, entry, body)
         .map_err(|lost| Failure::Refused(why_lost(&lost, &machine, params)))?;
     let tasks = outcomes.into_iter().collect::<Result<Vec<_>, _>>().map_err(Failure::from)?;
     let window = tasks.iter().map(|task| task.end.since(task.start)).max().unwrap_or_default();
@@ -115,5 +116,7 @@ pub(super) fn simulated(
     measured.causes = super::causes(&finish.host.times);
     let (tasks, run_hash, variant) = (measured.detail.take(), finish.host.hash, &what.variant.difference);
     measured.detail = serde_json::json!({ "tasks": tasks, "run_hash": run_hash, "variant": variant });
-    Ok(Found { measured, series: None, slow_path: None, footprint: None })
+    let samples = sample.zip(finish.samples.as_ref());
+    let series = samples.map(|(every, samples)| over_time::series(every, samples));
+    Ok(Found { measured, series, slow_path: None, footprint: None })
 }

@@ -61,6 +61,9 @@ pub(super) struct Grid {
     pub(super) misfits: Vec<(String, String)>,
 }
 
+/// Parameters that say how much memory a case needs: a user who gives one has asked for that.
+const ASKED: [&str; 7] = ["tasks", "threads", "size", "aged", "total", "guests", "memory"];
+
 /// Lays the grid. Parameters in `given` come from the user and replace those of the experiment; a case that the user
 /// asked for and that does not fit is an error, one that only the default grid has is left out.
 pub(super) fn lay(
@@ -82,7 +85,7 @@ pub(super) fn lay(
             return Err(UsageError(format!("--set {name}: is there only with {only}")));
         }
     }
-    let asked = given.iter().any(|(name, _)| ["tasks", "threads", "size", "aged", "total"].contains(&name.as_str()));
+    let asked = given.iter().any(|(name, _)| ASKED.contains(&name.as_str()));
     let mut grid = Grid { keys: Vec::new(), misfits: Vec::new() };
     for (program, params) in programs.iter().flat_map(|program| program_grid(program, &all, ground.cpus)) {
         let key = case(&ground.key, program, params, ground.settings)?;
@@ -90,8 +93,7 @@ pub(super) fn lay(
         if let Some(problem) = workload.misfit(ground.memory, ground.cpus / ground.nodes) {
             return Err(UsageError(problem));
         }
-        let need = workload.memory(ground.memory);
-        if let Some(reason) = misfit(&key, need, ground) {
+        if let Some(reason) = misfit(&key, &workload, ground) {
             if asked {
                 return Err(UsageError(reason));
             }
@@ -122,9 +124,12 @@ fn program_grid<'a>(
 }
 
 /// Why a case does not fit, if it can be seen not to.
-fn misfit(key: &Key, need: Bytes, ground: &Ground<'_>) -> Option<String> {
+fn misfit(key: &Key, workload: &Workload, ground: &Ground<'_>) -> Option<String> {
+    let need = workload.memory(ground.memory);
     if need > ground.cap {
-        return Some(format!("{}, {} is {}", needs(key, need), ground.cap_from, mib(ground.cap)));
+        let fitting = workload.fitting(ground.cap).map(|fitting| format!(": expected {fitting}"));
+        let (cap_from, cap) = (ground.cap_from, mib(ground.cap));
+        return Some(format!("{}, {cap_from} is {cap}{}", needs(key, need), fitting.unwrap_or_default()));
     }
     beyond(key, need, ground.room?)
 }
@@ -276,6 +281,18 @@ mod tests {
             unknown.starts_with("--set script: expected \"2015\" (") && unknown.ends_with("found \"2016\""),
             "{unknown}"
         );
+    }
+
+    #[test]
+    fn guests_that_do_not_fit_say_what_would() {
+        let guests = |sets| laid("two-guests", sets).unwrap_err();
+        assert_eq!(
+            guests(&[("memory", "3GiB")]),
+            "2-on needs 6144 MiB (guests, memory), the cap is 1024 MiB: expected memory of at most 512MiB, or a machine with \
+             more memory or swap"
+        );
+        let many = guests(&[("memory", "64MiB"), ("guests", "20")]);
+        assert!(many.ends_with("expected at most 16 guests, or a machine with more memory or swap"), "{many}");
     }
 
     #[test]

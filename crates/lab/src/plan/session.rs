@@ -129,7 +129,8 @@ impl<P: FnMut(&KernelImage) -> Accelerator> Planner<'_, P> {
             let cpus = u32::try_from(machine.cpus().len()).expect("fewer than 2^32 CPUs");
             let name = variant.name.clone();
             let machine_set = simulated::with_settings(machine.clone(), &settings);
-            simulated::check_guest(&machine_set).map_err(|problem| Refusal::Mistake(UsageError(problem)))?;
+            let check = if self.has_guests() { simulated::check_host_of_guests } else { simulated::check_guest };
+            check(&machine_set).map_err(|problem| Refusal::Mistake(UsageError(problem)))?;
             // What means to fill memory does not fit by design.
             let room = simulated::room(&machine_set, &variant.rules).ok().filter(|_| !self.presses());
             let place = Place::Sim { variant, chosen_for, twin_of: None, start: start.clone(), shifts: Vec::new() };
@@ -366,6 +367,11 @@ impl<P: FnMut(&KernelImage) -> Accelerator> Planner<'_, P> {
         let workload =
             Workload::parse(self.experiment.workload.default_program().name, []).expect("its defaults are right");
         workload.presses()
+    }
+
+    /// Whether the machine is a host, whose guests do the work.
+    fn has_guests(&self) -> bool {
+        self.experiment.workload.default_program().name == workloads::guests::INFO.name
     }
 
     /// What a workload may map of a machine: its kernel needs some itself, and reclaim is not what fault-storm measures. One

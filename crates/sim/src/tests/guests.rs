@@ -11,7 +11,7 @@ use mm::{
 use super::tags::tagged;
 use super::*;
 use crate::{
-    guests::{GuestLost, LostBy, simulate_guests},
+    guests::{GuestLost, LostBy, simulate_guests, simulate_guests_with},
     world::with,
 };
 
@@ -105,6 +105,31 @@ fn a_run_with_guests_repeats_itself() {
         run.expect("the host has room").1.host.hash
     };
     assert_eq!(run(), run());
+}
+
+#[test]
+fn samples_are_of_every_kernel_and_change_nothing() {
+    let run = |sample| {
+        let guests = [guest(16, true), guest(16, true)];
+        let body = async |os, _| phases(os, 2, Bytes::mib(8)).await;
+        simulate_guests_with(&host(64), &guests, sample, no_entries, body).expect("the host has room").1
+    };
+    let (without, with) = (run(None), run(Some(Picos::from_micros(10_000))));
+    assert_eq!(without.samples, None);
+    assert_eq!(without.host.hash, with.host.hash);
+    let samples = with.samples.expect("they were asked for");
+    assert!(samples.rows.len() > 5 && samples.rows.iter().all(|(_, values)| values.len() == samples.names.len()));
+    let column = |name: &str| {
+        let at = samples.names.iter().position(|known| known == name).unwrap_or_else(|| panic!("no {name}"));
+        samples.rows.iter().map(|(_, values)| values[at]).collect::<Vec<_>>()
+    };
+    for name in ["guest1/sim_host_discards", "guest2/sim_host_discards", "host/pgfault", "host/node0/nr_free_pages"] {
+        let values = column(name);
+        assert!(values.iter().any(|value| *value != values[0]), "{name} {values:?}");
+    }
+    assert_eq!(column("guest2/sim_host_discards").last(), Some(&with.guests[1].get(Event::SimHostDiscards)));
+    // A gauge that comes with the guest's boot, after the first sample.
+    assert!(column("guest1/sim_report_least_millionths").iter().any(|value| *value > 0));
 }
 
 #[test]
