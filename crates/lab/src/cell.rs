@@ -89,17 +89,19 @@ pub struct Prefix {
 
 impl Prefix {
     /// Follows the recipe; what memory is like then, and the fallbacks until then.
-    async fn follow(&self, os: &sim::Sim, seed: u64) -> Result<(Picture, ExtfragCounts), String> {
+    async fn follow(&self, os: &sim::Sim, machine: &Machine, seed: u64) -> Result<(Picture, ExtfragCounts), Failure> {
         let Self { recipe, expected } = self;
-        recipe.run(os, seed).await.map_err(|error| error.to_string())?;
+        // Of several cells some may reach it.
+        let lacking = |error| Failure::Lacking(format!("recipe not reached: {}", state::in_cell(&error, machine)));
+        recipe.run(os, seed).await.map_err(lacking)?;
         let picture = os.look(Picture::of);
         match expected {
-            Some(expected) if *expected != picture.checksum => Err(format!(
+            Some(expected) if *expected != picture.checksum => Err(Failure::Failed(format!(
                 "state {recipe}: its file says checksum {expected}, and it came to {}: another version of this program made it \
                  (make it again with pagelab state make --recipe {})",
                 picture.checksum,
                 recipe.name()
-            )),
+            ))),
             _ => Ok((picture, os.extfrag())),
         }
     }
@@ -309,7 +311,7 @@ fn simulated(workload: &Workload, order: &Order, what: &Simulated) -> Result<Fou
     let main = async move |os: sim::Sim| {
         let before = match prefix {
             None => None,
-            Some(prefix) => Some(prefix.follow(&os, seed).await.map_err(Failure::Failed)?),
+            Some(prefix) => Some(prefix.follow(&os, &machine, seed).await?),
         };
         let outcome = workload_there.run(os, seed).await?;
         let held = footprint::held(&workload_there, &os, &outcome);

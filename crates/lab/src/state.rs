@@ -26,7 +26,10 @@ use units::Pfn;
 pub use workloads::recipe::{Recipe, Share};
 
 pub use self::recipe::{Found, Made, RecipeStart, make, recipe};
-pub(crate) use self::{picture::Picture, recipe::in_words};
+pub(crate) use self::{
+    picture::Picture,
+    recipe::{in_cell, in_words},
+};
 use crate::{
     experiment::{FRESH, KERNEL},
     import::import,

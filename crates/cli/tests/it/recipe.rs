@@ -1,6 +1,10 @@
 //! States by recipe: made, cited by a checksum, and followed again by whoever uses them.
 
-use crate::support::{document::Document, room::Room, words};
+use crate::support::{
+    document::{self, Document},
+    room::Room,
+    words,
+};
 use report::Cell;
 
 const MAKE: [&str; 6] = ["state", "make", "--recipe", "metadata+anon", "--machine", "one-node-512m"];
@@ -80,6 +84,19 @@ fn another_seed_is_another_state_and_another_checksum_is_refused() {
     );
 }
 
+/// With the rules of 4.4 this machine comes to 60 % of the pageblocks, with those of 5.4 to 24 %.
+#[test]
+fn a_cell_that_cannot_reach_its_recipe_is_skipped_beside_others() {
+    let room = Room::new();
+    let far = ["--variant", "v4.4", "--state", "metadata+anon,unmovable=20%,blocks=60%", "--set", "page=base"];
+    let more = ["--set", "model=threads", "-o", "result"];
+    let text = room.run(&words(&[&RUN[..6], &["--variant", "v5.4"], &RUN[8..], &far, &more])).expect(0).stdout;
+    assert!(text.contains("skipped: sim base-threads-1 on v5.4: recipe not reached: 19.99% in "), "{text}");
+    let cells = report::cells(document::whole_records(&room.here().join("result")));
+    let kernels: Vec<_> = cells.iter().map(|cell| cell.key.kernel.as_str()).collect();
+    assert_eq!(kernels, ["v4.4"]);
+}
+
 #[test]
 fn mistakes_with_recipes_are_one_message() {
     let room = Room::new();
@@ -103,6 +120,14 @@ fn mistakes_with_recipes_are_one_message() {
     refuse(&run("metadata+anon,blocks=7"), &["blocks: expected a part of memory such as \"7%\""]);
     refuse(&run("metadata+anon,block=7%"), &["unknown parameter of a recipe \"block\"", "did you mean \"blocks\"?"]);
     refuse(&run("metadata+anon,unmovable=50%,blocks=100%"), &["cannot be reached here: it came to "]);
+    let without_swap = ["run", "thpscale", "--target", "sim", "--machine", "four-core-4g", "--state", "metadata+anon"];
+    refuse(
+        &words(&[&without_swap]),
+        &[
+            "memory ran out (ENOMEM): a recipe fills it, and machine four-core-4g of 4GiB has no swap; expected one with the \
+             key swap",
+        ],
+    );
     refuse(&run("no/such.toml"), &["no/such.toml: cannot be read"]);
     let bad = room.give("bad.toml", "recipe = \"metadata+anon\"\nblocks = \"700%\"\n");
     refuse(&run(&bad), &["bad.toml:2: blocks: expected a part of memory such as"]);

@@ -1,5 +1,7 @@
 //! Which kernels and machines a run goes to, and what it cannot go to.
 
+use std::collections::BTreeSet;
+
 use linux::{
     disk,
     kernel_image::{self, KernelImage},
@@ -137,7 +139,6 @@ impl<P: FnMut(&KernelImage) -> Accelerator> Planner<'_, P> {
             let session = Session { machine, kernel, label, settings, place, cap, keys: Vec::new() };
             let cap_from = self.cap_from("three quarters of the machine's memory");
             let mut session = self.fill(session, (cpus, cap_from, room), &params, skipped)?;
-            check_recipe(&session, &machine_set).map_err(Refusal::Mistake)?;
             for key in &mut session.keys {
                 key.variant.clone_from(&name);
                 key.group = group.clone().or(key.group.take());
@@ -145,6 +146,7 @@ impl<P: FnMut(&KernelImage) -> Accelerator> Planner<'_, P> {
             }
             sessions.push(session);
         }
+        check_recipe(&sessions).map_err(Refusal::Mistake)?;
         Ok(sessions)
     }
 
@@ -427,11 +429,25 @@ impl<P: FnMut(&KernelImage) -> Accelerator> Planner<'_, P> {
     }
 }
 
-/// A recipe that cannot be reached is the user's mistake; with the first seed, that is known before anything runs.
-fn check_recipe(session: &Session, machine: &Machine) -> Result<(), UsageError> {
-    let Place::Sim { start: Start::Recipe(start), variant, .. } = &session.place else { return Ok(()) };
-    let Some(key) = session.keys.first() else { return Ok(()) };
-    state::make(&start.recipe, machine, variant, key.seed).map(drop)
+/// A recipe that no cell can reach is the user's mistake, and known before anything runs. Where some cells reach it, the others
+/// are skipped when they have tried.
+fn check_recipe(sessions: &[Session]) -> Result<(), UsageError> {
+    let mut tried = BTreeSet::new();
+    let mut first = Ok(());
+    for seed in sessions.iter().flat_map(|session| &session.keys).map(|key| key.seed) {
+        if !tried.insert(seed) {
+            continue;
+        }
+        for session in sessions.iter().filter(|session| session.keys.iter().any(|key| key.seed == seed)) {
+            let Place::Sim { start: Start::Recipe(start), variant, .. } = &session.place else { return Ok(()) };
+            let machine = simulated::with_settings(session.machine.clone(), &session.settings);
+            match state::make(&start.recipe, &machine, variant, seed) {
+                Ok(_) => return Ok(()),
+                Err(problem) => first = first.and(Err(problem)),
+            }
+        }
+    }
+    first
 }
 
 /// Where the memory of a real session's twin stands: frames are recorded in guests only.
@@ -459,7 +475,7 @@ fn twin(real: &Session, start: &Start, others: &[Session], skipped: &mut Vec<Ski
     // A machine that cannot be laid out says so when it runs.
     if let Ok(room) = simulated::room(&simulated::with_settings(twin.machine.clone(), &twin.settings), &variant.rules) {
         let misfit = |key: &Key| grid::misfit_of(key, room);
-        let misfits: std::collections::BTreeSet<String> = twin.keys.iter().filter_map(misfit).collect();
+        let misfits: BTreeSet<String> = twin.keys.iter().filter_map(misfit).collect();
         twin.keys.retain(|key| misfit(key).is_none());
         skipped.extend(misfits.into_iter().map(|reason| skip(what.clone(), reason)));
     }

@@ -11,8 +11,8 @@ use std::{
 use mm::variant::Named;
 use report::write_whole;
 use serde::{Deserialize, Serialize};
-use units::BlockCensus;
-use workloads::recipe::{RECIPES, Recipe, Share};
+use units::{BlockCensus, Bytes, Errno};
+use workloads::recipe::{RECIPES, Recipe, RecipeError, Share};
 
 use super::picture::Picture;
 use crate::{
@@ -172,13 +172,41 @@ fn follow(recipe: &Recipe, machine: &Machine, variant: &Named, seed: u64) -> Res
         |name: &'static str, _| -> sim::EntryFuture { Box::pin(async move { Err(format!("no entry {name}")) }) };
     let wanted = recipe.clone();
     let main = async move |os: sim::Sim| {
-        wanted.run(&os, seed).await.map_err(|error| error.to_string())?;
+        wanted.run(&os, seed).await?;
         Ok(os.look(Picture::of))
     };
-    let (picture, _): (Result<Picture, String>, _) = sim::simulate(&config, no_entries, main);
-    let Picture { buddyinfo, pagetypeinfo, census, checksum } = picture?;
+    let (picture, _): (Result<Picture, RecipeError>, _) = sim::simulate(&config, no_entries, main);
+    let Picture { buddyinfo, pagetypeinfo, census, checksum } = picture.map_err(|error| in_machine(&error, machine))?;
     let made = Made { machine: machine.name.clone(), variant: variant.name.clone(), seed, checksum };
     Ok(Found { made, census, buddyinfo, pagetypeinfo })
+}
+
+/// Why a recipe cannot be followed on a machine. It fills memory with anonymous pages, some of which have to go to swap.
+fn in_machine(error: &RecipeError, machine: &Machine) -> String {
+    let Machine { name, swap, .. } = machine;
+    let memory = machine.memory();
+    match error {
+        RecipeError::Call(Errno::NOMEM) if *swap == Bytes(0) => format!(
+            "memory ran out (ENOMEM): a recipe fills it, and machine {name} of {memory} has no swap; expected one with the key \
+             swap, such as one-node-512m"
+        ),
+        RecipeError::Call(Errno::NOMEM) => {
+            format!(
+                "memory ran out (ENOMEM): a recipe fills it, and the {swap} of swap of machine {name} of {memory} are too few"
+            )
+        }
+        error => error.to_string(),
+    }
+}
+
+/// Why a cell among others cannot follow its recipe, in few words: its line of a table of 80 columns has more in it.
+pub(crate) fn in_cell(error: &RecipeError, machine: &Machine) -> String {
+    match error {
+        RecipeError::Missed(recipe, census) => {
+            format!("{} in {} ({recipe})", Share(census.unmovable_share()), Share(census.scattered_share()))
+        }
+        RecipeError::Call(_) => in_machine(error, machine),
+    }
 }
 
 /// In words, how scattered unmovable memory is.
