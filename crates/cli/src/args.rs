@@ -338,7 +338,7 @@ pub(crate) enum AccelArg {
 pub(crate) enum FormatArg {
     /// Tables in mmtests' layout, to paste into a mail
     Text,
-    /// experiment,metric,case,kernel,value,low,high
+    /// experiment,metric,case,kernel,value,low,high,seed: one value in a line, of all seeds (seed is empty), then of each
     Csv,
     /// Everything, for programs
     Json,

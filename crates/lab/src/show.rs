@@ -90,11 +90,12 @@ struct Shown {
 pub fn render(directory: &Path, seeds: Option<Seeds>, print: Print) -> Result<String, UsageError> {
     let Print { format, causes, .. } = print;
     let mut shown = read(directory, seeds)?;
+    let with_causes = causes != Causes::No;
     if causes == Causes::Required && shown.cells.iter().all(|cell| cell.measured.causes.is_empty()) {
         let place = directory.display();
         return Err(UsageError(format!("--causes: nothing in {place} says where time went; {ONLY_SIM}")));
     }
-    if causes != Causes::No {
+    if with_causes {
         shown.report.tables.extend(report::causes(&shown.cells));
         let without: BTreeSet<Target> =
             shown.cells.iter().filter(|cell| cell.measured.causes.is_empty()).map(|cell| cell.key.target).collect();
@@ -106,10 +107,25 @@ pub fn render(directory: &Path, seeds: Option<Seeds>, print: Print) -> Result<St
         Format::Csv => {
             let more =
                 [zones::csv(&shown.zones, &shown.experiment), frontier_csv(&frontier(&shown.cells), &shown.experiment)];
-            report::to_csv(&shown.report, &more.concat())
+            report::to_csv(&shown.report, &by_seed(&shown, with_causes), &more.concat())
         }
         Format::Json => json(&shown),
     })
+}
+
+/// A report of each seed alone, with the tables of the whole one.
+fn by_seed(shown: &Shown, with_causes: bool) -> Vec<(u64, Report)> {
+    let seeds: BTreeSet<u64> = shown.cells.iter().map(|cell| cell.key.seed).collect();
+    let of = |seed| {
+        let cells: Vec<Cell> = shown.cells.iter().filter(|cell| cell.key.seed == seed).cloned().collect();
+        // A counter that is shown for what it did under one seed is shown under all.
+        let mut report = Report::of_layout(shown.report.layout, &cells, 0);
+        if with_causes {
+            report.tables.extend(report::causes(&cells));
+        }
+        (seed, report)
+    };
+    seeds.into_iter().map(of).collect()
 }
 
 /// What a result directory holds, or what of it has one of these seeds.

@@ -1,11 +1,13 @@
 //! Comma-separated values: one line per value, for programs.
 
+use std::collections::BTreeSet;
+
 use csv::Writer;
 
 use crate::table::{Layout, Report};
 
-/// The columns, those of the published tables.
-const COLUMNS: [&str; 7] = ["experiment", "metric", "case", "kernel", "value", "low", "high"];
+/// The columns: those of the published tables, with bounds, and the seed of a value of one run.
+const COLUMNS: [&str; 8] = ["experiment", "metric", "case", "kernel", "value", "low", "high", "seed"];
 
 /// A value that is not part of a report: whoever knows more than cells adds its own lines.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -22,37 +24,26 @@ pub struct CsvLine {
     pub value: String,
 }
 
-/// All values of a report, unrounded, then `more`.
+/// All values of a report, unrounded, then those of each seed alone, then `more`.
 ///
 /// `metric` is `fault_latency_ns.Amean`, `duration.user`, a counter's name, `cpu.<cause>` or
 /// `waiting.<cause>` (with `.share`, in per cent), or `check.<name>.expected`, `.found` and `.within` (how many runs, of how
 /// many in `.cells`); `kernel` is the column's
-/// [`label`](crate::Column::label), such as `host:6.18.44:here`; in the layout of 2015 its kernel alone.
+/// [`label`](crate::Column::label), such as `host:6.18.44:here`; in the layout of 2015 its kernel alone. `seed` is empty where a
+/// value is of all seeds; each value of a table follows once more for each seed, from the runs with that seed alone.
 ///
 /// # Panics
 /// Never: writing to memory does not fail, and every line has as many fields.
-pub fn to_csv(report: &Report, more: &[CsvLine]) -> String {
+pub fn to_csv(report: &Report, by_seed: &[(u64, Report)], more: &[CsvLine]) -> String {
     let mut writer = Writer::from_writer(Vec::new());
-    let mut line = |fields: [&str; 7]| writer.write_record(fields).expect("memory takes it");
+    let mut line = |fields: [&str; 8]| writer.write_record(fields).expect("memory takes it");
     line(COLUMNS);
-    for table in &report.tables {
-        for row in &table.rows {
-            for (head, value) in table.columns.iter().zip(&row.cells) {
-                let Some(value) = value else { continue };
-                let kernel = match report.layout {
-                    Layout::Head | Layout::WillItScale => head.column.label(),
-                    Layout::Classic => head.column.kernel.clone(),
-                };
-                let [number, low, high] = [Some(value.value), value.low, value.high]
-                    .map(|number| number.map_or_else(String::new, |number| number.to_string()));
-                line([&table.experiment, &row.metric, &row.case, &kernel, &number, &low, &high]);
-                if let Some(share) = value.share {
-                    let metric = format!("{}.share", row.metric);
-                    line([&table.experiment, &metric, &row.case, &kernel, &share.to_string(), "", ""]);
-                }
-            }
-        }
-    }
+    let mut shown = BTreeSet::new();
+    values(report, |experiment, metric, case, kernel, numbers| {
+        shown.insert([experiment, metric, case, kernel].map(str::to_owned));
+        let [value, low, high] = numbers;
+        line([experiment, metric, case, kernel, value, low, high, ""]);
+    });
     for table in &report.checks {
         for row in &table.rows {
             let kernel = row.column.label();
@@ -65,13 +56,44 @@ pub fn to_csv(report: &Report, more: &[CsvLine]) -> String {
             for (what, number) in numbers {
                 let metric = format!("check.{}.{what}", row.check.name);
                 let number = number.to_string();
-                line([&table.experiment, &metric, &row.case, &kernel, &number, "", ""]);
+                line([&table.experiment, &metric, &row.case, &kernel, &number, "", "", ""]);
             }
         }
     }
+    for (seed, report) in by_seed {
+        let seed = seed.to_string();
+        values(report, |experiment, metric, case, kernel, numbers| {
+            if shown.contains(&[experiment, metric, case, kernel].map(str::to_owned)) {
+                let [value, low, high] = numbers;
+                line([experiment, metric, case, kernel, value, low, high, &seed]);
+            }
+        });
+    }
     for more in more {
-        line([&more.experiment, &more.metric, &more.case, &more.kernel, &more.value, "", ""]);
+        line([&more.experiment, &more.metric, &more.case, &more.kernel, &more.value, "", "", ""]);
     }
     let bytes = writer.into_inner().expect("memory takes it");
     String::from_utf8(bytes).expect("made of strings")
+}
+
+/// Tells each value of the tables: experiment, metric, case, kernel; value, low and high.
+fn values(report: &Report, mut tell: impl FnMut(&str, &str, &str, &str, [&str; 3])) {
+    for table in &report.tables {
+        for row in &table.rows {
+            for (head, value) in table.columns.iter().zip(&row.cells) {
+                let Some(value) = value else { continue };
+                let kernel = match report.layout {
+                    Layout::Head | Layout::WillItScale => head.column.label(),
+                    Layout::Classic => head.column.kernel.clone(),
+                };
+                let [number, low, high] = [Some(value.value), value.low, value.high]
+                    .map(|number| number.map_or_else(String::new, |number| number.to_string()));
+                tell(&table.experiment, &row.metric, &row.case, &kernel, [&number, &low, &high]);
+                if let Some(share) = value.share {
+                    let metric = format!("{}.share", row.metric);
+                    tell(&table.experiment, &metric, &row.case, &kernel, [&share.to_string(), "", ""]);
+                }
+            }
+        }
+    }
 }

@@ -140,7 +140,7 @@ fn a_short_table_fits_a_screen_and_a_quiet_run_says_nothing_else() {
 /// Lines of seven fields, with numbers where numbers belong.
 fn assert_csv(text: &str) {
     let mut lines = text.lines();
-    assert_eq!(lines.next(), Some("experiment,metric,case,kernel,value,low,high"));
+    assert_eq!(lines.next(), Some("experiment,metric,case,kernel,value,low,high,seed"));
     let mut metrics = Vec::new();
     for line in lines {
         assert!(!line.contains('"'), "a field with a comma: {line}");

@@ -151,7 +151,7 @@ fn the_whole_table_has_orders_ownership_and_the_window() {
     let text = table_text(table);
     assert!(text.contains("Extfrag fragmenting for unmovable") && text.contains("(  99.10%)"), "{text}");
     assert!(text.lines().nth(3).is_some_and(|line| line.ends_with(" -")), "{text}");
-    assert!(to_csv(&report, &[]).contains("movable,order<9"), "programs find it too");
+    assert!(to_csv(&report, &[], &[]).contains("movable,order<9"), "programs find it too");
     assert!(!table.rows.iter().any(|row| row.case == "lost"), "nothing was");
 }
 

@@ -405,24 +405,45 @@ fn csv_has_every_value_and_its_labels() {
         latency(cell(Target::Sim, "v6.18, tuned", "base-1"), &[12.5]),
     ];
     let expected = "\
-experiment,metric,case,kernel,value,low,high
-faults,fault_latency_ns.Min,base-1,host:6.18.44:laptop,10,,
-faults,fault_latency_ns.Min,base-1,\"sim:v6.18, tuned:laptop\",12.5,,
-faults,fault_latency_ns.Amean,base-1,host:6.18.44:laptop,15,10.25,19.75
-faults,fault_latency_ns.Amean,base-1,\"sim:v6.18, tuned:laptop\",12.5,,
-faults,fault_latency_ns.Stddev,base-1,host:6.18.44:laptop,7.0710678118654755,,
-faults,fault_latency_ns.CoeffVar,base-1,host:6.18.44:laptop,47.14045207910317,,
-faults,fault_latency_ns.Max,base-1,host:6.18.44:laptop,20,,
-faults,fault_latency_ns.Max,base-1,\"sim:v6.18, tuned:laptop\",12.5,,
-faults,fault_latency_ns.BAmean.95,base-1,host:6.18.44:laptop,10,,
-faults,fault_latency_ns.BAmean.95,base-1,\"sim:v6.18, tuned:laptop\",12.5,,
-faults,pgfault,base-1,host:6.18.44:laptop,4096,,
-faults,check.pgfault.expected,base-1,host:6.18.44:laptop,4096,,
-faults,check.pgfault.found,base-1,host:6.18.44:laptop,4096,,
-faults,check.pgfault.within,base-1,host:6.18.44:laptop,1,,
-faults,check.pgfault.cells,base-1,host:6.18.44:laptop,1,,
+experiment,metric,case,kernel,value,low,high,seed
+faults,fault_latency_ns.Min,base-1,host:6.18.44:laptop,10,,,
+faults,fault_latency_ns.Min,base-1,\"sim:v6.18, tuned:laptop\",12.5,,,
+faults,fault_latency_ns.Amean,base-1,host:6.18.44:laptop,15,10.25,19.75,
+faults,fault_latency_ns.Amean,base-1,\"sim:v6.18, tuned:laptop\",12.5,,,
+faults,fault_latency_ns.Stddev,base-1,host:6.18.44:laptop,7.0710678118654755,,,
+faults,fault_latency_ns.CoeffVar,base-1,host:6.18.44:laptop,47.14045207910317,,,
+faults,fault_latency_ns.Max,base-1,host:6.18.44:laptop,20,,,
+faults,fault_latency_ns.Max,base-1,\"sim:v6.18, tuned:laptop\",12.5,,,
+faults,fault_latency_ns.BAmean.95,base-1,host:6.18.44:laptop,10,,,
+faults,fault_latency_ns.BAmean.95,base-1,\"sim:v6.18, tuned:laptop\",12.5,,,
+faults,pgfault,base-1,host:6.18.44:laptop,4096,,,
+faults,check.pgfault.expected,base-1,host:6.18.44:laptop,4096,,,
+faults,check.pgfault.found,base-1,host:6.18.44:laptop,4096,,,
+faults,check.pgfault.within,base-1,host:6.18.44:laptop,1,,,
+faults,check.pgfault.cells,base-1,host:6.18.44:laptop,1,,,
 ";
-    assert_eq!(to_csv(&Report::new(&cells, 1), &[]), expected);
+    assert_eq!(to_csv(&Report::new(&cells, 1), &[], &[]), expected);
+}
+
+#[test]
+fn csv_has_the_values_of_each_seed_too() {
+    let base = || cell(Target::Host, "6.18.44", "base-1");
+    let cells = [
+        moved(latency(base(), &[10.0]), &[("pgfault", 4096), ("compact_stall", 3)]),
+        moved(latency(seeded(base(), 2), &[20.0]), &[("pgfault", 1)]),
+    ];
+    let by_seed = [(1, Report::new(&cells[..1], 0)), (2, Report::new(&cells[1..], 0))];
+    let csv = to_csv(&Report::new(&cells, 5), &by_seed, &[]);
+    let of = |seed: &str| {
+        let lines = csv.lines().filter(|line| line.rsplit(',').next() == Some(seed));
+        let values =
+            lines.map(|line| line.split(',').collect::<Vec<_>>()).map(|line| format!("{} {}", line[1], line[4]));
+        values.filter(|value| value.contains("Amean") || !value.starts_with("fault_latency")).collect::<Vec<_>>()
+    };
+    assert_eq!(of(""), ["fault_latency_ns.Amean 15", "pgfault 2048.5"]);
+    // What is shown of all seeds is shown of each, and nothing else.
+    assert_eq!(of("1"), ["fault_latency_ns.Amean 10", "pgfault 4096"]);
+    assert_eq!(of("2"), ["fault_latency_ns.Amean 20", "pgfault 1"]);
 }
 
 #[test]
@@ -431,7 +452,7 @@ fn csv_calls_a_column_the_same_whatever_else_is_there() {
     let mut there = here.clone();
     there.key.machine = "server".into();
     let names = |cells: &[Cell]| {
-        let csv = to_csv(&Report::new(cells, 1), &[]);
+        let csv = to_csv(&Report::new(cells, 1), &[], &[]);
         let names = csv.lines().skip(1).map(|line| line.split(',').nth(3).expect("a kernel").to_owned());
         names.collect::<std::collections::BTreeSet<String>>()
     };
@@ -503,17 +524,17 @@ CPU     base user                                          1.00 (  10.00%)      
 unit: ms per run of all tasks and kernel threads, start to end (share); Waiting is time without a CPU, no direction is better
 ";
     assert_eq!(to_text(&report), text);
-    let csv = to_csv(&report, &[]);
+    let csv = to_csv(&report, &[], &[]);
     let lines: Vec<&str> = csv.lines().filter(|line| line.contains("v6.1")).collect();
     let expected = [
-        "faults,causes.total,base,sim:v6.1:laptop,10,,",
-        "faults,causes.total.share,base,sim:v6.1:laptop,100,,",
-        "faults,cpu.clear,base,sim:v6.1:laptop,4.5,,",
-        "faults,cpu.clear.share,base,sim:v6.1:laptop,45,,",
-        "faults,waiting.run queue,base,sim:v6.1:laptop,4.5,,",
-        "faults,waiting.run queue.share,base,sim:v6.1:laptop,45,,",
-        "faults,cpu.user,base,sim:v6.1:laptop,1,,",
-        "faults,cpu.user.share,base,sim:v6.1:laptop,10,,",
+        "faults,causes.total,base,sim:v6.1:laptop,10,,,",
+        "faults,causes.total.share,base,sim:v6.1:laptop,100,,,",
+        "faults,cpu.clear,base,sim:v6.1:laptop,4.5,,,",
+        "faults,cpu.clear.share,base,sim:v6.1:laptop,45,,,",
+        "faults,waiting.run queue,base,sim:v6.1:laptop,4.5,,,",
+        "faults,waiting.run queue.share,base,sim:v6.1:laptop,45,,,",
+        "faults,cpu.user,base,sim:v6.1:laptop,1,,,",
+        "faults,cpu.user.share,base,sim:v6.1:laptop,10,,,",
     ];
     assert_eq!(lines, expected);
     assert!(!csv.contains("host"), "{csv}");
