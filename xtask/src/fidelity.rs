@@ -114,7 +114,7 @@ fn why_none(options: &Options, boots: usize) -> String {
     if options.cached {
         format!("none of the {boots} is in the cache; without --cached they run, which takes hours")
     } else {
-        format!("all {boots} failed; with --filter, one of them says why")
+        format!("all {boots} failed; `cargo xtask fidelity NAME`, of one of them, says why")
     }
 }
 
@@ -275,4 +275,22 @@ fn report(root: &Path, comparison: &Comparison, whole: bool) -> Result<()> {
 
 fn write(path: &PathBuf, text: &str) -> Result<()> {
     fs::write(path, text).with_context(|| path.display().to_string())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_is_said_names_options_that_exist() {
+        let command = Options::augment_args(clap::Command::new("fidelity"));
+        let known: Vec<String> =
+            command.get_arguments().filter_map(|arg| Some(format!("--{}", arg.get_long()?))).collect();
+        for cached in [false, true] {
+            let options = Options { filter: None, seeds: None, refresh: false, jobs: None, cached, stale: false };
+            let said = why_none(&options, 3);
+            let mut named = said.split([' ', ',', '`']).filter(|word| word.starts_with("--"));
+            assert!(named.all(|name| known.iter().any(|known| known == name)), "{said}: expected some of {known:?}");
+        }
+    }
 }

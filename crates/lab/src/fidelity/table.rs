@@ -11,7 +11,9 @@ const END: &str = "<!-- end of what is generated -->";
 
 /// The document with its generated part replaced; what people wrote around it stays. One without marks gets the part on top.
 pub fn renew(document: &str, comparison: &Comparison) -> String {
-    let (before, after) = around(document).unwrap_or(("", document));
+    // Of nothing, too, comes a text whose last line ends.
+    let rest = if document.is_empty() { "\n" } else { document };
+    let (before, after) = around(document).unwrap_or(("", rest));
     format!("{before}{BEGIN}\n\n{}\n{END}{after}", generated(comparison, &[before, after]))
 }
 

@@ -244,6 +244,7 @@ fn what_people_wrote_stays_and_what_they_did_not_explain_is_named() {
     assert!(first.contains("Nobody has written down yet why: `compact_stall`.\n"), "{first}");
     assert!(first.contains("| other | sim | 5.0 ± 7.1 % | 30 ± 42 | no files \\| yet |"), "{first}");
     assert_eq!(table::renew(&first, &comparison), first, "a second time changes nothing");
+    assert!(table::renew("", &comparison).ends_with("-->\n"), "what is printed after it begins a line");
     let moved = format!("Before.\n\n{first}");
     assert_eq!(table::renew(&moved, &comparison), moved);
     let explained = table::renew(&format!("{first}\n`compact_stall` too.\n"), &comparison);
