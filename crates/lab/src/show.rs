@@ -15,8 +15,8 @@ use std::{
 };
 
 use report::{
-    Beside, Cell, Contents, Key, Published, Record, Report, Skipped, Store, System, Target, footprint::footprint_text,
-    frontier, frontier_csv, frontier_text,
+    Beside, Cell, Contents, Key, Page, Part, Published, Record, Report, Skipped, Store, System, Target,
+    footprint::footprint_text, frontier, frontier_csv, frontier_text,
 };
 use serde::Serialize;
 
@@ -102,13 +102,9 @@ pub fn render(directory: &Path, seeds: Option<Seeds>, print: Print) -> Result<St
         shown.without_causes = without.into_iter().collect();
     }
     Ok(match format {
-        Format::Text if print.full => full_text(&shown, print.quiet),
-        Format::Text => short_text(&shown, print.quiet),
-        Format::Csv => {
-            let more =
-                [zones::csv(&shown.zones, &shown.experiment), frontier_csv(&frontier(&shown.cells), &shown.experiment)];
-            report::to_csv(&shown.report, &by_seed(&shown, with_causes), &more.concat())
-        }
+        Format::Text if print.full => full_page(&shown, print.quiet).to_text(),
+        Format::Text => short_page(&shown, print.quiet).to_short(),
+        Format::Csv => page_of_values(&shown, with_causes).to_csv(),
         Format::Json => json(&shown),
     })
 }
@@ -209,28 +205,32 @@ fn leave_out(keys: &mut Vec<Key>, records: &mut Vec<Record>, seeds: Seeds) -> Re
 }
 
 /// Every row as mmtests prints it, and where all numbers come from.
-fn full_text(shown: &Shown, quiet: bool) -> String {
-    let mut text = if quiet { String::new() } else { head::head(shown) };
-    text += &report::to_text(&shown.report);
-    for part in [frontier_text(&frontier(&shown.cells)), footprint_text(&shown.cells)] {
-        if !part.is_empty() {
-            text += &format!("\n{part}");
-        }
-    }
-    for zones in &shown.zones {
-        text += &format!("\n{}", zones.text());
-    }
-    text + &tail::tail(shown)
+fn full_page(shown: &Shown, quiet: bool) -> Page<'_> {
+    let head = if quiet { String::new() } else { head::head(shown) };
+    let tables = Part::Tables(&shown.report, Beside::default());
+    let of_guests = [frontier_text(&frontier(&shown.cells)), footprint_text(&shown.cells)];
+    let of_guests = of_guests.into_iter().filter(|text| !text.is_empty());
+    let zones = shown.zones.iter().map(ZoneTables::text);
+    let parts = std::iter::once(tables).chain(of_guests.chain(zones).map(Part::Text)).collect();
+    Page { head, parts, foot: tail::tail(shown) }
 }
 
 /// A screen: what was compared, by how much it differs, how sure that is, and what is known to be wrong.
-fn short_text(shown: &Shown, quiet: bool) -> String {
+fn short_page(shown: &Shown, quiet: bool) -> Page<'_> {
     let beside = Beside { published: shown.published.as_ref(), titles: shown.presentation.titles.clone() };
     let head = if quiet { String::new() } else { brief::head(shown) };
-    let (frontier, steps) = (frontier_text(&frontier(&shown.cells)), footprint_text(&shown.cells));
-    let parts = [head, report::to_short(&shown.report, &beside), frontier, steps, brief::zones(&shown.zones)];
-    let parts: Vec<String> = parts.into_iter().filter(|part| !part.is_empty()).collect();
-    parts.join("\n") + &brief::tail(shown)
+    let texts = [frontier_text(&frontier(&shown.cells)), footprint_text(&shown.cells), brief::zones(&shown.zones)];
+    let parts = std::iter::once(Part::Tables(&shown.report, beside)).chain(texts.map(Part::Text)).collect();
+    Page { head, parts, foot: brief::tail(shown) }
+}
+
+/// Every value.
+fn page_of_values(shown: &Shown, with_causes: bool) -> Page<'_> {
+    let zones = zones::csv(&shown.zones, &shown.experiment);
+    let frontier = frontier_csv(&frontier(&shown.cells), &shown.experiment);
+    let tables = Part::Tables(&shown.report, Beside::default());
+    let by_seed = Part::BySeed(by_seed(shown, with_causes));
+    Page::of(vec![tables, by_seed, Part::Values(zones), Part::Values(frontier)])
 }
 
 /// Everything a program may want.

@@ -1,8 +1,8 @@
 //! From run to table: result records and their store, statistics, tables, and their renderers.
 //!
 //! A run appends one [`Record`] per cell to a [`Store`]; [`Report::new`] is a pure function from
-//! cells to tables; [`to_short`], [`to_text`] and [`to_csv`] turn those into bytes, and programs may have them as they
-//! are. Nothing here runs anything or knows how a target works.
+//! cells to tables; a [`Page`] of them and of what else is printed becomes bytes in one of its forms, and programs may have
+//! tables as they are. Nothing here runs anything or knows how a target works.
 
 pub mod causes;
 pub mod checks;
@@ -18,6 +18,7 @@ pub mod metrics;
 pub mod mmtests;
 mod mmtests_2015;
 pub mod over_time;
+pub mod page;
 pub mod published;
 pub mod record;
 pub mod series;
@@ -38,6 +39,7 @@ pub use self::footprint::{Footprint, Held};
 pub use self::frontier::{FrontierRow, frontier, frontier_csv, frontier_text};
 pub use self::metrics::tables;
 pub use self::mmtests::to_text;
+pub use self::page::{Page, Part};
 pub use self::published::{
     Judgement, Ours, Printed, Published, PublishedColumn, PublishedError, PublishedSource, Verdict,
 };

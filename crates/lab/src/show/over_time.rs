@@ -2,7 +2,7 @@
 
 use std::path::Path;
 
-use report::{Cell, Key, over_time};
+use report::{Cell, Key, Page, Part, over_time};
 use serde::Serialize;
 
 use super::{Format, read};
@@ -22,9 +22,10 @@ pub fn series(directory: &Path, seeds: Option<Seeds>, names: &[String], format: 
     if let Some(name) = names.iter().find(|name| !known.contains(&name.as_str())) {
         return Err(UsageError(format!("--series: {}", unknown("column", name, &known))));
     }
+    let page = Page::of(vec![Part::Series(&cells, names)]);
     Ok(match format {
-        Format::Text => over_time::series_text(&cells, names),
-        Format::Csv => over_time::series_csv(&cells, names),
+        Format::Text => page.to_text(),
+        Format::Csv => page.to_csv(),
         Format::Json => json(&cells, over_time::series_of),
     })
 }
@@ -38,21 +39,23 @@ pub fn stalls(directory: &Path, seeds: Option<Seeds>, count: usize, format: Form
             "--stalls: nothing in {place} has a log of slow operations; simulated runs have one"
         )));
     }
+    let page = Page::of(vec![Part::SlowPath(&cells, count)]);
     Ok(match format {
-        Format::Text => over_time::slow_path_text(&cells, count),
-        Format::Csv => over_time::slow_path_csv(&cells, count),
+        Format::Text => page.to_text(),
+        Format::Csv => page.to_csv(),
         Format::Json => json(&cells, |cell| cell.slow_path.iter()),
     })
 }
 
 /// A part of a cell, as in result lines.
 #[derive(Serialize)]
-struct Part<'a, T> {
+struct OfCell<'a, T> {
     key: &'a Key,
     value: &'a T,
 }
 
 fn json<'a, T: Serialize + 'a, P: Iterator<Item = &'a T>>(cells: &'a [Cell], parts: impl Fn(&'a Cell) -> P) -> String {
-    let parts: Vec<_> = cells.iter().flat_map(|cell| parts(cell).map(|value| Part { key: &cell.key, value })).collect();
+    let parts: Vec<_> =
+        cells.iter().flat_map(|cell| parts(cell).map(|value| OfCell { key: &cell.key, value })).collect();
     serde_json::to_string(&parts).expect("what was read serialises") + "\n"
 }

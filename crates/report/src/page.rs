@@ -1,0 +1,125 @@
+//! A page of output: a head, parts and a foot, and one renderer for each form. Whoever prints a result makes a page of it.
+
+use crate::{
+    csv::{CsvLine, to_csv},
+    mmtests::to_text,
+    over_time::{series_csv, series_text, slow_path_csv, slow_path_text},
+    record::Cell,
+    short::{Beside, to_short},
+    table::Report,
+};
+
+/// Everything that a command prints.
+pub struct Page<'a> {
+    /// Lines before the parts, in texts alone.
+    pub head: String,
+    /// The parts, in the order in which they are printed.
+    pub parts: Vec<Part<'a>>,
+    /// Lines after the parts, in texts alone.
+    pub foot: String,
+}
+
+/// One part of a page.
+pub enum Part<'a> {
+    /// Tables of numbers and of checks, and what stands beside them in short texts.
+    Tables(&'a Report, Beside<'a>),
+    /// The tables once more for each seed, from the runs with that seed alone: for programs, and in no text.
+    BySeed(Vec<(u64, Report)>),
+    /// Lines that are laid out already.
+    Text(String),
+    /// Lines of values that no table has, for programs: under the names of the tables' columns, and in no text.
+    Values(Vec<CsvLine>),
+    /// Samples over time of some cells: these columns, or a digest where none is named.
+    Series(&'a [Cell], &'a [String]),
+    /// The longest operations of some cells, so many of each.
+    SlowPath(&'a [Cell], usize),
+}
+
+impl<'a> Page<'a> {
+    /// A page of these parts alone.
+    pub fn of(parts: Vec<Part<'a>>) -> Self {
+        Self { head: String::new(), parts, foot: String::new() }
+    }
+
+    /// Every row, a blank line between two parts.
+    pub fn to_text(&self) -> String {
+        let in_texts = self.parts.iter().filter(|part| !matches!(part, Part::Values(_) | Part::BySeed(_)));
+        let parts = in_texts.map(|part| match part {
+            Part::Tables(report, _) => to_text(report),
+            other => other.lines(),
+        });
+        format!("{}{}{}", self.head, parts.collect::<Vec<String>>().join("\n"), self.foot)
+    }
+
+    /// In lines of [`WIDTH`](crate::WIDTH) characters, a blank line between head and parts that are not empty.
+    pub fn to_short(&self) -> String {
+        let parts = self.parts.iter().map(|part| match part {
+            Part::Tables(report, beside) => to_short(report, beside),
+            other => other.lines(),
+        });
+        let parts: Vec<String> =
+            std::iter::once(self.head.clone()).chain(parts).filter(|part| !part.is_empty()).collect();
+        parts.join("\n") + &self.foot
+    }
+
+    /// Values, one to a line: those of tables, then those of no table; series have columns of their own.
+    pub fn to_csv(&self) -> String {
+        let more = self.parts.iter().filter_map(|part| match part {
+            Part::Values(values) => Some(values.as_slice()),
+            _ => None,
+        });
+        let more = more.collect::<Vec<_>>().concat();
+        let by_seed = self.parts.iter().find_map(|part| match part {
+            Part::BySeed(reports) => Some(reports.as_slice()),
+            _ => None,
+        });
+        let parts = self.parts.iter().map(|part| match part {
+            Part::Tables(report, _) => to_csv(report, by_seed.unwrap_or_default(), &more),
+            Part::Text(_) | Part::Values(_) | Part::BySeed(_) => String::new(),
+            Part::Series(cells, names) => series_csv(cells, names),
+            Part::SlowPath(cells, count) => slow_path_csv(cells, *count),
+        });
+        parts.collect()
+    }
+}
+
+impl Part<'_> {
+    /// What is printed of a part that looks the same in all texts.
+    fn lines(&self) -> String {
+        match self {
+            Part::Tables(..) => unreachable!("whoever prints tables says how"),
+            Part::Text(text) => text.clone(),
+            Part::Values(_) | Part::BySeed(_) => String::new(),
+            Part::Series(cells, names) => series_text(cells, names),
+            Part::SlowPath(cells, count) => slow_path_text(cells, *count),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::table::Layout;
+
+    #[test]
+    fn parts_are_apart_by_a_blank_line_and_values_are_under_one_line_of_names() {
+        let report = Report { layout: Layout::Head, tables: Vec::new(), checks: Vec::new() };
+        let value = |metric: &str| CsvLine {
+            experiment: "e".to_owned(),
+            metric: metric.to_owned(),
+            case: "c".to_owned(),
+            kernel: "k".to_owned(),
+            value: "1".to_owned(),
+        };
+        let text = |lines: &str| Part::Text(lines.to_owned());
+        let tables = || Part::Tables(&report, Beside::default());
+        let parts = vec![tables(), text("one\n"), text(""), text("two\n")];
+        let page = Page { head: "head\n".to_owned(), parts, foot: "foot\n".to_owned() };
+        assert_eq!(page.to_short(), "head\n\none\n\ntwo\nfoot\n");
+        assert_eq!(page.to_text(), "head\n\none\n\n\ntwo\nfoot\n", "every part of a full text has its line");
+        let parts = vec![Part::Values(vec![value("m")]), tables(), Part::Values(vec![value("n")])];
+        let csv = Page { parts, ..page }.to_csv();
+        let metrics: Vec<&str> = csv.lines().filter_map(|line| line.split(',').nth(1)).collect();
+        assert_eq!(metrics, ["metric", "m", "n"]);
+    }
+}
