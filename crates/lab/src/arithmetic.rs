@@ -7,9 +7,11 @@ mod table;
 use std::collections::BTreeSet;
 
 use linux::procfs::{Pageset, Snapshot, Zone};
-use mm::{MachineView, Marks, NodeView, PcpHigh, Settings, ZoneFigures, ZoneKind, ZoneView, variant::Named};
+use mm::{MachineView, Marks, NodeView, PcpHigh, Settings, Variant, ZoneFigures, ZoneKind, ZoneView, variant::Named};
 use serde::{Deserialize, Serialize};
 use units::{CpuId, Frames, NodeId};
+
+use crate::{machine::Machine, simulated};
 
 /// When the kernel's figures were read; it decides what a difference may mean.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
@@ -144,6 +146,58 @@ pub struct MinFree {
     pub difference_percent: f64,
     /// Is the difference within [`MinFree::TOLERANCE_PERCENT`]?
     pub within: bool,
+}
+
+/// The figures of a simulated machine's zones, which no kernel has printed. Frames, except where a name says otherwise.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct ComputedZones {
+    /// The name of the rules that they follow.
+    pub variant: String,
+    /// Zones in the order of /proc/zoneinfo.
+    pub zones: Vec<ComputedZone>,
+    /// `vm.min_free_kbytes`: what is set, or what the kernel chooses, in KiB.
+    pub min_free_kbytes: u64,
+}
+
+/// One zone of a simulated machine.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct ComputedZone {
+    /// The zone's node.
+    pub node: NodeId,
+    /// Which of the node's zones.
+    pub kind: ZoneKind,
+    /// Frames that the buddy allocator is given.
+    pub managed: Frames,
+    /// Marks, protection and limits of lists.
+    pub figures: Figures,
+}
+
+impl ComputedZones {
+    /// Of a machine with its settings, under rules of this name.
+    ///
+    /// # Errors
+    /// When the machine cannot be laid out.
+    pub fn of(machine: &Machine, variant: &str, rules: &Variant) -> Result<Self, String> {
+        let view = simulated::spec(machine)?.view();
+        let settings = simulated::settings(machine, &view, rules);
+        let managed = view.nodes.iter().flat_map(|node| &node.zones).map(|zone| zone.managed);
+        let zone = |(figures, managed): (ZoneFigures, Frames)| ComputedZone {
+            node: figures.node,
+            kind: figures.kind,
+            managed,
+            figures: Figures {
+                marks: figures.marks,
+                protection: figures.protection,
+                pcp_batch: Some(figures.pcp.batch),
+                pcp_high: Some(figures.pcp.high),
+            },
+        };
+        Ok(Self {
+            variant: variant.to_owned(),
+            zones: mm::zone_figures(&view, &settings, rules).into_iter().zip(managed).map(zone).collect(),
+            min_free_kbytes: settings.min_free_kbytes,
+        })
+    }
 }
 
 /// Why a snapshot has no arithmetic.

@@ -55,7 +55,7 @@ pub const IDENTITY_FILE: &str = "run.json";
 /// The directory of one cell's files.
 const CELL: &str = "cell";
 /// In the captures of a simulated system: the machine file that it was made from.
-const SIMULATED_MACHINE: &str = "machine";
+pub(crate) const SIMULATED_MACHINE: &str = "machine";
 /// Where results go when the user does not say.
 const RESULTS: &str = "results";
 /// A guest that has not come to its first operation by then never will, even on a busy machine.

@@ -165,7 +165,7 @@ fn read(directory: &Path, seeds: Option<Seeds>) -> Result<Shown, UsageError> {
         let of_host = cell.footprint.as_ref().map(report::Footprint::metrics);
         cell.measured.metrics.extend(of_host.into_iter().flatten());
     }
-    let zones = systems.iter().map(ZoneTables::of).collect();
+    let zones = systems.iter().map(|system| ZoneTables::of(system, &identity.simulated)).collect();
     let experiment = identity.keys.first().map_or_else(String::new, |key| key.experiment.clone());
     let presentation = match identity.presentation {
         Some(kept) => kept,

@@ -351,3 +351,36 @@ fn several_values_of_a_setting_are_columns() {
     let wrong = words(&[&["run", "fault-storm", "--target", "sim"], &twice, &TINY]);
     room.run(&wrong).expect(2).says(&["--set vm.percpu_pagelist_high_fraction: 8 is given twice"]);
 }
+
+/// `min_free_kbytes` is divided by managed pages; all marks are of zones that have any.
+#[test]
+fn marks_of_simulated_zones_are_shown() {
+    let room = Room::new();
+    let run =
+        ["run", "fault-storm", "--target", "sim", "--machine", "one-node-512m", "--variant", "v6.1", "-o", "result"];
+    let text = room.run(&words(&[&run, &TINY, &["--set", "vm.min_free_kbytes=20480", "--full"]])).expect(0).stdout;
+    let zones =
+        text.split_once("Zones of sim v6.1 on one-node-512m\nrules of v6.1; frames of 4 KiB\n").expect("a table").1;
+    let marks = zones.lines().skip(1).take_while(|line| line.starts_with("0 ")).map(|line| {
+        let fields: Vec<_> = line.split_whitespace().collect();
+        let mark = |at: usize| fields[at].parse::<u64>().expect("frames");
+        assert!(mark(3) < mark(4) && mark(4) < mark(5), "{line}");
+        mark(3)
+    });
+    let sum: u64 = marks.sum();
+    assert!((5118..=5120).contains(&sum), "{sum} frames are 20 MiB but for what rounding takes:\n{zones}");
+    assert!(zones.contains("min_free_kbytes: 20480\n"), "{zones}");
+    let csv = room.run(&["show", "result", "--format", "csv"]).expect(0).stdout;
+    let line = "fault-storm,zone.simulated.min_free_kbytes,all,sim:v6.1:one-node-512m,20480,,,";
+    assert!(csv.lines().any(|found| found == line), "{csv}");
+}
+
+#[test]
+fn a_machine_without_distances_is_said_to_be_flat() {
+    let room = Room::new();
+    let run = ["run", "numa-access", "--target", "sim", "--set", "pattern=sweep", "--set", "policy=bind", "--machine"];
+    let said = |machine: &str| room.run(&words(&[&run, &[machine]])).expect(0).stdout;
+    let flat = "sim: memory is equally near everywhere: the machine gives no [latency]";
+    assert!(said("two-node-2g").lines().any(|line| line == flat));
+    assert!(!said("four-socket-8g").contains(flat));
+}

@@ -3,7 +3,7 @@
 use mm::{PcpHigh, ZoneKind};
 use units::{Frames, NodeId};
 
-use super::{Figures, LiveState, MinFree, Phase, ZoneComparison, ZoneRow};
+use super::{ComputedZones, Figures, LiveState, MinFree, Phase, ZoneComparison, ZoneRow};
 
 /// Titles, and whether the column is of numbers.
 const COLUMNS: [(&str, bool); 9] = [
@@ -73,6 +73,19 @@ impl ZoneComparison {
     }
 }
 
+impl ComputedZones {
+    /// Lines of plain text: one for each zone that has memory.
+    pub fn table(&self) -> Vec<String> {
+        let mut lines = vec![format!("rules of {}; frames of 4 KiB", self.variant)];
+        let mut rows = vec![COLUMNS.map(|(title, _)| title.to_owned())];
+        let zones = self.zones.iter().filter(|zone| zone.managed > Frames(0));
+        rows.extend(zones.map(|zone| row(format!("{} {}", zone.node, zone.kind), "", zone.managed, &zone.figures)));
+        lines.extend(aligned(&rows));
+        lines.push(format!("min_free_kbytes: {}", self.min_free_kbytes));
+        lines
+    }
+}
+
 /// Nothing to see: no memory, no difference.
 fn is_dull(zone: &ZoneRow) -> bool {
     zone.present == Frames(0) && zone.mismatches.is_empty()
@@ -84,11 +97,15 @@ fn name(zone: &ZoneRow) -> String {
 
 fn cells(zone: &ZoneRow, who: &str) -> Cells {
     let (figures, title) = if who == "kernel" { (&zone.kernel, name(zone)) } else { (&zone.ours, String::new()) };
+    row(title, who, zone.managed, figures)
+}
+
+fn row(title: String, who: &str, managed: Frames, figures: &Figures) -> Cells {
     let protection: Vec<_> = figures.protection.iter().map(Frames::to_string).collect();
     [
         title,
         who.to_owned(),
-        zone.managed.to_string(),
+        managed.to_string(),
         figures.marks.min.to_string(),
         figures.marks.low.to_string(),
         figures.marks.high.to_string(),

@@ -7,7 +7,7 @@ use report::{
     short::text::{fit, fold, list},
 };
 
-use super::{ONLY_SIM, Shown, tail::failed_check, zones::ZoneTables};
+use super::{ONLY_SIM, Shown, head::flat, tail::failed_check, zones::ZoneTables};
 use crate::{plan::Start, prices};
 
 /// Lines of the header.
@@ -15,7 +15,7 @@ const HEAD: usize = 5;
 /// Lines of each kind after the tables; more are counted.
 const LINES: usize = 4;
 
-/// What was compared, beside what, and what prices are worth: at most five lines.
+/// The lines before the tables, at most five: columns, what they stand beside, and what prices and distances are worth.
 pub(super) fn head(shown: &Shown) -> String {
     let about = shown.presentation.about.as_ref().map_or_else(String::new, |about| format!(": {about}"));
     let mut what = fold(&format!("{}{about}", shown.experiment), WIDTH);
@@ -26,7 +26,8 @@ pub(super) fn head(shown: &Shown) -> String {
         format!("prices: {fitted} fitted, {measured} measured, {assumed} assumed: {trust}")
     });
     // The published title and what is about the experiment take more than one line where there is room, in this order.
-    let others = places.len() + usize::from(prices.is_some());
+    let flat = flat(shown);
+    let others = places.len() + usize::from(prices.is_some()) + usize::from(flat.is_some());
     let mut published = shown.published.as_ref().map(published_lines).unwrap_or_default();
     if 1 + others + published.len() > HEAD {
         published = shown.published.iter().map(published_line).collect();
@@ -34,7 +35,7 @@ pub(super) fn head(shown: &Shown) -> String {
     if what.len() + others + published.len() > HEAD {
         what = vec![fit(&format!("{}{about}", shown.experiment), WIDTH)];
     }
-    let all = what.into_iter().chain(places).chain(published).chain(prices);
+    let all = what.into_iter().chain(places).chain(published).chain(prices).chain(flat);
     text(all.map(|line| fit(&line, WIDTH)).collect())
 }
 

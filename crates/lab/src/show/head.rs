@@ -73,14 +73,23 @@ fn simulated(what: &Simulated) -> String {
 
 /// How far memory was from the CPUs of a column: of machines that say so, and of workloads whose times it decides.
 fn distances(shown: &Shown, what: &Simulated) -> String {
-    let mut cells = shown.cells.iter().filter(|cell| cell.key.column() == what.column);
     match &what.latency {
         Some(latency) => format!("     {}\n", latency.summary()),
-        None if cells.any(|cell| cell.key.workload == workloads::numa_access::INFO.name) => {
-            format!("     {}\n", machine::FLAT)
-        }
+        None if measures_distances(shown, what) => format!("     {}\n", machine::FLAT),
         None => String::new(),
     }
+}
+
+/// Whether the workload of a column is about how far memory is.
+fn measures_distances(shown: &Shown, what: &Simulated) -> bool {
+    let mut cells = shown.cells.iter().filter(|cell| cell.key.column() == what.column);
+    cells.any(|cell| cell.key.workload == workloads::numa_access::INFO.name)
+}
+
+/// Says that times cannot tell nodes apart, where some simulated column has a machine without distances.
+pub(super) fn flat(shown: &Shown) -> Option<String> {
+    let is_flat = |what: &&Simulated| what.latency.is_none() && measures_distances(shown, what);
+    shown.simulated.iter().find(is_flat).map(|_| format!("sim: {}", machine::FLAT))
 }
 
 /// Digits of a hash that a reader sees.

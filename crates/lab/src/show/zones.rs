@@ -1,4 +1,5 @@
-//! The second table of a run: every zone's marks, protection and per-CPU limits, the kernel's and ours.
+//! The second table of a run: every zone's marks, protection and per-CPU limits, the kernel's and ours; of a simulated machine
+//! ours alone.
 
 use linux::procfs::{Capture, Snapshot};
 use mm::{PcpHigh, Variant};
@@ -6,7 +7,13 @@ use report::{Column, CsvLine, System, Target};
 use serde::Serialize;
 use units::Frames;
 
-use crate::arithmetic::{self, Figures, Phase, ZoneComparison};
+use crate::{
+    arithmetic::{self, ComputedZone, ComputedZones, Figures, Phase, ZoneComparison},
+    machine::Machine,
+    plan::Simulated,
+    run::SIMULATED_MACHINE,
+    source::Source,
+};
 
 /// Phases of a system in the order in which they are shown.
 const PHASES: [(&str, Phase); 3] =
@@ -18,13 +25,25 @@ pub(super) struct ZoneTables {
     #[serde(flatten)]
     column: Column,
     comparisons: Vec<ZoneComparison>,
+    /// Of a simulated machine.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    computed: Option<ComputedZones>,
     /// Why a moment has none.
     problems: Vec<String>,
 }
 
 impl ZoneTables {
-    pub(super) fn of(system: &System) -> Self {
-        let mut tables = Self { column: system.column(), comparisons: Vec::new(), problems: Vec::new() };
+    /// Of a system; of a simulated one, `simulated` says which rules it has.
+    pub(super) fn of(system: &System, simulated: &[Simulated]) -> Self {
+        let column = system.column();
+        let mut tables = Self { column, comparisons: Vec::new(), computed: None, problems: Vec::new() };
+        let rules = simulated.iter().find(|what| what.column == tables.column);
+        if let (Some(what), Some(machine)) = (rules, system.captures[SIMULATED_MACHINE].as_str()) {
+            match compute(what, machine) {
+                Ok(computed) => tables.computed = Some(computed),
+                Err(problem) => tables.problems.push(problem),
+            }
+        }
         for (name, phase) in PHASES {
             let Some(files) = system.captures.get(name) else { continue };
             match compare(files, phase) {
@@ -41,6 +60,10 @@ impl ZoneTables {
         for comparison in &self.comparisons {
             text += &format!("Zones of {target} {kernel} on {machine}\n");
             text += &(comparison.table().join("\n") + "\n\n");
+        }
+        if let Some(computed) = &self.computed {
+            text += &format!("Zones of {target} {kernel} on {machine}\n");
+            text += &(computed.table().join("\n") + "\n\n");
         }
         for problem in &self.problems {
             text += &format!("skipped: zones of {target} {kernel}: {problem}\n");
@@ -67,6 +90,13 @@ impl ZoneTables {
     }
 }
 
+/// The zones of a simulated machine, which is recorded as a machine file.
+fn compute(what: &Simulated, machine: &str) -> Result<ComputedZones, String> {
+    let source = Source::from_text(format!("{}.toml", what.column.machine), machine);
+    let machine = Machine::from_source(&source, &linux::setting::names()).map_err(|error| error.to_string())?;
+    ComputedZones::of(&machine, &what.variant.name, &what.variant.rules()?)
+}
+
 fn compare(files: &serde_json::Value, phase: Phase) -> Result<ZoneComparison, String> {
     let capture: Capture = serde_json::from_value(files.clone()).map_err(|error| error.to_string())?;
     let snapshot = Snapshot::parse(&capture).map_err(|error| error.to_string())?;
@@ -76,11 +106,29 @@ fn compare(files: &serde_json::Value, phase: Phase) -> Result<ZoneComparison, St
 }
 
 /// Lines for the CSV: metric `zone.PHASE.FIGURE`, case the zone, and a column of ours beside each kernel's, which
-/// is called as everywhere else.
+/// is called as everywhere else. Of simulated machines the phase is `simulated`.
 pub(super) fn csv(tables: &[ZoneTables], experiment: &str) -> Vec<CsvLine> {
     let mut lines = Vec::new();
     for table in tables {
         let kernel = table.column.label();
+        let mut line = |metric: &str, case: &str, value: u64| {
+            lines.push(CsvLine {
+                experiment: experiment.to_owned(),
+                metric: format!("zone.simulated.{metric}"),
+                case: case.to_owned(),
+                kernel: kernel.clone(),
+                value: value.to_string(),
+            });
+        };
+        if let Some(computed) = &table.computed {
+            for ComputedZone { node, kind, figures, .. } in &computed.zones {
+                let zone = format!("node{node}.{}", kind.name());
+                for (figure, frames) in named(figures) {
+                    line(&figure, &zone, frames.0);
+                }
+            }
+            line("min_free_kbytes", "all", computed.min_free_kbytes);
+        }
         for comparison in &table.comparisons {
             let ours = format!("{kernel}:rules {}", comparison.variant);
             let mut line = |figure: &str, case: &str, kernel: &str, value: u64| {
