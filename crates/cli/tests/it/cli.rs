@@ -137,7 +137,7 @@ fn a_short_table_fits_a_screen_and_a_quiet_run_says_nothing_else() {
     assert!(full.contains("program ") && full.contains(" prices are assumed; "), "{full}");
 }
 
-/// Lines of seven fields, with numbers where numbers belong.
+/// Lines of eight fields, with numbers where numbers belong.
 fn assert_csv(text: &str) {
     let mut lines = text.lines();
     assert_eq!(lines.next(), Some("experiment,metric,case,kernel,value,low,high,seed"));
@@ -145,11 +145,12 @@ fn assert_csv(text: &str) {
     for line in lines {
         assert!(!line.contains('"'), "a field with a comma: {line}");
         let fields: Vec<_> = line.split(',').collect();
-        let [experiment, metric, _, kernel, value, low, high] = fields.as_slice() else { panic!("{line}") };
+        let [experiment, metric, _, kernel, value, low, high, seed] = fields.as_slice() else { panic!("{line}") };
         assert_eq!(*experiment, "fault-storm");
         assert!(kernel.starts_with("host:"), "{line}");
         assert!(value.parse::<f64>().is_ok_and(f64::is_finite), "{line}");
         assert!([low, high].iter().all(|bound| bound.is_empty() || bound.parse::<f64>().is_ok()), "{line}");
+        assert!(seed.is_empty() || *seed == "1", "{line}");
         metrics.push((*metric).to_owned());
     }
     for metric in
