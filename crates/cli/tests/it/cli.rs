@@ -150,12 +150,16 @@ fn assert_csv(text: &str) {
         assert!(kernel.starts_with("host:"), "{line}");
         assert!(value.parse::<f64>().is_ok_and(f64::is_finite), "{line}");
         assert!([low, high].iter().all(|bound| bound.is_empty() || bound.parse::<f64>().is_ok()), "{line}");
-        assert!(seed.is_empty() || *seed == "1", "{line}");
-        metrics.push((*metric).to_owned());
+        assert!(["", "1"].contains(seed), "{line}");
+        metrics.push(format!("{metric} {seed}").trim_end().to_owned());
     }
-    for metric in
-        ["fault_latency_ns.Amean", "check.faults by getrusage.within", "zone.live.min", "zone.live.protection0"]
-    {
+    for metric in [
+        "fault_latency_ns.Amean",
+        "fault_latency_ns.Amean 1",
+        "check.faults by getrusage.within",
+        "zone.live.min",
+        "zone.live.protection0",
+    ] {
         assert!(metrics.iter().any(|known| known == metric), "no {metric} in {metrics:?}");
     }
 }

@@ -92,7 +92,7 @@ fn guests_of_a_simulated_host_and_the_host_are_sampled() {
         assert!(text.contains(title), "{text}");
     }
     // A setting of guests reaches them: more blocks are reported where small ones are.
-    let reports = |cell: &Cell| cell.measured.counters["sim_page_reports"];
+    let reports = |cell: &Cell| cell.measured.counters.get("sim_pages_reported").copied().unwrap_or(0);
     run(&["--set", "page_reporting.order=0", "-o", "all"]).expect(0);
     let all = self::cells(&room, "all");
     assert!(reports(&all[0]) > reports(&cells[0]), "{} and {}", reports(&all[0]), reports(&cells[0]));
