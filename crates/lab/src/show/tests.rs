@@ -188,7 +188,7 @@ fn presented(counter_threshold: u64) -> Presentation {
     let files = files.map(|(file, text)| (file.to_owned(), text.to_owned())).to_vec();
     Presentation {
         about: Some("asked last month".to_owned()),
-        titles: [("6.1.1".to_owned(), "titled so".to_owned())].into(),
+        titles: [("6.1.1".to_owned(), "titled".to_owned())].into(),
         counter_threshold,
         published: Some(crate::published::Files { name: "kept".to_owned(), files }),
     }
@@ -205,13 +205,13 @@ fn a_result_is_printed_as_it_says_of_itself() {
     let short = text(Some(presented(5)), false);
     assert!(short.starts_with("fault-storm: asked last month\n"), "{short}");
     assert!(short.contains("\npublished (kept): me, 2026-01, \"Of last month\"\n"), "{short}");
-    assert!(short.contains("titled so"), "{short}");
+    assert!(short.contains("titled"), "{short}");
     assert!(short.contains("pgfault") && !text(Some(presented(8)), false).contains("pgfault"), "{short}");
     assert!(text(Some(presented(5)), true).starts_with("fault-storm: asked last month\n"));
     // Of a result without any of it the files of today say so.
     let older = text(None, false);
     assert!(older.starts_with("fault-storm: cost of page faults"), "{older}");
-    assert!(!older.contains("titled so") && !older.contains("pgfault"), "{older}");
+    assert!(!older.contains("titled") && !older.contains("pgfault"), "{older}");
 }
 
 #[test]
