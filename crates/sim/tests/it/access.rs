@@ -3,7 +3,7 @@
 
 use pagelab_sim as sim;
 
-use crate::support;
+use crate::support::{self, no_entries};
 use mm::{
     NodeSpec, ZoneKind, ZoneSpec,
     cost::{Cause, Latency, Prices, Work},
@@ -33,10 +33,6 @@ fn machine() -> Config {
 fn latency() -> Latency {
     let row = |from: u64| (0..3).map(|to| Picos(80_000 + 7_001 * from + 40_003 * (from ^ to))).collect();
     Latency { load: (0..3).map(row).collect(), ..Latency::default() }
-}
-
-fn no_entries(name: &'static str, _: Vec<u8>) -> sim::EntryFuture {
-    unreachable!("threads need no entry such as {name}")
 }
 
 /// Pages of each range.

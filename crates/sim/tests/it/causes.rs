@@ -1,13 +1,13 @@
 //! Where the time of a run went: the parts are all there is, and none is counted twice.
 
-use crate::support;
+use crate::support::{self, no_entries};
 use mm::{
     cost::{Cause, Prices, Work},
     thp::ThpEnabled,
     variant,
 };
 use os::{Advice, MapSpec, Os, Placement, Rusage, VmRange};
-use pagelab_sim::{Config, EntryFuture, Options, Sim, Times, simulate, simulate_with};
+use pagelab_sim::{Config, Options, Sim, Times, simulate, simulate_with};
 use units::{Bytes, Picos, Time, VirtAddr};
 
 /// Longer than anything else in these runs.
@@ -24,10 +24,6 @@ fn machine(cpus: u32, thp_enabled: ThpEnabled) -> Config {
         }),
         ..support::machine(cpus, 64 << 10)
     }
-}
-
-fn no_entries(name: &'static str, _: Vec<u8>) -> EntryFuture {
-    Box::pin(async move { Err(format!("no entry {name}")) })
 }
 
 fn busy(used: Rusage) -> Picos {

@@ -1,18 +1,14 @@
 //! Fallbacks are counted by kind: as many as the trace has lines of each.
 
-use crate::support;
+use crate::support::{self, no_entries};
 use mm::{
     swap::{SwapMedium, SwapSpec},
     thp::ThpEnabled,
     variant,
 };
 use os::{MapSpec, Os, Placement, VmStat};
-use pagelab_sim::{Config, EntryFuture, Extra, Options, Sim, simulate_with};
+use pagelab_sim::{Config, Extra, Options, Sim, simulate_with};
 use units::{Bytes, ExtfragClass, ExtfragCounts, ExtfragKind, Mobility, Order};
-
-fn no_entries(name: &'static str, _: Vec<u8>) -> EntryFuture {
-    Box::pin(async move { Err(format!("no entry {name}")) })
-}
 
 /// 32 MiB and a swap device that takes no time.
 fn small(rules: &str) -> Config {

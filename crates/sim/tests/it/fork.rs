@@ -1,13 +1,13 @@
 //! fork in the simulator: alone or not at all, one memory for two, and no frame lost.
 
-use crate::support;
+use crate::support::{self, no_entries};
 use mm::{
     cost::Prices,
     event::{Counters, Event},
     thp::ThpEnabled,
 };
 use os::{Advice, MapSpec, Os, Placement};
-use pagelab_sim::{Config, EntryFuture, Sim, simulate};
+use pagelab_sim::{Config, Sim, simulate};
 use units::{Bytes, Errno, Picos};
 
 /// Two CPUs and so many frames.
@@ -18,10 +18,6 @@ fn machine(frames: u32) -> Config {
         cap: Bytes::mib(64),
         ..support::machine(2, frames)
     }
-}
-
-fn no_entries(name: &'static str, _: Vec<u8>) -> EntryFuture {
-    Box::pin(async move { Err(format!("no entry {name}")) })
 }
 
 fn run<T: 'static>(frames: u32, body: impl AsyncFnOnce(Sim) -> T + 'static) -> (T, Counters) {

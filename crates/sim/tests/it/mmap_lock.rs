@@ -1,12 +1,12 @@
 //! Two tasks on one mmap_lock: who waits, and for how long, by the rules of each kernel.
 
-use crate::support;
+use crate::support::{self, no_entries};
 use mm::{
     cost::{Cause, Prices, Work},
     variant,
 };
 use os::{MapSpec, Os, Placement};
-use pagelab_sim::{Config, EntryFuture, Finish, Sim, simulate};
+use pagelab_sim::{Config, Finish, Sim, simulate};
 use units::{Bytes, Picos};
 
 /// Time of waking a task.
@@ -25,10 +25,6 @@ fn machine(rules: &str) -> Config {
         }),
         ..support::machine(2, 64 << 10)
     }
-}
-
-fn no_entries(name: &'static str, _: Vec<u8>) -> EntryFuture {
-    panic!("nobody spawns a process, not even {name}")
 }
 
 /// A thread stores to 32 MiB; another one maps and unmaps a page, as often as it can in that time. How often that was, and

@@ -2,23 +2,17 @@
 
 use std::collections::BTreeSet;
 
-use crate::support;
+use crate::support::{self, no_entries};
 use mm::{
     event::Event,
     swap::{SwapMedium, SwapSpec},
     thp::ThpEnabled,
 };
 use os::{MapSpec, Os, Placement};
-use pagelab_sim::{
-    Config, EntryFuture, Extra, Finish, Options, Samples, Sim, SlowOperation, SlowOperations, simulate_with,
-};
+use pagelab_sim::{Config, Extra, Finish, Options, Samples, Sim, SlowOperation, SlowOperations, simulate_with};
 use units::{Bytes, BytesPerSecond, Picos, Time};
 
 const MILLISECOND: Picos = Picos::from_micros(1000);
-
-fn no_entries(name: &'static str, _: Vec<u8>) -> EntryFuture {
-    Box::pin(async move { Err(format!("no entry {name}")) })
-}
 
 /// 32 MiB and a disk to swap to.
 fn small() -> Config {

@@ -1,12 +1,12 @@
 //! The outcome of a run does not depend on how far CPUs may run ahead of each other, as long as that is little.
 
-use crate::support;
+use crate::support::{self, no_entries};
 use mm::{
     cost::{Cause, Prices, Work},
     event::{Counters, Event},
     variant,
 };
-use pagelab_sim::{Config, EntryFuture, QUANTUM, simulate};
+use pagelab_sim::{Config, QUANTUM, simulate};
 use units::{Bytes, Picos};
 use workloads::Workload;
 
@@ -33,10 +33,6 @@ fn machine(rules: &str, quantum: Picos, seed: u64) -> Config {
     });
     let cap = Bytes::gib(1);
     Config { variant: *variant::named(rules), prices, quantum, cap, seed, ..support::machine(CPUS, 256 << 10) }
-}
-
-fn no_entries(name: &'static str, _: Vec<u8>) -> EntryFuture {
-    unreachable!("threads need no entry such as {name}")
 }
 
 /// Sums over several runs.

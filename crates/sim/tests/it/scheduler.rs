@@ -1,13 +1,13 @@
 //! CPUs that several tasks want: who runs, for how long, and what it shows in times.
 
-use crate::support;
+use crate::support::{self, no_entries};
 use mm::{
     cost::{Prices, Work},
     event::Event,
     variant,
 };
 use os::{MapSpec, Os, Placement};
-use pagelab_sim::{Config, EntryFuture, Sim, simulate};
+use pagelab_sim::{Config, Sim, simulate};
 use units::{Bytes, CpuId, Picos, Time};
 
 /// Four CPUs, of which two each share a cache.
@@ -25,10 +25,6 @@ fn machine(cpus: u32, rules: &str) -> Config {
         }),
         ..support::machine(cpus, 64 << 10)
     }
-}
-
-fn no_entries(name: &'static str, _: Vec<u8>) -> EntryFuture {
-    Box::pin(async move { Err(format!("no entry {name}")) })
 }
 
 /// When a task began and ended, and its user and system time.

@@ -1,50 +1,25 @@
 //! Effects of a seed on a run, and what it does not change.
 
+use crate::support::{machine, no_entries};
 use mm::{
-    MachineSpec, NodeSpec, Settings, ZoneKind, ZoneSpec,
+    Settings,
     cost::{Prices, Work},
     event::Event,
-    khugepaged::KhugepagedSettings,
-    thp::{ThpDefrag, ThpEnabled},
-    variant,
+    thp::ThpEnabled,
 };
-use pagelab_sim::{Config, EntryFuture, Finish, simulate};
-use units::{Bytes, CpuId, Frames, NodeId, Order, Pfn, Picos};
-
-fn no_entries(name: &'static str, _: Vec<u8>) -> EntryFuture {
-    Box::pin(async move { Err(format!("no entry {name}")) })
-}
+use pagelab_sim::{Config, Finish, simulate};
+use units::{Bytes, Frames, Picos};
 
 /// A run in which nothing but init does anything.
 fn run(seed: u64, held: u64) -> Finish {
-    let zone = ZoneSpec::whole(ZoneKind::Normal, Pfn(0), 8192);
-    let node = NodeSpec { id: NodeId(0), cpus: vec![CpuId(0), CpuId(1)], distance: vec![10], zones: vec![zone] };
     let config = Config {
-        machine: MachineSpec { pageblock_order: Order::HUGE, max_order: Order(10), nodes: vec![node] },
-        variant: *variant::named("v6.1"),
         settings: Settings::default(),
         thp_enabled: ThpEnabled::Always,
-        use_zero_page: true,
-        thp_defrag: ThpDefrag::Madvise,
-        khugepaged: KhugepagedSettings::default(),
         prices: Prices::new(|work| Picos(if work == Work::Trap { 1000 } else { 1 })),
-        cores: Vec::new(),
-        caches: Vec::new(),
-        shared_core: 100,
-        latency: mm::cost::Latency::default(),
-        bandwidth: Vec::new(),
-        swap: None,
-        disk: mm::disk::DiskSpec::default(),
-        cpus: 2,
-        quantum: pagelab_sim::QUANTUM,
         cap: Bytes::mib(16),
         seed,
         held: Frames(held),
-        system: None,
-        host: None,
-        reporting: None,
-        balloon: None,
-        shuffle: false,
+        ..machine(2, 8192)
     };
     simulate(&config, no_entries, async |_| ()).1
 }

@@ -1,6 +1,6 @@
 //! Threads of one process interrupt each other when they unmap; processes do not.
 
-use crate::support;
+use crate::support::{self, no_entries};
 use mm::{
     Settings,
     cost::{Prices, Work},
@@ -8,7 +8,7 @@ use mm::{
     variant,
 };
 use os::{MapSpec, Os, Placement};
-use pagelab_sim::{Config, EntryFuture, Sim, simulate};
+use pagelab_sim::{Config, Sim, simulate};
 use units::{Bytes, BytesPerSecond, NodeId, Picos};
 
 const RECEIVE: Picos = Picos::from_micros(100);
@@ -25,10 +25,6 @@ fn machine(rules: &str, bandwidth: Option<BytesPerSecond>) -> Config {
         cap: Bytes::mib(32),
         ..support::machine(2, 16 << 10)
     }
-}
-
-fn no_entries(name: &'static str, _: Vec<u8>) -> EntryFuture {
-    panic!("nobody spawns a process, not even {name}")
 }
 
 /// A thread stores to each page of 16 MiB, while another one does so to 64 KiB time and again, and unmaps them each time

@@ -1,6 +1,6 @@
 //! Runs that start from memory as a kernel had it.
 
-use crate::support::machine;
+use crate::support::{machine, no_entries};
 use mm::{
     MigrateType, ZoneKind,
     buddy::ORDERS,
@@ -8,14 +8,10 @@ use mm::{
     state::{FrameMap, Seen, ZoneCounts},
 };
 use os::{MapSpec, Os};
-use pagelab_sim::{EntryFuture, Extra, Finish, Options, Sim, simulate_from};
+use pagelab_sim::{Extra, Finish, Options, Sim, simulate_from};
 use units::{Bytes, Frames, NodeId};
 
 const FRAMES: u32 = 16_384;
-
-fn no_entries(name: &'static str, _: Vec<u8>) -> EntryFuture {
-    Box::pin(async move { Err(format!("no entry {name}")) })
-}
 
 /// Every other frame of the lower half is a file's; of the upper half, the first pageblock holds page tables and slabs.
 fn map() -> FrameMap {

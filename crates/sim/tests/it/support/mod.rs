@@ -1,4 +1,4 @@
-//! The machine that tests of the simulator run on, to change where they need another one.
+//! The machine that tests of the simulator run on, to change where they need another one; and a run without processes.
 
 use mm::{
     MachineSpec, NodeSpec, Settings, ZoneKind, ZoneSpec,
@@ -7,7 +7,7 @@ use mm::{
     thp::{ThpDefrag, ThpEnabled},
     variant,
 };
-use pagelab_sim::Config;
+use pagelab_sim::{Config, EntryFuture};
 use units::{Bytes, CpuId, Frames, NodeId, Order, Pfn, Picos};
 
 /// One node of so many CPUs and frames, without huge pages, on which everything takes some time.
@@ -42,4 +42,9 @@ pub(crate) fn machine(cpus: u32, frames: u32) -> Config {
         balloon: None,
         shuffle: false,
     }
+}
+
+/// The entries of a program whose tasks are all threads.
+pub(crate) fn no_entries(name: &'static str, _: Vec<u8>) -> EntryFuture {
+    panic!("nobody spawns a process, not even {name}")
 }
