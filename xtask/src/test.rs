@@ -69,6 +69,7 @@ pub(crate) fn run(workspace: &Metadata, filter: Option<&str>) -> Result<ExitCode
                 .collect();
             suite::run(&programs, filter, &variables, &mut io::stdout(), &mut tally)
         }),
+        stage("doc tests", || cargo(workspace, &["test", "--release", "--workspace", "--doc"])),
     ];
     let text = fs::read_to_string(skips_file.path()).context("the file of skips")?;
     let skips = parse_skips(&text);
