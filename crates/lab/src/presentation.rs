@@ -14,7 +14,7 @@ use crate::{
 
 /// A counter is shown when it moved at least this often in some case: less is within what reading counters costs.
 const COUNTER_THRESHOLD: u64 = 400;
-/// The same of workloads that fill memory, whose stalls, compactions and splits are few and none of them ours.
+/// The threshold for workloads that fill memory: their stalls, compactions and splits are few, and reading counters causes none.
 const PRESSED_THRESHOLD: u64 = 20;
 
 /// How a result is printed: nothing here has a part in what is measured.

@@ -84,7 +84,7 @@ impl<'a> Page<'a> {
 }
 
 impl Part<'_> {
-    /// What is printed of a part that looks the same in all texts.
+    /// Lines of a part that looks the same in all texts.
     fn lines(&self) -> String {
         match self {
             Part::Tables(..) => unreachable!("whoever prints tables says how"),

@@ -443,7 +443,7 @@ fn csv_has_the_values_of_each_seed_too() {
             .collect::<Vec<_>>()
     };
     assert_eq!(of(""), ["fault_latency_ns.Amean 15", "pgfault 2048.5"]);
-    // What is shown of all seeds is shown of each, and nothing else.
+    // Each seed has the values that all seeds together have, and no other.
     assert_eq!(of("1"), ["fault_latency_ns.Amean 10", "pgfault 4096"]);
     assert_eq!(of("2"), ["fault_latency_ns.Amean 20", "pgfault 1"]);
 }
