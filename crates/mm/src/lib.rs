@@ -336,9 +336,19 @@ impl Mm {
         }
     }
 
-    /// The kernel's rules.
+    /// The kernel's rules. Everything of a kernel reads them here, where it decides, and keeps none from one step to the next.
+    #[inline]
     pub fn variant(&self) -> &Variant {
         &self.variant
+    }
+
+    /// Replaces the kernel's rules at this instant, for all that it has: the only way to change them.
+    ///
+    /// Refuses, and changes nothing, when rules differ that only a boot can change ([`variant::Changes`]).
+    pub fn set_variant(&mut self, variant: Variant) -> Result<(), variant::NeedsBoot> {
+        self.variant.check_change(&variant)?;
+        self.variant = variant;
+        Ok(())
     }
 
     /// Every zone with memory: by node, lowest first.

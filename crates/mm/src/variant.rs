@@ -17,7 +17,7 @@ use units::Bytes;
 
 pub use self::{
     built_in::{all, built_in, named, patched},
-    named::{Named, UnknownRelease},
+    named::{Named, NeedsBoot, UnknownRelease},
     patches::{Patch, PatchProblem, PatchesForm, split_patches},
 };
 use crate::{
@@ -41,6 +41,17 @@ pub struct Rule {
     pub about: &'static str,
     /// Which values it takes.
     pub takes: Takes,
+    /// When it can change.
+    pub changes: Changes,
+}
+
+/// When a rule can change.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Changes {
+    /// At any instant: each decision reads it.
+    AnyInstant,
+    /// At boot alone: zones, lists, queues, threads or settings are built by it, or pages of the old rule would be stranded.
+    AtBoot,
 }
 
 /// Which values a rule takes, and how they are written.
@@ -65,7 +76,9 @@ trait Value: Copy + PartialEq {
 }
 
 macro_rules! rules {
-    ($(#[doc = $about:literal] $(#[doc = $more:literal])* $rule:ident: $type:ty,)*) => {
+    (@changes) => { Changes::AnyInstant };
+    (@changes $when:ident) => { Changes::$when };
+    ($(#[doc = $about:literal] $(#[doc = $more:literal])* $rule:ident: $type:ty $(=> $when:ident)?,)*) => {
         /// A kernel's rules as data: plain fields, read where a decision is made and never kept from one step to the next.
         #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
         pub struct Variant { $(#[doc = $about] $(#[doc = $more])* pub $rule: $type,)* }
@@ -77,7 +90,12 @@ macro_rules! rules {
         impl Variant {
             /// Every rule, in the order of the fields.
             pub const RULES: &[Rule] =
-                &[$(Rule { name: stringify!($rule), about: $about.trim_ascii(), takes: <$type as Value>::TAKES },)*];
+                &[$(Rule {
+                    name: stringify!($rule),
+                    about: $about.trim_ascii(),
+                    takes: <$type as Value>::TAKES,
+                    changes: rules!(@changes $($when)?),
+                },)*];
 
             /// Every rule with its value as a variant file says it, without quotes.
             pub fn values(&self) -> Vec<(&'static str, String)> {
@@ -122,23 +140,23 @@ macro_rules! rules {
 
 rules! {
     /// Distance between two watermarks.
-    mark_step: MarkStep,
+    mark_step: MarkStep => AtBoot,
     /// Is there a mark above high, for promotion between memory tiers?
-    promo_mark: bool,
+    promo_mark: bool => AtBoot,
     /// How ZONE_MOVABLE takes part in `min_free_kbytes`.
-    movable_marks: MovableMarks,
+    movable_marks: MovableMarks => AtBoot,
     /// What a `vm.lowmem_reserve_ratio` of 0 means.
-    reserve_ratio_zero: RatioZero,
+    reserve_ratio_zero: RatioZero => AtBoot,
     /// What a zone without managed frames keeps in reserve.
-    empty_zone_reserve: EmptyReserve,
+    empty_zone_reserve: EmptyReserve => AtBoot,
     /// Where a CPU's `batch` stops growing with the zone.
-    pcp_batch_limit: Bytes,
+    pcp_batch_limit: Bytes => AtBoot,
     /// How long a CPU's list may grow.
-    pcp_high: PcpHighRule,
+    pcp_high: PcpHighRule => AtBoot,
     /// The most that the kernel chooses for `vm.min_free_kbytes` by the size of memory, in KiB.
-    min_free_kbytes_max: u64,
+    min_free_kbytes_max: u64 => AtBoot,
     /// Zones that count in the `min_free_kbytes` recommended for transparent huge pages.
-    thp_zones: ThpZones,
+    thp_zones: ThpZones => AtBoot,
     /// How mappings without an address are placed.
     mmap_align: MmapAlign,
     /// What a store to a huge page does that others map too.
@@ -146,9 +164,9 @@ rules! {
     /// What a request does that finds no free block of its own type.
     fallback: FallbackRules,
     /// Where it turns when there is no other type either.
-    last_resort: LastResort,
+    last_resort: LastResort => AtBoot,
     /// What an atomic request for more than one frame leaves for the next one.
-    high_atomic: HighAtomic,
+    high_atomic: HighAtomic => AtBoot,
     /// Which free pageblocks become one block.
     merging: Merging,
     /// What a request for more than one frame must find above a watermark.
@@ -170,7 +188,7 @@ rules! {
     /// Where blocks go that nobody just used: those given at boot, those moved between types.
     moved_end: End,
     /// Which blocks per-CPU lists hold.
-    pcp_lists: PcpLists,
+    pcp_lists: PcpLists => AtBoot,
     /// How a per-CPU list decides how much to give back.
     pcp_free: PcpFree,
     /// How often at most that doubles.
@@ -188,7 +206,7 @@ rules! {
     /// Does a huge page send what is collected to the lists at once?
     lru_huge_drains: bool,
     /// Who has LRU lists, and so what kswapd and direct reclaim go by. (The lists are built by it when a kernel starts.)
-    lru_by: LruBy,
+    lru_by: LruBy => AtBoot,
     /// Is an inactive list too short by the size of both lists, and not by the zone's (anonymous memory) or by half (files)?
     inactive_by_lists: bool,
     /// Are anonymous memory and files weighed by what reclaiming them has cost, and not by the pages that were in use?
@@ -228,11 +246,11 @@ rules! {
     /// Does kswapd go on for the highest zone that it was asked for or did something for, and for DMA alone when nobody asks?
     kswapd_keeps_highest: bool,
     /// Does a movable request that may wait rather sleep for kswapd once than take a small block from another type?
-    fragment_stall: bool,
+    fragment_stall: bool => AtBoot,
     /// What takes pages out of a balloon that may shrink by itself (`VIRTIO_BALLOON_F_DEFLATE_ON_OOM`).
-    balloon_deflates: BalloonDeflates,
+    balloon_deflates: BalloonDeflates => AtBoot,
     /// Can a device tell a hypervisor which blocks are free?
-    page_reporting: bool,
+    page_reporting: bool => AtBoot,
     /// Does a pass make the first block that it leaves the head of its free list, so that what is reported is behind it?
     reporting_rotates: bool,
     /// Does a pass report a sixteenth of each free list, and the next one the rest?
@@ -246,9 +264,9 @@ rules! {
     /// Does a fault in a mapping with `MADV_HUGEPAGE` try harder than once (no `__GFP_NORETRY`)?
     thp_advised_retries: bool,
     /// What `transparent_hugepage/defrag` is at boot.
-    thp_defrag: ThpDefrag,
+    thp_defrag: ThpDefrag => AtBoot,
     /// How many of its words there are: `always`, `madvise` and `never`, then `defer`, then `defer+madvise`.
-    thp_defrag_values: u64,
+    thp_defrag_values: u64 => AtBoot,
     /// Does a huge page fall apart for all as soon as one process maps its base pages?
     thp_splits_at_once: bool,
     /// Does khugepaged read pages from a swap device (`max_ptes_swap`)?
@@ -284,7 +302,7 @@ rules! {
     ///
     /// Without `thp_faults_request` the threads of nodes only look around from time to time, and without any of the rules
     /// above they find nothing to do.
-    thp_requests: ThpRequests,
+    thp_requests: ThpRequests => AtBoot,
     /// How the lock of an address space is fair.
     mmap_lock: MmapLock,
     /// Does munmap let faults go on once the mappings are gone, while it frees their memory?
@@ -348,7 +366,7 @@ rules! {
     /// Does that also look, from time to time, whether there is something to do?
     compact_proactive: bool,
     /// Who runs next on a CPU. (Its queues are built by it when a kernel starts.)
-    scheduler: Scheduler,
+    scheduler: Scheduler => AtBoot,
     /// Does a CPU that looks for tasks to take over compare loads, and not numbers of tasks?
     sched_compares_loads: bool,
     /// Does a task that waits for a CPU count there as it did when it began to wait?

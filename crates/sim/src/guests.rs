@@ -292,7 +292,7 @@ impl World {
         mm.attach_host_kernel();
         let (first, id) = (self.cpus.len(), KernelId(u16::try_from(self.guests.len() + 1).expect("fewer guests")));
         let kernel = Kernel::new(mm, first..first + config.cpus, config.cap);
-        self.cpus.extend(vec![Cpu::new(id, &kernel.variant); config.cpus]);
+        self.cpus.extend(vec![Cpu::new(id, kernel.variant()); config.cpus]);
         self.kernels.add(kernel);
         let cpu = Vcpu { task: None, stands_since: None, accessed: Vec::new() };
         self.guests.push(Guest {

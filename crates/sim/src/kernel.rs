@@ -28,9 +28,6 @@ pub(crate) struct Kernel {
     pub(crate) mm: Mm,
     /// The kernel's CPUs, by their places among all of the run.
     pub(crate) cpus: Range<usize>,
-    /// The kernel's rules, those of its scheduler and of its locks too. Read where a decision is made, and never kept from one
-    /// step to the next: they may change at any instant.
-    pub(crate) variant: Variant,
     pub(crate) counters: Counters,
     pub(crate) spaces: Spaces,
     /// The lock of each address space, and the cache line that its count is in.
@@ -58,14 +55,12 @@ pub(crate) struct Kernel {
 impl Kernel {
     /// A kernel without processes, whose CPUs share a cache.
     pub(crate) fn new(mm: Mm, cpus: Range<usize>, cap: Bytes) -> Self {
-        let variant = *mm.variant();
         Self {
-            variant,
+            counters: Counters::of(mm.variant()),
             ticks: Ticks::every(TICK),
             domains: Domains::new(vec![cpus.clone().collect()]),
             mm,
             cpus,
-            counters: Counters::of(&variant),
             spaces: Spaces::default(),
             locks: Vec::new(),
             lines: Vec::new(),
@@ -82,7 +77,13 @@ impl Kernel {
     /// Periods of the scheduler, by the rules of this instant.
     #[inline]
     pub(crate) fn periods(&self) -> Periods {
-        Periods::for_cpus(self.cpus.len(), self.ticks, &self.variant)
+        Periods::for_cpus(self.cpus.len(), self.ticks, self.variant())
+    }
+
+    /// Rules of its scheduler and of its locks too: the memory manager has the only copy, and [`Mm::set_variant`] replaces it.
+    #[inline]
+    pub(crate) fn variant(&self) -> &Variant {
+        self.mm.variant()
     }
 
     /// The task of a kernel thread, if there is one.
@@ -158,14 +159,24 @@ impl IndexMut<KernelId> for Kernels {
 
 #[cfg(test)]
 mod tests {
-    use mm::{address_space::MMAP_BASE, cost::Prices, cx::Cx, event::Event, thp::ThpEnabled, variant};
+    use std::collections::BTreeSet;
+
+    use mm::{
+        address_space::MMAP_BASE,
+        cost::Prices,
+        cx::Cx,
+        event::Event,
+        thp::ThpEnabled,
+        variant::{self, Changes, Takes},
+    };
     use os::{MapSpec, VmRange};
     use units::{Picos, Time};
 
     use super::*;
     use crate::{
-        QUANTUM,
+        Config, QUANTUM,
         clock::Clock,
+        draw::Draws,
         runqueue::{Enqueue, Nice},
         sched::Cpu,
         task::{Answer, Request, Task},
@@ -245,7 +256,76 @@ mod tests {
     fn periods_follow_the_rules_of_the_instant() {
         let kernel = &mut beside(&["v6.1"]).kernels[HOST];
         let before = kernel.periods();
-        kernel.variant.sched_base_slice_ns *= 2;
+        let mut rules = *kernel.variant();
+        rules.sched_base_slice_ns *= 2;
+        kernel.mm.set_variant(rules).unwrap();
         assert_ne!(kernel.periods(), before);
+    }
+
+    /// Rules whose values the state of a kernel that has just booted shows, and which can change all the same: past decisions.
+    const HISTORY: [&str; 1] = ["moved_end"];
+
+    /// Rules that may change at any instant have built nothing at boot, and the table names all others.
+    #[test]
+    fn rules_that_shape_a_kernel_when_it_boots_change_with_a_boot_alone() {
+        let of = |rules: Variant| Config { variant: rules, ..config(ThpEnabled::Never) };
+        let booted = |rules: Variant| {
+            let mut world = crate::fresh(&of(rules));
+            crate::set_up(&mut world.kernels[HOST], &of(rules));
+            let places = [(NodeId(0), vec![CpuId(0), CpuId(1)])];
+            world.start_daemons(HOST, &places, Draws::new(1));
+            world
+        };
+        let mut shown = BTreeSet::new();
+        for name in ["v4.1", "v6.7"] {
+            let before = *variant::named(name);
+            for rule in Variant::RULES {
+                for value in others(rule, &before) {
+                    let mut diff = variant::Diff::default();
+                    assert!(diff.set(rule.name, &value), "{} = {value}", rule.name);
+                    let after = diff.over(&before);
+                    if after == before {
+                        continue;
+                    }
+                    let mut world = booted(before);
+                    let refused = world.kernels[HOST].mm.set_variant(after);
+                    if rule.changes == Changes::AtBoot {
+                        let said = format!("rules that only a boot can change: {}", rule.name);
+                        assert_eq!(refused.map_err(|error| error.to_string()), Err(said));
+                        assert_eq!(*world.kernels[HOST].variant(), before);
+                        if without_rules(&booted(after)) != without_rules(&world) {
+                            shown.insert(rule.name);
+                        }
+                    } else {
+                        assert_eq!((refused, *world.kernels[HOST].variant()), (Ok(()), after));
+                        let is_alike = format!("{world:?}") == format!("{:?}", booted(after));
+                        assert!(is_alike || HISTORY.contains(&rule.name), "{name}: {} = {value}", rule.name);
+                    }
+                }
+            }
+        }
+        for rule in ["fragment_stall", "last_resort", "pcp_high", "promo_mark", "scheduler", "thp_requests"] {
+            assert!(shown.contains(rule), "{rule} is to show in a kernel that has booted, and {shown:?} do");
+        }
+    }
+
+    /// Counters, queues, threads and zones of a world.
+    fn without_rules(world: &World) -> String {
+        let kernel = &world.kernels[HOST];
+        format!("{:?} {:?} {:?} {:?}", kernel.counters, world.cpus, kernel.daemons, kernel.mm.zones())
+    }
+
+    /// Values that a rule could have, as a variant file says them.
+    fn others(rule: &variant::Rule, now: &Variant) -> Vec<String> {
+        let words = |words: &[&str]| words.iter().map(|word| (*word).to_owned()).collect();
+        match rule.takes {
+            Takes::Switch => words(&["false", "true"]),
+            Takes::Words(all) => words(all),
+            Takes::Size => words(&["3MiB"]),
+            Takes::Number => {
+                let value = now.values().into_iter().find(|(name, _)| *name == rule.name).unwrap().1;
+                vec![(value.parse::<u64>().unwrap() + 1).to_string()]
+            }
+        }
     }
 }

@@ -38,7 +38,7 @@ impl World {
     pub(crate) fn lock(&mut self, id: TaskId, cpu: CpuId) -> bool {
         let Self { kernels, tasks, .. } = self;
         let task = &mut tasks[id.0 as usize];
-        let Kernel { spaces, locks, variant, .. } = &mut kernels[task.kernel];
+        let Kernel { mm, spaces, locks, .. } = &mut kernels[task.kernel];
         let TaskState::Kernel(operation) = &task.state else {
             unreachable!("only operations take locks");
         };
@@ -46,8 +46,8 @@ impl World {
             return true;
         }
         let memory = spaces.get(task.space).expect("a live task has an address space");
-        let Some(mode) = operation.needs(memory, variant) else { return true };
-        if mode == Mode::Read && locks[task.lock_of.0 as usize].read_alone(variant.mmap_lock) {
+        let Some(mode) = operation.needs(memory, mm.variant()) else { return true };
+        if mode == Mode::Read && locks[task.lock_of.0 as usize].read_alone(mm.variant().mmap_lock) {
             task.holds = Some(mode);
             return true;
         }
@@ -58,8 +58,8 @@ impl World {
     #[inline(never)]
     pub(crate) fn acquire(&mut self, id: TaskId, cpu: CpuId, mode: Mode) -> bool {
         let Self { kernels, tasks, cpus, .. } = self;
-        let Kernel { locks, variant, .. } = &mut kernels[tasks[id.0 as usize].kernel];
-        let rules = variant.mmap_lock;
+        let Kernel { mm, locks, .. } = &mut kernels[tasks[id.0 as usize].kernel];
+        let rules = mm.variant().mmap_lock;
         let space = tasks[id.0 as usize].lock_of;
         let now = cpus[cpu.0 as usize].clock;
         let runs = |task: TaskId| cpus[tasks[task.0 as usize].cpu.0 as usize].running == Some(task);
@@ -178,7 +178,7 @@ impl World {
                 cpu.clock = Time(cpu.clock.0 - after.0);
             }
             cpu.lets_go = Some((id, LetGo::Unlock { after }));
-        } else if mode == Mode::Write && operation.is_downgraded() && kernel.variant.munmap_downgrades {
+        } else if mode == Mode::Write && operation.is_downgraded() && kernel.variant().munmap_downgrades {
             cpu.lets_go = Some((id, LetGo::Downgrade));
         }
     }
@@ -187,10 +187,10 @@ impl World {
     fn unlock(&mut self, id: TaskId, cpu: CpuId) {
         let now = self.cpus[cpu.0 as usize].clock;
         let task = &mut self.tasks[id.0 as usize];
-        let Kernel { locks, variant, .. } = &mut self.kernels[task.kernel];
+        let Kernel { mm, locks, .. } = &mut self.kernels[task.kernel];
         if let Some(mode) = task.holds.take() {
             let space = task.lock_of;
-            let told = locks[space.0 as usize].release(mode, now, variant.mmap_lock);
+            let told = locks[space.0 as usize].release(mode, now, mm.variant().mmap_lock);
             self.tell(space, &told, cpu);
         }
     }
@@ -199,11 +199,11 @@ impl World {
     fn downgrade(&mut self, id: TaskId, cpu: CpuId) {
         let now = self.cpus[cpu.0 as usize].clock;
         let task = &mut self.tasks[id.0 as usize];
-        let Kernel { locks, variant, .. } = &mut self.kernels[task.kernel];
+        let Kernel { mm, locks, .. } = &mut self.kernels[task.kernel];
         if task.holds == Some(Mode::Write) {
             task.holds = Some(Mode::Read);
             let space = task.space;
-            let told = locks[space.0 as usize].downgrade(now, variant.mmap_lock);
+            let told = locks[space.0 as usize].downgrade(now, mm.variant().mmap_lock);
             self.tell(space, &told, cpu);
         }
     }

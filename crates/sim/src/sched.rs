@@ -189,7 +189,7 @@ impl World {
             // On its way to sleep; it may be its own step that it is woken by. It stays (`ttwu_runnable`).
             return;
         }
-        if why == Enqueue::Woken && self.kernels[kernel].variant.sched_wake_affine_by_load {
+        if why == Enqueue::Woken && self.kernels[kernel].variant().sched_wake_affine_by_load {
             self.note_wake(id, at);
         }
         // A new one was given the idlest.
@@ -213,7 +213,7 @@ impl World {
         self.note_load(cpu_id, at);
         let (cpu, task) = (&mut self.cpus[cpu_id.0 as usize], &mut self.tasks[id.0 as usize]);
         let periods = self.kernels[kernel].periods();
-        if self.kernels[kernel].variant.sched_compares_loads {
+        if self.kernels[kernel].variant().sched_compares_loads {
             task.entity.waits(why, at, &periods);
         }
         if why == Enqueue::Woken {
@@ -276,7 +276,7 @@ impl World {
             let Self { kernels, cpus, tasks, .. } = self;
             let cpu = &mut cpus[id.0 as usize];
             let kernel = &kernels[cpu.kernel];
-            let (periods, variant) = (&kernel.periods(), &kernel.variant);
+            let (periods, variant) = (&kernel.periods(), kernel.variant());
             if is_tick {
                 let entity = &mut tasks[running.0 as usize].entity;
                 cpu.need_resched |= cpu.queue.account(entity, cpu.clock, periods)
@@ -328,7 +328,7 @@ impl World {
         }
         let cpu = &mut self.cpus[id.0 as usize];
         RunQueue::start(&mut task.entity, cpu.clock);
-        if kernel.variant.sched_compares_loads {
+        if kernel.variant().sched_compares_loads {
             task.entity.runs(cpu.clock);
         }
         cpu.next_tick = kernel.ticks.after(cpu.clock);
@@ -393,7 +393,7 @@ impl World {
         let cpu = &mut self.cpus[id.0 as usize];
         let task = &mut self.tasks[running.0 as usize];
         let why = if matches!(task.state, TaskState::Ended) { Leave::Ends } else { Leave::Sleeps };
-        if self.kernels[kernel].variant.sched_compares_loads {
+        if self.kernels[kernel].variant().sched_compares_loads {
             task.entity.sleeps(cpu.clock);
         }
         cpu.queue.leave(running, &mut task.entity, cpu.clock, why, &self.kernels[kernel].periods());

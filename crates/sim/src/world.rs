@@ -99,7 +99,7 @@ impl World {
     pub(crate) fn new(mm: Mm, cpus: usize, prices: Prices, quantum: Picos, cap: Bytes) -> Self {
         let host = Kernel::new(mm, 0..cpus, cap);
         Self {
-            cpus: vec![Cpu::new(HOST, &host.variant); cpus],
+            cpus: vec![Cpu::new(HOST, host.variant()); cpus],
             kernels: Kernels::new(host),
             prices: CpuPrices { alone: prices.clone(), shared_core: prices },
             tasks: Vec::new(),

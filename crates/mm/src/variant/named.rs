@@ -5,7 +5,7 @@ use std::fmt;
 
 use units::Frames;
 
-use super::{Patch, Variant, all, major_minor};
+use super::{Changes, Patch, Variant, all, major_minor};
 
 /// A variant as its file has it.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -63,7 +63,30 @@ impl fmt::Display for UnknownRelease {
 
 impl std::error::Error for UnknownRelease {}
 
+/// Rules that only a boot can change are to change in a kernel that runs.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct NeedsBoot {
+    /// The rules, in the order of the table.
+    pub rules: Vec<&'static str>,
+}
+
+impl fmt::Display for NeedsBoot {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "rules that only a boot can change: {}", self.rules.join(", "))
+    }
+}
+
+impl std::error::Error for NeedsBoot {}
+
 impl Variant {
+    /// Whether a kernel that runs by these rules could go on by those of `next`.
+    pub fn check_change(&self, next: &Self) -> Result<(), NeedsBoot> {
+        let is_of_boot =
+            |name: &&str| Self::RULES.iter().any(|rule| rule.name == *name && rule.changes == Changes::AtBoot);
+        let rules: Vec<_> = next.differences(self).into_iter().map(|(rule, _)| rule).filter(is_of_boot).collect();
+        if rules.is_empty() { Ok(()) } else { Err(NeedsBoot { rules }) }
+    }
+
     /// The newest built-in rules that are not newer than a release as `uname -r` prints it ("6.1.0-50-cloud-amd64").
     pub fn for_release(release: &str) -> Result<&'static Named, UnknownRelease> {
         let (major, minor) = major_minor(release).ok_or_else(|| UnknownRelease::Form(release.to_owned()))?;

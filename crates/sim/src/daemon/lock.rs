@@ -15,7 +15,7 @@ impl World {
     /// needs none or only tried. None: it waits.
     pub(super) fn lock_for_daemon(&mut self, id: TaskId, cpu: CpuId, daemon: Daemon) -> Option<bool> {
         let task = &mut self.tasks[id.0 as usize];
-        let Kernel { mm, spaces, locks, variant, .. } = &mut self.kernels[task.kernel];
+        let Kernel { mm, spaces, locks, .. } = &mut self.kernels[task.kernel];
         let Some(needs) = (daemon.row().needs)(mm, spaces) else { return Some(false) };
         if task.holds.is_some() {
             return Some(true);
@@ -24,7 +24,7 @@ impl World {
         task.lock_of = space;
         let mode = match needs {
             NeedsLock::TryRead(_) => {
-                let is_held = locks[space.0 as usize].try_read(variant.mmap_lock);
+                let is_held = locks[space.0 as usize].try_read(mm.variant().mmap_lock);
                 task.holds = is_held.then_some(Mode::Read);
                 return Some(is_held);
             }

@@ -144,7 +144,7 @@ impl World {
     /// Called before a task comes to a CPU or goes: up to here the load was what it is.
     pub(super) fn note_load(&mut self, id: CpuId, at: Time) {
         let kernel = self.cpus[id.0 as usize].kernel;
-        if self.kernels[kernel].variant.sched_compares_loads {
+        if self.kernels[kernel].variant().sched_compares_loads {
             let (cpu, periods) = (&mut self.cpus[id.0 as usize], self.kernels[kernel].periods());
             let now = cpu.load(&self.tasks, at, &periods);
             cpu.balancing.load = cpu.delayed(now, at, &periods);
@@ -170,7 +170,7 @@ impl World {
         let cpu = &self.cpus[id.0 as usize];
         let (at, will_wake_soon) = (cpu.clock, cpu.balancing.mean_idle < MIGRATION_COST);
         let kernel = &self.kernels[cpu.kernel];
-        let (levels, looks) = (kernel.domains.levels(), !(kernel.variant.sched_compares_loads && will_wake_soon));
+        let (levels, looks) = (kernel.domains.levels(), !(kernel.variant().sched_compares_loads && will_wake_soon));
         let got = looks && (0..levels).any(|level| self.look(id, level, at, Looker::NewlyIdle).1);
         self.cpus[id.0 as usize].balancing.idle_since = (!got).then_some(at);
         got
@@ -184,7 +184,7 @@ impl World {
         let (id_of_kernel, now) = (self.cpus[id.0 as usize].kernel, self.cpus[id.0 as usize].clock);
         let kernel = &self.kernels[id_of_kernel];
         let (all, levels, periods) = (kernel.cpu_ids(), kernel.domains.levels(), kernel.periods());
-        let compares_loads = kernel.variant.sched_compares_loads;
+        let compares_loads = kernel.variant().sched_compares_loads;
         for other in all.clone() {
             if !self.cpus[other.0 as usize].is_idle() {
                 self.looked_in_vain(other, now);
@@ -222,7 +222,7 @@ impl World {
             (true, false) => last.failed + 1,
             _ => 0,
         };
-        if kernel.variant.sched_compares_loads {
+        if kernel.variant().sched_compares_loads {
             last.saw_imbalance = saw;
             if looker == Looker::Idle {
                 last.last = kernel.ticks.last(at);
@@ -275,7 +275,7 @@ impl World {
             task.may_run_on(id) && (takes_hot || !is_hot) && task.entity.load(at, &periods) / 2 <= left
         };
         let there = &self.cpus[from.0 as usize];
-        if !self.kernels[kernel].variant.sched_moves_latest {
+        if !self.kernels[kernel].variant().sched_moves_latest {
             return there.queue.find(|found| movable(&self.tasks, found));
         }
         let mut all: Vec<TaskId> = there.queue.waiting().chain(there.running).collect();
@@ -293,7 +293,7 @@ impl World {
     /// A CPU takes over a task that waits for another one (`detach_task`, `attach_task`).
     fn take_over(&mut self, id: CpuId, found: TaskId) {
         let kernel = &self.kernels[self.cpus[id.0 as usize].kernel];
-        let (periods, compares_loads) = (kernel.periods(), kernel.variant.sched_compares_loads);
+        let (periods, compares_loads) = (kernel.periods(), kernel.variant().sched_compares_loads);
         let from = std::mem::replace(&mut self.tasks[found.0 as usize].cpu, id);
         let at = self.cpus[from.0 as usize].clock;
         self.account_running(from, at);

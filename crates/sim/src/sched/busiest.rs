@@ -86,7 +86,7 @@ impl World {
     /// The CPU that another one takes tasks over from, and how much.
     pub(super) fn busiest(&self, id: CpuId, level: usize, at: Time, looker: Looker) -> Option<(CpuId, Amount)> {
         let kernel = self.cpus[id.0 as usize].kernel;
-        if self.kernels[kernel].variant.sched_compares_loads {
+        if self.kernels[kernel].variant().sched_compares_loads {
             return self.busiest_by_load(id, level, at, looker);
         }
         if level == 0 { self.busiest_by_number(id) } else { None }
@@ -121,7 +121,7 @@ impl World {
         let mean = load / cpus;
         // The first of equal ones (`update_sd_pick_busiest`).
         let counts = |group: &Group| {
-            group.is_overloaded || (self.kernels[kernel].variant.sched_overload_by_usage && group.load > 0)
+            group.is_overloaded || (self.kernels[kernel].variant().sched_overload_by_usage && group.load > 0)
         };
         let rank = |group: &Group| (group.is_overloaded, group.mean());
         let found = others.filter(|(group, _)| counts(group));
@@ -165,7 +165,7 @@ impl World {
         };
         let members = || group.iter().map(|cpu| &self.cpus[*cpu]);
         let (tasks, cpus) = (members().map(|cpu| cpu.tasks() as u64).sum::<u64>(), group.len() as u64);
-        let by_usage = kernel.variant.sched_overload_by_usage;
+        let by_usage = kernel.variant().sched_overload_by_usage;
         let usage: u64 = if by_usage { members().map(|cpu| cpu.usage(&self.tasks, at, &periods)).sum() } else { 0 };
         let (has, needs) = (100 * cpus * NICE_0, usage * IMBALANCE_PCT[level]);
         let (load, weight) = members().fold((0, 0), add);

@@ -76,7 +76,7 @@ impl World {
             return cpu;
         }
         let kernel = self.tasks[id.0 as usize].kernel;
-        if self.kernels[kernel].variant.sched_wake_affine_by_load
+        if self.kernels[kernel].variant().sched_wake_affine_by_load
             && let Some(waker) = self.waker
         {
             return self.select_near(id, waker, at);

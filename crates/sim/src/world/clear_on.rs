@@ -26,9 +26,9 @@ impl World {
         }
         let TaskState::Kernel(Operation::Touch(touch)) = &mut task.state else { return false };
         let number = kernels[task.kernel].number(cpu);
-        let Kernel { mm, variant, spaces, running_in, counters, .. } = &mut kernels[task.kernel];
+        let Kernel { mm, spaces, running_in, counters, .. } = &mut kernels[task.kernel];
         let space = spaces.get(task.space).expect("a live task has an address space");
-        if task.holds.is_none() && Operation::touch_needs(touch, space, variant).is_some() {
+        if task.holds.is_none() && Operation::touch_needs(touch, space, mm.variant()).is_some() {
             return false;
         }
         let is_shared = running_in[task.space.0 as usize] > 1 || task.is_settled;

@@ -64,7 +64,7 @@ impl World {
         let prices = self.prices.on(&self.cpus, cpu);
         let (task, here) = (&mut self.tasks[id.0 as usize], &mut self.cpus[cpu.0 as usize]);
         let number = self.kernels[kernel].number(cpu);
-        let Kernel { mm, spaces, left, counters, lines, variant, .. } = &mut self.kernels[kernel];
+        let Kernel { mm, spaces, left, counters, lines, .. } = &mut self.kernels[kernel];
         let (start, mut asked_of) = (here.clock, Vec::new());
         let (need_resched, was_preempted) = (here.need_resched(), std::mem::take(&mut task.was_preempted));
         let loss = self.injector.begin(counters);
@@ -83,7 +83,7 @@ impl World {
         if cx.has_free_block() {
             mm.notify_reporting(cx.now());
         }
-        let line = (sharers > 0 && !is_thread).then(|| (&mut lines[space.0 as usize], variant.mmap_lock));
+        let line = (sharers > 0 && !is_thread).then(|| (&mut lines[space.0 as usize], mm.variant().mmap_lock));
         pay(&mut cx, task, here, line);
         let (faults, shootdowns) = (cx.faults().fold, cx.shootdowns());
         if let Some(loss) = loss {

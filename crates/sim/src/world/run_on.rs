@@ -36,8 +36,7 @@ impl World {
             return self.clear_on(cpu, id).then_some(false);
         }
         let number = kernels[task.kernel].number(cpu);
-        let Kernel { mm, variant, spaces, locks, lines, running_in, settled_in, counters, .. } =
-            &mut kernels[task.kernel];
+        let Kernel { mm, spaces, locks, lines, running_in, settled_in, counters, .. } = &mut kernels[task.kernel];
         let (space_id, lock) = (task.space, &mut locks[task.space.0 as usize]);
         let is_watched = self.injector.wanted.is_some() || self.trace.is_some() || task.is_slow;
         if is_watched || task.is_dying || !task.supply.is_idle() || lock.is_wanted() || !here.is_between(id, task.holds)
@@ -45,8 +44,8 @@ impl World {
             return None;
         }
         let space = spaces.get_mut(space_id).expect("a live task has an address space");
-        let needs = Operation::touch_needs(touch, space, variant);
-        lock.renew(task.holds.is_some(), needs.is_some(), variant.mmap_lock);
+        let needs = Operation::touch_needs(touch, space, mm.variant());
+        lock.renew(task.holds.is_some(), needs.is_some(), mm.variant().mmap_lock);
         task.holds = needs;
         task.was_preempted = false;
         self.current = id;
@@ -68,7 +67,7 @@ impl World {
             && !mm.has_news()
             && !mm.has_host_work()
             && !mm.has_host_clears();
-        let line = (sharers > 0).then(|| (&mut lines[space_id.0 as usize], variant.mmap_lock));
+        let line = (sharers > 0).then(|| (&mut lines[space_id.0 as usize], mm.variant().mmap_lock));
         if is_plain {
             pay(&mut cx, task, here, line);
             self.hash.fold(here.clock, cpu, Mark::Faults, cx.faults().fold);
