@@ -4,6 +4,7 @@ use lab::{
     source::{self, Kind},
     workload::OfferedParam,
 };
+use units::setting::{SETTINGS, Setting, Sim};
 
 use crate::args::Listed;
 
@@ -14,13 +15,17 @@ pub(crate) fn text(what: Listed, all: bool) -> String {
         Listed::Machines => files(Kind::Machine, all),
         Listed::Experiments => files(Kind::Experiment, all),
         Listed::Workloads => workloads(),
-        Listed::Knobs => {
-            let about = |knob: &linux::setting::Knob| format!("{}: {}", knob.about, knob.takes.expects());
-            columns(linux::setting::KNOBS.iter().map(|knob| (knob.name.to_owned(), about(knob))))
-        }
+        Listed::Knobs => columns(SETTINGS.iter().map(|setting| (setting.name.to_owned(), knob(setting)))),
         Listed::Counters => counters(),
         Listed::Kernels => kernels(),
     }
+}
+
+/// A setting's effect and range, its value where nobody sets it, the release that it came with, and where it acts.
+fn knob(setting: &Setting) -> String {
+    let since = setting.came_with().map_or_else(String::new, |release| format!("; since {release}"));
+    let sim = if setting.sim == Sim::No { "; not in the simulator" } else { "" };
+    format!("{}: {}; {} if not set{since}{sim}", setting.about, setting.takes.expects(), setting.default)
 }
 
 fn files(kind: Kind, all: bool) -> String {

@@ -179,7 +179,7 @@ impl ComputedZones {
     /// When the machine cannot be laid out.
     pub fn of(machine: &Machine, variant: &str, rules: &Variant) -> Result<Self, String> {
         let view = simulated::spec(machine)?.view();
-        let settings = simulated::settings(machine, &view, rules);
+        let settings = simulated::settings(machine, &view, rules)?;
         let managed = view.nodes.iter().flat_map(|node| &node.zones).map(|zone| zone.managed);
         let zone = |(figures, managed): (ZoneFigures, Frames)| ComputedZone {
             node: figures.node,

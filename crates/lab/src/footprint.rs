@@ -1,13 +1,13 @@
 //! The memory of a guest on its host over time: how often it is looked at, and how what was seen becomes part of a cell.
 
-use linux::{footprint::Sample as Seen, setting::REPORTING_DELAY};
+use linux::footprint::Sample as Seen;
 use os::Os;
 use report::{
     Footprint, Held, Sample, Series,
     footprint::{HUGE, RESIDENT, USED},
 };
 use sim::Samples;
-use units::{Frames, Picos, Time};
+use units::{Frames, Picos, Time, setting::REPORTING_DELAY};
 use workloads::{Outcome, Workload};
 
 /// The gauge of the simulator: base pages of the guest that its host backs.

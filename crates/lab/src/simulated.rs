@@ -2,18 +2,19 @@
 
 mod thp;
 
-use linux::setting;
 use mm::{
     MachineSpec, MachineView, NodeSpec, Settings, Variant, ZoneKind, ZoneSpec,
     balloon::{BalloonDeflates, BalloonSpec, Leaves},
     disk::{DiskMedium, DiskSpec, Filesystem},
     host::{Discard, HostSpec},
-    poison::OnFree,
     reporting::ReportingSpec,
     swap::{SwapMedium, SwapSpec},
     thp::ThpEnabled,
 };
-use units::{Bytes, BytesPerSecond, CpuId, Frames, Order, Pfn, Picos};
+use units::{
+    Bytes, BytesPerSecond, CpuId, Frames, Order, Pfn, Picos,
+    setting::{self, DEFLATE_ON_OOM, REPORTING, REPORTING_ORDER},
+};
 use workloads::Workload;
 
 use crate::{
@@ -58,45 +59,6 @@ fn check_borders(nodes: &[NodeSpec]) -> Result<(), String> {
     Ok(())
 }
 
-/// Settings whose mechanism the simulator has.
-const MODELLED: [&str; 35] = [
-    setting::THP_ENABLED,
-    thp::DEFRAG,
-    "transparent_hugepage/use_zero_page",
-    "transparent_hugepage/khugepaged/defrag",
-    "transparent_hugepage/khugepaged/pages_to_scan",
-    "transparent_hugepage/khugepaged/scan_sleep_millisecs",
-    "transparent_hugepage/khugepaged/alloc_sleep_millisecs",
-    "transparent_hugepage/khugepaged/max_ptes_none",
-    "transparent_hugepage/khugepaged/max_ptes_swap",
-    "transparent_hugepage/khugepaged/max_ptes_shared",
-    "vm.min_free_kbytes",
-    "vm.watermark_scale_factor",
-    "vm.watermark_boost_factor",
-    "vm.swappiness",
-    "vm.page-cluster",
-    "vm.dirty_ratio",
-    "vm.dirty_background_ratio",
-    "vm.dirty_expire_centisecs",
-    "vm.dirty_writeback_centisecs",
-    "vm.vfs_cache_pressure",
-    "vm.compaction_proactiveness",
-    "vm.extfrag_threshold",
-    "vm.lowmem_reserve_ratio",
-    "vm.percpu_pagelist_fraction",
-    "vm.percpu_pagelist_high_fraction",
-    setting::REPORTING,
-    setting::BALLOON,
-    setting::DEFLATE_ON_OOM,
-    setting::DEVICE_POISON,
-    setting::PAGE_POISON,
-    setting::INIT_ON_FREE,
-    setting::REPORTING_ORDER,
-    setting::REPORTING_DELAY,
-    setting::SHUFFLE,
-    setting::DISCARD,
-];
-
 /// Refuses what a user sets and the simulator would ignore, or the kernel refuse: a prediction that leaves it out would be of
 /// another machine.
 pub fn check_settings(settings: &[(String, String)], variant: &Variant) -> Result<(), String> {
@@ -104,23 +66,37 @@ pub fn check_settings(settings: &[(String, String)], variant: &Variant) -> Resul
     if let Some(problem) = settings.iter().find_map(refused) {
         return Err(problem);
     }
-    if !variant.page_reporting && settings.iter().any(|(name, value)| name == setting::REPORTING && value == "on") {
-        return Err(format!("{}=on: these rules have no page reporting, which came with 5.7", setting::REPORTING));
-    }
-    if variant.balloon_deflates == BalloonDeflates::Never
-        && settings.iter().any(|(name, value)| name == setting::DEFLATE_ON_OOM && value == "on")
-    {
+    if !variant.page_reporting && settings.iter().any(|(name, value)| name == REPORTING && value == "on") {
         return Err(format!(
-            "{}=on: a balloon of these rules gives nothing back by itself, which came with 3.19",
-            setting::DEFLATE_ON_OOM
+            "{REPORTING}=on: these rules have no page reporting, which came with {}",
+            release(REPORTING)
         ));
     }
-    match settings.iter().find(|(name, _)| !MODELLED.contains(&name.as_str())) {
+    if variant.balloon_deflates == BalloonDeflates::Never
+        && settings.iter().any(|(name, value)| name == DEFLATE_ON_OOM && value == "on")
+    {
+        return Err(format!(
+            "{DEFLATE_ON_OOM}=on: a balloon of these rules gives nothing back by itself, which came with {}",
+            release(DEFLATE_ON_OOM)
+        ));
+    }
+    match settings.iter().find(|(name, _)| setting::find(name).is_none_or(|setting| setting.sim == setting::Sim::No)) {
         Some((name, _)) => {
-            Err(format!("{name}: the simulator does not model it yet (it models {})", MODELLED.join(", ")))
+            Err(format!("{name}: the simulator does not model it yet (it models {})", modelled().join(", ")))
         }
         None => Ok(()),
     }
+}
+
+/// Names of settings whose mechanism the simulator has.
+fn modelled() -> Vec<&'static str> {
+    let modelled = setting::SETTINGS.iter().filter(|setting| setting.sim != setting::Sim::No);
+    modelled.map(|setting| setting.name).collect()
+}
+
+/// The release that a setting came with.
+fn release(name: &str) -> String {
+    setting::find(name).and_then(setting::Setting::came_with).expect("a setting that not all kernels have")
 }
 
 /// Settings that guests of a simulated host have, on machines of hosts: `pagelab run two-guests --set page_reporting.order=10`.
@@ -134,16 +110,8 @@ pub(crate) fn without_guests_settings(mut machine: Machine) -> Machine {
 
 /// Refuses what only a guest can have, where the machine is none.
 pub fn check_guest(machine: &Machine) -> Result<(), String> {
-    let guests = [
-        setting::REPORTING,
-        setting::BALLOON,
-        setting::DEFLATE_ON_OOM,
-        setting::DEVICE_POISON,
-        setting::REPORTING_ORDER,
-        setting::REPORTING_DELAY,
-        setting::DISCARD,
-    ];
-    let of_guest = machine.settings.iter().find(|(name, _)| guests.contains(&name.as_str()));
+    let is_of_guest = |name: &str| setting::find(name).is_some_and(|setting| setting.sim == setting::Sim::Guests);
+    let of_guest = machine.settings.iter().find(|(name, _)| is_of_guest(name));
     match of_guest.filter(|_| machine.host_page.is_none()) {
         Some((name, _)) => Err(format!(
             "{name}: machine {} is no guest; expected one with the key host_page, such as haswell-guest-32g",
@@ -164,22 +132,17 @@ pub(crate) fn check_host_of_guests(machine: &Machine) -> Result<(), String> {
 }
 
 /// The host behind a guest's memory, and the way in which the guest reports free blocks.
-fn as_guest(machine: &Machine) -> Result<(Option<HostSpec>, Option<ReportingSpec>), String> {
+fn as_guest(machine: &Machine, settings: &Settings) -> Result<(Option<HostSpec>, Option<ReportingSpec>), String> {
     check_guest(machine)?;
-    let of = |name: &str| machine.settings.iter().find(|(known, _)| known == name).map(|(_, value)| value.as_str());
-    let number = |name: &str, default: u64| {
-        of(name).map_or(Ok(default), |value| value.parse().map_err(|_| format!("{name}: {value}")))
-    };
-    let discard = if of(setting::DISCARD) == Some("free") { Discard::Free } else { Discard::DontNeed };
+    let discard = if value(machine, setting::DISCARD) == Some("free") { Discard::Free } else { Discard::DontNeed };
     let page = |page| if page == Bytes::HUGE_PAGE { Order::HUGE } else { Order::BASE };
     let host = machine.host_page.map(|bytes| HostSpec { page: page(bytes), discard });
-    let order = number(setting::REPORTING_ORDER, Order::HUGE.0.into())?;
-    let delay = number(setting::REPORTING_DELAY, 2000)?;
+    let order = settings.reporting_order;
     let spec = ReportingSpec {
-        order: Order(u8::try_from(order).map_err(|_| format!("{}: {order}", setting::REPORTING_ORDER))?),
-        delay: Picos::from_micros(delay * 1000),
+        order: Order(u8::try_from(order).map_err(|_| format!("{REPORTING_ORDER}: {order}"))?),
+        delay: Picos::from_micros(u64::from(settings.reporting_delay_ms) * 1000),
     };
-    Ok((host, (of(setting::REPORTING) == Some("on")).then_some(spec)))
+    Ok((host, (value(machine, REPORTING) == Some("on")).then_some(spec)))
 }
 
 /// Memory that a workload in the simulator is told that there is.
@@ -221,7 +184,7 @@ pub fn with_settings(mut machine: Machine, settings: &[(String, String)]) -> Mac
 /// requests. Page tables come out of it too, so what fits here may still run out.
 pub fn room(machine: &Machine, variant: &Variant) -> Result<Bytes, String> {
     let view = spec(machine)?.view();
-    let figures = mm::zone_figures(&view, &settings(machine, &view, variant), variant);
+    let figures = mm::zone_figures(&view, &settings(machine, &view, variant)?, variant);
     let managed = view.nodes.iter().flat_map(|node| &node.zones).map(|zone| zone.managed);
     let room = managed.zip(&figures).map(|(managed, figures)| {
         // The last entry is for requests that may go to every zone.
@@ -261,10 +224,10 @@ fn disk(machine: &Machine) -> DiskSpec {
 /// Everything that the simulator needs to know.
 pub fn config(machine: &Machine, variant: &Variant, cap: Bytes, seed: u64) -> Result<sim::Config, String> {
     let spec = spec(machine)?;
-    let settings = settings(machine, &spec.view(), variant);
+    let settings = settings(machine, &spec.view(), variant)?;
     let cpus = machine.cpus().len();
-    let (host, reporting) = as_guest(machine)?;
-    let of = |name: &str| machine.settings.iter().find(|(known, _)| known == name).map(|(_, value)| value.as_str());
+    let (host, reporting) = as_guest(machine, &settings)?;
+    let of = |name: &str| value(machine, name);
     let is_small = thp::is_small(&spec.view());
     let thp_enabled = match of(setting::THP_ENABLED) {
         Some("never") => ThpEnabled::Never,
@@ -280,7 +243,7 @@ pub fn config(machine: &Machine, variant: &Variant, cap: Bytes, seed: u64) -> Re
         settings,
         thp_enabled,
         use_zero_page,
-        thp_defrag: thp::defrag(of(thp::DEFRAG), is_small, variant),
+        thp_defrag: thp::defrag(of(setting::THP_DEFRAG), is_small, variant),
         khugepaged: thp::khugepaged(of, is_small),
         prices,
         cores: in_order(machine, &machine.threads),
@@ -324,52 +287,29 @@ fn zone(facts: &ZoneFacts) -> Result<ZoneSpec, String> {
     Ok(ZoneSpec { kind, start: Pfn(start), spanned, present, managed })
 }
 
+/// The value of a setting in a machine file, as it is written there.
+fn value<'m>(machine: &'m Machine, name: &str) -> Option<&'m str> {
+    machine.settings.iter().find(|(known, _)| known == name).map(|(_, value)| value.as_str())
+}
+
 /// The settings of a machine file; `min_free_kbytes` follows from the pages where the file does not set it.
-pub fn settings(machine: &Machine, view: &MachineView, variant: &Variant) -> Settings {
-    let of = |name: &str| machine.settings.iter().find(|(known, _)| known == name).map(|(_, value)| value.as_str());
-    let number = |name: &str| of(name).and_then(|value| value.parse().ok());
-    let mut settings = Settings { thp: of("transparent_hugepage/enabled") != Some("never"), ..Settings::default() };
-    if let Some(factor) = number("vm.watermark_scale_factor") {
-        settings.watermark_scale_factor = factor;
+///
+/// # Errors
+/// A value is none of its setting's: nothing is left out silently, and the message begins with the name.
+pub fn settings(machine: &Machine, view: &MachineView, variant: &Variant) -> Result<Settings, String> {
+    let mut settings = Settings { thp: value(machine, setting::THP_ENABLED) != Some("never"), ..Settings::default() };
+    // The fraction has two names, and the newer one goes before.
+    if let Some(fraction) = value(machine, setting::PCP_FRACTION) {
+        settings.set(setting::PCP_HIGH_FRACTION, fraction)?;
     }
-    if let Some(factor) = number("vm.watermark_boost_factor") {
-        settings.watermark_boost_factor = factor;
+    for (name, value) in &machine.settings {
+        settings.set(name, value)?;
     }
-    if let Some(swappiness) = number("vm.swappiness") {
-        settings.swappiness = swappiness;
-    }
-    if let Some(cluster) = number("vm.page-cluster") {
-        settings.page_cluster = cluster;
-    }
-    let mut take = |name: &str, into: fn(&mut Settings) -> &mut u32| {
-        if let Some(value) = number(name) {
-            *into(&mut settings) = value;
-        }
+    settings.min_free_kbytes = match value(machine, setting::MIN_FREE_KBYTES) {
+        Some(kib) => kib.parse().map_err(|_| format!("{}: {kib:?} is no number of KiB", setting::MIN_FREE_KBYTES))?,
+        None => mm::automatic_min_free_kbytes(view, &settings, variant),
     };
-    take("vm.dirty_ratio", |settings| &mut settings.dirty_ratio);
-    take("vm.dirty_background_ratio", |settings| &mut settings.dirty_background_ratio);
-    take("vm.dirty_expire_centisecs", |settings| &mut settings.dirty_expire_centisecs);
-    take("vm.dirty_writeback_centisecs", |settings| &mut settings.dirty_writeback_centisecs);
-    take("vm.vfs_cache_pressure", |settings| &mut settings.vfs_cache_pressure);
-    take("vm.compaction_proactiveness", |settings| &mut settings.compaction_proactiveness);
-    take("vm.extfrag_threshold", |settings| &mut settings.extfrag_threshold);
-    if let Some(ratios) = of("vm.lowmem_reserve_ratio") {
-        settings.lowmem_reserve_ratio = ratios.split_whitespace().filter_map(|ratio| ratio.parse().ok()).collect();
-    }
-    settings.on_free = match (of(setting::PAGE_POISON), of(setting::INIT_ON_FREE)) {
-        (Some("on"), _) => OnFree::Poison,
-        (_, Some("on")) => OnFree::Zero,
-        _ => OnFree::Nothing,
-    };
-    settings.device_ignores_poison = of(setting::DEVICE_POISON) == Some("off");
-    let fraction = number("vm.percpu_pagelist_high_fraction").or_else(|| number("vm.percpu_pagelist_fraction"));
-    if let Some(fraction) = fraction {
-        settings.percpu_pagelist_high_fraction = fraction;
-    }
-    settings.min_free_kbytes = of("vm.min_free_kbytes")
-        .and_then(|value| value.parse().ok())
-        .unwrap_or_else(|| mm::automatic_min_free_kbytes(view, &settings, variant));
-    settings
+    Ok(settings)
 }
 
 #[cfg(test)]
@@ -387,12 +327,28 @@ mod tests {
         assert!(error.starts_with("node 0 DMA32 and node 1 DMA32 meet inside a pageblock, at frame 65537"), "{error}");
     }
 
+    /// A machine file says it, or `--set`: each number is what was written, and a text that is none ends the run.
+    #[test]
+    fn no_number_of_a_setting_is_dropped() {
+        let machine = Machine::load("two-node-2g", &setting::names()).unwrap();
+        let read = |name: &str, value: &str| {
+            let machine = with_settings(machine.clone(), &[(name.to_owned(), value.to_owned())]);
+            settings(&machine, &spec(&machine).unwrap().view(), mm::variant::named("v6.1"))
+        };
+        let ratios = |value| read("vm.lowmem_reserve_ratio", value).map(|settings| settings.lowmem_reserve_ratio);
+        assert_eq!(ratios("256 -1 32 0 0"), Ok(vec![256, 0, 32, 0, 0]), "as the kernel takes a negative one");
+        let bad = "vm.lowmem_reserve_ratio: expected whole numbers separated by blanks, found \"256 4294967296 32\"";
+        assert_eq!(ratios("256 4294967296 32"), Err(bad.to_owned()));
+        assert_eq!(read("vm.percpu_pagelist_fraction", "8").unwrap().percpu_pagelist_high_fraction, 8);
+        assert!(read("vm.min_free_kbytes", "a lot").unwrap_err().starts_with("vm.min_free_kbytes: expected a whole"));
+    }
+
     #[test]
     fn the_built_in_machines_are_machines() {
         for name in crate::source::names(crate::source::Kind::Machine) {
             let machine = Machine::load(&name, &linux::setting::names()).unwrap();
             let spec = spec(&machine).unwrap();
-            let settings = settings(&machine, &spec.view(), mm::variant::named("v6.1"));
+            let settings = settings(&machine, &spec.view(), mm::variant::named("v6.1")).unwrap();
             let managed: Frames = spec.nodes.iter().flat_map(|node| &node.zones).map(|zone| zone.managed).sum();
             assert!(managed.bytes() < machine.memory() && managed.bytes().0 * 10 > machine.memory().0 * 8, "{name}");
             assert!(settings.min_free_kbytes > 1000, "{name}");

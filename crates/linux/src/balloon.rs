@@ -3,10 +3,7 @@
 
 use std::{fs, path::Path};
 
-use crate::setting::{
-    BALLOON, DEFLATE_ON_OOM, DEVICE_POISON, DISCARD, INIT_ON_FREE, PAGE_POISON, REPORTING, REPORTING_DELAY,
-    REPORTING_ORDER, SHUFFLE,
-};
+use units::setting::{self, BALLOON, DEFLATE_ON_OOM, REPORTING, Real, SHUFFLE};
 
 /// The balloon's driver in the guest, and the module that it needs.
 const MODULES: [&str; 2] = ["virtio_pci", "virtio_balloon"];
@@ -54,7 +51,7 @@ pub(crate) fn words(settings: &Settings) -> String {
 
 /// Whether init finds no file to write: the device or the command line has it already.
 pub(crate) fn is_outside(name: &str) -> bool {
-    [REPORTING, BALLOON, SHUFFLE].contains(&name)
+    setting::find(name).is_some_and(|setting| matches!(setting.real, Real::GuestDevice | Real::CommandLine))
 }
 
 /// In the guest: whether its kernel shuffles, reports, and has a balloon, where that is wanted.
@@ -89,29 +86,28 @@ fn check_bound(name: &str, driver: &Path) -> Result<(), String> {
 
 /// Why a host cannot have a setting that is a guest's or a simulated host's, if it is one.
 pub fn refused_on_host(name: &str) -> Option<&'static str> {
-    match name {
-        REPORTING | BALLOON | REPORTING_ORDER => {
+    match setting::find(name)?.real {
+        Real::File => None,
+        Real::GuestFile | Real::GuestDevice => {
             Some("a guest's: this kernel runs on as it was booted (--target vm or sim)")
         }
-        SHUFFLE => Some("read at boot only, and this kernel is booted (--target vm or sim)"),
-        _ => refused_in_guests(name),
+        Real::CommandLine => Some("read at boot only, and this kernel is booted (--target vm or sim)"),
+        Real::Never(why) => Some(why),
     }
 }
 
 /// Why no real kernel can have a setting, if it is the simulator's alone.
 pub fn refused_in_guests(name: &str) -> Option<&'static str> {
-    match name {
-        REPORTING_DELAY => Some("a constant of the kernel, 2 s; only the simulator can change it (--target sim)"),
-        DEFLATE_ON_OOM | DEVICE_POISON | PAGE_POISON | INIT_ON_FREE => {
-            Some("not passed on to a real guest yet; only the simulator has it (--target sim)")
-        }
-        DISCARD => Some("QEMU discards with MADV_DONTNEED; only the simulator has another host (--target sim)"),
-        _ => None,
+    match setting::find(name)?.real {
+        Real::Never(why) => Some(why),
+        Real::File | Real::GuestFile | Real::GuestDevice | Real::CommandLine => None,
     }
 }
 
 #[cfg(test)]
 mod tests {
+    use units::setting::{DEVICE_POISON, DISCARD, INIT_ON_FREE, PAGE_POISON, REPORTING_DELAY, REPORTING_ORDER};
+
     use super::*;
 
     fn settings(pairs: &[(&str, &str)]) -> Vec<(String, String)> {

@@ -13,6 +13,7 @@ use crate::{
     cx::Cx,
     frame::{Frame, FrameTable},
     mistake::Mistake,
+    zone::Settings,
 };
 
 /// The pattern that a kernel writes over pages that are freed, those that it has at boot too.
@@ -25,6 +26,16 @@ pub enum OnFree {
     Poison,
     /// Zeros (`init_on_free=1`).
     Zero,
+}
+
+impl OnFree {
+    pub(crate) fn of(settings: &Settings) -> Self {
+        match (settings.page_poison, settings.init_on_free) {
+            (true, _) => Self::Poison,
+            (false, true) => Self::Zero,
+            (false, false) => Self::Nothing,
+        }
+    }
 }
 
 /// The contents of a poisoned frame, where contents are kept.

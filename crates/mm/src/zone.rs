@@ -4,9 +4,8 @@
 use std::fmt;
 
 use serde::{Deserialize, Serialize};
+pub use units::setting::Settings;
 use units::{Frames, NodeId};
-
-use crate::poison::OnFree;
 
 /// Zones of a node, lowest addresses first (`enum zone_type`, include/linux/mmzone.h, v6.1).
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
@@ -84,73 +83,6 @@ pub struct ZoneView {
     pub present: Frames,
     /// Frames that the buddy allocator was given (`managed_pages`).
     pub managed: Frames,
-}
-
-/// The settings that the arithmetic reads, by their names in /proc/sys/vm.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
-pub struct Settings {
-    /// `vm.min_free_kbytes`, in KiB.
-    pub min_free_kbytes: u64,
-    /// `vm.watermark_scale_factor`, in 1/10000 of a zone; read by 4.6 and later.
-    pub watermark_scale_factor: u32,
-    /// `vm.lowmem_reserve_ratio`, one entry per zone from the lowest; kernels before 4.17 leave out the last.
-    pub lowmem_reserve_ratio: Vec<u32>,
-    /// `vm.percpu_pagelist_high_fraction`, before 5.14 `vm.percpu_pagelist_fraction`: 1/n of a zone; 0 is unset.
-    pub percpu_pagelist_high_fraction: u32,
-    /// `transparent_hugepage/enabled` is `always` or `madvise`.
-    pub thp: bool,
-    /// `vm.swappiness`.
-    pub swappiness: u32,
-    /// `vm.page-cluster`: log2 of the pages that are read ahead from swap.
-    pub page_cluster: u32,
-    /// `vm.watermark_boost_factor`, in 1/10000 of the High mark; read by 5.0 and later.
-    pub watermark_boost_factor: u32,
-    /// `vm.dirty_ratio`: where writers stop, in percent of the memory that could be dirty.
-    pub dirty_ratio: u32,
-    /// `vm.dirty_background_ratio`: where the flusher starts, in percent of that.
-    pub dirty_background_ratio: u32,
-    /// `vm.dirty_expire_centisecs`: how old dirty pages get.
-    pub dirty_expire_centisecs: u32,
-    /// `vm.dirty_writeback_centisecs`: how often the flusher looks for old ones; 0 is never.
-    pub dirty_writeback_centisecs: u32,
-    /// `vm.vfs_cache_pressure`: how many of 100 unused dentries and inodes reclaim sees.
-    pub vfs_cache_pressure: u32,
-    /// `vm.compaction_proactiveness`: 0 to 100; 0 is off; read by 5.9 and later.
-    pub compaction_proactiveness: u32,
-    /// `vm.extfrag_threshold`: up to this fragmentation index, in thousandths, a zone is not compacted.
-    pub extfrag_threshold: u32,
-    /// `page_poison` and `init_on_free` of the kernel's command line.
-    #[serde(skip)]
-    pub on_free: OnFree,
-    /// Does a balloon's device not offer VIRTIO_BALLOON_F_PAGE_POISON (QEMU's property `page-poison`)?
-    #[serde(skip)]
-    pub device_ignores_poison: bool,
-}
-
-impl Default for Settings {
-    /// The kernel's defaults on x86-64 with all five zones, before it sizes `min_free_kbytes`
-    /// (Documentation/admin-guide/sysctl/vm.rst, v6.1).
-    fn default() -> Self {
-        Self {
-            min_free_kbytes: 1024,
-            watermark_scale_factor: 10,
-            lowmem_reserve_ratio: vec![256, 256, 32, 0, 0],
-            percpu_pagelist_high_fraction: 0,
-            thp: false,
-            swappiness: 60,
-            page_cluster: 3,
-            watermark_boost_factor: 15_000,
-            dirty_ratio: 20,
-            dirty_background_ratio: 10,
-            dirty_expire_centisecs: 3000,
-            dirty_writeback_centisecs: 500,
-            vfs_cache_pressure: 100,
-            compaction_proactiveness: 20,
-            extfrag_threshold: 500,
-            on_free: OnFree::Nothing,
-            device_ignores_poison: false,
-        }
-    }
 }
 
 impl MachineView {

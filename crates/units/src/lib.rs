@@ -7,6 +7,7 @@ mod extfrag;
 mod ids;
 mod mobility;
 mod rate;
+pub mod setting;
 mod size;
 mod time;
 

@@ -2,10 +2,9 @@
 
 use std::collections::BTreeMap;
 
-use linux::setting;
 use mm::event::{Counters, Event};
 use sim::{GuestLost, LostBy, ProcessMemory};
-use units::{Bytes, CpuId};
+use units::{Bytes, CpuId, setting};
 use workloads::{Outcome, Workload, guests::Params};
 
 use super::{Failure, Found, Order, Simulated, entry, measure};

@@ -6,9 +6,11 @@ use linux::{
     disk::{Disk, Medium},
     file,
     qemu::Accelerator,
+};
+use units::{
+    Bytes,
     setting::{BALLOON, DEFLATE_ON_OOM, REPORTING},
 };
-use units::Bytes;
 
 use super::{Place, Session, workload as parsed};
 use crate::workload;

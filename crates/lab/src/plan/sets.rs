@@ -1,7 +1,7 @@
 //! `--set NAME=VALUE`: which names are kernel settings and which are parameters of the workload, and the columns that a
 //! setting with several values makes.
 
-use linux::setting::{BALLOON, DISCARD, REPORTING, REPORTING_DELAY, REPORTING_ORDER};
+use units::setting::{BALLOON, DISCARD, REPORTING, REPORTING_DELAY, REPORTING_ORDER};
 
 use super::{Request, UsageError, traces};
 use crate::{

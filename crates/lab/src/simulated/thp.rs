@@ -1,23 +1,10 @@
 //! Settings of transparent huge pages as the simulator wants them, and what a kernel would refuse.
 
 use mm::{MachineView, Variant, khugepaged::KhugepagedSettings, thp::ThpDefrag};
-use units::{Bytes, Picos};
-
-/// What a huge fault does to get its page.
-pub(super) const DEFRAG: &str = "transparent_hugepage/defrag";
-/// Numbers of khugepaged, with the least and the most that the kernel takes (`khugepaged_attr`, mm/khugepaged.c, v6.1).
-const NUMBERS: [(&str, u64, u64); 7] = [
-    ("transparent_hugepage/khugepaged/defrag", 0, 1),
-    ("transparent_hugepage/khugepaged/pages_to_scan", 1, U32_MAX),
-    ("transparent_hugepage/khugepaged/scan_sleep_millisecs", 0, U32_MAX),
-    ("transparent_hugepage/khugepaged/alloc_sleep_millisecs", 0, U32_MAX),
-    ("transparent_hugepage/khugepaged/max_ptes_none", 0, PTES_MAX),
-    ("transparent_hugepage/khugepaged/max_ptes_swap", 0, PTES_MAX),
-    ("transparent_hugepage/khugepaged/max_ptes_shared", 0, PTES_MAX),
-];
-const U32_MAX: u64 = u32::MAX as u64;
-/// All base pages of a huge page but one.
-const PTES_MAX: u64 = 511;
+use units::{
+    Bytes, Picos,
+    setting::{self, THP_DEFRAG},
+};
 
 /// The words of `defrag`, in the order in which kernels learnt them.
 const WORDS: [(&str, ThpDefrag); 5] = [
@@ -30,7 +17,7 @@ const WORDS: [(&str, ThpDefrag); 5] = [
 
 /// Why a kernel would refuse a value, if it would.
 pub(super) fn refusal(name: &str, value: &str, variant: &Variant) -> Option<String> {
-    if name == DEFRAG {
+    if name == THP_DEFRAG {
         let known = || WORDS.iter().take(usize::try_from(variant.thp_defrag_values).expect("a few"));
         let is_known = known().any(|(word, _)| *word == value);
         let words: Vec<_> = known().map(|(word, _)| *word).collect();
@@ -40,9 +27,7 @@ pub(super) fn refusal(name: &str, value: &str, variant: &Variant) -> Option<Stri
     if swaps_in || (name.ends_with("/max_ptes_shared") && !variant.khugepaged_shared) {
         return Some("these rules have no such setting".to_owned());
     }
-    let (_, least, most) = NUMBERS.iter().find(|(known, ..)| *known == name)?;
-    let is_good = value.parse().is_ok_and(|number: u64| (*least..=*most).contains(&number));
-    (!is_good).then(|| format!("expected a number from {least} to {most}, found {value:?}"))
+    setting::find(name)?.check(value).err()
 }
 
 /// Does the kernel clear all its flags of huge pages when it boots, as memory is too short for them: `enabled`, both `defrag`,
@@ -84,7 +69,7 @@ mod tests {
 
     #[test]
     fn each_kernel_knows_its_own_words() {
-        let refused = |value, rules| refusal(DEFRAG, value, named(rules));
+        let refused = |value, rules| refusal(THP_DEFRAG, value, named(rules));
         assert_eq!(refused("defer", "v4.4").unwrap(), "these rules know always, madvise, never, not \"defer\"");
         assert_eq!(refused("defer", "v4.6"), None);
         assert!(refused("defer+madvise", "v4.8").is_some() && refused("defer+madvise", "v6.1").is_none());

@@ -54,7 +54,7 @@ fn a_kernels_memory_is_taken_over_as_the_kernel_counts_it() {
         let spec = simulated::spec(&machine).unwrap();
         state.check_machine(&spec).unwrap();
         let variant = *mm::variant::named("v6.1");
-        let settings = simulated::settings(&machine, &spec.view(), &variant);
+        let settings = simulated::settings(&machine, &spec.view(), &variant).unwrap();
         let map = state.frame_map(spec.end()).unwrap();
         let loaded = Mm::from_map(&spec, variant, &settings, &map, &mut Xorshift(seed)).unwrap();
         check::walk(&loaded.mm).unwrap();

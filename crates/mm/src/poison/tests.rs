@@ -31,8 +31,9 @@ impl Lab {
         let machine = MachineSpec { pageblock_order: Order::HUGE, max_order: Order(10), nodes };
         let settings = Settings {
             min_free_kbytes: 4096,
-            on_free,
-            device_ignores_poison: !device_knows_poison,
+            page_poison: on_free == OnFree::Poison,
+            init_on_free: on_free == OnFree::Zero,
+            device_knows_poison,
             ..Settings::default()
         };
         let mut mm = Mm::new(&machine, *variant::named("v6.1"), &settings);
