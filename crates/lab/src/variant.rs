@@ -1,7 +1,7 @@
 //! Variants by name or path: kernels as data, each its parent plus what differs. Files: `variants/NAME.toml`.
 //!
-//! Which rules there are and which values they take is the table in `mm::variant`; this is its reader for files that
-//! users write, with messages that name file, line and key. A file may have patches: `[patch.1]` is what the name of the
+//! Rules and the values that they take are the table in `mm::variant`, and `mm::variant::file` reads a file. Here are the files
+//! that users write, with messages that name file, line and key. A file may have patches: `[patch.1]` is what the name of the
 //! variant with `+1` behind it adds.
 
 #[cfg(test)]
@@ -12,7 +12,10 @@ use std::collections::BTreeMap;
 use linux::procfs::{Capture, ProcError, version};
 use mm::{
     Variant,
-    variant::{self, Diff, Named, Patch, Takes},
+    variant::{
+        self, Diff, Named, Patch, Takes,
+        file::{self, File, Table},
+    },
 };
 use serde::{Deserialize, Serialize};
 use units::Bytes;
@@ -21,30 +24,6 @@ use crate::source::{self, Kind, OneOrMore, Source, SourceError, TableReader, unk
 
 /// The variant that means the kernel this program runs on.
 pub const HOST: &str = "host";
-
-const KEYS: &[&str] = &["about", "parent", "since", "from_memory", "rules", "patch"];
-const PATCH_KEYS: &[&str] = &["about", "rules"];
-/// Missing rules that a message names.
-const NAMED_MISSING: usize = 4;
-/// Rules that variant files could have before, and those that they are now.
-const FORMER: &[(&str, &[&str])] = &[
-    (
-        "compact_search",
-        &[
-            "compact_lists_for_sources",
-            "compact_private_sources",
-            "compact_lists_for_targets",
-            "compact_orders_in_turn",
-            "compact_rescans_at_once",
-            "compact_passes_unfit",
-            "compact_syncs_cached",
-            "compact_marks_searched",
-            "compact_samples",
-            "compact_clears_selectively",
-        ],
-    ),
-    ("sched_imbalance", &["sched_compares_loads"]),
-];
 
 /// The variant of a name or path, which may end with patches of its file: `v4.1-rc2+1,3`.
 pub fn load(name_or_path: &str) -> Result<Named, SourceError> {
@@ -115,61 +94,61 @@ fn read(
     lookup: &dyn Fn(&str) -> Result<Source, SourceError>,
 ) -> Result<Named, SourceError> {
     let document = source.parse()?;
-    let root = document.root().only("key", KEYS)?;
-    let about = root.required("about")?;
-    let parent = root.optional::<String>("parent")?;
-    let (diff, patches) = (diff(&root)?, patches(&root)?);
-    remembered(&root)?;
-    let since = since(&root)?;
-    let is_release = since.is_some();
-    let name = source.name().to_owned();
-    let Some(parent) = parent else {
-        let rules = diff.whole().map_err(|missing| root.error("parent", no_parent(&missing)))?;
-        let since = since.ok_or_else(|| root.error("since", "missing; expected a release such as \"6.1\""))?;
-        return Ok(Named { name, about, parent: None, since, is_release, patches, diff: Vec::new(), rules });
-    };
-    let line = [below, &[source.file()]].concat();
-    let (base, wanted) = variant::split_patches(&parent).map_err(|error| root.error("parent", error.to_string()))?;
-    let file = lookup(base).map_err(|error| match error.file {
-        Some(file) => root.error("parent", format!("{file} {}", error.message)),
-        None => root.error("parent", error.message),
-    })?;
-    if let Some(at) = line.iter().position(|below| *below == file.file()) {
-        let circle = [&line[at..], &[file.file()]].concat();
-        return Err(root.error("parent", format!("variants are their own parents: {}", circle.join(" -> "))));
-    }
-    let above = read(&file, &line, lookup)?.with_patches(&wanted);
-    let above = above.map_err(|problem| root.error("parent", format!("{} {problem}", file.file())))?;
-    let rules = diff.over(&above.rules);
-    let diff = rules.differences(&above.rules);
-    let since = since.unwrap_or(above.since);
-    Ok(Named { name, about, parent: Some(above.name), since, is_release, patches, diff, rules })
-}
-
-/// The tables `[patch.1]` and so on, by number.
-fn patches(root: &TableReader<'_>) -> Result<Vec<Patch>, SourceError> {
-    let Some(all) = root.table("patch")? else { return Ok(Vec::new()) };
-    let mut patches = Vec::new();
-    for key in all.keys() {
-        let number = key.parse::<u32>().ok().filter(|number| *number > 0 && number.to_string() == key);
-        let number = number.ok_or_else(|| all.error(key, "expected a number from 1 on, as in [patch.1]"))?;
-        let Some(table) = all.table(key)? else { continue };
-        let table = table.only("key", PATCH_KEYS)?;
-        let about = table.required("about")?;
-        if !table.has("rules") {
-            return Err(table.error("rules", "missing; a patch changes rules"));
+    file::read(document.root(), source.name(), |root, parent| {
+        let line = [below, &[source.file()]].concat();
+        let (base, wanted) = variant::split_patches(parent).map_err(|error| root.error("parent", error.to_string()))?;
+        let file = lookup(base).map_err(|error| match error.file {
+            Some(file) => root.error("parent", format!("{file} {}", error.message)),
+            None => root.error("parent", error.message),
+        })?;
+        if let Some(at) = line.iter().position(|below| *below == file.file()) {
+            let circle = [&line[at..], &[file.file()]].concat();
+            return Err(root.error("parent", format!("variants are their own parents: {}", circle.join(" -> "))));
         }
-        patches.push(Patch { number, about, diff: diff(&table)? });
-    }
-    patches.sort_unstable_by_key(|patch| patch.number);
-    Ok(patches)
+        let above = read(&file, &line, lookup)?.with_patches(&wanted);
+        above.map_err(|problem| root.error("parent", format!("{} {problem}", file.file())))
+    })
 }
 
-fn since(root: &TableReader<'_>) -> Result<Option<(u32, u32)>, SourceError> {
-    let Some(text) = root.optional::<String>("since")? else { return Ok(None) };
-    let since = variant::major_minor(&text).filter(|(major, minor)| format!("{major}.{minor}") == text);
-    let wrong = || root.error("since", format!("expected a release such as \"6.1\", found {text:?}"));
-    since.ok_or_else(wrong).map(Some)
+impl Table for TableReader<'_> {
+    type Error = SourceError;
+
+    fn only(self, noun: &str, valid: &[&str]) -> Result<Self, SourceError> {
+        self.only(noun, valid)
+    }
+
+    fn keys(&self) -> Vec<String> {
+        self.keys().into_iter().map(str::to_owned).collect()
+    }
+
+    fn text(&self, key: &str) -> Result<Option<String>, SourceError> {
+        self.optional(key)
+    }
+
+    fn texts(&self, key: &str) -> Result<Option<Vec<String>>, SourceError> {
+        Ok(self.optional(key)?.map(|OneOrMore(texts)| texts))
+    }
+
+    fn value(&self, key: &str, takes: Takes) -> Result<String, SourceError> {
+        Ok(match takes {
+            Takes::Switch => self.required::<bool>(key)?.to_string(),
+            Takes::Number => self.required::<u64>(key)?.to_string(),
+            Takes::Size => self.required::<Bytes>(key)?.to_string(),
+            Takes::Words(_) => self.required(key)?,
+        })
+    }
+
+    fn table(&self, key: &str) -> Result<Option<Self>, SourceError> {
+        self.table(key)
+    }
+
+    fn error(&self, key: &str, message: String) -> SourceError {
+        self.error(key, message)
+    }
+
+    fn unknown(noun: &str, name: &str, valid: &[&str]) -> String {
+        unknown(noun, name, valid)
+    }
 }
 
 /// The rules of a variant that nobody read in the source of its release, what matters most first: those that its file names or
@@ -188,66 +167,19 @@ pub fn from_memory(name: &str) -> Result<Vec<&'static str>, SourceError> {
         let (base, wanted) = variant::split_patches(&name).expect("it was loaded");
         let source = source::lookup(Kind::Variant, base)?;
         let document = source.parse()?;
-        let root = document.root();
-        for patch in patches(&root)?.iter().filter(|patch| wanted.contains(&patch.number)) {
+        let File { parent, from_memory, diff, patches, .. } = File::parse(&document.root())?;
+        for patch in patches.iter().filter(|patch| wanted.contains(&patch.number)) {
             give(&patch.diff);
         }
-        if let Some(own) = remembered(&root)? {
+        if let Some(own) = from_memory {
             let given = give(&Diff::default()).values();
             let is_given = |rule: &&str| given.iter().any(|(given, _)| given == rule);
             return Ok(own.into_iter().filter(|rule| !is_given(rule)).collect());
         }
-        give(&diff(&root)?);
-        next = root.optional("parent")?;
+        give(&diff);
+        next = parent;
     }
     Ok(Vec::new())
-}
-
-fn remembered(root: &TableReader<'_>) -> Result<Option<Vec<&'static str>>, SourceError> {
-    let Some(OneOrMore(names)) = root.optional("from_memory")? else { return Ok(None) };
-    let known: Vec<_> = Variant::RULES.iter().map(|rule| rule.name).collect();
-    let one = |name: &String| {
-        let rule = known.iter().find(|known| *known == name);
-        rule.copied().ok_or_else(|| root.error("from_memory", unknown("rule", name, &known)))
-    };
-    names.iter().map(one).collect::<Result<_, _>>().map(Some)
-}
-
-fn no_parent(missing: &[&str]) -> String {
-    let named = missing.iter().take(NAMED_MISSING).copied().collect::<Vec<_>>().join(", ");
-    let more = missing.len().checked_sub(NAMED_MISSING).filter(|more| *more > 0);
-    let more = more.map_or(String::new(), |more| format!(" and {more} more"));
-    format!("missing; a variant without a parent gives every rule, and this one lacks {named}{more}")
-}
-
-fn diff(root: &TableReader<'_>) -> Result<Diff, SourceError> {
-    let mut diff = Diff::default();
-    let Some(table) = root.table("rules")? else { return Ok(diff) };
-    if let Some((former, now)) = FORMER.iter().find(|(former, _)| table.has(former)) {
-        return Err(table.error(former, format!("is no rule any more, but true or false for {}", now.join(", "))));
-    }
-    let names: Vec<_> = Variant::RULES.iter().map(|rule| rule.name).collect();
-    let table = table.only("rule", &names)?;
-    for rule in Variant::RULES.iter().filter(|rule| table.has(rule.name)) {
-        let value = value(&table, rule.name, rule.takes)?;
-        assert!(diff.set(rule.name, &value), "{} takes {value}: its table says so", rule.name);
-    }
-    Ok(diff)
-}
-
-fn value(table: &TableReader<'_>, rule: &str, takes: Takes) -> Result<String, SourceError> {
-    Ok(match takes {
-        Takes::Switch => table.required::<bool>(rule)?.to_string(),
-        Takes::Number => table.required::<u64>(rule)?.to_string(),
-        Takes::Size => table.required::<Bytes>(rule)?.to_string(),
-        Takes::Words(words) => {
-            let word: String = table.required(rule)?;
-            if !words.contains(&word.as_str()) {
-                return Err(table.error(rule, unknown("value", &word, words)));
-            }
-            word
-        }
-    })
 }
 
 /// A variant as a run records it: a result explains itself, and a run that is resumed is the same run.

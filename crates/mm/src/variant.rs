@@ -6,6 +6,7 @@
 //! the files that come with the program, `lab` those of users.
 
 mod built_in;
+pub mod file;
 mod named;
 mod patches;
 #[cfg(test)]

@@ -1,5 +1,7 @@
 //! Files of variants: what they come to, and every way in which one can be wrong.
 
+use mm::variant::file::FORMER;
+
 use super::*;
 
 /// Reads `x.toml` beside other files; what is not among them is built in.
@@ -16,7 +18,7 @@ fn bad(text: &str) -> String {
 }
 
 #[test]
-fn built_in_files_are_read_alike_by_both_readers() {
+fn built_in_files_are_read_alike_with_and_without_lines() {
     for built_in in variant::all() {
         assert_eq!(load(&built_in.name).as_ref(), Ok(built_in));
         for patch in &built_in.patches {

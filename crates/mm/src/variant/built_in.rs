@@ -1,11 +1,15 @@
 //! Linux: none; the variants that come with the program.
 //! Differs: the files of `variants/`, read once.
 
-use std::{collections::BTreeMap, sync::LazyLock};
+use std::sync::LazyLock;
 
-use serde::Deserialize;
+use units::Bytes;
 
-use super::{Diff, Named, Patch, Variant, major_minor};
+use super::{
+    Named, Takes, Variant,
+    file::{self, Table as _},
+    split_patches,
+};
 
 /// Name and text of each built-in variant.
 macro_rules! files {
@@ -59,62 +63,88 @@ pub fn patched(name: &str, patches: &[u32]) -> Variant {
     variant.with_patches(patches).unwrap_or_else(|problem| panic!("{name}: {problem}")).rules
 }
 
-/// A variant file; `lab` reads the same keys from files of users, with better messages.
-#[derive(Deserialize)]
-#[serde(deny_unknown_fields)]
-struct File {
-    about: String,
-    parent: Option<String>,
-    since: Option<String>,
-    /// For readers: `lab` tells them.
-    #[serde(default, rename = "from_memory")]
-    _from_memory: Vec<String>,
-    #[serde(default)]
-    rules: toml::Table,
-    #[serde(default)]
-    patch: BTreeMap<String, PatchTable>,
-}
-
-#[derive(Deserialize)]
-#[serde(deny_unknown_fields)]
-struct PatchTable {
-    about: String,
-    rules: toml::Table,
-}
-
+/// Reads a built-in file, whose parent is one of those before it.
 pub(super) fn read(name: &str, text: &str, older: &[Named]) -> Result<Named, String> {
-    let File { about, parent, since, rules, patch, .. } = toml::from_str(text).map_err(|error| error.to_string())?;
-    let release = |text: &String| major_minor(text).ok_or_else(|| format!("since: {text:?} is no release"));
-    let said = since.as_ref().map(release).transpose()?;
-    let diff = diff(&rules)?;
-    let above = match &parent {
-        None => None,
-        Some(parent) => Some(older.iter().find(|older| older.name == *parent).ok_or("no such parent")?),
-    };
-    let rules = match above {
-        Some(parent) => diff.over(&parent.rules),
-        None => diff.whole().map_err(|missing| format!("without a parent, but also without {}", missing.join(", ")))?,
-    };
-    let since = said.or(above.map(|parent| parent.since)).ok_or("since: missing")?;
-    let diff = above.map_or_else(Vec::new, |parent| rules.differences(&parent.rules));
-    let mut patches = patch.iter().map(|(number, table)| patch_of(number, table)).collect::<Result<Vec<_>, _>>()?;
-    patches.sort_unstable_by_key(|patch| patch.number);
-    Ok(Named { name: name.to_owned(), about, parent, since, is_release: said.is_some(), patches, diff, rules })
+    let root = text.parse::<toml::Table>().map_err(|error| error.to_string())?;
+    file::read(Plain { path: String::new(), table: root }, name, |root, parent| {
+        let wrong = |message: String| root.error("parent", message);
+        let (base, patches) = split_patches(parent).map_err(|error| wrong(error.to_string()))?;
+        let above = older.iter().find(|older| older.name == base);
+        let above = above.ok_or_else(|| wrong(format!("{base} is none of the older variants")))?;
+        above.with_patches(&patches).map_err(|problem| wrong(problem.to_string()))
+    })
 }
 
-fn patch_of(number: &str, table: &PatchTable) -> Result<Patch, String> {
-    let its = number.parse().map_err(|_| format!("patch.{number}: no number"))?;
-    let diff = diff(&table.rules).map_err(|problem| format!("patch.{number}.{problem}"))?;
-    Ok(Patch { number: its, about: table.about.clone(), diff })
+/// A table of a built-in file. Its errors name the key: nobody but a developer sees them.
+struct Plain {
+    path: String,
+    table: toml::Table,
 }
 
-fn diff(rules: &toml::Table) -> Result<Diff, String> {
-    let mut diff = Diff::default();
-    for (rule, value) in rules {
-        let value = value.as_str().map_or_else(|| value.to_string(), str::to_owned);
-        if !diff.set(rule, &value) {
-            return Err(format!("rules.{rule}: no such rule, or it does not take {value}"));
+impl Plain {
+    fn path_of(&self, key: &str) -> String {
+        if self.path.is_empty() { key.to_owned() } else { format!("{}.{key}", self.path) }
+    }
+
+    fn wrong<T>(&self, key: &str, expected: &str) -> Result<T, String> {
+        Err(self.error(key, format!("expected {expected}, found {}", self.table[key])))
+    }
+}
+
+impl file::Table for Plain {
+    type Error = String;
+
+    fn only(self, noun: &str, valid: &[&str]) -> Result<Self, String> {
+        match self.table.keys().find(|key| !valid.contains(&key.as_str())) {
+            Some(key) => Err(self.error(key, Self::unknown(noun, key, valid))),
+            None => Ok(self),
         }
     }
-    Ok(diff)
+
+    fn keys(&self) -> Vec<String> {
+        self.table.keys().cloned().collect()
+    }
+
+    fn text(&self, key: &str) -> Result<Option<String>, String> {
+        match self.table.get(key) {
+            None => Ok(None),
+            Some(toml::Value::String(text)) => Ok(Some(text.clone())),
+            Some(_) => self.wrong(key, "a string"),
+        }
+    }
+
+    fn texts(&self, key: &str) -> Result<Option<Vec<String>>, String> {
+        let Some(value) = self.table.get(key) else { return Ok(None) };
+        let texts = value.as_array().map(|items| items.iter().map(|item| item.as_str().map(str::to_owned)).collect());
+        texts.flatten().map_or_else(|| self.wrong(key, "a list of strings"), |texts| Ok(Some(texts)))
+    }
+
+    fn value(&self, key: &str, takes: Takes) -> Result<String, String> {
+        let value = &self.table[key];
+        let text = || value.as_str().map(str::to_owned);
+        let number = || value.as_integer().and_then(|number| u64::try_from(number).ok());
+        let (expected, text) = match takes {
+            Takes::Switch => ("true or false", value.as_bool().map(|switch| switch.to_string())),
+            Takes::Number => ("a whole number", number().map(|number| number.to_string())),
+            Takes::Size => ("a size", text().filter(|text| text.parse::<Bytes>().is_ok())),
+            Takes::Words(_) => ("a string", text()),
+        };
+        text.map_or_else(|| self.wrong(key, expected), Ok)
+    }
+
+    fn table(&self, key: &str) -> Result<Option<Self>, String> {
+        match self.table.get(key) {
+            None => Ok(None),
+            Some(toml::Value::Table(table)) => Ok(Some(Self { path: self.path_of(key), table: table.clone() })),
+            Some(_) => self.wrong(key, "a table"),
+        }
+    }
+
+    fn error(&self, key: &str, message: String) -> String {
+        format!("{}: {message}", self.path_of(key))
+    }
+
+    fn unknown(noun: &str, name: &str, _: &[&str]) -> String {
+        format!("unknown {noun} {name:?}")
+    }
 }

@@ -192,15 +192,19 @@ fn every_value_is_read_as_it_is_written() {
 #[test]
 fn a_bad_file_is_refused() {
     let bad = |text: &str| built_in::read("x", text, all()).unwrap_err();
-    assert_eq!(bad("about = ''\nsince = '6'"), "since: \"6\" is no release");
-    assert_eq!(bad("about = ''\nsince = '6.1'\nparent = 'x'"), "no such parent");
+    assert_eq!(bad("about = ''\nsince = '6'"), "since: expected a release such as \"6.1\", found \"6\"");
+    assert_eq!(bad("about = ''\nsince = '6.1'\nparent = 'x'"), "parent: x is none of the older variants");
+    assert_eq!(bad("about = ''\nparent = 'v4.1-rc2+9'"), "parent: has no patch 9; it has 1 to 5");
     let with = |patch: &str| bad(&format!("about = ''\nparent = 'v6.1'\n[patch.{patch}"));
-    assert_eq!(with("x]\nabout = ''\nrules = {}"), "patch.x: no number");
-    assert!(with("1]\nabout = ''").contains("missing field `rules`"));
-    let wrong = "patch.1.rules.x: no such rule, or it does not take 1";
-    assert_eq!(with("1]\nabout = ''\nrules = { x = 1 }"), wrong);
-    assert!(bad("about = ''\nsince = '6.1'").starts_with("without a parent, but also without mark_step, promo_mark"));
-    assert!(bad("about = ''\nsince = '6.1'\ncolour = 1").contains("unknown field `colour`"));
-    let text = "about = ''\nsince = '6.1'\nparent = 'v6.1'\n[rules]\nnofragment = 'no'";
-    assert_eq!(bad(text), "rules.nofragment: no such rule, or it does not take no");
+    assert_eq!(with("x]\nabout = ''\nrules = {}"), "patch.x: expected a number from 1 on, as in [patch.1]");
+    assert_eq!(with("1]\nabout = ''"), "patch.1.rules: missing; a patch changes rules");
+    assert_eq!(with("1]\nabout = ''\nrules = { x = 1 }"), "patch.1.rules.x: unknown rule \"x\"");
+    let missing =
+        "parent: missing; a variant without a parent gives every rule, and this one lacks mark_step, promo_mark";
+    assert!(bad("about = ''\nsince = '6.1'").starts_with(missing));
+    assert_eq!(bad("about = ''\nsince = '6.1'\ncolour = 1"), "colour: unknown key \"colour\"");
+    let rule = |rule: &str| bad(&format!("about = ''\nsince = '6.1'\nparent = 'v6.1'\n[rules]\n{rule}"));
+    assert_eq!(rule("nofragment = 'no'"), "rules.nofragment: expected true or false, found \"no\"");
+    assert_eq!(rule("pcp_high = 'Tuned'"), "rules.pcp_high: unknown value \"Tuned\"");
+    assert_eq!(rule("migrate_batch = -1"), "rules.migrate_batch: expected a whole number, found -1");
 }

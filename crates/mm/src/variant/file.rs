@@ -1,0 +1,178 @@
+//! Linux: none; variant files: their keys, and the variant that one comes to.
+//! Differs: this is the only reader. Whoever opens a file says how a table of it is read ([`Table`]): the built-in files
+//! plainly, `lab` those of users, with file and line in every message.
+
+use super::{Diff, Named, Patch, Takes, Variant, major_minor};
+
+const KEYS: &[&str] = &["about", "parent", "since", "from_memory", "rules", "patch"];
+const PATCH_KEYS: &[&str] = &["about", "rules"];
+/// Missing rules that a message names.
+const NAMED_MISSING: usize = 4;
+/// Rules that variant files could have before, and those that they are now.
+pub const FORMER: &[(&str, &[&str])] = &[
+    (
+        "compact_search",
+        &[
+            "compact_lists_for_sources",
+            "compact_private_sources",
+            "compact_lists_for_targets",
+            "compact_orders_in_turn",
+            "compact_rescans_at_once",
+            "compact_passes_unfit",
+            "compact_syncs_cached",
+            "compact_marks_searched",
+            "compact_samples",
+            "compact_clears_selectively",
+        ],
+    ),
+    ("sched_imbalance", &["sched_compares_loads"]),
+];
+
+/// A table of a file that is open.
+pub trait Table: Sized {
+    /// An error about a key.
+    type Error;
+
+    /// Refuses keys that are not in `valid`; the message calls a key `noun`.
+    fn only(self, noun: &str, valid: &[&str]) -> Result<Self, Self::Error>;
+    /// The keys, in the order of the file or sorted.
+    fn keys(&self) -> Vec<String>;
+    /// The text of a key that may be there.
+    fn text(&self, key: &str) -> Result<Option<String>, Self::Error>;
+    /// A text or several of a key that may be there.
+    fn texts(&self, key: &str) -> Result<Option<Vec<String>>, Self::Error>;
+    /// The value of a key that is there, as text; its type is that of what a rule takes, and words are any string.
+    fn value(&self, key: &str, takes: Takes) -> Result<String, Self::Error>;
+    /// The table of a key that may be there.
+    fn table(&self, key: &str) -> Result<Option<Self>, Self::Error>;
+    /// An error about a key, which may be missing.
+    fn error(&self, key: &str, message: String) -> Self::Error;
+    /// A message about a name that is none of the valid ones.
+    fn unknown(noun: &str, name: &str, valid: &[&str]) -> String;
+}
+
+/// A variant file by itself, without its parent.
+#[derive(Clone, Debug)]
+pub struct File {
+    /// One line on the variant.
+    pub about: String,
+    /// The name of the variant that it differs from, perhaps with patches.
+    pub parent: Option<String>,
+    /// The release that it says it is of.
+    pub since: Option<(u32, u32)>,
+    /// Rules that nobody read in the source of that release, where the file says which.
+    pub from_memory: Option<Vec<&'static str>>,
+    /// Rules that it gives.
+    pub diff: Diff,
+    /// Patches, by number.
+    pub patches: Vec<Patch>,
+}
+
+impl File {
+    /// Reads the root table of a file.
+    pub fn parse<T: Table>(root: &T) -> Result<Self, T::Error> {
+        Ok(Self {
+            about: required(root, "about")?,
+            parent: root.text("parent")?,
+            diff: diff(root)?,
+            patches: patches(root)?,
+            from_memory: from_memory(root)?,
+            since: since(root)?,
+        })
+    }
+}
+
+/// The variant of a file; `above` finds the one of its parent's name.
+pub fn read<T: Table>(
+    root: T,
+    name: &str,
+    above: impl FnOnce(&T, &str) -> Result<Named, T::Error>,
+) -> Result<Named, T::Error> {
+    let root = root.only("key", KEYS)?;
+    let File { about, parent, since, diff, patches, .. } = File::parse(&root)?;
+    let (name, is_release) = (name.to_owned(), since.is_some());
+    let Some(parent) = parent else {
+        let rules = diff.whole().map_err(|missing| root.error("parent", no_parent(&missing)))?;
+        let missing = || root.error("since", "missing; expected a release such as \"6.1\"".to_owned());
+        let since = since.ok_or_else(missing)?;
+        return Ok(Named { name, about, parent: None, since, is_release, patches, diff: Vec::new(), rules });
+    };
+    let above = above(&root, &parent)?;
+    let rules = diff.over(&above.rules);
+    let diff = rules.differences(&above.rules);
+    let since = since.unwrap_or(above.since);
+    Ok(Named { name, about, parent: Some(above.name), since, is_release, patches, diff, rules })
+}
+
+fn required<T: Table>(table: &T, key: &str) -> Result<String, T::Error> {
+    let missing = || table.error(key, "missing; expected a string".to_owned());
+    table.text(key)?.ok_or_else(missing)
+}
+
+/// The tables `[patch.1]` and so on, by number.
+fn patches<T: Table>(root: &T) -> Result<Vec<Patch>, T::Error> {
+    let Some(all) = root.table("patch")? else { return Ok(Vec::new()) };
+    let mut patches = Vec::new();
+    for key in all.keys() {
+        let number = key.parse::<u32>().ok().filter(|number| *number > 0 && number.to_string() == key);
+        let wrong = || all.error(&key, "expected a number from 1 on, as in [patch.1]".to_owned());
+        let number = number.ok_or_else(wrong)?;
+        let Some(table) = all.table(&key)? else { continue };
+        let table = table.only("key", PATCH_KEYS)?;
+        let about = required(&table, "about")?;
+        if !table.keys().iter().any(|key| key == "rules") {
+            return Err(table.error("rules", "missing; a patch changes rules".to_owned()));
+        }
+        patches.push(Patch { number, about, diff: diff(&table)? });
+    }
+    patches.sort_unstable_by_key(|patch| patch.number);
+    Ok(patches)
+}
+
+fn since<T: Table>(root: &T) -> Result<Option<(u32, u32)>, T::Error> {
+    let Some(text) = root.text("since")? else { return Ok(None) };
+    let since = major_minor(&text).filter(|(major, minor)| format!("{major}.{minor}") == text);
+    let wrong = || root.error("since", format!("expected a release such as \"6.1\", found {text:?}"));
+    since.ok_or_else(wrong).map(Some)
+}
+
+fn from_memory<T: Table>(root: &T) -> Result<Option<Vec<&'static str>>, T::Error> {
+    let Some(names) = root.texts("from_memory")? else { return Ok(None) };
+    let known: Vec<_> = Variant::RULES.iter().map(|rule| rule.name).collect();
+    let one = |name: &String| {
+        let rule = known.iter().find(|known| *known == name);
+        rule.copied().ok_or_else(|| root.error("from_memory", T::unknown("rule", name, &known)))
+    };
+    names.iter().map(one).collect::<Result<_, _>>().map(Some)
+}
+
+fn no_parent(missing: &[&str]) -> String {
+    let named = missing.iter().take(NAMED_MISSING).copied().collect::<Vec<_>>().join(", ");
+    let more = missing.len().checked_sub(NAMED_MISSING).filter(|more| *more > 0);
+    let more = more.map_or(String::new(), |more| format!(" and {more} more"));
+    format!("missing; a variant without a parent gives every rule, and this one lacks {named}{more}")
+}
+
+/// Rules that the table `[rules]` of a file or of a patch gives.
+fn diff<T: Table>(root: &T) -> Result<Diff, T::Error> {
+    let mut diff = Diff::default();
+    let Some(table) = root.table("rules")? else { return Ok(diff) };
+    let has = |rule: &str| table.keys().iter().any(|key| key == rule);
+    if let Some((former, now)) = FORMER.iter().find(|(former, _)| has(former)) {
+        let message = format!("is no rule any more, but true or false for {}", now.join(", "));
+        return Err(table.error(former, message));
+    }
+    let names: Vec<_> = Variant::RULES.iter().map(|rule| rule.name).collect();
+    let table = table.only("rule", &names)?;
+    let given = table.keys();
+    for rule in Variant::RULES.iter().filter(|rule| given.iter().any(|key| key == rule.name)) {
+        let value = table.value(rule.name, rule.takes)?;
+        if let Takes::Words(words) = rule.takes
+            && !words.contains(&value.as_str())
+        {
+            return Err(table.error(rule.name, T::unknown("value", &value, words)));
+        }
+        assert!(diff.set(rule.name, &value), "{} takes {value}: its table says so", rule.name);
+    }
+    Ok(diff)
+}
