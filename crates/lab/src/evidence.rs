@@ -89,13 +89,23 @@ pub fn judged(published: Published, results: &[PathBuf], seeds: Option<Seeds>) -
     Ok(Judged { published, judgement })
 }
 
-/// The series whose tables the experiment of a result makes, or the one of this name, which has to be of that experiment.
+/// The series that a result keeps, or the one of this name as its files have it today, which has to be of the result's experiment.
+/// Results of earlier programs keep none: theirs is the one of today whose tables their experiment makes.
+///
+/// # Errors
+/// No result directory, no such series, or a series of another experiment.
 pub fn series_of(directory: &Path, name: Option<&str>) -> Result<Published, UsageError> {
     let (identity, _) = show::contents(directory, None)?;
+    let kept = identity.presentation.as_ref().and_then(|presentation| presentation.published.as_ref());
+    let is_gone = |name: &str| !published::names().iter().any(|known| known == name);
+    if let Some(kept) = kept.filter(|kept| name.is_none_or(|name| kept.name == name && is_gone(name))) {
+        return Ok(kept.parse()?);
+    }
     let experiment = identity.keys.first().map_or("", |key| key.experiment.as_str());
     let place = directory.display();
     let Some(name) = name else {
-        let found = published::of_experiment(experiment)?;
+        let is_older = identity.presentation.is_none();
+        let found = if is_older { published::of_experiment(experiment)? } else { None };
         return found.ok_or_else(|| {
             UsageError(format!("{place} is of experiment {experiment}, which makes no published table"))
         });

@@ -3,13 +3,14 @@
 
 use std::collections::BTreeMap;
 
-use report::{Key, Published};
+use report::{Key, Published, Target};
 use serde::{Deserialize, Serialize};
 
 use crate::{
     experiment::Experiment,
     published::{self, Files},
     source::SourceError,
+    variant::{self, Recorded},
 };
 
 /// A counter is shown when it moved at least this often in some case: less is within what reading counters costs.
@@ -29,6 +30,9 @@ pub struct Presentation {
     /// The published series whose tables these are.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub published: Option<Files>,
+    /// Rules by which the zones of real kernels are computed, by the kernel's release; none in results of earlier programs.
+    #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
+    pub rules: BTreeMap<String, Recorded>,
 }
 
 impl Presentation {
@@ -55,13 +59,24 @@ impl Presentation {
         }
     }
 
-    fn without_experiment<'a>(name: &str, mut cells: impl Iterator<Item = &'a Key>) -> Result<Self, SourceError> {
-        let presses = cells.any(|key| crate::cell::parse(key).is_ok_and(|workload| workload.presses()));
+    fn without_experiment<'a>(name: &str, cells: impl Iterator<Item = &'a Key>) -> Result<Self, SourceError> {
+        let (mut presses, mut rules) = (false, BTreeMap::new());
+        for key in cells {
+            presses = presses || crate::cell::parse(key).is_ok_and(|workload| workload.presses());
+            if key.target == Target::Sim {
+                continue;
+            }
+            let release = release(&key.kernel);
+            // A kernel without rules says so where its zones are printed.
+            let of_release = variant::for_release(release).ok().map(|named| (release.to_owned(), Recorded::of(&named)));
+            rules.extend(of_release);
+        }
         Ok(Self {
             about: None,
             titles: BTreeMap::new(),
             counter_threshold: if presses { PRESSED_THRESHOLD } else { COUNTER_THRESHOLD },
             published: published::files_of_experiment(name)?,
+            rules,
         })
     }
 
@@ -72,4 +87,9 @@ impl Presentation {
     pub(crate) fn series(&self) -> Result<Option<Published>, SourceError> {
         self.published.as_ref().map(Files::parse).transpose()
     }
+}
+
+/// The release of a real kernel, which its label begins with.
+pub(crate) fn release(kernel: &str) -> &str {
+    kernel.split(' ').next().unwrap_or_default()
 }

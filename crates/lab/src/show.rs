@@ -165,12 +165,13 @@ fn read(directory: &Path, seeds: Option<Seeds>) -> Result<Shown, UsageError> {
         let of_host = cell.footprint.as_ref().map(report::Footprint::metrics);
         cell.measured.metrics.extend(of_host.into_iter().flatten());
     }
-    let zones = systems.iter().map(|system| ZoneTables::of(system, &identity.simulated)).collect();
     let experiment = identity.keys.first().map_or_else(String::new, |key| key.experiment.clone());
     let presentation = match identity.presentation {
         Some(kept) => kept,
         None => Presentation::of_older(&experiment, cells.iter().map(|cell| &cell.key))?,
     };
+    let zones = |system| ZoneTables::of(system, &identity.simulated, &presentation.rules);
+    let zones = systems.iter().map(zones).collect();
     let report = Report::of_layout(identity.layout, &cells, presentation.counter_threshold);
     let published = presentation.series()?;
     Ok(Shown {

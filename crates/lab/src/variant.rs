@@ -210,4 +210,20 @@ impl Recorded {
         }
         diff.whole().map_err(|missing| format!("variant {} lacks {}", self.name, missing.join(", ")))
     }
+
+    /// Rules for figures of a result that may be older than some of them: those that its program did not know are as in
+    /// `rest`, and those that this program does not know any more have no part in it.
+    ///
+    /// # Errors
+    /// A value that the rule cannot have.
+    pub(crate) fn rules_over(&self, rest: &Variant) -> Result<Variant, String> {
+        let mut diff = Diff::default();
+        let is_known = |name: &str| Variant::RULES.iter().any(|rule| rule.name == name);
+        for (rule, value) in self.rules.iter().filter(|(rule, _)| is_known(rule)) {
+            if !diff.set(rule, value) {
+                return Err(format!("variant {}: {rule} cannot be {value}", self.name));
+            }
+        }
+        Ok(diff.over(rest))
+    }
 }

@@ -39,7 +39,7 @@ pub(crate) struct Claims {
     /// Run with seeds 1 to N, or with those from A to B [default: 8]; with --result, only these of it
     #[arg(long, value_name = "N|A-B")]
     pub(crate) seeds: Option<Seeds>,
-    /// Judge this result, and run nothing
+    /// Judge this result, and run nothing: by the series that it keeps, or by a named one as its files are now
     #[arg(long, value_name = "DIR", conflicts_with_all = ["output", "workers"])]
     pub(crate) result: Option<PathBuf>,
     /// Simulated cells at a time [default: one per CPU]
@@ -76,7 +76,7 @@ Examples:
 pub(crate) struct Score {
     /// A result directory
     pub(crate) result: PathBuf,
-    /// Which series [default: the one whose tables the result's experiment makes]
+    /// Which series, as its files are now [default: the one whose tables the result's experiment makes, as the result keeps it]
     #[arg(long, value_name = "SERIES")]
     pub(crate) published: Option<String>,
     /// Only what was run with seeds 1 to N, or with those from A to B

@@ -10,6 +10,7 @@ use units::Bytes;
 use super::boot::settings_of;
 use crate::{
     plan::{Place, Session},
+    presentation::release,
     provenance,
 };
 
@@ -46,7 +47,7 @@ pub(super) fn system(
         target: session.target(),
         machine: session.machine.name.clone(),
         kernel: session.kernel.clone(),
-        release: session.kernel.split(' ').next().unwrap_or_default().to_owned(),
+        release: release(&session.kernel).to_owned(),
         accelerator: boot.map(|(accelerator, _)| accelerator.name()),
         settings: session.keys.first().map(settings_of).unwrap_or_default(),
         captures,

@@ -6,7 +6,7 @@ use linux::procfs::Capture;
 use report::{Check, Key, Measured, Run, SCHEMA};
 
 use super::*;
-use crate::plan::Identity;
+use crate::{evidence, plan::Identity, variant::Recorded};
 
 fn cell(kernel: &str, case: &str, found: u64) -> Cell {
     let key = Key {
@@ -89,6 +89,12 @@ fn rendered_as(cells: &[Cell], kernels: &[&str], print: Print) -> String {
 }
 
 fn rendered_with(cells: &[Cell], kernels: &[&str], presentation: Option<Presentation>, print: Print) -> String {
+    let directory = result(cells, kernels, presentation);
+    render(directory.path(), None, print).expect("a result")
+}
+
+/// A result directory.
+fn result(cells: &[Cell], kernels: &[&str], presentation: Option<Presentation>) -> tempfile::TempDir {
     let directory = tempfile::tempdir().expect("a directory");
     let keys = cells.iter().map(|cell| cell.key.clone()).collect();
     let identity = Identity {
@@ -107,7 +113,7 @@ fn rendered_with(cells: &[Cell], kernels: &[&str], presentation: Option<Presenta
     for record in systems.chain(cells.iter().cloned().map(Record::Cell)) {
         store.append(&record).expect("appended");
     }
-    render(directory.path(), None, print).expect("a result")
+    directory
 }
 
 #[test]
@@ -191,6 +197,7 @@ fn presented(counter_threshold: u64) -> Presentation {
         titles: [("6.1.1".to_owned(), "titled".to_owned())].into(),
         counter_threshold,
         published: Some(crate::published::Files { name: "kept".to_owned(), files }),
+        rules: BTreeMap::new(),
     }
 }
 
@@ -212,6 +219,73 @@ fn a_result_is_printed_as_it_says_of_itself() {
     let older = text(None, false);
     assert!(older.starts_with("fault-storm: cost of page faults"), "{older}");
     assert!(!older.contains("titled") && !older.contains("pgfault"), "{older}");
+}
+
+#[test]
+fn claims_are_judged_by_the_series_that_the_result_keeps() {
+    let mut cell = cell("6.1.1", "base", 4096);
+    cell.measured.metrics.push(report::Metric {
+        name: "faults".to_owned(),
+        class: None,
+        part: None,
+        unit: "faults".to_owned(),
+        better: report::Better::Lower,
+        samples: vec![17.0],
+    });
+    let claim = "[[claim]]\nid = 'k-1'\nclaim = 'held last month'\nreason = ''\n[[claim.part]]\nwhat = 'faults'\n\
+                 kind = 'value'\nholds = { within = 0.1 }\n\
+                 of = { experiment = 'fault-storm', metric = 'faults.Amean', case = 'base', kernel = 'theirs' }\n";
+    let table = "experiment,metric,case,kernel,value,better\nfault-storm,faults.Amean,base,theirs,17,lower\n";
+    let mut kept = presented(5);
+    for (file, text) in kept.published.iter_mut().flat_map(|series| &mut series.files) {
+        match file.as_str() {
+            "claims.toml" => claim.clone_into(text),
+            "table.csv" => table.clone_into(text),
+            _ => {}
+        }
+    }
+    let cells = std::slice::from_ref(&cell);
+    let directory = result(cells, &["6.1.1"], Some(kept));
+    let text = |name| {
+        let series = evidence::series_of(directory.path(), name)?;
+        let judged = evidence::judged(series, &[directory.path().to_owned()], None)?;
+        Ok::<_, UsageError>(evidence::claims(&[judged], Format::Text))
+    };
+    // No file of the program has such a series.
+    for name in [None, Some("kept")] {
+        let text = text(name).expect("judged");
+        assert!(text.starts_with("kept: a\n") && text.contains("k-1   holds     held last month"), "{text}");
+        assert!(text.contains("1 of 1 claims hold: reached"), "{text}");
+    }
+    let message = text(Some("s0")).expect_err("of another experiment").to_string();
+    assert!(message.ends_with("is of experiment fault-storm; s0 needs one of thpscale-4.1"), "{message}");
+    let score = evidence::score(directory.path(), None, None, Format::Text).expect("scored");
+    assert!(score.starts_with("kept: a\n"), "{score}");
+}
+
+#[test]
+fn zones_are_held_against_the_rules_that_the_result_keeps() {
+    let zones = |rules: Option<Recorded>| {
+        let rules = rules.into_iter().map(|rules| ("6.1.1".to_owned(), rules)).collect();
+        let cell = cell("6.1.1", "base", 4096);
+        let presentation = Some(Presentation { rules, ..presented(5) });
+        let csv = rendered_with(&[cell], &["6.1.1"], presentation, full(Format::Csv));
+        let ours = csv.lines().filter(|line| line.starts_with("fault-storm,zone.") && line.contains(":rules "));
+        ours.map(|line| line.split(":rules ").nth(1).expect("it has").to_owned()).collect::<Vec<_>>()
+    };
+    let today = zones(None);
+    assert!(today.iter().all(|line| line.starts_with("v6.1,")), "{today:?}");
+    let mut kept = Recorded::of(mm::variant::built_in("v4.1").expect("a variant"));
+    kept.name = "of last month".to_owned();
+    // Programs before and after it know other rules.
+    let newest = mm::Variant::RULES.last().expect("there are some").name;
+    kept.rules.remove(newest).expect("a rule");
+    kept.rules.insert("no_rule_any_more".to_owned(), "1".to_owned());
+    let kept = zones(Some(kept));
+    assert!(!kept.is_empty() && kept.iter().all(|line| line.starts_with("of last month,")), "{kept:?}");
+    let values =
+        |lines: &[String]| lines.iter().map(|line| line.split(',').nth(1).map(str::to_owned)).collect::<Vec<_>>();
+    assert_ne!(values(&kept), values(&today), "4.1 has other marks");
 }
 
 #[test]

@@ -1,8 +1,13 @@
 //! The second table of a run: every zone's marks, protection and per-CPU limits, the kernel's and ours; of a simulated machine
 //! ours alone.
 
+use std::collections::BTreeMap;
+
 use linux::procfs::{Capture, Snapshot};
-use mm::{PcpHigh, Variant};
+use mm::{
+    PcpHigh, Variant,
+    variant::{self, Named},
+};
 use report::{Column, CsvLine, System, Target};
 use serde::Serialize;
 use units::Frames;
@@ -13,6 +18,7 @@ use crate::{
     plan::Simulated,
     run::SIMULATED_MACHINE,
     source::Source,
+    variant::Recorded,
 };
 
 /// Phases of a system in the order in which they are shown.
@@ -33,8 +39,9 @@ pub(super) struct ZoneTables {
 }
 
 impl ZoneTables {
-    /// Of a system; of a simulated one, `simulated` says which rules it has.
-    pub(super) fn of(system: &System, simulated: &[Simulated]) -> Self {
+    /// Of a system; of a simulated one, `simulated` says which rules it has, of a real one `kept`, by its release. Where the
+    /// result does not say, a real kernel is held against what is known of it today.
+    pub(super) fn of(system: &System, simulated: &[Simulated], kept: &BTreeMap<String, Recorded>) -> Self {
         let column = system.column();
         let mut tables = Self { column, comparisons: Vec::new(), computed: None, problems: Vec::new() };
         let rules = simulated.iter().find(|what| what.column == tables.column);
@@ -46,7 +53,7 @@ impl ZoneTables {
         }
         for (name, phase) in PHASES {
             let Some(files) = system.captures.get(name) else { continue };
-            match compare(files, phase) {
+            match compare(files, phase, kept.get(&system.release)) {
                 Ok(comparison) => tables.comparisons.push(comparison),
                 Err(problem) => tables.problems.push(format!("{name}: {problem}")),
             }
@@ -94,15 +101,21 @@ impl ZoneTables {
 fn compute(what: &Simulated, machine: &str) -> Result<ComputedZones, String> {
     let source = Source::from_text(format!("{}.toml", what.column.machine), machine);
     let machine = Machine::from_source(&source, &linux::setting::names()).map_err(|error| error.to_string())?;
-    ComputedZones::of(&machine, &what.variant.name, &what.variant.rules()?)
+    let today = variant::built_in(&what.variant.name).or(variant::all().last()).expect("there are some");
+    ComputedZones::of(&machine, &what.variant.name, &what.variant.rules_over(&today.rules)?)
 }
 
-fn compare(files: &serde_json::Value, phase: Phase) -> Result<ZoneComparison, String> {
+fn compare(files: &serde_json::Value, phase: Phase, kept: Option<&Recorded>) -> Result<ZoneComparison, String> {
     let capture: Capture = serde_json::from_value(files.clone()).map_err(|error| error.to_string())?;
     let snapshot = Snapshot::parse(&capture).map_err(|error| error.to_string())?;
     let variant = Variant::for_version(snapshot.version.major, snapshot.version.minor);
-    let variant = variant.map_err(|error| error.to_string())?;
-    arithmetic::compare(&snapshot, variant, phase).map_err(|error| error.to_string())
+    let today = variant.map_err(|error| error.to_string())?;
+    let kept = kept.map(|kept| {
+        let rules = kept.rules_over(&today.rules)?;
+        Ok::<_, String>(Named { name: kept.name.clone(), rules, ..today.clone() })
+    });
+    arithmetic::compare(&snapshot, kept.transpose()?.as_ref().unwrap_or(today), phase)
+        .map_err(|error| error.to_string())
 }
 
 /// Lines for the CSV: metric `zone.PHASE.FIGURE`, case the zone, and a column of ours beside each kernel's, which
