@@ -3,8 +3,8 @@
 use std::path::{Path, PathBuf};
 
 use report::{
-    Cell, Layout, Ours, Published,
-    published::{Judgement, Scores, claims_csv, claims_text, judge, scores, scores_csv, scores_text},
+    Cell, Layout, Ours, Page, Part, Published,
+    published::{Judgement, Scores, judge, scores},
 };
 
 use crate::{
@@ -120,15 +120,8 @@ pub fn series_of(directory: &Path, name: Option<&str>) -> Result<Published, Usag
 
 /// The claims of these series in one of the formats.
 pub fn claims(judged: &[Judged], format: Format) -> String {
-    let judgements = || judged.iter().map(|judged| judged.judgement.clone()).collect::<Vec<_>>();
-    match format {
-        Format::Text => {
-            let texts = judged.iter().map(|judged| claims_text(&judged.published, &judged.judgement));
-            texts.collect::<Vec<_>>().join("\n")
-        }
-        Format::Csv => claims_csv(&judgements()),
-        Format::Json => serde_json::to_string_pretty(&judgements()).expect("judgements serialise") + "\n",
-    }
+    let parts = judged.iter().map(|judged| Part::Claims(&judged.published, &judged.judgement));
+    format.of(&Page::of(parts.collect()))
 }
 
 /// How near the changes of a published table the result in a directory is.
@@ -140,11 +133,7 @@ pub fn score(
 ) -> Result<String, UsageError> {
     let published = series_of(directory, published)?;
     let scores: Scores = scores(&published, &ours(directory, seeds, &published)?);
-    Ok(match format {
-        Format::Text => scores_text(&published, &scores),
-        Format::Csv => scores_csv(&scores),
-        Format::Json => serde_json::to_string_pretty(&scores).expect("scores serialise") + "\n",
-    })
+    Ok(format.of(&Page::of(vec![Part::Score(&published, &scores)])))
 }
 
 /// Results of experiments beside the main one, where they lie beside its result: of `DIR`, `DIR-NAME`.

@@ -18,7 +18,6 @@ use report::{
     Beside, Cell, Contents, Key, Page, Part, Published, Record, Report, Skipped, Store, System, Target,
     footprint::footprint_text, frontier, frontier_csv, frontier_text,
 };
-use serde::Serialize;
 
 pub use self::over_time::{series, stalls};
 use self::zones::ZoneTables;
@@ -41,6 +40,17 @@ pub enum Format {
     Csv,
     /// Everything.
     Json,
+}
+
+impl Format {
+    /// A page in this form; as text with every row.
+    pub(crate) fn of(self, page: &Page<'_>) -> String {
+        match self {
+            Self::Text => page.to_text(),
+            Self::Csv => page.to_csv(),
+            Self::Json => page.to_json(),
+        }
+    }
 }
 
 /// Whether tables of time by cause are printed.
@@ -70,6 +80,8 @@ pub struct Print {
 /// A result as read, in the order of its experiment.
 struct Shown {
     experiment: String,
+    /// Hash of the program that made it.
+    program: String,
     presentation: Presentation,
     cells: Vec<Cell>,
     systems: Vec<System>,
@@ -105,7 +117,7 @@ pub fn render(directory: &Path, seeds: Option<Seeds>, print: Print) -> Result<St
         Format::Text if print.full => full_page(&shown, print.quiet).to_text(),
         Format::Text => short_page(&shown, print.quiet).to_short(),
         Format::Csv => page_of_values(&shown, with_causes).to_csv(),
-        Format::Json => json(&shown),
+        Format::Json => document(&shown).to_json(),
     })
 }
 
@@ -174,8 +186,10 @@ fn read(directory: &Path, seeds: Option<Seeds>) -> Result<Shown, UsageError> {
     let zones = systems.iter().map(zones).collect();
     let report = Report::of_layout(identity.layout, &cells, presentation.counter_threshold);
     let published = presentation.series()?;
+    let program = cells.first().map_or(provenance::PROGRAM_HASH, |cell| &cell.key.program).to_owned();
     Ok(Shown {
         experiment,
+        program,
         presentation,
         published,
         missing: identity.keys.len().saturating_sub(cells.len() + unable),
@@ -235,30 +249,17 @@ fn page_of_values(shown: &Shown, with_causes: bool) -> Page<'_> {
 }
 
 /// Everything a program may want.
-#[derive(Serialize)]
-struct Document<'a> {
-    schema: u32,
-    program: &'a str,
-    report: &'a Report,
-    zones: &'a [ZoneTables],
-    cells: &'a [Cell],
-    systems: &'a [System],
-    simulated: &'a [Simulated],
-    skipped: &'a [Skipped],
-    missing: usize,
-}
-
-fn json(shown: &Shown) -> String {
-    let document = Document {
-        schema: report::SCHEMA,
-        program: shown.cells.first().map_or(provenance::PROGRAM_HASH, |cell| &cell.key.program),
-        report: &shown.report,
-        zones: &shown.zones,
-        cells: &shown.cells,
-        systems: &shown.systems,
-        simulated: &shown.simulated,
-        skipped: &shown.skipped,
-        missing: shown.missing,
-    };
-    serde_json::to_string_pretty(&document).expect("a report serialises") + "\n"
+fn document(shown: &Shown) -> Page<'_> {
+    Page::of(vec![
+        Part::Fields(vec![("schema", &report::SCHEMA), ("program", &shown.program)]),
+        Part::Tables(&shown.report, Beside::default()),
+        Part::Fields(vec![
+            ("zones", &shown.zones),
+            ("cells", &shown.cells),
+            ("systems", &shown.systems),
+            ("simulated", &shown.simulated),
+            ("skipped", &shown.skipped),
+            ("missing", &shown.missing),
+        ]),
+    ])
 }

@@ -9,7 +9,7 @@ mod text;
 use std::collections::{BTreeMap, BTreeSet};
 
 use mm::Variant;
-use report::Published;
+use report::{Page, Part, Published};
 
 use self::{beside::Beside, text::Row};
 use crate::{
@@ -70,7 +70,7 @@ impl Trust {
         rows.push(self.rules());
         rows.extend(self.published.iter().flat_map(published_rows));
         rows.extend(self.beside.as_ref().map(Beside::row));
-        text::screen(&[title, on], &rows, &self.more())
+        Page::of(vec![Part::Text(text::screen(&[title, on], &rows, &self.more()))]).to_text()
     }
 
     fn prices(&self) -> Vec<Row> {

@@ -14,6 +14,7 @@ pub mod extfrag;
 pub mod footprint;
 mod frontier;
 mod group;
+pub mod json;
 pub mod metrics;
 pub mod mmtests;
 mod mmtests_2015;

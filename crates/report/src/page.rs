@@ -2,8 +2,10 @@
 
 use crate::{
     csv::{CsvLine, to_csv},
+    json::{self, FieldValue},
     mmtests::to_text,
     over_time::{series_csv, series_text, slow_path_csv, slow_path_text},
+    published::{Judgement, Published, Scores, claims_csv, claims_text, scores_csv, scores_text},
     record::Cell,
     short::{Beside, to_short},
     table::Report,
@@ -33,6 +35,12 @@ pub enum Part<'a> {
     Series(&'a [Cell], &'a [String]),
     /// The longest operations of some cells, so many of each.
     SlowPath(&'a [Cell], usize),
+    /// A series, and which of its claims hold.
+    Claims(&'a Published, &'a Judgement),
+    /// A series, and how near its changes are.
+    Score(&'a Published, &'a Scores),
+    /// Fields of the object that JSON is, by name: in no text, and in no lines of values.
+    Fields(Vec<(&'static str, &'a dyn FieldValue)>),
 }
 
 impl<'a> Page<'a> {
@@ -43,7 +51,7 @@ impl<'a> Page<'a> {
 
     /// Every row, a blank line between two parts.
     pub fn to_text(&self) -> String {
-        let in_texts = self.parts.iter().filter(|part| !matches!(part, Part::Values(_) | Part::BySeed(_)));
+        let in_texts = self.parts.iter().filter(|part| part.is_in_texts());
         let parts = in_texts.map(|part| match part {
             Part::Tables(report, _) => to_text(report),
             other => other.lines(),
@@ -75,11 +83,32 @@ impl<'a> Page<'a> {
         });
         let parts = self.parts.iter().map(|part| match part {
             Part::Tables(report, _) => to_csv(report, by_seed.unwrap_or_default(), &more),
-            Part::Text(_) | Part::Values(_) | Part::BySeed(_) => String::new(),
+            Part::Text(_) | Part::Values(_) | Part::BySeed(_) | Part::Fields(_) | Part::Claims(..) => String::new(),
             Part::Series(cells, names) => series_csv(cells, names),
             Part::SlowPath(cells, count) => slow_path_csv(cells, *count),
+            Part::Score(_, scores) => scores_csv(scores),
         });
-        parts.collect()
+        // Claims of several series are under one line of names.
+        let claims = self.judgements();
+        let claims = if claims.is_empty() { String::new() } else { claims_csv(&claims) };
+        parts.collect::<String>() + &claims
+    }
+
+    /// One document: an object of named fields, in which tables are `report`, or a list of what the page is of.
+    ///
+    /// # Panics
+    /// When a field does not serialise.
+    pub fn to_json(&self) -> String {
+        json::to_json(self)
+    }
+
+    /// Judgements of its series, in their order.
+    pub(crate) fn judgements(&self) -> Vec<&Judgement> {
+        let judgement = |part: &Part<'a>| match part {
+            Part::Claims(_, judgement) => Some(*judgement),
+            _ => None,
+        };
+        self.parts.iter().filter_map(judgement).collect()
     }
 }
 
@@ -89,10 +118,16 @@ impl Part<'_> {
         match self {
             Part::Tables(..) => unreachable!("whoever prints tables says how"),
             Part::Text(text) => text.clone(),
-            Part::Values(_) | Part::BySeed(_) => String::new(),
+            Part::Values(_) | Part::BySeed(_) | Part::Fields(_) => String::new(),
             Part::Series(cells, names) => series_text(cells, names),
             Part::SlowPath(cells, count) => slow_path_text(cells, *count),
+            Part::Claims(published, judgement) => claims_text(published, judgement),
+            Part::Score(published, scores) => scores_text(published, scores),
         }
+    }
+
+    fn is_in_texts(&self) -> bool {
+        !matches!(self, Self::Values(_) | Self::BySeed(_) | Self::Fields(_))
     }
 }
 

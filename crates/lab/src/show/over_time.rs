@@ -2,8 +2,7 @@
 
 use std::path::Path;
 
-use report::{Cell, Key, Page, Part, over_time};
-use serde::Serialize;
+use report::{Page, Part, over_time};
 
 use super::{Format, read};
 use crate::{
@@ -23,11 +22,7 @@ pub fn series(directory: &Path, seeds: Option<Seeds>, names: &[String], format: 
         return Err(UsageError(format!("--series: {}", unknown("column", name, &known))));
     }
     let page = Page::of(vec![Part::Series(&cells, names)]);
-    Ok(match format {
-        Format::Text => page.to_text(),
-        Format::Csv => page.to_csv(),
-        Format::Json => json(&cells, over_time::series_of),
-    })
+    Ok(format.of(&page))
 }
 
 /// Prints the longest operations of the cells in `directory` that have a log of them, so many of each cell.
@@ -40,22 +35,5 @@ pub fn stalls(directory: &Path, seeds: Option<Seeds>, count: usize, format: Form
         )));
     }
     let page = Page::of(vec![Part::SlowPath(&cells, count)]);
-    Ok(match format {
-        Format::Text => page.to_text(),
-        Format::Csv => page.to_csv(),
-        Format::Json => json(&cells, |cell| cell.slow_path.iter()),
-    })
-}
-
-/// A part of a cell, as in result lines.
-#[derive(Serialize)]
-struct OfCell<'a, T> {
-    key: &'a Key,
-    value: &'a T,
-}
-
-fn json<'a, T: Serialize + 'a, P: Iterator<Item = &'a T>>(cells: &'a [Cell], parts: impl Fn(&'a Cell) -> P) -> String {
-    let parts: Vec<_> =
-        cells.iter().flat_map(|cell| parts(cell).map(|value| OfCell { key: &cell.key, value })).collect();
-    serde_json::to_string(&parts).expect("what was read serialises") + "\n"
+    Ok(format.of(&page))
 }

@@ -130,6 +130,15 @@ fn a_kernel_has_one_name_in_every_line_of_the_csv() {
 }
 
 #[test]
+fn json_has_its_fields_in_their_order() {
+    let json = rendered(&[cell("6.1.1", "base", 4096)], &["6.1.1"], Format::Json);
+    let fields = json.lines().filter_map(|line| line.strip_prefix("  \"")?.split('"').next());
+    let names = ["schema", "program", "report", "zones", "cells", "systems", "simulated", "skipped", "missing"];
+    assert_eq!(fields.collect::<Vec<_>>(), names, "{json}");
+    assert!(json.starts_with("{\n  \"schema\": 3,\n  \"program\": \"p\",\n") && json.ends_with("\n}\n"), "{json}");
+}
+
+#[test]
 fn failed_checks_are_lines_of_their_own() {
     let failed = |text: &str| -> Vec<String> {
         text.lines().filter(|line| line.starts_with("check failed")).map(str::to_owned).collect()

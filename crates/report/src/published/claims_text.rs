@@ -207,7 +207,7 @@ pub(super) fn wrapped(text: &str, indent: usize) -> String {
 ///
 /// # Panics
 /// Never: writing to memory does not fail, and every line has as many fields.
-pub fn claims_csv(judgements: &[Judgement]) -> String {
+pub fn claims_csv(judgements: &[&Judgement]) -> String {
     let mut writer = Writer::from_writer(Vec::new());
     writer.write_record(HEADER).expect("memory takes it");
     for judgement in judgements {

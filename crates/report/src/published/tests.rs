@@ -91,7 +91,7 @@ fn a_claim_is_judged_by_the_mean_over_seeds() {
     // Of three runs the least and the largest, not points between them.
     assert!(text.contains("all 3 runs") && text.contains("x1.00..3.00"), "{text}");
     assert!(text.contains("suspected: a mechanism") && text.contains("unsettled: seeds differ"), "{text}");
-    assert_eq!(claims_csv(&[judgement]).lines().count(), 7);
+    assert_eq!(claims_csv(&[&judgement]).lines().count(), 7);
 }
 
 #[test]
