@@ -239,7 +239,12 @@ impl Session {
         let Place::Sim { variant, chosen_for, twin_of, start, shifts } = &self.place else { return None };
         let machine = self.place.as_fast_as_its_guest(self.machine.clone(), 1);
         Some(Simulated {
-            column: Column { target: Target::Sim, kernel: self.kernel.clone(), machine: self.machine.name.clone() },
+            column: Column {
+                result: None,
+                target: Target::Sim,
+                kernel: self.kernel.clone(),
+                machine: self.machine.name.clone(),
+            },
             variant: Recorded::of(variant),
             chosen_for: chosen_for.clone(),
             twin_of: twin_of.clone(),

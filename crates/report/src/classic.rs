@@ -11,15 +11,14 @@ use std::collections::BTreeMap;
 use crate::{
     duration::ROWS as DURATIONS,
     extfrag,
-    group::{Group, distinct, groups, mean_over_seeds},
+    group::{Group, distinct, mean_over_seeds},
     record::{Better, Cell, Metric},
     stats::{self, Spread},
     table::{Form, Kind, Layout, Report, Row, Table, Value},
 };
 
 /// Makes all tables: latencies, shares, times, external fragmentation and counters of each group of cells.
-pub(crate) fn report(cells: &[Cell]) -> Report {
-    let groups = groups(cells);
+pub(crate) fn report(groups: &[Group<'_>]) -> Report {
     let of_group = |group| {
         let first = [latencies(group), shares(group), durations(group)].into_iter();
         first.chain(extfrag::table(group)).chain([vmstat(group)]).collect::<Vec<Table>>()

@@ -12,7 +12,11 @@ use crate::table::{Form, Kind, Row, Table, Value};
 /// or down; at a threshold of 0 all are, and gauges always are: they were read on purpose. A run
 /// without the counter says nothing about it.
 pub fn counters(records: &[Cell], threshold: u64) -> Vec<Table> {
-    let tables = groups(records).into_iter().map(|group| table(&group, threshold));
+    of_groups(&groups(records), threshold)
+}
+
+pub(crate) fn of_groups(groups: &[Group<'_>], threshold: u64) -> Vec<Table> {
+    let tables = groups.iter().map(|group| table(group, threshold));
     tables.filter(|table| !table.rows.is_empty()).collect()
 }
 

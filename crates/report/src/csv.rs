@@ -29,7 +29,8 @@ pub struct CsvLine {
 /// `metric` is `fault_latency_ns.Amean`, `duration.user`, a counter's name, `cpu.<cause>` or
 /// `waiting.<cause>` (with `.share`, in per cent), or `check.<name>.expected`, `.found` and `.within` (how many runs, of how
 /// many in `.cells`); `kernel` is the column's
-/// [`label`](crate::Column::label), such as `host:6.18.44:here`; in the layout of 2015 its kernel alone. `seed` is empty where a
+/// [`label`](crate::Column::label), such as `host:6.18.44:here`;
+/// in the layout of 2015 of one result its kernel alone. `seed` is empty where a
 /// value is of all seeds; each value of a table follows once more for each seed, from the runs with that seed alone.
 ///
 /// # Panics
@@ -83,8 +84,8 @@ fn values(report: &Report, mut tell: impl FnMut(&str, &str, &str, &str, [&str; 3
             for (head, value) in table.columns.iter().zip(&row.cells) {
                 let Some(value) = value else { continue };
                 let kernel = match report.layout {
-                    Layout::Head | Layout::WillItScale => head.column.label(),
-                    Layout::Classic => head.column.kernel.clone(),
+                    Layout::Classic if head.column.result.is_none() => head.column.kernel.clone(),
+                    Layout::Head | Layout::WillItScale | Layout::Classic => head.column.label(),
                 };
                 let [number, low, high] = [Some(value.value), value.low, value.high]
                     .map(|number| number.map_or_else(String::new, |number| number.to_string()));

@@ -19,7 +19,11 @@ pub(crate) const ROWS: [(&str, &str, Part); 3] = [
 /// One table per experiment and workload, of the operations whose durations are known. A value is the mean over the runs of
 /// an operation (its seeds).
 pub fn durations(records: &[Cell]) -> Vec<Table> {
-    groups(records).iter().map(table).filter(|table| !table.rows.is_empty()).collect()
+    of_groups(&groups(records))
+}
+
+pub(crate) fn of_groups(groups: &[Group<'_>]) -> Vec<Table> {
+    groups.iter().map(table).filter(|table| !table.rows.is_empty()).collect()
 }
 
 fn table(group: &Group<'_>) -> Table {

@@ -119,7 +119,11 @@ const OF: &str = " of ";
 /// One table per experiment and workload in which somebody counted an event. A value is the mean over the runs of an operation
 /// (its seeds). A run in which nobody counted says nothing.
 pub fn extfrag(records: &[Cell]) -> Vec<Table> {
-    groups(records).iter().filter_map(table).collect()
+    of_groups(&groups(records))
+}
+
+pub(crate) fn of_groups(groups: &[Group<'_>]) -> Vec<Table> {
+    groups.iter().filter_map(table).collect()
 }
 
 pub(crate) fn table(group: &Group<'_>) -> Option<Table> {

@@ -4,7 +4,7 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use crate::record::{Cell, Column, Key, Target};
 use crate::stats;
-use crate::table::{ColumnHead, Value};
+use crate::table::{Baseline, ColumnHead, Value};
 
 /// The cells of one experiment and workload, and the columns that they span.
 pub(crate) struct Group<'a> {
@@ -23,15 +23,20 @@ pub(crate) struct Placed<'a> {
     pub(crate) operation: String,
 }
 
-/// Groups in order of first appearance.
+/// Groups in order of first appearance, with columns compared as they are by themselves.
 pub(crate) fn groups(cells: &[Cell]) -> Vec<Group<'_>> {
+    groups_against(cells, &Baseline::OfTarget)
+}
+
+/// Groups in order of first appearance.
+pub(crate) fn groups_against<'a>(cells: &'a [Cell], baseline: &Baseline) -> Vec<Group<'a>> {
     let names: Vec<(&str, &str)> = distinct(cells.iter().map(name));
     let several = names.iter().any(|(experiment, _)| *experiment != names[0].0);
     let group = |(experiment, workload)| {
         let title =
             if several && experiment != workload { format!("{experiment} {workload}") } else { String::from(workload) };
         let mine = cells.iter().filter(|cell| name(cell) == (experiment, workload));
-        place(experiment, title, mine.collect())
+        place(experiment, title, mine.collect(), baseline)
     };
     names.into_iter().map(group).collect()
 }
@@ -71,7 +76,7 @@ fn name(cell: &Cell) -> (&str, &str) {
     (cell.key.group.as_ref().unwrap_or(&cell.key.experiment), &cell.key.workload)
 }
 
-fn place<'a>(experiment: &'a str, title: String, cells: Vec<&'a Cell>) -> Group<'a> {
+fn place<'a>(experiment: &'a str, title: String, cells: Vec<&'a Cell>, baseline: &Baseline) -> Group<'a> {
     let columns = distinct(cells.iter().map(|cell| cell.key.column()));
     let varying = varying_traits(&cells);
     let cells = cells.into_iter().map(|cell| Placed {
@@ -79,33 +84,47 @@ fn place<'a>(experiment: &'a str, title: String, cells: Vec<&'a Cell>) -> Group<
         column: position(&columns, &cell.key.column()),
         operation: operation(&cell.key, &varying),
     });
-    Group { experiment, title, cells: cells.collect(), columns: heads(&columns) }
+    Group { experiment, title, cells: cells.collect(), columns: heads(&columns, baseline) }
 }
 
 fn position(columns: &[Column], column: &Column) -> usize {
     columns.iter().position(|other| other == column).expect("made from the same cells")
 }
 
-fn heads(columns: &[Column]) -> Vec<ColumnHead> {
+fn heads(columns: &[Column], baseline: &Baseline) -> Vec<ColumnHead> {
+    let several_results = columns.iter().any(|column| column.result != columns[0].result);
     let several_machines = columns.iter().any(|column| column.machine != columns[0].machine);
     let head = |column: &Column| {
         let mut lines = vec![column.target.to_string(), column.kernel.clone()];
+        if several_results {
+            lines.extend(column.result.clone());
+        }
         if several_machines {
             lines.push(column.machine.clone());
         }
-        let baseline = baseline(columns, column);
+        let baseline = index(columns, column, baseline);
         ColumnHead { column: column.clone(), lines, baseline }
     };
     columns.iter().map(head).collect()
 }
 
-/// What a column is compared with: the first of the same target and machine, and a simulator's the last real one of its
-/// machine before it, whose twin it is.
-fn baseline(columns: &[Column], column: &Column) -> usize {
+/// The column that one is compared with. Where the one that is asked for is not in the table, each is as by itself.
+fn index(columns: &[Column], column: &Column, baseline: &Baseline) -> usize {
+    let asked = match baseline {
+        Baseline::OfTarget => None,
+        Baseline::Column(asked) => columns.iter().position(|other| other == asked),
+    };
+    asked.unwrap_or_else(|| of_target(columns, column))
+}
+
+/// The first of the same result, target and machine, and a simulator's the last real one of its machine before it, whose twin
+/// it is.
+fn of_target(columns: &[Column], column: &Column) -> usize {
     let own = columns.iter().position(|other| other == column).expect("a column is among its table's");
-    let real = |other: &Column| other.target != Target::Sim && other.machine == column.machine;
+    let is_near = |other: &Column| (&other.result, &other.machine) == (&column.result, &column.machine);
+    let real = |other: &Column| other.target != Target::Sim && is_near(other);
     let twin_of = columns[..own].iter().rposition(real).filter(|_| column.target == Target::Sim);
-    let pairs = |other: &Column| (other.target, &other.machine) == (column.target, &column.machine);
+    let pairs = |other: &Column| other.target == column.target && is_near(other);
     twin_of.unwrap_or_else(|| columns.iter().position(pairs).expect("a column pairs with itself"))
 }
 
@@ -145,7 +164,7 @@ mod tests {
     use super::*;
 
     fn column(target: Target, kernel: &str, machine: &str) -> Column {
-        Column { target, kernel: kernel.to_owned(), machine: machine.to_owned() }
+        Column { result: None, target, kernel: kernel.to_owned(), machine: machine.to_owned() }
     }
 
     #[test]
@@ -159,7 +178,22 @@ mod tests {
             column(Target::Sim, "v6.1", "alone"),
             column(Target::Sim, "v6.18", "alone"),
         ];
-        let baselines: Vec<_> = columns.iter().map(|column| baseline(&columns, column)).collect();
+        let baselines: Vec<_> = columns.iter().map(|column| index(&columns, column, &Baseline::OfTarget)).collect();
         assert_eq!(baselines, [0, 0, 2, 2, 3, 5, 5]);
+    }
+    #[test]
+    fn results_side_by_side_are_compared_within_each_or_with_the_column_that_is_asked_for() {
+        let of = |result: &str, kernel| Column { result: Some(result.to_owned()), ..column(Target::Sim, kernel, "m") };
+        let columns = [of("old", "v6.1"), of("old", "v6.6"), of("new", "v6.1"), of("new", "v6.6")];
+        let heads_of = |baseline: &Baseline| heads(&columns, baseline);
+        for (asked, expected) in [
+            (Baseline::OfTarget, [0, 0, 2, 2]),
+            (Baseline::Column(columns[1].clone()), [1, 1, 1, 1]),
+            (Baseline::Column(of("gone", "v6.1")), [0, 0, 2, 2]),
+        ] {
+            assert_eq!(heads_of(&asked).iter().map(|head| head.baseline).collect::<Vec<_>>(), expected);
+        }
+        assert_eq!(heads_of(&Baseline::OfTarget)[2].lines, ["sim", "v6.1", "new"]);
+        assert_eq!(columns[2].label(), "new:sim:v6.1:m");
     }
 }

@@ -13,7 +13,11 @@ use crate::table::{ColumnHead, Form, Kind, Row, Table, Value};
 /// Metrics where higher is better get harmonic means, unless a sample is zero or negative somewhere in
 /// the table: such samples have no harmonic mean. Then, and for all others, means are arithmetic.
 pub fn tables(records: &[Cell]) -> Vec<Table> {
-    groups(records).iter().flat_map(group_tables).collect()
+    of_groups(&groups(records))
+}
+
+pub(crate) fn of_groups(groups: &[Group<'_>]) -> Vec<Table> {
+    groups.iter().flat_map(group_tables).collect()
 }
 
 fn group_tables(group: &Group<'_>) -> Vec<Table> {

@@ -60,6 +60,10 @@ pub struct Cell {
 /// The identity of a cell: a stopped sweep resumes by it.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
 pub struct Key {
+    /// Name of the result that the cell was read from, where several stand side by side: whoever reads them says it, and no
+    /// line has it.
+    #[serde(skip)]
+    pub result: Option<String>,
     /// Name of the experiment.
     pub experiment: String,
     /// The subject of its tables, where an experiment has several sets of them.
@@ -91,13 +95,17 @@ pub struct Key {
 impl Key {
     /// The table column that the cell belongs to.
     pub fn column(&self) -> Column {
-        Column { target: self.target, kernel: self.kernel.clone(), machine: self.machine.clone() }
+        let (kernel, machine) = (self.kernel.clone(), self.machine.clone());
+        Column { result: self.result.clone(), target: self.target, kernel, machine }
     }
 }
 
-/// One column of a table: everything measured on one kernel, machine and target.
+/// One column of a table: everything measured on one kernel, machine and target, in one result.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
 pub struct Column {
+    /// Name of the result that it is from, where several stand side by side.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub result: Option<String>,
     /// Where it ran.
     pub target: Target,
     /// Label of the kernel.
@@ -107,9 +115,11 @@ pub struct Column {
 }
 
 impl Column {
-    /// The column's name for programs, whatever else is in the result: `host:6.18.44:here`.
+    /// The column's name for programs, whatever else is in the result: `host:6.18.44:here`; of a result among several
+    /// `mine:host:6.18.44:here`.
     pub fn label(&self) -> String {
-        format!("{}:{}:{}", self.target, self.kernel, self.machine)
+        let result = self.result.as_ref().map_or_else(String::new, |result| format!("{result}:"));
+        format!("{result}{}:{}:{}", self.target, self.kernel, self.machine)
     }
 }
 
@@ -287,7 +297,8 @@ pub struct System {
 impl System {
     /// The table column of the cells that ran on it.
     pub fn column(&self) -> Column {
-        Column { target: self.target, kernel: self.kernel.clone(), machine: self.machine.clone() }
+        let (kernel, machine) = (self.kernel.clone(), self.machine.clone());
+        Column { result: None, target: self.target, kernel, machine }
     }
 }
 

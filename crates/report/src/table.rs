@@ -6,11 +6,11 @@ use serde::{Deserialize, Serialize};
 
 use crate::checks::{CheckTable, checks};
 use crate::classic;
-use crate::counters::counters;
-use crate::duration::durations;
-use crate::extfrag::extfrag;
-use crate::group::interval;
-use crate::metrics::tables;
+use crate::counters;
+use crate::duration;
+use crate::extfrag;
+use crate::group::{Group, groups_against, interval};
+use crate::metrics;
 use crate::record::{Better, Cell, Column};
 use crate::stats;
 use crate::will_it_scale;
@@ -31,25 +31,37 @@ impl Report {
     /// Makes all tables, in the order in which the cells first mention what is in them: cells that
     /// were run in parallel must be brought into the experiment's order first.
     pub fn new(cells: &[Cell], counter_threshold: u64) -> Self {
-        let mut all = tables(cells);
-        all.extend(durations(cells));
-        all.extend(extfrag(cells));
-        all.extend(counters(cells, counter_threshold));
-        Self { layout: Layout::Head, tables: all, checks: checks(cells) }
+        Self::of_layout(Layout::Head, cells, counter_threshold)
     }
 
-    /// The tables that a layout has.
+    /// The tables that a layout has, each column compared with the first of its result, target and machine.
     pub fn of_layout(layout: Layout, cells: &[Cell], counter_threshold: u64) -> Self {
+        Self::against(&Baseline::OfTarget, layout, cells, counter_threshold)
+    }
+
+    /// The tables that a layout has, of cells that may be of several results, compared with a column.
+    pub fn against(baseline: &Baseline, layout: Layout, cells: &[Cell], counter_threshold: u64) -> Self {
         match layout {
-            Layout::Head => Self::new(cells, counter_threshold),
-            Layout::Classic => Self::classic(cells),
-            Layout::WillItScale => will_it_scale::report(cells, counter_threshold),
+            Layout::Head => Self::head(&groups_against(cells, baseline), cells, counter_threshold),
+            Layout::Classic => classic::report(&groups_against(cells, baseline)),
+            Layout::WillItScale => {
+                let groups = groups_against(cells, baseline);
+                will_it_scale::report(&groups, Self::head(&groups, cells, counter_threshold))
+            }
         }
+    }
+
+    fn head(groups: &[Group<'_>], cells: &[Cell], counter_threshold: u64) -> Self {
+        let mut all = metrics::of_groups(groups);
+        all.extend(duration::of_groups(groups));
+        all.extend(extfrag::of_groups(groups));
+        all.extend(counters::of_groups(groups, counter_threshold));
+        Self { layout: Layout::Head, tables: all, checks: checks(cells) }
     }
 
     /// The tables of mmtests in 2015, of cells each of which is a whole run of it.
     pub fn classic(cells: &[Cell]) -> Self {
-        classic::report(cells)
+        Self::of_layout(Layout::Classic, cells, 0)
     }
 }
 
@@ -101,6 +113,16 @@ impl Table {
             _ => Against::Kernel(head.baseline),
         }
     }
+}
+
+/// The columns that the others of a table are compared with.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub enum Baseline {
+    /// The first of the same result, target and machine; of a simulated twin its real column.
+    #[default]
+    OfTarget,
+    /// One column for all; in a table without it they are compared as by default.
+    Column(Column),
 }
 
 /// What the values of a column are compared with: the index of another.

@@ -4,15 +4,14 @@
 use std::collections::BTreeMap;
 
 use crate::{
-    group::{Group, Placed, distinct, groups, mean_over_seeds},
-    record::{Cell, Metric},
+    group::{Group, Placed, distinct, mean_over_seeds},
+    record::Metric,
     table::{Form, Kind, Report, Row, Table},
 };
 
-/// Makes all tables; those but of metrics are as mmtests has them today.
-pub(crate) fn report(cells: &[Cell], counter_threshold: u64) -> Report {
-    let mut all: Vec<Table> = groups(cells).iter().flat_map(quantities).collect();
-    let other = Report::new(cells, counter_threshold);
+/// Makes all tables; those but of metrics are as mmtests has them today, as `other` says.
+pub(crate) fn report(groups: &[Group<'_>], other: Report) -> Report {
+    let mut all: Vec<Table> = groups.iter().flat_map(quantities).collect();
     all.extend(other.tables.into_iter().filter(|table| table.kind != Kind::Metric));
     Report { layout: crate::Layout::WillItScale, tables: all, checks: other.checks }
 }

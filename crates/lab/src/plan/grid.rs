@@ -177,6 +177,7 @@ fn case(
 /// The part of a key that all cells of a session share.
 pub(super) fn base_key(experiment: &Experiment, target: report::Target, kernel: &str, machine: &str) -> Key {
     Key {
+        result: None,
         experiment: experiment.name.clone(),
         group: None,
         workload: String::new(),

@@ -500,7 +500,8 @@ fn whole_twin(real: &Session, start: &Start, others: &[Session]) -> Result<Sessi
         state: start.name(),
         ..key.clone()
     };
-    let column = Column { target: real.target(), kernel: real.kernel.clone(), machine: real.machine.name.clone() };
+    let column =
+        Column { result: None, target: real.target(), kernel: real.kernel.clone(), machine: real.machine.name.clone() };
     let mut machine = real.machine.clone();
     if real.disk().is_some_and(|disk| disk.medium == disk::Medium::Pmem) {
         machine.storage = Storage::Memory;

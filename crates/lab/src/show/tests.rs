@@ -10,6 +10,7 @@ use crate::{evidence, plan::Identity, variant::Recorded};
 
 fn cell(kernel: &str, case: &str, found: u64) -> Cell {
     let key = Key {
+        result: None,
         experiment: "fault-storm".into(),
         group: None,
         workload: "fault-storm".into(),

@@ -62,7 +62,7 @@ impl ZoneTables {
     }
 
     pub(super) fn text(&self) -> String {
-        let Column { target, kernel, machine } = &self.column;
+        let Column { target, kernel, machine, .. } = &self.column;
         let mut text = String::new();
         for comparison in &self.comparisons {
             text += &format!("Zones of {target} {kernel} on {machine}\n");
@@ -80,7 +80,7 @@ impl ZoneTables {
 
     /// What is not as it should be, in one line.
     pub(super) fn difference(&self) -> Option<String> {
-        let Column { target, kernel, machine } = &self.column;
+        let Column { target, kernel, machine, .. } = &self.column;
         let zones = || self.comparisons.iter().flat_map(|comparison| &comparison.zones);
         let differ = zones().filter(|zone| !zone.mismatches.is_empty()).count();
         let what = match (self.problems.first(), differ) {

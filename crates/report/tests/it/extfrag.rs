@@ -16,6 +16,7 @@ const RECLAIMABLE: Mobility = Mobility::Reclaimable;
 
 fn cell(target: Target, kernel: &str, case: &str, extfrag: Option<Extfrag>) -> Cell {
     let key = Key {
+        result: None,
         experiment: "files".into(),
         group: None,
         workload: "files".into(),

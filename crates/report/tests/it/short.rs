@@ -8,7 +8,7 @@ use pagelab_report::{
 };
 
 fn head(target: Target, kernel: &str, baseline: usize) -> ColumnHead {
-    let column = Column { target, kernel: kernel.into(), machine: "m".into() };
+    let column = Column { result: None, target, kernel: kernel.into(), machine: "m".into() };
     ColumnHead { lines: vec![target.to_string(), kernel.into()], column, baseline }
 }
 

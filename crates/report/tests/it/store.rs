@@ -56,6 +56,7 @@ fn run() -> Run {
 
 fn cell(sample: f64) -> Record {
     let key = Key {
+        result: None,
         experiment: "e".into(),
         group: None,
         workload: "w".into(),

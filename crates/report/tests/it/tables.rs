@@ -4,14 +4,15 @@ use std::collections::BTreeMap;
 
 use pagelab_report::mmtests::{checks_text, table_text};
 use pagelab_report::{
-    Better, Cell, Check, Duration, Key, Measured, Metric, Report, Run, SCHEMA, Target, causes, checks, counters,
-    tables, to_csv, to_text,
+    Baseline, Better, Cell, Check, Duration, Key, Layout, Measured, Metric, Report, Run, SCHEMA, Target, causes,
+    checks, counters, tables, to_csv, to_text,
 };
 
 fn cell(target: Target, kernel: &str, case: &str) -> Cell {
     Cell {
         schema: SCHEMA,
         key: Key {
+            result: None,
             experiment: "faults".into(),
             group: None,
             workload: "fault-storm".into(),
@@ -571,4 +572,30 @@ unit: s per run, User and System of all tasks together, no direction is better
 ";
     assert_eq!(table_text(&report.tables[1]), text);
     assert_eq!(report.tables[1].rows[0].cells[0].as_ref().and_then(|value| value.low), Some(12.025));
+}
+
+/// A cell of one of several results.
+fn of_result(result: &str, mut cell: Cell) -> Cell {
+    cell.key.result = Some(result.to_owned());
+    cell
+}
+
+#[test]
+fn two_results_stand_side_by_side_and_are_compared_with_the_column_that_is_asked_for() {
+    let one = |result, samples: &[f64]| of_result(result, latency(cell(Target::Sim, "v6.1", "base"), samples));
+    let cells = [one("old", &[100.0]), one("new", &[80.0])];
+    let csv = to_csv(&Report::new(&cells, 1), &[], &[]);
+    for (column, value) in [("old:sim:v6.1:", ",100,"), ("new:sim:v6.1:", ",80,")] {
+        let is_its = |line: &&str| line.contains(column) && line.contains(value);
+        assert!(csv.lines().any(|line| is_its(&line)), "{column} {value} in\n{csv}");
+    }
+    let baselines = |report: &Report| report.tables[0].columns.iter().map(|head| head.baseline).collect::<Vec<_>>();
+    assert_eq!(baselines(&Report::new(&cells, 1)), [0, 1], "each is compared within its result");
+    for (asked, expected, change) in [(0, [0, 0], "20.00%"), (1, [1, 1], "-25.00%")] {
+        let baseline = Baseline::Column(cells[asked].key.column());
+        let report = Report::against(&baseline, Layout::Head, &cells, 1);
+        assert_eq!(baselines(&report), expected);
+        let text = to_text(&report);
+        assert!(text.contains(change), "{change} in\n{text}");
+    }
 }
