@@ -2,14 +2,18 @@
 //!
 //! Writers fill a directory each with small files, all of them open at the same time: each write(2) of 4 KiB goes to the next
 //! file, so that inodes, dentries and open files come first, and then pages of the page cache, with nothing allocated ahead.
-//! The files are larger than memory. As many readers then take one file after the other at random and read all of its
-//! blocks in a random order, until others say stop. When they have read for as long as the writing took, threads fault blocks of
-//! 2 MiB, each timed.
-//! (Source of the sequence: gormanm/mmtests, thpfioscale and fio-random-reader-inefficient of 2018, fio's file service; read for
-//! behaviour. There writers, readers and the program that faults are processes; here they are tasks of one.)
+//! What they write is more than memory holds. As many readers then take one file after the other at random and read 16 of its
+//! blocks in a random order, until others say stop; a file that was opened stays open. When they have read for as long as the
+//! writing took, threads fault blocks of 2 MiB, each timed.
+//! (Source of the sequence: gormanm/mmtests, thpfioscale and fio-random-reader-inefficient of 2018; fio's file service and its
+//! random map as of tag fio-2.99, `get_next_file_rand`, `get_next_rand_block` and `axmap_next_free`; read for behaviour. There
+//! writers, readers and the program that faults are processes; here they are tasks of one.)
 
-use os::{Barrier, Os, Placement};
-use rand_chacha::{ChaCha8Rng, rand_core::SeedableRng};
+use os::{Barrier, File, Os, Placement};
+use rand_chacha::{
+    ChaCha8Rng,
+    rand_core::{Rng, SeedableRng},
+};
 use units::{Bytes, Errno, Picos};
 
 use crate::{
@@ -246,29 +250,78 @@ async fn write_files<O: Os>(os: &O, job: Job) -> Result<(), Errno> {
     Ok(())
 }
 
-/// One file after the other at random, of each all blocks in a random order (`random:16`, 16 blocks), until somebody says stop;
-/// all files once before any of them again.
+/// How many blocks a reader takes from a file before the next (`file_service_type=random:16`).
+const SERVICE: u32 = 16;
+
+/// One file after the other at random, any of them again at any time, and of each [`SERVICE`] blocks, until somebody says stop.
+/// Files that were opened stay open (`openfiles` is by default the number of files), and their times are kept as relatime says:
+/// fio opens regular files without `O_NOATIME`.
 async fn read_files<O: Os>(os: &O, job: Job, seed: u64, stop: Barrier) -> Result<(), Errno> {
     let mut random = ChaCha8Rng::seed_from_u64(seed);
-    let mut order: Vec<u64> = (0..job.files).collect();
-    let mut pages: Vec<u64> = (0..job.pages).collect();
+    let files = usize::try_from(job.files).expect("memory holds a number for each file");
+    let mut open: Vec<Option<File>> = vec![None; files];
+    let mut maps = RandomMaps::new(files, job.pages);
     // Bound: until somebody says stop.
     while !os.is_cancelled(stop) {
-        for left in (1..=order.len()).rev() {
-            order.swap(left - 1, below(&mut random, left));
-            let file = os.open(&job.name(order[left - 1])).await?;
+        let number = below(&mut random, files);
+        let file = if let Some(file) = open[number] {
+            file
+        } else {
+            let file = os.open(&job.name(number as u64)).await?;
             os.advise_random(file).await?;
-            for left in (1..=pages.len()).rev() {
-                pages.swap(left - 1, below(&mut random, left));
-                if os.is_cancelled(stop) {
-                    return os.close(file).await;
-                }
-                os.read(file, Bytes::PAGE * pages[left - 1], Bytes::PAGE).await?;
+            *open[number].insert(file)
+        };
+        for _ in 0..SERVICE {
+            if os.is_cancelled(stop) {
+                break;
             }
-            os.close(file).await?;
+            os.read(file, Bytes::PAGE * maps.next_block(number, &mut random), Bytes::PAGE).await?;
         }
     }
+    for file in open.into_iter().flatten() {
+        os.close(file).await?;
+    }
     Ok(())
+}
+
+/// Which blocks of each file were read already: fio reads none twice before all were read once.
+struct RandomMaps {
+    blocks: u64,
+    /// Of each file as many words of 64 blocks as it needs.
+    words: Vec<u64>,
+}
+
+impl RandomMaps {
+    fn new(files: usize, blocks: u64) -> Self {
+        Self { blocks, words: vec![0; files * Self::words_of(blocks)] }
+    }
+
+    fn words_of(blocks: u64) -> usize {
+        usize::try_from(blocks.div_ceil(64)).expect("a file has few blocks")
+    }
+
+    /// The block to be read next: a random one, or if that was read, the lowest that was not among the 64 around it, else in the
+    /// file.
+    fn next_block(&mut self, file: usize, random: &mut impl Rng) -> u64 {
+        let words = Self::words_of(self.blocks);
+        let map = &mut self.words[file * words..][..words];
+        let read: u32 = map.iter().map(|word| word.count_ones()).sum();
+        if u64::from(read) == self.blocks {
+            map.fill(0);
+        }
+        let drawn = below(random, usize::try_from(self.blocks).expect("a file has few blocks"));
+        let (blocks, at) = (self.blocks, drawn / 64);
+        let lowest = |place: usize| {
+            let free = place as u64 * 64 + u64::from(map[place].trailing_ones());
+            (map[place] != u64::MAX && free < blocks).then_some(free)
+        };
+        let block = match map[at] >> (drawn % 64) & 1 {
+            0 => drawn as u64,
+            _ => lowest(at).or_else(|| (0..words).find_map(lowest)).expect("some block was not read"),
+        };
+        map[usize::try_from(block / 64).expect("few words")] |= 1 << (block % 64);
+        block
+    }
 }
 
 #[cfg(test)]
@@ -308,14 +361,19 @@ mod tests {
     }
 
     #[test]
-    fn every_file_has_its_turn() {
-        let mut random = ChaCha8Rng::seed_from_u64(seed_of(7, 1));
-        let mut order: Vec<usize> = (0..100).collect();
-        for left in (1..=order.len()).rev() {
-            order.swap(left - 1, below(&mut random, left));
+    fn every_block_is_read_once_before_any_again() {
+        for blocks in [1, 2, 16, 64, 65, 200] {
+            let mut random = ChaCha8Rng::seed_from_u64(seed_of(7, 1));
+            let mut maps = RandomMaps::new(3, blocks);
+            let mut orders = Vec::new();
+            for _ in 0..2 {
+                let order: Vec<u64> = (0..blocks).map(|_| maps.next_block(1, &mut random)).collect();
+                let mut sorted = order.clone();
+                sorted.sort_unstable();
+                assert_eq!(sorted, (0..blocks).collect::<Vec<_>>());
+                orders.push(order);
+            }
+            assert!(blocks < 16 || orders[0] != orders[1], "{blocks} blocks in the same order twice");
         }
-        assert_ne!(order, (0..100).collect::<Vec<_>>());
-        order.sort_unstable();
-        assert_eq!(order, (0..100).collect::<Vec<_>>());
     }
 }
