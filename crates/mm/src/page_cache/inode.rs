@@ -39,13 +39,26 @@ pub(super) struct MappedBy {
     pub(super) vmas: u32,
 }
 
-/// Runs of blocks: from each start up to its end.
-#[derive(Clone, Debug, Default)]
-pub(super) struct Extents(BTreeMap<u64, u64>);
+/// Runs of blocks: from each start up to its end. Nearly all files have one, which needs no map.
+#[derive(Clone, Debug)]
+pub(super) enum Extents {
+    /// None where the start is the end.
+    One(u64, u64),
+    Many(BTreeMap<u64, u64>),
+}
+
+impl Default for Extents {
+    fn default() -> Self {
+        Self::One(0, 0)
+    }
+}
 
 impl Extents {
     pub(super) fn has(&self, index: u64) -> bool {
-        self.0.range(..=index).next_back().is_some_and(|(_, end)| index < *end)
+        match self {
+            Self::One(start, end) => (*start..*end).contains(&index),
+            Self::Many(runs) => runs.range(..=index).next_back().is_some_and(|(_, end)| index < *end),
+        }
     }
 
     /// Adds a block; false if it was there.
@@ -53,14 +66,24 @@ impl Extents {
         if self.has(index) {
             return false;
         }
-        let mut end = index + 1;
-        if let Some(behind) = self.0.remove(&end) {
-            end = behind;
-        }
-        match self.0.range_mut(..index).next_back() {
-            Some((_, before)) if *before == index => *before = end,
-            _ => {
-                self.0.insert(index, end);
+        match self {
+            Self::One(start, end) if start == end => (*start, *end) = (index, index + 1),
+            Self::One(_, end) if *end == index => *end += 1,
+            Self::One(start, _) if *start == index + 1 => *start -= 1,
+            Self::One(start, end) => {
+                *self = Self::Many(BTreeMap::from([(*start, *end), (index, index + 1)]));
+            }
+            Self::Many(runs) => {
+                let mut end = index + 1;
+                if let Some(behind) = runs.remove(&end) {
+                    end = behind;
+                }
+                match runs.range_mut(..index).next_back() {
+                    Some((_, before)) if *before == index => *before = end,
+                    _ => {
+                        runs.insert(index, end);
+                    }
+                }
             }
         }
         true
@@ -68,19 +91,24 @@ impl Extents {
 
     /// Gives up all blocks from an index on; how many.
     pub(super) fn cut(&mut self, from: u64) -> u64 {
-        let behind = self.0.split_off(&from);
-        let mut freed: u64 = behind.iter().map(|(start, end)| end - start).sum();
-        if let Some((_, end)) = self.0.range_mut(..from).next_back()
-            && *end > from
-        {
-            freed += *end - from;
-            *end = from;
+        let before = self.blocks();
+        match self {
+            Self::One(start, end) => (*start, *end) = ((*start).min(from), (*end).min(from)),
+            Self::Many(runs) => {
+                runs.split_off(&from);
+                if let Some((_, end)) = runs.range_mut(..from).next_back() {
+                    *end = (*end).min(from);
+                }
+            }
         }
-        freed
+        before - self.blocks()
     }
 
     pub(super) fn blocks(&self) -> u64 {
-        self.0.iter().map(|(start, end)| end - start).sum()
+        match self {
+            Self::One(start, end) => end - start,
+            Self::Many(runs) => runs.iter().map(|(start, end)| end - start).sum(),
+        }
     }
 }
 
