@@ -146,11 +146,16 @@ impl Walk<'_> {
         Ok(())
     }
 
-    /// A slab with room is on a list, unless a CPU allocates from it.
+    /// A slab with room is on a list of its node, unless a CPU has it: to allocate from it now, or later.
     fn is_kept(&self, pfn: Pfn, slab: Slab) -> Result<(), Broken> {
-        let currents = self.mm.slabs.current(slab.cache).iter().filter(|current| **current == Some(pfn)).count();
+        let slabs = &self.mm.slabs;
+        let currents = slabs.current(slab.cache).iter().filter(|current| **current == Some(pfn)).count();
+        let later = slabs.cpu_partial(slab.cache).iter().flatten().filter(|partial| partial.slab == pfn).count();
         let listed = self.listed[pfn.0 as usize];
-        ensure(currents == usize::from(slab.frozen), Some(pfn), || format!("{slab:?} of {currents} CPUs"))?;
+        ensure(currents + later == usize::from(slab.frozen), Some(pfn), || {
+            format!("{slab:?} of {currents} CPUs, and later of {later}")
+        })?;
+        ensure(later == 0 || !slab.is_full(), Some(pfn), || format!("{slab:?} is on a list of a CPU"))?;
         ensure(slab.in_use <= slab.cache.objects(slab.order), Some(pfn), || format!("{slab:?} is more than full"))?;
         let belongs = !slab.frozen && !slab.is_full();
         ensure(listed == belongs, Some(pfn), || format!("{slab:?}, on a list: {listed}"))

@@ -29,6 +29,7 @@ use crate::{
     fault::CowReuse,
     khugepaged::{CollapseTarget, ThpRequests},
     lru::{LruBy, NewAnon},
+    slab::SlubCpuPartial,
     thp::{ThpDefrag, ThpNodes},
     vma::MmapAlign,
 };
@@ -230,6 +231,8 @@ rules! {
     slab_scans_a_batch: bool,
     /// Of what it was not asked for so far, how much it is asked for now follows from the priority too.
     slab_deferred_by_priority: bool,
+    /// By what the partial list of a CPU is long enough in the slab allocator SLUB.
+    slub_cpu_partial: SlubCpuPartial,
     /// Which inodes that nobody uses the shrinker of a file system frees.
     inode_shrink: InodeShrink,
     /// Does a direct reclaimer that has enough give up what is left in proportion again and again, and not only once?

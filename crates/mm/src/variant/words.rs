@@ -16,6 +16,7 @@ use crate::{
     fault::CowReuse,
     khugepaged::{CollapseTarget, ThpRequests},
     lru::{LruBy, NewAnon},
+    slab::SlubCpuPartial,
     thp::{ThpDefrag, ThpNodes},
     vma::MmapAlign,
 };
@@ -89,6 +90,10 @@ words! {
     NewAnon {
         Inactive = "inactive-anon",
         Active = "active-anon",
+    }
+    SlubCpuPartial {
+        Objects = "objects",
+        Slabs = "slabs",
     }
     InodeShrink {
         TakesPages = "takes-pages",

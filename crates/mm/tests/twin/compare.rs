@@ -109,6 +109,11 @@ impl Pair {
                     "{cache:?}, CPU {cpu}"
                 );
             }
+            for (cpu, list) in slabs.cpu_partial(cache).iter().enumerate() {
+                let theirs = twin.of_cpu.get(&(cache, cpu)).map_or(&[][..], Vec::as_slice);
+                let ours = list.iter().map(|partial| (partial.slab.0, partial.objects));
+                assert!(ours.eq(theirs.iter().copied()), "{cache:?}, CPU {cpu}: {list:?}, not {theirs:?}");
+            }
             for (node, list) in (0..).zip(slabs.partial(cache).values()) {
                 let theirs = twin.partial.get(&(cache, node)).map_or(&[][..], Vec::as_slice);
                 assert!(listed(&self.mm.frames, list, false).eq(theirs.iter().copied()), "{cache:?}, node {node}");
@@ -117,6 +122,7 @@ impl Pair {
         for (pfn, twin) in &twin.all {
             let frame = self.mm.frames.get(Pfn(*pfn));
             let Frame::Slab(slab) = frame else { panic!("{pfn} is a slab, not {frame:?}") };
+            assert_eq!(slab.cache, twin.cache, "slab {pfn}");
             assert_eq!((u32::from(slab.order.0), u32::from(slab.in_use)), (twin.order, twin.in_use), "slab {pfn}");
         }
     }

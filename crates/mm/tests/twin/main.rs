@@ -11,6 +11,7 @@ mod kswapd;
 mod lru;
 mod marks;
 mod model;
+mod objects;
 mod pair;
 mod processes;
 mod sequences;
@@ -439,15 +440,15 @@ impl Stream {
     }
 }
 
-/// A stream that is looked at after every so many operations, and the tests that have it.
-type Kind = (fn(u64) -> Stream, u32, &'static str);
+/// A stream from its seed to its end, and the tests that have it.
+type Kind = (fn(u64) -> Pair, &'static str);
 
-const SMALL_ZONES: Kind = (|seed| Stream::new(seed, SMALL), 1, "small_zones");
-const LARGE_ZONES: Kind = (|seed| Stream::new(seed, LARGE), LARGE_EVERY, "large_zones");
-const SHORT_OF_HUGE: Kind = (Stream::short, 2, "huge_pages");
+const SMALL_ZONES: Kind = (|seed| run(Stream::new(seed, SMALL), 1), "small_zones");
+const LARGE_ZONES: Kind = (|seed| run(Stream::new(seed, LARGE), LARGE_EVERY), "large_zones");
+const SHORT_OF_HUGE: Kind = (|seed| run(Stream::short(seed), 2), "huge_pages");
 
-fn run(seed: u64, (stream, every, _): Kind) -> Pair {
-    let mut stream = stream(seed);
+/// Runs a stream that is looked at after every so many operations.
+fn run(mut stream: Stream, every: u32) -> Pair {
     for operation in 0..OPERATIONS {
         stream.operate();
         if operation % every == 0 {
@@ -462,10 +463,10 @@ fn run(seed: u64, (stream, every, _): Kind) -> Pair {
 
 /// Runs one seed and says which it was when it fails.
 fn run_named(seed: u64, kind: Kind) -> Pair {
-    std::panic::catch_unwind(|| run(seed, kind)).unwrap_or_else(|panic| {
+    std::panic::catch_unwind(|| kind.0(seed)).unwrap_or_else(|panic| {
         #[expect(clippy::print_stdout, reason = "the command that replays a failure")]
         let () =
-            println!("{ONE_SEED}={seed} PAGELAB_SOAK=10 cargo test -p pagelab-mm --release --test twin {}", kind.2);
+            println!("{ONE_SEED}={seed} PAGELAB_SOAK=10 cargo test -p pagelab-mm --release --test twin {}", kind.1);
         std::panic::resume_unwind(panic)
     })
 }
@@ -494,7 +495,8 @@ fn run_all(seeds: std::ops::Range<u64>, kind: Kind, (made, reached): (&[Event], 
         assert!(others.contains_key(what), "{what}: never, so that nothing was tested; {others:?}");
     }
     // Up to 4.4 a huge page of which a part goes falls apart at once.
-    *sums.get_mut(&Event::ThpDeferredSplitPage).unwrap() += sums[&Event::ThpSplitPage];
+    let splits = sums.get(&Event::ThpSplitPage).copied().unwrap_or(0);
+    *sums.entry(Event::ThpDeferredSplitPage).or_insert(0) += splits;
     for event in made {
         let sum = sums[event];
         assert!(sum >= LEAST, "{} happened {sum} times: too few to have tested anything", event.name());

@@ -13,6 +13,7 @@ use mm::{
     fault::Access,
     fork,
     frame::{FrameFlag, Holdings},
+    slab::{Cache, Object},
     step,
     thp::ThpEnabled,
     touch, unmap,
@@ -38,6 +39,8 @@ pub(crate) struct Pair {
     pub(crate) twin: World,
     /// Frames that the kernel has allocated for itself, oldest first.
     pub(crate) live: Vec<Pfn>,
+    /// Kernel objects that belong to no process, with their kinds, oldest first.
+    pub(crate) objects: Vec<(Object, Cache)>,
     pub(crate) running: Vec<Running>,
     pub(crate) counters: Counters,
     prices: Prices,
@@ -129,6 +132,7 @@ impl Pair {
             spaces: BTreeMap::new(),
             twin,
             live: Vec::new(),
+            objects: Vec::new(),
             running: Vec::new(),
             counters: Counters::default(),
             // Only pages take time, so that the twin can say how far a step goes.
@@ -161,6 +165,29 @@ impl Pair {
             mm.free(&mut Cx::new(CpuId(cpu), Time(0), prices, counters), pfn, order);
             self.twin.memory.free(cpu as usize, pfn.0);
         }
+    }
+
+    /// One more object of a kind; false when memory is out.
+    pub(crate) fn alloc_object(&mut self, cpu: u32, cache: Cache) -> bool {
+        let Self { mm, counters, prices, .. } = self;
+        let got = mm.alloc_object(&mut Cx::new(CpuId(cpu), Time(0), prices, counters), cache);
+        let expected = self.twin.new_object(cpu as usize, cache);
+        assert_eq!(got.map(|object| object.slab().0), expected, "{cache:?} on CPU {cpu}");
+        self.objects.extend(got.map(|object| (object, cache)));
+        got.is_some()
+    }
+
+    pub(crate) fn free_object(&mut self, cpu: u32, at: usize) {
+        if at < self.objects.len() {
+            let (object, _) = self.objects.remove(at);
+            let Self { mm, counters, prices, .. } = self;
+            mm.free_object(&mut Cx::new(CpuId(cpu), Time(0), prices, counters), object);
+            self.twin.free_object(cpu as usize, object.slab().0);
+        }
+    }
+
+    pub(crate) fn objects_of(&self, cache: Cache) -> usize {
+        self.objects.iter().filter(|(_, known)| *known == cache).count()
     }
 
     /// A request is about to fail, and gets what was kept for atomic ones.
@@ -393,6 +420,8 @@ impl Pair {
         for running in &self.running {
             controls.push((running.control, running.holdings(&self.spaces[&running.id])));
         }
+        let objects = self.objects.iter().map(|(object, _)| *object).collect();
+        controls.push((ControlId(0), Holdings { objects, ..Holdings::default() }));
         let mut kernel = self.live.clone();
         kernel.sort_unstable();
         let spaces = self.all_spaces().map(|(_, space)| space).collect();

@@ -1,50 +1,109 @@
-//! Slabs once more: which frames hold how many objects of which kind.
+//! Slabs once more: which frames hold how many objects of which kind, as SLUB has it.
 
 use std::collections::BTreeMap;
 
-use mm::slab::Cache;
+use mm::slab::{Cache, SlubCpuPartial};
 
-use crate::{model::Wish, processes::World};
+use crate::{
+    model::{Model, Wish},
+    processes::World,
+};
 
 /// Empty slabs are kept while a node has fewer partial ones.
 const KEPT: usize = 5;
 
-/// Where VMAs and address spaces live.
+/// Mechanisms that streams of objects must reach, as objects come and go.
+pub(crate) const SLUB: [&str; 6] = [
+    "a slab of a CPU's partial list is the next",
+    "several slabs of a node go to a CPU",
+    "the partial list of a CPU is full",
+    "an empty slab of a CPU's partial list goes back",
+    "an empty slab of a node goes back",
+    "an empty slab stays with its node",
+];
+
+/// The kinds that streams of objects have. Those of processes are among them.
+pub(crate) const KINDS: [Cache; 4] = [Cache::VmArea, Cache::MmStruct, Cache::BufferHead, Cache::Kmalloc512];
+
+/// Where objects live.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Slabs {
     /// By the first frame.
     pub(crate) all: BTreeMap<u32, Slab>,
     /// The one that a CPU allocates from.
     pub(crate) current: BTreeMap<(Cache, usize), u32>,
+    /// Those that it will allocate from, with the free objects that it believes to have from there on; the last is the next.
+    pub(crate) of_cpu: BTreeMap<(Cache, usize), Vec<(u32, u32)>>,
     /// By node; the first is the next to be used.
     pub(crate) partial: BTreeMap<(Cache, u32), Vec<u32>>,
 }
 
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Slab {
-    cache: Cache,
+    pub(crate) cache: Cache,
     pub(crate) order: u32,
     pub(crate) in_use: u32,
 }
 
-impl Slab {
-    /// 200 bytes for a VMA, 1,600 for an address space.
-    fn has_room(self) -> bool {
-        let most = match (self.cache, self.order) {
-            (Cache::VmArea, 0) | (Cache::MmStruct, 3) => 20,
-            (Cache::MmStruct, 2) => 10,
-            (Cache::MmStruct, 0) => 2,
-            _ => panic!("no such slab: {self:?}"),
-        };
-        self.in_use < most
+/// Bytes of an object.
+pub(crate) fn bytes(cache: Cache) -> u32 {
+    match cache {
+        Cache::VmArea => 200,
+        Cache::MmStruct => 1600,
+        Cache::BufferHead => 104,
+        Cache::Kmalloc512 => 512,
+        _ => panic!("no stream has {cache:?}"),
     }
+}
+
+/// Objects in a slab.
+pub(crate) fn room(cache: Cache, order: u32) -> u32 {
+    (4096 << order) / bytes(cache)
+}
+
+impl Slab {
+    pub(crate) fn free(self) -> u32 {
+        room(self.cache, self.order) - self.in_use
+    }
+}
+
+/// The order of a slab where there is memory: one CPU wants 8 objects in it, two and three want 12, four to seven 16.
+fn usual(cache: Cache, cpus: usize) -> u32 {
+    assert!(cpus < 8, "slabs of VMAs are larger with more CPUs");
+    match (cache, cpus) {
+        (Cache::MmStruct, 1) => 2,
+        (Cache::MmStruct, _) => 3,
+        (Cache::Kmalloc512, 2..) => 1,
+        _ => 0,
+    }
+}
+
+/// The wish for a frame of a kind's slab.
+pub(crate) fn wish(cache: Cache, node: u32) -> Wish {
+    let mobility = if cache == Cache::BufferHead { mm::Mobility::Reclaimable } else { mm::Mobility::Unmovable };
+    Wish { mobility, ..Wish::kernel(node) }
+}
+
+/// Has a CPU as much as it may have, with so many free objects as it believes, in so many slabs? And half of it?
+fn has_enough(model: &Model, cache: Cache, objects: u32, slabs: u32) -> (bool, bool) {
+    let most = match cache {
+        Cache::MmStruct => 6,
+        Cache::Kmalloc512 => 13,
+        _ => 30,
+    };
+    if model.rules.slub_cpu_partial == SlubCpuPartial::Objects {
+        return (objects > most, objects > most / 2);
+    }
+    // Four times as many, but half of each slab is in use.
+    let most = (4 * most * 2).div_ceil(room(cache, usual(cache, model.cpus())));
+    (slabs >= most, slabs > most / 2)
 }
 
 impl World {
     /// An object's slab; nothing when memory is out.
     pub(crate) fn new_object(&mut self, cpu: usize, cache: Cache) -> Option<u32> {
         let current = self.slabs.current.get(&(cache, cpu)).copied();
-        let slab = match current.filter(|slab| self.slabs.all[slab].has_room()) {
+        let slab = match current.filter(|slab| self.slabs.all[slab].free() > 0) {
             Some(slab) => slab,
             None => self.next_slab(cpu, cache)?,
         };
@@ -53,23 +112,58 @@ impl World {
     }
 
     fn next_slab(&mut self, cpu: usize, cache: Cache) -> Option<u32> {
-        let node = self.memory.node_of(cpu);
-        let partial = self.slabs.partial.entry((cache, node)).or_default();
-        let slab = if partial.is_empty() { self.new_slab(cpu, cache)? } else { partial.remove(0) };
+        let own = self.slabs.of_cpu.entry((cache, cpu)).or_default().pop();
+        let slab = match own {
+            Some((slab, _)) => {
+                self.memory.reach(SLUB[0]);
+                slab
+            }
+            None => match self.take_from_node(cpu, cache) {
+                Some(slab) => slab,
+                None => self.new_slab(cpu, cache)?,
+            },
+        };
         self.slabs.current.insert((cache, cpu), slab);
         Some(slab)
     }
 
-    /// For an order that is not needed nobody makes room. One CPU wants 8 address spaces in a slab, two to seven want 12 or 16;
-    /// as many VMAs are in one frame.
-    fn new_slab(&mut self, cpu: usize, cache: Cache) -> Option<u32> {
-        assert!(self.memory.cpus() < 8, "slabs of VMAs are larger with more CPUs");
-        let usual = if self.memory.cpus() == 1 { 2 } else { 3 };
-        let orders: &[u32] = if cache == Cache::MmStruct { &[usual, 0] } else { &[0] };
+    fn take_from_node(&mut self, cpu: usize, cache: Cache) -> Option<u32> {
         let node = self.memory.node_of(cpu);
-        for order in orders.iter().copied() {
+        let of_node = self.slabs.partial.entry((cache, node)).or_default();
+        let mut taken = Vec::new();
+        let mut objects = 0;
+        while !of_node.is_empty() {
+            let slab = of_node.remove(0);
+            objects += self.slabs.all[&slab].free();
+            taken.push(slab);
+            if has_enough(&self.memory, cache, objects, u32::try_from(taken.len() - 1).unwrap()).1 {
+                break;
+            }
+        }
+        if taken.len() > 1 {
+            self.memory.reach(SLUB[1]);
+        }
+        for slab in taken.iter().skip(1) {
+            self.put_on_cpu(cpu, *slab);
+        }
+        taken.first().copied()
+    }
+
+    fn put_on_cpu(&mut self, cpu: usize, frame: u32) {
+        let slab = self.slabs.all[&frame];
+        let list = self.slabs.of_cpu.entry((slab.cache, cpu)).or_default();
+        let before = list.last().map_or(0, |last| last.1);
+        list.push((frame, before + slab.free()));
+    }
+
+    /// For an order that is not needed nobody makes room.
+    fn new_slab(&mut self, cpu: usize, cache: Cache) -> Option<u32> {
+        let usual = usual(cache, self.memory.cpus());
+        let orders = if usual > 0 { vec![usual, 0] } else { vec![0] };
+        let node = self.memory.node_of(cpu);
+        for order in orders {
             let is_least = order == 0;
-            let wish = Wish { order, wakes: is_least, reclaims: is_least, ..Wish::kernel(node) };
+            let wish = Wish { order, wakes: is_least, reclaims: is_least, ..wish(cache, node) };
             if let Some(frame) = self.memory.alloc(cpu, wish) {
                 self.slabs.all.insert(frame, Slab { cache, order, in_use: 0 });
                 return Some(frame);
@@ -79,21 +173,56 @@ impl World {
     }
 
     pub(crate) fn free_object(&mut self, cpu: usize, frame: u32) {
-        let node = self.memory.zones[self.memory.zone_of(frame)].node;
         let slab = self.slabs.all.get_mut(&frame).unwrap();
-        let was_full = !slab.has_room();
+        let was_full = slab.free() == 0;
         slab.in_use -= 1;
         let slab = *slab;
-        if self.slabs.current.values().any(|current| *current == frame) {
+        let is_on_cpu = self.slabs.of_cpu.values().flatten().any(|(other, _)| *other == frame);
+        if is_on_cpu || self.slabs.current.values().any(|current| *current == frame) {
             return;
         }
+        if was_full {
+            self.make_room_on_cpu(cpu, slab.cache);
+            return self.put_on_cpu(cpu, frame);
+        }
+        let node = self.node_of_frame(frame);
         let partial = self.slabs.partial.entry((slab.cache, node)).or_default();
         if slab.in_use == 0 && partial.len() >= KEPT {
             partial.retain(|other| *other != frame);
             self.slabs.all.remove(&frame);
             self.memory.free(cpu, frame);
-        } else if was_full {
-            partial.push(frame);
+            self.memory.reach(SLUB[4]);
+        } else if slab.in_use == 0 {
+            self.memory.reach(SLUB[5]);
         }
+    }
+
+    fn make_room_on_cpu(&mut self, cpu: usize, cache: Cache) {
+        let list = self.slabs.of_cpu.entry((cache, cpu)).or_default();
+        let (objects, slabs) = (list.last().map_or(0, |last| last.1), u32::try_from(list.len()).unwrap());
+        if !has_enough(&self.memory, cache, objects, slabs).0 {
+            return;
+        }
+        self.memory.reach(SLUB[2]);
+        let mut gone = Vec::new();
+        let list = std::mem::take(self.slabs.of_cpu.get_mut(&(cache, cpu)).unwrap());
+        for (frame, _) in list.into_iter().rev() {
+            let node = self.node_of_frame(frame);
+            let partial = self.slabs.partial.entry((cache, node)).or_default();
+            if self.slabs.all[&frame].in_use == 0 && partial.len() >= KEPT {
+                gone.insert(0, frame);
+            } else {
+                partial.push(frame);
+            }
+        }
+        for frame in gone {
+            self.memory.reach(SLUB[3]);
+            self.slabs.all.remove(&frame);
+            self.memory.free(cpu, frame);
+        }
+    }
+
+    pub(crate) fn node_of_frame(&self, frame: u32) -> u32 {
+        self.memory.zones[self.memory.zone_of(frame)].node
     }
 }
