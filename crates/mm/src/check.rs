@@ -6,6 +6,7 @@ mod files;
 mod host;
 mod lru;
 mod owners;
+mod slabs;
 mod spaces;
 mod swap;
 mod thp;
@@ -21,7 +22,6 @@ use crate::{
     list::List,
     pageblock::{MigrateType, ZoneIndex},
     pcp::stack::Stack,
-    slab::{Cache, Slab},
     zone_state::ZoneState,
 };
 
@@ -133,32 +133,6 @@ impl Walk<'_> {
             })?;
         }
         Ok(())
-    }
-
-    fn slab_lists(&mut self) -> Result<(), Broken> {
-        for cache in Cache::ALL {
-            for (node, list) in self.mm.slabs.partial(cache).iter() {
-                let wanted = move |frame| matches!(frame, Frame::Slab(slab) if slab.cache == cache);
-                let what = || format!("the partial {cache:?} slabs of node {node}");
-                self.list(list, &|_| true, false, &wanted, &what)?;
-            }
-        }
-        Ok(())
-    }
-
-    /// A slab with room is on a list of its node, unless a CPU has it: to allocate from it now, or later.
-    fn is_kept(&self, pfn: Pfn, slab: Slab) -> Result<(), Broken> {
-        let slabs = &self.mm.slabs;
-        let currents = slabs.current(slab.cache).iter().filter(|current| **current == Some(pfn)).count();
-        let later = slabs.cpu_partial(slab.cache).iter().flatten().filter(|partial| partial.slab == pfn).count();
-        let listed = self.listed[pfn.0 as usize];
-        ensure(currents + later == usize::from(slab.frozen), Some(pfn), || {
-            format!("{slab:?} of {currents} CPUs, and later of {later}")
-        })?;
-        ensure(later == 0 || !slab.is_full(), Some(pfn), || format!("{slab:?} is on a list of a CPU"))?;
-        ensure(slab.in_use <= slab.cache.objects(slab.order), Some(pfn), || format!("{slab:?} is more than full"))?;
-        let belongs = !slab.frozen && !slab.is_full();
-        ensure(listed == belongs, Some(pfn), || format!("{slab:?}, on a list: {listed}"))
     }
 
     /// Walks one list and returns its frames. Bounded: no frame may be on two lists, or twice on one.

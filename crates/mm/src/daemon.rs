@@ -1,5 +1,5 @@
-//! Linux: kthread_run() of mm/vmscan.c, mm/compaction.c, mm/khugepaged.c and fs/fs-writeback.c (v6.1): the kernel threads of
-//! memory management, one row each.
+//! Linux: kthread_run() of mm/vmscan.c, mm/compaction.c, mm/khugepaged.c and fs/fs-writeback.c (v6.1), and work of mm/slab.c
+//! (v4.20): the kernel threads of memory management, one row each.
 //! Differs: what they do is here; when and where they run is decided outside, by what this table says.
 //!
 //! A new kernel thread is a file with its state and its step, and a row here.
@@ -12,6 +12,7 @@ use crate::{
     cx::Cx,
     frame::Holdings,
     khugepaged::{NeedsLock, ThpRequests},
+    slab::REAP_CPU,
     step::Step,
 };
 
@@ -20,6 +21,9 @@ use crate::{
 pub enum Scope {
     /// Each node has one, which runs on its CPUs.
     Node,
+    /// Each CPU has one, which runs there: what looks around does so at the same times on all, but for three jiffies more for
+    /// each CPU before it (`round_jiffies_relative`).
+    Cpu,
     /// The machine has one, which runs anywhere.
     Machine,
 }
@@ -154,6 +158,18 @@ daemons! {
         needs: no_lock,
         holdings: |mm, _| mm.reporter_holdings(),
         step: |mm, _, cx, _| mm.step_reporter(cx),
+    }
+    /// Takes idle objects out of a CPU's arrays of SLAB: a worker of each CPU.
+    CacheReap {
+        name: "kworker/cache_reap",
+        scope: Scope::Cpu,
+        nice: 0,
+        exists: Mm::reaps_caches,
+        period: |mm| mm.reaps_caches().then_some(REAP_CPU),
+        is_idle: |_, _| true,
+        needs: no_lock,
+        holdings: |_, _| Holdings::default(),
+        step: |mm, _, cx, _| mm.step_cache_reap(cx),
     }
     /// Takes memory from a guest for its host: another such worker.
     Balloon {

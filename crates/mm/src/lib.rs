@@ -8,6 +8,7 @@
 //! | `include/linux/mm_types.h` | `frame.rs`, `frame/`         | |
 //! | `mm/slab_common.c`       | `slab.rs`                      | caches but those of VMAs, processes, files and XFS |
 //! | `mm/slub.c`              | `slab/slub.rs`                 | partial slabs of other nodes, sheaves (6.18) |
+//! | `mm/slab.c`              | `slab/arrays.rs`, `slab/layout.rs`, `slab/reap.rs` | colours, lists off slabs, mempolicy |
 //! | `include/linux/list.h`, `list_lru.h` | `list.rs`, `list_order.rs` | |
 //! | `include/linux/gfp.h`    | `gfp.rs`                       | `__GFP_FS`, `__GFP_IO`, `__GFP_NOFAIL`, `__GFP_MEMALLOC` |
 //! | `mm/page_alloc.c`        | `alloc.rs`, `alloc/fair.rs`    | zone reclaim, cpusets |
@@ -282,7 +283,7 @@ impl Mm {
         let homes = node::homes(machine, &nodes);
         let node_of_zone: Vec<NodeId> = places.iter().map(|(node, _)| *node).collect();
         let lru = Lru::new(variant.lru_by, machine, &node_of_zone, cpu_nodes.len());
-        let (rmap, thp, slabs) = (Rmap::default(), Thp::default(), Slabs::new(cpu_nodes.len(), machine, &variant));
+        let (rmap, thp, slabs) = (Rmap::default(), Thp::default(), Slabs::new(machine, &cpu_nodes, settings, &variant));
         let bandwidth = Bandwidth::default();
         let khugepaged = Khugepaged::default();
         let thp_avail = ThpAvail::new(machine);

@@ -3,19 +3,29 @@
 //! Differs: caches of like objects are not merged; objects in a slab have no order. The price of an object is part of what
 //! it is for; only slabs are priced here.
 //!
-//! Kernel objects live in slabs: blocks of frames of one kind of object. `slub.rs` says which slab an object comes from, and
-//! when an empty one goes back.
+//! Kernel objects live in slabs: blocks of frames of one kind of object. Which slab an object comes from, and when an empty one
+//! goes back, is the allocator's, of which a kernel is built with one: `slub.rs`, or `arrays.rs` and what lies idle in `reap.rs`.
 
+mod arrays;
+mod layout;
+mod reap;
 mod slub;
 
+use serde::Serialize;
 use units::{NodeId, Order, Pfn};
 
 use crate::{
+    MachineSpec, Mm, Settings,
+    cx::Cx,
     frame::{Frame, FrameTable},
     gfp::AllocRequest,
+    variant::Variant,
 };
 
-pub use slub::{CpuPartial, Slabs, SlubCpuPartial};
+pub use arrays::{ArrayCache, Arrays, CacheNode, KmemCache};
+pub(crate) use reap::REAP_CPU;
+pub use slub::{CpuPartial, Slub, SlubCpuPartial};
+pub use units::setting::SlabAllocator;
 
 /// A kind of object.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
@@ -91,12 +101,17 @@ impl Cache {
         matches!(self, Self::Dentry | Self::Ext4Inode | Self::RadixTreeNode | Self::BufferHead | Self::XfsInode)
     }
 
+    /// Are its objects made when a slab is (`ctor`)?
+    const fn has_constructor(self) -> bool {
+        matches!(self, Self::Ext4Inode | Self::RadixTreeNode | Self::XfsInode)
+    }
+
     /// The request to the page allocator for a slab, but for the order.
     const fn request(self, node: NodeId) -> AllocRequest {
         if self.is_reclaimable() { AllocRequest::gfp_kernel_reclaimable(node) } else { AllocRequest::gfp_kernel(node) }
     }
 
-    /// Objects in a slab of an order.
+    /// Objects in a slab of an order, where they have all of it.
     pub fn objects(self, order: Order) -> u16 {
         let objects = (order.frames() << 12) / self.size();
         u16::try_from(objects).expect("a slab has few objects")
@@ -133,14 +148,107 @@ pub struct Slab {
 }
 
 impl Slab {
-    /// Has it no room left?
-    pub fn is_full(self) -> bool {
+    /// Has it no room left, as SLUB fills it?
+    fn is_full(self) -> bool {
         self.in_use == self.cache.objects(self.order)
     }
 
-    /// Objects not in use.
+    /// Objects not in use, as SLUB counts them.
     fn free(self) -> u32 {
         u32::from(self.cache.objects(self.order) - self.in_use)
+    }
+}
+
+/// All slabs, as the allocator has them that the kernel is built with.
+#[derive(Clone, Debug)]
+#[expect(clippy::large_enum_variant, reason = "there is one")]
+pub enum Slabs {
+    /// SLUB's.
+    Slub(Slub),
+    /// SLAB's.
+    Slab(Arrays),
+}
+
+impl Slabs {
+    pub(crate) fn new(machine: &MachineSpec, cpu_nodes: &[NodeId], settings: &Settings, rules: &Variant) -> Self {
+        match settings.slab_allocator {
+            SlabAllocator::Slub => Self::Slub(Slub::new(cpu_nodes.len(), machine, rules)),
+            SlabAllocator::Slab => Self::Slab(Arrays::new(machine, cpu_nodes)),
+        }
+    }
+
+    /// The order of a slab of a kind where memory is not short.
+    pub(crate) fn order(&self, cache: Cache) -> Order {
+        match self {
+            Self::Slub(slub) => slub.order(cache),
+            Self::Slab(arrays) => arrays.of(cache).order(),
+        }
+    }
+
+    /// Objects that nobody has, but that count as in use where they lie: SLAB's arrays.
+    pub(crate) fn spare_objects(&self) -> Vec<Object> {
+        self.arrays().map_or(Vec::new(), |arrays| arrays.objects().collect())
+    }
+
+    /// SLUB's, if it is that.
+    pub fn slub(&self) -> Option<&Slub> {
+        match self {
+            Self::Slub(slub) => Some(slub),
+            Self::Slab(_) => None,
+        }
+    }
+
+    /// SLAB's, if it is that.
+    pub fn arrays(&self) -> Option<&Arrays> {
+        match self {
+            Self::Slub(_) => None,
+            Self::Slab(arrays) => Some(arrays),
+        }
+    }
+
+    fn slub_mut(&mut self) -> &mut Slub {
+        match self {
+            Self::Slub(slub) => slub,
+            Self::Slab(_) => unreachable!("the kernel is built with SLAB"),
+        }
+    }
+
+    fn arrays_mut(&mut self) -> &mut Arrays {
+        match self {
+            Self::Slab(arrays) => arrays,
+            Self::Slub(_) => unreachable!("the kernel is built with SLUB"),
+        }
+    }
+}
+
+impl Mm {
+    /// An object; nothing when memory is out (`kmem_cache_alloc`).
+    pub fn alloc_object(&mut self, cx: &mut Cx, cache: Cache) -> Option<Object> {
+        match self.slabs {
+            Slabs::Slub(_) => self.slub_alloc(cx, cache),
+            Slabs::Slab(_) => self.slab_alloc(cx, cache),
+        }
+    }
+
+    /// Gives an object back (`kmem_cache_free`).
+    ///
+    /// # Panics
+    /// When the slab has no object in use.
+    pub fn free_object(&mut self, cx: &mut Cx, object: Object) {
+        match self.slabs {
+            Slabs::Slub(_) => self.slub_free(cx, object),
+            Slabs::Slab(_) => self.slab_free(cx, object),
+        }
+    }
+
+    /// A block that holds objects already becomes a slab of a kind, all free: of objects that come before those of new ones.
+    pub(crate) fn take_over_slab(&mut self, pfn: Pfn, cache: Cache, order: Order) {
+        self.frames.set(pfn, Frame::Slab(Slab { cache, order, in_use: 0, frozen: false }));
+        let node = self.node_of(pfn);
+        match &mut self.slabs {
+            Slabs::Slub(slub) => slub.put_partial(&mut self.frames, node, pfn),
+            Slabs::Slab(arrays) => arrays.of_mut(cache).put_new(&mut self.frames, node, pfn),
+        }
     }
 }
 

@@ -30,6 +30,18 @@ pub(crate) struct Thread {
 /// No process: kernel threads have no address space.
 pub(crate) const NO_SPACE: SpaceId = SpaceId(u32::MAX);
 
+/// The time between the timers of two CPUs (`round_jiffies_common`): three ticks of CONFIG_HZ=250.
+const SKEW: Picos = Picos::from_micros(3 * 4000);
+
+/// Where threads of a scope are: the node and the CPUs of each; no CPUs are all of them.
+fn places(scope: Scope, nodes: &[(NodeId, Vec<CpuId>)]) -> Vec<(NodeId, Vec<CpuId>)> {
+    match scope {
+        Scope::Node => nodes.to_vec(),
+        Scope::Cpu => nodes.iter().flat_map(|(node, cpus)| cpus.iter().map(|cpu| (*node, vec![*cpu]))).collect(),
+        Scope::Machine => vec![(NodeId(0), Vec::new())],
+    }
+}
+
 impl World {
     /// Starts the threads of a kernel, asleep: `nodes` are its nodes with the CPUs of each (`kswapd_init` and its like).
     pub(crate) fn start_daemons(&mut self, kernel: KernelId, nodes: &[(NodeId, Vec<CpuId>)], draws: Draws) {
@@ -38,14 +50,17 @@ impl World {
             if !(row.exists)(&self.kernels[kernel].mm) {
                 continue;
             }
-            let anywhere = [(NodeId(0), Vec::new())];
-            for (node, cpus) in if row.scope == Scope::Node { nodes } else { &anywhere } {
-                let id = self.start_daemon(kernel, cpus.clone(), Thread { daemon: *daemon, node: *node });
+            for (place, (node, cpus)) in (0_u64..).zip(places(row.scope, nodes)) {
+                let id = self.start_daemon(kernel, cpus, Thread { daemon: *daemon, node });
                 if let Some(period) = (row.period)(&self.kernels[kernel].mm) {
                     // They have been there since the machine came up. (Each kind draws for itself; kcompactd was the first.)
                     let n = (*daemon as u64) ^ (Daemon::Kcompactd as u64);
-                    let phase = draws.below(period.0, node.0.into(), Purpose::CompactPhase, n);
-                    self.arm_periodic(id, self.latest() + Picos(phase));
+                    let phase = |who: u64| draws.below(period.0, who, Purpose::CompactPhase, n);
+                    let first = match row.scope {
+                        Scope::Cpu => (phase(0) + SKEW.0 * place) % period.0,
+                        Scope::Node | Scope::Machine => phase(node.0.into()),
+                    };
+                    self.arm_periodic(id, self.latest() + Picos(first));
                 }
             }
         }

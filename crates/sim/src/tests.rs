@@ -18,6 +18,7 @@ mod guests;
 mod khugepaged;
 mod oom;
 mod programs;
+mod slab;
 mod tags;
 
 /// A world by the rules of a version, with nobody in it, whose CPUs share these caches.

@@ -140,6 +140,26 @@ impl Value for bool {
     }
 }
 
+/// A slab allocator: the one that a kernel is built with (CONFIG_SLUB, CONFIG_SLAB).
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub enum SlabAllocator {
+    /// SLUB (2.6.22 and later).
+    #[default]
+    Slub,
+    /// SLAB (up to 6.7).
+    Slab,
+}
+
+impl Value for SlabAllocator {
+    fn read(text: &str) -> Option<Self> {
+        match text {
+            "slub" => Some(Self::Slub),
+            "slab" => Some(Self::Slab),
+            _ => None,
+        }
+    }
+}
+
 impl Value for Vec<u32> {
     /// The kernel keeps these as int, and takes a negative one for 0.
     fn read(text: &str) -> Option<Self> {
@@ -309,6 +329,9 @@ settings! {
         Real::Never("a constant of the kernel, 2 s; only the simulator can change it (--target sim)"), Sim::Guests;
     "page_alloc.shuffle" as SHUFFLE: "free lists are shuffled: a word of the kernel's command line",
         Takes::Word(&["Y", "N"]), "N", (5, 2), Real::CommandLine, Sim::Yes;
+    "slab.allocator" as SLAB_ALLOCATOR => slab_allocator: SlabAllocator: "simulator: what the kernel is built with; slab up to 6.7",
+        Takes::Word(&["slub", "slab"]), "slub", OLDEST,
+        Real::Never("an option that the kernel was built with; only the simulator can change it (--target sim)"), Sim::Yes;
     "host.discard" as DISCARD: "simulated hosts: madvise(2) for a page that a guest reports",
         Takes::Word(&["dontneed", "free"]), "dontneed", OLDEST,
         Real::Never("QEMU discards with MADV_DONTNEED; only the simulator has another host (--target sim)"), Sim::Guests;

@@ -40,6 +40,7 @@ pub fn walk_owners(mm: &Mm, owners: &Owners) -> Result<Vec<Pfn>, Broken> {
         claims.count_objects(holdings.objects.iter().copied());
     }
     claims.count_objects(mm.cache.objects());
+    claims.count_objects(mm.slabs.spare_objects().into_iter());
     let mut spaces = Spaces::new(mm);
     for space in &owners.spaces {
         let held = space.tables.frames().filter(|table| claims.isolated.0.contains_key(table)).count();

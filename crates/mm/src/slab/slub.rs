@@ -8,7 +8,7 @@
 //! enough of them.
 
 use serde::Serialize;
-use units::{Order, Pfn};
+use units::{NodeId, Order, Pfn};
 
 use super::{Cache, Object, Slab, slab_at};
 use crate::{
@@ -77,7 +77,7 @@ pub enum SlubCpuPartial {
 
 /// All slabs.
 #[derive(Clone, Debug)]
-pub struct Slabs {
+pub struct Slub {
     caches: [CacheState; Cache::ALL.len()],
 }
 
@@ -131,8 +131,8 @@ impl Limit {
     }
 }
 
-impl Slabs {
-    pub(crate) fn new(cpus: usize, machine: &MachineSpec, rules: &Variant) -> Self {
+impl Slub {
+    pub(super) fn new(cpus: usize, machine: &MachineSpec, rules: &Variant) -> Self {
         let partial = PerNode::new(machine, |_| List::default());
         let present = u32::try_from(cpus).expect("few CPUs");
         let cache = |cache: Cache| {
@@ -148,7 +148,7 @@ impl Slabs {
     }
 
     /// The order of a slab of a kind where memory is not short.
-    pub(crate) fn order(&self, cache: Cache) -> Order {
+    pub(super) fn order(&self, cache: Cache) -> Order {
         self.caches[cache as usize].order
     }
 
@@ -162,6 +162,12 @@ impl Slabs {
         &self.caches[cache as usize].current
     }
 
+    /// A slab is the last that CPUs of its node will take.
+    pub(super) fn put_partial(&mut self, frames: &mut FrameTable, node: NodeId, pfn: Pfn) {
+        let cache = slab_at(frames, pfn).cache;
+        self.caches[cache as usize].partial[node].push_tail(frames.threads(), pfn);
+    }
+
     /// Slabs of a kind that each CPU will allocate from, the next one last.
     pub fn cpu_partial(&self, cache: Cache) -> &[Vec<CpuPartial>] {
         &self.caches[cache as usize].cpu_partial
@@ -170,10 +176,11 @@ impl Slabs {
 
 impl Mm {
     /// An object; nothing when memory is out (`kmem_cache_alloc`).
-    pub fn alloc_object(&mut self, cx: &mut Cx, cache: Cache) -> Option<Object> {
+    pub(super) fn slub_alloc(&mut self, cx: &mut Cx, cache: Cache) -> Option<Object> {
         let cpu = cx.cpu().0 as usize;
         let has_room = |frames: &FrameTable, slab: &Pfn| !slab_at(frames, *slab).is_full();
-        let current = self.slabs.caches[cache as usize].current[cpu].filter(|slab| has_room(&self.frames, slab));
+        let current =
+            self.slabs.slub_mut().caches[cache as usize].current[cpu].filter(|slab| has_room(&self.frames, slab));
         let slab = match current {
             Some(slab) => slab,
             None => self.next_slab(cx, cache)?,
@@ -184,10 +191,7 @@ impl Mm {
     }
 
     /// Gives an object back (`kmem_cache_free`).
-    ///
-    /// # Panics
-    /// When the slab has no object in use.
-    pub fn free_object(&mut self, cx: &mut Cx, object: Object) {
+    pub(super) fn slub_free(&mut self, cx: &mut Cx, object: Object) {
         let Object(pfn) = object;
         let was = slab_at(&self.frames, pfn);
         let now = Slab { in_use: was.in_use.checked_sub(1).expect("the object is in use"), ..was };
@@ -197,37 +201,30 @@ impl Mm {
         }
         if was.is_full() {
             // On no list: the CPU has it, before its node hears of it.
-            if self.slabs.caches[now.cache as usize].is_cpu_full(cx) {
+            if self.slabs.slub_mut().caches[now.cache as usize].is_cpu_full(cx) {
                 self.unfreeze_partials(cx, now.cache);
             }
             return self.put_cpu_partial(cx, pfn);
         }
         let node = self.node_of(pfn);
-        let partial = &mut self.slabs.caches[now.cache as usize].partial[node];
+        let partial = &mut self.slabs.slub_mut().caches[now.cache as usize].partial[node];
         if now.in_use == 0 && partial.len() >= now.cache.min_partial() {
             partial.remove(self.frames.threads(), pfn);
             self.free(cx, pfn, now.order);
         }
     }
 
-    /// A block that holds objects already becomes a slab of a kind, all free: of objects that come before those of new ones.
-    pub(crate) fn take_over_slab(&mut self, pfn: Pfn, cache: Cache, order: Order) {
-        let node = self.node_of(pfn);
-        self.frames.set(pfn, Frame::Slab(Slab { cache, order, in_use: 0, frozen: false }));
-        self.slabs.caches[cache as usize].partial[node].push_tail(self.frames.threads(), pfn);
-    }
-
     /// Another slab for this CPU: one of its partial list, one of its node's, or a new one (`___slab_alloc`).
     fn next_slab(&mut self, cx: &mut Cx, cache: Cache) -> Option<Pfn> {
         let cpu = cx.cpu().0 as usize;
-        let slab = match self.slabs.caches[cache as usize].cpu_partial[cpu].pop() {
+        let slab = match self.slabs.slub_mut().caches[cache as usize].cpu_partial[cpu].pop() {
             Some(CpuPartial { slab, .. }) => slab,
             None => match self.take_partials(cx, cache) {
                 Some(slab) => slab,
                 None => self.new_slab(cx, cache)?,
             },
         };
-        if let Some(full) = self.slabs.caches[cache as usize].current[cpu].replace(slab) {
+        if let Some(full) = self.slabs.slub_mut().caches[cache as usize].current[cpu].replace(slab) {
             self.freeze(full, false);
         }
         self.freeze(slab, true);
@@ -239,7 +236,9 @@ impl Mm {
         let node = self.node_of_cpu(cx.cpu());
         let (mut first, mut objects, mut slabs) = (None, 0, 0);
         // Bound: each turn takes a slab off the list of the node.
-        while let Some(slab) = self.slabs.caches[cache as usize].partial[node].pop_head(self.frames.threads()) {
+        while let Some(slab) =
+            self.slabs.slub_mut().caches[cache as usize].partial[node].pop_head(self.frames.threads())
+        {
             objects += slab_at(&self.frames, slab).free();
             if first.is_none() {
                 first = Some(slab);
@@ -247,7 +246,7 @@ impl Mm {
                 self.put_cpu_partial(cx, slab);
                 slabs += 1;
             }
-            if self.slabs.caches[cache as usize].limit.is_refilled(objects, slabs) {
+            if self.slabs.slub_mut().caches[cache as usize].limit.is_refilled(objects, slabs) {
                 break;
             }
         }
@@ -258,7 +257,7 @@ impl Mm {
     fn put_cpu_partial(&mut self, cx: &Cx, pfn: Pfn) {
         let slab = slab_at(&self.frames, pfn);
         self.freeze(pfn, true);
-        let list = &mut self.slabs.caches[slab.cache as usize].cpu_partial[cx.cpu().0 as usize];
+        let list = &mut self.slabs.slub_mut().caches[slab.cache as usize].cpu_partial[cx.cpu().0 as usize];
         let objects = list.last().map_or(0, |head| head.objects) + slab.free();
         list.push(CpuPartial { slab: pfn, objects });
     }
@@ -266,12 +265,13 @@ impl Mm {
     /// The slabs of this CPU's partial list go to their nodes, and those that are empty go back where there are enough
     /// (`unfreeze_partials`).
     fn unfreeze_partials(&mut self, cx: &mut Cx, cache: Cache) {
-        let mut list = std::mem::take(&mut self.slabs.caches[cache as usize].cpu_partial[cx.cpu().0 as usize]);
+        let mut list =
+            std::mem::take(&mut self.slabs.slub_mut().caches[cache as usize].cpu_partial[cx.cpu().0 as usize]);
         let mut empty = Vec::new();
         while let Some(CpuPartial { slab: pfn, .. }) = list.pop() {
             self.freeze(pfn, false);
             let node = self.node_of(pfn);
-            let partial = &mut self.slabs.caches[cache as usize].partial[node];
+            let partial = &mut self.slabs.slub_mut().caches[cache as usize].partial[node];
             if slab_at(&self.frames, pfn).in_use == 0 && partial.len() >= cache.min_partial() {
                 empty.push(pfn);
             } else {

@@ -1,7 +1,7 @@
 //! The comparison after an operation. Of the real one it reads frames, raw words and the ends of lists.
 
 use mm::{
-    Frame, FrameTable, MigrateType, ZoneState,
+    Frame, FrameTable, MigrateType, PerNode, ZoneState,
     address_space::AddressSpace,
     check,
     daemon::Daemon,
@@ -10,15 +10,17 @@ use mm::{
     list::List,
     lru::LruKind,
     pte::Pte,
-    slab::Cache,
+    slab::{ArrayCache, Arrays, Cache, Slabs, Slub},
     variant::PcpLists,
 };
 use units::{CpuId, Order, Pfn};
 
 use crate::{
+    arrays::Array,
     model::Zone,
     pair::{Operation, Pair},
     processes::{Entry, HUGE, Page, Process},
+    slabs::KINDS,
 };
 
 // Bits of an entry: arch/x86/include/asm/pgtable_types.h.
@@ -100,7 +102,21 @@ impl Pair {
     }
 
     fn compare_slabs(&self) {
-        let (slabs, twin) = (&self.mm.slabs, &self.twin.slabs);
+        let twin = &self.twin.slabs;
+        match &self.mm.slabs {
+            Slabs::Slub(all) => self.compare_slub(all),
+            Slabs::Slab(arrays) => self.compare_arrays(arrays),
+        }
+        for (pfn, twin) in &twin.all {
+            let frame = self.mm.frames.get(Pfn(*pfn));
+            let Frame::Slab(slab) = frame else { panic!("{pfn} is a slab, not {frame:?}") };
+            assert_eq!(slab.cache, twin.cache, "slab {pfn}");
+            assert_eq!((u32::from(slab.order.0), u32::from(slab.in_use)), (twin.order, twin.in_use), "slab {pfn}");
+        }
+    }
+
+    fn compare_slub(&self, slabs: &Slub) {
+        let twin = &self.twin.slabs;
         for cache in Cache::ALL {
             for (cpu, current) in slabs.current(cache).iter().enumerate() {
                 assert_eq!(
@@ -119,11 +135,37 @@ impl Pair {
                 assert!(listed(&self.mm.frames, list, false).eq(theirs.iter().copied()), "{cache:?}, node {node}");
             }
         }
-        for (pfn, twin) in &twin.all {
-            let frame = self.mm.frames.get(Pfn(*pfn));
-            let Frame::Slab(slab) = frame else { panic!("{pfn} is a slab, not {frame:?}") };
-            assert_eq!(slab.cache, twin.cache, "slab {pfn}");
-            assert_eq!((u32::from(slab.order.0), u32::from(slab.in_use)), (twin.order, twin.in_use), "slab {pfn}");
+    }
+
+    fn compare_arrays(&self, arrays: &Arrays) {
+        let (twin, none) = (&self.twin.arrays, Array::default());
+        let same = |ours: &ArrayCache, theirs: &Array, what: &str| {
+            assert!(ours.slabs.iter().map(|pfn| pfn.0).eq(theirs.slabs.iter().copied()), "{what}");
+            assert_eq!(ours.touched, theirs.used, "{what}");
+        };
+        for cache in KINDS {
+            let kmem = arrays.of(cache);
+            for (cpu, array) in kmem.cpus.iter().enumerate() {
+                same(array, twin.cpus.get(&(cache, cpu)).unwrap_or(&none), &format!("{cache:?} of CPU {cpu}"));
+            }
+            for (id, node) in kmem.nodes.iter() {
+                let key = (cache, id.0);
+                for (ours, theirs) in [(&node.partial, &twin.partial), (&node.free, &twin.empty)] {
+                    let theirs = theirs.get(&key).map_or(&[][..], Vec::as_slice);
+                    let ours = listed(&self.mm.frames, ours, false);
+                    assert!(ours.eq(theirs.iter().copied()), "{cache:?}, node {id}: not {theirs:?}");
+                }
+                if let Some(shared) = &node.shared {
+                    same(shared, twin.shared.get(&key).unwrap_or(&none), &format!("{cache:?} shared on {id}"));
+                }
+                for (of, array) in node.aliens.iter().flat_map(PerNode::iter) {
+                    let theirs = twin.collected.get(&(cache, id.0, of.0)).map_or(&[][..], Vec::as_slice);
+                    assert!(array.slabs.iter().map(|pfn| pfn.0).eq(theirs.iter().copied()), "{cache:?}: {of} on {id}");
+                }
+                assert_eq!(node.free_touched, twin.searched.contains(&key), "{cache:?}, node {id}");
+                let due = twin.due.get(&key).copied().unwrap_or(node.next_reap.0);
+                assert_eq!(node.next_reap.0, due, "{cache:?}, node {id}");
+            }
         }
     }
 

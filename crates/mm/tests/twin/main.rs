@@ -3,6 +3,7 @@
 
 extern crate pagelab_mm as mm;
 
+mod arrays;
 mod compare;
 mod fork;
 mod huge_copy;
@@ -27,7 +28,7 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use mm::{
     Mobility, Settings, Urgency, Variant, ZoneKind, alloc::slow::SlowPath, event::Event, fault::Access,
-    thp::ThpEnabled, variant, vma::HugeAdvice,
+    slab::SlabAllocator, thp::ThpEnabled, variant, vma::HugeAdvice,
 };
 
 use model::Wish;
@@ -88,7 +89,9 @@ fn by_seed(seed: u64, settings: &Settings) -> (Variant, Settings) {
     let watermark_boost_factor = BOOSTS[usize::try_from(round).unwrap() % BOOSTS.len()];
     // Who stalls does so between the Min and the Low mark.
     let watermark_scale_factor = if rules.fragment_stall { 1_000 } else { settings.watermark_scale_factor };
-    (rules, Settings { watermark_boost_factor, watermark_scale_factor, ..settings.clone() })
+    // A third has the other slab allocator. (Those that are run for what they found have SLUB.)
+    let slab_allocator = if (round + place) % 3 == 2 { SlabAllocator::Slab } else { SlabAllocator::Slub };
+    (rules, Settings { watermark_boost_factor, watermark_scale_factor, slab_allocator, ..settings.clone() })
 }
 
 /// The operations of a stream.
@@ -433,7 +436,7 @@ impl Stream {
         self.pair.compare();
         // Slabs stay, and what other CPUs' batches hold.
         let twin = &self.pair.twin;
-        assert!(twin.slabs.all.values().all(|slab| slab.in_use == 0));
+        assert_eq!(twin.slabs.in_use(), twin.arrays.spare());
         let kept: BTreeSet<u32> = twin.slabs.all.keys().chain(&twin.lru.dropped).copied().collect();
         assert!(twin.memory.taken.keys().eq(&kept));
         self.pair

@@ -53,6 +53,8 @@ pub(crate) struct Model {
     pub(crate) rules: Variant,
     pub(crate) pageblock: u32,
     pub(crate) max: u32,
+    /// All that zones manage.
+    pub(crate) frames: u32,
     pub(crate) zones: Vec<Zone>,
     /// Type of each pageblock by its first frame; Movable when absent.
     pub(crate) types: BTreeMap<u32, MigrateType>,
@@ -162,6 +164,7 @@ impl Model {
             rules,
             pageblock: machine.pageblock_order.0.into(),
             max: machine.max_order.0.into(),
+            frames: 0,
             zones: Vec::new(),
             types: BTreeMap::new(),
             taken: BTreeMap::new(),
@@ -213,6 +216,7 @@ impl Model {
                 free: BTreeMap::new(),
                 pcps: vec![pcp; cpus],
             });
+            model.frames += managed;
             model.boot(end - managed, end);
             model.keep_reserve(model.zones.len() - 1);
         }
@@ -250,6 +254,10 @@ impl Model {
 
     pub(crate) fn cpus(&self) -> usize {
         self.cpu_nodes.len()
+    }
+
+    pub(crate) fn cpus_on(&self, node: u32) -> usize {
+        self.cpu_nodes.iter().filter(|of| **of == node).count()
     }
 
     pub(crate) fn count(&mut self, event: Event, n: u64) {

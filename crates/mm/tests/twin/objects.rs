@@ -1,9 +1,14 @@
 //! Streams of kernel objects: bursts that come, and go in some order, on any CPU, while frames are sometimes short.
 
-use mm::{event::Event, thp::ThpEnabled};
+use std::collections::BTreeMap;
+
+use mm::{Settings, event::Event, slab::SlabAllocator, thp::ThpEnabled};
+use units::{Picos, Time};
 
 use crate::{
-    SMALL, by_seed,
+    SMALL,
+    arrays::SLAB,
+    by_seed,
     model::Wish,
     pair::Pair,
     run_all, seeds,
@@ -21,14 +26,16 @@ enum Deed {
     FreeEveryNth,
     AllocFrames,
     FreeFrames,
+    Wait,
 }
 
-const DEEDS: [(Deed, u32); 5] = [
+const DEEDS: [(Deed, u32); 6] = [
     (Deed::AllocObjects, 16),
     (Deed::FreeObjects, 12),
     (Deed::FreeEveryNth, 6),
     (Deed::AllocFrames, 4),
     (Deed::FreeFrames, 4),
+    (Deed::Wait, 4),
 ];
 
 struct Objects {
@@ -39,21 +46,27 @@ struct Objects {
     nodes: u32,
     /// The CPU that most is done on, so that something comes of it there.
     home: u32,
+    now: Time,
+    /// When each CPU looks for what lies idle again.
+    due: BTreeMap<u32, Time>,
 }
 
 impl Objects {
     fn new(seed: u64) -> Self {
         let mut numbers = Numbers(seed);
         let pageblock = 2 + numbers.below(4);
-        let frames = SMALL >> numbers.below(3);
-        let machine = stream::machine(&mut numbers, (frames, SMALL), pageblock);
+        // Slabs are larger where memory is.
+        let frames = numbers.pick(&[SMALL / 4, SMALL / 4, SMALL / 2, SMALL, 4 * SMALL]);
+        let machine = stream::machine(&mut numbers, (frames, 4 * SMALL), pageblock);
         let (variant, settings) = by_seed(seed, &stream::settings(&mut numbers, frames));
+        let slab_allocator = if numbers.one_in(2) { SlabAllocator::Slab } else { SlabAllocator::Slub };
+        let settings = Settings { slab_allocator, ..settings };
         let weights: Vec<(usize, u32)> = DEEDS.iter().map(|(deed, weight)| (*deed as usize, *weight)).collect();
         let deeds = Weights::about(&mut numbers, DEEDS.len(), &weights);
         let pair = Pair::new(&machine, variant, &settings, ThpEnabled::Never);
         let cpus = machine.nodes.iter().map(|node| u32::try_from(node.cpus.len()).unwrap()).sum();
         let nodes = u32::try_from(machine.nodes.len()).unwrap();
-        Self { pair, numbers, deeds, cpus, nodes, home: 0 }
+        Self { pair, numbers, deeds, cpus, nodes, home: 0, now: Time(0), due: BTreeMap::new() }
     }
 
     fn operate(&mut self) {
@@ -97,6 +110,16 @@ impl Objects {
                     self.pair.free(cpu, at);
                 }
             }
+            Deed::Wait => {
+                for _ in 0..=numbers.below(6) {
+                    self.now = self.now + Picos::from_micros(u64::from(numbers.below(2_500)) * 1_000);
+                    let who = if numbers.one_in(2) { numbers.below(self.cpus) } else { cpu };
+                    // No CPU looks before it is time.
+                    let due = self.due.get(&who).copied().unwrap_or(Time(0));
+                    self.now = self.now.max(due);
+                    self.due.extend(self.pair.reap(who, self.now).map(|due| (who, due)));
+                }
+            }
         }
     }
 
@@ -109,6 +132,7 @@ impl Objects {
             self.pair.free(0, self.pair.live.len() - 1);
         }
         self.pair.compare();
+        assert_eq!(self.pair.twin.slabs.in_use(), self.pair.twin.arrays.spare());
         assert!(self.pair.twin.memory.taken.keys().eq(self.pair.twin.slabs.all.keys()));
         self.pair
     }
@@ -127,5 +151,5 @@ fn run(seed: u64) -> Pair {
 /// Of what slabs come to, streams of processes see little: they have too few objects.
 #[test]
 fn objects_agree_after_every_operation() {
-    run_all(0..seeds(), (run, "objects"), (&[Event::PgallocNormal, Event::Pgfree], &SLUB));
+    run_all(0..seeds(), (run, "objects"), (&[Event::PgallocNormal, Event::Pgfree], &[&SLUB[..], &SLAB[..]].concat()));
 }

@@ -186,6 +186,21 @@ impl Pair {
         }
     }
 
+    /// A CPU takes what lies idle out of its arrays, if there are any; says when it will do so again.
+    pub(crate) fn reap(&mut self, cpu: u32, now: Time) -> Option<Time> {
+        let Self { mm, counters, prices, .. } = self;
+        mm.slabs.arrays()?;
+        let until = loop {
+            match mm.step_cache_reap(&mut Cx::new(CpuId(cpu), now, prices, counters)) {
+                step::Step::More => {}
+                step::Step::Block(step::Wait::Until(until)) => break until,
+                other => panic!("it has no end and waits for nothing but time: {other:?}"),
+            }
+        };
+        assert_eq!(until.0, self.twin.reap(cpu as usize, now.0), "CPU {cpu} at {now:?}");
+        Some(until)
+    }
+
     pub(crate) fn objects_of(&self, cache: Cache) -> usize {
         self.objects.iter().filter(|(_, known)| *known == cache).count()
     }

@@ -7,12 +7,13 @@ use mm::{
     MachineSpec, Settings, Variant,
     address_space::{MMAP_BASE, TASK_PAGES},
     event::Event,
-    slab::Cache,
+    slab::{Cache, SlabAllocator},
     thp::ThpEnabled,
     vma::{HugeAdvice, MmapAlign},
 };
 
 use crate::{
+    arrays::Arrays,
     lru::Lru,
     model::{Model, Wish},
     shrink::{Round, Shrinker, Waiting},
@@ -33,6 +34,8 @@ pub(crate) struct World {
     pub(crate) memory: Model,
     pub(crate) lru: Lru,
     pub(crate) slabs: Slabs,
+    pub(crate) allocator: SlabAllocator,
+    pub(crate) arrays: Arrays,
     pub(crate) processes: BTreeMap<u32, Process>,
     /// Anonymous memory by its first frame.
     pub(crate) folios: BTreeMap<u32, Folio>,
@@ -245,6 +248,8 @@ impl World {
         Self {
             lru: Lru::new(memory.cpus()),
             slabs: Slabs::default(),
+            allocator: settings.slab_allocator,
+            arrays: Arrays::default(),
             memory,
             processes: BTreeMap::new(),
             folios: BTreeMap::new(),

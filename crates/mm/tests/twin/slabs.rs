@@ -2,7 +2,7 @@
 
 use std::collections::BTreeMap;
 
-use mm::slab::{Cache, SlubCpuPartial};
+use mm::slab::{Cache, SlabAllocator, SlubCpuPartial};
 
 use crate::{
     model::{Model, Wish},
@@ -36,6 +36,12 @@ pub(crate) struct Slabs {
     pub(crate) of_cpu: BTreeMap<(Cache, usize), Vec<(u32, u32)>>,
     /// By node; the first is the next to be used.
     pub(crate) partial: BTreeMap<(Cache, u32), Vec<u32>>,
+}
+
+impl Slabs {
+    pub(crate) fn in_use(&self) -> usize {
+        self.all.values().map(|slab| slab.in_use as usize).sum()
+    }
 }
 
 #[derive(Clone, Copy, Debug)]
@@ -102,6 +108,9 @@ fn has_enough(model: &Model, cache: Cache, objects: u32, slabs: u32) -> (bool, b
 impl World {
     /// An object's slab; nothing when memory is out.
     pub(crate) fn new_object(&mut self, cpu: usize, cache: Cache) -> Option<u32> {
+        if self.allocator == SlabAllocator::Slab {
+            return self.take_object(cpu, cache);
+        }
         let current = self.slabs.current.get(&(cache, cpu)).copied();
         let slab = match current.filter(|slab| self.slabs.all[slab].free() > 0) {
             Some(slab) => slab,
@@ -173,6 +182,9 @@ impl World {
     }
 
     pub(crate) fn free_object(&mut self, cpu: usize, frame: u32) {
+        if self.allocator == SlabAllocator::Slab {
+            return self.give_object(cpu, frame);
+        }
         let slab = self.slabs.all.get_mut(&frame).unwrap();
         let was_full = slab.free() == 0;
         slab.in_use -= 1;

@@ -45,11 +45,11 @@ fn free_on(mm: &mut Mm, cpu: u32, object: Object) -> i64 {
 
 /// Slabs of VMAs on the partial list of a CPU.
 fn cpu_partial(mm: &Mm, cpu: usize) -> Vec<Pfn> {
-    mm.slabs.cpu_partial(Cache::VmArea)[cpu].iter().map(|partial| partial.slab).collect()
+    mm.slabs.slub().unwrap().cpu_partial(Cache::VmArea)[cpu].iter().map(|partial| partial.slab).collect()
 }
 
 fn partial(mm: &Mm) -> u32 {
-    mm.slabs.partial(Cache::VmArea)[NodeId(0)].len()
+    mm.slabs.slub().unwrap().partial(Cache::VmArea)[NodeId(0)].len()
 }
 
 #[test]
