@@ -13,7 +13,7 @@ use mm::{
 };
 use units::{
     Bytes, BytesPerSecond, CpuId, Frames, Order, Pfn, Picos,
-    setting::{self, DEFLATE_ON_OOM, REPORTING, REPORTING_ORDER},
+    setting::{self, DEFLATE_ON_OOM, REPORTING, REPORTING_ORDER, SLAB_ALLOCATOR},
 };
 use workloads::Workload;
 
@@ -70,6 +70,11 @@ pub fn check_settings(settings: &[(String, String)], variant: &Variant) -> Resul
         return Err(format!(
             "{REPORTING}=on: these rules have no page reporting, which came with {}",
             release(REPORTING)
+        ));
+    }
+    if !variant.has_slab && settings.iter().any(|(name, value)| name == SLAB_ALLOCATOR && value == "slab") {
+        return Err(format!(
+            "{SLAB_ALLOCATOR}=slab: kernels with these rules can be built with SLUB alone; SLAB went with 6.8"
         ));
     }
     if variant.balloon_deflates == BalloonDeflates::Never

@@ -11,7 +11,6 @@ mod layout;
 mod reap;
 mod slub;
 
-use serde::Serialize;
 use units::{NodeId, Order, Pfn};
 
 use crate::{

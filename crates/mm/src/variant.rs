@@ -231,6 +231,8 @@ rules! {
     slab_scans_a_batch: bool,
     /// Of what it was not asked for so far, how much it is asked for now follows from the priority too.
     slab_deferred_by_priority: bool,
+    /// Can the kernel be built with the slab allocator SLAB, and not with SLUB alone?
+    has_slab: bool,
     /// By what the partial list of a CPU is long enough in the slab allocator SLUB.
     slub_cpu_partial: SlubCpuPartial,
     /// Which inodes that nobody uses the shrinker of a file system frees.

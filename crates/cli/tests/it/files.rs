@@ -117,6 +117,25 @@ fn slab_churn_goes_by_steps() {
     }
 }
 
+/// A kernel is built with one slab allocator or the other: each is a column.
+#[test]
+fn slab_churn_has_the_slab_allocator_that_is_asked_for() {
+    let room = Room::new();
+    let sim = ["run", "slab-churn", "--machine", "one-node-512m", "--target", "sim", "--variant", "v4.20"];
+    let few = ["--set", "total=20%", "--set", "size=20%", "--format", "json", "-o", "sim"];
+    let cells = run(&room, &[&sim, &few, &["--set", "slab.allocator=slab,slub"]]);
+    let hash = |allocator: &str| {
+        let mut columns = cells.iter().filter(|cell| cell.key.params["slab.allocator"] == allocator);
+        columns.next().expect("a column of it").measured.detail["run_hash"].clone()
+    };
+    assert_eq!(cells.len(), 2);
+    assert_ne!(hash("slab"), hash("slub"));
+    let new = ["run", "slab-churn", "--machine", "one-node-512m", "--target", "sim", "--variant", "v6.10"];
+    room.run(&words(&[&new, &["--set", "slab.allocator=slab"]]))
+        .expect(2)
+        .says(&["slab.allocator=slab: kernels with these rules can be built with SLUB alone; SLAB went with 6.8"]);
+}
+
 /// A guest of 512 MiB is full before the timed faults begin, and has to scan, to swap and to split.
 #[test]
 fn vm_thpscale_fills_memory() {
