@@ -262,9 +262,8 @@ model = ["threads", "processes"]
 
     #[test]
     fn every_mistake_is_one_message() {
-        let machines = "(valid machines: four-core-4g, four-core-512m, four-node-2g, four-socket-8g, \
-                        guest-1g, haswell-1s-40g, haswell-2s, haswell-guest-32g, one-cpu-512m, one-node-4g, one-node-512m, \
-                        skylake-1s, two-node-2g, two-node-4g)";
+        let names = source::names(Kind::Machine).join(", ");
+        let machines = format!("(valid machines: {names})");
         let machine = format!("4: machine: unknown machine \"laptop\" {machines}");
         let near = format!("4: machine: unknown machine \"two-node-2\"; did you mean \"two-node-2g\"? {machines}");
         let cases: &[(&str, &str, &str)] = &[
