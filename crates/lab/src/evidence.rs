@@ -89,8 +89,8 @@ pub fn judged(published: Published, results: &[PathBuf], seeds: Option<Seeds>) -
     Ok(Judged { published, judgement })
 }
 
-/// The series that a result keeps, or the one of this name as its files have it today, which has to be of the result's experiment.
-/// Results of earlier programs keep none: theirs is the one of today whose tables their experiment makes.
+/// The series that a result keeps, or the one of this name as its files have it today, which has to be of the result's
+/// experiment. Results of earlier programs keep none: theirs is the one of today whose tables their experiment makes.
 ///
 /// # Errors
 /// No result directory, no such series, or a series of another experiment.

@@ -23,7 +23,7 @@ use crate::{
 
 pub use arrays::{ArrayCache, Arrays, CacheNode, KmemCache};
 pub(crate) use reap::REAP_CPU;
-pub use slub::{CpuPartial, Slub, SlubCpuPartial};
+pub use slub::{CpuPartial, Slub};
 pub use units::setting::SlabAllocator;
 
 /// A kind of object.

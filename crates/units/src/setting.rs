@@ -329,7 +329,8 @@ settings! {
         Real::Never("a constant of the kernel, 2 s; only the simulator can change it (--target sim)"), Sim::Guests;
     "page_alloc.shuffle" as SHUFFLE: "free lists are shuffled: a word of the kernel's command line",
         Takes::Word(&["Y", "N"]), "N", (5, 2), Real::CommandLine, Sim::Yes;
-    "slab.allocator" as SLAB_ALLOCATOR => slab_allocator: SlabAllocator: "simulator: what the kernel is built with; slab up to 6.7",
+    "slab.allocator" as SLAB_ALLOCATOR => slab_allocator: SlabAllocator:
+        "simulator: what the kernel is built with; slab up to 6.7",
         Takes::Word(&["slub", "slab"]), "slub", OLDEST,
         Real::Never("an option that the kernel was built with; only the simulator can change it (--target sim)"), Sim::Yes;
     "host.discard" as DISCARD: "simulated hosts: madvise(2) for a page that a guest reports",

@@ -34,7 +34,7 @@ const FLOORS: [&[&str]; 8] = [
     ],
     &[
         "alloc.rs", "alloc/", "block_census.rs", "buddy.rs", "fallback.rs", "node.rs", "pcp.rs", "pcp/", "poison.rs",
-        "reserve.rs", "shuffle.rs", "slab.rs", "watermark.rs", "zone_state.rs",
+        "reserve.rs", "shuffle.rs", "slab.rs", "slab/", "watermark.rs", "zone_state.rs",
     ],
     &[
         "address_space.rs", "disk.rs", "folio_lock.rs", "fork.rs", "lru.rs", "lru/", "mmu_gather.rs", "page_cache.rs",

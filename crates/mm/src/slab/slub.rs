@@ -7,7 +7,6 @@
 //! that list holds enough, all of it goes to the lists of the nodes. There a slab that is empty goes back when its node has
 //! enough of them.
 
-use serde::Serialize;
 use units::{NodeId, Order, Pfn};
 
 use super::{Cache, Object, Slab, slab_at};
@@ -17,7 +16,7 @@ use crate::{
     frame::{Frame, FrameTable},
     gfp::AllocRequest,
     list::List,
-    variant::Variant,
+    variant::{SlubCpuPartial, Variant},
 };
 
 impl Cache {
@@ -64,15 +63,6 @@ impl Cache {
         };
         (objects * 2).div_ceil(self.objects(order).into())
     }
-}
-
-/// By what the partial list of a CPU is long enough.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
-pub enum SlubCpuPartial {
-    /// By the free objects that its slabs had when they came.
-    Objects,
-    /// By slabs ("mm, slub: change percpu partial accounting from objects to pages", b47291ef02b0, 5.16).
-    Slabs,
 }
 
 /// All slabs.

@@ -5,8 +5,8 @@ use units::Bytes;
 
 use super::{
     EmptyReserve, FallbackRules, HighAtomic, HugeCow, InodeShrink, LastResort, MarkStep, Merging, MmapLock,
-    MovableMarks, PcpDrain, PcpFree, PcpHighRule, PcpLists, RatioZero, Scheduler, Takes, ThpZones, Value,
-    WatermarkBoost, WatermarkOrders,
+    MovableMarks, PcpDrain, PcpFree, PcpHighRule, PcpLists, RatioZero, Scheduler, SlubCpuPartial, Takes, ThpZones,
+    Value, WatermarkBoost, WatermarkOrders,
 };
 use crate::{
     alloc::slow::{GivesUp, SlowPath},
@@ -16,7 +16,6 @@ use crate::{
     fault::CowReuse,
     khugepaged::{CollapseTarget, ThpRequests},
     lru::{LruBy, NewAnon},
-    slab::SlubCpuPartial,
     thp::{ThpDefrag, ThpNodes},
     vma::MmapAlign,
 };

@@ -2,7 +2,10 @@
 
 use std::collections::BTreeMap;
 
-use mm::slab::{Cache, SlabAllocator, SlubCpuPartial};
+use mm::{
+    slab::{Cache, SlabAllocator},
+    variant::SlubCpuPartial,
+};
 
 use crate::{
     model::{Model, Wish},

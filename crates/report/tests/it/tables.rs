@@ -592,8 +592,7 @@ fn two_results_stand_side_by_side_and_are_compared_with_the_column_that_is_asked
     let baselines = |report: &Report| report.tables[0].columns.iter().map(|head| head.baseline).collect::<Vec<_>>();
     assert_eq!(baselines(&Report::new(&cells, 1)), [0, 1], "each is compared within its result");
     for (asked, expected, change) in [(0, [0, 0], "20.00%"), (1, [1, 1], "-25.00%")] {
-        let baseline = Baseline::Column(cells[asked].key.column());
-        let report = Report::against(&baseline, Layout::Head, &cells, 1);
+        let report = Report::against(&Baseline::Column(cells[asked].key.column()), Layout::Head, &cells, 1);
         assert_eq!(baselines(&report), expected);
         let text = to_text(&report);
         assert!(text.contains(change), "{change} in\n{text}");

@@ -1,0 +1,213 @@
+//! Linux: the history of mm/page_alloc.c, mm/slub.c and others (v3.9 to v6.18).
+//! Differs: values of rules whose mechanism stands on a higher floor, or in no single file.
+
+use serde::Serialize;
+
+/// The scheduler that chooses the next task of a CPU (kernel/sched/fair.c).
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
+pub enum Scheduler {
+    /// Who has run least, by weight.
+    Cfs,
+    /// Of those that had no more than their share, the one with the earliest virtual deadline.
+    Eevdf,
+    /// The same; who sleeps after more than its share stays in the queue until it has paid.
+    EevdfDelayed,
+}
+
+/// How the lock of an address space is fair (kernel/locking/rwsem.c).
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
+pub enum MmapLock {
+    /// Who finds it taken sleeps, in the order of arrival.
+    Sleeping,
+    /// The same, but a writer spins as long as the writer that has it runs.
+    Spinning,
+    /// Writers spin on readers too, for a while; readers spin; a wake-up lets all readers in; who has waited for long gets
+    /// the lock handed over.
+    SpinningOnReaders,
+    /// The same, but readers do not spin: one takes the lock at once if nobody has it.
+    Stealing,
+}
+
+/// Which inodes that nobody uses the shrinker of a file system frees (`inode_lru_isolate`, fs/inode.c).
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
+pub enum InodeShrink {
+    /// Any; its pages go with it.
+    TakesPages,
+    /// The same, but one with more than one page stays ("mm: don't reclaim inodes with many attached pages", 4.20; reverted in
+    /// 5.0).
+    KeepsMany,
+    /// One without pages: others are not on its list ("vfs: keep inodes with page cache off the inode shrinker LRU", 5.16).
+    WithoutPages,
+}
+
+/// Which zones' watermarks a fallback raises.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
+pub enum WatermarkBoost {
+    /// None's.
+    None,
+    /// Any's ("mm: reclaim small amounts of memory when an external fragmentation event occurs", 5.0).
+    Any,
+    /// Any's of at least four pageblocks ("mm: limit boost_watermark on small zones", 5.7).
+    NotSmall,
+}
+
+/// What a store to a huge page does that others map too, or to the huge zero page.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
+pub enum HugeCow {
+    /// It gets a huge page of its own; without one, 512 base pages.
+    Copy,
+    /// The PMD is split, and the store gets one base page ("thp: change CoW semantics for anon-THP", 5.8).
+    SplitPmd,
+}
+
+/// What a request does that finds no free block of its own type.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
+pub enum FallbackRules {
+    /// It breaks the largest block of another type; reclaimable requests take the free frames around it, others only
+    /// from large blocks; half a pageblock makes it theirs.
+    ReclaimableSteals,
+    /// The same, with the right of reclaimable requests for unmovable ones.
+    KernelSteals,
+    /// Allocated frames of a like kind count towards the half, and a movable request that may not take more than it
+    /// found breaks the smallest block.
+    CountsAlike,
+}
+
+/// Where a request turns when no other type has a block for it either.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
+pub enum LastResort {
+    /// To pageblocks kept for this. Frames of theirs that a per-CPU list drew and gives back go to the type that they
+    /// were drawn for ("mm/page_alloc: prevent MIGRATE_RESERVE pages from being misplaced", 3.16, ends that).
+    ReserveMisplaced,
+    /// To pageblocks kept for this.
+    Reserve,
+    /// It fails.
+    Nothing,
+}
+
+/// What an atomic request for more than one frame leaves for the next one (`MIGRATE_HIGHATOMIC`).
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
+pub enum HighAtomic {
+    /// Nothing.
+    Nothing,
+    /// Its pageblock; the next one looks there first, but for orders that per-CPU lists hold.
+    Pageblock,
+    /// Its pageblock; the next one looks there first, after the per-CPU list of its order.
+    PageblockAfterPcp,
+}
+
+/// Which free pageblocks become one block.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
+pub enum Merging {
+    /// All, but those being emptied with others.
+    AllButIsolated,
+    /// Those of types that requests ask for, and those of the same type.
+    Requestable,
+}
+
+/// What a request for more than one frame must find above a watermark.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
+pub enum WatermarkOrders {
+    /// Without the blocks of each smaller order, half the mark for each.
+    HalvedPerOrder,
+    /// Any free block that is large enough.
+    AnyLargeEnough,
+}
+
+/// Which blocks per-CPU lists hold.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
+pub enum PcpLists {
+    /// Single frames; lists in the order unmovable, reclaimable, movable.
+    BaseReclaimableFirst,
+    /// Single frames; lists in the order unmovable, movable, reclaimable.
+    Base,
+    /// Orders 0 to 3, and huge pages by type.
+    HugeByType,
+    /// Orders 0 to 3, and huge pages on one list for all types.
+    HugeTogether,
+}
+
+/// How a per-CPU list decides how much to give back.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
+pub enum PcpFree {
+    /// One batch.
+    Batch,
+    /// Twice as much each time, until an allocation halves it again.
+    Doubling,
+    /// The same, and everything when larger blocks (but not huge ones) are freed in a row.
+    DoublingAllOfHigh,
+}
+
+/// In which order the lists of a CPU give back.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
+pub enum PcpDrain {
+    /// In turn, more from one the more empty ones were passed.
+    RoundRobin,
+    /// The list just freed to as far as it goes, then the others.
+    RequestedFirst,
+}
+
+/// Distance from min to low, and from low to high.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
+pub enum MarkStep {
+    /// A quarter of min each.
+    QuarterOfMin,
+    /// A quarter of min, or `vm.watermark_scale_factor` of the zone when that is more.
+    ScaleFactor,
+}
+
+/// How ZONE_MOVABLE takes part in `min_free_kbytes`.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
+pub enum MovableMarks {
+    /// It takes its share like any other zone.
+    Share,
+    /// The other zones share all of it; Movable has a small min mark of its own, even when empty.
+    Clamped,
+}
+
+/// What a `vm.lowmem_reserve_ratio` of 0 means.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
+pub enum RatioZero {
+    /// The same as 1: all of the higher zones' frames are kept.
+    One,
+    /// Nothing is kept.
+    NoReserve,
+}
+
+/// What a zone without managed frames keeps in reserve.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
+pub enum EmptyReserve {
+    /// The same formula as for other zones.
+    Formula,
+    /// Nothing.
+    Nothing,
+}
+
+/// How long a CPU's list may grow.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
+pub enum PcpHighRule {
+    /// Six batches.
+    SixBatches,
+    /// The zone's low mark, divided among the CPUs of its node.
+    LowMarkPerCpu,
+    /// Tuned at run time, from the low mark per CPU up to an eighth of the zone per CPU.
+    Tuned,
+}
+
+/// Zones that count in the `min_free_kbytes` recommended for transparent huge pages.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
+pub enum ThpZones {
+    /// Every populated zone.
+    Populated,
+    /// Populated zones up to Normal: all pages in Movable are movable anyway.
+    UpToNormal,
+}
+
+/// By what the partial list of a CPU is long enough.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
+pub enum SlubCpuPartial {
+    /// By the free objects that its slabs had when they came.
+    Objects,
+    /// By slabs ("mm, slub: change percpu partial accounting from objects to pages", b47291ef02b0, 5.16).
+    Slabs,
+}
