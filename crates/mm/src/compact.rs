@@ -55,6 +55,18 @@ pub enum CompactContended {
     GoesOn,
 }
 
+/// After which compactions of a zone requests of that order are turned away, and for how long.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
+pub enum CompactDefers {
+    /// After one that was not asynchronous and has looked at all of the zone in vain: for up to 64 requests, whatever happens
+    /// meanwhile.
+    Failures,
+    /// By the reason of the failure. One that lacks the free frames to begin with is a failure for as long as they are lacking.
+    /// One that has looked at all of the zone in vain, also asynchronously, is one until frames for another huge page have come
+    /// free: requests before that are not counted. One that others got in the way of has not failed.
+    Reasons,
+}
+
 /// How compaction treats huge pages in its way, which it does not move.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
 pub enum CompactHugePages {
@@ -213,10 +225,8 @@ impl DirectCompact {
 
     /// Begins a run over a zone, unless compaction rests there. The greatest effort does not ask, and is not counted.
     fn begin_zone(&mut self, mm: &mut Mm, zone: ZoneIndex) {
-        let (order, compact) = (self.request.order, &mut mm.zones[zone].compact);
         if self.priority < CompactPriority::SyncFull {
-            compact.consider(order);
-            if compact.is_deferred(order) {
+            if mm.is_compaction_deferred(zone, &self.request) {
                 if mm.variant().slow_path == SlowPath::ByProgress {
                     self.best = self.best.max(CompactResult::Deferred);
                 }
@@ -251,10 +261,12 @@ impl DirectCompact {
             compact.reset_deferral(self.request.order, false);
             return true;
         }
-        if self.priority > CompactPriority::Async
-            && matches!(result, CompactResult::Complete | CompactResult::PartialSkipped)
-        {
-            compact.defer(self.request.order);
+        if matches!(result, CompactResult::Complete | CompactResult::PartialSkipped) {
+            match mm.variant().compact_defers {
+                CompactDefers::Failures if self.priority == CompactPriority::Async => {}
+                CompactDefers::Failures => mm.zones[zone].compact.defer(self.request.order),
+                CompactDefers::Reasons => mm.zones[zone].defer_until_freed(self.request.order),
+            }
         }
         self.priority == CompactPriority::Async && cx.need_resched()
     }
@@ -304,6 +316,13 @@ impl DirectCompact {
         let is_fixed = mm.variant().slow_path == SlowPath::Fixed;
         let result = if is_fixed { self.result_by_mark() } else { self.best };
         let contention = self.contention;
+        if mm.variant().compact_counts_reasons {
+            match result {
+                CompactResult::Skipped => cx.count(Event::SimCompactSkipped, 1),
+                CompactResult::Deferred => cx.count(Event::SimCompactDeferred, 1),
+                _ => {}
+            }
+        }
         let counts = match result {
             CompactResult::Skipped => false,
             CompactResult::Deferred => mm.variant().compact_stall_deferred,

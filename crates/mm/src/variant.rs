@@ -25,7 +25,7 @@ use crate::{
     alloc::slow::{GivesUp, SlowPath},
     balloon::BalloonDeflates,
     buddy::End,
-    compact::{CompactContended, CompactEnds, CompactHugePages, CompactMark},
+    compact::{CompactContended, CompactDefers, CompactEnds, CompactHugePages, CompactMark},
     fault::CowReuse,
     khugepaged::{CollapseTarget, ThpRequests},
     lru::{LruBy, NewAnon},
@@ -344,6 +344,10 @@ rules! {
     compact_ends: CompactEnds,
     /// What asynchronous compaction does when others want the lock or the CPU.
     compact_contended: CompactContended,
+    /// After which compactions of a zone requests are turned away, and for how long.
+    compact_defers: CompactDefers,
+    /// Is it counted why compaction did not begin for a request, as if events of the kernel's trace were counted?
+    compact_counts_reasons: bool,
     /// What compaction does about huge pages in its way.
     compact_huge_pages: CompactHugePages,
     /// Does the search for free frames end at the first block that the zone cannot spare?

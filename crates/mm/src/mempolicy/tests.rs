@@ -189,7 +189,7 @@ fn the_try_that_takes_less_trouble_is_the_second_in_5_4_and_the_first_after() {
     let wish = AllocRequest { reclaims: true, ..AllocRequest::gfp_transhuge_light(NodeId(0)) };
     let tries = |rules: ThpNodes| {
         [HugeTry::First, HugeTry::Second].map(|which| {
-            let request = rules.request(which, wish);
+            let request = rules.request(which, wish, true);
             (request.this_node_only, request.no_retry)
         })
     };

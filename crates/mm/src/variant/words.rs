@@ -12,7 +12,7 @@ use crate::{
     alloc::slow::{GivesUp, SlowPath},
     balloon::BalloonDeflates,
     buddy::End,
-    compact::{CompactContended, CompactEnds, CompactHugePages, CompactMark},
+    compact::{CompactContended, CompactDefers, CompactEnds, CompactHugePages, CompactMark},
     fault::CowReuse,
     khugepaged::{CollapseTarget, ThpRequests},
     lru::{LruBy, NewAnon},
@@ -111,6 +111,11 @@ words! {
         LocalUnlessReclaims = "local-unless-reclaims",
         LocalThenOnce = "local-then-once",
         LocalFirst = "local-first",
+        LocalCompacted = "local-compacted",
+        LocalCompactedUnlessShort = "local-compacted-unless-short",
+        LocalFast = "local-fast",
+        LocalUnlessAdvised = "local-unless-advised",
+        LocalIfAdvised = "local-if-advised",
     }
     ThpDefrag {
         Always = "always",
@@ -206,6 +211,11 @@ words! {
         Deferred = "deferred",
         Pageblocks = "pageblocks",
         NotBegun = "not-begun",
+        WholeBlocks = "whole-blocks",
+    }
+    CompactDefers {
+        Failures = "failures",
+        Reasons = "reasons",
     }
     CompactContended {
         Aborts = "aborts",
