@@ -478,11 +478,12 @@ impl Mm {
         self.lru.insert(&mut self.frames, zone, kind, head, order);
     }
 
-    /// References to a folio: its mappings, a batch or whoever has isolated it, and the swap cache (`folio_ref_count`).
+    /// References to a folio: its mappings, a batch or whoever has isolated it, the swap cache, and a pin, which counts once
+    /// (`folio_ref_count`).
     pub(crate) fn folio_references(&self, head: Pfn) -> u32 {
         let is_held = !self.frames.has(head, FrameFlag::OnLru);
         let is_cached = self.swap.slot_of(head).is_some();
-        self.folio_mappings(head) + u32::from(is_held) + u32::from(is_cached)
+        self.folio_mappings(head) + u32::from(is_held) + u32::from(is_cached) + u32::from(self.is_pinned(head))
     }
 
     /// The zone of an allocated frame, by position.

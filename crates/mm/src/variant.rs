@@ -216,6 +216,8 @@ rules! {
     reclaim_notes_refaults: bool,
     /// Does reclaim move dirty files out of its way, and wake the flusher for want of others, not for having looked at enough?
     reclaim_sets_dirty_aside: bool,
+    /// Does reclaim leave pinned pages mapped as they are? Else a base page goes to the swap cache, from where it cannot be freed.
+    reclaim_keeps_pinned: bool,
     /// Does reclaim flush TLBs once for all that it unmaps in a run, and not after each entry (`TTU_BATCH_FLUSH`)?
     reclaim_batches_flushes: bool,
     /// Does reclaim wait for what it waits for, and not for a disk to be less busy (`congestion_wait`)?
