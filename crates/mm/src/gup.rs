@@ -167,6 +167,15 @@ fn error_of(done: FaultDone) -> Option<Errno> {
     }
 }
 
+/// What is known of pins without looking for them.
+#[derive(Clone, Copy, Debug, Default)]
+pub(crate) struct Pins {
+    /// Has anything ever been pinned?
+    pub(crate) has_any: bool,
+    /// Grows when a page that is mapped is not pinned any more, and when a pinned one is mapped again.
+    pub(crate) lost: u64,
+}
+
 impl Mm {
     /// Is the folio of anonymous memory pinned that this frame is the head of?
     #[inline]
@@ -176,6 +185,8 @@ impl Mm {
 
     /// The folio of anonymous memory that holds this frame is pinned, or no longer.
     fn set_pinned(&mut self, pfn: Pfn, is_pinned: bool) {
+        self.pins.has_any |= is_pinned;
+        self.pins.lost += u64::from(!is_pinned);
         let head = self.folio_head(pfn);
         self.frames.mark(head, FrameFlag::Pinned, is_pinned);
     }

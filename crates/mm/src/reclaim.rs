@@ -11,9 +11,10 @@ mod by_zone;
 mod direct;
 mod file;
 mod folio;
+mod quiet;
 mod throttle;
 
-use units::{NodeId, Order, Pfn};
+use units::{NodeId, Order, Pfn, Time};
 
 use crate::{
     Mm, Spaces,
@@ -30,6 +31,7 @@ use crate::{
 use amounts::Amounts;
 use by_zone::Pressure;
 pub(crate) use direct::{DirectReclaim, compact_gap};
+pub(crate) use quiet::{Patience, Quiet};
 
 /// Where reclaim begins: each pass looks at one frame in 2^12.
 // DEF_PRIORITY, include/linux/mmzone.h (v6.1).
@@ -217,6 +219,12 @@ impl NodeScan {
                     (self.phase, self.reclaimed) = (Phase::Lists { next: 0 }, 0);
                 }
                 Phase::Lists { next } => {
+                    if self.scan_quiet(mm, spaces, cx, sc) {
+                        return Step::More;
+                    }
+                    if self.phase != (Phase::Lists { next }) {
+                        continue;
+                    }
                     if let Some(step) = self.scan_next(mm, spaces, cx, sc, next) {
                         return step;
                     }
@@ -373,6 +381,11 @@ impl NodeScan {
 }
 
 impl Mm {
+    /// Is something of what a device was asked for done by an instant?
+    fn has_io_due(&self, at: Time) -> bool {
+        self.is_swap_io_due(at) || self.is_disk_io_due(at)
+    }
+
     /// Frames of a zone that reclaim could free (`zone_reclaimable_pages`).
     pub(crate) fn reclaimable_frames(&self, zone: ZoneIndex) -> u64 {
         let of = |kind| self.lru.zone_frames(zone, kind);
