@@ -295,7 +295,7 @@ impl NodeScan {
         self.phase = Phase::Lists { next: at + 1 };
         if kind.is_active() {
             if !self.may_age(mm, kind) {
-                sc.spared_active |= mm.variant().reclaim_notes_refaults;
+                sc.spared_active |= mm.variant().reclaim_ages_by_pass;
                 return None;
             }
             mm.shrink_active_list(spaces, cx, sc, (self.lruvec, kind), run);
@@ -336,13 +336,14 @@ impl NodeScan {
         }
     }
 
-    /// Is there too little on the inactive list of a kind? Since 5.6 that is asked before anything is scanned.
+    /// Is there too little on the inactive list of a kind, or do pages of files come back too soon? Since 5.5 that is asked before
+    /// anything is scanned.
     fn may_age(&self, mm: &Mm, kind: LruKind) -> bool {
-        if mm.variant().reclaim_notes_refaults {
-            self.amounts.may_deactivate[usize::from(kind.is_file())]
-        } else {
-            mm.inactive_is_low(self.lruvec, kind.is_file())
+        if mm.variant().reclaim_ages_by_pass {
+            return self.amounts.may_deactivate[usize::from(kind.is_file())];
         }
+        let comes_back = kind.is_file() && mm.comes_back(self.lruvec, true);
+        comes_back || mm.inactive_is_low(self.lruvec, kind.is_file())
     }
 
     /// Notes the state of a zone after folios taken off its lists were looked at; is there something to wait for (the end of

@@ -214,6 +214,9 @@ rules! {
     reclaim_by_costs: bool,
     /// Do pages that come back make active lists age?
     reclaim_notes_refaults: bool,
+    /// Is that decided for a whole pass, and does a run that was in vain begin again with lists aged that it has spared? Else it is
+    /// decided before each look at an active list, and is about files alone.
+    reclaim_ages_by_pass: bool,
     /// Does reclaim move dirty files out of its way, and wake the flusher for want of others, not for having looked at enough?
     reclaim_sets_dirty_aside: bool,
     /// Does reclaim leave pinned pages mapped as they are? Else a base page goes to the swap cache, from where it cannot be freed.

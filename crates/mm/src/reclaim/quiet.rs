@@ -125,7 +125,7 @@ impl NodeScan {
             return Turn::Taken;
         }
         if !self.may_age_quiet(mm, lists) {
-            sc.spared_active |= mm.variant().reclaim_notes_refaults;
+            sc.spared_active |= mm.variant().reclaim_ages_by_pass;
             return Turn::Passed;
         }
         mm.age_quiet(cx, (self.lruvec, lists), run);
@@ -134,8 +134,8 @@ impl NodeScan {
 
     /// [`Self::may_age`] of anonymous memory.
     fn may_age_quiet(&self, mm: &Mm, lists: &QuietLists) -> bool {
-        let notes_refaults = mm.variant().reclaim_notes_refaults;
-        if notes_refaults { self.amounts.may_deactivate[0] } else { mm.is_low(self.lruvec, lists.frames, false) }
+        let by_pass = mm.variant().reclaim_ages_by_pass;
+        if by_pass { self.amounts.may_deactivate[0] } else { mm.is_low(self.lruvec, lists.frames, false) }
     }
 
     /// [`Phase::Age`].
