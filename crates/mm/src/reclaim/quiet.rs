@@ -378,3 +378,6 @@ impl Taken {
         self.len == 0
     }
 }
+
+#[cfg(test)]
+mod tests;
