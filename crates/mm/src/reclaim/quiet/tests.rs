@@ -182,13 +182,14 @@ impl Chance {
 /// A node full of pinned huge pages, beside some pinned base pages.
 fn full(rules: &str) -> World {
     let mut world = World::new(rules);
-    let huge = world.map(SpaceId(0), 56 * HUGE).unwrap();
+    let huge = world.map(SpaceId(0), 54 * HUGE).unwrap();
     world.act(Act::Pin(SpaceId(0), huge), &mut || 0);
     world.mm.thp.enabled = ThpEnabled::Never;
-    // So few frames are left that compaction cannot begin, and reclaim goes on to the last priority.
+    // So few frames are left that there is no huge page and compaction cannot begin: reclaim goes on to the last priority.
     let sum = |of: fn(&ZoneState) -> u64| world.mm.zones.iter().map(of).sum::<u64>();
     let spare = sum(|zone| zone.buddy.free_frames()) - sum(|zone| zone.mark(Mark::Low));
-    let base = world.map(SpaceId(1), spare - 900).unwrap();
+    assert!(spare > 100, "{rules}: there is more to be filled");
+    let base = world.map(SpaceId(1), spare - 100).unwrap();
     world.act(Act::Pin(SpaceId(1), base), &mut || 0);
     world.mm.thp.enabled = ThpEnabled::Madvise;
     world
@@ -196,7 +197,10 @@ fn full(rules: &str) -> World {
 
 #[test]
 fn a_storm_in_runs_comes_to_what_it_comes_to_step_by_step() {
-    for rules in ["v4.18", "v4.15", "v5.4", "v5.8", "v5.14"] {
+    // Up to 4.15 shrinkers go by what was looked at; since 5.11 pinned base pages stay mapped, and may be used any time.
+    for (rules, goes_in_runs) in
+        [("v4.18", true), ("v4.20", true), ("v5.4", true), ("v5.10", true), ("v4.15", false), ("v5.14", false)]
+    {
         let mut singly = full(rules);
         let mut in_runs = singly.clone();
         for n in 0..12 {
@@ -205,16 +209,16 @@ fn a_storm_in_runs_comes_to_what_it_comes_to_step_by_step() {
             in_runs.assert_same(&singly, &format!("{rules}, storm {n}"));
         }
         let (few, many) = (in_runs.steps, singly.steps);
-        assert!(many > 3 * few, "{rules}: {few} steps instead of {many}");
+        assert_eq!(many > 3 * few, goes_in_runs, "{rules}: {few} steps instead of {many}");
         let is_quiet = |world: &World| world.mm.lru.lruvecs()[0].quiet.is_some();
-        assert!(is_quiet(&in_runs) && !is_quiet(&singly), "{rules}");
+        assert_eq!((is_quiet(&in_runs), is_quiet(&singly)), (goes_in_runs, false), "{rules}");
     }
 }
 
 #[test]
 fn whatever_comes_between_two_runs_they_come_to_the_same() {
     let (mut few, mut many) = (0, 0);
-    for (seed, rules) in (0..).zip(["v4.18", "v4.18", "v4.18", "v4.20", "v5.3", "v5.8", "v5.14", "v6.1"]) {
+    for (seed, rules) in (0..).zip(["v4.18", "v4.18", "v4.18", "v4.20", "v5.3", "v5.8", "v5.10", "v6.1"]) {
         let mut chance = Chance(seed);
         let mut singly = full(rules);
         let mut in_runs = singly.clone();
