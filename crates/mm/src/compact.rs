@@ -55,18 +55,6 @@ pub enum CompactContended {
     GoesOn,
 }
 
-/// After which compactions of a zone requests of that order are turned away, and for how long.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
-pub enum CompactDefers {
-    /// After one that was not asynchronous and has looked at all of the zone in vain: for up to 64 requests, whatever happens
-    /// meanwhile.
-    Failures,
-    /// By the reason of the failure. One that lacks the free frames to begin with is a failure for as long as they are lacking.
-    /// One that has looked at all of the zone in vain, also asynchronously, is one until frames for another huge page have come
-    /// free: requests before that are not counted. One that others got in the way of has not failed.
-    Reasons,
-}
-
 /// How compaction treats huge pages in its way, which it does not move.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
 pub enum CompactHugePages {
@@ -225,14 +213,12 @@ impl DirectCompact {
 
     /// Begins a run over a zone, unless compaction rests there. The greatest effort does not ask, and is not counted.
     fn begin_zone(&mut self, mm: &mut Mm, zone: ZoneIndex) {
-        if self.priority < CompactPriority::SyncFull {
-            if mm.is_compaction_deferred(zone, &self.request) {
-                if mm.variant().slow_path == SlowPath::ByProgress {
-                    self.best = self.best.max(CompactResult::Deferred);
-                }
-                self.passed += 1;
-                return;
+        if self.priority < CompactPriority::SyncFull && mm.is_compaction_deferred(zone, &self.request) {
+            if mm.variant().slow_path == SlowPath::ByProgress {
+                self.best = self.best.max(CompactResult::Deferred);
             }
+            self.passed += 1;
+            return;
         }
         self.run = Some(Box::new(CompactControl::direct(zone, &self.request, self.priority)));
     }
@@ -262,10 +248,11 @@ impl DirectCompact {
             return true;
         }
         if matches!(result, CompactResult::Complete | CompactResult::PartialSkipped) {
-            match mm.variant().compact_defers {
-                CompactDefers::Failures if self.priority == CompactPriority::Async => {}
-                CompactDefers::Failures => mm.zones[zone].compact.defer(self.request.order),
-                CompactDefers::Reasons => mm.zones[zone].defer_until_freed(self.request.order),
+            let order = self.request.order;
+            if mm.variant().compact_defers_by_reason {
+                mm.zones[zone].defer_until_freed(order);
+            } else if self.priority > CompactPriority::Async {
+                mm.zones[zone].compact.defer(order);
             }
         }
         self.priority == CompactPriority::Async && cx.need_resched()

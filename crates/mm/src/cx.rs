@@ -31,6 +31,14 @@ pub struct Circumstances<'a> {
     pub was_preempted: bool,
 }
 
+impl Circumstances<'_> {
+    /// Those of a step that changes its own address space alone, and after which nobody waits.
+    #[must_use]
+    pub const fn plain(control: ControlId, sharers: u32) -> Self {
+        Self { control, sharers, running: None, need_resched: false, alone_until: Time(0), was_preempted: false }
+    }
+}
+
 /// The context of a step: when and where it runs, and the only way to let time pass and to count; for whom it runs, and its
 /// requests to memory and to other CPUs.
 #[derive(Debug)]

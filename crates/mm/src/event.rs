@@ -280,6 +280,7 @@ const EVENTS: usize = Event::ALL.len();
 
 /// How often each event happened.
 #[derive(Clone, Debug, PartialEq, Eq)]
+#[expect(clippy::struct_excessive_bools, reason = "each says whether some counters are there")]
 pub struct Counters {
     events: [u64; EVENTS],
     extfrag: ExtfragCounts,

@@ -12,7 +12,7 @@ use crate::{
     address_space::AddressSpace,
     cx::Cx,
     fault::{Access, FaultControl, FaultDone},
-    frame::{FrameFlag, Holdings},
+    frame::Holdings,
     mempolicy::Mempolicy,
     page_table::Pmd,
     primitive,
@@ -164,31 +164,6 @@ fn error_of(done: FaultDone) -> Option<Errno> {
         FaultDone::Handled => None,
         FaultDone::OutOfMemory => Some(Errno::NOMEM),
         FaultDone::BadAddress | FaultDone::BusError => Some(Errno::FAULT),
-    }
-}
-
-/// What is known of pins without looking for them.
-#[derive(Clone, Copy, Debug, Default)]
-pub(crate) struct Pins {
-    /// Has anything ever been pinned?
-    pub(crate) has_any: bool,
-    /// Grows when a page that is mapped is not pinned any more, and when a pinned one is mapped again.
-    pub(crate) lost: u64,
-}
-
-impl Mm {
-    /// Is the folio of anonymous memory pinned that this frame is the head of?
-    #[inline]
-    pub fn is_pinned(&self, head: Pfn) -> bool {
-        self.frames.is_anon(head) && self.frames.has(head, FrameFlag::Pinned)
-    }
-
-    /// The folio of anonymous memory that holds this frame is pinned, or no longer.
-    fn set_pinned(&mut self, pfn: Pfn, is_pinned: bool) {
-        self.pins.has_any |= is_pinned;
-        self.pins.lost += u64::from(!is_pinned);
-        let head = self.folio_head(pfn);
-        self.frames.mark(head, FrameFlag::Pinned, is_pinned);
     }
 }
 

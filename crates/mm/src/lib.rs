@@ -224,7 +224,7 @@ pub struct Mm {
     /// Compaction in the background.
     pub compaction: Compaction,
     folio_waits: FolioWaits,
-    pins: gup::Pins,
+    pins: rmap::Pins,
     oom: Oom,
     /// The host below, where this memory is a guest's.
     host: Option<Box<host::Host>>,
@@ -308,7 +308,7 @@ impl Mm {
             latency: Latency::default(),
             compaction: Compaction::new(settings),
             folio_waits,
-            pins: gup::Pins::default(),
+            pins: rmap::Pins::default(),
             oom: Oom::default(),
             host: None,
             reporting: None,

@@ -19,14 +19,13 @@ use crate::{
     pageblock::ZoneIndex,
     per_zone::PerZone,
     primitive,
-    reclaim::{Patience, Quiet},
     rmap::Unmapped,
     spin::SpinLock,
     step::RUN,
 };
 
 pub(crate) use moves::Taken;
-pub(crate) use quiet::{QuietFolio, QuietLists};
+pub(crate) use quiet::{Patience, Quiet, QuietFolio, QuietLists};
 
 /// The most folios that a batch of any version holds.
 const BATCH_MAX: usize = 31;
@@ -104,7 +103,7 @@ impl NewAnon {
 pub struct Lruvec {
     lists: [List; LruKind::ALL.len()],
     /// `lru_lock`: of the zone up to 4.7, of the node up to 5.10.
-    pub(crate) lock: SpinLock,
+    lock: SpinLock,
     /// How often a folio of anonymous memory was put on one of the lists, or taken off.
     moves: u64,
     /// The lists, where reclaim can take nothing of them.
@@ -487,22 +486,6 @@ impl Mm {
         for head in &run.folios[..free] {
             self.free(cx, *head, order);
         }
-    }
-
-    /// A folio that is on no list goes to the head of one.
-    pub(crate) fn lru_insert(&mut self, head: Pfn, order: Order, kind: LruKind) {
-        self.frames.mark(head, FrameFlag::OnLru, true);
-        self.frames.mark(head, FrameFlag::Active, kind.is_active());
-        let zone = self.zone_position(head);
-        self.lru.insert(&mut self.frames, zone, kind, head, order);
-    }
-
-    /// References to a folio: its mappings, a batch or whoever has isolated it, the swap cache, and a pin, which counts once
-    /// (`folio_ref_count`).
-    pub(crate) fn folio_references(&self, head: Pfn) -> u32 {
-        let is_held = !self.frames.has(head, FrameFlag::OnLru);
-        let is_cached = self.swap.slot_of(head).is_some();
-        self.folio_mappings(head) + u32::from(is_held) + u32::from(is_cached) + u32::from(self.is_pinned(head))
     }
 
     /// The zone of an allocated frame, by position.

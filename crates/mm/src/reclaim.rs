@@ -31,7 +31,6 @@ use crate::{
 use amounts::Amounts;
 use by_zone::Pressure;
 pub(crate) use direct::{DirectReclaim, compact_gap};
-pub(crate) use quiet::{Patience, Quiet};
 
 /// Where reclaim begins: each pass looks at one frame in 2^12.
 // DEF_PRIORITY, include/linux/mmzone.h (v6.1).
@@ -336,8 +335,8 @@ impl NodeScan {
         }
     }
 
-    /// Is there too little on the inactive list of a kind, or do pages of files come back too soon? Since 5.5 that is asked before
-    /// anything is scanned.
+    /// Is there too little on the inactive list of a kind, or do pages of files come back too soon? Since 5.5 that is asked
+    /// before anything is scanned.
     fn may_age(&self, mm: &Mm, kind: LruKind) -> bool {
         if mm.variant().reclaim_ages_by_pass {
             return self.amounts.may_deactivate[usize::from(kind.is_file())];

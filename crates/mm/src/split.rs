@@ -79,12 +79,6 @@ impl Mm {
         is_split
     }
 
-    /// Are all references to a huge folio those of its mappings and of whoever has it in hand (`can_split_huge_page`)? Up to 4.4
-    /// pins are of its parts, and go with them.
-    pub(crate) fn can_split(&self, head: Pfn) -> bool {
-        self.variant.thp_splits_at_once || !self.is_pinned(head)
-    }
-
     /// Up to 4.4 a huge folio has no base entries: it falls apart with the first huge entry that does, for all who map it, also
     /// where it waits in the batch of any CPU (`__split_huge_page_pmd`).
     pub(crate) fn split_with_pmd(&mut self, cx: &mut Cx, head: Pfn) {

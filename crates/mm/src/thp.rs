@@ -75,28 +75,26 @@ impl ThpNodes {
     /// The request of a fault with such a wish in a try; was the mapping advised to have huge pages?
     pub(crate) fn request(self, which: HugeTry, wish: AllocRequest, is_advised: bool) -> AllocRequest {
         let once = AllocRequest { no_retry: true, ..wish };
-        let compacted = AllocRequest { effort: Effort::OnlyCompacts, ..once };
-        let is_first = which == HugeTry::First;
-        match self {
-            Self::Any => wish,
-            Self::Local => wish.this_node(),
-            Self::LocalUnlessReclaims if wish.reclaims => wish,
-            Self::LocalUnlessReclaims => wish.this_node(),
-            Self::LocalThenOnce if is_first => wish.this_node(),
-            Self::LocalThenOnce => once,
-            Self::LocalFirst if is_first => once.this_node(),
-            Self::LocalFirst => wish,
-            Self::LocalCompacted => compacted.this_node(),
-            Self::LocalCompactedUnlessShort if is_first => compacted.this_node(),
-            Self::LocalCompactedUnlessShort => compacted,
-            Self::LocalFast if is_first => wish.this_node(),
+        let stays = match self {
+            Self::Any => false,
+            Self::Local | Self::LocalCompacted => true,
+            Self::LocalUnlessReclaims => !wish.reclaims,
+            Self::LocalThenOnce | Self::LocalFirst | Self::LocalFast | Self::LocalCompactedUnlessShort => {
+                which == HugeTry::First
+            }
+            Self::LocalUnlessAdvised => !is_advised,
+            Self::LocalIfAdvised => is_advised || !wish.reclaims,
+        };
+        let wish = match (self, which) {
+            (Self::LocalThenOnce, HugeTry::Second) | (Self::LocalFirst, HugeTry::First) => once,
+            (Self::LocalCompacted | Self::LocalCompactedUnlessShort, _) => {
+                AllocRequest { effort: Effort::OnlyCompacts, ..once }
+            }
             // The Low mark was what the first try asked for.
-            Self::LocalFast => AllocRequest { mark: Mark::Min, ..wish },
-            Self::LocalUnlessAdvised if is_advised => wish,
-            Self::LocalUnlessAdvised => wish.this_node(),
-            Self::LocalIfAdvised if wish.reclaims && !is_advised => wish,
-            Self::LocalIfAdvised => wish.this_node(),
-        }
+            (Self::LocalFast, HugeTry::Second) => AllocRequest { mark: Mark::Min, ..wish },
+            _ => wish,
+        };
+        if stays { wish.this_node() } else { wish }
     }
 
     /// Does a fault with such a wish try once more when it got none?

@@ -25,7 +25,7 @@ use crate::{
     alloc::slow::{GivesUp, SlowPath},
     balloon::BalloonDeflates,
     buddy::End,
-    compact::{CompactContended, CompactDefers, CompactEnds, CompactHugePages, CompactMark},
+    compact::{CompactContended, CompactEnds, CompactHugePages, CompactMark},
     fault::CowReuse,
     khugepaged::{CollapseTarget, ThpRequests},
     lru::{LruBy, NewAnon},
@@ -214,12 +214,11 @@ rules! {
     reclaim_by_costs: bool,
     /// Do pages that come back make active lists age?
     reclaim_notes_refaults: bool,
-    /// Is that decided for a whole pass, and does a run that was in vain begin again with lists aged that it has spared? Else it is
-    /// decided before each look at an active list, and is about files alone.
+    /// Is that decided for a whole pass, and aged what was spared when a run was in vain? Else each time, for files alone.
     reclaim_ages_by_pass: bool,
     /// Does reclaim move dirty files out of its way, and wake the flusher for want of others, not for having looked at enough?
     reclaim_sets_dirty_aside: bool,
-    /// Does reclaim leave pinned pages mapped as they are? Else a base page goes to the swap cache, from where it cannot be freed.
+    /// Does reclaim leave pinned base pages as they are? Else they go to the swap cache, from where they cannot be freed.
     reclaim_keeps_pinned: bool,
     /// Does reclaim flush TLBs once for all that it unmaps in a run, and not after each entry (`TTU_BATCH_FLUSH`)?
     reclaim_batches_flushes: bool,
@@ -349,9 +348,9 @@ rules! {
     compact_ends: CompactEnds,
     /// What asynchronous compaction does when others want the lock or the CPU.
     compact_contended: CompactContended,
-    /// After which compactions of a zone requests are turned away, and for how long.
-    compact_defers: CompactDefers,
-    /// Is it counted why compaction did not begin for a request, as if events of the kernel's trace were counted?
+    /// Is compaction put off by the reason of a failure: as long as frames are lacking, or until some have come free?
+    compact_defers_by_reason: bool,
+    /// Is it counted why compaction did not begin for a request, as events of the kernel's trace say it?
     compact_counts_reasons: bool,
     /// What compaction does about huge pages in its way.
     compact_huge_pages: CompactHugePages,
@@ -413,8 +412,7 @@ pub enum MmapLock {
     Sleeping,
     /// The same, but a writer spins as long as the writer that has it runs.
     Spinning,
-    /// Writers spin on readers too, for a while; readers spin; a wake-up lets all readers in; who has waited for long gets
-    /// the lock handed over.
+    /// Writers spin on readers too, for a while; readers spin; a wake-up lets all readers in; who waits long is handed the lock.
     SpinningOnReaders,
     /// The same, but readers do not spin: one takes the lock at once if nobody has it.
     Stealing,
@@ -425,8 +423,7 @@ pub enum MmapLock {
 pub enum InodeShrink {
     /// Any; its pages go with it.
     TakesPages,
-    /// The same, but one with more than one page stays ("mm: don't reclaim inodes with many attached pages", 4.20; reverted in
-    /// 5.0).
+    /// The same, but one with more than one page stays ("mm: don't reclaim inodes with many attached pages", 4.20, not in 5.0).
     KeepsMany,
     /// One without pages: others are not on its list ("vfs: keep inodes with page cache off the inode shrinker LRU", 5.16).
     WithoutPages,

@@ -269,18 +269,12 @@ impl Operation {
             }
             Self::Touch(_) => unreachable!("it is no call"),
             Self::File { .. } => unreachable!("it works on more than this address space"),
-            Self::Access { .. } | Self::Hint(_) | Self::Compute { .. } => self.step_access(mm, space, cx, horizon),
+            Self::Access { .. } | Self::Hint(_) | Self::Compute { .. } | Self::Pin { .. } => {
+                self.step_access(mm, space, cx, horizon)
+            }
             Self::NodeOf { range } => {
                 cx.work(Work::SystemCall, 1);
                 Progress::Done(Answer::Nodes(space.nodes_of(mm, cx, pages(*range))))
-            }
-            Self::Pin { pin, entered } => {
-                enter(cx, entered);
-                match pin.step(mm, space, cx, horizon) {
-                    Step::More => Progress::More,
-                    Step::Block(wait) => Progress::Block(wait),
-                    Step::Done(result) => Progress::Done(Answer::Unit(result)),
-                }
             }
             Self::Munmap { range, private, unmap, entered } => {
                 enter(cx, entered);
@@ -341,7 +335,7 @@ impl Operation {
         }
     }
 
-    /// Takes a step of an operation that goes through memory again and again, or makes it hint.
+    /// Takes a step of an operation that goes through memory, again and again or to pin it, or makes it hint.
     fn step_access(&mut self, mm: &mut Mm, space: &mut AddressSpace, cx: &mut Cx<'_>, horizon: Time) -> Progress {
         match self {
             Self::Access { accesses, ticks } => {
@@ -364,6 +358,14 @@ impl Operation {
                 Step::Done(()) => Progress::Done(Answer::Unit(Ok(()))),
                 Step::More | Step::Block(_) => Progress::More,
             },
+            Self::Pin { pin, entered } => {
+                enter(cx, entered);
+                match pin.step(mm, space, cx, horizon) {
+                    Step::More => Progress::More,
+                    Step::Block(wait) => Progress::Block(wait),
+                    Step::Done(result) => Progress::Done(Answer::Unit(result)),
+                }
+            }
             _ => unreachable!("it is another"),
         }
     }

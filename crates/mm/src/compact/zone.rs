@@ -7,7 +7,6 @@ use units::{NodeId, Order, Pfn};
 
 use crate::{
     Mm,
-    compact::CompactDefers,
     cx::Cx,
     frame::{FrameTable, Seen},
     gfp::AllocRequest,
@@ -227,7 +226,7 @@ impl Mm {
     /// Counts a request that would compact a zone, and says whether it is turned away (`compaction_deferred`).
     pub(super) fn is_compaction_deferred(&mut self, zone: ZoneIndex, request: &AllocRequest) -> bool {
         let AllocRequest { order, highest, urgency, .. } = *request;
-        if self.variant.compact_defers == CompactDefers::Reasons {
+        if self.variant.compact_defers_by_reason {
             if self.lacks_room(zone, order, highest, urgency) {
                 return true;
             }

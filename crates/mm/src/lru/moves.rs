@@ -172,6 +172,14 @@ impl Mm {
         }
     }
 
+    /// A folio that is on no list goes to the head of one.
+    pub(crate) fn lru_insert(&mut self, head: Pfn, order: Order, kind: LruKind) {
+        self.frames.mark(head, FrameFlag::OnLru, true);
+        self.frames.mark(head, FrameFlag::Active, kind.is_active());
+        let zone = self.zone_position(head);
+        self.lru.insert(&mut self.frames, zone, kind, head, order);
+    }
+
     /// A folio was written, and is to be reclaimed next, if it is on a list.
     pub(crate) fn lru_rotate(&mut self, cx: &mut Cx, head: Pfn) {
         let Some(was) = self.frames.leave_lru(head) else { return };

@@ -11,11 +11,10 @@ use units::{CpuId, Pfn};
 use super::{NodeScan, Phase, Reclaimer, ScanControl};
 use crate::{
     Mm, Spaces,
-    cost::{Cause, Work},
     cx::Cx,
     event::Event,
     frame::{Frame, FrameFlag},
-    lru::{LruBy, LruKind, QuietFolio, QuietLists},
+    lru::{LruBy, LruKind, Quiet, QuietFolio, QuietLists},
     page_table::Pmd,
     primitive,
     shrinker::SlabScan,
@@ -23,57 +22,14 @@ use crate::{
     step::RUN,
 };
 
-/// Looks after which it is asked again, at first, whether some lists are quiet.
-const PATIENCE: u32 = 64;
-
-/// Some lists whose folios are all quiet, and how long that holds.
-#[derive(Clone, Debug)]
-pub(crate) struct Quiet {
-    lists: QuietLists,
-    /// The address spaces that map them, each with how often it has changed a huge entry by then.
-    mapped_by: Vec<(SpaceId, u64)>,
-    /// How often pins were given up and pinned pages came back from swap by then.
-    unpinned: u64,
-}
-
-/// When it is asked whether some lists are quiet: that takes time, and is in vain for most of them.
-#[derive(Clone, Copy, Debug)]
-pub(crate) struct Patience {
-    looks: u32,
-    most: u32,
-}
-
-impl Default for Patience {
-    fn default() -> Self {
-        Self { looks: 0, most: PATIENCE }
-    }
-}
-
-impl Patience {
-    /// So many folios were looked at one by one.
-    pub(crate) fn note(&mut self, looks: u32) {
-        self.looks = self.looks.saturating_add(looks);
-    }
-
-    fn is_over(self) -> bool {
-        self.looks >= self.most
-    }
-
-    /// The answer, for lists of so many folios: who was wrong asks less often, up to once for each time around.
-    fn learn(&mut self, is_quiet: bool, folios: u32) {
-        let most = if is_quiet { folios / 16 } else { self.most.saturating_mul(2).min(folios) };
-        *self = Self { looks: 0, most: most.max(PATIENCE) };
-    }
-}
-
-/// What became of a try to take a step.
+/// How a try to take a step has ended.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Turn {
     /// A step, or two in a row.
     Taken,
     /// The pass goes on to another list, or ends.
     Passed,
-    /// It is for others to take.
+    /// The step is for others to take.
     Left,
 }
 
@@ -99,7 +55,7 @@ impl NodeScan {
         is_any
     }
 
-    /// What [`Self::scan_next`] does with these lists, and the steps after it.
+    /// The turn of [`Self::scan_next`] with these lists, and the steps after it.
     fn quiet_turn(&mut self, mm: &mut Mm, cx: &mut Cx, sc: &mut ScanControl, lists: &mut QuietLists) -> Turn {
         let next = match self.phase {
             Phase::Lists { next: 0 } if self.amounts.is_done() => return self.quiet_end(mm, cx, sc, lists),
@@ -182,7 +138,7 @@ impl Mm {
     fn is_still_quiet(&self, spaces: &Spaces, lruvec: usize, quiet: &Quiet) -> bool {
         let changes = |id| spaces.get(id).map(|space| space.tables.huge_changes());
         self.lru.knows(lruvec, &quiet.lists)
-            && quiet.unpinned == self.pins.lost
+            && quiet.pins_lost == self.pins.lost
             && quiet.mapped_by.iter().all(|(id, then)| changes(*id) == Some(*then))
     }
 
@@ -200,7 +156,7 @@ impl Mm {
 
     fn survey_quiet(&self, spaces: &Spaces, lruvec: usize) -> Option<Quiet> {
         let lists = QuietLists::new(self.lru.moves(lruvec));
-        let mut quiet = Quiet { lists, mapped_by: Vec::new(), unpinned: self.pins.lost };
+        let mut quiet = Quiet { lists, mapped_by: Vec::new(), pins_lost: self.pins.lost };
         for is_active in [false, true] {
             let list = self.lru.lruvecs()[lruvec].list(LruKind::of(false, is_active));
             let mut next = list.first();
@@ -262,12 +218,7 @@ impl Mm {
 
     /// Is it sure that so many folios have left a list before others may run?
     fn has_time_to_isolate(&self, cx: &Cx, folios: u64) -> bool {
-        let price = |work| cx.price(work).0;
-        // Each new folio may be for other lists than the one before.
-        let new = self.lru.batch(cx.cpu()).len() as u64;
-        let most =
-            (price(Work::LineTransfer) + price(Work::LockPair)) * (1 + new) + price(Work::LruMove) * (folios + new);
-        let at = cx.now() + units::Picos(most);
+        let at = cx.now() + self.lru.isolation_takes_at_most(cx, folios);
         at < cx.alone_until() && !self.has_io_due(at)
     }
 
@@ -280,15 +231,19 @@ impl Mm {
         (lruvec, lists): (usize, &mut QuietLists),
         run: u64,
     ) {
-        let (slots, took) = self.isolate_quiet(cx, (lruvec, lists), false, run);
+        self.lru_add_drain(cx);
+        let taken = self.lru.take_quiet(cx, lists, (false, run));
+        let took = taken.frames();
         cx.count(if sc.by == Reclaimer::Kswapd { Event::PgscanKswapd } else { Event::PgscanDirect }, took);
         cx.count(Event::PgscanAnon, took);
         self.lru.lruvec_mut(lruvec).recent[0].scanned += took;
         sc.met.taken += took;
-        if slots.is_empty() {
+        if took == 0 {
             return;
         }
-        let activated = self.put_back_quiet(cx, (lruvec, lists), &slots, |folio| folio.activates);
+        primitive::scan_folios(cx, taken.folios());
+        primitive::scan_ptes(cx, taken.entries());
+        let activated = self.lru.return_quiet(cx, lists, (&taken, true));
         sc.scanned += took;
         cx.count(Event::Pgactivate, activated);
         self.lru.lruvec_mut(lruvec).recent[0].rotated += activated;
@@ -296,86 +251,17 @@ impl Mm {
 
     /// Moves folios from the active list to the inactive one: [`Mm::shrink_active_list`].
     fn age_quiet(&mut self, cx: &mut Cx, (lruvec, lists): (usize, &mut QuietLists), most: u64) {
-        let (slots, took) = self.isolate_quiet(cx, (lruvec, lists), true, most);
+        self.lru_add_drain(cx);
+        let taken = self.lru.take_quiet(cx, lists, (true, most));
+        let took = taken.frames();
         cx.count(Event::Pgrefill, took);
-        if !slots.is_empty() {
-            self.put_back_quiet(cx, (lruvec, lists), &slots, |_| false);
+        primitive::scan_folios(cx, taken.folios());
+        primitive::scan_ptes(cx, taken.entries());
+        if took > 0 {
+            self.lru.return_quiet(cx, lists, (&taken, false));
         }
         cx.count(Event::Pgdeactivate, took);
         self.lru.lruvec_mut(lruvec).recent[0].scanned += took;
-    }
-
-    fn isolate_quiet(
-        &mut self,
-        cx: &mut Cx,
-        (lruvec, lists): (usize, &mut QuietLists),
-        is_active: bool,
-        most: u64,
-    ) -> (Taken, u64) {
-        self.lru_add_drain(cx);
-        let lock = &mut self.lru.lruvec_mut(lruvec).lock;
-        lock.acquire(cx, Cause::LruLock);
-        let (mut taken, mut took) = (Taken::default(), 0);
-        while took < most
-            && let Some((slot, folio)) = lists.pop(is_active)
-        {
-            took += u64::from(folio.frames);
-            taken.push(slot, folio);
-        }
-        cx.work(Work::LruMove, taken.len as u64);
-        lock.release(cx, Cause::LruLock);
-        (taken, took)
-    }
-
-    /// Looks at folios and puts them on lists; says how many frames are active now.
-    fn put_back_quiet(
-        &mut self,
-        cx: &mut Cx,
-        (lruvec, lists): (usize, &mut QuietLists),
-        taken: &Taken,
-        activates: impl Fn(&QuietFolio) -> bool,
-    ) -> u64 {
-        primitive::scan_folios(cx, taken.len as u64);
-        primitive::scan_ptes(cx, taken.entries);
-        let lock = &mut self.lru.lruvec_mut(lruvec).lock;
-        lock.acquire(cx, Cause::LruLock);
-        let mut active = 0;
-        for (slot, folio) in &taken.folios[..taken.len] {
-            let is_active = activates(folio);
-            lists.push(*slot, is_active);
-            active += if is_active { u64::from(folio.frames) } else { 0 };
-        }
-        cx.work(Work::LruMove, taken.len as u64);
-        lock.release(cx, Cause::LruLock);
-        active
-    }
-}
-
-/// Folios that were taken off a list together.
-struct Taken {
-    folios: [(u32, QuietFolio); RUN as usize],
-    len: usize,
-    /// Entries that are read when they are looked at.
-    entries: u64,
-}
-
-impl Default for Taken {
-    fn default() -> Self {
-        let none =
-            QuietFolio { head: Pfn(0), zone: crate::pageblock::ZoneIndex(0), frames: 0, entries: 0, activates: false };
-        Self { folios: [(0, none); RUN as usize], len: 0, entries: 0 }
-    }
-}
-
-impl Taken {
-    fn push(&mut self, slot: u32, folio: QuietFolio) {
-        self.folios[self.len] = (slot, folio);
-        self.len += 1;
-        self.entries += u64::from(folio.entries);
-    }
-
-    fn is_empty(&self) -> bool {
-        self.len == 0
     }
 }
 

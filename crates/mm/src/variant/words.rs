@@ -12,7 +12,7 @@ use crate::{
     alloc::slow::{GivesUp, SlowPath},
     balloon::BalloonDeflates,
     buddy::End,
-    compact::{CompactContended, CompactDefers, CompactEnds, CompactHugePages, CompactMark},
+    compact::{CompactContended, CompactEnds, CompactHugePages, CompactMark},
     fault::CowReuse,
     khugepaged::{CollapseTarget, ThpRequests},
     lru::{LruBy, NewAnon},
@@ -212,10 +212,6 @@ words! {
         Pageblocks = "pageblocks",
         NotBegun = "not-begun",
         WholeBlocks = "whole-blocks",
-    }
-    CompactDefers {
-        Failures = "failures",
-        Reasons = "reasons",
     }
     CompactContended {
         Aborts = "aborts",

@@ -72,8 +72,8 @@ fn a_guest_that_fits_into_a_node_is_the_same_by_every_policy() {
     }
 }
 
-/// Each fault beyond the node reclaims to the last priority in vain, as compaction does not even begin. That it would not try hard
-/// changes nothing; that it never reclaims, or goes elsewhere, everything.
+/// Each fault beyond the node reclaims to the last priority in vain, as compaction does not even begin. That it would not try
+/// hard changes nothing; that it never reclaims, or goes elsewhere, everything.
 #[test]
 fn a_guest_that_does_not_fit_is_a_storm_unless_nobody_reclaims_for_the_node() {
     let (storm, _, vanilla) = pin(&[], 160);

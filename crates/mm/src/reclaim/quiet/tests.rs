@@ -35,7 +35,7 @@ struct World {
     steps: u64,
 }
 
-/// What others do while a pass goes on: nothing, for so long after each step begins.
+/// For how long after each step begins others have no turn.
 type Alone<'a> = dyn FnMut() -> u64 + 'a;
 
 impl World {
