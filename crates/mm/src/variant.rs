@@ -351,7 +351,7 @@ rules! {
     /// Is compaction put off by the reason of a failure: as long as frames are lacking, or until some have come free?
     compact_defers_by_reason: bool,
     /// Is it counted why compaction did not begin for a request, as events of the kernel's trace say it?
-    compact_counts_reasons: bool,
+    compact_counts_reasons: bool => AtBoot,
     /// What compaction does about huge pages in its way.
     compact_huge_pages: CompactHugePages,
     /// Does the search for free frames end at the first block that the zone cannot spare?

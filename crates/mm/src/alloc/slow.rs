@@ -59,8 +59,8 @@ pub enum GivesUp {
     Pageblocks,
     /// Where it was put off or found too little free to begin with, if one for a large block shall not try hard.
     NotBegun,
-    /// As `Deferred`; and a task's request for a pageblock that shall not try hard gives up whatever compaction came to (posted in
-    /// October 2018, never merged).
+    /// As `Deferred`; and a task's request for a pageblock that shall not try hard gives up whatever compaction came to (posted
+    /// in October 2018, never merged).
     WholeBlocks,
 }
 
