@@ -27,7 +27,7 @@ use crate::{
     file::{Files, Ground},
     fork,
     memory::{self, FileMapping},
-    numa, process, procfs,
+    numa, pin, process, procfs,
     tracing::{self, Fallbacks, Watch},
 };
 
@@ -308,8 +308,13 @@ impl Os for Linux {
         mapped
     }
 
+    async fn pin(&self, range: VmRange) -> Result<(), Errno> {
+        pin::pin(range)
+    }
+
     async fn munmap(&self, range: VmRange) -> Result<(), Errno> {
         memory::unmap(range)?;
+        pin::unpin(range);
         if !self.shared.files.forget_shared(range) {
             self.shared.left.fetch_add(range.len.0, Ordering::Relaxed);
         }

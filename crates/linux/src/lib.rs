@@ -35,6 +35,7 @@ pub mod module;
 pub mod monitor;
 pub mod newc;
 mod numa;
+mod pin;
 pub mod probe;
 pub mod process;
 pub mod procfs;

@@ -213,16 +213,12 @@ impl DirectCompact {
 
     /// Begins a run over a zone, unless compaction rests there. The greatest effort does not ask, and is not counted.
     fn begin_zone(&mut self, mm: &mut Mm, zone: ZoneIndex) {
-        let (order, compact) = (self.request.order, &mut mm.zones[zone].compact);
-        if self.priority < CompactPriority::SyncFull {
-            compact.consider(order);
-            if compact.is_deferred(order) {
-                if mm.variant().slow_path == SlowPath::ByProgress {
-                    self.best = self.best.max(CompactResult::Deferred);
-                }
-                self.passed += 1;
-                return;
+        if self.priority < CompactPriority::SyncFull && mm.is_compaction_deferred(zone, &self.request) {
+            if mm.variant().slow_path == SlowPath::ByProgress {
+                self.best = self.best.max(CompactResult::Deferred);
             }
+            self.passed += 1;
+            return;
         }
         self.run = Some(Box::new(CompactControl::direct(zone, &self.request, self.priority)));
     }
@@ -251,10 +247,13 @@ impl DirectCompact {
             compact.reset_deferral(self.request.order, false);
             return true;
         }
-        if self.priority > CompactPriority::Async
-            && matches!(result, CompactResult::Complete | CompactResult::PartialSkipped)
-        {
-            compact.defer(self.request.order);
+        if matches!(result, CompactResult::Complete | CompactResult::PartialSkipped) {
+            let order = self.request.order;
+            if mm.variant().compact_defers_by_reason {
+                mm.zones[zone].defer_until_freed(order);
+            } else if self.priority > CompactPriority::Async {
+                mm.zones[zone].compact.defer(order);
+            }
         }
         self.priority == CompactPriority::Async && cx.need_resched()
     }
@@ -304,6 +303,13 @@ impl DirectCompact {
         let is_fixed = mm.variant().slow_path == SlowPath::Fixed;
         let result = if is_fixed { self.result_by_mark() } else { self.best };
         let contention = self.contention;
+        if mm.variant().compact_counts_reasons {
+            match result {
+                CompactResult::Skipped => cx.count(Event::SimCompactSkipped, 1),
+                CompactResult::Deferred => cx.count(Event::SimCompactDeferred, 1),
+                _ => {}
+            }
+        }
         let counts = match result {
             CompactResult::Skipped => false,
             CompactResult::Deferred => mm.variant().compact_stall_deferred,

@@ -25,8 +25,18 @@ pub struct Circumstances<'a> {
     pub running: Option<Running<'a>>,
     /// Another task waits for this CPU (`need_resched`).
     pub need_resched: bool,
+    /// Until when nobody else has a turn, as far as is known.
+    pub alone_until: Time,
     /// Another task has had this CPU since the last step: the kernel would have asked at the end of that step.
     pub was_preempted: bool,
+}
+
+impl Circumstances<'_> {
+    /// Those of a step that changes its own address space alone, and after which nobody waits.
+    #[must_use]
+    pub const fn plain(control: ControlId, sharers: u32) -> Self {
+        Self { control, sharers, running: None, need_resched: false, alone_until: Time(0), was_preempted: false }
+    }
 }
 
 /// The context of a step: when and where it runs, and the only way to let time pass and to count; for whom it runs, and its
@@ -37,6 +47,7 @@ pub struct Cx<'a> {
     control: ControlId,
     need_resched: bool,
     was_preempted: bool,
+    alone_until: Time,
     pub(crate) tlbs: Tlbs<'a>,
     pub(crate) memory: Lent,
     has_free_block: bool,
@@ -51,6 +62,7 @@ impl<'a> Cx<'a> {
             control: ControlId(0),
             need_resched: false,
             was_preempted: false,
+            alone_until: Time(0),
             tlbs: Tlbs::ALONE,
             memory: Lent::default(),
             has_free_block: false,
@@ -92,6 +104,18 @@ impl<'a> Cx<'a> {
         self.tlbs.running = of.running;
         self.need_resched = of.need_resched;
         self.was_preempted = of.was_preempted;
+        self.alone_until = of.alone_until;
+    }
+
+    /// Until when nobody else has a turn: what would be many steps until then may be one.
+    pub(crate) fn alone_until(&self) -> Time {
+        self.alone_until
+    }
+
+    /// Sets that instant.
+    #[cfg(test)]
+    pub(crate) fn be_alone_until(&mut self, at: Time) {
+        self.alone_until = at;
     }
 
     /// The control of this step: the owner of the frames that it holds until its next one.

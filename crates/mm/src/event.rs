@@ -213,6 +213,11 @@ vm_events! {
     SimExtfrag = "sim_mm_page_alloc_extfrag",
     /// A free block smaller than a pageblock was taken from another migrate type's list: the pageblock is shared from now on.
     SimExtfragFragmenting = "sim_mm_page_alloc_extfrag_fragmenting",
+    /// Requests for which no zone had free frames enough to be compacted, or the need (`COMPACT_SKIPPED`, of the event
+    /// `mm_compaction_suitable` on real kernels); with `compact_counts_reasons` only.
+    SimCompactSkipped = "sim_compact_skipped",
+    /// Requests for which compaction was put off, as it has failed lately (`COMPACT_DEFERRED`, `mm_compaction_deferred`).
+    SimCompactDeferred = "sim_compact_deferred",
     /// Flushes of a CPU's whole TLB that it has asked for itself (`nr_tlb_local_flush_all`; as the next three, in kernels
     /// with `CONFIG_DEBUG_TLBFLUSH` only, which distributions do not set).
     SimTlbLocalFlushAll = "sim_nr_tlb_local_flush_all",
@@ -275,11 +280,14 @@ const EVENTS: usize = Event::ALL.len();
 
 /// How often each event happened.
 #[derive(Clone, Debug, PartialEq, Eq)]
+#[expect(clippy::struct_excessive_bools, reason = "each says whether some counters are there")]
 pub struct Counters {
     events: [u64; EVENTS],
     extfrag: ExtfragCounts,
     /// The kernel has a counter of stalls.
     has_stalls: bool,
+    /// The kernel has counters of why compaction did not begin.
+    has_reasons: bool,
     /// The counters are a guest's.
     is_guest: bool,
     /// The guest has a balloon.
@@ -292,6 +300,7 @@ impl Default for Counters {
             events: [0; EVENTS],
             extfrag: ExtfragCounts::default(),
             has_stalls: false,
+            has_reasons: false,
             is_guest: false,
             has_balloon: false,
         }
@@ -301,7 +310,7 @@ impl Default for Counters {
 impl Counters {
     /// Those that a kernel with these rules has.
     pub fn of(rules: &Variant) -> Self {
-        Self { has_stalls: rules.fragment_stall, ..Self::default() }
+        Self { has_stalls: rules.fragment_stall, has_reasons: rules.compact_counts_reasons, ..Self::default() }
     }
 
     /// They are those of a guest, which has some of its own.
@@ -355,6 +364,7 @@ impl Counters {
         let all = Event::ALL.iter().map(|event| (*event, self.get(*event)));
         let exists = |event: Event| match event {
             Event::FragmentStall => self.has_stalls,
+            Event::SimCompactSkipped | Event::SimCompactDeferred => self.has_reasons,
             event if event.is_of_guest() => self.is_guest,
             event if event.is_of_balloon() => self.has_balloon,
             event => !event.is_of_balancing(),

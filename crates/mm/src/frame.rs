@@ -11,8 +11,8 @@ use units::{CpuId, Order, Pfn, Vpn};
 
 use self::word::{
     ALLOCATED, ALLOCATED_BASE, ANON, FILE, FLAGS_SHIFT, FOLIOS, FREE, INDEX_BITS, ISOLATED, KERNEL, KIND_MASK,
-    MAP_COUNT_MASK, MAP_COUNT_SHIFT, NEXT_MASK, NEXT_SHIFT, ORDER_MASK, ORDER_SHIFT, PAYLOAD_SHIFT, PCP, TYPE_MASK,
-    ZERO_HUGE, pack, unpack, unpack_links, unpack_order,
+    MAP_COUNT_MASK, MAP_COUNT_SHIFT, NEXT_MASK, NEXT_SHIFT, ORDER_MASK, ORDER_SHIFT, PAYLOAD_SHIFT, PCP, PINNED_SHIFT,
+    TYPE_MASK, ZERO_HUGE, pack, unpack, unpack_links, unpack_order,
 };
 
 use crate::{
@@ -341,6 +341,12 @@ impl FrameTable {
         self.state[pfn.0 as usize] & (KIND_MASK | ORDER_MASK) == ANON
     }
 
+    /// Is it the head of a folio of anonymous memory?
+    #[inline]
+    pub fn is_anon(&self, pfn: Pfn) -> bool {
+        self.state[pfn.0 as usize] & KIND_MASK == ANON
+    }
+
     /// Is it a folio of the page cache?
     #[inline]
     pub fn is_file(&self, pfn: Pfn) -> bool {
@@ -545,6 +551,8 @@ pub enum FrameFlag {
     Referenced,
     /// A task works on the folio, and others wait or turn away (`PG_locked`).
     Locked,
+    /// Of a folio of anonymous memory: somebody has a reference to it beside those who map it, and will keep that.
+    Pinned,
 }
 
 impl FrameFlag {
@@ -556,6 +564,7 @@ impl FrameFlag {
             Self::Dropped => 1 << (FLAGS_SHIFT + 4),
             Self::Referenced => 1 << FLAGS_SHIFT,
             Self::Locked => 1 << (FLAGS_SHIFT + 5),
+            Self::Pinned => 1 << (PAYLOAD_SHIFT + PINNED_SHIFT),
         }
     }
 }

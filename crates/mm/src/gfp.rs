@@ -51,6 +51,18 @@ impl Urgency {
     }
 }
 
+/// The trouble that a request is worth, beside the number of rounds.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum Effort {
+    /// As its order has it.
+    #[default]
+    Usual,
+    /// Many rounds, even for a large block (`__GFP_RETRY_MAYFAIL`).
+    RetriesHard,
+    /// One compaction, and never reclaim (`__GFP_ONLY_COMPACT`, which was posted in August 2018 and never merged).
+    OnlyCompacts,
+}
+
 /// One allocation's wish.
 #[expect(clippy::struct_excessive_bools, reason = "they are bits of a mask, each with a name of its own")]
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -77,8 +89,8 @@ pub struct AllocRequest {
     pub reclaims: bool,
     /// One round of that is enough (`__GFP_NORETRY`).
     pub no_retry: bool,
-    /// Worth many rounds, even for a large block (`__GFP_RETRY_MAYFAIL`).
-    pub retries_hard: bool,
+    /// More about the trouble that it is worth.
+    pub effort: Effort,
     /// Will it be dirty, so that it should go where there is room for that (`__GFP_WRITE`)?
     pub writes: bool,
     /// Will a device write to it first, so that it need not be one that a cache holds (`__GFP_COLD`, up to 4.14)?
@@ -100,7 +112,7 @@ impl AllocRequest {
             wakes_kswapd: true,
             reclaims: true,
             no_retry: false,
-            retries_hard: false,
+            effort: Effort::Usual,
             writes: false,
             is_cold: false,
         }

@@ -28,8 +28,9 @@
 //! | `mm/page_alloc.c`        | `watermark.rs`                 | `totalreserve_pages`; the boost is in `zone_state.rs` |
 //! | `mm/mmap.c`, `mm/madvise.c` | `vma.rs`, `address_space.rs` | shared anonymous and fixed mappings, mremap, mprotect |
 //! | `mm/mincore.c`           | `address_space.rs`             | pages of files that are cached and not mapped |
-//! | `mm/memory.c`            | `page_table.rs`, `page_table/`, `pte.rs`, `unmap.rs`, `fork.rs` | pinned pages, devices |
+//! | `mm/memory.c`            | `page_table.rs`, `page_table/`, `pte.rs`, `unmap.rs`, `fork.rs` | devices |
 //! | `mm/memory.c`            | `fault.rs`, `swap/fault.rs`, `page_cache/fault.rs` | userfaultfd, device memory |
+//! | `mm/gup.c`               | `gup.rs`                       | pins of pages of files, several pins of one page |
 //! | `mm/mmu_gather.c`        | `mmu_gather.rs`                | |
 //! | `arch/x86/mm/tlb.c`      | `primitive.rs`, `tlb.rs`       | lazy TLBs, PCIDs, the heuristics before 3.17 |
 //! | `kernel/locking/qspinlock.c` | `spin.rs`                  | the queue |
@@ -87,6 +88,7 @@ mod folio_lock;
 pub mod fork;
 pub mod frame;
 pub mod gfp;
+pub mod gup;
 pub mod host;
 mod huge_cow;
 pub mod khugepaged;
@@ -224,6 +226,7 @@ pub struct Mm {
     /// Compaction in the background.
     pub compaction: Compaction,
     folio_waits: FolioWaits,
+    pins: rmap::Pins,
     oom: Oom,
     /// The host below, where this memory is a guest's.
     host: Option<Box<host::Host>>,
@@ -307,6 +310,7 @@ impl Mm {
             latency: Latency::default(),
             compaction: Compaction::new(settings),
             folio_waits,
+            pins: rmap::Pins::default(),
             oom: Oom::default(),
             host: None,
             reporting: None,

@@ -20,6 +20,11 @@ impl Default for List {
 }
 
 impl List {
+    /// A list between two ends, whose frames are linked already.
+    pub(crate) const fn of_ends((head, tail): (Pfn, Pfn), len: u32) -> Self {
+        Self { head, tail, len }
+    }
+
     /// How many frames are on it.
     #[inline]
     pub fn len(&self) -> u32 {

@@ -5,6 +5,7 @@
 //! and it is freed when the batch is drained if nobody else wants it any more.
 
 mod moves;
+mod quiet;
 
 use serde::Serialize;
 use units::{CpuId, NodeId, Order, Pfn};
@@ -24,6 +25,7 @@ use crate::{
 };
 
 pub(crate) use moves::Taken;
+pub(crate) use quiet::{Patience, Quiet, QuietFolio, QuietLists};
 
 /// The most folios that a batch of any version holds.
 const BATCH_MAX: usize = 31;
@@ -102,6 +104,12 @@ pub struct Lruvec {
     lists: [List; LruKind::ALL.len()],
     /// `lru_lock`: of the zone up to 4.7, of the node up to 5.10.
     lock: SpinLock,
+    /// How often a folio of anonymous memory was put on one of the lists, or taken off.
+    moves: u64,
+    /// The lists, where reclaim can take nothing of them.
+    pub(crate) quiet: Option<Box<Quiet>>,
+    /// When that is looked for.
+    pub(crate) patience: Patience,
     /// The cost of reclaiming lately, in pages: of anonymous memory, of files (`anon_cost`, `file_cost`).
     pub(crate) cost: [u64; 2],
     /// Evictions and activations so far: the clock by which a page was away for long or not (`nonresident_age`).
@@ -133,6 +141,12 @@ impl Recent {
 }
 
 impl Lruvec {
+    /// A folio is put on a list, or taken off.
+    #[inline]
+    fn note_move(&mut self, kind: LruKind) {
+        self.moves += u64::from(!kind.is_file());
+    }
+
     /// The folios of one list, the newest at its head.
     pub fn list(&self, kind: LruKind) -> &List {
         &self.lists[kind as usize]
@@ -241,6 +255,7 @@ impl Lru {
     fn insert(&mut self, frames: &mut FrameTable, zone: ZoneIndex, kind: LruKind, head: Pfn, order: Order) {
         let zone = &mut self.zones[zone];
         zone.frames[kind as usize] += u64::from(order.frames());
+        self.lruvecs[usize::from(zone.lruvec)].note_move(kind);
         self.lruvecs[usize::from(zone.lruvec)].lists[kind as usize].push_head(frames.threads(), head);
     }
 
@@ -248,6 +263,7 @@ impl Lru {
     fn remove(&mut self, frames: &mut FrameTable, zone: ZoneIndex, kind: LruKind, head: Pfn, order: Order) {
         let zone = &mut self.zones[zone];
         zone.frames[kind as usize] -= u64::from(order.frames());
+        self.lruvecs[usize::from(zone.lruvec)].note_move(kind);
         self.lruvecs[usize::from(zone.lruvec)].lists[kind as usize].remove(frames.threads(), head);
     }
 
@@ -255,6 +271,7 @@ impl Lru {
     fn insert_all(&mut self, frames: &mut FrameTable, (zone, kind): Place, heads: &[Pfn], order: Order) {
         let zone = &mut self.zones[zone];
         zone.frames[kind as usize] += heads.len() as u64 * u64::from(order.frames());
+        self.lruvecs[usize::from(zone.lruvec)].note_move(kind);
         self.lruvecs[usize::from(zone.lruvec)].lists[kind as usize].push_heads(frames.threads(), heads);
     }
 
@@ -262,6 +279,7 @@ impl Lru {
     fn remove_all(&mut self, frames: &mut FrameTable, (zone, kind): Place, heads: &[Pfn], order: Order) {
         let zone = &mut self.zones[zone];
         zone.frames[kind as usize] -= heads.len() as u64 * u64::from(order.frames());
+        self.lruvecs[usize::from(zone.lruvec)].note_move(kind);
         self.lruvecs[usize::from(zone.lruvec)].lists[kind as usize].remove_all(frames.threads(), heads);
     }
 
@@ -470,21 +488,6 @@ impl Mm {
         }
     }
 
-    /// A folio that is on no list goes to the head of one.
-    pub(crate) fn lru_insert(&mut self, head: Pfn, order: Order, kind: LruKind) {
-        self.frames.mark(head, FrameFlag::OnLru, true);
-        self.frames.mark(head, FrameFlag::Active, kind.is_active());
-        let zone = self.zone_position(head);
-        self.lru.insert(&mut self.frames, zone, kind, head, order);
-    }
-
-    /// References to a folio: its mappings, a batch or whoever has isolated it, and the swap cache (`folio_ref_count`).
-    pub(crate) fn folio_references(&self, head: Pfn) -> u32 {
-        let is_held = !self.frames.has(head, FrameFlag::OnLru);
-        let is_cached = self.swap.slot_of(head).is_some();
-        self.folio_mappings(head) + u32::from(is_held) + u32::from(is_cached)
-    }
-
     /// The zone of an allocated frame, by position.
     #[inline]
     pub(crate) fn zone_position(&self, head: Pfn) -> ZoneIndex {
@@ -524,6 +527,7 @@ impl Mm {
         self.lru.lruvecs[at].lock.acquire(cx, Cause::LruLock);
         cx.work(Work::LruMove, (tails.len() + unmapped) as u64);
         self.lru.lruvecs[at].recent[0].note((tails.len() + unmapped) as u64, is_active);
+        self.lru.lruvecs[at].note_move(kind);
         let list = &mut self.lru.lruvecs[at].lists[kind as usize];
         for tail in tails {
             self.frames.mark(*tail, FrameFlag::OnLru, true);

@@ -1,6 +1,6 @@
 //! Linux: migrate_pages() and below in mm/migrate.c (v4.1 to v6.4).
-//! Differs: base pages only; huge pages are not moved yet. No pages are pinned: what holds a page beside its mappings, its
-//! file and the swap cache is a child that is being forked. Migration does not wait for a page on its way to swap.
+//! Differs: base pages only; huge pages are not moved yet. What holds a page beside its mappings, its file and the swap cache
+//! is a pin, or a child that is being forked. Migration does not wait for a page on its way to swap.
 //!
 //! The frames to move to come from the caller. A page is unmapped in one step and copied and mapped again in the next;
 //! between them its entries say that it is on its way, and a task that comes across one waits.
@@ -287,6 +287,14 @@ impl Migrate {
         let mut unmapped = std::mem::take(&mut self.unmapped);
         for (source, target) in unmapped.drain(..) {
             mm.assert_isolated(cx, target, Order::BASE);
+            if mm.is_pinned(source) {
+                // Somebody has a reference that nothing explains (`migrate_page_move_mapping`, `folio_migrate_mapping`).
+                self.map_back(mm, spaces, cx, source);
+                self.from[self.kept] = source;
+                self.kept += 1;
+                targets.push(target);
+                continue;
+            }
             if mm.compaction.does_move_fail() {
                 self.map_back(mm, spaces, cx, source);
                 self.failed.push(source);
@@ -417,7 +425,9 @@ impl Mm {
         if self.frames.is_file(head) {
             return mode > MigrateMode::Async || self.written_by(head).is_none();
         }
-        self.frames.is_base_anon(head) && (mode > MigrateMode::Async || !self.swap.is_writeback(head))
+        // One with a reference that its mappings do not explain stays where it is; of the swap cache that is known later.
+        let is_kept = self.is_pinned(head) && self.swap.slot_of(head).is_none();
+        self.frames.is_base_anon(head) && !is_kept && (mode > MigrateMode::Async || !self.swap.is_writeback(head))
     }
 
     /// Notes that a page's contents are not on its device (`set_page_dirty`). Of anonymous memory only its slot says so: one

@@ -105,6 +105,8 @@ pub struct PageTables {
     moves: u64,
     /// Grows with each entry of base pages that is written, and each huge page's.
     changes: u64,
+    /// Grows with each entry of a huge page that changes, also by use, but not with new ones.
+    huge_changes: u64,
     spare: Vec<TableId>,
     /// Frames that tables are in already, when a kernel's state is taken over; they come before new ones.
     given: Vec<Pfn>,
@@ -121,7 +123,8 @@ impl PageTables {
     /// New tables in frames that tables were in before, taken from the end.
     pub(crate) fn new_in(mm: &mut Mm, cx: &mut Cx, given: Vec<Pfn>) -> Option<Self> {
         let (arena, spare) = (Vec::new(), Vec::new());
-        let mut tables = Self { arena, moves: 0, changes: 0, spare, given, root: TableId(0), counts: [0; LEVELS] };
+        let mut tables =
+            Self { arena, moves: 0, changes: 0, huge_changes: 0, spare, given, root: TableId(0), counts: [0; LEVELS] };
         tables.root = tables.alloc_table(mm, cx, Level::Pgd)?;
         Some(tables)
     }
@@ -190,6 +193,11 @@ impl PageTables {
         self.changes
     }
 
+    /// Grows with each entry of a huge page that is not any more what it was, also with its use.
+    pub(crate) fn huge_changes(&self) -> u64 {
+        self.huge_changes
+    }
+
     /// The contents of the PMD entry.
     pub fn pmd(&self, slot: PmdSlot) -> Pmd {
         match self.table(slot.table).entries[slot.index] {
@@ -210,13 +218,15 @@ impl PageTables {
         primitive::write_ptes(cx, 1);
         self.moves += 1;
         self.changes += 1;
-        self.arena[slot.table.0 as usize].entries[slot.index] = pte;
+        let was = std::mem::replace(&mut self.arena[slot.table.0 as usize].entries[slot.index], pte);
+        self.huge_changes += u64::from(was.is_huge());
     }
 
     /// User code reads or stores through the huge page at `vpn`: the processor marks its entry.
     pub(crate) fn use_huge(&mut self, vpn: Vpn, stores: bool) {
         if let Some(slot) = self.pmd_slot(vpn) {
             self.changes += 1;
+            self.huge_changes += 1;
             let entry = &mut self.arena[slot.table.0 as usize].entries[slot.index];
             *entry = entry.used(stores);
         }
@@ -227,6 +237,7 @@ impl PageTables {
         self.changes += 1;
         let entry = &mut self.arena[slot.table.0 as usize].entries[slot.index];
         let was = std::mem::replace(entry, entry.old());
+        self.huge_changes += u64::from(was.is_accessed());
         was.is_accessed()
     }
 
@@ -272,7 +283,9 @@ impl PageTables {
         primitive::write_ptes(cx, 1);
         self.moves += 1;
         self.changes += 1;
-        self.arena[slot.table.0 as usize].entries[slot.index] = Pte::table(table.0);
+        let entry = &mut self.arena[slot.table.0 as usize].entries[slot.index];
+        self.huge_changes += u64::from(entry.is_huge());
+        *entry = Pte::table(table.0);
     }
 
     /// The entries of a table of base pages; whoever writes them charges for it.

@@ -11,9 +11,10 @@ mod by_zone;
 mod direct;
 mod file;
 mod folio;
+mod quiet;
 mod throttle;
 
-use units::{NodeId, Order, Pfn};
+use units::{NodeId, Order, Pfn, Time};
 
 use crate::{
     Mm, Spaces,
@@ -217,6 +218,12 @@ impl NodeScan {
                     (self.phase, self.reclaimed) = (Phase::Lists { next: 0 }, 0);
                 }
                 Phase::Lists { next } => {
+                    if self.scan_quiet(mm, spaces, cx, sc) {
+                        return Step::More;
+                    }
+                    if self.phase != (Phase::Lists { next }) {
+                        continue;
+                    }
                     if let Some(step) = self.scan_next(mm, spaces, cx, sc, next) {
                         return step;
                     }
@@ -287,7 +294,7 @@ impl NodeScan {
         self.phase = Phase::Lists { next: at + 1 };
         if kind.is_active() {
             if !self.may_age(mm, kind) {
-                sc.spared_active |= mm.variant().reclaim_notes_refaults;
+                sc.spared_active |= mm.variant().reclaim_ages_by_pass;
                 return None;
             }
             mm.shrink_active_list(spaces, cx, sc, (self.lruvec, kind), run);
@@ -328,13 +335,14 @@ impl NodeScan {
         }
     }
 
-    /// Is there too little on the inactive list of a kind? Since 5.6 that is asked before anything is scanned.
+    /// Is there too little on the inactive list of a kind, or do pages of files come back too soon? Since 5.5 that is asked
+    /// before anything is scanned.
     fn may_age(&self, mm: &Mm, kind: LruKind) -> bool {
-        if mm.variant().reclaim_notes_refaults {
-            self.amounts.may_deactivate[usize::from(kind.is_file())]
-        } else {
-            mm.inactive_is_low(self.lruvec, kind.is_file())
+        if mm.variant().reclaim_ages_by_pass {
+            return self.amounts.may_deactivate[usize::from(kind.is_file())];
         }
+        let comes_back = kind.is_file() && mm.comes_back(self.lruvec, true);
+        comes_back || mm.inactive_is_low(self.lruvec, kind.is_file())
     }
 
     /// Notes the state of a zone after folios taken off its lists were looked at; is there something to wait for (the end of
@@ -373,6 +381,11 @@ impl NodeScan {
 }
 
 impl Mm {
+    /// Is something of what a device was asked for done by an instant?
+    fn has_io_due(&self, at: Time) -> bool {
+        self.is_swap_io_due(at) || self.is_disk_io_due(at)
+    }
+
     /// Frames of a zone that reclaim could free (`zone_reclaimable_pages`).
     pub(crate) fn reclaimable_frames(&self, zone: ZoneIndex) -> u64 {
         let of = |kind| self.lru.zone_frames(zone, kind);

@@ -10,7 +10,7 @@ use crate::{
     Mm,
     cx::Cx,
     event::Event,
-    frame::{FamilyId, Frame, FrameTable},
+    frame::{FamilyId, Frame, FrameFlag, FrameTable},
     primitive,
     pte::Pte,
 };
@@ -46,6 +46,15 @@ struct BaseMapped {
     total: u32,
     /// The folio's place in the queue of deferred splits.
     deferred: Option<u64>,
+}
+
+/// Pins, as far as they are not found at their pages.
+#[derive(Clone, Copy, Debug, Default)]
+pub(crate) struct Pins {
+    /// Has anything ever been pinned?
+    pub(crate) has_any: bool,
+    /// Grows when a page that is mapped is not pinned any more, and when a pinned one is mapped again.
+    pub(crate) lost: u64,
 }
 
 /// A folio that nobody maps any more.
@@ -209,6 +218,34 @@ impl Mm {
             self.mark_page_accessed(cx, head);
         }
         self.unmap_file_page(head);
+    }
+
+    /// Has somebody a reference to a folio of anonymous memory, beside those who map it?
+    #[inline]
+    pub fn is_pinned(&self, head: Pfn) -> bool {
+        self.frames.is_anon(head) && self.frames.has(head, FrameFlag::Pinned)
+    }
+
+    /// The folio of anonymous memory that holds this frame is pinned, or no longer.
+    pub(crate) fn set_pinned(&mut self, pfn: Pfn, is_pinned: bool) {
+        self.pins.has_any |= is_pinned;
+        self.pins.lost += u64::from(!is_pinned);
+        let head = self.folio_head(pfn);
+        self.frames.mark(head, FrameFlag::Pinned, is_pinned);
+    }
+
+    /// Are all references to a huge folio those of its mappings and of whoever has it in hand (`can_split_huge_page`)? Up to 4.4
+    /// pins are of its parts, and go with them.
+    pub(crate) fn can_split(&self, head: Pfn) -> bool {
+        self.variant.thp_splits_at_once || !self.is_pinned(head)
+    }
+
+    /// References to a folio: its mappings, a batch or whoever has isolated it, the swap cache, and a pin, which counts once
+    /// (`folio_ref_count`).
+    pub(crate) fn folio_references(&self, head: Pfn) -> u32 {
+        let is_held = !self.frames.has(head, FrameFlag::OnLru);
+        let is_cached = self.swap.slot_of(head).is_some();
+        self.folio_mappings(head) + u32::from(is_held) + u32::from(is_cached) + u32::from(self.is_pinned(head))
     }
 
     /// How often a base page is mapped, of whatever kind.

@@ -26,7 +26,7 @@ pub enum Split {
         /// Base folios freed.
         freed: u32,
     },
-    /// Another holds the folio: a batch of new folios, a control, or a child that is being forked.
+    /// Another holds the folio: a batch of new folios, a control, a child that is being forked, or whoever has pinned it.
     Busy,
 }
 
@@ -52,7 +52,7 @@ impl Mm {
             self.lru_add_drain(cx);
         }
         let is_loose = self.frames.has(head, FrameFlag::InBatch) || self.frames.has(head, FrameFlag::Locked);
-        if is_loose || !self.frames.has(head, FrameFlag::OnLru) {
+        if is_loose || !self.can_split(head) || !self.frames.has(head, FrameFlag::OnLru) {
             cx.count(Event::ThpSplitPageFailed, 1);
             return Split::Busy;
         }
@@ -71,7 +71,7 @@ impl Mm {
         let Frame::Anon { family, vpn, order: Order::HUGE } = self.frames.get(head) else {
             unreachable!("frame {head} is no huge folio, but {:?}", self.frames.get(head));
         };
-        let is_split = self.split_mappings(spaces, cx, head, vpn);
+        let is_split = self.can_split(head) && self.split_mappings(spaces, cx, head, vpn);
         cx.count(if is_split { Event::ThpSplitPage } else { Event::ThpSplitPageFailed }, 1);
         if is_split {
             self.take_apart(cx, head, (family, vpn), Parts::Isolated(tails));
@@ -141,6 +141,7 @@ impl Mm {
         let (zone, is_active) = (self.zone_position(head), self.frames.has(head, FrameFlag::Active));
         let is_referenced = self.frames.has(head, FrameFlag::Referenced);
         let is_workingset = self.swap.is_workingset(head);
+        let is_pinned = self.is_pinned(head);
         let (mut tails, mut unmapped) = (Vec::new(), Vec::new());
         for n in (0..Order::HUGE.frames()).rev() {
             let pfn = head.plus(n);
@@ -157,6 +158,7 @@ impl Mm {
             }
             self.frames.mark(pfn, FrameFlag::Referenced, is_referenced);
             self.frames.mark(pfn, FrameFlag::Active, is_active);
+            self.frames.mark(pfn, FrameFlag::Pinned, is_pinned);
             self.frames.mark(pfn, FrameFlag::Dropped, count == 0);
             if n > 0 {
                 tails.push(pfn);

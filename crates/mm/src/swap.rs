@@ -348,6 +348,11 @@ impl Mm {
         }
     }
 
+    /// Will a request be done by an instant?
+    pub(crate) fn is_swap_io_due(&self, at: Time) -> bool {
+        self.swap.device.is_done(at)
+    }
+
     /// Completes requests that the device has done by now (`end_swap_bio_write`, `end_swap_bio_read`): pages read can be used,
     /// and those written go to the tail of their list, if reclaim wants them gone.
     #[inline]

@@ -10,7 +10,7 @@ use crate::{
     cx::Cx,
     event::Event,
     frame::Frame,
-    gfp::{AllocRequest, Mobility},
+    gfp::{AllocRequest, Effort, Mark, Mobility},
     mempolicy::{HugeReach, Mempolicy},
     page_table::{Pmd, PmdSlot},
     primitive,
@@ -58,24 +58,58 @@ pub enum ThpNodes {
     LocalThenOnce,
     /// From the local one without much effort, then from any.
     LocalFirst,
+    /// From the local one, where a fault compacts once and never reclaims (`__GFP_ONLY_COMPACT`, posted in August 2018).
+    LocalCompacted,
+    /// As `LocalCompacted`; then from any, compacting once, if the local one has not enough free base pages either.
+    LocalCompactedUnlessShort,
+    /// From the local one if it has one above its Low mark; then from any with all effort.
+    LocalFast,
+    /// From the local one, but from any for mappings with `MADV_HUGEPAGE`.
+    LocalUnlessAdvised,
+    /// From the local one for mappings with `MADV_HUGEPAGE`, which stands for a `MADV_HUGEPAGE_FORCE_LOCAL`; for others as
+    /// `LocalUnlessReclaims`.
+    LocalIfAdvised,
 }
 
 impl ThpNodes {
-    /// The request of a fault with such a wish in a try.
-    pub(crate) fn request(self, which: HugeTry, wish: AllocRequest) -> AllocRequest {
+    /// The request of a fault with such a wish in a try; was the mapping advised to have huge pages?
+    pub(crate) fn request(self, which: HugeTry, wish: AllocRequest, is_advised: bool) -> AllocRequest {
         let once = AllocRequest { no_retry: true, ..wish };
-        match (self, which) {
-            (Self::Any, _) | (Self::LocalFirst, HugeTry::Second) => wish,
-            (Self::LocalUnlessReclaims, _) if wish.reclaims => wish,
-            (Self::Local | Self::LocalUnlessReclaims, _) | (Self::LocalThenOnce, HugeTry::First) => wish.this_node(),
-            (Self::LocalThenOnce, HugeTry::Second) => once,
-            (Self::LocalFirst, HugeTry::First) => once.this_node(),
-        }
+        let stays = match self {
+            Self::Any => false,
+            Self::Local | Self::LocalCompacted => true,
+            Self::LocalUnlessReclaims => !wish.reclaims,
+            Self::LocalThenOnce | Self::LocalFirst | Self::LocalFast | Self::LocalCompactedUnlessShort => {
+                which == HugeTry::First
+            }
+            Self::LocalUnlessAdvised => !is_advised,
+            Self::LocalIfAdvised => is_advised || !wish.reclaims,
+        };
+        let wish = match (self, which) {
+            (Self::LocalThenOnce, HugeTry::Second) | (Self::LocalFirst, HugeTry::First) => once,
+            (Self::LocalCompacted | Self::LocalCompactedUnlessShort, _) => {
+                AllocRequest { effort: Effort::OnlyCompacts, ..once }
+            }
+            // The Low mark was what the first try asked for.
+            (Self::LocalFast, HugeTry::Second) => AllocRequest { mark: Mark::Min, ..wish },
+            _ => wish,
+        };
+        if stays { wish.this_node() } else { wish }
     }
 
-    /// Does a fault that may reclaim try once more when it got none?
-    fn tries_twice(self) -> bool {
-        matches!(self, Self::LocalThenOnce | Self::LocalFirst)
+    /// Does a fault with such a wish try once more when it got none?
+    fn tries_twice(self, mm: &Mm, wish: &AllocRequest) -> bool {
+        match self {
+            Self::LocalThenOnce | Self::LocalFirst => wish.reclaims,
+            Self::LocalFast => true,
+            Self::LocalCompactedUnlessShort => mm.is_short_of_base_pages(wish),
+            Self::Any
+            | Self::Local
+            | Self::LocalUnlessReclaims
+            | Self::LocalCompacted
+            | Self::LocalUnlessAdvised
+            | Self::LocalIfAdvised => false,
+        }
     }
 }
 
@@ -192,24 +226,34 @@ impl Mm {
             HugeReach::ByRule => rule,
             HugeReach::ByPolicy => ThpNodes::Any,
         };
-        let request = rule.request(which, wish);
+        let request = rule.request(which, wish, advice == HugeAdvice::HugePage);
         if which == HugeTry::First && !self.may_try_huge(cx, &request) {
             self.huge_fault_failed(request.node);
             return HugeGot::Nothing;
         }
         self.count_huge_try(cx, &request);
-        match self.alloc(cx, &request) {
+        let is_fast_alone = rule == ThpNodes::LocalFast && which == HugeTry::First;
+        let found = if is_fast_alone { self.alloc_above(cx, &request, Mark::Low) } else { self.alloc(cx, &request) };
+        match found {
             Some(frame) => {
                 primitive::write_tails(cx, Order::HUGE);
                 HugeGot::Frame(frame)
             }
             None if cx.has_asked() => HugeGot::Asked,
-            None if rule.tries_twice() && which == HugeTry::First && wish.reclaims => HugeGot::Next(HugeTry::Second),
+            None if which == HugeTry::First && rule.tries_twice(self, &wish) => HugeGot::Next(HugeTry::Second),
             None => {
                 self.huge_fault_failed(request.node);
                 HugeGot::Nothing
             }
         }
+    }
+
+    /// Has the node of a request for a huge page too few free base pages for as much memory?
+    fn is_short_of_base_pages(&self, request: &AllocRequest) -> bool {
+        let base = request.this_node();
+        let more = u64::from(request.order.frames());
+        let has_them = |zone| self.zones[zone].has_above_low(more, request.highest);
+        !self.zones_for(&base).into_iter().any(has_them)
     }
 
     /// The huge zero page for one more address space (`mm_get_huge_zero_page`); nothing when memory is out.

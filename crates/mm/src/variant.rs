@@ -220,8 +220,12 @@ rules! {
     reclaim_by_costs: bool,
     /// Do pages that come back make active lists age?
     reclaim_notes_refaults: bool,
+    /// Is that decided for a whole pass, and aged what was spared when a run was in vain? Else each time, for files alone.
+    reclaim_ages_by_pass: bool,
     /// Does reclaim move dirty files out of its way, and wake the flusher for want of others, not for having looked at enough?
     reclaim_sets_dirty_aside: bool,
+    /// Does reclaim leave pinned base pages as they are? Else they go to the swap cache, from where they cannot be freed.
+    reclaim_keeps_pinned: bool,
     /// Does reclaim flush TLBs once for all that it unmaps in a run, and not after each entry (`TTU_BATCH_FLUSH`)?
     reclaim_batches_flushes: bool,
     /// Does reclaim wait for what it waits for, and not for a disk to be less busy (`congestion_wait`)?
@@ -354,6 +358,10 @@ rules! {
     compact_ends: CompactEnds,
     /// What asynchronous compaction does when others want the lock or the CPU.
     compact_contended: CompactContended,
+    /// Is compaction put off by the reason of a failure: as long as frames are lacking, or until some have come free?
+    compact_defers_by_reason: bool,
+    /// Is it counted why compaction did not begin for a request, as events of the kernel's trace say it?
+    compact_counts_reasons: bool => AtBoot,
     /// What compaction does about huge pages in its way.
     compact_huge_pages: CompactHugePages,
     /// Does the search for free frames end at the first block that the zone cannot spare?

@@ -68,6 +68,11 @@ pub trait Os: Clone + Send + 'static {
     /// Gives advice about a range.
     fn madvise(&self, range: VmRange, advice: Advice) -> impl Future<Output = Result<(), Errno>>;
 
+    /// Brings in all pages of a range of anonymous memory, one after the other as by stores, and pins them for the life of the
+    /// mapping: nothing moves them or takes them away, as if a device had them (VFIO_IOMMU_MAP_DMA; on real kernels buffers
+    /// registered with an io_uring). `ENOSYS` where the kernel cannot, `ENOMEM` also where no more may be pinned.
+    fn pin(&self, range: VmRange) -> impl Future<Output = Result<(), Errno>>;
+
     /// Stores one byte at the start of every `stride` bytes of the range, in address order.
     fn store(&self, range: VmRange, stride: Bytes) -> impl Future<Output = Result<(), Errno>>;
 

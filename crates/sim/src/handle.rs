@@ -183,6 +183,10 @@ impl Os for Sim {
         unit(Request::Madvise(range, advice)).await
     }
 
+    async fn pin(&self, range: VmRange) -> Result<(), Errno> {
+        unit(Request::Pin(range)).await
+    }
+
     async fn store(&self, range: VmRange, stride: Bytes) -> Result<(), Errno> {
         unit(Request::Store(range, stride)).await
     }

@@ -8,6 +8,7 @@ use mm::{
     cx::Cx,
     fault::{Access, FaultDone},
     fork::Fork,
+    gup::Pin,
     numa_hint::HintScan,
     page_cache::FileOperation,
     step::{Step, Wait},
@@ -62,6 +63,11 @@ pub(crate) enum Operation {
     },
     NodeOf {
         range: VmRange,
+    },
+    /// Memory is given to a device.
+    Pin {
+        pin: Box<Pin>,
+        entered: bool,
     },
     File {
         operation: Box<FileOperation>,
@@ -125,6 +131,7 @@ impl Operation {
                 let accesses = Box::new(accesses(pages(range), pattern, amount, by.task).under(by.policy));
                 Self::Access { accesses, ticks: by.ticks }
             }
+            Request::Pin(range) => Self::Pin { pin: Box::new(Pin::new(pages(range)).under(by.policy)), entered: false },
             Request::NodeOf(range) => Self::NodeOf { range },
             Request::Compute(left) => Self::Compute { left, ticks: by.ticks },
             Request::Hint(range) => Self::Hint(HintScan::new(pages(range))),
@@ -160,9 +167,12 @@ impl Operation {
             Self::Touch(touch) => Self::touch_needs(touch, space, rules),
             Self::Access { accesses, .. } if !accesses.is_in_fault() => None,
             Self::Access { accesses, .. } if rules.vma_locks && accesses.has_tied_vma(space) => None,
-            Self::Access { .. } | Self::Hint(_) | Self::NodeOf { .. } | Self::Mincore { .. } | Self::Discard { .. } => {
-                Some(Mode::Read)
-            }
+            Self::Access { .. }
+            | Self::Hint(_)
+            | Self::NodeOf { .. }
+            | Self::Pin { .. }
+            | Self::Mincore { .. }
+            | Self::Discard { .. } => Some(Mode::Read),
         }
     }
 
@@ -182,6 +192,7 @@ impl Operation {
         match self {
             Self::Touch(touch) => touch.left(),
             Self::Access { accesses, .. } => accesses.left(),
+            Self::Pin { pin, .. } => pin.left(),
             Self::Compute { left, .. } => left.as_nanos(),
             // How many pages are there is not known before they are found.
             Self::Munmap { unmap, .. } | Self::Discard { unmap, .. } if unmap.has_pages_left() => u64::from(u32::MAX),
@@ -199,6 +210,7 @@ impl Operation {
         match self {
             Self::Touch(touch) => touch.is_in_fault(),
             Self::Access { accesses, .. } => accesses.keeps_lock(),
+            Self::Pin { pin, .. } => pin.is_in_fault(),
             _ => false,
         }
     }
@@ -209,6 +221,7 @@ impl Operation {
             Self::Munmap { .. } | Self::Fork { .. } | Self::Exit(_) | Self::Discard { .. } | Self::Hint(_) => true,
             Self::Touch(touch) => touch.is_in_fault(),
             Self::Access { accesses, .. } => accesses.keeps_lock(),
+            Self::Pin { pin, .. } => pin.is_in_fault(),
             Self::Mmap { .. }
             | Self::Madvise { .. }
             | Self::Mincore { .. }
@@ -256,7 +269,9 @@ impl Operation {
             }
             Self::Touch(_) => unreachable!("it is no call"),
             Self::File { .. } => unreachable!("it works on more than this address space"),
-            Self::Access { .. } | Self::Hint(_) | Self::Compute { .. } => self.step_access(mm, space, cx, horizon),
+            Self::Access { .. } | Self::Hint(_) | Self::Compute { .. } | Self::Pin { .. } => {
+                self.step_access(mm, space, cx, horizon)
+            }
             Self::NodeOf { range } => {
                 cx.work(Work::SystemCall, 1);
                 Progress::Done(Answer::Nodes(space.nodes_of(mm, cx, pages(*range))))
@@ -320,7 +335,7 @@ impl Operation {
         }
     }
 
-    /// Takes a step of an operation that goes through memory again and again, or makes it hint.
+    /// Takes a step of an operation that goes through memory, again and again or to pin it, or makes it hint.
     fn step_access(&mut self, mm: &mut Mm, space: &mut AddressSpace, cx: &mut Cx<'_>, horizon: Time) -> Progress {
         match self {
             Self::Access { accesses, ticks } => {
@@ -343,6 +358,14 @@ impl Operation {
                 Step::Done(()) => Progress::Done(Answer::Unit(Ok(()))),
                 Step::More | Step::Block(_) => Progress::More,
             },
+            Self::Pin { pin, entered } => {
+                enter(cx, entered);
+                match pin.step(mm, space, cx, horizon) {
+                    Step::More => Progress::More,
+                    Step::Block(wait) => Progress::Block(wait),
+                    Step::Done(result) => Progress::Done(Answer::Unit(result)),
+                }
+            }
             _ => unreachable!("it is another"),
         }
     }
@@ -365,6 +388,7 @@ impl Operation {
         match self {
             Self::Touch(touch) => touch.holdings(space),
             Self::Access { accesses, .. } => accesses.holdings(space),
+            Self::Pin { pin, .. } => pin.holdings(space),
             Self::Munmap { unmap, .. } | Self::Discard { unmap, .. } | Self::Exit(unmap) => unmap.holdings(),
             Self::Fork { fork, .. } => fork.holdings(),
             Self::File { operation, .. } => operation.holdings(),
@@ -391,6 +415,7 @@ impl Operation {
         match self {
             Self::Touch(touch) => touch.abort(mm, space, cx),
             Self::Access { accesses, .. } => accesses.abort(mm, space, cx),
+            Self::Pin { pin, .. } => pin.abort(mm, space, cx),
             Self::Munmap { unmap, .. } | Self::Discard { unmap, .. } | Self::Exit(unmap) => unmap.abort(mm, cx),
             Self::Fork { fork, .. } => fork.abort(mm, cx),
             Self::File { operation, .. } => operation.abort(mm, cx),

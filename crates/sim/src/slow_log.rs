@@ -232,6 +232,7 @@ fn describe(operation: &Operation) -> (What, Option<Vpn>) {
         Operation::Access { .. } => call("access"),
         Operation::Hint(_) => call("hint"),
         Operation::Compute { .. } => call("compute"),
+        Operation::Pin { pin, .. } => (What::call("pin"), Some(pin.next())),
         Operation::NodeOf { .. } => call("move_pages"),
         Operation::File { operation, .. } => call(operation.name()),
         Operation::Mmap { .. } => call("mmap"),

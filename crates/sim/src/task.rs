@@ -131,6 +131,7 @@ pub(crate) enum Request {
     Access(VmRange, Pattern, Amount),
     Hint(VmRange),
     NodeOf(VmRange),
+    Pin(VmRange),
     Compute(Picos),
     SetMempolicy(Mempolicy),
     SetAffinity(Vec<CpuId>),

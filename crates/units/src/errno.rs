@@ -22,12 +22,16 @@ impl Errno {
     pub const BADF: Self = Self(9);
     /// No memory, or the run's memory cap is reached.
     pub const NOMEM: Self = Self(12);
+    /// An address that is not mapped.
+    pub const FAULT: Self = Self(14);
     /// An argument makes no sense.
     pub const INVAL: Self = Self(22);
     /// The disk is full, or the run's files would become larger than it declared.
     pub const NOSPC: Self = Self(28);
     /// The target does not have this operation.
     pub const NOSYS: Self = Self(38);
+    /// The kind of memory, or of file, does not have this operation.
+    pub const OPNOTSUPP: Self = Self(95);
     /// Another task of the run died, so what this one waits for will never come.
     pub const CANCELED: Self = Self(125);
 
@@ -39,9 +43,11 @@ impl Errno {
             Self::EXIST => "EEXIST",
             Self::BADF => "EBADF",
             Self::NOMEM => "ENOMEM",
+            Self::FAULT => "EFAULT",
             Self::INVAL => "EINVAL",
             Self::NOSPC => "ENOSPC",
             Self::NOSYS => "ENOSYS",
+            Self::OPNOTSUPP => "EOPNOTSUPP",
             Self::CANCELED => "ECANCELED",
             _ => return None,
         })

@@ -46,7 +46,7 @@ const FLOORS: [&[&str]; 8] = [
         "oom.rs", "reclaim.rs", "reclaim/", "shrinker.rs",
     ],
     &[
-        "access.rs", "access/", "fault.rs", "huge_cow.rs", "khugepaged.rs", "khugepaged/", "numa_hint.rs",
+        "access.rs", "access/", "fault.rs", "gup.rs", "huge_cow.rs", "khugepaged.rs", "khugepaged/", "numa_hint.rs",
         "page_cache/fault.rs", "split.rs", "swap/fault.rs", "thp.rs", "touch.rs",
     ],
     &["balloon.rs", "host.rs", "mistake.rs", "reporting.rs"],

@@ -22,7 +22,7 @@ use crate::{
     compact::{CompactPriority, CompactResult, Compacted, DirectCompact},
     cx::Cx,
     frame::{Held, Holdings},
-    gfp::{AllocRequest, Mark, Mobility, Urgency},
+    gfp::{AllocRequest, Effort, Mark, Mobility, Urgency},
     pageblock::ZoneIndex,
     primitive,
     reclaim::DirectReclaim,
@@ -59,16 +59,23 @@ pub enum GivesUp {
     Pageblocks,
     /// Where it was put off or found too little free to begin with, if one for a large block shall not try hard.
     NotBegun,
+    /// As `Deferred`; and a task's request for a pageblock that shall not try hard gives up whatever compaction came to (posted
+    /// in October 2018, never merged).
+    WholeBlocks,
 }
 
 impl GivesUp {
     /// Does a large request give up now?
-    fn applies(self, request: &AllocRequest, pageblock: Order, came_to: CompactResult) -> bool {
-        let is_whole = request.order >= pageblock && !request.retries_hard;
+    fn applies(self, control: &AllocControl, pageblock: Order, came_to: CompactResult) -> bool {
+        let request = &control.request;
+        let is_whole = request.order >= pageblock && request.effort != Effort::RetriesHard;
+        if self == Self::WholeBlocks && request.order == pageblock && request.no_retry && !control.is_kthread {
+            return true;
+        }
         match came_to {
             CompactResult::Deferred => request.no_retry || (self == Self::Pageblocks && is_whole),
             CompactResult::Skipped => match self {
-                Self::Deferred => false,
+                Self::Deferred | Self::WholeBlocks => false,
                 Self::Pageblocks => is_whole,
                 Self::NotBegun => request.no_retry,
             },
@@ -257,8 +264,11 @@ impl AllocControl {
             return Next::Done(Some(block));
         }
         self.compacted = came_to.result;
+        if self.request.effort == Effort::OnlyCompacts {
+            return Next::Done(None);
+        }
         if self.is_costly() {
-            if mm.variant().slow_gives_up.applies(&self.request, mm.frames.blocks.order(), came_to.result) {
+            if mm.variant().slow_gives_up.applies(self, mm.frames.blocks.order(), came_to.result) {
                 return Next::Done(None);
             }
             if self.request.no_retry {
@@ -309,7 +319,7 @@ impl AllocControl {
 
     /// 8 to 11.
     fn decide(&mut self, mm: &mut Mm, cx: &mut Cx, reclaimed: u64) -> Next {
-        if self.request.no_retry || (self.is_costly() && !self.request.retries_hard) {
+        if self.request.no_retry || (self.is_costly() && self.request.effort != Effort::RetriesHard) {
             return Next::Done(None);
         }
         match self.should_reclaim_again(mm, cx, reclaimed) {
@@ -327,7 +337,7 @@ impl AllocControl {
             return Next::Done(Some(found));
         }
         // One process less would not make a large block, nor memory of one node.
-        let helps = !self.is_costly() && !request.retries_hard && !request.this_node_only;
+        let helps = !self.is_costly() && request.effort != Effort::RetriesHard && !request.this_node_only;
         if mm.is_leaking_on_oom() {
             // Another task has `oom_lock`: wait for the result (`__alloc_pages_may_oom`).
             return self.after_oom(Next::Block(Wait::Until(cx.now() + TICK), Phase::Look));

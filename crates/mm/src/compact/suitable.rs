@@ -74,6 +74,11 @@ impl FreeBlocks {
 }
 
 impl ZoneState {
+    /// Would as many free frames be above the Low mark, beside what others keep?
+    pub(crate) fn has_above_low(&self, frames: u64, highest: ZoneKind) -> bool {
+        self.buddy.free_frames() > self.mark(Mark::Low) + self.keeps(highest, Urgency::Normal) + frames
+    }
+
     /// Is there enough room to move pages around in, beside what a mark, raised as it is, and others keep
     /// (`__compaction_suitable`: `low_wmark_pages` and `min_wmark_pages` hold the boost since 5.0)?
     fn has_room(&self, order: Order, highest: ZoneKind, free_too: u64, by: CompactMark) -> bool {
@@ -126,6 +131,13 @@ impl Mm {
             }
         }
         Suitable::Continue
+    }
+
+    /// Has a zone no block for a request, and too few free frames to make one by moving pages?
+    pub(super) fn lacks_room(&self, zone: ZoneIndex, order: Order, highest: ZoneKind, urgency: Urgency) -> bool {
+        let (state, rules) = (&self.zones[zone], &self.variant);
+        !state.is_ok(order, Mark::Min, highest, urgency, rules)
+            && !state.has_room(order, highest, 0, rules.compact_mark)
     }
 
     /// Would a zone be, if a part of what can be reclaimed were free (`compaction_zonelist_suitable`)?

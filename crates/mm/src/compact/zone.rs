@@ -9,8 +9,9 @@ use crate::{
     Mm,
     cx::Cx,
     frame::{FrameTable, Seen},
+    gfp::AllocRequest,
     migrate::MigrateMode,
-    pageblock::MigrateType,
+    pageblock::{MigrateType, ZoneIndex},
     primitive,
     zone_state::ZoneState,
 };
@@ -39,6 +40,8 @@ pub struct ZoneCompact {
     pub(crate) defer_shift: u8,
     /// The least order that failed (`compact_order_failed`): nothing says so at boot, so all have.
     pub(crate) order_failed: Order,
+    /// Free frames of the zone when all was last scanned in vain, where deferral goes by the reason.
+    pub(crate) failed_with: u64,
     /// A task has looked at all of the zone: kswapd clears the skip bits before it sleeps (`compact_blockskip_flush`).
     pub(crate) blockskip_flush: bool,
 }
@@ -53,6 +56,7 @@ impl ZoneCompact {
             considered: 0,
             defer_shift: 0,
             order_failed: Order::BASE,
+            failed_with: 0,
             blockskip_flush: false,
         };
         new.reset_cached(start, end, pageblock);
@@ -120,6 +124,17 @@ impl ZoneCompact {
 }
 
 impl ZoneState {
+    /// All was scanned in vain: what would make a difference is frames that come free.
+    pub(crate) fn defer_until_freed(&mut self, order: Order) {
+        self.compact.defer(order);
+        self.compact.failed_with = self.buddy.free_frames();
+    }
+
+    /// Have frames for a block of such an order come free since then?
+    fn has_freed(&self, order: Order) -> bool {
+        self.buddy.free_frames() >= self.compact.failed_with + u64::from(order.frames())
+    }
+
     /// Forgets which pageblocks to skip, where there is something in them, if a task has looked at all of the zone since
     /// (`__reset_isolation_suitable`).
     pub(crate) fn reset_isolation_suitable(&mut self, frames: &mut FrameTable, cx: &mut Cx<'_>) {
@@ -208,6 +223,22 @@ impl ZoneState {
 }
 
 impl Mm {
+    /// Counts a request that would compact a zone, and says whether it is turned away (`compaction_deferred`).
+    pub(super) fn is_compaction_deferred(&mut self, zone: ZoneIndex, request: &AllocRequest) -> bool {
+        let AllocRequest { order, highest, urgency, .. } = *request;
+        if self.variant.compact_defers_by_reason {
+            if self.lacks_room(zone, order, highest, urgency) {
+                return true;
+            }
+            if !self.zones[zone].has_freed(order) {
+                return self.zones[zone].compact.is_deferred(order);
+            }
+        }
+        let compact = &mut self.zones[zone].compact;
+        compact.consider(order);
+        compact.is_deferred(order)
+    }
+
     /// Forgets which pageblocks of a node compaction is to skip, where a task has looked at all of a zone
     /// (`reset_isolation_suitable`).
     pub(crate) fn reset_isolation_suitable(&mut self, cx: &mut Cx, node: NodeId) {

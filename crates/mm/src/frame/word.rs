@@ -42,11 +42,12 @@ pub(super) const REPORTED: u64 = 1 << FLAGS_SHIFT;
 pub(super) const MAP_COUNT_SHIFT: u32 = FLAGS_SHIFT + 6;
 pub(super) const MAP_COUNT_MASK: u64 = FrameTable::MAP_COUNT_MAX as u64;
 pub(super) const PAYLOAD_SHIFT: u32 = 16;
-/// Payload of Anon: page number 36 bits, family 12. Of File: page 20 bits, segment 28. Of Pcp: type 8 bits, CPU 32. Of Slab:
-/// objects 16 bits, cache 8, frozen.
+/// Payload of Anon: page number 35 bits (user addresses have 47), a flag that says pinned, family 12 bits. Of File: page 20 bits,
+/// segment 28. Of Pcp: type 8 bits, CPU 32. Of Slab: objects 16 bits, cache 8, frozen.
 pub(super) const FAMILY_SHIFT: u32 = 36;
 pub(super) const FAMILY_MAX: u16 = (1 << (48 - FAMILY_SHIFT)) - 1;
-pub(super) const VPN_MASK: u64 = (1 << FAMILY_SHIFT) - 1;
+pub(super) const PINNED_SHIFT: u32 = FAMILY_SHIFT - 1;
+pub(super) const VPN_MASK: u64 = (1 << PINNED_SHIFT) - 1;
 pub(super) const INDEX_BITS: u32 = 20;
 pub(super) const INDEX_MASK: u64 = (1 << INDEX_BITS) - 1;
 pub(super) const SEGMENT_MAX: u32 = (1 << (48 - INDEX_BITS)) - 1;

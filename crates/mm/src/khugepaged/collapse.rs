@@ -266,7 +266,7 @@ impl Collapse {
             if self.isolated.iter().any(|(held, _)| held.pfn == head) {
                 continue;
             }
-            if mm.frames.has(head, FrameFlag::Locked) {
+            if mm.frames.has(head, FrameFlag::Locked) || mm.is_pinned(head) {
                 return self.put_back(mm, cx, frame);
             }
             let Some(kind) = mm.isolate_lru(head) else { return self.put_back(mm, cx, frame) };

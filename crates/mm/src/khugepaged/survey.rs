@@ -80,8 +80,8 @@ impl Survey {
         self.count_node(node);
         let head = mm.folio_head(pfn);
         self.referenced += u32::from(pte.is_accessed() || mm.frames.has(head, FrameFlag::Referenced));
-        // A folio in a batch has a reference that no mapping explains.
-        mm.frames.has(head, FrameFlag::OnLru) && !mm.frames.has(head, FrameFlag::Locked)
+        // A folio in a batch, or a pinned one, has a reference that no mapping explains.
+        mm.frames.has(head, FrameFlag::OnLru) && !mm.frames.has(head, FrameFlag::Locked) && !mm.is_pinned(head)
     }
 
     /// Half of the pages are on a node that has no huge page: nothing can come of it (`khugepaged_scan_abort` of the series).

@@ -78,6 +78,7 @@ impl Mm {
             met += frames;
             moves += 1;
             if self.zones[self.zone_position(head)].kind > highest {
+                self.lru.lruvecs[lruvec].note_move(kind);
                 let list = &mut self.lru.lruvecs[lruvec].lists[kind as usize];
                 list.remove(self.frames.threads(), head);
                 list.push_head(self.frames.threads(), head);
@@ -89,6 +90,9 @@ impl Mm {
         }
         cx.work(Work::LruMove, moves);
         self.lru.lruvecs[lruvec].lock.release(cx, Cause::LruLock);
+        if !kind.is_file() {
+            self.lru.lruvecs[lruvec].patience.note(u32::try_from(taken.as_slice().len()).expect("a run"));
+        }
         (met, took)
     }
 
@@ -131,6 +135,7 @@ impl Mm {
         lruvec.lock.acquire(cx, Cause::LruLock);
         cx.work(Work::LruMove, (tails.len() + unmapped) as u64);
         lruvec.recent[0].note((tails.len() + unmapped) as u64, is_active);
+        lruvec.note_move(kind);
         for tail in tails {
             self.frames.mark(*tail, FrameFlag::OnLru, true);
             lruvec.lists[kind as usize].push_tail(self.frames.threads(), *tail);
@@ -167,6 +172,14 @@ impl Mm {
         }
     }
 
+    /// A folio that is on no list goes to the head of one.
+    pub(crate) fn lru_insert(&mut self, head: Pfn, order: Order, kind: LruKind) {
+        self.frames.mark(head, FrameFlag::OnLru, true);
+        self.frames.mark(head, FrameFlag::Active, kind.is_active());
+        let zone = self.zone_position(head);
+        self.lru.insert(&mut self.frames, zone, kind, head, order);
+    }
+
     /// A folio was written, and is to be reclaimed next, if it is on a list.
     pub(crate) fn lru_rotate(&mut self, cx: &mut Cx, head: Pfn) {
         let Some(was) = self.frames.leave_lru(head) else { return };
@@ -178,6 +191,7 @@ impl Mm {
         self.frames.mark(head, FrameFlag::OnLru, true);
         self.frames.mark(head, FrameFlag::Active, false);
         let kind = LruKind::of(is_file, false);
+        self.lru.lruvecs[at].note_move(kind);
         self.lru.zones[zone].frames[kind as usize] += u64::from(order.frames());
         self.lru.lruvecs[at].lists[kind as usize].push_tail(self.frames.threads(), head);
         cx.work(Work::LruMove, 1);
@@ -235,6 +249,13 @@ impl Mm {
         }
     }
 
+    /// Does the price of reclaiming stay as it is when nothing is added?
+    pub(crate) fn is_cost_settled(&self, lruvec: usize) -> bool {
+        let all: u64 = LruKind::ALL.iter().map(|kind| self.lru.frames(lruvec, *kind)).sum();
+        let [anon, file] = self.lru.lruvecs[lruvec].cost;
+        anon + file <= all / 4
+    }
+
     /// How much was evicted and activated in these lists so far grows (`workingset_age_nonresident`).
     pub(crate) fn age_nonresident(&mut self, lruvec: usize, pages: u64) {
         self.lru.lruvecs[lruvec].nonresident_age += pages;
@@ -269,7 +290,11 @@ impl Mm {
     /// (`inactive_file_is_low`, `inactive_anon_is_low_global`, mm/vmscan.c, v4.1).
     pub(crate) fn inactive_is_low(&self, lruvec: usize, is_file: bool) -> bool {
         let size = |is_active| self.lru.frames(lruvec, LruKind::of(is_file, is_active));
-        let (inactive, active) = (size(false), size(true));
+        self.is_low(lruvec, [size(false), size(true)], is_file)
+    }
+
+    /// Is that so where the two lists hold so many frames?
+    pub(crate) fn is_low(&self, lruvec: usize, [inactive, active]: [u64; 2], is_file: bool) -> bool {
         let all = match (self.variant.inactive_by_lists, is_file) {
             (true, _) => inactive + active,
             (false, true) => return active > inactive,

@@ -10,11 +10,13 @@ use crate::{
     cx::Cx,
     event::{Counters, Event},
     fault::{Access, FaultDone},
+    frame::Frame,
+    gfp::Mobility,
     pte::Pte,
     step::Step,
     thp::{HugeGot, HugeTry, ThpEnabled, ThpNodes},
     touch::Touch,
-    variant::named,
+    variant::{Variant, named, patched},
     vma::{HugeAdvice, PageRange},
 };
 
@@ -29,6 +31,10 @@ struct World {
 
 impl World {
     fn new(rules: &str) -> Self {
+        Self::by(*named(rules))
+    }
+
+    fn by(rules: Variant) -> Self {
         let node = |id: u32| NodeSpec {
             id: NodeId(id),
             cpus: vec![CpuId(id)],
@@ -38,7 +44,7 @@ impl World {
         let nodes = (0..4).map(node).collect();
         let spec = MachineSpec { pageblock_order: Order::HUGE, max_order: Order(10), nodes };
         let settings = Settings { min_free_kbytes: 256, ..Settings::default() };
-        let mut mm = Mm::new(&spec, *named(rules), &settings);
+        let mut mm = Mm::new(&spec, rules, &settings);
         mm.thp.enabled = ThpEnabled::Never;
         let (mut counters, prices) = (Counters::default(), Prices::free());
         let mut cx = Cx::new(CpuId(0), Time(0), &prices, &mut counters);
@@ -184,12 +190,83 @@ fn who_gets_huge_pages_from_other_nodes() {
     assert_eq!(got("v5.3", plain, first, bound), Ok(3));
 }
 
+/// The policies that were argued about in 2018: does a fault get a huge page, from which node, in how many tries?
+#[test]
+fn who_gets_huge_pages_from_other_nodes_by_each_proposal() {
+    // Node 0 has no huge page, and next to no base page either, or enough of them.
+    let got = |patches: &[u32], advice, is_short: bool| {
+        let mut world = World::by(patched("v4.18", patches));
+        let prices = Prices::free();
+        let mut cx = Cx::new(CpuId(0), Time(0), &prices, &mut world.counters);
+        let local = AllocRequest::gfp_transhuge_light(NodeId(0)).this_node();
+        let mut blocks = Vec::new();
+        while let Some(block) = world.mm.alloc(&mut cx, &local) {
+            blocks.push(block);
+        }
+        if !is_short {
+            // In pieces, of which no two are one again.
+            for block in blocks.drain(..3) {
+                for n in 0..512 {
+                    let kept = Frame::Kernel { order: Order::BASE, mobility: Mobility::Movable };
+                    world.mm.frames.set(block.plus(n), kept);
+                }
+                for n in (0..512).step_by(2) {
+                    world.mm.free(&mut cx, block.plus(n), Order::BASE);
+                }
+            }
+        }
+        let mut which = HugeTry::First;
+        loop {
+            match world.mm.try_huge(&mut cx, advice, which, (Mempolicy::Local, Vpn(0))) {
+                HugeGot::Frame(pfn) => return Some((world.mm.node_of(pfn).0, which)),
+                HugeGot::Next(next) => which = next,
+                HugeGot::Nothing | HugeGot::Asked => return None,
+            }
+        }
+    };
+    let (advised, plain) = (HugeAdvice::HugePage, HugeAdvice::Default);
+    let (first, second) = (Some((1, HugeTry::First)), Some((1, HugeTry::Second)));
+    let proposals: [(&[u32], _, _, _, _); 11] = [
+        (&[], None, None, None, None),
+        (&[1], first, first, None, None),
+        (&[2], None, None, None, None),
+        (&[3], second, None, second, None),
+        (&[4], None, None, None, None),
+        (&[5], second, second, second, second),
+        (&[6], second, second, None, None),
+        (&[6, 7], second, second, None, None),
+        (&[8], first, first, None, None),
+        (&[9], None, None, None, None),
+        (&[10], None, None, None, None),
+    ];
+    for (patches, of_advised, of_advised_with_room, of_plain, of_plain_with_room) in proposals {
+        assert_eq!(got(patches, advised, true), of_advised, "{patches:?}");
+        assert_eq!(got(patches, advised, false), of_advised_with_room, "{patches:?}");
+        assert_eq!(got(patches, plain, true), of_plain, "{patches:?}");
+        assert_eq!(got(patches, plain, false), of_plain_with_room, "{patches:?}");
+    }
+}
+
+/// With `defrag` at `always`, mappings without advice reclaim too: two ways to accept far memory, and one to refuse it, differ.
+#[test]
+fn advice_is_not_the_same_as_reclaim() {
+    let only = |patch, advice| {
+        let mut world = World::by(patched("v4.18", &[patch]));
+        world.mm.thp.defrag = crate::thp::ThpDefrag::Always;
+        let wish = world.mm.thp_request(NodeId(0), advice);
+        assert!(wish.reclaims);
+        world.mm.variant().thp_nodes.request(HugeTry::First, wish, advice == HugeAdvice::HugePage).this_node_only
+    };
+    let both = |patch| [HugeAdvice::HugePage, HugeAdvice::Default].map(|advice| only(patch, advice));
+    assert_eq!([1, 8, 10].map(both), [[false, false], [false, true], [true, false]]);
+}
+
 #[test]
 fn the_try_that_takes_less_trouble_is_the_second_in_5_4_and_the_first_after() {
     let wish = AllocRequest { reclaims: true, ..AllocRequest::gfp_transhuge_light(NodeId(0)) };
     let tries = |rules: ThpNodes| {
         [HugeTry::First, HugeTry::Second].map(|which| {
-            let request = rules.request(which, wish);
+            let request = rules.request(which, wish, true);
             (request.this_node_only, request.no_retry)
         })
     };

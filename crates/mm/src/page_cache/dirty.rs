@@ -178,6 +178,11 @@ impl Mm {
         done
     }
 
+    /// Will a request be done by an instant?
+    pub(crate) fn is_disk_io_due(&self, at: Time) -> bool {
+        self.cache.disk.is_done(at)
+    }
+
     /// Completes requests that the disk has done by now (`ext4_end_bio`, `mpage_end_io`).
     #[inline]
     pub(crate) fn complete_disk_io(&mut self, cx: &mut Cx) {

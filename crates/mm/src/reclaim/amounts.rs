@@ -131,10 +131,15 @@ impl Balance {
 impl Mm {
     /// Do pages come back too soon, or is too little inactive?
     fn may_deactivate(&self, lruvec: usize, is_file: bool) -> bool {
+        let counts = self.variant.reclaim_ages_by_pass;
+        (counts && self.comes_back(lruvec, is_file)) || self.inactive_is_low(lruvec, is_file)
+    }
+
+    /// Have pages of a kind come back to be active since reclaim last ended, where that counts?
+    pub(super) fn comes_back(&self, lruvec: usize, is_file: bool) -> bool {
         let lists = &self.lru.lruvecs()[lruvec];
         let at = usize::from(is_file);
-        let come_back = self.variant.reclaim_notes_refaults && lists.activations[at] != lists.refaults[at];
-        come_back || self.inactive_is_low(lruvec, is_file)
+        self.variant.reclaim_notes_refaults && lists.activations[at] != lists.refaults[at]
     }
 
     /// Does kswapd scan something in any case, of a zone of which everything has been looked at again and again?

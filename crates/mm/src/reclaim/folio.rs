@@ -150,7 +150,13 @@ impl Mm {
         if found != mapped {
             return self.activate(cx, head);
         }
+        if self.is_pinned(head) && self.swap.slot_of(head).is_none() && self.variant.reclaim_keeps_pinned {
+            return Fate::Keep;
+        }
         if order == Order::HUGE {
+            if !self.can_split(head) {
+                return self.activate(cx, head);
+            }
             let is_whole = self.frames.map_count(head) > 0;
             if !self.split_isolated(spaces, cx, head, tails) {
                 return self.activate(cx, head);
@@ -184,6 +190,10 @@ impl Mm {
                 primitive::flush_tlb(cx);
             }
             // pageout.
+            if self.is_pinned(head) {
+                // Nobody else may have it (`is_page_cache_freeable`).
+                return Fate::Keep;
+            }
             self.swap.mark(slot, SlotFlag::Reclaim, true);
             self.write_swap(cx, head);
             cx.count(Event::NrVmscanWrite, 1);
@@ -191,6 +201,10 @@ impl Mm {
                 return Fate::Written;
             }
             tally.written += 1;
+        }
+        if self.is_pinned(head) {
+            // As little (`__remove_mapping`).
+            return Fate::Keep;
         }
         let shadow = self.workingset_eviction(head);
         self.delete_from_swap_cache(head, shadow);

@@ -232,7 +232,14 @@ fn reclaim_mapped(files: &mut Files, pages: u64) -> (Shootdowns, Shootdowns) {
     let runs = [SpaceId(u32::MAX), id];
     let running = Some(Running { spaces: &runs, asked: &mut asked });
     let control = ControlId(0);
-    cx.set_circumstances(Circumstances { control, sharers: 1, running, need_resched: false, was_preempted: false });
+    cx.set_circumstances(Circumstances {
+        control,
+        sharers: 1,
+        running,
+        need_resched: false,
+        was_preempted: false,
+        alone_until: Time(0),
+    });
     let (list, mut taken) = ((0, mm.variant().lru_new_anon.list()), Taken::default());
     mm.isolate_folios(&mut cx, list, pages, ZoneKind::Movable, &mut taken);
     for head in taken.as_slice() {

@@ -193,6 +193,7 @@ impl Mm {
         may_write: bool,
     ) {
         self.map_base_again(head);
+        self.pins.lost += u64::from(self.is_pinned(head));
         let pte = if may_write { Pte::written(head) } else { Pte::read(head) };
         space.tables.set_pte(cx, table, vpn, pte);
         space.rss += 1;

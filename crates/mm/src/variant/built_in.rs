@@ -21,9 +21,9 @@ macro_rules! files {
 /// Oldest first, so that a parent comes before its children.
 #[rustfmt::skip]
 const FILES: &[(&str, &str)] = files![
-    "v3.9" "v3.16" "v4.1" "v4.1-rc2" "v4.4" "v4.6" "v4.7" "v4.8" "v4.12" "v4.15" "v4.16" "v4.17" "v4.19" "v4.20" "v4.20-rc3"
-    "v5.0" "v5.1" "v5.2" "v5.3" "v5.4" "v5.5-next" "v5.8" "v5.9" "v5.10" "v5.11" "v5.14" "v5.18" "v6.1" "v6.4" "v6.6" "v6.7"
-    "v6.8" "v6.10" "v6.12" "v6.15" "v6.18"
+    "v3.9" "v3.16" "v4.1" "v4.1-rc2" "v4.4" "v4.6" "v4.7" "v4.8" "v4.12" "v4.15" "v4.16" "v4.17" "v4.18" "v4.19" "v4.20"
+    "v4.20-rc3" "v5.0" "v5.1" "v5.2" "v5.3" "v5.4" "v5.5-next" "v5.8" "v5.9" "v5.10" "v5.11" "v5.14" "v5.18" "v6.1" "v6.4"
+    "v6.6" "v6.7" "v6.8" "v6.10" "v6.12" "v6.15" "v6.18"
 ];
 
 static ALL: LazyLock<Vec<Named>> = LazyLock::new(|| {

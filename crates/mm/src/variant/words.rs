@@ -115,6 +115,11 @@ words! {
         LocalUnlessReclaims = "local-unless-reclaims",
         LocalThenOnce = "local-then-once",
         LocalFirst = "local-first",
+        LocalCompacted = "local-compacted",
+        LocalCompactedUnlessShort = "local-compacted-unless-short",
+        LocalFast = "local-fast",
+        LocalUnlessAdvised = "local-unless-advised",
+        LocalIfAdvised = "local-if-advised",
     }
     ThpDefrag {
         Always = "always",
@@ -210,6 +215,7 @@ words! {
         Deferred = "deferred",
         Pageblocks = "pageblocks",
         NotBegun = "not-begun",
+        WholeBlocks = "whole-blocks",
     }
     CompactContended {
         Aborts = "aborts",

@@ -193,6 +193,7 @@ impl World {
             ThpNodes::LocalUnlessReclaims if is_advised => &[false],
             ThpNodes::LocalFirst | ThpNodes::LocalThenOnce if is_advised => &[true, false],
             ThpNodes::Local | ThpNodes::LocalUnlessReclaims | ThpNodes::LocalThenOnce | ThpNodes::LocalFirst => &[true],
+            rule => unreachable!("no kernel of the twin has {rule:?}"),
         };
         tries.iter().find_map(|only| self.memory.alloc(cpu, Wish { only: *only, ..wish }))
     }

@@ -9,7 +9,7 @@ use mm::{
     tlb::{Running, Shootdowns},
     variant::MmapLock,
 };
-use units::{Bytes, CpuId};
+use units::{Bytes, CpuId, Time};
 
 use crate::{
     daemon::NO_SPACE,
@@ -54,6 +54,7 @@ impl World {
         let (kernel, space, is_thread) = (task.kernel, task.space, task.space == NO_SPACE);
         // Only who reclaims or compacts asks about other address spaces.
         let is_slow = is_thread || task.supply.is_busy();
+        let alone_until = if is_slow { self.alone_until(cpu) } else { Time(0) };
         let mut loaded = std::mem::take(&mut self.running);
         if is_slow {
             self.list_running_spaces(kernel, &mut loaded);
@@ -71,7 +72,7 @@ impl World {
         let mut cx = Cx::new(number, start, prices, counters);
         let running = is_slow.then_some(Running { spaces: &loaded, asked: &mut asked_of });
         let control = ControlId(id.0);
-        cx.set_circumstances(Circumstances { control, sharers, running, need_resched, was_preempted });
+        cx.set_circumstances(Circumstances { control, sharers, running, need_resched, was_preempted, alone_until });
         if here.kicks > 0 {
             cx.leave_guest(std::mem::take(&mut here.kicks));
         }
@@ -96,6 +97,16 @@ impl World {
         self.settle_step(id, cpu, &Owed { faults, shootdowns, asked_of: &asked_of });
         self.running = loaded;
         came_to
+    }
+
+    /// Until when nobody else has a turn, and nobody wants to know what each step does.
+    fn alone_until(&self, cpu: CpuId) -> Time {
+        if self.injector.wanted.is_some() || self.trace.is_some() {
+            return Time(0);
+        }
+        let until = self.clock.earliest().min(self.sampler.due);
+        let here = &self.cpus[cpu.0 as usize];
+        if here.has_waiting() { until.min(here.next_tick) } else { until }
     }
 
     /// A step of a task becomes part of the run, and of what other CPUs have to do.

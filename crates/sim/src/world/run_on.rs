@@ -57,8 +57,7 @@ impl World {
         let horizon = if needs.is_some() && settled < sharers { start } else { horizon };
         let left = (sharers > 0 || task.is_settled).then(|| touch.left());
         let mut cx = Cx::new(number, start, prices, counters);
-        let (control, running) = (ControlId(id.0), None);
-        cx.set_circumstances(Circumstances { control, sharers, running, need_resched: false, was_preempted: false });
+        cx.set_circumstances(Circumstances::plain(ControlId(id.0), sharers));
         task.supply.lend(&mut cx);
         let step = touch.step(mm, space, &mut cx, horizon);
         let is_plain = matches!(step, Step::More)

@@ -6,6 +6,7 @@ mod extfrag;
 mod fork;
 mod mmap_lock;
 mod over_time;
+mod pins;
 mod quantum;
 mod run_hash;
 mod scheduler;

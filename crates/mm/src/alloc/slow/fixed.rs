@@ -11,7 +11,7 @@ use crate::{
     Mm,
     compact::{CompactPriority, CompactResult, Compacted, Contention},
     cx::Cx,
-    gfp::Mobility,
+    gfp::{Effort, Mobility},
     step::Wait,
 };
 
@@ -51,7 +51,7 @@ impl AllocControl {
         let is_in_the_way = came_to.result == CompactResult::Deferred
             || came_to.contention == Some(Contention::Lock)
             || (came_to.contention == Some(Contention::Cpu) && !self.is_kthread);
-        if self.is_transhuge() && is_in_the_way {
+        if self.request.effort == Effort::OnlyCompacts || (self.is_transhuge() && is_in_the_way) {
             return Next::Done(None);
         }
         self.priority =
@@ -63,8 +63,8 @@ impl AllocControl {
     pub(super) fn decide_fixed(&mut self, mm: &Mm, cx: &Cx, reclaimed: u64) -> Next {
         let request = self.request;
         self.reclaimed += reclaimed;
-        let is_worth_it =
-            request.order <= COSTLY || (request.retries_hard && self.reclaimed < u64::from(request.order.frames()));
+        let is_worth_it = request.order <= COSTLY
+            || (request.effort == Effort::RetriesHard && self.reclaimed < u64::from(request.order.frames()));
         if !request.no_retry && is_worth_it {
             return if reclaimed == 0 { Next::Phase(Phase::Oom) } else { self.begin_again(mm, cx) };
         }

@@ -20,7 +20,14 @@ impl Lab {
     pub(super) fn preempted_step<T>(&mut self, body: impl FnOnce(&mut Mm, &mut Spaces, &mut Cx) -> T) -> T {
         let mut cx = Cx::new(CpuId(0), self.now, &self.prices, &mut self.counters);
         let (sharers, running, need_resched) = (0, None, false);
-        cx.set_circumstances(Circumstances { control: ME, sharers, running, need_resched, was_preempted: true });
+        cx.set_circumstances(Circumstances {
+            control: ME,
+            sharers,
+            running,
+            need_resched,
+            was_preempted: true,
+            alone_until: Time(0),
+        });
         body(&mut self.mm, &mut self.spaces, &mut cx)
     }
 

@@ -9,6 +9,7 @@ use crate::{
     compact::{CompactPriority, CompactResult, ZoneCompact},
     event::Event,
     pageblock::ZoneIndex,
+    variant::Variant,
 };
 
 #[test]
@@ -73,21 +74,7 @@ fn only_synchronous_failures_defer_and_a_deferred_stall_counts_since_5_12() {
 #[test]
 fn who_compacts_in_vain_reclaims_or_gives_up() {
     // Does a request reclaim that shall not try hard, and one that may?
-    let stalls = |version: &str, is_deferred: bool| {
-        [true, false].map(|no_retry| {
-            let mut lab = Lab::new(16, rules(version));
-            let id = lab.process();
-            // Less is free than compaction needs to begin, and no block of the order.
-            let free = lab.mm.zones()[0].buddy.free_frames();
-            let range = lab.map(id, free - 900);
-            lab.write(id, range);
-            if is_deferred {
-                lab.mm.zones[ZoneIndex(0)].compact.defer(Order(9));
-            }
-            lab.fail_slowly(AllocControl::of_task(AllocRequest { no_retry, ..Lab::request() }), None);
-            u32::from(lab.count(Event::AllocstallMovable) > 0)
-        })
-    };
+    let stalls = |version: &str, is_deferred: bool| stalls(rules(version), is_deferred);
     for (version, skipped, deferred) in [
         ("v4.8", [1, 1], [0, 1]),
         ("v4.20", [1, 1], [0, 1]),
@@ -99,4 +86,38 @@ fn who_compacts_in_vain_reclaims_or_gives_up() {
         assert_eq!(stalls(version, false), skipped, "{version}");
         assert_eq!(stalls(version, true), deferred, "{version}");
     }
+}
+
+/// Why nobody spoke of deferral alone: too little free memory to begin with is none, unless the reason counts.
+#[test]
+fn each_proposal_says_when_a_request_that_compacts_in_vain_reclaims() {
+    for (patches, skipped, deferred) in [
+        (&[][..], [1, 1], [0, 1]),
+        (&[6], [0, 0], [0, 0]),
+        (&[6, 7], [0, 1], [0, 1]),
+        (&[9], [0, 1], [0, 1]),
+        (&[11], [0, 1], [0, 1]),
+    ] {
+        let rules = || crate::variant::patched("v4.18", patches);
+        assert_eq!(stalls(rules(), false), skipped, "{patches:?}");
+        assert_eq!(stalls(rules(), true), deferred, "{patches:?}");
+    }
+}
+
+/// Does a request reclaim that shall not try hard, and one that may? Less is free than compaction needs to begin; or it is
+/// deferred, too.
+fn stalls(rules: Variant, is_deferred: bool) -> [u32; 2] {
+    [true, false].map(|no_retry| {
+        let mut lab = Lab::new(16, rules);
+        let id = lab.process();
+        // Less is free than compaction needs to begin, and no block of the order.
+        let free = lab.mm.zones()[0].buddy.free_frames();
+        let range = lab.map(id, free - 900);
+        lab.write(id, range);
+        if is_deferred {
+            lab.mm.zones[ZoneIndex(0)].compact.defer(Order(9));
+        }
+        lab.fail_slowly(AllocControl::of_task(AllocRequest { no_retry, ..Lab::request() }), None);
+        u32::from(lab.count(Event::AllocstallMovable) > 0)
+    })
 }
