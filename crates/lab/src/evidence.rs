@@ -39,11 +39,10 @@ pub fn series(names: &[String]) -> Result<Vec<Published>, UsageError> {
     names.iter().map(|name| Ok(published::load(name)?)).collect()
 }
 
-/// Runs for the claims of a series, if there is an experiment that makes its tables: the published columns of it,
+/// Runs for the claims of a series, if there are experiments that make its tables: the published columns of the main one,
 /// and then what else claims need, each in a directory of its own. Directories are of these seeds and this program, so that the
 /// same again goes on there.
 pub fn requests(published: &Published, seeds: Seeds, workers: Option<usize>, out: Option<&Path>) -> Vec<Request> {
-    let Some(experiment) = published.source.experiment.clone() else { return Vec::new() };
     let program = &provenance::PROGRAM_HASH[..HASH_DIGITS];
     let directory = Path::new("results").join(format!("claims-{}-{seeds}-{program}", published.name));
     let directory = out.map_or(directory, Path::to_owned);
@@ -54,7 +53,8 @@ pub fn requests(published: &Published, seeds: Seeds, workers: Option<usize>, out
         request(experiment.clone(), Vec::new(), seeds, workers, beside.into())
     });
     let also: Vec<_> = also.collect();
-    [vec![request(experiment, columns, seeds, workers, directory)], also].concat()
+    let main = published.source.experiment.clone();
+    main.map(|main| request(main, columns, seeds, workers, directory.clone())).into_iter().chain(also).collect()
 }
 
 fn request(experiment: String, columns: Vec<String>, seeds: Seeds, workers: Option<usize>, out: PathBuf) -> Request {

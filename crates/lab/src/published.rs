@@ -158,8 +158,9 @@ mod tests {
         for name in names() {
             let published = load(&name).expect("a series");
             let Some(experiment) = &published.source.experiment else { continue };
-            let experiment = Experiment::load(experiment).expect("an experiment");
-            let ours: Vec<&str> = experiment.columns.iter().map(|column| column.kernel.as_str()).collect();
+            let of = |name: &String| Experiment::load(name).expect("an experiment").columns;
+            let columns: Vec<_> = [experiment].into_iter().chain(&published.source.also).flat_map(of).collect();
+            let ours: Vec<&str> = columns.iter().map(|column| column.kernel.as_str()).collect();
             for column in &published.source.columns {
                 assert!(ours.contains(&column.ours()), "{name}: {} is not among {ours:?}", column.ours());
             }

@@ -15,7 +15,7 @@ use self::order::Order;
 use crate::{
     Mm,
     address_space::AddressSpace,
-    cost::Pattern,
+    cost::{Pattern, walk::Visit},
     cx::Cx,
     fault::{self, FaultControl, FaultDone},
     frame::Holdings,
@@ -49,6 +49,9 @@ pub struct Accesses {
     met: Option<Met>,
     /// Where new pages are to be.
     policy: Mempolicy,
+    /// Prices of visits to base pages and to huge ones, but for nodes; none where the machine does not say how it walks tables.
+    /// Asked for once: they follow from the range alone.
+    walked: Option<[Option<Visit>; 2]>,
 }
 
 /// Pages that are memory of one node and of one size, and can be gone through without a trace.
@@ -56,6 +59,8 @@ pub struct Accesses {
 struct Alike {
     /// The position of the node.
     node: usize,
+    /// That of their page tables' node.
+    tables: usize,
     is_huge: bool,
     /// The page tables' count of changes at the time when that was found out.
     changes: u64,
@@ -91,7 +96,7 @@ pub struct Limits {
 impl Accesses {
     /// Visits to all pages of a range, which has some. `draw`: what the order follows from, where it is random.
     pub fn new(range: PageRange, pattern: Pattern, amount: Amount, draw: u64) -> Self {
-        let order = Order::new(range, (pattern == Pattern::Random).then_some(draw));
+        let order = Order::new(range, pattern.is_random().then_some(draw));
         let next = order.piece().start;
         Self {
             order,
@@ -104,6 +109,7 @@ impl Accesses {
             known: None,
             met: None,
             policy: Mempolicy::Local,
+            walked: None,
         }
     }
 

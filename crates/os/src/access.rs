@@ -11,6 +11,8 @@ pub enum Pattern {
     /// The task loads one word of each page, in an order that no processor foresees; each load begins when the one before has
     /// come. An access is such a load.
     Random,
+    /// As `Random`, with so many words of each page, 1 to 64, each in a line of its own.
+    Lines(u32),
 }
 
 /// How long it does so.

@@ -1,13 +1,13 @@
 //! Linux: none; this is what memory does by itself.
 //! Differs: loads wait for one another or not at all; a task has the whole of its cache and of its TLB for the range that it goes
-//! through; links between nodes have no limit of their own.
+//! through.
 //!
 //! The latency of an access of user code, by the node of the CPU, the node of the memory, and the order of accesses. A machine
 //! whose file says nothing of that is flat: an access takes as long as `user_touch` says, wherever the page is.
 
 use units::{Bytes, Frames, Picos};
 
-use super::{Prices, Work};
+use super::{Prices, Walk, Work, walk::Visit};
 
 /// How user code goes through a range.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -16,6 +16,8 @@ pub enum Pattern {
     Sweep,
     /// The program loads one word of each page, in an order that no processor foresees, each only when the one before has come.
     Random,
+    /// As `Random`, with so many words of each page, each in a line of its own.
+    Lines(u32),
 }
 
 impl Pattern {
@@ -24,7 +26,13 @@ impl Pattern {
         match self {
             Self::Sweep => Bytes::PAGE.0 / LINE,
             Self::Random => 1,
+            Self::Lines(lines) => lines as u64,
         }
+    }
+
+    /// Is it an order that no processor foresees?
+    pub(crate) fn is_random(self) -> bool {
+        self != Self::Sweep
     }
 }
 
@@ -82,11 +90,13 @@ pub struct Latency {
     pub cache: Option<LastCache>,
     /// The TLB of each CPU.
     pub tlb: Option<TlbReach>,
+    /// What walks of page tables follow from; where it is given, `tlb` is not needed.
+    pub walk: Option<Walk>,
 }
 
 /// Shares are in so many parts: a price is rounded down once, for a single access, so that it does not matter how many are paid
 /// for at a time.
-const PARTS: u64 = 1 << 16;
+pub(super) const PARTS: u64 = 1 << 16;
 
 impl Latency {
     /// Does it not matter where memory is?
@@ -103,6 +113,12 @@ impl Latency {
         split(self.load[from][from], self.load[from][to])
     }
 
+    /// A random visit to a page of a range, where walks are known; elsewhere [`Self::of_visit`] has it.
+    pub(crate) fn walked_visit(&self, pattern: Pattern, range: Frames, is_huge: bool) -> Option<Visit> {
+        let walk = self.walk.as_ref().filter(|_| !self.is_flat() && pattern.is_random())?;
+        Some(walk.visit(self.cache, (range, pattern.accesses()), is_huge))
+    }
+
     /// A visit to a base page of a range of so many pages, or to such a part of a huge page.
     pub fn of_visit(&self, prices: &Prices, pattern: Pattern, range: Frames, place: Place) -> AccessPrice {
         let Place { from, to, is_huge } = place;
@@ -115,8 +131,10 @@ impl Latency {
                 let line = if self.line.is_empty() { &self.load } else { &self.line };
                 split(line[from][from], line[from][to]).times(pattern.accesses())
             }
-            Pattern::Random if self.is_flat() => self.of(prices, from, to),
-            Pattern::Random => {
+            Pattern::Random | Pattern::Lines(_) if self.is_flat() => {
+                self.of(prices, from, to).times(pattern.accesses())
+            }
+            Pattern::Random | Pattern::Lines(_) => {
                 let memory = self.of(prices, from, to);
                 let hits = self.cache.map_or(0, |cache| share(cache.size, range));
                 let from_cache = self.cache.map_or(Picos(0), |cache| cache.load);
@@ -124,10 +142,12 @@ impl Latency {
                     let reach = if is_huge { tlb.huge } else { tlb.base };
                     part(tlb.miss, PARTS - share(reach, range))
                 });
-                AccessPrice {
-                    near: part(from_cache, hits) + part(memory.near, PARTS - hits) + walks,
+                let load = AccessPrice {
+                    near: part(from_cache, hits) + part(memory.near, PARTS - hits),
                     far: part(memory.far, PARTS - hits),
-                }
+                };
+                let loads = load.times(pattern.accesses());
+                AccessPrice { near: loads.near + walks, ..loads }
             }
         }
     }
