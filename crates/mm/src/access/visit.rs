@@ -9,7 +9,7 @@ use crate::{
     Mm,
     address_space::AddressSpace,
     cost::{
-        AccessPrice, Cause, Pattern,
+        AccessPrice, Cause,
         latency::Place,
         walk::{Homes, Visit},
     },
@@ -81,11 +81,22 @@ impl Accesses {
         if let [Some(base), Some(huge)] = *walked {
             return Units { prices: UnitPrices::Walked([base, huge]), own };
         }
+        let is_flow = self.is_flow(mm);
         let of = |is_huge| {
-            let unit = |to| mm.latency.of_visit(cx.prices(), self.pattern, range, Place { from: own, to, is_huge });
+            let unit = |to| {
+                let alone = mm.latency.of_visit(cx.prices(), pattern, range, Place { from: own, to, is_huge });
+                if is_flow { with_turn(alone, mm.bandwidth.flows.turn(own, to)) } else { alone }
+            };
             (0..mm.nodes.count()).map(unit).collect()
         };
         Units { prices: UnitPrices::ByNode(sizes.map(of)), own }
+    }
+
+    /// A visit of a sweep to a page of a node that nobody else wants.
+    fn alone(&self, mm: &Mm, cx: &Cx, to: usize) -> AccessPrice {
+        let from = mm.nodes.place(mm.node_of_cpu(cx.cpu()));
+        let range = units::Frames(self.order.range().pages());
+        mm.latency.of_visit(cx.prices(), self.pattern, range, Place { from, to, is_huge: false })
     }
 
     /// A round begins. If the last one was all of this step's and met no fault, others of this step take as long.
@@ -285,10 +296,10 @@ impl Accesses {
     }
 
     fn pay(&self, mm: &mut Mm, cx: &mut Cx, unit: AccessPrice, (node, pages): (usize, u64)) {
-        let start = cx.now();
         cx.access(unit, pages);
-        if self.pattern == Pattern::Sweep {
-            mm.wait_for_bandwidth(cx, node, start, pages);
+        if self.is_flow(mm) {
+            let alone = self.alone(mm, cx, node).total();
+            mm.bandwidth.flows.note(cx.cpu().0 as usize, node, (pages, alone));
         }
     }
 
@@ -299,6 +310,11 @@ impl Accesses {
             self.next = self.order.next_piece();
         }
     }
+}
+
+/// A visit takes as long as a turn at least, the rest of which is waited for in user mode.
+fn with_turn(alone: AccessPrice, turn: Picos) -> AccessPrice {
+    AccessPrice { near: alone.near + Picos(turn.0.saturating_sub(alone.total().0)), ..alone }
 }
 
 /// How many visits of a price are begun before the limit, of at most so many; one at least.
