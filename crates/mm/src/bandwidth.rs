@@ -137,17 +137,6 @@ impl Mm {
         due
     }
 
-    /// User code has written all of `frames` pages of a node since `start`: it waits until its memory has taken them. One page
-    /// after the other, in steps so short that CPUs take turns: flows are held against it.
-    #[cfg(test)]
-    pub(crate) fn wait_for_bandwidth(&mut self, cx: &mut Cx<'_>, place: usize, start: Time, frames: u64) {
-        if self.bandwidth.is_limited {
-            let node = self.nodes.ids().nth(place).expect("there is a node at each position");
-            let done = self.nodes[node].bandwidth.serve(start, u32::try_from(frames).expect("at most a huge page"));
-            cx.wait(done, Cause::User);
-        }
-    }
-
     /// Does the work on runs of frames, and waits for the slowest of their nodes.
     fn move_bytes(&mut self, cx: &mut Cx<'_>, work: Work, runs: &[Pfn], order: Order) {
         let start = cx.now();

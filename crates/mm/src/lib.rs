@@ -415,6 +415,10 @@ impl Mm {
             |of: &[Vec<Picos>]| of.len() == self.nodes.count() && of.iter().all(|row| row.len() == of.len());
         assert!(latency.is_flat() || is_square(&latency.load), "a figure for each pair of nodes");
         assert!(latency.line.is_empty() || is_square(&latency.line), "a figure for each pair of nodes");
+        if !latency.links.is_empty() {
+            assert!(is_square(&latency.links), "a figure for each pair of nodes");
+            self.bandwidth.flows.limit_links(latency.links.clone());
+        }
         self.latency = latency;
     }
 

@@ -2,7 +2,7 @@
 
 use mm::cost::{self, HostPages, LastCache, TlbEntries, TlbReach, Walk};
 use serde::{Deserialize, Serialize};
-use units::{Bytes, Picos};
+use units::{Bytes, BytesPerSecond, Picos};
 
 use crate::{
     prices,
@@ -35,6 +35,9 @@ pub struct Latency {
     /// Of a guest: the host behind its memory.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub host: Option<Host>,
+    /// What links between nodes carry.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub links: Option<Links>,
 }
 
 /// A figure for each pair of nodes.
@@ -101,11 +104,20 @@ pub struct Host {
     pub source: String,
 }
 
+/// What the links between nodes carry.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Links {
+    /// Bytes per second in millions, by the node of the CPU, and by that of the memory; 0 where there is no limit.
+    pub mb_per_s: Vec<Vec<u64>>,
+    /// The author and the way of the measurement, or that it is an assumption.
+    pub source: String,
+}
+
 /// The pages in which a host may back a guest.
 const HOST_PAGES: [(&str, HostPages); 3] =
     [("4KiB", HostPages::Base), ("2MiB", HostPages::Huge), ("as-guest", HostPages::AsGuest)];
 
-const KEYS: &[&str] = &["load", "line", "cache", "tlb", "private", "tlbs", "walk_cache", "host"];
+const KEYS: &[&str] = &["load", "line", "cache", "tlb", "private", "tlbs", "walk_cache", "host", "links"];
 
 impl Latency {
     /// The figures for the simulator.
@@ -116,6 +128,7 @@ impl Latency {
             cache: self.cache.as_ref().map(|cache| LastCache { size: cache.size, load: cache.ps }),
             tlb: self.tlb.as_ref().map(|tlb| TlbReach { base: tlb.base, huge: tlb.huge, miss: tlb.ps }),
             walk: self.walk(),
+            links: self.links.as_ref().map_or_else(Vec::new, Links::per_page),
         }
     }
 
@@ -156,6 +169,7 @@ impl Latency {
             self.tlbs.as_ref().map(|tlbs| &tlbs.source),
             self.walk_cache.as_ref().map(|cache| &cache.source),
             self.host.as_ref().map(|host| &host.source),
+            self.links.as_ref().map(|links| &links.source),
         ];
         let sources: Vec<&String> = sources.into_iter().flatten().collect();
         let assumed = sources.iter().filter(|source| prices::is_assumed(source)).count();
@@ -185,6 +199,7 @@ pub(super) fn read(root: &TableReader<'_>, nodes: usize) -> Result<Option<Latenc
         tlbs: tlbs(&table)?,
         walk_cache: walk_cache(&table)?,
         host: host(&table)?,
+        links: links(&table, nodes)?,
     };
     check(&table, &latency)?;
     Ok(Some(latency))
@@ -258,6 +273,38 @@ fn host(table: &TableReader<'_>) -> Result<Option<Host>, SourceError> {
     Ok(Some(Host { pages, source: prices::source_of(&figure)? }))
 }
 
+impl Links {
+    /// The time to send a page over each link; 0 where it has no limit.
+    fn per_page(&self) -> Vec<Vec<Picos>> {
+        let takes = |mb: u64| {
+            let rate = BytesPerSecond::new(Bytes(mb * 1_000_000));
+            rate.map_or(Picos(0), |rate| rate.takes(Bytes::PAGE))
+        };
+        self.mb_per_s.iter().map(|row| row.iter().map(|mb| takes(*mb)).collect()).collect()
+    }
+}
+
+/// From the slowest link that there is use for to more than any memory gives.
+const LINKS: std::ops::RangeInclusive<u64> = 1..=10_000_000;
+
+fn links(table: &TableReader<'_>, nodes: usize) -> Result<Option<Links>, SourceError> {
+    let Some(figure) = table.table("links")? else { return Ok(None) };
+    let figure = figure.only("key", &["mb_per_s", "source"])?;
+    let mb_per_s: Vec<Vec<u64>> = figure.required("mb_per_s")?;
+    let error = |message: String| Err(figure.error("mb_per_s", message));
+    if mb_per_s.len() != nodes || mb_per_s.iter().any(|row| row.len() != nodes) {
+        return error(format!(
+            "expected {nodes} lists of {nodes} numbers: by the node of the CPU, by that of the memory; 0 is no limit"
+        ));
+    }
+    let beyond = mb_per_s.iter().flatten().find(|mb| **mb > 0 && !LINKS.contains(*mb));
+    if let Some(beyond) = beyond {
+        let (least, most) = LINKS.into_inner();
+        return error(format!("expected 0 (no limit) or {least} to {most} MB/s, found {beyond}"));
+    }
+    Ok(Some(Links { mb_per_s, source: prices::source_of(&figure)? }))
+}
+
 /// More entries than any TLB has.
 const ENTRIES_MAX: u64 = 1 << 24;
 
@@ -308,6 +355,9 @@ pub(super) fn write(latency: &Latency, quoted: impl Fn(&str) -> String) -> Strin
     }
     if let Some(WalkCache { entries, source }) = &latency.walk_cache {
         text += &format!("walk_cache = {{ entries = {entries:?}, source = {} }}\n", quoted(source));
+    }
+    if let Some(Links { mb_per_s, source }) = &latency.links {
+        text += &format!("links = {{ mb_per_s = {mb_per_s:?}, source = {} }}\n", quoted(source));
     }
     if let Some(Host { pages, source }) = &latency.host {
         text += &format!("host = {{ pages = {}, source = {} }}\n", quoted(pages), quoted(source));

@@ -34,7 +34,8 @@ pub(crate) struct Flows {
     links: Vec<Vec<Picos>>,
     /// The turns in force.
     turns: Turns,
-    changed: Time,
+    /// When they changed last.
+    changed: Option<Time>,
     /// When the turns change next, if they do.
     due: Option<Time>,
     next_look: Time,
@@ -116,7 +117,7 @@ impl Flows {
         }
         if self.due.is_some_and(|due| due <= now) {
             self.due = None;
-            self.changed = now;
+            self.changed = Some(now);
             self.changes += 1;
             self.find_turns();
         }
@@ -157,7 +158,8 @@ impl Flows {
     }
 
     fn change_from(&mut self, now: Time) {
-        let soon = (self.changed + TICK).max(now + TOGETHER);
+        let together = now + TOGETHER;
+        let soon = self.changed.map_or(together, |changed| together.max(changed + TICK));
         self.due = Some(self.due.map_or(soon, |due| due.min(soon)));
     }
 

@@ -92,6 +92,9 @@ pub struct Latency {
     pub tlb: Option<TlbReach>,
     /// What walks of page tables follow from; where it is given, `tlb` is not needed.
     pub walk: Option<Walk>,
+    /// The time to send a page over the link between two nodes, by the same places as `load`; 0 where the link has no limit.
+    /// Nothing: no link has one.
+    pub links: Vec<Vec<Picos>>,
 }
 
 /// Shares are in so many parts: a price is rounded down once, for a single access, so that it does not matter how many are paid
