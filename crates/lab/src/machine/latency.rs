@@ -268,7 +268,7 @@ fn host(table: &TableReader<'_>) -> Result<Option<Host>, SourceError> {
     let figure = figure.only("key", &["pages", "source"])?;
     let pages: String = figure.required("pages")?;
     if !HOST_PAGES.iter().any(|(name, _)| *name == pages) {
-        return Err(figure.error("pages", unknown("pages", &pages, &HOST_PAGES.map(|(name, _)| name))));
+        return Err(figure.error("pages", unknown("page size", &pages, &HOST_PAGES.map(|(name, _)| name))));
     }
     Ok(Some(Host { pages, source: prices::source_of(&figure)? }))
 }
