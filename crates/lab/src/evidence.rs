@@ -89,20 +89,21 @@ pub fn judged(published: Published, results: &[PathBuf], seeds: Option<Seeds>) -
     Ok(Judged { published, judgement })
 }
 
-/// The series whose tables the experiment of a result makes, or the one of this name, which has to be of that experiment.
+/// The series that needs the experiment of a result, or the one of this name, which has to need that experiment.
 pub fn series_of(directory: &Path, name: Option<&str>) -> Result<Published, UsageError> {
     let (identity, _) = show::contents(directory, None)?;
     let experiment = identity.keys.first().map_or("", |key| key.experiment.as_str());
     let place = directory.display();
     let Some(name) = name else {
-        let found = published::of_experiment(experiment)?;
+        let found = published::that_needs(experiment)?;
         return found.ok_or_else(|| {
             UsageError(format!("{place} is of experiment {experiment}, which makes no published table"))
         });
     };
     let published = published::load(name)?;
-    match &published.source.experiment {
-        Some(needed) if needed == experiment => Ok(published),
+    let source = &published.source;
+    match source.experiment.as_ref().or(source.also.first()) {
+        Some(_) if source.also.iter().chain(&source.experiment).any(|needed| needed == experiment) => Ok(published),
         Some(needed) => Err(UsageError(format!("{place} is of experiment {experiment}; {name} needs one of {needed}"))),
         None => Err(UsageError(format!("{name}: no experiment makes this table yet"))),
     }

@@ -56,7 +56,7 @@ fn pair(access: &Access) -> String {
 /// Names of rows of the published tables: distances from the nearest (D0, the node itself) on, and page sizes.
 const THP: &str = "thp";
 const BASE: &str = "4k";
-const BASE_NEAR_TABLES: &str = "4k, near tables";
+const BASE_NEAR_TABLES: &str = "4k near tables";
 
 /// By how many per cent accesses take longer than to huge pages of the own node; nothing where there were none of these.
 fn by_local_huge(accesses: &[Access]) -> Vec<Metric> {
