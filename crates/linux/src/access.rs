@@ -29,13 +29,14 @@ pub(crate) fn access(range: VmRange, pattern: Pattern, amount: Amount) -> Result
             });
             Accessed { accesses: visits * (Bytes::PAGE.0 / LINE), time }
         }
-        Pattern::Random => follow_all(range, (pages, 1), amount),
-        Pattern::Lines(lines) => follow_all(range, (pages, lines.into()), amount),
+        Pattern::Random => follow_all((range, true), (pages, 1), amount),
+        Pattern::Lines(lines) => follow_all((range, true), (pages, lines.into()), amount),
+        Pattern::Stride => follow_all((range, false), (pages, 1), amount),
     })
 }
 
-/// Loads so many words of each page, each after the one before.
-fn follow_all(range: VmRange, (pages, lines): (u64, u64), amount: Amount) -> Accessed {
+/// Loads so many words of each page, each after the one before; pages in a random order or by address.
+fn follow_all(range: (VmRange, bool), (pages, lines): (u64, u64), amount: Amount) -> Accessed {
     let mut at = chain(range, (pages, lines));
     let (visits, time) = visit(pages, amount, |visits| {
         for _ in 0..visits * lines {
@@ -75,9 +76,9 @@ fn fill_page(start: *mut u8, page: u64) {
 }
 
 /// Some words of each page, of a line each, say where the next one is, and the last of them where the next page is, in an order
-/// drawn once, which ends where it began. Says where the first one is. Which words of a page these are differs, as they would else
-/// all lie in a few sets of each cache.
-fn chain(range: VmRange, (pages, lines): (u64, u64)) -> usize {
+/// drawn once, or by address, which ends where it began. Says where the first one is. Which words of a page these are differs,
+/// as they would else all lie in a few sets of each cache.
+fn chain((range, is_random): (VmRange, bool), (pages, lines): (u64, u64)) -> usize {
     let mut draws = 0x9e37_79b9_7f4a_7c15_u64;
     let mut below = |n: u64| {
         draws = draws.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963_407);
@@ -85,7 +86,7 @@ fn chain(range: VmRange, (pages, lines): (u64, u64)) -> usize {
     };
     let mut order: Vec<u64> = (0..pages).collect();
     // Fisher and Yates.
-    for last in (1..order.len()).rev() {
+    for last in (1..if is_random { order.len() } else { 0 }).rev() {
         order.swap(last, below(last as u64 + 1));
     }
     // An odd step passes every line of a page before it comes back.
@@ -127,7 +128,7 @@ mod tests {
     fn a_chain_passes_every_page_once_a_round() {
         let range = memory::map_anonymous(Bytes(Bytes::PAGE.0 * 37)).unwrap();
         for lines in [1, 2, 64] {
-            let first = chain(range, (37, lines));
+            let first = chain((range, true), (37, lines));
             let (mut pages, mut met): (Vec<u64>, Vec<usize>) = (Vec::new(), Vec::new());
             let mut at = first;
             for _ in 0..37 * lines {
@@ -137,11 +138,17 @@ mod tests {
             }
             assert_eq!(at, first);
             pages.dedup();
+            assert!(!pages.is_sorted());
             pages.sort_unstable();
             assert_eq!(pages, (0..37).collect::<Vec<_>>(), "all lines of a page one after the other");
             met.sort_unstable();
             met.dedup();
             assert_eq!(met.len() as u64, 37 * lines, "each line once");
+        }
+        let mut at = chain((range, false), (37, 1));
+        for page in 0..37 {
+            assert_eq!((at as u64 - range.start.0) / Bytes::PAGE.0, page, "page after page");
+            at = follow(at);
         }
         memory::unmap(range).unwrap();
     }

@@ -175,7 +175,8 @@ impl Accesses {
 
     /// Does it stream through memory that may be short of bandwidth?
     fn is_flow(&self, mm: &Mm) -> bool {
-        !self.pattern.is_random() && mm.bandwidth.flows.is_limited()
+        let is_limited = self.pattern == Pattern::Sweep && mm.bandwidth.flows.is_limited();
+        is_limited && !mm.latency.is_cached(units::Frames(self.order.range().pages()))
     }
 
     /// A step of a flow goes up to where shares change, and where nobody knows of the flow yet, up to where others are.

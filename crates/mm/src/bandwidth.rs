@@ -1,8 +1,7 @@
 //! Linux: none; this is what memory does by itself.
-//! Differs: clearing, copying and filling frames, page by page, and sweeps of user code, as flows (`bandwidth/flows.rs`); not what
-//! else user code and page walks read and write. The huge zero page,
-//! and the copy of a huge page (`huge_cow.rs`), take all that they need in one go. Where no memory has a limit a huge page is
-//! cleared in one step, which no tick interrupts.
+//! Differs: clearing, copying and filling frames, page by page, and sweeps of user code, as flows (`bandwidth/flows.rs`); not
+//! what else user code and page walks read and write. The huge zero page, and the copy of a huge page (`huge_cow.rs`), take all
+//! that they need in one go. Where no memory has a limit a huge page is cleared in one step, which no tick interrupts.
 //!
 //! Clearing, copying and filling are priced as if one CPU had a node's memory for itself. A node with a limit serves so
 //! many bytes per second: when it falls behind, the CPUs wait for it.
@@ -37,7 +36,7 @@ pub(crate) struct Bandwidth {
 pub(crate) struct Server {
     /// Time to read or write one frame while no other CPU does; 0 without a limit.
     per_frame: Picos,
-    /// The same beside user code that sweeps through the node's memory; 0 where none does.
+    /// That time beside user code that sweeps through the node's memory; 0 where none does.
     beside_flows: Picos,
     /// When it has done all that was asked of it so far.
     free_at: Time,

@@ -57,7 +57,7 @@
 //! | /proc/kpageflags         | `state.rs`, `state/`           | files on disks, caches of slabs, who maps what |
 //! | `mm/page_owner.c`        | `block_census.rs`              | who asked for a page |
 //! | `kernel/kthread.c`       | `daemon.rs`, `news.rs`         | when and where a thread runs: `sim` decides that |
-//! | (none: hardware)         | `bandwidth.rs`, `line.rs`, `cost/latency.rs`, `cost/walk.rs` | |
+//! | (none: hardware)         | `bandwidth.rs`, `bandwidth/`, `line.rs`, `cost/latency.rs`, `cost/walk.rs` | |
 //! | (none: steps and prices) | `step.rs`, `cx.rs`, `cost.rs`, `cost/` | |
 //! | (none: tests)            | `check.rs`, `check/`, `mistake.rs` | |
 //! | (several)                | `variant.rs`, `variant/`       | 32-bit rules, configurations without SMP |

@@ -446,13 +446,12 @@ impl PageTables {
     }
 
     fn alloc_table(&mut self, mm: &mut Mm, cx: &mut Cx, level: Level) -> Option<TableId> {
-        let frame = match self.given.pop() {
-            Some(frame) => frame,
-            None => {
-                let wish = AllocRequest::gfp_pgtable_user(mm.node_of_cpu(cx.cpu()));
-                // Where tables are interleaved, they are so in turn, whatever their addresses.
-                mm.alloc(cx, &self.policy.apply(wish, Vpn(self.arena.len() as u64)))?
-            }
+        let frame = if let Some(frame) = self.given.pop() {
+            frame
+        } else {
+            let wish = AllocRequest::gfp_pgtable_user(mm.node_of_cpu(cx.cpu()));
+            // Where tables are interleaved, they are so in turn, whatever their addresses.
+            mm.alloc(cx, &self.policy.apply(wish, Vpn(self.arena.len() as u64)))?
         };
         mm.clear(cx, frame, Order::BASE);
         mm.frames.set(frame, Frame::PageTable);

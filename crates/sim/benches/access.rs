@@ -28,7 +28,7 @@ const CPUS: u32 = 48;
 const EACH: Bytes = Bytes::gib(3);
 const SCAN: Bytes = Bytes::mib(256);
 
-/// What a node's memory gives, with limits: two thirds of what its twelve CPUs want.
+/// The limit of a node's memory, where nodes have one: two thirds of what its twelve CPUs want.
 const LIMIT: u64 = 72_000_000_000;
 
 /// The task that scans.

@@ -463,6 +463,7 @@ fn accesses(range: PageRange, pattern: Pattern, amount: Amount, by: TaskId) -> A
         Pattern::Sweep => cost::Pattern::Sweep,
         Pattern::Random => cost::Pattern::Random,
         Pattern::Lines(lines) => cost::Pattern::Lines(lines),
+        Pattern::Stride => cost::Pattern::Stride,
     };
     let amount = match amount {
         Amount::Rounds(rounds) => access::Amount::Rounds(rounds),

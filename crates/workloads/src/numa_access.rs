@@ -18,9 +18,9 @@ use crate::{
 
 const PATTERN: ParamInfo = ParamInfo {
     name: "pattern",
-    expects: "\"random\" or \"sweep\"",
+    expects: "\"random\", \"stride\" or \"sweep\"",
     default: "random",
-    about: "one load of each page, each after the one before; or stores to all of each page, by address",
+    about: "one load of each page, each after the one before, at random or by address; or stores to all of each page",
 };
 const POLICY: ParamInfo = ParamInfo {
     name: "policy",
@@ -174,8 +174,12 @@ impl Params {
             match name {
                 "lines" => lines = value(&LINES, text, |n| (1..=64).contains(n))?,
                 "pattern" => {
-                    let word = value::<String>(&PATTERN, text, |word| word == "random" || word == "sweep")?;
-                    params.pattern = if word == "random" { Pattern::Random } else { Pattern::Sweep };
+                    let known = |word: &String| ["random", "stride", "sweep"].contains(&word.as_str());
+                    params.pattern = match value::<String>(&PATTERN, text, known)?.as_str() {
+                        "random" => Pattern::Random,
+                        "stride" => Pattern::Stride,
+                        _ => Pattern::Sweep,
+                    };
                 }
                 "policy" => {
                     let found = Policy::ALL.into_iter().find(|policy| policy.name() == text);
@@ -213,6 +217,7 @@ impl Params {
         let pattern = match self.pattern {
             Pattern::Random => "random".to_owned(),
             Pattern::Lines(lines) => format!("random-lines-{lines}"),
+            Pattern::Stride => "stride".to_owned(),
             Pattern::Sweep => "sweep".to_owned(),
         };
         let page = ["", "-huge", "-both"][self.page as usize];

@@ -35,7 +35,7 @@ pub struct Latency {
     /// Of a guest: the host behind its memory.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub host: Option<Host>,
-    /// What links between nodes carry.
+    /// Limits of links between nodes.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub links: Option<Links>,
 }
@@ -104,7 +104,7 @@ pub struct Host {
     pub source: String,
 }
 
-/// What the links between nodes carry.
+/// Limits of the links between nodes.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Links {
     /// Bytes per second in millions, by the node of the CPU, and by that of the memory; 0 where there is no limit.

@@ -21,7 +21,7 @@ pub(super) fn metrics(pattern: Pattern, tasks: &[TaskOutcome]) -> Vec<Metric> {
         }
     }
     let of = |(pair, all): &(String, Vec<Access>)| match pattern {
-        Pattern::Random | Pattern::Lines(_) => {
+        Pattern::Random | Pattern::Lines(_) | Pattern::Stride => {
             classed("access_latency_ns", pair, "ns", Better::Lower, all.iter().map(latency_ns).collect())
         }
         Pattern::Sweep => {

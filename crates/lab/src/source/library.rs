@@ -151,10 +151,13 @@ mod tests {
                 "haswell-2s",
                 "haswell-guest-32g",
                 "laptop",
+                "naples-2s",
                 "one-cpu-512m",
                 "one-node-4g",
                 "one-node-512m",
                 "skylake-1s",
+                "threadripper-1950x",
+                "threadripper-1950x-guest",
                 "two-node-2g",
                 "two-node-4g"
             ]

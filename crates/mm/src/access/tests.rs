@@ -235,6 +235,7 @@ fn runs_of_pages_come_to_what_each_page_comes_to() {
         let start = range.start.plus(numbers.below(range.pages()));
         let part = PageRange { start, end: start.plus(1 + numbers.below(range.end.0 - start.0)) };
         let pattern = match numbers.below(2) {
+            0 if case % 5 == 0 => Pattern::Stride,
             0 => Pattern::Sweep,
             _ if case % 4 == 0 => Pattern::Lines(3),
             _ => Pattern::Random,

@@ -1,12 +1,12 @@
 //! Linux: none; memory and links between nodes that several CPUs stream through at the same time.
-//! Differs: one page at a time for each CPU, served in turn, as [`super::Server`] has it, but as a share of a rate instead of page by
-//! page. Clearing and copying go their own way (`Server`), and have what the flows leave.
+//! Differs: one page at a time for each CPU, served in turn, as [`super::Server`] has it, but as a share of a rate instead of
+//! page by page. Clearing and copying go their own way (`Server`), and have what the flows leave.
 //!
-//! User code that sweeps through memory is a flow of its CPU, through the memory of the nodes where its pages are and the links to
-//! them. What has a limit and is wanted by too many serves their pages in turn, so that a page takes each of them the same time,
-//! a *turn*: those who want less than that are not slowed down, and the others have equal parts. Turns change when a flow begins,
-//! ends, or goes through other nodes than before, at most once a tick: between two changes, what a page takes is one number, and a
-//! sweep goes on for as long as nothing else happens on its CPU.
+//! User code that sweeps through memory is a flow of its CPU, through the memory of the nodes where its pages are and the links
+//! to them. What has a limit and is wanted by too many serves their pages in turn, so that a page takes each of them the same
+//! time, a *turn*: those who want less than that are not slowed down, and the others have equal parts. Turns change when a flow
+//! begins, ends, or goes through other nodes than before, at most once a tick: between two changes, what a page takes is one
+//! number, and a sweep goes on for as long as nothing else happens on its CPU.
 
 use units::{Picos, Time};
 
@@ -26,11 +26,11 @@ const ONE: u128 = 1 << 32;
 /// The flows of a machine, and what a page takes them where too many want it.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Flows {
-    /// By CPU.
-    flows: Vec<Flow>,
+    /// Flows by CPU.
+    by_cpu: Vec<Flow>,
     /// Time to serve one page, by node: 0 without a limit.
     nodes: Vec<Picos>,
-    /// The same of links, by the node of the CPU and of the memory; none where no link has a limit.
+    /// Time to send one page over a link, by the node of the CPU and of the memory; none where no link has a limit.
     links: Vec<Vec<Picos>>,
     /// The turns in force.
     turns: Turns,
@@ -93,7 +93,7 @@ impl Flows {
     /// Has the CPU a flow that is known?
     #[inline]
     pub(crate) fn is_live(&self, cpu: usize) -> bool {
-        self.flows.get(cpu).is_some_and(|flow| flow.is_live)
+        self.by_cpu.get(cpu).is_some_and(|flow| flow.is_live)
     }
 
     /// The time that a page takes at least.
@@ -127,11 +127,11 @@ impl Flows {
     /// The flow of a CPU has gone through pages of a node, each of which takes so long when nobody else wants it.
     #[inline]
     pub(crate) fn note(&mut self, cpu: usize, to: usize, (pages, alone): (u64, Picos)) {
-        if self.flows.len() <= cpu {
-            self.flows.resize_with(cpu + 1, Flow::default);
+        if self.by_cpu.len() <= cpu {
+            self.by_cpu.resize_with(cpu + 1, Flow::default);
         }
         let nodes = self.nodes.len();
-        let flow = &mut self.flows[cpu];
+        let flow = &mut self.by_cpu[cpu];
         if flow.pages.len() < nodes {
             flow.pages.resize(nodes, 0);
             flow.alone.resize(nodes, Picos(0));
@@ -142,7 +142,7 @@ impl Flows {
 
     /// The step of a CPU ends, and with it, where that is so, its flow.
     pub(crate) fn end_step(&mut self, cpu: usize, from: usize, now: Time, goes_on: bool) {
-        let Some(flow) = self.flows.get_mut(cpu) else { return };
+        let Some(flow) = self.by_cpu.get_mut(cpu) else { return };
         let pages: u64 = flow.pages.iter().sum();
         flow.until = now;
         if pages == 0 && goes_on {
@@ -154,7 +154,7 @@ impl Flows {
             flow.mix.clone_from(&flow.pages);
             self.change_from(now);
         }
-        self.flows[cpu].pages.fill(0);
+        self.by_cpu[cpu].pages.fill(0);
     }
 
     fn change_from(&mut self, now: Time) {
@@ -165,7 +165,7 @@ impl Flows {
 
     fn end_those_gone(&mut self, now: Time) {
         let mut have_gone = false;
-        for flow in self.flows.iter_mut().filter(|flow| flow.is_live && flow.until + GONE < now) {
+        for flow in self.by_cpu.iter_mut().filter(|flow| flow.is_live && flow.until + GONE < now) {
             flow.is_live = false;
             flow.pages.fill(0);
             have_gone = true;
@@ -191,7 +191,7 @@ impl Flows {
     }
 
     fn is_wanted(&self, resource: Resource) -> bool {
-        self.per_page(resource) > Picos(0) && self.flows.iter().any(|flow| flow.goes_through(resource) > 0)
+        self.per_page(resource) > Picos(0) && self.by_cpu.iter().any(|flow| flow.goes_through(resource) > 0)
     }
 
     fn per_page(&self, resource: Resource) -> Picos {
@@ -210,7 +210,7 @@ impl Flows {
 
     /// The shortest turn of one resource, while those of the others stand still.
     fn find_turn(&mut self, resource: Resource) {
-        let its = self.flows.iter().filter(|flow| flow.goes_through(resource) > 0).count() as u64;
+        let its = self.by_cpu.iter().filter(|flow| flow.goes_through(resource) > 0).count() as u64;
         // As many turns as flows serve all of them, even if each wants no other page.
         let (mut short, mut enough) = (0, self.per_page(resource).0 * its);
         *self.turn_mut(resource) = Picos(short);
@@ -229,7 +229,7 @@ impl Flows {
     /// The time that others than flows wait for each page of a node; 0 where it has no flows. They have at least an equal part.
     pub(super) fn leaves(&self, node: usize) -> Picos {
         let resource = Resource::Node(node);
-        let its = self.flows.iter().filter(|flow| flow.goes_through(resource) > 0).count() as u128;
+        let its = self.by_cpu.iter().filter(|flow| flow.goes_through(resource) > 0).count() as u128;
         let left = ONE.saturating_sub(self.asked(resource)).max(ONE / (its + 1));
         let time = u128::from(self.nodes[node].0) * ONE / left;
         if its == 0 { Picos(0) } else { Picos(u64::try_from(time).expect("a few pages' time")) }
@@ -240,10 +240,10 @@ impl Flows {
         self.asked(resource) <= ONE
     }
 
-    /// What all flows ask of a resource with these turns, in parts of what it serves.
+    /// The demand of all flows on a resource with these turns, in parts of what it serves.
     fn asked(&self, resource: Resource) -> u128 {
         let per_page = u128::from(self.per_page(resource).0);
-        let asked = self.flows.iter().map(|flow| {
+        let asked = self.by_cpu.iter().map(|flow| {
             let pages = u128::from(flow.goes_through(resource));
             if pages == 0 { 0 } else { pages * per_page * ONE / u128::from(self.round(flow).0.max(1)) }
         });

@@ -18,6 +18,8 @@ pub enum Pattern {
     Random,
     /// As `Random`, with so many words of each page, each in a line of its own.
     Lines(u32),
+    /// As `Random`, but page after page.
+    Stride,
 }
 
 impl Pattern {
@@ -25,14 +27,14 @@ impl Pattern {
     pub const fn accesses(self) -> u64 {
         match self {
             Self::Sweep => Bytes::PAGE.0 / LINE,
-            Self::Random => 1,
+            Self::Random | Self::Stride => 1,
             Self::Lines(lines) => lines as u64,
         }
     }
 
     /// Is it an order that no processor foresees?
     pub(crate) fn is_random(self) -> bool {
-        self != Self::Sweep
+        matches!(self, Self::Random | Self::Lines(_))
     }
 }
 
@@ -90,7 +92,7 @@ pub struct Latency {
     pub cache: Option<LastCache>,
     /// The TLB of each CPU.
     pub tlb: Option<TlbReach>,
-    /// What walks of page tables follow from; where it is given, `tlb` is not needed.
+    /// The way of a processor from an address to memory; where it is given, `tlb` is not needed.
     pub walk: Option<Walk>,
     /// The time to send a page over the link between two nodes, by the same places as `load`; 0 where the link has no limit.
     /// Nothing: no link has one.
@@ -116,16 +118,25 @@ impl Latency {
         split(self.load[from][from], self.load[from][to])
     }
 
-    /// A random visit to a page of a range, where walks are known; elsewhere [`Self::of_visit`] has it.
+    /// Has a cache all of a range?
+    pub(crate) fn is_cached(&self, range: Frames) -> bool {
+        self.cache.is_some_and(|cache| range.bytes() <= cache.size)
+    }
+
+    /// A visit of loads to a page of a range, where walks are known; elsewhere [`Self::of_visit`] has it.
     pub(crate) fn walked_visit(&self, pattern: Pattern, range: Frames, is_huge: bool) -> Option<Visit> {
-        let walk = self.walk.as_ref().filter(|_| !self.is_flat() && pattern.is_random())?;
-        Some(walk.visit(self.cache, (range, pattern.accesses()), is_huge))
+        let walk = self.walk.as_ref().filter(|_| !self.is_flat())?;
+        match pattern {
+            Pattern::Sweep => None,
+            Pattern::Stride => Some(walk.visit_in_order(self.cache, range, is_huge)),
+            Pattern::Random | Pattern::Lines(_) => Some(walk.visit(self.cache, (range, pattern.accesses()), is_huge)),
+        }
     }
 
     /// A visit to a base page of a range of so many pages, or to such a part of a huge page.
     pub fn of_visit(&self, prices: &Prices, pattern: Pattern, range: Frames, place: Place) -> AccessPrice {
         let Place { from, to, is_huge } = place;
-        let is_cached = self.cache.is_some_and(|cache| range.bytes() <= cache.size);
+        let is_cached = self.is_cached(range);
         match pattern {
             Pattern::Sweep if self.is_flat() || is_cached => {
                 AccessPrice { near: prices.of(Work::UserFill), far: Picos(0) }
@@ -134,10 +145,10 @@ impl Latency {
                 let line = if self.line.is_empty() { &self.load } else { &self.line };
                 split(line[from][from], line[from][to]).times(pattern.accesses())
             }
-            Pattern::Random | Pattern::Lines(_) if self.is_flat() => {
+            Pattern::Random | Pattern::Lines(_) | Pattern::Stride if self.is_flat() => {
                 self.of(prices, from, to).times(pattern.accesses())
             }
-            Pattern::Random | Pattern::Lines(_) => {
+            Pattern::Random | Pattern::Lines(_) | Pattern::Stride => {
                 let memory = self.of(prices, from, to);
                 let hits = self.cache.map_or(0, |cache| share(cache.size, range));
                 let from_cache = self.cache.map_or(Picos(0), |cache| cache.load);

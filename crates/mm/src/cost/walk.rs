@@ -1,12 +1,12 @@
 //! Linux: none; this is what processors do by themselves: TLBs, page walks, and the caches that these share with data.
-//! Differs: each access is to a line of the range drawn anew, whatever the order is; caches and TLBs replace at random and are
-//! a task's own; a walk reads one entry after the other, and never two walks at a time; the tables above the lowest are priced
-//! as if they were on its node, as a cache has nearly all of them.
+//! Differs: each random access is to a line of the range drawn anew; there caches and TLBs replace at random, and what is least
+//! recently used where accesses come by address; they are a task's own; a walk reads one entry after the other, and never two
+//! walks at a time; the tables above the lowest are priced as if they were on its node, as a cache has nearly all of them.
 //!
-//! What random accesses to a range take is computed, not given: from how many translations a TLB holds follows how often tables
-//! are walked, from what the walk caches hold which entries are read, and from the lines of data and of tables which of them come
-//! from a cache and which from memory. In a guest each entry that is read, and the data in the end, is at an address that the
-//! host's tables have to translate: up to 24 entries for one access.
+//! The price of random accesses to a range is computed, not given: from how many translations a TLB holds follows how often
+//! tables are walked, from what the walk caches hold which entries are read, and from the lines of data and of tables which
+//! of them come from a cache and which from memory. In a guest each entry that is read, and the data in the end, is at an
+//! address that the host's tables have to translate: up to 24 entries for one access.
 
 use units::{Frames, Picos};
 
@@ -64,7 +64,7 @@ const LEVELS: usize = 4;
 enum Owner {
     /// The range itself.
     Data,
-    /// Its page tables.
+    /// The range's page tables.
     Tables,
     /// The page tables of its host.
     HostTables,
@@ -82,7 +82,7 @@ struct Reads {
 /// The price of a visit to a page, but for how far memory is.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(crate) struct Visit {
-    /// What caches and TLBs take.
+    /// The time of caches and TLBs.
     cached: Picos,
     /// Loads from memory for each visit, in parts: of data, of its tables, of its host's tables.
     from_memory: [u64; 3],
@@ -129,8 +129,61 @@ impl Walk {
             cached += (loads[0] * here + loads[1] * behind) / PARTS * read.rate / PARTS;
             visit.from_memory[read.owner as usize] += (PARTS - here - behind) * read.rate / PARTS;
         }
-        visit.cached = visit.cached + Picos(cached);
+        visit.cached += Picos(cached);
         visit
+    }
+
+    /// A visit to the next page of a range that is gone through by address, to a line of it. What does not hold all of the range
+    /// holds nothing that it needs; but eight entries that are neighbours are in a line, and a walk cache has those above.
+    pub(crate) fn visit_in_order(&self, last: Option<LastCache>, range: Frames, is_huge: bool) -> Visit {
+        let (translations, huge) = self.translations(range, is_huge);
+        let pages = if huge { ENTRIES } else { 1 };
+        let walks_by = |tlb: TlbEntries| {
+            let entries = if huge { tlb.huge } else { tlb.base };
+            if entries >= translations { 0 } else { PARTS / pages }
+        };
+        let walks = walks_by(self.second);
+        let mut reads = self.levels_in_order(Owner::Tables, leaves(range.0, is_huge), (usize::from(is_huge), walks));
+        if let Some(host) = self.host {
+            let is_huge = host.is_huge(is_huge);
+            reads.extend(self.levels_in_order(
+                Owner::HostTables,
+                leaves(range.0, is_huge),
+                (usize::from(is_huge), walks),
+            ));
+        }
+        let data = (range.bytes().0 / LINE).max(1);
+        let lines = data + reads.iter().map(|read| read.lines).sum::<u64>();
+        let holder = [self.private, last].into_iter().flatten().find(|cache| cache.size.0 / LINE >= lines);
+        let near = self.private.or(last).map_or(Picos(0), |cache| cache.load);
+        let mut visit = Visit { cached: Picos(self.second_hit.0 * walks_by(self.first) / PARTS), from_memory: [0; 3] };
+        let mut load = |owner: Owner, rate: u64| match holder {
+            Some(cache) => visit.cached += Picos(cache.load.0 * rate / PARTS),
+            None => visit.from_memory[owner as usize] += rate,
+        };
+        load(Owner::Data, PARTS);
+        let mut again = 0;
+        for read in reads {
+            let first = read.rate / (LINE / ENTRY);
+            load(read.owner, first);
+            again += read.rate - first;
+        }
+        visit.cached += Picos(near.0 * again / PARTS);
+        visit
+    }
+
+    /// The entries that walks by address read: those above the lowest ones each time that the walk comes to the next of them.
+    /// Tables of a guest are translated as rarely, and left out.
+    fn levels_in_order(&self, owner: Owner, pages: u64, (lowest, walks): (usize, u64)) -> Vec<Reads> {
+        let (mut entries, mut rate, mut reads) = (pages, walks, Vec::new());
+        for level in lowest..LEVELS {
+            if level > lowest {
+                entries = entries.div_ceil(ENTRIES);
+                rate = if self.skips[level - 1] > 0 { rate / ENTRIES } else { rate };
+            }
+            reads.push(Reads { owner, lines: (entries * ENTRY).div_ceil(LINE), rate });
+        }
+        reads
     }
 
     /// Walks for each access, in parts.
@@ -210,10 +263,10 @@ fn share(held: u64, all: u64) -> u64 {
     PARTS * held.min(all) / all.max(1)
 }
 
-/// The share of reads that a cache serves, for each kind of line, in parts. A cache that replaces at random keeps a line for a time
-/// that does not depend on the line: of lines that are read r times meanwhile it has r in 1 + r (Gelenbe, A Unified Approach to the
-/// Evaluation of a Class of Replacement Algorithms, IEEE Transactions on Computers, 1973). That time is the one for which all that it
-/// has fills it.
+/// The share of reads that a cache serves, for each kind of line, in parts. A cache that replaces at random keeps a line for a
+/// time that does not depend on the line: of lines that are read r times meanwhile it has r in 1 + r (Gelenbe, A Unified
+/// Approach to the Evaluation of a Class of Replacement Algorithms, IEEE Transactions on Computers, 1973). That time is the one
+/// for which all that it has fills it.
 fn hits(cache: Option<LastCache>, reads: &[Reads]) -> Vec<u64> {
     let Some(cache) = cache else { return vec![0; reads.len()] };
     let room = u128::from(cache.size.0 / LINE);

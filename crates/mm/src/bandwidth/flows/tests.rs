@@ -4,7 +4,8 @@ use super::{super::Server, *};
 
 const US: u64 = 1_000_000;
 
-/// A CPU that sweeps: its node, when it begins and ends, and its pages as they come, again and again: each the node of its memory.
+/// A CPU that sweeps: its node, when it begins and ends, and its pages as they come, again and again: each the node of its
+/// memory.
 #[derive(Clone, Debug)]
 struct Sweep {
     from: usize,
@@ -53,7 +54,7 @@ impl Machine {
         done
     }
 
-    /// The same in steps that end with the tick, or where turns change. Says how often they did, too.
+    /// Pages of each in steps that end with the tick, or where turns change. Says how often they did, too.
     fn by_rate(&self, sweeps: &[Sweep]) -> (Vec<u64>, u64) {
         let mut flows = self.flows();
         let mut clocks: Vec<Time> = sweeps.iter().map(|sweep| sweep.span.0).collect();
@@ -159,7 +160,7 @@ fn any_flows_have_their_parts() {
             machine.links[0][1] = Picos(US / 10 * (1 + below(20)));
             machine.links[1][0] = machine.links[0][1];
         }
-        let sweeps: Vec<Sweep> = (0..1 + below(7))
+        let sweeps: Vec<Sweep> = (0..=below(7))
             .map(|_| {
                 let node = usize::try_from(below(2)).unwrap();
                 sweep(usize::try_from(below(2)).unwrap(), &[node])

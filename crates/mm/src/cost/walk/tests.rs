@@ -1,4 +1,4 @@
-//! What accesses take against a naive twin, which walks tables page by page through TLBs and caches that replace at random.
+//! Prices of accesses against a naive twin, which walks tables page by page through TLBs and caches that replace at random.
 
 use std::collections::BTreeMap;
 
@@ -29,13 +29,13 @@ fn latency() -> Latency {
 /// Something with so many places, in which a newcomer takes any.
 struct Places {
     room: usize,
-    places: Vec<u64>,
+    taken: Vec<u64>,
     by_key: BTreeMap<u64, usize>,
 }
 
 impl Places {
     fn new(count: u64) -> Self {
-        Self { room: usize::try_from(count).unwrap(), places: Vec::new(), by_key: BTreeMap::new() }
+        Self { room: usize::try_from(count).unwrap(), taken: Vec::new(), by_key: BTreeMap::new() }
     }
 
     /// Is it there? From now on it is.
@@ -43,12 +43,12 @@ impl Places {
         if self.by_key.contains_key(&key) {
             return true;
         }
-        if self.places.len() < self.room {
-            self.by_key.insert(key, self.places.len());
-            self.places.push(key);
+        if self.taken.len() < self.room {
+            self.by_key.insert(key, self.taken.len());
+            self.taken.push(key);
         } else if self.room > 0 {
             let at = usize::try_from(draws.below(self.room as u64)).unwrap();
-            self.by_key.remove(&std::mem::replace(&mut self.places[at], key));
+            self.by_key.remove(&std::mem::replace(&mut self.taken[at], key));
             self.by_key.insert(key, at);
         }
         false
@@ -99,7 +99,7 @@ impl Twin {
 
     /// A line of some owner; `place` tells it from the owner's others.
     fn read(&mut self, owner: Owner, place: u64) {
-        let line = (owner as u64) << 40 | place;
+        let line = ((owner as u64) << 40) | place;
         let hits = [0, 1].map(|cache| self.caches[cache].has(line, &mut self.draws));
         self.spent += match hits {
             [true, _] => self.walk.private.unwrap().load.0,
@@ -129,7 +129,7 @@ impl Twin {
         let leaf = if is_huge { page / ENTRIES } else { page };
         for (level, entry) in self.entries(true, leaf, usize::from(is_huge)) {
             self.entries += 1;
-            self.read(Owner::HostTables, (level as u64) << 36 | entry / 8);
+            self.read(Owner::HostTables, ((level as u64) << 36) | (entry / 8));
         }
     }
 
@@ -144,13 +144,13 @@ impl Twin {
             for (level, entry) in self.entries(false, leaf, usize::from(self.is_huge)) {
                 if let Some(host) = self.walk.host {
                     // Tables are apart: no two have their entries in one line of a table of base pages.
-                    let table = (level as u64) << 24 | entry / ENTRIES;
+                    let table = ((level as u64) << 24) | (entry / ENTRIES);
                     let covered = ENTRIES.pow(u32::try_from(level).unwrap() + 1);
                     let is_huge = host.is_huge(self.is_huge);
-                    self.translate(host, if is_huge { page / covered * covered } else { 1 << 30 | table * 8 });
+                    self.translate(host, if is_huge { page / covered * covered } else { (1 << 30) | (table * 8) });
                 }
                 self.entries += 1;
-                self.read(Owner::Tables, (level as u64) << 36 | entry / 8);
+                self.read(Owner::Tables, ((level as u64) << 36) | (entry / 8));
             }
             if let Some(host) = self.walk.host {
                 self.translate(host, page);
@@ -163,7 +163,7 @@ impl Twin {
     }
 }
 
-/// What accesses take by the model and by the twin, in picoseconds each.
+/// The price of an access by the model and by the twin, in picoseconds.
 fn both(walk: Walk, (pages, lines): (u64, u64), is_huge: bool) -> (u64, u64) {
     let mut twin = Twin::new(walk, is_huge);
     let (warm, accesses) = (20_000, 60_000);
@@ -232,4 +232,25 @@ fn a_range_that_a_tlb_reaches_is_never_walked_for() {
     assert!(walk.walks(Frames(32 * 512), true) == PARTS / 2);
     // A host's base pages are all that a TLB of a guest has.
     assert_eq!(Walk { host: Some(HostPages::Base), ..walk }.walks(Frames(128), true), PARTS / 2);
+}
+
+#[test]
+fn a_stride_of_pages_reads_a_line_of_entries_for_eight_of_them() {
+    let walk = walk();
+    let price = |pages, is_huge| {
+        let visit = walk.visit_in_order(Some(LAST), Frames(pages), is_huge);
+        let price = visit.price(&latency(), Homes { cpu: 0, page: 0, tables: 0 });
+        price.near.0
+    };
+    // The load, a look into the second TLB, an eighth of a load from memory for the entry, and seven eighths from the cache.
+    let base = LOAD + 2_000 + LOAD / 8 + 4_000 * 7 / 8;
+    assert!(price(1 << 20, false).abs_diff(base) * 100 < base, "{} ps, not {base}", price(1 << 20, false));
+    let huge = price(1 << 20, true);
+    assert!((LOAD..LOAD + 500).contains(&huge), "{huge} ps: a walk for each 512 pages");
+    assert_eq!(price(8, false), LAST.load.0, "all of it is in a cache and in the first TLB");
+    // A guest reads its host's entries, too.
+    let guest = Walk { host: Some(HostPages::Base), ..walk }.visit_in_order(Some(LAST), Frames(1 << 20), false);
+    let guest = guest.price(&latency(), Homes { cpu: 0, page: 0, tables: 0 }).near.0;
+    let entry = LOAD / 8 + 4_000 * 7 / 8;
+    assert!(guest.abs_diff(base + entry) * 100 < base, "{guest} ps, not {}", base + entry);
 }
