@@ -214,7 +214,8 @@ fn check(table: &TableReader<'_>, latency: &Latency) -> Result<(), SourceError> 
     }
     let walks = [("private", latency.private.is_some()), ("walk_cache", latency.walk_cache.is_some())];
     let walks = walks.into_iter().chain([("host", latency.host.is_some())]);
-    for (name, _) in walks.filter(|(_, is_given)| *is_given && latency.tlbs.is_none()) {
+    let mut lacking = walks.filter(|(_, is_given)| *is_given && latency.tlbs.is_none());
+    if let Some((name, _)) = lacking.next() {
         return Err(table.error(name, "is for walks of page tables, which need the figure tlbs"));
     }
     if latency.private.is_some() && latency.cache.is_none() {
