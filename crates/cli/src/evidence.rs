@@ -41,7 +41,7 @@ pub(crate) fn claims(args: &args::Claims) -> anyhow::Result<ExitCode> {
 /// Each series, and whether a cell failed.
 fn run_and_judge(args: &args::Claims) -> anyhow::Result<(Vec<Judged>, bool)> {
     let series = evidence::series(&args.series)?;
-    let runnable = series.iter().filter(|published| published.source.experiment.is_some()).count();
+    let runnable = series.iter().filter(|published| has_experiments(published)).count();
     if args.output.is_some() && runnable > 1 {
         return Err(UsageError("-o is for one series; name it".to_owned()).into());
     }
@@ -53,6 +53,11 @@ fn run_and_judge(args: &args::Claims) -> anyhow::Result<(Vec<Judged>, bool)> {
         judged.push(run_one(published, args, &stop, &mut failed)?);
     }
     Ok((judged, failed))
+}
+
+/// Whether there is anything to be run for a series.
+fn has_experiments(published: &Published) -> bool {
+    published.source.experiment.is_some() || !published.source.also.is_empty()
 }
 
 fn run_one(published: Published, args: &args::Claims, stop: &AtomicBool, failed: &mut bool) -> anyhow::Result<Judged> {

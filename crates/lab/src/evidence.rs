@@ -39,11 +39,10 @@ pub fn series(names: &[String]) -> Result<Vec<Published>, UsageError> {
     names.iter().map(|name| Ok(published::load(name)?)).collect()
 }
 
-/// Runs for the claims of a series, if there is an experiment that makes its tables: the published columns of it,
+/// Runs for the claims of a series, if there are experiments that make its tables: the published columns of the main one,
 /// and then what else claims need, each in a directory of its own. Directories are of these seeds and this program, so that the
 /// same again goes on there.
 pub fn requests(published: &Published, seeds: Seeds, workers: Option<usize>, out: Option<&Path>) -> Vec<Request> {
-    let Some(experiment) = published.source.experiment.clone() else { return Vec::new() };
     let program = &provenance::PROGRAM_HASH[..HASH_DIGITS];
     let directory = Path::new("results").join(format!("claims-{}-{seeds}-{program}", published.name));
     let directory = out.map_or(directory, Path::to_owned);
@@ -54,7 +53,8 @@ pub fn requests(published: &Published, seeds: Seeds, workers: Option<usize>, out
         request(experiment.clone(), Vec::new(), seeds, workers, beside.into())
     });
     let also: Vec<_> = also.collect();
-    [vec![request(experiment, columns, seeds, workers, directory)], also].concat()
+    let main = published.source.experiment.clone();
+    main.map(|main| request(main, columns, seeds, workers, directory.clone())).into_iter().chain(also).collect()
 }
 
 fn request(experiment: String, columns: Vec<String>, seeds: Seeds, workers: Option<usize>, out: PathBuf) -> Request {
@@ -105,14 +105,15 @@ pub fn series_of(directory: &Path, name: Option<&str>) -> Result<Published, Usag
     let place = directory.display();
     let Some(name) = name else {
         let is_older = identity.presentation.is_none();
-        let found = if is_older { published::of_experiment(experiment)? } else { None };
+        let found = if is_older { published::that_needs(experiment)? } else { None };
         return found.ok_or_else(|| {
             UsageError(format!("{place} is of experiment {experiment}, which makes no published table"))
         });
     };
     let published = published::load(name)?;
-    match &published.source.experiment {
-        Some(needed) if needed == experiment => Ok(published),
+    let source = &published.source;
+    match source.experiment.as_ref().or(source.also.first()) {
+        Some(_) if source.also.iter().chain(&source.experiment).any(|needed| needed == experiment) => Ok(published),
         Some(needed) => Err(UsageError(format!("{place} is of experiment {experiment}; {name} needs one of {needed}"))),
         None => Err(UsageError(format!("{name}: no experiment makes this table yet"))),
     }

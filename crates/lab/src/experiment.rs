@@ -265,7 +265,7 @@ model = ["threads", "processes"]
         let names = source::names(Kind::Machine).join(", ");
         let machines = format!("(valid machines: {names})");
         let machine = format!("4: machine: unknown machine \"laptop\" {machines}");
-        let near = format!("4: machine: unknown machine \"two-node-2\"; did you mean \"two-node-2g\"? {machines}");
+        let near = "4: machine: unknown machine \"two-node-2\"; did you mean \"two-node-2g\"?";
         let cases: &[(&str, &str, &str)] = &[
             ("about = \"a test\"\n", "", "1: about: missing; expected a string"),
             (
@@ -289,7 +289,7 @@ model = ["threads", "processes"]
             ("\"vm\"", "\"host\"", "3: targets: \"host\" is listed twice"),
             ("[\"host\", \"vm\"]", "[]", "3: targets: the list is empty"),
             ("two-node-2g", "laptop", &machine),
-            ("two-node-2g", "two-node-2", &near),
+            ("two-node-2g", "two-node-2", near),
             (
                 "two-node-2g",
                 "no/such.toml",

@@ -1,11 +1,11 @@
 //! From a workload's integers to the metrics of the result.
 
-use os::Pattern;
+mod numa_access;
+
 use report::{Better, Metric};
 use units::{Bytes, Picos};
 use workloads::{
-    Block, Iteration, Outcome, TaskOutcome, Unmapping, Workload, fork_storm::Phase, guest_footprint,
-    numa_access::Access, will_it_scale,
+    Block, Iteration, Outcome, TaskOutcome, Unmapping, Workload, fork_storm::Phase, guest_footprint, will_it_scale,
 };
 
 /// The metrics of one cell, in the order in which tables show them.
@@ -13,7 +13,8 @@ pub(crate) fn of(workload: &Workload, outcome: &Outcome) -> Vec<Metric> {
     match workload {
         Workload::FaultStorm(_) => fault_storm(outcome),
         Workload::ForkStorm(_) => fork_storm(outcome),
-        Workload::NumaAccess(params) => numa_access(params.pattern, &outcome.tasks),
+        Workload::NumaAccess(params) if params.by_distance => numa_access::by_distance(params.pattern, &outcome.tasks),
+        Workload::NumaAccess(params) => numa_access::metrics(params.pattern, &outcome.tasks),
         Workload::Thpscale2015(params) => {
             let parts = params.by_count(&outcome.tasks).into_iter().map(|(count, tasks)| {
                 let part = |metric| Metric { part: Some(count.to_string()), ..metric };
@@ -76,32 +77,6 @@ fn fork_storm(outcome: &Outcome) -> Vec<Metric> {
     ]
 }
 
-/// A class for each pair of nodes; a sample for each task of it, or what all of them had together.
-fn numa_access(pattern: Pattern, tasks: &[TaskOutcome]) -> Vec<Metric> {
-    let mut pairs: Vec<(String, Vec<Access>)> = Vec::new();
-    for access in tasks.iter().filter_map(|task| task.access) {
-        let memory = access.memory.map_or_else(|| "all".to_owned(), |node| format!("node{node}"));
-        let pair = format!("node{}-{memory}", access.cpu);
-        match pairs.iter_mut().find(|(known, _)| *known == pair) {
-            Some((_, all)) => all.push(access),
-            None => pairs.push((pair, vec![access])),
-        }
-    }
-    let of = |(pair, all): &(String, Vec<Access>)| match pattern {
-        Pattern::Random => {
-            let each = |access: &Access| access.done.time.0 as f64 / 1e3 / access.done.accesses as f64;
-            classed("access_latency_ns", pair, "ns", Better::Lower, all.iter().map(each).collect())
-        }
-        Pattern::Sweep => {
-            let each = |access: &Access| rate(access.done.accesses * LINE, access.done.time) / GIB;
-            classed("store_bandwidth", pair, "GiB/s", Better::Higher, vec![all.iter().map(each).sum()])
-        }
-    };
-    pairs.iter().map(of).collect()
-}
-
-/// Bytes of an access of a sweep.
-const LINE: u64 = 64;
 const GIB: f64 = (1_u64 << 30) as f64;
 
 /// What mmtests reports of thpscale: the time of a block by what its fault brought, and how many were huge.

@@ -61,13 +61,26 @@ pub(crate) fn files_of_experiment(experiment: &str) -> Result<Option<Files>, Sou
     of_experiment_in(Path::new(""), experiment)
 }
 
+/// The series whose claims need this experiment: whose tables it makes, or else one that needs it besides.
+pub fn that_needs(experiment: &str) -> Result<Option<Published>, SourceError> {
+    let root = Path::new("");
+    let main = of_experiment_in(root, experiment)?;
+    let besides = |published: &Published| published.source.also.iter().any(|also| also == experiment);
+    let files = if main.is_some() { main } else { find_in(root, besides)? };
+    files.as_ref().map(Files::parse).transpose()
+}
+
 fn of_experiment_in(root: &Path, experiment: &str) -> Result<Option<Files>, SourceError> {
+    find_in(root, |published| published.source.experiment.as_deref() == Some(experiment))
+}
+
+fn find_in(root: &Path, is_it: impl Fn(&Published) -> bool) -> Result<Option<Files>, SourceError> {
     let mut names = names_in(root);
     // Stable: by name within both.
     names.sort_by_key(|name| !root.join(FOLDER).join(name).join(SOURCE).exists());
     for name in names {
         let files = files_in(root, &name)?;
-        if files.parse()?.source.experiment.as_deref() == Some(experiment) {
+        if is_it(&files.parse()?) {
             return Ok(Some(files));
         }
     }
@@ -158,8 +171,9 @@ mod tests {
         for name in names() {
             let published = load(&name).expect("a series");
             let Some(experiment) = &published.source.experiment else { continue };
-            let experiment = Experiment::load(experiment).expect("an experiment");
-            let ours: Vec<&str> = experiment.columns.iter().map(|column| column.kernel.as_str()).collect();
+            let of = |name: &String| Experiment::load(name).expect("an experiment").columns;
+            let columns: Vec<_> = [experiment].into_iter().chain(&published.source.also).flat_map(of).collect();
+            let ours: Vec<&str> = columns.iter().map(|column| column.kernel.as_str()).collect();
             for column in &published.source.columns {
                 assert!(ours.contains(&column.ours()), "{name}: {} is not among {ours:?}", column.ours());
             }
@@ -171,6 +185,10 @@ mod tests {
         let found = of_experiment("thpscale-4.1").expect("read").expect("there is one");
         assert_eq!(found.name, "s0");
         assert_eq!(of_experiment("fault-storm").expect("read").map(|found| found.name), None);
+        let needs = |experiment| that_needs(experiment).expect("read").map(|found| found.name);
+        assert_eq!(needs("thpscale-4.1").as_deref(), Some("s0"));
+        assert_eq!(needs("numa-random-seek").as_deref(), Some("s4"), "one of several");
+        assert_eq!(needs("fault-storm"), None);
     }
 
     #[test]

@@ -29,16 +29,21 @@ pub(crate) fn access(range: VmRange, pattern: Pattern, amount: Amount) -> Result
             });
             Accessed { accesses: visits * (Bytes::PAGE.0 / LINE), time }
         }
-        Pattern::Random => {
-            let mut at = chain(range, pages);
-            let (visits, time) = visit(pages, amount, |visits| {
-                for _ in 0..visits {
-                    at = follow(at);
-                }
-            });
-            Accessed { accesses: visits, time }
-        }
+        Pattern::Random => follow_all((range, true), (pages, 1), amount),
+        Pattern::Lines(lines) => follow_all((range, true), (pages, lines.into()), amount),
+        Pattern::Stride => follow_all((range, false), (pages, 1), amount),
     })
+}
+
+/// Loads so many words of each page, each after the one before; pages in a random order or by address.
+fn follow_all(range: (VmRange, bool), (pages, lines): (u64, u64), amount: Amount) -> Accessed {
+    let mut at = chain(range, (pages, lines));
+    let (visits, time) = visit(pages, amount, |visits| {
+        for _ in 0..visits * lines {
+            at = follow(at);
+        }
+    });
+    Accessed { accesses: visits * lines, time }
 }
 
 /// Makes visits until there were enough. Says how many there were, and how long they took.
@@ -70,9 +75,10 @@ fn fill_page(start: *mut u8, page: u64) {
     }
 }
 
-/// One word of each page says where the word of the next page is, in an order drawn once, which ends where it began. Says where
-/// the first one is. Which word of a page it is differs, as they would else all lie in a few sets of each cache.
-fn chain(range: VmRange, pages: u64) -> usize {
+/// Some words of each page, of a line each, say where the next one is, and the last of them where the next page is, in an order
+/// drawn once, or by address, which ends where it began. Says where the first one is. Which words of a page these are differs,
+/// as they would else all lie in a few sets of each cache.
+fn chain((range, is_random): (VmRange, bool), (pages, lines): (u64, u64)) -> usize {
     let mut draws = 0x9e37_79b9_7f4a_7c15_u64;
     let mut below = |n: u64| {
         draws = draws.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963_407);
@@ -80,22 +86,28 @@ fn chain(range: VmRange, pages: u64) -> usize {
     };
     let mut order: Vec<u64> = (0..pages).collect();
     // Fisher and Yates.
-    for last in (1..order.len()).rev() {
+    for last in (1..if is_random { order.len() } else { 0 }).rev() {
         order.swap(last, below(last as u64 + 1));
     }
-    let line = |page: u64| page.wrapping_mul(0x9e37_79b9_7f4a_7c15) >> 32 & (Bytes::PAGE.0 / LINE - 1);
-    let word =
-        |page: u64| usize::try_from(range.start.0 + page * Bytes::PAGE.0 + line(page) * LINE).expect("an address");
-    for (n, page) in order.iter().enumerate() {
-        let next = word(order[(n + 1) % order.len()]);
-        let place = std::ptr::with_exposed_provenance_mut::<usize>(word(*page));
+    // An odd step passes every line of a page before it comes back.
+    let step = 29;
+    let line = |page: u64, nth: u64| {
+        (page.wrapping_mul(0x9e37_79b9_7f4a_7c15) >> 32).wrapping_add(nth * step) & (Bytes::PAGE.0 / LINE - 1)
+    };
+    let word = |(page, nth): (u64, u64)| {
+        usize::try_from(range.start.0 + page * Bytes::PAGE.0 + line(page, nth) * LINE).expect("an address")
+    };
+    let words: Vec<(u64, u64)> = order.iter().flat_map(|page| (0..lines).map(|nth| (*page, nth))).collect();
+    for (n, at) in words.iter().enumerate() {
+        let next = word(words[(n + 1) % words.len()]);
+        let place = std::ptr::with_exposed_provenance_mut::<usize>(word(*at));
         #[expect(unsafe_code, reason = "touching memory is what the workload asks for")]
         // SAFETY: the word is inside the range, aligned, mapped writable, and nobody else refers to it.
         unsafe {
             place.write_volatile(next);
         }
     }
-    word(order[0])
+    word(words[0])
 }
 
 /// Loads a word that says where the next one is.
@@ -115,16 +127,29 @@ mod tests {
     #[test]
     fn a_chain_passes_every_page_once_a_round() {
         let range = memory::map_anonymous(Bytes(Bytes::PAGE.0 * 37)).unwrap();
-        let first = chain(range, 37);
-        let mut pages: Vec<u64> = Vec::new();
-        let mut at = first;
-        for _ in 0..37 {
-            pages.push((at as u64 - range.start.0) / Bytes::PAGE.0);
+        for lines in [1, 2, 64] {
+            let first = chain((range, true), (37, lines));
+            let (mut pages, mut met): (Vec<u64>, Vec<usize>) = (Vec::new(), Vec::new());
+            let mut at = first;
+            for _ in 0..37 * lines {
+                pages.push((at as u64 - range.start.0) / Bytes::PAGE.0);
+                met.push(at / 64);
+                at = follow(at);
+            }
+            assert_eq!(at, first);
+            pages.dedup();
+            assert!(!pages.is_sorted());
+            pages.sort_unstable();
+            assert_eq!(pages, (0..37).collect::<Vec<_>>(), "all lines of a page one after the other");
+            met.sort_unstable();
+            met.dedup();
+            assert_eq!(met.len() as u64, 37 * lines, "each line once");
+        }
+        let mut at = chain((range, false), (37, 1));
+        for page in 0..37 {
+            assert_eq!((at as u64 - range.start.0) / Bytes::PAGE.0, page, "page after page");
             at = follow(at);
         }
-        assert_eq!(at, first);
-        pages.sort_unstable();
-        assert_eq!(pages, (0..37).collect::<Vec<_>>());
         memory::unmap(range).unwrap();
     }
 
@@ -132,6 +157,7 @@ mod tests {
     fn rounds_and_times_are_what_was_asked_for() {
         let range = memory::map_anonymous(Bytes(Bytes::PAGE.0 * 10)).unwrap();
         assert_eq!(access(range, Pattern::Random, Amount::Rounds(3)).unwrap().accesses, 30);
+        assert_eq!(access(range, Pattern::Lines(5), Amount::Rounds(3)).unwrap().accesses, 150);
         assert_eq!(access(range, Pattern::Sweep, Amount::Rounds(100)).unwrap().accesses, 100 * 10 * 64);
         let done = access(range, Pattern::Sweep, Amount::Time(Picos::from_micros(500))).unwrap();
         assert!(done.time >= Picos::from_micros(500) && done.accesses >= 64, "{done:?}");

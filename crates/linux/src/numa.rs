@@ -17,14 +17,20 @@ pub(crate) fn nodes(cpus: &[CpuId], whole: Bytes) -> Vec<NumaNode> {
         procfs::list::cpus(&file, &text).ok()
     };
     let Some(ids) = list(format!("{NODES}/online")) else {
-        return vec![NumaNode { id: NodeId(0), cpus: cpus.to_vec(), memory: whole }];
+        return vec![NumaNode { id: NodeId(0), cpus: cpus.to_vec(), memory: whole, distance: vec![10] }];
     };
     let node = |id: &CpuId| {
         let its = list(format!("{NODES}/node{id}/cpulist")).unwrap_or_default();
         let cpus = cpus.iter().copied().filter(|cpu| its.contains(cpu)).collect();
-        NumaNode { id: NodeId(id.0), cpus, memory: memory_of(*id) }
+        NumaNode { id: NodeId(id.0), cpus, memory: memory_of(*id), distance: distances_of(*id) }
     };
     ids.iter().map(node).collect()
+}
+
+/// Distances from a node to all nodes that are online; empty where the kernel does not say.
+fn distances_of(id: CpuId) -> Vec<u32> {
+    let text = std::fs::read_to_string(format!("{NODES}/node{id}/distance")).unwrap_or_default();
+    text.split_whitespace().map(str::parse).collect::<Result<_, _>>().unwrap_or_default()
 }
 
 /// `MemTotal` of a node.
@@ -89,6 +95,9 @@ mod tests {
         cpus.sort_unstable();
         assert_eq!(found, cpus);
         assert!(nodes.iter().any(NumaNode::has_memory));
+        let are_own =
+            (0..).zip(&nodes).all(|(at, node): (usize, _)| node.distance.get(at).is_none_or(|own| *own == 10));
+        assert!(are_own, "a node is at distance 10 from itself: {nodes:?}");
     }
 
     #[test]

@@ -15,7 +15,7 @@ use self::order::Order;
 use crate::{
     Mm,
     address_space::AddressSpace,
-    cost::Pattern,
+    cost::{Pattern, walk::Visit},
     cx::Cx,
     fault::{self, FaultControl, FaultDone},
     frame::Holdings,
@@ -49,6 +49,9 @@ pub struct Accesses {
     met: Option<Met>,
     /// Where new pages are to be.
     policy: Mempolicy,
+    /// Prices of visits to base pages and to huge ones, but for nodes; none where the machine does not say how it walks tables.
+    /// Asked for once: they follow from the range alone.
+    walked: Option<[Option<Visit>; 2]>,
 }
 
 /// Pages that are memory of one node and of one size, and can be gone through without a trace.
@@ -56,6 +59,8 @@ pub struct Accesses {
 struct Alike {
     /// The position of the node.
     node: usize,
+    /// That of their page tables' node.
+    tables: usize,
     is_huge: bool,
     /// The page tables' count of changes at the time when that was found out.
     changes: u64,
@@ -91,7 +96,7 @@ pub struct Limits {
 impl Accesses {
     /// Visits to all pages of a range, which has some. `draw`: what the order follows from, where it is random.
     pub fn new(range: PageRange, pattern: Pattern, amount: Amount, draw: u64) -> Self {
-        let order = Order::new(range, (pattern == Pattern::Random).then_some(draw));
+        let order = Order::new(range, pattern.is_random().then_some(draw));
         let next = order.piece().start;
         Self {
             order,
@@ -104,6 +109,7 @@ impl Accesses {
             known: None,
             met: None,
             policy: Mempolicy::Local,
+            walked: None,
         }
     }
 
@@ -157,9 +163,31 @@ impl Accesses {
     /// done. The lock is held where [`Self::is_in_fault`] has said so before.
     pub fn step(&mut self, mm: &mut Mm, space: &mut AddressSpace, cx: &mut Cx, limits: Limits) -> Step<FaultDone> {
         let (begin, _) = *self.span.get_or_insert((cx.now(), cx.now()));
+        let limits = self.begin_flow(mm, cx, limits);
         let step = self.go_on(mm, space, cx, limits, self.deadline(begin));
         self.span = Some((begin, cx.now()));
+        if self.is_flow(mm) {
+            let (cpu, from) = (cx.cpu().0 as usize, mm.nodes.place(mm.node_of_cpu(cx.cpu())));
+            mm.bandwidth.flows.end_step(cpu, from, cx.now(), !matches!(step, Step::Done(_)));
+        }
         step
+    }
+
+    /// Does it stream through memory that may be short of bandwidth?
+    fn is_flow(&self, mm: &Mm) -> bool {
+        let is_limited = self.pattern == Pattern::Sweep && mm.bandwidth.flows.is_limited();
+        is_limited && !mm.latency.is_cached(units::Frames(self.order.range().pages()))
+    }
+
+    /// A step of a flow goes up to where shares change, and where nobody knows of the flow yet, up to where others are.
+    fn begin_flow(&self, mm: &mut Mm, cx: &Cx, limits: Limits) -> Limits {
+        if !self.is_flow(mm) {
+            return limits;
+        }
+        let due = mm.begin_flow_step(cx.now());
+        let until = due.map_or(limits.until, |due| limits.until.min(due));
+        let is_known = mm.bandwidth.flows.is_live(cx.cpu().0 as usize);
+        Limits { until: if is_known { until } else { limits.horizon }, ..limits }
     }
 
     fn deadline(&self, begin: Time) -> Time {
@@ -178,15 +206,13 @@ impl Accesses {
         deadline: Time,
     ) -> Step<FaultDone> {
         let has_lock = self.is_in_fault();
-        // Where memory has a limit, who comes first matters, and each has to see what the others have had.
-        let is_bounded = has_lock || (self.pattern == Pattern::Sweep && mm.has_bandwidth_limit());
-        let limit = deadline.min(if is_bounded { limits.horizon } else { limits.until });
+        let limit = deadline.min(if has_lock { limits.horizon } else { limits.until });
         let units = self.units(mm, cx);
         let mut round = None;
         // Bound: each turn visits a page, or ends a phase of a fault, or a round.
         while !self.is_over(cx.now(), deadline) {
             match &mut self.phase {
-                Phase::User if !is_bounded && self.order.is_round_start(self.next) => {
+                Phase::User if !has_lock && self.order.is_round_start(self.next) => {
                     self.begin_to_meet(space);
                     self.go_round(cx, limit, &mut round);
                     if !self.is_over(cx.now(), deadline) && !cx.is_over(limit) {

@@ -1,13 +1,16 @@
 //! Linux: none; this is what memory does by itself.
-//! Differs: clearing, copying and filling frames only; not what else user code and page walks read and write. The huge zero page,
-//! and the copy of a huge page (`huge_cow.rs`), take all that they need in one go. Where no memory has a limit a huge page is
-//! cleared in one step, which no tick interrupts.
+//! Differs: clearing, copying and filling frames, page by page, and sweeps of user code, as flows (`bandwidth/flows.rs`); not
+//! what else user code and page walks read and write. The huge zero page, and the copy of a huge page (`huge_cow.rs`), take all
+//! that they need in one go. Where no memory has a limit a huge page is cleared in one step, which no tick interrupts.
 //!
 //! Clearing, copying and filling are priced as if one CPU had a node's memory for itself. A node with a limit serves so
 //! many bytes per second: when it falls behind, the CPUs wait for it.
 
+pub(crate) mod flows;
+
 use units::{BytesPerSecond, NodeId, Order, Pfn, Picos, Time};
 
+use self::flows::Flows;
 use crate::{
     Mm,
     cost::{Cause, Work},
@@ -24,6 +27,8 @@ const SLACK: Picos = Picos::from_micros(4);
 pub(crate) struct Bandwidth {
     /// Has any node a limit?
     is_limited: bool,
+    /// User code that sweeps through memory.
+    pub(crate) flows: Flows,
 }
 
 /// One node's memory.
@@ -31,6 +36,8 @@ pub(crate) struct Bandwidth {
 pub(crate) struct Server {
     /// Time to read or write one frame while no other CPU does; 0 without a limit.
     per_frame: Picos,
+    /// That time beside user code that sweeps through the node's memory; 0 where none does.
+    beside_flows: Picos,
     /// When it has done all that was asked of it so far.
     free_at: Time,
 }
@@ -39,7 +46,7 @@ impl Server {
     /// Reads or writes frames from `start` on; says when it has done so.
     fn serve(&mut self, start: Time, frames: u32) -> Time {
         let from = self.free_at.max(Time(start.0.saturating_sub(SLACK.0)));
-        self.free_at = from + Picos(self.per_frame.0 * u64::from(frames));
+        self.free_at = from + Picos(self.per_frame.max(self.beside_flows).0 * u64::from(frames));
         self.free_at
     }
 }
@@ -50,7 +57,9 @@ impl Mm {
     /// it reads and from where it writes.
     pub fn limit_bandwidth(&mut self, node: NodeId, limit: BytesPerSecond) {
         self.bandwidth.is_limited = true;
-        self.nodes[node].bandwidth.per_frame = limit.takes(units::Frames(1).bytes());
+        let per_frame = limit.takes(units::Frames(1).bytes());
+        self.nodes[node].bandwidth.per_frame = per_frame;
+        self.bandwidth.flows.limit_node((self.nodes.place(node), self.nodes.count()), per_frame);
     }
 
     /// In which pieces a run of frames is cleared or filled: where any node's memory has a limit, in single frames, so that
@@ -114,13 +123,17 @@ impl Mm {
         self.bandwidth.is_limited
     }
 
-    /// User code has written all of `frames` pages of a node since `start`: it waits until its memory has taken them.
-    pub(crate) fn wait_for_bandwidth(&mut self, cx: &mut Cx<'_>, place: usize, start: Time, frames: u64) {
-        if self.bandwidth.is_limited {
-            let node = self.nodes.ids().nth(place).expect("there is a node at each position");
-            let done = self.nodes[node].bandwidth.serve(start, u32::try_from(frames).expect("at most a huge page"));
-            cx.wait(done, Cause::User);
+    /// A step of a flow begins: shares that are to change by now do. Says up to when they stay, if that is known.
+    pub(crate) fn begin_flow_step(&mut self, now: Time) -> Option<Time> {
+        let flows = &mut self.bandwidth.flows;
+        let changes = flows.changes();
+        let due = flows.begin_step(now);
+        if flows.changes() != changes {
+            for (place, id) in self.nodes.ids().enumerate().collect::<Vec<_>>() {
+                self.nodes[id].bandwidth.beside_flows = self.bandwidth.flows.leaves(place);
+            }
         }
+        due
     }
 
     /// Does the work on runs of frames, and waits for the slowest of their nodes.

@@ -7,6 +7,7 @@
 
 pub mod latency;
 mod spent;
+pub mod walk;
 
 use units::{CpuId, ExtfragKind, Picos, Time, Vpn};
 
@@ -14,6 +15,7 @@ use crate::event::{Counters, Event};
 
 pub use latency::{AccessPrice, LastCache, Latency, Pattern, TlbReach};
 pub use spent::Spent;
+pub use walk::{HostPages, TlbEntries, Walk};
 
 macro_rules! works {
     ($($(#[$doc:meta])* $work:ident = $name:literal, $cause:ident;)*) => {

@@ -146,6 +146,7 @@ impl FaultControl {
 
     /// Goes on until others may run.
     pub fn step(&mut self, mm: &mut Mm, space: &mut AddressSpace, cx: &mut Cx) -> Step<FaultDone> {
+        space.tables.make_under(self.policy);
         // Bound: phases only go forward.
         loop {
             match self.run_phase(mm, space, cx) {

@@ -60,7 +60,7 @@
 //! | /proc/kpageflags         | `state.rs`, `state/`           | files on disks, caches of slabs, who maps what |
 //! | `mm/page_owner.c`        | `block_census.rs`              | who asked for a page |
 //! | `kernel/kthread.c`       | `daemon.rs`, `news.rs`         | when and where a thread runs: `sim` decides that |
-//! | (none: hardware)         | `bandwidth.rs`, `line.rs`, `cost/latency.rs` | bandwidth of links between nodes |
+//! | (none: hardware)         | `bandwidth.rs`, `bandwidth/`, `line.rs`, `cost/latency.rs`, `cost/walk.rs` | |
 //! | (none: steps and prices) | `step.rs`, `cx.rs`, `cost.rs`, `cost/` | |
 //! | (none: tests)            | `check.rs`, `check/`, `mistake.rs` | |
 //! | (several)                | `variant.rs`, `variant/`       | 32-bit rules, configurations without SMP |
@@ -421,6 +421,10 @@ impl Mm {
             |of: &[Vec<Picos>]| of.len() == self.nodes.count() && of.iter().all(|row| row.len() == of.len());
         assert!(latency.is_flat() || is_square(&latency.load), "a figure for each pair of nodes");
         assert!(latency.line.is_empty() || is_square(&latency.line), "a figure for each pair of nodes");
+        if !latency.links.is_empty() {
+            assert!(is_square(&latency.links), "a figure for each pair of nodes");
+            self.bandwidth.flows.limit_links(latency.links.clone());
+        }
         self.latency = latency;
     }
 

@@ -122,6 +122,8 @@ pub struct Node {
     pub id: NodeId,
     /// The node's zones with memory, lowest first: the first, and one past the last.
     zones: Range<ZoneIndex>,
+    /// The node's distance to each node of the machine, in their order; 10 to itself.
+    distance: Vec<u32>,
     /// The zones to try for requests that prefer it.
     pub(crate) zonelist: Zonelist,
     /// Keeps memory of it free.
@@ -147,6 +149,7 @@ impl Node {
             Self {
                 id: spec.id,
                 zones: its,
+                distance: spec.distance.clone(),
                 zonelist: zonelists.next().expect("each node has one"),
                 kswapd: Kswapd::default(),
                 kcompactd: Kcompactd::default(),
@@ -171,6 +174,11 @@ impl Mm {
     /// The nodes, and what each keeps of its own.
     pub fn nodes(&self) -> &PerNode<Node> {
         &self.nodes
+    }
+
+    /// The distances from a node to each node of the machine, in their order (`node_distance`).
+    pub fn distances(&self, from: NodeId) -> Vec<u32> {
+        self.nodes[from].distance.clone()
     }
 
     /// A node's zones with memory, lowest first.

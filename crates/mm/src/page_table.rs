@@ -1,5 +1,6 @@
 //! Linux: mm/memory.c, mm/pgtable-generic.c, arch/x86/mm/pgtable.c (v6.1).
-//! Differs: four levels; a root table is one frame, also where page-table isolation takes two.
+//! Differs: four levels; a root table is one frame, also where page-table isolation takes two. The policy of a task decides on
+//! tables that its faults make; those of a fork are on the CPU's node.
 //!
 //! Each table's frame is a real allocation; its contents sit in an arena beside. A walk over a range costs one descent per
 //! 512 base pages.
@@ -10,7 +11,7 @@ use std::collections::{BTreeSet, VecDeque};
 
 use units::{Order, Pfn, Vpn};
 
-use crate::{Mm, cx::Cx, frame::Frame, gfp::AllocRequest, primitive, pte::Pte, vma::PageRange};
+use crate::{Mm, cx::Cx, frame::Frame, gfp::AllocRequest, mempolicy::Mempolicy, primitive, pte::Pte, vma::PageRange};
 
 /// Levels, from base pages up.
 const LEVELS: usize = 4;
@@ -112,6 +113,7 @@ pub struct PageTables {
     given: Vec<Pfn>,
     root: TableId,
     counts: [u64; LEVELS],
+    policy: Mempolicy,
 }
 
 impl PageTables {
@@ -123,8 +125,17 @@ impl PageTables {
     /// New tables in frames that tables were in before, taken from the end.
     pub(crate) fn new_in(mm: &mut Mm, cx: &mut Cx, given: Vec<Pfn>) -> Option<Self> {
         let (arena, spare) = (Vec::new(), Vec::new());
-        let mut tables =
-            Self { arena, moves: 0, changes: 0, huge_changes: 0, spare, given, root: TableId(0), counts: [0; LEVELS] };
+        let mut tables = Self {
+            arena,
+            moves: 0,
+            changes: 0,
+            huge_changes: 0,
+            spare,
+            given,
+            root: TableId(0),
+            counts: [0; LEVELS],
+            policy: Mempolicy::Local,
+        };
         tables.root = tables.alloc_table(mm, cx, Level::Pgd)?;
         Some(tables)
     }
@@ -159,6 +170,16 @@ impl PageTables {
     /// How many tables there are, linked or not: for checks.
     pub fn raw_len(&self) -> usize {
         self.arena.len() - self.spare.len()
+    }
+
+    /// The frame of the PMD table for `vpn`, if there is one.
+    pub(crate) fn pmd_frame(&self, vpn: Vpn) -> Option<Pfn> {
+        self.pmd_slot(vpn).map(|slot| self.frame(slot.table))
+    }
+
+    /// Where the task wants its memory that makes tables from now on: the kernel takes tables by the policy of the task, too.
+    pub(crate) fn make_under(&mut self, policy: Mempolicy) {
+        self.policy = policy;
     }
 
     /// The frame of a table.
@@ -438,9 +459,12 @@ impl PageTables {
     }
 
     fn alloc_table(&mut self, mm: &mut Mm, cx: &mut Cx, level: Level) -> Option<TableId> {
-        let frame = match self.given.pop() {
-            Some(frame) => frame,
-            None => mm.alloc(cx, &AllocRequest::gfp_pgtable_user(mm.node_of_cpu(cx.cpu())))?,
+        let frame = if let Some(frame) = self.given.pop() {
+            frame
+        } else {
+            let wish = AllocRequest::gfp_pgtable_user(mm.node_of_cpu(cx.cpu()));
+            // Where tables are interleaved, they are so in turn, whatever their addresses.
+            mm.alloc(cx, &self.policy.apply(wish, Vpn(self.arena.len() as u64)))?
         };
         mm.clear(cx, frame, Order::BASE);
         mm.frames.set(frame, Frame::PageTable);

@@ -11,6 +11,11 @@ pub enum Pattern {
     /// The task loads one word of each page, in an order that no processor foresees; each load begins when the one before has
     /// come. An access is such a load.
     Random,
+    /// As `Random`, with so many words of each page, 1 to 64, each in a line of its own.
+    Lines(u32),
+    /// The task loads one word of each page, page after page: a stride that processors do not follow beyond a page. Each load
+    /// begins when the one before has come.
+    Stride,
 }
 
 /// How long it does so.

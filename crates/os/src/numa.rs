@@ -12,6 +12,9 @@ pub struct NumaNode {
     pub cpus: Vec<CpuId>,
     /// The node's memory (`MemTotal` of its meminfo); none where it has none.
     pub memory: Bytes,
+    /// Distances to the nodes, in the order of their numbers, as ACPI's SLIT has them: 10 is the node itself. Empty where the
+    /// kernel does not say.
+    pub distance: Vec<u32>,
 }
 
 impl NumaNode {

@@ -4,6 +4,8 @@
 //!
 //!     cargo bench -p pagelab-sim --bench access
 //!     cargo bench -p pagelab-sim --bench access -- 120 Sweep base "in all"     # of shorter time, and only cases of these names
+//!
+//! With a limit on what nodes give, the sweeps of each node share its memory.
 #![expect(clippy::print_stdout, reason = "a benchmark talks to a person")]
 
 extern crate pagelab_sim as sim;
@@ -19,12 +21,15 @@ use mm::{
 use nix::{sys::time::TimeValLike, time::ClockId};
 use os::{Amount, Barrier, MapSpec, Os, Pattern, Placement, VmRange};
 use sim::{Config, Sim};
-use units::{Bytes, CpuId, Frames, NodeId, Order, Pfn, Picos};
+use units::{Bytes, BytesPerSecond, CpuId, Frames, NodeId, Order, Pfn, Picos};
 
 const NODES: u32 = 4;
 const CPUS: u32 = 48;
 const EACH: Bytes = Bytes::gib(3);
 const SCAN: Bytes = Bytes::mib(256);
+
+/// The limit of a node's memory, where nodes have one: two thirds of what its twelve CPUs want.
+const LIMIT: u64 = 72_000_000_000;
 
 /// The task that scans.
 #[derive(Clone, Copy, PartialEq, Eq)]
@@ -49,22 +54,32 @@ fn main() {
                 if !wanted(&case) {
                     continue;
                 }
-                let config = Config { thp_enabled: thp, ..config() };
-                let start = cpu_ns();
-                let (accesses, finish, extra) =
-                    sim::simulate_with(&config, sim::Options::default(), no_entries, async move |os| {
-                        run(os, seconds, pattern, scan).await
-                    });
-                println!(
-                    "{seconds} s of {CPUS} threads over 3 GiB each, {case}: \
-                     {:.1} s of CPU time (wanted: at most 60 for 1200); {accesses} accesses, {} hinting faults, {} steps",
-                    (cpu_ns() - start) as f64 / 1e9,
-                    finish.counters.get(Event::NumaHintFaults),
-                    extra.steps
-                );
+                report(&Config { thp_enabled: thp, ..config() }, &case, (seconds, pattern, scan));
+            }
+            let case = format!("{pattern:?}, {pages}, limits on, 256 MiB a second scanned in all");
+            if pattern == Pattern::Sweep && wanted(&case) {
+                let limit = BytesPerSecond::new(Bytes(LIMIT)).expect("more than nothing");
+                let bandwidth = (0..NODES).map(|node| (NodeId(node), limit)).collect();
+                let config = Config { thp_enabled: thp, bandwidth, ..config() };
+                report(&config, &case, (seconds, pattern, Scan::Process));
             }
         }
     }
+}
+
+/// Runs a case, and prints what it took.
+fn report(config: &Config, case: &str, (seconds, pattern, scan): (u64, Pattern, Scan)) {
+    let start = cpu_ns();
+    let (accesses, finish, extra) = sim::simulate_with(config, sim::Options::default(), no_entries, async move |os| {
+        run(os, seconds, pattern, scan).await
+    });
+    println!(
+        "{seconds} s of {CPUS} threads over 3 GiB each, {case}: \
+         {:.1} s of CPU time (wanted: at most 40 for 1200); {accesses} accesses, {} hinting faults, {} steps",
+        (cpu_ns() - start) as f64 / 1e9,
+        finish.counters.get(Event::NumaHintFaults),
+        extra.steps
+    );
 }
 
 /// All threads fill their memory, meet, and go through it; says how many accesses that was.

@@ -20,6 +20,7 @@ impl World {
             id,
             cpus: cpus().filter(|cpu| kernel.mm.node_of_cpu(*cpu) == id).collect(),
             memory: Frames(zones(id).map(|zone| zone.managed).sum()).bytes(),
+            distance: kernel.mm.distances(id),
         };
         kernel.mm.node_ids().into_iter().map(node).collect()
     }

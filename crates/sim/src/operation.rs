@@ -487,6 +487,8 @@ fn accesses(range: PageRange, pattern: Pattern, amount: Amount, by: TaskId) -> A
     let pattern = match pattern {
         Pattern::Sweep => cost::Pattern::Sweep,
         Pattern::Random => cost::Pattern::Random,
+        Pattern::Lines(lines) => cost::Pattern::Lines(lines),
+        Pattern::Stride => cost::Pattern::Stride,
     };
     let amount = match amount {
         Amount::Rounds(rounds) => access::Amount::Rounds(rounds),

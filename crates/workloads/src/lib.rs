@@ -245,6 +245,7 @@ impl Workload {
     pub fn knows_its_faults(&self) -> bool {
         match self {
             Self::WillItScale(params) => params.faults_follow(),
+            Self::NumaAccess(params) => params.knows_its_faults(),
             _ => !self.presses(),
         }
     }

@@ -18,9 +18,9 @@ use crate::{
 
 const PATTERN: ParamInfo = ParamInfo {
     name: "pattern",
-    expects: "\"random\" or \"sweep\"",
+    expects: "\"random\", \"stride\" or \"sweep\"",
     default: "random",
-    about: "one load of each page, each after the one before; or stores to all of each page, by address",
+    about: "one load of each page, each after the one before, at random or by address; or stores to all of each page",
 };
 const POLICY: ParamInfo = ParamInfo {
     name: "policy",
@@ -40,6 +40,30 @@ const ROUNDS: ParamInfo = ParamInfo {
     default: "16",
     about: "how often each task goes through its memory",
 };
+const PAGE: ParamInfo = ParamInfo {
+    name: "page",
+    expects: "\"base\", \"huge\" or \"both\"",
+    default: "base",
+    about: "pages that the memory is mapped in; with both, huge ones first, and latencies by those of local huge pages",
+};
+const PAIRS: ParamInfo = ParamInfo {
+    name: "pairs",
+    expects: "\"all\" or \"distances\"",
+    default: "all",
+    about: "which pairs of nodes; distances is one for each distance of the first node with CPUs",
+};
+const TABLES: ParamInfo = ParamInfo {
+    name: "tables",
+    expects: "\"policy\", \"cpu\" or \"both\"",
+    default: "policy",
+    about: "where page tables of base pages are: as the policy has it, or on the node of the CPU",
+};
+const LINES: ParamInfo = ParamInfo {
+    name: "lines",
+    expects: "a whole number from 1 to 64",
+    default: "1",
+    about: "loads of each page of a random pattern, each of another cache line and after the one before",
+};
 const COMPUTE: ParamInfo = ParamInfo {
     name: "compute",
     expects: "whole microseconds from 0 to 1000000",
@@ -51,7 +75,7 @@ const COMPUTE: ParamInfo = ParamInfo {
 pub const INFO: WorkloadInfo = WorkloadInfo {
     name: "numa-access",
     about: "what an access takes, by the node of the CPU and the node of the memory",
-    params: &[PATTERN, POLICY, THREADS, ROUNDS, SIZE, COMPUTE],
+    params: &[PATTERN, POLICY, THREADS, ROUNDS, SIZE, COMPUTE, LINES, PAGE, PAIRS, TABLES],
 };
 
 /// The memory policy of the tasks.
@@ -81,6 +105,34 @@ impl Policy {
     }
 }
 
+/// One of two, or both.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "lowercase")]
+pub enum Which {
+    /// The first one: base pages, tables by policy.
+    First,
+    /// The other: huge pages, tables on the node of the CPU.
+    Other,
+    /// Both.
+    Both,
+}
+
+impl Which {
+    fn parse(info: &ParamInfo, names: [&str; 3], text: &str) -> Result<Self, ParamError> {
+        let found = names.iter().zip([Self::First, Self::Other, Self::Both]).find(|(name, _)| **name == text);
+        found.map_or_else(|| value::<String>(info, text, |_| false).map(|_| Self::First), |(_, which)| Ok(which))
+    }
+
+    /// Which of the two they are; the other one comes first.
+    fn each(self) -> &'static [bool] {
+        match self {
+            Self::First => &[false],
+            Self::Other => &[true],
+            Self::Both => &[true, false],
+        }
+    }
+}
+
 /// The parameters of one run.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Params {
@@ -96,6 +148,12 @@ pub struct Params {
     pub size: Bytes,
     /// Time of its CPU that it uses after each round.
     pub compute: Picos,
+    /// Base pages, or huge ones.
+    pub page: Which,
+    /// One pair of nodes for each distance, and not all pairs.
+    pub by_distance: bool,
+    /// Tables of base pages by the policy, or on the node of the CPU.
+    pub tables: Which,
 }
 
 impl Params {
@@ -107,12 +165,21 @@ impl Params {
             rounds: 16,
             size: Bytes::mib(128),
             compute: Picos(0),
+            page: Which::First,
+            by_distance: false,
+            tables: Which::First,
         };
+        let mut lines = 1;
         for (name, text) in given {
             match name {
+                "lines" => lines = value(&LINES, text, |n| (1..=64).contains(n))?,
                 "pattern" => {
-                    let word = value::<String>(&PATTERN, text, |word| word == "random" || word == "sweep")?;
-                    params.pattern = if word == "random" { Pattern::Random } else { Pattern::Sweep };
+                    let known = |word: &String| ["random", "stride", "sweep"].contains(&word.as_str());
+                    params.pattern = match value::<String>(&PATTERN, text, known)?.as_str() {
+                        "random" => Pattern::Random,
+                        "stride" => Pattern::Stride,
+                        _ => Pattern::Sweep,
+                    };
                 }
                 "policy" => {
                     let found = Policy::ALL.into_iter().find(|policy| policy.name() == text);
@@ -127,8 +194,17 @@ impl Params {
                 "compute" => {
                     params.compute = Picos::from_micros(value(&COMPUTE, text, |us: &u64| *us <= 1_000_000)?);
                 }
+                "page" => params.page = Which::parse(&PAGE, ["base", "huge", "both"], text)?,
+                "pairs" => {
+                    let word = value::<String>(&PAIRS, text, |word| word == "all" || word == "distances")?;
+                    params.by_distance = word == "distances";
+                }
+                "tables" => params.tables = Which::parse(&TABLES, ["policy", "cpu", "both"], text)?,
                 _ => return Err(ParamError::UnknownParam { name: name.to_owned() }),
             }
+        }
+        if params.pattern == Pattern::Random && lines > 1 {
+            params.pattern = Pattern::Lines(lines);
         }
         Ok(params)
     }
@@ -139,10 +215,20 @@ impl Params {
 
     pub(crate) fn case(&self) -> String {
         let pattern = match self.pattern {
-            Pattern::Random => "random",
-            Pattern::Sweep => "sweep",
+            Pattern::Random => "random".to_owned(),
+            Pattern::Lines(lines) => format!("random-lines-{lines}"),
+            Pattern::Stride => "stride".to_owned(),
+            Pattern::Sweep => "sweep".to_owned(),
         };
-        format!("{pattern}-{}-{}", self.policy.name(), self.threads)
+        let page = ["", "-huge", "-both"][self.page as usize];
+        let pairs = if self.by_distance { "-distances" } else { "" };
+        let tables = ["", "-tables-of-cpu", "-tables-of-both"][self.tables as usize];
+        format!("{pattern}-{}-{}{page}{pairs}{tables}", self.policy.name(), self.threads)
+    }
+
+    /// Do its stores take a fault each, and no others?
+    pub(crate) fn knows_its_faults(&self) -> bool {
+        self.page == Which::First && self.tables == Which::First
     }
 }
 
@@ -157,6 +243,28 @@ pub struct Access {
     pub done: Accessed,
     /// Pages that were elsewhere, if the kernel says.
     pub misplaced: Option<u64>,
+    /// The distance of the two nodes, where pairs are chosen or compared by it and the kernel says.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub distance: Option<u32>,
+    /// How its memory was mapped.
+    #[serde(default, skip_serializing_if = "Mapped::is_usual")]
+    pub mapped: Mapped,
+}
+
+/// How memory is mapped.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Mapped {
+    /// In huge pages.
+    pub is_huge: bool,
+    /// By page tables on the node of the CPU, where the policy would have them elsewhere.
+    pub has_near_tables: bool,
+}
+
+impl Mapped {
+    #[expect(clippy::trivially_copy_pass_by_ref, reason = "serde asks for a reference")]
+    fn is_usual(&self) -> bool {
+        *self == Self::default()
+    }
 }
 
 /// Tasks that run at the same time.
@@ -166,6 +274,8 @@ struct Place {
     cpus: Vec<CpuId>,
     memory: Option<NodeId>,
     policy: Mempolicy,
+    distance: Option<u32>,
+    mapped: Mapped,
 }
 
 /// Goes through the pairs of nodes, one after the other.
@@ -195,6 +305,7 @@ pub async fn run<O: Os>(os: O, params: Params) -> Result<Outcome, WorkloadError>
     note(&nodes, &tasks, &mut unable);
     let window = os.now().since(start);
     let counters = os.vmstat().await.during("vmstat")?.since(&before);
+    note_small_pages(&params, &tasks, &counters, &mut unable);
     Ok(Outcome { tasks, counters, gauges: std::collections::BTreeMap::new(), window, unable, cpus: None })
 }
 
@@ -215,13 +326,54 @@ fn places(params: &Params, nodes: &[NumaNode]) -> Vec<Place> {
             Policy::Interleave => vec![(None, Mempolicy::Interleave(memories.clone()))],
         }
     };
+    let has_distance = params.by_distance || params.page == Which::Both;
     let with_cpus = nodes.iter().filter(|node| !node.cpus.is_empty());
-    with_cpus
-        .flat_map(|node| {
-            let place = |(memory, policy)| Place { cpu: node.id, cpus: node.cpus.clone(), memory, policy };
-            of(node).into_iter().map(place)
-        })
-        .collect()
+    let pairs = with_cpus.flat_map(|node| {
+        let place = |(memory, policy)| Place {
+            cpu: node.id,
+            cpus: node.cpus.clone(),
+            memory,
+            policy,
+            distance: memory.filter(|_| has_distance).and_then(|memory| distance(nodes, node, memory)),
+            mapped: Mapped::default(),
+        };
+        of(node).into_iter().map(place)
+    });
+    let mut pairs: Vec<Place> = pairs.collect();
+    if params.by_distance {
+        pairs = one_of_each_distance(pairs);
+    }
+    pairs.iter().flat_map(|pair| mappings(params, pair).map(|mapped| Place { mapped, ..pair.clone() })).collect()
+}
+
+/// The distance from one node to another, as the kernel says it.
+fn distance(nodes: &[NumaNode], from: &NumaNode, to: NodeId) -> Option<u32> {
+    let at = nodes.iter().position(|node| node.id == to)?;
+    from.distance.get(at).copied()
+}
+
+/// For each distance the first of the first CPUs' pairs; all of those where distances are not known.
+fn one_of_each_distance(mut pairs: Vec<Place>) -> Vec<Place> {
+    let Some(first) = pairs.first().map(|place| place.cpu) else { return pairs };
+    pairs.retain(|place| place.cpu == first);
+    let mut met = Vec::new();
+    pairs.retain(|place| {
+        let is_new = place.distance.is_none() || !met.contains(&place.distance);
+        met.push(place.distance);
+        is_new
+    });
+    pairs.sort_by_key(|place| place.distance);
+    pairs
+}
+
+/// The ways in which memory of a pair is mapped, one after the other. Where memory is the CPU's own, so are its tables.
+fn mappings(params: &Params, pair: &Place) -> impl Iterator<Item = Mapped> {
+    let is_own = pair.memory.is_none_or(|memory| memory == pair.cpu);
+    let tables = params.tables.each();
+    params.page.each().iter().flat_map(move |is_huge| {
+        let tables: &[bool] = if *is_huge || is_own { &[false] } else { tables };
+        tables.iter().map(move |near| Mapped { is_huge: *is_huge, has_near_tables: *near })
+    })
 }
 
 /// Notes figures that cannot be had here.
@@ -238,15 +390,48 @@ fn note(nodes: &[NumaNode], tasks: &[TaskOutcome], unable: &mut Vec<Unable>) {
     }
 }
 
+/// Notes that memory was to be in huge pages and was not, as far as the kernel counts them.
+fn note_small_pages(
+    params: &Params,
+    tasks: &[TaskOutcome],
+    counters: &std::collections::BTreeMap<String, i64>,
+    unable: &mut Vec<Unable>,
+) {
+    let in_huge = tasks.iter().filter(|task| task.access.is_some_and(|access| access.mapped.is_huge)).count();
+    let wanted = in_huge as u64 * (params.size.0 / Bytes::HUGE_PAGE.0);
+    let got = counters.get("thp_fault_alloc").map_or(0, |moved| u64::try_from(*moved).unwrap_or(0));
+    if got < wanted {
+        let reason =
+            format!("{got} of {wanted} huge pages came from faults (thp_fault_alloc); the others are base pages");
+        unable.push(Unable { what: "huge pages".to_owned(), reason });
+    }
+}
+
+/// Maps the memory of a task, and has it where its place says.
+async fn populate<O: Os>(os: &O, params: &Params, place: &Place) -> Result<(VmRange, VmRange), Errno> {
+    let mapped = place.mapped;
+    let len = if mapped.is_huge { params.size + Bytes::HUGE_PAGE } else { params.size };
+    let whole = os.mmap(len, MapSpec::Anonymous).await?;
+    let range = if mapped.is_huge { whole.aligned_part(Bytes::HUGE_PAGE, params.size) } else { whole };
+    // A kernel without huge pages has no such advice.
+    let advice = if mapped.is_huge { Advice::HugePage } else { Advice::NoHugePage };
+    let _ = os.madvise(range, advice).await;
+    if mapped.has_near_tables {
+        os.set_mempolicy(&Mempolicy::Local).await?;
+        os.store(range, Bytes::PAGE).await?;
+        os.madvise(range, Advice::DontNeed).await?;
+        os.set_mempolicy(&place.policy).await?;
+    }
+    os.store(range, Bytes::PAGE).await?;
+    Ok((whole, range))
+}
+
 async fn task<O: Os>(os: &O, params: &Params, place: &Place) -> Result<TaskOutcome, TaskError> {
     os.set_affinity(&place.cpus).await?;
     os.set_mempolicy(&place.policy).await?;
     let used = os.rusage().await?;
     let mut outcome = TaskOutcome::starting(os.now(), used);
-    let range = os.mmap(params.size, MapSpec::Anonymous).await?;
-    // A kernel without huge pages has no such advice.
-    let _ = os.madvise(range, Advice::NoHugePage).await;
-    os.store(range, Bytes::PAGE).await?;
+    let (whole, range) = populate(os, params, place).await?;
     outcome.stores = range.pages(Bytes::PAGE);
     outcome.faults = outcome.stores;
     let misplaced = misplaced(os, range, place.memory).await?;
@@ -260,10 +445,11 @@ async fn task<O: Os>(os: &O, params: &Params, place: &Place) -> Result<TaskOutco
             os.compute(params.compute).await;
         }
     }
-    outcome.access = Some(Access { cpu: place.cpu, memory: place.memory, done, misplaced });
+    let (cpu, memory, distance, mapped) = (place.cpu, place.memory, place.distance, place.mapped);
+    outcome.access = Some(Access { cpu, memory, done, misplaced, distance, mapped });
     outcome.end = os.now();
     outcome.rusage = os.rusage().await?.since(&used);
-    os.munmap(range).await?;
+    os.munmap(whole).await?;
     Ok(outcome)
 }
 
@@ -289,6 +475,7 @@ mod tests {
             id: NodeId(id),
             cpus: cpus.iter().copied().map(CpuId).collect(),
             memory: Bytes::mib(u64::from(has_memory)),
+            distance: (0..3).map(|to: u32| if to == id { 10 } else { 10 + 10 * to.abs_diff(id) }).collect(),
         };
         let nodes = [node(0, &[0, 1], true), node(1, &[], true), node(2, &[2], false)];
         let pairs = |policy| {
@@ -304,10 +491,46 @@ mod tests {
     }
 
     #[test]
+    fn one_pair_stands_for_each_distance_and_each_mapping() {
+        let node = |id: u32| NumaNode {
+            id: NodeId(id),
+            cpus: vec![CpuId(id)],
+            memory: Bytes::gib(1),
+            distance: (0..4).map(|to: u32| [10, 16, 16, 32][(to ^ id) as usize]).collect(),
+        };
+        let nodes: Vec<NumaNode> = (0..4).map(node).collect();
+        let given = [("page", "both"), ("pairs", "distances"), ("tables", "both")];
+        let params = Params::parse(given).unwrap();
+        assert_eq!(params.case(), "random-bind-1-both-distances-tables-of-both");
+        let pairs = |nodes: &[NumaNode]| {
+            let pairs = places(&params, nodes).into_iter().map(|place| {
+                (place.memory.unwrap().0, place.distance, place.mapped.is_huge, place.mapped.has_near_tables)
+            });
+            pairs.collect::<Vec<_>>()
+        };
+        let found = pairs(&nodes);
+        let of = |node, distance| {
+            let near = (node, distance, false, true);
+            let usual = [(node, distance, true, false), (node, distance, false, false)];
+            if node == 0 { usual.to_vec() } else { vec![usual[0], near, usual[1]] }
+        };
+        assert_eq!(found, [of(0, Some(10)), of(1, Some(16)), of(3, Some(32))].concat());
+        let unknown: Vec<NumaNode> = nodes.into_iter().map(|node| NumaNode { distance: Vec::new(), ..node }).collect();
+        assert_eq!(pairs(&unknown).len(), 2 + 3 * 3, "all of the first node where distances are not known");
+    }
+
+    #[test]
     fn what_makes_no_sense_is_refused() {
-        for (name, value) in
-            [("pattern", "zigzag"), ("policy", "far"), ("rounds", "0"), ("size", "1MiB"), ("page", "base")]
-        {
+        for (name, value) in [
+            ("pattern", "zigzag"),
+            ("policy", "far"),
+            ("rounds", "0"),
+            ("size", "1MiB"),
+            ("page", "gigantic"),
+            ("pairs", "some"),
+            ("tables", "none"),
+            ("lines", "65"),
+        ] {
             assert!(Params::parse([(name, value)]).is_err(), "{name} = {value}");
         }
         let params = Params::parse([("pattern", "sweep"), ("policy", "interleave"), ("threads", "3")]).unwrap();

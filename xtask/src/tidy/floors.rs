@@ -29,8 +29,9 @@ const WHOLE: &str = "lib.rs";
 const FLOORS: [&[&str]; 8] = [
     &["variant.rs", "variant/", "gfp.rs", "mempolicy.rs", "zone.rs"],
     &[
-        "alloc/lent.rs", "bandwidth.rs", "cost.rs", "cost/", "cx.rs", "event.rs", "frame.rs", "frame/", "line.rs", "list.rs",
-        "list_order.rs", "news.rs", "pageblock.rs", "per_node.rs", "per_zone.rs", "primitive.rs", "spin.rs", "step.rs", "tlb.rs",
+        "alloc/lent.rs", "bandwidth.rs", "bandwidth/", "cost.rs", "cost/", "cx.rs", "event.rs", "frame.rs", "frame/",
+        "line.rs", "list.rs", "list_order.rs", "news.rs", "pageblock.rs", "per_node.rs", "per_zone.rs", "primitive.rs", "spin.rs",
+        "step.rs", "tlb.rs",
     ],
     &[
         "alloc.rs", "alloc/", "block_census.rs", "buddy.rs", "fallback.rs", "node.rs", "pcp.rs", "pcp/", "poison.rs",

@@ -14,6 +14,7 @@ mod first_patch;
 mod footprint;
 mod leftovers;
 mod modules;
+mod numa_access;
 mod over_time;
 mod readme;
 mod recipe;

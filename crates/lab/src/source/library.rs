@@ -149,11 +149,10 @@ mod tests {
     fn an_unknown_name_lists_the_nearest() {
         let root = tempfile::tempdir().unwrap();
         let error = lookup_in(root.path(), Kind::Machine, "two-nodes-2g").unwrap_err();
-        let valid = names_in(root.path(), Kind::Machine).join(", ");
-        assert!(valid.starts_with("four-core-4g, four-core-512m, "), "{valid}");
         assert_eq!(
             error.to_string(),
-            format!("unknown machine \"two-nodes-2g\"; did you mean \"two-node-2g\"? (valid machines: {valid})")
+            "unknown machine \"two-nodes-2g\"; did you mean \"two-node-2g\"?",
+            "a list of more than 16 is left out where one is near"
         );
         let error = lookup_in(root.path(), Kind::Experiment, "storm").unwrap_err();
         assert!(error.to_string().starts_with("unknown experiment \"storm\" (valid experiments: "), "{error}");

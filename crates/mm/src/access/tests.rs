@@ -6,7 +6,7 @@ use super::{order::Order, *};
 use crate::{
     MachineSpec, NodeSpec, Settings, ZoneKind, ZoneSpec,
     address_space::MMAP_BASE,
-    cost::{Cause, Latency, Prices, Spent, Work, latency::Place},
+    cost::{Cause, LastCache, Latency, Prices, Spent, TlbEntries, Walk, Work, latency::Place, walk::Homes},
     event::{Counters, Event},
     numa_hint::HintScan,
     page_table::Pmd,
@@ -43,6 +43,20 @@ fn latency() -> Latency {
         (0..3).map(|from| row(from).collect()).collect()
     };
     Latency { load: by_place(80_000, 10_001), line: by_place(6_000, 1_003), ..Latency::default() }
+}
+
+/// As `latency`, with tables that have to be walked: few pages are in a TLB, and no cache holds all of their entries.
+fn walked() -> Latency {
+    let walk = Walk {
+        first: TlbEntries { base: 4, huge: 2 },
+        second: TlbEntries { base: 16, huge: 2 },
+        second_hit: Picos(1_009),
+        skips: [1, 1, 1],
+        private: None,
+        host: None,
+    };
+    let cache = Some(LastCache { size: units::Bytes(64 * 64), load: Picos(9_001) });
+    Latency { walk: Some(walk), cache, ..latency() }
 }
 
 fn prices() -> Prices {
@@ -140,7 +154,7 @@ impl World {
 
     /// One page after the other. Says how many visits there were.
     fn page_by_page(&mut self, range: PageRange, pattern: Pattern, amount: Amount, draw: u64) -> u64 {
-        let mut order = Order::new(range, (pattern == Pattern::Random).then_some(draw));
+        let mut order = Order::new(range, pattern.is_random().then_some(draw));
         let (begin, mut visits, mut next) = (self.now, 0, order.piece().start);
         while match amount {
             Amount::Rounds(rounds) => visits < rounds * range.pages(),
@@ -186,8 +200,18 @@ impl World {
                 }
                 _ => space.tables.use_huge(vpn, stores),
             }
+            let range = Frames(range.pages());
             let place = Place { from: own, to, is_huge: pte.is_huge() };
-            cx.access(mm.latency.of_visit(cx.prices(), pattern, Frames(range.pages()), place), 1);
+            let table = match space.tables.pmd_of(vpn) {
+                Pmd::Table(table) => space.tables.frame(table),
+                _ => space.tables.pmd_frame(vpn).expect("it is mapped"),
+            };
+            let homes = Homes { cpu: own, page: to, tables: mm.nodes.place(mm.node_of(table)) };
+            let price = match mm.latency.walked_visit(pattern, range, pte.is_huge()) {
+                Some(visit) => visit.price(&mm.latency, homes),
+                None => mm.latency.of_visit(cx.prices(), pattern, range, place),
+            };
+            cx.access(price, 1);
         });
         true
     }
@@ -203,11 +227,19 @@ fn runs_of_pages_come_to_what_each_page_comes_to() {
     let (mut hints, mut far) = (0, Picos(0));
     for case in 0..150 {
         let mut world = World::new();
+        if case % 2 == 0 {
+            world.mm.set_latency(walked());
+        }
         let pages = 1 + numbers.below(if case % 3 == 0 { 20 } else { 3000 });
         let range = world.populate(&mut numbers, pages);
         let start = range.start.plus(numbers.below(range.pages()));
         let part = PageRange { start, end: start.plus(1 + numbers.below(range.end.0 - start.0)) };
-        let pattern = if numbers.below(2) == 0 { Pattern::Sweep } else { Pattern::Random };
+        let pattern = match numbers.below(2) {
+            0 if case % 5 == 0 => Pattern::Stride,
+            0 => Pattern::Sweep,
+            _ if case % 4 == 0 => Pattern::Lines(3),
+            _ => Pattern::Random,
+        };
         let amount = match numbers.below(3) {
             0 => Amount::Rounds(1 + numbers.below(5)),
             1 => Amount::Time(Picos(1 + numbers.below(3_000_000_000))),
@@ -235,6 +267,40 @@ fn runs_of_pages_come_to_what_each_page_comes_to() {
         far += world.spent.on(Cause::RemoteMemory);
     }
     assert!(hints > 5_000 && far > Picos::from_micros(100), "the cases have {hints} hinting faults, {far} remote");
+}
+
+/// Tables are where the policy of the task has them, as the kernel takes them by it.
+#[test]
+fn a_walk_costs_what_the_node_of_the_table_costs() {
+    let pages = 3 * AddressSpace::HUGE_PAGES;
+    let far = |bind_tables: bool| {
+        let mut world = World::new();
+        world.mm.set_latency(walked());
+        let range = world.with(|mm, space, cx| space.mmap(mm, cx, pages)).expect("there is room");
+        let bound = Mempolicy::Bind(crate::mempolicy::NodeMask::of([NodeId(2)]));
+        let touch = |world: &mut World, policy| {
+            let mut touch = Touch::pages(range, fault::Access::Write).under(policy);
+            while world.with(|mm, space, cx| touch.step(mm, space, cx, Time(u64::MAX))) == Step::More {}
+        };
+        if !bind_tables {
+            touch(&mut world, Mempolicy::Local);
+            let mut discard = crate::unmap::Unmap::discard(range);
+            while world.with(|mm, space, cx| discard.step(mm, space, cx, Time(u64::MAX))) == Step::More {}
+        }
+        touch(&mut world, bound);
+        let Pmd::Table(table) = world.space.tables.pmd_of(range.start) else { panic!("base pages") };
+        let node = world.mm.node_of(world.space.tables.frame(table));
+        assert_eq!(node, NodeId(if bind_tables { 2 } else { 0 }));
+        assert_eq!(world.mm.node_of(world.space.tables.lookup(range.start).pfn()), NodeId(2));
+        let spent = world.spent;
+        let mut accesses = Accesses::new(range, Pattern::Random, Amount::Rounds(2), 1);
+        let limits = Limits { horizon: Time(u64::MAX), until: Time(u64::MAX) };
+        while world.with(|mm, space, cx| accesses.step(mm, space, cx, limits)) == Step::More {}
+        let visits = 2 * pages;
+        (world.spent.on(Cause::RemoteMemory) - spent.on(Cause::RemoteMemory)).0 / visits
+    };
+    let (with_tables, data_alone) = (far(true), far(false));
+    assert!(data_alone > 20_000 && with_tables > data_alone + 20_000, "{with_tables} and {data_alone} ps");
 }
 
 #[test]

@@ -2,13 +2,17 @@
 //!
 //! Visits to pages that are alike, as many as fit into what is left of the step.
 
-use units::{Picos, Time};
+use units::{Pfn, Picos, Time};
 
 use super::{Accesses, Alike, Amount, Met, Phase};
 use crate::{
     Mm,
     address_space::AddressSpace,
-    cost::{AccessPrice, Cause, Pattern, latency::Place},
+    cost::{
+        AccessPrice, Cause,
+        latency::Place,
+        walk::{Homes, Visit},
+    },
     cx::Cx,
     fault::FaultControl,
     numa_hint,
@@ -22,12 +26,41 @@ use crate::{
     vma::PageRange,
 };
 
-/// The price of a visit, by the position of the page's node: to base pages, and to parts of huge ones.
+/// The price of a visit: to base pages, and to parts of huge ones.
 pub(super) struct Units {
-    base: Vec<AccessPrice>,
-    huge: Vec<AccessPrice>,
+    prices: UnitPrices,
     /// The position of the CPU's own node.
     own: usize,
+}
+
+/// Prices of visits by page size, base pages first.
+enum UnitPrices {
+    /// By the position of the page's node.
+    ByNode([Vec<AccessPrice>; 2]),
+    /// By that, and by the position of its page table's node.
+    Walked([Visit; 2]),
+}
+
+impl Units {
+    /// The price of a visit to a page of a node, whose table is another's, or the same's.
+    #[inline]
+    fn of(&self, mm: &Mm, is_huge: bool, node: usize, tables: usize) -> AccessPrice {
+        match &self.prices {
+            UnitPrices::ByNode(prices) => prices[usize::from(is_huge)][node],
+            UnitPrices::Walked(visits) => {
+                visits[usize::from(is_huge)].price(&mm.latency, Homes { cpu: self.own, page: node, tables })
+            }
+        }
+    }
+
+    /// The position of the node of a page table, where it makes a difference.
+    #[inline]
+    fn home(&self, mm: &Mm, table: impl FnOnce() -> Pfn) -> usize {
+        match &self.prices {
+            UnitPrices::ByNode(_) => self.own,
+            UnitPrices::Walked(_) => mm.nodes.place(mm.node_of(table())),
+        }
+    }
 }
 
 /// A round that was gone through within a step.
@@ -38,14 +71,32 @@ pub(super) struct Round {
 }
 
 impl Accesses {
-    pub(super) fn units(&self, mm: &Mm, cx: &Cx) -> Units {
+    pub(super) fn units(&mut self, mm: &Mm, cx: &Cx) -> Units {
         let own = mm.nodes.place(mm.node_of_cpu(cx.cpu()));
         let range = units::Frames(self.order.range().pages());
+        let sizes = [false, true];
+        let pattern = self.pattern;
+        let walked =
+            self.walked.get_or_insert_with(|| sizes.map(|is_huge| mm.latency.walked_visit(pattern, range, is_huge)));
+        if let [Some(base), Some(huge)] = *walked {
+            return Units { prices: UnitPrices::Walked([base, huge]), own };
+        }
+        let is_flow = self.is_flow(mm);
         let of = |is_huge| {
-            let unit = |to| mm.latency.of_visit(cx.prices(), self.pattern, range, Place { from: own, to, is_huge });
+            let unit = |to| {
+                let alone = mm.latency.of_visit(cx.prices(), pattern, range, Place { from: own, to, is_huge });
+                if is_flow { with_turn(alone, mm.bandwidth.flows.turn(own, to)) } else { alone }
+            };
             (0..mm.nodes.count()).map(unit).collect()
         };
-        Units { base: of(false), huge: of(true), own }
+        Units { prices: UnitPrices::ByNode(sizes.map(of)), own }
+    }
+
+    /// A visit of a sweep to a page of a node that nobody else wants.
+    fn alone(&self, mm: &Mm, cx: &Cx, to: usize) -> AccessPrice {
+        let from = mm.nodes.place(mm.node_of_cpu(cx.cpu()));
+        let range = units::Frames(self.order.range().pages());
+        mm.latency.of_visit(cx.prices(), self.pattern, range, Place { from, to, is_huge: false })
     }
 
     /// A round begins. If the last one was all of this step's and met no fault, others of this step take as long.
@@ -86,10 +137,10 @@ impl Accesses {
     }
 
     /// A part of the round has met pages without leaving a trace.
-    fn meet(&mut self, node: usize, is_huge: bool) {
+    fn meet(&mut self, node: usize, tables: usize, is_huge: bool) {
         self.met = match self.met {
-            Some(Met::Nothing { changes }) => Some(Met::Alike(Alike { node, is_huge, changes })),
-            Some(Met::Alike(alike)) if (alike.node, alike.is_huge) == (node, is_huge) => self.met,
+            Some(Met::Nothing { changes }) => Some(Met::Alike(Alike { node, tables, is_huge, changes })),
+            Some(Met::Alike(alike)) if (alike.node, alike.tables, alike.is_huge) == (node, tables, is_huge) => self.met,
             _ => None,
         };
     }
@@ -97,8 +148,9 @@ impl Accesses {
     /// Visits to the next pages that are alike; or the phase becomes that of what has to happen before.
     pub(super) fn visit(&mut self, mm: &mut Mm, space: &mut AddressSpace, cx: &mut Cx, units: &Units, limit: Time) {
         let rest = PageRange { start: self.next, end: self.order.piece().end };
-        if let Some(Alike { node, is_huge, .. }) = self.known.filter(|known| known.changes == space.tables.changes()) {
-            let unit = if is_huge { units.huge[node] } else { units.base[node] };
+        let known = self.known.filter(|known| known.changes == space.tables.changes());
+        if let Some(Alike { node, tables, is_huge, .. }) = known {
+            let unit = units.of(mm, is_huge, node, tables);
             let pages = fit(unit.total(), rest.pages(), cx.now(), limit);
             self.pay(mm, cx, unit, (node, pages));
             return self.pass(pages);
@@ -133,9 +185,11 @@ impl Accesses {
             space.tables.use_huge(self.next, self.stores());
         }
         let node = mm.nodes.place(mm.node_of(huge.pfn()));
-        let pages = fit(units.huge[node].total(), rest.pages(), cx.now(), limit);
-        self.meet(node, true);
-        self.pay(mm, cx, units.huge[node], (node, pages));
+        let tables = units.home(mm, || space.tables.pmd_frame(self.next).expect("there is a huge page"));
+        let unit = units.of(mm, true, node, tables);
+        let pages = fit(unit.total(), rest.pages(), cx.now(), limit);
+        self.meet(node, tables, true);
+        self.pay(mm, cx, unit, (node, pages));
         self.pass(pages);
     }
 
@@ -159,15 +213,17 @@ impl Accesses {
             Run::Faults => self.begin_fault(),
             Run::Hinting { .. } => unreachable!("it was looked at"),
             Run::Ready { node, pages } => {
+                let tables = units.home(mm, || space.tables.frame(table));
                 match node {
-                    Some(node) => self.meet(node, false),
+                    Some(node) => self.meet(node, tables, false),
                     // It is as near to every CPU.
                     None => self.met = None,
                 }
                 let node = node.unwrap_or(units.own);
-                let pages = fit(units.base[node].total(), pages, cx.now(), limit);
+                let unit = units.of(mm, false, node, tables);
+                let pages = fit(unit.total(), pages, cx.now(), limit);
                 space.tables.use_pages(table, PageRange::new(self.next, pages), self.stores());
-                self.pay(mm, cx, units.base[node], (node, pages));
+                self.pay(mm, cx, unit, (node, pages));
                 self.pass(pages);
             }
         }
@@ -185,14 +241,16 @@ impl Accesses {
         let Some(summary) = space.tables.summary(mm, table).filter(|summary| summary.is_plain(self.stores())) else {
             return false;
         };
+        let tables = units.home(mm, || space.tables.frame(table));
         let nodes = || (0..NODES).zip(summary.by_node).filter(|(_, pages)| *pages > 0);
-        let span = nodes().map(|(node, pages)| units.base[node].total().0 * u64::from(pages)).sum();
+        let span = nodes().map(|(node, pages)| units.of(mm, false, node, tables).total().0 * u64::from(pages)).sum();
         if limit.0.saturating_sub(cx.now().0) < span {
             return false;
         }
         for (node, pages) in nodes() {
-            self.meet(node, false);
-            self.pay(mm, cx, units.base[node], (node, pages.into()));
+            self.meet(node, tables, false);
+            let unit = units.of(mm, false, node, tables);
+            self.pay(mm, cx, unit, (node, pages.into()));
         }
         self.pass(AddressSpace::HUGE_PAGES);
         true
@@ -223,7 +281,7 @@ impl Accesses {
                     // A store to a page that may not be written either.
                     return self.begin_fault();
                 };
-                let unit = units.base[node];
+                let unit = units.of(mm, false, node, units.home(mm, || space.tables.frame(table)));
                 let pages = fit(numa_hint::price_of_fault(cx) + unit.total(), pages, cx.now(), limit);
                 let run = PageRange::new(self.next, pages);
                 primitive::page_faults(cx, self.next, pages);
@@ -238,10 +296,10 @@ impl Accesses {
     }
 
     fn pay(&self, mm: &mut Mm, cx: &mut Cx, unit: AccessPrice, (node, pages): (usize, u64)) {
-        let start = cx.now();
         cx.access(unit, pages);
-        if self.pattern == Pattern::Sweep {
-            mm.wait_for_bandwidth(cx, node, start, pages);
+        if self.is_flow(mm) {
+            let alone = self.alone(mm, cx, node).total();
+            mm.bandwidth.flows.note(cx.cpu().0 as usize, node, (pages, alone));
         }
     }
 
@@ -252,6 +310,11 @@ impl Accesses {
             self.next = self.order.next_piece();
         }
     }
+}
+
+/// A visit takes as long as a turn at least, the rest of which is waited for in user mode.
+fn with_turn(alone: AccessPrice, turn: Picos) -> AccessPrice {
+    AccessPrice { near: alone.near + Picos(turn.0.saturating_sub(alone.total().0)), ..alone }
 }
 
 /// How many visits of a price are begun before the limit, of at most so many; one at least.

@@ -1,13 +1,13 @@
 //! Linux: none; this is what memory does by itself.
 //! Differs: loads wait for one another or not at all; a task has the whole of its cache and of its TLB for the range that it goes
-//! through; links between nodes have no limit of their own.
+//! through.
 //!
 //! The latency of an access of user code, by the node of the CPU, the node of the memory, and the order of accesses. A machine
 //! whose file says nothing of that is flat: an access takes as long as `user_touch` says, wherever the page is.
 
 use units::{Bytes, Frames, Picos};
 
-use super::{Prices, Work};
+use super::{Prices, Walk, Work, walk::Visit};
 
 /// How user code goes through a range.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -16,6 +16,10 @@ pub enum Pattern {
     Sweep,
     /// The program loads one word of each page, in an order that no processor foresees, each only when the one before has come.
     Random,
+    /// As `Random`, with so many words of each page, each in a line of its own.
+    Lines(u32),
+    /// As `Random`, but page after page.
+    Stride,
 }
 
 impl Pattern {
@@ -23,8 +27,14 @@ impl Pattern {
     pub const fn accesses(self) -> u64 {
         match self {
             Self::Sweep => Bytes::PAGE.0 / LINE,
-            Self::Random => 1,
+            Self::Random | Self::Stride => 1,
+            Self::Lines(lines) => lines as u64,
         }
+    }
+
+    /// Is it an order that no processor foresees?
+    pub(crate) fn is_random(self) -> bool {
+        matches!(self, Self::Random | Self::Lines(_))
     }
 }
 
@@ -82,11 +92,16 @@ pub struct Latency {
     pub cache: Option<LastCache>,
     /// The TLB of each CPU.
     pub tlb: Option<TlbReach>,
+    /// The way of a processor from an address to memory; where it is given, `tlb` is not needed.
+    pub walk: Option<Walk>,
+    /// The time to send a page over the link between two nodes, by the same places as `load`; 0 where the link has no limit.
+    /// Nothing: no link has one.
+    pub links: Vec<Vec<Picos>>,
 }
 
 /// Shares are in so many parts: a price is rounded down once, for a single access, so that it does not matter how many are paid
 /// for at a time.
-const PARTS: u64 = 1 << 16;
+pub(super) const PARTS: u64 = 1 << 16;
 
 impl Latency {
     /// Does it not matter where memory is?
@@ -103,10 +118,25 @@ impl Latency {
         split(self.load[from][from], self.load[from][to])
     }
 
+    /// Has a cache all of a range?
+    pub(crate) fn is_cached(&self, range: Frames) -> bool {
+        self.cache.is_some_and(|cache| range.bytes() <= cache.size)
+    }
+
+    /// A visit of loads to a page of a range, where walks are known; elsewhere [`Self::of_visit`] has it.
+    pub(crate) fn walked_visit(&self, pattern: Pattern, range: Frames, is_huge: bool) -> Option<Visit> {
+        let walk = self.walk.as_ref().filter(|_| !self.is_flat())?;
+        match pattern {
+            Pattern::Sweep => None,
+            Pattern::Stride => Some(walk.visit_in_order(self.cache, range, is_huge)),
+            Pattern::Random | Pattern::Lines(_) => Some(walk.visit(self.cache, (range, pattern.accesses()), is_huge)),
+        }
+    }
+
     /// A visit to a base page of a range of so many pages, or to such a part of a huge page.
     pub fn of_visit(&self, prices: &Prices, pattern: Pattern, range: Frames, place: Place) -> AccessPrice {
         let Place { from, to, is_huge } = place;
-        let is_cached = self.cache.is_some_and(|cache| range.bytes() <= cache.size);
+        let is_cached = self.is_cached(range);
         match pattern {
             Pattern::Sweep if self.is_flat() || is_cached => {
                 AccessPrice { near: prices.of(Work::UserFill), far: Picos(0) }
@@ -115,8 +145,10 @@ impl Latency {
                 let line = if self.line.is_empty() { &self.load } else { &self.line };
                 split(line[from][from], line[from][to]).times(pattern.accesses())
             }
-            Pattern::Random if self.is_flat() => self.of(prices, from, to),
-            Pattern::Random => {
+            Pattern::Random | Pattern::Lines(_) | Pattern::Stride if self.is_flat() => {
+                self.of(prices, from, to).times(pattern.accesses())
+            }
+            Pattern::Random | Pattern::Lines(_) | Pattern::Stride => {
                 let memory = self.of(prices, from, to);
                 let hits = self.cache.map_or(0, |cache| share(cache.size, range));
                 let from_cache = self.cache.map_or(Picos(0), |cache| cache.load);
@@ -124,10 +156,12 @@ impl Latency {
                     let reach = if is_huge { tlb.huge } else { tlb.base };
                     part(tlb.miss, PARTS - share(reach, range))
                 });
-                AccessPrice {
-                    near: part(from_cache, hits) + part(memory.near, PARTS - hits) + walks,
+                let load = AccessPrice {
+                    near: part(from_cache, hits) + part(memory.near, PARTS - hits),
                     far: part(memory.far, PARTS - hits),
-                }
+                };
+                let loads = load.times(pattern.accesses());
+                AccessPrice { near: loads.near + walks, ..loads }
             }
         }
     }

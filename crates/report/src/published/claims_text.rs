@@ -56,7 +56,8 @@ pub fn claims_text(published: &Published, judgement: &Judgement) -> String {
 
 /// The runs behind the judgement.
 fn ran(published: &Published, judgement: &Judgement) -> String {
-    let Some(experiment) = &published.source.experiment else {
+    let also = || published.source.also.first();
+    let Some(experiment) = published.source.experiment.as_ref().or_else(also) else {
         return "no experiment of ours makes these tables yet".to_owned();
     };
     match (judgement.seeds.first(), judgement.seeds.last()) {

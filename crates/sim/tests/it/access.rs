@@ -11,7 +11,7 @@ use mm::{
 };
 use os::{Amount, MapSpec, Mempolicy, Os, Pattern, Placement};
 use sim::{Config, Sim, simulate};
-use units::{Bytes, CpuId, NodeId, Pfn, Picos, Time};
+use units::{Bytes, BytesPerSecond, CpuId, NodeId, Pfn, Picos, Time};
 
 const NODES: u32 = 3;
 const FRAMES: u32 = 8192;
@@ -128,6 +128,63 @@ fn accesses_end_with_their_time_and_computing_takes_its_own() {
     });
     assert_eq!(finish.counters.get(Event::NumaHintFaults), 256);
     assert_eq!(finish.counters.get(Event::NumaHintFaultsLocal), 256);
+}
+
+/// Threads of each node that sweep over memory of one node, and what they get of it, in bytes; and the steps of the run.
+fn sweeps(config: &Config, threads: &'static [(u32, u32)], ms: u64) -> (Vec<u64>, u64) {
+    let (bytes, _, extra) = sim::simulate_with(config, sim::Options::default(), no_entries, async move |os: Sim| {
+        let barrier = os.barrier(u32::try_from(threads.len()).unwrap()).await.unwrap();
+        let body = |(cpu, to): (u32, u32)| {
+            async move |os: Sim| {
+                os.set_affinity(&[CpuId(cpu)]).await.unwrap();
+                os.set_mempolicy(&Mempolicy::Bind(vec![NodeId(to)])).await.unwrap();
+                let range = os.mmap(Bytes::mib(4), MapSpec::Anonymous).await.unwrap();
+                os.store(range, Bytes::PAGE).await.unwrap();
+                os.arrive(barrier).await.unwrap();
+                let span = Picos::from_micros(ms * 1000);
+                os.access(range, Pattern::Sweep, Amount::Time(span)).await.unwrap().accesses * 64
+            }
+        };
+        let tasks: Vec<_> = threads.iter().map(|place| os.spawn(Placement::Free, body(*place))).collect();
+        let mut bytes = Vec::new();
+        for task in tasks {
+            bytes.push(task.await.unwrap());
+        }
+        bytes
+    });
+    (bytes, extra.steps)
+}
+
+#[test]
+fn sweeps_share_what_a_node_or_a_link_gives_and_take_a_step_a_tick() {
+    // A line takes 8 ns near and 16 ns far: 8 and 4 GB/s.
+    let by_place =
+        |near, far| (0..3).map(|from| (0..3).map(|to| if from == to { near } else { far }).collect()).collect();
+    let line = by_place(Picos::from_nanos(8), Picos::from_nanos(16));
+    let latency = Latency { line, ..latency() };
+    let gb = |rate: u64| BytesPerSecond::new(Bytes(rate * 1_000_000_000)).unwrap();
+    let within = |found: u64, wanted: u64| assert!(found.abs_diff(wanted) * 100 <= wanted * 2, "{found}, not {wanted}");
+    let free = Config { latency: latency.clone(), ..machine() };
+    let threads: &[(u32, u32)] = &[(0, 0), (1, 0), (2, 0), (4, 2)];
+    let (alone, steps_alone) = sweeps(&free, threads, 400);
+    for (bytes, rate) in alone.iter().zip([8, 8, 4, 8]) {
+        within(*bytes, rate * 400_000_000);
+    }
+    // Twelve of twenty: who wants four gets them.
+    let limited = Config { bandwidth: vec![(NodeId(0), gb(12))], ..free.clone() };
+    let (shared, steps) = sweeps(&limited, threads, 400);
+    for (bytes, rate) in shared.iter().zip([4, 4, 4, 8]) {
+        within(*bytes, rate * 400_000_000);
+    }
+    assert!(steps < steps_alone + 1_000, "{steps} steps, {steps_alone} without a limit");
+    // Node 1's link to node 0 carries one, and leaves the others more.
+    let mut links: Vec<Vec<Picos>> = by_place(Picos(0), Picos(0));
+    links[1][0] = gb(1).takes(Bytes::PAGE);
+    let linked = Config { latency: Latency { links, ..latency }, ..limited };
+    let (bytes, _) = sweeps(&linked, threads, 400);
+    for (bytes, tenths) in bytes.iter().zip([55, 55, 10, 80]) {
+        within(*bytes, tenths * 40_000_000);
+    }
 }
 
 #[test]

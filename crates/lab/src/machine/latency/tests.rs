@@ -1,3 +1,4 @@
+use mm::cost::{HostPages, TlbEntries};
 use units::Bytes;
 
 use super::*;
@@ -54,12 +55,77 @@ fn a_machine_without_them_is_flat() {
     assert!(config.latency.is_flat());
 }
 
+/// The good file with walks in the place of what its TLB reaches.
+fn walking() -> String {
+    let tlb = GOOD.lines().find(|line| line.starts_with("tlb")).unwrap();
+    let walks = r#"private = { size = "256KiB", ns = 4, source = "a paper" }
+tlbs = { first = [64, 32], second = [1024, 768], ns = 2.5, source = "a manual" }
+walk_cache = { entries = [32, 4, 2], source = "assumed: as others" }
+host = { pages = "2MiB", source = "assumed: as QEMU asks for it" }
+links = { mb_per_s = [[0, 19200], [12800, 0]], source = "a data sheet" }"#;
+    GOOD.replace(tlb, walks)
+}
+
+#[test]
+fn walks_and_links_are_read_and_read_back() {
+    let machine = read(&walking()).unwrap();
+    assert_eq!(read(&machine.to_toml()).unwrap(), machine, "{}", machine.to_toml());
+    let latency = machine.latency.unwrap();
+    assert!(latency.summary().ends_with("3 of 8 figures of [latency] are assumed"), "{}", latency.summary());
+    let figures = latency.figures();
+    let walk = figures.walk.unwrap();
+    assert_eq!((walk.first, walk.second.huge), (TlbEntries { base: 64, huge: 32 }, 768));
+    assert_eq!((walk.second_hit, walk.skips, walk.host), (Picos(2_500), [32, 4, 2], Some(HostPages::Huge)));
+    assert_eq!(walk.private.map(|cache| cache.load), Some(Picos(4_000)));
+    assert_eq!(figures.links, [[Picos(0), Picos(213_334)], [Picos(320_000), Picos(0)]]);
+}
+
+#[test]
+fn every_mistake_about_walks_is_one_message() {
+    let cases: &[(&str, &str, &str)] = &[
+        (
+            "tlbs = {",
+            "tlb = { base = \"6MiB\", huge = \"2GiB\", ns = 30, source = \"x\" }\ntlbs = {",
+            "17: latency.tlb: a machine gives what its TLB reaches and a miss takes, or entries in tlbs: not both",
+        ),
+        (
+            "tlbs = { first = [64, 32], second = [1024, 768], ns = 2.5, source = \"a manual\" }\n",
+            "",
+            "16: latency.private: is for walks of page tables, which need the figure tlbs",
+        ),
+        ("[64, 32]", "[64]", "17: latency.tlbs.first: expected 2 numbers of entries, from 0 to 16777216 each"),
+        ("[32, 4, 2]", "[32, 4, 99999999]", "18: latency.walk_cache.entries: expected 3 numbers of entries, from 0 to"),
+        (
+            "\"2MiB\", source = \"assumed: as QEMU",
+            "\"2MB\", source = \"assumed: as QEMU",
+            "19: latency.host.pages: unknown page size \"2MB\"; did you mean \"2MiB\"? (valid page sizes: 4KiB, 2MiB, as-guest)",
+        ),
+        (
+            "[[0, 19200], [12800, 0]]",
+            "[[0, 19200]]",
+            "20: latency.links.mb_per_s: expected 2 lists of 2 numbers: by the node of the CPU, by that of the memory; 0 is no",
+        ),
+        (
+            "19200",
+            "99999999",
+            "20: latency.links.mb_per_s: expected 0 (no limit) or 1 to 10000000 MB/s, found 99999999",
+        ),
+    ];
+    for (from, to, expected) in cases {
+        assert!(walking().contains(from), "{from}");
+        let text = walking().replacen(from, to, 1);
+        let error = read(&text).expect_err(&text).to_string();
+        assert!(error.starts_with(&format!("machines/x.toml:{expected}")), "{from} -> {to}: {error}");
+    }
+}
+
 /// What to replace in the good file, by what, and the message without its file name.
 const MISTAKES: &[(&str, &str, &str)] = &[
     (
         "load =",
         "laod =",
-        "13: latency: unknown figure \"laod\"; did you mean \"load\"? (valid figures: load, line, cache, tlb)",
+        "13: latency: unknown figure \"laod\"; did you mean \"load\"? \
+         (valid figures: load, line, cache, tlb, private, tlbs, walk_cache, host, links)",
     ),
     (
         "load = { ns = [[96, 146.5], [146.5, 90]], source = \"somebody's matrix\" }\n",

@@ -6,7 +6,7 @@ fn picos(ns: &[&[u64]]) -> Vec<Vec<Picos>> {
 
 /// Two nodes; the second one's CPUs are nearer to the first one's memory than the other way round.
 fn two_nodes() -> Latency {
-    Latency { load: picos(&[&[80, 140], &[120, 90]]), line: picos(&[&[6, 11], &[10, 7]]), cache: None, tlb: None }
+    Latency { load: picos(&[&[80, 140], &[120, 90]]), line: picos(&[&[6, 11], &[10, 7]]), ..Latency::default() }
 }
 
 fn prices() -> Prices {

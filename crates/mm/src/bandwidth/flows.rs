@@ -1,0 +1,282 @@
+//! Linux: none; memory and links between nodes that several CPUs stream through at the same time.
+//! Differs: one page at a time for each CPU, served in turn, as [`super::Server`] has it, but as a share of a rate instead of
+//! page by page. Clearing and copying go their own way (`Server`), and have what the flows leave.
+//!
+//! User code that sweeps through memory is a flow of its CPU, through the memory of the nodes where its pages are and the links
+//! to them. What has a limit and is wanted by too many serves their pages in turn, so that a page takes each of them the same
+//! time, a *turn*: those who want less than that are not slowed down, and the others have equal parts. Turns change when a flow
+//! begins, ends, or goes through other nodes than before, at most once a tick: between two changes, what a page takes is one
+//! number, and a sweep goes on for as long as nothing else happens on its CPU.
+
+use units::{Picos, Time};
+
+/// Turns change at most so often.
+const TICK: Picos = Picos::from_micros(4000);
+/// Where they have not changed for so long, they change this soon: those who begin together are all there by then.
+const TOGETHER: Picos = Picos::from_micros(10);
+/// A flow that has not gone on for so long has ended: its CPU does something else. CPUs do not act in perfect order.
+const GONE: Picos = Picos::from_micros(50);
+/// How often each resource's turn is found anew while the others stand still: flows through several nodes tie them together.
+const PASSES: usize = 4;
+/// Shares of a round in which a flow goes through a node, to which a change is rounded: less is none.
+const MIX: u64 = 16;
+/// Rates are in so many parts of what a resource serves.
+const ONE: u128 = 1 << 32;
+
+/// The flows of a machine, and what a page takes them where too many want it.
+#[derive(Clone, Debug, Default)]
+pub(crate) struct Flows {
+    /// Flows by CPU.
+    by_cpu: Vec<Flow>,
+    /// Time to serve one page, by node: 0 without a limit.
+    nodes: Vec<Picos>,
+    /// Time to send one page over a link, by the node of the CPU and of the memory; none where no link has a limit.
+    links: Vec<Vec<Picos>>,
+    /// The turns in force.
+    turns: Turns,
+    /// When they changed last.
+    changed: Option<Time>,
+    /// When the turns change next, if they do.
+    due: Option<Time>,
+    next_look: Time,
+    /// How often turns have changed.
+    changes: u64,
+}
+
+/// The time that a page takes at least, by resource.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+struct Turns {
+    nodes: Vec<Picos>,
+    links: Vec<Vec<Picos>>,
+}
+
+/// The flow of a CPU.
+#[derive(Clone, Debug, Default)]
+struct Flow {
+    is_live: bool,
+    /// The position of the CPU's node.
+    from: usize,
+    until: Time,
+    /// Pages of a step, by node, and what each takes alone.
+    pages: Vec<u64>,
+    alone: Vec<Picos>,
+    /// The pages of the last step, which turns follow from.
+    mix: Vec<u64>,
+}
+
+/// Something that serves one page after the other.
+#[derive(Clone, Copy, Debug)]
+enum Resource {
+    Node(usize),
+    Link(usize, usize),
+}
+
+impl Flows {
+    /// Gives a node's memory a limit: the time to serve one page.
+    pub(super) fn limit_node(&mut self, (node, nodes): (usize, usize), per_page: Picos) {
+        self.nodes.resize(nodes, Picos(0));
+        self.nodes[node] = per_page;
+    }
+
+    /// Gives links their limits: the time to serve one page, by the node of the CPU and of the memory; 0 without a limit.
+    pub(crate) fn limit_links(&mut self, links: Vec<Vec<Picos>>) {
+        self.nodes.resize(links.len().max(self.nodes.len()), Picos(0));
+        self.links = links;
+    }
+
+    /// Is there anything to share?
+    #[inline]
+    pub(crate) fn is_limited(&self) -> bool {
+        !self.nodes.is_empty()
+    }
+
+    /// Has the CPU a flow that is known?
+    #[inline]
+    pub(crate) fn is_live(&self, cpu: usize) -> bool {
+        self.by_cpu.get(cpu).is_some_and(|flow| flow.is_live)
+    }
+
+    /// The time that a page takes at least.
+    #[inline]
+    pub(crate) fn turn(&self, from: usize, to: usize) -> Picos {
+        let node = self.turns.nodes.get(to).copied().unwrap_or_default();
+        let link = self.turns.links.get(from).map_or(Picos(0), |row| row[to]);
+        node.max(link)
+    }
+
+    /// How often turns have changed.
+    pub(crate) fn changes(&self) -> u64 {
+        self.changes
+    }
+
+    /// A step of a flow begins: turns that are to change by now do. Says up to when they stay, if that is known.
+    pub(crate) fn begin_step(&mut self, now: Time) -> Option<Time> {
+        if now >= self.next_look {
+            self.next_look = now + TICK;
+            self.end_those_gone(now);
+        }
+        if self.due.is_some_and(|due| due <= now) {
+            self.due = None;
+            self.changed = Some(now);
+            self.changes += 1;
+            self.find_turns();
+        }
+        self.due
+    }
+
+    /// The flow of a CPU has gone through pages of a node, each of which takes so long when nobody else wants it.
+    #[inline]
+    pub(crate) fn note(&mut self, cpu: usize, to: usize, (pages, alone): (u64, Picos)) {
+        if self.by_cpu.len() <= cpu {
+            self.by_cpu.resize_with(cpu + 1, Flow::default);
+        }
+        let nodes = self.nodes.len();
+        let flow = &mut self.by_cpu[cpu];
+        if flow.pages.len() < nodes {
+            flow.pages.resize(nodes, 0);
+            flow.alone.resize(nodes, Picos(0));
+        }
+        flow.pages[to] += pages;
+        flow.alone[to] = alone;
+    }
+
+    /// The step of a CPU ends, and with it, where that is so, its flow.
+    pub(crate) fn end_step(&mut self, cpu: usize, from: usize, now: Time, goes_on: bool) {
+        let Some(flow) = self.by_cpu.get_mut(cpu) else { return };
+        let pages: u64 = flow.pages.iter().sum();
+        flow.until = now;
+        if pages == 0 && goes_on {
+            return;
+        }
+        let has_changed = !flow.is_live || !goes_on || flow.from != from || is_other(&flow.mix, &flow.pages);
+        (flow.is_live, flow.from) = (goes_on, from);
+        if has_changed {
+            flow.mix.clone_from(&flow.pages);
+            self.change_from(now);
+        }
+        self.by_cpu[cpu].pages.fill(0);
+    }
+
+    fn change_from(&mut self, now: Time) {
+        let together = now + TOGETHER;
+        let soon = self.changed.map_or(together, |changed| together.max(changed + TICK));
+        self.due = Some(self.due.map_or(soon, |due| due.min(soon)));
+    }
+
+    fn end_those_gone(&mut self, now: Time) {
+        let mut have_gone = false;
+        for flow in self.by_cpu.iter_mut().filter(|flow| flow.is_live && flow.until + GONE < now) {
+            flow.is_live = false;
+            flow.pages.fill(0);
+            have_gone = true;
+        }
+        if have_gone {
+            self.change_from(now);
+        }
+    }
+
+    /// Finds the shortest turns with which nothing is asked for more than it serves.
+    fn find_turns(&mut self) {
+        let count = self.nodes.len();
+        self.turns.nodes = vec![Picos(0); count];
+        self.turns.links = vec![vec![Picos(0); count]; self.links.len()];
+        let links = (0..self.links.len()).flat_map(|from| (0..count).map(move |to| Resource::Link(from, to)));
+        let wanted: Vec<Resource> =
+            (0..count).map(Resource::Node).chain(links).filter(|resource| self.is_wanted(*resource)).collect();
+        for _ in 0..if wanted.len() > 1 { PASSES } else { 1 } {
+            for resource in &wanted {
+                self.find_turn(*resource);
+            }
+        }
+    }
+
+    fn is_wanted(&self, resource: Resource) -> bool {
+        self.per_page(resource) > Picos(0) && self.by_cpu.iter().any(|flow| flow.goes_through(resource) > 0)
+    }
+
+    fn per_page(&self, resource: Resource) -> Picos {
+        match resource {
+            Resource::Node(node) => self.nodes[node],
+            Resource::Link(from, to) => self.links[from][to],
+        }
+    }
+
+    fn turn_mut(&mut self, resource: Resource) -> &mut Picos {
+        match resource {
+            Resource::Node(node) => &mut self.turns.nodes[node],
+            Resource::Link(from, to) => &mut self.turns.links[from][to],
+        }
+    }
+
+    /// The shortest turn of one resource, while those of the others stand still.
+    fn find_turn(&mut self, resource: Resource) {
+        let its = self.by_cpu.iter().filter(|flow| flow.goes_through(resource) > 0).count() as u64;
+        // As many turns as flows serve all of them, even if each wants no other page.
+        let (mut short, mut enough) = (0, self.per_page(resource).0 * its);
+        *self.turn_mut(resource) = Picos(short);
+        if self.is_enough(resource) {
+            return;
+        }
+        // Bound: a halving for each bit.
+        while enough - short > 1 {
+            let middle = u64::midpoint(short, enough);
+            *self.turn_mut(resource) = Picos(middle);
+            *(if self.is_enough(resource) { &mut enough } else { &mut short }) = middle;
+        }
+        *self.turn_mut(resource) = Picos(enough);
+    }
+
+    /// The time that others than flows wait for each page of a node; 0 where it has no flows. They have at least an equal part.
+    pub(super) fn leaves(&self, node: usize) -> Picos {
+        let resource = Resource::Node(node);
+        let its = self.by_cpu.iter().filter(|flow| flow.goes_through(resource) > 0).count() as u128;
+        let left = ONE.saturating_sub(self.asked(resource)).max(ONE / (its + 1));
+        let time = u128::from(self.nodes[node].0) * ONE / left;
+        if its == 0 { Picos(0) } else { Picos(u64::try_from(time).expect("a few pages' time")) }
+    }
+
+    /// Does the resource serve what all flows ask of it with these turns?
+    fn is_enough(&self, resource: Resource) -> bool {
+        self.asked(resource) <= ONE
+    }
+
+    /// The demand of all flows on a resource with these turns, in parts of what it serves.
+    fn asked(&self, resource: Resource) -> u128 {
+        let per_page = u128::from(self.per_page(resource).0);
+        let asked = self.by_cpu.iter().map(|flow| {
+            let pages = u128::from(flow.goes_through(resource));
+            if pages == 0 { 0 } else { pages * per_page * ONE / u128::from(self.round(flow).0.max(1)) }
+        });
+        asked.sum()
+    }
+
+    /// How long the flow takes for the pages of its mix.
+    fn round(&self, flow: &Flow) -> Picos {
+        let each = |to: usize| flow.mix[to] * flow.alone[to].max(self.turn(flow.from, to)).0;
+        Picos((0..flow.mix.len()).map(each).sum())
+    }
+}
+
+impl Flow {
+    /// Pages of its mix that come through a resource.
+    fn goes_through(&self, resource: Resource) -> u64 {
+        let to = match resource {
+            Resource::Node(to) => to,
+            Resource::Link(from, to) if from == self.from => to,
+            Resource::Link(..) => return 0,
+        };
+        if self.is_live { self.mix.get(to).copied().unwrap_or(0) } else { 0 }
+    }
+}
+
+/// Are the shares of nodes others, as far as it matters?
+fn is_other(before: &[u64], now: &[u64]) -> bool {
+    let all = |of: &[u64]| of.iter().sum::<u64>().max(1);
+    let (all_before, all_now) = (all(before), all(now));
+    let share = |pages: u64, all: u64| (2 * MIX * pages).div_ceil(all);
+    before.len() != now.len()
+        || before.iter().zip(now).any(|(before, now)| share(*before, all_before).abs_diff(share(*now, all_now)) > 2)
+}
+
+#[cfg(test)]
+mod tests;
