@@ -21,7 +21,7 @@ use report::{
 };
 use serde::{Deserialize, Serialize};
 use units::{Bytes, Errno, ExtfragClass, ExtfragCounts, Picos};
-use workloads::{Outcome, Workload, WorkloadError, recipe::Recipe, will_it_scale::LEAST_REPORTED};
+use workloads::{Conditions, Outcome, Workload, WorkloadError, recipe::Recipe, will_it_scale::LEAST_REPORTED};
 
 use crate::{
     footprint,
@@ -222,7 +222,11 @@ fn real(workload: &Workload, order: &Order) -> Result<Found, Failure> {
     let os = Linux::new(host::usable_cpus(), order.cap, order.ground.clone());
     os.watch(order.watch.clone());
     let before = os.fallbacks();
-    let outcome = block_on(workload.run(os.clone(), order.key.seed))?;
+    let conditions = conditions(&order.key)?;
+    let outcome = block_on(async {
+        conditions.bring_about(&os).await?;
+        workload.run(os.clone(), order.key.seed).await
+    })?;
     let now_us = Picos(os.now().0).as_nanos() / 1000;
     let footprint = order.footprint.map(|_| Footprint {
         epoch_us: (host::monotonic_ns() / 1000).saturating_sub(now_us),
@@ -307,12 +311,14 @@ fn simulated(workload: &Workload, order: &Order, what: &Simulated) -> Result<Fou
     let (trace_lines, sample) =
         (order.trace.as_ref().map(|_| TRACE_LINES), order.sample.map(Every::time).or(order.footprint));
     let options = sim::Options { trace_lines, sample, ..sim::Options::default() };
+    let conditions = conditions(&order.key)?;
     let prefix = what.prefix.clone();
     let main = async move |os: sim::Sim| {
         let before = match prefix {
             None => None,
             Some(prefix) => Some(prefix.follow(&os, &machine, seed).await?),
         };
+        conditions.bring_about(&os).await?;
         let outcome = workload_there.run(os, seed).await?;
         let held = footprint::held(&workload_there, &os, &outcome);
         Ok::<_, Failure>((outcome, held, before))
@@ -386,6 +392,12 @@ pub(crate) fn parse(key: &Key) -> Result<Workload, String> {
     let params = key.params.iter().filter(|(name, _)| !crate::plan::is_setting(name));
     Workload::parse(&key.workload, params.map(|(name, value)| (name.as_str(), value.as_str())))
         .map_err(|error| error.to_string())
+}
+
+/// What is set before the workload of a key starts.
+pub(crate) fn conditions(key: &Key) -> Result<Conditions, String> {
+    let params = key.params.iter().map(|(name, value)| (name.as_str(), value.as_str()));
+    Conditions::of(&key.workload, params).map_err(|error| error.to_string())
 }
 
 /// How far the counters move while nothing of ours runs, for as long as the workload ran.

@@ -11,7 +11,7 @@ use crate::{
 const KEYS: &[&str] =
     &["about", "serves", "workload", "targets", "machine", "kernel", "state", "settings", "params", "layout", "column"];
 const COLUMN_KEYS: &[&str] = &["kernel", "title", "variant", "machine", "tables", "settings", "params"];
-const LAYOUTS: &[&str] = &["head", "2015", "will-it-scale"];
+const LAYOUTS: &[&str] = &["head", "2015", "will-it-scale", "cases"];
 
 /// All memory is free.
 pub const FRESH: &str = "fresh";
@@ -131,6 +131,7 @@ fn layout(root: &TableReader<'_>) -> Result<Layout, SourceError> {
         None | Some("head") => Ok(Layout::Head),
         Some("2015") => Ok(Layout::Classic),
         Some("will-it-scale") => Ok(Layout::WillItScale),
+        Some("cases") => Ok(Layout::Cases),
         Some(other) => Err(root.error("layout", unknown("layout", other, LAYOUTS))),
     }
 }
@@ -278,7 +279,7 @@ model = ["threads", "processes"]
                 "fault-storm",
                 "fault-strom",
                 "2: workload: unknown workload \"fault-strom\"; did you mean \"fault-storm\"? \
-                 (valid workloads: fault-storm, thpscale, fork-storm, aged-fault, small-files, slab-churn, \
+                 (valid workloads: fault-storm, thpscale, thp-locality, fork-storm, aged-fault, small-files, slab-churn, \
                  thpfioscale, numa-access, week, guests, will-it-scale, guest-footprint)",
             ),
             (
@@ -299,7 +300,7 @@ model = ["threads", "processes"]
                 "page",
                 "pages",
                 "7: params: unknown parameter \"pages\"; did you mean \"page\"? \
-                 (valid parameters: backing, page, model, tasks, iterations, warmup, size, duration)",
+                 (valid parameters: backing, page, model, tasks, iterations, warmup, size, duration, policy, drop_caches)",
             ),
             ("\"huge\"", "\"large\"", "7: params.page: expected \"base\" or \"huge\", found \"large\""),
             ("\"huge\"", "\"base\"", "7: params.page: \"base\" is listed twice"),
@@ -332,6 +333,27 @@ model = ["threads", "processes"]
         assert_eq!(cells.len(), 4);
         let params = [("page", "base"), ("model", "threads"), ("iterations", "8"), ("size", "128MiB")];
         assert_eq!(cells[0], params.map(|(name, value)| (name.to_owned(), value.to_owned())));
+    }
+
+    /// Every policy is in each set of tables, but for what one machine alone can be asked.
+    #[test]
+    fn the_policies_of_2018_are_in_all_tables() {
+        let experiment = Experiment::load("thp-locality").unwrap();
+        let of = |tables: &str| {
+            let columns = experiment.columns.iter().filter(|column| column.tables.as_deref() == Some(tables));
+            columns.map(|column| column.variant.as_str()).collect::<Vec<_>>()
+        };
+        let all = of("vfio-pinned-vm-map");
+        assert_eq!((all[0], all.len()), ("v4.18", 12));
+        assert_eq!((of("short-regions"), of("preferred-node")), (all.clone(), all.clone()));
+        assert_eq!(
+            of("rientjes-haswell"),
+            [all.clone(), vec!["v4.18"]].concat(),
+            "and how long compaction is deferred"
+        );
+        for variant in all {
+            crate::variant::load(variant).unwrap();
+        }
     }
 
     #[test]

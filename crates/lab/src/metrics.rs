@@ -1,5 +1,6 @@
 //! From a workload's integers to the metrics of the result.
 
+mod locality;
 mod numa_access;
 
 use report::{Better, Metric};
@@ -33,6 +34,8 @@ pub(crate) fn of(workload: &Workload, outcome: &Outcome) -> Vec<Metric> {
             will_it_scale::Test::None => memhog(params, outcome),
             test => will_it_scale(test, outcome),
         },
+        Workload::VmLargerThanANode(_) => locality::vm(&workload.case(), outcome),
+        Workload::FragmentedFault(_) => locality::fragmented(&workload.case(), outcome),
         Workload::GuestFootprint(params) => footprint(params, &outcome.tasks),
         Workload::Thpscale(_) | Workload::AgedFault(_) | Workload::SmallFiles(_) | Workload::SlabChurn(_) => {
             blocks(&outcome.tasks)

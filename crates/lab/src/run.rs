@@ -328,7 +328,8 @@ impl Runner<'_> {
         let (traces, sample) = (self.plan.trace.then_some(&directory), self.plan.sample);
         let order = |key: &Key| Order {
             key: key.clone(),
-            cap: session.cap,
+            // Memory that is mapped and not there costs a simulated machine nothing.
+            cap: session.cap.max(crate::plan::workload(key).mapped(session.memory())),
             ground: Ground::default(),
             watch: Watch::default(),
             idle_window: false,

@@ -3,7 +3,10 @@
 //! Cells name the program that runs ([`report::Key::workload`]), and their parameters are those of the program alone.
 
 use report::Key;
-use workloads::{ParamInfo, WORKLOADS, WorkloadInfo, fault_storm, thpscale, thpscale_2015};
+use workloads::{
+    ParamInfo, WORKLOADS, WorkloadInfo, fault_storm, fragmented_fault, shared_params, thpscale, thpscale_2015,
+    vm_larger_than_a_node,
+};
 
 use crate::source::unknown;
 
@@ -68,6 +71,20 @@ static MERGED: &[Offered] = &[
             values: &["2015", "2018", "2023"],
         }),
     },
+    Offered {
+        name: "thp-locality",
+        about: "huge pages where a node's memory is short: the memory of a virtual machine, or a region among holes",
+        programs: &[vm_larger_than_a_node::INFO, fragmented_fault::INFO],
+        choice: Some(Choice {
+            param: ParamInfo {
+                name: "program",
+                expects: "\"vm\" (vm-larger-than-a-node) or \"region\" (fragmented-fault)",
+                default: "vm",
+                about: "map and pin the memory of a virtual machine, or fault a region while free memory is in holes",
+            },
+            values: &["vm", "region"],
+        }),
+    },
 ];
 
 /// Every workload, in the order of `pagelab list workloads`.
@@ -116,6 +133,9 @@ impl Offered {
                     params.push(OfferedParam { info: *info, only: self.only(info.name) });
                 }
             }
+        }
+        for info in shared_params(default.name, default.params) {
+            params.push(OfferedParam { info, only: None });
         }
         params
     }
@@ -166,6 +186,7 @@ impl Offered {
 /// Whether a program has a parameter of this name.
 pub(crate) fn has(program: &WorkloadInfo, param: &str) -> bool {
     program.params.iter().any(|known| known.name == param)
+        || shared_params(program.name, program.params).iter().any(|known| known.name == param)
 }
 
 /// Those of these parameters that the program of a cell has, for messages.

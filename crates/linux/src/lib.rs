@@ -36,6 +36,7 @@ pub mod monitor;
 pub mod newc;
 mod numa;
 mod pin;
+mod places;
 pub mod probe;
 pub mod process;
 pub mod procfs;

@@ -92,6 +92,8 @@ works! {
     TailFrame = "tail_frame", Allocator;
     /// Clearing the record of a tail frame when the folio is freed (`free_tail_page_prepare`).
     TailFree = "tail_free", Allocator;
+    /// Reading the record of one frame of a huge folio, where its mappings are counted frame by frame (`total_mapcount`).
+    TailRead = "tail_read", ReclaimScan;
     /// Giving back what a page, or a batch of them, was charged to the cgroup.
     Uncharge = "uncharge", Allocator;
     /// Moving one block between free lists: taking, splitting one order, merging one order.

@@ -232,6 +232,12 @@ pub(crate) fn clear_tails(cx: &mut Cx, order: Order) {
     cx.work(Work::TailFree, u64::from(order.frames() - 1));
 }
 
+/// Counting who maps a folio, frame by frame.
+#[inline]
+pub(crate) fn read_frames(cx: &mut Cx, order: Order) {
+    cx.work(Work::TailRead, u64::from(order.frames()));
+}
+
 /// Making a folio of a block of frames: each tail frame is written.
 #[inline]
 pub(crate) fn write_tails(cx: &mut Cx, order: Order) {

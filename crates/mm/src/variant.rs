@@ -222,6 +222,8 @@ rules! {
     reclaim_notes_refaults: bool,
     /// Is that decided for a whole pass, and aged what was spared when a run was in vain? Else each time, for files alone.
     reclaim_ages_by_pass: bool,
+    /// Is the mapcount of each frame read before a huge page is split, and of one that is refused then (`total_mapcount`)?
+    split_counts_each: bool,
     /// Does reclaim move dirty files out of its way, and wake the flusher for want of others, not for having looked at enough?
     reclaim_sets_dirty_aside: bool,
     /// Does reclaim leave pinned base pages as they are? Else they go to the swap cache, from where they cannot be freed.

@@ -24,6 +24,17 @@ impl NumaNode {
     }
 }
 
+/// Memory of a range that is on one node, in pages of one size.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
+pub struct Placed {
+    /// The node.
+    pub node: NodeId,
+    /// Whether it is mapped by huge pages.
+    pub is_huge: bool,
+    /// How much it is.
+    pub size: Bytes,
+}
+
 /// Where a task wants its memory (set_mempolicy(2)).
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub enum Mempolicy {

@@ -85,7 +85,7 @@ fn values(report: &Report, mut tell: impl FnMut(&str, &str, &str, &str, [&str; 3
                 let Some(value) = value else { continue };
                 let kernel = match report.layout {
                     Layout::Classic if head.column.result.is_none() => head.column.kernel.clone(),
-                    Layout::Head | Layout::WillItScale | Layout::Classic => head.column.label(),
+                    Layout::Head | Layout::WillItScale | Layout::Cases | Layout::Classic => head.column.label(),
                 };
                 let [number, low, high] = [Some(value.value), value.low, value.high]
                     .map(|number| number.map_or_else(String::new, |number| number.to_string()));

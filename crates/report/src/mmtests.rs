@@ -19,7 +19,7 @@ const PERCENT_WIDTH: usize = 11;
 pub fn to_text(report: &Report) -> String {
     let table_text = |table: &Table| match report.layout {
         Layout::Classic if table.kind != Kind::Causes => mmtests_2015::table_text(table),
-        Layout::Head | Layout::Classic | Layout::WillItScale => table_text(table),
+        Layout::Head | Layout::Classic | Layout::WillItScale | Layout::Cases => table_text(table),
     };
     let tables = report.tables.iter().map(table_text);
     let checks = report.checks.iter().map(checks_text);

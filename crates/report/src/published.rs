@@ -78,6 +78,27 @@ pub struct PublishedSource {
     /// The columns, in the order of the tables.
     #[serde(rename = "column")]
     pub columns: Vec<PublishedColumn>,
+    /// Values that were published as changes from one kernel to another.
+    #[serde(default, rename = "change")]
+    pub changes: Vec<PublishedChange>,
+}
+
+/// A metric that was published as a change: by how many per cent a value of one column of ours is above that of another.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct PublishedChange {
+    /// The experiment.
+    pub experiment: String,
+    /// The metric, as published.
+    pub metric: String,
+    /// The column's label, as published: `B vs A`.
+    pub kernel: String,
+    /// The metric of ours whose values are compared, in all of its cases.
+    pub of: String,
+    /// The column of ours that changed, by its published label.
+    pub to: String,
+    /// The column of ours that it is compared with, likewise.
+    pub from: String,
 }
 
 /// One column of the published tables.
@@ -89,7 +110,7 @@ pub struct PublishedColumn {
     /// The kernel of our column that is the same; where this is left out, the labels are equal.
     #[serde(default)]
     ours: Option<String>,
-    /// The rest of the names of its cases: with `shuffle` our case `tasks=16` is `tasks=16;shuffle`.
+    /// The rest of the names of its cases that are a name and a value: with `shuffle` our case `tasks=16` is `tasks=16;shuffle`.
     #[serde(default)]
     condition: Option<String>,
     /// The column in a few words: `with patches 1-4`.
@@ -130,7 +151,8 @@ impl PublishedColumn {
 
     /// The column's name for a case of ours.
     fn case(&self, ours: &str) -> String {
-        self.condition.as_ref().map_or_else(|| ours.to_owned(), |condition| format!("{ours};{condition}"))
+        let condition = self.condition.as_ref().filter(|_| ours.contains('='));
+        condition.map_or_else(|| ours.to_owned(), |condition| format!("{ours};{condition}"))
     }
 }
 

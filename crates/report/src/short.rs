@@ -1,6 +1,7 @@
 //! Short text, for a screen of 80 columns: a row says in one line what was found, by how much it changed, how sure that is, and
 //! what others published. What it leaves out is in [`to_text`](crate::to_text).
 
+mod across;
 mod by_test;
 mod legend;
 mod luck;
@@ -85,6 +86,9 @@ impl Short<'_> {
     fn lines(&self, seen: &mut Seen) -> Vec<String> {
         if self.layout == Layout::WillItScale {
             return by_test::lines(*self, seen);
+        }
+        if self.layout == Layout::Cases {
+            return across::lines(*self, seen);
         }
         let shown: Vec<&Row> = self.table.rows.iter().filter(|row| self.is_shown(row)).collect();
         if shown.is_empty() {

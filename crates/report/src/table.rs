@@ -44,9 +44,9 @@ impl Report {
         match layout {
             Layout::Head => Self::head(&groups_against(cells, baseline), cells, counter_threshold),
             Layout::Classic => classic::report(&groups_against(cells, baseline)),
-            Layout::WillItScale => {
+            Layout::WillItScale | Layout::Cases => {
                 let groups = groups_against(cells, baseline);
-                will_it_scale::report(&groups, Self::head(&groups, cells, counter_threshold))
+                will_it_scale::report(&groups, layout, Self::head(&groups, cells, counter_threshold))
             }
         }
     }
@@ -76,6 +76,9 @@ pub enum Layout {
     Classic,
     /// As users of will-it-scale post it: a line for each kernel and number of tasks.
     WillItScale,
+    /// A line for each column and the cases beside each other, for many kernels and a few cases; of tables with several quantities
+    /// the last case.
+    Cases,
 }
 
 /// One table: rows of one metric (or of counters), one column per kernel.

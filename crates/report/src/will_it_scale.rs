@@ -6,14 +6,14 @@ use std::collections::BTreeMap;
 use crate::{
     group::{Group, Placed, distinct, mean_over_seeds},
     record::Metric,
-    table::{Form, Kind, Report, Row, Table},
+    table::{Form, Kind, Layout, Report, Row, Table},
 };
 
 /// Makes all tables; those but of metrics are as mmtests has them today, as `other` says.
-pub(crate) fn report(groups: &[Group<'_>], other: Report) -> Report {
+pub(crate) fn report(groups: &[Group<'_>], layout: Layout, other: Report) -> Report {
     let mut all: Vec<Table> = groups.iter().flat_map(quantities).collect();
     all.extend(other.tables.into_iter().filter(|table| table.kind != Kind::Metric));
-    Report { layout: crate::Layout::WillItScale, tables: all, checks: other.checks }
+    Report { layout, tables: all, checks: other.checks }
 }
 
 /// The test of a metric, if it is of one, and what was measured: `page_fault2.iterations` is `page_fault2`, `iterations`.
@@ -48,7 +48,7 @@ fn table(group: &Group<'_>, quantity: &str) -> Table {
 
 /// `idle_pct` is `idle`: the unit follows the title.
 fn words(quantity: &str) -> String {
-    let unit = ["_pct", "_gib"].into_iter().find_map(|unit| quantity.strip_suffix(unit));
+    let unit = ["_pct", "_gib", "_kib"].into_iter().find_map(|unit| quantity.strip_suffix(unit));
     unit.unwrap_or(quantity).replace('_', " ")
 }
 

@@ -10,13 +10,14 @@ use std::{
 
 use mm::page_cache::{Blocks, FileAnswer, FileRequest};
 use os::{
-    Accessed, Advice, Amount, Barrier, Died, File, MapSpec, Mempolicy, NumaNode, Os, Pattern, Placement, Rusage,
-    VmRange, VmStat, Wire,
+    Accessed, Advice, Amount, Barrier, Died, File, MapSpec, Mempolicy, NumaNode, Os, Pattern, Placed, Placement,
+    Rusage, VmRange, VmStat, Wire,
 };
 use units::{BlockCensus, Bytes, CpuId, Errno, Frames, NodeId, Picos, Time};
 
 use crate::{
     executor,
+    operation::pages,
     runqueue::Nice,
     task::{Answer, Meeting, Request, TaskId},
     world::{self, with},
@@ -287,6 +288,16 @@ impl Os for Sim {
             let extfrag = extfrag.map(|(class, count)| (class.name(), count));
             named.chain(extfrag).collect()
         })))
+    }
+
+    async fn places(&self, range: VmRange) -> Result<Vec<Placed>, Errno> {
+        let found = with(|world| {
+            let (kernel, task) = (world.own_kernel(), world.current());
+            let space = kernel.spaces.get(task.space).expect("a live task has an address space");
+            space.places_of(&kernel.mm, pages(range))
+        });
+        let placed = |((node, is_huge), pages)| Placed { node, is_huge, size: Bytes::PAGE * pages };
+        Ok(found.into_iter().map(placed).collect())
     }
 
     async fn block_census(&self) -> Result<BlockCensus, Errno> {

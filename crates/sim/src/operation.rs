@@ -497,6 +497,6 @@ fn accesses(range: PageRange, pattern: Pattern, amount: Amount, by: TaskId) -> A
     Accesses::new(range, pattern, amount, by.0.into())
 }
 
-fn pages(range: VmRange) -> PageRange {
+pub(crate) fn pages(range: VmRange) -> PageRange {
     PageRange::new(Vpn(range.start.0 / Bytes::PAGE.0), range.len.0.div_ceil(Bytes::PAGE.0))
 }

@@ -8,13 +8,13 @@
 
 pub mod trace;
 
-use os::{MapSpec, Os, VmRange};
+use os::{Advice, MapSpec, Os, VmRange};
 use units::{Bytes, Errno, Picos};
 
 pub use self::trace::{Phase, Trace};
 use crate::{
     During, Outcome, ParamError, ParamInfo, TaskOutcome, WorkloadError, WorkloadInfo,
-    block::{SIZE_EXPECTS, Size},
+    block::{ADVISE, SIZE_EXPECTS, Size, parse_advise},
 };
 
 const TRACE: ParamInfo = ParamInfo {
@@ -30,11 +30,13 @@ const SIZE: ParamInfo = ParamInfo {
     about: "the most that is held at once; auto is 70% of the memory, or what a trace of your own says",
 };
 
+const ADVISED: ParamInfo = ParamInfo { about: "MADV_HUGEPAGE on anonymous memory", ..ADVISE };
+
 /// The entry of `pagelab list workloads`.
 pub const INFO: WorkloadInfo = WorkloadInfo {
     name: "guest-footprint",
     about: "memory that comes and goes; what of it a guest's host has to keep",
-    params: &[TRACE, SIZE],
+    params: &[TRACE, SIZE, ADVISED],
 };
 
 /// The most that built-in traces hold where the user does not say.
@@ -51,11 +53,13 @@ pub struct Params {
     pub trace: Trace,
     /// The size that the trace is scaled to; none is [`HELD`], or as it is written.
     pub size: Option<Size>,
+    /// `MADV_HUGEPAGE` on anonymous memory.
+    pub advise: bool,
 }
 
 impl Params {
     pub(crate) fn parse<'a>(given: impl IntoIterator<Item = (&'a str, &'a str)>) -> Result<Self, ParamError> {
-        let mut params = Self { trace: Trace::free(), size: None };
+        let mut params = Self { trace: Trace::free(), size: None, advise: false };
         for (name, text) in given {
             match name {
                 "trace" => {
@@ -65,6 +69,7 @@ impl Params {
                         found: text.to_owned(),
                     })?;
                 }
+                "advise" => params.advise = parse_advise(text)?,
                 "size" if text == "auto" => params.size = None,
                 "size" => params.size = Some(Size::parse(&SIZE, text)?),
                 _ => return Err(ParamError::UnknownParam { name: name.to_owned() }),
@@ -112,7 +117,7 @@ impl Params {
 pub async fn run<O: Os>(os: O, params: Params) -> Result<Outcome, WorkloadError> {
     let before = os.vmstat().await.during("vmstat")?;
     let start = os.now();
-    let mut held = Held::default();
+    let mut held = Held { advise: params.advise, ..Held::default() };
     let mut outcomes = Vec::new();
     for phase in params.phases(os.memory()) {
         let due = start + phase.at;
@@ -136,6 +141,7 @@ pub async fn run<O: Os>(os: O, params: Params) -> Result<Outcome, WorkloadError>
 /// Memory and files held now: mappings in the order in which they were made, and files full to this many bytes.
 #[derive(Default)]
 struct Held {
+    advise: bool,
     mappings: Vec<VmRange>,
     files: Bytes,
 }
@@ -154,6 +160,9 @@ impl Held {
         let more = Bytes(anonymous.0.saturating_sub(self.anonymous().0));
         if more > Bytes(0) {
             let mapping = os.mmap(more, MapSpec::Anonymous).await?;
+            if self.advise {
+                os.madvise(mapping, Advice::HugePage).await?;
+            }
             self.mappings.push(mapping);
             os.store(mapping, Bytes::PAGE).await?;
             outcome.stores += mapping.pages(Bytes::PAGE);

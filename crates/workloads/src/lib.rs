@@ -5,9 +5,11 @@
 
 pub mod aged_fault;
 mod block;
+pub mod conditions;
 mod draw;
 pub mod fault_storm;
 pub mod fork_storm;
+pub mod fragmented_fault;
 pub mod guest_footprint;
 pub mod guests;
 mod meet;
@@ -21,10 +23,12 @@ pub mod small_files;
 pub mod thpfioscale;
 pub mod thpscale;
 pub mod thpscale_2015;
+pub mod vm_larger_than_a_node;
 pub mod week;
 pub mod will_it_scale;
 
 pub use block::{Block, Size};
+pub use conditions::{Conditions, shared_params};
 use fault_storm::Backing;
 pub use meet::TaskError;
 pub use model::Model;
@@ -63,6 +67,10 @@ pub enum Workload {
     WillItScale(will_it_scale::Params),
     /// Memory that comes and goes as a trace says.
     GuestFootprint(guest_footprint::Params),
+    /// The memory of a virtual machine, which may be more than a node has.
+    VmLargerThanANode(vm_larger_than_a_node::Params),
+    /// Faults while memory is free in small holes.
+    FragmentedFault(fragmented_fault::Params),
 }
 
 /// The entry of a workload in `pagelab list workloads`.
@@ -94,6 +102,8 @@ pub const WORKLOADS: &[WorkloadInfo] = &[
     guests::INFO,
     will_it_scale::INFO,
     guest_footprint::INFO,
+    vm_larger_than_a_node::INFO,
+    fragmented_fault::INFO,
 ];
 
 /// Why a workload gave no result.
@@ -137,8 +147,14 @@ impl<T> During<T> for Result<T, Errno> {
 }
 
 impl Workload {
-    /// The workload `name` with parameters given as text; those not given take their defaults.
+    /// The workload `name` with parameters given as text; those not given take their defaults. [`Conditions`], which go before it,
+    /// are checked.
     pub fn parse<'a>(name: &str, params: impl IntoIterator<Item = (&'a str, &'a str)>) -> Result<Self, ParamError> {
+        let own = WORKLOADS.iter().find(|info| info.name == name).map_or(&[][..], |info| info.params);
+        let shared = shared_params(name, own);
+        let is_shared = |(name, _): &(&str, &str)| shared.iter().any(|param| param.name == *name);
+        let (conditions, params): (Vec<_>, Vec<_>) = params.into_iter().partition(is_shared);
+        Conditions::parse(name, own, conditions)?;
         match name {
             "fault-storm" => fault_storm::Params::parse(Backing::Anonymous, params).map(Self::FaultStorm),
             "page-fault2" => fault_storm::Params::parse(Backing::PrivateFile, params).map(Self::FaultStorm),
@@ -155,6 +171,8 @@ impl Workload {
             "guests" => guests::Params::parse(params).map(Self::Guests),
             "will-it-scale" => will_it_scale::Params::parse(params).map(Self::WillItScale),
             "guest-footprint" => guest_footprint::Params::parse(params).map(Self::GuestFootprint),
+            "vm-larger-than-a-node" => vm_larger_than_a_node::Params::parse(params).map(Self::VmLargerThanANode),
+            "fragmented-fault" => fragmented_fault::Params::parse(params).map(Self::FragmentedFault),
             "numa-access" => numa_access::Params::parse(params).map(Self::NumaAccess),
             _ => Err(ParamError::UnknownWorkload(name.to_owned())),
         }
@@ -176,6 +194,16 @@ impl Workload {
             Self::Guests(params) => params.memory * u64::from(params.guests),
             Self::WillItScale(params) => params.memory(total),
             Self::GuestFootprint(params) => params.memory(total),
+            Self::VmLargerThanANode(params) => params.memory(total),
+            Self::FragmentedFault(params) => params.memory(total),
+        }
+    }
+
+    /// The most memory that it has mapped at one time, touched or not, where it knows that this is more than [`memory`](Self::memory).
+    pub fn mapped(&self, total: Bytes) -> Bytes {
+        match self {
+            Self::FragmentedFault(params) => params.mapped(total),
+            _ => self.memory(total),
         }
     }
 
@@ -183,7 +211,11 @@ impl Workload {
     pub fn files(&self, total: Bytes) -> Bytes {
         match self {
             Self::FaultStorm(params) => params.files(),
-            Self::ForkStorm(_) | Self::NumaAccess(_) | Self::Guests(_) => Bytes(0),
+            Self::ForkStorm(_)
+            | Self::NumaAccess(_)
+            | Self::Guests(_)
+            | Self::VmLargerThanANode(_)
+            | Self::FragmentedFault(_) => Bytes(0),
             Self::Thpscale(params) => params.files(total),
             Self::Thpscale2015(params) => params.files(total),
             Self::AgedFault(params) => params.files(total),
@@ -204,6 +236,8 @@ impl Workload {
             Self::SlabChurn(params) => params.misfit(memory),
             Self::WillItScale(params) => params.misfit(memory),
             Self::GuestFootprint(params) => params.misfit(memory),
+            Self::VmLargerThanANode(params) => params.misfit(memory),
+            Self::FragmentedFault(params) => params.misfit(memory),
             _ => None,
         }
     }
@@ -237,6 +271,8 @@ impl Workload {
             | Self::Guests(_)
             | Self::WillItScale(_)
             | Self::GuestFootprint(_)
+            | Self::VmLargerThanANode(_)
+            | Self::FragmentedFault(_)
             | Self::Thpfioscale(_) => true,
         }
     }
@@ -274,6 +310,8 @@ impl Workload {
             Self::Guests(params) => params.case(),
             Self::WillItScale(params) => params.case(),
             Self::GuestFootprint(params) => params.case(),
+            Self::VmLargerThanANode(params) => params.case(),
+            Self::FragmentedFault(params) => params.case(),
         }
     }
 
@@ -292,6 +330,8 @@ impl Workload {
             | Self::Week(_)
             | Self::Guests(_)
             | Self::GuestFootprint(_)
+            | Self::VmLargerThanANode(_)
+            | Self::FragmentedFault(_)
             | Self::NumaAccess(_) => true,
         }
     }
@@ -301,6 +341,9 @@ impl Workload {
         // A kernel has less memory than its machine, and only now is known how much.
         let nodes = u32::try_from(os.nodes().len()).expect("few nodes");
         if let Some(problem) = self.misfit(os.memory(), os.cpus() / nodes.max(1)) {
+            return Err(WorkloadError::Misfit(problem));
+        }
+        if let Some(problem) = self.misfit_of_nodes(&os.nodes()) {
             return Err(WorkloadError::Misfit(problem));
         }
         match self {
@@ -317,6 +360,8 @@ impl Workload {
             Self::Guests(_) => guests::run(),
             Self::WillItScale(params) => will_it_scale::run(os, params.clone()).await,
             Self::GuestFootprint(params) => guest_footprint::run(os, params.clone()).await,
+            Self::VmLargerThanANode(params) => vm_larger_than_a_node::run(os, params.clone()).await,
+            Self::FragmentedFault(params) => fragmented_fault::run(os, params.clone()).await,
         }
     }
 }

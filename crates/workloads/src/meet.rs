@@ -123,6 +123,22 @@ pub(crate) async fn run_spread<O: Os>(
     meet.gather(os, Begin::AT_START, tasks).await
 }
 
+/// Runs one task that is bound to no CPU, with counters read around what it does between its start and its end.
+pub(crate) async fn run_alone<O: Os>(
+    os: &O,
+    body: impl AsyncFnOnce(&O, Meet) -> Result<TaskOutcome, Errno> + Send + 'static,
+) -> Result<(Vec<TaskOutcome>, Window), WorkloadError> {
+    let meet = Meet::new(os, 1).await?;
+    let task = os.spawn(Placement::Free, async move |os: O| {
+        let outcome = body(&os, meet).await;
+        if outcome.is_err() {
+            meet.cancel(&os).await;
+        }
+        outcome.map_err(TaskError::from)
+    });
+    meet.gather(os, Begin::AT_START, vec![task]).await
+}
+
 impl Meet {
     /// For so many tasks and the one that counts.
     pub(crate) async fn new<O: Os>(os: &O, tasks: u32) -> Result<Self, WorkloadError> {

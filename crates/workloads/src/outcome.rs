@@ -2,7 +2,7 @@
 
 use std::collections::BTreeMap;
 
-use os::{Os, Rusage};
+use os::{Os, Placed, Rusage};
 use serde::{Deserialize, Serialize};
 use units::{BlockCensus, Errno, Picos, Time};
 
@@ -87,6 +87,12 @@ pub struct TaskOutcome {
     /// How mixed memory was before its first block; of week only.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub census: Option<BlockCensus>,
+    /// Where its memory ended, by node and page size; of vm-larger-than-a-node and fragmented-fault only.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub places: Option<Vec<Placed>>,
+    /// Attempts from one compaction to the next, at most; of fragmented-fault with `deferral` only.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub deferral: Option<u64>,
     /// Base pages of the guest that its host backed at the end; of will-it-scale without a test only.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub host_resident: Option<u64>,
@@ -131,6 +137,8 @@ impl TaskOutcome {
             fileinit: None,
             access: None,
             census: None,
+            places: None,
+            deferral: None,
             host_resident: None,
             least_reported: None,
         }

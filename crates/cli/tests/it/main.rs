@@ -13,6 +13,7 @@ mod files;
 mod first_patch;
 mod footprint;
 mod leftovers;
+mod locality;
 mod modules;
 mod numa_access;
 mod over_time;

@@ -128,6 +128,8 @@ mod tests {
             fileinit: None,
             access: Some(access),
             census: None,
+            places: None,
+            deferral: None,
             host_resident: None,
             least_reported: None,
         }

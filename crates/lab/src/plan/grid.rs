@@ -2,6 +2,7 @@
 
 use std::collections::BTreeMap;
 
+use os::NumaNode;
 use report::Key;
 use units::Bytes;
 use workloads::{Workload, WorkloadInfo};
@@ -41,7 +42,7 @@ pub(super) struct Ground<'a> {
     /// Everything of the key but workload, case, set of tables, parameters and seed.
     pub(super) key: Key,
     pub(super) cpus: u32,
-    pub(super) nodes: u32,
+    pub(super) nodes: Vec<NumaNode>,
     /// What workloads take for the memory of the machine.
     pub(super) memory: Bytes,
     pub(super) cap: Bytes,
@@ -90,8 +91,15 @@ pub(super) fn lay(
     for (program, params) in programs.iter().flat_map(|program| program_grid(program, &all, ground.cpus)) {
         let key = case(&ground.key, program, params, ground.settings)?;
         let workload = crate::cell::parse(&key).map_err(UsageError)?;
-        if let Some(problem) = workload.misfit(ground.memory, ground.cpus / ground.nodes) {
+        if let Some(problem) =
+            workload.misfit(ground.memory, ground.cpus / u32::try_from(ground.nodes.len()).expect("few nodes").max(1))
+        {
             return Err(UsageError(problem));
+        }
+        let conditions = crate::cell::conditions(&key).map_err(UsageError)?;
+        let of_nodes = workload.misfit_of_nodes(&ground.nodes).or_else(|| conditions.misfit(&ground.nodes));
+        if let Some(problem) = of_nodes {
+            return Err(UsageError(format!("machine {}: {problem}", ground.key.machine)));
         }
         if let Some(reason) = misfit(&key, &workload, ground) {
             if asked {
@@ -223,7 +231,7 @@ mod tests {
         Ground {
             key,
             cpus: 2,
-            nodes: 1,
+            nodes: Vec::new(),
             memory: cap,
             cap,
             cap_from: "the cap",

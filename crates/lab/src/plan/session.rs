@@ -9,6 +9,7 @@ use linux::{
     qemu::{self, Accelerator},
 };
 use mm::variant::Named;
+use os::NumaNode;
 use report::{Column, Key, SCHEMA, Skipped, Target};
 use units::Bytes;
 use workloads::Workload;
@@ -21,7 +22,7 @@ use super::{
 use crate::{
     experiment::{Experiment, FRESH, KERNEL},
     import,
-    machine::{Machine, Storage},
+    machine::{self, Machine, Storage},
     simulated,
     state::{self, StateFile},
     variant,
@@ -61,6 +62,12 @@ struct SimColumn {
 
 /// Parameters of the workload, with their values.
 type Params = Vec<(String, Vec<String>)>;
+
+/// A node of a machine, as programs on it see it.
+fn numa_node(node: &machine::Node) -> NumaNode {
+    let machine::Node { id, cpus, memory, distance, .. } = node.clone();
+    NumaNode { id, cpus, memory, distance }
+}
 
 /// A session, or why there is none: the user's mistake, or something this host lacks.
 enum Refusal {
@@ -411,7 +418,7 @@ impl<P: FnMut(&KernelImage) -> Accelerator> Planner<'_, P> {
             memory: session.memory(),
             key: grid::base_key(self.experiment, target, &session.kernel, &session.machine.name),
             cpus,
-            nodes: u32::try_from(session.machine.nodes.len()).expect("few nodes").max(1),
+            nodes: session.machine.nodes.iter().map(numa_node).collect(),
             cap: session.cap,
             cap_from,
             room,

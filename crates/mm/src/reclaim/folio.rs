@@ -154,6 +154,9 @@ impl Mm {
             return Fate::Keep;
         }
         if order == Order::HUGE {
+            if self.variant.split_counts_each {
+                primitive::read_frames(cx, order);
+            }
             if !self.can_split(head) {
                 return self.activate(cx, head);
             }

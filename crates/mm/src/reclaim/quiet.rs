@@ -243,6 +243,10 @@ impl Mm {
         }
         primitive::scan_folios(cx, taken.folios());
         primitive::scan_ptes(cx, taken.entries());
+        if self.variant.split_counts_each {
+            // Each huge folio, as its entry was read and says that nothing uses it.
+            (0..taken.entries()).for_each(|_| primitive::read_frames(cx, units::Order::HUGE));
+        }
         let activated = self.lru.return_quiet(cx, lists, (&taken, true));
         sc.scanned += took;
         cx.count(Event::Pgactivate, activated);

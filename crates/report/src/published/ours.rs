@@ -2,7 +2,7 @@
 
 use std::collections::BTreeMap;
 
-use super::Published;
+use super::{Published, PublishedChange};
 use crate::{
     group::{distinct, interval},
     record::{Better, Cell},
@@ -62,7 +62,9 @@ impl Ours {
         seeds.sort_unstable();
         let mut values: BTreeMap<Place, Vec<Option<f64>>> = BTreeMap::new();
         for (at, seed) in seeds.iter().enumerate() {
-            for (place, value) in of_one_seed(cells, *seed, layout, published) {
+            let values_of_seed = of_one_seed(cells, *seed, layout, published);
+            let changes = changes(&values_of_seed, published);
+            for (place, value) in values_of_seed.into_iter().chain(changes) {
                 let of_seeds = values.entry(place).or_insert_with(|| vec![None; seeds.len()]);
                 of_seeds[at].get_or_insert(value);
             }
@@ -134,4 +136,23 @@ fn of_one_seed(cells: &[Cell], seed: u64, layout: Layout, published: &Published)
         }
     }
     values
+}
+
+/// What was published as a change from one column to another, by our values of both.
+fn changes(values: &[(Place, f64)], published: &Published) -> Vec<(Place, f64)> {
+    let of = |change: &PublishedChange| {
+        let at = |place: &Place, column: &str| {
+            let [experiment, metric, _, kernel] = place;
+            [experiment, metric, kernel].into_iter().eq([&change.experiment, &change.of, column])
+        };
+        let changed = values.iter().filter(|(place, _)| at(place, &change.to));
+        let change_of = |(place, to): &(Place, f64)| {
+            let is_same = |(other, _): &&(Place, f64)| at(other, &change.from) && other[2] == place[2];
+            let (_, from) = values.iter().find(is_same)?;
+            let [experiment, metric, kernel] = [&change.experiment, &change.metric, &change.kernel].map(String::clone);
+            Some(([experiment, metric, place[2].clone(), kernel], 100.0 * (to / from - 1.0)))
+        };
+        changed.filter_map(change_of).collect::<Vec<_>>()
+    };
+    published.source.changes.iter().flat_map(of).collect()
 }

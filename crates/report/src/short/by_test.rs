@@ -62,7 +62,7 @@ fn strip(short: Short<'_>, test: &str, lines: &[Line<'_>], seen: &mut Seen) -> S
     let mut fields: [Field; 6] = Default::default();
     for line in lines {
         let row = |row: &&Row| row.case == line.case && test_and_quantity(&row.metric).0 == test;
-        let texts = short.table.rows.iter().find(row).map(|row| texts(short, row, line.column, seen));
+        let texts = short.table.rows.iter().find(row).map(|row| texts(short, row, line.column, true, seen));
         for (field, text) in fields.iter_mut().zip(texts.unwrap_or_default()) {
             field.texts.push(text);
         }
@@ -77,18 +77,19 @@ fn strip(short: Short<'_>, test: &str, lines: &[Line<'_>], seen: &mut Seen) -> S
 const OURS: usize = 0;
 const CHANGE: usize = 1;
 const DEVIATION: usize = 2;
-const MARKS: usize = 3;
-const THEIRS: usize = 4;
+pub(super) const MARKS: usize = 3;
+pub(super) const THEIRS: usize = 4;
 const THEIR_CHANGE: usize = 5;
 
-/// Value, change, how far single runs are from it at most, marks, the published value and its change.
-fn texts(short: Short<'_>, row: &Row, column: usize, seen: &mut Seen) -> [String; 6] {
+/// Value, change, how far single runs are from it at most, marks, the published value and its change; no changes where it does not
+/// compare.
+pub(super) fn texts(short: Short<'_>, row: &Row, column: usize, compares: bool, seen: &mut Seen) -> [String; 6] {
     let mut texts: [String; 6] = Default::default();
     let baseline = match short.table.against(column) {
         Against::Nothing => None,
         Against::Baseline(other) | Against::Kernel(other) => Some(other),
     };
-    let baseline = baseline.filter(|_| short.table.better != Better::None);
+    let baseline = baseline.filter(|_| compares && short.table.better != Better::None);
     let number = |value: f64| if short.table.unit == "pct" { hundredths(value) } else { number(value) };
     if let Some(value) = short.measured(row, column) {
         texts[OURS] = number(value.value);

@@ -99,6 +99,88 @@ fn cases_of_a_column_may_say_more_in_the_published_table() {
     assert_eq!(wider.map(|printed| printed.digits.as_str()), Some("8093776.25"));
 }
 
+/// Seconds of one case, and what the kernel counted.
+fn mapping(kernel: &str, case: &str, (seconds, huge, skipped): (f64, f64, f64)) -> Cell {
+    let metric = |name: &str, part: &str, unit: &str, sample: f64| {
+        json!({ "name": name, "part": part, "unit": unit, "better": if unit == "s" { "lower" } else { "none" },
+                "samples": [sample] })
+    };
+    let mut cell = cell(kernel, "", 1, 1, (0.0, 0.0));
+    cell.key.group = Some("mapping".to_owned());
+    cell.key.case = case.to_owned();
+    let metrics = json!([
+        metric("seconds", case, "s", seconds),
+        metric("alloc.counter", case, "times", huge),
+        metric("stall.counter", case, "times", 0.0),
+        metric("counter", "compaction skipped", "times", skipped),
+    ]);
+    cell.measured.metrics = serde_json::from_value(metrics).expect("metrics");
+    cell
+}
+
+fn mappings() -> Vec<Cell> {
+    vec![
+        mapping("without", "gb=30", (8.0, 15.0, 0.0)),
+        mapping("without", "gb=34", (320.0, 16.0, 500.0)),
+        mapping("with", "gb=30", (8.0, 15.0, 0.0)),
+        mapping("with", "gb=34", (10.0, 17.0, 0.0)),
+    ]
+}
+
+#[test]
+fn a_line_for_each_kernel_and_cases_side_by_side() {
+    let report = Report::of_layout(Layout::Cases, &mappings(), 0);
+    let published = published();
+    let expected = "\
+mapping seconds, s, lower is better
+        gb=30 gb=34
+without     8   320
+with        8    10
+
+mapping counter, times: gb=34
+        alloc
+without    16
+with       17
+zero in all columns: stall
+";
+    let text = to_short(&report, &Beside { published: Some(&published), ..Beside::default() });
+    assert!(text.starts_with(expected), "{text}");
+}
+
+/// A letter may say by how many per cent something changed, and no more.
+#[test]
+fn changes_between_columns_are_values_of_their_own() {
+    let file = |name: &str, text: &str| (format!("published/x/{name}"), text.to_owned());
+    let source = "about = ''\ntitle = ''\nauthor = ''\ndate = ''\nwhere = ''\nmachine = ''\nexperiment = 'reporting'\n\
+                  [[column]]\nkernel = 'without'\ncondition = 'run=1'\nabout = 'a'\n\
+                  [[column]]\nkernel = 'with'\ncondition = 'run=1'\nabout = 'b'\n\
+                  [[change]]\nexperiment = 'mapping'\nmetric = 'seconds_pct'\nkernel = 'with vs without'\nof = 'seconds'\n\
+                  to = 'with'\nfrom = 'without'\n";
+    let table = "experiment,metric,case,kernel,value,better\nmapping,seconds,gb=34;run=1,with,12,lower\n";
+    let part = |what: &str, metric: &str, case: &str, kernel: &str, is: f64| {
+        format!(
+            "[[claim.part]]\nwhat = '{what}'\nkind = 'value'\npublished = 'in words'\n\
+             of = {{ experiment = 'mapping', metric = '{metric}', case = '{case}', kernel = '{kernel}' }}\n\
+             holds = {{ at_least = {is}, at_most = {is} }}\n"
+        )
+    };
+    // A condition is one of cases that are a name and a value.
+    let claims = [
+        "[[claim]]\nid = 'x-1'\nclaim = 'c'\nreason = 'r'\n".to_owned(),
+        part("less", "seconds_pct", "gb=34;run=1", "with vs without", -96.875),
+        part("of both cases", "counter", "compaction skipped", "without", 250.0),
+    ];
+    let files = [
+        file("source.toml", source),
+        file("rows.toml", ""),
+        file("claims.toml", &claims.concat()),
+        file("table.csv", table),
+    ];
+    let published = Published::parse("x", &files).expect("a series");
+    let judgement = judge(&published, Ok(&Ours::new(&mappings(), Layout::Cases, &published)));
+    assert_eq!(judgement.tally(false), (1, 1), "{judgement:?}");
+}
+
 /// Cells that differ in something that no row names are not one number.
 #[test]
 fn what_no_row_names_is_said() {
