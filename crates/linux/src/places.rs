@@ -1,5 +1,5 @@
-//! Memory of this process by node and page size: move_pages(2) says the nodes; /proc/self/smaps whether there are huge pages at all,
-//! and where some are huge and others not, /proc/self/pagemap and /proc/kpageflags say of each, to root.
+//! Memory of this process by node and page size: move_pages(2) says the nodes; /proc/self/smaps whether there are huge pages at
+//! all, and where some are huge and others not, /proc/self/pagemap and /proc/kpageflags say of each, to root.
 
 use std::{collections::BTreeMap, fs::File, os::unix::fs::FileExt};
 
@@ -38,8 +38,8 @@ pub(crate) fn places(range: VmRange) -> Result<Vec<Placed>, Errno> {
     Ok(sums.into_iter().map(|((node, is_huge), size)| Placed { node, is_huge, size: Bytes(size) }).collect())
 }
 
-/// The node of each page that is there. Automatic balancing takes away rights of pages now and then, 256 MiB at a time, to see who
-/// uses them, and move_pages(2) does not see those: they are read first, which gives the rights back.
+/// The node of each page that is there. Automatic balancing takes away rights of pages now and then, 256 MiB at a time, to see
+/// who uses them, and move_pages(2) does not see those: they are read first, which gives the rights back.
 fn nodes_of(range: VmRange) -> Result<Vec<Option<NodeId>>, Errno> {
     let nodes = numa::node_of(range)?;
     if nodes.iter().all(Option::is_some) {

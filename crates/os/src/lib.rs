@@ -53,9 +53,9 @@ pub trait Os: Clone + Send + 'static {
     /// The node of each page of the range; none where there is no page, or the zero page (move_pages(2)).
     fn node_of(&self, range: VmRange) -> impl Future<Output = Result<Vec<Option<NodeId>>, Errno>>;
 
-    /// How much of a range of anonymous memory is on each node, by page size: as /proc/PID/numa_maps has it by node, but with huge
-    /// pages apart. Sorted, without what is not there. Takes no time of a simulated machine. `ENOSYS` where the kernel does not
-    /// show this process which of its pages are huge.
+    /// How much of a range of anonymous memory is on each node, by page size: as /proc/PID/numa_maps has it by node, but with
+    /// huge pages apart. Sorted, without what is not there. Takes no time of a simulated machine. `ENOSYS` where the kernel does
+    /// not show this process which of its pages are huge.
     fn places(&self, range: VmRange) -> impl Future<Output = Result<Vec<Placed>, Errno>>;
 
     /// Uses so much time of its CPU, and no memory.

@@ -76,8 +76,8 @@ pub enum Layout {
     Classic,
     /// As users of will-it-scale post it: a line for each kernel and number of tasks.
     WillItScale,
-    /// A line for each column and the cases beside each other, for many kernels and a few cases; of tables with several quantities
-    /// the last case.
+    /// A line for each column and the cases beside each other, for many kernels and a few cases; of tables with several
+    /// quantities the last case.
     Cases,
 }
 

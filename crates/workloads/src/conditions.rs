@@ -31,7 +31,7 @@ pub fn shared_params(workload: &str, own: &[ParamInfo]) -> Vec<ParamInfo> {
     PARAMS.iter().filter(|shared| own.iter().all(|param| param.name != shared.name)).copied().collect()
 }
 
-/// What is set before a workload starts.
+/// Settings that are made before a workload starts.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Conditions {
     policy: Policy,
@@ -101,12 +101,11 @@ impl Conditions {
         let shared = shared_params(workload, own);
         let mut conditions = Self::default();
         for (name, text) in given.into_iter().filter(|(name, _)| shared.iter().any(|param| param.name == *name)) {
-            match name {
-                "policy" => conditions.policy = Policy::parse(text)?,
-                _ => {
-                    let word = value::<String>(&DROP_CACHES, text, |word| word == "auto" || word == "yes")?;
-                    conditions.drops_caches = word == "yes";
-                }
+            if name == POLICY.name {
+                conditions.policy = Policy::parse(text)?;
+            } else {
+                let word = value::<String>(&DROP_CACHES, text, |word| word == "auto" || word == "yes")?;
+                conditions.drops_caches = word == "yes";
             }
         }
         Ok(conditions)

@@ -1,9 +1,9 @@
 //! fragmented-fault: faults in a region of `MADV_HUGEPAGE` while memory of some nodes is free in small holes only.
 //!
-//! First memory of each node that is to be fragmented is filled with base pages until its kswapd runs; then every second 64 KiB are
-//! freed (holes of order 4), and the rest is pinned, so that compaction has nothing to move. Whole blocks that are still free are
-//! taken by huge pages. Then a task on the CPUs of one node maps regions and stores into each page of them; the time of each
-//! 2 MiB counts.
+//! First memory of each node that is to be fragmented is filled with base pages until its kswapd runs; then every second 64 KiB
+//! are freed (holes of order 4), and the rest is pinned, so that compaction has nothing to move. Whole blocks that are still
+//! free are taken by huge pages. Then a task on the CPUs of one node maps regions and stores into each page of them; the time of
+//! each 2 MiB counts.
 //! (D. Rientjes, October 2018: all of memory "fragmented" by holes of order 4, the task bound to a node by its affinity. His
 //! program was not published; pins are ours.)
 
@@ -265,8 +265,8 @@ async fn fill<O: Os>(os: &O, memory: Bytes) -> Result<VmRange, Errno> {
     Ok(range.part(Bytes(0), filled))
 }
 
-/// Huge pages take the whole blocks that are still free, as far as the kernel gives them without advice and compaction: none where
-/// transparent_hugepage/enabled is not `always`.
+/// Huge pages take the whole blocks that are still free, as far as the kernel gives them without advice and compaction: none
+/// where transparent_hugepage/enabled is not `always`.
 async fn take_blocks<O: Os>(os: &O, memory: Bytes) -> Result<(), Errno> {
     // Bound: a node has no more blocks.
     for _ in 0..blocks(memory) {

@@ -147,8 +147,8 @@ impl<T> During<T> for Result<T, Errno> {
 }
 
 impl Workload {
-    /// The workload `name` with parameters given as text; those not given take their defaults. [`Conditions`], which go before it,
-    /// are checked.
+    /// The workload `name` with parameters given as text; those not given take their defaults. [`Conditions`], which go before
+    /// it, are checked.
     pub fn parse<'a>(name: &str, params: impl IntoIterator<Item = (&'a str, &'a str)>) -> Result<Self, ParamError> {
         let own = WORKLOADS.iter().find(|info| info.name == name).map_or(&[][..], |info| info.params);
         let shared = shared_params(name, own);
@@ -199,7 +199,8 @@ impl Workload {
         }
     }
 
-    /// The most memory that it has mapped at one time, touched or not, where it knows that this is more than [`memory`](Self::memory).
+    /// The most memory that it has mapped at one time, touched or not, where it knows that this is more than
+    /// [`memory`](Self::memory).
     pub fn mapped(&self, total: Bytes) -> Bytes {
         match self {
             Self::FragmentedFault(params) => params.mapped(total),

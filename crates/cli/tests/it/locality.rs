@@ -16,6 +16,11 @@ fn value(cell: &Cell, name: &str) -> f64 {
     metric.map_or(0.0, |metric| metric.samples[0])
 }
 
+/// Whole numbers that went through a table.
+fn is(found: f64, expected: f64) -> bool {
+    (found - expected).abs() < 0.5
+}
+
 /// KiB by node and page size.
 fn places(cell: &Cell) -> [f64; 4] {
     ["node0-4k", "node0-2M", "node1-4k", "node1-2M"].map(|place| value(cell, &format!("{place}.memory_kib")))
@@ -37,16 +42,16 @@ fn policies_say_where_the_memory_of_a_guest_ends() {
     // Huge pages of the own node, then base pages of the other one; or huge pages of both.
     for cell in [vanilla, compact] {
         let [_, huge, far, far_huge] = places(cell);
-        assert!(huge > 900.0 * 1024.0 && far > 100.0 * 1024.0 && far_huge == 0.0, "{:?}", places(cell));
+        assert!(huge > 900.0 * 1024.0 && far > 100.0 * 1024.0 && is(far_huge, 0.0), "{:?}", places(cell));
     }
-    assert_eq!(value(relaxed, "huge_pct"), 100.0);
+    assert!(is(value(relaxed, "huge_pct"), 100.0));
     assert!(places(relaxed)[3] > 0.0);
     // One reclaims its node for each huge page that it lacks, and in vain: compaction does not begin, so that it is never deferred.
     assert!(value(vanilla, "allocstall.counter") >= value(vanilla, "thp_fault_fallback.counter"));
-    assert!(value(vanilla, "pgscan.counter") > 0.0 && value(vanilla, "pgsteal.counter") == 0.0);
-    assert!(value(vanilla, "skipped.counter") > 0.0 && value(vanilla, "deferred.counter") == 0.0);
+    assert!(value(vanilla, "pgscan.counter") > 0.0 && is(value(vanilla, "pgsteal.counter"), 0.0));
+    assert!(value(vanilla, "skipped.counter") > 0.0 && is(value(vanilla, "deferred.counter"), 0.0));
     for cell in [relaxed, compact] {
-        assert_eq!(value(cell, "allocstall.counter"), 0.0, "{}", cell.key.kernel);
+        assert!(is(value(cell, "allocstall.counter"), 0.0), "{}", cell.key.kernel);
         assert!(value(cell, "seconds") < value(vanilla, "seconds"));
     }
 }
@@ -57,7 +62,7 @@ fn vm_a_real_kernel_says_where_the_memory_of_a_guest_ends() {
     let room = Room::new();
     let cells = run(&room, &[&VM, &["--target", "vm", "--accel", "tcg", "--kernel", "6.1", "--set", "size=1200MiB"]]);
     let [cell] = &cells[..] else { panic!("{} cells", cells.len()) };
-    assert_eq!(places(cell).iter().sum::<f64>(), 1200.0 * 1024.0, "{:?}", cell.measured.skipped);
+    assert!(is(places(cell).iter().sum(), 1200.0 * 1024.0), "{:?}: {:?}", places(cell), cell.measured.skipped);
     let [_, huge, _, far_huge] = places(cell);
     // 6.1 takes huge pages of the other node where its own has none; the rest of the system has few.
     assert!(far_huge > 100.0 * 1024.0, "{:?}", places(cell));
@@ -71,10 +76,10 @@ fn compaction_is_deferred_for_64_attempts() {
     let region = ["--set", "program=region", "--set", "fragmented=all", "--set", "deferral=yes", "--set", "cpus=1"];
     let sim = ["run", "vm-larger-than-a-node", "--target", "sim", "--machine", "two-node-2g", "--variant", "v4.18"];
     let cells = run(&room, &[&sim, &region, &["--set", "size=400MiB", "--format", "json"]]);
-    assert_eq!(value(&cells[0], "max_deferred_allocations"), 64.0);
-    assert_eq!(value(&cells[0], "mb_before_recompaction"), 128.0);
-    assert_eq!(value(&cells[0], "huge_pct"), 0.0, "no block is free among the holes");
-    assert_eq!(value(&cells[0], "node0_pct"), 0.0);
+    assert!(is(value(&cells[0], "max_deferred_allocations"), 64.0));
+    assert!(is(value(&cells[0], "mb_before_recompaction"), 128.0));
+    assert!(is(value(&cells[0], "huge_pct"), 0.0), "no block is free among the holes");
+    assert!(is(value(&cells[0], "node0_pct"), 0.0));
 }
 
 #[test]

@@ -138,7 +138,7 @@ fn of_one_seed(cells: &[Cell], seed: u64, layout: Layout, published: &Published)
     values
 }
 
-/// What was published as a change from one column to another, by our values of both.
+/// Values that were published as changes from one column to another, by our values of both.
 fn changes(values: &[(Place, f64)], published: &Published) -> Vec<(Place, f64)> {
     let of = |change: &PublishedChange| {
         let at = |place: &Place, column: &str| {

@@ -81,8 +81,8 @@ pub(super) const MARKS: usize = 3;
 pub(super) const THEIRS: usize = 4;
 const THEIR_CHANGE: usize = 5;
 
-/// Value, change, how far single runs are from it at most, marks, the published value and its change; no changes where it does not
-/// compare.
+/// Value, change, how far single runs are from it at most, marks, the published value and its change; no changes where it does
+/// not compare.
 pub(super) fn texts(short: Short<'_>, row: &Row, column: usize, compares: bool, seen: &mut Seen) -> [String; 6] {
     let mut texts: [String; 6] = Default::default();
     let baseline = match short.table.against(column) {
