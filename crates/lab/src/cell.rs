@@ -394,7 +394,7 @@ pub(crate) fn parse(key: &Key) -> Result<Workload, String> {
         .map_err(|error| error.to_string())
 }
 
-/// What is set before the workload of a key starts.
+/// Conditions that are set before the workload of a key starts.
 pub(crate) fn conditions(key: &Key) -> Result<Conditions, String> {
     let params = key.params.iter().map(|(name, value)| (name.as_str(), value.as_str()));
     Conditions::of(&key.workload, params).map_err(|error| error.to_string())

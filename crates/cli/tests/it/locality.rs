@@ -1,4 +1,4 @@
-//! The memory of a virtual machine that is larger than a node, in the simulator and in a guest; faults among holes; memory policies
+//! The memory of a virtual machine larger than a node, in the simulator and in a guest; faults among holes; memory policies
 //! of any workload; and what is refused.
 
 use crate::support::{document::Document, guests, room::Room, words};
@@ -46,7 +46,7 @@ fn policies_say_where_the_memory_of_a_guest_ends() {
     }
     assert!(is(value(relaxed, "huge_pct"), 100.0));
     assert!(places(relaxed)[3] > 0.0);
-    // One reclaims its node for each huge page that it lacks, and in vain: compaction does not begin, so that it is never deferred.
+    // One reclaims its node for each huge page it lacks, in vain: compaction does not begin, so it is never deferred.
     assert!(value(vanilla, "allocstall.counter") >= value(vanilla, "thp_fault_fallback.counter"));
     assert!(value(vanilla, "pgscan.counter") > 0.0 && is(value(vanilla, "pgsteal.counter"), 0.0));
     assert!(value(vanilla, "skipped.counter") > 0.0 && is(value(vanilla, "deferred.counter"), 0.0));

@@ -107,7 +107,7 @@ fn mapping(kernel: &str, case: &str, (seconds, huge, skipped): (f64, f64, f64)) 
     };
     let mut cell = cell(kernel, "", 1, 1, (0.0, 0.0));
     cell.key.group = Some("mapping".to_owned());
-    cell.key.case = case.to_owned();
+    case.clone_into(&mut cell.key.case);
     let metrics = json!([
         metric("seconds", case, "s", seconds),
         metric("alloc.counter", case, "times", huge),
