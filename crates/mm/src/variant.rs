@@ -245,7 +245,7 @@ rules! {
     /// Can the kernel be built with the slab allocator SLAB, and not with SLUB alone?
     has_slab: bool,
     /// By what the partial list of a CPU is long enough in the slab allocator SLUB.
-    slub_cpu_partial: SlubCpuPartial,
+    slub_cpu_partial: SlubCpuPartial => AtBoot,
     /// Which inodes that nobody uses the shrinker of a file system frees.
     inode_shrink: InodeShrink,
     /// Does a direct reclaimer that has enough give up what is left in proportion again and again, and not only once?

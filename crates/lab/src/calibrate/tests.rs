@@ -50,7 +50,7 @@ fn every_operation_has_a_recipe_and_names_are_unique() {
     let reads = [Work::FileRead, Work::FileGet];
     let files = [Work::FileWrite, Work::FileCopy, Work::FileOperation, Work::FileWriteback, Work::DiskIo];
     let compact = [Work::ScanFrame, Work::ScanBlock, Work::FarFrame, Work::MigrateFolio];
-    let short = [Work::AllocSlow, Work::FolioScan, Work::RmapWalk, Work::SwapIo];
+    let short = [Work::AllocSlow, Work::FolioScan, Work::RmapWalk, Work::SwapIo, Work::TailRead];
     let without = [Work::IpiTarget, Work::WakeOther]
         .into_iter()
         .chain(short)
