@@ -101,7 +101,7 @@ impl PageSizes {
                 is_huge[at..at + passes].fill(true);
                 at += passes;
             } else if word(&entries[at * 8..]) >> 63 == 1 && frame(at) == 0 {
-                // It is there, and this process may not see where.
+                // The page is there, and this process may not see where.
                 return Err(Errno::NOSYS);
             } else {
                 at += 1;

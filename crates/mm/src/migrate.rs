@@ -288,7 +288,7 @@ impl Migrate {
         for (source, target) in unmapped.drain(..) {
             mm.assert_isolated(cx, target, Order::BASE);
             if mm.is_pinned(source) {
-                // Somebody has a reference that nothing explains (`migrate_page_move_mapping`, `folio_migrate_mapping`).
+                // A reference is left that nothing explains (`migrate_page_move_mapping`, `folio_migrate_mapping`).
                 self.map_back(mm, spaces, cx, source);
                 self.from[self.kept] = source;
                 self.kept += 1;

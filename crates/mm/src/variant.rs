@@ -244,7 +244,7 @@ rules! {
     slab_deferred_by_priority: bool,
     /// Can the kernel be built with the slab allocator SLAB, and not with SLUB alone?
     has_slab: bool,
-    /// By what the partial list of a CPU is long enough in the slab allocator SLUB.
+    /// The measure by which the partial list of a CPU is long enough in the slab allocator SLUB.
     slub_cpu_partial: SlubCpuPartial => AtBoot,
     /// Which inodes that nobody uses the shrinker of a file system frees.
     inode_shrink: InodeShrink,

@@ -194,7 +194,7 @@ impl Mm {
             }
             // pageout.
             if self.is_pinned(head) {
-                // Nobody else may have it (`is_page_cache_freeable`).
+                // No other reference may be left (`is_page_cache_freeable`).
                 return Fate::Keep;
             }
             self.swap.mark(slot, SlotFlag::Reclaim, true);

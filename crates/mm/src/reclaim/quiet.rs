@@ -188,7 +188,7 @@ impl Mm {
         let (zone, frames, mapped) = (self.zone_position(head), order.frames(), self.folio_mappings(head));
         let slot = self.swap.slot_of(head);
         if frames == 1 {
-            // Nobody maps it, and nobody can free it (`is_page_cache_freeable`).
+            // No task maps the page, and none can free it (`is_page_cache_freeable`).
             let stays = mapped == 0 && !is_active && slot.is_some() && !self.swap.is_writeback(head);
             return stays.then_some((QuietFolio { head, zone, frames, entries: 0, activates: false }, None));
         }

@@ -6,25 +6,25 @@ use serde::Serialize;
 /// The scheduler that chooses the next task of a CPU (kernel/sched/fair.c).
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
 pub enum Scheduler {
-    /// Who has run least, by weight.
+    /// The task that has run least, by weight.
     Cfs,
     /// Of those that had no more than their share, the one with the earliest virtual deadline.
     Eevdf,
-    /// The same; who sleeps after more than its share stays in the queue until it has paid.
+    /// As `Eevdf`; a task that sleeps after more than its share stays in the queue until it has paid.
     EevdfDelayed,
 }
 
 /// How the lock of an address space is fair (kernel/locking/rwsem.c).
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
 pub enum MmapLock {
-    /// Who finds it taken sleeps, in the order of arrival.
+    /// Tasks that find the lock taken sleep, in the order of arrival.
     Sleeping,
-    /// The same, but a writer spins as long as the writer that has it runs.
+    /// As `Sleeping`, but a writer spins as long as the writer that has it runs.
     Spinning,
     /// Writers spin on readers too, for a while; readers spin; a wake-up lets all readers in; who has waited for long gets
     /// the lock handed over.
     SpinningOnReaders,
-    /// The same, but readers do not spin: one takes the lock at once if nobody has it.
+    /// As `SpinningOnReaders`, but readers do not spin: one takes the lock at once if nobody has it.
     Stealing,
 }
 
@@ -51,22 +51,22 @@ pub enum WatermarkBoost {
     NotSmall,
 }
 
-/// What a store to a huge page does that others map too, or to the huge zero page.
+/// Effect of a store to a huge page that others map too, or to the huge zero page.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
 pub enum HugeCow {
-    /// It gets a huge page of its own; without one, 512 base pages.
+    /// The task gets a huge page of its own; without one, 512 base pages.
     Copy,
     /// The PMD is split, and the store gets one base page ("thp: change CoW semantics for anon-THP", 5.8).
     SplitPmd,
 }
 
-/// What a request does that finds no free block of its own type.
+/// Fallback of a request that finds no free block of its own type.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
 pub enum FallbackRules {
-    /// It breaks the largest block of another type; reclaimable requests take the free frames around it, others only
+    /// The request breaks the largest block of another type; reclaimable requests take the free frames around it, others only
     /// from large blocks; half a pageblock makes it theirs.
     ReclaimableSteals,
-    /// The same, with the right of reclaimable requests for unmovable ones.
+    /// As the one above, with the right of reclaimable requests for unmovable ones.
     KernelSteals,
     /// Allocated frames of a like kind count towards the half, and a movable request that may not take more than it
     /// found breaks the smallest block.
@@ -81,18 +81,18 @@ pub enum LastResort {
     ReserveMisplaced,
     /// To pageblocks kept for this.
     Reserve,
-    /// It fails.
+    /// Nowhere: the request fails.
     Nothing,
 }
 
-/// What an atomic request for more than one frame leaves for the next one (`MIGRATE_HIGHATOMIC`).
+/// Reserve that an atomic request for more than one frame leaves for the next one (`MIGRATE_HIGHATOMIC`).
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
 pub enum HighAtomic {
     /// Nothing.
     Nothing,
-    /// Its pageblock; the next one looks there first, but for orders that per-CPU lists hold.
+    /// The pageblock; the next request looks there first, but for orders that per-CPU lists hold.
     Pageblock,
-    /// Its pageblock; the next one looks there first, after the per-CPU list of its order.
+    /// The pageblock; the next request looks there first, after the per-CPU list of its order.
     PageblockAfterPcp,
 }
 
@@ -105,7 +105,7 @@ pub enum Merging {
     Requestable,
 }
 
-/// What a request for more than one frame must find above a watermark.
+/// Blocks that a request for more than one frame must find above a watermark.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
 pub enum WatermarkOrders {
     /// Without the blocks of each smaller order, half the mark for each.
@@ -134,7 +134,7 @@ pub enum PcpFree {
     Batch,
     /// Twice as much each time, until an allocation halves it again.
     Doubling,
-    /// The same, and everything when larger blocks (but not huge ones) are freed in a row.
+    /// As the one above, and everything when larger blocks (but not huge ones) are freed in a row.
     DoublingAllOfHigh,
 }
 
@@ -159,25 +159,25 @@ pub enum MarkStep {
 /// How ZONE_MOVABLE takes part in `min_free_kbytes`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
 pub enum MovableMarks {
-    /// It takes its share like any other zone.
+    /// The zone takes its share like any other.
     Share,
     /// The other zones share all of it; Movable has a small min mark of its own, even when empty.
     Clamped,
 }
 
-/// What a `vm.lowmem_reserve_ratio` of 0 means.
+/// Meaning of a `vm.lowmem_reserve_ratio` of 0.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
 pub enum RatioZero {
-    /// The same as 1: all of the higher zones' frames are kept.
+    /// As 1: all of the higher zones' frames are kept.
     One,
     /// Nothing is kept.
     NoReserve,
 }
 
-/// What a zone without managed frames keeps in reserve.
+/// Reserve of a zone without managed frames.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
 pub enum EmptyReserve {
-    /// The same formula as for other zones.
+    /// By the formula of other zones.
     Formula,
     /// Nothing.
     Nothing,
@@ -203,7 +203,7 @@ pub enum ThpZones {
     UpToNormal,
 }
 
-/// By what the partial list of a CPU is long enough.
+/// Measure by which the partial list of a CPU is long enough.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
 pub enum SlubCpuPartial {
     /// By the free objects that its slabs had when they came.
