@@ -104,8 +104,11 @@ pub fn series_of(directory: &Path, name: Option<&str>) -> Result<Published, Usag
     let experiment = identity.keys.first().map_or("", |key| key.experiment.as_str());
     let place = directory.display();
     let Some(name) = name else {
-        let is_older = identity.presentation.is_none();
-        let found = if is_older { published::that_needs(experiment)? } else { None };
+        // A result keeps a series whose tables it makes, and no series that needs it beside its main experiment.
+        let may_be_todays = |found: &Published| {
+            identity.presentation.is_none() || found.source.experiment.as_deref() != Some(experiment)
+        };
+        let found = published::that_needs(experiment)?.filter(may_be_todays);
         return found.ok_or_else(|| {
             UsageError(format!("{place} is of experiment {experiment}, which makes no published table"))
         });

@@ -10,6 +10,8 @@
 
 extern crate pagelab_sim as sim;
 
+mod support;
+
 use mm::{
     MachineSpec, NodeSpec, Settings, ZoneKind, ZoneSpec,
     cost::{Latency, Prices, Work},
@@ -18,10 +20,11 @@ use mm::{
     thp::{ThpDefrag, ThpEnabled},
     variant,
 };
-use nix::{sys::time::TimeValLike, time::ClockId};
 use os::{Amount, Barrier, MapSpec, Os, Pattern, Placement, VmRange};
 use sim::{Config, Sim};
 use units::{Bytes, BytesPerSecond, CpuId, Frames, NodeId, Order, Pfn, Picos};
+
+use support::{cpu_ns, no_entries};
 
 const NODES: u32 = 4;
 const CPUS: u32 = 48;
@@ -170,14 +173,4 @@ fn config() -> Config {
         balloon: None,
         shuffle: false,
     }
-}
-
-fn no_entries(name: &'static str, _: Vec<u8>) -> sim::EntryFuture {
-    unreachable!("threads need no entry such as {name}")
-}
-
-/// CPU time of this thread so far.
-fn cpu_ns() -> u64 {
-    let now = ClockId::CLOCK_THREAD_CPUTIME_ID.now().expect("every thread has this clock");
-    u64::try_from(now.num_nanoseconds()).expect("it starts at 0")
 }

@@ -8,6 +8,8 @@
 
 extern crate pagelab_sim as sim;
 
+mod support;
+
 use mm::{
     MachineSpec, NodeSpec, Settings, ZoneKind, ZoneSpec,
     cost::{Prices, Work},
@@ -17,10 +19,11 @@ use mm::{
     thp::{ThpDefrag, ThpEnabled},
     variant,
 };
-use nix::{sys::time::TimeValLike, time::ClockId};
 use os::{Advice, MapSpec, Os};
 use sim::{Config, Sim};
 use units::{Bytes, BytesPerSecond, CpuId, Frames, NodeId, Order, Pfn, Picos};
+
+use support::{cpu_ns, no_entries};
 
 const NODE: Bytes = Bytes::gib(32);
 
@@ -128,16 +131,6 @@ fn config(rules: &str) -> Config {
         balloon: None,
         shuffle: false,
     }
-}
-
-fn no_entries(name: &'static str, _: Vec<u8>) -> sim::EntryFuture {
-    unreachable!("nobody starts a program, not even {name}")
-}
-
-/// CPU time of this thread so far.
-fn cpu_ns() -> u64 {
-    let now = ClockId::CLOCK_THREAD_CPUTIME_ID.now().expect("every thread has this clock");
-    u64::try_from(now.num_nanoseconds()).expect("it starts at 0")
 }
 
 /// The most memory that this process has had.

@@ -19,7 +19,7 @@ pub struct Setting {
     pub about: &'static str,
     /// Values that it takes.
     pub takes: Takes,
-    /// Its value where nobody sets it, as it is written; in words where that depends on the machine or on the kernel's rules.
+    /// The value where nobody sets it, as it is written; in words where that depends on the machine or on the kernel's rules.
     pub default: &'static str,
     /// The first release (major, minor) that has it; [`OLDEST`] for all that are older.
     pub since: (u32, u32),

@@ -2,7 +2,7 @@
 //!
 //! Writers fill a directory each with small files, all of them open at the same time: each write(2) of 4 KiB goes to the next
 //! file, so that inodes, dentries and open files come first, and then pages of the page cache, with nothing allocated ahead.
-//! What they write is more than memory holds. As many readers then take one file after the other at random and read 16 of its
+//! The files are more than memory holds. As many readers then take one file after the other at random and read 16 of its
 //! blocks in a random order, until others say stop; a file that was opened stays open. When they have read for as long as the
 //! writing took, threads fault blocks of 2 MiB, each timed.
 //! (Source of the sequence: gormanm/mmtests, thpfioscale and fio-random-reader-inefficient of 2018; fio's file service and its

@@ -33,8 +33,8 @@ pub enum MmapLock {
 pub enum InodeShrink {
     /// Any; its pages go with it.
     TakesPages,
-    /// The same, but one with more than one page stays ("mm: don't reclaim inodes with many attached pages", 4.20; reverted in
-    /// 5.0).
+    /// As `TakesPages`, but an inode with more than one page stays ("mm: don't reclaim inodes with many attached pages", 4.20;
+    /// reverted in 5.0).
     KeepsMany,
     /// One without pages: others are not on its list ("vfs: keep inodes with page cache off the inode shrinker LRU", 5.16).
     WithoutPages,
