@@ -253,6 +253,14 @@ vm_events! {
     NumaHintFaults = "numa_hint_faults",
     /// Those of them on the node of the page.
     NumaHintFaultsLocal = "numa_hint_faults_local",
+    /// Pages that were moved to the node that uses them.
+    NumaPagesMigrated = "numa_pages_migrated",
+    /// Huge pages migrated as a whole (since 5.9).
+    ThpMigrationSuccess = "thp_migration_success",
+    /// Those that could not be, nor split.
+    ThpMigrationFail = "thp_migration_fail",
+    /// Those that were split, for their parts to be migrated.
+    ThpMigrationSplit = "thp_migration_split",
     /// Pages that a balloon has taken for the host.
     BalloonInflate = "balloon_inflate",
     /// Those that it has given back to the guest.
@@ -260,7 +268,8 @@ vm_events! {
 }
 
 impl Event {
-    /// An event of automatic NUMA balancing, which kernels can be without (CONFIG_NUMA_BALANCING).
+    /// An event of automatic NUMA balancing, which kernels can be without (CONFIG_NUMA_BALANCING), or of huge pages that move,
+    /// which no kernel before 5.9 counts.
     const fn is_of_balancing(self) -> bool {
         self as usize >= Self::NumaPteUpdates as usize && !self.is_of_balloon()
     }

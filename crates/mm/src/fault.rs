@@ -275,6 +275,7 @@ impl FaultControl {
     fn look_at_pmd(&self, mm: &mut Mm, space: &mut AddressSpace, cx: &mut Cx) -> Next {
         let slot = space.tables.pmd_slot(self.vpn).expect("made in the same step");
         match space.tables.pmd(slot) {
+            Pmd::Huge(huge) if huge.is_migration() => Next::Block(mm.wait_on_migration(huge), Phase::Moved),
             Pmd::Huge(huge) if huge.is_hinting() => {
                 numa_hint::huge_hinting_fault(mm, space, cx, self.vpn);
                 Next::Done(FaultDone::Handled)
@@ -451,7 +452,7 @@ impl FaultControl {
             return Next::Done(FaultDone::Handled);
         }
         if pte.is_migration() {
-            return Next::Block(mm.wait_on_folio(pte.pfn()), Phase::Moved);
+            return Next::Block(mm.wait_on_migration(pte), Phase::Moved);
         }
         match self.access {
             _ if pte.swap_slot().is_some() => Next::Phase(Phase::Swapped),

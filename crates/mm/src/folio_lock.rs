@@ -6,9 +6,9 @@
 
 use std::collections::BTreeSet;
 
-use units::Pfn;
+use units::{Order, Pfn};
 
-use crate::{Mm, cx::Cx, frame::FrameFlag, news::News, step::Wait};
+use crate::{Mm, cx::Cx, frame::FrameFlag, news::News, pte::Pte, step::Wait};
 
 /// Folios that tasks wait for.
 #[derive(Clone, Debug, Default)]
@@ -34,6 +34,13 @@ impl Mm {
             self.tell(News::Unlocked(head));
             cx.cut();
         }
+    }
+
+    /// Waiting for the page of an entry that says that it is on its way to another frame (`migration_entry_wait`).
+    pub(crate) fn wait_on_migration(&mut self, entry: Pte) -> Wait {
+        let pfn = entry.pfn();
+        let is_own = self.frames.is_file(pfn) || self.frames.is_base_anon(pfn);
+        self.wait_on_folio(if is_own { pfn } else { pfn.align_down(Order::HUGE) })
     }
 
     /// Waiting for the lock of a folio that another task has.

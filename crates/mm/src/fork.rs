@@ -2,7 +2,7 @@
 //! Differs: no pinned pages, so nothing is copied at once; who finds a page on its way to another frame waits for it, where
 //! the kernel copies the entry that says so.
 
-use units::{Errno, Pfn, Time, Vpn};
+use units::{Errno, Time, Vpn};
 
 use crate::{
     Mm,
@@ -135,11 +135,12 @@ impl Fork {
         };
         match parent.tables.pmd(slot) {
             Pmd::None => {}
+            Pmd::Huge(huge) if huge.is_migration() => return Ok(Part::Waits(mm.wait_on_migration(huge))),
             Pmd::Huge(_) => parent.share_huge(child, mm, cx, slot, part.start)?,
             Pmd::Table(table) => {
                 part.end = part.end.min(part.start.plus(RUN));
                 if let Some(away) = parent.first_migrating(table, part) {
-                    return Ok(Part::Waits(mm.wait_on_folio(away)));
+                    return Ok(Part::Waits(mm.wait_on_migration(away)));
                 }
                 parent.share_base(child, mm, cx, table, part)?;
             }
@@ -185,10 +186,10 @@ impl AddressSpace {
         }
     }
 
-    /// The frame of the first of some base pages that is on its way to another frame.
-    fn first_migrating(&self, table: TableId, part: PageRange) -> Option<Pfn> {
-        let ptes = (part.start.0..part.end.0).map(|vpn| self.tables.pte(table, Vpn(vpn)));
-        ptes.filter(|pte| pte.is_migration()).map(Pte::pfn).next()
+    /// The entry of the first of some base pages that is on its way to another frame.
+    fn first_migrating(&self, table: TableId, part: PageRange) -> Option<Pte> {
+        let mut ptes = (part.start.0..part.end.0).map(|vpn| self.tables.pte(table, Vpn(vpn)));
+        ptes.find(|pte| pte.is_migration())
     }
 
     /// Shares a run of base pages of one table with a child (`copy_pte_range`).

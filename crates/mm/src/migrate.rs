@@ -1,9 +1,14 @@
 //! Linux: migrate_pages() and below in mm/migrate.c (v4.1 to v6.4).
-//! Differs: base pages only; huge pages are not moved yet. What holds a page beside its mappings, its file and the swap cache
+//! Differs: base pages here, huge ones in `migrate/huge.rs`. What holds a page beside its mappings, its file and the swap cache
 //! is a pin, or a child that is being forked. Migration does not wait for a page on its way to swap.
 //!
 //! The frames to move to come from the caller. A page is unmapped in one step and copied and mapped again in the next;
 //! between them its entries say that it is on its way, and a task that comes across one waits.
+
+mod huge;
+pub mod misplaced;
+#[cfg(test)]
+mod tests;
 
 use units::{Order, Pfn};
 

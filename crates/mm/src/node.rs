@@ -12,6 +12,7 @@ use crate::{
     compact::kcompactd::Kcompactd,
     khugepaged::ThpThread,
     kswapd::Kswapd,
+    migrate::misplaced::MoveLimit,
     pageblock::ZoneIndex,
     zone::{MachineView, NodeView, ZoneKind, ZoneView},
 };
@@ -132,6 +133,8 @@ pub struct Node {
     pub(crate) kcompactd: Kcompactd,
     /// Allocates huge pages for faults; idle but by a rule.
     pub thp_thread: ThpThread,
+    /// How many pages have been moved to the node lately because they are used there, where that has a limit.
+    pub(crate) move_limit: MoveLimit,
     /// The bandwidth of the node's memory, where that has a limit.
     pub(crate) bandwidth: Server,
 }
@@ -154,6 +157,7 @@ impl Node {
                 kswapd: Kswapd::default(),
                 kcompactd: Kcompactd::default(),
                 thp_thread: ThpThread::default(),
+                move_limit: MoveLimit::default(),
                 bandwidth: Server::default(),
             }
         })

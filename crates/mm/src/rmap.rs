@@ -48,6 +48,12 @@ struct BaseMapped {
     deferred: Option<u64>,
 }
 
+impl BaseMapped {
+    fn none() -> Self {
+        Self { of_frame: Box::new([0; BASE_PER_HUGE]), total: 0, deferred: None }
+    }
+}
+
 /// Pins, as far as they are not found at their pages.
 #[derive(Clone, Copy, Debug, Default)]
 pub(crate) struct Pins {
@@ -144,7 +150,7 @@ impl Rmap {
     }
 
     /// Forgets a huge page that nobody maps.
-    fn forget(&mut self, head: Pfn) {
+    pub(crate) fn forget(&mut self, head: Pfn) {
         if let Some(place) = self.by_base.remove(&head).and_then(|mapped| mapped.deferred) {
             self.deferred.remove(&place);
         }
@@ -270,11 +276,35 @@ impl Mm {
         self.set_count(head, self.count(head) + 1);
     }
 
+    /// All entries of a huge page say that it is on its way: none maps it.
+    pub(crate) fn unmap_huge_folio(&mut self, head: Pfn) {
+        self.set_count(head, 0);
+        self.rmap.forget(head);
+    }
+
+    /// A huge page, which nothing maps, is mapped by so many huge entries, and by one base entry of each of these parts. One that
+    /// is mapped in part waits for a split.
+    pub(crate) fn map_huge_folio(&mut self, cx: &mut Cx, head: Pfn, by_huge: u32, parts: &[u32]) {
+        self.set_count(head, by_huge);
+        if parts.is_empty() {
+            return;
+        }
+        let mut mapped = BaseMapped::none();
+        for part in parts {
+            mapped.of_frame[*part as usize] += 1;
+        }
+        mapped.total = u32::try_from(parts.len()).expect("fewer than 2^32 entries");
+        let is_in_part = by_huge == 0 && mapped.of_frame.contains(&0);
+        self.rmap.by_base.insert(head, mapped);
+        if is_in_part {
+            self.rmap.defer_split(cx, head);
+        }
+    }
+
     /// A huge entry becomes 512 base entries.
     pub(crate) fn map_huge_by_base(&mut self, head: Pfn) {
         self.set_count(head, self.count(head) - 1);
-        let none = || BaseMapped { of_frame: Box::new([0; BASE_PER_HUGE]), total: 0, deferred: None };
-        let mapped = self.rmap.by_base.entry(head).or_insert_with(none);
+        let mapped = self.rmap.by_base.entry(head).or_insert_with(BaseMapped::none);
         for count in mapped.of_frame.iter_mut() {
             *count += 1;
         }

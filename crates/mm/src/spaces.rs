@@ -37,19 +37,31 @@ pub struct Mapping {
 }
 
 /// The entries of one address space that map a folio, or parts of it.
-fn for_each_entry(space: &AddressSpace, head: Pfn, vpn: Vpn, order: Order, mut visit: impl FnMut(Entry)) {
+fn for_each_entry(space: &AddressSpace, head: Pfn, vpn: Vpn, order: Order, visit: impl FnMut(Entry)) {
+    for_each_that(space, head, vpn, order, Pte::maps, visit);
+}
+
+/// The entries of one address space at a folio's place that are as asked for, given the frame that they would map.
+fn for_each_that(
+    space: &AddressSpace,
+    head: Pfn,
+    vpn: Vpn,
+    order: Order,
+    is_wanted: fn(Pte, Pfn) -> bool,
+    mut visit: impl FnMut(Entry),
+) {
     let Some(slot) = space.tables.pmd_slot(vpn) else { return };
     match space.tables.pmd(slot) {
         Pmd::None => {}
         Pmd::Huge(huge) => {
-            if !huge.is_zero_page() && huge.pfn() == head {
+            if is_wanted(huge, head) {
                 visit(Entry::Huge(slot));
             }
         }
         Pmd::Table(table) => {
             for n in 0..order.frames() {
                 let page = vpn.plus(n.into());
-                if space.tables.pte(table, page).maps(head.plus(n)) {
+                if is_wanted(space.tables.pte(table, page), head.plus(n)) {
                     visit(Entry::Base(table, page));
                 }
             }
@@ -132,7 +144,18 @@ impl Spaces {
         found
     }
 
-    /// Visits the same entries, to read or change them, with the address space of each; says how many there were.
+    /// The entries that name a huge page, or parts of it, as one that is on its way to another frame: by process, then by page.
+    pub(crate) fn leaving(&self, mm: &Mm, head: Pfn) -> Vec<Mapping> {
+        let mut found = Vec::new();
+        let Frame::Anon { family, vpn, order } = mm.frames.get(head) else { return found };
+        for id in self.families.get(&family).into_iter().flatten() {
+            let space = self.get(*id).expect("members live");
+            for_each_that(space, head, vpn, order, Pte::leaves, |at| found.push(Mapping { space: *id, at }));
+        }
+        found
+    }
+
+    /// Visits the entries of [`Self::mappings`], to read or change them, with the address space of each; says how many there were.
     pub(crate) fn visit_mappings(
         &mut self,
         frames: &FrameTable,

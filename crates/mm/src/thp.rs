@@ -323,7 +323,8 @@ impl AddressSpace {
         }
         primitive::fill_ptes(cx, u64::from(Order::HUGE.frames()));
         self.tables.link_pte_table(cx, slot, table);
-        if !huge.is_zero_page() {
+        // One that is on its way is mapped by nobody, and by base entries when it is there.
+        if !huge.is_zero_page() && !huge.is_migration() {
             mm.map_huge_by_base(huge.pfn());
         }
         huge

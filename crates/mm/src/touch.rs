@@ -224,7 +224,7 @@ impl Touch {
         let vpn = self.vpn();
         let known = self.walked.filter(|walked| walked.is_table_of(space, vpn));
         match known.map_or_else(|| space.tables.pmd_of(vpn), |walked| Pmd::Table(walked.table)) {
-            Pmd::Huge(huge) if !huge.is_hinting() && (self.access == Access::Read || huge.is_writable()) => {
+            Pmd::Huge(huge) if huge.is_accessible() && (self.access == Access::Read || huge.is_writable()) => {
                 if !huge.is_accessed() {
                     space.tables.use_huge(vpn, self.access == Access::Write);
                 }

@@ -312,12 +312,16 @@ impl Unmap {
     ) {
         primitive::scan_ptes(cx, 1);
         space.tables.set_pmd(cx, slot, Pte::NONE);
-        self.gather.note_unmapped(part, Level::Pmd);
+        if !huge.is_migration() {
+            self.gather.note_unmapped(part, Level::Pmd);
+        }
         let deposit = space.tables.withdraw(slot);
         space.tables.free_pte_table(mm, cx, deposit);
         if !huge.is_zero_page() {
             space.rss -= AddressSpace::HUGE_PAGES;
-            if let Some(folio) = mm.unmap_huge(cx, huge.pfn())
+            // Who moves the page finds one place less to map it at.
+            if !huge.is_migration()
+                && let Some(folio) = mm.unmap_huge(cx, huge.pfn())
                 && self.gather.take(mm, cx, folio) == Room::None
             {
                 self.gather.begin_flush(cx);

@@ -334,6 +334,23 @@ rules! {
     migrate_through_batch: bool,
     /// Do entries say after a move, as before, that their page was used and stored to through them? Else they are old and clean.
     migrate_keeps_young: bool,
+    /// Does a huge page that was not migrated count as all its base pages, always, and not as one where it was only tried in vain?
+    migrate_counts_parts: bool,
+    /// Is a huge page that is used on another node copied while it is mapped, and its one entry replaced
+    /// (`migrate_misplaced_transhuge_page`)? Else it moves as other pages do.
+    numa_huge_at_once: bool,
+    /// Is the TLB flushed when that entry is replaced, at which user code faults anyway?
+    numa_huge_flushes: bool,
+    /// Do base pages move to the node that uses them also where several entries map them?
+    numa_moves_shared: bool,
+    /// Do huge pages? With `numa_huge_at_once` they never do.
+    numa_moves_shared_huge: bool,
+    /// Do pages of files that are dirty?
+    numa_moves_dirty: bool,
+    /// May not more than 128 MiB move to a node in a tenth of a second for that?
+    numa_rate_limit: bool,
+    /// Does a node have room for such pages only beside what its zones keep from requests that have higher zones?
+    numa_room_spares_low: bool,
     /// Does compaction look on the free lists first for a pageblock to empty, one that is partly free?
     compact_lists_for_sources: bool,
     /// Has a pageblock its mark for the time that pages are taken from it, so that no other compaction takes it?

@@ -103,6 +103,7 @@ fn absent(spaces: &Spaces, process: SpaceId, pages: &mut Pages) -> Option<Vpn> {
     while pages.at < pages.end {
         match tables.pmd_of(pages.at) {
             Pmd::None => return Some(pages.at),
+            Pmd::Huge(huge) if !huge.is_present() => return Some(pages.at),
             Pmd::Huge(_) => pages.at = Vpn((pages.at.0 / HUGE + 1) * HUGE),
             Pmd::Table(table) if !tables.pte(table, pages.at).is_present() => return Some(pages.at),
             Pmd::Table(_) => pages.at.0 += 1,

@@ -100,9 +100,10 @@ impl<'a> Spaces<'a> {
                 self.named.add(self.mm, slot, (space.family, Vpn(vpn)))?;
                 continue;
             }
-            if level == 0 && word & (PRESENT | MIGRATION) == MIGRATION {
-                self.moving_entry(space, word, vpn)?;
-                sums.resident += 1;
+            if level < 2 && word & (PRESENT | MIGRATION) == MIGRATION {
+                self.moving_entry(space, word, vpn, level == 1)?;
+                huge += usize::from(level == 1);
+                sums.resident += if level == 1 { u64::from(HUGE_PAGES) } else { 1 };
                 continue;
             }
             ensure(word & PRESENT != 0, Some(frame), || format!("entry {n} of a table is {word:#x}"))?;
@@ -162,18 +163,25 @@ impl<'a> Spaces<'a> {
     }
 
     /// The page of an entry is on its way to another frame: the one that it leaves is locked, and mapped by nobody.
-    fn moving_entry(&self, space: &AddressSpace, word: u64, vpn: u64) -> Result<(), Broken> {
+    fn moving_entry(&self, space: &AddressSpace, word: u64, vpn: u64, is_huge: bool) -> Result<(), Broken> {
         let pfn = frame_of(word);
         self.exists(pfn)?;
-        if self.mm.frames.is_file(pfn) {
-            self.is_page_of_file(space, pfn, vpn)?;
-        } else {
-            self.is_folio(space, pfn, Order::BASE, vpn)?;
-        }
+        ensure(is_huge == (word & HUGE != 0), Some(pfn), || format!("page {vpn} leaves it by {word:#x}"))?;
         let frames = &self.mm.frames;
-        let waits = frames.has(pfn, FrameFlag::Locked) && !frames.has(pfn, FrameFlag::OnLru);
-        let count = state_count(frames, pfn);
-        ensure(waits && count == Some(0), Some(pfn), || {
+        let is_base = matches!(frames.get(pfn), Frame::Anon { order: Order::BASE, .. });
+        let mut head = pfn;
+        if frames.is_file(pfn) {
+            self.is_page_of_file(space, pfn, vpn)?;
+        } else if is_base && !is_huge {
+            self.is_folio(space, pfn, Order::BASE, vpn)?;
+        } else {
+            // A huge page may have lost its huge entry on the way, but no huge entry leads into its middle.
+            head = if is_huge { pfn } else { Pfn(pfn.0 & !(HUGE_PAGES - 1)) };
+            self.is_folio(space, head, Order::HUGE, vpn.wrapping_sub(u64::from(pfn.0 - head.0)))?;
+        }
+        let waits = frames.has(head, FrameFlag::Locked) && !frames.has(head, FrameFlag::OnLru);
+        let count = state_count(frames, head);
+        ensure(waits && count == Some(0), Some(head), || {
             format!("page {vpn} leaves it, but it is mapped {count:?} times")
         })
     }

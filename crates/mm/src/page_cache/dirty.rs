@@ -107,6 +107,11 @@ impl Mm {
         Sent::Some(pages, first + pages)
     }
 
+    /// Is the page of a file that this frame holds dirty?
+    pub(crate) fn is_page_dirty(&self, head: Pfn) -> bool {
+        self.cache.place_of(&self.frames, head).is_some_and(|at| self.cache.has(at, PageFlag::Dirty))
+    }
+
     fn may_send(&self, at: (InodeId, u64), head: Pfn) -> bool {
         self.cache.has(at, PageFlag::Dirty)
             && !self.cache.has(at, PageFlag::Writeback)

@@ -73,7 +73,10 @@ fn a_file_says_only_what_differs() {
         assert_eq!(diff.over(&parent.rules), variant.rules, "{}", variant.name);
     }
     let of = |name| built_in(name).unwrap().difference();
-    assert_eq!(of("v6.7"), "v6.6 with pcp_high = tuned, mmap_align = large-at-huge, pcp_doublings_max = 5");
+    assert_eq!(
+        of("v6.7"),
+        "v6.6 with pcp_high = tuned, mmap_align = large-at-huge, pcp_doublings_max = 5, numa_moves_shared_huge = true"
+    );
     assert_eq!(of("v6.18"), "the rules of v6.15");
 }
 

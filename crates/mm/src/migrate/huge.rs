@@ -1,0 +1,194 @@
+//! Linux: unmap_and_move(), set_pmd_migration_entry(), remove_migration_pmd() in mm/migrate.c and mm/huge_memory.c (v4.14 to v6.6).
+//! Differs: one that waits for a split does so after it has moved, too (in the kernel its copy does not wait any more up to 6.9,
+//! and is split before it moves since); the kernel forgets to count a mapping that goes away meanwhile as one in part.
+//!
+//! One huge page moves as a whole: all its entries, huge ones and base ones, say that it is on its way until its copy is in
+//! its place. A task that comes across one waits for the page's lock.
+
+use units::{Order, Pfn};
+
+use crate::{
+    Mm, Spaces,
+    cost::Cause,
+    cx::Cx,
+    frame::{Frame, FrameFlag},
+    primitive,
+    pte::Pte,
+    spaces::{Entry, Mapping},
+    step::Step,
+};
+
+/// A huge page that moves to a frame. The caller has taken the page off its list, and has isolated the frame.
+#[derive(Clone, Debug)]
+pub(crate) struct HugeMove {
+    source: Pfn,
+    target: Pfn,
+    phase: Phase,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Phase {
+    /// Lock it, and take its mappings away.
+    Unmap,
+    /// Copy it, from some frame on.
+    Copy { copied: u32 },
+    /// Map the copy.
+    Map,
+}
+
+/// How the move ended. The caller still has the page and the frame, unless the page moved.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum HugeMoved {
+    /// The frame is the page now, on a list; where the page was is free.
+    Moved,
+    /// Not now: another task has the page's lock, or a reference to it (`-EAGAIN`).
+    Again,
+}
+
+impl HugeMove {
+    pub(crate) fn new(source: Pfn, target: Pfn) -> Self {
+        Self { source, target, phase: Phase::Unmap }
+    }
+
+    /// The page, and the frame that it moves to.
+    pub(crate) fn frames(&self) -> (Pfn, Pfn) {
+        (self.source, self.target)
+    }
+
+    /// Goes on until others may run.
+    pub(crate) fn step(&mut self, mm: &mut Mm, spaces: &mut Spaces, cx: &mut Cx) -> Step<HugeMoved> {
+        mm.assert_isolated(cx, self.target, Order::HUGE);
+        match self.phase {
+            Phase::Unmap => {
+                if !cx.because(Cause::Migrate, |cx| unmap(mm, spaces, cx, self.source)) {
+                    return Step::Done(HugeMoved::Again);
+                }
+                self.phase = Phase::Copy { copied: 0 };
+                Step::More
+            }
+            Phase::Copy { copied: 0 } if mm.is_pinned(self.source) => {
+                // A reference is left that nothing explains (`migrate_page_move_mapping`, `folio_migrate_mapping`).
+                self.abort(mm, spaces, cx);
+                Step::Done(HugeMoved::Again)
+            }
+            Phase::Copy { copied } => {
+                let piece = mm.piece(Order::HUGE);
+                mm.copy(cx, self.source.plus(copied), self.target.plus(copied), piece);
+                let copied = copied + piece.frames();
+                self.phase = if copied == Order::HUGE.frames() { Phase::Map } else { Phase::Copy { copied } };
+                Step::More
+            }
+            Phase::Map => {
+                self.phase = Phase::Unmap;
+                cx.because(Cause::Migrate, |cx| take_place(mm, spaces, cx, self.source, self.target));
+                Step::Done(HugeMoved::Moved)
+            }
+        }
+    }
+
+    /// Maps the page again where it was.
+    pub(crate) fn abort(&mut self, mm: &mut Mm, spaces: &mut Spaces, cx: &mut Cx) {
+        if std::mem::replace(&mut self.phase, Phase::Unmap) == Phase::Unmap {
+            return;
+        }
+        cx.because(Cause::Migrate, |cx| {
+            let is_mapped = map(mm, spaces, cx, self.source, self.source);
+            mm.frames.mark(self.source, FrameFlag::Dropped, !is_mapped);
+            mm.unlock_folio(cx, self.source);
+        });
+    }
+}
+
+/// Takes the mappings of a huge page away (`try_to_migrate`); false, with nothing done, when another task has locked it, or
+/// not all of them can be found.
+fn unmap(mm: &mut Mm, spaces: &mut Spaces, cx: &mut Cx, source: Pfn) -> bool {
+    if !mm.try_lock_folio(source) {
+        return false;
+    }
+    primitive::walk_rmap(cx, 1);
+    let mappings = spaces.mappings(mm, source);
+    if mappings.is_empty() || u32::try_from(mappings.len()).ok() != Some(mm.folio_mappings(source)) {
+        mm.unlock_folio(cx, source);
+        return false;
+    }
+    for mapping in &mappings {
+        write_entry(spaces, cx, *mapping, Pte::migrating);
+        match mapping.at {
+            Entry::Huge(_) => primitive::flush_tlb_huge(cx, mapping.space),
+            Entry::Base(..) => primitive::flush_tlb_page(cx, mapping.space, 1),
+        }
+    }
+    primitive::count_mappings(cx, mappings.len() as u64);
+    mm.unmap_huge_folio(source);
+    true
+}
+
+/// The copy becomes what the page was, and the page is freed (`migrate_folio_move`).
+fn take_place(mm: &mut Mm, spaces: &mut Spaces, cx: &mut Cx, source: Pfn, target: Pfn) {
+    primitive::migrate_folio(cx);
+    mm.become_huge(source, target);
+    let is_mapped = map(mm, spaces, cx, source, target);
+    mm.unlock_folio(cx, source);
+    mm.free_moved_huge(cx, source);
+    if is_mapped {
+        mm.lru_add_migrated(cx, target);
+    } else {
+        // All who had it mapped have ended meanwhile.
+        primitive::clear_tails(cx, Order::HUGE);
+        mm.free(cx, target, Order::HUGE);
+    }
+}
+
+/// The entries that a huge page has left map a frame (`remove_migration_ptes`); says whether there were any.
+fn map(mm: &mut Mm, spaces: &mut Spaces, cx: &mut Cx, source: Pfn, to: Pfn) -> bool {
+    primitive::walk_rmap(cx, 1);
+    let keeps_young = mm.variant.migrate_keeps_young;
+    let mappings = spaces.leaving(mm, source);
+    let mut parts = Vec::new();
+    let mut by_huge = 0;
+    for mapping in &mappings {
+        let part = spaces.entry(*mapping).pfn().0 - source.0;
+        write_entry(spaces, cx, *mapping, |pte| {
+            let moved = pte.migrated(to.plus(part));
+            if keeps_young { moved } else { moved.unused() }
+        });
+        match mapping.at {
+            Entry::Huge(_) => by_huge += 1,
+            Entry::Base(..) => parts.push(part),
+        }
+    }
+    primitive::count_mappings(cx, mappings.len() as u64);
+    mm.map_huge_folio(cx, to, by_huge, &parts);
+    !mappings.is_empty()
+}
+
+fn write_entry(spaces: &mut Spaces, cx: &mut Cx, mapping: Mapping, change: impl Fn(Pte) -> Pte) {
+    let was = spaces.entry(mapping);
+    let tables = &mut spaces.get_mut(mapping.space).expect("found in the same step").tables;
+    match mapping.at {
+        Entry::Huge(slot) => tables.set_pmd(cx, slot, change(was)),
+        Entry::Base(table, vpn) => tables.set_pte(cx, table, vpn, change(was)),
+    }
+}
+
+impl Mm {
+    /// A frame becomes what a huge page is, but for its mappings.
+    pub(super) fn become_huge(&mut self, source: Pfn, target: Pfn) {
+        let was = self.frames.get(source);
+        assert!(matches!(was, Frame::Anon { order: Order::HUGE, .. }), "frame {source} is a huge page, not {was:?}");
+        self.frames.set(target, was);
+        self.swap.forget(target);
+        self.swap.migrate(source, target);
+        for flag in [FrameFlag::Active, FrameFlag::Referenced] {
+            self.frames.mark(target, flag, self.frames.has(source, flag));
+        }
+    }
+
+    /// Frees an isolated huge page whose contents are elsewhere.
+    pub(super) fn free_moved_huge(&mut self, cx: &mut Cx, source: Pfn) {
+        self.end_isolation(source);
+        primitive::clear_tails(cx, Order::HUGE);
+        primitive::uncharge(cx);
+        self.free(cx, source, Order::HUGE);
+    }
+}

@@ -1,0 +1,459 @@
+//! Linux: migrate_misplaced_page(), migrate_misplaced_transhuge_page(), numamigrate_isolate_page() and what they call in
+//! mm/migrate.c (v3.9 to v6.6).
+//! Differs: no mapping is of a program's text, so none is left out for that; a node that cannot be reclaimed any more may still
+//! be moved to; up to 4.5 a base page for the copy may be reclaimed, but a node above its High mark has one.
+//!
+//! The kernel has found that a page is used on another node than its own, and moves it there if that is easy.
+
+use units::{NodeId, Order, Pfn, Picos, Time, Vpn};
+
+use super::{
+    Migrate, MigrateMode, Migrating,
+    huge::{HugeMove, HugeMoved},
+};
+use crate::{
+    Mm, SpaceId, Spaces,
+    cost::Cause,
+    cx::Cx,
+    event::Event,
+    frame::{Held, Holdings},
+    gfp::{AllocRequest, Mark, Urgency},
+    page_table::{Pmd, PmdSlot},
+    primitive,
+    pte::Pte,
+    step::Step,
+    thp::huge_range,
+    zone::ZoneKind,
+};
+
+/// How long a node's limit of pages moved to it counts.
+// migrate_interval_millisecs, mm/migrate.c (v3.10).
+const LIMIT_INTERVAL: Picos = Picos::from_micros(100_000);
+/// How many pages may move to a node in that time.
+// ratelimit_pages, mm/migrate.c (v3.10): 128 MiB.
+const LIMIT_PAGES: u64 = 128 << (20 - 12);
+/// Passes over a page that cannot be moved yet.
+const PASSES: u8 = super::PASSES;
+
+/// How many pages have moved to a node lately (`numabalancing_migrate_*` of `pg_data_t`, up to 4.18).
+#[derive(Clone, Copy, Debug, Default)]
+pub(crate) struct MoveLimit {
+    until: Time,
+    pages: u64,
+}
+
+impl MoveLimit {
+    /// Counts pages that are about to move; false when these are too many (`numamigrate_update_ratelimit`).
+    fn admits(&mut self, now: Time, pages: u64) -> bool {
+        if now > self.until {
+            *self = Self { until: now + LIMIT_INTERVAL, pages: 0 };
+        }
+        let is_limited = self.pages > LIMIT_PAGES;
+        if !is_limited {
+            self.pages += pages;
+        }
+        !is_limited
+    }
+}
+
+/// How it ended.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Misplacement {
+    /// The memory of the page is on the wanted node now, and user code no longer faults at its entries; so many base pages were
+    /// moved: 1 or 512.
+    Moved {
+        /// Base pages.
+        pages: u64,
+    },
+    /// The page stays where it is. Its entry is as it was: if it hints, the caller has it hint no longer.
+    Stays,
+    /// The entry has changed meanwhile: user code tries its access again.
+    Changed,
+}
+
+/// Moving the page that a process maps at some place to a node, on behalf of a task that has faulted there.
+///
+/// The caller has checked that there is a page, and decided that it is to move (`mpol_misplaced`). The mmap lock is held for
+/// read throughout. Between two steps other tasks that come across the page wait for its lock.
+#[derive(Clone, Debug)]
+pub struct Misplaced {
+    space: SpaceId,
+    vpn: Vpn,
+    node: NodeId,
+    phase: Phase,
+}
+
+#[derive(Clone, Debug)]
+enum Phase {
+    /// Is it worth it? Take the page off its list.
+    Begin,
+    /// A base page: by the way of all pages.
+    Base {
+        migrate: Box<Migrate>,
+        targets: Vec<Pfn>,
+    },
+    /// A huge page, since 5.14: the same, once more if it could not be moved yet.
+    Huge {
+        source: Pfn,
+        passes: u8,
+        moving: Option<HugeMove>,
+    },
+    /// A huge page, up to 5.13: copy it, from some frame on, while it is mapped. The page is locked.
+    CopyMapped {
+        entry: Pte,
+        target: Pfn,
+        copied: u32,
+    },
+    /// Map the copy, if the entry is still the same.
+    Replace {
+        entry: Pte,
+        target: Pfn,
+    },
+    Over,
+}
+
+impl Misplaced {
+    /// The page at `vpn` of a process is to move to a node.
+    pub fn new(space: SpaceId, vpn: Vpn, node: NodeId) -> Self {
+        Self { space, vpn, node, phase: Phase::Begin }
+    }
+
+    /// Goes on until others may run.
+    pub fn step(&mut self, mm: &mut Mm, spaces: &mut Spaces, cx: &mut Cx) -> Step<Misplacement> {
+        match std::mem::replace(&mut self.phase, Phase::Over) {
+            Phase::Begin => self.begin(mm, spaces, cx),
+            Phase::Base { migrate, targets } => self.move_base(mm, spaces, cx, migrate, targets),
+            Phase::Huge { source, passes, moving } => self.move_huge(mm, spaces, cx, (source, passes), moving),
+            Phase::CopyMapped { entry, target, copied } => self.copy_mapped(mm, cx, entry, target, copied),
+            Phase::Replace { entry, target } => self.replace(mm, spaces, cx, entry, target),
+            Phase::Over => unreachable!("no step follows the last"),
+        }
+    }
+
+    /// Frames that it holds between two steps.
+    pub fn holdings(&self) -> Holdings {
+        let huge = |pfn: Pfn| Held { pfn, order: Order::HUGE };
+        match &self.phase {
+            Phase::Begin | Phase::Over => Holdings::default(),
+            Phase::Base { migrate, targets } => {
+                let mut holdings = migrate.holdings();
+                holdings.isolated.extend(targets.iter().map(|pfn| Held { pfn: *pfn, order: Order::BASE }));
+                holdings
+            }
+            Phase::Huge { source, moving, .. } => Holdings {
+                off_lru: vec![huge(*source)],
+                isolated: moving.iter().map(|moving| huge(moving.frames().1)).collect(),
+                ..Holdings::default()
+            },
+            Phase::CopyMapped { entry, target, .. } | Phase::Replace { entry, target } => {
+                Holdings { off_lru: vec![huge(entry.pfn())], isolated: vec![huge(*target)], ..Holdings::default() }
+            }
+        }
+    }
+
+    /// Leaves the page where it is.
+    pub fn abort(&mut self, mm: &mut Mm, spaces: &mut Spaces, cx: &mut Cx) {
+        match std::mem::replace(&mut self.phase, Phase::Over) {
+            Phase::Begin | Phase::Over => {}
+            Phase::Base { mut migrate, mut targets } => {
+                migrate.abort(mm, spaces, cx, &mut targets);
+                for target in targets {
+                    mm.free(cx, target, Order::BASE);
+                }
+            }
+            Phase::Huge { source, moving, .. } => {
+                if let Some(mut moving) = moving {
+                    moving.abort(mm, spaces, cx);
+                    mm.free(cx, moving.frames().1, Order::HUGE);
+                }
+                mm.put_back_all(cx, &[source]);
+            }
+            Phase::CopyMapped { entry, target, .. } | Phase::Replace { entry, target } => {
+                mm.unlock_folio(cx, entry.pfn());
+                mm.free(cx, target, Order::HUGE);
+                mm.put_back_all(cx, &[entry.pfn()]);
+            }
+        }
+    }
+
+    fn later(&mut self, phase: Phase) -> Step<Misplacement> {
+        self.phase = phase;
+        Step::More
+    }
+
+    fn begin(&mut self, mm: &mut Mm, spaces: &Spaces, cx: &mut Cx) -> Step<Misplacement> {
+        let Some(space) = spaces.get(self.space) else { return Step::Done(Misplacement::Changed) };
+        let (is_huge, entry) = match space.tables.pmd_of(self.vpn) {
+            Pmd::None => return Step::Done(Misplacement::Changed),
+            Pmd::Huge(huge) => (true, huge),
+            Pmd::Table(table) => (false, space.tables.pte(table, self.vpn)),
+        };
+        if !entry.is_present() {
+            return Step::Done(Misplacement::Changed);
+        }
+        if entry.is_zero_page() || mm.node_of(entry.pfn()) == self.node {
+            return Step::Done(Misplacement::Stays);
+        }
+        match (is_huge, mm.variant.numa_huge_at_once) {
+            (true, true) => self.begin_mapped(mm, cx, entry),
+            (true, false) => self.begin_huge(mm, cx, entry.pfn()),
+            (false, _) => self.begin_base(mm, cx, entry.pfn()),
+        }
+    }
+
+    // ---- Base pages
+
+    fn begin_base(&mut self, mm: &mut Mm, cx: &mut Cx, page: Pfn) -> Step<Misplacement> {
+        let is_file = mm.frames.is_file(page);
+        let is_part = !is_file && !mm.frames.is_base_anon(page);
+        let is_dirty = is_file && mm.is_page_dirty(page);
+        let is_shared = !is_part && mm.mappings_of(page) != 1;
+        if is_part
+            || (is_shared && !mm.variant.numa_moves_shared)
+            || (is_dirty && !mm.variant.numa_moves_dirty)
+            || !mm.admits_misplaced(cx, self.node, Order::BASE)
+            || !mm.isolate_misplaced(cx, self.node, page, Order::BASE)
+        {
+            return Step::Done(Misplacement::Stays);
+        }
+        let migrate = Box::new(Migrate::new(vec![page], MigrateMode::Async, false));
+        self.later(Phase::Base { migrate, targets: Vec::new() })
+    }
+
+    fn move_base(
+        &mut self,
+        mm: &mut Mm,
+        spaces: &mut Spaces,
+        cx: &mut Cx,
+        mut migrate: Box<Migrate>,
+        mut targets: Vec<Pfn>,
+    ) -> Step<Misplacement> {
+        match migrate.step(mm, spaces, cx, &mut targets) {
+            Migrating::More => self.later(Phase::Base { migrate, targets }),
+            Migrating::Block(wait) => {
+                self.phase = Phase::Base { migrate, targets };
+                Step::Block(wait)
+            }
+            Migrating::WantsTarget => {
+                let wish = AllocRequest::gfp_highuser_movable(self.node).this_node();
+                let request = AllocRequest { reclaims: false, wakes_kswapd: false, no_retry: true, ..wish };
+                match mm.alloc(cx, &request) {
+                    Some(frame) => {
+                        mm.isolate(cx, frame, Order::BASE);
+                        targets.push(frame);
+                    }
+                    None => migrate.no_target(),
+                }
+                self.later(Phase::Base { migrate, targets })
+            }
+            Migrating::Done(migrated) => {
+                for target in targets {
+                    mm.free(cx, target, Order::BASE);
+                }
+                if migrated.failed > 0 || migrated.is_out {
+                    return Step::Done(Misplacement::Stays);
+                }
+                moved(cx, Order::BASE)
+            }
+        }
+    }
+
+    // ---- Huge pages as all pages, since 5.14
+
+    fn begin_huge(&mut self, mm: &mut Mm, cx: &mut Cx, source: Pfn) -> Step<Misplacement> {
+        let is_shared = mm.folio_mappings(source) > 1;
+        if (is_shared && !mm.variant.numa_moves_shared_huge)
+            || !mm.isolate_misplaced(cx, self.node, source, Order::HUGE)
+        {
+            return Step::Done(Misplacement::Stays);
+        }
+        self.later(Phase::Huge { source, passes: 0, moving: None })
+    }
+
+    fn move_huge(
+        &mut self,
+        mm: &mut Mm,
+        spaces: &mut Spaces,
+        cx: &mut Cx,
+        (source, passes): (Pfn, u8),
+        moving: Option<HugeMove>,
+    ) -> Step<Misplacement> {
+        let Some(mut moving) = moving else {
+            let Some(target) = mm.alloc_misplaced_huge(cx, self.node) else {
+                return end_huge(mm, cx, source, HugeEnd::NoFrame);
+            };
+            let moving = Some(HugeMove::new(source, target));
+            return self.later(Phase::Huge { source, passes, moving });
+        };
+        match moving.step(mm, spaces, cx) {
+            Step::More => self.later(Phase::Huge { source, passes, moving: Some(moving) }),
+            Step::Block(wait) => unreachable!("who must not wait does not, but for {wait:?}"),
+            Step::Done(HugeMoved::Moved) => {
+                cx.count(Event::PgmigrateSuccess, Order::HUGE.frames().into());
+                cx.count(Event::ThpMigrationSuccess, 1);
+                moved(cx, Order::HUGE)
+            }
+            Step::Done(HugeMoved::Again) => {
+                mm.free(cx, moving.frames().1, Order::HUGE);
+                if passes + 1 < PASSES {
+                    return self.later(Phase::Huge { source, passes: passes + 1, moving: None });
+                }
+                end_huge(mm, cx, source, HugeEnd::Tried)
+            }
+        }
+    }
+
+    // ---- Huge pages under the entry's lock, up to 5.13
+
+    fn begin_mapped(&mut self, mm: &mut Mm, cx: &mut Cx, entry: Pte) -> Step<Misplacement> {
+        let source = entry.pfn();
+        if !mm.try_lock_folio(source) {
+            // Another task moves it: when that is done, the entry is another one (`wait_on_page_locked`).
+            self.phase = Phase::Begin;
+            return Step::Block(mm.wait_on_folio(source));
+        }
+        let is_shared = mm.folio_mappings(source) != 1;
+        let is_refused = is_shared && !mm.variant.numa_moves_shared;
+        if is_refused || !mm.admits_misplaced(cx, self.node, Order::HUGE) {
+            mm.unlock_folio(cx, source);
+            return Step::Done(Misplacement::Stays);
+        }
+        let Some(target) = mm.alloc_misplaced_huge(cx, self.node) else { return fail_mapped(mm, cx, source, None) };
+        if !mm.isolate_misplaced(cx, self.node, source, Order::HUGE) {
+            return fail_mapped(mm, cx, source, Some(target));
+        }
+        // Of references there are the entry's, that of the isolation and that of the fault.
+        if is_shared || mm.is_pinned(source) {
+            mm.put_back_all(cx, &[source]);
+            return fail_mapped(mm, cx, source, Some(target));
+        }
+        self.later(Phase::CopyMapped { entry, target, copied: 0 })
+    }
+
+    fn copy_mapped(&mut self, mm: &mut Mm, cx: &mut Cx, entry: Pte, target: Pfn, copied: u32) -> Step<Misplacement> {
+        mm.assert_isolated(cx, target, Order::HUGE);
+        let piece = mm.piece(Order::HUGE);
+        mm.copy(cx, entry.pfn().plus(copied), target.plus(copied), piece);
+        let copied = copied + piece.frames();
+        self.later(if copied == Order::HUGE.frames() {
+            Phase::Replace { entry, target }
+        } else {
+            Phase::CopyMapped { entry, target, copied }
+        })
+    }
+
+    fn replace(
+        &mut self,
+        mm: &mut Mm,
+        spaces: &mut Spaces,
+        cx: &mut Cx,
+        entry: Pte,
+        target: Pfn,
+    ) -> Step<Misplacement> {
+        mm.assert_isolated(cx, target, Order::HUGE);
+        let source = entry.pfn();
+        let slot = self.slot(spaces).filter(|_| mm.folio_mappings(source) == 1 && !mm.is_pinned(source));
+        let unchanged =
+            slot.filter(|slot| spaces.get(self.space).is_some_and(|space| space.tables.pmd(*slot) == Pmd::Huge(entry)));
+        let Some(slot) = unchanged else {
+            mm.unlock_folio(cx, source);
+            mm.free(cx, target, Order::HUGE);
+            mm.put_back_all(cx, &[source]);
+            return Step::Done(Misplacement::Changed);
+        };
+        let space = spaces.get_mut(self.space).expect("looked at above");
+        cx.because(Cause::Migrate, |cx| {
+            primitive::migrate_folio(cx);
+            mm.become_huge(source, target);
+            // Whatever the entry said before.
+            space.tables.set_pmd(cx, slot, Pte::written_huge(target));
+            if mm.variant.numa_huge_flushes || !entry.is_hinting() {
+                primitive::flush_tlb_huge(cx, self.space);
+            }
+            primitive::count_mappings(cx, 2);
+            mm.unmap_huge_folio(source);
+            mm.map_huge_folio(cx, target, 1, &[]);
+            mm.lru_add_again(cx, target);
+            mm.unlock_folio(cx, source);
+            mm.free_moved_huge(cx, source);
+        });
+        cx.count(Event::PgmigrateSuccess, Order::HUGE.frames().into());
+        moved(cx, Order::HUGE)
+    }
+
+    fn slot(&self, spaces: &Spaces) -> Option<PmdSlot> {
+        spaces.get(self.space)?.tables.pmd_slot(huge_range(self.vpn).start)
+    }
+}
+
+/// Why a huge page has not moved.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum HugeEnd {
+    /// The node has no huge page (`-ENOMEM`).
+    NoFrame,
+    /// Another task had it each time (`-EAGAIN`).
+    Tried,
+}
+
+/// The huge page goes back to its list. It is not split for its parts to move (`nosplit`).
+fn end_huge(mm: &mut Mm, cx: &mut Cx, source: Pfn, end: HugeEnd) -> Step<Misplacement> {
+    let counts_parts = mm.variant.migrate_counts_parts;
+    cx.count(Event::PgmigrateFail, if counts_parts { Order::HUGE.frames().into() } else { 1 });
+    cx.count(Event::ThpMigrationFail, u64::from(counts_parts || end == HugeEnd::Tried));
+    mm.put_back_all(cx, &[source]);
+    Step::Done(Misplacement::Stays)
+}
+
+/// A huge page that was not moved is unlocked, and the frame for it freed.
+fn fail_mapped(mm: &mut Mm, cx: &mut Cx, source: Pfn, target: Option<Pfn>) -> Step<Misplacement> {
+    if let Some(target) = target {
+        mm.free(cx, target, Order::HUGE);
+    }
+    mm.unlock_folio(cx, source);
+    cx.count(Event::PgmigrateFail, Order::HUGE.frames().into());
+    Step::Done(Misplacement::Stays)
+}
+
+fn moved(cx: &mut Cx, order: Order) -> Step<Misplacement> {
+    let pages = u64::from(order.frames());
+    cx.count(Event::NumaPagesMigrated, pages);
+    Step::Done(Misplacement::Moved { pages })
+}
+
+impl Mm {
+    /// May so much more move to a node now? Always, since there is no limit any more.
+    fn admits_misplaced(&mut self, cx: &Cx, node: NodeId, order: Order) -> bool {
+        !self.variant.numa_rate_limit || self.nodes[node].move_limit.admits(cx.now(), order.frames().into())
+    }
+
+    /// A huge page of a node for one that moves there, if it is to be had at once; the caller isolates it.
+    fn alloc_misplaced_huge(&mut self, cx: &mut Cx, node: NodeId) -> Option<Pfn> {
+        let frame = self.alloc(cx, &AllocRequest::gfp_transhuge_light(node).this_node())?;
+        primitive::write_tails(cx, Order::HUGE);
+        self.isolate(cx, frame, Order::HUGE);
+        Some(frame)
+    }
+
+    /// Has a node room for so many pages more without waking its kswapd (`migrate_balanced_pgdat`)?
+    fn has_room_to_move(&self, node: NodeId, pages: u64) -> bool {
+        // What a zone keeps from requests for Movable, or nothing, as those for DMA have it.
+        let highest = if self.variant.numa_room_spares_low { ZoneKind::Movable } else { ZoneKind::Dma };
+        self.node_zones(node).iter().any(|zone| {
+            let keeps = zone.keeps(highest, Urgency::Normal);
+            zone.buddy.free_frames() > zone.mark(Mark::High) + pages + keeps
+        })
+    }
+
+    /// Takes a page off its list that is to move to a node, if there is room, and if it is on one
+    /// (`numamigrate_isolate_page`).
+    fn isolate_misplaced(&mut self, cx: &mut Cx, node: NodeId, head: Pfn, order: Order) -> bool {
+        if !self.has_room_to_move(node, order.frames().into()) {
+            return false;
+        }
+        let zone = self.zone_position(head);
+        self.lru.hold(cx, zone);
+        let is_isolated = self.isolate_lru(head).is_some();
+        self.lru.let_go(cx, zone, u64::from(is_isolated));
+        is_isolated
+    }
+}

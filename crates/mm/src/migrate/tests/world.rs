@@ -1,0 +1,211 @@
+//! Linux: none; a small machine of two nodes, and a naive account of what its processes have stored.
+
+use std::collections::BTreeMap;
+
+use units::{CpuId, NodeId, Order, Pfn, Time, Vpn};
+
+use crate::{
+    ControlId, MachineSpec, Mm, NodeSpec, Settings, SpaceId, Spaces, ZoneKind, ZoneSpec,
+    address_space::{AddressSpace, MMAP_BASE},
+    check::{self, Owners},
+    cost::Prices,
+    cx::{Circumstances, Cx},
+    event::{Counters, Event},
+    fault::{Access, FaultDone},
+    frame::Holdings,
+    migrate::misplaced::{Misplaced, Misplacement},
+    numa_hint::HintScan,
+    page_table::Pmd,
+    step::{Step, Wait},
+    thp::ThpEnabled,
+    tlb::Running,
+    touch::Touch,
+    variant::{Variant, named},
+    vma::PageRange,
+};
+
+pub(super) const HUGE: u64 = Order::HUGE.frames() as u64;
+/// Frames of a node.
+const FRAMES: u32 = 16 * Order::HUGE.frames();
+/// The control that moves pages.
+pub(super) const ME: ControlId = ControlId(7);
+/// Any other one.
+pub(super) const OTHER: ControlId = ControlId(8);
+
+/// Two nodes of 32 MiB with a CPU each.
+pub(super) struct World {
+    pub(super) mm: Mm,
+    pub(super) spaces: Spaces,
+    pub(super) counters: Counters,
+    pub(super) now: Time,
+    /// The process that the CPU of node 1 runs.
+    pub(super) runs: Option<SpaceId>,
+    /// What each page of each process holds.
+    holds: BTreeMap<(SpaceId, Vpn), u64>,
+}
+
+impl World {
+    pub(super) fn new(rules: &str) -> Self {
+        Self::by(*named(rules))
+    }
+
+    pub(super) fn by(rules: Variant) -> Self {
+        let node = |id: u32| NodeSpec {
+            id: NodeId(id),
+            cpus: vec![CpuId(id)],
+            distance: (0..2_u32).map(|to| if to == id { 10 } else { 20 }).collect(),
+            zones: vec![ZoneSpec::whole(ZoneKind::Normal, Pfn(id * FRAMES), FRAMES)],
+        };
+        let machine =
+            MachineSpec { pageblock_order: Order::HUGE, max_order: Order(10), nodes: (0..2).map(node).collect() };
+        let settings = Settings { min_free_kbytes: 512, watermark_boost_factor: 0, ..Settings::default() };
+        let mut mm = Mm::new(&machine, rules, &settings);
+        mm.frames.keep_contents(u64::MAX);
+        mm.thp.enabled = ThpEnabled::Always;
+        let (spaces, counters) = (Spaces::default(), Counters::default());
+        Self { mm, spaces, counters, now: Time(0), runs: None, holds: BTreeMap::new() }
+    }
+
+    /// A step of a control, on the CPU of a node.
+    pub(super) fn on<T>(
+        &mut self,
+        who: ControlId,
+        node: u32,
+        body: impl FnOnce(&mut Mm, &mut Spaces, &mut Cx) -> T,
+    ) -> T {
+        let prices = Prices::free();
+        let (spaces, mut asked) = ([SpaceId(u32::MAX), self.runs.unwrap_or(SpaceId(u32::MAX))], Vec::new());
+        let running = Running { spaces: &spaces, asked: &mut asked };
+        let mut cx = Cx::new(CpuId(node), self.now, &prices, &mut self.counters);
+        cx.set_circumstances(Circumstances { running: Some(running), ..Circumstances::plain(who, 0) });
+        body(&mut self.mm, &mut self.spaces, &mut cx)
+    }
+
+    pub(super) fn process(&mut self) -> SpaceId {
+        let space = self.on(OTHER, 0, |mm, _, cx| AddressSpace::new(mm, cx, MMAP_BASE)).unwrap();
+        self.spaces.add(space)
+    }
+
+    /// So many huge ranges of a process, not mapped to memory yet.
+    pub(super) fn room(&mut self, id: SpaceId, huge: u64) -> PageRange {
+        let room =
+            self.on(OTHER, 0, |mm, spaces, cx| spaces.get_mut(id).unwrap().mmap(mm, cx, (huge + 1) * HUGE)).unwrap();
+        PageRange::new(Vpn(room.start.0.next_multiple_of(HUGE)), huge * HUGE)
+    }
+
+    /// Stores to pages on a node, from one CPU, and notes what each holds.
+    pub(super) fn write(&mut self, id: SpaceId, range: PageRange, node: u32) {
+        let mut touch = Touch::pages(range, Access::Write);
+        // Bound: each step passes some pages.
+        loop {
+            let step =
+                self.on(OTHER, node, |mm, spaces, cx| touch.step(mm, spaces.get_mut(id).unwrap(), cx, Time(u64::MAX)));
+            match step {
+                Step::More => {}
+                Step::Done(FaultDone::Handled) => break,
+                other => panic!("{other:?}"),
+            }
+        }
+        for vpn in (range.start.0..range.end.0).map(Vpn) {
+            let pte = self.spaces.get(id).unwrap().tables.lookup(vpn);
+            let part = if pte.is_huge() { u32::try_from(vpn.0 % HUGE).unwrap() } else { 0 };
+            let content = u64::from(id.0 + 1) << 40 | vpn.0 & 0xff_ffff_ffff;
+            self.mm.frames.store(pte.pfn().plus(part), content);
+            self.holds.insert((id, vpn), content);
+        }
+        self.drain();
+    }
+
+    /// A child of a process, which holds what the parent does.
+    pub(super) fn fork(&mut self, id: SpaceId) -> SpaceId {
+        let child = self.on(OTHER, 0, |mm, spaces, cx| spaces.get_mut(id).unwrap().fork(mm, cx)).unwrap();
+        let child = self.spaces.add(child);
+        let held: Vec<_> =
+            self.holds.iter().filter(|((owner, _), _)| *owner == id).map(|((_, vpn), c)| (*vpn, *c)).collect();
+        self.holds.extend(held.into_iter().map(|(vpn, content)| ((child, vpn), content)));
+        child
+    }
+
+    pub(super) fn unmap(&mut self, id: SpaceId, range: PageRange) {
+        self.on(OTHER, 0, |mm, spaces, cx| spaces.get_mut(id).unwrap().munmap(mm, cx, range)).unwrap();
+        self.holds.retain(|(owner, vpn), _| *owner != id || !range.contains(*vpn));
+    }
+
+    pub(super) fn end(&mut self, id: SpaceId) {
+        let space = self.spaces.take(id);
+        self.on(OTHER, 0, |mm, _, cx| space.exit(mm, cx));
+        self.holds.retain(|(owner, _), _| *owner != id);
+    }
+
+    /// Makes user code fault at a range.
+    pub(super) fn hint(&mut self, id: SpaceId, range: PageRange) {
+        let mut scan = HintScan::new(range);
+        while self.on(OTHER, 0, |_, spaces, cx| scan.step(spaces.get_mut(id).unwrap(), cx, Time(u64::MAX)))
+            == Step::More
+        {}
+    }
+
+    pub(super) fn is_huge(&self, id: SpaceId, vpn: Vpn) -> bool {
+        matches!(self.spaces.get(id).unwrap().tables.pmd_of(vpn), Pmd::Huge(_))
+    }
+
+    pub(super) fn head(&self, id: SpaceId, vpn: Vpn) -> Pfn {
+        self.spaces.get(id).unwrap().tables.lookup(vpn).pfn()
+    }
+
+    /// The nodes of a range's pages, each once.
+    pub(super) fn nodes(&self, id: SpaceId, range: PageRange) -> Vec<u32> {
+        let tables = &self.spaces.get(id).unwrap().tables;
+        let of = |vpn| self.mm.node_of(tables.lookup(Vpn(vpn)).pfn()).0;
+        let mut nodes: Vec<u32> = (range.start.0..range.end.0).map(of).collect();
+        nodes.dedup();
+        nodes
+    }
+
+    pub(super) fn free(&self, node: u32) -> u64 {
+        let zone = &self.mm.zones()[node as usize];
+        zone.buddy.free_frames() + zone.pcps.iter().map(|pcp| u64::from(pcp.count())).sum::<u64>()
+    }
+
+    /// New folios of all CPUs go to their lists.
+    pub(super) fn drain(&mut self) {
+        self.on(OTHER, 0, |mm, _, cx| mm.lru_add_drain_all(cx));
+    }
+
+    pub(super) fn count(&self, event: Event) -> u64 {
+        self.counters.get(event)
+    }
+
+    /// Every frame is owned by one, every count is right, and every page holds what was stored to it.
+    pub(super) fn check(&self, mine: Holdings) {
+        check::walk(&self.mm).unwrap();
+        let spaces = self.spaces.iter().map(|(_, space)| space).collect();
+        check::walk_owners(&self.mm, &Owners { spaces, controls: vec![(ME, mine)] }).unwrap();
+        for ((id, vpn), content) in &self.holds {
+            let pte = self.spaces.get(*id).unwrap().tables.lookup(*vpn);
+            let part = if pte.is_huge() { u32::try_from(vpn.0 % HUGE).unwrap() } else { 0 };
+            assert_eq!(self.mm.frames.content(pte.pfn().plus(part)), *content, "page {vpn:?} of {id:?}");
+        }
+    }
+
+    /// A step of a move, with everything walked after.
+    pub(super) fn step(&mut self, moving: &mut Misplaced) -> Step<Misplacement> {
+        let step = self.on(ME, 1, |mm, spaces, cx| moving.step(mm, spaces, cx));
+        self.check(moving.holdings());
+        step
+    }
+
+    /// Moves a page to a node; how it ended.
+    pub(super) fn migrate(&mut self, id: SpaceId, vpn: Vpn, node: u32) -> Misplacement {
+        let mut moving = Misplaced::new(id, vpn, NodeId(node));
+        // Bound: ten passes of a few steps.
+        loop {
+            match self.step(&mut moving) {
+                Step::More => {}
+                Step::Done(done) => return done,
+                Step::Block(Wait::Folio(head)) => panic!("folio {head} is locked by no one here"),
+                Step::Block(wait) => panic!("{wait:?}"),
+            }
+        }
+    }
+}
