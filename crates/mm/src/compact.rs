@@ -55,7 +55,8 @@ pub enum CompactContended {
     GoesOn,
 }
 
-/// How compaction treats huge pages in its way, which it does not move.
+/// How compaction treats huge pages in its way. No release moves them: up to 6.8 compaction leaves all compound pages alone, and
+/// since then those of a pageblock's size (`skip_isolation_on_order`, mm/compaction.c, v6.10).
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
 pub enum CompactHugePages {
     /// The search for pages looks at the first frame, that for free frames at each of them. Their pageblocks are marked as

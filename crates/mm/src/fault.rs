@@ -276,6 +276,7 @@ impl FaultControl {
         let slot = space.tables.pmd_slot(self.vpn).expect("made in the same step");
         match space.tables.pmd(slot) {
             Pmd::Huge(huge) if huge.is_migration() => Next::Block(mm.wait_on_migration(huge), Phase::Moved),
+            Pmd::Huge(huge) if mm.is_copied_mapped(huge) => Next::Block(mm.wait_on_folio(huge.pfn()), Phase::Moved),
             Pmd::Huge(huge) if huge.is_hinting() => {
                 numa_hint::huge_hinting_fault(mm, space, cx, self.vpn);
                 Next::Done(FaultDone::Handled)

@@ -37,7 +37,7 @@
 //! | `mm/huge_memory.c`       | `thp.rs`, `split.rs`           | huge pages of files, sizes other than the PMD's, memcg |
 //! | `mm/huge_memory.c`       | `huge_cow.rs`                  | |
 //! | `mm/compaction.c`        | `compact.rs`, `compact/`       | CMA, pages of drivers |
-//! | `mm/migrate.c`           | `migrate.rs`                   | huge pages, pages of drivers, NUMA balancing, `move_pages` |
+//! | `mm/migrate.c`           | `migrate.rs`, `migrate/`       | pages of drivers, `mbind` with `MPOL_MF_MOVE` |
 //! | `mm/filemap.c`           | `folio_lock.rs`                | all but the lock of a folio |
 //! | `mm/filemap.c`, `readahead.c`, `fadvise.c` | `page_cache.rs`, `page_cache/` | large folios, `try_context_readahead` |
 //! | `mm/truncate.c`, `mm/page-writeback.c` | `page_cache/`    | |

@@ -9,6 +9,7 @@ mod huge;
 pub mod misplaced;
 #[cfg(test)]
 mod tests;
+pub mod to_node;
 
 use units::{Order, Pfn};
 
@@ -62,6 +63,8 @@ pub(crate) struct Migrate {
     /// Unmapped, each with the frame that it moves to.
     unmapped: Vec<(Pfn, Pfn)>,
     moved: u32,
+    /// Known when they are put back.
+    result: Option<Migrated>,
     /// The caller has no more frames to move to.
     is_out: bool,
     is_putting_back: bool,
@@ -86,6 +89,10 @@ pub(crate) struct Migrated {
     pub(crate) failed: u32,
     /// There were no more frames to move to (`-ENOMEM`).
     pub(crate) is_out: bool,
+    /// Pages that have moved, or were freed meanwhile.
+    pub(crate) moved: u32,
+    /// All that have not moved.
+    pub(crate) left: u32,
 }
 
 /// The result of trying one page.
@@ -116,6 +123,7 @@ impl Migrate {
             given_up: 0,
             unmapped: Vec::new(),
             moved: 0,
+            result: None,
             is_out: false,
             is_putting_back: false,
             entries: Vec::new(),
@@ -224,10 +232,13 @@ impl Migrate {
         let counted = if mm.variant.migrate_counts_tried { failed } else { self.given_up };
         cx.count(Event::PgmigrateSuccess, self.moved.into());
         cx.count(Event::PgmigrateFail, counted as u64);
-        let failed = u32::try_from(failed).expect("fewer than 2^32 pages");
-        self.moved = failed;
         self.failed.extend_from_slice(&self.from[..self.kept]);
         self.failed.extend_from_slice(&self.from[self.at..]);
+        let number = |n: usize| u32::try_from(n).expect("fewer than 2^32 pages");
+        // Up to 4.7 those that have failed were put back before.
+        let left = self.failed.len() + if mm.variant.migrate_through_batch { self.given_up } else { 0 };
+        let (is_out, moved) = (self.is_out, self.moved);
+        self.result = Some(Migrated { failed: number(failed), is_out, moved, left: number(left) });
         self.kept = 0;
         self.at = self.from.len();
         self.is_putting_back = true;
@@ -242,7 +253,7 @@ impl Migrate {
         if run > 0 {
             return Migrating::More;
         }
-        Migrating::Done(Migrated { failed: self.moved, is_out: self.is_out })
+        Migrating::Done(self.result.expect("noted when this began"))
     }
 
     /// Locks a page and takes its mappings away (`migrate_folio_unmap`).

@@ -334,6 +334,10 @@ rules! {
     migrate_through_batch: bool,
     /// Do entries say after a move, as before, that their page was used and stored to through them? Else they are old and clean.
     migrate_keeps_young: bool,
+    /// Do huge pages migrate as a whole, and not split?
+    thp_migrates: bool,
+    /// Is a huge page that migrates counted by its base pages, and in counters of its own?
+    thp_migration_counts: bool,
     /// Does a huge page that was not migrated count as all its base pages, always, and not as one where it was only tried in vain?
     migrate_counts_parts: bool,
     /// Is a huge page that is used on another node copied while it is mapped, and its one entry replaced

@@ -272,6 +272,7 @@ impl Accesses {
         let rest = self.order.piece().end.0 - self.next.0;
         let rest = PageRange::new(self.next, rest.min(most));
         match space.tables.pmd_of(self.next) {
+            Pmd::Huge(huge) if mm.is_copied_mapped(huge) => self.begin_fault(),
             Pmd::Huge(huge) if huge.is_hinting() => {
                 primitive::page_fault(cx, self.next);
                 numa_hint::huge_hinting_fault(mm, space, cx, self.next);

@@ -16,7 +16,7 @@ use crate::{
     cost::Cause,
     cx::Cx,
     event::Event,
-    frame::{Held, Holdings},
+    frame::{FrameFlag, Held, Holdings},
     gfp::{AllocRequest, Mark, Urgency},
     page_table::{Pmd, PmdSlot},
     primitive,
@@ -73,8 +73,8 @@ pub enum Misplacement {
 
 /// Moving the page that a process maps at some place to a node, on behalf of a task that has faulted there.
 ///
-/// The caller has checked that there is a page, and decided that it is to move (`mpol_misplaced`). The mmap lock is held for
-/// read throughout. Between two steps other tasks that come across the page wait for its lock.
+/// The caller has checked that there is a page, and decided that it is to move (`mpol_misplaced`); the entry of a huge page
+/// still hints, that of a base page may do so. The mmap lock is held for read throughout. Between two steps other tasks that come across the page wait for its lock.
 #[derive(Clone, Debug)]
 pub struct Misplaced {
     space: SpaceId,
@@ -188,7 +188,8 @@ impl Misplaced {
             Pmd::Huge(huge) => (true, huge),
             Pmd::Table(table) => (false, space.tables.pte(table, self.vpn)),
         };
-        if !entry.is_present() {
+        // A huge page hints until it has moved: who stores to it meanwhile would store to the old one.
+        if !entry.is_present() || (is_huge && !entry.is_hinting()) {
             return Step::Done(Misplacement::Changed);
         }
         if entry.is_zero_page() || mm.node_of(entry.pfn()) == self.node {
@@ -421,6 +422,12 @@ fn moved(cx: &mut Cx, order: Order) -> Step<Misplacement> {
 }
 
 impl Mm {
+    /// Is the huge page of an entry copied while it is mapped there, so that a task that faults waits for its lock
+    /// (`pmd_trans_migrating`, 3.14)?
+    pub(crate) fn is_copied_mapped(&self, entry: Pte) -> bool {
+        self.variant.numa_huge_at_once && entry.is_hinting() && self.frames.has(entry.pfn(), FrameFlag::Locked)
+    }
+
     /// May so much more move to a node now? Always, since there is no limit any more.
     fn admits_misplaced(&mut self, cx: &Cx, node: NodeId, order: Order) -> bool {
         !self.variant.numa_rate_limit || self.nodes[node].move_limit.admits(cx.now(), order.frames().into())

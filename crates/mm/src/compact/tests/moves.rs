@@ -1,13 +1,14 @@
 //! Linux: none; What is known of a page after it has moved.
 
-use units::{Bytes, CpuId, Pfn, Time};
+use units::{Bytes, CpuId, Order, Pfn, Time, Vpn};
 
 use super::{
     failures::{finish, small_with},
-    lab::{Lab, ME, OTHER},
+    lab::{Lab, ME, OTHER, rules},
 };
 use crate::{
     SpaceId,
+    event::Event,
     fault::{Access, FaultDone},
     frame::{FrameFlag, Holdings},
     lru::LruKind,
@@ -16,6 +17,7 @@ use crate::{
     pte::Pte,
     step::Step,
     swap::{SlotFlag, SwapMedium, SwapSpec},
+    thp::ThpEnabled,
     touch::Touch,
     vma::PageRange,
 };
@@ -36,6 +38,39 @@ impl Lab {
         let mut touch = Touch::pages(PageRange::new(self.mapped[0].1.start, 1), access);
         let step = self.step(OTHER, |mm, spaces, cx| touch.step(mm, spaces.get_mut(id).unwrap(), cx, Time(u64::MAX)));
         assert_eq!(step, Step::Done(FaultDone::Handled));
+    }
+}
+
+/// Also those to which there is another reference, and also where as much as can be is to be compacted.
+#[test]
+fn no_release_moves_huge_pages_to_compact() {
+    for version in ["v3.9", "v4.1", "v4.4", "v4.15", "v4.20", "v6.1", "v6.12", "v6.18"] {
+        let (mut lab, id) = Lab::fragmented(32, rules(version));
+        lab.end(id);
+        let id = lab.process();
+        lab.mm.thp.enabled = ThpEnabled::Always;
+        let room = lab.map(id, 3 * 512);
+        let start = Vpn(room.start.0.next_multiple_of(512));
+        lab.write(id, PageRange::new(start, 2 * 512));
+        lab.mm.thp.enabled = ThpEnabled::Never;
+        // Base pages all over the zone, every second one of which goes.
+        let (stays, goes) = (lab.process(), lab.process());
+        let pages = lab.mm.zones()[0].buddy.free_frames() / 3;
+        let [one, two] = [stays, goes].map(|id| lab.map(id, pages));
+        for n in 0..pages {
+            lab.write(stays, PageRange::new(one.start.plus(n), 1));
+            lab.write(goes, PageRange::new(two.start.plus(n), 1));
+        }
+        lab.end(goes);
+        let head = |lab: &Lab, n: u64| lab.spaces.get(id).unwrap().tables.lookup(start.plus(n * 512)).pfn();
+        let heads = [0, 1].map(|n| head(&lab, n));
+        assert!(heads.iter().all(|head| lab.mm.frames.allocated(*head) == Some(Order::HUGE)), "{version}");
+        lab.mm.set_pinned(heads[1], true);
+        lab.compact_memory();
+        assert!(lab.count(Event::PgmigrateSuccess) > 0, "{version}: base pages do move");
+        assert_eq!([0, 1].map(|n| head(&lab, n)), heads, "{version}");
+        assert_eq!(lab.count(Event::ThpSplitPage) + lab.count(Event::ThpSplitPageFailed), 0, "{version}");
+        lab.check(Holdings::default());
     }
 }
 

@@ -1,4 +1,4 @@
-use units::{NodeId, Order, Picos, Time};
+use units::{NodeId, Picos, Time};
 
 use super::world::{HUGE, ME, OTHER, World};
 use crate::{
@@ -120,16 +120,7 @@ fn a_pinned_huge_page_stays_and_the_attempt_counts() {
 fn no_huge_page_there_is_no_reason_to_split() {
     for (rules, failed, wholes) in [("v3.9", HUGE, 0), ("v5.10", HUGE, 0), ("v5.14", 1, 0), ("v6.1", HUGE, 1)] {
         let (mut world, id, range) = with_huge(rules, 1);
-        // Of node 1 every second frame is free.
-        let request = AllocRequest::gfp_highuser_movable(NodeId(1)).this_node();
-        let request = AllocRequest { reclaims: false, wakes_kswapd: false, ..request };
-        let mut taken = Vec::new();
-        while let Some(frame) = world.on(ME, 1, |mm, _, cx| mm.alloc(cx, &request)) {
-            taken.push(frame);
-        }
-        for frame in taken.iter().filter(|frame| frame.0 % 2 == 0) {
-            world.on(ME, 1, |mm, _, cx| mm.free(cx, *frame, Order::BASE));
-        }
+        world.fragment(1);
         assert_eq!(world.migrate(id, range.start, 1), Misplacement::Stays, "{rules}");
         assert!(world.is_huge(id, range.start), "{rules}");
         assert_eq!(counts(&world), [0, failed, 0, 0, wholes], "{rules}");
@@ -294,6 +285,33 @@ fn a_task_that_meets_a_page_on_its_way_waits() {
     assert_eq!(step, Step::Block(Wait::Folio(head)));
     while !matches!(world.step(&mut moving), Step::Done(_)) {}
     assert_eq!(world.nodes(id, range), [1]);
+}
+
+#[test]
+fn a_task_that_faults_at_a_page_that_is_copied_waits_and_its_store_is_kept() {
+    for rules in ["v3.9", "v4.20", "v5.10"] {
+        let (mut world, id, range) = with_huge(rules, 1);
+        let head = world.head(id, range.start);
+        let mut moving = Misplaced::new(id, range.start, NodeId(1));
+        assert_eq!(world.step(&mut moving), Step::More);
+        let mut fault = FaultControl::new(range.start.plus(5), Access::Write);
+        let step = world.on(OTHER, 0, |mm, spaces, cx| fault.step(mm, spaces.get_mut(id).unwrap(), cx));
+        assert_eq!(step, Step::Block(Wait::Folio(head)), "{rules}");
+        while !matches!(world.step(&mut moving), Step::Done(_)) {}
+        world.write(id, PageRange::new(range.start.plus(5), 1), 0);
+        assert_eq!(world.nodes(id, range), [1], "{rules}");
+        world.check(Holdings::default());
+    }
+}
+
+#[test]
+fn an_entry_that_does_not_hint_any_more_is_no_reason_to_move() {
+    for rules in RULES {
+        let (mut world, id, range) = with_huge(rules, 1);
+        world.write(id, PageRange::new(range.start, 1), 1);
+        let mut moving = Misplaced::new(id, range.start, NodeId(1));
+        assert_eq!(world.step(&mut moving), Step::Done(Misplacement::Changed), "{rules}");
+    }
 }
 
 #[test]

@@ -12,8 +12,13 @@ use crate::{
     cx::{Circumstances, Cx},
     event::{Counters, Event},
     fault::{Access, FaultDone},
+    fork::Fork,
     frame::Holdings,
-    migrate::misplaced::{Misplaced, Misplacement},
+    gfp::AllocRequest,
+    migrate::{
+        misplaced::{Misplaced, Misplacement},
+        to_node::{Moved, ToNode},
+    },
     numa_hint::HintScan,
     page_table::Pmd,
     step::{Step, Wait},
@@ -40,6 +45,10 @@ pub(super) struct World {
     pub(super) now: Time,
     /// The process that the CPU of node 1 runs.
     pub(super) runs: Option<SpaceId>,
+    /// A child is half made, of which no check knows.
+    is_forking: bool,
+    /// Stores so far: each stores its number.
+    stores: u64,
     /// What each page of each process holds.
     holds: BTreeMap<(SpaceId, Vpn), u64>,
 }
@@ -63,7 +72,7 @@ impl World {
         mm.frames.keep_contents(u64::MAX);
         mm.thp.enabled = ThpEnabled::Always;
         let (spaces, counters) = (Spaces::default(), Counters::default());
-        Self { mm, spaces, counters, now: Time(0), runs: None, holds: BTreeMap::new() }
+        Self { mm, spaces, counters, now: Time(0), runs: None, is_forking: false, stores: 0, holds: BTreeMap::new() }
     }
 
     /// A step of a control, on the CPU of a node.
@@ -93,37 +102,66 @@ impl World {
         PageRange::new(Vpn(room.start.0.next_multiple_of(HUGE)), huge * HUGE)
     }
 
-    /// Stores to pages on a node, from one CPU, and notes what each holds.
+    /// Stores to pages on a node's CPU, and notes what each holds.
     pub(super) fn write(&mut self, id: SpaceId, range: PageRange, node: u32) {
-        let mut touch = Touch::pages(range, Access::Write);
-        // Bound: each step passes some pages.
-        loop {
-            let step =
-                self.on(OTHER, node, |mm, spaces, cx| touch.step(mm, spaces.get_mut(id).unwrap(), cx, Time(u64::MAX)));
-            match step {
-                Step::More => {}
-                Step::Done(FaultDone::Handled) => break,
-                other => panic!("{other:?}"),
-            }
-        }
-        for vpn in (range.start.0..range.end.0).map(Vpn) {
-            let pte = self.spaces.get(id).unwrap().tables.lookup(vpn);
-            let part = if pte.is_huge() { u32::try_from(vpn.0 % HUGE).unwrap() } else { 0 };
-            let content = u64::from(id.0 + 1) << 40 | vpn.0 & 0xff_ffff_ffff;
-            self.mm.frames.store(pte.pfn().plus(part), content);
-            self.holds.insert((id, vpn), content);
-        }
+        self.write_while(id, range, node, |_| panic!("no page is on its way"));
         self.drain();
+    }
+
+    /// Stores to those pages of a range that a process has; while one of them is on its way, others run.
+    pub(super) fn write_while(&mut self, id: SpaceId, range: PageRange, node: u32, mut others: impl FnMut(&mut Self)) {
+        for vpn in (range.start.0..range.end.0).map(Vpn) {
+            let mut touch = Touch::pages(PageRange::new(vpn, 1), Access::Write);
+            // Bound: each step passes a phase, and each wait ends with a move.
+            let done = loop {
+                match self
+                    .on(OTHER, node, |mm, spaces, cx| touch.step(mm, spaces.get_mut(id).unwrap(), cx, Time(u64::MAX)))
+                {
+                    Step::More => {}
+                    Step::Block(Wait::Folio(_)) => others(self),
+                    Step::Block(wait) => panic!("{wait:?}"),
+                    Step::Done(done) => break done,
+                }
+            };
+            if done != FaultDone::Handled {
+                assert_eq!(done, FaultDone::BadAddress, "there is memory");
+                continue;
+            }
+            let pte = self.spaces.get(id).unwrap().tables.lookup(vpn);
+            assert!(pte.is_accessible() && pte.is_writable(), "page {vpn:?} was stored to: {pte:?}");
+            let part = if pte.is_huge() { u32::try_from(vpn.0 % HUGE).unwrap() } else { 0 };
+            self.stores += 1;
+            self.mm.frames.store(pte.pfn().plus(part), self.stores);
+            self.holds.insert((id, vpn), self.stores);
+        }
     }
 
     /// A child of a process, which holds what the parent does.
     pub(super) fn fork(&mut self, id: SpaceId) -> SpaceId {
-        let child = self.on(OTHER, 0, |mm, spaces, cx| spaces.get_mut(id).unwrap().fork(mm, cx)).unwrap();
+        self.fork_while(id, |_| panic!("no page is on its way")).expect("there is memory")
+    }
+
+    /// A child of a process, while others run where a page is on its way; none where there is no memory.
+    pub(super) fn fork_while(&mut self, id: SpaceId, mut others: impl FnMut(&mut Self)) -> Option<SpaceId> {
+        let mut fork = Fork::new();
+        // Bound: each step passes some of the parent's entries, and each wait ends with a move.
+        let child = loop {
+            match self.on(OTHER, 0, |mm, spaces, cx| fork.step(mm, spaces.get_mut(id).unwrap(), cx, Time(u64::MAX))) {
+                Step::More => {}
+                Step::Block(Wait::Folio(_)) => {
+                    self.is_forking = true;
+                    others(self);
+                    self.is_forking = false;
+                }
+                Step::Block(wait) => panic!("{wait:?}"),
+                Step::Done(child) => break child.ok()?,
+            }
+        };
         let child = self.spaces.add(child);
-        let held: Vec<_> =
-            self.holds.iter().filter(|((owner, _), _)| *owner == id).map(|((_, vpn), c)| (*vpn, *c)).collect();
-        self.holds.extend(held.into_iter().map(|(vpn, content)| ((child, vpn), content)));
-        child
+        let of_parent: Vec<_> =
+            self.holds.range((id, Vpn(0))..=(id, Vpn(u64::MAX))).map(|(at, it)| (at.1, *it)).collect();
+        self.holds.extend(of_parent.into_iter().map(|(vpn, content)| ((child, vpn), content)));
+        Some(child)
     }
 
     pub(super) fn unmap(&mut self, id: SpaceId, range: PageRange) {
@@ -178,6 +216,9 @@ impl World {
 
     /// Every frame is owned by one, every count is right, and every page holds what was stored to it.
     pub(super) fn check(&self, mine: Holdings) {
+        if self.is_forking {
+            return;
+        }
         check::walk(&self.mm).unwrap();
         let spaces = self.spaces.iter().map(|(_, space)| space).collect();
         check::walk_owners(&self.mm, &Owners { spaces, controls: vec![(ME, mine)] }).unwrap();
@@ -188,6 +229,34 @@ impl World {
         }
     }
 
+    /// Leaves every second frame of a node free, and no more.
+    pub(super) fn fragment(&mut self, node: u32) {
+        let request = AllocRequest::gfp_highuser_movable(NodeId(node)).this_node();
+        let request = AllocRequest { reclaims: false, wakes_kswapd: false, ..request };
+        let mut taken = Vec::new();
+        while let Some(frame) = self.on(OTHER, node, |mm, _, cx| mm.alloc(cx, &request)) {
+            taken.push(frame);
+        }
+        for frame in taken.iter().filter(|frame| frame.0 % 2 == 0) {
+            self.on(OTHER, node, |mm, _, cx| mm.free(cx, *frame, Order::BASE));
+        }
+    }
+
+    /// Moves a range to a node, with everything walked after each step.
+    pub(super) fn to_node(&mut self, id: SpaceId, range: PageRange, node: u32) -> Moved {
+        let mut moving = ToNode::new(id, range, NodeId(node));
+        // Bound: each step passes a page, or tries one for one of ten times.
+        loop {
+            let step = self.on(ME, 0, |mm, spaces, cx| moving.step(mm, spaces, cx));
+            self.check(moving.holdings());
+            match step {
+                Step::More => {}
+                Step::Done(moved) => return moved,
+                Step::Block(wait) => panic!("{wait:?}"),
+            }
+        }
+    }
+
     /// A step of a move, with everything walked after.
     pub(super) fn step(&mut self, moving: &mut Misplaced) -> Step<Misplacement> {
         let step = self.on(ME, 1, |mm, spaces, cx| moving.step(mm, spaces, cx));
@@ -195,8 +264,9 @@ impl World {
         step
     }
 
-    /// Moves a page to a node; how it ended.
+    /// Moves a page to a node, at which user code has faulted; how it ended.
     pub(super) fn migrate(&mut self, id: SpaceId, vpn: Vpn, node: u32) -> Misplacement {
+        self.hint(id, PageRange::new(vpn, 1));
         let mut moving = Misplaced::new(id, vpn, NodeId(node));
         // Bound: ten passes of a few steps.
         loop {
