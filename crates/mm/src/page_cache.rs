@@ -26,6 +26,7 @@ mod xfs;
 use std::{
     cmp::Reverse,
     collections::{BTreeMap, BinaryHeap},
+    hash::{BuildHasherDefault, DefaultHasher},
 };
 
 use units::{Order, Pfn, Vpn};
@@ -82,14 +83,18 @@ struct Open {
     read_ahead: read::ReadAhead,
 }
 
+/// Files by name: a million of them in thpfioscale, where an ordered map compares names twenty times.
+#[expect(clippy::disallowed_types, reason = "names are looked up and never gone through: their order decides nothing")]
+type Names = std::collections::HashMap<Box<str>, InodeId, BuildHasherDefault<DefaultHasher>>;
+
 /// Files: their pages, inodes and names, and the disk that they are on.
 #[derive(Clone, Debug)]
 pub struct PageCache {
-    inodes: Vec<Option<Box<Inode>>>,
+    inodes: Vec<Option<Inode>>,
     free_inodes: Vec<u32>,
     segments: Vec<Option<Segment>>,
     free_segments: Vec<u32>,
-    names: BTreeMap<String, InodeId>,
+    names: Names,
     open: Vec<Option<Open>>,
     /// Numbers of descriptors below `open.len()` that are free: the lowest goes first.
     free_files: BinaryHeap<Reverse<u32>>,
@@ -142,7 +147,7 @@ impl PageCache {
             free_inodes: Vec::new(),
             segments: Vec::new(),
             free_segments: Vec::new(),
-            names: BTreeMap::new(),
+            names: Names::default(),
             open: Vec::new(),
             free_files: BinaryHeap::new(),
             nodes: Nodes::default(),
@@ -255,7 +260,7 @@ impl PageCache {
         let stray = (0..).map(InodeId).zip(&self.inodes).find_map(|(id, inode)| {
             let inode = inode.as_ref()?;
             let is_dirty = inode.mapping.next_dirty(&self.nodes, 0).is_some();
-            (is_dirty && inode.dirty_place.is_none() && inode.name.is_some()).then_some(id)
+            (is_dirty && inode.dirty_place.is_none() && inode.has_name).then_some(id)
         });
         stray.map(|id| format!("{id:?} has dirty pages, but the flusher does not know it"))
     }
@@ -420,7 +425,7 @@ impl Mm {
     /// The places where a page of the cache may be mapped: families and page numbers.
     pub(crate) fn file_places(&self, head: Pfn) -> Vec<(FamilyId, Vpn)> {
         let Some((id, index)) = self.cache.place_of(&self.frames, head) else { return Vec::new() };
-        let maps = &self.cache.inode(id).maps;
+        let maps = self.cache.inode(id).maps();
         maps.iter().map(|map| (map.family, Vpn(index.wrapping_add(map.shift)))).collect()
     }
 }

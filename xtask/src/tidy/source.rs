@@ -74,7 +74,7 @@ pub(super) fn check(path: &str, text: &str) -> Vec<Finding> {
         let code = code_of(line);
         findings.extend(tree::check_module_name(path, at + 1, code));
         if let Some(krate) = krate {
-            findings.extend(check_words(path, at + 1, code, krate));
+            findings.extend(check_words(path, at + 1, code, krate).into_iter().filter(|_| !is_excused(text, at)));
         }
     }
     if is_mm_mechanism(path) && !text.starts_with("//! Linux: ") {
@@ -110,6 +110,12 @@ fn check_words(path: &str, line: usize, code: &str, krate: &str) -> Vec<Finding>
         findings.push(Finding::new(path, line, "`.work(` outside the primitives: algorithms never name a price"));
     }
     findings
+}
+
+/// Does the line above say why this one may use a type that clippy does not allow? (Linux's dcache is a hash table, too.)
+fn is_excused(text: &str, at: usize) -> bool {
+    let above = at.checked_sub(1).and_then(|above| text.lines().nth(above));
+    above.is_some_and(|line| line.starts_with("#[expect(clippy::disallowed_types, reason = \""))
 }
 
 /// `needle` in `code`, not as the tail of a longer name.
@@ -166,6 +172,7 @@ mod tests {
             ("crates/os/src/a.rs", "use std::sync::Arc;"),
             ("crates/mm/src/a.rs", "//! Linux: mm/x.c (v6.1).\nuse std::sync::LazyLock;"),
             ("crates/os/src/a.rs", "// no Instant::now here"),
+            ("crates/os/src/a.rs", "#[expect(clippy::disallowed_types, reason = \"x\")]\ntype A = HashMap<u8, u8>;"),
             ("crates/cli/src/a.rs", "my_todo!(); x.expect(y);"),
             ("crates/cli/src/a.rs", "use operand::Operand; x.atan2(y);"),
             ("xtask/src/a.rs", "dbg!(x)"),

@@ -132,7 +132,7 @@ impl Mm {
         self.cache.inode_mut(id).blocks.add(index);
         if self.frames.keeps_contents() {
             let content = self.frames.content(head);
-            self.cache.inode_mut(id).contents.insert(index, content);
+            self.cache.inode_mut(id).set_content(index, content);
         }
         primitive::file_pages(cx, 1);
     }
@@ -225,7 +225,7 @@ impl Mm {
         if request.failed {
             self.cache.inode_mut(request.of).has_failed = true;
             if self.frames.keeps_contents() {
-                self.cache.inode_mut(request.of).contents.insert(index, !0);
+                self.cache.inode_mut(request.of).set_content(index, !0);
             }
         }
         if self.cache.has(at, PageFlag::Reclaim) {

@@ -2,10 +2,10 @@
 //! in mm/fadvise.c (v6.1; generic_file_buffered_read() in v4.20).
 //! Differs: who waits for the disk begins again with that page; the history in the cache (`try_context_readahead`) is not asked.
 
-use units::{Bytes, Errno, Time};
+use units::{Bytes, Errno, Pfn, Time};
 
 use super::{InodeId, PageFlag, dirty::disk_wait, read::Window, xfs::RETRY};
-use crate::{Mm, cx::Cx, primitive, step::Step};
+use crate::{Mm, cx::Cx, frame::FrameFlag, primitive, step::Step};
 
 /// One read(2).
 #[derive(Clone, Debug)]
@@ -55,6 +55,11 @@ impl Read {
     fn read_page(&mut self, mm: &mut Mm, cx: &mut Cx) -> Next {
         let index = self.at / Bytes::PAGE.0;
         let at = (self.id, index);
+        // Nearly always the page is there, and nothing is to be done but to copy: one look at the tree says so.
+        let ready = if self.window.is_none() { mm.cache.ready_page(self.id, index) } else { None };
+        if let Some(head) = ready.filter(|head| !mm.frames.has(*head, FrameFlag::Locked)) {
+            return self.copy(mm, cx, head);
+        }
         if self.window.is_none() && !self.is_alone {
             let wanted = self.end.div_ceil(Bytes::PAGE.0) - index;
             self.window = if mm.cache.page(self.id, index).is_some() {
@@ -75,6 +80,12 @@ impl Read {
         if !mm.cache.has(at, PageFlag::Uptodate) {
             return self.read_alone(mm, cx, index);
         }
+        self.copy(mm, cx, head)
+    }
+
+    /// Copies what is wanted of the page that it is at (`copy_folio_to_iter`).
+    fn copy(&mut self, mm: &mut Mm, cx: &mut Cx, head: Pfn) -> Next {
+        let index = self.at / Bytes::PAGE.0;
         let end = self.end.min((index + 1) * Bytes::PAGE.0);
         primitive::read_file(cx, Bytes(end - self.at));
         if mm.frames.keeps_contents() {

@@ -112,20 +112,30 @@ impl Extents {
     }
 }
 
-/// A file.
+/// Facts of an inode that few files have.
+#[derive(Clone, Debug, Default)]
+pub(super) struct Rare {
+    /// Segments of a large file behind its first.
+    segments: Vec<SegmentId>,
+    maps: Vec<MappedBy>,
+    /// The contents of the file's blocks, for tests.
+    contents: BTreeMap<u64, u64>,
+}
+
+/// A file. There are as many as disks have small files, in one array: what few files have is in a box.
 #[derive(Clone, Debug, Default)]
 pub(super) struct Inode {
-    /// None once it is unlinked.
-    pub(super) name: Option<String>,
+    /// A name leads to the file: false once it is unlinked.
+    pub(super) has_name: bool,
     /// Bytes.
     pub(super) size: u64,
     pub(super) mapping: Mapping,
-    pub(super) segments: Vec<SegmentId>,
+    /// The first segment.
+    pub(super) segment: Option<SegmentId>,
     /// Blocks that it has on the disk.
     pub(super) blocks: Extents,
     /// Times that it is open.
     pub(super) opens: u32,
-    pub(super) maps: Vec<MappedBy>,
     /// Where it lives in memory, if it does.
     pub(super) object: Option<Object>,
     pub(super) dentry: Option<Object>,
@@ -152,14 +162,52 @@ pub(super) struct Inode {
     pub(super) written_by: Time,
     /// Something could not be written since this was last asked (`AS_EIO`).
     pub(super) has_failed: bool,
-    /// The contents of the file's blocks, for tests.
-    pub(super) contents: BTreeMap<u64, u64>,
+    pub(super) rare: Option<Box<Rare>>,
 }
 
 impl Inode {
     /// Is the inode in use, so that it stays in memory?
     pub(super) fn is_used(&self) -> bool {
-        self.opens > 0 || !self.maps.is_empty() || self.dentry.is_some()
+        self.opens > 0 || !self.maps().is_empty() || self.dentry.is_some()
+    }
+
+    /// The families that map the file.
+    pub(super) fn maps(&self) -> &[MappedBy] {
+        self.rare.as_ref().map_or(&[], |rare| &rare.maps)
+    }
+
+    fn rare(&mut self) -> &mut Rare {
+        self.rare.get_or_insert_default()
+    }
+
+    /// Segments of the file, the first to the last.
+    fn segments(&self) -> impl Iterator<Item = SegmentId> + '_ {
+        self.segment.into_iter().chain(self.rare.iter().flat_map(|rare| rare.segments.iter().copied()))
+    }
+
+    fn add_segment(&mut self, segment: SegmentId) {
+        if self.segment.is_none() {
+            self.segment = Some(segment);
+        } else {
+            self.rare().segments.push(segment);
+        }
+    }
+
+    /// The content of a block, for tests: 0 where nothing was written.
+    pub(super) fn content(&self, index: u64) -> u64 {
+        self.rare.as_ref().and_then(|rare| rare.contents.get(&index).copied()).unwrap_or(0)
+    }
+
+    /// A block has other contents, for tests.
+    pub(super) fn set_content(&mut self, index: u64, content: u64) {
+        self.rare().contents.insert(index, content);
+    }
+
+    /// Blocks from an index on have no contents any more, for tests.
+    pub(super) fn cut_contents(&mut self, from: u64) {
+        if let Some(rare) = &mut self.rare {
+            rare.contents.split_off(&from);
+        }
     }
 
     /// Pages up to its end.
@@ -178,7 +226,7 @@ impl PageCache {
     }
 
     pub(super) fn add_inode(&mut self, inode: Inode) -> InodeId {
-        let inode = Some(Box::new(inode));
+        let inode = Some(inode);
         if let Some(id) = self.free_inodes.pop() {
             self.inodes[id as usize] = inode;
             return InodeId(id);
@@ -194,7 +242,7 @@ impl PageCache {
         let inode = self.inodes[id.0 as usize].take().expect("the file exists");
         assert!(inode.mapping.is_empty() && !inode.is_used() && inode.object.is_none(), "{id:?} is still used");
         self.blocks_used -= inode.blocks.blocks();
-        for segment in inode.segments {
+        for segment in inode.segments() {
             self.segments[segment.0 as usize] = None;
             self.free_segments.push(segment.0);
         }
@@ -205,8 +253,13 @@ impl PageCache {
     pub(super) fn segment(&mut self, id: InodeId, index: u64) -> SegmentId {
         let nth = usize::try_from(index / u64::from(SegmentId::PAGES)).expect("memory addresses them");
         // Bound: the parts of the file.
-        while self.inode(id).segments.len() <= nth {
-            let at = u32::try_from(self.inode(id).segments.len()).expect("few parts");
+        loop {
+            let inode = self.inode(id);
+            let found = if nth == 0 { inode.segment } else { inode.segments().nth(nth) };
+            if let Some(segment) = found {
+                return segment;
+            }
+            let at = u32::try_from(inode.segments().count()).expect("few parts");
             let part = Some(Segment { inode: id, nth: at });
             let segment = if let Some(free) = self.free_segments.pop() {
                 self.segments[free as usize] = part;
@@ -215,9 +268,8 @@ impl PageCache {
                 self.segments.push(part);
                 u32::try_from(self.segments.len() - 1).expect("fewer than 2^28 segments")
             };
-            self.inode_mut(id).segments.push(SegmentId(segment));
+            self.inode_mut(id).add_segment(SegmentId(segment));
         }
-        self.inode(id).segments[nth]
     }
 
     /// An inode is used again, or gone.
@@ -252,7 +304,7 @@ impl PageCache {
 
     /// A VMA maps the file from now on.
     pub(super) fn add_mapper(&mut self, id: InodeId, family: FamilyId, shift: u64) {
-        let maps = &mut self.inode_mut(id).maps;
+        let maps = &mut self.inode_mut(id).rare().maps;
         match maps.iter_mut().find(|map| map.family == family && map.shift == shift) {
             Some(map) => map.vmas += 1,
             None => maps.push(MappedBy { family, shift, vmas: 1 }),
@@ -270,7 +322,7 @@ impl Mm {
 
     /// Ends a mapping of a file; a file without name that no task has open either goes at once (`remove_vma`, `iput`).
     pub(crate) fn unmap_file(&mut self, cx: &mut Cx, family: FamilyId, map: FileMap) {
-        let maps = &mut self.cache.inode_mut(map.inode).maps;
+        let maps = &mut self.cache.inode_mut(map.inode).rare().maps;
         let at = maps.iter().position(|known| known.family == family && known.shift == map.shift);
         let at = at.expect("it was mapped");
         maps[at].vmas -= 1;
@@ -297,7 +349,7 @@ impl Mm {
             InodeShrink::WithoutPages => !inode.mapping.is_shrinkable(),
             InodeShrink::TakesPages | InodeShrink::KeepsMany => inode.dirty_place.is_some(),
         };
-        if is_kept || inode.name.is_none() {
+        if is_kept || !inode.has_name {
             return;
         }
         let node = self.node_of(object.slab());

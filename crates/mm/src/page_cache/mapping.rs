@@ -5,10 +5,12 @@
 //! An inode's pages by index: a tree of nodes of 64 entries, of as few levels as its largest index needs. A file of one page
 //! needs no node at all.
 
-use std::cell::Cell;
+mod node;
 
 use units::Pfn;
 
+use self::node::Node;
+pub(super) use self::node::Nodes;
 use crate::{frame::NIL, slab::Object};
 
 const SHIFT: u32 = 6;
@@ -65,7 +67,8 @@ pub enum Slot {
     Shadow(u32),
 }
 
-/// An entry: a frame, a shadow or a node; marks; the slab of the page's buffer head.
+/// An entry: a frame, a shadow or a node; marks; the slab of the page's buffer head, or, where the entry is a mapping's head and
+/// a node, the bits of an index below that node's: most files have one node, whose entry is found without a look at the node.
 #[derive(Clone, Copy, Debug)]
 struct Entry {
     word: u32,
@@ -86,134 +89,6 @@ impl Entry {
             SHADOW => Slot::Shadow(self.word),
             _ => Slot::Empty,
         }
-    }
-}
-
-/// One node (`struct xa_node`).
-#[derive(Clone, Debug)]
-struct Node {
-    words: [u32; SLOTS],
-    flags: [u8; SLOTS],
-    buffers: [u32; SLOTS],
-    /// Entries that are a folio, or lead to one.
-    folios: u64,
-    /// Entries that are dirty, or lead to one that is (`PAGECACHE_TAG_DIRTY`).
-    dirty: u64,
-    /// Entries that are anything.
-    count: u8,
-    /// Bits of an index below this node's.
-    shift: u32,
-    parent: Option<(u32, usize)>,
-    object: Object,
-}
-
-impl Node {
-    fn new(object: Object, shift: u32, parent: Option<(u32, usize)>) -> Self {
-        let (words, flags, buffers) = ([0; SLOTS], [EMPTY; SLOTS], [NIL.0; SLOTS]);
-        Self { words, flags, buffers, folios: 0, dirty: 0, count: 0, shift, parent, object }
-    }
-
-    fn get(&self, at: usize) -> Entry {
-        Entry { word: self.words[at], flags: self.flags[at], buffer: self.buffers[at] }
-    }
-
-    fn put(&mut self, at: usize, entry: Entry) {
-        let was = self.flags[at] & KIND != EMPTY;
-        let is = entry.kind() != EMPTY;
-        self.count = self.count + u8::from(is) - u8::from(was);
-        (self.words[at], self.flags[at], self.buffers[at]) = (entry.word, entry.flags, entry.buffer);
-    }
-}
-
-/// The nodes of all mappings.
-#[derive(Clone, Debug, Default)]
-pub(super) struct Nodes {
-    all: Vec<Option<Box<Node>>>,
-    free: Vec<u32>,
-    /// Those that were given up since this was last asked.
-    pub(super) freed: Vec<Object>,
-    found: Found,
-}
-
-/// Nodes of single entries that were found last: the next request is for the same page again, and then for the next page.
-/// Tasks that read different files take turns, so that there are several.
-#[derive(Clone, Debug)]
-struct Found {
-    leaves: [Cell<Leaf>; 1 << Self::BITS],
-    /// How often a node was given up: what was found before is not known any more.
-    given: u32,
-}
-
-/// A node of single entries: below which node of the highest level, for which indices (those of the same `high`).
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-struct Leaf {
-    top: u32,
-    high: u64,
-    node: u32,
-    given: u32,
-}
-
-impl Default for Found {
-    fn default() -> Self {
-        // What was found before the first node was given up has another number than a leaf that is none.
-        Self { leaves: std::array::from_fn(|_| Cell::default()), given: 1 }
-    }
-}
-
-impl Found {
-    /// Some more than there are CPUs in machines that are simulated, so that few of their files share a place.
-    const BITS: u32 = 6;
-
-    fn at(&self, top: u32) -> &Cell<Leaf> {
-        // Nodes of highest levels have numbers that lie a whole file apart: multiplied (Knuth's constant) they spread.
-        let spread = top.wrapping_mul(0x9E37_79B1) >> (u32::BITS - Self::BITS);
-        &self.leaves[spread as usize]
-    }
-
-    fn get(&self, top: u32, high: u64) -> Option<u32> {
-        let leaf = self.at(top).get();
-        ((leaf.top, leaf.high, leaf.given) == (top, high, self.given)).then_some(leaf.node)
-    }
-
-    fn put(&self, top: u32, high: u64, node: u32) {
-        self.at(top).set(Leaf { top, high, node, given: self.given });
-    }
-}
-
-impl Nodes {
-    fn add(&mut self, node: Node) -> u32 {
-        let node = Some(Box::new(node));
-        if let Some(id) = self.free.pop() {
-            self.all[id as usize] = node;
-            return id;
-        }
-        self.all.push(node);
-        u32::try_from(self.all.len() - 1).expect("fewer than 2^32 nodes")
-    }
-
-    fn give(&mut self, id: u32) {
-        self.found.given += 1;
-        let node = self.all[id as usize].take().expect("it is in use");
-        self.freed.push(node.object);
-        self.free.push(id);
-    }
-
-    fn get(&self, id: u32) -> &Node {
-        self.all[id as usize].as_ref().expect("it is in use")
-    }
-
-    fn get_mut(&mut self, id: u32) -> &mut Node {
-        self.all[id as usize].as_mut().expect("it is in use")
-    }
-
-    /// The kernel objects that they are.
-    pub(super) fn objects(&self) -> impl Iterator<Item = Object> + '_ {
-        self.all.iter().flatten().map(|node| node.object)
-    }
-
-    /// How many there are.
-    pub(super) fn len(&self) -> usize {
-        self.all.len() - self.free.len()
     }
 }
 
@@ -244,7 +119,13 @@ impl Mapping {
         if self.head.kind() != NODE {
             return (index == 0).then_some(Place::Head);
         }
-        let mut id = self.head.word;
+        let (mut id, shift) = (self.head.word, self.head.buffer);
+        if index >> shift >= SLOTS as u64 {
+            return None;
+        }
+        if shift == 0 {
+            return Some(Place::In(id, place_in_node(index)));
+        }
         let (top, high) = (id, index >> SHIFT);
         if let Some(node) = nodes.found.get(top, high) {
             return Some(Place::In(node, place_in_node(index)));
@@ -252,19 +133,15 @@ impl Mapping {
         // Bound: the levels.
         loop {
             let node = nodes.get(id);
-            let at = index >> node.shift;
-            if node.parent.is_none() && at >= SLOTS as u64 {
-                return None;
-            }
-            let at = place_in_node(at);
+            let at = place_in_node(index >> node.shift);
             if node.shift == 0 {
                 nodes.found.put(top, high, id);
                 return Some(Place::In(id, at));
             }
-            if node.flags[at] & KIND != NODE {
+            if node.flags(at) & KIND != NODE {
                 return None;
             }
-            id = node.words[at];
+            id = node.word(at);
         }
     }
 
@@ -323,7 +200,7 @@ impl Mapping {
         match self.place(nodes, index).expect("only pages are marked") {
             Place::Head => set(&mut self.head.flags),
             Place::In(id, at) => {
-                set(&mut nodes.get_mut(id).flags[at]);
+                set(nodes.get_mut(id).entry_mut(at).1);
                 if flag == PageFlag::Dirty {
                     propagate(nodes, id, at, on, |node| &mut node.dirty);
                 }
@@ -339,11 +216,10 @@ impl Mapping {
     /// A page gets a buffer head, or loses it; says which one it had.
     pub(super) fn set_buffer(&mut self, nodes: &mut Nodes, index: u64, buffer: Option<Object>) -> Option<Object> {
         let buffer = buffer.map_or(NIL.0, |object| object.slab().0);
-        let its = match self.place(nodes, index).expect("only pages have buffers") {
-            Place::Head => &mut self.head.buffer,
-            Place::In(id, at) => &mut nodes.get_mut(id).buffers[at],
+        let was = match self.place(nodes, index).expect("only pages have buffers") {
+            Place::Head => std::mem::replace(&mut self.head.buffer, buffer),
+            Place::In(id, at) => nodes.get_mut(id).set_buffer(at, buffer),
         };
-        let was = std::mem::replace(its, buffer);
         (was != NIL.0).then_some(Object(Pfn(was)))
     }
 
@@ -361,7 +237,7 @@ impl Mapping {
             while index >> shift >= SLOTS as u64 {
                 shift += SHIFT;
             }
-            self.head = Entry { word: nodes.add(Node::new(object, shift, None)), flags: NODE, buffer: NIL.0 };
+            self.head = Entry { word: nodes.add(Node::new(object, shift, None)), flags: NODE, buffer: shift };
             return;
         }
         let top = if self.head.kind() == NODE { Some(self.head.word) } else { None };
@@ -369,7 +245,8 @@ impl Mapping {
         let reaches = top.is_some_and(|top| index >> nodes.get(top).shift < SLOTS as u64);
         if !reaches {
             let mut node = Node::new(object, shift, None);
-            node.put(0, self.head);
+            let below = if self.head.kind() == NODE { Entry { buffer: NIL.0, ..self.head } } else { self.head };
+            node.put(0, below);
             let (folios, dirty) = match top {
                 Some(top) => (nodes.get(top).folios != 0, nodes.get(top).dirty != 0),
                 None => (self.head.kind() == FOLIO, self.head.flags & PageFlag::Dirty.mask() != 0),
@@ -379,7 +256,7 @@ impl Mapping {
             if let Some(top) = top {
                 nodes.get_mut(top).parent = Some((id, 0));
             }
-            self.head = Entry { word: id, flags: NODE, buffer: NIL.0 };
+            self.head = Entry { word: id, flags: NODE, buffer: shift };
             return;
         }
         let mut id = top.expect("it reaches");
@@ -387,8 +264,8 @@ impl Mapping {
         loop {
             let node = nodes.get(id);
             let (shift, at) = (node.shift, place_in_node(index >> node.shift));
-            if node.flags[at] & KIND == NODE {
-                id = node.words[at];
+            if node.flags(at) & KIND == NODE {
+                id = node.word(at);
                 continue;
             }
             let child = nodes.add(Node::new(object, shift - SHIFT, Some((id, at))));
@@ -425,7 +302,7 @@ impl Mapping {
     pub(super) fn replace(&mut self, nodes: &mut Nodes, index: u64, to: Pfn) {
         match self.place(nodes, index).expect("it has a page") {
             Place::Head => self.head.word = to.0,
-            Place::In(id, at) => nodes.get_mut(id).words[at] = to.0,
+            Place::In(id, at) => *nodes.get_mut(id).entry_mut(at).0 = to.0,
         }
     }
 
@@ -455,10 +332,12 @@ impl Mapping {
                 return;
             }
             nodes.give(self.head.word);
-            if only.kind() == NODE {
-                nodes.get_mut(only.word).parent = None;
-            }
             self.head = only;
+            if only.kind() == NODE {
+                let below = nodes.get_mut(only.word);
+                below.parent = None;
+                self.head.buffer = below.shift;
+            }
         }
     }
 
@@ -500,9 +379,9 @@ fn next_any_in(nodes: &Nodes, id: u32, base: u64, from: u64) -> Option<u64> {
     let first = from.saturating_sub(base) >> node.shift;
     (usize::try_from(first).unwrap_or(SLOTS)..SLOTS).find_map(|at| {
         let start = base + ((at as u64) << node.shift);
-        match node.flags[at] & KIND {
+        match node.flags(at) & KIND {
             EMPTY => None,
-            NODE => next_any_in(nodes, node.words[at], start, from),
+            NODE => next_any_in(nodes, node.word(at), start, from),
             _ => Some(start),
         }
     })
@@ -518,9 +397,9 @@ fn next_in(nodes: &Nodes, id: u32, base: u64, from: u64, of: fn(&Node) -> u64) -
         let at = bits.trailing_zeros() as usize;
         let start = base + ((at as u64) << node.shift);
         if node.shift == 0 {
-            return Some((start, Pfn(node.words[at])));
+            return Some((start, Pfn(node.word(at))));
         }
-        let found = next_in(nodes, node.words[at], start, from, of);
+        let found = next_in(nodes, node.word(at), start, from, of);
         if found.is_some() {
             return found;
         }

@@ -63,7 +63,7 @@ impl Opening {
 
     /// The file's descriptor.
     pub(super) fn step(&mut self, mm: &mut Mm, cx: &mut Cx) -> Step<Result<u32, Errno>> {
-        let known = mm.cache.names.get(&self.name).copied();
+        let known = mm.cache.names.get(self.name.as_str()).copied();
         match (known, self.makes) {
             (Some(_), true) => return self.fail(mm, cx, Errno::EXIST),
             (None, false) => return self.fail(mm, cx, Errno::NOENT),
@@ -104,9 +104,9 @@ impl Opening {
         let id = known.unwrap_or_else(|| {
             let (log_item, cluster) = (self.log_item.take(), self.cluster.map(|placed| placed.cluster));
             let logged = self.vector.take().map(Logged::new).unwrap_or_default();
-            let inode = Inode { name: Some(self.name.clone()), log_item, logged, cluster, ..Inode::default() };
+            let inode = Inode { has_name: true, log_item, logged, cluster, ..Inode::default() };
             let id = mm.cache.add_inode(inode);
-            mm.cache.names.insert(self.name.clone(), id);
+            mm.cache.names.insert(self.name.as_str().into(), id);
             let has_memory = mm.log_inode(cx, id, Fields::Core);
             assert!(has_memory, "a new inode has its vector");
             id
@@ -201,7 +201,7 @@ impl Mm {
         let id = self.cache.names.remove(name).ok_or(Errno::NOENT)?;
         primitive::file_operation(cx);
         self.drop_dentry(cx, id);
-        self.cache.inode_mut(id).name = None;
+        self.cache.inode_mut(id).has_name = false;
         Ok(self.let_go_of(id))
     }
 
@@ -218,10 +218,10 @@ impl Mm {
     /// (`dput`).
     fn let_go_of(&mut self, id: InodeId) -> Option<InodeId> {
         let inode = self.cache.inode(id);
-        if inode.opens > 0 || !inode.maps.is_empty() {
+        if inode.opens > 0 || !inode.maps().is_empty() {
             return None;
         }
-        if inode.name.is_none() {
+        if !inode.has_name {
             self.cache.leave_idle(id);
             self.cache.leave_dirty(id);
             return Some(id);

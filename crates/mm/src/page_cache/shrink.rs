@@ -48,7 +48,7 @@ impl Mm {
             let Some(id) = self.cache.dentries[node].first() else { break };
             let inode = self.cache.inode_mut(id);
             let (_, place) = inode.dentry_place.take().expect("it is on the list");
-            let (is_open, was_used) = (inode.opens > 0 || !inode.maps.is_empty(), inode.is_dentry_used);
+            let (is_open, was_used) = (inode.opens > 0 || !inode.maps().is_empty(), inode.is_dentry_used);
             inode.is_dentry_used = false;
             self.cache.dentries[node].remove(place);
             if is_open {

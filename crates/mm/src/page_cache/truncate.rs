@@ -39,7 +39,7 @@ impl Mm {
         if cut == Step::Done(()) {
             let inode = self.cache.inode_mut(id);
             inode.size = len.0;
-            inode.contents.split_off(&first);
+            inode.cut_contents(first);
             let freed = inode.blocks.cut(first);
             self.cache.blocks_used -= freed;
         }

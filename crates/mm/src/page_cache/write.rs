@@ -222,7 +222,7 @@ impl Mm {
     /// A page that is being read holds what its block holds.
     pub(super) fn fill_from_disk(&mut self, (id, index): (InodeId, u64), head: Pfn) {
         if self.frames.keeps_contents() {
-            let content = self.cache.inode(id).contents.get(&index).copied().unwrap_or(0);
+            let content = self.cache.inode(id).content(index);
             self.frames.store(head, content);
         }
     }
