@@ -1,5 +1,6 @@
 //! From a workload's integers to the metrics of the result.
 
+mod autonumabench;
 mod locality;
 mod numa_access;
 
@@ -34,6 +35,7 @@ pub(crate) fn of(workload: &Workload, outcome: &Outcome) -> Vec<Metric> {
             will_it_scale::Test::None => memhog(params, outcome),
             test => will_it_scale(test, outcome),
         },
+        Workload::Autonumabench(_) => autonumabench::metrics(outcome),
         Workload::VmLargerThanANode(_) => locality::vm(&workload.case(), outcome),
         Workload::FragmentedFault(_) => locality::fragmented(&workload.case(), outcome),
         Workload::GuestFootprint(params) => footprint(params, &outcome.tasks),

@@ -15,6 +15,7 @@ use self::order::Order;
 use crate::{
     Mm,
     address_space::AddressSpace,
+    bandwidth::flows::End,
     cost::{Pattern, walk::Visit},
     cx::Cx,
     fault::{self, FaultControl, FaultDone},
@@ -168,7 +169,12 @@ impl Accesses {
         self.span = Some((begin, cx.now()));
         if self.is_flow(mm) {
             let (cpu, from) = (cx.cpu().0 as usize, mm.nodes.place(mm.node_of_cpu(cx.cpu())));
-            mm.bandwidth.flows.end_step(cpu, from, cx.now(), !matches!(step, Step::Done(_)));
+            let end = match step {
+                Step::Done(_) => End::Done,
+                _ if matches!(self.phase, Phase::Fault(_)) => End::HeldUp,
+                _ => End::GoesOn,
+            };
+            mm.bandwidth.flows.end_step(cpu, from, cx.now(), end);
         }
         step
     }

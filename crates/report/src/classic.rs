@@ -20,7 +20,7 @@ use crate::{
 /// Makes all tables: latencies, shares, times, external fragmentation and counters of each group of cells.
 pub(crate) fn report(groups: &[Group<'_>]) -> Report {
     let of_group = |group| {
-        let first = [latencies(group), shares(group), durations(group)].into_iter();
+        let first = [latencies(group), shares(group), programs(group), durations(group)].into_iter();
         first.chain(extfrag::table(group)).chain([vmstat(group)]).collect::<Vec<Table>>()
     };
     let tables = groups.iter().flat_map(of_group);
@@ -145,6 +145,38 @@ fn shares(group: &Group<'_>) -> Table {
     table(group, Kind::Metric, (&title, "pct"), Better::Higher, rows)
 }
 
+/// Metrics of single programs, of which a run has several (autonumabench).
+const PROGRAMS: [&str; 3] = ["time_s", "cpu_pct", "memory_gib"];
+
+/// A metric of a program, a row for each: all programs' User, then all their System. Only the first is `name.class` for programs,
+/// as that of a published table is.
+fn programs(group: &Group<'_>) -> Table {
+    let mut rows = Vec::new();
+    for name in PROGRAMS {
+        let metrics = || group.cells.iter().flat_map(|placed| of_name(placed.cell, name));
+        let classes = distinct(metrics().filter_map(|metric| metric.class.as_deref()));
+        let parts = distinct(metrics().filter_map(|metric| metric.part.as_deref()));
+        for class in classes {
+            for part in &parts {
+                let found = |cell: &Cell| {
+                    let mut all = of_name(cell, name);
+                    let place = (Some(class), Some(*part));
+                    all.find(|found| (found.class.as_deref(), found.part.as_deref()) == place)?.samples.first().copied()
+                };
+                let metric = if name == "cpu_pct" { name.to_owned() } else { format!("{name}.{class}") };
+                let better = if name == "time_s" { Better::Lower } else { Better::None };
+                let line = Line { metric, case: (*part).to_owned(), stat: class, better, form: Form::Hundredths };
+                let row = row(group, line, found);
+                if row.cells.iter().any(Option::is_some) {
+                    rows.push(row);
+                }
+            }
+        }
+    }
+    let title = format!("{} Programs (seconds, per cent, GiB by node at the end)", group.experiment);
+    table(group, Kind::Metric, (&title, "s"), Better::Lower, rows)
+}
+
 fn durations(group: &Group<'_>) -> Table {
     let of_part = |(_, name, part): &(&str, &str, fn(&crate::Duration) -> u64)| {
         let of_run = |cell: &Cell| Some(part(cell.measured.duration.as_ref()?) as f64 / 1e12);
@@ -162,6 +194,8 @@ fn vmstat(group: &Group<'_>) -> Table {
         let (metric, case) = ("counter".to_owned(), line.name.to_owned());
         row(group, Line { metric, case, stat: "", better: Better::None, form: line.form }, of_run)
     };
-    let rows = vmstat::LINES.iter().map(of_row).collect();
+    // The posting of 2013 has one row for entries that were made to fault, those of 2015 have three.
+    let has_programs = group.cells.iter().any(|placed| of_name(placed.cell, PROGRAMS[0]).next().is_some());
+    let rows = vmstat::LINES.iter().filter(|line| line.is_of(has_programs)).map(of_row).collect();
     table(group, Kind::Counters, ("", "as counted"), Better::None, rows)
 }

@@ -229,7 +229,8 @@ impl Task {
 
     /// The task's `getrusage`.
     pub(crate) fn rusage(&self) -> Rusage {
-        let user = self.spent.on(Cause::User);
+        // Memory of another node is slower for user code; what the kernel does there has its prices without that.
+        let user = self.spent.on(Cause::User) + self.spent.on(Cause::RemoteMemory);
         Rusage {
             minor_faults: self.faults - self.major_faults,
             major_faults: self.major_faults,

@@ -142,6 +142,7 @@ impl Workload {
         match self {
             Self::VmLargerThanANode(params) => params.cpus.misfit(nodes),
             Self::FragmentedFault(params) => params.cpus.misfit(nodes),
+            Self::Autonumabench(params) => params.misfit(nodes),
             _ => None,
         }
     }

@@ -4,6 +4,7 @@
 //! makes no sense), says how much memory it needs, and returns an [`Outcome`] of integers.
 
 pub mod aged_fault;
+pub mod autonumabench;
 mod block;
 pub mod conditions;
 mod draw;
@@ -59,6 +60,8 @@ pub enum Workload {
     Thpfioscale(thpfioscale::Params),
     /// Accesses to memory of each node from each node.
     NumaAccess(numa_access::Params),
+    /// Programs whose threads and memory begin on the wrong nodes.
+    Autonumabench(autonumabench::Params),
     /// Huge page faults between hours of mixed work.
     Week(week::Params),
     /// Guests of one host that need its memory in turns.
@@ -98,6 +101,7 @@ pub const WORKLOADS: &[WorkloadInfo] = &[
     slab_churn::INFO,
     thpfioscale::INFO,
     numa_access::INFO,
+    autonumabench::INFO,
     week::INFO,
     guests::INFO,
     will_it_scale::INFO,
@@ -173,6 +177,7 @@ impl Workload {
             "guest-footprint" => guest_footprint::Params::parse(params).map(Self::GuestFootprint),
             "vm-larger-than-a-node" => vm_larger_than_a_node::Params::parse(params).map(Self::VmLargerThanANode),
             "fragmented-fault" => fragmented_fault::Params::parse(params).map(Self::FragmentedFault),
+            "autonumabench" => autonumabench::Params::parse(params).map(Self::Autonumabench),
             "numa-access" => numa_access::Params::parse(params).map(Self::NumaAccess),
             _ => Err(ParamError::UnknownWorkload(name.to_owned())),
         }
@@ -190,6 +195,7 @@ impl Workload {
             Self::SlabChurn(params) => params.memory(total),
             Self::Thpfioscale(params) => params.memory(total),
             Self::NumaAccess(params) => params.memory(),
+            Self::Autonumabench(params) => params.memory(total),
             Self::Week(params) => params.memory(total),
             Self::Guests(params) => params.memory * u64::from(params.guests),
             Self::WillItScale(params) => params.memory(total),
@@ -214,6 +220,7 @@ impl Workload {
             Self::FaultStorm(params) => params.files(),
             Self::ForkStorm(_)
             | Self::NumaAccess(_)
+            | Self::Autonumabench(_)
             | Self::Guests(_)
             | Self::VmLargerThanANode(_)
             | Self::FragmentedFault(_) => Bytes(0),
@@ -262,7 +269,7 @@ impl Workload {
     /// Whether it means to fill memory, or may, so that the kernel has to reclaim and to compact.
     pub fn presses(&self) -> bool {
         match self {
-            Self::FaultStorm(_) | Self::ForkStorm(_) | Self::NumaAccess(_) => false,
+            Self::FaultStorm(_) | Self::ForkStorm(_) | Self::NumaAccess(_) | Self::Autonumabench(_) => false,
             Self::Thpscale(_)
             | Self::Thpscale2015(_)
             | Self::AgedFault(_)
@@ -283,6 +290,8 @@ impl Workload {
         match self {
             Self::WillItScale(params) => params.faults_follow(),
             Self::NumaAccess(params) => params.knows_its_faults(),
+            // How often hinting faults come, only the kernel knows.
+            Self::Autonumabench(_) => false,
             _ => !self.presses(),
         }
     }
@@ -307,6 +316,7 @@ impl Workload {
             Self::SlabChurn(params) => params.case(),
             Self::Thpfioscale(params) => params.case(),
             Self::NumaAccess(params) => params.case(),
+            Self::Autonumabench(params) => params.case(),
             Self::Week(params) => params.case(),
             Self::Guests(params) => params.case(),
             Self::WillItScale(params) => params.case(),
@@ -333,6 +343,7 @@ impl Workload {
             | Self::GuestFootprint(_)
             | Self::VmLargerThanANode(_)
             | Self::FragmentedFault(_)
+            | Self::Autonumabench(_)
             | Self::NumaAccess(_) => true,
         }
     }
@@ -357,6 +368,7 @@ impl Workload {
             Self::SlabChurn(params) => slab_churn::run(os, params.clone(), seed).await,
             Self::Thpfioscale(params) => thpfioscale::run(os, params.clone(), seed).await,
             Self::NumaAccess(params) => numa_access::run(os, params.clone()).await,
+            Self::Autonumabench(params) => autonumabench::run(os, params.clone(), seed).await,
             Self::Week(params) => week::run(os, params.clone(), seed).await,
             Self::Guests(_) => guests::run(),
             Self::WillItScale(params) => will_it_scale::run(os, params.clone()).await,
@@ -379,6 +391,9 @@ pub async fn run_entry<O: Os>(os: O, entry: &str, params: &[u8]) -> Option<serde
         will_it_scale::TASK_ENTRY => Some(through_json(params, async |with| will_it_scale::task(os, with).await).await),
         will_it_scale::MEMHOG_ENTRY => {
             Some(through_json(params, async |with| will_it_scale::memhog(os, with).await).await)
+        }
+        autonumabench::PROCESS_ENTRY => {
+            Some(through_json(params, async |with| autonumabench::process(os, with).await).await)
         }
         week::COMPILE_ENTRY => Some(through_json(params, async |with| week::compile(os, with).await).await),
         _ => None,

@@ -87,7 +87,10 @@ pub struct TaskOutcome {
     /// How mixed memory was before its first block; of week only.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub census: Option<BlockCensus>,
-    /// Where its memory ended, by node and page size; of vm-larger-than-a-node and fragmented-fault only.
+    /// The program that it stands for, where a run has several; of autonumabench only.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub part: Option<String>,
+    /// Where its memory ended, by node and page size; of vm-larger-than-a-node, fragmented-fault and autonumabench only.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub places: Option<Vec<Placed>>,
     /// Attempts from one compaction to the next, at most; of fragmented-fault with `deferral` only.
@@ -137,6 +140,7 @@ impl TaskOutcome {
             fileinit: None,
             access: None,
             census: None,
+            part: None,
             places: None,
             deferral: None,
             host_resident: None,

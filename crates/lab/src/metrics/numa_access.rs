@@ -128,6 +128,7 @@ mod tests {
             fileinit: None,
             access: Some(access),
             census: None,
+            part: None,
             places: None,
             deferral: None,
             host_resident: None,

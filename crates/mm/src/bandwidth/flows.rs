@@ -54,6 +54,8 @@ struct Turns {
 #[derive(Clone, Debug, Default)]
 struct Flow {
     is_live: bool,
+    /// The CPU is in a fault: what it clears is not the flow's.
+    is_held_up: bool,
     /// The position of the CPU's node.
     from: usize,
     until: Time,
@@ -62,6 +64,17 @@ struct Flow {
     alone: Vec<Picos>,
     /// The pages of the last step, which turns follow from.
     mix: Vec<u64>,
+}
+
+/// How a step of a flow ends.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum End {
+    /// The flow goes on.
+    GoesOn,
+    /// The next page has to be faulted in first.
+    HeldUp,
+    /// The flow ends.
+    Done,
 }
 
 /// Something that serves one page after the other.
@@ -140,15 +153,24 @@ impl Flows {
         flow.alone[to] = alone;
     }
 
-    /// The step of a CPU ends, and with it, where that is so, its flow.
-    pub(crate) fn end_step(&mut self, cpu: usize, from: usize, now: Time, goes_on: bool) {
+    /// The step of a CPU ends, and with it, where that is so, its flow; or the flow is held up by a fault.
+    pub(crate) fn end_step(&mut self, cpu: usize, from: usize, now: Time, end: End) {
         let Some(flow) = self.by_cpu.get_mut(cpu) else { return };
         let pages: u64 = flow.pages.iter().sum();
         flow.until = now;
-        if pages == 0 && goes_on {
+        let was_held_up = std::mem::replace(&mut flow.is_held_up, end == End::HeldUp);
+        if pages == 0 && end != End::Done {
+            if flow.is_live && flow.is_held_up != was_held_up {
+                self.change_from(now);
+            }
             return;
         }
-        let has_changed = !flow.is_live || !goes_on || flow.from != from || is_other(&flow.mix, &flow.pages);
+        let goes_on = end != End::Done;
+        let has_changed = flow.is_held_up != was_held_up
+            || !flow.is_live
+            || !goes_on
+            || flow.from != from
+            || is_other(&flow.mix, &flow.pages);
         (flow.is_live, flow.from) = (goes_on, from);
         if has_changed {
             flow.mix.clone_from(&flow.pages);
@@ -226,11 +248,13 @@ impl Flows {
         *self.turn_mut(resource) = Picos(enough);
     }
 
-    /// The time that others than flows wait for each page of a node; 0 where it has no flows. They have at least an equal part.
+    /// The time that others than flows wait for each page of a node; 0 where it has no flows. They have at least an equal part:
+    /// one for each CPU whose flow is held up by a fault, as each of them clears.
     pub(super) fn leaves(&self, node: usize) -> Picos {
         let resource = Resource::Node(node);
         let its = self.by_cpu.iter().filter(|flow| flow.goes_through(resource) > 0).count() as u128;
-        let left = ONE.saturating_sub(self.asked(resource)).max(ONE / (its + 1));
+        let others = self.by_cpu.iter().filter(|flow| flow.is_live && flow.is_held_up).count().max(1) as u128;
+        let left = ONE.saturating_sub(self.asked(resource)).max(ONE * others / (its + others));
         let time = u128::from(self.nodes[node].0) * ONE / left;
         if its == 0 { Picos(0) } else { Picos(u64::try_from(time).expect("a few pages' time")) }
     }
@@ -265,7 +289,7 @@ impl Flow {
             Resource::Link(from, to) if from == self.from => to,
             Resource::Link(..) => return 0,
         };
-        if self.is_live { self.mix.get(to).copied().unwrap_or(0) } else { 0 }
+        if self.is_live && !self.is_held_up { self.mix.get(to).copied().unwrap_or(0) } else { 0 }
     }
 }
 

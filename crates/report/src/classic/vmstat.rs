@@ -77,6 +77,17 @@ const fn count(name: &'static str, value: fn(&Run<'_>) -> f64) -> Line {
     line(name, Form::Whole, value)
 }
 
+/// Entries that were made to fault, as the table of 2013 calls them; those of 2015 have other rows instead.
+const UPDATES_OF_2013: &str = "NUMA PTE updates";
+const UPDATES_OF_2015: [&str; 3] = ["NUMA base PTE updates", "NUMA huge PMD updates", "NUMA page range updates"];
+
+impl Line {
+    /// Does the table of 2013 have the row, or that of 2015?
+    pub(super) fn is_of(&self, is_2013: bool) -> bool {
+        if is_2013 { !UPDATES_OF_2015.contains(&self.name) } else { self.name != UPDATES_OF_2013 }
+    }
+}
+
 /// Every row of the published tables, in their order.
 pub(super) const LINES: &[Line] = &[
     count("Minor Faults", |run| run.get("pgfault") - run.get("pgmajfault")),
@@ -132,6 +143,7 @@ pub(super) const LINES: &[Line] = &[
     count("NUMA alloc miss", |run| run.get("numa_miss")),
     count("NUMA interleave hit", |run| run.get("numa_interleave")),
     count("NUMA alloc local", |run| run.get("numa_local")),
+    count(UPDATES_OF_2013, |run| run.get("numa_pte_updates")),
     count("NUMA base PTE updates", |run| run.get("numa_pte_updates") - 512.0 * run.get("numa_huge_pte_updates")),
     count("NUMA huge PMD updates", |run| run.get("numa_huge_pte_updates")),
     count("NUMA page range updates", |run| run.get("numa_pte_updates")),

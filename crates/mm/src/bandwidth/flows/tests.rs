@@ -74,7 +74,7 @@ impl Machine {
                 flows.note(cpu, to, (1, alone));
                 done[cpu] += 1;
             }
-            flows.end_step(cpu, sweep.from, now, now < sweep.span.1);
+            flows.end_step(cpu, sweep.from, now, if now < sweep.span.1 { End::GoesOn } else { End::Done });
             clocks[cpu] = now;
         }
         (done, flows.changes())
@@ -186,7 +186,7 @@ fn who_clears_beside_flows_has_what_they_leave() {
     for cpu in 0..2 {
         flows.begin_step(Time(0));
         flows.note(cpu, 0, (2, Picos(US)));
-        flows.end_step(cpu, 0, Time(2 * US), true);
+        flows.end_step(cpu, 0, Time(2 * US), End::GoesOn);
     }
     flows.begin_step(Time(20 * US));
     // Two pages a microsecond of 2.5: a fifth is left, less than an equal part.
@@ -196,4 +196,26 @@ fn who_clears_beside_flows_has_what_they_leave() {
     flows.begin_step(Time(20_000 * US));
     flows.begin_step(Time(30_000 * US));
     assert_eq!(flows.leaves(0), Picos(0));
+}
+
+/// Four CPUs, of which those held up by faults clear: the more clear, the more of the node is theirs together.
+#[test]
+fn each_cpu_that_clears_has_a_part_like_that_of_a_flow() {
+    let left = |held_up: usize| {
+        let mut flows = Flows::default();
+        flows.limit_node((0, 1), Picos(US));
+        for cpu in 0..4 {
+            flows.note(cpu, 0, (10, Picos(US)));
+            flows.end_step(cpu, 0, Time(US), End::GoesOn);
+        }
+        for cpu in 0..held_up {
+            flows.end_step(cpu, 0, Time(2 * US), End::HeldUp);
+        }
+        flows.begin_step(Time(20 * US));
+        flows.leaves(0)
+    };
+    assert_eq!(left(0), Picos(5 * US), "a fifth for one that nobody knows of");
+    assert_eq!(left(1), Picos(4 * US));
+    assert_eq!(left(3), Picos(4 * US / 3));
+    assert_eq!(left(4), Picos(0), "nobody sweeps");
 }
