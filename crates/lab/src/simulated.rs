@@ -13,7 +13,10 @@ use mm::{
 };
 use units::{
     Bytes, BytesPerSecond, CpuId, Frames, Order, Pfn, Picos,
-    setting::{self, DEFLATE_ON_OOM, REPORTING, REPORTING_ORDER, SLAB_ALLOCATOR},
+    setting::{
+        self, DEFLATE_ON_OOM, NUMA_BALANCING, NUMA_SCAN_PERIOD_RESET, NUMA_SETTLE_COUNT, REPORTING, REPORTING_ORDER,
+        SLAB_ALLOCATOR,
+    },
 };
 use workloads::Workload;
 
@@ -76,6 +79,23 @@ pub fn check_settings(settings: &[(String, String)], variant: &Variant) -> Resul
         return Err(format!(
             "{SLAB_ALLOCATOR}=slab: kernels with these rules can be built with SLUB alone; SLAB went with 6.8"
         ));
+    }
+    let of_balancing = settings.iter().find(|(name, _)| name.starts_with(NUMA_BALANCING));
+    if let Some((name, value)) = of_balancing.filter(|(_, value)| !variant.numa_balancing && value != "0") {
+        return Err(format!(
+            "{name}={value}: the simulator balances NUMA as kernels from 3.9 to 3.12 do, and these rules are of others"
+        ));
+    }
+    if let Some((name, value)) =
+        settings.iter().find(|(name, value)| name == NUMA_BALANCING && !["0", "1"].contains(&value.as_str()))
+    {
+        return Err(format!("{name}: expected 0 or 1, found {value:?}; tiers of memory came with 5.18"));
+    }
+    if variant.numa_period_by_preference && settings.iter().any(|(name, _)| name == NUMA_SCAN_PERIOD_RESET) {
+        return Err(format!("{NUMA_SCAN_PERIOD_RESET}: patch 10 of v3.9 removes it"));
+    }
+    if !variant.numa_favours_moves && settings.iter().any(|(name, _)| name == NUMA_SETTLE_COUNT) {
+        return Err(format!("{NUMA_SETTLE_COUNT}: these rules have no preferred nodes; patch 7 of v3.9 brings it"));
     }
     if variant.balloon_deflates == BalloonDeflates::Never
         && settings.iter().any(|(name, value)| name == DEFLATE_ON_OOM && value == "on")

@@ -13,7 +13,7 @@ use units::{Picos, Time, Vpn};
 
 use self::order::Order;
 use crate::{
-    Mm,
+    Mm, SpaceId, Spaces,
     address_space::AddressSpace,
     bandwidth::flows::End,
     cost::{Pattern, walk::Visit},
@@ -212,7 +212,9 @@ impl Accesses {
         deadline: Time,
     ) -> Step<FaultDone> {
         let has_lock = self.is_in_fault();
-        let limit = deadline.min(if has_lock { limits.horizon } else { limits.until });
+        // Where balancing looks at tasks, their ticks end what they do after a fault too.
+        let horizon = if mm.balances_numa() { limits.horizon.min(limits.until) } else { limits.horizon };
+        let limit = deadline.min(if has_lock { horizon } else { limits.until });
         let units = self.units(mm, cx);
         let mut round = None;
         // Bound: each turn visits a page, or ends a phase of a fault, or a round.
@@ -261,6 +263,36 @@ impl Accesses {
 
     fn stores(&self) -> bool {
         self.pattern == Pattern::Sweep
+    }
+
+    /// Is a fault under way that has pages to move, for which it needs all address spaces?
+    pub fn is_moving(&self) -> bool {
+        matches!(&self.phase, Phase::Fault(fault) if fault.is_moving())
+    }
+
+    /// Goes on with that, where [`Self::is_moving`] has said so.
+    ///
+    /// # Panics
+    /// When there is none.
+    pub fn step_moving(&mut self, mm: &mut Mm, spaces: &mut Spaces, cx: &mut Cx, id: SpaceId) -> Step<FaultDone> {
+        let Phase::Fault(fault) = &mut self.phase else { unreachable!("a fault moves pages") };
+        let step = fault.step_moving(mm, spaces, cx, id);
+        let (begin, _) = self.span.expect("a fault is entered in a step");
+        self.span = Some((begin, cx.now()));
+        match step {
+            Step::Done(FaultDone::Handled) => self.phase = Phase::User,
+            Step::Done(failed) => return Step::Done(failed),
+            Step::Block(wait) => return Step::Block(wait),
+            Step::More => {}
+        }
+        Step::More
+    }
+
+    /// Leaves those pages where they are, if there are some.
+    pub fn abort_moving(&mut self, mm: &mut Mm, spaces: &mut Spaces, cx: &mut Cx) {
+        if let Phase::Fault(fault) = &mut self.phase {
+            fault.abort_moving(mm, spaces, cx);
+        }
     }
 
     /// Frames that a fault under way holds between two steps.

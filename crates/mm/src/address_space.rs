@@ -9,6 +9,7 @@ use crate::{
     Mm,
     cx::Cx,
     frame::FamilyId,
+    numa_balancing::SpaceNuma,
     page_table::{PageTables, Pmd},
     primitive,
     pte::Pte,
@@ -53,6 +54,8 @@ pub struct AddressSpace {
     pub tables: PageTables,
     /// The space's number with khugepaged, if khugepaged looks at it.
     pub(crate) khugepaged: Option<u64>,
+    /// The state of balancing, where the kernel does that.
+    pub(crate) numa: SpaceNuma,
 }
 
 const _: () = assert!(offset_of!(AddressSpace, rss) == 72 && offset_of!(AddressSpace, tables) == 88);
@@ -89,6 +92,7 @@ impl AddressSpace {
             swapped: 0,
             uses_huge_zero: false,
             khugepaged: None,
+            numa: SpaceNuma::default(),
             is_exiting: false,
             locked_vma: None,
             object,

@@ -229,6 +229,7 @@ impl Mm {
     /// Frees a block that its caller owns; `__free_pages`.
     #[inline]
     pub fn free(&mut self, cx: &mut Cx<'_>, pfn: Pfn, order: Order) {
+        self.forget_last_fault(pfn, order);
         self.overwrite_freed(cx, pfn, order);
         if order > Order::BASE || !self.free_to_list(cx, pfn) {
             self.free_anywhere(cx, pfn, order, End::Head);
@@ -237,6 +238,7 @@ impl Mm {
 
     /// Frees a block that no cache holds: where the CPU has others, those are used first (`free_hot_cold_page`).
     pub(crate) fn free_cold(&mut self, cx: &mut Cx<'_>, pfn: Pfn, order: Order) {
+        self.forget_last_fault(pfn, order);
         self.overwrite_freed(cx, pfn, order);
         self.free_anywhere(cx, pfn, order, End::Tail);
     }

@@ -301,6 +301,8 @@ pub struct Counters {
     is_guest: bool,
     /// The guest has a balloon.
     has_balloon: bool,
+    /// The kernel balances NUMA.
+    balances_numa: bool,
 }
 
 impl Default for Counters {
@@ -312,6 +314,7 @@ impl Default for Counters {
             has_reasons: false,
             is_guest: false,
             has_balloon: false,
+            balances_numa: false,
         }
     }
 }
@@ -330,6 +333,11 @@ impl Counters {
     /// They are those of a guest with a balloon.
     pub fn of_balloon(&mut self) {
         self.has_balloon = true;
+    }
+
+    /// They are those of a kernel that balances NUMA.
+    pub fn of_balancing(&mut self) {
+        self.balances_numa = true;
     }
 
     /// Counts an event `n` times.
@@ -376,6 +384,10 @@ impl Counters {
             Event::SimCompactSkipped | Event::SimCompactDeferred => self.has_reasons,
             event if event.is_of_guest() => self.is_guest,
             event if event.is_of_balloon() => self.has_balloon,
+            Event::NumaPteUpdates
+            | Event::NumaHintFaults
+            | Event::NumaHintFaultsLocal
+            | Event::NumaPagesMigrated => self.balances_numa,
             event => !event.is_of_balancing(),
         };
         all.filter(move |(event, count)| *count > 0 || exists(*event))

@@ -7,7 +7,7 @@ use serde::Serialize;
 use units::{NodeId, Order, Pfn, Time, Vpn};
 
 use crate::{
-    Mm,
+    Mm, SpaceId, Spaces,
     address_space::AddressSpace,
     cost::Cause,
     cx::Cx,
@@ -16,6 +16,7 @@ use crate::{
     gfp::AllocRequest,
     huge_cow::{Copied, HugeCopy},
     mempolicy::Mempolicy,
+    numa_balancing::HintFault,
     numa_hint,
     page_cache::{FileFault, FileWent},
     page_table::{Pmd, PmdSlot, TableId},
@@ -64,6 +65,8 @@ pub struct FaultControl {
     file: Option<FileFault>,
     /// Where the task wants its memory.
     policy: Mempolicy,
+    /// Pages that balancing has found to be on another node than they should be, while they are moved.
+    moving: Option<Box<HintFault>>,
 }
 
 /// The next phase of a fault, with numbers in the order of the kernel.
@@ -125,7 +128,16 @@ const _: () = assert!(size_of::<FaultControl>() <= 1024, "a task's kernel half i
 impl FaultControl {
     /// A fault at `vpn`. The caller holds the mmap lock for read from the first step on.
     pub fn new(vpn: Vpn, access: Access) -> Self {
-        Self { vpn, access, phase: Phase::Enter, cow: None, swap_in: None, file: None, policy: Mempolicy::Local }
+        Self {
+            vpn,
+            access,
+            phase: Phase::Enter,
+            cow: None,
+            swap_in: None,
+            file: None,
+            policy: Mempolicy::Local,
+            moving: None,
+        }
     }
 
     /// Sets the policy of the task.
@@ -147,6 +159,11 @@ impl FaultControl {
     /// Goes on until others may run.
     pub fn step(&mut self, mm: &mut Mm, space: &mut AddressSpace, cx: &mut Cx) -> Step<FaultDone> {
         space.tables.make_under(self.policy);
+        if let Some(mut moving) = self.moving.take() {
+            moving.give_up(mm, space, cx);
+            self.phase = Phase::Enter;
+            return Step::Done(FaultDone::Handled);
+        }
         // Bound: phases only go forward.
         loop {
             match self.run_phase(mm, space, cx) {
@@ -175,6 +192,9 @@ impl FaultControl {
 
     /// The blocks that the fault holds between two steps, beside `space`.
     pub fn holdings(&self, space: &AddressSpace) -> Holdings {
+        if let Some(moving) = &self.moving {
+            return moving.holdings();
+        }
         match self.phase {
             Phase::HugeDeposit { frame } => {
                 Holdings { isolated: vec![Held { pfn: frame, order: Order::HUGE }], ..Holdings::default() }
@@ -226,6 +246,48 @@ impl FaultControl {
         }
     }
 
+    /// A hinting fault has pages to move, or else is over.
+    fn move_next(&mut self, moving: Option<HintFault>) -> Next {
+        self.moving = moving.map(Box::new);
+        if self.moving.is_some() { Next::Later(Phase::Moved) } else { Next::Done(FaultDone::Handled) }
+    }
+
+    /// Has it pages to move, for which it needs all address spaces ([`Self::step_moving`])? A caller without them goes on with
+    /// [`Self::step`], and nothing moves.
+    #[inline]
+    pub(crate) fn is_moving(&self) -> bool {
+        self.moving.is_some()
+    }
+
+    /// Goes on with that.
+    ///
+    /// # Panics
+    /// When it has none.
+    pub(crate) fn step_moving(
+        &mut self,
+        mm: &mut Mm,
+        spaces: &mut Spaces,
+        cx: &mut Cx,
+        id: SpaceId,
+    ) -> Step<FaultDone> {
+        match self.moving.as_mut().expect("the caller has asked").step(mm, spaces, cx, id) {
+            Step::More => Step::More,
+            Step::Block(wait) => Step::Block(wait),
+            Step::Done(()) => {
+                self.moving = None;
+                self.phase = Phase::Enter;
+                Step::Done(FaultDone::Handled)
+            }
+        }
+    }
+
+    /// Leaves those pages where they are, if it has some.
+    pub(crate) fn abort_moving(&mut self, mm: &mut Mm, spaces: &mut Spaces, cx: &mut Cx) {
+        if let Some(mut moving) = self.moving.take() {
+            moving.abort(mm, spaces, cx);
+        }
+    }
+
     fn swap_in(&mut self, mm: &mut Mm, space: &mut AddressSpace, cx: &mut Cx) -> Next {
         let went = self.swap_in.get_or_insert_default().step(mm, space, cx, (self.vpn, self.access));
         if went != Went::Nowhere {
@@ -272,10 +334,14 @@ impl FaultControl {
         Next::Phase(Phase::Tables)
     }
 
-    fn look_at_pmd(&self, mm: &mut Mm, space: &mut AddressSpace, cx: &mut Cx) -> Next {
+    fn look_at_pmd(&mut self, mm: &mut Mm, space: &mut AddressSpace, cx: &mut Cx) -> Next {
         let slot = space.tables.pmd_slot(self.vpn).expect("made in the same step");
         match space.tables.pmd(slot) {
             Pmd::Huge(huge) if huge.is_migration() => Next::Block(mm.wait_on_migration(huge), Phase::Moved),
+            Pmd::Huge(huge) if huge.is_hinting() && mm.balances_numa() => {
+                let moving = HintFault::huge(mm, space, cx, (slot, self.vpn), self.policy);
+                self.move_next(moving)
+            }
             Pmd::Huge(huge) if mm.is_copied_mapped(huge) => Next::Block(mm.wait_on_folio(huge.pfn()), Phase::Moved),
             Pmd::Huge(huge) if huge.is_hinting() => {
                 numa_hint::huge_hinting_fault(mm, space, cx, self.vpn);
@@ -436,7 +502,7 @@ impl FaultControl {
         self.policy.apply(AllocRequest::gfp_highuser_movable(mm.node_of_cpu(cx.cpu())), self.vpn)
     }
 
-    fn base(&self, mm: &mut Mm, space: &mut AddressSpace, cx: &mut Cx) -> Next {
+    fn base(&mut self, mm: &mut Mm, space: &mut AddressSpace, cx: &mut Cx) -> Next {
         // Somebody may have unmapped it, or been faster, while this one asked for memory.
         let slot = space.tables.pmd_slot(self.vpn).filter(|slot| !matches!(space.tables.pmd(*slot), Pmd::Huge(_)));
         let (Some(slot), Some(_)) = (slot, space.vmas.find(self.vpn)) else {
@@ -446,6 +512,10 @@ impl FaultControl {
             return Next::Done(FaultDone::OutOfMemory);
         };
         let pte = space.tables.pte(table, self.vpn);
+        if pte.is_hinting() && mm.balances_numa() {
+            let moving = HintFault::base(mm, space, cx, (table, self.vpn), self.policy);
+            return self.move_next(moving);
+        }
         if pte.is_hinting() {
             // A store to a page that may not be written is tried again, and faults again.
             let is_local = mm.node_of(pte.pfn()) == mm.node_of_cpu(cx.cpu());

@@ -49,7 +49,8 @@
 //! | `mm/vmscan.c`            | `reclaim.rs`, `reclaim/`       | memcg, MGLRU, demotion, vmpressure |
 //! | `mm/vmscan.c`            | `kswapd.rs`, `kswapd/`         | |
 //! | `mm/vmscan.c`            | `shrinker.rs`                  | |
-//! | `mm/mempolicy.c`, `mm/mprotect.c` | `mempolicy.rs`, `numa_hint.rs` | policies of VMAs, weights; who scans, and what moves |
+//! | `mm/mempolicy.c`, `mm/mprotect.c` | `mempolicy.rs`, `numa_hint.rs` | policies of VMAs, weights |
+//! | `kernel/sched/fair.c`    | `numa_balancing.rs`, `numa_balancing/` | groups of tasks (3.13 and later) |
 //! | (none: user code)        | `touch.rs`, `access.rs`, `access/` | |
 //! | `mm/backing-dev.c`       | `reclaim/throttle.rs`, `disk.rs` | congestion of other devices than the disk |
 //! | `mm/workingset.c`        | `workingset.rs`                | reclaim of nodes that hold only shadows |
@@ -103,6 +104,7 @@ pub mod mistake;
 mod mmu_gather;
 pub mod news;
 pub mod node;
+pub mod numa_balancing;
 pub mod numa_hint;
 mod oom;
 pub mod page_cache;
@@ -237,6 +239,8 @@ pub struct Mm {
     device_knows_poison: bool,
     /// The guest's balloon, if there is one.
     balloon: Option<Box<balloon::Balloon>>,
+    /// Its balancing of NUMA, where that is on.
+    numa: Option<Box<numa_balancing::NumaBalancing>>,
     /// News that other tasks and threads have not heard of yet.
     news: Vec<News>,
     zones: PerZone<ZoneState>,
@@ -317,6 +321,7 @@ impl Mm {
             on_free: poison::OnFree::of(settings),
             device_knows_poison: settings.device_knows_poison,
             balloon: None,
+            numa: numa_balancing::NumaBalancing::of(machine, &variant, settings),
             news: Vec::new(),
             zones: PerZone::new(zones),
             homes,

@@ -3,7 +3,7 @@
 
 use units::{NodeId, Pfn};
 
-use crate::{Mm, SpaceId, daemon::Daemon};
+use crate::{Mm, SpaceId, daemon::Daemon, frame::ControlId};
 
 /// News of a step for others, in the order in which they are told.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -16,6 +16,8 @@ pub enum News {
     Unlocked(Pfn),
     /// A node's kswapd has come to the end of a pass, or has nothing to do (`pfmemalloc_wait`).
     Passed(NodeId),
+    /// A task is to run on a node, where its memory is, from now on (`migrate_task_to`).
+    Prefers(ControlId, NodeId),
 }
 
 impl News {
@@ -26,6 +28,7 @@ impl News {
             Self::Killed(_) => (1, None),
             Self::Unlocked(_) => (2, None),
             Self::Passed(_) => (3, None),
+            Self::Prefers(..) => (4, None),
         }
     }
 }

@@ -70,6 +70,8 @@ struct Table {
     deposits: VecDeque<TableId>,
     /// Of a PTE table: what it comes to, if that was asked since an entry was written.
     summary: Option<runs::Summary>,
+    /// Of a PTE table: one hinting fault is of all its pages.
+    hints_at_once: bool,
 }
 
 /// Which tables go, and how many more in this step.
@@ -471,7 +473,8 @@ impl PageTables {
         mm.zone_of_mut(frame).page_tables.0 += 1;
         self.counts[level as usize] += 1;
         if let Some(id) = self.spare.pop() {
-            self.arena[id.0 as usize].frame = frame;
+            let table = &mut self.arena[id.0 as usize];
+            (table.frame, table.hints_at_once) = (frame, false);
             return Some(id);
         }
         let id = TableId(u32::try_from(self.arena.len()).expect("fewer than 2^32 tables"));
@@ -480,6 +483,7 @@ impl PageTables {
             entries: Box::new([Pte::NONE; ENTRIES]),
             deposits: VecDeque::new(),
             summary: None,
+            hints_at_once: false,
         });
         Some(id)
     }

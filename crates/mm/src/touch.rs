@@ -4,7 +4,7 @@
 use units::{Bytes, Order, Pfn, Time, VirtAddr, Vpn};
 
 use crate::{
-    Mm,
+    Mm, SpaceId, Spaces,
     address_space::AddressSpace,
     cx::Cx,
     fault::{self, Access, FaultControl, FaultDone},
@@ -189,6 +189,33 @@ impl Touch {
             }
         }
         Step::Done(FaultDone::Handled)
+    }
+
+    /// Is a fault under way that has pages to move, for which it needs all address spaces?
+    #[inline]
+    pub fn is_moving(&self) -> bool {
+        self.fault.as_ref().is_some_and(FaultControl::is_moving)
+    }
+
+    /// Goes on with that, where [`Self::is_moving`] has said so.
+    ///
+    /// # Panics
+    /// When there is none.
+    pub fn step_moving(&mut self, mm: &mut Mm, spaces: &mut Spaces, cx: &mut Cx, id: SpaceId) -> Step<FaultDone> {
+        match self.fault.as_mut().expect("a fault moves pages").step_moving(mm, spaces, cx, id) {
+            Step::Done(FaultDone::Handled) => self.fault = None,
+            Step::Done(failed) => return Step::Done(failed),
+            Step::Block(wait) => return Step::Block(wait),
+            Step::More => {}
+        }
+        Step::More
+    }
+
+    /// Leaves those pages where they are, if there are some.
+    pub fn abort_moving(&mut self, mm: &mut Mm, spaces: &mut Spaces, cx: &mut Cx) {
+        if let Some(fault) = &mut self.fault {
+            fault.abort_moving(mm, spaces, cx);
+        }
     }
 
     /// Frames that a fault under way holds between two steps.

@@ -425,6 +425,34 @@ rules! {
     sched_looks_a_tick_early: bool,
     /// What a task runs at least when several share a CPU, or asks for, in ns on one CPU (`sched_min_granularity_ns`).
     sched_base_slice_ns: u64,
+    /// Can the kernel balance NUMA automatically (`kernel.numa_balancing`), in the form that it had from 3.8 to 3.12?
+    numa_balancing: bool => AtBoot,
+    /// Does a task count its hinting faults by the node of the memory (`numa_faults`)?
+    numa_counts_faults: bool,
+    /// Does a hinting fault at a huge page count for the CPU's node where the page stays, and not for the page's?
+    numa_huge_fault_here: bool,
+    /// Is a fault at the huge zero page none of balancing's?
+    numa_spares_huge_zero: bool,
+    /// Does a task prefer the node of most of its faults (`numa_preferred_nid`)?
+    numa_prefers_node: bool,
+    /// Are faults of one scan collected before they are added to those of earlier scans (`numa_faults_buffer`)?
+    numa_faults_by_scan: bool,
+    /// Does the load balancer move tasks to nodes that they prefer, whether their caches are hot or not?
+    numa_favours_moves: bool,
+    /// Does a task go to the node that it prefers as soon as it does?
+    numa_moves_at_once: bool,
+    /// Does a settled task that prefers another node scan faster, and no other be made to from time to time?
+    numa_period_by_preference: bool,
+    /// Are periods of scans those of a whole task, however large it is?
+    numa_period_by_size: bool,
+    /// Are pages scanned that several processes map?
+    numa_scans_shared: bool,
+    /// Are VMAs scanned that are smaller than a huge page?
+    numa_scans_small_vmas: bool,
+    /// Do pages keep part of the PID that faulted last, to tell what is private to a task (`_last_nidpid`)?
+    numa_private_by_pid: bool,
+    /// Is the CPU on a preferred node chosen as `wake_affine` would (`task_numa_find_cpu`), and not by its load alone?
+    numa_finds_cpu: bool,
 }
 
 /// The two numbers that a release begins with.

@@ -205,6 +205,11 @@ impl VmaSet {
         below.into_iter().filter(move |_| range.pages() > 0).chain(rest)
     }
 
+    /// All pages that are mapped (`total_vm`).
+    pub fn total_pages(&self) -> u64 {
+        self.by_start.values().map(|vma| vma.pages).sum()
+    }
+
     /// The lowest VMA that has a page in `range`.
     pub fn first_in(&self, range: PageRange) -> Option<Vma> {
         self.overlapping(range).next().copied()

@@ -167,6 +167,7 @@ impl World {
                 News::Killed(space) => self.oom_kill(kernel, space, at),
                 News::Unlocked(pfn) => unlocked.push(pfn),
                 News::Passed(node) => self.wake_after_pass(kernel, node, at),
+                News::Prefers(id, node) => self.find_preferred_cpu(TaskId(id.0), node, at),
             }
         }
         if !unlocked.is_empty() {

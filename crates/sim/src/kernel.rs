@@ -55,8 +55,12 @@ pub(crate) struct Kernel {
 impl Kernel {
     /// A kernel without processes, whose CPUs share a cache.
     pub(crate) fn new(mm: Mm, cpus: Range<usize>, cap: Bytes) -> Self {
+        let mut counters = Counters::of(mm.variant());
+        if mm.balances_numa() {
+            counters.of_balancing();
+        }
         Self {
-            counters: Counters::of(mm.variant()),
+            counters,
             ticks: Ticks::every(TICK),
             domains: Domains::new(vec![cpus.clone().collect()]),
             mm,

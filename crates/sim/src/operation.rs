@@ -1,7 +1,7 @@
 //! Operations that a task can be inside of, as data, each taken in bounded steps.
 
 use mm::{
-    Mempolicy, Mm, Spaces, Variant,
+    Mempolicy, Mm, SpaceId, Spaces, Variant,
     access::{self, Accesses, Limits},
     address_space::AddressSpace,
     cost::{self, Cause, Work},
@@ -9,6 +9,7 @@ use mm::{
     fault::{Access, FaultDone},
     fork::Fork,
     gup::Pin,
+    numa_balancing::scan::ScanWork,
     numa_hint::HintScan,
     page_cache::FileOperation,
     step::{Step, Wait},
@@ -79,6 +80,11 @@ pub(crate) enum Operation {
     Fork {
         fork: Box<Fork>,
         entered: bool,
+    },
+    /// On its way back to user mode, the task makes pages hint (`task_numa_work`); then it goes on.
+    Scan {
+        work: Box<ScanWork>,
+        then: Box<Operation>,
     },
     /// The last task of a process has ended.
     Exit(Unmap),
@@ -169,6 +175,7 @@ impl Operation {
             Self::Access { accesses, .. } if rules.vma_locks && accesses.has_tied_vma(space) => None,
             Self::Access { .. }
             | Self::Hint(_)
+            | Self::Scan { .. }
             | Self::NodeOf { .. }
             | Self::Pin { .. }
             | Self::Mincore { .. }
@@ -196,6 +203,7 @@ impl Operation {
             Self::Compute { left, .. } => left.as_nanos(),
             // How many pages are there is not known before they are found.
             Self::Munmap { unmap, .. } | Self::Discard { unmap, .. } if unmap.has_pages_left() => u64::from(u32::MAX),
+            Self::Scan { then, .. } => then.left(),
             _ => 0,
         }
     }
@@ -218,7 +226,12 @@ impl Operation {
     /// Whether the lock stays held until the next step.
     pub(crate) fn keeps_lock(&self) -> bool {
         match self {
-            Self::Munmap { .. } | Self::Fork { .. } | Self::Exit(_) | Self::Discard { .. } | Self::Hint(_) => true,
+            Self::Munmap { .. }
+            | Self::Fork { .. }
+            | Self::Exit(_)
+            | Self::Discard { .. }
+            | Self::Hint(_)
+            | Self::Scan { .. } => true,
             Self::Touch(touch) => touch.is_in_fault(),
             Self::Access { accesses, .. } => accesses.keeps_lock(),
             Self::Pin { pin, .. } => pin.is_in_fault(),
@@ -311,6 +324,7 @@ impl Operation {
                     }
                 }
             }
+            Self::Scan { .. } => self.step_scan(mm, space, cx, horizon),
             Self::Mincore { range } => {
                 cx.work(Work::SystemCall, 1);
                 Progress::Done(Answer::Resident(space.mincore(mm, cx, pages(*range))))
@@ -332,6 +346,61 @@ impl Operation {
                     Progress::Exited
                 }
             },
+        }
+    }
+
+    /// Is it in user mode, where a tick finds it?
+    #[inline]
+    pub(crate) fn is_in_user_mode(&self) -> bool {
+        match self {
+            Self::Touch(touch) => !touch.is_in_fault(),
+            Self::Access { accesses, .. } => !accesses.is_in_fault(),
+            Self::Compute { .. } => true,
+            _ => false,
+        }
+    }
+
+    /// The task makes pages hint before it goes on.
+    pub(crate) fn after(self, work: ScanWork) -> Self {
+        Self::Scan { work: Box::new(work), then: Box::new(self) }
+    }
+
+    fn step_scan(&mut self, mm: &mut Mm, space: &mut AddressSpace, cx: &mut Cx<'_>, horizon: Time) -> Progress {
+        let Self::Scan { work, then } = self else { unreachable!("it scans") };
+        if let Step::Done(()) = work.step(mm, space, cx, horizon) {
+            let rest = Self::Compute { left: Picos(0), ticks: Ticks::every(Picos(1)) };
+            *self = std::mem::replace(then, rest);
+        }
+        Progress::More
+    }
+
+    /// Is it in a hinting fault that has pages to move, for which it needs all address spaces?
+    #[inline]
+    pub(crate) fn is_moving(&self) -> bool {
+        match self {
+            Self::Touch(touch) => touch.is_moving(),
+            Self::Access { accesses, .. } => accesses.is_moving(),
+            _ => false,
+        }
+    }
+
+    /// Goes on with that.
+    #[inline(never)]
+    pub(crate) fn step_moving(&mut self, mm: &mut Mm, spaces: &mut Spaces, cx: &mut Cx<'_>, id: SpaceId) -> Progress {
+        let step = match self {
+            Self::Touch(touch) => touch.step_moving(mm, spaces, cx, id),
+            Self::Access { accesses, .. } => accesses.step_moving(mm, spaces, cx, id),
+            _ => unreachable!("only accesses move pages"),
+        };
+        progress_of(step)
+    }
+
+    /// Leaves those pages where they are, before the operation is aborted.
+    pub(crate) fn abort_moving(&mut self, mm: &mut Mm, spaces: &mut Spaces, cx: &mut Cx<'_>) {
+        match self {
+            Self::Touch(touch) => touch.abort_moving(mm, spaces, cx),
+            Self::Access { accesses, .. } => accesses.abort_moving(mm, spaces, cx),
+            _ => {}
         }
     }
 
@@ -392,6 +461,7 @@ impl Operation {
             Self::Munmap { unmap, .. } | Self::Discard { unmap, .. } | Self::Exit(unmap) => unmap.holdings(),
             Self::Fork { fork, .. } => fork.holdings(),
             Self::File { operation, .. } => operation.holdings(),
+            Self::Scan { then, .. } => then.holdings(space),
             Self::Mmap { .. }
             | Self::Madvise { .. }
             | Self::Mincore { .. }
@@ -419,6 +489,7 @@ impl Operation {
             Self::Munmap { unmap, .. } | Self::Discard { unmap, .. } | Self::Exit(unmap) => unmap.abort(mm, cx),
             Self::Fork { fork, .. } => fork.abort(mm, cx),
             Self::File { operation, .. } => operation.abort(mm, cx),
+            Self::Scan { then, .. } => then.abort(mm, space, cx),
             Self::Mmap { .. }
             | Self::Madvise { .. }
             | Self::Mincore { .. }

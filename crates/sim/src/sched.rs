@@ -6,6 +6,7 @@
 mod balance;
 mod busiest;
 mod domains;
+mod preferred;
 mod wake;
 
 use std::mem::offset_of;
@@ -276,7 +277,7 @@ impl World {
             let Self { kernels, cpus, tasks, .. } = self;
             let cpu = &mut cpus[id.0 as usize];
             let kernel = &kernels[cpu.kernel];
-            let (periods, variant) = (&kernel.periods(), kernel.variant());
+            let periods = &kernel.periods();
             if is_tick {
                 let entity = &mut tasks[running.0 as usize].entity;
                 cpu.need_resched |= cpu.queue.account(entity, cpu.clock, periods)
@@ -286,19 +287,7 @@ impl World {
             if !cpu.need_resched {
                 return running;
             }
-            let task = &mut tasks[running.0 as usize];
-            cpu.queue.account(&mut task.entity, cpu.clock, periods);
-            cpu.queue.enqueue(running, &mut task.entity, Enqueue::Preempted, periods);
-            if variant.sched_compares_loads {
-                task.entity.waits(Enqueue::Preempted, cpu.clock, periods);
-            }
-            task.runnable_since = cpu.clock;
-            task.was_preempted = true;
-            if task.holds.is_some() {
-                self.stop_spinning_on(running);
-            }
-            self.stop_spinning(running, id);
-            self.stop(id);
+            self.put_running(running, id);
         }
         self.switch(id)
     }

@@ -231,6 +231,7 @@ fn describe(operation: &Operation) -> (What, Option<Vpn>) {
         // Its pages are known only inside.
         Operation::Access { .. } => call("access"),
         Operation::Hint(_) => call("hint"),
+        Operation::Scan { then, .. } => describe(then),
         Operation::Compute { .. } => call("compute"),
         Operation::Pin { pin, .. } => (What::call("pin"), Some(pin.next())),
         Operation::NodeOf { .. } => call("move_pages"),

@@ -83,6 +83,10 @@ pub(crate) struct Task {
     pub(crate) allowed: Vec<CpuId>,
     /// Tasks that wait for this one's end.
     pub(crate) joiners: Vec<TaskId>,
+    /// The next tick at which balancing looks at it.
+    pub(crate) numa_tick: Time,
+    /// The CPU where it is to go on, on the node that it prefers.
+    pub(crate) moves_to: Option<CpuId>,
 }
 
 const _: () = assert!(offset_of!(Task, spent) == 64 && offset_of!(Task, state) == 256);
@@ -190,6 +194,8 @@ impl Task {
             is_slow: false,
             killed: None,
             joiners: Vec::new(),
+            numa_tick: Time(0),
+            moves_to: None,
         }
     }
 
@@ -237,6 +243,11 @@ impl Task {
             user,
             system: self.spent.total() - user - self.waited.total(),
         }
+    }
+
+    /// Time that it has had a CPU (`sum_exec_runtime`).
+    pub(crate) fn ran(&self) -> Picos {
+        self.spent.total() - self.waited.total()
     }
 
     /// Adds its time to that of others.

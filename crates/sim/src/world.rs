@@ -201,6 +201,7 @@ impl World {
         task.wakes = wakes;
         task.policy = parent.map_or_else(mm::Mempolicy::default, |parent| parent.policy);
         self.tasks.push(task);
+        self.begin_to_balance(id);
         self.wake(id, from, Enqueue::New);
         id
     }
@@ -477,7 +478,13 @@ impl World {
             self.cpus[cpu.0 as usize].ready(cpu, &mut self.clock);
             return None;
         }
-        let task = self.schedule(cpu);
+        let mut task = self.schedule(cpu);
+        if self.kernels[self.cpus[cpu.0 as usize].kernel].mm.balances_numa() {
+            if self.leave_for_preferred(task, cpu) {
+                return None;
+            }
+            task = self.numa_tick(task, cpu);
+        }
         let horizon = self.horizon_of(cpu, horizon);
         self.current = task;
         match self.tasks[task.0 as usize].state {

@@ -130,6 +130,13 @@ impl Value for u32 {
     }
 }
 
+/// A number where nobody leaves it to the kernel's rules, whose default depends on them.
+impl Value for Option<u32> {
+    fn read(text: &str) -> Option<Self> {
+        if text == KERNELS { Some(None) } else { text.parse().ok().map(Some) }
+    }
+}
+
 impl Value for bool {
     fn read(text: &str) -> Option<Self> {
         match text {
@@ -229,6 +236,9 @@ macro_rules! settings {
     };
 }
 
+/// The default of settings that each kernel has another one of.
+const KERNELS: &str = "the kernel's";
+
 /// The largest `int` and `unsigned int`.
 const INT: i64 = i32::MAX as i64;
 const UINT: i64 = u32::MAX as i64;
@@ -303,8 +313,24 @@ settings! {
         Takes::Number(0, 2), "0", OLDEST, Real::File, Sim::No;
     "vm.max_map_count": "mappings one process may have",
         Takes::Number(0, INT), "65530", OLDEST, Real::File, Sim::No;
-    "kernel.numa_balancing": "automatic NUMA balancing: 0 is off",
-        Takes::Number(0, 4), "the kernel's", OLDEST, Real::File, Sim::No;
+    "kernel.numa_balancing" as NUMA_BALANCING => numa_balancing: Option<u32>:
+        "automatic NUMA balancing: 0 is off; the simulator has it off unless it is set",
+        Takes::Number(0, 4), "the kernel's", OLDEST, Real::File, Sim::Yes;
+    "kernel.numa_balancing_scan_delay_ms" => numa_scan_delay_ms: Option<u32>: "period of scans with which tasks begin",
+        Takes::Number(0, INT), "the kernel's", OLDEST, Real::File, Sim::Yes;
+    "kernel.numa_balancing_scan_period_min_ms" => numa_scan_period_min_ms: Option<u32>:
+        "shortest period of scans; of a whole task, where it follows from its size",
+        Takes::Number(1, INT), "the kernel's", OLDEST, Real::File, Sim::Yes;
+    "kernel.numa_balancing_scan_period_max_ms" => numa_scan_period_max_ms: Option<u32>: "longest period of scans",
+        Takes::Number(1, INT), "the kernel's", OLDEST, Real::File, Sim::Yes;
+    "kernel.numa_balancing_scan_period_reset" as NUMA_SCAN_PERIOD_RESET => numa_scan_period_reset_ms: Option<u32>:
+        "how often the period of scans falls back to the shortest, in ms (up to 3.12)",
+        Takes::Number(0, INT), "the kernel's", OLDEST, Real::File, Sim::Yes;
+    "kernel.numa_balancing_scan_size_mb" => numa_scan_size_mb: Option<u32>: "memory that a scan makes hint",
+        Takes::Number(1, 1 << 20), "the kernel's", OLDEST, Real::File, Sim::Yes;
+    "kernel.numa_balancing_settle_count" as NUMA_SETTLE_COUNT => numa_settle_count: Option<u32>:
+        "scans for which the load balancer favours a task's preferred node (patch 7 of v3.9; 3.13)",
+        Takes::Number(0, INT), "the kernel's", OLDEST, Real::File, Sim::Yes;
     "virtio_balloon.reporting" as REPORTING: "guests: virtio-balloon reports free pages to the host",
         ON_OFF, "off", (5, 7), Real::GuestDevice, Sim::Guests;
     "virtio_balloon.target" as BALLOON: "memory that a balloon leaves a guest with; trace: what guest-footprint needs",

@@ -268,6 +268,9 @@ impl Accesses {
     ) {
         self.phase = Phase::User;
         self.met = None;
+        if mm.balances_numa() {
+            return self.begin_fault();
+        }
         let most = if cx.is_over(horizon) { 1 } else { cx.faults_at_once(RUN) };
         let rest = self.order.piece().end.0 - self.next.0;
         let rest = PageRange::new(self.next, rest.min(most));

@@ -32,6 +32,9 @@ const LIMIT_INTERVAL: Picos = Picos::from_micros(100_000);
 /// How many pages may move to a node in that time.
 // ratelimit_pages, mm/migrate.c (v3.10): 128 MiB.
 const LIMIT_PAGES: u64 = 128 << (20 - 12);
+/// How long a full interval keeps scans away after its end.
+// pteupdate_interval_millisecs, mm/migrate.c (v3.10).
+const SCANS_AGAIN: Picos = Picos::from_micros(1_000_000);
 /// Passes over a page that cannot be moved yet.
 const PASSES: u8 = super::PASSES;
 
@@ -53,6 +56,12 @@ impl MoveLimit {
             self.pages += pages;
         }
         !is_limited
+    }
+
+    /// Is the node's interval full, or was it when it ended a short while ago, so that nobody is to fault for it
+    /// (`migrate_ratelimited`)?
+    fn keeps_scans_away(self, now: Time) -> bool {
+        now <= self.until + SCANS_AGAIN && self.pages >= LIMIT_PAGES
     }
 }
 
@@ -431,6 +440,11 @@ impl Mm {
     /// May so much more move to a node now? Always, since there is no limit any more.
     fn admits_misplaced(&mut self, cx: &Cx, node: NodeId, order: Order) -> bool {
         !self.variant.numa_rate_limit || self.nodes[node].move_limit.admits(cx.now(), order.frames().into())
+    }
+
+    /// Has so much moved to a node of late that no scan of balancing is worth its time?
+    pub(crate) fn keeps_scans_away(&self, node: NodeId, now: Time) -> bool {
+        self.variant.numa_rate_limit && self.nodes[node].move_limit.keeps_scans_away(now)
     }
 
     /// A huge page of a node for one that moves there, if it is to be had at once; the caller isolates it.

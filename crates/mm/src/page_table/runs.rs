@@ -138,6 +138,16 @@ impl PageTables {
         updated.into()
     }
 
+    /// Notes whether one fault will do for all pages of a table that hint (`change_pmd_protnuma`).
+    pub(crate) fn hint_all_at_once(&mut self, table: TableId, at_once: bool) {
+        self.arena[table.0 as usize].hints_at_once = at_once;
+    }
+
+    /// Will one fault do for all of them?
+    pub(crate) fn hints_at_once(&self, table: TableId) -> bool {
+        self.table(table).hints_at_once
+    }
+
     /// User code has faulted at these pages of a table, all of which hinted (`do_numa_page`).
     pub(crate) fn clear_hints(&mut self, table: TableId, pages: PageRange) {
         self.changes += 1;

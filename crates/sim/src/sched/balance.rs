@@ -8,6 +8,7 @@
 
 use std::cmp::Reverse;
 
+use mm::ControlId;
 use units::{CpuId, Picos, Time};
 
 use super::{
@@ -249,7 +250,7 @@ impl World {
             if self.cpus[from.0 as usize].tasks() <= 1 {
                 break;
             }
-            let Some(found) = self.next_to_move(id, from, at, (left, takes_hot)) else { break };
+            let Some(found) = self.next_to_move((id, level), from, at, (left, takes_hot)) else { break };
             // One that has slept for long weighs nothing yet.
             tasks += 1;
             taken += self.tasks[found.0 as usize].entity.load(at, &periods);
@@ -266,13 +267,28 @@ impl World {
 
     /// Of the tasks that wait for a CPU the first that may be moved: up to 4.14 the one that came last, and who is passed by
     /// comes last of all from then on (`cfs_tasks`).
-    fn next_to_move(&mut self, id: CpuId, from: CpuId, at: Time, (left, takes_hot): (u64, bool)) -> Option<TaskId> {
+    fn next_to_move(
+        &mut self,
+        (id, level): (CpuId, usize),
+        from: CpuId,
+        at: Time,
+        (left, takes_hot): (u64, bool),
+    ) -> Option<TaskId> {
         let kernel = self.cpus[id.0 as usize].kernel;
         let periods = self.kernels[kernel].periods();
+        let (mm, favours) = (&self.kernels[kernel].mm, level > 0 && self.kernels[kernel].variant().numa_favours_moves);
+        let [here, there] = [id, from].map(|cpu| mm.node_of_cpu(self.kernels[kernel].number(cpu)));
+        // migrate_improves_locality
+        let improves = |found: TaskId| {
+            let prefers = mm.numa_preferred(ControlId(found.0)).filter(|_| favours && here != there);
+            prefers.is_some_and(|(node, scans)| node == here && scans < mm.numa_settle_count())
+        };
         let movable = |tasks: &[Task], found: TaskId| {
             let task = &tasks[found.0 as usize];
             let is_hot = task.was_preempted && at < task.runnable_since + MIGRATION_COST;
-            task.may_run_on(id) && (takes_hot || !is_hot) && task.entity.load(at, &periods) / 2 <= left
+            task.may_run_on(id)
+                && (takes_hot || !is_hot || improves(found))
+                && task.entity.load(at, &periods) / 2 <= left
         };
         let there = &self.cpus[from.0 as usize];
         if !self.kernels[kernel].variant().sched_moves_latest {
@@ -291,7 +307,7 @@ impl World {
     }
 
     /// A CPU takes over a task that waits for another one (`detach_task`, `attach_task`).
-    fn take_over(&mut self, id: CpuId, found: TaskId) {
+    pub(super) fn take_over(&mut self, id: CpuId, found: TaskId) {
         let kernel = &self.kernels[self.cpus[id.0 as usize].kernel];
         let (periods, compares_loads) = (kernel.periods(), kernel.variant().sched_compares_loads);
         let from = std::mem::replace(&mut self.tasks[found.0 as usize].cpu, id);

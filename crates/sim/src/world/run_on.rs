@@ -32,6 +32,9 @@ impl World {
         let task = &mut tasks[id.0 as usize];
         let TaskState::Kernel(operation) = &mut task.state else { return None };
         let Operation::Touch(touch) = operation else { return None };
+        if touch.is_moving() || (kernels[task.kernel].mm.balances_numa() && here.clock >= task.numa_tick) {
+            return None;
+        }
         if touch.is_clearing() {
             return self.clear_on(cpu, id).then_some(false);
         }

@@ -154,6 +154,8 @@ fn advance(
     supply.lend(cx);
     let progress = if let Operation::File { .. } = operation {
         operation.step_file(mm, spaces, cx, horizon)
+    } else if operation.is_moving() {
+        operation.step_moving(mm, spaces, cx, id)
     } else {
         let space = spaces.get_mut(id).expect("a live task has an address space");
         operation.step(mm, space, cx, horizon, &mut left[id.0 as usize])
@@ -192,6 +194,7 @@ fn end_operation(
     if let Progress::Exited = progress {
         spaces.take(id).end(mm, cx);
     } else {
+        operation.abort_moving(mm, spaces, cx);
         let space = spaces.get_mut(id).expect("a live task has an address space");
         operation.abort(mm, space, cx);
     }
@@ -214,6 +217,7 @@ fn kill(
     cx: &mut Cx<'_>,
 ) -> Progress {
     supply.abort(mm, spaces, cx);
+    operation.abort_moving(mm, spaces, cx);
     let space = spaces.get_mut(id).expect("a live task has an address space");
     operation.abort(mm, space, cx);
     Progress::Killed("killed by a test")

@@ -5,6 +5,7 @@ mod causes;
 mod extfrag;
 mod fork;
 mod mmap_lock;
+mod numa_balancing;
 mod over_time;
 mod pins;
 mod quantum;

@@ -1,0 +1,222 @@
+//! Linux: do_huge_pmd_numa_page(), mm/huge_memory.c; do_numa_page() and do_pmd_numa_page(), mm/memory.c; mpol_misplaced(),
+//! mm/mempolicy.c (v3.10).
+//! Differs: a task that waits for a page that another one moves keeps no reference to it, so that the move does not fail for that.
+//!
+//! Of tasks that fault at one huge page, each counts as long as its entry hints, which it does until it is moved, or until one
+//! for whom the page is where it should be clears the mark: then the move is in vain.
+
+use units::{NodeId, Order, Pfn, Vpn};
+
+use super::{last::Last, task::Fault};
+use crate::{
+    Mm, SpaceId, Spaces,
+    address_space::AddressSpace,
+    cost::Cause,
+    cx::Cx,
+    event::Event,
+    frame::{ControlId, Holdings},
+    mempolicy::Mempolicy,
+    migrate::misplaced::{Misplaced, Misplacement},
+    page_table::{Level, Pmd, PmdSlot, TableId},
+    primitive,
+    pte::Pte,
+    step::Step,
+    vma::PageRange,
+};
+
+/// Pages that a task has found to be on another node than they should be, and which it tries to move.
+#[derive(Clone, Debug)]
+pub(crate) struct HintFault {
+    /// The entry of the huge page; none where these are base pages.
+    huge: Option<Pte>,
+    /// Those that are left, the next one last, with who faulted before.
+    rest: Vec<(Vpn, Last)>,
+    to: NodeId,
+    /// The node for which a fault counts that moves nothing.
+    stays_on: NodeId,
+    moving: Option<Box<Misplaced>>,
+}
+
+impl HintFault {
+    /// A fault at a huge page that hints; what is left to do, if that is not all (`do_huge_pmd_numa_page`).
+    pub(crate) fn huge(
+        mm: &mut Mm,
+        space: &mut AddressSpace,
+        cx: &mut Cx,
+        (slot, vpn): (PmdSlot, Vpn),
+        policy: Mempolicy,
+    ) -> Option<Self> {
+        let Pmd::Huge(huge) = space.tables.pmd(slot) else { unreachable!("the caller has found a huge page") };
+        space.numa.ptl.acquire(cx, Cause::PageTable);
+        let left = Self::look_at_huge(mm, space, cx, (slot, vpn, huge), policy);
+        space.numa.ptl.release(cx, Cause::PageTable);
+        left
+    }
+
+    fn look_at_huge(
+        mm: &mut Mm,
+        space: &mut AddressSpace,
+        cx: &mut Cx,
+        (slot, vpn, huge): (PmdSlot, Vpn, Pte),
+        policy: Mempolicy,
+    ) -> Option<Self> {
+        if huge.is_zero_page() && mm.variant().numa_spares_huge_zero {
+            clear_huge(space, cx, slot);
+            return None;
+        }
+        let (here, on) = (mm.node_of_cpu(cx.cpu()), mm.node_of(huge.pfn()));
+        count(cx, on == here);
+        let (to, last) = mm.numa_misplaced(cx, policy, huge.pfn(), Order::HUGE);
+        let stays_on = if mm.variant().numa_huge_fault_here { here } else { on };
+        let Some(to) = to.filter(|_| !huge.is_zero_page()) else {
+            clear_huge(space, cx, slot);
+            let pages = AddressSpace::HUGE_PAGES;
+            mm.numa_fault(space, cx, Fault { node: stays_on, pages, is_moved: false, last });
+            return None;
+        };
+        Some(Self { huge: Some(huge), rest: vec![(vpn, last)], to, stays_on, moving: None })
+    }
+
+    /// A fault at a base page that hints (`do_numa_page`), or at all those of its table (`do_pmd_numa_page`).
+    pub(crate) fn base(
+        mm: &mut Mm,
+        space: &mut AddressSpace,
+        cx: &mut Cx,
+        (table, vpn): (TableId, Vpn),
+        policy: Mempolicy,
+    ) -> Option<Self> {
+        let here = mm.node_of_cpu(cx.cpu());
+        let pages = if space.tables.hints_at_once(table) {
+            space.tables.hint_all_at_once(table, false);
+            Level::Pmd.entry_range(vpn)
+        } else {
+            PageRange::new(vpn, 1)
+        };
+        let mut rest = Vec::new();
+        for vpn in (pages.start.0..pages.end.0).rev().map(Vpn) {
+            let pte = space.tables.pte(table, vpn);
+            if !pte.is_hinting() {
+                continue;
+            }
+            space.tables.clear_hints(table, PageRange::new(vpn, 1));
+            primitive::write_ptes(cx, 1);
+            count(cx, mm.node_of(pte.pfn()) == here);
+            let (to, last) = mm.numa_misplaced(cx, policy, pte.pfn(), Order::BASE);
+            if to.is_some() {
+                rest.push((vpn, last));
+            } else {
+                mm.numa_fault(space, cx, Fault { node: here, pages: 1, is_moved: false, last });
+            }
+        }
+        let is_all = rest.is_empty();
+        (!is_all).then_some(Self { huge: None, rest, to: here, stays_on: here, moving: None })
+    }
+
+    /// Goes on moving. The mmap lock is held for read.
+    pub(crate) fn step(&mut self, mm: &mut Mm, spaces: &mut Spaces, cx: &mut Cx, id: SpaceId) -> Step<()> {
+        let Some((vpn, last)) = self.rest.last().copied() else { return Step::Done(()) };
+        let moving = self.moving.get_or_insert_with(|| Box::new(Misplaced::new(id, vpn, self.to)));
+        let order = if self.huge.is_some() { Order::HUGE } else { Order::BASE };
+        let was = spaces.get(id).expect("a live task has an address space").tables.lookup(vpn);
+        let known = (was.is_present() && !was.is_zero_page()).then(|| mm.last_fault(was.pfn(), order));
+        let ended = match moving.step(mm, spaces, cx) {
+            Step::More => return Step::More,
+            Step::Block(wait) => return Step::Block(wait),
+            Step::Done(ended) => ended,
+        };
+        self.moving = None;
+        self.rest.pop();
+        let space = spaces.get_mut(id).expect("as before");
+        let is_moved = matches!(ended, Misplacement::Moved { .. });
+        if is_moved {
+            let now = space.tables.lookup(vpn).pfn();
+            mm.set_last_fault(now, order, known.unwrap_or(Last::new(mm.nodes.place(self.to), cx.control())));
+        }
+        self.end_one(mm, space, cx, (vpn, last), is_moved);
+        if self.rest.is_empty() { Step::Done(()) } else { Step::More }
+    }
+
+    /// A page was moved or not; one that stays hints no longer.
+    fn end_one(&self, mm: &mut Mm, space: &mut AddressSpace, cx: &mut Cx, (vpn, last): (Vpn, Last), is_moved: bool) {
+        if let (Some(huge), false) = (self.huge, is_moved)
+            && let Some(slot) = space.tables.pmd_slot(vpn)
+            && space.tables.pmd(slot) == Pmd::Huge(huge)
+        {
+            clear_huge(space, cx, slot);
+        }
+        let pages = if self.huge.is_some() { AddressSpace::HUGE_PAGES } else { 1 };
+        let node = if is_moved { self.to } else { self.stays_on };
+        mm.numa_fault(space, cx, Fault { node, pages, is_moved, last });
+    }
+
+    /// Gives up what was not begun: nothing moves.
+    pub(crate) fn give_up(&mut self, mm: &mut Mm, space: &mut AddressSpace, cx: &mut Cx) {
+        assert!(self.moving.is_none(), "who has begun to move a page goes on with that");
+        while let Some(page) = self.rest.pop() {
+            self.end_one(mm, space, cx, page, false);
+        }
+    }
+
+    /// Leaves the page where it is.
+    pub(crate) fn abort(&mut self, mm: &mut Mm, spaces: &mut Spaces, cx: &mut Cx) {
+        if let Some(mut moving) = self.moving.take() {
+            moving.abort(mm, spaces, cx);
+        }
+        self.rest.clear();
+    }
+
+    /// Frames that it holds between two steps.
+    pub(crate) fn holdings(&self) -> Holdings {
+        self.moving.as_ref().map_or_else(Holdings::default, |moving| moving.holdings())
+    }
+}
+
+fn count(cx: &mut Cx, is_local: bool) {
+    cx.count(Event::NumaHintFaults, 1);
+    cx.count(Event::NumaHintFaultsLocal, is_local.into());
+}
+
+fn clear_huge(space: &mut AddressSpace, cx: &mut Cx, slot: PmdSlot) {
+    space.tables.hint_huge(slot, false);
+    primitive::write_ptes(cx, 1);
+}
+
+impl Mm {
+    /// Where a page should be at which a task faults, if it is elsewhere, and who faulted before: it follows tasks of a node
+    /// that fault twice in a row (`mpol_misplaced`).
+    fn numa_misplaced(&mut self, cx: &Cx, policy: Mempolicy, head: Pfn, order: Order) -> (Option<NodeId>, Last) {
+        let here = self.node_of_cpu(cx.cpu());
+        let (place, task) = (self.nodes.place(here), cx.control());
+        let by_pid = self.variant.numa_private_by_pid;
+        let is_elsewhere = self.node_of(head) != here;
+        // Other policies have no MPOL_F_MOF.
+        if !policy.is_local() {
+            return (None, self.last_fault(head, order));
+        }
+        let numa = self.numa.as_mut().expect("only a kernel that balances asks");
+        let last = numa.last.exchange(head, order, Last::new(place, task));
+        let is_first = by_pid && last == Last::NOBODY;
+        let follows = is_first || last.place() == Some(place);
+        ((follows && is_elsewhere).then_some(here), last)
+    }
+
+    fn last_fault(&self, head: Pfn, order: Order) -> Last {
+        self.numa.as_ref().map_or(Last::NOBODY, |numa| numa.last.get(head, order))
+    }
+
+    fn set_last_fault(&mut self, head: Pfn, order: Order, last: Last) {
+        if let Some(numa) = &mut self.numa {
+            numa.last.exchange(head, order, last);
+        }
+    }
+
+    /// A page is freed: who faulted there is of no interest any more.
+    #[inline]
+    pub(crate) fn forget_last_fault(&mut self, head: Pfn, order: Order) {
+        if let Some(numa) = &mut self.numa {
+            numa.last.reset(head, order);
+        }
+    }
+}
+
+const _: () = assert!(size_of::<ControlId>() == 4, "part of it stands for a PID");

@@ -1,0 +1,80 @@
+//! Linux: page_nid_xchg_last(), include/linux/mm.h (v3.10); page_nidpid_xchg_last() of the series for v3.9.
+//! Differs: a column beside the frames, which kernels that balance NUMA have alone; a huge page has one entry.
+
+use units::{Order, Pfn};
+
+use crate::{MachineSpec, frame::ControlId};
+
+/// Who faulted last at a page: the position of a node, and part of a task's PID.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Last(u16);
+
+impl Last {
+    /// Nobody since the page was allocated.
+    pub const NOBODY: Self = Self(0);
+
+    /// A task on a CPU of a node.
+    pub(crate) fn new(place: usize, task: ControlId) -> Self {
+        let node = u16::try_from(place + 1).expect("fewer nodes than bits for them");
+        Self(node << 8 | (task.0 & 0xff) as u16)
+    }
+
+    /// The position of the node, if anybody has faulted.
+    pub(crate) fn place(self) -> Option<usize> {
+        usize::from(self.0 >> 8).checked_sub(1)
+    }
+
+    /// May it have been this task? (`LAST__PID_MASK`: eight bits.)
+    pub(crate) fn may_be(self, task: ControlId) -> bool {
+        self != Self::NOBODY && u32::from(self.0 & 0xff) == task.0 & 0xff
+    }
+}
+
+/// That of every page: of huge ones by their pageblock, so that the column of frames is only touched where there are others.
+#[derive(Clone, Debug)]
+pub(crate) struct LastFaults {
+    frames: Vec<Last>,
+    blocks: Vec<Last>,
+    pageblock: Order,
+}
+
+impl LastFaults {
+    pub(crate) fn new(machine: &MachineSpec) -> Self {
+        let frames = machine.end().0 as usize;
+        let blocks = (frames >> machine.pageblock_order.0) + 1;
+        Self {
+            frames: vec![Last::NOBODY; frames],
+            blocks: vec![Last::NOBODY; blocks],
+            pageblock: machine.pageblock_order,
+        }
+    }
+
+    fn of(&mut self, head: Pfn, order: Order) -> &mut Last {
+        if order >= self.pageblock {
+            &mut self.blocks[(head.0 >> self.pageblock.0) as usize]
+        } else {
+            &mut self.frames[head.0 as usize]
+        }
+    }
+
+    pub(crate) fn get(&self, head: Pfn, order: Order) -> Last {
+        if order >= self.pageblock {
+            self.blocks[(head.0 >> self.pageblock.0) as usize]
+        } else {
+            self.frames[head.0 as usize]
+        }
+    }
+
+    /// Notes who faults, and says who did so before.
+    pub(crate) fn exchange(&mut self, head: Pfn, order: Order, now: Last) -> Last {
+        std::mem::replace(self.of(head, order), now)
+    }
+
+    /// A page is freed (`page_nid_reset_last`), or was.
+    pub(crate) fn reset(&mut self, head: Pfn, order: Order) {
+        let last = self.of(head, order);
+        if *last != Last::NOBODY {
+            *last = Last::NOBODY;
+        }
+    }
+}

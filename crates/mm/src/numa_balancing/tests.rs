@@ -1,0 +1,1 @@
+//! Scans, hinting faults and what follows from them, on two nodes.

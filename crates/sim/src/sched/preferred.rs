@@ -1,0 +1,150 @@
+//! Linux: task_tick_numa(), task_numa_work(), kernel/sched/fair.c (v3.10); find_idlest_cpu_node(), task_numa_find_cpu(),
+//! migrate_task_to() of the patches for v3.9 (July 2013).
+//! Differs: a task that is to run elsewhere goes there at the end of the step in which that was decided.
+
+use mm::ControlId;
+use units::{CpuId, NodeId, Time};
+
+use super::{busiest::IMBALANCE_PCT, domains::number};
+use crate::{
+    daemon::NO_SPACE,
+    kernel::KernelId,
+    runqueue::Enqueue,
+    task::{TaskId, TaskState},
+    world::World,
+};
+
+impl World {
+    /// A task begins to exist.
+    pub(crate) fn begin_to_balance(&mut self, id: TaskId) {
+        let task = &self.tasks[id.0 as usize];
+        let kernel = &mut self.kernels[task.kernel];
+        if let Some(space) = kernel.spaces.get(task.space).filter(|_| kernel.mm.balances_numa()) {
+            kernel.mm.numa_begin(space, ControlId(id.0));
+        }
+    }
+
+    /// A task is about to go on: has a tick passed that finds it in user mode, and is it its turn to scan? It does so before it
+    /// goes on. Returns the task.
+    pub(crate) fn numa_tick(&mut self, id: TaskId, cpu: CpuId) -> TaskId {
+        let (task, now) = (&mut self.tasks[id.0 as usize], self.cpus[cpu.0 as usize].clock);
+        let kernel = &mut self.kernels[task.kernel];
+        if now < task.numa_tick || task.space == NO_SPACE || task.is_dying || !task.supply.is_idle() {
+            return id;
+        }
+        let is_user = matches!(&task.state, TaskState::Kernel(operation) if operation.is_in_user_mode());
+        if !is_user || task.holds.is_some() {
+            return id;
+        }
+        task.numa_tick = kernel.ticks.after(now);
+        let (number, at, ran) = (kernel.number(cpu), kernel.ticks.last(now), task.ran());
+        let space = kernel.spaces.get_mut(task.space).expect("a live task has an address space");
+        if let Some(work) = kernel.mm.numa_tick(space, ControlId(id.0), (number, at), ran)
+            && let TaskState::Kernel(operation) = std::mem::replace(&mut task.state, TaskState::Blocked)
+        {
+            task.state = TaskState::Kernel(operation.after(work));
+        }
+        id
+    }
+
+    /// A task prefers a node from now on, which is not that of its CPU: the CPU there that it goes to, if there is one.
+    pub(crate) fn find_preferred_cpu(&mut self, id: TaskId, node: NodeId, at: Time) {
+        let task = &self.tasks[id.0 as usize];
+        let kernel = &self.kernels[task.kernel];
+        let found = if kernel.variant().numa_finds_cpu {
+            self.numa_find_cpu(id, node, at)
+        } else {
+            self.idlest_cpu_of(task.kernel, node, at)
+        };
+        let may_move = found.filter(|cpu| *cpu != task.cpu && task.may_run_on(*cpu));
+        self.tasks[id.0 as usize].moves_to = may_move;
+    }
+
+    fn cpus_of(&self, kernel: KernelId, node: NodeId) -> impl Iterator<Item = CpuId> + '_ {
+        let kernel = &self.kernels[kernel];
+        kernel.cpus.clone().map(number).filter(move |cpu| kernel.mm.node_of_cpu(kernel.number(*cpu)) == node)
+    }
+
+    /// `find_idlest_cpu_node`: of a node's CPUs, the first of those with the least load, unless what runs there is where it wants
+    /// to be, or may run nowhere else.
+    fn idlest_cpu_of(&self, kernel: KernelId, node: NodeId, at: Time) -> Option<CpuId> {
+        let may_be_preempted = |cpu: &CpuId| {
+            let Some(running) = self.cpus[cpu.0 as usize].running else { return true };
+            let task = &self.tasks[running.0 as usize];
+            let prefers = self.kernels[kernel].mm.numa_preferred(ControlId(running.0));
+            task.space == NO_SPACE
+                || (prefers.is_none_or(|(preferred, _)| preferred != node) && task.allowed.len() != 1)
+        };
+        self.cpus_of(kernel, node).filter(may_be_preempted).min_by_key(|cpu| self.load(*cpu, at))
+    }
+
+    /// `task_numa_find_cpu` as it was posted: a CPU without load ends the search, and is not what it returns.
+    fn numa_find_cpu(&self, id: TaskId, node: NodeId, at: Time) -> Option<CpuId> {
+        let task = &self.tasks[id.0 as usize];
+        let mut cpus = self.cpus_of(task.kernel, node);
+        let first = cpus.next()?;
+        if self.cpus[first.0 as usize].is_idle() {
+            return Some(first);
+        }
+        let periods = self.kernels[task.kernel].periods();
+        // target_load by busy_idx: what errs on the side of leaving a CPU alone.
+        let load = |cpu: CpuId| {
+            let now = self.load(cpu, at);
+            now.max(self.cpus[cpu.0 as usize].delayed(now, at, &periods))
+        };
+        let mut found = (u64::MAX, None);
+        for cpu in std::iter::once(first).chain(cpus) {
+            let there = load(cpu);
+            if there == 0 {
+                return found.1;
+            }
+            if there < found.0 {
+                found = (there, Some(cpu));
+            }
+        }
+        debug_assert!(IMBALANCE_PCT[1] > 100, "effective loads are worked out with it, and not compared");
+        found.1
+    }
+
+    /// The running task of a CPU goes to the one that was found for it (`migration_cpu_stop`). False where it stays.
+    pub(crate) fn leave_for_preferred(&mut self, id: TaskId, cpu: CpuId) -> bool {
+        let Some(to) = self.tasks[id.0 as usize].moves_to.take() else { return false };
+        let is_ready =
+            matches!(self.tasks[id.0 as usize].state, TaskState::User | TaskState::Kernel(_) | TaskState::Answered(_));
+        if to == cpu || !is_ready || self.tasks[id.0 as usize].is_spinning {
+            return false;
+        }
+        self.put_running(id, cpu);
+        self.take_over(to, id);
+        let there = &mut self.cpus[to.0 as usize];
+        if there.running.is_none() {
+            there.begin_to_be_busy();
+            there.ready(to, &mut self.clock);
+        }
+        if self.cpus[cpu.0 as usize].is_idle() {
+            self.looked_in_vain(cpu, self.cpus[cpu.0 as usize].clock);
+            self.pull(cpu);
+        }
+        self.cpus[cpu.0 as usize].ready(cpu, &mut self.clock);
+        true
+    }
+
+    /// The running task of a CPU waits there from now on, as if it had been preempted.
+    pub(super) fn put_running(&mut self, id: TaskId, cpu: CpuId) {
+        let Self { kernels, cpus, tasks, .. } = self;
+        let (here, task) = (&mut cpus[cpu.0 as usize], &mut tasks[id.0 as usize]);
+        let (periods, variant) = (kernels[here.kernel].periods(), kernels[here.kernel].variant());
+        here.queue.account(&mut task.entity, here.clock, &periods);
+        here.queue.enqueue(id, &mut task.entity, Enqueue::Preempted, &periods);
+        if variant.sched_compares_loads {
+            task.entity.waits(Enqueue::Preempted, here.clock, &periods);
+        }
+        task.runnable_since = here.clock;
+        task.was_preempted = true;
+        if task.holds.is_some() {
+            self.stop_spinning_on(id);
+        }
+        self.stop_spinning(id, cpu);
+        self.stop(cpu);
+    }
+}

@@ -1,0 +1,126 @@
+//! Automatic NUMA balancing: memory comes over to the node whose tasks use it, as 3.9 has it and with the patches of July 2013.
+
+use pagelab_sim as sim;
+
+use crate::support::{self, no_entries};
+use mm::{NodeSpec, ZoneKind, ZoneSpec, cost::Latency, event::Event, thp::ThpEnabled, variant};
+use os::{Amount, MapSpec, Os, Pattern, Placement, VmRange};
+use sim::{Config, Finish, Sim, simulate};
+use units::{Bytes, CpuId, NodeId, Pfn, Picos};
+
+const FRAMES: u32 = 65536;
+
+/// Two nodes of 256 MiB, two CPUs each.
+fn machine(rules: &str, thp_enabled: ThpEnabled, settings: &[(&str, &str)]) -> Config {
+    let mut config = support::machine(4, FRAMES);
+    let node = |id: u32| NodeSpec {
+        id: NodeId(id),
+        cpus: vec![CpuId(id * 2), CpuId(id * 2 + 1)],
+        distance: (0..2_u32).map(|to| if to == id { 10 } else { 20 }).collect(),
+        zones: vec![ZoneSpec::whole(ZoneKind::Normal, Pfn(id * FRAMES), FRAMES)],
+    };
+    config.machine.nodes = (0..2).map(node).collect();
+    config.caches = (0..2).map(|id| vec![CpuId(id * 2), CpuId(id * 2 + 1)]).collect();
+    let (near, far) = (Picos(80_000), Picos(140_000));
+    config.latency = Latency { load: vec![vec![near, far], vec![far, near]], ..Latency::default() };
+    let base = rules.split('+').next().unwrap();
+    config.variant = if base == rules { *variant::named(rules) } else { patched(rules) };
+    config.thp_enabled = thp_enabled;
+    config.cap = Bytes::mib(256);
+    config.settings.set("kernel.numa_balancing", "1").unwrap();
+    for (name, value) in settings {
+        config.settings.set(name, value).unwrap();
+    }
+    config
+}
+
+fn patched(name: &str) -> variant::Variant {
+    let (base, patches) = variant::split_patches(name).unwrap();
+    variant::patched(base, &patches)
+}
+
+fn seconds(n: u64) -> Amount {
+    Amount::Time(Picos::from_secs(n))
+}
+
+/// Pages of a range on node 1.
+async fn come_over(os: &Sim, range: VmRange) -> usize {
+    os.node_of(range).await.unwrap().iter().filter(|node| **node == Some(NodeId(1))).count()
+}
+
+/// A task uses its memory on node 0 for a while, and then on node 1: how many pages have come over, of 8,192.
+fn follow(config: &Config) -> (usize, Finish) {
+    simulate(config, no_entries, async |os: Sim| {
+        let task = os.spawn(Placement::Free, async move |os: Sim| {
+            os.set_affinity(&[CpuId(0)]).await.unwrap();
+            let range = os.mmap(Bytes::mib(32), MapSpec::Anonymous).await.unwrap();
+            os.store(range, Bytes::PAGE).await.unwrap();
+            os.access(range, Pattern::Sweep, seconds(2)).await.unwrap();
+            assert_eq!(come_over(&os, range).await, 0);
+            os.set_affinity(&[CpuId(2)]).await.unwrap();
+            os.access(range, Pattern::Sweep, seconds(20)).await.unwrap();
+            let pages = come_over(&os, range).await;
+            os.munmap(range).await.unwrap();
+            pages
+        });
+        task.await.unwrap()
+    })
+}
+
+#[test]
+fn memory_follows_its_task_to_another_node() {
+    for thp in [ThpEnabled::Always, ThpEnabled::Never] {
+        let (pages, finish) = follow(&machine("v3.9", thp, &[]));
+        let of = |event| finish.counters.get(event);
+        // A few were not on their lists yet when it was their turn.
+        assert!(pages >= 8170, "{pages} pages have come, {thp:?}");
+        assert_eq!([Event::NumaPagesMigrated, Event::PgmigrateSuccess].map(of), [pages as u64; 2]);
+        assert!(of(Event::NumaHintFaultsLocal) > 0 && of(Event::NumaHintFaults) > of(Event::NumaHintFaultsLocal));
+        assert_eq!(of(Event::NumaPteUpdates) % 512, 0, "{thp:?}");
+    }
+}
+
+#[test]
+fn without_it_memory_stays() {
+    let (pages, finish) = follow(&machine("v3.9", ThpEnabled::Always, &[("kernel.numa_balancing", "0")]));
+    assert_eq!((pages, finish.counters.get(Event::NumaPteUpdates)), (0, 0));
+}
+
+/// Threads of a process go through all of its memory again and again, each at its own pace, on all CPUs.
+fn share(config: &Config) -> Finish {
+    let (_, finish) = simulate(config, no_entries, async |os: Sim| {
+        let range = os.mmap(Bytes::mib(64), MapSpec::Anonymous).await.unwrap();
+        os.fill(range).await.unwrap();
+        let thread = |index: u32| {
+            os.spawn(Placement::Free, async move |os: Sim| {
+                os.compute(Picos::from_micros(u64::from(index) * 300)).await;
+                os.access(range, Pattern::Sweep, seconds(30)).await.unwrap();
+            })
+        };
+        let threads: Vec<_> = (0..4).map(thread).collect();
+        for thread in threads {
+            thread.await.unwrap();
+        }
+        os.munmap(range).await.unwrap();
+    });
+    finish
+}
+
+#[test]
+fn racing_threads_all_count_and_the_series_makes_faults_fewer() {
+    let counts = |rules: &str| {
+        let finish = share(&machine(rules, ThpEnabled::Always, &[]));
+        [Event::NumaPteUpdates, Event::NumaHintFaults, Event::NumaHintFaultsLocal, Event::NumaPagesMigrated]
+            .map(|event| finish.counters.get(event))
+    };
+    let [vanilla, scanshared] = ["v3.9", "v3.9+1-14"].map(counts);
+    for [updates, faults, local, moved] in [vanilla, scanshared] {
+        assert!(faults > local && local > 0 && moved > 0);
+        // A huge PMD counts 512, however few base pages beside it there are; each racing thread counts its fault.
+        assert!(updates % 512 == 0 && faults > updates / 512);
+    }
+    assert!(
+        scanshared[0] < vanilla[0] && scanshared[1] < vanilla[1],
+        "periods of a whole task: {scanshared:?} {vanilla:?}"
+    );
+}
