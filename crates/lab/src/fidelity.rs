@@ -30,6 +30,12 @@ pub const EVENTS_MIN: f64 = 20.0;
 pub const HUGE_BLOCKS: &str = "huge share of blocks";
 /// The share of faults that got the huge page that they wanted, in percent.
 pub const HUGE_FAULTS: &str = "huge share of faults";
+/// The share of a workload's memory that is huge pages in the end, in percent.
+pub const HUGE_MEMORY: &str = "huge share of memory";
+/// The share of it on the first node, which is that of the CPUs, in percent.
+pub const NEAR_MEMORY: &str = "near share of memory";
+/// Pages written to swap.
+pub const SWAPPED_OUT: &str = "pswpout";
 /// Entries into direct reclaim, for whichever zone.
 pub const STALLS: &str = "allocstall";
 /// Pages that kswapd reclaimed.
@@ -94,7 +100,7 @@ pub fn known(runs: &[Figures]) -> BTreeMap<String, Known> {
         let samples = samples(runs.iter(), name);
         ((*name).clone(), Known { mean: mean(&samples), spread: Spread::of(&samples) })
     };
-    let shares = [HUGE_BLOCKS, HUGE_FAULTS];
+    let shares = [HUGE_BLOCKS, HUGE_FAULTS, HUGE_MEMORY, NEAR_MEMORY];
     let counts = |(name, known): &(String, Known)| known.mean >= EVENTS_MIN || shares.contains(&name.as_str());
     names.iter().map(of).filter(counts).collect()
 }
@@ -207,6 +213,14 @@ pub fn figures(measured: &Measured) -> Figures {
         figures.insert(HUGE_BLOCKS.to_owned(), share);
         figures.insert(BLOCKS.to_owned(), metric("fault-both", "fault_latency_us").map_or(0.0, |all| all.len() as f64));
     }
+    for (figure, name) in [(HUGE_MEMORY, "huge_pct"), (NEAR_MEMORY, "node0_pct")] {
+        if let Some(&[share]) = measured.metrics.iter().find(|m| m.name == name).map(|m| m.samples.as_slice()) {
+            figures.insert(figure.to_owned(), share);
+            let of_place = |metric: &&report::Metric| metric.name.ends_with(".memory_kib");
+            let kib: f64 = measured.metrics.iter().filter(of_place).flat_map(|metric| &metric.samples).sum();
+            figures.insert(MEMORY.to_owned(), kib / 1024.0);
+        }
+    }
     let [huge, base] = ["thp_fault_alloc", "thp_fault_fallback"].map(|name| figures.get(name).copied().unwrap_or(0.0));
     if huge + base > 0.0 {
         figures.insert(HUGE_FAULTS.to_owned(), 100.0 * huge / (huge + base));
@@ -216,6 +230,8 @@ pub fn figures(measured: &Measured) -> Figures {
 
 /// How many blocks [`HUGE_BLOCKS`] is a share of.
 const BLOCKS: &str = "blocks";
+/// How many MiB [`HUGE_MEMORY`] and [`NEAR_MEMORY`] are shares of.
+const MEMORY: &str = "MiB";
 
 /// Means and spread of one figure over some runs; a run without it has none of it.
 fn samples<'a>(runs: impl Iterator<Item = &'a Figures>, name: &str) -> Vec<f64> {
@@ -276,6 +292,7 @@ impl Cell {
     fn events(&self, name: &str) -> Option<f64> {
         let parts: &[&str] = match name {
             HUGE_BLOCKS => &[BLOCKS],
+            HUGE_MEMORY | NEAR_MEMORY => &[MEMORY],
             HUGE_FAULTS => &["thp_fault_alloc", "thp_fault_fallback"],
             _ => return None,
         };

@@ -384,10 +384,9 @@ impl Counters {
             Event::SimCompactSkipped | Event::SimCompactDeferred => self.has_reasons,
             event if event.is_of_guest() => self.is_guest,
             event if event.is_of_balloon() => self.has_balloon,
-            Event::NumaPteUpdates
-            | Event::NumaHintFaults
-            | Event::NumaHintFaultsLocal
-            | Event::NumaPagesMigrated => self.balances_numa,
+            Event::NumaPteUpdates | Event::NumaHintFaults | Event::NumaHintFaultsLocal | Event::NumaPagesMigrated => {
+                self.balances_numa
+            }
             event => !event.is_of_balancing(),
         };
         all.filter(move |(event, count)| *count > 0 || exists(*event))

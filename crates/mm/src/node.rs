@@ -4,7 +4,7 @@
 
 use std::{collections::BTreeSet, ops::Range};
 
-use units::{CpuId, Frames, NodeId, Order, Pfn};
+use units::{CpuId, Frames, NodeId, Order, Pfn, Picos, Time};
 
 use crate::{
     Mm, PerNode, ZoneState,
@@ -12,7 +12,6 @@ use crate::{
     compact::kcompactd::Kcompactd,
     khugepaged::ThpThread,
     kswapd::Kswapd,
-    migrate::misplaced::MoveLimit,
     pageblock::ZoneIndex,
     zone::{MachineView, NodeView, ZoneKind, ZoneView},
 };
@@ -113,6 +112,43 @@ impl ZoneSpec {
         assert!(self.managed <= self.present && self.present <= self.spanned, "sizes of {self:?} are in order");
         let end = self.start.plus(count(self.present));
         (Pfn(end.0 - count(self.managed)), end)
+    }
+}
+
+/// How long a node's limit of pages moved to it counts.
+// migrate_interval_millisecs, mm/migrate.c (v3.10).
+const LIMIT_INTERVAL: Picos = Picos::from_micros(100_000);
+/// How many pages may move to a node in that time.
+// ratelimit_pages, mm/migrate.c (v3.10): 128 MiB.
+const LIMIT_PAGES: u64 = 128 << (20 - 12);
+/// How long a full interval keeps scans away after its end.
+// pteupdate_interval_millisecs, mm/migrate.c (v3.10).
+const SCANS_AGAIN: Picos = Picos::from_micros(1_000_000);
+
+/// How many pages have moved to a node lately (`numabalancing_migrate_*` of `pg_data_t`, up to 4.18).
+#[derive(Clone, Copy, Debug, Default)]
+pub(crate) struct MoveLimit {
+    until: Time,
+    pages: u64,
+}
+
+impl MoveLimit {
+    /// Counts pages that are about to move; false when these are too many (`numamigrate_update_ratelimit`).
+    pub(crate) fn admits(&mut self, now: Time, pages: u64) -> bool {
+        if now > self.until {
+            *self = Self { until: now + LIMIT_INTERVAL, pages: 0 };
+        }
+        let is_limited = self.pages > LIMIT_PAGES;
+        if !is_limited {
+            self.pages += pages;
+        }
+        !is_limited
+    }
+
+    /// Is the node's interval full, or was it when it ended a short while ago, so that nobody is to fault for it
+    /// (`migrate_ratelimited`)?
+    pub(crate) fn keeps_scans_away(self, now: Time) -> bool {
+        now <= self.until + SCANS_AGAIN && self.pages >= LIMIT_PAGES
     }
 }
 

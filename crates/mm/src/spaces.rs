@@ -155,7 +155,8 @@ impl Spaces {
         found
     }
 
-    /// Visits the entries of [`Self::mappings`], to read or change them, with the address space of each; says how many there were.
+    /// Visits the entries of [`Self::mappings`], to read or change them, with the address space of each; says how many there
+    /// were.
     pub(crate) fn visit_mappings(
         &mut self,
         frames: &FrameTable,

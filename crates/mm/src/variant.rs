@@ -338,7 +338,7 @@ rules! {
     thp_migrates: bool,
     /// Is a huge page that migrates counted by its base pages, and in counters of its own?
     thp_migration_counts: bool,
-    /// Does a huge page that was not migrated count as all its base pages, always, and not as one where it was only tried in vain?
+    /// Does a huge page that was not migrated count as all its base pages also where it was only tried in vain, and not as one?
     migrate_counts_parts: bool,
     /// Is a huge page that is used on another node copied while it is mapped, and its one entry replaced
     /// (`migrate_misplaced_transhuge_page`)? Else it moves as other pages do.

@@ -44,11 +44,11 @@ const FLOORS: [&[&str]; 8] = [
     ],
     &[
         "alloc/slow.rs", "alloc/slow/", "alloc/stall.rs", "compact.rs", "compact/", "kswapd.rs", "kswapd/", "migrate.rs",
-        "oom.rs", "reclaim.rs", "reclaim/", "shrinker.rs",
+        "migrate/", "oom.rs", "reclaim.rs", "reclaim/", "shrinker.rs",
     ],
     &[
-        "access.rs", "access/", "fault.rs", "gup.rs", "huge_cow.rs", "khugepaged.rs", "khugepaged/", "numa_hint.rs",
-        "page_cache/fault.rs", "split.rs", "swap/fault.rs", "thp.rs", "touch.rs",
+        "access.rs", "access/", "fault.rs", "gup.rs", "huge_cow.rs", "khugepaged.rs", "khugepaged/", "migrate/to_node.rs",
+        "numa_hint.rs", "page_cache/fault.rs", "split.rs", "swap/fault.rs", "thp.rs", "touch.rs",
     ],
     &["balloon.rs", "host.rs", "mistake.rs", "reporting.rs"],
     &["check.rs", "check/", "daemon.rs", "state.rs", "state/", "vmstat.rs"],

@@ -1,5 +1,7 @@
 //! Claims and scores from the command line: what can be said without a run, and mistakes. series.rs beside it judges a run.
 
+use std::{fs, path::Path};
+
 use crate::support::room::Room;
 
 #[test]
@@ -73,4 +75,42 @@ fn help_explains_the_words_of_claims_and_scores() {
     for word in ["direction: ", "skill: ", "level: ", "ceiling: ", "`merged`"] {
         assert!(help.contains(word), "{word} is not explained:\n{help}");
     }
+}
+
+/// Seed 1 of `pagelab run thp-locality` (November 2026) without the columns and the details that no claim reads.
+#[test]
+fn a_recorded_result_settles_what_s4_claims_of_faults() {
+    let room = Room::new();
+    let recorded = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/it/s4-thp-locality");
+    let place = recorded.to_str().expect("a name");
+    let text = room.run(&["claims", "s4", "--result", place]).expect(0).stdout;
+    for id in ["s4-1", "s4-2", "s4-3", "s4-4", "s4-5", "s4-8", "s4-9", "s4-10"] {
+        assert!(text.lines().any(|line| line.starts_with(&format!("{id:<5} holds "))), "{id} in\n{text}");
+    }
+    for line in ["s4-6  not yet ", "s4-7  not yet ", "      % longer                       40.9          58.9 "] {
+        assert!(text.lines().any(|found| found.starts_with(line)), "{line} in\n{text}");
+    }
+    let last = "s4: 7 of 7 claims hold, 1 of 1 identities, 2 cannot be judged yet: reached";
+    assert_eq!(text.lines().last(), Some(last), "{text}");
+    assert_eq!(room.run(&["claims", "--result", place]).expect(0).stdout, text, "the result says what it is of");
+
+    // Had 42 GB taken the released kernel no longer than 38 GB, the step of each GB would be another one.
+    let lines = fs::read_to_string(recorded.join("result.jsonl")).expect("cells");
+    let mut cells: Vec<serde_json::Value> =
+        lines.lines().map(|line| serde_json::from_str(line).expect("a cell")).collect();
+    let seconds_of = |case: &str| {
+        let is_its = |cell: &&serde_json::Value| cell["key"]["case"] == case && cell["key"]["variant"] == "v4.18";
+        cells.iter().find(is_its).expect(case)["measured"]["metrics"][0].clone()
+    };
+    let (before, last) = (seconds_of("gb=38"), seconds_of("gb=42"));
+    assert_eq!((&before["name"], &last["name"]), (&"seconds".into(), &"seconds".into()));
+    for cell in cells.iter_mut().filter(|cell| cell["measured"]["metrics"][0] == last) {
+        cell["measured"]["metrics"][0]["samples"] = before["samples"].clone();
+    }
+    fs::create_dir(room.here().join("other")).expect("a directory");
+    fs::copy(recorded.join("run.json"), room.here().join("other/run.json")).expect("run.json");
+    let lines: Vec<String> = cells.iter().map(|cell| format!("{cell}\n")).collect();
+    fs::write(room.here().join("other/result.jsonl"), lines.concat()).expect("result.jsonl");
+    let text = room.run(&["claims", "s4", "--result", "other"]).expect(1).stdout;
+    assert!(text.lines().any(|line| line.starts_with("s4-3  fails ")), "{text}");
 }

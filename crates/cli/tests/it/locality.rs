@@ -82,6 +82,47 @@ fn compaction_is_deferred_for_64_attempts() {
     assert!(is(value(&cells[0], "node0_pct"), 0.0));
 }
 
+/// Each policy with each value: an advised region among holes, small enough for all of them.
+#[test]
+fn every_policy_has_every_value_of_defrag() {
+    const POLICIES: [&str; 12] = ["", "+1", "+2", "+3", "+4", "+5", "+6", "+6,7", "+8", "+9", "+10", "+11"];
+    const VALUES: [&str; 5] = ["always", "defer", "defer+madvise", "madvise", "never"];
+    let room = Room::new();
+    let variants: Vec<String> = POLICIES.iter().map(|patch| format!("v4.18{patch}")).collect();
+    let variants: Vec<&str> = variants.iter().flat_map(|variant| ["--variant", variant]).collect();
+    let set = format!("transparent_hugepage/defrag={}", VALUES.join(","));
+    let region = ["--set", "program=region", "--set", "size=64MiB", "--set", "fragmented=local", "--set", &set];
+    let cells = run(&room, &[&VM, &["--target", "sim"], &variants, &region]);
+    assert_eq!(cells.len(), POLICIES.len() * VALUES.len());
+    let count = |cell: &Cell, prefix: &str| -> i64 {
+        cell.measured.counters.iter().filter(|(name, _)| name.starts_with(prefix)).map(|(_, times)| times).sum()
+    };
+    for cell in &cells {
+        let (variant, defrag) = (cell.key.variant.as_str(), cell.key.params["transparent_hugepage/defrag"].as_str());
+        let context = format!("{variant} with {defrag}");
+        let [stalls, compactions, kswapd] =
+            ["allocstall", "compact_stall", "pgscan_kswapd"].map(|name| count(cell, name));
+        // Advised, it waits for memory with all but these two.
+        let may_wait = !["defer", "never"].contains(&defrag);
+        assert!(may_wait || stalls + compactions == 0, "{context}");
+        // Any node, if none is free on the own one: the fast path alone, and advice that accepts remote memory.
+        let is_anywhere = ["v4.18+5", "v4.18+8"].contains(&variant) || (variant == "v4.18+1" && may_wait);
+        let is_huge_far = is(value(cell, "huge_pct"), 100.0) && is(value(cell, "node0_pct"), 0.0);
+        assert_eq!(is_huge_far, is_anywhere || (variant.starts_with("v4.18+6") && is_huge_far), "{context}");
+        let reclaims = ["v4.18", "v4.18+4", "v4.18+10"].contains(&variant);
+        assert!(!(reclaims && may_wait) || stalls > 0, "{context}");
+        assert!(!["v4.18+2", "v4.18+3", "v4.18+11"].contains(&variant) || !may_wait || compactions == 32, "{context}");
+        // Only `defer` has kswapd make room, where the own node alone is asked.
+        assert_eq!(kswapd > 0, defrag == "defer" && !is_anywhere, "{context}");
+    }
+    for (variant, value, expected) in [("v4.4", "defer", "defer"), ("v4.18", "sometimes", "sometimes")] {
+        let set = format!("transparent_hugepage/defrag={value}");
+        let stderr =
+            room.run(&words(&[&VM, &["--target", "sim", "--variant", variant, "--set", &set]])).expect(2).stderr;
+        assert!(stderr.contains(expected) && stderr.trim_end().lines().count() == 1, "{set}: {stderr}");
+    }
+}
+
 #[test]
 fn any_workload_has_a_memory_policy() {
     let room = Room::new();

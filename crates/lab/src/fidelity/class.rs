@@ -2,7 +2,7 @@
 
 use serde::Serialize;
 
-use super::{Cell, EXTFRAG, HUGE_BLOCKS, HUGE_FAULTS, KSWAPD, STALLS, Spread};
+use super::{Cell, EXTFRAG, HUGE_BLOCKS, HUGE_FAULTS, HUGE_MEMORY, KSWAPD, NEAR_MEMORY, STALLS, SWAPPED_OUT, Spread};
 
 /// Up to so many points of standard deviation, the kernel's own runs agree on the share of huge pages.
 pub const CLEAR_POINTS: f64 = 3.0;
@@ -125,7 +125,7 @@ const RECLAIM: [&str; 18] = [
     "pgsteal_direct",
     "pageoutrun",
     "pswpin",
-    "pswpout",
+    SWAPPED_OUT,
     "compact_stall",
     "compact_success",
     "compact_fail",
@@ -147,7 +147,7 @@ pub fn of_cell(nature: Nature) -> impl Iterator<Item = (&'static str, Class)> {
     let kswapd = if nature.streaming { Class::Streaming } else { Class::Reclaim };
     let huge = HUGE.into_iter().filter(move |_| !nature.reclaims);
     let classed = |class: Class| move |name: &'static str| (name, class);
-    let shares = [HUGE_BLOCKS, HUGE_FAULTS].into_iter().map(classed(share));
+    let shares = [HUGE_BLOCKS, HUGE_FAULTS, HUGE_MEMORY, NEAR_MEMORY].into_iter().map(classed(share));
     let counted = FAULTS.into_iter().chain(huge).map(classed(faults)).chain(shares);
     let under = SPLITS.into_iter().map(classed(Class::Splits)).chain(OF_KSWAPD.into_iter().map(classed(kswapd)));
     counted.chain(under).chain(RECLAIM.into_iter().map(classed(Class::Reclaim)))

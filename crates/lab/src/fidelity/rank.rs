@@ -6,10 +6,10 @@ use std::collections::BTreeMap;
 use report::stats;
 use serde::Serialize;
 
-use super::{Cell, EXTFRAG, HUGE_BLOCKS, KSWAPD, STALLS, mean};
+use super::{Cell, EXTFRAG, HUGE_BLOCKS, HUGE_MEMORY, KSWAPD, NEAR_MEMORY, STALLS, SWAPPED_OUT, mean};
 
 /// Quantities by which policies can be ranked.
-pub const QUANTITIES: [&str; 4] = [HUGE_BLOCKS, STALLS, KSWAPD, EXTFRAG];
+pub const QUANTITIES: [&str; 7] = [HUGE_BLOCKS, STALLS, KSWAPD, EXTFRAG, HUGE_MEMORY, NEAR_MEMORY, SWAPPED_OUT];
 /// Quantities by which they are ranked where nothing else is said.
 pub const USUAL: [&str; 2] = [HUGE_BLOCKS, STALLS];
 /// Means of the kernel that are further apart than so many pooled standard errors are in an order.

@@ -183,6 +183,28 @@ fn shares_are_of_blocks_and_of_faults() {
     assert_eq!((figures[HUGE_BLOCKS], figures[BLOCKS], figures[HUGE_FAULTS]), (25.0, 40.0, 75.0));
 }
 
+#[test]
+fn shares_of_memory_are_of_all_places() {
+    let metric = |name: &str, sample: f64| Metric {
+        name: name.to_owned(),
+        class: None,
+        part: Some("1.2".to_owned()),
+        unit: String::new(),
+        better: Better::None,
+        samples: vec![sample],
+    };
+    let places =
+        [("node0-4k.memory_kib", 4096.0), ("node0-2M.memory_kib", 40_960.0), ("node1-2M.memory_kib", 12_288.0)];
+    let metrics =
+        places.iter().chain(&[("huge_pct", 92.9), ("node0_pct", 78.6)]).map(|(name, value)| metric(name, *value));
+    let figures = figures(&measured(&[("pswpout", 7)], metrics.collect()));
+    assert_eq!((figures[HUGE_MEMORY], figures[NEAR_MEMORY], figures[SWAPPED_OUT]), (92.9, 78.6, 7.0));
+    let runs = vec![(figures.clone(), Figures::from([(HUGE_MEMORY.to_owned(), 10.0)])); 3];
+    let compared = Cell { runs, ..Cell::default() }.compare();
+    let counter = compared.counters.iter().find(|counter| counter.counter == HUGE_MEMORY).unwrap();
+    assert_eq!((counter.events, counter.within, counter.class), (56.0, false, Class::ShareClear.name()), "of 56 MiB");
+}
+
 // ---- Policies
 
 fn policy(name: &str, kernel: &[f64], ours: f64) -> Cell {

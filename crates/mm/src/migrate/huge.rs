@@ -1,4 +1,5 @@
-//! Linux: unmap_and_move(), set_pmd_migration_entry(), remove_migration_pmd() in mm/migrate.c and mm/huge_memory.c (v4.14 to v6.6).
+//! Linux: unmap_and_move() in mm/migrate.c, set_pmd_migration_entry() and remove_migration_pmd() in mm/huge_memory.c (v4.14 to
+//! v6.6).
 //! Differs: one that waits for a split does so after it has moved, too (in the kernel its copy does not wait any more up to 6.9,
 //! and is split before it moves since); the kernel forgets to count a mapping that goes away meanwhile as one in part.
 //!

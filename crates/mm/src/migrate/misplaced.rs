@@ -5,7 +5,7 @@
 //!
 //! The kernel has found that a page is used on another node than its own, and moves it there if that is easy.
 
-use units::{NodeId, Order, Pfn, Picos, Time, Vpn};
+use units::{NodeId, Order, Pfn, Time, Vpn};
 
 use super::{
     Migrate, MigrateMode, Migrating,
@@ -26,44 +26,8 @@ use crate::{
     zone::ZoneKind,
 };
 
-/// How long a node's limit of pages moved to it counts.
-// migrate_interval_millisecs, mm/migrate.c (v3.10).
-const LIMIT_INTERVAL: Picos = Picos::from_micros(100_000);
-/// How many pages may move to a node in that time.
-// ratelimit_pages, mm/migrate.c (v3.10): 128 MiB.
-const LIMIT_PAGES: u64 = 128 << (20 - 12);
-/// How long a full interval keeps scans away after its end.
-// pteupdate_interval_millisecs, mm/migrate.c (v3.10).
-const SCANS_AGAIN: Picos = Picos::from_micros(1_000_000);
 /// Passes over a page that cannot be moved yet.
 const PASSES: u8 = super::PASSES;
-
-/// How many pages have moved to a node lately (`numabalancing_migrate_*` of `pg_data_t`, up to 4.18).
-#[derive(Clone, Copy, Debug, Default)]
-pub(crate) struct MoveLimit {
-    until: Time,
-    pages: u64,
-}
-
-impl MoveLimit {
-    /// Counts pages that are about to move; false when these are too many (`numamigrate_update_ratelimit`).
-    fn admits(&mut self, now: Time, pages: u64) -> bool {
-        if now > self.until {
-            *self = Self { until: now + LIMIT_INTERVAL, pages: 0 };
-        }
-        let is_limited = self.pages > LIMIT_PAGES;
-        if !is_limited {
-            self.pages += pages;
-        }
-        !is_limited
-    }
-
-    /// Is the node's interval full, or was it when it ended a short while ago, so that nobody is to fault for it
-    /// (`migrate_ratelimited`)?
-    fn keeps_scans_away(self, now: Time) -> bool {
-        now <= self.until + SCANS_AGAIN && self.pages >= LIMIT_PAGES
-    }
-}
 
 /// How it ended.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -83,7 +47,8 @@ pub enum Misplacement {
 /// Moving the page that a process maps at some place to a node, on behalf of a task that has faulted there.
 ///
 /// The caller has checked that there is a page, and decided that it is to move (`mpol_misplaced`); the entry of a huge page
-/// still hints, that of a base page may do so. The mmap lock is held for read throughout. Between two steps other tasks that come across the page wait for its lock.
+/// still hints, that of a base page may do so. The mmap lock is held for read throughout. Between two steps other tasks that come
+/// across the page wait for its lock.
 #[derive(Clone, Debug)]
 pub struct Misplaced {
     space: SpaceId,

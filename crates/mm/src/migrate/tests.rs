@@ -1,4 +1,4 @@
-//! Pages that move to the node that uses them, huge ones and base ones, with everything walked after each step.
+//! Linux: none; pages that move to the node that uses them, huge ones and base ones, with everything walked after each step.
 
 mod misplaced;
 mod random;

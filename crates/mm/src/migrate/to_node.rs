@@ -25,7 +25,7 @@ use crate::{
     vma::PageRange,
 };
 
-/// What came of it, in base pages.
+/// The result, in base pages.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Moved {
     /// On the node now, and not before.

@@ -1,3 +1,5 @@
+//! Linux: none; one page that moves to the node of its user: each way, and each way of failing.
+
 use units::{NodeId, Picos, Time};
 
 use super::world::{HUGE, ME, OTHER, World};
@@ -113,6 +115,26 @@ fn a_pinned_huge_page_stays_and_the_attempt_counts() {
         assert!(world.mm.frames.has(head, FrameFlag::OnLru), "{rules}");
         world.mm.set_pinned(head, false);
         assert_eq!(world.migrate(id, range.start, 1), MOVED, "{rules}");
+    }
+}
+
+/// Pages that were only tried too often count since 4.4.
+#[test]
+fn a_pinned_base_page_stays_and_is_tried_ten_times() {
+    for (rules, failed) in [("v3.9", 0), ("v4.1", 0), ("v4.20", 1), ("v6.1", 1)] {
+        let mut world = World::new(rules);
+        world.mm.thp.enabled = ThpEnabled::Never;
+        let id = world.process();
+        let range = world.room(id, 1);
+        world.write(id, range, 0);
+        let (page, free) = (world.head(id, range.start), world.free(1));
+        world.mm.set_pinned(page, true);
+        assert_eq!(world.migrate(id, range.start, 1), Misplacement::Stays, "{rules}");
+        world.drain();
+        assert_eq!((world.head(id, range.start), world.free(1)), (page, free), "{rules}");
+        assert_eq!(counts(&world), [0, failed, 0, 0, 0], "{rules}");
+        world.mm.set_pinned(page, false);
+        assert_eq!(world.migrate(id, range.start, 1), Misplacement::Moved { pages: 1 }, "{rules}");
     }
 }
 

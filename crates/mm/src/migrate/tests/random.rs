@@ -1,5 +1,5 @@
-//! Whatever processes do while pages move, each page holds what was stored to it last: a seeded stream of operations against an
-//! account of what was stored.
+//! Linux: none; whatever processes do while pages move, each page holds what was stored to it last: a seeded stream of operations
+//! against an account of what was stored.
 
 use units::NodeId;
 

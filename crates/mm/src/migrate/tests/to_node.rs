@@ -1,3 +1,5 @@
+//! Linux: none; memory of a process that moves to a node, by release, and each way of failing.
+
 use units::NodeId;
 
 use super::world::{HUGE, ME, OTHER, World};

@@ -49,7 +49,7 @@ pub(super) struct World {
     is_forking: bool,
     /// Stores so far: each stores its number.
     stores: u64,
-    /// What each page of each process holds.
+    /// The content of each page of each process.
     holds: BTreeMap<(SpaceId, Vpn), u64>,
 }
 
