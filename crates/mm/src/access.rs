@@ -15,7 +15,7 @@ use self::order::Order;
 use crate::{
     Mm, SpaceId, Spaces,
     address_space::AddressSpace,
-    bandwidth::flows::End,
+    bandwidth::flows::{End, Written},
     cost::{Pattern, walk::Visit},
     cx::Cx,
     fault::{self, FaultControl, FaultDone},
@@ -171,10 +171,11 @@ impl Accesses {
             let (cpu, from) = (cx.cpu().0 as usize, mm.nodes.place(mm.node_of_cpu(cx.cpu())));
             let end = match step {
                 Step::Done(_) => End::Done,
-                _ if matches!(self.phase, Phase::Fault(_)) => End::HeldUp,
+                _ if self.keeps_lock() => End::HeldUp,
                 _ => End::GoesOn,
             };
-            mm.bandwidth.flows.end_step(cpu, from, cx.now(), end);
+            let writes = Written { root: space.tables.root_frame(), range: self.order.range() };
+            mm.bandwidth.flows.end_step(cpu, (from, writes), cx.now(), end);
         }
         step
     }

@@ -430,6 +430,12 @@ impl Mm {
             assert!(is_square(&latency.links), "a figure for each pair of nodes");
             self.bandwidth.flows.limit_links(latency.links.clone());
         }
+        if !latency.handover.is_empty() {
+            assert!(is_square(&latency.handover), "a figure for each pair of nodes");
+            let of_page = |line: &Picos| Picos(line.0 * cost::Pattern::Sweep.accesses());
+            let handovers = latency.handover.iter().map(|row| row.iter().map(of_page).collect()).collect();
+            self.bandwidth.flows.set_handovers(handovers);
+        }
         self.latency = latency;
     }
 

@@ -184,6 +184,11 @@ impl PageTables {
         self.policy = policy;
     }
 
+    /// The frame of the root, which no other space has.
+    pub(crate) fn root_frame(&self) -> Pfn {
+        self.frame(self.root)
+    }
+
     /// The frame of a table.
     pub(crate) fn frame(&self, table: TableId) -> Pfn {
         self.table(table).frame

@@ -17,6 +17,9 @@ pub struct Latency {
     /// A cache line of a sweep of stores by one CPU.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub line: Option<ByPlace>,
+    /// A cache line that CPUs write in step, from the cache of one to that of the next.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub handover: Option<ByPlace>,
     /// The last-level cache of each CPU.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub cache: Option<Cache>,
@@ -117,7 +120,7 @@ pub struct Links {
 const HOST_PAGES: [(&str, HostPages); 3] =
     [("4KiB", HostPages::Base), ("2MiB", HostPages::Huge), ("as-guest", HostPages::AsGuest)];
 
-const KEYS: &[&str] = &["load", "line", "cache", "tlb", "private", "tlbs", "walk_cache", "host", "links"];
+const KEYS: &[&str] = &["load", "line", "handover", "cache", "tlb", "private", "tlbs", "walk_cache", "host", "links"];
 
 impl Latency {
     /// The figures for the simulator.
@@ -125,6 +128,7 @@ impl Latency {
         cost::Latency {
             load: self.load.ps.clone(),
             line: self.line.as_ref().map_or_else(Vec::new, |line| line.ps.clone()),
+            handover: self.handover.as_ref().map_or_else(Vec::new, |handover| handover.ps.clone()),
             cache: self.cache.as_ref().map(|cache| LastCache { size: cache.size, load: cache.ps }),
             tlb: self.tlb.as_ref().map(|tlb| TlbReach { base: tlb.base, huge: tlb.huge, miss: tlb.ps }),
             walk: self.walk(),
@@ -163,6 +167,7 @@ impl Latency {
         let sources = [
             Some(&self.load.source),
             self.line.as_ref().map(|line| &line.source),
+            self.handover.as_ref().map(|handover| &handover.source),
             self.cache.as_ref().map(|cache| &cache.source),
             self.tlb.as_ref().map(|tlb| &tlb.source),
             self.private.as_ref().map(|cache| &cache.source),
@@ -193,6 +198,7 @@ pub(super) fn read(root: &TableReader<'_>, nodes: usize) -> Result<Option<Latenc
     let latency = Latency {
         load,
         line: by_place(&table, "line", nodes)?,
+        handover: by_place(&table, "handover", nodes)?,
         cache: cache(&table, "cache")?,
         tlb: tlb(&table)?,
         private: cache(&table, "private")?,
@@ -338,7 +344,8 @@ fn span(figure: &TableReader<'_>, key: &str, text: &str) -> Result<Picos, Source
 /// The text of the table, for a machine file.
 pub(super) fn write(latency: &Latency, quoted: impl Fn(&str) -> String) -> String {
     let mut text = String::from("\n# By the node of the CPU, by the node of the memory.\n[latency]\n");
-    let places = [("load", Some(&latency.load)), ("line", latency.line.as_ref())];
+    let places =
+        [("load", Some(&latency.load)), ("line", latency.line.as_ref()), ("handover", latency.handover.as_ref())];
     for (name, figure) in places.into_iter().filter_map(|(name, figure)| Some((name, figure?))) {
         let row =
             |row: &Vec<Picos>| format!("[{}]", row.iter().map(|ps| prices::ns(*ps)).collect::<Vec<_>>().join(", "));

@@ -81,11 +81,11 @@ impl Accesses {
         if let [Some(base), Some(huge)] = *walked {
             return Units { prices: UnitPrices::Walked([base, huge]), own };
         }
-        let is_flow = self.is_flow(mm);
+        let (is_flow, cpu) = (self.is_flow(mm), cx.cpu().0 as usize);
         let of = |is_huge| {
             let unit = |to| {
                 let alone = mm.latency.of_visit(cx.prices(), pattern, range, Place { from: own, to, is_huge });
-                if is_flow { with_turn(alone, mm.bandwidth.flows.turn(own, to)) } else { alone }
+                if is_flow { with_turn(alone, mm.bandwidth.flows.turn(cpu, own, to)) } else { alone }
             };
             (0..mm.nodes.count()).map(unit).collect()
         };

@@ -7,8 +7,15 @@
 //! time, a *turn*: those who want less than that are not slowed down, and the others have equal parts. Turns change when a flow
 //! begins, ends, or goes through other nodes than before, at most once a tick: between two changes, what a page takes is one
 //! number, and a sweep goes on for as long as nothing else happens on its CPU.
+//!
+//! CPUs that write all of the same range go through it in step: whoever is behind finds lines in another's cache, which is nearer
+//! than memory, and catches up; whoever is in front waits for memory. A line then goes from one to the next, those of a node one
+//! after the other (their last-level cache answers first) before it leaves for another node, and comes from memory once for all
+//! of them. So a line takes each of them as long as it takes to go round.
 
-use units::{Picos, Time};
+use units::{Pfn, Picos, Time};
+
+use crate::vma::PageRange;
 
 /// Turns change at most so often.
 const TICK: Picos = Picos::from_micros(4000);
@@ -32,6 +39,8 @@ pub(crate) struct Flows {
     nodes: Vec<Picos>,
     /// Time to send one page over a link, by the node of the CPU and of the memory; none where no link has a limit.
     links: Vec<Vec<Picos>>,
+    /// Time for all lines of a page to go from one CPU to another, by the nodes of both; none where it takes no time.
+    handovers: Vec<Vec<Picos>>,
     /// The turns in force.
     turns: Turns,
     /// When they changed last.
@@ -64,6 +73,18 @@ struct Flow {
     alone: Vec<Picos>,
     /// The pages of the last step, which turns follow from.
     mix: Vec<u64>,
+    /// The memory that it writes.
+    writes: Option<Written>,
+    /// CPUs that write the same in step, this one among them; and how long a page of it takes to go round.
+    sharers: u64,
+    round_trip: Picos,
+}
+
+/// Memory that a flow writes: the root of its page tables, and which pages.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Written {
+    pub(crate) root: Pfn,
+    pub(crate) range: PageRange,
 }
 
 /// How a step of a flow ends.
@@ -97,6 +118,12 @@ impl Flows {
         self.links = links;
     }
 
+    /// Sets how long all lines of a page take from one CPU's cache to another's, by the nodes of both.
+    pub(crate) fn set_handovers(&mut self, handovers: Vec<Vec<Picos>>) {
+        self.nodes.resize(handovers.len().max(self.nodes.len()), Picos(0));
+        self.handovers = handovers;
+    }
+
     /// Is there anything to share?
     #[inline]
     pub(crate) fn is_limited(&self) -> bool {
@@ -109,9 +136,13 @@ impl Flows {
         self.by_cpu.get(cpu).is_some_and(|flow| flow.is_live)
     }
 
-    /// The time that a page takes at least.
+    /// The time that a page takes a CPU at least.
     #[inline]
-    pub(crate) fn turn(&self, from: usize, to: usize) -> Picos {
+    pub(crate) fn turn(&self, cpu: usize, from: usize, to: usize) -> Picos {
+        self.turn_of(from, to).max(self.by_cpu.get(cpu).map_or(Picos(0), |flow| flow.round_trip))
+    }
+
+    fn turn_of(&self, from: usize, to: usize) -> Picos {
         let node = self.turns.nodes.get(to).copied().unwrap_or_default();
         let link = self.turns.links.get(from).map_or(Picos(0), |row| row[to]);
         node.max(link)
@@ -154,12 +185,16 @@ impl Flows {
     }
 
     /// The step of a CPU ends, and with it, where that is so, its flow; or the flow is held up by a fault.
-    pub(crate) fn end_step(&mut self, cpu: usize, from: usize, now: Time, end: End) {
+    pub(crate) fn end_step(&mut self, cpu: usize, (from, writes): (usize, Written), now: Time, end: End) {
         let Some(flow) = self.by_cpu.get_mut(cpu) else { return };
         let pages: u64 = flow.pages.iter().sum();
         flow.until = now;
         let was_held_up = std::mem::replace(&mut flow.is_held_up, end == End::HeldUp);
-        if pages == 0 && end != End::Done {
+        let writes = Some(writes);
+        if end != End::GoesOn || flow.writes != writes {
+            (flow.sharers, flow.round_trip) = (1, Picos(0));
+        }
+        if pages == 0 && (end != End::Done || !flow.is_live) {
             if flow.is_live && flow.is_held_up != was_held_up {
                 self.change_from(now);
             }
@@ -170,8 +205,9 @@ impl Flows {
             || !flow.is_live
             || !goes_on
             || flow.from != from
+            || flow.writes != writes
             || is_other(&flow.mix, &flow.pages);
-        (flow.is_live, flow.from) = (goes_on, from);
+        (flow.is_live, flow.from, flow.writes) = (goes_on, from, writes);
         if has_changed {
             flow.mix.clone_from(&flow.pages);
             self.change_from(now);
@@ -199,6 +235,7 @@ impl Flows {
 
     /// Finds the shortest turns with which nothing is asked for more than it serves.
     fn find_turns(&mut self) {
+        self.find_round_trips();
         let count = self.nodes.len();
         self.turns.nodes = vec![Picos(0); count];
         self.turns.links = vec![vec![Picos(0); count]; self.links.len()];
@@ -210,6 +247,39 @@ impl Flows {
                 self.find_turn(*resource);
             }
         }
+    }
+
+    /// Finds flows that write the same, and how long a page takes to go round all of them.
+    fn find_round_trips(&mut self) {
+        if self.handovers.is_empty() {
+            return;
+        }
+        let mut groups: Vec<(Written, Vec<u64>)> = Vec::new();
+        for flow in self.by_cpu.iter().filter(|flow| flow.is_live && !flow.is_held_up) {
+            let Some(writes) = flow.writes else { continue };
+            let at = groups.iter().position(|(written, _)| *written == writes).unwrap_or_else(|| {
+                groups.push((writes, vec![0; self.handovers.len()]));
+                groups.len() - 1
+            });
+            groups[at].1[flow.from] += 1;
+        }
+        for (written, by_node) in groups {
+            let sharers = by_node.iter().sum();
+            let round_trip = if sharers > 1 { self.round_trip(&by_node) } else { Picos(0) };
+            let its = self.by_cpu.iter_mut().filter(|flow| flow.is_live && !flow.is_held_up && flow.writes == Some(written));
+            its.for_each(|flow| (flow.sharers, flow.round_trip) = (sharers, round_trip));
+        }
+    }
+
+    /// A page goes from CPU to CPU within each node, then to the next node that has any, and at last back.
+    fn round_trip(&self, by_node: &[u64]) -> Picos {
+        let those: Vec<usize> = (0..by_node.len()).filter(|node| by_node[*node] > 0).collect();
+        let next = those.iter().cycle().skip(1);
+        let each = those
+            .iter()
+            .zip(next)
+            .map(|(node, next)| self.handovers[*node][*node].0 * (by_node[*node] - 1) + self.handovers[*node][*next].0);
+        Picos(each.sum())
     }
 
     fn is_wanted(&self, resource: Resource) -> bool {
@@ -269,14 +339,18 @@ impl Flows {
         let per_page = u128::from(self.per_page(resource).0);
         let asked = self.by_cpu.iter().map(|flow| {
             let pages = u128::from(flow.goes_through(resource));
-            if pages == 0 { 0 } else { pages * per_page * ONE / u128::from(self.round(flow).0.max(1)) }
+            if pages == 0 {
+                0
+            } else {
+                pages * per_page * ONE / (u128::from(self.round(flow).0.max(1)) * u128::from(flow.sharers.max(1)))
+            }
         });
         asked.sum()
     }
 
     /// How long the flow takes for the pages of its mix.
     fn round(&self, flow: &Flow) -> Picos {
-        let each = |to: usize| flow.mix[to] * flow.alone[to].max(self.turn(flow.from, to)).0;
+        let each = |to: usize| flow.mix[to] * flow.alone[to].max(self.turn_of(flow.from, to)).max(flow.round_trip).0;
         Picos((0..flow.mix.len()).map(each).sum())
     }
 }

@@ -88,6 +88,8 @@ pub struct Latency {
     pub load: Vec<Vec<Picos>>,
     /// A cache line of a sweep of stores that go to memory, by the same. Nothing: as a load.
     pub line: Vec<Vec<Picos>>,
+    /// A cache line that CPUs write in step, from one to the next, by position of their nodes. Nothing: it takes no time.
+    pub handover: Vec<Vec<Picos>>,
     /// The last-level cache of each CPU.
     pub cache: Option<LastCache>,
     /// The TLB of each CPU.

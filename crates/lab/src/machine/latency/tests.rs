@@ -125,7 +125,7 @@ const MISTAKES: &[(&str, &str, &str)] = &[
         "load =",
         "laod =",
         "13: latency: unknown figure \"laod\"; did you mean \"load\"? \
-         (valid figures: load, line, cache, tlb, private, tlbs, walk_cache, host, links)",
+         (valid figures: load, line, handover, cache, tlb, private, tlbs, walk_cache, host, links)",
     ),
     (
         "load = { ns = [[96, 146.5], [146.5, 90]], source = \"somebody's matrix\" }\n",

@@ -13,6 +13,12 @@ struct Sweep {
     pages: Vec<usize>,
 }
 
+/// The memory of a CPU's sweep, which is no other's.
+fn writes(cpu: usize) -> Written {
+    let pages = 512;
+    Written { root: Pfn(1), range: PageRange::new(units::Vpn(pages * cpu as u64), pages) }
+}
+
 /// Two nodes and the links between them; what a page takes alone by places.
 #[derive(Clone, Debug)]
 struct Machine {
@@ -70,11 +76,12 @@ impl Machine {
             while now < until {
                 let to = sweep.pages[usize::try_from(done[cpu]).unwrap() % sweep.pages.len()];
                 let alone = self.alone[sweep.from][to];
-                now = now + alone.max(flows.turn(sweep.from, to));
+                now = now + alone.max(flows.turn(cpu, sweep.from, to));
                 flows.note(cpu, to, (1, alone));
                 done[cpu] += 1;
             }
-            flows.end_step(cpu, sweep.from, now, if now < sweep.span.1 { End::GoesOn } else { End::Done });
+            let end = if now < sweep.span.1 { End::GoesOn } else { End::Done };
+            flows.end_step(cpu, (sweep.from, writes(cpu)), now, end);
             clocks[cpu] = now;
         }
         (done, flows.changes())
@@ -186,7 +193,7 @@ fn who_clears_beside_flows_has_what_they_leave() {
     for cpu in 0..2 {
         flows.begin_step(Time(0));
         flows.note(cpu, 0, (2, Picos(US)));
-        flows.end_step(cpu, 0, Time(2 * US), End::GoesOn);
+        flows.end_step(cpu, (0, writes(cpu)), Time(2 * US), End::GoesOn);
     }
     flows.begin_step(Time(20 * US));
     // Two pages a microsecond of 2.5: a fifth is left, less than an equal part.
@@ -206,10 +213,10 @@ fn each_cpu_that_clears_has_a_part_like_that_of_a_flow() {
         flows.limit_node((0, 1), Picos(US));
         for cpu in 0..4 {
             flows.note(cpu, 0, (10, Picos(US)));
-            flows.end_step(cpu, 0, Time(US), End::GoesOn);
+            flows.end_step(cpu, (0, writes(cpu)), Time(US), End::GoesOn);
         }
         for cpu in 0..held_up {
-            flows.end_step(cpu, 0, Time(2 * US), End::HeldUp);
+            flows.end_step(cpu, (0, writes(cpu)), Time(2 * US), End::HeldUp);
         }
         flows.begin_step(Time(20 * US));
         flows.leaves(0)
@@ -218,4 +225,30 @@ fn each_cpu_that_clears_has_a_part_like_that_of_a_flow() {
     assert_eq!(left(1), Picos(4 * US));
     assert_eq!(left(3), Picos(4 * US / 3));
     assert_eq!(left(4), Picos(0), "nobody sweeps");
+}
+
+/// Twelve CPUs of each of two nodes write the same range: 22 times within a node and twice between them a line goes on before it
+/// comes back, and memory sends it once for all.
+#[test]
+fn lines_go_round_those_who_write_in_step() {
+    let mut flows = Flows::default();
+    // Memory would be enough for one in 24.
+    flows.limit_node((0, 2), Picos(20 * US));
+    flows.limit_node((1, 2), Picos(0));
+    flows.set_handovers(vec![vec![Picos(US), Picos(4 * US)], vec![Picos(4 * US), Picos(US)]]);
+    let step = |flows: &mut Flows, cpu: usize, writes: Written, from: u64| {
+        flows.begin_step(Time(from * US));
+        flows.note(cpu, 0, (100, Picos(US)));
+        flows.end_step(cpu, (cpu / 12, writes), Time((from + 2) * US), End::GoesOn);
+    };
+    let turns = |flows: &Flows| [0, 23].map(|cpu| flows.turn(cpu, cpu / 12, 0).0 / US);
+    (0..24).for_each(|cpu| step(&mut flows, cpu, writes(0), 0));
+    flows.begin_step(Time(20 * US));
+    assert_eq!(turns(&flows), [30, 30], "22 * 1 + 2 * 4");
+    // Each has memory of its own, and memory is what they wait for.
+    (0..24).for_each(|cpu| step(&mut flows, cpu, writes(cpu), 30));
+    flows.begin_step(Time(5000 * US));
+    (0..24).for_each(|cpu| step(&mut flows, cpu, writes(cpu), 5000));
+    flows.begin_step(Time(10_000 * US));
+    assert_eq!(turns(&flows), [480, 480], "24 * 20");
 }
