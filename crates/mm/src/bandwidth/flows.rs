@@ -266,7 +266,8 @@ impl Flows {
         for (written, by_node) in groups {
             let sharers = by_node.iter().sum();
             let round_trip = if sharers > 1 { self.round_trip(&by_node) } else { Picos(0) };
-            let its = self.by_cpu.iter_mut().filter(|flow| flow.is_live && !flow.is_held_up && flow.writes == Some(written));
+            let its =
+                self.by_cpu.iter_mut().filter(|flow| flow.is_live && !flow.is_held_up && flow.writes == Some(written));
             its.for_each(|flow| (flow.sharers, flow.round_trip) = (sharers, round_trip));
         }
     }
