@@ -47,7 +47,7 @@ fn huge_pages_are_split_up_to_4_13_and_move_as_a_whole_since() {
         ("v6.1", true, [2 * HUGE, 0, 2, 0, 0]),
     ] {
         let (mut world, id, range) = with_huge(rules, 2);
-        let moved = world.to_node(id, range, 1);
+        let moved = world.move_to_node(id, range, 1);
         assert_eq!(moved, Moved { moved: 2 * HUGE, failed: 0 }, "{rules}");
         assert_eq!((world.is_huge(id, range.start), world.nodes(id, range)), (is_huge, vec![1]), "{rules}");
         assert_eq!(counts(&world), counted, "{rules}");
@@ -62,7 +62,7 @@ fn a_huge_page_that_finds_no_huge_page_is_split_and_its_parts_move() {
     for (rules, split) in [("v4.20", 0), ("v5.10", 1), ("v6.1", 1)] {
         let (mut world, id, range) = with_huge(rules, 1);
         world.fragment(1);
-        let moved = world.to_node(id, range, 1);
+        let moved = world.move_to_node(id, range, 1);
         assert_eq!(moved, Moved { moved: HUGE, failed: 0 }, "{rules}");
         assert_eq!((world.is_huge(id, range.start), world.nodes(id, range)), (false, vec![1]), "{rules}");
         assert_eq!(counts(&world), [HUGE, 0, 0, 0, split], "{rules}");
@@ -79,7 +79,7 @@ fn pages_that_find_no_frame_stay_on_their_lists() {
         world.mm.thp.enabled = ThpEnabled::Never;
         let free = world.free(1) - 300;
         world.write(id, PageRange::new(taken.start, free), 1);
-        let moved = world.to_node(id, range, 1);
+        let moved = world.move_to_node(id, range, 1);
         assert!(moved.moved > 0 && moved.failed > 0 && moved.moved + moved.failed == HUGE, "{rules}: {moved:?}");
         world.drain();
         let listed = |vpn| world.mm.frames.has(world.head(id, vpn), FrameFlag::OnLru);
@@ -93,7 +93,7 @@ fn a_pinned_huge_page_stays_whole() {
         let (mut world, id, range) = with_huge(rules, 1);
         let head = world.head(id, range.start);
         world.mm.set_pinned(head, true);
-        assert_eq!(world.to_node(id, range, 1), Moved { moved: 0, failed: HUGE }, "{rules}");
+        assert_eq!(world.move_to_node(id, range, 1), Moved { moved: 0, failed: HUGE }, "{rules}");
         assert_eq!((world.is_huge(id, range.start), world.head(id, range.start)), (true, head), "{rules}");
         assert_eq!(counts(&world), counted, "{rules}");
     }
@@ -107,7 +107,7 @@ fn a_pinned_huge_page_that_finds_no_huge_page_cannot_even_be_split() {
         world.mm.set_pinned(head, true);
         world.fragment(1);
         // It is the first, and the others are not tried.
-        assert_eq!(world.to_node(id, range, 1), Moved { moved: 0, failed: 2 * HUGE }, "{rules}");
+        assert_eq!(world.move_to_node(id, range, 1), Moved { moved: 0, failed: 2 * HUGE }, "{rules}");
         assert_eq!(counts(&world), counted, "{rules}");
         assert_eq!(world.count(Event::ThpSplitPageFailed), 1, "{rules}");
     }
@@ -119,7 +119,7 @@ fn only_pages_that_one_process_maps_move() {
         let (mut world, id, range) = with_huge(rules, 2);
         let child = world.fork(id);
         world.unmap(child, PageRange::new(range.start, HUGE));
-        assert_eq!(world.to_node(id, range, 1), Moved { moved: HUGE, failed: 0 }, "{rules}");
+        assert_eq!(world.move_to_node(id, range, 1), Moved { moved: HUGE, failed: 0 }, "{rules}");
         let second = PageRange::new(range.start.plus(HUGE), HUGE);
         assert_eq!((world.nodes(id, range), world.nodes(child, second)), (vec![1, 0], vec![0]), "{rules}");
     }
@@ -132,7 +132,7 @@ fn a_huge_page_that_base_entries_map_moves_as_a_whole_too() {
         world.unmap(id, PageRange::new(range.start.plus(10), 20));
         let left = PageRange::new(range.start.plus(30), HUGE - 30);
         assert!(!world.is_huge(id, left.start));
-        assert_eq!(world.to_node(id, left, 1), Moved { moved: HUGE, failed: 0 }, "{rules}");
+        assert_eq!(world.move_to_node(id, left, 1), Moved { moved: HUGE, failed: 0 }, "{rules}");
         assert_eq!(world.nodes(id, left), [1], "{rules}");
         assert_eq!(world.mm.deferred_split_count(), 1, "{rules}: it is mapped in part, as before");
         let first = world.head(id, range.start);

@@ -243,7 +243,7 @@ impl World {
     }
 
     /// Moves a range to a node, with everything walked after each step.
-    pub(super) fn to_node(&mut self, id: SpaceId, range: PageRange, node: u32) -> Moved {
+    pub(super) fn move_to_node(&mut self, id: SpaceId, range: PageRange, node: u32) -> Moved {
         let mut moving = ToNode::new(id, range, NodeId(node));
         // Bound: each step passes a page, or tries one for one of ten times.
         loop {
