@@ -381,4 +381,28 @@ mod tests {
             assert_eq!(mm.zones().len(), spec.nodes.iter().map(|node| node.zones.len()).sum::<usize>(), "{name}");
         }
     }
+
+    #[test]
+    fn balancing_is_refused_where_the_rules_have_another_form_of_it() {
+        let check = |name: &str, setting: &str, value: &str| {
+            let (base, patches) = mm::variant::split_patches(name).unwrap();
+            let rules = mm::variant::patched(base, &patches);
+            check_settings(&[(setting.to_owned(), value.to_owned())], &rules)
+        };
+        let size = "kernel.numa_balancing_scan_size_mb";
+        assert_eq!(check("v3.9", NUMA_BALANCING, "1"), Ok(()));
+        assert_eq!(check("v3.9+1-16", size, "64"), Ok(()));
+        assert_eq!(check("v6.1", NUMA_BALANCING, "0"), Ok(()));
+        for (name, setting, value) in [
+            ("v6.1", NUMA_BALANCING, "1"),
+            ("v4.1", size, "64"),
+            ("v3.9", NUMA_BALANCING, "2"),
+            ("v3.9", NUMA_SETTLE_COUNT, "3"),
+            ("v3.9+1-10", NUMA_SCAN_PERIOD_RESET, "60000"),
+        ] {
+            let said = check(name, setting, value).unwrap_err();
+            assert!(said.starts_with(setting), "{name}: {said}");
+        }
+        assert_eq!(check("v3.9+1-7", NUMA_SETTLE_COUNT, "4"), Ok(()));
+    }
 }

@@ -168,16 +168,20 @@ impl Accesses {
         let step = self.go_on(mm, space, cx, limits, self.deadline(begin));
         self.span = Some((begin, cx.now()));
         if self.is_flow(mm) {
-            let (cpu, from) = (cx.cpu().0 as usize, mm.nodes.place(mm.node_of_cpu(cx.cpu())));
             let end = match step {
                 Step::Done(_) => End::Done,
                 _ if self.keeps_lock() => End::HeldUp,
                 _ => End::GoesOn,
             };
-            let writes = Written { root: space.tables.root_frame(), range: self.order.range() };
-            mm.bandwidth.flows.end_step(cpu, (from, writes), cx.now(), end);
+            self.end_flow_step(mm, space, cx, end);
         }
         step
+    }
+
+    fn end_flow_step(&self, mm: &mut Mm, space: &AddressSpace, cx: &Cx, end: End) {
+        let (cpu, from) = (cx.cpu().0 as usize, mm.nodes.place(mm.node_of_cpu(cx.cpu())));
+        let writes = Written { root: space.tables.root_frame(), range: self.order.range() };
+        mm.bandwidth.flows.end_step(cpu, (from, writes), cx.now(), end);
     }
 
     /// Does it stream through memory that may be short of bandwidth?
@@ -276,10 +280,17 @@ impl Accesses {
     /// # Panics
     /// When there is none.
     pub fn step_moving(&mut self, mm: &mut Mm, spaces: &mut Spaces, cx: &mut Cx, id: SpaceId) -> Step<FaultDone> {
+        if self.is_flow(mm) {
+            mm.begin_flow_step(cx.now());
+        }
         let Phase::Fault(fault) = &mut self.phase else { unreachable!("a fault moves pages") };
         let step = fault.step_moving(mm, spaces, cx, id);
         let (begin, _) = self.span.expect("a fault is entered in a step");
         self.span = Some((begin, cx.now()));
+        if self.is_flow(mm) {
+            let space = spaces.get(id).expect("a live task has an address space");
+            self.end_flow_step(mm, space, cx, End::HeldUp);
+        }
         match step {
             Step::Done(FaultDone::Handled) => self.phase = Phase::User,
             Step::Done(failed) => return Step::Done(failed),

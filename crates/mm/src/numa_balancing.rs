@@ -1,7 +1,7 @@
 //! Linux: kernel/sched/fair.c: task_tick_numa(), task_numa_work() (v3.10, and the patches for v3.9 of July 2013).
 //! Differs: jiffies are instants; a task of a process that was forked begins with a period of its own.
 //!
-//! Who scans and when is here; what a scan does is in `scan.rs`, the faults that follow are in `fault.rs`, and what tasks make of
+//! Here is who scans and when; the scan itself is in `scan.rs`, the faults that follow are in `fault.rs`, and how tasks count
 //! them is in `task.rs`. A task is known by the number of its control.
 
 mod fault;
@@ -17,7 +17,7 @@ pub(crate) use self::fault::HintFault;
 use self::{last::LastFaults, task::TaskNuma};
 use crate::{MachineSpec, Mm, Settings, Variant, address_space::AddressSpace, frame::ControlId, spin::SpinLock};
 
-/// What a fault that moved nothing adds to the period of scans: ten jiffies, at the simulator's HZ of 250.
+/// A fault that moved nothing adds so much to the period of scans: ten jiffies, at the simulator's HZ of 250.
 const SLOWER_MS: u64 = 40;
 /// No more than so many MiB are scanned in a second where periods follow from the size of a task (`MAX_SCAN_WINDOW`).
 const MAX_SCAN_WINDOW: u64 = 2560;

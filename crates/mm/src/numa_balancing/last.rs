@@ -5,12 +5,12 @@ use units::{Order, Pfn};
 
 use crate::{MachineSpec, frame::ControlId};
 
-/// Who faulted last at a page: the position of a node, and part of a task's PID.
+/// The last fault at a page: the position of a node, and part of a task's PID.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Last(u16);
 
 impl Last {
-    /// Nobody since the page was allocated.
+    /// None since the page was allocated.
     pub const NOBODY: Self = Self(0);
 
     /// A task on a CPU of a node.

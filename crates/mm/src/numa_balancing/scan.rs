@@ -99,7 +99,7 @@ fn is_library(vma: &Vma) -> bool {
 
 impl super::SpaceNuma {
     /// All has been scanned once (`reset_ptenuma_scan`).
-    fn begin_again(&mut self) {
+    pub(super) fn begin_again(&mut self) {
         self.seq += 1;
         self.offset = Vpn(0);
     }
@@ -163,7 +163,7 @@ impl Chunk {
                 continue;
             }
             let last = by_pid.then(|| numa.last.get(pte.pfn(), units::Order::BASE));
-            // What a page's node is with PIDs, is who faulted last.
+            // With PIDs, the node is that of the last fault too.
             let key = (if by_pid { None } else { Some(mm.node_of(pte.pfn())) }, last);
             is_one &= *first.get_or_insert(key) == key;
             if !pte.is_hinting() && self.marks(mm, pte) {

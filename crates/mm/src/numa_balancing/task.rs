@@ -8,7 +8,7 @@ use crate::{Mm, address_space::AddressSpace, cx::Cx, frame::ControlId, news::New
 /// The state of a task (`numa_*` of `struct task_struct`).
 #[derive(Clone, Debug, Default)]
 pub(super) struct TaskNuma {
-    /// What it had run when it was last looked at (`node_stamp`).
+    /// Time that it had run when it was last looked at (`node_stamp`).
     pub(super) stamp: Picos,
     pub(super) period_ms: u64,
     /// Nothing before it is worked out.
@@ -52,7 +52,7 @@ pub(super) struct Fault {
     pub(super) node: NodeId,
     pub(super) pages: u64,
     pub(super) is_moved: bool,
-    /// Who faulted before.
+    /// The fault before.
     pub(super) last: Last,
 }
 
