@@ -191,7 +191,7 @@ impl Flows {
         flow.until = now;
         let was_held_up = std::mem::replace(&mut flow.is_held_up, end == End::HeldUp);
         let writes = Some(writes);
-        if end != End::GoesOn || flow.writes != writes {
+        if flow.writes != writes {
             (flow.sharers, flow.round_trip) = (1, Picos(0));
         }
         if pages == 0 && (end != End::Done || !flow.is_live) {
@@ -225,6 +225,7 @@ impl Flows {
         let mut have_gone = false;
         for flow in self.by_cpu.iter_mut().filter(|flow| flow.is_live && flow.until + GONE < now) {
             flow.is_live = false;
+            (flow.sharers, flow.round_trip) = (1, Picos(0));
             flow.pages.fill(0);
             have_gone = true;
         }

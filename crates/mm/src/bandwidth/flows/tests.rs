@@ -247,8 +247,7 @@ fn lines_go_round_those_who_write_in_step() {
     assert_eq!(turns(&flows), [30, 30], "22 * 1 + 2 * 4");
     // Each has memory of its own, and memory is what they wait for.
     (0..24).for_each(|cpu| step(&mut flows, cpu, writes(cpu), 30));
-    flows.begin_step(Time(5000 * US));
-    (0..24).for_each(|cpu| step(&mut flows, cpu, writes(cpu), 5000));
-    flows.begin_step(Time(10_000 * US));
+    (0..24).for_each(|cpu| step(&mut flows, cpu, writes(cpu), 4000));
+    flows.begin_step(Time(4030 * US));
     assert_eq!(turns(&flows), [480, 480], "24 * 20");
 }
