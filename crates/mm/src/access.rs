@@ -180,7 +180,8 @@ impl Accesses {
 
     fn end_flow_step(&self, mm: &mut Mm, space: &AddressSpace, cx: &Cx, end: End) {
         let (cpu, from) = (cx.cpu().0 as usize, mm.nodes.place(mm.node_of_cpu(cx.cpu())));
-        let writes = Written { root: space.tables.root_frame(), range: self.order.range() };
+        let range = self.order.range();
+        let writes = Written { root: space.tables.root_frame(), pages: (range.start, range.end) };
         mm.bandwidth.flows.end_step(cpu, (from, writes), cx.now(), end);
     }
 

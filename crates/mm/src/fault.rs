@@ -3,8 +3,10 @@
 //!
 //! A phase that asks for memory (`alloc::slow`) is taken again when there is some; so it allocates before it does anything else.
 
+mod huge;
+
 use serde::Serialize;
-use units::{NodeId, Order, Pfn, Time, Vpn};
+use units::{NodeId, Order, Pfn, Vpn};
 
 use crate::{
     Mm, SpaceId, Spaces,
@@ -12,9 +14,9 @@ use crate::{
     cost::Cause,
     cx::Cx,
     event::Event,
-    frame::{Frame, FrameFlag, Held, Holdings},
+    frame::{FrameFlag, Held, Holdings},
     gfp::AllocRequest,
-    huge_cow::{Copied, HugeCopy},
+    huge_cow::HugeCopy,
     mempolicy::Mempolicy,
     numa_balancing::HintFault,
     numa_hint,
@@ -24,8 +26,7 @@ use crate::{
     pte::Pte,
     step::{Step, Wait},
     swap::{SwapIn, Went},
-    thp::{HugeGot, HugeTry, huge_range},
-    variant::HugeCow,
+    thp::HugeTry,
     vma::PageRange,
 };
 
@@ -365,138 +366,6 @@ impl FaultControl {
         }
     }
 
-    fn map_huge_zero(&self, mm: &mut Mm, space: &mut AddressSpace, cx: &mut Cx) -> Next {
-        let slot = space.tables.pmd_slot(self.vpn).filter(|slot| space.tables.pmd(*slot) == Pmd::None);
-        let (Some(slot), Some(_)) = (slot, space.vmas.find(self.vpn)) else {
-            return Next::Done(FaultDone::Handled);
-        };
-        let Some(deposit) = space.tables.alloc_pte_table(mm, cx) else {
-            return Next::Done(FaultDone::OutOfMemory);
-        };
-        let Some(frame) = mm.get_huge_zero(cx, space) else {
-            space.tables.free_pte_table(mm, cx, deposit);
-            return fall_back(cx);
-        };
-        install_huge(space, cx, slot, Pte::zero_huge(frame), deposit);
-        Next::Done(FaultDone::Handled)
-    }
-
-    fn alloc_huge(&self, mm: &mut Mm, space: &mut AddressSpace, cx: &mut Cx, which: HugeTry) -> Next {
-        if space.tables.pmd_of(self.vpn) != Pmd::None {
-            // Somebody was faster while this one asked for memory.
-            return Next::Phase(Phase::Pmd);
-        }
-        let Some(vma) = space.vmas.find(self.vpn) else { return Next::Done(FaultDone::Handled) };
-        match mm.try_huge(cx, vma.advice, which, (self.policy, self.vpn)) {
-            HugeGot::Frame(frame) => {
-                mm.isolate(cx, frame, Order::HUGE);
-                Next::Phase(Phase::HugeDeposit { frame })
-            }
-            HugeGot::Asked => Next::Done(FaultDone::OutOfMemory),
-            HugeGot::Next(which) => Next::Phase(Phase::HugeAlloc(which)),
-            HugeGot::Nothing => fall_back(cx),
-        }
-    }
-
-    fn alloc_deposit(mm: &mut Mm, space: &mut AddressSpace, cx: &mut Cx, frame: Pfn) -> Next {
-        mm.assert_isolated(cx, frame, Order::HUGE);
-        let Some(deposit) = space.tables.alloc_pte_table(mm, cx) else {
-            if !cx.has_asked() {
-                mm.free(cx, frame, Order::HUGE);
-            }
-            return Next::Done(FaultDone::OutOfMemory);
-        };
-        mm.isolate(cx, space.tables.frame(deposit), Order::BASE);
-        Next::Phase(Phase::HugeClear { frame, deposit, cleared: 0 })
-    }
-
-    /// `clear_huge_page`: between two of its pages others may run, and have their part of the memory's bandwidth.
-    fn clear_huge(mm: &mut Mm, cx: &mut Cx, frame: Pfn, deposit: TableId, cleared: u32) -> Next {
-        mm.assert_isolated(cx, frame, Order::HUGE);
-        let piece = mm.piece(Order::HUGE);
-        mm.clear(cx, frame.plus(cleared), piece);
-        let cleared = cleared + piece.frames();
-        let is_clear = cleared == Order::HUGE.frames();
-        Next::Later(if is_clear {
-            Phase::HugeMap { frame, deposit }
-        } else {
-            Phase::HugeClear { frame, deposit, cleared }
-        })
-    }
-
-    /// Is it in the middle of clearing a huge page?
-    #[inline]
-    pub(crate) fn is_clearing(&self) -> bool {
-        matches!(self.phase, Phase::HugeClear { .. })
-    }
-
-    /// See [`crate::touch::Touch::clear_on`].
-    pub(crate) fn clear_on(&mut self, mm: &mut Mm, cx: &mut Cx, before: Time, mut ended: impl FnMut(Time)) -> Time {
-        // Bound: the pieces of a huge page.
-        loop {
-            let start = cx.now();
-            let Phase::HugeClear { frame, deposit, cleared } = self.phase else {
-                unreachable!("the caller looked, and it ends at the last piece");
-            };
-            if let Next::Later(phase) = Self::clear_huge(mm, cx, frame, deposit, cleared) {
-                self.phase = phase;
-            }
-            ended(cx.now());
-            if cx.now() >= before || !self.is_clearing() {
-                return start;
-            }
-        }
-    }
-
-    fn map_huge(&self, mm: &mut Mm, space: &mut AddressSpace, cx: &mut Cx, frame: Pfn, deposit: TableId) -> Next {
-        mm.assert_isolated(cx, frame, Order::HUGE);
-        let at = huge_range(self.vpn);
-        let is_mapped = space.vmas.find(self.vpn).is_some_and(|vma| vma.range().covers(at));
-        let slot = space.tables.pmd_slot(self.vpn).filter(|slot| space.tables.pmd(*slot) == Pmd::None);
-        let (true, Some(slot)) = (is_mapped, slot) else {
-            space.tables.free_pte_table(mm, cx, deposit);
-            mm.free(cx, frame, Order::HUGE);
-            return Next::Done(FaultDone::Handled);
-        };
-        mm.map_new_folio(cx, frame, space.family, at.start, Order::HUGE);
-        mm.frames.set(space.tables.frame(deposit), Frame::PageTable);
-        install_huge(space, cx, slot, Pte::written_huge(frame), deposit);
-        space.rss += AddressSpace::HUGE_PAGES;
-        cx.count(Event::ThpFaultAlloc, 1);
-        Next::Done(FaultDone::Handled)
-    }
-
-    /// The only one who maps a huge page may write it; others get a copy, of all of it or of one base page.
-    fn write_huge(&mut self, mm: &mut Mm, space: &mut AddressSpace, cx: &mut Cx, slot: PmdSlot, huge: Pte) -> Next {
-        if !huge.is_zero_page() && mm.may_reuse(cx, huge.pfn()) {
-            space.tables.set_pmd(cx, slot, huge.rewritten());
-            return Next::Done(FaultDone::Handled);
-        }
-        match mm.variant().huge_cow {
-            HugeCow::SplitPmd => {
-                space.split_pmd(mm, cx, slot);
-                Next::Phase(Phase::Base)
-            }
-            HugeCow::Copy => {
-                space.vmas.prepare_anon(self.vpn);
-                self.cow = Some(HugeCopy::new(self.vpn, huge));
-                Next::Phase(Phase::HugeCopy)
-            }
-        }
-    }
-
-    fn copy_huge(&mut self, mm: &mut Mm, space: &mut AddressSpace, cx: &mut Cx) -> Next {
-        let copied = self.cow.as_mut().expect("begun by the phase before").step(mm, space, cx);
-        if copied != Copied::NotYet {
-            self.cow = None;
-        }
-        match copied {
-            Copied::NotYet => Next::Later(Phase::HugeCopy),
-            Copied::Done => Next::Done(FaultDone::Handled),
-            Copied::PmdSplit => Next::Phase(Phase::Base),
-        }
-    }
-
     /// For a page of the task's own.
     fn wish(&self, mm: &Mm, cx: &Cx) -> AllocRequest {
         self.policy.apply(AllocRequest::gfp_highuser_movable(mm.node_of_cpu(cx.cpu())), self.vpn)
@@ -654,14 +523,4 @@ impl Mm {
         }
         self.folio_references(head) == 1
     }
-}
-
-fn fall_back(cx: &mut Cx) -> Next {
-    cx.count(Event::ThpFaultFallback, 1);
-    Next::Phase(Phase::Base)
-}
-
-fn install_huge(space: &mut AddressSpace, cx: &mut Cx, slot: PmdSlot, huge: Pte, deposit: TableId) {
-    space.tables.deposit(slot, deposit);
-    space.tables.set_pmd(cx, slot, huge);
 }

@@ -29,7 +29,7 @@
 //! | `mm/mmap.c`, `mm/madvise.c` | `vma.rs`, `address_space.rs` | shared anonymous and fixed mappings, mremap, mprotect |
 //! | `mm/mincore.c`           | `address_space.rs`             | pages of files that are cached and not mapped |
 //! | `mm/memory.c`            | `page_table.rs`, `page_table/`, `pte.rs`, `unmap.rs`, `fork.rs` | devices |
-//! | `mm/memory.c`            | `fault.rs`, `swap/fault.rs`, `page_cache/fault.rs` | userfaultfd, device memory |
+//! | `mm/memory.c`            | `fault.rs`, `fault/`, `swap/fault.rs`, `page_cache/fault.rs` | userfaultfd, device memory |
 //! | `mm/gup.c`               | `gup.rs`                       | pins of pages of files, several pins of one page |
 //! | `mm/mmu_gather.c`        | `mmu_gather.rs`                | |
 //! | `arch/x86/mm/tlb.c`      | `primitive.rs`, `tlb.rs`       | lazy TLBs, PCIDs, the heuristics before 3.17 |
@@ -239,7 +239,7 @@ pub struct Mm {
     device_knows_poison: bool,
     /// The guest's balloon, if there is one.
     balloon: Option<Box<balloon::Balloon>>,
-    /// Its balancing of NUMA, where that is on.
+    /// Automatic NUMA balancing, where that is on.
     numa: Option<Box<numa_balancing::NumaBalancing>>,
     /// News that other tasks and threads have not heard of yet.
     news: Vec<News>,

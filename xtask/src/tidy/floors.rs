@@ -47,9 +47,9 @@ const FLOORS: [&[&str]; 8] = [
         "migrate/", "oom.rs", "reclaim.rs", "reclaim/", "shrinker.rs",
     ],
     &[
-        "access.rs", "access/", "fault.rs", "gup.rs", "huge_cow.rs", "khugepaged.rs", "khugepaged/", "migrate/to_node.rs",
-        "numa_balancing.rs", "numa_balancing/", "numa_hint.rs", "page_cache/fault.rs", "split.rs", "swap/fault.rs", "thp.rs",
-        "touch.rs",
+        "access.rs", "access/", "fault.rs", "fault/", "gup.rs", "huge_cow.rs", "khugepaged.rs", "khugepaged/",
+        "migrate/to_node.rs", "numa_balancing.rs", "numa_balancing/", "numa_hint.rs", "page_cache/fault.rs", "split.rs",
+        "swap/fault.rs", "thp.rs", "touch.rs",
     ],
     &["balloon.rs", "host.rs", "mistake.rs", "reporting.rs"],
     &["check.rs", "check/", "daemon.rs", "state.rs", "state/", "vmstat.rs"],

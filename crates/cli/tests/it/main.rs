@@ -1,6 +1,7 @@
 //! The command, as its users run it. One program, so that it is linked once.
 
 mod arithmetic;
+mod autonumabench;
 mod bad_input;
 mod calibrate;
 mod causes;

@@ -13,9 +13,7 @@
 //! after the other (their last-level cache answers first) before it leaves for another node, and comes from memory once for all
 //! of them. So a line takes each of them as long as it takes to go round.
 
-use units::{Pfn, Picos, Time};
-
-use crate::vma::PageRange;
+use units::{Pfn, Picos, Time, Vpn};
 
 /// Turns change at most so often.
 const TICK: Picos = Picos::from_micros(4000);
@@ -84,7 +82,8 @@ struct Flow {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Written {
     pub(crate) root: Pfn,
-    pub(crate) range: PageRange,
+    /// From the first to one past the last.
+    pub(crate) pages: (Vpn, Vpn),
 }
 
 /// How a step of a flow ends.

@@ -22,7 +22,6 @@ use crate::{
     primitive,
     pte::Pte,
     step::Step,
-    thp::huge_range,
     zone::ZoneKind,
 };
 
@@ -357,7 +356,7 @@ impl Misplaced {
     }
 
     fn slot(&self, spaces: &Spaces) -> Option<PmdSlot> {
-        spaces.get(self.space)?.tables.pmd_slot(huge_range(self.vpn).start)
+        spaces.get(self.space)?.tables.pmd_slot(self.vpn)
     }
 }
 

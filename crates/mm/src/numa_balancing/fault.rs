@@ -1,6 +1,7 @@
 //! Linux: do_huge_pmd_numa_page(), mm/huge_memory.c; do_numa_page() and do_pmd_numa_page(), mm/memory.c; mpol_misplaced(),
 //! mm/mempolicy.c (v3.10).
-//! Differs: a task that waits for a page that another one moves keeps no reference to it, so that the move does not fail for that.
+//! Differs: a task that waits for a page that another one moves keeps no reference to it, so that the move does not fail for
+//! that.
 //!
 //! Of tasks that fault at one huge page, each counts as long as its entry hints, which it does until it is moved, or until one
 //! for whom the page is where it should be clears the mark: then the move is in vain.

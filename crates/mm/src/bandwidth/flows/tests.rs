@@ -16,7 +16,7 @@ struct Sweep {
 /// The memory of a CPU's sweep, which is no other's.
 fn writes(cpu: usize) -> Written {
     let pages = 512;
-    Written { root: Pfn(1), range: PageRange::new(units::Vpn(pages * cpu as u64), pages) }
+    Written { root: Pfn(1), pages: (Vpn(pages * cpu as u64), Vpn(pages * (cpu as u64 + 1))) }
 }
 
 /// Two nodes and the links between them; what a page takes alone by places.
