@@ -282,7 +282,7 @@ impl Operation {
             }
             Self::Touch(_) => unreachable!("it is no call"),
             Self::File { .. } => unreachable!("it works on more than this address space"),
-            Self::Access { .. } | Self::Hint(_) | Self::Compute { .. } | Self::Pin { .. } => {
+            Self::Access { .. } | Self::Hint(_) | Self::Compute { .. } | Self::Pin { .. } | Self::Scan { .. } => {
                 self.step_access(mm, space, cx, horizon)
             }
             Self::NodeOf { range } => {
@@ -324,7 +324,6 @@ impl Operation {
                     }
                 }
             }
-            Self::Scan { .. } => self.step_scan(mm, space, cx, horizon),
             Self::Mincore { range } => {
                 cx.work(Work::SystemCall, 1);
                 Progress::Done(Answer::Resident(space.mincore(mm, cx, pages(*range))))
@@ -407,6 +406,7 @@ impl Operation {
     /// Takes a step of an operation that goes through memory, again and again or to pin it, or makes it hint.
     fn step_access(&mut self, mm: &mut Mm, space: &mut AddressSpace, cx: &mut Cx<'_>, horizon: Time) -> Progress {
         match self {
+            Self::Scan { .. } => self.step_scan(mm, space, cx, horizon),
             Self::Access { accesses, ticks } => {
                 let limits = Limits { horizon, until: ticks.after(cx.now()) };
                 let progress = progress_of(accesses.step(mm, space, cx, limits));

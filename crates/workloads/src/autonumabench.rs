@@ -214,7 +214,7 @@ impl Params {
             format!(
                 "{}: nothing can be balanced on a machine with {memories} nodes with memory and {cpus} with CPUs: \
                  expected two and more of both, as in --machine two-node-2g",
-                INFO.name
+                self.case()
             )
         })
     }
@@ -338,7 +338,7 @@ async fn run_program<O: Os>(os: &O, process: &Process) -> Result<TaskOutcome, Wo
 fn sum(mut known: Vec<Placed>, new: &[Placed]) -> Vec<Placed> {
     for placed in new {
         match known.iter_mut().find(|one| (one.node, one.is_huge) == (placed.node, placed.is_huge)) {
-            Some(one) => one.size = one.size + placed.size,
+            Some(one) => one.size += placed.size,
             None => known.push(*placed),
         }
     }
@@ -371,7 +371,9 @@ pub async fn process<O: Os>(os: O, process: Process) -> Result<TaskOutcome, Task
     os.munmap(mapping).await?;
     outcome.end = os.now();
     outcome.rusage = os.rusage().await?.since(&used);
-    threads.iter().for_each(|thread| outcome.rusage.add(&thread.rusage));
+    for thread in &threads {
+        outcome.rusage.add(&thread.rusage);
+    }
     Ok(outcome)
 }
 
@@ -483,7 +485,7 @@ mod tests {
     #[test]
     fn a_machine_of_one_node_has_nothing_to_balance() {
         let problem = Params::parse([]).unwrap().misfit(&nodes(1, 4)).unwrap();
-        assert!(problem.starts_with("autonumabench: nothing can be balanced"), "{problem}");
+        assert!(problem.starts_with("all: nothing can be balanced"), "{problem}");
         assert_eq!(Params::parse([]).unwrap().misfit(&nodes(2, 4)), None);
     }
 

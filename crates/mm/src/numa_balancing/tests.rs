@@ -46,7 +46,9 @@ impl World {
         let machine = MachineSpec { pageblock_order: Order::HUGE, max_order: Order(10), nodes };
         let mut wanted = Settings { min_free_kbytes: 512, ..Settings::default() };
         wanted.set("kernel.numa_balancing", "1").unwrap();
-        settings.iter().for_each(|(name, value)| wanted.set(name, value).unwrap());
+        for (name, value) in settings {
+            wanted.set(name, value).unwrap();
+        }
         let mut mm = Mm::new(&machine, *rules, &wanted);
         mm.thp.enabled = ThpEnabled::Always;
         let (prices, mut counters) = (Prices::free(), Counters::default());
@@ -226,11 +228,11 @@ impl Naive {
 fn the_preferred_node_is_that_of_a_naive_twin() {
     let mut world = World::new(&patched("v3.9", &(1..=11).collect::<Vec<_>>()), &[]);
     let mut naive = Naive { scans: vec![[0; 3]] };
-    let (mut word, mut preferred, mut moves) = (1_u64, None, 0);
+    let (mut draw, mut preferred, mut moves) = (1_u64, None, 0);
     for _ in 0..20_000 {
-        word = word.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963_407);
-        let (node, pages, is_moved) = ((word >> 33) % 3, 1 + (word >> 40) % 512, word >> 60 & 1 == 1);
-        if (word >> 50).is_multiple_of(40) {
+        draw = draw.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963_407);
+        let (node, pages, is_moved) = ((draw >> 33) % 3, 1 + (draw >> 40) % 512, draw >> 60 & 1 == 1);
+        if (draw >> 50).is_multiple_of(40) {
             world.space().numa.begin_again();
             if let Some(found) = naive.most() {
                 preferred = Some(found);

@@ -88,7 +88,7 @@ fn without_it_memory_stays() {
 
 /// Threads of a process go through all of its memory again and again, each at its own pace, on all CPUs.
 fn share(config: &Config) -> Finish {
-    let (_, finish) = simulate(config, no_entries, async |os: Sim| {
+    let ((), finish) = simulate(config, no_entries, async |os: Sim| {
         let range = os.mmap(Bytes::mib(64), MapSpec::Anonymous).await.unwrap();
         os.fill(range).await.unwrap();
         let thread = |index: u32| {
