@@ -276,12 +276,14 @@ impl World {
     ) -> Option<TaskId> {
         let kernel = self.cpus[id.0 as usize].kernel;
         let periods = self.kernels[kernel].periods();
-        let (mm, favours) = (&self.kernels[kernel].mm, level > 0 && self.kernels[kernel].variant().numa_favours_moves);
-        let [here, there] = [id, from].map(|cpu| mm.node_of_cpu(self.kernels[kernel].number(cpu)));
+        let favours = level > 0 && self.kernels[kernel].variant().numa_favours_moves;
+        let node_of = |cpu| self.kernels[kernel].mm.node_of_cpu(self.kernels[kernel].number(cpu));
+        let other_node = favours.then(|| node_of(id)).filter(|here| *here != node_of(from));
         // migrate_improves_locality
         let improves = |found: TaskId| {
-            let prefers = mm.numa_preferred(ControlId(found.0)).filter(|_| favours && here != there);
-            prefers.is_some_and(|(node, scans)| node == here && scans < mm.numa_settle_count())
+            let mm = &self.kernels[kernel].mm;
+            let prefers = other_node.and_then(|here| Some((here, mm.numa_preferred(ControlId(found.0))?)));
+            prefers.is_some_and(|(here, (node, scans))| node == here && scans < mm.numa_settle_count())
         };
         let movable = |tasks: &[Task], found: TaskId| {
             let task = &tasks[found.0 as usize];
