@@ -271,7 +271,7 @@ impl Unmap {
             }
             folios += 1;
             if was.is_migration() {
-                // Who moves the page finds one place less to map it at.
+                // The migration of the page finds one place less to map it at.
                 moving += 1;
                 continue;
             }
@@ -319,7 +319,7 @@ impl Unmap {
         space.tables.free_pte_table(mm, cx, deposit);
         if !huge.is_zero_page() {
             space.rss -= AddressSpace::HUGE_PAGES;
-            // Who moves the page finds one place less to map it at.
+            // The migration of the page finds one place less to map it at.
             if !huge.is_migration()
                 && let Some(folio) = mm.unmap_huge(cx, huge.pfn())
                 && self.gather.take(mm, cx, folio) == Room::None

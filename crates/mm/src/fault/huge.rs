@@ -38,7 +38,7 @@ impl FaultControl {
 
     pub(super) fn alloc_huge(&self, mm: &mut Mm, space: &mut AddressSpace, cx: &mut Cx, which: HugeTry) -> Next {
         if space.tables.pmd_of(self.vpn) != Pmd::None {
-            // Somebody was faster while this one asked for memory.
+            // Another task was faster while this one asked for memory.
             return Next::Phase(Phase::Pmd);
         }
         let Some(vma) = space.vmas.find(self.vpn) else { return Next::Done(FaultDone::Handled) };

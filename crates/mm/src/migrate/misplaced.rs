@@ -421,7 +421,7 @@ impl Mm {
 
     /// Has a node room for so many pages more without waking its kswapd (`migrate_balanced_pgdat`)?
     fn has_room_to_move(&self, node: NodeId, pages: u64) -> bool {
-        // What a zone keeps from requests for Movable, or nothing, as those for DMA have it.
+        // The lowmem reserve against requests for Movable, or none, as requests for DMA have it.
         let highest = if self.variant.numa_room_spares_low { ZoneKind::Movable } else { ZoneKind::Dma };
         self.node_zones(node).iter().any(|zone| {
             let keeps = zone.keeps(highest, Urgency::Normal);

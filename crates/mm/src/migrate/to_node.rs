@@ -263,7 +263,7 @@ impl ToNode {
     /// A huge page on the node for a huge page that moves; without one, the page is split.
     fn begin_huge(&mut self, mm: &mut Mm, spaces: &mut Spaces, cx: &mut Cx, source: Pfn, passes: u8) -> Step<Moved> {
         if mm.frames.has(source, FrameFlag::Dropped) {
-            // It was freed meanwhile.
+            // The page was freed meanwhile.
             self.huge.pop();
             mm.put_back_all(cx, &[source]);
             return self.later(Phase::Huge { passes: 0, moving: None });

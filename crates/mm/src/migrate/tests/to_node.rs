@@ -106,7 +106,7 @@ fn a_pinned_huge_page_that_finds_no_huge_page_cannot_even_be_split() {
         let head = world.head(id, range.start);
         world.mm.set_pinned(head, true);
         world.fragment(1);
-        // It is the first, and the others are not tried.
+        // The first one fails, and the others are not tried.
         assert_eq!(world.move_to_node(id, range, 1), Moved { moved: 0, failed: 2 * HUGE }, "{rules}");
         assert_eq!(counts(&world), counted, "{rules}");
         assert_eq!(world.count(Event::ThpSplitPageFailed), 1, "{rules}");

@@ -127,7 +127,7 @@ struct Leaf {
 
 impl Default for Found {
     fn default() -> Self {
-        // What was found before the first node was given up has another number than a leaf that is none.
+        // Leaves found before the first node was given up have another number than a leaf that is none.
         Self { leaves: std::array::from_fn(|_| Cell::default()), given: 1 }
     }
 }
