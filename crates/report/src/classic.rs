@@ -20,7 +20,7 @@ use crate::{
 /// Makes all tables: latencies, shares, times, external fragmentation and counters of each group of cells.
 pub(crate) fn report(groups: &[Group<'_>]) -> Report {
     let of_group = |group| {
-        let first = [latencies(group), shares(group), programs(group), durations(group)].into_iter();
+        let first = [latencies(group), shares(group), programs(group), memory(group), durations(group)].into_iter();
         first.chain(extfrag::table(group)).chain([vmstat(group)]).collect::<Vec<Table>>()
     };
     let tables = groups.iter().flat_map(of_group);
@@ -146,35 +146,45 @@ fn shares(group: &Group<'_>) -> Table {
 }
 
 /// Metrics of single programs, of which a run has several (autonumabench).
-const PROGRAMS: [&str; 3] = ["time_s", "cpu_pct", "memory_gib"];
+const PROGRAMS: [&str; 2] = ["time_s", "cpu_pct"];
+/// Where their memory ended.
+const MEMORY: [&str; 1] = ["memory_gib"];
 
-/// A metric of a program, a row for each: all programs' User, then all their System. Only the first is `name.class` for programs,
-/// as that of a published table is.
+/// User, System and Elapsed of each program, as time(1) says them.
 fn programs(group: &Group<'_>) -> Table {
+    let of_row = |row: Row| Row { operation: format!("{}-{}", row.stat, row.case), ..row };
+    let rows = of_programs(group, &PROGRAMS).into_iter().map(of_row).collect();
+    let title = format!("{} Programs (seconds, and per cent of a CPU)", group.experiment);
+    table(group, Kind::Duration, (&title, "s"), Better::None, rows)
+}
+
+/// Where the memory of each program ended, by node and page size.
+fn memory(group: &Group<'_>) -> Table {
+    let title = format!("{} Memory (GiB at the end)", group.experiment);
+    table(group, Kind::Metric, (&title, "GiB"), Better::None, of_programs(group, &MEMORY))
+}
+
+/// Metrics of programs, a row for each class and program: all programs' User, then all their System. A metric with several
+/// classes is `name.class` for programs that read tables, as that of a published table is.
+fn of_programs(group: &Group<'_>, names: &[&str]) -> Vec<Row> {
     let mut rows = Vec::new();
-    for name in PROGRAMS {
+    for name in names {
         let metrics = || group.cells.iter().flat_map(|placed| of_name(placed.cell, name));
         let classes = distinct(metrics().filter_map(|metric| metric.class.as_deref()));
         let parts = distinct(metrics().filter_map(|metric| metric.part.as_deref()));
-        for class in classes {
-            for part in &parts {
-                let found = |cell: &Cell| {
-                    let mut all = of_name(cell, name);
-                    let place = (Some(class), Some(*part));
-                    all.find(|found| (found.class.as_deref(), found.part.as_deref()) == place)?.samples.first().copied()
-                };
-                let metric = if name == "cpu_pct" { name.to_owned() } else { format!("{name}.{class}") };
-                let better = if name == "time_s" { Better::Lower } else { Better::None };
-                let line = Line { metric, case: (*part).to_owned(), stat: class, better, form: Form::Hundredths };
-                let row = row(group, line, found);
-                if row.cells.iter().any(Option::is_some) {
-                    rows.push(row);
-                }
-            }
-        }
+        let places = classes.iter().flat_map(|class| parts.iter().map(|part| (*class, *part)));
+        rows.extend(places.map(|(class, part)| {
+            let found = |cell: &Cell| {
+                let mut all = of_name(cell, name);
+                let place = (Some(class), Some(part));
+                all.find(|found| (found.class.as_deref(), found.part.as_deref()) == place)?.samples.first().copied()
+            };
+            let metric = if classes.len() == 1 { (*name).to_owned() } else { format!("{name}.{class}") };
+            let better = if *name == PROGRAMS[0] { Better::Lower } else { Better::None };
+            row(group, Line { metric, case: part.to_owned(), stat: class, better, form: Form::Hundredths }, found)
+        }));
     }
-    let title = format!("{} Programs (seconds, per cent, GiB by node at the end)", group.experiment);
-    table(group, Kind::Metric, (&title, "s"), Better::Lower, rows)
+    rows.into_iter().filter(|row| row.cells.iter().any(Option::is_some)).collect()
 }
 
 fn durations(group: &Group<'_>) -> Table {

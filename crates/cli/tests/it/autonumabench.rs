@@ -32,4 +32,9 @@ fn a_recorded_result_settles_what_s3_claims_of_autonumabench() {
     for line in ["s3-1  not yet", "s3-6  fails", "s3-8  fails", "s3-9  holds", "s3-10 holds"] {
         assert!(text.lines().any(|found| found.starts_with(line)), "{line} in\n{text}");
     }
+    let shown = room.run(&["show", recorded.to_str().expect("a name")]).expect(0).stdout;
+    for row in ["User-NUMA01 ", "System-NUMA01_THEADLOCAL ", "Elapsed-NUMA02_SMT ", "NUMA PTE updates "] {
+        assert!(shown.lines().any(|line| line.starts_with(row)), "{row} in\n{shown}");
+    }
+    assert!(shown.lines().all(|line| line.chars().count() <= 80), "{shown}");
 }
