@@ -11,7 +11,7 @@ pub mod kcompactd;
 mod migrate_scanner;
 mod suitable;
 #[cfg(test)]
-mod tests;
+pub(crate) mod tests;
 mod zone;
 
 use serde::Serialize;

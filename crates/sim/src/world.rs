@@ -478,12 +478,12 @@ impl World {
             self.cpus[cpu.0 as usize].ready(cpu, &mut self.clock);
             return None;
         }
-        let mut task = self.schedule(cpu);
+        let task = self.schedule(cpu);
         if self.kernels[self.cpus[cpu.0 as usize].kernel].mm.balances_numa() {
             if self.leave_for_preferred(task, cpu) {
                 return None;
             }
-            task = self.numa_tick(task, cpu);
+            self.numa_tick(task, cpu);
         }
         let horizon = self.horizon_of(cpu, horizon);
         self.current = task;

@@ -7,5 +7,5 @@ mod fixed;
 mod gate;
 mod lab;
 mod moves;
-mod random;
+pub(crate) mod random;
 mod series;

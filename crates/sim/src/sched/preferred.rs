@@ -25,16 +25,16 @@ impl World {
     }
 
     /// A task is about to go on: has a tick passed that finds it in user mode, and is it its turn to scan? It does so before it
-    /// goes on. Returns the task.
-    pub(crate) fn numa_tick(&mut self, id: TaskId, cpu: CpuId) -> TaskId {
+    /// goes on.
+    pub(crate) fn numa_tick(&mut self, id: TaskId, cpu: CpuId) {
         let (task, now) = (&mut self.tasks[id.0 as usize], self.cpus[cpu.0 as usize].clock);
         let kernel = &mut self.kernels[task.kernel];
         if now < task.numa_tick || task.space == NO_SPACE || task.is_dying || !task.supply.is_idle() {
-            return id;
+            return;
         }
         let is_user = matches!(&task.state, TaskState::Kernel(operation) if operation.is_in_user_mode());
         if !is_user || task.holds.is_some() {
-            return id;
+            return;
         }
         task.numa_tick = kernel.ticks.after(now);
         let (number, at, ran) = (kernel.number(cpu), kernel.ticks.last(now), task.ran());
@@ -44,7 +44,6 @@ impl World {
         {
             task.state = TaskState::Kernel(operation.after(work));
         }
-        id
     }
 
     /// A task prefers a node from now on, which is not that of its CPU: the CPU there that it goes to, if there is one.

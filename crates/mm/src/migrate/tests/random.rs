@@ -6,23 +6,12 @@ use units::NodeId;
 use super::world::{HUGE, ME, World};
 use crate::{
     SpaceId,
+    compact::tests::random::Draws,
     frame::Holdings,
     migrate::{misplaced::Misplaced, to_node::ToNode},
     step::Step,
     vma::PageRange,
 };
-
-/// A stream of numbers (xorshift64*).
-struct Draws(u64);
-
-impl Draws {
-    fn below(&mut self, n: u64) -> u64 {
-        self.0 ^= self.0 >> 12;
-        self.0 ^= self.0 << 25;
-        self.0 ^= self.0 >> 27;
-        (self.0.wrapping_mul(0x2545_f491_4f6c_dd1d) >> 33) % n
-    }
-}
 
 /// A move under way.
 enum Moving {
