@@ -439,7 +439,7 @@ pub fn simulate_guests_with<T: 'static, F: AsyncFn(Sim, usize) -> T + Clone + 's
     let mut world = crate::fresh(host);
     crate::set_up(&mut world.kernels[HOST], host);
     world.share_cores(&host.cores, host.shared_core);
-    world.share_caches(&host.caches);
+    world.compare_cpus(host);
     world.start_clock(Draws::new(host.seed));
     for guest in guests {
         world.add_guest(guest);

@@ -62,7 +62,7 @@ impl Kernel {
         Self {
             counters,
             ticks: Ticks::every(TICK),
-            domains: Domains::new(vec![cpus.clone().collect()]),
+            domains: Domains::flat(cpus.clone()),
             mm,
             cpus,
             spaces: Spaces::default(),

@@ -287,7 +287,7 @@ pub fn simulate_from<T: 'static>(
     };
     set_up(&mut world.kernels[HOST], config);
     world.share_cores(&config.cores, config.shared_core);
-    world.share_caches(&config.caches);
+    world.compare_cpus(config);
     world.start_clock(Draws::new(config.seed));
     if state.is_none() {
         world.hold(config.held);

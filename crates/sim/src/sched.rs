@@ -20,7 +20,10 @@ use mm::{
 use units::{CpuId, Picos, Time};
 
 use self::balance::Balancing;
-pub(crate) use self::{domains::Domains, wake::Wakes};
+pub(crate) use self::{
+    domains::{Domains, Topology},
+    wake::Wakes,
+};
 use crate::{
     clock::Clock,
     daemon::NO_SPACE,
@@ -234,11 +237,35 @@ impl World {
         }
     }
 
-    /// The CPU for a new task that may run anywhere: the first of those with the fewest tasks (`find_idlest_cpu`; by their
-    /// number instead of their load).
+    /// The CPU for a new task that may run anywhere: of the smallest domain that its parent leads to, the first with the fewest
+    /// tasks (`find_idlest_cpu`; by their number instead of their load).
     pub(crate) fn idlest_cpu(&self) -> CpuId {
-        let ids = self.own_kernel().cpu_ids();
-        ids.min_by_key(|id| self.cpus[id.0 as usize].tasks()).expect("a kernel has CPUs")
+        let all: Vec<usize> = self.own_kernel().cpus.clone().collect();
+        let few = |cpus: &[usize]| cpus.iter().copied().min_by_key(|cpu| self.cpus[*cpu].tasks()).map(domains::number);
+        let is_apart = self.own_kernel().variant().sched_compares_loads && !self.tasks.is_empty();
+        let found = if is_apart { few(&self.idlest_domain()) } else { few(&all) };
+        found.expect("a kernel has CPUs")
+    }
+
+    /// From the parent's CPU down, group by group: another one that is idler by half of what balancing wants, else its own
+    /// (`find_idlest_group`, up to 5.4).
+    fn idlest_domain(&self) -> Vec<usize> {
+        let (domains, at) = (&self.own_kernel().domains, self.now());
+        let mean = |group: &domains::CpuGroup| {
+            let load: u64 = group.cpus.iter().map(|cpu| self.load(domains::number(*cpu), at)).sum();
+            load * 1024 / group.power
+        };
+        let mut cpu = self.current().cpu;
+        for level in (1..domains.levels()).rev().filter(|level| domains.is_near(*level)) {
+            let mut groups = domains.groups(cpu, level);
+            let Some(own) = groups.next() else { continue };
+            let Some(idlest) = groups.min_by_key(|group| mean(group)) else { continue };
+            let percent = 100 + (domains.imbalance_pct(level) - 100) / 2;
+            if 100 * mean(own) >= percent * mean(idlest) {
+                cpu = domains::number(idlest.cpus[0]);
+            }
+        }
+        domains.groups(cpu, 0).flat_map(|group| group.cpus.iter().copied()).collect()
     }
 
     /// A CPU was taken out of the one order at an instant. False when it has nothing to do any more, or its clock has moved

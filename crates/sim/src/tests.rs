@@ -11,7 +11,7 @@ use os::{MapSpec, Os, Placement, VmRange};
 use units::{BytesPerSecond, NodeId, Order, Pfn, Time};
 
 use super::*;
-use crate::sched::Domains;
+use crate::sched::Topology;
 
 mod files;
 mod guests;
@@ -26,7 +26,7 @@ pub(crate) fn world_of(rules: &str, caches: Vec<Vec<usize>>) -> World {
     let cpus = caches.iter().map(Vec::len).sum();
     let config = Config { variant: *variant::named(rules), cpus, ..config(ThpEnabled::Never) };
     let mut world = crate::fresh(&config);
-    world.kernels[HOST].domains = Domains::new(caches);
+    world.set_domains(&Topology { caches, ..Topology::default() });
     world
 }
 

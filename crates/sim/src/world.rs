@@ -36,7 +36,7 @@ use crate::{
     run_hash::{Mark, RunHash},
     runqueue::{Enqueue, Nice},
     sampler::Sampler,
-    sched::{Cpu, CpuPrices, Domains, Wakes},
+    sched::{Cpu, CpuPrices, Domains, Topology, Wakes},
     slow_log::SlowLog,
     task::{Answer, Meeting, Request, Slumber, Task, TaskId, TaskState},
     trace::Trace,
@@ -139,12 +139,30 @@ impl World {
         }
     }
 
-    /// Only some CPUs share a cache.
-    pub(crate) fn share_caches(&mut self, caches: &[Vec<CpuId>]) {
-        if !caches.is_empty() {
-            let cache = |cpus: &Vec<CpuId>| cpus.iter().map(|cpu| cpu.0 as usize).collect();
-            self.kernels[HOST].domains = Domains::new(caches.iter().map(cache).collect());
+    /// CPUs share cores, caches and nodes: which of them the scheduler compares follows from that.
+    pub(crate) fn compare_cpus(&mut self, config: &crate::Config) {
+        let places = |cpus: &Vec<CpuId>| cpus.iter().map(|cpu| cpu.0 as usize).collect::<Vec<_>>();
+        let nodes = &config.machine.nodes;
+        let with_cpus: Vec<usize> = (0..nodes.len()).filter(|node| !nodes[*node].cpus.is_empty()).collect();
+        let distances = |node: &usize| with_cpus.iter().map(|to| nodes[*node].distance[*to]).collect();
+        let topology = Topology {
+            cores: config.cores.iter().map(places).collect(),
+            caches: config.caches.iter().map(places).collect(),
+            nodes: with_cpus.iter().map(|node| (places(&nodes[*node].cpus), distances(node))).collect(),
+        };
+        // Tests and guests say of no CPU what it shares.
+        if !topology.caches.is_empty() {
+            self.set_domains(&topology);
         }
+    }
+
+    /// The host's CPUs share these.
+    pub(crate) fn set_domains(&mut self, topology: &Topology) {
+        let domains = Domains::new(topology);
+        for cpu in self.kernels[HOST].cpus.clone() {
+            self.cpus[cpu].has_levels(domains.levels());
+        }
+        self.kernels[HOST].domains = domains;
     }
 
     /// Time begins within a tick. A CPU that has not run yet is at no instant; what wakes it says when.

@@ -14,7 +14,6 @@ use units::{CpuId, Picos, Time};
 use super::{
     Cpu,
     busiest::{Amount, Looker},
-    domains::LEVELS,
 };
 use crate::{
     runqueue::{Enqueue, NICE_0, Periods},
@@ -28,9 +27,6 @@ const MIGRATION_COST: Picos = Picos::from_micros(500);
 /// More counts as this much in the mean for which a CPU idles (twice `max_idle_balance_cost`).
 const MOST_IDLE: Picos = Picos(2 * MIGRATION_COST.0);
 
-/// How often a CPU fails to get any other before it takes one that ran recently (`cache_nice_tries`).
-const NICE_TRIES: u32 = 1;
-
 /// When a CPU looks at others in a domain.
 #[derive(Clone, Copy, Debug, Default)]
 struct Look {
@@ -43,9 +39,10 @@ struct Look {
 }
 
 /// When a CPU looks at others, and what others see of it.
-#[derive(Clone, Copy, Debug)]
+#[derive(Clone, Debug)]
 pub(super) struct Balancing {
-    looks: [Look; LEVELS],
+    /// By level of its domains.
+    looks: Vec<Look>,
     /// For how long it idles until a task wakes up on it: each time makes an eighth of that (`avg_idle`).
     mean_idle: Picos,
     /// When it became idle, if no task has woken up on it since (`idle_stamp`).
@@ -61,7 +58,7 @@ pub(super) struct Balancing {
 impl Default for Balancing {
     fn default() -> Self {
         Self {
-            looks: [Look::default(); LEVELS],
+            looks: vec![Look::default()],
             mean_idle: MOST_IDLE,
             idle_since: None,
             busy_since: Time(0),
@@ -72,6 +69,11 @@ impl Default for Balancing {
 }
 
 impl Cpu {
+    /// The CPU's domains have so many levels.
+    pub(crate) fn has_levels(&mut self, levels: usize) {
+        self.balancing.looks.resize(levels, Look::default());
+    }
+
     pub(super) fn begin_to_be_busy(&mut self) {
         self.balancing.busy_since = self.clock;
     }
@@ -236,7 +238,8 @@ impl World {
     fn take_some(&mut self, id: CpuId, (from, amount): (CpuId, Amount), level: usize, at: Time) -> bool {
         let cpu = &self.cpus[id.0 as usize];
         let (was_idle, periods) = (cpu.is_idle(), self.kernels[cpu.kernel].periods());
-        let takes_hot = self.cpus[id.0 as usize].balancing.looks[level].failed > NICE_TRIES;
+        let tries = self.kernels[cpu.kernel].domains.nice_tries(level);
+        let takes_hot = cpu.balancing.looks[level].failed > tries;
         let (mut tasks, mut taken) = (0, 0);
         // Bound: each turn takes a task.
         loop {
@@ -276,7 +279,8 @@ impl World {
     ) -> Option<TaskId> {
         let kernel = self.cpus[id.0 as usize].kernel;
         let periods = self.kernels[kernel].periods();
-        let favours = level > 0 && self.kernels[kernel].variant().numa_favours_moves;
+        let favours =
+            self.kernels[kernel].domains.spans_nodes(level) && self.kernels[kernel].variant().numa_favours_moves;
         let node_of = |cpu| self.kernels[kernel].mm.node_of_cpu(self.kernels[kernel].number(cpu));
         let other_node = favours.then(|| node_of(id)).filter(|here| *here != node_of(from));
         // migrate_improves_locality

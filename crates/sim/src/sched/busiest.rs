@@ -11,15 +11,12 @@ use units::{CpuId, Time};
 
 use super::{
     Cpu,
-    domains::{LEVELS, number},
+    domains::{CpuGroup, number},
 };
 use crate::{runqueue::NICE_0, world::World};
 
 /// From a CPU with so many tasks more a busy one takes one over, where tasks are counted: half of the difference is one.
 const IMBALANCE: usize = 2;
-
-/// By how much the load of others has to exceed one's own in each, in hundredths (`imbalance_pct`).
-pub(super) const IMBALANCE_PCT: [u64; LEVELS] = [117, 125];
 
 /// A group of CPUs as a CPU sees it (`struct sg_lb_stats`).
 #[derive(Clone, Copy, Debug, Default)]
@@ -30,6 +27,8 @@ struct Group {
     weight: u64,
     tasks: u64,
     cpus: u64,
+    /// How many tasks these run at full speed (`group_capacity`).
+    capacity: u64,
     /// Those of them that have nothing to do.
     idle: u64,
     /// The group has more tasks than it can run (`group_is_overloaded`).
@@ -52,7 +51,7 @@ impl Group {
     /// task, or a task if that is less (`calculate_imbalance`, `fix_small_imbalance`).
     fn too_much_for(&self, local: &Self, mean: u64) -> u64 {
         let both_are_full = self.is_overloaded && local.is_overloaded;
-        let spare = if both_are_full { (self.tasks - self.cpus) * NICE_0 } else { u64::MAX };
+        let spare = if both_are_full { (self.tasks - self.capacity.min(self.tasks)) * NICE_0 } else { u64::MAX };
         let above = self.mean().saturating_sub(mean).min(spare) * self.cpus;
         let too_much = above.min(mean.saturating_sub(local.mean()) * local.cpus);
         let each = self.each();
@@ -109,20 +108,23 @@ impl World {
         let own = groups.next()?;
         if looker != Looker::NewlyIdle {
             // Only one CPU of a group looks for all of it (`should_we_balance`): an idle one, or the first.
-            let looks = own.iter().find(|cpu| self.cpus[**cpu].is_idle()).or(own.first())?;
+            let looks = own.cpus.iter().find(|cpu| self.cpus[**cpu].is_idle()).or(own.cpus.first())?;
             if *looks != id.0 as usize {
                 return None;
             }
         }
         let local = self.sum(own, level, (is_idle, true), at);
-        let others = groups.map(|group| (self.sum(group, level, (is_idle, false), at), group));
+        let by_usage = self.kernels[kernel].variant().sched_overload_by_usage;
+        let spreads = local.has_room && self.kernels[kernel].domains.spreads(level, by_usage);
+        let others = groups.map(|group| {
+            let sum = self.sum(group, level, (is_idle, false), at);
+            (Group { is_overloaded: sum.is_overloaded || (spreads && sum.tasks > 1), ..sum }, group)
+        });
         let of_all = |(load, cpus), (group, _): (Group, _)| (load + group.load, cpus + group.cpus);
         let (load, cpus) = others.clone().fold((local.load, local.cpus), of_all);
         let mean = load / cpus;
         // The first of equal ones (`update_sd_pick_busiest`).
-        let counts = |group: &Group| {
-            group.is_overloaded || (self.kernels[kernel].variant().sched_overload_by_usage && group.load > 0)
-        };
+        let counts = |group: &Group| group.is_overloaded || (by_usage && group.load > 0);
         let rank = |group: &Group| (group.is_overloaded, group.mean());
         let found = others.filter(|(group, _)| counts(group));
         let (busiest, group) = found.reduce(|first, next| if rank(&next.0) > rank(&first.0) { next } else { first })?;
@@ -132,13 +134,13 @@ impl World {
         let stands_out = if looker == Looker::Idle {
             busiest.is_overloaded || local.idle > busiest.idle + 1
         } else {
-            100 * busiest.mean() > IMBALANCE_PCT[level] * local.mean()
+            100 * busiest.mean() > self.kernels[kernel].domains.imbalance_pct(level) * local.mean()
         };
         let takes = is_forced || (has_less && stands_out);
         if !takes {
             return None;
         }
-        let waiting = group.iter().map(|cpu| number(*cpu)).filter(|cpu| self.has_for(id, *cpu));
+        let waiting = group.cpus.iter().map(|cpu| number(*cpu)).filter(|cpu| self.has_for(id, *cpu));
         let found = waiting.max_by_key(|cpu| (self.load(*cpu, at), Reverse(*cpu)))?;
         Some((found, Amount::Load(busiest.too_much_for(&local, mean))))
     }
@@ -150,8 +152,8 @@ impl World {
 
     /// Sums over a group that may be the CPU's own. They err on the side of leaving things as they are, unless the CPU is idle
     /// (`source_load`, `target_load`).
-    fn sum(&self, group: &[usize], level: usize, (is_idle, is_own): (bool, bool), at: Time) -> Group {
-        let kernel = &self.kernels[self.cpus[group[0]].kernel];
+    fn sum(&self, group: &CpuGroup, level: usize, (is_idle, is_own): (bool, bool), at: Time) -> Group {
+        let kernel = &self.kernels[self.cpus[group.cpus[0]].kernel];
         let periods = kernel.periods();
         let add = |(load, weight): (u64, u64), cpu: &Cpu| {
             let now = cpu.load(&self.tasks, at, &periods);
@@ -163,20 +165,22 @@ impl World {
             };
             (load + seen, weight + now)
         };
-        let members = || group.iter().map(|cpu| &self.cpus[*cpu]);
-        let (tasks, cpus) = (members().map(|cpu| cpu.tasks() as u64).sum::<u64>(), group.len() as u64);
+        let members = || group.cpus.iter().map(|cpu| &self.cpus[*cpu]);
+        let (tasks, cpus) = (members().map(|cpu| cpu.tasks() as u64).sum::<u64>(), group.cpus.len() as u64);
         let by_usage = kernel.variant().sched_overload_by_usage;
         let usage: u64 = if by_usage { members().map(|cpu| cpu.usage(&self.tasks, at, &periods)).sum() } else { 0 };
-        let (has, needs) = (100 * cpus * NICE_0, usage * IMBALANCE_PCT[level]);
+        let (has, needs) = (100 * cpus * NICE_0, usage * kernel.domains.imbalance_pct(level));
         let (load, weight) = members().fold((0, 0), add);
+        let capacity = if by_usage { cpus } else { group.capacity() };
         Group {
             load,
             weight,
             tasks,
             cpus,
+            capacity,
             idle: members().filter(|cpu| cpu.is_idle()).count() as u64,
-            is_overloaded: tasks > cpus && (!by_usage || has < needs),
-            has_room: tasks < cpus || (by_usage && has > needs),
+            is_overloaded: tasks > capacity && (!by_usage || has < needs),
+            has_room: tasks < capacity || (by_usage && has > needs),
         }
     }
 }
@@ -227,8 +231,8 @@ mod tests {
 
     #[test]
     fn what_a_task_weighs_is_not_seen_with_delay() {
-        let group = Group { load: 900, weight: 1200, tasks: 2, cpus: 1, ..Group::default() };
-        let local = Group { load: 600, weight: 600, tasks: 1, cpus: 1, ..Group::default() };
+        let group = Group { load: 900, weight: 1200, tasks: 2, cpus: 1, capacity: 1, ..Group::default() };
+        let local = Group { load: 600, weight: 600, tasks: 1, cpus: 1, capacity: 1, ..Group::default() };
         // 900 and 600, with a task of 600 moved 300 and 1200: that helps nobody; what is above the mean is left.
         assert_eq!(group.too_much_for(&local, 750), 150);
         // With 1200, both are served alike after as before: one goes.

@@ -1,68 +1,345 @@
-//! Linux: kernel/sched/core.c (v4.1): `build_sched_domains`: which CPUs are compared with which.
+//! Linux: kernel/sched/core.c (v3.9, v4.1): `build_sched_domains`, `sd_init`, `sched_init_numa`: which CPUs are compared with
+//! which.
+//! Differs: of domains of nodes that overlap, each node has its own list of groups, as `build_overlap_sched_groups` makes it for
+//! the first CPU of a node. The capacity of hardware threads is rounded as up to 3.11 in all releases that have one.
 
 use units::CpuId;
 
-/// Domains of CPUs (`struct sched_domain`), the smaller first: those that share a cache, and all of them.
-pub(super) const LEVELS: usize = 2;
+/// `SCHED_POWER_SCALE`: a CPU that shares its core with none.
+const POWER: u64 = 1024;
+/// Both hardware threads of a core together (`smt_gain`).
+const SMT_GAIN: u64 = 1178;
+/// Beyond this distance of two nodes no task is pulled to where it is woken (`RECLAIM_DISTANCE`, `sd_local_flags`).
+const RECLAIM_DISTANCE: u32 = 30;
 
-/// The CPUs of a machine by the caches that they share.
+/// The property that the CPUs of a domain share.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Shared {
+    /// A core (`SD_SHARE_CPUPOWER`).
+    Core,
+    /// A cache (`SD_SHARE_PKG_RESOURCES`).
+    Cache,
+    /// A node that has several caches.
+    Node,
+    /// Nodes no further from each other than this (`SD_NUMA`).
+    Distance(u32),
+}
+
+/// CPUs that a domain compares with others (`struct sched_group`).
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(super) struct CpuGroup {
+    pub(super) cpus: Vec<usize>,
+    /// The work that they do at once, in parts of [`POWER`] (`group_power`).
+    pub(super) power: u64,
+}
+
+impl CpuGroup {
+    /// How many tasks the group runs at full speed (`group_capacity`, before 3.12).
+    pub(super) fn capacity(&self) -> u64 {
+        ((self.power + POWER / 2) / POWER).max(1)
+    }
+}
+
+/// One level of domains (`struct sched_domain_topology_level`).
+#[derive(Clone, Debug)]
+struct Level {
+    shared: Shared,
+    /// The groups of each domain, in their circle.
+    domains: Vec<Vec<CpuGroup>>,
+    /// The domain of each CPU from the first on, and the group in it that is its own.
+    places: Vec<(usize, usize)>,
+    /// How many CPUs the domain of each has (`span_weight`); groups of nodes may overlap.
+    weights: Vec<u64>,
+    /// Do groups that have more than one task count as too busy, as long as the own one has room (`SD_PREFER_SIBLING` of the
+    /// domain below)?
+    spreads: Spreads,
+}
+
+/// The releases whose groups at a level spread single tasks (`SD_PREFER_SIBLING`).
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Spreads {
+    Never,
+    /// Above cores: since 4.1; before, a core's capacity said so.
+    SinceUsage,
+    Always,
+}
+
+/// The cores, caches and nodes of a kernel's CPUs, by their places in the list of all CPUs.
+#[derive(Clone, Debug, Default)]
+pub(crate) struct Topology {
+    /// Cores of several hardware threads; none where each CPU is a core.
+    pub(crate) cores: Vec<Vec<usize>>,
+    /// The CPUs of each last cache.
+    pub(crate) caches: Vec<Vec<usize>>,
+    /// The CPUs of each node that has some, and its distances to these nodes; none where there is one.
+    pub(crate) nodes: Vec<(Vec<usize>, Vec<u32>)>,
+}
+
+/// The CPUs of a machine by what they share, the smallest domains first.
 #[derive(Clone, Debug)]
 pub(crate) struct Domains {
-    caches: Vec<Vec<usize>>,
     /// The lowest number of them all; they are consecutive.
     first: usize,
-    /// Which of them each CPU from the first on has, and where it is among those that share it.
-    places: Vec<(usize, usize)>,
+    /// Which cache each CPU from the first on has.
+    caches: Vec<usize>,
+    levels: Vec<Level>,
 }
 
 impl Domains {
     /// # Panics
     /// When a CPU shares no cache, not even one of its own.
-    pub(crate) fn new(caches: Vec<Vec<usize>>) -> Self {
+    pub(crate) fn new(topology: &Topology) -> Self {
+        let Topology { cores, caches, nodes } = topology;
         let cpus = caches.iter().map(Vec::len).sum::<usize>();
         let first = caches.iter().flatten().copied().min().expect("a kernel has CPUs");
-        let place = |cpu: usize| {
-            let of = |cache: &Vec<usize>| cache.iter().position(|other| *other == cpu);
-            let found = caches.iter().enumerate().find_map(|(n, cache)| Some((n, of(cache)?)));
-            found.expect("each CPU shares one cache")
+        let all: Vec<usize> = (first..first + cpus).collect();
+        let sets_of = |sets: &[Vec<usize>], cpu: usize| {
+            sets.iter().position(|set| set.contains(&cpu)).expect("each CPU is of one core, one cache and one node")
         };
-        Self { places: (first..first + cpus).map(place).collect(), first, caches }
+        let cores = if cores.is_empty() { all.iter().map(|cpu| vec![*cpu]).collect() } else { cores.clone() };
+        let power = |cpus: &[usize]| {
+            let of = |cpu: &usize| cores.iter().find(|core| core.contains(cpu)).map_or(1, |core| core.len() as u64);
+            cpus.iter().map(|cpu| if of(cpu) > 1 { SMT_GAIN / of(cpu) } else { POWER }).sum()
+        };
+        let mut built = Built {
+            all: &all,
+            power: &power,
+            spans: all.iter().map(|cpu| vec![*cpu]).collect(),
+            homes: all.clone(),
+            levels: Vec::new(),
+        };
+        let of = |sets: &[Vec<usize>]| all.iter().map(|cpu| sets[sets_of(sets, *cpu)].clone()).collect::<Vec<_>>();
+        built.add(Shared::Core, of(&cores));
+        built.add(Shared::Cache, of(caches));
+        let own: Vec<_> = nodes.iter().map(|(cpus, _)| cpus.clone()).collect();
+        built.add(Shared::Node, if nodes.is_empty() { vec![all.clone(); cpus] } else { of(&own) });
+        let mut distances: Vec<u32> = nodes.iter().flat_map(|(_, distance)| distance.iter().copied()).collect();
+        distances.sort_unstable();
+        distances.dedup();
+        for distance in distances.into_iter().skip(1) {
+            let near = |cpu: &usize| {
+                let (_, row) = &nodes[sets_of(&own, *cpu)];
+                let within = nodes.iter().zip(row).filter(|(_, there)| **there <= distance);
+                within.flat_map(|((cpus, _), _)| cpus.iter().copied()).collect::<Vec<_>>()
+            };
+            built.add(Shared::Distance(distance), all.iter().map(near).collect());
+        }
+        let levels = built.levels;
+        let caches = all.iter().map(|cpu| sets_of(caches, *cpu)).collect();
+        Self { first, caches, levels }
     }
 
-    fn place(&self, id: CpuId) -> (usize, usize) {
-        self.places[id.0 as usize - self.first]
+    /// Those of CPUs that share one cache, as far as anybody knows.
+    pub(crate) fn flat(cpus: impl Iterator<Item = usize>) -> Self {
+        Self::new(&Topology { caches: vec![cpus.collect()], ..Topology::default() })
+    }
+
+    fn at(&self, id: CpuId) -> usize {
+        id.0 as usize - self.first
     }
 
     /// Do two CPUs share a cache?
     pub(super) fn share_cache(&self, one: CpuId, other: CpuId) -> bool {
-        self.place(one).0 == self.place(other).0
+        self.caches[self.at(one)] == self.caches[self.at(other)]
     }
 
-    /// The other CPUs that share a cache with one, in their circle.
-    pub(super) fn beside(&self, id: CpuId) -> impl Iterator<Item = CpuId> + '_ {
-        self.groups(id, 0).flatten().skip(1).map(|cpu| number(*cpu))
+    /// How many CPUs share a cache with one, and with itself (`sd_llc_size`).
+    pub(super) fn sharing(&self, id: CpuId) -> u64 {
+        let own = self.caches[self.at(id)];
+        self.caches.iter().filter(|cache| **cache == own).count() as u64
+    }
+
+    /// The cores that share a cache with a CPU, its own first and the others in their circle (`sd_llc`).
+    pub(super) fn cores_beside(&self, id: CpuId) -> impl Iterator<Item = &[usize]> + Clone {
+        let level = self.levels.iter().position(|level| level.shared == Shared::Cache).unwrap_or(0);
+        self.groups(id, level).map(|group| &group.cpus[..])
     }
 
     /// The levels that there are.
-    pub(super) fn levels(&self) -> usize {
-        if self.caches.len() > 1 { LEVELS } else { 1 }
+    pub(crate) fn levels(&self) -> usize {
+        self.levels.len()
     }
 
-    /// Groups that a CPU compares in a domain: single CPUs, or those of each cache; its own first, and the others in a circle.
-    pub(super) fn groups(&self, id: CpuId, level: usize) -> impl Iterator<Item = &[usize]> + Clone {
-        let (cache, place) = self.place(id);
-        let (first, of) = if level == 0 { (place, self.caches[cache].len()) } else { (cache, self.caches.len()) };
-        let group = move |n: usize| if level == 0 { &self.caches[cache][n..=n] } else { &self.caches[n] };
-        (0..of).map(move |n| group((first + n) % of))
+    /// Groups that a CPU compares in a domain: its own first, and the others in a circle.
+    pub(super) fn groups(&self, id: CpuId, level: usize) -> impl Iterator<Item = &CpuGroup> + Clone {
+        let level = &self.levels[level];
+        let (domain, own) = level.places[self.at(id)];
+        let (before, from_own) = level.domains[domain].split_at(own);
+        from_own.iter().chain(before)
     }
 
     /// How many CPUs there are in a domain (`span_weight`).
     pub(super) fn span(&self, id: CpuId, level: usize) -> u64 {
-        if level == 0 { self.caches[self.place(id).0].len() as u64 } else { self.places.len() as u64 }
+        self.levels[level].weights[self.at(id)]
+    }
+
+    /// By how much the load of others has to exceed one's own, in hundredths (`imbalance_pct`).
+    pub(super) fn imbalance_pct(&self, level: usize) -> u64 {
+        match self.levels[level].shared {
+            Shared::Core => 110,
+            Shared::Cache => 117,
+            Shared::Node | Shared::Distance(_) => 125,
+        }
+    }
+
+    /// How often a CPU fails to get any other before it takes a task that ran recently (`cache_nice_tries`).
+    pub(super) fn nice_tries(&self, level: usize) -> u32 {
+        match self.levels[level].shared {
+            Shared::Core => 0,
+            Shared::Cache | Shared::Node => 1,
+            Shared::Distance(_) => 2,
+        }
+    }
+
+    /// Is a domain of several nodes (`SD_NUMA`)?
+    pub(super) fn spans_nodes(&self, level: usize) -> bool {
+        matches!(self.levels[level].shared, Shared::Distance(_))
+    }
+
+    /// Do groups that have more than one task count as too busy, as long as the own one has room (`SD_PREFER_SIBLING`)?
+    pub(super) fn spreads(&self, level: usize, by_usage: bool) -> bool {
+        match self.levels[level].spreads {
+            Spreads::Never => false,
+            Spreads::SinceUsage => by_usage,
+            Spreads::Always => true,
+        }
+    }
+
+    /// Do new tasks spread over a domain's groups, and are tasks pulled to where they are woken (`SD_BALANCE_FORK`,
+    /// `SD_WAKE_AFFINE`)?
+    pub(super) fn is_near(&self, level: usize) -> bool {
+        !matches!(self.levels[level].shared, Shared::Distance(distance) if distance > RECLAIM_DISTANCE)
+    }
+
+    /// The smallest domain that has two CPUs.
+    pub(super) fn common(&self, one: CpuId, other: CpuId) -> Option<usize> {
+        let number = other.0 as usize;
+        (0..self.levels()).find(|level| self.groups(one, *level).any(|group| group.cpus.contains(&number)))
+    }
+}
+
+/// The levels so far.
+struct Built<'a> {
+    all: &'a [usize],
+    power: &'a dyn Fn(&[usize]) -> u64,
+    /// The CPUs of each one's domain in the level below, which are the groups of the next.
+    spans: Vec<Vec<usize>>,
+    /// The first CPU of each one's node.
+    homes: Vec<usize>,
+    levels: Vec<Level>,
+}
+
+impl Built<'_> {
+    /// Adds a level in which the domains of all CPUs have these CPUs, unless it compares nothing that the level below does not
+    /// (`sd_parent_degenerate`).
+    fn add(&mut self, shared: Shared, spans: Vec<Vec<usize>>) {
+        let is_same = spans.iter().zip(&self.spans).all(|(span, below)| span.len() == below.len());
+        // Somebody has to look, also where there is but one CPU.
+        if is_same && !(shared == Shared::Cache && self.levels.is_empty()) {
+            return;
+        }
+        let spreads = match (shared, self.levels.last().map(|level| level.shared)) {
+            (Shared::Distance(_), Some(Shared::Distance(_))) => Spreads::Never,
+            (Shared::Distance(_), _) => Spreads::Always,
+            (_, Some(Shared::Core)) => Spreads::SinceUsage,
+            _ => Spreads::Never,
+        };
+        let weights = spans.iter().map(|span| span.len() as u64).collect();
+        let mut level = Level { shared, domains: Vec::new(), places: Vec::new(), weights, spreads };
+        for (cpu, span) in self.all.iter().zip(&spans) {
+            let mut span = span.clone();
+            if let Shared::Distance(_) = shared {
+                // Groups overlap where distances are of a ring: each node begins with its own.
+                let own = self.homes[cpu - self.all[0]];
+                let first = span.iter().position(|other| *other == own);
+                span.rotate_left(first.expect("a domain has those below it"));
+            }
+            let groups = self.groups_of(&span);
+            let known = level.domains.iter().position(|domain| *domain == groups);
+            let domain = known.unwrap_or_else(|| {
+                level.domains.push(groups);
+                level.domains.len() - 1
+            });
+            let own = level.domains[domain].iter().position(|group| group.cpus.contains(cpu));
+            level.places.push((domain, own.expect("a CPU is in its own domain")));
+        }
+        if !matches!(shared, Shared::Distance(_)) {
+            self.homes = spans.iter().map(|span| span[0]).collect();
+        }
+        self.spans = spans;
+        self.levels.push(level);
+    }
+
+    /// A domain's CPUs by the domains of the level below.
+    fn groups_of(&self, span: &[usize]) -> Vec<CpuGroup> {
+        let mut groups: Vec<CpuGroup> = Vec::new();
+        for cpu in span {
+            if groups.iter().all(|group| !group.cpus.contains(cpu)) {
+                let cpus = self.spans[cpu - self.all[0]].clone();
+                groups.push(CpuGroup { power: (self.power)(&cpus), cpus });
+            }
+        }
+        groups
     }
 }
 
 /// The CPU at a place in the list of all.
 pub(super) fn number(cpu: usize) -> CpuId {
     CpuId(u32::try_from(cpu).expect("fewer than 2^32 CPUs"))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn spans(domains: &Domains, cpu: u32) -> Vec<u64> {
+        (0..domains.levels()).map(|level| domains.span(CpuId(cpu), level)).collect()
+    }
+
+    fn groups(domains: &Domains, cpu: u32, level: usize) -> Vec<Vec<usize>> {
+        domains.groups(CpuId(cpu), level).map(|group| group.cpus.clone()).collect()
+    }
+
+    #[test]
+    fn cores_caches_and_nodes_are_levels_and_none_repeats_the_one_below() {
+        let topology = Topology {
+            cores: vec![vec![0, 4], vec![1, 5], vec![2, 6], vec![3, 7]],
+            caches: vec![vec![0, 1, 4, 5], vec![2, 3, 6, 7]],
+            nodes: vec![(vec![0, 1, 4, 5], vec![10, 21]), (vec![2, 3, 6, 7], vec![21, 10])],
+        };
+        let domains = Domains::new(&topology);
+        assert_eq!(spans(&domains, 5), [2, 4, 8]);
+        assert_eq!(groups(&domains, 5, 0), [[5], [1]]);
+        assert_eq!(groups(&domains, 5, 1), [[1, 5], [0, 4]]);
+        assert_eq!(groups(&domains, 6, 2), [[2, 3, 6, 7], [0, 1, 4, 5]]);
+        assert_eq!([0, 1, 2].map(|level| domains.imbalance_pct(level)), [110, 117, 125]);
+        assert_eq!([0, 1, 2].map(|level| domains.nice_tries(level)), [0, 1, 2]);
+        // Two threads of a core do the work of 1.15 CPUs: one task fills it.
+        let capacities = |level| domains.groups(CpuId(0), level).map(CpuGroup::capacity).collect::<Vec<_>>();
+        assert_eq!([capacities(1), capacities(2)], [[1, 1], [2, 2]]);
+        assert_eq!(domains.common(CpuId(0), CpuId(4)), Some(0));
+        assert_eq!(domains.common(CpuId(0), CpuId(5)), Some(1));
+        assert_eq!(domains.common(CpuId(0), CpuId(7)), Some(2));
+    }
+
+    #[test]
+    fn each_distance_is_a_level_and_in_a_ring_domains_overlap() {
+        let row = |from: usize| (0..4).map(|to: usize| [10, 20, 40, 20][(4 + to - from) % 4]).collect();
+        let nodes = (0..4).map(|node| (vec![node], row(node))).collect();
+        let domains =
+            Domains::new(&Topology { cores: Vec::new(), caches: (0..4).map(|cpu| vec![cpu]).collect(), nodes });
+        assert_eq!(spans(&domains, 1), [1, 3, 4]);
+        assert_eq!(groups(&domains, 1, 1), [[1], [2], [0]]);
+        assert_eq!(groups(&domains, 3, 1), [[3], [0], [2]]);
+        // Beyond RECLAIM_DISTANCE nobody is pulled to where it is woken.
+        assert_eq!([1, 2].map(|level| domains.is_near(level)), [true, false]);
+        assert_eq!(groups(&domains, 1, 2)[0], [0, 1, 2]);
+    }
+
+    #[test]
+    fn a_single_cpu_has_a_level_of_its_own() {
+        let domains = Domains::flat(3..4);
+        assert_eq!(spans(&domains, 3), [1]);
+        assert!(domains.share_cache(CpuId(3), CpuId(3)));
+    }
 }

@@ -7,7 +7,7 @@
 
 use units::{CpuId, Picos, Time};
 
-use super::{busiest::IMBALANCE_PCT, domains::number};
+use super::domains::number;
 use crate::{task::TaskId, world::World};
 
 /// Up to so many CPUs are addressed as a set, of which the chipset picks the one to interrupt (`dest_LowestPrio`).
@@ -86,11 +86,14 @@ impl World {
         if last.is_idle() || last.queue.keeps(id, &task.entity) {
             return task.cpu;
         }
-        let mut ids = self.kernels[kernel].cpu_ids().map(|id| (id, &self.cpus[id.0 as usize]));
-        let idle = ids.find(|(id, cpu)| {
-            cpu.is_idle() && task.may_run_on(*id) && self.kernels[kernel].domains.share_cache(*id, task.cpu)
-        });
-        idle.map_or(task.cpu, |(cpu, _)| cpu)
+        // select_idle_core, select_idle_cpu
+        let domains = &self.kernels[kernel].domains;
+        let idles = |cpu: CpuId| self.cpus[cpu.0 as usize].is_idle();
+        let mut ids = self.kernels[kernel]
+            .cpu_ids()
+            .filter(|cpu| idles(*cpu) && task.may_run_on(*cpu) && domains.share_cache(*cpu, task.cpu));
+        let is_core_idle = |cpu: &CpuId| self.cpus[cpu.0 as usize].siblings.iter().all(|other| idles(*other));
+        ids.clone().find(is_core_idle).or_else(|| ids.next()).unwrap_or(task.cpu)
     }
 
     /// Up to 4.13: the CPU that wakes it where that has nothing to do, or much less than the one that it ran on; or an idle one
@@ -108,7 +111,20 @@ impl World {
         if idles(last) && self.kernels[kernel].domains.share_cache(last, target) {
             return last;
         }
-        self.kernels[kernel].domains.beside(target).find(|cpu| idles(*cpu) && task.may_run_on(*cpu)).unwrap_or(target)
+        self.idle_beside(id, target).unwrap_or(target)
+    }
+
+    /// A CPU that idles and shares the cache of one that does not: of a core all of whose threads idle, else a thread of its own
+    /// core (`select_idle_sibling`).
+    fn idle_beside(&self, id: TaskId, target: CpuId) -> Option<CpuId> {
+        let task = &self.tasks[id.0 as usize];
+        let domains = &self.kernels[task.kernel].domains;
+        let idles = |cpu: &&usize| self.cpus[**cpu].is_idle();
+        let may_have = |cpu: &usize| number(*cpu) != target && task.may_run_on(number(*cpu));
+        let mut idle_cores = domains.cores_beside(target).filter(|core| core.iter().all(|cpu| idles(&cpu)));
+        let of_core = idle_cores.find_map(|core| core.iter().find(|cpu| may_have(cpu)));
+        let own = || domains.cores_beside(target).next()?.iter().filter(idles).find(|cpu| may_have(cpu));
+        of_core.or_else(own).map(|cpu| number(*cpu))
     }
 
     /// Would a task that wakes up be no worse off where it is woken (`wake_affine`)? Its own load counts there and, as it has
@@ -116,15 +132,16 @@ impl World {
     fn is_affine(&self, id: TaskId, waker: CpuId, at: Time) -> bool {
         let kernel = self.tasks[id.0 as usize].kernel;
         let last = self.tasks[id.0 as usize].cpu;
-        let (current, sharing) =
-            (&self.cpus[waker.0 as usize], self.kernels[kernel].domains.beside(waker).count() as u64 + 1);
+        let (current, sharing) = (&self.cpus[waker.0 as usize], self.kernels[kernel].domains.sharing(waker));
         let known = current.running.map_or(&current.idle_wakes, |task| &self.tasks[task.0 as usize].wakes);
         if known.is_wide(&self.tasks[id.0 as usize].wakes, sharing) {
             return false;
         }
         let here = self.load(waker, at);
-        let level = usize::from(!self.kernels[kernel].domains.share_cache(last, waker));
-        let percent = 100 + (IMBALANCE_PCT[level] - 100) / 2;
+        // Beyond the last domain in which tasks are pulled, none is.
+        let domains = &self.kernels[kernel].domains;
+        let Some(level) = domains.common(waker, last).filter(|level| domains.is_near(*level)) else { return false };
+        let percent = 100 + (domains.imbalance_pct(level) - 100) / 2;
         here == 0 || 100 * (here + self.tasks[id.0 as usize].entity.weight()) <= percent * self.load(last, at)
     }
 
@@ -142,13 +159,18 @@ mod tests {
         daemon::NO_SPACE,
         kernel::HOST,
         runqueue::{Enqueue, Nice},
+        sched::Topology,
         task::Task,
     };
 
     /// Four CPUs, of which two each share a cache; one that sleeps, where it ran, and others that have long been on the CPUs
     /// that are listed.
     fn world(rules: &str, last: u32, others: &[u32]) -> (World, TaskId) {
-        let mut world = crate::tests::world_of(rules, vec![vec![0, 1], vec![2, 3]]);
+        world_of(rules, vec![vec![0, 1], vec![2, 3]], last, others)
+    }
+
+    fn world_of(rules: &str, caches: Vec<Vec<usize>>, last: u32, others: &[u32]) -> (World, TaskId) {
+        let mut world = crate::tests::world_of(rules, caches);
         let mut id = TaskId(0);
         for (n, cpu) in (0..).zip(others.iter().chain([&last])) {
             id = TaskId(n);
@@ -230,5 +252,48 @@ mod tests {
     fn more_than_eight_cpus_leave_interrupts_to_the_first() {
         let mut world = crate::tests::world_of("v4.1", vec![(0..9).collect()]);
         assert_eq!([5, 5, 5].map(|asked| world.disk_answers(CpuId(asked)).0), [0, 0, 0]);
+    }
+
+    /// Two nodes of two cores with two hardware threads each, and tasks that have long been on these CPUs.
+    fn threads(rules: &str, others: &[u32]) -> World {
+        let (mut world, _) = world_of(rules, vec![vec![0, 1, 4, 5], vec![2, 3, 6, 7]], 0, others);
+        let near = vec![vec![0, 1, 4, 5], vec![2, 3, 6, 7]];
+        world.set_domains(&Topology {
+            cores: (0..4).map(|core| vec![core, core + 4]).collect(),
+            caches: near.clone(),
+            nodes: near.into_iter().zip([vec![10, 21], vec![21, 10]]).collect(),
+        });
+        for (cpu, sibling) in [(0, 4), (1, 5), (2, 6), (3, 7), (4, 0), (5, 1), (6, 2), (7, 3)] {
+            world.cpus[cpu].share_core([CpuId(sibling)].into());
+        }
+        world
+    }
+
+    #[test]
+    fn one_that_wakes_has_an_idle_core_before_an_idle_thread_of_its_own() {
+        for rules in ["v4.1", "v5.0"] {
+            // It ran on CPU 0, as the last task, and another one does now.
+            let mut world = threads(rules, &[0]);
+            let id = TaskId(1);
+            assert!([1, 5].contains(&world.select_cpu(id, Time(1)).0), "{rules}: the other core of its node");
+            world = threads(rules, &[0, 1]);
+            assert_eq!(world.select_cpu(TaskId(2), Time(1)), CpuId(4), "{rules}: no core of its node idles");
+        }
+    }
+
+    #[test]
+    fn new_tasks_are_spread_over_nodes_and_then_over_cores() {
+        let mut world = threads("v4.1", &[0]);
+        world.current = TaskId(0);
+        let mut given = Vec::new();
+        for _ in 0..4 {
+            let cpu = world.idlest_cpu();
+            given.push(cpu.0);
+            let id = TaskId(u32::try_from(world.tasks.len()).unwrap());
+            world.tasks.push(Task::new(cpu, Vec::new(), (HOST, NO_SPACE), Nice::default()));
+            world.wake(id, Time(0), Enqueue::New);
+        }
+        // Of cores that all idle another one than that of the group's first CPU is the idlest.
+        assert_eq!(given, [3, 1, 2, 4]);
     }
 }
