@@ -1,6 +1,7 @@
 //! The command line.
 
 mod claims;
+mod compare;
 mod list;
 mod shell;
 mod state;
@@ -20,6 +21,7 @@ use units::Bytes;
 
 pub(crate) use self::{
     claims::{Claims, Score},
+    compare::{Compare, Noise},
     list::{List, Listed},
     shell::{Completions, Man, Shell},
     state::{Make, State},
@@ -91,6 +93,8 @@ Examples:
         #[command(flatten)]
         look: Look,
     },
+    Compare(Compare),
+    Noise(Noise),
     Claims(Claims),
     Score(Score),
     Trust(Trust),

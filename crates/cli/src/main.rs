@@ -27,6 +27,8 @@ use crate::args::{Command, Machine, Pagelab, State};
 
 /// A user's mistake, or a target asked for by name that cannot be had.
 const USAGE: u8 = 2;
+/// A change that was not to be.
+const CHANGED: u8 = 3;
 /// 128 + SIGINT, as shells report it.
 const INTERRUPTED: u8 = 130;
 
@@ -73,6 +75,8 @@ fn dispatch(command: Command) -> anyhow::Result<ExitCode> {
             let causes = if causes { Causes::Required } else { Causes::No };
             print(&show::render(&result, seeds, look.of(format, causes))?)
         }
+        Command::Compare(args) => compare(&args),
+        Command::Noise(args) => print(&show::compare::noise(&args.results, args.seeds, args.full, args.format.into())?),
         Command::Claims(args) => evidence::claims(&args),
         Command::Score(args) => evidence::score(&args),
         Command::Trust(args) => print(&lab::trust::of(&args.experiment).map_err(UsageError::from)?.text()),
@@ -107,6 +111,16 @@ fn run_experiment(args: &args::Run) -> anyhow::Result<ExitCode> {
         writeln!(stderr, "pagelab: results are in {}", finished.directory.display())?;
     }
     Ok(if finished.failures.is_empty() { code } else { ExitCode::FAILURE })
+}
+
+fn compare(args: &args::Compare) -> anyhow::Result<ExitCode> {
+    let compared = lab::show::compare::compare(&args.wanted())?;
+    let code = print(&compared.text)?;
+    let mut stderr = io::stderr();
+    for line in &compared.failed {
+        writeln!(stderr, "pagelab: {line}")?;
+    }
+    Ok(if compared.failed.is_empty() { code } else { ExitCode::from(CHANGED) })
 }
 
 fn calibrate(args: &args::Calibrate) -> anyhow::Result<ExitCode> {

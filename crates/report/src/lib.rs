@@ -7,6 +7,7 @@
 pub mod causes;
 pub mod checks;
 mod classic;
+pub mod compare;
 pub mod counters;
 pub mod csv;
 pub mod duration;

@@ -10,6 +10,7 @@ mod pivot;
 mod strip;
 pub mod text;
 
+pub(crate) use self::number::number as number_of;
 use std::collections::BTreeMap;
 
 use self::{

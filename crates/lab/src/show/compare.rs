@@ -1,0 +1,298 @@
+//! Results side by side: which of their rows differ, and whether that is more than luck.
+
+use std::{
+    collections::{BTreeMap, BTreeSet},
+    path::PathBuf,
+};
+
+use report::{
+    Baseline, Cell, Column, Report,
+    compare::{Comparison, FailOn, Gates, compare_csv, compare_text, noise_csv, noise_text},
+    short::text::list,
+};
+use serde::Serialize;
+
+use super::{Format, Shown, read};
+use crate::{
+    plan::{Seeds, UsageError},
+    source::unknown,
+};
+
+/// The forms of a comparison.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Form {
+    /// In lines of 72 columns.
+    Text,
+    /// Tables of Markdown.
+    Markdown,
+    /// A line for each row.
+    Csv,
+    /// Everything.
+    Json,
+}
+
+/// What is compared, and how it is printed.
+#[derive(Clone, Debug)]
+pub struct Wanted {
+    /// Result directories; the first one is what the others are compared with.
+    pub results: Vec<PathBuf>,
+    /// Only what was run with these seeds.
+    pub seeds: Option<Seeds>,
+    /// Label of the column that all others are compared with.
+    pub against: Option<String>,
+    /// How large a change has to be.
+    pub gates: Gates,
+    /// The worst rows first.
+    pub sort: bool,
+    /// Counters too, and what decides nothing.
+    pub full: bool,
+    /// Changes that must not be.
+    pub fail_on: Vec<String>,
+    /// The form.
+    pub form: Form,
+}
+
+/// A comparison as it is printed, and which conditions it fails, a line for each row.
+#[derive(Debug)]
+pub struct Compared {
+    /// All of it.
+    pub text: String,
+    /// A line for each row that fails a condition.
+    pub failed: Vec<String>,
+}
+
+#[derive(Serialize)]
+struct Document<'a> {
+    results: Vec<String>,
+    comparison: &'a Comparison,
+    failed: &'a [String],
+}
+
+/// Compares results.
+///
+/// # Errors
+/// A directory that is no result, results that have nothing in common, a column or a row that is not there.
+pub fn compare(wanted: &Wanted) -> Result<Compared, UsageError> {
+    let conditions = wanted
+        .fail_on
+        .iter()
+        .map(|text| text.parse::<FailOn>().map_err(|error| UsageError(format!("--fail-on: {error}"))));
+    let conditions = conditions.collect::<Result<Vec<FailOn>, UsageError>>()?;
+    let mut shown = Vec::new();
+    for directory in &wanted.results {
+        let found = read(directory, wanted.seeds)?;
+        if found.cells.is_empty() {
+            return Err(UsageError(format!(
+                "{}: no cell is done, so there is nothing to compare",
+                directory.display()
+            )));
+        }
+        shown.push(found);
+    }
+    let names = names(&wanted.results);
+    have_something_in_common(&names, &shown)?;
+    let cells = marked(&names, &shown);
+    let first = &shown[0];
+    let threshold = shown.iter().map(|shown| shown.presentation.counter_threshold).min().unwrap_or(0);
+    let mut report = Report::against(&Baseline::OfTarget, first.report.layout, &cells, threshold);
+    choose_baselines(&mut report, &names, wanted.against.as_deref())?;
+    let mut comparison = Comparison::of(&report, wanted.gates);
+    if comparison.rows.is_empty() {
+        let rows = |rows: &[String]| list("", rows, 200);
+        return Err(UsageError(format!(
+            "compare: no row is in two columns; {} has {}, others have {}",
+            names[0],
+            rows(&comparison.unmatched.only_old),
+            rows(&comparison.unmatched.only_new)
+        )));
+    }
+    if wanted.sort {
+        comparison.sort();
+    }
+    let mut failed = Vec::new();
+    for condition in &conditions {
+        let rows = condition.failed(&comparison).map_err(|error| UsageError(format!("--fail-on: {error}")))?;
+        failed.extend(rows.iter().map(|row| {
+            format!("--fail-on {condition}: {} {} went from {} to {}", row.stat, row.operation, row.old, row.new)
+        }));
+    }
+    let notes = || differences(&names, &shown).into_iter().map(|line| format!("{line}\n")).collect::<String>();
+    let text = match wanted.form {
+        Form::Text => compare_text(&comparison, wanted.full, false) + &notes(),
+        Form::Markdown => compare_text(&comparison, wanted.full, true) + &notes(),
+        Form::Csv => compare_csv(&comparison),
+        Form::Json => {
+            let results = wanted.results.iter().map(|path| path.display().to_string()).collect();
+            let document = Document { results, comparison: &comparison, failed: &failed };
+            serde_json::to_string_pretty(&document).expect("fields serialise") + "\n"
+        }
+    };
+    Ok(Compared { text, failed })
+}
+
+/// How small a change the runs of results can see.
+///
+/// # Errors
+/// A directory that is no result, or has no cell that is done.
+pub fn noise(results: &[PathBuf], seeds: Option<Seeds>, full: bool, form: Format) -> Result<String, UsageError> {
+    let names = names(results);
+    let mut rows = Vec::new();
+    for (directory, name) in results.iter().zip(names) {
+        let shown = read(directory, seeds)?;
+        if shown.cells.is_empty() {
+            return Err(UsageError(format!("{}: no cell is done", directory.display())));
+        }
+        let mut of_result = report::compare::noise(&shown.report);
+        if results.len() > 1 {
+            of_result.iter_mut().for_each(|row| row.column = format!("{name}:{}", row.column));
+        }
+        rows.extend(of_result);
+    }
+    Ok(match form {
+        Format::Text => noise_text(&rows, full),
+        Format::Csv => noise_csv(&rows),
+        Format::Json => serde_json::to_string_pretty(&rows).expect("fields serialise") + "\n",
+    })
+}
+
+/// Results by the last part of their path, where these are all different.
+fn names(results: &[PathBuf]) -> Vec<String> {
+    let last = |path: &PathBuf| {
+        path.file_name().map_or_else(|| path.display().to_string(), |name| name.to_string_lossy().into())
+    };
+    let short: Vec<String> = results.iter().map(last).collect();
+    if short.iter().collect::<BTreeSet<_>>().len() == short.len() {
+        short
+    } else {
+        let numbered = results.iter().zip(1..).map(|(path, number)| format!("{number}={}", path.display()));
+        numbered.collect()
+    }
+}
+
+/// Experiments and metrics decide whether results can be compared.
+fn have_something_in_common(names: &[String], shown: &[Shown]) -> Result<(), UsageError> {
+    let of = |shown: &Shown| {
+        shown.cells.iter().map(|cell| (cell.key.experiment.clone(), cell.key.workload.clone())).collect::<BTreeSet<_>>()
+    };
+    let first = of(&shown[0]);
+    for (name, other) in names.iter().zip(shown).skip(1) {
+        if first.is_disjoint(&of(other)) {
+            let experiments = |shown: &Shown| {
+                let all: Vec<String> = of(shown).into_iter().map(|(experiment, _)| experiment).collect();
+                list("", &all, 120)
+            };
+            return Err(UsageError(format!(
+                "compare: {} and {name} have no experiment in common: {}, and {}",
+                names[0],
+                experiments(&shown[0]),
+                experiments(other)
+            )));
+        }
+    }
+    Ok(())
+}
+
+/// All cells, each with the name of its result; those of one result alone without.
+fn marked(names: &[String], shown: &[Shown]) -> Vec<Cell> {
+    let of = |(name, shown): (&String, &Shown)| {
+        let mut cells = shown.cells.clone();
+        if names.len() > 1 {
+            cells.iter_mut().for_each(|cell| cell.key.result = Some(name.clone()));
+        }
+        cells
+    };
+    names.iter().zip(shown).flat_map(of).collect()
+}
+
+/// Each column is compared with its like in the first result, or with the only one there; in a single result with the first.
+fn choose_baselines(report: &mut Report, names: &[String], against: Option<&str>) -> Result<(), UsageError> {
+    let all = report.tables.iter().flat_map(|table| table.columns.iter().map(|head| head.column.clone()));
+    let all: BTreeSet<Column> = all.collect();
+    let is_first = |column: &&Column| names.len() == 1 || column.result.as_ref() == Some(&names[0]);
+    let labels: Vec<String> = all.iter().filter(is_first).map(Column::label).collect();
+    let asked = match against {
+        None => None,
+        Some(label) => {
+            let is_asked = |column: &&Column| column.label() == label || column.kernel == label;
+            let found = all.iter().filter(is_first).find(is_asked);
+            let known: Vec<&str> = labels.iter().map(String::as_str).collect();
+            Some(found.ok_or_else(|| UsageError(format!("--against: {}", unknown("column", label, &known))))?.clone())
+        }
+    };
+    let alike = |column: &Column, other: &Column| {
+        (column.target, &column.kernel, &column.machine) == (other.target, &other.kernel, &other.machine)
+    };
+    for table in &mut report.tables {
+        let columns: Vec<Column> = table.columns.iter().map(|head| head.column.clone()).collect();
+        let first: Vec<usize> = (0..columns.len()).filter(|at| is_first(&&columns[*at])).collect();
+        for (at, head) in table.columns.iter_mut().enumerate() {
+            let own_result = first.contains(&at);
+            head.baseline = match &asked {
+                Some(asked) => columns.iter().position(|column| column == asked).unwrap_or(at),
+                None if names.len() == 1 => first.first().copied().unwrap_or(at),
+                None if own_result => at,
+                None => {
+                    let like = first.iter().copied().find(|other| alike(&columns[at], &columns[*other]));
+                    let only = (first.len() == 1).then(|| first[0]);
+                    like.or(only).ok_or_else(|| {
+                        UsageError(format!(
+                            "compare: no column of {} is like {}; name one of these with --against: {}",
+                            names[0],
+                            columns[at].label(),
+                            list("", &labels, 300)
+                        ))
+                    })?
+                }
+            };
+        }
+    }
+    if names.len() == 1 && all.len() < 2 {
+        return Err(UsageError(format!(
+            "compare: {} has one column; expected a second result, or a second column",
+            names[0]
+        )));
+    }
+    Ok(())
+}
+
+/// What the results were run with that is not the same, so that nobody takes one change for another.
+fn differences(names: &[String], shown: &[Shown]) -> Vec<String> {
+    let mut lines = Vec::new();
+    let first = &shown[0];
+    for (name, other) in names.iter().zip(shown).skip(1) {
+        let mut differing: BTreeMap<String, (String, String)> = BTreeMap::new();
+        if first.program != other.program {
+            let short = |program: &str| program.chars().take(8).collect::<String>();
+            differing.insert("program".to_owned(), (short(&first.program), short(&other.program)));
+        }
+        for cell in &other.cells {
+            let alike =
+                |known: &&Cell| (&known.key.experiment, &known.key.case) == (&cell.key.experiment, &cell.key.case);
+            let Some(known) = first.cells.iter().find(alike) else { continue };
+            let (before, after) = (&known.key, &cell.key);
+            for (param, value) in &after.params {
+                if let Some(old) = before.params.get(param).filter(|old| *old != value) {
+                    differing.insert(param.clone(), (old.clone(), value.clone()));
+                }
+            }
+            for (what, old, new) in [
+                ("state", &before.state, &after.state),
+                ("variant", &before.variant, &after.variant),
+                ("machine", &before.machine, &after.machine),
+            ] {
+                if old != new {
+                    differing.entry(what.to_owned()).or_insert((old.clone(), new.clone()));
+                }
+            }
+        }
+        let changes: Vec<String> =
+            differing.into_iter().map(|(what, (old, new))| format!("{what} {old} -> {new}")).collect();
+        if !changes.is_empty() {
+            lines.push(list(&format!("{name} differs by: "), &changes, 72));
+        }
+        if first.missing + other.missing > 0 {
+            lines.push(format!("unfinished: {} cells of {}, {} of {name}", first.missing, names[0], other.missing));
+        }
+    }
+    lines
+}

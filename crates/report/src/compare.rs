@@ -1,0 +1,320 @@
+//! Two columns row by row: by how much a number has changed, how sure that is, and whether it matters.
+//!
+//! The unit is the run: a mean, a share or a counter is one number of each. One p decides about a row: that of the paired t of runs
+//! with the same seeds, where both columns are simulated, else Welch's. Where all numbers of a row are positive the test is of
+//! their logarithms, so that an interval is one of per cent. Rows of a family are taken together (Holm). How many runs are lower,
+//! and Mann-Whitney's p, are said and decide nothing.
+
+mod csv;
+mod fail_on;
+mod noise;
+mod test;
+#[cfg(test)]
+mod tests;
+mod text;
+
+use std::collections::BTreeMap;
+
+use serde::Serialize;
+
+pub use self::{
+    csv::compare_csv,
+    fail_on::{FailOn, FailOnError},
+    noise::{Noise, noise, noise_csv, noise_text},
+    test::{Test, Tested},
+    text::compare_text,
+};
+use crate::{
+    record::{Better, Target},
+    stats::Pair,
+    table::{Kind, Report, Row, Table},
+};
+
+/// A family of rows has a false star in one comparison of twenty.
+pub const LEVEL: f64 = 0.05;
+
+/// Statistics of samples, whose means have rows of their own.
+const OF_SAMPLES: [&str; 8] = ["Min", "Max", "Stddev", "HStddev", "CoeffVar", "HCoeffVar", "BAmean.95", "BHmean.95"];
+
+/// How large a change has to be to matter.
+#[derive(Clone, Copy, Debug, PartialEq, Serialize)]
+pub struct Gates {
+    /// In per cent of the old value.
+    pub percent: f64,
+    /// Of counters, which are whole numbers: so many more or fewer in a run.
+    pub count: f64,
+    /// Of shares: so many points of the hundred.
+    pub points: f64,
+}
+
+impl Default for Gates {
+    fn default() -> Self {
+        Self { percent: 1.0, count: 10.0, points: 0.5 }
+    }
+}
+
+/// Rows that are judged together.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Family {
+    /// Means, shares and times for which a direction is better.
+    Primary,
+    /// All others: counters, events of fragmentation, and what describes a run.
+    Counters,
+}
+
+impl Family {
+    fn of(table: &Table, row: &Row) -> Option<Self> {
+        match table.kind {
+            // Statistics of samples are of no runs, and causes are parts of what durations are.
+            _ if row.cells.iter().flatten().all(|value| value.of_seeds.is_empty()) => None,
+            Kind::Causes => None,
+            Kind::Metric if OF_SAMPLES.contains(&row.stat.as_str()) => None,
+            Kind::Metric | Kind::Duration if row.better != Better::None => Some(Self::Primary),
+            Kind::Metric | Kind::Duration | Kind::Extfrag | Kind::Counters => Some(Self::Counters),
+        }
+    }
+}
+
+/// The words about a row.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Verdict {
+    /// The change is separated from none, is large enough, and is for the better.
+    Better,
+    /// The change is for the worse.
+    Worse,
+    /// Neither direction is better.
+    Differs,
+    /// The interval is within what does not matter.
+    NoChange,
+    /// Every run has the same number.
+    Same,
+    /// Numbers are constant on each side and differ, of too few runs for more.
+    DiffersInAll,
+    /// It cannot be told.
+    CannotTell,
+    /// A side has one run.
+    OneRun,
+}
+
+impl Verdict {
+    /// The verdict in a table.
+    pub fn word(self) -> &'static str {
+        match self {
+            Self::Better => "better",
+            Self::Worse => "worse",
+            Self::Differs => "differs",
+            Self::NoChange => "no change",
+            Self::Same => "same",
+            Self::DiffersInAll => "differs, few",
+            Self::CannotTell => "cannot tell",
+            Self::OneRun => "one run",
+        }
+    }
+
+    /// Has the row a star: separated from no change, and material?
+    pub fn is_starred(self) -> bool {
+        matches!(self, Self::Better | Self::Worse | Self::Differs)
+    }
+}
+
+/// One row of two columns.
+#[derive(Clone, Debug, PartialEq, Serialize)]
+pub struct Compared {
+    /// The experiment.
+    pub experiment: String,
+    /// The title of its table.
+    pub title: String,
+    /// The unit of its values.
+    pub unit: String,
+    /// The family it is judged with.
+    pub family: Family,
+    /// The metric and the case, for programs.
+    pub metric: String,
+    /// The case.
+    pub case: String,
+    /// The statistic, and the rest of the row's name in texts.
+    pub stat: String,
+    /// See `stat`.
+    pub operation: String,
+    /// Which direction is better.
+    pub better: Better,
+    /// Labels of the two columns.
+    pub old_column: String,
+    /// See `old_column`.
+    pub new_column: String,
+    /// The value of all runs together, in the table's unit.
+    pub old: f64,
+    /// See `old`.
+    pub new: f64,
+    /// Runs of each side.
+    pub runs: (usize, usize),
+    /// What runs say.
+    pub tested: Tested,
+    /// The p that decides, made larger for the rows that are judged together (Holm); none without a test.
+    pub p_holm: Option<f64>,
+    /// The words.
+    pub verdict: Verdict,
+}
+
+/// Rows that only one of the two columns has.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize)]
+pub struct Unmatched {
+    /// In the old one.
+    pub only_old: Vec<String>,
+    /// In the new one.
+    pub only_new: Vec<String>,
+}
+
+/// All rows of a comparison.
+#[derive(Clone, Debug, PartialEq, Serialize)]
+pub struct Comparison {
+    /// How large a change has to be.
+    pub gates: Gates,
+    /// The rows, in the order of their tables; of each row all pairs of columns.
+    pub rows: Vec<Compared>,
+    /// Rows that could not be compared.
+    pub unmatched: Unmatched,
+}
+
+impl Comparison {
+    /// Compares each column of a report with its baseline.
+    pub fn of(report: &Report, gates: Gates) -> Self {
+        let (mut rows, mut unmatched) = (Vec::new(), Unmatched::default());
+        for table in &report.tables {
+            for (new, head) in table.columns.iter().enumerate().filter(|(at, head)| head.baseline != *at) {
+                let old = head.baseline;
+                for row in &table.rows {
+                    let Some(family) = Family::of(table, row) else { continue };
+                    let name = || format!("{} {}", row.stat, row.operation);
+                    match (&row.cells[old], &row.cells[new]) {
+                        (Some(before), Some(after)) => {
+                            let runs = Pair { baseline: &before.of_seeds, new: &after.of_seeds };
+                            let is_simulated = |at: usize| table.columns[at].column.target == Target::Sim;
+                            let tested = test::of(runs, is_simulated(old) && is_simulated(new));
+                            rows.push(Compared {
+                                experiment: table.experiment.clone(),
+                                title: title(table),
+                                unit: table.unit.clone(),
+                                family,
+                                metric: row.metric.clone(),
+                                case: row.case.clone(),
+                                stat: row.stat.clone(),
+                                operation: row.operation.clone(),
+                                better: row.better,
+                                old_column: table.columns[old].column.label(),
+                                new_column: head.column.label(),
+                                old: before.value,
+                                new: after.value,
+                                runs: (before.of_seeds.len(), after.of_seeds.len()),
+                                tested,
+                                p_holm: None,
+                                verdict: Verdict::CannotTell,
+                            });
+                        }
+                        (Some(_), None) => unmatched.only_old.push(name()),
+                        (None, Some(_)) => unmatched.only_new.push(name()),
+                        (None, None) => {}
+                    }
+                }
+            }
+        }
+        let mut comparison = Self { gates, rows, unmatched };
+        comparison.judge();
+        comparison
+    }
+
+    fn judge(&mut self) {
+        for family in [Family::Primary, Family::Counters] {
+            let of_family = |row: &Compared| row.family == family;
+            let raw: Vec<f64> =
+                self.rows.iter().filter(|row| of_family(row)).filter_map(|row| row.tested.p()).collect();
+            let mut adjusted = holm(&raw).into_iter();
+            for row in self.rows.iter_mut().filter(|row| row.family == family) {
+                row.p_holm = row.tested.p().and_then(|_| adjusted.next());
+            }
+        }
+        for at in 0..self.rows.len() {
+            self.rows[at].verdict = self.verdict(&self.rows[at]);
+        }
+    }
+
+    fn verdict(&self, row: &Compared) -> Verdict {
+        match &row.tested {
+            Tested::OneRun => Verdict::OneRun,
+            Tested::Same => Verdict::Same,
+            Tested::DiffersInAll => Verdict::DiffersInAll,
+            Tested::By(test) => {
+                let is_separated = row.p_holm.is_some_and(|p| p <= LEVEL);
+                if is_separated && self.is_material(row, test.change(row.old)) {
+                    return match (row.better, test.difference > 0.0) {
+                        (Better::None, _) => Verdict::Differs,
+                        (Better::Lower, true) | (Better::Higher, false) => Verdict::Worse,
+                        (Better::Lower, false) | (Better::Higher, true) => Verdict::Better,
+                    };
+                }
+                let ends = test.ends(row.old);
+                if ends.is_some_and(|(low, high)| !self.is_material(row, low) && !self.is_material(row, high)) {
+                    Verdict::NoChange
+                } else {
+                    Verdict::CannotTell
+                }
+            }
+        }
+    }
+
+    /// Is a change, in the unit of the row, large enough to matter?
+    fn is_material(&self, row: &Compared, change: f64) -> bool {
+        let Gates { percent, count, points } = self.gates;
+        let absolute = match row.family {
+            Family::Counters => count,
+            Family::Primary if row.unit == "pct" => points,
+            Family::Primary => 0.0,
+        };
+        change.abs() >= absolute && 100.0 * change.abs() >= percent * row.old.abs()
+    }
+
+    /// The rows by how much worse they are, the worst first; then the others as they stand.
+    pub fn sort(&mut self) {
+        let rank = |row: &Compared| match row.verdict {
+            Verdict::Worse => 0,
+            Verdict::Differs => 1,
+            Verdict::Better => 2,
+            Verdict::DiffersInAll => 3,
+            Verdict::CannotTell => 4,
+            Verdict::NoChange | Verdict::Same | Verdict::OneRun => 5,
+        };
+        let size = |row: &Compared| if row.old == 0.0 { f64::MAX } else { ((row.new - row.old) / row.old).abs() };
+        self.rows.sort_by(|a, b| rank(a).cmp(&rank(b)).then(size(b).total_cmp(&size(a))));
+    }
+
+    /// Runs of each pair of columns.
+    pub fn runs(&self) -> BTreeMap<(&str, &str), (usize, usize)> {
+        let mut runs = BTreeMap::new();
+        for row in &self.rows {
+            let found = row.runs;
+            let known = runs.entry((row.old_column.as_str(), row.new_column.as_str())).or_insert(found);
+            *known = (found.0.max(known.0), found.1.max(known.1));
+        }
+        runs
+    }
+}
+
+/// The title of a table; those of 2015 have none.
+fn title(table: &Table) -> String {
+    if table.title.is_empty() { table.experiment.clone() } else { table.title.clone() }
+}
+
+/// Each p made as large as it has to be so that the smallest of a family is false in no more cases than a single one (S. Holm, A
+/// simple sequentially rejective multiple test procedure, 1979).
+pub fn holm(raw: &[f64]) -> Vec<f64> {
+    let mut order: Vec<usize> = (0..raw.len()).collect();
+    order.sort_by(|a, b| raw[*a].total_cmp(&raw[*b]));
+    let (mut adjusted, mut least) = (vec![1.0; raw.len()], 0.0_f64);
+    for (place, at) in order.into_iter().enumerate() {
+        least = least.max(raw[at] * (raw.len() - place) as f64).min(1.0);
+        adjusted[at] = least;
+    }
+    adjusted
+}
