@@ -21,7 +21,7 @@ use units::Bytes;
 
 pub(crate) use self::{
     claims::{Claims, Score},
-    compare::{Compare, Noise},
+    compare::{Compare, Ladder, Noise},
     list::{List, Listed},
     shell::{Completions, Man, Shell},
     state::{Make, State},
@@ -95,6 +95,7 @@ Examples:
     },
     Compare(Compare),
     Noise(Noise),
+    Ladder(Ladder),
     Claims(Claims),
     Score(Score),
     Trust(Trust),

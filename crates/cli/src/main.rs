@@ -76,6 +76,7 @@ fn dispatch(command: Command) -> anyhow::Result<ExitCode> {
             print(&show::render(&result, seeds, look.of(format, causes))?)
         }
         Command::Compare(args) => compare(&args),
+        Command::Ladder(args) => ladder(&args),
         Command::Noise(args) => print(&show::compare::noise(&args.results, args.seeds, args.full, args.format.into())?),
         Command::Claims(args) => evidence::claims(&args),
         Command::Score(args) => evidence::score(&args),
@@ -121,6 +122,31 @@ fn compare(args: &args::Compare) -> anyhow::Result<ExitCode> {
         writeln!(stderr, "pagelab: {line}")?;
     }
     Ok(if compared.failed.is_empty() { code } else { ExitCode::from(CHANGED) })
+}
+
+fn ladder(args: &args::Ladder) -> anyhow::Result<ExitCode> {
+    let stop = Arc::new(AtomicBool::new(false));
+    lab::interrupt::set_on_signal(&stop)?;
+    // All of them are looked at before the first one runs.
+    let requests = args.wanted().iter().map(lab::ladder::Wanted::request).collect::<Result<Vec<_>, _>>()?;
+    let mut code = ExitCode::SUCCESS;
+    for request in requests {
+        let mut progress = progress::Terminal::new(false);
+        let finished = run::run(&request, &stop, &mut progress);
+        progress.clear();
+        let finished = finished?;
+        let mut stderr = io::stderr();
+        for failure in &finished.failures {
+            code = ExitCode::FAILURE;
+            writeln!(stderr, "pagelab: failed: {failure}")?;
+        }
+        if let Some(machine) = &request.machine {
+            writeln!(stderr, "pagelab: machine {machine}")?;
+        }
+        print(&lab::ladder::steps(&finished.directory, &args.metrics, args.format.into())?)?;
+        writeln!(stderr, "pagelab: results are in {}", finished.directory.display())?;
+    }
+    Ok(code)
 }
 
 fn calibrate(args: &args::Calibrate) -> anyhow::Result<ExitCode> {

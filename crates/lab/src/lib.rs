@@ -9,6 +9,7 @@ pub mod fidelity;
 mod footprint;
 pub mod import;
 pub mod interrupt;
+pub mod ladder;
 pub mod layout;
 pub mod machine;
 mod metrics;

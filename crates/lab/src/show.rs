@@ -122,6 +122,11 @@ pub fn render(directory: &Path, seeds: Option<Seeds>, print: Print) -> Result<St
     })
 }
 
+/// The tables of a result.
+pub(crate) fn report_of(directory: &Path) -> Result<Report, UsageError> {
+    read(directory, None).map(|shown| shown.report)
+}
+
 /// A report of each seed alone, with the tables of the whole one.
 fn by_seed(shown: &Shown, with_causes: bool) -> Vec<(u64, Report)> {
     let seeds: BTreeSet<u64> = shown.cells.iter().map(|cell| cell.key.seed).collect();

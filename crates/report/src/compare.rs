@@ -7,6 +7,7 @@
 
 mod csv;
 mod fail_on;
+mod ladder;
 mod noise;
 mod test;
 #[cfg(test)]
@@ -20,6 +21,7 @@ use serde::Serialize;
 pub use self::{
     csv::compare_csv,
     fail_on::{FailOn, FailOnError},
+    ladder::{ladder_csv, ladder_text},
     noise::{Noise, noise, noise_csv, noise_text},
     test::{Test, Tested},
     text::compare_text,
@@ -64,7 +66,8 @@ pub enum Family {
 }
 
 impl Family {
-    fn of(table: &Table, row: &Row) -> Option<Self> {
+    /// The family of a row; none where it is not of runs.
+    pub fn of(table: &Table, row: &Row) -> Option<Self> {
         match table.kind {
             // Statistics of samples are of no runs, and causes are parts of what durations are.
             _ if row.cells.iter().flatten().all(|value| value.of_seeds.is_empty()) => None,

@@ -121,3 +121,85 @@ pub(crate) struct Noise {
     #[arg(long, value_enum, default_value_t = super::FormatArg::Text)]
     pub(crate) format: super::FormatArg,
 }
+
+/// Climb from one kernel to another, and say which steps moved what
+///
+/// Steps are patches of a variant (+1, then +1,2 and so on, in the order in which they are named), or the built-in versions between
+/// two. With --rules a step is a single rule. All rungs run with the same seeds, and each is compared with the one before it.
+#[derive(Debug, Args)]
+#[command(after_help = "\
+Examples:
+  pagelab ladder v4.1-rc2 +1..+4 --workload thpscale-4.1 --seeds 8
+  pagelab ladder v4.20-rc3 --workload thpfioscale --metrics amean,compact_free_scanned
+  pagelab ladder v4.15..v5.1 --workload thpscale --machines four-core-4g,two-node-4g
+  pagelab ladder v5.0..v5.1 --rules --workload thpscale --seeds 8
+
+The same command again goes on where it stopped.
+Exit status: 0 done, 1 a cell failed, 2 wrong input, 130 interrupted.")]
+pub(crate) struct Ladder {
+    /// A variant whose patches are put on, or two versions: v5.0..v5.1
+    #[arg(value_name = "VARIANT|FIRST..LAST")]
+    from: String,
+    /// Patches, in the order in which they are put on [default: all that the variant has]
+    #[arg(value_name = "+N|+N..+M")]
+    steps: Vec<String>,
+    /// Name or path of an experiment
+    #[arg(long, short)]
+    workload: String,
+    /// Each rule that a step changes is a step of its own
+    #[arg(long = "rules")]
+    by_rule: bool,
+    /// Rows to show: statistics (amean), metrics, cases or counters [default: all means for which a direction is better]
+    #[arg(long, value_delimiter = ',', value_name = "NAME,...")]
+    pub(crate) metrics: Vec<String>,
+    /// Machines: a ladder for each [default: the experiment's]
+    #[arg(long, value_delimiter = ',', value_name = "NAME,...")]
+    machines: Vec<String>,
+    /// A kernel setting or a parameter of the workload, as of `run`
+    #[arg(long, value_name = "NAME=VALUE")]
+    set: Vec<String>,
+    /// Repeat everything with seeds 1 to N, or with those from A to B
+    #[arg(long, value_name = "N|A-B", default_value = "8")]
+    seeds: Seeds,
+    /// Simulated cells at a time [default: one per CPU]
+    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u16).range(1..=4096))]
+    workers: Option<u16>,
+    /// Result directory; with several machines one for each, with its name behind [default: results/ladder-...]
+    #[arg(short, long, value_name = "DIR", value_hint = ValueHint::DirPath)]
+    output: Option<PathBuf>,
+    /// How to print it
+    #[arg(long, value_enum, default_value_t = super::FormatArg::Text)]
+    pub(crate) format: super::FormatArg,
+}
+
+impl Ladder {
+    /// One for each machine.
+    pub(crate) fn wanted(&self) -> Vec<lab::ladder::Wanted> {
+        let of = |machine: Option<&String>| {
+            let out = match (&self.output, machine) {
+                (Some(output), Some(machine)) if self.machines.len() > 1 => {
+                    let mut name = output.clone().into_os_string();
+                    name.push(format!("-{machine}"));
+                    Some(name.into())
+                }
+                (output, _) => output.clone(),
+            };
+            lab::ladder::Wanted {
+                from: self.from.clone(),
+                steps: self.steps.clone(),
+                by_rule: self.by_rule,
+                workload: self.workload.clone(),
+                machine: machine.cloned(),
+                sets: self.set.clone(),
+                seeds: self.seeds,
+                workers: self.workers.map(usize::from),
+                out,
+            }
+        };
+        if self.machines.is_empty() {
+            vec![of(None)]
+        } else {
+            self.machines.iter().map(|machine| of(Some(machine))).collect()
+        }
+    }
+}

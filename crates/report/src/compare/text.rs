@@ -99,7 +99,8 @@ fn of_percent(percent: f64) -> String {
     }
 }
 
-fn change(row: &Compared) -> String {
+/// The change in per cent, as a table has it.
+pub(super) fn change(row: &Compared) -> String {
     match &row.tested {
         Tested::By(Test { percent: Some(percent), .. }) => of_percent(percent.change),
         Tested::Same => "=".to_owned(),

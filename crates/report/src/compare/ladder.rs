@@ -1,0 +1,79 @@
+//! Steps one below the other: a bar for each value, and which steps have moved it.
+
+use super::{Comparison, Verdict, compare_csv, text};
+use crate::{
+    short::{
+        number_of,
+        text::{fit, fold},
+    },
+    table::Report,
+};
+
+const WIDTH: usize = 72;
+/// Characters of a rung's name, and of the longest bar.
+const NAME: usize = 26;
+const BAR: usize = 18;
+
+/// Each row as a ladder: the value of each rung with a bar, and the change from the rung before, with a star where it is separated
+/// and material.
+pub fn ladder_text(report: &Report, comparison: &Comparison) -> String {
+    let mut lines = Vec::new();
+    let mut stars = 0;
+    for table in &report.tables {
+        for row in &table.rows {
+            let values = || row.cells.iter().flatten().map(|value| value.value.abs());
+            let most = values().fold(0.0, f64::max);
+            if !lines.is_empty() {
+                lines.push(String::new());
+            }
+            lines.push(fit(
+                &format!("{} ({}): {}", super::title(table), table.unit, text::name_of(&row.stat, &row.operation)),
+                WIDTH,
+            ));
+            for (head, value) in table.columns.iter().zip(&row.cells) {
+                let name = fit(&head.column.kernel, NAME);
+                let Some(value) = value else {
+                    lines.push(format!("  {name:NAME$} -"));
+                    continue;
+                };
+                #[expect(
+                    clippy::cast_possible_truncation,
+                    clippy::cast_sign_loss,
+                    reason = "from 0 to the longest bar"
+                )]
+                let length = if most > 0.0 { (value.value.abs() / most * BAR as f64).round() as usize } else { 0 };
+                let label = head.column.label();
+                let step = comparison.rows.iter().find(|step| {
+                    (&step.new_column, &step.metric, &step.case, &step.experiment)
+                        == (&label, &row.metric, &row.case, &table.experiment)
+                });
+                let change = step.map_or_else(String::new, |step| {
+                    stars += usize::from(step.verdict.is_starred());
+                    let word = if step.verdict == Verdict::CannotTell { "" } else { step.verdict.word() };
+                    let star = if step.verdict.is_starred() { "*" } else { " " };
+                    format!("{:>7}{star} {word}", text::change(step))
+                });
+                let line = format!("  {name:NAME$} {:>7} {:BAR$} {change}", number_of(value.value), "=".repeat(length));
+                lines.push(line.trim_end().to_owned());
+            }
+        }
+    }
+    lines.push(String::new());
+    let mut runs: Vec<String> = comparison.runs().values().map(|(old, new)| format!("{}", old.min(new))).collect();
+    runs.sort();
+    runs.dedup();
+    let rule = format!(
+        "changes are from the rung above; * separated from none (Holm over all {} steps, 5 %) and material ({} % and more): {stars} of \
+         them; runs of each rung: {}",
+        comparison.rows.len(),
+        comparison.gates.percent,
+        runs.join(" to ")
+    );
+    lines.extend(fold(&rule, WIDTH));
+    lines.iter().map(|line| format!("{line}\n")).collect()
+}
+
+/// The steps as lines of values.
+pub fn ladder_csv(comparison: &Comparison) -> String {
+    compare_csv(comparison)
+}
