@@ -146,7 +146,7 @@ impl Wanted {
             return Err(UsageError(format!(
                 "ladder: {}: {}",
                 self.from,
-                unknown("patch", &format!("+{lacks}"), &names)
+                unknown("step", &format!("+{lacks}"), &names)
             )));
         }
         let mut rungs = vec![Rung::Named(self.from.clone())];
@@ -331,7 +331,7 @@ mod tests {
     #[test]
     fn what_is_no_ladder_is_one_message() {
         for (from, steps, expected) in [
-            ("v4.1-rc2", &["+9"][..], "unknown patch \"+9\""),
+            ("v4.1-rc2", &["+9"][..], "unknown step \"+9\""),
             ("v4.1-rc2", &["1"], "expected patches such as +3"),
             ("v4.1-rc2", &["+3..+1"], "expected patches such as +3"),
             ("v6.1", &[], "has no patches"),

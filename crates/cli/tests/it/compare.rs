@@ -64,3 +64,32 @@ fn what_does_not_compare_is_one_message() {
         assert!(answer.stderr.lines().count() == 1 && answer.stdout.is_empty(), "{answer:?}");
     }
 }
+
+#[test]
+fn a_ladder_climbs_rules_and_goes_on_where_it_stopped() {
+    let room = Room::new();
+    let command = [
+        "ladder",
+        "v4.16..v4.17",
+        "--rules",
+        "--workload",
+        "fault-storm",
+        "--machines",
+        "one-node-512m",
+        "--set",
+        "size=16MiB",
+        "--set",
+        "iterations=1",
+        "--set",
+        "page=huge",
+        "--seeds",
+        "2",
+    ];
+    let first = room.run(&command).expect(0);
+    assert!(first.stdout.lines().all(|line| line.chars().count() <= 72), "{}", first.stdout);
+    assert!(first.stdout.contains("changes are from the rung above"), "{}", first.stdout);
+    let again = room.run(&command).expect(0).says(&["resuming"]);
+    assert_eq!(again.stdout, first.stdout);
+    room.run(&["ladder", "v4.1-rc2", "+9", "-w", "fault-storm"]).expect(2).says(&["unknown step \"+9\""]);
+    room.run(&["noise", &readme(), "--format", "csv"]).expect(0);
+}

@@ -1,6 +1,6 @@
 //! Steps one below the other: a bar for each value, and which steps have moved it.
 
-use super::{Comparison, Verdict, compare_csv, text};
+use super::{Compared, Comparison, Verdict, compare_csv, text};
 use crate::{
     short::{
         number_of,
@@ -30,6 +30,15 @@ pub fn ladder_text(report: &Report, comparison: &Comparison) -> String {
                 &format!("{} ({}): {}", super::title(table), table.unit, text::name_of(&row.stat, &row.operation)),
                 WIDTH,
             ));
+            let own = |step: &&Compared| {
+                (&step.metric, &step.case, &step.experiment, &step.title)
+                    == (&row.metric, &row.case, &table.experiment, &super::title(table))
+            };
+            if comparison.rows.iter().filter(own).all(|step| step.verdict == Verdict::Same) {
+                let value = row.cells.iter().flatten().next().map_or_else(String::new, |value| number_of(value.value));
+                lines.push(format!("  {value}, the same on all rungs"));
+                continue;
+            }
             for (head, value) in table.columns.iter().zip(&row.cells) {
                 let name = fit(&head.column.kernel, NAME);
                 let Some(value) = value else {
@@ -43,10 +52,7 @@ pub fn ladder_text(report: &Report, comparison: &Comparison) -> String {
                 )]
                 let length = if most > 0.0 { (value.value.abs() / most * BAR as f64).round() as usize } else { 0 };
                 let label = head.column.label();
-                let step = comparison.rows.iter().find(|step| {
-                    (&step.new_column, &step.metric, &step.case, &step.experiment)
-                        == (&label, &row.metric, &row.case, &table.experiment)
-                });
+                let step = comparison.rows.iter().filter(own).find(|step| step.new_column == label);
                 let change = step.map_or_else(String::new, |step| {
                     stars += usize::from(step.verdict.is_starred());
                     let word = if step.verdict == Verdict::CannotTell { "" } else { step.verdict.word() };
