@@ -208,6 +208,7 @@ impl From<WorkloadError> for Failure {
             WorkloadError::Call(call, Errno::NOSYS) => {
                 Self::Lacking(format!("the target does not have it yet: {call} says {}", Errno::NOSYS))
             }
+            WorkloadError::Refused(problem) => Self::Refused(problem),
             error => Self::Failed(error.to_string()),
         }
     }

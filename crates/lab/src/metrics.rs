@@ -3,6 +3,7 @@
 mod autonumabench;
 mod locality;
 mod numa_access;
+mod numa_probe;
 
 use report::{Better, Metric};
 use units::{Bytes, Picos};
@@ -35,6 +36,7 @@ pub(crate) fn of(workload: &Workload, outcome: &Outcome) -> Vec<Metric> {
             will_it_scale::Test::None => memhog(params, outcome),
             test => will_it_scale(test, outcome),
         },
+        Workload::NumaProbe(_) => numa_probe::metrics(&outcome.tasks),
         Workload::Autonumabench(_) => autonumabench::metrics(outcome),
         Workload::VmLargerThanANode(_) => locality::vm(&workload.case(), outcome),
         Workload::FragmentedFault(_) => locality::fragmented(&workload.case(), outcome),

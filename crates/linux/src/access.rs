@@ -3,7 +3,7 @@
 use os::{Accessed, Amount, Pattern, VmRange};
 use units::{Bytes, Errno, Picos};
 
-use crate::{host::monotonic_ns, memory::first_byte};
+use crate::{host::monotonic_ns, memory::first_byte, moves};
 
 /// Bytes of a cache line of x86-64.
 const LINE: u64 = 64;
@@ -32,6 +32,7 @@ pub(crate) fn access(range: VmRange, pattern: Pattern, amount: Amount) -> Result
         Pattern::Random => follow_all((range, true), (pages, 1), amount),
         Pattern::Lines(lines) => follow_all((range, true), (pages, lines.into()), amount),
         Pattern::Stride => follow_all((range, false), (pages, 1), amount),
+        Pattern::Update => update_all(range, pages, amount),
     })
 }
 
@@ -44,6 +45,19 @@ fn follow_all(range: (VmRange, bool), (pages, lines): (u64, u64), amount: Amount
         }
     });
     Accessed { accesses: visits * lines, time }
+}
+
+/// Loads a word of each page in a random order, each after the one before, and stores it back.
+fn update_all(range: VmRange, pages: u64, amount: Amount) -> Accessed {
+    let mut at = chain((range, true), (pages, 1));
+    let (visits, time) = visit(pages, amount, |visits| {
+        for _ in 0..visits {
+            let next = follow(at);
+            leave(at, next);
+            at = next;
+        }
+    });
+    Accessed { accesses: visits, time }
 }
 
 /// Makes visits until there were enough. Says how many there were, and how long they took.
@@ -61,6 +75,7 @@ fn visit(pages: u64, amount: Amount, mut some: impl FnMut(u64)) -> (u64, Picos) 
         }
         some(batch);
         done += batch;
+        moves::look();
     }
 }
 
@@ -110,6 +125,15 @@ fn chain((range, is_random): (VmRange, bool), (pages, lines): (u64, u64)) -> usi
     word(words[0])
 }
 
+/// Stores what a word of the chain says already.
+fn leave(at: usize, next: usize) {
+    #[expect(unsafe_code, reason = "touching memory is what the workload asks for")]
+    // SAFETY: `at` is a word of `chain`, mapped writable, and nobody else refers to it.
+    unsafe {
+        std::ptr::with_exposed_provenance_mut::<usize>(at).write_volatile(next);
+    }
+}
+
 /// Loads a word that says where the next one is.
 fn follow(at: usize) -> usize {
     #[expect(unsafe_code, reason = "touching memory is what the workload asks for")]
@@ -157,6 +181,7 @@ mod tests {
     fn rounds_and_times_are_what_was_asked_for() {
         let range = memory::map_anonymous(Bytes(Bytes::PAGE.0 * 10)).unwrap();
         assert_eq!(access(range, Pattern::Random, Amount::Rounds(3)).unwrap().accesses, 30);
+        assert_eq!(access(range, Pattern::Update, Amount::Rounds(3)).unwrap().accesses, 30);
         assert_eq!(access(range, Pattern::Lines(5), Amount::Rounds(3)).unwrap().accesses, 150);
         assert_eq!(access(range, Pattern::Sweep, Amount::Rounds(100)).unwrap().accesses, 100 * 10 * 64);
         let done = access(range, Pattern::Sweep, Amount::Time(Picos::from_micros(500))).unwrap();

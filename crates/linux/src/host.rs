@@ -16,7 +16,7 @@ use nix::{
     unistd::Pid,
 };
 use os::{
-    Accessed, Advice, Amount, Barrier, Died, File, MapSpec, Mempolicy, NumaNode, Os, Pattern, Placed, Placement,
+    Accessed, Advice, Amount, Barrier, Died, File, MapSpec, Mempolicy, Moves, NumaNode, Os, Pattern, Placed, Placement,
     Rusage, VmRange, VmStat, Wire,
 };
 use units::{BlockCensus, Bytes, CpuId, Errno, NodeId, Order, Picos, Time};
@@ -27,7 +27,7 @@ use crate::{
     file::{Files, Ground},
     fork,
     memory::{self, FileMapping},
-    numa, pin, places, process, procfs,
+    moves, numa, pin, places, process, procfs,
     tracing::{self, Fallbacks, Watch},
 };
 
@@ -406,6 +406,10 @@ impl Os for Linux {
             user: picos(usage.user_time()),
             system: picos(usage.system_time()),
         })
+    }
+
+    async fn moves(&self) -> Result<Moves, Errno> {
+        moves::moves()
     }
 
     async fn places(&self, range: VmRange) -> Result<Vec<Placed>, Errno> {

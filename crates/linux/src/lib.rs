@@ -3,7 +3,7 @@
 //! | file | what |
 //! |---|---|
 //! | `host.rs`, `memory.rs`, `access.rs`, `numa.rs`, `file.rs`, `barrier.rs` | `Os` by system calls |
-//! | `process.rs`, `fork.rs` | tasks as threads and as processes |
+//! | `process.rs`, `fork.rs`, `moves.rs` | tasks as threads and as processes; where they have been |
 //! | `worker.rs`, `guard.rs` | one process per cell; one process that puts back what was changed |
 //! | `setting.rs`, `procfs/` | kernel settings by name; what /proc and /sys say |
 //! | `sampler.rs` | what /proc and /sys count, for time series |
@@ -33,6 +33,7 @@ pub mod kvm;
 mod memory;
 pub mod module;
 pub mod monitor;
+mod moves;
 pub mod newc;
 mod numa;
 mod pin;

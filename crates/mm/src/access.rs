@@ -268,7 +268,7 @@ impl Accesses {
     }
 
     fn stores(&self) -> bool {
-        self.pattern == Pattern::Sweep
+        self.pattern.stores()
     }
 
     /// Is a fault under way that has pages to move, for which it needs all address spaces?

@@ -16,6 +16,8 @@ pub enum Pattern {
     /// The task loads one word of each page, page after page: a stride that processors do not follow beyond a page. Each load
     /// begins when the one before has come.
     Stride,
+    /// As `Random`, and each word is stored back before the next one is loaded. An access is such a load with its store.
+    Update,
 }
 
 /// How long it does so.

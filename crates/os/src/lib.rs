@@ -20,7 +20,7 @@ pub use file::File;
 pub use memory::{Advice, FileRange, MapSpec, VmRange};
 pub use numa::{Mempolicy, NumaNode, Placed};
 use serde::{Serialize, de::DeserializeOwned};
-pub use task::{Barrier, Died, Placement};
+pub use task::{Barrier, CountedBy, Died, Moves, Placement};
 use units::{BlockCensus, Bytes, CpuId, Errno, NodeId, Picos, Time};
 
 /// A value that crosses a process border, through a pipe.
@@ -142,6 +142,9 @@ pub trait Os: Clone + Send + 'static {
 
     /// Resources that the calling task has used so far (not its siblings or children).
     fn rusage(&self) -> impl Future<Output = Result<Rusage, Errno>>;
+
+    /// How often the calling task has gone from one CPU to another so far.
+    fn moves(&self) -> impl Future<Output = Result<Moves, Errno>>;
 
     /// The counters of `/proc/vmstat`, machine-wide.
     fn vmstat(&self) -> impl Future<Output = Result<VmStat, Errno>>;

@@ -11,6 +11,47 @@ pub enum Placement {
     Free,
 }
 
+/// How often a task has gone from one CPU to another, by how far that was.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Moves {
+    /// To another hardware thread of the same core.
+    pub same_core: u64,
+    /// To another core of the same node.
+    pub same_node: u64,
+    /// To another node.
+    pub other_node: u64,
+    /// By whom they were counted.
+    pub counted_by: CountedBy,
+}
+
+/// The one who counts the moves of a task.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "lowercase")]
+pub enum CountedBy {
+    /// The scheduler: none is missed.
+    Scheduler,
+    /// The task itself, which looks where it is now and then (getcpu(2)): who goes and comes back in between has not moved.
+    Task,
+}
+
+impl Moves {
+    /// None yet.
+    pub fn none(counted_by: CountedBy) -> Self {
+        Self { same_core: 0, same_node: 0, other_node: 0, counted_by }
+    }
+
+    /// Moves since `earlier`.
+    #[must_use]
+    pub fn since(&self, earlier: &Self) -> Self {
+        Self {
+            same_core: self.same_core - earlier.same_core,
+            same_node: self.same_node - earlier.same_node,
+            other_node: self.other_node - earlier.other_node,
+            counted_by: self.counted_by,
+        }
+    }
+}
+
 /// A place where a fixed number of tasks meet. The handle may be sent to threads and to spawned processes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Barrier {

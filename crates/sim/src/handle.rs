@@ -10,7 +10,7 @@ use std::{
 
 use mm::page_cache::{Blocks, FileAnswer, FileRequest};
 use os::{
-    Accessed, Advice, Amount, Barrier, Died, File, MapSpec, Mempolicy, NumaNode, Os, Pattern, Placed, Placement,
+    Accessed, Advice, Amount, Barrier, Died, File, MapSpec, Mempolicy, Moves, NumaNode, Os, Pattern, Placed, Placement,
     Rusage, VmRange, VmStat, Wire,
 };
 use units::{BlockCensus, Bytes, CpuId, Errno, Frames, NodeId, Picos, Time};
@@ -279,6 +279,10 @@ impl Os for Sim {
         Ok(with(|world| world.current().rusage()))
     }
 
+    async fn moves(&self) -> Result<Moves, Errno> {
+        Ok(with(|world| world.current().moves.moves()))
+    }
+
     async fn vmstat(&self) -> Result<VmStat, Errno> {
         Ok(VmStat(with(|world| {
             let kernel = world.own_kernel();
@@ -286,7 +290,9 @@ impl Os for Sim {
             let named = events.chain(kernel.mm.gauges()).map(|(name, value)| (name.to_owned(), value));
             let extfrag = kernel.counters.extfrag().by_class(kernel.mm.frames.blocks.order());
             let extfrag = extfrag.map(|(class, count)| (class.name(), count));
-            named.chain(extfrag).collect()
+            let moves = kernel.mm.balances_numa().then(|| kernel.moves.named());
+            let moves = moves.into_iter().flatten().map(|(name, count)| (name.to_owned(), count));
+            named.chain(extfrag).chain(moves).collect()
         })))
     }
 

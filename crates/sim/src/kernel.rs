@@ -11,7 +11,7 @@ use crate::{
     daemon::Thread,
     runqueue::{Periods, Ticks},
     rwsem::Rwsem,
-    sched::Domains,
+    sched::{Domains, SchedMoves},
     task::TaskId,
 };
 
@@ -40,6 +40,8 @@ pub(crate) struct Kernel {
     pub(crate) ticks: Ticks,
     /// Which CPUs its scheduler compares with which.
     pub(crate) domains: Domains,
+    /// Moves of its tasks from CPU to CPU.
+    pub(crate) moves: SchedMoves,
     /// Bytes that each process may still map.
     pub(crate) left: Vec<Bytes>,
     /// Memory that the first process may map.
@@ -63,6 +65,7 @@ impl Kernel {
             counters,
             ticks: Ticks::every(TICK),
             domains: Domains::flat(cpus.clone()),
+            moves: SchedMoves::default(),
             mm,
             cpus,
             spaces: Spaces::default(),

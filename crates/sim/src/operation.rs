@@ -560,6 +560,7 @@ fn accesses(range: PageRange, pattern: Pattern, amount: Amount, by: TaskId) -> A
         Pattern::Random => cost::Pattern::Random,
         Pattern::Lines(lines) => cost::Pattern::Lines(lines),
         Pattern::Stride => cost::Pattern::Stride,
+        Pattern::Update => cost::Pattern::Update,
     };
     let amount = match amount {
         Amount::Rounds(rounds) => access::Amount::Rounds(rounds),

@@ -6,6 +6,7 @@
 mod balance;
 mod busiest;
 mod domains;
+mod moves;
 mod preferred;
 mod wake;
 
@@ -22,6 +23,7 @@ use units::{CpuId, Picos, Time};
 use self::balance::Balancing;
 pub(crate) use self::{
     domains::{Domains, Topology},
+    moves::{Distances, SchedMoves},
     wake::Wakes,
 };
 use crate::{
@@ -103,6 +105,11 @@ impl Cpu {
     pub(crate) fn share_core(&mut self, siblings: Box<[CpuId]>) {
         self.has_siblings = !siblings.is_empty();
         self.siblings = siblings;
+    }
+
+    /// Is that one another hardware thread of its core?
+    fn shares_core(&self, other: CpuId) -> bool {
+        self.siblings.contains(&other)
     }
 
     /// Is there nothing to run?
@@ -211,6 +218,7 @@ impl World {
         }
         self.account_running(cpu_id, at);
         if from != cpu_id && why == Enqueue::Woken {
+            self.count_move(id, from, cpu_id);
             let entity = &mut self.tasks[id.0 as usize].entity;
             self.cpus[cpu_id.0 as usize].queue.adopt(&self.cpus[from.0 as usize].queue, entity);
         }

@@ -18,7 +18,7 @@ use crate::{
     operation::Operation,
     runqueue::{Entity, Nice},
     rwsem::Mode,
-    sched::Wakes,
+    sched::{Distances, Wakes},
 };
 
 /// Number of a task, in the order of creation.
@@ -87,6 +87,8 @@ pub(crate) struct Task {
     pub(crate) numa_tick: Time,
     /// The CPU where it is to go on, on the node that it prefers.
     pub(crate) moves_to: Option<CpuId>,
+    /// Moves from CPU to CPU since it began.
+    pub(crate) moves: Distances,
 }
 
 const _: () = assert!(offset_of!(Task, spent) == 64 && offset_of!(Task, state) == 256);
@@ -196,6 +198,7 @@ impl Task {
             joiners: Vec::new(),
             numa_tick: Time(0),
             moves_to: None,
+            moves: Distances::default(),
         }
     }
 

@@ -143,16 +143,22 @@ impl Workload {
             Self::VmLargerThanANode(params) => params.cpus.misfit(nodes),
             Self::FragmentedFault(params) => params.cpus.misfit(nodes),
             Self::Autonumabench(params) => params.misfit(nodes),
+            Self::NumaProbe(params) => params.misfit(nodes),
             _ => None,
         }
     }
 }
 
-fn has_memory(nodes: &[NumaNode], wanted: NodeId) -> bool {
+pub(crate) fn has_memory(nodes: &[NumaNode], wanted: NodeId) -> bool {
     nodes.iter().any(|node| node.id == wanted && node.has_memory())
 }
 
-fn no_such_node<'a>(param: &str, found: NodeId, what: &str, valid: impl Iterator<Item = &'a NumaNode>) -> String {
+pub(crate) fn no_such_node<'a>(
+    param: &str,
+    found: NodeId,
+    what: &str,
+    valid: impl Iterator<Item = &'a NumaNode>,
+) -> String {
     let valid: Vec<String> = valid.map(|node| node.id.to_string()).collect();
     format!("{param}: the machine has no node {found} with {what} (nodes with {what}: {})", valid.join(", "))
 }

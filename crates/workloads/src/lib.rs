@@ -16,6 +16,7 @@ pub mod guests;
 mod meet;
 mod model;
 pub mod numa_access;
+pub mod numa_probe;
 mod outcome;
 mod params;
 pub mod recipe;
@@ -60,6 +61,8 @@ pub enum Workload {
     Thpfioscale(thpfioscale::Params),
     /// Accesses to memory of each node from each node.
     NumaAccess(numa_access::Params),
+    /// One task and its memory on a busy machine.
+    NumaProbe(numa_probe::Params),
     /// Programs whose threads and memory begin on the wrong nodes.
     Autonumabench(autonumabench::Params),
     /// Huge page faults between hours of mixed work.
@@ -101,6 +104,7 @@ pub const WORKLOADS: &[WorkloadInfo] = &[
     slab_churn::INFO,
     thpfioscale::INFO,
     numa_access::INFO,
+    numa_probe::INFO,
     autonumabench::INFO,
     week::INFO,
     guests::INFO,
@@ -117,6 +121,8 @@ pub enum WorkloadError {
     Call(&'static str, Errno),
     /// The parameters do not fit the machine; the text says which.
     Misfit(String),
+    /// The target cannot do what the parameters ask for; the text says which.
+    Refused(String),
     /// One of its tasks died.
     Died(Died),
 }
@@ -125,7 +131,7 @@ impl std::fmt::Display for WorkloadError {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         match self {
             Self::Call(call, errno) => write!(f, "{call} failed: {errno}"),
-            Self::Misfit(problem) => f.write_str(problem),
+            Self::Misfit(problem) | Self::Refused(problem) => f.write_str(problem),
             Self::Died(died) => died.fmt(f),
         }
     }
@@ -178,6 +184,7 @@ impl Workload {
             "vm-larger-than-a-node" => vm_larger_than_a_node::Params::parse(params).map(Self::VmLargerThanANode),
             "fragmented-fault" => fragmented_fault::Params::parse(params).map(Self::FragmentedFault),
             "autonumabench" => autonumabench::Params::parse(params).map(Self::Autonumabench),
+            "numa-probe" => numa_probe::Params::parse(params).map(Self::NumaProbe),
             "numa-access" => numa_access::Params::parse(params).map(Self::NumaAccess),
             _ => Err(ParamError::UnknownWorkload(name.to_owned())),
         }
@@ -195,6 +202,7 @@ impl Workload {
             Self::SlabChurn(params) => params.memory(total),
             Self::Thpfioscale(params) => params.memory(total),
             Self::NumaAccess(params) => params.memory(),
+            Self::NumaProbe(params) => params.memory(),
             Self::Autonumabench(params) => params.memory(total),
             Self::Week(params) => params.memory(total),
             Self::Guests(params) => params.memory * u64::from(params.guests),
@@ -220,6 +228,7 @@ impl Workload {
             Self::FaultStorm(params) => params.files(),
             Self::ForkStorm(_)
             | Self::NumaAccess(_)
+            | Self::NumaProbe(_)
             | Self::Autonumabench(_)
             | Self::Guests(_)
             | Self::VmLargerThanANode(_)
@@ -269,7 +278,11 @@ impl Workload {
     /// Whether it means to fill memory, or may, so that the kernel has to reclaim and to compact.
     pub fn presses(&self) -> bool {
         match self {
-            Self::FaultStorm(_) | Self::ForkStorm(_) | Self::NumaAccess(_) | Self::Autonumabench(_) => false,
+            Self::FaultStorm(_)
+            | Self::ForkStorm(_)
+            | Self::NumaAccess(_)
+            | Self::NumaProbe(_)
+            | Self::Autonumabench(_) => false,
             Self::Thpscale(_)
             | Self::Thpscale2015(_)
             | Self::AgedFault(_)
@@ -291,7 +304,7 @@ impl Workload {
             Self::WillItScale(params) => params.faults_follow(),
             Self::NumaAccess(params) => params.knows_its_faults(),
             // How often hinting faults come, only the kernel knows.
-            Self::Autonumabench(_) => false,
+            Self::Autonumabench(_) | Self::NumaProbe(_) => false,
             _ => !self.presses(),
         }
     }
@@ -316,6 +329,7 @@ impl Workload {
             Self::SlabChurn(params) => params.case(),
             Self::Thpfioscale(params) => params.case(),
             Self::NumaAccess(params) => params.case(),
+            Self::NumaProbe(params) => params.case(),
             Self::Autonumabench(params) => params.case(),
             Self::Week(params) => params.case(),
             Self::Guests(params) => params.case(),
@@ -344,6 +358,7 @@ impl Workload {
             | Self::VmLargerThanANode(_)
             | Self::FragmentedFault(_)
             | Self::Autonumabench(_)
+            | Self::NumaProbe(_)
             | Self::NumaAccess(_) => true,
         }
     }
@@ -367,6 +382,7 @@ impl Workload {
             Self::SmallFiles(params) => small_files::run(os, params.clone()).await,
             Self::SlabChurn(params) => slab_churn::run(os, params.clone(), seed).await,
             Self::Thpfioscale(params) => thpfioscale::run(os, params.clone(), seed).await,
+            Self::NumaProbe(params) => numa_probe::run(os, params.clone()).await,
             Self::NumaAccess(params) => numa_access::run(os, params.clone()).await,
             Self::Autonumabench(params) => autonumabench::run(os, params.clone(), seed).await,
             Self::Week(params) => week::run(os, params.clone(), seed).await,
@@ -395,6 +411,7 @@ pub async fn run_entry<O: Os>(os: O, entry: &str, params: &[u8]) -> Option<serde
         autonumabench::PROCESS_ENTRY => {
             Some(through_json(params, async |with| autonumabench::process(os, with).await).await)
         }
+        numa_probe::LOAD_ENTRY => Some(through_json(params, async |with| numa_probe::load(os, with).await).await),
         week::COMPILE_ENTRY => Some(through_json(params, async |with| week::compile(os, with).await).await),
         _ => None,
     }

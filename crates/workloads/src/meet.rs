@@ -70,7 +70,7 @@ impl From<WorkloadError> for TaskError {
         match error {
             WorkloadError::Call(_, errno) => Self::Call(errno),
             // Programs of a workload are started with parameters that fit.
-            WorkloadError::Misfit(_) => Self::Call(Errno::INVAL),
+            WorkloadError::Misfit(_) | WorkloadError::Refused(_) => Self::Call(Errno::INVAL),
             WorkloadError::Died(died) => Self::Died(died),
         }
     }

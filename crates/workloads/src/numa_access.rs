@@ -18,9 +18,9 @@ use crate::{
 
 const PATTERN: ParamInfo = ParamInfo {
     name: "pattern",
-    expects: "\"random\", \"stride\" or \"sweep\"",
+    expects: "\"random\", \"update\", \"stride\" or \"sweep\"",
     default: "random",
-    about: "one load of each page, each after the one before, at random or by address; or stores to all of each page",
+    about: "one load of each page, each after the one before, at random (stored back with update) or by address; or stores to all of it",
 };
 const POLICY: ParamInfo = ParamInfo {
     name: "policy",
@@ -174,10 +174,11 @@ impl Params {
             match name {
                 "lines" => lines = value(&LINES, text, |n| (1..=64).contains(n))?,
                 "pattern" => {
-                    let known = |word: &String| ["random", "stride", "sweep"].contains(&word.as_str());
+                    let known = |word: &String| ["random", "update", "stride", "sweep"].contains(&word.as_str());
                     params.pattern = match value::<String>(&PATTERN, text, known)?.as_str() {
                         "random" => Pattern::Random,
                         "stride" => Pattern::Stride,
+                        "update" => Pattern::Update,
                         _ => Pattern::Sweep,
                     };
                 }
@@ -218,6 +219,7 @@ impl Params {
             Pattern::Random => "random".to_owned(),
             Pattern::Lines(lines) => format!("random-lines-{lines}"),
             Pattern::Stride => "stride".to_owned(),
+            Pattern::Update => "update".to_owned(),
             Pattern::Sweep => "sweep".to_owned(),
         };
         let page = ["", "-huge", "-both"][self.page as usize];

@@ -6,7 +6,7 @@ use os::{Os, Placed, Rusage};
 use serde::{Deserialize, Serialize};
 use units::{BlockCensus, Errno, Picos, Time};
 
-use crate::{Block, During, WorkloadError, numa_access::Access};
+use crate::{Block, During, WorkloadError, numa_access::Access, numa_probe::Probe};
 
 /// The outcome of one workload run.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
@@ -84,13 +84,17 @@ pub struct TaskOutcome {
     /// The task's accesses to memory; of numa-access only.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub access: Option<Access>,
+    /// What the task has seen of a busy machine; of numa-probe only.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub probe: Option<Probe>,
     /// How mixed memory was before its first block; of week only.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub census: Option<BlockCensus>,
     /// The program that it stands for, where a run has several; of autonumabench only.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub part: Option<String>,
-    /// Where its memory ended, by node and page size; of vm-larger-than-a-node, fragmented-fault and autonumabench only.
+    /// Where its memory ended, by node and page size; of vm-larger-than-a-node, fragmented-fault, autonumabench and
+    /// numa-probe only.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub places: Option<Vec<Placed>>,
     /// Attempts from one compaction to the next, at most; of fragmented-fault with `deferral` only.
@@ -139,6 +143,7 @@ impl TaskOutcome {
             anoninit: None,
             fileinit: None,
             access: None,
+            probe: None,
             census: None,
             part: None,
             places: None,

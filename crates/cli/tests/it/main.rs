@@ -18,6 +18,7 @@ mod leftovers;
 mod locality;
 mod modules;
 mod numa_access;
+mod numa_probe;
 mod over_time;
 mod readme;
 mod recipe;

@@ -21,7 +21,7 @@ pub(super) fn metrics(pattern: Pattern, tasks: &[TaskOutcome]) -> Vec<Metric> {
         }
     }
     let of = |(pair, all): &(String, Vec<Access>)| match pattern {
-        Pattern::Random | Pattern::Lines(_) | Pattern::Stride => {
+        Pattern::Random | Pattern::Lines(_) | Pattern::Stride | Pattern::Update => {
             classed("access_latency_ns", pair, "ns", Better::Lower, all.iter().map(latency_ns).collect())
         }
         Pattern::Sweep => {
@@ -126,6 +126,7 @@ mod tests {
             blocks: Vec::new(),
             anoninit: None,
             fileinit: None,
+            probe: None,
             access: Some(access),
             census: None,
             part: None,

@@ -83,7 +83,8 @@ fn distances(shown: &Shown, what: &Simulated) -> String {
 /// Whether the workload of a column is about how far memory is.
 fn measures_distances(shown: &Shown, what: &Simulated) -> bool {
     let mut cells = shown.cells.iter().filter(|cell| cell.key.column() == what.column);
-    cells.any(|cell| cell.key.workload == workloads::numa_access::INFO.name)
+    let far_and_near = [workloads::numa_access::INFO.name, workloads::numa_probe::INFO.name];
+    cells.any(|cell| far_and_near.contains(&cell.key.workload.as_str()))
 }
 
 /// Says that times cannot tell nodes apart, where some simulated column has a machine without distances.

@@ -173,7 +173,7 @@ impl World {
 
     /// A visit to a page, or the fault that has to come before; says whether it was the visit.
     fn visit(&mut self, range: PageRange, pattern: Pattern, vpn: Vpn) -> bool {
-        let stores = pattern == Pattern::Sweep;
+        let stores = matches!(pattern, Pattern::Sweep | Pattern::Update);
         let pte = self.space.tables.lookup(vpn);
         if !pte.is_present() || (stores && !pte.is_writable()) || (pte.is_huge() && pte.is_hinting()) {
             let access = if stores { fault::Access::Write } else { fault::Access::Read };
@@ -236,6 +236,7 @@ fn runs_of_pages_come_to_what_each_page_comes_to() {
         let part = PageRange { start, end: start.plus(1 + numbers.below(range.end.0 - start.0)) };
         let pattern = match numbers.below(2) {
             0 if case % 5 == 0 => Pattern::Stride,
+            0 if case % 7 == 0 => Pattern::Update,
             0 => Pattern::Sweep,
             _ if case % 4 == 0 => Pattern::Lines(3),
             _ => Pattern::Random,

@@ -20,6 +20,8 @@ pub enum Pattern {
     Lines(u32),
     /// As `Random`, but page after page.
     Stride,
+    /// As `Random`, and the word is stored back. The line is there then, and goes to memory when nobody waits for it.
+    Update,
 }
 
 impl Pattern {
@@ -27,14 +29,19 @@ impl Pattern {
     pub const fn accesses(self) -> u64 {
         match self {
             Self::Sweep => Bytes::PAGE.0 / LINE,
-            Self::Random | Self::Stride => 1,
+            Self::Random | Self::Stride | Self::Update => 1,
             Self::Lines(lines) => lines as u64,
         }
     }
 
+    /// Does it store?
+    pub(crate) fn stores(self) -> bool {
+        matches!(self, Self::Sweep | Self::Update)
+    }
+
     /// Is it an order that no processor foresees?
     pub(crate) fn is_random(self) -> bool {
-        matches!(self, Self::Random | Self::Lines(_))
+        matches!(self, Self::Random | Self::Lines(_) | Self::Update)
     }
 }
 
@@ -131,7 +138,9 @@ impl Latency {
         match pattern {
             Pattern::Sweep => None,
             Pattern::Stride => Some(walk.visit_in_order(self.cache, range, is_huge)),
-            Pattern::Random | Pattern::Lines(_) => Some(walk.visit(self.cache, (range, pattern.accesses()), is_huge)),
+            Pattern::Random | Pattern::Lines(_) | Pattern::Update => {
+                Some(walk.visit(self.cache, (range, pattern.accesses()), is_huge))
+            }
         }
     }
 
@@ -147,10 +156,10 @@ impl Latency {
                 let line = if self.line.is_empty() { &self.load } else { &self.line };
                 split(line[from][from], line[from][to]).times(pattern.accesses())
             }
-            Pattern::Random | Pattern::Lines(_) | Pattern::Stride if self.is_flat() => {
+            Pattern::Random | Pattern::Lines(_) | Pattern::Stride | Pattern::Update if self.is_flat() => {
                 self.of(prices, from, to).times(pattern.accesses())
             }
-            Pattern::Random | Pattern::Lines(_) | Pattern::Stride => {
+            Pattern::Random | Pattern::Lines(_) | Pattern::Stride | Pattern::Update => {
                 let memory = self.of(prices, from, to);
                 let hits = self.cache.map_or(0, |cache| share(cache.size, range));
                 let from_cache = self.cache.map_or(Picos(0), |cache| cache.load);

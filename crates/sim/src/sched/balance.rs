@@ -318,6 +318,7 @@ impl World {
         let (periods, compares_loads) = (kernel.periods(), kernel.variant().sched_compares_loads);
         let from = std::mem::replace(&mut self.tasks[found.0 as usize].cpu, id);
         let at = self.cpus[from.0 as usize].clock;
+        self.count_move(found, from, id);
         self.account_running(from, at);
         self.account_running(id, at);
         self.note_load(from, at);

@@ -56,6 +56,8 @@ impl World {
             self.idlest_cpu_of(task.kernel, node, at)
         };
         let may_move = found.filter(|cpu| *cpu != task.cpu && task.may_run_on(*cpu));
+        let kernel = task.kernel;
+        self.kernels[kernel].moves.stuck += u64::from(may_move.is_none());
         self.tasks[id.0 as usize].moves_to = may_move;
     }
 
@@ -115,6 +117,8 @@ impl World {
         }
         self.put_running(id, cpu);
         self.take_over(to, id);
+        let kernel = self.tasks[id.0 as usize].kernel;
+        self.kernels[kernel].moves.numa += 1;
         let there = &mut self.cpus[to.0 as usize];
         if there.running.is_none() {
             there.begin_to_be_busy();
