@@ -206,6 +206,8 @@ causes! {
     RemoteMemory = "remote memory";
     /// Of a guest: telling its host what is free, and waiting for memory that the host did not back.
     Host = "host";
+    /// Balancing of NUMA: scans, hinting faults but for their entry into the kernel, and the moves that follow from them.
+    Balancing = "balancing";
 }
 
 const CAUSES: usize = Cause::ALL.len();

@@ -161,7 +161,7 @@ impl FaultControl {
     pub fn step(&mut self, mm: &mut Mm, space: &mut AddressSpace, cx: &mut Cx) -> Step<FaultDone> {
         space.tables.make_under(self.policy);
         if let Some(mut moving) = self.moving.take() {
-            moving.give_up(mm, space, cx);
+            cx.because(Cause::Balancing, |cx| moving.give_up(mm, space, cx));
             self.phase = Phase::Enter;
             return Step::Done(FaultDone::Handled);
         }
@@ -271,7 +271,8 @@ impl FaultControl {
         cx: &mut Cx,
         id: SpaceId,
     ) -> Step<FaultDone> {
-        match self.moving.as_mut().expect("the caller has asked").step(mm, spaces, cx, id) {
+        let moving = self.moving.as_mut().expect("the caller has asked");
+        match cx.because(Cause::Balancing, |cx| moving.step(mm, spaces, cx, id)) {
             Step::More => Step::More,
             Step::Block(wait) => Step::Block(wait),
             Step::Done(()) => {
@@ -340,7 +341,8 @@ impl FaultControl {
         match space.tables.pmd(slot) {
             Pmd::Huge(huge) if huge.is_migration() => Next::Block(mm.wait_on_migration(huge), Phase::Moved),
             Pmd::Huge(huge) if huge.is_hinting() && mm.balances_numa() => {
-                let moving = HintFault::huge(mm, space, cx, (slot, self.vpn), self.policy);
+                let at = (slot, self.vpn);
+                let moving = cx.because(Cause::Balancing, |cx| HintFault::huge(mm, space, cx, at, self.policy));
                 self.move_next(moving)
             }
             Pmd::Huge(huge) if mm.is_copied_mapped(huge) => Next::Block(mm.wait_on_folio(huge.pfn()), Phase::Moved),
@@ -382,7 +384,8 @@ impl FaultControl {
         };
         let pte = space.tables.pte(table, self.vpn);
         if pte.is_hinting() && mm.balances_numa() {
-            let moving = HintFault::base(mm, space, cx, (table, self.vpn), self.policy);
+            let at = (table, self.vpn);
+            let moving = cx.because(Cause::Balancing, |cx| HintFault::base(mm, space, cx, at, self.policy));
             return self.move_next(moving);
         }
         if pte.is_hinting() {

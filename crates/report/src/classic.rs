@@ -206,6 +206,9 @@ fn vmstat(group: &Group<'_>) -> Table {
     };
     // The posting of 2013 has one row for entries that were made to fault, those of 2015 have three.
     let has_programs = group.cells.iter().any(|placed| of_name(placed.cell, PROGRAMS[0]).next().is_some());
-    let rows = vmstat::LINES.iter().filter(|line| line.is_of(has_programs)).map(of_row).collect();
+    let is_counted =
+        |line: &&vmstat::Line| group.cells.iter().any(|placed| line.is_counted(&vmstat::Run::of(placed.cell)));
+    let lines = vmstat::LINES.iter().filter(|line| line.is_of(has_programs)).filter(is_counted);
+    let rows = lines.map(of_row).collect();
     table(group, Kind::Counters, ("", "as counted"), Better::None, rows)
 }

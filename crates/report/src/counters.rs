@@ -2,6 +2,7 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
+use crate::balancing;
 use crate::group::{Group, distinct, groups, means_of_seeds};
 use crate::record::{Better, Cell};
 use crate::stats;
@@ -10,7 +11,7 @@ use crate::table::{Form, Kind, Row, Table, Value};
 /// One table per experiment and workload. A value is the mean over the runs of an operation (its
 /// seeds). A counter is shown, for every operation, if somewhere it moved by at least `threshold`, up
 /// or down; at a threshold of 0 all are, and gauges always are: they were read on purpose. A run
-/// without the counter says nothing about it.
+/// without the counter says nothing about it. Of runs with NUMA balancing two rows follow from counters.
 pub fn counters(records: &[Cell], threshold: u64) -> Vec<Table> {
     of_groups(&groups(records), threshold)
 }
@@ -27,7 +28,9 @@ fn table(group: &Group<'_>, threshold: u64) -> Table {
     let movements = movements(group);
     let shown: BTreeSet<&str> = movements
         .iter()
-        .filter(|(_, seeds)| mean(seeds).is_some_and(|mean| mean.abs() >= threshold as f64))
+        .filter(|((counter, ..), seeds)| {
+            is_derived(counter) || mean(seeds).is_some_and(|mean| mean.abs() >= threshold as f64)
+        })
         .map(|((counter, ..), _)| *counter)
         .chain(group.cells.iter().flat_map(|placed| placed.cell.measured.gauges.keys().map(String::as_str)))
         .collect();
@@ -63,13 +66,26 @@ fn movements<'a>(group: &'a Group<'_>) -> Movements<'a> {
     let mut movements = Movements::new();
     for placed in &group.cells {
         let measured = &placed.cell.measured;
-        for (counter, &moved) in measured.counters.iter().chain(&measured.gauges) {
-            let place = (counter.as_str(), placed.operation.as_str(), placed.column);
+        let mut add = |counter: &'a str, moved: f64| {
+            let place = (counter, placed.operation.as_str(), placed.column);
             let seeds = movements.entry(place).or_default();
-            seeds.entry(placed.cell.key.seed).or_default().push(moved as f64);
+            seeds.entry(placed.cell.key.seed).or_default().push(moved);
+        };
+        for (counter, &moved) in measured.counters.iter().chain(&measured.gauges) {
+            add(counter, moved as f64);
+        }
+        for (name, value) in balancing::DERIVED {
+            if let Some(value) = value(&measured.counters) {
+                add(name, value);
+            }
         }
     }
     movements
+}
+
+/// What follows from other counters is small where it matters.
+fn is_derived(counter: &str) -> bool {
+    balancing::DERIVED.iter().any(|(name, _)| *name == counter)
 }
 
 /// Sums of whole numbers are exact, so their order does not matter.

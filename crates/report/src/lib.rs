@@ -4,6 +4,7 @@
 //! cells to tables; a [`Page`] of them and of what else is printed becomes bytes in one of its forms, and programs may have
 //! tables as they are. Nothing here runs anything or knows how a target works.
 
+mod balancing;
 pub mod causes;
 pub mod checks;
 mod classic;

@@ -366,7 +366,7 @@ impl Operation {
 
     fn step_scan(&mut self, mm: &mut Mm, space: &mut AddressSpace, cx: &mut Cx<'_>, horizon: Time) -> Progress {
         let Self::Scan { work, then } = self else { unreachable!("it scans") };
-        if let Step::Done(()) = work.step(mm, space, cx, horizon) {
+        if let Step::Done(()) = cx.because(Cause::Balancing, |cx| work.step(mm, space, cx, horizon)) {
             let rest = Self::Compute { left: Picos(0), ticks: Ticks::every(Picos(1)) };
             *self = std::mem::replace(then, rest);
         }

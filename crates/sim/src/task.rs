@@ -56,11 +56,11 @@ pub(crate) struct Task {
     pub(crate) supply: Supply,
     /// All the time since it began, by cause.
     pub(crate) spent: Spent,
-    /// When the timer of its sleep fires, if it has one.
-    pub(crate) sleeps_until: Option<Time>,
-    pub(crate) state: TaskState,
     /// Those of its faults that needed a device.
     pub(crate) major_faults: u64,
+    pub(crate) state: TaskState,
+    /// When the timer of its sleep fires, if it has one.
+    pub(crate) sleeps_until: Option<Time>,
     /// Why the kernel ended it, if it did.
     killed: Option<&'static str>,
     /// The task as the scheduler knows it.

@@ -3,7 +3,7 @@
 
 use std::collections::BTreeMap;
 
-use crate::{record::Cell, table::Form};
+use crate::{balancing, record::Cell, table::Form};
 
 /// What one run counted.
 pub(super) struct Run<'a> {
@@ -60,12 +60,9 @@ fn compaction_cost(run: &Run<'_>) -> f64 {
     words / 1e6
 }
 
-/// The same of automatic NUMA balancing: an entry updated, a hint fault, a page moved.
+/// The same of automatic NUMA balancing.
 fn numa_cost(run: &Run<'_>) -> f64 {
-    let words = 7.0 * run.get("numa_pte_updates")
-        + 5000.0 * run.get("numa_hint_faults")
-        + 19.0 * run.get("numa_pages_migrated");
-    words / 1e6
+    balancing::cost(|name| run.get(name))
 }
 
 const fn line(name: &'static str, form: Form, value: fn(&Run<'_>) -> f64) -> Line {
@@ -81,9 +78,29 @@ const fn count(name: &'static str, value: fn(&Run<'_>) -> f64) -> Line {
 const UPDATES_OF_2013: &str = "NUMA PTE updates";
 const UPDATES_OF_2015: [&str; 3] = ["NUMA base PTE updates", "NUMA huge PMD updates", "NUMA page range updates"];
 
+/// Rows of our own, where some run has what they are made of: how often tasks went to other CPUs, and hint faults per mark.
+const OF_TASKS: [(&str, &str); 7] = [
+    ("Task moves same core", "sim_sched_migrate_task_core"),
+    ("Task moves same node", "sim_sched_migrate_task_node"),
+    ("Task moves other node", "sim_sched_migrate_task_other_node"),
+    ("sched_move_numa", "sim_sched_move_numa"),
+    ("sched_stick_numa", "sim_sched_stick_numa"),
+    ("sched_swap_numa", "sim_sched_swap_numa"),
+    ("NUMA hint faults per mark", "numa_hint_faults"),
+];
+
 impl Line {
+    /// Has a run what the row is made of? Rows of published tables are there in any case.
+    pub(super) fn is_counted(&self, run: &Run<'_>) -> bool {
+        let needs = OF_TASKS.iter().find(|(name, _)| *name == self.name);
+        needs.is_none_or(|(_, counter)| run.counters.contains_key(*counter))
+    }
+
     /// Does the table of 2013 have the row, or that of 2015?
     pub(super) fn is_of(&self, is_2013: bool) -> bool {
+        if OF_TASKS.iter().any(|(name, _)| *name == self.name) {
+            return is_2013;
+        }
         if is_2013 { !UPDATES_OF_2015.contains(&self.name) } else { self.name != UPDATES_OF_2013 }
     }
 }
@@ -152,6 +169,13 @@ pub(super) const LINES: &[Line] = &[
     count("NUMA hint local percent", |run| efficiency(run.get("numa_hint_faults_local"), run.get("numa_hint_faults"))),
     count("NUMA pages migrated", |run| run.get("numa_pages_migrated")),
     line("AutoNUMA cost", Form::Percent, numa_cost),
+    count(OF_TASKS[0].0, |run| run.get(OF_TASKS[0].1)),
+    count(OF_TASKS[1].0, |run| run.get(OF_TASKS[1].1)),
+    count(OF_TASKS[2].0, |run| run.get(OF_TASKS[2].1)),
+    count(OF_TASKS[3].0, |run| run.get(OF_TASKS[3].1)),
+    count(OF_TASKS[4].0, |run| run.get(OF_TASKS[4].1)),
+    count(OF_TASKS[5].0, |run| run.get(OF_TASKS[5].1)),
+    line(OF_TASKS[6].0, Form::Thousandths, |run| balancing::faults_per_mark(|name| run.get(name)).unwrap_or(0.0)),
 ];
 
 #[cfg(test)]
@@ -195,5 +219,11 @@ mod tests {
         assert_near(value("Zone normal velocity", &scans), 3.5);
         assert_near(value("Allocation stalls", &[("allocstall_normal", 3), ("allocstall_movable", 4)]), 7.0);
         assert_near(value("NUMA hint local percent", &[]), 100.0);
+        let marks = [("numa_pte_updates", 5120), ("numa_hint_faults", 22)];
+        assert_near(value("NUMA hint faults per mark", &marks), 2.2);
+        let counters: BTreeMap<String, i64> = [("numa_hint_faults".to_owned(), 0)].into();
+        let line =
+            |name: &str| LINES.iter().find(|line| line.name == name).expect("it is there").is_counted(&run(&counters));
+        assert!(line("NUMA hint faults per mark") && line("Swap Ins") && !line("sched_move_numa"));
     }
 }

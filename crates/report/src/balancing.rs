@@ -1,0 +1,51 @@
+//! What follows from the counters of automatic NUMA balancing: its cost as mmtests works it out, and hint faults per mark.
+
+use std::collections::BTreeMap;
+
+/// The cost of balancing in millions of words that it must have touched: an entry updated, a hint fault, a page moved. (mmtests means
+/// to count the copy of a page too, and does not: gormanm/mmtests, its monitor of vmstat, read for behaviour.)
+pub(crate) fn cost(get: impl Fn(&str) -> f64) -> f64 {
+    let words = 7.0 * get("numa_pte_updates") + 5000.0 * get("numa_hint_faults") + 19.0 * get("numa_pages_migrated");
+    words / 1e6
+}
+
+/// Hint faults for each entry that was marked; nothing where none was. Kernels that count entries of huge pages apart
+/// (`numa_huge_pte_updates`, 3.13) say how many marks there were; of others 512 updates are taken for one mark of a huge page, so that
+/// one of base pages shows up to 512.
+pub(crate) fn faults_per_mark(get: impl Fn(&str) -> f64) -> Option<f64> {
+    let (updates, huge) = (get("numa_pte_updates"), get("numa_huge_pte_updates"));
+    let marks = if huge > 0.0 { updates - 511.0 * huge } else { updates / 512.0 };
+    (marks > 0.0).then(|| get("numa_hint_faults") / marks)
+}
+
+/// Rows that follow from counters, under names of their own.
+pub(crate) const DERIVED: [(&str, fn(&BTreeMap<String, i64>) -> Option<f64>); 2] = [
+    ("numa_cost_million_words", |counters| balances(counters).then(|| cost(|name| of(counters, name)))),
+    ("numa_hint_faults_per_mark", |counters| faults_per_mark(|name| of(counters, name))),
+];
+
+fn balances(counters: &BTreeMap<String, i64>) -> bool {
+    counters.get("numa_pte_updates").is_some_and(|updates| *updates > 0)
+}
+
+fn of(counters: &BTreeMap<String, i64>, name: &str) -> f64 {
+    counters.get(name).map_or(0.0, |moved| *moved as f64)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn costs_and_faults_follow_from_counts() {
+        let counters = |of: &[(&str, i64)]| of.iter().map(|(name, count)| ((*name).to_owned(), *count)).collect();
+        let of_3_9 = counters(&[("numa_pte_updates", 5120), ("numa_hint_faults", 22), ("numa_pages_migrated", 512)]);
+        let [cost, per_mark] = DERIVED.map(|(_, value)| value(&of_3_9).unwrap());
+        assert!((cost - (7.0 * 5120.0 + 5000.0 * 22.0 + 19.0 * 512.0) / 1e6).abs() < 1e-12);
+        assert!((per_mark - 2.2).abs() < 1e-12, "22 faults at ten huge pages");
+        // Two huge pages and a hundred base pages.
+        let newer = counters(&[("numa_pte_updates", 1124), ("numa_huge_pte_updates", 2), ("numa_hint_faults", 51)]);
+        assert!((DERIVED[1].1(&newer).unwrap() - 0.5).abs() < 1e-12);
+        assert!(DERIVED.iter().all(|(_, value)| value(&counters(&[("numa_pte_updates", 0)])).is_none()));
+    }
+}
