@@ -37,8 +37,6 @@ pub(crate) const EVERYTHING: PageRange = PageRange { start: Vpn(0), end: Vpn(TAS
 pub struct AddressSpace {
     /// A page of the VMA that khugepaged has locked, while it does (`vma_start_write`).
     pub(crate) locked_vma: Option<Vpn>,
-    /// Entries that name a swap slot (`MM_SWAPENTS`).
-    pub(crate) swapped: u64,
     mmap_base: Vpn,
     /// The mappings.
     pub vmas: VmaSet,
@@ -54,6 +52,8 @@ pub struct AddressSpace {
     pub tables: PageTables,
     /// The space's number with khugepaged, if khugepaged looks at it.
     pub(crate) khugepaged: Option<u64>,
+    /// Entries that name a swap slot (`MM_SWAPENTS`).
+    pub(crate) swapped: u64,
     /// The state of balancing, where the kernel does that.
     pub(crate) numa: SpaceNuma,
 }

@@ -341,6 +341,9 @@ impl FaultControl {
         match space.tables.pmd(slot) {
             Pmd::Huge(huge) if huge.is_migration() => Next::Block(mm.wait_on_migration(huge), Phase::Moved),
             Pmd::Huge(huge) if huge.is_hinting() && mm.balances_numa() => {
+                if !huge.is_zero_page() {
+                    mm.numa_vma_faulted(space, cx.control(), self.vpn);
+                }
                 let at = (slot, self.vpn);
                 let moving = cx.because(Cause::Balancing, |cx| HintFault::huge(mm, space, cx, at, self.policy));
                 self.move_next(moving)
@@ -384,6 +387,7 @@ impl FaultControl {
         };
         let pte = space.tables.pte(table, self.vpn);
         if pte.is_hinting() && mm.balances_numa() {
+            mm.numa_vma_faulted(space, cx.control(), self.vpn);
             let at = (table, self.vpn);
             let moving = cx.because(Cause::Balancing, |cx| HintFault::base(mm, space, cx, at, self.policy));
             return self.move_next(moving);

@@ -2,9 +2,10 @@
 //! Differs: jiffies are instants; a task of a process that was forked begins with a period of its own.
 //!
 //! Here is who scans and when; the scan itself is in `scan.rs`, the faults that follow are in `fault.rs`, and how tasks count
-//! them is in `task.rs`. A task is known by the number of its control.
+//! them is in `task.rs`. Which VMAs are scanned since 6.4 is in `filter.rs`. A task is known by the number of its control.
 
 mod fault;
+pub(crate) mod filter;
 pub mod last;
 pub mod scan;
 mod task;
@@ -33,6 +34,8 @@ pub struct NumaBalancing {
     last: LastFaults,
     /// By number of the control.
     tasks: Vec<TaskNuma>,
+    /// VMAs that scans have skipped.
+    skips: filter::Skips,
 }
 
 /// `kernel.numa_balancing_*`, as they are set.
@@ -95,6 +98,7 @@ impl NumaBalancing {
             },
             last: LastFaults::new(machine),
             tasks: Vec::new(),
+            skips: filter::Skips::default(),
         }))
     }
 

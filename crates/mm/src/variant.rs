@@ -453,6 +453,24 @@ rules! {
     numa_private_by_pid: bool,
     /// Is the CPU on a preferred node chosen as `wake_affine` would (`task_numa_find_cpu`), and not by its load alone?
     numa_finds_cpu: bool,
+    /// Does a VMA wait for a period before it is scanned, once all has been (`vma_numab_state`)?
+    numa_vma_delay: bool,
+    /// Is a VMA scanned only by tasks that have faulted in it, once all has been scanned twice (`vma_is_accessed`)?
+    numa_vma_by_pid: bool,
+    /// Are those tasks forgotten after a while (`pids_active`)?
+    numa_vma_forgets_pids: bool,
+    /// Has a PID the bit that a hash says, and not that of its last six bits?
+    numa_vma_hashes_pids: bool,
+    /// Are they forgotten before it is asked who has faulted?
+    numa_vma_forgets_first: bool,
+    /// Is a VMA finished that was begun, whoever uses it?
+    numa_vma_finishes: bool,
+    /// Is a VMA scanned once in a scan of all, and one that its tasks do not use if there is no other (`prev_scan_seq`)?
+    numa_vma_once: bool,
+    /// Are the first two scans, which ask nobody, those of the VMA (`start_scan_seq`)?
+    numa_vma_own_scans: bool,
+    /// Is a VMA scanned that more scans of all have left out than the process has threads?
+    numa_vma_unscanned: bool,
 }
 
 /// The two numbers that a release begins with.

@@ -7,7 +7,7 @@ use std::collections::BTreeMap;
 use serde::Serialize;
 use units::{Errno, Order, Vpn};
 
-use crate::{frame::NIL, page_cache::InodeId, slab::Object};
+use crate::{frame::NIL, numa_balancing::filter::NumabStates, page_cache::InodeId, slab::Object};
 
 /// Most VMAs of an address space.
 // vm.max_map_count, Documentation/admin-guide/sysctl/vm.rst (v6.1).
@@ -160,6 +160,8 @@ impl Vma {
 #[derive(Clone, Debug, Default)]
 #[repr(C)]
 pub struct VmaSet {
+    /// What balancing of NUMA knows of them.
+    pub(crate) numab: NumabStates,
     by_start: BTreeMap<Vpn, Vma>,
     anon_vmas: u32,
     /// How often any of them has changed: what was found out about one holds as long as this does not move.
@@ -255,12 +257,14 @@ impl VmaSet {
         let above = self.by_start.get(&range.end).copied().filter(|above| vma.merges_with(above));
         if let Some(above) = above {
             self.changing().remove(&above.start);
+            self.numab.begins_at(above.start, start);
             vma = Vma { start, pages: pages + above.pages, ..above };
         }
         let below = self.changing().range_mut(..start).next_back().map(|(_, below)| below);
         if let Some(below) = below.filter(|below| below.merges_with(&vma)) {
             below.pages += vma.pages;
             below.anon = below.anon.or(vma.anon);
+            self.numab.forget(start);
             return Ok(above.map(|above| above.object));
         }
         if above.is_none() {
@@ -307,6 +311,7 @@ impl VmaSet {
     pub fn remove(&mut self, range: PageRange) -> Vec<Vma> {
         let starts: Vec<Vpn> = self.overlapping(range).map(|vma| vma.start).collect();
         let removed: Vec<Vma> = starts.iter().filter_map(|start| self.changing().remove(start)).collect();
+        removed.iter().for_each(|vma| self.numab.forget(vma.start));
         assert!(removed.iter().all(|vma| range.covers(vma.range())), "{range:?} cuts a VMA");
         removed
     }
@@ -369,6 +374,7 @@ impl VmaSet {
         below.pages += above.pages;
         below.anon = below.anon.or(above.anon);
         self.changing().remove(&at);
+        self.numab.forget(at);
         Some(above.object)
     }
 }

@@ -291,7 +291,8 @@ impl Os for Sim {
             let extfrag = kernel.counters.extfrag().by_class(kernel.mm.frames.blocks.order());
             let extfrag = extfrag.map(|(class, count)| (class.name(), count));
             let moves = kernel.mm.balances_numa().then(|| kernel.moves.named());
-            let moves = moves.into_iter().flatten().map(|(name, count)| (name.to_owned(), count));
+            let moves = moves.into_iter().flatten().chain(kernel.mm.numa_vma_skips().into_iter().flatten());
+            let moves = moves.map(|(name, count)| (name.to_owned(), count));
             named.chain(extfrag).chain(moves).collect()
         })))
     }

@@ -3,6 +3,7 @@
 
 use units::{Time, Vpn};
 
+use super::filter::VmaFilter;
 use crate::{
     Mm,
     address_space::{AddressSpace, EVERYTHING},
@@ -27,6 +28,8 @@ pub struct ScanWork {
     has_updated: bool,
     /// The part of a VMA that is scanned.
     chunk: Option<Chunk>,
+    /// Which VMAs are.
+    filter: VmaFilter,
 }
 
 #[derive(Clone, Debug)]
@@ -39,7 +42,14 @@ struct Chunk {
 
 impl ScanWork {
     pub(super) fn new(pages: u64) -> Self {
-        Self { left: pages.cast_signed(), at: None, has_updated: false, chunk: None }
+        Self { left: pages.cast_signed(), at: None, has_updated: false, chunk: None, filter: VmaFilter::default() }
+    }
+
+    /// Sets the threads of the process.
+    #[must_use]
+    pub fn of_threads(mut self, threads: u64) -> Self {
+        self.filter.of_threads(threads);
+        self
     }
 
     /// Goes on until `horizon`, at least by an entry of a PMD. The caller holds the mmap lock for read.
@@ -60,7 +70,7 @@ impl ScanWork {
                 self.left -= passed.cast_signed();
                 self.at = Some(chunk.all.end);
                 self.chunk = None;
-                if self.left <= 0 {
+                if self.left <= 0 || self.filter.ends_at(&rules, space, self.at.expect("set above")) {
                     space.numa.offset = self.at.expect("set above");
                     return Step::Done(());
                 }
@@ -72,10 +82,18 @@ impl ScanWork {
                 space.numa.offset
             });
             let Some(vma) = space.vmas.first_in(PageRange { start: at, ..EVERYTHING }) else {
+                if self.filter.tries_again(&rules) {
+                    self.at = None;
+                    continue;
+                }
                 space.numa.begin_again();
                 return Step::Done(());
             };
             if is_small(&vma) && !rules.numa_scans_small_vmas || is_library(&vma) && rules.numa_scans_shared {
+                self.at = Some(vma.end());
+                continue;
+            }
+            if !self.filter.passes(mm, space, cx, (&vma, at)) {
                 self.at = Some(vma.end());
                 continue;
             }

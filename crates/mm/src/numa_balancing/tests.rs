@@ -1,5 +1,7 @@
 //! Scans, hinting faults and what tasks make of them, on three nodes.
 
+mod filter;
+
 use units::{CpuId, NodeId, Order, Pfn, Picos, Time, Vpn};
 
 use super::{last::Last, task::Fault};

@@ -10,7 +10,7 @@ use crate::{
     daemon::NO_SPACE,
     kernel::KernelId,
     runqueue::Enqueue,
-    task::{TaskId, TaskState},
+    task::{Task, TaskId, TaskState},
     world::World,
 };
 
@@ -42,8 +42,21 @@ impl World {
         if let Some(work) = kernel.mm.numa_tick(space, ControlId(id.0), (number, at), ran)
             && let TaskState::Kernel(operation) = std::mem::replace(&mut task.state, TaskState::Blocked)
         {
-            task.state = TaskState::Kernel(operation.after(work));
+            let threads = self.threads_of(id);
+            self.tasks[id.0 as usize].state = TaskState::Kernel(operation.after(work.of_threads(threads)));
         }
+    }
+
+    /// Live tasks of a task's process (`get_nr_threads`), as far as its kernel asks.
+    fn threads_of(&self, id: TaskId) -> u64 {
+        let of = &self.tasks[id.0 as usize];
+        if !self.kernels[of.kernel].variant().numa_vma_unscanned {
+            return 1;
+        }
+        let is_its = |task: &&Task| {
+            (task.kernel, task.space) == (of.kernel, of.space) && !matches!(task.state, TaskState::Ended)
+        };
+        self.tasks.iter().filter(is_its).count() as u64
     }
 
     /// A task prefers a node from now on, which is not that of its CPU: the CPU there that it goes to, if there is one.
