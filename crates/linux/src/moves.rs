@@ -12,7 +12,7 @@ use crate::{host::errno, procfs};
 const CPUS: &str = "/sys/devices/system/cpu";
 const NODES: &str = "/sys/devices/system/node";
 
-/// What a task knows of its moves.
+/// The moves of a task, as far as it knows them.
 struct Seen {
     /// Where it was when it looked last.
     cpu: Option<usize>,
@@ -77,7 +77,7 @@ pub(crate) fn look() {
     });
 }
 
-/// What the calling task has seen of its moves.
+/// Moves that the calling task has seen.
 ///
 /// # Errors
 /// `ENOSYS` where the kernel does not say which CPU it is on.

@@ -160,7 +160,7 @@ impl Vma {
 #[derive(Clone, Debug, Default)]
 #[repr(C)]
 pub struct VmaSet {
-    /// What balancing of NUMA knows of them.
+    /// The knowledge that balancing of NUMA has of them.
     pub(crate) numab: NumabStates,
     by_start: BTreeMap<Vpn, Vma>,
     anon_vmas: u32,
@@ -311,7 +311,9 @@ impl VmaSet {
     pub fn remove(&mut self, range: PageRange) -> Vec<Vma> {
         let starts: Vec<Vpn> = self.overlapping(range).map(|vma| vma.start).collect();
         let removed: Vec<Vma> = starts.iter().filter_map(|start| self.changing().remove(start)).collect();
-        removed.iter().for_each(|vma| self.numab.forget(vma.start));
+        for vma in &removed {
+            self.numab.forget(vma.start);
+        }
         assert!(removed.iter().all(|vma| range.covers(vma.range())), "{range:?} cuts a VMA");
         removed
     }

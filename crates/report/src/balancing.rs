@@ -1,4 +1,4 @@
-//! What follows from the counters of automatic NUMA balancing: its cost as mmtests works it out, and hint faults per mark.
+//! Rows that follow from the counters of automatic NUMA balancing: its cost as mmtests works it out, and hint faults per mark.
 
 use std::collections::BTreeMap;
 
@@ -18,8 +18,11 @@ pub(crate) fn faults_per_mark(get: impl Fn(&str) -> f64) -> Option<f64> {
     (marks > 0.0).then(|| get("numa_hint_faults") / marks)
 }
 
+/// The value of a row that follows from counters, if it has one.
+type Derived = fn(&BTreeMap<String, i64>) -> Option<f64>;
+
 /// Rows that follow from counters, under names of their own.
-pub(crate) const DERIVED: [(&str, fn(&BTreeMap<String, i64>) -> Option<f64>); 2] = [
+pub(crate) const DERIVED: [(&str, Derived); 2] = [
     ("numa_cost_million_words", |counters| balances(counters).then(|| cost(|name| of(counters, name)))),
     ("numa_hint_faults_per_mark", |counters| faults_per_mark(|name| of(counters, name))),
 ];

@@ -83,7 +83,7 @@ fn movements<'a>(group: &'a Group<'_>) -> Movements<'a> {
     movements
 }
 
-/// What follows from other counters is small where it matters.
+/// Is it a row that follows from other counters? Those are small where they matter.
 fn is_derived(counter: &str) -> bool {
     balancing::DERIVED.iter().any(|(name, _)| *name == counter)
 }

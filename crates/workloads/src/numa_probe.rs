@@ -185,16 +185,16 @@ impl Params {
     }
 }
 
-/// What the task has seen.
+/// The phases of the task, and its moves.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Probe {
     /// The phase of loads.
     pub read: Accessed,
     /// The phase of loads and stores.
     pub write: Accessed,
-    /// Its moves in both; none where the target does not say which CPU it is on.
+    /// Moves in both; none where the target does not say which CPU it is on.
     pub moves: Option<Moves>,
-    /// What the tasks that load the CPUs got of these, in millionths of all; nothing where there are none.
+    /// The part of the CPUs that the tasks got which load them, in millionths of all; nothing where there are none.
     pub loaded: Option<u64>,
 }
 
@@ -208,7 +208,7 @@ pub(crate) struct Load {
     percent: u32,
 }
 
-/// What a task that loads a CPU has used of it.
+/// The time that a task which loads a CPU has had of it.
 #[derive(Clone, Copy, Debug, Serialize, Deserialize)]
 pub(crate) struct Loaded {
     used: Picos,
@@ -311,15 +311,15 @@ async fn measure<O: Os>(os: &O, params: &Params, meet: Meet, gate: Barrier) -> R
     os.arrive(gate).await?;
     os.arrive(meet.ready).await?;
     os.arrive(meet.start).await?;
-    let (used, moved) = (os.rusage().await?, os.moves().await.ok());
+    let (used, before) = (os.rusage().await?, os.moves().await.ok());
     let mut outcome = TaskOutcome::starting(os.now(), used);
     let rounds = Amount::Rounds(params.rounds);
     let read = os.access(mapping, Pattern::Random, rounds).await?;
     let write = os.access(mapping, Pattern::Update, rounds).await?;
     outcome.end = os.now();
     outcome.rusage = os.rusage().await?.since(&used);
-    let moves = match moved {
-        Some(moved) => Some(os.moves().await?.since(&moved)),
+    let moves = match before {
+        Some(before) => Some(os.moves().await?.since(&before)),
         None => None,
     };
     outcome.probe = Some(Probe { read, write, moves, loaded: None });

@@ -84,7 +84,7 @@ pub struct TaskOutcome {
     /// The task's accesses to memory; of numa-access only.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub access: Option<Access>,
-    /// What the task has seen of a busy machine; of numa-probe only.
+    /// Phases and moves of a task on a busy machine; of numa-probe only.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub probe: Option<Probe>,
     /// How mixed memory was before its first block; of week only.

@@ -30,8 +30,8 @@ fn memory_that_is_far_is_slow_and_a_load_takes_its_part() {
     let pages = |node: u32, case: &str| value(&csv, "pages_at_end.Amean", &format!("node{node}-{case}"));
     assert_eq!(pages(0, "cpu1,mem0,60%"), Some(16_384.0));
     assert_eq!((pages(0, "cpu1,memfree,60%"), pages(1, "cpu1,memfree,60%")), (None, Some(16_384.0)));
-    assert_eq!(of("task_moves.Amean", "other-node-cpu1,memfree,60%"), 0.0, "it is bound to the node");
-    assert_eq!(of("task_moves.Amean", "same-node-cpu1,memfree,0%"), 0.0, "nobody is in its way");
+    assert!(of("task_moves.Amean", "other-node-cpu1,memfree,60%") < 0.5, "it is bound to the node");
+    assert!(of("task_moves.Amean", "same-node-cpu1,memfree,0%") < 0.5, "nobody is in its way");
     assert!(of("task_moves.Amean", "same-node-cpu1,memfree,60%") > 0.0);
     let load = of("load_pct.Amean", "load-cpufree,memfree,60%");
     assert!((59.0..=61.0).contains(&load), "{load}");
@@ -58,5 +58,83 @@ fn mistakes_name_the_parameter_and_what_it_takes() {
         let stderr = room.run(&words(&[&["run", "numa-probe"], arguments, &["-o", "result"]])).expect(2).stderr;
         assert!(stderr.contains(expected), "{arguments:?}: {stderr}");
         assert_eq!(stderr.lines().count(), 1, "{stderr}");
+    }
+}
+
+#[test]
+fn settings_of_balancing_that_no_kernel_takes_or_that_do_nothing_are_refused() {
+    let room = Room::new();
+    let on_one_node = ["--machine", "one-node-512m"];
+    let wrong: [(&[&str], &str, &[&str]); 11] = [
+        (
+            &on_one_node,
+            "kernel.numa_balancing=1",
+            &["nothing can be balanced on machine one-node-512m", "expected 0, or a machine"],
+        ),
+        (
+            &on_one_node,
+            "kernel.numa_balancing_scan_size_mb=64",
+            &["nothing can be balanced", "expected a machine of two nodes"],
+        ),
+        (&[], "kernel.numa_balancing=5", &["kernel.numa_balancing: expected a whole number from 0 to 4, found \"5\""]),
+        (&[], "kernel.numa_balancing=2", &["kernel.numa_balancing: expected 0 or 1, found \"2\""]),
+        (&[], "kernel.numa_balancing=-1", &["expected a whole number from 0 to 4, found \"-1\""]),
+        (&[], "kernel.numa_balancing_scan_period_min_ms=0", &["scan_period_min_ms: expected a whole number from 1 to"]),
+        (&[], "kernel.numa_balancing_scan_size_mb=2000000", &["from 1 to 1048576, found \"2000000\""]),
+        (&[], "kernel.numa_balancing_scan_size=4", &["did you mean \"kernel.numa_balancing_scan_size_mb\"?"]),
+        (
+            &[],
+            "kernel.numa_balancing_settle_count=2",
+            &["kernel.numa_balancing_settle_count: ", "patch 7 of v3.9 brings it"],
+        ),
+        (&["--variant", "v3.9+1-16"], "kernel.numa_balancing_scan_period_reset=2", &["patch 10 of v3.9 removes it"]),
+        (&["--variant", "v5.0"], "kernel.numa_balancing_scan_size_mb=64", &["kernel.numa_balancing_scan_size_mb=64: "]),
+    ];
+    for (arguments, setting, expected) in wrong {
+        let run = [
+            "run",
+            "fault-storm",
+            "--target",
+            "sim",
+            "--machine",
+            "two-node-2g",
+            "--variant",
+            "v3.9",
+            "--set",
+            "tasks=1",
+        ];
+        // What is given last counts.
+        let names = |name: &str| arguments.contains(&name);
+        let run: Vec<&str> = run
+            .chunks(2)
+            .filter(|pair| !names(pair[0]))
+            .flatten()
+            .chain(arguments)
+            .chain(&["--set", setting, "-o", "result"])
+            .copied()
+            .collect();
+        let stderr = room.run(&run).expect(2).stderr;
+        for expected in expected {
+            assert!(stderr.contains(expected), "{setting}: {stderr}");
+        }
+        assert_eq!(stderr.lines().count(), 1, "{stderr}");
+    }
+    // Off is off on every machine.
+    let off = ["--machine", "one-node-512m", "--variant", "v3.9", "--set", "kernel.numa_balancing=0"];
+    let tiny = ["--set", "size=2MiB", "--set", "iterations=1", "--set", "tasks=1", "-o", "off"];
+    room.run(&words(&[&["run", "fault-storm", "--target", "sim"], &off, &tiny])).expect(0);
+}
+
+#[test]
+fn cpus_that_are_not_there_are_refused_in_machine_files() {
+    let room = Room::new();
+    let text = include_str!("../../../../machines/two-socket-104.toml");
+    for (name, from, to, expected) in [
+        ("threads", "\"51,103\"", "\"51,203\"", "threads: CPU 203 is not on any node"),
+        ("caches", "\"26-51,78-103\"]", "\"26-51,78-104\"]", "caches: CPU"),
+    ] {
+        let file = room.give(&format!("{name}.toml"), text.replacen(from, to, 1));
+        let stderr = room.run(&["run", "numa-probe", "--machine", &file, "-o", "result"]).expect(2).stderr;
+        assert!(stderr.contains(expected) && stderr.lines().count() == 1, "{stderr}");
     }
 }

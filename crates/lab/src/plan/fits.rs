@@ -9,7 +9,7 @@ use linux::{
 };
 use units::{
     Bytes,
-    setting::{BALLOON, DEFLATE_ON_OOM, REPORTING},
+    setting::{BALLOON, DEFLATE_ON_OOM, NUMA_BALANCING, REPORTING},
 };
 
 use super::{Place, Session, workload as parsed};
@@ -29,7 +29,7 @@ pub(super) fn misfit(session: &Session) -> Option<String> {
         let machine = &session.machine.name;
         return Some(format!("files of {} ({from}) do not fit the disk of machine {machine}, {size}", mib(need)));
     }
-    if let Some(problem) = beyond_balloon(session) {
+    if let Some(problem) = beyond_balloon(session).or_else(|| nothing_to_balance(session)) {
         return Some(problem);
     }
     // The simulator has no table of descriptors.
@@ -39,6 +39,21 @@ pub(super) fn misfit(session: &Session) -> Option<String> {
             "{open} files are open at the same time, a process may have {OPEN_MAX}: larger ones (file) or less ({from})"
         )
     })
+}
+
+/// Whether somebody sets how memory is balanced between the nodes of a machine that has one.
+fn nothing_to_balance(session: &Session) -> Option<String> {
+    let nodes = session.machine.nodes.len();
+    let is_of_balancing = |(name, value): &&(String, String)| {
+        name.starts_with(NUMA_BALANCING) && (name != NUMA_BALANCING || value != "0")
+    };
+    let (name, value) = session.settings.iter().find(is_of_balancing).filter(|_| nodes < 2)?;
+    let expected = if name == NUMA_BALANCING { "0, or " } else { "" };
+    let machine = &session.machine.name;
+    Some(format!(
+        "--set {name}={value}: nothing can be balanced on machine {machine}, which has {nodes} node: expected {expected}a \
+         machine of two nodes and more, as --machine two-node-2g"
+    ))
 }
 
 /// Whether a balloon leaves the guest less than its workload touches, though nothing takes pages back out.

@@ -32,7 +32,7 @@ struct NumabState {
     /// A new VMA is not scanned before.
     next_scan: Time,
     pids_active_reset: Time,
-    /// Who has faulted in it, a bit each: before PIDs were forgotten last, and since.
+    /// A bit for each PID that has faulted in it: before PIDs were forgotten last, and since.
     pids_active: [u64; 2],
     /// The scan of all that has had it last.
     prev_scan_seq: i64,
@@ -176,7 +176,8 @@ impl VmaFilter {
         if rules.numa_vma_by_pid && !self.is_forced {
             let has_begun = rules.numa_vma_finishes && offset > vma.start;
             if !state.is_free(rules, seq) && !state.knows(rules, task) {
-                if !has_begun && !(rules.numa_vma_unscanned && self.is_overdue(state, seq)) {
+                let is_overdue = rules.numa_vma_unscanned && self.is_overdue(state, seq);
+                if !(has_begun || is_overdue) {
                     self.has_skipped = true;
                     return Some(Reason::PidInactive);
                 }

@@ -60,7 +60,7 @@ fn compaction_cost(run: &Run<'_>) -> f64 {
     words / 1e6
 }
 
-/// The same of automatic NUMA balancing.
+/// Likewise of automatic NUMA balancing.
 fn numa_cost(run: &Run<'_>) -> f64 {
     balancing::cost(|name| run.get(name))
 }

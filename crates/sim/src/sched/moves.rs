@@ -7,7 +7,7 @@ use units::CpuId;
 
 use crate::{task::TaskId, world::World};
 
-/// What a kernel's scheduler counts of moves from CPU to CPU. No counter of the kernel has it, so that it is no part of the run
+/// Moves from CPU to CPU, as a kernel's scheduler counts them. No counter of the kernel has it, so that it is no part of the run
 /// hash.
 #[derive(Clone, Copy, Debug, Default)]
 pub(crate) struct SchedMoves {

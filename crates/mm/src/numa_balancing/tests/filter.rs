@@ -277,7 +277,7 @@ fn the_lower_part_of_a_vma_keeps_what_was_known_and_so_do_two_that_merge() {
     assert!(!world.has_state(gone.start) && world.has_state(vmas[2].start));
 }
 
-/// What a reader of task_numa_work would keep of a VMA.
+/// A VMA, as a reader of task_numa_work would note it down.
 #[derive(Clone, Debug)]
 struct Known {
     next_scan: u64,
