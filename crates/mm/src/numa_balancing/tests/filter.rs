@@ -75,7 +75,7 @@ impl World {
     fn marked(&mut self, vmas: &[PageRange]) -> Vec<usize> {
         let mut marked = Vec::new();
         for (at, range) in vmas.iter().enumerate() {
-            let heads = (range.start.0..range.end.0).step_by(HUGE as usize).map(Vpn);
+            let heads = (0..range.pages() / HUGE).map(|nth| range.start.plus(nth * HUGE));
             let hinting: Vec<Vpn> = heads.filter(|head| self.hints(*head)).collect();
             if hinting.len() as u64 * HUGE == range.pages() {
                 marked.push(at);
@@ -392,7 +392,7 @@ fn many_vmas_and_several_tasks_are_as_a_naive_twin_has_them() {
                 }
                 _ => {
                     // Most use the first few.
-                    let vma = if draw >> 60 & 3 == 0 { vma } else { vma % 3 };
+                    let vma = if (draw >> 60).is_multiple_of(4) { vma } else { vma % 3 };
                     world.use_vma(task, vmas[vma]);
                     if let Some(known) = twin.known.get_mut(&vma) {
                         known.newer.insert(task);
