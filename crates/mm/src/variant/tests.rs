@@ -75,7 +75,8 @@ fn a_file_says_only_what_differs() {
     let of = |name| built_in(name).unwrap().difference();
     assert_eq!(
         of("v6.7"),
-        "v6.6 with pcp_high = tuned, mmap_align = large-at-huge, pcp_doublings_max = 5, numa_moves_shared_huge = true"
+        "v6.6 with pcp_high = tuned, mmap_align = large-at-huge, pcp_doublings_max = 5, numa_moves_shared_huge = true, \
+         numa_vma_forgets_first = true, numa_vma_finishes = true, numa_vma_once = true"
     );
     assert_eq!(of("v6.18"), "the rules of v6.15");
 }
