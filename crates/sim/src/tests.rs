@@ -24,7 +24,8 @@ mod tags;
 /// A world by the rules of a version, with nobody in it, whose CPUs share these caches.
 pub(crate) fn world_of(rules: &str, caches: Vec<Vec<usize>>) -> World {
     let cpus = caches.iter().map(Vec::len).sum();
-    let config = Config { variant: *variant::named(rules), cpus, ..config(ThpEnabled::Never) };
+    let mut config = Config { variant: *variant::named(rules), cpus, ..config(ThpEnabled::Never) };
+    config.machine.nodes[0].cpus = (0..).take(cpus).map(CpuId).collect();
     let mut world = crate::fresh(&config);
     world.set_domains(&Topology { caches, ..Topology::default() });
     world
