@@ -175,7 +175,7 @@ pub(super) const LINES: &[Line] = &[
     count(OF_TASKS[3].0, |run| run.get(OF_TASKS[3].1)),
     count(OF_TASKS[4].0, |run| run.get(OF_TASKS[4].1)),
     count(OF_TASKS[5].0, |run| run.get(OF_TASKS[5].1)),
-    line(OF_TASKS[6].0, Form::Thousandths, |run| balancing::faults_per_mark(|name| run.get(name)).unwrap_or(0.0)),
+    line(OF_TASKS[6].0, Form::Hundredths, |run| balancing::faults_per_mark(|name| run.get(name)).unwrap_or(0.0)),
 ];
 
 #[cfg(test)]
