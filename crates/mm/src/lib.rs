@@ -26,7 +26,7 @@
 //! | `mm/page_alloc.c`        | `pcp.rs`, `pcp/`               | tuning of `high` and batch at run time, CPU hotplug |
 //! | `mm/page_alloc.c`        | `node.rs`, `per_node.rs`, `per_zone.rs` | hotplug |
 //! | `mm/page_alloc.c`        | `watermark.rs`                 | `totalreserve_pages`; the boost is in `zone_state.rs` |
-//! | `mm/mmap.c`, `mm/madvise.c` | `vma.rs`, `address_space.rs` | shared anonymous and fixed mappings, mremap, mprotect |
+//! | `mm/mmap.c`, `mm/madvise.c` | `vma.rs`, `vma/`, `address_space.rs` | shared anonymous and fixed mappings, mremap, mprotect |
 //! | `mm/mincore.c`           | `address_space.rs`             | pages of files that are cached and not mapped |
 //! | `mm/memory.c`            | `page_table.rs`, `page_table/`, `pte.rs`, `unmap.rs`, `fork.rs` | devices |
 //! | `mm/memory.c`            | `fault.rs`, `fault/`, `swap/fault.rs`, `page_cache/fault.rs` | userfaultfd, device memory |

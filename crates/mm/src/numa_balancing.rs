@@ -5,7 +5,7 @@
 //! them is in `task.rs`. Which VMAs are scanned since 6.4 is in `filter.rs`. A task is known by the number of its control.
 
 mod fault;
-pub(crate) mod filter;
+mod filter;
 pub mod last;
 pub mod scan;
 mod task;

@@ -2,12 +2,15 @@
 //! Differs: an ordered map for the maple tree; VMAs of files do not merge; of a VMA that is
 //! split, the upper part is always the new one; what ties VMAs to pages, and the tree's nodes, take no memory yet.
 
+pub(crate) mod numab;
+
 use std::collections::BTreeMap;
 
 use serde::Serialize;
 use units::{Errno, Order, Vpn};
 
-use crate::{frame::NIL, numa_balancing::filter::NumabStates, page_cache::InodeId, slab::Object};
+use self::numab::NumabStates;
+use crate::{frame::NIL, page_cache::InodeId, slab::Object};
 
 /// Most VMAs of an address space.
 // vm.max_map_count, Documentation/admin-guide/sysctl/vm.rst (v6.1).

@@ -40,7 +40,7 @@ const FLOORS: [&[&str]; 8] = [
     &[
         "address_space.rs", "disk.rs", "folio_lock.rs", "fork.rs", "lru.rs", "lru/", "mmu_gather.rs", "page_cache.rs",
         "page_cache/", "page_table.rs", "page_table/", "pte.rs", "rmap.rs", "spaces.rs", "swap.rs", "swap/", "unmap.rs", "vma.rs",
-        "workingset.rs",
+        "vma/", "workingset.rs",
     ],
     &[
         "alloc/slow.rs", "alloc/slow/", "alloc/stall.rs", "compact.rs", "compact/", "kswapd.rs", "kswapd/", "migrate.rs",

@@ -1,12 +1,10 @@
-//! Linux: struct vma_numab_state, include/linux/mm_types.h; vma_set_access_pid_bit(), include/linux/mm.h; vma_is_accessed() and what
+//! Linux: vma_set_access_pid_bit(), include/linux/mm.h; vma_is_accessed() and what
 //! task_numa_work() does for each VMA, kernel/sched/fair.c (v6.4 to v6.18).
 //! Differs: no cpusets, so that none is spared because its memory is of one node; a step makes the state of a VMA, so that nobody
 //! can be second (5f1b64e9a9b7); the number of a task's control stands for its PID.
 //!
 //! Which VMAs a scan makes hint: those that wait no more, that this scan of all has not had yet, and in which the task that scans
 //! has faulted of late. Each correction since 6.4 is a rule.
-
-use std::collections::BTreeMap;
 
 use units::{Picos, Time, Vpn};
 
@@ -16,7 +14,7 @@ use crate::{
     address_space::AddressSpace,
     cx::Cx,
     frame::ControlId,
-    vma::{PageRange, Vma},
+    vma::{PageRange, Vma, numab::NumabState},
 };
 
 /// PIDs are forgotten after so many delays (`VMA_PID_RESET_PERIOD`).
@@ -25,58 +23,6 @@ const RESET_DELAYS: u64 = 4;
 const FREE_SCANS: u64 = 2;
 /// `GOLDEN_RATIO_32` of hash_32(), include/linux/hash.h.
 const GOLDEN_RATIO: u32 = 0x61c8_8647;
-
-/// The knowledge that balancing has of a VMA (`struct vma_numab_state`).
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-struct NumabState {
-    /// A new VMA is not scanned before.
-    next_scan: Time,
-    pids_active_reset: Time,
-    /// A bit for each PID that has faulted in it: before PIDs were forgotten last, and since.
-    pids_active: [u64; 2],
-    /// The scan of all that has had it last.
-    prev_scan_seq: i64,
-    /// The one in which it was looked at first.
-    start_scan_seq: u64,
-}
-
-/// The states of the VMAs of an address space, by their first pages. One has none before it is looked at, nor when another was
-/// split to make it (`vm_area_dup`).
-#[derive(Clone, Debug, Default)]
-pub(crate) struct NumabStates(Option<Box<States>>);
-
-#[derive(Clone, Debug, Default)]
-struct States {
-    by_start: BTreeMap<Vpn, NumabState>,
-}
-
-const _: () = assert!(size_of::<NumabStates>() == 8, "part of the first line of an address space");
-
-impl NumabStates {
-    /// A VMA has grown downwards.
-    pub(crate) fn begins_at(&mut self, was: Vpn, now: Vpn) {
-        if let Some(states) = &mut self.0
-            && let Some(state) = states.by_start.remove(&was)
-        {
-            states.by_start.insert(now, state);
-        }
-    }
-
-    /// A VMA is no more, or a part of the one below.
-    pub(crate) fn forget(&mut self, start: Vpn) {
-        if let Some(states) = &mut self.0 {
-            states.by_start.remove(&start);
-        }
-    }
-
-    fn of(&mut self, start: Vpn) -> Option<&mut NumabState> {
-        self.0.as_mut()?.by_start.get_mut(&start)
-    }
-
-    fn make(&mut self, start: Vpn, new: impl FnOnce() -> NumabState) -> &mut NumabState {
-        self.0.get_or_insert_default().by_start.entry(start).or_insert_with(new)
-    }
-}
 
 /// Why a VMA is not scanned, or is although its tasks are others (`enum numa_vmaskip_reason`, ed2da8b725b9).
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
