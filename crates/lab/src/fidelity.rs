@@ -38,6 +38,8 @@ pub const NEAR_MEMORY: &str = "near share of memory";
 pub const SWAPPED_OUT: &str = "pswpout";
 /// Entries into direct reclaim, for whichever zone.
 pub const STALLS: &str = "allocstall";
+/// Entries that balancing made hint.
+const PTE_UPDATES: &str = "numa_pte_updates";
 /// Pages that kswapd reclaimed.
 pub const KSWAPD: &str = "pgsteal_kswapd";
 /// Frames taken from a block of another mobility that stays as it is: `mm_page_alloc_extfrag` below a pageblock's order.
@@ -221,6 +223,17 @@ pub fn figures(measured: &Measured) -> Figures {
             figures.insert(MEMORY.to_owned(), kib / 1024.0);
         }
     }
+    // Of programs that balancing brings memory to, by node in the end.
+    let by_node = |metric: &&report::Metric| metric.name == "memory_gib";
+    let gib = |node: &str| -> f64 {
+        let of = |metric: &&report::Metric| metric.class.as_deref().is_some_and(|class| class.starts_with(node));
+        measured.metrics.iter().filter(by_node).filter(of).flat_map(|metric| &metric.samples).sum()
+    };
+    let all = gib("");
+    if all > 0.0 {
+        figures.insert(NEAR_MEMORY.to_owned(), 100.0 * gib("node0-") / all);
+        figures.insert(MEMORY.to_owned(), 1024.0 * all);
+    }
     let [huge, base] = ["thp_fault_alloc", "thp_fault_fallback"].map(|name| figures.get(name).copied().unwrap_or(0.0));
     if huge + base > 0.0 {
         figures.insert(HUGE_FAULTS.to_owned(), 100.0 * huge / (huge + base));
@@ -254,6 +267,11 @@ impl Cell {
     /// The kernel's runs of one figure.
     pub(crate) fn kernel(&self, name: &str) -> Vec<f64> {
         samples(self.runs.iter().map(|(kernel, _)| kernel), name)
+    }
+
+    /// Does our kernel balance NUMA, so that it counts what that does?
+    pub(crate) fn balances(&self) -> bool {
+        self.runs.iter().any(|(_, ours)| ours.contains_key(PTE_UPDATES))
     }
 
     /// Ours.

@@ -82,14 +82,16 @@ pub fn check_settings(settings: &[(String, String)], variant: &Variant) -> Resul
     }
     let of_balancing = settings.iter().find(|(name, _)| name.starts_with(NUMA_BALANCING));
     if let Some((name, value)) = of_balancing.filter(|(_, value)| !variant.numa_balancing && value != "0") {
-        return Err(format!(
-            "{name}={value}: the simulator balances NUMA as kernels from 3.9 to 3.12 do, and these rules are of others"
-        ));
+        return Err(format!("{name}={value}: the simulator does not balance NUMA with these rules"));
     }
     if let Some((name, value)) =
         settings.iter().find(|(name, value)| name == NUMA_BALANCING && !["0", "1"].contains(&value.as_str()))
     {
         return Err(format!("{name}: expected 0 or 1, found {value:?}; tiers of memory came with 5.18"));
+    }
+    let is_gone = |name: &str| variant.numa_groups && [NUMA_SCAN_PERIOD_RESET, NUMA_SETTLE_COUNT].contains(&name);
+    if let Some((name, _)) = settings.iter().find(|(name, _)| is_gone(name)) {
+        return Err(format!("{name}: 3.13 removes it"));
     }
     if variant.numa_period_by_preference && settings.iter().any(|(name, _)| name == NUMA_SCAN_PERIOD_RESET) {
         return Err(format!("{NUMA_SCAN_PERIOD_RESET}: patch 10 of v3.9 removes it"));
@@ -392,10 +394,16 @@ mod tests {
         let size = "kernel.numa_balancing_scan_size_mb";
         assert_eq!(check("v3.9", NUMA_BALANCING, "1"), Ok(()));
         assert_eq!(check("v3.9+1-16", size, "64"), Ok(()));
-        assert_eq!(check("v6.1", NUMA_BALANCING, "0"), Ok(()));
+        for name in ["v3.16", "v4.1", "v4.19", "v5.8", "v6.1"] {
+            assert_eq!(check(name, NUMA_BALANCING, "1"), Ok(()), "{name}");
+            assert_eq!(check(name, size, "64"), Ok(()), "{name}");
+        }
+        let without = Variant { numa_balancing: false, ..*mm::variant::named("v6.1") };
+        let is_on = |value: &str| check_settings(&[(NUMA_BALANCING.to_owned(), value.to_owned())], &without);
+        assert!(is_on("1").is_err() && is_on("0").is_ok());
         for (name, setting, value) in [
-            ("v6.1", NUMA_BALANCING, "1"),
-            ("v4.1", size, "64"),
+            ("v3.16", NUMA_SETTLE_COUNT, "3"),
+            ("v6.1", NUMA_SCAN_PERIOD_RESET, "60000"),
             ("v3.9", NUMA_BALANCING, "2"),
             ("v3.9", NUMA_SETTLE_COUNT, "3"),
             ("v3.9+1-10", NUMA_SCAN_PERIOD_RESET, "60000"),

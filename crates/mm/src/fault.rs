@@ -340,6 +340,10 @@ impl FaultControl {
         let slot = space.tables.pmd_slot(self.vpn).expect("made in the same step");
         match space.tables.pmd(slot) {
             Pmd::Huge(huge) if huge.is_migration() => Next::Block(mm.wait_on_migration(huge), Phase::Moved),
+            // Since 3.14 a task waits before it counts (`pmd_trans_migrating` in do_huge_pmd_numa_page).
+            Pmd::Huge(huge) if mm.variant().numa_groups && mm.is_copied_mapped(huge) => {
+                Next::Block(mm.wait_on_folio(huge.pfn()), Phase::Moved)
+            }
             Pmd::Huge(huge) if huge.is_hinting() && mm.balances_numa() => {
                 if !huge.is_zero_page() {
                     mm.numa_vma_faulted(space, cx.control(), self.vpn);

@@ -50,7 +50,7 @@
 //! | `mm/vmscan.c`            | `kswapd.rs`, `kswapd/`         | |
 //! | `mm/vmscan.c`            | `shrinker.rs`                  | |
 //! | `mm/mempolicy.c`, `mm/mprotect.c` | `mempolicy.rs`, `numa_hint.rs` | policies of VMAs, weights |
-//! | `kernel/sched/fair.c`    | `numa_balancing.rs`, `numa_balancing/` | groups of tasks (3.13 and later) |
+//! | `kernel/sched/fair.c`    | `numa_balancing.rs`, `numa_balancing/` | far nodes among near ones; the filter by VMA (6.4) |
 //! | (none: user code)        | `touch.rs`, `access.rs`, `access/` | |
 //! | `mm/backing-dev.c`       | `reclaim/throttle.rs`, `disk.rs` | congestion of other devices than the disk |
 //! | `mm/workingset.c`        | `workingset.rs`                | reclaim of nodes that hold only shadows |

@@ -1,13 +1,19 @@
-//! Linux: kernel/sched/fair.c: task_tick_numa(), task_numa_work() (v3.10, and the patches for v3.9 of July 2013).
-//! Differs: jiffies are instants; a task of a process that was forked begins with a period of its own.
+//! Linux: kernel/sched/fair.c: task_tick_numa(), task_numa_work(), init_numa_balancing() (v3.10, the patches for v3.9 of July
+//! 2013, and v6.1).
+//! Differs: jiffies are instants; before 3.13 a task of a process that was forked begins with a period of its own; a scan waits
+//! for the mmap lock, and does not give up where it is taken (`mmap_read_trylock`, 4.15).
 //!
 //! Here is who scans and when; the scan itself is in `scan.rs`, the faults that follow are in `fault.rs`, and how tasks count
-//! them is in `task.rs`. Which VMAs are scanned since 6.4 is in `filter.rs`. A task is known by the number of its control.
+//! them is in `task.rs`, since 3.13 in `stats.rs` and `group.rs`. Periods are in `period.rs`. Which VMAs are scanned since 6.4 is
+//! in `filter.rs`. A task is known by the number of its control.
 
 mod fault;
 mod filter;
+pub mod group;
 pub mod last;
+mod period;
 pub mod scan;
+mod stats;
 mod task;
 #[cfg(test)]
 mod tests;
@@ -15,11 +21,16 @@ mod tests;
 use units::{NodeId, Picos, Time, Vpn};
 
 pub(crate) use self::fault::HintFault;
-use self::{last::LastFaults, task::TaskNuma};
-use crate::{MachineSpec, Mm, Settings, Variant, address_space::AddressSpace, frame::ControlId, spin::SpinLock};
+use self::{group::Group, last::LastFaults, task::TaskNuma};
+use crate::{
+    MachineSpec, Mm, Settings, SpaceId, Variant, address_space::AddressSpace, frame::ControlId, mempolicy::Mempolicy,
+    spin::SpinLock,
+};
 
 /// A fault that moved nothing adds so much to the period of scans: ten jiffies, at the simulator's HZ of 250.
 const SLOWER_MS: u64 = 40;
+/// At that HZ.
+const JIFFY: Picos = Picos::from_micros(4000);
 /// No more than so many MiB are scanned in a second where periods follow from the size of a task (`MAX_SCAN_WINDOW`).
 const MAX_SCAN_WINDOW: u64 = 2560;
 
@@ -36,6 +47,10 @@ pub struct NumaBalancing {
     tasks: Vec<TaskNuma>,
     /// VMAs that scans have skipped.
     skips: filter::Skips,
+    /// By number; those without tasks stay.
+    groups: Vec<Group>,
+    /// The task that each CPU runs.
+    running: Vec<Option<ControlId>>,
 }
 
 /// `kernel.numa_balancing_*`, as they are set.
@@ -80,6 +95,32 @@ enum FirstNode {
     Several,
 }
 
+/// A tick, as it finds a running task.
+#[derive(Clone, Copy, Debug)]
+pub struct Tick {
+    /// The task.
+    pub id: ControlId,
+    /// The task's CPU.
+    pub cpu: units::CpuId,
+    /// The instant of the tick.
+    pub at: Time,
+    /// For how long the task has run in its life.
+    pub ran: Picos,
+    /// Where it wants its memory.
+    pub policy: Mempolicy,
+}
+
+/// The task of a process that makes another one there.
+#[derive(Clone, Copy, Debug)]
+pub struct Maker {
+    /// The task.
+    pub id: ControlId,
+    /// Tasks that the process had before.
+    pub users: u64,
+    /// The instant.
+    pub now: Time,
+}
+
 impl NumaBalancing {
     /// That of a kernel with these rules and settings; none where it is off, or where there is but one node.
     pub(crate) fn of(machine: &MachineSpec, rules: &Variant, settings: &Settings) -> Option<Box<Self>> {
@@ -99,6 +140,8 @@ impl NumaBalancing {
             last: LastFaults::new(machine),
             tasks: Vec::new(),
             skips: filter::Skips::default(),
+            groups: Vec::new(),
+            running: Vec::new(),
         }))
     }
 
@@ -114,23 +157,12 @@ impl NumaBalancing {
         &mut self.tasks[at]
     }
 
+    fn delay_ms(&self) -> u64 {
+        u64::from(self.settings.delay_ms.unwrap_or(1000))
+    }
+
     fn size_pages(&self) -> u64 {
         u64::from(self.settings.size_mb.unwrap_or(256)) << (20 - 12)
-    }
-}
-
-impl Sysctls {
-    fn period_min_ms(&self, rules: &Variant) -> u64 {
-        u64::from(self.period_min_ms.unwrap_or(if rules.numa_period_by_size { 1000 } else { 100 }))
-    }
-
-    fn period_max_ms(&self, rules: &Variant) -> u64 {
-        let default = match (rules.numa_period_by_size, rules.numa_period_by_preference) {
-            (true, _) => 600_000,
-            (false, true) => 100 * 600,
-            (false, false) => 100 * 50,
-        };
-        u64::from(self.period_max_ms.unwrap_or(default))
     }
 }
 
@@ -141,28 +173,96 @@ impl Mm {
         self.numa.is_some()
     }
 
-    /// A task that has begun to exist in an address space (`__sched_fork`).
-    pub fn numa_begin(&mut self, space: &AddressSpace, id: ControlId) {
+    /// A task begins to exist in an address space, made by another one there, or as its first one (`__sched_fork`,
+    /// `init_numa_balancing`).
+    pub fn numa_begin(&mut self, id: ControlId, space: (SpaceId, &mut AddressSpace), maker: Option<Maker>) {
+        let (rules, (space_id, space)) = (self.variant, space);
+        let Some(numa) = &mut self.numa else { return };
+        let delay_ms = numa.delay_ms();
+        if let Some(maker) = maker.filter(|maker| rules.numa_groups && maker.users == 1) {
+            space.numa.start_over(maker.now + millis(delay_ms));
+        }
+        let mut task = TaskNuma::begin(space.numa.seq, delay_ms);
+        task.space = Some(space_id);
+        if let Some(Maker { id, users, .. }) = maker.filter(|_| rules.numa_groups) {
+            let windows = space.numa_windows(numa.size_pages(), &rules);
+            let max_ms = numa.scan_max_ms_of(&rules, id, windows);
+            let maker = numa.task_mut(id);
+            task.preferred = maker.preferred;
+            if rules.numa_move_resets_period {
+                // The longest period is in ms, and what it is compared with in ns, of which 32 bits count.
+                let nanos = (maker.period_ms * users * 1_000_000) & u64::from(u32::MAX);
+                task.stamp = Picos(Picos::from_nanos(max_ms.min(nanos)).0 + 2 * JIFFY.0);
+            }
+        }
+        *numa.task_mut(id) = task;
+    }
+
+    /// A process with one task has been copied: what was known of its memory goes to the child, too (`dup_mm`), and all begins
+    /// anew.
+    pub fn numa_fork(&self, parent: &mut AddressSpace, child: &mut AddressSpace, now: Time) {
+        if let Some(numa) = self.numa.as_ref().filter(|_| self.variant.numa_groups) {
+            parent.numa.start_over(now + millis(numa.delay_ms()));
+            child.numa = SpaceNuma { ptl: SpinLock::default(), ..parent.numa.clone() };
+        }
+    }
+
+    /// A task is no more (`task_numa_free`).
+    pub fn numa_end(&mut self, id: ControlId) {
         if let Some(numa) = &mut self.numa {
-            let delay_ms = u64::from(numa.settings.delay_ms.unwrap_or(1000));
-            *numa.task_mut(id) = TaskNuma::begin(space.numa.seq, delay_ms);
+            numa.leave(id);
         }
     }
 
     /// A tick of a running task that has had the CPU for so long in its life (`task_tick_numa`): the scan that it does on its
     /// way back to user mode, if it is its turn (the beginning of `task_numa_work`).
-    pub fn numa_tick(
-        &mut self,
-        space: &mut AddressSpace,
-        id: ControlId,
-        (cpu, now): (units::CpuId, Time),
-        ran: Picos,
-    ) -> Option<scan::ScanWork> {
+    pub fn numa_tick(&mut self, space: &mut AddressSpace, tick: Tick) -> Option<scan::ScanWork> {
+        if self.variant.numa_groups { self.numa_tick_grouped(space, tick) } else { self.numa_tick_alone(space, tick) }
+    }
+
+    fn numa_tick_grouped(&mut self, space: &mut AddressSpace, tick: Tick) -> Option<scan::ScanWork> {
+        let (rules, id, now) = (self.variant, tick.id, tick.at);
+        let numa = self.numa.as_mut()?;
+        let windows = space.numa_windows(numa.size_pages(), &rules);
+        let delay = millis(numa.delay_ms());
+        let (start_ms, max_ms) = (numa.scan_start_ms(&rules, id, windows), numa.scan_max_ms_of(&rules, id, windows));
+        let size = numa.size_pages();
+        let task = numa.task_mut(id);
+        task.stats.ran = (tick.ran, now);
+        let period = millis(task.period_ms);
+        if tick.ran <= Picos(task.stamp.0 + period.0) {
+            return None;
+        }
+        if task.stamp == Picos(0) {
+            task.period_ms = start_ms;
+        }
+        task.stamp = Picos(task.stamp.0 + period.0);
+        if now < space.numa.next_scan {
+            return None;
+        }
+        // task_numa_work
+        if space.numa.next_scan == Time(0) {
+            space.numa.next_scan = now + delay;
+        }
+        if now < space.numa.next_scan {
+            return None;
+        }
+        if task.period_ms == 0 {
+            (task.period_ms, task.period_max_ms) = (start_ms, max_ms);
+        }
+        space.numa.next_scan = now + millis(task.period_ms);
+        // Another task of the process likely wins the next time.
+        task.stamp = Picos(task.stamp.0 + 2 * JIFFY.0);
+        Some(scan::ScanWork::new(size).of(tick))
+    }
+
+    fn numa_tick_alone(&mut self, space: &mut AddressSpace, tick: Tick) -> Option<scan::ScanWork> {
+        let Tick { id, cpu, at: now, ran, .. } = tick;
         let rules = self.variant;
         let here = self.node_of_cpu(cpu);
         let keeps_away = self.keeps_scans_away(here, now);
         let numa = self.numa.as_mut()?;
-        let windows = space.numa_windows(numa.size_pages());
+        let windows = space.numa_windows(numa.size_pages(), &rules);
         let min_ms = numa.scan_min_ms(&rules, windows);
         let task = numa.task_mut(id);
         if Picos(ran.0 - task.stamp.0) <= millis(task.period_ms) {
@@ -216,28 +316,10 @@ impl Mm {
     }
 }
 
-impl NumaBalancing {
-    /// The shortest period for a task of so many windows (`task_scan_min`).
-    fn scan_min_ms(&self, rules: &Variant, windows: u64) -> u64 {
-        let min = self.settings.period_min_ms(rules);
-        if !rules.numa_period_by_size {
-            return min;
-        }
-        let size_mb = u64::from(self.settings.size_mb.unwrap_or(256));
-        let per_second = if size_mb < MAX_SCAN_WINDOW { MAX_SCAN_WINDOW / size_mb } else { 1 };
-        (min / windows).max(1000 / per_second)
-    }
-
-    /// The longest one (`task_scan_max`).
-    fn scan_max_ms(&self, rules: &Variant, windows: u64) -> u64 {
-        let max = self.settings.period_max_ms(rules);
-        if rules.numa_period_by_size { (max / windows).max(self.scan_min_ms(rules, windows)) } else { max }
-    }
-}
-
 impl AddressSpace {
-    /// How often a scan's size goes into all that is mapped (`task_nr_scan_windows`).
-    fn numa_windows(&self, size: u64) -> u64 {
-        self.vmas.total_pages().div_ceil(size).max(1)
+    /// How often a scan's size goes into all that is mapped, or is resident (`task_nr_scan_windows`).
+    fn numa_windows(&self, size: u64, rules: &Variant) -> u64 {
+        let pages = if rules.numa_size_is_rss { self.rss_pages() } else { self.vmas.total_pages() };
+        pages.div_ceil(size).max(1)
     }
 }

@@ -21,8 +21,8 @@ pub use self::{
     built_in::{all, built_in, named, patched},
     choices::{
         EmptyReserve, FallbackRules, HighAtomic, HugeCow, InodeShrink, LastResort, MarkStep, Merging, MmapLock,
-        MovableMarks, PcpDrain, PcpFree, PcpHighRule, PcpLists, RatioZero, Scheduler, SlubCpuPartial, ThpZones,
-        WatermarkBoost, WatermarkOrders,
+        MovableMarks, NumaFilter, NumaHintsCow, NumaPeriod, NumaPlaces, PcpDrain, PcpFree, PcpHighRule, PcpLists,
+        RatioZero, Scheduler, SlubCpuPartial, ThpZones, WatermarkBoost, WatermarkOrders,
     },
     named::{Named, NeedsBoot, UnknownRelease},
     patches::{Patch, PatchProblem, PatchesForm, split_patches},
@@ -425,7 +425,7 @@ rules! {
     sched_looks_a_tick_early: bool,
     /// What a task runs at least when several share a CPU, or asks for, in ns on one CPU (`sched_min_granularity_ns`).
     sched_base_slice_ns: u64,
-    /// Can the kernel balance NUMA automatically (`kernel.numa_balancing`), in the form that it had from 3.8 to 3.12?
+    /// Can the kernel balance NUMA automatically (`kernel.numa_balancing`)?
     numa_balancing: bool => AtBoot,
     /// Does a task count its hinting faults by the node of the memory (`numa_faults`)?
     numa_counts_faults: bool,
@@ -471,6 +471,39 @@ rules! {
     numa_vma_own_scans: bool,
     /// Is a VMA scanned that more scans of all have left out than the process has threads?
     numa_vma_unscanned: bool,
+    /// Do tasks that fault at the same pages count their faults together (`numa_group`), each fault by the node of its CPU too?
+    numa_groups: bool,
+    /// Which shared pages come to the node of a task that faults there.
+    numa_filter: NumaFilter,
+    /// Does a page come at once where its task is young, and no other has faulted there?
+    numa_moves_early: bool,
+    /// Does a fault at a page of the task's own node leave no trace at the page (`_last_cpupid`)?
+    numa_local_keeps_last: bool,
+    /// How the period of scans of a task follows from its faults.
+    numa_period: NumaPeriod,
+    /// Does the size of a task, as periods of scans go by it, count resident pages only, and not all that it maps?
+    numa_size_is_rss: bool,
+    /// Do tasks of a group begin to scan the more slowly the more of them there are and the more they share
+    /// (`task_scan_start`)? Their longest period grows too.
+    numa_period_by_sharing: bool,
+    /// Does a task that comes to another node begin anew with its period (`update_scan_period`)?
+    numa_move_resets_period: bool,
+    /// Is nothing scanned before tasks of the process have run on two nodes (`first_nid`)?
+    numa_waits_for_second_node: bool,
+    /// How a task finds a CPU on a node that it prefers.
+    numa_places: NumaPlaces,
+    /// Does one fault do for all pages of a page table, where these are of one node (`do_pmd_numa_page`)?
+    numa_hints_by_table: bool,
+    /// Which entries of private memory hint, of pages that others may use too.
+    numa_hints_cow: NumaHintsCow,
+    /// Do those of dirty pages of files?
+    numa_hints_dirty: bool,
+    /// Do those of base pages on the node where a process with one task runs?
+    numa_hints_local: bool,
+    /// Does a scan end when it has passed eight times its size, whatever it has found there?
+    numa_scan_ends: bool,
+    /// Does a task that scanned beyond a tick scan less for it?
+    numa_scan_pays: bool,
 }
 
 /// The two numbers that a release begins with.

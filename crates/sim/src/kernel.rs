@@ -93,6 +93,12 @@ impl Kernel {
         self.mm.variant()
     }
 
+    /// Does its scheduler keep account of loads, for itself or for NUMA balancing?
+    #[inline]
+    pub(crate) fn tracks_loads(&self) -> bool {
+        self.variant().sched_compares_loads || self.mm.balances_numa()
+    }
+
     /// The task of a kernel thread, if there is one.
     pub(crate) fn thread(&self, thread: Thread) -> Option<TaskId> {
         self.daemons.iter().find(|(known, _)| *known == thread).map(|(_, id)| *id)

@@ -169,6 +169,11 @@ impl Entity {
         self.average.usage(at, periods)
     }
 
+    /// For how much of its time it could run of late, in parts of [`NICE_0`].
+    pub(crate) fn runnable(&self, at: Time, periods: &Periods) -> u64 {
+        self.average.load(NICE_0, at, periods)
+    }
+
     /// The task waits for a CPU from `at` on.
     pub(crate) fn waits(&mut self, why: Enqueue, at: Time, periods: &Periods) {
         if why == Enqueue::New {

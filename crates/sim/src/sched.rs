@@ -7,13 +7,15 @@ mod balance;
 mod busiest;
 mod domains;
 mod moves;
+mod numa_search;
+mod numa_swap;
 mod preferred;
 mod wake;
 
 use std::mem::offset_of;
 
 use mm::{
-    SpaceId, Variant,
+    ControlId, SpaceId, Variant,
     cost::{Cause, Prices, Work},
     cx::Cx,
     tlb::Shootdowns,
@@ -208,6 +210,7 @@ impl World {
         let task = &mut self.tasks[id.0 as usize];
         let from = std::mem::replace(&mut task.cpu, cpu_id);
         task.runnable_since = at;
+        self.moves_between(id, from, cpu_id);
         let cpu = &mut self.cpus[cpu_id.0 as usize];
         let was_idle = cpu.is_idle();
         if was_idle {
@@ -225,7 +228,7 @@ impl World {
         self.note_load(cpu_id, at);
         let (cpu, task) = (&mut self.cpus[cpu_id.0 as usize], &mut self.tasks[id.0 as usize]);
         let periods = self.kernels[kernel].periods();
-        if self.kernels[kernel].variant().sched_compares_loads {
+        if self.kernels[kernel].tracks_loads() {
             task.entity.waits(why, at, &periods);
         }
         if why == Enqueue::Woken {
@@ -352,8 +355,11 @@ impl World {
         }
         let cpu = &mut self.cpus[id.0 as usize];
         RunQueue::start(&mut task.entity, cpu.clock);
-        if kernel.variant().sched_compares_loads {
+        if kernel.tracks_loads() {
             task.entity.runs(cpu.clock);
+            if kernel.mm.balances_numa() {
+                kernel.mm.numa_switch(kernel.number(id), (task.space != NO_SPACE).then_some(ControlId(next.0)));
+            }
         }
         cpu.next_tick = kernel.ticks.after(cpu.clock);
         next
@@ -363,6 +369,8 @@ impl World {
     fn stop(&mut self, id: CpuId) {
         let running = self.cpus[id.0 as usize].running.take().expect("the CPU ran a task");
         let task = &self.tasks[running.0 as usize];
+        let kernel = &mut self.kernels[task.kernel];
+        kernel.mm.numa_switch(kernel.number(id), None);
         if task.space != NO_SPACE {
             let kernel = &mut self.kernels[task.kernel];
             kernel.running_in[task.space.0 as usize] -= 1;
@@ -417,7 +425,7 @@ impl World {
         let cpu = &mut self.cpus[id.0 as usize];
         let task = &mut self.tasks[running.0 as usize];
         let why = if matches!(task.state, TaskState::Ended) { Leave::Ends } else { Leave::Sleeps };
-        if self.kernels[kernel].variant().sched_compares_loads {
+        if self.kernels[kernel].tracks_loads() {
             task.entity.sleeps(cpu.clock);
         }
         cpu.queue.leave(running, &mut task.entity, cpu.clock, why, &self.kernels[kernel].periods());

@@ -219,7 +219,7 @@ impl World {
         task.wakes = wakes;
         task.policy = parent.map_or_else(mm::Mempolicy::default, |parent| parent.policy);
         self.tasks.push(task);
-        self.begin_to_balance(id);
+        self.begin_to_balance(id, from);
         self.wake(id, from, Enqueue::New);
         id
     }
@@ -254,8 +254,13 @@ impl World {
     }
 
     /// The process that a task has forked.
-    pub(crate) fn add_child(&mut self, parent: TaskId, space: AddressSpace) -> SpaceId {
+    pub(crate) fn add_child(&mut self, parent: TaskId, mut space: AddressSpace) -> SpaceId {
         let parent = &self.tasks[parent.0 as usize];
+        let now = self.cpus[parent.cpu.0 as usize].clock;
+        let Kernel { mm, spaces, .. } = &mut self.kernels[parent.kernel];
+        if let Some(of_parent) = spaces.get_mut(parent.space) {
+            mm.numa_fork(of_parent, &mut space, now);
+        }
         self.kernels[parent.kernel].add_space(space, Some(parent.space))
     }
 
@@ -407,6 +412,7 @@ impl World {
         let id = self.current;
         let (kernel, space) = (self.current().kernel, self.current().space);
         self.tasks[id.0 as usize].state = TaskState::Ended;
+        self.end_to_balance(id);
         let lives =
             |task: &Task| (task.kernel, task.space) == (kernel, space) && !matches!(task.state, TaskState::Ended);
         if self.tasks.iter().any(lives) {
@@ -494,6 +500,9 @@ impl World {
     fn run(&mut self, cpu: CpuId, horizon: Time) -> Option<Turn> {
         if self.let_go(cpu) {
             self.cpus[cpu.0 as usize].ready(cpu, &mut self.clock);
+            return None;
+        }
+        if self.leave_for_swap(cpu) {
             return None;
         }
         let task = self.schedule(cpu);

@@ -2,7 +2,9 @@
 
 use serde::Serialize;
 
-use super::{Cell, EXTFRAG, HUGE_BLOCKS, HUGE_FAULTS, HUGE_MEMORY, KSWAPD, NEAR_MEMORY, STALLS, SWAPPED_OUT, Spread};
+use super::{
+    Cell, EXTFRAG, HUGE_BLOCKS, HUGE_FAULTS, HUGE_MEMORY, KSWAPD, NEAR_MEMORY, PTE_UPDATES, STALLS, SWAPPED_OUT, Spread,
+};
 
 /// Up to so many points of standard deviation, the kernel's own runs agree on the share of huge pages.
 pub const CLEAR_POINTS: f64 = 3.0;
@@ -24,11 +26,13 @@ pub enum Class {
     Splits,
     /// Reclaim, compaction and fallbacks, of which the kernel itself does another amount each time.
     Reclaim,
+    /// Scans, hinting faults and moves of NUMA balancing, which go by the time that all takes.
+    Balancing,
 }
 
 impl Class {
     /// Each of them, in the order of tables.
-    pub const ALL: [Self; 7] = [
+    pub const ALL: [Self; 8] = [
         Self::Faults,
         Self::FaultsUnderReclaim,
         Self::ShareClear,
@@ -36,6 +40,7 @@ impl Class {
         Self::Streaming,
         Self::Splits,
         Self::Reclaim,
+        Self::Balancing,
     ];
 
     /// The class's name in tables.
@@ -48,6 +53,7 @@ impl Class {
             Self::Streaming => "streaming kswapd",
             Self::Splits => "splits",
             Self::Reclaim => "reclaim, compaction, extfrag",
+            Self::Balancing => "NUMA balancing",
         }
     }
 
@@ -60,7 +66,7 @@ impl Class {
             Self::ShareContended => "15 points",
             Self::Streaming => "3 %",
             Self::Splits => "10 %",
-            Self::Reclaim => "a factor of 2, and present or absent together",
+            Self::Reclaim | Self::Balancing => "a factor of 2, and present or absent together",
         }
     }
 
@@ -75,13 +81,14 @@ impl Class {
             Self::Streaming => apart <= kernel * 0.03,
             Self::Splits => apart <= kernel * 0.1,
             // With none on one side, there is no factor.
-            Self::Reclaim => kernel.max(ours) <= 2.0 * kernel.min(ours),
+            Self::Reclaim | Self::Balancing => kernel.max(ours) <= 2.0 * kernel.min(ours),
         }
     }
 }
 
 /// The nature of a cell, by the kernel's own counters.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
+#[expect(clippy::struct_excessive_bools, reason = "a cell may be all of these")]
 pub struct Nature {
     /// Some run swapped in or scanned for pages to reclaim.
     pub reclaims: bool,
@@ -89,6 +96,8 @@ pub struct Nature {
     pub contended: bool,
     /// Files stream through memory.
     pub streaming: bool,
+    /// Both sides balance NUMA.
+    pub balances: bool,
 }
 
 impl Nature {
@@ -99,6 +108,7 @@ impl Nature {
             reclaims: ["pswpin", "pgscan_kswapd", "pgscan_direct"].into_iter().any(any),
             contended: Spread::of(&cell.kernel(share)).deviation > CLEAR_POINTS,
             streaming: cell.streaming,
+            balances: cell.balances(),
         }
     }
 }
@@ -140,6 +150,9 @@ const RECLAIM: [&str; 18] = [
     EXTFRAG,
 ];
 
+/// Counters of a kernel that balances NUMA.
+const BALANCING: [&str; 4] = [PTE_UPDATES, "numa_hint_faults", "numa_hint_faults_local", "numa_pages_migrated"];
+
 /// The counters that are compared in such a cell, with their classes.
 pub fn of_cell(nature: Nature) -> impl Iterator<Item = (&'static str, Class)> {
     let faults = if nature.reclaims { Class::FaultsUnderReclaim } else { Class::Faults };
@@ -150,5 +163,6 @@ pub fn of_cell(nature: Nature) -> impl Iterator<Item = (&'static str, Class)> {
     let shares = [HUGE_BLOCKS, HUGE_FAULTS, HUGE_MEMORY, NEAR_MEMORY].into_iter().map(classed(share));
     let counted = FAULTS.into_iter().chain(huge).map(classed(faults)).chain(shares);
     let under = SPLITS.into_iter().map(classed(Class::Splits)).chain(OF_KSWAPD.into_iter().map(classed(kswapd)));
-    counted.chain(under).chain(RECLAIM.into_iter().map(classed(Class::Reclaim)))
+    let balancing = BALANCING.into_iter().filter(move |_| nature.balances).map(classed(Class::Balancing));
+    counted.chain(under).chain(RECLAIM.into_iter().map(classed(Class::Reclaim))).chain(balancing)
 }

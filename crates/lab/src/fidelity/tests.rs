@@ -205,6 +205,31 @@ fn shares_of_memory_are_of_all_places() {
     assert_eq!((counter.events, counter.within, counter.class), (56.0, false, Class::ShareClear.name()), "of 56 MiB");
 }
 
+#[test]
+fn what_balancing_does_is_compared_where_ours_does_it_too() {
+    let (updates, local) = ("numa_pte_updates", "numa_hint_faults_local");
+    let of = |ours: &[(&str, f64)]| {
+        let kernel = figures_of(&[(updates, 217_000.0), (local, 2147.0), ("numa_pages_migrated", 16_700.0)]);
+        Cell { runs: vec![(kernel, figures_of(ours))], ..Cell::default() }
+    };
+    let balancing = of(&[(updates, 124_000.0), (local, 900.0), ("numa_pages_migrated", 0.0)]);
+    assert_eq!(within(&balancing, updates), (Class::Balancing.name(), true));
+    assert_eq!(within(&balancing, local), (Class::Balancing.name(), false), "less than half");
+    assert_eq!(within(&balancing, "numa_pages_migrated"), (Class::Balancing.name(), false), "absent here alone");
+    assert!(only(&of(&[("pgfault", 7.0)]), updates).is_none(), "ours does not balance");
+    // Where a program's memory is in the end.
+    let gib = |class: &str, gib: f64| Metric {
+        name: "memory_gib".to_owned(),
+        class: Some(class.to_owned()),
+        part: None,
+        unit: "GiB".to_owned(),
+        better: Better::None,
+        samples: vec![gib],
+    };
+    let figures = figures(&measured(&[], vec![gib("node0-2M", 0.25), gib("node0-4k", 0.125), gib("node1-2M", 0.125)]));
+    assert_eq!((figures[NEAR_MEMORY], figures[MEMORY]), (75.0, 512.0));
+}
+
 // ---- Policies
 
 fn policy(name: &str, kernel: &[f64], ours: f64) -> Cell {

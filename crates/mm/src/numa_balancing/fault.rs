@@ -1,7 +1,7 @@
 //! Linux: do_huge_pmd_numa_page(), mm/huge_memory.c; do_numa_page() and do_pmd_numa_page(), mm/memory.c; mpol_misplaced(),
-//! mm/mempolicy.c (v3.10).
+//! mm/mempolicy.c (v3.10, v6.1).
 //! Differs: a task that waits for a page that another one moves keeps no reference to it, so that the move does not fail for
-//! that.
+//! that. The entry of a base page hints no longer while it moves, as up to 3.12.
 //!
 //! Of tasks that fault at one huge page, each counts as long as its entry hints, which it does until it is moved, or until one
 //! for whom the page is where it should be clears the mark: then the move is in vain.
@@ -30,12 +30,17 @@ use crate::{
 pub(crate) struct HintFault {
     /// The entry of the huge page; none where these are base pages.
     huge: Option<Pte>,
-    /// Those that are left, the next one last, with who faulted before.
-    rest: Vec<(Vpn, Last)>,
+    /// Those that are left, the next one last.
+    rest: Vec<Hinted>,
     to: NodeId,
-    /// The node for which a fault counts that moves nothing.
-    stays_on: NodeId,
     moving: Option<Box<Misplaced>>,
+}
+
+/// A page at which a task has faulted.
+#[derive(Clone, Copy, Debug)]
+struct Hinted {
+    vpn: Vpn,
+    fault: Fault,
 }
 
 impl HintFault {
@@ -69,13 +74,14 @@ impl HintFault {
         count(cx, on == here);
         let (to, last) = mm.numa_misplaced(cx, policy, huge.pfn(), Order::HUGE);
         let stays_on = if mm.variant().numa_huge_fault_here { here } else { on };
+        let fault =
+            Fault { is_local: on == here, is_read_only: !huge.is_writable(), ..Fault::at(stays_on, HUGE_PAGES, last) };
         let Some(to) = to.filter(|_| !huge.is_zero_page()) else {
             clear_huge(space, cx, slot);
-            let pages = AddressSpace::HUGE_PAGES;
-            mm.numa_fault(space, cx, Fault { node: stays_on, pages, is_moved: false, last });
+            mm.numa_fault(space, cx, fault);
             return None;
         };
-        Some(Self { huge: Some(huge), rest: vec![(vpn, last)], to, stays_on, moving: None })
+        Some(Self { huge: Some(huge), rest: vec![Hinted { vpn, fault }], to, moving: None })
     }
 
     /// A fault at a base page that hints (`do_numa_page`), or at all those of its table (`do_pmd_numa_page`).
@@ -101,21 +107,31 @@ impl HintFault {
             }
             space.tables.clear_hints(table, PageRange::new(vpn, 1));
             primitive::write_ptes(cx, 1);
-            count(cx, mm.node_of(pte.pfn()) == here);
+            let on = mm.node_of(pte.pfn());
+            count(cx, on == here);
             let (to, last) = mm.numa_misplaced(cx, policy, pte.pfn(), Order::BASE);
+            let is_shared = space.vmas.find(vpn).and_then(|vma| vma.file).is_some_and(|file| file.is_shared)
+                && mm.mappings_of(pte.pfn()) > 1;
+            let fault = Fault {
+                is_local: on == here,
+                is_read_only: !pte.is_writable(),
+                is_shared,
+                // Up to 3.12 a page that stays counts for the node of the task.
+                ..Fault::at(if mm.variant().numa_groups { on } else { here }, 1, last)
+            };
             if to.is_some() {
-                rest.push((vpn, last));
+                rest.push(Hinted { vpn, fault });
             } else {
-                mm.numa_fault(space, cx, Fault { node: here, pages: 1, is_moved: false, last });
+                mm.numa_fault(space, cx, fault);
             }
         }
         let is_all = rest.is_empty();
-        (!is_all).then_some(Self { huge: None, rest, to: here, stays_on: here, moving: None })
+        (!is_all).then_some(Self { huge: None, rest, to: here, moving: None })
     }
 
     /// Goes on moving. The mmap lock is held for read.
     pub(crate) fn step(&mut self, mm: &mut Mm, spaces: &mut Spaces, cx: &mut Cx, id: SpaceId) -> Step<()> {
-        let Some((vpn, last)) = self.rest.last().copied() else { return Step::Done(()) };
+        let Some(Hinted { vpn, fault }) = self.rest.last().copied() else { return Step::Done(()) };
         let moving = self.moving.get_or_insert_with(|| Box::new(Misplaced::new(id, vpn, self.to)));
         let order = if self.huge.is_some() { Order::HUGE } else { Order::BASE };
         let was = spaces.get(id).expect("a live task has an address space").tables.lookup(vpn);
@@ -131,23 +147,29 @@ impl HintFault {
         let is_moved = matches!(ended, Misplacement::Moved { .. });
         if is_moved {
             let now = space.tables.lookup(vpn).pfn();
-            mm.set_last_fault(now, order, known.unwrap_or(Last::new(mm.nodes.place(self.to), cx.control())));
+            // Up to 3.12 it is the node that counts, whatever CPU the task has by now.
+            let by_node = Last::new(mm.nodes.place(self.to), cx.control());
+            let own = if mm.variant().numa_groups { mm.last_by(cx) } else { by_node };
+            mm.set_last_fault(now, order, known.unwrap_or(own));
         }
-        self.end_one(mm, space, cx, (vpn, last), is_moved);
+        self.end_one(mm, space, cx, Hinted { vpn, fault }, is_moved);
         if self.rest.is_empty() { Step::Done(()) } else { Step::More }
     }
 
     /// A page was moved or not; one that stays hints no longer.
-    fn end_one(&self, mm: &mut Mm, space: &mut AddressSpace, cx: &mut Cx, (vpn, last): (Vpn, Last), is_moved: bool) {
-        if let (Some(huge), false) = (self.huge, is_moved)
-            && let Some(slot) = space.tables.pmd_slot(vpn)
-            && space.tables.pmd(slot) == Pmd::Huge(huge)
-        {
-            clear_huge(space, cx, slot);
+    fn end_one(&self, mm: &mut Mm, space: &mut AddressSpace, cx: &mut Cx, hinted: Hinted, is_moved: bool) {
+        let Hinted { vpn, fault } = hinted;
+        if let (Some(huge), false) = (self.huge, is_moved) {
+            let slot = space.tables.pmd_slot(vpn).filter(|slot| space.tables.pmd(*slot) == Pmd::Huge(huge));
+            match slot {
+                Some(slot) => clear_huge(space, cx, slot),
+                // Another task has moved it, or restored its entry.
+                None if mm.variant().numa_groups && !mm.variant().numa_huge_at_once => return,
+                None => {}
+            }
         }
-        let pages = if self.huge.is_some() { AddressSpace::HUGE_PAGES } else { 1 };
-        let node = if is_moved { self.to } else { self.stays_on };
-        mm.numa_fault(space, cx, Fault { node, pages, is_moved, last });
+        let node = if is_moved { self.to } else { fault.node };
+        mm.numa_fault(space, cx, Fault { node, is_moved, has_failed: !is_moved, ..fault });
     }
 
     /// Gives up what was not begun: nothing moves.
@@ -172,6 +194,8 @@ impl HintFault {
     }
 }
 
+const HUGE_PAGES: u64 = AddressSpace::HUGE_PAGES;
+
 fn count(cx: &mut Cx, is_local: bool) {
     cx.count(Event::NumaHintFaults, 1);
     cx.count(Event::NumaHintFaultsLocal, is_local.into());
@@ -186,19 +210,29 @@ impl Mm {
     /// Where a page should be at which a task faults, if it is elsewhere, and who faulted before: it follows tasks of a node
     /// that fault twice in a row (`mpol_misplaced`).
     fn numa_misplaced(&mut self, cx: &Cx, policy: Mempolicy, head: Pfn, order: Order) -> (Option<NodeId>, Last) {
-        let here = self.node_of_cpu(cx.cpu());
-        let (place, task) = (self.nodes.place(here), cx.control());
-        let by_pid = self.variant.numa_private_by_pid;
-        let is_elsewhere = self.node_of(head) != here;
+        let (here, on) = (self.node_of_cpu(cx.cpu()), self.node_of(head));
+        let (own, rules) = (self.last_by(cx), self.variant);
+        let is_elsewhere = on != here;
         // Other policies have no MPOL_F_MOF.
-        if !policy.is_local() {
+        if !policy.is_local() || (rules.numa_local_keeps_last && !is_elsewhere) {
             return (None, self.last_fault(head, order));
         }
         let numa = self.numa.as_mut().expect("only a kernel that balances asks");
-        let last = numa.last.exchange(head, order, Last::new(place, task));
-        let is_first = by_pid && last == Last::NOBODY;
-        let follows = is_first || last.place() == Some(place);
+        let last = numa.last.exchange(head, order, own);
+        let follows = if rules.numa_groups {
+            is_elsewhere && self.numa_may_come(cx.control(), last, (on, here))
+        } else {
+            let is_first = rules.numa_private_by_pid && last == Last::NOBODY;
+            is_first || last.place() == own.place()
+        };
         ((follows && is_elsewhere).then_some(here), last)
+    }
+
+    /// The mark of a fault of the task of this step (`cpu_pid_to_cpupid`; a node and not a CPU up to 3.12).
+    fn last_by(&self, cx: &Cx) -> Last {
+        let place =
+            if self.variant.numa_groups { cx.cpu().0 as usize } else { self.nodes.place(self.node_of_cpu(cx.cpu())) };
+        Last::new(place, cx.control())
     }
 
     fn last_fault(&self, head: Pfn, order: Order) -> Last {

@@ -1,13 +1,14 @@
-//! Linux: page_nid_xchg_last(), include/linux/mm.h (v3.10); page_nidpid_xchg_last() of the series for v3.9.
+//! Linux: page_nid_xchg_last(), include/linux/mm.h (v3.10); page_nidpid_xchg_last() of the series for v3.9;
+//! page_cpupid_xchg_last(), mm/mmzone.c (v6.1).
 //! Differs: a column beside the frames, which kernels that balance NUMA have alone; a huge page has one entry.
 
 use units::{Order, Pfn};
 
 use crate::{MachineSpec, frame::ControlId};
 
-/// The last fault at a page: the position of a node, and part of a task's PID.
+/// The last fault at a page: the position of a node, or, where tasks are grouped, the number of a CPU; and part of a task's PID.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct Last(u16);
+pub struct Last(u32);
 
 impl Last {
     /// None since the page was allocated.
@@ -15,18 +16,18 @@ impl Last {
 
     /// A task on a CPU of a node.
     pub(crate) fn new(place: usize, task: ControlId) -> Self {
-        let node = u16::try_from(place + 1).expect("fewer nodes than bits for them");
-        Self(node << 8 | (task.0 & 0xff) as u16)
+        let place = u32::try_from(place + 1).expect("fewer nodes and CPUs than bits for them");
+        Self(place << 8 | task.0 & 0xff)
     }
 
-    /// The position of the node, if anybody has faulted.
+    /// The position of the node, or the number of the CPU, if any task has faulted.
     pub(crate) fn place(self) -> Option<usize> {
-        usize::from(self.0 >> 8).checked_sub(1)
+        ((self.0 >> 8) as usize).checked_sub(1)
     }
 
     /// May it have been this task? (`LAST__PID_MASK`: eight bits.)
     pub(crate) fn may_be(self, task: ControlId) -> bool {
-        self != Self::NOBODY && u32::from(self.0 & 0xff) == task.0 & 0xff
+        self != Self::NOBODY && self.0 & 0xff == task.0 & 0xff
     }
 }
 

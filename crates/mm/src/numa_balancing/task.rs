@@ -3,7 +3,14 @@
 use units::{NodeId, Picos};
 
 use super::SLOWER_MS;
-use crate::{Mm, address_space::AddressSpace, cx::Cx, frame::ControlId, news::News, numa_balancing::last::Last};
+use crate::{
+    Mm, SpaceId,
+    address_space::AddressSpace,
+    cx::Cx,
+    frame::ControlId,
+    news::News,
+    numa_balancing::{last::Last, stats::Stats},
+};
 
 /// The state of a task (`numa_*` of `struct task_struct`).
 #[derive(Clone, Debug, Default)]
@@ -13,7 +20,11 @@ pub(super) struct TaskNuma {
     pub(super) period_ms: u64,
     /// Nothing before it is worked out.
     pub(super) period_max_ms: u64,
-    scan_seq: u64,
+    pub(super) scan_seq: u64,
+    /// The task's address space.
+    pub(super) space: Option<SpaceId>,
+    /// Faults as they are counted since 3.13.
+    pub(super) stats: Stats,
     /// Scans since the preferred node was chosen.
     pub(super) migrate_seq: u64,
     pub(super) preferred: Option<NodeId>,
@@ -48,18 +59,46 @@ impl TaskNuma {
 
 /// A hinting fault, as it is counted.
 #[derive(Clone, Copy, Debug)]
+#[expect(clippy::struct_excessive_bools, reason = "they are the kernel's flags, TNF_*")]
 pub(super) struct Fault {
     pub(super) node: NodeId,
     pub(super) pages: u64,
     pub(super) is_moved: bool,
     /// The fault before.
     pub(super) last: Last,
+    /// The page was on the task's node (`TNF_FAULT_LOCAL`).
+    pub(super) is_local: bool,
+    /// The task was not to write to it (`TNF_NO_GROUP`).
+    pub(super) is_read_only: bool,
+    /// Several processes map it, all to write to it (`TNF_SHARED`).
+    pub(super) is_shared: bool,
+    /// A move was tried in vain (`TNF_MIGRATE_FAIL`).
+    pub(super) has_failed: bool,
+}
+
+impl Fault {
+    /// A fault at pages of a node, with nothing else known of it.
+    pub(super) const fn at(node: NodeId, pages: u64, last: Last) -> Self {
+        Self {
+            node,
+            pages,
+            is_moved: false,
+            last,
+            is_local: false,
+            is_read_only: false,
+            is_shared: false,
+            has_failed: false,
+        }
+    }
 }
 
 impl Mm {
     /// A fault was dealt with (`task_numa_fault`).
-    pub(super) fn numa_fault(&mut self, space: &AddressSpace, cx: &Cx, fault: Fault) {
+    pub(super) fn numa_fault(&mut self, space: &mut AddressSpace, cx: &Cx, fault: Fault) {
         let rules = self.variant;
+        if rules.numa_groups {
+            return self.numa_fault_grouped(space, cx, fault);
+        }
         let (id, nodes) = (cx.control(), self.nodes.count());
         let place = self.nodes.place(fault.node);
         let numa = self.numa.as_mut().expect("only a kernel that balances has hinting faults of its own");
@@ -90,7 +129,7 @@ impl Mm {
         if numa.task_mut(id).scan_seq == space.numa.seq {
             return;
         }
-        let windows = space.numa_windows(numa.size_pages());
+        let windows = space.numa_windows(numa.size_pages(), &rules);
         let (min_ms, max_ms) = (numa.scan_min_ms(&rules, windows), numa.scan_max_ms(&rules, windows));
         let task = numa.task_mut(id);
         task.scan_seq = space.numa.seq;

@@ -1,10 +1,11 @@
 //! Scans, hinting faults and what tasks make of them, on three nodes.
 
 mod filter;
+mod grouped;
 
 use units::{CpuId, NodeId, Order, Pfn, Picos, Time, Vpn};
 
-use super::{last::Last, task::Fault};
+use super::{Tick, last::Last, task::Fault};
 use crate::{
     ControlId, MachineSpec, Mm, NodeSpec, Settings, SpaceId, Spaces, ZoneKind, ZoneSpec,
     address_space::{AddressSpace, MMAP_BASE},
@@ -241,9 +242,10 @@ fn the_preferred_node_is_that_of_a_naive_twin() {
             }
             naive.scans.push([0; 3]);
         }
-        let fault = Fault { node: NodeId(u32::try_from(node).unwrap()), pages, is_moved, last: Last::NOBODY };
+        let node_id = NodeId(u32::try_from(node).unwrap());
+        let fault = Fault { is_moved, ..Fault::at(node_id, pages, Last::NOBODY) };
         let id = world.id;
-        world.on(7, 0, |mm, spaces, cx| mm.numa_fault(spaces.get(id).unwrap(), cx, fault));
+        world.on(7, 0, |mm, spaces, cx| mm.numa_fault(spaces.get_mut(id).unwrap(), cx, fault));
         *naive.scans.last_mut().unwrap().get_mut(usize::try_from(node).unwrap()).unwrap() +=
             pages << u32::from(is_moved);
         let known = world.mm.numa_preferred(ControlId(7)).map(|(node, _)| node.0);
@@ -263,10 +265,10 @@ fn periods_grow_with_what_does_not_move_and_are_those_of_a_whole_task_from_patch
         let mut world = World::new(rules, &[]);
         world.huge(pages, 0);
         let id = world.id;
-        let fault = Fault { node: NodeId(0), pages: 1, is_moved: false, last: Last::NOBODY };
+        let fault = Fault::at(NodeId(0), 1, Last::NOBODY);
         world.space().numa.begin_again();
         for _ in 0..3 {
-            world.on(7, 0, |mm, spaces, cx| mm.numa_fault(spaces.get(id).unwrap(), cx, fault));
+            world.on(7, 0, |mm, spaces, cx| mm.numa_fault(spaces.get_mut(id).unwrap(), cx, fault));
         }
         world.mm.numa.as_ref().unwrap().task(ControlId(7)).unwrap().period_ms
     };
@@ -275,7 +277,7 @@ fn periods_grow_with_what_does_not_move_and_are_those_of_a_whole_task_from_patch
         World::new(&patched("v3.9", &(1..=12).collect::<Vec<_>>()), &[("kernel.numa_balancing_scan_size_mb", "16")]);
     world.huge(31, 0);
     // 64 MiB are four windows; 2,560 MiB in a second are a window in 6.25 ms.
-    let windows = world.spaces.get(world.id).unwrap().numa_windows(16 << 8);
+    let windows = world.spaces.get(world.id).unwrap().numa_windows(16 << 8, world.mm.variant());
     let (numa, rules) = (world.mm.numa.as_ref().unwrap(), world.mm.variant());
     assert_eq!((windows, numa.scan_min_ms(rules, windows), numa.scan_max_ms(rules, windows)), (4, 250, 150_000));
     assert_eq!(numa.scan_min_ms(rules, 1000), 6);
@@ -288,7 +290,8 @@ fn nothing_is_scanned_before_a_task_runs_on_a_second_node() {
     let mut tick = |node: u32, ms: u64| {
         let at = Time(Picos::from_micros(1000 * ms).0);
         let space = world.spaces.get_mut(id).unwrap();
-        world.mm.numa_tick(space, ControlId(7), (CpuId(node), at), Picos(at.0)).is_some()
+        let tick = Tick { id: ControlId(7), cpu: CpuId(node), at, ran: Picos(at.0), policy: Mempolicy::Local };
+        world.mm.numa_tick(space, tick).is_some()
     };
     assert!(!tick(0, 1000), "its first period begins");
     assert!(!tick(0, 1200) && !tick(0, 2000), "one node alone");

@@ -211,3 +211,61 @@ pub enum SlubCpuPartial {
     /// By slabs ("mm, slub: change percpu partial accounting from objects to pages", b47291ef02b0, 5.16).
     Slabs,
 }
+
+/// Which shared pages come to the node of a task that faults there (`should_numa_migrate_memory`, kernel/sched/fair.c).
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
+pub enum NumaFilter {
+    /// Those at which the task before, too, faulted on this node.
+    Twice,
+    /// Of these, pages of a group of tasks only from a node that it does not use, or to where it faults more than to where
+    /// the page is ("sched/numa, mm: Use active_nodes nodemask to limit numa migrations", 10f39042711b, 3.15).
+    ActiveNodes,
+    /// Of these, pages of a group only to where it faults much more, or more for the memory that it has there
+    /// ("sched/numa: Spread memory according to CPU and memory use", 4142c3ebb685, 4.6).
+    CpuUse,
+}
+
+/// How the period of scans of a task follows from its faults (`task_numa_fault`, `update_task_scan_period`).
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
+pub enum NumaPeriod {
+    /// Each fault that moves nothing makes it longer.
+    Unmoved,
+    /// With seven tenths of local faults and more it grows; with fewer it shrinks, the less the more faults are shared
+    /// ("sched/numa: Adjust scan rate in task_numa_placement", 04bb2f947507, 3.13, there with three tenths).
+    Local,
+    /// As `Local`; and after a move in vain it doubles ("mm: numa: slow PTE scan rate if migration failures occur",
+    /// 074c238177a7, 4.0).
+    LocalUnlessFailed,
+    /// The part of private faults does, or else that of local ones, from seven tenths on ("sched/numa: Slow down scan rate if
+    /// shared faults dominate", 37ec97deb3a8, 4.14).
+    LocalOrPrivate,
+}
+
+/// How a task finds a CPU on a node that it prefers (`task_numa_migrate`).
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
+pub enum NumaPlaces {
+    /// A task goes to a CPU there, whatever runs on it (the patches for 3.9).
+    Alone,
+    /// To one of a node that can run more, or in exchange for a task, where loads stay alike ("sched/numa: Use a system-wide
+    /// search to find swap/migration candidates", 2c8a50aa0a7f and others, 3.13).
+    ByCapacity,
+    /// To one whose node's load comes nearer to the own node's, or in exchange for a task ("sched/numa: Evaluate move once per
+    /// node", 2d4056fafa19, 4.19).
+    ByImbalance,
+    /// As the load balancer would: to an idle CPU of a node that has room, or in exchange for a task, at best one that wants to
+    /// come ("sched/numa: Use similar logic to the load balancer for moving between domains with spare capacity", fb86f5b21192,
+    /// 5.7).
+    ByRoom,
+}
+
+/// Which entries of private memory hint (`change_pte_range`, mm/mprotect.c).
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
+pub enum NumaHintsCow {
+    /// All.
+    All,
+    /// Those of pages that no other entry maps ("mm: numa: do not trap faults on shared data section pages", 859d4adc3415, 4.16).
+    MappedOnce,
+    /// Those of pages to which there is no other reference ("mm: don't try to NUMA-migrate COW pages that have other uses",
+    /// 80d47f5de5e3, 5.17).
+    ReferencedOnce,
+}

@@ -5,8 +5,8 @@ use units::Bytes;
 
 use super::{
     EmptyReserve, FallbackRules, HighAtomic, HugeCow, InodeShrink, LastResort, MarkStep, Merging, MmapLock,
-    MovableMarks, PcpDrain, PcpFree, PcpHighRule, PcpLists, RatioZero, Scheduler, SlubCpuPartial, Takes, ThpZones,
-    Value, WatermarkBoost, WatermarkOrders,
+    MovableMarks, NumaFilter, NumaHintsCow, NumaPeriod, NumaPlaces, PcpDrain, PcpFree, PcpHighRule, PcpLists,
+    RatioZero, Scheduler, SlubCpuPartial, Takes, ThpZones, Value, WatermarkBoost, WatermarkOrders,
 };
 use crate::{
     alloc::slow::{GivesUp, SlowPath},
@@ -77,6 +77,28 @@ macro_rules! words {
 }
 
 words! {
+    NumaFilter {
+        Twice = "twice",
+        ActiveNodes = "active-nodes",
+        CpuUse = "cpu-use",
+    }
+    NumaPeriod {
+        Unmoved = "unmoved",
+        Local = "local",
+        LocalUnlessFailed = "local-unless-failed",
+        LocalOrPrivate = "local-or-private",
+    }
+    NumaPlaces {
+        Alone = "alone",
+        ByCapacity = "by-capacity",
+        ByImbalance = "by-imbalance",
+        ByRoom = "by-room",
+    }
+    NumaHintsCow {
+        All = "all",
+        MappedOnce = "mapped-once",
+        ReferencedOnce = "referenced-once",
+    }
     LruBy {
         Zone = "zone",
         Node = "node",

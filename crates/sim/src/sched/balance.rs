@@ -8,7 +8,6 @@
 
 use std::cmp::Reverse;
 
-use mm::ControlId;
 use units::{CpuId, Picos, Time};
 
 use super::{
@@ -127,6 +126,12 @@ impl Cpu {
         all.map(|id| tasks[id.0 as usize].entity.load(at, periods)).sum()
     }
 
+    /// For how much of its time its tasks could run of late, in parts of `NICE_0` (`cpu_runnable`).
+    pub(super) fn runnable(&self, tasks: &[Task], at: Time, periods: &Periods) -> u64 {
+        let all = self.queue.waiting().chain(self.running);
+        all.map(|id| tasks[id.0 as usize].entity.runnable(at, periods)).sum()
+    }
+
     /// For how much of its time these have run of late, in parts of `NICE_0` (`get_cpu_usage`).
     pub(super) fn usage(&self, tasks: &[Task], at: Time, periods: &Periods) -> u64 {
         let all = self.queue.waiting().chain(self.running);
@@ -216,7 +221,7 @@ impl World {
     /// A CPU looks at the others of a domain: has one of them too much, and has it got any of that?
     fn look(&mut self, id: CpuId, level: usize, at: Time, looker: Looker) -> (bool, bool) {
         let found = self.busiest(id, level, at, looker);
-        let (saw, got) = (found.is_some(), found.is_some_and(|found| self.take_some(id, found, level, at)));
+        let (saw, got) = (found.is_some(), found.is_some_and(|found| self.take_some(id, found, (level, looker), at)));
         let cpu = &mut self.cpus[id.0 as usize];
         let (kernel, last) = (&self.kernels[cpu.kernel], &mut cpu.balancing.looks[level]);
         last.failed = match (saw, got) {
@@ -235,7 +240,13 @@ impl World {
     }
 
     /// One CPU takes as much over from another as it can have of it (`detach_tasks`). False if it gets nothing.
-    fn take_some(&mut self, id: CpuId, (from, amount): (CpuId, Amount), level: usize, at: Time) -> bool {
+    fn take_some(
+        &mut self,
+        id: CpuId,
+        (from, amount): (CpuId, Amount),
+        (level, looker): (usize, Looker),
+        at: Time,
+    ) -> bool {
         let cpu = &self.cpus[id.0 as usize];
         let (was_idle, periods) = (cpu.is_idle(), self.kernels[cpu.kernel].periods());
         let tries = self.kernels[cpu.kernel].domains.nice_tries(level);
@@ -253,7 +264,7 @@ impl World {
             if self.cpus[from.0 as usize].tasks() <= 1 {
                 break;
             }
-            let Some(found) = self.next_to_move((id, level), from, at, (left, takes_hot)) else { break };
+            let Some(found) = self.next_to_move((id, level), from, at, (left, takes_hot, looker)) else { break };
             // One that has slept for long weighs nothing yet.
             tasks += 1;
             taken += self.tasks[found.0 as usize].entity.load(at, &periods);
@@ -275,35 +286,27 @@ impl World {
         (id, level): (CpuId, usize),
         from: CpuId,
         at: Time,
-        (left, takes_hot): (u64, bool),
+        (left, takes_hot, looker): (u64, bool, Looker),
     ) -> Option<TaskId> {
         let kernel = self.cpus[id.0 as usize].kernel;
         let periods = self.kernels[kernel].periods();
-        let favours =
-            self.kernels[kernel].domains.spans_nodes(level) && self.kernels[kernel].variant().numa_favours_moves;
-        let node_of = |cpu| self.kernels[kernel].mm.node_of_cpu(self.kernels[kernel].number(cpu));
-        let other_node = favours.then(|| node_of(id)).filter(|here| *here != node_of(from));
-        // migrate_improves_locality
-        let improves = |found: TaskId| {
-            let mm = &self.kernels[kernel].mm;
-            let prefers = other_node.and_then(|here| Some((here, mm.numa_preferred(ControlId(found.0))?)));
-            prefers.is_some_and(|(here, (node, scans))| node == here && scans < mm.numa_settle_count())
-        };
-        let movable = |tasks: &[Task], found: TaskId| {
-            let task = &tasks[found.0 as usize];
+        let movable = |world: &Self, found: TaskId| {
+            let task = &world.tasks[found.0 as usize];
             let is_hot = task.was_preempted && at < task.runnable_since + MIGRATION_COST;
-            task.may_run_on(id)
-                && (takes_hot || !is_hot || improves(found))
-                && task.entity.load(at, &periods) / 2 <= left
+            let is_held = || match world.numa_holds(found, (from, id), (level, looker)) {
+                Some(holds) => holds,
+                None => is_hot,
+            };
+            task.may_run_on(id) && (takes_hot || !is_held()) && task.entity.load(at, &periods) / 2 <= left
         };
         let there = &self.cpus[from.0 as usize];
         if !self.kernels[kernel].variant().sched_moves_latest {
-            return there.queue.find(|found| movable(&self.tasks, found));
+            return there.queue.find(|found| movable(self, found));
         }
         let mut all: Vec<TaskId> = there.queue.waiting().chain(there.running).collect();
         all.sort_by_key(|task| Reverse(self.tasks[task.0 as usize].entity.arrived));
         for task in all {
-            if there.running != Some(task) && movable(&self.tasks, task) {
+            if self.cpus[from.0 as usize].running != Some(task) && movable(self, task) {
                 return Some(task);
             }
             self.passed_by -= 1;
@@ -315,7 +318,7 @@ impl World {
     /// A CPU takes over a task that waits for another one (`detach_task`, `attach_task`).
     pub(super) fn take_over(&mut self, id: CpuId, found: TaskId) {
         let kernel = &self.kernels[self.cpus[id.0 as usize].kernel];
-        let (periods, compares_loads) = (kernel.periods(), kernel.variant().sched_compares_loads);
+        let (periods, tracks_loads) = (kernel.periods(), kernel.tracks_loads());
         let from = std::mem::replace(&mut self.tasks[found.0 as usize].cpu, id);
         let at = self.cpus[from.0 as usize].clock;
         self.count_move(found, from, id);
@@ -329,10 +332,11 @@ impl World {
         if cpu.is_idle() {
             cpu.clock = cpu.clock.max(task.runnable_since);
         }
-        if compares_loads {
+        if tracks_loads {
             task.entity.waits(Enqueue::Moved, cpu.clock, &periods);
         }
         cpu.queue.enqueue(found, &mut task.entity, Enqueue::Moved, &periods);
+        self.moves_between(found, from, id);
         self.arrived(found);
         self.preempt_for(id, found);
     }

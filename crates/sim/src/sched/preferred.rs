@@ -2,25 +2,59 @@
 //! migrate_task_to() of the patches for v3.9 (July 2013).
 //! Differs: a task that is to run elsewhere goes there at the end of the step in which that was decided.
 
-use mm::ControlId;
+use mm::{
+    ControlId,
+    numa_balancing::{Maker, Tick},
+    variant::NumaPlaces,
+};
 use units::{CpuId, NodeId, Time};
 
-use super::domains::number;
+use super::{busiest::Looker, domains::number};
 use crate::{
     daemon::NO_SPACE,
-    kernel::KernelId,
+    kernel::{Kernel, KernelId},
     runqueue::Enqueue,
     task::{Task, TaskId, TaskState},
     world::World,
 };
 
 impl World {
-    /// A task begins to exist.
-    pub(crate) fn begin_to_balance(&mut self, id: TaskId) {
+    /// A task begins to exist, made by the current one. (One of a new process is made by fork, or by fork and execve.)
+    pub(crate) fn begin_to_balance(&mut self, id: TaskId, now: Time) {
+        let Self { tasks, kernels, current, .. } = self;
+        let task = &tasks[id.0 as usize];
+        let kernel = &mut kernels[task.kernel];
+        if !kernel.mm.balances_numa() || kernel.spaces.get(task.space).is_none() {
+            return;
+        }
+        let maker = tasks.get(current.0 as usize).filter(|maker| *current != id && maker.kernel == task.kernel);
+        let maker = maker.filter(|maker| maker.space == task.space).map(|_| {
+            let lives = |other: &&Task| other.space == task.space && !matches!(other.state, TaskState::Ended);
+            let all = tasks.iter().filter(|other| other.kernel == task.kernel).filter(lives).count() as u64;
+            Maker { id: ControlId(current.0), users: all - 1, now }
+        });
+        let space = kernel.spaces.get_mut(task.space).expect("looked at above");
+        kernel.mm.numa_begin(ControlId(id.0), (task.space, space), maker);
+    }
+
+    /// A task is no more.
+    pub(crate) fn end_to_balance(&mut self, id: TaskId) {
+        let kernel = self.tasks[id.0 as usize].kernel;
+        self.kernels[kernel].mm.numa_end(ControlId(id.0));
+    }
+
+    /// A task comes from one CPU to another.
+    #[inline]
+    pub(super) fn moves_between(&mut self, id: TaskId, from: CpuId, to: CpuId) {
         let task = &self.tasks[id.0 as usize];
-        let kernel = &mut self.kernels[task.kernel];
-        if let Some(space) = kernel.spaces.get(task.space).filter(|_| kernel.mm.balances_numa()) {
-            kernel.mm.numa_begin(space, ControlId(id.0));
+        let Kernel { mm, spaces, cpus, .. } = &mut self.kernels[task.kernel];
+        if from == to || task.space == NO_SPACE || !mm.balances_numa() {
+            return;
+        }
+        let node = |cpu: CpuId| mm.node_of_cpu(CpuId(cpu.0 - u32::try_from(cpus.start).expect("fewer than 2^32 CPUs")));
+        let (from, to) = (node(from), node(to));
+        if let Some(space) = spaces.get(task.space) {
+            mm.numa_task_moved(space, ControlId(id.0), from, to);
         }
     }
 
@@ -39,30 +73,33 @@ impl World {
         task.numa_tick = kernel.ticks.after(now);
         let (number, at, ran) = (kernel.number(cpu), kernel.ticks.last(now), task.ran());
         let space = kernel.spaces.get_mut(task.space).expect("a live task has an address space");
-        if let Some(work) = kernel.mm.numa_tick(space, ControlId(id.0), (number, at), ran)
+        let tick = Tick { id: ControlId(id.0), cpu: number, at, ran, policy: task.policy };
+        let work = kernel.mm.numa_tick(space, tick);
+        let threads = if work.is_some() { self.threads_of(id) } else { 0 };
+        let task = &mut self.tasks[id.0 as usize];
+        if let Some(work) = work
             && let TaskState::Kernel(operation) = std::mem::replace(&mut task.state, TaskState::Blocked)
         {
-            let threads = self.threads_of(id);
-            self.tasks[id.0 as usize].state = TaskState::Kernel(operation.after(work.of_threads(threads)));
+            task.state = TaskState::Kernel(operation.after(work.of_threads(threads)));
         }
     }
 
-    /// Live tasks of a task's process (`get_nr_threads`), as far as its kernel asks.
+    /// Live tasks of a task's process (`get_nr_threads`).
     fn threads_of(&self, id: TaskId) -> u64 {
-        let of = &self.tasks[id.0 as usize];
-        if !self.kernels[of.kernel].variant().numa_vma_unscanned {
-            return 1;
-        }
-        let is_its = |task: &&Task| {
-            (task.kernel, task.space) == (of.kernel, of.space) && !matches!(task.state, TaskState::Ended)
+        let own = &self.tasks[id.0 as usize];
+        let shares = |task: &&Task| {
+            (task.kernel, task.space) == (own.kernel, own.space) && !matches!(task.state, TaskState::Ended)
         };
-        self.tasks.iter().filter(is_its).count() as u64
+        self.tasks.iter().filter(shares).count() as u64
     }
 
     /// A task prefers a node from now on, which is not that of its CPU: the CPU there that it goes to, if there is one.
     pub(crate) fn find_preferred_cpu(&mut self, id: TaskId, node: NodeId, at: Time) {
         let task = &self.tasks[id.0 as usize];
         let kernel = &self.kernels[task.kernel];
+        if kernel.variant().numa_places != NumaPlaces::Alone {
+            return self.task_numa_migrate(id, node, at);
+        }
         let found = if kernel.variant().numa_finds_cpu {
             self.numa_find_cpu(id, node, at)
         } else {
@@ -74,7 +111,7 @@ impl World {
         self.tasks[id.0 as usize].moves_to = may_move;
     }
 
-    fn cpus_of(&self, kernel: KernelId, node: NodeId) -> impl Iterator<Item = CpuId> + '_ {
+    pub(super) fn cpus_of(&self, kernel: KernelId, node: NodeId) -> impl Iterator<Item = CpuId> + '_ {
         let kernel = &self.kernels[kernel];
         kernel.cpus.clone().map(number).filter(move |cpu| kernel.mm.node_of_cpu(kernel.number(*cpu)) == node)
     }
@@ -120,6 +157,25 @@ impl World {
         found.1
     }
 
+    /// Does where its memory is keep a task where it waits when another CPU looks for one, or let it go though its cache is hot
+    /// (`migrate_improves_locality`, `migrate_degrades_locality`)? None where that says nothing.
+    pub(super) fn numa_holds(
+        &self,
+        id: TaskId,
+        (from, to): (CpuId, CpuId),
+        (level, looker): (usize, Looker),
+    ) -> Option<bool> {
+        let kernel = &self.kernels[self.cpus[to.0 as usize].kernel];
+        if kernel.variant().numa_groups {
+            return self.degrades_locality(id, (from, to), looker == Looker::Idle);
+        }
+        let node_of = |cpu| kernel.mm.node_of_cpu(kernel.number(cpu));
+        let may_gain = kernel.domains.spans_nodes(level) && kernel.variant().numa_favours_moves;
+        let may_gain = may_gain && node_of(to) != node_of(from);
+        let (preferred, scans) = may_gain.then(|| kernel.mm.numa_preferred(ControlId(id.0))).flatten()?;
+        (preferred == node_of(to) && scans < kernel.mm.numa_settle_count()).then_some(false)
+    }
+
     /// The running task of a CPU goes to the one that was found for it (`migration_cpu_stop`). False where it stays.
     pub(crate) fn leave_for_preferred(&mut self, id: TaskId, cpu: CpuId) -> bool {
         let Some(to) = self.tasks[id.0 as usize].moves_to.take() else { return false };
@@ -128,6 +184,7 @@ impl World {
         if to == cpu || !is_ready || self.tasks[id.0 as usize].is_spinning {
             return false;
         }
+        let swaps = self.kernels[self.cpus[cpu.0 as usize].kernel].variant().numa_places != NumaPlaces::Alone;
         self.put_running(id, cpu);
         self.take_over(to, id);
         let kernel = self.tasks[id.0 as usize].kernel;
@@ -137,7 +194,8 @@ impl World {
             there.begin_to_be_busy();
             there.ready(to, &mut self.clock);
         }
-        if self.cpus[cpu.0 as usize].is_idle() {
+        // The task that it is swapped with is about to come.
+        if self.cpus[cpu.0 as usize].is_idle() && !(swaps && self.has_coming(cpu)) {
             self.looked_in_vain(cpu, self.cpus[cpu.0 as usize].clock);
             self.pull(cpu);
         }
@@ -149,10 +207,10 @@ impl World {
     pub(super) fn put_running(&mut self, id: TaskId, cpu: CpuId) {
         let Self { kernels, cpus, tasks, .. } = self;
         let (here, task) = (&mut cpus[cpu.0 as usize], &mut tasks[id.0 as usize]);
-        let (periods, variant) = (kernels[here.kernel].periods(), kernels[here.kernel].variant());
+        let periods = kernels[here.kernel].periods();
         here.queue.account(&mut task.entity, here.clock, &periods);
         here.queue.enqueue(id, &mut task.entity, Enqueue::Preempted, &periods);
-        if variant.sched_compares_loads {
+        if kernels[here.kernel].tracks_loads() {
             task.entity.waits(Enqueue::Preempted, here.clock, &periods);
         }
         task.runnable_since = here.clock;
