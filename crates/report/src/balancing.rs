@@ -2,16 +2,16 @@
 
 use std::collections::BTreeMap;
 
-/// The cost of balancing in millions of words that it must have touched: an entry updated, a hint fault, a page moved. (mmtests means
-/// to count the copy of a page too, and does not: gormanm/mmtests, its monitor of vmstat, read for behaviour.)
+/// The cost of balancing in millions of words that it must have touched: an entry updated, a hint fault, a page moved.
+/// (mmtests means to count the copy of a page too, and does not: gormanm/mmtests, its monitor of vmstat, read for behaviour.)
 pub(crate) fn cost(get: impl Fn(&str) -> f64) -> f64 {
     let words = 7.0 * get("numa_pte_updates") + 5000.0 * get("numa_hint_faults") + 19.0 * get("numa_pages_migrated");
     words / 1e6
 }
 
 /// Hint faults for each entry that was marked; nothing where none was. Kernels that count entries of huge pages apart
-/// (`numa_huge_pte_updates`, 3.13) say how many marks there were; of others 512 updates are taken for one mark of a huge page, so that
-/// one of base pages shows up to 512.
+/// (`numa_huge_pte_updates`, 3.13) say how many marks there were; of others 512 updates are taken for one mark of a huge page,
+/// so that one of base pages shows up to 512.
 pub(crate) fn faults_per_mark(get: impl Fn(&str) -> f64) -> Option<f64> {
     let (updates, huge) = (get("numa_pte_updates"), get("numa_huge_pte_updates"));
     let marks = if huge > 0.0 { updates - 511.0 * huge } else { updates / 512.0 };

@@ -20,7 +20,7 @@ const PATTERN: ParamInfo = ParamInfo {
     name: "pattern",
     expects: "\"random\", \"update\", \"stride\" or \"sweep\"",
     default: "random",
-    about: "one load of each page, each after the one before, at random (stored back with update) or by address; or stores to all of it",
+    about: "one load of each page after the other, at random (stored back with update) or by address; or stores to all of it",
 };
 const POLICY: ParamInfo = ParamInfo {
     name: "policy",

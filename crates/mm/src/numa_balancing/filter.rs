@@ -33,7 +33,8 @@ pub(super) enum Reason {
     SeqCompleted,
 }
 
-/// How often there was each reason (`sched_skip_vma_numa`). No counter of the kernel has it, so that it is no part of the run hash.
+/// How often there was each reason (`sched_skip_vma_numa`). No counter of the kernel has it, so that it is no part of the run
+/// hash.
 #[derive(Clone, Copy, Debug, Default)]
 pub(super) struct Skips([u64; 4]);
 
@@ -208,7 +209,8 @@ impl Mm {
         millis(u64::from(delay_ms.unwrap_or(1000)))
     }
 
-    /// How often scans have skipped a VMA, by reason as the trace event sched_skip_vma_numa has them; of kernels that ask who uses
+    /// How often scans have skipped a VMA, by reason as the trace event sched_skip_vma_numa has them; of kernels that ask who
+    /// uses
     /// a VMA.
     pub fn numa_vma_skips(&self) -> Option<[(&'static str, u64); 4]> {
         let Skips([delay, inactive, ignored, completed]) = self.numa.as_ref()?.skips;

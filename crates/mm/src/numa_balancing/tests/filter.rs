@@ -1,3 +1,5 @@
+//! Linux: kernel/sched/fair.c (v6.12).
+//!
 //! Which VMAs scans have: of one huge page each, by several tasks.
 
 use std::collections::{BTreeMap, BTreeSet};
