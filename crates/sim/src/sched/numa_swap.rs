@@ -54,7 +54,11 @@ impl World {
         if view.group.is_some() && found != preferred {
             self.kernels[kernel].mm.numa_prefer(control, found);
         }
-        let Some(to) = search.best.cpu else { return };
+        let Some(to) = search.best.cpu else {
+            self.kernels[kernel].moves.stuck += 1;
+            return;
+        };
+        self.kernels[kernel].moves.swapped += u64::from(search.best.swap.is_some());
         self.tasks[id.0 as usize].moves_to = Some(to);
         let Kernel { mm, spaces, .. } = &mut self.kernels[kernel];
         if let Some(space) = spaces.get(self.tasks[id.0 as usize].space) {
