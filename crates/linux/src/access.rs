@@ -1,6 +1,6 @@
 //! User code that goes through memory again and again: [`Os::access`](os::Os::access) on a real machine.
 
-use os::{Accessed, Amount, Pattern, VmRange};
+use os::{Accessed, Amount, Pattern, Runs, VmRange};
 use units::{Bytes, Errno, Picos};
 
 use crate::{host::monotonic_ns, memory::first_byte, moves};
@@ -11,9 +11,16 @@ const LINE: u64 = 64;
 /// so many that reading it is no part of the time.
 const BATCH: u64 = 256;
 
-/// Goes through all pages of a range, which has some, round after round.
-pub(crate) fn access(range: VmRange, pattern: Pattern, amount: Amount) -> Result<Accessed, Errno> {
-    let pages = range.pages(Bytes::PAGE);
+/// The pages of some runs, as numbers from the start of their range.
+fn pages_of(runs: Runs) -> Vec<u64> {
+    let [all, len, every] = [runs.range.len, runs.len, runs.every].map(|len| len.0.div_ceil(Bytes::PAGE.0));
+    (0..all).filter(|page| page % every.max(1) < len).collect()
+}
+
+/// Goes through all pages of runs, which have some, round after round.
+pub(crate) fn access(runs: Runs, pattern: Pattern, amount: Amount) -> Result<Accessed, Errno> {
+    let (range, list) = (runs.range, pages_of(runs));
+    let pages = list.len() as u64;
     if pages == 0 {
         return Err(Errno::INVAL);
     }
@@ -23,22 +30,23 @@ pub(crate) fn access(range: VmRange, pattern: Pattern, amount: Amount) -> Result
             let mut next = 0;
             let (visits, time) = visit(pages, amount, |visits| {
                 for _ in 0..visits {
-                    fill_page(start, next);
-                    next = if next + 1 == pages { 0 } else { next + 1 };
+                    fill_page(start, list[next]);
+                    next = if next + 1 == list.len() { 0 } else { next + 1 };
                 }
             });
             Accessed { accesses: visits * (Bytes::PAGE.0 / LINE), time }
         }
-        Pattern::Random => follow_all((range, true), (pages, 1), amount),
-        Pattern::Lines(lines) => follow_all((range, true), (pages, lines.into()), amount),
-        Pattern::Stride => follow_all((range, false), (pages, 1), amount),
-        Pattern::Update => update_all(range, pages, amount),
+        Pattern::Random => follow_all((range, true), (list, 1), amount),
+        Pattern::Lines(lines) => follow_all((range, true), (list, lines.into()), amount),
+        Pattern::Stride => follow_all((range, false), (list, 1), amount),
+        Pattern::Update => update_all(range, list, amount),
     })
 }
 
 /// Loads so many words of each page, each after the one before; pages in a random order or by address.
-fn follow_all(range: (VmRange, bool), (pages, lines): (u64, u64), amount: Amount) -> Accessed {
-    let mut at = chain(range, (pages, lines));
+fn follow_all(range: (VmRange, bool), (list, lines): (Vec<u64>, u64), amount: Amount) -> Accessed {
+    let pages = list.len() as u64;
+    let mut at = chain(range, (list, lines));
     let (visits, time) = visit(pages, amount, |visits| {
         for _ in 0..visits * lines {
             at = follow(at);
@@ -48,8 +56,9 @@ fn follow_all(range: (VmRange, bool), (pages, lines): (u64, u64), amount: Amount
 }
 
 /// Loads a word of each page in a random order, each after the one before, and stores it back.
-fn update_all(range: VmRange, pages: u64, amount: Amount) -> Accessed {
-    let mut at = chain((range, true), (pages, 1));
+fn update_all(range: VmRange, list: Vec<u64>, amount: Amount) -> Accessed {
+    let pages = list.len() as u64;
+    let mut at = chain((range, true), (list, 1));
     let (visits, time) = visit(pages, amount, |visits| {
         for _ in 0..visits {
             let next = follow(at);
@@ -93,13 +102,12 @@ fn fill_page(start: *mut u8, page: u64) {
 /// Some words of each page, of a line each, say where the next one is, and the last of them where the next page is, in an order
 /// drawn once, or by address, which ends where it began. Says where the first one is. Which words of a page these are differs,
 /// as they would else all lie in a few sets of each cache.
-fn chain((range, is_random): (VmRange, bool), (pages, lines): (u64, u64)) -> usize {
+fn chain((range, is_random): (VmRange, bool), (mut order, lines): (Vec<u64>, u64)) -> usize {
     let mut draws = 0x9e37_79b9_7f4a_7c15_u64;
     let mut below = |n: u64| {
         draws = draws.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963_407);
         usize::try_from((draws >> 32) % n).expect("a place in a list")
     };
-    let mut order: Vec<u64> = (0..pages).collect();
     // Fisher and Yates.
     for last in (1..if is_random { order.len() } else { 0 }).rev() {
         order.swap(last, below(last as u64 + 1));
@@ -152,7 +160,7 @@ mod tests {
     fn a_chain_passes_every_page_once_a_round() {
         let range = memory::map_anonymous(Bytes(Bytes::PAGE.0 * 37)).unwrap();
         for lines in [1, 2, 64] {
-            let first = chain((range, true), (37, lines));
+            let first = chain((range, true), ((0..37).collect(), lines));
             let (mut pages, mut met): (Vec<u64>, Vec<usize>) = (Vec::new(), Vec::new());
             let mut at = first;
             for _ in 0..37 * lines {
@@ -169,7 +177,7 @@ mod tests {
             met.dedup();
             assert_eq!(met.len() as u64, 37 * lines, "each line once");
         }
-        let mut at = chain((range, false), (37, 1));
+        let mut at = chain((range, false), ((0..37).collect(), 1));
         for page in 0..37 {
             assert_eq!((at as u64 - range.start.0) / Bytes::PAGE.0, page, "page after page");
             at = follow(at);
@@ -180,11 +188,11 @@ mod tests {
     #[test]
     fn rounds_and_times_are_what_was_asked_for() {
         let range = memory::map_anonymous(Bytes(Bytes::PAGE.0 * 10)).unwrap();
-        assert_eq!(access(range, Pattern::Random, Amount::Rounds(3)).unwrap().accesses, 30);
-        assert_eq!(access(range, Pattern::Update, Amount::Rounds(3)).unwrap().accesses, 30);
-        assert_eq!(access(range, Pattern::Lines(5), Amount::Rounds(3)).unwrap().accesses, 150);
-        assert_eq!(access(range, Pattern::Sweep, Amount::Rounds(100)).unwrap().accesses, 100 * 10 * 64);
-        let done = access(range, Pattern::Sweep, Amount::Time(Picos::from_micros(500))).unwrap();
+        assert_eq!(access(range.into(), Pattern::Random, Amount::Rounds(3)).unwrap().accesses, 30);
+        assert_eq!(access(range.into(), Pattern::Update, Amount::Rounds(3)).unwrap().accesses, 30);
+        assert_eq!(access(range.into(), Pattern::Lines(5), Amount::Rounds(3)).unwrap().accesses, 150);
+        assert_eq!(access(range.into(), Pattern::Sweep, Amount::Rounds(100)).unwrap().accesses, 100 * 10 * 64);
+        let done = access(range.into(), Pattern::Sweep, Amount::Time(Picos::from_micros(500))).unwrap();
         assert!(done.time >= Picos::from_micros(500) && done.accesses >= 64, "{done:?}");
         assert_eq!(memory::resident(range).unwrap(), vec![true; 10]);
         memory::unmap(range).unwrap();

@@ -16,7 +16,7 @@ use nix::{
     unistd::Pid,
 };
 use os::{
-    Accessed, Advice, Amount, Barrier, Died, File, MapSpec, Mempolicy, Moves, NumaNode, Os, Pattern, Placed, Placement,
+    Accessed, Advice, Amount, Barrier, Died, File, MapSpec, Mempolicy, Moves, NumaNode, Os, Pattern, Placed, Placement, Runs,
     Rusage, VmRange, VmStat, Wire,
 };
 use units::{BlockCensus, Bytes, CpuId, Errno, NodeId, Order, Picos, Time};
@@ -340,7 +340,11 @@ impl Os for Linux {
     }
 
     async fn access(&self, range: VmRange, pattern: Pattern, amount: Amount) -> Result<Accessed, Errno> {
-        access::access(range, pattern, amount)
+        access::access(range.into(), pattern, amount)
+    }
+
+    async fn access_runs(&self, runs: Runs, pattern: Pattern, amount: Amount) -> Result<Accessed, Errno> {
+        access::access(runs, pattern, amount)
     }
 
     async fn mincore(&self, range: VmRange) -> Result<Vec<bool>, Errno> {

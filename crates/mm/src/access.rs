@@ -12,6 +12,7 @@ mod visit;
 use units::{Picos, Time, Vpn};
 
 use self::order::Order;
+pub use self::order::Runs;
 use crate::{
     Mm, SpaceId, Spaces,
     address_space::AddressSpace,
@@ -95,9 +96,9 @@ pub struct Limits {
 }
 
 impl Accesses {
-    /// Visits to all pages of a range, which has some. `draw`: what the order follows from, where it is random.
-    pub fn new(range: PageRange, pattern: Pattern, amount: Amount, draw: u64) -> Self {
-        let order = Order::new(range, pattern.is_random().then_some(draw));
+    /// Visits to all pages of some runs, which have some. `draw`: what the order follows from, where it is random.
+    pub fn new(runs: Runs, pattern: Pattern, amount: Amount, draw: u64) -> Self {
+        let order = Order::new(runs, pattern.is_random().then_some(draw));
         let next = order.piece().start;
         Self {
             order,
@@ -138,7 +139,7 @@ impl Accesses {
     /// Work that is left, in units that take about the same time each.
     pub fn left(&self) -> u64 {
         match self.amount {
-            Amount::Rounds(rounds) => rounds * self.order.range().pages() - self.visits,
+            Amount::Rounds(rounds) => rounds * self.order.pages() - self.visits,
             Amount::Time(span) => Picos(span.0.saturating_sub(self.elapsed().0)).as_nanos(),
         }
     }
@@ -188,7 +189,7 @@ impl Accesses {
     /// Does it stream through memory that may be short of bandwidth?
     fn is_flow(&self, mm: &Mm) -> bool {
         let is_limited = self.pattern == Pattern::Sweep && mm.bandwidth.flows.is_limited();
-        is_limited && !mm.latency.is_cached(units::Frames(self.order.range().pages()))
+        is_limited && !mm.latency.is_cached(units::Frames(self.order.pages()))
     }
 
     /// A step of a flow goes up to where shares change, and where nobody knows of the flow yet, up to where others are.
@@ -258,7 +259,7 @@ impl Accesses {
 
     fn is_over(&self, now: Time, deadline: Time) -> bool {
         match self.amount {
-            Amount::Rounds(rounds) => self.visits == rounds * self.order.range().pages(),
+            Amount::Rounds(rounds) => self.visits == rounds * self.order.pages(),
             Amount::Time(_) => now >= deadline,
         }
     }

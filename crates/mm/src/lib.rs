@@ -163,7 +163,7 @@ pub use zone_state::ZoneState;
 
 use bandwidth::Bandwidth;
 use compact::kcompactd::Compaction;
-use cost::{Latency, Prices};
+use cost::{Latency, Prices, latency::Beside};
 use cx::Cx;
 use event::Counters;
 use folio_lock::FolioWaits;
@@ -225,6 +225,8 @@ pub struct Mm {
     bandwidth: Bandwidth,
     /// Latency of accesses of user code, by place of the CPU and of the memory.
     latency: Latency,
+    /// What is busy beside the CPU of a step, where that matters.
+    beside: Beside,
     /// Compaction in the background.
     pub compaction: Compaction,
     folio_waits: FolioWaits,
@@ -312,6 +314,7 @@ impl Mm {
             swappiness: settings.swappiness,
             bandwidth,
             latency: Latency::default(),
+            beside: Beside::default(),
             compaction: Compaction::new(settings),
             folio_waits,
             pins: rmap::Pins::default(),
@@ -437,6 +440,21 @@ impl Mm {
             self.bandwidth.flows.set_handovers(handovers);
         }
         self.latency = latency;
+    }
+
+    /// Does it matter what is busy beside a CPU?
+    pub fn shares_cpus(&self) -> bool {
+        self.latency.sharing.is_some()
+    }
+
+    /// Says what is busy beside the CPU that takes the next step.
+    pub fn set_beside(&mut self, beside: Beside) {
+        self.beside = beside;
+    }
+
+    /// What user code takes now that needs no memory, in percent of its time alone.
+    pub fn compute_percent(&self) -> u32 {
+        self.latency.sharing.filter(|_| self.beside.on_core).map_or(100, |sharing| sharing.core_percent)
     }
 
     /// User code accesses a frame `n` times, past all caches.

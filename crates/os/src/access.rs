@@ -1,7 +1,9 @@
 //! User code that goes through memory again and again.
 
 use serde::{Deserialize, Serialize};
-use units::Picos;
+use units::{Bytes, Picos};
+
+use crate::VmRange;
 
 /// How user code goes through a range.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
@@ -18,6 +20,24 @@ pub enum Pattern {
     Stride,
     /// As `Random`, and each word is stored back before the next one is loaded. An access is such a load with its store.
     Update,
+}
+
+/// Parts of a range that are as long, and as far from each other, all over it, in whole pages; the last one may be cut off.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Runs {
+    /// From the start of the first part.
+    pub range: VmRange,
+    /// The length of each, a page at least.
+    pub len: Bytes,
+    /// From the start of one to that of the next, at least their length.
+    pub every: Bytes,
+}
+
+impl From<VmRange> for Runs {
+    /// All of a range.
+    fn from(range: VmRange) -> Self {
+        Self { range, len: range.len, every: range.len }
+    }
 }
 
 /// How long it does so.

@@ -14,7 +14,7 @@ mod task;
 
 use std::future::Future;
 
-pub use access::{Accessed, Amount, Pattern};
+pub use access::{Accessed, Amount, Pattern, Runs};
 pub use counters::{Rusage, VmStat};
 pub use file::File;
 pub use memory::{Advice, FileRange, MapSpec, VmRange};
@@ -90,6 +90,14 @@ pub trait Os: Clone + Send + 'static {
     /// Goes through all pages of the range, round after round.
     fn access(&self, range: VmRange, pattern: Pattern, amount: Amount)
     -> impl Future<Output = Result<Accessed, Errno>>;
+
+    /// As [`Os::access`], but only through parts of the range.
+    fn access_runs(
+        &self,
+        runs: Runs,
+        pattern: Pattern,
+        amount: Amount,
+    ) -> impl Future<Output = Result<Accessed, Errno>>;
 
     /// Which pages of the range are resident, one entry per page.
     fn mincore(&self, range: VmRange) -> impl Future<Output = Result<Vec<bool>, Errno>>;

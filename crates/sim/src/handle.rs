@@ -10,7 +10,7 @@ use std::{
 
 use mm::page_cache::{Blocks, FileAnswer, FileRequest};
 use os::{
-    Accessed, Advice, Amount, Barrier, Died, File, MapSpec, Mempolicy, Moves, NumaNode, Os, Pattern, Placed, Placement,
+    Accessed, Advice, Amount, Barrier, Died, File, MapSpec, Mempolicy, Moves, NumaNode, Os, Pattern, Placed, Placement, Runs,
     Rusage, VmRange, VmStat, Wire,
 };
 use units::{BlockCensus, Bytes, CpuId, Errno, Frames, NodeId, Picos, Time};
@@ -201,7 +201,11 @@ impl Os for Sim {
     }
 
     async fn access(&self, range: VmRange, pattern: Pattern, amount: Amount) -> Result<Accessed, Errno> {
-        match Call(Some(Request::Access(range, pattern, amount))).await {
+        self.access_runs(range.into(), pattern, amount).await
+    }
+
+    async fn access_runs(&self, runs: Runs, pattern: Pattern, amount: Amount) -> Result<Accessed, Errno> {
+        match Call(Some(Request::Access(runs, pattern, amount))).await {
             Answer::Accessed(accessed) => Ok(accessed),
             Answer::Unit(Err(errno)) => Err(errno),
             other => unreachable!("{other:?} answers no accesses"),

@@ -17,7 +17,7 @@ use mm::{
     unmap::Unmap,
     vma::{HugeAdvice, PageRange},
 };
-use os::{Accessed, Advice, Amount, MapSpec, Pattern, VmRange};
+use os::{Accessed, Advice, Amount, MapSpec, Pattern, Runs, VmRange};
 use units::{Bytes, Errno, Picos, Time, VirtAddr, Vpn};
 
 use crate::{
@@ -109,6 +109,8 @@ pub(crate) enum Progress {
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Asker {
     pub(crate) task: TaskId,
+    /// When it asks.
+    pub(crate) at: Time,
     pub(crate) ticks: Ticks,
     pub(crate) policy: Mempolicy,
 }
@@ -133,8 +135,8 @@ impl Operation {
                 Self::Touch(Touch::new(range.start, range.len, stride, Access::Read).under(by.policy))
             }
             Request::Fill(range) => Self::Touch(Touch::fill(range.start, range.len).under(by.policy)),
-            Request::Access(range, pattern, amount) => {
-                let accesses = Box::new(accesses(pages(range), pattern, amount, by.task).under(by.policy));
+            Request::Access(runs, pattern, amount) => {
+                let accesses = Box::new(accesses(runs, pattern, amount, &by).under(by.policy));
                 Self::Access { accesses, ticks: by.ticks }
             }
             Request::Pin(range) => Self::Pin { pin: Box::new(Pin::new(pages(range)).under(by.policy)), entered: false },
@@ -418,9 +420,12 @@ impl Operation {
             }
             Self::Compute { left, ticks } => {
                 let now = cx.now();
-                let span = Picos(ticks.after(now).since(now).0.min(left.0));
-                cx.wait(now + span, Cause::User);
-                *left = *left - span;
+                let percent = u64::from(mm.compute_percent());
+                // A shared core does less until the tick.
+                let fits = ticks.after(now).since(now).0 * 100 / percent;
+                let done = Picos(fits.clamp(1, left.0.max(1)).min(left.0));
+                cx.wait(now + Picos(done.0 * percent / 100), Cause::User);
+                *left = *left - done;
                 if *left > Picos(0) { Progress::More } else { Progress::Done(Answer::Unit(Ok(()))) }
             }
             Self::Hint(scan) => match scan.step(space, cx, horizon) {
@@ -553,8 +558,8 @@ fn private_part(space: &AddressSpace, range: VmRange) -> Bytes {
     Bytes(range.len.0.saturating_sub(shared.map(of).sum()))
 }
 
-/// Each task has an order of its own where it is random.
-fn accesses(range: PageRange, pattern: Pattern, amount: Amount, by: TaskId) -> Accesses {
+/// Each task has an order of its own where it is random, and a new one each time that it goes through parts of a range.
+fn accesses(runs: Runs, pattern: Pattern, amount: Amount, by: &Asker) -> Accesses {
     let pattern = match pattern {
         Pattern::Sweep => cost::Pattern::Sweep,
         Pattern::Random => cost::Pattern::Random,
@@ -566,7 +571,14 @@ fn accesses(range: PageRange, pattern: Pattern, amount: Amount, by: TaskId) -> A
         Amount::Rounds(rounds) => access::Amount::Rounds(rounds),
         Amount::Time(span) => access::Amount::Time(span),
     };
-    Accesses::new(range, pattern, amount, by.0.into())
+    let task = u64::from(by.task.0);
+    let draw = if runs == Runs::from(runs.range) { task } else { task ^ by.at.0.rotate_left(u32::BITS / 2) };
+    Accesses::new(runs_of(runs), pattern, amount, draw)
+}
+
+fn runs_of(runs: Runs) -> access::Runs {
+    let frames = |len: Bytes| len.0.div_ceil(Bytes::PAGE.0);
+    access::Runs { range: pages(runs.range), len: frames(runs.len), every: frames(runs.every) }
 }
 
 pub(crate) fn pages(range: VmRange) -> PageRange {

@@ -16,7 +16,7 @@ use std::mem::offset_of;
 
 use mm::{
     ControlId, SpaceId, Variant,
-    cost::{Cause, Prices, Work},
+    cost::{Cause, Prices, Work, latency::Beside},
     cx::Cx,
     tlb::Shootdowns,
 };
@@ -190,6 +190,14 @@ impl CpuPrices {
 }
 
 impl World {
+    /// What is busy now that a CPU shares its core or its last-level cache with.
+    pub(crate) fn beside(&self, cpu: CpuId, kernel: KernelId) -> Beside {
+        let is_busy = |other: &CpuId| self.cpus[other.0 as usize].running.is_some();
+        let on_core = self.cpus[cpu.0 as usize].siblings.iter().any(is_busy);
+        let others = self.kernels[kernel].domains.beside(cpu).filter(is_busy).count();
+        Beside { on_core, cache_users: others as u64 + 1 }
+    }
+
     /// The latest clock of any CPU.
     pub(crate) fn latest(&self) -> Time {
         self.cpus.iter().map(|cpu| cpu.clock).max().unwrap_or(Time(0))

@@ -8,7 +8,7 @@ use mm::{
     cost::{Cause, Spent},
     page_cache::{FileAnswer, FileRequest},
 };
-use os::{Accessed, Advice, Amount, Barrier, MapSpec, Mempolicy, Pattern, Rusage, VmRange};
+use os::{Accessed, Advice, Amount, Barrier, MapSpec, Mempolicy, Pattern, Runs, Rusage, VmRange};
 use units::{Bytes, CpuId, Errno, NodeId, Picos, Time};
 
 use crate::{
@@ -134,7 +134,7 @@ pub(crate) enum Request {
     Store(VmRange, Bytes),
     Load(VmRange, Bytes),
     Fill(VmRange),
-    Access(VmRange, Pattern, Amount),
+    Access(Runs, Pattern, Amount),
     Hint(VmRange),
     NodeOf(VmRange),
     Pin(VmRange),

@@ -319,7 +319,7 @@ impl World {
             Request::SetMempolicy(policy) => self.set_mempolicy(task, &policy),
             Request::Fork if !self.is_alone() => TaskState::Answered(Answer::Space(Err(Errno::INVAL))),
             operation => {
-                let by = Asker { task, ticks: self.own_kernel().ticks, policy: self.current().policy };
+                let by = Asker { task, at, ticks: self.own_kernel().ticks, policy: self.current().policy };
                 let task = &mut self.tasks[task.0 as usize];
                 task.asked = Some((at, task.spent.total()));
                 TaskState::Kernel(Operation::new(operation, by))

@@ -41,6 +41,18 @@ pub struct Latency {
     /// Limits of links between nodes.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub links: Option<Links>,
+    /// How much of each other CPUs take that are busy.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub sharing: Option<Sharing>,
+}
+
+/// Busy CPUs of a core share its speed, and those of a last-level cache its size.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Sharing {
+    /// What user code takes that needs no memory while another hardware thread of the core is busy, in percent of its time alone.
+    pub core_percent: u32,
+    /// The author and the way of the measurement, or that it is an assumption.
+    pub source: String,
 }
 
 /// A figure for each pair of nodes.
@@ -120,7 +132,8 @@ pub struct Links {
 const HOST_PAGES: [(&str, HostPages); 3] =
     [("4KiB", HostPages::Base), ("2MiB", HostPages::Huge), ("as-guest", HostPages::AsGuest)];
 
-const KEYS: &[&str] = &["load", "line", "handover", "cache", "tlb", "private", "tlbs", "walk_cache", "host", "links"];
+const KEYS: &[&str] =
+    &["load", "line", "handover", "cache", "tlb", "private", "tlbs", "walk_cache", "host", "links", "sharing"];
 
 impl Latency {
     /// The figures for the simulator.
@@ -133,6 +146,7 @@ impl Latency {
             tlb: self.tlb.as_ref().map(|tlb| TlbReach { base: tlb.base, huge: tlb.huge, miss: tlb.ps }),
             walk: self.walk(),
             links: self.links.as_ref().map_or_else(Vec::new, Links::per_page),
+            sharing: self.sharing.as_ref().map(|sharing| cost::latency::Sharing { core_percent: sharing.core_percent }),
         }
     }
 
@@ -175,6 +189,7 @@ impl Latency {
             self.walk_cache.as_ref().map(|cache| &cache.source),
             self.host.as_ref().map(|host| &host.source),
             self.links.as_ref().map(|links| &links.source),
+            self.sharing.as_ref().map(|sharing| &sharing.source),
         ];
         let sources: Vec<&String> = sources.into_iter().flatten().collect();
         let assumed = sources.iter().filter(|source| prices::is_assumed(source)).count();
@@ -206,6 +221,7 @@ pub(super) fn read(root: &TableReader<'_>, nodes: usize) -> Result<Option<Latenc
         walk_cache: walk_cache(&table)?,
         host: host(&table)?,
         links: links(&table, nodes)?,
+        sharing: sharing(&table)?,
     };
     check(&table, &latency)?;
     Ok(Some(latency))
@@ -248,6 +264,21 @@ fn cache(table: &TableReader<'_>, name: &str) -> Result<Option<Cache>, SourceErr
     let Some(figure) = table.table(name)? else { return Ok(None) };
     let figure = figure.only("key", &["size", "ns", "source"])?;
     Ok(Some(Cache { size: figure.required("size")?, ps: one_span(&figure)?, source: prices::source_of(&figure)? }))
+}
+
+/// From no slow-down to that of a core which does less with two threads than with one.
+const CORE_PERCENT: std::ops::RangeInclusive<u64> = 100..=400;
+
+fn sharing(table: &TableReader<'_>) -> Result<Option<Sharing>, SourceError> {
+    let Some(figure) = table.table("sharing")? else { return Ok(None) };
+    let figure = figure.only("key", &["core_percent", "source"])?;
+    let found: u64 = figure.required("core_percent")?;
+    let percent = u32::try_from(found).ok().filter(|_| CORE_PERCENT.contains(&found));
+    let core_percent = percent.ok_or_else(|| {
+        let (least, most) = CORE_PERCENT.into_inner();
+        figure.error("core_percent", format!("expected {least} to {most} (percent of the time alone), found {found}"))
+    })?;
+    Ok(Some(Sharing { core_percent, source: prices::source_of(&figure)? }))
 }
 
 fn tlb(table: &TableReader<'_>) -> Result<Option<Tlb>, SourceError> {
@@ -366,6 +397,9 @@ pub(super) fn write(latency: &Latency, quoted: impl Fn(&str) -> String) -> Strin
     }
     if let Some(Links { mb_per_s, source }) = &latency.links {
         text += &format!("links = {{ mb_per_s = {mb_per_s:?}, source = {} }}\n", quoted(source));
+    }
+    if let Some(Sharing { core_percent, source }) = &latency.sharing {
+        text += &format!("sharing = {{ core_percent = {core_percent}, source = {} }}\n", quoted(source));
     }
     if let Some(Host { pages, source }) = &latency.host {
         text += &format!("host = {{ pages = {}, source = {} }}\n", quoted(pages), quoted(source));

@@ -154,7 +154,7 @@ impl World {
 
     /// One page after the other. Says how many visits there were.
     fn page_by_page(&mut self, range: PageRange, pattern: Pattern, amount: Amount, draw: u64) -> u64 {
-        let mut order = Order::new(range, pattern.is_random().then_some(draw));
+        let mut order = Order::new(range.into(), pattern.is_random().then_some(draw));
         let (begin, mut visits, mut next) = (self.now, 0, order.piece().start);
         while match amount {
             Amount::Rounds(rounds) => visits < rounds * range.pages(),
@@ -201,7 +201,7 @@ impl World {
                 _ => space.tables.use_huge(vpn, stores),
             }
             let range = Frames(range.pages());
-            let place = Place { from: own, to, is_huge: pte.is_huge() };
+            let place = Place { from: own, to, is_huge: pte.is_huge(), cache_users: 1 };
             let table = match space.tables.pmd_of(vpn) {
                 Pmd::Table(table) => space.tables.frame(table),
                 _ => space.tables.pmd_frame(vpn).expect("it is mapped"),
@@ -251,7 +251,7 @@ fn runs_of_pages_come_to_what_each_page_comes_to() {
         // Twice: what was known of tables has changed in between.
         for round in 0..2 {
             let what = format!("case {case}, round {round}: {part:?}, {pattern:?}, {amount:?}");
-            let mut accesses = Accesses::new(part, pattern, amount, case);
+            let mut accesses = Accesses::new(part.into(), pattern, amount, case);
             world.in_runs(&mut numbers, &mut accesses);
             let visits = twin.page_by_page(part, pattern, amount, case);
             assert_eq!(accesses.visits(), visits, "{what}");
@@ -294,7 +294,7 @@ fn a_walk_costs_what_the_node_of_the_table_costs() {
         assert_eq!(node, NodeId(if bind_tables { 2 } else { 0 }));
         assert_eq!(world.mm.node_of(world.space.tables.lookup(range.start).pfn()), NodeId(2));
         let spent = world.spent;
-        let mut accesses = Accesses::new(range, Pattern::Random, Amount::Rounds(2), 1);
+        let mut accesses = Accesses::new(range.into(), Pattern::Random, Amount::Rounds(2), 1);
         let limits = Limits { horizon: Time(u64::MAX), until: Time(u64::MAX) };
         while world.with(|mm, space, cx| accesses.step(mm, space, cx, limits)) == Step::More {}
         let visits = 2 * pages;
@@ -336,7 +336,7 @@ fn rounds_that_cost_nothing_end_with_their_time() {
     world.mm.set_latency(Latency::default());
     let range = world.with(|mm, space, cx| space.mmap(mm, cx, 3)).expect("there is room");
     let free = Prices::free();
-    let mut accesses = Accesses::new(range, Pattern::Random, Amount::Time(Picos(500)), 0);
+    let mut accesses = Accesses::new(range.into(), Pattern::Random, Amount::Time(Picos(500)), 0);
     let (mut now, mut steps) = (Time(0), 0);
     while {
         let mut cx = Cx::new(CpuId(0), now, &free, &mut world.counters);
@@ -354,7 +354,7 @@ fn rounds_that_cost_nothing_end_with_their_time() {
 fn a_mapping_that_is_gone_ends_the_program() {
     let mut world = World::new();
     let range = PageRange::new(Vpn(4096), 4);
-    let mut accesses = Accesses::new(range, Pattern::Sweep, Amount::Rounds(1), 0);
+    let mut accesses = Accesses::new(range.into(), Pattern::Sweep, Amount::Rounds(1), 0);
     let limits = Limits { horizon: world.now, until: world.now + Picos(1) };
     assert_eq!(world.with(|mm, space, cx| accesses.step(mm, space, cx, limits)), Step::More, "it needs the lock first");
     assert!(accesses.is_in_fault() && accesses.keeps_lock());

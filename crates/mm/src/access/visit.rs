@@ -73,7 +73,7 @@ pub(super) struct Round {
 impl Accesses {
     pub(super) fn units(&mut self, mm: &Mm, cx: &Cx) -> Units {
         let own = mm.nodes.place(mm.node_of_cpu(cx.cpu()));
-        let range = units::Frames(self.order.range().pages());
+        let range = units::Frames(self.order.pages());
         let sizes = [false, true];
         let pattern = self.pattern;
         let walked =
@@ -82,9 +82,11 @@ impl Accesses {
             return Units { prices: UnitPrices::Walked([base, huge]), own };
         }
         let (is_flow, cpu) = (self.is_flow(mm), cx.cpu().0 as usize);
+        let cache_users = mm.beside.cache_users;
         let of = |is_huge| {
             let unit = |to| {
-                let alone = mm.latency.of_visit(cx.prices(), pattern, range, Place { from: own, to, is_huge });
+                let alone =
+                    mm.latency.of_visit(cx.prices(), pattern, range, Place { from: own, to, is_huge, cache_users });
                 if is_flow { with_turn(alone, mm.bandwidth.flows.turn(cpu, own, to)) } else { alone }
             };
             (0..mm.nodes.count()).map(unit).collect()
@@ -95,8 +97,8 @@ impl Accesses {
     /// A visit of a sweep to a page of a node that nobody else wants.
     fn alone(&self, mm: &Mm, cx: &Cx, to: usize) -> AccessPrice {
         let from = mm.nodes.place(mm.node_of_cpu(cx.cpu()));
-        let range = units::Frames(self.order.range().pages());
-        mm.latency.of_visit(cx.prices(), self.pattern, range, Place { from, to, is_huge: false })
+        let range = units::Frames(self.order.pages());
+        mm.latency.of_visit(cx.prices(), self.pattern, range, Place { from, to, is_huge: false, cache_users: 1 })
     }
 
     /// A round begins. If the last one was all of this step's and met no fault, others of this step take as long.
@@ -106,7 +108,7 @@ impl Accesses {
             let span = cx.now().since(last.start).0;
             let left = limit.0.saturating_sub(cx.now().0);
             let most = match self.amount {
-                Amount::Rounds(_) => self.left() / self.order.range().pages(),
+                Amount::Rounds(_) => self.left() / self.order.pages(),
                 Amount::Time(_) => u64::MAX,
             };
             let rounds = left.checked_div(span).map_or(most, |fit| fit.min(most));
@@ -116,7 +118,7 @@ impl Accesses {
                 return;
             }
             cx.access(AccessPrice { near: near - last.near, far: far - last.far }, rounds);
-            self.visits += rounds * self.order.range().pages();
+            self.visits += rounds * self.order.pages();
             self.order.pass_rounds(rounds);
             self.next = self.order.piece().start;
         }

@@ -106,6 +106,30 @@ pub struct Latency {
     /// The time to send a page over the link between two nodes, by the same places as `load`; 0 where the link has no limit.
     /// Nothing: no link has one.
     pub links: Vec<Vec<Picos>>,
+    /// How much of each other CPUs take that are busy; none where each has its core and its cache for itself.
+    pub sharing: Option<Sharing>,
+}
+
+/// CPUs that are busy share what they have in common: those of a core its speed, those of a cache its size, in equal parts.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Sharing {
+    /// What user code takes that needs no memory, while another hardware thread of the core is busy, in percent of its time alone.
+    pub core_percent: u32,
+}
+
+/// Busy CPUs beside the one that takes a step.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Beside {
+    /// Is another hardware thread of its core busy?
+    pub on_core: bool,
+    /// Busy CPUs of its last-level cache, with itself.
+    pub cache_users: u64,
+}
+
+impl Default for Beside {
+    fn default() -> Self {
+        Self { on_core: false, cache_users: 1 }
+    }
 }
 
 /// Shares are in so many parts: a price is rounded down once, for a single access, so that it does not matter how many are paid
@@ -146,7 +170,7 @@ impl Latency {
 
     /// A visit to a base page of a range of so many pages, or to such a part of a huge page.
     pub fn of_visit(&self, prices: &Prices, pattern: Pattern, range: Frames, place: Place) -> AccessPrice {
-        let Place { from, to, is_huge } = place;
+        let Place { from, to, is_huge, cache_users } = place;
         let is_cached = self.is_cached(range);
         match pattern {
             Pattern::Sweep if self.is_flat() || is_cached => {
@@ -161,7 +185,7 @@ impl Latency {
             }
             Pattern::Random | Pattern::Lines(_) | Pattern::Stride | Pattern::Update => {
                 let memory = self.of(prices, from, to);
-                let hits = self.cache.map_or(0, |cache| share(cache.size, range));
+                let hits = self.cache.map_or(0, |cache| share(Bytes(cache.size.0 / cache_users), range));
                 let from_cache = self.cache.map_or(Picos(0), |cache| cache.load);
                 let walks = self.tlb.map_or(Picos(0), |tlb| {
                     let reach = if is_huge { tlb.huge } else { tlb.base };
@@ -187,6 +211,8 @@ pub struct Place {
     pub to: usize,
     /// The page is mapped by a huge page.
     pub is_huge: bool,
+    /// CPUs that have equal parts of the cache.
+    pub cache_users: u64,
 }
 
 /// Splits the price of a place into the price within the CPU's own node, and the rest.

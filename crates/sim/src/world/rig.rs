@@ -62,6 +62,10 @@ impl World {
         // All but this one. Whose entries a kernel thread will change is not known yet: the TLBs of all that run user code may
         // have them.
         let sharers = if is_thread { self.runners(cpu) } else { self.kernels[kernel].running_in[space.0 as usize] - 1 };
+        if self.kernels[kernel].mm.shares_cpus() {
+            let beside = self.beside(cpu, kernel);
+            self.kernels[kernel].mm.set_beside(beside);
+        }
         let prices = self.prices.on(&self.cpus, cpu);
         let (task, here) = (&mut self.tasks[id.0 as usize], &mut self.cpus[cpu.0 as usize]);
         let number = self.kernels[kernel].number(cpu);

@@ -14,7 +14,7 @@ fn prices() -> Prices {
 }
 
 fn place(from: usize, to: usize) -> Place {
-    Place { from, to, is_huge: false }
+    Place { from, to, is_huge: false, cache_users: 1 }
 }
 
 #[test]
@@ -59,7 +59,12 @@ fn what_a_cache_or_a_tlb_holds_of_a_range_is_found_there() {
     let cache = Some(LastCache { size: Bytes::mib(32), load: Picos::from_nanos(20) });
     let latency = Latency { cache, ..two_nodes() };
     let random = |of: &Latency, mib: u64, is_huge| {
-        of.of_visit(&prices(), Pattern::Random, Bytes::mib(mib).frames(), Place { from: 0, to: 1, is_huge })
+        of.of_visit(
+            &prices(),
+            Pattern::Random,
+            Bytes::mib(mib).frames(),
+            Place { from: 0, to: 1, is_huge, cache_users: 1 },
+        )
     };
     assert_eq!(random(&latency, 32, false), AccessPrice { near: Picos(20_000), far: Picos(0) });
     assert_eq!(random(&latency, 64, false), AccessPrice { near: Picos(50_000), far: Picos(30_000) });
