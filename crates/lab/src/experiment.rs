@@ -280,7 +280,8 @@ model = ["threads", "processes"]
                 "fault-strom",
                 "2: workload: unknown workload \"fault-strom\"; did you mean \"fault-storm\"? \
                  (valid workloads: fault-storm, thpscale, thp-locality, fork-storm, aged-fault, small-files, slab-churn, \
-                 thpfioscale, numa-access, numa-probe, autonumabench, week, guests, will-it-scale, guest-footprint)",
+                 thpfioscale, numa-access, numa-probe, autonumabench, warehouses, week, guests, will-it-scale, \
+                 guest-footprint)",
             ),
             (
                 "\"vm\"",

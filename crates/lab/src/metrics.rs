@@ -4,6 +4,7 @@ mod autonumabench;
 mod locality;
 mod numa_access;
 mod numa_probe;
+mod warehouses;
 
 use report::{Better, Metric};
 use units::{Bytes, Picos};
@@ -38,6 +39,7 @@ pub(crate) fn of(workload: &Workload, outcome: &Outcome) -> Vec<Metric> {
         },
         Workload::NumaProbe(_) => numa_probe::metrics(&outcome.tasks),
         Workload::Autonumabench(_) => autonumabench::metrics(outcome),
+        Workload::Warehouses(_) => warehouses::metrics(outcome),
         Workload::VmLargerThanANode(_) => locality::vm(&workload.case(), outcome),
         Workload::FragmentedFault(_) => locality::fragmented(&workload.case(), outcome),
         Workload::GuestFootprint(params) => footprint(params, &outcome.tasks),

@@ -20,8 +20,16 @@ use crate::{
 /// Makes all tables: latencies, shares, times, external fragmentation and counters of each group of cells.
 pub(crate) fn report(groups: &[Group<'_>]) -> Report {
     let of_group = |group| {
-        let first = [latencies(group), shares(group), programs(group), memory(group), durations(group)].into_iter();
-        first.chain(extfrag::table(group)).chain([vmstat(group)]).collect::<Vec<Table>>()
+        let first = [
+            latencies(group),
+            shares(group),
+            programs(group),
+            bops(group),
+            peaks(group),
+            memory(group),
+            durations(group),
+        ];
+        first.into_iter().chain(extfrag::table(group)).chain([vmstat(group)]).collect::<Vec<Table>>()
     };
     let tables = groups.iter().flat_map(of_group);
     Report {
@@ -158,6 +166,47 @@ fn programs(group: &Group<'_>) -> Table {
     table(group, Kind::Duration, (&title, "s"), Better::None, rows)
 }
 
+/// Business operations of warehouses by their number, and the number with most of them.
+const BOPS: &str = "bops";
+const PEAK: &str = "peak";
+
+/// Throughput by warehouses; with several JVMs its mean and deviation over them before it.
+fn bops(group: &Group<'_>) -> Table {
+    let metrics = || group.cells.iter().flat_map(|placed| of_name(placed.cell, BOPS));
+    let parts = distinct(metrics().filter_map(|metric| metric.part.as_deref()));
+    let mut rows = Vec::new();
+    for class in distinct(metrics().filter_map(|metric| metric.class.as_deref())) {
+        rows.extend(parts.iter().map(|part| {
+            let found = |cell: &Cell| {
+                let place = (Some(class), Some(*part));
+                let mut all = of_name(cell, BOPS);
+                all.find(|found| (found.class.as_deref(), found.part.as_deref()) == place)?.samples.first().copied()
+            };
+            let better = if class == "Stddev" { Better::Lower } else { Better::Higher };
+            let (metric, case) = (format!("{BOPS}.{class}"), (*part).to_owned());
+            let row = row(group, Line { metric, case, stat: class, better, form: Form::Hundredths }, found);
+            Row { operation: format!("{class} {}", part.trim_start_matches("warehouses=")), ..row }
+        }));
+    }
+    let title = format!("{} (business operations per second by warehouses)", group.experiment);
+    table(group, Kind::Duration, (&title, "ops/s"), Better::Higher, rows)
+}
+
+/// The peak that is expected, at as many warehouses as CPUs, and the actual one; its label is one too high, as mmtests had it.
+fn peaks(group: &Group<'_>) -> Table {
+    let metrics = group.cells.iter().flat_map(|placed| of_name(placed.cell, PEAK));
+    let rows = distinct(metrics.filter_map(|metric| metric.part.as_deref())).into_iter().map(|part| {
+        let found = |cell: &Cell| {
+            of_name(cell, PEAK).find(|found| found.part.as_deref() == Some(part))?.samples.first().copied()
+        };
+        let better = if part.ends_with("Bops") { Better::Higher } else { Better::None };
+        let (metric, case) = (PEAK.to_owned(), part.to_owned());
+        row(group, Line { metric, case, stat: "", better, form: Form::Hundredths }, found)
+    });
+    let title = format!("{} Peaks", group.experiment);
+    table(group, Kind::Duration, (&title, "warehouses, ops/s"), Better::None, rows.collect())
+}
+
 /// Where the memory of each program ended, by node and page size.
 fn memory(group: &Group<'_>) -> Table {
     let title = format!("{} Memory (GiB at the end)", group.experiment);
@@ -205,7 +254,8 @@ fn vmstat(group: &Group<'_>) -> Table {
         row(group, Line { metric, case, stat: "", better: Better::None, form: line.form }, of_run)
     };
     // The posting of 2013 has one row for entries that were made to fault, those of 2015 have three.
-    let has_programs = group.cells.iter().any(|placed| of_name(placed.cell, PROGRAMS[0]).next().is_some());
+    let has = |name: &str| group.cells.iter().any(|placed| of_name(placed.cell, name).next().is_some());
+    let has_programs = has(PROGRAMS[0]) || has(BOPS);
     let is_counted =
         |line: &&vmstat::Line| group.cells.iter().any(|placed| line.is_counted(&vmstat::Run::of(placed.cell)));
     let lines = vmstat::LINES.iter().filter(|line| line.is_of(has_programs)).filter(is_counted);

@@ -26,6 +26,7 @@ pub mod thpfioscale;
 pub mod thpscale;
 pub mod thpscale_2015;
 pub mod vm_larger_than_a_node;
+pub mod warehouses;
 pub mod week;
 pub mod will_it_scale;
 
@@ -65,6 +66,8 @@ pub enum Workload {
     NumaProbe(numa_probe::Params),
     /// Programs whose threads and memory begin on the wrong nodes.
     Autonumabench(autonumabench::Params),
+    /// Java virtual machines with a thread for each warehouse.
+    Warehouses(warehouses::Params),
     /// Huge page faults between hours of mixed work.
     Week(week::Params),
     /// Guests of one host that need its memory in turns.
@@ -106,6 +109,7 @@ pub const WORKLOADS: &[WorkloadInfo] = &[
     numa_access::INFO,
     numa_probe::INFO,
     autonumabench::INFO,
+    warehouses::INFO,
     week::INFO,
     guests::INFO,
     will_it_scale::INFO,
@@ -185,6 +189,7 @@ impl Workload {
             "fragmented-fault" => fragmented_fault::Params::parse(params).map(Self::FragmentedFault),
             "autonumabench" => autonumabench::Params::parse(params).map(Self::Autonumabench),
             "numa-probe" => numa_probe::Params::parse(params).map(Self::NumaProbe),
+            "warehouses" => warehouses::Params::parse(params).map(Self::Warehouses),
             "numa-access" => numa_access::Params::parse(params).map(Self::NumaAccess),
             _ => Err(ParamError::UnknownWorkload(name.to_owned())),
         }
@@ -204,6 +209,7 @@ impl Workload {
             Self::NumaAccess(params) => params.memory(),
             Self::NumaProbe(params) => params.memory(),
             Self::Autonumabench(params) => params.memory(total),
+            Self::Warehouses(params) => params.memory(total),
             Self::Week(params) => params.memory(total),
             Self::Guests(params) => params.memory * u64::from(params.guests),
             Self::WillItScale(params) => params.memory(total),
@@ -218,6 +224,7 @@ impl Workload {
     pub fn mapped(&self, total: Bytes) -> Bytes {
         match self {
             Self::FragmentedFault(params) => params.mapped(total),
+            Self::Warehouses(params) => params.mapped(total),
             _ => self.memory(total),
         }
     }
@@ -230,6 +237,7 @@ impl Workload {
             | Self::NumaAccess(_)
             | Self::NumaProbe(_)
             | Self::Autonumabench(_)
+            | Self::Warehouses(_)
             | Self::Guests(_)
             | Self::VmLargerThanANode(_)
             | Self::FragmentedFault(_) => Bytes(0),
@@ -282,6 +290,7 @@ impl Workload {
             | Self::ForkStorm(_)
             | Self::NumaAccess(_)
             | Self::NumaProbe(_)
+            | Self::Warehouses(_)
             | Self::Autonumabench(_) => false,
             Self::Thpscale(_)
             | Self::Thpscale2015(_)
@@ -304,7 +313,7 @@ impl Workload {
             Self::WillItScale(params) => params.faults_follow(),
             Self::NumaAccess(params) => params.knows_its_faults(),
             // How often hinting faults come, only the kernel knows.
-            Self::Autonumabench(_) | Self::NumaProbe(_) => false,
+            Self::Autonumabench(_) | Self::NumaProbe(_) | Self::Warehouses(_) => false,
             _ => !self.presses(),
         }
     }
@@ -331,6 +340,7 @@ impl Workload {
             Self::NumaAccess(params) => params.case(),
             Self::NumaProbe(params) => params.case(),
             Self::Autonumabench(params) => params.case(),
+            Self::Warehouses(params) => params.case(),
             Self::Week(params) => params.case(),
             Self::Guests(params) => params.case(),
             Self::WillItScale(params) => params.case(),
@@ -344,7 +354,7 @@ impl Workload {
     pub fn scored(&self) -> bool {
         match self {
             Self::FaultStorm(params) => params.duration.is_none(),
-            Self::WillItScale(_) => false,
+            Self::WillItScale(_) | Self::Warehouses(_) => false,
             Self::ForkStorm(_)
             | Self::Thpscale(_)
             | Self::Thpscale2015(_)
@@ -370,6 +380,11 @@ impl Workload {
         if let Some(problem) = self.misfit(os.memory(), os.cpus() / nodes.max(1)) {
             return Err(WorkloadError::Misfit(problem));
         }
+        if let Self::Warehouses(params) = self
+            && let Some(problem) = params.misfit(os.memory(), &os.nodes())
+        {
+            return Err(WorkloadError::Misfit(problem));
+        }
         if let Some(problem) = self.misfit_of_nodes(&os.nodes()) {
             return Err(WorkloadError::Misfit(problem));
         }
@@ -385,6 +400,7 @@ impl Workload {
             Self::NumaProbe(params) => numa_probe::run(os, params.clone()).await,
             Self::NumaAccess(params) => numa_access::run(os, params.clone()).await,
             Self::Autonumabench(params) => autonumabench::run(os, params.clone(), seed).await,
+            Self::Warehouses(params) => warehouses::run(os, params.clone()).await,
             Self::Week(params) => week::run(os, params.clone(), seed).await,
             Self::Guests(_) => guests::run(),
             Self::WillItScale(params) => will_it_scale::run(os, params.clone()).await,
@@ -412,6 +428,7 @@ pub async fn run_entry<O: Os>(os: O, entry: &str, params: &[u8]) -> Option<serde
             Some(through_json(params, async |with| autonumabench::process(os, with).await).await)
         }
         numa_probe::LOAD_ENTRY => Some(through_json(params, async |with| numa_probe::load(os, with).await).await),
+        warehouses::JVM_ENTRY => Some(through_json(params, async |with| warehouses::process(os, with).await).await),
         week::COMPILE_ENTRY => Some(through_json(params, async |with| week::compile(os, with).await).await),
         _ => None,
     }

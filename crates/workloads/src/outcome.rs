@@ -93,6 +93,9 @@ pub struct TaskOutcome {
     /// The program that it stands for, where a run has several; of autonumabench only.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub part: Option<String>,
+    /// Business transactions that it has done; of warehouses only.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub transactions: Option<u64>,
     /// Where its memory ended, by node and page size; of vm-larger-than-a-node, fragmented-fault, autonumabench and
     /// numa-probe only.
     #[serde(default, skip_serializing_if = "Option::is_none")]
@@ -146,6 +149,7 @@ impl TaskOutcome {
             probe: None,
             census: None,
             part: None,
+            transactions: None,
             places: None,
             deferral: None,
             host_resident: None,

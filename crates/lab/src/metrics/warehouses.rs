@@ -1,0 +1,65 @@
+//! Metrics of warehouses: business operations per second by warehouses, and the peak, as SPECjbb2005 and mmtests print them.
+
+use report::{
+    Better, Metric,
+    stats::{amean, stddev},
+};
+use workloads::{Outcome, TaskOutcome};
+
+use super::{classed, metric, rate};
+
+/// Throughput of each point (with several JVMs their mean and deviation too), and the peaks.
+pub(super) fn metrics(outcome: &Outcome) -> Vec<Metric> {
+    let points: Vec<(&str, Vec<f64>)> =
+        outcome.tasks.chunk_by(|one, next| one.part == next.part).map(|jvms| (part(&jvms[0]), rates(jvms))).collect();
+    let bops = |class: &str, of: fn(&[f64]) -> Option<f64>| {
+        let row = |(part, rates): &(&str, Vec<f64>)| {
+            let better = if class == "Stddev" { Better::Lower } else { Better::Higher };
+            let row = classed("bops", class, "ops/s", better, of(rates).into_iter().collect());
+            Metric { part: Some((*part).to_owned()), ..row }
+        };
+        points.iter().map(row).collect::<Vec<_>>()
+    };
+    let has_several = points.iter().any(|(_, rates)| rates.len() > 1);
+    let mut metrics = Vec::new();
+    if has_several {
+        metrics.extend(bops("Mean", amean));
+        metrics.extend(bops("Stddev", stddev));
+    }
+    metrics.extend(bops("TPut", |rates| Some(rates.iter().sum())));
+    metrics.extend(peaks(outcome, &points));
+    metrics
+}
+
+fn part(task: &TaskOutcome) -> &str {
+    task.part.as_deref().expect("a point has a name")
+}
+
+/// The operations per second of each JVM.
+fn rates(jvms: &[TaskOutcome]) -> Vec<f64> {
+    jvms.iter().map(|jvm| rate(jvm.transactions.unwrap_or(0), jvm.end.since(jvm.start))).collect()
+}
+
+/// The peak that is expected at as many warehouses as CPUs, and the actual one, whose warehouses mmtests of 2013 calls one more than
+/// they are.
+fn peaks(outcome: &Outcome, points: &[(&str, Vec<f64>)]) -> Vec<Metric> {
+    let warehouses = |part: &str| part.strip_prefix("warehouses=").and_then(|number| number.parse::<u32>().ok());
+    let all: Vec<(u32, f64)> =
+        points.iter().filter_map(|(part, rates)| Some((warehouses(part)?, rates.iter().sum()))).collect();
+    let jvms = points.first().map_or(1, |(_, rates)| rates.len().max(1));
+    let expected = f64::from(outcome.cpus.unwrap_or(0)) / jvms as f64;
+    // The first of several that are as high.
+    let actual = all.iter().copied().reduce(|peak, point| if point.1 > peak.1 { point } else { peak });
+    let row = |name: &str, unit: &str, better, value: f64| Metric {
+        part: Some(name.to_owned()),
+        ..metric("peak", unit, better, vec![value])
+    };
+    let mut rows = vec![row("Expected Warehouse", "", Better::None, expected)];
+    let at_expected = all.iter().find(|(warehouses, _)| f64::from(*warehouses) == expected);
+    rows.extend(at_expected.map(|(_, bops)| row("Expected Bops", "ops/s", Better::Higher, *bops)));
+    if let Some((warehouses, bops)) = actual {
+        rows.push(row("Warehouse", "", Better::None, f64::from(warehouses + 1)));
+        rows.push(row("Peak Bops", "ops/s", Better::Higher, bops));
+    }
+    rows
+}
