@@ -44,7 +44,12 @@ impl Presentation {
         let titles = experiment.columns.iter();
         let titles = titles.filter_map(|column| Some((column.kernel.clone(), column.title.clone()?))).collect();
         let about = Some(experiment.about.clone());
-        Ok(Self { about, titles, ..Self::without_experiment(&experiment.name, cells)? })
+        let mut shown = Self { about, titles, ..Self::without_experiment(&experiment.name, cells)? };
+        if shown.published.is_none() {
+            let tables = experiment.columns.iter().filter_map(|column| column.tables.as_deref()).collect();
+            shown.published = published::files_with_tables(&experiment.name, &tables)?;
+        }
+        Ok(shown)
     }
 
     /// For a result that was made before these things were kept: as the files of today have it. Where its experiment is gone,

@@ -61,6 +61,15 @@ pub(crate) fn files_of_experiment(experiment: &str) -> Result<Option<Files>, Sou
     of_experiment_in(Path::new(""), experiment)
 }
 
+/// Files of a series that needs this experiment besides its main one, where all sets of tables of it are printed there.
+pub(crate) fn files_with_tables(experiment: &str, tables: &BTreeSet<&str>) -> Result<Option<Files>, SourceError> {
+    find_in(Path::new(""), |published| {
+        let is_printed = |set: &&str| published.all().iter().any(|printed| printed.place()[0] == *set);
+        let needs = published.source.also.iter().any(|also| also == experiment);
+        needs && !tables.is_empty() && tables.iter().all(is_printed)
+    })
+}
+
 /// The series whose claims need this experiment: whose tables it makes, or else one that needs it besides.
 pub fn that_needs(experiment: &str) -> Result<Option<Published>, SourceError> {
     let root = Path::new("");

@@ -1,4 +1,4 @@
-//! A barrier that works across processes: three words in a memory file whose descriptor children inherit.
+//! A barrier that works across processes: four words in a memory file whose descriptor children inherit.
 
 use std::{
     num::NonZeroUsize,
@@ -27,6 +27,8 @@ struct Words {
     /// Moves when everybody has arrived and when the barrier is cancelled: what waiters sleep on.
     generation: AtomicU32,
     cancelled: AtomicU32,
+    /// A number of its parties.
+    count: AtomicU32,
 }
 
 /// One barrier as mapped into this process.
@@ -106,6 +108,16 @@ impl SharedBarrier {
     pub(crate) fn cancel(&self) {
         self.words().cancelled.store(1, Ordering::Release);
         self.advance();
+    }
+
+    /// Adds to the number of its parties; says what it was before.
+    pub(crate) fn add(&self, n: u32) -> u32 {
+        self.words().count.fetch_add(n, Ordering::SeqCst)
+    }
+
+    /// Sets that number.
+    pub(crate) fn set(&self, value: u32) {
+        self.words().count.store(value, Ordering::SeqCst);
     }
 
     /// Has somebody?

@@ -460,6 +460,15 @@ impl Os for Linux {
         self.barrier_of(barrier).is_ok_and(|barrier| barrier.is_cancelled())
     }
 
+    fn add(&self, barrier: Barrier, n: u32) -> Result<u32, Errno> {
+        Ok(self.barrier_of(barrier)?.add(n))
+    }
+
+    fn set(&self, barrier: Barrier, value: u32) -> Result<(), Errno> {
+        self.barrier_of(barrier)?.set(value);
+        Ok(())
+    }
+
     fn spawn<T: Send + 'static>(
         &self,
         on: Placement,

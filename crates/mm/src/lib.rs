@@ -225,7 +225,7 @@ pub struct Mm {
     bandwidth: Bandwidth,
     /// Latency of accesses of user code, by place of the CPU and of the memory.
     latency: Latency,
-    /// What is busy beside the CPU of a step, where that matters.
+    /// Busy CPUs beside that of a step, where they matter.
     beside: Beside,
     /// Compaction in the background.
     pub compaction: Compaction,
@@ -452,7 +452,7 @@ impl Mm {
         self.beside = beside;
     }
 
-    /// What user code takes now that needs no memory, in percent of its time alone.
+    /// The time of user code that needs no memory, now, in percent of its time alone.
     pub fn compute_percent(&self) -> u32 {
         self.latency.sharing.filter(|_| self.beside.on_core).map_or(100, |sharing| sharing.core_percent)
     }

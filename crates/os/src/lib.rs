@@ -174,6 +174,13 @@ pub trait Os: Clone + Send + 'static {
     /// to say so.
     fn is_cancelled(&self, barrier: Barrier) -> bool;
 
+    /// Adds to a number that those who know the barrier share, 0 at first, and says what it was before: an atomic operation of
+    /// user code, which takes no time of a simulated machine. It wraps around.
+    fn add(&self, barrier: Barrier, n: u32) -> Result<u32, Errno>;
+
+    /// Sets that number.
+    fn set(&self, barrier: Barrier, value: u32) -> Result<(), Errno>;
+
     /// Starts a task that shares this address space, like a thread. It runs from now on, awaited or not.
     fn spawn<T: Send + 'static>(
         &self,

@@ -138,7 +138,7 @@ pub struct Printed {
 
 impl Printed {
     /// Experiment, metric, case and column.
-    fn place(&self) -> [&str; 4] {
+    pub fn place(&self) -> [&str; 4] {
         [&self.experiment, &self.metric, &self.case, &self.kernel]
     }
 }

@@ -335,6 +335,20 @@ impl Os for Sim {
         with(|world| world.meetings[barrier.id as usize].cancelled)
     }
 
+    fn add(&self, barrier: Barrier, n: u32) -> Result<u32, Errno> {
+        Ok(with(|world| {
+            let count = &mut world.meetings[barrier.id as usize].count;
+            let before = *count;
+            *count = before.wrapping_add(n);
+            before
+        }))
+    }
+
+    fn set(&self, barrier: Barrier, value: u32) -> Result<(), Errno> {
+        with(|world| world.meetings[barrier.id as usize].count = value);
+        Ok(())
+    }
+
     fn spawn<T: Send + 'static>(
         &self,
         on: Placement,

@@ -190,7 +190,7 @@ impl CpuPrices {
 }
 
 impl World {
-    /// What is busy now that a CPU shares its core or its last-level cache with.
+    /// Busy CPUs that share a core or a last-level cache with one.
     pub(crate) fn beside(&self, cpu: CpuId, kernel: KernelId) -> Beside {
         let is_busy = |other: &CpuId| self.cpus[other.0 as usize].running.is_some();
         let on_core = self.cpus[cpu.0 as usize].siblings.iter().any(is_busy);

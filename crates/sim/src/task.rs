@@ -268,4 +268,6 @@ pub(crate) struct Meeting {
     pub(crate) parties: u32,
     pub(crate) waiting: Vec<TaskId>,
     pub(crate) cancelled: bool,
+    /// A number that its parties share.
+    pub(crate) count: u32,
 }

@@ -319,9 +319,10 @@ impl Workload {
     }
 
     /// The subject of each set of tables, where the workload makes several sets.
-    pub fn tables(&self) -> Option<&'static str> {
+    pub fn tables(&self) -> Option<String> {
         match self {
-            Self::WillItScale(params) => Some(params.tables()),
+            Self::WillItScale(params) => Some(params.tables().to_owned()),
+            Self::Warehouses(params) => Some(params.case()),
             _ => None,
         }
     }

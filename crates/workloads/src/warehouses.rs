@@ -1,36 +1,34 @@
 //! Java virtual machines that run warehouses as SPECjbb2005 does: a thread for each, more of them from point to point.
 //!
-//! **A JVM** has one heap: an old generation, and a young one with eden and two survivor spaces, in HotSpot's default shares. At each
-//! point it gets more warehouses, some 25 MiB of live objects each. Their threads allocate them in eden, buffer by buffer; then all
-//! stop, and the collector's threads copy them to the old generation, each a buffer at a time: they decide on which node the memory
-//! is, and buffers of different warehouses lie next to each other, so that a huge page may hold objects of several threads.
+//! **A JVM** has one heap: an old generation, and a young one with eden and two survivor spaces, in HotSpot's default shares.
+//! At each point it gets more warehouses, some 25 MiB of live objects each. Their threads allocate them in eden, buffer by
+//! buffer; then all stop, and the collector's threads copy them to the old generation, each a buffer at a time: they decide on
+//! which node the memory is, and buffers of different warehouses lie next to each other, so that a huge page may hold objects
+//! of several threads.
 //!
 //! **A transaction** follows pointers through records of its own warehouse, a few through another one's, reads tables that all
-//! share, computes, and allocates short-lived objects in its part of eden. When eden is full, all threads stop between two batches of
-//! transactions, and the collector's threads copy what survives: to a survivor space, and some of it to the old generation. When that
-//! is full they go through all live objects (an old collection), which stay where they are. The score of a point is the
-//! transactions per second of all its threads.
+//! share, computes, and allocates short-lived objects in its part of eden. When eden is full, all threads stop between two
+//! batches of transactions, and the collector's threads copy what survives: to a survivor space, and some of it to the old
+//! generation. When that is full they go through all live objects (an old collection), which stay where they are. The score of
+//! a point is the transactions per second of all its threads.
 //!
 //! No formula gives time: threads access memory through [`Os`], a round over their live objects for each batch.
 //!
 //! Not modelled: locks and other contention inside a JVM, the compiler's threads, heaps that grow and shrink.
 //!
 //! Sources: SPEC's description of SPECjbb2005 (one thread per warehouse, about 25 MB of live objects, no think time); HotSpot's
-//! defaults of JDK 7 from memory (`NewRatio` 2, `SurvivorRatio` 8 of which the collector begins with 6, `ParallelGCThreads`). Figures
-//! that nobody published are marked `assumed:` below.
+//! defaults of JDK 7 from memory (`NewRatio` 2, `SurvivorRatio` 8 of which the collector begins with 6, `ParallelGCThreads`).
+//! Figures that nobody published are marked `assumed:` below.
 
-use std::{
-    collections::BTreeMap,
-    sync::{
-        Arc,
-        atomic::{AtomicBool, AtomicU64, Ordering},
-    },
-};
+mod layout;
 
-use os::{Amount, Barrier, MapSpec, Mempolicy, NumaNode, Os, Pattern, Placement, Runs, VmRange};
-use serde::{Deserialize, Serialize};
-use units::{Bytes, CpuId, Errno, NodeId, Picos, Time};
+use std::collections::BTreeMap;
 
+use os::{Amount, Barrier, MapSpec, Mempolicy, NumaNode, Os, Pattern, Placement, VmRange};
+use units::{Bytes, Errno, Picos, Time};
+
+pub use self::layout::Jvm;
+use self::layout::{Heap, collectors};
 use crate::{
     During, Outcome, ParamError, ParamInfo, TaskOutcome, WorkloadError, WorkloadInfo,
     meet::{TaskError, results},
@@ -90,7 +88,8 @@ pub const INFO: WorkloadInfo = WorkloadInfo {
 /// The entry of a JVM.
 pub(crate) const JVM_ENTRY: &str = "warehouses-jvm";
 
-// The model of a transaction. With 200 loads, 20 us and 12 KiB, one warehouse alone on the box of series s3 has its published score,
+// The model of a transaction. With 200 loads, 20 us and 12 KiB, one warehouse alone on the box of series s3 has its
+// published score,
 // and 25 of them theirs within a tenth: chosen on the column without patches, and nowhere else.
 
 /// Loads from records of the own warehouse, each after the one before. assumed: fitted, see above.
@@ -99,11 +98,13 @@ const LOADS: u64 = 200;
 const COMPUTE: Picos = Picos::from_micros(20);
 /// Short-lived objects of a transaction. assumed: the middle of 5 to 20 KiB, as others say of such programs.
 const ALLOCATED: Bytes = Bytes::kib(12);
-/// Rounds of a batch over the own warehouse, with a word of each page. assumed: as many as make a batch of some 15 ms, 256 transactions.
+/// Rounds of a batch over the own warehouse, with a word of each page. assumed: as many as make a batch of some 15 ms, 256
+/// transactions.
 const ROUNDS: u64 = 8;
 /// Words of each page that a collector's thread loads where it goes through objects. assumed: objects of half a KiB.
 const LINES: u32 = 8;
-/// One batch in so many goes to another warehouse too, for a word of each page: 3 % of all loads. assumed: TPC-C, from which SPECjbb
+/// One batch in so many goes to another warehouse too, for a word of each page: 3 % of all loads. assumed: TPC-C, from which
+/// SPECjbb
 /// descends, has 1 % of order lines and 15 % of payments elsewhere; SPEC gives no figure.
 const ELSEWHERE: u64 = 4;
 /// Tables that all warehouses of a JVM read. assumed: 20,000 items of some hundred bytes, with trees over them.
@@ -265,135 +266,17 @@ fn homes(nodes: &[NumaNode]) -> Vec<&NumaNode> {
     nodes.iter().filter(|node| node.has_memory() && !node.cpus.is_empty()).collect()
 }
 
-/// A heap, by address: the old generation, eden, two survivor spaces.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
-struct Heap(VmRange);
-
-impl Heap {
-    fn part(self, (from, to): (u64, u64)) -> VmRange {
-        let at = |twelfths: u64| self.0.len.0 / 12 * twelfths / Bytes::PAGE.0 * Bytes::PAGE.0;
-        self.0.part(Bytes(at(from)), Bytes(at(to) - at(from)))
-    }
-
-    /// Two thirds of it (`NewRatio`), of which five eighths are used before an old collection. assumed: collectors leave some.
-    fn old(self) -> VmRange {
-        self.part((0, 5))
-    }
-
-    /// Three quarters of the young generation (`InitialSurvivorRatio`, of which 6 are left to eden).
-    fn eden(self) -> VmRange {
-        self.part((8, 11))
-    }
-
-    fn survivors(self, second: bool) -> VmRange {
-        let both = self.part((11, 12));
-        let half = Bytes(both.len.0 / 2 / Bytes::PAGE.0 * Bytes::PAGE.0);
-        both.part(if second { half } else { Bytes(0) }, half)
-    }
-}
-
-/// A JVM, as its starter tells it.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
-pub struct Jvm {
-    index: u32,
-    points: Vec<u32>,
-    heap: Heap,
-    seconds: u64,
-    warehouse: Bytes,
-    buffer: Bytes,
-    is_bound: bool,
-    /// All JVMs begin each point at the same time.
-    together: Barrier,
-}
-
-/// Warehouses that came with one point, which lie together in the old generation, a buffer of each in turn.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-struct Batch {
-    region: VmRange,
-    warehouses: u64,
-}
-
-impl Jvm {
-    /// Buffers of a warehouse.
-    fn buffers(&self) -> u64 {
-        self.warehouse.0.div_ceil(self.buffer.0)
-    }
-
-    fn whole_warehouse(&self) -> Bytes {
-        self.buffer * self.buffers()
-    }
-
-    /// Tables and warehouses at the last point.
-    fn live(&self) -> Bytes {
-        TABLES + self.whole_warehouse() * u64::from(*self.points.last().expect("there is a point"))
-    }
-
-    fn tables(&self) -> VmRange {
-        self.heap.old().part(Bytes(0), TABLES)
-    }
-
-    fn before(&self, point: usize) -> u32 {
-        if point == 0 { 0 } else { self.points[point - 1] }
-    }
-
-    /// The warehouses that came with a point.
-    fn batch(&self, point: usize) -> Batch {
-        let (before, now) = (self.before(point), self.points[point]);
-        let at = TABLES + self.whole_warehouse() * u64::from(before);
-        let warehouses = u64::from(now - before);
-        Batch { region: self.heap.old().part(at, self.whole_warehouse() * warehouses), warehouses }
-    }
-
-    /// The live objects of a warehouse.
-    fn records(&self, warehouse: u32) -> Runs {
-        let came = self.points.iter().position(|warehouses| warehouse < *warehouses).expect("there are as many");
-        let batch = self.batch(came);
-        let first = self.buffer * u64::from(warehouse - self.before(came));
-        let range = batch.region.part(first, Bytes(batch.region.len.0 - first.0));
-        Runs { range, len: self.buffer, every: self.buffer * batch.warehouses }
-    }
-
-    /// What of a region a collector's thread copies: every so manieth buffer.
-    fn share(&self, region: VmRange, (worker, workers): (u64, u64)) -> Option<Runs> {
-        let first = self.buffer * worker;
-        let rest = region.len.0.checked_sub(first.0).filter(|rest| *rest > 0)?;
-        Some(Runs { range: region.part(first, Bytes(rest)), len: self.buffer, every: self.buffer * workers })
-    }
-
-    /// Transactions of a batch: its rounds over the live objects have the loads of so many.
-    fn transactions(&self) -> u64 {
-        (self.whole_warehouse().0 / Bytes::PAGE.0 * ROUNDS / LOADS).max(1)
-    }
-
-    /// What a batch allocates in eden.
-    fn allocates(&self) -> Bytes {
-        Bytes((ALLOCATED.0 * self.transactions()).next_multiple_of(Bytes::PAGE.0))
-    }
-
-    /// The CPUs that it may use, and the memory; none is all.
-    fn bound(&self, nodes: &[NumaNode]) -> Option<(Vec<CpuId>, NodeId)> {
-        let homes = homes(nodes);
-        let home = homes[self.index as usize % homes.len()];
-        self.is_bound.then(|| (home.cpus.clone(), home.id))
-    }
-}
-
-/// Threads of a collector (`ParallelGCThreads`): one for each of eight CPUs, and five for each eight more.
-fn collectors(cpus: u64) -> u64 {
-    if cpus <= 8 { cpus.max(1) } else { 8 + (cpus - 8) * 5 / 8 }
-}
-
 /// The threads of a JVM have this in common.
+#[derive(Clone)]
 struct Shared {
     jvm: Jvm,
     workers: u64,
     /// For each point: where all threads stop, and where they wait for the collection's end.
     stops: Vec<[Barrier; 2]>,
-    /// How much of eden is taken.
-    eden: AtomicU64,
-    /// The last point whose time is up, and one.
-    over: AtomicU64,
-    has_failed: AtomicBool,
+    /// Pages of eden that are taken: the number of this barrier.
+    eden: Barrier,
+    /// Points whose time is up, likewise.
+    over: Barrier,
 }
 
 impl Shared {
@@ -402,19 +285,18 @@ impl Shared {
     }
 
     /// After a stop: is the point over?
-    fn is_over(&self, point: usize) -> bool {
-        self.over.load(Ordering::SeqCst) > point as u64
+    fn is_over<O: Os>(&self, os: &O, point: usize) -> Result<bool, Errno> {
+        Ok(os.add(self.over, 0)? as usize > point)
     }
 
     /// The next part of eden; none where it is full.
-    fn take(&self, len: Bytes) -> Option<VmRange> {
-        let eden = self.jvm.heap.eden();
-        let at = self.eden.fetch_add(len.0, Ordering::SeqCst);
-        (at + len.0 <= eden.len.0).then(|| eden.part(Bytes(at), len))
+    fn take<O: Os>(&self, os: &O, len: Bytes) -> Result<Option<VmRange>, Errno> {
+        let (eden, pages) = (self.jvm.heap.eden(), len.frames().0);
+        let at = Bytes::PAGE * u64::from(os.add(self.eden, u32::try_from(pages).expect("a part of eden"))?);
+        Ok((at.0 + len.0 <= eden.len.0).then(|| eden.part(at, len)))
     }
 
     async fn cancel_all<O: Os>(&self, os: &O) {
-        self.has_failed.store(true, Ordering::SeqCst);
         for stop in self.stops.iter().flatten() {
             os.cancel(*stop).await;
         }
@@ -453,8 +335,8 @@ pub async fn process<O: Os>(os: O, jvm: Jvm) -> Result<Vec<TaskOutcome>, TaskErr
         let parties = threads + u32::try_from(workers).expect("few workers");
         stops.push([os.barrier(parties).await?, os.barrier(parties).await?]);
     }
-    let (eden, over, has_failed) = (AtomicU64::new(0), AtomicU64::new(0), AtomicBool::new(false));
-    let shared = Arc::new(Shared { jvm, workers, stops, eden, over, has_failed });
+    let (eden, over) = (os.barrier(1).await?, os.barrier(1).await?);
+    let shared = Shared { jvm, workers, stops, eden, over };
     let done = live(&os, &shared).await;
     if done.is_err() {
         shared.cancel_all(&os).await;
@@ -472,11 +354,11 @@ async fn bind<O: Os>(os: &O, jvm: &Jvm, nodes: &[NumaNode]) -> Result<(), Errno>
     Ok(())
 }
 
-async fn live<O: Os>(os: &O, shared: &Arc<Shared>) -> Result<Vec<TaskOutcome>, TaskError> {
+async fn live<O: Os>(os: &O, shared: &Shared) -> Result<Vec<TaskOutcome>, TaskError> {
     let jvm = &shared.jvm;
     os.access(jvm.tables(), Pattern::Sweep, Amount::Rounds(1)).await?;
     let workers = (0..shared.workers).map(|worker| {
-        let shared = Arc::clone(shared);
+        let shared = shared.clone();
         os.spawn(Placement::Free, async move |os: O| {
             let done = collect(&os, &shared, worker).await;
             give_up_on_error(&os, &shared, done).await
@@ -486,9 +368,9 @@ async fn live<O: Os>(os: &O, shared: &Arc<Shared>) -> Result<Vec<TaskOutcome>, T
     let mut points: Vec<TaskOutcome> = Vec::new();
     for (point, threads) in jvm.points.iter().enumerate() {
         os.arrive(jvm.together).await?;
-        shared.eden.store(0, Ordering::SeqCst);
+        os.set(shared.eden, 0)?;
         let tasks = (0..*threads).map(|warehouse| {
-            let shared = Arc::clone(shared);
+            let shared = shared.clone();
             os.spawn(Placement::Free, async move |os: O| {
                 let done = warehouse_thread(&os, &shared, point, warehouse).await;
                 give_up_on_error(&os, &shared, done).await
@@ -529,7 +411,7 @@ async fn warehouse_thread<O: Os>(os: &O, shared: &Shared, point: usize, warehous
     if warehouse >= jvm.before(point) {
         for _ in 0..jvm.buffers() {
             // What does not fit is copied at once: nothing of it is seen later.
-            if let Some(buffer) = shared.take(jvm.buffer) {
+            if let Some(buffer) = shared.take(os, jvm.buffer)? {
                 os.access(buffer, Pattern::Sweep, Amount::Rounds(1)).await?;
             }
         }
@@ -554,11 +436,11 @@ async fn trade<O: Os>(os: &O, shared: &Shared, (point, warehouse): (usize, u32),
     loop {
         let is_late = os.now() >= deadline;
         if is_late {
-            shared.over.fetch_max(point as u64 + 1, Ordering::SeqCst);
+            os.set(shared.over, u32::try_from(point + 1).expect("few points"))?;
         }
-        let Some(objects) = (if is_late { None } else { shared.take(allocates) }) else {
+        let Some(objects) = (if is_late { None } else { shared.take(os, allocates)? }) else {
             shared.arrive(os, point, 0).await?;
-            if shared.is_over(point) {
+            if shared.is_over(os, point)? {
                 return Ok(transactions);
             }
             shared.arrive(os, point, 1).await?;
@@ -592,11 +474,11 @@ async fn collect<O: Os>(os: &O, shared: &Shared, worker: u64) -> Result<os::Rusa
         }
         loop {
             if worker == 0 {
-                shared.eden.store(0, Ordering::SeqCst);
+                os.set(shared.eden, 0)?;
             }
             shared.arrive(os, point, 1).await?;
             shared.arrive(os, point, 0).await?;
-            if shared.is_over(point) {
+            if shared.is_over(os, point)? {
                 break;
             }
             collections += 1;
@@ -643,3 +525,6 @@ async fn young_collection<O: Os>(
     os.access(old.part(at, promoted), Pattern::Sweep, Amount::Rounds(1)).await?;
     Ok(tenured + promoted * workers)
 }
+
+#[cfg(test)]
+mod tests;

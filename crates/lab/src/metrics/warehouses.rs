@@ -40,8 +40,8 @@ fn rates(jvms: &[TaskOutcome]) -> Vec<f64> {
     jvms.iter().map(|jvm| rate(jvm.transactions.unwrap_or(0), jvm.end.since(jvm.start))).collect()
 }
 
-/// The peak that is expected at as many warehouses as CPUs, and the actual one, whose warehouses mmtests of 2013 calls one more than
-/// they are.
+/// The peak that is expected at as many warehouses as CPUs, and the actual one, whose warehouses mmtests of 2013 calls one more
+/// than they are.
 fn peaks(outcome: &Outcome, points: &[(&str, Vec<f64>)]) -> Vec<Metric> {
     let warehouses = |part: &str| part.strip_prefix("warehouses=").and_then(|number| number.parse::<u32>().ok());
     let all: Vec<(u32, f64)> =

@@ -178,7 +178,7 @@ fn case(
     let workload = Workload::parse(program.name, words).map_err(|error| UsageError(format!("--set {error}")))?;
     let params: BTreeMap<_, _> = params.into_iter().chain(settings.iter().cloned()).collect();
     assert!(settings.iter().all(|(name, _)| is_setting(name)), "settings and parameters share no names");
-    let group = workload.tables().map(str::to_owned);
+    let group = workload.tables();
     Ok(Key { workload: program.name.to_owned(), case: workload.case(), group, params, ..base.clone() })
 }
 

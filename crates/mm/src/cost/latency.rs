@@ -113,7 +113,8 @@ pub struct Latency {
 /// CPUs that are busy share what they have in common: those of a core its speed, those of a cache its size, in equal parts.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Sharing {
-    /// What user code takes that needs no memory, while another hardware thread of the core is busy, in percent of its time alone.
+    /// User code that needs no memory takes so much, while another hardware thread of the core is busy, in percent of its time
+    /// alone.
     pub core_percent: u32,
 }
 

@@ -6,10 +6,10 @@ use pagelab_sim as sim;
 use crate::support::{self, no_entries};
 use mm::{
     NodeSpec, ZoneKind, ZoneSpec,
-    cost::{Cause, Latency, Prices, Work},
+    cost::{Cause, LastCache, Latency, Prices, Work, latency::Sharing},
     event::Event,
 };
-use os::{Amount, MapSpec, Mempolicy, Os, Pattern, Placement};
+use os::{Amount, MapSpec, Mempolicy, Os, Pattern, Placement, Runs};
 use sim::{Config, Sim, simulate};
 use units::{Bytes, BytesPerSecond, CpuId, NodeId, Pfn, Picos, Time};
 
@@ -204,4 +204,64 @@ fn two_that_share_a_cpu_have_half_of_it_each() {
     });
     let (less, more) = (shares.iter().min().unwrap(), shares.iter().max().unwrap());
     assert!(more - less < more / 5, "{shares:?}");
+}
+
+#[test]
+fn accesses_to_runs_leave_alone_what_lies_between() {
+    let (resident, _) = simulate(&machine(), no_entries, async |os: Sim| {
+        let range = os.mmap(Bytes(20 * 4096), MapSpec::Anonymous).await.unwrap();
+        let runs = Runs { range, len: Bytes(2 * 4096), every: Bytes(8 * 4096) };
+        for (pattern, accesses) in [(Pattern::Sweep, 6 * 64), (Pattern::Lines(3), 6 * 3)] {
+            let done = os.access_runs(runs, pattern, Amount::Rounds(2)).await.unwrap();
+            assert_eq!(done.accesses, 2 * accesses);
+        }
+        os.mincore(range).await.unwrap()
+    });
+    let there: Vec<usize> = (0..20).filter(|page| resident[*page]).collect();
+    assert_eq!(there, [0, 1, 8, 9, 16, 17]);
+}
+
+/// The time of computing and of a round of loads on CPU 0, while CPU 1 of the same core and cache is busy or not.
+fn beside(sharing: Option<Sharing>, is_busy: bool) -> (Picos, Picos) {
+    let cache = Some(LastCache { size: Bytes(PAGES * 4096), load: Picos(1_000) });
+    let latency = Latency { cache, sharing, ..latency() };
+    let pairs: Vec<Vec<CpuId>> = (0..NODES).map(|node| vec![CpuId(2 * node), CpuId(2 * node + 1)]).collect();
+    let config = Config { latency, cores: pairs.clone(), caches: pairs, ..machine() };
+    let (times, _) = simulate(&config, no_entries, async move |os: Sim| {
+        let measured = os.spawn(Placement::Free, async |os: Sim| {
+            os.set_affinity(&[CpuId(0)]).await.unwrap();
+            let range = os.mmap(Bytes(PAGES * 4096), MapSpec::Anonymous).await.unwrap();
+            os.store(range, Bytes::PAGE).await.unwrap();
+            os.sleep(Picos::from_micros(10_000)).await;
+            let begin = os.now();
+            os.compute(Picos::from_micros(20_000)).await;
+            let middle = os.now();
+            os.access(range, Pattern::Random, Amount::Rounds(100)).await.unwrap();
+            (middle.since(begin), os.now().since(middle))
+        });
+        let other = os.spawn(Placement::Free, async move |os: Sim| {
+            os.set_affinity(&[CpuId(1)]).await.unwrap();
+            os.compute(if is_busy { Picos::from_micros(500_000) } else { Picos(1) }).await;
+        });
+        let times = measured.await.unwrap();
+        other.await.unwrap();
+        times
+    });
+    times
+}
+
+#[test]
+fn busy_cpus_share_their_core_and_their_cache_where_the_machine_says_so() {
+    let sharing = Some(Sharing { core_percent: 160 });
+    let (compute, loads) = beside(sharing, false);
+    assert_eq!(compute, Picos::from_micros(20_000));
+    assert_eq!(loads, Picos(100 * PAGES * 1_000), "all in the cache");
+    let (slow, half) = beside(sharing, true);
+    // But for what is interrupted and switched to meanwhile.
+    let within =
+        |found: Picos, wanted: u64| assert!(found.0.abs_diff(wanted) * 1_000 <= wanted, "{found:?}, not {wanted}");
+    within(slow, Picos::from_micros(32_000).0);
+    // Half of the loads are from memory.
+    within(half, 100 * PAGES * (500 + 80_000 / 2));
+    assert_eq!(beside(None, true), (compute, loads), "machines that do not say so have no such thing");
 }

@@ -62,7 +62,8 @@ fn walking() -> String {
 tlbs = { first = [64, 32], second = [1024, 768], ns = 2.5, source = "a manual" }
 walk_cache = { entries = [32, 4, 2], source = "assumed: as others" }
 host = { pages = "2MiB", source = "assumed: as QEMU asks for it" }
-links = { mb_per_s = [[0, 19200], [12800, 0]], source = "a data sheet" }"#;
+links = { mb_per_s = [[0, 19200], [12800, 0]], source = "a data sheet" }
+sharing = { core_percent = 160, source = "assumed: as others" }"#;
     GOOD.replace(tlb, walks)
 }
 
@@ -71,12 +72,13 @@ fn walks_and_links_are_read_and_read_back() {
     let machine = read(&walking()).unwrap();
     assert_eq!(read(&machine.to_toml()).unwrap(), machine, "{}", machine.to_toml());
     let latency = machine.latency.unwrap();
-    assert!(latency.summary().ends_with("3 of 8 figures of [latency] are assumed"), "{}", latency.summary());
+    assert!(latency.summary().ends_with("4 of 9 figures of [latency] are assumed"), "{}", latency.summary());
     let figures = latency.figures();
     let walk = figures.walk.unwrap();
     assert_eq!((walk.first, walk.second.huge), (TlbEntries { base: 64, huge: 32 }, 768));
     assert_eq!((walk.second_hit, walk.skips, walk.host), (Picos(2_500), [32, 4, 2], Some(HostPages::Huge)));
     assert_eq!(walk.private.map(|cache| cache.load), Some(Picos(4_000)));
+    assert_eq!(figures.sharing.map(|sharing| sharing.core_percent), Some(160));
     assert_eq!(figures.links, [[Picos(0), Picos(213_334)], [Picos(320_000), Picos(0)]]);
 }
 
@@ -106,6 +108,11 @@ fn every_mistake_about_walks_is_one_message() {
             "20: latency.links.mb_per_s: expected 2 lists of 2 numbers: by the node of the CPU, by that of the memory; 0 is no",
         ),
         (
+            "core_percent = 160",
+            "core_percent = 99",
+            "21: latency.sharing.core_percent: expected 100 to 400 (percent of the time alone), found 99",
+        ),
+        (
             "19200",
             "99999999",
             "20: latency.links.mb_per_s: expected 0 (no limit) or 1 to 10000000 MB/s, found 99999999",
@@ -125,7 +132,7 @@ const MISTAKES: &[(&str, &str, &str)] = &[
         "load =",
         "laod =",
         "13: latency: unknown figure \"laod\"; did you mean \"load\"? \
-         (valid figures: load, line, handover, cache, tlb, private, tlbs, walk_cache, host, links)",
+         (valid figures: load, line, handover, cache, tlb, private, tlbs, walk_cache, host, links, sharing)",
     ),
     (
         "load = { ns = [[96, 146.5], [146.5, 90]], source = \"somebody's matrix\" }\n",

@@ -68,6 +68,9 @@ fn what_a_cache_or_a_tlb_holds_of_a_range_is_found_there() {
     };
     assert_eq!(random(&latency, 32, false), AccessPrice { near: Picos(20_000), far: Picos(0) });
     assert_eq!(random(&latency, 64, false), AccessPrice { near: Picos(50_000), far: Picos(30_000) });
+    let two = Place { cache_users: 2, ..place(0, 1) };
+    let shared = latency.of_visit(&prices(), Pattern::Random, Bytes::mib(32).frames(), two);
+    assert_eq!(shared, random(&latency, 64, false), "half of the cache is a busy neighbour's");
     let sweep = latency.of_visit(&prices(), Pattern::Sweep, Bytes::mib(32).frames(), place(0, 1));
     assert_eq!(sweep.total(), Picos(300_000));
     let tlb = Some(TlbReach { base: Bytes::mib(8), huge: Bytes::mib(64), miss: Picos::from_nanos(40) });
