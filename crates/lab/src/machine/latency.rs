@@ -49,7 +49,8 @@ pub struct Latency {
 /// Busy CPUs of a core share its speed, and those of a last-level cache its size.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Sharing {
-    /// The time of user code that needs no memory while another hardware thread of the core is busy, in percent of its time alone.
+    /// The time of user code that needs no memory while another hardware thread of the core is busy, in percent of its time
+    /// alone.
     pub core_percent: u32,
     /// The author and the way of the measurement, or that it is an assumption.
     pub source: String,
