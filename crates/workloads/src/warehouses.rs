@@ -381,7 +381,9 @@ async fn live<O: Os>(os: &O, shared: &Shared) -> Result<Vec<TaskOutcome>, TaskEr
     }
     let workers = results(workers).await.map_err(TaskError::from)?;
     let last = points.last_mut().expect("there is a point");
-    workers.iter().for_each(|used| last.rusage.add(used));
+    for used in &workers {
+        last.rusage.add(used);
+    }
     Ok(points)
 }
 
@@ -399,7 +401,9 @@ fn of_point(threads: u32, tasks: &[TaskOutcome]) -> TaskOutcome {
     whole.end = tasks.iter().map(|task| task.end).max().expect("a point has threads");
     whole.part = Some(format!("warehouses={threads}"));
     whole.transactions = tasks.iter().map(|task| task.transactions).sum();
-    tasks.iter().for_each(|task| whole.rusage.add(&task.rusage));
+    for task in tasks {
+        whole.rusage.add(&task.rusage);
+    }
     whole
 }
 

@@ -46,16 +46,16 @@ fn peaks(outcome: &Outcome, points: &[(&str, Vec<f64>)]) -> Vec<Metric> {
     let warehouses = |part: &str| part.strip_prefix("warehouses=").and_then(|number| number.parse::<u32>().ok());
     let all: Vec<(u32, f64)> =
         points.iter().filter_map(|(part, rates)| Some((warehouses(part)?, rates.iter().sum()))).collect();
-    let jvms = points.first().map_or(1, |(_, rates)| rates.len().max(1));
-    let expected = f64::from(outcome.cpus.unwrap_or(0)) / jvms as f64;
+    let jvms = points.first().map_or(1, |(_, rates)| rates.len().max(1)) as u64;
+    let cpus = u64::from(outcome.cpus.unwrap_or(0));
     // The first of several that are as high.
     let actual = all.iter().copied().reduce(|peak, point| if point.1 > peak.1 { point } else { peak });
     let row = |name: &str, unit: &str, better, value: f64| Metric {
         part: Some(name.to_owned()),
         ..metric("peak", unit, better, vec![value])
     };
-    let mut rows = vec![row("Expected Warehouse", "", Better::None, expected)];
-    let at_expected = all.iter().find(|(warehouses, _)| f64::from(*warehouses) == expected);
+    let mut rows = vec![row("Expected Warehouse", "", Better::None, cpus as f64 / jvms as f64)];
+    let at_expected = all.iter().find(|(warehouses, _)| u64::from(*warehouses) * jvms == cpus);
     rows.extend(at_expected.map(|(_, bops)| row("Expected Bops", "ops/s", Better::Higher, *bops)));
     if let Some((warehouses, bops)) = actual {
         rows.push(row("Warehouse", "", Better::None, f64::from(warehouses + 1)));
