@@ -130,6 +130,7 @@ mod tests {
             access: Some(access),
             census: None,
             part: None,
+            transactions: None,
             places: None,
             deferral: None,
             host_resident: None,
