@@ -1,4 +1,5 @@
-//! Kernels one after the other, each a step from the one before: patches of a variant, rules one by one, or the versions between two.
+//! Kernels one after the other, each a step from the one before: patches of a variant, rules one by one, or the versions between
+//! two.
 
 use std::path::{Path, PathBuf};
 
@@ -22,7 +23,7 @@ const HASH_DIGITS: usize = 8;
 /// The folder of variants that were made for a ladder, in its result directory.
 const VARIANTS: &str = "variants";
 
-/// What a ladder climbs, and with what.
+/// A ladder that a user asks for.
 #[derive(Clone, Debug)]
 pub struct Wanted {
     /// `v5.0..v5.1`, or a variant.
@@ -90,7 +91,7 @@ impl Wanted {
         })
     }
 
-    /// The same ladder by the same program goes on where it stopped.
+    /// A ladder that stopped goes on here, if the program is still the same.
     fn directory(&self) -> PathBuf {
         let Self { from, steps, by_rule, workload, machine, sets, seeds, .. } = self;
         let name = |text: &str| text.replace(|letter: char| !letter.is_ascii_alphanumeric() && letter != '.', "-");

@@ -16,8 +16,8 @@ use nix::{
     unistd::Pid,
 };
 use os::{
-    Accessed, Advice, Amount, Barrier, Died, File, MapSpec, Mempolicy, Moves, NumaNode, Os, Pattern, Placed, Placement, Runs,
-    Rusage, VmRange, VmStat, Wire,
+    Accessed, Advice, Amount, Barrier, Died, File, MapSpec, Mempolicy, Moves, NumaNode, Os, Pattern, Placed, Placement,
+    Runs, Rusage, VmRange, VmStat, Wire,
 };
 use units::{BlockCensus, Bytes, CpuId, Errno, NodeId, Order, Picos, Time};
 

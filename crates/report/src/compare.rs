@@ -1,7 +1,7 @@
 //! Two columns row by row: by how much a number has changed, how sure that is, and whether it matters.
 //!
-//! The unit is the run: a mean, a share or a counter is one number of each. One p decides about a row: that of the paired t of runs
-//! with the same seeds, where both columns are simulated, else Welch's. Where all numbers of a row are positive the test is of
+//! The unit is the run: a mean, a share or a counter is one number of each. One p decides about a row: that of the paired t of
+//! runs with the same seeds, where both columns are simulated, else Welch's. Where all numbers of a row are positive the test is of
 //! their logarithms, so that an interval is one of per cent. Rows of a family are taken together (Holm). How many runs are lower,
 //! and Mann-Whitney's p, are said and decide nothing.
 
@@ -95,7 +95,7 @@ pub enum Verdict {
     Same,
     /// Numbers are constant on each side and differ, of too few runs for more.
     DiffersInAll,
-    /// It cannot be told.
+    /// Runs spread too much to tell.
     CannotTell,
     /// A side has one run.
     OneRun,
@@ -153,7 +153,7 @@ pub struct Compared {
     pub new: f64,
     /// Runs of each side.
     pub runs: (usize, usize),
-    /// What runs say.
+    /// The test of its runs.
     pub tested: Tested,
     /// The p that decides, made larger for the rows that are judged together (Holm); none without a test.
     pub p_holm: Option<f64>,

@@ -10,8 +10,8 @@ use std::{
 
 use mm::page_cache::{Blocks, FileAnswer, FileRequest};
 use os::{
-    Accessed, Advice, Amount, Barrier, Died, File, MapSpec, Mempolicy, Moves, NumaNode, Os, Pattern, Placed, Placement, Runs,
-    Rusage, VmRange, VmStat, Wire,
+    Accessed, Advice, Amount, Barrier, Died, File, MapSpec, Mempolicy, Moves, NumaNode, Os, Pattern, Placed, Placement,
+    Runs, Rusage, VmRange, VmStat, Wire,
 };
 use units::{BlockCensus, Bytes, CpuId, Errno, Frames, NodeId, Picos, Time};
 

@@ -12,8 +12,8 @@ use report::compare::Gates;
 /// Say which rows of results differ, by how much, and whether that is more than luck
 ///
 /// Each column of the others is compared with its like (target, kernel, machine) in the first result, or with the only column
-/// there; of a single result all columns with its first. The unit is the run: --seeds 8 makes eight. Runs of simulated columns with
-/// the same seeds are compared pair by pair.
+/// there; of a single result all columns with its first. The unit is the run: --seeds 8 makes eight. Runs of simulated columns
+/// with the same seeds are compared pair by pair.
 ///
 /// A star says that a change is separated from none (5 %, over all rows of the table together) and large enough to matter. `no
 /// change` says that the whole interval is too small to matter, which `cannot tell` does not.
@@ -75,7 +75,7 @@ fn gate(text: &str) -> Result<f64, String> {
 }
 
 impl Compare {
-    /// The same in the laboratory's words.
+    /// This command in the laboratory's words.
     pub(crate) fn wanted(&self) -> Wanted {
         Wanted {
             results: self.results.clone(),
@@ -97,8 +97,8 @@ impl Compare {
 
 /// Say how small a change the runs of a result can see, and how many runs a change of 5 % needs
 ///
-/// Row by row and column by column, from the spread of single runs: before a comparison, to choose --seeds; after it, to know what
-/// "cannot tell" is worth.
+/// Row by row and column by column, from the spread of single runs: before a comparison, to choose --seeds; after it, to know
+/// what "cannot tell" is worth.
 #[derive(Debug, Args)]
 #[command(after_help = "\
 Examples:
@@ -124,8 +124,8 @@ pub(crate) struct Noise {
 
 /// Climb from one kernel to another, and say which steps moved what
 ///
-/// Steps are patches of a variant (+1, then +1,2 and so on, in the order in which they are named), or the built-in versions between
-/// two. With --rules a step is a single rule. All rungs run with the same seeds, and each is compared with the one before it.
+/// Steps are patches of a variant (+1, then +1,2 and so on, in the order in which they are named), or the built-in versions
+/// between two. With --rules a step is a single rule. All rungs run with the same seeds, and each is compared with the one before it.
 #[derive(Debug, Args)]
 #[command(after_help = "\
 Examples:

@@ -31,7 +31,7 @@ pub enum Form {
     Json,
 }
 
-/// What is compared, and how it is printed.
+/// A comparison that a user asks for.
 #[derive(Clone, Debug)]
 pub struct Wanted {
     /// Result directories; the first one is what the others are compared with.
@@ -255,7 +255,7 @@ fn choose_baselines(report: &mut Report, names: &[String], against: Option<&str>
     Ok(())
 }
 
-/// What the results were run with that is not the same, so that nobody takes one change for another.
+/// Parameters, states and programs that differ between results, so that nobody takes one change for another.
 fn differences(names: &[String], shown: &[Shown]) -> Vec<String> {
     let mut lines = Vec::new();
     let first = &shown[0];

@@ -1,4 +1,4 @@
-//! What a change must not be: `amean:fault-base-3>5%`.
+//! Changes that must not be: `amean:fault-base-3>5%`.
 
 use std::{fmt, str::FromStr};
 
@@ -20,7 +20,7 @@ pub struct FailOn {
 /// A condition that is none, or that no row has.
 #[derive(Clone, Debug, Error, PartialEq, Eq)]
 pub enum FailOnError {
-    /// It does not read as one.
+    /// The text does not read as one.
     #[error("expected STAT:ROW>N% or STAT:ROW<-N%, such as amean:fault-base-3>5%, found {0:?}")]
     Form(String),
     /// Nothing compared is called so.

@@ -14,8 +14,8 @@ const WIDTH: usize = 72;
 const NAME: usize = 26;
 const BAR: usize = 18;
 
-/// Each row as a ladder: the value of each rung with a bar, and the change from the rung before, with a star where it is separated
-/// and material.
+/// Each row as a ladder: the value of each rung with a bar, and the change from the rung before, with a star where it is
+/// separated and material.
 pub fn ladder_text(report: &Report, comparison: &Comparison) -> String {
     let mut lines = Vec::new();
     let mut stars = 0;
@@ -69,8 +69,8 @@ pub fn ladder_text(report: &Report, comparison: &Comparison) -> String {
     runs.sort();
     runs.dedup();
     let rule = format!(
-        "changes are from the rung above; * separated from none (Holm over all {} steps, 5 %) and material ({} % and more): {stars} of \
-         them; runs of each rung: {}",
+        "changes are from the rung above; * separated from none (Holm over all {} steps, 5 %) and material ({} % and more): \
+         {stars} of them; runs of each rung: {}",
         comparison.rows.len(),
         comparison.gates.percent,
         runs.join(" to ")

@@ -14,7 +14,7 @@ const POWER: f64 = 0.8;
 /// The change, in per cent, for which the number of runs is said.
 pub(super) const ASKED: f64 = 5.0;
 
-/// What the runs of two columns say about a row.
+/// The word of the runs of two columns on a row.
 #[derive(Clone, Debug, PartialEq, Serialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Tested {

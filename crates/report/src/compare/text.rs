@@ -159,8 +159,9 @@ fn foot(comparison: &Comparison, full: bool) -> Vec<String> {
     runs.dedup();
     lines.push(fit(&format!("{} rows; runs of each: {}", comparison.rows.len(), list("", &runs, 48)), WIDTH));
     let rule = format!(
-        "* separated (paired t of seeds, else Welch's, of logarithms where all are positive; Holm over metrics, and over counters; 5 %) \
-         and material ({} % and more; of counters also {} a run, of shares {} points). At most one such table in 20 has a false star.",
+        "* separated (paired t of seeds, else Welch's, of logarithms where all are positive; Holm over metrics, and over \
+         counters; 5 %) and material ({} % and more; of counters also {} a run, of shares {} points). At most one such table in \
+         20 has a false star.",
         gates.percent, gates.count, gates.points
     );
     lines.extend(fold(&rule, WIDTH));
@@ -201,8 +202,8 @@ fn cannot_tell(comparison: &Comparison) -> Option<String> {
     let sees = all.iter().map(|row| row.0).fold(f64::NEG_INFINITY, f64::max);
     let needs = all.iter().map(|row| row.1).max()?;
     Some(format!(
-        "cannot tell: in the widest of {} rows {runs} runs see changes of {} % and more; {ASKED} % needs {needs} runs of each (--full says \
-         it by row)",
+        "cannot tell: in the widest of {} rows {runs} runs see changes of {} % and more; {ASKED} % needs {needs} runs of each \
+         (--full says it by row)",
         all.len(),
         crate::short::number_of(sees)
     ))

@@ -155,6 +155,11 @@ impl Domains {
         self.groups(id, level).map(|group| &group.cpus[..])
     }
 
+    /// The other CPUs that share a cache with one.
+    pub(super) fn beside(&self, id: CpuId) -> impl Iterator<Item = CpuId> + '_ {
+        self.cores_beside(id).flatten().map(|cpu| number(*cpu)).filter(move |cpu| *cpu != id)
+    }
+
     /// The levels that there are.
     pub(crate) fn levels(&self) -> usize {
         self.levels.len()

@@ -1,7 +1,7 @@
 //! Linux: set_task_cpu(), kernel/sched/core.c, and its trace event sched_migrate_task; sched_move_numa, sched_stick_numa and
 //! sched_swap_numa (include/trace/events/sched.h, v3.14).
-//! Differs: counted for 3.9 too, which has no such events; a move is also told by how far it goes; the two moves of a swap count as
-//! moves as well.
+//! Differs: counted for 3.9 too, which has no such events; a move is also told by how far it goes; the two moves of a swap count
+//! as moves as well.
 
 use os::{CountedBy, Moves};
 use units::CpuId;
