@@ -1,9 +1,9 @@
 //! Two columns row by row: by how much a number has changed, how sure that is, and whether it matters.
 //!
 //! The unit is the run: a mean, a share or a counter is one number of each. One p decides about a row: that of the paired t of
-//! runs with the same seeds, where both columns are simulated, else Welch's. Where all numbers of a row are positive the test is of
-//! their logarithms, so that an interval is one of per cent. Rows of a family are taken together (Holm). How many runs are lower,
-//! and Mann-Whitney's p, are said and decide nothing.
+//! runs with the same seeds, where both columns are simulated, else Welch's. Where all numbers of a row are positive the test is
+//! of their logarithms, so that an interval is one of per cent. Rows of a family are taken together (Holm). How many runs are
+//! lower, and Mann-Whitney's p, are said and decide nothing.
 
 mod csv;
 mod fail_on;

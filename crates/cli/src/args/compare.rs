@@ -125,7 +125,8 @@ pub(crate) struct Noise {
 /// Climb from one kernel to another, and say which steps moved what
 ///
 /// Steps are patches of a variant (+1, then +1,2 and so on, in the order in which they are named), or the built-in versions
-/// between two. With --rules a step is a single rule. All rungs run with the same seeds, and each is compared with the one before it.
+/// between two. With --rules a step is a single rule. All rungs run with the same seeds, and each is compared with the
+/// one before it.
 #[derive(Debug, Args)]
 #[command(after_help = "\
 Examples:

@@ -144,7 +144,9 @@ pub fn noise(results: &[PathBuf], seeds: Option<Seeds>, full: bool, form: Format
         }
         let mut of_result = report::compare::noise(&shown.report);
         if results.len() > 1 {
-            of_result.iter_mut().for_each(|row| row.column = format!("{name}:{}", row.column));
+            for row in &mut of_result {
+                row.column = format!("{name}:{}", row.column);
+            }
         }
         rows.extend(of_result);
     }
@@ -197,7 +199,9 @@ fn marked(names: &[String], shown: &[Shown]) -> Vec<Cell> {
     let of = |(name, shown): (&String, &Shown)| {
         let mut cells = shown.cells.clone();
         if names.len() > 1 {
-            cells.iter_mut().for_each(|cell| cell.key.result = Some(name.clone()));
+            for cell in &mut cells {
+                cell.key.result = Some(name.clone());
+            }
         }
         cells
     };

@@ -100,7 +100,8 @@ pub fn noise_text(noise: &[Noise], full: bool) -> String {
     lines.push(String::new());
     let rule = "spread: standard deviation of runs. sees: the smallest change that four of five comparisons with as many runs on \
                 each side find (Welch's t of logarithms, 5 %, one row alone). for 5%: runs of each side that a change of 5 % \
-                needs; simulated columns with the same seeds, compared pair by pair, may need fewer. -: one run, a zero, or no spread";
+                needs; simulated columns with the same seeds, compared pair by pair, may need \
+                fewer. -: one run, a zero, or no spread";
     lines.extend(fold(rule, 72));
     lines.iter().map(|line| format!("{line}\n")).collect()
 }

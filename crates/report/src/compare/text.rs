@@ -122,7 +122,7 @@ fn interval(row: &Compared) -> String {
     }
 }
 
-/// What is said of a row and decides nothing.
+/// Lines about a row that decide nothing.
 fn details(row: &Compared) -> Vec<String> {
     let text = match &row.tested {
         Tested::OneRun => "one run on a side: no verdict".to_owned(),
