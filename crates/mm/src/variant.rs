@@ -305,6 +305,8 @@ rules! {
     ///
     /// Until one does, it collapses nothing there. Without it faults may note it for each other, but not for khugepaged.
     khugepaged_checks_nodes: bool,
+    /// Does a fault that has allocated a huge page and finds that another task was first count as `thp_fault_alloc` too?
+    thp_fault_alloc_counts_losers: bool,
     /// Do faults try for a huge page only while their node is not known to have none?
     ///
     /// A fault that fails makes that known, a huge page that is freed ends it; with `khugepaged_checks_nodes` so does

@@ -201,7 +201,8 @@ mod tests {
     fn beside(rules: &[&str]) -> World {
         let mut world = world_of(rules[0], vec![vec![0]]);
         for rules in &rules[1..] {
-            let config = config(ThpEnabled::Never);
+            let mut config = config(ThpEnabled::Never);
+            config.machine.nodes[0].cpus = vec![CpuId(0)];
             let mm = Mm::new(&config.machine, *variant::named(rules), &config.settings);
             let cpu = world.cpus.len();
             let id = KernelId(u16::try_from(world.kernels.0.len()).unwrap());

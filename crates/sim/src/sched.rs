@@ -284,7 +284,9 @@ impl World {
                 cpu = domains::number(idlest.cpus[0]);
             }
         }
-        domains.groups(cpu, 0).flat_map(|group| group.cpus.iter().copied()).collect()
+        let mut cpus: Vec<usize> = domains.groups(cpu, 0).flat_map(|group| group.cpus.iter().copied()).collect();
+        cpus.sort_unstable();
+        cpus
     }
 
     /// A CPU was taken out of the one order at an instant. False when it has nothing to do any more, or its clock has moved

@@ -12,7 +12,8 @@ fn give_series_without_experiment(room: &Room, series: &str) {
     for file in fs::read_dir(ours).expect("a published series") {
         let file = file.expect("a file");
         let text = fs::read_to_string(file.path()).expect("text");
-        let lines: Vec<&str> = text.lines().filter(|line| !line.starts_with("experiment = ")).collect();
+        let runs = |line: &&str| line.starts_with("experiment = ") || line.starts_with("also = ");
+        let lines: Vec<&str> = text.lines().filter(|line| !runs(line)).collect();
         fs::write(given.join(file.file_name()), lines.join("\n")).expect("a file");
     }
 }

@@ -43,7 +43,7 @@ fn mistakes_name_the_parameter_and_what_it_takes() {
     let room = Room::new();
     let percent = "expected a whole number from 0 to 100, found \"101\"";
     let place = "expected \"free\", the number of a node, or \"preferred-\" and one, as in preferred-1, found \"any\"";
-    let wrong: [(&[&str], &str); 9] = [
+    let wrong: [(&[&str], &str); 8] = [
         (&["--set", "load=101"], &format!("load: {percent}")),
         (&["--set", "held=101"], &format!("held: {percent}")),
         (&["--set", "cpu=2"], "cpu: the machine has no node 2 with CPUs (nodes with CPUs: 0, 1)"),
@@ -52,7 +52,6 @@ fn mistakes_name_the_parameter_and_what_it_takes() {
         (&["--set", "loads=1"], "did you mean \"load\"?"),
         (&["--machine", "one-node-4g"], "nothing can be balanced, with memory on 1 node: expected two nodes"),
         (&["--machine", "two-node-2g", "--set", "memory=1", "--set", "size=2GiB"], "size: expected less than the 1"),
-        (&["--variant", "v5.0", "--set", "kernel.numa_balancing=1"], "kernel.numa_balancing=1: "),
     ];
     for (arguments, expected) in wrong {
         let stderr = room.run(&words(&[&["run", "numa-probe"], arguments, &["-o", "result"]])).expect(2).stderr;
@@ -65,7 +64,7 @@ fn mistakes_name_the_parameter_and_what_it_takes() {
 fn settings_of_balancing_that_no_kernel_takes_or_that_do_nothing_are_refused() {
     let room = Room::new();
     let on_one_node = ["--machine", "one-node-512m"];
-    let wrong: [(&[&str], &str, &[&str]); 11] = [
+    let wrong: [(&[&str], &str, &[&str]); 10] = [
         (
             &on_one_node,
             "kernel.numa_balancing=1",
@@ -88,7 +87,6 @@ fn settings_of_balancing_that_no_kernel_takes_or_that_do_nothing_are_refused() {
             &["kernel.numa_balancing_settle_count: ", "patch 7 of v3.9 brings it"],
         ),
         (&["--variant", "v3.9+1-16"], "kernel.numa_balancing_scan_period_reset=2", &["patch 10 of v3.9 removes it"]),
-        (&["--variant", "v5.0"], "kernel.numa_balancing_scan_size_mb=64", &["kernel.numa_balancing_scan_size_mb=64: "]),
     ];
     for (arguments, setting, expected) in wrong {
         let run = [

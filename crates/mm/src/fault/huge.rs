@@ -116,8 +116,10 @@ impl FaultControl {
         let is_mapped = space.vmas.find(self.vpn).is_some_and(|vma| vma.range().covers(at));
         let slot = space.tables.pmd_slot(self.vpn).filter(|slot| space.tables.pmd(*slot) == Pmd::None);
         let (true, Some(slot)) = (is_mapped, slot) else {
+            // Another task was first, or the VMA is gone.
             space.tables.free_pte_table(mm, cx, deposit);
             mm.free(cx, frame, Order::HUGE);
+            cx.count(Event::ThpFaultAlloc, mm.variant().thp_fault_alloc_counts_losers.into());
             return Next::Done(FaultDone::Handled);
         };
         mm.map_new_folio(cx, frame, space.family, at.start, Order::HUGE);

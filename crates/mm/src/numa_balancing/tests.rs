@@ -298,3 +298,22 @@ fn nothing_is_scanned_before_a_task_runs_on_a_second_node() {
     assert!(tick(1, 2200) && !tick(1, 2250), "and then every 100 ms");
     assert!(tick(1, 2400) && tick(0, 2600));
 }
+
+#[test]
+fn threads_that_race_for_a_huge_page_all_count_it_up_to_4_2() {
+    for (name, counted) in [("v3.9", 2), ("v4.1", 2), ("v4.4", 1), ("v6.1", 1)] {
+        let mut world = World::new(named(name), &[]);
+        let id = world.id;
+        let room = world.on(0, 0, |mm, spaces, cx| spaces.get_mut(id).unwrap().mmap(mm, cx, 2 * HUGE)).unwrap();
+        let page = Vpn(room.start.0.next_multiple_of(HUGE));
+        let mut faults: Vec<_> = [7, 8].map(|task| (task, FaultControl::new(page, Access::Write))).into();
+        // Both have found nothing there before either has cleared its page.
+        while !faults.is_empty() {
+            faults.retain_mut(|(task, fault)| {
+                let step = world.on(*task, 0, |mm, spaces, cx| fault.step(mm, spaces.get_mut(id).unwrap(), cx));
+                !matches!(step, Step::Done(_))
+            });
+        }
+        assert_eq!(world.count(Event::ThpFaultAlloc), counted, "{name}");
+    }
+}

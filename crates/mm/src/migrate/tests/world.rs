@@ -25,6 +25,7 @@ use crate::{
     thp::ThpEnabled,
     tlb::Running,
     touch::Touch,
+    unmap::Unmap,
     variant::{Variant, named},
     vma::PageRange,
 };
@@ -59,6 +60,10 @@ impl World {
     }
 
     pub(super) fn by(rules: Variant) -> Self {
+        Self::with(rules, &[])
+    }
+
+    pub(super) fn with(rules: Variant, changed: &[(&str, &str)]) -> Self {
         let node = |id: u32| NodeSpec {
             id: NodeId(id),
             cpus: vec![CpuId(id)],
@@ -67,7 +72,10 @@ impl World {
         };
         let machine =
             MachineSpec { pageblock_order: Order::HUGE, max_order: Order(10), nodes: (0..2).map(node).collect() };
-        let settings = Settings { min_free_kbytes: 512, watermark_boost_factor: 0, ..Settings::default() };
+        let mut settings = Settings { min_free_kbytes: 512, watermark_boost_factor: 0, ..Settings::default() };
+        for (name, value) in changed {
+            settings.set(name, value).unwrap();
+        }
         let mut mm = Mm::new(&machine, rules, &settings);
         mm.frames.keep_contents(u64::MAX);
         mm.thp.enabled = ThpEnabled::Always;
@@ -127,13 +135,33 @@ impl World {
                 assert_eq!(done, FaultDone::BadAddress, "there is memory");
                 continue;
             }
-            let pte = self.spaces.get(id).unwrap().tables.lookup(vpn);
-            assert!(pte.is_accessible() && pte.is_writable(), "page {vpn:?} was stored to: {pte:?}");
-            let part = if pte.is_huge() { u32::try_from(vpn.0 % HUGE).unwrap() } else { 0 };
-            self.stores += 1;
-            self.mm.frames.store(pte.pfn().plus(part), self.stores);
-            self.holds.insert((id, vpn), self.stores);
+            self.store(id, vpn);
         }
+    }
+
+    /// User code stores to a page that it has just faulted at.
+    pub(super) fn store(&mut self, id: SpaceId, vpn: Vpn) {
+        let pte = self.spaces.get(id).unwrap().tables.lookup(vpn);
+        assert!(pte.is_accessible() && pte.is_writable(), "page {vpn:?} was stored to: {pte:?}");
+        let part = if pte.is_huge() { u32::try_from(vpn.0 % HUGE).unwrap() } else { 0 };
+        self.stores += 1;
+        self.mm.frames.store(pte.pfn().plus(part), self.stores);
+        self.holds.insert((id, vpn), self.stores);
+    }
+
+    /// A task of a process begins to exist.
+    pub(super) fn begin_to_balance(&mut self, task: ControlId, id: SpaceId) {
+        self.mm.numa_begin(task, (id, self.spaces.get_mut(id).unwrap()), None);
+    }
+
+    /// A process gives up pages, and keeps the range (`MADV_DONTNEED`).
+    pub(super) fn forget(&mut self, id: SpaceId, range: PageRange) {
+        let mut unmap = Unmap::discard(range);
+        while let Step::More | Step::Block(_) =
+            self.on(OTHER, 0, |mm, spaces, cx| unmap.step(mm, spaces.get_mut(id).unwrap(), cx, Time(u64::MAX)))
+        {
+        }
+        self.holds.retain(|(owner, vpn), _| *owner != id || !range.contains(*vpn));
     }
 
     /// A child of a process, which holds what the parent does.
@@ -216,12 +244,16 @@ impl World {
 
     /// Every frame is owned by one, every count is right, and every page holds what was stored to it.
     pub(super) fn check(&self, mine: Holdings) {
-        if self.is_forking {
-            return;
+        if !self.is_forking {
+            self.check_of(vec![(ME, mine)]);
         }
+    }
+
+    /// All of that, of what some controls hold.
+    pub(super) fn check_of(&self, controls: Vec<(ControlId, Holdings)>) {
         check::walk(&self.mm).unwrap();
         let spaces = self.spaces.iter().map(|(_, space)| space).collect();
-        check::walk_owners(&self.mm, &Owners { spaces, controls: vec![(ME, mine)] }).unwrap();
+        check::walk_owners(&self.mm, &Owners { spaces, controls }).unwrap();
         for ((id, vpn), content) in &self.holds {
             let pte = self.spaces.get(*id).unwrap().tables.lookup(*vpn);
             let part = if pte.is_huge() { u32::try_from(vpn.0 % HUGE).unwrap() } else { 0 };
