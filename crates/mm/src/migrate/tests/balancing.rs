@@ -1,5 +1,5 @@
-//! Linux: none; processes whose pages are scanned and follow their tasks, by chance: what was stored is found again, whatever moved,
-//! and whatever could not be moved.
+//! Linux: none; processes whose pages are scanned and follow their tasks, by chance: what was stored is found again, whatever
+//! moved, and whatever could not be moved.
 
 use units::{CpuId, Picos, Time, Vpn};
 
