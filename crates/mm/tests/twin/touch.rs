@@ -228,6 +228,8 @@ impl World {
         if !is_covered || process.entries.contains_key(&(page / HUGE)) {
             self.memory.free(cpu, table);
             self.memory.free(cpu, frame);
+            // A release that counts what it allocates, and not what it maps.
+            self.memory.count(Event::ThpFaultAlloc, self.memory.rules.thp_fault_alloc_counts_losers.into());
             return Fault::Done(FaultDone::Handled);
         }
         process.keep(page, table);
