@@ -16,7 +16,7 @@ use crate::{
 /// Seconds that one cell may take.
 const TIMEOUT_S: u64 = 900;
 /// Digits of the program's hash in the name of a result directory.
-const HASH_DIGITS: usize = 8;
+pub(crate) const HASH_DIGITS: usize = 8;
 
 /// A series and what a result makes of its claims.
 #[derive(Debug)]
@@ -57,7 +57,14 @@ pub fn requests(published: &Published, seeds: Seeds, workers: Option<usize>, out
     main.map(|main| request(main, columns, seeds, workers, directory.clone())).into_iter().chain(also).collect()
 }
 
-fn request(experiment: String, columns: Vec<String>, seeds: Seeds, workers: Option<usize>, out: PathBuf) -> Request {
+/// A run of an experiment into a directory, all else as it is without options.
+pub(crate) fn request(
+    experiment: String,
+    columns: Vec<String>,
+    seeds: Seeds,
+    workers: Option<usize>,
+    out: PathBuf,
+) -> Request {
     Request {
         experiment,
         targets: Vec::new(),

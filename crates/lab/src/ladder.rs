@@ -5,21 +5,18 @@ use std::path::{Path, PathBuf};
 
 use report::{
     Report, Table,
-    compare::{Comparison, Family, Gates, ladder_csv, ladder_text},
+    compare::{Comparison, Family, Gates, compare_csv, ladder_text},
 };
 
 use crate::{
-    plan::{AcceleratorChoice, Request, Seeds, UsageError},
+    evidence::{self, HASH_DIGITS},
+    plan::{Request, Seeds, UsageError},
     provenance,
     show::{self, Format},
     source::unknown,
     variant,
 };
 
-/// Seconds that one cell may take.
-const TIMEOUT_S: u64 = 900;
-/// Digits of the program's hash in the name of a result directory.
-const HASH_DIGITS: usize = 8;
 /// The folder of variants that were made for a ladder, in its result directory.
 const VARIANTS: &str = "variants";
 
@@ -70,25 +67,10 @@ impl Wanted {
         }
         let out = self.directory();
         let variants = rungs.iter().zip(0..).map(|(rung, number)| write(rung, number, &out.join(VARIANTS)));
-        Ok(Request {
-            experiment: self.workload.clone(),
-            targets: vec![report::Target::Sim],
-            kernels: Vec::new(),
-            machine: self.machine.clone(),
-            variants: variants.collect::<Result<_, _>>()?,
-            columns: Vec::new(),
-            sets: self.sets.clone(),
-            seeds: self.seeds,
-            state: None,
-            memory: None,
-            drop_caches: false,
-            accelerator: AcceleratorChoice::Auto,
-            timeout_s: TIMEOUT_S,
-            workers: self.workers,
-            trace: false,
-            sample: None,
-            out: Some(out),
-        })
+        let variants = variants.collect::<Result<_, _>>()?;
+        let request = evidence::request(self.workload.clone(), Vec::new(), self.seeds, self.workers, out);
+        let (machine, sets) = (self.machine.clone(), self.sets.clone());
+        Ok(Request { targets: vec![report::Target::Sim], machine, variants, sets, ..request })
     }
 
     /// A ladder that stopped goes on here, if the program is still the same.
@@ -247,7 +229,7 @@ pub fn steps(directory: &Path, metrics: &[String], format: Format) -> Result<Str
     let comparison = Comparison::of(&report, Gates::default());
     Ok(match format {
         Format::Text => ladder_text(&report, &comparison),
-        Format::Csv => ladder_csv(&comparison),
+        Format::Csv => compare_csv(&comparison),
         Format::Json => serde_json::to_string_pretty(&comparison).expect("fields serialise") + "\n",
     })
 }

@@ -21,7 +21,7 @@ use serde::Serialize;
 pub use self::{
     csv::compare_csv,
     fail_on::{FailOn, FailOnError},
-    ladder::{ladder_csv, ladder_text},
+    ladder::ladder_text,
     noise::{Noise, noise, noise_csv, noise_text},
     test::{Test, Tested},
     text::compare_text,

@@ -182,20 +182,66 @@ pub fn significant(pair: Pair<Spread>) -> bool {
 /// of fewer than two pairs.
 pub fn paired_interval(pairs: &[Pair<f64>]) -> Option<Interval> {
     let differences: Vec<f64> = pairs.iter().map(|pair| pair.new - pair.baseline).collect();
-    let error = stddev(&differences)? / (differences.len() as f64).sqrt();
-    interval(amean(&differences)?, error, (differences.len() - 1) as f64)
+    Estimate::paired(&differences)?.interval()
 }
 
 /// The 95 % interval of the difference of the means, new - baseline, of runs that do not belong together: Welch's t, for which
 /// the two sides may spread differently. None where a side has fewer than two runs.
 pub fn welch_interval(pair: Pair<&[f64]>) -> Option<Interval> {
-    let side = |runs: &[f64]| {
-        let stddev = stddev(runs)?;
-        Some((amean(runs)?, stddev * stddev / runs.len() as f64, (runs.len() - 1) as f64))
-    };
-    let ((old_mean, old, old_freedom), (new_mean, new, new_freedom)) = (side(pair.baseline)?, side(pair.new)?);
-    let freedom = (old + new) * (old + new) / (old * old / old_freedom + new * new / new_freedom);
-    interval(new_mean - old_mean, (old + new).sqrt(), freedom)
+    Estimate::welch(pair.baseline, pair.new)?.interval()
+}
+
+/// A difference of means, new - baseline: its standard error, and Student's degrees of freedom.
+#[derive(Clone, Copy)]
+pub(crate) struct Estimate {
+    pub(crate) mean: f64,
+    pub(crate) error: f64,
+    pub(crate) freedom: f64,
+}
+
+impl Estimate {
+    /// Of runs that belong together two by two, from their differences; none of fewer than two.
+    pub(crate) fn paired(differences: &[f64]) -> Option<Self> {
+        let error = stddev(differences)? / (differences.len() as f64).sqrt();
+        Some(Self { mean: amean(differences)?, error, freedom: (differences.len() - 1) as f64 })
+    }
+
+    /// Of runs that do not belong together (Welch); none where a side has fewer than two.
+    pub(crate) fn welch(old: &[f64], new: &[f64]) -> Option<Self> {
+        let side = |runs: &[f64]| {
+            let stddev = stddev(runs)?;
+            Some((amean(runs)?, stddev * stddev / runs.len() as f64, (runs.len() - 1) as f64))
+        };
+        let ((old_mean, old, old_freedom), (new_mean, new, new_freedom)) = (side(old)?, side(new)?);
+        // Without any spread they are 0 by 0.
+        let spread = old + new;
+        let freedom =
+            if spread == 0.0 { 1.0 } else { spread * spread / (old * old / old_freedom + new * new / new_freedom) };
+        Some(Self { mean: new_mean - old_mean, error: spread.sqrt(), freedom })
+    }
+
+    fn t(self) -> StudentsT {
+        StudentsT::new(0.0, 1.0, self.freedom).expect("there is a degree of freedom")
+    }
+
+    /// The two-sided p of no difference.
+    pub(crate) fn p(self) -> f64 {
+        if self.error == 0.0 {
+            return if self.mean == 0.0 { 1.0 } else { 0.0 };
+        }
+        // The far tail, which loses no digits.
+        2.0 * self.t().cdf(-(self.mean / self.error).abs())
+    }
+
+    /// The 95 % interval.
+    pub(crate) fn interval(self) -> Option<Interval> {
+        interval(self.mean, self.error, self.freedom)
+    }
+
+    /// The smallest difference that is seen with this power.
+    pub(crate) fn sees(self, power: f64) -> f64 {
+        (self.t().inverse_cdf(0.975) + self.t().inverse_cdf(power)) * self.error
+    }
 }
 
 /// The 95 % interval around a mean with this standard error, by Student's t with so many degrees of freedom.

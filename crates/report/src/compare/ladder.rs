@@ -1,6 +1,6 @@
 //! Steps one below the other: a bar for each value, and which steps have moved it.
 
-use super::{Compared, Comparison, Verdict, compare_csv, text};
+use super::{Compared, Comparison, Verdict, text};
 use crate::{
     short::{
         number_of,
@@ -77,9 +77,4 @@ pub fn ladder_text(report: &Report, comparison: &Comparison) -> String {
     );
     lines.extend(fold(&rule, WIDTH));
     lines.iter().map(|line| format!("{line}\n")).collect()
-}
-
-/// The steps as lines of values.
-pub fn ladder_csv(comparison: &Comparison) -> String {
-    compare_csv(comparison)
 }

@@ -3,9 +3,9 @@
 use std::collections::BTreeMap;
 
 use serde::Serialize;
-use statrs::distribution::{ContinuousCDF, Normal, StudentsT};
+use statrs::distribution::{ContinuousCDF, Normal};
 
-use crate::stats::{self, Interval, Pair};
+use crate::stats::{self, Estimate, Interval, Pair};
 
 /// From so many runs on numbers that are constant on each side are told apart for sure.
 const ENOUGH: usize = 5;
@@ -94,54 +94,6 @@ impl Test {
     }
 }
 
-/// One side or all of the differences: a mean, its standard error, and the degrees of freedom.
-#[derive(Clone, Copy)]
-struct Estimate {
-    mean: f64,
-    error: f64,
-    freedom: f64,
-}
-
-impl Estimate {
-    fn paired(differences: &[f64]) -> Option<Self> {
-        let error = stats::stddev(differences)? / (differences.len() as f64).sqrt();
-        Some(Self { mean: stats::amean(differences)?, error, freedom: (differences.len() - 1) as f64 })
-    }
-
-    fn welch(old: &[f64], new: &[f64]) -> Option<Self> {
-        let of = |runs: &[f64]| {
-            let stddev = stats::stddev(runs)?;
-            Some((stats::amean(runs)?, stddev * stddev / runs.len() as f64, (runs.len() - 1) as f64))
-        };
-        let ((old_mean, a, a_freedom), (new_mean, b, b_freedom)) = (of(old)?, of(new)?);
-        let freedom = if a + b == 0.0 { 1.0 } else { (a + b) * (a + b) / (a * a / a_freedom + b * b / b_freedom) };
-        Some(Self { mean: new_mean - old_mean, error: (a + b).sqrt(), freedom })
-    }
-
-    fn t(self) -> StudentsT {
-        StudentsT::new(0.0, 1.0, self.freedom).expect("there is a degree of freedom")
-    }
-
-    /// Two-sided.
-    fn p(self) -> f64 {
-        if self.error == 0.0 {
-            return if self.mean == 0.0 { 1.0 } else { 0.0 };
-        }
-        // The far tail, which loses no digits.
-        2.0 * self.t().cdf(-(self.mean / self.error).abs())
-    }
-
-    fn interval(self) -> Interval {
-        let half = self.t().inverse_cdf(0.975) * self.error;
-        Interval { low: self.mean - half, high: self.mean + half }
-    }
-
-    /// The smallest mean that is seen with a power of four in five.
-    fn sees(self) -> f64 {
-        (self.t().inverse_cdf(0.975) + self.t().inverse_cdf(POWER)) * self.error
-    }
-}
-
 /// Tests the runs of two columns, each by its seed. Runs with one seed belong together only where both are simulated.
 pub(super) fn of(runs: Pair<&BTreeMap<u64, f64>>, are_simulated: bool) -> Tested {
     let Pair { baseline: old, new } = runs;
@@ -185,15 +137,19 @@ pub(super) fn of(runs: Pair<&BTreeMap<u64, f64>>, are_simulated: bool) -> Tested
     Tested::By(Test {
         is_paired,
         difference: plain.mean,
-        interval: Some(bounds(plain.interval())),
-        percent: logs.map(|logs| {
-            let interval = logs.interval();
-            Percent { change: percent_of(logs.mean), low: percent_of(interval.low), high: percent_of(interval.high) }
+        interval: plain.interval().map(bounds),
+        percent: logs.and_then(|logs| {
+            let interval = logs.interval()?;
+            Some(Percent {
+                change: percent_of(logs.mean),
+                low: percent_of(interval.low),
+                high: percent_of(interval.high),
+            })
         }),
         p: deciding.p(),
         lower: lower(&old, &new, is_paired),
         p_ranks: mann_whitney(&old, &new),
-        sees_percent: logs.map(|logs| percent_of(logs.sees())),
+        sees_percent: logs.map(|logs| percent_of(logs.sees(POWER))),
         runs_for_asked: logs.map(|logs| runs_for(logs, fewer)),
     })
 }
@@ -221,7 +177,7 @@ pub(super) fn spread(runs: &[f64]) -> Option<Spread> {
     let percent = |log: f64| 100.0 * (libm::exp(log) - 1.0);
     Some(Spread {
         percent: percent(stddev),
-        sees_percent: percent(both.sees()),
+        sees_percent: percent(both.sees(POWER)),
         runs_for_asked: runs_for(both, runs.len()),
     })
 }
@@ -244,7 +200,7 @@ fn runs_for(logs: Estimate, runs: usize) -> u64 {
         .find(|count| {
             let freedom = logs.freedom * (*count as f64 - 1.0) / (runs as f64 - 1.0);
             let estimate = Estimate { mean: 0.0, error: spread / (*count as f64).sqrt(), freedom };
-            estimate.sees() <= change
+            estimate.sees(POWER) <= change
         })
         .unwrap_or(100_000)
 }
