@@ -414,7 +414,7 @@ async fn warehouse_thread<O: Os>(os: &O, shared: &Shared, point: usize, warehous
     bind(os, jvm, &os.nodes()).await?;
     if warehouse >= jvm.before(point) {
         for _ in 0..jvm.buffers() {
-            // What does not fit is copied at once: nothing of it is seen later.
+            // Objects that do not fit are copied at once: nothing of them is seen later.
             if let Some(buffer) = shared.take(os, jvm.buffer)? {
                 os.access(buffer, Pattern::Sweep, Amount::Rounds(1)).await?;
             }

@@ -101,7 +101,7 @@ fn settings_of_balancing_that_no_kernel_takes_or_that_do_nothing_are_refused() {
             "--set",
             "tasks=1",
         ];
-        // What is given last counts.
+        // The option that is given last counts.
         let names = |name: &str| arguments.contains(&name);
         let run: Vec<&str> = run
             .chunks(2)

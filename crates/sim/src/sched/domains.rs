@@ -239,7 +239,7 @@ impl Built<'_> {
     /// (`sd_parent_degenerate`).
     fn add(&mut self, shared: Shared, spans: Vec<Vec<usize>>) {
         let is_same = spans.iter().zip(&self.spans).all(|(span, below)| span.len() == below.len());
-        // Somebody has to look, also where there is but one CPU.
+        // A single CPU has a level too: balancing asks for one.
         if is_same && !(shared == Shared::Cache && self.levels.is_empty()) {
             return;
         }

@@ -371,7 +371,7 @@ mod tests {
         assert_eq!(this.compare(&at(None)), Compared::Passed(Why::NoMove));
         let mut this = search(NumaPlaces::ByImbalance, [2, 0], (-1, 0));
         assert_eq!(this.compare(&at(None)), Compared::Passed(Why::NoMove), "nothing is better than that");
-        // Its group counts for a task that has one.
+        // For a task of a group the group counts.
         let mut this = search(NumaPlaces::ByImbalance, [2, 0], (-1, 7));
         this.group = Some(GroupId::nth(0));
         assert_eq!(this.compare(&at(None)), Compared::Move { stops: false });

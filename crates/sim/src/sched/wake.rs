@@ -272,7 +272,7 @@ mod tests {
     #[test]
     fn one_that_wakes_has_an_idle_core_before_an_idle_thread_of_its_own() {
         for rules in ["v4.1", "v5.0"] {
-            // It ran on CPU 0, as the last task, and another one does now.
+            // The task that wakes ran on CPU 0, where another one runs now.
             let mut world = threads(rules, &[0]);
             let id = TaskId(1);
             assert!([1, 5].contains(&world.select_cpu(id, Time(1)).0), "{rules}: the other core of its node");

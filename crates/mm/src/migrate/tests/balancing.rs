@@ -139,7 +139,7 @@ impl Run {
             }
             2 if !self.is_busy(id) => {
                 self.unpin();
-                // What is given up as a whole comes back as a huge page.
+                // Memory that is given up as a whole comes back as a huge page.
                 let part = if self.below(4) == 0 {
                     PageRange::new(range.start.plus(self.below(range.pages() - 60)), 60)
                 } else {

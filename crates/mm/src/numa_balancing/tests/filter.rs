@@ -161,7 +161,7 @@ fn who_has_faulted_is_forgotten_after_two_periods_and_up_to_6_6_only_by_who_scan
         world.scan_by(7, ALL, 1);
         world.space().numa.seq = 5;
         world.use_vma(7, vmas[0]);
-        // Whoever looks at it does not use it; 6.7 forgets in the second and the third of these.
+        // Task 9 scans and uses no page; 6.7 forgets in its second and its third scan.
         for _ in 0..3 {
             world.pass(5 * DELAY);
             world.scan_by(9, ALL, 1);

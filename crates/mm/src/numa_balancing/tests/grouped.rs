@@ -280,7 +280,7 @@ fn a_scan_beyond_a_tick_is_paid_for() {
         let mut work = tick(&mut world, 1, 1004).unwrap();
         let stamp = |world: &World| world.mm.numa.as_ref().unwrap().task(ControlId(1)).unwrap().stamp;
         let before = stamp(&world);
-        // It takes two ticks and a bit.
+        // The scan takes two ticks and a bit.
         world.now = Time(Picos::from_micros(1000 * 1013).0);
         let done = world.on(1, 0, |mm, spaces, cx| work.step(mm, spaces.get_mut(id).unwrap(), cx, Time(u64::MAX)));
         assert_eq!(done, Step::Done(()));
