@@ -2,13 +2,14 @@
 
 use std::{
     io::{self, Write},
+    path::PathBuf,
     process::ExitCode,
     sync::{Arc, atomic::AtomicBool},
 };
 
 use lab::{
     evidence::{self, Judged},
-    plan::{Seeds, UsageError},
+    plan::{Request, Seeds, UsageError},
     run,
 };
 use report::Published;
@@ -65,19 +66,25 @@ fn run_one(published: Published, args: &args::Claims, stop: &AtomicBool, failed:
     let workers = args.workers.map(usize::from);
     let mut results = Vec::new();
     for request in evidence::requests(&published, seeds, workers, args.output.as_deref()) {
-        let mut progress = progress::Terminal::new(false);
-        let finished = run::run(&request, stop, &mut progress);
-        progress.clear();
-        let finished = finished?;
-        let mut stderr = io::stderr();
-        for failure in &finished.failures {
-            *failed = true;
-            writeln!(stderr, "pagelab: failed: {failure}")?;
-        }
-        writeln!(stderr, "pagelab: results are in {}", finished.directory.display())?;
-        results.push(finished.directory);
+        let (directory, is_whole) = run_request(&request, stop)?;
+        *failed |= !is_whole;
+        results.push(directory);
     }
     Ok(evidence::judged(published, &results, None)?)
+}
+
+/// Runs with progress, and says which cells failed and where the result is; false where one did.
+pub(crate) fn run_request(request: &Request, stop: &AtomicBool) -> anyhow::Result<(PathBuf, bool)> {
+    let mut progress = progress::Terminal::new(false);
+    let finished = run::run(request, stop, &mut progress);
+    progress.clear();
+    let finished = finished?;
+    let mut stderr = io::stderr();
+    for failure in &finished.failures {
+        writeln!(stderr, "pagelab: failed: {failure}")?;
+    }
+    writeln!(stderr, "pagelab: results are in {}", finished.directory.display())?;
+    Ok((finished.directory, finished.failures.is_empty()))
 }
 
 /// Prints how near a result is.

@@ -131,20 +131,14 @@ fn ladder(args: &args::Ladder) -> anyhow::Result<ExitCode> {
     let requests = args.wanted().iter().map(lab::ladder::Wanted::request).collect::<Result<Vec<_>, _>>()?;
     let mut code = ExitCode::SUCCESS;
     for request in requests {
-        let mut progress = progress::Terminal::new(false);
-        let finished = run::run(&request, &stop, &mut progress);
-        progress.clear();
-        let finished = finished?;
-        let mut stderr = io::stderr();
-        for failure in &finished.failures {
+        let (directory, is_whole) = evidence::run_request(&request, &stop)?;
+        if !is_whole {
             code = ExitCode::FAILURE;
-            writeln!(stderr, "pagelab: failed: {failure}")?;
         }
         if let Some(machine) = &request.machine {
-            writeln!(stderr, "pagelab: machine {machine}")?;
+            writeln!(io::stderr(), "pagelab: machine {machine}")?;
         }
-        print(&lab::ladder::steps(&finished.directory, &args.metrics, args.format.into())?)?;
-        writeln!(stderr, "pagelab: results are in {}", finished.directory.display())?;
+        print(&lab::ladder::steps(&directory, &args.metrics, args.format.into())?)?;
     }
     Ok(code)
 }

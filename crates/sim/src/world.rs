@@ -274,13 +274,6 @@ impl World {
         &self.kernels[self.own()]
     }
 
-    /// Whether the current task is the only one of its process.
-    fn is_alone(&self) -> bool {
-        let own = (self.current().kernel, self.current().space);
-        let lives = |task: &&Task| (task.kernel, task.space) == own && !matches!(task.state, TaskState::Ended);
-        self.tasks.iter().filter(lives).count() == 1
-    }
-
     /// The clock of the CPU of the task whose user half runs.
     pub(crate) fn now(&self) -> Time {
         self.cpus[self.cpu_of(self.current)].clock
@@ -317,7 +310,7 @@ impl World {
             }
             Request::SetAffinity(cpus) => self.set_affinity(task, &cpus, at),
             Request::SetMempolicy(policy) => self.set_mempolicy(task, &policy),
-            Request::Fork if !self.is_alone() => TaskState::Answered(Answer::Space(Err(Errno::INVAL))),
+            Request::Fork if self.threads_of(self.current) > 1 => TaskState::Answered(Answer::Space(Err(Errno::INVAL))),
             operation => {
                 let by = Asker { task, at, ticks: self.own_kernel().ticks, policy: self.current().policy };
                 let task = &mut self.tasks[task.0 as usize];

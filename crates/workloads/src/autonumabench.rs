@@ -430,12 +430,13 @@ async fn thread<O: Os>(
 }
 
 #[cfg(test)]
-mod tests {
+pub(crate) mod tests {
     use units::VirtAddr;
 
     use super::*;
 
-    fn nodes(nodes: u32, gib: u64) -> Vec<NumaNode> {
+    /// So many nodes of 12 CPUs, each with so many GiB.
+    pub(crate) fn nodes(nodes: u32, gib: u64) -> Vec<NumaNode> {
         let node = |id: u32| NumaNode {
             id: NodeId(id),
             cpus: (id * 12..id * 12 + 12).map(CpuId).collect(),

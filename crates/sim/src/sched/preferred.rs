@@ -85,12 +85,12 @@ impl World {
     }
 
     /// Live tasks of a task's process (`get_nr_threads`).
-    fn threads_of(&self, id: TaskId) -> u64 {
+    pub(crate) fn threads_of(&self, id: TaskId) -> u64 {
         let own = &self.tasks[id.0 as usize];
-        let shares = |task: &&Task| {
+        let lives = |task: &&Task| {
             (task.kernel, task.space) == (own.kernel, own.space) && !matches!(task.state, TaskState::Ended)
         };
-        self.tasks.iter().filter(shares).count() as u64
+        self.tasks.iter().filter(lives).count() as u64
     }
 
     /// A task prefers a node from now on, which is not that of its CPU: the CPU there that it goes to, if there is one.

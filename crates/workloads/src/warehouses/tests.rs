@@ -2,16 +2,7 @@ use os::Runs;
 use units::{CpuId, NodeId};
 
 use super::*;
-
-fn nodes(nodes: u32, gib: u64) -> Vec<NumaNode> {
-    let node = |id: u32| NumaNode {
-        id: NodeId(id),
-        cpus: (id * 12..id * 12 + 12).map(CpuId).collect(),
-        memory: Bytes::gib(gib),
-        distance: Vec::new(),
-    };
-    (0..nodes).map(node).collect()
-}
+use crate::autonumabench::tests::nodes;
 
 fn jvm(given: &[(&'static str, &str)], index: u32) -> Jvm {
     let params = Params::parse(given.iter().copied()).unwrap();
