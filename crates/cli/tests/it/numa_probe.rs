@@ -64,7 +64,7 @@ fn mistakes_name_the_parameter_and_what_it_takes() {
 fn settings_of_balancing_that_no_kernel_takes_or_that_do_nothing_are_refused() {
     let room = Room::new();
     let on_one_node = ["--machine", "one-node-512m"];
-    let wrong: [(&[&str], &str, &[&str]); 10] = [
+    let wrong: [(&[&str], &str, &[&str]); 11] = [
         (
             &on_one_node,
             "kernel.numa_balancing=1",
@@ -74,6 +74,11 @@ fn settings_of_balancing_that_no_kernel_takes_or_that_do_nothing_are_refused() {
             &on_one_node,
             "kernel.numa_balancing_scan_size_mb=64",
             &["nothing can be balanced", "expected a machine of two nodes"],
+        ),
+        (
+            &[],
+            "kernel.numa_balancing_scan_size_mb=64",
+            &["nothing is balanced unless kernel.numa_balancing=1 is set too"],
         ),
         (&[], "kernel.numa_balancing=5", &["kernel.numa_balancing: expected a whole number from 0 to 4, found \"5\""]),
         (&[], "kernel.numa_balancing=2", &["kernel.numa_balancing: expected 0 or 1, found \"2\""]),

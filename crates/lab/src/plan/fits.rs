@@ -47,7 +47,13 @@ fn nothing_to_balance(session: &Session) -> Option<String> {
     let is_of_balancing = |(name, value): &&(String, String)| {
         name.starts_with(NUMA_BALANCING) && (name != NUMA_BALANCING || value != "0")
     };
-    let (name, value) = session.settings.iter().find(is_of_balancing).filter(|_| nodes < 2)?;
+    let (name, value) = session.settings.iter().find(is_of_balancing)?;
+    let is_said = session.settings.iter().any(|(name, _)| name == NUMA_BALANCING);
+    if nodes > 1 {
+        // Real kernels may balance without being told; the simulator does not.
+        return (!is_said && matches!(session.place, Place::Sim { .. }))
+            .then(|| format!("--set {name}={value}: nothing is balanced unless {NUMA_BALANCING}=1 is set too"));
+    }
     let expected = if name == NUMA_BALANCING { "0, or " } else { "" };
     let machine = &session.machine.name;
     Some(format!(

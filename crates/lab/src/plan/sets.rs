@@ -1,7 +1,7 @@
 //! `--set NAME=VALUE`: which names are kernel settings and which are parameters of the workload, and the columns that a
 //! setting with several values makes.
 
-use units::setting::{BALLOON, DISCARD, REPORTING, REPORTING_DELAY, REPORTING_ORDER};
+use units::setting::{BALLOON, DISCARD, NUMA_BALANCING, REPORTING, REPORTING_DELAY, REPORTING_ORDER};
 
 use super::{Request, UsageError, traces};
 use crate::{
@@ -118,10 +118,13 @@ fn columns(settings: &Values) -> Vec<Settings> {
     columns
 }
 
-/// Without what means nothing: how pages are reported, where none is.
+/// Without what means nothing: how pages are reported, where none is, and how memory is scanned, where nothing is balanced.
 fn effective(mut values: Vec<(String, String)>) -> Vec<(String, String)> {
     if values.iter().any(|(name, value)| name == REPORTING && value == "off") {
         values.retain(|(name, _)| ![REPORTING_ORDER, REPORTING_DELAY, DISCARD].contains(&name.as_str()));
+    }
+    if values.iter().any(|(name, value)| name == NUMA_BALANCING && value == "0") {
+        values.retain(|(name, _)| name == NUMA_BALANCING || !name.starts_with(NUMA_BALANCING));
     }
     values
 }
@@ -170,6 +173,11 @@ mod tests {
         let settings = [(REPORTING, "off,on"), (REPORTING_ORDER, "0,9"), (REPORTING_DELAY, "2000")];
         assert_eq!(labels(&settings), ["v6.1 reporting=off", "v6.1 reporting=on order=0", "v6.1 reporting=on order=9"]);
         assert_eq!(columns(&values(&settings))[0].values, [(REPORTING.to_owned(), "off".to_owned())]);
+        let size = "kernel.numa_balancing_scan_size_mb";
+        let settings = [(NUMA_BALANCING, "0,1"), (size, "64,256")];
+        let columns = columns(&values(&settings));
+        assert_eq!(columns.len(), 3, "without balancing nothing is scanned");
+        assert_eq!(columns[0].values, [(NUMA_BALANCING.to_owned(), "0".to_owned())]);
     }
 
     #[test]
