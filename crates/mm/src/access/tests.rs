@@ -391,3 +391,53 @@ fn a_store_or_a_load_takes_the_hinting_fault_too() {
         assert_eq!(world.counters.get(Event::NumaHintFaultsLocal), 0);
     }
 }
+
+/// Two CPUs of different nodes write 8 MiB again and again, of which a cache holds half; the second begins 30 us later. It catches
+/// up, and then each comes first to some of the pages that hint.
+#[test]
+fn cpus_that_write_the_same_catch_up_and_come_first_in_turns() {
+    let mut world = World::new();
+    let by_place = |near: u64, far: u64| {
+        (0..3).map(|from| (0..3).map(|to| Picos(if from == to { near } else { far })).collect()).collect()
+    };
+    let handover = by_place(50_000, 100_000);
+    let cache = Some(LastCache { size: units::Bytes(4 << 20), load: Picos(1_000) });
+    world.mm.set_latency(Latency { handover, cache, ..latency() });
+    let range = world.with(|mm, space, cx| space.mmap(mm, cx, 2048)).expect("there is room");
+    let mut touch = Touch::pages(range, fault::Access::Write);
+    while world.with(|mm, space, cx| touch.step(mm, space, cx, Time(u64::MAX))) == Step::More {}
+    let start = world.now;
+    let access = |draw| Accesses::new(range.into(), Pattern::Sweep, Amount::Time(Picos::from_micros(900_000)), draw);
+    let late = Picos::from_micros(30);
+    let mut tasks = [(access(1), start, CpuId(0)), (access(2), start + late, CpuId(2))];
+    let (mut first, mut scanned, mut farthest) = ([0; 2], 0, 0);
+    while tasks.iter().any(|(_, now, _)| now.since(start) < Picos::from_micros(800_000)) {
+        let task = (0..2).min_by_key(|task| tasks[*task].1).expect("there are two");
+        let places = [0, 1].map(|task: usize| tasks[task].0.visits() % 2048);
+        let rounds = tasks[0].0.visits() / 2048;
+        // When both are in the second half of the range, its first half hints.
+        if rounds > scanned && places.iter().all(|place| *place > 1100) {
+            scanned = rounds;
+            let mut scan = HintScan::new(PageRange::new(range.start, 1024));
+            while world.with(|_, space, cx| scan.step(space, cx, Time(0))) == Step::More {}
+        }
+        let (accesses, now, cpu) = &mut tasks[task];
+        (world.now, world.cpu) = (*now, *cpu);
+        let faults = world.counters.get(Event::NumaHintFaults);
+        let tick = Time((now.0 / 4_000_000_000 + 1) * 4_000_000_000);
+        let limits = Limits { horizon: *now + Picos::from_micros(2), until: tick };
+        let step = world.with(|mm, space, cx| accesses.step(mm, space, cx, limits));
+        assert_eq!(step, Step::More);
+        *now = world.now;
+        first[task] += world.counters.get(Event::NumaHintFaults) - faults;
+        if tasks[0].1.0.abs_diff(tasks[1].1.0) < 100_000_000 && tasks[0].1.since(start) > Picos::from_micros(100_000) {
+            let places = [0, 1].map(|task: usize| tasks[task].0.visits() % 2048);
+            let apart = places[0].abs_diff(places[1]);
+            farthest = farthest.max(apart.min(2048 - apart));
+        }
+    }
+    assert!((1..=10).contains(&farthest), "once they have caught up, they are {farthest} pages from each other");
+    let all: u64 = first.iter().sum();
+    assert!(scanned > 20 && all > 10_000, "{all} faults in {scanned} rounds");
+    assert!(first.iter().all(|faults| faults * 4 > all), "each comes first to a quarter at least: {first:?}");
+}
