@@ -7,6 +7,7 @@ use units::{Errno, NodeId, Order, Pfn, Vpn};
 
 use crate::{
     Mm,
+    alloc::NoMemory,
     cx::Cx,
     frame::FamilyId,
     numa_balancing::SpaceNuma,
@@ -69,16 +70,14 @@ impl AddressSpace {
     /// An empty address space, whose page tables lie in given frames before they take new ones.
     pub(crate) fn new_in(mm: &mut Mm, cx: &mut Cx, mmap_base: Vpn, tables: Vec<Pfn>) -> Result<Self, Errno> {
         let family = mm.rmap.new_family().ok_or(Errno::NOMEM)?;
-        let Some((object, tables)) = object_and_root(mm, cx, tables) else {
-            mm.rmap.leave_family(family);
-            return Err(Errno::NOMEM);
-        };
+        let made = object_and_root(mm, cx, tables).inspect_err(|_| mm.rmap.leave_family(family));
+        let (object, tables) = made.map_err(NoMemory::errno)?;
         Ok(Self::empty((family, mmap_base), object, tables))
     }
 
     /// An empty member of the same family: a child before anything is copied.
-    pub(crate) fn related(&self, mm: &mut Mm, cx: &mut Cx) -> Result<Self, Errno> {
-        let (object, tables) = object_and_root(mm, cx, Vec::new()).ok_or(Errno::NOMEM)?;
+    pub(crate) fn related(&self, mm: &mut Mm, cx: &mut Cx) -> Result<Self, NoMemory> {
+        let (object, tables) = object_and_root(mm, cx, Vec::new())?;
         mm.rmap.join_family(self.family);
         Ok(Self::empty((self.family, self.mmap_base), object, tables))
     }
@@ -298,14 +297,11 @@ impl AddressSpace {
     pub(crate) const HUGE_PAGES: u64 = Order::HUGE.frames() as u64;
 }
 
-/// The objects that every address space begins with (`mm_alloc`, `mm_init`); nothing when memory is out.
-fn object_and_root(mm: &mut Mm, cx: &mut Cx, given: Vec<Pfn>) -> Option<(Object, PageTables)> {
+/// The objects that every address space begins with (`mm_alloc`, `mm_init`).
+fn object_and_root(mm: &mut Mm, cx: &mut Cx, given: Vec<Pfn>) -> Result<(Object, PageTables), NoMemory> {
     let object = mm.alloc_object(cx, Cache::MmStruct)?;
-    let tables = PageTables::new_in(mm, cx, given);
-    if tables.is_none() {
-        mm.free_object(cx, object);
-    }
-    Some((object, tables?))
+    let tables = PageTables::new_in(mm, cx, given).inspect_err(|_| mm.free_object(cx, object))?;
+    Ok((object, tables))
 }
 
 fn overlap(a: PageRange, b: PageRange) -> u64 {

@@ -10,6 +10,7 @@ use std::borrow::Cow;
 
 use units::{CpuId, NodeId, Order, Pfn};
 
+pub use self::lent::NoMemory;
 use crate::{
     Mm, PerNode,
     alloc::lent::Shortage,
@@ -28,21 +29,25 @@ use crate::{
     zone_state::ZoneState,
 };
 
+const _: () = assert!(size_of::<Result<Pfn, NoMemory>>() == size_of::<Option<Pfn>>(), "every fault gets one");
+
 impl Mm {
-    /// Allocates a block of frames, which is `Frame::Kernel` until the caller says what it is; `__alloc_pages`. None when
-    /// no zone has one above its Min mark: for good, or until the slow path has got one (`slow::Supply`).
+    /// Allocates a block of frames, which is `Frame::Kernel` until the caller says what it is; `__alloc_pages`.
+    ///
+    /// # Errors
+    /// No zone has one above its Min mark: for good, or until the slow path has got one.
     #[inline]
-    pub fn alloc(&mut self, cx: &mut Cx<'_>, request: &AllocRequest) -> Option<Pfn> {
-        let got = if cx.is_supplied() {
-            self.alloc_supplied(cx, request)
+    pub fn alloc(&mut self, cx: &mut Cx<'_>, request: &AllocRequest) -> Result<Pfn, NoMemory> {
+        let pfn = if cx.is_supplied() {
+            self.alloc_supplied(cx, request)?
+        } else if let Some(pfn) = self.alloc_listed(cx, request) {
+            pfn
         } else {
-            self.alloc_listed(cx, request).or_else(|| self.alloc_anywhere(cx, request))
+            self.alloc_anywhere(cx, request)?
         };
-        if let Some(pfn) = got {
-            self.access_through_host(cx, pfn, request.order);
-            self.check_poison(cx, pfn, request.order);
-        }
-        got
+        self.access_through_host(cx, pfn, request.order);
+        self.check_poison(cx, pfn, request.order);
+        Ok(pfn)
     }
 
     /// The common case: one frame, the first zone is the node's and well, and the CPU's list is not empty.
@@ -75,17 +80,22 @@ impl Mm {
 
     /// Allocates in a step that has asked for memory before, or was given what it asked for.
     #[cold]
-    fn alloc_supplied(&mut self, cx: &mut Cx<'_>, request: &AllocRequest) -> Option<Pfn> {
-        if cx.has_asked() || Self::does_alloc_fail(cx) || Self::is_refused(cx, request) {
-            return None;
+    fn alloc_supplied(&mut self, cx: &mut Cx<'_>, request: &AllocRequest) -> Result<Pfn, NoMemory> {
+        if cx.has_asked() {
+            return Err(NoMemory::Asked);
         }
-        let given = self.take_given(cx, request);
-        given.or_else(|| self.alloc_listed(cx, request)).or_else(|| self.alloc_anywhere(cx, request))
+        if Self::does_alloc_fail(cx) || Self::is_refused(cx, request) {
+            return Err(NoMemory::Refused);
+        }
+        match self.take_given(cx, request).or_else(|| self.alloc_listed(cx, request)) {
+            Some(pfn) => Ok(pfn),
+            None => self.alloc_anywhere(cx, request),
+        }
     }
 
     #[inline(never)]
-    fn alloc_anywhere(&mut self, cx: &mut Cx<'_>, request: &AllocRequest) -> Option<Pfn> {
-        let preferred = *listed(&self.nodes, &self.zones, request).first()?;
+    fn alloc_anywhere(&mut self, cx: &mut Cx<'_>, request: &AllocRequest) -> Result<Pfn, NoMemory> {
+        let preferred = *listed(&self.nodes, &self.zones, request).first().ok_or(NoMemory::Refused)?;
         let found = self.take_fast(cx, request).or_else(|| {
             primitive::enter_slow_path(cx);
             if self.variant.node_only_gives_up && request.this_node_only && !request.reclaims {
@@ -98,16 +108,17 @@ impl Mm {
             self.take_slow(cx, request)
         });
         if let Some(found) = found {
-            return Some(self.finish_alloc(cx, request, preferred, found));
+            return Ok(self.finish_alloc(cx, request, preferred, found));
         }
         if request.reclaims
             && matches!(cx.memory.shortage, Shortage::Ask | Shortage::Refused(_) | Shortage::Injected(_, true))
         {
             cx.memory.shortage = Shortage::Asked(*request);
-            return None;
+            return Err(NoMemory::Asked);
         }
         // Nor does it stall.
-        stall::applies(request, &self.variant).then(|| self.alloc_above_min(cx, request)).flatten()
+        let found = stall::applies(request, &self.variant).then(|| self.alloc_above_min(cx, request)).flatten();
+        found.ok_or(NoMemory::Refused)
     }
 
     fn finish_alloc(

@@ -165,7 +165,7 @@ mod tests {
         // Movable frames take what is left, at last in the pageblock of the kernel's block.
         let request = AllocRequest { order: Order::BASE, mobility: Mobility::Movable, ..request };
         // Bound: the frames.
-        while mm.alloc(&mut cx, &request).is_some() {}
+        while mm.alloc(&mut cx, &request).is_ok() {}
         let full = mm.block_census();
         assert_eq!((full.unmovable, full.with_unmovable, full.mixed), (8, 1, 1), "{full:?}");
         assert!(full.free < 512 && full.frames == 2048, "{full:?}");

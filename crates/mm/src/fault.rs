@@ -11,6 +11,7 @@ use units::{NodeId, Order, Pfn, Vpn};
 use crate::{
     Mm, SpaceId, Spaces,
     address_space::AddressSpace,
+    alloc::NoMemory,
     cost::Cause,
     cx::Cx,
     event::Event,
@@ -114,13 +115,23 @@ enum Next {
     Wait(Wait),
     /// The next phase, after this.
     Block(Wait, Phase),
+    /// This phase once more, when there is the memory that it has asked for.
+    Again,
     Done(FaultDone),
 }
 
-impl From<Option<()>> for Next {
-    /// Nothing is no memory.
-    fn from(handled: Option<()>) -> Self {
-        Self::Done(if handled.is_some() { FaultDone::Handled } else { FaultDone::OutOfMemory })
+impl From<NoMemory> for Next {
+    fn from(no: NoMemory) -> Self {
+        match no {
+            NoMemory::Asked => Self::Again,
+            NoMemory::Refused => Self::Done(FaultDone::OutOfMemory),
+        }
+    }
+}
+
+impl From<Result<(), NoMemory>> for Next {
+    fn from(handled: Result<(), NoMemory>) -> Self {
+        handled.map_or_else(Self::from, |()| Self::Done(FaultDone::Handled))
     }
 }
 
@@ -181,8 +192,7 @@ impl FaultControl {
                     self.phase = phase;
                     return Step::Block(wait);
                 }
-                // It has asked for memory: the same phase again.
-                Next::Done(FaultDone::OutOfMemory) if cx.has_asked() => return Step::More,
+                Next::Again => return Step::More,
                 Next::Done(done) => {
                     self.phase = Phase::Enter;
                     return Step::Done(done);
@@ -229,8 +239,8 @@ impl FaultControl {
             Phase::Enter => self.enter(space, cx, primitive::page_fault),
             Phase::Retry => self.enter(space, cx, primitive::retry_fault),
             Phase::Tables => match space.tables.make_pmd_slot(mm, cx, self.vpn) {
-                Some(_) => Next::Phase(Phase::Pmd),
-                None => Next::Done(FaultDone::OutOfMemory),
+                Ok(_) => Next::Phase(Phase::Pmd),
+                Err(no) => no.into(),
             },
             Phase::Pmd => self.look_at_pmd(mm, space, cx),
             Phase::HugeZero => self.map_huge_zero(mm, space, cx),
@@ -292,11 +302,11 @@ impl FaultControl {
 
     fn swap_in(&mut self, mm: &mut Mm, space: &mut AddressSpace, cx: &mut Cx) -> Next {
         let went = self.swap_in.get_or_insert_default().step(mm, space, cx, (self.vpn, self.access));
-        if went != Went::Nowhere {
+        if went != Went::Asked {
             self.swap_in = None;
         }
         match went {
-            Went::Nowhere => Next::Done(FaultDone::OutOfMemory),
+            Went::Asked => Next::Again,
             Went::Waits(until) => Next::Wait(Wait::Io { until, cause: Cause::Swap }),
             // A store to a page of which others have copies is not over.
             Went::Mapped => Next::Phase(Phase::Base),
@@ -317,7 +327,7 @@ impl FaultControl {
         }
         let at = (table, vma, self.vpn, self.access);
         match self.file.get_or_insert_default().step(mm, space, cx, at) {
-            FileWent::NoMemory => Next::Done(FaultDone::OutOfMemory),
+            FileWent::Without(no) => no.into(),
             FileWent::Waits(wait @ Wait::Io { .. }) => Next::Wait(wait),
             FileWent::Waits(wait) => Next::Block(wait, Phase::Moved),
             FileWent::Done(done) => {
@@ -386,8 +396,9 @@ impl FaultControl {
         let (Some(slot), Some(_)) = (slot, space.vmas.find(self.vpn)) else {
             return Next::Done(FaultDone::Handled);
         };
-        let Some(table) = space.tables.make_pte_table(mm, cx, slot) else {
-            return Next::Done(FaultDone::OutOfMemory);
+        let table = match space.tables.make_pte_table(mm, cx, slot) {
+            Ok(table) => table,
+            Err(no) => return no.into(),
         };
         let pte = space.tables.pte(table, self.vpn);
         if pte.is_hinting() && mm.balances_numa() {
@@ -432,7 +443,7 @@ fn is_files(mm: &Mm, pte: Pte, access: Access) -> bool {
     pte == Pte::NONE || (pte.is_present() && may_not_store && mm.frames.is_file(pte.pfn()))
 }
 
-/// A new page where nothing was (`do_anonymous_page`); nothing when memory is out.
+/// A new page where nothing was (`do_anonymous_page`).
 #[inline]
 pub(crate) fn map_base(
     mm: &mut Mm,
@@ -441,7 +452,7 @@ pub(crate) fn map_base(
     table: TableId,
     vpn: Vpn,
     node: NodeId,
-) -> Option<()> {
+) -> Result<(), NoMemory> {
     map_base_as(mm, space, cx, (table, vpn), &AllocRequest::gfp_highuser_movable(node))
 }
 
@@ -454,29 +465,28 @@ fn map_base_as(
     cx: &mut Cx,
     (table, vpn): (TableId, Vpn),
     request: &AllocRequest,
-) -> Option<()> {
+) -> Result<(), NoMemory> {
     let frame = mm.alloc(cx, request)?;
     mm.clear(cx, frame, Order::BASE);
     mm.map_new_folio(cx, frame, space.family, vpn, Order::BASE);
     space.tables.set_pte(cx, table, vpn, Pte::written(frame));
     space.rss += 1;
-    Some(())
+    Ok(())
 }
 
-/// A store to a page that may only be read (`do_wp_page`): the only one who maps its folio keeps it, others get a copy;
-/// nothing when memory is out.
+/// A store to a page that may only be read (`do_wp_page`): the only one who maps its folio keeps it, others get a copy.
 fn write_protected(
     mm: &mut Mm,
     space: &mut AddressSpace,
     cx: &mut Cx,
     (table, vpn): (TableId, Vpn),
     request: &AllocRequest,
-) -> Option<()> {
+) -> Result<(), NoMemory> {
     let was = space.tables.pte(table, vpn);
     if !was.is_zero_page() && mm.may_reuse(cx, was.pfn()) {
         space.tables.set_pte(cx, table, vpn, was.rewritten());
         cx.count(Event::Pgreuse, 1);
-        return Some(());
+        return Ok(());
     }
     space.vmas.prepare_anon(vpn);
     let frame = mm.alloc(cx, request)?;
@@ -495,7 +505,7 @@ fn write_protected(
             mm.put_folio(cx, folio);
         }
     }
-    Some(())
+    Ok(())
 }
 
 /// The pages that a store to a shared page takes over instead of copying them.

@@ -7,6 +7,7 @@ use units::{Errno, Time, Vpn};
 use crate::{
     Mm,
     address_space::{AddressSpace, EVERYTHING},
+    alloc::NoMemory,
     cx::Cx,
     frame::Holdings,
     page_table::{Pmd, TableId},
@@ -64,8 +65,7 @@ impl Fork {
                     }
                     child
                 }
-                Err(_) if cx.has_asked() => return Step::More,
-                Err(error) => return Step::Done(Err(error)),
+                Err(no) => return no.step(),
             },
         };
         if let Some(undo) = &mut self.undo {
@@ -93,8 +93,8 @@ impl Fork {
                     primitive::flush_tlb(cx);
                     return Step::Done(Ok(child));
                 }
-                Err(_) if cx.has_asked() => break,
-                Err(_) => {
+                Err(NoMemory::Asked) => break,
+                Err(NoMemory::Refused) => {
                     primitive::flush_tlb(cx);
                     self.undo = Some(Unmap::everything());
                     break;
@@ -115,11 +115,11 @@ impl Fork {
         parent: &mut AddressSpace,
         child: &mut AddressSpace,
         cx: &mut Cx,
-    ) -> Result<Part, Errno> {
+    ) -> Result<Part, NoMemory> {
         let Some(end) = self.vma_end else {
             let rest = PageRange { start: self.from, end: EVERYTHING.end };
             let Some(vma) = parent.vmas.first_in(rest) else { return Ok(Part::None) };
-            let object = mm.alloc_object(cx, Cache::VmArea).ok_or(Errno::NOMEM)?;
+            let object = mm.alloc_object(cx, Cache::VmArea)?;
             child.vmas.inherit(&vma, object);
             if let Some(map) = vma.file {
                 mm.map_file(child.family, map);
@@ -200,9 +200,9 @@ impl AddressSpace {
         cx: &mut Cx,
         table: TableId,
         part: PageRange,
-    ) -> Result<(), Errno> {
-        let slot = child.tables.make_pmd_slot(mm, cx, part.start).ok_or(Errno::NOMEM)?;
-        let to = child.tables.make_pte_table(mm, cx, slot).ok_or(Errno::NOMEM)?;
+    ) -> Result<(), NoMemory> {
+        let slot = child.tables.make_pmd_slot(mm, cx, part.start)?;
+        let to = child.tables.make_pte_table(mm, cx, slot)?;
         primitive::scan_ptes(cx, part.pages());
         let first = usize::try_from(part.start.0 % Self::HUGE_PAGES).expect("below 512");
         let pages = first..first + usize::try_from(part.pages()).expect("at most 512");

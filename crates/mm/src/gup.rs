@@ -82,8 +82,6 @@ impl Pin {
                 Some(fault) => match fault.step(mm, space, cx) {
                     Step::More => return Step::More,
                     Step::Block(wait) => return Step::Block(wait),
-                    // Memory was asked for: the step is taken again.
-                    Step::Done(_) if cx.has_asked() => return Step::Done(Err(Errno::NOMEM)),
                     Step::Done(done) => {
                         self.fault = None;
                         error_of(done)

@@ -9,6 +9,7 @@ use units::{Order, Pfn, Vpn};
 use crate::{
     Mm,
     address_space::AddressSpace,
+    alloc::NoMemory,
     cx::Cx,
     event::Event,
     frame::{Frame, Held, Holdings},
@@ -152,14 +153,14 @@ impl HugeCopy {
         let request = AllocRequest::gfp_highuser_movable(mm.node_of_cpu(cx.cpu()));
         let missing = AddressSpace::HUGE_PAGES - self.pages.len() as u64;
         for _ in 0..RUN.min(missing) {
-            let Some(frame) = mm.alloc(cx, &request) else {
-                if cx.has_asked() {
-                    return Copied::NotYet;
+            match mm.alloc(cx, &request) {
+                Ok(frame) => {
+                    mm.isolate(cx, frame, Order::BASE);
+                    self.pages.push(frame);
                 }
-                return self.later(Phase::GiveBack { then: Copied::PmdSplit });
-            };
-            mm.isolate(cx, frame, Order::BASE);
-            self.pages.push(frame);
+                Err(NoMemory::Asked) => return Copied::NotYet,
+                Err(NoMemory::Refused) => return self.later(Phase::GiveBack { then: Copied::PmdSplit }),
+            }
         }
         if (self.pages.len() as u64) < AddressSpace::HUGE_PAGES {
             return Copied::NotYet;

@@ -163,7 +163,9 @@ impl MmuGather {
     #[inline(never)]
     fn next_batch(&mut self, mm: &mut Mm, cx: &mut Cx) -> Room {
         let may_grow = self.batches.len() < BATCHES_MAX;
-        match may_grow.then(|| mm.alloc(cx, &AllocRequest::gfp_nowait(mm.node_of_cpu(cx.cpu())))).flatten() {
+        // A request that does not reclaim asks for nothing.
+        let request = AllocRequest::gfp_nowait(mm.node_of_cpu(cx.cpu()));
+        match may_grow.then(|| mm.alloc(cx, &request).ok()).flatten() {
             Some(frame) => {
                 mm.isolate(cx, frame, Order::BASE);
                 self.batches.push(frame);

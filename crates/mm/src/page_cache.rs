@@ -33,6 +33,7 @@ use units::{Order, Pfn, Vpn};
 
 use crate::{
     MachineSpec, Mm, PerNode,
+    alloc::NoMemory,
     cx::Cx,
     disk::{Disk, DiskSpec},
     frame::{ControlId, FamilyId, Frame, FrameFlag, FrameTable, SegmentId},
@@ -315,15 +316,15 @@ impl Mm {
         AllocRequest { writes, is_cold, ..AllocRequest::gfp_highuser_movable(self.node_of_cpu(cx.cpu())) }
     }
 
-    /// Makes a place for an index (`xas_nomem`); false when memory is out.
-    fn make_place(&mut self, cx: &mut Cx, id: InodeId, index: u64) -> bool {
+    /// Makes a place for an index (`xas_nomem`).
+    fn make_place(&mut self, cx: &mut Cx, id: InodeId, index: u64) -> Result<(), NoMemory> {
         // Bound: the levels of a tree.
         while self.cache.inode(id).mapping.needs_node(&self.cache.nodes, index) {
-            let Some(object) = self.alloc_object(cx, Cache::RadixTreeNode) else { return false };
+            let object = self.alloc_object(cx, Cache::RadixTreeNode)?;
             let inode = self.cache.inodes[id.0 as usize].as_mut().expect("the caller has it open");
             inode.mapping.add_node(&mut self.cache.nodes, index, object);
         }
-        true
+        Ok(())
     }
 
     /// A new frame becomes a page of a file, at an index for which there is a place (`filemap_add_folio`): locked, and on its
@@ -383,15 +384,15 @@ impl Mm {
         }
     }
 
-    /// Gives a page its buffer head, if it has none (`create_empty_buffers`); false when memory is out.
-    fn make_buffer(&mut self, cx: &mut Cx, (id, index): (InodeId, u64)) -> bool {
+    /// Gives a page its buffer head, if it has none (`create_empty_buffers`).
+    fn make_buffer(&mut self, cx: &mut Cx, (id, index): (InodeId, u64)) -> Result<(), NoMemory> {
         if self.cache.is_xfs() || self.cache.inode(id).mapping.buffer(&self.cache.nodes, index).is_some() {
-            return true;
+            return Ok(());
         }
-        let Some(buffer) = self.alloc_object(cx, Cache::BufferHead) else { return false };
+        let buffer = self.alloc_object(cx, Cache::BufferHead)?;
         let inode = self.cache.inodes[id.0 as usize].as_mut().expect("a page has an inode");
         inode.mapping.set_buffer(&mut self.cache.nodes, index, Some(buffer));
-        true
+        Ok(())
     }
 
     /// A page of the first file, as if it had been read: for tests.
@@ -401,7 +402,7 @@ impl Mm {
             self.cache.add_inode(Inode::default());
         }
         let at = (InodeId(0), index);
-        assert!(self.make_place(cx, at.0, at.1), "there is memory");
+        self.make_place(cx, at.0, at.1).expect("there is memory");
         let head = self.alloc(cx, &self.page_cache_request(cx, false)).expect("there is memory");
         self.add_page(cx, at, head, true);
         self.cache.mark(at, PageFlag::Uptodate, true);

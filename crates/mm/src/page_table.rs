@@ -11,7 +11,10 @@ use std::collections::{BTreeSet, VecDeque};
 
 use units::{Order, Pfn, Vpn};
 
-use crate::{Mm, cx::Cx, frame::Frame, gfp::AllocRequest, mempolicy::Mempolicy, primitive, pte::Pte, vma::PageRange};
+use crate::{
+    Mm, alloc::NoMemory, cx::Cx, frame::Frame, gfp::AllocRequest, mempolicy::Mempolicy, primitive, pte::Pte,
+    vma::PageRange,
+};
 
 /// Levels, from base pages up.
 const LEVELS: usize = 4;
@@ -119,13 +122,13 @@ pub struct PageTables {
 }
 
 impl PageTables {
-    /// A root table, or nothing when memory is out.
-    pub fn new(mm: &mut Mm, cx: &mut Cx) -> Option<Self> {
+    /// A root table.
+    pub fn new(mm: &mut Mm, cx: &mut Cx) -> Result<Self, NoMemory> {
         Self::new_in(mm, cx, Vec::new())
     }
 
     /// New tables in frames that tables were in before, taken from the end.
-    pub(crate) fn new_in(mm: &mut Mm, cx: &mut Cx, given: Vec<Pfn>) -> Option<Self> {
+    pub(crate) fn new_in(mm: &mut Mm, cx: &mut Cx, given: Vec<Pfn>) -> Result<Self, NoMemory> {
         let (arena, spare) = (Vec::new(), Vec::new());
         let mut tables = Self {
             arena,
@@ -139,7 +142,7 @@ impl PageTables {
             policy: Mempolicy::Local,
         };
         tables.root = tables.alloc_table(mm, cx, Level::Pgd)?;
-        Some(tables)
+        Ok(tables)
     }
 
     /// Frames that tables were in before and that none of these is in yet.
@@ -203,11 +206,11 @@ impl PageTables {
         Some(PmdSlot { table, index: Level::Pmd.index(vpn) })
     }
 
-    /// The PMD entry for `vpn`, after making the tables above; nothing when memory is out.
-    pub fn make_pmd_slot(&mut self, mm: &mut Mm, cx: &mut Cx, vpn: Vpn) -> Option<PmdSlot> {
+    /// The PMD entry for `vpn`, after making the tables above.
+    pub fn make_pmd_slot(&mut self, mm: &mut Mm, cx: &mut Cx, vpn: Vpn) -> Result<PmdSlot, NoMemory> {
         let pud = self.make_child(mm, cx, self.root, Level::Pgd, vpn)?;
         let table = self.make_child(mm, cx, pud, Level::Pud, vpn)?;
-        Some(PmdSlot { table, index: Level::Pmd.index(vpn) })
+        Ok(PmdSlot { table, index: Level::Pmd.index(vpn) })
     }
 
     /// Grows with each table of base pages that comes or goes.
@@ -293,15 +296,15 @@ impl PageTables {
 
     // PTEs.
 
-    /// The table of base pages at an entry that has none yet or one already; nothing when memory is out.
-    pub fn make_pte_table(&mut self, mm: &mut Mm, cx: &mut Cx, slot: PmdSlot) -> Option<TableId> {
+    /// The table of base pages at an entry that has none yet or one already.
+    pub fn make_pte_table(&mut self, mm: &mut Mm, cx: &mut Cx, slot: PmdSlot) -> Result<TableId, NoMemory> {
         match self.pmd(slot) {
-            Pmd::Table(table) => Some(table),
+            Pmd::Table(table) => Ok(table),
             Pmd::Huge(_) => unreachable!("a huge page is split first"),
             Pmd::None => {
                 let table = self.alloc_table(mm, cx, Level::Pte)?;
                 self.link_pte_table(cx, slot, table);
-                Some(table)
+                Ok(table)
             }
         }
     }
@@ -358,8 +361,8 @@ impl PageTables {
 
     // Deposits: with each huge page a table is kept, so that its split cannot fail.
 
-    /// A PTE table that is linked nowhere; nothing when memory is out.
-    pub fn alloc_pte_table(&mut self, mm: &mut Mm, cx: &mut Cx) -> Option<TableId> {
+    /// A PTE table that is linked nowhere.
+    pub fn alloc_pte_table(&mut self, mm: &mut Mm, cx: &mut Cx) -> Result<TableId, NoMemory> {
         self.alloc_table(mm, cx, Level::Pte)
     }
 
@@ -454,18 +457,25 @@ impl PageTables {
         (pte.is_present() && !pte.is_huge()).then(|| TableId(pte.table_index()))
     }
 
-    fn make_child(&mut self, mm: &mut Mm, cx: &mut Cx, table: TableId, level: Level, vpn: Vpn) -> Option<TableId> {
+    fn make_child(
+        &mut self,
+        mm: &mut Mm,
+        cx: &mut Cx,
+        table: TableId,
+        level: Level,
+        vpn: Vpn,
+    ) -> Result<TableId, NoMemory> {
         let index = level.index(vpn);
         if let Some(child) = self.child(table, index) {
-            return Some(child);
+            return Ok(child);
         }
         let child = self.alloc_table(mm, cx, level.below())?;
         primitive::write_ptes(cx, 1);
         self.arena[table.0 as usize].entries[index] = Pte::table(child.0);
-        Some(child)
+        Ok(child)
     }
 
-    fn alloc_table(&mut self, mm: &mut Mm, cx: &mut Cx, level: Level) -> Option<TableId> {
+    fn alloc_table(&mut self, mm: &mut Mm, cx: &mut Cx, level: Level) -> Result<TableId, NoMemory> {
         let frame = if let Some(frame) = self.given.pop() {
             frame
         } else {
@@ -480,7 +490,7 @@ impl PageTables {
         if let Some(id) = self.spare.pop() {
             let table = &mut self.arena[id.0 as usize];
             (table.frame, table.hints_at_once) = (frame, false);
-            return Some(id);
+            return Ok(id);
         }
         let id = TableId(u32::try_from(self.arena.len()).expect("fewer than 2^32 tables"));
         self.arena.push(Table {
@@ -490,7 +500,7 @@ impl PageTables {
             summary: None,
             hints_at_once: false,
         });
-        Some(id)
+        Ok(id)
     }
 
     fn free_table(&mut self, mm: &mut Mm, cx: &mut Cx, id: TableId, level: Level) {

@@ -15,6 +15,7 @@ use units::{NodeId, Order, Pfn};
 
 use crate::{
     MachineSpec, Mm, Settings,
+    alloc::NoMemory,
     cx::Cx,
     frame::{Frame, FrameTable},
     gfp::AllocRequest,
@@ -221,8 +222,8 @@ impl Slabs {
 }
 
 impl Mm {
-    /// An object; nothing when memory is out (`kmem_cache_alloc`).
-    pub fn alloc_object(&mut self, cx: &mut Cx, cache: Cache) -> Option<Object> {
+    /// An object (`kmem_cache_alloc`).
+    pub fn alloc_object(&mut self, cx: &mut Cx, cache: Cache) -> Result<Object, NoMemory> {
         match self.slabs {
             Slabs::Slub(_) => self.slub_alloc(cx, cache),
             Slabs::Slab(_) => self.slab_alloc(cx, cache),

@@ -2,11 +2,12 @@
 //! Differs: no memcg.
 
 use serde::Serialize;
-use units::{Errno, NodeId, Order, Pfn, Vpn};
+use units::{NodeId, Order, Pfn, Vpn};
 
 use crate::{
     Mm,
     address_space::AddressSpace,
+    alloc::NoMemory,
     cx::Cx,
     event::Event,
     frame::Frame,
@@ -233,15 +234,21 @@ impl Mm {
         }
         self.count_huge_try(cx, &request);
         let is_fast_alone = rule == ThpNodes::LocalFast && which == HugeTry::First;
-        let found = if is_fast_alone { self.alloc_above(cx, &request, Mark::Low) } else { self.alloc(cx, &request) };
+        let found = if is_fast_alone {
+            self.alloc_above(cx, &request, Mark::Low).ok_or(NoMemory::Refused)
+        } else {
+            self.alloc(cx, &request)
+        };
         match found {
-            Some(frame) => {
+            Ok(frame) => {
                 primitive::write_tails(cx, Order::HUGE);
                 HugeGot::Frame(frame)
             }
-            None if cx.has_asked() => HugeGot::Asked,
-            None if which == HugeTry::First && rule.tries_twice(self, &wish) => HugeGot::Next(HugeTry::Second),
-            None => {
+            Err(NoMemory::Asked) => HugeGot::Asked,
+            Err(NoMemory::Refused) if which == HugeTry::First && rule.tries_twice(self, &wish) => {
+                HugeGot::Next(HugeTry::Second)
+            }
+            Err(NoMemory::Refused) => {
                 self.huge_fault_failed(request.node);
                 HugeGot::Nothing
             }
@@ -261,7 +268,8 @@ impl Mm {
         if self.thp.zero.is_none() {
             let user = AllocRequest::gfp_transhuge_light(self.node_of_cpu(cx.cpu()));
             let request = AllocRequest { mobility: Mobility::Unmovable, highest: ZoneKind::Normal, ..user };
-            let frame = self.alloc(cx, &request)?;
+            // A request that does not reclaim asks for nothing.
+            let frame = self.alloc(cx, &request).ok()?;
             self.frames.set(frame, Frame::ZeroHuge);
             self.clear(cx, frame, Order::HUGE);
             cx.count(Event::ThpZeroPageAlloc, 1);
@@ -338,10 +346,10 @@ impl AddressSpace {
         cx: &mut Cx,
         slot: PmdSlot,
         at: Vpn,
-    ) -> Result<(), Errno> {
+    ) -> Result<(), NoMemory> {
         let Pmd::Huge(huge) = self.tables.pmd(slot) else { unreachable!("the caller looked") };
-        let to = child.tables.make_pmd_slot(mm, cx, at).ok_or(Errno::NOMEM)?;
-        let deposit = child.tables.alloc_pte_table(mm, cx).ok_or(Errno::NOMEM)?;
+        let to = child.tables.make_pmd_slot(mm, cx, at)?;
+        let deposit = child.tables.alloc_pte_table(mm, cx)?;
         let shared = huge.write_protected();
         if huge.is_zero_page() {
             mm.get_huge_zero(cx, child).expect("the parent has it");

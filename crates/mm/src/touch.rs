@@ -298,8 +298,8 @@ impl Touch {
             let pte = space.tables.pte(table, vpn);
             if pte == Pte::NONE && self.access == Access::Write && is_tied {
                 primitive::page_fault(cx, vpn);
-                if fault::map_base(mm, space, cx, table, vpn, node).is_none() {
-                    // Out of memory: the fault says so once more, and is not counted twice.
+                if fault::map_base(mm, space, cx, table, vpn, node).is_err() {
+                    // The fault asks once more, or hears once more that memory is out, and is not counted twice.
                     self.fault = Some(FaultControl::again(vpn, self.access));
                     return;
                 }
@@ -310,7 +310,7 @@ impl Touch {
                 && !cx.is_over(horizon)
             {
                 primitive::page_fault(cx, vpn);
-                if !copy_at_once(mm, space, cx, (table, vpn, map), page) {
+                if copy_at_once(mm, space, cx, (table, vpn, map), page).is_err() {
                     self.fault = Some(FaultControl::again_of_file(vpn, self.access).under(self.policy));
                     return;
                 }

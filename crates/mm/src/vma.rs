@@ -10,7 +10,7 @@ use serde::Serialize;
 use units::{Errno, Order, Vpn};
 
 use self::numab::NumabStates;
-use crate::{frame::NIL, page_cache::InodeId, slab::Object};
+use crate::{alloc::NoMemory, frame::NIL, page_cache::InodeId, slab::Object};
 
 /// Most VMAs of an address space.
 // vm.max_map_count, Documentation/admin-guide/sysctl/vm.rst (v6.1).
@@ -249,7 +249,7 @@ impl VmaSet {
     pub fn insert(
         &mut self,
         range: PageRange,
-        object: impl FnOnce() -> Option<Object>,
+        object: impl FnOnce() -> Result<Object, NoMemory>,
     ) -> Result<Option<Object>, Errno> {
         assert!(self.overlapping(range).next().is_none(), "{range:?} is mapped already");
         if self.len() > MAX_MAP_COUNT {
@@ -271,7 +271,7 @@ impl VmaSet {
             return Ok(above.map(|above| above.object));
         }
         if above.is_none() {
-            vma.object = object().ok_or(Errno::NOMEM)?;
+            vma.object = object().map_err(NoMemory::errno)?;
         }
         self.changing().insert(start, vma);
         Ok(None)
@@ -282,13 +282,13 @@ impl VmaSet {
         &mut self,
         range: PageRange,
         file: FileMap,
-        object: impl FnOnce() -> Option<Object>,
+        object: impl FnOnce() -> Result<Object, NoMemory>,
     ) -> Result<(), Errno> {
         assert!(self.overlapping(range).next().is_none(), "{range:?} is mapped already");
         if self.len() > MAX_MAP_COUNT {
             return Err(Errno::NOMEM);
         }
-        let object = object().ok_or(Errno::NOMEM)?;
+        let object = object().map_err(NoMemory::errno)?;
         let (start, pages, advice) = (range.start, range.pages(), HugeAdvice::Default);
         self.changing().insert(start, Vma { start, pages, advice, anon: None, file: Some(file), object });
         Ok(())
@@ -296,14 +296,18 @@ impl VmaSet {
 
     /// Makes `at` a border between two VMAs if it lies inside one, and says which one that was. The upper one lives in a
     /// new `object`.
-    pub fn split_at(&mut self, at: Vpn, object: impl FnOnce() -> Option<Object>) -> Result<Option<Vma>, Errno> {
+    pub fn split_at(
+        &mut self,
+        at: Vpn,
+        object: impl FnOnce() -> Result<Object, NoMemory>,
+    ) -> Result<Option<Vma>, Errno> {
         let Some(whole) = self.find(at).copied().filter(|vma| vma.start < at) else {
             return Ok(None);
         };
         if self.len() >= MAX_MAP_COUNT {
             return Err(Errno::NOMEM);
         }
-        let object = object().ok_or(Errno::NOMEM)?;
+        let object = object().map_err(NoMemory::errno)?;
         let below = at.0 - whole.start.0;
         self.changing().insert(whole.start, Vma { pages: below, ..whole });
         self.changing().insert(at, Vma { start: at, pages: whole.pages - below, object, ..whole });
@@ -405,8 +409,8 @@ mod tests {
     }
 
     #[expect(clippy::unnecessary_wraps, reason = "memory may be out elsewhere")]
-    fn object() -> Option<Object> {
-        Some(Object(Pfn(0)))
+    fn object() -> Result<Object, NoMemory> {
+        Ok(Object(Pfn(0)))
     }
 
     fn ranges(vmas: &VmaSet) -> Vec<(u64, u64)> {

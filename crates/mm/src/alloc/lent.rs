@@ -1,9 +1,19 @@
 //! Linux: none; what __alloc_pages_slowpath() has come to when a step's allocation is tried again (v4.1 to v6.1).
 //! Differs: a step does not wait in its middle: it asks for memory, ends, and is taken again with what there is.
 
-use units::Pfn;
+use units::{Errno, Pfn};
 
-use crate::{Mm, cx::Cx, frame::Frame, gfp::AllocRequest};
+use crate::{Mm, cx::Cx, frame::Frame, gfp::AllocRequest, step::Step};
+
+/// No block, object or table of what was asked for: of everything that allocates, and of all that is made with it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum NoMemory {
+    /// The step has asked the slow path for a block ([`super::slow::Supply`]). It undoes nothing and ends, and it is taken
+    /// again, from what it had come to, when there is one or none is to be had.
+    Asked,
+    /// Memory is out (`-ENOMEM`): the slow path got nothing, or the request, or whoever made it, does not wait for it.
+    Refused,
+}
 
 /// A block that the slow path has got, until the step that asked for it takes it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -44,9 +54,10 @@ impl Cx<'_> {
         self.memory.given.is_some() || !matches!(self.memory.shortage, Shortage::Fail | Shortage::Ask)
     }
 
-    /// Has the step asked for memory? Then it ends soon, without having failed, and is taken again.
+    /// Has the step asked for memory? Then it ends soon, without having failed, and is taken again. For the allocator and for
+    /// [`super::slow::Supply`]: all others hear of it by [`NoMemory::Asked`].
     #[inline]
-    pub(crate) fn has_asked(&self) -> bool {
+    pub(super) fn has_asked(&self) -> bool {
         matches!(self.memory.shortage, Shortage::Asked(_))
     }
 
@@ -60,6 +71,24 @@ impl Cx<'_> {
         };
         self.memory.shortage = Shortage::Injected(after, asks);
         true
+    }
+}
+
+impl NoMemory {
+    /// The step of a system call that fails when memory is out, and holds nothing then.
+    pub(crate) fn step<T>(self) -> Step<Result<T, Errno>> {
+        match self {
+            Self::Asked => Step::More,
+            Self::Refused => Step::Done(Err(Errno::NOMEM)),
+        }
+    }
+
+    /// The answer of a system call of one step, which ends with this. Of a step that has asked nobody sees it:
+    /// [`super::slow::Supply::settle`] has it taken again.
+    pub(crate) fn errno(self) -> Errno {
+        match self {
+            Self::Asked | Self::Refused => Errno::NOMEM,
+        }
     }
 }
 

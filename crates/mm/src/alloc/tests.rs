@@ -41,13 +41,39 @@ fn counted(counters: &Counters) -> Vec<(Event, u64)> {
 const USER: AllocRequest = AllocRequest::gfp_highuser_movable(NodeId(2));
 
 #[test]
+fn only_a_step_that_may_ask_and_a_request_that_reclaims_are_told_to_come_again() {
+    let mut mm = small("v6.1");
+    let nowait = AllocRequest { reclaims: false, ..USER };
+    with(&mut mm, |mm, cx| while mm.alloc(cx, &USER).is_ok() {});
+    assert_eq!(with(&mut mm, |mm, cx| mm.alloc(cx, &USER)).0, Err(NoMemory::Refused), "nobody would get it");
+    let mut supply = slow::Supply::default();
+    let mut step = |requests: [&AllocRequest; 2], spaces: &mut crate::Spaces| {
+        let (got, ..) = with(&mut mm, |mm, cx| {
+            supply.lend(cx);
+            let got = requests.map(|request| mm.alloc(cx, request));
+            (got, supply.settle(mm, cx))
+        });
+        // Bound: the slow path finds nothing that it could reclaim.
+        while supply.is_busy() {
+            let _ = with(&mut mm, |mm, cx| supply.step(mm, spaces, cx));
+        }
+        got
+    };
+    let spaces = &mut crate::Spaces::default();
+    let (asked, refused) = (Err(NoMemory::Asked), Err(NoMemory::Refused));
+    assert_eq!(step([&nowait, &nowait], spaces), ([refused; 2], false));
+    assert_eq!(step([&USER, &nowait], spaces), ([asked; 2], true), "a step that has asked gets nothing more");
+    assert_eq!(step([&USER, &USER], spaces), ([refused, asked], true), "what was refused may be asked for again");
+}
+
+#[test]
 fn the_short_way_is_the_long_way_in_short() {
     for rules in ["v3.9", "v4.1", "v6.1"] {
         let mut short = small(rules);
         with(&mut short, |mm, cx| mm.alloc(cx, &USER)).0.expect("there is memory");
         let mut long = short.clone();
         let listed = with(&mut short, |mm, cx| mm.alloc_listed(cx, &USER));
-        assert_eq!(listed, with(&mut long, |mm, cx| mm.alloc_anywhere(cx, &USER)), "{rules}");
+        assert_eq!(listed, with(&mut long, |mm, cx| mm.alloc_anywhere(cx, &USER).ok()), "{rules}");
         let (pfn, spent, counters) = listed;
         let pfn = pfn.expect("the first one has filled the list");
         assert_eq!(spent, 1 << (Work::AllocFast as u32), "{rules}");
@@ -170,7 +196,7 @@ fn a_zone_whose_turn_it_is_not_is_better_than_none() {
     shares(&mut mm, u32::try_from(normal).unwrap(), &USER);
     // The other one is full.
     let dma32 = AllocRequest { highest: ZoneKind::Dma32, reclaims: false, ..USER };
-    while with(&mut mm, |mm, cx| mm.alloc(cx, &dma32)).0.is_some() {}
+    while with(&mut mm, |mm, cx| mm.alloc(cx, &dma32)).0.is_ok() {}
     assert!(mm.zones()[1].fair.is_depleted());
     assert_eq!(shares(&mut mm, 1, &USER), [0, 1]);
     assert!(!mm.zones()[1].fair.is_depleted(), "and it begins anew");
@@ -193,12 +219,12 @@ fn before_4_6_who_wants_local_memory_and_may_not_reclaim_has_what_is_above_low()
         let mut mm = small(rules);
         let marks = mm.zones()[0].marks;
         leave(&mut mm, marks.low.0 + 2);
-        assert!(with(&mut mm, |mm, cx| mm.alloc(cx, &speculative)).0.is_some(), "{rules}");
+        assert!(with(&mut mm, |mm, cx| mm.alloc(cx, &speculative)).0.is_ok(), "{rules}");
         with(&mut mm, Mm::drain_all_pages);
         leave(&mut mm, marks.low.0);
-        assert_eq!(with(&mut mm, |mm, cx| mm.alloc(cx, &speculative)).0.is_some(), above_min, "{rules}");
+        assert_eq!(with(&mut mm, |mm, cx| mm.alloc(cx, &speculative)).0.is_ok(), above_min, "{rules}");
         let anywhere = AllocRequest { this_node_only: false, ..speculative };
-        assert!(with(&mut mm, |mm, cx| mm.alloc(cx, &anywhere)).0.is_some(), "{rules}");
+        assert!(with(&mut mm, |mm, cx| mm.alloc(cx, &anywhere)).0.is_ok(), "{rules}");
     }
 }
 
@@ -212,9 +238,9 @@ fn before_4_4_who_may_not_wait_is_as_good_as_atomic() {
         with(&mut mm, Mm::drain_all_pages);
         with(&mut mm, |mm, cx| mm.alloc(cx, &AllocRequest { mark: Mark::Min, ..USER })).0.expect("the last one");
         with(&mut mm, Mm::drain_all_pages);
-        assert_eq!(with(&mut mm, |mm, cx| mm.alloc(cx, &nowait)).0.is_some(), is_harder, "{rules}");
+        assert_eq!(with(&mut mm, |mm, cx| mm.alloc(cx, &nowait)).0.is_ok(), is_harder, "{rules}");
         let huge = AllocRequest { wakes_kswapd: false, ..nowait };
-        assert!(with(&mut mm, |mm, cx| mm.alloc(cx, &huge)).0.is_none(), "{rules}: not who leaves kswapd alone");
+        assert!(with(&mut mm, |mm, cx| mm.alloc(cx, &huge)).0.is_err(), "{rules}: not who leaves kswapd alone");
     }
 }
 
@@ -248,7 +274,7 @@ fn since_5_9_atomic_requests_have_what_marks_were_raised_by() {
     for (rules, served) in [("v5.0", [false; 3]), ("v5.8", [false; 3]), ("v5.9", [true, false, false])] {
         let mut mm = small(rules);
         mm.zones[ZoneIndex(0)].boost = 1 << 17;
-        let got = requests.map(|request| with(&mut mm, |mm, cx| mm.alloc(cx, &request)).0.is_some());
+        let got = requests.map(|request| with(&mut mm, |mm, cx| mm.alloc(cx, &request)).0.is_ok());
         assert_eq!(got, served, "{rules}");
     }
 }

@@ -86,7 +86,7 @@ impl Lab {
         let mut got = 0;
         // Bound: there are no more.
         while got <= FRAMES {
-            if self.step(|mm, cx| mm.alloc(cx, &request)).is_some() {
+            if self.step(|mm, cx| mm.alloc(cx, &request)).is_ok() {
                 got += 1;
                 continue;
             }

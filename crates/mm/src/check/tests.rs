@@ -43,7 +43,7 @@ fn used(numbers: &mut Numbers) -> (Mm, Mm) {
         }
         let order = Order(u8::try_from(numbers.below(5) / 2).unwrap());
         let request = AllocRequest { mobility: Mobility::Movable, ..AllocRequest::gfp_kernel(NodeId(0)) };
-        if let Some(pfn) = with(&mut mm, |mm, cx| mm.alloc(cx, &request.of_order(order))) {
+        if let Ok(pfn) = with(&mut mm, |mm, cx| mm.alloc(cx, &request.of_order(order))) {
             if order > Order::BASE {
                 mm.frames.set(pfn, Frame::Anon { family: FamilyId(0), vpn: units::Vpn(0), order });
             }

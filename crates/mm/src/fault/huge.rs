@@ -9,6 +9,7 @@ use super::{FaultControl, FaultDone, Next, Phase};
 use crate::{
     Mm,
     address_space::AddressSpace,
+    alloc::NoMemory,
     cx::Cx,
     event::Event,
     frame::Frame,
@@ -25,8 +26,9 @@ impl FaultControl {
         let (Some(slot), Some(_)) = (slot, space.vmas.find(self.vpn)) else {
             return Next::Done(FaultDone::Handled);
         };
-        let Some(deposit) = space.tables.alloc_pte_table(mm, cx) else {
-            return Next::Done(FaultDone::OutOfMemory);
+        let deposit = match space.tables.alloc_pte_table(mm, cx) {
+            Ok(deposit) => deposit,
+            Err(no) => return no.into(),
         };
         let Some(frame) = mm.get_huge_zero(cx, space) else {
             space.tables.free_pte_table(mm, cx, deposit);
@@ -47,7 +49,7 @@ impl FaultControl {
                 mm.isolate(cx, frame, Order::HUGE);
                 Next::Phase(Phase::HugeDeposit { frame })
             }
-            HugeGot::Asked => Next::Done(FaultDone::OutOfMemory),
+            HugeGot::Asked => Next::Again,
             HugeGot::Next(which) => Next::Phase(Phase::HugeAlloc(which)),
             HugeGot::Nothing => fall_back(cx),
         }
@@ -55,14 +57,17 @@ impl FaultControl {
 
     pub(super) fn alloc_deposit(mm: &mut Mm, space: &mut AddressSpace, cx: &mut Cx, frame: Pfn) -> Next {
         mm.assert_isolated(cx, frame, Order::HUGE);
-        let Some(deposit) = space.tables.alloc_pte_table(mm, cx) else {
-            if !cx.has_asked() {
-                mm.free(cx, frame, Order::HUGE);
+        match space.tables.alloc_pte_table(mm, cx) {
+            Ok(deposit) => {
+                mm.isolate(cx, space.tables.frame(deposit), Order::BASE);
+                Next::Phase(Phase::HugeClear { frame, deposit, cleared: 0 })
             }
-            return Next::Done(FaultDone::OutOfMemory);
-        };
-        mm.isolate(cx, space.tables.frame(deposit), Order::BASE);
-        Next::Phase(Phase::HugeClear { frame, deposit, cleared: 0 })
+            Err(NoMemory::Asked) => Next::Again,
+            Err(NoMemory::Refused) => {
+                mm.free(cx, frame, Order::HUGE);
+                Next::Done(FaultDone::OutOfMemory)
+            }
+        }
     }
 
     /// `clear_huge_page`: between two of its pages others may run, and have their part of the memory's bandwidth.

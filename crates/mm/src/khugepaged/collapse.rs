@@ -234,7 +234,7 @@ impl Collapse {
                 self.phase = Phase::GiveUp { frame };
                 Step::Block(Wait::Io { until, cause: Cause::Swap })
             }
-            Went::Nowhere | Went::Ended(_) => Self::give_up(mm, cx, frame),
+            Went::Asked | Went::Ended(_) => Self::give_up(mm, cx, frame),
         }
     }
 

@@ -28,12 +28,14 @@ impl NodeAlloc {
     /// Done with a block that nobody else sees, or nothing.
     pub(super) fn step(&mut self, mm: &mut Mm, spaces: &mut Spaces, cx: &mut Cx) -> Step<Option<Pfn>> {
         let got = match self {
+            // Steps of kernel threads ask for nothing: they take the slow path themselves.
             Self::Fast(request) => match mm.alloc(cx, request) {
-                None if request.reclaims => {
+                Ok(frame) => Some(frame),
+                Err(_) if request.reclaims => {
                     *self = Self::Slow(AllocControl::new(*request));
                     return Step::More;
                 }
-                got => got,
+                Err(_) => None,
             },
             Self::Slow(control) => match control.step(mm, spaces, cx) {
                 Step::Done(got) => {

@@ -225,7 +225,7 @@ fn an_allocation_that_fails_is_tried_once_more_after_a_while() {
     world.process(2, 2 * HUGE_PAGES);
     let request = crate::AllocRequest::gfp_kernel(NodeId(0)).of_order(Order::HUGE);
     let request = crate::AllocRequest { reclaims: false, ..request };
-    while world.with(|mm, _, cx| mm.alloc(cx, &request)).is_some() {}
+    while world.with(|mm, _, cx| mm.alloc(cx, &request)).is_ok() {}
     let sleeps = world.mm.khugepaged.settings;
     assert_eq!(world.run(), Wait::Until(Time(0) + sleeps.alloc_sleep));
     assert_eq!(world.run(), Wait::Until(Time(0) + sleeps.scan_sleep));

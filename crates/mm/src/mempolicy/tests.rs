@@ -159,7 +159,7 @@ fn who_gets_huge_pages_from_other_nodes() {
         let prices = Prices::free();
         let mut cx = Cx::new(CpuId(0), Time(0), &prices, &mut world.counters);
         let local = AllocRequest::gfp_transhuge_light(NodeId(0)).this_node();
-        while world.mm.alloc(&mut cx, &local).is_some() {}
+        while world.mm.alloc(&mut cx, &local).is_ok() {}
         match world.mm.try_huge(&mut cx, advice, which, (policy, Vpn(0))) {
             HugeGot::Frame(pfn) => Ok(world.mm.node_of(pfn).0),
             other => Err(other),
@@ -200,7 +200,7 @@ fn who_gets_huge_pages_from_other_nodes_by_each_proposal() {
         let mut cx = Cx::new(CpuId(0), Time(0), &prices, &mut world.counters);
         let local = AllocRequest::gfp_transhuge_light(NodeId(0)).this_node();
         let mut blocks = Vec::new();
-        while let Some(block) = world.mm.alloc(&mut cx, &local) {
+        while let Ok(block) = world.mm.alloc(&mut cx, &local) {
             blocks.push(block);
         }
         if !is_short {

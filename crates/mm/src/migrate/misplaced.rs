@@ -212,11 +212,12 @@ impl Misplaced {
                 let wish = AllocRequest::gfp_highuser_movable(self.node).this_node();
                 let request = AllocRequest { reclaims: false, wakes_kswapd: false, no_retry: true, ..wish };
                 match mm.alloc(cx, &request) {
-                    Some(frame) => {
+                    Ok(frame) => {
                         mm.isolate(cx, frame, Order::BASE);
                         targets.push(frame);
                     }
-                    None => migrate.no_target(),
+                    // A request that does not reclaim asks for nothing.
+                    Err(_) => migrate.no_target(),
                 }
                 self.later(Phase::Base { migrate, targets })
             }
@@ -413,7 +414,8 @@ impl Mm {
 
     /// A huge page of a node for one that moves there, if it is to be had at once; the caller isolates it.
     fn alloc_misplaced_huge(&mut self, cx: &mut Cx, node: NodeId) -> Option<Pfn> {
-        let frame = self.alloc(cx, &AllocRequest::gfp_transhuge_light(node).this_node())?;
+        // A request that does not reclaim asks for nothing.
+        let frame = self.alloc(cx, &AllocRequest::gfp_transhuge_light(node).this_node()).ok()?;
         primitive::write_tails(cx, Order::HUGE);
         self.isolate(cx, frame, Order::HUGE);
         Some(frame)

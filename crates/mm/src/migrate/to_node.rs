@@ -13,6 +13,7 @@ use super::{
 };
 use crate::{
     Mm, SpaceId, Spaces,
+    alloc::NoMemory,
     cx::Cx,
     event::Event,
     frame::{FrameFlag, Held, Holdings},
@@ -275,13 +276,14 @@ impl ToNode {
         let wish = AllocRequest::gfp_transhuge_light(self.node).this_node();
         // GFP_TRANSHUGE holds __GFP_NORETRY before 4.8.
         let no_retry = !mm.variant.thp_advised_retries;
-        if let Some(target) = mm.alloc(cx, &AllocRequest { reclaims: true, no_retry, ..wish }) {
-            primitive::write_tails(cx, Order::HUGE);
-            mm.isolate(cx, target, Order::HUGE);
-            return self.later(Phase::Huge { passes, moving: Some(HugeMove::new(source, target)) });
-        }
-        if cx.has_asked() {
-            return self.later(Phase::Huge { passes, moving: None });
+        match mm.alloc(cx, &AllocRequest { reclaims: true, no_retry, ..wish }) {
+            Ok(target) => {
+                primitive::write_tails(cx, Order::HUGE);
+                mm.isolate(cx, target, Order::HUGE);
+                return self.later(Phase::Huge { passes, moving: Some(HugeMove::new(source, target)) });
+            }
+            Err(NoMemory::Asked) => return self.later(Phase::Huge { passes, moving: None }),
+            Err(NoMemory::Refused) => {}
         }
         let mut tails = Vec::new();
         if mm.split_isolated(spaces, cx, source, &mut tails) {
@@ -326,12 +328,12 @@ impl ToNode {
             }
             Migrating::WantsTarget => {
                 match mm.alloc(cx, &AllocRequest::gfp_highuser_movable(self.node).this_node()) {
-                    Some(frame) => {
+                    Ok(frame) => {
                         mm.isolate(cx, frame, Order::BASE);
                         targets.push(frame);
                     }
-                    None if cx.has_asked() => {}
-                    None => migrate.no_target(),
+                    Err(NoMemory::Asked) => {}
+                    Err(NoMemory::Refused) => migrate.no_target(),
                 }
                 self.later(Phase::Base { migrate, targets })
             }

@@ -9,6 +9,7 @@ use super::{InodeId, PageFlag, read::Window};
 use crate::{
     Mm,
     address_space::AddressSpace,
+    alloc::NoMemory,
     cx::Cx,
     fault::{Access, FaultDone},
     frame::FrameFlag,
@@ -37,8 +38,8 @@ pub(crate) struct FileFault {
 /// The result of a step.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum FileWent {
-    /// The fault has asked for memory, or there is none.
-    NoMemory,
+    /// There is no memory for it, yet or at all.
+    Without(NoMemory),
     /// The fault begins again after this.
     Waits(Wait),
     Done(FaultDone),
@@ -102,9 +103,9 @@ impl FileFault {
             self.window = if is_there { mm.read_behind(file, inode, index) } else { self.read_around(mm, cx, at) };
         }
         if let Some(window) = &mut self.window
-            && !mm.read_window(cx, inode, window)
+            && let Err(no) = mm.read_window(cx, inode, window)
         {
-            return Err(FileWent::NoMemory);
+            return Err(FileWent::Without(no));
         }
         let wait = |mm: &mut Mm, head| mm.wait_for_page((inode, index), head);
         match mm.cache.page(inode, index) {
@@ -122,9 +123,7 @@ impl FileFault {
             }
             None => self.is_alone = true,
         }
-        if !mm.read_one(cx, inode, index) {
-            return Err(FileWent::NoMemory);
-        }
+        mm.read_one(cx, inode, index).map_err(FileWent::Without)?;
         let head = mm.cache.page(inode, index).expect("it was just added");
         match wait(mm, head) {
             Some(wait) => Err(FileWent::Waits(wait)),
@@ -148,8 +147,8 @@ impl FileFault {
         if let Some(wait) = mm.wait_for_page(place, head) {
             return FileWent::Waits(wait);
         }
-        if !mm.make_buffer(cx, place) {
-            return FileWent::NoMemory;
+        if let Err(no) = mm.make_buffer(cx, place) {
+            return FileWent::Without(no);
         }
         if !mm.reserve_block(place.0, place.1) {
             return FileWent::Done(FaultDone::BusError);
@@ -170,7 +169,7 @@ impl FileFault {
 }
 
 /// The first store to a page of a private mapping of a file, whose page is ready ([`Mm::ready_page`]): the same work in the same
-/// order as [`FileFault`] does. Says whether there was memory for the copy.
+/// order as [`FileFault`] does.
 #[inline]
 pub(crate) fn copy_at_once(
     mm: &mut Mm,
@@ -178,13 +177,13 @@ pub(crate) fn copy_at_once(
     cx: &mut Cx,
     (table, vpn, map): (TableId, Vpn, FileMap),
     page: Pfn,
-) -> bool {
+) -> Result<(), NoMemory> {
     mm.complete_disk_io(cx);
     let request = AllocRequest::gfp_highuser_movable(mm.node_of_cpu(cx.cpu()));
-    let Some(frame) = mm.alloc(cx, &request) else { return false };
+    let frame = mm.alloc(cx, &request)?;
     mm.read_ahead_of(map.file).hit();
     install_copy(mm, space, cx, At { table, vpn, map, index: map.index(vpn) }, (page, frame));
-    true
+    Ok(())
 }
 
 /// Maps what is there of the pages around one (`do_fault_around`); says whether the one itself was among them.
@@ -223,9 +222,13 @@ fn map_page(mm: &mut Mm, space: &mut AddressSpace, cx: &mut Cx, at: At, head: Pf
 fn copy(mm: &mut Mm, space: &mut AddressSpace, cx: &mut Cx, at: At, from: Pfn) -> FileWent {
     space.vmas.prepare_anon(at.vpn);
     let request = AllocRequest::gfp_highuser_movable(mm.node_of_cpu(cx.cpu()));
-    let Some(frame) = mm.alloc(cx, &request) else { return FileWent::NoMemory };
-    install_copy(mm, space, cx, at, (from, frame));
-    FileWent::Done(FaultDone::Handled)
+    match mm.alloc(cx, &request) {
+        Ok(frame) => {
+            install_copy(mm, space, cx, at, (from, frame));
+            FileWent::Done(FaultDone::Handled)
+        }
+        Err(no) => FileWent::Without(no),
+    }
 }
 
 #[inline]

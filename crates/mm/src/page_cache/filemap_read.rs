@@ -5,7 +5,7 @@
 use units::{Bytes, Errno, Pfn, Time};
 
 use super::{InodeId, PageFlag, dirty::disk_wait, read::Window, xfs::RETRY};
-use crate::{Mm, cx::Cx, frame::FrameFlag, primitive, step::Step};
+use crate::{Mm, alloc::NoMemory, cx::Cx, frame::FrameFlag, primitive, step::Step};
 
 /// One read(2).
 #[derive(Clone, Debug)]
@@ -44,11 +44,12 @@ impl Read {
                 return Step::More;
             }
         }
-        if mm.update_times(cx, self.id, false) {
-            return Step::Done(Ok(()));
+        match mm.update_times(cx, self.id, false) {
+            Ok(()) => Step::Done(Ok(())),
+            // It is tried until there is memory (KM_SLEEP).
+            Err(NoMemory::Asked) => Step::More,
+            Err(NoMemory::Refused) => Step::Block(disk_wait(cx.now() + RETRY)),
         }
-        // It is tried until there is memory (KM_SLEEP).
-        if cx.has_asked() { Step::More } else { Step::Block(disk_wait(cx.now() + RETRY)) }
     }
 
     /// Gets the page that it is at (`filemap_get_pages`), and copies what is wanted of it.
@@ -69,9 +70,9 @@ impl Read {
             };
         }
         if let Some(window) = &mut self.window
-            && !mm.read_window(cx, self.id, window)
+            && let Err(no) = mm.read_window(cx, self.id, window)
         {
-            return Next::Pause(out_of_memory(cx));
+            return Next::Pause(no.step());
         }
         let Some(head) = mm.cache.page(self.id, index) else { return self.read_alone(mm, cx, index) };
         if let Some(wait) = mm.wait_for_page(at, head) {
@@ -103,12 +104,8 @@ impl Read {
         if std::mem::replace(&mut self.is_alone, true) && mm.cache.page(self.id, index).is_some() {
             return Next::Pause(Step::Done(Err(Errno::IO)));
         }
-        if mm.read_one(cx, self.id, index) { Next::Go } else { Next::Pause(out_of_memory(cx)) }
+        mm.read_one(cx, self.id, index).map_or_else(|no| Next::Pause(no.step()), |()| Next::Go)
     }
-}
-
-fn out_of_memory(cx: &Cx) -> Step<Result<(), Errno>> {
-    if cx.has_asked() { Step::More } else { Step::Done(Err(Errno::NOMEM)) }
 }
 
 impl Mm {

@@ -196,7 +196,8 @@ impl Mm {
         };
         if place != work.at {
             // Where its pages go is decided in a transaction (`xfs_iomap_write_allocate`).
-            if !self.log_inode(cx, id, Fields::Extents) {
+            // Steps of kernel threads ask for nothing.
+            if self.log_inode(cx, id, Fields::Extents).is_err() {
                 return Step::Block(disk_wait(cx.now() + RETRY));
             }
             (work.at, work.left) = (place, self.cache.chunk());

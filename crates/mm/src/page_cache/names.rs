@@ -15,6 +15,7 @@ use super::{
 };
 use crate::{
     Mm,
+    alloc::NoMemory,
     cx::Cx,
     frame::Holdings,
     primitive,
@@ -53,12 +54,26 @@ impl Opening {
         };
         let Some(wanted) = wanted else { return Step::Done(Ok(())) };
         match mm.get_buffer(cx, wanted, &mut self.building, known.is_some()) {
-            Some(Step::Done(())) => Step::Done(Ok(())),
-            Some(Step::Block(wait)) => Step::Block(wait),
-            Some(Step::More) => Step::More,
-            None if cx.has_asked() => Step::More,
-            None => Step::Done(Err(Errno::NOMEM)),
+            Ok(step) => step.map(Ok),
+            Err(no) => no.step(),
         }
+    }
+
+    /// Allocates the objects that are missing, but for those that a name `has` in memory: a dentry, an inode.
+    fn alloc_objects(&mut self, mm: &mut Mm, cx: &mut Cx, has: [bool; 2]) -> Result<(), NoMemory> {
+        let wanted = [
+            (&mut self.filp, Cache::Filp, false),
+            (&mut self.dentry, Cache::Dentry, has[0]),
+            (&mut self.inode, mm.cache.inode_cache(), has[1]),
+            (&mut self.log_item, Cache::XfsIli, !self.makes || !mm.cache.is_xfs()),
+            (&mut self.vector, Fields::Core.cache(), !self.makes || !mm.cache.is_xfs()),
+        ];
+        for (got, cache, is_there) in wanted {
+            if got.is_none() && !is_there {
+                *got = Some(mm.alloc_object(cx, cache)?);
+            }
+        }
+        Ok(())
     }
 
     /// The file's descriptor.
@@ -74,22 +89,10 @@ impl Opening {
             let inode = mm.cache.inode(id);
             [inode.dentry.is_some(), inode.object.is_some()]
         });
-        let wanted = [
-            (&mut self.filp, Cache::Filp, false),
-            (&mut self.dentry, Cache::Dentry, has[0]),
-            (&mut self.inode, mm.cache.inode_cache(), has[1]),
-            (&mut self.log_item, Cache::XfsIli, !self.makes || !mm.cache.is_xfs()),
-            (&mut self.vector, Fields::Core.cache(), !self.makes || !mm.cache.is_xfs()),
-        ];
-        let mut is_short = false;
-        for (got, cache, is_there) in wanted {
-            if got.is_none() && !is_there && !is_short {
-                *got = mm.alloc_object(cx, cache);
-                is_short = got.is_none();
-            }
-        }
-        if is_short {
-            return if cx.has_asked() { Step::More } else { self.fail(mm, cx, Errno::NOMEM) };
+        match self.alloc_objects(mm, cx, has) {
+            Ok(()) => {}
+            Err(NoMemory::Asked) => return Step::More,
+            Err(NoMemory::Refused) => return self.fail(mm, cx, Errno::NOMEM),
         }
         if self.makes && self.cluster.is_none() {
             self.cluster = mm.cache.place_inode(&self.name);
@@ -107,8 +110,7 @@ impl Opening {
             let inode = Inode { has_name: true, log_item, logged, cluster, ..Inode::default() };
             let id = mm.cache.add_inode(inode);
             mm.cache.names.insert(self.name.as_str().into(), id);
-            let has_memory = mm.log_inode(cx, id, Fields::Core);
-            assert!(has_memory, "a new inode has its vector");
+            mm.log_inode(cx, id, Fields::Core).expect("a new inode has its vector");
             id
         });
         mm.cache.leave_idle(id);

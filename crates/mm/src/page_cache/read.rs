@@ -7,7 +7,7 @@ use std::ops::Range;
 use units::{Order, Pfn};
 
 use super::{InodeId, PageFlag};
-use crate::{Mm, cx::Cx, frame::FrameFlag, gfp::AllocRequest, primitive};
+use crate::{Mm, alloc::NoMemory, cx::Cx, frame::FrameFlag, gfp::AllocRequest, primitive};
 
 /// The largest window, in pages.
 // VM_READAHEAD_PAGES, include/linux/mm.h (v6.1): 128 KiB.
@@ -156,23 +156,23 @@ impl Mm {
         behind.into_iter().find(|at| self.cache.page(id, *at).is_none()).unwrap_or(index + RA_PAGES + 2)
     }
 
-    /// Puts pages of a window into the cache and has them read, as far as memory goes (`page_cache_ra_unbounded`). True when
-    /// it is done; false when it has asked for memory.
-    pub(super) fn read_window(&mut self, cx: &mut Cx, id: InodeId, window: &mut Window) -> bool {
+    /// Puts pages of a window into the cache and has them read, as far as memory goes (`page_cache_ra_unbounded`): where it is
+    /// out, that is the end of the window, and no error.
+    pub(super) fn read_window(&mut self, cx: &mut Cx, id: InodeId, window: &mut Window) -> Result<(), NoMemory> {
         let end = window.pages.end.min(self.cache.inode(id).pages());
         // Bound: the window.
         while window.pages.start < end {
             let index = window.pages.start;
             if self.cache.page(id, index).is_none() {
                 let request = AllocRequest { no_retry: true, ..self.page_cache_request(cx, false) };
-                let has_place = self.make_place(cx, id, index);
-                let Some(head) = has_place.then(|| self.alloc(cx, &request)).flatten() else {
-                    if cx.has_asked() {
-                        return false;
+                let head = match self.make_place(cx, id, index).and_then(|()| self.alloc(cx, &request)) {
+                    Ok(head) => head,
+                    Err(NoMemory::Asked) => return Err(NoMemory::Asked),
+                    Err(NoMemory::Refused) => {
+                        // It is enough for now.
+                        window.pages.start = end;
+                        return Ok(());
                     }
-                    // It is enough for now.
-                    window.pages.start = end;
-                    return true;
                 };
                 self.add_page(cx, (id, index), head, true);
                 self.read_page(cx, (id, index), head);
@@ -182,24 +182,23 @@ impl Mm {
             }
             window.pages.start += 1;
         }
-        true
+        Ok(())
     }
 
-    /// A page that is there, but does not hold what it should, or one that memory was short for: it alone. False when it has
-    /// asked for memory, or there is none.
-    pub(super) fn read_one(&mut self, cx: &mut Cx, id: InodeId, index: u64) -> bool {
+    /// A page that is there, but does not hold what it should, or one that memory was short for: it alone.
+    pub(super) fn read_one(&mut self, cx: &mut Cx, id: InodeId, index: u64) -> Result<(), NoMemory> {
         let head = if let Some(head) = self.cache.page(id, index) {
             self.try_lock_folio(head);
             head
         } else {
             let request = self.page_cache_request(cx, false);
-            let has_place = self.make_place(cx, id, index);
-            let Some(head) = has_place.then(|| self.alloc(cx, &request)).flatten() else { return false };
+            self.make_place(cx, id, index)?;
+            let head = self.alloc(cx, &request)?;
             self.add_page(cx, (id, index), head, true);
             head
         };
         self.read_page(cx, (id, index), head);
-        true
+        Ok(())
     }
 
     /// A locked page gets what its block holds when the disk has read it; a hole is zeroes, at once.

@@ -9,7 +9,7 @@ use super::*;
 use crate::{
     MachineSpec, NodeSpec, Spaces, ZoneKind, ZoneSpec,
     address_space::{AddressSpace, MMAP_BASE},
-    alloc::slow::Supply,
+    alloc::{NoMemory, slow::Supply},
     check,
     cost::Prices,
     daemon::Daemon,
@@ -79,12 +79,12 @@ impl Operate for Block {
     fn step(&mut self, mm: &mut Mm, _: &mut Spaces, cx: &mut Cx) -> Step<bool> {
         let order = Order(self.0);
         match mm.alloc(cx, &AllocRequest::gfp_kernel(NodeId(0)).of_order(order)) {
-            Some(block) => {
+            Ok(block) => {
                 mm.free(cx, block, order);
                 Step::Done(true)
             }
-            None if cx.has_asked() => Step::More,
-            None => Step::Done(false),
+            Err(NoMemory::Asked) => Step::More,
+            Err(NoMemory::Refused) => Step::Done(false),
         }
     }
     fn holdings(&self, _: &Spaces) -> crate::frame::Holdings {

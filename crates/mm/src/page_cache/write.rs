@@ -6,6 +6,7 @@ use units::{Bytes, Errno, Order, Pfn, Time};
 use super::{InodeId, PageFlag, dirty::disk_wait, xfs::RETRY};
 use crate::{
     Mm,
+    alloc::NoMemory,
     cx::Cx,
     frame::{FrameFlag, Held, Holdings},
     primitive,
@@ -50,8 +51,8 @@ pub struct Blocks {
 
 enum Next {
     Phase(Phase),
-    /// The write has asked for memory, or there is none.
-    NoMemory,
+    /// There is no memory for the phase, yet or at all.
+    Without(NoMemory),
     Wait(Wait),
     Failed(Errno),
 }
@@ -71,10 +72,12 @@ impl Write {
         // Bound: each turn goes to the next phase of a page.
         while self.at < self.end || matches!(self.phase, Phase::Balance) {
             let next = match self.phase {
-                Phase::Times if mm.update_times(cx, self.id, true) => Next::Phase(Phase::Page),
-                // It is tried until there is memory (KM_SLEEP).
-                Phase::Times if cx.has_asked() => return Step::More,
-                Phase::Times => Next::Wait(disk_wait(cx.now() + RETRY)),
+                Phase::Times => match mm.update_times(cx, self.id, true) {
+                    Ok(()) => Next::Phase(Phase::Page),
+                    // It is tried until there is memory (KM_SLEEP).
+                    Err(NoMemory::Refused) => Next::Wait(disk_wait(cx.now() + RETRY)),
+                    Err(asked @ NoMemory::Asked) => Next::Without(asked),
+                },
                 Phase::Page => self.find(mm, cx),
                 Phase::Insert(held) => self.insert(mm, cx, held),
                 Phase::Locked => self.write(mm, cx),
@@ -86,8 +89,8 @@ impl Write {
             match next {
                 Next::Phase(phase) => self.phase = phase,
                 Next::Wait(wait) => return Step::Block(wait),
-                Next::NoMemory if cx.has_asked() => return Step::More,
-                Next::NoMemory => return self.fail(mm, cx, Errno::NOMEM),
+                Next::Without(NoMemory::Asked) => return Step::More,
+                Next::Without(NoMemory::Refused) => return self.fail(mm, cx, Errno::NOMEM),
                 Next::Failed(errno) => return self.fail(mm, cx, errno),
             }
             if cx.is_over(horizon) {
@@ -113,9 +116,13 @@ impl Write {
             return Next::Phase(Phase::Locked);
         }
         let request = mm.page_cache_request(cx, true);
-        let Some(head) = mm.alloc(cx, &request) else { return Next::NoMemory };
-        mm.isolate(cx, head, Order::BASE);
-        Next::Phase(Phase::Insert(head))
+        match mm.alloc(cx, &request) {
+            Ok(head) => {
+                mm.isolate(cx, head, Order::BASE);
+                Next::Phase(Phase::Insert(head))
+            }
+            Err(no) => Next::Without(no),
+        }
     }
 
     fn insert(&self, mm: &mut Mm, cx: &mut Cx, held: Pfn) -> Next {
@@ -124,8 +131,8 @@ impl Write {
             mm.free(cx, held, Order::BASE);
             return Next::Phase(Phase::Page);
         }
-        if !mm.make_place(cx, self.id, self.index()) {
-            return Next::NoMemory;
+        if let Err(no) = mm.make_place(cx, self.id, self.index()) {
+            return Next::Without(no);
         }
         mm.assert_isolated(cx, held, Order::BASE);
         mm.add_page(cx, (self.id, self.index()), held, false);
@@ -135,8 +142,8 @@ impl Write {
     fn write(&mut self, mm: &mut Mm, cx: &mut Cx) -> Next {
         let at = (self.id, self.index());
         let head = mm.cache.page(at.0, at.1).expect("a locked page stays");
-        if !mm.make_buffer(cx, at) {
-            return Next::NoMemory;
+        if let Err(no) = mm.make_buffer(cx, at) {
+            return Next::Without(no);
         }
         let start = at.1 * Bytes::PAGE.0;
         let is_whole = self.at == start && (self.end >= start + Bytes::PAGE.0 || self.end >= mm.cache.inode(at.0).size);

@@ -22,6 +22,7 @@ use super::{
 };
 use crate::{
     MachineSpec, Mm, PerNode,
+    alloc::NoMemory,
     cx::Cx,
     disk::{DiskSpec, Filesystem},
     frame::{Frame, Held},
@@ -206,13 +207,10 @@ impl PageCache {
 }
 
 impl Mm {
-    /// An inode is in the log only (`xfs_trans_log_inode`, `xfs_trans_commit`); false when there is no memory for it. Other file
-    /// systems need none.
-    pub(super) fn log_inode(&mut self, cx: &mut Cx, id: InodeId, fields: Fields) -> bool {
-        let Some(cluster) = self.cache.inode(id).cluster else { return true };
-        if !self.format_inode(cx, id, fields) {
-            return false;
-        }
+    /// An inode is in the log only (`xfs_trans_log_inode`, `xfs_trans_commit`). Other file systems need no memory for it.
+    pub(super) fn log_inode(&mut self, cx: &mut Cx, id: InodeId, fields: Fields) -> Result<(), NoMemory> {
+        let Some(cluster) = self.cache.inode(id).cluster else { return Ok(()) };
+        self.format_inode(cx, id, fields)?;
         let xfs = &mut self.cache.xfs;
         if xfs.cluster(cluster).dirty_place.is_none() {
             xfs.cluster_mut(cluster).dirty_place = Some(xfs.dirty.push(cluster));
@@ -222,21 +220,21 @@ impl Mm {
         if is_first || xfs.log.is_full() {
             self.tell_flusher();
         }
-        true
+        Ok(())
     }
 
-    /// Gets what a buffer is made of, as far as memory goes; true when that is all.
-    fn build(&mut self, cx: &mut Cx, building: &mut Building) -> bool {
+    /// Gets what a buffer is made of, as far as memory goes.
+    fn build(&mut self, cx: &mut Cx, building: &mut Building) -> Result<(), NoMemory> {
         if building.object.is_none() {
-            building.object = self.alloc_object(cx, Cache::XfsBuf);
+            building.object = Some(self.alloc_object(cx, Cache::XfsBuf)?);
         }
         // Bound: the pages of a buffer.
-        while building.object.is_some() && building.pages.len() < PAGES {
-            let Some(pfn) = self.alloc(cx, &AllocRequest::gfp_kernel(self.node_of_cpu(cx.cpu()))) else { return false };
+        while building.pages.len() < PAGES {
+            let pfn = self.alloc(cx, &AllocRequest::gfp_kernel(self.node_of_cpu(cx.cpu())))?;
             self.isolate(cx, pfn, Order::BASE);
             building.pages.push(pfn);
         }
-        building.object.is_some()
+        Ok(())
     }
 
     /// Gives up what was got for a buffer.
@@ -249,22 +247,19 @@ impl Mm {
         }
     }
 
-    /// The buffer of a cluster (`xfs_buf_get_map`, `xfs_buf_read_map`): a new cluster's is not read. Done when it is there; not,
-    /// when it has asked for memory, or there is none.
+    /// The buffer of a cluster (`xfs_buf_get_map`, `xfs_buf_read_map`): a new cluster's is not read. Done when it is there.
     pub(super) fn get_buffer(
         &mut self,
         cx: &mut Cx,
         (id, of): (ClusterId, InodeId),
         building: &mut Building,
         is_read: bool,
-    ) -> Option<Step<()>> {
+    ) -> Result<Step<()>, NoMemory> {
         if let Some(buffer) = &mut self.cache.xfs.cluster_mut(id).buffer {
             buffer.references = REFERENCES;
-            return Some(buffer.is_read(cx.now()));
+            return Ok(buffer.is_read(cx.now()));
         }
-        if !self.build(cx, building) {
-            return None;
-        }
+        self.build(cx, building)?;
         let pages: Vec<Pfn> = building.pages.drain(..).collect();
         for pfn in &pages {
             self.assert_isolated(cx, *pfn, Order::BASE);
@@ -276,7 +271,7 @@ impl Mm {
         let place = self.cache.xfs.lru[node].push(id);
         let pages = pages.try_into().expect("as many as a buffer has");
         let buffer = Buffer { object, pages, references: REFERENCES, place, read_by };
-        Some(self.cache.xfs.cluster_mut(id).buffer.insert(buffer).is_read(cx.now()))
+        Ok(self.cache.xfs.cluster_mut(id).buffer.insert(buffer).is_read(cx.now()))
     }
 
     /// The thread that writes files back flushes inodes too (`xfsaild`, `xfs_inode_item_push`): the buffer of a cluster is read,
@@ -297,9 +292,10 @@ impl Mm {
         let got = self.get_buffer(cx, (id, of), &mut building, true);
         self.cache.xfs.building = building;
         match got {
-            Some(Step::Done(())) => {}
-            Some(step) => return Some(step),
-            None => return Some(Step::Block(disk_wait(cx.now() + RETRY))),
+            Ok(Step::Done(())) => {}
+            Ok(step) => return Some(step),
+            // Steps of kernel threads ask for nothing.
+            Err(_) => return Some(Step::Block(disk_wait(cx.now() + RETRY))),
         }
         let xfs = &mut self.cache.xfs;
         xfs.dirty.remove(place);

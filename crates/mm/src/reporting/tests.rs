@@ -54,7 +54,7 @@ impl Lab {
     fn take_all(&mut self) -> Vec<Pfn> {
         let request =
             AllocRequest { order: Order(10), mobility: Mobility::Movable, ..AllocRequest::gfp_nowait(NodeId(0)) };
-        std::iter::from_fn(|| self.step(|mm, cx| mm.alloc(cx, &request))).collect()
+        std::iter::from_fn(|| self.step(|mm, cx| mm.alloc(cx, &request)).ok()).collect()
     }
 
     fn free(&self) -> u64 {

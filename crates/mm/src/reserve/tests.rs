@@ -2,8 +2,8 @@ use units::{CpuId, Frames, NodeId, Order, Time};
 
 use super::*;
 use crate::{
-    MachineSpec, NodeSpec, Settings, Urgency, ZoneKind, ZoneSpec, check, cost::Prices, event::Counters,
-    pageblock::ZoneIndex, variant::named,
+    MachineSpec, NodeSpec, Settings, Urgency, ZoneKind, ZoneSpec, alloc::NoMemory, check, cost::Prices,
+    event::Counters, pageblock::ZoneIndex, variant::named,
 };
 
 const BLOCK: u32 = 512;
@@ -67,7 +67,7 @@ fn reserve_pageblocks_serve_when_nothing_else_does() {
     let list = |mm: &Mm, kind| mm.zones()[0].buddy.area(Order(10)).list(kind).len();
     assert_eq!((list(&mm, MigrateType::Reserve), list(&mm, MigrateType::Movable)), (1, 0));
     let user = AllocRequest::gfp_highuser_movable(NodeId(0));
-    assert!(with(&mut mm, |mm, cx| mm.alloc(cx, &user)).is_some());
+    assert!(with(&mut mm, |mm, cx| mm.alloc(cx, &user)).is_ok());
 }
 
 fn atomic(order: u8) -> AllocRequest {
@@ -78,7 +78,7 @@ fn atomic(order: u8) -> AllocRequest {
 fn short_of_memory(rules: Variant) -> (Mm, Vec<Pfn>) {
     let mut mm = Mm::new(&machine(16, 0), rules, &settings(2000));
     let user = AllocRequest::gfp_highuser_movable(NodeId(0)).of_order(Order(4));
-    let taken = with(&mut mm, |mm, cx| std::iter::from_fn(|| mm.alloc(cx, &user)).collect());
+    let taken = with(&mut mm, |mm, cx| std::iter::from_fn(|| mm.alloc(cx, &user).ok()).collect());
     (mm, taken)
 }
 
@@ -86,9 +86,10 @@ fn short_of_memory(rules: Variant) -> (Mm, Vec<Pfn>) {
 fn an_atomic_request_goes_below_the_min_mark_and_leaves_its_pageblock_for_the_next() {
     for (rules, served) in [("v4.4", true), ("v5.14", true), ("v6.1", true)] {
         let (mut mm, _) = short_of_memory(*named(rules));
-        assert_eq!(with(&mut mm, |mm, cx| mm.alloc(cx, &AllocRequest::gfp_kernel(NodeId(0)).of_order(Order(4)))), None);
+        let kernel = AllocRequest::gfp_kernel(NodeId(0)).of_order(Order(4));
+        assert_eq!(with(&mut mm, |mm, cx| mm.alloc(cx, &kernel)), Err(NoMemory::Refused));
         let first = with(&mut mm, |mm, cx| mm.alloc(cx, &atomic(4)));
-        assert_eq!(first.is_some(), served);
+        assert_eq!(first.is_ok(), served);
         let block = first.unwrap().0 / BLOCK;
         assert_eq!((blocks_of(&mm, MigrateType::HighAtomic), mm.zones()[0].high_atomic), (vec![block], 512));
         let second = with(&mut mm, |mm, cx| mm.alloc(cx, &atomic(4))).unwrap();
@@ -96,7 +97,7 @@ fn an_atomic_request_goes_below_the_min_mark_and_leaves_its_pageblock_for_the_ne
         assert_eq!(blocks_of(&mm, MigrateType::HighAtomic).len(), 1);
     }
     let (mut mm, _) = short_of_memory(*named("v4.1"));
-    assert!(with(&mut mm, |mm, cx| mm.alloc(cx, &atomic(4))).is_some());
+    assert!(with(&mut mm, |mm, cx| mm.alloc(cx, &atomic(4))).is_ok());
     assert_eq!(blocks_of(&mm, MigrateType::HighAtomic), [], "before 4.4 nothing is left");
 }
 
@@ -132,9 +133,9 @@ fn orders_on_per_cpu_lists_find_what_is_kept_from_6_0_on() {
             mm.frames.set(taken[0], Frame::Interior);
             mm.zones[ZoneIndex(0)].buddy.give(&mut mm.frames, cx, block, MigrateType::HighAtomic, None, &rules);
         });
-        assert_eq!(with(&mut mm, |mm, cx| mm.alloc(cx, &atomic(2))).is_some(), finds, "{name}");
-        assert!(with(&mut mm, |mm, cx| mm.alloc(cx, &atomic(4))).is_some());
-        assert_eq!(with(&mut mm, |mm, cx| mm.alloc(cx, &atomic(0))), None, "never for single frames");
+        assert_eq!(with(&mut mm, |mm, cx| mm.alloc(cx, &atomic(2))).is_ok(), finds, "{name}");
+        assert!(with(&mut mm, |mm, cx| mm.alloc(cx, &atomic(4))).is_ok());
+        assert_eq!(with(&mut mm, |mm, cx| mm.alloc(cx, &atomic(0))), Err(NoMemory::Refused), "never for single frames");
     }
 }
 

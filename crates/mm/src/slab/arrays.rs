@@ -16,6 +16,7 @@ use super::{
 };
 use crate::{
     MachineSpec, Mm, PerNode,
+    alloc::NoMemory,
     cx::Cx,
     frame::{Frame, FrameTable},
     gfp::AllocRequest,
@@ -232,13 +233,13 @@ impl KmemCache {
     }
 
     /// One object of a node's slabs, past all arrays (`____cache_alloc_node`).
-    fn take_one(&mut self, frames: &mut FrameTable, node: NodeId) -> Option<Object> {
-        let pfn = self.first_slab(frames, node)?;
+    fn take_one(&mut self, frames: &mut FrameTable, node: NodeId) -> Object {
+        let pfn = self.first_slab(frames, node).expect("the caller knows of a free object");
         let slab = slab_at(frames, pfn);
         frames.set(pfn, Frame::Slab(Slab { in_use: slab.in_use + 1, ..slab }));
         self.nodes[node].free_objects -= 1;
         self.put_used(frames, node, pfn);
-        Some(Object(pfn))
+        Object(pfn)
     }
 
     /// A new slab is the last of its node's empty ones (`cache_grow_end`).
@@ -340,8 +341,8 @@ impl Mm {
         (self.slabs.arrays_mut().of_mut(cache), &mut self.frames)
     }
 
-    /// An object; nothing when memory is out (`kmem_cache_alloc`).
-    pub(super) fn slab_alloc(&mut self, cx: &mut Cx, cache: Cache) -> Option<Object> {
+    /// An object (`kmem_cache_alloc`).
+    pub(super) fn slab_alloc(&mut self, cx: &mut Cx, cache: Cache) -> Result<Object, NoMemory> {
         let (cpu, node) = (cx.cpu(), self.node_of_cpu(cx.cpu()));
         let (kmem, frames) = self.slab_cache(cache);
         let mut wanted = 0;
@@ -359,13 +360,13 @@ impl Mm {
         }
         let array = &mut self.slab_cache(cache).0.cpus[cpu.0 as usize];
         array.touched = true;
-        array.slabs.pop().map(Object)
+        Ok(Object(array.slabs.pop().expect("filled above")))
     }
 
     /// An object where this CPU's node has no frame at once: of another node's slabs, or of a new one, for which memory is made
     /// (`fallback_alloc`).
     #[cold]
-    fn slab_alloc_elsewhere(&mut self, cx: &mut Cx, cache: Cache, node: NodeId) -> Option<Object> {
+    fn slab_alloc_elsewhere(&mut self, cx: &mut Cx, cache: Cache, node: NodeId) -> Result<Object, NoMemory> {
         // The node is looked at once more, past its arrays.
         let (kmem, frames) = self.slab_cache(cache);
         let had_none = kmem.first_slab(frames, node).is_none();
@@ -373,33 +374,34 @@ impl Mm {
         if let Some(pfn) = self.grow_here(cx, cache, node) {
             let (kmem, frames) = self.slab_cache(cache);
             kmem.put_new(frames, node, pfn);
-            return kmem.take_one(frames, node);
+            return Ok(kmem.take_one(frames, node));
         }
         let request = self.slab_cache(cache).0.request(node);
         for zone in self.zones_for(&request) {
             let other = self.zones[zone].node;
             let (kmem, frames) = self.slab_cache(cache);
             if kmem.nodes[other].free_objects > 0 {
-                return kmem.take_one(frames, other);
+                return Ok(kmem.take_one(frames, other));
             }
         }
         let pfn = self.grow(cx, cache, &request)?;
         let other = self.node_of(pfn);
         let (kmem, frames) = self.slab_cache(cache);
         kmem.put_new(frames, other, pfn);
-        kmem.take_one(frames, other)
+        Ok(kmem.take_one(frames, other))
     }
 
     /// A new slab on a node, if it has a frame at once (`gfp_exact_node`).
     fn grow_here(&mut self, cx: &mut Cx, cache: Cache, node: NodeId) -> Option<Pfn> {
         let request = self.slab_cache(cache).0.request(node).this_node();
-        self.grow(cx, cache, &AllocRequest { wakes_kswapd: false, reclaims: false, ..request })
+        // A request that does not reclaim asks for nothing.
+        self.grow(cx, cache, &AllocRequest { wakes_kswapd: false, reclaims: false, ..request }).ok()
     }
 
-    fn grow(&mut self, cx: &mut Cx, cache: Cache, request: &AllocRequest) -> Option<Pfn> {
+    fn grow(&mut self, cx: &mut Cx, cache: Cache, request: &AllocRequest) -> Result<Pfn, NoMemory> {
         let pfn = self.alloc(cx, request)?;
         self.frames.set(pfn, Frame::Slab(Slab { cache, order: request.order, in_use: 0, frozen: false }));
-        Some(pfn)
+        Ok(pfn)
     }
 
     /// Gives an object back (`kmem_cache_free`).

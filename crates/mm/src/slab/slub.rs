@@ -12,6 +12,7 @@ use units::{NodeId, Order, Pfn};
 use super::{Cache, Object, Slab, slab_at};
 use crate::{
     MachineSpec, Mm, PerNode,
+    alloc::NoMemory,
     cx::Cx,
     frame::{Frame, FrameTable},
     gfp::AllocRequest,
@@ -165,8 +166,8 @@ impl Slub {
 }
 
 impl Mm {
-    /// An object; nothing when memory is out (`kmem_cache_alloc`).
-    pub(super) fn slub_alloc(&mut self, cx: &mut Cx, cache: Cache) -> Option<Object> {
+    /// An object (`kmem_cache_alloc`).
+    pub(super) fn slub_alloc(&mut self, cx: &mut Cx, cache: Cache) -> Result<Object, NoMemory> {
         let cpu = cx.cpu().0 as usize;
         let has_room = |frames: &FrameTable, slab: &Pfn| !slab_at(frames, *slab).is_full();
         let current =
@@ -177,7 +178,7 @@ impl Mm {
         };
         let state = slab_at(&self.frames, slab);
         self.frames.set(slab, Frame::Slab(Slab { in_use: state.in_use + 1, ..state }));
-        Some(Object(slab))
+        Ok(Object(slab))
     }
 
     /// Gives an object back (`kmem_cache_free`).
@@ -205,7 +206,7 @@ impl Mm {
     }
 
     /// Another slab for this CPU: one of its partial list, one of its node's, or a new one (`___slab_alloc`).
-    fn next_slab(&mut self, cx: &mut Cx, cache: Cache) -> Option<Pfn> {
+    fn next_slab(&mut self, cx: &mut Cx, cache: Cache) -> Result<Pfn, NoMemory> {
         let cpu = cx.cpu().0 as usize;
         let slab = match self.slabs.slub_mut().caches[cache as usize].cpu_partial[cpu].pop() {
             Some(CpuPartial { slab, .. }) => slab,
@@ -218,7 +219,7 @@ impl Mm {
             self.freeze(full, false);
         }
         self.freeze(slab, true);
-        Some(slab)
+        Ok(slab)
     }
 
     /// The first partial slab of this CPU's node, and more of them for the CPU's own list (`get_partial_node`).
@@ -276,19 +277,19 @@ impl Mm {
     }
 
     /// A slab of the usual order, or of the least that holds an object (`allocate_slab`).
-    fn new_slab(&mut self, cx: &mut Cx, cache: Cache) -> Option<Pfn> {
+    fn new_slab(&mut self, cx: &mut Cx, cache: Cache) -> Result<Pfn, NoMemory> {
         let request = cache.request(self.node_of_cpu(cx.cpu()));
         let usual = self.slabs.order(cache);
         let least = (0..=usual.0).map(Order).find(|order| cache.objects(*order) > 0).expect("objects are small");
-        let orders = if least < usual { [Some(usual), Some(least)] } else { [Some(least), None] };
-        orders.into_iter().flatten().find_map(|order| {
-            // Where less will do, nobody makes room for more (`allocate_slab`).
-            let light = AllocRequest { wakes_kswapd: false, reclaims: false, ..request };
-            let request = if order > least { light } else { request };
-            let pfn = self.alloc(cx, &request.of_order(order))?;
-            self.frames.set(pfn, Frame::Slab(Slab { cache, order, in_use: 0, frozen: false }));
-            Some(pfn)
-        })
+        // Where less will do, nobody makes room for more (`allocate_slab`).
+        let light = AllocRequest { wakes_kswapd: false, reclaims: false, ..request }.of_order(usual);
+        let large = (least < usual).then(|| self.alloc(cx, &light).ok()).flatten();
+        let (pfn, order) = match large {
+            Some(pfn) => (pfn, usual),
+            None => (self.alloc(cx, &request.of_order(least))?, least),
+        };
+        self.frames.set(pfn, Frame::Slab(Slab { cache, order, in_use: 0, frozen: false }));
+        Ok(pfn)
     }
 
     fn freeze(&mut self, pfn: Pfn, frozen: bool) {

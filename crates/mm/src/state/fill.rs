@@ -10,6 +10,7 @@ use super::{
 use crate::{
     Frame, Mm,
     address_space::{AddressSpace, MMAP_BASE},
+    alloc::NoMemory,
     buddy::{Block, End, ORDERS, types_merge},
     cost::Prices,
     cx::Cx,
@@ -405,20 +406,20 @@ fn map_all(
     }
     let mut vpn = PAGES_FROM;
     for (block, _) in &anon {
-        map_one(mm, &mut space, cx, *block, (vpn, true))?;
+        map_one(mm, &mut space, cx, *block, (vpn, true)).ok()?;
         vpn = Vpn(vpn.0 + u64::from(block.order.frames()));
     }
     for (pfn, of) in &shmem {
         // No entry says that it was used where only its file has it.
-        map_one(mm, &mut space, cx, Block { pfn: *pfn, order: Order::BASE }, (vpn, of.is_mapped))?;
+        map_one(mm, &mut space, cx, Block { pfn: *pfn, order: Order::BASE }, (vpn, of.is_mapped)).ok()?;
         mm.frames.mark(*pfn, FrameFlag::Referenced, of.is_referenced);
         vpn = Vpn(vpn.0 + 1);
     }
     // Tables for which there is nothing to map: of sparse processes, whose every table has a few pages.
     vpn = Vpn(vpn.0.next_multiple_of(u64::from(Order::HUGE.frames())));
     while space.tables.given() > 0 {
-        let slot = space.tables.make_pmd_slot(mm, cx, vpn)?;
-        space.tables.make_pte_table(mm, cx, slot)?;
+        let slot = space.tables.make_pmd_slot(mm, cx, vpn).ok()?;
+        space.tables.make_pte_table(mm, cx, slot).ok()?;
         vpn = Vpn(vpn.0 + u64::from(Order::HUGE.frames()));
     }
     anon.extend(shmem.iter().map(|(pfn, of)| (Block { pfn: *pfn, order: Order::BASE }, of.list)));
@@ -455,7 +456,7 @@ fn map_one(
     cx: &mut Cx<'_>,
     Block { pfn, order }: Block,
     (vpn, is_used): (Vpn, bool),
-) -> Option<()> {
+) -> Result<(), NoMemory> {
     let slot = space.tables.make_pmd_slot(mm, cx, vpn)?;
     mm.frames.set(pfn, Frame::Anon { family: space.family, vpn, order });
     mm.frames.set_map_count(pfn, 1);
@@ -464,12 +465,12 @@ fn map_one(
         let deposit = space.tables.alloc_pte_table(mm, cx)?;
         space.tables.deposit(slot, deposit);
         space.tables.set_pmd(cx, slot, Pte::written_huge(pfn));
-        return Some(());
+        return Ok(());
     }
     let table = space.tables.make_pte_table(mm, cx, slot)?;
     let pte = Pte::written(pfn);
     space.tables.set_pte(cx, table, vpn, if is_used { pte } else { pte.old() });
-    Some(())
+    Ok(())
 }
 
 impl Notes {

@@ -9,6 +9,7 @@ use super::{SlotFlag, SwapSlot};
 use crate::{
     Mm,
     address_space::AddressSpace,
+    alloc::NoMemory,
     cx::Cx,
     event::Event,
     fault::{Access, FaultDone},
@@ -30,8 +31,8 @@ pub(crate) struct SwapIn {
 /// The result of a step.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Went {
-    /// The fault has no memory; it may have asked for some, and goes on when it has it.
-    Nowhere,
+    /// The fault has asked for memory, and goes on when there is some.
+    Asked,
     /// The device is at it. The fault is to begin again then.
     Waits(Time),
     /// The page is mapped.
@@ -89,15 +90,15 @@ impl SwapIn {
             let slot = SwapSlot(at);
             if mm.swap.count(slot) > 0 && mm.swap.cached(slot).is_none() {
                 match mm.alloc(cx, &request) {
-                    Some(head) => {
+                    Ok(head) => {
                         mm.read_swap(cx, slot, head);
                         if slot != *wanted {
                             mm.swap.mark(slot, SlotFlag::ReadAhead, true);
                             cx.count(Event::SwapRa, 1);
                         }
                     }
-                    None if cx.has_asked() => return Some(Went::Nowhere),
-                    None => self.has_failed |= slot == *wanted,
+                    Err(NoMemory::Asked) => return Some(Went::Asked),
+                    Err(NoMemory::Refused) => self.has_failed |= slot == *wanted,
                 }
             }
             slots.start = at + 1;
@@ -151,8 +152,10 @@ impl Mm {
         access: Access,
     ) -> Went {
         let request = AllocRequest::gfp_highuser_movable(self.node_of_cpu(cx.cpu()));
-        let Some(head) = self.alloc(cx, &request) else {
-            return if cx.has_asked() { Went::Nowhere } else { Went::Ended(FaultDone::OutOfMemory) };
+        let head = match self.alloc(cx, &request) {
+            Ok(head) => head,
+            Err(NoMemory::Asked) => return Went::Asked,
+            Err(NoMemory::Refused) => return Went::Ended(FaultDone::OutOfMemory),
         };
         cx.major_fault();
         if !self.read_swap_alone(cx, slot, head) {

@@ -193,7 +193,7 @@ fn a_fork_without_memory_takes_itself_back_in_short_steps() {
     // All but sixteen frames, a block too large for the per-CPU lists, go elsewhere.
     let kernel = AllocRequest::gfp_kernel(NodeId(0));
     let kept = machine.run(|mm, cx| mm.alloc(cx, &kernel.of_order(Order(4)))).0.unwrap();
-    while machine.run(|mm, cx| mm.alloc(cx, &kernel)).0.is_some() {}
+    while machine.run(|mm, cx| mm.alloc(cx, &kernel)).0.is_ok() {}
     machine.run(|mm, cx| mm.free(cx, kept, Order(4)));
     let allocated = machine.allocated();
     let (steps, child) = fork_by_steps(&mut machine, &mut parent);
@@ -221,7 +221,7 @@ fn sharing(spare: Option<u8>) -> (SmallMachine, AddressSpace, AddressSpace, Page
             .collect();
         // What separates the pieces keeps them from becoming a huge page again.
         for order in (0..=10).rev().map(Order) {
-            while machine.run(|mm, cx| mm.alloc(cx, &kernel.of_order(order))).0.is_some() {}
+            while machine.run(|mm, cx| mm.alloc(cx, &kernel.of_order(order))).0.is_ok() {}
         }
         for piece in pieces.into_iter().step_by(2) {
             machine.run(|mm, cx| mm.free(cx, piece, Order(8)));
@@ -390,7 +390,7 @@ fn without_memory_for_a_vma_there_is_no_mapping() {
     let mut space = machine.space();
     let range = machine.map(&mut space, 64);
     let kernel = AllocRequest::gfp_kernel(NodeId(0));
-    while machine.run(|mm, cx| mm.alloc(cx, &kernel)).0.is_some() {}
+    while machine.run(|mm, cx| mm.alloc(cx, &kernel)).0.is_ok() {}
     // Every other page goes, until twenty VMAs fill the slab that is there.
     let mut split = 0;
     let error = loop {

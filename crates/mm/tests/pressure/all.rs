@@ -113,7 +113,7 @@ impl Machine {
             let got = mm.alloc(&mut cx, &AllocRequest::gfp_atomic(NodeId(0)).of_order(order));
             atomic.extend(got.map(|block| (block, order)));
             if is_boosted {
-                self.reach(if got.is_some() { "who cannot wait is served under a boost" } else { "or is not" });
+                self.reach(if got.is_ok() { "who cannot wait is served under a boost" } else { "or is not" });
             }
         }
     }

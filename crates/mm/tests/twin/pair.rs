@@ -153,7 +153,7 @@ impl Pair {
         let Self { mm, counters, prices, .. } = self;
         let got = mm.alloc(&mut Cx::new(CpuId(cpu), Time(0), prices, counters), &request(wish));
         let expected = self.twin.memory.alloc(cpu as usize, wish);
-        assert_eq!(got.map(|pfn| pfn.0), expected, "{wish:?} on CPU {cpu}");
+        assert_eq!(got.map(|pfn| pfn.0).ok(), expected, "{wish:?} on CPU {cpu}");
         self.live.extend(got);
     }
 
@@ -172,9 +172,9 @@ impl Pair {
         let Self { mm, counters, prices, .. } = self;
         let got = mm.alloc_object(&mut Cx::new(CpuId(cpu), Time(0), prices, counters), cache);
         let expected = self.twin.new_object(cpu as usize, cache);
-        assert_eq!(got.map(|object| object.slab().0), expected, "{cache:?} on CPU {cpu}");
+        assert_eq!(got.map(|object| object.slab().0).ok(), expected, "{cache:?} on CPU {cpu}");
         self.objects.extend(got.map(|object| (object, cache)));
-        got.is_some()
+        got.is_ok()
     }
 
     pub(crate) fn free_object(&mut self, cpu: u32, at: usize) {

@@ -60,7 +60,7 @@ fn it_is_woken_by_who_may_not_compact_himself_and_where_there_is_one() {
         let request = AllocRequest { wakes_kswapd: true, ..AllocRequest::gfp_transhuge_light(NodeId(0)) };
         // Balanced for base pages is not for huge ones: kswapd, after 16 vain runs, leaves it to kcompactd.
         for _ in 0..40 {
-            assert!(lab.step(ME, |mm, _, cx| mm.alloc(cx, &request)).is_none());
+            assert!(lab.step(ME, |mm, _, cx| mm.alloc(cx, &request)).is_err());
             while matches!(lab.step(ME, |mm, spaces, cx| mm.step_kswapd(spaces, cx, NodeId(0))), Step::More) {}
             lab.step(ME, |mm, spaces, cx| mm.step_kswapd(spaces, cx, NodeId(0)));
         }

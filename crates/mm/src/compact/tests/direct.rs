@@ -148,7 +148,7 @@ fn a_block_that_is_captured_is_not_stolen() {
             }
             // Somebody else takes every large block as soon as he sees it.
             let light = AllocRequest { reclaims: false, ..Lab::request() };
-            if let Some(block) = lab.step(super::lab::OTHER, |mm, _, cx| mm.alloc(cx, &light)) {
+            if let Ok(block) = lab.step(super::lab::OTHER, |mm, _, cx| mm.alloc(cx, &light)) {
                 thief = Some(block);
             }
         };

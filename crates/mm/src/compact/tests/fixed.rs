@@ -123,7 +123,7 @@ fn a_frame_is_worth_round_after_round_and_somebodys_end() {
 pub(super) fn behind_huge_pages(rules: Variant) -> (Lab, Vec<Pfn>) {
     let mut lab = Lab::new(32, rules);
     let huge = AllocRequest { reclaims: false, ..Lab::request() };
-    let take = |_| lab.step(OTHER, |mm, _, cx| mm.alloc(cx, &huge));
+    let take = |_| lab.step(OTHER, |mm, _, cx| mm.alloc(cx, &huge)).ok();
     let mut blocks: Vec<Pfn> = (0..16).map_while(take).collect();
     blocks.sort_unstable();
     // All but the lowest are given back, and the rest of the zone is filled.
@@ -243,7 +243,7 @@ fn before_5_1_all_marks_are_cleared_at_once() {
         let mut lab = Lab::new(16, Variant { compact_clears_selectively: selective, ..rules("v4.1") });
         let blocks: Vec<Pfn> = (0..8).map(|n| Pfn(n << 9)).collect();
         let huge = AllocRequest { reclaims: false, ..AllocRequest::gfp_transhuge_light(NodeId(0)) };
-        while lab.step(OTHER, |mm, _, cx| mm.alloc(cx, &huge)).is_some() {}
+        while lab.step(OTHER, |mm, _, cx| mm.alloc(cx, &huge)).is_ok() {}
         for pfn in &blocks {
             lab.mm.frames.blocks.set_skip(*pfn, true);
         }

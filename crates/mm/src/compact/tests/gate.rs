@@ -67,7 +67,7 @@ fn a_zone_is_compacted_for_large_orders_only_above_the_threshold_of_its_index() 
 /// Takes all blocks of order 3 and above.
 fn take_large(lab: &mut Lab) {
     let request = crate::AllocRequest::gfp_nowait(units::NodeId(0)).of_order(Order(3));
-    while lab.step(super::lab::OTHER, |mm, _, cx| mm.alloc(cx, &request)).is_some() {}
+    while lab.step(super::lab::OTHER, |mm, _, cx| mm.alloc(cx, &request)).is_ok() {}
 }
 
 #[test]

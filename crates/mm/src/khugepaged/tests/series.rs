@@ -20,7 +20,7 @@ impl World {
     /// Allocates all frames of an order that are left on a node, for good.
     fn exhaust(&mut self, node: u32, order: Order) -> Vec<Pfn> {
         let request = AllocRequest::gfp_nowait(NodeId(node)).of_order(order).this_node();
-        std::iter::from_fn(|| self.with(|mm, _, cx| mm.alloc(cx, &request))).collect()
+        std::iter::from_fn(|| self.with(|mm, _, cx| mm.alloc(cx, &request)).ok()).collect()
     }
 
     fn free(&mut self, pfn: Pfn, order: Order) {

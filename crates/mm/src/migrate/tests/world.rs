@@ -266,7 +266,7 @@ impl World {
         let request = AllocRequest::gfp_highuser_movable(NodeId(node)).this_node();
         let request = AllocRequest { reclaims: false, wakes_kswapd: false, ..request };
         let mut taken = Vec::new();
-        while let Some(frame) = self.on(OTHER, node, |mm, _, cx| mm.alloc(cx, &request)) {
+        while let Ok(frame) = self.on(OTHER, node, |mm, _, cx| mm.alloc(cx, &request)) {
             taken.push(frame);
         }
         for frame in taken.iter().filter(|frame| frame.0 % 2 == 0) {

@@ -117,7 +117,7 @@ impl Beside {
             if !gives {
                 let got = lab.mm.alloc(&mut cx, &AllocRequest::gfp_atomic(NodeId(0)).of_order(order));
                 self.atomic.extend(got.map(|block| (block, order)));
-                self.sum.reach("who cannot wait is served under a boost", u64::from(got.is_some() && is_boosted));
+                self.sum.reach("who cannot wait is served under a boost", u64::from(got.is_ok() && is_boosted));
             } else if let Some((block, order)) = self.atomic.pop() {
                 lab.mm.free(&mut cx, block, order);
             }

@@ -13,6 +13,7 @@ use units::{Bytes, Time};
 use super::super::{InodeId, dirty::disk_wait};
 use crate::{
     Mm,
+    alloc::NoMemory,
     cx::Cx,
     disk::DiskSpec,
     slab::{Cache, Object},
@@ -147,8 +148,8 @@ impl Log {
 }
 
 impl Mm {
-    /// A transaction copies an inode into the log's memory; false when there is none (`xfs_log_commit_cil`).
-    pub(super) fn format_inode(&mut self, cx: &mut Cx, id: InodeId, fields: Fields) -> bool {
+    /// A transaction copies an inode into the log's memory (`xfs_log_commit_cil`).
+    pub(super) fn format_inode(&mut self, cx: &mut Cx, id: InodeId, fields: Fields) -> Result<(), NoMemory> {
         let shadow = self.cache.inode(id).logged.shadow;
         let shadow = if let Some(vector) = shadow.filter(|vector| vector.fields >= fields) {
             vector
@@ -156,8 +157,7 @@ impl Mm {
             if let Some(small) = self.cache.inode_mut(id).logged.take() {
                 self.free_object(cx, small);
             }
-            let Some(object) = self.alloc_object(cx, fields.cache()) else { return false };
-            Vector { object, fields }
+            Vector { object: self.alloc_object(cx, fields.cache())?, fields }
         };
         let log = &mut self.cache.xfs.log;
         let inode = self.cache.inodes[id.0 as usize].as_mut().expect("the file exists");
@@ -174,26 +174,24 @@ impl Mm {
             log.open.push(shadow);
             log.bytes += fields.bytes();
         }
-        true
+        Ok(())
     }
 
     /// A file was written to, or read: its times change, to a tick, when it was read only if it was written since
-    /// (`file_update_time`, `relatime_need_update`, `xfs_vn_update_time`). False when there is no memory for it.
-    pub(in super::super) fn update_times(&mut self, cx: &mut Cx, id: InodeId, is_write: bool) -> bool {
+    /// (`file_update_time`, `relatime_need_update`, `xfs_vn_update_time`).
+    pub(in super::super) fn update_times(&mut self, cx: &mut Cx, id: InodeId, is_write: bool) -> Result<(), NoMemory> {
         if !self.cache.is_xfs() {
-            return true;
+            return Ok(());
         }
         let (now, inode) = (cx.now().0 / TICK.0, self.cache.inode(id));
         let is_stale = if is_write { inode.modified != now } else { inode.accessed <= inode.modified };
         if !is_stale {
-            return true;
+            return Ok(());
         }
-        if !self.log_inode(cx, id, Fields::Core) {
-            return false;
-        }
+        self.log_inode(cx, id, Fields::Core)?;
         let inode = self.cache.inode_mut(id);
         *(if is_write { &mut inode.modified } else { &mut inode.accessed }) = now;
-        true
+        Ok(())
     }
 
     /// Notes that a write made a file longer on the disk.
@@ -231,7 +229,8 @@ impl Mm {
             && let Some(id) = self.cache.xfs.log.appended.front().copied()
         {
             let is_there = self.cache.inodes[id.0 as usize].as_ref().is_some_and(|inode| inode.object.is_some());
-            if is_there && !self.log_inode(cx, id, Fields::Core) {
+            // Steps of kernel threads ask for nothing.
+            if is_there && self.log_inode(cx, id, Fields::Core).is_err() {
                 return Some(Step::Block(disk_wait(now + super::RETRY)));
             }
             self.cache.xfs.log.appended.pop_front();

@@ -176,7 +176,7 @@ fn objects_of_another_node_go_there_by_twelve() {
 fn a_cpu_without_memory_has_objects_of_others_one_by_one() {
     let mut mm = machine(2);
     let kernel = AllocRequest::gfp_kernel(NodeId(0)).this_node();
-    let all = |mm: &mut Mm, cx: &mut Cx| while mm.alloc(cx, &kernel).is_some() {};
+    let all = |mm: &mut Mm, cx: &mut Cx| while mm.alloc(cx, &kernel).is_ok() {};
     on(&mut mm, 0, 0, all);
     let (objects, frames) = alloc(&mut mm, 0, 3);
     assert_eq!(frames, 1);

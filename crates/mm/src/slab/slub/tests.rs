@@ -189,8 +189,9 @@ fn limits_are_the_kernels() {
 fn without_a_large_block_a_slab_is_of_the_least_order() {
     let mut mm = machine(512);
     let kernel = AllocRequest::gfp_kernel(NodeId(0));
-    let (taken, _) = on(&mut mm, 0, |mm, cx| -> Vec<Pfn> { std::iter::from_fn(|| mm.alloc(cx, &kernel)).collect() });
-    assert_eq!(on(&mut mm, 0, |mm, cx| mm.alloc_object(cx, Cache::MmStruct)).0, None);
+    let (taken, _) =
+        on(&mut mm, 0, |mm, cx| -> Vec<Pfn> { std::iter::from_fn(|| mm.alloc(cx, &kernel).ok()).collect() });
+    assert_eq!(on(&mut mm, 0, |mm, cx| mm.alloc_object(cx, Cache::MmStruct)).0, Err(NoMemory::Refused));
     on(&mut mm, 0, |mm, cx| taken.iter().step_by(2).for_each(|pfn| mm.free(cx, *pfn, Order::BASE)));
     let (object, _) = on(&mut mm, 0, |mm, cx| mm.alloc_object(cx, Cache::MmStruct));
     let Frame::Slab(slab) = mm.frames.get(object.unwrap().slab()) else { panic!("it is a slab") };
