@@ -8,6 +8,7 @@ use std::{
 
 use anyhow::{Context, Result, ensure};
 use cargo_metadata::Metadata;
+use lab::plan::UsageError;
 
 use crate::test::cargo_command;
 
@@ -58,7 +59,10 @@ impl Base {
         let root = workspace.workspace_root.as_std_path();
         let verified = format!("{name}^{{commit}}");
         let output = git(root).args(["rev-parse", "--verify", "--quiet", &verified]).output().context("git")?;
-        ensure!(output.status.success(), "git knows no commit {name:?}; expected one such as HEAD~1 or main");
+        if !output.status.success() {
+            let problem = format!("git knows no commit {name:?}; expected one such as HEAD~1 or main");
+            return Err(UsageError(problem).into());
+        }
         let commit = String::from_utf8(output.stdout).context("a commit's hash")?.trim().to_owned();
         let place = workspace.target_directory.join("same-bytes").into_std_path_buf();
         fs::create_dir_all(&place).with_context(|| place.display().to_string())?;

@@ -1,7 +1,10 @@
-//! `cargo xtask fidelity`: each cell on guests and in the simulator, and what that says, into docs/.
+//! `cargo xtask fidelity`: each cell on guests and in the simulator, and what that says, into docs/: cells of a fixed list, or
+//! with `--draw` cells drawn at random.
 
+mod draw;
 mod guests;
 mod pace;
+mod seed;
 
 use std::{
     fs,
@@ -11,7 +14,7 @@ use std::{
 
 use anyhow::{Context, Result, anyhow, bail, ensure};
 use cargo_metadata::Metadata;
-use clap::Args;
+use clap::{Args, value_parser};
 use lab::{
     fidelity::{self, Cell, Comparison, Figures, Skipped, cells, results, table},
     source::Source,
@@ -36,6 +39,22 @@ const DOCUMENT: &str = "docs/fidelity.md";
 pub(crate) struct Options {
     /// Only runs whose name contains this, such as `one-cpu thpscale`; the result is printed, and docs/ stays as it is
     filter: Option<String>,
+    /// Compare so many cells drawn at random instead of the fixed list; --list prints the ranges
+    #[arg(long, value_name = "N", conflicts_with_all = ["filter", "seeds"], value_parser = value_parser!(u64).range(1..=1000))]
+    draw: Option<u64>,
+    /// Boots of each drawn cell
+    #[arg(long, value_name = "N", default_value_t = 3, requires = "draw", value_parser = value_parser!(u64).range(1..=100))]
+    boots: u64,
+    /// Draw with this seed of eight hexadecimal digits, for looking only: docs/ stays as it is. The draw that counts has the
+    /// seed of the newest commit that changed rules, prices or ranges
+    #[arg(long, value_name = "HEX", requires = "draw", value_parser = seed::chosen)]
+    seed: Option<String>,
+    /// Run the program of this commit on the same draw too: the gain within class by cell, with its interval
+    #[arg(long, value_name = "COMMIT", requires = "draw")]
+    base: Option<String>,
+    /// Print the ranges that --draw draws from
+    #[arg(long)]
+    list: bool,
     /// At most so many seeds of each cell; the result is printed, and docs/ stays as it is
     #[arg(long, value_name = "N")]
     seeds: Option<u64>,
@@ -54,60 +73,110 @@ pub(crate) struct Options {
 }
 
 pub(crate) fn run(workspace: &Metadata, options: &Options) -> Result<()> {
-    let root = workspace.workspace_root.as_std_path();
-    let list = cells::read(&Source::read(&root.join(LIST))?)?;
+    if options.list {
+        print!("{}", lab::fidelity::draw::ranges());
+        return Ok(());
+    }
+    match options.draw {
+        Some(cells) => draw::run(workspace, options, cells),
+        None => run_list(workspace, options),
+    }
+}
+
+/// The program of this tree, built now.
+fn built(workspace: &Metadata) -> Result<PathBuf> {
     let built = cargo_command(workspace, &["build", "--release", "--package", "pagelab"]).status().context("cargo")?;
     ensure!(built.success(), "cargo build: {built}");
-    let program = copied(workspace.target_directory.join("release").as_std_path())?;
-    let jobs = options.jobs.unwrap_or_else(|| std::thread::available_parallelism().map_or(1, usize::from)).max(1);
+    copied(workspace.target_directory.join("release").as_std_path())
+}
+
+impl Options {
+    fn jobs(&self) -> usize {
+        self.jobs.unwrap_or_else(|| std::thread::available_parallelism().map_or(1, usize::from)).max(1)
+    }
+}
+
+fn run_list(workspace: &Metadata, options: &Options) -> Result<()> {
+    let root = workspace.workspace_root.as_std_path();
+    let list = cells::read(&Source::read(&root.join(LIST))?)?;
+    let program = built(workspace)?;
     let chosen = |run: &&cells::Run| options.filter.as_ref().is_none_or(|filter| run.label().contains(filter));
     let runs: Vec<_> = list.runs.iter().filter(chosen).collect();
     ensure!(!runs.is_empty(), "no run of {LIST} has {:?} in its name", options.filter.as_deref().unwrap_or_default());
 
     let guests = Guests::new(&program, &runs, options)?;
-    let seeds = |run: &cells::Run| 1..=options.seeds.unwrap_or(u64::MAX).min(run.guest.seeds);
-    let why_not = |run: &cells::Run| run.skip.clone().or_else(|| guests.image(run).err().map(str::to_owned));
-    let wanted = runs.iter().filter(|run| why_not(run).is_none());
-    let boots: Vec<_> = wanted.flat_map(|run| seeds(run).map(move |seed| (*run, seed))).collect();
-    let clock = Clock::start("guests", boots.iter().filter(|(run, seed)| !guests.has(run, *seed)).count());
-    let booted = in_parallel(jobs, &boots, |(run, seed)| guests.outcome(run, *seed, &clock));
-    let mut outcomes = booted.into_iter();
+    let ran = GuestRuns::of(&guests, &runs, options)?;
+    let (cells, skipped) = ran.beside(&program, options.jobs())?;
+    let comparison = ran.compare(&cells, skipped);
+    eprintln!("guests took {:.0} s together when they ran", guests.seconds(&ran.boots));
+    report(root, &comparison, options.filter.is_none() && options.seeds.is_none())
+}
 
-    let mut skipped = Vec::new();
-    let mut planned = Vec::new();
-    for run in &runs {
-        if let Some(reason) = why_not(run) {
-            skipped.push(Skipped::whole(&run.label(), "kernel", &reason));
-            continue;
+/// Runs on guests that have come to their end.
+struct GuestRuns<'a> {
+    guests: &'a Guests<'a>,
+    boots: Vec<(&'a cells::Run, u64)>,
+    planned: Vec<Planned<'a>>,
+    /// Runs without any result, and why.
+    skipped: Vec<Skipped>,
+}
+
+impl<'a> GuestRuns<'a> {
+    /// Runs what the cache does not have.
+    fn of(guests: &'a Guests<'a>, runs: &[&'a cells::Run], options: &Options) -> Result<Self> {
+        let seeds = |run: &cells::Run| 1..=options.seeds.unwrap_or(u64::MAX).min(run.guest.seeds);
+        let why_not = |run: &cells::Run| run.skip.clone().or_else(|| guests.image(run).err().map(str::to_owned));
+        let wanted = runs.iter().filter(|run| why_not(run).is_none());
+        let boots: Vec<_> = wanted.flat_map(|run| seeds(run).map(move |seed| (*run, seed))).collect();
+        let clock = Clock::start("guests", boots.iter().filter(|(run, seed)| !guests.has(run, *seed)).count());
+        let booted = in_parallel(options.jobs(), &boots, |(run, seed)| guests.outcome(run, *seed, &clock));
+        let mut outcomes = booted.into_iter();
+
+        let mut skipped = Vec::new();
+        let mut planned = Vec::new();
+        for run in runs {
+            if let Some(reason) = why_not(run) {
+                skipped.push(Skipped::whole(&run.label(), "kernel", &reason));
+                continue;
+            }
+            let of_run: Vec<_> = seeds(run).map(|seed| (seed, outcomes.next().expect("one per boot"))).collect();
+            let image = guests.image(run).map_err(|reason| anyhow!("{reason}"))?;
+            let rules = variant::for_release(&image.release).map_err(anyhow::Error::msg)?.name;
+            planned.extend(Planned::of((run, &rules), of_run, &mut skipped)?);
         }
-        let of_run: Vec<_> = seeds(run).map(|seed| (seed, outcomes.next().expect("one per boot"))).collect();
-        let image = guests.image(run).map_err(|reason| anyhow!("{reason}"))?;
-        let rules = variant::for_release(&image.release).map_err(anyhow::Error::msg)?.name;
-        planned.extend(Planned::of((run, &rules), of_run, &mut skipped)?);
+        // Nothing to compare with is no result, and must not take the place of one.
+        ensure!(!planned.is_empty() || boots.is_empty(), "no guest gave a result: {}", why_none(options, boots.len()));
+        Ok(Self { guests, boots, planned, skipped })
     }
-    // Nothing to compare with is no result, and must not take the place of one.
-    ensure!(!planned.is_empty() || boots.is_empty(), "no guest gave a result: {}", why_none(options, boots.len()));
-    let clock = Clock::start("simulated cells", planned.len());
-    let compared = in_parallel(jobs, &planned, |cell| {
-        let outcome = cell.simulate(&program);
-        clock.done(&cell.name);
-        outcome
-    });
-    let mut cells = Vec::new();
-    for (cell, outcome) in planned.iter().zip(compared) {
-        match outcome? {
-            Ok(compared) => cells.push(compared),
-            Err(reason) => {
-                let kernel: Vec<_> = cell.seeds.iter().map(|(_, ran)| ran.figures.clone()).collect();
-                let skip = Skipped::whole(&cell.name, "sim", &reason);
-                skipped.push(Skipped { kernel: fidelity::known(&kernel), ..skip });
+
+    /// The cells with simulated runs of a program beside the guests', and those that have none.
+    fn beside(&self, program: &Path, jobs: usize) -> Result<(Vec<Cell>, Vec<Skipped>)> {
+        let mut skipped = self.skipped.clone();
+        let clock = Clock::start("simulated cells", self.planned.len());
+        let compared = in_parallel(jobs, &self.planned, |cell| {
+            let outcome = cell.simulate(program);
+            clock.done(&cell.name);
+            outcome
+        });
+        let mut cells = Vec::new();
+        for (cell, outcome) in self.planned.iter().zip(compared) {
+            match outcome? {
+                Ok(compared) => cells.push(compared),
+                Err(reason) => {
+                    let kernel: Vec<_> = cell.seeds.iter().map(|(_, ran)| ran.figures.clone()).collect();
+                    let skip = Skipped::whole(&cell.name, "sim", &reason);
+                    skipped.push(Skipped { kernel: fidelity::known(&kernel), ..skip });
+                }
             }
         }
+        Ok((cells, skipped))
     }
-    let mut comparison = fidelity::compare(&guests.releases(), &cells, skipped);
-    comparison.notes.extend(guests.note(&boots));
-    eprintln!("guests took {:.0} s together when they ran", guests.seconds(&boots));
-    report(root, &comparison, options.filter.is_none() && options.seeds.is_none())
+
+    fn compare(&self, cells: &[Cell], skipped: Vec<Skipped>) -> Comparison {
+        let mut comparison = fidelity::compare(&self.guests.releases(), cells, skipped);
+        comparison.notes.extend(self.guests.note(&self.boots));
+        comparison
+    }
 }
 
 fn why_none(options: &Options, boots: usize) -> String {
@@ -212,6 +281,8 @@ impl<'a> Planned<'a> {
             None => guest.machine.clone(),
         };
         let mut command = Command::new("nice");
+        // Where no machines and variants lie about: each program has its own.
+        command.current_dir(room.path());
         command.args(["-n", "5"]).arg(program).args(["run", &self.run.experiment, "--target", "sim"]);
         // The kernel's, not those of the experiment's usual one.
         command.args(["--variant", &self.rules]);
@@ -279,7 +350,32 @@ fn write(path: &PathBuf, text: &str) -> Result<()> {
 
 #[cfg(test)]
 mod tests {
+    use clap::FromArgMatches;
+
     use super::*;
+
+    /// The options of a command line.
+    pub(super) fn options(arguments: &[&str]) -> Result<Options, clap::Error> {
+        let command = Options::augment_args(clap::Command::new("fidelity"));
+        Options::from_arg_matches(&command.try_get_matches_from(arguments)?)
+    }
+
+    #[test]
+    fn draws_that_make_no_sense_are_refused_with_one_message() {
+        let refused = |arguments: &[&str]| options(arguments).err().map(|error| (error.exit_code(), error.to_string()));
+        for (arguments, message) in [
+            (&["fidelity", "--draw", "0"][..], "0 is not in 1..=1000"),
+            (&["fidelity", "--draw", "2", "--seed", "12345"], "expected eight hexadecimal digits"),
+            (&["fidelity", "--draw", "2", "--seed", "1234567g"], "expected eight hexadecimal digits"),
+            (&["fidelity", "--seed", "12345678"], "--draw <N>"),
+            (&["fidelity", "--base", "HEAD"], "--draw <N>"),
+            (&["fidelity", "--draw", "2", "thpscale"], "cannot be used with"),
+        ] {
+            let (code, said) = refused(arguments).expect("it makes no sense");
+            assert!(code == 2 && said.contains(message), "{arguments:?}: {said}");
+        }
+        assert_eq!(options(&["fidelity", "--draw", "2", "--seed", "0BADcafe"]).unwrap().seed.unwrap(), "0badcafe");
+    }
 
     #[test]
     fn what_is_said_names_options_that_exist() {
@@ -287,7 +383,7 @@ mod tests {
         let known: Vec<String> =
             command.get_arguments().filter_map(|arg| Some(format!("--{}", arg.get_long()?))).collect();
         for cached in [false, true] {
-            let options = Options { filter: None, seeds: None, refresh: false, jobs: None, cached, stale: false };
+            let options = options(&["fidelity", if cached { "--cached" } else { "--refresh" }]).unwrap();
             let said = why_none(&options, 3);
             let mut named = said.split([' ', ',', '`']).filter(|word| word.starts_with("--"));
             assert!(named.all(|name| known.iter().any(|known| known == name)), "{said}: expected some of {known:?}");

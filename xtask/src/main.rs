@@ -56,6 +56,12 @@ enum Command {
     ///
     /// Each cell of xtask/fidelity.toml runs on guests, which are kept in the cache until what runs in them changes, and then in
     /// the simulator from the memory that each guest had. The first time takes up to half an hour on two CPUs.
+    ///
+    /// With `--draw N`, cells are drawn at random instead, three boots each, from the ranges that `--list` prints: workload and
+    /// parameters, settings, memory, CPUs and kernel. The seed is the newest commit that changed rules, prices or ranges, so that
+    /// nobody chooses it. The score stands beside its ceiling, each boot of the kernel against its other boots, and leads
+    /// docs/fidelity.md (docs/fidelity-draw.json). What was stopped goes on with the guests that were kept. A boot takes from ten
+    /// seconds to two minutes. `--base COMMIT` runs that commit's program on the same draw.
     Fidelity(fidelity::Options),
     /// Simulated cells with this tree and with commit BASE: the same bytes, or which fields differ
     ///
@@ -86,7 +92,8 @@ fn main() -> ExitCode {
         Ok(code) => code,
         Err(error) => {
             eprintln!("xtask: {error:#}");
-            ExitCode::FAILURE
+            // As clap has it for what it refuses.
+            if error.is::<lab::plan::UsageError>() { ExitCode::from(2) } else { ExitCode::FAILURE }
         }
     }
 }

@@ -10,6 +10,8 @@
 
 pub mod cells;
 pub mod class;
+pub mod draw;
+pub mod drawn;
 pub mod rank;
 pub mod results;
 pub mod table;

@@ -11,7 +11,10 @@ use std::collections::{BTreeMap, BTreeSet};
 use mm::Variant;
 use report::{Page, Part, Published};
 
-use self::{beside::Beside, text::Row};
+use self::{
+    beside::{Beside, Drawn},
+    text::Row,
+};
 use crate::{
     experiment::Experiment,
     machine::Machine,
@@ -31,6 +34,8 @@ pub struct Trust {
     published: Option<Published>,
     /// Counters of it that were compared with a real kernel's.
     beside: Option<Beside>,
+    /// Counters of cells drawn at random, with their ceiling.
+    drawn: Option<Drawn>,
 }
 
 /// Collects what is known of the experiment of a name or path.
@@ -55,6 +60,7 @@ pub fn of(name_or_path: &str) -> Result<Trust, SourceError> {
         columns: names.into_iter().map(column).collect::<Result<_, SourceError>>()?,
         published: published::of_experiment(&experiment.name)?,
         beside: beside::of(&experiment.name),
+        drawn: beside::drawn(&experiment.name),
         experiment,
         machine,
     })
@@ -69,6 +75,7 @@ impl Trust {
         let mut rows = self.prices();
         rows.push(self.rules());
         rows.extend(self.published.iter().flat_map(published_rows));
+        rows.extend(self.drawn.as_ref().map(Drawn::row));
         rows.extend(self.beside.as_ref().map(Beside::row));
         Page::of(vec![Part::Text(text::screen(&[title, on], &rows, &self.more()))]).to_text()
     }
@@ -129,9 +136,10 @@ impl Trust {
             }
             None => "No published table is held against it. ".to_owned(),
         };
-        let beside = match &self.beside {
-            Some(_) => "Counters beside real kernels: docs/fidelity.md.",
-            None => "No real kernel was compared with it.",
+        let beside = match (&self.drawn, &self.beside) {
+            (Some(_), _) => "Counters beside real kernels: docs/fidelity.md.",
+            (None, Some(_)) => "Counters beside real kernels: docs/fidelity.md; no drawn cell.",
+            (None, None) => "No real kernel was compared with it.",
         };
         published + beside
     }

@@ -27,8 +27,9 @@ use crate::pool::Clock;
 
 const DONE: &str = "done";
 const FAILED: &str = "failed";
-/// Seconds that one cell may take in a guest.
+/// Seconds that one cell may take in a guest: of the fixed list, and of a draw, whose cells nobody has timed.
 const TIMEOUT_S: &str = "300";
+const DRAWN_TIMEOUT_S: &str = "900";
 
 /// How a guest ended.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -167,9 +168,10 @@ impl<'a> Guests<'a> {
             fs::remove_dir_all(&directory).with_context(|| directory.display().to_string())?;
         }
         let start = monotonic_ns();
+        let timeout = if self.options.draw.is_some() { DRAWN_TIMEOUT_S } else { TIMEOUT_S };
         let mut command = Command::new("nice");
         command.args(["-n", "5"]).arg(self.program).arg("run").args(arguments(run, seed));
-        command.args(["--kernel", &run.guest.kernel, "--timeout", TIMEOUT_S]).arg("-o").arg(&directory);
+        command.args(["--kernel", &run.guest.kernel, "--timeout", timeout]).arg("-o").arg(&directory);
         let output = command.output().context("pagelab")?;
         let (name, text) = match output.status.code() {
             Some(0) => (DONE, ((monotonic_ns() - start) as f64 / 1e9).to_string()),

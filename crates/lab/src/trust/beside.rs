@@ -1,8 +1,12 @@
-//! Counters of simulated cells beside those of a real kernel: the last comparison that was recorded.
+//! Counters of simulated cells beside those of a real kernel: the last comparison that was recorded of the fixed list, and the
+//! newest draw with its ceiling.
+
+use std::collections::BTreeMap;
 
 use serde::Deserialize;
 
 use super::text::Row;
+use crate::fidelity::draw::WORKLOADS;
 
 /// What `cargo xtask fidelity` wrote last.
 static RECORDED: &str = include_str!("../../../../docs/fidelity.json");
@@ -65,6 +69,86 @@ impl Counter {
 impl Beside {
     pub(super) fn row(&self) -> Row {
         let Self { compared, outside, worst } = self;
-        Row { name: "counters off", count: *outside, of: *compared, worst: worst.clone() }
+        Row { name: "counters off, fixed list", count: *outside, of: *compared, worst: worst.clone() }
+    }
+}
+
+// ---- The newest draw
+
+/// The record of the last `cargo xtask fidelity --draw`; `null` where no draw was recorded.
+static DRAWN: &str = include_str!("../../../../docs/fidelity-draw.json");
+
+#[derive(Deserialize)]
+struct Recording {
+    seed: String,
+    comparison: Cells,
+    ceiling: Option<Tally>,
+    experiments: BTreeMap<String, Score>,
+}
+
+#[derive(Deserialize)]
+struct Cells {
+    total: Tally,
+    cells: Vec<serde_json::Value>,
+}
+
+#[derive(Clone, Copy, Deserialize)]
+struct Score {
+    ours: Tally,
+    ceiling: Tally,
+}
+
+#[derive(Clone, Copy, Deserialize)]
+struct Tally {
+    within: usize,
+    compared: usize,
+}
+
+impl Tally {
+    fn outside(self) -> usize {
+        self.compared - self.within
+    }
+}
+
+/// Counters of drawn cells, of one experiment or of all.
+pub(super) struct Drawn {
+    ours: Tally,
+    /// Their ceiling, and of which draw they are, in words.
+    words: String,
+}
+
+/// Those of the newest draw: of this experiment where it was drawn; of all where it could have been and was not.
+pub(super) fn drawn(experiment: &str) -> Option<Drawn> {
+    drawn_of(DRAWN, experiment)
+}
+
+pub(super) fn drawn_of(recorded: &str, experiment: &str) -> Option<Drawn> {
+    let draw: Option<Recording> =
+        serde_json::from_str(recorded).expect("docs/fidelity-draw.json is written by a program");
+    let Recording { seed, comparison, ceiling, experiments } = draw?;
+    let can_be_drawn = WORKLOADS.iter().any(|workload| workload.experiment == experiment);
+    let score = experiments.get(experiment).filter(|score| score.ours.compared > 0);
+    if score.is_none() && !can_be_drawn {
+        return None;
+    }
+    let ours = score.map_or(comparison.total, |score| score.ours);
+    let kernel = score.map_or(ceiling, |score| Some(score.ceiling)).filter(|kernel| kernel.compared > 0);
+    let ceiling = kernel.map_or_else(
+        || "without a ceiling: cells were booted once".to_owned(),
+        |kernel| {
+            let share = |tally: Tally| 100 * tally.within / tally.compared.max(1);
+            let (ours, kernel, off) = (share(ours), share(kernel), kernel.outside());
+            format!("{ours} % within; a kernel beside its own boots {kernel} % ({off} off)")
+        },
+    );
+    let whose = if score.is_some() { "draw" } else { "of other workloads: draw" };
+    let words = format!("{ceiling}; {whose} {seed}, {} cells", comparison.cells.len());
+    Some(Drawn { ours, words })
+}
+
+impl Drawn {
+    pub(super) fn row(&self) -> Row {
+        let Self { ours, words } = self;
+        Row { name: "counters off, drawn cells", count: ours.outside(), of: ours.compared, worst: words.clone() }
     }
 }

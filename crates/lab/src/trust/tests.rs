@@ -95,3 +95,28 @@ fn counters_beside_a_kernel_are_those_of_the_document() {
     assert!(thpscale.worst.contains(" thpscale ") && thpscale.worst.contains(", ours "), "{}", thpscale.worst);
     assert!(beside::of("thpscale-4.1").is_none());
 }
+
+#[test]
+fn a_draw_is_quoted_with_its_ceiling_and_never_made_up() {
+    let tally =
+        |within: usize, compared: usize| serde_json::json!({"within": within, "compared": compared, "vacuous": 0});
+    let recorded = |ceiling: serde_json::Value| {
+        let cells = serde_json::json!({"total": tally(65, 100), "cells": [{}, {}, {}]});
+        let thpscale = serde_json::json!({"ours": tally(30, 50), "ceiling": tally(120, 150)});
+        serde_json::json!({
+            "seed": "1a2b3c4d", "comparison": cells, "ceiling": ceiling, "experiments": {"thpscale": thpscale}
+        })
+        .to_string()
+    };
+    let whole = recorded(tally(258, 300));
+    let row = beside::drawn_of(&whole, "thpscale").expect("it was drawn").row();
+    assert_eq!((row.count, row.of), (20, 50));
+    assert_eq!(row.worst, "60 % within; a kernel beside its own boots 80 % (30 off); draw 1a2b3c4d, 3 cells");
+    let other = beside::drawn_of(&whole, "slab-churn").expect("it could have been").row();
+    assert_eq!((other.count, other.of), (35, 100));
+    assert!(other.worst.contains(" 86 % (42 off); of other workloads: draw 1a2b3c4d"), "{}", other.worst);
+    assert!(beside::drawn_of(&whole, "thpscale-4.1").is_none(), "no draw has it");
+    assert!(beside::drawn_of("null", "thpscale").is_none(), "no draw was recorded");
+    let once = beside::drawn_of(&recorded(serde_json::Value::Null), "slab-churn").expect("of all").row();
+    assert!(once.worst.starts_with("without a ceiling: "), "{}", once.worst);
+}
