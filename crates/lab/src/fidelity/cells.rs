@@ -1,5 +1,8 @@
 //! The list of cells as data: which workloads, on which guests, how often.
 
+use linux::kernel_image::compare_versions;
+use units::setting;
+
 use super::rank::QUANTITIES;
 use crate::{
     experiment::Experiment,
@@ -68,6 +71,15 @@ impl Run {
     /// The name of all of them.
     pub fn label(&self) -> String {
         format!("{} {} {}", self.guest.name, self.experiment, self.sets.join(" "))
+    }
+
+    /// Why the run's kernel cannot have one of its settings: it came later. None where it has all of them.
+    pub fn lacks_setting(&self) -> Option<String> {
+        let kernel = &self.guest.kernel;
+        let names = self.sets.iter().filter_map(|set| set.split_once('=')).map(|(name, _)| name);
+        let came = names.filter_map(|name| Some((name, setting::find(name)?.came_with()?)));
+        let mut late = came.filter(|(_, release)| compare_versions(kernel, release).is_lt());
+        late.next().map(|(name, release)| format!("kernel {kernel} has no {name}, which came with {release}"))
     }
 }
 

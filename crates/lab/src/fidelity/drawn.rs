@@ -1,8 +1,8 @@
 //! The score of drawn cells: beside the ceiling that the kernel's own boots set, beside an older program, and by counter.
 //!
-//! The ceiling is what a program would come to that is a real kernel: each boot takes our place and is held against the other boots
-//! of its cell. One boot is compared with the mean of the others there, where the score compares means of all with means of all; so
-//! the score of single runs of ours against the same other boots stands beside it.
+//! The ceiling is what a program would come to that is a real kernel: each boot takes our place and is held against the other
+//! boots of its cell. One boot is compared with the mean of the others there, where the score compares means of all with means of
+//! all; so the score of single runs of ours against the same other boots stands beside it.
 
 mod text;
 

@@ -73,10 +73,21 @@ fn head(drawn: &Drawn) -> String {
         ),
         _ => "There is no ceiling: cells were booted once.".to_owned(),
     };
+    let vacuous = match comparison.total.vacuous {
+        0 => String::new(),
+        few => format!(" {few} of those within are so few that none at all would be within too."),
+    };
+    let skipped = match comparison.skipped.len() {
+        0 => String::new(),
+        more => {
+            format!(" {more} more were drawn, but one side did not get through: they are below, and in no share.")
+        }
+    };
     let cells = comparison.cells.len();
     format!(
-        "{cells} cells of {boots} boots each ({from}); kernel {}, simulator {}.\n\n**{} counters within their class**.\n\
-         {ceiling}\n\nGuests took {:.0} minutes one after the other; this run, with those that were kept, took {:.0}.\n",
+        "{cells} cells of {boots} boots each ({from}); kernel {}, simulator {}.{skipped}\n\n\
+         **{} counters within their class**.{vacuous}\n{ceiling}\n\n\
+         Guests took {:.0} minutes one after the other; this run, with those that were kept, took {:.0}.\n",
         comparison.kernel,
         comparison.program,
         share(comparison.total),
