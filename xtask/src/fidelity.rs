@@ -36,6 +36,7 @@ const DOCUMENT: &str = "docs/fidelity.md";
 
 /// What to compare.
 #[derive(Args)]
+#[expect(clippy::struct_excessive_bools, reason = "switches of a command line")]
 pub(crate) struct Options {
     /// Only runs whose name contains this, such as `one-cpu thpscale`; the result is printed, and docs/ stays as it is
     filter: Option<String>,

@@ -97,8 +97,8 @@ mod tests {
 
     #[test]
     fn the_seed_is_of_the_newest_commit_that_changed_what_is_judged() {
-        let room = tempfile::tempdir().unwrap();
-        let root = room.path();
+        let directory = tempfile::tempdir().unwrap();
+        let root = directory.path();
         let refused = Seed::of_commit(root).unwrap_err();
         assert!(refused.is::<UsageError>(), "no repository: {refused}");
         done(root, &["init", "-q"]);
@@ -106,9 +106,9 @@ mod tests {
         assert!(Seed::of_commit(root).unwrap_err().to_string().starts_with("no commit has changed crates/units/src, "));
         let rules = commit(root, "crates/mm/src/rule.rs", "a rule");
         commit(root, "docs/fidelity.md", "the last draw");
-        let seed = Seed::of_commit(root).unwrap();
-        assert_eq!((seed.digits.as_str(), seed.commit.as_deref()), (&rules[..8], Some(rules.as_str())));
-        assert_eq!(seed.why_not(), None);
+        let found = Seed::of_commit(root).unwrap();
+        assert_eq!((found.digits.as_str(), found.commit.as_deref()), (&rules[..8], Some(rules.as_str())));
+        assert_eq!(found.why_not(), None);
         fs::write(root.join("crates/mm/src/rule.rs"), "tried out").unwrap();
         assert!(Seed::of_commit(root).unwrap().why_not().is_some());
         let prices = commit(root, "machines/prices/generic.toml", "a price");
