@@ -5,6 +5,7 @@ mod compare;
 mod list;
 mod shell;
 mod state;
+mod sweep;
 mod trust;
 
 use std::path::PathBuf;
@@ -25,6 +26,7 @@ pub(crate) use self::{
     list::{List, Listed},
     shell::{Completions, Man, Shell},
     state::{Make, State},
+    sweep::Sweep,
     trust::Trust,
 };
 
@@ -96,6 +98,7 @@ Examples:
     Compare(Compare),
     Noise(Noise),
     Ladder(Ladder),
+    Sweep(Sweep),
     Claims(Claims),
     Score(Score),
     Trust(Trust),
@@ -415,6 +418,7 @@ impl Run {
             workers: self.workers.map(usize::from),
             trace: self.trace,
             sample: self.sample,
+            axes: Vec::new(),
             out: self.output.clone(),
         })
     }

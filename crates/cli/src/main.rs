@@ -77,6 +77,7 @@ fn dispatch(command: Command) -> anyhow::Result<ExitCode> {
         }
         Command::Compare(args) => compare(&args),
         Command::Ladder(args) => ladder(&args),
+        Command::Sweep(args) => sweep(&args),
         Command::Noise(args) => print(&show::compare::noise(&args.results, args.seeds, args.full, args.format.into())?),
         Command::Claims(args) => evidence::claims(&args),
         Command::Score(args) => evidence::score(&args),
@@ -141,6 +142,18 @@ fn ladder(args: &args::Ladder) -> anyhow::Result<ExitCode> {
         print(&lab::ladder::steps(&directory, &args.metrics, args.format.into())?)?;
     }
     Ok(code)
+}
+
+fn sweep(args: &args::Sweep) -> anyhow::Result<ExitCode> {
+    let print_as = args.print();
+    if let Some(directory) = &args.result {
+        return print(&lab::sweep::judged(directory, &print_as)?);
+    }
+    let stop = Arc::new(AtomicBool::new(false));
+    lab::interrupt::set_on_signal(&stop)?;
+    let (directory, is_whole) = evidence::run_request(&args.wanted().request()?, &stop)?;
+    let code = print(&lab::sweep::judged(&directory, &print_as)?)?;
+    Ok(if is_whole { code } else { ExitCode::FAILURE })
 }
 
 fn calibrate(args: &args::Calibrate) -> anyhow::Result<ExitCode> {

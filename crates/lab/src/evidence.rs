@@ -82,6 +82,7 @@ pub(crate) fn request(
         workers,
         trace: false,
         sample: None,
+        axes: Vec::new(),
         out: Some(out),
     }
 }

@@ -235,7 +235,7 @@ pub fn steps(directory: &Path, metrics: &[String], format: Format) -> Result<Str
 }
 
 /// Leaves the rows of these metrics alone; without any, those for which a direction is better.
-fn keep(report: &mut Report, metrics: &[String]) -> Result<(), UsageError> {
+pub(crate) fn keep(report: &mut Report, metrics: &[String]) -> Result<(), UsageError> {
     let is_of = |table: &Table, row: &report::Row, metric: &String| {
         let metric = metric.to_lowercase();
         [&row.metric, &row.stat, &row.operation, &row.case].iter().any(|name| name.to_lowercase() == metric)

@@ -26,6 +26,7 @@ pub mod show;
 pub mod simulated;
 pub mod source;
 pub mod state;
+pub mod sweep;
 pub mod trust;
 pub mod variant;
 pub mod workload;

@@ -12,7 +12,7 @@ use std::path::PathBuf;
 
 use linux::{disk::Disk, kernel_image::KernelImage, qemu::Accelerator};
 use mm::{state::System, variant::Named};
-use report::{Column, Key, Layout, Skipped, Target};
+use report::{Column, Key, Layout, Skipped, Target, compare::Axis};
 use serde::{Deserialize, Serialize};
 use units::{Bytes, BytesPerSecond, Picos};
 use workloads::Workload;
@@ -64,6 +64,8 @@ pub struct Request {
     pub trace: bool,
     /// How often what the kernel counts and holds is sampled; not at all when not given.
     pub sample: Option<Every>,
+    /// The axes of a sweep, for whoever prints its result; empty of other runs.
+    pub axes: Vec<Axis>,
     /// Where results go; a run that stopped there is resumed.
     pub out: Option<PathBuf>,
 }
@@ -378,6 +380,7 @@ impl Plan {
         let (timeout_s, trace, sample) = (request.timeout_s, request.trace, request.sample);
         let drop_caches = request.drop_caches;
         let presentation = Presentation::of(&experiment, sessions.iter().flat_map(|session| &session.keys))?;
+        let presentation = Presentation { axes: request.axes.clone(), ..presentation };
         Ok(Self { experiment, sessions, presentation, skipped, timeout_s, workers, trace, sample, drop_caches })
     }
 

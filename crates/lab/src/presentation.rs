@@ -3,7 +3,7 @@
 
 use std::collections::BTreeMap;
 
-use report::{Key, Published, Target};
+use report::{Key, Published, Target, compare::Axis};
 use serde::{Deserialize, Serialize};
 
 use crate::{
@@ -33,6 +33,9 @@ pub struct Presentation {
     /// Rules by which the zones of real kernels are computed, by the kernel's release; none in results of earlier programs.
     #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
     pub rules: BTreeMap<String, Recorded>,
+    /// The axes of a sweep; empty of other runs.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub axes: Vec<Axis>,
 }
 
 impl Presentation {
@@ -82,6 +85,7 @@ impl Presentation {
             counter_threshold: if presses { PRESSED_THRESHOLD } else { COUNTER_THRESHOLD },
             published: published::files_of_experiment(name)?,
             rules,
+            axes: Vec::new(),
         })
     }
 

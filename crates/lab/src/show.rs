@@ -79,18 +79,18 @@ pub struct Print {
 }
 
 /// A result as read, in the order of its experiment.
-struct Shown {
+pub(crate) struct Shown {
     experiment: String,
     /// Hash of the program that made it.
-    program: String,
-    presentation: Presentation,
-    cells: Vec<Cell>,
+    pub(crate) program: String,
+    pub(crate) presentation: Presentation,
+    pub(crate) cells: Vec<Cell>,
     systems: Vec<System>,
     /// Seconds from QEMU's start to the first operation, one per boot, with the kernel.
     boots: Vec<(String, f64)>,
     skipped: Vec<Skipped>,
-    missing: usize,
-    report: Report,
+    pub(crate) missing: usize,
+    pub(crate) report: Report,
     /// The series whose tables these are.
     published: Option<Published>,
     zones: Vec<ZoneTables>,
@@ -157,7 +157,7 @@ pub(crate) fn contents(directory: &Path, seeds: Option<Seeds>) -> Result<(Identi
     Ok((identity, contents))
 }
 
-fn read(directory: &Path, seeds: Option<Seeds>) -> Result<Shown, UsageError> {
+pub(crate) fn read(directory: &Path, seeds: Option<Seeds>) -> Result<Shown, UsageError> {
     let (identity, contents) = contents(directory, seeds)?;
     let place: BTreeMap<_, _> = identity.keys.iter().zip(0..).collect();
     let skipped = run::skips(&contents.records);

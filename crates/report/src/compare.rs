@@ -9,6 +9,7 @@ mod csv;
 mod fail_on;
 mod ladder;
 mod noise;
+mod sweep;
 mod test;
 #[cfg(test)]
 mod tests;
@@ -23,13 +24,14 @@ pub use self::{
     fail_on::{FailOn, FailOnError},
     ladder::ladder_text,
     noise::{Noise, noise, noise_csv, noise_text},
+    sweep::{Axis, Effect, Grid, Mapped, Place, Region, Sweep, sweep_csv, sweep_text},
     test::{Test, Tested},
     text::compare_text,
 };
 use crate::{
-    record::{Better, Target},
+    record::{Better, Column, Target},
     stats::Pair,
-    table::{Kind, Report, Row, Table},
+    table::{Kind, Report, Row, Table, Value},
 };
 
 /// A family of rows has a false star in one comparison of twenty.
@@ -193,28 +195,10 @@ impl Comparison {
                     let name = || format!("{} {}", row.stat, row.operation);
                     match (&row.cells[old], &row.cells[new]) {
                         (Some(before), Some(after)) => {
-                            let runs = Pair { baseline: &before.of_seeds, new: &after.of_seeds };
-                            let is_simulated = |at: usize| table.columns[at].column.target == Target::Sim;
-                            let tested = test::of(runs, is_simulated(old) && is_simulated(new));
-                            rows.push(Compared {
-                                experiment: table.experiment.clone(),
-                                title: title(table),
-                                unit: table.unit.clone(),
-                                family,
-                                metric: row.metric.clone(),
-                                case: row.case.clone(),
-                                stat: row.stat.clone(),
-                                operation: row.operation.clone(),
-                                better: row.better,
-                                old_column: table.columns[old].column.label(),
-                                new_column: head.column.label(),
-                                old: before.value,
-                                new: after.value,
-                                runs: (before.of_seeds.len(), after.of_seeds.len()),
-                                tested,
-                                p_holm: None,
-                                verdict: Verdict::CannotTell,
-                            });
+                            let column = |at: usize| &table.columns[at].column;
+                            let side = |at: usize, value| Side { column: column(at), value };
+                            let row = RowOf { table, row, family };
+                            rows.push(row.compared(Pair { baseline: side(old, before), new: side(new, after) }));
                         }
                         (Some(_), None) => unmatched.only_old.push(name()),
                         (None, Some(_)) => unmatched.only_new.push(name()),
@@ -224,15 +208,16 @@ impl Comparison {
             }
         }
         let mut comparison = Self { gates, rows, unmatched };
-        comparison.judge();
+        comparison.judge(0);
         comparison
     }
 
-    fn judge(&mut self) {
+    /// Judges all rows together, and together with so many `others` that are not here: those among which a row was chosen.
+    fn judge(&mut self, others: usize) {
         for family in [Family::Primary, Family::Counters] {
             let of_family = |row: &Compared| row.family == family;
-            let raw: Vec<f64> =
-                self.rows.iter().filter(|row| of_family(row)).filter_map(|row| row.tested.p()).collect();
+            let own = self.rows.iter().filter(|row| of_family(row)).filter_map(|row| row.tested.p());
+            let raw: Vec<f64> = own.chain(std::iter::repeat_n(1.0, others)).collect();
             let mut adjusted = holm(&raw).into_iter();
             for row in self.rows.iter_mut().filter(|row| row.family == family) {
                 row.p_holm = row.tested.p().and_then(|_| adjusted.next());
@@ -301,6 +286,49 @@ impl Comparison {
             *known = (found.0.max(known.0), found.1.max(known.1));
         }
         runs
+    }
+}
+
+/// A row that is compared, and where it is from.
+#[derive(Clone, Copy)]
+struct RowOf<'a> {
+    table: &'a Table,
+    row: &'a Row,
+    family: Family,
+}
+
+/// One side of a comparison.
+#[derive(Clone, Copy)]
+struct Side<'a> {
+    column: &'a Column,
+    value: &'a Value,
+}
+
+impl RowOf<'_> {
+    /// The two sides, tested but not judged yet.
+    fn compared(self, Pair { baseline: old, new }: Pair<Side<'_>>) -> Compared {
+        let Self { table, row, family } = self;
+        let runs = Pair { baseline: &old.value.of_seeds, new: &new.value.of_seeds };
+        let are_simulated = [old, new].iter().all(|side| side.column.target == Target::Sim);
+        Compared {
+            experiment: table.experiment.clone(),
+            title: title(table),
+            unit: table.unit.clone(),
+            family,
+            metric: row.metric.clone(),
+            case: row.case.clone(),
+            stat: row.stat.clone(),
+            operation: row.operation.clone(),
+            better: row.better,
+            old_column: old.column.label(),
+            new_column: new.column.label(),
+            old: old.value.value,
+            new: new.value.value,
+            runs: (old.value.of_seeds.len(), new.value.of_seeds.len()),
+            tested: test::of(runs, are_simulated),
+            p_holm: None,
+            verdict: Verdict::CannotTell,
+        }
     }
 }
 

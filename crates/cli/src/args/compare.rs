@@ -58,7 +58,7 @@ pub(crate) struct Compare {
 }
 
 #[derive(Clone, Copy, Debug, ValueEnum)]
-enum FormArg {
+pub(super) enum FormArg {
     /// Lines of 72 columns, to paste into a mail
     Text,
     /// Tables of Markdown
@@ -69,7 +69,18 @@ enum FormArg {
     Json,
 }
 
-fn gate(text: &str) -> Result<f64, String> {
+impl From<FormArg> for Form {
+    fn from(form: FormArg) -> Self {
+        match form {
+            FormArg::Text => Self::Text,
+            FormArg::Markdown => Self::Markdown,
+            FormArg::Csv => Self::Csv,
+            FormArg::Json => Self::Json,
+        }
+    }
+}
+
+pub(super) fn gate(text: &str) -> Result<f64, String> {
     let number: Option<f64> = text.strip_suffix('%').unwrap_or(text).parse().ok();
     number.filter(|number| (0.0..=1000.0).contains(number)).ok_or_else(|| "expected per cent from 0 to 1000".to_owned())
 }
@@ -85,12 +96,7 @@ impl Compare {
             sort: self.sort,
             full: self.full,
             fail_on: self.fail_on.clone(),
-            form: match self.format {
-                FormArg::Text => Form::Text,
-                FormArg::Markdown => Form::Markdown,
-                FormArg::Csv => Form::Csv,
-                FormArg::Json => Form::Json,
-            },
+            form: self.format.into(),
         }
     }
 }

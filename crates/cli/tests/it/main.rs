@@ -29,4 +29,5 @@ mod sim;
 mod sixteen;
 mod state;
 mod support;
+mod sweep;
 mod will_it_scale;

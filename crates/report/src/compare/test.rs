@@ -196,13 +196,18 @@ fn runs_for(logs: Estimate, runs: usize) -> u64 {
     let change = libm::log(1.0 + ASKED / 100.0);
     let spread = logs.error * (runs as f64).sqrt();
     // Student's t of so many runs is what has to be exceeded, so that few of them are not promised too much.
-    (2_u64..100_000)
-        .find(|count| {
-            let freedom = logs.freedom * (*count as f64 - 1.0) / (runs as f64 - 1.0);
-            let estimate = Estimate { mean: 0.0, error: spread / (*count as f64).sqrt(), freedom };
-            estimate.sees(POWER) <= change
-        })
-        .unwrap_or(100_000)
+    let are_enough = |count: u64| {
+        let freedom = logs.freedom * (count as f64 - 1.0) / (runs as f64 - 1.0);
+        let estimate = Estimate { mean: 0.0, error: spread / (count as f64).sqrt(), freedom };
+        estimate.sees(POWER) <= change
+    };
+    // The more runs the more they see: halve what lies between too few and enough.
+    let (mut few, mut enough) = (1_u64, 100_000);
+    while enough - few > 1 {
+        let middle = few.midpoint(enough);
+        if are_enough(middle) { enough = middle } else { few = middle }
+    }
+    enough
 }
 
 /// The p of ranks, two-sided, by the normal distribution with corrections for ties and for whole numbers (H. B. Mann and D. R.

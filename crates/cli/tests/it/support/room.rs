@@ -206,6 +206,11 @@ impl Running {
         killpg(self.pid(), Signal::SIGINT).expect("a group can be signalled");
     }
 
+    /// Has it ended by itself?
+    pub(crate) fn has_ended(&mut self) -> bool {
+        self.child.try_wait().expect("a child can be waited for").is_some()
+    }
+
     /// Waits for the end.
     pub(crate) fn wait(mut self) -> Answer {
         let mut status = None;
