@@ -102,6 +102,7 @@ fn request() -> Request {
         workers: None,
         trace: false,
         sample: None,
+        axes: Vec::new(),
         out: None,
     }
 }

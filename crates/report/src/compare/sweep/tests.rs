@@ -98,12 +98,12 @@ fn a_step_is_found_and_what_lies_beside_it_is_flat() {
 fn where_nothing_happens_a_sweep_in_twenty_says_that_something_moves() {
     let mut draws = Normal(2);
     let mut wrong = 0;
-    for _ in 0..100 {
-        let found = sweep(boost_by_threshold(), 6, |_, _| (0..8).map(|_| 100.0 + 4.0 * draws.next()).collect());
+    for _ in 0..60 {
+        let found = sweep(boost_by_threshold(), 4, |_, _| (0..8).map(|_| 100.0 + 4.0 * draws.next()).collect());
         let effects = found.rows.iter().flat_map(|row| row.effects.iter().flatten());
         wrong += usize::from(effects.into_iter().any(|effect| effect.reaction == Reaction::Moves));
     }
-    assert!(wrong <= 10, "{wrong} of 100");
+    assert!(wrong <= 8, "{wrong} of 60");
 }
 
 #[test]
@@ -151,7 +151,7 @@ fn all_forms_say_it_in_80_columns() {
         assert!(text.contains(expected), "{expected} in\n{text}");
     }
     // Shades are of numbers that stand there too.
-    assert!(text.lines().any(|line| line.trim_start().starts_with("0 ") && line.matches("103").count() == 3), "{text}");
+    assert!(text.lines().any(|line| line == "     10  114 ██  114 ██  114 ██"), "{text}");
     assert!(sweep_text(&found, true).contains("| boost \\ threshold | 0 | [500] | 1000 |"));
     let csv = sweep_csv(&found);
     assert_eq!(csv.lines().count(), 1 + 12 + 2, "{csv}");
