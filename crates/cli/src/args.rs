@@ -2,6 +2,7 @@
 
 mod claims;
 mod compare;
+mod export;
 mod list;
 mod shell;
 mod state;
@@ -23,6 +24,7 @@ use units::Bytes;
 pub(crate) use self::{
     claims::{Claims, Score},
     compare::{Compare, Ladder, Noise},
+    export::{Export, Tool},
     list::{List, Listed},
     shell::{Completions, Man, Shell},
     state::{Make, State},
@@ -68,7 +70,7 @@ Examples:
   pagelab show results/mine --format csv > mine.csv
   pagelab show results/mine --seeds 7-7")]
     Show {
-        /// A result directory
+        /// A result directory, or numbers measured elsewhere (docs/mmtests.md)
         #[arg(value_hint = ValueHint::DirPath)]
         result: PathBuf,
         /// Only what was run with seeds 1 to N, or with those from A to B: single runs, or one half beside the other
@@ -101,6 +103,7 @@ Examples:
     Sweep(Sweep),
     Claims(Claims),
     Score(Score),
+    Export(Export),
     Trust(Trust),
     Calibrate(Calibrate),
     /// Machines as files

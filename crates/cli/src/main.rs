@@ -81,6 +81,7 @@ fn dispatch(command: Command) -> anyhow::Result<ExitCode> {
         Command::Noise(args) => print(&show::compare::noise(&args.results, args.seeds, args.full, args.format.into())?),
         Command::Claims(args) => evidence::claims(&args),
         Command::Score(args) => evidence::score(&args),
+        Command::Export(args) => export(&args),
         Command::Trust(args) => print(&lab::trust::of(&args.experiment).map_err(UsageError::from)?.text()),
         Command::Calibrate(args) => calibrate(&args),
         Command::Machine(Machine::Import { from, name, output }) => import(from.as_deref(), &name, output.as_deref()),
@@ -123,6 +124,20 @@ fn compare(args: &args::Compare) -> anyhow::Result<ExitCode> {
         writeln!(stderr, "pagelab: {line}")?;
     }
     Ok(if compared.failed.is_empty() { code } else { ExitCode::from(CHANGED) })
+}
+
+fn export(args: &args::Export) -> anyhow::Result<ExitCode> {
+    let written = match args.to {
+        args::Tool::Mmtests => lab::mmtests::export(&args.result, &args.directory)?,
+    };
+    let mut stderr = io::stderr();
+    for line in &written.left_out {
+        writeln!(stderr, "pagelab: left out: {line}")?;
+    }
+    let lines: String = written.runs.iter().map(|run| format!("{}\n", run.display())).collect();
+    let code = print(&lines)?;
+    writeln!(stderr, "pagelab: in each: {}", written.tests.join(", "))?;
+    Ok(code)
 }
 
 fn ladder(args: &args::Ladder) -> anyhow::Result<ExitCode> {

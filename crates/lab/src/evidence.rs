@@ -8,6 +8,7 @@ use report::{
 };
 
 use crate::{
+    mmtests::{self, Like},
     plan::{AcceleratorChoice, Request, Seeds, UsageError},
     provenance, published,
     show::{self, Format},
@@ -103,6 +104,9 @@ pub fn judged(published: Published, results: &[PathBuf], seeds: Option<Seeds>) -
 /// # Errors
 /// No result directory, no such series, or a series of another experiment.
 pub fn series_of(directory: &Path, name: Option<&str>) -> Result<Published, UsageError> {
+    if !mmtests::is_ours(directory) {
+        return of_elsewhere(directory, name);
+    }
     let (identity, _) = show::contents(directory, None)?;
     let kept = identity.presentation.as_ref().and_then(|presentation| presentation.published.as_ref());
     let is_gone = |name: &str| !published::names().iter().any(|known| known == name);
@@ -128,6 +132,21 @@ pub fn series_of(directory: &Path, name: Option<&str>) -> Result<Published, Usag
         Some(needed) => Err(UsageError(format!("{place} is of experiment {experiment}; {name} needs one of {needed}"))),
         None => Err(UsageError(format!("{name}: no experiment makes this table yet"))),
     }
+}
+
+/// The series of this name, for numbers that were measured elsewhere: they keep none.
+fn of_elsewhere(directory: &Path, name: Option<&str>) -> Result<Published, UsageError> {
+    // Whatever is wrong with them is said first.
+    show::contents(directory, None)?;
+    let known = || published::names().join(", ");
+    let name = name.ok_or_else(|| {
+        UsageError(format!(
+            "{}: measured elsewhere; name the series it is held against: {}",
+            directory.display(),
+            known()
+        ))
+    })?;
+    Ok(published::load(name)?)
 }
 
 /// The claims of these series in one of the formats.
@@ -159,7 +178,11 @@ pub fn beside(directory: &Path, published: &Published) -> Vec<PathBuf> {
 }
 
 fn ours(directory: &Path, seeds: Option<Seeds>, published: &Published) -> Result<Ours, UsageError> {
-    let (identity, contents) = show::contents(directory, seeds)?;
+    let (identity, contents) = if mmtests::is_ours(directory) {
+        show::contents(directory, seeds)?
+    } else {
+        show::contents_like(directory, seeds, Some(&Like::of_series(published)?))?
+    };
     let cells: Vec<Cell> = report::cells(contents.records);
     let layout: Layout = identity.layout;
     if cells.len() < identity.keys.len() {

@@ -13,6 +13,7 @@ pub mod ladder;
 pub mod layout;
 pub mod machine;
 mod metrics;
+pub mod mmtests;
 mod over_time;
 pub mod plan;
 pub mod presentation;

@@ -6,6 +6,10 @@ mod numa_access;
 mod numa_probe;
 mod warehouses;
 
+pub(crate) use self::{
+    autonumabench::{Times, of_times},
+    warehouses::of_points,
+};
 use report::{Better, Metric};
 use units::{Bytes, Picos};
 use workloads::{
@@ -88,27 +92,30 @@ fn fork_storm(outcome: &Outcome) -> Vec<Metric> {
 
 const GIB: f64 = (1_u64 << 30) as f64;
 
-/// What mmtests reports of thpscale: the time of a block by what its fault brought, and how many were huge.
 fn blocks(tasks: &[TaskOutcome]) -> Vec<Metric> {
-    let blocks: Vec<Block> = tasks.iter().flat_map(|task| task.blocks.iter().copied()).collect();
     let micros = |time: Picos| time.0 as f64 / 1e6;
-    let latency = |class: &str, of: fn(&Block) -> bool| {
-        let samples = blocks.iter().filter(|block| of(block)).map(|block| micros(block.latency)).collect();
+    let fault = |block: &Block| (block.huge, micros(block.latency));
+    let faults: Vec<(bool, f64)> = tasks.iter().flat_map(|task| task.blocks.iter().map(fault)).collect();
+    let init = |of: fn(&TaskOutcome) -> Option<Picos>| tasks.iter().filter_map(of).map(micros).collect();
+    of_faults(&faults, init(|task| task.anoninit), init(|task| task.fileinit))
+}
+
+/// Metrics of thpscale as mmtests reports them: the time of a block by what its fault brought, and how many were huge. Of each
+/// block whether it was huge, and its time; all times in microseconds.
+pub(crate) fn of_faults(faults: &[(bool, f64)], anoninit: Vec<f64>, fileinit: Vec<f64>) -> Vec<Metric> {
+    let latency = |class: &str, of: fn(bool) -> bool| {
+        let samples = faults.iter().filter(|(huge, _)| of(*huge)).map(|(_, micros)| *micros).collect();
         classed("fault_latency_us", class, "us", Better::Lower, samples)
     };
-    let init = |class: &str, of: fn(&TaskOutcome) -> Option<Picos>| {
-        let samples = tasks.iter().filter_map(of).map(micros).collect();
-        classed("init_latency_us", class, "us", Better::Lower, samples)
-    };
-    let huge = blocks.iter().filter(|block| block.huge).count() as f64;
-    let share = (!blocks.is_empty()).then(|| 100.0 * huge / blocks.len() as f64);
+    let huge = faults.iter().filter(|(huge, _)| *huge).count() as f64;
+    let share = (!faults.is_empty()).then(|| 100.0 * huge / faults.len() as f64);
     vec![
-        latency("fault-base", |block| !block.huge),
-        latency("fault-huge", |block| block.huge),
+        latency("fault-base", |huge| !huge),
+        latency("fault-huge", |huge| huge),
         latency("fault-both", |_| true),
         classed("thp_success_pct", "huge", "pct", Better::Higher, share.into_iter().collect()),
-        init("anoninit", |task| task.anoninit),
-        init("fileinit", |task| task.fileinit),
+        classed("init_latency_us", "anoninit", "us", Better::Lower, anoninit),
+        classed("init_latency_us", "fileinit", "us", Better::Lower, fileinit),
     ]
 }
 
@@ -189,10 +196,16 @@ fn will_it_scale(test: will_it_scale::Test, outcome: &Outcome) -> Vec<Metric> {
         Metric { part: Some(part.clone()), ..metric(&name, unit, better, samples) }
     };
     vec![
-        of("iterations", "1/s", Better::Higher, vec![stores]),
+        self::stores(test.name(), u32::try_from(tasks.len()).expect("few tasks"), vec![stores]),
         of("idle_pct", "pct", Better::None, vec![idle]),
         of("host_cleared_pages", "base pages", Better::None, cleared.into_iter().collect()),
     ]
+}
+
+/// Stores a second of all tasks together.
+pub(crate) fn stores(test: &str, tasks: u32, samples: Vec<f64>) -> Metric {
+    let part = Some(format!("tasks={tasks}"));
+    Metric { part, ..metric(&format!("{test}.iterations"), "1/s", Better::Higher, samples) }
 }
 
 /// Base pages that a guest's host cleared where it had backed them before, of the simulator alone: memory that nobody had touched

@@ -23,6 +23,7 @@ use report::{
 pub use self::over_time::{series, stalls};
 use self::zones::ZoneTables;
 use crate::{
+    mmtests::{self, Like},
     plan::{Identity, Seeds, Simulated, UsageError},
     presentation::Presentation,
     provenance,
@@ -144,13 +145,24 @@ fn by_seed(shown: &Shown, with_causes: bool) -> Vec<(u64, Report)> {
 
 /// What a result directory holds, or what of it has one of these seeds.
 pub(crate) fn contents(directory: &Path, seeds: Option<Seeds>) -> Result<(Identity, Contents), UsageError> {
+    contents_like(directory, seeds, None)
+}
+
+/// Reads a result directory, or numbers that were measured elsewhere: those in the rows of another result or series, where one is
+/// given.
+pub(crate) fn contents_like(
+    directory: &Path,
+    seeds: Option<Seeds>,
+    like: Option<&Like>,
+) -> Result<(Identity, Contents), UsageError> {
     let lacks_identity = |kind| matches!(kind, ErrorKind::NotFound | ErrorKind::NotADirectory);
-    if directory.join(IDENTITY_FILE).metadata().is_err_and(|error| lacks_identity(error.kind())) {
-        let place = directory.display();
-        return Err(UsageError(format!("{place} is not a result directory: it has no {IDENTITY_FILE}")));
-    }
-    let mut identity = read_identity(directory)?;
-    let mut contents = Store::read(directory).map_err(|error| UsageError(error.to_string()))?;
+    let is_from_elsewhere = directory.join(IDENTITY_FILE).metadata().is_err_and(|error| lacks_identity(error.kind()));
+    let (mut identity, mut contents) = if is_from_elsewhere {
+        mmtests::contents(directory, like)?
+    } else {
+        let contents = Store::read(directory).map_err(|error| UsageError(error.to_string()));
+        (read_identity(directory)?, contents?)
+    };
     if let Some(seeds) = seeds {
         leave_out(&mut identity.keys, &mut contents.records, seeds)?;
     }
@@ -158,7 +170,12 @@ pub(crate) fn contents(directory: &Path, seeds: Option<Seeds>) -> Result<(Identi
 }
 
 pub(crate) fn read(directory: &Path, seeds: Option<Seeds>) -> Result<Shown, UsageError> {
-    let (identity, contents) = contents(directory, seeds)?;
+    read_like(directory, seeds, None)
+}
+
+/// Reads a result, or numbers that were measured elsewhere: those in the rows of another result, where one is given.
+fn read_like(directory: &Path, seeds: Option<Seeds>, like: Option<&Like>) -> Result<Shown, UsageError> {
+    let (identity, contents) = contents_like(directory, seeds, like)?;
     let place: BTreeMap<_, _> = identity.keys.iter().zip(0..).collect();
     let skipped = run::skips(&contents.records);
     let unable = skipped.iter().filter(|skipped| skipped.key.is_some()).count();

@@ -23,6 +23,13 @@ pub(crate) struct Placed<'a> {
     pub(crate) operation: String,
 }
 
+/// The name of each cell's case in tables: its case, and whatever else tells apart cells that would fall together by mistake.
+pub fn operations(cells: &[Cell]) -> BTreeMap<Key, String> {
+    let groups = groups(cells);
+    let placed = groups.iter().flat_map(|group| &group.cells);
+    placed.map(|placed| (placed.cell.key.clone(), placed.operation.clone())).collect()
+}
+
 /// Groups in order of first appearance, with columns compared as they are by themselves.
 pub(crate) fn groups(cells: &[Cell]) -> Vec<Group<'_>> {
     groups_against(cells, &Baseline::OfTarget)

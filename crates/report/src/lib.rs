@@ -40,6 +40,7 @@ pub use self::duration::durations;
 pub use self::extfrag::{Extfrag, ExtfragEvents, WindowEvents, extfrag};
 pub use self::footprint::{Footprint, Held};
 pub use self::frontier::{FrontierRow, frontier, frontier_csv, frontier_text};
+pub use self::group::operations;
 pub use self::metrics::tables;
 pub use self::mmtests::to_text;
 pub use self::page::{Page, Part};

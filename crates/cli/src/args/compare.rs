@@ -26,11 +26,13 @@ Examples:
   pagelab compare results/old results/new --fail-on 'amean:fault-base-3>5%'
   pagelab compare results/thpscale-4.1-20261126 --full
   pagelab compare results/old results/new --format csv > changes.csv
+  pagelab compare results/old mmtests/work/log --against v6.1
 
 In csv the bounds of a change are change_pct_from and change_pct_to.
 Exit status: 0 compared, 2 wrong input or nothing in common, 3 a change that --fail-on names.")]
 pub(crate) struct Compare {
-    /// Result directories; the first is what the others are compared with
+    /// Result directories, or numbers measured elsewhere: runs of mmtests, its JSON, directories with captures of /proc/vmstat
+    /// before and after (docs/mmtests.md). The first is what the others are compared with
     #[arg(required = true, value_hint = ValueHint::DirPath)]
     results: Vec<PathBuf>,
     /// Only what was run with seeds 1 to N, or with those from A to B

@@ -16,6 +16,7 @@ mod first_patch;
 mod footprint;
 mod leftovers;
 mod locality;
+mod mmtests;
 mod modules;
 mod numa_access;
 mod numa_probe;

@@ -12,21 +12,34 @@ pub(super) fn metrics(outcome: &Outcome) -> Vec<Metric> {
     outcome.tasks.iter().flat_map(of_program).collect()
 }
 
-fn of_program(task: &TaskOutcome) -> Vec<Metric> {
-    let elapsed = task.end.since(task.start).as_secs_f64();
-    let (user, system) = (task.rusage.user.as_secs_f64(), task.rusage.system.as_secs_f64());
+/// Times of a program as time(1) says them, in seconds.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Times {
+    pub(crate) user: f64,
+    pub(crate) system: f64,
+    pub(crate) elapsed: f64,
+}
+
+/// The times of a program, and last the CPUs that it used.
+pub(crate) fn of_times(Times { user, system, elapsed }: Times) -> Vec<Metric> {
     let times = [("User", user), ("System", system), ("Elapsed", elapsed)];
     let times = times.into_iter().map(|(class, secs)| classed("time_s", class, "s", Better::Lower, vec![secs]));
     // As time(1) prints it: a whole number.
     let percent = if elapsed > 0.0 { (100.0 * (user + system) / elapsed).trunc() } else { 0.0 };
-    let cpu = classed("cpu_pct", "CPU", "%", Better::None, vec![percent]);
+    times.chain([classed("cpu_pct", "CPU", "%", Better::None, vec![percent])]).collect()
+}
+
+fn of_program(task: &TaskOutcome) -> Vec<Metric> {
+    let elapsed = task.end.since(task.start).as_secs_f64();
+    let (user, system) = (task.rusage.user.as_secs_f64(), task.rusage.system.as_secs_f64());
+    let times = of_times(Times { user, system, elapsed });
     let mut sizes: BTreeMap<String, f64> = BTreeMap::new();
     for place in task.places.iter().flatten() {
         let size = if place.is_huge { "2M" } else { "4k" };
         *sizes.entry(format!("node{}-{size}", place.node)).or_default() += place.size.0 as f64 / GIB;
     }
     let sizes = sizes.iter().map(|(class, gib)| classed("memory_gib", class, "GiB", Better::None, vec![*gib]));
-    times.chain([cpu]).chain(sizes).map(|metric| Metric { part: task.part.clone(), ..metric }).collect()
+    times.into_iter().chain(sizes).map(|metric| Metric { part: task.part.clone(), ..metric }).collect()
 }
 
 #[cfg(test)]

@@ -12,6 +12,20 @@ use super::{classed, metric, rate};
 pub(super) fn metrics(outcome: &Outcome) -> Vec<Metric> {
     let points: Vec<(&str, Vec<f64>)> =
         outcome.tasks.chunk_by(|one, next| one.part == next.part).map(|jvms| (part(&jvms[0]), rates(jvms))).collect();
+    let mut metrics = bops(&points);
+    metrics.extend(peaks(outcome, &points));
+    metrics
+}
+
+/// Metrics that follow from the operations per second of each JVM at each point alone: nothing is known of the machine.
+pub(crate) fn of_points(points: &[(&str, Vec<f64>)]) -> Vec<Metric> {
+    let mut metrics = bops(points);
+    metrics.extend(actual(points));
+    metrics
+}
+
+/// Throughput of each point.
+fn bops(points: &[(&str, Vec<f64>)]) -> Vec<Metric> {
     let bops = |class: &str, of: fn(&[f64]) -> Option<f64>| {
         let row = |(part, rates): &(&str, Vec<f64>)| {
             let better = if class == "Stddev" { Better::Lower } else { Better::Higher };
@@ -27,7 +41,6 @@ pub(super) fn metrics(outcome: &Outcome) -> Vec<Metric> {
         metrics.extend(bops("Stddev", stddev));
     }
     metrics.extend(bops("TPut", |rates| Some(rates.iter().sum())));
-    metrics.extend(peaks(outcome, &points));
     metrics
 }
 
@@ -40,26 +53,35 @@ fn rates(jvms: &[TaskOutcome]) -> Vec<f64> {
     jvms.iter().map(|jvm| rate(jvm.transactions.unwrap_or(0), jvm.end.since(jvm.start))).collect()
 }
 
-/// The peak that is expected at as many warehouses as CPUs, and the actual one, whose warehouses mmtests of 2013 calls one more
-/// than they are.
-fn peaks(outcome: &Outcome, points: &[(&str, Vec<f64>)]) -> Vec<Metric> {
+/// The sum over JVMs at each number of warehouses.
+fn sums(points: &[(&str, Vec<f64>)]) -> Vec<(u32, f64)> {
     let warehouses = |part: &str| part.strip_prefix("warehouses=").and_then(|number| number.parse::<u32>().ok());
-    let all: Vec<(u32, f64)> =
-        points.iter().filter_map(|(part, rates)| Some((warehouses(part)?, rates.iter().sum()))).collect();
+    points.iter().filter_map(|(part, rates)| Some((warehouses(part)?, rates.iter().sum()))).collect()
+}
+
+fn peak(name: &str, unit: &str, better: Better, value: f64) -> Metric {
+    Metric { part: Some(name.to_owned()), ..metric("peak", unit, better, vec![value]) }
+}
+
+/// The peak that is expected at as many warehouses as CPUs, and the actual one.
+fn peaks(outcome: &Outcome, points: &[(&str, Vec<f64>)]) -> Vec<Metric> {
     let jvms = points.first().map_or(1, |(_, rates)| rates.len().max(1)) as u64;
     let cpus = u64::from(outcome.cpus.unwrap_or(0));
-    // The first of several that are as high.
-    let actual = all.iter().copied().reduce(|peak, point| if point.1 > peak.1 { point } else { peak });
-    let row = |name: &str, unit: &str, better, value: f64| Metric {
-        part: Some(name.to_owned()),
-        ..metric("peak", unit, better, vec![value])
-    };
-    let mut rows = vec![row("Expected Warehouse", "", Better::None, cpus as f64 / jvms as f64)];
+    let mut rows = vec![peak("Expected Warehouse", "", Better::None, cpus as f64 / jvms as f64)];
+    let all = sums(points);
     let at_expected = all.iter().find(|(warehouses, _)| u64::from(*warehouses) * jvms == cpus);
-    rows.extend(at_expected.map(|(_, bops)| row("Expected Bops", "ops/s", Better::Higher, *bops)));
-    if let Some((warehouses, bops)) = actual {
-        rows.push(row("Warehouse", "", Better::None, f64::from(warehouses + 1)));
-        rows.push(row("Peak Bops", "ops/s", Better::Higher, bops));
-    }
+    rows.extend(at_expected.map(|(_, bops)| peak("Expected Bops", "ops/s", Better::Higher, *bops)));
+    rows.extend(actual(points));
     rows
+}
+
+/// The actual peak, whose warehouses mmtests of 2013 calls one more than they are.
+fn actual(points: &[(&str, Vec<f64>)]) -> Vec<Metric> {
+    // The first of several that are as high.
+    let actual = sums(points).into_iter().reduce(|peak, point| if point.1 > peak.1 { point } else { peak });
+    let rows = |(warehouses, bops): (u32, f64)| {
+        let warehouse = peak("Warehouse", "", Better::None, f64::from(warehouses + 1));
+        vec![warehouse, peak("Peak Bops", "ops/s", Better::Higher, bops)]
+    };
+    actual.map(rows).unwrap_or_default()
 }

@@ -12,8 +12,9 @@ use report::{
 };
 use serde::Serialize;
 
-use super::{Format, Shown, read};
+use super::{Format, Shown, contents, read, read_like};
 use crate::{
+    mmtests::{self, ELSEWHERE, Like},
     plan::{Seeds, UsageError},
     source::unknown,
 };
@@ -78,9 +79,10 @@ pub fn compare(wanted: &Wanted) -> Result<Compared, UsageError> {
         .iter()
         .map(|text| text.parse::<FailOn>().map_err(|error| UsageError(format!("--fail-on: {error}"))));
     let conditions = conditions.collect::<Result<Vec<FailOn>, UsageError>>()?;
+    let like = rows_of(&wanted.results)?;
     let mut shown = Vec::new();
     for directory in &wanted.results {
-        let found = read(directory, wanted.seeds)?;
+        let found = read_like(directory, wanted.seeds, like.as_ref())?;
         if found.cells.is_empty() {
             return Err(UsageError(format!(
                 "{}: no cell is done, so there is nothing to compare",
@@ -157,6 +159,13 @@ pub fn noise(results: &[PathBuf], seeds: Option<Seeds>, full: bool, form: Format
     })
 }
 
+/// The rows that numbers from elsewhere stand in: those of the first result of ours.
+fn rows_of(results: &[PathBuf]) -> Result<Option<Like>, UsageError> {
+    let Some(ours) = results.iter().find(|path| mmtests::is_ours(path)) else { return Ok(None) };
+    let (identity, _) = contents(ours, None)?;
+    Ok(Some(Like::of_result(&ours.display().to_string(), &identity)))
+}
+
 /// Results by the last part of their path, where these are all different.
 fn names(results: &[PathBuf]) -> Vec<String> {
     let last = |path: &PathBuf| {
@@ -223,8 +232,11 @@ fn choose_baselines(report: &mut Report, names: &[String], against: Option<&str>
             Some(found.ok_or_else(|| UsageError(format!("--against: {}", unknown("column", label, &known))))?.clone())
         }
     };
+    // Of a run that was measured elsewhere only the name is known.
+    let is_elsewhere = |column: &Column| column.machine == ELSEWHERE;
     let alike = |column: &Column, other: &Column| {
-        (column.target, &column.kernel, &column.machine) == (other.target, &other.kernel, &other.machine)
+        let is_same = (column.target, &column.machine) == (other.target, &other.machine);
+        column.kernel == other.kernel && (is_same || is_elsewhere(column) || is_elsewhere(other))
     };
     for table in &mut report.tables {
         let columns: Vec<Column> = table.columns.iter().map(|head| head.column.clone()).collect();

@@ -1,0 +1,402 @@
+//! The logs of each benchmark, as mmtests keeps them in `TEST/logs`: from metrics to files, and back.
+//!
+//! A number is written with all its digits, where the benchmarks themselves print whole microseconds or hundredths of a second;
+//! mmtests reads both.
+
+use std::{
+    collections::{BTreeMap, VecDeque},
+    io::{Read as _, Write as _},
+    path::{Path, PathBuf},
+};
+
+use flate2::{Compression, read::GzDecoder, write::GzEncoder};
+use report::Metric;
+
+use super::{Kind, place, sysstate::wrong};
+use crate::{
+    metrics::{self, Times},
+    plan::UsageError,
+};
+
+/// The files of a test, by their path under `logs`.
+#[derive(Debug, Default)]
+pub(super) struct Logs {
+    /// Where they are, for messages.
+    root: PathBuf,
+    files: BTreeMap<String, Vec<u8>>,
+}
+
+/// The numbers of one test in one iteration of mmtests.
+#[derive(Debug, PartialEq)]
+pub(super) struct Numbers {
+    /// The set of tables that they belong to, where a test has several.
+    pub(super) group: Option<String>,
+    /// The metrics of each run: more than one where the test itself repeats what it does.
+    pub(super) runs: Vec<Vec<Metric>>,
+}
+
+/// Folders of specjbb by page size, in the order in which mmtests looks.
+const PAGES: [&str; 3] = ["base", "transhuge", "default"];
+const SINGLE: &str = "SPECjbbSingleJVM/SPECjbb.001.txt";
+const MULTI: &str = "SPECjbbMultiJVM.001/MultiVMReport.txt";
+
+impl Logs {
+    /// Those of a benchmark in a folder; files of other names are not looked at.
+    pub(super) fn open(root: &Path, kind: Kind) -> Result<Self, UsageError> {
+        let mut logs = Self { root: root.to_owned(), files: BTreeMap::new() };
+        if kind == Kind::Warehouses {
+            for name in PAGES.iter().flat_map(|page| [SINGLE, MULTI].map(|file| format!("{page}/{file}"))) {
+                let path = root.join(&name);
+                if path.is_file() {
+                    logs.files.insert(name, read_packed(&path)?);
+                }
+            }
+            return Ok(logs);
+        }
+        for name in names(root)?.into_iter().filter(|name| is_log(kind, name)) {
+            let plain = name.strip_suffix(".gz").or_else(|| name.strip_suffix(".xz")).unwrap_or(&name);
+            logs.files.insert(plain.to_owned(), read_packed(&root.join(&name))?);
+        }
+        Ok(logs)
+    }
+
+    /// From metrics, each list with what its case is called where a metric has no part.
+    pub(super) fn of(kind: Kind, cells: &[(&str, &[Metric])]) -> Self {
+        let mut logs = Self::default();
+        for (label, metrics) in cells {
+            match kind {
+                Kind::Faults => logs.add_faults(label, metrics),
+                Kind::Programs => logs.add_programs(label, metrics),
+                Kind::Warehouses => logs.add_warehouses(label, metrics),
+                Kind::Stores => logs.add_stores(label, metrics),
+            }
+        }
+        logs
+    }
+
+    /// The files as they are on disk, by path; mmtests wants those of faults packed.
+    pub(super) fn packed(&self) -> impl Iterator<Item = (String, Vec<u8>)> {
+        self.files.iter().map(|(name, text)| {
+            if !name.ends_with(".log") {
+                return (name.clone(), text.clone());
+            }
+            let mut packed = GzEncoder::new(Vec::new(), Compression::default());
+            packed.write_all(text).expect("memory takes it");
+            (format!("{name}.gz"), packed.finish().expect("memory takes it"))
+        })
+    }
+
+    /// The numbers in them.
+    pub(super) fn numbers(&self, kind: Kind) -> Result<Vec<Numbers>, UsageError> {
+        let numbers = match kind {
+            Kind::Faults => self.faults()?,
+            Kind::Programs => self.programs()?,
+            Kind::Warehouses => self.warehouses()?,
+            Kind::Stores => self.stores()?,
+        };
+        if numbers.iter().all(|numbers| numbers.runs.iter().all(Vec::is_empty)) {
+            let file = match kind {
+                Kind::Faults => "threads-N.log.gz",
+                Kind::Programs => "time-NUMA01-1",
+                Kind::Warehouses => "default/SPECjbbSingleJVM/SPECjbb.001.txt",
+                Kind::Stores => "benchlog-page_fault1_processes-1",
+            };
+            return Err(UsageError(format!("{}: expected logs such as {file}, found none", self.root.display())));
+        }
+        Ok(numbers)
+    }
+
+    fn text<'a>(&self, name: &str, bytes: &'a [u8]) -> Result<&'a str, UsageError> {
+        std::str::from_utf8(bytes).map_err(|_| UsageError(format!("{}: not a text", self.root.join(name).display())))
+    }
+
+    fn add(&mut self, name: &str, text: &str) {
+        self.files.entry(name.to_owned()).or_default().extend(text.as_bytes());
+    }
+
+    // ---- thpscale and its relatives: `threads-N.log`
+
+    fn add_faults(&mut self, label: &str, metrics: &[Metric]) {
+        let mut cases: Vec<&str> = Vec::new();
+        for metric in metrics.iter().filter(|metric| metric.name == "fault_latency_us") {
+            let case = place(metric, label).2;
+            if !cases.contains(&case) {
+                cases.push(case);
+            }
+        }
+        for case in cases {
+            let of = |name: &str, class: &str| {
+                let found = metrics.iter().find(|metric| place(metric, label) == (name, Some(class), case));
+                found.map_or_else(VecDeque::new, |metric| metric.samples.iter().copied().collect::<VecDeque<f64>>())
+            };
+            let (mut base, mut huge) = (of("fault_latency_us", "fault-base"), of("fault_latency_us", "fault-huge"));
+            let mut text = String::new();
+            for class in ["anoninit", "fileinit"] {
+                for (thread, sample) in of("init_latency_us", class).iter().enumerate() {
+                    text += &format!("{class} {thread} {sample:>12}\n");
+                }
+            }
+            // In the order in which they were taken; which thread took one is not kept.
+            for sample in of("fault_latency_us", "fault-both") {
+                let (queue, class) =
+                    if huge.front() == Some(&sample) { (&mut huge, "huge") } else { (&mut base, "base") };
+                if queue.front() == Some(&sample) {
+                    queue.pop_front();
+                    text += &fault(class, sample);
+                }
+            }
+            text.extend(base.into_iter().map(|sample| fault("base", sample)));
+            text.extend(huge.into_iter().map(|sample| fault("huge", sample)));
+            self.add(&format!("threads-{}.log", file_name(case)), &text);
+        }
+    }
+
+    fn faults(&self) -> Result<Vec<Numbers>, UsageError> {
+        let mut cases: Vec<(&str, &str, &str)> = Vec::new();
+        for (name, bytes) in &self.files {
+            let case = name.strip_prefix("threads-").and_then(|rest| rest.strip_suffix(".log"));
+            cases.extend(
+                case.map(|case| Ok::<_, UsageError>((case, name.as_str(), self.text(name, bytes)?))).transpose()?,
+            );
+        }
+        cases.sort_by_key(|(case, ..)| (case.parse::<u32>().unwrap_or(u32::MAX), *case));
+        let mut metrics = Vec::new();
+        for (case, name, text) in cases {
+            let (mut faults, mut anoninit, mut fileinit) = (Vec::new(), Vec::new(), Vec::new());
+            let file = self.root.join(name);
+            for (at, line) in (1..).zip(text.lines()) {
+                let words: Vec<&str> = line.split_whitespace().collect();
+                let number = |text: &str, expected| number(text).ok_or_else(|| wrong(&file, at, expected, line));
+                const FAULT: &str = "`fault THREAD base|huge MICROSECONDS ...`";
+                const INIT: &str = "`anoninit|fileinit THREAD MICROSECONDS`";
+                match words.as_slice() {
+                    ["fault", _, class @ ("base" | "huge"), micros, ..] => {
+                        faults.push((*class == "huge", number(micros, FAULT)?));
+                    }
+                    ["fault", ..] => return Err(wrong(&file, at, FAULT, line)),
+                    ["anoninit", _, micros] => anoninit.push(number(micros, INIT)?),
+                    ["fileinit", _, micros] => fileinit.push(number(micros, INIT)?),
+                    ["anoninit" | "fileinit", ..] => return Err(wrong(&file, at, INIT, line)),
+                    _ => {}
+                }
+            }
+            if faults.is_empty() {
+                return Err(UsageError(format!("{}: no line begins with `fault`: was it cut short?", file.display())));
+            }
+            let of_case = metrics::of_faults(&faults, anoninit, fileinit).into_iter();
+            metrics.extend(of_case.map(|metric| Metric { part: Some(case.to_owned()), ..metric }));
+        }
+        Ok(vec![Numbers { group: None, runs: vec![metrics] }])
+    }
+
+    // ---- autonumabench: `time-TEST-ITERATION`, as time(1) writes it
+
+    fn add_programs(&mut self, label: &str, metrics: &[Metric]) {
+        let mut parts: Vec<&str> = Vec::new();
+        for metric in metrics.iter().filter(|metric| metric.name == "time_s") {
+            let part = place(metric, label).2;
+            if !parts.contains(&part) {
+                parts.push(part);
+            }
+        }
+        for part in parts {
+            let of = |class: &str| {
+                let found = metrics.iter().find(|metric| place(metric, label) == ("time_s", Some(class), part));
+                found.and_then(|metric| metric.samples.first().copied())
+            };
+            if let [Some(user), Some(system), Some(elapsed)] = ["User", "System", "Elapsed"].map(of) {
+                let percent =
+                    metrics::of_times(Times { user, system, elapsed }).pop().map_or(0.0, |cpu| cpu.samples[0]);
+                let (minutes, seconds) = split_minutes(elapsed);
+                let line = format!("{user}user {system}system {minutes}:{seconds}elapsed {percent}%CPU\n");
+                self.add(&format!("time-{}-1", file_name(part)), &line);
+            }
+        }
+    }
+
+    fn programs(&self) -> Result<Vec<Numbers>, UsageError> {
+        let mut runs: BTreeMap<u32, Vec<Metric>> = BTreeMap::new();
+        for (name, bytes) in &self.files {
+            let of_today = name.strip_prefix("time-");
+            let of_2023 = name.strip_prefix("autonumabench-").and_then(|rest| rest.strip_suffix(".time"));
+            let place = of_today.or(of_2023).and_then(|rest| rest.rsplit_once('-'));
+            let place = place.and_then(|(test, iteration)| Some((test, iteration.parse::<u32>().ok()?)));
+            let Some((test, iteration)) = place else { continue };
+            let file = self.root.join(name);
+            let text = self.text(name, bytes)?;
+            let times = text.lines().find_map(times).ok_or_else(|| {
+                let found = text.lines().next().unwrap_or_default();
+                wrong(&file, 1, "times as time(1) prints them, such as `1.00user 2.00system 0:03.00elapsed`", found)
+            })?;
+            let part = Some(of_2013(test).to_owned());
+            let metrics = metrics::of_times(times).into_iter().map(|metric| Metric { part: part.clone(), ..metric });
+            runs.entry(iteration).or_default().extend(metrics);
+        }
+        Ok(vec![Numbers { group: None, runs: runs.into_values().collect() }])
+    }
+
+    // ---- specjbb: tables of throughput by warehouses
+
+    fn add_warehouses(&mut self, label: &str, metrics: &[Metric]) {
+        // Several JVMs have a mean, of which mmtests could not tell what each of them did.
+        if metrics.iter().any(|metric| metric.class.as_deref() == Some("Mean")) {
+            return;
+        }
+        let points = metrics.iter().filter(|metric| metric.class.as_deref() == Some("TPut"));
+        let points = points.filter_map(|metric| {
+            let warehouses = place(metric, label).2.strip_prefix("warehouses=")?;
+            Some(format!("  {warehouses} {}\n", metric.samples.first()?))
+        });
+        let points: String = points.collect();
+        if !points.is_empty() {
+            self.add(&format!("default/{SINGLE}"), &format!("SPEC scores\nWarehouses Thrput\n{points}\n"));
+        }
+    }
+
+    fn warehouses(&self) -> Result<Vec<Numbers>, UsageError> {
+        let mut numbers = Vec::new();
+        for (name, bytes) in &self.files {
+            let mut points: BTreeMap<u32, Vec<f64>> = BTreeMap::new();
+            let file = self.root.join(name);
+            let (mut is_table, mut has_scores) = (false, false);
+            for (at, line) in (1..).zip(self.text(name, bytes)?.lines()) {
+                has_scores = has_scores || line.contains("SPEC scores") || line.starts_with("JVM ");
+                if line.contains("Warehouses") {
+                    is_table = has_scores;
+                } else if line.trim().is_empty() {
+                    is_table = false;
+                } else if is_table {
+                    let words: Vec<&str> = line.split_whitespace().filter(|word| *word != "*").collect();
+                    let point = if let [warehouses, rate, ..] = words[..] {
+                        warehouses.parse().ok().zip(number(rate))
+                    } else {
+                        None
+                    };
+                    let (warehouses, rate) = point.ok_or_else(|| wrong(&file, at, "`WAREHOUSES THROUGHPUT`", line))?;
+                    points.entry(warehouses).or_default().push(rate);
+                }
+            }
+            let points: Vec<(String, Vec<f64>)> =
+                points.into_iter().map(|(warehouses, rates)| (format!("warehouses={warehouses}"), rates)).collect();
+            let points: Vec<(&str, Vec<f64>)> =
+                points.iter().map(|(part, rates)| (part.as_str(), rates.clone())).collect();
+            let group = if name.ends_with(SINGLE) { "specjbb-single-jvm" } else { "specjbb-per-node-jvm" };
+            numbers.push(Numbers { group: Some(group.to_owned()), runs: vec![metrics::of_points(&points)] });
+        }
+        Ok(numbers)
+    }
+
+    // ---- will-it-scale: `benchlog-TEST_MODEL-TASKS`, a total for each second
+
+    fn add_stores(&mut self, label: &str, metrics: &[Metric]) {
+        // The case of a cell is TEST-MODEL-TASKS.
+        let Some(model) = label.split('-').nth(1) else { return };
+        for metric in metrics {
+            let Some(test) = metric.name.strip_suffix(".iterations") else { continue };
+            let Some(tasks) = place(metric, label).2.strip_prefix("tasks=") else { continue };
+            let seconds: String =
+                metric.samples.iter().map(|total| format!("min:{total} max:{total} total:{total}\n")).collect();
+            self.add(&format!("benchlog-{test}_{model}-{}", file_name(tasks)), &seconds);
+        }
+    }
+
+    fn stores(&self) -> Result<Vec<Numbers>, UsageError> {
+        let mut models: BTreeMap<&str, Vec<(u32, &str, Metric)>> = BTreeMap::new();
+        for (name, bytes) in &self.files {
+            let place = name.strip_prefix("benchlog-").and_then(|rest| rest.rsplit_once('-'));
+            let place =
+                place.and_then(|(program, tasks)| Some((program.rsplit_once('_')?, tasks.parse::<u32>().ok()?)));
+            let Some(((test, model), tasks)) = place else { continue };
+            let file = self.root.join(name);
+            let mut samples = Vec::new();
+            for (at, line) in (1..).zip(self.text(name, bytes)?.lines()) {
+                if let Some(total) = line.split_whitespace().find_map(|word| word.strip_prefix("total:")) {
+                    samples.push(number(total).ok_or_else(|| wrong(&file, at, "`min:N max:N total:N`", line))?);
+                }
+            }
+            if samples.is_empty() {
+                return Err(UsageError(format!("{}: no line has `total:`: was it cut short?", file.display())));
+            }
+            models.entry(model).or_default().push((tasks, test, metrics::stores(test, tasks, samples)));
+        }
+        let of_model = |(model, mut found): (&str, Vec<(u32, &str, Metric)>)| {
+            found.sort_by_key(|(tasks, test, _)| (*test, *tasks));
+            let metrics = found.into_iter().map(|(.., metric)| metric).collect();
+            Numbers { group: Some(format!("will-it-scale-{model}")), runs: vec![metrics] }
+        };
+        Ok(models.into_iter().map(of_model).collect())
+    }
+}
+
+/// A line of a block. Its thread, when it was and whether its memory was near are not kept: -1 is "unknown" there.
+fn fault(class: &str, micros: f64) -> String {
+    format!("fault 0 {class} {micros:>12} 0.0 -1\n")
+}
+
+/// The spelling of 2013, by which autonumabench's program is known here.
+pub(super) fn of_2013(test: &str) -> &str {
+    if test == "NUMA01_THREADLOCAL" { "NUMA01_THEADLOCAL" } else { test }
+}
+
+/// `1.00user 2.00system 1:03.00elapsed 95%CPU ...`
+fn times(line: &str) -> Option<Times> {
+    let of = |unit: &str| line.split_whitespace().find_map(|word| word.strip_suffix(unit));
+    let clock = |text: &str| text.split(':').try_fold(0.0, |sum, part| Some(60.0 * sum + number(part)?));
+    Some(Times { user: number(of("user")?)?, system: number(of("system")?)?, elapsed: clock(of("elapsed")?)? })
+}
+
+/// Minutes and the rest, so that reading them gives the same number to the last bit; all in seconds where nothing else does.
+fn split_minutes(elapsed: f64) -> (u64, String) {
+    let minutes = (elapsed / 60.0).floor();
+    let seconds = format!("{:015.12}", elapsed - 60.0 * minutes);
+    let again = 60.0 * minutes + seconds.parse::<f64>().unwrap_or(f64::NAN);
+    if again.to_bits() == elapsed.to_bits() { (minutes as u64, seconds) } else { (0, elapsed.to_string()) }
+}
+
+fn number(text: &str) -> Option<f64> {
+    text.parse::<f64>().ok().filter(|number| number.is_finite())
+}
+
+/// A case as part of a file's name.
+pub(super) fn file_name(case: &str) -> String {
+    case.chars()
+        .map(|letter| if letter.is_ascii_alphanumeric() || "._+-=:".contains(letter) { letter } else { '_' })
+        .collect()
+}
+
+fn is_log(kind: Kind, name: &str) -> bool {
+    match kind {
+        Kind::Faults => {
+            name.starts_with("threads-") && [".log", ".log.gz", ".log.xz"].iter().any(|end| name.ends_with(end))
+        }
+        Kind::Programs => name.starts_with("time-") || name.starts_with("autonumabench-") && name.ends_with(".time"),
+        Kind::Stores => name.starts_with("benchlog-"),
+        Kind::Warehouses => false,
+    }
+}
+
+/// The names in a folder, sorted.
+pub(super) fn names(folder: &Path) -> Result<Vec<String>, UsageError> {
+    let mistake = |error: std::io::Error| UsageError(format!("{}: {error}", folder.display()));
+    let entries = std::fs::read_dir(folder).map_err(mistake)?.collect::<Result<Vec<_>, _>>().map_err(mistake)?;
+    let mut names: Vec<String> = entries.iter().filter_map(|entry| entry.file_name().into_string().ok()).collect();
+    names.sort();
+    Ok(names)
+}
+
+/// A file, unpacked where its name says that it is packed.
+pub(super) fn read_packed(path: &Path) -> Result<Vec<u8>, UsageError> {
+    let mistake = |error: std::io::Error| UsageError(format!("{}: {error}", path.display()));
+    let bytes = std::fs::read(path).map_err(mistake)?;
+    let mut text = Vec::new();
+    match path.extension().and_then(|extension| extension.to_str()) {
+        Some("gz") => GzDecoder::new(bytes.as_slice()).read_to_end(&mut text),
+        Some("xz") => liblzma::read::XzDecoder::new(bytes.as_slice()).read_to_end(&mut text),
+        Some("zst") => {
+            return Err(UsageError(format!("{}: unpack it first: zstd -d {0}", path.display())));
+        }
+        _ => return Ok(bytes),
+    }
+    .map_err(|error| UsageError(format!("{}: cannot be unpacked, it may be cut short: {error}", path.display())))?;
+    Ok(text)
+}

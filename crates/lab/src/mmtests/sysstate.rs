@@ -1,0 +1,136 @@
+//! Counters and times around a test: `tests-sysstate`, `tests-timestamp`, and captures of /proc/vmstat.
+
+use std::{collections::BTreeMap, path::Path};
+
+use report::Duration;
+
+use crate::plan::UsageError;
+
+/// Names of /proc/vmstat that begin like gauges and count all the same.
+const COUNT: [&str; 4] = ["nr_vmscan_write", "nr_vmscan_immediate_reclaim", "nr_dirtied", "nr_written"];
+
+/// Counters and times that moved while a test ran.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub(super) struct Around {
+    pub(super) counters: BTreeMap<String, i64>,
+    pub(super) duration: Option<Duration>,
+}
+
+/// A mistake in a line of a file.
+pub(super) fn wrong(file: &Path, line: usize, expected: &str, found: &str) -> UsageError {
+    UsageError(format!("{}:{line}: expected {expected}, found {found:?}", file.display()))
+}
+
+/// One capture of /proc/vmstat.
+pub(super) fn vmstat(file: &Path, text: &str) -> Result<BTreeMap<String, i64>, UsageError> {
+    let lines = (1..).zip(text.lines()).filter(|(_, line)| !line.trim().is_empty());
+    let values = lines.map(|(at, line)| counter(file, at, line)).collect::<Result<BTreeMap<_, _>, _>>()?;
+    if values.is_empty() {
+        return Err(UsageError(format!("{}: expected lines of /proc/vmstat, found none", file.display())));
+    }
+    Ok(values)
+}
+
+fn counter(file: &Path, at: usize, line: &str) -> Result<(String, i64), UsageError> {
+    let words: Vec<&str> = line.split_whitespace().collect();
+    let value =
+        if let [name, value] = words.as_slice() { value.parse().ok().map(|value| (*name, value)) } else { None };
+    value
+        .map(|(name, value)| (name.to_owned(), value))
+        .ok_or_else(|| wrong(file, at, "a counter and its value, as in /proc/vmstat", line))
+}
+
+/// How far counters moved; gauges are left out.
+pub(super) fn moved(before: &BTreeMap<String, i64>, after: &BTreeMap<String, i64>) -> BTreeMap<String, i64> {
+    let is_count = |name: &str| !name.starts_with("nr_") || COUNT.contains(&name);
+    let of = |(name, value): (&String, &i64)| (name.clone(), value - before.get(name).unwrap_or(&0));
+    after.iter().filter(|(name, _)| is_count(name)).map(of).collect()
+}
+
+/// Reads counters and times of a test from `tests-sysstate`.
+pub(super) fn read(file: &Path, text: &str, test: &str) -> Result<Around, UsageError> {
+    let (begin, end) = (format!("test begin :: {test} "), format!("test end :: {test} "));
+    let lines: Vec<(usize, &str)> = (1..).zip(text.lines()).collect();
+    let from = lines.iter().position(|(_, line)| line.starts_with(&begin));
+    let Some(from) = from else {
+        return Ok(Around { duration: time(file, text, test)?, ..Around::default() });
+    };
+    let lines = &lines[from + 1..];
+    let lines = &lines[..lines.iter().position(|(_, line)| line.starts_with(&end)).unwrap_or(lines.len())];
+    let captures = ["start", "end"].map(|moment| block(lines, &format!("file {moment} :: /proc/vmstat")));
+    let counters = match captures {
+        [None, None] => BTreeMap::new(),
+        [Some(before), Some(after)] => {
+            let values = |lines: &[(usize, &str)]| {
+                lines.iter().map(|(at, line)| counter(file, *at, line)).collect::<Result<BTreeMap<_, _>, _>>()
+            };
+            moved(&values(before)?, &values(after)?)
+        }
+        [before, _] => {
+            let lacks = if before.is_some() { "end" } else { "start" };
+            return Err(UsageError(format!(
+                "{}: expected `file {lacks} :: /proc/vmstat` for {test}: the run was cut short, or the file was",
+                file.display()
+            )));
+        }
+    };
+    Ok(Around { counters, duration: time(file, text, test)? })
+}
+
+/// The lines between a marker and the next one.
+fn block<'a, 'b>(lines: &'b [(usize, &'a str)], marker: &str) -> Option<&'b [(usize, &'a str)]> {
+    let from = lines.iter().position(|(_, line)| line.trim_end() == marker)? + 1;
+    let is_end = |line: &str| line.starts_with("file ") || line.starts_with("test ") || line.starts_with("time ::");
+    // Without a marker behind it a block is cut short.
+    let length = lines[from..].iter().position(|(_, line)| is_end(line))?;
+    Some(&lines[from..from + length])
+}
+
+/// The line `time :: TEST n user n system n elapsed`, which both files have.
+pub(super) fn time(file: &Path, text: &str, test: &str) -> Result<Option<Duration>, UsageError> {
+    let start = format!("time :: {test} ");
+    let Some((at, line)) = (1..).zip(text.lines()).find(|(_, line)| line.starts_with(&start)) else { return Ok(None) };
+    let words: Vec<&str> = line[start.len()..].split_whitespace().collect();
+    let expected = || wrong(file, at, "`time :: TEST SECONDS user SECONDS system SECONDS elapsed`", line);
+    let [user, "user", system, "system", elapsed, "elapsed"] = words[..] else { return Err(expected()) };
+    let ps = |text: &str| picos(text).ok_or_else(expected);
+    Ok(Some(Duration { user_ps: ps(user)?, system_ps: ps(system)?, elapsed_ps: ps(elapsed)? }))
+}
+
+/// Seconds with at most twelve decimals that count.
+fn picos(text: &str) -> Option<u64> {
+    let (whole, decimals) = text.split_once('.').unwrap_or((text, ""));
+    let digits: String = decimals.chars().chain(std::iter::repeat('0')).take(12).collect();
+    whole.parse::<u64>().ok()?.checked_mul(1_000_000_000_000)?.checked_add(digits.parse().ok()?)
+}
+
+/// Seconds, to the last picosecond and not one digit more.
+pub(super) fn seconds(ps: u64) -> String {
+    let text = format!("{}.{:012}", ps / 1_000_000_000_000, ps % 1_000_000_000_000);
+    let short = text.trim_end_matches('0');
+    let decimals = short.len() - short.find('.').expect("one") - 1;
+    // As time(1) prints them: two decimals at least.
+    format!("{short}{}", "0".repeat(2_usize.saturating_sub(decimals)))
+}
+
+/// The `time` line of a test.
+pub(super) fn time_line(test: &str, duration: &Duration) -> String {
+    let Duration { user_ps, system_ps, elapsed_ps } = *duration;
+    let [user, system, elapsed] = [user_ps, system_ps, elapsed_ps].map(seconds);
+    format!("time :: {test} {user} user {system} system {elapsed} elapsed\n")
+}
+
+/// `tests-sysstate` of one test. The zoneinfo markers end the blocks for mmtests.
+pub(super) fn write(test: &str, around: &Around) -> String {
+    let values = |sign: i64| -> String {
+        let value = |moved: i64| (sign * moved).max(0);
+        around.counters.iter().map(|(name, moved)| format!("{name} {}\n", value(*moved))).collect()
+    };
+    let time = around.duration.as_ref().map_or_else(String::new, |duration| time_line(test, duration));
+    format!(
+        "test begin :: {test} 0\nfile start :: /proc/vmstat\n{}file start :: /proc/zoneinfo\nfile end :: \
+         /proc/vmstat\n{}file end :: /proc/zoneinfo\ntest end :: {test} 0 0\n{time}",
+        values(-1),
+        values(1)
+    )
+}
