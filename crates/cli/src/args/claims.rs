@@ -39,8 +39,8 @@ pub(crate) struct Claims {
     /// Run with seeds 1 to N, or with those from A to B [default: 8]; with --result, only these of it
     #[arg(long, value_name = "N|A-B")]
     pub(crate) seeds: Option<Seeds>,
-    /// Judge this result, and run nothing: by the series that it keeps, or by a named one as its files are now. Of runs of mmtests
-    /// those that are called as columns of the series (docs/mmtests.md)
+    /// Judge this result, and run nothing: by the series that it keeps, or by a named one as its files are now. Of runs of
+    /// mmtests those that are called as columns of the series (docs/mmtests.md)
     #[arg(long, value_name = "DIR", conflicts_with_all = ["output", "workers"])]
     pub(crate) result: Option<PathBuf>,
     /// Simulated cells at a time [default: one per CPU]

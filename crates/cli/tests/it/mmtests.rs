@@ -44,9 +44,9 @@ fn rows(text: &str) -> BTreeMap<(String, String), Vec<f64>> {
 }
 
 /// The output of compare-mmtests.pl about a test; none where there is no mmtests.
-fn by_mmtests(test: &str, room: &Room, directory: &str, more: &[&str]) -> Option<String> {
+fn by_mmtests(name: &str, room: &Room, directory: &str, more: &[&str]) -> Option<String> {
     let Some(checkout) = std::env::var_os("PAGELAB_MMTESTS").map(PathBuf::from) else {
-        skip(test, "PAGELAB_MMTESTS names no checkout of gormanm/mmtests");
+        skip(name, "PAGELAB_MMTESTS names no checkout of gormanm/mmtests");
         return None;
     };
     let answer = Command::new(checkout.join("bin/compare-mmtests.pl"))

@@ -19,12 +19,12 @@ use crate::{
 #[derive(Deserialize)]
 struct Document {
     #[serde(rename = "_ExtractModules")]
-    runs: Vec<Module>,
+    runs: Vec<ExportedRun>,
 }
 
 /// One run.
 #[derive(Deserialize)]
-struct Module {
+struct ExportedRun {
     #[serde(rename = "_TestName")]
     run: String,
     /// `ExtractShellpackthpchallenge`, or `ExtractThpscale` in earlier ones.

@@ -172,7 +172,10 @@ impl Like {
             )));
         }
         // What was counted over other work than that of a case is no count of the case.
-        let is_same_work = cases.len() == 1 && (kind != Some(Kind::Faults) || parts == [place.case.as_str()]);
+        // A case of thpscale is called after its thread counts: 3, or 1+3+5.
+        let counts = place.case.strip_prefix("advised-").unwrap_or(&place.case);
+        let is_of_counts = kind == Some(Kind::Faults) && place.workload != "thpfioscale";
+        let is_same_work = cases.len() == 1 && (!is_of_counts || parts.join("+") == counts);
         if !is_pair && !is_same_work {
             test.clone_into(&mut place.case);
             place.params.clear();

@@ -77,7 +77,7 @@ impl Logs {
     /// The files as they are on disk, by path; mmtests wants those of faults packed.
     pub(super) fn packed(&self) -> impl Iterator<Item = (String, Vec<u8>)> {
         self.files.iter().map(|(name, text)| {
-            if !name.ends_with(".log") {
+            if !has_extension(name, "log") {
                 return (name.clone(), text.clone());
             }
             let mut packed = GzEncoder::new(Vec::new(), Compression::default());
@@ -152,6 +152,8 @@ impl Logs {
     }
 
     fn faults(&self) -> Result<Vec<Numbers>, UsageError> {
+        const FAULT: &str = "`fault THREAD base|huge MICROSECONDS ...`";
+        const INIT: &str = "`anoninit|fileinit THREAD MICROSECONDS`";
         let mut cases: Vec<(&str, &str, &str)> = Vec::new();
         for (name, bytes) in &self.files {
             let case = name.strip_prefix("threads-").and_then(|rest| rest.strip_suffix(".log"));
@@ -167,8 +169,6 @@ impl Logs {
             for (at, line) in (1..).zip(text.lines()) {
                 let words: Vec<&str> = line.split_whitespace().collect();
                 let number = |text: &str, expected| number(text).ok_or_else(|| wrong(&file, at, expected, line));
-                const FAULT: &str = "`fault THREAD base|huge MICROSECONDS ...`";
-                const INIT: &str = "`anoninit|fileinit THREAD MICROSECONDS`";
                 match words.as_slice() {
                     ["fault", _, class @ ("base" | "huge"), micros, ..] => {
                         faults.push((*class == "huge", number(micros, FAULT)?));
@@ -207,8 +207,8 @@ impl Logs {
             if let [Some(user), Some(system), Some(elapsed)] = ["User", "System", "Elapsed"].map(of) {
                 let percent =
                     metrics::of_times(Times { user, system, elapsed }).pop().map_or(0.0, |cpu| cpu.samples[0]);
-                let (minutes, seconds) = split_minutes(elapsed);
-                let line = format!("{user}user {system}system {minutes}:{seconds}elapsed {percent}%CPU\n");
+                let clock = clock(elapsed);
+                let line = format!("{user}user {system}system {clock}elapsed {percent}%CPU\n");
                 self.add(&format!("time-{}-1", file_name(part)), &line);
             }
         }
@@ -223,9 +223,9 @@ impl Logs {
             let place = place.and_then(|(test, iteration)| Some((test, iteration.parse::<u32>().ok()?)));
             let Some((test, iteration)) = place else { continue };
             let file = self.root.join(name);
-            let text = self.text(name, bytes)?;
-            let times = text.lines().find_map(times).ok_or_else(|| {
-                let found = text.lines().next().unwrap_or_default();
+            let content = self.text(name, bytes)?;
+            let times = content.lines().find_map(times).ok_or_else(|| {
+                let found = content.lines().next().unwrap_or_default();
                 wrong(&file, 1, "times as time(1) prints them, such as `1.00user 2.00system 0:03.00elapsed`", found)
             })?;
             let part = Some(of_2013(test).to_owned());
@@ -345,12 +345,17 @@ fn times(line: &str) -> Option<Times> {
     Some(Times { user: number(of("user")?)?, system: number(of("system")?)?, elapsed: clock(of("elapsed")?)? })
 }
 
-/// Minutes and the rest, so that reading them gives the same number to the last bit; all in seconds where nothing else does.
-fn split_minutes(elapsed: f64) -> (u64, String) {
+/// Minutes and seconds, so that reading them gives the same number to the last bit; where they would not, all in seconds.
+fn clock(elapsed: f64) -> String {
     let minutes = (elapsed / 60.0).floor();
     let seconds = format!("{:015.12}", elapsed - 60.0 * minutes);
     let again = 60.0 * minutes + seconds.parse::<f64>().unwrap_or(f64::NAN);
-    if again.to_bits() == elapsed.to_bits() { (minutes as u64, seconds) } else { (0, elapsed.to_string()) }
+    if again.to_bits() == elapsed.to_bits() { format!("{minutes:.0}:{seconds}") } else { format!("0:{elapsed}") }
+}
+
+/// Whether a file's name ends in a dot and this.
+fn has_extension(name: &str, extension: &str) -> bool {
+    Path::new(name).extension().is_some_and(|found| found == extension)
 }
 
 fn number(text: &str) -> Option<f64> {
@@ -369,7 +374,9 @@ fn is_log(kind: Kind, name: &str) -> bool {
         Kind::Faults => {
             name.starts_with("threads-") && [".log", ".log.gz", ".log.xz"].iter().any(|end| name.ends_with(end))
         }
-        Kind::Programs => name.starts_with("time-") || name.starts_with("autonumabench-") && name.ends_with(".time"),
+        Kind::Programs => {
+            name.starts_with("time-") || name.starts_with("autonumabench-") && has_extension(name, "time")
+        }
         Kind::Stores => name.starts_with("benchlog-"),
         Kind::Warehouses => false,
     }

@@ -250,15 +250,15 @@ fn around(iteration: &Path, test: &str) -> Result<Around, UsageError> {
         let file = files.into_iter().find(|file| file.is_file());
         file.map(|file| Ok::<_, UsageError>((read_packed(&file)?, file))).transpose()
     };
-    let text = |bytes: &[u8]| String::from_utf8_lossy(bytes).into_owned();
+    let lossy = |bytes: &[u8]| String::from_utf8_lossy(bytes).into_owned();
     let mut around = Around::default();
     if let Some((bytes, file)) = read("tests-sysstate")? {
-        around = sysstate::read(&file, &text(&bytes), test)?;
+        around = sysstate::read(&file, &lossy(&bytes), test)?;
     }
     if around.duration.is_none()
         && let Some((bytes, file)) = read("tests-timestamp")?
     {
-        around.duration = sysstate::time(&file, &text(&bytes), test)?;
+        around.duration = sysstate::time(&file, &lossy(&bytes), test)?;
     }
     Ok(around)
 }

@@ -48,12 +48,12 @@ pub(super) fn moved(before: &BTreeMap<String, i64>, after: &BTreeMap<String, i64
 }
 
 /// Reads counters and times of a test from `tests-sysstate`.
-pub(super) fn read(file: &Path, text: &str, test: &str) -> Result<Around, UsageError> {
+pub(super) fn read(file: &Path, content: &str, test: &str) -> Result<Around, UsageError> {
     let (begin, end) = (format!("test begin :: {test} "), format!("test end :: {test} "));
-    let lines: Vec<(usize, &str)> = (1..).zip(text.lines()).collect();
+    let lines: Vec<(usize, &str)> = (1..).zip(content.lines()).collect();
     let from = lines.iter().position(|(_, line)| line.starts_with(&begin));
     let Some(from) = from else {
-        return Ok(Around { duration: time(file, text, test)?, ..Around::default() });
+        return Ok(Around { duration: time(file, content, test)?, ..Around::default() });
     };
     let lines = &lines[from + 1..];
     let lines = &lines[..lines.iter().position(|(_, line)| line.starts_with(&end)).unwrap_or(lines.len())];
@@ -74,7 +74,7 @@ pub(super) fn read(file: &Path, text: &str, test: &str) -> Result<Around, UsageE
             )));
         }
     };
-    Ok(Around { counters, duration: time(file, text, test)? })
+    Ok(Around { counters, duration: time(file, content, test)? })
 }
 
 /// The lines between a marker and the next one.
@@ -87,9 +87,11 @@ fn block<'a, 'b>(lines: &'b [(usize, &'a str)], marker: &str) -> Option<&'b [(us
 }
 
 /// The line `time :: TEST n user n system n elapsed`, which both files have.
-pub(super) fn time(file: &Path, text: &str, test: &str) -> Result<Option<Duration>, UsageError> {
+pub(super) fn time(file: &Path, content: &str, test: &str) -> Result<Option<Duration>, UsageError> {
     let start = format!("time :: {test} ");
-    let Some((at, line)) = (1..).zip(text.lines()).find(|(_, line)| line.starts_with(&start)) else { return Ok(None) };
+    let Some((at, line)) = (1..).zip(content.lines()).find(|(_, line)| line.starts_with(&start)) else {
+        return Ok(None);
+    };
     let words: Vec<&str> = line[start.len()..].split_whitespace().collect();
     let expected = || wrong(file, at, "`time :: TEST SECONDS user SECONDS system SECONDS elapsed`", line);
     let [user, "user", system, "system", elapsed, "elapsed"] = words[..] else { return Err(expected()) };

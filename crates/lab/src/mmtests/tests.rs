@@ -230,8 +230,8 @@ fn give(root: &Path, name: &str, text: &str) {
 
 #[test]
 fn logs_of_mmtests_itself_are_read() {
-    let room = tempfile::tempdir().expect("a directory");
-    let (root, logs) = (room.path(), "6.8.0-vanilla/iter-0");
+    let folder = tempfile::tempdir().expect("a directory");
+    let (root, logs) = (folder.path(), "6.8.0-vanilla/iter-0");
     give(
         root,
         &format!("{logs}/autonumabench/logs/time-NUMA01-1"),
@@ -287,8 +287,8 @@ fn logs_of_mmtests_itself_are_read() {
 
 #[test]
 fn captures_of_vmstat_are_a_run_each() {
-    let room = tempfile::tempdir().expect("a directory");
-    let root = room.path().join("6.8.0-vanilla");
+    let folder = tempfile::tempdir().expect("a directory");
+    let root = folder.path().join("6.8.0-vanilla");
     give(&root, "before-1", "pgfault 10\nnr_free_pages 1\n");
     give(&root, "after-1", "pgfault 15\nnr_free_pages 7\n");
     give(&root, "before-2", "pgfault 10\n");
@@ -298,8 +298,8 @@ fn captures_of_vmstat_are_a_run_each() {
     let moved: Vec<_> = cells.iter().map(|cell| (cell.key.seed, cell.measured.counters["pgfault"])).collect();
     assert_eq!(moved, [(1, 5), (2, 6)]);
     assert_eq!(cells[0].measured.counters.len(), 1);
-    let (_, result) = (room.path(), super::tests::room(&thpscale()));
-    let (identity, _) = show::contents(&result.1, None).expect("read");
+    let (_room, result) = room(&thpscale());
+    let (identity, _) = show::contents(&result, None).expect("read");
     let error = contents(&root, Some(&Like::of_result("mine", &identity))).expect_err("several cases").to_string();
     assert_eq!(error, "6.8.0-vanilla: a pair of /proc/vmstat is of one case, and mine has several: 1, 3");
     give(&root, "after-2", "pgfault\n");
@@ -314,8 +314,8 @@ fn captures_of_vmstat_are_a_run_each() {
 
 #[test]
 fn files_that_are_cut_short_are_named() {
-    let room = tempfile::tempdir().expect("a directory");
-    let (root, log) = (room.path(), "a-b/iter-0/thpscale/logs/threads-3.log");
+    let folder = tempfile::tempdir().expect("a directory");
+    let (root, log) = (folder.path(), "a-b/iter-0/thpscale/logs/threads-3.log");
     for (text, expected) in [
         (
             "fault 0 base\n",

@@ -69,15 +69,14 @@ pub fn export(result: &Path, to: &Path) -> Result<Exported, UsageError> {
     let (mut runs, mut tests, mut beside) = (Vec::new(), BTreeSet::new(), Vec::new());
     for (set, of_set) in &sets {
         let root = if sets.len() > 1 { PathBuf::from(file_name(set)) } else { PathBuf::new() };
-        for (number, (column, name)) in columns(of_set).into_iter().enumerate() {
+        for (place, (column, name)) in columns(of_set).into_iter().enumerate() {
             let of_column: Vec<&Cell> = of_set.iter().copied().filter(|cell| cell.key.column() == column).collect();
             let run = root.join(&name);
             runs.push(to.join(&run));
             let seeds: BTreeSet<u64> = of_column.iter().map(|cell| cell.key.seed).collect();
-            for (iteration, seed) in seeds.into_iter().enumerate() {
+            for (number, seed) in seeds.into_iter().enumerate() {
                 let of_seed: Vec<&Cell> = of_column.iter().copied().filter(|cell| cell.key.seed == seed).collect();
-                let mut whole =
-                    Iteration { run: &run, iteration, start: START + STEP * number as u64, tree: &mut tree };
+                let mut whole = Iteration { run: &run, number, start: START + STEP * place as u64, tree: &mut tree };
                 let written = whole.write(&of_seed, &labels);
                 let (kinds, cells) =
                     written.map_err(|problem| UsageError(format!("{}: {problem}", result.display())))?;
@@ -149,7 +148,7 @@ fn columns(cells: &[&Cell]) -> Vec<(Column, String)> {
 /// One run with one seed, which is an iteration of mmtests.
 struct Iteration<'a> {
     run: &'a Path,
-    iteration: usize,
+    number: usize,
     /// Seconds since 1970.
     start: u64,
     tree: &'a mut Tree,
@@ -168,7 +167,7 @@ impl Iteration<'_> {
                 .or_default()
                 .push(cell);
         }
-        let folder = self.run.join(format!("iter-{}", self.iteration));
+        let folder = self.run.join(format!("iter-{}", self.number));
         let (mut activity, mut timestamp, mut sysstate) =
             (format!("{} run-mmtests: Start\n", self.start), String::new(), String::new());
         let mut beside = Vec::new();
@@ -222,7 +221,7 @@ impl Iteration<'_> {
         }
         Ok(CellBeside {
             run: self.run.display().to_string(),
-            iteration: self.iteration,
+            iteration: self.number,
             test: test.to_owned(),
             label: label.to_owned(),
             cell: rest,
