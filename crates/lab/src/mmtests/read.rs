@@ -159,7 +159,8 @@ fn find(path: &Path, known: &BTreeSet<String>) -> Result<Vec<Found>, UsageError>
             runs.push((folder, name.clone()));
         }
     }
-    let pairs = pairs(&all);
+    let files: Vec<String> = all.iter().filter(|name| path.join(name).is_file()).cloned().collect();
+    let pairs = pairs(&files);
     match (runs.is_empty(), pairs.is_empty()) {
         (false, false) => Err(UsageError(format!(
             "{place} holds runs of mmtests ({}) and captures of /proc/vmstat ({}); give each a directory of its own",
