@@ -9,6 +9,7 @@ mod fidelity;
 mod first_patch;
 mod kernel;
 mod pool;
+mod python;
 mod same_bytes;
 mod suite;
 mod test;
@@ -80,6 +81,10 @@ enum Command {
     /// The checks that clippy does not have: crate arrows, file names and sizes, banned words, manifest comments, mm's table
     /// of files, comments that name nobody (their number may only fall), and ties of mm that run upward (so may theirs)
     Tidy,
+    /// Make the environment that the tests of the Python package run in: python/tests/requirements.txt, under target/python
+    ///
+    /// Needs python3 with venv, and a network. `cargo xtask test` needs none, and skips these tests without the environment.
+    Python,
     /// Fetch a Debian cloud kernel into the cache, without root, for tests and `--kernel VERSION`
     ///
     /// The cache is $PAGELAB_CACHE, else $XDG_CACHE_HOME/pagelab, else ~/.cache/pagelab; the kernel arrives there whole
@@ -107,6 +112,7 @@ fn run(command: Command) -> Result<ExitCode> {
         Command::SameBytes(options) => Ok(code(same_bytes::run(&workspace()?, &options)?)),
         Command::Soak { times } => soak(times),
         Command::Tidy => Ok(code(tidy::run(&workspace()?)?)),
+        Command::Python => python::make(&workspace()?).map(|()| ExitCode::SUCCESS),
         Command::Kernel(options) => kernel::run(&options).map(|()| ExitCode::SUCCESS),
     }
 }

@@ -68,6 +68,7 @@ Examples:
   pagelab show results/mine --series=node0/nr_free_pages,compact_stall --format csv > mine.csv
   pagelab show results/mine --stalls 10 --seeds 1-1
   pagelab show results/mine --format csv > mine.csv
+  pagelab show results/mine --format columns > mine.json
   pagelab show results/mine --seeds 7-7")]
     Show {
         /// A result directory, or numbers measured elsewhere (docs/mmtests.md)
@@ -92,8 +93,8 @@ Examples:
               value_parser = clap::value_parser!(u16).range(1..=4096))]
         stalls: Option<u16>,
         /// How to print it
-        #[arg(long, value_enum, default_value_t = FormatArg::Text)]
-        format: FormatArg,
+        #[arg(long, value_enum, default_value_t = ShowFormatArg::Text)]
+        format: ShowFormatArg,
         #[command(flatten)]
         look: Look,
     },
@@ -225,6 +226,9 @@ pub(crate) struct Run {
     /// How to print the tables
     #[arg(long, value_enum, default_value_t = FormatArg::Text)]
     pub(crate) format: FormatArg,
+    /// How to tell progress on stderr
+    #[arg(long, value_enum, default_value_t, conflicts_with = "quiet")]
+    pub(crate) progress: ProgressArg,
     #[command(flatten)]
     pub(crate) look: Look,
 }
@@ -352,6 +356,46 @@ pub(crate) enum FormatArg {
     /// experiment,metric,case,kernel,value,low,high,seed: one value in a line, of all seeds (seed is empty), then of each
     Csv,
     /// Everything, for programs
+    Json,
+}
+
+/// How `show` prints: as other commands do, or as columns.
+#[derive(Clone, Copy, Debug, ValueEnum)]
+pub(crate) enum ShowFormatArg {
+    /// Tables in mmtests' layout, to paste into a mail
+    Text,
+    /// experiment,metric,case,kernel,value,low,high,seed: one value in a line, of all seeds (seed is empty), then of each
+    Csv,
+    /// Everything, for programs
+    Json,
+    /// Columns with types and units, as one JSON object: cells, samples, counters and causes; with --series or --stalls theirs.
+    /// The Python package reads it (docs/python.md)
+    Columns,
+}
+
+/// Columns are asked for, which only `show` prints.
+pub(crate) struct AsColumns;
+
+impl TryFrom<ShowFormatArg> for FormatArg {
+    type Error = AsColumns;
+
+    fn try_from(format: ShowFormatArg) -> Result<Self, AsColumns> {
+        match format {
+            ShowFormatArg::Text => Ok(Self::Text),
+            ShowFormatArg::Csv => Ok(Self::Csv),
+            ShowFormatArg::Json => Ok(Self::Json),
+            ShowFormatArg::Columns => Err(AsColumns),
+        }
+    }
+}
+
+/// How progress is told on stderr.
+#[derive(Clone, Copy, Debug, Default, ValueEnum)]
+pub(crate) enum ProgressArg {
+    /// A bar where stderr is a terminal, and notes in words
+    #[default]
+    Bar,
+    /// One JSON object in a line for each event, for programs: step, note, failed, finished
     Json,
 }
 

@@ -1,7 +1,6 @@
 //! The commands that hold results against published tables.
 
 use std::{
-    io::{self, Write},
     path::PathBuf,
     process::ExitCode,
     sync::{Arc, atomic::AtomicBool},
@@ -66,7 +65,7 @@ fn run_one(published: Published, args: &args::Claims, stop: &AtomicBool, failed:
     let workers = args.workers.map(usize::from);
     let mut results = Vec::new();
     for request in evidence::requests(&published, seeds, workers, args.output.as_deref()) {
-        let (directory, is_whole) = run_request(&request, stop)?;
+        let (directory, is_whole) = run_request(&request, args.progress, stop)?;
         *failed |= !is_whole;
         results.push(directory);
     }
@@ -74,16 +73,16 @@ fn run_one(published: Published, args: &args::Claims, stop: &AtomicBool, failed:
 }
 
 /// Runs with progress, and says which cells failed and where the result is; false where one did.
-pub(crate) fn run_request(request: &Request, stop: &AtomicBool) -> anyhow::Result<(PathBuf, bool)> {
-    let mut progress = progress::Terminal::new(false);
+pub(crate) fn run_request(
+    request: &Request,
+    form: args::ProgressArg,
+    stop: &AtomicBool,
+) -> anyhow::Result<(PathBuf, bool)> {
+    let mut progress = progress::Reporter::new(form, false);
     let finished = run::run(request, stop, &mut progress);
     progress.clear();
     let finished = finished?;
-    let mut stderr = io::stderr();
-    for failure in &finished.failures {
-        writeln!(stderr, "pagelab: failed: {failure}")?;
-    }
-    writeln!(stderr, "pagelab: results are in {}", finished.directory.display())?;
+    progress.finished(&finished);
     Ok((finished.directory, finished.failures.is_empty()))
 }
 

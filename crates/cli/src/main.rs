@@ -19,11 +19,11 @@ use lab::{
     calibrate,
     plan::UsageError,
     run::{self, RunError},
-    show::{self, Causes},
+    show::{self, Causes, Which},
     state::RecipeStart,
 };
 
-use crate::args::{Command, Machine, Pagelab, State};
+use crate::args::{Command, FormatArg, Machine, Pagelab, State};
 
 /// A user's mistake, or a target asked for by name that cannot be had.
 const USAGE: u8 = 2;
@@ -65,15 +65,17 @@ fn status(error: &anyhow::Error) -> u8 {
 fn dispatch(command: Command) -> anyhow::Result<ExitCode> {
     match command {
         Command::Run(run) => run_experiment(&run),
-        Command::Show { result, seeds, series: Some(names), format, .. } => {
-            print(&show::series(&result, seeds, &names, format.into())?)
-        }
-        Command::Show { result, seeds, stalls: Some(count), format, .. } => {
-            print(&show::stalls(&result, seeds, count.into(), format.into())?)
-        }
-        Command::Show { result, seeds, causes, format, look, .. } => {
+        Command::Show { result, seeds, causes, series, stalls, format, look } => {
             let causes = if causes { Causes::Required } else { Causes::No };
-            print(&show::render(&result, seeds, look.of(format, causes))?)
+            let count = stalls.map(usize::from);
+            print(&match (FormatArg::try_from(format), &series, count) {
+                (Ok(format), Some(names), _) => show::series(&result, seeds, names, format.into())?,
+                (Ok(format), None, Some(count)) => show::stalls(&result, seeds, count, format.into())?,
+                (Ok(format), None, None) => show::render(&result, seeds, look.of(format, causes))?,
+                (Err(args::AsColumns), Some(names), _) => show::columns(&result, seeds, Which::Series(names))?,
+                (Err(args::AsColumns), None, Some(count)) => show::columns(&result, seeds, Which::Stalls(count))?,
+                (Err(args::AsColumns), None, None) => show::columns(&result, seeds, Which::Tables(causes))?,
+            })
         }
         Command::Compare(args) => compare(&args),
         Command::Ladder(args) => ladder(&args),
@@ -100,19 +102,13 @@ fn dispatch(command: Command) -> anyhow::Result<ExitCode> {
 fn run_experiment(args: &args::Run) -> anyhow::Result<ExitCode> {
     let stop = Arc::new(AtomicBool::new(false));
     lab::interrupt::set_on_signal(&stop)?;
-    let mut progress = progress::Terminal::new(args.look.quiet);
+    let mut progress = progress::Reporter::new(args.progress, args.look.quiet);
     let finished = run::run(&args.request()?, &stop, &mut progress);
     progress.clear();
     let finished = finished?;
     let causes = if args.causes { Causes::Yes } else { Causes::No };
     let code = print(&show::render(&finished.directory, None, args.look.of(args.format, causes))?)?;
-    let mut stderr = io::stderr();
-    for failure in &finished.failures {
-        writeln!(stderr, "pagelab: failed: {failure}")?;
-    }
-    if !args.look.quiet {
-        writeln!(stderr, "pagelab: results are in {}", finished.directory.display())?;
-    }
+    progress.finished(&finished);
     Ok(if finished.failures.is_empty() { code } else { ExitCode::FAILURE })
 }
 
@@ -147,7 +143,7 @@ fn ladder(args: &args::Ladder) -> anyhow::Result<ExitCode> {
     let requests = args.wanted().iter().map(lab::ladder::Wanted::request).collect::<Result<Vec<_>, _>>()?;
     let mut code = ExitCode::SUCCESS;
     for request in requests {
-        let (directory, is_whole) = evidence::run_request(&request, &stop)?;
+        let (directory, is_whole) = evidence::run_request(&request, args.progress, &stop)?;
         if !is_whole {
             code = ExitCode::FAILURE;
         }

@@ -1,6 +1,7 @@
 //! From a result directory to what is printed: a pure function of the files, so that tables are redrawn without rerunning.
 
 mod brief;
+mod columns;
 pub mod compare;
 mod head;
 mod over_time;
@@ -20,8 +21,11 @@ use report::{
     footprint::footprint_text, frontier, frontier_csv, frontier_text,
 };
 
-pub use self::over_time::{series, stalls};
 use self::zones::ZoneTables;
+pub use self::{
+    columns::{Which, columns},
+    over_time::{series, stalls},
+};
 use crate::{
     mmtests::{self, Like},
     plan::{Identity, Seeds, Simulated, UsageError},
@@ -100,15 +104,23 @@ pub(crate) struct Shown {
     without_causes: Vec<Target>,
 }
 
+impl Shown {
+    /// Refuses a result without times by cause where they are required.
+    fn check_causes(&self, causes: Causes, directory: &Path) -> Result<(), UsageError> {
+        if causes == Causes::Required && self.cells.iter().all(|cell| cell.measured.causes.is_empty()) {
+            let place = directory.display();
+            return Err(UsageError(format!("--causes: nothing in {place} says where time went; {ONLY_SIM}")));
+        }
+        Ok(())
+    }
+}
+
 /// Prints the result in `directory`, or what of it has one of these seeds.
 pub fn render(directory: &Path, seeds: Option<Seeds>, print: Print) -> Result<String, UsageError> {
     let Print { format, causes, .. } = print;
     let mut shown = read(directory, seeds)?;
     let with_causes = causes != Causes::No;
-    if causes == Causes::Required && shown.cells.iter().all(|cell| cell.measured.causes.is_empty()) {
-        let place = directory.display();
-        return Err(UsageError(format!("--causes: nothing in {place} says where time went; {ONLY_SIM}")));
-    }
+    shown.check_causes(causes, directory)?;
     if with_causes {
         shown.report.tables.extend(report::causes(&shown.cells));
         let without: BTreeSet<Target> =

@@ -8,6 +8,7 @@ mod balancing;
 pub mod causes;
 pub mod checks;
 mod classic;
+pub mod columns;
 pub mod compare;
 pub mod counters;
 pub mod csv;
@@ -34,6 +35,7 @@ mod will_it_scale;
 
 pub use self::causes::causes;
 pub use self::checks::{CheckRow, CheckTable, checks};
+pub use self::columns::{ColumnTable, Columns};
 pub use self::counters::counters;
 pub use self::csv::{CsvLine, to_csv};
 pub use self::duration::durations;

@@ -55,7 +55,7 @@ pub fn series_of(cell: &Cell) -> impl Iterator<Item = &Series> {
 }
 
 /// The series of a cell that know one of these names; all where no name is asked for, or there is one series.
-fn series_with<'a>(cell: &'a Cell, names: &'a [String]) -> impl Iterator<Item = (&'a Cell, &'a Series)> {
+pub(crate) fn series_with<'a>(cell: &'a Cell, names: &'a [String]) -> impl Iterator<Item = (&'a Cell, &'a Series)> {
     let takes_all = names.is_empty() || series_of(cell).count() == 1;
     let knows = move |series: &&Series| takes_all || series.names().iter().any(|name| names.iter().any(|n| n == name));
     series_of(cell).filter(knows).map(move |series| (cell, series))

@@ -5,7 +5,7 @@ use std::path::PathBuf;
 use clap::Args;
 use lab::plan::Seeds;
 
-use super::FormatArg;
+use super::{FormatArg, ProgressArg};
 
 /// Say which claims about published tables hold
 ///
@@ -52,6 +52,9 @@ pub(crate) struct Claims {
     /// How to print it: `csv` has a line for each part of a claim
     #[arg(long, value_enum, default_value_t = FormatArg::Text)]
     pub(crate) format: FormatArg,
+    /// How to tell progress on stderr
+    #[arg(long, value_enum, default_value_t, conflicts_with = "result")]
+    pub(crate) progress: ProgressArg,
 }
 
 /// Say how near the changes of a published table a result is

@@ -179,6 +179,9 @@ pub(crate) struct Ladder {
     /// How to print it
     #[arg(long, value_enum, default_value_t = super::FormatArg::Text)]
     pub(crate) format: super::FormatArg,
+    /// How to tell progress on stderr
+    #[arg(long, value_enum, default_value_t)]
+    pub(crate) progress: super::ProgressArg,
 }
 
 impl Ladder {

@@ -6,6 +6,7 @@ mod bad_input;
 mod calibrate;
 mod causes;
 mod cli;
+mod columns;
 mod compare;
 mod compare_own;
 mod determinism;
