@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import html
-import os
+import shutil
 import sys
 from typing import Any
 
@@ -44,7 +44,7 @@ class Bar:
             else:
                 self._handle.update(data, raw=True)
         elif self._is_terminal:
-            text = text[: max(os.get_terminal_size(sys.stderr.fileno()).columns - 1, 0)]
+            text = text[: shutil.get_terminal_size().columns - 1]
             print("\r" + text.ljust(self._width), end="", file=sys.stderr, flush=True)
             self._width = len(text)
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import itertools
 from array import array
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from functools import cached_property
 from typing import Any
 
@@ -64,29 +64,52 @@ class Column(Sequence[Value]):
         metadata = {"about": self.about} | ({"unit": self.unit} if self.unit else {})
         return na.c_schema(kind).modify(name=self.name, metadata=metadata)
 
+    def _pieces(self) -> Iterable[tuple[Value, int]]:
+        """Values, each with how many rows in turn have it."""
+        return self._runs if self._plain is None and self._runs is not None else zip(self.values, itertools.repeat(1))
+
     @cached_property
     def _is_large(self) -> bool:
         """Whether its texts are too long together for offsets of 32 bits."""
         if self.type != "string":
             return False
-        return sum(4 * len(str(text)) for text in self.values) >= 2**31
+        return sum(4 * len(str(text)) * rows for text, rows in self._pieces()) >= 2**31
 
     def _array(self) -> Any:
         import nanoarrow as na
 
-        values = self.values
-        missing = values.count(None)
-        valid = _bits([value is not None for value in values]) if missing else None
+        missing = sum(rows for value, rows in self._pieces() if value is None)
+        valid = _bits((value is not None, rows) for value, rows in self._pieces()) if missing else None
         if self.type == "string":
-            texts = [value.encode() if value is not None else b"" for value in values]  # type: ignore[union-attr]
-            ends = itertools.accumulate(map(len, texts), initial=0)
-            buffers = [valid, array("q" if self._is_large else "i", ends), b"".join(texts)]
+            buffers = [valid, *self._texts()]
         elif self.type == "bool":
-            buffers = [valid, _bits([bool(value) for value in values])]
+            buffers = [valid, _bits((bool(value), rows) for value, rows in self._pieces())]
         else:
-            filled = values if not missing else [0 if value is None else value for value in values]
-            buffers = [valid, array(_ARRAY_TYPES[self.type], filled)]  # type: ignore[arg-type]
-        return na.c_array_from_buffers(na.c_schema(self._schema()), self._rows, buffers, null_count=missing)
+            buffers = [valid, self._numbers()]
+        return na.c_array_from_buffers(self._schema(), self._rows, buffers, null_count=missing)
+
+    def _numbers(self) -> array[Any]:
+        code = _ARRAY_TYPES[self.type]
+        numbers: array[Any] = array(code)
+        if self._plain is not None:
+            numbers.extend(0 if value is None else value for value in self._plain)
+            return numbers
+        for value, rows in self._pieces():
+            one: array[Any] = array(code)
+            one.append(0 if value is None else value)
+            numbers.extend(one * rows)
+        return numbers
+
+    def _texts(self) -> tuple[array[int], bytes]:
+        """Where each text ends, and all texts."""
+        code = "q" if self._is_large else "i"
+        ends, at, texts = array(code, [0]), 0, []
+        for value, rows in self._pieces():
+            text = b"" if value is None else str(value).encode()
+            texts.append(text * rows)
+            begin, at = at, at + len(text) * rows
+            ends.extend(array(code, range(begin + len(text), at + 1, len(text))) if text else array(code, [at]) * rows)
+        return ends, b"".join(texts)
 
 
 class Table:
@@ -175,9 +198,7 @@ def _word(value: Value) -> str:
     return word if len(word) <= _SHOWN_WIDTH else word[: _SHOWN_WIDTH - 3] + "..."
 
 
-def _bits(flags: list[bool]) -> bytes:
-    """A bitmap, the first flag in the lowest bit."""
-    if not flags:
-        return b""
-    digits = "".join("1" if flag else "0" for flag in reversed(flags))
-    return int(digits, 2).to_bytes((len(flags) + 7) // 8, "little")
+def _bits(flags: Iterable[tuple[bool, int]]) -> bytes:
+    """A bitmap of flags, each with how many rows in turn have it; the first one is in the lowest bit."""
+    digits = "".join("01"[flag] * rows for flag, rows in flags)
+    return int(digits[::-1], 2).to_bytes((len(digits) + 7) // 8, "little") if digits else b""

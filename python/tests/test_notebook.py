@@ -69,6 +69,8 @@ def test_the_notebook_runs_without_a_network_and_prints_what_it_shows(here):
         NOTEBOOK.write_text(json.dumps(kept, indent=1, ensure_ascii=False) + "\n")
     found = printed(executed)
     assert all(found), "every cell prints something"
+    bars = [output for output in executed["cells"][1]["outputs"] if output["output_type"] == "display_data"]
+    assert len(bars) == 1, "one bar, whatever it says in the end"
     assert found == printed(kept), "PAGELAB_BLESS=1 writes the outputs anew"
 
 

@@ -308,7 +308,9 @@ impl<'a> ColumnTable<'a> {
                     push(name, first, *value);
                 }
                 for (column, name) in series.columns.iter().enumerate().filter(|(_, name)| wanted(name)) {
-                    samples.iter().for_each(|sample| push(name, sample.at_us, sample.values[column]));
+                    for sample in &samples {
+                        push(name, sample.at_us, sample.values[column]);
+                    }
                 }
             }
         }

@@ -21,7 +21,9 @@ fn values(document: &Value, table: &str, column: &str) -> Vec<Value> {
     let table = of(&document["tables"], table).unwrap_or_else(|| panic!("no table {table} in {document}"));
     let column = of(&table["columns"], column).unwrap_or_else(|| panic!("no column {column} in {table}"));
     let runs = column["runs"].as_array().into_iter().flatten();
-    let of_runs = runs.flat_map(|run| std::iter::repeat_n(run[0].clone(), run[1].as_u64().expect("a count") as usize));
+    let of_runs = runs.flat_map(|run| {
+        std::iter::repeat_n(run[0].clone(), usize::try_from(run[1].as_u64().expect("a count")).unwrap())
+    });
     let values: Vec<Value> = of_runs.chain(column["values"].as_array().into_iter().flatten().cloned()).collect();
     assert_eq!(Some(values.len() as u64), table["rows"].as_u64(), "{column}");
     values
