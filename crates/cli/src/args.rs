@@ -4,6 +4,8 @@ mod claims;
 mod compare;
 mod export;
 mod list;
+mod map;
+mod report;
 mod shell;
 mod state;
 mod sweep;
@@ -26,6 +28,8 @@ pub(crate) use self::{
     compare::{Compare, Ladder, Noise},
     export::{Export, Tool},
     list::{List, Listed},
+    map::Map,
+    report::Report,
     shell::{Completions, Man, Shell},
     state::{Make, State},
     sweep::Sweep,
@@ -98,6 +102,8 @@ Examples:
         #[command(flatten)]
         look: Look,
     },
+    Report(Report),
+    Map(Map),
     Compare(Compare),
     Noise(Noise),
     Ladder(Ladder),
@@ -216,6 +222,11 @@ pub(crate) struct Run {
     /// in any case. `pagelab show --series` prints it. It is part of what makes two runs the same
     #[arg(long, value_name = "TIME")]
     sample: Option<Every>,
+    /// With each sample of a simulated cell also the map of its physical memory: of every pageblock its type, how much of it is
+    /// in use, whether a huge page or pages of another mobility are in it, and whether its host knows that it is free. Each map
+    /// is a file in DIR/files; `pagelab map DIR` and `pagelab report DIR` show it
+    #[arg(long, requires = "sample")]
+    map: bool,
     /// Also print where the time of each simulated run went, by cause, with a CPU and waiting without one: all tasks and
     /// kernel threads from start to end, warm-up included. Results always hold it: `pagelab show --causes` prints it later
     #[arg(long)]
@@ -443,6 +454,9 @@ impl Run {
         if leaves_out(Target::Sim) && self.causes {
             return Err(UsageError("--causes is for target sim, which --target leaves out".to_owned()));
         }
+        if leaves_out(Target::Sim) && self.map {
+            return Err(UsageError("--map is for target sim, which --target leaves out".to_owned()));
+        }
         if !self.variant.is_empty() && targets != [Target::Sim] {
             return Err(UsageError(
                 "--variant is for --target sim alone; a twin has the rules of its kernel".to_owned(),
@@ -466,6 +480,7 @@ impl Run {
             trace: self.trace,
             sample: self.sample,
             axes: Vec::new(),
+            map: self.map,
             out: self.output.clone(),
         })
     }

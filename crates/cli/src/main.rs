@@ -19,7 +19,7 @@ use lab::{
     calibrate,
     plan::UsageError,
     run::{self, RunError},
-    show::{self, Causes, Which},
+    show::{self, Causes, PageWanted, Which},
     state::RecipeStart,
 };
 
@@ -77,6 +77,8 @@ fn dispatch(command: Command) -> anyhow::Result<ExitCode> {
                 (Err(args::AsColumns), None, None) => show::columns(&result, seeds, Which::Tables(causes))?,
             })
         }
+        Command::Report(args) => write_page(&args.wanted()),
+        Command::Map(args) => print(&show::map(&args.wanted())?),
         Command::Compare(args) => compare(&args),
         Command::Ladder(args) => ladder(&args),
         Command::Sweep(args) => sweep(&args),
@@ -134,6 +136,14 @@ fn export(args: &args::Export) -> anyhow::Result<ExitCode> {
     let code = print(&lines)?;
     writeln!(stderr, "pagelab: in each: {}", written.tests.join(", "))?;
     Ok(code)
+}
+
+/// The page is there whole or not at all.
+fn write_page(wanted: &PageWanted) -> anyhow::Result<ExitCode> {
+    let page = show::page(wanted)?;
+    report::write_whole(&wanted.output, page.as_bytes()).map_err(|error| UsageError(error.to_string()))?;
+    writeln!(io::stderr(), "pagelab: the page is in {}", wanted.output.display())?;
+    Ok(ExitCode::SUCCESS)
 }
 
 fn ladder(args: &args::Ladder) -> anyhow::Result<ExitCode> {

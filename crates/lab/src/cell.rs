@@ -58,6 +58,9 @@ pub struct Order {
     /// How often it is sampled, if at all.
     #[serde(default)]
     pub sample: Option<Every>,
+    /// The folder for files that are named by their hash, where the map of memory is wanted with each sample; of the simulator.
+    #[serde(default)]
+    pub map: Option<PathBuf>,
     /// How often the memory of the guest on its host is looked at, if at all.
     #[serde(default)]
     pub footprint: Option<Picos>,
@@ -151,7 +154,7 @@ pub fn work(order: &[u8]) -> Result<String, Problem> {
         None => real(&workload, &order),
         Some(what) => simulated(&workload, &order, what),
     };
-    let Found { measured, series, slow_path, footprint } = match found {
+    let Found { measured, series, map, slow_path, footprint } = match found {
         Ok(found) => found,
         Err(Failure::Lacking(reason)) => return Ok(line(&Record::Skipped(skipped(order.key, reason)))),
         Err(Failure::Refused(reason)) => return Err(Problem::Refused(reason)),
@@ -165,7 +168,7 @@ pub fn work(order: &[u8]) -> Result<String, Problem> {
         commit: provenance::COMMIT.to_owned(),
         max_rss_kib: host::max_rss_kib(),
     };
-    Ok(line(&Record::Cell(Cell { schema: SCHEMA, key: order.key, measured, series, slow_path, footprint, run })))
+    Ok(line(&Record::Cell(Cell { schema: SCHEMA, key: order.key, measured, series, map, slow_path, footprint, run })))
 }
 
 fn line(record: &Record) -> String {
@@ -182,6 +185,8 @@ fn skipped(key: Key, reason: String) -> Skipped {
 struct Found {
     measured: Measured,
     series: Option<Series>,
+    /// The hash of the file with the map of memory.
+    map: Option<String>,
     slow_path: Option<SlowPath>,
     footprint: Option<Footprint>,
 }
@@ -258,7 +263,7 @@ fn real(workload: &Workload, order: &Order) -> Result<Found, Failure> {
         measured.skipped.push(Skip { what: "time series".to_owned(), reason });
         None
     });
-    Ok(Found { measured, series, slow_path: None, footprint })
+    Ok(Found { measured, series, map: None, slow_path: None, footprint })
 }
 
 /// The trace event of fallbacks.
@@ -311,7 +316,7 @@ fn simulated(workload: &Workload, order: &Order, what: &Simulated) -> Result<Fou
     let (workload_there, seed) = (workload.clone(), order.key.seed);
     let (trace_lines, sample) =
         (order.trace.as_ref().map(|_| TRACE_LINES), order.sample.map(Every::time).or(order.footprint));
-    let options = sim::Options { trace_lines, sample, ..sim::Options::default() };
+    let options = sim::Options { trace_lines, sample, map: order.map.is_some(), ..sim::Options::default() };
     let conditions = conditions(&order.key)?;
     let prefix = what.prefix.clone();
     let main = async move |os: sim::Sim| {
@@ -355,7 +360,20 @@ fn simulated(workload: &Workload, order: &Order, what: &Simulated) -> Result<Fou
     let footprint = footprint
         .and_then(|(every, samples)| footprint::simulated(every, samples, held, footprint::frames(&config.machine)));
     let series = samples.filter(|_| order.sample.is_some()).map(|(every, samples)| over_time::series(every, samples));
-    Ok(Found { measured, series, slow_path: Some(over_time::slow_path(&extra.slow_operations)), footprint })
+    let instants =
+        || samples.iter().flat_map(|(_, samples)| samples.rows.iter().map(|(at, _)| *at)).collect::<Vec<_>>();
+    let map = order.map.as_deref().zip(extra.map.as_ref());
+    let map = map.map(|(folder, map)| keep_file(folder, &over_time::map(map, &instants()).to_bytes())).transpose()?;
+    let slow_path = Some(over_time::slow_path(&extra.slow_operations));
+    Ok(Found { measured, series, map, slow_path, footprint })
+}
+
+/// Writes a file of a result, named by its hash, into a folder that is made if need be; returns the name.
+fn keep_file(folder: &Path, bytes: &[u8]) -> Result<String, String> {
+    let name = blake3::hash(bytes).to_hex().to_string();
+    std::fs::create_dir_all(folder).map_err(|error| format!("{}: {error}", folder.display()))?;
+    report::write_whole(&folder.join(&name), bytes).map_err(|error| error.to_string())?;
+    Ok(name)
 }
 
 /// The hash of a state, and its frames on a machine.

@@ -84,6 +84,7 @@ pub(crate) fn request(
         trace: false,
         sample: None,
         axes: Vec::new(),
+        map: false,
         out: Some(out),
     }
 }

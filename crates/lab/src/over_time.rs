@@ -2,9 +2,10 @@
 
 use report::{
     Sample, Series, SlowPath,
+    map::{Band, BlockMap, Head, TYPES},
     slow_path::{Entry, Total},
 };
-use sim::{Samples, SlowOperation, SlowOperations};
+use sim::{MapSamples, Samples, SlowOperation, SlowOperations};
 use units::{Picos, Time};
 
 /// Microseconds, rounded down.
@@ -16,6 +17,26 @@ fn micros(at: Time) -> u64 {
 pub(crate) fn series(every: Picos, samples: &Samples) -> Series {
     let sample = |(at, values): &(Time, Vec<u64>)| Sample { at_us: micros(*at), values: values.clone() };
     Series::new(every.0, &samples.names, &samples.rows.iter().map(sample).collect::<Vec<_>>())
+}
+
+/// The map of memory whose samples are of these instants.
+pub(crate) fn map(map: &MapSamples, instants: &[Time]) -> BlockMap {
+    let band = |band: &mm::Band| Band {
+        zone: format!("node{}/{}", band.node, band.kind),
+        first: band.first,
+        blocks: band.blocks,
+    };
+    let compaction = || map.samples.iter().map(|sample| &sample.compaction);
+    let head = Head {
+        pageblock_order: map.pageblock_order,
+        group: map.group,
+        types: TYPES.map(str::to_owned).to_vec(),
+        bands: map.bands.iter().map(band).collect(),
+        at_us: instants.iter().copied().map(micros).collect(),
+        scanners: compaction().map(|zones| zones.iter().map(|zone| zone.scanners).collect()).collect(),
+        fragmentation: compaction().map(|zones| zones.iter().map(|zone| zone.fragmentation).collect()).collect(),
+    };
+    BlockMap::from_changes(head, map.samples.iter().map(|sample| sample.changed.as_slice()))
 }
 
 /// Operations that left the fast path.
@@ -80,6 +101,13 @@ mod tests {
         assert_eq!(log.entries.iter().map(|entry| log.name(entry)).collect::<Vec<_>>(), ["kswapd0", "fault"]);
         assert_eq!(log.parts(&log.entries[1]), [("migrate", 6), ("reclaim scan", 4)]);
         assert_eq!((log.entries[1].vpn, log.entries[1].order, log.entries[1].ps()), (Some(7), Some(9), 10));
+    }
+
+    #[test]
+    fn types_have_the_manager_s_numbers() {
+        let name =
+            |of: &mm::MigrateType| if *of == mm::MigrateType::Cma { "CMA".to_owned() } else { format!("{of:?}") };
+        assert_eq!(mm::MigrateType::ALL.each_ref().map(name), TYPES.map(str::to_owned));
     }
 
     #[test]

@@ -66,6 +66,8 @@ pub struct Request {
     pub sample: Option<Every>,
     /// The axes of a sweep, for whoever prints its result; empty of other runs.
     pub axes: Vec<Axis>,
+    /// With each sample of a simulated cell the map of its memory too.
+    pub map: bool,
     /// Where results go; a run that stopped there is resumed.
     pub out: Option<PathBuf>,
 }
@@ -90,6 +92,27 @@ impl From<SourceError> for UsageError {
     }
 }
 
+/// Refuses maps of memory where no cell would have one.
+fn check_map(request: &Request, sessions: &[Session]) -> Result<(), UsageError> {
+    if !request.map {
+        return Ok(());
+    }
+    if request.sample.is_none() {
+        return Err(UsageError("--map: expected --sample TIME too, which says how often".to_owned()));
+    }
+    if !sessions.iter().any(|session| session.target() == Target::Sim && !session.keys.is_empty()) {
+        return Err(UsageError("--map is for target sim, and nothing here is simulated".to_owned()));
+    }
+    let mut keys = sessions.iter().flat_map(|session| &session.keys);
+    match keys.find(|key| matches!(workload(key), Workload::Guests(_))) {
+        Some(key) => Err(UsageError(format!(
+            "--map: {} has several kernels, whose memory has no map yet; --sample alone samples them",
+            key.workload
+        ))),
+        None => Ok(()),
+    }
+}
+
 /// Everything that will run.
 #[derive(Debug)]
 pub struct Plan {
@@ -109,6 +132,8 @@ pub struct Plan {
     pub trace: bool,
     /// How often cells are sampled.
     pub sample: Option<Every>,
+    /// With each sample of a simulated cell the map of its memory too.
+    pub map: bool,
     /// Whether a workload may drop the caches of this machine.
     pub drop_caches: bool,
 }
@@ -320,6 +345,9 @@ pub struct Identity {
     /// How often its cells were sampled: results without it lack something, and on a real kernel the sampler has a part in them.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub sample: Option<Every>,
+    /// Whether simulated cells have maps of memory.
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    pub map: bool,
     /// How it is printed; none in results of earlier programs. Another one does not make another run.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub presentation: Option<Presentation>,
@@ -377,11 +405,12 @@ impl Plan {
             return Err(UsageError(format!("nothing can run here: {}", reasons.join("; "))));
         }
         let workers = request.workers.unwrap_or_else(|| linux::host::usable_cpus().len());
-        let (timeout_s, trace, sample) = (request.timeout_s, request.trace, request.sample);
+        let Request { timeout_s, trace, sample, map, .. } = *request;
+        check_map(request, &sessions)?;
         let drop_caches = request.drop_caches;
         let presentation = Presentation::of(&experiment, sessions.iter().flat_map(|session| &session.keys))?;
         let presentation = Presentation { axes: request.axes.clone(), ..presentation };
-        Ok(Self { experiment, sessions, presentation, skipped, timeout_s, workers, trace, sample, drop_caches })
+        Ok(Self { experiment, sessions, presentation, skipped, timeout_s, workers, trace, sample, map, drop_caches })
     }
 
     /// The number of cells.
@@ -408,6 +437,7 @@ impl Plan {
             simulated: self.sessions.iter().filter_map(Session::simulated).collect(),
             layout: self.experiment.layout,
             sample: self.sample,
+            map: self.map,
             presentation: Some(self.presentation.clone()),
         }
     }

@@ -291,6 +291,7 @@ impl Runner<'_> {
             simulated: None,
             trace: None,
             sample: self.plan.sample,
+            map: None,
             footprint: None,
         };
         self.workers(session, missing, order)?;
@@ -326,6 +327,7 @@ impl Runner<'_> {
             prefix: states::prefix(start, !session.settings.is_empty(), key),
         };
         let (traces, sample) = (self.plan.trace.then_some(&directory), self.plan.sample);
+        let files = self.plan.map.then(|| directory.join(report::map::FOLDER));
         let order = |key: &Key| Order {
             key: key.clone(),
             // Memory that is mapped and not there costs a simulated machine nothing.
@@ -336,6 +338,7 @@ impl Runner<'_> {
             simulated: Some(simulated(key)),
             trace: traces.map(|directory| directory.join(states::trace_name(key))),
             sample,
+            map: files.clone(),
             footprint: session.footprint(),
         };
         self.workers(session, missing, order)

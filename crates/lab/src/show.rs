@@ -4,6 +4,8 @@ mod brief;
 mod columns;
 pub mod compare;
 mod head;
+mod html;
+mod map;
 mod over_time;
 mod tail;
 #[cfg(test)]
@@ -24,6 +26,8 @@ use report::{
 use self::zones::ZoneTables;
 pub use self::{
     columns::{Which, columns},
+    html::{PageWanted, page},
+    map::{At, MapWanted, map},
     over_time::{series, stalls},
 };
 use crate::{

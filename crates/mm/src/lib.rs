@@ -59,7 +59,7 @@
 //! | `mm/khugepaged.c`        | `khugepaged.rs`, `khugepaged/`, `watermark.rs` | files, `MADV_COLLAPSE`, per-size switches |
 //! | `mm/vmstat.c`, `include/linux/vm_event_item.h` | `event.rs`, `vmstat.rs` | counts by CPU; events of what is not here |
 //! | /proc/kpageflags         | `state.rs`, `state/`           | files on disks, caches of slabs, who maps what |
-//! | `mm/page_owner.c`        | `block_census.rs`              | who asked for a page |
+//! | `mm/page_owner.c`        | `block_census.rs`, `block_map.rs` | who asked for a page |
 //! | `kernel/kthread.c`       | `daemon.rs`, `news.rs`         | when and where a thread runs: `sim` decides that |
 //! | (none: hardware)         | `bandwidth.rs`, `bandwidth/`, `line.rs`, `cost/latency.rs`, `cost/walk.rs` | |
 //! | (none: steps and prices) | `step.rs`, `cx.rs`, `cost.rs`, `cost/` | |
@@ -75,6 +75,7 @@ pub mod alloc;
 pub mod balloon;
 mod bandwidth;
 mod block_census;
+mod block_map;
 pub mod buddy;
 pub mod check;
 pub mod compact;
@@ -147,6 +148,7 @@ pub mod zone_state;
 use serde::{Deserialize, Serialize};
 use units::{CpuId, Frames, NodeId, Order, Pfn, Picos, Time};
 
+pub use block_map::{Band, BlockUse, ZoneCompaction};
 pub use fallback::Extfrag;
 pub use frame::{ControlId, FamilyId, Frame, FrameTable};
 pub use gfp::{AllocRequest, Mark, Mobility, Urgency};

@@ -7,8 +7,8 @@ use serde::{Deserialize, Serialize};
 use crate::{extfrag::Extfrag, footprint::Footprint, series::Series, slow_path::SlowPath};
 
 /// The version of the schema that this build writes. 2 has [`Cell::series`] and [`Cell::slow_path`], and else is 1; 3 has
-/// [`Measured::extfrag`], and else is 2.
-pub const SCHEMA: u32 = 3;
+/// [`Measured::extfrag`], and else is 2; 4 has [`Cell::map`], and else is 3.
+pub const SCHEMA: u32 = 4;
 /// The oldest version that it reads.
 pub const OLDEST_SCHEMA: u32 = 1;
 
@@ -47,6 +47,10 @@ pub struct Cell {
     /// repeated like what was measured, of which it is no part.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub series: Option<Series>,
+    /// The map of physical memory at the instants of [`Self::series`], where it was asked for: a file of the result's folder
+    /// [`crate::map::FOLDER`], whose name is the BLAKE3 of what it holds.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub map: Option<String>,
     /// Operations that left the allocator's fast path, where the target knows them; repeated in the same way.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub slow_path: Option<SlowPath>,

@@ -70,6 +70,18 @@ impl Series {
         self.rows.iter().map(sample).collect()
     }
 
+    /// The values of one sample by name.
+    ///
+    /// # Panics
+    /// When there is no such sample.
+    pub fn at(&self, sample: usize) -> impl Fn(&str) -> Option<u64> {
+        let values = self.samples().swap_remove(sample).values;
+        move |name| match self.columns.iter().position(|column| column == name) {
+            Some(column) => Some(values[column]),
+            None => self.still.get(name).copied(),
+        }
+    }
+
     /// Every name that it knows, of what moved and what did not, in their order.
     pub fn names(&self) -> Vec<&str> {
         let mut names: Vec<&str> = self.columns.iter().chain(self.still.keys()).map(String::as_str).collect();

@@ -465,7 +465,7 @@ pub fn simulate_guests_with<T: 'static, F: AsyncFn(Sim, usize) -> T + Clone + 's
     if let Some(lost) = world.guest_lost.take() {
         return Err(lost);
     }
-    let (end, samples) = (world.latest(), world.end_samples());
+    let (end, samples) = (world.latest(), world.end_samples().0);
     let mut times = Times::default();
     world.tasks.iter().for_each(|task| task.add_to(&mut times));
     let counters: Vec<Counters> = world.kernels.all().map(|kernel| kernel.counters.clone()).collect();

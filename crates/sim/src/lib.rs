@@ -18,7 +18,7 @@
 //! | `run_hash.rs` | (time, cpu, event) folded into 64 bits |
 //! | `inject.rs` | for tests: one step of a run loses something |
 //! | `trace.rs` | trace events as lines |
-//! | `sampler.rs`, `slow_log.rs` | what is where and was counted, over time; what left the fast path |
+//! | `sampler.rs`, `map_sampler.rs`, `slow_log.rs` | what is where and was counted, over time; what left the fast path |
 
 mod affinity;
 mod clock;
@@ -30,6 +30,7 @@ mod handle;
 mod inject;
 mod kernel;
 mod lock;
+mod map_sampler;
 mod oom;
 mod operation;
 mod programs;
@@ -70,6 +71,8 @@ pub use handle::Sim;
 use inject::Injector;
 pub use inject::{Injection, Lost};
 use kernel::{HOST, Kernel};
+use map_sampler::MapSampler;
+pub use map_sampler::{CELLS_MAX, MapSample, MapSamples};
 use run_hash::Mark;
 use sampler::Sampler;
 pub use sampler::Samples;
@@ -168,6 +171,8 @@ pub struct Options {
     pub trace_lines: Option<usize>,
     /// The time between two samples; none are taken unless asked for.
     pub sample: Option<Picos>,
+    /// With each sample the map of memory by pageblock too.
+    pub map: bool,
 }
 
 /// The output of those options.
@@ -185,6 +190,8 @@ pub struct Extra {
     pub extfrag: ExtfragCounts,
     /// Samples, with one of the start and one of the end.
     pub samples: Option<Samples>,
+    /// The map of memory at the same instants, where it was asked for.
+    pub map: Option<MapSamples>,
     /// Operations that left the fast path.
     pub slow_operations: SlowOperations,
     /// Of memory that was taken over: what was drawn, and what could not be taken over as it was.
@@ -202,6 +209,15 @@ fn taken_over(config: &Config, map: &FrameMap, draws: &mut StateDraws) -> (World
     let mut world = World::new(loaded.mm, config.cpus, config.prices.clone(), config.quantum, config.cap);
     world.kernels[HOST].add_space(loaded.init, None);
     (world, loaded.notes)
+}
+
+/// The map of memory as a kernel had it, before anything runs.
+///
+/// # Panics
+/// As [`simulate_from`].
+pub fn map_of_state(config: &Config, state: &FrameMap) -> MapSamples {
+    let (world, _) = taken_over(config, state, &mut StateDraws::new(Draws::new(config.seed)));
+    MapSampler::of(&world.kernels[HOST].mm)
 }
 
 /// Sets a kernel up as at boot.
@@ -305,6 +321,9 @@ pub fn simulate_from<T: 'static>(
     world.kernels[HOST].mm.trace_extfrag(world.trace.is_some());
     let booted = world.kernels[HOST].counters.extfrag().clone();
     world.sampler = options.sample.map(Sampler::new).unwrap_or_default();
+    if options.map {
+        world.sampler = std::mem::take(&mut world.sampler).with_map(&world.kernels[HOST].mm);
+    }
     let space = world.create_space();
     world.create_task(Placement::Spread(0), space);
     // Its first task is never killed: as long as it has no other, neither is it.
@@ -325,11 +344,11 @@ pub fn simulate_from<T: 'static>(
     }
     let result = slot.take().expect("the first task has ended");
     let Injector { steps, done: lost, .. } = world.injector;
-    let (samples, slow_operations) = (world.end_samples(), world.take_slow_operations());
+    let ((samples, map), slow_operations) = (world.end_samples(), world.take_slow_operations());
     let trace = world.trace.map(|trace| trace.text());
     let extfrag = world.kernels[HOST].counters.extfrag().since(&booted);
     let operations = world.operations;
-    let extra = Extra { steps, operations, lost, trace, extfrag, samples, slow_operations, notes };
+    let extra = Extra { steps, operations, lost, trace, extfrag, samples, map, slow_operations, notes };
     let mut times = Times::default();
     world.tasks.iter().for_each(|task| task.add_to(&mut times));
     (result, Finish { hash: world.hash.hex(), counters: world.kernels[HOST].counters.clone(), times }, extra)

@@ -9,7 +9,8 @@ use mm::{MigrateType, Mm, event::Counters};
 use units::{Picos, Time};
 
 use crate::{
-    kernel::{Kernel, Kernels},
+    kernel::{HOST, Kernel, Kernels},
+    map_sampler::{MapSampler, MapSamples},
     world::World,
 };
 
@@ -33,12 +34,14 @@ pub(crate) struct Sampler {
     /// The next instant; after all others where nobody has asked.
     pub(crate) due: Time,
     samples: Samples,
+    /// The map of memory, where that was asked for too.
+    map: Option<MapSampler>,
 }
 
 impl Default for Sampler {
     /// A sampler that takes no samples.
     fn default() -> Self {
-        Self { every: Picos(0), due: Time(u64::MAX), samples: Samples::default() }
+        Self { every: Picos(0), due: Time(u64::MAX), samples: Samples::default(), map: None }
     }
 }
 
@@ -49,7 +52,13 @@ impl Sampler {
     /// When that is not at all.
     pub(crate) fn new(every: Picos) -> Self {
         assert!(every > Picos(0), "time goes on between two samples");
-        Self { every, due: Time(0), samples: Samples::default() }
+        Self { every, due: Time(0), samples: Samples::default(), map: None }
+    }
+
+    /// A sampler which also takes the map of memory of a kernel with each sample.
+    #[must_use]
+    pub(crate) fn with_map(self, mm: &Mm) -> Self {
+        Self { map: Some(MapSampler::new(mm)), ..self }
     }
 }
 
@@ -65,10 +74,16 @@ impl World {
     #[cold]
     fn take_samples(&mut self, start: Time) {
         let values = self.sampler.samples.read(&self.kernels);
-        let Sampler { every, due, samples } = &mut self.sampler;
+        let Sampler { every, due, samples, map } = &mut self.sampler;
+        if let Some(map) = map {
+            map.look(&self.kernels[HOST].mm);
+        }
         // Bound: the number of samples.
         while *due <= start && samples.rows.len() < SAMPLES_MAX {
             samples.rows.push((*due, values.clone()));
+            if let Some(map) = map {
+                map.keep();
+            }
             *due = *due + *every;
         }
         if samples.rows.len() == SAMPLES_MAX {
@@ -76,10 +91,10 @@ impl World {
         }
     }
 
-    /// All samples of a run that has ended, with one of its end; none where nobody has asked.
-    pub(crate) fn end_samples(&mut self) -> Option<Samples> {
+    /// All samples of a run that has ended, with one of its end, and the map; none where nobody has asked.
+    pub(crate) fn end_samples(&mut self) -> (Option<Samples>, Option<MapSamples>) {
         if self.sampler.every == Picos(0) {
-            return None;
+            return (None, None);
         }
         let end = self.latest();
         self.sample_before(end);
@@ -87,8 +102,12 @@ impl World {
         if samples.rows.last().is_none_or(|(at, _)| *at < end) {
             let values = samples.read(&self.kernels);
             samples.rows.push((end, values));
+            if let Some(map) = &mut self.sampler.map {
+                map.look(&self.kernels[HOST].mm);
+                map.keep();
+            }
         }
-        Some(samples)
+        (Some(samples), self.sampler.map.take().map(MapSampler::finish))
     }
 }
 

@@ -1,6 +1,7 @@
 //! Numbers that mean something. Every quantity that crosses a crate border is one of these, so that bytes are never
 //! mistaken for frames, nor a time for a count.
 
+mod block_cell;
 mod block_census;
 mod errno;
 mod extfrag;
@@ -11,6 +12,7 @@ pub mod setting;
 mod size;
 mod time;
 
+pub use block_cell::BlockCell;
 pub use block_census::BlockCensus;
 pub use errno::Errno;
 pub use extfrag::{ExtfragClass, ExtfragCounts, ExtfragKind};

@@ -52,7 +52,7 @@ const FLOORS: [&[&str]; 8] = [
         "swap/fault.rs", "thp.rs", "touch.rs",
     ],
     &["balloon.rs", "host.rs", "mistake.rs", "reporting.rs"],
-    &["check.rs", "check/", "daemon.rs", "state.rs", "state/", "vmstat.rs"],
+    &["block_map.rs", "check.rs", "check/", "daemon.rs", "state.rs", "state/", "vmstat.rs"],
 ];
 
 /// From a file to one on a higher floor: the name that is used.

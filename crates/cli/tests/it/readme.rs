@@ -103,6 +103,7 @@ fn request() -> Request {
         trace: false,
         sample: None,
         axes: Vec::new(),
+        map: false,
         out: None,
     }
 }

@@ -117,5 +117,5 @@ pub(super) fn run(workload: &Workload, params: &Params, order: &Order, what: &Si
     measured.detail = serde_json::json!({ "tasks": tasks, "run_hash": run_hash, "variant": variant });
     let samples = sample.zip(finish.samples.as_ref());
     let series = samples.map(|(every, samples)| over_time::series(every, samples));
-    Ok(Found { measured, series, slow_path: None, footprint: None })
+    Ok(Found { measured, series, map: None, slow_path: None, footprint: None })
 }

@@ -60,6 +60,7 @@ pub(super) fn guest_plan(session: &Session, keys: &[Key], sample: Option<Every>)
             simulated: None,
             trace: None,
             sample,
+            map: None,
             footprint: session.footprint(),
         };
         serde_json::to_value(order).expect("an order serialises")

@@ -20,10 +20,22 @@ pub(super) fn discard(directory: &Path) {
         let _ = std::fs::remove_file(directory.join(file));
     }
     states::discard(directory);
+    discard_files(directory);
     let _ = std::fs::remove_dir(directory);
     if directory.parent() == Some(Path::new(RESULTS)) {
         let _ = std::fs::remove_dir(RESULTS);
     }
+}
+
+/// Removes the files of a result without cells that are named by their hash. What cannot be removed stays.
+fn discard_files(directory: &Path) {
+    let folder = directory.join(report::map::FOLDER);
+    let is_hash = |name: &str| name.len() == 64 && name.bytes().all(|byte| byte.is_ascii_hexdigit());
+    let entries = std::fs::read_dir(&folder).into_iter().flatten().flatten();
+    for entry in entries.filter(|entry| entry.file_name().to_str().is_some_and(is_hash)) {
+        let _ = std::fs::remove_file(entry.path());
+    }
+    let _ = std::fs::remove_dir(folder);
 }
 
 /// A directory for a run that names none. Runs that begin in the same second are numbered: else the second would go on
@@ -86,6 +98,7 @@ fn check_same(directory: &Path, identity: &Identity) -> Result<(), UsageError> {
     }
     let place = directory.display();
     Err(UsageError(format!(
-        "{place} holds a different run (other cells, machine, variant, --sample or program); give another directory with -o"
+        "{place} holds a different run (other cells, machine, variant, --sample, --map or program); give another \
+         directory with -o"
     )))
 }

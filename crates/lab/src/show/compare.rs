@@ -94,11 +94,7 @@ pub fn compare(wanted: &Wanted) -> Result<Compared, UsageError> {
     let names = names(&wanted.results);
     have_something_in_common(&names, &shown)?;
     let cells = marked(&names, &shown);
-    let first = &shown[0];
-    let threshold = shown.iter().map(|shown| shown.presentation.counter_threshold).min().unwrap_or(0);
-    let mut report = Report::against(&Baseline::OfTarget, first.report.layout, &cells, threshold);
-    choose_baselines(&mut report, &names, wanted.against.as_deref())?;
-    let mut comparison = Comparison::of(&report, wanted.gates);
+    let mut comparison = comparison(&names, &shown, &cells, wanted.against.as_deref(), wanted.gates)?;
     if comparison.rows.is_empty() {
         let rows = |rows: &[String]| list("", rows, 200);
         return Err(UsageError(format!(
@@ -130,6 +126,20 @@ pub fn compare(wanted: &Wanted) -> Result<Compared, UsageError> {
         }
     };
     Ok(Compared { text, failed })
+}
+
+/// Compares the columns of results, whose cells are [`marked`].
+pub(super) fn comparison(
+    names: &[String],
+    shown: &[Shown],
+    cells: &[Cell],
+    against: Option<&str>,
+    gates: Gates,
+) -> Result<Comparison, UsageError> {
+    let threshold = shown.iter().map(|shown| shown.presentation.counter_threshold).min().unwrap_or(0);
+    let mut report = Report::against(&Baseline::OfTarget, shown[0].report.layout, cells, threshold);
+    choose_baselines(&mut report, names, against)?;
+    Ok(Comparison::of(&report, gates))
 }
 
 /// How small a change the runs of results can see.
@@ -167,7 +177,7 @@ fn rows_of(results: &[PathBuf]) -> Result<Option<Like>, UsageError> {
 }
 
 /// Results by the last part of their path, where these are all different.
-fn names(results: &[PathBuf]) -> Vec<String> {
+pub(super) fn names(results: &[PathBuf]) -> Vec<String> {
     let last = |path: &PathBuf| {
         path.file_name().map_or_else(|| path.display().to_string(), |name| name.to_string_lossy().into())
     };
@@ -204,7 +214,7 @@ fn have_something_in_common(names: &[String], shown: &[Shown]) -> Result<(), Usa
 }
 
 /// All cells, each with the name of its result; those of one result alone without.
-fn marked(names: &[String], shown: &[Shown]) -> Vec<Cell> {
+pub(super) fn marked(names: &[String], shown: &[Shown]) -> Vec<Cell> {
     let of = |(name, shown): (&String, &Shown)| {
         let mut cells = shown.cells.clone();
         if names.len() > 1 {

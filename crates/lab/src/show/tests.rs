@@ -43,7 +43,7 @@ fn cell(kernel: &str, case: &str, found: u64) -> Cell {
         skipped: Vec::new(),
         detail: serde_json::Value::Null,
     };
-    Cell { schema: SCHEMA, key, measured, series: None, slow_path: None, footprint: None, run: run() }
+    Cell { schema: SCHEMA, key, measured, series: None, map: None, slow_path: None, footprint: None, run: run() }
 }
 
 fn run() -> Run {
@@ -105,6 +105,7 @@ fn result(cells: &[Cell], kernels: &[&str], presentation: Option<Presentation>) 
         simulated: vec![],
         layout: report::Layout::Head,
         sample: None,
+        map: false,
         presentation,
     };
     let identity = serde_json::to_vec(&identity).expect("an identity serialises");
@@ -313,6 +314,7 @@ fn another_presentation_is_no_other_run() {
         simulated: vec![],
         layout: report::Layout::Head,
         sample: None,
+        map: false,
         presentation,
     };
     assert!(identity(None).is_same_run(&identity(Some(presented(5)))));

@@ -50,7 +50,7 @@ fn cell(target: Target, kernel: &str, case: &str, extfrag: Option<Extfrag>) -> C
         commit: String::new(),
         max_rss_kib: 0,
     };
-    Cell { schema: SCHEMA, key, measured, series: None, slow_path: None, footprint: None, run }
+    Cell { schema: SCHEMA, key, measured, series: None, map: None, slow_path: None, footprint: None, run }
 }
 
 /// Types, orders, ownership, and how many.

@@ -94,7 +94,7 @@ fn cell(sample: f64) -> Record {
     let series = Some(Series::new(1_000_000, &["pgfault".into(), "node0/nr_free_pages".into()], &samples));
     let slow_path = Some(SlowPath::default());
     let footprint = Some(Footprint { epoch_us: 7, ..Footprint::default() });
-    Record::Cell(Cell { schema: SCHEMA, key, measured, series, slow_path, footprint, run: run() })
+    Record::Cell(Cell { schema: SCHEMA, key, measured, series, map: None, slow_path, footprint, run: run() })
 }
 
 fn system() -> Record {
@@ -133,10 +133,10 @@ fn records_come_back_as_written() {
 #[test]
 fn a_line_describes_itself() {
     let line = serde_json::to_string(&skipped("6.18")).expect("JSON");
-    assert_eq!(line, r#"{"record":"skipped","schema":3,"target":"vm","what":"6.18","reason":"no kernel"}"#);
+    assert_eq!(line, r#"{"record":"skipped","schema":4,"target":"vm","what":"6.18","reason":"no kernel"}"#);
     let line = serde_json::to_string(&cell(1.5)).expect("JSON");
     let measured = r#""metrics":[{"name":"x","unit":"ns","better":"lower","samples":[1.5]}]"#;
-    assert!(line.starts_with(r#"{"record":"cell","schema":3,"key":{"experiment":"e","#), "{line}");
+    assert!(line.starts_with(r#"{"record":"cell","schema":4,"key":{"experiment":"e","#), "{line}");
     assert!(line.contains(measured), "{line}");
     assert!(!line.contains("boot_s"), "{line}");
 }
@@ -172,8 +172,8 @@ fn a_malformed_line_is_named() {
     assert_eq!(message(&[&whole, "{\"rec", &whole]), ":2: not a result record: EOF while parsing a string at column 5");
     // Whole JSON is never cut off, not even at the end: a newer program may have written it.
     assert_eq!(message(&[&whole, "{}"]), ":2: not a result record: missing field `record`");
-    assert_eq!(message(&[&whole.replace(":3,", ":4,")]), ":1: expected schema 1 to 3, found 4");
-    assert_eq!(message(&[&whole.replace(":3,", ":0,")]), ":1: expected schema 1 to 3, found 0");
+    assert_eq!(message(&[&whole.replace(":4,", ":5,")]), ":1: expected schema 1 to 4, found 5");
+    assert_eq!(message(&[&whole.replace(":4,", ":0,")]), ":1: expected schema 1 to 4, found 0");
 }
 
 #[test]

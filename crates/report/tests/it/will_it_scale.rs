@@ -13,7 +13,7 @@ fn cell(kernel: &str, test: &str, tasks: u32, seed: u64, (iterations, idle): (f6
     };
     let metrics = [metric("iterations", "1/s", "higher", iterations), metric("idle_pct", "pct", "none", idle)];
     let cell = json!({
-        "schema": 3,
+        "schema": 4,
         "key": { "experiment": "reporting", "group": "will-it-scale-processes", "workload": "will-it-scale",
                  "case": format!("{test}-processes-{tasks}"), "params": { "test": test, "tasks": tasks.to_string() },
                  "variant": "v", "machine": "m", "state": "fresh", "target": "sim", "kernel": kernel, "seed": seed,

@@ -1,0 +1,55 @@
+//! Arguments of `report`.
+
+use std::path::PathBuf;
+
+use clap::{Args, ValueHint};
+use lab::{plan::Seeds, show::PageWanted};
+
+/// Write results as one page of HTML: to look at, to mail, to show
+///
+/// On top a sentence about all rows and the rows that changed most, with 95 % intervals, as `pagelab compare` says them. Below
+/// maps of physical memory of two kernels side by side, with a chart of fragmentation that is their place in time, then
+/// distributions of latencies, counters over time, and time by cause. The file needs no network and nothing beside it.
+///
+/// Maps and counters over time are of one run of each kernel: the median of the seeds by the first metric.
+#[derive(Debug, Args)]
+#[command(after_help = "\
+Examples:
+  pagelab run thpscale-4.1 --seeds 8 --sample 100ms --map -o results/mine
+  pagelab report results/mine -o report.html
+  pagelab report results/old results/new -o report.html
+  pagelab report results/mine --case threads-7 --kernel 4.1-rc2+0 --kernel 4.1-rc2+4 -o report.html
+
+What a result lacks, the page says, with the command that records it.
+Exit status: 0 written, 2 wrong input, or a file that cannot be written: then nothing is.")]
+pub(crate) struct Report {
+    /// Result directories; the first is what the others are compared with
+    #[arg(required = true, value_hint = ValueHint::DirPath)]
+    results: Vec<PathBuf>,
+    /// Where to write the page; a file that is there is replaced
+    #[arg(short, long, value_name = "FILE", value_hint = ValueHint::FilePath)]
+    output: PathBuf,
+    /// Only what was run with seeds 1 to N, or with those from A to B
+    #[arg(long, value_name = "N|A-B")]
+    seeds: Option<Seeds>,
+    /// A column that is shown over time: its kernel, or its label as --format csv has it; may be given up to four times
+    /// [default: the first four]
+    #[arg(long, value_name = "COLUMN")]
+    kernel: Vec<String>,
+    /// The case that is shown over time, such as base-threads-1 [default: the first with a map]
+    #[arg(long, value_name = "CASE")]
+    case: Option<String>,
+}
+
+impl Report {
+    /// This command in the laboratory's words.
+    pub(crate) fn wanted(&self) -> PageWanted {
+        PageWanted {
+            results: self.results.clone(),
+            seeds: self.seeds,
+            kernels: self.kernel.clone(),
+            case: self.case.clone(),
+            output: self.output.clone(),
+        }
+    }
+}

@@ -1,0 +1,414 @@
+//! Results as one page: what is compared, maps of memory, samples over time, distributions, time by cause.
+
+use std::{
+    collections::{BTreeMap, BTreeSet},
+    path::{Path, PathBuf},
+};
+
+use report::{
+    Cell, Column,
+    compare::{Compared, Comparison, Family, Gates, Tested, Verdict},
+    html::{self, Cause, Causes, Changed, Curve, Distribution, Document, Kernel, Map, MapBand, PairOf},
+    map::{BlockMap, unusable},
+    short::text::list,
+};
+use units::Order;
+
+use super::{
+    Shown,
+    compare::{comparison, marked, names},
+    map::load,
+    read,
+};
+use crate::{
+    plan::{Seeds, UsageError},
+    source::unknown,
+};
+
+/// Rows of the first screen.
+const ROWS: usize = 5;
+/// Kernels that are shown over time.
+const KERNELS_MAX: usize = 4;
+/// Samples of a map on a page, at first: as many as a screen has columns.
+const SAMPLES_MAX: usize = 480;
+/// Bytes of all maps of a page, before they are written in base 64.
+const MAPS_MAX: usize = 7 << 20;
+/// Marks of stalls, of each kernel.
+const STALLS: usize = 60;
+/// Distributions of a page.
+const DISTRIBUTIONS_MAX: usize = 60;
+/// Fewer samples than this in each run are no distribution.
+const SAMPLES_MIN: usize = 8;
+
+/// A page that a user asks for.
+#[derive(Clone, Debug)]
+pub struct PageWanted {
+    /// Result directories; columns of the first one are what others are compared with.
+    pub results: Vec<PathBuf>,
+    /// Only what was run with these seeds.
+    pub seeds: Option<Seeds>,
+    /// Kernels that are shown over time; else the first ones.
+    pub kernels: Vec<String>,
+    /// The case that is shown over time; else the first one with a map, or with samples.
+    pub case: Option<String>,
+    /// The file that it goes to.
+    pub output: PathBuf,
+}
+
+/// Results on one page.
+///
+/// # Errors
+/// A directory that is no result, a result without a cell, a kernel or case that is not there, a map that is damaged.
+pub fn page(wanted: &PageWanted) -> Result<String, UsageError> {
+    let mut shown = Vec::new();
+    for directory in &wanted.results {
+        let found = read(directory, wanted.seeds)?;
+        if found.cells.is_empty() {
+            return Err(UsageError(format!("{}: no cell is done, so there is nothing to show", directory.display())));
+        }
+        shown.push(found);
+    }
+    let names = names(&wanted.results);
+    let cells = marked(&names, &shown);
+    let runs = Runs { wanted, cells: &cells, names: &names };
+    let case = runs.case()?;
+    let kernels = runs.kernels(&case)?;
+    let experiments: BTreeSet<&str> = shown.iter().map(|shown| shown.experiment.as_str()).collect();
+    let machines: BTreeSet<&str> = cells.iter().map(|cell| cell.key.machine.as_str()).collect();
+    let of = |words: BTreeSet<&str>| words.into_iter().collect::<Vec<_>>().join(", ");
+    let (pairs, verdict) = match pairs(&names, &shown, &cells) {
+        Ok(pairs) => (pairs, "No row is in two columns, so nothing is compared.".to_owned()),
+        Err(UsageError(reason)) => (Vec::new(), format!("Nothing is compared. {reason}")),
+    };
+    let first = &wanted.results[0];
+    let all = wanted.results.iter().map(|path| path.display().to_string()).collect::<Vec<_>>().join(" ");
+    let document = Document {
+        title: of(experiments),
+        subtitle: format!("{}; over time: {case}", of(machines)),
+        command: format!("pagelab report {all} -o {}", wanted.output.display()),
+        compare: format!("pagelab compare {all}"),
+        program: of(shown.iter().map(|shown| shown.program.as_str()).collect()),
+        verdict,
+        pairs,
+        missing: missing(&kernels, &cells, first),
+        kernels,
+        ecdf: distributions(&cells),
+        causes: causes(&cells),
+    };
+    Ok(html::page(&document))
+}
+
+/// All cells, and what of them is wanted.
+struct Runs<'a> {
+    wanted: &'a PageWanted,
+    cells: &'a [Cell],
+    names: &'a [String],
+}
+
+impl Runs<'_> {
+    /// The case that is shown over time.
+    fn case(&self) -> Result<String, UsageError> {
+        let known: BTreeSet<&str> = self.cells.iter().map(|cell| cell.key.case.as_str()).collect();
+        if let Some(case) = &self.wanted.case {
+            let known: Vec<&str> = known.into_iter().collect();
+            let is_known = known.contains(&case.as_str());
+            let problem = || UsageError(format!("--case: {}", unknown("case", case, &known)));
+            return is_known.then(|| case.clone()).ok_or_else(problem);
+        }
+        let first = |has: fn(&Cell) -> bool| self.cells.iter().find(|cell| has(cell));
+        let found = first(|cell| cell.map.is_some()).or_else(|| first(|cell| cell.series.is_some()));
+        Ok(found.unwrap_or(&self.cells[0]).key.case.clone())
+    }
+
+    /// One run of each column that is shown over time, with what it has.
+    fn kernels(&self, case: &str) -> Result<Vec<Kernel>, UsageError> {
+        let mut columns: Vec<Column> = Vec::new();
+        for cell in self.cells.iter().filter(|cell| cell.key.case == case) {
+            if !columns.contains(&cell.key.column()) {
+                columns.push(cell.key.column());
+            }
+        }
+        let labels: Vec<String> = columns.iter().map(Column::label).collect();
+        if self.wanted.kernels.len() > KERNELS_MAX {
+            let found = self.wanted.kernels.len();
+            return Err(UsageError(format!("--kernel: expected at most {KERNELS_MAX}, found {found}")));
+        }
+        if !self.wanted.kernels.is_empty() {
+            let mut chosen = Vec::new();
+            for name in &self.wanted.kernels {
+                let known: Vec<&str> = labels.iter().map(String::as_str).collect();
+                let is_it = |column: &&Column| column.label() == *name || column.kernel == *name;
+                let found = columns.iter().find(is_it);
+                let problem = || UsageError(format!("--kernel: {}", unknown("column", name, &known)));
+                chosen.push(found.ok_or_else(problem)?.clone());
+            }
+            columns = chosen;
+        }
+        columns.truncate(KERNELS_MAX);
+        let mut runs = Vec::new();
+        for column in &columns {
+            let of_column: Vec<&Cell> =
+                self.cells.iter().filter(|cell| cell.key.case == case && cell.key.column() == *column).collect();
+            let (cell, note) = median(&of_column);
+            let map = cell.map.is_some().then(|| load(self.directory(cell), cell)).transpose()?;
+            runs.push((name_of(column, &columns), note, cell, map));
+        }
+        let samples = fitting(runs.iter().filter_map(|(.., map)| map.as_ref()));
+        Ok(runs.into_iter().map(|(name, note, cell, map)| kernel(name, note, cell, map.as_ref(), samples)).collect())
+    }
+
+    /// The result that a cell is of.
+    fn directory(&self, cell: &Cell) -> &Path {
+        let of_result = |name: &String| self.names.iter().position(|known| known == name);
+        &self.wanted.results[cell.key.result.as_ref().and_then(of_result).unwrap_or(0)]
+    }
+}
+
+/// A column's name for people, as short as it can be.
+fn name_of(column: &Column, all: &[Column]) -> String {
+    let is_alone =
+        |of: fn(&Column) -> (Option<&String>, &str)| all.iter().filter(|other| of(other) == of(column)).count() == 1;
+    if is_alone(|column| (None, &column.kernel)) {
+        column.kernel.clone()
+    } else if is_alone(|column| (column.result.as_ref(), &column.kernel)) {
+        format!("{} {}", column.result.as_deref().unwrap_or_default(), column.kernel)
+    } else {
+        column.label()
+    }
+}
+
+/// The run of a column that is shown: of those with a map, or else with samples, the median by the mean of the first metric.
+fn median<'a>(cells: &[&'a Cell]) -> (&'a Cell, String) {
+    let having = |has: fn(&Cell) -> bool| cells.iter().copied().filter(|cell| has(cell)).collect::<Vec<_>>();
+    let with_map = having(|cell| cell.map.is_some());
+    let with_series = having(|cell| cell.series.is_some());
+    let mut from = [with_map, with_series].into_iter().find(|cells| !cells.is_empty()).unwrap_or(cells.to_vec());
+    let metric = |cell: &Cell| cell.measured.metrics.first().map(|metric| metric.name.clone());
+    let mean = |cell: &Cell| {
+        let samples = cell.measured.metrics.first().map_or(&[][..], |metric| &metric.samples);
+        samples.iter().sum::<f64>() / samples.len().max(1) as f64
+    };
+    from.sort_by(|a, b| mean(a).total_cmp(&mean(b)));
+    let cell = from[(from.len() - 1) / 2];
+    let of = metric(cell).filter(|_| from.len() > 1).map(|metric| format!(", the median by {metric}"));
+    (cell, format!("seed {}{}", cell.key.seed, of.unwrap_or_default()))
+}
+
+/// How many samples each map may have so that all maps fit.
+fn fitting<'a>(maps: impl Iterator<Item = &'a BlockMap>) -> usize {
+    let maps: Vec<&BlockMap> = maps.collect();
+    let mut samples = SAMPLES_MAX;
+    let bytes = |most: usize| maps.iter().map(|map| map.only(&thinned(map.len(), most)).packed().len()).sum::<usize>();
+    // Bound: the bits of a number.
+    while samples > 2 && bytes(samples) > MAPS_MAX {
+        samples /= 2;
+    }
+    samples
+}
+
+/// So many of some samples, evenly, with the first and the last of them.
+fn thinned(all: usize, most: usize) -> Vec<usize> {
+    if all <= most {
+        return (0..all).collect();
+    }
+    (0..most).map(|at| at * (all - 1) / (most - 1)).collect()
+}
+
+fn kernel(name: String, note: String, cell: &Cell, map: Option<&BlockMap>, samples: usize) -> Kernel {
+    let order = map.map_or(Order::HUGE.0, |map| map.head.pageblock_order);
+    let stalls = cell.slow_path.iter().flat_map(|log| log.longest(STALLS)).map(|entry| entry.start_ps / 1_000_000);
+    Kernel {
+        name,
+        note,
+        map: map.map(|map| of_page(map, &thinned(map.len(), samples))),
+        unusable: cell.series.as_ref().and_then(|series| unusable(series, order)),
+        series: cell.series.clone(),
+        stalls: stalls.collect(),
+    }
+}
+
+/// Some samples of a map.
+fn of_page(map: &BlockMap, samples: &[usize]) -> Map {
+    let some = map.only(samples);
+    let band = |band: &report::map::Band| MapBand {
+        zone: band.zone.clone(),
+        title: band.title(),
+        first: band.first,
+        blocks: band.blocks,
+    };
+    let seen: BTreeSet<u8> = (0..some.len()).flat_map(|at| some.cells(at)).map(|cell| cell.kind).collect();
+    Map {
+        pageblock_order: some.head.pageblock_order,
+        group: some.head.group,
+        types: some.head.types.clone(),
+        seen: seen.into_iter().collect(),
+        bands: some.head.bands.iter().map(band).collect(),
+        packed: html::base64(&some.packed()),
+        at_us: some.head.at_us,
+        scanners: some.head.scanners,
+        fragmentation: some.head.fragmentation,
+        of_series: samples.to_vec(),
+    }
+}
+
+/// Columns that can be compared, two by two. Results that have nothing in common stand beside each other without a verdict.
+fn pairs(names: &[String], shown: &[Shown], cells: &[Cell]) -> Result<Vec<PairOf>, UsageError> {
+    let comparison = comparison(names, shown, cells, None, Gates::default())?;
+    let mut columns: Vec<(&str, &str)> = Vec::new();
+    for row in &comparison.rows {
+        let pair = (row.old_column.as_str(), row.new_column.as_str());
+        if !columns.contains(&pair) {
+            columns.push(pair);
+        }
+    }
+    let all: BTreeSet<Column> = cells.iter().map(|cell| cell.key.column()).collect();
+    let all: Vec<Column> = all.into_iter().collect();
+    let name = |label: &str| {
+        let column = all.iter().find(|column| column.label() == label);
+        column.map_or_else(|| label.to_owned(), |column| name_of(column, &all))
+    };
+    let pair = |pair: (&str, &str)| pair_of(&comparison, pair, (name(pair.0), name(pair.1)));
+    Ok(columns.into_iter().filter_map(pair).collect())
+}
+
+fn pair_of(comparison: &Comparison, columns: (&str, &str), (old, new): (String, String)) -> Option<PairOf> {
+    let is_of = |row: &&Compared| {
+        row.family == Family::Primary && (row.old_column.as_str(), row.new_column.as_str()) == columns
+    };
+    let rows: Vec<&Compared> = comparison.rows.iter().filter(is_of).collect();
+    let mut changed: Vec<(&Compared, Changed)> = rows.iter().filter_map(|row| Some((*row, changed(row)?))).collect();
+    let size = |change: &Changed| change.change.abs();
+    changed.sort_by(|(a, x), (b, y)| {
+        b.verdict.is_starred().cmp(&a.verdict.is_starred()).then(size(y).total_cmp(&size(x)))
+    });
+    let runs = rows.first()?.runs;
+    let verdict = sentence(&rows, &old, &new);
+    let rows = changed.into_iter().take(ROWS).map(|(_, changed)| changed).collect();
+    Some(PairOf { old, new, verdict, runs, rows })
+}
+
+/// One sentence about all rows of two columns.
+fn sentence(rows: &[&Compared], old: &str, new: &str) -> String {
+    let count = |verdicts: &[Verdict]| rows.iter().filter(|row| verdicts.contains(&row.verdict)).count();
+    let words: Vec<String> = [
+        (count(&[Verdict::Better]), "better"),
+        (count(&[Verdict::Worse]), "worse"),
+        (count(&[Verdict::NoChange, Verdict::Same]), "the same or nearly so"),
+        (count(&[Verdict::CannotTell, Verdict::DiffersInAll]), "not told apart"),
+        (count(&[Verdict::OneRun]), "of one run, which tells nothing of luck"),
+    ]
+    .into_iter()
+    .filter(|(count, _)| *count > 0)
+    .map(|(count, word)| format!("{count} {word}"))
+    .collect();
+    let of = if rows.len() == 1 { "row" } else { "rows" };
+    format!("{new} against {old}, {} {of}: {}.", rows.len(), words.join(", "))
+}
+
+/// The change of a row in per cent; none where the old value is zero.
+fn changed(row: &Compared) -> Option<Changed> {
+    let of_old = |value: f64| (row.old != 0.0).then(|| value / row.old.abs() * 100.0);
+    let plain = of_old(row.new - row.old)?;
+    let (change, low, high) = match &row.tested {
+        Tested::By(test) => match (test.percent, test.interval) {
+            (Some(percent), _) => (percent.change, Some(percent.low), Some(percent.high)),
+            (None, Some(bounds)) => (plain, of_old(bounds.low), of_old(bounds.high)),
+            (None, None) => (plain, None, None),
+        },
+        Tested::OneRun | Tested::Same | Tested::DiffersInAll => (plain, None, None),
+    };
+    let name = format!("{} {}", row.stat, row.operation);
+    let letter = |letter: char| if letter.is_ascii_alphanumeric() { letter.to_ascii_lowercase() } else { '-' };
+    Some(Changed {
+        id: name.chars().map(letter).collect(),
+        name,
+        unit: row.unit.clone(),
+        old: row.old,
+        new: row.new,
+        change,
+        low,
+        high,
+        verdict: row.verdict.word(),
+    })
+}
+
+/// A metric and case, and its unit.
+type Title = (String, String);
+/// Samples by column.
+type Samples = BTreeMap<Column, Vec<f64>>;
+
+/// Distributions of metrics of which cells keep samples, all seeds together.
+fn distributions(cells: &[Cell]) -> Vec<Distribution> {
+    let columns: BTreeSet<Column> = cells.iter().map(|cell| cell.key.column()).collect();
+    let columns: Vec<Column> = columns.into_iter().collect();
+    let mut sets: Vec<(Title, Samples)> = Vec::new();
+    for cell in cells {
+        for metric in cell.measured.metrics.iter().filter(|metric| metric.samples.len() >= SAMPLES_MIN) {
+            let class = metric.class.as_deref().unwrap_or(&metric.name);
+            let part = metric.part.as_deref().unwrap_or(&cell.key.case);
+            let key = (format!("{class} {part}"), metric.unit.clone());
+            let known = sets.iter().position(|(known, _)| *known == key);
+            let at = known.unwrap_or_else(|| {
+                sets.push((key, BTreeMap::new()));
+                sets.len() - 1
+            });
+            sets[at].1.entry(cell.key.column()).or_default().extend(&metric.samples);
+        }
+    }
+    sets.truncate(DISTRIBUTIONS_MAX);
+    let set = |((title, unit), curves): (Title, Samples)| Distribution {
+        title,
+        unit,
+        curves: curves.into_iter().map(|(column, samples)| Curve::of(name_of(&column, &columns), samples)).collect(),
+    };
+    sets.into_iter().map(set).collect()
+}
+
+/// Times by cause, case by case.
+fn causes(cells: &[Cell]) -> Vec<Causes> {
+    let mut all = Vec::new();
+    for table in report::causes(cells) {
+        let columns: Vec<Column> = table.columns.iter().map(|head| head.column.clone()).collect();
+        let cases: BTreeSet<&str> = table.rows.iter().map(|row| row.case.as_str()).collect();
+        for case in cases {
+            let name = |metric: &str| {
+                metric
+                    .strip_prefix("cpu.")
+                    .map(str::to_owned)
+                    .or_else(|| metric.strip_prefix("waiting.").map(|cause| format!("waiting: {cause}")))
+            };
+            let row = |row: &report::Row| {
+                let values = row.cells.iter().map(|cell| cell.as_ref().map(|value| value.value)).collect();
+                Some(Cause { name: name(&row.metric)?, values })
+            };
+            let rows = table.rows.iter().filter(|row| row.case == case).filter_map(row).collect();
+            let columns = columns.iter().map(|column| name_of(column, &columns)).collect();
+            all.push(Causes { title: case.to_owned(), columns, rows });
+        }
+    }
+    all
+}
+
+/// Parts that the page lacks, with the command that records each.
+fn missing(kernels: &[Kernel], cells: &[Cell], first: &Path) -> Vec<(String, String)> {
+    let run = |more: &str| format!("pagelab run {} {more} -o {}-sampled", cells[0].key.experiment, first.display());
+    let mut missing = Vec::new();
+    if kernels.iter().all(|kernel| kernel.map.is_none()) {
+        missing.push(("No map of memory is here; this records one:".to_owned(), run("--sample 100ms --map")));
+    }
+    if kernels.iter().all(|kernel| kernel.series.is_none()) {
+        missing.push(("Nothing was sampled over time; this samples:".to_owned(), run("--sample 100ms")));
+    }
+    let columns: BTreeSet<Column> = cells.iter().map(|cell| cell.key.column()).collect();
+    if columns.len() > kernels.len() {
+        let kernels: Vec<String> = columns.iter().map(|column| column.kernel.clone()).collect();
+        let text = list("Other kernels over time: ", &kernels, 300);
+        missing.push((text, "pagelab report RESULT --kernel NAME --kernel NAME".to_owned()));
+    }
+    let cases: BTreeSet<&str> = cells.iter().map(|cell| cell.key.case.as_str()).collect();
+    if cases.len() > 1 {
+        let cases: Vec<String> = cases.into_iter().map(str::to_owned).collect();
+        missing.push((list("Other cases over time: ", &cases, 300), "pagelab report RESULT --case NAME".to_owned()));
+    }
+    missing
+}

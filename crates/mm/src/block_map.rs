@@ -1,0 +1,228 @@
+//! Linux: pagetypeinfo_showmixedcount_print() in mm/page_owner.c (v6.1), and what /proc/kpageflags says of each frame.
+//! Differs: of each pageblock how many of its frames are in use, and what huge pages and reporting have to do with it.
+
+use units::{Mobility, NodeId, Order, Pfn};
+
+use crate::{Frame, MigrateType, Mm, ZoneKind, compact::FreeBlocks};
+
+/// Pageblocks of one zone, one after the other.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Band {
+    /// The zone's node.
+    pub node: NodeId,
+    /// Which of the node's zones.
+    pub kind: ZoneKind,
+    /// The first pageblock, by its number: its first frame by the frames of one.
+    pub first: u32,
+    /// How many there are.
+    pub blocks: u32,
+}
+
+/// The use of one pageblock.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct BlockUse {
+    /// The type of the pageblock.
+    pub migrate_type: MigrateType,
+    /// Frames that the page allocator manages.
+    pub frames: u32,
+    /// Those of them that are on no free list. Frames on per-CPU lists are among them.
+    pub used: u32,
+    /// Free frames of which the host has been told.
+    pub reported: u32,
+    /// A folio of anonymous memory as large as a pageblock starts here.
+    pub huge: bool,
+    /// Frames in movable use.
+    pub has_movable: bool,
+    /// Frames in other use.
+    pub has_unmovable: bool,
+}
+
+/// Compaction of a zone.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct ZoneCompaction {
+    /// The pageblocks, by number, at which the asynchronous migrate scanner and the free scanner go on
+    /// (`compact_cached_migrate_pfn`, `compact_cached_free_pfn`).
+    pub scanners: [u32; 2],
+    /// The fragmentation index for a pageblock: towards 0 a request fails for want of memory, towards 1000 because memory is in
+    /// pieces, and at -1000 it does not fail.
+    pub fragmentation: i64,
+}
+
+impl BlockUse {
+    /// Does it hold frames in use of another mobility than its type is for? Of types that no request names: of both.
+    pub fn is_mixed(&self) -> bool {
+        match self.migrate_type {
+            MigrateType::Movable | MigrateType::Cma => self.has_unmovable,
+            MigrateType::Unmovable | MigrateType::Reclaimable => self.has_movable,
+            MigrateType::HighAtomic | MigrateType::Reserve | MigrateType::Isolate => {
+                self.has_movable && self.has_unmovable
+            }
+        }
+    }
+}
+
+impl Mm {
+    /// Every zone's pageblocks, in the order of addresses.
+    pub fn bands(&self) -> Vec<Band> {
+        let order = self.frames.blocks.order();
+        let mut bands: Vec<Band> = Vec::new();
+        let mut last = None;
+        for block in 0..self.frames.len() >> order.0 {
+            let zone = self.frames.blocks.zone(Pfn(block << order.0));
+            match (zone, bands.last_mut()) {
+                (Some(_), Some(band)) if zone == last => band.blocks += 1,
+                (Some(of), _) => {
+                    let zone = &self.zones[of];
+                    bands.push(Band { node: zone.node, kind: zone.kind, first: block, blocks: 1 });
+                }
+                (None, _) => {}
+            }
+            last = zone;
+        }
+        bands
+    }
+
+    /// Shows every pageblock of [`Self::bands`]. It looks at every block of frames.
+    pub fn visit_pageblocks(&self, mut see: impl FnMut(BlockUse)) {
+        let (order, blocks) = (self.frames.blocks.order(), &self.frames.blocks);
+        let mut current: Option<(u32, BlockUse)> = None;
+        self.visit_blocks(|pfn, frames, frame| {
+            let mut at = pfn.0;
+            // Bound: the pageblocks of the block.
+            while at < pfn.0 + frames {
+                let number = at >> order.0;
+                if current.is_none_or(|(known, _)| known != number) {
+                    let new = BlockUse {
+                        migrate_type: blocks.migrate_type(Pfn(at)),
+                        frames: 0,
+                        used: 0,
+                        reported: 0,
+                        huge: false,
+                        has_movable: false,
+                        has_unmovable: false,
+                    };
+                    if let Some((_, whole)) = current.replace((number, new)) {
+                        see(whole);
+                    }
+                }
+                let end = (pfn.0 + frames).min((number + 1) << order.0);
+                let (_, block) = current.as_mut().expect("it was just put there");
+                block.add(frame, end - at, order);
+                at = end;
+            }
+        });
+        if let Some((_, whole)) = current {
+            see(whole);
+        }
+    }
+
+    /// How far compaction of a zone has come, and why a huge page would fail there.
+    ///
+    /// # Panics
+    /// When there is no such zone.
+    pub fn zone_compaction(&self, node: NodeId, kind: ZoneKind) -> ZoneCompaction {
+        let order = self.frames.blocks.order();
+        let zone = self.zones.iter().find(|zone| (zone.node, zone.kind) == (node, kind)).expect("the zone is there");
+        let scanners = [zone.compact.cached_migrate[0], zone.compact.cached_free];
+        let fragmentation = FreeBlocks::of(&zone.buddy, order).fragmentation_index(order);
+        ZoneCompaction { scanners: scanners.map(|pfn| pfn.0 >> order.0), fragmentation }
+    }
+}
+
+impl BlockUse {
+    fn add(&mut self, frame: Frame, frames: u32, pageblock: Order) {
+        match frame {
+            // What else is no head of a block has its head in the same pageblock, or is a block larger than that.
+            Frame::Reserved | Frame::Interior | Frame::Tail { .. } => return,
+            Frame::Free { reported, .. } => {
+                self.frames += frames;
+                self.reported += if reported { frames } else { 0 };
+                return;
+            }
+            Frame::Pcp { .. } => {}
+            Frame::Anon { order, .. } => {
+                self.has_movable = true;
+                self.huge |= order == pageblock;
+            }
+            Frame::File { .. } | Frame::Isolated { .. } | Frame::Kernel { mobility: Mobility::Movable, .. } => {
+                self.has_movable = true;
+            }
+            Frame::Slab(_) | Frame::Kernel { .. } | Frame::ZeroHuge | Frame::PageTable => self.has_unmovable = true,
+        }
+        self.frames += frames;
+        self.used += frames;
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use units::{CpuId, Frames, Time};
+
+    use super::*;
+    use crate::{
+        AllocRequest, MachineSpec, NodeSpec, Settings, ZoneSpec, cost::Prices, cx::Cx, event::Counters, variant,
+    };
+
+    /// Two zones with a hole between them.
+    fn mm() -> Mm {
+        let zone = |kind, start: u32, frames| ZoneSpec {
+            kind,
+            start: Pfn(start),
+            spanned: Frames(frames),
+            present: Frames(frames),
+            managed: Frames(frames),
+        };
+        let zones = vec![zone(ZoneKind::Dma32, 0, 4 * 512), zone(ZoneKind::Normal, 8 * 512, 3 * 512 + 100)];
+        let node = NodeSpec { id: NodeId(0), cpus: vec![CpuId(0)], distance: vec![10], zones };
+        let machine = MachineSpec { pageblock_order: Order::HUGE, max_order: Order(10), nodes: vec![node] };
+        Mm::new(&machine, *variant::named("v6.1"), &Settings::default())
+    }
+
+    fn blocks(mm: &Mm) -> Vec<BlockUse> {
+        let mut blocks = Vec::new();
+        mm.visit_pageblocks(|block| blocks.push(block));
+        blocks
+    }
+
+    #[test]
+    fn bands_are_zones_in_the_order_of_addresses() {
+        let mm = mm();
+        let bands: Vec<_> = mm.bands().iter().map(|band| (band.kind, band.first, band.blocks)).collect();
+        assert_eq!(bands, [(ZoneKind::Dma32, 0, 4), (ZoneKind::Normal, 8, 4)]);
+        let blocks = blocks(&mm);
+        assert_eq!(
+            blocks.iter().map(|block| block.frames).collect::<Vec<_>>(),
+            [512, 512, 512, 512, 512, 512, 512, 100]
+        );
+        assert!(blocks.iter().all(|block| block.used == 0 && !block.is_mixed()));
+    }
+
+    #[test]
+    fn what_is_seen_is_what_the_census_counts() {
+        let mut mm = mm();
+        let (prices, mut counters) = (Prices::free(), Counters::default());
+        let mut cx = Cx::new(CpuId(0), Time(0), &prices, &mut counters);
+        let kernel = AllocRequest { order: Order(3), ..AllocRequest::gfp_nowait(NodeId(0)) };
+        let movable = AllocRequest { order: Order::BASE, mobility: Mobility::Movable, ..kernel };
+        for n in 0..900 {
+            let request = if n % 200 == 7 { &kernel } else { &movable };
+            mm.alloc(&mut cx, request).expect("there is memory");
+        }
+        let (blocks, census, by_use) = (blocks(&mm), mm.census(), mm.block_census());
+        let of_type = |of: MigrateType| blocks.iter().filter(|block| block.migrate_type == of).count() as u64;
+        for of in MigrateType::ALL {
+            let counted: u64 = census.zones.iter().map(|zone| zone.blocks[of as usize]).sum();
+            assert_eq!(of_type(of), counted, "{of:?}");
+        }
+        let free = |block: &&BlockUse| block.used == 0 && block.frames == 512;
+        assert_eq!(
+            blocks.iter().filter(free).count() as u64,
+            census.zones.iter().map(|zone| zone.free_blocks).sum::<u64>()
+        );
+        assert_eq!(blocks.iter().filter(|block| block.has_unmovable).count() as u64, by_use.with_unmovable);
+        let both = |block: &&BlockUse| block.has_unmovable && block.has_movable;
+        assert_eq!(blocks.iter().filter(both).count() as u64, by_use.mixed);
+        let on_lists: u64 = census.nodes[0].gauges[0].1;
+        assert_eq!(blocks.iter().map(|block| u64::from(block.frames - block.used)).sum::<u64>(), on_lists);
+    }
+}

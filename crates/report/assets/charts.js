@@ -1,0 +1,270 @@
+"use strict";
+// Charts: dots with whiskers, the scrubber, distributions and stacks as SVG; lines over time by uPlot.
+
+function swatches(names, hues) {
+  return el(
+    "div",
+    { class: "legend" },
+    names.map((name, at) => el("span", {}, el("span", { class: "swatch", style: `background:${hues[at]}` }), name)),
+  );
+}
+
+/** The change of each row in per cent, with its 95 % interval. */
+function dots(rows) {
+  const holder = el("div", { class: "chart" });
+  const draw = redrawn(holder, (width) => {
+    const narrow = width < 560,
+      left = narrow ? 6 : Math.min(300, width * 0.32),
+      right = narrow ? 60 : 190,
+      line = narrow ? 44 : 28;
+    const ends = rows.flatMap((row) => [row.low ?? row.change, row.high ?? row.change, 0]);
+    const [least, most] = [Math.min(...ends, -1), Math.max(...ends, 1)];
+    const pad = (most - least) * 0.06;
+    const x = (value) => left + ((value - least + pad) / (most - least + 2 * pad)) * (width - left - right);
+    const height = rows.length * line + 24;
+    const root = svg("svg", {
+      viewBox: `0 0 ${width} ${height}`,
+      role: "img",
+      "aria-label": "Changes of the five most changed rows, in per cent",
+    });
+    root.append(svg("line", { x1: x(0), x2: x(0), y1: 2, y2: height - 20, class: "zero" }));
+    for (const tick of ticks(least, most, narrow ? 4 : 7)) {
+      root.append(
+        svg("text", { x: x(tick), y: height - 6, "text-anchor": "middle", class: "quiet" }, tick === 0 ? "0 %" : percent(tick)),
+      );
+    }
+    rows.forEach((row, at) => {
+      const y = at * line + (narrow ? 30 : 15),
+        hue = row.verdict === "better" ? "#009E73" : row.verdict === "worse" ? "#D55E00" : "#8a8f98";
+      root.append(svg("text", narrow ? { x: left, y: y - 13 } : { x: left - 10, y: y + 4, "text-anchor": "end" }, row.name));
+      if (row.low != null) {
+        root.append(svg("line", { x1: x(row.low), x2: x(row.high), y1: y, y2: y, stroke: hue, "stroke-width": 2 }));
+        for (const end of [row.low, row.high])
+          root.append(svg("line", { x1: x(end), x2: x(end), y1: y - 4, y2: y + 4, stroke: hue, "stroke-width": 2 }));
+      }
+      root.append(svg("circle", { cx: x(row.change), cy: y, r: 4.5, fill: hue }));
+      const after = narrow
+        ? []
+        : svg("tspan", { class: "quiet", dx: 8 }, `${short(row.old)} \u2192 ${short(row.new)} ${row.unit}`);
+      root.append(
+        svg("text", { x: width - right + 10, y: y + 4 }, svg("tspan", { "font-weight": 600 }, percent(row.change)), after),
+      );
+    });
+    holder.replaceChildren(root);
+  });
+  requestAnimationFrame(draw);
+  return holder;
+}
+
+/** Round numbers between two, about so many. */
+function ticks(least, most, count) {
+  const rough = (most - least) / count,
+    power = 10 ** Math.floor(Math.log10(rough));
+  const step = [1, 2, 5, 10].map((of) => of * power).find((of) => of >= rough);
+  const all = [];
+  for (let tick = Math.ceil(least / step) * step; tick <= most + step / 1e6; tick += step)
+    all.push(Math.abs(tick) < step / 1e6 ? 0 : tick);
+  return all;
+}
+
+/** The chart whose place in time is that of the maps: unusable free memory of each kernel, and when its longest stalls were. */
+class Scrubber {
+  constructor(kernels, end, seek) {
+    this.kernels = kernels;
+    this.end = end;
+    this.seek = seek;
+    this.at = 0;
+    this.holder = el("div", { class: "chart scrub" });
+    this.draw = redrawn(this.holder, (width) => this.lay(width));
+    const from = (event) => {
+      const box = this.holder.getBoundingClientRect();
+      this.seek(Math.max(0, Math.min(1, (event.clientX - box.left - this.left) / (box.width - this.left - 8))) * this.end);
+    };
+    this.holder.addEventListener("pointerdown", (event) => {
+      this.holder.setPointerCapture(event.pointerId);
+      from(event);
+    });
+    this.holder.addEventListener("pointermove", (event) => this.holder.hasPointerCapture(event.pointerId) && from(event));
+  }
+
+  lay(width) {
+    const [left, height, top] = [56, 104, 8],
+      bottom = height - 18;
+    this.left = left;
+    const x = (us) => left + (us / this.end) * (width - left - 8);
+    const y = (share) => bottom - (share / 1000) * (bottom - top - 8);
+    const root = svg("svg", {
+      viewBox: `0 0 ${width} ${height}`,
+      role: "img",
+      "aria-label": "Unusable free index for huge pages over time",
+    });
+    for (const share of [0, 500, 1000]) {
+      root.append(svg("line", { x1: left, x2: width - 8, y1: y(share), y2: y(share), class: "axis" }));
+      root.append(svg("text", { x: left - 6, y: y(share) + 4, "text-anchor": "end", class: "quiet" }, (share / 1000).toFixed(1)));
+    }
+    for (const tick of ticks(0, this.end / 1e6, width < 500 ? 4 : 8)) {
+      root.append(
+        svg("text", { x: x(tick * 1e6), y: height - 3, "text-anchor": "middle", class: "quiet" }, `${+tick.toPrecision(4)} s`),
+      );
+    }
+    this.kernels.forEach(({ hue, at_us, unusable, stalls }, number) => {
+      if (unusable) {
+        const path = at_us.map((us, at) => `${at ? "L" : "M"}${x(us).toFixed(1)} ${y(unusable[at]).toFixed(1)}`).join("");
+        root.append(svg("path", { d: path, fill: "none", stroke: hue, "stroke-width": 1.6 }));
+      }
+      for (const us of stalls ?? []) {
+        root.append(svg("line", { x1: x(us), x2: x(us), y1: top - 6 + number * 5, y2: top - 2 + number * 5, stroke: hue }));
+      }
+    });
+    this.mark = svg("line", { y1: top - 6, y2: bottom, stroke: "currentColor", "stroke-width": 1.5 });
+    root.append(this.mark);
+    this.x = x;
+    this.holder.replaceChildren(root);
+    this.show(this.at);
+  }
+
+  show(us) {
+    this.at = us;
+    if (!this.mark) return;
+    this.mark.setAttribute("x1", this.x(us));
+    this.mark.setAttribute("x2", this.x(us));
+  }
+}
+
+/** Cumulated shares of samples, over a logarithmic axis. */
+function ecdf(set, hues) {
+  const holder = el("div", { class: "chart" });
+  const draw = redrawn(holder, (width) => {
+    const [left, right, top, height] = [44, 14, 8, 240],
+      bottom = height - 22;
+    const positive = set.curves.flatMap((curve) => curve.points.map(([value]) => value)).filter((value) => value > 0);
+    const [least, most] = [Math.min(...positive), Math.max(...positive)].map(Math.log10);
+    const span = Math.max(most - least, 0.01);
+    const x = (value) => left + ((Math.log10(Math.max(value, 10 ** least)) - least) / span) * (width - left - right);
+    const y = (share) => bottom - share * (bottom - top);
+    const root = svg("svg", { viewBox: `0 0 ${width} ${height}`, role: "img", "aria-label": `Distribution of ${set.title}` });
+    for (const share of [0, 0.5, 0.9, 0.99, 1]) {
+      root.append(svg("line", { x1: left, x2: width - right, y1: y(share), y2: y(share), class: "axis" }));
+      if (share !== 0.99)
+        root.append(svg("text", { x: left - 6, y: y(share) + 4, "text-anchor": "end", class: "quiet" }, `${share * 100} %`));
+    }
+    let last = -100;
+    for (let power = Math.floor(least); power <= Math.ceil(most); power += 1) {
+      for (const of of [1, 2, 5]) {
+        const value = of * 10 ** power;
+        if (Math.log10(value) < least || Math.log10(value) > most || x(value) - last < 56) continue;
+        last = x(value);
+        root.append(svg("line", { x1: last, x2: last, y1: top, y2: bottom, class: "axis" }));
+        root.append(svg("text", { x: last, y: height - 5, "text-anchor": "middle", class: "quiet" }, `${short(value)}`));
+      }
+    }
+    set.curves.forEach((curve, at) => {
+      const path = curve.points
+        .map(([value, share], step) => `${step ? "L" : "M"}${x(value).toFixed(1)} ${y(share).toFixed(1)}`)
+        .join("");
+      root.append(svg("path", { d: path, fill: "none", stroke: hues[at], "stroke-width": 1.8 }));
+    });
+    holder.replaceChildren(root);
+  });
+  requestAnimationFrame(draw);
+  const value = (curve, share) =>
+    short((curve.points.find((point) => point[1] >= share) ?? curve.points[curve.points.length - 1])[0]);
+  const rows = set.curves.map((curve) => [
+    curve.kernel,
+    String(curve.count),
+    ...[0.5, 0.9, 0.99, 1].map((share) => value(curve, share)),
+  ]);
+  return el("div", {}, holder, table([set.unit, "samples", "half", "90 %", "99 %", "longest"], rows));
+}
+
+/** Times by cause, a bar for each column. */
+function stacks(set) {
+  const hues = ["#0072B2", "#E69F00", "#009E73", "#CC79A7", "#56B4E9", "#D55E00", "#F0E442", "#8a8f98"];
+  const sum = (at) => set.rows.reduce((all, row) => all + (row.values[at] ?? 0), 0);
+  const most = Math.max(...set.columns.map((_, at) => sum(at)));
+  const top = set.rows.slice(0, 7),
+    rest = set.rows.slice(7);
+  const parts = rest.length
+    ? [
+        ...top,
+        {
+          name: `${rest.length} others`,
+          values: set.columns.map((_, at) => rest.reduce((all, row) => all + (row.values[at] ?? 0), 0)),
+        },
+      ]
+    : top;
+  const holder = el("div", { class: "chart" });
+  const draw = redrawn(holder, (width) => {
+    const line = 40,
+      root = svg("svg", { viewBox: `0 0 ${width} ${set.columns.length * line}`, role: "img", "aria-label": "Time by cause" });
+    set.columns.forEach((name, column) => {
+      let x = 0;
+      root.append(svg("text", { x: 0, y: column * line + 12 }, `${name}: ${short(sum(column))} ms`));
+      parts.forEach((part, at) => {
+        const wide = most > 0 ? ((part.values[column] ?? 0) / most) * width : 0;
+        const bar = svg("rect", { x, y: column * line + 17, width: Math.max(0, wide - 0.5), height: 15, fill: hues[at] });
+        bar.append(svg("title", {}, `${part.name}: ${short(part.values[column])} ms`));
+        root.append(bar);
+        x += wide;
+      });
+    });
+    holder.replaceChildren(root);
+  });
+  requestAnimationFrame(draw);
+  const rows = set.rows.map((row) => [row.name, ...row.values.map(short)]);
+  return el(
+    "div",
+    {},
+    swatches(
+      parts.map((part) => part.name),
+      hues,
+    ),
+    holder,
+    el("details", {}, el("summary", {}, "Numbers"), table(["ms", ...set.columns], rows)),
+  );
+}
+
+/** Lines over time, one for each kernel that has the column. */
+function overTime(title, kernels, valuesOf, seek) {
+  const holder = el("div", { class: "chart" });
+  const lines = kernels.map((kernel) => ({ kernel, values: valuesOf(kernel) })).filter(({ values }) => values);
+  const data = uPlot.join(lines.map(({ kernel, values }) => [kernel.at_us.map((us) => us / 1e6), values]));
+  let plot = null;
+  const draw = redrawn(holder, (width) => {
+    plot?.destroy();
+    const axis = {
+      stroke: css("--quiet"),
+      grid: { stroke: css("--line"), width: 1 },
+      ticks: { show: false },
+      font: "11px system-ui, 'DejaVu Sans', sans-serif",
+    };
+    const series = lines.map(({ kernel }) => ({
+      label: kernel.name,
+      stroke: kernel.hue,
+      width: 1.5,
+      points: { show: false },
+      spanGaps: true,
+    }));
+    plot = new uPlot(
+      {
+        width,
+        height: 170,
+        legend: { show: false },
+        scales: { x: { time: false } },
+        axes: [
+          { ...axis, size: 24, values: (_, splits) => splits.map((split) => `${+split.toPrecision(4)} s`) },
+          { ...axis, size: 52, values: (_, splits) => splits.map(short) },
+        ],
+        cursor: { drag: { x: false, y: false } },
+        series: [{}, ...series],
+        hooks: {
+          ready: [(made) => made.over.addEventListener("click", () => seek?.(made.posToVal(made.cursor.left, "x") * 1e6))],
+        },
+      },
+      data,
+      holder,
+    );
+  });
+  requestAnimationFrame(draw);
+  return el("figure", {}, el("figcaption", {}, title), holder);
+}

@@ -1,0 +1,271 @@
+//! The report as one page: HTML with its styles, scripts and data inside, so that it needs no network and may be sent.
+//!
+//! Data is JSON in a script element of its own, in which `<` is written as an escape; the page makes text nodes of it and nothing
+//! else. The page's parts are files under assets/, and uPlot (MIT, assets/uplot/LICENSE) draws its lines over time.
+
+use serde::Serialize;
+
+use crate::series::Series;
+
+const PAGE: &str = include_str!("../assets/page.html");
+const STYLES: [&str; 2] = [include_str!("../assets/uplot/uPlot.min.css"), include_str!("../assets/page.css")];
+/// Goes with each copy of uPlot.
+const LICENCE: &str = include_str!("../assets/uplot/LICENSE");
+const SCRIPTS: [&str; 5] = [
+    include_str!("../assets/uplot/uPlot.iife.min.js"),
+    include_str!("../assets/dom.js"),
+    include_str!("../assets/map.js"),
+    include_str!("../assets/charts.js"),
+    include_str!("../assets/page.js"),
+];
+
+/// All that a page shows.
+#[derive(Clone, Debug, Default, Serialize)]
+pub struct Document {
+    /// The experiments.
+    pub title: String,
+    /// On which machine, of which case.
+    pub subtitle: String,
+    /// The command that makes the page again.
+    pub command: String,
+    /// The command that compares all rows.
+    pub compare: String,
+    /// Hash of the program that made the results.
+    pub program: String,
+    /// The sentence where nothing is compared.
+    pub verdict: String,
+    /// Columns that are compared, two by two.
+    pub pairs: Vec<PairOf>,
+    /// The runs that are shown over time.
+    pub kernels: Vec<Kernel>,
+    /// Distributions of samples.
+    pub ecdf: Vec<Distribution>,
+    /// Times by cause.
+    pub causes: Vec<Causes>,
+    /// Parts that are not there, each with the command that records it.
+    pub missing: Vec<(String, String)>,
+}
+
+/// Two columns that are compared.
+#[derive(Clone, Debug, Serialize)]
+pub struct PairOf {
+    /// The old one.
+    pub old: String,
+    /// The new one.
+    pub new: String,
+    /// A sentence about all rows.
+    pub verdict: String,
+    /// Runs of each.
+    pub runs: (usize, usize),
+    /// Rows with the largest changes.
+    pub rows: Vec<Changed>,
+}
+
+/// A row and how it has changed, in per cent.
+#[derive(Clone, Debug, Serialize)]
+pub struct Changed {
+    /// A name for links.
+    pub id: String,
+    /// The row.
+    pub name: String,
+    /// The unit of its values.
+    pub unit: String,
+    /// The value of the old column.
+    pub old: f64,
+    /// The value of the new column.
+    pub new: f64,
+    /// The change.
+    pub change: f64,
+    /// The ends of the interval of the change, where there is one.
+    pub low: Option<f64>,
+    /// See `low`.
+    pub high: Option<f64>,
+    /// The words of the comparison.
+    pub verdict: &'static str,
+}
+
+/// A run of one kernel.
+#[derive(Clone, Debug, Serialize)]
+pub struct Kernel {
+    /// The kernel's name.
+    pub name: String,
+    /// Which run of it.
+    pub note: String,
+    /// The map of its memory.
+    pub map: Option<Map>,
+    /// The counters and gauges of the run.
+    pub series: Option<Series>,
+    /// Of each sample of the series the unusable free index for a pageblock, in thousandths.
+    pub unusable: Option<Vec<u64>>,
+    /// When its longest operations off the fast path began, in microseconds.
+    pub stalls: Vec<u64>,
+}
+
+/// A map of memory over time.
+#[derive(Clone, Debug, Serialize)]
+pub struct Map {
+    /// As in [`crate::map::Head`].
+    pub pageblock_order: u8,
+    /// See `pageblock_order`.
+    pub group: u32,
+    /// See `pageblock_order`.
+    pub types: Vec<String>,
+    /// Numbers of types that some cell has at some instant.
+    pub seen: Vec<u8>,
+    /// See `pageblock_order`.
+    pub bands: Vec<MapBand>,
+    /// See `pageblock_order`.
+    pub at_us: Vec<u64>,
+    /// See `pageblock_order`.
+    pub scanners: Vec<Vec<[u32; 2]>>,
+    /// See `pageblock_order`.
+    pub fragmentation: Vec<Vec<i64>>,
+    /// The sample of the series for each sample of the map.
+    pub of_series: Vec<usize>,
+    /// Cells as [`crate::map::BlockMap::packed`] has them, in base 64.
+    pub packed: String,
+}
+
+/// A zone's part of a map.
+#[derive(Clone, Debug, Serialize)]
+pub struct MapBand {
+    /// As in [`crate::map::Band`].
+    pub zone: String,
+    /// The zone in words.
+    pub title: String,
+    /// See `zone`.
+    pub first: u32,
+    /// See `zone`.
+    pub blocks: u32,
+}
+
+/// The distribution of a metric's samples.
+#[derive(Clone, Debug, Serialize)]
+pub struct Distribution {
+    /// The metric and the case.
+    pub title: String,
+    /// The unit of its samples.
+    pub unit: String,
+    /// One for each kernel.
+    pub curves: Vec<Curve>,
+}
+
+/// The distribution of one kernel.
+#[derive(Clone, Debug, Serialize)]
+pub struct Curve {
+    /// The kernel.
+    pub kernel: String,
+    /// How many samples there are.
+    pub count: usize,
+    /// Values, each with the share of samples that are at most so large.
+    pub points: Vec<(f64, f64)>,
+}
+
+/// Times by cause of one case.
+#[derive(Clone, Debug, Serialize)]
+pub struct Causes {
+    /// The case.
+    pub title: String,
+    /// The kernels.
+    pub columns: Vec<String>,
+    /// Causes, the longest first.
+    pub rows: Vec<Cause>,
+}
+
+/// A cause and its time in each column, in milliseconds.
+#[derive(Clone, Debug, Serialize)]
+pub struct Cause {
+    /// The cause.
+    pub name: String,
+    /// See there.
+    pub values: Vec<Option<f64>>,
+}
+
+/// Points of a curve, at most.
+const POINTS: usize = 160;
+
+impl Curve {
+    /// The distribution of samples; of many, those that stand evenly in their order.
+    pub fn of(kernel: String, mut samples: Vec<f64>) -> Self {
+        samples.sort_by(f64::total_cmp);
+        let count = samples.len();
+        let place = |step: usize| if count <= POINTS { step } else { step * (count - 1) / (POINTS - 1) };
+        let points =
+            (0..count.min(POINTS)).map(place).map(|at| (samples[at], (at + 1) as f64 / count as f64)).collect();
+        Self { kernel, count, points }
+    }
+}
+
+/// A page of a document.
+///
+/// # Panics
+/// Never: a document serialises.
+pub fn page(document: &Document) -> String {
+    let json = serde_json::to_string(document).expect("a document serialises");
+    // Nothing in it can end the element that it is in, or begin a comment there.
+    let json = json.replace('<', "\\u003c");
+    // Data goes in last: what stands in it is looked for no more.
+    let page = PAGE
+        .replace("/*CSS*/", &STYLES.join("\n"))
+        .replace("/*JS*/", &format!("/*\n{LICENCE}*/\n{}", SCRIPTS.join("\n")));
+    let (before, after) = page.split_once("/*DATA*/").expect("the page has a place for it");
+    format!("{before}{json}{after}")
+}
+
+/// Bytes in base 64 (RFC 4648).
+pub fn base64(bytes: &[u8]) -> String {
+    const LETTERS: &[u8; 64] = b"ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789+/";
+    let mut text = String::with_capacity(bytes.len().div_ceil(3) * 4);
+    for chunk in bytes.chunks(3) {
+        let word = chunk.iter().fold(0_u32, |word, byte| word << 8 | u32::from(*byte)) << (8 * (3 - chunk.len()));
+        for at in 0..4 {
+            let letter = LETTERS[(word >> (18 - 6 * at) & 63) as usize];
+            text.push(if at > chunk.len() { '=' } else { char::from(letter) });
+        }
+    }
+    text
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn names_cannot_leave_the_data() {
+        let hostile = "</script><script>alert(1)</script><!-- /*JS*/ /*CSS*/ /*DATA*/ \"'";
+        let page = page(&Document { title: hostile.to_owned(), ..Document::default() });
+        assert_eq!(page.matches("alert(1)").count(), 1);
+        assert!(!page.contains("<script>alert"), "it stands as an escape");
+        let (_, rest) = page.split_once("id=\"data\">").unwrap();
+        let (json, _) = rest.split_once("</script>").unwrap();
+        let back: serde_json::Value = serde_json::from_str(json).unwrap();
+        assert_eq!(back["title"], hostile);
+    }
+
+    #[test]
+    fn a_page_asks_nobody_for_anything() {
+        let page = page(&Document::default());
+        assert!(page.contains("default-src 'none'"));
+        for word in ["src=\"http", "href=\"http", "@import", "fetch(", "XMLHttpRequest", "innerHTML", "eval("] {
+            assert!(!page.contains(word), "{word}");
+        }
+        assert_eq!(page.matches("</script>").count(), 2);
+    }
+
+    #[test]
+    fn base_64_is_that_of_the_rfc() {
+        let of = |text: &str| base64(text.as_bytes());
+        assert_eq!(
+            ["", "f", "fo", "foo", "foob", "fooba", "foobar"].map(of),
+            ["", "Zg==", "Zm8=", "Zm9v", "Zm9vYg==", "Zm9vYmE=", "Zm9vYmFy"]
+        );
+    }
+
+    #[test]
+    fn a_distribution_keeps_its_ends() {
+        let curve = Curve::of(String::new(), (0..1000).map(f64::from).rev().collect());
+        assert_eq!((curve.count, curve.points.len()), (1000, POINTS));
+        assert_eq!((curve.points[0], curve.points[POINTS - 1]), ((0.0, 0.001), (999.0, 1.0)));
+        assert_eq!(Curve::of(String::new(), vec![2.0, 1.0]).points, [(1.0, 0.5), (2.0, 1.0)]);
+    }
+}
