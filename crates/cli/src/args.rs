@@ -5,7 +5,7 @@ mod compare;
 mod export;
 mod list;
 mod map;
-mod report;
+mod page;
 mod shell;
 mod state;
 mod sweep;
@@ -29,7 +29,7 @@ pub(crate) use self::{
     export::{Export, Tool},
     list::{List, Listed},
     map::Map,
-    report::Report,
+    page::Report,
     shell::{Completions, Man, Shell},
     state::{Make, State},
     sweep::Sweep,
