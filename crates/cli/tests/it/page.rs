@@ -64,7 +64,7 @@ fn browser() -> Option<PathBuf> {
     BROWSERS.iter().find_map(|name| folders.iter().map(|folder| folder.join(name)).find(|file| file.exists()))
 }
 
-/// What the script has seen of a page in a window of this width.
+/// The findings of the script on a page, in a window of this width.
 fn seen(room: &Room, program: &PathBuf, page: &str, (width, is_dark): (u32, bool)) -> Value {
     let file = room.given(&format!("page-{width}-{is_dark}.html"));
     let page =
