@@ -80,6 +80,7 @@ fn unknown_identity(keys: Vec<Key>, layout: Option<Layout>) -> Identity {
         layout: layout.unwrap_or_default(),
         sample: None,
         presentation: Some(Presentation {
+            axes: Vec::new(),
             about: Some("measured elsewhere".to_owned()),
             titles: BTreeMap::new(),
             counter_threshold: COUNTER_THRESHOLD,

@@ -210,6 +210,7 @@ fn presented(counter_threshold: u64) -> Presentation {
     ];
     let files = files.map(|(file, text)| (file.to_owned(), text.to_owned())).to_vec();
     Presentation {
+        axes: Vec::new(),
         about: Some("asked last month".to_owned()),
         titles: [("6.1.1".to_owned(), "titled".to_owned())].into(),
         counter_threshold,
