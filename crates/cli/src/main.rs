@@ -172,7 +172,7 @@ fn sweep(args: &args::Sweep) -> anyhow::Result<ExitCode> {
     }
     let stop = Arc::new(AtomicBool::new(false));
     lab::interrupt::set_on_signal(&stop)?;
-    let (directory, is_whole) = evidence::run_request(&args.wanted().request()?, &stop)?;
+    let (directory, is_whole) = evidence::run_request(&args.wanted().request()?, args.progress, &stop)?;
     let code = print(&lab::sweep::judged(&directory, &print_as)?)?;
     Ok(if is_whole { code } else { ExitCode::FAILURE })
 }

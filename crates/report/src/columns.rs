@@ -471,7 +471,16 @@ mod tests {
             causes: vec!["copy".into(), "migrate".into()],
             entries: vec![entry(5, &[(0, 3)]), entry(8, &[(0, 1), (1, 30)])],
         };
-        Cell { schema: SCHEMA, key, measured, series: Some(series), slow_path: Some(slow_path), footprint: None, run }
+        Cell {
+            schema: SCHEMA,
+            key,
+            measured,
+            series: Some(series),
+            map: None,
+            slow_path: Some(slow_path),
+            footprint: None,
+            run,
+        }
     }
 
     fn column(table: &ColumnTable<'_>, name: &str) -> Value {

@@ -67,6 +67,9 @@ pub(crate) struct Sweep {
     #[arg(long, value_name = "DIR", value_hint = ValueHint::DirPath,
           conflicts_with_all = ["experiment", "set", "variant", "machine", "state", "seeds", "workers", "output"])]
     pub(crate) result: Option<PathBuf>,
+    /// How to tell progress on stderr
+    #[arg(long, value_enum, default_value_t)]
+    pub(crate) progress: super::ProgressArg,
     /// How to print it
     #[arg(long, value_enum, default_value_t = FormArg::Text)]
     format: FormArg,

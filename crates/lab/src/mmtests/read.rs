@@ -79,6 +79,7 @@ fn unknown_identity(keys: Vec<Key>, layout: Option<Layout>) -> Identity {
         simulated: Vec::new(),
         layout: layout.unwrap_or_default(),
         sample: None,
+        map: false,
         presentation: Some(Presentation {
             axes: Vec::new(),
             about: Some("measured elsewhere".to_owned()),
@@ -380,5 +381,5 @@ fn cell(key: Key, metrics: Vec<Metric>, found: &Found, parts: usize) -> Cell {
         commit: ELSEWHERE.to_owned(),
         max_rss_kib: 0,
     };
-    Cell { schema: SCHEMA, key, measured, series: None, slow_path: None, footprint: None, run }
+    Cell { schema: SCHEMA, key, measured, series: None, map: None, slow_path: None, footprint: None, run }
 }

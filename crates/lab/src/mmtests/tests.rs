@@ -44,7 +44,7 @@ fn cell(key: Key, metrics: Vec<Metric>) -> Cell {
         commit: "abc".into(),
         max_rss_kib: 1,
     };
-    Cell { schema: SCHEMA, key, measured, series: None, slow_path: None, footprint: None, run }
+    Cell { schema: SCHEMA, key, measured, series: None, map: None, slow_path: None, footprint: None, run }
 }
 
 /// Two kernels with two seeds of two thread counts; of one thread nothing was huge.

@@ -210,7 +210,7 @@ mod tests {
         // No block is Reclaimable yet.
         let request = AllocRequest::gfp_kernel_reclaimable(world.kernels[HOST].mm.node_of_cpu(CpuId(1)));
         let got = world.take_step(id, CpuId(1), |Stage { mm, .. }, cx| mm.alloc(cx, &request));
-        assert!(got.is_some());
+        assert!(got.is_ok());
         let text = world.trace.as_ref().unwrap().text();
         let lines: Vec<_> = text.lines().collect();
         assert!(lines.last().unwrap().contains("task-1 [001]     0.000007: mm_page_alloc_extfrag:"), "{text}");
