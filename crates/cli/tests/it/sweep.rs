@@ -77,7 +77,7 @@ fn one_setting_is_a_line_of_bars_and_a_third_one_makes_panels() {
     assert!(bars.contains("  4MiB ") && bars.contains(" ====="), "{bars}");
     let sets = ["--set", "size=2MiB,4MiB", "--set", "vm.swappiness=0,60", "--set", "tasks=1,2", "--metrics", "amean"];
     let panels = run(&sets);
-    assert!(panels.contains("  at tasks 1\n") && panels.contains("  at tasks 2\n"), "{panels}");
+    assert!(panels.contains("  at tasks [1]\n") && panels.contains("  at tasks 2\n"), "{panels}");
     assert!(panels.contains("Amean base-threads-*"), "the case without what varies\n{panels}");
 }
 

@@ -392,8 +392,8 @@ fn a_store_or_a_load_takes_the_hinting_fault_too() {
     }
 }
 
-/// Two CPUs of different nodes write 8 MiB again and again, of which a cache holds half; the second begins 30 us later. It catches
-/// up, and then each comes first to some of the pages that hint.
+/// Two CPUs of different nodes write 8 MiB again and again, of which a cache holds half; the second begins 30 us later. It
+/// catches up, and then each comes first to some of the pages that hint.
 #[test]
 fn cpus_that_write_the_same_catch_up_and_come_first_in_turns() {
     let mut world = World::new();

@@ -252,8 +252,8 @@ fn lines_go_round_those_who_write_in_step() {
     assert_eq!(turns(&flows), [480, 480], "24 * 20");
 }
 
-/// Three CPUs write the same range, the third on another node. The first has come to page 1000 by 100 us, and goes on for longer in
-/// its step than the others.
+/// Three CPUs write the same range, the third on another node. The first has come to page 1000 by 100 us, and goes on for
+/// longer in its step than the others.
 #[test]
 fn a_cpu_behind_finds_pages_in_the_caches_of_those_in_front() {
     let mut flows = Flows::default();
