@@ -13,7 +13,7 @@ use cargo_metadata::{Metadata, camino::Utf8Path};
 
 use crate::test::cargo_command;
 
-/// What the environment holds; a copy in it says what it was made of.
+/// Packages of the environment; a copy of this list in it says what it was made of.
 const REQUIREMENTS: &str = "python/tests/requirements.txt";
 /// The one dependency of the package, as `REQUIREMENTS` pins it.
 const DEPENDENCY: &str = "nanoarrow==";

@@ -346,7 +346,7 @@ fn placed(axes: Vec<Axis>, cells: &[Cell]) -> Result<(Grid, Vec<Cell>), String> 
         let mut places = vec![Vec::new()];
         for axis in &axes {
             let at: Vec<usize> = match of(axis) {
-                // It means nothing with the others' values: the cell stands for all of its own.
+                // This setting means nothing with the others' values: the cell stands for all of its values.
                 None => (0..axis.values.len()).collect(),
                 Some(value) => axis.values.iter().position(|known| known == value).into_iter().collect(),
             };

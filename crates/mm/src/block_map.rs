@@ -132,7 +132,7 @@ impl Mm {
 impl BlockUse {
     fn add(&mut self, frame: Frame, frames: u32, pageblock: Order) {
         match frame {
-            // What else is no head of a block has its head in the same pageblock, or is a block larger than that.
+            // Any other frame belongs to a block whose head is in the same pageblock, or to a block that is larger.
             Frame::Reserved | Frame::Interior | Frame::Tail { .. } => return,
             Frame::Free { reported, .. } => {
                 self.frames += frames;

@@ -57,7 +57,7 @@ impl Seed {
     }
 }
 
-/// What git says about [`PATHS`].
+/// Answers of git about [`PATHS`].
 fn git(root: &Path, arguments: &[&str]) -> Result<String> {
     let output = Command::new("git").current_dir(root).args(arguments).arg("--").args(PATHS).output().context("git")?;
     if !output.status.success() {

@@ -230,7 +230,7 @@ fn a_run_of_a_real_machine_stands_beside_a_simulated_one() {
     let text = room.run(&["compare", "mine", "real", "--full"]).expect(0).stdout;
     let row = text.lines().find(|line| line.starts_with("Percentage huge-1 ")).expect("a row");
     assert!(row.contains(" 25 ") || row.contains("25.0"), "{row}");
-    // Its column is that of the same name; of another name one has to be named.
+    // A run's column is the one of the same name; for another name the user has to say which.
     real(&room, "6.8-other");
     fs::remove_dir_all(room.here().join("real/v5.0")).expect("removed");
     let answer = room.run(&["compare", "mine", "real"]).expect(2);

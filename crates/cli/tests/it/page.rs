@@ -94,7 +94,7 @@ fn the_page_works_in_a_browser() {
         return skip(name, &format!("none of {} is on PATH", BROWSERS.join(", ")));
     };
     let room = Room::new();
-    // Its name would do something if it were more than text.
+    // The variant's name would do something if it were more than text.
     let hostile =
         room.give("\"><img src=x onerror=window.hacked=1>.toml", "about = \"</script><b>\"\nparent = \"v6.1\"\n");
     let run =

@@ -96,7 +96,7 @@ fn samples(data: &Data, operation: &str, iteration: usize) -> Result<Vec<f64>, S
 
 fn numbers(kind: Kind, data: &Data, iteration: usize) -> Result<Vec<Numbers>, String> {
     let of = |operation: &str| samples(data, operation, iteration);
-    // What follows a word in the names of operations, numbers in their order.
+    // Names of operations with the same word are sorted by what follows it, numbers in their order.
     let after = |word: &str| {
         let mut found: Vec<&str> = data.keys().filter_map(|operation| operation.strip_prefix(word)).collect();
         found.sort_by_key(|rest| (rest.parse::<u32>().unwrap_or(u32::MAX), *rest));

@@ -171,7 +171,7 @@ impl Like {
                 self.name
             )));
         }
-        // What was counted over other work than that of a case is no count of the case.
+        // Counters of other work than a case's are no counters of the case.
         // A case of thpscale is called after its thread counts: 3, or 1+3+5.
         let counts = place.case.strip_prefix("advised-").unwrap_or(&place.case);
         let is_of_counts = kind == Some(Kind::Faults) && place.workload != "thpfioscale";

@@ -165,7 +165,7 @@ fn an_export_comes_back_as_it_was() {
     let to = room.path().join("a/b");
     export(&result, &to).expect("exported");
     assert_eq!(read(&to).expect("read"), cells);
-    // What logs say counts, also after somebody has changed it.
+    // Numbers in logs count, also after somebody has changed them.
     let log = to.join("v5.0-sim/iter-0/thpchallenge/logs/threads-1.log.gz");
     fs::remove_file(&log).expect("removed");
     fs::write(log.with_extension(""), "fault 0 huge 5 0.0 1\n").expect("written");

@@ -132,7 +132,7 @@ fn columns(cells: &[&Cell]) -> Vec<(Column, String)> {
     let (targets, machines) = (several(|column| column.target.to_string()), several(|column| column.machine.clone()));
     let name = |column: &Column| {
         let mut name = file_name(&column.kernel);
-        // It splits a name at its first dash, and without one drops the last letter.
+        // mmtests splits a name at its first dash, and without one drops the last letter.
         if targets || !name.contains('-') {
             name += &format!("-{}", column.target);
         }

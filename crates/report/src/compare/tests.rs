@@ -54,10 +54,10 @@ fn verdict(old: &[f64], new: &[f64]) -> Verdict {
 }
 
 /// Draws that are spread like a normal distribution.
-struct Normal(u64);
+pub(super) struct Normal(pub(super) u64);
 
 impl Normal {
-    fn next(&mut self) -> f64 {
+    pub(super) fn next(&mut self) -> f64 {
         let mut uniform = || {
             self.0 = self.0.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963_407);
             ((self.0 >> 33) as f64 + 0.5) / f64::from(1_u32 << 31)

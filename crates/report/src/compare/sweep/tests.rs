@@ -4,22 +4,10 @@ use std::collections::BTreeMap;
 
 use super::*;
 use crate::{
+    compare::tests::Normal,
     record::Target,
     table::{ColumnHead, Form, Kind, Layout, Row, Table},
 };
-
-/// Draws that are spread like a normal distribution.
-struct Normal(u64);
-
-impl Normal {
-    fn next(&mut self) -> f64 {
-        let mut uniform = || {
-            self.0 = self.0.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963_407);
-            ((self.0 >> 33) as f64 + 0.5) / f64::from(1_u32 << 31)
-        };
-        (0..12).map(|_| uniform()).sum::<f64>() - 6.0
-    }
-}
 
 fn axis(name: &str, values: &[&str], default: &str) -> Axis {
     let values = values.iter().map(|value| (*value).to_owned()).collect();
