@@ -343,7 +343,7 @@ fn placed(axes: Vec<Axis>, cells: &[Cell]) -> Result<(Grid, Vec<Cell>), String> 
         let of = |axis: &Axis| key.params.get(&axis.name);
         let words = axes.iter().filter_map(|axis| Some(format!("{}={}", axis.name, of(axis)?)));
         let column = words.collect::<Vec<_>>().join(" ");
-        let mut places = vec![Vec::new()];
+        let mut coordinates = vec![Vec::new()];
         for axis in &axes {
             let at: Vec<usize> = match of(axis) {
                 // This setting means nothing with the others' values: the cell stands for all of its values.
@@ -351,9 +351,9 @@ fn placed(axes: Vec<Axis>, cells: &[Cell]) -> Result<(Grid, Vec<Cell>), String> 
                 Some(value) => axis.values.iter().position(|known| known == value).into_iter().collect(),
             };
             let with = |place: &Vec<usize>, at: &usize| [place.as_slice(), &[*at]].concat();
-            places = places.iter().flat_map(|place| at.iter().map(move |at| with(place, at))).collect();
+            coordinates = coordinates.iter().flat_map(|place| at.iter().map(move |at| with(place, at))).collect();
         }
-        columns.extend(places.into_iter().map(|place| (place, column.clone())));
+        columns.extend(coordinates.into_iter().map(|place| (place, column.clone())));
         let mut key = Key { kernel: column, case: cases[&row_of(&axes, key)].clone(), ..key.clone() };
         key.params.retain(|name, _| axes.iter().all(|axis| axis.name != *name));
         placed.push(Cell { key, ..cell.clone() });
