@@ -12,6 +12,7 @@ use crate::args::Listed;
 pub(crate) fn text(what: Listed, all: bool) -> String {
     match what {
         Listed::Variants => variants(),
+        Listed::Rules => rules(),
         Listed::Machines => files(Kind::Machine, all),
         Listed::Experiments => files(Kind::Experiment, all),
         Listed::Workloads => workloads(),
@@ -48,6 +49,15 @@ fn variants() -> String {
         names.zip(lines).collect::<Vec<_>>()
     });
     columns(rows)
+}
+
+/// Rules below the heading of their mechanism.
+fn rules() -> String {
+    let section = |(heading, rules): (&str, Vec<(&str, String)>)| {
+        let rows = rules.into_iter().map(|(name, about)| (format!("  {name}"), about));
+        format!("{heading}\n{}", columns(rows))
+    };
+    lab::variant::sections().into_iter().map(section).collect::<Vec<_>>().join("\n")
 }
 
 fn workloads() -> String {

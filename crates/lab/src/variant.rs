@@ -13,7 +13,7 @@ use linux::procfs::{Capture, ProcError, version};
 use mm::{
     Variant,
     variant::{
-        self, Diff, Named, Patch, Takes,
+        self, Changes, Diff, Named, Patch, Rule, Takes,
         file::{self, File, Table},
     },
 };
@@ -55,6 +55,26 @@ pub fn list() -> Vec<(String, Vec<String>)> {
         Err(error) => (name, vec![error.to_string()]),
     };
     variants.into_iter().map(lines).chain([(HOST.to_owned(), vec![about_host()])]).collect()
+}
+
+/// The sections of the table of rules: a heading, and each rule with its question and the values that it takes.
+pub fn sections() -> Vec<(&'static str, Vec<(&'static str, String)>)> {
+    let sections = Variant::RULES.chunk_by(|a, b| a.section == b.section);
+    sections.map(|rules| (rules[0].section, rules.iter().map(|rule| (rule.name, about_rule(rule))).collect())).collect()
+}
+
+fn about_rule(rule: &Rule) -> String {
+    let takes = match rule.takes {
+        Takes::Switch => "true or false".to_owned(),
+        Takes::Number => "a whole number".to_owned(),
+        Takes::Size => "a size such as 512KiB".to_owned(),
+        Takes::Words(words) => words.join(", "),
+    };
+    let when = match rule.changes {
+        Changes::AnyInstant => "",
+        Changes::AtBoot => "; at boot",
+    };
+    format!("{} ({takes}{when})", rule.about)
 }
 
 fn about_patch(patch: &Patch) -> String {

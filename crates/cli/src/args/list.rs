@@ -8,6 +8,7 @@ use clap::{Args, ValueEnum};
 Examples:
   pagelab list experiments
   pagelab list experiments --all
+  pagelab list rules
   pagelab list knobs")]
 pub(crate) struct List {
     /// What to list
@@ -22,6 +23,8 @@ pub(crate) struct List {
 pub(crate) enum Listed {
     /// Kernels as data: each its parent plus what differs
     Variants,
+    /// Rules that variants differ in, by mechanism, and their values
+    Rules,
     /// Machine files
     Machines,
     /// Benchmarks, with their parameters

@@ -38,8 +38,9 @@ fn every_command_explains_itself() {
 #[test]
 fn every_list_has_what_there_is() {
     let room = Room::new();
-    let cases: [(&str, &[&str]); 7] = [
+    let cases: [(&str, &[&str]); 8] = [
         ("variants", &["v3.9", "v4.1", "v4.20", "v5.10", "v6.1", "v6.7", "v6.12", "host"]),
+        ("rules", &["Compaction", "  compact_capture", "The scheduler", "  scheduler"]),
         ("machines", &["one-node-512m", "two-node-2g", "one-node-4g", "four-node-2g"]),
         (
             "workloads",

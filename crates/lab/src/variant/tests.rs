@@ -38,7 +38,7 @@ fn a_variant_is_its_parent_plus_what_differs() {
     let expected = Variant { min_free_kbytes_max: 1024, pcp_batch_limit: Bytes::mib(2), ..*parent };
     assert_eq!(x.rules, expected);
     // What is said but does not differ is no difference.
-    assert_eq!(x.difference(), "y with pcp_batch_limit = 2MiB, nofragment = true");
+    assert_eq!(x.difference(), "y with nofragment = true, pcp_batch_limit = 2MiB");
     assert_eq!((x.name.as_str(), x.since), ("x", (6, 1)));
     let alone = with(&[], "about = ''\nparent = 'v4.1'").unwrap();
     assert_eq!((alone.rules, alone.difference().as_str()), (*variant::named("v4.1"), "the rules of v4.1"));

@@ -9,6 +9,23 @@ fn name_for(release: &str) -> Result<&'static str, UnknownRelease> {
 }
 
 #[test]
+fn each_mechanism_has_one_section_of_the_table() {
+    let headings = Variant::RULES.chunk_by(|a, b| a.section == b.section).map(|rules| rules[0].section);
+    let mut headings: Vec<_> = headings.collect();
+    let sections = headings.len();
+    headings.sort_unstable();
+    headings.dedup();
+    assert_eq!(headings.len(), sections, "{headings:?}");
+    let begins_with = |start: &str| {
+        let rules = Variant::RULES.iter().filter(|rule| rule.name.starts_with(start)).map(|rule| rule.section);
+        rules.collect::<BTreeSet<_>>()
+    };
+    for start in ["compact_", "khugepaged_", "pcp_", "reclaim_", "sched_", "slab_"] {
+        assert_eq!(begins_with(start).len(), 1, "{start}: {:?}", begins_with(start));
+    }
+}
+
+#[test]
 fn a_release_gets_the_newest_rules_that_are_not_newer() {
     for (release, name) in [
         ("3.9.0", "v3.9"),
@@ -75,8 +92,8 @@ fn a_file_says_only_what_differs() {
     let of = |name| built_in(name).unwrap().difference();
     assert_eq!(
         of("v6.7"),
-        "v6.6 with pcp_high = tuned, mmap_align = large-at-huge, pcp_doublings_max = 5, numa_moves_shared_huge = true, \
-         numa_vma_forgets_first = true, numa_vma_finishes = true, numa_vma_once = true"
+        "v6.6 with pcp_high = tuned, pcp_doublings_max = 5, mmap_align = large-at-huge, numa_vma_forgets_first = true, \
+         numa_vma_finishes = true, numa_vma_once = true, numa_moves_shared_huge = true"
     );
     assert_eq!(of("v6.18"), "the rules of v6.15");
 }

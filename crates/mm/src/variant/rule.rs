@@ -1,0 +1,118 @@
+//! Linux: none; how the table of rules (`variant.rs`) becomes types.
+//! Differs: one line of it is a field of [`super::Variant`] and of [`super::Diff`], and what both say of it.
+
+/// A rule: a key of `[rules]` in a variant file.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Rule {
+    /// Its key, which is also the name of its field in [`Variant`].
+    pub name: &'static str,
+    /// The heading of its section: the mechanism that it belongs to.
+    pub section: &'static str,
+    /// What it decides.
+    pub about: &'static str,
+    /// Which values it takes.
+    pub takes: Takes,
+    /// When it can change.
+    pub changes: Changes,
+}
+
+/// When a rule can change.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Changes {
+    /// At any instant: each decision reads it.
+    AnyInstant,
+    /// At boot alone: zones, lists, queues, threads or settings are built by it, or pages of the old rule would be stranded.
+    AtBoot,
+}
+
+/// Which values a rule takes, and how they are written.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Takes {
+    /// `true` or `false`.
+    Switch,
+    /// A whole number.
+    Number,
+    /// A size such as `512KiB`.
+    Size,
+    /// One of these words.
+    Words(&'static [&'static str]),
+}
+
+/// A type that a rule's value has.
+pub(super) trait Value: Copy + PartialEq {
+    const TAKES: Takes;
+    /// The value as a variant file says it, without quotes.
+    fn read(text: &str) -> Option<Self>;
+    fn write(self) -> String;
+}
+
+/// The table of rules: sections, each with a heading in brackets, of lines that are a question, a name and a type; `=> AtBoot`
+/// where a boot alone changes it.
+macro_rules! rules {
+    (@changes) => { Changes::AnyInstant };
+    (@changes $when:ident) => { Changes::$when };
+    ($(
+        [$section:literal]
+        $(#[doc = $about:literal] $(#[doc = $more:literal])* $rule:ident: $type:ty $(=> $when:ident)?,)*
+    )*) => {
+        /// A kernel's rules as data: plain fields, read where a decision is made and never kept from one step to the next.
+        #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
+        pub struct Variant { $($(#[doc = $about] $(#[doc = $more])* pub $rule: $type,)*)* }
+
+        /// What a variant file says: some of the rules.
+        #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+        pub struct Diff { $($($rule: Option<$type>,)*)* }
+
+        impl Variant {
+            /// Every rule, section by section.
+            pub const RULES: &[Rule] =
+                &[$($(Rule {
+                    name: stringify!($rule),
+                    section: $section,
+                    about: $about.trim_ascii(),
+                    takes: <$type as Value>::TAKES,
+                    changes: rules!(@changes $($when)?),
+                },)*)*];
+
+            /// Every rule with its value as a variant file says it, without quotes.
+            pub fn values(&self) -> Vec<(&'static str, String)> {
+                vec![$($((stringify!($rule), self.$rule.write()),)*)*]
+            }
+        }
+
+        impl Diff {
+            /// Sets a rule to a value as a variant file says it, without quotes; false when there is no such rule, or when it
+            /// does not take this value.
+            #[must_use]
+            pub fn set(&mut self, rule: &str, value: &str) -> bool {
+                match rule {
+                    $($(stringify!($rule) => { self.$rule = Value::read(value); self.$rule.is_some() })*)*
+                    _ => false,
+                }
+            }
+
+            /// The rules that are given, with their values as a variant file says them.
+            pub fn values(&self) -> Vec<(&'static str, String)> {
+                [$($((stringify!($rule), self.$rule.map(Value::write)),)*)*]
+                    .into_iter().filter_map(|(rule, value)| Some((rule, value?))).collect()
+            }
+
+            /// The rules of `parent` with this difference.
+            pub fn over(&self, parent: &Variant) -> Variant {
+                Variant { $($($rule: self.$rule.unwrap_or(parent.$rule),)*)* }
+            }
+
+            /// The rules themselves, when all are given; else those that are missing.
+            pub fn whole(&self) -> Result<Variant, Vec<&'static str>> {
+                let missing: Vec<_> = [$($((stringify!($rule), self.$rule.is_none()),)*)*]
+                    .into_iter().filter_map(|(rule, missing)| missing.then_some(rule)).collect();
+                match *self {
+                    Self { $($($rule: Some($rule),)*)* } => Ok(Variant { $($($rule,)*)* }),
+                    _ => Err(missing),
+                }
+            }
+        }
+    };
+}
+
+pub(super) use rules;
