@@ -1,5 +1,6 @@
 //! The command line.
 
+mod cells;
 mod claims;
 mod compare;
 mod export;
@@ -24,6 +25,7 @@ use report::Target;
 use units::Bytes;
 
 pub(crate) use self::{
+    cells::{Cells, Collect},
     claims::{Claims, Score},
     compare::{Compare, Ladder, Noise},
     export::{Export, Tool},
@@ -108,6 +110,17 @@ Examples:
     Noise(Noise),
     Ladder(Ladder),
     Sweep(Sweep),
+    Cells(Cells),
+    /// Work on cells that another machine wants done: lines of `pagelab cells` on stdin, a line of result for each on stdout
+    #[command(after_help = "\
+Examples:
+  head -1 cells.jsonl | pagelab worker
+  parallel --pipe -N1 pagelab worker < cells.jsonl > back.jsonl
+
+A line of another program is refused. A cell that fails has no line, and the others go on.
+Exit status: 0 all lines are done, 1 a cell failed, 2 a line that is none or of another program, 130 interrupted.")]
+    Worker,
+    Collect(Collect),
     Claims(Claims),
     Score(Score),
     Export(Export),

@@ -6,6 +6,7 @@ mod inner;
 mod list;
 mod progress;
 mod shell;
+mod travel;
 
 use std::{
     io::{self, Write},
@@ -82,6 +83,9 @@ fn dispatch(command: Command) -> anyhow::Result<ExitCode> {
         Command::Compare(args) => compare(&args),
         Command::Ladder(args) => ladder(&args),
         Command::Sweep(args) => sweep(&args),
+        Command::Cells(args) => travel::cells(&args),
+        Command::Worker => travel::worker(),
+        Command::Collect(args) => travel::collect(&args),
         Command::Noise(args) => print(&show::compare::noise(&args.results, args.seeds, args.full, args.format.into())?),
         Command::Claims(args) => evidence::claims(&args),
         Command::Score(args) => evidence::score(&args),

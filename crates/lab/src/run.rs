@@ -7,6 +7,7 @@ mod directory;
 mod outside;
 mod states;
 mod system;
+pub mod travel;
 mod watched;
 
 use std::{
@@ -316,31 +317,9 @@ impl Runner<'_> {
             return Ok(());
         };
         let machine = with_settings(machine, &session.settings);
-        let machine = |seed| session.place.as_fast_as_its_guest(machine.clone(), seed).to_toml();
-        // What was simulated, whole: a twin's machine is nowhere else, as it was found during this run.
-        self.keep(&Record::System(system(session, None, serde_json::json!({ SIMULATED_MACHINE: machine(1) }))))?;
-        let directory = self.directory();
-        let simulated = |key: &Key| Simulated {
-            machine: machine(key.seed),
-            variant: Recorded::of(variant),
-            state: states::file(&directory, start, twin_of, key),
-            prefix: states::prefix(start, !session.settings.is_empty(), key),
-        };
-        let (traces, sample) = (self.plan.trace.then_some(&directory), self.plan.sample);
-        let files = self.plan.map.then(|| directory.join(report::map::FOLDER));
-        let order = |key: &Key| Order {
-            key: key.clone(),
-            // Memory that is mapped and not there costs a simulated machine nothing.
-            cap: session.cap.max(crate::plan::workload(key).mapped(session.memory())),
-            ground: Ground::default(),
-            watch: Watch::default(),
-            idle_window: false,
-            simulated: Some(simulated(key)),
-            trace: traces.map(|directory| directory.join(states::trace_name(key))),
-            sample,
-            map: files.clone(),
-            footprint: session.footprint(),
-        };
+        self.keep(&sim_system(session, &machine))?;
+        let (plan, directory) = (self.plan, self.directory());
+        let order = |key: &Key| sim_order((plan, session), (variant, start, twin_of), &machine, &directory, key);
         self.workers(session, missing, order)
     }
 
@@ -518,6 +497,41 @@ impl Runner<'_> {
             self.step(session, &next.case);
         }
         Ok(())
+    }
+}
+
+/// What was simulated, whole: a twin's machine is nowhere else, as it was found during this run.
+fn sim_system(session: &Session, machine: &Machine) -> Record {
+    let machine = session.place.as_fast_as_its_guest(machine.clone(), 1).to_toml();
+    Record::System(system(session, None, serde_json::json!({ SIMULATED_MACHINE: machine })))
+}
+
+/// The order of a simulated cell, on a machine with all of its settings.
+fn sim_order(
+    (plan, session): (&Plan, &Session),
+    (variant, start, twin_of): (&Named, &Start, Option<&Column>),
+    machine: &Machine,
+    directory: &Path,
+    key: &Key,
+) -> Order {
+    let simulated = Simulated {
+        machine: session.place.as_fast_as_its_guest(machine.clone(), key.seed).to_toml(),
+        variant: Recorded::of(variant),
+        state: states::file(directory, start, twin_of, key),
+        prefix: states::prefix(start, !session.settings.is_empty(), key),
+    };
+    Order {
+        key: key.clone(),
+        // Memory that is mapped and not there costs a simulated machine nothing.
+        cap: session.cap.max(crate::plan::workload(key).mapped(session.memory())),
+        ground: Ground::default(),
+        watch: Watch::default(),
+        idle_window: false,
+        simulated: Some(simulated),
+        trace: plan.trace.then(|| directory.join(states::trace_name(key))),
+        sample: plan.sample,
+        map: plan.map.then(|| directory.join(report::map::FOLDER)),
+        footprint: session.footprint(),
     }
 }
 

@@ -38,8 +38,8 @@ pub struct Wanted {
     pub experiment: String,
     /// `NAME=VALUES`: values with commas, and ranges `FROM..TO:STEP`.
     pub sets: Vec<String>,
-    /// Name or path of the variant.
-    pub variant: Option<String>,
+    /// Names or paths of variants: one at most, but for cells that travel.
+    pub variants: Vec<String>,
     /// Name or path of the machine.
     pub machine: Option<String>,
     /// Where memory stands when a workload starts.
@@ -69,26 +69,12 @@ impl Wanted {
     /// # Errors
     /// No grid, one that is too large, names or values that are not there, or more than one kernel.
     pub fn request(&self) -> Result<Request, UsageError> {
-        let given = self.values()?;
-        let places = given.iter().map(|(_, values)| values.len()).fold(1, usize::saturating_mul);
-        if places > PLACES_MAX {
-            return Err(UsageError(format!(
-                "sweep: the grid has {places} places; expected at most {PLACES_MAX} (fewer values, or a larger step)"
-            )));
+        if self.sets.is_empty() {
+            return Err(UsageError(
+                "sweep: expected --set NAME=VALUES, as in --set vm.swappiness=0..100:20".to_owned(),
+            ));
         }
-        let sets = given.iter().map(|(name, values)| format!("{name}={}", values.join(",")));
-        let request =
-            evidence::request(self.experiment.clone(), Vec::new(), self.seeds, self.workers, self.directory());
-        let request = Request {
-            targets: vec![report::Target::Sim],
-            machine: self.machine.clone(),
-            variants: self.variant.iter().cloned().collect(),
-            state: self.state.clone(),
-            sets: sets.collect(),
-            ..request
-        };
-        // Names and values are judged here.
-        let plan = Plan::new(&request, |_| Accelerator::Tcg)?;
+        let (request, plan, given) = self.planned()?;
         let axes: Vec<(String, Vec<String>)> = given.into_iter().filter(|(_, values)| values.len() > 1).collect();
         if axes.is_empty() {
             return Err(UsageError(
@@ -103,21 +89,50 @@ impl Wanted {
                  first two are the rows and columns of a map)"
             )));
         }
-        if plan.cells() > CELLS_MAX {
-            return Err(UsageError(format!("sweep: {} cells; expected at most {CELLS_MAX}", plan.cells())));
-        }
         one_kernel(&plan, &self.experiment)?;
         let axes = axes.into_iter().map(|(name, values)| axis(name, values, &plan));
         Ok(Request { axes: axes.collect::<Result<_, _>>()?, ..request })
     }
 
+    /// The run whose cells travel: a sweep where it is one, else one that is printed as any other.
+    ///
+    /// # Errors
+    /// Names or values that are not there, or too many cells.
+    pub fn request_of_cells(&self) -> Result<Request, UsageError> {
+        let (plain, ..) = self.planned()?;
+        Ok(self.request().unwrap_or(plain))
+    }
+
+    /// The run, its plan, and names with their values.
+    fn planned(&self) -> Result<(Request, Plan, Vec<(String, Vec<String>)>), UsageError> {
+        let given = self.values()?;
+        let places = given.iter().map(|(_, values)| values.len()).fold(1, usize::saturating_mul);
+        if places > PLACES_MAX {
+            return Err(UsageError(format!(
+                "sweep: the grid has {places} places; expected at most {PLACES_MAX} (fewer values, or a larger step)"
+            )));
+        }
+        let sets = given.iter().map(|(name, values)| format!("{name}={}", values.join(",")));
+        let request =
+            evidence::request(self.experiment.clone(), Vec::new(), self.seeds, self.workers, self.directory());
+        let request = Request {
+            targets: vec![report::Target::Sim],
+            machine: self.machine.clone(),
+            variants: self.variants.clone(),
+            state: self.state.clone(),
+            sets: sets.collect(),
+            ..request
+        };
+        // Names and values are judged here.
+        let plan = Plan::new(&request, |_| Accelerator::Tcg)?;
+        if plan.cells() > CELLS_MAX {
+            return Err(UsageError(format!("sweep: {} cells; expected at most {CELLS_MAX}", plan.cells())));
+        }
+        Ok((request, plan, given))
+    }
+
     /// Names with all of their values.
     fn values(&self) -> Result<Vec<(String, Vec<String>)>, UsageError> {
-        if self.sets.is_empty() {
-            return Err(UsageError(
-                "sweep: expected --set NAME=VALUES, as in --set vm.swappiness=0..100:20".to_owned(),
-            ));
-        }
         let read = |set: &String| {
             let pair = set.split_once('=').filter(|(name, values)| !name.is_empty() && !values.is_empty());
             let Some((name, values)) = pair else {
@@ -137,9 +152,9 @@ impl Wanted {
 
     /// A sweep that stopped goes on here, if the program is still the same.
     fn directory(&self) -> PathBuf {
-        let Self { experiment, sets, variant, machine, state, seeds, .. } = self;
+        let Self { experiment, sets, variants, machine, state, seeds, .. } = self;
         let name = experiment.replace(|letter: char| !letter.is_ascii_alphanumeric() && letter != '.', "-");
-        let what = format!("{experiment:?} {sets:?} {variant:?} {machine:?} {state:?}");
+        let what = format!("{experiment:?} {sets:?} {variants:?} {machine:?} {state:?}");
         let hash = blake3::hash(what.as_bytes()).to_hex();
         let program = &provenance::PROGRAM_HASH[..HASH_DIGITS];
         let directory = format!("sweep-{name}-{seeds}-{}-{program}", &hash[..6]);
@@ -150,7 +165,11 @@ impl Wanted {
 /// All values of `FROM..TO:STEP`, both ends included where the step leads there; any other text is one value. Numbers may be
 /// followed by the same unit, or be sizes.
 fn range(text: &str) -> Result<Vec<String>, String> {
-    let Some((from, rest)) = text.split_once("..") else { return Ok(vec![text.to_owned()]) };
+    // A path may have two dots too.
+    let is_number = |from: &str| from.starts_with(|letter: char| letter.is_ascii_digit());
+    let Some((from, rest)) = text.split_once("..").filter(|(from, _)| is_number(from)) else {
+        return Ok(vec![text.to_owned()]);
+    };
     let bad =
         |problem: &str| format!("{text}: {problem}; expected FROM..TO:STEP, as in 0..30000:5000 or 2MiB..8MiB:2MiB");
     let Some((to, step)) = rest.split_once(':') else { return Err(bad("a range has a step")) };
@@ -401,7 +420,7 @@ mod tests {
         Wanted {
             experiment: experiment.to_owned(),
             sets: sets.iter().map(|set| (*set).to_owned()).collect(),
-            variant: None,
+            variants: Vec::new(),
             machine: None,
             state: None,
             seeds: Seeds::up_to(2),
@@ -417,7 +436,7 @@ mod tests {
         assert_eq!(values("1..10:4"), "1 5 9");
         assert_eq!(values("70%..90%:10%"), "70% 80% 90%");
         assert_eq!(values("512KiB..2MiB:512KiB"), "512KiB 1MiB 1536KiB 2MiB");
-        assert_eq!(values("always"), "always");
+        assert_eq!((values("always"), values("../mine.csv")), ("always".to_owned(), "../mine.csv".to_owned()));
         for (bad, expected) in [
             ("0..5", "a range has a step"),
             ("5..0:1", "the range is empty"),

@@ -81,7 +81,7 @@ impl Sweep {
         Wanted {
             experiment: self.experiment.clone().unwrap_or_default(),
             sets: self.set.clone(),
-            variant: self.variant.clone(),
+            variants: self.variant.iter().cloned().collect(),
             machine: self.machine.clone(),
             state: self.state.clone(),
             seeds: self.seeds,

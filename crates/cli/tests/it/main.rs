@@ -34,4 +34,5 @@ mod sixteen;
 mod state;
 mod support;
 mod sweep;
+mod travel;
 mod will_it_scale;

@@ -1,0 +1,119 @@
+//! `pagelab cells`, `worker` and `collect`: what comes back is what a run on this machine gives, or nothing.
+
+use std::{fs, process::Stdio};
+
+use crate::support::{
+    document,
+    room::{Answer, Room},
+    words,
+};
+use report::RESULT_FILE;
+
+const SPEC: [&str; 13] = [
+    "fault-storm",
+    "--machine",
+    "one-node-512m",
+    "--set",
+    "size=2MiB,4MiB",
+    "--set",
+    "vm.swappiness=0,60",
+    "--set",
+    "iterations=1",
+    "--set",
+    "page=base",
+    "--seeds",
+    "2",
+];
+const SMALL: [&str; 4] = ["--set", "tasks=1", "--set", "model=threads"];
+
+/// The lines that go out for a result directory `there`.
+fn orders(room: &Room) -> Vec<String> {
+    let out = room.run(&words(&[&["cells"], &SPEC, &SMALL, &["-o", "there"]])).expect(0).stdout;
+    out.lines().map(str::to_owned).collect()
+}
+
+/// A worker that reads these lines.
+fn worker(room: &Room, lines: &[String]) -> Answer {
+    let file = room.give("orders", lines.iter().map(|line| format!("{line}\n")).collect::<String>());
+    let mut command = room.command(&["worker"]);
+    command.stdin(Stdio::from(fs::File::open(file).expect("it was written")));
+    room.start(command).wait()
+}
+
+fn collect(room: &Room, back: &[String], more: &[&str]) -> Answer {
+    let file = room.give("back.jsonl", back.join("\n"));
+    room.run(&words(&[&["collect", "there", &file], more]))
+}
+
+#[test]
+fn what_comes_back_is_what_a_run_gives() {
+    let room = Room::new();
+    let sent = orders(&room);
+    assert_eq!(sent.len(), 8, "two sizes, two values of swappiness, two seeds");
+    // Each line by itself, last one first, as on a cluster.
+    let answers = sent.iter().rev().map(|line| worker(&room, std::slice::from_ref(line)).expect(0).stdout);
+    let mut back: Vec<String> = answers.map(|line| line.trim_end().to_owned()).collect();
+    back.push(back[0].clone());
+    back.push(back[1][..100].to_owned());
+    collect(&room, &back, &[]).expect(0).says(&["back.jsonl:10: cut off", "1 lines said again", "all 8 cells"]);
+    room.run(&words(&[&["sweep"], &SPEC, &SMALL, &["-o", "here"]])).expect(0);
+    let shown = |arguments: &[&str]| room.run(arguments).expect(0).stdout;
+    let form = |directory| shown(&["sweep", "--result", directory, "--format", "csv"]);
+    assert_eq!(form("there"), form("here"));
+    assert_eq!(shown(&["show", "there", "--format", "csv"]), shown(&["show", "here", "--format", "csv"]));
+    let records = |directory: &str| document::whole_records(&room.here().join(directory));
+    let kinds = |directory: &str| records(directory).iter().map(std::mem::discriminant).collect::<Vec<_>>();
+    assert_eq!(kinds("there"), kinds("here"), "in the order of a run");
+    assert!(orders(&room).is_empty(), "nothing is left to do");
+    room.assert_nothing_left("cells that travelled");
+}
+
+#[test]
+fn lines_that_lack_cells_or_are_of_others_make_no_result() {
+    let room = Room::new();
+    let sent = orders(&room);
+    let back: Vec<String> = worker(&room, &sent).expect(0).stdout.lines().map(str::to_owned).collect();
+    assert_eq!(back.len(), 8);
+    let before = fs::read(room.here().join("there").join(RESULT_FILE)).expect("what is known before");
+    let other_program = back[0].replace("\"program\":\"", "\"program\":\"0");
+    let other_cell = back[0].replace("\"seed\":1", "\"seed\":3");
+    let other_number = back[0].replacen("\"pgfault\":", "\"pgfault\":1", 1);
+    assert!(other_number != back[0] && other_cell != back[0]);
+    let with = |line: &str| [back.as_slice(), &[line.to_owned()]].concat();
+    for (lines, expected) in [
+        (with(&other_program), "back.jsonl:9: of program 0"),
+        (with(&other_cell), "is no cell of this run"),
+        (with(&other_number), "says another thing than an earlier line"),
+        (with("hello"), "back.jsonl:9: no result of a worker"),
+        (with("{}"), "back.jsonl:9: no result of a worker"),
+        (back[1..].to_vec(), "1 of 8 cells have no line (the first: "),
+        ([&back[1..], &[back[0][..200].to_owned()]].concat(), "1 lines were cut off"),
+    ] {
+        let answer = collect(&room, &lines, &[]).expect(2).says(&[expected, "there is as it was"]);
+        assert!(answer.stderr.lines().count() == 1 && answer.stdout.is_empty(), "{answer:?}");
+        assert_eq!(fs::read(room.here().join("there").join(RESULT_FILE)).expect("it is there"), before);
+    }
+    // Those that are missing go out again.
+    let orders = room.give("cells.jsonl", sent.join("\n"));
+    let again = collect(&room, &back[2..], &["--orders", &orders]).expect(2).stdout;
+    assert_eq!(again.lines().map(str::to_owned).collect::<Vec<_>>(), sent[..2]);
+    collect(&room, &back, &[]).expect(0);
+}
+
+#[test]
+fn a_worker_refuses_what_is_not_for_it() {
+    let room = Room::new();
+    let sent = orders(&room);
+    let other = sent[0].replacen("\"program\":\"", "\"program\":\"0", 1);
+    for (line, expected) in [
+        (other.as_str(), "is of program 0"),
+        ("{}", "expected a line of pagelab cells"),
+        (&sent[0][..50], "expected a line of pagelab cells"),
+    ] {
+        let answer = worker(&room, &[line.to_owned()]).expect(2).says(&[expected]);
+        assert!(answer.stderr.lines().count() == 1 && answer.stdout.is_empty(), "{answer:?}");
+    }
+    room.run(&["cells", "fault-storm", "--set", "vm.swapiness=1", "-o", "x"]).expect(2).says(&["vm.swappiness"]);
+    room.run(&["collect", "nowhere", "-"]).expect(2).says(&["nowhere"]);
+    assert!(!room.here().join("x").exists() && !room.here().join("nowhere").exists());
+}

@@ -1,0 +1,316 @@
+//! Cells that travel: a line out for each cell of a run, a line back from a worker anywhere, and the result made of these.
+//!
+//! A line out has all that a worker needs, and says of which program it is. A line back is a record as `result.jsonl` has it. Who
+//! carries lines to and fro (docs/cluster.md) may lose, repeat, cut and mix them: they are judged by what is in them.
+
+use std::{
+    collections::{BTreeMap, BTreeSet},
+    path::Path,
+    sync::atomic::AtomicBool,
+};
+
+use linux::worker::{self, WorkerError};
+use report::{Cell, Key, Record, Store, StoreError};
+use serde::{Deserialize, Serialize};
+
+use super::{directory, key_of, read_identity, sim_order, sim_system};
+use crate::{
+    cell::Order,
+    evidence::HASH_DIGITS,
+    plan::{Place, Plan, Request, Start, UsageError},
+    provenance,
+    simulated::with_settings,
+};
+
+/// The version of lines out.
+const VERSION: u32 = 1;
+/// Lines, or cells, that a message names.
+const NAMED: usize = 3;
+
+/// A line out.
+#[derive(Debug, Serialize, Deserialize)]
+struct Travelling {
+    /// [`VERSION`].
+    pagelab_cell: u32,
+    /// Hash of the program's sources.
+    program: String,
+    /// Seconds that the cell may take.
+    timeout_s: u64,
+    /// The work.
+    order: Order,
+}
+
+/// Lines that came back from somewhere.
+#[derive(Debug)]
+pub struct Lines {
+    /// The file, for messages.
+    pub from: String,
+    /// The bytes of it.
+    pub bytes: Vec<u8>,
+}
+
+/// A result that was collected.
+#[derive(Debug, PartialEq, Eq)]
+pub struct Collected {
+    /// Its cells.
+    pub cells: usize,
+    /// Lines that said again what another line had said.
+    pub repeated: usize,
+    /// Lines that were cut off, each with its place. Other lines have their cells.
+    pub torn: Vec<String>,
+}
+
+/// Why there is no result.
+#[derive(Debug)]
+pub struct NotCollected {
+    /// The message.
+    pub error: UsageError,
+    /// Cells that no line is of.
+    pub missing: BTreeSet<Key>,
+}
+
+impl From<UsageError> for NotCollected {
+    fn from(error: UsageError) -> Self {
+        Self { error, missing: BTreeSet::new() }
+    }
+}
+
+fn usage(error: StoreError) -> UsageError {
+    UsageError(error.to_string())
+}
+
+/// A line for each cell of a run that its result directory lacks. The directory is made: with what is known before any cell has run.
+///
+/// # Errors
+/// What cannot run, a cell that needs more than its line, or a directory of another run.
+pub fn lines(request: &Request) -> Result<Vec<String>, UsageError> {
+    let plan = Plan::new(request, |_| linux::qemu::Accelerator::Tcg)?;
+    let directory = request.out.as_deref().expect("cells have a directory to come back to");
+    for session in &plan.sessions {
+        match &session.place {
+            Place::Sim { twin_of: None, start: Start::Fresh | Start::Recipe(_), .. } => {}
+            Place::Sim { start: Start::File(file), .. } => {
+                return Err(UsageError(format!(
+                    "cells: state {} is a file of this machine, which a line does not carry; expected fresh or a recipe",
+                    file.path.display()
+                )));
+            }
+            _ => return Err(UsageError("cells: only simulated cells travel".to_owned())),
+        }
+    }
+    let (mut store, done) = directory::open(directory, &plan)?;
+    let known = Store::read(directory).map_err(usage)?.records;
+    let known: BTreeSet<_> = known.iter().filter_map(column_of_system).collect();
+    let done: BTreeSet<Key> = done.into_iter().collect();
+    let mut lines = Vec::new();
+    for session in &plan.sessions {
+        let Place::Sim { variant, start, .. } = &session.place else { unreachable!("looked at above") };
+        let machine = with_settings(session.machine.clone(), &session.settings);
+        let record = sim_system(session, &machine);
+        if column_of_system(&record).is_some_and(|column| !known.contains(&column)) {
+            store.append(&record).map_err(usage)?;
+        }
+        for key in session.keys.iter().filter(|key| !done.contains(key)) {
+            let order = sim_order((&plan, session), (variant, start, None), &machine, directory, key);
+            let program = provenance::PROGRAM_HASH.to_owned();
+            let line = Travelling { pagelab_cell: VERSION, program, timeout_s: plan.timeout_s, order };
+            lines.push(serde_json::to_string(&line).expect("an order serialises"));
+        }
+    }
+    Ok(lines)
+}
+
+fn column_of_system(record: &Record) -> Option<report::Column> {
+    match record {
+        Record::System(system) => Some(system.column()),
+        Record::Cell(_) | Record::Skipped(_) => None,
+    }
+}
+
+/// Works on a line and returns the line to send back.
+///
+/// # Errors
+/// A line that is none, or of another program; a cell that gave no result.
+pub fn work(line: &str, stop: &AtomicBool) -> Result<String, super::RunError> {
+    let line = read(line)?;
+    let own = provenance::PROGRAM_HASH;
+    if line.program != own {
+        let short = |hash: &str| hash.chars().take(HASH_DIGITS).collect::<String>();
+        return Err(super::RunError::Usage(UsageError(format!(
+            "worker: the line is of program {}, and this one is {}; build it from the same sources",
+            short(&line.program),
+            short(own)
+        ))));
+    }
+    let order = serde_json::to_vec(&line.order).expect("an order serialises");
+    let who = format!("{} {} seed {}", line.order.key.kernel, line.order.key.case, line.order.key.seed);
+    match worker::run(&order, Some(line.timeout_s), stop) {
+        Ok(line) => Ok(line),
+        Err(WorkerError::Interrupted) => Err(super::RunError::InterruptedEarly),
+        Err(WorkerError::Refused(reason)) => Err(super::RunError::Usage(UsageError(format!("{who}: {reason}")))),
+        Err(error) => Err(super::RunError::Failed(format!("{who}: {error}"))),
+    }
+}
+
+fn read(line: &str) -> Result<Travelling, UsageError> {
+    let bad = |problem: String| UsageError(format!("worker: expected a line of pagelab cells: {problem}"));
+    let line: Travelling = serde_json::from_str(line).map_err(|error| bad(error.to_string()))?;
+    if line.pagelab_cell == VERSION { Ok(line) } else { Err(bad(format!("it has version {}", line.pagelab_cell))) }
+}
+
+/// The lines out, of these, whose cells are missing.
+///
+/// # Errors
+/// A line that is none.
+pub fn again(orders: &str, missing: &BTreeSet<Key>) -> Result<Vec<String>, UsageError> {
+    let lines = orders.lines().filter(|line| !line.trim().is_empty());
+    let lines = lines.map(|line| Ok((line, read(line)?))).collect::<Result<Vec<_>, UsageError>>()?;
+    let is_missing = |(_, read): &(&str, Travelling)| missing.contains(&read.order.key);
+    Ok(lines.into_iter().filter(is_missing).map(|(line, _)| line.to_owned()).collect())
+}
+
+/// Makes the result of lines that came back, whole or not at all.
+///
+/// # Errors
+/// Lines of another program or of other cells, lines of one cell that differ, cells without a line.
+pub fn collect(directory: &Path, lines: &[Lines]) -> Result<Collected, NotCollected> {
+    let place = directory.display();
+    let identity = read_identity(directory)?;
+    let (store, contents) = Store::open(directory).map_err(usage)?;
+    let wanted: BTreeSet<&Key> = identity.keys.iter().collect();
+    let mut judge = Judge {
+        program: &identity.program,
+        wanted: &wanted,
+        found: BTreeMap::new(),
+        problems: Vec::new(),
+        torn: Vec::new(),
+        repeated: 0,
+    };
+    let mut before = Vec::new();
+    for record in contents.records {
+        match key_of(&record) {
+            Some(_) => judge.keep(place.to_string(), record),
+            None => before.push(record),
+        }
+    }
+    for Lines { from, bytes } in lines {
+        judge.read(from, bytes);
+    }
+    let Judge { found, problems, torn, repeated, .. } = judge;
+    let missing: BTreeSet<Key> = identity.keys.iter().filter(|key| !found.contains_key(key)).cloned().collect();
+    if let Some(message) = problems_in_words(&problems) {
+        return Err(NotCollected { error: UsageError(format!("collect: {message}; {place} is as it was")), missing });
+    }
+    if let Some(first) = missing.first() {
+        let cut = if torn.is_empty() { String::new() } else { format!(", and {} lines were cut off", torn.len()) };
+        let message = format!(
+            "collect: {} of {} cells have no line (the first: {} {} seed {}){cut}; {place} is as it was",
+            missing.len(),
+            identity.keys.len(),
+            first.kernel,
+            first.case,
+            first.seed
+        );
+        return Err(NotCollected { error: UsageError(message), missing });
+    }
+    let cells = found.len();
+    let bytes = in_order(before, &identity.keys, found);
+    report::write_whole(store.path(), &bytes).map_err(usage)?;
+    Ok(Collected { cells, repeated, torn })
+}
+
+/// What is known before cells, and behind each system its cells in the order of the run.
+fn in_order(before: Vec<Record>, keys: &[Key], mut found: BTreeMap<Key, Record>) -> Vec<u8> {
+    let mut bytes = Vec::new();
+    let mut write = |record: &Record| {
+        bytes.extend(serde_json::to_vec(record).expect("a record serialises"));
+        bytes.push(b'\n');
+    };
+    for record in before {
+        write(&record);
+        let Some(column) = column_of_system(&record) else { continue };
+        for key in keys.iter().filter(|key| key.column() == column) {
+            found.remove(key).iter().for_each(&mut write);
+        }
+    }
+    for key in keys {
+        found.remove(key).iter().for_each(&mut write);
+    }
+    bytes
+}
+
+/// Lines as they are judged.
+struct Judge<'a> {
+    program: &'a str,
+    wanted: &'a BTreeSet<&'a Key>,
+    found: BTreeMap<Key, Record>,
+    /// Lines that must not be there.
+    problems: Vec<String>,
+    torn: Vec<String>,
+    repeated: usize,
+}
+
+impl Judge<'_> {
+    fn read(&mut self, from: &str, bytes: &[u8]) {
+        for (number, line) in (1..).zip(bytes.split(|byte| *byte == b'\n')) {
+            if line.iter().all(u8::is_ascii_whitespace) {
+                continue;
+            }
+            let place = format!("{from}:{number}");
+            match serde_json::from_slice::<serde_json::Value>(line) {
+                Err(error) if error.is_eof() => self.torn.push(place),
+                Err(error) => self.problems.push(format!("{place}: no result of a worker: {error}")),
+                Ok(value) => match serde_json::from_value::<Record>(value) {
+                    Ok(record) => self.keep(place, record),
+                    Err(error) => self.problems.push(format!("{place}: no result of a worker: {error}")),
+                },
+            }
+        }
+    }
+
+    fn keep(&mut self, place: String, record: Record) {
+        let Some(key) = key_of(&record).cloned() else {
+            return self.problems.push(format!("{place}: of no cell"));
+        };
+        if key.program != self.program {
+            let short = |hash: &str| hash.chars().take(HASH_DIGITS).collect::<String>();
+            let (found, own) = (short(&key.program), short(self.program));
+            return self.problems.push(format!("{place}: of program {found}, and the run is of {own}"));
+        }
+        if !self.wanted.contains(&key) {
+            return self
+                .problems
+                .push(format!("{place}: {} {} seed {} is no cell of this run", key.kernel, key.case, key.seed));
+        }
+        match self.found.get(&key) {
+            None => {
+                self.found.insert(key, record);
+            }
+            Some(known) if say_the_same(known, &record) => self.repeated += 1,
+            Some(_) => self.problems.push(format!(
+                "{place}: {} {} seed {} says another thing than an earlier line",
+                key.kernel, key.case, key.seed
+            )),
+        }
+    }
+}
+
+/// Simulated cells repeat what they measure, wherever they run.
+fn say_the_same(one: &Record, other: &Record) -> bool {
+    match (one, other) {
+        (Record::Cell(one), Record::Cell(other)) => {
+            let measured = |cell: &Cell| Cell { run: one.run.clone(), ..cell.clone() };
+            measured(one) == measured(other)
+        }
+        (one, other) => one == other,
+    }
+}
+
+fn problems_in_words(problems: &[String]) -> Option<String> {
+    let named = problems.iter().take(NAMED).cloned().collect::<Vec<_>>().join("; ");
+    match problems.len() {
+        0 => None,
+        few if few <= NAMED => Some(named),
+        many => Some(format!("{named}; and {} more", many - NAMED)),
+    }
+}
