@@ -225,21 +225,8 @@ pub(crate) struct Run {
     /// kernels run one at a time
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u16).range(1..=4096))]
     workers: Option<u16>,
-    /// Write the trace events of each simulated cell (mm_page_alloc_extfrag) to trace-*.txt in the result directory (what
-    /// guest-footprint holds when is --set trace=FILE)
-    #[arg(long)]
-    trace: bool,
-    /// Take a sample of what the kernel counts and holds every so often, such as 100ms, 1s or 5min: of virtual time in the
-    /// simulator, by the clock on real kernels, by a process of its own there. Counters by node where they are kept so, free
-    /// blocks by zone and order, pageblocks by type, those wholly free, huge pages; one sample at the start and one at the end
-    /// in any case. `pagelab show --series` prints it. It is part of what makes two runs the same
-    #[arg(long, value_name = "TIME")]
-    sample: Option<Every>,
-    /// With each sample of a simulated cell also the map of its physical memory: of every pageblock its type, how much of it is
-    /// in use, whether a huge page or pages of another mobility are in it, and whether its host knows that it is free. Each map
-    /// is a file in DIR/files; `pagelab map DIR` and `pagelab report DIR` show it
-    #[arg(long, requires = "sample")]
-    map: bool,
+    #[command(flatten)]
+    watch: Watch,
     /// Also print where the time of each simulated run went, by cause, with a CPU and waiting without one: all tasks and
     /// kernel threads from start to end, warm-up included. Results always hold it: `pagelab show --causes` prints it later
     #[arg(long)]
@@ -255,6 +242,26 @@ pub(crate) struct Run {
     pub(crate) progress: ProgressArg,
     #[command(flatten)]
     pub(crate) look: Look,
+}
+
+/// Events, samples and maps that are written down beside the numbers.
+#[derive(Clone, Copy, Debug, Args)]
+struct Watch {
+    /// Write the trace events of each simulated cell (mm_page_alloc_extfrag) to trace-*.txt in the result directory (what
+    /// guest-footprint holds when is --set trace=FILE)
+    #[arg(long)]
+    trace: bool,
+    /// Take a sample of what the kernel counts and holds every so often, such as 100ms, 1s or 5min: of virtual time in the
+    /// simulator, by the clock on real kernels, by a process of its own there. Counters by node where they are kept so, free
+    /// blocks by zone and order, pageblocks by type, those wholly free, huge pages; one sample at the start and one at the end
+    /// in any case. `pagelab show --series` prints it. It is part of what makes two runs the same
+    #[arg(long, value_name = "TIME")]
+    sample: Option<Every>,
+    /// With each sample of a simulated cell also the map of its physical memory: of every pageblock its type, how much of it is
+    /// in use, whether a huge page or pages of another mobility are in it, and whether its host knows that it is free. Each map
+    /// is a file in DIR/files; `pagelab map DIR` and `pagelab report DIR` show it
+    #[arg(long, requires = "sample")]
+    map: bool,
 }
 
 /// How much is printed.
@@ -461,13 +468,13 @@ impl Run {
         if leaves_out(Target::Vm) && leaves_out(Target::Sim) && self.machine.is_some() {
             return Err(UsageError("--machine is for targets vm and sim, which --target leaves out".to_owned()));
         }
-        if leaves_out(Target::Sim) && self.trace {
+        if leaves_out(Target::Sim) && self.watch.trace {
             return Err(UsageError("--trace is for target sim, which --target leaves out".to_owned()));
         }
         if leaves_out(Target::Sim) && self.causes {
             return Err(UsageError("--causes is for target sim, which --target leaves out".to_owned()));
         }
-        if leaves_out(Target::Sim) && self.map {
+        if leaves_out(Target::Sim) && self.watch.map {
             return Err(UsageError("--map is for target sim, which --target leaves out".to_owned()));
         }
         if !self.variant.is_empty() && targets != [Target::Sim] {
@@ -490,10 +497,10 @@ impl Run {
             accelerator,
             timeout_s: self.timeout,
             workers: self.workers.map(usize::from),
-            trace: self.trace,
-            sample: self.sample,
+            trace: self.watch.trace,
+            sample: self.watch.sample,
             axes: Vec::new(),
-            map: self.map,
+            map: self.watch.map,
             out: self.output.clone(),
         })
     }

@@ -92,6 +92,12 @@ impl From<SourceError> for UsageError {
     }
 }
 
+impl From<report::StoreError> for UsageError {
+    fn from(error: report::StoreError) -> Self {
+        Self(error.to_string())
+    }
+}
+
 /// Refuses maps of memory where no cell would have one.
 fn check_map(request: &Request, sessions: &[Session]) -> Result<(), UsageError> {
     if !request.map {

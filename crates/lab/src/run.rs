@@ -500,7 +500,7 @@ impl Runner<'_> {
     }
 }
 
-/// What was simulated, whole: a twin's machine is nowhere else, as it was found during this run.
+/// The simulated machine, whole: a twin's is nowhere else, as it was found during this run.
 fn sim_system(session: &Session, machine: &Machine) -> Record {
     let machine = session.place.as_fast_as_its_guest(machine.clone(), 1).to_toml();
     Record::System(system(session, None, serde_json::json!({ SIMULATED_MACHINE: machine })))

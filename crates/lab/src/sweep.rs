@@ -31,6 +31,9 @@ const CELLS_MAX: usize = 100_000;
 /// Maps of each row: a third axis and those after it make one for each combination of their values.
 const PANELS_MAX: usize = 24;
 
+/// Names of settings and parameters, each with the values that it takes.
+type Values = Vec<(String, Vec<String>)>;
+
 /// A sweep that a user asks for.
 #[derive(Clone, Debug)]
 pub struct Wanted {
@@ -75,7 +78,7 @@ impl Wanted {
             ));
         }
         let (request, plan, given) = self.planned()?;
-        let axes: Vec<(String, Vec<String>)> = given.into_iter().filter(|(_, values)| values.len() > 1).collect();
+        let axes: Values = given.into_iter().filter(|(_, values)| values.len() > 1).collect();
         if axes.is_empty() {
             return Err(UsageError(
                 "sweep: the grid has one cell; expected several values of something, as in --set vm.swappiness=0..100:20"
@@ -104,7 +107,7 @@ impl Wanted {
     }
 
     /// The run, its plan, and names with their values.
-    fn planned(&self) -> Result<(Request, Plan, Vec<(String, Vec<String>)>), UsageError> {
+    fn planned(&self) -> Result<(Request, Plan, Values), UsageError> {
         let given = self.values()?;
         let places = given.iter().map(|(_, values)| values.len()).fold(1, usize::saturating_mul);
         if places > PLACES_MAX {
@@ -132,7 +135,7 @@ impl Wanted {
     }
 
     /// Names with all of their values.
-    fn values(&self) -> Result<Vec<(String, Vec<String>)>, UsageError> {
+    fn values(&self) -> Result<Values, UsageError> {
         let read = |set: &String| {
             let pair = set.split_once('=').filter(|(name, values)| !name.is_empty() && !values.is_empty());
             let Some((name, values)) = pair else {

@@ -409,8 +409,8 @@ mod tests {
         slow_path::{Entry, SlowPath},
     };
 
-    fn cell(seed: u64, samples: &[f64]) -> Cell {
-        let key = Key {
+    fn key(seed: u64) -> Key {
+        Key {
             result: None,
             experiment: "e".into(),
             group: None,
@@ -424,7 +424,10 @@ mod tests {
             kernel: "6.1".into(),
             seed,
             program: "p".into(),
-        };
+        }
+    }
+
+    fn cell(seed: u64, samples: &[f64]) -> Cell {
         let metric = Metric {
             name: "fault_latency_ns".into(),
             class: None,
@@ -473,7 +476,7 @@ mod tests {
         };
         Cell {
             schema: SCHEMA,
-            key,
+            key: key(seed),
             measured,
             series: Some(series),
             map: None,

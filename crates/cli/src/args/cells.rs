@@ -7,10 +7,10 @@ use lab::{plan::Seeds, sweep::Wanted};
 
 /// Print a line for each simulated cell of a run or a sweep, for workers on other machines
 ///
-/// A line has all that a worker needs, and says of which program it is: the workers' pagelab must be built from the same sources.
-/// The result directory is made with what is known before any cell has run. `pagelab collect` puts the lines that come back into
-/// it; until then the same command prints the lines of the cells that it lacks. docs/cluster.md has a line for GNU parallel, SLURM,
-/// Kubernetes and HyperQueue.
+/// A line has all that a worker needs, and says of which program it is: the workers' pagelab must be built from the same
+/// sources. The result directory is made with what is known before any cell has run. `pagelab collect` puts the lines that
+/// come back into it; until then the same command prints the lines of the cells that it lacks. docs/cluster.md has a line for
+/// GNU parallel, SLURM, Kubernetes and HyperQueue.
 #[derive(Debug, Args)]
 #[command(after_help = "\
 Examples:
@@ -62,8 +62,8 @@ impl Cells {
 /// Put lines that came back from workers into their result directory: all of the result, or nothing
 ///
 /// Lines are judged by what is in them. Of the same cell one is taken, if all say the same. Lines that are cut off count as none.
-/// Lines of another program, of cells that the run does not have, or that differ for one cell are refused, and so is a result that
-/// lacks cells: the directory stays as it was.
+/// Lines of another program, of cells that the run does not have, or that differ for one cell are refused, and so is a result
+/// that lacks cells: the directory stays as it was.
 #[derive(Debug, Args)]
 #[command(after_help = "\
 Examples:

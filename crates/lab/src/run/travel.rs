@@ -10,7 +10,7 @@ use std::{
 };
 
 use linux::worker::{self, WorkerError};
-use report::{Cell, Key, Record, Store, StoreError};
+use report::{Cell, Key, Record, Store};
 use serde::{Deserialize, Serialize};
 
 use super::{directory, key_of, read_identity, sim_order, sim_system};
@@ -52,7 +52,7 @@ pub struct Lines {
 /// A result that was collected.
 #[derive(Debug, PartialEq, Eq)]
 pub struct Collected {
-    /// Its cells.
+    /// Cells in the result.
     pub cells: usize,
     /// Lines that said again what another line had said.
     pub repeated: usize,
@@ -75,14 +75,10 @@ impl From<UsageError> for NotCollected {
     }
 }
 
-fn usage(error: StoreError) -> UsageError {
-    UsageError(error.to_string())
-}
-
-/// A line for each cell of a run that its result directory lacks. The directory is made: with what is known before any cell has run.
+/// A line for each cell that the result directory of a run lacks. The directory is made, with all that is known before cells.
 ///
 /// # Errors
-/// What cannot run, a cell that needs more than its line, or a directory of another run.
+/// Settings that cannot run, a cell that needs more than its line, or a directory of another run.
 pub fn lines(request: &Request) -> Result<Vec<String>, UsageError> {
     let plan = Plan::new(request, |_| linux::qemu::Accelerator::Tcg)?;
     let directory = request.out.as_deref().expect("cells have a directory to come back to");
@@ -99,7 +95,7 @@ pub fn lines(request: &Request) -> Result<Vec<String>, UsageError> {
         }
     }
     let (mut store, done) = directory::open(directory, &plan)?;
-    let known = Store::read(directory).map_err(usage)?.records;
+    let known = Store::read(directory).map_err(UsageError::from)?.records;
     let known: BTreeSet<_> = known.iter().filter_map(column_of_system).collect();
     let done: BTreeSet<Key> = done.into_iter().collect();
     let mut lines = Vec::new();
@@ -108,7 +104,7 @@ pub fn lines(request: &Request) -> Result<Vec<String>, UsageError> {
         let machine = with_settings(session.machine.clone(), &session.settings);
         let record = sim_system(session, &machine);
         if column_of_system(&record).is_some_and(|column| !known.contains(&column)) {
-            store.append(&record).map_err(usage)?;
+            store.append(&record).map_err(UsageError::from)?;
         }
         for key in session.keys.iter().filter(|key| !done.contains(key)) {
             let order = sim_order((&plan, session), (variant, start, None), &machine, directory, key);
@@ -176,7 +172,7 @@ pub fn again(orders: &str, missing: &BTreeSet<Key>) -> Result<Vec<String>, Usage
 pub fn collect(directory: &Path, lines: &[Lines]) -> Result<Collected, NotCollected> {
     let place = directory.display();
     let identity = read_identity(directory)?;
-    let (store, contents) = Store::open(directory).map_err(usage)?;
+    let (store, contents) = Store::open(directory).map_err(UsageError::from)?;
     let wanted: BTreeSet<&Key> = identity.keys.iter().collect();
     let mut judge = Judge {
         program: &identity.program,
@@ -189,7 +185,7 @@ pub fn collect(directory: &Path, lines: &[Lines]) -> Result<Collected, NotCollec
     let mut before = Vec::new();
     for record in contents.records {
         match key_of(&record) {
-            Some(_) => judge.keep(place.to_string(), record),
+            Some(_) => judge.keep(&place.to_string(), record),
             None => before.push(record),
         }
     }
@@ -215,11 +211,11 @@ pub fn collect(directory: &Path, lines: &[Lines]) -> Result<Collected, NotCollec
     }
     let cells = found.len();
     let bytes = in_order(before, &identity.keys, found);
-    report::write_whole(store.path(), &bytes).map_err(usage)?;
+    report::write_whole(store.path(), &bytes).map_err(UsageError::from)?;
     Ok(Collected { cells, repeated, torn })
 }
 
-/// What is known before cells, and behind each system its cells in the order of the run.
+/// The records that come before cells, and behind each system its cells in the order of the run.
 fn in_order(before: Vec<Record>, keys: &[Key], mut found: BTreeMap<Key, Record>) -> Vec<u8> {
     let mut bytes = Vec::new();
     let mut write = |record: &Record| {
@@ -261,14 +257,14 @@ impl Judge<'_> {
                 Err(error) if error.is_eof() => self.torn.push(place),
                 Err(error) => self.problems.push(format!("{place}: no result of a worker: {error}")),
                 Ok(value) => match serde_json::from_value::<Record>(value) {
-                    Ok(record) => self.keep(place, record),
+                    Ok(record) => self.keep(&place, record),
                     Err(error) => self.problems.push(format!("{place}: no result of a worker: {error}")),
                 },
             }
         }
     }
 
-    fn keep(&mut self, place: String, record: Record) {
+    fn keep(&mut self, place: &str, record: Record) {
         let Some(key) = key_of(&record).cloned() else {
             return self.problems.push(format!("{place}: of no cell"));
         };
