@@ -5,7 +5,7 @@
 //!
 //! Here is who scans and when; the scan itself is in `scan.rs`, the faults that follow are in `fault.rs`, and how tasks count
 //! them is in `task.rs`, since 3.13 in `stats.rs` and `group.rs`. Periods are in `period.rs`. Which VMAs are scanned since 6.4 is
-//! in `filter.rs`. A task is known by the number of its control.
+//! in `filter.rs`; `sharing.rs` is an idea of ours. A task is known by the number of its control.
 
 mod fault;
 mod filter;
@@ -13,6 +13,7 @@ pub mod group;
 pub mod last;
 mod period;
 pub mod scan;
+mod sharing;
 mod stats;
 mod task;
 #[cfg(test)]
@@ -43,6 +44,8 @@ const fn millis(ms: u64) -> Picos {
 pub struct NumaBalancing {
     settings: Sysctls,
     last: LastFaults,
+    /// Which parts of huge pages are whose, where that is asked.
+    sharing: Option<sharing::Sharing>,
     /// By number of the control.
     tasks: Vec<TaskNuma>,
     /// VMAs that scans have skipped.
@@ -138,6 +141,7 @@ impl NumaBalancing {
                 settle_count: settings.numa_settle_count,
             },
             last: LastFaults::new(machine),
+            sharing: rules.numa_splits_false_sharing.then(|| sharing::Sharing::new(machine)),
             tasks: Vec::new(),
             skips: filter::Skips::default(),
             groups: Vec::new(),

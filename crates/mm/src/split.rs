@@ -143,6 +143,7 @@ impl Mm {
         let is_workingset = self.swap.is_workingset(head);
         let is_pinned = self.is_pinned(head);
         let (mut tails, mut unmapped) = (Vec::new(), Vec::new());
+        self.split_last_fault(head);
         for n in (0..Order::HUGE.frames()).rev() {
             let pfn = head.plus(n);
             let count = u32::from(counts[n as usize]);

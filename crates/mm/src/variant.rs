@@ -354,6 +354,8 @@ rules! {
     numa_faults_by_scan: bool,
     /// Do pages keep part of the PID that faulted last, to tell what is private to a task (`_last_nidpid`)?
     numa_private_by_pid: bool,
+    /// Is a huge page split whose parts are each one task's own, where these are of several nodes? No kernel does: an idea.
+    numa_splits_false_sharing: bool => AtBoot,
     /// Does a fault at a page of the task's own node leave no trace at the page (`_last_cpupid`)?
     numa_local_keeps_last: bool,
     /// Do tasks that fault at the same pages count their faults together (`numa_group`), each fault by the node of its CPU too?

@@ -8,7 +8,7 @@
 
 use units::{NodeId, Order, Pfn, Vpn};
 
-use super::{last::Last, task::Fault};
+use super::{last::Last, sharing::Parts, task::Fault};
 use crate::{
     Mm, SpaceId, Spaces,
     address_space::AddressSpace,
@@ -21,6 +21,7 @@ use crate::{
     page_table::{Level, Pmd, PmdSlot, TableId},
     primitive,
     pte::Pte,
+    split::Split,
     step::Step,
     vma::PageRange,
 };
@@ -34,6 +35,10 @@ pub(crate) struct HintFault {
     rest: Vec<Hinted>,
     to: NodeId,
     moving: Option<Box<Misplaced>>,
+    /// The last fault at the page that moves, as it was when that was last seen in its place.
+    known: Option<(Last, Option<Parts>)>,
+    /// The huge page is nobody's as a whole, and is split.
+    splits: bool,
 }
 
 /// A page at which a task has faulted.
@@ -76,12 +81,22 @@ impl HintFault {
         let stays_on = if mm.variant().numa_huge_fault_here { here } else { on };
         let fault =
             Fault { is_local: on == here, is_read_only: !huge.is_writable(), ..Fault::at(stays_on, HUGE_PAGES, last) };
+        if !huge.is_zero_page() && mm.is_falsely_shared(cx, huge.pfn(), vpn) {
+            return Some(Self {
+                huge: Some(huge),
+                rest: vec![Hinted { vpn, fault }],
+                to: on,
+                moving: None,
+                known: None,
+                splits: true,
+            });
+        }
         let Some(to) = to.filter(|_| !huge.is_zero_page()) else {
             clear_huge(space, cx, slot);
             mm.numa_fault(space, cx, fault);
             return None;
         };
-        Some(Self { huge: Some(huge), rest: vec![Hinted { vpn, fault }], to, moving: None })
+        Some(Self { huge: Some(huge), rest: vec![Hinted { vpn, fault }], to, moving: None, known: None, splits: false })
     }
 
     /// A fault at a base page that hints (`do_numa_page`), or at all those of its table (`do_pmd_numa_page`).
@@ -126,16 +141,23 @@ impl HintFault {
             }
         }
         let is_all = rest.is_empty();
-        (!is_all).then_some(Self { huge: None, rest, to: here, moving: None })
+        (!is_all).then_some(Self { huge: None, rest, to: here, moving: None, known: None, splits: false })
     }
 
     /// Goes on moving. The mmap lock is held for read.
     pub(crate) fn step(&mut self, mm: &mut Mm, spaces: &mut Spaces, cx: &mut Cx, id: SpaceId) -> Step<()> {
         let Some(Hinted { vpn, fault }) = self.rest.last().copied() else { return Step::Done(()) };
+        if self.splits {
+            self.rest.clear();
+            self.split(mm, spaces, cx, (id, vpn), fault);
+            return Step::Done(());
+        }
         let moving = self.moving.get_or_insert_with(|| Box::new(Misplaced::new(id, vpn, self.to)));
         let order = if self.huge.is_some() { Order::HUGE } else { Order::BASE };
         let was = spaces.get(id).expect("a live task has an address space").tables.lookup(vpn);
-        let known = (was.is_present() && !was.is_zero_page()).then(|| mm.last_fault(was.pfn(), order));
+        if was.is_present() && !was.is_zero_page() {
+            self.known = Some((mm.last_fault(was.pfn(), order), mm.parts_of(was.pfn(), order)));
+        }
         let ended = match moving.step(mm, spaces, cx) {
             Step::More => return Step::More,
             Step::Block(wait) => return Step::Block(wait),
@@ -150,10 +172,25 @@ impl HintFault {
             // Up to 3.12 it is the node that counts, whatever CPU the task has by now.
             let by_node = Last::new(mm.nodes.place(self.to), cx.control());
             let own = if mm.variant().numa_groups { mm.last_by(cx) } else { by_node };
-            mm.set_last_fault(now, order, known.unwrap_or(own));
+            let (last, parts) = self.known.take().unwrap_or((own, None));
+            mm.set_last_fault(now, order, last);
+            mm.keep_parts(now, parts);
         }
         self.end_one(mm, space, cx, Hinted { vpn, fault }, is_moved);
         if self.rest.is_empty() { Step::Done(()) } else { Step::More }
+    }
+
+    /// Takes the huge page apart, whose base pages still hint then; one that somebody holds stays as it is.
+    fn split(&self, mm: &mut Mm, spaces: &mut Spaces, cx: &mut Cx, (id, vpn): (SpaceId, Vpn), fault: Fault) {
+        let huge = self.huge.expect("only a huge page is split");
+        let space = spaces.get(id).expect("a live task has an address space");
+        let is_there = |slot: &PmdSlot| space.tables.pmd(*slot) == Pmd::Huge(huge);
+        let Some(slot) = space.tables.pmd_slot(vpn).filter(is_there) else { return };
+        if mm.split_folio(spaces, cx, huge.pfn()) == Split::Busy {
+            let space = spaces.get_mut(id).expect("as before");
+            clear_huge(space, cx, slot);
+            mm.numa_fault(space, cx, fault);
+        }
     }
 
     /// A page was moved or not; one that stays hints no longer.
@@ -250,6 +287,45 @@ impl Mm {
     pub(crate) fn forget_last_fault(&mut self, head: Pfn, order: Order) {
         if let Some(numa) = &mut self.numa {
             numa.last.reset(head, order);
+            if let Some(sharing) = numa.sharing.as_mut().filter(|_| order == Order::HUGE) {
+                sharing.forget(head);
+            }
+        }
+    }
+
+    /// Is a huge page at which a task of this step faults that of several tasks, each of which uses parts of its own?
+    fn is_falsely_shared(&mut self, cx: &Cx, head: Pfn, vpn: Vpn) -> bool {
+        let own = self.last_by(cx);
+        let (nodes, cpus, by_cpu) = (&self.nodes, &self.cpu_nodes, self.variant.numa_groups);
+        let Some(sharing) = self.numa.as_mut().and_then(|numa| numa.sharing.as_mut()) else { return false };
+        let node = |last: Last| last.place().map(|at| if by_cpu { nodes.place(cpus[at]) } else { at });
+        sharing.note(head, vpn, own, node)
+    }
+
+    fn parts_of(&self, head: Pfn, order: Order) -> Option<Parts> {
+        let sharing = self.numa.as_ref().filter(|_| order == Order::HUGE).and_then(|numa| numa.sharing.as_ref());
+        sharing.map(|sharing| sharing.parts(head))
+    }
+
+    /// A huge page has moved: what is known of its parts comes with it.
+    fn keep_parts(&mut self, head: Pfn, parts: Option<Parts>) {
+        let sharing = self.numa.as_mut().and_then(|numa| numa.sharing.as_mut());
+        if let (Some(sharing), Some(parts)) = (sharing, parts) {
+            sharing.keep(head, parts);
+        }
+    }
+
+    /// A huge page becomes base pages: each keeps who faulted there last, as far as that is known of its part, and else at the
+    /// huge page (`__split_huge_page_tail`).
+    pub(crate) fn split_last_fault(&mut self, head: Pfn) {
+        let Some(numa) = &mut self.numa else { return };
+        let whole = numa.last.get(head, Order::HUGE);
+        for n in 0..Order::HUGE.frames() {
+            let part = numa.sharing.as_ref().map_or(Last::NOBODY, |sharing| sharing.last(head, n));
+            numa.last.exchange(head.plus(n), Order::BASE, if part == Last::NOBODY { whole } else { part });
+        }
+        if let Some(sharing) = &mut numa.sharing {
+            sharing.forget(head);
         }
     }
 }

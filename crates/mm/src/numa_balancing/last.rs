@@ -25,6 +25,11 @@ impl Last {
         ((self.0 >> 8) as usize).checked_sub(1)
     }
 
+    /// Were both the same task, as far as that is known?
+    pub(super) fn is_of_the_task_of(self, other: Self) -> bool {
+        self != Self::NOBODY && self.0 & 0xff == other.0 & 0xff
+    }
+
     /// May it have been this task? (`LAST__PID_MASK`: eight bits.)
     pub(crate) fn may_be(self, task: ControlId) -> bool {
         self != Self::NOBODY && self.0 & 0xff == task.0 & 0xff

@@ -2,6 +2,7 @@
 
 mod filter;
 mod grouped;
+mod sharing;
 
 use units::{CpuId, NodeId, Order, Pfn, Picos, Time, Vpn};
 

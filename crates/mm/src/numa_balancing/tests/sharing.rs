@@ -1,0 +1,89 @@
+//! Linux: none (`numa_balancing/sharing.rs`).
+
+use super::*;
+
+/// The rules of the series with the detection of false sharing.
+fn detects() -> Variant {
+    patched("v3.9", &(1..=17).collect::<Vec<_>>())
+}
+
+/// Two tasks, of nodes 0 and 1, each of which faults at its own base page of a huge page of node 0, so many times in turn.
+fn in_turn(world: &mut World, pages: [u64; 2], times: usize) -> Vpn {
+    let page = world.huge(1, 0).start;
+    for _ in 0..times {
+        for (task, at) in (0..2).zip(pages) {
+            world.scan(100 * HUGE);
+            world.fault(7 + task, task, page.plus(at));
+        }
+    }
+    page
+}
+
+fn is_huge(world: &mut World, vpn: Vpn) -> bool {
+    matches!(world.space().tables.pmd_of(vpn), Pmd::Huge(_))
+}
+
+#[test]
+fn a_huge_page_is_split_when_two_tasks_come_back_to_parts_of_their_own() {
+    let mut world = World::new(&detects(), &[]);
+    let page = in_turn(&mut world, [0, 300], 1);
+    assert!(is_huge(&mut world, page), "each was there once");
+    for (task, at) in [(0, 0), (1, 300)] {
+        world.scan(100 * HUGE);
+        world.fault(7 + task, task, page.plus(at));
+    }
+    assert!(!is_huge(&mut world, page));
+    assert_eq!(world.count(Event::ThpSplitPage), 1);
+    // Base pages know the task of their part, and come to it with its next fault.
+    for (task, at) in [(0, 0), (1, 300)] {
+        world.scan(100 * HUGE);
+        world.fault(7 + task, task, page.plus(at));
+    }
+    assert_eq!([0, 300].map(|at| world.node_of(page.plus(at))), [0, 1]);
+    // Without the rule the page stays as it is.
+    let mut world = World::new(&patched("v3.9", &(1..=16).collect::<Vec<_>>()), &[]);
+    let page = in_turn(&mut world, [0, 300], 10);
+    assert!(is_huge(&mut world, page));
+}
+
+#[test]
+fn a_huge_page_is_left_where_a_part_is_shared_or_all_users_are_of_one_node() {
+    let mut world = World::new(&detects(), &[]);
+    let page = in_turn(&mut world, [0, 3], 10);
+    assert!(is_huge(&mut world, page), "both use the same part");
+    let mut world = World::new(&detects(), &[]);
+    let page = world.huge(1, 0).start;
+    for _ in 0..10 {
+        for (task, at) in [(7, 0), (8, 300)] {
+            world.scan(100 * HUGE);
+            world.fault(task, 1, page.plus(at));
+        }
+    }
+    assert!(is_huge(&mut world, page), "both are of one node");
+}
+
+#[test]
+fn later_rules_detect_it_by_the_nodes_of_cpus() {
+    let mut world = World::new(&Variant { numa_splits_false_sharing: true, ..*named("v6.1") }, &[]);
+    let page = in_turn(&mut world, [0, 300], 2);
+    assert!(!is_huge(&mut world, page));
+}
+
+#[test]
+fn base_pages_keep_the_last_fault_of_the_huge_page_that_they_were() {
+    let mut world = World::new(&patched("v3.9", &(1..=16).collect::<Vec<_>>()), &[]);
+    let page = world.huge(1, 0).start;
+    world.scan(100 * HUGE);
+    world.fault(7, 1, page);
+    assert_eq!(world.node_of(page), 1, "it came with the first fault");
+    let (id, head) = (world.id, world.space().tables.lookup(page).pfn());
+    world.on(0, 0, |mm, _, cx| mm.lru_add_drain_all(cx));
+    world.on(0, 0, |mm, spaces, cx| {
+        mm.split_folio(spaces, cx, head);
+        assert_eq!(spaces.get(id).unwrap().tables.lookup(page).pfn(), head);
+    });
+    for base in [0, 511] {
+        let last = world.mm.numa.as_ref().unwrap().last.get(head.plus(base), Order::BASE);
+        assert!(last.may_be(ControlId(7)), "page {base}");
+    }
+}
