@@ -16,7 +16,7 @@ pub use self::order::Runs;
 use crate::{
     Mm, SpaceId, Spaces,
     address_space::AddressSpace,
-    bandwidth::flows::{End, Written, in_step::Behind},
+    bandwidth::flows::{End, Written},
     cost::{Pattern, walk::Visit},
     cx::Cx,
     fault::{self, FaultControl, FaultDone},
@@ -54,11 +54,6 @@ pub struct Accesses {
     /// Prices of visits to base pages and to huge ones, but for nodes; none where the machine does not say how it walks tables.
     /// Asked for once: they follow from the range alone.
     walked: Option<[Option<Visit>; 2]>,
-    /// How far it is behind others that write the same.
-    behind: Behind,
-    /// The number that its turns among those follow from; and the page that it has come to in its turn, and faults at.
-    draw: u64,
-    arrived: Option<Vpn>,
 }
 
 /// Pages that are memory of one node and of one size, and can be gone through without a trace.
@@ -117,9 +112,6 @@ impl Accesses {
             met: None,
             policy: Mempolicy::Local,
             walked: None,
-            behind: Behind::default(),
-            draw,
-            arrived: None,
         }
     }
 
@@ -192,7 +184,6 @@ impl Accesses {
         let range = self.order.range();
         let writes = Written { root: space.tables.root_frame(), pages: (range.start, range.end) };
         mm.bandwidth.flows.end_step(cpu, (from, writes), cx.now(), end);
-        mm.bandwidth.flows.reach(cpu, self.visits % self.order.pages());
     }
 
     /// Does it stream through memory that may be short of bandwidth?
@@ -202,11 +193,10 @@ impl Accesses {
     }
 
     /// A step of a flow goes up to where shares change, and where nobody knows of the flow yet, up to where others are.
-    fn begin_flow(&mut self, mm: &mut Mm, cx: &Cx, limits: Limits) -> Limits {
+    fn begin_flow(&self, mm: &mut Mm, cx: &Cx, limits: Limits) -> Limits {
         if !self.is_flow(mm) {
             return limits;
         }
-        self.look_ahead(mm, cx);
         let due = mm.begin_flow_step(cx.now());
         let until = due.map_or(limits.until, |due| limits.until.min(due));
         let is_known = mm.bandwidth.flows.is_live(cx.cpu().0 as usize);
@@ -237,7 +227,7 @@ impl Accesses {
         // Bound: each turn visits a page, or ends a phase of a fault, or a round.
         while !self.is_over(cx.now(), deadline) {
             match &mut self.phase {
-                Phase::User if !has_lock && self.behind.pages == 0 && self.order.is_round_start(self.next) => {
+                Phase::User if !has_lock && self.order.is_round_start(self.next) => {
                     self.begin_to_meet(space);
                     self.go_round(cx, limit, &mut round);
                     if !self.is_over(cx.now(), deadline) && !cx.is_over(limit) {

@@ -2,9 +2,9 @@
 //!
 //! Visits to pages that are alike, as many as fit into what is left of the step.
 
-use units::{Bytes, Pfn, Picos, Time};
+use units::{Pfn, Picos, Time};
 
-use super::{Accesses, Alike, Amount, Met, Phase, order::mix};
+use super::{Accesses, Alike, Amount, Met, Phase};
 use crate::{
     Mm,
     address_space::AddressSpace,
@@ -101,34 +101,6 @@ impl Accesses {
         mm.latency.of_visit(cx.prices(), self.pattern, range, Place { from, to, is_huge: false, cache_users: 1 })
     }
 
-    /// The step begins: the pages that others who write the same have written before it, as far as they are in a cache.
-    pub(super) fn look_ahead(&mut self, mm: &Mm, cx: &Cx) {
-        let cache = mm.latency.cache.map_or(0, |cache| cache.size.0 / Bytes::PAGE.0);
-        let (cpu, own) = (cx.cpu().0 as usize, mm.nodes.place(mm.node_of_cpu(cx.cpu())));
-        let range = self.order.pages();
-        self.behind = mm.bandwidth.flows.behind((cpu, own), (cx.now(), self.visits % range), (range, cache));
-    }
-
-    /// The price of a visit: pages that a cache has do not come from memory.
-    fn unit(&self, mm: &Mm, units: &Units, is_huge: bool, (node, tables): (usize, usize)) -> AccessPrice {
-        if self.behind.pages > 0 {
-            return AccessPrice { near: self.behind.each, far: Picos(0) };
-        }
-        units.of(mm, is_huge, node, tables)
-    }
-
-    /// The next page hints. Of CPUs that write it in step any may be the first that comes there: each at some instant of the time
-    /// that its lines take to go round.
-    fn come_to_hint(&mut self, mm: &Mm, cx: &mut Cx) {
-        self.phase = Phase::Hints;
-        if !self.is_flow(mm) || self.arrived.replace(self.next) == Some(self.next) {
-            return;
-        }
-        let trip = mm.bandwidth.flows.round_trip_of(cx.cpu().0 as usize);
-        let turn = mix(self.draw ^ mix(self.visits)).checked_rem(trip.0).unwrap_or(0);
-        cx.wait(cx.now() + Picos(turn), Cause::User);
-    }
-
     /// A round begins. If the last one was all of this step's and met no fault, others of this step take as long.
     pub(super) fn go_round(&mut self, cx: &mut Cx, limit: Time, last: &mut Option<Round>) {
         let (near, far) = (cx.spent().on(Cause::User), cx.spent().on(Cause::RemoteMemory));
@@ -177,13 +149,10 @@ impl Accesses {
 
     /// Visits to the next pages that are alike; or the phase becomes that of what has to happen before.
     pub(super) fn visit(&mut self, mm: &mut Mm, space: &mut AddressSpace, cx: &mut Cx, units: &Units, limit: Time) {
-        let mut rest = PageRange { start: self.next, end: self.order.piece().end };
-        if self.behind.pages > 0 {
-            rest.end = rest.end.min(self.next.plus(self.behind.pages));
-        }
+        let rest = PageRange { start: self.next, end: self.order.piece().end };
         let known = self.known.filter(|known| known.changes == space.tables.changes());
         if let Some(Alike { node, tables, is_huge, .. }) = known {
-            let unit = self.unit(mm, units, is_huge, (node, tables));
+            let unit = units.of(mm, is_huge, node, tables);
             let pages = fit(unit.total(), rest.pages(), cx.now(), limit);
             self.pay(mm, cx, unit, (node, pages));
             return self.pass(pages);
@@ -191,7 +160,8 @@ impl Accesses {
         match space.tables.pmd_of(self.next) {
             Pmd::Huge(huge) if huge.is_present() && (huge.is_writable() || !self.stores()) => {
                 if huge.is_hinting() {
-                    return self.come_to_hint(mm, cx);
+                    self.phase = Phase::Hints;
+                    return;
                 }
                 self.visit_huge(mm, space, cx, (units, huge), rest, limit);
             }
@@ -218,7 +188,7 @@ impl Accesses {
         }
         let node = mm.nodes.place(mm.node_of(huge.pfn()));
         let tables = units.home(mm, || space.tables.pmd_frame(self.next).expect("there is a huge page"));
-        let unit = self.unit(mm, units, true, (node, tables));
+        let unit = units.of(mm, true, node, tables);
         let pages = fit(unit.total(), rest.pages(), cx.now(), limit);
         self.meet(node, tables, true);
         self.pay(mm, cx, unit, (node, pages));
@@ -238,7 +208,8 @@ impl Accesses {
             return;
         }
         if space.tables.pte(table, self.next).is_hinting() {
-            return self.come_to_hint(mm, cx);
+            self.phase = Phase::Hints;
+            return;
         }
         match space.tables.run(mm, table, rest, self.stores()) {
             Run::Faults => self.begin_fault(),
@@ -251,7 +222,7 @@ impl Accesses {
                     None => self.met = None,
                 }
                 let node = node.unwrap_or(units.own);
-                let unit = self.unit(mm, units, false, (node, tables));
+                let unit = units.of(mm, false, node, tables);
                 let pages = fit(unit.total(), pages, cx.now(), limit);
                 space.tables.use_pages(table, PageRange::new(self.next, pages), self.stores());
                 self.pay(mm, cx, unit, (node, pages));
@@ -274,14 +245,13 @@ impl Accesses {
         };
         let tables = units.home(mm, || space.tables.frame(table));
         let nodes = || (0..NODES).zip(summary.by_node).filter(|(_, pages)| *pages > 0);
-        let unit = |node| self.unit(mm, units, false, (node, tables));
-        let span = nodes().map(|(node, pages)| unit(node).total().0 * u64::from(pages)).sum();
+        let span = nodes().map(|(node, pages)| units.of(mm, false, node, tables).total().0 * u64::from(pages)).sum();
         if limit.0.saturating_sub(cx.now().0) < span {
             return false;
         }
         for (node, pages) in nodes() {
-            let unit = self.unit(mm, units, false, (node, tables));
             self.meet(node, tables, false);
+            let unit = units.of(mm, false, node, tables);
             self.pay(mm, cx, unit, (node, pages.into()));
         }
         self.pass(AddressSpace::HUGE_PAGES);
@@ -333,7 +303,7 @@ impl Accesses {
 
     fn pay(&self, mm: &mut Mm, cx: &mut Cx, unit: AccessPrice, (node, pages): (usize, u64)) {
         cx.access(unit, pages);
-        if self.is_flow(mm) && self.behind.pages == 0 {
+        if self.is_flow(mm) {
             let alone = self.alone(mm, cx, node).total();
             mm.bandwidth.flows.note(cx.cpu().0 as usize, node, (pages, alone));
         }
@@ -341,7 +311,6 @@ impl Accesses {
 
     fn pass(&mut self, pages: u64) {
         self.visits += pages;
-        self.behind.pages = self.behind.pages.saturating_sub(pages);
         self.next = self.next.plus(pages);
         if self.next == self.order.piece().end {
             self.next = self.order.next_piece();

@@ -11,9 +11,7 @@
 //! CPUs that write all of the same range go through it in step: whoever is behind finds lines in another's cache, which is nearer
 //! than memory, and catches up; whoever is in front waits for memory. A line then goes from one to the next, those of a node one
 //! after the other (their last-level cache answers first) before it leaves for another node, and comes from memory once for all
-//! of them. So a line takes each of them as long as it takes to go round (`in_step.rs`).
-
-pub(crate) mod in_step;
+//! of them. So a line takes each of them as long as it takes to go round.
 
 use units::{Pfn, Picos, Time, Vpn};
 
@@ -78,8 +76,6 @@ struct Flow {
     /// CPUs that write the same in step, this one among them; and how long a page of it takes to go round.
     sharers: u64,
     round_trip: Picos,
-    /// The page, from the start of its range, that it has come to by `until`.
-    reached: u64,
 }
 
 /// Memory that a flow writes: the root of its page tables, and which pages.
@@ -251,6 +247,40 @@ impl Flows {
                 self.find_turn(*resource);
             }
         }
+    }
+
+    /// Finds flows that write the same, and how long a page takes to go round all of them.
+    fn find_round_trips(&mut self) {
+        if self.handovers.is_empty() {
+            return;
+        }
+        let mut groups: Vec<(Written, Vec<u64>)> = Vec::new();
+        for flow in self.by_cpu.iter().filter(|flow| flow.is_live && !flow.is_held_up) {
+            let Some(writes) = flow.writes else { continue };
+            let at = groups.iter().position(|(written, _)| *written == writes).unwrap_or_else(|| {
+                groups.push((writes, vec![0; self.handovers.len()]));
+                groups.len() - 1
+            });
+            groups[at].1[flow.from] += 1;
+        }
+        for (written, by_node) in groups {
+            let sharers = by_node.iter().sum();
+            let round_trip = if sharers > 1 { self.round_trip(&by_node) } else { Picos(0) };
+            let its =
+                self.by_cpu.iter_mut().filter(|flow| flow.is_live && !flow.is_held_up && flow.writes == Some(written));
+            its.for_each(|flow| (flow.sharers, flow.round_trip) = (sharers, round_trip));
+        }
+    }
+
+    /// A page goes from CPU to CPU within each node, then to the next node that has any, and at last back.
+    fn round_trip(&self, by_node: &[u64]) -> Picos {
+        let those: Vec<usize> = (0..by_node.len()).filter(|node| by_node[*node] > 0).collect();
+        let next = those.iter().cycle().skip(1);
+        let each = those
+            .iter()
+            .zip(next)
+            .map(|(node, next)| self.handovers[*node][*node].0 * (by_node[*node] - 1) + self.handovers[*node][*next].0);
+        Picos(each.sum())
     }
 
     fn is_wanted(&self, resource: Resource) -> bool {

@@ -251,38 +251,3 @@ fn lines_go_round_those_who_write_in_step() {
     flows.begin_step(Time(4030 * US));
     assert_eq!(turns(&flows), [480, 480], "24 * 20");
 }
-
-/// Three CPUs write the same range, the third on another node. The first has come to page 1000 by 100 us, and goes on for
-/// longer in its step than the others.
-#[test]
-fn a_cpu_behind_finds_pages_in_the_caches_of_those_in_front() {
-    let mut flows = Flows::default();
-    flows.limit_node((1, 2), Picos(0));
-    flows.set_handovers(vec![vec![Picos(US), Picos(4 * US)], vec![Picos(4 * US), Picos(US)]]);
-    let step = |flows: &mut Flows, cpu: usize, from: u64, until: u64, reached: u64| {
-        flows.begin_step(Time(from * US));
-        flows.note(cpu, 0, (1, Picos(US)));
-        flows.end_step(cpu, (usize::from(cpu == 2), writes(0)), Time(until * US), End::GoesOn);
-        flows.reach(cpu, reached);
-    };
-    let behind = |flows: &Flows, cpu: usize, now: u64, reached: u64| {
-        let behind = flows.behind((cpu, usize::from(cpu == 2)), (Time(now * US), reached), (2000, 500));
-        (behind.pages, behind.each.0 / US)
-    };
-    (0..3).for_each(|cpu| step(&mut flows, cpu, 0, 2, 0));
-    assert_eq!(behind(&flows, 1, 2, 0), (0, 0), "nobody knows of the others yet");
-    flows.begin_step(Time(20 * US));
-    let trip = flows.round_trip_of(0).0 / US;
-    assert_eq!(trip, 1 + 4 + 4);
-    step(&mut flows, 0, 20, 100 + trip * 10, 1010);
-    step(&mut flows, 1, 20, 100, 900);
-    step(&mut flows, 2, 20, 100, 700);
-    assert_eq!(behind(&flows, 0, 100, 1000), (0, 0), "it is in front");
-    assert_eq!(behind(&flows, 1, 100, 900), (100, 1));
-    assert_eq!(behind(&flows, 2, 100, 700), (300, 4), "the foremost");
-    assert_eq!(behind(&flows, 2, 100, 450), (450, 4), "the foremost is too far in front, the next is not");
-    assert_eq!(behind(&flows, 2, 100, 300), (0, 0), "nor is the next");
-    assert_eq!(behind(&flows, 2, 100, 1900), (0, 0), "a round later they are too far");
-    step(&mut flows, 1, 100, 200, 100);
-    assert_eq!(behind(&flows, 2, 200, 1900), (200, 4), "from the end of the range to its start");
-}
