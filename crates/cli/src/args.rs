@@ -31,7 +31,7 @@ pub(crate) use self::{
     export::{Export, Tool},
     list::{List, Listed},
     map::Map,
-    page::Report,
+    page::{Report, of_run},
     shell::{Completions, Man, Shell},
     state::{Make, State},
     sweep::Sweep,
@@ -169,6 +169,7 @@ Examples:
   pagelab run fault-storm --set tasks=1,2 --set page=huge --set vm.min_free_kbytes=131072
   pagelab run fault-storm --target sim --machine two-node-2g --variant v6.1 --causes
   pagelab run guest-footprint --target vm --target sim --set trace=free,build,mine.csv
+  pagelab run thpscale-4.1 --seeds 8 --sample 100ms --map --report report.html
 
 Results: one line per cell in DIR/result.jsonl, written when the cell is done. `-o DIR` on an unfinished result of the
 same run goes on from there; `pagelab show DIR` prints its tables again.
@@ -234,6 +235,10 @@ pub(crate) struct Run {
     /// Result directory [default: results/EXPERIMENT-DATE-TIME]
     #[arg(short, long, value_name = "DIR", value_hint = ValueHint::DirPath)]
     output: Option<PathBuf>,
+    /// When the run is over, also write its result as one page of HTML, as `pagelab report RESULT -o FILE` does; a file that is
+    /// there is replaced. Maps and lines over time are on it with --sample TIME --map
+    #[arg(long, value_name = "FILE", value_hint = ValueHint::FilePath)]
+    pub(crate) report: Option<PathBuf>,
     /// How to print the tables
     #[arg(long, value_enum, default_value_t = FormatArg::Text)]
     pub(crate) format: FormatArg,

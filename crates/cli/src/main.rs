@@ -19,7 +19,7 @@ use clap::Parser;
 use lab::{
     calibrate,
     plan::UsageError,
-    run::{self, RunError},
+    run::{self, Progress, RunError},
     show::{self, Causes, PageWanted, Which},
     state::RecipeStart,
 };
@@ -78,7 +78,12 @@ fn dispatch(command: Command) -> anyhow::Result<ExitCode> {
                 (Err(args::AsColumns), None, None) => show::columns(&result, seeds, Which::Tables(causes))?,
             })
         }
-        Command::Report(args) => write_page(&args.wanted()),
+        Command::Report(args) => {
+            let wanted = args.wanted();
+            check_page(&wanted.output)?;
+            write_page(&wanted, |line| drop(writeln!(io::stderr(), "pagelab: {line}")))?;
+            Ok(ExitCode::SUCCESS)
+        }
         Command::Map(args) => print(&show::map(&args.wanted())?),
         Command::Compare(args) => compare(&args),
         Command::Ladder(args) => ladder(&args),
@@ -109,13 +114,24 @@ fn run_experiment(args: &args::Run) -> anyhow::Result<ExitCode> {
     let stop = Arc::new(AtomicBool::new(false));
     lab::interrupt::set_on_signal(&stop)?;
     let mut progress = progress::Reporter::new(args.progress, args.look.quiet);
-    let finished = run::run(&args.request()?, &stop, &mut progress);
+    let request = args.request()?;
+    args.report.as_deref().map_or(Ok(()), check_page)?;
+    let finished = run::run(&request, &stop, &mut progress);
     progress.clear();
     let finished = finished?;
     let causes = if args.causes { Causes::Yes } else { Causes::No };
     let code = print(&show::render(&finished.directory, None, args.look.of(args.format, causes))?)?;
     progress.finished(&finished);
-    Ok(if finished.failures.is_empty() { code } else { ExitCode::FAILURE })
+    let is_whole = finished.failures.is_empty();
+    if let Some(output) = &args.report {
+        let written = write_page(&args::of_run(&finished.directory, output), |line| progress.note(line));
+        match written {
+            // Where cells failed, there may be nothing to show, and the status is theirs.
+            Err(error) if !is_whole => progress.note(&format!("--report: {error:#}")),
+            written => written?,
+        }
+    }
+    Ok(if is_whole { code } else { ExitCode::FAILURE })
 }
 
 fn compare(args: &args::Compare) -> anyhow::Result<ExitCode> {
@@ -142,12 +158,18 @@ fn export(args: &args::Export) -> anyhow::Result<ExitCode> {
     Ok(code)
 }
 
-/// The page is there whole or not at all.
-fn write_page(wanted: &PageWanted) -> anyhow::Result<ExitCode> {
+/// Asked before the work that the page is of.
+fn check_page(output: &Path) -> Result<(), UsageError> {
+    report::check_whole(output).map_err(|error| UsageError(error.to_string()))
+}
+
+/// The page is there whole or not at all. Tells what is not on it, and where it is.
+fn write_page(wanted: &PageWanted, mut tell: impl FnMut(&str)) -> anyhow::Result<()> {
     let page = show::page(wanted)?;
-    report::write_whole(&wanted.output, page.as_bytes()).map_err(|error| UsageError(error.to_string()))?;
-    writeln!(io::stderr(), "pagelab: the page is in {}", wanted.output.display())?;
-    Ok(ExitCode::SUCCESS)
+    report::write_whole(&wanted.output, page.html.as_bytes()).map_err(|error| UsageError(error.to_string()))?;
+    page.lacks.iter().for_each(|line| tell(line));
+    tell(&format!("the page is in {}", wanted.output.display()));
+    Ok(())
 }
 
 fn ladder(args: &args::Ladder) -> anyhow::Result<ExitCode> {

@@ -26,7 +26,7 @@ use report::{
 use self::zones::ZoneTables;
 pub use self::{
     columns::{Which, columns},
-    html::{PageWanted, page},
+    html::{PageWanted, Shows, page},
     map::{At, MapWanted, map},
     over_time::{series, stalls},
 };

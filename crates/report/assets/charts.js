@@ -96,7 +96,7 @@ class Scrubber {
     const root = svg("svg", {
       viewBox: `0 0 ${width} ${height}`,
       role: "img",
-      "aria-label": "Unusable free index for huge pages over time",
+      "aria-label": "Unusable free index of a pageblock over time",
     });
     for (const share of [0, 500, 1000]) {
       root.append(svg("line", { x1: left, x2: width - 8, y1: y(share), y2: y(share), class: "axis" }));

@@ -28,6 +28,13 @@ function unfold(kernel, at) {
   };
 }
 
+/** What stands behind the values of a pair of columns, and whether their changes have intervals. */
+function spread([old, now]) {
+  if (old === 1 && now === 1) return "one run of each, so there are no intervals: nothing says how much of a change is luck";
+  const lone = old === 1 || now === 1;
+  return `means of ${old} and ${now} runs, ${lone ? "and no intervals, as one run has none" : "95 % intervals"}`;
+}
+
 function verdict() {
   const holder = el("div");
   const show = (number) => {
@@ -60,7 +67,7 @@ function verdict() {
           "p",
           { class: "quiet" },
           "The rows with the largest changes of those for which a direction is better; ",
-          `means of ${pair.runs[0]} and ${pair.runs[1]} runs, 95 % intervals. All rows: `,
+          `${spread(pair.runs)}. All rows: `,
           el("code", {}, DATA.compare),
         ),
       );
@@ -143,8 +150,8 @@ class Maps {
     addEventListener("beforeprint", () => this.hatched(true));
     addEventListener("afterprint", () => this.hatched(hatch.checked));
     const about =
-      "The chart says how much of free memory lies in blocks too small for a huge page (unusable free index); " +
-      "ticks above it are the longest stalls. Drag it, or use the slider.";
+      "The chart is the unusable free index of a pageblock (the kernel's extfrag/unusable_index), of all zones together: " +
+      "the share of free memory in blocks too small for one. Ticks above it are the longest stalls. Drag it, or use the slider.";
     return section(
       "Physical memory",
       "map",

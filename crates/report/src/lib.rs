@@ -58,5 +58,5 @@ pub use self::record::{
 pub use self::series::{Sample, Series};
 pub use self::short::{Beside, WIDTH, to_short};
 pub use self::slow_path::SlowPath;
-pub use self::store::{Contents, RESULT_FILE, Store, StoreError, Torn, write_whole};
+pub use self::store::{Contents, RESULT_FILE, Store, StoreError, Torn, check_whole, write_whole};
 pub use self::table::{Against, Baseline, ColumnHead, Form, Kind, Layout, Report, Row, Table, Value};

@@ -157,6 +157,28 @@ impl Store {
 
 /// Writes a file that is there whole or not at all: to `.NAME.partial` beside it, then renamed.
 pub fn write_whole(path: &Path, bytes: &[u8]) -> Result<(), StoreError> {
+    let (dir, partial) = beside(path)?;
+    let written = write_durably(&partial, bytes).and_then(|()| fs::rename(&partial, path));
+    if let Err(reason) = written {
+        // Nothing to do about a remnant that cannot be removed: the error says where it is.
+        let _ = fs::remove_file(&partial);
+        return Err(io_error("write", path)(reason));
+    }
+    sync_directory(dir)
+}
+
+/// Whether [`write_whole`] could write a file now, to be asked before the work whose outcome goes there. What is there stays.
+pub fn check_whole(path: &Path) -> Result<(), StoreError> {
+    let (_, partial) = beside(path)?;
+    if path.is_dir() {
+        return Err(io_error("write", path)(io::ErrorKind::IsADirectory.into()));
+    }
+    let made = File::create(&partial).and_then(|_| fs::remove_file(&partial));
+    made.map_err(io_error("write", path))
+}
+
+/// The directory of a file, and the name beside it under which the file is written first.
+fn beside(path: &Path) -> Result<(&Path, PathBuf), StoreError> {
     let Some(name) = path.file_name() else {
         let reason = io::Error::new(io::ErrorKind::InvalidInput, "it names no file");
         return Err(io_error("write", path)(reason));
@@ -165,14 +187,7 @@ pub fn write_whole(path: &Path, bytes: &[u8]) -> Result<(), StoreError> {
         Some(dir) if dir != Path::new("") => dir,
         _ => Path::new("."),
     };
-    let partial = dir.join([OsStr::new("."), name, OsStr::new(".partial")].join(OsStr::new("")));
-    let written = write_durably(&partial, bytes).and_then(|()| fs::rename(&partial, path));
-    if let Err(reason) = written {
-        // Nothing to do about a remnant that cannot be removed: the error says where it is.
-        let _ = fs::remove_file(&partial);
-        return Err(io_error("write", path)(reason));
-    }
-    sync_directory(dir)
+    Ok((dir, dir.join([OsStr::new("."), name, OsStr::new(".partial")].join(OsStr::new("")))))
 }
 
 fn write_durably(path: &Path, bytes: &[u8]) -> io::Result<()> {

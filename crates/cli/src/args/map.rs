@@ -36,7 +36,8 @@ pub(crate) struct Map {
     /// The column: its kernel, or its label as --format csv has it [default: the first with a map]
     #[arg(long, value_name = "COLUMN")]
     kernel: Option<String>,
-    /// The case, such as base-threads-1 [default: the first with a map]
+    /// The case, as the column `case` of `pagelab show --format csv` has it: 7 of thpscale is that with 7 threads [default: the
+    /// first with a map]
     #[arg(long, value_name = "CASE")]
     case: Option<String>,
     /// The run's seed [default: the first with a map]

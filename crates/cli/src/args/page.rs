@@ -1,14 +1,14 @@
 //! Arguments of `report`.
 
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 
 use clap::{Args, ValueHint};
 use lab::{plan::Seeds, show::PageWanted};
 
 /// Write results as one page of HTML: to look at, to mail, to show
 ///
-/// On top a sentence about all rows and the rows that changed most, with 95 % intervals, as `pagelab compare` says them. Below
-/// maps of physical memory of two kernels side by side, with a chart of fragmentation that is their place in time, then
+/// On top a sentence about all rows and the rows that changed most, as `pagelab compare` says them: with 95 % intervals where
+/// both sides have several runs. Below maps of physical memory of two kernels side by side, with a chart of fragmentation that is their place in time, then
 /// distributions of latencies, counters over time, and time by cause. The file needs no network and nothing beside it.
 ///
 /// Maps and counters over time are of one run of each kernel: the median of the seeds by the first metric.
@@ -18,7 +18,7 @@ Examples:
   pagelab run thpscale-4.1 --seeds 8 --sample 100ms --map -o results/mine
   pagelab report results/mine -o report.html
   pagelab report results/old results/new -o report.html
-  pagelab report results/mine --case threads-7 --kernel 4.1-rc2+0 --kernel 4.1-rc2+4 -o report.html
+  pagelab report results/mine --case 7 --kernel 4.1-rc2+0 --kernel 4.1-rc2+4 -o report.html
 
 What a result lacks, the page says, with the command that records it.
 Exit status: 0 written, 2 wrong input, or a file that cannot be written: then nothing is.")]
@@ -36,9 +36,21 @@ pub(crate) struct Report {
     /// [default: the first four]
     #[arg(long, value_name = "COLUMN")]
     kernel: Vec<String>,
-    /// The case that is shown over time, such as base-threads-1 [default: the first with a map]
+    /// The case that is shown over time, as the column `case` of `pagelab show --format csv` has it: 7 of thpscale is that with
+    /// 7 threads [default: the first with a map]
     #[arg(long, value_name = "CASE")]
     case: Option<String>,
+}
+
+/// The page of a run that has just ended: all of its seeds, and what is shown over time where nobody chooses.
+pub(crate) fn of_run(directory: &Path, output: &Path) -> PageWanted {
+    PageWanted {
+        results: vec![directory.to_owned()],
+        seeds: None,
+        kernels: Vec::new(),
+        case: None,
+        output: output.to_owned(),
+    }
 }
 
 impl Report {

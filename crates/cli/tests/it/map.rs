@@ -115,6 +115,32 @@ fn maps_are_asked_for_where_they_can_be() {
 }
 
 #[test]
+fn a_run_writes_its_page_when_it_is_over() {
+    let room = Room::new();
+    let run = |more: &[&str]| room.run(&words(&[&["run", "fault-storm", "--variant", "v6.1"], &TINY, more]));
+    // What cannot be written is said before the run.
+    run(&["--report", "no/such/page.html"]).expect(2).says(&["write no/such/page.html: No such file"]);
+    run(&["--report", "."]).expect(2).says(&["write"]);
+    room.assert_untouched("refused pages");
+    let told = run(&["--report", "page.html", "-o", "plain"]).expect(0);
+    let told = told.says(&[
+        "No map of memory is here; this records one: pagelab run fault-storm --sample 100ms --map",
+        "the page is in page.html",
+    ]);
+    assert!(told.stdout.contains("base-threads-1"), "the tables are there too: {}", told.stdout);
+    let page = fs::read_to_string(room.here().join("page.html")).expect("a page");
+    room.run(&["report", "plain", "-o", "page.html"]).expect(0);
+    assert_eq!(page, fs::read_to_string(room.here().join("page.html")).expect("a page"), "`report` writes the same");
+    // It is replaced, and has what was sampled; programs get lines of JSON alone.
+    let json = ["--sample", "1ms", "--map", "--progress", "json", "--report", "page.html", "-o", "mapped"];
+    let told = run(&json).expect(0);
+    assert!(told.stderr.lines().all(|line| line.starts_with('{')) && told.stderr.contains("the page is in page.html"));
+    assert!(!told.stderr.contains("this records one"), "{}", told.stderr);
+    let mapped = fs::read_to_string(room.here().join("page.html")).expect("a page");
+    assert!(mapped != page && !mapped.contains("No map of memory is here"));
+}
+
+#[test]
 fn a_page_is_written_whole_or_not_at_all() {
     let room = Room::new();
     room.run(&words(&[&["run", "fault-storm", "--variant", "v6.1", "--variant", "v5.0"], &TINY, &["-o", "plain"]]))

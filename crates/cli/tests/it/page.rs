@@ -36,6 +36,8 @@ const BEHIND: &str = r"<script>(async () => {
   const last = [pixels(), text()];
   seen.mapMoves = first[0] !== last[0];
   seen.tableMoves = first[1] !== last[1];
+  seen.spread = document.querySelector('#verdict p.quiet').textContent;
+  seen.alone = spread([1, 1]) + spread([1, 8]);
   seen.rows = [...document.querySelectorAll('#map tbody tr')].map((row) => [...row.cells].map((cell) => cell.innerText));
   seen.time = document.querySelector('.time').textContent;
   const canvas = document.querySelector('#map canvas'), before = pixels();
@@ -116,7 +118,12 @@ fn the_page_works_in_a_browser() {
         let text = |name: &str| seen[name].as_str().unwrap_or_default().to_owned();
         assert!(text("readout").contains("node 0 ") && text("spoken") == text("readout"), "{window:?}: {seen:#}");
         assert!(text("hovered") != text("readout"), "{window:?}: {seen:#}");
+        assert!(
+            text("spread").starts_with("The rows with")
+                && text("spread").contains("means of 2 and 2 runs, 95 % intervals")
+        );
         assert!(text("verdict").contains("<img src=x onerror=window.hacked=1>"), "{window:?}: {seen:#}");
+        assert!(!text("alone").contains("95 %") && text("alone").contains("one run of each"), "{window:?}: {seen:#}");
         // The table is that of the terminal.
         let of_seed = |seed: &str| {
             let text = room.run(&["map", "result", "--kernel", "v6.1", "--seed", seed]).expect(0).stdout;

@@ -55,11 +55,20 @@ pub struct PageWanted {
     pub output: PathBuf,
 }
 
+/// A page, and what is not on it.
+#[derive(Clone, Debug)]
+pub struct Shows {
+    /// The page.
+    pub html: String,
+    /// Parts that its results lack, a line for each with the command that records it.
+    pub lacks: Vec<String>,
+}
+
 /// Results on one page.
 ///
 /// # Errors
 /// A directory that is no result, a result without a cell, a kernel or case that is not there, a map that is damaged.
-pub fn page(wanted: &PageWanted) -> Result<String, UsageError> {
+pub fn page(wanted: &PageWanted) -> Result<Shows, UsageError> {
     let mut shown = Vec::new();
     for directory in &wanted.results {
         let found = read(directory, wanted.seeds)?;
@@ -82,6 +91,7 @@ pub fn page(wanted: &PageWanted) -> Result<String, UsageError> {
     };
     let first = &wanted.results[0];
     let all = wanted.results.iter().map(|path| path.display().to_string()).collect::<Vec<_>>().join(" ");
+    let lacks = lacks(&kernels, &cells, first);
     let document = Document {
         title: of(experiments),
         subtitle: format!("{}; over time: {case}", of(machines)),
@@ -90,12 +100,13 @@ pub fn page(wanted: &PageWanted) -> Result<String, UsageError> {
         program: of(shown.iter().map(|shown| shown.program.as_str()).collect()),
         verdict,
         pairs,
-        missing: missing(&kernels, &cells, first),
+        missing: lacks.iter().cloned().chain(others(&kernels, &cells)).collect(),
         kernels,
         ecdf: distributions(&cells),
         causes: causes(&cells),
     };
-    Ok(html::page(&document))
+    let lacks = lacks.iter().map(|(what, command)| format!("{what} {command}")).collect();
+    Ok(Shows { html: html::page(&document), lacks })
 }
 
 /// All cells, and what of them is wanted.
@@ -390,25 +401,31 @@ fn causes(cells: &[Cell]) -> Vec<Causes> {
 }
 
 /// Parts that the page lacks, with the command that records each.
-fn missing(kernels: &[Kernel], cells: &[Cell], first: &Path) -> Vec<(String, String)> {
+fn lacks(kernels: &[Kernel], cells: &[Cell], first: &Path) -> Vec<(String, String)> {
     let run = |more: &str| format!("pagelab run {} {more} -o {}-sampled", cells[0].key.experiment, first.display());
-    let mut missing = Vec::new();
+    let mut lacks = Vec::new();
     if kernels.iter().all(|kernel| kernel.map.is_none()) {
-        missing.push(("No map of memory is here; this records one:".to_owned(), run("--sample 100ms --map")));
+        lacks.push(("No map of memory is here; this records one:".to_owned(), run("--sample 100ms --map")));
     }
     if kernels.iter().all(|kernel| kernel.series.is_none()) {
-        missing.push(("Nothing was sampled over time; this samples:".to_owned(), run("--sample 100ms")));
+        lacks.push(("Nothing was sampled over time; this samples:".to_owned(), run("--sample 100ms")));
     }
+    lacks
+}
+
+/// Kernels and cases that are in the results and not shown over time, each with the command that shows it.
+fn others(kernels: &[Kernel], cells: &[Cell]) -> Vec<(String, String)> {
+    let mut others = Vec::new();
     let columns: BTreeSet<Column> = cells.iter().map(|cell| cell.key.column()).collect();
     if columns.len() > kernels.len() {
         let kernels: Vec<String> = columns.iter().map(|column| column.kernel.clone()).collect();
         let text = list("Other kernels over time: ", &kernels, 300);
-        missing.push((text, "pagelab report RESULT --kernel NAME --kernel NAME".to_owned()));
+        others.push((text, "pagelab report RESULT --kernel NAME --kernel NAME".to_owned()));
     }
     let cases: BTreeSet<&str> = cells.iter().map(|cell| cell.key.case.as_str()).collect();
     if cases.len() > 1 {
         let cases: Vec<String> = cases.into_iter().map(str::to_owned).collect();
-        missing.push((list("Other cases over time: ", &cases, 300), "pagelab report RESULT --case NAME".to_owned()));
+        others.push((list("Other cases over time: ", &cases, 300), "pagelab report RESULT --case NAME".to_owned()));
     }
-    missing
+    others
 }

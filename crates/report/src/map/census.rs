@@ -75,7 +75,8 @@ pub fn census(map: &BlockMap, sample: usize, series: Option<&Series>) -> Vec<Zon
 }
 
 /// Of each sample, how much of the machine's free memory lies in blocks smaller than a pageblock, in thousandths: the kernel's
-/// unusable free index (`extfrag_for_order`, mm/vmstat.c, v6.1), of all zones together. None where a series has no free blocks.
+/// unusable free index (`unusable_free_index()`, mm/vmstat.c, v6.1; a zone's is in /sys/kernel/debug/extfrag/unusable_index), of
+/// all zones together. As there, it is 1000 where nothing is free. None where a series has no free blocks.
 pub fn unusable(series: &Series, pageblock_order: u8) -> Option<Vec<u64>> {
     let order = |name: &str| name.split_once("/free/").and_then(|(_, order)| order.parse::<u8>().ok());
     let moving: Vec<(usize, u8)> =
@@ -92,7 +93,7 @@ pub fn unusable(series: &Series, pageblock_order: u8) -> Option<Vec<u64>> {
             all += frames;
             small += if order < pageblock_order { frames } else { 0 };
         }
-        (small * 1000).checked_div(all).unwrap_or(0)
+        (small * 1000).checked_div(all).unwrap_or(1000)
     };
     Some(series.samples().iter().map(|sample| of_sample(&sample.values)).collect())
 }
@@ -131,8 +132,12 @@ mod tests {
     fn blocks_below_a_pageblock_are_unusable() {
         let names = ["node0/DMA32/free/0", "node0/DMA32/free/9", "node0/DMA32/free/10", "pgfault"].map(str::to_owned);
         let of = |at_us, values: [u64; 4]| Sample { at_us, values: values.to_vec() };
-        let series = Series::new(1, &names, &[of(0, [0, 1, 1, 5]), of(1, [512, 1, 0, 9]), of(2, [9, 0, 0, 9])]);
-        assert_eq!(unusable(&series, 9), Some(vec![0, 500, 1000]));
+        let series = Series::new(
+            1,
+            &names,
+            &[of(0, [0, 1, 1, 5]), of(1, [512, 1, 0, 9]), of(2, [9, 0, 0, 9]), of(3, [0, 0, 0, 9])],
+        );
+        assert_eq!(unusable(&series, 9), Some(vec![0, 500, 1000, 1000]));
         assert_eq!(unusable(&Series::new(1, &["pgfault".to_owned()], &[of(0, [1, 0, 0, 0])]), 9), None);
     }
 }
