@@ -10,7 +10,7 @@ mod travel;
 
 use std::{
     io::{self, Write},
-    path::Path,
+    path::{Path, PathBuf},
     process::ExitCode,
     sync::{Arc, atomic::AtomicBool},
 };
@@ -145,16 +145,25 @@ fn compare(args: &args::Compare) -> anyhow::Result<ExitCode> {
 }
 
 fn export(args: &args::Export) -> anyhow::Result<ExitCode> {
-    let written = match args.to {
-        args::Tool::Mmtests => lab::mmtests::export(&args.result, &args.directory)?,
+    let (written, left_out, told): (Vec<PathBuf>, Vec<String>, Vec<String>) = match args.to {
+        args::Tool::Mmtests => {
+            let made = lab::mmtests::export(&args.result, args.seeds, &args.output)?;
+            (made.runs, made.left_out, vec![format!("in each: {}", made.tests.join(", "))])
+        }
+        args::Tool::Perfetto => {
+            let made = lab::perfetto::export(&args.result, args.seeds, &args.output)?;
+            let how = "https://ui.perfetto.dev opens it".to_owned();
+            (vec![args.output.clone()], made.left_out, made.runs.into_iter().chain([how]).collect())
+        }
     };
     let mut stderr = io::stderr();
-    for line in &written.left_out {
+    for line in &left_out {
         writeln!(stderr, "pagelab: left out: {line}")?;
     }
-    let lines: String = written.runs.iter().map(|run| format!("{}\n", run.display())).collect();
-    let code = print(&lines)?;
-    writeln!(stderr, "pagelab: in each: {}", written.tests.join(", "))?;
+    let code = print(&written.iter().map(|path| format!("{}\n", path.display())).collect::<String>())?;
+    for line in &told {
+        writeln!(stderr, "pagelab: {line}")?;
+    }
     Ok(code)
 }
 

@@ -15,6 +15,7 @@ pub mod machine;
 mod metrics;
 pub mod mmtests;
 mod over_time;
+pub mod perfetto;
 pub mod plan;
 pub mod presentation;
 pub mod prices;

@@ -25,6 +25,7 @@ pub mod mmtests;
 mod mmtests_2015;
 pub mod over_time;
 pub mod page;
+pub mod perfetto;
 pub mod published;
 pub mod record;
 pub mod series;

@@ -99,7 +99,7 @@ fn kernels(series: &Series) -> Vec<String> {
 }
 
 /// Which cell it is.
-fn who(cell: &Cell) -> String {
+pub(crate) fn who(cell: &Cell) -> String {
     let key = &cell.key;
     format!("{} {}, {} {} on {}, seed {}", key.experiment, key.case, key.target, key.kernel, key.machine, key.seed)
 }

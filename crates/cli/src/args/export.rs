@@ -3,6 +3,7 @@
 use std::path::PathBuf;
 
 use clap::{Args, ValueEnum, ValueHint};
+use lab::plan::Seeds;
 
 /// Write a result in the files of another tool
 ///
@@ -12,7 +13,12 @@ use clap::{Args, ValueEnum, ValueHint};
 /// Logs have every sample with all digits; counters and times are of all cases together, as mmtests counts them. thpscale is
 /// called thpchallenge there since 2026, and has its old name beside it.
 ///
-/// The way back is every command that takes a result: `pagelab compare`, `show`, `claims --result` and `score` read runs of
+/// perfetto: one trace of all runs, in virtual time from the start of each, for https://ui.perfetto.dev (which reads it in the
+/// browser and sends nothing). A process for each run; in it a thread for each task with its operations off the allocator's fast
+/// path and within each where its time went, the same by CPU, and the columns of --sample TIME that moved as counters.
+/// docs/report.md says what may be read from it.
+///
+/// The way back from mmtests is every command that takes a result: `pagelab compare`, `show`, `claims --result` and `score` read runs of
 /// mmtests, whatever wrote them, and pairs of captures of /proc/vmstat. docs/mmtests.md has all of it.
 #[derive(Debug, Args)]
 #[command(after_help = "\
@@ -21,10 +27,12 @@ Examples:
   pagelab export results/mine --to mmtests exported
   cd exported && mmtests/bin/compare-mmtests.pl -d . -b thpchallenge -n v5.0-sim,v5.1-sim
   pagelab compare results/mine exported
+  pagelab export results/mine --to perfetto mine.pftrace
+  pagelab export results/mine --to perfetto --seeds 1-1 first.pftrace
 
 What mmtests reads: thpscale (and thpcompact, thpfioscale and others that time blocks), autonumabench, warehouses with one JVM
 (specjbb) and will-it-scale (wis-pf). What else a result has is named and left out; with nothing left it is refused.
-Exit status: 0 written, 2 wrong input, or DIR has something in it: then nothing is written.")]
+Exit status: 0 written, 2 wrong input, DIR has something in it or FILE exists: then nothing is written.")]
 pub(crate) struct Export {
     /// A result directory
     #[arg(value_hint = ValueHint::DirPath)]
@@ -32,9 +40,12 @@ pub(crate) struct Export {
     /// The tool whose files to write
     #[arg(long, value_enum, value_name = "TOOL")]
     pub(crate) to: Tool,
-    /// The directory to make; it may be there if it is empty
-    #[arg(value_name = "DIR", value_hint = ValueHint::DirPath)]
-    pub(crate) directory: PathBuf,
+    /// Only what was run with seeds 1 to N, or with those from A to B
+    #[arg(long, value_name = "N|A-B")]
+    pub(crate) seeds: Option<Seeds>,
+    /// mmtests: the directory to make, which may be there if it is empty. perfetto: the file to make, which must not be there
+    #[arg(value_name = "DIR|FILE", value_hint = ValueHint::AnyPath)]
+    pub(crate) output: PathBuf,
 }
 
 /// A tool whose files can be written.
@@ -42,4 +53,6 @@ pub(crate) struct Export {
 pub(crate) enum Tool {
     /// gormanm/mmtests: its work/log
     Mmtests,
+    /// Perfetto: a trace
+    Perfetto,
 }

@@ -24,6 +24,7 @@ mod numa_access;
 mod numa_probe;
 mod over_time;
 mod page;
+mod perfetto;
 mod readme;
 mod recipe;
 mod replay;

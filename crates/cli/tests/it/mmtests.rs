@@ -271,6 +271,6 @@ fn what_cannot_be_exported_is_one_message() {
         assert!(answer.stderr.contains(expected), "{}", answer.stderr);
     }
     assert_eq!(fs::read_dir(room.here()).expect("it").count(), 1, "nothing is written");
-    let answer = room.run(&["export", &programs(), "--to", "perfetto", "to"]).expect(2);
+    let answer = room.run(&["export", &programs(), "--to", "chrome", "to"]).expect(2);
     assert!(answer.stderr.contains("mmtests"), "{}", answer.stderr);
 }

@@ -115,7 +115,7 @@ fn message(path: &Path) -> String {
 fn an_export_has_these_files() {
     let (room, result) = room(&thpscale());
     let to = room.path().join("to");
-    let exported = export(&result, &to).expect("exported");
+    let exported = export(&result, None, &to).expect("exported");
     assert_eq!(exported.runs, [to.join("v5.0-sim"), to.join("v5.1-sim")]);
     assert_eq!((exported.tests.as_slice(), exported.left_out.len()), (["thpchallenge"].as_slice(), 0));
     let files = files(&to);
@@ -163,7 +163,7 @@ fn an_export_comes_back_as_it_was() {
     let cells = thpscale();
     let (room, result) = room(&cells);
     let to = room.path().join("a/b");
-    export(&result, &to).expect("exported");
+    export(&result, None, &to).expect("exported");
     assert_eq!(read(&to).expect("read"), cells);
     // Numbers in logs count, also after somebody has changed them.
     let log = to.join("v5.0-sim/iter-0/thpchallenge/logs/threads-1.log.gz");
@@ -178,7 +178,7 @@ fn an_export_comes_back_as_it_was() {
 fn a_run_of_an_export_is_a_run_of_mmtests() {
     let (room, result) = room(&thpscale());
     let to = room.path().join("to");
-    export(&result, &to).expect("exported");
+    export(&result, None, &to).expect("exported");
     fs::remove_file(to.join(BESIDE)).expect("removed");
     let cells = read(&to).expect("read");
     let place = |cell: &Cell| (cell.key.kernel.clone(), cell.key.seed);
@@ -204,13 +204,17 @@ fn an_export_is_whole_or_absent() {
     let (room, result) = room(&thpscale());
     let to = room.path().join("to");
     fs::create_dir(&to).expect("made");
-    export(&result, &to).expect("into an empty directory");
-    let message = export(&result, &to).expect_err("there is something").to_string();
+    export(&result, None, &to).expect("into an empty directory");
+    let first = room.path().join("first");
+    export(&result, "1".parse().ok(), &first).expect("of one seed");
+    assert!(files(&first).keys().all(|name| !name.contains("iter-1")) && files(&to).len() > files(&first).len());
+    fs::remove_dir_all(&first).expect("removed");
+    let message = export(&result, None, &to).expect_err("there is something").to_string();
     assert_eq!(message, format!("{} is not empty; give a directory that is, or a new one", to.display()));
     let other = room.path().join("other");
     let refused = |cells: &[Cell], expected: &str| {
         fs::write(result.join(RESULT_FILE), lines(cells)).expect("written");
-        let message = export(&result, &other).expect_err("refused").to_string();
+        let message = export(&result, None, &other).expect_err("refused").to_string();
         assert!(message.contains(expected), "{message}");
         assert!(!other.exists() && fs::read_dir(room.path()).expect("it").count() == 2, "nothing is left");
     };

@@ -14,7 +14,10 @@ use super::{
     place,
     sysstate::{self, Around},
 };
-use crate::{plan::UsageError, show};
+use crate::{
+    plan::{Seeds, UsageError},
+    show,
+};
 
 /// The outcome of an export.
 #[derive(Debug)]
@@ -34,13 +37,13 @@ struct Tree {
     links: BTreeMap<PathBuf, &'static str>,
 }
 
-/// Writes the result in `result` to `to`, which must not exist or be empty: whole, or not at all.
+/// Writes the result in `result`, or what of it has one of these seeds, to `to`, which must not exist or be empty: whole, or not at all.
 ///
 /// # Errors
 /// No result, nothing in it that mmtests has a benchmark for, or a directory that cannot be written.
-pub fn export(result: &Path, to: &Path) -> Result<Exported, UsageError> {
+pub fn export(result: &Path, seeds: Option<Seeds>, to: &Path) -> Result<Exported, UsageError> {
     check_free(to)?;
-    let (identity, contents) = show::contents(result, None)?;
+    let (identity, contents) = show::contents(result, seeds)?;
     let (cells, others): (Vec<Record>, Vec<Record>) =
         contents.records.into_iter().partition(|record| matches!(record, Record::Cell(_)));
     let order: BTreeMap<_, _> = identity.keys.iter().zip(0..).collect();

@@ -1,0 +1,151 @@
+//! The messages of Perfetto that a trace here is made of, with the fields that it has: protos/perfetto/trace/ of google/perfetto
+//! (Apache-2.0), whose numbers never change. Alternatives of a `oneof` stand here as optional fields, for which bytes are the
+//! same.
+
+use prost::{Enumeration, Message};
+
+/// A trace: the whole file (trace.proto).
+#[derive(Clone, PartialEq, Eq, Message)]
+pub struct Trace {
+    /// Everything, in any order; what is of one instant, in the order in which it happened.
+    #[prost(message, repeated, tag = "1")]
+    pub packet: Vec<TracePacket>,
+}
+
+/// A packet: an event, or a track for events (trace_packet.proto).
+#[derive(Clone, PartialEq, Eq, Message)]
+pub struct TracePacket {
+    /// When, in nanoseconds. Without a clock of its own it is the trace's one clock, which here is that of the run.
+    #[prost(uint64, optional, tag = "8")]
+    pub timestamp: Option<u64>,
+    /// Who writes: one number for all.
+    #[prost(uint32, optional, tag = "10")]
+    pub trusted_packet_sequence_id: Option<u32>,
+    /// In the first packet [`INCREMENTAL_STATE_CLEARED`], without which readers drop what follows.
+    #[prost(uint32, optional, tag = "13")]
+    pub sequence_flags: Option<u32>,
+    /// An event.
+    #[prost(message, optional, tag = "11")]
+    pub track_event: Option<TrackEvent>,
+    /// A track.
+    #[prost(message, optional, tag = "60")]
+    pub track_descriptor: Option<TrackDescriptor>,
+}
+
+/// `SEQ_INCREMENTAL_STATE_CLEARED` of trace_packet.proto.
+pub const INCREMENTAL_STATE_CLEARED: u32 = 1;
+
+/// A track, and what it is of (track_event/track_descriptor.proto).
+#[derive(Clone, PartialEq, Eq, Message)]
+pub struct TrackDescriptor {
+    /// Its number, which no other track has.
+    #[prost(uint64, optional, tag = "1")]
+    pub uuid: Option<u64>,
+    /// The track that it is shown under.
+    #[prost(uint64, optional, tag = "5")]
+    pub parent_uuid: Option<u64>,
+    /// A name for people.
+    #[prost(string, optional, tag = "2")]
+    pub name: Option<String>,
+    /// Words about it.
+    #[prost(string, optional, tag = "14")]
+    pub description: Option<String>,
+    /// The process, where the track stands for one.
+    #[prost(message, optional, tag = "3")]
+    pub process: Option<ProcessDescriptor>,
+    /// The thread, where the track is that of one.
+    #[prost(message, optional, tag = "4")]
+    pub thread: Option<ThreadDescriptor>,
+    /// There where the track is of numbers.
+    #[prost(message, optional, tag = "8")]
+    pub counter: Option<CounterDescriptor>,
+}
+
+/// A process (track_event/process_descriptor.proto).
+#[derive(Clone, PartialEq, Eq, Message)]
+pub struct ProcessDescriptor {
+    /// Its number.
+    #[prost(int32, optional, tag = "1")]
+    pub pid: Option<i32>,
+    /// A name for people.
+    #[prost(string, optional, tag = "6")]
+    pub process_name: Option<String>,
+    /// Words behind the name.
+    #[prost(string, repeated, tag = "8")]
+    pub process_labels: Vec<String>,
+}
+
+/// A thread (track_event/thread_descriptor.proto).
+#[derive(Clone, PartialEq, Eq, Message)]
+pub struct ThreadDescriptor {
+    /// The number of its process.
+    #[prost(int32, optional, tag = "1")]
+    pub pid: Option<i32>,
+    /// Its own number.
+    #[prost(int32, optional, tag = "2")]
+    pub tid: Option<i32>,
+    /// A name for people.
+    #[prost(string, optional, tag = "5")]
+    pub thread_name: Option<String>,
+}
+
+/// What the numbers of a track are (track_event/counter_descriptor.proto).
+#[derive(Clone, PartialEq, Eq, Message)]
+pub struct CounterDescriptor {
+    /// `UNIT_COUNT` is 2.
+    #[prost(int32, optional, tag = "3")]
+    pub unit: Option<i32>,
+}
+
+/// An event of a track (track_event/track_event.proto).
+#[derive(Clone, PartialEq, Eq, Message)]
+pub struct TrackEvent {
+    /// The kinds of events that it is one of.
+    #[prost(string, repeated, tag = "22")]
+    pub categories: Vec<String>,
+    /// A name for people.
+    #[prost(string, optional, tag = "23")]
+    pub name: Option<String>,
+    /// Which way it goes.
+    #[prost(enumeration = "EventType", optional, tag = "9")]
+    pub r#type: Option<i32>,
+    /// The track.
+    #[prost(uint64, optional, tag = "11")]
+    pub track_uuid: Option<u64>,
+    /// The new value of a track of numbers.
+    #[prost(int64, optional, tag = "30")]
+    pub counter_value: Option<i64>,
+    /// What else is known of it.
+    #[prost(message, repeated, tag = "4")]
+    pub debug_annotations: Vec<DebugAnnotation>,
+}
+
+/// Of a [`TrackEvent`].
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord, Enumeration)]
+#[repr(i32)]
+pub enum EventType {
+    /// Nothing.
+    Unspecified = 0,
+    /// A slice begins, within those of its track that have begun and not ended.
+    SliceBegin = 1,
+    /// The slice that began last ends.
+    SliceEnd = 2,
+    /// Something without a length.
+    Instant = 3,
+    /// A number has a new value.
+    Counter = 4,
+}
+
+/// A name and a value (track_event/debug_annotation.proto).
+#[derive(Clone, PartialEq, Eq, Message)]
+pub struct DebugAnnotation {
+    /// The name.
+    #[prost(string, optional, tag = "10")]
+    pub name: Option<String>,
+    /// A number.
+    #[prost(uint64, optional, tag = "3")]
+    pub uint_value: Option<u64>,
+    /// An address, which is shown in hexadecimal.
+    #[prost(uint64, optional, tag = "7")]
+    pub pointer_value: Option<u64>,
+}
