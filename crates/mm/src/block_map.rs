@@ -82,38 +82,48 @@ impl Mm {
         bands
     }
 
-    /// Shows every pageblock of [`Self::bands`]. It looks at every block of frames.
-    pub fn visit_pageblocks(&self, mut see: impl FnMut(BlockUse)) {
-        let (order, blocks) = (self.frames.blocks.order(), &self.frames.blocks);
-        let mut current: Option<(u32, BlockUse)> = None;
-        self.visit_blocks(|pfn, frames, frame| {
-            let mut at = pfn.0;
-            // Bound: the pageblocks of the block.
-            while at < pfn.0 + frames {
-                let number = at >> order.0;
-                if current.is_none_or(|(known, _)| known != number) {
-                    let new = BlockUse {
-                        migrate_type: blocks.migrate_type(Pfn(at)),
-                        frames: 0,
-                        used: 0,
-                        reported: 0,
-                        huge: false,
-                        has_movable: false,
-                        has_unmovable: false,
-                    };
-                    if let Some((_, whole)) = current.replace((number, new)) {
-                        see(whole);
-                    }
-                }
-                let end = (pfn.0 + frames).min((number + 1) << order.0);
-                let (_, block) = current.as_mut().expect("it was just put there");
-                block.add(frame, end - at, order);
-                at = end;
-            }
-        });
-        if let Some((_, whole)) = current {
-            see(whole);
+    /// The use of a pageblock, which is named by its number. It looks at every block of frames in it.
+    ///
+    /// # Panics
+    /// When there is no such pageblock.
+    pub fn block_use(&self, block: u32) -> BlockUse {
+        let order = self.frames.blocks.order();
+        let start = Pfn(block << order.0);
+        let mut found = BlockUse {
+            migrate_type: self.frames.blocks.migrate_type(start),
+            frames: 0,
+            used: 0,
+            reported: 0,
+            huge: false,
+            has_movable: false,
+            has_unmovable: false,
+        };
+        if let Some(frame) = self.larger_block(start) {
+            found.add(frame, order.frames(), order);
+            return found;
         }
+        let mut at = 0;
+        // Bound: the frames of the pageblock.
+        while at < order.frames() {
+            let frame = self.frames.get(start.plus(at));
+            let frames = self.frames.order_of(frame).frames();
+            found.add(frame, frames.min(order.frames()), order);
+            at += frames;
+        }
+        found
+    }
+
+    /// The head of a block that reaches over a pageblock from before it, if one does.
+    fn larger_block(&self, start: Pfn) -> Option<Frame> {
+        if self.frames.get(start) != Frame::Interior {
+            return None;
+        }
+        let orders = self.frames.blocks.order().0 + 1..=self.max_order().0;
+        let head = |order: u8| {
+            let frame = self.frames.get(start.align_down(Order(order)));
+            (self.frames.order_of(frame) >= Order(order)).then_some(frame)
+        };
+        orders.into_iter().find_map(head)
     }
 
     /// How far compaction of a zone has come, and why a huge page would fail there.
@@ -179,9 +189,11 @@ mod tests {
     }
 
     fn blocks(mm: &Mm) -> Vec<BlockUse> {
-        let mut blocks = Vec::new();
-        mm.visit_pageblocks(|block| blocks.push(block));
-        blocks
+        mm.bands()
+            .iter()
+            .flat_map(|band| band.first..band.first + band.blocks)
+            .map(|block| mm.block_use(block))
+            .collect()
     }
 
     #[test]
@@ -195,6 +207,41 @@ mod tests {
             [512, 512, 512, 512, 512, 512, 512, 100]
         );
         assert!(blocks.iter().all(|block| block.used == 0 && !block.is_mixed()));
+    }
+
+    #[test]
+    fn pageblocks_that_change_are_noted() {
+        let mut mm = mm();
+        let prices = Prices::free();
+        let mut counters = Counters::default();
+        let numbers: Vec<u32> = mm.bands().iter().flat_map(|band| band.first..band.first + band.blocks).collect();
+        assert!(mm.frames.take_touched(0) && mm.frames.take_touched(0), "nobody watches, so all may have changed");
+        mm.frames.watch();
+        let mut before: Vec<Option<BlockUse>> = vec![None; numbers.len()];
+        let (mut held, mut noted) = (Vec::new(), 0);
+        for n in 0_u32..300 {
+            let mut cx = Cx::new(CpuId(0), Time(0), &prices, &mut counters);
+            let order = Order([0, 0, 3, 9, 0, 10][n as usize % 6]);
+            let mobility = [Mobility::Movable, Mobility::Unmovable][(n / 5) as usize % 2];
+            let request = AllocRequest { order, mobility, ..AllocRequest::gfp_nowait(NodeId(0)) };
+            match mm.alloc(&mut cx, &request) {
+                Ok(pfn) if n % 3 > 0 => held.push((pfn, order)),
+                Ok(pfn) => mm.free(&mut cx, pfn, order),
+                // What is held longest goes first.
+                Err(_) => held.drain(..held.len() / 2).for_each(|(pfn, order)| mm.free(&mut cx, pfn, order)),
+            }
+            for (number, before) in numbers.iter().zip(&mut before) {
+                let now = mm.block_use(*number);
+                let is_noted = mm.frames.take_touched(*number);
+                noted += usize::from(is_noted);
+                let then = before.replace(now).unwrap_or(now);
+                assert!(
+                    is_noted || BlockUse { migrate_type: now.migrate_type, ..then } == now,
+                    "{n}: {then:?}, {now:?}"
+                );
+            }
+        }
+        assert!((300..300 * numbers.len() / 2).contains(&noted), "{noted} of {} looks", 300 * numbers.len());
     }
 
     #[test]

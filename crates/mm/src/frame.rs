@@ -4,6 +4,7 @@
 
 mod contents;
 mod scan;
+mod touched;
 mod word;
 
 pub(crate) use self::scan::Seen;
@@ -164,6 +165,8 @@ pub struct FrameTable {
     block_links: Vec<u64>,
     /// Contents of each frame, in a word: a column for tests, empty unless asked for.
     contents: Vec<u64>,
+    /// Pageblocks of which a frame has become something else: a column for maps, empty unless somebody watches.
+    touched: Vec<bool>,
     /// Facts about whole pageblocks.
     pub blocks: Pageblocks,
 }
@@ -187,6 +190,7 @@ impl FrameTable {
             block_state: words(blocks),
             block_links: words(blocks),
             contents: Vec::new(),
+            touched: Vec::new(),
             blocks: Pageblocks::new(pageblock_order, blocks),
         }
     }
@@ -222,6 +226,7 @@ impl FrameTable {
     #[inline(always)]
     #[expect(clippy::inline_always, reason = "most callers know the kind, and then this is a store")]
     pub fn set(&mut self, pfn: Pfn, frame: Frame) {
+        self.touch(pfn, self.order_of(frame));
         if let Frame::Free { order, .. } = frame
             && order >= self.blocks.order()
         {
@@ -252,6 +257,7 @@ impl FrameTable {
     /// the caller sets its use.
     #[inline]
     pub(crate) fn clear_free(&mut self, pfn: Pfn, order: Order) {
+        self.touch(pfn, order);
         if order >= self.blocks.order() {
             let block = self.blocks.index(pfn);
             self.block_state[block] = 0;
@@ -264,6 +270,7 @@ impl FrameTable {
     /// it is anything else.
     #[inline]
     pub(crate) fn enter_pcp(&mut self, pfn: Pfn, cpu: CpuId, list: MigrateType) -> bool {
+        self.touch(pfn, Order::BASE);
         let state = &mut self.state[pfn.0 as usize];
         let is_one = ALLOCATED_BASE.contains(&(*state & (KIND_MASK | ORDER_MASK))) && self.links[pfn.0 as usize] == 0;
         if is_one {
@@ -276,6 +283,7 @@ impl FrameTable {
     /// the free list that it goes back to.
     #[inline]
     pub(crate) fn leave_pcp(&mut self, pfn: Pfn) -> (Order, MigrateType) {
+        self.touch(pfn, Order::BASE);
         let state = std::mem::take(&mut self.state[pfn.0 as usize]);
         assert!(state & KIND_MASK == PCP, "frame {pfn} is on a per-CPU list, but its state is {state:#x}");
         (unpack_order(state), MigrateType::from_index((state >> PAYLOAD_SHIFT & TYPE_MASK) as usize))
@@ -284,6 +292,7 @@ impl FrameTable {
     /// Takes the base pages of a block of `order` off a CPU's list, if all of them are on it and go back to the same free list;
     /// nothing happens otherwise.
     pub(crate) fn leave_pcp_together(&mut self, pfn: Pfn, order: Order) -> Option<MigrateType> {
+        self.touch(pfn, order);
         let states = &mut self.state[pfn.0 as usize..][..order.frames() as usize];
         let first = states[0];
         assert!(first & KIND_MASK == PCP, "frame {pfn} is on a per-CPU list, but its state is {first:#x}");
@@ -372,6 +381,7 @@ impl FrameTable {
     /// [`Self::set`], the map count and the flags in one store.
     #[inline]
     pub(crate) fn set_new_anon(&mut self, pfn: Pfn, (family, vpn): (FamilyId, Vpn), order: Order, to: LruKind) {
+        self.touch(pfn, order);
         let state = &mut self.state[pfn.0 as usize];
         assert!(*state & KIND_MASK == KERNEL || *state & KIND_MASK == ISOLATED, "frame {pfn} was not just allocated");
         let active = if to.is_active() { FrameFlag::Active.mask() } else { 0 };

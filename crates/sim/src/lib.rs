@@ -216,8 +216,8 @@ fn taken_over(config: &Config, map: &FrameMap, draws: &mut StateDraws) -> (World
 /// # Panics
 /// As [`simulate_from`].
 pub fn map_of_state(config: &Config, state: &FrameMap) -> MapSamples {
-    let (world, _) = taken_over(config, state, &mut StateDraws::new(Draws::new(config.seed)));
-    MapSampler::of(&world.kernels[HOST].mm)
+    let (mut world, _) = taken_over(config, state, &mut StateDraws::new(Draws::new(config.seed)));
+    MapSampler::of(&mut world.kernels[HOST].mm)
 }
 
 /// Sets a kernel up as at boot.
@@ -322,7 +322,7 @@ pub fn simulate_from<T: 'static>(
     let booted = world.kernels[HOST].counters.extfrag().clone();
     world.sampler = options.sample.map(Sampler::new).unwrap_or_default();
     if options.map {
-        world.sampler = std::mem::take(&mut world.sampler).with_map(&world.kernels[HOST].mm);
+        world.sampler = std::mem::take(&mut world.sampler).with_map(&mut world.kernels[HOST].mm);
     }
     let space = world.create_space();
     world.create_task(Placement::Spread(0), space);

@@ -1,10 +1,10 @@
 //! The map of physical memory over time: what each pageblock is used for, with every sample.
 //!
-//! A look walks all blocks of frames, as [`Mm::block_census`] does; the memory manager keeps no counts by pageblock. Only what
-//! differs from the sample before is kept.
+//! The memory manager keeps no counts by pageblock, but while it is watched it notes in which ones frames become something else: a
+//! look walks the frames of those. Only what differs from the sample before is kept.
 
 use mm::{Band, BlockUse, MigrateType, Mm, ZoneCompaction};
-use units::BlockCell;
+use units::{BlockCell, Pfn};
 
 /// A map has at most so many cells: those of 32 GiB, one for each pageblock. Of larger memory some share a cell.
 pub const CELLS_MAX: u32 = 16_384;
@@ -35,6 +35,8 @@ pub struct MapSample {
 #[derive(Clone, Debug)]
 pub(crate) struct MapSampler {
     map: MapSamples,
+    /// Pageblocks as the last look has seen them, band by band.
+    uses: Vec<BlockUse>,
     /// The cells of the last look.
     now: Vec<[u8; 2]>,
     /// The differences that the last look has found.
@@ -42,7 +44,9 @@ pub(crate) struct MapSampler {
 }
 
 impl MapSampler {
-    pub(crate) fn new(mm: &Mm) -> Self {
+    /// One that watches the memory of `mm` from now on.
+    pub(crate) fn new(mm: &mut Mm) -> Self {
+        mm.frames.watch();
         let bands = mm.bands();
         let cells = |group: u32| bands.iter().map(|band| band.blocks.div_ceil(group)).sum::<u32>();
         let mut group = 1;
@@ -52,30 +56,36 @@ impl MapSampler {
         }
         let now = vec![[0; 2]; cells(group) as usize];
         let map = MapSamples { pageblock_order: mm.frames.blocks.order().0, group, bands, samples: Vec::new() };
-        Self { map, now, found: MapSample::default() }
+        let blocks = map.bands.iter().flat_map(|band| band.first..band.first + band.blocks);
+        Self { uses: blocks.map(|block| mm.block_use(block)).collect(), map, now, found: MapSample::default() }
     }
 
     /// The map of one moment.
-    pub(crate) fn of(mm: &Mm) -> MapSamples {
+    pub(crate) fn of(mm: &mut Mm) -> MapSamples {
         let mut sampler = Self::new(mm);
         sampler.look(mm);
         sampler.keep();
-        sampler.finish()
+        sampler.finish(mm)
     }
 
     /// Looks at all memory.
-    pub(crate) fn look(&mut self, mm: &Mm) {
-        let Self { map: MapSamples { group, bands, .. }, now, found } = self;
-        let group = *group;
-        // Whether a cell ends with the pageblock.
-        let mut blocks = bands
-            .iter()
-            .flat_map(|band| (1..=band.blocks).map(move |before| before == band.blocks || before % group == 0));
+    pub(crate) fn look(&mut self, mm: &mut Mm) {
+        let Self { map: MapSamples { group, bands, .. }, uses, now, found } = self;
+        // Each pageblock, and whether a cell ends with it.
+        let of_band = |band: &Band| {
+            let (first, blocks, group) = (band.first, band.blocks, *group);
+            (0..blocks).map(move |at| (first + at, at + 1 == blocks || (at + 1) % group == 0))
+        };
         let (mut cell, mut at) = (Cell::default(), 0);
         found.changed.clear();
-        mm.visit_pageblocks(|block| {
-            cell.add(block);
-            if blocks.next().expect("bands do not change") {
+        for ((block, is_last), used) in bands.iter().flat_map(of_band).zip(uses) {
+            if mm.frames.take_touched(block) {
+                *used = mm.block_use(block);
+            }
+            // A pageblock may get another type while its frames stay what they are.
+            used.migrate_type = mm.frames.blocks.migrate_type(Pfn(block << mm.frames.blocks.order().0));
+            cell.add(*used);
+            if is_last {
                 let new = std::mem::take(&mut cell).close();
                 if now[at] != new {
                     now[at] = new;
@@ -83,7 +93,7 @@ impl MapSampler {
                 }
                 at += 1;
             }
-        });
+        }
         assert_eq!(at, now.len(), "every cell was looked at");
         found.compaction = bands.iter().map(|band| mm.zone_compaction(band.node, band.kind)).collect();
     }
@@ -94,7 +104,18 @@ impl MapSampler {
         self.map.samples.push(MapSample { changed: std::mem::take(&mut self.found.changed), compaction });
     }
 
-    pub(crate) fn finish(self) -> MapSamples {
+    /// The map of a run that is over.
+    ///
+    /// # Panics
+    /// When a pageblock is not as it was seen last, and nothing was noted.
+    pub(crate) fn finish(self, mm: &mut Mm) -> MapSamples {
+        let blocks = self.map.bands.iter().flat_map(|band| band.first..band.first + band.blocks);
+        for (block, seen) in blocks.zip(&self.uses) {
+            if !mm.frames.take_touched(block) {
+                let now = BlockUse { migrate_type: seen.migrate_type, ..mm.block_use(block) };
+                assert!(now == *seen, "pageblock {block} is {now:?}, and was {seen:?} when it was last noted");
+            }
+        }
         self.map
     }
 }

@@ -57,7 +57,7 @@ impl Sampler {
 
     /// A sampler which also takes the map of memory of a kernel with each sample.
     #[must_use]
-    pub(crate) fn with_map(self, mm: &Mm) -> Self {
+    pub(crate) fn with_map(self, mm: &mut Mm) -> Self {
         Self { map: Some(MapSampler::new(mm)), ..self }
     }
 }
@@ -76,7 +76,7 @@ impl World {
         let values = self.sampler.samples.read(&self.kernels);
         let Sampler { every, due, samples, map } = &mut self.sampler;
         if let Some(map) = map {
-            map.look(&self.kernels[HOST].mm);
+            map.look(&mut self.kernels[HOST].mm);
         }
         // Bound: the number of samples.
         while *due <= start && samples.rows.len() < SAMPLES_MAX {
@@ -103,11 +103,11 @@ impl World {
             let values = samples.read(&self.kernels);
             samples.rows.push((end, values));
             if let Some(map) = &mut self.sampler.map {
-                map.look(&self.kernels[HOST].mm);
+                map.look(&mut self.kernels[HOST].mm);
                 map.keep();
             }
         }
-        (Some(samples), self.sampler.map.take().map(MapSampler::finish))
+        (Some(samples), self.sampler.map.take().map(|map| map.finish(&mut self.kernels[HOST].mm)))
     }
 }
 
