@@ -1,7 +1,7 @@
 //! Linux: mm/filemap.c, mm/truncate.c, mm/page-writeback.c, mm/readahead.c, fs/buffer.c, fs/inode.c, fs/dcache.c and, as far
 //! as memory sees it, fs/ext4 (v6.1).
 //! Differs: one file system on one disk, with blocks of one page; delayed allocation, no journal but for one block at each
-//! fsync, no extent status tree, no directories; base pages only; who writes a file does not lock it against others.
+//! fsync, one extent for each file, no directories; base pages only; who writes a file does not lock it against others.
 //!
 //! A file's pages are known by inode and index; a frame of the cache names them the other way round. A page leaves the cache
 //! when the file is cut short or gone, or when reclaim takes it.
@@ -9,6 +9,7 @@
 mod balance;
 mod dirty;
 mod drop;
+mod ext4;
 mod fault;
 mod filemap_read;
 mod flusher;
@@ -273,7 +274,7 @@ impl PageCache {
             .inodes
             .iter()
             .flatten()
-            .flat_map(|inode| [inode.object, inode.dentry, inode.log_item, inode.logged.object()])
+            .flat_map(|inode| [inode.object, inode.dentry, inode.log_item, inode.extent, inode.logged.object()])
             .flatten();
         open.chain(inodes).chain(self.nodes.objects()).chain(self.buffers()).chain(self.xfs.objects())
     }
@@ -384,11 +385,12 @@ impl Mm {
         }
     }
 
-    /// Gives a page its buffer head, if it has none (`create_empty_buffers`).
+    /// Gives a page its buffer head, if it has none (`create_empty_buffers`), after the file has what it needs for a first block.
     fn make_buffer(&mut self, cx: &mut Cx, (id, index): (InodeId, u64)) -> Result<(), NoMemory> {
         if self.cache.is_xfs() || self.cache.inode(id).mapping.buffer(&self.cache.nodes, index).is_some() {
             return Ok(());
         }
+        self.make_extent(cx, id)?;
         let buffer = self.alloc_object(cx, Cache::BufferHead)?;
         let inode = self.cache.inodes[id.0 as usize].as_mut().expect("a page has an inode");
         inode.mapping.set_buffer(&mut self.cache.nodes, index, Some(buffer));

@@ -1,5 +1,5 @@
 //! Linux: mm/slab_common.c (v6.1), kmem_cache_create() calls in kernel/fork.c, fs/dcache.c, fs/buffer.c, fs/file_table.c,
-//! fs/ext4/super.c, fs/xfs/xfs_super.c (v4.20) and lib/radix-tree.c.
+//! fs/ext4/super.c, fs/ext4/extents_status.c, fs/jbd2/journal.c, fs/xfs/xfs_super.c (v4.20) and lib/radix-tree.c.
 //! Differs: caches of like objects are not merged; objects in a slab have no order. The price of an object is part of what
 //! it is for; only slabs are priced here.
 //!
@@ -54,11 +54,17 @@ pub enum Cache {
     Kmalloc512,
     /// `kmalloc-1k`: anything of up to 1024 bytes.
     Kmalloc1k,
+    /// `jbd2_inode`: what the journal of ext4 knows of a file that was opened to be written.
+    Jbd2Inode,
+    /// `ext4_extent_status`: where a run of a file's blocks is, or that it is promised.
+    ExtentStatus,
+    /// `jbd2_journal_head`: a block that the journal of ext4 has a part in.
+    JournalHead,
 }
 
 impl Cache {
     /// Every kind.
-    pub const ALL: [Self; 12] = [
+    pub const ALL: [Self; 15] = [
         Self::VmArea,
         Self::MmStruct,
         Self::Filp,
@@ -71,6 +77,9 @@ impl Cache {
         Self::XfsBuf,
         Self::Kmalloc512,
         Self::Kmalloc1k,
+        Self::Jbd2Inode,
+        Self::ExtentStatus,
+        Self::JournalHead,
     ];
 
     /// Bytes from one object to the next.
@@ -93,12 +102,26 @@ impl Cache {
             Self::XfsBuf => 384,
             Self::Kmalloc512 => 512,
             Self::Kmalloc1k => 1024,
+            // struct jbd2_inode and struct extent_status (fs/jbd2, fs/ext4, v6.1) have 64 and 40 bytes; struct journal_head
+            // has 112 and, as its slabs are freed by RCU, 8 for the list of free ones.
+            Self::Jbd2Inode => 64,
+            Self::ExtentStatus => 40,
+            Self::JournalHead => 120,
         }
     }
 
-    /// Can its objects be given back under pressure (`SLAB_RECLAIM_ACCOUNT`)?
+    /// Can its objects be given back under pressure, or will they be soon (`SLAB_RECLAIM_ACCOUNT`, `SLAB_TEMPORARY`)?
     const fn is_reclaimable(self) -> bool {
-        matches!(self, Self::Dentry | Self::Ext4Inode | Self::RadixTreeNode | Self::BufferHead | Self::XfsInode)
+        matches!(
+            self,
+            Self::Dentry
+                | Self::Ext4Inode
+                | Self::RadixTreeNode
+                | Self::BufferHead
+                | Self::XfsInode
+                | Self::ExtentStatus
+                | Self::JournalHead
+        )
     }
 
     /// Are its objects made when a slab is (`ctor`)?

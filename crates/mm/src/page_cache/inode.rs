@@ -139,8 +139,11 @@ pub(super) struct Inode {
     /// Where it lives in memory, if it does.
     pub(super) object: Option<Object>,
     pub(super) dentry: Option<Object>,
-    /// The log's objects of the inode, and its cluster, where the file system is XFS.
+    /// The log's or the journal's knowledge of the inode (`struct xfs_inode_log_item`, `struct jbd2_inode`).
     pub(super) log_item: Option<Object>,
+    /// The blocks of the file as far as they are known or promised, where the file system is ext4 (`struct extent_status`).
+    pub(super) extent: Option<Object>,
+    /// The inode's cluster, and its vectors in the log, where the file system is XFS.
     pub(super) cluster: Option<ClusterId>,
     pub(super) logged: Logged,
     /// Pages up to the end that the disk knows, where it is of XFS.
@@ -335,7 +338,8 @@ impl Mm {
     /// Frees the objects that are the inode in memory.
     pub(super) fn free_inode_objects(&mut self, cx: &mut Cx, id: InodeId) {
         let inode = self.cache.inode_mut(id);
-        for object in [inode.object.take(), inode.log_item.take(), inode.logged.take()].into_iter().flatten() {
+        let objects = [inode.object.take(), inode.log_item.take(), inode.extent.take(), inode.logged.take()];
+        for object in objects.into_iter().flatten() {
             self.free_object(cx, object);
         }
     }

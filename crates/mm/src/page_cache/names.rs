@@ -17,6 +17,7 @@ use crate::{
     Mm,
     alloc::NoMemory,
     cx::Cx,
+    disk::Filesystem,
     frame::Holdings,
     primitive,
     slab::{Cache, Object},
@@ -32,8 +33,9 @@ pub(super) struct Opening {
     filp: Option<Object>,
     dentry: Option<Object>,
     inode: Option<Object>,
-    /// And of XFS, what the log will hold of a new inode, and its vector there; its cluster, and memory for the buffer of that.
+    /// The log's or the journal's knowledge of the inode.
     log_item: Option<Object>,
+    /// And of XFS, the vector of a new inode in the log; its cluster, and memory for the buffer of that.
     vector: Option<Object>,
     cluster: Option<Placed>,
     building: Building,
@@ -59,13 +61,18 @@ impl Opening {
         }
     }
 
-    /// Allocates the objects that are missing, but for those that a name `has` in memory: a dentry, an inode.
-    fn alloc_objects(&mut self, mm: &mut Mm, cx: &mut Cx, has: [bool; 2]) -> Result<(), NoMemory> {
+    /// Allocates the objects that are missing, but for those that a name `has` in memory: a dentry, an inode, and what the
+    /// journal of ext4 needs to know of it, as files are opened to be written too (`ext4_file_open`).
+    fn alloc_objects(&mut self, mm: &mut Mm, cx: &mut Cx, has: [bool; 3]) -> Result<(), NoMemory> {
+        let (item, has_item) = match mm.cache.disk.filesystem() {
+            Filesystem::Ext4 => (Cache::Jbd2Inode, has[2]),
+            Filesystem::Xfs => (Cache::XfsIli, !self.makes),
+        };
         let wanted = [
             (&mut self.filp, Cache::Filp, false),
             (&mut self.dentry, Cache::Dentry, has[0]),
             (&mut self.inode, mm.cache.inode_cache(), has[1]),
-            (&mut self.log_item, Cache::XfsIli, !self.makes || !mm.cache.is_xfs()),
+            (&mut self.log_item, item, has_item),
             (&mut self.vector, Fields::Core.cache(), !self.makes || !mm.cache.is_xfs()),
         ];
         for (got, cache, is_there) in wanted {
@@ -85,9 +92,9 @@ impl Opening {
             (Some(_), false) | (None, true) => {}
         }
         // A name that is known may lead to a dentry and an inode in memory.
-        let has = known.map_or([false; 2], |id| {
+        let has = known.map_or([false; 3], |id| {
             let inode = mm.cache.inode(id);
-            [inode.dentry.is_some(), inode.object.is_some()]
+            [inode.dentry.is_some(), inode.object.is_some(), inode.log_item.is_some()]
         });
         match self.alloc_objects(mm, cx, has) {
             Ok(()) => {}
@@ -126,8 +133,12 @@ impl Opening {
         } else {
             self.inode.take()
         };
+        let item = self.log_item.take().and_then(|item| match inode.log_item {
+            Some(_) => Some(item),
+            None => inode.log_item.replace(item),
+        });
         inode.opens += 1;
-        for spare in [dentry, object].into_iter().flatten() {
+        for spare in [dentry, object, item].into_iter().flatten() {
             mm.free_object(cx, spare);
         }
         let object = self.filp.take().expect("got above");

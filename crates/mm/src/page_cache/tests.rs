@@ -1,5 +1,6 @@
 //! Files on a machine that is too small for them. Every step is followed by a walk over everything.
 
+mod ext4;
 mod random;
 mod xfs;
 
@@ -313,6 +314,23 @@ impl Lab {
             self.with_space(|mm, space, cx| space.munmap(mm, cx, range)).unwrap();
             return Some(found);
         }
+    }
+}
+
+/// Objects of a kind that are in use.
+fn used(lab: &Lab, cache: crate::slab::Cache) -> usize {
+    let is_it = |object: &crate::slab::Object| {
+        let frame = lab.mm.frames.get(object.slab());
+        matches!(frame, crate::frame::Frame::Slab(slab) if slab.cache == cache)
+    };
+    lab.mm.cache.objects().filter(is_it).count()
+}
+
+/// Lets time pass for the flusher.
+fn rest(lab: &mut Lab, millis: u64) {
+    for _ in 0..millis {
+        lab.run_daemons();
+        lab.now = lab.now + Picos::from_micros(1000);
     }
 }
 

@@ -3,23 +3,6 @@
 use super::*;
 use crate::slab::Cache;
 
-/// Objects of a kind that are in use.
-fn used(lab: &Lab, cache: Cache) -> usize {
-    let is_it = |object: &crate::slab::Object| {
-        let frame = lab.mm.frames.get(object.slab());
-        matches!(frame, crate::frame::Frame::Slab(slab) if slab.cache == cache)
-    };
-    lab.mm.cache.objects().filter(is_it).count()
-}
-
-/// Lets time pass for the flusher.
-fn rest(lab: &mut Lab, millis: u64) {
-    for _ in 0..millis {
-        lab.run_daemons();
-        lab.now = lab.now + Picos::from_micros(1000);
-    }
-}
-
 #[test]
 fn xfs_reads_the_buffers_of_inodes_that_it_gave_back() {
     let mut lab = Lab::new(2048, 3, 50);
