@@ -31,7 +31,7 @@ pub struct DiskSpec {
 /// The file system of a disk, as far as memory sees it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Filesystem {
-    /// ext4: pages have buffer heads; metadata is no memory.
+    /// ext4: pages have buffer heads; metadata is pages of the block device, which the journal holds.
     Ext4,
     /// XFS: no buffer heads; inodes have log items, and lie in buffers.
     Xfs,

@@ -1,6 +1,6 @@
 //! Linux: migrate_pages() and below in mm/migrate.c (v4.1 to v6.4).
 //! Differs: base pages here, huge ones in `migrate/huge.rs`. What holds a page beside its mappings, its file and the swap cache
-//! is a pin, or a child that is being forked. Migration does not wait for a page on its way to swap.
+//! is a pin, the journal, or a child that is being forked. Migration does not wait for a page on its way to swap.
 //!
 //! The frames to move to come from the caller. A page is unmapped in one step and copied and mapped again in the next;
 //! between them its entries say that it is on its way, and a task that comes across one waits.
@@ -303,8 +303,9 @@ impl Migrate {
         let mut unmapped = std::mem::take(&mut self.unmapped);
         for (source, target) in unmapped.drain(..) {
             mm.assert_isolated(cx, target, Order::BASE);
-            if mm.is_pinned(source) {
-                // A reference is left that nothing explains (`migrate_page_move_mapping`, `folio_migrate_mapping`).
+            if mm.is_pinned(source) || mm.is_journaled(source) {
+                // A reference is left that nothing explains (`migrate_page_move_mapping`, `folio_migrate_mapping`), or one to a
+                // buffer (`buffer_migrate_folio_norefs`).
                 self.map_back(mm, spaces, cx, source);
                 self.from[self.kept] = source;
                 self.kept += 1;

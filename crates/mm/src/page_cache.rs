@@ -1,7 +1,7 @@
 //! Linux: mm/filemap.c, mm/truncate.c, mm/page-writeback.c, mm/readahead.c, fs/buffer.c, fs/inode.c, fs/dcache.c and, as far
 //! as memory sees it, fs/ext4 (v6.1).
-//! Differs: one file system on one disk, with blocks of one page; delayed allocation, no journal but for one block at each
-//! fsync, one extent for each file, no directories; base pages only; who writes a file does not lock it against others.
+//! Differs: one file system on one disk, with blocks of one page; delayed allocation, one extent for each file; base pages only;
+//! who writes a file does not lock it against others.
 //!
 //! A file's pages are known by inode and index; a frame of the cache names them the other way round. A page leaves the cache
 //! when the file is cut short or gone, or when reclaim takes it.
@@ -116,6 +116,8 @@ pub struct PageCache {
     dirtiers: BTreeMap<ControlId, TaskDirty>,
     /// Metadata, where the disk has XFS.
     xfs: xfs::Xfs,
+    /// And where it has ext4.
+    ext4: ext4::Ext4,
     /// `vm.dirty_ratio` and its like.
     settings: FileSettings,
 }
@@ -163,6 +165,7 @@ impl PageCache {
             balancing: Balancing::default(),
             dirtiers: BTreeMap::new(),
             xfs: xfs::Xfs::new(machine),
+            ext4: ext4::Ext4::new(&DiskSpec::default()),
             settings: FileSettings::of(settings),
         }
     }
@@ -254,7 +257,8 @@ impl PageCache {
         let promised = self
             .pages()
             .filter(|(id, index, _)| self.has((*id, *index), PageFlag::Dirty) && !self.inode(*id).blocks.has(*index));
-        let taken: u64 = self.inodes.iter().flatten().map(|inode| inode.blocks.blocks()).sum();
+        let files = (0..).map(InodeId).zip(&self.inodes).filter(|(id, _)| !self.ext4.is_own(*id));
+        let taken: u64 = files.filter_map(|(_, inode)| Some(inode.as_ref()?.blocks.blocks())).sum();
         let used = taken + promised.count() as u64;
         if used != self.blocks_used {
             return Some(format!("{used} blocks of the disk are used, but {} are counted", self.blocks_used));
@@ -276,7 +280,11 @@ impl PageCache {
             .flatten()
             .flat_map(|inode| [inode.object, inode.dentry, inode.log_item, inode.extent, inode.logged.object()])
             .flatten();
-        open.chain(inodes).chain(self.nodes.objects()).chain(self.buffers()).chain(self.xfs.objects())
+        open.chain(inodes)
+            .chain(self.nodes.objects())
+            .chain(self.buffers())
+            .chain(self.xfs.objects())
+            .chain(self.ext4.objects())
     }
 
     /// Pages of buffers of metadata.
@@ -308,6 +316,7 @@ impl Mm {
         assert!(self.cache.inodes.is_empty(), "a disk is there before its files");
         self.cache.disk = Disk::new(*spec);
         self.cache.xfs.mount(spec);
+        self.cache.ext4 = ext4::Ext4::new(spec);
     }
 
     /// The request for a page of the cache (`mapping_gfp_mask`); `writes`: it will be dirty (`__GFP_WRITE`), and not read

@@ -129,7 +129,9 @@ impl Mm {
         self.cache.counts[zone].dirty -= 1;
         self.cache.counts[zone].writeback += 1;
         // What was promised is taken.
-        self.cache.inode_mut(id).blocks.add(index);
+        if self.cache.inode_mut(id).blocks.add(index) {
+            self.cache.ext4.note_allocated();
+        }
         if self.frames.keeps_contents() {
             let content = self.frames.content(head);
             self.cache.inode_mut(id).set_content(index, content);

@@ -36,7 +36,7 @@ impl DropCaches {
         for _ in 0..RUN {
             let Some((id, index)) = self.next else { break };
             self.next = mm.next_cached(id, index).map(|(id, index, head)| {
-                if mm.may_invalidate((id, index), head) {
+                if mm.may_invalidate(cx, (id, index), head) {
                     mm.remove_page(cx, head, None);
                     run.push(head);
                 }
@@ -81,9 +81,11 @@ impl Mm {
         self.free_tree_nodes(cx);
     }
 
-    pub(super) fn may_invalidate(&self, at: (InodeId, u64), head: units::Pfn) -> bool {
+    /// Is a page clean and not in use (`invalidate_inode_page`)? The journal of ext4 lets go of it if it can.
+    pub(super) fn may_invalidate(&mut self, cx: &mut Cx, at: (InodeId, u64), head: units::Pfn) -> bool {
         let is_busy = self.frames.has(head, FrameFlag::Locked) || self.file_mappings(head) > 0;
         let marks = self.cache.inode(at.0).mapping.marks_of(&self.cache.nodes, at.1, head);
-        !is_busy && marks.is_some_and(|marks| !marks.has(PageFlag::Dirty) && !marks.has(PageFlag::Writeback))
+        let is_clean = marks.is_some_and(|marks| !marks.has(PageFlag::Dirty) && !marks.has(PageFlag::Writeback));
+        !is_busy && is_clean && !self.is_kept_by_journal(cx, head)
     }
 }

@@ -45,7 +45,7 @@ impl Read {
             }
         }
         match mm.update_times(cx, self.id, false) {
-            Ok(()) => Step::Done(Ok(())),
+            Ok(step) => step.map(Ok),
             // It is tried until there is memory (KM_SLEEP).
             Err(NoMemory::Asked) => Step::More,
             Err(NoMemory::Refused) => Step::Block(disk_wait(cx.now() + RETRY)),

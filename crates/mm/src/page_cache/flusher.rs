@@ -1,6 +1,6 @@
 //! Linux: wb_workfn() and below in fs/fs-writeback.c (v6.1).
 //! Differs: one device, one thread; inodes in the order in which they became dirty; what is asked for while it works is done
-//! after; what inodes themselves take is a price and no block. It also takes apart files that their last user has left behind.
+//! after. It also commits the journal of ext4 or the log of XFS, and takes apart files that their last user has left behind.
 
 use std::collections::VecDeque;
 
@@ -116,6 +116,7 @@ impl Mm {
             && !flusher.wants_everything
             && flusher.orphans.is_empty()
             && !self.cache.xfs.is_log_wanted()
+            && !self.cache.ext4.is_commit_wanted()
     }
 
     /// Writes some, or goes to sleep: until the flusher is asked, or until pages are old.
@@ -131,7 +132,7 @@ impl Mm {
             };
         }
         self.update_bandwidth(cx);
-        let flushed = if self.cache.is_xfs() { self.flush_inodes(cx) } else { None };
+        let flushed = if self.cache.is_xfs() { self.flush_inodes(cx) } else { self.step_journal(cx) };
         let written = self.write_or_wait(spaces, cx);
         // While a buffer is read files are written, and the other way round.
         match (flushed, written) {
@@ -172,7 +173,7 @@ impl Mm {
             self.cache.flusher.due = is_dirty.then_some(now + Picos(CENTISECOND.0 * centisecs));
         }
         let Some(reason) = reason else {
-            let due = [self.cache.flusher.due, self.cache.xfs.due()].into_iter().flatten().min();
+            let due = [self.cache.flusher.due, self.cache.xfs.due(), self.cache.ext4.due()].into_iter().flatten().min();
             return Step::Block(due.map_or(Wait::Queue, Wait::Until));
         };
         let end = self.cache.dirty.end();
@@ -199,6 +200,11 @@ impl Mm {
             // Steps of kernel threads ask for nothing.
             if self.log_inode(cx, id, Fields::Extents).is_err() {
                 return Step::Block(disk_wait(cx.now() + RETRY));
+            }
+            match self.allocate_on_ext4(cx, id) {
+                Ok(Step::Done(())) => {}
+                Ok(step) => return step,
+                Err(_) => return Step::Block(disk_wait(cx.now() + RETRY)),
             }
             (work.at, work.left) = (place, self.cache.chunk());
             primitive::file_writeback(cx);

@@ -143,12 +143,14 @@ pub(super) struct Inode {
     pub(super) log_item: Option<Object>,
     /// The blocks of the file as far as they are known or promised, where the file system is ext4 (`struct extent_status`).
     pub(super) extent: Option<Object>,
+    /// The inode's number, where the file system is ext4.
+    pub(super) number: u32,
     /// The inode's cluster, and its vectors in the log, where the file system is XFS.
     pub(super) cluster: Option<ClusterId>,
     pub(super) logged: Logged,
     /// Pages up to the end that the disk knows, where it is of XFS.
     pub(super) on_disk: u64,
-    /// In which tick it was last written to, and read, where it is of XFS.
+    /// In which tick it was last written to, and read; on ext4 the one after that, and only writes.
     pub(super) modified: u64,
     pub(super) accessed: u64,
     /// The dentry's place among those that are not in use; and was it used again since it came there?
@@ -245,6 +247,7 @@ impl PageCache {
         let inode = self.inodes[id.0 as usize].take().expect("the file exists");
         assert!(inode.mapping.is_empty() && !inode.is_used() && inode.object.is_none(), "{id:?} is still used");
         self.blocks_used -= inode.blocks.blocks();
+        self.ext4.give_number(inode.number);
         for segment in inode.segments() {
             self.segments[segment.0 as usize] = None;
             self.free_segments.push(segment.0);

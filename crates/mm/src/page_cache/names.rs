@@ -1,7 +1,6 @@
 //! Linux: path_openat() in fs/namei.c, alloc_empty_file() in fs/file_table.c, __d_alloc() and retain_dentry() in fs/dcache.c,
 //! ext4_create() in fs/ext4/namei.c (v6.1).
-//! Differs: directories are part of a name; no dentries of names that are not there; what the disk knows of an inode is read
-//! and written at no price.
+//! Differs: no dentries of directories, nor of names that are not there.
 
 use std::cmp::Reverse;
 
@@ -9,9 +8,10 @@ use units::Errno;
 
 use super::{
     InodeId, Open, PageCache,
+    dirty::disk_wait,
     inode::Inode,
     read::ReadAhead,
-    xfs::{Building, Fields, Logged, Placed},
+    xfs::{Building, Fields, Logged, Placed, RETRY},
 };
 use crate::{
     Mm,
@@ -39,12 +39,15 @@ pub(super) struct Opening {
     vector: Option<Object>,
     cluster: Option<Placed>,
     building: Building,
+    /// Of ext4, the number of a new inode.
+    number: Option<u32>,
 }
 
 impl Opening {
     pub(super) fn new(name: String, makes: bool) -> Self {
         let (filp, dentry, inode, log_item, vector) = (None, None, None, None, None);
-        Self { name, makes, filp, dentry, inode, log_item, vector, cluster: None, building: Building::default() }
+        let (cluster, building, number) = (None, Building::default(), None);
+        Self { name, makes, filp, dentry, inode, log_item, vector, cluster, building, number }
     }
 
     /// Of XFS, the buffer that an inode is read from, or that a new cluster of inodes is written to (`xfs_imap_to_bp`,
@@ -58,6 +61,25 @@ impl Opening {
         match mm.get_buffer(cx, wanted, &mut self.building, known.is_some()) {
             Ok(step) => step.map(Ok),
             Err(no) => no.step(),
+        }
+    }
+
+    /// Of ext4, the blocks of a new inode and of its name, or those in which a name and an inode are found that are not in memory
+    /// (`has`).
+    fn blocks(&mut self, mm: &mut Mm, cx: &mut Cx, known: Option<InodeId>, has: [bool; 3]) -> Step<Result<(), Errno>> {
+        let got = match known {
+            Some(id) if !(has[0] && has[1]) => mm.look_up_on_ext4(cx, &self.name, id),
+            Some(_) => Ok(Step::Done(())),
+            None => {
+                let number = *self.number.get_or_insert_with(|| mm.cache.ext4.take_number());
+                mm.create_on_ext4(cx, &self.name, number)
+            }
+        };
+        match got {
+            Ok(step) => step.map(Ok),
+            Err(NoMemory::Asked) => Step::More,
+            // It is tried until there is memory (`__GFP_NOFAIL`).
+            Err(NoMemory::Refused) => Step::Block(disk_wait(cx.now() + RETRY)),
         }
     }
 
@@ -104,7 +126,8 @@ impl Opening {
         if self.makes && self.cluster.is_none() {
             self.cluster = mm.cache.place_inode(&self.name);
         }
-        match self.buffer(mm, cx, known) {
+        let got = if mm.cache.is_ext4() { self.blocks(mm, cx, known, has) } else { self.buffer(mm, cx, known) };
+        match got {
             Step::Done(Ok(())) => {}
             Step::Done(Err(errno)) => return self.fail(mm, cx, errno),
             Step::Block(wait) => return Step::Block(wait),
@@ -114,9 +137,11 @@ impl Opening {
         let id = known.unwrap_or_else(|| {
             let (log_item, cluster) = (self.log_item.take(), self.cluster.map(|placed| placed.cluster));
             let logged = self.vector.take().map(Logged::new).unwrap_or_default();
-            let inode = Inode { has_name: true, log_item, logged, cluster, ..Inode::default() };
+            let number = self.number.take().unwrap_or(0);
+            let inode = Inode { has_name: true, log_item, logged, cluster, number, ..Inode::default() };
             let id = mm.cache.add_inode(inode);
             mm.cache.names.insert(self.name.as_str().into(), id);
+            mm.cache.ext4.add_name(&self.name);
             mm.log_inode(cx, id, Fields::Core).expect("a new inode has its vector");
             id
         });
@@ -164,6 +189,7 @@ impl Opening {
             mm.free_object(cx, object);
         }
         mm.give_up_building(cx, &mut self.building);
+        mm.cache.ext4.give_number(self.number.take().unwrap_or(0));
     }
 }
 
@@ -214,6 +240,7 @@ impl Mm {
         let id = self.cache.names.remove(name).ok_or(Errno::NOENT)?;
         primitive::file_operation(cx);
         self.drop_dentry(cx, id);
+        self.unlink_on_ext4(name, id);
         self.cache.inode_mut(id).has_name = false;
         Ok(self.let_go_of(id))
     }

@@ -101,7 +101,7 @@ impl Mm {
             let Some(from) = next else { break };
             let found = self.cache.inode(id).mapping.next_folio(&self.cache.nodes, from);
             next = found.map(|(index, head)| {
-                if self.may_invalidate((id, index), head) {
+                if self.may_invalidate(cx, (id, index), head) {
                     self.remove_page(cx, head, None);
                     run.push(head);
                 }

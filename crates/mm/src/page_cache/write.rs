@@ -73,7 +73,9 @@ impl Write {
         while self.at < self.end || matches!(self.phase, Phase::Balance) {
             let next = match self.phase {
                 Phase::Times => match mm.update_times(cx, self.id, true) {
-                    Ok(()) => Next::Phase(Phase::Page),
+                    Ok(Step::Done(())) => Next::Phase(Phase::Page),
+                    Ok(Step::Block(wait)) => Next::Wait(wait),
+                    Ok(Step::More) => return Step::More,
                     // It is tried until there is memory (KM_SLEEP).
                     Err(NoMemory::Refused) => Next::Wait(disk_wait(cx.now() + RETRY)),
                     Err(asked @ NoMemory::Asked) => Next::Without(asked),

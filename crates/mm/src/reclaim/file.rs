@@ -1,5 +1,5 @@
 //! Linux: the branches for the page cache of shrink_folio_list() in mm/vmscan.c, pageout() for ext4 (v6.1).
-//! Differs: pages whose block is not allocated yet are never written here, as ext4 refuses to; no buffers are kept back.
+//! Differs: pages whose block is not allocated yet are never written here, as ext4 refuses to; nor are those of the block device.
 //!
 //! The questions of reclaim to the page cache, and nothing else.
 

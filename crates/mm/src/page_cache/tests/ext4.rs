@@ -24,3 +24,95 @@ fn a_file_has_what_the_journal_knows_and_an_extent_until_its_inode_goes() {
     assert_eq!((used(&lab, Cache::Jbd2Inode), used(&lab, Cache::ExtentStatus)), (1, 0));
     assert!(lab.read(file, 0).is_some());
 }
+
+/// Pages of the block device and of what says which blocks are free: index and frame.
+fn blocks(lab: &Lab) -> Vec<(u64, Pfn)> {
+    let pages = lab.mm.cache.pages().filter(|(id, ..)| lab.mm.cache.ext4.is_own(*id));
+    pages.map(|(_, index, head)| (index, head)).collect()
+}
+
+fn create_and_close(lab: &mut Lab, names: std::ops::Range<u32>) {
+    for number in names {
+        let file = lab.create(&format!("a/{number}"));
+        lab.call(FileRequest::Close(file)).unwrap();
+    }
+}
+
+#[test]
+fn inodes_share_blocks_that_the_journal_keeps_until_they_are_written() {
+    let mut lab = Lab::new(2048, 1, 50);
+    create_and_close(&mut lab, 0..160);
+    // 161 inodes from the twelfth on, 16 in a block; their bitmap; the names.
+    assert_eq!((blocks(&lab).len(), used(&lab, Cache::JournalHead)), (11 + 1 + 1, 13));
+    assert!(blocks(&lab).iter().all(|(_, head)| lab.mm.is_journaled(*head)));
+    lab.call(FileRequest::DropCaches).unwrap();
+    assert_eq!(blocks(&lab).len(), 13, "they are part of a transaction");
+    let before = lab.counters.get(Event::Pgpgout);
+    lab.now = lab.now + Picos::from_secs(6);
+    rest(&mut lab, 100);
+    // Into the journal with a descriptor and a record, which have pages too. Then they are dirty for half a minute.
+    assert_eq!((lab.counters.get(Event::Pgpgout) - before, blocks(&lab).len()), (4 * 15, 15));
+    assert_eq!((lab.mm.cache.totals().dirty, lab.mm.cache.ext4.due()), (13, None));
+    lab.now = lab.now + Picos::from_secs(31);
+    rest(&mut lab, 6000);
+    assert_eq!((lab.mm.cache.totals().dirty, used(&lab, Cache::JournalHead)), (0, 13), "until the next commit");
+    lab.call(FileRequest::DropCaches).unwrap();
+    assert_eq!((blocks(&lab).len(), lab.mm.cache.objects().count()), (0, 0));
+    let before = lab.counters.get(Event::Pgpgin);
+    let Ok(FileAnswer::Opened(_)) = lab.call(FileRequest::Open("a/7".to_owned())) else { panic!() };
+    assert_eq!((lab.counters.get(Event::Pgpgin) - before, blocks(&lab).len()), (2 * 4, 2), "its name and its inode");
+}
+
+#[test]
+fn a_block_of_the_journal_does_not_move_and_others_do() {
+    let mut lab = Lab::new(2560, 1, 500);
+    // Blocks of metadata come between pages of files.
+    for number in 0..1500 {
+        let file = lab.create(&format!("a/{number}"));
+        lab.write(file, 0).unwrap();
+        lab.call(FileRequest::Close(file)).unwrap();
+    }
+    for number in (0..1500).step_by(2) {
+        lab.call(FileRequest::Unlink(format!("a/{number}"))).unwrap();
+    }
+    let before = blocks(&lab);
+    let kept: Vec<bool> = before.iter().map(|(_, head)| lab.mm.is_journaled(*head)).collect();
+    assert!(kept.iter().filter(|kept| **kept).count() > 90);
+    for _ in 0..8 {
+        lab.run(Block(8));
+    }
+    let after: Vec<(u64, Pfn)> = blocks(&lab);
+    let stayed = before.iter().zip(kept).filter(|(_, kept)| *kept).all(|(block, _)| after.contains(block));
+    assert!(stayed, "the journal has references");
+    let moved = [Event::PgmigrateSuccess, Event::PgmigrateFail].map(|event| lab.counters.get(event));
+    assert!(moved[0] > 0 && moved[1] > 0, "{moved:?}");
+}
+
+#[test]
+fn fsync_sends_the_transaction_and_what_is_free_is_known_without_buffers() {
+    let mut lab = Lab::new(2048, 1, 50);
+    let file = lab.create("a/0");
+    lab.write(file, 0).unwrap();
+    assert_eq!(blocks(&lab).len(), 3);
+    lab.call(FileRequest::Sync(file)).unwrap();
+    // The bitmap of blocks, two pages of buddies, and two of the journal.
+    assert_eq!(blocks(&lab).len(), 3 + 1 + 2 + 2);
+    rest(&mut lab, 10);
+    assert_eq!((lab.mm.cache.ext4.due(), lab.mm.cache.totals().dirty), (None, 4));
+    assert_eq!(used(&lab, Cache::BufferHead), 1 + 6);
+    lab.call(FileRequest::SyncAll).unwrap();
+    assert_eq!(lab.mm.cache.totals().dirty, 0);
+}
+
+#[test]
+fn a_directory_grows_by_half_full_leaves() {
+    let mut lab = Lab::new(4096, 1, 1000);
+    let own = |lab: &Lab| blocks(lab).iter().filter(|(index, _)| (40_960..65_536).contains(index)).count();
+    create_and_close(&mut lab, 0..300);
+    assert_eq!(own(&lab), 1, "12 bytes for each name");
+    create_and_close(&mut lab, 300..400);
+    assert_eq!(own(&lab), 1 + 2, "a root and two leaves");
+    create_and_close(&mut lab, 400..1600);
+    // 1000 names of 12 bytes, and 600 of 12 too.
+    assert_eq!(own(&lab), 1 + 7);
+}

@@ -67,8 +67,8 @@ struct Beside {
     small: Vec<(u64, Model)>,
     names: u64,
     atomic: Vec<(Pfn, Order)>,
-    /// Inodes that nobody uses, and buffers, after the last turn.
-    idle: [u64; 2],
+    /// Inodes that nobody uses, buffers, and blocks of ext4 in memory, after the last turn.
+    idle: [u64; 3],
     sum: Sum,
 }
 
@@ -127,10 +127,12 @@ impl Beside {
 
     /// After a turn, in which nobody has opened or closed anything: what is gone was reclaimed.
     fn look(&mut self, lab: &Lab, counts: bool) {
-        let idle = [lab.mm.count_idle_inodes(NodeId(0)), lab.mm.count_buffers(NodeId(0))];
+        let blocks = lab.mm.cache.pages().filter(|(id, ..)| lab.mm.cache.ext4.is_own(*id)).count() as u64;
+        let idle = [lab.mm.count_idle_inodes(NodeId(0)), lab.mm.count_buffers(NodeId(0)), blocks];
         if counts {
             self.sum.reach("inodes are reclaimed", self.idle[0].saturating_sub(idle[0]));
             self.sum.reach("buffers are reclaimed", self.idle[1].saturating_sub(idle[1]));
+            self.sum.reach("blocks of ext4 are reclaimed", self.idle[2].saturating_sub(idle[2]));
         }
         self.idle = idle;
         self.sum.reach("marks are raised", u64::from(lab.mm.zones()[0].boost > 0));
@@ -253,6 +255,7 @@ fn contents_survive_reclaim_writing_reading_migration_and_truncation() {
         Event::Pgmajfault,
         Event::WorkingsetRefaultFile,
         Event::PgmigrateSuccess,
+        Event::PgmigrateFail,
         Event::Pgrotated,
         Event::Pgactivate,
         Event::SlabsScanned,
@@ -261,9 +264,13 @@ fn contents_survive_reclaim_writing_reading_migration_and_truncation() {
     ] {
         assert!(sum.counters.get(event) > 0, "{}", event.name());
     }
-    for what in
-        ["inodes are reclaimed", "buffers are reclaimed", "marks are raised", "who cannot wait is served under a boost"]
-    {
+    for what in [
+        "inodes are reclaimed",
+        "buffers are reclaimed",
+        "blocks of ext4 are reclaimed",
+        "marks are raised",
+        "who cannot wait is served under a boost",
+    ] {
         assert!(sum.reached.get(what).is_some_and(|count| *count >= 5), "{what}: {:?}", sum.reached);
     }
 }

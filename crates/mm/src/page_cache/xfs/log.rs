@@ -179,19 +179,25 @@ impl Mm {
 
     /// A file was written to, or read: its times change, to a tick, when it was read only if it was written since
     /// (`file_update_time`, `relatime_need_update`, `xfs_vn_update_time`).
-    pub(in super::super) fn update_times(&mut self, cx: &mut Cx, id: InodeId, is_write: bool) -> Result<(), NoMemory> {
-        if !self.cache.is_xfs() {
-            return Ok(());
+    pub(in super::super) fn update_times(
+        &mut self,
+        cx: &mut Cx,
+        id: InodeId,
+        is_write: bool,
+    ) -> Result<Step<()>, NoMemory> {
+        if self.cache.is_ext4() {
+            // It is mounted with `noatime`.
+            return if is_write { self.update_times_on_ext4(cx, id) } else { Ok(Step::Done(())) };
         }
         let (now, inode) = (cx.now().0 / TICK.0, self.cache.inode(id));
         let is_stale = if is_write { inode.modified != now } else { inode.accessed <= inode.modified };
         if !is_stale {
-            return Ok(());
+            return Ok(Step::Done(()));
         }
         self.log_inode(cx, id, Fields::Core)?;
         let inode = self.cache.inode_mut(id);
         *(if is_write { &mut inode.modified } else { &mut inode.accessed }) = now;
-        Ok(())
+        Ok(Step::Done(()))
     }
 
     /// Notes that a write made a file longer on the disk.
