@@ -36,8 +36,8 @@ pub const PS: &str = "ps";
 const UNIT_COUNT: i32 = 2;
 /// Names of operations in the name of a thread, at most.
 const NAMES_MAX: usize = 3;
-const PARTS: &str = "Operations off the allocator's fast path. The parts of each are all of its time; in which order they came is \
-                     not recorded, and the longest stands first.";
+const PARTS: &str = "Operations off the allocator's fast path. The parts of each are all of its time; in which order they came \
+                     is not recorded, and the longest stands first.";
 const CPUS: &str = "Operations by the CPU that each began on. They sleep and move, so several may be there at a time.";
 
 /// A trace, and what is in it.
@@ -68,7 +68,7 @@ impl Trace {
     /// A trace from the bytes of a file; fields of which nothing is known here are passed over.
     ///
     /// # Errors
-    /// What is wrong with them.
+    /// Bytes that are no trace.
     pub fn from_bytes(bytes: &[u8]) -> Result<Self, String> {
         prost::Message::decode(bytes).map_err(|error| error.to_string())
     }
@@ -268,7 +268,7 @@ impl Writer {
     }
 }
 
-/// What is known of an operation.
+/// Notes on an operation.
 fn notes(entry: &Entry) -> Vec<DebugAnnotation> {
     let mut notes = vec![
         number("task", u64::from(entry.task)),

@@ -1,7 +1,7 @@
 //! The map of physical memory over time: what each pageblock is used for, with every sample.
 //!
-//! The memory manager keeps no counts by pageblock, but while it is watched it notes in which ones frames become something else: a
-//! look walks the frames of those. Only what differs from the sample before is kept.
+//! The memory manager keeps no counts by pageblock, but while it is watched it notes in which ones frames become something else:
+//! a look walks the frames of those. Only what differs from the sample before is kept.
 
 use mm::{Band, BlockUse, MigrateType, Mm, ZoneCompaction};
 use units::{BlockCell, Pfn};

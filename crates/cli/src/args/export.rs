@@ -18,8 +18,8 @@ use lab::plan::Seeds;
 /// path and within each where its time went, the same by CPU, and the columns of --sample TIME that moved as counters.
 /// docs/report.md says what may be read from it.
 ///
-/// The way back from mmtests is every command that takes a result: `pagelab compare`, `show`, `claims --result` and `score` read runs of
-/// mmtests, whatever wrote them, and pairs of captures of /proc/vmstat. docs/mmtests.md has all of it.
+/// The way back from mmtests is every command that takes a result: `pagelab compare`, `show`, `claims --result` and `score` read
+/// runs of mmtests, whatever wrote them, and pairs of captures of /proc/vmstat. docs/mmtests.md has all of it.
 #[derive(Debug, Args)]
 #[command(after_help = "\
 Examples:

@@ -88,8 +88,8 @@ fn lines(text: &str) -> Vec<BTreeMap<&str, &str>> {
     lines.map(|line| names.iter().copied().zip(line.split(',')).collect()).collect()
 }
 
-/// What is known of an operation, or of a part of one: seed, task, kind and CPU, page and order, cause (`total` of the whole), and
-/// when the operation began, in nanoseconds.
+/// An operation, or a part of one: seed, task, kind and CPU, page and order, cause (`total` of the whole), and when the operation
+/// began, in nanoseconds.
 type Known = (String, String, String, String, String, u64);
 
 /// A trace, with what is told of each track and the slices on it.

@@ -37,7 +37,8 @@ struct Tree {
     links: BTreeMap<PathBuf, &'static str>,
 }
 
-/// Writes the result in `result`, or what of it has one of these seeds, to `to`, which must not exist or be empty: whole, or not at all.
+/// Writes the result in `result`, or what of it has one of these seeds, to `to`, which must not exist or be empty: whole, or not
+/// at all.
 ///
 /// # Errors
 /// No result, nothing in it that mmtests has a benchmark for, or a directory that cannot be written.

@@ -18,7 +18,7 @@ pub struct TracePacket {
     /// When, in nanoseconds. Without a clock of its own it is the trace's one clock, which here is that of the run.
     #[prost(uint64, optional, tag = "8")]
     pub timestamp: Option<u64>,
-    /// Who writes: one number for all.
+    /// The writer: one number for all.
     #[prost(uint32, optional, tag = "10")]
     pub trusted_packet_sequence_id: Option<u32>,
     /// In the first packet [`INCREMENTAL_STATE_CLEARED`], without which readers drop what follows.
@@ -38,7 +38,7 @@ pub const INCREMENTAL_STATE_CLEARED: u32 = 1;
 /// A track, and what it is of (track_event/track_descriptor.proto).
 #[derive(Clone, PartialEq, Eq, Message)]
 pub struct TrackDescriptor {
-    /// Its number, which no other track has.
+    /// A number that no other track has.
     #[prost(uint64, optional, tag = "1")]
     pub uuid: Option<u64>,
     /// The track that it is shown under.
@@ -64,7 +64,7 @@ pub struct TrackDescriptor {
 /// A process (track_event/process_descriptor.proto).
 #[derive(Clone, PartialEq, Eq, Message)]
 pub struct ProcessDescriptor {
-    /// Its number.
+    /// The process's number.
     #[prost(int32, optional, tag = "1")]
     pub pid: Option<i32>,
     /// A name for people.
@@ -81,7 +81,7 @@ pub struct ThreadDescriptor {
     /// The number of its process.
     #[prost(int32, optional, tag = "1")]
     pub pid: Option<i32>,
-    /// Its own number.
+    /// The thread's own number.
     #[prost(int32, optional, tag = "2")]
     pub tid: Option<i32>,
     /// A name for people.
@@ -89,7 +89,7 @@ pub struct ThreadDescriptor {
     pub thread_name: Option<String>,
 }
 
-/// What the numbers of a track are (track_event/counter_descriptor.proto).
+/// The kind of numbers of a track (track_event/counter_descriptor.proto).
 #[derive(Clone, PartialEq, Eq, Message)]
 pub struct CounterDescriptor {
     /// `UNIT_COUNT` is 2.
@@ -115,7 +115,7 @@ pub struct TrackEvent {
     /// The new value of a track of numbers.
     #[prost(int64, optional, tag = "30")]
     pub counter_value: Option<i64>,
-    /// What else is known of it.
+    /// All else that is known of it.
     #[prost(message, repeated, tag = "4")]
     pub debug_annotations: Vec<DebugAnnotation>,
 }
