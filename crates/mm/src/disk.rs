@@ -118,6 +118,11 @@ impl<T: Copy + PartialEq> Disk<T> {
         self.spec.medium == DiskMedium::Memory
     }
 
+    /// Requests on their way.
+    pub(crate) fn requests(&self) -> usize {
+        self.queue.len()
+    }
+
     /// Until when its queue is full, if it is.
     pub(crate) fn full_until(&self) -> Option<Time> {
         let depth = self.spec.depth as usize;

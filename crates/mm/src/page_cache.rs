@@ -7,6 +7,7 @@
 //! when the file is cut short or gone, or when reclaim takes it.
 
 mod balance;
+mod bio;
 mod dirty;
 mod drop;
 mod ext4;
@@ -26,7 +27,7 @@ mod xfs;
 
 use std::{
     cmp::Reverse,
-    collections::{BTreeMap, BinaryHeap},
+    collections::{BTreeMap, BinaryHeap, VecDeque},
     hash::{BuildHasherDefault, DefaultHasher},
 };
 
@@ -102,6 +103,8 @@ pub struct PageCache {
     free_files: BinaryHeap<Reverse<u32>>,
     nodes: Nodes,
     disk: Disk<InodeId>,
+    /// The bios of each request, as they are in its queue.
+    bios: VecDeque<Vec<Object>>,
     counts: PerZone<FileCounts>,
     /// Blocks of the disk that are taken, or promised to dirty pages.
     blocks_used: u64,
@@ -156,6 +159,7 @@ impl PageCache {
             free_files: BinaryHeap::new(),
             nodes: Nodes::default(),
             disk: Disk::new(DiskSpec::default()),
+            bios: VecDeque::new(),
             counts: PerZone::new(vec![FileCounts::default(); zones]),
             blocks_used: 0,
             dentries: PerNode::new(machine, |_| Ordered::default()),
@@ -285,6 +289,7 @@ impl PageCache {
             .chain(self.buffers())
             .chain(self.xfs.objects())
             .chain(self.ext4.objects())
+            .chain(self.bios.iter().flatten().copied())
     }
 
     /// Pages of buffers of metadata.
@@ -426,6 +431,7 @@ impl Mm {
     pub(crate) fn send_writes(&mut self, cx: &mut Cx, requests: u64) {
         for at in 0..requests {
             self.cache.disk.submit(cx, InodeId(0), (2 * at, 1), true);
+            self.cache.bios.push_back(Vec::new());
         }
     }
 

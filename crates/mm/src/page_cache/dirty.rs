@@ -18,8 +18,8 @@ use crate::{
 };
 
 /// The log of XFS, a buffer of metadata, and a block of the journal lie where no file has a page.
-const LOG: u64 = METADATA - (1 << 32);
-const METADATA: u64 = JOURNAL - METADATA_PAGES as u64;
+pub(super) const LOG: u64 = METADATA - (1 << 32);
+pub(super) const METADATA: u64 = JOURNAL - METADATA_PAGES as u64;
 pub(super) const METADATA_PAGES: u32 = 4;
 /// A block of the journal.
 pub(super) const JOURNAL: u64 = u64::MAX;
@@ -178,7 +178,10 @@ impl Mm {
     /// Sends a request for pages that are marked for it (`submit_bio`): where the disk is memory it is over, and so is what
     /// the pages were marked for. When it will be done.
     pub(super) fn submit_request(&mut self, cx: &mut Cx, id: InodeId, pages: (u64, u32), is_write: bool) -> Time {
+        let before = self.cache.disk.requests();
         let done = self.cache.disk.submit(cx, id, pages, is_write);
+        let is_new = self.cache.disk.requests() > before;
+        self.alloc_bios(cx, id, pages, is_write, is_new);
         if self.cache.disk.is_memory() {
             self.complete_requests(cx);
         }
@@ -202,6 +205,7 @@ impl Mm {
     fn complete_requests(&mut self, cx: &mut Cx) {
         // Bound: what was sent.
         while let Some(request) = self.cache.disk.next_done(cx.now()) {
+            self.free_bios(cx);
             for index in (0..u64::from(request.pages)).map(|n| request.index + n) {
                 if request.is_write { self.end_write(cx, request, index) } else { self.end_read(cx, request, index) }
             }

@@ -1,5 +1,6 @@
 //! Files on a machine that is too small for them. Every step is followed by a walk over everything.
 
+mod bio;
 mod ext4;
 mod random;
 mod xfs;

@@ -117,8 +117,8 @@ mod tests {
                 (layout.order.0, layout.objects)
             })
         };
-        let orders = [0, 1, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0];
-        let objects = [20, 5, 16, 21, 3, 7, 39, 4, 24, 10, 8, 4, 64, 99, 34];
+        let orders = [0, 1, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0];
+        let objects = [20, 5, 16, 21, 3, 7, 39, 4, 24, 10, 8, 4, 64, 99, 34, 21, 4, 1];
         let usual: Vec<_> = orders.into_iter().zip(objects).collect();
         assert_eq!(of(1).to_vec(), usual);
         let small: Vec<_> = of(0).into_iter().zip(usual).filter(|(small, usual)| small != usual).collect();
@@ -162,7 +162,7 @@ mod tests {
 
     #[test]
     fn a_cpu_keeps_fewer_of_larger_objects() {
-        let limits = [120, 24, 120, 120, 24, 54, 120, 54, 120, 54, 54, 54, 120, 120, 120];
+        let limits = [120, 24, 120, 120, 24, 54, 120, 54, 120, 54, 54, 54, 120, 120, 120, 120, 54, 24];
         assert_eq!(Cache::ALL.map(cpu_limit), limits);
         assert_eq!((shared_batches(Cache::VmArea, 1), shared_batches(Cache::VmArea, 2)), (0, 8));
     }

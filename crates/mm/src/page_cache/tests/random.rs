@@ -136,6 +136,7 @@ impl Beside {
         }
         self.idle = idle;
         self.sum.reach("marks are raised", u64::from(lab.mm.zones()[0].boost > 0));
+        self.sum.reach("bios are on their way", lab.mm.cache.bios.iter().flatten().count() as u64);
     }
 }
 
@@ -268,6 +269,7 @@ fn contents_survive_reclaim_writing_reading_migration_and_truncation() {
         "inodes are reclaimed",
         "buffers are reclaimed",
         "blocks of ext4 are reclaimed",
+        "bios are on their way",
         "marks are raised",
         "who cannot wait is served under a boost",
     ] {
