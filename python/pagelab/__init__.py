@@ -27,6 +27,7 @@ from ._judged import (
 )
 from ._result import Result, load
 from ._run import run
+from ._sweep import sweep
 from ._table import Column, Table
 
 __all__ = [
@@ -50,4 +51,5 @@ __all__ = [
     "noise",
     "program",
     "run",
+    "sweep",
 ]

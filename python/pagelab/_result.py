@@ -76,6 +76,16 @@ class Result:
         flags = ["--full"] * full + ["--causes"] * causes
         return call(["show", self.path, *option("--seeds", self._seeds), *flags])[0]
 
+    def maps(self, *metrics: str, gate: float | None = None, markdown: bool = False) -> str:
+        """The maps of a sweep as the program draws them, of these rows (``"amean"``, a metric, a case, a counter) or all means;
+        ``gate``: from how many per cent on a difference matters.
+
+        Raises:
+            UsageError: no setting has several values.
+        """
+        words = [*option("--metrics", ",".join(metrics) or None), *option("--gate", gate), *["--format", "markdown"] * markdown]
+        return call(["sweep", "--result", self.path, *words])[0]
+
     def __fspath__(self) -> str:
         return os.fspath(self.path)
 

@@ -57,11 +57,7 @@ def run(
         Interrupted: a KeyboardInterrupt; finished cells are kept.
     """
     words: list[str | os.PathLike[str]] = ["run", experiment, "--seeds", seeds_word(seeds), "--progress", "json"]
-    for name, value in (set or {}).items():
-        words += ["--set", f"{name}={_values(name, value)}"]
-    for flag, names in (("--variant", variant), ("--target", target), ("--kernel", kernel)):
-        for name in _names(names):
-            words += [flag, name]
+    words += [*setting_words(set or {}), *named("--variant", variant), *named("--target", target), *named("--kernel", kernel)]
     words += option("--machine", None if machine is None else os.fspath(machine))
     words += option("--state", None if state is None else os.fspath(state))
     words += option("--output", None if out is None else os.fspath(out))
@@ -76,10 +72,15 @@ def run(
     return result
 
 
-def _names(names: Names) -> list[str]:
-    if isinstance(names, (str, os.PathLike)):
-        return [os.fspath(names)]
-    return [os.fspath(name) for name in names]
+def setting_words(settings: Mapping[str, Setting | Sequence[Setting]]) -> list[str]:
+    """Settings as options."""
+    return [word for name, value in settings.items() for word in ("--set", f"{name}={_values(name, value)}")]
+
+
+def named(flag: str, names: Names) -> list[str]:
+    """An option for each name."""
+    several = [names] if isinstance(names, (str, os.PathLike)) else names
+    return [word for name in several for word in (flag, os.fspath(name))]
 
 
 def _values(name: str, value: Setting | Sequence[Setting]) -> str:
