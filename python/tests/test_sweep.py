@@ -4,6 +4,7 @@ import os
 import signal
 import subprocess
 import threading
+import time
 
 import pagelab
 import pytest
@@ -107,3 +108,29 @@ def test_a_worker_of_another_program_is_an_error(cluster, here):
     with pytest.raises(pagelab.UsageError, match="is of program 0") as caught:
         client.submit(_sweep.work, line).result()
     assert caught.value.status == 2
+
+
+def test_a_killed_worker_leaves_nothing_running(here):
+    line = orders("there", set={**SPEC["set"], "iterations": 1_000_000, "size": "2MiB", "vm.swappiness": 0})[0]
+    code = "import sys; from pagelab import _sweep; _sweep.work(sys.argv[1])"
+    environment = {**os.environ, "PAGELAB_TEST": str(here)}
+    process = subprocess.Popen([__import__("sys").executable, "-c", code, line], env=environment)
+    mark = f"PAGELAB_TEST={here}".encode()
+
+    def running():
+        found = set()
+        for entry in os.scandir("/proc"):
+            try:
+                with open(f"{entry.path}/environ", "rb") as file:
+                    if mark in file.read().split(b"\0"):
+                        found.add(int(entry.name))
+            except (OSError, ValueError):
+                continue
+        return found
+
+    while len(running()) < 3:
+        time.sleep(0.01)
+    process.kill()
+    process.wait()
+    while running():
+        time.sleep(0.01)

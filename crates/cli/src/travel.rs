@@ -1,10 +1,15 @@
 //! Cells that are worked on elsewhere: lines out, a worker, and lines back.
 
 use std::{
-    io::{self, BufRead, Read, Write},
+    io::{self, Read, Write},
     path::Path,
     process::ExitCode,
-    sync::{Arc, atomic::AtomicBool},
+    sync::{
+        Arc,
+        atomic::{AtomicBool, Ordering},
+        mpsc::{self, RecvTimeoutError},
+    },
+    thread,
 };
 
 use lab::{
@@ -14,6 +19,7 @@ use lab::{
         travel::{self, Lines},
     },
 };
+use linux::worker::{LOOK_UP, stop_when_unread};
 
 use crate::{args, print};
 
@@ -27,13 +33,24 @@ fn in_lines(lines: &[String]) -> String {
     lines.iter().map(|line| format!("{line}\n")).collect()
 }
 
-/// Works on each line of stdin, and prints each result when it is there.
+/// Works on each line of stdin, and prints each result when it is there. Stops when the process that reads these has ended.
 pub(crate) fn worker() -> anyhow::Result<ExitCode> {
     let stop = Arc::new(AtomicBool::new(false));
     lab::interrupt::set_on_signal(&stop)?;
+    stop_when_unread(&stop);
+    // A thread of its own reads: reading goes on after a signal.
+    let (send, lines) = mpsc::sync_channel(0);
+    thread::spawn(move || io::stdin().lines().try_for_each(|line| send.send(line)));
     let mut code = ExitCode::SUCCESS;
-    for line in io::stdin().lock().lines() {
-        let line = line.map_err(|error| UsageError(format!("worker: cannot read a line: {error}")))?;
+    loop {
+        let line = match lines.recv_timeout(LOOK_UP) {
+            Ok(line) => line.map_err(|error| UsageError(format!("worker: cannot read a line: {error}")))?,
+            Err(RecvTimeoutError::Timeout) if stop.load(Ordering::Relaxed) => {
+                return Err(RunError::InterruptedEarly.into());
+            }
+            Err(RecvTimeoutError::Timeout) => continue,
+            Err(RecvTimeoutError::Disconnected) => return Ok(code),
+        };
         if line.trim().is_empty() {
             continue;
         }
@@ -50,7 +67,6 @@ pub(crate) fn worker() -> anyhow::Result<ExitCode> {
             Err(error) => return Err(error.into()),
         }
     }
-    Ok(code)
 }
 
 /// Makes the result of what came back.

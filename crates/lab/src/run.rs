@@ -37,7 +37,7 @@ use units::Bytes;
 use self::{
     at_once::{News, in_order},
     boot::{boots, guest_plan, modules},
-    directory::{discard, fresh_directory, open},
+    directory::{Opened, column_of_system, discard, fresh_directory, open},
     outside::Outside,
     system::{capture_json, system},
 };
@@ -100,15 +100,14 @@ pub struct Finished {
 pub fn run(request: &Request, stop: &AtomicBool, progress: &mut dyn Progress) -> Result<Finished, RunError> {
     let plan = Plan::new(request, |image| choose_accelerator(image, stop, progress))?;
     let directory = request.out.clone().map_or_else(|| fresh_directory(&plan), Ok)?;
-    let (store, done) = open(&directory, &plan)?;
-    let done: BTreeSet<Key> = done.into_iter().collect();
+    let Opened { store, done, systems } = open(&directory, &plan)?;
     if !done.is_empty() {
         progress.note(&format!("resuming {}: {} of {} cells are there", directory.display(), done.len(), plan.cells()));
     }
     let finished = done.len();
     let (failures, unable) = (Vec::new(), Vec::new());
     let mut runner =
-        Runner { plan: &plan, store, done, measured: finished, finished, failures, unable, stop, progress };
+        Runner { plan: &plan, store, systems, done, measured: finished, finished, failures, unable, stop, progress };
     let outcome = plan.sessions.iter().try_for_each(|session| runner.session(session));
     let Runner { failures, done, measured, unable, .. } = runner;
     if outcome.is_ok() && measured == 0 && failures.is_empty() {
@@ -200,6 +199,8 @@ impl From<StoreError> for Stopped {
 struct Runner<'a> {
     plan: &'a Plan,
     store: Store,
+    /// Columns whose system is in the store.
+    systems: BTreeSet<Column>,
     done: BTreeSet<Key>,
     finished: usize,
     /// Cells that have a result.
@@ -317,7 +318,11 @@ impl Runner<'_> {
             return Ok(());
         };
         let machine = with_settings(machine, &session.settings);
-        self.keep(&sim_system(session, &machine))?;
+        let record = sim_system(session, &machine);
+        // A run that goes on finds a real machine as it is now, and the same simulated one.
+        if column_of_system(&record).is_some_and(|column| self.systems.insert(column)) {
+            self.keep(&record)?;
+        }
         let (plan, directory) = (self.plan, self.directory());
         let order = |key: &Key| sim_order((plan, session), (variant, start, twin_of), &machine, &directory, key);
         self.workers(session, missing, order)

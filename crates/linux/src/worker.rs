@@ -3,9 +3,10 @@
 
 use std::{
     io::{self, Read, Write},
-    os::unix::process::ExitStatusExt,
+    os::{fd::AsFd, unix::process::ExitStatusExt},
     process::{Child, Command, ExitStatus, Stdio},
     sync::{
+        Arc,
         atomic::{AtomicBool, Ordering},
         mpsc,
     },
@@ -14,6 +15,8 @@ use std::{
 };
 
 use nix::{
+    errno::Errno,
+    poll::{PollFd, PollFlags, PollTimeout, poll},
     sys::signal::{Signal, kill},
     unistd::Pid,
 };
@@ -30,7 +33,7 @@ pub const CELL_COMMAND: &str = "cell";
 pub const REFUSED: u8 = 2;
 
 /// How often a waiting loop looks whether it should stop.
-const LOOK_UP: Duration = Duration::from_millis(50);
+pub const LOOK_UP: Duration = Duration::from_millis(50);
 
 /// Why a worker gave no line.
 #[derive(Debug, thiserror::Error)]
@@ -85,6 +88,22 @@ pub fn run(order: &[u8], timeout_s: Option<u64>, stop: &AtomicBool) -> Result<St
     }
     let said = if said.is_empty() { String::new() } else { format!(": {said}") };
     Err(WorkerError::Died(format!("{}{said}", ending(status))))
+}
+
+/// Sets the flag once nothing can read the standard output of this process: the process at the other end of the pipe has ended,
+/// and work for it is in vain. A file or a terminal can always be read.
+pub fn stop_when_unread(stop: &Arc<AtomicBool>) {
+    let stop = Arc::clone(stop);
+    thread::spawn(move || {
+        let stdout = io::stdout();
+        // An error is reported without being asked for.
+        let mut watched = [PollFd::new(stdout.as_fd(), PollFlags::empty())];
+        let mut told = poll(&mut watched, PollTimeout::NONE);
+        while told == Err(Errno::EINTR) {
+            told = poll(&mut watched, PollTimeout::NONE);
+        }
+        stop.store(told.is_ok(), Ordering::Relaxed);
+    });
 }
 
 fn reader(stream: Option<impl Read + Send + 'static>) -> thread::JoinHandle<String> {

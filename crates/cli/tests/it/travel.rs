@@ -1,11 +1,15 @@
 //! `pagelab cells`, `worker` and `collect`: what comes back is what a run on this machine gives, or nothing.
 
-use std::{fs, process::Stdio};
+use std::{fs, io::Write, process::Stdio, thread};
 
 use crate::support::{
     document,
-    room::{Answer, Room},
+    room::{Answer, PATIENCE_S, Room, within},
     words,
+};
+use nix::{
+    sys::signal::{Signal, kill},
+    unistd::Pid,
 };
 use report::RESULT_FILE;
 
@@ -116,4 +120,85 @@ fn a_worker_refuses_what_is_not_for_it() {
     room.run(&["cells", "fault-storm", "--set", "vm.swapiness=1", "-o", "x"]).expect(2).says(&["vm.swappiness"]);
     room.run(&["collect", "nowhere", "-"]).expect(2).says(&["nowhere"]);
     assert!(!room.here().join("x").exists() && !room.here().join("nowhere").exists());
+}
+
+/// A line whose cell takes longer than any test waits.
+fn endless(room: &Room) -> String {
+    let spec = ["cells", "fault-storm", "--machine", "one-node-512m", "--variant", "v6.1", "--seeds", "1"];
+    let set = ["--set", "tasks=1", "--set", "model=threads", "--set", "page=base", "--set", "iterations=1000000"];
+    room.run(&words(&[&spec, &set, &["-o", "endless"]])).expect(0).stdout
+}
+
+fn runs_a_cell(room: &Room) -> bool {
+    room.processes().iter().any(|found| found.command_line.trim_end().ends_with(" cell"))
+}
+
+/// A signal at a parent's death comes when the thread ends that has forked, and schedulers hand work to threads that end.
+#[test]
+fn a_worker_outlives_the_thread_that_has_started_it() {
+    let room = Room::new();
+    let line = orders(&room)[0].clone();
+    let mut worker = thread::scope(|scope| {
+        let start = scope.spawn(|| {
+            let mut command = room.command(&["worker"]);
+            command.stdin(Stdio::piped()).stdout(Stdio::piped());
+            command.spawn().expect("a worker")
+        });
+        start.join().expect("the thread has ended")
+    });
+    writeln!(worker.stdin.take().expect("a pipe"), "{line}").expect("it reads");
+    let output = worker.wait_with_output().expect("it ends");
+    assert!(output.status.success(), "{output:?}");
+    assert_eq!(String::from_utf8_lossy(&output.stdout).lines().count(), 1);
+}
+
+#[test]
+fn a_worker_ends_with_the_process_that_reads_its_lines() {
+    let room = Room::new();
+    let line = endless(&room);
+    let mut command = room.command(&["worker"]);
+    let mut worker =
+        command.stdin(Stdio::piped()).stdout(Stdio::piped()).stderr(Stdio::null()).spawn().expect("a worker");
+    let mut orders = worker.stdin.take().expect("a pipe");
+    orders.write_all(line.as_bytes()).expect("it reads");
+    assert!(within(PATIENCE_S, || runs_a_cell(&room)));
+    // More lines may come, and nothing takes results.
+    drop(worker.stdout.take());
+    assert!(!worker.wait().expect("it ends").success());
+    room.assert_nothing_left("a worker that nothing reads");
+}
+
+#[test]
+fn a_cell_ends_with_its_worker_and_a_worker_with_ctrl_c() {
+    let room = Room::new();
+    let file = room.give("orders", endless(&room));
+    let start = || {
+        let mut command = room.command(&["worker"]);
+        command.stdin(Stdio::from(fs::File::open(&file).expect("it was written")));
+        let running = room.start(command);
+        assert!(within(PATIENCE_S, || runs_a_cell(&room)));
+        running
+    };
+    let killed = start();
+    killed.signal(Signal::SIGKILL);
+    killed.wait();
+    room.assert_nothing_left("a worker that was killed");
+    let stopped = start();
+    stopped.press_ctrl_c();
+    stopped.wait().expect(130);
+    // One that waits for lines, too.
+    let mut command = room.command(&["worker"]);
+    let mut waiting =
+        command.stdin(Stdio::piped()).stdout(Stdio::piped()).stderr(Stdio::null()).spawn().expect("a worker");
+    // Waiting for its end would close its stdin, which ends it too.
+    let _orders = waiting.stdin.take();
+    let catches = |pid: u32| {
+        let status = fs::read_to_string(format!("/proc/{pid}/status")).unwrap_or_default();
+        let caught = status.lines().find_map(|line| line.strip_prefix("SigCgt:")).unwrap_or_default();
+        u64::from_str_radix(caught.trim(), 16).is_ok_and(|caught| caught & (1 << (Signal::SIGINT as i32 - 1)) != 0)
+    };
+    assert!(within(PATIENCE_S, || catches(waiting.id())));
+    kill(Pid::from_raw(waiting.id().cast_signed()), Signal::SIGINT).expect("a child");
+    assert_eq!(waiting.wait().expect("it ends").code(), Some(130));
+    room.assert_nothing_left("workers that were interrupted");
 }

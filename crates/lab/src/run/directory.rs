@@ -1,11 +1,12 @@
 //! The directory of a result: made, opened to go on with the same run, or removed when nothing in it is of use.
 
 use std::{
+    collections::BTreeSet,
     io,
     path::{Path, PathBuf},
 };
 
-use report::{Key, Record, Store, StoreError};
+use report::{Column, Key, Record, Store, StoreError};
 
 use super::{IDENTITY_FILE, RESULTS, key_of, read_identity, states};
 use crate::{
@@ -56,8 +57,17 @@ pub(super) fn fresh_directory(plan: &Plan) -> Result<PathBuf, UsageError> {
     Err(UsageError(format!("{} and {AT_ONCE_MAX} more exist; give a directory with -o", first.display())))
 }
 
-/// Makes the result directory, or opens it to go on with the same run; returns the cells that are already there.
-pub(super) fn open(directory: &Path, plan: &Plan) -> Result<(Store, Vec<Key>), UsageError> {
+/// An open result directory.
+pub(super) struct Opened {
+    pub(super) store: Store,
+    /// The cells that are there.
+    pub(super) done: BTreeSet<Key>,
+    /// The columns whose system is there.
+    pub(super) systems: BTreeSet<Column>,
+}
+
+/// Makes the result directory, or opens it to go on with the same run.
+pub(super) fn open(directory: &Path, plan: &Plan) -> Result<Opened, UsageError> {
     let usage = |error: StoreError| UsageError(error.to_string());
     let identity = plan.identity();
     let place = directory.display();
@@ -88,7 +98,16 @@ pub(super) fn open(directory: &Path, plan: &Plan) -> Result<(Store, Vec<Key>), U
             store.append(&Record::Skipped(skipped.clone())).map_err(usage)?;
         }
     }
-    Ok((store, records.iter().filter_map(key_of).cloned().collect()))
+    let done = records.iter().filter_map(key_of).cloned().collect();
+    Ok(Opened { store, done, systems: records.iter().filter_map(column_of_system).collect() })
+}
+
+/// The column that a record describes the system of.
+pub(super) fn column_of_system(record: &Record) -> Option<Column> {
+    match record {
+        Record::System(system) => Some(system.column()),
+        Record::Cell(_) | Record::Skipped(_) => None,
+    }
 }
 
 /// Refuses to go on with another run.

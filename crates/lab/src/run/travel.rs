@@ -13,7 +13,10 @@ use linux::worker::{self, WorkerError};
 use report::{Cell, Key, Record, Store};
 use serde::{Deserialize, Serialize};
 
-use super::{directory, key_of, read_identity, sim_order, sim_system};
+use super::{
+    directory::{self, Opened, column_of_system},
+    key_of, read_identity, sim_order, sim_system,
+};
 use crate::{
     cell::Order,
     evidence::HASH_DIGITS,
@@ -94,16 +97,13 @@ pub fn lines(request: &Request) -> Result<Vec<String>, UsageError> {
             _ => return Err(UsageError("cells: only simulated cells travel".to_owned())),
         }
     }
-    let (mut store, done) = directory::open(directory, &plan)?;
-    let known = Store::read(directory).map_err(UsageError::from)?.records;
-    let known: BTreeSet<_> = known.iter().filter_map(column_of_system).collect();
-    let done: BTreeSet<Key> = done.into_iter().collect();
+    let Opened { mut store, done, systems } = directory::open(directory, &plan)?;
     let mut lines = Vec::new();
     for session in &plan.sessions {
         let Place::Sim { variant, start, .. } = &session.place else { unreachable!("looked at above") };
         let machine = with_settings(session.machine.clone(), &session.settings);
         let record = sim_system(session, &machine);
-        if column_of_system(&record).is_some_and(|column| !known.contains(&column)) {
+        if column_of_system(&record).is_some_and(|column| !systems.contains(&column)) {
             store.append(&record).map_err(UsageError::from)?;
         }
         for key in session.keys.iter().filter(|key| !done.contains(key)) {
@@ -114,13 +114,6 @@ pub fn lines(request: &Request) -> Result<Vec<String>, UsageError> {
         }
     }
     Ok(lines)
-}
-
-fn column_of_system(record: &Record) -> Option<report::Column> {
-    match record {
-        Record::System(system) => Some(system.column()),
-        Record::Cell(_) | Record::Skipped(_) => None,
-    }
 }
 
 /// Works on a line and returns the line to send back.
