@@ -51,6 +51,18 @@ pub struct Gates {
     pub points: f64,
 }
 
+impl Gates {
+    /// The conditions that a change with a star meets.
+    pub(crate) fn in_words(self, test: &str) -> String {
+        let Self { percent, count, points } = self;
+        format!(
+            "separated ({test}Holm over metrics, and over counters; {} %) and material ({percent} % and more; of counters also \
+             {count} a run, of shares {points} points)",
+            100.0 * LEVEL
+        )
+    }
+}
+
 impl Default for Gates {
     fn default() -> Self {
         Self { percent: 1.0, count: 10.0, points: 0.5 }
@@ -82,7 +94,7 @@ impl Family {
 }
 
 /// The words about a row.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Verdict {
     /// The change is separated from none, is large enough, and is for the better.
@@ -122,6 +134,14 @@ impl Verdict {
     pub fn is_starred(self) -> bool {
         matches!(self, Self::Better | Self::Worse | Self::Differs)
     }
+}
+
+/// The place of a new value in its report, as indices.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct At {
+    pub(crate) table: usize,
+    pub(crate) row: usize,
+    pub(crate) column: usize,
 }
 
 /// One row of two columns.
@@ -186,17 +206,23 @@ pub struct Comparison {
 impl Comparison {
     /// Compares each column of a report with its baseline.
     pub fn of(report: &Report, gates: Gates) -> Self {
-        let (mut rows, mut unmatched) = (Vec::new(), Unmatched::default());
-        for table in &report.tables {
+        Self::with_places(report, gates).0
+    }
+
+    /// The same, with the place of each row's new value.
+    pub(crate) fn with_places(report: &Report, gates: Gates) -> (Self, Vec<At>) {
+        let (mut rows, mut places, mut unmatched) = (Vec::new(), Vec::new(), Unmatched::default());
+        for (at_table, table) in report.tables.iter().enumerate() {
             for (new, head) in table.columns.iter().enumerate().filter(|(at, head)| head.baseline != *at) {
                 let old = head.baseline;
-                for row in &table.rows {
+                for (at_row, row) in table.rows.iter().enumerate() {
                     let Some(family) = Family::of(table, row) else { continue };
                     let name = || format!("{} {}", row.stat, row.operation);
                     match (&row.cells[old], &row.cells[new]) {
                         (Some(before), Some(after)) => {
                             let column = |at: usize| &table.columns[at].column;
                             let side = |at: usize, value| Side { column: column(at), value };
+                            places.push(At { table: at_table, row: at_row, column: new });
                             let row = RowOf { table, row, family };
                             rows.push(row.compared(Pair { baseline: side(old, before), new: side(new, after) }));
                         }
@@ -209,7 +235,7 @@ impl Comparison {
         }
         let mut comparison = Self { gates, rows, unmatched };
         comparison.judge(0);
-        comparison
+        (comparison, places)
     }
 
     /// Judges all rows together, and together with so many `others` that are not here: those among which a row was chosen.

@@ -4,8 +4,8 @@ use std::collections::BTreeMap;
 
 use crate::group::{Group, distinct, groups};
 use crate::record::{Better, Cell, Metric};
-use crate::stats::{self, Pair, Spread};
-use crate::table::{ColumnHead, Form, Kind, Row, Table, Value};
+use crate::stats::{self, Spread};
+use crate::table::{Form, Kind, Row, Table, Value};
 
 /// One table per experiment, workload and metric, in order of first appearance. The samples of all
 /// seeds are pooled.
@@ -45,7 +45,7 @@ fn table(group: &Group<'_>, metric: Identity<'_>) -> Table {
     };
     let block = |&statistic: &Statistic| {
         let block = Block { metric, average, statistic };
-        operations.iter().map(move |operation| block.row(&group.columns, operation))
+        operations.iter().map(move |operation| block.row(operation))
     };
     Table {
         experiment: group.experiment.to_owned(),
@@ -186,14 +186,7 @@ struct Block<'a> {
 }
 
 impl Block<'_> {
-    fn row(self, columns: &[ColumnHead], operation: &Operation) -> Row {
-        let cell = |(pool, head): (&Option<Pool>, &ColumnHead)| {
-            let pool = pool.as_ref()?;
-            let mut value = self.value(pool)?;
-            let baseline = operation.pools[head.baseline].as_ref();
-            value.star = baseline.is_some_and(|baseline| self.star(Pair { baseline, new: pool }));
-            Some(value)
-        };
+    fn row(self, operation: &Operation) -> Row {
         Row {
             metric: match self.statistic {
                 // A share is one number, as in the published tables.
@@ -205,7 +198,7 @@ impl Block<'_> {
             operation: operation.name.clone(),
             better: self.better(),
             form: Form::Hundredths,
-            cells: operation.pools.iter().zip(columns).map(cell).collect(),
+            cells: operation.pools.iter().map(|pool| self.value(pool.as_ref()?)).collect(),
         }
     }
 
@@ -267,18 +260,5 @@ impl Block<'_> {
             Average::Harmonic => stats::hstddev(samples),
         };
         Some(Spread { mean: self.mean(samples)?, stddev })
-    }
-
-    /// Only mean rows have stars, and only where a direction is better.
-    fn star(self, pair: Pair<&Pool>) -> bool {
-        if !matches!(self.statistic, Statistic::Mean | Statistic::Percentage) || self.metric.better == Better::None {
-            return false;
-        }
-        let baseline = self.spread(&pair.baseline.samples);
-        let new = self.spread(&pair.new.samples);
-        match (baseline, new) {
-            (Some(baseline), Some(new)) => stats::significant(Pair { baseline, new }),
-            _ => false,
-        }
     }
 }

@@ -3,12 +3,14 @@
 //! Differs: columns grow and header lines stay whole where mmtests shifts a row or drops a letter; a
 //! value that is not there is blank instead of zero; a table where every column is its own baseline
 //! has no percentages, which would all be 0.00%; a simulator beside the kernel whose twin it is has a ratio instead of one; a
-//! last line gives unit and direction.
+//! last line gives unit and direction; a star is that of [`Comparison`](crate::compare::Comparison), which needs several runs,
+//! where mmtests looks whether the intervals of single samples overlap.
 
 use crate::checks::{CheckRow, CheckTable};
+use crate::compare::{Gates, Verdict};
 use crate::mmtests_2015;
 use crate::record::Better;
-use crate::short::NOT_COUNTED;
+use crate::short::{NOT_COUNTED, WIDTH, text::fold};
 use crate::stats::{Pair, percent_change};
 use crate::table::{Against, ColumnHead, Kind, Layout, Report, Row, Table, Value};
 
@@ -23,7 +25,12 @@ pub fn to_text(report: &Report) -> String {
     };
     let tables = report.tables.iter().map(table_text);
     let checks = report.checks.iter().map(checks_text);
-    tables.chain(checks).collect::<Vec<String>>().join("\n")
+    let text = tables.chain(checks).collect::<Vec<String>>().join("\n");
+    if text.contains("%*") {
+        let rule = fold(&format!("* {}", Gates::default().in_words("")), WIDTH);
+        return text + "\n" + &rule.iter().map(|line| format!("{line}\n")).collect::<String>();
+    }
+    text
 }
 
 /// One table: title, header lines, rows, unit and direction.
@@ -82,7 +89,7 @@ fn row_cells(table: &Table, row: &Row) -> Vec<String> {
             return format!("{number} {ratio:>width$}", width = PERCENT_WIDTH - 1);
         }
         match baseline.and_then(|baseline| percent_change(row.better, pair(baseline))) {
-            Some(percent) if value.star => format!("{number} *{percent:7.2}%*"),
+            Some(percent) if value.verdict.is_some_and(Verdict::is_starred) => format!("{number} *{percent:7.2}%*"),
             Some(percent) => format!("{number} ({percent:7.2}%)"),
             None => format!("{number}{}", " ".repeat(PERCENT_WIDTH)),
         }

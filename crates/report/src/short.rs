@@ -4,7 +4,6 @@
 mod across;
 mod by_test;
 mod legend;
-mod luck;
 mod number;
 mod pivot;
 mod strip;
@@ -15,7 +14,6 @@ use std::collections::BTreeMap;
 
 use self::{
     legend::{Seen, Sign},
-    luck::Luck,
     number::{SAME, change, number, range, ratio},
     pivot::{Line, Pivot},
     strip::{Field, Strip},
@@ -33,8 +31,8 @@ use crate::{
 /// Characters of a line.
 pub const WIDTH: usize = 80;
 
-/// A change that may be luck.
-const LUCK: char = '~';
+/// A change that is separated from none, and large enough to matter.
+const STAR: char = '*';
 /// Something was chosen so that the published value comes out.
 const FITTED: char = 'f';
 /// It is known that the published value does not come out.
@@ -250,10 +248,9 @@ impl Short<'_> {
                 let is_twin = matches!(against, Against::Kernel(_));
                 texts[CHANGE] = if is_twin { ratio(pair) } else { change(pair) };
                 seen.sign(if is_twin { Sign::Ratio } else { Sign::Change });
-                let runs = Pair { baseline: &baseline.of_seeds, new: &value.of_seeds };
-                if let Some(luck) = luck::of(runs).filter(|_| !is_twin && value.share.is_none()) {
-                    seen.tested(luck);
-                    texts[MARKS].extend((luck != Luck::Unlikely).then_some(LUCK));
+                if let Some(verdict) = value.verdict.filter(|_| !is_twin) {
+                    seen.verdict(verdict);
+                    texts[MARKS].extend(verdict.is_starred().then_some(STAR));
                 }
             }
             if let Some(share) = value.share {

@@ -6,6 +6,7 @@ use serde::{Deserialize, Serialize};
 
 use crate::checks::{CheckTable, checks};
 use crate::classic;
+use crate::compare::{Comparison, Gates, Verdict};
 use crate::counters;
 use crate::duration;
 use crate::extfrag;
@@ -41,14 +42,26 @@ impl Report {
 
     /// The tables that a layout has, of cells that may be of several results, compared with a column.
     pub fn against(baseline: &Baseline, layout: Layout, cells: &[Cell], counter_threshold: u64) -> Self {
-        match layout {
-            Layout::Head => Self::head(&groups_against(cells, baseline), cells, counter_threshold),
-            Layout::Classic => classic::report(&groups_against(cells, baseline)),
+        let groups = groups_against(cells, baseline);
+        let report = match layout {
+            Layout::Head => Self::head(&groups, cells, counter_threshold),
+            Layout::Classic => classic::report(&groups),
             Layout::WillItScale | Layout::Cases => {
-                let groups = groups_against(cells, baseline);
                 will_it_scale::report(&groups, layout, Self::head(&groups, cells, counter_threshold))
             }
+        };
+        report.judged()
+    }
+
+    /// With the verdict on each change: those that `compare` has of the same columns, all rows taken together.
+    #[must_use]
+    pub fn judged(mut self) -> Self {
+        let (comparison, places) = Comparison::with_places(&self, Gates::default());
+        for (row, at) in comparison.rows.iter().zip(places) {
+            let value = self.tables[at.table].rows[at.row].cells[at.column].as_mut();
+            value.expect("a value was compared").verdict = Some(row.verdict);
         }
+        self
     }
 
     fn head(groups: &[Group<'_>], cells: &[Cell], counter_threshold: u64) -> Self {
@@ -216,8 +229,9 @@ pub struct Value {
     pub low: Option<f64>,
     /// 97.5 % point of the same.
     pub high: Option<f64>,
-    /// Whether it differs from its baseline by more than the samples spread.
-    pub star: bool,
+    /// The word on its change from its baseline, as of [`Comparison`]; none where runs are not compared.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub verdict: Option<Verdict>,
     /// Its part of the column's total of the case, in per cent, where values are parts of one.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub share: Option<f64>,
@@ -227,7 +241,7 @@ impl Value {
     /// A value with its range over seeds.
     pub(crate) fn over_seeds(value: f64, of_seeds: BTreeMap<u64, f64>) -> Self {
         let (low, high) = interval(&of_seeds.values().copied().collect::<Vec<f64>>());
-        Self { value, of_seeds, low, high, star: false, share: None }
+        Self { value, of_seeds, low, high, verdict: None, share: None }
     }
 
     /// What texts show of single runs, if there is more than one: the smallest and the largest; from [`MANY_RUNS`] on the 2.5

@@ -2,6 +2,8 @@
 
 use std::path::Path;
 
+use serde_json::Value;
+
 use crate::support::room::Room;
 
 fn recorded(name: &str) -> String {
@@ -92,4 +94,27 @@ fn a_ladder_climbs_rules_and_goes_on_where_it_stopped() {
     assert_eq!(again.stdout, first.stdout);
     room.run(&["ladder", "v4.1-rc2", "+9", "-w", "fault-storm"]).expect(2).says(&["unknown step \"+9\""]);
     room.run(&["noise", &readme(), "--format", "csv"]).expect(0);
+}
+
+/// One rule for tables and comparisons.
+#[test]
+fn a_table_of_a_result_has_the_stars_that_compare_gives() {
+    let room = Room::new();
+    let json = |command: &str| -> Value {
+        let text = room.run(&[command, &readme(), "--format", "json"]).expect(0).stdout;
+        serde_json::from_str(&text).expect("JSON")
+    };
+    let list = |value: &Value| value.as_array().expect("a list").clone();
+    let shown = list(&json("show")["report"]["tables"]).into_iter().flat_map(|table| {
+        let rows = list(&table["rows"]);
+        let of_column = |column: usize| rows.iter().map(move |row| row["cells"][column]["verdict"].clone());
+        (0..list(&table["columns"]).len()).flat_map(of_column).collect::<Vec<Value>>()
+    });
+    let shown: Vec<Value> = shown.filter(|verdict| !verdict.is_null()).collect();
+    let compared = list(&json("compare")["comparison"]["rows"]);
+    let compared: Vec<Value> = compared.iter().map(|row| row["verdict"].clone()).collect();
+    assert_eq!(shown, compared);
+    assert!(compared.contains(&"better".into()) && compared.contains(&"cannot_tell".into()));
+    let text = room.run(&["show", &readme()]).expect(0).stdout;
+    assert!(!text.contains('~') && text.contains("* separated (Holm over metrics"), "{text}");
 }

@@ -134,20 +134,20 @@ fn against_published(tables: &[&str]) -> String {
     };
     let rows: Vec<(Vec<i64>, bool)> = tables
         .iter()
-        .flat_map(|table| table.lines().skip(1).map(|line| (changes(line), line.contains('~'))))
+        .flat_map(|table| table.lines().skip(1).map(|line| (changes(line), line.contains('*'))))
         .filter(|(changes, _)| !changes.is_empty())
         .collect();
     let opposite: Vec<bool> = rows
         .iter()
-        .filter_map(|(changes, may_be_luck)| {
+        .filter_map(|(changes, has_star)| {
             let [ours, theirs] = changes.as_slice() else { panic!("a row has two changes: {changes:?}") };
-            (ours * theirs < 0).then_some(*may_be_luck)
+            (ours * theirs < 0).then_some(*has_star)
         })
         .collect();
-    let luck = opposite.iter().filter(|may_be_luck| **may_be_luck).count();
+    let stars = opposite.iter().filter(|has_star| **has_star).count();
     format!(
         "In {} of these {} rows the simulated change has the opposite sign of the published one \
-         ({luck} of the {} are marked `~`).\n{WHY} says what does not come out.\n\n",
+         ({stars} of the {} have a `*`).\n{WHY} says what does not come out.\n\n",
         opposite.len(),
         rows.len(),
         opposite.len()
@@ -257,10 +257,10 @@ fn the_readmes_variant_can_be_run() {
 
 #[test]
 fn rows_that_go_another_way_are_counted() {
-    let table = "title -9%\n  without with\nfault-1 10 f 10 12 +20% 10-14 ~ 8 -20%\nfault-2 10 10 9 -10% 8-9 9 -10%\n\
+    let table = "title -9%\n  without with\nfault-1 10 f 10 12 +20% 10-14 * 8 -20%\nfault-2 10 10 9 -10% 8-9 9 -10%\n\
                  fault-3 10 10 11 +10% 11-12 9 -9%\nfault-4 10 10 10 0% = 9 -9%";
     let text = against_published(&[table]);
-    assert!(text.starts_with("In 2 of these 4 rows ") && text.contains("(1 of the 2 are marked `~`)"), "{text}");
+    assert!(text.starts_with("In 2 of these 4 rows ") && text.contains("(1 of the 2 have a `*`)"), "{text}");
 }
 
 #[test]

@@ -150,7 +150,6 @@ fn details(row: &Compared) -> Vec<String> {
 
 /// The rule, the runs, and how often a table like this has a false star.
 fn foot(comparison: &Comparison, full: bool) -> Vec<String> {
-    let gates = comparison.gates;
     let count = |verdict: Verdict| comparison.rows.iter().filter(|row| row.verdict == verdict).count();
     let hidden =
         comparison.rows.iter().filter(|row| row.family == Family::Counters && !row.verdict.is_starred()).count();
@@ -158,13 +157,8 @@ fn foot(comparison: &Comparison, full: bool) -> Vec<String> {
     let mut runs: Vec<String> = comparison.runs().values().map(|(old, new)| format!("{old} and {new}")).collect();
     runs.dedup();
     lines.push(fit(&format!("{} rows; runs of each: {}", comparison.rows.len(), list("", &runs, 48)), WIDTH));
-    let rule = format!(
-        "* separated (paired t of seeds, else Welch's, of logarithms where all are positive; Holm over metrics, and over \
-         counters; 5 %) and material ({} % and more; of counters also {} a run, of shares {} points). At most one such table in \
-         20 has a false star.",
-        gates.percent, gates.count, gates.points
-    );
-    lines.extend(fold(&rule, WIDTH));
+    let rule = comparison.gates.in_words("paired t of seeds, else Welch's, of logarithms where all are positive; ");
+    lines.extend(fold(&format!("* {rule}. At most one such table in 20 has a false star."), WIDTH));
     if comparison.rows.iter().any(|row| matches!(&row.tested, Tested::By(Test { percent: None, .. }))) {
         lines.extend(fold("(a..b): of differences, where a number is 0 or negative", WIDTH));
     }

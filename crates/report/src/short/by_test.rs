@@ -1,9 +1,8 @@
 //! Tables of will-it-scale as its users post them: a line for each kernel and number of tasks, and tests side by side.
 
 use super::{
-    LUCK, Short, WIDTH,
+    STAR, Short, WIDTH,
     legend::{Seen, Sign},
-    luck::{self, Luck},
     number::number,
     strip::{self, Field, Strip},
     text::fold,
@@ -11,7 +10,7 @@ use super::{
 use crate::{
     group::distinct,
     record::Better,
-    stats::{self, Pair},
+    stats,
     table::{Against, Kind, Row, Value},
     will_it_scale::test_and_quantity,
 };
@@ -96,10 +95,9 @@ pub(super) fn texts(short: Short<'_>, row: &Row, column: usize, compares: bool, 
         if let Some(other) = baseline.and_then(|other| short.measured(row, other)) {
             texts[CHANGE] = tenths(value.value / other.value - 1.0, "+");
             seen.sign(Sign::Change);
-            let runs = Pair { baseline: &other.of_seeds, new: &value.of_seeds };
-            if let Some(luck) = luck::of(runs) {
-                seen.tested(luck);
-                texts[MARKS].extend((luck != Luck::Unlikely).then_some(LUCK));
+            if let Some(verdict) = value.verdict {
+                seen.verdict(verdict);
+                texts[MARKS].extend(verdict.is_starred().then_some(STAR));
             }
         }
         if let Some(deviation) = deviation(value).filter(|_| short.table.better != Better::None) {

@@ -2,12 +2,11 @@
 
 use std::collections::BTreeSet;
 
-use super::{
-    FITTED, WIDTH, WRONG,
-    luck::{FEW, Luck},
-    text::fold,
+use super::{FITTED, WIDTH, WRONG, text::fold};
+use crate::{
+    compare::{Gates, Verdict},
+    table::MANY_RUNS,
 };
-use crate::table::MANY_RUNS;
 
 /// A sign in a table that a reader has to know.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
@@ -17,7 +16,7 @@ pub(super) enum Sign {
     Change,
     Ratio,
     Deviation,
-    Luck,
+    Verdict,
     Fitted,
     Wrong,
     Combined,
@@ -27,7 +26,7 @@ impl Sign {
     /// What numbers are.
     const NUMBERS: [Self; 5] = [Self::Range, Self::Same, Self::Change, Self::Ratio, Self::Deviation];
     /// What marks are.
-    const MARKS: [Self; 4] = [Self::Luck, Self::Fitted, Self::Wrong, Self::Combined];
+    const MARKS: [Self; 4] = [Self::Verdict, Self::Fitted, Self::Wrong, Self::Combined];
 }
 
 /// Which signs the tables had.
@@ -36,8 +35,8 @@ pub(super) struct Seen {
     signs: BTreeSet<Sign>,
     /// Of how many runs ranges are.
     runs: BTreeSet<usize>,
-    /// What runs said about changes.
-    luck: BTreeSet<Luck>,
+    /// The words about changes that are shown.
+    verdicts: BTreeSet<Verdict>,
     /// Whether changes of published values were among them.
     published: bool,
 }
@@ -68,47 +67,53 @@ impl Seen {
         self.sign(Sign::Change);
     }
 
-    /// What runs say about a change that is shown.
-    pub(super) fn tested(&mut self, luck: Luck) {
-        self.luck.insert(luck);
-        if luck != Luck::Unlikely {
-            self.sign(Sign::Luck);
-        }
+    /// The word about a change that is shown.
+    pub(super) fn verdict(&mut self, verdict: Verdict) {
+        self.verdicts.insert(verdict);
+        self.sign(Sign::Verdict);
     }
 
     /// What numbers are, then what marks are. `reasons` is where a reader finds why rows are known to be off.
     pub(super) fn lines(&self, reasons: &str) -> Vec<String> {
         let meanings = |signs: &[Sign]| {
             let there = signs.iter().filter(|sign| self.signs.contains(sign));
-            there.map(|sign| self.meaning(*sign, reasons)).collect::<Vec<String>>()
+            there.flat_map(|sign| self.meanings(*sign, reasons)).collect::<Vec<String>>()
         };
         [meanings(&Sign::NUMBERS), meanings(&Sign::MARKS)].iter().flat_map(|group| packed(group)).collect()
     }
 
-    fn meaning(&self, sign: Sign, reasons: &str) -> String {
-        match sign {
-            Sign::Range => return format!("low-high: {}", self.ends()),
+    fn meanings(&self, sign: Sign, reasons: &str) -> Vec<String> {
+        let meaning = match sign {
+            Sign::Range => return vec![format!("low-high: {}", self.ends())],
             Sign::Same => "=: all runs the same",
             Sign::Change if self.published => "%: change from the first column, of simulated or published",
             Sign::Change => "%: change from the first column",
             Sign::Ratio => "x: model over kernel",
             Sign::Deviation => "+-: the run that is furthest from the mean",
-            Sign::Luck => return self.luck(),
+            Sign::Verdict => return self.stars(),
             Sign::Fitted => "f fitted: the model was tuned to this row of the first column",
-            Sign::Wrong => return format!("! simulated value known to be off; why: {reasons}"),
-            Sign::Combined => "marks combine: ~! is both ~ and !",
-        }
-        .to_owned()
+            Sign::Wrong => return vec![format!("! simulated value known to be off; why: {reasons}")],
+            Sign::Combined => "marks combine: *! is both * and !",
+        };
+        vec![meaning.to_owned()]
     }
 
-    fn luck(&self) -> String {
-        let all_few = !self.luck.contains(&Luck::Unlikely) && !self.luck.contains(&Luck::Possible);
-        if all_few {
-            return format!("~ fewer than {FEW} runs: no change can be told from luck");
+    /// What a star is, or why there is none; nothing where no run differs.
+    fn stars(&self) -> Vec<String> {
+        let has = |verdicts: &[Verdict]| verdicts.iter().any(|verdict| self.verdicts.contains(verdict));
+        let rule = Gates::default().in_words("");
+        let mut meanings = Vec::new();
+        if has(&[Verdict::Better, Verdict::Worse, Verdict::Differs]) {
+            meanings.push(format!("* {rule}"));
+        } else if has(&[Verdict::CannotTell, Verdict::NoChange]) {
+            meanings.push(format!("no change has a *: {rule}"));
         }
-        let few =
-            if self.luck.contains(&Luck::Unknown) { format!(", or fewer than {FEW} runs") } else { String::new() };
-        format!("~ may be luck (95 % interval of the change holds 0{few})")
+        if has(&[Verdict::OneRun]) {
+            meanings.push("one run on a side: no verdict, so no *".to_owned());
+        } else if has(&[Verdict::DiffersInAll]) {
+            meanings.push("differs in all runs, of fewer than 5: no verdict, so no *".to_owned());
+        }
+        meanings
     }
 
     /// Which runs are at the ends of a range.
@@ -123,16 +128,21 @@ impl Seen {
     }
 }
 
-/// As many of them in a line as fit. One that is too long goes on in the next line.
+/// As many of them in a line as fit. One that is too long has lines of its own.
 fn packed(meanings: &[String]) -> Vec<String> {
     let mut lines: Vec<String> = Vec::new();
-    for meaning in meanings.iter().flat_map(|meaning| fold(meaning, WIDTH)) {
-        match lines.last_mut() {
-            Some(line) if line.chars().count() + 2 + meaning.chars().count() <= WIDTH => {
+    let mut is_open = false;
+    for meaning in meanings {
+        let folded = fold(meaning, WIDTH);
+        match (lines.last_mut(), folded.as_slice()) {
+            (Some(line), [meaning]) if is_open && line.chars().count() + 2 + meaning.chars().count() <= WIDTH => {
                 line.push_str("; ");
-                line.push_str(&meaning);
+                line.push_str(meaning);
             }
-            _ => lines.push(meaning),
+            _ => {
+                is_open = folded.len() == 1;
+                lines.extend(folded);
+            }
         }
     }
     lines
@@ -161,19 +171,25 @@ mod tests {
     }
 
     #[test]
-    fn what_may_be_luck_says_why() {
-        let line = |all: &[Luck]| {
+    fn verdicts_say_what_a_star_is_or_why_there_is_none() {
+        let line = |all: &[Verdict]| {
             let mut seen = Seen::default();
-            for luck in all {
-                seen.tested(*luck);
+            for verdict in all {
+                seen.verdict(*verdict);
             }
-            seen.lines("").join("")
+            seen.lines("").join(" ")
         };
-        assert_eq!(line(&[Luck::Unlikely]), "");
-        assert_eq!(line(&[Luck::Unlikely, Luck::Possible]), "~ may be luck (95 % interval of the change holds 0)");
-        assert_eq!(line(&[Luck::Unknown]), "~ fewer than 5 runs: no change can be told from luck");
-        let both = "~ may be luck (95 % interval of the change holds 0, or fewer than 5 runs)";
-        assert_eq!(line(&[Luck::Unlikely, Luck::Unknown]), both);
+        let rule = "separated (Holm over metrics, and over counters; 5 %) and material (1 % and more; of counters also 10 a \
+                    run, of shares 0.5 points)";
+        assert_eq!(line(&[Verdict::Same]), "");
+        assert_eq!(line(&[Verdict::Worse, Verdict::CannotTell]), format!("* {rule}"));
+        assert_eq!(line(&[Verdict::NoChange]), format!("no change has a *: {rule}"));
+        assert_eq!(line(&[Verdict::OneRun, Verdict::Same]), "one run on a side: no verdict, so no *");
+        assert_eq!(
+            line(&[Verdict::Better, Verdict::OneRun]),
+            format!("* {rule} one run on a side: no verdict, so no *")
+        );
+        assert_eq!(line(&[Verdict::DiffersInAll]), "differs in all runs, of fewer than 5: no verdict, so no *");
     }
 
     #[test]

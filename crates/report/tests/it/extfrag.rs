@@ -107,18 +107,18 @@ fn a_line_of_a_result_has_every_kind_in_order() {
 fn a_screen_has_fragmenting_events_by_type_and_a_dash_for_what_nobody_counted() {
     let expected = "\
 files External Fragmentation Events, events per run, lower is better
-                                sim  sim       host
-                                a    b         6.18
-fragmenting                     1000 9  -99% ~    -
-fragmenting for unmovable         40 0 -100% ~    -
-unmovable placed with movable     40 0 -100% ~    -
-fragmenting for movable          960 9  -99% ~    -
-movable placed with unmovable    900 9  -99% ~    -
-movable placed with reclaimable   60 0 -100% ~    -
+                                sim  sim     host
+                                a    b       6.18
+fragmenting                     1000 9  -99%    -
+fragmenting for unmovable         40 0 -100%    -
+unmovable placed with movable     40 0 -100%    -
+fragmenting for movable          960 9  -99%    -
+movable placed with unmovable    900 9  -99%    -
+movable placed with reclaimable   60 0 -100%    -
 zero in all columns: unmovable placed with reclaimable and 3 more
 
 %: change from the first column
-~ fewer than 5 runs: no change can be told from luck
+one run on a side: no verdict, so no *
 ";
     assert_eq!(to_short(&Report::new(&cells(), 0), &Beside::default()), expected);
 }

@@ -38,7 +38,7 @@ fn report(layout: Layout, kind: Kind, columns: Vec<ColumnHead>, rows: Vec<Row>) 
         columns,
         rows,
     };
-    Report { layout, tables: vec![table], checks: Vec::new() }
+    Report { layout, tables: vec![table], checks: Vec::new() }.judged()
 }
 
 /// A published table of two columns, in which `fault-1` was fitted and `fault-2` is known to be wrong.
@@ -92,16 +92,16 @@ fn a_row_says_by_how_much_how_sure_and_what_others_found() {
     let expected = "\
 storm Latencies (us), lower is better
         without              with patches 1-4
-        ours       published ours                  published
-fault-1 1010 990-1033 f 1000 640k  x633 630-655k   500  -50%
-fault-2   80    70-90 ! 79.3    0 -100%        = !   0 -100%
+        ours       published ours                   published
+fault-1 1010 990-1033 f 1000 640k  x633 630-655k *  500  -50%
+fault-2   80    70-90 ! 79.3    0 -100%        = *!   0 -100%
 seen       0        =      3    0    0%
-some       -               -  984                    7
+some       -               -  984                     7
 
         v4.1-rc2
         patches 1,4
-fault-1 1011   0% 1000-1030 ~
-fault-2   40 -50%           ~!
+fault-1 1011   0% 1000-1030
+fault-2   40 -50%           !
 seen       0   0%
 some       -
 zero in all columns: none, never
@@ -109,10 +109,12 @@ no sample in any column: no
 
 low-high: smallest and largest of 6 runs; =: all runs the same
 %: change from the first column, of simulated or published
-~ may be luck (95 % interval of the change holds 0, or fewer than 5 runs)
+* separated (Holm over metrics, and over counters; 5 %) and material (1 % and
+more; of counters also 10 a run, of shares 0.5 points)
+one run on a side: no verdict, so no *
 f fitted: the model was tuned to this row of the first column
 ! simulated value known to be off; why: published/x/rows.toml
-marks combine: ~! is both ~ and !
+marks combine: *! is both * and !
 ";
     assert_eq!(to_short(&compared(), &beside), expected);
 }
@@ -122,17 +124,19 @@ fn without_published_values_and_names_there_are_neither() {
     let text = to_short(&compared(), &Beside::default());
     let expected = "\
 storm Latencies (us), lower is better
-                                          v4.1-rc2
-        k+0           k+4                 patches 1,4
-fault-1 1010 990-1033 640k  x633 630-655k 1011   0% 1000-1030 ~
-fault-2   80    70-90    0 -100%        =   40 -50%           ~
-some       -           984                   -
+                                            v4.1-rc2
+        k+0           k+4                   patches 1,4
+fault-1 1010 990-1033 640k  x633 630-655k * 1011   0% 1000-1030
+fault-2   80    70-90    0 -100%        = *   40 -50%
+some       -           984                     -
 zero in all columns: none, seen, never
 no sample in any column: no
 
 low-high: smallest and largest of 6 runs; =: all runs the same
 %: change from the first column
-~ may be luck (95 % interval of the change holds 0, or fewer than 5 runs)
+* separated (Holm over metrics, and over counters; 5 %) and material (1 % and
+more; of counters also 10 a run, of shares 0.5 points)
+one run on a side: no verdict, so no *
 ";
     assert_eq!(text, expected);
 }
@@ -150,12 +154,12 @@ fn a_model_and_its_kernel_have_no_percentage_between_them() {
     let report = report(Layout::Head, Kind::Metric, columns, rows);
     let expected = "\
 storm Latencies (us), lower is better
-        vm  sim      vm        sim
-        6.1 v6.1     6.12      v6.12
-fault-1 100 42 x0.42 50 -50% ~ 55 x1.1
+        vm  sim      vm      sim
+        6.1 v6.1     6.12    v6.12
+fault-1 100 42 x0.42 50 -50% 55 x1.1
 
 %: change from the first column; x: model over kernel
-~ fewer than 5 runs: no change can be told from luck
+one run on a side: no verdict, so no *
 ";
     assert_eq!(to_short(&report, &Beside::default()), expected);
     let full = pagelab_report::to_text(&report);

@@ -132,7 +132,7 @@ fault-storm Fault Latency
                                                host                         host
                                             vanilla                   patched-v1
 Min       fault-base-1           2271.00 (   0.00%)           1675.00 (  26.24%)
-Amean     fault-base-1           2499.13 (   0.00%)           1813.60 *  27.43%*
+Amean     fault-base-1           2499.13 (   0.00%)           1813.60 (  27.43%)
 Stddev    fault-base-1            100.96 (   0.00%)            142.92 ( -41.56%)
 CoeffVar  fault-base-1              4.04 (   0.00%)              7.88 ( -95.07%)
 Max       fault-base-1           2675.00 (   0.00%)           2019.00 (  24.52%)
@@ -179,7 +179,7 @@ fault-storm Faults Per S
                                          host                         host
                                             a                            b
 Min       base-1              2.00 (   0.00%)             40.00 (1900.00%)
-Hmean     base-1              3.00 (   0.00%)             48.00 *1500.00%*
+Hmean     base-1              3.00 (   0.00%)             48.00 (1500.00%)
 HStddev   base-1              1.50 (   0.00%)              9.60 (-540.00%)
 HCoeffVar base-1             50.00 (   0.00%)             20.00 (  60.00%)
 Max       base-1              6.00 (   0.00%)             60.00 ( 900.00%)

@@ -73,7 +73,7 @@ will-it-scale-processes iterations, 1/s, higher is better
 without    1 1.01M        +-0.5%                415k      +-1.2%
           16 9.02M        +-0.1%   8.83M       3.62M      +-0.1%
 reporting  1 1.01M   0.0% +-0.5%                415k 0.0% +-1.2%
-          16 8.10M -10.1% +-0.0% ~ 8.09M -8.3%
+          16 8.10M -10.1% +-0.0% * 8.09M -8.3%
 
 will-it-scale-processes idle, pct
              page_fault1 page_fault2
@@ -84,7 +84,8 @@ reporting  1        0.50        0.50
 
 %: change from the first column, of simulated or published
 +-: the run that is furthest from the mean
-~ fewer than 5 runs: no change can be told from luck
+* separated (Holm over metrics, and over counters; 5 %) and material (1 % and
+more; of counters also 10 a run, of shares 0.5 points)
 ";
     assert_eq!(to_short(&report, &beside), expected);
 }
