@@ -102,9 +102,10 @@ class Scrubber {
       root.append(svg("line", { x1: left, x2: width - 8, y1: y(share), y2: y(share), class: "axis" }));
       root.append(svg("text", { x: left - 6, y: y(share) + 4, "text-anchor": "end", class: "quiet" }, (share / 1000).toFixed(1)));
     }
-    for (const tick of ticks(0, this.end / 1e6, width < 500 ? 4 : 8)) {
+    const [unit, of] = unitOfTime(this.end);
+    for (const tick of ticks(0, this.end / of, width < 500 ? 4 : 8)) {
       root.append(
-        svg("text", { x: x(tick * 1e6), y: height - 3, "text-anchor": "middle", class: "quiet" }, `${+tick.toPrecision(4)} s`),
+        svg("text", { x: x(tick * of), y: height - 3, "text-anchor": "middle", class: "quiet" }, `${+tick.toPrecision(4)} ${unit}`),
       );
     }
     this.kernels.forEach(({ hue, at_us, unusable, stalls }, number) => {
@@ -228,7 +229,8 @@ function stacks(set) {
 function overTime(title, kernels, valuesOf, seek) {
   const holder = el("div", { class: "chart" });
   const lines = kernels.map((kernel) => ({ kernel, values: valuesOf(kernel) })).filter(({ values }) => values);
-  const data = uPlot.join(lines.map(({ kernel, values }) => [kernel.at_us.map((us) => us / 1e6), values]));
+  const [unit, of] = unitOfTime(Math.max(0, ...lines.map(({ kernel }) => kernel.at_us[kernel.at_us.length - 1] ?? 0)));
+  const data = uPlot.join(lines.map(({ kernel, values }) => [kernel.at_us.map((us) => us / of), values]));
   let plot = null;
   const draw = redrawn(holder, (width) => {
     plot?.destroy();
@@ -252,13 +254,13 @@ function overTime(title, kernels, valuesOf, seek) {
         legend: { show: false },
         scales: { x: { time: false } },
         axes: [
-          { ...axis, size: 24, values: (_, splits) => splits.map((split) => `${+split.toPrecision(4)} s`) },
+          { ...axis, size: 24, values: (_, splits) => splits.map((split) => `${+split.toPrecision(4)} ${unit}`) },
           { ...axis, size: 52, values: (_, splits) => splits.map(short) },
         ],
         cursor: { drag: { x: false, y: false } },
         series: [{}, ...series],
         hooks: {
-          ready: [(made) => made.over.addEventListener("click", () => seek?.(made.posToVal(made.cursor.left, "x") * 1e6))],
+          ready: [(made) => made.over.addEventListener("click", () => seek?.(made.posToVal(made.cursor.left, "x") * of))],
         },
       },
       data,

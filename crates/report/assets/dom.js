@@ -65,8 +65,17 @@ function size(mib) {
   return mib >= 1024 ? +(mib / 1024).toFixed(2) + " GiB" : +mib.toFixed(2) + " MiB";
 }
 
-function seconds(us) {
-  return (us / 1e6).toFixed(us < 1e8 ? 3 : 1) + " s";
+/** An instant in words. */
+function instant(us) {
+  const s = us / 1e6;
+  if (s >= 3600) return `${Math.floor(s / 3600)} h ${Math.floor((s % 3600) / 60)} min`;
+  if (s >= 600) return `${Math.floor(s / 60)} min ${Math.floor(s % 60)} s`;
+  return s.toFixed(s < 100 ? 3 : 1) + " s";
+}
+
+/** The unit of an axis of time that ends there, and its microseconds. */
+function unitOfTime(end) {
+  return end > 7200e6 ? ["h", 3600e6] : end > 600e6 ? ["min", 60e6] : ["s", 1e6];
 }
 
 const HUES = ["#D55E00", "#0072B2", "#009E73", "#CC79A7", "#F0E442", "#E69F00", "#E69F00"];

@@ -239,8 +239,8 @@ class Maps {
     const at = this.at();
     this.now = this.times[at];
     this.slider.value = at;
-    this.slider.setAttribute("aria-valuetext", seconds(this.now));
-    this.time.textContent = `${seconds(this.now)} of ${seconds(this.end)}`;
+    this.slider.setAttribute("aria-valuetext", instant(this.now));
+    this.time.textContent = `${instant(this.now)} of ${instant(this.end)}`;
     this.scrubber.show(this.now);
     this.all((map) => {
       const times = map.map.at_us;
@@ -296,11 +296,13 @@ class Maps {
 function counters(seek) {
   const kernels = DATA.kernels.filter((kernel) => kernel.at_us);
   const last = (word) => (name) => name.split("/").pop() === word;
+  const anonymous = /\/nr_(active|inactive)_anon$/;
   const charts = [
     ["Free memory, MiB", (kernel) => kernel.sum(last("nr_free_pages"))?.map((frames) => frames / 256)],
     ["Pageblocks free from end to end", (kernel) => kernel.sum((name) => name.endsWith("/blocks/free"))],
     ["Huge pages", (kernel) => kernel.sum(last("nr_anon_transparent_hugepages"))],
     ["Entries into direct compaction (compact_stall)", (kernel) => kernel.values("compact_stall")],
+    ["What the host has for the guest, MiB", (kernel) => kernel.values("sim_host_resident")?.map((frames) => frames / 256)],
   ];
   const nodes = [
     ...new Set(
@@ -315,6 +317,11 @@ function counters(seek) {
       charts.push([
         `Free memory of ${node}, MiB`,
         (kernel) => kernel.values(`${node}/nr_free_pages`)?.map((frames) => frames / 256),
+      ]);
+    for (const node of nodes)
+      charts.push([
+        `Anonymous memory of ${node}, MiB`,
+        (kernel) => kernel.sum((name) => anonymous.test(name) && name.startsWith(`${node}/`))?.map((frames) => frames / 256),
       ]);
   }
   const there = charts.filter(([, of]) => kernels.some(of));

@@ -37,6 +37,7 @@ const BEHIND: &str = r"<script>(async () => {
   seen.mapMoves = first[0] !== last[0];
   seen.tableMoves = first[1] !== last[1];
   seen.spread = document.querySelector('#verdict p.quiet').textContent;
+  seen.instants = [12.3e6, 754e6, 5.5 * 3600e6].map(instant).join();
   seen.alone = spread([1, 1]) + spread([1, 8]);
   seen.rows = [...document.querySelectorAll('#map tbody tr')].map((row) => [...row.cells].map((cell) => cell.innerText));
   seen.time = document.querySelector('.time').textContent;
@@ -124,6 +125,7 @@ fn the_page_works_in_a_browser() {
         );
         assert!(text("verdict").contains("<img src=x onerror=window.hacked=1>"), "{window:?}: {seen:#}");
         assert!(!text("alone").contains("95 %") && text("alone").contains("one run of each"), "{window:?}: {seen:#}");
+        assert_eq!(text("instants"), "12.300 s,12 min 34 s,5 h 30 min");
         // The table is that of the terminal.
         let of_seed = |seed: &str| {
             let text = room.run(&["map", "result", "--kernel", "v6.1", "--seed", seed]).expect(0).stdout;

@@ -294,7 +294,15 @@ fn pair_of(comparison: &Comparison, columns: (&str, &str), (old, new): (String, 
     });
     let runs = rows.first()?.runs;
     let verdict = sentence(&rows, &old, &new);
-    let rows = changed.into_iter().take(ROWS).map(|(_, changed)| changed).collect();
+    let mut rows: Vec<Changed> = Vec::new();
+    for (row, mut changed) in changed.into_iter().take(ROWS) {
+        // Rows of different metrics may have one name: links have to tell them apart, and so have people.
+        if rows.iter().any(|known| known.id == changed.id) {
+            changed.name = format!("{}, {}", changed.name, row.unit);
+            changed.id = format!("{}-{}", changed.id, rows.len() + 1);
+        }
+        rows.push(changed);
+    }
     Some(PairOf { old, new, verdict, runs, rows })
 }
 
