@@ -7,6 +7,7 @@ mod bench;
 mod calibration;
 mod fidelity;
 mod first_patch;
+mod gallery;
 mod kernel;
 mod pool;
 mod python;
@@ -64,6 +65,10 @@ enum Command {
     /// docs/fidelity.md (docs/fidelity-draw.json). What was stopped goes on with the guests that were kept. A boot takes from ten
     /// seconds to two minutes. `--base COMMIT` runs that commit's program on the same draw.
     Fidelity(fidelity::Options),
+    /// Pictures of pages of `pagelab report`, in docs/gallery: of runs of the simulator, by a browser without a window
+    ///
+    /// Chromium has to be on PATH, such as Debian's chromium-headless-shell. Takes some minutes. Look at them before you commit.
+    Gallery,
     /// Simulated cells with this tree and with commit BASE: the same bytes, or which fields differ
     ///
     /// For a change of structure, which must leave every result as it is. Runs the list in xtask/same-bytes.toml; the program of
@@ -109,6 +114,7 @@ fn run(command: Command) -> Result<ExitCode> {
         Command::Bench(options) => Ok(code(bench::run(&workspace()?, &options)?)),
         Command::Calibration => calibration::run(&workspace()?).map(|()| ExitCode::SUCCESS),
         Command::Fidelity(options) => fidelity::run(&workspace()?, &options).map(|()| ExitCode::SUCCESS),
+        Command::Gallery => gallery::run(&workspace()?).map(|()| ExitCode::SUCCESS),
         Command::SameBytes(options) => Ok(code(same_bytes::run(&workspace()?, &options)?)),
         Command::Soak { times } => soak(times),
         Command::Tidy => Ok(code(tidy::run(&workspace()?)?)),
