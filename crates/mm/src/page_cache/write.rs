@@ -10,7 +10,7 @@ use crate::{
     cx::Cx,
     frame::{FrameFlag, Held, Holdings},
     primitive,
-    step::{Step, Wait},
+    step::{Step, TICK, Wait},
 };
 
 /// One write(2).
@@ -194,16 +194,22 @@ impl Write {
 
 impl Mm {
     /// The next write(2) of a task, as many of them as change nothing but the bytes of one page: it is in the cache, up to date
-    /// and dirty, and not locked; the task need not pause, the disk does not interrupt, and all are over before an
-    /// instant. Each of them takes the same time. Returns how many they are; nothing has happened where there are none.
+    /// and dirty, and not locked; the file's times are of this tick; the task need not pause, the disk does not interrupt, and
+    /// all are over before an instant. Each of them takes the same time. Returns how many they are; nothing has happened where
+    /// there are none.
     pub fn write_again(&mut self, cx: &mut Cx, blocks: Blocks, before: Time) -> u64 {
         let Blocks { file, at, end, block } = blocks;
         let index = at / Bytes::PAGE.0;
         let in_page = ((index + 1) * Bytes::PAGE.0).min(end).saturating_sub(at) / block;
         let before = self.cache.disk.next_end().map_or(before, |done| done.min(before));
-        let Some(span) = before.0.checked_sub(cx.now().0 + 1).filter(|_| in_page > 0) else { return 0 };
         let Ok(id) = self.opened(file) else { return 0 };
         let Some(head) = self.cache.page(id, index) else { return 0 };
+        let next_tick = cx.now().0 / TICK.0 + 1;
+        if self.cache.inode(id).modified != next_tick {
+            return 0;
+        }
+        let before = before.min(Time(next_tick * TICK.0));
+        let Some(span) = before.0.checked_sub(cx.now().0 + 1).filter(|_| in_page > 0) else { return 0 };
         let is_there = self.cache.inode(id).mapping.is_written(&self.cache.nodes, index);
         if !is_there || self.frames.has(head, FrameFlag::Locked) || !self.cache.runs_free(cx.control()) {
             return 0;

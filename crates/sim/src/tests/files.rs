@@ -35,9 +35,11 @@ fn what_is_written_is_cached_and_goes_with_the_file() {
         (full, os.vmstat().await.unwrap())
     });
     let (full, empty) = stats;
-    assert_eq!((gauge(&full, "nr_file_pages"), gauge(&full, "nr_dirtied")), (300, 300));
+    // Inode, bitmap and directory have a page each, which the journal keeps; so has what is known of free blocks.
+    let blocks = gauge(&full, "nr_file_pages") - 300;
+    assert!(((3..=6).contains(&blocks), gauge(&full, "nr_dirtied")) == (true, 300), "{blocks} blocks");
     assert!(gauge(&full, "nr_inactive_file") > 250);
-    assert_eq!((gauge(&empty, "nr_file_pages"), gauge(&empty, "nr_dirty")), (0, 0));
+    assert_eq!((gauge(&empty, "nr_file_pages"), gauge(&empty, "nr_dirty")), (blocks, 0));
 }
 
 #[test]
@@ -47,9 +49,10 @@ fn a_file_that_is_larger_than_memory_is_reclaimed() {
         os.fsync(file).await.unwrap();
         os.vmstat().await.unwrap()
     });
-    assert_eq!(gauge(&stat, "nr_dirtied"), 6000);
-    assert_eq!(gauge(&stat, "nr_written"), 6000);
-    assert_eq!((gauge(&stat, "nr_dirty"), gauge(&stat, "nr_writeback")), (0, 0));
+    // Blocks of metadata are dirty when they are committed.
+    assert!((6000..6020).contains(&gauge(&stat, "nr_dirtied")), "{}", gauge(&stat, "nr_dirtied"));
+    assert!((6000..6020).contains(&gauge(&stat, "nr_written")), "{}", gauge(&stat, "nr_written"));
+    assert!(gauge(&stat, "nr_dirty") < 20 && gauge(&stat, "nr_writeback") < 20);
     assert!(gauge(&stat, "nr_file_pages") < 2048);
     let stolen = [Event::PgstealKswapd, Event::PgstealDirect].map(|event| finish.counters.get(event));
     assert!(stolen[0] > 1000 && stolen[0] + stolen[1] > 4000, "{stolen:?}");
@@ -113,7 +116,7 @@ fn a_full_disk_takes_no_more() {
 fn a_mapping_is_read_ahead_and_around() {
     let (used, finish) = run(&small(), async |os: Sim| {
         let file = write(&os, "a", 256).await;
-        os.fsync(file).await.unwrap();
+        os.sync().await.unwrap();
         os.drop_caches().await.unwrap();
         let empty = os.vmstat().await.unwrap();
         assert_eq!(gauge(&empty, "nr_file_pages"), 0);
@@ -155,9 +158,11 @@ fn stores_to_a_shared_mapping_make_dirty_and_to_a_private_one_copy() {
         (first, second, os.vmstat().await.unwrap())
     });
     let (first, second, end) = stats;
-    assert_eq!(["nr_mapped", "nr_dirtied", "nr_file_pages"].map(|name| gauge(&first, name)), [256; 3]);
+    assert_eq!(["nr_mapped", "nr_dirtied"].map(|name| gauge(&first, name)), [256; 2]);
+    assert!((256 + 3..=256 + 6).contains(&gauge(&first, "nr_file_pages")), "and blocks of metadata");
     assert_eq!(gauge(&second, "nr_mapped"), 256);
-    assert_eq!(["nr_mapped", "nr_dirty", "nr_file_pages"].map(|name| gauge(&end, name)), [0; 3]);
+    assert_eq!(["nr_mapped", "nr_dirty"].map(|name| gauge(&end, name)), [0; 2]);
+    assert!(gauge(&end, "nr_file_pages") <= 6, "blocks of metadata");
 }
 
 #[test]
