@@ -181,6 +181,9 @@ fn reduce(from: &Path, to: &Path) {
 fn bless() {
     let whole = Path::new(env!("CARGO_TARGET_TMPDIR")).join("readme");
     let path = whole.to_str().expect("UTF-8");
+    if whole.exists() {
+        fs::remove_dir_all(&whole).expect("what an older program has left there");
+    }
     let arguments = arguments();
     let arguments = ["run"].into_iter().chain(arguments.iter().map(String::as_str)).chain(["-o", path]);
     pagelab(&arguments.collect::<Vec<_>>());
