@@ -311,12 +311,36 @@ const MARKS: usize = 3;
 const THEIRS: usize = 4;
 const THEIR_CHANGE: usize = 5;
 
-/// A kernel with some patches of its file: `v4.1-rc2+1,4` is `v4.1-rc2`, `patches 1,4`.
+/// A kernel with some patches of its file: `v4.1-rc2+1,4` is `v4.1-rc2`, `patches 1,4`, and `v3.9+1,2,3,5` is `v3.9`, `patches 1-3,5`.
 fn variant(kernel: &str) -> Vec<String> {
     let is_list = |list: &str| list.split(',').all(|patch| patch.parse::<u32>().is_ok());
     match kernel.split_once('+').filter(|(name, patches)| name.starts_with('v') && is_list(patches)) {
-        Some((name, patches)) if patches.contains(',') => vec![name.to_owned(), format!("patches {patches}")],
+        Some((name, patches)) if patches.contains(',') => vec![name.to_owned(), format!("patches {}", ranges(patches))],
         Some((name, patch)) => vec![name.to_owned(), format!("patch {patch}")],
         None => vec![kernel.to_owned()],
+    }
+}
+
+/// Three numbers or more in a row are a range.
+fn ranges(list: &str) -> String {
+    let numbers: Vec<u32> = list.split(',').filter_map(|number| number.parse().ok()).collect();
+    let in_a_row = numbers.chunk_by(|before, after| before.checked_add(1) == Some(*after));
+    let parts = in_a_row.flat_map(|run| match run {
+        [first, _, .., last] => vec![format!("{first}-{last}")],
+        few => few.iter().map(u32::to_string).collect(),
+    });
+    parts.collect::<Vec<_>>().join(",")
+}
+
+#[cfg(test)]
+mod tests {
+    use super::variant;
+
+    #[test]
+    fn patches_in_a_row_are_a_range() {
+        let named = |kernel: &str| variant(kernel).join(" ");
+        assert_eq!(named("v3.9+1,2,3,4"), "v3.9 patches 1-4");
+        assert_eq!(named("v3.9+1,2,4,6,7,8"), "v3.9 patches 1,2,4,6-8");
+        assert_eq!(named("v3.9+2"), "v3.9 patch 2");
     }
 }

@@ -80,8 +80,9 @@ fn the_series_does_what_its_author_says() {
     // The default: faults compact, until they are told that it is of no use.
     let (stalls, compactions) = (table.count("Allocation stalls", false), table.count("Compaction stalls", false));
     let success = table.count("Compaction success", false);
-    assert!(stalls.1 < 0.4 * stalls.0, "allocation stalls fall by more than 60 %: {stalls:?}");
-    assert!(compactions.1 < 0.4 * compactions.0, "and so do those that compact: {compactions:?}");
+    // A run alone has 0.22 to 0.72 of them; `claims s0` judges the mean of eight.
+    assert!(stalls.1 < 0.8 * stalls.0, "allocation stalls fall: {stalls:?}");
+    assert!(compactions.1 < 0.4 * compactions.0, "those that compact fall by more than 60 %: {compactions:?}");
     let rates = (success.0 / compactions.0, success.1 / compactions.1);
     assert!(rates.0 < 0.35 && rates.1 > 0.6, "of which most succeed now: {rates:?}");
 

@@ -326,7 +326,7 @@ impl World {
             }
             let idle = Self::idle(self.array(cache, cpu), limit(cache));
             self.drain(cpu, cache, node, idle, SLAB[14]);
-            let due = self.arrays.due.entry((cache, node)).or_insert(4 * SECOND * index / 12);
+            let due = self.arrays.due.entry((cache, node)).or_insert(4 * SECOND * index / Cache::ALL.len() as u64);
             if *due > now {
                 continue;
             }
