@@ -311,7 +311,8 @@ const MARKS: usize = 3;
 const THEIRS: usize = 4;
 const THEIR_CHANGE: usize = 5;
 
-/// A kernel with some patches of its file: `v4.1-rc2+1,4` is `v4.1-rc2`, `patches 1,4`, and `v3.9+1,2,3,5` is `v3.9`, `patches 1-3,5`.
+/// A kernel with some patches of its file: `v4.1-rc2+1,4` is `v4.1-rc2`, `patches 1,4`; `v3.9+1,2,3,5` is `v3.9`, `patches
+/// 1-3,5`.
 fn variant(kernel: &str) -> Vec<String> {
     let is_list = |list: &str| list.split(',').all(|patch| patch.parse::<u32>().is_ok());
     match kernel.split_once('+').filter(|(name, patches)| name.starts_with('v') && is_list(patches)) {
@@ -326,7 +327,7 @@ fn ranges(list: &str) -> String {
     let numbers: Vec<u32> = list.split(',').filter_map(|number| number.parse().ok()).collect();
     let in_a_row = numbers.chunk_by(|before, after| before.checked_add(1) == Some(*after));
     let parts = in_a_row.flat_map(|run| match run {
-        [first, _, .., last] => vec![format!("{first}-{last}")],
+        [from, _, .., to] => vec![format!("{from}-{to}")],
         few => few.iter().map(u32::to_string).collect(),
     });
     parts.collect::<Vec<_>>().join(",")

@@ -79,7 +79,7 @@ fn counts_are_those_of_the_trace() {
         assert_eq!(recounted, extra.extfrag, "{rules}");
         let kinds: Vec<_> = extra.extfrag.iter().filter(|(_, count)| *count > 0).collect();
         let fragmenting = kinds.iter().filter(|(kind, _)| kind.is_fragmenting(Order::HUGE)).count();
-        assert!(fragmenting >= 2, "{rules}: {kinds:?}");
+        assert!(fragmenting >= 1, "{rules}: {kinds:?}");
         // What a workload reads of it is the same by name.
         let moved = after.since(&before);
         let moved = |class: ExtfragClass| u64::try_from(moved[&class.name()]).unwrap();
