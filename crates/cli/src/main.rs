@@ -169,13 +169,13 @@ fn export(args: &args::Export) -> anyhow::Result<ExitCode> {
 
 /// Asked before the work that the page is of.
 fn check_page(output: &Path) -> Result<(), UsageError> {
-    report::check_whole(output).map_err(|error| UsageError(error.to_string()))
+    report::check_whole(output).map_err(UsageError::from)
 }
 
 /// The page is there whole or not at all. Tells what is not on it, and where it is.
 fn write_page(wanted: &PageWanted, mut tell: impl FnMut(&str)) -> anyhow::Result<()> {
     let page = show::page(wanted)?;
-    report::write_whole(&wanted.output, page.html.as_bytes()).map_err(|error| UsageError(error.to_string()))?;
+    report::write_whole(&wanted.output, page.html.as_bytes()).map_err(UsageError::from)?;
     page.lacks.iter().for_each(|line| tell(line));
     tell(&format!("the page is in {}", wanted.output.display()));
     Ok(())
@@ -230,7 +230,7 @@ fn calibrate(args: &args::Calibrate) -> anyhow::Result<ExitCode> {
         calibrated => calibrated?,
     };
     let text = calibrated.machine.to_toml();
-    report::write_whole(&args.output, text.as_bytes()).map_err(|error| UsageError(error.to_string()))?;
+    report::write_whole(&args.output, text.as_bytes()).map_err(UsageError::from)?;
     let code = print(&calibrated.table())?;
     let mut stderr = io::stderr();
     for warning in calibrated.warnings() {
@@ -245,7 +245,7 @@ fn import(from: Option<&Path>, name: &str, output: Option<&Path>) -> anyhow::Res
     match output {
         None => print(&text),
         Some(path) => {
-            report::write_whole(path, text.as_bytes()).map_err(|error| UsageError(error.to_string()))?;
+            report::write_whole(path, text.as_bytes()).map_err(UsageError::from)?;
             Ok(ExitCode::SUCCESS)
         }
     }
@@ -267,7 +267,7 @@ fn man(args: &args::Man) -> anyhow::Result<ExitCode> {
     std::fs::create_dir_all(folder).map_err(mistake)?;
     for page in &pages {
         let path = folder.join(&page.file);
-        report::write_whole(&path, &page.text).map_err(|error| UsageError(error.to_string()))?;
+        report::write_whole(&path, &page.text).map_err(UsageError::from)?;
     }
     writeln!(io::stderr(), "pagelab: {} pages are in {}", pages.len(), folder.display())?;
     Ok(ExitCode::SUCCESS)
@@ -283,7 +283,7 @@ fn make_state(args: &args::Make) -> anyhow::Result<ExitCode> {
 
 fn record_state(output: &Path) -> anyhow::Result<ExitCode> {
     let state = lab::state::State::live().map_err(UsageError)?;
-    report::write_whole(output, &state.to_bytes()).map_err(|error| UsageError(error.to_string()))?;
+    report::write_whole(output, &state.to_bytes()).map_err(UsageError::from)?;
     let mut stderr = io::stderr();
     if !state.stood_still {
         writeln!(stderr, "pagelab: memory moved while it was read; free blocks are not all as the kernel counts them")?;
@@ -306,7 +306,7 @@ fn make_by_recipe(name: &str, args: &args::Make, output: Option<&Path>) -> anyho
         start.made.push(found.made);
     }
     if let Some(output) = output {
-        report::write_whole(output, start.to_toml().as_bytes()).map_err(|error| UsageError(error.to_string()))?;
+        report::write_whole(output, start.to_toml().as_bytes()).map_err(UsageError::from)?;
         writeln!(io::stderr(), "pagelab: the recipe is in {}", output.display())?;
     }
     Ok(ExitCode::SUCCESS)

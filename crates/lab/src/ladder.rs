@@ -210,7 +210,7 @@ fn write(rung: &Rung, number: usize, folder: &Path) -> Result<String, UsageError
     let path = folder.join(format!("{number:02}-{last}.toml"));
     let mistake = |error: std::io::Error| UsageError(format!("{}: {error}", folder.display()));
     std::fs::create_dir_all(folder).map_err(mistake)?;
-    report::write_whole(&path, text.as_bytes()).map_err(|error| UsageError(error.to_string()))?;
+    report::write_whole(&path, text.as_bytes()).map_err(UsageError::from)?;
     Ok(path.display().to_string())
 }
 

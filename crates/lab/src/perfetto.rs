@@ -25,8 +25,7 @@ pub fn export(result: &Path, seeds: Option<Seeds>, to: &Path) -> Result<Traced, 
     if to.symlink_metadata().is_ok() {
         return Err(UsageError(format!("{} exists already; give the name of a new file", to.display())));
     }
-    let mistake = |error: report::StoreError| UsageError(error.to_string());
-    report::check_whole(to).map_err(mistake)?;
+    report::check_whole(to)?;
     let shown = show::read(result, seeds)?;
     let traced =
         report::perfetto::trace(&shown.cells).map_err(|error| UsageError(format!("{}: {error}", result.display())))?;
@@ -37,6 +36,6 @@ pub fn export(result: &Path, seeds: Option<Seeds>, to: &Path) -> Result<Traced, 
             result.display()
         )));
     }
-    report::write_whole(to, &traced.trace.to_bytes()).map_err(mistake)?;
+    report::write_whole(to, &traced.trace.to_bytes())?;
     Ok(Traced { runs: traced.runs, left_out: traced.left_out })
 }

@@ -176,7 +176,7 @@ pub(crate) fn contents_like(
     let (mut identity, mut contents) = if is_from_elsewhere {
         mmtests::contents(directory, like)?
     } else {
-        let contents = Store::read(directory).map_err(|error| UsageError(error.to_string()));
+        let contents = Store::read(directory).map_err(UsageError::from);
         (read_identity(directory)?, contents?)
     };
     if let Some(seeds) = seeds {

@@ -166,7 +166,7 @@ impl BlockUse {
 
 #[cfg(test)]
 mod tests {
-    use units::{CpuId, Frames, Time};
+    use units::{CpuId, Time};
 
     use super::*;
     use crate::{
@@ -175,14 +175,10 @@ mod tests {
 
     /// Two zones with a hole between them.
     fn mm() -> Mm {
-        let zone = |kind, start: u32, frames| ZoneSpec {
-            kind,
-            start: Pfn(start),
-            spanned: Frames(frames),
-            present: Frames(frames),
-            managed: Frames(frames),
-        };
-        let zones = vec![zone(ZoneKind::Dma32, 0, 4 * 512), zone(ZoneKind::Normal, 8 * 512, 3 * 512 + 100)];
+        let zones = vec![
+            ZoneSpec::whole(ZoneKind::Dma32, Pfn(0), 4 * 512),
+            ZoneSpec::whole(ZoneKind::Normal, Pfn(8 * 512), 3 * 512 + 100),
+        ];
         let node = NodeSpec { id: NodeId(0), cpus: vec![CpuId(0)], distance: vec![10], zones };
         let machine = MachineSpec { pageblock_order: Order::HUGE, max_order: Order(10), nodes: vec![node] };
         Mm::new(&machine, *variant::named("v6.1"), &Settings::default())
@@ -227,7 +223,7 @@ mod tests {
             match mm.alloc(&mut cx, &request) {
                 Ok(pfn) if n % 3 > 0 => held.push((pfn, order)),
                 Ok(pfn) => mm.free(&mut cx, pfn, order),
-                // What is held longest goes first.
+                // Pages that are held longest go first.
                 Err(_) => held.drain(..held.len() / 2).for_each(|(pfn, order)| mm.free(&mut cx, pfn, order)),
             }
             for (number, before) in numbers.iter().zip(&mut before) {

@@ -97,7 +97,7 @@ impl Mm {
 
 #[cfg(test)]
 mod tests {
-    use units::{CpuId, Frames, Pfn, Time};
+    use units::{CpuId, Pfn, Time};
 
     use crate::{
         AllocRequest, MachineSpec, NodeSpec, Settings, ZoneSpec, cost::Prices, cx::Cx, event::Counters, variant,
@@ -107,13 +107,6 @@ mod tests {
 
     /// Two nodes of eight and of four pageblocks.
     fn mm() -> Mm {
-        let zone = |kind, start: u32, frames| ZoneSpec {
-            kind,
-            start: Pfn(start),
-            spanned: Frames(frames),
-            present: Frames(frames),
-            managed: Frames(frames),
-        };
         let node = |id: u32, zone| NodeSpec {
             id: NodeId(id),
             cpus: vec![CpuId(id)],
@@ -121,8 +114,8 @@ mod tests {
             zones: vec![zone],
         };
         let nodes = vec![
-            node(0, zone(ZoneKind::Dma32, 0, 8 * 512)),
-            NodeSpec { distance: vec![20, 10], ..node(1, zone(ZoneKind::Normal, 8 * 512, 4 * 512)) },
+            node(0, ZoneSpec::whole(ZoneKind::Dma32, Pfn(0), 8 * 512)),
+            NodeSpec { distance: vec![20, 10], ..node(1, ZoneSpec::whole(ZoneKind::Normal, Pfn(8 * 512), 4 * 512)) },
         ];
         let machine = MachineSpec { pageblock_order: Order::HUGE, max_order: Order(10), nodes };
         Mm::new(&machine, *variant::named("v6.1"), &Settings::default())

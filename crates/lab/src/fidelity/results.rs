@@ -45,5 +45,5 @@ pub fn simulated(directory: &Path) -> Result<Option<Figures>, UsageError> {
 }
 
 fn read(directory: &Path) -> Result<Vec<Record>, UsageError> {
-    Ok(Store::read(directory).map_err(|error| UsageError(error.to_string()))?.records)
+    Ok(Store::read(directory).map_err(UsageError::from)?.records)
 }

@@ -68,7 +68,6 @@ pub(super) struct Opened {
 
 /// Makes the result directory, or opens it to go on with the same run.
 pub(super) fn open(directory: &Path, plan: &Plan) -> Result<Opened, UsageError> {
-    let usage = |error: StoreError| UsageError(error.to_string());
     let identity = plan.identity();
     let place = directory.display();
     let is_known = || directory.join(IDENTITY_FILE).exists();
@@ -79,9 +78,9 @@ pub(super) fn open(directory: &Path, plan: &Plan) -> Result<Opened, UsageError> 
     std::fs::create_dir_all(directory).map_err(|error| UsageError(format!("cannot create {place}: {error}")))?;
     let (mut store, records) = match Store::create(directory) {
         Err(StoreError::Exists { .. }) => {
-            Store::open(directory).map(|(store, contents)| (store, contents.records)).map_err(usage)?
+            Store::open(directory).map(|(store, contents)| (store, contents.records)).map_err(UsageError::from)?
         }
-        made => (made.map_err(usage)?, Vec::new()),
+        made => (made.map_err(UsageError::from)?, Vec::new()),
     };
     // Nobody else writes here from now on.
     if is_known() {
@@ -89,13 +88,13 @@ pub(super) fn open(directory: &Path, plan: &Plan) -> Result<Opened, UsageError> 
     } else if records.is_empty() {
         // Before the first line, so that a run that is killed at once can be resumed too.
         let text = serde_json::to_vec_pretty(&identity).expect("an identity serialises");
-        report::write_whole(&directory.join(IDENTITY_FILE), &text).map_err(usage)?;
+        report::write_whole(&directory.join(IDENTITY_FILE), &text).map_err(UsageError::from)?;
     } else {
         return Err(UsageError(format!("{place} holds lines of a run that is not known; give another directory")));
     }
     if records.is_empty() {
         for skipped in &plan.skipped {
-            store.append(&Record::Skipped(skipped.clone())).map_err(usage)?;
+            store.append(&Record::Skipped(skipped.clone())).map_err(UsageError::from)?;
         }
     }
     let done = records.iter().filter_map(key_of).cloned().collect();

@@ -81,22 +81,14 @@ impl HintFault {
         let stays_on = if mm.variant().numa_huge_fault_here { here } else { on };
         let fault =
             Fault { is_local: on == here, is_read_only: !huge.is_writable(), ..Fault::at(stays_on, HUGE_PAGES, last) };
-        if !huge.is_zero_page() && mm.is_falsely_shared(cx, huge.pfn(), vpn) {
-            return Some(Self {
-                huge: Some(huge),
-                rest: vec![Hinted { vpn, fault }],
-                to: on,
-                moving: None,
-                known: None,
-                splits: true,
-            });
-        }
+        let splits = !huge.is_zero_page() && mm.is_falsely_shared(cx, huge.pfn(), vpn);
+        let to = if splits { Some(on) } else { to };
         let Some(to) = to.filter(|_| !huge.is_zero_page()) else {
             clear_huge(space, cx, slot);
             mm.numa_fault(space, cx, fault);
             return None;
         };
-        Some(Self { huge: Some(huge), rest: vec![Hinted { vpn, fault }], to, moving: None, known: None, splits: false })
+        Some(Self { huge: Some(huge), rest: vec![Hinted { vpn, fault }], to, moving: None, known: None, splits })
     }
 
     /// A fault at a base page that hints (`do_numa_page`), or at all those of its table (`do_pmd_numa_page`).
