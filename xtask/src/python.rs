@@ -63,7 +63,7 @@ pub(crate) fn run(
     if let Some(reason) = environment.lacks(&workspace.workspace_root.join(REQUIREMENTS))? {
         let mut file = OpenOptions::new().append(true).create(true).open(skips.1)?;
         file.write_all(format!("python\t{reason}\n").as_bytes())?;
-        // What is skipped is counted as passed until skips are taken off.
+        // A skip is counted as passed until skips are taken off.
         *passed += 1;
         return Ok(String::new());
     }

@@ -145,7 +145,7 @@ impl Cache {
     /// The request to the page allocator for a slab, but for the order.
     const fn request(self, node: NodeId) -> AllocRequest {
         match self {
-            // Who finds none free takes what was laid aside (`mempool_alloc`).
+            // A request that finds none free takes one that was laid aside (`mempool_alloc`).
             Self::Bio | Self::Biovec64 | Self::BiovecMax => AllocRequest::gfp_nowait(node),
             _ if self.is_reclaimable() => AllocRequest::gfp_kernel_reclaimable(node),
             _ => AllocRequest::gfp_kernel(node),

@@ -118,7 +118,7 @@ fn maps_are_asked_for_where_they_can_be() {
 fn a_run_writes_its_page_when_it_is_over() {
     let room = Room::new();
     let run = |more: &[&str]| room.run(&words(&[&["run", "fault-storm", "--variant", "v6.1"], &TINY, more]));
-    // What cannot be written is said before the run.
+    // A file that cannot be written is refused before the run.
     run(&["--report", "no/such/page.html"]).expect(2).says(&["write no/such/page.html: No such file"]);
     run(&["--report", "."]).expect(2).says(&["write"]);
     room.assert_untouched("refused pages");
@@ -131,7 +131,7 @@ fn a_run_writes_its_page_when_it_is_over() {
     let page = fs::read_to_string(room.here().join("page.html")).expect("a page");
     room.run(&["report", "plain", "-o", "page.html"]).expect(0);
     assert_eq!(page, fs::read_to_string(room.here().join("page.html")).expect("a page"), "`report` writes the same");
-    // It is replaced, and has what was sampled; programs get lines of JSON alone.
+    // A page that is there is replaced, and has what was sampled; programs get lines of JSON alone.
     let json = ["--sample", "1ms", "--map", "--progress", "json", "--report", "page.html", "-o", "mapped"];
     let told = run(&json).expect(0);
     assert!(told.stderr.lines().all(|line| line.starts_with('{')) && told.stderr.contains("the page is in page.html"));

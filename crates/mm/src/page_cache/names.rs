@@ -78,7 +78,7 @@ impl Opening {
         match got {
             Ok(step) => step.map(Ok),
             Err(NoMemory::Asked) => Step::More,
-            // It is tried until there is memory (`__GFP_NOFAIL`).
+            // The request is made until there is memory (`__GFP_NOFAIL`).
             Err(NoMemory::Refused) => Step::Block(disk_wait(cx.now() + RETRY)),
         }
     }

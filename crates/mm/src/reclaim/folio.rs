@@ -244,7 +244,7 @@ impl Mm {
             tally.unmapped |= flush == TlbFlush::Later;
         }
         match self.file_state(head) {
-            // Its buffer is in use (`filemap_release_folio`).
+            // The journal uses the page's buffer (`filemap_release_folio`).
             FileState::Clean if self.is_kept_by_journal(cx, head) => Fate::Activate,
             FileState::Clean => {
                 self.remove_file_folio(cx, head);

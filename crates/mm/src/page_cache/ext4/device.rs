@@ -88,7 +88,7 @@ impl Mm {
         self.add_page(cx, at, head, true);
         self.frames.mark(head, FrameFlag::Referenced, true);
         self.unlock_folio(cx, head);
-        // Who has got a block looks at it again before it is done.
+        // The caller uses the block once more before it lets go of it.
         self.mark_page_accessed(cx, head);
         Ok(())
     }

@@ -132,7 +132,7 @@ impl Mm {
         let Some(head) = journal.heads.get_mut(&block).filter(|head| !head.runs) else { return };
         head.runs = true;
         journal.running.push(block);
-        // It must not be written before it is committed.
+        // The block must not be written before its transaction is committed.
         let at = (self.device(), block);
         if let Some(page) = self.cache.page(at.0, at.1)
             && self.cache.has(at, PageFlag::Dirty)

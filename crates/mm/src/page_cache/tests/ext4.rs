@@ -19,7 +19,7 @@ fn a_file_has_what_the_journal_knows_and_an_extent_until_its_inode_goes() {
     lab.call(FileRequest::SyncAll).unwrap();
     lab.call(FileRequest::DropCaches).unwrap();
     assert_eq!((used(&lab, Cache::Jbd2Inode), used(&lab, Cache::ExtentStatus)), (0, 0));
-    // Who opens a file could write to it.
+    // A file that is opened may be written to.
     let Ok(FileAnswer::Opened(file)) = lab.call(FileRequest::Open("a/7".to_owned())) else { panic!() };
     assert_eq!((used(&lab, Cache::Jbd2Inode), used(&lab, Cache::ExtentStatus)), (1, 0));
     assert!(lab.read(file, 0).is_some());

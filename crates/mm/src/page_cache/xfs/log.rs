@@ -186,7 +186,7 @@ impl Mm {
         is_write: bool,
     ) -> Result<Step<()>, NoMemory> {
         if self.cache.is_ext4() {
-            // It is mounted with `noatime`.
+            // The file system is mounted with `noatime`: a read changes no inode.
             return if is_write { self.update_times_on_ext4(cx, id) } else { Ok(Step::Done(())) };
         }
         let (now, inode) = (cx.now().0 / TICK.0, self.cache.inode(id));
