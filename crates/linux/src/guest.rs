@@ -24,7 +24,7 @@ use units::{Bytes, CpuId, Frames, NodeId};
 
 use crate::{
     balloon,
-    disk::{self, Disk},
+    disk::{self, Disk, Medium},
     frame_map::{Recorded, Recorder},
     host::monotonic_ns,
     memory,
@@ -312,6 +312,15 @@ fn recompute() -> Result<(), String> {
 /// The kernel image and its data stay out of `managed`, more of it on small machines; a node that lost more than this
 /// share of what was asked is not the machine that was asked for.
 const LOST_AT_MOST: Bytes = Bytes::mib(96);
+/// Memory behind one byte of struct pages: a disk that lies in memory costs its node these, though no zone manages it.
+const MEMORY_PER_STRUCT_PAGES: u64 = 64;
+
+/// Memory of a node that its zones may lack.
+fn lost_at_most(plan: &Plan, asked: Bytes) -> Bytes {
+    let in_memory = plan.disk.filter(|disk| disk.medium == Medium::Pmem);
+    let behind = in_memory.map_or(Bytes(0), |disk| disk::layout(asked, disk).extra);
+    Bytes(LOST_AT_MOST.0.max(asked.0 / 16) + behind.0 / MEMORY_PER_STRUCT_PAGES)
+}
 
 fn check_shape(plan: &Plan, capture: &Capture) -> Result<(), String> {
     let snapshot = Snapshot::parse(capture).map_err(|error| error.to_string())?;
@@ -325,7 +334,7 @@ fn check_shape(plan: &Plan, capture: &Capture) -> Result<(), String> {
             return Err(format!("node {id}: asked for CPUs {:?}, the kernel has {:?}", asked.cpus, found.cpus));
         }
         let managed: Frames = snapshot.zones.iter().filter(|zone| zone.node == id).map(|zone| zone.managed).sum();
-        if managed.bytes() + LOST_AT_MOST.max(Bytes(asked.memory.0 / 16)) < asked.memory {
+        if managed.bytes() + lost_at_most(plan, asked.memory) < asked.memory {
             let managed = managed.bytes().as_mib();
             return Err(format!("node {id}: asked for {}, the kernel manages {managed} MiB", asked.memory));
         }
