@@ -282,7 +282,10 @@ impl PageCache {
             .inodes
             .iter()
             .flatten()
-            .flat_map(|inode| [inode.object, inode.dentry, inode.log_item, inode.extent, inode.logged.object()])
+            .flat_map(|inode| {
+                let own = [inode.object, inode.security, inode.log_item, inode.extent];
+                own.into_iter().chain([inode.dentry, inode.logged.object()])
+            })
             .flatten();
         open.chain(inodes)
             .chain(self.nodes.objects())

@@ -58,6 +58,8 @@ pub enum Cache {
     Jbd2Inode,
     /// `ext4_extent_status`: where a run of a file's blocks is, or that it is promised.
     ExtentStatus,
+    /// `lsm_inode_cache`: what security modules keep with a file.
+    LsmInode,
     /// `jbd2_journal_head`: a block that the journal of ext4 has a part in.
     JournalHead,
     /// `bio-0`, since 5.12 `bio-184`: pages on their way to a disk or from it, up to four of them.
@@ -70,7 +72,7 @@ pub enum Cache {
 
 impl Cache {
     /// Every kind.
-    pub const ALL: [Self; 18] = [
+    pub const ALL: [Self; 19] = [
         Self::VmArea,
         Self::MmStruct,
         Self::Filp,
@@ -85,6 +87,7 @@ impl Cache {
         Self::Kmalloc1k,
         Self::Jbd2Inode,
         Self::ExtentStatus,
+        Self::LsmInode,
         Self::JournalHead,
         Self::Bio,
         Self::Biovec64,
@@ -115,6 +118,8 @@ impl Cache {
             // has 112 and, as its slabs are freed by RCU, 8 for the list of free ones.
             Self::Jbd2Inode => 64,
             Self::ExtentStatus => 40,
+            // An rcu_head, and a pointer each of Landlock and of BPF: 128 per slab of order 0 in /proc/slabinfo of Debian's 6.1.
+            Self::LsmInode => 32,
             Self::JournalHead => 120,
             // A bio has 120 bytes and 16 for each of four pages, and begins with a cache line: 21 per slab of order 0, and 8
             // vectors of order 3, in /proc/slabinfo of a 6.18 host. Vectors have 16 bytes for each page too.

@@ -168,6 +168,8 @@ rules! {
     slab_deferred_by_priority: bool,
     /// Which inodes that nobody uses the shrinker of a file system frees.
     inode_shrink: InodeShrink,
+    /// Does a security module keep something with each inode in memory (`lsm_inode_cache`)?
+    lsm_inode_blob: bool,
     /// Can the kernel be built with the slab allocator SLAB, and not with SLUB alone?
     has_slab: bool,
     /// The measure by which the partial list of a CPU is long enough in the slab allocator SLUB.

@@ -141,6 +141,8 @@ pub(super) struct Inode {
     pub(super) dentry: Option<Object>,
     /// The log's or the journal's knowledge of the inode (`struct xfs_inode_log_item`, `struct jbd2_inode`).
     pub(super) log_item: Option<Object>,
+    /// What security modules keep with the inode, as long as it is in memory (`i_security`).
+    pub(super) security: Option<Object>,
     /// The blocks of the file as far as they are known or promised, where the file system is ext4 (`struct extent_status`).
     pub(super) extent: Option<Object>,
     /// The inode's number, where the file system is ext4.
@@ -342,7 +344,8 @@ impl Mm {
     pub(super) fn free_inode_objects(&mut self, cx: &mut Cx, id: InodeId) {
         let inode = self.cache.inode_mut(id);
         let objects = [inode.object.take(), inode.log_item.take(), inode.extent.take(), inode.logged.take()];
-        for object in objects.into_iter().flatten() {
+        let security = inode.security.take();
+        for object in objects.into_iter().chain([security]).flatten() {
             self.free_object(cx, object);
         }
     }

@@ -35,6 +35,8 @@ pub(super) struct Opening {
     inode: Option<Object>,
     /// The log's or the journal's knowledge of the inode.
     log_item: Option<Object>,
+    /// What security modules keep with the inode.
+    security: Option<Object>,
     /// And of XFS, the vector of a new inode in the log; its cluster, and memory for the buffer of that.
     vector: Option<Object>,
     cluster: Option<Placed>,
@@ -45,9 +47,9 @@ pub(super) struct Opening {
 
 impl Opening {
     pub(super) fn new(name: String, makes: bool) -> Self {
-        let (filp, dentry, inode, log_item, vector) = (None, None, None, None, None);
+        let (filp, dentry, inode, log_item, security, vector) = (None, None, None, None, None, None);
         let (cluster, building, number) = (None, Building::default(), None);
-        Self { name, makes, filp, dentry, inode, log_item, vector, cluster, building, number }
+        Self { name, makes, filp, dentry, inode, log_item, security, vector, cluster, building, number }
     }
 
     /// Of XFS, the buffer that an inode is read from, or that a new cluster of inodes is written to (`xfs_imap_to_bp`,
@@ -94,6 +96,7 @@ impl Opening {
             (&mut self.filp, Cache::Filp, false),
             (&mut self.dentry, Cache::Dentry, has[0]),
             (&mut self.inode, mm.cache.inode_cache(), has[1]),
+            (&mut self.security, Cache::LsmInode, has[1] || !mm.variant.lsm_inode_blob),
             (&mut self.log_item, item, has_item),
             (&mut self.vector, Fields::Core.cache(), !self.makes || !mm.cache.is_xfs()),
         ];
@@ -153,17 +156,18 @@ impl Opening {
         } else {
             self.dentry.take()
         };
-        let object = if inode.object.is_none() {
-            std::mem::replace(&mut inode.object, self.inode.take())
+        let [object, security] = if inode.object.is_none() {
+            inode.security = self.security.take();
+            [std::mem::replace(&mut inode.object, self.inode.take()), None]
         } else {
-            self.inode.take()
+            [self.inode.take(), self.security.take()]
         };
         let item = self.log_item.take().and_then(|item| match inode.log_item {
             Some(_) => Some(item),
             None => inode.log_item.replace(item),
         });
         inode.opens += 1;
-        for spare in [dentry, object, item].into_iter().flatten() {
+        for spare in [dentry, object, security, item].into_iter().flatten() {
             mm.free_object(cx, spare);
         }
         let object = self.filp.take().expect("got above");
@@ -177,13 +181,14 @@ impl Opening {
     }
 
     pub(super) fn holdings(&self) -> Holdings {
-        let objects = [self.filp, self.dentry, self.inode, self.log_item, self.vector, self.building.object()];
+        let inode = [self.inode, self.security, self.log_item];
+        let objects = [self.filp, self.dentry, self.vector, self.building.object()].into_iter().chain(inode);
         let isolated = self.building.held().collect();
-        Holdings { objects: objects.into_iter().flatten().collect(), isolated, ..Holdings::default() }
+        Holdings { objects: objects.flatten().collect(), isolated, ..Holdings::default() }
     }
 
     pub(super) fn abort(&mut self, mm: &mut Mm, cx: &mut Cx) {
-        let files = [self.filp.take(), self.dentry.take(), self.inode.take()];
+        let files = [self.filp.take(), self.dentry.take(), self.inode.take(), self.security.take()];
         let objects = files.into_iter().chain([self.log_item.take(), self.vector.take()]);
         for object in objects.flatten() {
             mm.free_object(cx, object);
