@@ -277,17 +277,14 @@ impl<'a> Planned<'a> {
         let result = room.path().join("result");
         let guest = &self.run.guest;
         let slow = room.path().join(format!("{}.toml", guest.name));
-        let machine = match pace::machine(guest, seed)? {
-            Some(text) => fs::write(&slow, text).map(|()| slow.to_string_lossy().into_owned())?,
-            None => guest.machine.clone(),
-        };
+        fs::write(&slow, pace::machine(guest, seed)?).with_context(|| slow.display().to_string())?;
         let mut command = Command::new("nice");
         // Where no machines and variants lie about: each program has its own.
         command.current_dir(room.path());
         command.args(["-n", "5"]).arg(program).args(["run", &self.run.experiment, "--target", "sim"]);
         // The kernel's, not those of the experiment's usual one.
         command.args(["--variant", &self.rules]);
-        command.args(["--machine", &machine, "--seeds", &format!("{seed}-{seed}")]);
+        command.args(["--machine", &slow.to_string_lossy(), "--seeds", &format!("{seed}-{seed}")]);
         command.args(["--timeout", SIMULATED_S, "--workers", "1"]);
         command.args(ran.sets.iter().flat_map(|(name, value)| ["--set".to_owned(), format!("{name}={value}")]));
         command.arg("--state").arg(&ran.state).arg("-o").arg(&result);

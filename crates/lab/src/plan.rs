@@ -191,6 +191,8 @@ pub enum Place {
         /// Of the twin of a guest that counts time in instructions: log2 of the nanoseconds that one takes, by seed in turn.
         /// It is as fast as that guest.
         shifts: Vec<u8>,
+        /// Of the twin of a guest whose instructions are translated in the host's time. It is about as fast as that guest.
+        is_translated: bool,
     },
 }
 
@@ -269,7 +271,9 @@ impl Session {
     }
 
     fn simulated(&self) -> Option<Simulated> {
-        let Place::Sim { variant, chosen_for, twin_of, start, shifts } = &self.place else { return None };
+        let Place::Sim { variant, chosen_for, twin_of, start, shifts, is_translated } = &self.place else {
+            return None;
+        };
         let machine = self.place.as_fast_as_its_guest(self.machine.clone(), 1);
         Some(Simulated {
             column: Column {
@@ -285,6 +289,7 @@ impl Session {
             system: self.machine.system.filter(|_| *start == Start::Fresh).map(in_words),
             prices: prices::all(&machine.prices, machine.pace.as_ref()),
             shifts: shifts.clone(),
+            is_translated: *is_translated,
             shared_core: (!self.machine.threads.is_empty())
                 .then(|| prices::shared_core(self.machine.shared_core.as_ref()).clone()),
             bandwidth: self.machine.nodes.iter().map(|node| node.bandwidth).collect(),
@@ -313,6 +318,7 @@ impl Place {
     pub fn as_fast_as_its_guest(&self, machine: Machine, seed: u64) -> Machine {
         match self {
             Self::Sim { shifts, .. } if !shifts.is_empty() => machine.counting_instructions(in_turn(shifts, seed)),
+            Self::Sim { is_translated: true, .. } => machine.translated(),
             _ => machine,
         }
     }
@@ -389,6 +395,9 @@ pub struct Simulated {
     /// Of the twin of a guest that counts time in instructions: log2 of the nanoseconds that one takes, by seed in turn.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub shifts: Vec<u8>,
+    /// Whether it is the twin of a guest whose instructions are translated in the host's time.
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    pub is_translated: bool,
     /// What sharing a core means, where CPUs do.
     pub shared_core: Option<prices::SharedCore>,
     /// What the memory of each node gives to all CPUs together, where that is limited.

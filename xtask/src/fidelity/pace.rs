@@ -3,12 +3,12 @@
 use anyhow::Result;
 use lab::{fidelity::cells::Guest, machine::Machine, plan::in_turn};
 
-/// The machine of a guest's simulated run, as a file; none where the guest has a time of its own.
-pub(super) fn machine(guest: &Guest, seed: u64) -> Result<Option<String>> {
-    let Some(shifts) = &guest.replayable else { return Ok(None) };
-    let shifts = shifts.split(',').map(str::parse).collect::<Result<Vec<u8>, _>>()?;
+/// The machine of a guest's simulated run, as a file.
+pub(super) fn machine(guest: &Guest, seed: u64) -> Result<String> {
     let machine = Machine::load(&guest.machine, &linux::setting::names())?;
-    Ok(Some(machine.counting_instructions(in_turn(&shifts, seed)).to_toml()))
+    let Some(shifts) = &guest.replayable else { return Ok(machine.translated().to_toml()) };
+    let shifts = shifts.split(',').map(str::parse).collect::<Result<Vec<u8>, _>>()?;
+    Ok(machine.counting_instructions(in_turn(&shifts, seed)).to_toml())
 }
 
 #[cfg(test)]
@@ -26,15 +26,20 @@ mod tests {
             replayable: replayable.map(str::to_owned),
             seeds: 8,
         };
-        assert_eq!(machine(&guest(None), 1).unwrap(), None);
+        let read = |shifts, seed| {
+            let text = machine(&guest(shifts), seed).unwrap();
+            Machine::from_source(&Source::from_text("slow.toml", text), &linux::setting::names()).unwrap()
+        };
+        let translated = read(None, 1);
+        assert_eq!((translated.storage, &translated), (Storage::Disk, &read(None, 2)));
         let takes = |seed| {
-            let text = machine(&guest(Some("2,4")), seed).unwrap().unwrap();
-            let read = Machine::from_source(&Source::from_text("slow.toml", text), &linux::setting::names()).unwrap();
+            let read = read(Some("2,4"), seed);
             assert_eq!(read.storage, Storage::Memory, "as linux::disk gives it to such a guest");
             assert_eq!(read.prices.len(), prices::generic().len(), "a machine file like others");
             read.prices[0].takes.0
         };
         let first = takes(1);
+        assert_eq!(translated.prices[0].takes.0 * 4, first * 3, "3 ns an instruction, and 4 with shift 2");
         assert_eq!([2, 3].map(takes), [first * 4, first]);
     }
 }

@@ -142,7 +142,14 @@ impl<P: FnMut(&KernelImage) -> Accelerator> Planner<'_, P> {
             check(&machine_set).map_err(|problem| Refusal::Mistake(UsageError(problem)))?;
             // What means to fill memory does not fit by design.
             let room = simulated::room(&machine_set, &variant.rules).ok().filter(|_| !self.presses());
-            let place = Place::Sim { variant, chosen_for, twin_of: None, start: start.clone(), shifts: Vec::new() };
+            let place = Place::Sim {
+                variant,
+                chosen_for,
+                twin_of: None,
+                start: start.clone(),
+                shifts: Vec::new(),
+                is_translated: false,
+            };
             let session = Session { machine, kernel, label, settings, place, cap, keys: Vec::new() };
             let cap_from = self.cap_from("three quarters of the machine's memory");
             let mut session = self.fill(session, (cpus, cap_from, room), &params, skipped)?;
@@ -524,6 +531,7 @@ fn whole_twin(real: &Session, start: &Start, others: &[Session]) -> Result<Sessi
             twin_of: Some(column),
             start: start.clone(),
             shifts: shifts(&real.place),
+            is_translated: real.place.accelerator(1) == Some(Accelerator::Tcg),
         },
         cap: real.cap,
         keys: real.keys.iter().map(key).collect(),

@@ -55,6 +55,9 @@ fn simulated(what: &Simulated) -> String {
         let shifts: Vec<_> = what.shifts.iter().map(u8::to_string).collect();
         words.push(format!("prices are the guest's own (an instruction takes 2^{} ns, by seed)", shifts.join(", 2^")));
     }
+    if what.is_translated {
+        words.push("prices are those of a guest that is translated (an instruction takes 3 ns)".to_owned());
+    }
     let prices = prices::summary(&what.prices);
     let start = match &what.start {
         Start::Fresh => what.system.as_ref().map_or_else(
