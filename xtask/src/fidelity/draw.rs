@@ -13,6 +13,7 @@ use lab::{
         self, cells,
         draw::{self, Candidate},
         drawn::{self, Drawn, Facts},
+        table,
     },
     plan::UsageError,
 };
@@ -106,7 +107,8 @@ fn report(root: &Path, drawn: &Drawn, not_that_counts: Option<&str>) -> Result<(
             write(&document, &drawn::renew(&text, drawn))?;
             println!("{JSON} and {DOCUMENT} are new");
         }
-        Some(_) => print!("{}", drawn::renew("", drawn)),
+        // Looking is for finding what is wrong.
+        Some(_) => print!("{}{}", drawn::renew("", drawn), table::misses(&drawn.comparison)),
     }
     println!("{} counters within their class", shown(drawn.comparison.total));
     if let (Some(kernel), Some(single)) = (drawn.ceiling, drawn.single) {

@@ -66,12 +66,7 @@ fn generated(comparison: &Comparison, written: &[&str]) -> String {
     }
     text += "\n| cell | runs | | within | huge blocks, kernel | ours | note |\n|---|---|---|---|---|---|---|\n";
     text += &comparison.cells.iter().map(cell).collect::<String>();
-    text += "\nOutside of their class:\n\n";
-    text += "| cell | counter | class | kernel | lowest to highest | ours | ours / kernel |\n|---|---|---|---|---|---|---|\n";
-    for cell in &comparison.cells {
-        let missed = cell.counters.iter().filter(|counter| !counter.within);
-        text += &missed.map(|counter| miss(cell, counter)).collect::<String>();
-    }
+    text += &misses(comparison);
     let unexplained: Vec<_> =
         unexplained(comparison, written).into_iter().map(|counter| format!("`{counter}`")).collect();
     if !unexplained.is_empty() {
@@ -82,6 +77,17 @@ fn generated(comparison: &Comparison, written: &[&str]) -> String {
         text += "\nNot compared:\n\n";
         text += "| cell | side | huge blocks, kernel | allocation stalls, kernel | reason |\n|---|---|---|---|---|\n";
         text += &comparison.skipped.iter().map(skip).collect::<String>();
+    }
+    text
+}
+
+/// Every counter that is outside of its class, by cell.
+pub fn misses(comparison: &Comparison) -> String {
+    let mut text = "\nOutside of their class:\n\n".to_owned();
+    text += "| cell | counter | class | kernel | lowest to highest | ours | ours / kernel |\n|---|---|---|---|---|---|---|\n";
+    for cell in &comparison.cells {
+        let missed = cell.counters.iter().filter(|counter| !counter.within);
+        text += &missed.map(|counter| miss(cell, counter)).collect::<String>();
     }
     text
 }

@@ -52,8 +52,10 @@ struct Work {
     reason: Reason,
     /// Inodes that were dirty when it began end here.
     end: u64,
-    /// The one that is being written: its place, and how many of its pages are still to be.
+    /// The place from which on the next inode is looked for, and that of the one that was begun, if any was.
     at: u64,
+    begun: Option<u64>,
+    /// Pages of this inode that are still to be written.
     left: u64,
     /// Something was sent in this round.
     has_sent: bool,
@@ -177,7 +179,8 @@ impl Mm {
             return Step::Block(due.map_or(Wait::Queue, Wait::Until));
         };
         let end = self.cache.dirty.end();
-        self.cache.flusher.state = Some(Work { reason, end, at: 0, left: self.cache.chunk(), has_sent: false });
+        self.cache.flusher.state =
+            Some(Work { reason, end, at: 0, begun: None, left: self.cache.chunk(), has_sent: false });
         Step::More
     }
 
@@ -195,7 +198,7 @@ impl Mm {
             (work.at, work.end, work.has_sent) = (0, self.cache.dirty.end(), false);
             return if goes_on { Step::More } else { Step::Done(()) };
         };
-        if place != work.at {
+        if work.begun != Some(place) {
             // Where its pages go is decided in a transaction (`xfs_iomap_write_allocate`).
             // Steps of kernel threads ask for nothing.
             if self.log_inode(cx, id, Fields::Extents).is_err() {
@@ -206,7 +209,7 @@ impl Mm {
                 Ok(step) => return step,
                 Err(_) => return Step::Block(disk_wait(cx.now() + RETRY)),
             }
-            (work.at, work.left) = (place, self.cache.chunk());
+            (work.at, work.begun, work.left) = (place, Some(place), self.cache.chunk());
             primitive::file_writeback(cx);
         }
         let from = self.cache.inode(id).write_from;
