@@ -55,6 +55,17 @@ pub enum CompactContended {
     GoesOn,
 }
 
+/// Which allocations count as ones that compacted (`compact_stall`), and then as ones that did so with or without success.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
+pub enum CompactStall {
+    /// Those for which some zone was compacted.
+    Tried,
+    /// As `Tried`, and those that found compaction deferred in some zone.
+    NotSkipped,
+    /// All that asked for it, also where no zone had the frames that it takes. They look at the free lists once more, too.
+    Asked,
+}
+
 /// How compaction treats huge pages in its way. No release moves them: up to 6.8 compaction leaves all compound pages alone, and
 /// since then those of a pageblock's size (`skip_isolation_on_order`, mm/compaction.c, v6.10).
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
@@ -312,8 +323,8 @@ impl DirectCompact {
             }
         }
         let counts = match result {
-            CompactResult::Skipped => false,
-            CompactResult::Deferred => mm.variant().compact_stall_deferred,
+            CompactResult::Skipped => mm.variant().compact_stall == CompactStall::Asked,
+            CompactResult::Deferred => mm.variant().compact_stall != CompactStall::Tried,
             _ => true,
         };
         if !counts {

@@ -34,7 +34,7 @@ use crate::{
     alloc::slow::{GivesUp, SlowPath},
     balloon::BalloonDeflates,
     buddy::End,
-    compact::{CompactContended, CompactEnds, CompactHugePages, CompactMark},
+    compact::{CompactContended, CompactEnds, CompactHugePages, CompactMark, CompactStall},
     fault::CowReuse,
     khugepaged::{CollapseTarget, ThpRequests},
     lru::{LruBy, NewAnon},
@@ -220,8 +220,8 @@ rules! {
     compact_skips_on_failure: bool,
     /// Does a task that compacts have the block that it completes, before others see it?
     compact_capture: bool,
-    /// Does an allocation that found compaction deferred everywhere count as one that compacted?
-    compact_stall_deferred: bool,
+    /// Which allocations count as ones that compacted.
+    compact_stall: CompactStall,
     /// Does asynchronous compaction for what cannot be moved empty pageblocks of that type, and not movable ones?
     compact_own_blocks: bool,
     /// Does each node have a kernel thread that compacts?

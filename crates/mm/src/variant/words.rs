@@ -12,7 +12,7 @@ use crate::{
     alloc::slow::{GivesUp, SlowPath},
     balloon::BalloonDeflates,
     buddy::End,
-    compact::{CompactContended, CompactEnds, CompactHugePages, CompactMark},
+    compact::{CompactContended, CompactEnds, CompactHugePages, CompactMark, CompactStall},
     fault::CowReuse,
     khugepaged::{CollapseTarget, ThpRequests},
     lru::{LruBy, NewAnon},
@@ -251,6 +251,11 @@ words! {
     CompactMark {
         Low = "low",
         ByOrder = "by-order",
+    }
+    CompactStall {
+        Tried = "tried",
+        NotSkipped = "not-skipped",
+        Asked = "asked",
     }
     WatermarkOrders {
         HalvedPerOrder = "halved-per-order",

@@ -42,8 +42,8 @@ fn after_the_kth_failure_two_to_the_k_less_one_requests_are_turned_away() {
 }
 
 #[test]
-fn only_synchronous_failures_defer_and_a_deferred_stall_counts_since_5_12() {
-    for (version, counts) in [("v6.1", 1), ("v5.10", 0)] {
+fn only_synchronous_failures_defer_and_a_deferred_stall_counts_since_5_1() {
+    for (version, counts) in [("v6.1", 1), ("v5.10", 1), ("v5.0", 0)] {
         let (mut lab, id) = Lab::fragmented(16, rules(version));
         // Nothing can be moved: every page is locked.
         lab.lock_all(id);
@@ -68,6 +68,21 @@ fn only_synchronous_failures_defer_and_a_deferred_stall_counts_since_5_12() {
         lab.mm.zones[ZoneIndex(0)].compact.defer(Order(9));
         let full = lab.compact_fast(Lab::request(), CompactPriority::SyncFull);
         assert_ne!(full.result, CompactResult::Deferred);
+    }
+}
+
+#[test]
+fn from_5_1_to_5_11_a_request_without_room_counts_as_one_that_compacted() {
+    for (version, counts) in [("v5.0", 0), ("v5.1", 1), ("v5.10", 1), ("v5.14", 0), ("v6.1", 0)] {
+        let mut lab = Lab::new(16, rules(version));
+        let id = lab.process();
+        let free = lab.mm.zones()[0].buddy.free_frames();
+        let range = lab.map(id, free - 900);
+        lab.write(id, range);
+        let compacted = lab.compact_fast(Lab::request(), CompactPriority::Async);
+        assert_eq!((compacted.result, compacted.block), (CompactResult::Skipped, None), "{version}");
+        let counted = [Event::CompactStall, Event::CompactFail, Event::CompactSuccess].map(|event| lab.count(event));
+        assert_eq!(counted, [counts, counts, 0], "{version}");
     }
 }
 
