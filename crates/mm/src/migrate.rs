@@ -438,13 +438,15 @@ fn write_entry(spaces: &mut Spaces, cx: &mut Cx, mapping: Mapping, change: impl 
 impl Mm {
     /// Can a folio on an LRU list be moved to another frame?
     pub(crate) fn is_migratable(&self, head: Pfn, mode: MigrateMode) -> bool {
-        // Who must not wait leaves what is being written.
+        // Who must not wait for a disk leaves what is being written (`ISOLATE_ASYNC_MIGRATE`).
+        let leaves = if self.variant.compact_leaves_written { MigrateMode::SyncLight } else { MigrateMode::Async };
+        let takes_written = mode > leaves;
         if self.frames.is_file(head) {
-            return mode > MigrateMode::Async || self.written_by(head).is_none();
+            return takes_written || self.written_by(head).is_none();
         }
         // One with a reference that its mappings do not explain stays where it is; of the swap cache that is known later.
         let is_kept = self.is_pinned(head) && self.swap.slot_of(head).is_none();
-        self.frames.is_base_anon(head) && !is_kept && (mode > MigrateMode::Async || !self.swap.is_writeback(head))
+        self.frames.is_base_anon(head) && !is_kept && (takes_written || !self.swap.is_writeback(head))
     }
 
     /// Notes that a page's contents are not on its device (`set_page_dirty`). Of anonymous memory only its slot says so: one

@@ -216,6 +216,8 @@ rules! {
     compact_counts_passed: bool,
     /// Which mark a zone must hold before it is compacted.
     compact_mark: CompactMark,
+    /// Does compaction that waits for locks, but for no disk, leave pages on their lists that are being written?
+    compact_leaves_written: bool,
     /// Does a page that cannot be moved make asynchronous compaction leave out the block of the order asked for around it?
     compact_skips_on_failure: bool,
     /// Does a task that compacts have the block that it completes, before others see it?

@@ -117,6 +117,20 @@ fn what_was_stored_to_a_page_is_not_lost_when_its_entry_forgets_it() {
     }
 }
 
+#[test]
+fn since_4_8_compaction_leaves_what_is_being_written_unless_it_waits_for_disks() {
+    for (version, light) in [("v4.7", true), ("v4.8", false), ("v6.1", false)] {
+        let (mut lab, id) = small_with(version);
+        lab.mm.swapon(&SwapSpec { size: Bytes::mib(1), medium: SwapMedium::Memory });
+        let page = lab.first_entry(id).pfn();
+        assert!(lab.mm.add_to_swap(page));
+        let slot = lab.mm.swap.slot_of(page).unwrap();
+        lab.mm.swap.mark(slot, SlotFlag::Writeback, true);
+        let modes = [MigrateMode::Async, MigrateMode::SyncLight, MigrateMode::Sync];
+        assert_eq!(modes.map(|mode| lab.mm.is_migratable(page, mode)), [false, light, true], "{version}");
+    }
+}
+
 /// The folios that wait on the CPU of who compacts.
 fn waiting(lab: &Lab) -> Vec<Pfn> {
     lab.mm.lru.batch(CpuId(0)).to_vec()
