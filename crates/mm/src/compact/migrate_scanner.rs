@@ -10,7 +10,6 @@ use crate::{
     compact::{
         CompactHugePages,
         control::{CompactControl, Isolated, block_end},
-        suitable::ISOLATED_SLEEP,
     },
     cx::Cx,
     event::Event,
@@ -137,7 +136,7 @@ impl CompactControl {
                 if !self.sources.is_empty() || self.mode == MigrateMode::Async {
                     return Isolated::Abort;
                 }
-                return Isolated::Block(Wait::Until(cx.now() + ISOLATED_SLEEP));
+                return Isolated::Block(Wait::Until(mm.isolated_throttle(cx)));
             }
             scan.is_begun = true;
         }

@@ -3,7 +3,7 @@
 //!
 //! Is it worth compacting a zone?
 
-use units::{Order, Picos};
+use units::Order;
 
 use crate::compact::CompactMark;
 use crate::{
@@ -17,10 +17,6 @@ use crate::{
     zone::ZoneKind,
     zone_state::ZoneState,
 };
-
-/// How long a task sleeps for which too much is isolated already.
-// VMSCAN_THROTTLE_ISOLATED: HZ/50, mm/vmscan.c (v6.1).
-pub(crate) const ISOLATED_SLEEP: Picos = Picos::from_micros(20_000);
 
 /// Free frames that a move takes beside a mark: what is moved is in two places for a while (`compact_gap`).
 pub(crate) fn gap(order: Order) -> u64 {

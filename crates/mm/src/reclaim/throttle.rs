@@ -40,8 +40,8 @@ impl Mm {
         self.swap.done_by(RUN_PAGES).into_iter().chain(files).fold(most, Time::min)
     }
 
-    /// The instant until when a reclaimer sleeps because too much is off the lists (`VMSCAN_THROTTLE_ISOLATED`).
-    pub(super) fn isolated_throttle(&self, cx: &Cx) -> Time {
+    /// The instant until when a reclaimer or compaction sleeps because too much is off the lists (`VMSCAN_THROTTLE_ISOLATED`).
+    pub(crate) fn isolated_throttle(&self, cx: &Cx) -> Time {
         if self.variant.reclaim_throttles { cx.now() + ISOLATED } else { self.congestion_wait(cx, CONGESTION) }
     }
 
