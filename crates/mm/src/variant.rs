@@ -194,6 +194,13 @@ rules! {
     compact_marks_searched: bool,
     /// Does asynchronous compaction look for free frames at a few frames of a pageblock only, until it finds some?
     compact_samples: bool,
+    /// Is a search of the free lists for a pageblock to empty in vain whenever it finds none, and does it look at no more blocks
+    /// than it may? Else it is where it comes to that number at a block that is not skipped for its mark or its place.
+    compact_fails_without_source: bool,
+    /// Does the search for frames to move to look at several blocks of a free list also after its start, where it looks at many?
+    compact_looks_further: bool,
+    /// Does the linear search begin at the highest free block that was seen only if that is high up in the zone?
+    compact_begins_high: bool,
     /// Are marks cleared only where there is something to move, or somewhere to move it to?
     compact_clears_selectively: bool,
     /// At how many frames of a pageblock compaction looks to see that it is all of one zone.

@@ -18,6 +18,11 @@ use crate::{
     step::RUN,
 };
 
+/// One block more of a list, or as many as a limit says; before 5.14 the kernel took the smaller of both, and so one block.
+fn at_least_one(mm: &Mm, limit: u32) -> u32 {
+    if mm.variant().compact_looks_further { limit.max(1) } else { limit.min(1) }
+}
+
 /// The result of a look at one free list.
 #[derive(Clone, Copy, Debug, Default)]
 struct Looked {
@@ -56,25 +61,28 @@ impl CompactControl {
         let distance = if from == start { half } else { half >> 2 };
         let below = from.plus(distance).align_down(order);
         let limit = self.list_limit();
+        let fails_without = mm.variant().compact_fails_without_source;
         let (mut scanned, mut found) = (0, None);
         for at in (COSTLY.0..wanted.0).rev().map(Order) {
-            if found.is_some() || scanned >= limit {
+            if found.is_some_and(|free| fails_without || self.block_of(mm, free) != from) || scanned >= limit {
                 break;
             }
             if mm.zones[self.zone].buddy.area(at).nr_free() > 0 {
-                found = self.find_partly_free(mm, cx, (at, below), (&mut scanned, limit));
+                found = self.find_partly_free(mm, cx, (at, below), (&mut scanned, limit)).or(found);
             }
         }
         primitive::scan_frames(cx, scanned.into());
         self.migrate_scanned += u64::from(scanned);
-        let Some(free) = found else {
-            self.fast_search_fail += 1;
+        let Some(free) = found.filter(|free| fails_without || self.block_of(mm, *free) != from) else {
+            self.fast_search_fail += u32::from(fails_without);
             return self.reinit_migrate_pfn();
         };
-        self.fast_search_fail = 0;
-        self.lower_fast_start(free);
-        mm.frames.blocks.set_skip(free, true);
-        free.align_down(order).max(start)
+        self.block_of(mm, free)
+    }
+
+    /// The first frame of a pageblock, or of the zone in it.
+    fn block_of(&self, mm: &Mm, pfn: Pfn) -> Pfn {
+        pfn.align_down(mm.frames.blocks.order()).max(mm.zones[self.zone].start)
     }
 
     /// The linear scan goes on from the lowest of the blocks found (`update_fast_start_pfn`).
@@ -98,24 +106,32 @@ impl CompactControl {
         let buddy = &mut zones[self.zone].buddy;
         buddy.lock(cx);
         let (mut found, mut cut) = (None, None);
-        // Bound: the limit.
+        // Bound: the limit, or before 5.12 the list.
         for pfn in buddy.area(order).list(MigrateType::Movable).iter(frames) {
             *scanned += 1;
-            if *scanned > limit {
+            if *scanned > limit && variant.compact_fails_without_source {
                 cut = Some(pfn);
                 break;
             }
-            if pfn >= below {
-                continue;
-            }
-            if !variant.compact_private_sources {
-                // Also of those that were marked meanwhile.
-                self.lower_fast_start(pfn);
-            }
-            if !frames.blocks.skip(pfn) {
-                (found, cut) = (Some(pfn), Some(pfn));
+            if pfn < below {
+                if !variant.compact_private_sources {
+                    // Also of those that were marked meanwhile.
+                    self.lower_fast_start(pfn);
+                }
+                if !frames.blocks.skip(pfn) {
+                    (found, cut) = (Some(pfn), Some(pfn));
+                    break;
+                }
+            } else if *scanned >= limit && !variant.compact_fails_without_source {
+                self.fast_search_fail += 1;
+                cut = Some(pfn);
                 break;
             }
+        }
+        if let Some(pfn) = found {
+            self.fast_search_fail = 0;
+            self.lower_fast_start(pfn);
+            frames.blocks.set_skip(pfn, true);
         }
         if let Some(next) = cut.and_then(|pfn| frames.next_of(pfn)) {
             buddy.rotate(frames, Block { pfn: next, order });
@@ -139,7 +155,7 @@ impl CompactControl {
         let wanted = self.order.filter(|wanted| *wanted > Order::BASE)?;
         let pageblock = mm.frames.blocks.order();
         let is_start = self.begins_at_end(mm);
-        let mut limit = if is_start { pageblock.frames() >> 1 } else { (self.list_limit() >> 1).max(1) };
+        let mut limit = if is_start { pageblock.frames() >> 1 } else { at_least_one(mm, self.list_limit() >> 1) };
         // Rather in the top quarter of what is between the scanners; in the top half if need be.
         let distance = self.free_pfn.0.saturating_sub(self.migrate_pfn.0);
         let low = Pfn(self.free_pfn.0 - (distance >> 2)).align_down(pageblock);
@@ -184,7 +200,7 @@ impl CompactControl {
             }
             mm.zones[self.zone].buddy.unlock(cx);
             if looked.scanned >= limit {
-                limit = (limit >> 1).max(1);
+                limit = at_least_one(mm, limit >> 1);
             }
             order = self.next_search_order(if is_refused { self.search_order + 1 } else { at }, wanted);
             if found.is_some() {
@@ -207,7 +223,7 @@ impl CompactControl {
     }
 
     /// Where to look if nothing was found.
-    fn after_fast_search(
+    pub(super) fn after_fast_search(
         &mut self,
         mm: &mut Mm,
         found: Option<Pfn>,
@@ -218,7 +234,7 @@ impl CompactControl {
         if found.is_none() {
             self.fast_search_fail += 1;
             if is_start {
-                if let Some(highest) = highest.filter(|highest| *highest >= min) {
+                if let Some(highest) = highest.filter(|highest| !mm.variant().compact_begins_high || *highest >= min) {
                     self.free_pfn = highest;
                     page = Some(highest);
                 } else if self.is_direct() {

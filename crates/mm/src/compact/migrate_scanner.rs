@@ -259,6 +259,10 @@ impl CompactControl {
         if !*is_locked {
             let is_contended = mm.lru.is_contended(cx, self.zone);
             if self.gives_way(mm, is_contended) {
+                if mm.variant().compact_private_sources {
+                    // Nobody has scanned it (patch 10 as posted; patch 13 of the same series waits for the lock).
+                    mm.frames.blocks.set_skip(scan.at, false);
+                }
                 return Found::Abort;
             }
             mm.lru.hold(cx, self.zone);

@@ -1,13 +1,14 @@
 //! Linux: none; the rules of the series of 5.1, each by itself ("Increase success rates and reduce latency of compaction").
 
-use units::Pfn;
+use units::{Order, Pfn};
 
 use super::lab::{Lab, ME, rules};
 use super::{fixed::behind_huge_pages, random};
 use crate::{
     Variant,
-    compact::{CompactHugePages, CompactPriority, DirectCompact},
+    compact::{CompactControl, CompactHugePages, CompactPriority, DirectCompact},
     event::Event,
+    pageblock::{MigrateType, ZoneIndex},
     step::Step,
 };
 
@@ -122,5 +123,50 @@ fn each_of_the_others_does_something_by_itself() {
         // Turns are of the lists that are looked at.
         let (below, without) = if *name == "compact_orders_in_turn" { (lists, &with_lists) } else { (0, &none) };
         assert!(footprint(with("v5.0", below | 1 << at)) != *without, "{name}");
+    }
+}
+
+/// A task's run over a fragmented zone whose scanners are at these frames, before it begins.
+fn between(rules: Variant, migrate: Pfn, free: Pfn) -> (Lab, CompactControl) {
+    let (lab, _) = Lab::fragmented(16, rules);
+    let mut control = CompactControl::direct(ZoneIndex(0), &Lab::request(), CompactPriority::Async);
+    (control.migrate_pfn, control.free_pfn) = (migrate, free);
+    (lab, control)
+}
+
+#[test]
+fn a_search_that_finds_no_pageblock_to_empty_has_failed_since_5_12() {
+    for (compact_fails_without_source, failures) in [(false, 0), (true, 1)] {
+        // No frame is below both scanners.
+        let of_then = Variant { compact_fails_without_source, ..rules("v5.1") };
+        let (mut lab, mut control) = between(of_then, Pfn(0), Pfn(512));
+        assert_eq!(lab.step(ME, |mm, _, cx| control.fast_find_migrateblock(mm, cx)), Pfn(0));
+        assert_eq!(control.fast_search_fail, failures);
+    }
+}
+
+#[test]
+fn a_search_for_frames_to_move_to_looks_at_one_block_of_a_list_before_5_14() {
+    let looked = |compact_looks_further| {
+        // All frames are too far down, and this is not where the search begins.
+        let end = Pfn(1 << 13);
+        let (mut lab, mut control) = between(Variant { compact_looks_further, ..rules("v5.1") }, end, end);
+        lab.mm.zones[ZoneIndex(0)].compact.init_free = Some(end.plus(1));
+        assert_eq!(lab.step(ME, |mm, _, cx| control.fast_isolate_freepages(mm, cx)), None);
+        let buddy = &lab.mm.zones()[0].buddy;
+        let lists = (0..9).filter(|order| !buddy.area(Order(*order)).list(MigrateType::Movable).is_empty());
+        (control.free_scanned, lists.count() as u64)
+    };
+    let ((one, lists), (more, _)) = (looked(false), looked(true));
+    assert_eq!(one, lists);
+    assert!(more > one, "{more} of {one}");
+}
+
+#[test]
+fn the_linear_search_begins_at_the_highest_free_block_also_far_down_before_6_0() {
+    for (version, begins) in [("v5.1", Pfn(512)), ("v5.18", Pfn(512)), ("v6.1", Pfn(2048))] {
+        let (mut lab, mut control) = between(rules(version), Pfn(0), Pfn(3584));
+        let page = control.after_fast_search(&mut lab.mm, None, (Some(Pfn(512)), Pfn(2048)), true);
+        assert_eq!((page, control.free_pfn), (Some(begins), begins), "{version}");
     }
 }
