@@ -28,6 +28,7 @@ use crate::{
     migrate::MigrateMode,
     pageblock::ZoneIndex,
     step::Step,
+    variant::CompactStall,
 };
 
 pub(crate) use control::CompactControl;
@@ -53,17 +54,6 @@ pub enum CompactContended {
     Aborts,
     /// Compaction waits for the lock, and ends after the pageblock.
     GoesOn,
-}
-
-/// Which allocations count as ones that compacted (`compact_stall`), and then as ones that did so with or without success.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
-pub enum CompactStall {
-    /// Those for which some zone was compacted.
-    Tried,
-    /// As `Tried`, and those that found compaction deferred in some zone.
-    NotSkipped,
-    /// All that asked for it, also where no zone had the frames that it takes. They look at the free lists once more, too.
-    Asked,
 }
 
 /// How compaction treats huge pages in its way. No release moves them: up to 6.8 compaction leaves all compound pages alone, and

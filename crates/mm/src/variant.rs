@@ -22,9 +22,9 @@ use self::rule::{Value, rules};
 pub use self::{
     built_in::{all, built_in, named, patched},
     choices::{
-        EmptyReserve, FallbackRules, HighAtomic, HugeCow, InodeShrink, LastResort, MarkStep, Merging, MmapLock,
-        MovableMarks, NumaFilter, NumaHintsCow, NumaPeriod, NumaPlaces, PcpDrain, PcpFree, PcpHighRule, PcpLists,
-        RatioZero, Scheduler, SlubCpuPartial, ThpZones, WatermarkBoost, WatermarkOrders,
+        CompactStall, EmptyReserve, FallbackRules, HighAtomic, HugeCow, InodeShrink, LastResort, MarkStep, Merging,
+        MmapLock, MovableMarks, NumaFilter, NumaHintsCow, NumaPeriod, NumaPlaces, PcpDrain, PcpFree, PcpHighRule,
+        PcpLists, RatioZero, Scheduler, SlubCpuPartial, ThpZones, WatermarkBoost, WatermarkOrders,
     },
     named::{Named, NeedsBoot, UnknownRelease},
     patches::{Patch, PatchProblem, PatchesForm, split_patches},
@@ -34,7 +34,7 @@ use crate::{
     alloc::slow::{GivesUp, SlowPath},
     balloon::BalloonDeflates,
     buddy::End,
-    compact::{CompactContended, CompactEnds, CompactHugePages, CompactMark, CompactStall},
+    compact::{CompactContended, CompactEnds, CompactHugePages, CompactMark},
     fault::CowReuse,
     khugepaged::{CollapseTarget, ThpRequests},
     lru::{LruBy, NewAnon},

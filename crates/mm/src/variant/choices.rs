@@ -3,6 +3,17 @@
 
 use serde::Serialize;
 
+/// Which allocations count as ones that compacted (`compact_stall`), and then as ones that did so with or without success.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
+pub enum CompactStall {
+    /// Those for which some zone was compacted.
+    Tried,
+    /// As `Tried`, and those that found compaction deferred in some zone.
+    NotSkipped,
+    /// All that asked for it, also where no zone had the frames that it takes. They look at the free lists once more, too.
+    Asked,
+}
+
 /// The scheduler that chooses the next task of a CPU (kernel/sched/fair.c).
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
 pub enum Scheduler {

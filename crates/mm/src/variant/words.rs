@@ -4,15 +4,15 @@
 use units::Bytes;
 
 use super::{
-    EmptyReserve, FallbackRules, HighAtomic, HugeCow, InodeShrink, LastResort, MarkStep, Merging, MmapLock,
-    MovableMarks, NumaFilter, NumaHintsCow, NumaPeriod, NumaPlaces, PcpDrain, PcpFree, PcpHighRule, PcpLists,
+    CompactStall, EmptyReserve, FallbackRules, HighAtomic, HugeCow, InodeShrink, LastResort, MarkStep, Merging,
+    MmapLock, MovableMarks, NumaFilter, NumaHintsCow, NumaPeriod, NumaPlaces, PcpDrain, PcpFree, PcpHighRule, PcpLists,
     RatioZero, Scheduler, SlubCpuPartial, Takes, ThpZones, Value, WatermarkBoost, WatermarkOrders,
 };
 use crate::{
     alloc::slow::{GivesUp, SlowPath},
     balloon::BalloonDeflates,
     buddy::End,
-    compact::{CompactContended, CompactEnds, CompactHugePages, CompactMark, CompactStall},
+    compact::{CompactContended, CompactEnds, CompactHugePages, CompactMark},
     fault::CowReuse,
     khugepaged::{CollapseTarget, ThpRequests},
     lru::{LruBy, NewAnon},
