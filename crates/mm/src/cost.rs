@@ -124,6 +124,8 @@ works! {
     FileOperation = "file_operation", File;
     /// Time of the file system when a file's turn to be written back comes, but for its pages and requests.
     FileWriteback = "file_writeback", File;
+    /// A page of a file on its way to a disk and back, but for its request: bits and tags of its file, and its buffers.
+    FileWritepage = "file_writepage", File;
     /// Sending a request to a disk, and what its interrupt takes.
     DiskIo = "disk_io", Disk;
     /// Looking at one frame in search of what can be moved, or of where to.

@@ -126,6 +126,11 @@ pub(crate) fn file_writeback(cx: &mut Cx) {
     cx.work(Work::FileWriteback, 1);
 }
 
+/// A page of a file that is written back (`mpage_submit_folio`, `ext4_finish_bio`).
+pub(crate) fn write_page_back(cx: &mut Cx) {
+    cx.work(Work::FileWritepage, 1);
+}
+
 /// Sending a request to a disk, and its interrupt.
 pub(crate) fn disk_io(cx: &mut Cx) {
     cx.work(Work::DiskIo, 1);

@@ -48,7 +48,8 @@ fn every_operation_has_a_recipe_and_names_are_unique() {
     // for its guest is timed by neither: the one that is measured has no guest, or sees no host.
     let host = [Work::HostExit, Work::HostReport, Work::HostDiscard];
     let reads = [Work::FileRead, Work::FileGet];
-    let files = [Work::FileWrite, Work::FileCopy, Work::FileOperation, Work::FileWriteback, Work::DiskIo];
+    let files =
+        [Work::FileWrite, Work::FileCopy, Work::FileOperation, Work::FileWriteback, Work::FileWritepage, Work::DiskIo];
     let compact = [Work::ScanFrame, Work::ScanBlock, Work::FarFrame, Work::MigrateFolio];
     let short = [Work::AllocSlow, Work::FolioScan, Work::RmapWalk, Work::SwapIo, Work::TailRead];
     let without = [Work::IpiTarget, Work::WakeOther]

@@ -136,7 +136,7 @@ impl Mm {
             let content = self.frames.content(head);
             self.cache.inode_mut(id).set_content(index, content);
         }
-        primitive::file_pages(cx, 1);
+        primitive::write_page_back(cx);
     }
 
     /// Makes stores to a page fault (`folio_mkclean`).
