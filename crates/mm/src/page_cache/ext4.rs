@@ -1,8 +1,9 @@
 //! Linux: fs/ext4: ext4_create() and ext4_add_entry() in namei.c, ext4_new_inode() and find_group_other() in ialloc.c,
 //! __ext4_get_inode_loc() in inode.c, ext4_mb_load_buddy() in mballoc.c, ext4_file_open() in file.c,
 //! ext4_es_insert_delayed_block() in extents_status.c (v6.1; v5.10 has the same).
-//! Differs: inodes fill one flexible group after the other, and directories are not drawn into groups of their own; blocks of
-//! files fill the disk from its start on; each file is one extent, which its inode has room for. Extents of a file that is only
+//! Differs: inodes fill one flexible group after the other, and directories of the root are not drawn into groups of their own
+//! (`find_group_orlov`); files fill the disk from its start on, not from the second group (`ext4_inode_to_goal_block`); a block
+//! of a directory's index never fills up; each file is one extent, which its inode has room for. Extents of a file that is only
 //! read are not kept, and those that are go with their inode, not before (`ext4_es_scan`); they are asked for like other objects.
 //! unlink(2) reads no blocks. What mounting takes is there before: the superblock, descriptors of groups.
 //!
@@ -17,6 +18,7 @@ mod journal;
 use std::{
     cmp::Reverse,
     collections::{BTreeMap, BTreeSet, BinaryHeap},
+    ops::RangeInclusive,
 };
 
 use units::Bytes;
@@ -39,13 +41,17 @@ const FLEX: u64 = 16;
 /// Inodes of a group, of 256 bytes each: one for each block of it, as guests have them (mke2fs: `-i 4096`).
 const INODES: u64 = 32_768;
 const INODES_OF_BLOCK: u64 = Bytes::PAGE.0 / 256;
+/// Blocks of an inode table that are read at once (`EXT4_DEF_INODE_READAHEAD_BLKS`).
+const READ_AROUND: u64 = 32;
 /// The superblock and the descriptors.
 const FIRST_BITMAP: u64 = 2;
 const FIRST_TABLE: u64 = FIRST_BITMAP + 2 * FLEX;
 /// Directories lie behind the inode tables of the first groups, and the journal behind them.
 const DIRECTORIES: u64 = 40_960;
 const JOURNAL_AREA: u64 = 2 * GROUP;
-/// The first inode that is nobody's (`EXT4_GOOD_OLD_FIRST_INO`), and lost+found has it.
+/// The inode of the root (`EXT4_ROOT_INO`).
+const ROOT: u32 = 2;
+/// The first inode that is nobody's: lost+found has the one before (`EXT4_GOOD_OLD_FIRST_INO`).
 const FIRST_INODE: u32 = 12;
 /// Bytes of a block of a directory that hold names: what is left of `.` and `..`, and of the checksum.
 const NAMES: u64 = Bytes::PAGE.0 - 12 - 24;
@@ -107,14 +113,25 @@ fn hash(number: u32) -> u64 {
     u64::from(number).wrapping_mul(0x9e37_79b9_7f4a_7c15) >> 33
 }
 
+/// An inode's group and its place there: inodes are counted from one (`__ext4_get_inode_loc`).
+fn place(number: u32) -> (u64, u64) {
+    let before = u64::from(number) - 1;
+    (before / INODES, before % INODES)
+}
+
+/// The first block of a group's inode table.
+fn table(group: u64) -> u64 {
+    flex(group) + FIRST_TABLE + group % FLEX * (INODES / INODES_OF_BLOCK)
+}
+
 /// The block of an inode's place in the inode table, and that of the bitmap of its group.
 fn table_block(number: u32) -> u64 {
-    let (group, at) = (u64::from(number) / INODES, u64::from(number) % INODES);
-    flex(group) + FIRST_TABLE + group % FLEX * (INODES / INODES_OF_BLOCK) + at / INODES_OF_BLOCK
+    let (group, at) = place(number);
+    table(group) + at / INODES_OF_BLOCK
 }
 
 fn inode_bitmap(number: u32) -> u64 {
-    let group = u64::from(number) / INODES;
+    let (group, _) = place(number);
     flex(group) + FIRST_BITMAP + FLEX + group % FLEX
 }
 
@@ -166,6 +183,18 @@ impl Ext4 {
         }
     }
 
+    /// Blocks of an inode table that are read with one of them: from a multiple of so many on to the first of the next, or to
+    /// the first that has no inode yet (`__ext4_get_inode_loc`). None where a block is of no table.
+    fn read_around(&self, block: u64) -> Option<RangeInclusive<u64>> {
+        let flex = block / (FLEX * GROUP) * FLEX;
+        let at = (block % (FLEX * GROUP)).checked_sub(FIRST_TABLE)? / (INODES / INODES_OF_BLOCK);
+        let group = (at < FLEX).then_some(flex + at)?;
+        // Those behind the last that was ever used (`bg_itable_unused`) are not looked at.
+        let used = u64::from(self.next - 1).saturating_sub(group * INODES).min(INODES);
+        let first = (block / READ_AROUND * READ_AROUND).max(table(group));
+        Some(first..=(first + READ_AROUND).min(table(group) + used / INODES_OF_BLOCK))
+    }
+
     /// A block of a file is allocated.
     pub(super) fn note_allocated(&mut self) {
         self.allocated += 1;
@@ -215,7 +244,7 @@ impl Mm {
         let (path, bytes) = (split(name).0, entry(name));
         let ext4 = &mut self.cache.ext4;
         if !ext4.directories.contains_key(path) {
-            let number = ext4.take_number();
+            let number = if path.is_empty() { ROOT } else { ext4.take_number() };
             ext4.directories.insert(path.to_owned(), Directory { number, blocks: Vec::new(), bytes: 0 });
         }
         let directory = &ext4.directories[path];

@@ -60,7 +60,20 @@ fn inodes_share_blocks_that_the_journal_keeps_until_they_are_written() {
     assert_eq!((blocks(&lab).len(), lab.mm.cache.objects().count()), (0, 0));
     let before = lab.counters.get(Event::Pgpgin);
     let Ok(FileAnswer::Opened(_)) = lab.call(FileRequest::Open("a/7".to_owned())) else { panic!() };
-    assert_eq!((lab.counters.get(Event::Pgpgin) - before, blocks(&lab).len()), (2 * 4, 2), "its name and its inode");
+    // Its name, and with its inode's block the others of the table that hold inodes: the 172nd is the last.
+    assert_eq!((lab.counters.get(Event::Pgpgin) - before, blocks(&lab).len()), (4 * (1 + 11), 1 + 11));
+    let table: Vec<u64> = blocks(&lab).iter().map(|(index, _)| *index).filter(|index| *index < 40_960).collect();
+    assert_eq!(table, (34..45).collect::<Vec<u64>>());
+    // A thousand more take blocks of their own; of those no more is read at once than belongs together.
+    create_and_close(&mut lab, 1000..2000);
+    lab.call(FileRequest::SyncAll).unwrap();
+    for _ in 0..3 {
+        lab.call(FileRequest::DropCaches).unwrap();
+    }
+    let Ok(FileAnswer::Opened(_)) = lab.call(FileRequest::Open("a/1900".to_owned())) else { panic!() };
+    let table: Vec<u64> =
+        blocks(&lab).iter().map(|(index, _)| *index).filter(|index| (34..40_960).contains(index)).collect();
+    assert_eq!(table, (96..=107).collect::<Vec<u64>>(), "up to the last that holds an inode");
 }
 
 #[test]
