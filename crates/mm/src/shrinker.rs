@@ -81,18 +81,22 @@ enum Shrinker {
     Inodes,
     /// Buffers of metadata.
     Buffers,
+    /// Blocks that the journal of ext4 knows.
+    Journal,
     /// A balloon that may shrink by itself, of some kernels; its objects are pages.
     Balloon,
 }
 
 impl Shrinker {
-    const ALL: [Self; 5] = [Self::HugeZero, Self::DeferredSplit, Self::Inodes, Self::Buffers, Self::Balloon];
+    const ALL: [Self; 6] =
+        [Self::HugeZero, Self::DeferredSplit, Self::Inodes, Self::Buffers, Self::Journal, Self::Balloon];
 
     /// Objects of a node that could go (`count_objects`).
     fn count(self, mm: &Mm, node: NodeId) -> u64 {
         match self {
             Self::Inodes => mm.count_idle_inodes(node),
             Self::Buffers => mm.count_buffers(node),
+            Self::Journal => mm.count_checkpointed(),
             Self::HugeZero => {
                 if mm.thp.is_huge_zero_unused() {
                     Order::HUGE.frames().into()
@@ -106,9 +110,10 @@ impl Shrinker {
     }
 
     /// Objects that it is asked for at once (`shrinker->batch`).
-    fn batch(self) -> u64 {
+    fn batch(self, mm: &Mm) -> u64 {
         match self {
             Self::HugeZero | Self::DeferredSplit | Self::Buffers | Self::Balloon => BATCH,
+            Self::Journal => mm.checkpointed_batch(),
             Self::Inodes => BATCH_OF_SUPER,
         }
     }
@@ -116,7 +121,7 @@ impl Shrinker {
     /// Does it know nodes (`SHRINKER_NUMA_AWARE`)?
     fn knows_nodes(self) -> bool {
         match self {
-            Self::HugeZero | Self::Balloon => false,
+            Self::HugeZero | Self::Journal | Self::Balloon => false,
             Self::DeferredSplit | Self::Inodes | Self::Buffers => true,
         }
     }
@@ -187,9 +192,10 @@ impl Turn {
             return None;
         }
         let deferred = std::mem::take(mm.shrinkers.deferred_mut(shrinker, node));
+        let batch = shrinker.batch(mm);
         let rules = mm.variant();
         let rules = ShareRules {
-            least: if rules.slab_scans_a_batch { shrinker.batch() } else { 0 },
+            least: if rules.slab_scans_a_batch { batch } else { 0 },
             deferred_by_priority: rules.slab_deferred_by_priority,
         };
         let (delta, left) = demand.share(freeable, deferred, rules);
@@ -198,8 +204,8 @@ impl Turn {
 
     /// The batch in progress, or the next one; none when there is no more.
     fn batch(&mut self, mm: &Mm, shrinker: Shrinker, node: NodeId) -> Option<Batch> {
-        if self.batch.is_none() && (self.left >= shrinker.batch() || self.left >= self.freeable) {
-            let objects = self.left.min(shrinker.batch());
+        if self.batch.is_none() && (self.left >= shrinker.batch(mm) || self.left >= self.freeable) {
+            let objects = self.left.min(shrinker.batch(mm));
             let until = if shrinker == Shrinker::DeferredSplit { mm.deferred_split_place(node, objects) } else { 0 };
             self.batch = Some(Batch { objects, until, has_split: false, inodes: None, leak: None });
         }
@@ -251,6 +257,7 @@ impl SlabScan {
             };
             match shrinker {
                 Shrinker::Buffers => mm.shrink_buffers(cx, node, batch.objects),
+                Shrinker::Journal => mm.shrink_checkpointed(cx, batch.objects),
                 Shrinker::Balloon => {
                     if let Some(leak) = batch.leak {
                         mm.end_leak(cx, leak);

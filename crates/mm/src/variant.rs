@@ -170,6 +170,8 @@ rules! {
     inode_shrink: InodeShrink,
     /// Does a security module keep something with each inode in memory (`lsm_inode_cache`)?
     lsm_inode_blob: bool,
+    /// Does a shrinker free what the journal of ext4 knows of blocks that are written, and not who wants the page of one?
+    journal_shrinks: bool,
     /// Can the kernel be built with the slab allocator SLAB, and not with SLUB alone?
     has_slab: bool,
     /// The measure by which the partial list of a CPU is long enough in the slab allocator SLUB.

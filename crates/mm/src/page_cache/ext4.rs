@@ -296,13 +296,13 @@ impl Mm {
     }
 
     /// A name goes, and perhaps its inode: of the blocks that say so those are part of a transaction that were lately.
-    pub(super) fn unlink_on_ext4(&mut self, name: &str, id: InodeId) {
+    pub(super) fn unlink_on_ext4(&mut self, cx: &Cx, name: &str, id: InodeId) {
         let number = self.cache.inode(id).number;
         let Some(directory) = self.cache.ext4.directories.get_mut(split(name).0) else { return };
         directory.bytes = directory.bytes.saturating_sub(entry(name));
         let leaf = directory.path(hash(number)).last();
         for block in leaf.into_iter().chain([table_block(number), inode_bitmap(number)]) {
-            self.change_known_block(block);
+            self.change_known_block(cx, block);
         }
     }
 

@@ -245,7 +245,7 @@ impl Mm {
         let id = self.cache.names.remove(name).ok_or(Errno::NOENT)?;
         primitive::file_operation(cx);
         self.drop_dentry(cx, id);
-        self.unlink_on_ext4(name, id);
+        self.unlink_on_ext4(cx, name, id);
         self.cache.inode_mut(id).has_name = false;
         Ok(self.let_go_of(id))
     }

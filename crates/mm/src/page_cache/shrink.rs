@@ -136,6 +136,8 @@ impl Mm {
                 let buffers = self.count_buffers(node);
                 self.shrink_buffers(cx, node, buffers);
             }
+            let blocks = self.count_checkpointed();
+            self.shrink_checkpointed(cx, blocks);
             // Bound: each turn takes pages or inodes.
             while let Some(more) = left {
                 left = self.prune_inodes(cx, node, more);

@@ -1,13 +1,17 @@
 //! Linux: fs/jbd2: jbd2_journal_add_journal_head() and jbd2_journal_get_descriptor_buffer() in journal.c,
-//! jbd2_journal_get_write_access() in transaction.c, jbd2_journal_commit_transaction() in commit.c,
-//! __jbd2_journal_clean_checkpoint_list() in checkpoint.c; buffer_migrate_folio_norefs() in mm/migrate.c, drop_buffers() in
-//! fs/buffer.c (v6.1, v5.10).
+//! jbd2_journal_write_metadata_buffer() there, jbd2_journal_get_write_access() in transaction.c,
+//! jbd2_journal_commit_transaction() in commit.c, __jbd2_journal_clean_checkpoint_list() and
+//! jbd2_journal_shrink_checkpoint_list() in checkpoint.c; buffer_migrate_folio_norefs() in mm/migrate.c, drop_buffers() in
+//! fs/buffer.c (v6.1.166); bdev_try_to_free_page() in fs/ext4/super.c, jbd2_journal_try_to_free_buffers() in transaction.c
+//! (v5.10.265).
 //! Differs: the thread that commits (`jbd2`) is the one that writes back; a block that changes while it is being committed is not
-//! copied before, and the buffer heads of what is sent are none; the journal never fills up; who wants the page of a block that
-//! is written gets it at once (`bdev_try_to_free_page` up to 5.13; a shrinker from 5.14 on does so in time).
+//! copied before; the journal never fills up, so that no task waits for a checkpoint (`log_do_checkpoint`); extents are not
+//! first allocated as unwritten, so that no end of a write changes its inode once more; a shrinker looks at all transactions
+//! each time (`j_shrink_transaction`).
 //!
 //! A block that a transaction changes has a journal head, which holds a reference to its buffer: neither reclaim nor migration
-//! gets its page. After the commit it is dirty, and the flusher writes it; with the commit after that the head goes.
+//! gets its page. After the commit it is dirty, and the flusher writes it. The head of a written block goes with a later commit
+//! if those of all older blocks do; before 5.14 also when reclaim wants the page, from then on when a shrinker is asked for much.
 
 use std::collections::{BTreeMap, VecDeque};
 
@@ -42,6 +46,18 @@ struct Head {
     runs: bool,
     /// The block is on its way to the journal.
     commits: bool,
+    /// The last transaction that has brought it there.
+    checkpoint: Option<u64>,
+}
+
+/// A transaction that is in the journal, for the blocks that it was the last to bring there (`t_checkpoint_list`).
+#[derive(Clone, Debug)]
+struct Checkpoint {
+    transaction: u64,
+    /// Blocks that it brought, some of which have gone or belong to a later one.
+    blocks: VecDeque<u64>,
+    /// Those that have not.
+    left: u64,
 }
 
 /// The journal (`journal_t`).
@@ -50,6 +66,12 @@ pub(super) struct Journal {
     heads: BTreeMap<u64, Head>,
     running: Vec<u64>,
     committing: VecDeque<u64>,
+    /// Buffer heads that name those on their way.
+    shadows: Vec<Object>,
+    /// Transactions that are there, the oldest first: the last may be one on its way.
+    checkpoints: VecDeque<Checkpoint>,
+    /// Transactions so far (`j_transaction_sequence`).
+    transactions: u64,
     /// When those are there, if any are on their way.
     written_by: Option<Time>,
     /// When the running transaction is committed at the latest.
@@ -74,17 +96,60 @@ impl Journal {
             0x100_0000..0x200_0000 => 131_072,
             _ => 262_144,
         };
-        let (heads, running, committing) = (BTreeMap::new(), Vec::new(), VecDeque::new());
-        Self { heads, running, committing, written_by: None, due: None, is_asked: false, size, at: 1 }
+        Self {
+            heads: BTreeMap::new(),
+            running: Vec::new(),
+            committing: VecDeque::new(),
+            shadows: Vec::new(),
+            checkpoints: VecDeque::new(),
+            transactions: 0,
+            written_by: None,
+            due: None,
+            is_asked: false,
+            size,
+            at: 1,
+        }
     }
 
     pub(super) fn objects(&self) -> impl Iterator<Item = Object> + '_ {
-        self.heads.values().map(|head| head.object)
+        self.heads.values().map(|head| head.object).chain(self.shadows.iter().copied())
+    }
+
+    /// Blocks that a transaction has at most (`j_max_transaction_buffers`).
+    fn most(&self) -> u64 {
+        self.size / 4
+    }
+
+    /// A block belongs to a transaction no longer (`__jbd2_journal_remove_checkpoint`).
+    fn leave_checkpoint(&mut self, transaction: Option<u64>) {
+        let Some(transaction) = transaction else { return };
+        let mut newest_first = self.checkpoints.iter_mut().rev();
+        newest_first.find(|known| known.transaction == transaction).expect("a block of it is left").left -= 1;
+    }
+
+    /// The first block that belongs to the oldest transaction; those without any go.
+    fn first_checkpointed(&mut self) -> Option<u64> {
+        // Bound: each turn takes a block or a transaction.
+        loop {
+            let oldest = self.checkpoints.front_mut()?;
+            let transaction = oldest.transaction;
+            match oldest.blocks.front() {
+                Some(block) if self.heads.get(block).is_some_and(|head| head.checkpoint == Some(transaction)) => {
+                    return Some(*block);
+                }
+                Some(_) => {
+                    oldest.blocks.pop_front();
+                }
+                None => {
+                    self.checkpoints.pop_front();
+                }
+            }
+        }
     }
 
     /// Is the running transaction to be committed now: asked for, or as large as one gets (`j_max_transaction_buffers`)?
     pub(super) fn is_wanted(&self) -> bool {
-        !self.running.is_empty() && (self.is_asked || self.running.len() as u64 > self.size / 4)
+        !self.running.is_empty() && (self.is_asked || self.running.len() as u64 > self.most())
     }
 
     pub(super) fn due(&self) -> Option<Time> {
@@ -113,25 +178,24 @@ impl Mm {
     fn change_block(&mut self, cx: &mut Cx, block: u64) -> Result<(), NoMemory> {
         if !self.cache.ext4.journal.heads.contains_key(&block) {
             let object = self.alloc_object(cx, Cache::JournalHead)?;
-            let head = Head { object, runs: false, commits: false };
+            let head = Head { object, runs: false, commits: false, checkpoint: None };
             self.cache.ext4.journal.heads.insert(block, head);
         }
-        self.change_known_block(block);
+        self.change_known_block(cx, block);
+        Ok(())
+    }
+
+    /// A block changes once more that has a journal head; others are left out.
+    pub(super) fn change_known_block(&mut self, cx: &Cx, block: u64) {
         let journal = &mut self.cache.ext4.journal;
+        let Some(head) = journal.heads.get_mut(&block).filter(|head| !head.runs) else { return };
+        head.runs = true;
+        journal.running.push(block);
         let is_first = journal.due.is_none();
         journal.due.get_or_insert(cx.now() + AGE);
         if is_first || journal.is_wanted() {
             self.tell_flusher();
         }
-        Ok(())
-    }
-
-    /// A block changes once more that has a journal head; others are left out.
-    pub(super) fn change_known_block(&mut self, block: u64) {
-        let journal = &mut self.cache.ext4.journal;
-        let Some(head) = journal.heads.get_mut(&block).filter(|head| !head.runs) else { return };
-        head.runs = true;
-        journal.running.push(block);
         // The block must not be written before its transaction is committed.
         let at = (self.device(), block);
         if let Some(page) = self.cache.page(at.0, at.1)
@@ -165,6 +229,11 @@ impl Mm {
                 return Ok(Step::Block(wait));
             }
         }
+        // Each block is sent by a buffer head of its own, which is asked for until there is memory.
+        while (self.cache.ext4.journal.shadows.len() as u64) < blocks {
+            let shadow = self.alloc_object(cx, Cache::BufferHead)?;
+            self.cache.ext4.journal.shadows.push(shadow);
+        }
         self.clean_checkpoints(cx);
         let pages = blocks + descriptors;
         let written_by = self.submit_log(cx, pages + u64::from(is_ended));
@@ -174,6 +243,9 @@ impl Mm {
             (head.runs, head.commits) = (false, true);
             journal.committing.push_back(block);
         }
+        journal.transactions += 1;
+        let checkpoint = Checkpoint { transaction: journal.transactions, blocks: VecDeque::new(), left: 0 };
+        journal.checkpoints.push_back(checkpoint);
         journal.at = (at + pages + 1) % size;
         (journal.written_by, journal.due, journal.is_asked) = (Some(written_by), None, false);
         self.tell_flusher();
@@ -184,15 +256,24 @@ impl Mm {
     /// may be more.
     fn finish_commit(&mut self, cx: &mut Cx) -> bool {
         let device = self.device();
+        for shadow in std::mem::take(&mut self.cache.ext4.journal.shadows) {
+            self.free_object(cx, shadow);
+        }
         // Bound: as many as a step takes.
         for _ in 0..AT_ONCE {
             let Some(block) = self.cache.ext4.journal.committing.pop_front() else {
                 self.cache.ext4.journal.written_by = None;
                 return false;
             };
-            let head = self.cache.ext4.journal.heads.get_mut(&block).expect("a commit holds it");
-            head.commits = false;
-            if !head.runs {
+            let journal = &mut self.cache.ext4.journal;
+            let head = journal.heads.get_mut(&block).expect("a commit holds it");
+            let (runs, before) = (head.runs, head.checkpoint);
+            (head.commits, head.checkpoint) = (false, Some(journal.transactions));
+            journal.leave_checkpoint(before);
+            let checkpoint = journal.checkpoints.back_mut().expect("the commit has made it");
+            checkpoint.blocks.push_back(block);
+            checkpoint.left += 1;
+            if !runs {
                 let page = self.cache.page(device, block).expect("a journal head keeps it");
                 self.set_page_dirty(cx, page);
             }
@@ -200,11 +281,45 @@ impl Mm {
         true
     }
 
-    /// Journal heads go of blocks that are written where they belong.
+    /// Journal heads go of blocks that are written where they belong, up to the first that is not: no transaction behind that
+    /// one's is looked at (`__jbd2_journal_clean_checkpoint_list`, v5.10, v6.1).
     fn clean_checkpoints(&mut self, cx: &mut Cx) {
-        let blocks: Vec<u64> = self.cache.ext4.journal.heads.keys().copied().collect();
-        for block in blocks {
-            self.release_block(cx, block);
+        // Bound: each turn releases a block.
+        while let Some(block) = self.cache.ext4.journal.first_checkpointed() {
+            if !self.release_block(cx, block) {
+                break;
+            }
+        }
+    }
+
+    /// Blocks in the journal that have a head, where a shrinker asks (`jbd2_journal_shrink_count`, 5.14).
+    pub(crate) fn count_checkpointed(&self) -> u64 {
+        if !self.variant.journal_shrinks {
+            return 0;
+        }
+        self.cache.ext4.journal.checkpoints.iter().map(|checkpoint| checkpoint.left).sum()
+    }
+
+    /// How many of them a shrinker asks for at once: as many as a transaction has at most.
+    pub(crate) fn checkpointed_batch(&self) -> u64 {
+        self.cache.ext4.journal.most()
+    }
+
+    /// Lets go of so many blocks that are written, from the oldest transaction on (`jbd2_journal_shrink_scan`, 5.14).
+    pub(crate) fn shrink_checkpointed(&mut self, cx: &mut Cx, most: u64) {
+        let checkpoints = self.cache.ext4.journal.checkpoints.iter();
+        let of =
+            checkpoints.flat_map(|checkpoint| checkpoint.blocks.iter().map(|block| (checkpoint.transaction, *block)));
+        let blocks: Vec<(u64, u64)> = of.collect();
+        let mut freed = 0;
+        // Bound: the blocks of the journal.
+        for (transaction, block) in blocks {
+            if freed == most {
+                break;
+            }
+            let known = self.cache.ext4.journal.heads.get(&block);
+            let is_its = known.is_some_and(|head| head.checkpoint == Some(transaction));
+            freed += u64::from(is_its && self.release_block(cx, block));
         }
     }
 
@@ -217,6 +332,7 @@ impl Mm {
             return false;
         }
         self.cache.ext4.journal.heads.remove(&block);
+        self.cache.ext4.journal.leave_checkpoint(head.checkpoint);
         self.free_object(cx, head.object);
         true
     }
@@ -238,9 +354,11 @@ impl Mm {
         self.journaled(head).is_some()
     }
 
-    /// Asks the journal for a page that is clean; says whether it has a part in it still (`try_to_release_page`).
+    /// Has the journal a part in a page that is clean and wanted (`filemap_release_folio`)? Before 5.14 it is asked to let go of
+    /// it (`blkdev_releasepage`); from then on the block device has no such operation ("ext4: remove bdev_try_to_free_page()
+    /// callback", 5.14).
     pub(crate) fn is_kept_by_journal(&mut self, cx: &mut Cx, head: Pfn) -> bool {
-        self.journaled(head).is_some_and(|block| !self.release_block(cx, block))
+        self.journaled(head).is_some_and(|block| self.variant.journal_shrinks || !self.release_block(cx, block))
     }
 
     /// Asks for a commit of the running transaction (`jbd2_journal_start_commit`).

@@ -57,6 +57,12 @@ fn inodes_share_blocks_that_the_journal_keeps_until_they_are_written() {
     rest(&mut lab, 6000);
     assert_eq!((lab.mm.cache.totals().dirty, used(&lab, Cache::JournalHead)), (0, 13), "until the next commit");
     lab.call(FileRequest::DropCaches).unwrap();
+    assert_eq!(
+        (blocks(&lab).len(), used(&lab, Cache::JournalHead)),
+        (13, 0),
+        "a shrinker is asked after pages are looked at"
+    );
+    lab.call(FileRequest::DropCaches).unwrap();
     assert_eq!((blocks(&lab).len(), lab.mm.cache.objects().count()), (0, 0));
     let before = lab.counters.get(Event::Pgpgin);
     let Ok(FileAnswer::Opened(_)) = lab.call(FileRequest::Open("a/7".to_owned())) else { panic!() };
@@ -74,6 +80,40 @@ fn inodes_share_blocks_that_the_journal_keeps_until_they_are_written() {
     let table: Vec<u64> =
         blocks(&lab).iter().map(|(index, _)| *index).filter(|index| (34..40_960).contains(index)).collect();
     assert_eq!(table, (96..=107).collect::<Vec<u64>>(), "up to the last that holds an inode");
+}
+
+#[test]
+fn before_5_14_who_wants_the_page_of_a_written_block_gets_it() {
+    let mut lab = Lab::new(2048, 1, 50);
+    lab.mm.variant.journal_shrinks = false;
+    create_and_close(&mut lab, 0..160);
+    lab.call(FileRequest::SyncAll).unwrap();
+    assert_eq!((blocks(&lab).len(), used(&lab, Cache::JournalHead), lab.mm.count_checkpointed()), (15, 13, 0));
+    lab.call(FileRequest::DropCaches).unwrap();
+    assert_eq!((blocks(&lab).len(), lab.mm.cache.objects().count()), (0, 0));
+}
+
+#[test]
+fn the_heads_of_a_transaction_go_when_no_block_of_it_changes_any_more() {
+    let mut lab = Lab::new(2048, 1, 50);
+    create_and_close(&mut lab, 0..160);
+    lab.call(FileRequest::SyncAll).unwrap();
+    assert_eq!(lab.mm.count_checkpointed(), 13);
+    // The first block of the transaction, that of the names, changes again: at the commit it keeps the others.
+    for (number, left) in [(160, 13), (161, 4)] {
+        create_and_close(&mut lab, number..number + 1);
+        let before = used(&lab, Cache::BufferHead);
+        lab.call(FileRequest::SyncAll).unwrap();
+        assert_eq!((used(&lab, Cache::JournalHead), lab.mm.count_checkpointed()), (left, left as u64));
+        assert_eq!(
+            used(&lab, Cache::BufferHead),
+            before + 2,
+            "those of the commit have gone, but for the journal's own blocks"
+        );
+    }
+    // Unlinking alone is committed too.
+    lab.call(FileRequest::Unlink("a/161".to_owned())).unwrap();
+    assert_eq!(lab.mm.cache.ext4.due(), Some(lab.now + Picos::from_secs(5)));
 }
 
 #[test]
