@@ -312,7 +312,10 @@ fn simulated(workload: &Workload, order: &Order, what: &Simulated) -> Result<Fou
     let cap = if what.prefix.is_some() { order.cap.max(room_for_state(&machine)) } else { order.cap };
     let config = crate::simulated::config(&machine, &what.variant.rules()?, cap, order.key.seed)?;
     let balloon = crate::simulated::balloon(&machine, workload, crate::simulated::managed(&config.machine));
-    let config = sim::Config { balloon, ..config };
+    // A state may have been made with more files than the workload has.
+    let disk =
+        if what.prefix.is_some() { config.disk } else { crate::simulated::fit_disk(&machine, workload, config.disk) };
+    let config = sim::Config { balloon, disk, ..config };
     let (workload_there, seed) = (workload.clone(), order.key.seed);
     let (trace_lines, sample) =
         (order.trace.as_ref().map(|_| TRACE_LINES), order.sample.map(Every::time).or(order.footprint));

@@ -95,7 +95,7 @@ pub struct Disk {
     pub bandwidth: BytesPerSecond,
     /// The disk's file system is XFS, and not ext4.
     pub is_xfs: bool,
-    /// The room for all files together; none is as much as they need.
+    /// The room for all files together; none is as much as they need, as in a guest.
     pub size: Option<Bytes>,
 }
 

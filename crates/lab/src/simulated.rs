@@ -248,6 +248,15 @@ fn disk(machine: &Machine) -> DiskSpec {
     })
 }
 
+/// The disk of a workload's files as guests have it, where the machine does not say how large it is: the size of the journal
+/// follows from the disk's, and from that how much one transaction keeps in memory (`ext2fs_default_journal_size`, e2fsprogs
+/// 1.47).
+pub fn fit_disk(machine: &Machine, workload: &Workload, disk: DiskSpec) -> DiskSpec {
+    let has_size = machine.disk.is_some_and(|disk| disk.size.is_some());
+    let files = workload.files(machine.memory());
+    if has_size || files == Bytes(0) { disk } else { DiskSpec { size: linux::disk::Disk::size_for(files), ..disk } }
+}
+
 /// Everything that the simulator needs to know.
 pub fn config(machine: &Machine, variant: &Variant, cap: Bytes, seed: u64) -> Result<sim::Config, String> {
     let spec = spec(machine)?;
@@ -352,6 +361,24 @@ mod tests {
         let machine = Machine::from_source(&source, &linux::setting::names()).unwrap();
         let error = spec(&machine).unwrap_err();
         assert!(error.starts_with("node 0 DMA32 and node 1 DMA32 meet inside a pageblock, at frame 65537"), "{error}");
+    }
+
+    #[test]
+    fn a_disk_is_as_large_as_in_guests_where_the_machine_does_not_say() {
+        let (machine, generic) = (Machine::load("two-node-2g", &setting::names()).unwrap(), DiskSpec::default());
+        let read = |name, params: &[(&str, &str)]| Workload::parse(name, params.iter().copied()).unwrap();
+        let files = read("small-files", &[("total", "100%"), ("file", "64KiB")]);
+        let room = linux::disk::Disk::size_for(Bytes::gib(2));
+        assert_eq!((fit_disk(&machine, &files, generic).size, room), (room, Bytes::mib(2048 + 512 + 64)));
+        assert_eq!(fit_disk(&machine, &read("fork-storm", &[]), generic), generic, "it has no files");
+        let disk = crate::machine::Disk {
+            latency_us: 1,
+            bandwidth: generic.bandwidth,
+            is_xfs: false,
+            size: Some(Bytes::gib(1)),
+        };
+        let given = DiskSpec { size: Bytes::gib(1), ..generic };
+        assert_eq!(fit_disk(&Machine { disk: Some(disk), ..machine }, &files, given), given);
     }
 
     /// A machine file says it, or `--set`: each number is what was written, and a text that is none ends the run.

@@ -56,15 +56,19 @@ pub enum Medium {
 }
 
 impl Disk {
-    /// A disk that holds so many bytes of files, of 4 KiB or more each, beside what the file system itself takes: inodes,
-    /// directories, the journal.
+    /// A disk for so many bytes of files.
     pub fn new(files: Bytes, swap: Bytes, accelerator: Accelerator) -> Self {
         let medium = match accelerator {
             Accelerator::Replayable { .. } => Medium::Pmem,
             Accelerator::Kvm | Accelerator::Tcg => Medium::Virtio,
         };
-        let whole = |bytes: u64| Bytes(bytes.next_multiple_of(Bytes::HUGE_PAGE.0));
-        Self { size: whole(files.0 + files.0 / 4 + Bytes::mib(64).0), swap: whole(swap.0), medium }
+        Self { size: Self::size_for(files), swap: Bytes(swap.0.next_multiple_of(Bytes::HUGE_PAGE.0)), medium }
+    }
+
+    /// The size of a disk that holds so many bytes of files, of 4 KiB or more each, beside what the file system itself takes:
+    /// inodes, directories, the journal.
+    pub fn size_for(files: Bytes) -> Bytes {
+        Bytes((files.0 + files.0 / 4 + Bytes::mib(64).0).next_multiple_of(Bytes::HUGE_PAGE.0))
     }
 
     /// Modules that a kernel needs for it, where they are not built in. Nothing depends on the checksums by name, but ext4
