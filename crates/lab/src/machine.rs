@@ -132,8 +132,8 @@ pub struct ZoneFacts {
 }
 
 /// Nanoseconds of an instruction in a guest that is translated.
-// `pagelab calibrate --kernel 6.1` in a guest with two CPUs, beside two others on a host with two: the median of 20 prices is 0.82
-// of that at 4 ns an instruction; on a host with less to do 0.42.
+// `pagelab calibrate --kernel 6.1` in a guest with two CPUs, twice, beside two other guests on a host with two: the median of 20
+// prices is 0.42 and 0.82 of that at 4 ns an instruction.
 const TRANSLATED_NS: u64 = 3;
 
 impl Machine {
@@ -200,8 +200,8 @@ impl Machine {
 
     /// Makes the machine as fast as a guest of which QEMU translates the instructions (`tcg`), in the host's time.
     ///
-    /// Its CPUs are some ten times slower than those of a server, and its timers are not: see
-    /// [`counting_instructions`](Self::counting_instructions). Its disk is the host's.
+    /// CPUs of such a guest are some ten times slower than those of a server, and timers are not: see
+    /// [`counting_instructions`](Self::counting_instructions). The disk is the host's.
     #[must_use]
     pub fn translated(mut self) -> Self {
         self.pace = None;

@@ -141,7 +141,7 @@ pub(super) struct Inode {
     pub(super) dentry: Option<Object>,
     /// The log's or the journal's knowledge of the inode (`struct xfs_inode_log_item`, `struct jbd2_inode`).
     pub(super) log_item: Option<Object>,
-    /// What security modules keep with the inode, as long as it is in memory (`i_security`).
+    /// The object of security modules, as long as the inode is in memory (`i_security`).
     pub(super) security: Option<Object>,
     /// The blocks of the file as far as they are known or promised, where the file system is ext4 (`struct extent_status`).
     pub(super) extent: Option<Object>,

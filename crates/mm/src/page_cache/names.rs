@@ -35,7 +35,7 @@ pub(super) struct Opening {
     inode: Option<Object>,
     /// The log's or the journal's knowledge of the inode.
     log_item: Option<Object>,
-    /// What security modules keep with the inode.
+    /// The object of security modules.
     security: Option<Object>,
     /// And of XFS, the vector of a new inode in the log; its cluster, and memory for the buffer of that.
     vector: Option<Object>,

@@ -1,13 +1,14 @@
 //! Linux: fs/ext4, fs/jbd2 (v6.1): what a file takes beside its pages, its inode and its name.
 
 use super::*;
-use crate::slab::Cache;
+use crate::{cost::Work, slab::Cache};
 
 #[test]
 fn a_file_has_what_the_journal_knows_and_an_extent_until_its_inode_goes() {
     let mut lab = Lab::new(2048, 1, 50);
     let files: Vec<u32> = (0..70).map(|number| lab.create(&format!("a/{number}"))).collect();
     assert_eq!((used(&lab, Cache::Jbd2Inode), used(&lab, Cache::ExtentStatus)), (70, 0), "nothing is promised yet");
+    assert_eq!(used(&lab, Cache::LsmInode), 70, "a security module may keep something with each");
     for file in &files[..30] {
         lab.write(*file, 0).unwrap();
         lab.write(*file, 1).unwrap();
@@ -19,6 +20,7 @@ fn a_file_has_what_the_journal_knows_and_an_extent_until_its_inode_goes() {
     lab.call(FileRequest::SyncAll).unwrap();
     lab.call(FileRequest::DropCaches).unwrap();
     assert_eq!((used(&lab, Cache::Jbd2Inode), used(&lab, Cache::ExtentStatus)), (0, 0));
+    assert_eq!(used(&lab, Cache::LsmInode), 0);
     // A file that is opened may be written to.
     let Ok(FileAnswer::Opened(file)) = lab.call(FileRequest::Open("a/7".to_owned())) else { panic!() };
     assert_eq!((used(&lab, Cache::Jbd2Inode), used(&lab, Cache::ExtentStatus)), (1, 0));
@@ -168,4 +170,18 @@ fn a_directory_grows_by_half_full_leaves() {
     create_and_close(&mut lab, 400..1600);
     // 1000 names of 12 bytes, and 600 of 12 too.
     assert_eq!(own(&lab), 1 + 7);
+}
+
+#[test]
+fn each_file_that_is_written_back_has_a_turn_of_its_own() {
+    let mut lab = Lab::new(2048, 1, 50);
+    let turn = Picos::from_micros(1000);
+    lab.prices = Prices::new(|work| if work == Work::FileWriteback { turn } else { Picos::from_nanos(200) });
+    for number in 0..40 {
+        let file = lab.create(&format!("a/{number}"));
+        lab.write(file, 0).unwrap();
+    }
+    let before = lab.now;
+    lab.call(FileRequest::SyncAll).unwrap();
+    assert!(lab.now >= before + Picos(40 * turn.0), "{:?} after {before:?}", lab.now);
 }
