@@ -16,6 +16,8 @@ pub(super) const PATHS: [&str; 8] = [
     "machines",
     "crates/lab/src/fidelity/draw.rs",
 ];
+/// Tests below them, which no run has.
+const WITHOUT: [&str; 2] = [":(exclude,glob)crates/*/src/**/tests/**", ":(exclude,glob)crates/*/src/**/tests.rs"];
 /// Hexadecimal digits of a seed.
 const DIGITS: usize = 8;
 
@@ -59,7 +61,7 @@ impl Seed {
 
 /// Answers of git about [`PATHS`].
 fn git(root: &Path, arguments: &[&str]) -> Result<String> {
-    let output = Command::new("git").current_dir(root).args(arguments).arg("--").args(PATHS).output().context("git")?;
+    let output = Command::new("git").current_dir(root).args(arguments).arg("--").args(PATHS).args(WITHOUT).output().context("git")?;
     if !output.status.success() {
         let said = String::from_utf8_lossy(&output.stderr);
         return Err(UsageError(format!("no seed from git: {}", said.lines().last().unwrap_or("it failed"))).into());
@@ -106,6 +108,8 @@ mod tests {
         assert!(Seed::of_commit(root).unwrap_err().to_string().starts_with("no commit has changed crates/units/src, "));
         let rules = commit(root, "crates/mm/src/rule.rs", "a rule");
         commit(root, "docs/fidelity.md", "the last draw");
+        commit(root, "crates/mm/src/rule/tests/slow.rs", "a test");
+        commit(root, "crates/sim/src/tests.rs", "another");
         let found = Seed::of_commit(root).unwrap();
         assert_eq!((found.digits.as_str(), found.commit.as_deref()), (&rules[..8], Some(rules.as_str())));
         assert_eq!(found.why_not(), None);
