@@ -61,7 +61,14 @@ impl Seed {
 
 /// Answers of git about [`PATHS`].
 fn git(root: &Path, arguments: &[&str]) -> Result<String> {
-    let output = Command::new("git").current_dir(root).args(arguments).arg("--").args(PATHS).args(WITHOUT).output().context("git")?;
+    let output = Command::new("git")
+        .current_dir(root)
+        .args(arguments)
+        .arg("--")
+        .args(PATHS)
+        .args(WITHOUT)
+        .output()
+        .context("git")?;
     if !output.status.success() {
         let said = String::from_utf8_lossy(&output.stderr);
         return Err(UsageError(format!("no seed from git: {}", said.lines().last().unwrap_or("it failed"))).into());
