@@ -134,7 +134,7 @@ pub struct ZoneFacts {
 /// Nanoseconds of an instruction in a guest that is translated.
 // `pagelab calibrate --kernel 6.1` in a guest with two CPUs, twice, beside two other guests on a host with two: the median of 20
 // prices is 0.42 and 0.82 of that at 4 ns an instruction.
-const TRANSLATED_NS: u64 = 3;
+pub(crate) const TRANSLATED_NS: u64 = 3;
 
 impl Machine {
     /// The machine of a name or path. `known` are the settings that a kernel can have.

@@ -188,11 +188,8 @@ pub enum Place {
         twin_of: Option<Column>,
         /// Where memory stands at the start.
         start: Start,
-        /// Of the twin of a guest that counts time in instructions: log2 of the nanoseconds that one takes, by seed in turn.
-        /// It is as fast as that guest.
-        shifts: Vec<u8>,
-        /// Of the twin of a guest whose instructions are translated in the host's time. It is about as fast as that guest.
-        is_translated: bool,
+        /// Of a guest's twin, which is as fast as that guest: what runs the guest's instructions, by seed in turn.
+        accelerators: Vec<Accelerator>,
     },
 }
 
@@ -271,9 +268,7 @@ impl Session {
     }
 
     fn simulated(&self) -> Option<Simulated> {
-        let Place::Sim { variant, chosen_for, twin_of, start, shifts, is_translated } = &self.place else {
-            return None;
-        };
+        let Place::Sim { variant, chosen_for, twin_of, start, accelerators } = &self.place else { return None };
         let machine = self.place.as_fast_as_its_guest(self.machine.clone(), 1);
         Some(Simulated {
             column: Column {
@@ -288,8 +283,8 @@ impl Session {
             start: start.clone(),
             system: self.machine.system.filter(|_| *start == Start::Fresh).map(in_words),
             prices: prices::all(&machine.prices, machine.pace.as_ref()),
-            shifts: shifts.clone(),
-            is_translated: *is_translated,
+            shifts: accelerators.iter().copied().filter_map(shift).collect(),
+            is_translated: accelerators.contains(&Accelerator::Tcg),
             shared_core: (!self.machine.threads.is_empty())
                 .then(|| prices::shared_core(self.machine.shared_core.as_ref()).clone()),
             bandwidth: self.machine.nodes.iter().map(|node| node.bandwidth).collect(),
@@ -307,6 +302,14 @@ fn in_words(system: System) -> String {
     format!("{anonymous} of daemons in {percent} % of the pageblocks and {kernel} of the kernel{programs}{varied}")
 }
 
+/// Log2 of the nanoseconds that an instruction takes; none in a guest whose time is not counted in instructions.
+fn shift(accelerator: Accelerator) -> Option<u8> {
+    match accelerator {
+        Accelerator::Replayable { shift } => Some(shift),
+        Accelerator::Kvm | Accelerator::Tcg => None,
+    }
+}
+
 impl Place {
     /// What runs the instructions of a guest with this seed.
     pub fn accelerator(&self, seed: u64) -> Option<Accelerator> {
@@ -316,10 +319,14 @@ impl Place {
 
     /// A simulated machine with this seed: its own, or as fast as the guest whose twin it is.
     pub fn as_fast_as_its_guest(&self, machine: Machine, seed: u64) -> Machine {
-        match self {
-            Self::Sim { shifts, .. } if !shifts.is_empty() => machine.counting_instructions(in_turn(shifts, seed)),
-            Self::Sim { is_translated: true, .. } => machine.translated(),
-            _ => machine,
+        let accelerators = match self {
+            Self::Sim { accelerators, .. } if !accelerators.is_empty() => accelerators,
+            Self::Host | Self::Vm { .. } | Self::Sim { .. } => return machine,
+        };
+        match in_turn(accelerators, seed) {
+            Accelerator::Replayable { shift } => machine.counting_instructions(shift),
+            Accelerator::Tcg => machine.translated(),
+            Accelerator::Kvm => machine,
         }
     }
 

@@ -142,14 +142,8 @@ impl<P: FnMut(&KernelImage) -> Accelerator> Planner<'_, P> {
             check(&machine_set).map_err(|problem| Refusal::Mistake(UsageError(problem)))?;
             // What means to fill memory does not fit by design.
             let room = simulated::room(&machine_set, &variant.rules).ok().filter(|_| !self.presses());
-            let place = Place::Sim {
-                variant,
-                chosen_for,
-                twin_of: None,
-                start: start.clone(),
-                shifts: Vec::new(),
-                is_translated: false,
-            };
+            let place =
+                Place::Sim { variant, chosen_for, twin_of: None, start: start.clone(), accelerators: Vec::new() };
             let session = Session { machine, kernel, label, settings, place, cap, keys: Vec::new() };
             let cap_from = self.cap_from("three quarters of the machine's memory");
             let mut session = self.fill(session, (cpus, cap_from, room), &params, skipped)?;
@@ -530,22 +524,14 @@ fn whole_twin(real: &Session, start: &Start, others: &[Session]) -> Result<Sessi
             chosen_for: Some(real.kernel.clone()),
             twin_of: Some(column),
             start: start.clone(),
-            shifts: shifts(&real.place),
-            is_translated: real.place.accelerator(1) == Some(Accelerator::Tcg),
+            accelerators: match &real.place {
+                Place::Vm { accelerators, .. } => accelerators.clone(),
+                Place::Host | Place::Sim { .. } => Vec::new(),
+            },
         },
         cap: real.cap,
         keys: real.keys.iter().map(key).collect(),
     })
-}
-
-/// How long an instruction takes in a guest, by seed in turn; none where its time is not counted in instructions.
-fn shifts(place: &Place) -> Vec<u8> {
-    let Place::Vm { accelerators, .. } = place else { return Vec::new() };
-    let shift = |accelerator: &Accelerator| match accelerator {
-        Accelerator::Replayable { shift } => Some(*shift),
-        Accelerator::Kvm | Accelerator::Tcg => None,
-    };
-    accelerators.iter().filter_map(shift).collect()
 }
 
 /// What QEMU's `pc` machine can be: 255 CPUs (8-bit APIC ids) and 128 nodes (MAX_NODES, include/sysemu/numa.h, 7.2).

@@ -5,7 +5,7 @@ use report::{Column, Target};
 use super::Shown;
 use crate::{
     cell::STATE,
-    machine,
+    machine::{self, TRANSLATED_NS},
     plan::{Simulated, Start},
     prices,
 };
@@ -56,7 +56,7 @@ fn simulated(what: &Simulated) -> String {
         words.push(format!("prices are the guest's own (an instruction takes 2^{} ns, by seed)", shifts.join(", 2^")));
     }
     if what.is_translated {
-        words.push("prices are those of a guest that is translated (an instruction takes 3 ns)".to_owned());
+        words.push(format!("prices are those of a guest that is translated (an instruction takes {TRANSLATED_NS} ns)"));
     }
     let prices = prices::summary(&what.prices);
     let start = match &what.start {
