@@ -115,6 +115,14 @@ impl Base {
         &self.program
     }
 
+    /// The text of a file of its tree.
+    pub(crate) fn text(&self, workspace: &Metadata, path: &str) -> Result<String> {
+        let named = format!("{}:{path}", self.commit);
+        let output = git(workspace.workspace_root.as_std_path()).args(["show", &named]).output().context("git")?;
+        ensure!(output.status.success(), "git show {named}: {}", String::from_utf8_lossy(&output.stderr).trim());
+        String::from_utf8(output.stdout).with_context(|| named)
+    }
+
     /// The commit as people write it.
     pub(crate) fn name(&self) -> &str {
         &self.commit[..12]

@@ -23,6 +23,7 @@ use lab::{
 
 use self::guests::{Guests, Outcome};
 use crate::{
+    base::Base,
     pool::{Clock, in_parallel},
     test::cargo_command,
 };
@@ -107,10 +108,33 @@ fn run_list(workspace: &Metadata, options: &Options) -> Result<()> {
 
     let guests = Guests::new(&program, &runs, options)?;
     let ran = GuestRuns::of(&guests, &runs, options)?;
-    let (cells, skipped) = ran.beside(&program, options.jobs())?;
+    let (cells, skipped) = ran.beside(&Subject::of_this_tree(&program), options.jobs())?;
     let comparison = ran.compare(&cells, skipped);
     eprintln!("guests took {:.0} s together when they ran", guests.seconds(&ran.boots));
     report(root, &comparison, options.filter.is_none() && options.seeds.is_none())
+}
+
+/// The program that simulates.
+struct Subject<'a> {
+    program: &'a Path,
+    /// The generic prices of a program of another commit, which refuses those that it does not know.
+    prices: Option<String>,
+}
+
+impl<'a> Subject<'a> {
+    fn of_this_tree(program: &'a Path) -> Self {
+        Self { program, prices: None }
+    }
+
+    fn of_base(workspace: &Metadata, base: &'a Base) -> Result<Self> {
+        Ok(Self { program: base.program(), prices: Some(base.text(workspace, "machines/prices/generic.toml")?) })
+    }
+
+    /// Whether the program has a price of that name.
+    fn knows(&self, price: &str) -> bool {
+        let is_it = |line: &str| line.split_once(" =").is_some_and(|(name, _)| name == price);
+        self.prices.as_ref().is_none_or(|prices| prices.lines().any(is_it))
+    }
 }
 
 /// Runs on guests that have come to their end.
@@ -160,11 +184,11 @@ impl<'a> GuestRuns<'a> {
     }
 
     /// The cells with simulated runs of a program beside the guests', and those that have none.
-    fn beside(&self, program: &Path, jobs: usize) -> Result<(Vec<Cell>, Vec<Skipped>)> {
+    fn beside(&self, subject: &Subject, jobs: usize) -> Result<(Vec<Cell>, Vec<Skipped>)> {
         let mut skipped = self.skipped.clone();
         let clock = Clock::start("simulated cells", self.planned.len());
         let compared = in_parallel(jobs, &self.planned, |cell| {
-            let outcome = cell.simulate(program);
+            let outcome = cell.simulate(subject);
             clock.done(&cell.name);
             outcome
         });
@@ -255,11 +279,11 @@ impl<'a> Planned<'a> {
     }
 
     /// The simulated runs beside the guests'; or why there is none.
-    fn simulate(&self, program: &Path) -> Result<Result<Cell, String>> {
+    fn simulate(&self, subject: &Subject) -> Result<Result<Cell, String>> {
         let mut runs = Vec::new();
         let mut failed = Vec::new();
         for (seed, ran) in &self.seeds {
-            match self.simulate_one(program, *seed, ran)? {
+            match self.simulate_one(subject, *seed, ran)? {
                 Ok(figures) => runs.push((ran.figures.clone(), figures)),
                 // What it cannot do, it cannot do with any seed.
                 Err(Why::Cannot(reason)) => return Ok(Err(reason)),
@@ -281,16 +305,17 @@ impl<'a> Planned<'a> {
         }))
     }
 
-    fn simulate_one(&self, program: &Path, seed: u64, ran: &results::Ran) -> Result<Result<Figures, Why>> {
+    fn simulate_one(&self, subject: &Subject, seed: u64, ran: &results::Ran) -> Result<Result<Figures, Why>> {
         let room = tempfile::tempdir().context("a temporary directory")?;
         let result = room.path().join("result");
         let guest = &self.run.guest;
         let slow = room.path().join(format!("{}.toml", guest.name));
-        fs::write(&slow, pace::machine(guest, seed)?).with_context(|| slow.display().to_string())?;
+        fs::write(&slow, pace::machine(guest, seed, |price| subject.knows(price))?)
+            .with_context(|| slow.display().to_string())?;
         let mut command = Command::new("nice");
         // Where no machines and variants lie about: each program has its own.
         command.current_dir(room.path());
-        command.args(["-n", "5"]).arg(program).args(["run", &self.run.experiment, "--target", "sim"]);
+        command.args(["-n", "5"]).arg(subject.program).args(["run", &self.run.experiment, "--target", "sim"]);
         // The kernel's, not those of the experiment's usual one.
         command.args(["--variant", &self.rules]);
         command.args(["--machine", &slow.to_string_lossy(), "--seeds", &format!("{seed}-{seed}")]);

@@ -19,7 +19,7 @@ use lab::{
 };
 use linux::{host::monotonic_ns, kernel_image, qemu};
 
-use super::{DOCUMENT, GuestRuns, Options, built, guests::Guests, seed::Seed, write};
+use super::{DOCUMENT, GuestRuns, Options, Subject, built, guests::Guests, seed::Seed, write};
 use crate::base::{Base, PAGELAB};
 
 /// Everything of the newest draw that counts, which `pagelab trust` quotes.
@@ -47,7 +47,7 @@ pub(super) fn run(workspace: &Metadata, options: &Options, cells: u64) -> Result
     let runs: Vec<&cells::Run> = runs.iter().collect();
     let guests = Guests::new(&program, &runs, options)?;
     let ran = GuestRuns::of(&guests, &runs, options)?;
-    let (compared, skipped) = ran.beside(&program, options.jobs())?;
+    let (compared, skipped) = ran.beside(&Subject::of_this_tree(&program), options.jobs())?;
     let comparison = ran.compare(&compared, skipped);
     let sets = |run: &&cells::Run| (run.called.clone().unwrap_or_default(), run.sets.join(" "));
     let facts = Facts {
@@ -59,7 +59,7 @@ pub(super) fn run(workspace: &Metadata, options: &Options, cells: u64) -> Result
     };
     let mut drawn = Drawn::of(facts, &compared, comparison);
     if let Some(base) = &base {
-        let (compared, skipped) = ran.beside(base.program(), options.jobs())?;
+        let (compared, skipped) = ran.beside(&Subject::of_base(workspace, base)?, options.jobs())?;
         let theirs = fidelity::compare(&guests.releases(), &compared, skipped);
         drawn.base = Some(drawn::beside_base(base.name(), &drawn.comparison, &theirs));
     }

@@ -3,12 +3,18 @@
 use anyhow::Result;
 use lab::{fidelity::cells::Guest, machine::Machine, plan::in_turn};
 
-/// The machine of a guest's simulated run, as a file.
-pub(super) fn machine(guest: &Guest, seed: u64) -> Result<String> {
+/// The machine of a guest's simulated run, as a file for a program that `knows` some prices by name.
+pub(super) fn machine(guest: &Guest, seed: u64, knows: impl Fn(&str) -> bool) -> Result<String> {
     let machine = Machine::load(&guest.machine, &linux::setting::names())?;
-    let Some(shifts) = &guest.replayable else { return Ok(machine.translated().to_toml()) };
-    let shifts = shifts.split(',').map(str::parse).collect::<Result<Vec<u8>, _>>()?;
-    Ok(machine.counting_instructions(in_turn(&shifts, seed)).to_toml())
+    let mut machine = match &guest.replayable {
+        None => machine.translated(),
+        Some(shifts) => {
+            let shifts = shifts.split(',').map(str::parse).collect::<Result<Vec<u8>, _>>()?;
+            machine.counting_instructions(in_turn(&shifts, seed))
+        }
+    };
+    machine.prices.retain(|price| knows(price.work.name()));
+    Ok(machine.to_toml())
 }
 
 #[cfg(test)]
@@ -27,7 +33,7 @@ mod tests {
             seeds: 8,
         };
         let read = |shifts, seed| {
-            let text = machine(&guest(shifts), seed).unwrap();
+            let text = machine(&guest(shifts), seed, |_| true).unwrap();
             Machine::from_source(&Source::from_text("slow.toml", text), &linux::setting::names()).unwrap()
         };
         let translated = read(None, 1);
@@ -41,5 +47,7 @@ mod tests {
         let first = takes(1);
         assert_eq!(translated.prices[0].takes.0 * 4, first * 3, "3 ns an instruction, and 4 with shift 2");
         assert_eq!([2, 3].map(takes), [first * 4, first]);
+        let without = machine(&guest(None), 1, |name| name != "file_writepage").unwrap();
+        assert!(!without.contains("file_writepage") && without.contains("file_writeback"), "an older program");
     }
 }
