@@ -24,15 +24,15 @@ fn mix(config: &Config) -> (VmStat, VmStat, Extra) {
     let (result, _, extra) = simulate_with(config, options, no_entries, async |os: Sim| {
         let before = os.vmstat().await.unwrap();
         let filled = os.spawn(Placement::Spread(1), async |os: Sim| {
-            for _ in 0..3 {
+            for _ in 0..8 {
                 let range = os.mmap(Bytes::mib(24), MapSpec::Anonymous).await.unwrap();
                 os.store(range, Bytes::PAGE).await.unwrap();
                 os.munmap(range).await.unwrap();
             }
         });
-        for at in 0..400 {
+        for at in 0..1600 {
             let file = os.create(&format!("{at}")).await.unwrap();
-            os.write(file, Bytes(0), Bytes::kib(64)).await.unwrap();
+            os.write(file, Bytes(0), Bytes::kib(16)).await.unwrap();
             os.close(file).await.unwrap();
         }
         filled.await.unwrap();
@@ -79,7 +79,7 @@ fn counts_are_those_of_the_trace() {
         assert_eq!(recounted, extra.extfrag, "{rules}");
         let kinds: Vec<_> = extra.extfrag.iter().filter(|(_, count)| *count > 0).collect();
         let fragmenting = kinds.iter().filter(|(kind, _)| kind.is_fragmenting(Order::HUGE)).count();
-        assert!(fragmenting >= 1, "{rules}: {kinds:?}");
+        assert!(fragmenting >= 3, "{rules}: {kinds:?}");
         // What a workload reads of it is the same by name.
         let moved = after.since(&before);
         let moved = |class: ExtfragClass| u64::try_from(moved[&class.name()]).unwrap();
