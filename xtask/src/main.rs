@@ -5,6 +5,7 @@ mod apt;
 mod base;
 mod bench;
 mod calibration;
+mod costs;
 mod fidelity;
 mod first_patch;
 mod gallery;
@@ -54,6 +55,11 @@ enum Command {
     /// Rounds of `pagelab calibrate`, the host's runs and those of the simulator with these prices; medians over the rounds.
     /// Nothing is asserted, and a busy machine shows in the figures. Takes about two minutes and 3 GiB.
     Calibration,
+    /// CPU seconds of one seed of each experiment on sim, written into its file: what `pagelab list experiments` says
+    ///
+    /// One experiment after the other, its cells on all CPUs. Takes about an hour of CPU time for all; figures of a busy machine
+    /// are too large.
+    Costs(costs::Options),
     /// How far the simulator is from real kernels, cell by cell and counter by counter: docs/fidelity.json and docs/fidelity.md
     ///
     /// Each cell of xtask/fidelity.toml runs on guests, which are kept in the cache until what runs in them changes, and then in
@@ -113,6 +119,7 @@ fn run(command: Command) -> Result<ExitCode> {
         Command::Test { filter } => test::run(&workspace()?, filter.as_deref()),
         Command::Bench(options) => Ok(code(bench::run(&workspace()?, &options)?)),
         Command::Calibration => calibration::run(&workspace()?).map(|()| ExitCode::SUCCESS),
+        Command::Costs(options) => Ok(code(costs::run(&workspace()?, &options)?)),
         Command::Fidelity(options) => fidelity::run(&workspace()?, &options).map(|()| ExitCode::SUCCESS),
         Command::Gallery => gallery::run(&workspace()?).map(|()| ExitCode::SUCCESS),
         Command::SameBytes(options) => Ok(code(same_bytes::run(&workspace()?, &options)?)),

@@ -45,7 +45,7 @@ pub(crate) use self::{
 /// a rule that does not exist yet is some lines of Rust. docs/your-first-patch.md tries one, from the idea to the table.
 #[derive(Debug, Parser)]
 #[command(
-    version,
+    version = version(),
     before_help = "\
 Start with:  pagelab run thpscale-4.1 --seeds 8
 It simulates a benchmark of huge pages, without and with a patch series of 2015.",
@@ -59,6 +59,12 @@ Examples:
 pub(crate) struct Pagelab {
     #[command(subcommand)]
     pub(crate) command: Command,
+}
+
+/// The version, and which program exactly: results of the same hash have the same bytes.
+fn version() -> String {
+    let [commit, program] = [lab::provenance::COMMIT, lab::provenance::PROGRAM_HASH];
+    format!("{} (commit {commit}, program {program})", env!("CARGO_PKG_VERSION"))
 }
 
 #[derive(Debug, Subcommand)]
@@ -175,7 +181,7 @@ Results: one line per cell in DIR/result.jsonl, written when the cell is done. `
 same run goes on from there; `pagelab show DIR` prints its tables again.
 Exit status: 0 done, 1 a cell failed, 2 wrong input or a target that cannot be had, 130 interrupted.")]
 pub(crate) struct Run {
-    /// Name or path of an experiment (`pagelab list experiments`)
+    #[arg(help = "Name or path of an experiment (`pagelab list experiments`)", long_help = experiments())]
     pub(crate) experiment: String,
     /// Where to run; may be given several times [default: those of the experiment that can be had]
     #[arg(long, value_enum)]
@@ -247,6 +253,14 @@ pub(crate) struct Run {
     pub(crate) progress: ProgressArg,
     #[command(flatten)]
     pub(crate) look: Look,
+}
+
+/// What an experiment is, and what each one takes.
+fn experiments() -> String {
+    format!(
+        "Name or path of an experiment (`pagelab list experiments`). CPU time of one seed on sim, as measured: {}",
+        crate::list::costs()
+    )
 }
 
 /// Events, samples and maps that are written down beside the numbers.
@@ -428,7 +442,7 @@ impl TryFrom<ShowFormatArg> for FormatArg {
 /// How progress is told on stderr.
 #[derive(Clone, Copy, Debug, Default, ValueEnum)]
 pub(crate) enum ProgressArg {
-    /// A bar where stderr is a terminal, and notes in words
+    /// A bar where stderr is a terminal, else a line every 15 s (not with PAGELAB_PROGRESS=none); notes in words
     #[default]
     Bar,
     /// One JSON object in a line for each event, for programs: step, note, failed, finished

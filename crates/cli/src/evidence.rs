@@ -65,25 +65,33 @@ fn run_one(published: Published, args: &args::Claims, stop: &AtomicBool, failed:
     let workers = args.workers.map(usize::from);
     let mut results = Vec::new();
     for request in evidence::requests(&published, seeds, workers, args.output.as_deref()) {
-        let (directory, is_whole) = run_request(&request, args.progress, stop)?;
+        let Ran { directory, is_whole, is_empty } = run_request(&request, args.progress, stop)?;
         *failed |= !is_whole;
-        results.push(directory);
+        if !is_empty {
+            results.push(directory);
+        }
     }
     Ok(evidence::judged(published, &results, None)?)
 }
 
-/// Runs with progress, and says which cells failed and where the result is; false where one did.
-pub(crate) fn run_request(
-    request: &Request,
-    form: args::ProgressArg,
-    stop: &AtomicBool,
-) -> anyhow::Result<(PathBuf, bool)> {
+/// The end of a run that was asked for by another command.
+pub(crate) struct Ran {
+    pub(crate) directory: PathBuf,
+    /// No cell failed.
+    pub(crate) is_whole: bool,
+    /// All cells did.
+    pub(crate) is_empty: bool,
+}
+
+/// Runs with progress, and says which cells failed and where the result is.
+pub(crate) fn run_request(request: &Request, form: args::ProgressArg, stop: &AtomicBool) -> anyhow::Result<Ran> {
     let mut progress = progress::Reporter::new(form, false);
     let finished = run::run(request, stop, &mut progress);
     progress.clear();
     let finished = finished?;
     progress.finished(&finished);
-    Ok((finished.directory, finished.failures.is_empty()))
+    let (is_whole, is_empty) = (finished.failures.is_empty(), finished.cells == 0);
+    Ok(Ran { directory: finished.directory, is_whole, is_empty })
 }
 
 /// Prints how near a result is.

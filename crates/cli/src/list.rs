@@ -1,6 +1,9 @@
 //! `pagelab list`: names and one line each, aligned.
 
+use std::collections::BTreeSet;
+
 use lab::{
+    experiment::{Cost, Experiment},
     source::{self, Kind},
     workload::OfferedParam,
 };
@@ -14,7 +17,7 @@ pub(crate) fn text(what: Listed, all: bool) -> String {
         Listed::Variants => variants(),
         Listed::Rules => rules(),
         Listed::Machines => files(Kind::Machine, all),
-        Listed::Experiments => files(Kind::Experiment, all),
+        Listed::Experiments => experiments(all),
         Listed::Workloads => workloads(),
         Listed::Knobs => columns(SETTINGS.iter().map(|setting| (setting.name.to_owned(), knob(setting)))),
         Listed::Counters => counters(),
@@ -35,6 +38,45 @@ fn files(kind: Kind, all: bool) -> String {
         (file.name, file.about + &serves)
     };
     columns(source::list(kind).into_iter().filter(|file| all || file.serves.is_none()).map(about))
+}
+
+/// Name, cost and question of each experiment, and below which processor the costs are of.
+fn experiments(all: bool) -> String {
+    let mut processors = BTreeSet::new();
+    let rows: Vec<_> = source::list(Kind::Experiment)
+        .into_iter()
+        .filter(|file| all || file.serves.is_none())
+        .map(|file| {
+            let cost = Experiment::load(&file.name).ok().and_then(|experiment| experiment.cost);
+            let serves = file.serves.map_or(String::new(), |serves| format!(" (for {serves})"));
+            let seconds = cost.as_ref().map_or("-".to_owned(), seconds);
+            processors.extend(cost.map(|cost| cost.processor));
+            (file.name, format!("{seconds:>8}  {}{serves}", file.about))
+        })
+        .collect();
+    let processors: Vec<_> = processors.into_iter().collect();
+    let note = format!(
+        "\nIn front: CPU time of one seed on sim, on {}. N seeds take N times that, over the CPUs that there are;\n\
+         -: not measured, or not simulated.\n",
+        if processors.is_empty() { "no processor yet".to_owned() } else { processors.join(" or ") }
+    );
+    columns(rows) + &note
+}
+
+/// The cost in seconds.
+fn seconds(cost: &Cost) -> String {
+    match cost.cpu_ms {
+        ms @ ..10_000 => format!("{}.{} s", ms / 1000, ms % 1000 / 100),
+        ms => format!("{} s", ms / 1000),
+    }
+}
+
+/// For the help of `run`: each experiment with what a seed of it takes.
+pub(crate) fn costs() -> String {
+    let listed = source::list(Kind::Experiment).into_iter().filter(|file| file.serves.is_none());
+    let cost = |name: &str| Some(seconds(&Experiment::load(name).ok()?.cost?));
+    let costs = listed.filter_map(|file| Some(format!("{} {}", file.name, cost(&file.name)?)));
+    costs.collect::<Vec<_>>().join(", ")
 }
 
 fn columns(rows: impl IntoIterator<Item = (String, String)>) -> String {

@@ -24,7 +24,10 @@ use lab::{
     state::RecipeStart,
 };
 
-use crate::args::{Command, FormatArg, Machine, Pagelab, State};
+use crate::{
+    args::{Command, FormatArg, Machine, Pagelab, State},
+    evidence::Ran,
+};
 
 /// A user's mistake, or a target asked for by name that cannot be had.
 const USAGE: u8 = 2;
@@ -119,6 +122,11 @@ fn run_experiment(args: &args::Run) -> anyhow::Result<ExitCode> {
     let finished = run::run(&request, &stop, &mut progress);
     progress.clear();
     let finished = finished?;
+    if finished.cells == 0 {
+        // Every cell failed: there is nothing to print but why.
+        progress.finished(&finished);
+        return Ok(ExitCode::FAILURE);
+    }
     let causes = if args.causes { Causes::Yes } else { Causes::No };
     let code = print(&show::render(&finished.directory, None, args.look.of(args.format, causes))?)?;
     progress.finished(&finished);
@@ -188,9 +196,12 @@ fn ladder(args: &args::Ladder) -> anyhow::Result<ExitCode> {
     let requests = args.wanted().iter().map(lab::ladder::Wanted::request).collect::<Result<Vec<_>, _>>()?;
     let mut code = ExitCode::SUCCESS;
     for request in requests {
-        let (directory, is_whole) = evidence::run_request(&request, args.progress, &stop)?;
+        let Ran { directory, is_whole, is_empty } = evidence::run_request(&request, args.progress, &stop)?;
         if !is_whole {
             code = ExitCode::FAILURE;
+        }
+        if is_empty {
+            continue;
         }
         if let Some(machine) = &request.machine {
             writeln!(io::stderr(), "pagelab: machine {machine}")?;
@@ -207,7 +218,10 @@ fn sweep(args: &args::Sweep) -> anyhow::Result<ExitCode> {
     }
     let stop = Arc::new(AtomicBool::new(false));
     lab::interrupt::set_on_signal(&stop)?;
-    let (directory, is_whole) = evidence::run_request(&args.wanted().request()?, args.progress, &stop)?;
+    let Ran { directory, is_whole, is_empty } = evidence::run_request(&args.wanted().request()?, args.progress, &stop)?;
+    if is_empty {
+        return Ok(ExitCode::FAILURE);
+    }
     let code = print(&lab::sweep::judged(&directory, &print_as)?)?;
     Ok(if is_whole { code } else { ExitCode::FAILURE })
 }

@@ -8,10 +8,16 @@ use crate::{
     workload::{self, Offered},
 };
 
-const KEYS: &[&str] =
-    &["about", "serves", "workload", "targets", "machine", "kernel", "state", "settings", "params", "layout", "column"];
+const KEYS: &[&str] = &[
+    "about", "serves", "workload", "targets", "machine", "kernel", "state", "settings", "params", "layout", "column",
+    "cost",
+];
 const COLUMN_KEYS: &[&str] = &["kernel", "title", "variant", "machine", "tables", "settings", "params"];
 const LAYOUTS: &[&str] = &["head", "2015", "will-it-scale", "cases"];
+
+/// The line above the table `[cost]`, which a command writes at the end of an experiment's file.
+pub const COST_HEAD: &str = "# By `cargo xtask costs`.\n";
+const COST_KEYS: &[&str] = &["cpu_ms", "processor"];
 
 /// All memory is free.
 pub const FRESH: &str = "fresh";
@@ -45,8 +51,19 @@ pub struct Experiment {
     pub settings: Vec<(String, Vec<String>)>,
     /// How its tables are laid out.
     pub layout: Layout,
+    /// The CPU time of one seed on sim, where it was measured.
+    pub cost: Option<Cost>,
     /// The columns of target sim, where it is not left to the user which kernels are compared.
     pub columns: Vec<SimColumn>,
+}
+
+/// The CPU time of an experiment as its file has it.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Cost {
+    /// Milliseconds of CPU time of one seed on sim, above 0.
+    pub cpu_ms: u64,
+    /// The processor that took them, as it calls itself.
+    pub processor: String,
 }
 
 /// A column of target sim that an experiment names.
@@ -93,6 +110,7 @@ impl Experiment {
             settings: settings(&root)?,
             params: params(&root, workload)?,
             layout: layout(&root)?,
+            cost: cost(&root)?,
             columns: columns(&root, workload)?,
         })
     }
@@ -134,6 +152,16 @@ fn layout(root: &TableReader<'_>) -> Result<Layout, SourceError> {
         Some("cases") => Ok(Layout::Cases),
         Some(other) => Err(root.error("layout", unknown("layout", other, LAYOUTS))),
     }
+}
+
+fn cost(root: &TableReader<'_>) -> Result<Option<Cost>, SourceError> {
+    let Some(table) = root.table("cost")? else { return Ok(None) };
+    let table = table.only("key", COST_KEYS)?;
+    let cpu_ms = table.required("cpu_ms")?;
+    if cpu_ms == 0 {
+        return Err(table.error("cpu_ms", "expected milliseconds above 0, found 0"));
+    }
+    Ok(Some(Cost { cpu_ms, processor: table.required("processor")? }))
 }
 
 /// Their variants are read when they are used, like machines; settings have to be right here.
@@ -273,7 +301,7 @@ model = ["threads", "processes"]
                 "kernel",
                 "kernal",
                 "5: unknown key \"kernal\"; did you mean \"kernel\"? \
-                 (valid keys: about, serves, workload, targets, machine, kernel, state, settings, params, layout, column)",
+                 (valid keys: about, serves, workload, targets, machine, kernel, state, settings, params, layout, column, cost)",
             ),
             (
                 "fault-storm",

@@ -19,7 +19,7 @@ pub mod table;
 use std::collections::{BTreeMap, BTreeSet};
 
 use report::{Measured, stats};
-use serde::Serialize;
+use serde::{Deserialize, Serialize};
 
 use self::{
     class::{Class, Nature},
@@ -131,13 +131,14 @@ pub struct Comparison {
 }
 
 /// How many of how many.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Tally {
     /// Within their class.
     pub within: usize,
     /// Compared.
     pub compared: usize,
     /// Of those within, what would also be with no event at all on our side: so small that the class says nothing of them.
+    #[serde(default)]
     pub vacuous: usize,
 }
 

@@ -3,6 +3,7 @@
 mod every;
 mod fits;
 mod grid;
+mod identity;
 mod seeds;
 mod session;
 mod sets;
@@ -370,13 +371,6 @@ pub struct Identity {
     /// How it is printed; none in results of earlier programs. Another one does not make another run.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub presentation: Option<Presentation>,
-}
-
-impl Identity {
-    /// Whether both are of the same run, however their results are printed.
-    pub(crate) fn is_same_run(&self, other: &Self) -> bool {
-        Self { presentation: other.presentation.clone(), ..self.clone() } == *other
-    }
 }
 
 /// A simulated column: what it needs for explaining itself.

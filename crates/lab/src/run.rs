@@ -31,13 +31,13 @@ use linux::{
     worker::{self, WorkerError},
 };
 use mm::variant::Named;
-use report::{Column, Key, Record, Skipped, Store, StoreError};
+use report::{Column, Key, Record, Skipped, Store, StoreError, Target};
 use units::Bytes;
 
 use self::{
     at_once::{News, in_order},
     boot::{boots, guest_plan, modules},
-    directory::{Opened, column_of_system, discard, fresh_directory, open},
+    directory::{Opened, column_of_system, discard, fresh_directory, open, with_seeds_that_are_there},
     outside::Outside,
     system::{capture_json, system},
 };
@@ -92,17 +92,23 @@ pub trait Progress {
 pub struct Finished {
     /// Its result directory.
     pub directory: PathBuf,
+    /// Cells that have a result.
+    pub cells: usize,
     /// Cells that gave no result, with the reason.
     pub failures: Vec<String>,
 }
 
 /// Runs what the user asked for.
 pub fn run(request: &Request, stop: &AtomicBool, progress: &mut dyn Progress) -> Result<Finished, RunError> {
+    let request = &with_seeds_that_are_there(request)?;
     let plan = Plan::new(request, |image| choose_accelerator(image, stop, progress))?;
     let directory = request.out.clone().map_or_else(|| fresh_directory(&plan), Ok)?;
     let Opened { store, done, systems } = open(&directory, &plan)?;
     if !done.is_empty() {
         progress.note(&format!("resuming {}: {} of {} cells are there", directory.display(), done.len(), plan.cells()));
+    }
+    if let Some(expected) = expected(request, &plan, done.len()) {
+        progress.note(&expected);
     }
     let finished = done.len();
     let (failures, unable) = (Vec::new(), Vec::new());
@@ -120,12 +126,36 @@ pub fn run(request: &Request, stop: &AtomicBool, progress: &mut dyn Progress) ->
         discard(&directory);
     }
     match outcome {
-        Ok(()) => Ok(Finished { directory, failures }),
+        Ok(()) => Ok(Finished { directory, cells: measured, failures }),
         Err(Stopped::Interrupted) if done.is_empty() => Err(RunError::InterruptedEarly),
         Err(Stopped::Interrupted) => Err(RunError::Interrupted(directory)),
         Err(Stopped::Mistake(error) | Stopped::Refused(error)) => Err(RunError::Usage(error)),
         Err(Stopped::Failed(message)) => Err(RunError::Failed(message)),
     }
+}
+
+/// Runs shorter than this need no announcement.
+const SHORT_S: u64 = 15;
+
+/// A sentence on what the rest of a run takes, where that was measured: an experiment as its file has it, and not a short one.
+fn expected(request: &Request, plan: &Plan, done: usize) -> Option<String> {
+    let is_as_it_is = request.sets.is_empty()
+        && request.columns.is_empty()
+        && request.variants.is_empty()
+        && request.machine.is_none()
+        && plan.sessions.iter().all(|session| session.target() == Target::Sim);
+    let cost = plan.experiment.cost.as_ref().filter(|_| is_as_it_is)?;
+    let (cells, seeds) = (plan.cells(), request.seeds.all().count());
+    let missing = cells.saturating_sub(done);
+    let cpu_ms = u128::from(cost.cpu_ms) * seeds as u128 * missing as u128 / cells.max(1) as u128;
+    let at_once = plan.workers.min(missing).max(1);
+    let seconds = cpu_ms / 1000;
+    (seconds / at_once as u128 >= u128::from(SHORT_S)).then(|| {
+        format!(
+            "{missing} cells, about {seconds} s of CPU over {at_once} at a time (measured on {}, `pagelab list experiments`)",
+            cost.processor
+        )
+    })
 }
 
 /// The cell that a record is about: it is done, or its target cannot do it.

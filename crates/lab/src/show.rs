@@ -210,6 +210,12 @@ fn read_like(directory: &Path, seeds: Option<Seeds>, like: Option<&Like>) -> Res
         }
     }
     let mut cells = report::cells(contents.records);
+    if cells.is_empty() {
+        let (place, planned) = (directory.display(), identity.keys.len());
+        return Err(UsageError(format!(
+            "{place}: none of its {planned} cells is done; the same run with `-o {place}` goes on"
+        )));
+    }
     cells.sort_by_key(|cell| place.get(&cell.key).copied());
     for cell in &mut cells {
         // They follow from what was seen of a guest that nobody can repeat, and are no part of what was measured.

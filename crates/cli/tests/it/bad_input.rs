@@ -195,6 +195,27 @@ fn files_that_cannot_fit() {
 
 /// What this host has no room for, and what no process may have open.
 #[test]
+fn grids_and_machines_that_are_too_large() {
+    let room = Room::new();
+    let many =
+        |name: &str| format!("{name}={}", (1..=1000).map(|value| value.to_string()).collect::<Vec<_>>().join(","));
+    let (tasks, iterations) = (many("tasks"), many("iterations"));
+    let run = ["run", "fault-storm", "--set", &tasks, "--set", &iterations];
+    let expected = ["1000 of tasks x 1000 of iterations: 4000000 cells are too many; expected at most 100000"];
+    refuse(&room, &[&run[..], &SIM[..]].concat(), &["2 of page x 2 of model x ", expected[0]]);
+    let seeds = ["run", "fault-storm", "--set", "vm.swappiness=1,2,3", "--seeds", "10000"];
+    refuse(&room, &[&seeds[..], &SIM[..]].concat(), &["10000 of --seeds: 120000 cells are too many"]);
+    let machine = |memory: &str| {
+        room.give("large.toml", format!("about = 'large'\n[[node]]\nid = 0\ncpus = '0'\nmemory = '{memory}'\n"))
+    };
+    for memory in ["16TiB", "64TiB", "4096TiB"] {
+        let path = machine(memory);
+        let run = ["run", "fault-storm", "--target", "sim", "--machine", &path, "--set", "size=2MiB"];
+        refuse(&room, &run, &["machine large: zone Normal reaches 16 TiB"]);
+    }
+}
+
+#[test]
 fn files_that_this_host_cannot_have() {
     let room = Room::new();
     let churn = ["run", "slab-churn", "--target", "host", "--set", "total=1TiB"];

@@ -31,7 +31,9 @@ fn every_command_explains_itself() {
     let help = room.run(&["--help"]).expect(0).stdout;
     assert!(help.contains("A patch can be tried on sim") && help.contains("docs/your-first-patch.md"), "{help}");
     let version = room.run(&["--version"]).expect(0).stdout;
-    assert_eq!(version, format!("pagelab {}\n", env!("CARGO_PKG_VERSION")));
+    let [commit, program] = [lab::provenance::COMMIT, lab::provenance::PROGRAM_HASH];
+    let expected = format!("pagelab {} (commit {commit}, program {program})\n", env!("CARGO_PKG_VERSION"));
+    assert_eq!(version, expected);
     room.assert_untouched("help");
 }
 

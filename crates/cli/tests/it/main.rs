@@ -28,6 +28,7 @@ mod perfetto;
 mod readme;
 mod recipe;
 mod replay;
+mod seeds_added;
 mod series;
 mod shell;
 mod sim;

@@ -154,6 +154,16 @@ impl Tally {
     pub fn percent(self) -> Option<f64> {
         (self.compared > 0).then(|| 100.0 * self.within as f64 / self.compared as f64)
     }
+
+    /// That share in words, rounded in one way wherever it is said.
+    pub fn share(self) -> Option<String> {
+        self.percent().map(|percent| format!("{percent:.0} %"))
+    }
+
+    /// Outside of their class.
+    pub fn outside(self) -> usize {
+        self.compared - self.within
+    }
 }
 
 /// The experiment in a cell's name.

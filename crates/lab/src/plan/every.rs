@@ -1,6 +1,6 @@
 //! How often a run is sampled.
 
-use std::str::FromStr;
+use std::{fmt, str::FromStr};
 
 use serde::{Deserialize, Serialize};
 use units::Picos;
@@ -24,6 +24,15 @@ impl Every {
     /// The time.
     pub fn time(self) -> Picos {
         self.0
+    }
+}
+
+impl fmt::Display for Every {
+    /// In the largest unit of which it is a whole number.
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let is_whole = |(_, unit): &&(&str, Picos)| self.0.0.is_multiple_of(unit.0);
+        let (name, unit) = UNITS.iter().rfind(is_whole).unwrap_or(&UNITS[0]);
+        write!(f, "{}{name}", self.0.0 / unit.0)
     }
 }
 

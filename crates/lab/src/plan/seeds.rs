@@ -22,6 +22,21 @@ impl Seeds {
         Self { first: 1, last }
     }
 
+    /// From the smallest of these to the largest; none of none, or where one is beyond what a user may ask for.
+    pub(crate) fn around(seeds: impl IntoIterator<Item = u64>) -> Option<Self> {
+        let range = |range: Option<Self>, seed| match range {
+            None => Some(Self { first: seed, last: seed }),
+            Some(Self { first, last }) => Some(Self { first: first.min(seed), last: last.max(seed) }),
+        };
+        seeds.into_iter().fold(None, range).filter(|seeds| seeds.first > 0 && seeds.last <= MAX)
+    }
+
+    /// Both together, where no seed lies between them.
+    pub(crate) fn joined(self, other: Self) -> Option<Self> {
+        let has_gap = self.last + 1 < other.first || other.last + 1 < self.first;
+        (!has_gap).then(|| Self { first: self.first.min(other.first), last: self.last.max(other.last) })
+    }
+
     /// Is this one of them?
     pub fn contains(self, seed: u64) -> bool {
         (self.first..=self.last).contains(&seed)
@@ -58,6 +73,21 @@ impl FromStr for Seeds {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn seeds_that_adjoin_are_joined() {
+        let read = |text: &str| text.parse::<Seeds>().unwrap();
+        let join = |one: &str, other: &str| read(one).joined(read(other)).map(|seeds| seeds.to_string());
+        for (one, other, both) in
+            [("8", "16", "1-16"), ("8", "9-16", "1-16"), ("5-8", "4", "1-8"), ("3-9", "5-6", "3-9")]
+        {
+            assert_eq!((join(one, other), join(other, one)), (Some(both.to_owned()), Some(both.to_owned())));
+        }
+        assert_eq!((join("8", "10-16"), join("10-16", "8")), (None, None), "seed 9 was asked for by nobody");
+        assert_eq!(join("1-10000", "10000-10000").as_deref(), Some("1-10000"));
+        assert_eq!(Seeds::around([4, 2, 9]).map(|seeds| seeds.to_string()).as_deref(), Some("2-9"));
+        assert_eq!((Seeds::around([]), Seeds::around([0]), Seeds::around([10_001])), (None, None, None));
+    }
 
     #[test]
     fn a_number_counts_from_one_and_a_range_is_itself() {

@@ -86,7 +86,31 @@ pub(super) fn split(request: &Request, experiment: &Experiment) -> Result<Split,
     // What the user sets goes before.
     let is_left = |(name, _): &&(String, Vec<String>)| settings.iter().all(|(set, _)| set != name);
     let all: Values = experiment.settings.iter().filter(is_left).chain(&settings).cloned().collect();
+    let is_left = |(name, _): &&(String, Vec<String>)| given.iter().all(|(set, _)| set != name);
+    let values = all.iter().chain(experiment.params.iter().filter(is_left)).chain(&given);
+    check_size(values, request)?;
     Ok(Split { columns: columns(&all), of_host: columns(&settings), params: given })
+}
+
+/// Cells that a run has at most: their keys alone take 50 MB.
+const CELLS_MAX: u64 = 100_000;
+
+/// Refuses a grid that is too large before any of it is made.
+fn check_size<'a>(
+    values: impl Iterator<Item = &'a (String, Vec<String>)>,
+    request: &Request,
+) -> Result<(), UsageError> {
+    let named = values.map(|(name, values)| (name.as_str(), values.len()));
+    let by_option = [("--variant", request.variants.len()), ("--kernel", request.kernels.len())];
+    let seeds = ("--seeds", request.seeds.all().count());
+    let several: Vec<_> = named.chain(by_option).chain([seeds]).filter(|(_, count)| *count > 1).collect();
+    let cells = several.iter().fold(1_u64, |cells, (_, count)| cells.saturating_mul(*count as u64));
+    if cells <= CELLS_MAX {
+        return Ok(());
+    }
+    let words: Vec<_> = several.iter().map(|(name, count)| format!("{count} of {name}")).collect();
+    let words = words.join(" x ");
+    Err(UsageError(format!("{words}: {cells} cells are too many; expected at most {CELLS_MAX}: run parts of them")))
 }
 
 fn check(name: &str, values: &[String]) -> Result<(), UsageError> {

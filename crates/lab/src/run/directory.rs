@@ -10,7 +10,7 @@ use report::{Column, Key, Record, Store, StoreError};
 
 use super::{IDENTITY_FILE, RESULTS, key_of, read_identity, states};
 use crate::{
-    plan::{Identity, Plan, UsageError},
+    plan::{Identity, Plan, Request, Seeds, UsageError},
     provenance,
 };
 
@@ -83,14 +83,14 @@ pub(super) fn open(directory: &Path, plan: &Plan) -> Result<Opened, UsageError> 
         made => (made.map_err(UsageError::from)?, Vec::new()),
     };
     // Nobody else writes here from now on.
-    if is_known() {
-        check_same(directory, &identity)?;
-    } else if records.is_empty() {
+    let is_written = is_known() && !check_same(directory, &identity)?;
+    if !is_known() && !records.is_empty() {
+        return Err(UsageError(format!("{place} holds lines of a run that is not known; give another directory")));
+    }
+    if !is_written {
         // Before the first line, so that a run that is killed at once can be resumed too.
         let text = serde_json::to_vec_pretty(&identity).expect("an identity serialises");
         report::write_whole(&directory.join(IDENTITY_FILE), &text).map_err(UsageError::from)?;
-    } else {
-        return Err(UsageError(format!("{place} holds lines of a run that is not known; give another directory")));
     }
     if records.is_empty() {
         for skipped in &plan.skipped {
@@ -109,14 +109,30 @@ pub(super) fn column_of_system(record: &Record) -> Option<Column> {
     }
 }
 
-/// Refuses to go on with another run.
-fn check_same(directory: &Path, identity: &Identity) -> Result<(), UsageError> {
-    if read_identity(directory)?.is_same_run(identity) {
-        return Ok(());
+/// The request with the seeds of the result that it goes on with, where there is one: seeds can be added, and none is lost.
+///
+/// # Errors
+/// Seeds between those of the result and those that are asked for.
+pub(super) fn with_seeds_that_are_there(request: &Request) -> Result<Request, UsageError> {
+    let there = request.out.as_deref().filter(|directory| directory.join(IDENTITY_FILE).exists());
+    let Some(directory) = there else { return Ok(request.clone()) };
+    let Some(there) = read_identity(directory)?.seeds() else { return Ok(request.clone()) };
+    let seeds = request.seeds.joined(there).ok_or_else(|| gap(directory, there, request.seeds))?;
+    Ok(Request { seeds, ..request.clone() })
+}
+
+fn gap(directory: &Path, there: Seeds, wanted: Seeds) -> UsageError {
+    let place = directory.display();
+    UsageError(format!("{place} holds seeds {there}: expected --seeds that adjoin them, not {wanted}"))
+}
+
+/// Refuses to go on with another run. Whether the run goes on with seeds that are not in the directory yet.
+fn check_same(directory: &Path, identity: &Identity) -> Result<bool, UsageError> {
+    let there = read_identity(directory)?;
+    if there.goes_on_as(identity) {
+        return Ok(there.keys.len() < identity.keys.len());
     }
     let place = directory.display();
-    Err(UsageError(format!(
-        "{place} holds a different run (other cells, machine, variant, --sample, --map or program); give another \
-         directory with -o"
-    )))
+    let differences = there.differences(identity).join("; ");
+    Err(UsageError(format!("{place} holds a different run ({differences}); give another directory with -o")))
 }

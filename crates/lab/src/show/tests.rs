@@ -318,8 +318,8 @@ fn another_presentation_is_no_other_run() {
         map: false,
         presentation,
     };
-    assert!(identity(None).is_same_run(&identity(Some(presented(5)))));
-    assert!(identity(Some(presented(8))).is_same_run(&identity(Some(presented(5)))));
+    assert!(identity(None).goes_on_as(&identity(Some(presented(5)))));
+    assert!(identity(Some(presented(8))).goes_on_as(&identity(Some(presented(5)))));
     let other = Identity { program: "q".into(), ..identity(None) };
-    assert!(!other.is_same_run(&identity(None)));
+    assert!(!other.goes_on_as(&identity(None)));
 }

@@ -6,7 +6,7 @@ use std::collections::BTreeMap;
 use serde::Deserialize;
 
 use super::text::Row;
-use crate::fidelity::draw::WORKLOADS;
+use crate::fidelity::{Tally, draw::WORKLOADS};
 
 /// What `cargo xtask fidelity` wrote last.
 static RECORDED: &str = include_str!("../../../../docs/fidelity.json");
@@ -98,18 +98,6 @@ struct Score {
     ceiling: Tally,
 }
 
-#[derive(Clone, Copy, Deserialize)]
-struct Tally {
-    within: usize,
-    compared: usize,
-}
-
-impl Tally {
-    fn outside(self) -> usize {
-        self.compared - self.within
-    }
-}
-
 /// Counters of drawn cells, of one experiment or of all.
 pub(super) struct Drawn {
     ours: Tally,
@@ -136,9 +124,9 @@ pub(super) fn drawn_of(recorded: &str, experiment: &str) -> Option<Drawn> {
     let ceiling = kernel.map_or_else(
         || "without a ceiling: cells were booted once".to_owned(),
         |kernel| {
-            let share = |tally: Tally| 100 * tally.within / tally.compared.max(1);
+            let share = |tally: Tally| tally.share().unwrap_or_default();
             let (ours, kernel, off) = (share(ours), share(kernel), kernel.outside());
-            format!("{ours} % within; a kernel beside its own boots {kernel} % ({off} off)")
+            format!("{ours} within; a kernel beside its own boots {kernel} ({off} off)")
         },
     );
     let whose = if score.is_some() { "draw" } else { "of other workloads: draw" };

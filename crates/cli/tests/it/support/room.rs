@@ -108,6 +108,8 @@ impl Room {
         let mut command = Command::new(program);
         command.args(args.iter().map(AsRef::as_ref)).current_dir(self.here()).process_group(0);
         command.env(name, value).env("TMPDIR", self.dir.path().join("tmp")).env_remove("PAGELAB_INJECT");
+        // On a busy machine a run may take longer than the 15 s between two lines of progress.
+        command.env("PAGELAB_PROGRESS", "none");
         command.stdin(Stdio::null());
         command
     }

@@ -98,8 +98,8 @@ fn head(drawn: &Drawn) -> String {
 
 /// Of how many, and in percent.
 fn share(tally: Tally) -> String {
-    match tally.percent() {
-        Some(percent) => format!("{} of {} ({percent:.0} %)", tally.within, tally.compared),
+    match tally.share() {
+        Some(share) => format!("{} of {} ({share})", tally.within, tally.compared),
         None => "none".to_owned(),
     }
 }
@@ -124,7 +124,7 @@ fn beside(base: Option<&Base>) -> String {
 
 fn miss(miss: &Miss) -> String {
     let Miss { counter, compared, fewer, more, ratio, kernel } = miss;
-    let outside = kernel.compared - kernel.within;
+    let outside = kernel.outside();
     let own = if kernel.compared == 0 { String::new() } else { format!("{outside} of {}", kernel.compared) };
     format!("| {counter} | {compared} | {} | {fewer} | {more} | {ratio:.2} | {own} |\n", fewer + more)
 }

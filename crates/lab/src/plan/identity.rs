@@ -1,0 +1,89 @@
+//! Two runs side by side: whether one goes on where the other stopped, and their differences.
+
+use std::collections::BTreeSet;
+
+use report::Key;
+
+use super::{Identity, Seeds};
+
+/// Values of a difference that are named on each side; of more there is the number.
+const NAMED_MAX: usize = 4;
+/// Digits of a program's hash that tell it from others.
+const HASH_DIGITS: usize = 8;
+
+impl Identity {
+    /// The seeds that its cells have.
+    pub(crate) fn seeds(&self) -> Option<Seeds> {
+        Seeds::around(self.keys.iter().map(|key| key.seed))
+    }
+
+    /// Whether a run of this identity goes on as `other`: both are of the same run, however their results are printed, and
+    /// `other` has at least its seeds.
+    pub(crate) fn goes_on_as(&self, other: &Self) -> bool {
+        let seeds = self.seeds();
+        let is_here = |key: &&Key| seeds.is_some_and(|seeds| seeds.contains(key.seed));
+        let keys = other.keys.iter().filter(is_here).cloned().collect();
+        Self { presentation: other.presentation.clone(), ..self.clone() } == Self { keys, ..other.clone() }
+    }
+
+    /// Lists the differences between this run and `other`, as `NAME: OLD there, NEW here`.
+    pub(crate) fn differences(&self, other: &Self) -> Vec<String> {
+        let program = |run: &Self| BTreeSet::from([run.program.chars().take(HASH_DIGITS).collect::<String>()]);
+        let sample = |run: &Self| BTreeSet::from([run.sample.map_or("none".to_owned(), |every| every.to_string())]);
+        let map = |run: &Self| BTreeSet::from([if run.map { "yes" } else { "no" }.to_owned()]);
+        let mut found: Vec<_> = [
+            ("program", differ(&program(self), &program(other))),
+            ("experiment", differ(&of(self, |key| key.experiment.clone()), &of(other, |key| key.experiment.clone()))),
+            ("columns", differ(&of(self, |key| key.column().label()), &of(other, |key| key.column().label()))),
+            ("variants", differ(&of(self, |key| key.variant.clone()), &of(other, |key| key.variant.clone()))),
+            ("states", differ(&of(self, |key| key.state.clone()), &of(other, |key| key.state.clone()))),
+            ("--sample", differ(&sample(self), &sample(other))),
+            ("--map", differ(&map(self), &map(other))),
+        ]
+        .into_iter()
+        .filter_map(|(what, differs)| differs.map(|differs| format!("{what}: {differs}")))
+        .chain(self.params_that_differ(other))
+        .collect();
+        if found.is_empty() && self.simulated != other.simulated {
+            found.push("variants, prices or states of the same names, which say something else now".to_owned());
+        }
+        if found.is_empty() && self.machines != other.machines {
+            found.push("machines of the same names, or what runs guests, which are something else now".to_owned());
+        }
+        if found.is_empty() {
+            found.push("cells".to_owned());
+        }
+        found
+    }
+
+    fn params_that_differ(&self, other: &Self) -> Vec<String> {
+        let names: BTreeSet<_> =
+            [self, other].into_iter().flat_map(|run| &run.keys).flat_map(|key| key.params.keys()).collect();
+        let values = |run: &Self, name: &String| {
+            of(run, |key| key.params.get(name).map_or("not set", String::as_str).to_owned())
+        };
+        let differ = |name: &String| {
+            differ(&values(self, name), &values(other, name)).map(|differs| format!("{name}: {differs}"))
+        };
+        names.into_iter().filter_map(differ).collect()
+    }
+}
+
+fn of(run: &Identity, what: impl Fn(&Key) -> String) -> BTreeSet<String> {
+    run.keys.iter().map(what).collect()
+}
+
+/// Both sides in words, where they are not the same.
+fn differ(there: &BTreeSet<String>, here: &BTreeSet<String>) -> Option<String> {
+    let words = |values: &BTreeSet<String>| match values.len() {
+        0 => "none".to_owned(),
+        1..=NAMED_MAX => values.iter().map(String::as_str).collect::<Vec<_>>().join(", "),
+        many => format!("{many} others"),
+    };
+    // What both have says nothing, unless one side has no more than that.
+    let only = |these: &BTreeSet<String>, others: &BTreeSet<String>| {
+        let only: BTreeSet<_> = these.difference(others).cloned().collect();
+        if only.is_empty() { words(these) } else { words(&only) }
+    };
+    (there != here).then(|| format!("{} there, {} here", only(there, here), only(here, there)))
+}
