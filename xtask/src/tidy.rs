@@ -3,12 +3,13 @@
 mod arrows;
 mod floors;
 mod index;
+mod links;
 mod manifest;
 mod openings;
 mod source;
 mod tree;
 
-use std::{fmt, fs, path::Path};
+use std::{collections::BTreeMap, fmt, fs, path::Path};
 
 use anyhow::{Context, Result};
 use cargo_metadata::Metadata;
@@ -43,6 +44,7 @@ pub(crate) fn run(workspace: &Metadata) -> Result<usize> {
     findings.extend(index::check(&read(root, index::TABLE)?, &files));
     let mut openings = Vec::new();
     let mut mm = Vec::new();
+    let mut pages = BTreeMap::new();
     for path in &files {
         findings.extend(tree::check_name(path));
         let Ok(bytes) = fs::read(root.join(path)) else {
@@ -57,7 +59,11 @@ pub(crate) fn run(workspace: &Metadata) -> Result<usize> {
         if path.starts_with(floors::FOLDER) {
             mm.push((path.clone(), text.to_owned()));
         }
+        if Path::new(path).extension().is_some_and(|extension| extension == "md") {
+            pages.insert(path.clone(), text.to_owned());
+        }
     }
+    findings.extend(links::check(&pages, &files));
     findings.extend(openings::check(&openings, |path| openings::times_of(root, path)));
     let (upward, ties) = floors::check(&mm, &read(root, floors::LIST)?)?;
     findings.extend(upward);
