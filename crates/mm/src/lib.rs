@@ -42,7 +42,7 @@
 //! | `mm/filemap.c`, `readahead.c`, `fadvise.c` | `page_cache.rs`, `page_cache/` | large folios, `try_context_readahead` |
 //! | `mm/truncate.c`, `mm/page-writeback.c` | `page_cache/`    | |
 //! | `fs/fs-writeback.c`      | `page_cache/flusher.rs`        | inodes themselves |
-//! | `fs/ext4`, `fs/dcache.c`, `fs/inode.c`, `fs/buffer.c` | `page_cache/` | extents in several pieces, dentries of directories |
+//! | `fs/ext4`, `fs/dcache.c`, `fs/inode.c`, `fs/buffer.c` | `page_cache/` | directories, journal, metadata blocks |
 //! | `fs/xfs`                 | `page_cache/xfs.rs`, `page_cache/xfs/` | all but what a log and its buffers need |
 //! | `block/blk-mq.c`         | `disk.rs`                      | schedulers, priorities |
 //! | `mm/swap.c`              | `lru.rs`, `lru/`               | batches of rotations, the unevictable list |
@@ -50,7 +50,7 @@
 //! | `mm/vmscan.c`            | `kswapd.rs`, `kswapd/`         | |
 //! | `mm/vmscan.c`            | `shrinker.rs`                  | |
 //! | `mm/mempolicy.c`, `mm/mprotect.c` | `mempolicy.rs`, `numa_hint.rs` | policies of VMAs, weights |
-//! | `kernel/sched/fair.c`    | `numa_balancing.rs`, `numa_balancing/` | far nodes among near ones |
+//! | `kernel/sched/fair.c`    | `numa_balancing.rs`, `numa_balancing/` | far nodes among near ones; the filter by VMA (6.4) |
 //! | (none: user code)        | `touch.rs`, `access.rs`, `access/` | |
 //! | `mm/backing-dev.c`       | `reclaim/throttle.rs`, `disk.rs` | congestion of other devices than the disk |
 //! | `mm/workingset.c`        | `workingset.rs`                | reclaim of nodes that hold only shadows |
@@ -372,12 +372,16 @@ impl Mm {
         &self.zones
     }
 
+    /// Free frames of all zones.
+    pub fn free_frames(&self) -> Frames {
+        Frames(self.zones.iter().map(|zone| zone.buddy.free_frames()).sum())
+    }
+
     /// The machine's gauges, by their names in `/proc/vmstat`: each is kept by the zones and only viewed here.
     pub fn gauges(&self) -> Vec<(&'static str, u64)> {
         let page_tables: Frames = self.zones.iter().map(|zone| zone.page_tables).sum();
         let files = self.cache.totals();
         let on = |kind| (0..self.lru.lruvecs().len()).map(|at| self.lru.frames(at, kind)).sum();
-        let free = self.zones.iter().map(|zone| zone.buddy.free_frames()).sum();
         let mut gauges = vec![
             ("nr_page_table_pages", page_tables.0),
             ("nr_file_pages", files.pages),
@@ -388,7 +392,7 @@ impl Mm {
             ("nr_active_anon", on(LruKind::ActiveAnon)),
             ("nr_inactive_file", on(LruKind::InactiveFile)),
             ("nr_active_file", on(LruKind::ActiveFile)),
-            ("nr_free_pages", free),
+            ("nr_free_pages", self.free_frames().0),
         ];
         gauges.extend(self.host_resident().map(|frames| ("sim_host_resident", frames)));
         if self.has_reporting() {

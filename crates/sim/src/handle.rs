@@ -45,6 +45,11 @@ impl Sim {
         with(|world| at(&world.own_kernel().mm))
     }
 
+    /// Forgets how much memory was free until now ([`crate::Extra::free`]). Not part of [`Os`].
+    pub fn watch_free_anew(&self) {
+        with(world::World::watch_free_anew);
+    }
+
     /// Fallbacks by kind since the machine was made. Not part of [`Os`], whose counters have sums alone.
     pub fn extfrag(&self) -> units::ExtfragCounts {
         with(|world| world.own_kernel().counters.extfrag().clone())

@@ -18,13 +18,14 @@
 //! | `run_hash.rs` | (time, cpu, event) folded into 64 bits |
 //! | `inject.rs` | for tests: one step of a run loses something |
 //! | `trace.rs` | trace events as lines |
-//! | `sampler.rs`, `map_sampler.rs`, `slow_log.rs` | what is where and was counted, over time; what left the fast path |
+//! | `sampler.rs`, `map_sampler.rs`, `free_watch.rs`, `slow_log.rs` | what is where, over time; what left the fast path |
 
 mod affinity;
 mod clock;
 mod daemon;
 mod draw;
 mod executor;
+mod free_watch;
 mod guests;
 mod handle;
 mod inject;
@@ -49,7 +50,7 @@ mod world;
 use std::{cell::RefCell, rc::Rc};
 
 use mm::{
-    MachineSpec, Mm, Settings, Variant,
+    MachineSpec, Marks, Mm, Settings, Variant,
     balloon::BalloonSpec,
     cost::{Latency, Prices, Spent},
     disk::DiskSpec,
@@ -66,6 +67,7 @@ use units::{Bytes, BytesPerSecond, CpuId, ExtfragCounts, Frames, NodeId, Picos, 
 
 use draw::{Draws, Purpose, StateDraws};
 pub use executor::{Entries, EntryFuture};
+pub use free_watch::Free;
 pub use guests::{GuestLost, GuestsFinish, LostBy, ProcessMemory, simulate_guests, simulate_guests_with};
 pub use handle::Sim;
 use inject::Injector;
@@ -194,6 +196,10 @@ pub struct Extra {
     pub map: Option<MapSamples>,
     /// Operations that left the fast path.
     pub slow_operations: SlowOperations,
+    /// Free memory over time: since [`Sim::watch_free_anew`], else of the whole run.
+    pub free: Free,
+    /// Watermarks of all zones together, at the end.
+    pub marks: Marks,
     /// Of memory that was taken over: what was drawn, and what could not be taken over as it was.
     pub notes: Vec<String>,
 }
@@ -345,10 +351,17 @@ pub fn simulate_from<T: 'static>(
     let result = slot.take().expect("the first task has ended");
     let Injector { steps, done: lost, .. } = world.injector;
     let ((samples, map), slow_operations) = (world.end_samples(), world.take_slow_operations());
+    let free = world.end_free();
+    let mut marks = Marks::default();
+    for zone in world.kernels[HOST].mm.zones() {
+        marks.min += zone.marks.min;
+        marks.low += zone.marks.low;
+        marks.high += zone.marks.high;
+    }
     let trace = world.trace.map(|trace| trace.text());
     let extfrag = world.kernels[HOST].counters.extfrag().since(&booted);
     let operations = world.operations;
-    let extra = Extra { steps, operations, lost, trace, extfrag, samples, map, slow_operations, notes };
+    let extra = Extra { steps, operations, lost, trace, extfrag, samples, map, slow_operations, free, marks, notes };
     let mut times = Times::default();
     world.tasks.iter().for_each(|task| task.add_to(&mut times));
     (result, Finish { hash: world.hash.hex(), counters: world.kernels[HOST].counters.clone(), times }, extra)

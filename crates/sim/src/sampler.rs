@@ -9,6 +9,7 @@ use mm::{MigrateType, Mm, event::Counters};
 use units::{Picos, Time};
 
 use crate::{
+    free_watch::{Free, FreeWatch},
     kernel::{HOST, Kernel, Kernels},
     map_sampler::{MapSampler, MapSamples},
     world::World,
@@ -31,9 +32,13 @@ pub struct Samples {
 #[derive(Clone, Debug)]
 pub(crate) struct Sampler {
     every: Picos,
-    /// The next instant; after all others where nobody has asked.
+    /// The next instant at which something is looked at.
     pub(crate) due: Time,
+    /// The next sample; after all others where nobody has asked.
+    next: Time,
     samples: Samples,
+    /// Free memory, which is looked at in any case.
+    free: FreeWatch,
     /// The map of memory, where that was asked for too.
     map: Option<MapSampler>,
 }
@@ -41,7 +46,8 @@ pub(crate) struct Sampler {
 impl Default for Sampler {
     /// A sampler that takes no samples.
     fn default() -> Self {
-        Self { every: Picos(0), due: Time(u64::MAX), samples: Samples::default(), map: None }
+        let (next, free) = (Time(u64::MAX), FreeWatch::default());
+        Self { every: Picos(0), due: free.due, next, samples: Samples::default(), free, map: None }
     }
 }
 
@@ -52,7 +58,7 @@ impl Sampler {
     /// When that is not at all.
     pub(crate) fn new(every: Picos) -> Self {
         assert!(every > Picos(0), "time goes on between two samples");
-        Self { every, due: Time(0), samples: Samples::default(), map: None }
+        Self { every, next: Time(0), ..Self::default() }
     }
 
     /// A sampler which also takes the map of memory of a kernel with each sample.
@@ -67,27 +73,51 @@ impl World {
     #[inline]
     pub(crate) fn sample_before(&mut self, start: Time) {
         if start >= self.sampler.due {
-            self.take_samples(start);
+            self.look_before(start);
         }
     }
 
     #[cold]
+    fn look_before(&mut self, start: Time) {
+        if start >= self.sampler.free.due {
+            let free = self.kernels[HOST].mm.free_frames();
+            self.sampler.free.look(start, free);
+        }
+        if start >= self.sampler.next {
+            self.take_samples(start);
+        }
+        self.sampler.due = self.sampler.free.due.min(self.sampler.next);
+    }
+
+    /// Looks at free memory from now on: it says nothing of what was before.
+    pub(crate) fn watch_free_anew(&mut self) {
+        let now = self.latest();
+        self.sampler.free = FreeWatch::from(now);
+        self.sampler.due = self.sampler.free.due.min(self.sampler.next);
+    }
+
+    /// Free memory of a run that has ended.
+    pub(crate) fn end_free(&mut self) -> Free {
+        let (end, free) = (self.latest(), self.kernels[HOST].mm.free_frames());
+        std::mem::take(&mut self.sampler.free).end(end, free)
+    }
+
     fn take_samples(&mut self, start: Time) {
         let values = self.sampler.samples.read(&self.kernels);
-        let Sampler { every, due, samples, map } = &mut self.sampler;
+        let Sampler { every, next, samples, map, .. } = &mut self.sampler;
         if let Some(map) = map {
             map.look(&mut self.kernels[HOST].mm);
         }
         // Bound: the number of samples.
-        while *due <= start && samples.rows.len() < SAMPLES_MAX {
-            samples.rows.push((*due, values.clone()));
+        while *next <= start && samples.rows.len() < SAMPLES_MAX {
+            samples.rows.push((*next, values.clone()));
             if let Some(map) = map {
                 map.keep();
             }
-            *due = *due + *every;
+            *next = *next + *every;
         }
         if samples.rows.len() == SAMPLES_MAX {
-            *due = Time(u64::MAX);
+            *next = Time(u64::MAX);
         }
     }
 
