@@ -66,8 +66,8 @@ def test_no_result_and_foreign_files_are_refused(here):
 
 
 def test_another_version_of_the_schema_is_refused(copy):
-    edit(copy, 2, '"schema":4', '"schema":9')
-    with pytest.raises(pagelab.UsageError, match="expected schema 1 to 4, found 9") as caught:
+    edit(copy, 2, '"schema":5', '"schema":9')
+    with pytest.raises(pagelab.UsageError, match="expected schema 1 to 5, found 9") as caught:
         pagelab.load(copy)
     assert (caught.value.file, caught.value.line) == (str(copy / "result.jsonl"), 2)
     with pytest.raises(pagelab.UsageError, match="expected schema"):

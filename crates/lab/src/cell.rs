@@ -16,8 +16,8 @@ use linux::{
 };
 use os::Os;
 use report::{
-    Cell, Check, Duration, Extfrag, Footprint, Key, Measured, Record, Run, SCHEMA, Series, Skip, Skipped, SlowPath,
-    WAITING,
+    Cell, Check, Duration, Extfrag, Footprint, Key, Measured, Memory, Record, Run, SCHEMA, Series, Skip, Skipped,
+    SlowPath, WAITING,
 };
 use serde::{Deserialize, Serialize};
 use units::{Bytes, Errno, ExtfragClass, ExtfragCounts, Picos};
@@ -328,6 +328,8 @@ fn simulated(workload: &Workload, order: &Order, what: &Simulated) -> Result<Fou
             Some(prefix) => Some(prefix.follow(&os, &machine, seed).await?),
         };
         conditions.bring_about(&os).await?;
+        // What was free before is not of the workload.
+        os.watch_free_anew();
         let outcome = workload_there.run(os, seed).await?;
         let held = footprint::held(&workload_there, &os, &outcome);
         Ok::<_, Failure>((outcome, held, before))
@@ -345,6 +347,14 @@ fn simulated(workload: &Workload, order: &Order, what: &Simulated) -> Result<Fou
     let extfrag = Extfrag::new(config.machine.pageblock_order, &fallbacks, &outcome.counters, 0);
     let mut measured = measure(workload, outcome, None);
     measured.extfrag = Some(extfrag);
+    let (free, marks) = (extra.free, extra.marks);
+    measured.memory = Some(Memory {
+        free_least: free.least.0,
+        free_mean: free.mean.0,
+        min: marks.min.0,
+        low: marks.low.0,
+        high: marks.high.0,
+    });
     measured.causes = causes(&finish.times);
     measured.detail = serde_json::json!({
         "tasks": measured.detail,
@@ -454,6 +464,7 @@ fn measure(workload: &Workload, outcome: Outcome, idle: Option<&BTreeMap<String,
         duration: Some(duration),
         causes: BTreeMap::new(),
         extfrag: None,
+        memory: None,
         checks,
         skipped,
         detail: serde_json::to_value(outcome.tasks).expect("outcomes serialise"),

@@ -225,7 +225,7 @@ pub fn steps(directory: &Path, metrics: &[String], format: Format) -> Result<Str
             table.columns[at].baseline = at.saturating_sub(1);
         }
     }
-    keep(&mut report, metrics)?;
+    keep(&mut report, metrics, |_, family| family == Family::Primary)?;
     let comparison = Comparison::of(&report, Gates::default());
     Ok(match format {
         Format::Text => ladder_text(&report, &comparison),
@@ -234,8 +234,12 @@ pub fn steps(directory: &Path, metrics: &[String], format: Format) -> Result<Str
     })
 }
 
-/// Leaves the rows of these metrics alone; without any, those for which a direction is better.
-pub(crate) fn keep(report: &mut Report, metrics: &[String]) -> Result<(), UsageError> {
+/// Leaves the rows of these metrics alone; without any, those that are shown by default.
+pub(crate) fn keep(
+    report: &mut Report,
+    metrics: &[String],
+    is_default: impl Fn(&Table, Family) -> bool,
+) -> Result<(), UsageError> {
     let is_of = |table: &Table, row: &report::Row, metric: &String| {
         let metric = metric.to_lowercase();
         [&row.metric, &row.stat, &row.operation, &row.case].iter().any(|name| name.to_lowercase() == metric)
@@ -260,7 +264,7 @@ pub(crate) fn keep(report: &mut Report, metrics: &[String]) -> Result<(), UsageE
     for table in &mut report.tables {
         let rows = std::mem::take(&mut table.rows);
         let is_kept = |row: &report::Row| match metrics {
-            [] => Family::of(table, row) == Some(Family::Primary),
+            [] => Family::of(table, row).is_some_and(|family| is_default(table, family)),
             metrics => metrics.iter().any(|metric| is_of(table, row, metric)) && Family::of(table, row).is_some(),
         };
         table.rows = rows.into_iter().filter(is_kept).collect();

@@ -137,6 +137,7 @@ fn nothing() -> Measured {
         duration: None,
         causes: std::collections::BTreeMap::new(),
         extfrag: None,
+        memory: None,
         checks: Vec::new(),
         skipped: Vec::new(),
         detail: serde_json::Value::Null,

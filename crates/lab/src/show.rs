@@ -7,6 +7,8 @@ mod head;
 mod html;
 mod map;
 mod over_time;
+#[cfg(test)]
+mod rows;
 mod tail;
 #[cfg(test)]
 mod tests;
@@ -264,11 +266,19 @@ fn leave_out(keys: &mut Vec<Key>, records: &mut Vec<Record>, seeds: Seeds) -> Re
     Ok(())
 }
 
+/// Cells with a guest's memory on its host, each with the name of its case in tables.
+fn with_guests(shown: &Shown) -> Vec<Cell> {
+    let names = report::operations(&shown.cells);
+    let with = shown.cells.iter().filter(|cell| cell.footprint.is_some()).cloned();
+    with.map(|cell| Cell { key: Key { case: names[&cell.key].clone(), ..cell.key }, ..cell }).collect()
+}
+
 /// Every row as mmtests prints it, and where all numbers come from.
 fn full_page(shown: &Shown, quiet: bool) -> Page<'_> {
     let head = if quiet { String::new() } else { head::head(shown) };
     let tables = Part::Tables(&shown.report, Beside::default());
-    let of_guests = [frontier_text(&frontier(&shown.cells)), footprint_text(&shown.cells)];
+    let of_guests = with_guests(shown);
+    let of_guests = [frontier_text(&frontier(&of_guests)), footprint_text(&of_guests)];
     let of_guests = of_guests.into_iter().filter(|text| !text.is_empty());
     let zones = shown.zones.iter().map(ZoneTables::text);
     let parts = std::iter::once(tables).chain(of_guests.chain(zones).map(Part::Text)).collect();
@@ -279,7 +289,8 @@ fn full_page(shown: &Shown, quiet: bool) -> Page<'_> {
 fn short_page(shown: &Shown, quiet: bool) -> Page<'_> {
     let beside = Beside { published: shown.published.as_ref(), titles: shown.presentation.titles.clone() };
     let head = if quiet { String::new() } else { brief::head(shown) };
-    let texts = [frontier_text(&frontier(&shown.cells)), footprint_text(&shown.cells), brief::zones(&shown.zones)];
+    let of_guests = with_guests(shown);
+    let texts = [frontier_text(&frontier(&of_guests)), footprint_text(&of_guests), brief::zones(&shown.zones)];
     let parts = std::iter::once(Part::Tables(&shown.report, beside)).chain(texts.map(Part::Text)).collect();
     Page { head, parts, foot: brief::tail(shown) }
 }
@@ -287,7 +298,7 @@ fn short_page(shown: &Shown, quiet: bool) -> Page<'_> {
 /// Every value.
 fn page_of_values(shown: &Shown, with_causes: bool) -> Page<'_> {
     let zones = zones::csv(&shown.zones, &shown.experiment);
-    let frontier = frontier_csv(&frontier(&shown.cells), &shown.experiment);
+    let frontier = frontier_csv(&frontier(&with_guests(shown)), &shown.experiment);
     let tables = Part::Tables(&shown.report, Beside::default());
     let by_seed = Part::BySeed(by_seed(shown, with_causes));
     Page::of(vec![tables, by_seed, Part::Values(zones), Part::Values(frontier)])

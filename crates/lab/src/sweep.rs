@@ -7,8 +7,8 @@ use std::{
 
 use linux::qemu::Accelerator;
 use report::{
-    Cell, Key, Report,
-    compare::{Axis, Gates, Grid, Sweep, sweep_csv, sweep_text},
+    Cell, Key, Kind, Report, Table,
+    compare::{Axis, Family, Gates, Grid, Sweep, sweep_csv, sweep_text},
 };
 use serde::Serialize;
 use units::{Bytes, setting};
@@ -318,8 +318,11 @@ pub fn judged(directory: &Path, print: &Print) -> Result<String, UsageError> {
     }
     let (grid, cells) = placed(axes, &shown.cells).map_err(|problem| UsageError(format!("{place}: {problem}")))?;
     let mut report = Report::of_layout(shown.report.layout, &cells, shown.presentation.counter_threshold);
-    ladder::keep(&mut report, &print.metrics)?;
-    let sweep = Sweep::of(&report, &grid, print.gates);
+    let is_default = |table: &Table, family| family != Family::Counters || table.kind == Kind::Memory;
+    ladder::keep(&mut report, &print.metrics, is_default)?;
+    // What nobody asked for by name is listed without a map.
+    let maps = if print.metrics.is_empty() { vec![Family::Primary] } else { Vec::new() };
+    let sweep = Sweep { maps, ..Sweep::of(&report, &grid, print.gates) };
     let unfinished = match shown.missing {
         0 => String::new(),
         missing => format!("unfinished: {missing} cells have no result\n"),

@@ -2,7 +2,7 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use crate::group::{Group, Placed, distinct, groups};
+use crate::group::{Group, Placed, Runs, groups};
 use crate::record::{Better, Cell, WAITING};
 use crate::table::{Form, Kind, Row, Table, Value};
 
@@ -14,9 +14,9 @@ pub fn causes(records: &[Cell]) -> Vec<Table> {
 }
 
 fn table(group: &Group<'_>) -> Table {
-    let operations = distinct(group.cells.iter().map(|placed| placed.operation.as_str()));
+    let operations = group.operations();
     Table {
-        experiment: group.experiment.to_owned(),
+        experiment: group.experiment.clone(),
         title: format!("{} Time by Cause", group.title),
         kind: Kind::Causes,
         unit: "ms per run of all tasks and kernel threads, start to end (share); Waiting is time without a CPU"
@@ -36,8 +36,9 @@ struct Sum<'a> {
 
 impl<'a> Sum<'a> {
     fn of(cells: impl Iterator<Item = &'a Placed<'a>>) -> Self {
-        let mut sum = Self::default();
+        let (mut sum, mut runs) = (Self::default(), Runs::default());
         for placed in cells.filter(|placed| !placed.cell.measured.causes.is_empty()) {
+            runs.add(placed, []);
             sum.runs += 1;
             for (name, picos) in &placed.cell.measured.causes {
                 *sum.parts.entry(name).or_default() += u128::from(*picos);

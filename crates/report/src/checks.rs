@@ -84,7 +84,7 @@ fn table(group: &Group<'_>) -> CheckTable {
     }
     let mut rows: Vec<CheckRow> = rows.into_values().collect();
     rows.sort_by_key(|row| !row.failed());
-    CheckTable { experiment: group.experiment.to_owned(), title: format!("{} Checks", group.title), rows }
+    CheckTable { experiment: group.experiment.clone(), title: format!("{} Checks", group.title), rows }
 }
 
 /// A total order, so that the row does not depend on the order in which cells finished.

@@ -6,12 +6,11 @@
 
 mod vmstat;
 
-use std::collections::BTreeMap;
-
 use crate::{
     duration::ROWS as DURATIONS,
     extfrag,
-    group::{Group, distinct, mean_over_seeds},
+    group::{Group, Placed, Runs, distinct, row_of},
+    memory,
     record::{Better, Cell, Metric},
     stats::{self, Spread},
     table::{Form, Kind, Layout, Report, Row, Table, Value},
@@ -26,10 +25,14 @@ pub(crate) fn report(groups: &[Group<'_>]) -> Report {
             programs(group),
             bops(group),
             peaks(group),
-            memory(group),
+            places(group),
             durations(group),
         ];
-        first.into_iter().chain(extfrag::table(group)).chain([vmstat(group)]).collect::<Vec<Table>>()
+        first
+            .into_iter()
+            .chain(extfrag::table(group))
+            .chain([vmstat(group), memory::table(group)])
+            .collect::<Vec<Table>>()
     };
     let tables = groups.iter().flat_map(of_group);
     Report {
@@ -48,20 +51,20 @@ struct Line<'a> {
     form: Form,
 }
 
-fn row(group: &Group<'_>, line: Line<'_>, of_run: impl Fn(&Cell) -> Option<f64>) -> Row {
+fn row(group: &Group<'_>, line: &Line<'_>, of_run: impl Fn(&Placed<'_>) -> Option<f64>) -> Row {
     let value = |column: usize| {
-        let mut of_seeds: BTreeMap<u64, Vec<f64>> = BTreeMap::new();
+        let mut runs = Runs::default();
         for placed in group.cells.iter().filter(|placed| placed.column == column) {
-            let seed = of_seeds.entry(placed.cell.key.seed).or_default();
-            seed.extend(of_run(placed.cell));
+            if let Some(number) = of_run(placed) {
+                runs.add(placed, [number]);
+            }
         }
-        // By seed: sums must not depend on the order in which cells finished.
-        mean_over_seeds(&of_seeds)
+        runs.mean()
     };
     Row {
-        metric: line.metric,
+        metric: line.metric.clone(),
         operation: line.case.clone(),
-        case: line.case,
+        case: line.case.clone(),
         stat: line.stat.to_owned(),
         better: line.better,
         form: line.form,
@@ -69,9 +72,19 @@ fn row(group: &Group<'_>, line: Line<'_>, of_run: impl Fn(&Cell) -> Option<f64>)
     }
 }
 
+/// The rows of what a run shows as a whole: one, which names no operation, or one for each of several operations.
+fn rows_of_runs(group: &Group<'_>, line: &Line<'_>, of_run: impl Fn(&Cell) -> Option<f64>) -> Vec<Row> {
+    let operations = group.operations();
+    let of_operation = |operation: &&str| {
+        let row = row(group, line, |placed| (placed.operation == **operation).then(|| of_run(placed.cell)).flatten());
+        if operations.len() == 1 { row } else { row_of(row, operation) }
+    };
+    operations.iter().map(of_operation).collect()
+}
+
 fn table(group: &Group<'_>, kind: Kind, (title, unit): (&str, &str), better: Better, rows: Vec<Row>) -> Table {
     Table {
-        experiment: group.experiment.to_owned(),
+        experiment: group.experiment.clone(),
         title: title.to_owned(),
         kind,
         unit: unit.to_owned(),
@@ -90,17 +103,41 @@ fn of_name<'a>(cell: &'a Cell, name: &str) -> impl Iterator<Item = &'a Metric> {
     cell.measured.metrics.iter().filter(move |metric| metric.name == name)
 }
 
-/// The parts of all cells, such as their thread counts, in order of first appearance.
-fn parts<'a>(group: &'a Group<'_>) -> Vec<&'a str> {
-    let metrics = group.cells.iter().flat_map(|placed| of_name(placed.cell, LATENCY));
-    distinct(metrics.filter_map(|metric| metric.part.as_deref()))
+/// A metric of all cells, and where each stands.
+fn metrics<'a>(group: &'a Group<'_>, name: &'a str) -> impl Iterator<Item = (&'a Placed<'a>, &'a Metric)> {
+    group.cells.iter().flat_map(move |placed| of_name(placed.cell, name).map(move |metric| (placed, metric)))
+}
+
+/// The cases of a metric in all cells, such as their thread counts, in order of first appearance.
+fn cases(group: &Group<'_>, name: &str) -> Vec<String> {
+    distinct(metrics(group, name).map(|(placed, metric)| group.case_of(placed, metric)))
+}
+
+/// The classes of a metric in all cells.
+fn classes<'a>(group: &'a Group<'_>, name: &'a str) -> Vec<&'a str> {
+    distinct(metrics(group, name).filter_map(|(_, metric)| metric.class.as_deref()))
+}
+
+/// The samples of a metric in one cell, of a class and a case.
+fn samples<'a>(
+    group: &Group<'_>,
+    placed: &Placed<'a>,
+    (name, class, case): (&str, Option<&str>, &str),
+) -> Option<&'a [f64]> {
+    let mut all = of_name(placed.cell, name).filter(|metric| class.is_none() || metric.class.as_deref() == class);
+    all.find(|metric| group.is_case_of(placed, metric, case)).map(|metric| metric.samples.as_slice())
+}
+
+/// The number of a metric that has one in each run.
+fn number(group: &Group<'_>, placed: &Placed<'_>, of: (&str, Option<&str>, &str)) -> Option<f64> {
+    samples(group, placed, of)?.first().copied()
 }
 
 /// The statistic that is shown of the samples of one run.
 type Statistic = fn(&[f64]) -> Option<f64>;
 
 /// The blocks of rows: their name, the metric that programs find them under, and what they show.
-const BLOCKS: [(&str, &str, Statistic); 5] = [
+const BLOCKS: [(&str, &str, Statistic); 7] = [
     ("Min", "fault_latency_us.Min", |samples| stats::min(samples)),
     ("Amean", "fault_latency_us.Amean", |samples| stats::amean(samples)),
     ("Stddev", "fault_latency_us.Stddev", |samples| stats::stddev(samples)),
@@ -108,6 +145,8 @@ const BLOCKS: [(&str, &str, Statistic); 5] = [
         let spread = Spread { mean: stats::amean(samples)?, stddev: stats::stddev(samples) };
         stats::coeff_var(spread)
     }),
+    ("P50", "fault_latency_us.P50", |samples| stats::percentile(samples, 50.0)),
+    ("P99", "fault_latency_us.P99", |samples| stats::percentile(samples, 99.0)),
     ("Max", "fault_latency_us.Max", |samples| stats::max(samples)),
 ];
 
@@ -117,19 +156,15 @@ fn or_zero(row: Row) -> Row {
 }
 
 fn latencies(group: &Group<'_>) -> Table {
-    let parts = parts(group);
+    let cases = cases(group, LATENCY);
     let mut rows = Vec::new();
     for (stat, metric, statistic) in BLOCKS {
         for class in CLASSES {
-            rows.extend(parts.iter().map(|part| {
-                let of_run = |cell: &Cell| {
-                    let mut found = of_name(cell, LATENCY)
-                        .filter(|found| (found.class.as_deref(), found.part.as_deref()) == (Some(class), Some(part)));
-                    statistic(&found.next()?.samples)
-                };
-                let (metric, case) = (metric.to_owned(), format!("{class}-{part}"));
+            rows.extend(cases.iter().map(|case| {
+                let of_run = |placed: &Placed<'_>| statistic(samples(group, placed, (LATENCY, Some(class), case))?);
+                let (metric, case) = (metric.to_owned(), format!("{class}-{case}"));
                 let line = Line { metric, case, stat, better: Better::Lower, form: Form::Hundredths };
-                or_zero(row(group, line, of_run))
+                or_zero(row(group, &line, of_run))
             }));
         }
     }
@@ -139,16 +174,12 @@ fn latencies(group: &Group<'_>) -> Table {
 
 fn shares(group: &Group<'_>) -> Table {
     const SHARE: &str = "thp_success_pct";
-    let of_part = |part: &&str| {
-        let of_run = |cell: &Cell| {
-            let found = of_name(cell, SHARE).find(|found| found.part.as_deref() == Some(*part))?;
-            found.samples.first().copied()
-        };
-        let (metric, case) = (SHARE.to_owned(), format!("huge-{part}"));
-        let line = Line { metric, case, stat: "Percentage", better: Better::Higher, form: Form::Hundredths };
-        row(group, line, of_run)
+    let of_case = |case: &String| {
+        let (metric, row_case) = (SHARE.to_owned(), format!("huge-{case}"));
+        let line = Line { metric, case: row_case, stat: "Percentage", better: Better::Higher, form: Form::Hundredths };
+        row(group, &line, |placed| number(group, placed, (SHARE, None, case)))
     };
-    let rows = parts(group).iter().map(of_part).collect();
+    let rows = cases(group, SHARE).iter().map(of_case).collect();
     let title = format!("{} Percentage Faults Huge", group.experiment);
     table(group, Kind::Metric, (&title, "pct"), Better::Higher, rows)
 }
@@ -172,20 +203,15 @@ const PEAK: &str = "peak";
 
 /// Throughput by warehouses; with several JVMs its mean and deviation over them before it.
 fn bops(group: &Group<'_>) -> Table {
-    let metrics = || group.cells.iter().flat_map(|placed| of_name(placed.cell, BOPS));
-    let parts = distinct(metrics().filter_map(|metric| metric.part.as_deref()));
+    let cases = cases(group, BOPS);
     let mut rows = Vec::new();
-    for class in distinct(metrics().filter_map(|metric| metric.class.as_deref())) {
-        rows.extend(parts.iter().map(|part| {
-            let found = |cell: &Cell| {
-                let place = (Some(class), Some(*part));
-                let mut all = of_name(cell, BOPS);
-                all.find(|found| (found.class.as_deref(), found.part.as_deref()) == place)?.samples.first().copied()
-            };
+    for class in classes(group, BOPS) {
+        rows.extend(cases.iter().map(|case| {
             let better = if class == "Stddev" { Better::Lower } else { Better::Higher };
-            let (metric, case) = (format!("{BOPS}.{class}"), (*part).to_owned());
-            let row = row(group, Line { metric, case, stat: class, better, form: Form::Hundredths }, found);
-            Row { operation: format!("{class} {}", part.trim_start_matches("warehouses=")), ..row }
+            let metric = format!("{BOPS}.{class}");
+            let line = Line { metric, case: case.clone(), stat: class, better, form: Form::Hundredths };
+            let row = row(group, &line, |placed| number(group, placed, (BOPS, Some(class), case)));
+            Row { operation: format!("{class} {}", case.trim_start_matches("warehouses=")), ..row }
         }));
     }
     let title = format!("{} (business operations per second by warehouses)", group.experiment);
@@ -194,21 +220,19 @@ fn bops(group: &Group<'_>) -> Table {
 
 /// The peak that is expected, at as many warehouses as CPUs, and the actual one; its label is one too high, as mmtests had it.
 fn peaks(group: &Group<'_>) -> Table {
-    let metrics = group.cells.iter().flat_map(|placed| of_name(placed.cell, PEAK));
-    let rows = distinct(metrics.filter_map(|metric| metric.part.as_deref())).into_iter().map(|part| {
-        let found = |cell: &Cell| {
-            of_name(cell, PEAK).find(|found| found.part.as_deref() == Some(part))?.samples.first().copied()
-        };
-        let better = if part.ends_with("Bops") { Better::Higher } else { Better::None };
-        let (metric, case) = (PEAK.to_owned(), part.to_owned());
-        row(group, Line { metric, case, stat: "", better, form: Form::Hundredths }, found)
+    // What tells rows apart follows the name of the peak.
+    let is_rate = |case: &str| case.split(',').next().is_some_and(|name| name.ends_with("Bops"));
+    let rows = cases(group, PEAK).into_iter().map(|case| {
+        let better = if is_rate(&case) { Better::Higher } else { Better::None };
+        let line = Line { metric: PEAK.to_owned(), case: case.clone(), stat: "", better, form: Form::Hundredths };
+        row(group, &line, |placed| number(group, placed, (PEAK, None, &case)))
     });
     let title = format!("{} Peaks", group.experiment);
     table(group, Kind::Duration, (&title, "warehouses, ops/s"), Better::None, rows.collect())
 }
 
 /// Where the memory of each program ended, by node and page size.
-fn memory(group: &Group<'_>) -> Table {
+fn places(group: &Group<'_>) -> Table {
     let title = format!("{} Memory (GiB at the end)", group.experiment);
     table(group, Kind::Metric, (&title, "GiB"), Better::None, of_programs(group, &MEMORY))
 }
@@ -218,19 +242,13 @@ fn memory(group: &Group<'_>) -> Table {
 fn of_programs(group: &Group<'_>, names: &[&str]) -> Vec<Row> {
     let mut rows = Vec::new();
     for name in names {
-        let metrics = || group.cells.iter().flat_map(|placed| of_name(placed.cell, name));
-        let classes = distinct(metrics().filter_map(|metric| metric.class.as_deref()));
-        let parts = distinct(metrics().filter_map(|metric| metric.part.as_deref()));
-        let places = classes.iter().flat_map(|class| parts.iter().map(|part| (*class, *part)));
-        rows.extend(places.map(|(class, part)| {
-            let found = |cell: &Cell| {
-                let mut all = of_name(cell, name);
-                let place = (Some(class), Some(part));
-                all.find(|found| (found.class.as_deref(), found.part.as_deref()) == place)?.samples.first().copied()
-            };
+        let (classes, cases) = (classes(group, name), cases(group, name));
+        let places = classes.iter().flat_map(|class| cases.iter().map(|case| (*class, case)));
+        rows.extend(places.map(|(class, case)| {
             let metric = if classes.len() == 1 { (*name).to_owned() } else { format!("{name}.{class}") };
             let better = if *name == PROGRAMS[0] { Better::Lower } else { Better::None };
-            row(group, Line { metric, case: part.to_owned(), stat: class, better, form: Form::Hundredths }, found)
+            let line = Line { metric, case: case.clone(), stat: class, better, form: Form::Hundredths };
+            row(group, &line, |placed| number(group, placed, (name, Some(class), case)))
         }));
     }
     rows.into_iter().filter(|row| row.cells.iter().any(Option::is_some)).collect()
@@ -240,9 +258,9 @@ fn durations(group: &Group<'_>) -> Table {
     let of_part = |(_, name, part): &(&str, &str, fn(&crate::Duration) -> u64)| {
         let of_run = |cell: &Cell| Some(part(cell.measured.duration.as_ref()?) as f64 / 1e12);
         let (metric, case) = ("time_s".to_owned(), (*name).to_owned());
-        row(group, Line { metric, case, stat: "", better: Better::None, form: Form::Hundredths }, of_run)
+        rows_of_runs(group, &Line { metric, case, stat: "", better: Better::None, form: Form::Hundredths }, of_run)
     };
-    let rows = DURATIONS.iter().map(of_part).collect();
+    let rows = DURATIONS.iter().flat_map(of_part).collect();
     let title = format!("{} Duration (seconds)", group.experiment);
     table(group, Kind::Duration, (&title, "s"), Better::None, rows)
 }
@@ -251,7 +269,7 @@ fn vmstat(group: &Group<'_>) -> Table {
     let of_row = |line: &vmstat::Line| {
         let of_run = |cell: &Cell| Some((line.value)(&vmstat::Run::of(cell)));
         let (metric, case) = ("counter".to_owned(), line.name.to_owned());
-        row(group, Line { metric, case, stat: "", better: Better::None, form: line.form }, of_run)
+        rows_of_runs(group, &Line { metric, case, stat: "", better: Better::None, form: line.form }, of_run)
     };
     // The posting of 2013 has one row for entries that were made to fault, those of 2015 have three.
     let has = |name: &str| group.cells.iter().any(|placed| of_name(placed.cell, name).next().is_some());
@@ -259,6 +277,6 @@ fn vmstat(group: &Group<'_>) -> Table {
     let is_counted =
         |line: &&vmstat::Line| group.cells.iter().any(|placed| line.is_counted(&vmstat::Run::of(placed.cell)));
     let lines = vmstat::LINES.iter().filter(|line| line.is_of(has_programs)).filter(is_counted);
-    let rows = lines.map(of_row).collect();
+    let rows = lines.flat_map(of_row).collect();
     table(group, Kind::Counters, ("", "as counted"), Better::None, rows)
 }

@@ -444,6 +444,7 @@ mod tests {
             duration: None,
             causes: [("clear".to_owned(), 5), ("waiting: disk".to_owned(), 6)].into(),
             extfrag: None,
+            memory: None,
             checks: Vec::new(),
             skipped: Vec::new(),
             detail: Value::Null,

@@ -29,6 +29,7 @@ pub use self::{
     text::compare_text,
 };
 use crate::{
+    metrics::TAILS,
     record::{Better, Column, Target},
     stats::Pair,
     table::{Kind, Report, Row, Table, Value},
@@ -38,7 +39,7 @@ use crate::{
 pub const LEVEL: f64 = 0.05;
 
 /// Statistics of samples, whose means have rows of their own.
-const OF_SAMPLES: [&str; 8] = ["Min", "Max", "Stddev", "HStddev", "CoeffVar", "HCoeffVar", "BAmean.95", "BHmean.95"];
+const OF_SAMPLES: [&str; 7] = ["Min", "Stddev", "HStddev", "CoeffVar", "HCoeffVar", "BAmean.95", "BHmean.95"];
 
 /// How large a change has to be to matter.
 #[derive(Clone, Copy, Debug, PartialEq, Serialize)]
@@ -75,6 +76,8 @@ impl Default for Gates {
 pub enum Family {
     /// Means, shares and times for which a direction is better.
     Primary,
+    /// Percentiles and largest of samples: apart, as with them means would be harder to tell apart.
+    Tails,
     /// All others: counters, events of fragmentation, and what describes a run.
     Counters,
 }
@@ -87,8 +90,9 @@ impl Family {
             _ if row.cells.iter().flatten().all(|value| value.of_seeds.is_empty()) => None,
             Kind::Causes => None,
             Kind::Metric if OF_SAMPLES.contains(&row.stat.as_str()) => None,
+            Kind::Metric if TAILS.contains(&row.stat.as_str()) => Some(Self::Tails),
             Kind::Metric | Kind::Duration if row.better != Better::None => Some(Self::Primary),
-            Kind::Metric | Kind::Duration | Kind::Extfrag | Kind::Counters => Some(Self::Counters),
+            Kind::Metric | Kind::Duration | Kind::Extfrag | Kind::Counters | Kind::Memory => Some(Self::Counters),
         }
     }
 }
@@ -183,6 +187,13 @@ pub struct Compared {
     pub verdict: Verdict,
 }
 
+impl Compared {
+    /// The row's name wherever it stands alone: metric and case in full, which no other row of its experiment has.
+    pub fn label(&self) -> String {
+        format!("{} {}", self.metric, self.case)
+    }
+}
+
 /// Rows that only one of the two columns has.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize)]
 pub struct Unmatched {
@@ -217,7 +228,7 @@ impl Comparison {
                 let old = head.baseline;
                 for (at_row, row) in table.rows.iter().enumerate() {
                     let Some(family) = Family::of(table, row) else { continue };
-                    let name = || format!("{} {}", row.stat, row.operation);
+                    let name = || format!("{} {}", row.metric, row.case);
                     match (&row.cells[old], &row.cells[new]) {
                         (Some(before), Some(after)) => {
                             let column = |at: usize| &table.columns[at].column;
@@ -240,7 +251,7 @@ impl Comparison {
 
     /// Judges all rows together, and together with so many `others` that are not here: those among which a row was chosen.
     fn judge(&mut self, others: usize) {
-        for family in [Family::Primary, Family::Counters] {
+        for family in [Family::Primary, Family::Tails, Family::Counters] {
             let of_family = |row: &Compared| row.family == family;
             let own = self.rows.iter().filter(|row| of_family(row)).filter_map(|row| row.tested.p());
             let raw: Vec<f64> = own.chain(std::iter::repeat_n(1.0, others)).collect();
@@ -284,7 +295,7 @@ impl Comparison {
         let absolute = match row.family {
             Family::Counters => count,
             Family::Primary if row.unit == "pct" => points,
-            Family::Primary => 0.0,
+            Family::Primary | Family::Tails => 0.0,
         };
         change.abs() >= absolute && 100.0 * change.abs() >= percent * row.old.abs()
     }

@@ -3,7 +3,7 @@
 use std::collections::{BTreeMap, BTreeSet};
 
 use crate::balancing;
-use crate::group::{Group, distinct, groups, means_of_seeds};
+use crate::group::{Group, Runs, groups, means_of_seeds};
 use crate::record::{Better, Cell};
 use crate::stats;
 use crate::table::{Form, Kind, Row, Table, Value};
@@ -22,21 +22,21 @@ pub(crate) fn of_groups(groups: &[Group<'_>], threshold: u64) -> Vec<Table> {
 }
 
 /// Movements by counter, operation and column; by seed within those.
-type Movements<'a> = BTreeMap<(&'a str, &'a str, usize), BTreeMap<u64, Vec<f64>>>;
+type Movements<'a> = BTreeMap<(&'a str, &'a str, usize), Runs<'a>>;
 
 fn table(group: &Group<'_>, threshold: u64) -> Table {
     let movements = movements(group);
     let shown: BTreeSet<&str> = movements
         .iter()
-        .filter(|((counter, ..), seeds)| {
-            is_derived(counter) || mean(seeds).is_some_and(|mean| mean.abs() >= threshold as f64)
+        .filter(|((counter, ..), runs)| {
+            is_derived(counter) || mean(runs.by_seed()).is_some_and(|mean| mean.abs() >= threshold as f64)
         })
         .map(|((counter, ..), _)| *counter)
         .chain(group.cells.iter().flat_map(|placed| placed.cell.measured.gauges.keys().map(String::as_str)))
         .collect();
-    let operations = distinct(group.cells.iter().map(|placed| placed.operation.as_str()));
+    let operations = group.operations();
     let row = |counter: &str, operation: &str| {
-        let value = |column| movements.get(&(counter, operation, column)).and_then(value);
+        let value = |column| movements.get(&(counter, operation, column)).and_then(|runs| value(runs.by_seed()));
         let cells: Vec<Option<Value>> = (0..group.columns.len()).map(value).collect();
         cells.iter().any(Option::is_some).then(|| Row {
             metric: counter.to_owned(),
@@ -52,7 +52,7 @@ fn table(group: &Group<'_>, threshold: u64) -> Table {
         .iter()
         .flat_map(|counter| operations.iter().filter_map(|operation| row(counter, operation)).collect::<Vec<Row>>());
     Table {
-        experiment: group.experiment.to_owned(),
+        experiment: group.experiment.clone(),
         title: format!("{} Counters", group.title),
         kind: Kind::Counters,
         unit: "movement of the counter per run".to_owned(),
@@ -68,8 +68,7 @@ fn movements<'a>(group: &'a Group<'_>) -> Movements<'a> {
         let measured = &placed.cell.measured;
         let mut add = |counter: &'a str, moved: f64| {
             let place = (counter, placed.operation.as_str(), placed.column);
-            let seeds = movements.entry(place).or_default();
-            seeds.entry(placed.cell.key.seed).or_default().push(moved);
+            movements.entry(place).or_default().add(placed, [moved]);
         };
         for (counter, &moved) in measured.counters.iter().chain(&measured.gauges) {
             add(counter, moved as f64);

@@ -30,7 +30,7 @@ pub struct CsvLine {
 /// `waiting.<cause>` (with `.share`, in per cent), or `check.<name>.expected`, `.found` and `.within` (how many runs, of how
 /// many in `.cells`); `kernel` is the column's
 /// [`label`](crate::Column::label), such as `host:6.18.44:here`;
-/// in the layout of 2015 of one result its kernel alone. `seed` is empty where a
+/// in the layout of 2015 of one result its kernel alone, where that tells columns apart. `seed` is empty where a
 /// value is of all seeds; each value of a table follows once more for each seed, from the runs with that seed alone.
 ///
 /// # Panics
@@ -80,11 +80,12 @@ pub fn to_csv(report: &Report, by_seed: &[(u64, Report)], more: &[CsvLine]) -> S
 /// Tells each value of the tables: experiment, metric, case, kernel; value, low and high.
 fn values(report: &Report, mut tell: impl FnMut(&str, &str, &str, &str, [&str; 3])) {
     for table in &report.tables {
+        let is_of_kernels = table.is_of_kernels();
         for row in &table.rows {
             for (head, value) in table.columns.iter().zip(&row.cells) {
                 let Some(value) = value else { continue };
                 let kernel = match report.layout {
-                    Layout::Classic if head.column.result.is_none() => head.column.kernel.clone(),
+                    Layout::Classic if is_of_kernels && head.column.result.is_none() => head.column.kernel.clone(),
                     Layout::Head | Layout::WillItScale | Layout::Cases | Layout::Classic => head.column.label(),
                 };
                 let [number, low, high] = [Some(value.value), value.low, value.high]

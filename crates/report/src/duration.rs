@@ -1,8 +1,6 @@
 //! Tables of durations: user, system and elapsed time, as mmtests prints them after the results.
 
-use std::collections::BTreeMap;
-
-use crate::group::{Group, distinct, groups, mean_over_seeds};
+use crate::group::{Group, Runs, groups};
 use crate::record::{Better, Cell, Duration};
 use crate::table::{Form, Kind, Row, Table, Value};
 
@@ -27,7 +25,7 @@ pub(crate) fn of_groups(groups: &[Group<'_>]) -> Vec<Table> {
 }
 
 fn table(group: &Group<'_>) -> Table {
-    let operations = distinct(group.cells.iter().map(|placed| placed.operation.as_str()));
+    let operations = group.operations();
     let row = |(metric, name, part): (&str, &str, Part), operation: &str| {
         let value = |column| value(group, operation, column, part);
         let cells: Vec<Option<Value>> = (0..group.columns.len()).map(value).collect();
@@ -43,7 +41,7 @@ fn table(group: &Group<'_>) -> Table {
     };
     let rows = ROWS.iter().flat_map(|of| operations.iter().filter_map(|operation| row(*of, operation)));
     Table {
-        experiment: group.experiment.to_owned(),
+        experiment: group.experiment.clone(),
         title: format!("{} Duration", group.title),
         kind: Kind::Duration,
         unit: "s per run, User and System of all tasks together".to_owned(),
@@ -54,13 +52,12 @@ fn table(group: &Group<'_>) -> Table {
 }
 
 fn value(group: &Group<'_>, operation: &str, column: usize, part: Part) -> Option<Value> {
-    let mut of_seeds: BTreeMap<u64, Vec<f64>> = BTreeMap::new();
+    let mut runs = Runs::default();
     for placed in group.cells.iter().filter(|placed| (placed.operation.as_str(), placed.column) == (operation, column))
     {
         if let Some(duration) = &placed.cell.measured.duration {
-            of_seeds.entry(placed.cell.key.seed).or_default().push(part(duration) as f64 / 1e12);
+            runs.add(placed, [part(duration) as f64 / 1e12]);
         }
     }
-    // By seed: sums must not depend on the order in which cells finished.
-    mean_over_seeds(&of_seeds)
+    runs.mean()
 }

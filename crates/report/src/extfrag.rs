@@ -6,7 +6,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use serde::{Deserialize, Serialize};
 use units::{ExtfragClass, ExtfragCounts, ExtfragKind, Mobility, Order};
 
-use crate::group::{Group, distinct, groups, mean_over_seeds};
+use crate::group::{Group, Runs, groups, row_of, thing_and_operation};
 use crate::record::{Better, Cell};
 use crate::table::{Form, Kind, Row, Table};
 
@@ -113,8 +113,6 @@ impl Extfrag {
 /// The metric under which programs find the rows: of whole runs, and of the measured window.
 const METRIC: &str = "extfrag_events";
 const WINDOW: &str = "extfrag_events_in_window";
-/// Between what a case counts and the operation that it counts it in, where there are several.
-const OF: &str = " of ";
 
 /// One table per experiment and workload in which somebody counted an event. A value is the mean over the runs of an operation
 /// (its seeds). A run in which nobody counted says nothing.
@@ -132,17 +130,20 @@ pub(crate) fn table(group: &Group<'_>) -> Option<Table> {
         return None;
     }
     let pageblock = all().map(|extfrag| extfrag.pageblock_order).max()?;
-    let operations = distinct(group.cells.iter().map(|placed| placed.operation.as_str()));
+    let operations = group.operations();
     let lines = lines(pageblock, &all().flat_map(|extfrag| &extfrag.events), all().any(|extfrag| extfrag.lost > 0));
-    let rows = lines.iter().flat_map(|line| operations.iter().map(|operation| row(group, line, operation)));
+    // Where there is one operation, rows do not name it: published tables do not.
+    let named = |row, operation| if operations.len() == 1 { row } else { row_of(row, operation) };
+    let of_line = |line| operations.iter().map(move |operation| (row(group, line, operation), *operation));
+    let rows = lines.iter().flat_map(of_line).map(|(row, operation)| named(row, operation));
     Some(Table {
-        experiment: group.experiment.to_owned(),
+        experiment: group.experiment.clone(),
         title: format!("{} External Fragmentation Events", group.title),
         kind: Kind::Extfrag,
         unit: "events per run".to_owned(),
         better: Better::Lower,
         columns: group.columns.clone(),
-        rows: if operations.len() == 1 { rows.map(only_operation).collect() } else { rows.collect() },
+        rows: rows.collect(),
     })
 }
 
@@ -250,41 +251,27 @@ fn fallback_order(events: &ExtfragEvents) -> Order {
 
 fn row(group: &Group<'_>, line: &Line, operation: &str) -> Row {
     let value = |column: usize| {
-        let mut of_seeds: BTreeMap<u64, Vec<f64>> = BTreeMap::new();
+        let mut runs = Runs::default();
         for placed in group.cells.iter().filter(|of| (of.column, of.operation.as_str()) == (column, operation)) {
             if let Some(extfrag) = &placed.cell.measured.extfrag {
-                of_seeds.entry(placed.cell.key.seed).or_default().push(line.value(extfrag) as f64);
+                runs.add(placed, [line.value(extfrag) as f64]);
             }
         }
-        // By seed: sums must not depend on the order in which cells finished.
-        mean_over_seeds(&of_seeds)
+        runs.mean()
     };
     Row {
         metric: line.metric.to_owned(),
-        case: format!("{}{OF}{operation}", line.case),
+        case: line.case.clone(),
         stat: "Extfrag".to_owned(),
-        operation: format!("{} {operation}", line.name),
+        operation: line.name.clone(),
         better: line.better,
         form: Form::Whole,
         cells: (0..group.columns.len()).map(value).collect(),
     }
 }
 
-/// Where there is one operation, rows do not name it: published tables do not.
-fn only_operation(row: Row) -> Row {
-    let operation = operation(&row).unwrap_or_default().to_owned();
-    let end = row.operation.len() - operation.len() - 1;
-    let case = row.case[..row.case.len() - operation.len() - OF.len()].to_owned();
-    Row { case, operation: row.operation[..end].to_owned(), ..row }
-}
-
-/// The operation that a row names, if it names one.
-pub(crate) fn operation(row: &Row) -> Option<&str> {
-    row.case.split_once(OF).map(|(_, operation)| operation)
-}
-
 /// Of all rows those that a screen has room for: fragmenting events of whole runs, by type.
 pub(crate) fn is_short(row: &Row) -> bool {
-    let what = row.case.split(OF).next().unwrap_or_default();
+    let (what, _) = thing_and_operation(row);
     row.metric == METRIC && what.contains("order<") && !what.starts_with("pageblock")
 }

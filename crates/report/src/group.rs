@@ -1,18 +1,42 @@
 //! Cells that share tables: those of one experiment and workload, placed in columns and operations.
 
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::BTreeMap;
 
-use crate::record::{Cell, Column, Key, Target};
+use crate::naming::Naming;
+use crate::record::{Cell, Column, Key, Metric, OF_ALL_CASES, Target};
 use crate::stats;
-use crate::table::{Baseline, ColumnHead, Value};
+use crate::table::{Baseline, ColumnHead, Row, Value};
 
 /// The cells of one experiment and workload, and the columns that they span.
 pub(crate) struct Group<'a> {
-    pub(crate) experiment: &'a str,
+    /// The experiment, and the workload where it has several: rows of values have no other name for it.
+    pub(crate) experiment: String,
     /// What titles begin with: the workload, after the experiment if there are several.
     pub(crate) title: String,
     pub(crate) columns: Vec<ColumnHead>,
     pub(crate) cells: Vec<Placed<'a>>,
+    naming: Naming<'a>,
+}
+
+impl<'a> Group<'a> {
+    /// The case in the row of a metric: the part that the metric is of, else the case of its cell, and what tells apart cells
+    /// that would share the row by mistake.
+    pub(crate) fn case_of(&self, placed: &Placed<'a>, metric: &Metric) -> String {
+        match metric.part {
+            Some(_) => self.naming.part(placed.cell, metric),
+            None => placed.operation.clone(),
+        }
+    }
+
+    /// Is this the case in the row of a metric?
+    pub(crate) fn is_case_of(&self, placed: &Placed<'a>, metric: &Metric, case: &str) -> bool {
+        case.starts_with(metric.part.as_deref().unwrap_or(&placed.operation)) && self.case_of(placed, metric) == case
+    }
+
+    /// The operations, in order of first appearance.
+    pub(crate) fn operations(&self) -> Vec<&str> {
+        distinct(self.cells.iter().map(|placed| placed.operation.as_str()))
+    }
 }
 
 /// A cell and its place in the tables.
@@ -21,6 +45,76 @@ pub(crate) struct Placed<'a> {
     pub(crate) column: usize,
     /// The case, and whatever else tells apart cells that would fall together by mistake.
     pub(crate) operation: String,
+    /// Number of its key without the seed: cells that differ in the seed alone have the same.
+    run: usize,
+}
+
+/// The numbers of one row in one column by seed, of cells that differ in nothing but the seed. All makers of rows add here.
+#[derive(Default)]
+pub(crate) struct Runs<'a> {
+    /// A cell of each case; of most rows of one, as they are of one case.
+    of: BTreeMap<&'a str, &'a Placed<'a>>,
+    by_seed: BTreeMap<u64, Vec<f64>>,
+}
+
+impl<'a> Runs<'a> {
+    /// Adds numbers of a cell.
+    ///
+    /// # Panics
+    /// When a cell was added before that differs in more than the seed.
+    pub(crate) fn add(&mut self, placed: &'a Placed<'a>, numbers: impl IntoIterator<Item = f64>) {
+        self.add_of("", placed, numbers);
+    }
+
+    /// Adds the samples of a metric.
+    ///
+    /// # Panics
+    /// As [`Self::add`]; samples of a metric of all cases together may be of different cases.
+    pub(crate) fn add_metric(&mut self, placed: &'a Placed<'a>, metric: &Metric) {
+        let case = if metric.name == OF_ALL_CASES { &placed.cell.key.case } else { "" };
+        self.add_of(case, placed, metric.samples.iter().copied());
+    }
+
+    fn add_of(&mut self, case: &'a str, placed: &'a Placed<'a>, numbers: impl IntoIterator<Item = f64>) {
+        let first = *self.of.entry(case).or_insert(placed);
+        assert!(
+            first.run == placed.run && first.column == placed.column,
+            "one row and column of cells that differ in more than the seed: {:?} and {:?}",
+            first.cell.key,
+            placed.cell.key
+        );
+        self.by_seed.entry(placed.cell.key.seed).or_default().extend(numbers);
+    }
+
+    /// The numbers by seed: sums must not depend on the order in which cells finished.
+    pub(crate) fn by_seed(&self) -> &BTreeMap<u64, Vec<f64>> {
+        &self.by_seed
+    }
+
+    /// The numbers by seed.
+    pub(crate) fn into_by_seed(self) -> BTreeMap<u64, Vec<f64>> {
+        self.by_seed
+    }
+
+    /// The mean of the means of each seed, with its range over seeds.
+    pub(crate) fn mean(&self) -> Option<Value> {
+        let means = means_of_seeds(&self.by_seed);
+        let mean = stats::amean(&means.values().copied().collect::<Vec<f64>>())?;
+        Some(Value::over_seeds(mean, means))
+    }
+}
+
+/// Between the thing that a row shows and the operation that it shows it of, where its table has several operations.
+const OF: &str = " of ";
+
+/// A row of a thing in one of the operations of its table.
+pub(crate) fn row_of(row: Row, operation: &str) -> Row {
+    Row { case: format!("{}{OF}{operation}", row.case), operation: format!("{} {operation}", row.operation), ..row }
+}
+
+/// The thing that a row shows, and the operation that it shows it of, if the row names one.
+pub(crate) fn thing_and_operation(row: &Row) -> (&str, Option<&str>) {
+    row.case.split_once(OF).map_or((&row.case, None), |(thing, operation)| (thing, Some(operation)))
 }
 
 /// The name of each cell's case in tables: its case, and whatever else tells apart cells that would fall together by mistake.
@@ -28,6 +122,30 @@ pub fn operations(cells: &[Cell]) -> BTreeMap<Key, String> {
     let groups = groups(cells);
     let placed = groups.iter().flat_map(|group| &group.cells);
     placed.map(|placed| (placed.cell.key.clone(), placed.operation.clone())).collect()
+}
+
+/// Calls the case of each cell as tables call it; where several experiments or workloads have one of that name, after these: so
+/// that a case, a column and a seed are one cell.
+pub fn name_cases(cells: &mut [Cell]) {
+    let groups = groups(cells);
+    let mut groups_of: BTreeMap<&str, Vec<&str>> = BTreeMap::new();
+    for group in &groups {
+        for operation in group.operations() {
+            groups_of.entry(operation).or_default().push(&group.title);
+        }
+    }
+    let mut names: BTreeMap<Key, String> = BTreeMap::new();
+    for group in &groups {
+        for placed in &group.cells {
+            let operation = &placed.operation;
+            let is_alone = groups_of[operation.as_str()].len() == 1;
+            let name = if is_alone { operation.clone() } else { format!("{} {operation}", group.title) };
+            names.insert(placed.cell.key.clone(), name);
+        }
+    }
+    for cell in cells {
+        cell.key.case.clone_from(&names[&cell.key]);
+    }
 }
 
 /// Groups in order of first appearance, with columns compared as they are by themselves.
@@ -43,9 +161,11 @@ pub(crate) fn groups_against<'a>(cells: &'a [Cell], baseline: &Baseline) -> Vec<
         let title =
             if several && experiment != workload { format!("{experiment} {workload}") } else { String::from(workload) };
         let mine = cells.iter().filter(|cell| name(cell) == (experiment, workload));
+        let is_alone = names.iter().filter(|(other, _)| *other == experiment).count() == 1;
+        let experiment = if is_alone { experiment.to_owned() } else { format!("{experiment} {workload}") };
         place(experiment, title, mine.collect(), baseline)
     };
-    names.into_iter().map(group).collect()
+    names.iter().copied().map(group).collect()
 }
 
 /// The items without their repetitions, in order of first appearance.
@@ -72,26 +192,25 @@ pub(crate) fn means_of_seeds(of_seeds: &BTreeMap<u64, Vec<f64>>) -> BTreeMap<u64
     of_seeds.iter().filter_map(|(seed, runs)| Some((*seed, stats::amean(runs)?))).collect()
 }
 
-/// The mean of those, with its range over seeds.
-pub(crate) fn mean_over_seeds(of_seeds: &BTreeMap<u64, Vec<f64>>) -> Option<Value> {
-    let means = means_of_seeds(of_seeds);
-    let mean = stats::amean(&means.values().copied().collect::<Vec<f64>>())?;
-    Some(Value::over_seeds(mean, means))
-}
-
 fn name(cell: &Cell) -> (&str, &str) {
     (cell.key.group.as_ref().unwrap_or(&cell.key.experiment), &cell.key.workload)
 }
 
-fn place<'a>(experiment: &'a str, title: String, cells: Vec<&'a Cell>, baseline: &Baseline) -> Group<'a> {
+fn place<'a>(experiment: String, title: String, cells: Vec<&'a Cell>, baseline: &Baseline) -> Group<'a> {
     let columns = distinct(cells.iter().map(|cell| cell.key.column()));
-    let varying = varying_traits(&cells);
+    let naming = Naming::of(&cells);
+    let mut runs: BTreeMap<Key, usize> = BTreeMap::new();
+    let mut run = |key: &Key| {
+        let next = runs.len();
+        *runs.entry(Key { seed: 0, ..key.clone() }).or_insert(next)
+    };
     let cells = cells.into_iter().map(|cell| Placed {
         cell,
         column: position(&columns, &cell.key.column()),
-        operation: operation(&cell.key, &varying),
+        operation: naming.case(cell),
+        run: run(&cell.key),
     });
-    Group { experiment, title, cells: cells.collect(), columns: heads(&columns, baseline) }
+    Group { experiment, title, cells: cells.collect(), columns: heads(&columns, baseline), naming }
 }
 
 fn position(columns: &[Column], column: &Column) -> usize {
@@ -133,37 +252,6 @@ fn of_target(columns: &[Column], column: &Column) -> usize {
     let twin_of = columns[..own].iter().rposition(real).filter(|_| column.target == Target::Sim);
     let pairs = |other: &Column| other.target == column.target && is_near(other);
     twin_of.unwrap_or_else(|| columns.iter().position(pairs).expect("a column pairs with itself"))
-}
-
-/// Per case, the traits that differ between cells of one column: pooling those cells without naming
-/// the trait would average two different things.
-fn varying_traits<'a>(cells: &[&'a Cell]) -> BTreeMap<&'a str, BTreeSet<String>> {
-    let mut first: BTreeMap<(&str, Column), BTreeMap<String, String>> = BTreeMap::new();
-    let mut varying: BTreeMap<&str, BTreeSet<String>> = BTreeMap::new();
-    for cell in cells {
-        let traits = traits(&cell.key);
-        let place = (cell.key.case.as_str(), cell.key.column());
-        let first = first.entry(place).or_insert_with(|| traits.clone());
-        let names = first.keys().chain(traits.keys());
-        let differing = names.filter(|name| first.get(*name) != traits.get(*name));
-        varying.entry(&cell.key.case).or_default().extend(differing.cloned());
-    }
-    varying
-}
-
-/// Everything of a key that neither its column nor its operation shows, but for the seed.
-fn traits(key: &Key) -> BTreeMap<String, String> {
-    let mut traits = key.params.clone();
-    traits.insert("state".to_owned(), key.state.clone());
-    traits.insert("variant".to_owned(), key.variant.clone());
-    traits.insert("program".to_owned(), key.program.chars().take(8).collect());
-    traits
-}
-
-fn operation(key: &Key, varying: &BTreeMap<&str, BTreeSet<String>>) -> String {
-    let traits = traits(key);
-    let shown = varying[key.case.as_str()].iter().filter_map(|name| traits.get_key_value(name));
-    shown.fold(key.case.clone(), |text, (name, value)| format!("{text},{name}={value}"))
 }
 
 #[cfg(test)]

@@ -20,9 +20,11 @@ mod group;
 pub mod html;
 pub mod json;
 pub mod map;
+mod memory;
 pub mod metrics;
 pub mod mmtests;
 mod mmtests_2015;
+mod naming;
 pub mod over_time;
 pub mod page;
 pub mod perfetto;
@@ -45,16 +47,16 @@ pub use self::duration::durations;
 pub use self::extfrag::{Extfrag, ExtfragEvents, WindowEvents, extfrag};
 pub use self::footprint::{Footprint, Held};
 pub use self::frontier::{FrontierRow, frontier, frontier_csv, frontier_text};
-pub use self::group::operations;
-pub use self::metrics::tables;
+pub use self::group::{name_cases, operations};
+pub use self::metrics::{SamplesOf, samples, tables};
 pub use self::mmtests::to_text;
 pub use self::page::{Page, Part};
 pub use self::published::{
     Judgement, Ours, Printed, Published, PublishedColumn, PublishedError, PublishedSource, Verdict,
 };
 pub use self::record::{
-    Better, Cell, Check, Column, Duration, Key, Measured, Metric, Record, Run, SCHEMA, Skip, Skipped, System, Target,
-    WAITING, cells,
+    Better, Cell, Check, Column, Duration, Key, Measured, Memory, Metric, OF_ALL_CASES, Record, Run, SCHEMA, Skip,
+    Skipped, System, Target, WAITING, cells,
 };
 pub use self::series::{Sample, Series};
 pub use self::short::{Beside, WIDTH, to_short};

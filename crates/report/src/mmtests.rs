@@ -64,7 +64,7 @@ pub fn table_text(table: &Table) -> String {
 fn number_width(table: &Table) -> usize {
     match table.kind {
         Kind::Metric | Kind::Duration | Kind::Extfrag => 18,
-        Kind::Counters | Kind::Causes => 15,
+        Kind::Counters | Kind::Memory | Kind::Causes => 15,
     }
 }
 

@@ -34,9 +34,11 @@ pub(crate) fn table_text(table: &Table) -> String {
     if !table.title.is_empty() {
         lines.push(table.title.clone());
     }
-    let heads: Vec<[&str; 2]> = table.columns.iter().map(head).collect();
-    for at in 0..2 {
-        lines.push(" ".repeat(names_width) + &aligned(heads.iter().map(|head| head[at]), &widths));
+    let heads: Vec<Vec<&str>> = table.columns.iter().map(|column| head(table, column)).collect();
+    for at in 0..heads.iter().map(Vec::len).max().unwrap_or(0) {
+        lines.push(
+            " ".repeat(names_width) + &aligned(heads.iter().map(|head| head.get(at).copied().unwrap_or("")), &widths),
+        );
     }
     for (name, cells) in names.iter().zip(&cells) {
         lines.push(format!("{name:names_width$}{}", aligned(cells.iter().map(String::as_str), &widths)));
@@ -44,9 +46,12 @@ pub(crate) fn table_text(table: &Table) -> String {
     lines.iter().map(|line| format!("{}\n", line.trim_end())).collect()
 }
 
-/// The kernel, and what it has more.
-fn head(head: &ColumnHead) -> [&str; 2] {
-    head.column.kernel.split_once('+').map_or(["", head.column.kernel.as_str()], |(kernel, more)| [kernel, more])
+/// The kernel, and what it has more; before them what tells columns of one kernel apart.
+fn head<'a>(table: &Table, head: &'a ColumnHead) -> Vec<&'a str> {
+    let kernel = head.column.kernel.as_str();
+    let named = kernel.split_once('+').map_or(["", kernel], |(kernel, more)| [kernel, more]);
+    let others = head.lines.iter().map(String::as_str).filter(|line| *line != kernel && !table.is_of_kernels());
+    others.chain(named).collect()
 }
 
 fn cells(table: &Table, row: &Row) -> Vec<String> {
@@ -80,7 +85,7 @@ fn number(form: Form, value: f64) -> String {
 
 fn width(table: &Table, cells: &[Vec<String>], column: usize) -> usize {
     let usual = if table.kind == Kind::Metric { NUMBER + PERCENT } else { NUMBER };
-    let head = head(&table.columns[column]);
+    let head = head(table, &table.columns[column]);
     usual.max(1 + widest(cells.iter().map(|row| row[column].as_str()).chain(head)))
 }
 

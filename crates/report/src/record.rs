@@ -7,8 +7,8 @@ use serde::{Deserialize, Serialize};
 use crate::{extfrag::Extfrag, footprint::Footprint, series::Series, slow_path::SlowPath};
 
 /// The version of the schema that this build writes. 2 has [`Cell::series`] and [`Cell::slow_path`], and else is 1; 3 has
-/// [`Measured::extfrag`], and else is 2; 4 has [`Cell::map`], and else is 3.
-pub const SCHEMA: u32 = 4;
+/// [`Measured::extfrag`], and else is 2; 4 has [`Cell::map`], and else is 3; 5 has [`Measured::memory`], and else is 4.
+pub const SCHEMA: u32 = 5;
 /// The oldest version that it reads.
 pub const OLDEST_SCHEMA: u32 = 1;
 
@@ -178,6 +178,9 @@ pub struct Measured {
     /// Pages taken from pageblocks of another mobility, by kind, where they were counted.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub extfrag: Option<Extfrag>,
+    /// Free memory and what it is held against, where the target knows them.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub memory: Option<Memory>,
     /// Numbers known beforehand, against the numbers found.
     pub checks: Vec<Check>,
     /// Measurements that this cell could not make.
@@ -200,6 +203,21 @@ pub struct Duration {
     pub elapsed_ps: u64,
 }
 
+/// Free memory of a run and the watermarks, of all zones together, in base pages.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Memory {
+    /// The least that was free at any time.
+    pub free_least: u64,
+    /// What was free in the mean over time.
+    pub free_mean: u64,
+    /// The min marks.
+    pub min: u64,
+    /// The low marks: below them kswapd wakes up.
+    pub low: u64,
+    /// The high marks: there kswapd stops.
+    pub high: u64,
+}
+
 /// One measured quantity.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Metric {
@@ -218,6 +236,10 @@ pub struct Metric {
     /// Every sample, in `unit`, in the order taken. All are finite.
     pub samples: Vec<f64>,
 }
+
+/// The name of metrics that are of all cases of an experiment together, such as how often compaction was skipped for machines of
+/// all sizes: their rows take the mean over cases too.
+pub const OF_ALL_CASES: &str = "counter";
 
 /// Which direction of a number is better.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]

@@ -21,7 +21,10 @@ use self::{
 };
 use crate::{
     checks::CheckTable,
+    compare::Family,
     extfrag,
+    group::{distinct, thing_and_operation},
+    metrics::TAILS,
     published::{Printed, Published},
     record::Better,
     stats::Pair,
@@ -113,6 +116,35 @@ impl Short<'_> {
                 text.push(list(what, &names, WIDTH));
             }
         }
+        text.extend(self.tails(seen));
+        text
+    }
+
+    /// Percentiles and the largest of samples: a line for each case, the three side by side. Tables of 2015 leave them to `--full`.
+    fn tails(&self, seen: &mut Seen) -> Vec<String> {
+        let is_tail = |row: &&Row| self.layout == Layout::Head && Family::of(self.table, row) == Some(Family::Tails);
+        let rows: Vec<&Row> = self.table.rows.iter().filter(is_tail).collect();
+        let cases: Vec<String> = TAILS.iter().map(|stat| stat.to_lowercase()).collect();
+        let operations = distinct(rows.iter().map(|row| row.operation.as_str()));
+        let line = |operation: &str| {
+            let of = |stat: &&str| rows.iter().find(|row| row.stat == **stat && row.operation == operation).copied();
+            Line { label: operation.to_owned(), rows: TAILS.iter().map(of).collect() }
+        };
+        let lines: Vec<Line<'_>> = operations.into_iter().map(line).collect();
+        if lines.is_empty() {
+            return Vec::new();
+        }
+        let mut strips = self.strips(&cases, &lines, seen);
+        // There is room for numbers and their changes; ranges are those of means.
+        for strip in &mut strips {
+            strip.fields[RANGE].texts.iter_mut().for_each(String::clear);
+        }
+        let of_column =
+            if self.table.columns.len() == 1 { format!(" of {}", self.head(0).join(" ")) } else { String::new() };
+        let mut text = vec![String::new()];
+        text.extend(fold(&format!("{}{of_column}: percentiles of samples", self.table.title), WIDTH));
+        let labels: Vec<String> = lines.iter().map(|line| line.label.clone()).collect();
+        text.extend(strip::lines(&labels, &strips, WIDTH));
         text
     }
 
@@ -159,10 +191,11 @@ impl Short<'_> {
         match self.table.kind {
             Kind::Metric => MEANS.contains(&row.stat.as_str()),
             Kind::Counters => {
-                !matches!(row.form, Form::Percent | Form::Thousandths) && !FOLLOW.contains(&row.case.as_str())
+                !matches!(row.form, Form::Percent | Form::Thousandths) && !FOLLOW.contains(&thing_and_operation(row).0)
             }
             Kind::Extfrag => extfrag::is_short(row),
             Kind::Duration | Kind::Causes => true,
+            Kind::Memory => false,
         }
     }
 
@@ -221,7 +254,7 @@ impl Short<'_> {
         let head = &self.table.columns[column];
         let kernel = &head.column.kernel;
         let mut lines = head.lines.clone();
-        if self.layout == Layout::Classic {
+        if self.layout == Layout::Classic && self.table.is_of_kernels() {
             lines = vec![kernel.clone()];
         }
         let named = match self.beside.titles.get(kernel) {

@@ -1,6 +1,6 @@
 //! What a report consists of: plain data, ready for any renderer.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 
 use serde::{Deserialize, Serialize};
 
@@ -11,6 +11,7 @@ use crate::counters;
 use crate::duration;
 use crate::extfrag;
 use crate::group::{Group, groups_against, interval};
+use crate::memory;
 use crate::metrics;
 use crate::record::{Better, Cell, Column};
 use crate::stats;
@@ -21,8 +22,8 @@ use crate::will_it_scale;
 pub struct Report {
     /// How texts and lines of values name and arrange what is in it.
     pub layout: Layout,
-    /// Tables of metrics, then those of durations, of external fragmentation and of counters, then whatever was asked for
-    /// besides.
+    /// Tables of metrics, then those of durations, of external fragmentation, of counters and of memory, then whatever was asked
+    /// for besides.
     pub tables: Vec<Table>,
     /// Tables of checks.
     pub checks: Vec<CheckTable>,
@@ -69,6 +70,7 @@ impl Report {
         all.extend(duration::of_groups(groups));
         all.extend(extfrag::of_groups(groups));
         all.extend(counters::of_groups(groups, counter_threshold));
+        all.extend(memory::of_groups(groups));
         Self { layout: Layout::Head, tables: all, checks: checks(cells) }
     }
 
@@ -120,6 +122,12 @@ impl Table {
         self.better != Better::None && self.columns.iter().enumerate().any(other)
     }
 
+    /// Do the names of their kernels tell all columns apart?
+    pub(crate) fn is_of_kernels(&self) -> bool {
+        let kernels: BTreeSet<&str> = self.columns.iter().map(|head| head.column.kernel.as_str()).collect();
+        kernels.len() == self.columns.len()
+    }
+
     /// What a column is compared with.
     pub fn against(&self, column: usize) -> Against {
         let head = &self.columns[column];
@@ -166,6 +174,8 @@ pub enum Kind {
     Counters,
     /// Time by cause.
     Causes,
+    /// Free memory, watermarks, OOM kills.
+    Memory,
 }
 
 /// The head of a column.

@@ -1,10 +1,8 @@
 //! Tables of will-it-scale, each of whose runs has one number for each test and number of tasks: a table for each quantity of
 //! each set of tables (processes, threads), with rows for tests and tasks under the names of the published table.
 
-use std::collections::BTreeMap;
-
 use crate::{
-    group::{Group, Placed, distinct, mean_over_seeds},
+    group::{Group, Placed, Runs, distinct},
     record::Metric,
     table::{Form, Kind, Layout, Report, Row, Table},
 };
@@ -34,9 +32,9 @@ fn quantities(group: &Group<'_>) -> Vec<Table> {
 fn table(group: &Group<'_>, quantity: &str) -> Table {
     let mine = || metrics(group).filter(|(_, metric)| test_and_quantity(&metric.name).1 == quantity);
     let (_, first) = mine().next().expect("a quantity is some metric's");
-    let rows = distinct(mine().map(|(placed, metric)| (metric.name.as_str(), case(placed, metric))));
+    let rows = distinct(mine().map(|(placed, metric)| (metric.name.as_str(), group.case_of(placed, metric))));
     Table {
-        experiment: group.experiment.to_owned(),
+        experiment: group.experiment.clone(),
         title: format!("{} {}", group.experiment, words(quantity)),
         kind: Kind::Metric,
         unit: first.unit.clone(),
@@ -52,22 +50,16 @@ fn words(quantity: &str) -> String {
     unit.unwrap_or(quantity).replace('_', " ")
 }
 
-/// The case of a metric, and whatever else tells apart cells that would fall together by mistake.
-fn case(placed: &Placed<'_>, metric: &Metric) -> String {
-    let case = &placed.cell.key.case;
-    let more = placed.operation.strip_prefix(case.as_str()).unwrap_or_default();
-    format!("{}{more}", metric.part.as_ref().unwrap_or(case))
-}
-
 fn row(group: &Group<'_>, name: &str, case: &str) -> Row {
-    let mine = || metrics(group).filter(|(placed, metric)| metric.name == name && self::case(placed, metric) == case);
+    let mine =
+        || metrics(group).filter(|(placed, metric)| metric.name == name && group.case_of(placed, metric) == case);
     let better = mine().next().expect("a row is some metric's").1.better;
     let value = |column: usize| {
-        let mut of_seeds: BTreeMap<u64, Vec<f64>> = BTreeMap::new();
+        let mut runs = Runs::default();
         for (placed, metric) in mine().filter(|(placed, _)| placed.column == column) {
-            of_seeds.entry(placed.cell.key.seed).or_default().extend(&metric.samples);
+            runs.add_metric(placed, metric);
         }
-        mean_over_seeds(&of_seeds)
+        runs.mean()
     };
     let (test, _) = test_and_quantity(name);
     Row {

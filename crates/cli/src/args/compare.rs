@@ -158,7 +158,7 @@ pub(crate) struct Ladder {
     /// Each rule that a step changes is a step of its own
     #[arg(long = "rules")]
     by_rule: bool,
-    /// Rows to show: statistics (amean), metrics, cases or counters [default: all means for which a direction is better]
+    /// Rows to show: statistics (amean, p99), metrics, cases or counters [default: all means for which a direction is better]
     #[arg(long, value_delimiter = ',', value_name = "NAME,...")]
     pub(crate) metrics: Vec<String>,
     /// Machines: a ladder for each [default: the experiment's]

@@ -48,7 +48,8 @@ pub(crate) struct Sweep {
     /// Where memory stands when a workload starts, as of `run` [default: the experiment's]
     #[arg(long, value_name = "fresh|FILE|RECIPE")]
     state: Option<String>,
-    /// Rows to show: statistics (amean), metrics, cases or counters [default: all means for which a direction is better]
+    /// Rows to show: statistics (amean, p99), metrics (memory.low), cases or counters [default: means for which a direction is
+    /// better; percentiles and memory are listed]
     #[arg(long, value_delimiter = ',', value_name = "NAME,...")]
     metrics: Vec<String>,
     /// Repeat everything with seeds 1 to N, or with those from A to B

@@ -465,9 +465,9 @@ fn result_directories() {
     let place = format!("{theirs}/result.jsonl:2: not a result record: ");
     refuse_at(&theirs, &[&place]);
     refuse(&room, &["show", &theirs], &[&place]);
-    let schema = format!("{}\n{}\n", lines[0], lines[1].replacen("\"schema\":4", "\"schema\":99", 1));
+    let schema = format!("{}\n{}\n", lines[0], lines[1].replacen("\"schema\":5", "\"schema\":99", 1));
     fs::write(room.given("theirs/result.jsonl"), &schema).expect("a result");
-    refuse(&room, &["show", &theirs], &["result.jsonl:2: expected schema 1 to 4, found 99"]);
+    refuse(&room, &["show", &theirs], &["result.jsonl:2: expected schema 1 to 5, found 99"]);
 
     let nothing = room.given("").display().to_string();
     refuse(&room, &["show", &nothing], &[&nothing, "run.json"]);

@@ -157,9 +157,9 @@ fn a_page_is_written_whole_or_not_at_all() {
     room.run(&["report", "plain", "--case", "none", "-o", "other.html"]).expect(2).says(&["--case: unknown case"]);
     room.run(&["report", "plain", "--kernel", "v1", "-o", "other.html"]).expect(2).says(&["--kernel: unknown column"]);
     let file = room.here().join("plain/result.jsonl");
-    let lines = fs::read_to_string(&file).unwrap().replacen("\"schema\":4", "\"schema\":99", 1);
+    let lines = fs::read_to_string(&file).unwrap().replacen("\"schema\":5", "\"schema\":99", 1);
     fs::write(&file, lines).unwrap();
-    room.run(&["report", "plain", "-o", "other.html"]).expect(2).says(&["expected schema 1 to 4, found 99"]);
+    room.run(&["report", "plain", "-o", "other.html"]).expect(2).says(&["expected schema 1 to 5, found 99"]);
     assert!(!room.here().join("other.html").exists());
     let left: Vec<_> = fs::read_dir(room.here()).unwrap().flatten().map(|entry| entry.file_name()).collect();
     assert_eq!(left.len(), 2, "{left:?}");

@@ -140,6 +140,7 @@ fn measured(counters: &[(&str, i64)], metrics: Vec<Metric>) -> Measured {
         duration: None,
         causes: BTreeMap::new(),
         extfrag: None,
+        memory: None,
         checks: Vec::new(),
         skipped: Vec::new(),
         detail: serde_json::Value::Null,

@@ -1,6 +1,6 @@
 //! Metrics of the workloads that ask where huge pages come from: times, where memory ended, and what the kernel counted.
 
-use report::{Better, Metric};
+use report::{Better, Metric, OF_ALL_CASES};
 use workloads::{Outcome, TaskOutcome};
 
 use super::{GIB, metric};
@@ -86,7 +86,7 @@ fn counters(case: &str, outcome: &Outcome) -> Vec<Metric> {
     let all = COUNTERS.iter().filter_map(|(name, names)| Some(of(&format!("{name}.counter"), case, moved(names)?)));
     // Of all sizes together, as the claim about them has it.
     let reasons = [("compaction skipped", SKIPPED), ("compaction deferred", DEFERRED)];
-    let reasons = reasons.iter().filter_map(|(case, name)| Some(of("counter", case, moved(&[name])?)));
+    let reasons = reasons.iter().filter_map(|(case, name)| Some(of(OF_ALL_CASES, case, moved(&[name])?)));
     all.chain(reasons).collect()
 }
 

@@ -1,12 +1,12 @@
 //! Results as one page: what is compared, maps of memory, samples over time, distributions, time by cause.
 
 use std::{
-    collections::{BTreeMap, BTreeSet},
+    collections::BTreeSet,
     path::{Path, PathBuf},
 };
 
 use report::{
-    Cell, Column,
+    Cell, Column, SamplesOf,
     compare::{Compared, Comparison, Family, Gates, Tested, Verdict},
     html::{self, Cause, Causes, Changed, Curve, Distribution, Document, Kernel, Map, MapBand, PairOf},
     map::{BlockMap, unusable},
@@ -78,14 +78,16 @@ pub fn page(wanted: &PageWanted) -> Result<Shows, UsageError> {
         shown.push(found);
     }
     let names = names(&wanted.results);
-    let cells = marked(&names, &shown);
+    let mut cells = marked(&names, &shown);
+    let compared = pairs(&names, &shown, &cells);
+    report::name_cases(&mut cells);
     let runs = Runs { wanted, cells: &cells, names: &names };
     let case = runs.case()?;
     let kernels = runs.kernels(&case)?;
     let experiments: BTreeSet<&str> = shown.iter().map(|shown| shown.experiment.as_str()).collect();
     let machines: BTreeSet<&str> = cells.iter().map(|cell| cell.key.machine.as_str()).collect();
     let of = |words: BTreeSet<&str>| words.into_iter().collect::<Vec<_>>().join(", ");
-    let (pairs, verdict) = match pairs(&names, &shown, &cells) {
+    let (pairs, verdict) = match compared {
         Ok(pairs) => (pairs, "No row is in two columns, so nothing is compared.".to_owned()),
         Err(UsageError(reason)) => (Vec::new(), format!("Nothing is compared. {reason}")),
     };
@@ -287,23 +289,20 @@ fn pair_of(comparison: &Comparison, columns: (&str, &str), (old, new): (String, 
         row.family == Family::Primary && (row.old_column.as_str(), row.new_column.as_str()) == columns
     };
     let rows: Vec<&Compared> = comparison.rows.iter().filter(is_of).collect();
-    let mut changed: Vec<(&Compared, Changed)> = rows.iter().filter_map(|row| Some((*row, changed(row)?))).collect();
+    let is_alone = rows.iter().all(|row| row.experiment == rows[0].experiment);
+    let name = |row: &Compared| if is_alone { row.label() } else { format!("{}: {}", row.experiment, row.label()) };
+    let mut changed: Vec<(&Compared, Changed)> =
+        rows.iter().filter_map(|row| Some((*row, changed(row, name(row))?))).collect();
     let size = |change: &Changed| change.change.abs();
     changed.sort_by(|(a, x), (b, y)| {
         b.verdict.is_starred().cmp(&a.verdict.is_starred()).then(size(y).total_cmp(&size(x)))
     });
     let runs = rows.first()?.runs;
     let verdict = sentence(&rows, &old, &new);
-    let mut rows: Vec<Changed> = Vec::new();
-    for (row, mut changed) in changed.into_iter().take(ROWS) {
-        // Rows of different metrics may have one name: links have to tell them apart, and so have people.
-        if rows.iter().any(|known| known.id == changed.id) {
-            changed.name = format!("{}, {}", changed.name, row.unit);
-            changed.id = format!("{}-{}", changed.id, rows.len() + 1);
-        }
-        rows.push(changed);
-    }
-    Some(PairOf { old, new, verdict, runs, rows })
+    let rows = changed.into_iter().take(ROWS).zip(1..);
+    // Two names may have the same letters, and links have to tell them apart.
+    let rows = rows.map(|((_, changed), number)| Changed { id: format!("{}-{number}", changed.id), ..changed });
+    Some(PairOf { old, new, verdict, runs, rows: rows.collect() })
 }
 
 /// One sentence about all rows of two columns.
@@ -325,7 +324,7 @@ fn sentence(rows: &[&Compared], old: &str, new: &str) -> String {
 }
 
 /// The change of a row in per cent; none where the old value is zero.
-fn changed(row: &Compared) -> Option<Changed> {
+fn changed(row: &Compared, name: String) -> Option<Changed> {
     let of_old = |value: f64| (row.old != 0.0).then(|| value / row.old.abs() * 100.0);
     let plain = of_old(row.new - row.old)?;
     let (change, low, high) = match &row.tested {
@@ -336,7 +335,6 @@ fn changed(row: &Compared) -> Option<Changed> {
         },
         Tested::OneRun | Tested::Same | Tested::DiffersInAll => (plain, None, None),
     };
-    let name = format!("{} {}", row.stat, row.operation);
     let letter = |letter: char| if letter.is_ascii_alphanumeric() { letter.to_ascii_lowercase() } else { '-' };
     Some(Changed {
         id: name.chars().map(letter).collect(),
@@ -351,41 +349,23 @@ fn changed(row: &Compared) -> Option<Changed> {
     })
 }
 
-/// A metric and case, and its unit.
-type Title = (String, String);
-/// Samples by column.
-type Samples = BTreeMap<Column, Vec<f64>>;
-
 /// Distributions of metrics of which cells keep samples, all seeds together.
-fn distributions(cells: &[Cell]) -> Vec<Distribution> {
+pub(super) fn distributions(cells: &[Cell]) -> Vec<Distribution> {
     let columns: BTreeSet<Column> = cells.iter().map(|cell| cell.key.column()).collect();
     let columns: Vec<Column> = columns.into_iter().collect();
-    let mut sets: Vec<(Title, Samples)> = Vec::new();
-    for cell in cells {
-        for metric in cell.measured.metrics.iter().filter(|metric| metric.samples.len() >= SAMPLES_MIN) {
-            let class = metric.class.as_deref().unwrap_or(&metric.name);
-            let part = metric.part.as_deref().unwrap_or(&cell.key.case);
-            let key = (format!("{class} {part}"), metric.unit.clone());
-            let known = sets.iter().position(|(known, _)| *known == key);
-            let at = known.unwrap_or_else(|| {
-                sets.push((key, BTreeMap::new()));
-                sets.len() - 1
-            });
-            sets[at].1.entry(cell.key.column()).or_default().extend(&metric.samples);
-        }
-    }
-    sets.truncate(DISTRIBUTIONS_MAX);
-    let set = |((title, unit), curves): (Title, Samples)| Distribution {
-        title,
-        unit,
-        curves: curves.into_iter().map(|(column, samples)| Curve::of(name_of(&column, &columns), samples)).collect(),
+    let set = |row: SamplesOf| {
+        let curves = row.columns.into_iter().filter(|(.., fewest)| *fewest >= SAMPLES_MIN);
+        let curves = curves.map(|(column, samples, _)| Curve::of(name_of(&column, &columns), samples)).collect();
+        Distribution { title: row.name, unit: row.unit, curves }
     };
-    sets.into_iter().map(set).collect()
+    let sets = report::samples(cells).into_iter().map(set).filter(|set| !set.curves.is_empty());
+    sets.take(DISTRIBUTIONS_MAX).collect()
 }
 
 /// Times by cause, case by case.
-fn causes(cells: &[Cell]) -> Vec<Causes> {
+pub(super) fn causes(cells: &[Cell]) -> Vec<Causes> {
     let mut all = Vec::new();
+    // Their cases are named: no two tables have one of them.
     for table in report::causes(cells) {
         let columns: Vec<Column> = table.columns.iter().map(|head| head.column.clone()).collect();
         let cases: BTreeSet<&str> = table.rows.iter().map(|row| row.case.as_str()).collect();

@@ -82,7 +82,8 @@ pub fn map(wanted: &MapWanted) -> Result<String, UsageError> {
         refuse_selection(wanted)?;
         return of_state(&source.display().to_string(), &State::load(source)?, wanted);
     }
-    let shown = read(source, None)?;
+    let mut shown = read(source, None)?;
+    report::name_cases(&mut shown.cells);
     let cell = choose(&shown.cells, wanted)?;
     let map = load(source, cell)?;
     let end = map.head.at_us.last().copied().unwrap_or(0);

@@ -12,14 +12,16 @@ use crate::{
 
 /// Prints the time series of the cells in `directory` that have one: these columns, or a digest where none is named.
 pub fn series(directory: &Path, seeds: Option<Seeds>, names: &[String], format: Format) -> Result<String, UsageError> {
-    let cells = sampled(directory, seeds, names)?.cells;
+    let mut cells = sampled(directory, seeds, names)?.cells;
+    report::name_cases(&mut cells);
     let page = Page::of(vec![Part::Series(&cells, names)]);
     Ok(format.of(&page))
 }
 
 /// Prints the longest operations of the cells in `directory` that have a log of them, so many of each cell.
 pub fn stalls(directory: &Path, seeds: Option<Seeds>, count: usize, format: Format) -> Result<String, UsageError> {
-    let cells = logged(directory, seeds)?.cells;
+    let mut cells = logged(directory, seeds)?.cells;
+    report::name_cases(&mut cells);
     let page = Page::of(vec![Part::SlowPath(&cells, count)]);
     Ok(format.of(&page))
 }

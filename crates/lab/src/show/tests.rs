@@ -39,6 +39,7 @@ fn cell(kernel: &str, case: &str, found: u64) -> Cell {
         duration: None,
         causes: BTreeMap::new(),
         extfrag: None,
+        memory: None,
         checks: vec![check],
         skipped: Vec::new(),
         detail: serde_json::Value::Null,
@@ -137,7 +138,7 @@ fn json_has_its_fields_in_their_order() {
     let fields = json.lines().filter_map(|line| line.strip_prefix("  \"")?.split('"').next());
     let names = ["schema", "program", "report", "zones", "cells", "systems", "simulated", "skipped", "missing"];
     assert_eq!(fields.collect::<Vec<_>>(), names, "{json}");
-    assert!(json.starts_with("{\n  \"schema\": 4,\n  \"program\": \"p\",\n") && json.ends_with("\n}\n"), "{json}");
+    assert!(json.starts_with("{\n  \"schema\": 5,\n  \"program\": \"p\",\n") && json.ends_with("\n}\n"), "{json}");
 }
 
 #[test]

@@ -4,7 +4,7 @@ use super::{Compared, Comparison, Verdict, text};
 use crate::{
     short::{
         number_of,
-        text::{fit, fold},
+        text::{fold, name_field},
     },
     table::Report,
 };
@@ -26,10 +26,8 @@ pub fn ladder_text(report: &Report, comparison: &Comparison) -> String {
             if !lines.is_empty() {
                 lines.push(String::new());
             }
-            lines.push(fit(
-                &format!("{} ({}): {}", super::title(table), table.unit, text::name_of(&row.stat, &row.operation)),
-                WIDTH,
-            ));
+            let name = text::name_of(&row.stat, &row.operation);
+            lines.extend(fold(&format!("{} ({}): {name}", super::title(table), table.unit), WIDTH));
             let own = |step: &&Compared| {
                 (&step.metric, &step.case, &step.experiment, &step.title)
                     == (&row.metric, &row.case, &table.experiment, &super::title(table))
@@ -40,9 +38,10 @@ pub fn ladder_text(report: &Report, comparison: &Comparison) -> String {
                 continue;
             }
             for (head, value) in table.columns.iter().zip(&row.cells) {
-                let name = fit(&head.column.kernel, NAME);
+                let (before, name) = name_field(&head.column.kernel, NAME, WIDTH - 2);
+                lines.extend(before.iter().map(|line| format!("  {line}")));
                 let Some(value) = value else {
-                    lines.push(format!("  {name:NAME$} -"));
+                    lines.push(format!("  {name} -"));
                     continue;
                 };
                 #[expect(
@@ -59,7 +58,7 @@ pub fn ladder_text(report: &Report, comparison: &Comparison) -> String {
                     let star = if step.verdict.is_starred() { "*" } else { " " };
                     format!("{:>7}{star} {word}", text::change(step))
                 });
-                let line = format!("  {name:NAME$} {:>7} {:BAR$} {change}", number_of(value.value), "=".repeat(length));
+                let line = format!("  {name} {:>7} {:BAR$} {change}", number_of(value.value), "=".repeat(length));
                 lines.push(line.trim_end().to_owned());
             }
         }

@@ -7,7 +7,7 @@ use super::{Family, test};
 use crate::{
     short::{
         number_of,
-        text::{fit, fold},
+        text::{fold, name_field},
     },
     table::Report,
 };
@@ -80,17 +80,18 @@ pub fn noise_text(noise: &[Noise], full: bool) -> String {
             if group.is_some() {
                 lines.push(String::new());
             }
-            lines.push(fit(&row.title, 72));
-            lines.push(fit(&row.column, 72));
+            lines.extend(fold(&row.title, 72));
+            lines.extend(fold(&row.column, 72));
             lines.push(format!("{:28} {:>4} {:>9} {:>8} {:>8} {:>8}", "", "runs", "value", "spread", "sees", "for 5%"));
             group = Some((&row.title, &row.column));
         }
         let percent =
             |number: Option<f64>| number.map_or_else(|| "-".to_owned(), |number| format!("{}%", number_of(number)));
         let needs = row.runs_for_5_percent.map_or_else(|| "-".to_owned(), |runs| runs.to_string());
+        let (before, name) = name_field(&row.name, 28, 72);
+        lines.extend(before);
         lines.push(format!(
-            "{:28} {:>4} {:>9} {:>8} {:>8} {needs:>8}",
-            fit(&row.name, 28),
+            "{name} {:>4} {:>9} {:>8} {:>8} {needs:>8}",
             row.runs,
             number_of(row.value),
             percent(row.spread_percent),

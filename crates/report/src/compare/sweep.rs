@@ -82,6 +82,9 @@ pub struct Sweep {
     pub default: Option<Place>,
     /// The rows.
     pub rows: Vec<Mapped>,
+    /// The families whose rows have maps in texts; all where there are none.
+    #[serde(skip)]
+    pub maps: Vec<Family>,
     /// Pairs of neighbours that were tested together.
     pub neighbours: usize,
     /// Pairs of a setting's values that were tested together.
@@ -105,6 +108,8 @@ pub struct Mapped {
     pub name: String,
     /// Which direction is better.
     pub better: Better,
+    /// Which rows it is judged with.
+    pub family: Family,
     /// Each place with its value, the last axis changing fastest.
     pub points: Vec<Point>,
     /// How much each axis moves it, in their order; none where no two of its values can be compared.
@@ -274,6 +279,7 @@ impl Sweep {
                 case: of.row.case.clone(),
                 name: super::text::name_of(&of.row.stat, &of.row.operation),
                 better: of.row.better,
+                family: of.family,
                 points: places.iter().map(|place| point(place, row, edge)).collect(),
                 effects: effects.collect(),
                 regions: regions::of(row, axes, edge, gates),
@@ -285,6 +291,7 @@ impl Sweep {
             axes: axes.clone(),
             default: grid.default(),
             rows: mapped.collect(),
+            maps: Vec::new(),
             neighbours: edges.rows.len(),
             pairs: pairs.rows.len(),
         }

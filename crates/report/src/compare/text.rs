@@ -1,7 +1,7 @@
 //! A comparison in lines of 72 columns, for a mail, and as Markdown.
 
 use super::{Compared, Comparison, Family, Test, Tested, Verdict, test::ASKED};
-use crate::short::text::{fit, fold, list};
+use crate::short::text::{fit, fold, list, name_field};
 
 /// Characters of a line.
 const WIDTH: usize = 72;
@@ -34,7 +34,7 @@ pub fn compare_text(comparison: &Comparison, full: bool, markdown: bool) -> Stri
             lines.extend(head(row, markdown));
             group = Some(key);
         }
-        lines.push(if markdown { markdown_row(row) } else { text_row(row) });
+        lines.extend(if markdown { vec![markdown_row(row)] } else { text_row(row) });
         if full && !markdown {
             lines.extend(details(row));
         }
@@ -56,9 +56,9 @@ fn head(row: &Compared, markdown: bool) -> Vec<String> {
     }
     let names =
         format!("{:NAME$} {:>VALUE$} {:>VALUE$} {:>CHANGE$}  {:^INTERVAL$}", "", "old", "new", "change", "95 %");
-    let title = fit(&format!("{} ({})", row.title, row.unit), WIDTH);
-    let columns = columns.map(|column| fit(&column, WIDTH));
-    [title].into_iter().chain(columns).chain([names.trim_end().to_owned()]).collect()
+    let title = format!("{} ({})", row.title, row.unit);
+    let lines = [title].into_iter().chain(columns).flat_map(|line| fold(&line, WIDTH));
+    lines.chain([names.trim_end().to_owned()]).collect()
 }
 
 fn name(row: &Compared) -> String {
@@ -70,17 +70,19 @@ pub(super) fn name_of(stat: &str, operation: &str) -> String {
     if ["Ops", ""].contains(&stat) { operation.to_owned() } else { format!("{stat} {operation}") }
 }
 
-fn text_row(row: &Compared) -> String {
+/// The numbers of a row, below its name where that is long.
+fn text_row(row: &Compared) -> Vec<String> {
     let [old, new] = [row.old, row.new].map(crate::short::number_of);
     let star = if row.verdict.is_starred() { '*' } else { ' ' };
+    let (mut lines, name) = name_field(&name(row), NAME, WIDTH);
     let line = format!(
-        "{:NAME$} {old:>VALUE$} {new:>VALUE$} {:>CHANGE$}{star} {:^INTERVAL$} {}",
-        fit(&name(row), NAME),
+        "{name} {old:>VALUE$} {new:>VALUE$} {:>CHANGE$}{star} {:^INTERVAL$} {}",
         change(row),
         interval(row),
         row.verdict.word()
     );
-    line.trim_end().to_owned()
+    lines.push(line.trim_end().to_owned());
+    lines
 }
 
 fn markdown_row(row: &Compared) -> String {
@@ -152,7 +154,7 @@ fn details(row: &Compared) -> Vec<String> {
 fn foot(comparison: &Comparison, full: bool) -> Vec<String> {
     let count = |verdict: Verdict| comparison.rows.iter().filter(|row| row.verdict == verdict).count();
     let hidden =
-        comparison.rows.iter().filter(|row| row.family == Family::Counters && !row.verdict.is_starred()).count();
+        comparison.rows.iter().filter(|row| row.family != Family::Primary && !row.verdict.is_starred()).count();
     let mut lines = Vec::new();
     let mut runs: Vec<String> = comparison.runs().values().map(|(old, new)| format!("{old} and {new}")).collect();
     runs.dedup();
@@ -178,7 +180,7 @@ fn foot(comparison: &Comparison, full: bool) -> Vec<String> {
         }
     }
     if !full && hidden > 0 {
-        lines.push(format!("{hidden} rows of counters without a star: --full"));
+        lines.push(format!("{hidden} rows of percentiles and counters without a star: --full"));
     }
     lines
 }

@@ -2,8 +2,7 @@
 //! with the cases side by side.
 
 use crate::{
-    extfrag,
-    group::distinct,
+    group::{distinct, thing_and_operation},
     table::{Kind, Row, Table},
 };
 
@@ -52,7 +51,7 @@ impl<'a> Pivot<'a> {
 fn label(table: &Table, row: &Row) -> String {
     match table.kind {
         Kind::Causes => format!("{} {}", row.stat, row.operation),
-        Kind::Metric | Kind::Duration | Kind::Extfrag | Kind::Counters => row.operation.clone(),
+        Kind::Metric | Kind::Duration | Kind::Extfrag | Kind::Counters | Kind::Memory => row.operation.clone(),
     }
 }
 
@@ -61,7 +60,10 @@ fn thing<'a>(table: &Table, row: &'a Row) -> Option<&'a str> {
     row.operation.strip_suffix(case(table, row)?)?.strip_suffix(' ')
 }
 
-/// The case that a row is of; of external fragmentation its case also says which events it counts.
+/// The case that a row is of; where rows name a thing and an operation the operation.
 fn case<'a>(table: &Table, row: &'a Row) -> Option<&'a str> {
-    if table.kind == Kind::Extfrag { extfrag::operation(row) } else { Some(&row.case) }
+    match thing_and_operation(row) {
+        (_, Some(operation)) => Some(operation),
+        (case, None) => (table.kind != Kind::Extfrag).then_some(case),
+    }
 }

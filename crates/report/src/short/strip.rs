@@ -1,6 +1,9 @@
 //! A column of a short table and all that stands in it; and blocks of such columns that are no wider than a line.
 
-use super::text::{fold, widest};
+use super::{
+    WIDTH,
+    text::{fold, pieces, widest},
+};
 
 /// A column of a short table.
 pub(super) struct Strip {
@@ -27,9 +30,11 @@ impl Field {
 }
 
 impl Strip {
-    /// With the gap before each field; fields of which nothing is known take none. There is room for a usual word of the title.
+    /// With the gap before each field; fields of which nothing is known take none. There is room for each name and number of the
+    /// title.
     pub(super) fn width(&self) -> usize {
-        let word = widest(self.title.iter().flat_map(|line| line.split_whitespace())).min(WORD);
+        let words = || self.title.iter().flat_map(|line| line.split_whitespace());
+        let word = widest(words()).min(WORD).max(widest(words().flat_map(pieces)).min(PIECE));
         let first = self.fields.first().map_or(0, Field::width);
         let ours = self.whose.map_or(0, |[ours, _]| ours.len().saturating_sub(first));
         (self.fields_width() + ours).max(1 + word)
@@ -101,17 +106,20 @@ pub(super) fn lines(labels: &[String], strips: &[Strip], width: usize) -> Vec<St
 
 /// Characters of a label that are kept in one line, whatever that costs.
 const LABEL: usize = 16;
-/// Characters of the longest word of a title that a column is widened for.
+/// Characters of the longest word of a title that a column is widened for, and of the longest name or number in one: beside it
+/// stand labels.
 const WORD: usize = 20;
+const PIECE: usize = WIDTH - 1 - LABEL;
 
 /// The last line of a label, which values follow, and those before it. The second and later ones are indented.
 fn label_lines(name: &str, width: usize) -> (String, Vec<String>) {
-    if name.chars().count() <= width || width < 2 * INDENT {
-        return (name.chars().take(width).collect(), Vec::new());
+    if name.chars().count() <= width {
+        return (name.to_owned(), Vec::new());
     }
-    let mut lines = fold(name, width - INDENT);
+    let indent = if width < 2 * INDENT { 0 } else { INDENT };
+    let mut lines = fold(name, width - indent);
     for line in lines.iter_mut().skip(1) {
-        *line = format!("{:INDENT$}{line}", "");
+        *line = format!("{:indent$}{line}", "");
     }
     (lines.pop().unwrap_or_default(), lines)
 }

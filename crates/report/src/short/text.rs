@@ -5,7 +5,8 @@ pub(super) fn widest<'a>(texts: impl Iterator<Item = &'a str>) -> usize {
     texts.map(|text| text.chars().count()).max().unwrap_or(0)
 }
 
-/// The text in lines of at most `width` characters, broken between words where that can be.
+/// The text in lines of at most `width` characters, broken between words where that can be, and a word that is longer than a
+/// line between its [`pieces`].
 pub fn fold(text: &str, width: usize) -> Vec<String> {
     let mut lines = vec![String::new()];
     for word in text.split_whitespace() {
@@ -17,9 +18,14 @@ pub fn fold(text: &str, width: usize) -> Vec<String> {
         } else if used > 0 {
             line.push(' ');
         }
-        // A word that is longer than a line is broken where the line ends.
         while letters.len() > width {
-            let rest = letters.split_off(width);
+            let word: String = letters.iter().collect();
+            let ends = pieces(&word).into_iter().scan(0, |end, piece| {
+                *end += piece.chars().count();
+                Some(*end)
+            });
+            // A piece that is longer than a line is broken where the line ends.
+            let rest = letters.split_off(ends.take_while(|end| *end <= width).last().unwrap_or(width));
             lines.last_mut().expect("there is one").extend(letters);
             lines.push(String::new());
             letters = rest;
@@ -27,6 +33,21 @@ pub fn fold(text: &str, width: usize) -> Vec<String> {
         lines.last_mut().expect("there is one").extend(letters);
     }
     lines
+}
+
+/// The parts of a word between which it may be broken: after an `=` or a comma, so that names and numbers stay whole.
+pub(super) fn pieces(word: &str) -> Vec<&str> {
+    word.split_inclusive(['=', ',']).collect()
+}
+
+/// A name in the first field of a line, of so many characters: the field, and before it the lines of a name that is longer, which
+/// then has its values below.
+pub(crate) fn name_field(name: &str, field: usize, width: usize) -> (Vec<String>, String) {
+    if name.chars().count() <= field {
+        (Vec::new(), format!("{name:field$}"))
+    } else {
+        (fold(name, width), " ".repeat(field))
+    }
 }
 
 /// The text in one line of at most `width` characters; what does not fit is left out, which three dots say.
@@ -62,6 +83,16 @@ mod tests {
         assert_eq!(fold("with patches 1-4", 12), ["with patches", "1-4"]);
         assert_eq!(fold("abcdefg hi", 3), ["abc", "def", "g", "hi"]);
         assert_eq!(fold("", 3), [""]);
+        let setting = "v6.1 watermark_scale_factor=1000";
+        assert_eq!(fold(setting, 24), ["v6.1", "watermark_scale_factor=", "1000"]);
+        assert_eq!(fold(setting, 27), ["v6.1", "watermark_scale_factor=1000"]);
+    }
+
+    #[test]
+    fn a_long_name_has_lines_of_its_own() {
+        assert_eq!(name_field("pgfault", 9, 40), (Vec::new(), "pgfault  ".to_owned()));
+        let name = "sim_nr_tlb_remote_flush_received base-1";
+        assert_eq!(name_field(name, 9, 40), (vec![name.to_owned()], " ".repeat(9)));
     }
 
     #[test]

@@ -38,6 +38,7 @@ fn cell(target: Target, kernel: &str, case: &str, extfrag: Option<Extfrag>) -> C
         duration: None,
         causes: BTreeMap::new(),
         extfrag,
+        memory: None,
         checks: Vec::new(),
         skipped: Vec::new(),
         detail: serde_json::Value::Null,

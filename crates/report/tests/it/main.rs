@@ -1,6 +1,7 @@
 //! Results, tables and published series.
 
 mod extfrag;
+mod percentiles;
 mod published;
 mod short;
 mod statistics;

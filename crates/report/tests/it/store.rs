@@ -86,6 +86,7 @@ fn cell(sample: f64) -> Record {
         duration: Some(Duration { user_ps: 1, system_ps: u64::MAX, elapsed_ps: 3 }),
         causes: BTreeMap::from([("page table".into(), u64::MAX)]),
         extfrag: None,
+        memory: None,
         checks: vec![],
         skipped: vec![],
         detail: serde_json::json!({ "tasks": [1, 2] }),
@@ -133,10 +134,10 @@ fn records_come_back_as_written() {
 #[test]
 fn a_line_describes_itself() {
     let line = serde_json::to_string(&skipped("6.18")).expect("JSON");
-    assert_eq!(line, r#"{"record":"skipped","schema":4,"target":"vm","what":"6.18","reason":"no kernel"}"#);
+    assert_eq!(line, r#"{"record":"skipped","schema":5,"target":"vm","what":"6.18","reason":"no kernel"}"#);
     let line = serde_json::to_string(&cell(1.5)).expect("JSON");
     let measured = r#""metrics":[{"name":"x","unit":"ns","better":"lower","samples":[1.5]}]"#;
-    assert!(line.starts_with(r#"{"record":"cell","schema":4,"key":{"experiment":"e","#), "{line}");
+    assert!(line.starts_with(r#"{"record":"cell","schema":5,"key":{"experiment":"e","#), "{line}");
     assert!(line.contains(measured), "{line}");
     assert!(!line.contains("boot_s"), "{line}");
 }
@@ -172,8 +173,8 @@ fn a_malformed_line_is_named() {
     assert_eq!(message(&[&whole, "{\"rec", &whole]), ":2: not a result record: EOF while parsing a string at column 5");
     // Whole JSON is never cut off, not even at the end: a newer program may have written it.
     assert_eq!(message(&[&whole, "{}"]), ":2: not a result record: missing field `record`");
-    assert_eq!(message(&[&whole.replace(":4,", ":5,")]), ":1: expected schema 1 to 4, found 5");
-    assert_eq!(message(&[&whole.replace(":4,", ":0,")]), ":1: expected schema 1 to 4, found 0");
+    assert_eq!(message(&[&whole.replace(":5,", ":6,")]), ":1: expected schema 1 to 5, found 6");
+    assert_eq!(message(&[&whole.replace(":5,", ":0,")]), ":1: expected schema 1 to 5, found 0");
 }
 
 #[test]

@@ -34,6 +34,7 @@ fn cell(target: Target, kernel: &str, case: &str) -> Cell {
             duration: None,
             causes: BTreeMap::new(),
             extfrag: None,
+            memory: None,
             checks: Vec::new(),
             skipped: Vec::new(),
             detail: serde_json::Value::Null,
@@ -135,6 +136,8 @@ Min       fault-base-1           2271.00 (   0.00%)           1675.00 (  26.24%)
 Amean     fault-base-1           2499.13 (   0.00%)           1813.60 (  27.43%)
 Stddev    fault-base-1            100.96 (   0.00%)            142.92 ( -41.56%)
 CoeffVar  fault-base-1              4.04 (   0.00%)              7.88 ( -95.07%)
+P50       fault-base-1           2500.00 (   0.00%)           1792.00 (  28.32%)
+P99       fault-base-1           2665.62 (   0.00%)           2013.76 (  24.45%)
 Max       fault-base-1           2675.00 (   0.00%)           2019.00 (  24.52%)
 BAmean.95 fault-base-1           2486.57 (   0.00%)           1762.25 (  29.13%)
 unit: ns, lower is better
@@ -231,13 +234,15 @@ Min       base-1            200.00            400.00
 Amean     base-1            210.00            400.00
 Stddev    base-1             14.14                 \x20
 CoeffVar  base-1              6.73                 \x20
+P50       base-1            210.00            400.00
+P99       base-1            219.80            400.00
 Max       base-1            220.00            400.00
 BAmean.95 base-1            200.00            400.00
 unit: ns, lower is better
 ";
     assert_eq!(only_table(&cells), expected);
     let again = latency(cell(Target::Vm, "6.12", "base-1"), &[400.0]);
-    assert_eq!(only_table(&[&cells[..], &[again]].concat()).matches("0.00%)").count(), 6 + 2 * 4);
+    assert_eq!(only_table(&[&cells[..], &[again]].concat()).matches("0.00%)").count(), 8 + 2 * 6);
 }
 
 #[test]

@@ -6,7 +6,7 @@ use crate::{
     record::Better,
     short::{
         number_of,
-        text::{fit, fold, list},
+        text::{fold, list, name_field},
     },
 };
 
@@ -24,7 +24,8 @@ const REGIONS_MAX: usize = 4;
 /// All of it.
 pub fn sweep_text(sweep: &Sweep, markdown: bool) -> String {
     let mut lines = head(sweep);
-    for row in &sweep.rows {
+    let has_map = |row: &&Mapped| sweep.maps.is_empty() || sweep.maps.contains(&row.family);
+    for row in sweep.rows.iter().filter(has_map) {
         lines.push(String::new());
         lines.extend(map(sweep, row, markdown));
     }
@@ -46,7 +47,11 @@ fn head(sweep: &Sweep) -> Vec<String> {
             (1, _) => "columns",
             _ => "panels",
         };
-        let values: Vec<String> = axis.values.iter().map(|value| marked(axis, value)).collect();
+        let value = |(value, name): (&String, String)| {
+            let whole = marked(axis, value);
+            if whole == name { whole } else { format!("({name}) {whole}") }
+        };
+        let values: Vec<String> = axis.values.iter().zip(value_names(axis)).map(value).collect();
         let default = match &axis.default {
             Some(default) if axis.values.contains(default) => String::new(),
             Some(default) => format!("; the default is {default}"),
@@ -152,11 +157,9 @@ fn number(point: &Point) -> String {
 /// Rows by columns, in blocks that are no wider than a line.
 fn panel(sweep: &Sweep, row: &Mapped, rest: &[usize]) -> Vec<String> {
     let (down, across) = (&sweep.axes[0], &sweep.axes[1]);
-    let name = |axis: &Axis, at: usize| fit(&marked(axis, &axis.values[at]), VALUE);
-    let names = |axis: &Axis| (0..axis.values.len()).map(|at| name(axis, at)).collect::<Vec<_>>();
-    let (down_names, across_names) = (names(down), names(across));
+    let (down_names, across_names) = (value_names(down), value_names(across));
     let width = |texts: &[String]| texts.iter().map(|text| text.chars().count()).max().unwrap_or(0);
-    let label = width(&down_names).max(down.short().chars().count().min(VALUE));
+    let label = width(&down_names).max(down.short().chars().count());
     let numbers = |at_row: usize| (0..across_names.len()).map(move |column| number(at(row, at_row, column, rest)));
     let widest = (0..down_names.len()).flat_map(numbers).map(|text| text.chars().count()).max().unwrap_or(0);
     // A number, a blank, a shade of two; and two blanks before the next.
@@ -164,7 +167,7 @@ fn panel(sweep: &Sweep, row: &Mapped, rest: &[usize]) -> Vec<String> {
     let in_block = ((WIDTH - 2 - label) / cell).max(1);
     let mut lines = Vec::new();
     for block in (0..across_names.len()).collect::<Vec<_>>().chunks(in_block) {
-        lines.push(format!("  {:label$}  {}", fit(down.short(), label), fit(across.short(), WIDTH - label - 4)));
+        lines.push(format!("  {:label$}  {}", down.short(), across.short()));
         let heads = block.iter().map(|column| format!("{:>cell$}", format!("{:<1$}", across_names[*column], 3)));
         let heads: String = heads.collect();
         lines.push(format!("  {:label$}{heads}", "").trim_end().to_owned());
@@ -198,9 +201,18 @@ fn markdown_panel(sweep: &Sweep, row: &Mapped, rest: &[usize]) -> Vec<String> {
     lines
 }
 
+/// Values as the rows and columns of a map are called: those that are too long by their number in the list above the maps.
+fn value_names(axis: &Axis) -> Vec<String> {
+    let name = |(value, number): (&String, usize)| {
+        let whole = marked(axis, value);
+        if whole.chars().count() <= VALUE { whole } else { format!("value {number}") }
+    };
+    axis.values.iter().zip(1..).map(name).collect()
+}
+
 /// A line for each value of the only axis: a bar, and the change from the line above.
 fn bars(axis: &Axis, row: &Mapped) -> Vec<String> {
-    let names: Vec<String> = axis.values.iter().map(|value| fit(&marked(axis, value), VALUE)).collect();
+    let names = value_names(axis);
     let label = names.iter().map(|name| name.chars().count()).max().unwrap_or(0);
     let most = row.points.iter().filter_map(|point| point.value).map(f64::abs).fold(0.0, f64::max);
     let line = |(name, point): (&String, &Point)| {
@@ -294,10 +306,11 @@ fn reactions(sweep: &Sweep, at: usize, axis: &Axis, markdown: bool) -> Vec<Strin
         }
         if of_title != row.title {
             of_title = &row.title;
-            lines.push(format!("  {}", fit(&row.title, WIDTH - 2)));
+            lines.extend(fold(&row.title, WIDTH - 2).iter().map(|line| format!("  {line}")));
         }
-        let name = fit(&row.name, NAME);
-        let start = format!("    {name:NAME$} {range:>7}{star} {interval:^12}");
+        let (before, name) = name_field(&row.name, NAME, WIDTH - 4);
+        lines.extend(before.iter().map(|line| format!("    {line}")));
+        let start = format!("    {name} {range:>7}{star} {interval:^12}");
         // The star has said that it moves.
         let end = if effect.reaction == Reaction::Moves {
             format!("{old} at {from}, {new} at {to}")
@@ -305,7 +318,12 @@ fn reactions(sweep: &Sweep, at: usize, axis: &Axis, markdown: bool) -> Vec<Strin
             word.to_owned()
         };
         let room = WIDTH.saturating_sub(start.chars().count() + 1);
-        lines.push(format!("{start} {}", fit(&end, room)).trim_end().to_owned());
+        if end.chars().count() <= room {
+            lines.push(format!("{start} {end}").trim_end().to_owned());
+        } else {
+            lines.push(start.trim_end().to_owned());
+            lines.extend(fold(&end, WIDTH - 6).iter().map(|line| format!("      {line}")));
+        }
     }
     lines
 }
