@@ -347,14 +347,7 @@ fn simulated(workload: &Workload, order: &Order, what: &Simulated) -> Result<Fou
     let extfrag = Extfrag::new(config.machine.pageblock_order, &fallbacks, &outcome.counters, 0);
     let mut measured = measure(workload, outcome, None);
     measured.extfrag = Some(extfrag);
-    let (free, marks) = (extra.free, extra.marks);
-    measured.memory = Some(Memory {
-        free_least: free.least.0,
-        free_mean: free.mean.0,
-        min: marks.min.0,
-        low: marks.low.0,
-        high: marks.high.0,
-    });
+    measured.memory = Some(memory(extra.free, extra.marks));
     measured.causes = causes(&finish.times);
     measured.detail = serde_json::json!({
         "tasks": measured.detail,
@@ -396,6 +389,11 @@ fn load_state(file: &Path, machine: &mm::MachineSpec) -> Result<(String, mm::sta
     state.check_machine(machine).map_err(|problem| format!("{place}: {problem}"))?;
     let map = state.frame_map(machine.end()).map_err(|problem| format!("{place}: {problem}"))?;
     Ok((state.hash(), map))
+}
+
+/// Free memory of a simulated run, and its watermarks.
+fn memory(free: sim::Free, marks: mm::Marks) -> Memory {
+    Memory { free_least: free.least.0, free_mean: free.mean.0, min: marks.min.0, low: marks.low.0, high: marks.high.0 }
 }
 
 /// Where the time of a simulated run went, in picoseconds by name.

@@ -208,7 +208,7 @@ pub struct Duration {
 pub struct Memory {
     /// The least that was free at any time.
     pub free_least: u64,
-    /// What was free in the mean over time.
+    /// The mean over time of free memory.
     pub free_mean: u64,
     /// The min marks.
     pub min: u64,

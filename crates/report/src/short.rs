@@ -120,7 +120,7 @@ impl Short<'_> {
         text
     }
 
-    /// Percentiles and the largest of samples: a line for each case, the three side by side. Tables of 2015 leave them to `--full`.
+    /// Percentiles and the largest of samples: a line for each case, three side by side. `--full` has those of 2015.
     fn tails(&self, seen: &mut Seen) -> Vec<String> {
         let is_tail = |row: &&Row| self.layout == Layout::Head && Family::of(self.table, row) == Some(Family::Tails);
         let rows: Vec<&Row> = self.table.rows.iter().filter(is_tail).collect();

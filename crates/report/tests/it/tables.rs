@@ -4,8 +4,8 @@ use std::collections::BTreeMap;
 
 use pagelab_report::mmtests::{checks_text, table_text};
 use pagelab_report::{
-    Baseline, Better, Cell, Check, Duration, Key, Layout, Measured, Metric, Report, Run, SCHEMA, Target, causes,
-    checks, counters, tables, to_csv, to_text,
+    Baseline, Better, Cell, Check, Duration, Key, Layout, Metric, Report, Run, SCHEMA, Target, causes, checks,
+    counters, tables, to_csv, to_text,
 };
 
 fn cell(target: Target, kernel: &str, case: &str) -> Cell {
@@ -26,19 +26,10 @@ fn cell(target: Target, kernel: &str, case: &str) -> Cell {
             seed: 1,
             program: "0123456789abcdef".into(),
         },
-        measured: Measured {
-            scored: true,
-            metrics: Vec::new(),
-            counters: BTreeMap::new(),
-            gauges: BTreeMap::new(),
-            duration: None,
-            causes: BTreeMap::new(),
-            extfrag: None,
-            memory: None,
-            checks: Vec::new(),
-            skipped: Vec::new(),
-            detail: serde_json::Value::Null,
-        },
+        measured: serde_json::from_value(serde_json::json!({
+            "scored": true, "metrics": [], "counters": {}, "checks": [], "skipped": [], "detail": null,
+        }))
+        .expect("nothing was measured"),
         series: None,
         map: None,
         slow_path: None,
