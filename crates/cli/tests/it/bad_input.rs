@@ -508,3 +508,24 @@ fn settings_without_permission() {
     assert_eq!(answer.stdout, "");
     room.assert_untouched("a setting without permission");
 }
+
+/// Such a machine would panic before its first process; with a little more it kills by the rules of the kernel.
+#[test]
+fn a_machine_whose_marks_leave_nothing_to_start_with() {
+    let room = Room::new();
+    let run = |kbytes: &'static str| {
+        let sets = ["--variant", "v6.1", "--set", "page=huge", "--set", "size=32MiB", "--set", kbytes];
+        [&["run", "fault-storm"][..], &SIM, &sets].concat()
+    };
+    let expected =
+        ["machine one-node-512m: min marks and reserves leave 0 KiB of its memory", "a smaller vm.min_free_kbytes"];
+    refuse(&room, &run("vm.min_free_kbytes=600000"), &expected);
+    let one = |kbytes, place: &'static str| {
+        [&run(kbytes)[..], &["--set", "tasks=1", "--set", "model=threads", "-o", place]].concat()
+    };
+    let killed = room.run(&one("vm.min_free_kbytes=480000", "killed")).expect(1);
+    killed.says(&["out of memory: killed by signal 9 (SIGKILL)"]);
+    // Where it swaps, faults are not known beforehand: no check of them fails.
+    let swaps = room.run(&one("vm.min_free_kbytes=470000", "swaps")).expect(0).stdout;
+    assert!(swaps.contains("pages were swapped meanwhile") && !swaps.contains("check failed"), "{swaps}");
+}
