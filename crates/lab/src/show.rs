@@ -9,6 +9,7 @@ mod map;
 mod over_time;
 #[cfg(test)]
 mod rows;
+mod rules;
 mod tail;
 #[cfg(test)]
 mod tests;
@@ -144,6 +145,11 @@ pub fn render(directory: &Path, seeds: Option<Seeds>, print: Print) -> Result<St
 /// The tables of a result.
 pub(crate) fn report_of(directory: &Path) -> Result<Report, UsageError> {
     read(directory, None).map(|shown| shown.report)
+}
+
+/// Lines for above the tables of a result: whose rules its simulated columns have, and what no rule says.
+pub(crate) fn rules_of(directory: &Path) -> Result<Vec<String>, UsageError> {
+    Ok(rules::lines(&contents(directory, None)?.0.simulated))
 }
 
 /// A report of each seed alone, with the tables of the whole one.

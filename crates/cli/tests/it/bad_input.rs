@@ -509,6 +509,34 @@ fn settings_without_permission() {
     room.assert_untouched("a setting without permission");
 }
 
+/// A setting's name without its beginning is told apart from a parameter's.
+#[test]
+fn a_setting_without_its_prefix_gets_the_full_name() {
+    let room = Room::new();
+    for (name, expected) in [
+        ("extfrag_threshold", "vm.extfrag_threshold"),
+        ("swapiness", "vm.swappiness"),
+        ("min_free_kbytes", "vm.min_free_kbytes"),
+        ("defrag", "transparent_hugepage/defrag"),
+    ] {
+        let (set, told) =
+            (format!("{name}=1"), format!("unknown parameter {name:?}; did you mean the setting {expected:?}?"));
+        refuse(&room, &[&["run", "fault-storm"][..], &SIM, &["--set", &set]].concat(), &[&told]);
+    }
+}
+
+/// Releases before the oldest rules, and what is none.
+#[test]
+fn a_variant_that_is_no_release_of_ours() {
+    let room = Room::new();
+    let too_old = "kernel 3.8 is older than v3.9, the oldest whose rules we know";
+    for (name, expected) in
+        [("v3.8", too_old), ("v4.1-rc3", "did you mean \"v4.1-rc2\"?"), ("v5.15+1", "v5.15: has no patches")]
+    {
+        refuse(&room, &[&["run", "fault-storm"][..], &SIM, &["--variant", name]].concat(), &[expected]);
+    }
+}
+
 /// Such a machine would panic before its first process; with a little more it kills by the rules of the kernel.
 #[test]
 fn a_machine_whose_marks_leave_nothing_to_start_with() {
