@@ -268,12 +268,6 @@ vm_events! {
 }
 
 impl Event {
-    /// An event of automatic NUMA balancing, which kernels can be without (CONFIG_NUMA_BALANCING), or of huge pages that move,
-    /// which no kernel before 5.9 counts.
-    const fn is_of_balancing(self) -> bool {
-        self as usize >= Self::NumaPteUpdates as usize && !self.is_of_balloon()
-    }
-
     /// An event of balloons (CONFIG_MEMORY_BALLOON), which next to no machine here has.
     const fn is_of_balloon(self) -> bool {
         self as usize >= Self::BalloonInflate as usize
@@ -303,6 +297,8 @@ pub struct Counters {
     has_balloon: bool,
     /// The kernel balances NUMA.
     balances_numa: bool,
+    /// The kernel has counters of huge pages that move.
+    counts_huge_moves: bool,
 }
 
 impl Default for Counters {
@@ -315,6 +311,7 @@ impl Default for Counters {
             is_guest: false,
             has_balloon: false,
             balances_numa: false,
+            counts_huge_moves: false,
         }
     }
 }
@@ -322,7 +319,12 @@ impl Default for Counters {
 impl Counters {
     /// Those that a kernel with these rules has.
     pub fn of(rules: &Variant) -> Self {
-        Self { has_stalls: rules.fragment_stall, has_reasons: rules.compact_counts_reasons, ..Self::default() }
+        Self {
+            has_stalls: rules.fragment_stall,
+            has_reasons: rules.compact_counts_reasons,
+            counts_huge_moves: rules.thp_migration_counts,
+            ..Self::default()
+        }
     }
 
     /// They are those of a guest, which has some of its own.
@@ -387,7 +389,8 @@ impl Counters {
             Event::NumaPteUpdates | Event::NumaHintFaults | Event::NumaHintFaultsLocal | Event::NumaPagesMigrated => {
                 self.balances_numa
             }
-            event => !event.is_of_balancing(),
+            Event::ThpMigrationSuccess | Event::ThpMigrationFail | Event::ThpMigrationSplit => self.counts_huge_moves,
+            _ => true,
         };
         all.filter(move |(event, count)| *count > 0 || exists(*event))
     }

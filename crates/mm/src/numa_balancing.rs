@@ -22,6 +22,7 @@ mod tests;
 use units::{NodeId, Picos, Time, Vpn};
 
 pub(crate) use self::fault::HintFault;
+pub use self::filter::VMA_SKIPS;
 use self::{group::Group, last::LastFaults, task::TaskNuma};
 use crate::{
     MachineSpec, Mm, Settings, SpaceId, Variant, address_space::AddressSpace, frame::ControlId, mempolicy::Mempolicy,
@@ -124,11 +125,15 @@ pub struct Maker {
     pub now: Time,
 }
 
+/// Does a kernel with these rules and settings balance this machine? Where there is but one node, none does.
+pub fn balances_numa(machine: &MachineSpec, rules: &Variant, settings: &Settings) -> bool {
+    settings.numa_balancing.is_some_and(|on| on > 0) && rules.numa_balancing && machine.nodes.len() > 1
+}
+
 impl NumaBalancing {
     /// That of a kernel with these rules and settings; none where it is off, or where there is but one node.
     pub(crate) fn of(machine: &MachineSpec, rules: &Variant, settings: &Settings) -> Option<Box<Self>> {
-        let is_on = settings.numa_balancing.is_some_and(|on| on > 0) && rules.numa_balancing;
-        if !is_on || machine.nodes.len() < 2 {
+        if !balances_numa(machine, rules, settings) {
             return None;
         }
         Some(Box::new(Self {

@@ -33,6 +33,14 @@ pub(super) enum Reason {
     SeqCompleted,
 }
 
+/// Names of the reasons, as counters.
+pub const VMA_SKIPS: [&str; 4] = [
+    "sim_sched_skip_vma_numa_scan_delay",
+    "sim_sched_skip_vma_numa_pid_inactive",
+    "sim_sched_skip_vma_numa_ignore_pid_inactive",
+    "sim_sched_skip_vma_numa_seq_completed",
+];
+
 /// How often there was each reason (`sched_skip_vma_numa`). No counter of the kernel has it, so that it is no part of the run
 /// hash.
 #[derive(Clone, Copy, Debug, Default)]
@@ -214,11 +222,12 @@ impl Mm {
     /// a VMA.
     pub fn numa_vma_skips(&self) -> Option<[(&'static str, u64); 4]> {
         let Skips([delay, inactive, ignored, completed]) = self.numa.as_ref()?.skips;
+        let [of_delay, of_inactive, of_ignored, of_completed] = VMA_SKIPS;
         self.variant.numa_vma_by_pid.then_some([
-            ("sim_sched_skip_vma_numa_scan_delay", delay),
-            ("sim_sched_skip_vma_numa_pid_inactive", inactive),
-            ("sim_sched_skip_vma_numa_ignore_pid_inactive", ignored),
-            ("sim_sched_skip_vma_numa_seq_completed", completed),
+            (of_delay, delay),
+            (of_inactive, inactive),
+            (of_ignored, ignored),
+            (of_completed, completed),
         ])
     }
 }
